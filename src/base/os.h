@@ -1,0 +1,65 @@
+/* os.h - the seam to the outside world: files, clock, sockets, environment, signals.
+ *
+ * All of frugal reaches the world through a `struct os`. A test passes its own table of
+ * functions and is then the disk, the clock, the network and the power cut. Every function sets
+ * one sentence in err (err may be NULL) naming the path or address and the system's reason. */
+#ifndef BASE_OS_H
+#define BASE_OS_H
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/text.h"
+
+struct file {
+    int fd; /* -1: none */
+};
+
+struct os_stat {
+    i64  bytes;
+    i64  mtime_ns;
+    bool is_dir;
+};
+
+enum os_signal { OS_SIGNAL_NONE, OS_SIGNAL_INT, OS_SIGNAL_TERM, OS_SIGNAL_USR1 };
+
+struct os {
+    void *context;
+    enum status (*open_read)(struct os *, struct str path, struct file *, struct err *);
+    enum status (*create)(struct os *, struct str path, struct file *, struct err *);
+    enum status (*read)(struct os *, struct file, void *to, i64 bytes, i64 at, i64 *got,
+                        struct err *);                       /* at < 0: next bytes */
+    enum status (*write)(struct os *, struct file, struct str bytes, struct err *); /* all */
+    enum status (*sync)(struct os *, struct file, struct err *);
+    enum status (*close)(struct os *, struct file *, struct err *);
+    enum status (*rename)(struct os *, struct str from, struct str to, struct err *);
+    enum status (*remove)(struct os *, struct str path, struct err *);
+    enum status (*make_dir)(struct os *, struct str path, struct err *); /* parents too */
+    enum status (*sync_dir_of)(struct os *, struct str path, struct err *);
+    enum status (*stat)(struct os *, struct str path, struct os_stat *, struct err *);
+    enum status (*list)(struct os *, struct str dir, struct arena *perm, struct str **names,
+                        i64 *count, struct err *);           /* sorted */
+    enum status (*map)(struct os *, struct str path, struct str *bytes, struct err *);
+    void (*unmap)(struct os *, struct str bytes);
+    i64 (*now_ns)(struct os *);      /* monotonic */
+    i64 (*wall_ns)(struct os *);     /* since 1970 */
+    void (*sleep_ns)(struct os *, i64 ns);
+    struct str (*env)(struct os *, const char *name);        /* data NULL when unset */
+    enum status (*connect)(struct os *, struct str host, i32 port, i64 limit_ns, struct file *,
+                           struct err *);
+    enum status (*listen)(struct os *, struct str host, i32 port, struct file *, struct err *);
+    enum status (*accept)(struct os *, struct file, i64 limit_ns, struct file *, struct err *);
+    enum os_signal (*signal_take)(struct os *); /* the next signal caught and not yet taken */
+};
+
+struct os *os_real(void);              /* the machine itself; one for the process */
+void       os_signals_catch(void);     /* INT, TERM and USR1 are held for signal_take from now on;
+                                          a second INT ends the process at once with status 4 */
+
+/* Whole files, built on the seam. */
+enum status os_read_all(struct os *, struct str path, struct arena *perm, struct str *bytes,
+                        struct err *);
+/* A reader sees the old file or the whole new one: temporary name, sync, rename, folder sync. */
+enum status os_publish(struct os *, struct str path, struct str bytes, struct arena scratch,
+                       struct err *);
+i64         os_peak_rss_bytes(void);   /* VmHWM */
+
+#endif
