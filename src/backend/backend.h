@@ -1,0 +1,43 @@
+/* backend.h - the engine that turns programs into numbers, behind one small table.
+ *
+ * put, get and run return at once with a ticket and happen in the order they were asked for;
+ * wait blocks until a ticket is done. A CPU does the work inside the call. `prepare` is where
+ * kernels are chosen (and, on a GPU, timed and captured). The only memory is the arena that
+ * `alloc` makes once, of the size compile planned. */
+#ifndef BACKEND_BACKEND_H
+#define BACKEND_BACKEND_H
+#include "base/err.h"
+#include "base/pool.h"
+#include "ir/program.h"
+
+typedef i64 ticket;
+
+struct backend;
+
+struct backend_table {
+    const char *name;
+    void (*describe)(struct backend *, struct target *);
+    enum status (*alloc)(struct backend *, i64 arena_bytes, struct err *);
+    enum status (*prepare)(struct backend *, struct program *, struct arena *perm, struct err *);
+    ticket (*put)(struct backend *, i64 offset, const void *from, i64 bytes);
+    ticket (*get)(struct backend *, i64 offset, void *to, i64 bytes);
+    ticket (*run)(struct backend *, const struct program *);
+    void (*wait)(struct backend *, ticket);
+    /* Runs the program once, seconds of each instruction into `seconds`. */
+    void (*time)(struct backend *, const struct program *, f64 *seconds);
+    /* End of the highest byte of the arena written since alloc: measured, not planned. */
+    i64 (*used_bytes)(struct backend *);
+    void (*close)(struct backend *);
+};
+
+struct backend {
+    const struct backend_table *table;
+};
+
+/* Kernels that may be used: ALL, or only the naive reference (the truth, for tests). */
+enum backend_choice { BACKEND_FAST, BACKEND_REFERENCE };
+
+enum status backend_cpu_open(struct arena *perm, i32 threads, enum backend_choice choice,
+                             struct backend **out, struct err *err);
+
+#endif

@@ -1,0 +1,50 @@
+/* kernel.h - what a CPU kernel sees: one instruction with its operands in memory.
+ *
+ * Kernels of an op stand in one ordered list (kernels.def), best first, the naive reference last; the first
+ * whose `takes` accepts the call runs. `takes` and `work` look at types and attributes only, never at
+ * data, so that compile can ask before there is memory.
+ *
+ * Rules for every fast kernel: cut the work into blocks by shape only and hand them to the
+ * pool; never write the same memory from two blocks; sum in a fixed order. Then any number of
+ * threads gives the same bits. Results may share the memory of an input only where ops.def says so. */
+#ifndef BACKEND_CPU_KERNEL_H
+#define BACKEND_CPU_KERNEL_H
+#include "base/pool.h"
+#include "ir/op.h"
+
+struct tensor {
+    void       *data;
+    struct type type;
+    i64         count; /* elements */
+};
+
+struct call {
+    i32                   op;
+    const struct attrs   *at;
+    const struct tensor  *in;
+    i32                   in_count;
+    const struct tensor  *out;
+    void                 *work;
+    i64                   work_bytes;
+    struct pool          *pool;
+};
+
+enum isa { ISA_ANY = 0, ISA_AVX2 = 1, ISA_AVX512 = 2 };
+
+struct kernel {
+    i32         op;
+    const char *name; /* e.g. "avx512", "openblas", "ref" */
+    enum isa    isa;  /* least instruction set */
+    bool (*takes)(const struct call *); /* NULL: anything */
+    void (*run)(const struct call *);
+    i64 (*work)(const struct call *);   /* workspace bytes; NULL: none */
+};
+
+/* The kernel for this call; never NULL for an op of the table. FRUGAL_ISA=any|avx2|avx512 in the
+ * environment lowers the instruction set, FRUGAL_KERNELS=ref leaves only the reference. */
+const struct kernel *kernel_choose(const struct call *c, bool reference_only);
+enum isa             kernel_isa(void); /* what this CPU has, lowered by FRUGAL_ISA */
+
+void ref_run(const struct call *c); /* the naive kernel of any op, any dtype: cpu/ref */
+
+#endif

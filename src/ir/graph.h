@@ -1,0 +1,86 @@
+/* graph.h - a step as a list of nodes over values, in the order they were built.
+ *
+ * Values are numbered; a node's results are consecutive. The order of nodes is already an order
+ * of execution. Errors are sticky: the first wrong node leaves its sentence in the graph, later
+ * calls do nothing and return -1, and the builder asks graph_status once at the end (or after each
+ * layer, to name the line). */
+#ifndef IR_GRAPH_H
+#define IR_GRAPH_H
+#include "base/arena.h"
+#include "base/err.h"
+#include "ir/op.h"
+
+/* Where a value's memory comes from. All but TEMP persist between programs, are known by name,
+ * and lie in the arena in this order. */
+enum value_kind {
+    VALUE_PARAM,  /* trained (or frozen) weights */
+    VALUE_GRAD,   /* gradient of a parameter */
+    VALUE_STATE,  /* optimiser state */
+    VALUE_BUFFER, /* other state of the model: batch-norm statistics */
+    VALUE_SCALAR, /* set by the host between steps: lr, step, seed of the loss, rng */
+    VALUE_INPUT,  /* a batch */
+    VALUE_OUTPUT, /* read by the host: loss, metrics, logits */
+    VALUE_TEMP,
+};
+
+enum init_kind { INIT_ZERO, INIT_CONST, INIT_NORMAL, INIT_UNIFORM };
+
+struct init { /* how a parameter or buffer starts; random by (seed, name, element) */
+    enum init_kind kind;
+    f64            scale; /* CONST: the value; NORMAL: standard deviation; UNIFORM: half width */
+};
+
+struct value {
+    struct str      name; /* unique among persistents; temps: empty */
+    struct type     type;
+    enum value_kind kind;
+    i32             node;   /* producer, or -1 */
+    struct init     init;
+    bool            decay;  /* PARAM: belongs to the group with weight decay */
+    bool            frozen; /* PARAM: neither gradient nor optimiser state */
+};
+
+struct node {
+    i32          op;
+    struct str   name; /* stable: path in the model, e.g. h.3.mlp.up; gradients add "'" */
+    i32          in_count;
+    i32         *in;  /* value ids */
+    i32          out; /* first result's value id; results are consecutive */
+    struct attrs at;
+};
+
+#define GRAPH_VALUES_MAX 65536
+#define GRAPH_NODES_MAX 32768
+
+struct graph {
+    struct str    name;
+    struct arena *perm;
+    struct value *values;
+    struct node  *nodes;
+    i32           value_count, node_count;
+    struct err    err; /* sticky */
+};
+
+struct graph *graph_new(struct arena *perm, struct str name);
+enum status   graph_status(const struct graph *g, struct err *err); /* copies the sentence */
+
+/* A named value without producer. A second call with the same name returns the first if the
+ * type agrees (tied weights), else fails. */
+i32 graph_value(struct graph *g, enum value_kind kind, struct str name, struct type type);
+i32 graph_param(struct graph *g, struct str name, struct type type, struct init init, bool decay);
+i32 graph_find(const struct graph *g, struct str name); /* persistent by name, or -1 */
+
+/* Appends a node; returns its first result (or -1; ops without result return -1 too, see err).
+ * `at` may be NULL. */
+i32 graph_op(struct graph *g, i32 op, struct str name, const i32 *in, i32 in_count,
+             const struct attrs *at);
+/* The value becomes persistent under this name, so that the host can read it. */
+void graph_output(struct graph *g, i32 value, struct str name);
+
+struct type graph_type(const struct graph *g, i32 value);
+struct sig  graph_sig(const struct graph *g, const struct node *n, struct arena *scratch);
+
+/* Checks everything a pass could break: order, types by the shape rules, names, writes, needs. */
+enum status graph_verify(const struct graph *g, struct arena scratch, struct err *err);
+
+#endif

@@ -1,0 +1,107 @@
+/* op.h - the op table: what each op of the language takes, gives, costs and how it is
+ * differentiated. The rows are in ops.def; ops registered at run time append theirs. */
+#ifndef IR_OP_H
+#define IR_OP_H
+#include "base/err.h"
+#include "ir/type.h"
+
+enum op {
+#define OP(name, ...) OP_##name,
+#include "ir/ops.def"
+#undef OP
+    OP_COUNT
+};
+#define OP_USER_MAX 32 /* ops registered at run time: OP_COUNT .. OP_COUNT + OP_USER_MAX - 1 */
+
+enum attr_index {
+#define ATTR(field, kind) ATTR_##field,
+#include "ir/attrs.def"
+#undef ATTR
+    ATTR_COUNT
+};
+enum attr_bit { /* at most 31 */
+#define ATTR(field, kind) A_##field = 1 << ATTR_##field,
+#include "ir/attrs.def"
+#undef ATTR
+};
+
+typedef i64          attr_I;
+typedef f64          attr_F;
+typedef struct shape attr_S;
+typedef enum dtype   attr_T;
+
+struct attrs {
+#define ATTR(field, kind) attr_##kind field;
+#include "ir/attrs.def"
+#undef ATTR
+};
+
+enum op_class { CLASS_LOW, CLASS_FP32, CLASS_AS_IN };
+enum op_effect { EFFECT_NONE, EFFECT_RANDOM, EFFECT_STATE, EFFECT_COLLECTIVE };
+enum op_batch { BATCH_ROWS, BATCH_SUM, BATCH_NONE };
+
+#define OP_IN_MAX 64
+#define OP_OUT_MAX 3
+/* Bits of the columns `needs`, `share` and `writes`: inputs from 0, results from 16. */
+enum operand_bit {
+    IN0  = 1 << 0,
+    IN1  = 1 << 1,
+    IN2  = 1 << 2,
+    IN3  = 1 << 3,
+    IN4  = 1 << 4,
+    OUT0 = 1 << 16,
+    OUT1 = 1 << 17,
+    OUT2 = 1 << 18,
+};
+
+/* One use of an op, seen by its rules: types in, types out (filled by the shape rule). */
+struct sig {
+    const struct type  *in;
+    i32                 in_count;
+    struct type        *out;
+    const struct attrs *at;
+};
+
+struct cost {
+    f64 flops;
+    f64 bytes; /* read + written once each */
+};
+
+struct graph;
+struct node;
+struct call; /* backend/cpu/kernel.h */
+
+typedef enum status shape_rule(struct sig *s, struct err *err);
+typedef struct cost cost_rule(const struct sig *s);
+typedef i64         work_rule(const struct sig *s);
+/* Emits the gradients of n's inputs. dout[i]: gradient of result i, or -1; want[i]: is input i's
+ * gradient asked for; din[i]: to be set to the value that holds it, or left -1. */
+typedef void grad_rule(struct graph *g, const struct node *n, const i32 *dout, const bool *want,
+                       i32 *din);
+
+struct op_info {
+    const char    *name;
+    i32            in_min, in_max, out_count;
+    u32            attrs; /* A_... bits */
+    shape_rule    *shape;
+    enum op_class  dtype_class;
+    grad_rule     *grad; /* NULL: not differentiable */
+    u32            needs;
+    cost_rule     *cost;
+    u32            share;
+    enum op_effect effect;
+    u32            writes;
+    enum op_batch  batch;
+    work_rule     *work;
+    void (*run)(const struct call *); /* ops registered at run time: their naive kernel */
+};
+
+const struct op_info *op_info(i32 op);               /* ASSERTs that op exists */
+bool                  op_find(struct str name, i32 *op);
+i32                   op_count(void);                /* built in + registered */
+/* Adds a row; names must be new. The row is copied; name must outlive the process. */
+enum status           op_register(const struct op_info *row, i32 *op, struct err *err);
+
+struct str attr_name(i32 index);
+
+#endif
