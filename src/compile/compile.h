@@ -1,0 +1,35 @@
+/* compile.h - graphs in, a set of programs over one arena out; nothing is allocated after this.
+ *
+ * A short list of passes over one graph, each followed by the verifier: build -> differentiate ->
+ * (shard) -> (precision) -> (fuse) -> (recompute) -> lay out memory. Passes in brackets have their
+ * place in pass.c and come later. Optimiser and clipping are a program of their own. */
+#ifndef COMPILE_COMPILE_H
+#define COMPILE_COMPILE_H
+#include "ir/program.h"
+
+enum graph_mode { MODE_TRAIN, MODE_EVAL };
+
+/* Builds the forward graph for `batch` samples. It must end with an output "loss" [1], the SUM of the
+ * rows' losses: dividing by their number is the host's, through the scalar "loss_seed". */
+typedef enum status graph_builder(void *context, struct graph *g, i64 batch, enum graph_mode mode,
+                                  struct err *err);
+
+enum optimiser_kind { OPTIMISER_SGD, OPTIMISER_ADAM, OPTIMISER_ADAMW };
+
+struct compile_config {
+    enum optimiser_kind optimiser;
+    f64                 eps, decay; /* decay applies to parameters marked so */
+    bool                nesterov;
+    f64                 clip;       /* largest gradient norm; 0: no clipping */
+    struct str          freeze;     /* glob over parameter names; empty: none */
+    i64                 batch, batch_last, eval_batch, eval_batch_last; /* 0: no such program */
+};
+
+/* Persistents made by compile: gradients "NAME.grad", optimiser state "adam.m", "adam.v" or
+ * "sgd.momentum" (one range each over all trained parameters), scalars "hyper" f32[4] = {lr,
+ * beta1 or momentum, beta2, step}, "loss_seed" [1] = 1 / rows of the batch, outputs "grad_norm". */
+enum status compile(struct arena *perm, const struct target *target,
+                    const struct compile_config *config, graph_builder *build, void *context,
+                    struct program_set **out, struct err *err);
+
+#endif

@@ -1,0 +1,22 @@
+/* feed.h - what one sample brings: the contract between data (which fills it) and models (which
+ * read it). A model's inputs carry the feeds' names; a batch adds axis 0. */
+#ifndef IR_FEED_H
+#define IR_FEED_H
+#include "ir/type.h"
+
+#define FEEDS_MAX 8
+
+struct feed {
+    struct str  name;  /* "x": the sample, "y": its target, "lens": valid length, "dense": numbers */
+    struct type type;  /* of one sample, without the batch axis (rank 0: a scalar) */
+    i64         range; /* i32 feeds: values lie in [0, range): classes, vocabulary; else 0 */
+};
+
+struct feeds {
+    struct feed feed[FEEDS_MAX];
+    i32         count;
+};
+
+const struct feed *feeds_find(const struct feeds *f, struct str name); /* NULL when absent */
+
+#endif

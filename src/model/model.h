@@ -1,0 +1,37 @@
+/* model.h - the models frugal knows: each a page that builds a graph from its settings.
+ *
+ * A model reads the feeds a data set offers, adds its parameters by documented names
+ * (docs/formats/weights.md) and ends in outputs: "loss" [1] (sum over rows), and where they make
+ * sense "hits" [1] (rows whose largest logit is the target) and "scores" [batch] (for AUC). */
+#ifndef MODEL_MODEL_H
+#define MODEL_MODEL_H
+#include "base/yaml.h"
+#include "compile/compile.h"
+#include "ir/feed.h"
+
+struct model_config {
+    struct str   kind;   /* layers | gpt | encoder | ranker */
+    struct yaml *layers; /* kind layers: the list from the run file */
+    struct str   file;   /* name of the run file, for messages about its lines */
+    i64          depth, width, heads, kv_heads, hidden; /* hidden 0: the block's usual multiple */
+    struct str   norm;       /* layer | rms */
+    struct str   positions;  /* learned | rotary */
+    struct str   activation; /* gelu | relu2 | swiglu | relu | silu */
+    bool         qk_norm, tied, bias;
+    f64          softcap, dropout, rope_base;
+    i64          table_width;     /* ranker: width of an embedding row */
+    i64          mlp[8];          /* ranker: widths of the dense layers before the last */
+    i64          mlp_count;
+    f64          smoothing;
+    enum dtype   dtype; /* of parameters and activations: f32 (f64 in tests) */
+};
+
+struct model; /* config + feeds, checked */
+
+enum status model_new(struct arena *perm, const struct model_config *config,
+                      const struct feeds *feeds, struct model **out, struct err *err);
+graph_builder model_build;                        /* context: struct model * */
+i64           model_rows(const struct model *m);  /* losses a sample: tokens of a sequence, else 1 */
+struct str    model_metric(const struct model *m); /* "accuracy" | "perplexity" | "auc" */
+
+#endif

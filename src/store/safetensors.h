@@ -1,0 +1,31 @@
+/* safetensors.h - weights in and out, in the format Python's safetensors reads and writes.
+ * docs/formats/weights.md names the tensors. */
+#ifndef STORE_SAFETENSORS_H
+#define STORE_SAFETENSORS_H
+#include "base/os.h"
+#include "ir/type.h"
+
+struct st_tensor {
+    struct str  name;
+    struct str  dtype; /* as in the file: F32, F16, BF16, F64, I32, I64, U8, … */
+    struct shape shape;
+    struct str  bytes; /* little-endian, row-major; points into the mapped file */
+};
+
+struct st_file {
+    struct st_tensor *tensors; /* in file order */
+    i64               count;
+    struct str        mapped;
+};
+
+enum status st_open(struct os *os, struct str path, struct arena *perm, struct st_file *out,
+                    struct err *err);
+void        st_close(struct os *os, struct st_file *f);
+const struct st_tensor *st_find(const struct st_file *f, struct str name);
+/* Converts to f32 (F32, F16, BF16, F64 sources); false when the type has no such conversion. */
+bool        st_to_f32(const struct st_tensor *t, f32 *to);
+/* Written under a temporary name, synced and renamed; metadata may be empty. */
+enum status st_save(struct os *os, struct str path, const struct st_tensor *tensors, i64 count,
+                    struct arena scratch, struct err *err);
+
+#endif

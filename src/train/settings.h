@@ -1,0 +1,39 @@
+/* settings.h - everything a run file can say, as plain structs. cli/options.def has one row for
+ * each field; nothing below cli parses text. */
+#ifndef TRAIN_SETTINGS_H
+#define TRAIN_SETTINGS_H
+#include "compile/compile.h"
+#include "data/data.h"
+#include "model/model.h"
+
+struct train_config {
+    i64        epochs, steps;    /* whichever ends first; 0: not limited by it */
+    i64        batch, eval_batch;
+    bool       drop_last;
+    u64        seed;
+    struct str optimiser;        /* sgd | adam | adamw */
+    f64        lr, beta1, beta2, eps, decay, momentum, clip;
+    bool       nesterov;
+    struct str schedule;         /* constant | linear | cosine */
+    f64        lr_end;           /* as a fraction of lr */
+    i64        warmup;           /* steps */
+    struct str target_metric;    /* accuracy | auc | loss | perplexity */
+    f64        target;           /* NaN: none */
+    i64        eval_every;       /* steps; 0: at the end of each epoch */
+    struct str freeze;
+    struct str init, out;        /* safetensors; empty: none */
+    struct str rename[32];       /* "theirs=ours" */
+    i64        rename_count;
+    bool       init_missing_ok, init_extra_ok;
+    i64        threads;          /* 0: what the machine has */
+    f64        usd_hour;         /* price of the machine; NaN: unknown, and said so */
+    struct str device;           /* auto | cpu */
+};
+
+struct settings {
+    struct data_config  data;
+    struct model_config model;
+    struct train_config train;
+};
+
+#endif
