@@ -1,0 +1,52 @@
+# The libraries we use where they are: each is AUTO (used if found), ON (an error if not) or OFF.
+# Found, it gives FRUGAL_HAVE_X=1.
+#
+# Small ones are linked. The heavy ones would make every start of the program slower, so they are
+# loaded at first use: only their headers are needed here, and FRUGAL_X_SONAME is the name to
+# dlopen. docs/decisions/libraries_at_start.md has the measurements.
+
+add_library(frugal_libraries INTERFACE)
+
+function(frugal_library name how header library)
+    set(FRUGAL_${name} AUTO CACHE STRING "AUTO, ON or OFF")
+    set_property(CACHE FRUGAL_${name} PROPERTY STRINGS AUTO ON OFF)
+    if(FRUGAL_${name} STREQUAL "OFF")
+        message(STATUS "${name}: off")
+        return()
+    endif()
+    find_path(${name}_INCLUDE ${header})
+    find_library(${name}_LIBRARY ${library})
+    mark_as_advanced(${name}_INCLUDE ${name}_LIBRARY)
+    if(NOT ${name}_INCLUDE OR NOT ${name}_LIBRARY)
+        if(FRUGAL_${name} STREQUAL "ON")
+            message(FATAL_ERROR "FRUGAL_${name}=ON, but ${header} or lib${library} was not found")
+        endif()
+        message(STATUS "${name}: not found")
+        return()
+    endif()
+    message(STATUS "${name}: ${${name}_LIBRARY}, ${how}")
+    target_compile_definitions(frugal_libraries INTERFACE FRUGAL_HAVE_${name}=1)
+    target_include_directories(frugal_libraries SYSTEM INTERFACE ${${name}_INCLUDE})
+    if(how STREQUAL "linked")
+        target_link_libraries(frugal_libraries INTERFACE ${${name}_LIBRARY})
+    else()
+        frugal_soname(${${name}_LIBRARY} soname)
+        target_compile_definitions(frugal_libraries INTERFACE FRUGAL_${name}_SONAME="${soname}")
+    endif()
+endfunction()
+
+# The name under which the loader knows the library, which has the version of its interface.
+function(frugal_soname library result)
+    execute_process(COMMAND ${CMAKE_OBJDUMP} -p ${library} OUTPUT_VARIABLE text ERROR_QUIET)
+    if(NOT text MATCHES "SONAME +([^ \n]+)")
+        message(FATAL_ERROR "${library} has no SONAME; is it a shared library?")
+    endif()
+    set(${result} ${CMAKE_MATCH_1} PARENT_SCOPE)
+endfunction()
+
+#              name      how                   header     library
+frugal_library(ZLIB      linked                zlib.h     z)
+frugal_library(SQLITE    linked                sqlite3.h  sqlite3)
+frugal_library(CURL      "loaded at first use" curl/curl.h curl)
+frugal_library(OPENBLAS  "loaded at first use" cblas.h    openblas)
+frugal_library(ONEDNN    "loaded at first use" dnnl.h     dnnl)

@@ -1,0 +1,54 @@
+# tests/unit/test_*.c and tests/fuzz/fuzz_*.c: each becomes a program and a ctest of that name.
+# They run in the top folder of the repository; tests/support/*.c is linked to all of them.
+
+set(sanitizer_env
+    ASAN_OPTIONS=abort_on_error=1:detect_leaks=1 UBSAN_OPTIONS=abort_on_error=1:print_stacktrace=1
+    TSAN_OPTIONS=abort_on_error=1:second_deadlock_stack=1)
+
+function(frugal_test name label)
+    set_tests_properties(${name} PROPERTIES LABELS ${label} SKIP_RETURN_CODE 77
+        WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} ENVIRONMENT "${sanitizer_env}")
+endfunction()
+
+foreach(name tidy test_tidy)
+    add_test(NAME ${name} COMMAND ${CMAKE_SOURCE_DIR}/tests/tidy/${name}.sh)
+    frugal_test(${name} unit)
+    set_tests_properties(${name} PROPERTIES TIMEOUT 120)
+endforeach()
+
+if(NOT TARGET frugal)
+    return()
+endif()
+
+file(GLOB support CONFIGURE_DEPENDS tests/support/*.c)
+if(support)
+    add_library(frugal_test_support STATIC ${support})
+    target_include_directories(frugal_test_support PUBLIC ${CMAKE_SOURCE_DIR}/tests)
+    target_link_libraries(frugal_test_support PUBLIC frugal)
+else()
+    add_library(frugal_test_support INTERFACE)
+    target_include_directories(frugal_test_support INTERFACE ${CMAKE_SOURCE_DIR}/tests)
+    target_link_libraries(frugal_test_support INTERFACE frugal)
+endif()
+
+file(GLOB units CONFIGURE_DEPENDS tests/unit/test_*.c)
+foreach(file ${units})
+    cmake_path(GET file STEM name)
+    add_executable(${name} ${file})
+    target_link_libraries(${name} PRIVATE frugal_test_support)
+    add_test(NAME ${name} COMMAND ${name})
+    frugal_test(${name} unit)
+    set_tests_properties(${name} PROPERTIES TIMEOUT 120)
+endforeach()
+
+file(GLOB fuzzers CONFIGURE_DEPENDS tests/fuzz/fuzz_*.c)
+foreach(file ${fuzzers})
+    cmake_path(GET file STEM name)
+    string(REPLACE "fuzz_" "" subject ${name})
+    add_executable(${name} ${file} tests/fuzz/driver.c)
+    target_link_libraries(${name} PRIVATE frugal_test_support)
+    add_test(NAME ${name} COMMAND ${name} --corpus tests/fuzz/corpus/${subject}
+                                          --crash ${CMAKE_BINARY_DIR}/${name}.crash)
+    frugal_test(${name} fuzz)
+    set_tests_properties(${name} PROPERTIES TIMEOUT 7200) # the driver keeps its own time
+endforeach()

@@ -1,0 +1,76 @@
+#!/bin/sh
+# test_tidy.sh: tidy must name every breach of a bad tree, and nothing in a good one.
+tidy=$(cd "$(dirname "$0")" && pwd)/tidy.sh
+tree=$(mktemp -d) || exit 1
+trap 'rm -rf "$tree"' EXIT
+failed=0
+
+# put FILE: standard input becomes that file of the tree.
+put() { mkdir -p "$tree/$(dirname "$1")" && cat >"$tree/$1"; }
+
+# long_function LINES: a function whose body, braces included, has that many.
+long_function() {
+  echo 'void f(void)'; echo '{'
+  awk -v n="$1" 'BEGIN { while (n-- > 2) print "    ;" }'
+  echo '}'
+}
+
+# accept WHAT / reject WHAT PATTERN: tidy passes the tree, or fails and prints PATTERN and no more
+# than one line; the tree is emptied for the next case.
+accept() {
+  said=$("$tidy" "$tree") || { echo "FAILED: $1 was rejected: $said"; failed=1; }
+  rm -rf "$tree/src" "$tree/tests" "$tree/docs"
+}
+reject() {
+  said=$("$tidy" "$tree") && { echo "FAILED: $1 was accepted"; failed=1; }
+  case $said in
+    *"
+"*) echo "FAILED: $1: more than one line: $said"; failed=1 ;;
+    *"$2"*) ;;
+    *) echo "FAILED: $1: said '$said', not '$2'"; failed=1 ;;
+  esac
+  rm -rf "$tree/src" "$tree/tests" "$tree/docs"
+}
+
+echo '#include "ir/graph.h"' | put src/compile/a.c;          accept "an include downward"
+echo '#include "compile/b.h"' | put src/compile/a.c;         accept "an include in the room"
+echo '#include "frugal.h"' | put src/train/a.c;              accept "the public header"
+echo '#include "train/b.h"' | put src/ir/a.c;                reject "an include upward" src/ir/a.c:1:
+echo '#include "backend/b.h"' | put src/compile/a.c;         reject "an include sideways" "only lower floors"
+echo '#include "b.h"' | put src/ir/a.c;                      reject "an include without room" "by its room"
+echo 'int x;' | put src/attic/a.c;                           reject "an unknown room" "is no room"
+
+yes 'int x;' | head -900 | put src/ir/a.c;                   accept "a file of 900 lines"
+yes 'int x;' | head -901 | put src/ir/a.c;                   reject "a file of 901 lines" "more than 900"
+long_function 70 | put src/ir/a.c;                           accept "a function of 70 lines"
+long_function 71 | put tests/unit/a.c;                       reject "a function of 71 lines" "has 71 lines"
+{ echo '/* tidy: long, a table */'; long_function 71; } | put src/ir/a.c
+accept "a long function with a reason"
+{ echo '/* tidy: long, */'; long_function 71; } | put src/ir/a.c
+reject "a long function without a reason" "has 71 lines"
+{ echo '/* tidy: long, a table */'; long_function 71; long_function 71; } | put src/ir/a.c
+reject "a second long function" :145:
+printf 'void f(void) {\n    ;\n}\n' | put src/ir/a.c;        reject "a brace beside the name" "line of its own"
+
+echo '    p = malloc(7);' | put src/base/arena.c;            accept "malloc in arena.c"
+echo '    p = malloc(7);' | put src/base/text.c;             reject "malloc elsewhere" "from an arena"
+echo '    free (p);' | put src/run/a.c;                      reject "free" "from an arena"
+echo '    bus_free(p); b->free(p);' | put src/run/a.c;       accept "names that end in free"
+printf '/* one\n * malloc(7) two */\nint x; // exit(1)\n' | put src/run/a.c; accept "comments"
+echo '    f("call exit(1)", '"'\"'"', 1);' | put src/run/a.c; accept "strings"
+
+echo '    printf("x");' | put src/cli/a.c;                   accept "printf in cli"
+echo '    printf("x");' | put src/run/a.c;                   reject "printf elsewhere" "prints or exits"
+echo '    snprintf(b, n, "x"); _exit(1);' | put src/run/a.c; accept "snprintf and _exit"
+echo '    exit(1);' | put src/run/a.c;                       reject "exit elsewhere" "prints or exits"
+echo '    abort(); /* tidy: talk, our own fault */' | put src/base/a.c; accept "abort with a reason"
+printf '/* tidy: talk, once */\n    puts("");\n    puts("");\n' | put src/base/a.c
+reject "a second line" :3:
+
+printf '\tint x;\n' | put src/ir/a.c;                        reject "a tab" "a tab"
+printf 'int x; \n' | put docs/a.md;                          reject "a blank at the end" "at the end"
+echo "see /ho""me/somebody" | put docs/a.md;                 reject "a machine's path" "somebody's machine"
+echo "see src/ho""me/x and a/wor""k" | put docs/a.md;        accept "a path inside the tree"
+
+[ $failed = 0 ] && echo "tidy names what it should"
+exit $failed

@@ -1,0 +1,108 @@
+# tidy.awk: reads names of files, prints breaches of the house's rules, exits 1 if there are any.
+#
+#   floors   a room includes only rooms on floors below its own
+#   length   a file has at most 900 lines, a function at most 70
+#   memory   only src/base/arena.c asks for memory
+#   talk     only src/cli prints or exits
+#   blanks   no tabs, no blanks at the end of a line
+#   paths    no path of somebody's machine
+#
+# An exemption is a comment before the function or line (or on the line), with its reason:
+#   /* tidy: long, REASON */    /* tidy: talk, REASON */
+
+BEGIN {
+    FILE_LINES_MAX = 900; FUNCTION_LINES_MAX = 70
+    split("base 0 ir 1 compile 2 backend 2 model 3 data 3 store 3 run 3 train 4 plan 4 supervise 4 cli 5", w, " ")
+    for (i = 1; i in w; i += 2) floor[w[i]] = w[i + 1]
+    word   = "(^|[^A-Za-z0-9_.>])"
+    memory = word "(malloc|calloc|realloc|aligned_alloc|posix_memalign|strdup|free)[ ]*\\("
+    talk   = word "(printf|fprintf|vprintf|vfprintf|dprintf|puts|fputs|putchar|perror|exit|abort)[ ]*\\("
+    paths  = "(^|[^A-Za-z0-9_./-])/(work|root|home|Users|var/tmp)(/|[^A-Za-z0-9_-]|$)"
+}
+
+{ check_file($0) }
+
+END { exit breaches > 0 }
+
+function breach(text) { print file ":" line ": " text; breaches++ }
+
+function check_file(name,    text)
+{
+    file = name; line = 0; in_comment = 0; begin = 0; exempt_long = 0; exempt_talk = -1
+    room = ""
+    is_c = name ~ /\.(c|h|cu|def)$/
+    if (name ~ /^src\//) { room = name; sub(/^src\//, "", room); sub(/\/.*/, "", room) }
+    if (room != "" && !(room in floor)) breach("src/" room " is no room; the rooms are in tests/tidy/tidy.awk")
+
+    while ((getline text < name) > 0) {
+        line++
+        check_text(text)
+        if (is_c) check_c(text)
+    }
+    close(name)
+    if (line > FILE_LINES_MAX) breach("the file has more than " FILE_LINES_MAX " lines; split it")
+}
+
+function check_text(text)
+{
+    if (text ~ /\t/) breach("a tab; indent with blanks")
+    if (text ~ /[ \r]$/) breach("a blank at the end of the line")
+    if (text ~ paths) breach("a path of somebody's machine")
+}
+
+function check_c(text,    code)
+{
+    if (text ~ /tidy: long, [^ *]/) exempt_long = 1
+    if (text ~ /tidy: talk, [^ *]/) exempt_talk = line
+    if (room != "" && text ~ /^ *# *include *"/) check_include(text)
+
+    code = without_comments(text)
+    if (room != "" && file != "src/base/arena.c" && code ~ memory)
+        breach("memory comes from an arena (base/arena.h)")
+    if (room != "" && room != "cli" && code ~ talk && line > exempt_talk + 1)
+        breach("only src/cli prints or exits; return a status, or say why with /* tidy: talk, REASON */")
+    check_function(code)
+}
+
+function check_include(text,    other)
+{
+    sub(/^[^"]*"/, "", text); sub(/".*/, "", text)
+    if (text == "frugal.h") return
+    other = text; sub(/\/.*/, "", other)
+    if (text !~ /\// || !(other in floor))
+        breach("include \"" text "\" by its room: \"room/file.h\"")
+    else if (other != room && floor[other] >= floor[room])
+        breach(room " (floor " floor[room] ") includes " other " (floor " floor[other] "); only lower floors may be")
+}
+
+# A function's body begins with { and ends with } in the first column.
+function check_function(code)
+{
+    if (code ~ /^[A-Za-z].*\)[ ]*\{[ ]*$/ && code !~ /^(extern|struct|enum|union)[^()]*\{/ && code !~ /=/)
+        breach("a function's opening brace stands on a line of its own")
+    if (code ~ /^\{/) begin = line
+    if (code ~ /^\}/ && begin) {
+        if (line - begin + 1 > FUNCTION_LINES_MAX && !exempt_long)
+            breach("the function has " (line - begin + 1) " lines, " FUNCTION_LINES_MAX " are allowed; split it, or say why with /* tidy: long, REASON */")
+        begin = 0; exempt_long = 0
+    }
+}
+
+# The line without comments and without what stands in quotes.
+function without_comments(text,    out, at)
+{
+    gsub(/\\["'\\]/, "", text); gsub(/'.'/, "' '", text)
+    if (!in_comment) gsub(/"[^"]*"/, "\"\"", text)
+    for (out = ""; text != "";) {
+        if (in_comment) {
+            if (!(at = index(text, "*/"))) return out
+            text = substr(text, at + 2); in_comment = 0
+            gsub(/"[^"]*"/, "\"\"", text)
+        } else {
+            sub(/\/\/.*/, "", text)
+            if (!(at = index(text, "/*"))) return out text
+            out = out substr(text, 1, at - 1); text = substr(text, at + 2); in_comment = 1
+        }
+    }
+    return out
+}
