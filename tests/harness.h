@@ -148,11 +148,10 @@ __attribute__((unused)) static u64 test_seed(void)
 static enum harness_end harness_run(harness_fn *fn)
 {
     struct arena perm = arena_open(harness_arena_bytes), scratch = arena_open(harness_arena_bytes);
-    u8          *perm_base = perm.begin, *scratch_base = scratch.begin;
     enum harness_end end = (enum harness_end)setjmp(harness_out);
     if (end == HARNESS_PASSED) fn(&perm, scratch);
-    arena_close(&perm, harness_arena_bytes, perm_base);
-    arena_close(&scratch, harness_arena_bytes, scratch_base);
+    arena_close(&perm);
+    arena_close(&scratch);
     return end;
 }
 

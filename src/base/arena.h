@@ -8,21 +8,26 @@
 #define BASE_ARENA_H
 #include "base/types.h"
 
+struct arena_head;
+
 struct arena {
-    u8 *begin; /* next free byte */
-    u8 *end;
+    u8                *begin; /* next free byte */
+    u8                *end;
+    struct arena_head *head;  /* shared by all copies; NULL: memory the caller lent */
 };
 
-struct arena arena_open(i64 reserve_bytes);    /* address space; released by arena_close */
-void         arena_close(struct arena *a, i64 reserve_bytes, u8 *base);
+struct arena arena_open(i64 reserve_bytes); /* address space; begin is NULL if refused */
+void         arena_close(struct arena *a);  /* what arena_open gave, or a copy; not a part */
 void        *arena_take(struct arena *a, i64 count, i64 item_bytes, i64 align); /* zeroed */
-struct arena arena_part(struct arena *a, i64 bytes); /* a smaller arena carved from `a` */
+struct arena arena_part(struct arena *a, i64 bytes); /* a smaller arena carved from `a`: another
+                                                        thread may use it while we use `a` */
 i64          arena_system_calls(void); /* how often memory was asked of the system: for tests */
 
-/* Page-aligned memory for a backend's arena (the one planned by compile); NULL if refused. */
+/* Page-aligned zeroed memory for a backend's arena (the one planned by compile); NULL if refused. */
 void *pages_open(i64 bytes);
 void  pages_close(void *p, i64 bytes);
 
-#define NEW(a, type, count) ((type *)arena_take((a), (count), sizeof(type), _Alignof(type)))
+#define NEW(a, type, count) \
+    ((type *)arena_take((a), (count), (i64)sizeof(type), (i64) _Alignof(type)))
 
 #endif

@@ -13,10 +13,12 @@ struct pool;
 
 typedef void pool_fn(void *context, i64 block, i32 worker); /* worker in [0, pool_threads) */
 
-struct pool *pool_open(struct arena *perm, i32 threads); /* threads >= 1, the caller included */
+struct pool *pool_open(struct arena *perm, i32 threads); /* threads >= 1, the caller included; has
+                                                            fewer where the system refuses some */
 void         pool_close(struct pool *p);
 i32          pool_threads(const struct pool *p);
-void         pool_run(struct pool *p, i64 blocks, pool_fn *fn, void *context);
+void         pool_run(struct pool *p, i64 blocks, pool_fn *fn, void *context); /* not from inside
+                                                                                  a block */
 
 i32 pool_machine_threads(void); /* cores this process may use: affinity and cgroup quota */
 

@@ -3,7 +3,12 @@
  * A random number is a pure function of where it is used, so any micro-batch, rank count, fusion,
  * recomputation or restart gives the same bits. Activations are addressed by
  * (seed, step, name of the op, sample in the global batch, element in the sample); weights by
- * (seed, step, tensor name, 0, element of the unsharded tensor). */
+ * (seed, step, tensor name, 0, element of the unsharded tensor).
+ *
+ * The packing, stable for ever and the same in every backend: Philox's counter holds, exact,
+ * {block low, block high, sample low, step low} (32 bits each); its key is a 64-bit mix of seed,
+ * name, and the upper halves of step and sample. So below 2^32 steps and samples two addresses
+ * of one (seed, name) never meet, and two (seed, name) meet by a chance of 2^-64. */
 #ifndef BASE_RNG_H
 #define BASE_RNG_H
 #include "base/types.h"
@@ -15,11 +20,18 @@ struct rng_key {
     u64 sample;
 };
 
+/* The bare generator, as published: ten rounds over `counter` under `key`. */
+void rng_philox(const u32 counter[4], const u32 key[2], u32 out[4]);
+u64  rng_philox_key(struct rng_key key); /* the packed key, low word first: for other backends */
+
 /* Four 32-bit words for block `block` (elements 4*block .. 4*block+3) of that address. */
 void rng_block(struct rng_key key, u64 block, u32 out[4]);
 u32  rng_u32(struct rng_key key, u64 element);
 f64  rng_uniform(struct rng_key key, u64 element); /* [0, 1), 32 bits */
-f64  rng_normal(struct rng_key key, u64 element);  /* Box-Muller on the element's own block */
+f64  rng_normal(struct rng_key key, u64 element);  /* Box-Muller: elements 2i, 2i+1 share a pair */
+
+/* Elements first .. first+count-1: rng_uniform cut (not rounded) to f32's 24 bits, so in [0, 1). */
+void rng_fill_uniform(struct rng_key key, u64 first_element, i64 count, f32 *out);
 
 /* A permutation of [0, count) as a pure function of (seed, epoch): where sample `index` of the
  * epoch lies in the data set. Feistel network with cycle walking; count >= 1. */

@@ -29,13 +29,13 @@ const char *str_z(struct arena *perm, struct str s);        /* copy with a zero 
 struct str str_fmt(struct arena *perm, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 struct str str_vfmt(struct arena *perm, const char *format, va_list args);
-bool       str_i64(struct str s, i64 *out);                 /* whole text; 1e6 and 1_000 too */
-bool       str_f64(struct str s, f64 *out);
+bool       str_i64(struct str s, i64 *out);                 /* whole text; 1e6, 1.5e3, 1_000 too */
+bool       str_f64(struct str s, f64 *out);                 /* whole text, decimal and finite; 1_000 too */
 bool       str_glob(struct str pattern, struct str s);      /* * and ? only */
 i64        str_distance(struct str a, struct str b, struct arena scratch); /* edit distance */
 u64        str_hash(struct str s);                          /* FNV-1a 64: stable for ever */
 
-/* A growing text in an arena; nothing else may be taken from that arena while it grows. */
+/* A growing text in an arena, in place as long as nothing else is taken from that arena. */
 struct textbuf {
     struct arena *perm;
     char         *data;
