@@ -1,0 +1,91 @@
+/* train.h - a run from its settings to its result, and what it tells on the way.
+ *
+ * The trainer prints nothing: whoever starts it (the command line, a test, a live page) passes a
+ * listener. The figures are plain numbers with their unit in the name; NaN means "not known",
+ * and what is not known is never shown as 0. */
+#ifndef TRAIN_TRAIN_H
+#define TRAIN_TRAIN_H
+#include "base/os.h"
+#include "train/settings.h"
+
+#define TRAIN_METRICS_MAX 4
+
+struct train_metric {
+    struct str name; /* "accuracy", "auc", "perplexity": in [0, 1] but for the last */
+    f64        value;
+};
+
+/* Before the first step: what is about to run. */
+struct train_start {
+    struct str device;     /* in words: "cpu, 8 threads, avx2" */
+    i64        parameters, parameters_trained;
+    i64        train_samples, eval_samples;
+    i64        batch;
+    i64        steps, epochs;        /* as they will end at the latest; 0: not limited by it */
+    i64        arena_bytes_planned;  /* by compile; nothing is allocated beyond it */
+    f64        flops_step;           /* forward, backward and update of a full batch */
+    f64        usd_hour;
+};
+
+/* After a step. Rates cover the time since the step before the last one told. */
+struct train_progress {
+    i64                 step, steps;   /* done; of how many, 0: open */
+    i64                 epoch, epochs; /* counted from 1 */
+    f64                 elapsed_s;     /* since the process began the run */
+    f64                 eta_s;         /* NaN: open or too early */
+    f64                 lr;
+    f64                 loss;          /* mean over the rows of the newest batch known */
+    struct train_metric metric;        /* of the same batch; empty name: none */
+    f64                 samples_per_s, tokens_per_s; /* tokens NaN where samples are not sequences */
+    f64                 dollars;
+};
+
+/* After an evaluation. */
+struct train_eval {
+    i64                 step, epoch;
+    f64                 elapsed_s, eval_s;
+    i64                 samples;
+    f64                 loss;
+    struct train_metric metrics[TRAIN_METRICS_MAX];
+    i64                 metric_count;
+    bool                target_reached;
+    f64                 dollars;
+};
+
+struct train_result {
+    i64                 steps, epochs;  /* done */
+    f64                 seconds;        /* the whole run: data, compile, steps, evaluation, saving */
+    f64                 first_step_ms;  /* from process start to the end of the first step */
+    f64                 samples_per_s, tokens_per_s; /* over the time spent in steps */
+    f64                 loss;           /* of the last evaluation; of the last step without one */
+    struct train_metric metrics[TRAIN_METRICS_MAX]; /* of the last evaluation */
+    i64                 metric_count;
+    bool                target_set, target_reached;
+    f64                 dollars;        /* seconds x usd_hour */
+    i64                 arena_bytes_planned, arena_bytes_used, peak_rss_bytes;
+    struct str          out;            /* where the weights lie; empty: not saved. Lives as long
+                                           as the settings */
+};
+
+/* Any of them may be NULL. They are called from the thread of train_run and should be quick:
+ * on_step comes after every step, and the listener decides what it shows. */
+struct train_listener {
+    void *context;
+    void (*on_start)(void *context, const struct train_start *);
+    void (*on_step)(void *context, const struct train_progress *);
+    void (*on_eval)(void *context, const struct train_eval *);
+    void (*on_done)(void *context, const struct train_result *);
+};
+
+/* STATUS_OK: the run came to its end, and `result` says whether the target was reached.
+ * STATUS_INTERRUPTED: stopped by a signal; `result` holds what was done. */
+enum status train_run(struct os *os, const struct settings *settings,
+                      const struct train_listener *listener, struct train_result *result,
+                      struct err *err);
+
+/* Opens the data, builds the model and compiles it for this machine, and runs nothing: what
+ * `frugal show` prints and `frugal doctor run.yaml` checks. */
+enum status train_compile(struct os *os, const struct settings *settings, struct arena *perm,
+                          struct program_set **out, struct err *err);
+
+#endif
