@@ -26,7 +26,7 @@ struct os {
     enum status (*open_read)(struct os *, struct str path, struct file *, struct err *);
     enum status (*create)(struct os *, struct str path, struct file *, struct err *);
     enum status (*read)(struct os *, struct file, void *to, i64 bytes, i64 at, i64 *got,
-                        struct err *);                       /* at < 0: next bytes */
+                        struct err *); /* at < 0: next bytes; *got 0 at the end, else >= 1 */
     enum status (*write)(struct os *, struct file, struct str bytes, struct err *); /* all */
     enum status (*sync)(struct os *, struct file, struct err *);
     enum status (*close)(struct os *, struct file *, struct err *);
@@ -37,16 +37,20 @@ struct os {
     enum status (*stat)(struct os *, struct str path, struct os_stat *, struct err *);
     enum status (*list)(struct os *, struct str dir, struct arena *perm, struct str **names,
                         i64 *count, struct err *);           /* sorted */
-    enum status (*map)(struct os *, struct str path, struct str *bytes, struct err *);
+    enum status (*map)(struct os *, struct str path, struct str *bytes, struct err *); /* to read */
     void (*unmap)(struct os *, struct str bytes);
     i64 (*now_ns)(struct os *);      /* monotonic */
     i64 (*wall_ns)(struct os *);     /* since 1970 */
-    void (*sleep_ns)(struct os *, i64 ns);
+    void (*sleep_ns)(struct os *, i64 ns); /* a signal ends it early */
     struct str (*env)(struct os *, const char *name);        /* data NULL when unset */
+    /* Streams are read, written and closed as files are, each read and write within limit_ns (of
+     * connect; accepted ones within ten seconds). A limit below 0 is none. */
     enum status (*connect)(struct os *, struct str host, i32 port, i64 limit_ns, struct file *,
                            struct err *);
     enum status (*listen)(struct os *, struct str host, i32 port, struct file *, struct err *);
-    enum status (*accept)(struct os *, struct file, i64 limit_ns, struct file *, struct err *);
+    i32 (*port_of)(struct os *, struct file); /* of a listener: the one it got when asked for 0 */
+    enum status (*accept)(struct os *, struct file, i64 limit_ns, struct file *,
+                          struct err *);      /* STATUS_NO: nobody came; INTERRUPTED: a signal */
     enum os_signal (*signal_take)(struct os *); /* the next signal caught and not yet taken */
 };
 
@@ -54,10 +58,11 @@ struct os *os_real(void);              /* the machine itself; one for the proces
 void       os_signals_catch(void);     /* INT, TERM and USR1 are held for signal_take from now on;
                                           a second INT ends the process at once with status 4 */
 
-/* Whole files, built on the seam. */
+/* Whole files, built on the seam. A zero byte follows the bytes read. */
 enum status os_read_all(struct os *, struct str path, struct arena *perm, struct str *bytes,
                         struct err *);
-/* A reader sees the old file or the whole new one: temporary name, sync, rename, folder sync. */
+/* A reader sees the old file or the whole new one, even after a power cut: temporary name (path
+ * and ".part"), sync, rename, folder sync. One writer a path. */
 enum status os_publish(struct os *, struct str path, struct str bytes, struct arena scratch,
                        struct err *);
 i64         os_peak_rss_bytes(void);   /* VmHWM */

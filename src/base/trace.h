@@ -1,6 +1,7 @@
 /* trace.h - a ring of timed events: who worked on what, from when to when.
  *
- * Fixed size, no allocation, the oldest overwritten; one ring a thread that writes. */
+ * Fixed size, no allocation, the oldest overwritten. One ring a thread that writes; others read it
+ * when the writer has stopped or stands still (between two pool_run). */
 #ifndef BASE_TRACE_H
 #define BASE_TRACE_H
 #include "base/arena.h"

@@ -1,0 +1,80 @@
+/* os_file.c - whole files through the seam, and what the kernel says about us. */
+#include "base/os.h"
+#include <string.h>
+
+/* All of an open file into perm. The size is only a hint: kernel files say 0, others may grow. */
+static enum status read_open(struct os *os, struct file f, struct str path, i64 bytes_hint,
+                             struct arena *perm, struct str *bytes, struct err *err)
+{
+    i64   room = perm->end - perm->begin, cap = MIN(bytes_hint + 4096, room), len = 0;
+    char *data = NEW(perm, char, cap);
+    for (;;) {
+        i64         got;
+        enum status st = os->read(os, f, data + len, cap - len, -1, &got, err);
+        if (st) return st;
+        len += got;
+        if (got == 0 && len < cap) break;
+        if (len < cap) continue;
+        i64 more = MIN(cap, perm->end - perm->begin);
+        if (more == 0)
+            return err_set(err, STATUS_WORLD, "%.*s does not fit in the %lld bytes there are for it",
+                           STR_ARG(path), (long long)room);
+        NEW(perm, char, more); /* data is the arena's last item: it grows in place */
+        cap += more;
+    }
+    data[len] = '\0';
+    perm->begin -= cap - len - 1; /* the rest goes back */
+    *bytes = (struct str){ data, len };
+    return STATUS_OK;
+}
+
+enum status os_read_all(struct os *os, struct str path, struct arena *perm, struct str *bytes,
+                        struct err *err)
+{
+    struct os_stat stat;
+    struct file    f  = { -1 };
+    enum status    st = os->stat(os, path, &stat, err);
+    if (!st && stat.is_dir)
+        st = err_set(err, STATUS_WORLD, "cannot read %.*s: it is a folder", STR_ARG(path));
+    if (!st) st = os->open_read(os, path, &f, err);
+    if (!st) st = read_open(os, f, path, stat.bytes, perm, bytes, err);
+    if (f.fd >= 0) os->close(os, &f, NULL);
+    return st;
+}
+
+/* The name only moves once the bytes are on the disk, and we return only once the name is. */
+enum status os_publish(struct os *os, struct str path, struct str bytes, struct arena scratch,
+                       struct err *err)
+{
+    struct str  part = str_cat(&scratch, path, STR(".part"));
+    struct file f    = { -1 };
+    enum status st   = os->create(os, part, &f, err);
+
+    if (!st) st = os->write(os, f, bytes, err);
+    if (!st) st = os->sync(os, f, err);
+    if (!st) st = os->close(os, &f, err);
+    if (!st) st = os->rename(os, part, path, err);
+    if (!st) return os->sync_dir_of(os, path, err);
+
+    if (f.fd >= 0) os->close(os, &f, NULL);
+    os->remove(os, part, NULL);
+    return st;
+}
+
+i64 os_peak_rss_bytes(void)
+{
+    char        text[8192];
+    struct str  status, line;
+    struct os  *os = os_real();
+    struct file f;
+    i64         kib = 0;
+    if (os->open_read(os, STR("/proc/self/status"), &f, NULL)) return 0;
+    if (!os->read(os, f, text, sizeof text, -1, &status.len, NULL)) {
+        status.data = text;
+        while (str_cut(&status, '\n', &line))
+            if (str_starts(line, STR("VmHWM:")) && str_ends(line, STR(" kB")))
+                str_i64(str_trim(str_sub(line, 6, line.len - 3)), &kib);
+    }
+    os->close(os, &f, NULL);
+    return kib * 1024;
+}

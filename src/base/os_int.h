@@ -1,0 +1,12 @@
+/* os_int.h - the parts of the real os, shared between os.c and os_net.c. */
+#ifndef BASE_OS_INT_H
+#define BASE_OS_INT_H
+#include "base/os.h"
+
+enum status os_net_connect(struct os *, struct str host, i32 port, i64 limit_ns, struct file *,
+                           struct err *);
+enum status os_net_listen(struct os *, struct str host, i32 port, struct file *, struct err *);
+i32         os_net_port_of(struct os *, struct file);
+enum status os_net_accept(struct os *, struct file, i64 limit_ns, struct file *, struct err *);
+
+#endif
