@@ -58,7 +58,7 @@ enum operand_bit {
 struct sig {
     const struct type  *in;
     i32                 in_count;
-    struct type        *out;
+    struct type        *out; /* room for OP_OUT_MAX */
     const struct attrs *at;
 };
 

@@ -1,0 +1,420 @@
+/* shapes.c - the shape rules: from the types of an op's inputs to those of its results, or one
+ * sentence that says which sizes do not fit. */
+#include "ir/ir_int.h"
+
+static struct shape in_shape(const struct sig *s, i32 i)
+{
+    return s->in[i].shape;
+}
+
+/* Statistics, losses and sums are never kept below f32. */
+static enum dtype wide(enum dtype t)
+{
+    return t == DT_F64 ? DT_F64 : DT_F32;
+}
+
+static enum status fail(struct err *err, const char *what, struct type a, struct type b)
+{
+    char         text[256];
+    struct arena scratch = { .begin = (u8 *)text, .end = (u8 *)text + sizeof text };
+    struct str   ta      = type_text(&scratch, a);
+    struct str   tb      = type_text(&scratch, b);
+    return err_set(err, STATUS_USAGE, "%s: %.*s and %.*s", what, STR_ARG(ta), STR_ARG(tb));
+}
+
+static enum status fail_one(struct err *err, const char *what, struct type a)
+{
+    char         text[256];
+    struct arena scratch = { .begin = (u8 *)text, .end = (u8 *)text + sizeof text };
+    struct str   ta      = type_text(&scratch, a);
+    return err_set(err, STATUS_USAGE, "%s, not %.*s", what, STR_ARG(ta));
+}
+
+static enum status need_float(struct err *err, struct type t)
+{
+    return dtype_is_float(t.dtype) ? STATUS_OK : fail_one(err, "needs floating-point numbers", t);
+}
+
+enum status shape_binary(struct sig *s, struct err *err)
+{
+    struct shape a = in_shape(s, 0), b = in_shape(s, 1);
+    if (s->in[0].dtype != s->in[1].dtype) return fail(err, "types differ", s->in[0], s->in[1]);
+    if (!shape_is_suffix(a, b) && shape_count(b) != 1)
+        return fail(err, "the second must equal the first or its tail", s->in[0], s->in[1]);
+    s->out[0] = s->in[0];
+    return STATUS_OK;
+}
+
+enum status shape_map(struct sig *s, struct err *err)
+{
+    s->out[0] = s->in[0];
+    return need_float(err, s->in[0]);
+}
+
+enum status shape_same(struct sig *s, struct err *err)
+{
+    if (!type_eq(s->in[0], s->in[1])) return fail(err, "must be alike", s->in[0], s->in[1]);
+    return shape_map(s, err);
+}
+
+enum status shape_as_in1(struct sig *s, struct err *err)
+{
+    s->out[0] = s->in[1];
+    return need_float(err, s->in[1]);
+}
+
+enum status shape_swiglu(struct sig *s, struct err *err)
+{
+    struct shape x = in_shape(s, 0);
+    if (!x.rank || x.dim[x.rank - 1] % 2)
+        return fail_one(err, "needs an even last axis (gate and value)", s->in[0]);
+    s->out[0] = s->in[0];
+    s->out[0].shape.dim[x.rank - 1] /= 2;
+    return need_float(err, s->in[0]);
+}
+
+enum status shape_cast(struct sig *s, struct err *err)
+{
+    (void)err;
+    s->out[0] = type_of(s->at->dtype, in_shape(s, 0));
+    return STATUS_OK;
+}
+
+enum status shape_fill(struct sig *s, struct err *err)
+{
+    (void)err;
+    s->out[0] = type_of(s->at->dtype, s->at->dims);
+    return STATUS_OK;
+}
+
+enum status shape_reshape(struct sig *s, struct err *err)
+{
+    s->out[0] = type_of(s->in[0].dtype, s->at->dims);
+    if (shape_count(s->at->dims) != shape_count(in_shape(s, 0)))
+        return fail(err, "sizes differ", s->in[0], s->out[0]);
+    return STATUS_OK;
+}
+
+enum status shape_transpose(struct sig *s, struct err *err)
+{
+    struct shape x = in_shape(s, 0), p = s->at->dims;
+    u32          seen = 0;
+    s->out[0] = s->in[0];
+    if (p.rank != x.rank) return fail_one(err, "the permutation must name every axis", s->in[0]);
+    for (i32 i = 0; i < p.rank; i++) {
+        if (p.dim[i] < 0 || p.dim[i] >= x.rank || (seen >> p.dim[i] & 1))
+            return fail_one(err, "the permutation must name each axis once", s->in[0]);
+        seen |= 1u << p.dim[i];
+        s->out[0].shape.dim[i] = x.dim[p.dim[i]];
+    }
+    return STATUS_OK;
+}
+
+static enum status axis_in(const struct sig *s, i32 input, struct err *err)
+{
+    if (s->at->axis >= 0 && s->at->axis < in_shape(s, input).rank) return STATUS_OK;
+    return fail_one(err, "the axis lies outside", s->in[input]);
+}
+
+enum status shape_concat(struct sig *s, struct err *err)
+{
+    if (axis_in(s, 0, err)) return STATUS_USAGE;
+    s->out[0] = s->in[0];
+    for (i32 i = 1; i < s->in_count; i++) {
+        struct type t = s->in[i];
+        if (axis_in(s, i, err)) return STATUS_USAGE;
+        i64 size                       = t.shape.dim[s->at->axis];
+        t.shape.dim[s->at->axis]       = s->in[0].shape.dim[s->at->axis];
+        if (!type_eq(t, s->in[0])) return fail(err, "differ off the axis", s->in[0], s->in[i]);
+        s->out[0].shape.dim[s->at->axis] += size;
+    }
+    return STATUS_OK;
+}
+
+enum status shape_slice(struct sig *s, struct err *err)
+{
+    if (axis_in(s, 0, err)) return STATUS_USAGE;
+    s->out[0] = s->in[0];
+    i64 *dim  = &s->out[0].shape.dim[s->at->axis];
+    if (s->at->start < 0 || s->at->count < 0 || s->at->start + s->at->count > *dim)
+        return fail_one(err, "the slice must lie inside", s->in[0]);
+    *dim = s->at->count;
+    return STATUS_OK;
+}
+
+enum status shape_dims(struct sig *s, struct err *err)
+{
+    (void)err;
+    s->out[0] = type_of(s->in[0].dtype, s->at->dims);
+    return STATUS_OK;
+}
+
+enum status shape_sum(struct sig *s, struct err *err)
+{
+    struct shape x = in_shape(s, 0), y = { 0 };
+    i64          from = s->at->axis, to = from + s->at->count;
+    if (from < 0 || s->at->count < 0 || to > x.rank)
+        return fail_one(err, "the summed axes lie outside", s->in[0]);
+    for (i32 i = 0; i < x.rank; i++) {
+        if (i < from || i >= to) y.dim[y.rank++] = x.dim[i];
+    }
+    if (!y.rank) y = shape_1(1);
+    s->out[0] = type_of(s->in[0].dtype, y);
+    return need_float(err, s->in[0]);
+}
+
+enum status shape_broadcast(struct sig *s, struct err *err)
+{
+    struct shape x = in_shape(s, 0), y = { 0 };
+    if (shape_count(x) == 1 && s->at->axis == 0) x.rank = 0; /* a scalar repeated: dims is all */
+    if (s->at->axis < 0 || s->at->axis > x.rank || x.rank + s->at->dims.rank > RANK_MAX)
+        return fail_one(err, "the new axes lie outside", s->in[0]);
+    for (i32 i = 0; i < s->at->axis; i++) y.dim[y.rank++] = x.dim[i];
+    for (i32 i = 0; i < s->at->dims.rank; i++) y.dim[y.rank++] = s->at->dims.dim[i];
+    for (i32 i = (i32)s->at->axis; i < x.rank; i++) y.dim[y.rank++] = x.dim[i];
+    s->out[0] = type_of(s->in[0].dtype, y);
+    return STATUS_OK;
+}
+
+enum status shape_matmul(struct sig *s, struct err *err)
+{
+    struct shape a = in_shape(s, 0), b = in_shape(s, 1), y = a;
+    if (a.rank < 2 || b.rank < 2) return fail(err, "need two axes each", s->in[0], s->in[1]);
+    i64 m = a.dim[a.rank - (s->at->ta ? 1 : 2)], k = a.dim[a.rank - (s->at->ta ? 2 : 1)];
+    i64 n = b.dim[b.rank - (s->at->tb ? 2 : 1)], k2 = b.dim[b.rank - (s->at->tb ? 1 : 2)];
+    if (k != k2 || s->in[0].dtype != s->in[1].dtype)
+        return fail(err, "do not multiply", s->in[0], s->in[1]);
+    if (b.rank != 2) {
+        bool same = a.rank == b.rank;
+        for (i32 i = 0; same && i < a.rank - 2; i++) same = a.dim[i] == b.dim[i];
+        if (!same) return fail(err, "leading axes differ", s->in[0], s->in[1]);
+    } else if (a.rank != 2 && s->at->ta) {
+        return fail_one(err, "a transposed first operand must have two axes", s->in[0]);
+    }
+    y.dim[y.rank - 2] = m;
+    y.dim[y.rank - 1] = n;
+    s->out[0]         = type_of(s->in[0].dtype, y);
+    if (s->in_count == 3 && !type_eq(s->in[2], type_of(s->in[0].dtype, shape_1(n))))
+        return fail(err, "the bias must have one number a column", s->out[0], s->in[2]);
+    return need_float(err, s->in[0]);
+}
+
+enum status shape_embedding(struct sig *s, struct err *err)
+{
+    struct shape y = in_shape(s, 1);
+    if (in_shape(s, 0).rank != 2 || s->in[1].dtype != DT_I32 || y.rank == RANK_MAX)
+        return fail(err, "needs a table [rows, width] and i32 ids", s->in[0], s->in[1]);
+    y.dim[y.rank++] = in_shape(s, 0).dim[1];
+    s->out[0]       = type_of(s->in[0].dtype, y);
+    return need_float(err, s->in[0]);
+}
+
+static struct shape rows_shape(struct shape x)
+{
+    if (x.rank > 1) x.rank--;
+    else x = shape_1(1);
+    return x;
+}
+
+/* Weights of a norm: one number a channel. */
+static enum status per_channel(const struct sig *s, i32 from, i32 to, struct err *err)
+{
+    struct shape c = shape_1(shape_last(in_shape(s, 0)));
+    for (i32 i = from; i < to; i++) {
+        if (!shape_eq(in_shape(s, i), c))
+            return fail(err, "needs one number a channel", s->in[0], s->in[i]);
+    }
+    return need_float(err, s->in[0]);
+}
+
+enum status shape_layernorm(struct sig *s, struct err *err)
+{
+    s->out[0] = s->in[0];
+    s->out[1] = s->out[2] = type_of(wide(s->in[0].dtype), rows_shape(in_shape(s, 0)));
+    return per_channel(s, 1, 3, err);
+}
+
+enum status shape_layernorm_grad(struct sig *s, struct err *err)
+{
+    if (!type_eq(s->in[0], s->in[1])) return fail(err, "must be alike", s->in[0], s->in[1]);
+    s->out[0] = s->in[1];
+    s->out[1] = s->out[2] = s->in[2];
+    return per_channel(s, 2, 3, err);
+}
+
+enum status shape_rmsnorm(struct sig *s, struct err *err)
+{
+    s->out[0] = s->in[0];
+    s->out[1] = type_of(wide(s->in[0].dtype), rows_shape(in_shape(s, 0)));
+    return per_channel(s, 1, s->in_count, err);
+}
+
+/* dy, x, rstd and, where there is one, the weight. */
+enum status shape_rmsnorm_grad(struct sig *s, struct err *err)
+{
+    if (!type_eq(s->in[0], s->in[1])) return fail(err, "must be alike", s->in[0], s->in[1]);
+    s->out[0] = s->in[1];
+    s->out[1] = s->in_count == 4 ? s->in[3]
+                                 : type_of(s->in[0].dtype, shape_1(shape_last(in_shape(s, 0))));
+    return per_channel(s, 3, s->in_count, err);
+}
+
+enum status shape_batchnorm(struct sig *s, struct err *err)
+{
+    struct type channel = type_of(wide(s->in[0].dtype), shape_1(shape_last(in_shape(s, 0))));
+    s->out[0]           = s->in[0];
+    s->out[1] = s->out[2] = channel;
+    return per_channel(s, 1, 5, err);
+}
+
+enum status shape_batchnorm_grad(struct sig *s, struct err *err)
+{
+    if (!type_eq(s->in[0], s->in[1])) return fail(err, "must be alike", s->in[0], s->in[1]);
+    s->out[0] = s->in[1];
+    s->out[1] = s->out[2] = s->in[2];
+    return per_channel(s, 2, 5, err);
+}
+
+static i64 window_count(i64 size, i64 kernel, i64 stride, i64 pad)
+{
+    return size + 2 * pad < kernel ? 0 : (size + 2 * pad - kernel) / stride + 1;
+}
+
+enum status shape_conv2d(struct sig *s, struct err *err)
+{
+    struct shape x = in_shape(s, 0), w = in_shape(s, 1);
+    if (x.rank != 4 || w.rank != 4 || x.dim[3] != w.dim[3] || s->in[0].dtype != s->in[1].dtype)
+        return fail(err, "needs an image [N,H,W,C] and a weight [O,KH,KW,C]", s->in[0], s->in[1]);
+    if (s->at->stride < 1 || s->at->pad < 0)
+        return fail_one(err, "needs a stride of at least 1 and no negative padding", s->in[0]);
+    i64 h = window_count(x.dim[1], w.dim[1], s->at->stride, s->at->pad);
+    i64 v = window_count(x.dim[2], w.dim[2], s->at->stride, s->at->pad);
+    if (h < 1 || v < 1) return fail(err, "the kernel is larger than the image", s->in[0], s->in[1]);
+    s->out[0] = type_of(s->in[0].dtype, shape_4(x.dim[0], h, v, w.dim[0]));
+    if (s->in_count == 3 && !shape_eq(in_shape(s, 2), shape_1(w.dim[0])))
+        return fail(err, "the bias must have one number a filter", s->out[0], s->in[2]);
+    return need_float(err, s->in[0]);
+}
+
+enum status shape_avgpool(struct sig *s, struct err *err)
+{
+    struct shape x = in_shape(s, 0);
+    if (x.rank != 4) return fail_one(err, "needs an image [N,H,W,C]", s->in[0]);
+    if (s->at->stride < 1 || s->at->kernel < 1 || s->at->pad < 0 || s->at->pad >= s->at->kernel)
+        return fail_one(err, "needs a window and a stride of at least 1, padding below the window",
+                        s->in[0]);
+    i64 h = window_count(x.dim[1], s->at->kernel, s->at->stride, s->at->pad);
+    i64 v = window_count(x.dim[2], s->at->kernel, s->at->stride, s->at->pad);
+    if (h < 1 || v < 1) return fail_one(err, "the window is larger than the image", s->in[0]);
+    s->out[0] = type_of(s->in[0].dtype, shape_4(x.dim[0], h, v, x.dim[3]));
+    return need_float(err, s->in[0]);
+}
+
+enum status shape_maxpool(struct sig *s, struct err *err)
+{
+    enum status st = shape_avgpool(s, err);
+    s->out[1]      = type_of(DT_I32, s->out[0].shape);
+    return st;
+}
+
+enum status shape_attention(struct sig *s, struct err *err)
+{
+    struct shape x = in_shape(s, 0);
+    i64          h = s->at->heads, g = s->at->kv_heads;
+    if (x.rank != 3 || h < 1 || g < 1 || h % g || x.dim[2] % (h + 2 * g))
+        return fail_one(err, "needs [B,T,(heads + 2 kv_heads) * head_dim], kv_heads dividing heads",
+                        s->in[0]);
+    i64 d = x.dim[2] / (h + 2 * g);
+    if (s->in_count == 2 && !type_eq(s->in[1], type_of(DT_I32, shape_1(x.dim[0]))))
+        return fail(err, "needs i32 lengths, one a sequence", s->in[0], s->in[1]);
+    s->out[0] = type_of(s->in[0].dtype, shape_3(x.dim[0], x.dim[1], h * d));
+    s->out[1] = type_of(wide(s->in[0].dtype), shape_3(x.dim[0], h, x.dim[1]));
+    return need_float(err, s->in[0]);
+}
+
+enum status shape_heads(struct sig *s, struct err *err)
+{
+    struct shape x = in_shape(s, 0);
+    i64          d = s->at->head_dim;
+    if (x.rank != 3 || d < 2 || d % 2 || x.dim[2] % d || s->at->heads * d > x.dim[2])
+        return fail_one(err, "needs [B,T,heads * head_dim] with an even head_dim", s->in[0]);
+    return shape_map(s, err);
+}
+
+enum status shape_qknorm(struct sig *s, struct err *err)
+{
+    enum status st = shape_heads(s, err);
+    if (st) return st;
+    struct shape x = in_shape(s, 0);
+    s->out[1] = type_of(wide(s->in[0].dtype), shape_3(x.dim[0], x.dim[1], s->at->heads));
+    return STATUS_OK;
+}
+
+enum status shape_dropout(struct sig *s, struct err *err)
+{
+    if (!type_eq(s->in[1], type_of(DT_I32, shape_1(4))))
+        return fail_one(err, "the rng tensor must be i32[4]", s->in[1]);
+    if (!(s->at->p >= 0 && s->at->p < 1))
+        return err_set(err, STATUS_USAGE, "dropout rate %g must be at least 0 and below 1",
+                       s->at->p);
+    return shape_map(s, err);
+}
+
+enum status shape_xent(struct sig *s, struct err *err)
+{
+    struct shape rows = in_shape(s, 0);
+    if (rows.rank < 2) return fail_one(err, "needs logits [rows, classes]", s->in[0]);
+    rows.rank--;
+    if (s->in[1].dtype != DT_I32 || !shape_eq(in_shape(s, 1), rows))
+        return fail(err, "needs one i32 target a row", s->in[0], s->in[1]);
+    s->out[0] = s->out[1] = type_of(wide(s->in[0].dtype), rows);
+    return need_float(err, s->in[0]);
+}
+
+enum status shape_bce(struct sig *s, struct err *err)
+{
+    if (!shape_eq(in_shape(s, 0), in_shape(s, 1)) || !dtype_is_float(s->in[1].dtype))
+        return fail(err, "needs one target a logit", s->in[0], s->in[1]);
+    s->out[0] = type_of(wide(s->in[0].dtype), in_shape(s, 0));
+    return need_float(err, s->in[0]);
+}
+
+enum status shape_hits(struct sig *s, struct err *err)
+{
+    return shape_xent(s, err);
+}
+
+enum status shape_scalar(struct sig *s, struct err *err)
+{
+    s->out[0] = type_of(wide(s->in[0].dtype), shape_1(1));
+    return need_float(err, s->in[0]);
+}
+
+enum status shape_clip(struct sig *s, struct err *err)
+{
+    s->out[0] = s->out[1] = s->in[0];
+    return shape_count(in_shape(s, 0)) == 1 ? STATUS_OK
+                                            : fail_one(err, "needs one number", s->in[0]);
+}
+
+/* p, g, then `states` tensors like p, then hyper f32[4] and the factor. */
+static enum status optimiser(struct sig *s, i32 states, struct err *err)
+{
+    for (i32 i = 1; i < 2 + states; i++) {
+        if (!shape_eq(in_shape(s, 0), in_shape(s, i)))
+            return fail(err, "parameter, gradient and state must be alike", s->in[0], s->in[i]);
+    }
+    if (!type_eq(s->in[2 + states], type_of(DT_F32, shape_1(4))))
+        return fail_one(err, "the hyper tensor must be f32[4]", s->in[2 + states]);
+    return need_float(err, s->in[0]);
+}
+
+enum status shape_sgd(struct sig *s, struct err *err)
+{
+    return optimiser(s, 1, err);
+}
+
+enum status shape_adam(struct sig *s, struct err *err)
+{
+    return optimiser(s, 2, err);
+}
