@@ -43,6 +43,8 @@ struct kernel {
 /* The kernel for this call; never NULL for an op of the table. FRUGAL_ISA=any|avx2|avx512 in the
  * environment lowers the instruction set, FRUGAL_KERNELS=ref leaves only the reference. */
 const struct kernel *kernel_choose(const struct call *c, bool reference_only);
+const struct kernel *kernel_at(i32 index); /* the whole list in order, without the reference; NULL
+                                              after the last */
 enum isa             kernel_isa(void); /* what this CPU has, lowered by FRUGAL_ISA */
 
 void ref_run(const struct call *c); /* the naive kernel of any op, any dtype: cpu/ref */

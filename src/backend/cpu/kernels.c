@@ -1,0 +1,81 @@
+/* kernels.c - one ordered list of all fast kernels, the reference behind it, and which of them
+ * may run on this processor. */
+#include "backend/cpu/kernel.h"
+#include "base/os.h"
+
+struct family {
+    const struct kernel *kernels;
+    const i32           *count;
+};
+
+#define FAMILY(name)                            \
+    extern const struct kernel kernels_##name[]; \
+    extern const i32           kernels_##name##_count;
+#include "backend/cpu/kernels.def"
+#undef FAMILY
+
+static const struct family families[] = {
+#define FAMILY(name) { kernels_##name, &kernels_##name##_count },
+#include "backend/cpu/kernels.def"
+#undef FAMILY
+    { NULL, NULL },
+};
+
+/* The workspace rule of ops.def is that of the reference. */
+static i64 reference_work(const struct call *c)
+{
+    struct type in[OP_IN_MAX], out[OP_OUT_MAX];
+    const struct op_info *info = op_info(c->op);
+    if (!info->work) return 0;
+    ASSERT(c->in_count <= OP_IN_MAX);
+    for (i32 i = 0; i < c->in_count; i++) in[i] = c->in[i].type;
+    for (i32 i = 0; i < info->out_count; i++) out[i] = c->out[i].type;
+    return info->work(&(struct sig){ in, c->in_count, out, c->at });
+}
+
+static const struct kernel reference = { -1, "ref", ISA_ANY, NULL, ref_run, reference_work };
+
+const struct kernel *kernel_at(i32 index)
+{
+    for (const struct family *f = families; f->kernels; f++) {
+        if (index < *f->count) return &f->kernels[index];
+        index -= *f->count;
+    }
+    return NULL;
+}
+
+const struct kernel *kernel_choose(const struct call *c, bool reference_only)
+{
+    struct os *os = os_real();
+    if (reference_only || str_eq(os->env(os, "FRUGAL_KERNELS"), STR("ref"))) return &reference;
+    enum isa             isa = kernel_isa();
+    const struct kernel *k;
+    for (i32 i = 0; (k = kernel_at(i)); i++) {
+        if (k->op == c->op && k->isa <= isa && (!k->takes || k->takes(c))) return k;
+    }
+    return &reference;
+}
+
+/* The same sets of instructions as cmake/flags.cmake compiles for. */
+static enum isa processor_isa(void)
+{
+#ifdef FRUGAL_X86
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                __builtin_cpu_supports("f16c");
+    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    return avx2 ? avx512 ? ISA_AVX512 : ISA_AVX2 : ISA_ANY;
+#else
+    return ISA_ANY;
+#endif
+}
+
+enum isa kernel_isa(void)
+{
+    struct os *os     = os_real();
+    struct str wanted = os->env(os, "FRUGAL_ISA");
+    enum isa   isa    = processor_isa();
+    if (str_eq(wanted, STR("any"))) return ISA_ANY;
+    if (str_eq(wanted, STR("avx2"))) return MIN(isa, ISA_AVX2);
+    return isa;
+}
