@@ -29,6 +29,7 @@ function(frugal_library name how header library)
     target_include_directories(frugal_libraries SYSTEM INTERFACE ${${name}_INCLUDE})
     if(how STREQUAL "linked")
         target_link_libraries(frugal_libraries INTERFACE ${${name}_LIBRARY})
+        set_property(GLOBAL APPEND_STRING PROPERTY FRUGAL_LINKED "-l${library} ") # for frugal.pc
     else()
         frugal_soname(${${name}_LIBRARY} soname)
         target_compile_definitions(frugal_libraries INTERFACE FRUGAL_${name}_SONAME="${soname}")

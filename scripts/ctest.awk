@@ -7,8 +7,8 @@ BEGIN { LINES_MAX = 30 }
     said_end()
     name = $0; sub(/^[^:]*: /, "", name); sub(/ .*/, "", name)
     result = /  Passed  / ? "ok" : /\*\*\*Skipped/ ? "skipped" : "FAILED"
-    printf "%-7s  %-10s  %-40s %8.2f s\n", result, folder, name, $(NF - 1)
-    print result, folder, name, $(NF - 1) >> results
+    printf "%-7s  %-12s  %-40s %8.2f s\n", result, folder, name, $(NF - 1)
+    print result, folder, name >> results
     fflush()
     if (result == "FAILED") failed = $0
     next

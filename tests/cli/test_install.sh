@@ -1,0 +1,28 @@
+#!/bin/sh
+# test_install.sh: what cmake --install puts down can be used: the program runs, its pages are
+# there, and a stranger's program builds against the header with the flags of frugal.pc alone.
+cd "$(dirname "$0")/../.." || exit 1
+prefix=$(mktemp -d) || exit 1
+trap 'rm -rf "$prefix"' EXIT
+failed=0
+fail() { echo "FAILED: $1"; failed=1; }
+
+[ -e build/frugal ] && [ -e include/frugal.h ] || { echo "no program or public header yet"; exit 77; }
+cmake --install build --prefix "$prefix" >/dev/null || fail "cmake --install"
+
+"$prefix/bin/frugal" help >/dev/null || fail "the installed program does not run"
+for page in man/man1/frugal.1 bash-completion/completions/frugal zsh/site-functions/_frugal \
+  fish/vendor_completions.d/frugal.fish; do
+  [ -s "$prefix/share/$page" ] || fail "share/$page is missing or empty"
+done
+
+# frugal.pc by hand, because pkg-config itself need not be installed.
+pc=$(find "$prefix" -name frugal.pc)
+[ -n "$pc" ] || fail "frugal.pc is missing"
+value() { sed -n "s|^$1: *||p" "$pc" | sed "s|\${libdir}|$libdir|g; s|\${includedir}|$includedir|g"; }
+path() { sed -n "s|^$1=||p" "$pc" | sed "s|\${pcfiledir}|$(dirname "$pc")|; s|\${prefix}|$at|"; }
+at=$(path prefix) libdir=$(path libdir) includedir=$(path includedir)
+printf '#include <frugal.h>\nint main(void) { return 0; }\n' >"$prefix/user.c"
+cc $(value Cflags) "$prefix/user.c" $(value Libs) -o "$prefix/user" && "$prefix/user" ||
+  fail "a program does not build with the flags of frugal.pc"
+exit $failed
