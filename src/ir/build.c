@@ -1,0 +1,150 @@
+/* build.c - one shorthand an op that models use. */
+#include "ir/build.h"
+#include <math.h>
+
+/* Sticky errors: an operand of -1 means an earlier node failed. */
+static i32 op_with(struct graph *g, i32 op, struct str name, const i32 *in, i32 count,
+                   struct attrs at)
+{
+    if (g->err.status) return -1;
+    return graph_op(g, op, name, in, count, &at);
+}
+
+i32 build_unary(struct graph *g, i32 op, struct str name, i32 x)
+{
+    return op_with(g, op, name, &x, 1, (struct attrs){ 0 });
+}
+
+i32 build_binary(struct graph *g, i32 op, struct str name, i32 a, i32 b)
+{
+    return op_with(g, op, name, (i32[]){ a, b }, 2, (struct attrs){ 0 });
+}
+
+i32 build_scale(struct graph *g, struct str name, i32 x, f64 mul, f64 add)
+{
+    return op_with(g, OP_SCALE, name, &x, 1, (struct attrs){ .mul = mul, .add = add });
+}
+
+i32 build_cast(struct graph *g, struct str name, i32 x, enum dtype to)
+{
+    return op_with(g, OP_CAST, name, &x, 1, (struct attrs){ .dtype = to });
+}
+
+i32 build_reshape(struct graph *g, struct str name, i32 x, struct shape to)
+{
+    if (g->err.status || shape_eq(graph_type(g, x).shape, to)) return x;
+    return op_with(g, OP_RESHAPE, name, &x, 1, (struct attrs){ .dims = to });
+}
+
+i32 build_transpose(struct graph *g, struct str name, i32 x, struct shape permutation)
+{
+    return op_with(g, OP_TRANSPOSE, name, &x, 1, (struct attrs){ .dims = permutation });
+}
+
+i32 build_concat(struct graph *g, struct str name, const i32 *x, i32 count, i32 axis)
+{
+    return op_with(g, OP_CONCAT, name, x, count, (struct attrs){ .axis = axis });
+}
+
+i32 build_slice(struct graph *g, struct str name, i32 x, i32 axis, i64 start, i64 count)
+{
+    struct attrs at = { .axis = axis, .start = start, .count = count };
+    return op_with(g, OP_SLICE, name, &x, 1, at);
+}
+
+i32 build_sum(struct graph *g, struct str name, i32 x, i32 axis, i32 count)
+{
+    return op_with(g, OP_SUM, name, &x, 1, (struct attrs){ .axis = axis, .count = count });
+}
+
+i32 build_broadcast(struct graph *g, struct str name, i32 x, i32 axis, struct shape sizes)
+{
+    return op_with(g, OP_BROADCAST, name, &x, 1, (struct attrs){ .axis = axis, .dims = sizes });
+}
+
+i32 build_matmul(struct graph *g, struct str name, i32 a, i32 b, i32 bias, bool ta, bool tb)
+{
+    i32 in[] = { a, b, bias };
+    return op_with(g, OP_MATMUL, name, in, bias < 0 ? 2 : 3,
+                   (struct attrs){ .ta = ta, .tb = tb });
+}
+
+i32 build_embedding(struct graph *g, struct str name, i32 table, i32 ids)
+{
+    return build_binary(g, OP_EMBEDDING, name, table, ids);
+}
+
+i32 build_layernorm(struct graph *g, struct str name, i32 x, i32 w, i32 b, f64 eps)
+{
+    return op_with(g, OP_LAYERNORM, name, (i32[]){ x, w, b }, 3, (struct attrs){ .eps = eps });
+}
+
+i32 build_rmsnorm(struct graph *g, struct str name, i32 x, i32 w, f64 eps)
+{
+    return op_with(g, OP_RMSNORM, name, (i32[]){ x, w }, w < 0 ? 1 : 2,
+                   (struct attrs){ .eps = eps });
+}
+
+i32 build_batchnorm(struct graph *g, struct str name, i32 x, i32 w, i32 b, i32 mean, i32 var,
+                    f64 eps, f64 momentum, bool training)
+{
+    i32          in[] = { x, w, b, mean, var };
+    struct attrs at   = { .eps = eps };
+    if (training) at.momentum = momentum;
+    return op_with(g, training ? OP_BATCHNORM : OP_BATCHNORM_EVAL, name, in, 5, at);
+}
+
+i32 build_conv2d(struct graph *g, struct str name, i32 x, i32 w, i32 bias, i64 stride, i64 pad)
+{
+    i32 in[] = { x, w, bias };
+    return op_with(g, OP_CONV2D, name, in, bias < 0 ? 2 : 3,
+                   (struct attrs){ .stride = stride, .pad = pad });
+}
+
+i32 build_pool(struct graph *g, i32 op, struct str name, i32 x, i64 kernel, i64 stride, i64 pad)
+{
+    struct attrs at = { .kernel = kernel, .stride = stride, .pad = pad };
+    return op_with(g, op, name, &x, 1, at);
+}
+
+i32 build_attention(struct graph *g, struct str name, i32 qkv, i32 lens, i64 heads, i64 kv_heads,
+                    bool causal, f64 scale)
+{
+    i32          in[] = { qkv, lens };
+    struct attrs at   = { .heads = heads, .kv_heads = kv_heads, .causal = causal };
+    f64 head_dim = (f64)shape_last(graph_type(g, qkv).shape) / (f64)(heads + 2 * kv_heads);
+    at.scale     = scale != 0 ? scale : 1 / sqrt(head_dim);
+    return op_with(g, OP_ATTENTION, name, in, lens < 0 ? 1 : 2, at);
+}
+
+i32 build_rope(struct graph *g, struct str name, i32 qkv, i64 heads, i64 head_dim, f64 base)
+{
+    struct attrs at = { .heads = heads, .head_dim = head_dim, .base = base };
+    return op_with(g, OP_ROPE, name, &qkv, 1, at);
+}
+
+i32 build_qknorm(struct graph *g, struct str name, i32 qkv, i64 heads, i64 head_dim, f64 eps)
+{
+    struct attrs at = { .heads = heads, .head_dim = head_dim, .eps = eps };
+    return op_with(g, OP_QKNORM, name, &qkv, 1, at);
+}
+
+i32 build_softcap(struct graph *g, struct str name, i32 x, f64 cap)
+{
+    return op_with(g, OP_SOFTCAP, name, &x, 1, (struct attrs){ .cap = cap });
+}
+
+i32 build_dropout(struct graph *g, struct str name, i32 x, f64 p)
+{
+    if (p == 0) return x;
+    i32 rng  = graph_value(g, VALUE_SCALAR, STR("rng"), type_of(DT_I32, shape_1(4)));
+    i32 in[] = { x, rng };
+    return op_with(g, OP_DROPOUT, name, in, 2,
+                   (struct attrs){ .p = p, .key = (i64)str_hash(name) });
+}
+
+i32 build_xent(struct graph *g, struct str name, i32 logits, i32 targets, f64 smoothing)
+{
+    return op_with(g, OP_XENT, name, (i32[]){ logits, targets }, 2,
+                   (struct attrs){ .smoothing = smoothing });
+}

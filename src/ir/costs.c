@@ -1,0 +1,122 @@
+/* costs.c - the cost rules: floating-point operations, and bytes read and written once each.
+ * A multiply-add counts two. Bounds of an ideal machine: caches and padding are the backend's. */
+#include "ir/ir_int.h"
+
+static f64 bytes_of(struct type t)
+{
+    return (f64)type_bytes(t);
+}
+
+/* All inputs read and the first result written. */
+static f64 traffic(const struct sig *s)
+{
+    f64 bytes = 0;
+    for (i32 i = 0; i < s->in_count; i++) bytes += bytes_of(s->in[i]);
+    return bytes + bytes_of(s->out[0]);
+}
+
+static f64 count(struct type t)
+{
+    return (f64)shape_count(t.shape);
+}
+
+/* Element-wise work: one operation an element of the larger side. Optimisers have no result:
+ * their inputs say it all. */
+struct cost cost_map(const struct sig *s)
+{
+    f64 n = count(s->out[0]);
+    for (i32 i = 0; i < s->in_count; i++) n = MAX(n, count(s->in[i]));
+    return (struct cost){ n, traffic(s) };
+}
+
+/* exp and tanh: about 20 operations as polynomials. */
+struct cost cost_tanh(const struct sig *s)
+{
+    struct cost c = cost_map(s);
+    c.flops *= 20;
+    return c;
+}
+
+struct cost cost_free(const struct sig *s)
+{
+    (void)s;
+    return (struct cost){ 0, 0 };
+}
+
+struct cost cost_matmul(const struct sig *s)
+{
+    struct shape a = s->in[0].shape;
+    f64          k = (f64)a.dim[a.rank - (s->at->ta ? 2 : 1)];
+    return (struct cost){ 2 * k * count(s->out[0]), traffic(s) };
+}
+
+/* Rows are gathered: the table is not read whole. */
+struct cost cost_embedding(const struct sig *s)
+{
+    return (struct cost){ 0, bytes_of(s->in[1]) + 2 * bytes_of(s->out[0]) };
+}
+
+struct cost cost_norm(const struct sig *s)
+{
+    return (struct cost){ 8 * count(s->in[0]), traffic(s) };
+}
+
+static struct cost conv_cost(const struct sig *s, struct shape y, struct shape w)
+{
+    f64 taps = (f64)shape_span(w, 1, 4);
+    return (struct cost){ 2 * taps * (f64)shape_count(y), traffic(s) };
+}
+
+struct cost cost_conv2d(const struct sig *s)
+{
+    return conv_cost(s, s->out[0].shape, s->in[1].shape);
+}
+
+struct cost cost_conv2d_grad_x(const struct sig *s)
+{
+    return conv_cost(s, s->in[0].shape, s->in[1].shape);
+}
+
+struct cost cost_conv2d_grad_w(const struct sig *s)
+{
+    return conv_cost(s, s->in[0].shape, s->out[0].shape);
+}
+
+struct cost cost_pool(const struct sig *s)
+{
+    f64 window = (f64)(s->at->kernel * s->at->kernel);
+    return (struct cost){ window * count(s->out[0]), traffic(s) };
+}
+
+/* Two products [T,T,D] a head forward; causal ones need half of them. */
+static f64 attention_flops(const struct sig *s, struct shape qkv, f64 products)
+{
+    f64 t = (f64)qkv.dim[1];
+    f64 d = (f64)qkv.dim[2] / (f64)(s->at->heads + 2 * s->at->kv_heads);
+    f64 n = 2 * products * (f64)qkv.dim[0] * (f64)s->at->heads * t * t * d;
+    return s->at->causal ? n / 2 : n;
+}
+
+struct cost cost_attention(const struct sig *s)
+{
+    return (struct cost){ attention_flops(s, s->in[0].shape, 2), traffic(s) };
+}
+
+/* Five products backward: scores again, dv, dp, dq, dk. */
+struct cost cost_attention_grad(const struct sig *s)
+{
+    return (struct cost){ attention_flops(s, s->in[1].shape, 5), traffic(s) };
+}
+
+/* max, exp, sum over the logits. */
+struct cost cost_xent(const struct sig *s)
+{
+    f64 n = MAX(count(s->in[0]), count(s->in[1]));
+    return (struct cost){ 22 * n, traffic(s) };
+}
+
+i64 work_none(const struct sig *s)
+{
+    (void)s;
+    return 0;
+}

@@ -1,0 +1,189 @@
+/* graph.c - building graphs, and the verifier that follows every pass. */
+#include "ir/graph.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct graph *graph_new(struct arena *perm, struct str name)
+{
+    struct graph *g = NEW(perm, struct graph, 1);
+    g->name         = name;
+    g->perm         = perm;
+    g->values       = NEW(perm, struct value, GRAPH_VALUES_MAX);
+    g->nodes        = NEW(perm, struct node, GRAPH_NODES_MAX);
+    return g;
+}
+
+enum status graph_status(const struct graph *g, struct err *err)
+{
+    if (g->err.status && err) *err = g->err;
+    return g->err.status;
+}
+
+static i32 value_add(struct graph *g, struct value v)
+{
+    if (g->value_count == GRAPH_VALUES_MAX) {
+        err_set(&g->err, STATUS_USAGE, "the model has more than %d tensors", GRAPH_VALUES_MAX);
+        return -1;
+    }
+    g->values[g->value_count] = v;
+    return g->value_count++;
+}
+
+i32 graph_find(const struct graph *g, struct str name)
+{
+    for (i32 i = 0; i < g->value_count; i++) {
+        if (g->values[i].kind != VALUE_TEMP && str_eq(g->values[i].name, name)) return i;
+    }
+    return -1;
+}
+
+i32 graph_value(struct graph *g, enum value_kind kind, struct str name, struct type type)
+{
+    if (g->err.status) return -1;
+    ASSERT(kind != VALUE_TEMP);
+    i32 known = graph_find(g, name);
+    if (known < 0)
+        return value_add(g, (struct value){ name, type, kind, -1, { 0 }, false, false });
+    if (g->values[known].kind == kind && type_eq(g->values[known].type, type)) return known;
+    err_set(&g->err, STATUS_USAGE, "two different tensors are called %.*s", STR_ARG(name));
+    return -1;
+}
+
+i32 graph_param(struct graph *g, struct str name, struct type type, struct init init, bool decay)
+{
+    i32 v = graph_value(g, VALUE_PARAM, name, type);
+    if (v >= 0) {
+        g->values[v].init  = init;
+        g->values[v].decay = decay;
+    }
+    return v;
+}
+
+struct type graph_type(const struct graph *g, i32 value)
+{
+    if (value < 0) return (struct type){ 0 };
+    ASSERT(value < g->value_count);
+    return g->values[value].type;
+}
+
+struct sig graph_sig(const struct graph *g, const struct node *n, struct arena *scratch)
+{
+    const struct op_info *op  = op_info(n->op);
+    struct type          *in  = NEW(scratch, struct type, MAX(n->in_count, 1));
+    struct type          *out = NEW(scratch, struct type, OP_OUT_MAX);
+    for (i32 i = 0; i < n->in_count; i++) in[i] = g->values[n->in[i]].type;
+    for (i32 i = 0; i < op->out_count; i++) out[i] = g->values[n->out + i].type;
+    return (struct sig){ in, n->in_count, out, &n->at };
+}
+
+/* Shape rule of a node that is not in the graph yet; the sentence names node and op. */
+static enum status infer(struct graph *g, const struct node *n, struct type *out)
+{
+    const struct op_info *op = op_info(n->op);
+    struct type           in[OP_IN_MAX];
+    struct err            why = { 0 };
+    for (i32 i = 0; i < n->in_count; i++) in[i] = g->values[n->in[i]].type;
+    struct sig  s  = { in, n->in_count, out, &n->at };
+    enum status st = op->shape(&s, &why);
+    if (st) err_set(&g->err, st, "%.*s (%s): %s", STR_ARG(n->name), op->name, why.text);
+    return st;
+}
+
+i32 graph_op(struct graph *g, i32 op, struct str name, const i32 *in, i32 in_count,
+             const struct attrs *at)
+{
+    if (g->err.status) return -1;
+    const struct op_info *row = op_info(op);
+    ASSERT(in_count >= row->in_min && in_count <= row->in_max);
+    for (i32 i = 0; i < in_count; i++) ASSERT(in[i] >= 0 && in[i] < g->value_count);
+    if (g->node_count == GRAPH_NODES_MAX) {
+        err_set(&g->err, STATUS_USAGE, "the model has more than %d operations", GRAPH_NODES_MAX);
+        return -1;
+    }
+    struct node n = { .op = op, .name = name, .in_count = in_count, .out = g->value_count };
+    if (at) n.at = *at;
+    n.in = NEW(g->perm, i32, MAX(in_count, 1));
+    if (in_count) memcpy(n.in, in, (size_t)in_count * sizeof *in);
+    struct type out[OP_OUT_MAX] = { 0 };
+    if (infer(g, &n, out)) return -1;
+    for (i32 i = 0; i < row->out_count; i++) {
+        struct value v = { .type = out[i], .kind = VALUE_TEMP, .node = g->node_count };
+        if (value_add(g, v) < 0) return -1;
+    }
+    g->nodes[g->node_count++] = n;
+    return row->out_count ? n.out : -1;
+}
+
+void graph_output(struct graph *g, i32 value, struct str name)
+{
+    if (g->err.status) return;
+    ASSERT(value >= 0 && value < g->value_count && g->values[value].kind == VALUE_TEMP);
+    if (graph_find(g, name) >= 0) {
+        err_set(&g->err, STATUS_USAGE, "two outputs are called %.*s", STR_ARG(name));
+        return;
+    }
+    g->values[value].kind = VALUE_OUTPUT;
+    g->values[value].name = name;
+}
+
+static enum status verify_node(const struct graph *g, i32 index, struct arena scratch,
+                               struct err *err)
+{
+    const struct node    *n   = &g->nodes[index];
+    const struct op_info *row = op_info(n->op);
+    if (n->in_count < row->in_min || n->in_count > row->in_max)
+        return err_set(err, STATUS_WORLD, "%s: node %d (%s) has %d inputs", g->name.data, index,
+                       row->name, n->in_count);
+    for (i32 i = 0; i < n->in_count; i++) {
+        i32 v = n->in[i];
+        if (v < 0 || v >= g->value_count || g->values[v].node >= index)
+            return err_set(err, STATUS_WORLD, "node %d (%s) reads %%%d before it is written",
+                           index, row->name, v);
+        if (row->effect == EFFECT_STATE && (row->writes >> i & 1) &&
+            (g->values[v].kind == VALUE_TEMP || g->values[v].node >= 0))
+            return err_set(err, STATUS_WORLD, "node %d (%s) overwrites %%%d, which is not state",
+                           index, row->name, v);
+    }
+    struct sig  s               = graph_sig(g, n, &scratch);
+    struct type out[OP_OUT_MAX] = { 0 };
+    struct sig  again           = { s.in, s.in_count, out, s.at };
+    enum status st              = row->shape(&again, err);
+    for (i32 i = 0; !st && i < row->out_count; i++) {
+        if (!type_eq(out[i], s.out[i]) || g->values[n->out + i].node != index)
+            st = err_set(err, STATUS_WORLD, "node %d (%s): result %d has another type than its "
+                         "shape rule gives", index, row->name, i);
+    }
+    return st;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct str *x = a, *y = b;
+    int order = memcmp(x->data, y->data, (size_t)MIN(x->len, y->len));
+    return order ? order : (x->len > y->len) - (x->len < y->len);
+}
+
+static enum status verify_names(const struct graph *g, struct arena scratch, struct err *err)
+{
+    struct str *names = NEW(&scratch, struct str, g->value_count + 1);
+    i64         count = 0;
+    for (i32 i = 0; i < g->value_count; i++) {
+        if (g->values[i].kind == VALUE_TEMP) continue;
+        if (!g->values[i].name.len)
+            return err_set(err, STATUS_WORLD, "value %%%d persists but has no name", i);
+        names[count++] = g->values[i].name;
+    }
+    qsort(names, (size_t)count, sizeof *names, by_name);
+    for (i64 i = 1; i < count; i++) {
+        if (str_eq(names[i - 1], names[i]))
+            return err_set(err, STATUS_WORLD, "two values are called %.*s", STR_ARG(names[i]));
+    }
+    return STATUS_OK;
+}
+
+enum status graph_verify(const struct graph *g, struct arena scratch, struct err *err)
+{
+    enum status st = graph_status(g, err);
+    for (i32 i = 0; !st && i < g->node_count; i++) st = verify_node(g, i, scratch, err);
+    return st ? st : verify_names(g, scratch, err);
+}
