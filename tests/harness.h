@@ -22,6 +22,7 @@
 #include <sys/random.h>
 #include <time.h>
 
+/* clang-format off: version 14 cannot lay out _Generic, nor a definition inside a macro */
 #define TEST(name)                                                                                 \
     static void test_##name(struct arena *, struct arena);                                         \
     __attribute__((constructor)) static void harness_add_##name(void)                              \
@@ -73,6 +74,7 @@
         unsigned short: harness_show_u64, unsigned: harness_show_u64,                              \
         unsigned long: harness_show_u64, unsigned long long: harness_show_u64,                     \
         float: harness_show_f64, double: harness_show_f64, default: harness_show_pointer)(v)
+/* clang-format on */
 
 enum { HARNESS_TESTS_MAX = 1024 };
 enum harness_end { HARNESS_PASSED, HARNESS_FAILED, HARNESS_SKIPPED };

@@ -108,24 +108,27 @@ static void input_splice(size_t at, size_t cut, const u8 *with, size_t bytes)
 static void input_change(void)
 {
     static const char *const numbers[] = { "0", "-1", "1e999", "9223372036854775808", "nan", "" };
-    static const u8    odd[]  = { 0x00, 0xff, 0x7f, 0x80, '\n', '"', '\\', '{', '[', ':', ' ', '#' };
-    const struct input other  = corpus_count ? corpus[below((size_t)corpus_count)]
-                                             : (struct input){ 0 };
-    const size_t       at     = below(input_bytes + 1);
-    const size_t       length = below(1 + (input_bytes - at < 64 ? input_bytes - at : 64));
-    const size_t       from   = below(other.bytes);
-    const char        *number = numbers[below(COUNT_OF(numbers))];
-    u8                 byte   = (u8)random_next();
+    static const u8    odd[] = { 0x00, 0xff, 0x7f, 0x80, '\n', '"', '\\', '{', '[', ':', ' ', '#' };
+    const struct input other =
+        corpus_count ? corpus[below((size_t)corpus_count)] : (struct input){ 0 };
+    const size_t at     = below(input_bytes + 1);
+    const size_t length = below(1 + (input_bytes - at < 64 ? input_bytes - at : 64));
+    const size_t from   = below(other.bytes);
+    const char  *number = numbers[below(COUNT_OF(numbers))];
+    u8           byte   = (u8)random_next();
 
     switch (below(8)) {
-    case 0: if (at < input_bytes) input[at] ^= (u8)(1u << below(8)); break;
+    case 0:
+        if (at < input_bytes) input[at] ^= (u8)(1u << below(8));
+        break;
     case 1: input_splice(at, at < input_bytes, &byte, 1); break;
     case 2: input_splice(at, at < input_bytes, &odd[below(sizeof odd)], 1); break;
     case 3: input_splice(at, 0, &odd[below(sizeof odd)], 1); break;
-    case 4: input_splice(at, length, input, 0); break;                            /* cut */
-    case 5: input_splice(below(input_bytes + 1), 0, input + at, length); break;   /* repeat */
+    case 4: input_splice(at, length, input, 0); break;                          /* cut */
+    case 5: input_splice(below(input_bytes + 1), 0, input + at, length); break; /* repeat */
     case 6: input_splice(at, length, (const u8 *)number, strlen(number)); break;
-    case 7: if (other.bytes) input_splice(at, length, other.data + from, below(other.bytes - from));
+    case 7:
+        if (other.bytes) input_splice(at, length, other.data + from, below(other.bytes - from));
     }
 }
 
@@ -165,7 +168,8 @@ int main(int argc, char **argv)
         corpus_run();
         return 0;
     }
-    if (argc != 5) return fprintf(stderr, "usage: %s --corpus DIR --crash FILE | FILE\n", argv[0]), 2;
+    if (argc != 5)
+        return fprintf(stderr, "usage: %s --corpus DIR --crash FILE | FILE\n", argv[0]), 2;
     corpus_read(argv[2]);
     crash_path = argv[4];
     for (int i = 0; i < COUNT_OF(fatal); i++) signal(fatal[i], on_crash);
