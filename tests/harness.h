@@ -22,7 +22,8 @@
 #include <sys/random.h>
 #include <time.h>
 
-/* clang-format off: version 14 cannot lay out _Generic, nor a definition inside a macro */
+/* clang-format 14 cannot lay out _Generic, nor a definition inside a macro. */
+/* clang-format off */
 #define TEST(name)                                                                                 \
     static void test_##name(struct arena *, struct arena);                                         \
     __attribute__((constructor)) static void harness_add_##name(void)                              \
@@ -169,7 +170,7 @@ static enum harness_end harness_run(harness_fn *fn)
 int main(int argc, char **argv)
 {
     static const char *const words[] = { "ok", "FAILED", "skipped" };
-    int ends[3] = { 0 };
+    int                      ends[3] = { 0 };
 
     for (int i = 0; i < harness_count; i++) {
         struct timespec begin, end;
