@@ -6,14 +6,13 @@ set(sanitizer_env
     TSAN_OPTIONS=abort_on_error=1:second_deadlock_stack=1)
 
 function(frugal_test name label)
-    set_tests_properties(${name} PROPERTIES LABELS ${label} SKIP_RETURN_CODE 77
+    set_tests_properties(${name} PROPERTIES LABELS ${label} SKIP_RETURN_CODE 77 TIMEOUT 120
         WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} ENVIRONMENT "${sanitizer_env}")
 endfunction()
 
 foreach(name tidy test_tidy)
     add_test(NAME ${name} COMMAND ${CMAKE_SOURCE_DIR}/tests/tidy/${name}.sh)
     frugal_test(${name} unit)
-    set_tests_properties(${name} PROPERTIES TIMEOUT 120)
 endforeach()
 
 if(NOT TARGET frugal)
@@ -38,8 +37,12 @@ foreach(file ${units})
     target_link_libraries(${name} PRIVATE frugal_test_support)
     add_test(NAME ${name} COMMAND ${name})
     frugal_test(${name} unit)
-    set_tests_properties(${name} PROPERTIES TIMEOUT 120)
 endforeach()
+
+add_executable(fuzz_planted tests/fuzz/planted.c tests/fuzz/driver.c)
+target_link_libraries(fuzz_planted PRIVATE frugal_test_support)
+add_test(NAME test_fuzz_driver COMMAND tests/fuzz/test_driver.sh $<TARGET_FILE:fuzz_planted>)
+frugal_test(test_fuzz_driver unit)
 
 file(GLOB fuzzers CONFIGURE_DEPENDS tests/fuzz/fuzz_*.c)
 foreach(file ${fuzzers})
