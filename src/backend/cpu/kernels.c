@@ -8,8 +8,8 @@ struct family {
     const i32           *count;
 };
 
-#define FAMILY(name)                            \
-    extern const struct kernel kernels_##name[]; \
+#define FAMILY(name)                                                                               \
+    extern const struct kernel kernels_##name[];                                                   \
     extern const i32           kernels_##name##_count;
 #include "backend/cpu/kernels.def"
 #undef FAMILY
@@ -24,7 +24,7 @@ static const struct family families[] = {
 /* The workspace rule of ops.def is that of the reference. */
 static i64 reference_work(const struct call *c)
 {
-    struct type in[OP_IN_MAX], out[OP_OUT_MAX];
+    struct type           in[OP_IN_MAX], out[OP_OUT_MAX];
     const struct op_info *info = op_info(c->op);
     if (!info->work) return 0;
     ASSERT(c->in_count <= OP_IN_MAX);

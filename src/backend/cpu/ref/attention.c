@@ -1,0 +1,153 @@
+/* attention.c - softmax(q . k) v and its gradient, without ever holding the matrix of scores.
+ *
+ * qkv is [B, T, H + 2G, D]: H query heads, G key heads, G value heads. With p = exp(s - lse) and
+ * delta = do . o, the gradient of a score is ds = p (do . v - delta). */
+#include "backend/cpu/ref/ref_int.h"
+
+enum { HEAD_DIM_MAX = 1024 }; /* sums of one head lie on the stack */
+
+struct attention {
+    const struct tensor *qkv, *lens;
+    i64                  B, T, H, G, D;
+    f64                  scale;
+    bool                 causal;
+};
+
+static struct attention attention_of(const struct call *c, const struct tensor *qkv,
+                                     const struct tensor *lens)
+{
+    struct attention a = { .qkv    = qkv,
+                           .lens   = lens,
+                           .B      = ref_dim(qkv, 0),
+                           .T      = ref_dim(qkv, 1),
+                           .H      = c->at->heads,
+                           .G      = c->at->kv_heads,
+                           .scale  = c->at->scale,
+                           .causal = c->at->causal };
+    a.D                = ref_dim(qkv, 2) / (a.H + 2 * a.G);
+    ASSERT(a.D <= HEAD_DIM_MAX);
+    return a;
+}
+
+static i64 q_at(const struct attention *a, i64 b, i64 t, i64 h)
+{
+    return ((b * a->T + t) * (a->H + 2 * a->G) + h) * a->D;
+}
+static i64 k_at(const struct attention *a, i64 b, i64 t, i64 g) { return q_at(a, b, t, a->H + g); }
+static i64 v_at(const struct attention *a, i64 b, i64 t, i64 g)
+{
+    return q_at(a, b, t, a->H + a->G + g);
+}
+static i64 o_at(const struct attention *a, i64 b, i64 t, i64 h)
+{
+    return ((b * a->T + t) * a->H + h) * a->D;
+}
+static i64 lse_at(const struct attention *a, i64 b, i64 h, i64 t)
+{
+    return (b * a->H + h) * a->T + t;
+}
+
+static i64 length(const struct attention *a, i64 b)
+{
+    return a->lens ? MIN(a->T, ref_index(a->lens, b)) : a->T;
+}
+
+/* Keys [0, end) are seen by query t; none by a query that is padding. */
+static i64 keys_end(const struct attention *a, i64 b, i64 t)
+{
+    i64 len = length(a, b);
+    return t >= len ? 0 : a->causal ? t + 1 : len;
+}
+
+static f64 dot(const struct tensor *x, i64 at_x, const struct tensor *y, i64 at_y, i64 count)
+{
+    f64 sum = 0;
+    for (i64 i = 0; i < count; i++) sum += ref_load(x, at_x + i) * ref_load(y, at_y + i);
+    return sum;
+}
+
+static void add_scaled(f64 *sum, f64 factor, const struct tensor *x, i64 at_x, i64 count)
+{
+    for (i64 i = 0; i < count; i++) sum[i] += factor * ref_load(x, at_x + i);
+}
+
+static void store_scaled(const struct tensor *y, i64 at_y, f64 factor, const f64 *v, i64 count)
+{
+    for (i64 i = 0; i < count; i++) ref_store(y, at_y + i, factor * v[i]);
+}
+
+static f64 score(const struct attention *a, i64 b, i64 h, i64 t, i64 s)
+{
+    i64 g = h * a->G / a->H;
+    return a->scale * dot(a->qkv, q_at(a, b, t, h), a->qkv, k_at(a, b, s, g), a->D);
+}
+
+static void attend(const struct call *c, const struct attention *a, i64 b, i64 h, i64 t)
+{
+    f64 o[HEAD_DIM_MAX] = { 0 }, top = -INFINITY, sum = 0;
+    i64 end = keys_end(a, b, t);
+    for (i64 s = 0; s < end; s++) top = fmax(top, score(a, b, h, t, s));
+    for (i64 s = 0; s < end; s++) {
+        f64 p = exp(score(a, b, h, t, s) - top);
+        sum += p;
+        add_scaled(o, p, a->qkv, v_at(a, b, s, h * a->G / a->H), a->D);
+    }
+    store_scaled(&c->out[0], o_at(a, b, t, h), end ? 1 / sum : 0, o, a->D);
+    ref_store(&c->out[1], lse_at(a, b, h, t), end ? top + log(sum) : 0);
+}
+
+void ref_ATTENTION(const struct call *c)
+{
+    struct attention a = attention_of(c, &c->in[0], c->in_count == 2 ? &c->in[1] : NULL);
+    for (i64 i = 0; i < a.B * a.H * a.T; i++) attend(c, &a, i / a.T / a.H, i / a.T % a.H, i % a.T);
+}
+
+struct pair { /* of a query and a key: the probability, and the gradient of the score */
+    f64 p, ds;
+};
+
+static struct pair pair_grad(const struct call *c, const struct attention *a, i64 b, i64 h, i64 t,
+                             i64 s)
+{
+    const struct tensor *d_o = &c->in[0], *o = &c->in[2], *lse = &c->in[3];
+    i64                  at    = o_at(a, b, t, h);
+    f64                  p     = exp(score(a, b, h, t, s) - ref_load(lse, lse_at(a, b, h, t)));
+    f64                  delta = dot(d_o, at, o, at, a->D);
+    f64                  dp    = dot(d_o, at, a->qkv, v_at(a, b, s, h * a->G / a->H), a->D);
+    return (struct pair){ p, p * (dp - delta) };
+}
+
+static void query_grad(const struct call *c, const struct attention *a, i64 b, i64 h, i64 t)
+{
+    f64 dq[HEAD_DIM_MAX] = { 0 };
+    for (i64 s = 0; s < keys_end(a, b, t); s++) {
+        struct pair pair = pair_grad(c, a, b, h, t, s);
+        add_scaled(dq, pair.ds, a->qkv, k_at(a, b, s, h * a->G / a->H), a->D);
+    }
+    store_scaled(&c->out[0], q_at(a, b, t, h), a->scale, dq, a->D);
+}
+
+static void key_value_grad(const struct call *c, const struct attention *a, i64 b, i64 g, i64 s)
+{
+    f64 dk[HEAD_DIM_MAX] = { 0 }, dv[HEAD_DIM_MAX] = { 0 };
+    for (i64 h = 0; h < a->H; h++) {
+        if (h * a->G / a->H != g) continue;
+        for (i64 t = 0; t < a->T; t++) {
+            if (s >= keys_end(a, b, t)) continue;
+            struct pair pair = pair_grad(c, a, b, h, t, s);
+            add_scaled(dk, pair.ds, a->qkv, q_at(a, b, t, h), a->D);
+            add_scaled(dv, pair.p, &c->in[0], o_at(a, b, t, h), a->D);
+        }
+    }
+    store_scaled(&c->out[0], k_at(a, b, s, g), a->scale, dk, a->D);
+    store_scaled(&c->out[0], v_at(a, b, s, g), 1, dv, a->D);
+}
+
+void ref_ATTENTION_GRAD(const struct call *c)
+{
+    struct attention a = attention_of(c, &c->in[1], c->in_count == 5 ? &c->in[4] : NULL);
+    for (i64 i = 0; i < a.B * a.H * a.T; i++)
+        query_grad(c, &a, i / a.T / a.H, i / a.T % a.H, i % a.T);
+    for (i64 i = 0; i < a.B * a.G * a.T; i++)
+        key_value_grad(c, &a, i / a.T / a.G, i / a.T % a.G, i % a.T);
+}

@@ -1,0 +1,111 @@
+/* map.c - element by element: each is read before it is written, so any operand may be the result.
+ */
+#include "backend/cpu/ref/ref_int.h"
+#include "base/rng.h"
+
+/* y = f(x) */
+#define MAP(name, f)                                                                               \
+    void ref_##name(const struct call *c)                                                          \
+    {                                                                                              \
+        for (i64 i = 0; i < c->out[0].count; i++) {                                                \
+            f64 x = ref_load(&c->in[0], i);                                                        \
+            ref_store(&c->out[0], i, (f));                                                         \
+        }                                                                                          \
+    }
+
+/* y = f(a, b), the second repeated where it is only a tail of the first. */
+#define MAP2(name, a, b, f)                                                                        \
+    void ref_##name(const struct call *c)                                                          \
+    {                                                                                              \
+        for (i64 i = 0; i < c->out[0].count; i++) {                                                \
+            f64 a = ref_load(&c->in[0], i);                                                        \
+            f64 b = ref_load(&c->in[1], i % c->in[1].count);                                       \
+            ref_store(&c->out[0], i, (f));                                                         \
+        }                                                                                          \
+    }
+
+MAP2(ADD, a, b, a + b)
+MAP2(SUB, a, b, a - b)
+MAP2(MUL, a, b, (a * b))
+MAP2(DIV, a, b, a / b)
+MAP(SCALE, c->at->add + x * c->at->mul)
+
+/* Comparisons stand so that a NaN goes through: a run that diverges must show it. */
+MAP(RELU, x < 0 ? 0 : x)
+MAP2(RELU_GRAD, dy, y, y <= 0 ? 0 : dy)
+MAP(RELU2, x < 0 ? 0 : x * x)
+MAP2(RELU2_GRAD, dy, x, x < 0 ? 0 : 2 * x * dy)
+
+/* Hendrycks and Gimpel, arXiv 1606.08415: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). */
+static const f64 gelu_scale = 0.79788456080286535588, gelu_cubic = 0.044715;
+
+static f64 gelu_tanh(f64 x) { return tanh(gelu_scale * (x + gelu_cubic * x * x * x)); }
+
+static f64 gelu_slope(f64 x)
+{
+    f64 t = gelu_tanh(x);
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * gelu_scale * (1 + 3 * gelu_cubic * x * x);
+}
+
+static f64 silu_slope(f64 x)
+{
+    f64 s = ref_sigmoid(x);
+    return s * (1 + x * (1 - s));
+}
+
+MAP(GELU, 0.5 * x * (1 + gelu_tanh(x)))
+MAP2(GELU_GRAD, dy, x, gelu_slope(x) * dy)
+MAP(SILU, x / (1 + exp(-x)))
+MAP2(SILU_GRAD, dy, x, silu_slope(x) * dy)
+MAP(TANH, tanh(x))
+MAP2(TANH_GRAD, dy, y, (1 - y * y) * dy)
+MAP(SIGMOID, ref_sigmoid(x))
+MAP2(SIGMOID_GRAD, dy, y, (1 - y) * y * dy)
+MAP(EXP, exp(x))
+MAP(LOG, log(x))
+MAP(SQRT, sqrt(x))
+MAP(SOFTCAP, tanh(x / c->at->cap) * c->at->cap)
+MAP2(SOFTCAP_GRAD, dy, y, (1 - y / c->at->cap * (y / c->at->cap)) * dy)
+MAP(CAST, x)
+
+void ref_FILL(const struct call *c)
+{
+    for (i64 i = 0; i < c->out[0].count; i++) ref_store(&c->out[0], i, c->at->add);
+}
+
+/* Rows of x are [gate, value], each as wide as a row of y. */
+void ref_SWIGLU(const struct call *c)
+{
+    i64 width = shape_last(c->out[0].type.shape);
+    for (i64 i = 0; i < c->out[0].count; i++) {
+        i64 at   = i / width * 2 * width + i % width;
+        f64 gate = ref_load(&c->in[0], at), value = ref_load(&c->in[0], at + width);
+        ref_store(&c->out[0], i, gate * ref_sigmoid(gate) * value);
+    }
+}
+
+void ref_SWIGLU_GRAD(const struct call *c)
+{
+    i64 width = shape_last(c->in[0].type.shape);
+    for (i64 i = 0; i < c->in[0].count; i++) {
+        i64 at   = i / width * 2 * width + i % width;
+        f64 dy   = ref_load(&c->in[0], i);
+        f64 gate = ref_load(&c->in[1], at), value = ref_load(&c->in[1], at + width);
+        ref_store(&c->out[0], at, dy * value * silu_slope(gate));
+        ref_store(&c->out[0], at + width, dy * gate * ref_sigmoid(gate));
+    }
+}
+
+void ref_DROPOUT(const struct call *c)
+{
+    const i32     *rng  = c->in[1].data;
+    i64            size = c->in[0].count / MAX(1, ref_dim(&c->in[0], 0)); /* of one sample */
+    struct rng_key key  = { .seed = (u64)(u32)rng[1] << 32 | (u32)rng[0],
+                            .name = (u64)c->at->key,
+                            .step = (u32)rng[2] };
+    for (i64 i = 0; i < c->out[0].count; i++) {
+        key.sample = (u64)(u32)rng[3] + (u64)(i / size);
+        bool keep  = rng_uniform(key, (u64)(i % size)) >= c->at->p;
+        ref_store(&c->out[0], i, keep ? ref_load(&c->in[0], i) / (1 - c->at->p) : 0);
+    }
+}
