@@ -44,6 +44,9 @@ i64          dataset_count(const struct dataset *d, enum split s);
 void         dataset_fetch(const struct dataset *d, enum split s, const i64 *index, i64 count,
                            void *const *to);
 
+f64          dataset_best_auc(const struct dataset *d); /* the best any model can do on the held-out
+                                           samples, where the truth is known; else NaN */
+
 /* Batches in order, made ahead by one thread into a bounded ring of buffers. */
 struct loader;
 

@@ -1,0 +1,106 @@
+/* data.c - the table of formats, and what they share. */
+#include "data/data.h"
+#include "data/data_int.h"
+#include <math.h>
+
+static const struct format *const formats[] = {
+    &format_idx,
+    &format_tokens,
+    &format_text,
+};
+
+/* By its name; .gz at the end does not count. */
+static struct str kind_of(const struct data_config *config)
+{
+    struct str path = config->path;
+    if (config->file_count) return STR("lines");
+    if (str_ends(path, STR(".gz"))) path = str_sub(path, 0, path.len - 3);
+    if (str_ends(path, STR("-ubyte")) || str_glob(STR("*.idx*"), path)) return STR("idx");
+    if (str_ends(path, STR(".bin"))) return STR("tokens");
+    if (str_ends(path, STR(".csv"))) return STR("csv");
+    return STR("text");
+}
+
+static const struct format *format_find(struct str kind)
+{
+    for (i64 i = 0; i < COUNT_OF(formats); i++)
+        if (str_eq(formats[i]->kind, kind)) return formats[i];
+    return NULL;
+}
+
+static enum status unknown_kind(struct str kind, struct err *err)
+{
+    char           text[256];
+    struct arena   lent = { (u8 *)text, (u8 *)text + sizeof text, NULL };
+    struct textbuf b    = textbuf_new(&lent);
+    for (i64 i = 0; i < COUNT_OF(formats); i++)
+        textbuf_fmt(&b, "%s%.*s", i ? ", " : "", STR_ARG(formats[i]->kind));
+    return err_set(err, STATUS_USAGE, "there is no data kind \"%.*s\"; the kinds are auto, %.*s",
+                   STR_ARG(kind), STR_ARG(textbuf_str(&b)));
+}
+
+enum status dataset_open(struct os *os, const struct data_config *config, struct arena *perm,
+                         struct dataset **out, struct err *err)
+{
+    struct str kind = config->kind;
+    *out            = NULL;
+    if (!kind.len || str_eq(kind, STR("auto"))) kind = kind_of(config);
+    const struct format *format = format_find(kind);
+    if (!format) return unknown_kind(kind, err);
+    if (!(config->held_out >= 0 && config->held_out < 1))
+        return err_set(err, STATUS_USAGE, "held_out is %g; it must be at least 0 and below 1",
+                       config->held_out);
+
+    struct dataset *d  = NEW(perm, struct dataset, 1);
+    *d                 = (struct dataset){ .format = format, .os = os };
+    enum status     st = format->open(d, config, perm, err);
+    if (!st && !d->count[SPLIT_TRAIN])
+        st = err_set(err, STATUS_USAGE, "%.*s holds no sample to train on", STR_ARG(config->path));
+    if (st) {
+        format->close(d);
+        return st;
+    }
+    *out = d;
+    return STATUS_OK;
+}
+
+void dataset_close(struct dataset *d)
+{
+    if (d) d->format->close(d);
+}
+
+const struct feeds *dataset_feeds(const struct dataset *d) { return &d->feeds; }
+
+i64 dataset_count(const struct dataset *d, enum split s)
+{
+    ASSERT(s < SPLIT_COUNT);
+    return d->count[s];
+}
+
+void dataset_fetch(const struct dataset *d, enum split s, const i64 *index, i64 count,
+                   void *const *to)
+{
+    ASSERT(s < SPLIT_COUNT);
+    for (i64 i = 0; i < count; i++) ASSERT(index[i] >= 0 && index[i] < d->count[s]);
+    d->format->fetch(d, s, index, count, to);
+}
+
+f64 dataset_best_auc(const struct dataset *d)
+{
+    return d->format->best_auc ? d->format->best_auc(d) : NAN;
+}
+
+void dataset_add_feed(struct dataset *d, struct str name, struct type type, i64 range)
+{
+    ASSERT(d->feeds.count < FEEDS_MAX);
+    d->feeds.feed[d->feeds.count++] = (struct feed){ .name = name, .type = type, .range = range };
+}
+
+i64 held_out_count(i64 count, const struct data_config *config)
+{
+    if (config->held_out == 0 || count < 2) return 0;
+    i64 kept = (i64)((f64)count * config->held_out);
+    return MIN(MAX(kept, 1), count - 1);
+}
+
+i64 limit_count(i64 count, i64 max) { return max > 0 ? MIN(count, max) : count; }

@@ -1,0 +1,57 @@
+/* data_int.h - what the formats share: a row each in the table of data.c, and sources of bytes.
+ *
+ * A new format is one file that defines a `struct format`, and one row in data.c. */
+#ifndef DATA_DATA_INT_H
+#define DATA_DATA_INT_H
+#include "data/data.h"
+
+struct format;
+
+struct dataset {
+    const struct format *format;
+    struct os           *os;
+    struct feeds         feeds;
+    i64                  count[SPLIT_COUNT];
+    void                *state; /* the format's own, in perm */
+};
+
+struct format {
+    struct str kind;
+    /* Fills feeds, count and state. When it fails, close is called on what there is. */
+    enum status (*open)(struct dataset *d, const struct data_config *config, struct arena *perm,
+                        struct err *err);
+    void (*fetch)(const struct dataset *d, enum split s, const i64 *index, i64 count,
+                  void *const *to);
+    void (*close)(struct dataset *d);            /* state may be NULL or half filled */
+    f64 (*best_auc)(const struct dataset *d);    /* NULL: nobody knows */
+};
+
+extern const struct format format_idx, format_tokens, format_text;
+
+/* The bytes of a file: mapped, and unpacked first where its name ends in .gz. */
+struct source {
+    struct str   bytes;
+    struct str   mapped; /* what to unmap; empty: `own` holds the bytes */
+    struct arena own;
+};
+
+enum status source_open(struct os *os, struct str path, const struct data_config *config,
+                        struct source *out, struct err *err);
+void        source_close(struct os *os, struct source *s); /* zeroed or opened */
+
+void dataset_add_feed(struct dataset *d, struct str name, struct type type, i64 range);
+i64  held_out_count(i64 count, const struct data_config *config); /* samples at the end kept for
+                                      evaluation; at least 1 where the fraction is not 0 */
+i64  limit_count(i64 count, i64 max);                   /* max 0: no limit */
+
+/* The parsers, on memory, for the fuzzer. `path` is for messages. */
+#define IDX_RANK_MAX 4
+
+struct idx {
+    i32       rank;
+    i64       dim[IDX_RANK_MAX];
+    const u8 *data;
+};
+enum status idx_parse(struct str path, struct str bytes, struct idx *out, struct err *err);
+
+#endif

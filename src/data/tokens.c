@@ -1,0 +1,151 @@
+/* tokens.c - windows over one long row of tokens: a file of u16 or u32, or the bytes of a text.
+ *
+ *     tokens   t0 t1 t2 t3 t4 t5 t6 t7 ...      context 3
+ *     sample 0 [x0 x1 x2]                       x = t0 t1 t2, y = t1 t2 t3
+ *     sample 1          [x0 x1 x2]              x = t3 t4 t5, y = t4 t5 t6
+ *
+ * Windows meet in one token: the last target of one is the first input of the next, so that every
+ * token but the first is a target once. What is left at the end is too short for a window and is
+ * not used. Feeds: "x" i32[context], "y" i32[context], both in [0, vocabulary). */
+#include "data/data_int.h"
+#include <string.h>
+
+static const i64 context_max = 1 << 24; /* tokens of a sample */
+
+struct tokens_state {
+    struct source source[SPLIT_COUNT];
+    const char   *begin[SPLIT_COUNT]; /* of sample 0 */
+    i64           context;
+    i64           width; /* bytes of a token: 1, 2 or 4 */
+};
+
+static u32 token_at(const char *p, i64 width)
+{
+    u32 t = 0;
+    memcpy(&t, p, (size_t)width); /* the file is little-endian, and so is every machine we run on */
+    return t;
+}
+
+static u32 largest_of(struct str bytes, i64 width)
+{
+    u32 max = 0;
+    for (i64 at = 0; at < bytes.len; at += width) {
+        u32 t = token_at(bytes.data + at, width);
+        max   = MAX(max, t);
+    }
+    return max;
+}
+
+static u32 largest_token(struct str bytes, i64 width)
+{
+    switch (width) { /* constants, so that the compiler makes vectors of the loop */
+    case 1: return largest_of(bytes, 1);
+    case 2: return largest_of(bytes, 2);
+    default: return largest_of(bytes, 4);
+    }
+}
+
+/* Opens one file, counts its windows, and looks at every token once, so that no model ever asks a
+ * table for a row it does not have; *vocabulary grows where config leaves it open. */
+static enum status open_file(struct dataset *d, const struct data_config *config, enum split s,
+                             struct str path, i64 *vocabulary, struct err *err)
+{
+    struct tokens_state *state = d->state;
+    enum status          st    = source_open(d->os, path, config, &state->source[s], err);
+    if (st) return st;
+    struct str bytes = state->source[s].bytes;
+    i64        count = bytes.len / state->width;
+    if (bytes.len % state->width)
+        return err_set(err, STATUS_USAGE, "%.*s: %lld bytes are no whole number of %lld-byte tokens",
+                       STR_ARG(path), (long long)bytes.len, (long long)state->width);
+    if (count < state->context + 1)
+        return err_set(err, STATUS_USAGE,
+                       "%.*s: %lld tokens are fewer than one sample's %lld (context + 1)",
+                       STR_ARG(path), (long long)count, (long long)state->context + 1);
+    state->begin[s] = bytes.data;
+    d->count[s]     = (count - 1) / state->context;
+
+    if (*vocabulary >= (i64)1 << (8 * state->width)) return STATUS_OK; /* none can be too large */
+    i64 max = largest_token(bytes, state->width);
+    if (config->vocabulary == 0) *vocabulary = MAX(*vocabulary, max + 1);
+    if (max >= *vocabulary || max >= INT32_MAX)
+        return err_set(err, STATUS_USAGE,
+                       "%.*s: holds token %lld, but tokens lie below the vocabulary of %lld",
+                       STR_ARG(path), (long long)max, (long long)MIN(*vocabulary, INT32_MAX));
+    return STATUS_OK;
+}
+
+static enum status open_windows(struct dataset *d, const struct data_config *config, i64 width,
+                                i64 vocabulary, struct arena *perm, struct err *err)
+{
+    struct tokens_state *state = d->state = NEW(perm, struct tokens_state, 1);
+    state->width                          = width;
+    state->context                        = config->context;
+    if (config->context < 1 || config->context > context_max)
+        return err_set(err, STATUS_USAGE, "data.context is %lld; it must be 1 to %lld",
+                       (long long)config->context, (long long)context_max);
+
+    enum status st = open_file(d, config, SPLIT_TRAIN, config->path, &vocabulary, err);
+    if (!st && config->eval_path.len)
+        st = open_file(d, config, SPLIT_EVAL, config->eval_path, &vocabulary, err);
+    if (st) return st;
+    if (!config->eval_path.len) {
+        d->count[SPLIT_EVAL] = held_out_count(d->count[SPLIT_TRAIN], config);
+        d->count[SPLIT_TRAIN] -= d->count[SPLIT_EVAL];
+        state->begin[SPLIT_EVAL] =
+            state->begin[SPLIT_TRAIN] + d->count[SPLIT_TRAIN] * state->context * width;
+    }
+    d->count[SPLIT_TRAIN] = limit_count(d->count[SPLIT_TRAIN], config->samples);
+    d->count[SPLIT_EVAL]  = limit_count(d->count[SPLIT_EVAL], config->eval_samples);
+    dataset_add_feed(d, STR("x"), type_of(DT_I32, shape_1(config->context)), vocabulary);
+    dataset_add_feed(d, STR("y"), type_of(DT_I32, shape_1(config->context)), vocabulary);
+    return STATUS_OK;
+}
+
+static enum status open_tokens(struct dataset *d, const struct data_config *config,
+                               struct arena *perm, struct err *err)
+{
+    struct str type  = config->token_type;
+    i64        width = !type.len || str_eq(type, STR("u16")) ? 2 : str_eq(type, STR("u32")) ? 4 : 0;
+    if (!width)
+        return err_set(err, STATUS_USAGE, "data.token_type is %.*s; it must be u16 or u32",
+                       STR_ARG(type));
+    if (config->vocabulary < 0 || config->vocabulary > INT32_MAX)
+        return err_set(err, STATUS_USAGE, "data.vocabulary is %lld; it must be 0 to %d",
+                       (long long)config->vocabulary, INT32_MAX);
+    return open_windows(d, config, width, config->vocabulary, perm, err);
+}
+
+static enum status open_text(struct dataset *d, const struct data_config *config,
+                             struct arena *perm, struct err *err)
+{
+    return open_windows(d, config, 1, 256, perm, err);
+}
+
+static void fetch_window(const char *from, i64 width, i64 context, i32 *x, i32 *y)
+{
+    for (i64 i = 0; i < context; i++) x[i] = (i32)token_at(from + i * width, width);
+    memcpy(y, x + 1, (size_t)(context - 1) * sizeof *y);
+    y[context - 1] = (i32)token_at(from + context * width, width);
+}
+
+static void fetch_windows(const struct dataset *d, enum split s, const i64 *index, i64 count,
+                          void *const *to)
+{
+    const struct tokens_state *state   = d->state;
+    i64                        context = state->context;
+    for (i64 i = 0; i < count; i++)
+        fetch_window(state->begin[s] + index[i] * context * state->width, state->width, context,
+                     (i32 *)to[0] + i * context, (i32 *)to[1] + i * context);
+}
+
+static void close_tokens(struct dataset *d)
+{
+    struct tokens_state *state = d->state;
+    if (!state) return;
+    for (i32 s = 0; s < SPLIT_COUNT; s++) source_close(d->os, &state->source[s]);
+}
+
+const struct format format_tokens = { { "tokens", 6 }, open_tokens, fetch_windows, close_tokens,
+                                      NULL };
+const struct format format_text   = { { "text", 4 }, open_text, fetch_windows, close_tokens, NULL };

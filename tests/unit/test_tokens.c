@@ -1,0 +1,103 @@
+/* test_tokens.c - windows over tokens and over the bytes of a text. */
+#include "data/data.h"
+#include "harness.h"
+#include "support/folder.h"
+
+static struct err open_fails(struct arena *perm, struct data_config c)
+{
+    struct dataset *d;
+    struct err      err = { 0 };
+    CHECK(dataset_open(os_real(), &c, perm, &d, &err) != STATUS_OK);
+    CHECK(d == NULL);
+    return err;
+}
+
+static struct str tokens_of(const void *p, i64 bytes) { return (struct str){ p, bytes }; }
+
+TEST(tokens_meet_in_one_token)
+{
+    u16                t[] = { 10, 11, 12, 13, 14, 15, 16, 17, 18 };
+    struct data_config c   = { .context = 3 };
+    struct dataset    *d;
+    struct err         err;
+    i32                x[2][3], y[2][3];
+    c.path = folder_put(perm, folder_new(perm), "a.bin", tokens_of(t, sizeof t));
+    CHECK(!dataset_open(os_real(), &c, perm, &d, &err));
+    CHECK_EQ(dataset_count(d, SPLIT_TRAIN), 2); /* 9 tokens: 2 * 3 + 1, and two are left over */
+    const struct feed *fx = feeds_find(dataset_feeds(d), STR("x"));
+    CHECK_STR(type_text(perm, fx->type), "i32[3]");
+    CHECK_EQ(fx->range, 19);
+    dataset_fetch(d, SPLIT_TRAIN, (i64[]){ 1, 0 }, 2, (void *[]){ x, y });
+    for (i32 i = 0; i < 3; i++) {
+        CHECK_EQ(x[0][i], 13 + i);
+        CHECK_EQ(y[0][i], 14 + i);
+        CHECK_EQ(x[1][i], 10 + i);
+        CHECK_EQ(y[1][i], 11 + i);
+    }
+    dataset_close(d);
+}
+
+TEST(tokens_of_four_bytes_and_a_file_to_evaluate_on)
+{
+    u32                t[] = { 70000, 1, 2, 3, 4 }, e[] = { 5, 100000, 7 };
+    struct str         dir = folder_new(perm);
+    struct data_config c   = { .context = 2, .token_type = STR("u32"), .held_out = 0.5 };
+    struct dataset    *d;
+    struct err         err;
+    i32                x[2], y[2];
+    c.path      = folder_put(perm, dir, "a.bin", tokens_of(t, sizeof t));
+    c.eval_path = folder_put(perm, dir, "b.bin", tokens_of(e, sizeof e));
+    CHECK(!dataset_open(os_real(), &c, perm, &d, &err));
+    CHECK_EQ(dataset_count(d, SPLIT_TRAIN), 2);
+    CHECK_EQ(dataset_count(d, SPLIT_EVAL), 1);
+    CHECK_EQ(dataset_feeds(d)->feed[0].range, 100001);
+    dataset_fetch(d, SPLIT_EVAL, (i64[]){ 0 }, 1, (void *[]){ x, y });
+    CHECK_EQ(x[0], 5);
+    CHECK_EQ(x[1], 100000);
+    CHECK_EQ(y[1], 7);
+    dataset_close(d);
+}
+
+TEST(text_is_its_bytes_and_the_end_is_held_out)
+{
+    struct data_config c = { .context = 4, .held_out = 0.34 };
+    struct dataset    *d;
+    struct err         err;
+    i32                x[4], y[4];
+    c.path = folder_put(perm, folder_new(perm), "poem.txt", STR("abcdefgh\xffjklm"));
+    CHECK(!dataset_open(os_real(), &c, perm, &d, &err));
+    CHECK_EQ(dataset_count(d, SPLIT_TRAIN), 2);
+    CHECK_EQ(dataset_count(d, SPLIT_EVAL), 1);
+    CHECK_EQ(dataset_feeds(d)->feed[1].range, 256);
+    dataset_fetch(d, SPLIT_EVAL, (i64[]){ 0 }, 1, (void *[]){ x, y });
+    CHECK_EQ(x[0], 0xff);
+    CHECK_EQ(x[3], 'l');
+    CHECK_EQ(y[0], 'j');
+    CHECK_EQ(y[3], 'm');
+    dataset_close(d);
+}
+
+TEST(tokens_are_refused_with_numbers)
+{
+    u16                t[] = { 1, 2, 3, 400, 5 };
+    struct str         dir = folder_new(perm);
+    struct data_config c   = { .context = 2, .kind = STR("tokens") };
+
+    c.path       = folder_put(perm, dir, "wild.bin", tokens_of(t, sizeof t));
+    c.vocabulary = 400;
+    CHECK(strstr(open_fails(perm, c).text,
+                 "wild.bin: holds token 400, but tokens lie below the vocabulary of 400"));
+    c.vocabulary = 0;
+    c.path       = folder_put(perm, dir, "odd.bin", tokens_of(t, 7));
+    CHECK(strstr(open_fails(perm, c).text, "7 bytes are no whole number of 2-byte tokens"));
+    c.path = folder_put(perm, dir, "short.bin", tokens_of(t, 4));
+    CHECK(strstr(open_fails(perm, c).text, "2 tokens are fewer than one sample's 3"));
+    c.path       = folder_put(perm, dir, "large.bin", STR("\xff\xff\xff\xff\0\0\0\0\0\0\0\0"));
+    c.token_type = STR("u32");
+    CHECK(strstr(open_fails(perm, c).text, "holds token 4294967295"));
+    c.token_type = STR("u8");
+    CHECK(strstr(open_fails(perm, c).text, "it must be u16 or u32"));
+    c.token_type = STR("u16");
+    c.context    = 0;
+    CHECK(strstr(open_fails(perm, c).text, "data.context is 0"));
+}
