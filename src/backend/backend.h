@@ -37,6 +37,7 @@ struct backend {
 /* Kernels that may be used: ALL, or only the naive reference (the truth, for tests). */
 enum backend_choice { BACKEND_FAST, BACKEND_REFERENCE };
 
+/* threads 0: as many as the cores this process may use. */
 enum status backend_cpu_open(struct arena *perm, i32 threads, enum backend_choice choice,
                              struct backend **out, struct err *err);
 

@@ -1,0 +1,273 @@
+/* cpu.c - the backend of the processor itself: an arena in memory, a pool of threads, and a list
+ * of ready calls for each program. Whatever is asked for is done when the call returns. */
+#include "backend/backend.h"
+#include "backend/cpu/kernel.h"
+#include "base/os.h"
+#include <string.h>
+
+enum { ALIGN_BYTES = 64 }; /* a cache line, and the widest vector */
+
+/* What the arena holds before anything is written: all ones, which is a NaN in every float type,
+ * so that a value read before it was written shows, and is told apart from what was written. */
+enum { UNWRITTEN = 0xFF };
+
+struct cpu {
+    struct backend      base;
+    struct pool        *pool;
+    enum backend_choice choice;
+    struct str          name;
+    u8                 *arena;
+    i64                 arena_bytes;
+};
+
+struct ready { /* one instruction, nothing left to decide */
+    const struct kernel *kernel;
+    struct call          call;
+};
+
+static struct cpu *cpu_of(struct backend *b) { return (struct cpu *)b; }
+
+/* --- the machine --- */
+
+/* The value after "KEY   : " in one of the kernel's text files; empty if there is none. */
+static struct str proc_value(struct str path, struct str key, char *text, i64 bytes_max)
+{
+    struct os  *os   = os_real();
+    struct str  rest = { text, 0 }, line, value = { text, 0 };
+    struct file f;
+    if (os->open_read(os, path, &f, NULL)) return value;
+    if (os->read(os, f, text, bytes_max, -1, &rest.len, NULL)) rest.len = 0;
+    os->close(os, &f, NULL);
+    while (!value.len && str_cut(&rest, '\n', &line)) {
+        i64 colon = str_find(line, ':');
+        if (colon >= 0 && str_eq(str_trim(str_sub(line, 0, colon)), key))
+            value = str_trim(str_sub(line, colon + 1, line.len));
+    }
+    return value;
+}
+
+static i64 memory_available_bytes(void)
+{
+    char       text[4096];
+    struct str value = proc_value(STR("/proc/meminfo"), STR("MemAvailable"), text, sizeof text);
+    i64        kib   = 0;
+    if (str_ends(value, STR(" kB"))) str_i64(str_sub(value, 0, value.len - 3), &kib);
+    return kib * 1024;
+}
+
+/* --- nodes as calls --- */
+
+struct operands {
+    struct tensor in[OP_IN_MAX], out[OP_OUT_MAX];
+};
+
+/* With data only where there is a program. */
+static struct tensor tensor_of(const struct cpu *cpu, const struct graph *g,
+                               const struct program *p, i32 value)
+{
+    struct tensor t = { NULL, g->values[value].type, shape_count(g->values[value].type.shape) };
+    if (p) {
+        ASSERT(p->offset[value] >= 0);
+        ASSERT(p->offset[value] + type_bytes(t.type) <= cpu->arena_bytes);
+        t.data = cpu->arena + p->offset[value];
+    }
+    return t;
+}
+
+static struct call call_of(const struct cpu *cpu, const struct graph *g, const struct program *p,
+                           const struct node *n, struct tensor *in, struct tensor *out)
+{
+    ASSERT(n->in_count <= OP_IN_MAX);
+    for (i32 i = 0; i < n->in_count; i++) in[i] = tensor_of(cpu, g, p, n->in[i]);
+    for (i32 i = 0; i < op_info(n->op)->out_count; i++) out[i] = tensor_of(cpu, g, p, n->out + i);
+    return (struct call){ n->op, &n->at, in, n->in_count, out, NULL, 0, cpu->pool };
+}
+
+static const struct kernel *choose(const struct cpu *cpu, const struct call *c)
+{
+    return kernel_choose(c, cpu->choice == BACKEND_REFERENCE);
+}
+
+static i64 target_work_bytes(const struct target *t, const struct graph *g, const struct node *n)
+{
+    struct operands      o;
+    struct call          c = call_of(t->backend, g, NULL, n, o.in, o.out);
+    const struct kernel *k = choose(t->backend, &c);
+    return k->work ? k->work(&c) : 0;
+}
+
+static const char *target_kernel_name(const struct target *t, const struct graph *g,
+                                      const struct node *n)
+{
+    struct operands o;
+    struct call     c = call_of(t->backend, g, NULL, n, o.in, o.out);
+    return choose(t->backend, &c)->name;
+}
+
+/* --- the table --- */
+
+static void cpu_describe(struct backend *b, struct target *t)
+{
+    struct cpu *cpu        = cpu_of(b);
+    *t                     = (struct target){ 0 };
+    t->name                = cpu->name;
+    t->memory_bytes        = memory_available_bytes();
+    t->threads             = pool_threads(cpu->pool);
+    t->align_bytes         = ALIGN_BYTES;
+    t->workspace_bytes_max = t->memory_bytes;
+    t->work_bytes          = target_work_bytes;
+    t->kernel_name         = target_kernel_name;
+    t->backend             = cpu;
+}
+
+static const i64 fill_block_bytes = (i64)1 << 22;
+
+static void fill_block(void *context, i64 block, i32 worker)
+{
+    struct cpu *cpu   = context;
+    i64         first = block * fill_block_bytes;
+    (void)worker;
+    memset(cpu->arena + first, UNWRITTEN, (size_t)MIN(fill_block_bytes, cpu->arena_bytes - first));
+}
+
+static enum status cpu_alloc(struct backend *b, i64 arena_bytes, struct err *err)
+{
+    struct cpu *cpu = cpu_of(b);
+    ASSERT(!cpu->arena);
+    ASSERT(arena_bytes > 0);
+    cpu->arena = pages_open(arena_bytes);
+    if (!cpu->arena)
+        return err_set(err, STATUS_WORLD, "the system refused %lld bytes of memory",
+                       (long long)arena_bytes);
+    cpu->arena_bytes = arena_bytes;
+    pool_run(cpu->pool, (arena_bytes + fill_block_bytes - 1) / fill_block_bytes, fill_block, cpu);
+    return STATUS_OK;
+}
+
+static enum status prepare_one(const struct cpu *cpu, const struct program *p, struct instr *instr,
+                               struct arena *perm, struct ready *r, struct err *err)
+{
+    const struct graph *g   = p->graph;
+    const struct node  *n   = &g->nodes[instr->node];
+    struct tensor      *in  = NEW(perm, struct tensor, MAX(1, n->in_count));
+    struct tensor      *out = NEW(perm, struct tensor, OP_OUT_MAX);
+    r->call                 = call_of(cpu, g, p, n, in, out);
+    r->kernel               = choose(cpu, &r->call);
+    i64 needed              = r->kernel->work ? r->kernel->work(&r->call) : 0;
+    if (needed > instr->work_bytes)
+        return err_set(err, STATUS_WORLD,
+                       "kernel %s of %s needs %lld bytes of workspace and the program gives it "
+                       "%lld: it was compiled for other kernels",
+                       r->kernel->name, op_info(n->op)->name, (long long)needed,
+                       (long long)instr->work_bytes);
+    ASSERT(!needed || instr->work_offset >= 0);
+    ASSERT(!needed || instr->work_offset + needed <= cpu->arena_bytes);
+    r->call.work       = needed ? cpu->arena + instr->work_offset : NULL;
+    r->call.work_bytes = needed;
+    instr->kernel      = str_of(r->kernel->name);
+    return STATUS_OK;
+}
+
+static enum status cpu_prepare(struct backend *b, struct program *p, struct arena *perm,
+                               struct err *err)
+{
+    struct cpu   *cpu   = cpu_of(b);
+    struct ready *ready = NEW(perm, struct ready, MAX(1, p->instr_count));
+    enum status   st    = STATUS_OK;
+    ASSERT(cpu->arena);
+    for (i32 i = 0; !st && i < p->instr_count; i++)
+        st = prepare_one(cpu, p, &p->instrs[i], perm, &ready[i], err);
+    p->prepared = st ? NULL : ready;
+    return st;
+}
+
+static ticket cpu_put(struct backend *b, i64 offset, const void *from, i64 bytes)
+{
+    struct cpu *cpu = cpu_of(b);
+    ASSERT(offset >= 0);
+    ASSERT(offset + bytes <= cpu->arena_bytes);
+    memcpy(cpu->arena + offset, from, (size_t)bytes);
+    return 0;
+}
+
+static ticket cpu_get(struct backend *b, i64 offset, void *to, i64 bytes)
+{
+    struct cpu *cpu = cpu_of(b);
+    ASSERT(offset >= 0);
+    ASSERT(offset + bytes <= cpu->arena_bytes);
+    memcpy(to, cpu->arena + offset, (size_t)bytes);
+    return 0;
+}
+
+static ticket cpu_run(struct backend *b, const struct program *p)
+{
+    const struct ready *ready = p->prepared;
+    (void)b;
+    ASSERT(ready);
+    for (i32 i = 0; i < p->instr_count; i++) ready[i].kernel->run(&ready[i].call);
+    return 0;
+}
+
+static void cpu_wait(struct backend *b, ticket t)
+{
+    (void)b;
+    (void)t;
+}
+
+static void cpu_time(struct backend *b, const struct program *p, f64 *seconds)
+{
+    const struct ready *ready = p->prepared;
+    struct os          *os    = os_real();
+    (void)b;
+    ASSERT(ready);
+    for (i32 i = 0; i < p->instr_count; i++) {
+        i64 begin_ns = os->now_ns(os);
+        ready[i].kernel->run(&ready[i].call);
+        seconds[i] = (f64)(os->now_ns(os) - begin_ns) * 1e-9;
+    }
+}
+
+static i64 cpu_used_bytes(struct backend *b)
+{
+    struct cpu *cpu = cpu_of(b);
+    i64         end = cpu->arena_bytes;
+    while (end > 0 && cpu->arena[end - 1] == UNWRITTEN) end--;
+    return end;
+}
+
+static void cpu_close(struct backend *b)
+{
+    struct cpu *cpu = cpu_of(b);
+    if (cpu->arena) pages_close(cpu->arena, cpu->arena_bytes);
+    cpu->arena = NULL;
+    pool_close(cpu->pool);
+}
+
+static const struct backend_table cpu_table = {
+    .name       = "cpu",
+    .describe   = cpu_describe,
+    .alloc      = cpu_alloc,
+    .prepare    = cpu_prepare,
+    .put        = cpu_put,
+    .get        = cpu_get,
+    .run        = cpu_run,
+    .wait       = cpu_wait,
+    .time       = cpu_time,
+    .used_bytes = cpu_used_bytes,
+    .close      = cpu_close,
+};
+
+enum status backend_cpu_open(struct arena *perm, i32 threads, enum backend_choice choice,
+                             struct backend **out, struct err *err)
+{
+    char        text[4096];
+    struct str  name = proc_value(STR("/proc/cpuinfo"), STR("model name"), text, sizeof text);
+    struct cpu *cpu  = NEW(perm, struct cpu, 1);
+    (void)err;
+    cpu->base.table = &cpu_table;
+    cpu->pool       = pool_open(perm, threads > 0 ? threads : pool_machine_threads());
+    cpu->choice     = choice;
+    cpu->name       = str_copy(perm, name.len ? name : STR("cpu"));
+    *out            = &cpu->base;
+    return STATUS_OK;
+}
