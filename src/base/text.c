@@ -235,6 +235,54 @@ u64 str_hash(struct str s)
     return h;
 }
 
+bool str_hex(struct str s, u32 *out)
+{
+    u32 value = 0;
+    if (s.len < 1 || s.len > 8) return false;
+    for (i64 i = 0; i < s.len; i++) {
+        char c     = s.data[i];
+        int  digit = c >= '0' && c <= '9'   ? c - '0'
+                     : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                     : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                            : -1;
+        if (digit < 0) return false;
+        value = value << 4 | (u32)digit;
+    }
+    *out = value;
+    return true;
+}
+
+i64 str_utf8_put(char *to, u32 code)
+{
+    ASSERT(code <= 0x10FFFF);
+    i64 len   = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    u32 first = len == 1 ? 0 : len == 2 ? 0xC0 : len == 3 ? 0xE0 : 0xF0;
+    for (i64 i = len - 1; i > 0; i--, code >>= 6) to[i] = (char)(0x80 | (code & 0x3F));
+    to[0] = (char)(first | code);
+    return len;
+}
+
+/* Unicode 15, table 3-7: no overlong forms, no surrogates, nothing above U+10FFFF. */
+i64 str_utf8_end(struct str s, i64 at)
+{
+    ASSERT(at >= 0 && at < s.len);
+    const u8 *c    = (const u8 *)s.data + at;
+    i64       left = s.len - at;
+    i64       len  = c[0] < 0x80                    ? 1
+                     : c[0] >= 0xC2 && c[0] <= 0xDF ? 2
+                     : c[0] >= 0xE0 && c[0] <= 0xEF ? 3
+                     : c[0] >= 0xF0 && c[0] <= 0xF4 ? 4
+                                                    : 0;
+    if (len == 0 || len > left) return -1;
+    for (i64 i = 1; i < len; i++)
+        if ((c[i] & 0xC0) != 0x80) return -1;
+    if (c[0] == 0xE0 && c[1] < 0xA0) return -1;
+    if (c[0] == 0xED && c[1] > 0x9F) return -1;
+    if (c[0] == 0xF0 && c[1] < 0x90) return -1;
+    if (c[0] == 0xF4 && c[1] > 0x8F) return -1;
+    return at + len;
+}
+
 struct textbuf textbuf_new(struct arena *perm) { return (struct textbuf){ .perm = perm }; }
 
 /* Room for `more` characters and a zero byte behind the text. */

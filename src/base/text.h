@@ -34,6 +34,9 @@ bool       str_f64(struct str s, f64 *out);                 /* whole text, decim
 bool       str_glob(struct str pattern, struct str s);      /* * and ? only */
 i64        str_distance(struct str a, struct str b, struct arena scratch); /* edit distance */
 u64        str_hash(struct str s);                          /* FNV-1a 64: stable for ever */
+bool       str_hex(struct str s, u32 *out);                 /* whole text, 1 to 8 digits */
+i64        str_utf8_put(char *to, u32 code);                /* writes and returns 1 to 4 bytes */
+i64        str_utf8_end(struct str s, i64 at);              /* end of the character at `at`, or -1 */
 
 /* A growing text in an arena, in place as long as nothing else is taken from that arena. */
 struct textbuf {
