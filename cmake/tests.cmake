@@ -55,3 +55,11 @@ foreach(file ${fuzzers})
     frugal_test(${name} fuzz)
     set_tests_properties(${name} PROPERTIES TIMEOUT 7200) # the driver keeps its own time
 endforeach()
+
+# Small programs that the tests in Python drive.
+file(GLOB tools CONFIGURE_DEPENDS tests/tools/*.c)
+foreach(file ${tools})
+    cmake_path(GET file STEM name)
+    add_executable(${name} ${file})
+    target_link_libraries(${name} PRIVATE frugal)
+endforeach()

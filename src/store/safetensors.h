@@ -6,14 +6,14 @@
 #include "ir/type.h"
 
 struct st_tensor {
-    struct str  name;
-    struct str  dtype; /* as in the file: F32, F16, BF16, F64, I32, I64, U8, … */
+    struct str   name;
+    struct str   dtype; /* as in the file: F32, F16, BF16, F64, I32, I64, U8, … */
     struct shape shape;
-    struct str  bytes; /* little-endian, row-major; points into the mapped file */
+    struct str   bytes; /* little-endian, row-major; points into the mapped file */
 };
 
 struct st_file {
-    struct st_tensor *tensors; /* in file order */
+    struct st_tensor *tensors; /* in the order of their bytes */
     i64               count;
     struct str        mapped;
 };
@@ -22,9 +22,10 @@ enum status st_open(struct os *os, struct str path, struct arena *perm, struct s
                     struct err *err);
 void        st_close(struct os *os, struct st_file *f);
 const struct st_tensor *st_find(const struct st_file *f, struct str name);
-/* Converts to f32 (F32, F16, BF16, F64 sources); false when the type has no such conversion. */
+/* Converts to f32, exactly from F32, F16 and BF16, to nearest from F64; false for other types. */
 bool        st_to_f32(const struct st_tensor *t, f32 *to);
-/* Written under a temporary name, synced and renamed; metadata may be empty. */
+/* Written under a temporary name, synced and renamed. Tensors are put in the order Python puts them
+ * in, and the metadata is always {"format":"pt"}: the bytes depend on the tensors only. */
 enum status st_save(struct os *os, struct str path, const struct st_tensor *tensors, i64 count,
                     struct arena scratch, struct err *err);
 
