@@ -14,13 +14,13 @@ struct model_config {
     struct yaml *layers; /* kind layers: the list from the run file */
     struct str   file;   /* name of the run file, for messages about its lines */
     i64          depth, width, heads, kv_heads, hidden; /* hidden 0: the block's usual multiple */
-    struct str   norm;       /* layer | rms */
-    struct str   positions;  /* learned | rotary */
-    struct str   activation; /* gelu | relu2 | swiglu | relu | silu */
+    struct str   norm;                                  /* layer | rms */
+    struct str   positions;                             /* learned | rotary */
+    struct str   activation;                            /* gelu | relu2 | swiglu | relu | silu */
     bool         qk_norm, tied, bias;
     f64          softcap, dropout, rope_base;
-    i64          table_width;     /* ranker: width of an embedding row */
-    i64          mlp[8];          /* ranker: widths of the dense layers before the last */
+    i64          table_width; /* ranker: width of an embedding row */
+    i64          mlp[8];      /* ranker: widths of the dense layers before the last */
     i64          mlp_count;
     f64          smoothing;
     enum dtype   dtype; /* of parameters and activations: f32 (f64 in tests) */
@@ -28,10 +28,10 @@ struct model_config {
 
 struct model; /* config + feeds, checked */
 
-enum status model_new(struct arena *perm, const struct model_config *config,
-                      const struct feeds *feeds, struct model **out, struct err *err);
-graph_builder model_build;                        /* context: struct model * */
-i64           model_rows(const struct model *m);  /* losses a sample: tokens of a sequence, else 1 */
+enum status   model_new(struct arena *perm, const struct model_config *config,
+                        const struct feeds *feeds, struct model **out, struct err *err);
+graph_builder model_build;                       /* context: struct model * */
+i64           model_rows(const struct model *m); /* losses a sample: tokens of a sequence, else 1 */
 struct str    model_metric(const struct model *m); /* "accuracy" | "perplexity" | "auc" */
 
 #endif

@@ -1,0 +1,114 @@
+/* block.c - what gpt and encoder share: embeddings, attention and the two-matrix network.
+ *
+ *   x -> qkv (one matrix: query heads, key heads, value heads) -> qk norm -> rotary
+ *     -> attention -> proj                       x -> up -> activation -> down
+ *
+ * The order of norms and additions around them is the model's own. */
+#include "model/model_int.h"
+#include <math.h>
+
+static const f64 init_std    = 0.02;
+static const f64 qk_norm_eps = 1e-6;
+static const i64 swiglu_step = 64; /* widths that suit the matrix product's tiles */
+
+struct init block_init(f64 scale) { return (struct init){ INIT_NORMAL, init_std * scale }; }
+
+static i64 kv_heads(const struct model *m)
+{
+    return m->config.kv_heads ? m->config.kv_heads : m->config.heads;
+}
+
+static bool is_word(struct str s, const char *word) { return str_eq(s, str_of(word)); }
+
+/* The usual 4 x width; a gated network has three matrices instead of two, so two thirds of that
+ * cost the same (Shazeer 2020). */
+static i64 hidden(const struct model_config *c)
+{
+    if (c->hidden) return c->hidden;
+    if (!is_word(c->activation, "swiglu")) return 4 * c->width;
+    return (8 * c->width / 3 + swiglu_step - 1) / swiglu_step * swiglu_step;
+}
+
+static enum status check_heads(const struct model_config *c, struct err *err)
+{
+    if (c->width % c->heads)
+        return err_set(err, STATUS_USAGE, "model.heads=%lld does not divide model.width=%lld",
+                       (long long)c->heads, (long long)c->width);
+    if (c->kv_heads && c->heads % c->kv_heads)
+        return err_set(err, STATUS_USAGE, "model.kv_heads=%lld does not divide model.heads=%lld",
+                       (long long)c->kv_heads, (long long)c->heads);
+    i64  head_dim = c->width / c->heads;
+    bool pairs    = c->qk_norm || is_word(c->positions, "rotary");
+    if (pairs && head_dim % 2)
+        return err_set(err, STATUS_USAGE,
+                       "model.width/model.heads=%lld must be even for rotary positions and qk_norm",
+                       (long long)head_dim);
+    if (is_word(c->positions, "rotary") && !(c->rope_base > 1))
+        return err_set(err, STATUS_USAGE, "model.rope_base=%g must be above 1", c->rope_base);
+    return STATUS_OK;
+}
+
+enum status block_check(const struct model *m, struct err *err)
+{
+    const struct model_config *c  = &m->config;
+    enum status                st = check_feed(m, STR("x"), DT_I32, 1, err);
+    if (!st) st = check_count("model.depth", c->depth, 1, MODEL_DEPTH_MAX, err);
+    if (!st) st = check_count("model.width", c->width, 1, MODEL_COUNT_MAX, err);
+    if (!st) st = check_count("model.heads", c->heads, 1, MODEL_COUNT_MAX, err);
+    if (!st) st = check_count("model.kv_heads", c->kv_heads, 0, MODEL_COUNT_MAX, err);
+    if (!st) st = check_count("model.hidden", c->hidden, 0, MODEL_COUNT_MAX, err);
+    if (!st) st = check_word("model.norm", c->norm, "layer rms", err);
+    if (!st) st = check_word("model.positions", c->positions, "learned rotary", err);
+    if (!st) st = check_word("model.activation", c->activation, "gelu relu2 swiglu relu silu", err);
+    return st ? st : check_heads(c, err);
+}
+
+i32 block_embed(struct builder *b)
+{
+    const struct feed *x     = feeds_find(&b->m->feeds, STR("x"));
+    i64                width = b->m->config.width, context = x->type.shape.dim[0];
+    i32                wte = part_weight(b, STR("wte"), shape_2(x->range, width), block_init(1));
+    i32                y   = build_embedding(b->g, STR("wte"), wte, part_input(b, STR("x")));
+    if (!is_word(b->m->config.positions, "learned")) return y;
+    i32 wpe = part_weight(b, STR("wpe"), shape_2(context, width), block_init(1));
+    return build_binary(b->g, OP_ADD, STR("wpe"), y, wpe);
+}
+
+i32 block_norm(struct builder *b, struct str path, i32 x, const struct block *k)
+{
+    return is_word(b->m->config.norm, "rms") ? part_rmsnorm(b, path, x, k->eps)
+                                             : part_layernorm(b, path, x, k->eps);
+}
+
+i32 block_attention(struct builder *b, struct str path, i32 x, const struct block *k)
+{
+    const struct model_config *c     = &b->m->config;
+    struct graph              *g     = b->g;
+    i64                        heads = c->heads, kv = kv_heads(b->m), head_dim = c->width / heads;
+    struct dense               packed = { (heads + 2 * kv) * head_dim, c->bias, block_init(1) };
+    struct dense               proj   = { c->width, c->bias, block_init(k->out_scale) };
+
+    x = part_dense(b, part_name(b, path, "qkv"), x, packed);
+    if (c->qk_norm)
+        x = build_qknorm(g, part_name(b, path, "qknorm"), x, heads + kv, head_dim, qk_norm_eps);
+    if (is_word(c->positions, "rotary"))
+        x = build_rope(g, part_name(b, path, "rope"), x, heads + kv, head_dim, c->rope_base);
+    x = build_attention(g, path, x, k->lens, heads, kv, k->causal, 0);
+    x = part_dense(b, part_name(b, path, "proj"), x, proj);
+    return part_dropout(b, path, x, c->dropout);
+}
+
+i32 block_mlp(struct builder *b, struct str path, i32 x, const struct block *k)
+{
+    const struct model_config *c    = &b->m->config;
+    i32                        op   = OP_SWIGLU;
+    bool                       gate = !part_activation_find(c->activation, &op);
+    if (gate) op = OP_SWIGLU;
+    struct dense up   = { hidden(c) * (gate ? 2 : 1), c->bias, block_init(1) };
+    struct dense down = { c->width, c->bias, block_init(k->out_scale) };
+
+    x = part_dense(b, part_name(b, path, "up"), x, up);
+    x = build_unary(b->g, op, part_name(b, path, "act"), x);
+    x = part_dense(b, part_name(b, path, "down"), x, down);
+    return part_dropout(b, path, x, c->dropout);
+}

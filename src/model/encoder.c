@@ -1,0 +1,56 @@
+/* encoder.c - a classifier of sequences (Devlin et al. 2019, BERT): every position reads every
+ * other, the norm follows the addition, and the first position stands for the whole.
+ *
+ *   x = norm(wte[token] + wpe[position])
+ *   depth times:  x = norm(x + attention(x));  x = norm(x + mlp(x))
+ *   logits = classifier(tanh(pooler(x at position 0)))
+ *
+ * BERT puts a token [CLS] first. Data that has none loses little: position 0 knows by its
+ * position that it is the one to be asked, and reads all the others. Positions at or after `lens`
+ * are padding; attention leaves them out, so nothing of them reaches position 0. */
+#include "model/model_int.h"
+
+static const f64 norm_eps = 1e-12; /* as BERT */
+
+enum status encoder_check(const struct model *m, struct err *err)
+{
+    enum status st = block_check(m, err);
+    if (!st) st = check_feed(m, STR("lens"), DT_I32, 0, err);
+    if (!st) st = check_feed(m, STR("y"), DT_I32, 0, err);
+    return st;
+}
+
+static i32 encoder_head(struct builder *b, i32 x)
+{
+    i64          width   = b->m->config.width;
+    i64          classes = feeds_find(&b->m->feeds, STR("y"))->range;
+    struct dense pooler  = { width, true, block_init(1) };
+    struct dense last    = { classes, true, block_init(1) };
+
+    x = build_slice(b->g, STR("first"), x, 1, 0, 1);
+    x = build_reshape(b->g, STR("first.row"), x, shape_2(b->batch, width));
+    x = build_unary(b->g, OP_TANH, STR("pooler.act"), part_dense(b, STR("pooler"), x, pooler));
+    x = part_dropout(b, STR("pooler"), x, b->m->config.dropout);
+    return part_dense(b, STR("classifier"), x, last);
+}
+
+enum status encoder_build(struct builder *b, struct err *err)
+{
+    struct block k = {
+        .lens = part_input(b, STR("lens")), .causal = false, .out_scale = 1, .eps = norm_eps
+    };
+    i32 x = block_norm(b, STR("ln_emb"), block_embed(b), &k);
+    x     = part_dropout(b, STR("wte"), x, b->m->config.dropout);
+
+    for (i64 i = 0; i < b->m->config.depth && !b->g->err.status; i++) {
+        struct str h = str_fmt(b->g->perm, "h.%lld", (long long)i);
+        i32        y = block_attention(b, part_name(b, h, "attn"), x, &k);
+        y            = build_binary(b->g, OP_ADD, part_name(b, h, "add_1"), x, y);
+        x            = block_norm(b, part_name(b, h, "ln_1"), y, &k);
+        y            = block_mlp(b, part_name(b, h, "mlp"), x, &k);
+        y            = build_binary(b->g, OP_ADD, part_name(b, h, "add_2"), x, y);
+        x            = block_norm(b, part_name(b, h, "ln_2"), y, &k);
+    }
+    part_loss_classes(b, encoder_head(b, x));
+    return graph_status(b->g, err);
+}

@@ -1,0 +1,60 @@
+/* gpt.c - a decoder that foretells the next token (Radford et al. 2019, GPT-2), and by options the
+ * blocks that came after it: rms norm, rotary positions, gated or squared-relu networks, grouped
+ * keys, qk norm, an untied head, a soft cap on the logits.
+ *
+ *   x = wte[token] + wpe[position]
+ *   depth times:  x += attention(norm(x));  x += mlp(norm(x))
+ *   logits = norm(x) . wte^T */
+#include "model/model_int.h"
+#include <math.h>
+
+static const f64 norm_eps = 1e-5; /* as GPT-2 */
+
+enum status gpt_check(const struct model *m, struct err *err)
+{
+    enum status st = block_check(m, err);
+    if (!st) st = check_feed(m, STR("y"), DT_I32, 1, err);
+    if (st) return st;
+    i64 in = feeds_find(&m->feeds, STR("x"))->range, out = feeds_find(&m->feeds, STR("y"))->range;
+    if (m->config.tied && in != out)
+        st = err_set(err, STATUS_USAGE,
+                     "model.tied=true needs one vocabulary, but x has %lld values and y %lld",
+                     (long long)in, (long long)out);
+    if (!(m->config.softcap >= 0))
+        st = err_set(err, STATUS_USAGE, "model.softcap=%g must not be negative", m->config.softcap);
+    return st;
+}
+
+static i32 gpt_head(struct builder *b, i32 x)
+{
+    i64 vocabulary = feeds_find(&b->m->feeds, STR("y"))->range;
+    i64 width      = b->m->config.width;
+    i32 weight     = part_weight(b, b->m->config.tied ? STR("wte") : STR("head"),
+                                 shape_2(vocabulary, width), block_init(1));
+    i32 logits     = build_matmul(b->g, STR("head"), x, weight, -1, false, true);
+    if (b->m->config.softcap > 0)
+        logits = build_softcap(b->g, STR("head.softcap"), logits, b->m->config.softcap);
+    return logits;
+}
+
+enum status gpt_build(struct builder *b, struct err *err)
+{
+    i64          depth = b->m->config.depth;
+    struct block k     = { .lens      = -1,
+                           .causal    = true,
+                           .out_scale = 1 / sqrt(2.0 * (f64)depth), /* two additions a block */
+                           .eps       = norm_eps };
+    i32          x     = part_dropout(b, STR("wte"), block_embed(b), b->m->config.dropout);
+
+    for (i64 i = 0; i < depth && !b->g->err.status; i++) {
+        struct str h = str_fmt(b->g->perm, "h.%lld", (long long)i);
+        i32        y = block_norm(b, part_name(b, h, "ln_1"), x, &k);
+        y            = block_attention(b, part_name(b, h, "attn"), y, &k);
+        x            = build_binary(b->g, OP_ADD, part_name(b, h, "add_1"), x, y);
+        y            = block_norm(b, part_name(b, h, "ln_2"), x, &k);
+        y            = block_mlp(b, part_name(b, h, "mlp"), y, &k);
+        x            = build_binary(b->g, OP_ADD, part_name(b, h, "add_2"), x, y);
+    }
+    part_loss_classes(b, gpt_head(b, block_norm(b, STR("ln_f"), x, &k)));
+    return graph_status(b->g, err);
+}
