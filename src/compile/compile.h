@@ -30,6 +30,6 @@ struct compile_config {
  * beta1 or momentum, beta2, step}, "loss_seed" [1] = 1 / rows of the batch, outputs "grad_norm". */
 enum status compile(struct arena *perm, const struct target *target,
                     const struct compile_config *config, graph_builder *build, void *context,
-                    struct program_set **out, struct err *err);
+                    struct program_set **out, struct arena scratch, struct err *err);
 
 #endif

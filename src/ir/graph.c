@@ -3,13 +3,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The old arrays stay where they are: a gradient rule may still be reading its node while it
+ * emits new ones. */
+void graph_reserve(struct graph *g)
+{
+    if (g->value_count < g->values_max && g->node_count < g->nodes_max) return;
+    i32           values_max = MAX(2 * g->values_max, 128), nodes_max = MAX(2 * g->nodes_max, 64);
+    struct value *values = NEW(g->perm, struct value, values_max);
+    struct node  *nodes  = NEW(g->perm, struct node, nodes_max);
+    if (g->value_count) memcpy(values, g->values, (size_t)g->value_count * sizeof *values);
+    if (g->node_count) memcpy(nodes, g->nodes, (size_t)g->node_count * sizeof *nodes);
+    g->values     = values;
+    g->nodes      = nodes;
+    g->values_max = values_max;
+    g->nodes_max  = nodes_max;
+}
+
 struct graph *graph_new(struct arena *perm, struct str name)
 {
     struct graph *g = NEW(perm, struct graph, 1);
     g->name         = name;
     g->perm         = perm;
-    g->values       = NEW(perm, struct value, GRAPH_VALUES_MAX);
-    g->nodes        = NEW(perm, struct node, GRAPH_NODES_MAX);
+    graph_reserve(g);
     return g;
 }
 
@@ -25,6 +40,7 @@ static i32 value_add(struct graph *g, struct value v)
         err_set(&g->err, STATUS_USAGE, "the model has more than %d tensors", GRAPH_VALUES_MAX);
         return -1;
     }
+    graph_reserve(g);
     g->values[g->value_count] = v;
     return g->value_count++;
 }
@@ -110,6 +126,7 @@ i32 graph_op(struct graph *g, i32 op, struct str name, const i32 *in, i32 in_cou
         struct value v = { .type = out[i], .kind = VALUE_TEMP, .node = g->node_count };
         if (value_add(g, v) < 0) return -1;
     }
+    graph_reserve(g);
     g->nodes[g->node_count++] = n;
     return row->out_count ? n.out : -1;
 }

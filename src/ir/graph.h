@@ -58,11 +58,15 @@ struct graph {
     struct value *values;
     struct node  *nodes;
     i32           value_count, node_count;
+    i32           values_max, nodes_max; /* room in the arrays; they grow by copying */
     struct err    err; /* sticky */
 };
 
 struct graph *graph_new(struct arena *perm, struct str name);
 enum status   graph_status(const struct graph *g, struct err *err); /* copies the sentence */
+
+/* Room for one more value and one more node; the arrays may move. */
+void graph_reserve(struct graph *g);
 
 /* A named value without producer. A second call with the same name returns the first if the
  * type agrees (tied weights), else fails. */

@@ -26,6 +26,11 @@ i32 op_count(void)
     return OP_COUNT + registered_count;
 }
 
+bool op_is_view(i32 op)
+{
+    return op_info(op)->cost == cost_free;
+}
+
 bool op_find(struct str name, i32 *op)
 {
     for (i32 i = 0; i < op_count(); i++) {

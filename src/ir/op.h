@@ -97,6 +97,7 @@ struct op_info {
 };
 
 const struct op_info *op_info(i32 op);               /* ASSERTs that op exists */
+bool                  op_is_view(i32 op);            /* its result is its input's memory: no work */
 bool                  op_find(struct str name, i32 *op);
 i32                   op_count(void);                /* built in + registered */
 /* Adds a row; names must be new. The row is copied; name must outlive the process. */

@@ -54,11 +54,11 @@ struct program_set {
 };
 
 const struct persistent *program_set_find(const struct program_set *s, struct str name);
-struct cost              program_cost(const struct program *p);
+struct cost              program_cost(const struct program *p, struct arena scratch);
 
 /* Text: one line an instruction, with operands, types, offsets, kernel and cost. Reading it back
  * gives the same graph and layout, and printing that the same text. */
-struct str  program_print(const struct program *p, struct arena *perm);
+struct str  program_print(const struct program *p, struct arena *perm, struct arena scratch);
 enum status program_parse(struct arena *perm, struct str text, struct program **out, struct err *err);
 
 /* No two values that live at the same time share a byte, except where the table allows it. */

@@ -1,0 +1,11 @@
+# bench/NAME.c: a program bench_NAME, built when asked for: cmake --build build --target bench_NAME.
+
+if(NOT TARGET frugal)
+    return()
+endif()
+file(GLOB benches CONFIGURE_DEPENDS bench/*.c)
+foreach(file ${benches})
+    cmake_path(GET file STEM name)
+    add_executable(bench_${name} EXCLUDE_FROM_ALL ${file})
+    target_link_libraries(bench_${name} PRIVATE frugal)
+endforeach()

@@ -1,0 +1,202 @@
+/* simd.h - one vector type for three instruction sets, so that a kernel is written once.
+ *
+ * A family x has its source in x_impl.h; x_avx512.c, x_avx2.c and x_any.c only include it, and
+ * CMake gives each its instruction set. V_LANES floats make a vector of type vf; + - * / & | ^ < >
+ * work on vectors as they are (GNU C), comparisons give all ones or all zeros in a vi. Here is only
+ * what the language has no sign for.
+ *
+ * Everything is static: the same names mean other code in each file. ISA_FN(f) is f_avx512,
+ * f_avx2 or f_any, for what must be seen outside; ISA_COUNT(kernels_x) goes with a table of kernels. */
+#ifndef BACKEND_CPU_FAST_SIMD_H
+#define BACKEND_CPU_FAST_SIMD_H
+#include "base/types.h"
+#include <math.h>
+#include <string.h>
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#define V_LANES 16
+#define V_REGISTERS 32
+#define ISA_HERE ISA_AVX512
+#define ISA_NAME "avx512"
+#define ISA_FN(f) f##_avx512
+#define ISA_COUNT(table) table##_avx512_count
+#elif defined(__AVX2__)
+#include <immintrin.h>
+#define V_LANES 8
+#define V_REGISTERS 16
+#define ISA_HERE ISA_AVX2
+#define ISA_NAME "avx2"
+#define ISA_FN(f) f##_avx2
+#define ISA_COUNT(table) table##_avx2_count
+#else
+#define V_LANES 4
+#define V_REGISTERS 16
+#define ISA_HERE ISA_ANY
+#define ISA_NAME "any"
+#define ISA_FN(f) f##_any
+#define ISA_COUNT(table) table##_any_count
+#endif
+
+typedef f32 vf __attribute__((vector_size(4 * V_LANES)));
+typedef i32 vi __attribute__((vector_size(4 * V_LANES)));
+typedef u32 vu __attribute__((vector_size(4 * V_LANES)));
+typedef f64 vd __attribute__((vector_size(4 * V_LANES))); /* half as many lanes */
+
+#define V_INLINE static inline __attribute__((always_inline, unused))
+
+V_INLINE vf v_zero(void) { return (vf){ 0 }; }
+V_INLINE vi v_set_i(i32 x) { return (vi){ 0 } + x; }
+
+V_INLINE vf v_set(f32 x)
+{
+#if V_LANES == 16
+    return (vf)_mm512_set1_ps(x);
+#elif V_LANES == 8
+    return (vf)_mm256_set1_ps(x);
+#else
+    return (vf){ x, x, x, x };
+#endif
+}
+
+V_INLINE vf v_load(const f32 *p)
+{
+    vf v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+V_INLINE void v_store(f32 *p, vf v) { memcpy(p, &v, sizeof v); }
+
+V_INLINE vi v_load_i(const i32 *p)
+{
+    vi v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+/* Which lanes take part: the first n. Made once outside a loop, used inside. */
+#if V_LANES == 16
+typedef __mmask16 vm;
+V_INLINE vm       v_first(i64 n) { return (vm)((1u << n) - 1); }
+#elif V_LANES == 8
+typedef __m256i vm;
+V_INLINE vm v_first(i64 n) { return (vm)((vi){ 0, 1, 2, 3, 4, 5, 6, 7 } < v_set_i((i32)n)); }
+#else
+typedef size_t vm;
+V_INLINE vm v_first(i64 n) { return (size_t)n * sizeof(f32); }
+#endif
+
+V_INLINE vf v_load_m(const f32 *p, vm m) /* the other lanes are 0 and their memory is not read */
+{
+#if V_LANES == 16
+    return (vf)_mm512_maskz_loadu_ps(m, p);
+#elif V_LANES == 8
+    return (vf)_mm256_maskload_ps(p, m);
+#else
+    vf v = { 0 };
+    memcpy(&v, p, m);
+    return v;
+#endif
+}
+
+V_INLINE void v_store_m(f32 *p, vf v, vm m)
+{
+#if V_LANES == 16
+    _mm512_mask_storeu_ps(p, m, (__m512)v);
+#elif V_LANES == 8
+    _mm256_maskstore_ps(p, m, (__m256)v);
+#else
+    memcpy(p, &v, m);
+#endif
+}
+
+/* The first n of V_LANES floats, n in [0, V_LANES]. */
+V_INLINE vf   v_load_n(const f32 *p, i64 n) { return v_load_m(p, v_first(n)); }
+V_INLINE void v_store_n(f32 *p, vf v, i64 n) { v_store_m(p, v, v_first(n)); }
+
+/* a * b + c, rounded once where the machine can. */
+V_INLINE vf v_fma(vf a, vf b, vf c)
+{
+#if V_LANES == 16
+    return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif V_LANES == 8
+    return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#else
+    return a * b + c;
+#endif
+}
+
+V_INLINE vf v_select(vi where, vf yes, vf no)
+{
+    return (vf)((where & (vi)yes) | (~where & (vi)no));
+}
+
+/* The larger; the second operand if one is not a number, on every instruction set. */
+V_INLINE vf v_max(vf a, vf b)
+{
+#if V_LANES == 16
+    return (vf)_mm512_max_ps((__m512)a, (__m512)b);
+#elif V_LANES == 8
+    return (vf)_mm256_max_ps((__m256)a, (__m256)b);
+#else
+    return v_select(a > b, a, b);
+#endif
+}
+
+V_INLINE vf v_min(vf a, vf b)
+{
+#if V_LANES == 16
+    return (vf)_mm512_min_ps((__m512)a, (__m512)b);
+#elif V_LANES == 8
+    return (vf)_mm256_min_ps((__m256)a, (__m256)b);
+#else
+    return v_select(a < b, a, b);
+#endif
+}
+
+V_INLINE vf v_sqrt(vf a)
+{
+#if V_LANES == 16
+    return (vf)_mm512_sqrt_ps((__m512)a);
+#elif V_LANES == 8
+    return (vf)_mm256_sqrt_ps((__m256)a);
+#else
+    for (int i = 0; i < V_LANES; i++) a[i] = sqrtf(a[i]);
+    return a;
+#endif
+}
+
+V_INLINE vf v_abs(vf a) { return (vf)((vi)a & v_set_i(0x7fffffff)); }
+V_INLINE vf v_from_i(vi a) { return __builtin_convertvector(a, vf); }
+
+/* The nearest whole number (ties to even) of |a| < 2^22, as a float and in the low bits of an
+ * integer: adding 1.5 * 2^23 leaves no room for a fraction. */
+V_INLINE vf v_round(vf a, vi *whole)
+{
+    const vf magic   = v_set(0x1.8p23f);
+    vf       shifted = a + magic;
+    *whole           = (vi)shifted - (vi)magic;
+    return shifted - magic;
+}
+
+/* Halves are added lane by lane until one is left: the order is fixed by the width alone. */
+V_INLINE f32 v_sum(vf a)
+{
+    f32 x[V_LANES];
+    v_store(x, a);
+    for (int half = V_LANES / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) x[i] += x[i + half];
+    return x[0];
+}
+
+V_INLINE f32 v_top(vf a) /* the largest lane */
+{
+    f32 x[V_LANES];
+    v_store(x, a);
+    for (int half = V_LANES / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) x[i] = x[i] > x[i + half] ? x[i] : x[i + half];
+    return x[0];
+}
+
+#endif

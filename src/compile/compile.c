@@ -1,0 +1,112 @@
+/* compile.c - the list of passes, and the set of programs they yield. */
+#include "compile/compile.h"
+#include "compile/compile_int.h"
+
+struct pass {
+    const char *name;
+    bool        train_only;
+    enum status (*run)(struct graph *g, const struct compile_config *c, struct arena scratch,
+                       struct err *err);
+};
+
+static enum status pass_freeze(struct graph *g, const struct compile_config *c,
+                               struct arena scratch, struct err *err)
+{
+    (void)scratch;
+    return freeze(g, c->freeze, err);
+}
+
+static enum status pass_differentiate(struct graph *g, const struct compile_config *c,
+                                      struct arena scratch, struct err *err)
+{
+    (void)c;
+    return differentiate(g, scratch, err);
+}
+
+static enum status pass_remove_dead(struct graph *g, const struct compile_config *c,
+                                    struct arena scratch, struct err *err)
+{
+    (void)c;
+    (void)err;
+    remove_dead(g, scratch);
+    return STATUS_OK;
+}
+
+/* In order. Sharding follows differentiation; precision, fusion and recomputation follow that. */
+static const struct pass passes[] = {
+    { "freeze", false, pass_freeze },
+    { "differentiate", true, pass_differentiate },
+    { "remove_dead", false, pass_remove_dead },
+};
+
+enum status freeze(struct graph *g, struct str glob, struct err *err)
+{
+    bool any = false;
+    if (!glob.len) return STATUS_OK;
+    for (i32 i = 0; i < g->value_count; i++) {
+        struct value *v = &g->values[i];
+        if (v->kind == VALUE_PARAM && str_glob(glob, v->name)) any = v->frozen = true;
+    }
+    if (any) return STATUS_OK;
+    return err_set(err, STATUS_USAGE, "train.freeze=%.*s matches no parameter", STR_ARG(glob));
+}
+
+static enum status run_passes(struct graph *g, enum graph_mode mode,
+                              const struct compile_config *c, struct arena scratch,
+                              struct err *err)
+{
+    enum status st = graph_verify(g, scratch, err);
+    for (i64 i = 0; !st && i < COUNT_OF(passes); i++) {
+        if (passes[i].train_only && mode != MODE_TRAIN) continue;
+        st = passes[i].run(g, c, scratch, err);
+        if (!st) st = graph_verify(g, scratch, err);
+    }
+    return st;
+}
+
+static const struct {
+    const char     *name;
+    enum graph_mode mode;
+} kinds[PROGRAM_COUNT] = {
+    [PROGRAM_TRAIN] = { "train", MODE_TRAIN },
+    [PROGRAM_TRAIN_LAST] = { "train_last", MODE_TRAIN },
+    [PROGRAM_UPDATE] = { "update", MODE_TRAIN },
+    [PROGRAM_EVAL] = { "eval", MODE_EVAL },
+    [PROGRAM_EVAL_LAST] = { "eval_last", MODE_EVAL },
+};
+
+static i64 batch_of(const struct compile_config *c, enum program_id id)
+{
+    switch (id) {
+    case PROGRAM_TRAIN: return c->batch;
+    case PROGRAM_TRAIN_LAST: return c->batch_last;
+    case PROGRAM_EVAL: return c->eval_batch;
+    case PROGRAM_EVAL_LAST: return c->eval_batch_last;
+    default: return 0;
+    }
+}
+
+enum status compile(struct arena *perm, const struct target *target,
+                    const struct compile_config *config, graph_builder *build, void *context,
+                    struct program_set **out, struct arena scratch, struct err *err)
+{
+    struct graph       *graphs[PROGRAM_COUNT] = { 0 };
+    struct program_set *set                   = NEW(perm, struct program_set, 1);
+    enum status         st                    = STATUS_OK;
+    for (i32 id = 0; !st && id < PROGRAM_COUNT; id++) {
+        i64 batch = batch_of(config, (enum program_id)id);
+        if (batch <= 0) continue;
+        graphs[id] = graph_new(perm, str_of(kinds[id].name));
+        st         = build(context, graphs[id], batch, kinds[id].mode, err);
+        if (!st) st = run_passes(graphs[id], kinds[id].mode, config, scratch, err);
+    }
+    struct graph *train = graphs[PROGRAM_TRAIN] ? graphs[PROGRAM_TRAIN] : graphs[PROGRAM_TRAIN_LAST];
+    if (!st && train) {
+        graphs[PROGRAM_UPDATE] = graph_new(perm, STR("update"));
+        st                     = build_update(graphs[PROGRAM_UPDATE], config, train, target->align_bytes, err);
+        if (!st) st = graph_verify(graphs[PROGRAM_UPDATE], scratch, err);
+    }
+    if (!st) st = lay_out(perm, target, graphs, set, scratch, err);
+    *out = set;
+    return st;
+}

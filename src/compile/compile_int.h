@@ -1,0 +1,35 @@
+/* compile_int.h - the passes, shared inside this room only. */
+#ifndef COMPILE_COMPILE_INT_H
+#define COMPILE_COMPILE_INT_H
+#include "compile/compile.h"
+
+/* Marks parameters whose name matches the glob as frozen; a glob that matches none is an error. */
+enum status freeze(struct graph *g, struct str glob, struct err *err);
+
+/* Appends the gradients of every trained parameter with respect to output "loss". */
+enum status differentiate(struct graph *g, struct arena scratch, struct err *err);
+
+/* Drops nodes whose results nobody reads. */
+void remove_dead(struct graph *g, struct arena scratch);
+
+/* The program that clips and updates, over whole ranges of parameters. */
+enum status build_update(struct graph *g, const struct compile_config *c,
+                         const struct graph *train, i64 align_bytes, struct err *err);
+
+/* Parameters lie in groups, each contiguous: trained with decay, trained without, frozen. */
+enum group { GROUP_DECAY, GROUP_REST, GROUP_FROZEN, GROUP_COUNT };
+enum group group_of(const struct value *param);
+i64        group_count(const struct graph *g, enum group from, enum group to, i64 align_bytes);
+                                 /* elements of groups [from, to), padding counted */
+
+/* Names of ranges over the groups: "params", "grads" or a state's name, then "/decay", "/rest" or
+ * "" for both. */
+struct str range_name(struct arena *perm, struct str of, enum group which);
+
+/* Offsets for everything: persistents of all graphs first, then each program's temporaries. */
+enum status lay_out(struct arena *perm, const struct target *target, struct graph *const *graphs,
+                    struct program_set *set, struct arena scratch, struct err *err);
+/* One program's temporaries and workspaces from `base` on; persistents are placed already. */
+void place_temps(struct program *p, const struct target *target, i64 base, struct arena scratch);
+
+#endif

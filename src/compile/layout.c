@@ -1,0 +1,176 @@
+/* layout.c - the arena's plan: every byte of a run is placed before the first is allocated.
+ *
+ *   | params: decay, rest, frozen | grads | state | buffers | scalars | inputs | outputs | temps … |
+ *
+ * Gradients and each optimiser state repeat the layout of the trained parameters, so that a
+ * sweep or a shard is one range. Inputs and outputs take the largest size any program gives
+ * them. Padding between tensors is zero and stays zero under every optimiser. */
+#include "compile/compile_int.h"
+#include <string.h>
+
+struct plan {
+    struct program_set *set;
+    i32                 persistents_max;
+    i64                 align;
+    i64                 group_begin[GROUP_COUNT + 1]; /* of parameters */
+    i64                 grads;                        /* begin of the gradients */
+    i64                 end;
+};
+
+static i64 aligned(i64 bytes, i64 align)
+{
+    return (bytes + align - 1) / align * align;
+}
+
+static struct persistent *plan_find(struct plan *p, struct str name)
+{
+    return (struct persistent *)(uintptr_t)program_set_find(p->set, name);
+}
+
+static bool is_range(struct str name)
+{
+    return str_eq(name, STR("params")) || str_eq(name, STR("grads")) || str_find(name, '/') >= 0;
+}
+
+/* Every name once; inputs and outputs keep their largest type. Ranges have no place of their own,
+ * but optimiser state is made from the range over both groups. */
+static enum status collect(struct plan *p, const struct graph *g, struct err *err)
+{
+    for (i32 i = 0; i < g->value_count; i++) {
+        const struct value *v = &g->values[i];
+        if (v->kind == VALUE_TEMP || is_range(v->name)) continue;
+        struct persistent *known = plan_find(p, v->name);
+        if (!known) {
+            ASSERT(p->set->persistent_count < p->persistents_max);
+            p->set->persistents[p->set->persistent_count++] =
+                (struct persistent){ v->name, v->kind, v->type, v->init, -1, v->decay, v->frozen };
+            continue;
+        }
+        bool resizes = v->kind == VALUE_INPUT || v->kind == VALUE_OUTPUT;
+        if (known->kind != v->kind || (!resizes && !type_eq(known->type, v->type)))
+            return err_set(err, STATUS_USAGE, "programs disagree about tensor %.*s",
+                           STR_ARG(v->name));
+        if (type_bytes(v->type) > type_bytes(known->type)) known->type = v->type;
+    }
+    return STATUS_OK;
+}
+
+static void place_params(struct plan *p)
+{
+    for (enum group which = 0; which < GROUP_COUNT; which++) {
+        p->group_begin[which] = p->end;
+        for (i32 i = 0; i < p->set->persistent_count; i++) {
+            struct persistent *t = &p->set->persistents[i];
+            struct value       v = { .decay = t->decay, .frozen = t->frozen };
+            if (t->kind != VALUE_PARAM || group_of(&v) != which) continue;
+            t->offset = p->end;
+            p->end += aligned(type_bytes(t->type), p->align);
+        }
+    }
+    p->group_begin[GROUP_COUNT] = p->end;
+}
+
+/* Gradients stand in the order of their parameters. */
+static void place_grads(struct plan *p)
+{
+    p->grads = p->end;
+    for (i32 i = 0; i < p->set->persistent_count; i++) {
+        struct persistent *t = &p->set->persistents[i];
+        if (t->kind != VALUE_GRAD) continue;
+        struct persistent *param = plan_find(p, str_sub(t->name, 0, t->name.len - 5));
+        ASSERT(param && param->offset >= 0);
+        t->offset = p->grads + param->offset;
+        p->end    = MAX(p->end, t->offset + aligned(type_bytes(t->type), p->align));
+    }
+}
+
+static void place_others(struct plan *p)
+{
+    for (enum value_kind kind = VALUE_STATE; kind < VALUE_TEMP; kind++) {
+        for (i32 i = 0; i < p->set->persistent_count; i++) {
+            struct persistent *t = &p->set->persistents[i];
+            if (t->kind != kind) continue;
+            t->offset = p->end;
+            p->end += aligned(type_bytes(t->type), p->align);
+        }
+    }
+}
+
+/* "params/rest", "grads", "adam.m/decay"…: where in its whole the group begins. */
+static i64 range_offset(struct plan *p, struct str name)
+{
+    i64        slash = str_find(name, '/');
+    struct str of    = slash < 0 ? name : str_sub(name, 0, slash);
+    bool       rest  = slash >= 0 && str_eq(str_sub(name, slash, name.len), STR("/rest"));
+    i64        skip  = rest ? p->group_begin[GROUP_REST] : 0;
+    if (str_eq(of, STR("params"))) return skip;
+    if (str_eq(of, STR("grads"))) return p->grads + skip;
+    return plan_find(p, of)->offset + skip;
+}
+
+static struct program *program_new(struct arena *perm, struct plan *p, struct graph *g)
+{
+    struct program *prog = NEW(perm, struct program, 1);
+    prog->graph          = g;
+    prog->offset         = NEW(perm, i64, g->value_count + 1);
+    prog->instrs         = NEW(perm, struct instr, g->node_count + 1);
+    for (i32 i = 0; i < g->value_count; i++) {
+        const struct value *v = &g->values[i];
+        prog->offset[i]       = -1;
+        if (v->kind == VALUE_TEMP) continue;
+        prog->offset[i] = is_range(v->name) ? range_offset(p, v->name)
+                                            : plan_find(p, v->name)->offset;
+    }
+    for (i32 i = 0; i < g->node_count; i++) {
+        if (!op_is_view(g->nodes[i].op))
+            prog->instrs[prog->instr_count++] = (struct instr){ .node = i, .wait = -1 };
+    }
+    return prog;
+}
+
+/* Optimiser state: one tensor a kind over all trained parameters. */
+static void add_states(struct plan *p, const struct graph *update)
+{
+    for (i32 i = 0; i < update->value_count; i++) {
+        const struct value *v = &update->values[i];
+        if (v->kind != VALUE_STATE) continue;
+        struct str name = str_sub(v->name, 0, str_find(v->name, '/'));
+        if (plan_find(p, name)) continue;
+        i64 item  = dtype_bytes(v->type.dtype);
+        i64 count = (p->group_begin[GROUP_FROZEN] - p->group_begin[GROUP_DECAY]) / item;
+        ASSERT(p->set->persistent_count < p->persistents_max);
+        p->set->persistents[p->set->persistent_count++] = (struct persistent){
+            .name = name, .kind = VALUE_STATE, .type = type_of(v->type.dtype, shape_1(count)),
+        };
+    }
+}
+
+enum status lay_out(struct arena *perm, const struct target *target, struct graph *const *graphs,
+                    struct program_set *set, struct arena scratch, struct err *err)
+{
+    struct plan p = { .set = set, .align = target->align_bytes, .persistents_max = 8 };
+    for (i32 i = 0; i < PROGRAM_COUNT; i++) p.persistents_max += graphs[i] ? graphs[i]->value_count : 0;
+    set->persistents = NEW(perm, struct persistent, p.persistents_max);
+    for (i32 i = 0; i < PROGRAM_COUNT; i++) {
+        enum status st = graphs[i] ? collect(&p, graphs[i], err) : STATUS_OK;
+        if (st) return st;
+    }
+    place_params(&p);
+    place_grads(&p);
+    if (graphs[PROGRAM_UPDATE]) add_states(&p, graphs[PROGRAM_UPDATE]);
+    place_others(&p);
+    set->persistent_bytes = set->arena_bytes = p.end;
+    for (i32 i = 0; i < PROGRAM_COUNT; i++) {
+        if (!graphs[i]) continue;
+        set->programs[i] = program_new(perm, &p, graphs[i]);
+        place_temps(set->programs[i], target, p.end, scratch);
+        set->arena_bytes = MAX(set->arena_bytes, set->programs[i]->bytes);
+        enum status st   = program_verify(set->programs[i], scratch, err);
+        if (st) return st;
+    }
+    if (target->memory_bytes && set->arena_bytes > target->memory_bytes)
+        return err_set(err, STATUS_USAGE, "the run needs %.2f GiB, %s has %.2f GiB free: a smaller "
+                       "train.batch or model fits", (f64)set->arena_bytes / 0x1p30,
+                       target->name.data, (f64)target->memory_bytes / 0x1p30);
+    return STATUS_OK;
+}

@@ -1,0 +1,116 @@
+/* program.c - looking at programs: names, costs, and the check that the layout is sound. */
+#include "ir/program.h"
+
+const struct persistent *program_set_find(const struct program_set *s, struct str name)
+{
+    for (i32 i = 0; i < s->persistent_count; i++) {
+        if (str_eq(s->persistents[i].name, name)) return &s->persistents[i];
+    }
+    return NULL;
+}
+
+struct cost program_cost(const struct program *p, struct arena scratch)
+{
+    struct cost sum = { 0 };
+    for (i32 i = 0; i < p->instr_count; i++) {
+        struct arena       a = scratch;
+        const struct node *n = &p->graph->nodes[p->instrs[i].node];
+        struct sig         s = graph_sig(p->graph, n, &a);
+        struct cost        c = op_info(n->op)->cost(&s);
+        sum.flops += c.flops;
+        sum.bytes += c.bytes;
+    }
+    return sum;
+}
+
+/* A stretch of bytes that somebody owns from the node that writes it to the last that reads it. */
+struct claim {
+    i64 begin, end;
+    i32 first, last;
+    i32 value; /* -1: a workspace */
+};
+
+/* The value whose bytes a chain of views shows. */
+static i32 viewed(const struct graph *g, i32 v)
+{
+    while (g->values[v].node >= 0 && op_is_view(g->nodes[g->values[v].node].op))
+        v = g->nodes[g->values[v].node].in[0];
+    return v;
+}
+
+static struct claim value_claim(const struct program *p, i32 v)
+{
+    const struct value *x    = &p->graph->values[v];
+    bool                stay = x->kind != VALUE_TEMP;
+    return (struct claim){ p->offset[v], p->offset[v] + type_bytes(x->type), x->node,
+                           stay ? p->graph->node_count : x->node, v };
+}
+
+/* Views claim nothing, but reading one reads its source; a view that persists makes it stay. */
+static i64 collect_claims(const struct program *p, struct claim *claims, struct arena scratch)
+{
+    const struct graph *g     = p->graph;
+    i32                *index = NEW(&scratch, i32, g->value_count + 1);
+    i64                 count = 0;
+    for (i32 v = 0; v < g->value_count; v++) {
+        index[v] = -1;
+        if (p->offset[v] < 0 || viewed(g, v) != v) continue;
+        index[v]        = (i32)count;
+        claims[count++] = value_claim(p, v);
+    }
+    for (i32 v = 0; v < g->value_count; v++) {
+        i32 source = index[viewed(g, v)];
+        if (source >= 0 && p->offset[v] >= 0 && g->values[v].kind != VALUE_TEMP)
+            claims[source].last = g->node_count;
+    }
+    for (i32 i = 0; i < g->node_count; i++) {
+        for (i32 k = 0; k < g->nodes[i].in_count; k++) {
+            i32 source = index[viewed(g, g->nodes[i].in[k])];
+            if (source >= 0) claims[source].last = MAX(claims[source].last, i);
+        }
+    }
+    for (i32 i = 0; i < p->instr_count; i++) {
+        const struct instr *w = &p->instrs[i];
+        if (w->work_bytes)
+            claims[count++] = (struct claim){ w->work_offset, w->work_offset + w->work_bytes,
+                                              w->node, w->node, -1 };
+    }
+    return count;
+}
+
+/* b's producer may overwrite a if the table lets its first result take that input's memory. */
+static bool shares(const struct graph *g, const struct claim *a, const struct claim *b)
+{
+    if (a->value < 0 || b->value < 0 || a->last != b->first || b->first < 0) return false;
+    const struct node *n = &g->nodes[b->first];
+    if (n->out != b->value) return false;
+    for (i32 k = 0; k < n->in_count; k++) {
+        if (viewed(g, n->in[k]) == a->value && (op_info(n->op)->share >> k & 1)) return true;
+    }
+    return false;
+}
+
+/* Two names for host-given memory (a range over parameters and a parameter) may overlap. */
+static bool both_given(const struct graph *g, const struct claim *a, const struct claim *b)
+{
+    return a->value >= 0 && b->value >= 0 && a->first < 0 && b->first < 0 &&
+           g->values[a->value].kind == g->values[b->value].kind;
+}
+
+enum status program_verify(const struct program *p, struct arena scratch, struct err *err)
+{
+    const struct graph *g      = p->graph;
+    struct claim       *claims = NEW(&scratch, struct claim, g->value_count + p->instr_count + 1);
+    i64                 count  = collect_claims(p, claims, scratch);
+    for (i64 i = 0; i < count; i++) {
+        for (i64 j = i + 1; j < count; j++) {
+            const struct claim *a = &claims[i], *b = &claims[j];
+            if (a->begin >= b->end || b->begin >= a->end) continue;
+            if (a->first > b->last || b->first > a->last) continue;
+            if (shares(g, a, b) || shares(g, b, a) || both_given(g, a, b)) continue;
+            return err_set(err, STATUS_WORLD, "%.*s: values %%%d and %%%d share bytes while both "
+                           "live", STR_ARG(g->name), a->value, b->value);
+        }
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,164 @@
+/* test_conv.c - every kernel of the three convolutions against the naive one, in shapes with all
+ * the edges: kernels larger than the stride and smaller, padding wider than the image's border,
+ * channels that fill no vector, images of one pixel. The same bits with any number of threads;
+ * nothing written outside the result and the workspace. */
+#include "backend/cpu/kernel.h"
+#include "base/rng.h"
+#include "harness.h"
+
+struct shape_case {
+    i64 count, h, w, in, out, kernel_h, kernel_w, stride, pad;
+};
+
+static const struct shape_case cases[] = {
+    { 2, 32, 32, 3, 16, 3, 3, 1, 1 },  { 3, 32, 32, 16, 16, 3, 3, 1, 1 },
+    { 2, 32, 32, 16, 32, 3, 3, 2, 1 }, { 2, 32, 32, 16, 32, 1, 1, 2, 0 },
+    { 3, 16, 16, 32, 32, 3, 3, 1, 1 }, { 5, 8, 8, 64, 64, 3, 3, 1, 1 },
+    { 1, 28, 28, 1, 6, 5, 5, 1, 2 },   { 2, 14, 14, 6, 16, 5, 5, 1, 0 },
+    { 1, 30, 30, 3, 8, 7, 7, 2, 3 },   { 1, 1, 1, 16, 16, 3, 3, 1, 1 },
+    { 2, 7, 5, 16, 48, 3, 3, 1, 1 },   { 1, 9, 9, 16, 16, 3, 3, 1, 0 },
+    { 1, 6, 6, 16, 32, 3, 3, 1, 2 },   { 1, 3, 9, 130, 80, 3, 3, 1, 1 },
+    { 1, 9, 9, 4, 5, 2, 3, 3, 4 },     { 1, 8, 8, 5, 3, 1, 1, 3, 2 },
+    { 1, 64, 64, 40, 7, 7, 7, 1, 3 },  { 3, 4, 4, 16, 160, 3, 3, 1, 1 },
+};
+
+enum { GUARD_FLOATS = 64, RANDOM_CASES = 60 };
+static const f32 guard = 12345;
+
+static struct tensor tensor_new(struct arena *perm, struct shape shape, u64 seed, u64 name)
+{
+    struct tensor t = { NULL, type_of(DT_F32, shape), shape_count(shape) };
+    f32          *x = arena_take(perm, t.count + GUARD_FLOATS, sizeof *x, 64);
+    rng_fill_uniform((struct rng_key){ .seed = seed, .name = name }, 0, t.count, x);
+    for (i64 i = 0; i < t.count; i++) x[i] = 2 * x[i] - 1;
+    for (i64 i = 0; i < GUARD_FLOATS; i++) x[t.count + i] = guard;
+    t.data = x;
+    return t;
+}
+
+static void check_guard(const f32 *end)
+{
+    for (i64 i = 0; i < GUARD_FLOATS; i++) CHECK_EQ(end[i], guard);
+}
+
+/* One kernel into `out`, from memory that holds no numbers. */
+static void run_kernel(const struct kernel *k, struct call c, struct pool *pool, const f32 *out,
+                       struct arena scratch)
+{
+    i64  floats = k->work ? (k->work(&c) + 3) / 4 : 0;
+    f32 *work   = arena_take(&scratch, floats + GUARD_FLOATS, sizeof *work, 64);
+    memset(c.out->data, 0xff, (size_t)c.out->count * 4);
+    memset(work, 0xff, (size_t)floats * 4);
+    for (i64 i = 0; i < GUARD_FLOATS; i++) work[floats + i] = guard;
+    c.work       = work;
+    c.work_bytes = 4 * floats;
+    c.pool       = pool;
+    k->run(&c);
+    check_guard(work + floats);
+    check_guard(out + c.out->count);
+}
+
+/* `terms` products of numbers in [-1, 1] are added in each result. Their sum is about
+ * sqrt(terms)/3, a rounding costs 2^-24 of what has been summed so far, and errors of random sign
+ * add up to about 2^-24 * terms/4; Winograd's sums of four terms are up to four times as large. We
+ * allow ten times that. A wrong index would cost about 0.3. */
+static void check_op(struct call c, f64 terms, struct pool **pools, struct arena scratch)
+{
+    struct tensor        right = tensor_new(&scratch, c.out->type.shape, 0, 0), got = *c.out;
+    const struct kernel *k;
+    struct call          truth = c;
+    truth.out                  = &right;
+    ref_run(&truth);
+    i32 found = 0;
+    for (i32 i = 0; (k = kernel_at(i)); i++) {
+        if (k->op != c.op || k->isa > kernel_isa() || (k->takes && !k->takes(&c))) continue;
+        run_kernel(k, c, pools[0], got.data, scratch);
+        f32 *first = NEW(&scratch, f32, got.count);
+        memcpy(first, got.data, (size_t)got.count * 4);
+        for (i64 e = 0; e < got.count; e++)
+            CHECK_NEAR(first[e], ((f32 *)right.data)[e], 1e-6 + 0x1p-24 * 10 * terms);
+        for (i32 p = 1; p < 3; p++) {
+            run_kernel(k, c, pools[p], got.data, scratch);
+            CHECK(!memcmp(first, got.data, (size_t)got.count * 4));
+        }
+        found++;
+    }
+    CHECK(found > 0); /* no f32 convolution is left to the naive kernel */
+}
+
+static void check_case(struct shape_case s, u64 seed, struct pool **pools, struct arena scratch)
+{
+    i64           oh = (s.h + 2 * s.pad - s.kernel_h) / s.stride + 1;
+    i64           ow = (s.w + 2 * s.pad - s.kernel_w) / s.stride + 1;
+    struct tensor x  = tensor_new(&scratch, shape_4(s.count, s.h, s.w, s.in), seed, 1);
+    struct tensor w  = tensor_new(&scratch, shape_4(s.out, s.kernel_h, s.kernel_w, s.in), seed, 2);
+    struct tensor y  = tensor_new(&scratch, shape_4(s.count, oh, ow, s.out), seed, 3);
+    struct tensor b  = tensor_new(&scratch, shape_1(s.out), seed, 4);
+    i64           taps = s.kernel_h * s.kernel_w;
+
+    const i32           ops[4] = { OP_CONV2D, OP_CONV2D, OP_CONV2D_GRAD_X, OP_CONV2D_GRAD_W };
+    const struct tensor operands[4][3] = { { x, w, b }, { x, w }, { y, w }, { y, x } };
+    const struct tensor out[4]         = { tensor_new(&scratch, y.type.shape, 0, 0),
+                                           tensor_new(&scratch, y.type.shape, 0, 0),
+                                           tensor_new(&scratch, x.type.shape, 0, 0),
+                                           tensor_new(&scratch, w.type.shape, 0, 0) };
+    const i64 terms[4] = { taps * s.in + 1, taps * s.in, taps * s.out, s.count * oh * ow };
+    for (i32 i = 0; i < 4; i++) {
+        struct attrs at = { .stride = s.stride, .pad = s.pad, .dims = out[i].type.shape };
+        struct call  c  = {
+              .op = ops[i], .at = &at, .in = operands[i], .in_count = i == 0 ? 3 : 2, .out = &out[i]
+        };
+        check_op(c, (f64)terms[i], pools, scratch);
+    }
+}
+
+static void open_pools(struct arena *perm, struct pool **pools)
+{
+    for (i32 i = 0; i < 3; i++) pools[i] = pool_open(perm, i + 1);
+}
+
+static void close_pools(struct pool **pools)
+{
+    for (i32 i = 0; i < 3; i++) pool_close(pools[i]);
+}
+
+TEST(convolutions_with_every_edge)
+{
+    u64          seed = test_seed();
+    struct pool *pools[3];
+    open_pools(perm, pools);
+    for (i64 i = 0; i < COUNT_OF(cases); i++) check_case(cases[i], seed, pools, scratch);
+    close_pools(pools);
+}
+
+/* In [low, high], small ones more often. */
+static i64 draw(u64 seed, u64 *turn, i64 low, i64 high)
+{
+    f64 u = rng_uniform((struct rng_key){ .seed = seed, .name = 99 }, (*turn)++);
+    return low + (i64)(u * u * (f64)(high - low + 1));
+}
+
+TEST(convolutions_of_random_shapes)
+{
+    static const i64 channels[] = { 1, 2, 3, 5, 8, 10, 16, 17, 24, 32, 48, 64 };
+    u64              seed = test_seed(), turn = 0;
+    struct pool     *pools[3];
+    open_pools(perm, pools);
+    for (i32 i = 0; i < RANDOM_CASES; i++) {
+        struct shape_case s = { .count  = draw(seed, &turn, 1, 3),
+                                .stride = draw(seed, &turn, 1, 3),
+                                .pad    = draw(seed, &turn, 0, 3),
+                                .h      = draw(seed, &turn, 1, 14),
+                                .w      = draw(seed, &turn, 1, 20) };
+        s.in                = channels[draw(seed, &turn, 0, COUNT_OF(channels) - 1)];
+        s.out               = channels[draw(seed, &turn, 0, COUNT_OF(channels) - 1)];
+        s.kernel_h = s.kernel_w = 3; /* half of them: the kernels that know only this */
+        if (i % 2) {
+            s.kernel_h = draw(seed, &turn, 1, MIN(6, s.h + 2 * s.pad));
+            s.kernel_w = draw(seed, &turn, 1, MIN(6, s.w + 2 * s.pad));
+        }
+        if (s.h + 2 * s.pad < s.kernel_h || s.w + 2 * s.pad < s.kernel_w) continue;
+        check_case(s, seed + (u64)i, pools, scratch);
+    }
+    close_pools(pools);
+}
