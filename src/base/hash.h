@@ -1,0 +1,21 @@
+/* hash.h - sums that tell whether bytes are the ones we meant: SHA-256 (FIPS 180-4) for downloads,
+ * caches and checkpoints, CRC-32 (RFC 1952) for gzip. */
+#ifndef BASE_HASH_H
+#define BASE_HASH_H
+#include "base/text.h"
+
+u32 crc32_add(u32 crc, struct str bytes); /* begin with 0, go on with what it returned */
+
+struct sha256 {
+    u32 state[8];
+    u64 bytes;    /* added so far */
+    u8  part[64]; /* the block not yet full */
+};
+
+void sha256_init(struct sha256 *s);
+void sha256_add(struct sha256 *s, struct str bytes);
+void sha256_end(struct sha256 *s, u8 digest[32]); /* then only _init again */
+
+struct str sha256_hex(struct arena *perm, struct str bytes); /* all at once, 64 digits */
+
+#endif
