@@ -5,6 +5,6 @@
 
 struct str folder_new(struct arena *perm); /* its path */
 struct str folder_put(struct arena *perm, struct str folder, const char *name, struct str bytes);
-                                           /* writes a file there; its path */
+/* writes a file there; its path */
 
 #endif

@@ -1,0 +1,573 @@
+/* op_case.c - generators of cases, one a forward op, and how gradients follow from them. */
+#include "support/op_case.h"
+#include "backend/cpu/ref/ref_int.h"
+#include <string.h>
+
+/* --- drawing --- */
+
+u64 draw_bits(struct draw *d) /* SplitMix64 */
+{
+    u64 z = d->state += 0x9E3779B97F4A7C15u;
+    z     = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z     = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+i64 draw_to(struct draw *d, i64 count) { return (i64)(draw_bits(d) % (u64)count); }
+
+static f64 draw_unit(struct draw *d) { return (f64)(draw_bits(d) >> 11) * 0x1p-53; }
+
+f64 draw_normal(struct draw *d)
+{
+    return sqrt(-2 * log(1 - draw_unit(d))) * cos(6.283185307179586 * draw_unit(d));
+}
+
+/* A size around the widths of vectors and blocks; in large draws one of a real model. */
+static i64 draw_size(struct draw *d, i64 size_max)
+{
+    static const i64 ragged[] = {
+        1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 129
+    };
+    static const i64 real[] = { 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024 };
+    for (;;) {
+        bool large = d->large && size_max >= 64;
+        i64  size = large ? real[draw_to(d, COUNT_OF(real))] : ragged[draw_to(d, COUNT_OF(ragged))];
+        if (size <= size_max) return size;
+    }
+}
+
+static bool draw_coin(struct draw *d) { return draw_bits(d) & 1; }
+
+f64 element_get(const void *data, enum dtype t, i64 i)
+{
+    return ref_load(&(struct tensor){ .data = (void *)(uintptr_t)data, .type.dtype = t }, i);
+}
+
+void element_set(void *data, enum dtype t, i64 i, f64 v)
+{
+    ref_store(&(struct tensor){ .data = data, .type.dtype = t }, i, v);
+}
+
+/* --- operands --- */
+
+struct maker {
+    struct op_case *c;
+    struct draw    *draw;
+    struct arena   *perm;
+    enum dtype      dtype;
+};
+
+static i64 size(struct maker *m, i64 size_max) { return draw_size(m->draw, size_max); }
+
+static struct shape random_shape(struct maker *m, i32 rank_max, i64 count_max)
+{
+    struct shape s = { 1 + (i32)draw_to(m->draw, rank_max), { 0 } };
+    for (i32 i = s.rank - 1; i >= 0; i--) {
+        s.dim[i] = size(m, MAX(1, count_max));
+        count_max /= s.dim[i];
+    }
+    return s;
+}
+
+/* Adds an input; every element is scale * normal + shift. */
+static void add_normal(struct maker *m, enum dtype t, struct shape s, f64 scale, f64 shift)
+{
+    i32   i    = m->c->in_count++;
+    void *data = arena_take(m->perm, MAX(1, type_bytes(type_of(t, s))), 1, 64);
+    for (i64 k = 0; k < shape_count(s); k++)
+        element_set(data, t, k, scale * draw_normal(m->draw) + shift);
+    m->c->in[i]   = type_of(t, s);
+    m->c->data[i] = data;
+}
+
+static void add(struct maker *m, struct shape s) { add_normal(m, m->dtype, s, 1, 0); }
+
+/* [low, high): whole numbers for i32 and u8. */
+static void add_uniform(struct maker *m, enum dtype t, struct shape s, f64 low, f64 high)
+{
+    add_normal(m, t, s, 0, 0);
+    void *data = m->c->data[m->c->in_count - 1];
+    for (i64 k = 0; k < shape_count(s); k++) {
+        f64 v = low + (high - low) * draw_unit(m->draw);
+        element_set(data, t, k, dtype_is_float(t) ? v : floor(v));
+    }
+}
+
+/* Weights beside activations are of the same type or kept in f32. */
+static enum dtype weight_dtype(struct maker *m)
+{
+    return m->dtype == DT_F64 || draw_coin(m->draw) ? m->dtype : DT_F32;
+}
+
+static enum dtype wide_dtype(struct maker *m) { return m->dtype == DT_F64 ? DT_F64 : DT_F32; }
+
+/* Mostly of order 1, sometimes where functions saturate. */
+static f64 random_scale(struct maker *m)
+{
+    i64 k = draw_to(m->draw, 6);
+    return k < 4 ? 1 : k == 4 || m->dtype == DT_F16 ? 10 : 100;
+}
+
+/* --- generators --- */
+
+typedef void generator(struct maker *m);
+
+static void case_map(struct maker *m)
+{
+    m->c->at.mul = draw_normal(m->draw);
+    m->c->at.add = draw_normal(m->draw);
+    m->c->at.cap = 15;
+    add_normal(m, m->dtype, random_shape(m, 4, 5000), random_scale(m), 0);
+}
+
+static void case_exp(struct maker *m)
+{
+    add_normal(m, m->dtype, random_shape(m, 4, 5000), draw_coin(m->draw) ? 1 : 3, 0);
+}
+
+static void case_positive(struct maker *m)
+{
+    add_uniform(m, m->dtype, random_shape(m, 4, 5000), 0.01, draw_coin(m->draw) ? 2 : 200);
+}
+
+static struct shape tail_of(struct maker *m, struct shape s)
+{
+    i32 drop = (i32)draw_to(m->draw, s.rank + 1);
+    if (drop == s.rank) return shape_1(1);
+    return shape_of(s.rank - drop, s.dim + drop);
+}
+
+static void case_binary(struct maker *m)
+{
+    struct shape s = random_shape(m, 4, 5000);
+    add(m, s);
+    add(m, draw_coin(m->draw) ? s : tail_of(m, s));
+}
+
+static void case_div(struct maker *m)
+{
+    struct shape s = random_shape(m, 4, 5000);
+    add(m, s);
+    add_uniform(m, m->dtype, draw_coin(m->draw) ? s : tail_of(m, s), 0.5, 4);
+}
+
+static void case_rows(struct maker *m) /* softmax: also rows far from 0 */
+{
+    struct shape s = shape_3(1 + draw_to(m->draw, 4), size(m, 33), size(m, 1024));
+    m->c->terms    = (f64)shape_last(s);
+    add_normal(m, m->dtype, s, draw_coin(m->draw) ? 1 : 20, 0);
+}
+
+static void case_swiglu(struct maker *m) { add(m, shape_2(size(m, 65), 2 * size(m, 129))); }
+
+static void case_cast(struct maker *m)
+{
+    enum dtype from = (enum dtype)draw_to(m->draw, DT_COUNT);
+    m->c->at.dtype  = (enum dtype)draw_to(m->draw, DT_COUNT);
+    if (from == DT_U8) add_uniform(m, from, random_shape(m, 4, 5000), 0, 256);
+    else add_normal(m, from, random_shape(m, 4, 5000), 50, 100);
+}
+
+static void case_fill(struct maker *m)
+{
+    m->c->at.dims  = random_shape(m, 4, 5000);
+    m->c->at.dtype = m->dtype;
+    m->c->at.add   = draw_normal(m->draw);
+}
+
+static void case_reshape(struct maker *m)
+{
+    struct shape s = random_shape(m, 4, 5000);
+    m->c->at.dims  = shape_1(shape_count(s));
+    add(m, s);
+}
+
+static void case_transpose(struct maker *m)
+{
+    struct shape s = random_shape(m, 4, 5000);
+    struct shape p = { s.rank, { 0, 1, 2, 3 } };
+    for (i32 i = s.rank - 1; i > 0; i--) {
+        i64 k = draw_to(m->draw, i + 1), swap = p.dim[i];
+        p.dim[i] = p.dim[k];
+        p.dim[k] = swap;
+    }
+    m->c->at.dims = p;
+    add(m, s);
+}
+
+static void case_concat(struct maker *m)
+{
+    struct shape s = random_shape(m, 4, 2000);
+    m->c->at.axis  = draw_to(m->draw, s.rank);
+    for (i64 left = 1 + draw_to(m->draw, 4); left > 0; left--) {
+        s.dim[m->c->at.axis] = size(m, 33);
+        add(m, s);
+    }
+}
+
+static void case_slice(struct maker *m)
+{
+    struct shape s = random_shape(m, 4, 5000);
+    m->c->at.axis  = draw_to(m->draw, s.rank);
+    m->c->at.start = draw_to(m->draw, s.dim[m->c->at.axis]);
+    m->c->at.count = 1 + draw_to(m->draw, s.dim[m->c->at.axis] - m->c->at.start);
+    add(m, s);
+}
+
+static void case_sum(struct maker *m)
+{
+    struct shape s = random_shape(m, 4, 20000);
+    m->c->at.axis  = draw_to(m->draw, s.rank);
+    m->c->at.count = 1 + draw_to(m->draw, s.rank - m->c->at.axis);
+    m->c->macs     = (f64)shape_count(s);
+    add(m, s);
+}
+
+static void case_broadcast(struct maker *m)
+{
+    struct shape s = random_shape(m, 3, 100);
+    m->c->at.axis  = draw_to(m->draw, s.rank + 1);
+    m->c->at.dims  = random_shape(m, 3, 100);
+    add(m, s);
+}
+
+static void case_matmul(struct maker *m)
+{
+    i64 M = size(m, 256), N = size(m, 384), K = size(m, 384), two = 1 + draw_to(m->draw, 3);
+    i64 ta = draw_coin(m->draw), tb = draw_coin(m->draw), kind = draw_to(m->draw, 4);
+    struct shape a = ta ? shape_2(K, M) : shape_2(M, K), b = tb ? shape_2(N, K) : shape_2(K, N);
+    if (kind == 0) { /* a batch of products */
+        a = shape_4(2, two, a.dim[0], a.dim[1]);
+        b = shape_4(2, two, b.dim[0], b.dim[1]);
+    } else if (kind == 1 && !ta) { /* leading axes are rows */
+        a = shape_3(two, a.dim[0], a.dim[1]);
+    }
+    m->c->at.ta = ta;
+    m->c->at.tb = tb;
+    m->c->terms = (f64)K;
+    add(m, a);
+    add(m, b);
+    if (draw_coin(m->draw)) add(m, shape_1(N));
+}
+
+static void case_embedding(struct maker *m)
+{
+    i64 rows = size(m, 129), ids = size(m, 512);
+    add(m, shape_2(rows, size(m, 384)));
+    add_uniform(m, DT_I32, draw_coin(m->draw) ? shape_1(ids) : shape_2(2, ids), 0, (f64)rows);
+    m->c->terms = (f64)(2 * ids);
+}
+
+static void case_layernorm(struct maker *m)
+{
+    struct shape s = shape_3(1 + draw_to(m->draw, 3), size(m, 65), size(m, 1024));
+    enum dtype   w = weight_dtype(m);
+    m->c->at.eps   = 1e-5;
+    m->c->terms    = (f64)(shape_last(s) + shape_rows(s));
+    add_normal(m, m->dtype, s, 1, draw_coin(m->draw) ? 0 : 3);
+    add_normal(m, w, shape_1(shape_last(s)), 1, 1);
+    add_normal(m, w, shape_1(shape_last(s)), 1, 0);
+}
+
+static void case_rmsnorm(struct maker *m)
+{
+    case_layernorm(m);
+    m->c->in_count = draw_coin(m->draw) ? 1 : 2;
+}
+
+static void case_batchnorm(struct maker *m)
+{
+    struct shape s    = draw_coin(m->draw) ? shape_2(2 + size(m, 129), size(m, 256))
+                                           : shape_4(1 + draw_to(m->draw, 3), 2 + draw_to(m->draw, 9),
+                                                     size(m, 17), size(m, 129));
+    struct shape ch   = shape_1(shape_last(s));
+    m->c->at.eps      = 1e-5;
+    m->c->at.momentum = 0.1;
+    m->c->terms       = (f64)shape_rows(s);
+    add_normal(m, m->dtype, s, 1, draw_coin(m->draw) ? 0 : 3);
+    add_normal(m, wide_dtype(m), ch, 1, 1);
+    add_normal(m, wide_dtype(m), ch, 1, 0);
+    add_normal(m, wide_dtype(m), ch, 1, 0);
+    add_uniform(m, wide_dtype(m), ch, 0.5, 2);
+}
+
+static void case_conv2d(struct maker *m)
+{
+    static const i64 kernels[] = { 1, 3, 3, 5, 7 };
+    i64 K = kernels[draw_to(m->draw, COUNT_OF(kernels))], O = size(m, 65), C = size(m, 65);
+    i64 stride = 1 + draw_to(m->draw, 2), pad = draw_coin(m->draw) ? K / 2 : 0;
+    i64 H = K + draw_to(m->draw, 12), W = K + draw_to(m->draw, 12), N = 1 + draw_to(m->draw, 3);
+    while (O * C * K * K * H * W * N > 1500000) {
+        if (O > C) O = (O + 1) / 2;
+        else C = (C + 1) / 2;
+    }
+    i64 OH = (H + 2 * pad - K) / stride + 1, OW = (W + 2 * pad - K) / stride + 1;
+    m->c->at.stride = stride;
+    m->c->at.pad    = pad;
+    m->c->macs      = (f64)(N * OH * OW * O * K * K * C);
+    add(m, shape_4(N, H, W, C));
+    add(m, shape_4(O, K, K, C));
+    if (draw_coin(m->draw)) add(m, shape_1(O));
+}
+
+static void case_pool(struct maker *m)
+{
+    i64 K = 1 + draw_to(m->draw, 4), H = K + draw_to(m->draw, 12), W = K + draw_to(m->draw, 12);
+    m->c->at.kernel = K;
+    m->c->at.stride = 1 + draw_to(m->draw, 3);
+    m->c->at.pad    = draw_to(m->draw, K / 2 + 1);
+    m->c->terms     = (f64)(K * K);
+    add(m, shape_4(1 + draw_to(m->draw, 3), H, W, size(m, 129)));
+}
+
+static void case_attention(struct maker *m)
+{
+    static const i64 dims[] = { 1, 4, 5, 8, 16, 24, 32, 48, 64, 80, 96, 128 };
+    i64              D = dims[draw_to(m->draw, COUNT_OF(dims))], G = 1 + draw_to(m->draw, 2);
+    i64 H = G * (1 + draw_to(m->draw, 3)), B = 1 + draw_to(m->draw, 2), T = size(m, 65);
+    m->c->at.heads    = H;
+    m->c->at.kv_heads = G;
+    m->c->at.causal   = draw_coin(m->draw);
+    m->c->at.scale    = 1 / sqrt((f64)D);
+    m->c->terms       = (f64)(T * (H / G) + D);
+    add_normal(m, m->dtype, shape_3(B, T, (H + 2 * G) * D), draw_coin(m->draw) ? 1 : 3, 0);
+    if (draw_coin(m->draw)) add_uniform(m, DT_I32, shape_1(B), 0, (f64)(T + 1));
+}
+
+static void case_heads(struct maker *m)
+{
+    i64 D = 2 * size(m, 64), total = 1 + draw_to(m->draw, 5);
+    m->c->at.heads    = 1 + draw_to(m->draw, total);
+    m->c->at.head_dim = D;
+    m->c->at.base     = 10000;
+    m->c->at.inverse  = draw_coin(m->draw);
+    m->c->at.eps      = 1e-6;
+    m->c->terms       = (f64)D;
+    add(m, shape_3(1 + draw_to(m->draw, 3), size(m, 65), total * D));
+}
+
+static void case_dropout(struct maker *m)
+{
+    m->c->at.key = (i64)draw_bits(m->draw);
+    m->c->at.p   = draw_coin(m->draw) ? 0.1 : 0.5;
+    add(m, random_shape(m, 4, 5000));
+    add_uniform(m, DT_I32, shape_1(4), 0, 1e6);
+}
+
+static void case_xent(struct maker *m)
+{
+    struct shape rows  = draw_coin(m->draw) ? shape_1(size(m, 65)) : shape_2(2, size(m, 33));
+    i64          V     = 1 + size(m, 1024);
+    struct shape x     = rows;
+    x.dim[x.rank++]    = V;
+    m->c->at.smoothing = draw_coin(m->draw) ? 0 : 0.1;
+    m->c->terms        = (f64)V;
+    add_normal(m, m->dtype, x, draw_coin(m->draw) ? 1 : 20, 0);
+    add_uniform(m, DT_I32, rows, -1, (f64)V);
+}
+
+static void case_bce(struct maker *m)
+{
+    struct shape s = random_shape(m, 2, 5000);
+    add_normal(m, m->dtype, s, random_scale(m), 0);
+    add_uniform(m, m->dtype, s, 0, 1);
+}
+
+static void case_sumsq(struct maker *m)
+{
+    add(m, random_shape(m, 2, 30000));
+    m->c->macs = (f64)shape_count(m->c->in[0].shape);
+}
+
+static void case_clip(struct maker *m)
+{
+    m->c->at.limit = (f64)draw_to(m->draw, 3);
+    add_uniform(m, wide_dtype(m), shape_1(1), 0, 9);
+}
+
+/* p, g, `states` tensors, hyper, factor */
+static void add_optimiser(struct maker *m, i32 states)
+{
+    static const f32 steps[] = { 1, 2, 7, 1000 };
+    struct shape     s       = random_shape(m, 2, 5000);
+    m->c->at.nesterov        = draw_coin(m->draw);
+    m->c->at.eps             = 1e-8;
+    m->c->at.decay           = draw_coin(m->draw) ? 0 : 0.1;
+    add(m, s);
+    add(m, s);
+    add_normal(m, wide_dtype(m), s, 1, 0);
+    if (states == 2) add_uniform(m, wide_dtype(m), s, 0, 2);
+    add_normal(m, DT_F32, shape_1(4), 0, 0);
+    f32 hyper[4] = { 0.01f, 0.9f, 0.999f, steps[draw_to(m->draw, 4)] };
+    memcpy(m->c->data[m->c->in_count - 1], hyper, sizeof hyper);
+    add_uniform(m, wide_dtype(m), shape_1(1), 0.1, 1);
+}
+
+static void case_sgd(struct maker *m) { add_optimiser(m, 1); }
+static void case_adam(struct maker *m) { add_optimiser(m, 2); }
+
+/* --- the table --- */
+
+/* A forward op has a generator; a gradient names its forward op and its operands there: d a fresh
+ * gradient of result 0, i1 input 1, o1 result 1; `dims` is the input whose shape it gives back. */
+struct row {
+    enum nearness nearness;
+    generator    *make;
+    i32           forward;
+    const char   *operands;
+    i32           dims;
+};
+
+static const struct row rows[OP_COUNT] = {
+#define FORWARD(name, near, make) [OP_##name] = { NEAR_##near, case_##make, 0, NULL, 0 },
+#define GRADIENT(name, near, of, operands, dims)                                                   \
+    [OP_##name] = { NEAR_##near, NULL, OP_##of, operands, dims },
+    /* clang-format off */
+    FORWARD(ADD,            MAP,   binary)
+    FORWARD(SUB,            MAP,   binary)
+    FORWARD(MUL,            MAP,   binary)
+    FORWARD(DIV,            MAP,   div)
+    FORWARD(SCALE,          MAP,   map)
+    FORWARD(RELU,           EXACT, map)
+    GRADIENT(RELU_GRAD,      EXACT, RELU,       "d o0",           0)
+    FORWARD(RELU2,          MAP,   exp)
+    GRADIENT(RELU2_GRAD,     MAP,   RELU2,      "d i0",           0)
+    FORWARD(GELU,           MAP,   map)
+    GRADIENT(GELU_GRAD,      MAP,   GELU,       "d i0",           0)
+    FORWARD(SILU,           MAP,   map)
+    GRADIENT(SILU_GRAD,      MAP,   SILU,       "d i0",           0)
+    FORWARD(TANH,           MAP,   map)
+    GRADIENT(TANH_GRAD,      MAP,   TANH,       "d o0",           0)
+    FORWARD(SIGMOID,        MAP,   map)
+    GRADIENT(SIGMOID_GRAD,   MAP,   SIGMOID,    "d o0",           0)
+    FORWARD(EXP,            MAP,   exp)
+    FORWARD(LOG,            MAP,   positive)
+    FORWARD(SQRT,           MAP,   positive)
+    FORWARD(SOFTCAP,        MAP,   map)
+    GRADIENT(SOFTCAP_GRAD,   MAP,   SOFTCAP,    "d o0",           0)
+    FORWARD(SWIGLU,         ROW,   swiglu)
+    GRADIENT(SWIGLU_GRAD,    ROW,   SWIGLU,     "d i0",           0)
+    FORWARD(CAST,           EXACT, cast)
+    FORWARD(FILL,           EXACT, fill)
+    FORWARD(RESHAPE,        EXACT, reshape)
+    FORWARD(TRANSPOSE,      EXACT, transpose)
+    FORWARD(CONCAT,         EXACT, concat)
+    FORWARD(SLICE,          EXACT, slice)
+    GRADIENT(SLICE_GRAD,     EXACT, SLICE,      "d",              0)
+    FORWARD(SUM,            SUM,   sum)
+    FORWARD(BROADCAST,      EXACT, broadcast)
+    FORWARD(MATMUL,         SUM,   matmul)
+    FORWARD(EMBEDDING,      EXACT, embedding)
+    GRADIENT(EMBEDDING_GRAD, SUM,   EMBEDDING,  "d i1",           0)
+    FORWARD(LAYERNORM,      ROW,   layernorm)
+    GRADIENT(LAYERNORM_GRAD, ROW,   LAYERNORM,  "d i0 i1 o1 o2",  0)
+    FORWARD(RMSNORM,        ROW,   rmsnorm)
+    GRADIENT(RMSNORM_GRAD,   ROW,   RMSNORM,    "d i0 o1 i1",     0)
+    FORWARD(BATCHNORM,      ROW,   batchnorm)
+    FORWARD(BATCHNORM_EVAL, ROW,   batchnorm)
+    GRADIENT(BATCHNORM_GRAD, ROW,   BATCHNORM,  "d i0 i1 o1 o2",  0)
+    FORWARD(CONV2D,         SUM,   conv2d)
+    GRADIENT(CONV2D_GRAD_X,  SUM,   CONV2D,     "d i1",           0)
+    GRADIENT(CONV2D_GRAD_W,  SUM,   CONV2D,     "d i0",           1)
+    FORWARD(MAXPOOL,        EXACT, pool)
+    GRADIENT(MAXPOOL_GRAD,   SUM,   MAXPOOL,    "d o1",           0)
+    FORWARD(AVGPOOL,        SUM,   pool)
+    GRADIENT(AVGPOOL_GRAD,   SUM,   AVGPOOL,    "d",              0)
+    FORWARD(SOFTMAX,        ROW,   rows)
+    GRADIENT(SOFTMAX_GRAD,   ROW,   SOFTMAX,    "d o0",           0)
+    FORWARD(ATTENTION,      ROW,   attention)
+    GRADIENT(ATTENTION_GRAD, ROW,   ATTENTION,  "d i0 o0 o1 i1",  0)
+    FORWARD(ROPE,           ROW,   heads)
+    FORWARD(QKNORM,         ROW,   heads)
+    GRADIENT(QKNORM_GRAD,    ROW,   QKNORM,     "d i0 o1",        0)
+    FORWARD(DROPOUT,        MAP,   dropout)
+    FORWARD(XENT,           ROW,   xent)
+    GRADIENT(XENT_GRAD,      ROW,   XENT,       "d i0 i1 o1",     0)
+    FORWARD(BCE,            MAP,   bce)
+    GRADIENT(BCE_GRAD,       MAP,   BCE,        "d i0 i1",        0)
+    FORWARD(HITS,           EXACT, xent)
+    FORWARD(SUMSQ,          SUM,   sumsq)
+    FORWARD(CLIP,           ROW,   clip)
+    FORWARD(SGD,            MAP,   sgd)
+    FORWARD(ADAM,           MAP,   adam)
+    FORWARD(ADAMW,          MAP,   adam)
+    /* clang-format on */
+};
+
+/* Results by the op's own shape rule. */
+static void infer(struct op_case *c)
+{
+    struct err err = { 0 };
+    struct sig s   = { c->in, c->in_count, c->out, &c->at };
+    ASSERT(op_info(c->op)->shape(&s, &err) == STATUS_OK);
+    ASSERT(c->in_count >= op_info(c->op)->in_min);
+    ASSERT(c->in_count <= op_info(c->op)->in_max);
+    for (i32 i = 0; i < op_info(c->op)->out_count && c->macs > 0; i++)
+        c->terms = c->macs / (f64)MAX(1, shape_count(c->out[i].shape));
+}
+
+/* Runs a forward case with the reference; its results' data. */
+static void run_forward(const struct op_case *f, void **results, struct arena *perm)
+{
+    struct tensor in[OP_IN_MAX], out[OP_OUT_MAX];
+    for (i32 i = 0; i < f->in_count; i++)
+        in[i] = (struct tensor){ f->data[i], f->in[i], shape_count(f->in[i].shape) };
+    for (i32 i = 0; i < op_info(f->op)->out_count; i++) {
+        results[i] = arena_take(perm, MAX(1, type_bytes(f->out[i])), 1, 64);
+        out[i]     = (struct tensor){ results[i], f->out[i], shape_count(f->out[i].shape) };
+    }
+    ref_run(&(struct call){ f->op, &f->at, in, f->in_count, out, NULL, 0, NULL });
+}
+
+static void gradient_case(struct maker *m, const struct row *row)
+{
+    struct op_case *c = m->c, *f = NEW(m->perm, struct op_case, 1);
+    void           *results[OP_OUT_MAX];
+    op_case_draw(f, row->forward, m->dtype, m->draw, m->perm);
+    run_forward(f, results, m->perm);
+    c->at      = f->at;
+    c->at.dims = f->in[row->dims].shape;
+    c->terms   = f->terms;
+    c->macs    = f->macs;
+    for (const char *o = row->operands; *o; o += strcspn(o, " "), o += *o == ' ') {
+        i32 i = *o == 'd' ? 0 : o[1] - '0';
+        if (*o == 'd') add_normal(m, f->out[0].dtype, f->out[0].shape, 1, 0);
+        if (*o == 'd' || (*o == 'i' && i >= f->in_count)) continue; /* an absent optional input */
+        c->in[c->in_count]     = *o == 'i' ? f->in[i] : f->out[i];
+        c->data[c->in_count++] = *o == 'i' ? f->data[i] : results[i];
+    }
+}
+
+void op_case_draw(struct op_case *c, i32 op, enum dtype d, struct draw *draw, struct arena *perm)
+{
+    const struct row *row = &rows[op];
+    struct maker      m   = { c, draw, perm, d };
+    *c                    = (struct op_case){ .op = op, .nearness = row->nearness, .terms = 1 };
+    ASSERT(row->make || row->operands); /* a new op needs a row above */
+    if (row->make) row->make(&m);
+    else gradient_case(&m, row);
+    infer(c);
+}
+
+struct str op_case_text(const struct op_case *c, struct arena *perm)
+{
+    struct str          types = STR("");
+    struct textbuf      b;
+    const struct attrs *at = &c->at;
+    for (i32 i = 0; i < c->in_count; i++) {
+        struct str t = type_text(perm, c->in[i]);
+        types        = str_fmt(perm, "%.*s %.*s", STR_ARG(types), STR_ARG(t));
+    }
+    b = textbuf_new(perm);
+    textbuf_fmt(&b, "%s%.*s", op_info(c->op)->name, STR_ARG(types));
+    u32 bits = op_info(c->op)->attrs;
+#define SHOW_I(field) textbuf_fmt(&b, " " #field "=%lld", (long long)at->field)
+#define SHOW_F(field) textbuf_fmt(&b, " " #field "=%g", at->field)
+#define SHOW_S(field) textbuf_fmt(&b, " " #field " of rank %d", at->field.rank)
+#define SHOW_T(field) textbuf_fmt(&b, " " #field "=%d", (int)at->field)
+#define ATTR(field, kind)                                                                          \
+    if (bits & A_##field) SHOW_##kind(field);
+#include "ir/attrs.def"
+#undef ATTR
+    return textbuf_str(&b);
+}
