@@ -66,5 +66,6 @@ enum status os_read_all(struct os *, struct str path, struct arena *perm, struct
 enum status os_publish(struct os *, struct str path, struct str bytes, struct arena scratch,
                        struct err *);
 i64         os_peak_rss_bytes(void);   /* VmHWM */
+i64         os_process_age_ns(void);   /* since the process was loaded */
 
 #endif

@@ -1,0 +1,87 @@
+/* evaluate.c - one pass over the held-out split: every sample once, each with its true weight. */
+#include "train/train_int.h"
+#include <math.h>
+
+struct totals {
+    f64            loss, hits;
+    i64            rows;
+    struct scored *scored; /* NULL: no scores */
+    i64            scored_count;
+};
+
+static void add_scores(struct session *s, struct totals *t, const struct batch *b,
+                       struct arena scratch)
+{
+    const struct feeds *feeds  = dataset_feeds(s->data);
+    f32                *scores = NEW(&scratch, f32, b->count);
+    session_get(s, STR("scores"), scores, b->count * 4);
+    for (i32 f = 0; f < feeds->count; f++) {
+        if (!str_eq(feeds->feed[f].name, STR("y"))) continue;
+        const f32 *y = b->data[f];
+        for (i64 i = 0; i < b->count; i++)
+            t->scored[t->scored_count++] = (struct scored){ scores[i], y[i] > 0.5f };
+    }
+}
+
+static void run_batch(struct session *s, struct totals *t, const struct batch *b,
+                      struct arena scratch)
+{
+    const struct feeds *feeds = dataset_feeds(s->data);
+    f32                 loss, hits;
+    for (i32 f = 0; f < feeds->count; f++)
+        session_put(s, feeds->feed[f].name, b->data[f], b->count * type_bytes(feeds->feed[f].type));
+    enum program_id id = b->count == s->config.eval_batch ? PROGRAM_EVAL : PROGRAM_EVAL_LAST;
+    s->backend->table->run(s->backend, s->set->programs[id]);
+    session_get(s, STR("loss"), &loss, sizeof loss);
+    t->loss += (f64)loss;
+    t->rows += b->count * model_rows(s->model);
+    if (session_has(s, STR("hits"))) {
+        session_get(s, STR("hits"), &hits, sizeof hits);
+        t->hits += (f64)hits;
+    }
+    if (t->scored) add_scores(s, t, b, scratch);
+}
+
+static void add_metric(struct train_eval *e, struct str name, f64 value)
+{
+    ASSERT(e->metric_count < TRAIN_METRICS_MAX);
+    e->metrics[e->metric_count++] = (struct train_metric){ name, value };
+}
+
+enum status evaluate(struct session *s, struct train_eval *out, struct err *err)
+{
+    struct loader_config c = { .split = SPLIT_EVAL, .batch = s->config.eval_batch };
+    struct arena         scratch = s->scratch;
+    struct totals        t       = { 0 };
+    struct loader       *l;
+    i64                  begin_ns = s->os->now_ns(s->os);
+    if (session_has(s, STR("scores")))
+        t.scored = NEW(&scratch, struct scored, dataset_count(s->data, SPLIT_EVAL));
+    struct arena buffers = arena_part(&scratch, (i64)4 << 30);
+    enum status  st      = loader_open(&buffers, s->data, &c, &l, err);
+    if (st) return st;
+    for (struct batch *b; (b = loader_next(l));) run_batch(s, &t, b, scratch);
+    loader_close(l);
+    out->samples = dataset_count(s->data, SPLIT_EVAL);
+    out->loss    = t.loss / (f64)t.rows;
+    if (session_has(s, STR("hits"))) add_metric(out, STR("accuracy"), t.hits / (f64)t.rows);
+    if (str_eq(model_metric(s->model), STR("perplexity")))
+        add_metric(out, STR("perplexity"), exp(out->loss));
+    if (t.scored) add_metric(out, STR("auc"), auc(t.scored, t.scored_count));
+    out->target_reached = target_met(&s->settings->train, out);
+    out->eval_s         = (f64)(s->os->now_ns(s->os) - begin_ns) / 1e9;
+    return STATUS_OK;
+}
+
+/* Losses and perplexities shall fall to the target, all else rise to it. */
+bool target_met(const struct train_config *c, const struct train_eval *e)
+{
+    if (isnan(c->target)) return false;
+    if (str_eq(c->target_metric, STR("loss"))) return e->loss <= c->target;
+    for (i64 i = 0; i < e->metric_count; i++) {
+        if (!str_eq(c->target_metric, e->metrics[i].name)) continue;
+        bool falls = str_eq(c->target_metric, STR("perplexity"));
+        return falls ? e->metrics[i].value <= c->target : e->metrics[i].value >= c->target;
+    }
+    return false;
+}

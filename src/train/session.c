@@ -1,0 +1,93 @@
+/* session.c - opening a run: data, model, backend, programs; then its memory. */
+#include "base/pool.h"
+#include "train/train_int.h"
+#include <string.h>
+
+enum { SCRATCH_RESERVE_GIB = 64 }; /* address space only: pages are taken when touched */
+
+static enum optimiser_kind optimiser_of(struct str name)
+{
+    if (str_eq(name, STR("sgd"))) return OPTIMISER_SGD;
+    return str_eq(name, STR("adam")) ? OPTIMISER_ADAM : OPTIMISER_ADAMW;
+}
+
+/* Batches never exceed what there is; the remainder of an epoch has programs of its own. */
+static void batches(struct session *s)
+{
+    const struct train_config *t = &s->settings->train;
+    i64 train = dataset_count(s->data, SPLIT_TRAIN), eval = dataset_count(s->data, SPLIT_EVAL);
+    s->config.batch           = MIN(t->batch, train);
+    s->config.batch_last      = t->drop_last || !train ? 0 : train % s->config.batch;
+    s->config.eval_batch      = MIN(t->eval_batch ? t->eval_batch : t->batch, eval);
+    s->config.eval_batch_last = eval ? eval % s->config.eval_batch : 0;
+}
+
+static struct compile_config config_of(const struct train_config *t)
+{
+    return (struct compile_config){ .optimiser = optimiser_of(t->optimiser),
+                                    .eps       = t->eps,
+                                    .decay     = t->decay,
+                                    .nesterov  = t->nesterov,
+                                    .clip      = t->clip,
+                                    .freeze    = t->freeze };
+}
+
+enum status session_open(struct session *s, struct os *os, const struct settings *settings,
+                         struct arena *perm, struct err *err)
+{
+    *s         = (struct session){ .os = os, .settings = settings, .perm = perm };
+    s->scratch = arena_open((i64)SCRATCH_RESERVE_GIB << 30);
+    if (!s->scratch.begin)
+        return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
+    enum status st = dataset_open(os, &settings->data, s->perm, &s->data, err);
+    if (!st && !dataset_count(s->data, SPLIT_TRAIN))
+        st = err_set(err, STATUS_USAGE, "the data set has no training samples");
+    if (!st)
+        st = model_new(s->perm, &settings->model, dataset_feeds(s->data), &s->model, err);
+    i32 threads = settings->train.threads ? (i32)settings->train.threads : pool_machine_threads();
+    if (!st) st = backend_cpu_open(s->perm, threads, BACKEND_FAST, &s->backend, err);
+    if (st) return st;
+    s->backend->table->describe(s->backend, &s->target);
+    s->config = config_of(&settings->train);
+    batches(s);
+    return compile(s->perm, &s->target, &s->config, model_build, s->model, &s->set, s->scratch,
+                   err);
+}
+
+enum status session_start(struct session *s, struct err *err)
+{
+    const struct backend_table *b  = s->backend->table;
+    enum status                 st = b->alloc(s->backend, s->set->arena_bytes, err);
+    for (i32 i = 0; !st && i < PROGRAM_COUNT; i++) {
+        if (s->set->programs[i]) st = b->prepare(s->backend, s->set->programs[i], s->perm, err);
+    }
+    return st ? st : weights_init(s, err);
+}
+
+void session_close(struct session *s)
+{
+    if (s->backend) s->backend->table->close(s->backend);
+    if (s->data) dataset_close(s->data);
+    if (s->scratch.begin) arena_close(&s->scratch);
+    *s = (struct session){ 0 };
+}
+
+bool session_has(const struct session *s, struct str name)
+{
+    return program_set_find(s->set, name) != NULL;
+}
+
+void session_put(struct session *s, struct str name, const void *data, i64 bytes)
+{
+    const struct persistent *t = program_set_find(s->set, name);
+    if (!t) return;
+    ASSERT(bytes <= type_bytes(t->type));
+    s->backend->table->put(s->backend, t->offset, data, bytes);
+}
+
+void session_get(struct session *s, struct str name, void *data, i64 bytes)
+{
+    const struct persistent *t = program_set_find(s->set, name);
+    ASSERT(t && bytes <= type_bytes(t->type));
+    s->backend->table->wait(s->backend, s->backend->table->get(s->backend, t->offset, data, bytes));
+}

@@ -1,0 +1,258 @@
+/* train.c - the loop: batch, gradients, update; evaluation when due; stop at the target, at the
+ * end, or when a signal asks. Nothing is allocated between two steps. */
+#include "train/train.h"
+#include "train/train_int.h"
+#include <math.h>
+#include <string.h>
+
+enum { PERM_RESERVE_GIB = 64 }; /* address space only: pages are taken when touched */
+
+struct loop {
+    struct session               s;
+    const struct train_listener *listener;
+    struct loader               *loader;
+    i64                          begin_ns;      /* of the run */
+    i64                          steps_max;     /* 0: open-ended */
+    i64                          epochs_max;
+    i64                          step;          /* done */
+    i64                          epoch;         /* being trained, from 0 */
+    i64                          steps_ns;      /* spent in steps */
+    i64                          samples;       /* trained */
+    f64                          loss;          /* of the newest batch */
+    struct train_metric          metric;
+    struct train_eval            last_eval;
+    i64                          eval_step;     /* step of the last evaluation; -1: none */
+    bool                         evaluates;
+    struct train_result         *result;
+};
+
+static i64 now_ns(struct loop *l) { return l->s.os->now_ns(l->s.os); }
+
+static f64 elapsed_s(struct loop *l) { return (f64)(now_ns(l) - l->begin_ns) / 1e9; }
+
+static f64 dollars(struct loop *l) { return elapsed_s(l) / 3600 * l->s.settings->train.usd_hour; }
+
+/* Steps until the run ends, whichever of epochs and steps comes first. */
+static void limits(struct loop *l)
+{
+    const struct train_config *c     = &l->s.settings->train;
+    i64                        count = dataset_count(l->s.data, SPLIT_TRAIN);
+    i64 epoch_steps = count / l->s.config.batch + (l->s.config.batch_last ? 1 : 0);
+    l->epochs_max   = c->epochs;
+    l->steps_max    = c->epochs * epoch_steps;
+    if (c->steps && (!l->steps_max || c->steps < l->steps_max)) l->steps_max = c->steps;
+}
+
+static void tell_start(struct loop *l)
+{
+    struct session    *s = &l->s;
+    struct train_start e = { .device              = s->target.name,
+                             .parameters          = weights_count(s, false),
+                             .parameters_trained  = weights_count(s, true),
+                             .train_samples       = dataset_count(s->data, SPLIT_TRAIN),
+                             .eval_samples        = dataset_count(s->data, SPLIT_EVAL),
+                             .batch               = s->config.batch,
+                             .steps               = l->steps_max,
+                             .epochs              = l->epochs_max,
+                             .arena_bytes_planned = s->set->arena_bytes,
+                             .usd_hour            = s->settings->train.usd_hour };
+    e.flops_step = program_cost(s->set->programs[PROGRAM_TRAIN], s->scratch).flops +
+                   program_cost(s->set->programs[PROGRAM_UPDATE], s->scratch).flops;
+    if (l->listener->on_start) l->listener->on_start(l->listener->context, &e);
+}
+
+static f64 tokens_per_s(const struct loop *l, f64 samples_per_s)
+{
+    i64 rows = model_rows(l->s.model);
+    return rows > 1 ? samples_per_s * (f64)rows : NAN;
+}
+
+static void tell_step(struct loop *l, f64 lr)
+{
+    if (!l->listener->on_step) return;
+    f64                   rate = (f64)l->samples / ((f64)l->steps_ns / 1e9);
+    struct train_progress e    = { .step          = l->step,
+                                   .steps         = l->steps_max,
+                                   .epoch         = l->epoch + 1,
+                                   .epochs        = l->epochs_max,
+                                   .elapsed_s     = elapsed_s(l),
+                                   .eta_s         = NAN,
+                                   .lr            = lr,
+                                   .loss          = l->loss,
+                                   .metric        = l->metric,
+                                   .samples_per_s = rate,
+                                   .tokens_per_s  = tokens_per_s(l, rate),
+                                   .dollars       = dollars(l) };
+    if (l->steps_max)
+        e.eta_s = e.elapsed_s / (f64)l->step * (f64)(l->steps_max - l->step);
+    l->listener->on_step(l->listener->context, &e);
+}
+
+/* What changes from step to step, as tensors. */
+static void put_scalars(struct loop *l, i64 rows, f64 lr)
+{
+    const struct train_config *c        = &l->s.settings->train;
+    bool                       sgd      = str_eq(c->optimiser, STR("sgd"));
+    f32                        hyper[4] = { (f32)lr, (f32)(sgd ? c->momentum : c->beta1), (f32)c->beta2,
+                                            (f32)(l->step + 1) };
+    f32                        seed     = 1 / (f32)rows;
+    i32 rng[4] = { (i32)(u32)c->seed, (i32)(u32)(c->seed >> 32), (i32)l->step, 0 };
+    session_put(&l->s, STR("hyper"), hyper, sizeof hyper);
+    session_put(&l->s, STR("loss_seed"), &seed, sizeof seed);
+    session_put(&l->s, STR("rng"), rng, sizeof rng);
+}
+
+static void step(struct loop *l, const struct batch *b)
+{
+    struct session             *s     = &l->s;
+    const struct backend_table *be    = s->backend->table;
+    const struct feeds         *feeds = dataset_feeds(s->data);
+    i64                         rows  = b->count * model_rows(s->model);
+    f64                         lr    = schedule_lr(&s->settings->train, l->step, l->steps_max);
+    f32                         sum;
+    put_scalars(l, rows, lr);
+    for (i32 f = 0; f < feeds->count; f++)
+        session_put(s, feeds->feed[f].name, b->data[f], b->count * type_bytes(feeds->feed[f].type));
+    enum program_id id = b->count == s->config.batch ? PROGRAM_TRAIN : PROGRAM_TRAIN_LAST;
+    be->run(s->backend, s->set->programs[id]);
+    be->run(s->backend, s->set->programs[PROGRAM_UPDATE]);
+    session_get(s, STR("loss"), &sum, sizeof sum);
+    l->loss = (f64)sum / (f64)rows;
+    if (session_has(s, STR("hits"))) {
+        session_get(s, STR("hits"), &sum, sizeof sum);
+        l->metric = (struct train_metric){ STR("accuracy"), (f64)sum / (f64)rows };
+    }
+    l->step++;
+    l->samples += b->count;
+}
+
+static enum status evaluate_now(struct loop *l, struct err *err)
+{
+    l->last_eval   = (struct train_eval){ .step = l->step, .epoch = l->epoch + 1 };
+    l->eval_step   = l->step;
+    enum status st = evaluate(&l->s, &l->last_eval, err);
+    if (st) return st;
+    l->last_eval.elapsed_s = elapsed_s(l);
+    l->last_eval.dollars   = dollars(l);
+    if (l->listener->on_eval) l->listener->on_eval(l->listener->context, &l->last_eval);
+    return STATUS_OK;
+}
+
+static bool eval_due(const struct loop *l, const struct batch *b)
+{
+    i64 every = l->s.settings->train.eval_every;
+    if (!l->evaluates) return false;
+    return every ? l->step % every == 0 : b->ends_epoch;
+}
+
+static enum status check_signal(struct loop *l, struct err *err)
+{
+    enum os_signal got = l->s.os->signal_take(l->s.os);
+    if (got != OS_SIGNAL_INT && got != OS_SIGNAL_TERM) return STATUS_OK;
+    return err_set(err, STATUS_INTERRUPTED, "stopped by %s after step %lld",
+                   got == OS_SIGNAL_INT ? "Ctrl-C" : "SIGTERM", (long long)l->step);
+}
+
+static enum status steps(struct loop *l, struct err *err)
+{
+    enum status st = STATUS_OK;
+    while (!st && !(l->steps_max && l->step >= l->steps_max)) {
+        i64           begin = now_ns(l);
+        struct batch *b     = loader_next(l->loader);
+        if (!b) break;
+        f64 lr   = schedule_lr(&l->s.settings->train, l->step, l->steps_max);
+        l->epoch = b->epoch;
+        step(l, b);
+        i64 end = now_ns(l);
+        l->steps_ns += end - begin;
+        if (l->step == 1) l->result->first_step_ms = (f64)os_process_age_ns() / 1e6;
+        tell_step(l, lr);
+        if (!isfinite(l->loss))
+            return err_set(err, STATUS_NO, "the loss is %g after step %lld: a lower train.lr or "
+                           "train.clip=1 usually helps", l->loss, (long long)l->step);
+        if (eval_due(l, b)) st = evaluate_now(l, err);
+        if (!st && l->last_eval.target_reached && l->eval_step == l->step) break;
+        if (!st) st = check_signal(l, err);
+    }
+    if (!st && l->evaluates && l->eval_step != l->step) st = evaluate_now(l, err);
+    return st;
+}
+
+static void fill_result(struct loop *l)
+{
+    struct train_result *r = l->result;
+    r->steps               = l->step;
+    r->epochs              = l->epoch + 1;
+    r->samples_per_s       = l->steps_ns ? (f64)l->samples / ((f64)l->steps_ns / 1e9) : NAN;
+    r->tokens_per_s        = tokens_per_s(l, r->samples_per_s);
+    r->loss                = l->eval_step >= 0 ? l->last_eval.loss : l->loss;
+    r->metric_count        = l->last_eval.metric_count;
+    memcpy(r->metrics, l->last_eval.metrics, sizeof r->metrics);
+    r->target_set          = !isnan(l->s.settings->train.target);
+    r->target_reached      = l->last_eval.target_reached;
+    r->arena_bytes_planned = l->s.set->arena_bytes;
+    r->arena_bytes_used    = l->s.backend->table->used_bytes(l->s.backend);
+    r->peak_rss_bytes      = os_peak_rss_bytes();
+    r->out                 = l->s.settings->train.out;
+    r->seconds             = elapsed_s(l);
+    r->dollars             = dollars(l);
+}
+
+static enum status open_loader(struct loop *l, struct err *err)
+{
+    const struct train_config *c = &l->s.settings->train;
+    struct loader_config config  = { .split     = SPLIT_TRAIN,
+                                     .seed      = c->seed,
+                                     .shuffle   = true,
+                                     .drop_last = c->drop_last,
+                                     .forever   = true,
+                                     .batch     = l->s.config.batch };
+    return loader_open(l->s.perm, l->s.data, &config, &l->loader, err);
+}
+
+enum status train_run(struct os *os, const struct settings *settings,
+                      const struct train_listener *listener, struct train_result *result,
+                      struct err *err)
+{
+    struct loop l = { .listener = listener, .result = result, .eval_step = -1, .loss = NAN };
+    l.begin_ns    = os->now_ns(os);
+    *result       = (struct train_result){ .first_step_ms = NAN };
+    struct arena perm = arena_open((i64)PERM_RESERVE_GIB << 30);
+    if (!perm.begin)
+        return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
+    enum status st = session_open(&l.s, os, settings, &perm, err);
+    if (!st) st = open_loader(&l, err);
+    if (!st) {
+        limits(&l);
+        l.evaluates = dataset_count(l.s.data, SPLIT_EVAL) > 0;
+        tell_start(&l);
+        st = session_start(&l.s, err);
+    }
+    if (!st) {
+        st               = steps(&l, err);
+        enum status kept = STATUS_OK;
+        struct err  why  = { 0 };
+        if (settings->train.out.len && (!st || st == STATUS_INTERRUPTED))
+            kept = weights_save(&l.s, &why);
+        fill_result(&l);
+        if (kept) {
+            st = kept;
+            if (err) *err = why;
+        }
+    }
+    if (l.loader) loader_close(l.loader);
+    session_close(&l.s);
+    arena_close(&perm);
+    if (!st && listener->on_done) listener->on_done(listener->context, result);
+    return st;
+}
+
+enum status train_compile(struct os *os, const struct settings *settings, struct arena *perm,
+                          struct program_set **out, struct err *err)
+{
+    struct session s;
+    enum status    st = session_open(&s, os, settings, perm, err);
+    *out              = s.set;
+    session_close(&s);
+    return st;
+}

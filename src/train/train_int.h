@@ -1,0 +1,52 @@
+/* train_int.h - a run's parts, shared inside this room only. */
+#ifndef TRAIN_TRAIN_INT_H
+#define TRAIN_TRAIN_INT_H
+#include "backend/backend.h"
+#include "train/train.h"
+
+/* Everything a run holds: opened in this order, closed in the opposite one. */
+struct session {
+    struct os             *os;
+    const struct settings *settings;
+    struct arena          *perm;    /* of the run, the caller's */
+    struct arena           scratch; /* of whatever is going on */
+    struct dataset        *data;
+    struct model          *model;
+    struct backend        *backend;
+    struct target          target;
+    struct compile_config  config;
+    struct program_set    *set;
+};
+
+/* Data, model, backend and programs; the programs' memory is not allocated yet. */
+enum status session_open(struct session *s, struct os *os, const struct settings *settings,
+                         struct arena *perm, struct err *err);
+/* Allocates the arena, prepares kernels and sets the weights: from then on it can run. */
+enum status session_start(struct session *s, struct err *err);
+void        session_close(struct session *s); /* of a zeroed or half-opened one too */
+
+/* Host to arena and back by name; a name no program uses is left out. */
+void session_put(struct session *s, struct str name, const void *data, i64 bytes);
+void session_get(struct session *s, struct str name, void *data, i64 bytes);
+bool session_has(const struct session *s, struct str name);
+
+/* weights.c */
+enum status weights_init(struct session *s, struct err *err); /* random, then train.init */
+enum status weights_save(struct session *s, struct err *err); /* to train.out */
+i64         weights_count(const struct session *s, bool trained_only);
+
+/* schedule.c: pure. step counts from 0; steps_max 0: open-ended (no decay). */
+f64 schedule_lr(const struct train_config *c, i64 step, i64 steps_max);
+
+/* evaluate.c */
+enum status evaluate(struct session *s, struct train_eval *out, struct err *err);
+bool        target_met(const struct train_config *c, const struct train_eval *e);
+
+/* auc.c: area under the ROC curve, ties counted half; NaN if one class is missing. Sorts. */
+struct scored {
+    f32  score;
+    bool positive;
+};
+f64 auc(struct scored *samples, i64 count);
+
+#endif

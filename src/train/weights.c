@@ -1,0 +1,166 @@
+/* weights.c - where parameters come from and go to: random by (seed, name, element), a
+ * safetensors file, or both; docs/formats/weights.md. */
+#include "base/rng.h"
+#include "store/safetensors.h"
+#include "train/train_int.h"
+#include <string.h>
+
+enum { CHUNK = 1 << 16 }; /* elements made at a time */
+
+static bool is_weight(const struct persistent *t)
+{
+    return t->kind == VALUE_PARAM || t->kind == VALUE_BUFFER;
+}
+
+i64 weights_count(const struct session *s, bool trained_only)
+{
+    i64 count = 0;
+    for (i32 i = 0; i < s->set->persistent_count; i++) {
+        const struct persistent *t = &s->set->persistents[i];
+        if (t->kind == VALUE_PARAM && !(trained_only && t->frozen))
+            count += shape_count(t->type.shape);
+    }
+    return count;
+}
+
+static f32 initial(const struct init *init, struct rng_key key, i64 element)
+{
+    switch (init->kind) {
+    case INIT_ZERO: return 0;
+    case INIT_CONST: return (f32)init->scale;
+    case INIT_NORMAL: return (f32)(init->scale * rng_normal(key, (u64)element));
+    case INIT_UNIFORM: return (f32)(init->scale * (2 * rng_uniform(key, (u64)element) - 1));
+    }
+    return 0;
+}
+
+static void put_initial(struct session *s, const struct persistent *t, struct arena scratch)
+{
+    ASSERT(t->type.dtype == DT_F32);
+    struct rng_key key   = { .seed = s->settings->train.seed, .name = str_hash(t->name) };
+    f32           *chunk = NEW(&scratch, f32, CHUNK);
+    i64            count = shape_count(t->type.shape);
+    for (i64 from = 0; from < count; from += CHUNK) {
+        i64 n = MIN(CHUNK, count - from);
+        for (i64 i = 0; i < n; i++) chunk[i] = initial(&t->init, key, from + i);
+        s->backend->table->put(s->backend, t->offset + from * 4, chunk, n * 4);
+    }
+}
+
+/* Gradients, state and the padding between tensors start at zero: sweeps run over all of it. */
+static void zero_persistents(struct session *s, struct arena scratch)
+{
+    u8 *zeros = NEW(&scratch, u8, CHUNK);
+    for (i64 at = 0; at < s->set->persistent_bytes; at += CHUNK)
+        s->backend->table->put(s->backend, at, zeros, MIN(CHUNK, s->set->persistent_bytes - at));
+}
+
+/* The file's name for one of our tensors: the right side of "theirs=ours", or the same. */
+static struct str their_name(const struct train_config *c, struct str ours)
+{
+    for (i64 i = 0; i < c->rename_count; i++) {
+        struct str right = c->rename[i], left;
+        if (str_cut(&right, '=', &left) && str_eq(str_trim(right), ours)) return str_trim(left);
+    }
+    return ours;
+}
+
+static enum status load_one(struct session *s, const struct persistent *t,
+                            const struct st_tensor *from, struct arena scratch, struct err *err)
+{
+    if (!shape_eq(from->shape, t->type.shape)) {
+        struct str have = type_text(&scratch, type_of(DT_F32, from->shape));
+        struct str want = type_text(&scratch, t->type);
+        return err_set(err, STATUS_USAGE, "train.init: tensor %.*s is %.*s in the file, %.*s in "
+                       "the model", STR_ARG(from->name), STR_ARG(have), STR_ARG(want));
+    }
+    f32 *values = NEW(&scratch, f32, shape_count(from->shape));
+    if (!st_to_f32(from, values))
+        return err_set(err, STATUS_USAGE, "train.init: tensor %.*s has type %.*s; F32, F16, BF16 "
+                       "or F64 can be read", STR_ARG(from->name), STR_ARG(from->dtype));
+    s->backend->table->put(s->backend, t->offset, values, type_bytes(t->type));
+    return STATUS_OK;
+}
+
+/* Names in a sentence, as many as fit. */
+static void list_name(struct textbuf *b, i64 *count, struct str name)
+{
+    if (*count < 8) textbuf_fmt(b, "%s%.*s", *count ? ", " : "", STR_ARG(name));
+    if (*count == 8) textbuf_add(b, STR(", …"));
+    ++*count;
+}
+
+static enum status check_names(struct session *s, const struct st_file *f, struct arena scratch,
+                               struct err *err)
+{
+    const struct train_config *c = &s->settings->train;
+    struct arena   half    = arena_part(&scratch, 1 << 20);
+    struct textbuf missing = textbuf_new(&half), extra = textbuf_new(&scratch);
+    i64            missing_count = 0, extra_count = 0;
+    for (i32 i = 0; i < s->set->persistent_count; i++) {
+        const struct persistent *t = &s->set->persistents[i];
+        if (is_weight(t) && !st_find(f, their_name(c, t->name)))
+            list_name(&missing, &missing_count, t->name);
+    }
+    for (i64 k = 0; k < f->count; k++) {
+        bool known = false;
+        for (i32 i = 0; i < s->set->persistent_count && !known; i++)
+            known = is_weight(&s->set->persistents[i]) &&
+                    str_eq(their_name(c, s->set->persistents[i].name), f->tensors[k].name);
+        if (!known) list_name(&extra, &extra_count, f->tensors[k].name);
+    }
+    if (missing_count && !c->init_missing_ok)
+        return err_set(err, STATUS_USAGE, "%.*s lacks %lld of the model's tensors: %.*s; "
+                       "train.init_missing_ok=true starts those at random", STR_ARG(c->init),
+                       (long long)missing_count, STR_ARG(textbuf_str(&missing)));
+    if (extra_count && !c->init_extra_ok)
+        return err_set(err, STATUS_USAGE, "%.*s has %lld tensors the model lacks: %.*s; "
+                       "train.init_extra_ok=true leaves them out", STR_ARG(c->init),
+                       (long long)extra_count, STR_ARG(textbuf_str(&extra)));
+    return STATUS_OK;
+}
+
+static enum status load(struct session *s, struct err *err)
+{
+    const struct train_config *c = &s->settings->train;
+    struct st_file             f;
+    struct arena               names = arena_part(&s->scratch, 256 << 20);
+    enum status                st    = st_open(s->os, c->init, &names, &f, err);
+    if (st) return st;
+    st = check_names(s, &f, s->scratch, err);
+    for (i32 i = 0; !st && i < s->set->persistent_count; i++) {
+        const struct persistent *t    = &s->set->persistents[i];
+        const struct st_tensor  *from = is_weight(t) ? st_find(&f, their_name(c, t->name)) : NULL;
+        if (from) st = load_one(s, t, from, s->scratch, err);
+    }
+    st_close(s->os, &f);
+    return st;
+}
+
+enum status weights_init(struct session *s, struct err *err)
+{
+    zero_persistents(s, s->scratch);
+    for (i32 i = 0; i < s->set->persistent_count; i++) {
+        const struct persistent *t = &s->set->persistents[i];
+        if (is_weight(t) && t->init.kind != INIT_ZERO) put_initial(s, t, s->scratch);
+    }
+    return s->settings->train.init.len ? load(s, err) : STATUS_OK;
+}
+
+enum status weights_save(struct session *s, struct err *err)
+{
+    struct arena      scratch = s->scratch;
+    struct st_tensor *list    = NEW(&scratch, struct st_tensor, s->set->persistent_count + 1);
+    i64               count   = 0;
+    for (i32 i = 0; i < s->set->persistent_count; i++) {
+        const struct persistent *t = &s->set->persistents[i];
+        if (!is_weight(t)) continue;
+        i64 bytes = type_bytes(t->type);
+        u8 *copy  = NEW(&scratch, u8, bytes);
+        s->backend->table->wait(s->backend,
+                                s->backend->table->get(s->backend, t->offset, copy, bytes));
+        list[count++] = (struct st_tensor){ t->name, STR("F32"), t->type.shape,
+                                            { (const char *)copy, bytes } };
+    }
+    return st_save(s->os, s->settings->train.out, list, count, scratch, err);
+}
