@@ -1,0 +1,2 @@
+/* pool_any.c - pooling for this instruction set. */
+#include "backend/cpu/fast/pool_impl.h"
