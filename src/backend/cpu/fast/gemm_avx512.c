@@ -1,0 +1,1 @@
+#include "backend/cpu/fast/gemm_impl.h"

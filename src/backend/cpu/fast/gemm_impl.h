@@ -1,0 +1,384 @@
+/* gemm_impl.h - the matrix product for one instruction set; gemm.h tells the story. */
+#include "backend/cpu/fast/gemm.h"
+#include "backend/cpu/fast/simd.h"
+#include "backend/cpu/fast/transpose.h"
+
+/* A tile of C is MR rows by NV vectors: 24 (12) accumulators of 32 (16) registers; the rest holds a
+ * row of B and one number of A. NR columns make a panel of B. A block of A is MC by KC_MAX
+ * numbers: 96 KiB, which stay in the second cache while the panels pass. */
+#if V_REGISTERS == 32
+#define MR 8
+#else
+#define MR 4
+#endif
+enum { NV = 3, NR = NV * V_LANES, MC = 64, KC_MAX = 384, BLOCKS_WANTED = 16 };
+
+struct tile {
+    i64        K;
+    const f32 *a;
+    i64        a_row, a_col; /* number (i, k) of A is a[i * a_row + k * a_col] */
+    const f32 *b;
+    i64        b_row;        /* row k of B begins at b + k * b_row */
+    f32       *c;
+    i64        c_row;
+    const f32 *from;         /* what the sum begins with: row i at from + i * from_row; NULL: 0 */
+    i64        from_row;
+    i64        last;         /* columns in the last vector */
+};
+
+/* rows and nv are constants where this is called, so the loops over them vanish. */
+V_INLINE void tile_run(const struct tile *t, const int rows, const int nv)
+{
+    vf         acc[MR][NV];
+    const vm   last = v_first(t->last);
+    const f32 *a = t->a, *b = t->b;
+    const i64  a_row = t->a_row, a_col = t->a_col, b_row = t->b_row, K = t->K;
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < nv; j++) {
+            const f32 *from = t->from + i * t->from_row + j * V_LANES;
+            if (!t->from) acc[i][j] = v_zero();
+            else acc[i][j] = j < nv - 1 ? v_load(from) : v_load_m(from, last);
+            __builtin_prefetch(t->c + i * t->c_row + j * V_LANES, 1);
+        }
+    for (i64 k = 0; k < K; k++, a += a_col, b += b_row) {
+        vf row[NV];
+        for (int j = 0; j < nv; j++) row[j] = v_load(b + j * V_LANES);
+        for (int i = 0; i < rows; i++) {
+            vf x = v_set(a[i * a_row]);
+            for (int j = 0; j < nv; j++) acc[i][j] = v_fma(x, row[j], acc[i][j]);
+        }
+    }
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < nv; j++) {
+            f32 *to = t->c + i * t->c_row + j * V_LANES;
+            if (j < nv - 1) v_store(to, acc[i][j]);
+            else v_store_m(to, acc[i][j], last);
+        }
+}
+
+#define TILE_CASE(rows, nv)                                                                        \
+    case (rows) * 4 + (nv): tile_run(t, rows, nv); break;
+#define TILE_CASES(rows) TILE_CASE(rows, 1) TILE_CASE(rows, 2) TILE_CASE(rows, 3)
+
+static void tile_any(const struct tile *t, i64 rows, i64 nv)
+{
+    switch (rows * 4 + nv) {
+        TILE_CASES(1)
+        TILE_CASES(2)
+        TILE_CASES(3)
+        TILE_CASES(4)
+#if MR == 8
+        TILE_CASES(5)
+        TILE_CASES(6)
+        TILE_CASES(7)
+        TILE_CASES(8)
+#endif
+    }
+}
+
+/* ---- the grid: C is cut into blocks of `rows` by `columns`, whatever the number of threads */
+
+struct job {
+    const struct gemm *g;
+    i64                rows, columns; /* of a block; columns are whole panels */
+    i64                row_blocks, column_blocks;
+    i64                kc;            /* steps of K at a time */
+    bool               pack_a;
+    f32               *b_packed;      /* [batch][panels][K][NR] */
+    f32               *a_packed;      /* [threads][MC * KC_MAX] */
+};
+
+struct part { /* one block: rows [m, m_end) and columns [n, n_end) of product `batch` */
+    i64        m, m_end, n, n_end;
+    i64        batch;
+    const f32 *a, *b;
+    f32       *c;
+};
+
+static i64 div_up(i64 a, i64 b) { return (a + b - 1) / b; }
+static i64 panel_count(const struct gemm *g) { return div_up(g->N, NR); }
+
+static struct part part_of(const struct job *job, i64 block)
+{
+    const struct gemm *g = job->g;
+    i64 column = block % job->column_blocks, row = block / job->column_blocks % job->row_blocks;
+    i64 batch = block / (job->column_blocks * job->row_blocks);
+    return (struct part){
+        .m     = row * job->rows,
+        .m_end = MIN((row + 1) * job->rows, g->M),
+        .n     = column * job->columns,
+        .n_end = MIN((column + 1) * job->columns, g->N),
+        .batch = batch,
+        .a     = g->a.data + batch * g->a.step,
+        .b     = g->b.data + batch * g->b.step,
+        .c     = g->c + batch * g->M * g->N,
+    };
+}
+
+static void job_cut(struct job *job, i64 rows, i64 columns)
+{
+    job->rows          = rows;
+    job->columns       = columns;
+    job->row_blocks    = div_up(job->g->M, rows);
+    job->column_blocks = div_up(job->g->N, columns);
+}
+
+static i64 job_blocks(const struct job *job)
+{
+    return job->g->batch * job->row_blocks * job->column_blocks;
+}
+
+/* ---- packed */
+
+/* Rows of `count` <= NR numbers, `row` apart, become rows of NR, filled up with zeros. */
+static void pack_rows(f32 *to, const f32 *from, i64 row, i64 count, i64 K)
+{
+    for (i64 k = 0; k < K; k++, to += NR, from += row) {
+        for (int j = 0; j < NV; j++) {
+            i64 n = MIN(count - j * V_LANES, V_LANES);
+            v_store(to + j * V_LANES, n > 0 ? v_load_n(from + j * V_LANES, n) : v_zero());
+        }
+    }
+}
+
+/* Columns of length K, `column` apart, `count` of them, become rows of `width` numbers (a constant),
+ * filled up with zeros: `width` at a time is V_LANES steps of K, transposed in registers. */
+V_INLINE void pack_columns(f32 *to, i64 to_row, const f32 *from, i64 column, i64 count, i64 K,
+                           const int width)
+{
+    for (i64 k = 0; k < K; k += V_LANES) {
+        i64 steps = MIN(K - k, V_LANES);
+        vf  x[V_LANES];
+        for (int i = 0; i < width; i++) {
+            const f32 *p = from + i * column + k;
+            x[i] = i < count ? steps == V_LANES ? v_load(p) : v_load_n(p, steps) : v_zero();
+        }
+        v_transpose(x, width);
+        if (width == V_LANES) {
+            for (i64 s = 0; s < steps; s++) v_store(to + (k + s) * to_row, x[s]);
+        } else {
+            f32 *rows = to + k * width; /* to_row == width: the vectors lie one after the other */
+            i64  left = steps * width;
+            for (int i = 0; i < width && left > 0; i++, left -= V_LANES)
+                v_store_n(rows + i * V_LANES, x[i], MIN(left, V_LANES));
+        }
+    }
+}
+
+static void pack_b_panel(void *context, i64 block, i32 worker)
+{
+    (void)worker;
+    const struct job  *job = context;
+    const struct gemm *g = job->g;
+    i64        panel = block % panel_count(g), batch = block / panel_count(g);
+    i64        n = panel * NR, count = MIN(g->N - n, NR);
+    const f32 *from = g->b.data + batch * g->b.step + n * g->b.col;
+    f32       *to   = job->b_packed + block * g->K * NR;
+    if (g->b.col == 1) {
+        pack_rows(to, from, g->b.row, count, g->K);
+        return;
+    }
+    for (int j = 0; j < NV; j++)
+        pack_columns(to + j * V_LANES, NR, from + j * V_LANES * g->b.col, g->b.col,
+                     count - j * V_LANES, g->K, V_LANES);
+}
+
+/* `rows` rows of A for K steps become panels of MR rows, each step's MR numbers together. */
+static void pack_a(f32 *to, const f32 *from, i64 row, i64 col, i64 rows, i64 K)
+{
+    i64 whole = rows / MR * MR, rest = rows - whole;
+    if (col == 1) {
+        for (i64 i = 0; i < rows; i += MR)
+            pack_columns(to + i * K, MR, from + i * row, row, MIN(rows - i, MR), K, MR);
+        return;
+    }
+    for (i64 k = 0; k < K; k++, from += col) {
+        for (i64 i = 0; i < whole; i += MR)
+            memcpy(to + i * K + k * MR, from + i, MR * sizeof *to);
+        if (rest) memcpy(to + whole * K + k * MR, from + whole, (size_t)rest * sizeof *to);
+    }
+}
+
+static void run_packed_block(void *context, i64 block, i32 worker)
+{
+    const struct job  *job    = context;
+    const struct gemm *g      = job->g;
+    struct part        p      = part_of(job, block);
+    f32               *buffer = job->a_packed + (i64)worker * MC * KC_MAX;
+    for (i64 k = 0; k < g->K; k += job->kc) {
+        struct tile t = { .K = MIN(g->K - k, job->kc), .b_row = NR, .c_row = g->N,
+                          .a_row = job->pack_a ? 1 : g->a.row, .a_col = job->pack_a ? MR : 1,
+                          .from_row = k ? g->N : 0 };
+        const f32 *a = p.a + p.m * g->a.row + k * g->a.col;
+        if (job->pack_a) pack_a(buffer, a, g->a.row, g->a.col, p.m_end - p.m, t.K);
+        for (i64 n = p.n; n < p.n_end; n += NR) {
+            i64 count = MIN(p.n_end - n, NR), nv = div_up(count, V_LANES);
+            i64 panel = p.batch * panel_count(g) + n / NR;
+            t.b       = job->b_packed + (panel * g->K + k) * NR;
+            t.last    = count - (nv - 1) * V_LANES;
+            for (i64 m = 0; m < p.m_end - p.m; m += MR) {
+                t.a    = job->pack_a ? buffer + m * t.K : a + m * g->a.row;
+                t.c    = p.c + (p.m + m) * g->N + n;
+                t.from = k ? t.c : g->bias ? g->bias + n : NULL;
+                tile_any(&t, MIN(p.m_end - p.m - m, MR), nv);
+            }
+        }
+    }
+}
+
+static i64 b_packed_floats(const struct gemm *g)
+{
+    return g->batch * panel_count(g) * NR * g->K;
+}
+
+/* MR rows that lie a multiple of 4 KiB apart would fight for one set of the first cache; and along a
+ * transposed A each step of K is on another page. */
+static bool wants_packed_a(const struct gemm *g)
+{
+    return g->a.col != 1 || (g->a.row + 16) % 1024 < 32;
+}
+
+static void run_packed(const struct gemm *g, struct pool *pool, f32 *work)
+{
+    struct job job = { .g = g, .b_packed = work, .a_packed = work + b_packed_floats(g) };
+    job.pack_a     = wants_packed_a(g);
+    job.kc         = div_up(g->K, div_up(g->K, KC_MAX));
+    /* All columns in a block, unless that leaves fewer blocks than a few cores can share. */
+    i64 panels = panel_count(g), row_blocks = div_up(g->M, MC) * g->batch;
+    job_cut(&job, MC, div_up(panels, div_up(BLOCKS_WANTED, row_blocks)) * NR);
+    pool_run(pool, g->batch * panels, pack_b_panel, &job);
+    pool_run(pool, job_blocks(&job), run_packed_block, &job);
+}
+
+/* ---- direct */
+
+/* Needs N >= V_LANES. The columns left at the end are done as the last V_LANES of them: some
+ * twice, with the same result. */
+static void run_direct_block(void *context, i64 block, i32 worker)
+{
+    (void)worker;
+    const struct job  *job = context;
+    const struct gemm *g = job->g;
+    struct part        p = part_of(job, block);
+    for (i64 n = p.n, nv; n < p.n_end; n += nv * V_LANES) {
+        nv = MIN((p.n_end - n) / V_LANES, NV);
+        if (!nv) n = p.n_end - V_LANES, nv = 1;
+        struct tile t = { .K = g->K, .a_row = g->a.row, .a_col = g->a.col, .b = p.b + n,
+                          .b_row = g->b.row, .c_row = g->N,
+                          .from = g->bias ? g->bias + n : NULL, .last = V_LANES };
+        for (i64 m = p.m; m < p.m_end; m += MR) {
+            t.a = p.a + m * g->a.row;
+            t.c = p.c + m * g->N + n;
+            tile_any(&t, MIN(p.m_end - m, MR), nv);
+        }
+    }
+}
+
+/* ---- dot */
+
+enum { DOT_ROWS = V_LANES / 4, DOT_COLUMNS = 4 }; /* V_LANES accumulators */
+
+struct dot { /* where DOT_ROWS rows of A and DOT_COLUMNS columns of B begin */
+    const f32 *a[DOT_ROWS], *b[DOT_COLUMNS];
+};
+
+V_INLINE void dot_step(vf *acc, const struct dot *d, i64 k, i64 steps, const bool whole)
+{
+    vf x[DOT_COLUMNS];
+    for (int j = 0; j < DOT_COLUMNS; j++)
+        x[j] = whole ? v_load(d->b[j] + k) : v_load_n(d->b[j] + k, steps);
+    for (int i = 0; i < DOT_ROWS; i++) {
+        vf y = whole ? v_load(d->a[i] + k) : v_load_n(d->a[i] + k, steps);
+        for (int j = 0; j < DOT_COLUMNS; j++)
+            acc[i * DOT_COLUMNS + j] = v_fma(y, x[j], acc[i * DOT_COLUMNS + j]);
+    }
+}
+
+static vf dot_tile(struct dot d, i64 K)
+{
+    vf  acc[V_LANES] = { 0 };
+    i64 k            = 0;
+    for (; k + V_LANES <= K; k += V_LANES) dot_step(acc, &d, k, 0, true);
+    if (k < K) dot_step(acc, &d, k, K - k, false);
+    return v_sums(acc);
+}
+
+/* At the edges a row or column that is not there stands for the last one, and is not stored. */
+static void run_dot_block(void *context, i64 block, i32 worker)
+{
+    (void)worker;
+    const struct job  *job = context;
+    const struct gemm *g   = job->g;
+    struct part        p   = part_of(job, block);
+    for (i64 n = p.n; n < p.n_end; n += DOT_COLUMNS) {
+        i64        columns = MIN(p.n_end - n, DOT_COLUMNS);
+        struct dot d;
+        f32        bias[DOT_COLUMNS] = { 0 };
+        for (i64 j = 0; j < DOT_COLUMNS; j++)
+            d.b[j] = p.b + MIN(n + j, p.n_end - 1) * g->b.col;
+        for (i64 j = 0; g->bias && j < columns; j++) bias[j] = g->bias[n + j];
+        for (i64 m = p.m; m < p.m_end; m += DOT_ROWS) {
+            f32 sums[V_LANES];
+            for (i64 i = 0; i < DOT_ROWS; i++)
+                d.a[i] = p.a + MIN(m + i, p.m_end - 1) * g->a.row;
+            v_store(sums, dot_tile(d, g->K));
+            for (i64 i = 0; i < MIN(p.m_end - m, DOT_ROWS); i++)
+                for (i64 j = 0; j < columns; j++)
+                    p.c[(m + i) * g->N + n + j] = sums[i * DOT_COLUMNS + j] + bias[j];
+        }
+    }
+}
+
+/* ---- which way */
+
+enum way { WAY_PACKED, WAY_DIRECT, WAY_DOT };
+
+/* Measured: bench/results/gemm.md. */
+static enum way way_of(const struct gemm *g)
+{
+    bool few_rows = g->M <= 48 || g->N < 8;
+    if (g->b.col != 1 && g->a.col == 1 && few_rows) return WAY_DOT;
+    bool b_fits = g->K * g->N <= 256 * 1024; /* in half of a second cache of 2 MiB, all of 1 */
+    if (g->b.col == 1 && g->N >= V_LANES && (b_fits || g->M <= MC)) return WAY_DIRECT;
+    return WAY_PACKED;
+}
+
+/* Blocks of one to four million operations: 10 to 30 microseconds. */
+static void cut_evenly(struct job *job, i64 columns)
+{
+    f64 row_flops = 2.0 * (f64)job->g->K;
+    i64 rows      = MC;
+    while (row_flops * (f64)(rows * columns) > 4e6 && rows > 2 * MR) rows /= 2;
+    while (row_flops * (f64)(rows * columns) < 1e6 && rows < job->g->M) rows *= 2;
+    while (row_flops * (f64)(rows * columns) < 1e6 && columns < job->g->N) columns *= 2;
+    job_cut(job, rows, columns);
+}
+
+static i64 work_bytes(const struct call *c)
+{
+    struct gemm g = gemm_of(c);
+    if (way_of(&g) != WAY_PACKED) return 0;
+    return (b_packed_floats(&g) + (i64)pool_threads(c->pool) * MC * KC_MAX) * (i64)sizeof(f32);
+}
+
+static void run(const struct call *c)
+{
+    struct gemm g   = gemm_of(c);
+    struct job  job = { .g = &g };
+    switch (way_of(&g)) {
+    case WAY_PACKED: run_packed(&g, c->pool, c->work); break;
+    case WAY_DIRECT:
+        cut_evenly(&job, 2 * NR);
+        pool_run(c->pool, job_blocks(&job), run_direct_block, &job);
+        break;
+    case WAY_DOT:
+        cut_evenly(&job, 4 * DOT_COLUMNS);
+        pool_run(c->pool, job_blocks(&job), run_dot_block, &job);
+        break;
+    }
+}
+
+const struct kernel ISA_FN(kernels_gemm)[] = {
+    { OP_MATMUL, "gemm_" ISA_NAME, ISA_HERE, gemm_takes, run, work_bytes },
+};
+const i32 ISA_COUNT(kernels_gemm) = (i32)COUNT_OF(ISA_FN(kernels_gemm));
