@@ -7,6 +7,8 @@ static const struct format *const formats[] = {
     &format_idx,
     &format_tokens,
     &format_text,
+    &format_csv,
+    &format_lines,
 };
 
 /* By its name; .gz at the end does not count. */
@@ -94,6 +96,14 @@ void dataset_add_feed(struct dataset *d, struct str name, struct type type, i64 
 {
     ASSERT(d->feeds.count < FEEDS_MAX);
     d->feeds.feed[d->feeds.count++] = (struct feed){ .name = name, .type = type, .range = range };
+}
+
+enum status check_context(const struct data_config *config, struct err *err)
+{
+    static const i64 context_max = 1 << 24;
+    if (config->context >= 1 && config->context <= context_max) return STATUS_OK;
+    return err_set(err, STATUS_USAGE, "data.context is %lld; it must be 1 to %lld",
+                   (long long)config->context, (long long)context_max);
 }
 
 i64 held_out_count(i64 count, const struct data_config *config)

@@ -26,7 +26,7 @@ struct format {
     f64 (*best_auc)(const struct dataset *d);    /* NULL: nobody knows */
 };
 
-extern const struct format format_idx, format_tokens, format_text;
+extern const struct format format_idx, format_tokens, format_text, format_csv, format_lines;
 
 /* The bytes of a file: mapped, and unpacked first where its name ends in .gz. */
 struct source {
@@ -36,10 +36,11 @@ struct source {
 };
 
 enum status source_open(struct os *os, struct str path, const struct data_config *config,
-                        struct source *out, struct err *err);
+                        struct arena scratch, struct source *out, struct err *err);
 void        source_close(struct os *os, struct source *s); /* zeroed or opened */
 
 void dataset_add_feed(struct dataset *d, struct str name, struct type type, i64 range);
+enum status check_context(const struct data_config *config, struct err *err); /* 1 to 2^24 */
 i64  held_out_count(i64 count, const struct data_config *config); /* samples at the end kept for
                                       evaluation; at least 1 where the fraction is not 0 */
 i64  limit_count(i64 count, i64 max);                   /* max 0: no limit */
@@ -53,5 +54,15 @@ struct idx {
     const u8 *data;
 };
 enum status idx_parse(struct str path, struct str bytes, struct idx *out, struct err *err);
+
+struct csv_table {
+    i64          rows;
+    f32         *dense; /* [rows, numeric columns] */
+    i32         *x;     /* [rows, categorical columns] */
+    f32         *y;     /* [rows] */
+    struct arena own;   /* holds them; to be closed also after a failure, where begin is not NULL */
+};
+enum status csv_parse(struct str path, struct str text, const struct data_config *config,
+                      i64 rows_max, struct csv_table *out, struct err *err); /* rows_max 0: all */
 
 #endif

@@ -69,7 +69,8 @@ enum status idx_parse(struct str path, struct str bytes, struct idx *out, struct
 
 /* Opens images and labels of one split and checks that they belong together. */
 static enum status open_pair(struct dataset *d, const struct data_config *config, enum split s,
-                             struct idx *images, struct idx *labels, struct err *err)
+                             struct arena scratch, struct idx *images, struct idx *labels,
+                             struct err *err)
 {
     struct idx_state *state = d->state;
     struct str        path[2];
@@ -80,8 +81,8 @@ static enum status open_pair(struct dataset *d, const struct data_config *config
                        STR_ARG(path[0]), s == SPLIT_TRAIN ? "labels" : "eval_labels");
 
     struct source *source = state->source[s];
-    enum status    st     = source_open(d->os, path[0], config, &source[0], err);
-    if (!st) st = source_open(d->os, path[1], config, &source[1], err);
+    enum status    st     = source_open(d->os, path[0], config, scratch, &source[0], err);
+    if (!st) st = source_open(d->os, path[1], config, scratch, &source[1], err);
     if (!st) st = idx_parse(path[0], source[0].bytes, images, err);
     if (!st) st = idx_parse(path[1], source[1].bytes, labels, err);
     if (st) return st;
@@ -108,7 +109,7 @@ static i64 largest(const u8 *labels, i64 count)
 
 /* The last samples of the one file, or a file of their own with the same image size. */
 static enum status open_held_out(struct dataset *d, const struct data_config *config,
-                                 const struct idx *train, struct err *err)
+                                 const struct idx *train, struct arena scratch, struct err *err)
 {
     struct idx_state *state = d->state;
     struct idx        images, labels;
@@ -120,7 +121,7 @@ static enum status open_held_out(struct dataset *d, const struct data_config *co
         state->set[SPLIT_EVAL].labels = state->set[SPLIT_TRAIN].labels + d->count[SPLIT_TRAIN];
         return STATUS_OK;
     }
-    enum status st = open_pair(d, config, SPLIT_EVAL, &images, &labels, err);
+    enum status st = open_pair(d, config, SPLIT_EVAL, scratch, &images, &labels, err);
     if (st) return st;
     d->count[SPLIT_TRAIN] = train->dim[0];
     d->count[SPLIT_EVAL]  = images.dim[0];
@@ -139,12 +140,12 @@ static enum status open_idx(struct dataset *d, const struct data_config *config,
 {
     struct idx_state *state = d->state = NEW(perm, struct idx_state, 1);
     struct idx        images, labels;
-    enum status       st = open_pair(d, config, SPLIT_TRAIN, &images, &labels, err);
+    enum status       st = open_pair(d, config, SPLIT_TRAIN, *perm, &images, &labels, err);
     if (st) return st;
 
     i64 channels       = images.rank == 4 ? images.dim[3] : 1;
     state->image_bytes = images.dim[1] * images.dim[2] * channels;
-    st                 = open_held_out(d, config, &images, err);
+    st                 = open_held_out(d, config, &images, *perm, err);
     if (st) return st;
 
     i64 label_max = 0;

@@ -1,13 +1,120 @@
-/* source.c - the bytes of a file, mapped. */
+/* source.c - the bytes of a file, mapped; a .gz is unpacked once into a cache and mapped from there.
+ *
+ * A .gz ends with the CRC-32 and the length of what it holds (RFC 1952), so the file names its own
+ * cache: NAME-CRC-LENGTH. The same two numbers are checked each time it is opened, and a cache that
+ * does not fit is written anew. Where no cache can be written, the bytes stay in memory. */
+#include "base/gzip.h"
+#include "base/hash.h"
 #include "data/data_int.h"
 
-enum status source_open(struct os *os, struct str path, const struct data_config *config,
-                        struct source *out, struct err *err)
+static const i64 gz_bytes_min      = 18;             /* header and trailer */
+static const i64 unpacked_bytes_max = (i64)8 << 30;
+static const i64 ratio_max          = 1032;          /* deflate packs no tighter (zlib's FAQ) */
+
+struct cache {
+    struct str dir, path;
+    u32        crc, bytes; /* bytes: modulo 2^32 */
+};
+
+static u32 le32(const char *p)
 {
-    (void)config;
+    const u8 *b = (const u8 *)p;
+    return (u32)b[0] | (u32)b[1] << 8 | (u32)b[2] << 16 | (u32)b[3] << 24;
+}
+
+/* The folder of config, or frugal's in the user's cache folder; empty where there is none. */
+static struct str cache_dir(struct os *os, struct str wanted, struct arena *perm)
+{
+    struct str base = os->env(os, "XDG_CACHE_HOME"), home = os->env(os, "HOME");
+    if (wanted.len) return wanted;
+    if (base.len) return str_cat(perm, base, STR("/frugal"));
+    return home.len ? str_cat(perm, home, STR("/.cache/frugal")) : STR("");
+}
+
+static struct cache cache_of(struct os *os, struct str path, struct str gz, struct str wanted,
+                             struct arena *perm)
+{
+    struct cache c = { .dir = cache_dir(os, wanted, perm) };
+    i64          slash = path.len;
+    c.crc   = le32(gz.data + gz.len - 8);
+    c.bytes = le32(gz.data + gz.len - 4);
+    while (slash > 0 && path.data[slash - 1] != '/') slash--;
+    struct str name = str_sub(path, slash, path.len - 3); /* without .gz */
+    c.path = str_fmt(perm, "%.*s/%.*s-%08x-%u", STR_ARG(c.dir), STR_ARG(name), c.crc, c.bytes);
+    return c;
+}
+
+static bool fits(const struct cache *c, struct str bytes)
+{
+    return (u32)bytes.len == c->bytes && crc32_add(0, bytes) == c->crc;
+}
+
+static bool cache_map(struct os *os, const struct cache *c, struct source *out)
+{
+    struct str bytes;
+    if (!c->dir.len || os->map(os, c->path, &bytes, NULL)) return false;
+    if (!fits(c, bytes)) {
+        os->unmap(os, bytes);
+        return false;
+    }
+    out->bytes = out->mapped = bytes;
+    return true;
+}
+
+/* Under a name of our own first: two processes that start together do not write in one file. */
+static bool cache_write(struct os *os, const struct cache *c, struct str bytes,
+                        struct arena scratch)
+{
+    struct str mine = str_fmt(&scratch, "%.*s.%llx", STR_ARG(c->path),
+                              (unsigned long long)os->now_ns(os));
+    if (!c->dir.len || !fits(c, bytes)) return false; /* several members: the sum is the last one's */
+    if (os->make_dir(os, c->dir, NULL)) return false;
+    if (os_publish(os, mine, bytes, scratch, NULL)) return false;
+    if (!os->rename(os, mine, c->path, NULL)) return true;
+    os->remove(os, mine, NULL);
+    return false;
+}
+
+static enum status unpack(struct str path, struct str gz, struct source *out, struct err *err)
+{
+    struct err why;
+    i64        room = MIN(gz.len * ratio_max, unpacked_bytes_max);
+    out->own        = arena_open(room + (1 << 20));
+    if (!out->own.begin)
+        return err_set(err, STATUS_WORLD, "%.*s: no memory to unpack it", STR_ARG(path));
+    enum status st = gzip_unpack(&out->own, gz, room, &out->bytes, &why);
+    if (st) err_set(err, st, "%.*s: %s", STR_ARG(path), why.text);
+    return st;
+}
+
+static enum status open_gz(struct os *os, struct str path, struct str gz, struct str wanted,
+                           struct arena scratch, struct source *out, struct err *err)
+{
+    if (gz.len < gz_bytes_min)
+        return err_set(err, STATUS_USAGE, "%.*s: %lld bytes are no gzip file", STR_ARG(path),
+                       (long long)gz.len);
+    struct cache c = cache_of(os, path, gz, wanted, &scratch);
+    if (cache_map(os, &c, out)) return STATUS_OK;
+    enum status st = unpack(path, gz, out, err);
+    if (!st && cache_write(os, &c, out->bytes, scratch) && cache_map(os, &c, out))
+        arena_close(&out->own);
+    return st;
+}
+
+enum status source_open(struct os *os, struct str path, const struct data_config *config,
+                        struct arena scratch, struct source *out, struct err *err)
+{
+    struct str bytes;
     *out           = (struct source){ 0 };
-    enum status st = os->map(os, path, &out->mapped, err);
-    if (!st) out->bytes = out->mapped;
+    enum status st = os->map(os, path, &bytes, err);
+    if (st) return st;
+    if (!str_ends(path, STR(".gz"))) {
+        out->bytes = out->mapped = bytes;
+        return STATUS_OK;
+    }
+    st = open_gz(os, path, bytes, config->cache, scratch, out, err);
+    if (bytes.len) os->unmap(os, bytes);
+    if (st) source_close(os, out);
     return st;
 }
 

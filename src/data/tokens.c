@@ -10,8 +10,6 @@
 #include "data/data_int.h"
 #include <string.h>
 
-static const i64 context_max = 1 << 24; /* tokens of a sample */
-
 struct tokens_state {
     struct source source[SPLIT_COUNT];
     const char   *begin[SPLIT_COUNT]; /* of sample 0 */
@@ -48,10 +46,11 @@ static u32 largest_token(struct str bytes, i64 width)
 /* Opens one file, counts its windows, and looks at every token once, so that no model ever asks a
  * table for a row it does not have; *vocabulary grows where config leaves it open. */
 static enum status open_file(struct dataset *d, const struct data_config *config, enum split s,
-                             struct str path, i64 *vocabulary, struct err *err)
+                             struct str path, struct arena scratch, i64 *vocabulary,
+                             struct err *err)
 {
     struct tokens_state *state = d->state;
-    enum status          st    = source_open(d->os, path, config, &state->source[s], err);
+    enum status          st    = source_open(d->os, path, config, scratch, &state->source[s], err);
     if (st) return st;
     struct str bytes = state->source[s].bytes;
     i64        count = bytes.len / state->width;
@@ -81,13 +80,10 @@ static enum status open_windows(struct dataset *d, const struct data_config *con
     struct tokens_state *state = d->state = NEW(perm, struct tokens_state, 1);
     state->width                          = width;
     state->context                        = config->context;
-    if (config->context < 1 || config->context > context_max)
-        return err_set(err, STATUS_USAGE, "data.context is %lld; it must be 1 to %lld",
-                       (long long)config->context, (long long)context_max);
-
-    enum status st = open_file(d, config, SPLIT_TRAIN, config->path, &vocabulary, err);
+    enum status st                        = check_context(config, err);
+    if (!st) st = open_file(d, config, SPLIT_TRAIN, config->path, *perm, &vocabulary, err);
     if (!st && config->eval_path.len)
-        st = open_file(d, config, SPLIT_EVAL, config->eval_path, &vocabulary, err);
+        st = open_file(d, config, SPLIT_EVAL, config->eval_path, *perm, &vocabulary, err);
     if (st) return st;
     if (!config->eval_path.len) {
         d->count[SPLIT_EVAL] = held_out_count(d->count[SPLIT_TRAIN], config);

@@ -1,0 +1,125 @@
+/* lines.c - several text files, one a class: a sample is a line, its class the file it is from.
+ *
+ * Feeds: "x" i32[context], the line's bytes + 1, so that 0 is padding; "lens" i32, how many there
+ * are; "y" i32, the number of the file. Empty lines are skipped, longer ones are cut at `context`.
+ *
+ * A line is held out by a hash of its text: every class gives about the same share, a line that
+ * comes twice is never on both sides, and adding lines moves none of the others. */
+#include "data/data_int.h"
+
+static const i64 lines_max = 1 << 30;
+
+struct line {
+    struct str text;
+    i32        class;
+};
+
+struct lines_state {
+    struct source source[DATA_FILES_MAX];
+    struct arena  own; /* holds the lines */
+    struct line  *line[SPLIT_COUNT];
+    i64           context;
+};
+
+/* FNV's upper bits hardly move for short texts, so they are stirred (SplitMix64's finaliser). */
+static bool is_held_out(struct str text, f64 share)
+{
+    u64 h = str_hash(text);
+    h     = (h ^ (h >> 30)) * 0xBF58476D1CE4E5B9u;
+    h     = (h ^ (h >> 27)) * 0x94D049BB133111EBu;
+    return (f64)((h ^ (h >> 31)) >> 11) * 0x1p-53 < share;
+}
+
+/* The next line that is not empty, without its end. */
+static bool next_line(struct str *rest, struct str *line)
+{
+    while (str_cut(rest, '\n', line)) {
+        if (str_ends(*line, STR("\r"))) line->len--;
+        if (line->len) return true;
+    }
+    return false;
+}
+
+/* Counts the lines of each split; once there is room for them, puts them there too. */
+static void each_line(struct dataset *d, const struct data_config *config)
+{
+    struct lines_state *state = d->state;
+    for (i32 s = 0; s < SPLIT_COUNT; s++) d->count[s] = 0;
+    for (i64 f = 0; f < config->file_count; f++) {
+        struct str rest = state->source[f].bytes, line;
+        while (next_line(&rest, &line)) {
+            enum split s = is_held_out(line, config->held_out) ? SPLIT_EVAL : SPLIT_TRAIN;
+            if (state->own.begin) state->line[s][d->count[s]] = (struct line){ line, (i32)f };
+            d->count[s]++;
+        }
+    }
+}
+
+/* At most `max` lines, taken at even distances: the first ones would all be of one class. */
+static void thin(struct line *line, i64 *count, i64 max)
+{
+    i64 kept = limit_count(*count, max);
+    for (i64 i = 0; i < kept; i++)
+        line[i] = line[i * *count / kept]; /* lines_max squared fits */
+    *count = kept;
+}
+
+static enum status open_lines(struct dataset *d, const struct data_config *config,
+                              struct arena *perm, struct err *err)
+{
+    struct lines_state *state = d->state = NEW(perm, struct lines_state, 1);
+    enum status         st               = check_context(config, err);
+    state->context                       = config->context;
+    if (!st && (config->file_count < 2 || config->file_count > DATA_FILES_MAX))
+        st = err_set(err, STATUS_USAGE, "data.files has %lld files; lines need 2 to %d, one a class",
+                     (long long)config->file_count, DATA_FILES_MAX);
+    if (!st && config->eval_path.len)
+        st = err_set(err, STATUS_USAGE, "data.eval_path has no meaning for lines; set data.held_out");
+    for (i64 f = 0; f < config->file_count && !st; f++)
+        st = source_open(d->os, config->files[f], config, *perm, &state->source[f], err);
+    if (st) return st;
+
+    each_line(d, config);
+    i64 lines = d->count[SPLIT_TRAIN] + d->count[SPLIT_EVAL];
+    if (lines <= lines_max) state->own = arena_open((lines + 1) * (i64)sizeof(struct line));
+    if (!state->own.begin)
+        return err_set(err, STATUS_WORLD, "%lld lines do not fit in memory", (long long)lines);
+    for (i32 s = 0; s < SPLIT_COUNT; s++)
+        state->line[s] = NEW(&state->own, struct line, d->count[s]);
+    each_line(d, config);
+    thin(state->line[SPLIT_TRAIN], &d->count[SPLIT_TRAIN], config->samples);
+    thin(state->line[SPLIT_EVAL], &d->count[SPLIT_EVAL], config->eval_samples);
+
+    struct type scalar = type_of(DT_I32, shape_of(0, NULL));
+    dataset_add_feed(d, STR("x"), type_of(DT_I32, shape_1(config->context)), 257);
+    dataset_add_feed(d, STR("lens"), scalar, config->context + 1);
+    dataset_add_feed(d, STR("y"), scalar, config->file_count);
+    return STATUS_OK;
+}
+
+static void fetch_lines(const struct dataset *d, enum split s, const i64 *index, i64 count,
+                        void *const *to)
+{
+    const struct lines_state *state = d->state;
+    i64                       context = state->context;
+    i32                      *lens = to[1], *y = to[2];
+    for (i64 i = 0; i < count; i++) {
+        const struct line *line = &state->line[s][index[i]];
+        i32               *x    = (i32 *)to[0] + i * context;
+        i64                len  = MIN(line->text.len, context);
+        for (i64 k = 0; k < len; k++) x[k] = (u8)line->text.data[k] + 1;
+        for (i64 k = len; k < context; k++) x[k] = 0;
+        lens[i] = (i32)len;
+        y[i]    = line->class;
+    }
+}
+
+static void close_lines(struct dataset *d)
+{
+    struct lines_state *state = d->state;
+    if (!state) return;
+    for (i64 f = 0; f < DATA_FILES_MAX; f++) source_close(d->os, &state->source[f]);
+    if (state->own.begin) arena_close(&state->own);
+}
+
+const struct format format_lines = { { "lines", 5 }, open_lines, fetch_lines, close_lines, NULL };
