@@ -6,8 +6,9 @@
  *
  * What stands behind ';' is the backend's choice and the table's costs. */
 #include "ir/program.h"
-#include <math.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const kind_names[] = {
@@ -37,6 +38,17 @@ static void add_shape(struct textbuf *b, struct shape s)
     textbuf_add(b, STR("]"));
 }
 
+/* The shortest of the usual forms that reads back to the same number. */
+static void add_f64(struct textbuf *b, f64 v)
+{
+    char text[40];
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, v);
+        if (strtod(text, NULL) == v) break;
+    }
+    textbuf_add(b, str_of(text));
+}
+
 static void add_attrs(struct textbuf *b, const struct attrs *at, u32 mask)
 {
     bool first = true;
@@ -49,7 +61,7 @@ static void add_attrs(struct textbuf *b, const struct attrs *at, u32 mask)
         first = false;
         switch (attr_fields[i].kind) {
         case KIND_I: textbuf_fmt(b, "%lld", (long long)*(const i64 *)(const void *)field); break;
-        case KIND_F: textbuf_fmt(b, "%.17g", *(const f64 *)(const void *)field); break;
+        case KIND_F: add_f64(b, *(const f64 *)(const void *)field); break;
         case KIND_S: add_shape(b, *(const struct shape *)(const void *)field); break;
         case KIND_T:
             textbuf_add(b, dtype_name(*(const enum dtype *)(const void *)field));
@@ -70,8 +82,10 @@ static void add_value(struct textbuf *b, const struct program *p, i32 v)
     textbuf_fmt(b, " @%lld", (long long)p->offset[v]);
     if (x->decay) textbuf_add(b, STR(" decay"));
     if (x->frozen) textbuf_add(b, STR(" frozen"));
-    if (x->init.kind != INIT_ZERO)
-        textbuf_fmt(b, " %s=%.17g", init_names[x->init.kind], x->init.scale);
+    if (x->init.kind != INIT_ZERO) {
+        textbuf_fmt(b, " %s=", init_names[x->init.kind]);
+        add_f64(b, x->init.scale);
+    }
 }
 
 static void add_node(struct textbuf *b, const struct program *p, i32 index,
@@ -92,7 +106,7 @@ static void add_node(struct textbuf *b, const struct program *p, i32 index,
     if (ins) {
         struct sig  s = graph_sig(p->graph, n, &scratch);
         struct cost c = row->cost(&s);
-        textbuf_fmt(b, " ; kernel=%.*s work=%lld@%lld flops=%.0f bytes=%.0f", STR_ARG(ins->kernel),
+        textbuf_fmt(b, " ; kernel=%.*s work=%lld@%lld flops=%.0f bytes=%.0f", STR_ARG(ins->kernel.len ? ins->kernel : STR("-")),
                     (long long)ins->work_bytes, (long long)ins->work_offset, c.flops, c.bytes);
     }
     textbuf_add(b, STR("\n"));
@@ -274,7 +288,7 @@ static void read_instr(struct reader *r, i32 node)
     struct instr ins = { .node = node, .wait = -1 };
     if (!accept(r, STR(";"))) return;
     expect(r, STR("kernel="));
-    ins.kernel = str_copy(r->perm, word_until(r, " "));
+    if (!accept(r, STR("- "))) ins.kernel = str_copy(r->perm, word_until(r, " "));
     expect(r, STR("work="));
     ins.work_bytes = read_int(r, "@");
     expect(r, STR("@"));

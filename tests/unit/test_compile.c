@@ -1,0 +1,189 @@
+/* The set of programs: layout, sharing, freezing, the short last batch, and the text. */
+#include "backend/backend.h"
+#include "compile/compile.h"
+#include "harness.h"
+#include "ir/build.h"
+
+static i32 param(struct graph *g, const char *name, struct shape s, bool decay)
+{
+    return graph_param(g, str_of(name), type_of(DT_F32, s), (struct init){ INIT_NORMAL, 0.1 },
+                       decay);
+}
+
+/* x[B,6] -> dense 8, relu, dropout -> dense 3 -> cross-entropy; one tied bias to exercise sums. */
+static enum status build_small(void *context, struct graph *g, i64 batch, enum graph_mode mode,
+                               struct err *err)
+{
+    (void)context;
+    i32 x  = graph_value(g, VALUE_INPUT, STR("x"), type_of(DT_F32, shape_2(batch, 6)));
+    i32 y  = graph_value(g, VALUE_INPUT, STR("y"), type_of(DT_I32, shape_1(batch)));
+    i32 w1 = param(g, "a.weight", shape_2(8, 6), true), b1 = param(g, "a.bias", shape_1(8), false);
+    i32 w2 = param(g, "b.weight", shape_2(3, 8), true), b2 = param(g, "b.bias", shape_1(3), false);
+    i32 h  = build_matmul(g, STR("a"), x, w1, b1, false, true);
+    h      = build_unary(g, OP_RELU, STR("relu"), h);
+    h      = build_dropout(g, STR("drop"), h, mode == MODE_TRAIN ? 0.5 : 0);
+    i32 z  = build_matmul(g, STR("b"), h, w2, b2, false, true);
+    i32 l  = build_xent(g, STR("xent"), z, y, 0);
+    i32 s  = build_sum(g, STR("loss"), l, 0, 1);
+    if (s >= 0) graph_output(g, s, STR("loss"));
+    return graph_status(g, err);
+}
+
+static struct compile_config small_config(void)
+{
+    return (struct compile_config){ .optimiser = OPTIMISER_ADAMW, .eps = 1e-8, .decay = 0.1,
+                                    .clip = 1, .batch = 4, .batch_last = 3, .eval_batch = 5 };
+}
+
+static struct program_set *compiled(struct arena *perm, struct arena scratch,
+                                    const struct compile_config *c, struct err *err)
+{
+    struct target       t   = { .name = STR("test"), .align_bytes = 64 };
+    struct program_set *set = NULL;
+    enum status         st  = compile(perm, &t, c, build_small, NULL, &set, scratch, err);
+    return st ? NULL : set;
+}
+
+TEST(persistents_lie_in_their_documented_order)
+{
+    struct err            err = { 0 };
+    struct compile_config c   = small_config();
+    struct program_set   *s   = compiled(perm, scratch, &c, &err);
+    CHECK(s);
+    const char *order[] = { "a.weight", "b.weight", "a.bias", "b.bias", "a.weight.grad",
+                            "b.weight.grad", "a.bias.grad", "b.bias.grad", "adam.m", "adam.v" };
+    for (i64 i = 1; i < COUNT_OF(order); i++)
+        CHECK(program_set_find(s, str_of(order[i - 1]))->offset <
+              program_set_find(s, str_of(order[i]))->offset);
+    /* gradients repeat the layout of the parameters */
+    i64 base = program_set_find(s, STR("a.weight.grad"))->offset;
+    for (i64 i = 0; i < 4; i++)
+        CHECK_EQ(program_set_find(s, str_of(order[i + 4]))->offset - base,
+                 program_set_find(s, str_of(order[i]))->offset);
+}
+
+TEST(inputs_take_the_largest_batch)
+{
+    struct err            err = { 0 };
+    struct compile_config c   = small_config();
+    struct program_set   *s   = compiled(perm, scratch, &c, &err);
+    CHECK_EQ(program_set_find(s, STR("x"))->type.shape.dim[0], 5);
+    CHECK(s->programs[PROGRAM_TRAIN_LAST] && s->programs[PROGRAM_EVAL]);
+    CHECK(!s->programs[PROGRAM_EVAL_LAST]);
+}
+
+TEST(frozen_parameters_have_neither_gradient_nor_state)
+{
+    struct err            err = { 0 };
+    struct compile_config c   = small_config();
+    struct program_set   *all = compiled(perm, scratch, &c, &err);
+    c.freeze                  = STR("a.*");
+    struct program_set *s     = compiled(perm, scratch, &c, &err);
+    CHECK(s && program_set_find(s, STR("a.weight"))->frozen);
+    CHECK(!program_set_find(s, STR("a.weight.grad")) && !program_set_find(s, STR("a.bias.grad")));
+    CHECK(program_set_find(s, STR("b.weight.grad")));
+    CHECK(program_set_find(s, STR("adam.m"))->type.shape.dim[0] <
+          program_set_find(all, STR("adam.m"))->type.shape.dim[0]);
+    c.freeze = STR("nobody.*");
+    CHECK(!compiled(perm, scratch, &c, &err));
+    CHECK_STR(err.text, "train.freeze=nobody.* matches no parameter");
+    c.freeze = STR("*");
+    CHECK(!compiled(perm, scratch, &c, &err));
+    CHECK_STR(err.text, "no parameter is left to train: all are frozen");
+}
+
+TEST(too_little_memory_is_a_sentence_before_the_run)
+{
+    struct err            err = { 0 };
+    struct compile_config c   = small_config();
+    struct target         t   = { .name = STR("a small machine"), .align_bytes = 64,
+                                  .memory_bytes = 1000 };
+    struct program_set   *set;
+    CHECK_EQ(compile(perm, &t, &c, build_small, NULL, &set, scratch, &err), STATUS_USAGE);
+    CHECK(strstr(err.text, "a small machine") && strstr(err.text, "train.batch"));
+}
+
+TEST(text_read_back_prints_the_same_text)
+{
+    struct err            err = { 0 };
+    struct compile_config c   = small_config();
+    struct program_set   *s   = compiled(perm, scratch, &c, &err);
+    for (i32 i = 0; i < PROGRAM_COUNT; i++) {
+        struct program *again;
+        if (!s->programs[i]) continue;
+        struct str text = program_print(s->programs[i], perm, scratch);
+        enum status st  = program_parse(perm, text, &again, &err);
+        if (st) harness_fail(__FILE__, __LINE__, "%s", err.text);
+        CHECK_STR(program_print(again, perm, scratch), text);
+        CHECK_EQ(graph_verify(again->graph, scratch, &err), STATUS_OK);
+        CHECK_EQ(program_verify(again, scratch, &err), STATUS_OK);
+    }
+}
+
+/* Whatever changes the compiled program shows as a diff of this file; UPDATE_GOLDEN=1 renews it. */
+TEST(programs_agree_with_the_golden_text)
+{
+    const char           *path = "tests/golden/small.program";
+    struct err            err  = { 0 };
+    struct compile_config c    = small_config();
+    struct program_set   *s    = compiled(perm, scratch, &c, &err);
+    struct arena          text = arena_part(perm, 1 << 20);
+    struct textbuf        b    = textbuf_new(&text);
+    for (i32 i = 0; i < PROGRAM_COUNT; i++) {
+        if (s->programs[i]) textbuf_add(&b, program_print(s->programs[i], perm, scratch));
+    }
+    struct str now = textbuf_str(&b);
+    if (getenv("UPDATE_GOLDEN")) {
+        FILE *f = fopen(path, "w");
+        CHECK(f && fwrite(now.data, 1, (size_t)now.len, f) == (size_t)now.len && !fclose(f));
+    }
+    FILE *f = fopen(path, "r");
+    CHECK(f);
+    char *golden = NEW(perm, char, 1 << 20);
+    i64   len    = (i64)fread(golden, 1, 1 << 20, f);
+    fclose(f);
+    CHECK_STR(((struct str){ golden, len }), now);
+}
+
+/* The verifier is the second opinion: it must see a layout that is wrong. */
+TEST(verifier_sees_values_that_share_bytes)
+{
+    struct err            err = { 0 };
+    struct compile_config c   = small_config();
+    struct program       *p   = compiled(perm, scratch, &c, &err)->programs[PROGRAM_TRAIN];
+    i32                   seen = 0;
+    for (i32 i = 1; i < p->graph->node_count; i++) {
+        i32 a = p->graph->nodes[0].out, b = p->graph->nodes[i].out;
+        if (p->graph->values[b].kind != VALUE_TEMP || p->offset[a] == p->offset[b]) continue;
+        i64 keep     = p->offset[b];
+        p->offset[b] = p->offset[a];
+        seen += program_verify(p, scratch, &err) != STATUS_OK;
+        p->offset[b] = keep;
+    }
+    CHECK(seen > 0);
+    CHECK_EQ(program_verify(p, scratch, &err), STATUS_OK);
+}
+
+TEST(a_node_without_gradient_on_the_way_is_named)
+{
+    struct err    err = { 0 };
+    struct graph *g   = graph_new(perm, STR("g"));
+    i32           w   = param(g, "w", shape_2(3, 4), true);
+    i32           y   = graph_value(g, VALUE_INPUT, STR("y"), type_of(DT_I32, shape_1(3)));
+    i32           h   = graph_op(g, OP_HITS, STR("hits"), (i32[]){ w, y }, 2, NULL);
+    graph_output(g, build_sum(g, STR("sum"), h, 0, 1), STR("loss"));
+    extern enum status differentiate(struct graph *, struct arena, struct err *);
+    CHECK_EQ(differentiate(g, scratch, &err), STATUS_USAGE);
+    CHECK(strstr(err.text, "hits"));
+}
+
+TEST(wrong_shapes_are_named_with_their_node)
+{
+    struct err    err = { 0 };
+    struct graph *g   = graph_new(perm, STR("g"));
+    i32           a   = param(g, "a", shape_2(3, 4), true), b = param(g, "b", shape_2(5, 6), true);
+    CHECK_EQ(build_matmul(g, STR("dense"), a, b, -1, false, true), -1);
+    CHECK_EQ(build_unary(g, OP_RELU, STR("after"), a), -1); /* sticky */
+    CHECK_EQ(graph_status(g, &err), STATUS_USAGE);
+    CHECK_STR(err.text, "dense (matmul): do not multiply: f32[3,4] and f32[5,6]");
+}
