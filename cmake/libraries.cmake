@@ -1,9 +1,8 @@
 # The libraries we use where they are: each is AUTO (used if found), ON (an error if not) or OFF.
-# Found, it gives FRUGAL_HAVE_X=1.
+# Found, it gives FRUGAL_HAVE_X=1 and its name for the loader, FRUGAL_X_SONAME.
 #
 # Small ones are linked. The heavy ones would make every start of the program slower, so they are
-# loaded at first use: only their headers are needed here, and FRUGAL_X_SONAME is the name to
-# dlopen. docs/decisions/libraries_at_start.md has the measurements.
+# loaded at first use, and only their headers are needed here: docs/decisions/libraries_at_start.md.
 
 add_library(frugal_libraries INTERFACE)
 
@@ -27,12 +26,11 @@ function(frugal_library name how header library)
     message(STATUS "${name}: ${${name}_LIBRARY}, ${how}")
     target_compile_definitions(frugal_libraries INTERFACE FRUGAL_HAVE_${name}=1)
     target_include_directories(frugal_libraries SYSTEM INTERFACE ${${name}_INCLUDE})
+    frugal_soname(${${name}_LIBRARY} soname)
+    target_compile_definitions(frugal_libraries INTERFACE FRUGAL_${name}_SONAME="${soname}")
     if(how STREQUAL "linked")
         target_link_libraries(frugal_libraries INTERFACE ${${name}_LIBRARY})
         set_property(GLOBAL APPEND_STRING PROPERTY FRUGAL_LINKED "-l${library} ") # for frugal.pc
-    else()
-        frugal_soname(${${name}_LIBRARY} soname)
-        target_compile_definitions(frugal_libraries INTERFACE FRUGAL_${name}_SONAME="${soname}")
     endif()
 endfunction()
 

@@ -13,6 +13,7 @@ struct str {
 };
 
 #define STR(literal) ((struct str){ (literal), (i64)sizeof(literal) - 1 })
+#define STR_INIT(literal) { (literal), (i64)sizeof(literal) - 1 } /* the same in a constant table */
 #define STR_ARG(s) (int)(s).len, (s).data /* for "%.*s" */
 
 struct str str_of(const char *zero_terminated);

@@ -17,7 +17,7 @@ struct train_config {
     struct str schedule;         /* constant | linear | cosine */
     f64        lr_end;           /* as a fraction of lr */
     i64        warmup;           /* steps */
-    struct str target_metric;    /* accuracy | auc | loss | perplexity */
+    struct str target_metric;    /* auto (the model's own) | accuracy | auc | loss | perplexity */
     f64        target;           /* NaN: none */
     i64        eval_every;       /* steps; 0: at the end of each epoch */
     struct str freeze;

@@ -1,0 +1,126 @@
+/* cmd_doctor.c - frugal doctor: what this machine can do, and what is missing. */
+#include "backend/cpu/kernel.h"
+#include "base/json.h"
+#include "base/pool.h"
+#include "cli/commands.h"
+#include "cli/config.h"
+#include "cli/libraries.h"
+#include <unistd.h>
+
+enum status command_doctor(struct cli *c, struct err *err);
+
+struct machine {
+    struct str cpu;
+    i64        cores_usable, cores;
+    struct str instructions;
+    i64        memory_bytes, memory_free_bytes; /* 0: not known */
+};
+
+/* The value behind "name   : " in a file of /proc; empty when there is none. */
+static struct str proc_value(struct str text, struct str name)
+{
+    struct str line, key;
+    while (str_cut(&text, '\n', &line))
+        if (str_cut(&line, ':', &key) && str_eq(str_trim(key), name)) return str_trim(line);
+    return STR("");
+}
+
+static i64 proc_kib(struct str text, struct str name)
+{
+    struct str value = proc_value(text, name), number;
+    i64        kib   = 0;
+    return str_cut(&value, ' ', &number) && str_i64(number, &kib) ? kib * 1024 : 0;
+}
+
+static struct machine machine_look(struct os *os, struct arena *perm)
+{
+    static const char *const isa_names[] = { "none beyond the processor's own", "AVX2", "AVX-512" };
+    struct machine           m           = { .cores_usable = pool_machine_threads(),
+                                             .cores        = sysconf(_SC_NPROCESSORS_CONF),
+                                             .instructions = str_of(isa_names[kernel_isa()]) };
+    struct str               text        = STR("");
+    if (!os_read_all(os, STR("/proc/cpuinfo"), perm, &text, NULL))
+        m.cpu = proc_value(text, STR("model name"));
+    if (!m.cpu.len) m.cpu = STR("unknown");
+    text = STR("");
+    if (!os_read_all(os, STR("/proc/meminfo"), perm, &text, NULL)) {
+        m.memory_bytes      = proc_kib(text, STR("MemTotal"));
+        m.memory_free_bytes = proc_kib(text, STR("MemAvailable"));
+    }
+    return m;
+}
+
+static void print_libraries(struct cli *c)
+{
+    say_heading(c->say, "Libraries");
+    for (i64 i = 0; i < library_count; i++) {
+        const struct library *l       = &libraries[i];
+        struct arena          scratch = *c->perm;
+        struct str            version = library_version(l, &scratch);
+        if (version.len)
+            say_result(c->say, "  %-9s found, %.*s: used for %s\n", l->name, STR_ARG(version),
+                       l->use);
+        else if (l->soname)
+            say_result(c->say, "  %-9s missing: without it, %s; install %s\n", l->name, l->without,
+                       l->package);
+        else
+            say_result(c->say,
+                       "  %-9s not in this build: without it, %s; install %s and build "
+                       "again\n",
+                       l->name, l->without, l->package);
+    }
+}
+
+static void print_machine(struct cli *c, const struct machine *m)
+{
+    struct arena scratch = *c->perm;
+    say_heading(c->say, "Machine");
+    say_result(c->say, "  %-9s %.*s\n", "CPU", STR_ARG(m->cpu));
+    say_result(c->say, "  %-9s %lld usable of %lld\n", "cores", (long long)m->cores_usable,
+               (long long)m->cores);
+    say_result(c->say, "  %-9s %.*s\n", "vectors", STR_ARG(m->instructions));
+    say_result(c->say, "  %-9s %.*s, %.*s free\n", "memory",
+               STR_ARG(text_bytes(&scratch, (f64)m->memory_bytes)),
+               STR_ARG(text_bytes(&scratch, (f64)m->memory_free_bytes)));
+    say_result(c->say, "  %-9s none: this version computes on the CPU\n", "GPU");
+}
+
+static void print_json(struct cli *c, const struct machine *m)
+{
+    struct arena   parts = arena_part(c->perm, 1 << 16);
+    struct textbuf b     = event_begin(c->perm, "doctor");
+    event_str(&b, "version", STR(FRUGAL_VERSION));
+    event_str(&b, "cpu", m->cpu);
+    event_i64(&b, "cores_usable", m->cores_usable);
+    event_i64(&b, "cores", m->cores);
+    event_str(&b, "vectors", m->instructions);
+    event_i64(&b, "memory_bytes", m->memory_bytes);
+    event_i64(&b, "memory_free_bytes", m->memory_free_bytes);
+    textbuf_fmt(&b, ",\"gpus\":[],\"libraries\":{");
+    for (i64 i = 0; i < library_count; i++) {
+        struct str version = library_version(&libraries[i], &parts);
+        textbuf_fmt(&b, "%s\"%s\":", i ? "," : "", libraries[i].name);
+        if (version.len) json_add_string(&b, version);
+        else textbuf_fmt(&b, "null");
+    }
+    textbuf_fmt(&b, "}");
+    event_end(&b, c->say);
+}
+
+enum status command_doctor(struct cli *c, struct err *err)
+{
+    const struct request *r = c->request;
+    struct machine        m = machine_look(c->os, c->perm);
+    struct config        *config;
+    enum status           st = STATUS_OK;
+    if (r->argument_count)
+        st = config_read(c->os, c->perm, r->arguments[0], r->arguments + 1, r->argument_count - 1,
+                         &config, err);
+    if (c->say->json) {
+        print_json(c, &m);
+    } else {
+        print_machine(c, &m);
+        print_libraries(c);
+    }
+    return st;
+}

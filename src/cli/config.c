@@ -1,0 +1,173 @@
+/* config.c - settings from defaults, run.yaml, environment and command line, in that order. */
+#include "cli/config.h"
+
+/* One sentence behind its place. */
+static enum status at(struct err *err, struct str place, i32 line, const struct err *what)
+{
+    if (line) return err_set(err, what->status, "%.*s:%d: %s", STR_ARG(place), line, what->text);
+    return err_set(err, what->status, "%.*s: %s", STR_ARG(place), what->text);
+}
+
+static enum status unknown_key(struct str key, struct arena scratch, struct err *err)
+{
+    const struct option *near = option_nearest(key, scratch);
+    int                  len  = (int)MIN(key.len, 80);
+    if (!near)
+        return err_set(err, STATUS_USAGE, "unknown key %.*s; `frugal help options` lists them", len,
+                       key.data);
+    return err_set(err, STATUS_USAGE, "unknown key %.*s; did you mean %.*s?", len, key.data,
+                   STR_ARG(near->key));
+}
+
+struct config *config_new(struct arena *perm)
+{
+    struct config *c = NEW(perm, struct config, 1);
+    for (i64 i = 0; i < OPTION_COUNT; i++) {
+        struct err  err;
+        enum status st = option_set_text(&options[i], &c->settings, options[i].initial, perm, &err);
+        ASSERT(st == STATUS_OK); /* a default of the table that its own row refuses */
+    }
+    return c;
+}
+
+static enum status section_add(struct config *c, struct arena *perm, const struct yaml *section,
+                               struct err *err)
+{
+    struct err why;
+    if (section->kind == YAML_SCALAR && section->text.len == 0) return STATUS_OK; /* "data:" */
+    if (section->kind != YAML_MAP) {
+        err_set(&why, STATUS_USAGE, "%.*s: expected settings below it, a line each",
+                STR_ARG(section->key));
+        return at(err, c->file, section->line, &why);
+    }
+    for (const struct yaml *v = section->first; v; v = v->next) {
+        struct str key         = str_fmt(perm, "%.*s.%.*s", STR_ARG(section->key), STR_ARG(v->key));
+        const struct option *o = option_find(key);
+        enum status          st =
+            o ? option_set(o, &c->settings, v, perm, &why) : unknown_key(key, *perm, &why);
+        if (st) return at(err, c->file, v->line, &why);
+        c->origin[o - options] = (struct origin){ ORIGIN_FILE, v->line };
+    }
+    return STATUS_OK;
+}
+
+static bool is_section(struct str name)
+{
+    for (i64 i = 0; i < OPTION_COUNT; i++)
+        if (str_eq(option_section(&options[i]), name)) return true;
+    return false;
+}
+
+static enum status unknown_section(struct str name, struct arena scratch, struct err *err)
+{
+    for (i64 i = 0; i < OPTION_COUNT && name.len < 16; i++) {
+        struct str ours = option_section(&options[i]);
+        if (str_distance(ours, name, scratch) <= 2)
+            return err_set(err, STATUS_USAGE, "unknown key %.*s; did you mean %.*s?", STR_ARG(name),
+                           STR_ARG(ours));
+    }
+    return unknown_key(name, scratch, err);
+}
+
+enum status config_add_file(struct config *c, struct arena *perm, struct str file, struct str text,
+                            struct err *err)
+{
+    struct yaml *root = NULL;
+    struct err   why;
+    enum status  st = yaml_parse(perm, file, text, &root, err);
+    if (st) return st;
+
+    c->file = c->settings.model.file = str_copy(perm, file);
+    if (!root || (root->kind == YAML_SCALAR && root->text.len == 0)) return STATUS_OK; /* empty */
+    if (root->kind != YAML_MAP)
+        return err_set(err, STATUS_USAGE,
+                       "%.*s:%d: expected the sections data:, model: and train:", STR_ARG(file),
+                       root->line);
+    for (const struct yaml *section = root->first; section && !st; section = section->next) {
+        if (is_section(section->key)) {
+            st = section_add(c, perm, section, err);
+        } else {
+            unknown_section(section->key, *perm, &why);
+            st = at(err, file, section->line, &why);
+        }
+    }
+    return st;
+}
+
+enum status config_add_environment(struct config *c, struct os *os, struct arena *perm,
+                                   struct err *err)
+{
+    for (i64 i = 0; i < OPTION_COUNT; i++) {
+        struct arena scratch = *perm;
+        struct str   name    = option_environment(&options[i], &scratch);
+        struct str   value   = os->env(os, name.data);
+        struct err   why;
+        if (!value.data) continue;
+        if (option_set_text(&options[i], &c->settings, value, perm, &why)) {
+            scratch = *perm;
+            return at(err, option_environment(&options[i], &scratch), 0, &why);
+        }
+        c->origin[i] = (struct origin){ ORIGIN_ENVIRONMENT, 0 };
+    }
+    return STATUS_OK;
+}
+
+enum status config_add_override(struct config *c, struct arena *perm, struct str key_value,
+                                struct err *err)
+{
+    i64        equals = str_find(key_value, '=');
+    struct str key    = str_trim(str_sub(key_value, 0, equals));
+    struct str value  = str_sub(key_value, equals + 1, key_value.len);
+    struct err why;
+    if (equals <= 0)
+        return err_set(err, STATUS_USAGE, "expected key=value, like train.batch=64, but found %.*s",
+                       (int)MIN(key_value.len, 80), key_value.data);
+
+    const struct option *o = option_find(key);
+    enum status          st =
+        o ? option_set_text(o, &c->settings, value, perm, &why) : unknown_key(key, *perm, &why);
+    if (st) return at(err, STR("command line"), 0, &why);
+    c->origin[o - options] = (struct origin){ ORIGIN_COMMAND_LINE, 0 };
+    return STATUS_OK;
+}
+
+enum status config_read(struct os *os, struct arena *perm, struct str file,
+                        const struct str *overrides, i64 override_count, struct config **out,
+                        struct err *err)
+{
+    struct config *c = config_new(perm);
+    struct str     text;
+    enum status    st = os_read_all(os, file, perm, &text, err);
+    if (!st) st = config_add_file(c, perm, file, text, err);
+    if (!st) st = config_add_environment(c, os, perm, err);
+    for (i64 i = 0; i < override_count && !st; i++)
+        st = config_add_override(c, perm, overrides[i], err);
+    if (!st) *out = c;
+    return st;
+}
+
+enum status config_of_request(const struct request *r, struct os *os, struct arena *perm,
+                              struct config **out, struct err *err)
+{
+    if (r->argument_count == 0)
+        return err_set(err, STATUS_USAGE, "which run file? Try: frugal %.*s run.yaml",
+                       STR_ARG(r->command->name));
+    return config_read(os, perm, r->arguments[0], r->arguments + 1, r->argument_count - 1, out,
+                       err);
+}
+
+struct str config_origin_text(const struct config *c, const struct option *o, struct arena *perm)
+{
+    struct origin from = c->origin[o - options];
+    switch (from.kind) {
+    case ORIGIN_DEFAULT: return STR("default");
+    case ORIGIN_FILE: return str_fmt(perm, "%.*s:%d", STR_ARG(c->file), from.line);
+    case ORIGIN_ENVIRONMENT: {
+        struct str name = option_environment(o, perm);
+        return str_cat(perm, STR("environment "), name);
+    }
+    case ORIGIN_COMMAND_LINE: return STR("command line");
+    }
+    ASSERT(!"an origin without words");
+    return STR("");
+}

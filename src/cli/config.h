@@ -1,0 +1,43 @@
+/* config.h - the settings of a run from their four sources, and where each came from.
+ *
+ * Later sources win: default < run.yaml < environment < command line. */
+#ifndef CLI_CONFIG_H
+#define CLI_CONFIG_H
+#include "base/os.h"
+#include "cli/commands.h"
+#include "cli/options.h"
+
+enum origin_kind { ORIGIN_DEFAULT, ORIGIN_FILE, ORIGIN_ENVIRONMENT, ORIGIN_COMMAND_LINE };
+
+struct origin {
+    enum origin_kind kind;
+    i32              line; /* of the run file */
+};
+
+struct config {
+    struct settings settings;
+    struct origin   origin[OPTION_COUNT];
+    struct str      file; /* the run file's name */
+};
+
+/* All four sources. Errors begin with the place: "run.yaml:4: ", "FRUGAL_TRAIN_LR: ". */
+enum status config_read(struct os *os, struct arena *perm, struct str file,
+                        const struct str *overrides, i64 override_count, struct config **out,
+                        struct err *err);
+
+/* The same for a command whose arguments are RUN.YAML [KEY=VALUE...]. */
+enum status config_of_request(const struct request *r, struct os *os, struct arena *perm,
+                              struct config **out, struct err *err);
+
+/* The parts, for tests: each source changes what the ones before it have set. */
+struct config *config_new(struct arena *perm); /* defaults */
+enum status config_add_file(struct config *c, struct arena *perm, struct str file, struct str text,
+                            struct err *err);
+enum status config_add_environment(struct config *c, struct os *os, struct arena *perm,
+                                   struct err *err);
+enum status config_add_override(struct config *c, struct arena *perm, struct str key_value,
+                                struct err *err);
+
+/* "default", "run.yaml:12", "environment FRUGAL_TRAIN_LR" or "command line". */
+struct str config_origin_text(const struct config *c, const struct option *o, struct arena *perm);
+#endif

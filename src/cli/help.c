@@ -1,0 +1,196 @@
+/* help.c - help texts from the tables. */
+#include "cli/help.h"
+
+enum { COLUMNS = 80, NAME_COLUMNS = 30 };
+
+const struct topic topics[] = {
+#define TOPIC(name, title, help, text)                                                             \
+    { STR_INIT(name), STR_INIT(title), STR_INIT(help), STR_INIT(text) },
+#include "cli/topics.def"
+};
+const i64 topic_count = COUNT_OF(topics);
+
+static void indent_by(struct textbuf *b, i64 columns)
+{
+    for (i64 i = 0; i < columns; i++) textbuf_fmt(b, " ");
+}
+
+static void fill_line(struct textbuf *b, struct str line, i64 indent)
+{
+    struct str word;
+    i64        column = 0;
+    while (str_cut(&line, ' ', &word)) {
+        if (column && indent + column + 1 + word.len > COLUMNS) {
+            textbuf_fmt(b, "\n");
+            column = 0;
+        }
+        if (column) textbuf_fmt(b, " ");
+        else indent_by(b, indent);
+        textbuf_add(b, word);
+        column += word.len + (column > 0);
+    }
+    textbuf_fmt(b, "\n");
+}
+
+void help_fill(struct textbuf *b, struct str text, i32 indent)
+{
+    struct str line;
+    while (str_cut(&text, '\n', &line)) {
+        if (str_starts(line, STR(" "))) {
+            indent_by(b, indent);
+            textbuf_fmt(b, "%.*s\n", STR_ARG(line));
+        } else {
+            fill_line(b, line, line.len ? indent : 0);
+        }
+    }
+}
+
+/* "  name      help", the help on its own line where the name is too long. */
+static void add_row(struct textbuf *b, struct str name, struct str help, i32 columns)
+{
+    textbuf_fmt(b, "  %-*.*s", columns, STR_ARG(name));
+    if (name.len + 1 > columns) {
+        textbuf_fmt(b, "\n");
+        indent_by(b, columns + 2);
+    }
+    textbuf_fmt(b, "%.*s\n", STR_ARG(help));
+}
+
+static struct str synopsis(struct arena *perm, const struct command *c)
+{
+    return str_fmt(perm, "%.*s%s%.*s", STR_ARG(c->name), c->arguments.len ? " " : "",
+                   STR_ARG(c->arguments));
+}
+
+struct str help_overview(struct arena *perm)
+{
+    struct arena   parts = arena_part(perm, 1 << 16);
+    struct textbuf b     = textbuf_new(perm);
+    textbuf_fmt(&b,
+                "frugal %s: trains models on the hardware at hand and shows the bill\n\n"
+                "usage: frugal COMMAND [ARGUMENT...]\n\ncommands:\n",
+                FRUGAL_VERSION);
+    for (i64 i = 0; i < COMMAND_COUNT; i++)
+        add_row(&b, synopsis(&parts, &commands[i]), commands[i].help, NAME_COLUMNS);
+    textbuf_fmt(&b, "\ntopics:\n");
+    add_row(&b, STR("options"), STR("every setting of a run"), NAME_COLUMNS);
+    for (i64 i = 0; i < topic_count; i++) add_row(&b, topics[i].name, topics[i].help, NAME_COLUMNS);
+    textbuf_fmt(&b, "\n");
+    help_fill(&b,
+              STR("`frugal help TOPIC` explains a command, a topic or a setting, like "
+                  "train.batch. `frugal COMMAND --help` works too."),
+              0);
+    return textbuf_str(&b);
+}
+
+struct str help_command(struct arena *perm, const struct command *c)
+{
+    struct arena   parts = arena_part(perm, 1 << 12);
+    struct textbuf b     = textbuf_new(perm);
+    textbuf_fmt(&b, "usage: frugal %.*s", STR_ARG(synopsis(&parts, c)));
+    for (i64 f = 0; f < FLAG_COUNT; f++)
+        if (c->flags & (1u << f)) textbuf_fmt(&b, " [--%.*s]", STR_ARG(flags[f].name));
+    textbuf_fmt(&b, "\n\n");
+    help_fill(&b, c->help, 0);
+    if (c->more.len) {
+        textbuf_fmt(&b, "\n");
+        help_fill(&b, c->more, 0);
+    }
+    textbuf_fmt(&b, "\n");
+    for (i64 f = 0; f < FLAG_COUNT; f++) {
+        if (!(c->flags & (1u << f))) continue;
+        struct str name =
+            str_fmt(&parts, "--%.*s %.*s", STR_ARG(flags[f].name), STR_ARG(flags[f].argument));
+        add_row(&b, name, flags[f].help, NAME_COLUMNS);
+    }
+    add_row(&b, STR("--help, -h"), STR("print this"), NAME_COLUMNS);
+    return textbuf_str(&b);
+}
+
+static void add_option(struct textbuf *b, const struct option *o, struct arena parts)
+{
+    textbuf_fmt(b, "%.*s: %.*s\n\n", STR_ARG(o->key), STR_ARG(o->help));
+    if (o->more.len) {
+        help_fill(b, o->more, 0);
+        textbuf_fmt(b, "\n");
+    }
+    textbuf_fmt(b, "  expects      %.*s\n", STR_ARG(option_expects(o, &parts)));
+    textbuf_fmt(b, "  default      %.*s\n", STR_ARG(o->initial.len ? o->initial : STR("empty")));
+    textbuf_fmt(b, "  example      %.*s=%.*s\n", STR_ARG(o->key), STR_ARG(o->example));
+    textbuf_fmt(b, "  environment  %.*s\n", STR_ARG(option_environment(o, &parts)));
+}
+
+/* The settings of one section, or all where it is empty; a line each. */
+static void add_section(struct textbuf *b, struct str section)
+{
+    for (i64 i = 0; i < OPTION_COUNT; i++) {
+        struct str of = option_section(&options[i]);
+        if (section.len && !str_eq(of, section)) continue;
+        bool first = i == 0 || !str_eq(of, option_section(&options[i - 1]));
+        if (first) textbuf_fmt(b, "%s%.*s:\n", i && !section.len ? "\n" : "", STR_ARG(of));
+        add_row(b, options[i].key, options[i].help, NAME_COLUMNS - 6);
+    }
+}
+
+static bool is_section(struct str word)
+{
+    for (i64 i = 0; i < OPTION_COUNT; i++)
+        if (str_eq(option_section(&options[i]), word)) return true;
+    return false;
+}
+
+/* The words of model.layers, from the table that the model reads them by. */
+static void add_layers(struct textbuf *b)
+{
+    static const char *const layers[][3] = {
+#define LAYER(name, takes, alone, keys) { #name, keys, #alone },
+#include "model/layers.def"
+#undef LAYER
+    };
+    static const char *const keys[][2] = {
+#define KEY(name, reader, must) { #name, must },
+#include "model/layers.def"
+#undef KEY
+    };
+    textbuf_fmt(b, "\n\nLayers and their settings. One with = need not be given, and follows from "
+                   "the rest where nothing stands behind it; one with * may stand alone: "
+                   "`dense: 128` is `dense: {units: 128}`.\n\n");
+    for (i64 i = 0; i < COUNT_OF(layers); i++) {
+        struct str rest = str_of(layers[i][1]), alone = str_of(layers[i][2]), key;
+        textbuf_fmt(b, rest.len ? "  %-14s" : "  %s", layers[i][0]);
+        while (str_cut(&rest, ' ', &key)) {
+            i64  equals = str_find(key, '=');
+            bool marked = str_eq(alone, str_sub(key, 0, equals < 0 ? key.len : equals));
+            textbuf_fmt(b, marked ? " *%.*s" : " %.*s", STR_ARG(key));
+        }
+        textbuf_fmt(b, "\n");
+    }
+    textbuf_fmt(b, "\nWhat the settings may be:\n\n");
+    for (i64 i = 0; i < COUNT_OF(keys); i++) textbuf_fmt(b, "  %-15s %s\n", keys[i][0], keys[i][1]);
+}
+
+struct str help_topic_text(struct arena *perm, const struct topic *t)
+{
+    struct textbuf b = textbuf_new(perm);
+    textbuf_add(&b, t->text);
+    if (str_eq(t->name, STR("layers"))) add_layers(&b);
+    return textbuf_str(&b);
+}
+
+struct str help_word(struct arena *perm, struct str word)
+{
+    struct arena          parts = arena_part(perm, 1 << 16);
+    struct textbuf        b     = textbuf_new(perm);
+    const struct command *c     = command_find(word);
+    const struct option  *o     = option_find(word);
+
+    if (o) add_option(&b, o, parts);
+    if (c) textbuf_add(&b, help_command(&parts, c));
+    for (i64 i = 0; i < topic_count; i++)
+        if (str_eq(topics[i].name, word)) help_fill(&b, help_topic_text(&parts, &topics[i]), 0);
+    if (is_section(word) || str_eq(word, STR("options"))) {
+        if (b.len) textbuf_fmt(&b, "\n");
+        add_section(&b, is_section(word) ? word : STR(""));
+    }
+    return textbuf_str(&b);
+}

@@ -1,0 +1,30 @@
+/* help.h - every text about how to use frugal, made from the tables: options.def, commands.def,
+ * topics.def and model/layers.def. Nothing here is written twice. */
+#ifndef CLI_HELP_H
+#define CLI_HELP_H
+#include "cli/commands.h"
+#include "cli/options.h"
+
+struct topic {
+    struct str name;  /* "exit-codes" */
+    struct str title; /* "EXIT STATUS": its section in the manual */
+    struct str help;  /* one line */
+    struct str text;  /* paragraphs; lines that begin with a blank stay as they are */
+};
+
+extern const struct topic topics[];
+extern const i64          topic_count;
+
+struct str help_overview(struct arena *perm);
+struct str help_command(struct arena *perm, const struct command *c);
+/* Everything that goes by that name: command, setting, section, topic. Empty: nothing does. */
+struct str help_word(struct arena *perm, struct str word);
+struct str help_man(struct arena *perm);                           /* roff */
+struct str help_completions(struct arena *perm, struct str shell); /* empty: no such shell */
+
+/* A topic's text with what the tables add to it: the list of layers, of settings, … */
+struct str help_topic_text(struct arena *perm, const struct topic *t);
+/* Fills paragraphs to 80 columns behind `indent` blanks. */
+void help_fill(struct textbuf *b, struct str text, i32 indent);
+
+#endif

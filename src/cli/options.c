@@ -1,0 +1,171 @@
+/* options.c - the table of settings, and how to find a row. */
+#include "cli/options.h"
+#include <ctype.h>
+#include <math.h>
+
+/* The type that each kind of row asks of its field. */
+#define FIELD(field) (((struct settings *)0)->field)
+#define IS_INT(f) _Generic(f, i64 : 1, u64 : 1, default : 0)
+#define IS_FLOAT(f) _Generic(f, f64 : 1, default : 0)
+#define IS_BOOL(f) _Generic(f, bool : 1, default : 0)
+#define IS_TEXT(f) _Generic(f, struct str : 1, default : 0)
+#define IS_CHOICE(f) IS_TEXT(f)
+#define IS_DTYPE(f) _Generic(f, enum dtype : 1, default : 0)
+#define IS_TREE(f) _Generic(f, struct yaml * : 1, default : 0)
+#define IS_INTS(f) _Generic(f, i64 * : 1, default : 0)
+#define IS_TEXTS(f) _Generic(f, struct str * : 1, default : 0)
+
+#define SCALAR(kind, field, ...)                                                                   \
+    _Static_assert(IS_##kind(FIELD(field)), #field " is not of that kind");
+#define LIST(kind, field, count_field, ...)                                                        \
+    _Static_assert(IS_##kind(FIELD(field)), #field " is not of that kind");                        \
+    _Static_assert(IS_INT(FIELD(count_field)), #count_field " does not count");
+#include "cli/options.def"
+
+const struct option options[OPTION_COUNT] = {
+/* clang-format off */
+#define SCALAR(kind, field, initial, allowed, example, help, more)                                 \
+    { STR_INIT(#field), OPTION_##kind, offsetof(struct settings, field), 0, 0, STR_INIT(initial),  \
+      STR_INIT(allowed), STR_INIT(example), STR_INIT(help), STR_INIT(more) },
+#define LIST(kind, field, count_field, initial, allowed, example, help, more)                      \
+    { STR_INIT(#field), OPTION_##kind, offsetof(struct settings, field),                           \
+      offsetof(struct settings, count_field), COUNT_OF(FIELD(field)), STR_INIT(initial),           \
+      STR_INIT(allowed), STR_INIT(example), STR_INIT(help), STR_INIT(more) },
+/* clang-format on */
+#include "cli/options.def"
+};
+
+const struct option *option_find(struct str key)
+{
+    for (i64 i = 0; i < OPTION_COUNT; i++)
+        if (str_eq(options[i].key, key)) return &options[i];
+    return NULL;
+}
+
+struct str option_section(const struct option *o)
+{
+    return str_sub(o->key, 0, str_find(o->key, '.'));
+}
+
+struct str option_name(const struct option *o)
+{
+    return str_sub(o->key, str_find(o->key, '.') + 1, o->key.len);
+}
+
+bool option_is_list(const struct option *o) { return o->count_max > 0; }
+
+bool option_is_number(const struct option *o)
+{
+    return o->kind == OPTION_INT || o->kind == OPTION_FLOAT || o->kind == OPTION_INTS;
+}
+
+static bool contains(struct str s, struct str part)
+{
+    for (i64 at = 0; at + part.len <= s.len; at++)
+        if (str_eq(str_sub(s, at, at + part.len), part)) return true;
+    return false;
+}
+
+/* How far a row is from a key that does not exist: spelling of the name, and 1 for another section.
+ * batch_size holds "batch" (counts as 1), and the help of train.lr says "learning rate" (2). */
+static i64 distance(const struct option *o, struct str section, struct str name, struct str words,
+                    struct arena scratch)
+{
+    struct str ours = option_name(o);
+    i64        d    = str_distance(ours, name, scratch);
+    if (MIN(ours.len, name.len) >= 3 && (contains(name, ours) || contains(ours, name)))
+        d = MIN(d, 1);
+    if (words.len >= 3 && str_starts(o->help, words)) d = MIN(d, 2);
+    return 2 * d + !str_eq(option_section(o), section);
+}
+
+const struct option *option_nearest(struct str key, struct arena scratch)
+{
+    i64        dot     = str_find(key, '.');
+    struct str section = str_sub(key, 0, MAX(dot, 0));
+    struct str name    = str_sub(key, dot + 1, key.len);
+    if (name.len > 64) return NULL; /* longer than any of ours: no slip of the finger */
+
+    char *spaced = (char *)str_z(&scratch, name); /* ours alone: str_z copies */
+    for (char *c = spaced; *c; c++)
+        if (*c == '_') *c = ' ';
+
+    const struct option *best   = NULL;
+    i64                  best_d = 2 * (1 + name.len / 3) + 2; /* beyond it, no likeness */
+    for (i64 i = 0; i < OPTION_COUNT; i++) {
+        i64 d = distance(&options[i], section, name, str_of(spaced), scratch);
+        if (d < best_d) {
+            best   = &options[i];
+            best_d = d;
+        }
+    }
+    return best;
+}
+
+struct str option_environment(const struct option *o, struct arena *perm)
+{
+    struct str s    = str_cat(perm, STR("FRUGAL_"), o->key);
+    char      *data = (char *)s.data; /* ours alone: str_cat copies */
+    for (i64 i = 0; i < s.len; i++)
+        data[i] = data[i] == '.' ? '_' : (char)toupper((unsigned char)data[i]);
+    return s;
+}
+
+static bool bound_parse(struct str text, f64 *out)
+{
+    text = str_trim(text);
+    if (str_eq(text, STR("inf"))) return *out = INFINITY, true;
+    if (str_eq(text, STR("-inf"))) return *out = -INFINITY, true;
+    return str_f64(text, out);
+}
+
+bool interval_parse(struct str text, struct interval *out)
+{
+    if (text.len < 2) return false;
+    char first = text.data[0], last = text.data[text.len - 1];
+    out->low_open   = first == '(';
+    out->high_open  = last == ')';
+    struct str rest = str_sub(text, 1, text.len - 1), low;
+    return (first == '[' || first == '(') && (last == ']' || last == ')') &&
+           str_cut(&rest, ',', &low) && bound_parse(low, &out->low) &&
+           bound_parse(rest, &out->high) && out->low <= out->high;
+}
+
+bool interval_has(struct interval i, f64 value)
+{
+    return (i.low_open ? value > i.low : value >= i.low) &&
+           (i.high_open ? value < i.high : value <= i.high);
+}
+
+static struct str interval_words(struct str text, struct arena *perm)
+{
+    struct interval i;
+    ASSERT(interval_parse(text, &i));
+    if (isinf(i.low) && isinf(i.high)) return STR("");
+    if (isinf(i.high)) return str_fmt(perm, i.low_open ? " above %g" : " of at least %g", i.low);
+    return str_fmt(perm, i.high_open ? " from %g to below %g" : " from %g to %g", i.low, i.high);
+}
+
+struct str option_expects(const struct option *o, struct arena *perm)
+{
+    struct str range = option_is_number(o) ? interval_words(o->allowed, perm) : STR("");
+    switch (o->kind) {
+    case OPTION_INT: return str_cat(perm, STR("a whole number"), range);
+    case OPTION_FLOAT:
+        return str_fmt(perm, "a number%.*s%s", STR_ARG(range),
+                       str_eq(o->initial, STR("none")) ? " or none" : "");
+    case OPTION_BOOL: return STR("true or false");
+    case OPTION_TEXT: return str_fmt(perm, "a text (%.*s)", STR_ARG(o->allowed));
+    case OPTION_CHOICE:
+    case OPTION_DTYPE: return str_fmt(perm, "one of %.*s", STR_ARG(o->allowed));
+    case OPTION_INTS:
+        return str_fmt(perm, "a list of whole numbers%.*s, %lld of them at most", STR_ARG(range),
+                       (long long)o->count_max);
+    case OPTION_TEXTS:
+        return str_fmt(perm, "a list of texts (%.*s), %lld of them at most", STR_ARG(o->allowed),
+                       (long long)o->count_max);
+    case OPTION_TREE: return STR("a list");
+    }
+    ASSERT(!"a kind without words");
+    return STR("");
+}

@@ -1,0 +1,204 @@
+/* progress.c - what a run looks like while it runs, and when it is done. */
+#include "cli/progress.h"
+#include "base/json.h"
+#include <math.h>
+
+/* Seconds between two showings of a step. A terminal is redrawn at most ten times a second; a log
+ * file gets a line now and then; a program that reads our events can bear one a second. */
+static const f64 live_every_s = 0.1, plain_every_s = 5.0, json_every_s = 1.0;
+
+enum { BAR_COLUMNS = 16 };
+
+static void add_metric(struct textbuf *b, struct arena *scratch, struct train_metric m)
+{
+    struct str name = m.name, value = text_metric(scratch, m.name, m.value);
+    if (str_eq(name, STR("accuracy"))) name = STR("acc");
+    if (str_eq(name, STR("perplexity"))) name = STR("ppl");
+    textbuf_fmt(b, "  %.*s %.*s", STR_ARG(name), STR_ARG(value));
+}
+
+struct str progress_line(struct arena *perm, const struct train_progress *t)
+{
+    struct arena   parts = arena_part(perm, 4096); /* so that the line grows in place */
+    struct textbuf b     = textbuf_new(perm);
+    bool           words = !isnan(t->tokens_per_s);
+    struct str     rate  = text_count(&parts, words ? t->tokens_per_s : t->samples_per_s);
+
+    textbuf_fmt(&b, "step %lld", (long long)t->step);
+    if (t->steps) textbuf_fmt(&b, "/%lld", (long long)t->steps);
+    if (!isnan(t->loss)) textbuf_fmt(&b, "  loss %.4f", t->loss);
+    if (t->metric.name.len) add_metric(&b, &parts, t->metric);
+    if (isfinite(t->samples_per_s))
+        textbuf_fmt(&b, "  %.*s %s/s", STR_ARG(rate), words ? "tokens" : "samples");
+    if (!isnan(t->eta_s)) textbuf_fmt(&b, "  ETA %.*s", STR_ARG(text_clock(&parts, t->eta_s)));
+    if (!isnan(t->dollars)) textbuf_fmt(&b, "  %.*s", STR_ARG(text_dollars(&parts, t->dollars)));
+    return textbuf_str(&b);
+}
+
+static struct str with_bar(struct arena *perm, const struct train_progress *t, struct str line)
+{
+    char bar[BAR_COLUMNS + 1] = { 0 };
+    for (i64 i = 0; i < BAR_COLUMNS; i++) bar[i] = i * t->steps < t->step * BAR_COLUMNS ? '#' : '-';
+    return str_fmt(perm, "[%s] %.*s", bar, STR_ARG(line));
+}
+
+static void event_metrics(struct textbuf *b, const struct train_metric *metrics, i64 count)
+{
+    textbuf_fmt(b, ",\"metrics\":{");
+    for (i64 i = 0; i < count; i++) {
+        if (i) textbuf_fmt(b, ",");
+        json_add_string(b, metrics[i].name);
+        textbuf_fmt(b, ":");
+        json_add_f64(b, metrics[i].value);
+    }
+    textbuf_fmt(b, "}");
+}
+
+static void on_start(void *context, const struct train_start *t)
+{
+    struct progress *p       = context;
+    struct arena     scratch = p->scratch, parts = arena_part(&scratch, 4096);
+    p->usd_hour = t->usd_hour;
+    if (!p->say->json) {
+        say_message(p->say, "%.*s parameters, %.*s samples, batch %lld, on %.*s; %.*s planned\n",
+                    STR_ARG(text_count(&parts, (f64)t->parameters)),
+                    STR_ARG(text_count(&parts, (f64)t->train_samples)), (long long)t->batch,
+                    STR_ARG(t->device), STR_ARG(text_bytes(&parts, (f64)t->arena_bytes_planned)));
+        return;
+    }
+    struct textbuf b = event_begin(&scratch, "start");
+    event_str(&b, "version", STR(FRUGAL_VERSION));
+    event_str(&b, "device", t->device);
+    event_i64(&b, "parameters", t->parameters);
+    event_i64(&b, "parameters_trained", t->parameters_trained);
+    event_i64(&b, "train_samples", t->train_samples);
+    event_i64(&b, "eval_samples", t->eval_samples);
+    event_i64(&b, "batch", t->batch);
+    event_i64(&b, "steps", t->steps);
+    event_i64(&b, "epochs", t->epochs);
+    event_i64(&b, "arena_bytes_planned", t->arena_bytes_planned);
+    event_f64(&b, "flops_step", t->flops_step);
+    event_f64(&b, "usd_hour", t->usd_hour);
+    event_end(&b, p->say);
+}
+
+static void step_event(struct progress *p, const struct train_progress *t)
+{
+    struct arena   scratch = p->scratch;
+    struct textbuf b       = event_begin(&scratch, "step");
+    event_i64(&b, "step", t->step);
+    event_i64(&b, "steps", t->steps);
+    event_i64(&b, "epoch", t->epoch);
+    event_f64(&b, "elapsed_s", t->elapsed_s);
+    event_f64(&b, "lr", t->lr);
+    event_f64(&b, "loss", t->loss);
+    event_metrics(&b, &t->metric, t->metric.name.len ? 1 : 0);
+    event_f64(&b, "samples_per_s", t->samples_per_s);
+    event_f64(&b, "tokens_per_s", t->tokens_per_s);
+    event_f64(&b, "dollars", t->dollars);
+    event_end(&b, p->say);
+}
+
+static void on_step(void *context, const struct train_progress *t)
+{
+    struct progress *p = context;
+    if (t->elapsed_s < p->next_s && t->step > 1) return;
+    struct arena scratch = p->scratch;
+    bool         live    = p->say->live && !p->say->json;
+    p->next_s = t->elapsed_s + (p->say->json ? json_every_s : live ? live_every_s : plain_every_s);
+    if (p->say->json) {
+        step_event(p, t);
+        return;
+    }
+    struct str line = progress_line(&scratch, t);
+    if (!live) say_message(p->say, "%.*s\n", STR_ARG(line));
+    else say_live(p->say, t->steps ? with_bar(&scratch, t, line) : line);
+}
+
+static void on_eval(void *context, const struct train_eval *t)
+{
+    struct progress *p       = context;
+    struct arena     scratch = p->scratch;
+    if (p->say->json) {
+        struct textbuf b = event_begin(&scratch, "eval");
+        event_i64(&b, "step", t->step);
+        event_i64(&b, "epoch", t->epoch);
+        event_f64(&b, "elapsed_s", t->elapsed_s);
+        event_f64(&b, "eval_s", t->eval_s);
+        event_i64(&b, "samples", t->samples);
+        event_f64(&b, "loss", t->loss);
+        event_metrics(&b, t->metrics, t->metric_count);
+        event_bool(&b, "target_reached", t->target_reached);
+        event_f64(&b, "dollars", t->dollars);
+        event_end(&b, p->say);
+        return;
+    }
+    struct arena   parts = arena_part(&scratch, 4096);
+    struct textbuf b     = textbuf_new(&scratch);
+    textbuf_fmt(&b, "evaluated after step %lld, epoch %lld:  loss %.4f", (long long)t->step,
+                (long long)t->epoch, t->loss);
+    for (i64 i = 0; i < t->metric_count; i++) add_metric(&b, &parts, t->metrics[i]);
+    say_message(p->say, "%.*s%s\n", STR_ARG(textbuf_str(&b)),
+                t->target_reached ? "  target reached" : "");
+}
+
+static void done_event(struct progress *p, const struct train_result *r)
+{
+    struct arena   scratch = p->scratch;
+    struct textbuf b       = event_begin(&scratch, "done");
+    event_i64(&b, "steps", r->steps);
+    event_i64(&b, "epochs", r->epochs);
+    event_f64(&b, "seconds", r->seconds);
+    event_f64(&b, "first_step_ms", r->first_step_ms);
+    event_f64(&b, "samples_per_s", r->samples_per_s);
+    event_f64(&b, "tokens_per_s", r->tokens_per_s);
+    event_f64(&b, "loss", r->loss);
+    event_metrics(&b, r->metrics, r->metric_count);
+    if (r->target_set) event_bool(&b, "target_reached", r->target_reached);
+    event_f64(&b, "dollars", r->dollars);
+    event_i64(&b, "arena_bytes_planned", r->arena_bytes_planned);
+    event_i64(&b, "arena_bytes_used", r->arena_bytes_used);
+    event_i64(&b, "peak_rss_bytes", r->peak_rss_bytes);
+    event_str(&b, "out", r->out);
+    event_end(&b, p->say);
+}
+
+static void summary(struct progress *p, const struct train_result *r)
+{
+    struct arena scratch = p->scratch;
+    struct say  *s       = p->say;
+    bool         words   = !isnan(r->tokens_per_s);
+    for (i64 i = 0; i < r->metric_count; i++)
+        say_result(s, "%-12.*s%.*s\n", STR_ARG(r->metrics[i].name),
+                   STR_ARG(text_metric(&scratch, r->metrics[i].name, r->metrics[i].value)));
+    say_result(s, "%-12s%.4f\n", "loss", r->loss);
+    if (r->target_set)
+        say_result(s, "%-12s%s\n", "target", r->target_reached ? "reached" : "not reached");
+    say_result(s, "%-12s%.*s %s/s\n", "throughput",
+               STR_ARG(text_count(&scratch, words ? r->tokens_per_s : r->samples_per_s)),
+               words ? "tokens" : "samples");
+    say_result(s, "%-12s%.2f s for %lld steps; the first was done after %.0f ms\n", "time",
+               r->seconds, (long long)r->steps, r->first_step_ms);
+    say_result(s, "%-12s%.*s planned, %.*s used; the process took %.*s at its peak\n", "memory",
+               STR_ARG(text_bytes(&scratch, (f64)r->arena_bytes_planned)),
+               STR_ARG(text_bytes(&scratch, (f64)r->arena_bytes_used)),
+               STR_ARG(text_bytes(&scratch, (f64)r->peak_rss_bytes)));
+    if (r->out.len) say_result(s, "%-12s%.*s\n", "weights", STR_ARG(r->out));
+    if (isnan(r->dollars))
+        say_result(s, "%-12sprice unknown; say what an hour costs: train.usd_hour=0.10\n", "cost");
+    else
+        say_result(s, "%-12s%.*s at $%g an hour\n", "cost",
+                   STR_ARG(text_dollars(&scratch, r->dollars)), p->usd_hour);
+}
+
+static void on_done(void *context, const struct train_result *r)
+{
+    struct progress *p = context;
+    if (p->say->json) done_event(p, r);
+    else summary(p, r);
+}
+
+struct train_listener progress_listener(struct progress *p)
+{
+    return (struct train_listener){ p, on_start, on_step, on_eval, on_done };
+}

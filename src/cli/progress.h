@@ -1,0 +1,19 @@
+/* progress.h - the listener that shows a run: a live line, sparse plain lines, or JSON events. */
+#ifndef CLI_PROGRESS_H
+#define CLI_PROGRESS_H
+#include "cli/say.h"
+#include "train/train.h"
+
+struct progress {
+    struct say  *say;
+    struct arena scratch;
+    f64          next_s; /* no step is shown before the run is so old */
+    f64          usd_hour;
+};
+
+struct train_listener progress_listener(struct progress *p);
+
+/* The line of a step: "step 120/1875  loss 0.4312  …". For tests too. */
+struct str progress_line(struct arena *perm, const struct train_progress *t);
+
+#endif

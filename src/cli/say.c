@@ -1,0 +1,177 @@
+/* say.c - printing, in one place. */
+#include "cli/say.h"
+#include "base/json.h"
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { COLUMNS_USUAL = 80 };
+
+struct say say_open(struct os *os)
+{
+    struct say     s     = { .results = stdout, .messages = stderr, .columns = COLUMNS_USUAL };
+    struct str     term  = os->env(os, "TERM");
+    bool           dumb  = !term.data || str_eq(term, STR("dumb"));
+    bool           plain = os->env(os, "NO_COLOR").len > 0; /* no-color.org: set and not empty */
+    struct winsize size;
+    s.live = !dumb && isatty(STDERR_FILENO);
+    s.bold = !dumb && !plain && isatty(STDOUT_FILENO);
+    if (s.live && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        s.columns = size.ws_col;
+    return s;
+}
+
+static void end_line(struct say *s)
+{
+    if (s->open_line) fputs("\r\033[K", s->messages); /* clears the line that was redrawn */
+    s->open_line = false;
+}
+
+void say_result(struct say *s, const char *format, ...)
+{
+    va_list args;
+    end_line(s);
+    va_start(args, format);
+    vfprintf(s->results, format, args);
+    va_end(args);
+}
+
+void say_heading(struct say *s, const char *text)
+{
+    say_result(s, s->bold ? "\033[1m%s\033[0m\n" : "%s\n", text);
+}
+
+void say_text(struct say *s, struct str text)
+{
+    end_line(s);
+    fwrite(text.data, 1, (size_t)text.len, s->results);
+}
+
+void say_message(struct say *s, const char *format, ...)
+{
+    va_list args;
+    end_line(s);
+    va_start(args, format);
+    vfprintf(s->messages, format, args);
+    va_end(args);
+}
+
+void say_live(struct say *s, struct str line)
+{
+    ASSERT(s->live);
+    int width = (int)MIN(line.len, MAX(s->columns - 1, 1)); /* the last column would wrap */
+    fprintf(s->messages, "\r%.*s\033[K", width, line.data);
+    fflush(s->messages);
+    s->open_line = true;
+}
+
+void say_error(struct say *s, const struct err *err, struct arena scratch)
+{
+    say_message(s, "%s\n", err->text);
+    if (!s->json) return;
+    struct textbuf b = event_begin(&scratch, "error");
+    event_i64(&b, "status", err->status);
+    event_str(&b, "text", str_of(err->text));
+    event_end(&b, s);
+}
+
+enum status say_close(struct say *s, struct err *err)
+{
+    end_line(s);
+    errno = 0;
+    if (fflush(s->results) == 0 && !ferror(s->results)) return STATUS_OK;
+    return err_set(err, STATUS_WORLD, "stdout: %s",
+                   errno ? strerror(errno) : "not all was written");
+}
+
+struct textbuf event_begin(struct arena *perm, const char *event)
+{
+    struct textbuf b = textbuf_new(perm);
+    textbuf_fmt(&b, "{\"event\":\"%s\"", event);
+    return b;
+}
+
+void event_i64(struct textbuf *b, const char *key, i64 value)
+{
+    textbuf_fmt(b, ",\"%s\":%lld", key, (long long)value);
+}
+
+void event_f64(struct textbuf *b, const char *key, f64 value)
+{
+    textbuf_fmt(b, ",\"%s\":", key);
+    json_add_f64(b, value);
+}
+
+void event_bool(struct textbuf *b, const char *key, bool value)
+{
+    textbuf_fmt(b, ",\"%s\":%s", key, value ? "true" : "false");
+}
+
+void event_str(struct textbuf *b, const char *key, struct str value)
+{
+    textbuf_fmt(b, ",\"%s\":", key);
+    json_add_string(b, value);
+}
+
+void event_end(struct textbuf *b, struct say *s)
+{
+    textbuf_fmt(b, "}\n");
+    say_text(s, textbuf_str(b));
+    fflush(s->results); /* whoever reads us line by line should not wait for a full buffer */
+}
+
+struct str text_count(struct arena *perm, f64 value)
+{
+    char           digits[40];
+    struct textbuf b = textbuf_new(perm);
+    int            len;
+    if (!isfinite(value) || fabs(value) >= 1e15) return str_fmt(perm, "%g", value);
+    len = snprintf(digits, sizeof digits, "%.0f", fabs(value));
+    if (value < 0) textbuf_fmt(&b, "-");
+    for (int i = 0; i < len; i++) {
+        if (i && (len - i) % 3 == 0) textbuf_fmt(&b, ",");
+        textbuf_fmt(&b, "%c", digits[i]);
+    }
+    return textbuf_str(&b);
+}
+
+struct str text_si(struct arena *perm, f64 value)
+{
+    static const char *const prefix[] = { "", "k", "M", "G", "T", "P", "E" };
+    i64                      i        = 0;
+    while (fabs(value) >= 999.5 && i + 1 < COUNT_OF(prefix)) {
+        value /= 1000;
+        i++;
+    }
+    return str_fmt(perm, i && fabs(value) < 99.95 ? "%.1f %s" : "%.0f %s", value, prefix[i]);
+}
+
+struct str text_bytes(struct arena *perm, f64 bytes)
+{
+    struct str number = text_si(perm, bytes);
+    return str_cat(perm, number, STR("B"));
+}
+
+struct str text_clock(struct arena *perm, f64 seconds)
+{
+    if (!(seconds >= 0) || seconds > 1e9) return STR("-");
+    long long s = (long long)(seconds + 0.5);
+    if (s < 3600) return str_fmt(perm, "%lld:%02lld", s / 60, s % 60);
+    return str_fmt(perm, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
+}
+
+struct str text_dollars(struct arena *perm, f64 dollars)
+{
+    if (isnan(dollars)) return STR("price unknown");
+    if (dollars > 0 && dollars < 0.0001) return STR("under $0.0001");
+    return str_fmt(perm, dollars < 1 ? "$%.4f" : "$%.2f", dollars);
+}
+
+struct str text_metric(struct arena *perm, struct str name, f64 value)
+{
+    if (str_eq(name, STR("accuracy"))) return str_fmt(perm, "%.1f %%", 100 * value);
+    return str_fmt(perm, "%.4f", value);
+}

@@ -1,0 +1,45 @@
+/* say.h - how frugal speaks: results on stdout, messages on stderr, one JSON object a line on
+ * stdout where that was asked for. Only main and the commands use it; no other room prints. */
+#ifndef CLI_SAY_H
+#define CLI_SAY_H
+#include "base/err.h"
+#include "base/os.h"
+#include "base/text.h"
+#include <stdio.h>
+
+struct say {
+    FILE *results, *messages;
+    bool  json;      /* --json */
+    bool  live;      /* messages go to a terminal: a line may be redrawn */
+    bool  bold;      /* results go to one, and NO_COLOR is not set */
+    i32   columns;   /* of the terminal that shows messages */
+    bool  open_line; /* a live line stands and must be ended before anything else */
+};
+
+struct say say_open(struct os *os);
+
+void say_result(struct say *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void say_heading(struct say *s, const char *text); /* a result of its own line, bold */
+void say_text(struct say *s, struct str text);     /* a result, as it is */
+void say_message(struct say *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void say_live(struct say *s, struct str line); /* replaces the line that stands; not plain */
+void say_error(struct say *s, const struct err *err, struct arena scratch);
+enum status say_close(struct say *s, struct err *err); /* WORLD: stdout could not take it all */
+
+/* A JSON object on one line: begin, fields, end. */
+struct textbuf event_begin(struct arena *perm, const char *event);
+void           event_i64(struct textbuf *b, const char *key, i64 value);
+void           event_f64(struct textbuf *b, const char *key, f64 value); /* NaN becomes null */
+void           event_bool(struct textbuf *b, const char *key, bool value);
+void           event_str(struct textbuf *b, const char *key, struct str value);
+void           event_end(struct textbuf *b, struct say *s);
+
+/* Quantities as people read them. */
+struct str text_count(struct arena *perm, f64 value);                   /* 31,200 */
+struct str text_bytes(struct arena *perm, f64 bytes);                   /* 4.1 MB */
+struct str text_si(struct arena *perm, f64 value);                      /* 1.2 G */
+struct str text_clock(struct arena *perm, f64 seconds);                 /* 0:12, 1:02:03 */
+struct str text_dollars(struct arena *perm, f64 dollars);               /* $0.0003 */
+struct str text_metric(struct arena *perm, struct str name, f64 value); /* 84.1 % for accuracy */
+
+#endif

@@ -1,0 +1,74 @@
+#!/bin/sh
+# test_usage.sh: what frugal says, where (stdout or stderr) and with which exit code.
+frugal=${FRUGAL:-$(cd "$(dirname "$0")/../.." && pwd)/build/frugal}
+[ -x "$frugal" ] || { echo "no $frugal yet"; exit 77; }
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failed=0
+
+# says CODE STREAM TEXT ARGUMENT...: the command exits with CODE, and STREAM has TEXT.
+says() {
+  code=$1 stream=$2 text=$3
+  shift 3
+  "$frugal" "$@" >out 2>err </dev/null
+  rc=$?
+  if [ $rc != "$code" ] || ! grep -qF -- "$text" $stream; then
+    echo "FAILED: frugal $*: exit $rc, expected $code and \"$text\" on $stream"
+    head -n 5 out err
+    failed=1
+  fi
+}
+
+says 2 err 'which command? `frugal help` lists them'
+says 2 err 'did you mean doctor?' docter
+says 0 out 'usage: frugal COMMAND' --help
+says 0 out 'usage: frugal COMMAND' help
+says 0 out 'usage: frugal doctor' doctor --help
+says 0 out 'frugal ' --version
+says 0 out '{"event":"version","version":"' version --json
+says 0 out 'FRUGAL_TRAIN_BATCH' help train.batch
+says 0 out 'train.batch' help options
+says 0 out 'interrupted' help exit-codes
+says 2 err 'did you mean train.batch?' help train.bach
+says 2 err 'no completions for csh' help --completions csh
+says 0 out 'cores' doctor
+says 0 out '"event":"doctor"' doctor --json
+
+printf 'data:\n  path: x\ntrain:\n  batchsize: 32\n' >run.yaml
+says 2 err 'run.yaml:4: unknown key train.batchsize; did you mean train.batch?' doctor run.yaml
+says 2 out '{"event":"error","status":2,"text":"run.yaml:4: unknown key' doctor run.yaml --json
+printf 'train:\n\tbatch: 32\n' >run.yaml
+says 2 err 'run.yaml:2:' doctor run.yaml
+says 3 err 'missing.yaml' doctor missing.yaml
+
+# Nothing on stdout but the answer, no escape codes when it is no terminal.
+"$frugal" help >out 2>err
+[ ! -s err ] || { echo "FAILED: help writes to stderr"; failed=1; }
+"$frugal" doctor >out 2>err
+grep -q "$(printf '\033')" out && { echo "FAILED: escape codes in a file"; failed=1; }
+
+# A reader that goes away or a full disk is the world's fault.
+if [ -w /dev/full ]; then
+  "$frugal" help >/dev/full 2>err
+  [ $? = 3 ] && grep -q stdout err || { echo "FAILED: a full disk goes unnoticed"; failed=1; }
+fi
+
+# The manual page and the completions are clean.
+"$frugal" help --man >frugal.1
+if command -v mandoc >/dev/null; then
+  mandoc -T lint -W warning frugal.1 || { echo "FAILED: mandoc"; failed=1; }
+elif command -v groff >/dev/null; then
+  [ -z "$(groff -man -Tutf8 -ww -z frugal.1 2>&1)" ] || { echo "FAILED: groff"; failed=1; }
+fi
+"$frugal" help --completions bash >frugal.bash
+for shell in bash zsh fish; do
+  command -v $shell >/dev/null || continue
+  "$frugal" help --completions $shell >script
+  $shell -n script || { echo "FAILED: completions of $shell"; failed=1; }
+done
+if command -v bash >/dev/null; then
+  bash -c '. ./frugal.bash; COMP_WORDS=(frugal do) COMP_CWORD=1; _frugal 2>/dev/null
+    [ "${COMPREPLY[*]}" = doctor ]' || { echo "FAILED: bash completes nothing"; failed=1; }
+fi
+exit $failed
