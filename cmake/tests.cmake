@@ -63,3 +63,13 @@ foreach(file ${tools})
     add_executable(${name} ${file})
     target_link_libraries(${name} PRIVATE frugal)
 endforeach()
+
+# Programs that show the library: each must build from the public header alone, run and exit 0.
+file(GLOB shown CONFIGURE_DEPENDS examples/*.c)
+foreach(file ${shown})
+    cmake_path(GET file STEM name)
+    add_executable(${name} ${file})
+    target_link_libraries(${name} PRIVATE frugal)
+    add_test(NAME example_${name} COMMAND ${name})
+    frugal_test(example_${name} unit)
+endforeach()

@@ -89,7 +89,7 @@ struct sig graph_sig(const struct graph *g, const struct node *n, struct arena *
     struct type          *out = NEW(scratch, struct type, OP_OUT_MAX);
     for (i32 i = 0; i < n->in_count; i++) in[i] = g->values[n->in[i]].type;
     for (i32 i = 0; i < op->out_count; i++) out[i] = g->values[n->out + i].type;
-    return (struct sig){ in, n->in_count, out, &n->at };
+    return (struct sig){ in, n->in_count, out, &n->at, n->op };
 }
 
 /* Shape rule of a node that is not in the graph yet; the sentence names node and op. */
@@ -99,7 +99,7 @@ static enum status infer(struct graph *g, const struct node *n, struct type *out
     struct type           in[OP_IN_MAX];
     struct err            why = { 0 };
     for (i32 i = 0; i < n->in_count; i++) in[i] = g->values[n->in[i]].type;
-    struct sig  s  = { in, n->in_count, out, &n->at };
+    struct sig  s  = { in, n->in_count, out, &n->at, n->op };
     enum status st = op->shape(&s, &why);
     if (st) err_set(&g->err, st, "%.*s (%s): %s", STR_ARG(n->name), op->name, why.text);
     return st;
@@ -163,7 +163,7 @@ static enum status verify_node(const struct graph *g, i32 index, struct arena sc
     }
     struct sig  s               = graph_sig(g, n, &scratch);
     struct type out[OP_OUT_MAX] = { 0 };
-    struct sig  again           = { s.in, s.in_count, out, s.at };
+    struct sig  again           = { s.in, s.in_count, out, s.at, n->op };
     enum status st              = row->shape(&again, err);
     for (i32 i = 0; !st && i < row->out_count; i++) {
         if (!type_eq(out[i], s.out[i]) || g->values[n->out + i].node != index)

@@ -60,6 +60,7 @@ struct sig {
     i32                 in_count;
     struct type        *out; /* room for OP_OUT_MAX */
     const struct attrs *at;
+    i32                 op;
 };
 
 struct cost {
@@ -104,5 +105,9 @@ i32                   op_count(void);                /* built in + registered */
 enum status           op_register(const struct op_info *row, i32 *op, struct err *err);
 
 struct str attr_name(i32 index);
+/* Attributes as in program text without the braces: "stride=2 dims=[3,4]"; only those of `allowed`
+ * (A_... bits). */
+enum status attrs_parse(struct arena *perm, struct str text, u32 allowed, struct attrs *at,
+                        struct err *err);
 
 #endif

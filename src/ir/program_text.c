@@ -231,12 +231,12 @@ static enum dtype read_dtype(struct reader *r, const char *stop)
     return t;
 }
 
-static void read_attr(struct reader *r, struct attrs *at)
+static void read_attr(struct reader *r, struct attrs *at, u32 allowed)
 {
     struct str key = word_until(r, "=");
     expect(r, STR("="));
     for (i32 i = 0; i < ATTR_COUNT; i++) {
-        if (!str_eq(key, attr_name(i))) continue;
+        if (!(allowed >> i & 1) || !str_eq(key, attr_name(i))) continue;
         void *field = (char *)at + attr_fields[i].at;
         switch (attr_fields[i].kind) {
         case KIND_I: *(i64 *)field = read_int(r, " }"); return;
@@ -245,7 +245,16 @@ static void read_attr(struct reader *r, struct attrs *at)
         case KIND_T: *(enum dtype *)field = read_dtype(r, " }"); return;
         }
     }
-    bad(r, "unknown attribute");
+    bad(r, "an attribute the op does not have");
+}
+
+enum status attrs_parse(struct arena *perm, struct str text, u32 allowed, struct attrs *at,
+                        struct err *err)
+{
+    struct reader r = { .perm = perm, .line = str_trim(text), .number = 1, .err = err };
+    *at             = (struct attrs){ 0 };
+    for (; !r.status && r.line.len; skip_blanks(&r)) read_attr(&r, at, allowed);
+    return r.status;
 }
 
 /* Value ids are kept, so the array must reach as far as the largest. */
@@ -310,7 +319,7 @@ static void read_node(struct reader *r, const i32 *out, i32 out_count)
         accept(r, STR(","));
     }
     if (accept(r, STR("{"))) {
-        while (!r->status && !accept(r, STR("}"))) read_attr(r, &n.at);
+        while (!r->status && !accept(r, STR("}"))) read_attr(r, &n.at, op_info(n.op)->attrs);
     }
     n.name = read_name(r);
     if (!r->status && op_info(n.op)->out_count != out_count) bad(r, "wrong number of results");

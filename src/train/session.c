@@ -32,26 +32,48 @@ static struct compile_config config_of(const struct train_config *t)
                                     .freeze    = t->freeze };
 }
 
-enum status session_open(struct session *s, struct os *os, const struct settings *settings,
+static enum status begin(struct session *s, struct os *os, const struct settings *settings,
                          struct arena *perm, struct err *err)
 {
     *s         = (struct session){ .os = os, .settings = settings, .perm = perm };
+    s->config  = config_of(&settings->train);
     s->scratch = arena_open((i64)SCRATCH_RESERVE_GIB << 30);
-    if (!s->scratch.begin)
-        return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
-    enum status st = dataset_open(os, &settings->data, s->perm, &s->data, err);
-    if (!st && !dataset_count(s->data, SPLIT_TRAIN))
-        st = err_set(err, STATUS_USAGE, "the data set has no training samples");
-    if (!st)
-        st = model_new(s->perm, &settings->model, dataset_feeds(s->data), &s->model, err);
-    i32 threads = settings->train.threads ? (i32)settings->train.threads : pool_machine_threads();
-    if (!st) st = backend_cpu_open(s->perm, threads, BACKEND_FAST, &s->backend, err);
+    if (s->scratch.begin) return STATUS_OK;
+    return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
+}
+
+static enum status compile_here(struct session *s, graph_builder *build, void *context,
+                                struct err *err)
+{
+    i64         asked   = s->settings->train.threads;
+    i32         threads = asked ? (i32)asked : pool_machine_threads();
+    enum status st      = backend_cpu_open(s->perm, threads, BACKEND_FAST, &s->backend, err);
     if (st) return st;
     s->backend->table->describe(s->backend, &s->target);
-    s->config = config_of(&settings->train);
+    return compile(s->perm, &s->target, &s->config, build, context, &s->set, s->scratch, err);
+}
+
+enum status session_open(struct session *s, struct os *os, const struct settings *settings,
+                         struct arena *perm, struct err *err)
+{
+    enum status st = begin(s, os, settings, perm, err);
+    if (!st) st = dataset_open(os, &settings->data, perm, &s->data, err);
+    if (!st && !dataset_count(s->data, SPLIT_TRAIN))
+        st = err_set(err, STATUS_USAGE, "the data set has no training samples");
+    if (!st) st = model_new(perm, &settings->model, dataset_feeds(s->data), &s->model, err);
+    if (st) return st;
     batches(s);
-    return compile(s->perm, &s->target, &s->config, model_build, s->model, &s->set, s->scratch,
-                   err);
+    return compile_here(s, model_build, s->model, err);
+}
+
+enum status session_build(struct session *s, struct os *os, const struct settings *settings,
+                          struct arena *perm, graph_builder *build, void *context, struct err *err)
+{
+    enum status st = begin(s, os, settings, perm, err);
+    if (st) return st;
+    s->config.batch      = settings->train.batch;
+    s->config.eval_batch = settings->train.eval_batch;
+    return compile_here(s, build, context, err);
 }
 
 enum status session_start(struct session *s, struct err *err)
@@ -90,4 +112,17 @@ void session_get(struct session *s, struct str name, void *data, i64 bytes)
     const struct persistent *t = program_set_find(s->set, name);
     ASSERT(t && bytes <= type_bytes(t->type));
     s->backend->table->wait(s->backend, s->backend->table->get(s->backend, t->offset, data, bytes));
+}
+
+void session_put_scalars(struct session *s, i64 step, i64 rows, f64 lr)
+{
+    const struct train_config *c        = &s->settings->train;
+    bool                       sgd      = s->config.optimiser == OPTIMISER_SGD;
+    f32                        hyper[4] = { (f32)lr, (f32)(sgd ? c->momentum : c->beta1), (f32)c->beta2,
+                                            (f32)(step + 1) };
+    f32                        seed     = 1 / (f32)rows;
+    i32 rng[4] = { (i32)(u32)c->seed, (i32)(u32)(c->seed >> 32), (i32)step, 0 };
+    session_put(s, STR("hyper"), hyper, sizeof hyper);
+    session_put(s, STR("loss_seed"), &seed, sizeof seed);
+    session_put(s, STR("rng"), rng, sizeof rng);
 }

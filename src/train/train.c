@@ -88,20 +88,6 @@ static void tell_step(struct loop *l, f64 lr)
     l->listener->on_step(l->listener->context, &e);
 }
 
-/* What changes from step to step, as tensors. */
-static void put_scalars(struct loop *l, i64 rows, f64 lr)
-{
-    const struct train_config *c        = &l->s.settings->train;
-    bool                       sgd      = str_eq(c->optimiser, STR("sgd"));
-    f32                        hyper[4] = { (f32)lr, (f32)(sgd ? c->momentum : c->beta1), (f32)c->beta2,
-                                            (f32)(l->step + 1) };
-    f32                        seed     = 1 / (f32)rows;
-    i32 rng[4] = { (i32)(u32)c->seed, (i32)(u32)(c->seed >> 32), (i32)l->step, 0 };
-    session_put(&l->s, STR("hyper"), hyper, sizeof hyper);
-    session_put(&l->s, STR("loss_seed"), &seed, sizeof seed);
-    session_put(&l->s, STR("rng"), rng, sizeof rng);
-}
-
 static void step(struct loop *l, const struct batch *b)
 {
     struct session             *s     = &l->s;
@@ -110,7 +96,7 @@ static void step(struct loop *l, const struct batch *b)
     i64                         rows  = b->count * model_rows(s->model);
     f64                         lr    = schedule_lr(&s->settings->train, l->step, l->steps_max);
     f32                         sum;
-    put_scalars(l, rows, lr);
+    session_put_scalars(s, l->step, rows, lr);
     for (i32 f = 0; f < feeds->count; f++)
         session_put(s, feeds->feed[f].name, b->data[f], b->count * type_bytes(feeds->feed[f].type));
     enum program_id id = b->count == s->config.batch ? PROGRAM_TRAIN : PROGRAM_TRAIN_LAST;

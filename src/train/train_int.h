@@ -21,6 +21,10 @@ struct session {
 /* Data, model, backend and programs; the programs' memory is not allocated yet. */
 enum status session_open(struct session *s, struct os *os, const struct settings *settings,
                          struct arena *perm, struct err *err);
+/* The same for a graph of the caller's own: no data set, no model. */
+enum status session_build(struct session *s, struct os *os, const struct settings *settings,
+                          struct arena *perm, graph_builder *build, void *context,
+                          struct err *err);
 /* Allocates the arena, prepares kernels and sets the weights: from then on it can run. */
 enum status session_start(struct session *s, struct err *err);
 void        session_close(struct session *s); /* of a zeroed or half-opened one too */
@@ -28,6 +32,8 @@ void        session_close(struct session *s); /* of a zeroed or half-opened one 
 /* Host to arena and back by name; a name no program uses is left out. */
 void session_put(struct session *s, struct str name, const void *data, i64 bytes);
 void session_get(struct session *s, struct str name, void *data, i64 bytes);
+/* What changes from step to step, as tensors; step counts from 0. */
+void session_put_scalars(struct session *s, i64 step, i64 rows, f64 lr);
 bool session_has(const struct session *s, struct str name);
 
 /* weights.c */

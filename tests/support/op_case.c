@@ -498,7 +498,7 @@ static const struct row rows[OP_COUNT] = {
 static void infer(struct op_case *c)
 {
     struct err err = { 0 };
-    struct sig s   = { c->in, c->in_count, c->out, &c->at };
+    struct sig s   = { c->in, c->in_count, c->out, &c->at, c->op };
     ASSERT(op_info(c->op)->shape(&s, &err) == STATUS_OK);
     ASSERT(c->in_count >= op_info(c->op)->in_min);
     ASSERT(c->in_count <= op_info(c->op)->in_max);

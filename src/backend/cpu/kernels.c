@@ -30,7 +30,7 @@ static i64 reference_work(const struct call *c)
     ASSERT(c->in_count <= OP_IN_MAX);
     for (i32 i = 0; i < c->in_count; i++) in[i] = c->in[i].type;
     for (i32 i = 0; i < info->out_count; i++) out[i] = c->out[i].type;
-    return info->work(&(struct sig){ in, c->in_count, out, c->at });
+    return info->work(&(struct sig){ in, c->in_count, out, c->at, c->op });
 }
 
 static const struct kernel reference = { -1, "ref", ISA_ANY, NULL, ref_run, reference_work };

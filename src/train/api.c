@@ -1,0 +1,280 @@
+/* api.c - the library's public face (include/frugal.h) on the rooms below. */
+#include "frugal.h"
+#include "backend/cpu/kernel.h"
+#include "ir/graph.h"
+#include "train/train_int.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define API_RESERVE_BYTES ((i64)64 << 30) /* address space only */
+
+struct frugal_graph { /* never defined for real: a struct graph by its public name */
+    struct graph g;
+};
+
+struct frugal_run {
+    struct session   s;
+    struct settings  settings;
+    struct arena     perm;
+    frugal_build_fn *build;
+    void            *context;
+    i64              step;
+    f64              lr;
+};
+
+static struct frugal_op user_ops[OP_USER_MAX]; /* by op - OP_COUNT */
+
+static struct graph *graph_of(struct frugal_graph *g) { return &g->g; }
+
+static struct str kept(struct graph *g, const char *text) { return str_copy(g->perm, str_of(text)); }
+
+const char *frugal_version(void) { return FRUGAL_VERSION; }
+
+int frugal_input(struct frugal_graph *g, const char *name, enum frugal_dtype dtype, int rank,
+                 const int64_t *dims)
+{
+    return graph_value(graph_of(g), VALUE_INPUT, kept(graph_of(g), name),
+                       type_of((enum dtype)dtype, shape_of(rank, dims)));
+}
+
+/* Matrices decay, vectors (biases, norms) do not. */
+int frugal_param(struct frugal_graph *g, const char *name, int rank, const int64_t *dims,
+                 enum frugal_init init, double scale)
+{
+    return graph_param(graph_of(g), kept(graph_of(g), name),
+                       type_of(DT_F32, shape_of(rank, dims)),
+                       (struct init){ (enum init_kind)init, scale }, rank > 1);
+}
+
+int frugal_apply(struct frugal_graph *g, const char *op, const char *name, const int *inputs,
+                 int count, const char *attributes)
+{
+    struct graph *to = graph_of(g);
+    struct attrs  at = { 0 };
+    i32           id;
+    if (to->err.status) return -1;
+    if (!op_find(str_of(op), &id)) return err_set(&to->err, STATUS_USAGE, "no op is called %s", op), -1;
+    const struct op_info *row = op_info(id);
+    if (count < row->in_min || count > row->in_max)
+        return err_set(&to->err, STATUS_USAGE, "%s (%s) takes %d to %d inputs, not %d", name, op,
+                       row->in_min, row->in_max, count), -1;
+    for (int i = 0; i < count; i++) {
+        if (inputs[i] < 0 || inputs[i] >= to->value_count)
+            return err_set(&to->err, STATUS_USAGE, "%s (%s): input %d is no value", name, op, i), -1;
+    }
+    if (attributes && attrs_parse(to->perm, kept(to, attributes), row->attrs, &at, &to->err))
+        return -1;
+    return graph_op(to, id, kept(to, name), inputs, count, &at);
+}
+
+void frugal_output(struct frugal_graph *g, int value, const char *name)
+{
+    if (value >= 0) graph_output(graph_of(g), value, kept(graph_of(g), name));
+}
+
+int frugal_rank(struct frugal_graph *g, int value)
+{
+    return graph_type(graph_of(g), value).shape.rank;
+}
+
+int64_t frugal_dim(struct frugal_graph *g, int value, int axis)
+{
+    return graph_type(graph_of(g), value).shape.dim[axis];
+}
+
+/* --- ops of your own ------------------------------------------------------------------------ */
+
+static struct frugal_tensor public_tensor(struct type t, void *data)
+{
+    struct frugal_tensor p = { .dtype = (enum frugal_dtype)t.dtype,
+                               .rank  = t.shape.rank,
+                               .count = shape_count(t.shape),
+                               .data  = data };
+    memcpy(p.dim, t.shape.dim, sizeof p.dim);
+    return p;
+}
+
+static struct frugal_attributes public_attributes(const struct attrs *at)
+{
+    return (struct frugal_attributes){ at->i0, at->f0 };
+}
+
+static enum status user_shape(struct sig *s, struct err *err)
+{
+    const struct frugal_op  *op = &user_ops[s->op - OP_COUNT];
+    struct frugal_tensor     in[OP_IN_MAX], out[OP_OUT_MAX] = { 0 };
+    struct frugal_attributes at = public_attributes(s->at);
+    for (i32 i = 0; i < s->in_count; i++) in[i] = public_tensor(s->in[i], NULL);
+    if (op->shape(in, out, &at)) return err_set(err, STATUS_USAGE, "the inputs do not fit");
+    for (i32 i = 0; i < op->results; i++)
+        s->out[i] = type_of((enum dtype)out[i].dtype, shape_of(out[i].rank, out[i].dim));
+    return STATUS_OK;
+}
+
+static void user_run(const struct call *c)
+{
+    const struct frugal_op  *op = &user_ops[c->op - OP_COUNT];
+    struct frugal_tensor     in[OP_IN_MAX], out[OP_OUT_MAX];
+    struct frugal_attributes at = public_attributes(c->at);
+    for (i32 i = 0; i < c->in_count; i++) in[i] = public_tensor(c->in[i].type, c->in[i].data);
+    for (i32 i = 0; i < op->results; i++) out[i] = public_tensor(c->out[i].type, c->out[i].data);
+    op->run(in, out, &at);
+}
+
+static void user_grad(struct graph *g, const struct node *n, const i32 *dout, const bool *want,
+                      i32 *din)
+{
+    const struct frugal_op  *op = &user_ops[n->op - OP_COUNT];
+    struct frugal_attributes at = public_attributes(&n->at);
+    i32                      out[OP_OUT_MAX];
+    (void)want;
+    for (i32 i = 0; i < op->results; i++) out[i] = n->out + i;
+    op->grad((struct frugal_graph *)(void *)g, n->in, out, dout, din, &at);
+}
+
+static void tell(char *why, const struct err *err)
+{
+    if (why) snprintf(why, FRUGAL_TEXT_MAX, "%s", err->text);
+}
+
+int frugal_op_register(const struct frugal_op *op, char *why)
+{
+    struct err     err = { 0 };
+    i32            id  = -1;
+    struct op_info row = { .name        = op->name,
+                           .in_min      = op->inputs,
+                           .in_max      = op->inputs,
+                           .out_count   = op->results,
+                           .attrs       = A_i0 | A_f0,
+                           .shape       = user_shape,
+                           .dtype_class = CLASS_FP32,
+                           .grad        = op->grad ? user_grad : NULL,
+                           .batch       = BATCH_ROWS,
+                           .run         = op->run ? user_run : NULL };
+    enum status    st  = op_register(&row, &id, &err);
+    if (!st) user_ops[id - OP_COUNT] = *op;
+    tell(why, &err);
+    return st ? -1 : 0;
+}
+
+/* --- running --------------------------------------------------------------------------------- */
+
+static enum status build_public(void *context, struct graph *g, i64 batch, enum graph_mode mode,
+                                struct err *err)
+{
+    struct frugal_run *run = context;
+    int no = run->build(run->context, (struct frugal_graph *)(void *)g, batch, mode == MODE_TRAIN);
+    enum status st = graph_status(g, err);
+    if (!st && no) st = err_set(err, STATUS_USAGE, "the build function returned %d", no);
+    return st;
+}
+
+static f64 or_usual(f64 value, f64 usual) { return value != 0 ? value : usual; }
+
+static void settings_of(struct frugal_run *run, const struct frugal_config *c)
+{
+    struct train_config *t = &run->settings.train;
+    t->seed                = c->seed;
+    t->optimiser           = str_copy(&run->perm, str_of(c->optimiser ? c->optimiser : "adamw"));
+    t->beta1               = or_usual(c->beta1, 0.9);
+    t->beta2               = or_usual(c->beta2, 0.999);
+    t->eps                 = or_usual(c->eps, 1e-8);
+    t->momentum            = c->momentum;
+    t->decay               = c->decay;
+    t->clip                = c->clip;
+    if (c->init) t->init = str_copy(&run->perm, str_of(c->init));
+    if (c->freeze) t->freeze = str_copy(&run->perm, str_of(c->freeze));
+    t->batch      = c->batch;
+    t->eval_batch = c->eval_batch;
+    t->threads    = c->threads;
+    run->lr       = c->lr;
+}
+
+struct frugal_run *frugal_start(const struct frugal_config *config, frugal_build_fn *build,
+                                void *context, char *why)
+{
+    struct err   err  = { 0 };
+    struct arena perm = arena_open(API_RESERVE_BYTES);
+    if (!perm.begin) {
+        err_set(&err, STATUS_WORLD, "the system refuses to reserve address space");
+        tell(why, &err);
+        return NULL;
+    }
+    struct frugal_run *run = NEW(&perm, struct frugal_run, 1);
+    run->perm              = perm;
+    run->build             = build;
+    run->context           = context;
+    settings_of(run, config);
+    enum status st = session_build(&run->s, os_real(), &run->settings, &run->perm, build_public, run,
+                                   &err);
+    if (!st) st = session_start(&run->s, &err);
+    if (!st) return run;
+    tell(why, &err);
+    frugal_stop(run);
+    return NULL;
+}
+
+static const struct persistent *named(const struct frugal_run *run, const char *name, size_t bytes)
+{
+    const struct persistent *t = program_set_find(run->s.set, str_of(name));
+    return t && (i64)bytes <= type_bytes(t->type) ? t : NULL;
+}
+
+int frugal_put(struct frugal_run *run, const char *name, const void *from, size_t bytes)
+{
+    const struct persistent *t = named(run, name, bytes);
+    if (t) session_put(&run->s, t->name, from, (i64)bytes);
+    return t ? 0 : -1;
+}
+
+int frugal_get(struct frugal_run *run, const char *name, void *to, size_t bytes)
+{
+    const struct persistent *t = named(run, name, bytes);
+    if (t) session_get(&run->s, t->name, to, (i64)bytes);
+    return t ? 0 : -1;
+}
+
+static f64 mean_loss(struct frugal_run *run, i64 rows)
+{
+    f32 sum = 0;
+    session_get(&run->s, STR("loss"), &sum, sizeof sum);
+    return (f64)sum / (f64)rows;
+}
+
+double frugal_step(struct frugal_run *run, int64_t rows)
+{
+    struct session *s = &run->s;
+    session_put_scalars(s, run->step++, rows, run->lr);
+    s->backend->table->run(s->backend, s->set->programs[PROGRAM_TRAIN]);
+    s->backend->table->run(s->backend, s->set->programs[PROGRAM_UPDATE]);
+    return mean_loss(run, rows);
+}
+
+double frugal_evaluate(struct frugal_run *run, int64_t rows)
+{
+    struct session *s = &run->s;
+    if (!s->set->programs[PROGRAM_EVAL]) return NAN;
+    s->backend->table->run(s->backend, s->set->programs[PROGRAM_EVAL]);
+    return mean_loss(run, rows);
+}
+
+void frugal_set_lr(struct frugal_run *run, double lr) { run->lr = lr; }
+
+int frugal_save(struct frugal_run *run, const char *path, char *why)
+{
+    struct err err          = { 0 };
+    run->settings.train.out = str_of(path);
+    enum status st          = weights_save(&run->s, &err);
+    tell(why, &err);
+    return st ? -1 : 0;
+}
+
+int64_t frugal_memory_bytes(const struct frugal_run *run) { return run->s.set->arena_bytes; }
+
+void frugal_stop(struct frugal_run *run)
+{
+    struct arena perm = run->perm; /* holds `run` itself */
+    session_close(&run->s);
+    arena_close(&perm);
+}
