@@ -5,9 +5,12 @@
 #include "cli/commands.h"
 #include "cli/config.h"
 #include "cli/libraries.h"
+#include "train/train.h"
 #include <unistd.h>
 
 enum status command_doctor(struct cli *c, struct err *err);
+
+enum { RESERVE_GIB = 64 }; /* address space only */
 
 struct machine {
     struct str cpu;
@@ -57,17 +60,14 @@ static void print_libraries(struct cli *c)
         const struct library *l       = &libraries[i];
         struct arena          scratch = *c->perm;
         struct str            version = library_version(l, &scratch);
-        if (version.len)
-            say_result(c->say, "  %-9s found, %.*s: used for %s\n", l->name, STR_ARG(version),
-                       l->use);
-        else if (l->soname)
-            say_result(c->say, "  %-9s missing: without it, %s; install %s\n", l->name, l->without,
-                       l->package);
+        say_result(c->say, "  %-9s ", l->name);
+        if (version.len) say_result(c->say, "found, %.*s", STR_ARG(version));
+        else say_result(c->say, l->soname ? "missing" : "not in this build");
+        if (!l->use[0]) say_result(c->say, "; not used: %s\n", l->without);
+        else if (version.len) say_result(c->say, ", used for %s\n", l->use);
         else
-            say_result(c->say,
-                       "  %-9s not in this build: without it, %s; install %s and build "
-                       "again\n",
-                       l->name, l->without, l->package);
+            say_result(c->say, ": %s; install %s%s\n", l->without, l->package,
+                       l->soname ? "" : " and build again");
     }
 }
 
@@ -107,20 +107,38 @@ static void print_json(struct cli *c, const struct machine *m)
     event_end(&b, c->say);
 }
 
+/* Reads the run file, opens its data, builds and compiles its model. */
+static enum status check_run(struct cli *c, struct err *err)
+{
+    struct config      *config;
+    struct program_set *set = NULL;
+    struct arena        run = arena_open((i64)RESERVE_GIB << 30), scratch = *c->perm;
+    enum status         st = config_of_request(c->request, c->os, c->perm, &config, err);
+    if (!st && !run.begin) st = err_set(err, STATUS_WORLD, "the system refuses address space");
+    if (!st) st = train_compile(c->os, &config->settings, &run, &set, err);
+    if (!st && c->say->json) {
+        struct textbuf b = event_begin(&scratch, "run");
+        event_str(&b, "file", config->file);
+        event_i64(&b, "arena_bytes", set->arena_bytes);
+        event_end(&b, c->say);
+    } else if (!st) {
+        struct str bytes = text_bytes(&scratch, (f64)set->arena_bytes);
+        say_heading(c->say, "Run");
+        say_result(c->say, "  %.*s: settings, data and model are sound; training takes %.*s\n",
+                   STR_ARG(config->file), STR_ARG(bytes));
+    }
+    if (run.begin) arena_close(&run);
+    return st;
+}
+
 enum status command_doctor(struct cli *c, struct err *err)
 {
-    const struct request *r = c->request;
-    struct machine        m = machine_look(c->os, c->perm);
-    struct config        *config;
-    enum status           st = STATUS_OK;
-    if (r->argument_count)
-        st = config_read(c->os, c->perm, r->arguments[0], r->arguments + 1, r->argument_count - 1,
-                         &config, err);
+    struct machine m = machine_look(c->os, c->perm);
     if (c->say->json) {
         print_json(c, &m);
     } else {
         print_machine(c, &m);
         print_libraries(c);
     }
-    return st;
+    return c->request->argument_count ? check_run(c, err) : STATUS_OK;
 }

@@ -31,7 +31,7 @@ static void add_keys(struct textbuf *b)
 
 static bool takes_keys(const struct command *c)
 {
-    return str_ends(c->arguments, STR("[KEY=VALUE...]"));
+    return str_starts(c->arguments, STR("RUN.YAML"));
 }
 
 static void bash(struct textbuf *b)

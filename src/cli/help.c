@@ -15,19 +15,21 @@ static void indent_by(struct textbuf *b, i64 columns)
     for (i64 i = 0; i < columns; i++) textbuf_fmt(b, " ");
 }
 
-static void fill_line(struct textbuf *b, struct str line, i64 indent)
+/* Words from column `at` on; further lines begin behind `indent` blanks. */
+static void fill_line(struct textbuf *b, struct str line, i64 indent, i64 at)
 {
     struct str word;
-    i64        column = 0;
+    bool       first = true;
     while (str_cut(&line, ' ', &word)) {
-        if (column && indent + column + 1 + word.len > COLUMNS) {
+        if (!first && at + 1 + word.len > COLUMNS) {
             textbuf_fmt(b, "\n");
-            column = 0;
+            indent_by(b, indent);
+            at    = indent;
+            first = true;
         }
-        if (column) textbuf_fmt(b, " ");
-        else indent_by(b, indent);
-        textbuf_add(b, word);
-        column += word.len + (column > 0);
+        textbuf_fmt(b, first ? "%.*s" : " %.*s", STR_ARG(word));
+        at += word.len + !first;
+        first = false;
     }
     textbuf_fmt(b, "\n");
 }
@@ -36,24 +38,22 @@ void help_fill(struct textbuf *b, struct str text, i32 indent)
 {
     struct str line;
     while (str_cut(&text, '\n', &line)) {
-        if (str_starts(line, STR(" "))) {
-            indent_by(b, indent);
-            textbuf_fmt(b, "%.*s\n", STR_ARG(line));
-        } else {
-            fill_line(b, line, line.len ? indent : 0);
-        }
+        if (line.len) indent_by(b, indent);
+        if (str_starts(line, STR(" "))) textbuf_fmt(b, "%.*s\n", STR_ARG(line));
+        else fill_line(b, line, indent, indent);
     }
 }
 
 /* "  name      help", the help on its own line where the name is too long. */
 static void add_row(struct textbuf *b, struct str name, struct str help, i32 columns)
 {
+    i64 indent = columns + 2;
     textbuf_fmt(b, "  %-*.*s", columns, STR_ARG(name));
     if (name.len + 1 > columns) {
         textbuf_fmt(b, "\n");
-        indent_by(b, columns + 2);
+        indent_by(b, indent);
     }
-    textbuf_fmt(b, "%.*s\n", STR_ARG(help));
+    fill_line(b, help, indent, indent);
 }
 
 static struct str synopsis(struct arena *perm, const struct command *c)
@@ -109,12 +109,14 @@ struct str help_command(struct arena *perm, const struct command *c)
 
 static void add_option(struct textbuf *b, const struct option *o, struct arena parts)
 {
-    textbuf_fmt(b, "%.*s: %.*s\n\n", STR_ARG(o->key), STR_ARG(o->help));
+    textbuf_fmt(b, "%.*s: ", STR_ARG(o->key));
+    fill_line(b, o->help, 0, o->key.len + 2);
+    textbuf_fmt(b, "\n");
     if (o->more.len) {
         help_fill(b, o->more, 0);
         textbuf_fmt(b, "\n");
     }
-    textbuf_fmt(b, "  expects      %.*s\n", STR_ARG(option_expects(o, &parts)));
+    add_row(b, STR("expects"), option_expects(o, &parts), 13);
     textbuf_fmt(b, "  default      %.*s\n", STR_ARG(o->initial.len ? o->initial : STR("empty")));
     textbuf_fmt(b, "  example      %.*s=%.*s\n", STR_ARG(o->key), STR_ARG(o->example));
     textbuf_fmt(b, "  environment  %.*s\n", STR_ARG(option_environment(o, &parts)));
@@ -157,10 +159,15 @@ static void add_layers(struct textbuf *b)
                    "`dense: 128` is `dense: {units: 128}`.\n\n");
     for (i64 i = 0; i < COUNT_OF(layers); i++) {
         struct str rest = str_of(layers[i][1]), alone = str_of(layers[i][2]), key;
+        i64        line_at = b->len;
         textbuf_fmt(b, rest.len ? "  %-14s" : "  %s", layers[i][0]);
         while (str_cut(&rest, ' ', &key)) {
             i64  equals = str_find(key, '=');
             bool marked = str_eq(alone, str_sub(key, 0, equals < 0 ? key.len : equals));
+            if (b->len + 2 + key.len - line_at > COLUMNS) {
+                line_at = b->len + 1;
+                textbuf_fmt(b, "\n  %-14s", "");
+            }
             textbuf_fmt(b, marked ? " *%.*s" : " %.*s", STR_ARG(key));
         }
         textbuf_fmt(b, "\n");

@@ -142,6 +142,7 @@ static struct str f64_text(f64 v, struct arena *perm) /* the shortest that reads
 {
     char text[40];
     if (isnan(v)) return STR("none");
+    if (v == rint(v) && fabs(v) < 1e15) return str_fmt(perm, "%.0f", v);
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, v);
         if (strtod(text, NULL) == v) break;

@@ -7,7 +7,7 @@
  * file gets a line now and then; a program that reads our events can bear one a second. */
 static const f64 live_every_s = 0.1, plain_every_s = 5.0, json_every_s = 1.0;
 
-enum { BAR_COLUMNS = 16 };
+enum { BAR_COLUMNS = 10 };
 
 static void add_metric(struct textbuf *b, struct arena *scratch, struct train_metric m)
 {
@@ -35,10 +35,14 @@ struct str progress_line(struct arena *perm, const struct train_progress *t)
     return textbuf_str(&b);
 }
 
-static struct str with_bar(struct arena *perm, const struct train_progress *t, struct str line)
+/* The line behind a bar, where the terminal has room for one. */
+static struct str with_bar(struct arena *perm, const struct train_progress *t, struct str line,
+                           i64 columns)
 {
     char bar[BAR_COLUMNS + 1] = { 0 };
-    for (i64 i = 0; i < BAR_COLUMNS; i++) bar[i] = i * t->steps < t->step * BAR_COLUMNS ? '#' : '-';
+    if (!t->steps || line.len + BAR_COLUMNS + 3 >= columns) return line;
+    for (i64 i = 0; i < BAR_COLUMNS; i++)
+        bar[i] = (i + 1) * t->steps <= t->step * BAR_COLUMNS ? '#' : '-';
     return str_fmt(perm, "[%s] %.*s", bar, STR_ARG(line));
 }
 
@@ -112,7 +116,7 @@ static void on_step(void *context, const struct train_progress *t)
     }
     struct str line = progress_line(&scratch, t);
     if (!live) say_message(p->say, "%.*s\n", STR_ARG(line));
-    else say_live(p->say, t->steps ? with_bar(&scratch, t, line) : line);
+    else say_live(p->say, with_bar(&scratch, t, line, p->say->columns));
 }
 
 static void on_eval(void *context, const struct train_eval *t)

@@ -68,7 +68,8 @@ struct train_result {
 };
 
 /* Any of them may be NULL. They are called from the thread of train_run and should be quick:
- * on_step comes after every step, and the listener decides what it shows. */
+ * on_step comes after every step, and the listener decides what it shows; on_done when the run came
+ * to its own end. */
 struct train_listener {
     void *context;
     void (*on_start)(void *context, const struct train_start *);

@@ -1,0 +1,129 @@
+/* cmd_show.c - frugal show RUN.YAML: every setting and its origin, then the compiled programs: what
+ * each instruction costs in FLOPs, bytes moved and memory. */
+#include "cli/commands.h"
+#include "cli/config.h"
+#include "train/train.h"
+
+enum status command_show(struct cli *c, struct err *err);
+
+enum { SCRATCH_BYTES = 64 << 20, RESERVE_GIB = 64 }; /* address space only */
+
+static void show_settings(struct cli *c, const struct config *config)
+{
+    if (!c->say->json) say_heading(c->say, "Settings");
+    for (i64 i = 0; i < OPTION_COUNT; i++) {
+        struct arena scratch = *c->perm;
+        struct str   value   = option_get_text(&options[i], &config->settings, &scratch);
+        struct str   origin  = config_origin_text(config, &options[i], &scratch);
+        if (c->say->json) {
+            struct textbuf b = event_begin(&scratch, "setting");
+            event_str(&b, "key", options[i].key);
+            event_str(&b, "value", value);
+            event_str(&b, "origin", origin);
+            event_end(&b, c->say);
+        } else {
+            say_result(c->say, "  %-21.*s %-24.*s %.*s\n", STR_ARG(options[i].key),
+                       STR_ARG(value.len ? value : STR("-")), STR_ARG(origin));
+        }
+    }
+}
+
+/* One instruction: what it computes, what it costs, what its results take. */
+static void show_instr(struct cli *c, const struct program *p, const struct instr *ins)
+{
+    struct arena          scratch = *c->perm;
+    const struct node    *n       = &p->graph->nodes[ins->node];
+    const struct op_info *row     = op_info(n->op);
+    struct sig            sig     = graph_sig(p->graph, n, &scratch);
+    struct cost           cost    = row->cost(&sig);
+    struct str            type    = STR("");
+    i64                   bytes   = ins->work_bytes;
+    for (i32 i = 0; i < row->out_count; i++) bytes += type_bytes(graph_type(p->graph, n->out + i));
+    if (row->out_count) type = type_text(&scratch, graph_type(p->graph, n->out));
+
+    struct str flops = text_si(&scratch, cost.flops), moved = text_bytes(&scratch, cost.bytes);
+    struct str memory = text_bytes(&scratch, (f64)bytes);
+    say_result(c->say, "  %-16s %-24.*s %-20.*s %-12.*s %9.*s %9.*s %9.*s\n", row->name,
+               STR_ARG(n->name), STR_ARG(type), STR_ARG(ins->kernel), STR_ARG(flops),
+               STR_ARG(moved), STR_ARG(memory));
+}
+
+static void show_program(struct cli *c, const struct program *p)
+{
+    struct arena scratch = *c->perm;
+    struct cost  cost    = program_cost(p, scratch);
+    struct str   name    = p->graph->name;
+    if (c->say->json) {
+        struct textbuf b = event_begin(&scratch, "program");
+        event_str(&b, "name", name);
+        event_i64(&b, "instructions", p->instr_count);
+        event_f64(&b, "flops", cost.flops);
+        event_f64(&b, "bytes", cost.bytes);
+        event_i64(&b, "memory_bytes", p->bytes);
+        event_end(&b, c->say);
+        return;
+    }
+    say_result(c->say, "\n");
+    say_heading(c->say, str_z(&scratch, str_fmt(&scratch, "Program %.*s", STR_ARG(name))));
+    say_result(c->say, "  %-16s %-24s %-20s %-12s %9s %9s %9s\n", "op", "name", "result", "kernel",
+               "FLOPs", "moved", "memory");
+    for (i32 i = 0; i < p->instr_count; i++) show_instr(c, p, &p->instrs[i]);
+    struct str flops = text_si(&scratch, cost.flops), moved = text_bytes(&scratch, cost.bytes);
+    struct str memory = text_bytes(&scratch, (f64)p->bytes);
+    say_result(c->say, "  %-16s %-24s %-20s %-12s %9.*s %9.*s %9.*s\n", "all", "", "", "",
+               STR_ARG(flops), STR_ARG(moved), STR_ARG(memory));
+}
+
+static void show_totals(struct cli *c, const struct program_set *set)
+{
+    struct arena scratch               = *c->perm;
+    i64          bytes[VALUE_TEMP + 1] = { 0 };
+    for (i32 i = 0; i < set->persistent_count; i++)
+        bytes[set->persistents[i].kind] += type_bytes(set->persistents[i].type);
+    if (c->say->json) {
+        struct textbuf b = event_begin(&scratch, "memory");
+        event_i64(&b, "parameter_bytes", bytes[VALUE_PARAM]);
+        event_i64(&b, "gradient_bytes", bytes[VALUE_GRAD]);
+        event_i64(&b, "state_bytes", bytes[VALUE_STATE]);
+        event_i64(&b, "arena_bytes", set->arena_bytes);
+        event_end(&b, c->say);
+        return;
+    }
+    say_result(c->say, "\n");
+    say_heading(c->say, "Memory");
+    say_result(c->say,
+               "  parameters %.*s, gradients %.*s, optimiser %.*s; all with activations "
+               "%.*s\n",
+               STR_ARG(text_bytes(&scratch, (f64)bytes[VALUE_PARAM])),
+               STR_ARG(text_bytes(&scratch, (f64)bytes[VALUE_GRAD])),
+               STR_ARG(text_bytes(&scratch, (f64)bytes[VALUE_STATE])),
+               STR_ARG(text_bytes(&scratch, (f64)set->arena_bytes)));
+}
+
+static void show_programs(struct cli *c, const struct program_set *set)
+{
+    for (i64 i = 0; i < PROGRAM_COUNT; i++) {
+        if (!set->programs[i]) continue;
+        if (c->request->flags & FLAG_text) {
+            struct arena text = *c->perm, scratch = arena_part(&text, SCRATCH_BYTES);
+            say_text(c->say, program_print(set->programs[i], &text, scratch));
+        } else {
+            show_program(c, set->programs[i]);
+        }
+    }
+    if (!(c->request->flags & FLAG_text)) show_totals(c, set);
+}
+
+enum status command_show(struct cli *c, struct err *err)
+{
+    struct config      *config;
+    struct program_set *set = NULL;
+    struct arena        run = arena_open((i64)RESERVE_GIB << 30); /* data and programs */
+    enum status         st  = config_of_request(c->request, c->os, c->perm, &config, err);
+    if (!st && !run.begin) st = err_set(err, STATUS_WORLD, "the system refuses address space");
+    if (!st && !(c->request->flags & FLAG_text)) show_settings(c, config);
+    if (!st) st = train_compile(c->os, &config->settings, &run, &set, err);
+    if (!st) show_programs(c, set);
+    if (run.begin) arena_close(&run);
+    return st;
+}

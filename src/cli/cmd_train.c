@@ -1,0 +1,30 @@
+/* cmd_train.c - frugal train RUN.YAML KEY=VALUE...: settings in, a trained model and its bill out. */
+#include "cli/commands.h"
+#include "cli/config.h"
+#include "cli/progress.h"
+#include <math.h>
+
+enum status command_train(struct cli *c, struct err *err);
+
+enum { EVENT_BYTES = 1 << 16 };
+
+enum status command_train(struct cli *c, struct err *err)
+{
+    struct config        *config;
+    struct train_result   result   = { 0 };
+    struct progress       shown    = { .say = c->say, .scratch = arena_part(c->perm, EVENT_BYTES) };
+    struct train_listener listener = progress_listener(&shown);
+    enum status           st       = config_of_request(c->request, c->os, c->perm, &config, err);
+    if (st) return st;
+    const struct train_config *t = &config->settings.train;
+    if (!t->epochs && !t->steps && isnan(t->target))
+        return err_set(err, STATUS_USAGE,
+                       "when does the run end? Give train.epochs=5, train.steps=1000 or a target");
+
+    os_signals_catch();
+    st = train_run(c->os, &config->settings, &listener, &result, err);
+    if (st == STATUS_INTERRUPTED) listener.on_done(listener.context, &result);
+    if (!st && result.target_set && !result.target_reached)
+        st = err_set(err, STATUS_NO, "the target %g was not reached", t->target);
+    return st;
+}
