@@ -1,0 +1,360 @@
+#include "base/os.h"
+#include "harness.h"
+#include "support/sim_os.h"
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CHECK_OK(call)                                                                             \
+    do {                                                                                           \
+        struct err *check_err = &err;                                                              \
+        *check_err            = (struct err){ 0 };                                                 \
+        if (call) harness_fail(__FILE__, __LINE__, "%s: %s", #call, check_err->text);              \
+    } while (0)
+
+static struct err err;
+
+static struct str temporary_dir(struct arena *perm)
+{
+    char *dir = NEW(perm, char, 64);
+    strcpy(dir, "/tmp/frugal-os-XXXXXX");
+    CHECK(mkdtemp(dir));
+    return str_of(dir);
+}
+
+static struct str in(struct arena *perm, struct str dir, const char *name)
+{
+    return str_fmt(perm, "%.*s/%s", STR_ARG(dir), name);
+}
+
+TEST(files_are_written_read_listed_and_removed)
+{
+    struct os     *os  = os_real();
+    struct str     dir = temporary_dir(perm), a = in(perm, dir, "x/y/a"), b = in(perm, dir, "x/y/b");
+    struct file    f;
+    struct os_stat stat;
+    struct str     bytes, *names;
+    i64            got, count;
+    char           buffer[8];
+
+    CHECK_OK(os->make_dir(os, in(perm, dir, "x/y"), &err));
+    CHECK_OK(os->make_dir(os, in(perm, dir, "x/y/"), &err)); /* again is no error */
+    CHECK_OK(os->create(os, a, &f, &err));
+    CHECK_OK(os->write(os, f, STR("hello "), &err));
+    CHECK_OK(os->write(os, f, STR("world"), &err));
+    CHECK_OK(os->sync(os, f, &err));
+    CHECK_OK(os->close(os, &f, &err));
+    CHECK_EQ(f.fd, -1);
+    CHECK_OK(os->rename(os, a, b, &err));
+    CHECK_OK(os->sync_dir_of(os, b, &err));
+    CHECK_OK(os->create(os, a, &f, &err));
+    CHECK_OK(os->close(os, &f, &err));
+
+    CHECK_OK(os->stat(os, b, &stat, &err));
+    CHECK_EQ(stat.bytes, 11);
+    CHECK(!stat.is_dir);
+    CHECK(llabs(os->wall_ns(os) - stat.mtime_ns) < (i64)60000000000);
+    CHECK_OK(os->list(os, in(perm, dir, "x/y"), perm, &names, &count, &err));
+    CHECK_EQ(count, 2);
+    CHECK_STR(names[0], "a");
+    CHECK_STR(names[1], "b");
+
+    CHECK_OK(os->open_read(os, b, &f, &err));
+    CHECK_OK(os->read(os, f, buffer, 4, 6, &got, &err));
+    CHECK_STR(((struct str){ buffer, got }), "worl");
+    CHECK_OK(os->read(os, f, buffer, 5, -1, &got, &err));
+    CHECK_STR(((struct str){ buffer, got }), "hello");
+    CHECK_OK(os->read(os, f, buffer, 4, 11, &got, &err));
+    CHECK_EQ(got, 0);
+    CHECK_OK(os->close(os, &f, &err));
+
+    CHECK_OK(os->map(os, b, &bytes, &err));
+    CHECK_STR(bytes, "hello world");
+    os->unmap(os, bytes);
+    CHECK_OK(os->map(os, a, &bytes, &err)); /* empty */
+    CHECK_EQ(bytes.len, 0);
+    os->unmap(os, bytes);
+
+    CHECK_OK(os->remove(os, a, &err));
+    CHECK_OK(os->remove(os, b, &err));
+    CHECK_OK(os->remove(os, in(perm, dir, "x/y"), &err));
+    CHECK_OK(os->remove(os, in(perm, dir, "x"), &err));
+    CHECK_OK(os->remove(os, dir, &err));
+}
+
+TEST(a_failure_names_the_file_and_the_reason)
+{
+    struct os     *os = os_real();
+    struct file    f;
+    struct os_stat stat;
+    struct str     bytes, *names, path = STR("/nowhere/at/all");
+    i64            count;
+    char           endless[5000];
+
+    CHECK_EQ(os->open_read(os, path, &f, &err), STATUS_WORLD);
+    CHECK_STR(err.text, "cannot open /nowhere/at/all: No such file or directory");
+    CHECK_EQ(f.fd, -1);
+    CHECK_EQ(os->create(os, path, &f, NULL), STATUS_WORLD);
+    CHECK_EQ(os->stat(os, path, &stat, &err), STATUS_WORLD);
+    CHECK_STR(err.text, "cannot find /nowhere/at/all: No such file or directory");
+    CHECK_EQ(os->list(os, path, perm, &names, &count, &err), STATUS_WORLD);
+    CHECK_EQ(os->map(os, path, &bytes, &err), STATUS_WORLD);
+    CHECK_EQ(os->map(os, STR("/tmp"), &bytes, &err), STATUS_WORLD);
+    CHECK_EQ(os->remove(os, path, &err), STATUS_WORLD);
+    CHECK_EQ(os->rename(os, path, path, &err), STATUS_WORLD);
+    CHECK_STR(err.text, "cannot rename /nowhere/at/all to /nowhere/at/all: No such file or directory");
+    CHECK_EQ(os->make_dir(os, STR("/dev/null/x"), &err), STATUS_WORLD);
+    CHECK_EQ(os->make_dir(os, STR("/dev/null"), &err), STATUS_WORLD);
+    CHECK_EQ(os_read_all(os, path, perm, &bytes, &err), STATUS_WORLD);
+    CHECK_EQ(os_read_all(os, STR("/tmp"), perm, &bytes, &err), STATUS_WORLD);
+    CHECK_STR(err.text, "cannot read /tmp: it is a folder");
+    memset(endless, 'x', sizeof endless);
+    CHECK_EQ(os->open_read(os, (struct str){ endless, sizeof endless }, &f, &err), STATUS_USAGE);
+    CHECK_EQ(os->open_read(os, STR("a\0b"), &f, &err), STATUS_USAGE);
+    CHECK_EQ(os->open_read(os, STR(""), &f, &err), STATUS_USAGE);
+    CHECK_OK(os->create(os, STR("/dev/full"), &f, &err));
+    CHECK_EQ(os->write(os, f, STR("x"), &err), STATUS_WORLD);
+    CHECK_STR(err.text, "cannot write to /dev/full: No space left on device");
+    CHECK_OK(os->close(os, &f, &err));
+}
+
+TEST(whole_files_come_and_go)
+{
+    struct os *os  = os_real();
+    struct str dir = temporary_dir(perm), path = in(perm, dir, "f"), bytes;
+    for (i64 len = 0; len < 100000; len = 3 * len + 1) {
+        char *data = NEW(perm, char, len);
+        memset(data, 'q', (size_t)len);
+        CHECK_OK(os_publish(os, path, (struct str){ data, len }, scratch, &err));
+        CHECK_OK(os_read_all(os, path, perm, &bytes, &err));
+        CHECK_STR(bytes, ((struct str){ data, len }));
+        CHECK_EQ(bytes.data[len], '\0');
+    }
+    struct arena small = arena_part(perm, 1000); /* a file larger than the room is an error */
+    CHECK_EQ(os_read_all(os, path, &small, &bytes, &err), STATUS_WORLD);
+    CHECK_OK(os->remove(os, path, &err));
+    CHECK_OK(os->remove(os, dir, &err));
+    CHECK_OK(os_read_all(os, STR("/proc/self/status"), perm, &bytes, &err)); /* says 0 bytes */
+    CHECK(bytes.len > 100);
+}
+
+struct peer {
+    i32        port;
+    struct str sent;
+};
+
+static void *connect_and_talk(void *argument)
+{
+    struct peer *p  = argument;
+    struct os   *os = os_real();
+    struct file  f;
+    char         answer[16];
+    i64          got;
+    ASSERT(!os->connect(os, STR("localhost"), p->port, (i64)5000000000, &f, NULL));
+    ASSERT(!os->write(os, f, p->sent, NULL));
+    ASSERT(!os->read(os, f, answer, sizeof answer, -1, &got, NULL));
+    ASSERT(str_eq((struct str){ answer, got }, STR("thanks")));
+    ASSERT(!os->close(os, &f, NULL));
+    return NULL;
+}
+
+TEST(a_stream_goes_both_ways)
+{
+    struct os  *os = os_real();
+    struct file listener, f;
+    pthread_t   thread;
+    char        heard[16];
+    i64         got;
+    CHECK_OK(os->listen(os, STR("127.0.0.1"), 0, &listener, &err));
+    struct peer peer = { os->port_of(os, listener), STR("hello") };
+    CHECK(peer.port > 0);
+    CHECK_EQ(os->accept(os, listener, 1000000, &f, &err), STATUS_NO); /* nobody yet */
+    CHECK_EQ(pthread_create(&thread, NULL, connect_and_talk, &peer), 0);
+    CHECK_OK(os->accept(os, listener, (i64)5000000000, &f, &err));
+    CHECK_OK(os->read(os, f, heard, sizeof heard, -1, &got, &err));
+    CHECK_STR(((struct str){ heard, got }), "hello");
+    CHECK_OK(os->write(os, f, STR("thanks"), &err));
+    CHECK_OK(os->read(os, f, heard, sizeof heard, -1, &got, &err));
+    CHECK_EQ(got, 0); /* it hung up */
+    pthread_join(thread, NULL);
+    for (int i = 0; i < 3; i++) os->write(os, f, STR("anyone?"), NULL); /* an error, no signal */
+    CHECK_OK(os->close(os, &f, &err));
+    CHECK_OK(os->close(os, &listener, &err));
+
+    CHECK_EQ(os->connect(os, STR("127.0.0.1"), peer.port, 100000000, &f, &err), STATUS_WORLD);
+    CHECK_STR(err.text, str_fmt(perm, "cannot connect to 127.0.0.1:%d: Connection refused", peer.port));
+    CHECK_EQ(f.fd, -1);
+    CHECK_EQ(os->connect(os, STR("127.0.0.1"), 70000, 1, &f, &err), STATUS_USAGE);
+}
+
+TEST(a_silent_peer_is_not_waited_for_longer_than_the_limit)
+{
+    struct os  *os = os_real();
+    struct file listener, f;
+    char        heard[16];
+    i64         got;
+    CHECK_OK(os->listen(os, STR("127.0.0.1"), 0, &listener, &err));
+    CHECK_OK(os->connect(os, STR("127.0.0.1"), os->port_of(os, listener), 20000000, &f, &err));
+    i64 begin = os->now_ns(os);
+    CHECK_EQ(os->read(os, f, heard, sizeof heard, -1, &got, &err), STATUS_WORLD);
+    CHECK(os->now_ns(os) - begin < (i64)5000000000);
+    CHECK_OK(os->close(os, &f, &err));
+    CHECK_OK(os->close(os, &listener, &err));
+}
+
+TEST(the_clock_goes_forward)
+{
+    struct os *os    = os_real();
+    i64        begin = os->now_ns(os);
+    os->sleep_ns(os, 2000000);
+    CHECK(os->now_ns(os) - begin >= 2000000);
+    os->sleep_ns(os, -1);
+    CHECK(os->wall_ns(os) > (i64)1600000000000000000);
+}
+
+TEST(the_environment_is_read)
+{
+    struct os *os = os_real();
+    setenv("FRUGAL_TEST_ENV", "value", 1);
+    CHECK_STR(os->env(os, "FRUGAL_TEST_ENV"), "value");
+    CHECK(!os->env(os, "FRUGAL_TEST_UNSET").data);
+    setenv("FRUGAL_TEST_ENV", "", 1);
+    CHECK(os->env(os, "FRUGAL_TEST_ENV").data);
+}
+
+TEST(peak_memory_grows_with_use)
+{
+    i64 before = os_peak_rss_bytes();
+    u8 *p      = NEW(perm, u8, 64 << 20);
+    memset(p, 1, 64 << 20);
+    CHECK(before > 0);
+    CHECK(os_peak_rss_bytes() >= before + (32 << 20)); /* other pages may have gone meanwhile */
+}
+
+static int exit_code_of(void (*fn)(void))
+{
+    int   status;
+    pid_t child = fork();
+    if (child == 0) {
+        fn();
+        _exit(0);
+    }
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+static void take_signals(void)
+{
+    struct os *os = os_real();
+    os_signals_catch();
+    if (os->signal_take(os) != OS_SIGNAL_NONE) _exit(10);
+    raise(SIGUSR1);
+    raise(SIGUSR1);
+    raise(SIGTERM);
+    raise(SIGINT);
+    if (os->signal_take(os) != OS_SIGNAL_INT) _exit(11);
+    if (os->signal_take(os) != OS_SIGNAL_TERM) _exit(12);
+    if (os->signal_take(os) != OS_SIGNAL_USR1) _exit(13);
+    if (os->signal_take(os) != OS_SIGNAL_NONE) _exit(14);
+}
+
+static void interrupt_twice(void)
+{
+    os_signals_catch();
+    raise(SIGINT);
+    os_real()->signal_take(os_real());
+    raise(SIGINT);
+}
+
+static void sleep_through_a_signal(void)
+{
+    struct os *os    = os_real();
+    i64        begin = os->now_ns(os);
+    pid_t      self = getpid(), child;
+    os_signals_catch();
+    if ((child = fork()) == 0) {
+        os->sleep_ns(os, 20000000);
+        kill(self, SIGTERM);
+        _exit(0);
+    }
+    while (os->signal_take(os) != OS_SIGNAL_TERM)
+        os->sleep_ns(os, (i64)2000000000); /* ended early, or this test is slow to pass */
+    waitpid(child, NULL, 0);
+    _exit(os->now_ns(os) - begin < (i64)10000000000 ? 0 : 20);
+}
+
+TEST(signals_are_held_until_taken)
+{
+    CHECK_EQ(exit_code_of(take_signals), 0);
+    CHECK_EQ(exit_code_of(interrupt_twice), STATUS_INTERRUPTED);
+    CHECK_EQ(exit_code_of(sleep_through_a_signal), 0);
+}
+
+/* A power cut or a kill at every call, and every way of losing what was not synced: the next
+ * process finds the old file or the new one, and the new one once os_publish had returned. */
+TEST(a_published_file_is_old_or_new_after_any_power_cut)
+{
+    for (int survive = 0; survive < SIM_SURVIVE_COUNT; survive++) {
+        bool done = false;
+        i64  kill = 1;
+        for (; !done; kill++) {
+            struct sim_os *sim = sim_os_new(perm);
+            sim_os_put(sim, STR("dir/file"), STR("the old one"));
+            sim->os.make_dir(&sim->os, STR("dir"), NULL);
+            sim->kill_at = sim->calls + kill;
+            done = !os_publish(&sim->os, STR("dir/file"), STR("the new one!"), scratch, &err);
+            sim_os_crash(sim, (enum sim_survive)survive);
+            struct str found = sim_os_look(sim, STR("dir/file"));
+            bool       is_new = str_eq(found, STR("the new one!"));
+            CHECK(is_new || (!done && str_eq(found, STR("the old one"))));
+        }
+        CHECK_EQ(kill, 8); /* six calls, each was the last one once */
+    }
+}
+
+TEST(a_failed_publish_leaves_no_part_behind)
+{
+    for (i64 fail = 1; fail <= 6; fail++) {
+        struct sim_os *sim = sim_os_new(perm);
+        sim_os_put(sim, STR("file"), STR("the old one"));
+        sim->fail_at = fail;
+        CHECK_EQ(os_publish(&sim->os, STR("file"), STR("new"), scratch, &err), STATUS_WORLD);
+        CHECK_STR(err.text, str_fmt(perm, "call %d fails", (int)fail));
+        CHECK_STR(sim_os_look(sim, STR("file")), fail < 6 ? "the old one" : "new");
+        CHECK(!sim_os_look(sim, STR("file.part")).data);
+    }
+}
+
+TEST(a_failed_read_is_reported)
+{
+    struct str bytes;
+    for (i64 fail = 1; fail <= 5; fail++) {
+        struct sim_os *sim = sim_os_new(perm);
+        sim_os_put(sim, STR("file"), STR("something"));
+        sim->fail_at = fail;
+        enum status st = os_read_all(&sim->os, STR("file"), perm, &bytes, &err);
+        CHECK_EQ(st, fail < 5 ? STATUS_WORLD : STATUS_OK); /* the close at the end may fail */
+    }
+    CHECK_STR(bytes, "something");
+}
+
+TEST(the_simulated_disk_forgets_what_was_not_synced)
+{
+    struct sim_os *sim = sim_os_new(perm);
+    struct os     *os  = &sim->os;
+    struct file    f;
+    CHECK_OK(os->create(os, STR("a"), &f, &err));
+    CHECK_OK(os->write(os, f, STR("1"), &err));
+    CHECK_OK(os->sync(os, f, &err));
+    CHECK_OK(os->write(os, f, STR("2"), &err));
+    CHECK_OK(os->close(os, &f, &err));
+    CHECK_STR(sim_os_look(sim, STR("./a")), "12");
+    sim_os_crash(sim, SIM_NAMES_ONLY);
+    CHECK_STR(sim_os_look(sim, STR("a")), "1");
+    CHECK_OK(os->rename(os, STR("a"), STR("b"), &err));
+    sim_os_crash(sim, SIM_SYNCED_ONLY);
+    CHECK_STR(sim_os_look(sim, STR("a")), "1");
+    CHECK(!sim_os_look(sim, STR("b")).data);
+    CHECK_EQ(os->create(os, STR("no/dir"), &f, &err), STATUS_WORLD);
+}
