@@ -1,0 +1,1 @@
+#include "backend/cpu/fast/optimiser_impl.h"

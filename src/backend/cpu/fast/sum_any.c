@@ -1,0 +1,1 @@
+#include "backend/cpu/fast/sum_impl.h"

@@ -1,0 +1,217 @@
+/* sum_impl.h - sums along axes, and the gradient of a table of embeddings, which is one.
+ *
+ * sum: x is [outer, middle, inner], middle goes. Where middle is long it is cut into parts, each
+ * summed into its own row of the workspace, and the rows are added in order.
+ *
+ * embedding_grad: most of it is zeros. The table is cut into ranges of rows; ids are sorted by range,
+ * in their order (a counting sort in fixed shares); then each range is zeroed and its rows of dy
+ * are added while it lies in the cache. */
+#include "backend/cpu/fast/fast.h"
+#include "backend/cpu/fast/simd.h"
+
+enum {
+    SUM_ITEMS  = 32 * 1024, /* in a block */
+    PARTS_MAX  = 32,        /* of middle */
+};
+
+struct sum {
+    const f32 *x;
+    f32       *y;
+    f32       *parts;         /* [parts_count][outer][inner], if there are several */
+    i64        outer, middle, inner;
+    i64        parts_count, part; /* part: how much of middle is in one */
+    i64        each;          /* of [parts_count][outer] in one block */
+};
+
+static struct sum sum_of(const struct call *c)
+{
+    struct shape s    = c->in[0].type.shape;
+    i32          from = (i32)c->at->axis, to = from + (i32)c->at->count;
+    struct sum   m = { .x = c->in[0].data, .y = c->out[0].data, .parts = c->work };
+    m.outer        = shape_span(s, 0, from);
+    m.middle       = shape_span(s, from, to);
+    m.inner        = shape_span(s, to, s.rank);
+    i64 wanted     = m.outer < PARTS_MAX ? m.middle * m.inner / SUM_ITEMS : 1;
+    m.part         = fast_div_up(m.middle, MAX(1, MIN(wanted, PARTS_MAX)));
+    m.parts_count  = m.middle ? fast_div_up(m.middle, m.part) : 1;
+    m.each         = fast_items(m.outer * m.parts_count, m.part * m.inner, SUM_ITEMS);
+    return m;
+}
+
+/* y[inner] = the sum of `rows` rows of x; four rows at a time spare three of four loads of y. */
+static void add_rows(f32 *y, const f32 *x, i64 rows, i64 inner)
+{
+    memset(y, 0, (size_t)inner * sizeof *y);
+    for (i64 r = 0; r < rows; r += 4, x += 4 * inner) {
+        i64 left = MIN(rows - r, 4);
+        for (i64 i = 0; i < inner; i += V_LANES) {
+            vm m   = v_first(MIN(inner - i, V_LANES));
+            vf sum = v_load_m(y + i, m);
+            if (left == 4) {
+                vf a = v_load_m(x + i, m) + v_load_m(x + inner + i, m);
+                vf b = v_load_m(x + 2 * inner + i, m) + v_load_m(x + 3 * inner + i, m);
+                sum  = sum + (a + b);
+            } else {
+                for (i64 k = 0; k < left; k++) sum += v_load_m(x + k * inner + i, m);
+            }
+            v_store_m(y + i, sum, m);
+        }
+    }
+}
+
+static f32 add_all(const f32 *x, i64 count)
+{
+    vf  lanes[4] = { 0 };
+    i64 i        = 0;
+    for (; i + 4 * V_LANES <= count; i += 4 * V_LANES)
+        for (int j = 0; j < 4; j++) lanes[j] += v_load(x + i + j * V_LANES);
+    for (; i < count; i += V_LANES) lanes[0] += v_load_n(x + i, MIN(count - i, V_LANES));
+    return v_sum(lanes[0] + lanes[1] + (lanes[2] + lanes[3]));
+}
+
+static void sum_block(void *context, i64 block, i32 worker)
+{
+    (void)worker;
+    const struct sum *s = context;
+    i64 i = block * s->each, end = MIN(i + s->each, s->outer * s->parts_count);
+    for (; i < end; i++) {
+        i64        part = i / s->outer, outer = i % s->outer, first = part * s->part;
+        i64        rows = MIN(s->part, s->middle - first);
+        const f32 *x    = s->x + (outer * s->middle + first) * s->inner;
+        f32       *y    = (s->parts_count > 1 ? s->parts : s->y) + i * s->inner;
+        if (s->inner == 1) *y = add_all(x, rows);
+        else add_rows(y, x, rows, s->inner);
+    }
+}
+
+static i64 sum_work(const struct call *c)
+{
+    struct sum s = sum_of(c);
+    if (s.parts_count == 1) return 0;
+    return s.parts_count * s.outer * s.inner * (i64)sizeof(f32);
+}
+
+static void sum(const struct call *c)
+{
+    struct sum s = sum_of(c);
+    pool_run(c->pool, fast_div_up(s.outer * s.parts_count, s.each), sum_block, &s);
+    if (s.parts_count > 1) add_rows(s.y, s.parts, s.parts_count, s.outer * s.inner);
+}
+
+/* ---- embedding_grad */
+
+enum {
+    RANGES_MIN   = 64,        /* of rows, where there are so many */
+    RANGES_MAX   = 4096,
+    RANGE_FLOATS = 32 * 1024, /* 128 KiB: half of a small second cache */
+    SHARES_MAX   = 16,        /* of ids, for sorting */
+    SHARE_IDS    = 4096,
+};
+
+struct scatter {
+    const f32 *dy;
+    const i32 *ids;
+    f32       *to;
+    i64        ids_count, rows, width;
+    i64        range, ranges; /* rows in one; how many */
+    i64        share, shares; /* ids in one; how many */
+    i32       *start;         /* [shares][ranges]: first counts, then places in `order` */
+    i32       *end;           /* [ranges]: where a range ends in `order` */
+    i32       *order;         /* [ids]: indices of ids, sorted by range */
+};
+
+static struct scatter scatter_of(const struct call *c)
+{
+    struct shape   s = c->out[0].type.shape;
+    struct scatter t = { .dy = c->in[0].data, .ids = c->in[1].data, .to = c->out[0].data };
+    t.ids_count      = shape_count(c->in[1].type.shape);
+    t.rows           = s.dim[0];
+    t.width          = s.dim[1];
+    i64 fitting      = MAX(1, RANGE_FLOATS / MAX(1, t.width));
+    t.range          = MIN(fast_div_up(t.rows, RANGES_MIN), fitting);
+    t.range          = MAX(1, MAX(t.range, fast_div_up(t.rows, RANGES_MAX)));
+    t.ranges         = fast_div_up(t.rows, t.range);
+    t.share          = MAX(SHARE_IDS, fast_div_up(t.ids_count, SHARES_MAX));
+    t.shares         = MAX(1, fast_div_up(t.ids_count, t.share));
+    t.start          = c->work;
+    t.end            = t.start ? t.start + t.shares * t.ranges : NULL;
+    t.order          = t.end ? t.end + t.ranges : NULL;
+    return t;
+}
+
+static void count_ids(void *context, i64 block, i32 worker)
+{
+    (void)worker;
+    const struct scatter *t     = context;
+    i32                  *count = t->start + block * t->ranges;
+    i64 i = block * t->share, end = MIN(i + t->share, t->ids_count);
+    memset(count, 0, (size_t)t->ranges * sizeof *count);
+    for (; i < end; i++) {
+        ASSERT(t->ids[i] >= 0 && t->ids[i] < t->rows);
+        count[t->ids[i] / (i32)t->range]++;
+    }
+}
+
+static void place_shares(const struct scatter *t)
+{
+    i32 at = 0;
+    for (i64 r = 0; r < t->ranges; r++) {
+        for (i64 s = 0; s < t->shares; s++) {
+            i32 count                   = t->start[s * t->ranges + r];
+            t->start[s * t->ranges + r] = at;
+            at += count;
+        }
+        t->end[r] = at;
+    }
+}
+
+static void sort_ids(void *context, i64 block, i32 worker)
+{
+    (void)worker;
+    const struct scatter *t     = context;
+    i32                  *start = t->start + block * t->ranges;
+    i64 i = block * t->share, end = MIN(i + t->share, t->ids_count);
+    for (; i < end; i++) t->order[start[t->ids[i] / (i32)t->range]++] = (i32)i;
+}
+
+static void add_range(void *context, i64 block, i32 worker)
+{
+    (void)worker;
+    const struct scatter *t = context;
+    i64 first = block * t->range, rows = MIN(t->range, t->rows - first);
+    memset(t->to + first * t->width, 0, (size_t)(rows * t->width) * sizeof *t->to);
+    for (i64 k = block ? t->end[block - 1] : 0; k < t->end[block]; k++) {
+        const f32 *x = t->dy + t->order[k] * t->width;
+        f32       *y = t->to + t->ids[t->order[k]] * t->width;
+        i64        i = 0;
+        for (; i + V_LANES <= t->width; i += V_LANES) v_store(y + i, v_load(y + i) + v_load(x + i));
+        for (; i < t->width; i++) y[i] += x[i];
+    }
+}
+
+static bool embedding_grad_takes(const struct call *c)
+{
+    return fast_ids_at(c, 1) && shape_count(c->in[1].type.shape) < INT32_MAX;
+}
+
+static i64 embedding_grad_work(const struct call *c)
+{
+    struct scatter t = scatter_of(c);
+    return ((t.shares + 1) * t.ranges + t.ids_count) * (i64)sizeof(i32);
+}
+
+static void embedding_grad(const struct call *c)
+{
+    struct scatter t = scatter_of(c);
+    pool_run(c->pool, t.shares, count_ids, &t);
+    place_shares(&t);
+    pool_run(c->pool, t.shares, sort_ids, &t);
+    pool_run(c->pool, t.ranges, add_range, &t);
+}
+
+const struct kernel ISA_FN(kernels_sum)[] = {
+    { OP_SUM, "sum_" ISA_NAME, ISA_HERE, fast_all_f32, sum, sum_work },
+    { OP_EMBEDDING_GRAD, "sum_" ISA_NAME, ISA_HERE, embedding_grad_takes, embedding_grad,
+      embedding_grad_work },
+};
+const i32 ISA_COUNT(kernels_sum) = (i32)COUNT_OF(ISA_FN(kernels_sum));
