@@ -506,46 +506,58 @@ static void infer(struct op_case *c)
         c->terms = c->macs / (f64)MAX(1, shape_count(c->out[i].shape));
 }
 
-/* Runs a forward case with the reference; its results' data. */
-static void run_forward(const struct op_case *f, void **results, struct arena *perm)
+void op_case_run(const struct op_case *c, void **results, struct arena *perm)
 {
     struct tensor in[OP_IN_MAX], out[OP_OUT_MAX];
-    for (i32 i = 0; i < f->in_count; i++)
-        in[i] = (struct tensor){ f->data[i], f->in[i], shape_count(f->in[i].shape) };
-    for (i32 i = 0; i < op_info(f->op)->out_count; i++) {
-        results[i] = arena_take(perm, MAX(1, type_bytes(f->out[i])), 1, 64);
-        out[i]     = (struct tensor){ results[i], f->out[i], shape_count(f->out[i].shape) };
+    for (i32 i = 0; i < c->in_count; i++)
+        in[i] = (struct tensor){ c->data[i], c->in[i], shape_count(c->in[i].shape) };
+    for (i32 i = 0; i < op_info(c->op)->out_count; i++) {
+        results[i] = arena_take(perm, MAX(1, type_bytes(c->out[i])), 1, 64);
+        out[i]     = (struct tensor){ results[i], c->out[i], shape_count(c->out[i].shape) };
     }
-    ref_run(&(struct call){ f->op, &f->at, in, f->in_count, out, NULL, 0, NULL });
+    ref_run(&(struct call){ c->op, &c->at, in, c->in_count, out, NULL, 0, NULL });
 }
 
-static void gradient_case(struct maker *m, const struct row *row)
+i32 op_case_forward(i32 op) { return rows[op].operands ? rows[op].forward : -1; }
+i32 op_case_input(i32 op) { return rows[op].dims; }
+
+void op_case_gradient(struct op_case *c, i32 op, const struct op_case *forward, struct draw *draw,
+                      struct arena *perm)
 {
-    struct op_case *c = m->c, *f = NEW(m->perm, struct op_case, 1);
-    void           *results[OP_OUT_MAX];
-    op_case_draw(f, row->forward, m->dtype, m->draw, m->perm);
-    run_forward(f, results, m->perm);
-    c->at      = f->at;
-    c->at.dims = f->in[row->dims].shape;
-    c->terms   = f->terms;
-    c->macs    = f->macs;
+    const struct row *row = &rows[op];
+    struct maker      m   = { c, draw, perm, forward->out[0].dtype };
+    void             *results[OP_OUT_MAX];
+    ASSERT(forward->op == op_case_forward(op));
+    *c         = (struct op_case){ .op       = op,
+                                   .nearness = row->nearness,
+                                   .at       = forward->at,
+                                   .terms    = forward->terms,
+                                   .macs     = forward->macs };
+    c->at.dims = forward->in[row->dims].shape;
+    op_case_run(forward, results, perm);
     for (const char *o = row->operands; *o; o += strcspn(o, " "), o += *o == ' ') {
         i32 i = *o == 'd' ? 0 : o[1] - '0';
-        if (*o == 'd') add_normal(m, f->out[0].dtype, f->out[0].shape, 1, 0);
-        if (*o == 'd' || (*o == 'i' && i >= f->in_count)) continue; /* an absent optional input */
-        c->in[c->in_count]     = *o == 'i' ? f->in[i] : f->out[i];
-        c->data[c->in_count++] = *o == 'i' ? f->data[i] : results[i];
+        if (*o == 'd') add_normal(&m, forward->out[0].dtype, forward->out[0].shape, 1, 0);
+        if (*o == 'd' || (*o == 'i' && i >= forward->in_count)) continue; /* optional, absent */
+        c->in[c->in_count]     = *o == 'i' ? forward->in[i] : forward->out[i];
+        c->data[c->in_count++] = *o == 'i' ? forward->data[i] : results[i];
     }
+    infer(c);
 }
 
 void op_case_draw(struct op_case *c, i32 op, enum dtype d, struct draw *draw, struct arena *perm)
 {
     const struct row *row = &rows[op];
-    struct maker      m   = { c, draw, perm, d };
-    *c                    = (struct op_case){ .op = op, .nearness = row->nearness, .terms = 1 };
-    ASSERT(row->make || row->operands); /* a new op needs a row above */
-    if (row->make) row->make(&m);
-    else gradient_case(&m, row);
+    if (row->operands) {
+        struct op_case *forward = NEW(perm, struct op_case, 1);
+        op_case_draw(forward, row->forward, d, draw, perm);
+        op_case_gradient(c, op, forward, draw, perm);
+        return;
+    }
+    struct maker m = { c, draw, perm, d };
+    *c             = (struct op_case){ .op = op, .nearness = row->nearness, .terms = 1 };
+    ASSERT(row->make); /* a new op needs a row above */
+    row->make(&m);
     infer(c);
 }
 

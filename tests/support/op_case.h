@@ -40,6 +40,15 @@ struct op_case {
 /* A fresh case of `op` over floats of type d. Data lie in perm. */
 void op_case_draw(struct op_case *c, i32 op, enum dtype d, struct draw *draw, struct arena *perm);
 
+/* The case of gradient op `op` that belongs to a forward case; its result r is the gradient of the
+ * forward op's input op_case_input(op) + r. op_case_forward: that forward op; -1 if op is no gradient. */
+void op_case_gradient(struct op_case *c, i32 op, const struct op_case *forward, struct draw *draw,
+                      struct arena *perm);
+i32  op_case_forward(i32 op);
+i32  op_case_input(i32 op);
+/* Runs a case with the reference, on its own data; the results lie in perm. */
+void op_case_run(const struct op_case *c, void **results, struct arena *perm);
+
 struct str op_case_text(const struct op_case *c, struct arena *perm); /* op, operands, attributes */
 
 /* Elements of any dtype, for comparisons. */
