@@ -69,15 +69,26 @@ static struct shape random_shape(struct maker *m, i32 rank_max, i64 count_max)
     return s;
 }
 
+/* Adds an input without values; NULL when only types are asked for. */
+static void *add_input(struct maker *m, enum dtype t, struct shape s)
+{
+    i32 i       = m->c->in_count++;
+    m->c->in[i] = type_of(t, s);
+    if (!m->draw->types_only)
+        m->c->data[i] = arena_take(m->perm, MAX(1, type_bytes(m->c->in[i])), 1, 64);
+    return m->c->data[i];
+}
+
+/* A stream of its own for values, so that types do not depend on whether values are drawn. */
+static struct draw stream(struct maker *m) { return (struct draw){ .state = draw_bits(m->draw) }; }
+
 /* Adds an input; every element is scale * normal + shift. */
 static void add_normal(struct maker *m, enum dtype t, struct shape s, f64 scale, f64 shift)
 {
-    i32   i    = m->c->in_count++;
-    void *data = arena_take(m->perm, MAX(1, type_bytes(type_of(t, s))), 1, 64);
-    for (i64 k = 0; k < shape_count(s); k++)
-        element_set(data, t, k, scale * draw_normal(m->draw) + shift);
-    m->c->in[i]   = type_of(t, s);
-    m->c->data[i] = data;
+    struct draw d    = stream(m);
+    void       *data = add_input(m, t, s);
+    for (i64 k = 0; data && k < shape_count(s); k++)
+        element_set(data, t, k, scale * draw_normal(&d) + shift);
 }
 
 static void add(struct maker *m, struct shape s) { add_normal(m, m->dtype, s, 1, 0); }
@@ -85,10 +96,10 @@ static void add(struct maker *m, struct shape s) { add_normal(m, m->dtype, s, 1,
 /* [low, high): whole numbers for i32 and u8. */
 static void add_uniform(struct maker *m, enum dtype t, struct shape s, f64 low, f64 high)
 {
-    add_normal(m, t, s, 0, 0);
-    void *data = m->c->data[m->c->in_count - 1];
-    for (i64 k = 0; k < shape_count(s); k++) {
-        f64 v = low + (high - low) * draw_unit(m->draw);
+    struct draw d    = stream(m);
+    void       *data = add_input(m, t, s);
+    for (i64 k = 0; data && k < shape_count(s); k++) {
+        f64 v = low + (high - low) * draw_unit(&d);
         element_set(data, t, k, dtype_is_float(t) ? v : floor(v));
     }
 }
@@ -397,9 +408,9 @@ static void add_optimiser(struct maker *m, i32 states)
     add(m, s);
     add_normal(m, wide_dtype(m), s, 1, 0);
     if (states == 2) add_uniform(m, wide_dtype(m), s, 0, 2);
-    add_normal(m, DT_F32, shape_1(4), 0, 0);
-    f32 hyper[4] = { 0.01f, 0.9f, 0.999f, steps[draw_to(m->draw, 4)] };
-    memcpy(m->c->data[m->c->in_count - 1], hyper, sizeof hyper);
+    f32   hyper[4] = { 0.01f, 0.9f, 0.999f, steps[draw_to(m->draw, 4)] };
+    void *data     = add_input(m, DT_F32, shape_1(4));
+    if (data) memcpy(data, hyper, sizeof hyper);
     add_uniform(m, wide_dtype(m), shape_1(1), 0.1, 1);
 }
 
@@ -524,9 +535,9 @@ i32 op_case_input(i32 op) { return rows[op].dims; }
 void op_case_gradient(struct op_case *c, i32 op, const struct op_case *forward, struct draw *draw,
                       struct arena *perm)
 {
-    const struct row *row = &rows[op];
-    struct maker      m   = { c, draw, perm, forward->out[0].dtype };
-    void             *results[OP_OUT_MAX];
+    const struct row *row                 = &rows[op];
+    struct maker      m                   = { c, draw, perm, forward->out[0].dtype };
+    void             *results[OP_OUT_MAX] = { NULL };
     ASSERT(forward->op == op_case_forward(op));
     *c         = (struct op_case){ .op       = op,
                                    .nearness = row->nearness,
@@ -534,7 +545,7 @@ void op_case_gradient(struct op_case *c, i32 op, const struct op_case *forward, 
                                    .terms    = forward->terms,
                                    .macs     = forward->macs };
     c->at.dims = forward->in[row->dims].shape;
-    op_case_run(forward, results, perm);
+    if (!draw->types_only) op_case_run(forward, results, perm);
     for (const char *o = row->operands; *o; o += strcspn(o, " "), o += *o == ' ') {
         i32 i = *o == 'd' ? 0 : o[1] - '0';
         if (*o == 'd') add_normal(&m, forward->out[0].dtype, forward->out[0].shape, 1, 0);

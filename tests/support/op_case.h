@@ -11,6 +11,7 @@
 struct draw {
     u64  state;
     bool large;
+    bool types_only; /* no data: the same state draws the same types, much faster */
 };
 u64 draw_bits(struct draw *d);
 i64 draw_to(struct draw *d, i64 count); /* [0, count) */

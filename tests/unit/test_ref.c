@@ -39,7 +39,7 @@ static void use_run(struct use *u, struct arena *perm)
 {
     struct type in[6], out[OP_OUT_MAX];
     struct err  err;
-    struct sig  s = { in, u->in_count, out, &u->at };
+    struct sig  s = { in, u->in_count, out, &u->at, u->op };
     for (i32 i = 0; i < u->in_count; i++) in[i] = u->in[i].type;
     CHECK_EQ(op_info(u->op)->shape(&s, &err), STATUS_OK);
     for (i32 i = 0; i < op_info(u->op)->out_count; i++)
@@ -101,7 +101,7 @@ TEST(sixteen_bit_floats_keep_their_bits_there_and_back)
 
 TEST(sixteen_bit_floats_round_to_the_nearest_and_ties_to_even)
 {
-    struct draw draw = { test_seed(), false };
+    struct draw draw = { .state = test_seed() };
     for (i32 i = 0; i < 200000; i++) {
         f64 v = draw_normal(&draw) * pow(2, (f64)draw_to(&draw, 28) - 20);
         check_nearest(v, f16_from_f64(v), f16_value);
@@ -232,7 +232,7 @@ TEST(moves_put_values_where_they_belong)
 
 TEST(a_transpose_of_four_axes_follows_its_permutation)
 {
-    struct draw     draw = { test_seed(), false };
+    struct draw     draw = { .state = test_seed() };
     struct op_case *c    = NEW(perm, struct op_case, 1);
     void           *y[OP_OUT_MAX];
     for (i32 round = 0; round < 50; round++) {
@@ -440,7 +440,7 @@ TEST(query_heads_share_key_and_value_heads)
 
 TEST(padding_gets_no_gradient_and_gives_none)
 {
-    struct draw draw = { test_seed(), false };
+    struct draw draw = { .state = test_seed() };
     f64         v[32];
     for (i32 i = 0; i < 32; i++) v[i] = draw_normal(&draw);
     struct tensor x    = tensor_new(perm, DT_F32, shape_3(1, 4, 6), v);
@@ -678,7 +678,7 @@ static void check_gradient(i32 op, struct draw *draw, struct arena *perm)
 
 TEST(every_gradient_is_the_slope_of_its_forward_op)
 {
-    struct draw draw = { test_seed(), false };
+    struct draw draw = { .state = test_seed() };
     for (i32 op = 0; op < OP_COUNT; op++) {
         CHECK_EQ(op_case_forward(op) >= 0, strstr(op_info(op)->name, "_grad") != NULL);
         if (op_case_forward(op) < 0) continue;
