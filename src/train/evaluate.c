@@ -68,7 +68,9 @@ enum status evaluate(struct session *s, struct train_eval *out, struct err *err)
     if (str_eq(model_metric(s->model), STR("perplexity")))
         add_metric(out, STR("perplexity"), exp(out->loss));
     if (t.scored) add_metric(out, STR("auc"), auc(t.scored, t.scored_count));
-    out->target_reached = target_met(&s->settings->train, out);
+    struct train_config aim = s->settings->train;
+    if (str_eq(aim.target_metric, STR("auto"))) aim.target_metric = model_metric(s->model);
+    out->target_reached = target_met(&aim, out);
     out->eval_s         = (f64)(s->os->now_ns(s->os) - begin_ns) / 1e9;
     return STATUS_OK;
 }

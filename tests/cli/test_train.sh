@@ -1,0 +1,125 @@
+#!/bin/sh
+# test_train.sh: frugal train, show and doctor on a run file, as a user types them: what is printed
+# where, and every exit code.
+frugal=${FRUGAL:-$(cd "$(dirname "$0")/../.." && pwd)/build/frugal}
+[ -x "$frugal" ] || { echo "no $frugal yet"; exit 77; }
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failed=0
+fail() { echo "FAILED: $1"; head -n 5 out err; failed=1; }
+
+# frugal CODE ARGUMENT...: runs it, with stdout in `out` and stderr in `err`.
+run() {
+  code=$1
+  shift
+  "$frugal" "$@" >out 2>err </dev/null
+  rc=$?
+  [ $rc = "$code" ] || fail "frugal $*: exit $rc, not $code"
+}
+has() { grep -qE -- "$2" "$1" || fail "$1 lacks $2"; }
+lacks() { ! grep -qE -- "$2" "$1" || fail "$1 has $2"; }
+
+# 400 images of 2x2 pixels in four classes: the pixel of the class is bright.
+{ printf '\0\0\010\003\0\0\001\220\0\0\0\002\0\0\0\002'
+  for i in $(seq 100); do printf '\377\0\0\0\0\377\0\0\0\0\377\0\0\0\0\377'; done; } >images
+{ printf '\0\0\010\001\0\0\001\220'; for i in $(seq 100); do printf '\0\001\002\003'; done; } >labels
+cat >run.yaml <<EOF
+data:
+  kind: idx
+  path: images
+  labels: labels
+model:
+  layers:
+    - flatten
+    - dense: {units: 8, activation: relu}
+    - dense: 4
+train:
+  epochs: 20
+  lr: 0.01
+EOF
+
+# The bill is on stdout, what happens on the way on stderr.
+run 0 train run.yaml train.target=0.99 train.usd_hour=3.6 train.out=weights.safetensors
+has out '^accuracy +100.0 %$'
+has out '^target +reached$'
+has out '^throughput +[0-9,]+ samples/s$'
+has out '^cost +(under )?\$0\.[0-9]+ at \$3.6 an hour$'
+has out '^weights +weights.safetensors$'
+has err '^evaluated after step [0-9]+, epoch 1:'
+lacks out evaluated
+lacks err "$(printf '[\033\r]')"
+[ -s weights.safetensors ] || fail "no weights were written"
+
+run 0 train run.yaml train.epochs=1
+has out 'price unknown'
+lacks out '^target'
+
+# A target out of reach.
+run 1 train run.yaml train.epochs=1 train.target=1 train.lr=1e-9
+has err 'the target 1 was not reached'
+has out '^target +not reached$'
+
+# Events.
+run 0 train run.yaml --json
+for event in start step eval done; do has out "^\{\"event\":\"$event\",.*\}$"; done
+has out '"event":"done",.*"dollars":null'
+[ ! -s err ] || fail "--json leaves stderr empty when all is well"
+if command -v python3 >/dev/null; then
+  python3 -c 'import json,sys; [json.loads(l) for l in open("out")]' || fail "not JSON"
+fi
+loss() { sed -n 's/.*"event":"done".*"loss":\([^,]*\),.*/\1/p' out; }
+one=$(loss)
+run 0 train run.yaml --json train.threads=1
+[ "$one" = "$(loss)" ] || fail "the loss depends on the number of threads"
+run 0 train run.yaml --json train.seed=2
+[ "$one" != "$(loss)" ] || fail "the loss does not depend on the seed"
+
+# Mistakes: the user's, the world's.
+run 2 train
+has err 'which run file\?'
+run 2 train run.yaml train.epochs=0
+has err 'when does the run end\?'
+run 2 train run.yaml train.batch=none
+has err '^command line: train.batch is none; expected a whole number'
+run 2 train run.yaml 'model.layers=[flatten, {dens: 4}]'
+has err 'did you mean dense'
+run 3 train run.yaml data.path=gone
+has err 'gone'
+run 3 train gone.yaml
+has err 'gone.yaml'
+run 3 train run.yaml train.out=no/such/folder/w.safetensors
+has err 'no/such/folder'
+
+# Interrupted: the step is finished, the weights are kept, and the bill is printed.
+rm -f out err
+"$frugal" train run.yaml train.epochs=100_000_000 train.out=kept.safetensors >out 2>err &
+pid=$!
+for i in $(seq 100); do grep -qs "step 1" err && break; sleep 0.1; done
+kill -TERM $pid
+wait $pid
+rc=$?
+[ $rc = 4 ] || fail "SIGTERM: exit $rc, not 4"
+has err 'SIGTERM'
+has out '^cost'
+[ -s kept.safetensors ] || fail "interrupted, and the weights are lost"
+
+# Where settings come from.
+FRUGAL_TRAIN_SEED=5 "$frugal" show run.yaml train.batch=16 >out 2>err || fail "show"
+has out '^  train.batch +16 +command line$'
+has out '^  train.seed +5 +environment FRUGAL_TRAIN_SEED$'
+has out '^  train.lr +0.01 +run.yaml:12$'
+has out '^  train.beta1 +0.9 +default$'
+has out '^Program train$'
+has out '^  matmul '
+run 0 show run.yaml --json
+has out '"event":"setting","key":"train.lr","value":"0.01","origin":"run.yaml:12"'
+has out '"event":"program","name":"train"'
+run 0 show run.yaml --text
+has out '^program '
+lacks out '^Settings'
+
+run 0 doctor run.yaml
+has out 'run.yaml: settings, data and model are sound'
+run 3 doctor run.yaml data.labels=gone
+exit $failed

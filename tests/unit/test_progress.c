@@ -1,0 +1,233 @@
+/* test_progress.c - what a run shows: the line of a step, how often, the events, the summary. */
+#include "base/json.h"
+#include "cli/progress.h"
+#include "harness.h"
+
+struct shown {
+    char                 *out, *err;
+    size_t                out_bytes, err_bytes;
+    struct say            say;
+    struct progress       progress;
+    struct train_listener listener;
+};
+
+static void shown_open(struct shown *s, struct arena *perm)
+{
+    *s              = (struct shown){ 0 };
+    s->say.results  = open_memstream(&s->out, &s->out_bytes);
+    s->say.messages = open_memstream(&s->err, &s->err_bytes);
+    s->say.columns  = 120;
+    s->progress     = (struct progress){ .say = &s->say, .scratch = arena_part(perm, 1 << 16) };
+    s->listener     = progress_listener(&s->progress);
+}
+
+static void shown_close(struct shown *s, struct arena *perm, struct str *out, struct str *err)
+{
+    fclose(s->say.results);
+    fclose(s->say.messages);
+    *out = str_copy(perm, str_of(s->out));
+    *err = str_copy(perm, str_of(s->err));
+    free(s->out);
+    free(s->err);
+}
+
+static i64 count_of(struct str text, char c)
+{
+    i64 n = 0;
+    for (i64 i = 0; i < text.len; i++) n += text.data[i] == c;
+    return n;
+}
+
+static const struct train_progress a_step = { .step          = 120,
+                                              .steps         = 1875,
+                                              .epoch         = 1,
+                                              .elapsed_s     = 3,
+                                              .eta_s         = 12,
+                                              .lr            = 1e-3,
+                                              .loss          = 0.43121,
+                                              .metric        = { { "accuracy", 8 }, 0.8412 },
+                                              .samples_per_s = 31200.4,
+                                              .tokens_per_s  = NAN,
+                                              .dollars       = 0.0001 };
+
+TEST(the_line_of_a_step)
+{
+    struct train_progress t = a_step;
+    CHECK_STR(progress_line(perm, &t), "step 120/1875  loss 0.4312  acc 84.1 %  31,200 samples/s  "
+                                       "ETA 0:12  $0.0001");
+    t.steps        = 0;
+    t.eta_s        = NAN;
+    t.dollars      = NAN;
+    t.tokens_per_s = 1234567;
+    t.metric.name  = STR("");
+    CHECK_STR(progress_line(perm, &t), "step 120  loss 0.4312  1,234,567 tokens/s");
+}
+
+/* Ten minutes of steps of a millisecond: how many are shown? */
+static struct str steps_shown(struct arena *perm, bool live, bool json)
+{
+    struct shown          s;
+    struct str            out, err;
+    struct train_progress t = a_step;
+    shown_open(&s, perm);
+    s.say.live = live;
+    s.say.json = json;
+    for (i64 i = 1; i <= 600000; i++) {
+        t.step      = i;
+        t.elapsed_s = 1e-3 * (f64)i;
+        s.listener.on_step(s.listener.context, &t);
+    }
+    shown_close(&s, perm, &out, &err);
+    if (json) CHECK_EQ(err.len, 0);
+    else CHECK_EQ(out.len, 0);
+    return json ? out : err;
+}
+
+TEST(steps_are_shown_now_and_then)
+{
+    i64 redrawn = count_of(steps_shown(perm, true, false), '\r');
+    CHECK(redrawn > 5000 && redrawn <= 6001); /* ten times a second at most */
+    i64 lines = count_of(steps_shown(perm, false, false), '\n');
+    CHECK(lines > 60 && lines <= 121); /* every five seconds */
+    i64 events = count_of(steps_shown(perm, true, true), '\n');
+    CHECK(events > 500 && events <= 601); /* every second */
+}
+
+TEST(a_live_line_fits_the_terminal_and_is_cleared)
+{
+    i64 line = progress_line(perm, &a_step).len; /* a bar takes 13 columns more */
+    for (i32 columns = 1; columns < 140; columns++) {
+        struct shown s;
+        struct str   out, err;
+        shown_open(&s, perm);
+        s.say.live    = true;
+        s.say.columns = columns;
+        s.listener.on_step(s.listener.context, &a_step);
+        say_message(&s.say, "x\n");
+        shown_close(&s, perm, &out, &err);
+        CHECK(str_starts(err, STR("\r")));
+        CHECK(str_ends(err, STR("\033[K\r\033[Kx\n")));
+        CHECK(err.len - 1 - 3 - 6 <= MAX(columns - 1, 1));
+        CHECK_EQ(str_find(err, '[') == 1, columns > line + 13);
+    }
+}
+
+static struct train_result a_result(f64 dollars)
+{
+    return (struct train_result){ .steps               = 1875,
+                                  .epochs              = 5,
+                                  .seconds             = 12.34,
+                                  .first_step_ms       = 85,
+                                  .samples_per_s       = 31200,
+                                  .tokens_per_s        = NAN,
+                                  .loss                = 0.0812,
+                                  .metrics             = { { STR("accuracy"), 0.976 } },
+                                  .metric_count        = 1,
+                                  .target_set          = true,
+                                  .target_reached      = true,
+                                  .dollars             = dollars,
+                                  .arena_bytes_planned = 4100000,
+                                  .arena_bytes_used    = 4100000,
+                                  .peak_rss_bytes      = 38000000,
+                                  .out                 = STR("w.safetensors") };
+}
+
+TEST(the_summary)
+{
+    struct shown        s;
+    struct str          out, err;
+    struct train_result r = a_result(0.00033), unpriced = a_result(NAN);
+    shown_open(&s, perm);
+    s.progress.usd_hour = 0.096;
+    s.listener.on_done(s.listener.context, &r);
+    say_text(&s.say, STR("--\n"));
+    unpriced.target_reached = false;
+    s.listener.on_done(s.listener.context, &unpriced);
+    shown_close(&s, perm, &out, &err);
+    CHECK_EQ(err.len, 0);
+    CHECK_STR(out, "accuracy    97.6 %\n"
+                   "loss        0.0812\n"
+                   "target      reached\n"
+                   "throughput  31,200 samples/s\n"
+                   "time        12.34 s for 1875 steps; the first was done after 85 ms\n"
+                   "memory      4.1 MB planned, 4.1 MB used; the process took 38.0 MB at its peak\n"
+                   "weights     w.safetensors\n"
+                   "cost        $0.0003 at $0.096 an hour\n"
+                   "--\n"
+                   "accuracy    97.6 %\n"
+                   "loss        0.0812\n"
+                   "target      not reached\n"
+                   "throughput  31,200 samples/s\n"
+                   "time        12.34 s for 1875 steps; the first was done after 85 ms\n"
+                   "memory      4.1 MB planned, 4.1 MB used; the process took 38.0 MB at its peak\n"
+                   "weights     w.safetensors\n"
+                   "cost        price unknown; say what an hour costs: train.usd_hour=0.10\n");
+}
+
+static void check_number(const struct json *map, const char *key, f64 value)
+{
+    f64 got = NAN;
+    CHECK(json_f64(json_get(map, str_of(key)), &got));
+    CHECK_EQ(got, value);
+}
+
+TEST(events_are_json_a_line_each)
+{
+    struct shown        s;
+    struct str          out, err, line;
+    struct train_result r     = a_result(NAN);
+    struct train_start  start = { .device = STR("a \"cpu\""), .parameters = 7, .usd_hour = NAN };
+    struct train_eval   eval  = { .step         = 3,
+                                  .loss         = 1.5,
+                                  .metric_count = 2,
+                                  .metrics = { { STR("accuracy"), 0.5 }, { STR("auc"), 0.25 } } };
+    shown_open(&s, perm);
+    s.say.json = true;
+    s.listener.on_start(s.listener.context, &start);
+    s.listener.on_step(s.listener.context, &a_step);
+    s.listener.on_eval(s.listener.context, &eval);
+    s.listener.on_done(s.listener.context, &r);
+    shown_close(&s, perm, &out, &err);
+    CHECK_EQ(err.len, 0);
+
+    static const char *const events[] = { "start", "step", "eval", "done" };
+    struct json             *v[COUNT_OF(events)];
+    for (i64 i = 0; i < COUNT_OF(events); i++) {
+        struct err why = { 0 };
+        CHECK(str_cut(&out, '\n', &line));
+        CHECK_EQ(json_parse(perm, line, &v[i], &why), STATUS_OK);
+        CHECK_STR(json_get(v[i], STR("event"))->text, events[i]);
+    }
+    CHECK_EQ(out.len, 0);
+    CHECK_STR(json_get(v[0], STR("device"))->text, "a \"cpu\"");
+    CHECK_EQ(json_get(v[0], STR("usd_hour"))->kind, JSON_NULL);
+    check_number(v[1], "step", 120);
+    check_number(json_get(v[1], STR("metrics")), "accuracy", 0.8412);
+    CHECK_EQ(json_get(v[1], STR("tokens_per_s"))->kind, JSON_NULL);
+    check_number(json_get(v[2], STR("metrics")), "auc", 0.25);
+    CHECK_EQ(json_get(v[3], STR("dollars"))->kind, JSON_NULL);
+    check_number(v[3], "seconds", 12.34);
+    check_number(v[3], "peak_rss_bytes", 38000000);
+}
+
+TEST(quantities_as_people_read_them)
+{
+    CHECK_STR(text_count(perm, 0), "0");
+    CHECK_STR(text_count(perm, 999), "999");
+    CHECK_STR(text_count(perm, 1000), "1,000");
+    CHECK_STR(text_count(perm, 1234567.4), "1,234,567");
+    CHECK_STR(text_bytes(perm, 0), "0 B");
+    CHECK_STR(text_bytes(perm, 999), "999 B");
+    CHECK_STR(text_bytes(perm, 999.6), "1.0 kB");
+    CHECK_STR(text_bytes(perm, 12345678), "12.3 MB");
+    CHECK_STR(text_bytes(perm, 999.96e6), "1.0 GB");
+    CHECK_STR(text_clock(perm, 59.4), "0:59");
+    CHECK_STR(text_clock(perm, 59.6), "1:00");
+    CHECK_STR(text_clock(perm, 3723), "1:02:03");
+    CHECK_STR(text_clock(perm, NAN), "-");
+    CHECK_STR(text_dollars(perm, 0), "$0.0000");
+    CHECK_STR(text_dollars(perm, 0.00001), "under $0.0001");
+    CHECK_STR(text_dollars(perm, 0.12345), "$0.1235");
+    CHECK_STR(text_dollars(perm, 12.345), "$12.35");
+    CHECK_STR(text_dollars(perm, NAN), "price unknown");
+}
