@@ -5,15 +5,15 @@
  *
  * A scratch copy gives bytes back without telling anyone, so the same bytes are taken again and
  * may be dirty. `used`, the highest byte ever taken through any copy, lies in the reservation
- * itself: only what lies below it is cleared, and fresh pages stay untouched until they are used. */
+ * itself: only what lies below it is cleared, and fresh pages stay untouched until used. */
 #include "base/arena.h"
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 
 struct arena_head {
-    u8 *used;          /* nothing at or above was ever handed out */
-    i64 mapped_bytes;  /* 0: a part, whose pages belong to another arena */
+    u8 *used;         /* nothing at or above was ever handed out */
+    i64 mapped_bytes; /* 0: a part, whose pages belong to another arena */
 };
 
 static const i64 huge_page_bytes = 2 << 20;
@@ -64,9 +64,9 @@ static u8 *take_dirty(struct arena *a, i64 count, i64 item_bytes, i64 align, i64
     i64 pad  = (i64)(-(uintptr_t)a->begin & (uintptr_t)(align - 1));
     i64 room = a->end - a->begin - pad;
     ASSERT(room >= 0 && count <= room / item_bytes); /* the arena is full */
-    i64 bytes  = count * item_bytes;
-    u8 *p      = a->begin + pad;
-    a->begin   = p + bytes;
+    i64 bytes    = count * item_bytes;
+    u8 *p        = a->begin + pad;
+    a->begin     = p + bytes;
     *dirty_bytes = bytes;
     if (a->head) {
         *dirty_bytes  = MAX(0, MIN(bytes, a->head->used - p));

@@ -23,7 +23,7 @@ struct arena arena_part(struct arena *a, i64 bytes); /* a smaller arena carved f
                                                         thread may use it while we use `a` */
 i64          arena_system_calls(void); /* how often memory was asked of the system: for tests */
 
-/* Page-aligned zeroed memory for a backend's arena (the one planned by compile); NULL if refused. */
+/* Whole zeroed pages for a backend's arena (the one planned by compile); NULL if refused. */
 void *pages_open(i64 bytes);
 void  pages_close(void *p, i64 bytes);
 

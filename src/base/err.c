@@ -21,9 +21,9 @@ enum status err_set(struct err *err, enum status status, const char *format, ...
     return status;
 }
 
-/* The only print outside cli: the process ends here and nobody is left to say it. */
 _Noreturn void assert_failed(const char *condition, const char *file, int line)
 {
-    fprintf(stderr, "%s:%d: assertion failed: %s\n", file, line, condition); /* tidy: talk, as said */
-    abort();
+    /* tidy: talk, the process ends here and nobody is left to say it */
+    fprintf(stderr, "%s:%d: assertion failed: %s\n", file, line, condition);
+    abort(); /* tidy: talk, the same */
 }

@@ -19,7 +19,8 @@ struct err {
     char        text[512]; /* one sentence, no line end */
 };
 
-/* Writes the sentence (err may be NULL) and returns `status`, so `return err_set(...)` reads well. */
+/* Writes the sentence (err may be NULL; the arguments may quote err->text) and returns `status`, so
+ * `return err_set(...)` reads well. */
 enum status err_set(struct err *err, enum status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -9,18 +9,18 @@
 enum { CODE_BITS_MAX = 15, LITERALS_MAX = 288, DISTANCES_MAX = 32 };
 
 struct huffman {
-    int bits;                       /* of the index */
-    u16 entry[1 << CODE_BITS_MAX];  /* symbol << 4 | code length; 0: no such code */
+    int bits;                      /* of the index */
+    u16 entry[1 << CODE_BITS_MAX]; /* symbol << 4 | code length; 0: no such code */
 };
 
 struct unpacker {
-    const u8     *in, *in_end;
-    u64           bits; /* read and not yet used, the next one lowest */
-    int           bit_count;
-    u8           *out;
-    i64           len, cap, max;
-    i64           member_at; /* where the output of this member begins */
-    struct arena *perm;
+    const u8      *in, *in_end;
+    u64            bits; /* read and not yet used, the next one lowest */
+    int            bit_count;
+    u8            *out;
+    i64            len, cap, max;
+    i64            member_at; /* where the output of this member begins */
+    struct arena  *perm;
     struct huffman literals, distances;
 };
 
@@ -141,8 +141,8 @@ static void copy_back(u8 *to, i64 distance, i64 len)
 
 /* RFC 1951, 3.2.5: bases and extra bits of lengths (symbols 257 to 285) and distances. */
 /* clang-format off */
-static const u16 length_base[29]   = { 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 15, 17, 19, 23, 27, 31, 35, 43,
-                                       51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258 };
+static const u16 length_base[29]   = { 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 15, 17, 19, 23, 27, 31, 35,
+                                       43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258 };
 static const u8  length_bits[29]   = { 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3,
                                        3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 0 };
 static const u16 distance_base[30] = { 1, 2, 3, 4, 5, 7, 9, 13, 17, 25, 33, 49, 65, 97, 129, 193,
@@ -189,9 +189,11 @@ static void fixed_codes(struct unpacker *u)
 /* The lengths of both codes, themselves coded (RFC 1951, 3.2.7). */
 static const char *own_codes(struct unpacker *u)
 {
-    static const u8 order[19] = { 16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15 };
-    u8              lengths[LITERALS_MAX + DISTANCES_MAX] = { 0 };
-    u32             literals, distances, codes, extra;
+    static const u8 order[19] = {
+        16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15
+    };
+    u8  lengths[LITERALS_MAX + DISTANCES_MAX] = { 0 };
+    u32 literals, distances, codes, extra;
     if (!take(u, 5, &literals) || !take(u, 5, &distances) || !take(u, 4, &codes)) return cut_off;
     literals += 257;
     distances += 1;

@@ -109,14 +109,16 @@ static enum status parse_string(struct parser *p, struct str *out)
     *out = str_sub(p->text, p->at, end);
 
     bool escaped = str_find(*out, '\\') >= 0;
-    if (escaped && !has_room(p, out->len)) return fail(p, begin, "too large for the memory there is");
-    char *to = escaped ? NEW(p->perm, char, out->len) : NULL; /* decoding never lengthens */
+    if (escaped && !has_room(p, out->len))
+        return fail(p, begin, "too large for the memory there is");
+    char *to  = escaped ? NEW(p->perm, char, out->len) : NULL; /* decoding never lengthens */
     i64   len = 0;
     while (p->at < end) {
         i64 next = str_utf8_end(p->text, p->at);
         u8  c    = (u8)p->text.data[p->at];
         if (next < 0) return fail(p, p->at, "bytes that are not UTF-8");
-        if (c < 0x20) return fail(p, p->at, "a control character in a string; write it as an escape");
+        if (c < 0x20)
+            return fail(p, p->at, "a control character in a string; write it as an escape");
         if (c == '\\') {
             i64 decoded = 0;
             p->at++;
@@ -146,7 +148,8 @@ static enum status check_keys(struct parser *p, const struct json *map)
     for (const struct json *v = map->first; v; v = v->next) {
         u64 slot = str_hash(v->key) & (u64)(slots - 1);
         for (; table[slot]; slot = (slot + 1) & (u64)(slots - 1))
-            if (str_eq(table[slot]->key, v->key)) return fail(p, v->at, "this key was given before");
+            if (str_eq(table[slot]->key, v->key))
+                return fail(p, v->at, "this key was given before");
         table[slot] = v;
     }
     return STATUS_OK;
@@ -185,7 +188,8 @@ static enum status parse_children(struct parser *p, struct json *v)
         skip_blanks(p);
         if (take_word(p, close)) break;
         if (!take_word(p, STR(",")))
-            return fail(p, p->at, v->kind == JSON_MAP ? "expected ',' or '}'" : "expected ',' or ']'");
+            return fail(p, p->at,
+                        v->kind == JSON_MAP ? "expected ',' or '}'" : "expected ',' or ']'");
     }
     return v->kind == JSON_MAP ? check_keys(p, v) : STATUS_OK;
 }
@@ -210,7 +214,8 @@ static enum status parse_value(struct parser *p, struct json *v)
     if (c == '-' || (c >= '0' && c <= '9')) return parse_number(p, v);
     if (take_word(p, STR("true")) || take_word(p, STR("false"))) v->kind = JSON_BOOL;
     else if (take_word(p, STR("null"))) v->kind = JSON_NULL;
-    else return fail(p, p->at, c < 0 ? "the text ends where a value should be" : "expected a value");
+    else
+        return fail(p, p->at, c < 0 ? "the text ends where a value should be" : "expected a value");
     v->text = str_sub(p->text, begin, p->at);
     return STATUS_OK;
 }

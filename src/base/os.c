@@ -274,7 +274,10 @@ static void real_sleep_ns(struct os *os, i64 ns)
     if (ns > 0) nanosleep(&(struct timespec){ ns / 1000000000, ns % 1000000000 }, NULL);
 }
 
-static struct str real_env(struct os *os, const char *name) { return (void)os, str_of(getenv(name)); }
+static struct str real_env(struct os *os, const char *name)
+{
+    return (void)os, str_of(getenv(name));
+}
 
 /* Signals: the handler only sets a bit, which is safe at any moment. */
 

@@ -49,8 +49,7 @@ static enum status resolve(struct str host, i32 port, int flags, struct addrinfo
                        host.data, port);
     snprintf(name, sizeof name, "%.*s", STR_ARG(host));
     snprintf(service, sizeof service, "%d", port);
-    struct addrinfo hints = { .ai_flags    = flags | AI_NUMERICSERV,
-                              .ai_socktype = SOCK_STREAM };
+    struct addrinfo hints = { .ai_flags = flags | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM };
     int             code  = getaddrinfo(name, service, &hints, out);
     if (code)
         return err_set(err, STATUS_WORLD, "cannot find the host %s: %s", name, gai_strerror(code));

@@ -27,9 +27,9 @@ struct pool {
     atomic_bool caller_asleep;
     i64         spin_ns; /* 0 when we are more threads than cores: then spinning is in the way */
     i32         threads;
-    pthread_mutex_t  lock; /* held only around falling asleep and waking others */
-    pthread_cond_t   work_came, work_done;
-    pthread_t       *ids;
+    pthread_mutex_t lock; /* held only around falling asleep and waking others */
+    pthread_cond_t  work_came, work_done;
+    pthread_t      *ids;
 };
 
 struct worker {

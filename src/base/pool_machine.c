@@ -1,7 +1,7 @@
 /* pool_machine.c - how many cores this process may use: its affinity mask, cut by the CPU quota of
  * its cgroup (version 2 or 1) and of the groups above it. A container with two cores of a large
  * machine must not start a hundred threads. */
-#include "base/pool.h"
+#include "base/pool_int.h"
 #include "base/text.h"
 #include <fcntl.h>
 #include <sched.h>
@@ -59,28 +59,37 @@ static i64 path_cores(struct str root, struct str group)
 }
 
 /* A line of /proc/self/cgroup: "0::/group" in version 2, "4:cpu,cpuacct:/group" in version 1. */
-static i64 line_cores(struct str line)
+static i64 line_cores(struct str line, struct str root, struct arena scratch)
 {
     struct str id, controllers, name;
     if (!str_cut(&line, ':', &id)) return INT64_MAX;
-    i64 colon   = str_find(line, ':');
-    controllers = str_sub(line, 0, colon);
+    i64        colon = str_find(line, ':');
     struct str group = str_trim(str_sub(line, colon + 1, line.len));
-    if (controllers.len == 0) return path_cores(STR("/sys/fs/cgroup"), group);
+    controllers      = str_sub(line, 0, colon);
+    if (controllers.len == 0) return path_cores(root, group);
     while (str_cut(&controllers, ',', &name))
-        if (str_eq(name, STR("cpu"))) return path_cores(STR("/sys/fs/cgroup/cpu"), group);
+        if (str_eq(name, STR("cpu")))
+            return path_cores(str_cat(&scratch, root, STR("/cpu")), group);
     return INT64_MAX;
+}
+
+i64 pool_quota_cores(struct str groups, struct str root)
+{
+    u8           memory[PATH_BYTES_MAX];
+    struct arena scratch = { .begin = memory, .end = memory + sizeof memory };
+    struct str   line;
+    i64          cores = INT64_MAX;
+    while (str_cut(&groups, '\n', &line)) cores = MIN(cores, line_cores(line, root, scratch));
+    return cores;
 }
 
 i32 pool_machine_threads(void)
 {
     cpu_set_t allowed[CPUS_MAX / CPU_SETSIZE];
+    char      text[FILE_BYTES_MAX];
     i64       cores = sysconf(_SC_NPROCESSORS_ONLN);
     if (sched_getaffinity(0, sizeof allowed, allowed) == 0)
         cores = CPU_COUNT_S(sizeof allowed, allowed);
-
-    char       text[FILE_BYTES_MAX];
-    struct str groups = read_small("/proc/self/cgroup", text), line;
-    while (str_cut(&groups, '\n', &line)) cores = MIN(cores, line_cores(line));
-    return (i32)MAX(cores, 1);
+    struct str groups = read_small("/proc/self/cgroup", text);
+    return (i32)MAX(1, MIN(cores, pool_quota_cores(groups, STR("/sys/fs/cgroup"))));
 }

@@ -97,8 +97,8 @@ i64 rng_permute(u64 seed, u64 epoch, i64 index, i64 count)
 {
     ASSERT(count >= 1);
     ASSERT(index >= 0 && index < count);
-    int bits = count == 1 ? 0 : 64 - __builtin_clzll((u64)count - 1);
-    int low  = bits / 2;
+    int bits     = count == 1 ? 0 : 64 - __builtin_clzll((u64)count - 1);
+    int low      = bits / 2;
     u64 low_mask = ((u64)1 << low) - 1, high_mask = ((u64)1 << (bits - low)) - 1;
     u64 key = mix64(mix64(seed + 0x9E3779B97F4A7C15u) ^ epoch);
     u64 x   = (u64)index;

@@ -17,7 +17,10 @@ bool str_eq(struct str a, struct str b)
     return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, (size_t)a.len) == 0);
 }
 
-bool str_starts(struct str s, struct str prefix) { return str_eq(str_sub(s, 0, prefix.len), prefix); }
+bool str_starts(struct str s, struct str prefix)
+{
+    return str_eq(str_sub(s, 0, prefix.len), prefix);
+}
 
 bool str_ends(struct str s, struct str suffix)
 {
@@ -119,10 +122,8 @@ static i64 scan_digits(struct str s, i64 *at, struct decimal *d)
     i64 before = d->digit_count;
     for (i64 begin = *at; *at < s.len; (*at)++) {
         bool joint = s.data[*at] == '_' && *at > begin && is_digit(s, *at + 1);
-        if (is_digit(s, *at))
-            d->digits[d->digit_count++] = s.data[*at];
-        else if (!joint)
-            break;
+        if (is_digit(s, *at)) d->digits[d->digit_count++] = s.data[*at];
+        else if (!joint) break;
     }
     return d->digit_count - before;
 }

@@ -1,6 +1,7 @@
 /* text.h - strings with a length, a builder, and the few conversions we need.
  *
- * A `struct str` never owns its bytes and need not end in a zero byte; str_z makes one that does. */
+ * A `struct str` never owns its bytes and need not end in a zero byte; str_z and everything that
+ * copies give one that does. */
 #ifndef BASE_TEXT_H
 #define BASE_TEXT_H
 #include "base/arena.h"
@@ -31,13 +32,13 @@ struct str str_fmt(struct arena *perm, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 struct str str_vfmt(struct arena *perm, const char *format, va_list args);
 bool       str_i64(struct str s, i64 *out);                 /* whole text; 1e6, 1.5e3, 1_000 too */
-bool       str_f64(struct str s, f64 *out);                 /* whole text, decimal and finite; 1_000 too */
+bool       str_f64(struct str s, f64 *out);                 /* whole text, decimal, finite */
 bool       str_glob(struct str pattern, struct str s);      /* * and ? only */
 i64        str_distance(struct str a, struct str b, struct arena scratch); /* edit distance */
 u64        str_hash(struct str s);                          /* FNV-1a 64: stable for ever */
 bool       str_hex(struct str s, u32 *out);                 /* whole text, 1 to 8 digits */
 i64        str_utf8_put(char *to, u32 code);                /* writes and returns 1 to 4 bytes */
-i64        str_utf8_end(struct str s, i64 at);              /* end of the character at `at`, or -1 */
+i64        str_utf8_end(struct str s, i64 at);              /* end of that character, or -1 */
 
 /* A growing text in an arena, in place as long as nothing else is taken from that arena. */
 struct textbuf {

@@ -151,10 +151,7 @@ static const char *refusal(const struct parser *p)
     return NULL;
 }
 
-static bool is_flow_mark(int c)
-{
-    return c == ',' || c == '[' || c == ']' || c == '{' || c == '}';
-}
+static bool is_flow_mark(int c) { return c == ',' || c == '[' || c == ']' || c == '{' || c == '}'; }
 
 /* Where the plain scalar at `at` ends: at ": ", " #", the end of the line, in flow at a bracket. */
 static i64 plain_end(const struct parser *p, i64 at, enum context where)
@@ -163,7 +160,8 @@ static i64 plain_end(const struct parser *p, i64 at, enum context where)
     for (; !line_ends_at(p, at); at++) {
         int c = peek_at(p, at);
         if (comment_at(p, at) || c == '\t') break;
-        if (c == ':' && (gap_at(p, at + 1) || (where == FLOW && is_flow_mark(peek_at(p, at + 1))))) break;
+        if (c == ':' && (gap_at(p, at + 1) || (where == FLOW && is_flow_mark(peek_at(p, at + 1)))))
+            break;
         if (where == FLOW && is_flow_mark(c)) break;
         if (c != ' ') end = at + 1;
     }
@@ -228,7 +226,7 @@ static enum status take_quoted(struct parser *p, struct str *out)
             len += bytes;
         } else {
             to[len++] = (char)c;
-            p->at += c == '\''  && quote == '\''; /* '' stands for ' */
+            p->at += c == '\'' && quote == '\''; /* '' stands for ' */
         }
     }
     p->at = end;
@@ -274,12 +272,14 @@ static enum status check_key(struct parser *p, const struct yaml *map, const str
 {
     for (const struct yaml *w = map->first; w != v; w = w->next)
         if (str_eq(w->key, v->key))
-            return err_set(p->err, STATUS_USAGE, "%.*s:%d: the key %.*s was given in line %d already",
-                           STR_ARG(p->file), v->line, (int)MIN(v->key.len, 80), v->key.data, w->line);
+            return err_set(p->err, STATUS_USAGE,
+                           "%.*s:%d: the key %.*s was given in line %d already", STR_ARG(p->file),
+                           v->line, (int)MIN(v->key.len, 80), v->key.data, w->line);
     return STATUS_OK;
 }
 
-static enum status take_key(struct parser *p, const struct yaml *map, struct yaml *v, enum context where)
+static enum status take_key(struct parser *p, const struct yaml *map, struct yaml *v,
+                            enum context where)
 {
     enum status st = STATUS_OK;
     const char *no = quote_at(p, p->at) ? NULL : refusal(p);
@@ -392,13 +392,14 @@ static enum status parse_member(struct parser *p, i64 here, const struct yaml *m
     enum status st   = take_key(p, map, v, BLOCK);
     p->at++; /* the ':', which key_here has seen */
     if (!st) st = skip_to_end_of_line(p, &more);
-    if (!st && more && key_here(p)) st = fail(p, "a second key on the line; begin a new one or use {}");
+    if (!st && more && key_here(p))
+        st = fail(p, "a second key on the line; begin a new one or use {}");
     if (!st && more) return parse_inline(p, v);
     if (!st) st = next_content(p);
     if (!st && column(p) > here) return parse_block(p, v);
     if (!st && column(p) == here && dash_here(p))
         return parse_list(p, v); /* a list may stand as far left as its key */
-    return st; /* null */
+    return st;                   /* null */
 }
 
 static enum status parse_map(struct parser *p, struct yaml *v)
@@ -461,7 +462,7 @@ enum status yaml_parse(struct arena *perm, struct str file, struct str text, str
     struct str    bom = STR("\xEF\xBB\xBF"); /* some editors begin a file with it */
     struct parser p   = { .perm = perm, .file = file, .text = text, .line = 1, .err = err };
     struct yaml   top = { 0 }, *v = NULL;
-    *root             = NULL;
+    *root = NULL;
     if (str_starts(text, bom)) p.at = p.line_at = bom.len;
     enum status st = check_text(&p);
     if (!st) st = next_content(&p);

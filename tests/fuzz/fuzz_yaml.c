@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     struct arena perm = arena_open((i64)64 << 20);
     struct yaml *v;
-    struct err   err = { 0 };
+    struct err   err  = { 0 };
     struct str   text = { (const char *)data, (i64)bytes };
     enum status  st   = yaml_parse(&perm, STR("f"), text, &v, &err);
     ASSERT(st ? !v && str_starts(str_of(err.text), STR("f:")) : count_nodes(v) <= (i64)bytes + 1);

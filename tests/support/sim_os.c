@@ -1,5 +1,5 @@
-/* sim_os.c - see sim_os.h. A disk is a table of names, each pointing to a body of bytes twice: as the
- * process sees it, and as it was when last synced. */
+/* sim_os.c - see sim_os.h. A disk is a table of names, each pointing to a body of bytes twice: as
+ * the process sees it, and as it was when last synced. */
 #include "support/sim_os.h"
 #include <stdlib.h>
 #include <string.h>
@@ -344,10 +344,10 @@ struct sim_os *sim_os_new(struct arena *perm)
     sim->disk->perm    = perm;
     for (int i = 0; i < FILES_MAX; i++) sim->disk->files[i].body = NOBODY;
     sim->os = (struct os){
-        sim,          sim_open_read, sim_create,  sim_read,      sim_write,   sim_sync,
-        sim_close,    sim_rename,    sim_remove,  sim_make_dir,  sim_sync_dir_of, sim_stat,
-        sim_list,     sim_map,       sim_unmap,   sim_now_ns,    sim_wall_ns, sim_sleep_ns,
-        sim_env,      sim_connect,   sim_listen,  sim_port_of,   sim_accept,  sim_signal_take,
+        sim,       sim_open_read, sim_create, sim_read,     sim_write,       sim_sync,
+        sim_close, sim_rename,    sim_remove, sim_make_dir, sim_sync_dir_of, sim_stat,
+        sim_list,  sim_map,       sim_unmap,  sim_now_ns,   sim_wall_ns,     sim_sleep_ns,
+        sim_env,   sim_connect,   sim_listen, sim_port_of,  sim_accept,      sim_signal_take,
     };
     return sim;
 }
@@ -383,7 +383,7 @@ struct str sim_os_look(struct sim_os *sim, struct str path)
 void sim_os_put(struct sim_os *sim, struct str path, struct str bytes)
 {
     struct sim_name *n = find_or_add(sim->disk, path);
-    n->body = n->synced = body_new(sim->disk);
-    bytes               = str_copy(sim->disk->perm, bytes);
+    n->body = n->synced        = body_new(sim->disk);
+    bytes                      = str_copy(sim->disk->perm, bytes);
     sim->disk->bodies[n->body] = (struct sim_body){ bytes, bytes, sim->now_ns };
 }

@@ -45,9 +45,10 @@ TEST(what_gzip_packs_we_unpack)
             key.step++;
             struct str bytes = made_up(perm, key, turn == 0 ? turn : 1 << (4 * turn + 6)), out;
             CHECK_EQ(os_publish(os_real(), path, bytes, scratch, &err), STATUS_OK);
-            struct str command = str_fmt(perm, "gzip -%d -c %s > %s", level, path.data, packed.data);
+            struct str command =
+                str_fmt(perm, "gzip -%d -c %s > %s", level, path.data, packed.data);
             CHECK_EQ(system(command.data), 0);
-            struct str gz = file_bytes(perm, packed);
+            struct str  gz = file_bytes(perm, packed);
             enum status st = gzip_unpack(perm, gz, bytes.len, &out, &err);
             if (st) harness_fail(__FILE__, __LINE__, "%s", err.text);
             CHECK(str_eq(out, bytes));

@@ -26,7 +26,7 @@ TEST(sha256_gives_the_published_digests)
 
 TEST(pieces_give_the_sum_of_the_whole)
 {
-    struct rng_key key = { .seed = test_seed() };
+    struct rng_key key  = { .seed = test_seed() };
     char          *data = NEW(perm, char, 1000);
     for (u64 i = 0; i < 1000; i++) data[i] = (char)rng_u32(key, i);
     for (u64 turn = 0; turn < 200; turn++) {

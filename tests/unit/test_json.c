@@ -30,9 +30,19 @@ static void write_tree(struct textbuf *b, const struct json *v)
 TEST(what_is_read_is_written_again)
 {
     static const char *const texts[] = {
-        "null", "true", "false", "0", "-0", "-12.5e+3", "1E400", "\"\"", "[]", "{}",
+        "null",
+        "true",
+        "false",
+        "0",
+        "-0",
+        "-12.5e+3",
+        "1E400",
+        "\"\"",
+        "[]",
+        "{}",
         "{\"a\":[1,2,{\"b\":null}],\"c\":\"x\\\"y\\\\z\\n\"}",
-        "[[[[]]],{\"\":{\"\":0}}]", "\"\xF0\x9F\x98\x80\xC3\xA9\"",
+        "[[[[]]],{\"\":{\"\":0}}]",
+        "\"\xF0\x9F\x98\x80\xC3\xA9\"",
     };
     for (int i = 0; i < COUNT_OF(texts); i++) {
         struct json   *v = parsed(perm, texts[i]);
@@ -52,9 +62,10 @@ TEST(escapes_are_decoded)
 
 TEST(members_are_found_and_numbers_exact)
 {
-    struct json *v = parsed(perm, " { \"a\" : 9223372036854775807 , \"b\" : -1.5e-3, \"c\":1.0 }\r\n");
-    i64          i;
-    f64          f;
+    struct json *v =
+        parsed(perm, " { \"a\" : 9223372036854775807 , \"b\" : -1.5e-3, \"c\":1.0 }\r\n");
+    i64 i;
+    f64 f;
     CHECK_EQ(v->count, 3);
     CHECK(json_i64(json_get(v, STR("a")), &i));
     CHECK_EQ(i, INT64_MAX);
@@ -119,7 +130,8 @@ TEST(depth_is_bounded)
         struct json   *v;
         for (int i = 0; i < depth; i++) textbuf_add(&b, STR("["));
         for (int i = 0; i < depth; i++) textbuf_add(&b, STR("]"));
-        CHECK_EQ(json_parse(perm, textbuf_str(&b), &v, NULL), depth == 64 ? STATUS_OK : STATUS_USAGE);
+        CHECK_EQ(json_parse(perm, textbuf_str(&b), &v, NULL),
+                 depth == 64 ? STATUS_OK : STATUS_USAGE);
     }
 }
 

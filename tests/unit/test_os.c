@@ -30,9 +30,9 @@ static struct str in(struct arena *perm, struct str dir, const char *name)
 
 TEST(files_are_written_read_listed_and_removed)
 {
-    struct os     *os  = os_real();
-    struct str     dir = temporary_dir(perm), a = in(perm, dir, "x/y/a"), b = in(perm, dir, "x/y/b");
-    struct file    f;
+    struct os  *os  = os_real();
+    struct str  dir = temporary_dir(perm), a = in(perm, dir, "x/y/a"), b = in(perm, dir, "x/y/b");
+    struct file f;
     struct os_stat stat;
     struct str     bytes, *names;
     i64            got, count;
@@ -103,7 +103,8 @@ TEST(a_failure_names_the_file_and_the_reason)
     CHECK_EQ(os->map(os, STR("/tmp"), &bytes, &err), STATUS_WORLD);
     CHECK_EQ(os->remove(os, path, &err), STATUS_WORLD);
     CHECK_EQ(os->rename(os, path, path, &err), STATUS_WORLD);
-    CHECK_STR(err.text, "cannot rename /nowhere/at/all to /nowhere/at/all: No such file or directory");
+    CHECK_STR(err.text,
+              "cannot rename /nowhere/at/all to /nowhere/at/all: No such file or directory");
     CHECK_EQ(os->make_dir(os, STR("/dev/null/x"), &err), STATUS_WORLD);
     CHECK_EQ(os->make_dir(os, STR("/dev/null"), &err), STATUS_WORLD);
     CHECK_EQ(os_read_all(os, path, perm, &bytes, &err), STATUS_WORLD);
@@ -183,7 +184,8 @@ TEST(a_stream_goes_both_ways)
     CHECK_OK(os->close(os, &listener, &err));
 
     CHECK_EQ(os->connect(os, STR("127.0.0.1"), peer.port, 100000000, &f, &err), STATUS_WORLD);
-    CHECK_STR(err.text, str_fmt(perm, "cannot connect to 127.0.0.1:%d: Connection refused", peer.port));
+    CHECK_STR(err.text,
+              str_fmt(perm, "cannot connect to 127.0.0.1:%d: Connection refused", peer.port));
     CHECK_EQ(f.fd, -1);
     CHECK_EQ(os->connect(os, STR("127.0.0.1"), 70000, 1, &f, &err), STATUS_USAGE);
 }
@@ -271,7 +273,7 @@ static void sleep_through_a_signal(void)
 {
     struct os *os    = os_real();
     i64        begin = os->now_ns(os);
-    pid_t      self = getpid(), child;
+    pid_t      self  = getpid(), child;
     os_signals_catch();
     if ((child = fork()) == 0) {
         os->sleep_ns(os, 20000000);
@@ -305,7 +307,7 @@ TEST(a_published_file_is_old_or_new_after_any_power_cut)
             sim->kill_at = sim->calls + kill;
             done = !os_publish(&sim->os, STR("dir/file"), STR("the new one!"), scratch, &err);
             sim_os_crash(sim, (enum sim_survive)survive);
-            struct str found = sim_os_look(sim, STR("dir/file"));
+            struct str found  = sim_os_look(sim, STR("dir/file"));
             bool       is_new = str_eq(found, STR("the new one!"));
             CHECK(is_new || (!done && str_eq(found, STR("the old one"))));
         }
@@ -332,7 +334,7 @@ TEST(a_failed_read_is_reported)
     for (i64 fail = 1; fail <= 5; fail++) {
         struct sim_os *sim = sim_os_new(perm);
         sim_os_put(sim, STR("file"), STR("something"));
-        sim->fail_at = fail;
+        sim->fail_at   = fail;
         enum status st = os_read_all(&sim->os, STR("file"), perm, &bytes, &err);
         CHECK_EQ(st, fail < 5 ? STATUS_WORLD : STATUS_OK); /* the close at the end may fail */
     }

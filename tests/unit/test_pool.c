@@ -1,4 +1,5 @@
-#include "base/pool.h"
+#include "base/os.h"
+#include "base/pool_int.h"
 #include "harness.h"
 #include <sched.h>
 #include <signal.h>
@@ -15,7 +16,10 @@ static f64 now_s(void)
 
 static void nap(long ns) { nanosleep(&(struct timespec){ 0, ns }, NULL); }
 
-static void nothing(void *context, i64 block, i32 worker) { (void)context, (void)block, (void)worker; }
+static void nothing(void *context, i64 block, i32 worker)
+{
+    (void)context, (void)block, (void)worker;
+}
 
 struct tally {
     struct pool *pool;
@@ -170,4 +174,42 @@ TEST(affinity_limits_the_threads)
     CHECK(WIFEXITED(status));
     if (WEXITSTATUS(status) == 77) SKIP("affinity cannot be set here");
     CHECK_EQ(WEXITSTATUS(status), 1);
+}
+
+static void write_file(struct arena *perm, struct str root, const char *path, const char *text)
+{
+    struct os  *os   = os_real();
+    struct str  full = str_cat(perm, root, str_of(path));
+    struct file f;
+    i64         dir = full.len;
+    while (full.data[dir] != '/') dir--;
+    CHECK_EQ(os->make_dir(os, str_sub(full, 0, dir), NULL), STATUS_OK);
+    CHECK_EQ(os->create(os, full, &f, NULL), STATUS_OK);
+    CHECK_EQ(os->write(os, f, str_of(text), NULL), STATUS_OK);
+    CHECK_EQ(os->close(os, &f, NULL), STATUS_OK);
+}
+
+TEST(a_quota_limits_the_threads)
+{
+    char dir[] = "/tmp/frugal-pool-XXXXXX";
+    CHECK(mkdtemp(dir));
+    struct str root = str_of(dir);
+    write_file(perm, root, "/a/cpu.max", "250000 100000\n");
+    write_file(perm, root, "/a/b/cpu.max", "max 100000\n");
+    write_file(perm, root, "/a/b/c/cpu.max", "50000 100000\n");
+    write_file(perm, root, "/cpu/old/cpu.cfs_quota_us", "400000\n");
+    write_file(perm, root, "/cpu/old/cpu.cfs_period_us", "100000\n");
+    write_file(perm, root, "/cpu/free/cpu.cfs_quota_us", "-1\n");
+    write_file(perm, root, "/cpu/free/cpu.cfs_period_us", "100000\n");
+
+    CHECK_EQ(pool_quota_cores(STR("0::/a\n"), root), 3);   /* two and a half */
+    CHECK_EQ(pool_quota_cores(STR("0::/a/b\n"), root), 3); /* the parent's */
+    CHECK_EQ(pool_quota_cores(STR("0::/a/b/c\n"), root), 1);
+    CHECK_EQ(pool_quota_cores(STR("0::/\n"), root), INT64_MAX);
+    CHECK_EQ(pool_quota_cores(STR("0::/unseen/x\n"), root), INT64_MAX);
+    CHECK_EQ(pool_quota_cores(STR("5:memory:/old\n4:cpu,cpuacct:/old\n0::/\n"), root), 4);
+    CHECK_EQ(pool_quota_cores(STR("4:cpuacct,cpu:/free\n"), root), INT64_MAX);
+    CHECK_EQ(pool_quota_cores(STR("nonsense\n::::\n\n4:cpu"), root), INT64_MAX);
+    CHECK_EQ(pool_quota_cores(STR(""), root), INT64_MAX);
+    CHECK_EQ(system(str_fmt(perm, "rm -r %s", dir).data), 0);
 }

@@ -77,7 +77,8 @@ TEST(integers_are_read_whole)
         i64  value = 0;
         bool ok    = str_i64(str_of(rows[i].text), &value);
         if (ok != rows[i].ok || value != rows[i].value)
-            harness_fail(__FILE__, __LINE__, "\"%s\" gives %d, %lld", rows[i].text, ok, (long long)value);
+            harness_fail(__FILE__, __LINE__, "\"%s\" gives %d, %lld", rows[i].text, ok,
+                         (long long)value);
     }
 }
 
@@ -89,7 +90,8 @@ TEST(floats_are_read_as_the_c_library_reads_them)
     CHECK(str_f64(STR("5."), &value) && value == 5);
     CHECK(str_f64(STR("-0"), &value) && signbit(value));
     CHECK(str_f64(STR("1e-400"), &value) && value == 0);
-    static const char *const bad[] = { "", ".", "-", "1e", "nan", "inf", "1e400", "0x1p3", "1,5", "1.2.3" };
+    static const char *const bad[] = { "",    ".",     "-",     "1e",  "nan",
+                                       "inf", "1e400", "0x1p3", "1,5", "1.2.3" };
     for (int i = 0; i < COUNT_OF(bad); i++) CHECK(!str_f64(str_of(bad[i]), &value));
 
     struct rng_key key = { .seed = test_seed() };
@@ -112,10 +114,10 @@ TEST(globs_match_as_a_shell_does)
         const char *pattern, *text;
         bool        yes;
     } rows[] = {
-        { "", "", true },           { "*", "", true },        { "?", "", false },
-        { "a*c", "abbbc", true },   { "a*c", "abbb", false }, { "*.bin", "x.bin", true },
-        { "l?.w", "l1.w", true },   { "**", "xyz", true },    { "a*b*c", "aXbYbZc", true },
-        { "a*b*c", "acb", false },  { "abc", "abcd", false }, { "*aab", "aaaaaaab", true },
+        { "", "", true },          { "*", "", true },        { "?", "", false },
+        { "a*c", "abbbc", true },  { "a*c", "abbb", false }, { "*.bin", "x.bin", true },
+        { "l?.w", "l1.w", true },  { "**", "xyz", true },    { "a*b*c", "aXbYbZc", true },
+        { "a*b*c", "acb", false }, { "abc", "abcd", false }, { "*aab", "aaaaaaab", true },
     };
     for (int i = 0; i < COUNT_OF(rows); i++)
         CHECK_EQ(str_glob(str_of(rows[i].pattern), str_of(rows[i].text)), rows[i].yes);

@@ -41,7 +41,9 @@ TEST(the_part_we_need_is_read)
         { "", "null" },
         { "\n# only a comment\n", "null" },
         { "---\na: 1\n", "{a:1}" },
-        { "\xEF\xBB\xBF" "a: 1", "{a:1}" },
+        { "\xEF\xBB\xBF"
+          "a: 1",
+          "{a:1}" },
         { "plain words here", "plain words here" },
         { "a: 1\nb: two words # comment\nc:\n", "{a:1,b:two words,c:null}" },
         { "a: 1\r\nb:\r\n  c: 2\r\n", "{a:1,b:{c:2}}" },
@@ -74,7 +76,8 @@ TEST(the_part_we_need_is_read)
         { "a b: c\n", "{a b:c}" },
         { "a: 1  \n\n   # far\nb: 2\n# end", "{a:1,b:2}" },
     };
-    for (int i = 0; i < COUNT_OF(rows); i++) CHECK_STR(shown(perm, rows[i].text, false), rows[i].tree);
+    for (int i = 0; i < COUNT_OF(rows); i++)
+        CHECK_STR(shown(perm, rows[i].text, false), rows[i].tree);
 }
 
 TEST(every_node_knows_its_line)
@@ -113,9 +116,12 @@ TEST(what_lies_outside_is_refused_with_its_line)
         { "a: b\tc", "t.yaml:1: a tab outside of quotes; use blanks" },
         { "a: 1\nb: 2\na: 3", "t.yaml:3: the key a was given in line 1 already" },
         { "x: {a: 1, \"a\": 2}", "t.yaml:1: the key a was given in line 1 already" },
-        { "a: 1\n  b: 2", "t.yaml:2: indented deeper than what it belongs to (a value stays on one line)" },
-        { "a: one\n  two", "t.yaml:2: indented deeper than what it belongs to (a value stays on one line)" },
-        { "a:\n    b: 1\n  c: 2", "t.yaml:3: indented deeper than what it belongs to (a value stays on one line)" },
+        { "a: 1\n  b: 2",
+          "t.yaml:2: indented deeper than what it belongs to (a value stays on one line)" },
+        { "a: one\n  two",
+          "t.yaml:2: indented deeper than what it belongs to (a value stays on one line)" },
+        { "a:\n    b: 1\n  c: 2",
+          "t.yaml:3: indented deeper than what it belongs to (a value stays on one line)" },
         { "  a: 1\nb: 2", "t.yaml:2: indented less than what it belongs to" },
         { "- a\nb: 1", "t.yaml:2: indented less than what it belongs to" },
         { "a: 1\n- b", "t.yaml:2: a list item where a key should be" },
