@@ -103,9 +103,8 @@ i32 block_mlp(struct builder *b, struct str path, i32 x, const struct block *k)
     const struct model_config *c    = &b->m->config;
     i32                        op   = OP_SWIGLU;
     bool                       gate = !part_activation_find(c->activation, &op);
-    if (gate) op = OP_SWIGLU;
-    struct dense up   = { hidden(c) * (gate ? 2 : 1), c->bias, block_init(1) };
-    struct dense down = { c->width, c->bias, block_init(k->out_scale) };
+    struct dense               up   = { hidden(c) * (gate ? 2 : 1), c->bias, block_init(1) };
+    struct dense               down = { c->width, c->bias, block_init(k->out_scale) };
 
     x = part_dense(b, part_name(b, path, "up"), x, up);
     x = build_unary(b->g, op, part_name(b, path, "act"), x);

@@ -1,5 +1,5 @@
-/* layers_int.h - a network under construction from its list, shared by layers.c (reading the list)
- * and layers_build.c (one function a layer). */
+/* layers_int.h - a network under construction from its list, shared by layers.c (the list), layers_read.c
+ * (one entry of it) and layers_build.c (one function a layer). */
 #ifndef MODEL_LAYERS_INT_H
 #define MODEL_LAYERS_INT_H
 #include "model/model_int.h"
@@ -74,6 +74,9 @@ i32 net_fail(struct net *n, i32 line, const char *format, ...)
     __attribute__((format(printf, 3, 4))); /* "run.yaml:9: ..."; returns -1 */
 i32        net_list(struct net *n, struct scope *scope, const struct yaml *list, i32 x);
 struct str net_shape(struct net *n, i32 x); /* "[28,28,1]", of one sample */
+
+/* ---- layers_read.c: the entry's kind, keys and path into an empty layer */
+void layer_read(struct net *n, struct scope *scope, struct yaml *entry, struct layer *l);
 
 /* ---- layers_build.c */
 #define LAYER(name, ...) layer_fn layer_##name;

@@ -21,12 +21,11 @@ enum status check_feed(const struct model *m, struct str name, enum dtype dtype,
     char               text[256];
     struct arena       scratch = { .begin = (u8 *)text, .end = (u8 *)text + sizeof text };
     if (f && f->type.dtype == dtype && f->type.shape.rank == rank) return STATUS_OK;
-    struct str given  = f ? type_text(&scratch, f->type) : STR("none");
-    struct str wanted = dtype_name(dtype);
+    struct str given = f ? type_text(&scratch, f->type) : STR("none"), wanted = dtype_name(dtype);
     return err_set(err, STATUS_USAGE,
-                   "model.kind=%s reads %.*s as %.*s with %d axes, but this data gives %.*s; "
-                   "data of kind %s suits it",
-                   m->kind->name, STR_ARG(name), STR_ARG(wanted), rank, STR_ARG(given),
+                   "model.kind=%s reads %.*s as %.*s%s, but this data gives %.*s; data of kind %s "
+                   "suits it",
+                   m->kind->name, STR_ARG(name), STR_ARG(wanted), rank ? "[n]" : "", STR_ARG(given),
                    m->kind->data);
 }
 

@@ -37,7 +37,7 @@ struct builder {
 
 /* ---- model.c: checks of settings; the sentence names the option's key */
 enum status check_feed(const struct model *m, struct str name, enum dtype dtype, i32 rank,
-                       struct err *err);
+                       struct err *err); /* rank 0 or 1 */
 enum status check_count(const char *key, i64 value, i64 least, i64 most, struct err *err);
 enum status check_fraction(const char *key, f64 value, struct err *err); /* [0, 1) */
 enum status check_word(const char *key, struct str value, const char *choices, struct err *err);

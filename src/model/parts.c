@@ -18,8 +18,7 @@ static const struct {
 bool part_activation_find(struct str name, i32 *op)
 {
     for (i64 i = 0; i < COUNT_OF(activations); i++) {
-        *op = activations[i].op;
-        if (str_eq(str_of(activations[i].name), name)) return true;
+        if (str_eq(str_of(activations[i].name), name)) return *op = activations[i].op, true;
     }
     return false;
 }

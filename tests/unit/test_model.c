@@ -451,10 +451,10 @@ TEST(wrong_settings_are_named_by_their_key)
     CHECK_STR(refused(perm, settings("gtp"), words),
               "model.kind=gtp must be one of: layers gpt encoder ranker");
     CHECK_STR(refused(perm, settings("gpt"), images(28, 28, 1, 10)),
-              "model.kind=gpt reads x as i32 with 1 axes, but this data gives u8[28,28,1]; data of "
+              "model.kind=gpt reads x as i32[n], but this data gives u8[28,28,1]; data of "
               "kind text or tokens suits it");
     CHECK_STR(refused(perm, settings("encoder"), words),
-              "model.kind=encoder reads lens as i32 with 0 axes, but this data gives none; data of "
+              "model.kind=encoder reads lens as i32, but this data gives none; data of "
               "kind lines suits it");
     CHECK_STR(refused(perm, layers(perm, str_of(classifier)), clicks(26, 99, 13)),
               "model.kind=layers reads one feed, but this data has x and dense; model.kind=ranker "
