@@ -7,7 +7,7 @@
  * in their order (a counting sort in fixed shares); then each range is zeroed and its rows of dy
  * are added while it lies in the cache. */
 #include "backend/cpu/fast/fast.h"
-#include "backend/cpu/fast/simd.h"
+#include "backend/cpu/fast/rows.h"
 
 enum {
     SUM_ITEMS  = 32 * 1024, /* in a block */
@@ -38,37 +38,6 @@ static struct sum sum_of(const struct call *c)
     return m;
 }
 
-/* y[inner] = the sum of `rows` rows of x; four rows at a time spare three of four loads of y. */
-static void add_rows(f32 *y, const f32 *x, i64 rows, i64 inner)
-{
-    memset(y, 0, (size_t)inner * sizeof *y);
-    for (i64 r = 0; r < rows; r += 4, x += 4 * inner) {
-        i64 left = MIN(rows - r, 4);
-        for (i64 i = 0; i < inner; i += V_LANES) {
-            vm m   = v_first(MIN(inner - i, V_LANES));
-            vf sum = v_load_m(y + i, m);
-            if (left == 4) {
-                vf a = v_load_m(x + i, m) + v_load_m(x + inner + i, m);
-                vf b = v_load_m(x + 2 * inner + i, m) + v_load_m(x + 3 * inner + i, m);
-                sum  = sum + (a + b);
-            } else {
-                for (i64 k = 0; k < left; k++) sum += v_load_m(x + k * inner + i, m);
-            }
-            v_store_m(y + i, sum, m);
-        }
-    }
-}
-
-static f32 add_all(const f32 *x, i64 count)
-{
-    vf  lanes[4] = { 0 };
-    i64 i        = 0;
-    for (; i + 4 * V_LANES <= count; i += 4 * V_LANES)
-        for (int j = 0; j < 4; j++) lanes[j] += v_load(x + i + j * V_LANES);
-    for (; i < count; i += V_LANES) lanes[0] += v_load_n(x + i, MIN(count - i, V_LANES));
-    return v_sum(lanes[0] + lanes[1] + (lanes[2] + lanes[3]));
-}
-
 static void sum_block(void *context, i64 block, i32 worker)
 {
     (void)worker;
@@ -79,8 +48,8 @@ static void sum_block(void *context, i64 block, i32 worker)
         i64        rows = MIN(s->part, s->middle - first);
         const f32 *x    = s->x + (outer * s->middle + first) * s->inner;
         f32       *y    = (s->parts_count > 1 ? s->parts : s->y) + i * s->inner;
-        if (s->inner == 1) *y = add_all(x, rows);
-        else add_rows(y, x, rows, s->inner);
+        if (s->inner == 1) *y = row_sum(x, rows);
+        else rows_add(y, x, rows, s->inner, s->inner);
     }
 }
 
@@ -95,7 +64,10 @@ static void sum(const struct call *c)
 {
     struct sum s = sum_of(c);
     pool_run(c->pool, fast_div_up(s.outer * s.parts_count, s.each), sum_block, &s);
-    if (s.parts_count > 1) add_rows(s.y, s.parts, s.parts_count, s.outer * s.inner);
+    if (s.parts_count > 1) {
+        i64 width = s.outer * s.inner;
+        rows_add(s.y, s.parts, s.parts_count, width, width);
+    }
 }
 
 /* ---- embedding_grad */

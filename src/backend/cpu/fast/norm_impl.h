@@ -1,0 +1,200 @@
+/* norm_impl.h - layer norm and RMS norm of rows, and their gradients.
+ *
+ * With xhat = (x - mean) rstd and g = dy w, all have (m: mean over the row)
+ *     dx = rstd (g - m(g) - xhat m(g xhat))
+ * where RMS norm, which subtracts no mean, lacks the second term. A row stays in the first cache
+ * while it is passed two or three times. dw and db are sums over all rows: each block of rows sums its
+ * own, and the blocks' sums are added in order. */
+#include "backend/cpu/fast/fast.h"
+#include "backend/cpu/fast/rows.h"
+
+enum {
+    NORM_ITEMS = 16 * 1024, /* in a block */
+    PARTS_MAX  = 32,        /* blocks that sum dw and db */
+};
+
+struct norm {
+    const f32 *dy, *x, *w, *b;
+    f32       *y; /* or dx */
+    f32       *mean, *rstd;
+    f32       *parts; /* [blocks][2][width]: dw, db */
+    i64        rows, width, each;
+    f64        eps;
+};
+
+static struct norm norm_of(const struct tensor *x)
+{
+    struct norm n = { .x = x->data, .width = shape_last(x->type.shape) };
+    n.rows        = shape_rows(x->type.shape);
+    n.each        = fast_items(n.rows, n.width, NORM_ITEMS);
+    return n;
+}
+
+static i64 norm_blocks(const struct norm *n) { return fast_div_up(n->rows, n->each); }
+
+/* ---- forward */
+
+/* y = (x - mean) rstd w + b; w, b may be NULL. */
+V_INLINE void row_apply(const struct norm *n, i64 row, f32 mean, f32 rstd)
+{
+    const f32 *x = n->x + row * n->width;
+    f32       *y = n->y + row * n->width;
+    vf         shift = v_set(mean), scale = v_set(rstd);
+    for (i64 i = 0; i < n->width; i += V_LANES) {
+        vm m = v_first(MIN(n->width - i, V_LANES));
+        vf v = (v_load_m(x + i, m) - shift) * scale;
+        if (n->w) v = v * v_load_m(n->w + i, m);
+        if (n->b) v = v + v_load_m(n->b + i, m);
+        v_store_m(y + i, v, m);
+    }
+}
+
+static f32 rstd_of(f32 sum_squares, i64 width, f64 eps)
+{
+    return (f32)(1 / sqrt((f64)sum_squares / (f64)width + eps));
+}
+
+static void layernorm_block(void *context, i64 block, i32 worker)
+{
+    (void)worker;
+    const struct norm *n = context;
+    i64 row = block * n->each, end = MIN(row + n->each, n->rows);
+    for (; row < end; row++) {
+        const f32 *x = n->x + row * n->width;
+        f32        mean = (f32)((f64)row_sum(x, n->width) / (f64)n->width);
+        f32        rstd = rstd_of(row_sum_squares(x, n->width, mean), n->width, n->eps);
+        row_apply(n, row, mean, rstd);
+        n->mean[row] = mean;
+        n->rstd[row] = rstd;
+    }
+}
+
+static void rmsnorm_block(void *context, i64 block, i32 worker)
+{
+    (void)worker;
+    const struct norm *n = context;
+    i64 row = block * n->each, end = MIN(row + n->each, n->rows);
+    for (; row < end; row++) {
+        const f32 *x = n->x + row * n->width;
+        f32        rstd = rstd_of(row_sum_squares(x, n->width, 0), n->width, n->eps);
+        row_apply(n, row, 0, rstd);
+        n->rstd[row] = rstd;
+    }
+}
+
+static void layernorm(const struct call *c)
+{
+    struct norm n = norm_of(&c->in[0]);
+    n.w           = c->in[1].data;
+    n.b           = c->in[2].data;
+    n.y           = c->out[0].data;
+    n.mean        = c->out[1].data;
+    n.rstd        = c->out[2].data;
+    n.eps         = c->at->eps;
+    pool_run(c->pool, norm_blocks(&n), layernorm_block, &n);
+}
+
+static void rmsnorm(const struct call *c)
+{
+    struct norm n = norm_of(&c->in[0]);
+    n.w           = c->in_count == 2 ? c->in[1].data : NULL;
+    n.y           = c->out[0].data;
+    n.rstd        = c->out[1].data;
+    n.eps         = c->at->eps;
+    pool_run(c->pool, norm_blocks(&n), rmsnorm_block, &n);
+}
+
+/* ---- backward */
+
+struct sums { /* over a row */
+    vf g, gx;
+};
+
+/* First pass over a row: its sums, and its part of dw and db. */
+V_INLINE struct sums row_grad_sums(const struct norm *n, i64 row, f32 mean, f32 *dw, f32 *db)
+{
+    const f32  *x = n->x + row * n->width, *dy = n->dy + row * n->width;
+    vf          shift = v_set(mean), scale = v_set(n->rstd[row]);
+    struct sums s = { v_zero(), v_zero() };
+    for (i64 i = 0; i < n->width; i += V_LANES) {
+        vm m    = v_first(MIN(n->width - i, V_LANES));
+        vf d    = v_load_m(dy + i, m); /* 0 beyond the row, and so are all products with it */
+        vf xhat = (v_load_m(x + i, m) - shift) * scale;
+        vf g    = n->w ? d * v_load_m(n->w + i, m) : d;
+        s.g     = s.g + g;
+        s.gx    = v_fma(g, xhat, s.gx);
+        v_store_m(dw + i, v_fma(d, xhat, v_load_m(dw + i, m)), m);
+        if (db) v_store_m(db + i, d + v_load_m(db + i, m), m);
+    }
+    return s;
+}
+
+V_INLINE void row_grad_apply(const struct norm *n, i64 row, f32 mean, f32 mean_g, f32 mean_gx)
+{
+    const f32 *x = n->x + row * n->width, *dy = n->dy + row * n->width;
+    f32       *dx = n->y + row * n->width;
+    vf         shift = v_set(mean), scale = v_set(n->rstd[row]);
+    for (i64 i = 0; i < n->width; i += V_LANES) {
+        vm m    = v_first(MIN(n->width - i, V_LANES));
+        vf xhat = (v_load_m(x + i, m) - shift) * scale;
+        vf g    = v_load_m(dy + i, m);
+        if (n->w) g = g * v_load_m(n->w + i, m);
+        v_store_m(dx + i, scale * (g - v_set(mean_g) - xhat * v_set(mean_gx)), m);
+    }
+}
+
+static void grad_block(void *context, i64 block, i32 worker)
+{
+    (void)worker;
+    const struct norm *n  = context;
+    f32               *dw = n->parts + block * 2 * n->width, *db = n->mean ? dw + n->width : NULL;
+    i64                row = block * n->each, end = MIN(row + n->each, n->rows);
+    memset(dw, 0, (size_t)(2 * n->width) * sizeof *dw);
+    for (; row < end; row++) {
+        f32         mean = n->mean ? n->mean[row] : 0;
+        struct sums s    = row_grad_sums(n, row, mean, dw, db);
+        f32         mean_g = n->mean ? v_sum(s.g) / (f32)n->width : 0;
+        row_grad_apply(n, row, mean, mean_g, v_sum(s.gx) / (f32)n->width);
+    }
+}
+
+/* Operands in their order: dy, x, w, mean, rstd or dy, x, rstd (, w). */
+static struct norm grad_of(const struct call *c)
+{
+    struct norm n = norm_of(&c->in[1]);
+    n.dy          = c->in[0].data;
+    n.y           = c->out[0].data;
+    n.parts       = c->work;
+    n.each        = MAX(n.each, fast_div_up(n.rows, PARTS_MAX));
+    if (c->op == OP_LAYERNORM_GRAD) {
+        n.w    = c->in[2].data;
+        n.mean = c->in[3].data;
+        n.rstd = c->in[4].data;
+    } else {
+        n.rstd = c->in[2].data;
+        n.w    = c->in_count == 4 ? c->in[3].data : NULL;
+    }
+    return n;
+}
+
+static i64 grad_work(const struct call *c)
+{
+    struct norm n = grad_of(c);
+    return norm_blocks(&n) * 2 * n.width * (i64)sizeof(f32);
+}
+
+static void norm_grad(const struct call *c)
+{
+    struct norm n = grad_of(c);
+    pool_run(c->pool, norm_blocks(&n), grad_block, &n);
+    rows_add(c->out[1].data, n.parts, norm_blocks(&n), 2 * n.width, n.width);
+    if (n.mean) rows_add(c->out[2].data, n.parts + n.width, norm_blocks(&n), 2 * n.width, n.width);
+}
+
+const struct kernel ISA_FN(kernels_norm)[] = {
+    { OP_LAYERNORM, "norm_" ISA_NAME, ISA_HERE, fast_all_f32, layernorm, NULL },
+    { OP_RMSNORM, "norm_" ISA_NAME, ISA_HERE, fast_all_f32, rmsnorm, NULL },
+    { OP_LAYERNORM_GRAD, "norm_" ISA_NAME, ISA_HERE, fast_all_f32, norm_grad, grad_work },
+    { OP_RMSNORM_GRAD, "norm_" ISA_NAME, ISA_HERE, fast_all_f32, norm_grad, grad_work },
+};
+const i32 ISA_COUNT(kernels_norm) = (i32)COUNT_OF(ISA_FN(kernels_norm));
