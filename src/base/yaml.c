@@ -133,25 +133,31 @@ static enum status node_new(struct parser *p, struct yaml *parent, struct yaml *
 
 /* ---- scalars ---- */
 
-/* Says what stands at the start of a plain scalar that may not. */
-static const char *refusal(const struct parser *p)
+static bool is_flow_mark(int c) { return c == ',' || c == '[' || c == ']' || c == '{' || c == '}'; }
+
+/* Whether a ':', '-' or '?' before `at` stands alone there, and so has a meaning. */
+static bool alone_before(const struct parser *p, i64 at, enum context where)
 {
-    int  c   = peek(p);
-    bool gap = gap_at(p, p->at + 1);
+    return gap_at(p, at) || (where == FLOW && is_flow_mark(peek_at(p, at)));
+}
+
+/* Says what stands at the start of a plain scalar that may not. */
+static const char *refusal(const struct parser *p, enum context where)
+{
+    int  c     = peek(p);
+    bool alone = alone_before(p, p->at + 1, where);
     if (c == '&' || c == '*') return "anchors and aliases (& and *) are not understood";
     if (c == '!') return "tags (!) are not understood";
     if (c == '|' || c == '>') return "block scalars (| and >) are not understood; use quotes";
     if (c == '%' || c == '@' || c == '`') return "a value may not begin with %, @ or `; use quotes";
-    if (c == '?' && gap) return "complex keys (?) are not understood";
-    if (c == '-' && gap) return "a list item may not begin here; put it on a line of its own";
+    if (c == '?' && alone) return "complex keys (?) are not understood";
+    if (c == '-' && alone) return "a list item may not begin here; put it on a line of its own";
     if (c == ',') return "a value is missing before ','";
     if (c == ']' || c == '}') return "a bracket that nothing opened";
     if (c == '#') return "a comment needs a blank before its '#'";
-    if (c == ':' && gap) return "a key is missing before ':'";
+    if (c == ':' && alone) return "a key is missing before ':'";
     return NULL;
 }
-
-static bool is_flow_mark(int c) { return c == ',' || c == '[' || c == ']' || c == '{' || c == '}'; }
 
 /* Where the plain scalar at `at` ends: at ": ", " #", the end of the line, in flow at a bracket. */
 static i64 plain_end(const struct parser *p, i64 at, enum context where)
@@ -160,8 +166,7 @@ static i64 plain_end(const struct parser *p, i64 at, enum context where)
     for (; !line_ends_at(p, at); at++) {
         int c = peek_at(p, at);
         if (comment_at(p, at) || c == '\t') break;
-        if (c == ':' && (gap_at(p, at + 1) || (where == FLOW && is_flow_mark(peek_at(p, at + 1)))))
-            break;
+        if (c == ':' && alone_before(p, at + 1, where)) break;
         if (where == FLOW && is_flow_mark(c)) break;
         if (c != ' ') end = at + 1;
     }
@@ -245,7 +250,7 @@ static enum status parse_scalar(struct parser *p, struct yaml *v, enum context w
     v->kind   = YAML_SCALAR;
     v->quoted = peek(p) == '"' || peek(p) == '\'';
     if (v->quoted) return take_quoted(p, &v->text);
-    const char *no = refusal(p);
+    const char *no = refusal(p, where);
     if (no) return fail(p, no);
     v->text = take_plain(p, where);
     if (is_null(v->text)) v->text = STR("");
@@ -282,7 +287,7 @@ static enum status take_key(struct parser *p, const struct yaml *map, struct yam
                             enum context where)
 {
     enum status st = STATUS_OK;
-    const char *no = quote_at(p, p->at) ? NULL : refusal(p);
+    const char *no = quote_at(p, p->at) ? NULL : refusal(p, where);
     if (no) return fail(p, no);
     if (quote_at(p, p->at)) st = take_quoted(p, &v->key);
     else v->key = take_plain(p, where);
@@ -319,12 +324,10 @@ static enum status parse_flow_entry(struct parser *p, struct yaml *map, struct y
     if (map->kind == YAML_MAP) {
         bool quoted = quote_at(p, p->at);
         st          = take_key(p, map, v, FLOW);
-        if (!st) st = skip_flow_gap(p);
         if (st) return st;
         if (peek(p) != ':') return fail(p, "expected ': ' behind the key");
         p->at++;
-        if (!quoted && !gap_at(p, p->at) && !is_flow_mark(peek(p)))
-            return fail(p, "expected a blank behind ':'");
+        if (!quoted && !alone_before(p, p->at, FLOW)) return fail(p, "expected a blank behind ':'");
         st = skip_flow_gap(p);
         if (!st && (peek(p) == ',' || peek(p) == '}')) return STATUS_OK; /* null */
     }
