@@ -307,6 +307,12 @@ static void case_conv2d(struct maker *m)
     static const i64 kernels[] = { 1, 3, 3, 5, 7 };
     i64 K = kernels[draw_to(m->draw, COUNT_OF(kernels))], O = size(m, 65), C = size(m, 65);
     i64 stride = 1 + draw_to(m->draw, 2), pad = draw_coin(m->draw) ? K / 2 : 0;
+    if (draw_coin(m->draw)) { /* as most layers are, and some kernels want it */
+        K      = 3;
+        stride = 1;
+        O      = 16 + 16 * draw_to(m->draw, 2);
+        C      = 16 + 16 * draw_to(m->draw, 2);
+    }
     i64 H = K + draw_to(m->draw, 12), W = K + draw_to(m->draw, 12), N = 1 + draw_to(m->draw, 3);
     while (O * C * K * K * H * W * N > 1500000) {
         if (O > C) O = (O + 1) / 2;
