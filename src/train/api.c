@@ -263,9 +263,8 @@ void frugal_set_lr(struct frugal_run *run, double lr) { run->lr = lr; }
 
 int frugal_save(struct frugal_run *run, const char *path, char *why)
 {
-    struct err err          = { 0 };
-    run->settings.train.out = str_of(path);
-    enum status st          = weights_save(&run->s, &err);
+    struct err  err = { 0 };
+    enum status st  = weights_save(&run->s, WEIGHTS_VALUES, str_of(path), &err);
     tell(why, &err);
     return st ? -1 : 0;
 }

@@ -68,22 +68,22 @@ enum status evaluate(struct session *s, struct train_eval *out, struct err *err)
     if (str_eq(model_metric(s->model), STR("perplexity")))
         add_metric(out, STR("perplexity"), exp(out->loss));
     if (t.scored) add_metric(out, STR("auc"), auc(t.scored, t.scored_count));
-    struct train_config aim = s->settings->train;
-    if (str_eq(aim.target_metric, STR("auto"))) aim.target_metric = model_metric(s->model);
-    out->target_reached = target_met(&aim, out);
+    struct str metric   = s->settings->train.target_metric;
+    if (str_eq(metric, STR("auto"))) metric = model_metric(s->model);
+    out->target_reached = target_met(metric, s->settings->train.target, out);
     out->eval_s         = (f64)(s->os->now_ns(s->os) - begin_ns) / 1e9;
     return STATUS_OK;
 }
 
 /* Losses and perplexities shall fall to the target, all else rise to it. */
-bool target_met(const struct train_config *c, const struct train_eval *e)
+bool target_met(struct str metric, f64 target, const struct train_eval *e)
 {
-    if (isnan(c->target)) return false;
-    if (str_eq(c->target_metric, STR("loss"))) return e->loss <= c->target;
+    if (isnan(target)) return false;
+    if (str_eq(metric, STR("loss"))) return e->loss <= target;
     for (i64 i = 0; i < e->metric_count; i++) {
-        if (!str_eq(c->target_metric, e->metrics[i].name)) continue;
-        bool falls = str_eq(c->target_metric, STR("perplexity"));
-        return falls ? e->metrics[i].value <= c->target : e->metrics[i].value >= c->target;
+        if (!str_eq(metric, e->metrics[i].name)) continue;
+        bool falls = str_eq(metric, STR("perplexity"));
+        return falls ? e->metrics[i].value <= target : e->metrics[i].value >= target;
     }
     return false;
 }

@@ -9,7 +9,7 @@
 struct train_config {
     i64        epochs, steps;    /* whichever ends first; 0: not limited by it */
     i64        batch, eval_batch;
-    bool       drop_last;
+    bool       drop_last, shuffle;
     u64        seed;
     struct str optimiser;        /* sgd | adam | adamw */
     f64        lr, beta1, beta2, eps, decay, momentum, clip;
@@ -20,8 +20,10 @@ struct train_config {
     struct str target_metric;    /* auto (the model's own) | accuracy | auc | loss | perplexity */
     f64        target;           /* NaN: none */
     i64        eval_every;       /* steps; 0: at the end of each epoch */
+    i64        log_every;        /* steps between two told; 0: by the clock */
     struct str freeze;
     struct str init, out;        /* safetensors; empty: none */
+    struct str gradients;        /* safetensors: gradients of the last step; empty: none */
     struct str rename[32];       /* "theirs=ours" */
     i64        rename_count;
     bool       init_missing_ok, init_extra_ok;

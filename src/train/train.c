@@ -189,11 +189,24 @@ static enum status open_loader(struct loop *l, struct err *err)
     const struct train_config *c = &l->s.settings->train;
     struct loader_config config  = { .split     = SPLIT_TRAIN,
                                      .seed      = c->seed,
-                                     .shuffle   = true,
+                                     .shuffle   = c->shuffle,
                                      .drop_last = c->drop_last,
                                      .forever   = true,
                                      .batch     = l->s.config.batch };
     return loader_open(l->s.perm, l->s.data, &config, &l->loader, err);
+}
+
+/* What the user wants written, also after an interruption. A failure to write outranks that. */
+static enum status keep(struct session *s, enum status st, struct err *err)
+{
+    const struct train_config *c   = &s->settings->train;
+    struct err                 why = { 0 };
+    enum status                bad = STATUS_OK;
+    if (st && st != STATUS_INTERRUPTED) return st;
+    if (c->out.len) bad = weights_save(s, WEIGHTS_VALUES, c->out, &why);
+    if (!bad && c->gradients.len) bad = weights_save(s, WEIGHTS_GRADIENTS, c->gradients, &why);
+    if (bad && err) *err = why;
+    return bad ? bad : st;
 }
 
 enum status train_run(struct os *os, const struct settings *settings,
@@ -216,15 +229,8 @@ enum status train_run(struct os *os, const struct settings *settings,
     }
     if (!st) {
         st               = steps(&l, err);
-        enum status kept = STATUS_OK;
-        struct err  why  = { 0 };
-        if (settings->train.out.len && (!st || st == STATUS_INTERRUPTED))
-            kept = weights_save(&l.s, &why);
+        st = keep(&l.s, st, err);
         fill_result(&l);
-        if (kept) {
-            st = kept;
-            if (err) *err = why;
-        }
     }
     if (l.loader) loader_close(l.loader);
     session_close(&l.s);

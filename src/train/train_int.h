@@ -38,7 +38,9 @@ bool session_has(const struct session *s, struct str name);
 
 /* weights.c */
 enum status weights_init(struct session *s, struct err *err); /* random, then train.init */
-enum status weights_save(struct session *s, struct err *err); /* to train.out */
+enum weights_part { WEIGHTS_VALUES, WEIGHTS_GRADIENTS }; /* both under the parameters' names */
+enum status weights_save(struct session *s, enum weights_part part, struct str path,
+                         struct err *err);
 i64         weights_count(const struct session *s, bool trained_only);
 
 /* schedule.c: pure. step counts from 0; steps_max 0: open-ended (no decay). */
@@ -46,7 +48,7 @@ f64 schedule_lr(const struct train_config *c, i64 step, i64 steps_max);
 
 /* evaluate.c */
 enum status evaluate(struct session *s, struct train_eval *out, struct err *err);
-bool        target_met(const struct train_config *c, const struct train_eval *e);
+bool        target_met(struct str metric, f64 target, const struct train_eval *e);
 
 /* auc.c: area under the ROC curve, ties counted half; NaN if one class is missing. Sorts. */
 struct scored {

@@ -147,20 +147,23 @@ enum status weights_init(struct session *s, struct err *err)
     return s->settings->train.init.len ? load(s, err) : STATUS_OK;
 }
 
-enum status weights_save(struct session *s, struct err *err)
+enum status weights_save(struct session *s, enum weights_part part, struct str path,
+                         struct err *err)
 {
     struct arena      scratch = s->scratch;
     struct st_tensor *list    = NEW(&scratch, struct st_tensor, s->set->persistent_count + 1);
     i64               count   = 0;
     for (i32 i = 0; i < s->set->persistent_count; i++) {
-        const struct persistent *t = &s->set->persistents[i];
-        if (!is_weight(t)) continue;
+        const struct persistent *t    = &s->set->persistents[i];
+        struct str               name = t->name;
+        if (part == WEIGHTS_VALUES ? !is_weight(t) : t->kind != VALUE_GRAD) continue;
+        if (part == WEIGHTS_GRADIENTS) name.len -= STR(".grad").len;
         i64 bytes = type_bytes(t->type);
         u8 *copy  = NEW(&scratch, u8, bytes);
         s->backend->table->wait(s->backend,
                                 s->backend->table->get(s->backend, t->offset, copy, bytes));
-        list[count++] = (struct st_tensor){ t->name, STR("F32"), t->type.shape,
+        list[count++] = (struct st_tensor){ name, STR("F32"), t->type.shape,
                                             { (const char *)copy, bytes } };
     }
-    return st_save(s->os, s->settings->train.out, list, count, scratch, err);
+    return st_save(s->os, path, list, count, scratch, err);
 }

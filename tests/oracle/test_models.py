@@ -1,0 +1,366 @@
+#!/usr/bin/env python3
+"""Every model against PyTorch: losses over several steps and the gradient of the first.
+
+Tolerances: the issue of a long sum in f32 is 1e-7 times a small factor a step; losses may drift
+apart as the steps feed back, so 1e-4 relative over 50 steps (20 for models with batch norm, whose
+statistics amplify rounding). Gradients are held against PyTorch in f64: 1e-5 by norm a tensor."""
+import math
+
+import torch
+import torch.nn.functional as F
+
+from oracle import Case, main, write_idx
+
+
+def normal(gen, *shape, std=0.05):
+    return torch.randn(*shape, generator=gen) * std
+
+
+# --- data: files for frugal, batches for PyTorch ----------------------------------------------
+
+def text_data(batch, context, windows):
+    def data(folder, rng, settings):
+        text = rng.integers(32, 127, windows * context + 1, dtype="uint8")
+        text[::3] = text[0]  # something to learn
+        text.tofile(f"{folder}/text.txt")
+        settings["data"].update(kind="text", path=f"{folder}/text.txt", context=context)
+        ids = torch.from_numpy(text.astype("int64"))
+
+        def batches(step):
+            first = [(step * batch + i) % windows * context for i in range(batch)]
+            x = torch.stack([ids[a:a + context] for a in first])
+            y = torch.stack([ids[a + 1:a + 1 + context] for a in first])
+            return x, y
+        return batches
+    return data
+
+
+def image_data(batch, count, shape, classes):
+    """The last batch of an epoch is short unless batch divides count."""
+    def data(folder, rng, settings):
+        x = rng.integers(0, 256, (count, *shape), dtype="uint8")
+        y = rng.integers(0, classes, count, dtype="uint8")
+        y[0] = classes - 1
+        write_idx(f"{folder}/x", x)
+        write_idx(f"{folder}/y", y)
+        settings["data"].update(kind="idx", path=f"{folder}/x", labels=f"{folder}/y")
+        tx, ty = torch.from_numpy(x.reshape(count, *shape, *([1] if len(shape) == 2 else []))), torch.from_numpy(y.astype("int64"))
+        per_epoch = -(-count // batch)
+
+        def batches(step):
+            a = step % per_epoch * batch
+            return tx[a:a + batch], ty[a:a + batch]
+        return batches
+    return data
+
+
+def line_data(batch, count, context, classes):
+    def data(folder, rng, settings):
+        lines = [[bytes(rng.integers(97, 123, rng.integers(1, context + 4), dtype="uint8")) for _ in range(count)] for _ in range(classes)]
+        files = []
+        for k, of in enumerate(lines):
+            files.append(f"{folder}/class{k}.txt")
+            with open(files[-1], "wb") as f:
+                f.write(b"\n".join(of) + b"\n")
+        settings["data"].update(kind="lines", files=files, context=context, held_out=0)
+        flat = [(line, k) for k, of in enumerate(lines) for line in of]
+
+        def batches(step):
+            rows = [flat[(step * batch + i) % len(flat)] for i in range(batch)]
+            x = torch.zeros(batch, context, dtype=torch.long)
+            for i, (line, _) in enumerate(rows):
+                cut = line[:context]
+                x[i, :len(cut)] = torch.tensor([b + 1 for b in cut])
+            lens = torch.tensor([min(len(line), context) for line, _ in rows])
+            return x, lens, torch.tensor([k for _, k in rows])
+        return batches
+    return data
+
+
+def click_data(batch, count, buckets, columns, numbers):
+    def data(folder, rng, settings):
+        cats, nums = rng.integers(0, buckets, (count, columns)), rng.random((count, numbers)).astype("float32").round(4)
+        label = rng.integers(0, 2, count)
+        with open(f"{folder}/clicks.csv", "w") as f:
+            f.write(",".join([f"c{i}" for i in range(columns)] + [f"n{i}" for i in range(numbers)] + ["clicked"]) + "\n")
+            for i in range(count):
+                f.write(",".join([*map(str, cats[i]), *(f"{v:.4f}" for v in nums[i]), str(label[i])]) + "\n")
+        settings["data"].update(kind="csv", path=f"{folder}/clicks.csv", label="clicked", buckets=buckets,
+                                categorical=[f"c{i}" for i in range(columns)], numeric=[f"n{i}" for i in range(numbers)])
+        ids = torch.from_numpy(cats) + torch.arange(columns) * buckets
+
+        def batches(step):
+            at = [(step * batch + i) % count for i in range(batch)]
+            return ids[at], torch.from_numpy(nums)[at], torch.from_numpy(label)[at].float()
+        return batches
+    return data
+
+
+# --- models in plain PyTorch --------------------------------------------------------------------
+
+def dense(p, name, x):
+    return F.linear(x, p[f"{name}.weight"], p.get(f"{name}.bias"))
+
+
+def norm(p, name, x, eps):
+    if f"{name}.bias" in p:
+        return F.layer_norm(x, x.shape[-1:], p[f"{name}.weight"], p[f"{name}.bias"], eps)
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps) * p[f"{name}.weight"]
+
+
+def rope(x, base):
+    """x [B,T,H,D]: pairs (i, i + D/2) turned by t * base^(-2i/D)."""
+    t, half = x.shape[1], x.shape[3] // 2
+    angle = torch.arange(t, dtype=x.dtype)[:, None] * base ** (-torch.arange(half, dtype=x.dtype) / half)
+    c, s = angle.cos()[None, :, None], angle.sin()[None, :, None]
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat([a * c - b * s, a * s + b * c], -1)
+
+
+def attention(p, name, x, m, causal, lens=None):
+    B, T, C = x.shape
+    H, G = m["heads"], m.get("kv_heads") or m["heads"]
+    D = C // H
+    q, k, v = dense(p, f"{name}.qkv", x).split([H * D, G * D, G * D], -1)
+    q, k, v = q.view(B, T, H, D), k.view(B, T, G, D), v.view(B, T, G, D)
+    if m.get("qk_norm"):
+        q, k = [u * torch.rsqrt(u.pow(2).mean(-1, keepdim=True) + 1e-6) for u in (q, k)]
+    if m.get("positions") == "rotary":
+        q, k = rope(q, 10000), rope(k, 10000)
+    k, v = k.repeat_interleave(H // G, 2), v.repeat_interleave(H // G, 2)
+    w = torch.einsum("bthd,bshd->bhts", q, k) / math.sqrt(D)
+    if causal:
+        w = w.masked_fill(torch.ones(T, T, dtype=torch.bool).triu(1), -math.inf)
+    if lens is not None:
+        w = w.masked_fill((torch.arange(T)[None] >= lens[:, None])[:, None, None], -math.inf)
+    o = torch.einsum("bhts,bshd->bthd", w.softmax(-1), v).reshape(B, T, H * D)
+    if lens is not None:
+        o = o * (torch.arange(T)[None] < lens[:, None])[..., None]
+    return dense(p, f"{name}.proj", o)
+
+
+def mlp(p, name, x, m):
+    h, kind = dense(p, f"{name}.up", x), m.get("activation", "gelu")
+    if kind == "gelu":
+        h = 0.5 * h * (1 + torch.tanh(math.sqrt(2 / math.pi) * (h + 0.044715 * h ** 3)))
+    elif kind == "relu2":
+        h = F.relu(h) ** 2
+    else:
+        a, b = h.chunk(2, -1)
+        h = F.silu(a) * b
+    return dense(p, f"{name}.down", h)
+
+
+def gpt_loss(m):
+    def loss(p, batch):
+        ids, targets = batch
+        x = p["wte.weight"][ids]
+        if "wpe.weight" in p:
+            x = x + p["wpe.weight"]
+        for i in range(m["depth"]):
+            x = x + attention(p, f"h.{i}.attn", norm(p, f"h.{i}.ln_1", x, 1e-5), m, True)
+            x = x + mlp(p, f"h.{i}.mlp", norm(p, f"h.{i}.ln_2", x, 1e-5), m)
+        z = F.linear(norm(p, "ln_f", x, 1e-5), p.get("head.weight", p["wte.weight"]))
+        if m.get("softcap"):
+            z = m["softcap"] * torch.tanh(z / m["softcap"])
+        return F.cross_entropy(z.flatten(0, 1), targets.flatten())
+    return loss
+
+
+def block_weights(gen, m, layer):
+    C, H = m["width"], m["heads"]
+    G, bias = m.get("kv_heads") or H, m.get("bias", True)
+    F_ = m["hidden"]
+    up = 2 * F_ if m.get("activation") == "swiglu" else F_
+    p = {}
+    for i in range(m["depth"]):
+        sizes = {"attn.qkv": ((H + 2 * G) * (C // H), C), "attn.proj": (C, C), "mlp.up": (up, C), "mlp.down": (C, F_)}
+        for name, shape in sizes.items():
+            p[f"h.{i}.{name}.weight"] = normal(gen, *shape)
+            if bias:
+                p[f"h.{i}.{name}.bias"] = normal(gen, shape[0])
+        for n in ("ln_1", "ln_2"):
+            p.update(norm_weights(gen, f"h.{i}.{n}", C, layer))
+    return p
+
+
+def norm_weights(gen, name, width, layer):
+    p = {f"{name}.weight": 1 + normal(gen, width)}
+    if layer:
+        p[f"{name}.bias"] = normal(gen, width)
+    return p
+
+
+def gpt_weights(m, context, vocabulary=256):
+    def weights(gen):
+        layer = m.get("norm", "layer") == "layer"
+        p = {"wte.weight": normal(gen, vocabulary, m["width"])}
+        if m.get("positions", "learned") == "learned":
+            p["wpe.weight"] = normal(gen, context, m["width"])
+        p.update(block_weights(gen, m, layer))
+        p.update(norm_weights(gen, "ln_f", m["width"], layer))
+        if not m.get("tied", True):
+            p["head.weight"] = normal(gen, vocabulary, m["width"])
+        return p
+    return weights
+
+
+def encoder_loss(m):
+    def loss(p, batch):
+        ids, lens, targets = batch
+        x = norm(p, "ln_emb", p["wte.weight"][ids] + p["wpe.weight"], 1e-12)
+        for i in range(m["depth"]):
+            x = norm(p, f"h.{i}.ln_1", x + attention(p, f"h.{i}.attn", x, m, False, lens), 1e-12)
+            x = norm(p, f"h.{i}.ln_2", x + mlp(p, f"h.{i}.mlp", x, m), 1e-12)
+        return F.cross_entropy(dense(p, "classifier", torch.tanh(dense(p, "pooler", x[:, 0]))), targets)
+    return loss
+
+
+def encoder_weights(m, context, classes):
+    def weights(gen):
+        C = m["width"]
+        p = {"wte.weight": normal(gen, 257, C), "wpe.weight": normal(gen, context, C)}
+        p.update(block_weights(gen, m, True))
+        p.update(norm_weights(gen, "ln_emb", C, True))
+        for name, rows in (("pooler", C), ("classifier", classes)):
+            p[f"{name}.weight"], p[f"{name}.bias"] = normal(gen, rows, C), normal(gen, rows)
+        return p
+    return weights
+
+
+def ranker_loss(p, batch):
+    ids, numbers, targets = batch
+    x = torch.cat([p["table.weight"][ids].flatten(1), numbers.to(p["table.weight"].dtype)], 1)
+    x = F.relu(dense(p, "mlp.0", x))
+    x = F.relu(dense(p, "mlp.1", x))
+    return F.binary_cross_entropy_with_logits(dense(p, "mlp.2", x)[:, 0], targets.to(x.dtype))
+
+
+def ranker_weights(gen):
+    p = {"table.weight": normal(gen, 5 * 40, 4, std=0.3)}
+    for i, (o, n) in enumerate(((24, 5 * 4 + 3), (8, 24), (1, 8))):
+        p[f"mlp.{i}.weight"], p[f"mlp.{i}.bias"] = normal(gen, o, n, std=0.3), normal(gen, o)
+    return p
+
+
+def pixels(x, dtype):
+    return x.to(dtype) / 255
+
+
+def classifier_loss(p, batch):
+    x = pixels(batch[0], p["dense1.weight"].dtype).flatten(1)
+    return F.cross_entropy(dense(p, "dense2", F.relu(dense(p, "dense1", x))), batch[1])
+
+
+def classifier_weights(gen):
+    return {"dense1.weight": normal(gen, 128, 784), "dense1.bias": normal(gen, 128),
+            "dense2.weight": normal(gen, 10, 128), "dense2.bias": normal(gen, 10)}
+
+
+def conv(p, name, x, stride=1, pad=1):
+    return F.conv2d(x, p[f"{name}.weight"].permute(0, 3, 1, 2), p.get(f"{name}.bias"), stride, pad)
+
+
+def batchnorm(p, name, x):
+    return F.batch_norm(x, p[f"{name}.running_mean"], p[f"{name}.running_var"], p[f"{name}.weight"], p[f"{name}.bias"], True, 0.1, 1e-5)
+
+
+def resnet_loss(p, batch):
+    x = pixels(batch[0], p["conv1.weight"].dtype).permute(0, 3, 1, 2)
+    x = F.relu(batchnorm(p, "batchnorm1", conv(p, "conv1", x)))
+    for i, stride in enumerate((1, 2), 1):
+        r = f"residual{i}"
+        h = F.relu(batchnorm(p, f"{r}.batchnorm1", conv(p, f"{r}.conv1", x, stride)))
+        h = batchnorm(p, f"{r}.batchnorm2", conv(p, f"{r}.conv2", h))
+        if f"{r}.shortcut.conv.weight" in p:
+            x = batchnorm(p, f"{r}.shortcut.batchnorm", conv(p, f"{r}.shortcut.conv", x, stride, 0))
+        x = F.relu(h + x)
+    x = F.max_pool2d(x, 2)
+    return F.cross_entropy(dense(p, "dense1", x.mean((2, 3))), batch[1])
+
+
+def resnet_shapes():
+    s = {"conv1": (16, 3, 3, 3), "residual1.conv1": (16, 3, 3, 16), "residual1.conv2": (16, 3, 3, 16),
+         "residual2.conv1": (32, 3, 3, 16), "residual2.conv2": (32, 3, 3, 32), "residual2.shortcut.conv": (32, 1, 1, 16)}
+    norms = {"batchnorm1": 16, "residual1.batchnorm1": 16, "residual1.batchnorm2": 16, "residual2.batchnorm1": 32,
+             "residual2.batchnorm2": 32, "residual2.shortcut.batchnorm": 32}
+    return s, norms
+
+
+def resnet_weights(gen):
+    convs, norms = resnet_shapes()
+    p = {f"{k}.weight": normal(gen, *v, std=0.15) for k, v in convs.items()}
+    for k, c in norms.items():
+        p[f"{k}.weight"], p[f"{k}.bias"] = 1 + normal(gen, c), normal(gen, c)
+        p[f"{k}.running_mean"], p[f"{k}.running_var"] = torch.zeros(c), torch.ones(c)
+    p["dense1.weight"], p["dense1.bias"] = normal(gen, 10, 32), normal(gen, 10)
+    return p
+
+
+RESNET_LAYERS = [
+    {"conv": {"filters": 16, "bias": False}}, "batchnorm", "relu",
+    *({"residual": {"activation": "relu", "layers": [
+        {"conv": {"filters": f, "stride": s, "bias": False}}, "batchnorm", "relu",
+        {"conv": {"filters": f, "bias": False}}, "batchnorm"]}} for f, s in ((16, 1), (32, 2))),
+    {"maxpool": 2}, "global_avgpool", {"dense": 10}]
+
+
+# --- optimisers -----------------------------------------------------------------------------------
+
+def groups(params, decay):
+    """Decay for matrices only, as frugal does."""
+    trained = [v for v in params.values() if v.requires_grad]
+    return [{"params": [v for v in trained if v.dim() > 1], "weight_decay": decay},
+            {"params": [v for v in trained if v.dim() <= 1], "weight_decay": 0.0}]
+
+
+def adamw(lr, decay=0.1, betas=(0.9, 0.95)):
+    return lambda p: torch.optim.AdamW(groups(p, decay), lr=lr, betas=betas, eps=1e-8)
+
+
+def adam(lr, decay=0.0):
+    return lambda p: torch.optim.Adam(groups(p, decay), lr=lr, betas=(0.9, 0.999), eps=1e-8)
+
+
+def sgd(lr, decay, momentum, nesterov):
+    return lambda p: torch.optim.SGD(groups(p, decay), lr=lr, momentum=momentum, nesterov=nesterov)
+
+
+ADAMW = {"optimiser": "adamw", "lr": 6e-4, "beta2": 0.95, "decay": 0.1, "warmup": 20, "clip": 1.0}
+GPT = {"kind": "gpt", "depth": 3, "width": 64, "heads": 4, "hidden": 256}
+MODERN = {"kind": "gpt", "depth": 2, "width": 64, "heads": 4, "kv_heads": 2, "hidden": 96, "norm": "rms", "positions": "rotary",
+          "activation": "swiglu", "qk_norm": True, "tied": False, "softcap": 15.0, "bias": False}
+RELU2 = dict(MODERN, activation="relu2", kv_heads=4, hidden=128)
+ENCODER = {"kind": "encoder", "depth": 2, "width": 48, "heads": 3, "hidden": 96}
+
+
+def warmed(step):
+    return 6e-4 * min(1.0, (step + 1) / 20)
+
+
+def gpt_case(name, m):
+    return Case(name, 50, {"model": m, "data": {}, "train": dict(ADAMW, batch=4)}, text_data(4, 32, 40), gpt_weights(m, 32),
+                gpt_loss(m), adamw(6e-4), lr=warmed, clip=1.0)
+
+
+_, resnet_norms = resnet_shapes()
+CASES = [
+    (Case("classifier", 50, {"model": {"kind": "layers", "layers": ["flatten", {"dense": {"units": 128, "activation": "relu"}}, {"dense": 10}]},
+                             "data": {}, "train": {"optimiser": "adam", "lr": 1e-3, "batch": 32}},
+          image_data(32, 200, (28, 28), 10), classifier_weights, classifier_loss, adam(1e-3)), 1e-4, 1e-5),
+    (gpt_case("gpt2", GPT), 1e-4, 1e-5),
+    (gpt_case("gpt-modern", MODERN), 1e-4, 1e-5),
+    (gpt_case("gpt-relu2", RELU2), 1e-4, 1e-5),
+    (Case("encoder", 50, {"model": ENCODER, "data": {}, "train": dict(ADAMW, batch=8)}, line_data(8, 40, 12, 3),
+          encoder_weights(ENCODER, 12, 3), encoder_loss(ENCODER), adamw(6e-4), lr=warmed, clip=1.0), 1e-4, 1e-5),
+    (Case("ranker", 50, {"model": {"kind": "ranker", "table_width": 4, "mlp": [24, 8]}, "data": {},
+                         "train": {"optimiser": "adam", "lr": 1e-3, "batch": 64}},
+          click_data(64, 320, 40, 5, 3), ranker_weights, ranker_loss, adam(1e-3)), 1e-4, 1e-5),
+    (Case("resnet", 20, {"model": {"kind": "layers", "layers": RESNET_LAYERS}, "data": {},
+                         "train": {"optimiser": "sgd", "lr": 0.05, "momentum": 0.9, "nesterov": True, "decay": 1e-4, "batch": 16}},
+          image_data(16, 56, (16, 16, 3), 10), resnet_weights, resnet_loss, sgd(0.05, 1e-4, 0.9, True),
+          buffers=[f"{k}.running_{s}" for k in resnet_norms for s in ("mean", "var")]), 1e-4, 1e-5),
+]
+
+if __name__ == "__main__":
+    main(CASES)
