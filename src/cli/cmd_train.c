@@ -21,6 +21,7 @@ enum status command_train(struct cli *c, struct err *err)
         return err_set(err, STATUS_USAGE,
                        "when does the run end? Give train.epochs=5, train.steps=1000 or a target");
 
+    shown.every = t->log_every;
     os_signals_catch();
     st = train_run(c->os, &config->settings, &listener, &result, err);
     if (st == STATUS_INTERRUPTED) listener.on_done(listener.context, &result);

@@ -106,7 +106,8 @@ static void step_event(struct progress *p, const struct train_progress *t)
 static void on_step(void *context, const struct train_progress *t)
 {
     struct progress *p = context;
-    if (t->elapsed_s < p->next_s && t->step > 1) return;
+    bool due = p->every ? t->step % p->every == 0 : t->elapsed_s >= p->next_s || t->step == 1;
+    if (!due) return;
     struct arena scratch = p->scratch;
     bool         live    = p->say->live && !p->say->json;
     p->next_s = t->elapsed_s + (p->say->json ? json_every_s : live ? live_every_s : plain_every_s);

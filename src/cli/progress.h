@@ -9,6 +9,7 @@ struct progress {
     struct arena scratch;
     f64          next_s; /* no step is shown before the run is so old */
     f64          usd_hour;
+    i64          every; /* steps between two shown; 0: by the clock */
 };
 
 struct train_listener progress_listener(struct progress *p);
