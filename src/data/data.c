@@ -9,6 +9,7 @@ static const struct format *const formats[] = {
     &format_text,
     &format_csv,
     &format_lines,
+    &format_clicks,
 };
 
 /* By its name; .gz at the end does not count. */

@@ -11,7 +11,7 @@
 #define DATA_COLUMNS_MAX 256
 
 struct data_config {
-    struct str kind;   /* auto | idx | tokens | text | csv | lines */
+    struct str kind;   /* auto | idx | tokens | text | csv | lines | synthetic_clicks */
     struct str path;   /* idx: images; tokens, text, csv: the file */
     struct str labels; /* idx */
     struct str eval_path, eval_labels; /* held out; empty: `held_out` of the samples */
@@ -28,6 +28,7 @@ struct data_config {
     struct str categorical[DATA_COLUMNS_MAX]; /* csv: integers or words, hashed into `buckets` rows */
     i64        categorical_count;
     i64        buckets;                /* rows of each categorical column's table */
+    u64        seed;                   /* synthetic_clicks: which of its worlds */
     struct str cache;                  /* folder for unpacked .gz; empty: ~/.cache/frugal */
 };
 

@@ -26,7 +26,8 @@ struct format {
     f64 (*best_auc)(const struct dataset *d);    /* NULL: nobody knows */
 };
 
-extern const struct format format_idx, format_tokens, format_text, format_csv, format_lines;
+extern const struct format format_idx, format_tokens, format_text, format_csv, format_lines,
+    format_clicks;
 
 /* The bytes of a file: mapped, and unpacked first where its name ends in .gz. */
 struct source {

@@ -5,6 +5,7 @@
 #include "store/safetensors.h"
 #include "store/store_int.h"
 #include "support/folder.h"
+#include "support/sim_os.h"
 
 static struct str file_of(struct arena *perm, struct str header, i64 data_bytes)
 {
@@ -92,6 +93,55 @@ TEST(st_says_why_it_cannot_save)
     struct err err;
     CHECK_EQ(st_save(os_real(), STR("no/such/folder/w"), NULL, 0, scratch, &err), STATUS_WORLD);
     CHECK(strstr(err.text, "no/such/folder/w"));
+}
+
+/* The power goes at each call in turn, and the disk forgets in each of its ways: there is the old
+ * file, or the whole new one; the new one for certain once st_save has said so. */
+TEST(st_save_survives_a_power_cut_at_every_call)
+{
+    f32              v[2] = { 1, 2 };
+    struct st_tensor t[]  = { tensor("a", "F32", shape_1(1), v, 4),
+                              tensor("b", "F32", shape_1(1), v + 1, 4) };
+    struct str       path = STR("w");
+    for (i32 survive = 0; survive < SIM_SURVIVE_COUNT; survive++) {
+        i64 kill = 0;
+        for (bool done = false; !done;) {
+            struct sim_os *sim = sim_os_new(perm);
+            struct st_file f;
+            sim_os_put(sim, path, STR("the old one"));
+            sim->kill_at = ++kill;
+            done         = !st_save(&sim->os, path, t, 2, scratch, NULL);
+            sim_os_crash(sim, (enum sim_survive)survive);
+            if (str_eq(sim_os_look(sim, path), STR("the old one"))) {
+                CHECK(!done);
+                continue;
+            }
+            CHECK(!st_open(&sim->os, path, perm, &f, NULL));
+            CHECK_EQ(f.count, 2);
+            CHECK(str_eq(st_find(&f, STR("b"))->bytes, t[1].bytes));
+        }
+        CHECK(kill > 7);
+    }
+}
+
+/* A call that fails is told, and leaves neither half a file nor its temporary name. */
+TEST(st_save_tells_of_every_failure)
+{
+    struct st_tensor t    = tensor("a", "F32", shape_1(1), (f32[]){ 1 }, 4);
+    struct str       path = STR("w");
+    for (i64 fail = 1;; fail++) {
+        struct sim_os *sim = sim_os_new(perm);
+        struct err     err = { 0 };
+        sim_os_put(sim, path, STR("the old one"));
+        sim->fail_at = fail;
+        if (!st_save(&sim->os, path, &t, 1, scratch, &err)) {
+            CHECK_EQ(fail, 8); /* create, write twice, sync, close, rename, sync the folder */
+            break;
+        }
+        CHECK(err.text[0] != '\0');
+        CHECK(!sim_os_look(sim, STR("w.part")).data);
+        if (fail < 7) CHECK_STR(sim_os_look(sim, path), "the old one");
+    }
 }
 
 TEST(st_reads_any_order_and_padding)

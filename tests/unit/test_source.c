@@ -3,6 +3,7 @@
 #include "data/data_int.h"
 #include "harness.h"
 #include "support/folder.h"
+#include "support/sim_os.h"
 
 /* "hello hello hello hello\n", as `gzip -n` packs it. */
 static const u8 hello_gz[] = { 0x1f, 0x8b, 0x08, 0,    0,    0,    0,    0,    0,    0x03,
@@ -120,4 +121,38 @@ TEST(gz_of_a_text_is_a_data_set)
     CHECK_EQ(x[0], ' ');
     CHECK_EQ(y[0], 'h');
     dataset_close(d);
+}
+
+/* The power goes at each call in turn; the next process reads the data, whatever it finds. So does
+ * this one where a call for the cache fails. */
+TEST(gz_is_read_after_every_accident)
+{
+    struct str path = STR("data/hello.gz"), gz = { (const char *)hello_gz, sizeof hello_gz };
+    for (i32 survive = 0; survive < SIM_SURVIVE_COUNT; survive++) {
+        i64 kill = 0;
+        for (bool done = false; !done;) {
+            struct sim_os     *sim = sim_os_new(perm);
+            struct data_config c   = { .cache = STR("cache") };
+            struct source      s;
+            sim_os_put(sim, path, gz);
+            sim->kill_at = ++kill;
+            done         = !source_open(&sim->os, path, &c, scratch, &s, NULL) && s.mapped.len;
+            if (done || s.bytes.len) source_close(&sim->os, &s);
+            sim_os_crash(sim, (enum sim_survive)survive);
+            CHECK(!source_open(&sim->os, path, &c, scratch, &s, NULL));
+            CHECK_STR(s.bytes, hello);
+            source_close(&sim->os, &s);
+        }
+        CHECK(kill > 8);
+    }
+    for (i64 fail = 2; fail < 16; fail++) { /* 1 is the data itself */
+        struct sim_os     *sim = sim_os_new(perm);
+        struct data_config c   = { .cache = STR("cache") };
+        struct source      s;
+        sim_os_put(sim, path, gz);
+        sim->fail_at = fail;
+        CHECK(!source_open(&sim->os, path, &c, scratch, &s, NULL));
+        CHECK_STR(s.bytes, hello);
+        source_close(&sim->os, &s);
+    }
 }
