@@ -114,7 +114,8 @@ static void direct_block(void *context, i64 block, i32 worker)
     struct window        in = { 0 };
     if (run) in = window_of(v, &p, buffer);
     for (i64 o = 0, vectors; o < v->out_c; o += vectors * V_LANES) {
-        vectors = MIN(2, lane_blocks(v->out_c - o));
+        vectors  = MIN(2, lane_blocks(v->out_c - o));
+        i64 size = tile_size(p.cols, vectors);
         for (i64 y = 0; y < p.rows; y++) {
             i64 out_y = (p.y + y) * v->out_step + v->out_y, out_x = p.x * v->out_step + v->out_x;
             struct dots t = {
@@ -130,7 +131,7 @@ static void direct_block(void *context, i64 block, i32 worker)
                 .out_step = v->out_step * v->out_c,
                 .lanes    = MIN(v->out_c - o, vectors * V_LANES) - (vectors - 1) * V_LANES,
             };
-            dots_run(t, p.cols, vectors);
+            dots_run(t, p.cols, size, vectors);
         }
     }
 }
@@ -248,7 +249,7 @@ static void weights_add(const struct weights *g, i64 block, i64 group, f32 *sums
     const struct conv *v  = &g->conv;
     struct place       p  = place_of(v, &g->cut, block);
     struct window      in = window_of(v, &p, x_buffer), dy = dy_of(v, &p, group * GROUP, dy_buffer);
-    i64                run = v->taps_x * v->in_c;
+    i64 run = v->taps_x * v->in_c, vectors = MIN(2, lane_blocks(v->out_c - group * GROUP));
     for (i64 y = 0; y < v->taps_y; y++) {
         struct outers t = {
             .x         = in.at + y * in.row,
@@ -262,7 +263,7 @@ static void weights_add(const struct weights *g, i64 block, i64 group, f32 *sums
             .dy_step   = dy.pixel,
             .sum_block = v->taps_y * run * V_LANES,
         };
-        outers_run(t, run, MIN(2, lane_blocks(v->out_c - group * GROUP)));
+        outers_run(t, run, tile_size(run, vectors), vectors);
     }
 }
 

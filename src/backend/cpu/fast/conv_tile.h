@@ -11,7 +11,7 @@
 #include "backend/cpu/fast/simd.h"
 
 enum { /* sums in one tile, with one and with two vectors of channels */
-       TILE_1 = V_REGISTERS == 32 ? 16 : 8,
+       TILE_1 = V_REGISTERS == 32 ? 14 : 8,
        TILE_2 = V_REGISTERS == 32 ? 12 : 6,
 };
 
@@ -34,14 +34,12 @@ enum { /* sums in one tile, with one and with two vectors of channels */
     CASE(10, __VA_ARGS__)                                                                          \
     CASE(11, __VA_ARGS__)                                                                          \
     CASE(12, __VA_ARGS__)
-#define CASES_16(...)                                                                              \
+#define CASES_14(...)                                                                              \
     CASES_12(__VA_ARGS__)                                                                          \
     CASE(13, __VA_ARGS__)                                                                          \
-    CASE(14, __VA_ARGS__)                                                                          \
-    CASE(15, __VA_ARGS__)                                                                          \
-    CASE(16, __VA_ARGS__)
+    CASE(14, __VA_ARGS__)
 #if V_REGISTERS == 32
-#define CASES_TILE_1 CASES_16
+#define CASES_TILE_1 CASES_14
 #define CASES_TILE_2 CASES_12
 #else
 #define CASES_TILE_1 CASES_8
@@ -53,10 +51,10 @@ static inline i64 div_up(i64 a, i64 b) { return (a + b - 1) / b; }
 /* Vectors of out-channels. */
 static inline i64 lane_blocks(i64 channels) { return div_up(channels, V_LANES); }
 
-/* The next tile of `left` things, so that all tiles are about as large. */
-static inline i64 tile_next(i64 left, i64 vectors)
+/* Into tiles of what size to cut `count` things, so that all are about as large. */
+static inline i64 tile_size(i64 count, i64 vectors)
 {
-    return div_up(left, div_up(left, vectors == 2 ? TILE_2 : TILE_1));
+    return div_up(count, div_up(count, vectors == 2 ? TILE_2 : TILE_1));
 }
 
 /* ---- dots ---- */
@@ -115,11 +113,11 @@ static void dots_2(const struct dots *t, i64 count)
     }
 }
 
-/* `count` neighbouring p, any number. */
-static void dots_run(struct dots t, i64 count, i64 vectors)
+/* `count` neighbouring p, in tiles of `size`. */
+static void dots_run(struct dots t, i64 count, i64 size, i64 vectors)
 {
     for (i64 left = count, n; left > 0; left -= n) {
-        n = tile_next(left, vectors);
+        n = MIN(left, size);
         if (vectors == 2) dots_2(&t, n);
         else dots_1(&t, n);
         t.x += n * t.x_step;
@@ -176,11 +174,11 @@ static void outers_2(const struct outers *t, i64 count)
     }
 }
 
-/* `count` neighbouring k, any number. */
-static void outers_run(struct outers t, i64 count, i64 vectors)
+/* `count` neighbouring k, in tiles of `size`. */
+static void outers_run(struct outers t, i64 count, i64 size, i64 vectors)
 {
     for (i64 left = count, n; left > 0; left -= n) {
-        n = tile_next(left, vectors);
+        n = MIN(left, size);
         if (vectors == 2) outers_2(&t, n);
         else outers_1(&t, n);
         t.x += n;

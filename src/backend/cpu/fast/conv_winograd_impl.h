@@ -284,7 +284,7 @@ static void results_block(void *context, i64 block, i32 worker)
     image_block(v, &w->grid, first, tiles, 0, v->in_c, image, plane);
     for (i64 o = 0; o < v->out_c; o += PAIR) {
         i64 vectors = MIN(2, (v->out_c - o) / V_LANES), wide = vectors * V_LANES;
-        i64 out_plane = tiles * wide + SKEW;
+        i64 out_plane = tiles * wide + SKEW, size = tile_size(tiles, vectors);
         for (i64 i = 0; i < POSITIONS; i++) {
             struct dots t = {
                 .x        = image + i * plane,
@@ -297,7 +297,7 @@ static void results_block(void *context, i64 block, i32 worker)
                 .w_block  = POSITIONS * v->in_c * V_LANES,
                 .lanes    = V_LANES,
             };
-            dots_run(t, tiles, vectors);
+            dots_run(t, tiles, size, vectors);
         }
         for (i64 t = 0; t < tiles;) {
             struct strip s = strip_at(&w->grid, first + t, tiles - t);
@@ -400,7 +400,8 @@ static void weights_add(const struct weights *w, const struct chunk *k, i64 bloc
     i64                in_plane = tiles * k->in_c + SKEW, out_plane = tiles * k->out_c + SKEW;
     image_block(v, &w->grid, first, tiles, k->c, k->in_c, image, in_plane);
     dy_block(v, &w->grid, first, tiles, k->o, k->out_c, dy, out_plane);
-    for (i64 o = 0; o < k->out_c; o += PAIR)
+    for (i64 o = 0; o < k->out_c; o += PAIR) {
+        i64 vectors = MIN(2, (k->out_c - o) / V_LANES), size = tile_size(k->in_c, vectors);
         for (i64 i = 0; i < POSITIONS; i++) {
             struct outers t = {
                 .x         = image + i * in_plane,
@@ -412,8 +413,9 @@ static void weights_add(const struct weights *w, const struct chunk *k, i64 bloc
                 .dy_step   = k->out_c,
                 .sum_block = POSITIONS * v->in_c * V_LANES,
             };
-            outers_run(t, k->in_c, MIN(2, (k->out_c - o) / V_LANES));
+            outers_run(t, k->in_c, size, vectors);
         }
+    }
 }
 
 static void weights_part(void *context, i64 block, i32 worker)
