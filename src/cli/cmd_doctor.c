@@ -1,4 +1,5 @@
 /* cmd_doctor.c - frugal doctor: what this machine can do, and what is missing. */
+#include "backend/backend.h"
 #include "backend/cpu/kernel.h"
 #include "base/json.h"
 #include "base/pool.h"
@@ -19,37 +20,20 @@ struct machine {
     i64        memory_bytes, memory_free_bytes; /* 0: not known */
 };
 
-/* The value behind "name   : " in a file of /proc; empty when there is none. */
-static struct str proc_value(struct str text, struct str name)
-{
-    struct str line, key;
-    while (str_cut(&text, '\n', &line))
-        if (str_cut(&line, ':', &key) && str_eq(str_trim(key), name)) return str_trim(line);
-    return STR("");
-}
-
-static i64 proc_kib(struct str text, struct str name)
-{
-    struct str value = proc_value(text, name), number;
-    i64        kib   = 0;
-    return str_cut(&value, ' ', &number) && str_i64(number, &kib) ? kib * 1024 : 0;
-}
-
-static struct machine machine_look(struct os *os, struct arena *perm)
+static struct machine machine_look(struct arena *perm)
 {
     static const char *const isa_names[] = { "none beyond the processor's own", "AVX2", "AVX-512" };
     struct machine           m           = { .cores_usable = pool_machine_threads(),
                                              .cores        = sysconf(_SC_NPROCESSORS_CONF),
-                                             .instructions = str_of(isa_names[kernel_isa()]) };
-    struct str               text        = STR("");
-    if (!os_read_all(os, STR("/proc/cpuinfo"), perm, &text, NULL))
-        m.cpu = proc_value(text, STR("model name"));
-    if (!m.cpu.len) m.cpu = STR("unknown");
-    text = STR("");
-    if (!os_read_all(os, STR("/proc/meminfo"), perm, &text, NULL)) {
-        m.memory_bytes      = proc_kib(text, STR("MemTotal"));
-        m.memory_free_bytes = proc_kib(text, STR("MemAvailable"));
-    }
+                                             .instructions = str_of(isa_names[kernel_isa()]),
+                                             .memory_bytes = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) };
+    struct backend          *cpu;
+    struct target            target;
+    if (backend_cpu_open(perm, 1, BACKEND_FAST, &cpu, NULL)) return m;
+    cpu->table->describe(cpu, &target);
+    m.cpu               = str_copy(perm, target.name);
+    m.memory_free_bytes = target.memory_bytes;
+    cpu->table->close(cpu);
     return m;
 }
 
@@ -133,7 +117,7 @@ static enum status check_run(struct cli *c, struct err *err)
 
 enum status command_doctor(struct cli *c, struct err *err)
 {
-    struct machine m = machine_look(c->os, c->perm);
+    struct machine m = machine_look(c->perm);
     if (c->say->json) {
         print_json(c, &m);
     } else {
