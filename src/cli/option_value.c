@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 
 static void *field_of(struct settings *s, size_t offset) { return (char *)s + offset; }
 
@@ -153,8 +154,9 @@ static struct str f64_text(f64 v, struct arena *perm) /* the shortest that reads
 /* Text inside brackets: quoted where YAML would read it otherwise. */
 static void add_word(struct textbuf *b, struct str s, bool quoted)
 {
-    static const struct str special = { ",[]{}:#\"'\\&*!|>%@`", 19 };
+    static const struct str special = STR_INIT(",[]{}:#\"'\\&*!|>%@`?~");
     bool plain = !quoted && s.len > 0 && str_trim(s).len == s.len && s.data[0] != '-';
+    if (s.len == 4 && strncasecmp(s.data, "null", 4) == 0) plain = false;
     for (i64 i = 0; i < s.len; i++)
         if ((unsigned char)s.data[i] < ' ' || str_find(special, s.data[i]) >= 0) plain = false;
     if (plain) textbuf_add(b, s);
