@@ -1,0 +1,203 @@
+/* A whole run, small: what it allocates while stepping, what it uses of what it planned, that the
+ * number of threads does not matter, and that every sample counts once. */
+#include "base/os.h"
+#include "base/rng.h"
+#include "harness.h"
+#include "train/train.h"
+#include <stdatomic.h>
+#include <unistd.h>
+
+/* Every allocation of the process is counted, the libraries' too. Sanitizers bring their own malloc:
+ * there the count stays 0 and only the arenas are watched. */
+static atomic_long allocations;
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+void *__libc_malloc(size_t);
+void *__libc_calloc(size_t, size_t);
+void *__libc_realloc(void *, size_t);
+
+void *malloc(size_t bytes)
+{
+    allocations++;
+    return __libc_malloc(bytes);
+}
+
+void *calloc(size_t count, size_t bytes)
+{
+    allocations++;
+    return __libc_calloc(count, bytes);
+}
+
+void *realloc(void *p, size_t bytes)
+{
+    allocations++;
+    return __libc_realloc(p, bytes);
+}
+#endif
+
+enum { SAMPLES = 70, SIDE = 6, CLASSES = 4 };
+
+static void write_file(const char *path, const u8 *head, size_t head_bytes, const u8 *data, size_t bytes)
+{
+    FILE *f = fopen(path, "wb");
+    CHECK(f && fwrite(head, 1, head_bytes, f) == head_bytes && fwrite(data, 1, bytes, f) == bytes);
+    CHECK(!fclose(f));
+}
+
+/* Images whose class shows as a bright column. */
+static struct settings small_run(struct arena *perm, const char *folder, const char *layers)
+{
+    static u8   x[SAMPLES * SIDE * SIDE], y[SAMPLES];
+    struct err  err = { 0 };
+    struct settings s = { 0 };
+    u8 image_head[]   = { 0, 0, 8, 3, 0, 0, 0, SAMPLES, 0, 0, 0, SIDE, 0, 0, 0, SIDE };
+    u8 label_head[]   = { 0, 0, 8, 1, 0, 0, 0, SAMPLES };
+    for (i64 i = 0; i < SAMPLES; i++) {
+        y[i] = (u8)(i % CLASSES);
+        for (i64 k = 0; k < SIDE * SIDE; k++)
+            x[i * SIDE * SIDE + k] = (u8)(rng_u32((struct rng_key){ .seed = 5 }, (u64)(i * 36 + k)) % 100 +
+                                          (k % SIDE == y[i] ? 100 : 0));
+    }
+    s.data.kind   = STR("idx");
+    s.data.path   = str_fmt(perm, "%s/x", folder);
+    s.data.labels = str_fmt(perm, "%s/y", folder);
+    write_file(str_z(perm, s.data.path), image_head, sizeof image_head, x, sizeof x);
+    write_file(str_z(perm, s.data.labels), label_head, sizeof label_head, y, sizeof y);
+    s.data.held_out = 0.15;
+    s.model.kind    = STR("layers");
+    s.model.file    = STR("test");
+    CHECK_EQ(yaml_parse(perm, STR("test"), str_of(layers), &s.model.layers, &err), STATUS_OK);
+    s.train = (struct train_config){ .epochs = 3, .batch = 16, .eval_batch = 8, .shuffle = true,
+                                     .seed = 3, .optimiser = STR("adamw"), .lr = 0.01, .beta1 = 0.9,
+                                     .beta2 = 0.999, .eps = 1e-8, .decay = 0.01, .clip = 1,
+                                     .schedule = STR("cosine"), .target_metric = STR("auto"),
+                                     .target = NAN, .usd_hour = NAN, .threads = 2 };
+    return s;
+}
+
+static const char *const network = "- conv: {filters: 8, activation: relu}\n"
+                                   "- batchnorm\n"
+                                   "- maxpool: 2\n"
+                                   "- dropout: 0.2\n"
+                                   "- flatten\n"
+                                   "- dense: 4\n";
+
+struct watch {
+    long first, last;   /* allocations after the first step, after the last */
+    i64  arena_first, arena_last;
+    i64  steps;
+    f64  losses[64];
+};
+
+static void on_step(void *context, const struct train_progress *p)
+{
+    struct watch *w = context;
+    w->last         = allocations;
+    w->arena_last   = arena_system_calls();
+    if (p->step == 1) {
+        w->first       = w->last;
+        w->arena_first = w->arena_last;
+    }
+    w->losses[w->steps++ % 64] = p->loss;
+}
+
+static struct watch run(const struct settings *s, struct train_result *r)
+{
+    struct watch          w   = { 0 };
+    struct err            err = { 0 };
+    struct train_listener l   = { .context = &w, .on_step = on_step };
+    if (train_run(os_real(), s, &l, r, &err)) harness_fail(__FILE__, __LINE__, "%s", err.text);
+    return w;
+}
+
+static const char *temp_folder(struct arena *perm)
+{
+    char *path = NEW(perm, char, 64);
+    snprintf(path, 64, "/tmp/frugal-test-XXXXXX");
+    CHECK(mkdtemp(path));
+    return path;
+}
+
+static void remove_run(const struct settings *s, const char *folder)
+{
+    unlink(s->data.path.data);
+    unlink(s->data.labels.data);
+    rmdir(folder);
+}
+
+TEST(no_allocation_between_steps)
+{
+    const char         *folder = temp_folder(perm);
+    struct settings     s      = small_run(perm, folder, network);
+    struct train_result r;
+    s.data.held_out = 0; /* an evaluation may open its loader */
+    struct watch w  = run(&s, &r);
+    CHECK_EQ(w.steps, 15); /* 70 samples: four batches of 16 and one of 6, three times */
+    CHECK_EQ(w.last - w.first, 0);
+    CHECK_EQ(w.arena_last - w.arena_first, 0);
+    remove_run(&s, folder);
+}
+
+TEST(planned_memory_is_used_memory)
+{
+    const char         *folder = temp_folder(perm);
+    struct settings     s      = small_run(perm, folder, network);
+    struct train_result r;
+    run(&s, &r);
+    CHECK_EQ(r.arena_bytes_planned, r.arena_bytes_used);
+    remove_run(&s, folder);
+}
+
+TEST(threads_do_not_change_a_bit)
+{
+    const char         *folder = temp_folder(perm);
+    struct settings     s      = small_run(perm, folder, network);
+    struct train_result r;
+    struct watch        one, many;
+    s.train.threads = 1;
+    one             = run(&s, &r);
+    for (s.train.threads = 2; s.train.threads <= 3; s.train.threads++) {
+        many = run(&s, &r);
+        CHECK_EQ(memcmp(one.losses, many.losses, sizeof one.losses), 0);
+    }
+    remove_run(&s, folder);
+}
+
+TEST(a_network_learns_and_stops_at_its_target)
+{
+    const char         *folder = temp_folder(perm);
+    struct settings     s      = small_run(perm, folder, "- flatten\n- dense: {units: 32, activation: relu}\n- dense: 4\n");
+    struct train_result r;
+    s.train.epochs = 200;
+    s.train.target = 0.9;
+    struct watch w = run(&s, &r);
+    CHECK(r.target_reached && r.steps < 200 * 4);
+    CHECK_EQ(w.steps, r.steps);
+    CHECK_STR(r.metrics[0].name, "accuracy");
+    CHECK(r.metrics[0].value >= 0.9);
+    remove_run(&s, folder);
+}
+
+TEST(drop_last_leaves_the_short_batch_out)
+{
+    const char         *folder = temp_folder(perm);
+    struct settings     s      = small_run(perm, folder, network);
+    struct train_result r;
+    s.train.drop_last = true;
+    s.data.held_out   = 0;
+    CHECK_EQ(run(&s, &r).steps, 12);
+    remove_run(&s, folder);
+}
+
+TEST(a_loss_that_is_not_a_number_ends_the_run_with_advice)
+{
+    const char           *folder = temp_folder(perm);
+    struct settings       s      = small_run(perm, folder, network);
+    struct train_result   r;
+    struct err            err = { 0 };
+    struct train_listener l   = { 0 };
+    s.train.lr = 1e30;
+    CHECK_EQ(train_run(os_real(), &s, &l, &r, &err), STATUS_NO);
+    CHECK(strstr(err.text, "train.lr"));
+    remove_run(&s, folder);
+}
