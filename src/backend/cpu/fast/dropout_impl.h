@@ -1,0 +1,113 @@
+/* dropout_impl.h - dropout, with the very bits of base/rng.h for many elements at once.
+ *
+ * Philox gives four words for each block of four elements; V_LANES blocks are worked out side by
+ * side, and the words transposed into the order of the elements. An element is kept where its word,
+ * a fraction of 2^32, is at least p: word >= ceil(p * 2^32), both whole numbers. */
+#include "backend/cpu/fast/fast.h"
+#include "backend/cpu/fast/transpose.h"
+#include "base/rng.h"
+
+enum { DROPOUT_ITEMS = 8 * 1024, STRIDE = 4 * V_LANES }; /* STRIDE: elements of one round */
+
+struct dropout {
+    const f32 *x;
+    f32       *y;
+    i64        samples, size; /* elements in a sample */
+    i64        pieces, piece; /* of a sample; elements in one: a multiple of STRIDE */
+    i64        each;          /* pieces in a block */
+    struct rng_key key;       /* of the first sample */
+    u32        least;         /* the smallest word that keeps its element */
+    f32        scale;
+};
+
+/* The high and low half of the product of each lane; the compiler makes vectors of it. */
+V_INLINE void multiply(const u32 *x, u32 by, u32 *high, u32 *low)
+{
+    for (int i = 0; i < V_LANES; i++) {
+        u64 product = (u64)x[i] * by;
+        high[i]     = (u32)(product >> 32);
+        low[i]      = (u32)product;
+    }
+}
+
+/* Words of the elements from 4 * block on; constants as in base/rng.c. */
+static void words(u64 philox_key, struct rng_key key, u64 block, u32 out[STRIDE])
+{
+    u32 c0[V_LANES], c1[V_LANES], c2[V_LANES], c3[V_LANES];
+    u32 h0[V_LANES], l0[V_LANES], h2[V_LANES], l2[V_LANES];
+    u32 k0 = (u32)philox_key, k1 = (u32)(philox_key >> 32);
+    for (u64 i = 0; i < V_LANES; i++) {
+        c0[i] = (u32)(block + i);
+        c1[i] = (u32)((block + i) >> 32);
+        c2[i] = (u32)key.sample;
+        c3[i] = (u32)key.step;
+    }
+    for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+        multiply(c0, 0xD2511F53u, h0, l0);
+        multiply(c2, 0xCD9E8D57u, h2, l2);
+        for (int i = 0; i < V_LANES; i++) {
+            c0[i] = h2[i] ^ c1[i] ^ k0;
+            c2[i] = h0[i] ^ c3[i] ^ k1;
+            c1[i] = l2[i];
+            c3[i] = l0[i];
+        }
+    }
+    vf x[V_LANES] = { v_load((f32 *)c0), v_load((f32 *)c1), v_load((f32 *)c2), v_load((f32 *)c3) };
+    v_transpose(x, 4);
+    for (int i = 0; i < 4; i++) v_store((f32 *)out + i * V_LANES, x[i]);
+}
+
+static void drop_piece(const struct dropout *d, i64 sample, i64 from)
+{
+    struct rng_key key = d->key;
+    key.sample += (u64)sample;
+    u64 philox_key = rng_philox_key(key);
+    i64 end = MIN(from + d->piece, d->size), at = sample * d->size;
+    for (i64 e = from; e < end; e += STRIDE) {
+        u32 word[STRIDE];
+        words(philox_key, key, (u64)e / 4, word);
+        for (i64 k = 0; k < STRIDE && e + k < end; k += V_LANES) {
+            vm m = v_first(MIN(end - e - k, V_LANES));
+            vu w;
+            memcpy(&w, word + k, sizeof w);
+            vf x = v_load_m(d->x + at + e + k, m) * v_set(d->scale);
+            v_store_m(d->y + at + e + k, v_select((vi)(w >= d->least), x, v_zero()), m);
+        }
+    }
+}
+
+static void dropout_block(void *context, i64 block, i32 worker)
+{
+    (void)worker;
+    const struct dropout *d = context;
+    i64 i = block * d->each, end = MIN(i + d->each, d->samples * d->pieces);
+    for (; i < end; i++) drop_piece(d, i / d->pieces, i % d->pieces * d->piece);
+}
+
+static void dropout(const struct call *c)
+{
+    const i32     *rng = c->in[1].data;
+    struct dropout d   = { .x = c->in[0].data, .y = c->out[0].data };
+    d.samples          = MAX(1, c->in[0].type.shape.dim[0]);
+    d.size             = c->in[0].count / d.samples;
+    d.piece            = MIN(DROPOUT_ITEMS, MAX(1, fast_div_up(d.size, STRIDE)) * STRIDE);
+    d.pieces           = fast_div_up(d.size, d.piece);
+    d.each             = fast_items(d.samples * d.pieces, d.piece, DROPOUT_ITEMS);
+    d.key              = (struct rng_key){ .seed = (u64)(u32)rng[1] << 32 | (u32)rng[0],
+                                           .name = (u64)c->at->key,
+                                           .step = (u32)rng[2],
+                                           .sample = (u32)rng[3] };
+    d.least            = (u32)MIN(ceil(c->at->p * 0x1p32), 0x1p32 - 1);
+    d.scale            = (f32)(1 / (1 - c->at->p));
+    pool_run(c->pool, fast_div_up(d.samples * d.pieces, d.each), dropout_block, &d);
+}
+
+static bool dropout_takes(const struct call *c)
+{
+    return fast_ids_at(c, 1) && c->at->p >= 0 && c->at->p < 1;
+}
+
+const struct kernel ISA_FN(kernels_dropout)[] = {
+    { OP_DROPOUT, "dropout_" ISA_NAME, ISA_HERE, dropout_takes, dropout, NULL },
+};
+const i32 ISA_COUNT(kernels_dropout) = (i32)COUNT_OF(ISA_FN(kernels_dropout));

@@ -1,0 +1,167 @@
+/* heads_impl.h - what is done to query and key heads before attention: rotary positions and norms.
+ *
+ * x is [B, T, heads of D numbers]; only the first `heads` of them are changed, the others pass
+ * through. A block of work is a few positions.
+ *
+ * rope's table of cosines and sines is made anew by each call, in the workspace: every TURN-th
+ * position by libm in f64, those between by turning the last one on. */
+#include "backend/cpu/fast/fast.h"
+#include "backend/cpu/fast/rows.h"
+
+enum {
+    HEADS_ITEMS = 16 * 1024, /* in a block */
+    TURN        = 32,        /* positions: errors of so many turns stay near 2^-50 */
+};
+
+struct heads {
+    const f32 *dy, *x;
+    f32       *y, *rstd;
+    f32       *table; /* [T][2][D/2]: cosines, sines */
+    i64        positions, T, all, heads, D, each;
+    f64        base, eps;
+    bool       inverse;
+};
+
+static struct heads heads_of(const struct call *c, const struct tensor *x)
+{
+    struct heads h = { .x = x->data, .y = c->out[0].data, .D = c->at->head_dim };
+    h.T            = x->type.shape.dim[1];
+    h.positions    = x->type.shape.dim[0] * h.T;
+    h.all          = x->type.shape.dim[2] / h.D;
+    h.heads        = c->at->heads;
+    h.each         = fast_items(h.positions, h.all * h.D, HEADS_ITEMS);
+    h.base         = c->at->base;
+    h.eps          = c->at->eps;
+    h.inverse      = c->at->inverse != 0;
+    return h;
+}
+
+static void pass_through(const struct heads *h, const f32 *from, i64 position)
+{
+    i64 at = (position * h->all + h->heads) * h->D, count = (h->all - h->heads) * h->D;
+    if (from != h->y) memcpy(h->y + at, from + at, (size_t)count * sizeof *from);
+}
+
+/* ---- rope */
+
+static void table_block(void *context, i64 block, i32 worker)
+{
+    (void)worker;
+    const struct heads *h = context;
+    i64 half = h->D / 2, first = block * TURN, end = MIN(first + TURN, h->T);
+    for (i64 i = 0; i < half; i++) {
+        f64 step = pow(h->base, -2.0 * (f64)i / (f64)h->D), sign = h->inverse ? -1 : 1;
+        f64 co = cos((f64)first * step), si = sin((f64)first * step);
+        f64 turn_co = cos(step), turn_si = sin(step);
+        for (i64 t = first; t < end; t++) {
+            h->table[2 * t * half + i]       = (f32)co;
+            h->table[(2 * t + 1) * half + i] = (f32)(sign * si);
+            f64 next = co * turn_co - si * turn_si;
+            si       = si * turn_co + co * turn_si;
+            co       = next;
+        }
+    }
+}
+
+static void rope_block(void *context, i64 block, i32 worker)
+{
+    (void)worker;
+    const struct heads *h = context;
+    i64 p = block * h->each, end = MIN(p + h->each, h->positions), half = h->D / 2;
+    for (; p < end; p++) {
+        const f32 *co = h->table + 2 * (p % h->T) * half, *si = co + half;
+        for (i64 head = 0; head < h->heads; head++) {
+            const f32 *x = h->x + (p * h->all + head) * h->D;
+            f32       *y = h->y + (p * h->all + head) * h->D;
+            for (i64 i = 0; i < half; i += V_LANES) {
+                vm m = v_first(MIN(half - i, V_LANES));
+                vf a = v_load_m(x + i, m), b = v_load_m(x + half + i, m);
+                vf c = v_load_m(co + i, m), s = v_load_m(si + i, m);
+                v_store_m(y + i, a * c - b * s, m);
+                v_store_m(y + half + i, b * c + a * s, m);
+            }
+        }
+        pass_through(h, h->x, p);
+    }
+}
+
+static i64 rope_work(const struct call *c)
+{
+    return c->in[0].type.shape.dim[1] * c->at->head_dim * (i64)sizeof(f32);
+}
+
+static void rope(const struct call *c)
+{
+    struct heads h = heads_of(c, &c->in[0]);
+    h.table        = c->work;
+    pool_run(c->pool, fast_div_up(h.T, TURN), table_block, &h);
+    pool_run(c->pool, fast_div_up(h.positions, h.each), rope_block, &h);
+}
+
+/* ---- qknorm */
+
+static void qknorm_block(void *context, i64 block, i32 worker)
+{
+    (void)worker;
+    const struct heads *h = context;
+    i64 p = block * h->each, end = MIN(p + h->each, h->positions);
+    for (; p < end; p++) {
+        for (i64 head = 0; head < h->heads; head++) {
+            const f32 *x = h->x + (p * h->all + head) * h->D;
+            f32       *y = h->y + (p * h->all + head) * h->D;
+            f64        mean = (f64)row_sum_squares(x, h->D, 0) / (f64)h->D;
+            f32        rstd = (f32)(1 / sqrt(mean + h->eps));
+            for (i64 i = 0; i < h->D; i += V_LANES) {
+                vm m = v_first(MIN(h->D - i, V_LANES));
+                v_store_m(y + i, v_load_m(x + i, m) * v_set(rstd), m);
+            }
+            h->rstd[p * h->heads + head] = rstd;
+        }
+        pass_through(h, h->x, p);
+    }
+}
+
+/* dx = rstd (dy - xhat mean(dy xhat)), xhat = x rstd */
+static void qknorm_grad_block(void *context, i64 block, i32 worker)
+{
+    (void)worker;
+    const struct heads *h = context;
+    i64 p = block * h->each, end = MIN(p + h->each, h->positions);
+    for (; p < end; p++) {
+        for (i64 head = 0; head < h->heads; head++) {
+            i64        at = (p * h->all + head) * h->D;
+            const f32 *x = h->x + at, *dy = h->dy + at;
+            f32        rstd = h->rstd[p * h->heads + head];
+            vf         scale = v_set(rstd);
+            vf         mean = v_set(row_dot(dy, x, h->D) * rstd * rstd / (f32)h->D);
+            for (i64 i = 0; i < h->D; i += V_LANES) {
+                vm m = v_first(MIN(h->D - i, V_LANES));
+                v_store_m(h->y + at + i, scale * (v_load_m(dy + i, m) - v_load_m(x + i, m) * mean),
+                          m);
+            }
+        }
+        pass_through(h, h->dy, p);
+    }
+}
+
+static void qknorm(const struct call *c)
+{
+    struct heads h = heads_of(c, &c->in[0]);
+    h.rstd         = c->out[1].data;
+    pool_run(c->pool, fast_div_up(h.positions, h.each), qknorm_block, &h);
+}
+
+static void qknorm_grad(const struct call *c)
+{
+    struct heads h = heads_of(c, &c->in[1]);
+    h.dy           = c->in[0].data;
+    h.rstd         = c->in[2].data;
+    pool_run(c->pool, fast_div_up(h.positions, h.each), qknorm_grad_block, &h);
+}
+
+const struct kernel ISA_FN(kernels_heads)[] = {
+    { OP_ROPE, "heads_" ISA_NAME, ISA_HERE, fast_all_f32, rope, rope_work },
+    { OP_QKNORM, "heads_" ISA_NAME, ISA_HERE, fast_all_f32, qknorm, NULL },
+    { OP_QKNORM_GRAD, "heads_" ISA_NAME, ISA_HERE, fast_all_f32, qknorm_grad, NULL },
+};
+const i32 ISA_COUNT(kernels_heads) = (i32)COUNT_OF(ISA_FN(kernels_heads));
