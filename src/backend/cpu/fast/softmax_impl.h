@@ -1,8 +1,7 @@
 /* softmax_impl.h - softmax of rows, its gradient, and the losses that rest on it. A row is passed
  * two or three times while it lies in the cache. */
 #include "backend/cpu/fast/fast.h"
-#include "backend/cpu/fast/rows.h"
-#include "backend/cpu/fast/simd_math.h"
+#include "backend/cpu/fast/rows_exp.h"
 
 enum { SOFTMAX_ITEMS = 8 * 1024 }; /* in a block */
 
@@ -23,36 +22,6 @@ static void rows_run(const struct call *c, const struct tensor *x, pool_fn *fn)
 {
     struct rows r = rows_of(c, x);
     pool_run(c->pool, fast_div_up(r.count, r.each), fn, &r);
-}
-
-/* The largest number of a row; what is no number is passed over, as in fmax. */
-V_INLINE f32 row_top(const f32 *x, i64 width)
-{
-    vf  top = v_set(-INFINITY);
-    i64 i   = 0;
-    for (; i + V_LANES <= width; i += V_LANES) top = v_max(v_load(x + i), top);
-    f32 best = v_top(top);
-    for (; i < width; i++) best = x[i] > best ? x[i] : best;
-    return best;
-}
-
-/* The sum of exp(x - top); the exponentials too, if y is not NULL. */
-V_INLINE f32 row_exp(f32 *y, const f32 *x, i64 width, f32 top)
-{
-    vf sum = v_zero(), shift = v_set(top);
-    i64 i  = 0;
-    for (; i + V_LANES <= width; i += V_LANES) {
-        vf e = v_exp(v_load(x + i) - shift);
-        if (y) v_store(y + i, e);
-        sum = sum + e;
-    }
-    f32 rest[V_LANES] = { 0 };
-    if (i < width) {
-        v_store(rest, v_exp(v_load_n(x + i, width - i) - shift));
-        for (i64 k = width - i; k < V_LANES; k++) rest[k] = 0;
-        if (y) memcpy(y + i, rest, (size_t)(width - i) * sizeof *y);
-    }
-    return v_sum(sum + v_load(rest));
 }
 
 static void softmax_block(void *context, i64 block, i32 worker)

@@ -1,0 +1,1 @@
+#include "backend/cpu/fast/attention_impl.h"
