@@ -278,15 +278,6 @@ static const char *unpack_member(struct unpacker *u)
     return wrong ? wrong : member_trailer(u);
 }
 
-/* What the last four bytes promise, as far as deflate can pack at all (1032 to 1): only a hint. */
-static i64 promised_bytes(struct str gz)
-{
-    const u8 *end = (const u8 *)gz.data + gz.len;
-    if (gz.len < 4) return 0;
-    i64 promised = (i64)end[-4] | (i64)end[-3] << 8 | (i64)end[-2] << 16 | (i64)end[-1] << 24;
-    return MIN(promised, gz.len * 1032);
-}
-
 enum status gzip_unpack(struct arena *perm, struct str gz, i64 bytes_max, struct str *out,
                         struct err *err)
 {
@@ -296,8 +287,6 @@ enum status gzip_unpack(struct arena *perm, struct str gz, i64 bytes_max, struct
                           .max    = bytes_max,
                           .perm   = perm };
     *out              = (struct str){ 0 };
-    if (!reserve(&u, MIN(promised_bytes(gz), bytes_max)))
-        return err_set(err, STATUS_WORLD, "cannot unpack: %s", too_large);
     do {
         const char *wrong = unpack_member(&u);
         if (wrong)
