@@ -23,8 +23,8 @@
 enum { CATEGORIES = 26, NUMBERS = 13, PAIRS = 4, WORDS = 40 }; /* words of a sample: + its label */
 enum { TABLES = CATEGORIES + 2 * PAIRS };
 
-static const i64 values_min = 10; /* of the first column */
-static const i64 buckets_max = 1 << 24;
+static const i64 values_min      = 10; /* of the first column */
+static const i64 buckets_max     = 1 << 24;
 static const i64 samples_default = 1000000, eval_samples_default = 100000;
 
 /* The logit's variance and where it comes from; bias and variance give 27 % clicks and the AUC. */
@@ -45,7 +45,8 @@ struct clicks_state {
  * pairs of values all come often enough to be learned. */
 static i32 column_of(i32 table) { return table < CATEGORIES ? table : table - CATEGORIES; }
 
-static struct rng_key key_of(const struct clicks_state *state, struct str what, u64 step, u64 sample)
+static struct rng_key key_of(const struct clicks_state *state, struct str what, u64 step,
+                             u64 sample)
 {
     return (struct rng_key){ state->seed, str_hash(what), step, sample };
 }
@@ -70,8 +71,9 @@ static void fill_world(struct clicks_state *state)
 {
     f64 norm = 0;
     for (i32 t = 0; t < TABLES; t++)
-        fill_effects(state, t, t < CATEGORIES ? variance * share_categories / CATEGORIES
-                                              : sqrt(variance * share_pairs / PAIRS));
+        fill_effects(state, t,
+                     t < CATEGORIES ? variance * share_categories / CATEGORIES
+                                    : sqrt(variance * share_pairs / PAIRS));
     for (i32 i = 0; i < NUMBERS; i++) {
         state->weight[i] = rng_normal(key_of(state, STR("clicks.weight"), 0, 0), (u64)i);
         norm += state->weight[i] * state->weight[i];
@@ -108,7 +110,8 @@ static enum status open_clicks(struct dataset *d, const struct data_config *conf
     struct clicks_state *state = d->state = NEW(perm, struct clicks_state, 1);
     i64                  buckets          = config->buckets;
     if (buckets < values_min || buckets > buckets_max)
-        return err_set(err, STATUS_USAGE, "data.buckets is %lld; synthetic_clicks need %lld to %lld",
+        return err_set(err, STATUS_USAGE,
+                       "data.buckets is %lld; synthetic_clicks need %lld to %lld",
                        (long long)buckets, (long long)values_min, (long long)buckets_max);
     state->own = arena_open((TABLES * buckets + 1024) * (i64)sizeof(f64));
     if (!state->own.begin)
@@ -124,8 +127,8 @@ static enum status open_clicks(struct dataset *d, const struct data_config *conf
         state->effect[t] = NEW(&state->own, f64, state->values[column_of(t)]);
     fill_world(state);
 
-    d->count[SPLIT_TRAIN] = config->samples ? config->samples : samples_default;
-    d->count[SPLIT_EVAL]  = config->eval_samples ? config->eval_samples : eval_samples_default;
+    d->count[SPLIT_TRAIN] = config->samples > 0 ? config->samples : samples_default;
+    d->count[SPLIT_EVAL]  = config->eval_samples > 0 ? config->eval_samples : eval_samples_default;
     dataset_add_feed(d, STR("dense"), type_of(DT_F32, shape_1(NUMBERS)), 0);
     dataset_add_feed(d, STR("x"), type_of(DT_I32, shape_1(CATEGORIES)), CATEGORIES * buckets);
     dataset_add_feed(d, STR("y"), type_of(DT_F32, shape_of(0, NULL)), 0);
@@ -181,5 +184,6 @@ static f64 best_auc(const struct dataset *d)
     return pairs / (clicks * others); /* NaN where all rows are alike */
 }
 
-const struct format format_clicks = { { "synthetic_clicks", 16 }, open_clicks, fetch_clicks,
-                                      close_clicks, best_auc };
+const struct format format_clicks = {
+    { "synthetic_clicks", 16 }, open_clicks, fetch_clicks, close_clicks, best_auc
+};

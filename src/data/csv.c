@@ -118,15 +118,16 @@ static enum status find_column(struct reader *r, struct str name, enum role role
         struct column *c = &r->column[i];
         if (!names(c->name, name)) continue;
         if (found || c->role != ROLE_NONE)
-            return err_set(r->err, STATUS_USAGE, "%.*s: the column \"%.*s\" is there or is asked for "
-                           "more than once", STR_ARG(r->path), STR_ARG(name));
+            return err_set(r->err, STATUS_USAGE,
+                           "%.*s: the column \"%.*s\" is there or is asked for more than once",
+                           STR_ARG(r->path), STR_ARG(name));
         found       = c;
         found->role = role;
         found->slot = slot;
     }
     if (found) return STATUS_OK;
-    return err_set(r->err, STATUS_USAGE, "%.*s: the header has no column \"%.*s\"", STR_ARG(r->path),
-                   STR_ARG(name));
+    return err_set(r->err, STATUS_USAGE, "%.*s: the header has no column \"%.*s\"",
+                   STR_ARG(r->path), STR_ARG(name));
 }
 
 static enum status parse_header(struct reader *r)
@@ -152,10 +153,10 @@ static enum status parse_header(struct reader *r)
  * their quotient is the nearest (Clinger, PLDI'90). str_f64 reads the rest. */
 static bool number_of(struct str s, f64 *out)
 {
-    static const f64 power[] = { 1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12,
-                                 1e13, 1e14, 1e15 };
-    bool negative = s.len > 1 && s.data[0] == '-';
-    i64  digits = 0, value = 0, point = -1;
+    static const f64 power[]  = { 1e0, 1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                  1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15 };
+    bool             negative = s.len > 1 && s.data[0] == '-';
+    i64              digits = 0, value = 0, point = -1;
     if (s.len > 17) return str_f64(s, out);
     for (i64 i = negative; i < s.len; i++) {
         char c = s.data[i];
@@ -204,7 +205,7 @@ static enum status parse_row(struct reader *r, struct csv_table *t)
     const struct data_config *config = r->config;
     i64                       n = config->numeric_count, k = config->categorical_count;
     i64                       line = r->line, count = 0;
-    enum status               st   = STATUS_OK;
+    enum status               st = STATUS_OK;
     for (bool last = false; !st && !last; count++) {
         struct str s;
         st = next_field(r, &s, &last);
@@ -213,16 +214,18 @@ static enum status parse_row(struct reader *r, struct csv_table *t)
         switch (c->role) {
         case ROLE_NONE: break;
         case ROLE_LABEL: st = parse_number(r, line, c, s, &t->y[t->rows]); break;
-        case ROLE_NUMERIC: st = parse_number(r, line, c, s, &t->dense[t->rows * n + c->slot]); break;
+        case ROLE_NUMERIC:
+            st = parse_number(r, line, c, s, &t->dense[t->rows * n + c->slot]);
+            break;
         case ROLE_CATEGORICAL:
             t->x[t->rows * k + c->slot] =
                 (i32)(c->slot * config->buckets + bucket_of(str_trim(s), config->buckets));
         }
     }
     if (!st && count != r->field_count)
-        st = err_set(r->err, STATUS_USAGE, "%.*s:%lld: %lld fields, but the header has %lld",
-                     STR_ARG(r->path), (long long)line, (long long)count,
-                     (long long)r->field_count);
+        st =
+            err_set(r->err, STATUS_USAGE, "%.*s:%lld: %lld fields, but the header has %lld",
+                    STR_ARG(r->path), (long long)line, (long long)count, (long long)r->field_count);
     t->rows++;
     return st;
 }
@@ -292,11 +295,13 @@ static enum status check_config(const struct data_config *config, struct err *er
         return err_set(err, STATUS_USAGE, "%.*s needs the name of its label column: set data.label",
                        STR_ARG(config->path));
     if (n + k == 0)
-        return err_set(err, STATUS_USAGE, "%.*s needs columns: set data.numeric or data.categorical",
+        return err_set(err, STATUS_USAGE,
+                       "%.*s needs columns: set data.numeric or data.categorical",
                        STR_ARG(config->path));
     if (k && (config->buckets < 1 || config->buckets > INT32_MAX / k))
-        return err_set(err, STATUS_USAGE, "data.buckets is %lld; with %lld columns it must be 1 to "
-                       "%lld", (long long)config->buckets, (long long)k, (long long)INT32_MAX / k);
+        return err_set(err, STATUS_USAGE,
+                       "data.buckets is %lld; with %lld columns it must be 1 to %lld",
+                       (long long)config->buckets, (long long)k, (long long)INT32_MAX / k);
     return STATUS_OK;
 }
 
@@ -304,21 +309,20 @@ static enum status open_csv(struct dataset *d, const struct data_config *config,
                             struct err *err)
 {
     struct csv_state *state = d->state = NEW(perm, struct csv_state, 1);
-    i64               n                = state->numeric = config->numeric_count;
-    i64               k                = state->categorical = config->categorical_count;
-    enum status       st               = check_config(config, err);
+    i64               n = config->numeric_count, k = config->categorical_count;
+    enum status       st = check_config(config, err);
+    state->numeric       = n;
+    state->categorical   = k;
     if (!st) st = open_table(d, config, SPLIT_TRAIN, *perm, err);
     if (!st && config->eval_path.len) st = open_table(d, config, SPLIT_EVAL, *perm, err);
     if (st) return st;
     if (!config->eval_path.len) {
-        i64 kept = d->count[SPLIT_EVAL] = held_out_count(d->count[SPLIT_TRAIN], config);
-        i64 first = d->count[SPLIT_TRAIN] -= kept;
-        const struct csv_set *all = &state->set[SPLIT_TRAIN];
+        i64                   first = hold_out_last(d, config);
+        const struct csv_set *all   = &state->set[SPLIT_TRAIN];
         state->set[SPLIT_EVAL] =
             (struct csv_set){ all->dense + first * n, all->y + first, all->x + first * k };
     }
-    d->count[SPLIT_TRAIN] = limit_count(d->count[SPLIT_TRAIN], config->samples);
-    d->count[SPLIT_EVAL]  = limit_count(d->count[SPLIT_EVAL], config->eval_samples);
+    limit_counts(d, config);
     if (n) dataset_add_feed(d, STR("dense"), type_of(DT_F32, shape_1(n)), 0);
     if (k) dataset_add_feed(d, STR("x"), type_of(DT_I32, shape_1(k)), k * config->buckets);
     dataset_add_feed(d, STR("y"), type_of(DT_F32, shape_of(0, NULL)), 0);

@@ -4,12 +4,7 @@
 #include <math.h>
 
 static const struct format *const formats[] = {
-    &format_idx,
-    &format_tokens,
-    &format_text,
-    &format_csv,
-    &format_lines,
-    &format_clicks,
+    &format_idx, &format_tokens, &format_text, &format_csv, &format_lines, &format_clicks,
 };
 
 /* By its name; .gz at the end does not count. */
@@ -54,9 +49,9 @@ enum status dataset_open(struct os *os, const struct data_config *config, struct
         return err_set(err, STATUS_USAGE, "held_out is %g; it must be at least 0 and below 1",
                        config->held_out);
 
-    struct dataset *d  = NEW(perm, struct dataset, 1);
-    *d                 = (struct dataset){ .format = format, .os = os };
-    enum status     st = format->open(d, config, perm, err);
+    struct dataset *d = NEW(perm, struct dataset, 1);
+    *d                = (struct dataset){ .format = format, .os = os };
+    enum status st    = format->open(d, config, perm, err);
     if (!st && !d->count[SPLIT_TRAIN])
         st = err_set(err, STATUS_USAGE, "%.*s holds no sample to train on", STR_ARG(config->path));
     if (st) {
@@ -107,11 +102,20 @@ enum status check_context(const struct data_config *config, struct err *err)
                    (long long)config->context, (long long)context_max);
 }
 
-i64 held_out_count(i64 count, const struct data_config *config)
+i64 hold_out_last(struct dataset *d, const struct data_config *config)
 {
-    if (config->held_out == 0 || count < 2) return 0;
-    i64 kept = (i64)((f64)count * config->held_out);
-    return MIN(MAX(kept, 1), count - 1);
+    i64 count = d->count[SPLIT_TRAIN];
+    i64 kept  = MIN(MAX((i64)((f64)count * config->held_out), 1), count - 1);
+    if (config->held_out == 0 || count < 2) kept = 0;
+    d->count[SPLIT_EVAL]  = kept;
+    d->count[SPLIT_TRAIN] = count - kept;
+    return count - kept;
 }
 
 i64 limit_count(i64 count, i64 max) { return max > 0 ? MIN(count, max) : count; }
+
+void limit_counts(struct dataset *d, const struct data_config *config)
+{
+    d->count[SPLIT_TRAIN] = limit_count(d->count[SPLIT_TRAIN], config->samples);
+    d->count[SPLIT_EVAL]  = limit_count(d->count[SPLIT_EVAL], config->eval_samples);
+}

@@ -41,10 +41,14 @@ enum status source_open(struct os *os, struct str path, const struct data_config
 void        source_close(struct os *os, struct source *s); /* zeroed or opened */
 
 void dataset_add_feed(struct dataset *d, struct str name, struct type type, i64 range);
+
 enum status check_context(const struct data_config *config, struct err *err); /* 1 to 2^24 */
-i64  held_out_count(i64 count, const struct data_config *config); /* samples at the end kept for
-                                      evaluation; at least 1 where the fraction is not 0 */
-i64  limit_count(i64 count, i64 max);                   /* max 0: no limit */
+
+/* Moves the last `held_out` of the training samples, at least one where that is not 0, to the held-out
+ * ones; returns the number of the first moved. */
+i64  hold_out_last(struct dataset *d, const struct data_config *config);
+i64  limit_count(i64 count, i64 max); /* max 0: no limit */
+void limit_counts(struct dataset *d, const struct data_config *config); /* samples, eval_samples */
 
 /* The parsers, on memory, for the fuzzer. `path` is for messages. */
 #define IDX_RANK_MAX 4

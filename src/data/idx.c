@@ -38,9 +38,9 @@ static enum status wrong_size(struct str path, const struct idx *x, i64 bytes, s
     for (i32 i = 0, at = 0; i < x->rank; i++)
         at += snprintf(dims + at, sizeof dims - (size_t)at, "%s%lld", i ? "x" : "",
                        (long long)x->dim[i]);
-    return err_set(err, STATUS_USAGE,
-                   "%.*s: %s, its header asks for %s bytes and %lld follow", STR_ARG(path),
-                   product(x, bytes) < 0 ? "truncated" : "too long", dims, (long long)bytes);
+    return err_set(err, STATUS_USAGE, "%.*s: %s, its header asks for %s bytes and %lld follow",
+                   STR_ARG(path), product(x, bytes) < 0 ? "truncated" : "too long", dims,
+                   (long long)bytes);
 }
 
 enum status idx_parse(struct str path, struct str bytes, struct idx *out, struct err *err)
@@ -87,16 +87,18 @@ static enum status open_pair(struct dataset *d, const struct data_config *config
     if (!st) st = idx_parse(path[1], source[1].bytes, labels, err);
     if (st) return st;
     if (images->rank < 3 || !images->dim[1] || !images->dim[2])
-        return err_set(err, STATUS_USAGE, "%.*s: %d dimensions; images have a count, a height and "
-                       "a width", STR_ARG(path[0]), images->rank);
+        return err_set(err, STATUS_USAGE,
+                       "%.*s: %d dimensions; images have a count, a height and a width",
+                       STR_ARG(path[0]), images->rank);
     if (labels->rank != 1)
-        return err_set(err, STATUS_USAGE, "%.*s: %d dimensions; labels have one",
-                       STR_ARG(path[1]), labels->rank);
+        return err_set(err, STATUS_USAGE, "%.*s: %d dimensions; labels have one", STR_ARG(path[1]),
+                       labels->rank);
     if (images->dim[0] != labels->dim[0])
         return err_set(err, STATUS_USAGE, "%.*s has %lld images, %.*s has %lld labels",
                        STR_ARG(path[0]), (long long)images->dim[0], STR_ARG(path[1]),
                        (long long)labels->dim[0]);
     state->set[s] = (struct idx_set){ images->data, labels->data };
+    d->count[s]   = images->dim[0];
     return STATUS_OK;
 }
 
@@ -114,24 +116,20 @@ static enum status open_held_out(struct dataset *d, const struct data_config *co
     struct idx_state *state = d->state;
     struct idx        images, labels;
     if (!config->eval_path.len) {
-        i64 kept                  = held_out_count(train->dim[0], config);
-        d->count[SPLIT_TRAIN]     = train->dim[0] - kept;
-        d->count[SPLIT_EVAL]      = kept;
-        state->set[SPLIT_EVAL].images = train->data + d->count[SPLIT_TRAIN] * state->image_bytes;
-        state->set[SPLIT_EVAL].labels = state->set[SPLIT_TRAIN].labels + d->count[SPLIT_TRAIN];
+        i64                   first = hold_out_last(d, config);
+        const struct idx_set *all   = &state->set[SPLIT_TRAIN];
+        state->set[SPLIT_EVAL] =
+            (struct idx_set){ all->images + first * state->image_bytes, all->labels + first };
         return STATUS_OK;
     }
     enum status st = open_pair(d, config, SPLIT_EVAL, scratch, &images, &labels, err);
     if (st) return st;
-    d->count[SPLIT_TRAIN] = train->dim[0];
-    d->count[SPLIT_EVAL]  = images.dim[0];
     for (i32 i = 1; i < IDX_RANK_MAX; i++)
         if (images.dim[i] != train->dim[i])
-            return err_set(err, STATUS_USAGE,
-                           "the images of %.*s are %lldx%lld, those of %.*s %lldx%lld",
-                           STR_ARG(config->path), (long long)train->dim[1],
-                           (long long)train->dim[2], STR_ARG(config->eval_path),
-                           (long long)images.dim[1], (long long)images.dim[2]);
+            return err_set(
+                err, STATUS_USAGE, "the images of %.*s are %lldx%lld, those of %.*s %lldx%lld",
+                STR_ARG(config->path), (long long)train->dim[1], (long long)train->dim[2],
+                STR_ARG(config->eval_path), (long long)images.dim[1], (long long)images.dim[2]);
     return STATUS_OK;
 }
 
@@ -151,10 +149,9 @@ static enum status open_idx(struct dataset *d, const struct data_config *config,
     i64 label_max = 0;
     for (i32 s = 0; s < SPLIT_COUNT; s++)
         label_max = MAX(label_max, largest(state->set[s].labels, d->count[s]));
-    d->count[SPLIT_TRAIN] = limit_count(d->count[SPLIT_TRAIN], config->samples);
-    d->count[SPLIT_EVAL]  = limit_count(d->count[SPLIT_EVAL], config->eval_samples);
-    dataset_add_feed(d, STR("x"),
-              type_of(DT_U8, shape_3(images.dim[1], images.dim[2], channels)), 0);
+    limit_counts(d, config);
+    dataset_add_feed(d, STR("x"), type_of(DT_U8, shape_3(images.dim[1], images.dim[2], channels)),
+                     0);
     dataset_add_feed(d, STR("y"), type_of(DT_I32, shape_of(0, NULL)), label_max + 1);
     return STATUS_OK;
 }

@@ -11,7 +11,7 @@ static const i64 lines_max = 1 << 30;
 
 struct line {
     struct str text;
-    i32        class;
+    i32        label;
 };
 
 struct lines_state {
@@ -59,8 +59,7 @@ static void each_line(struct dataset *d, const struct data_config *config)
 static void thin(struct line *line, i64 *count, i64 max)
 {
     i64 kept = limit_count(*count, max);
-    for (i64 i = 0; i < kept; i++)
-        line[i] = line[i * *count / kept]; /* lines_max squared fits */
+    for (i64 i = 0; i < kept; i++) line[i] = line[i * *count / kept]; /* lines_max squared fits */
     *count = kept;
 }
 
@@ -71,10 +70,12 @@ static enum status open_lines(struct dataset *d, const struct data_config *confi
     enum status         st               = check_context(config, err);
     state->context                       = config->context;
     if (!st && (config->file_count < 2 || config->file_count > DATA_FILES_MAX))
-        st = err_set(err, STATUS_USAGE, "data.files has %lld files; lines need 2 to %d, one a class",
-                     (long long)config->file_count, DATA_FILES_MAX);
+        st =
+            err_set(err, STATUS_USAGE, "data.files has %lld files; lines need 2 to %d, one a class",
+                    (long long)config->file_count, DATA_FILES_MAX);
     if (!st && config->eval_path.len)
-        st = err_set(err, STATUS_USAGE, "data.eval_path has no meaning for lines; set data.held_out");
+        st = err_set(err, STATUS_USAGE,
+                     "data.eval_path has no meaning for lines; set data.held_out");
     for (i64 f = 0; f < config->file_count && !st; f++)
         st = source_open(d->os, config->files[f], config, *perm, &state->source[f], err);
     if (st) return st;
@@ -100,7 +101,7 @@ static enum status open_lines(struct dataset *d, const struct data_config *confi
 static void fetch_lines(const struct dataset *d, enum split s, const i64 *index, i64 count,
                         void *const *to)
 {
-    const struct lines_state *state = d->state;
+    const struct lines_state *state   = d->state;
     i64                       context = state->context;
     i32                      *lens = to[1], *y = to[2];
     for (i64 i = 0; i < count; i++) {
@@ -110,7 +111,7 @@ static void fetch_lines(const struct dataset *d, enum split s, const i64 *index,
         for (i64 k = 0; k < len; k++) x[k] = (u8)line->text.data[k] + 1;
         for (i64 k = len; k < context; k++) x[k] = 0;
         lens[i] = (i32)len;
-        y[i]    = line->class;
+        y[i]    = line->label;
     }
 }
 

@@ -45,8 +45,8 @@ static void batch_make(struct loader *l, struct batch *b, i64 epoch, i64 index)
     b->count                      = batch_count(l, index);
     b->ends_epoch                 = batch_count(l, index + b->count) == 0;
     for (i64 i = 0; i < b->count; i++)
-        l->sample[i] = c->shuffle ? rng_permute(c->seed, (u64)epoch, index + i, l->count)
-                                  : index + i;
+        l->sample[i] =
+            c->shuffle ? rng_permute(c->seed, (u64)epoch, index + i, l->count) : index + i;
     dataset_fetch(l->dataset, c->split, l->sample, b->count, b->data);
 }
 
@@ -104,7 +104,8 @@ enum status loader_open(struct arena *perm, struct dataset *d, const struct load
     if (c->batch < 1)
         return err_set(err, STATUS_USAGE, "a batch of %lld samples is none", (long long)c->batch);
     if (count < (c->drop_last ? c->batch : 1))
-        return err_set(err, STATUS_USAGE, "the data has %lld %s samples, which make no batch of %lld",
+        return err_set(err, STATUS_USAGE,
+                       "the data has %lld %s samples, which make no batch of %lld",
                        (long long)count, c->split == SPLIT_TRAIN ? "training" : "held-out",
                        (long long)c->batch);
     if (c->index > count)

@@ -7,9 +7,9 @@
 #include "base/hash.h"
 #include "data/data_int.h"
 
-static const i64 gz_bytes_min      = 18;             /* header and trailer */
+static const i64 gz_bytes_min       = 18; /* header and trailer */
 static const i64 unpacked_bytes_max = (i64)8 << 30;
-static const i64 ratio_max          = 1032;          /* deflate packs no tighter (zlib's FAQ) */
+static const i64 ratio_max          = 1032; /* deflate packs no tighter (zlib's FAQ) */
 
 struct cache {
     struct str dir, path;
@@ -34,10 +34,10 @@ static struct str cache_dir(struct os *os, struct str wanted, struct arena *perm
 static struct cache cache_of(struct os *os, struct str path, struct str gz, struct str wanted,
                              struct arena *perm)
 {
-    struct cache c = { .dir = cache_dir(os, wanted, perm) };
+    struct cache c     = { .dir = cache_dir(os, wanted, perm) };
     i64          slash = path.len;
-    c.crc   = le32(gz.data + gz.len - 8);
-    c.bytes = le32(gz.data + gz.len - 4);
+    c.crc              = le32(gz.data + gz.len - 8);
+    c.bytes            = le32(gz.data + gz.len - 4);
     while (slash > 0 && path.data[slash - 1] != '/') slash--;
     struct str name = str_sub(path, slash, path.len - 3); /* without .gz */
     c.path = str_fmt(perm, "%.*s/%.*s-%08x-%u", STR_ARG(c.dir), STR_ARG(name), c.crc, c.bytes);
@@ -65,9 +65,10 @@ static bool cache_map(struct os *os, const struct cache *c, struct source *out)
 static bool cache_write(struct os *os, const struct cache *c, struct str bytes,
                         struct arena scratch)
 {
-    struct str mine = str_fmt(&scratch, "%.*s.%llx", STR_ARG(c->path),
-                              (unsigned long long)os->now_ns(os));
-    if (!c->dir.len || !fits(c, bytes)) return false; /* several members: the sum is the last one's */
+    struct str mine =
+        str_fmt(&scratch, "%.*s.%llx", STR_ARG(c->path), (unsigned long long)os->now_ns(os));
+    if (!c->dir.len || !fits(c, bytes))
+        return false; /* several members: the sum is the last one's */
     if (os->make_dir(os, c->dir, NULL)) return false;
     if (os_publish(os, mine, bytes, scratch, NULL)) return false;
     if (!os->rename(os, mine, c->path, NULL)) return true;

@@ -55,8 +55,9 @@ static enum status open_file(struct dataset *d, const struct data_config *config
     struct str bytes = state->source[s].bytes;
     i64        count = bytes.len / state->width;
     if (bytes.len % state->width)
-        return err_set(err, STATUS_USAGE, "%.*s: %lld bytes are no whole number of %lld-byte tokens",
-                       STR_ARG(path), (long long)bytes.len, (long long)state->width);
+        return err_set(err, STATUS_USAGE,
+                       "%.*s: %lld bytes are no whole number of %lld-byte tokens", STR_ARG(path),
+                       (long long)bytes.len, (long long)state->width);
     if (count < state->context + 1)
         return err_set(err, STATUS_USAGE,
                        "%.*s: %lld tokens are fewer than one sample's %lld (context + 1)",
@@ -85,14 +86,10 @@ static enum status open_windows(struct dataset *d, const struct data_config *con
     if (!st && config->eval_path.len)
         st = open_file(d, config, SPLIT_EVAL, config->eval_path, *perm, &vocabulary, err);
     if (st) return st;
-    if (!config->eval_path.len) {
-        d->count[SPLIT_EVAL] = held_out_count(d->count[SPLIT_TRAIN], config);
-        d->count[SPLIT_TRAIN] -= d->count[SPLIT_EVAL];
+    if (!config->eval_path.len)
         state->begin[SPLIT_EVAL] =
-            state->begin[SPLIT_TRAIN] + d->count[SPLIT_TRAIN] * state->context * width;
-    }
-    d->count[SPLIT_TRAIN] = limit_count(d->count[SPLIT_TRAIN], config->samples);
-    d->count[SPLIT_EVAL]  = limit_count(d->count[SPLIT_EVAL], config->eval_samples);
+            state->begin[SPLIT_TRAIN] + hold_out_last(d, config) * state->context * width;
+    limit_counts(d, config);
     dataset_add_feed(d, STR("x"), type_of(DT_I32, shape_1(config->context)), vocabulary);
     dataset_add_feed(d, STR("y"), type_of(DT_I32, shape_1(config->context)), vocabulary);
     return STATUS_OK;
@@ -142,6 +139,7 @@ static void close_tokens(struct dataset *d)
     for (i32 s = 0; s < SPLIT_COUNT; s++) source_close(d->os, &state->source[s]);
 }
 
-const struct format format_tokens = { { "tokens", 6 }, open_tokens, fetch_windows, close_tokens,
-                                      NULL };
-const struct format format_text   = { { "text", 4 }, open_text, fetch_windows, close_tokens, NULL };
+const struct format format_tokens = {
+    { "tokens", 6 }, open_tokens, fetch_windows, close_tokens, NULL
+};
+const struct format format_text = { { "text", 4 }, open_text, fetch_windows, close_tokens, NULL };

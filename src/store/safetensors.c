@@ -16,9 +16,9 @@ static const struct st_dtype {
     const char *name;
     i64         bytes;
 } dtypes[] = {
-    { "U64", 8 },  { "I64", 8 }, { "F64", 8 }, { "F32", 4 },     { "U32", 4 },
-    { "I32", 4 },  { "BF16", 2 }, { "F16", 2 }, { "U16", 2 },     { "I16", 2 },
-    { "F8_E4M3", 1 }, { "F8_E5M2", 1 }, { "I8", 1 },  { "U8", 1 }, { "BOOL", 1 },
+    { "U64", 8 },     { "I64", 8 },     { "F64", 8 }, { "F32", 4 }, { "U32", 4 },
+    { "I32", 4 },     { "BF16", 2 },    { "F16", 2 }, { "U16", 2 }, { "I16", 2 },
+    { "F8_E4M3", 1 }, { "F8_E5M2", 1 }, { "I8", 1 },  { "U8", 1 },  { "BOOL", 1 },
 };
 
 static const struct st_dtype *dtype_find(struct str name)
@@ -169,7 +169,7 @@ static enum status parse_header(const struct reader *r, const struct json *root,
 static enum status parse_tree(const struct reader *r, struct str header, struct st_file *out)
 {
     static const i64 tree_bytes_per_byte = 64; /* one node of 80 bytes for "0,", one key for 4 */
-    struct arena     tree = arena_open(header.len * tree_bytes_per_byte + (1 << 16));
+    struct arena     tree                = arena_open(header.len * tree_bytes_per_byte + (1 << 16));
     struct json     *root;
     struct err       why;
     if (!tree.begin)
@@ -194,11 +194,11 @@ enum status st_parse(struct str path, struct str bytes, struct arena *perm, stru
         return err_set(err, STATUS_USAGE, "%.*s: %lld bytes are no safetensors file", STR_ARG(path),
                        (long long)bytes.len);
     if (said > (u64)header_bytes_max || (i64)said > left)
-        return err_set(err, STATUS_USAGE,
-                       "%.*s: no safetensors file, or cut off: it announces a header of %llu bytes, "
-                       "of which %lld follow and %lld are allowed",
-                       STR_ARG(path), (unsigned long long)said, (long long)left,
-                       (long long)header_bytes_max);
+        return err_set(
+            err, STATUS_USAGE,
+            "%.*s: no safetensors file, or cut off: it announces a header of %llu bytes, "
+            "of which %lld follow and %lld are allowed",
+            STR_ARG(path), (unsigned long long)said, (long long)left, (long long)header_bytes_max);
     struct str header = str_sub(bytes, 8, 8 + (i64)said);
     while (str_ends(header, STR(" "))) header.len--; /* the padding */
     if (!str_starts(header, STR("{")) || !str_ends(header, STR("}")))
@@ -246,7 +246,7 @@ static int by_name(const void *a, const void *b)
 static int by_dtype_and_name(const void *a, const void *b)
 {
     const struct st_tensor *const *x = a, *const *y = b;
-    const struct st_dtype *p = dtype_find((*x)->dtype), *q = dtype_find((*y)->dtype);
+    const struct st_dtype         *p = dtype_find((*x)->dtype), *q = dtype_find((*y)->dtype);
     return p != q ? (p > q) - (p < q) : by_name(a, b);
 }
 

@@ -7,12 +7,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    const struct data_config config = { .label = STR("l"), .numeric = { STR("a"), STR("b") },
-                                        .numeric_count = 2, .categorical = { STR("c"), STR("d") },
-                                        .categorical_count = 2, .buckets = 10 };
-    struct csv_table t;
-    struct err       err  = { 0 };
-    struct str       text = { (const char *)data, (i64)bytes };
+    const struct data_config config = { .label             = STR("l"),
+                                        .numeric           = { STR("a"), STR("b") },
+                                        .numeric_count     = 2,
+                                        .categorical       = { STR("c"), STR("d") },
+                                        .categorical_count = 2,
+                                        .buckets           = 10 };
+    struct csv_table         t;
+    struct err               err  = { 0 };
+    struct str               text = { (const char *)data, (i64)bytes };
     if (csv_parse(STR("fuzz"), text, &config, 0, &t, &err)) ASSERT(err.text[0] != '\0');
     else
         for (i64 i = 0; i < t.rows; i++) {

@@ -30,8 +30,9 @@ static struct rows *rows_of(struct arena *perm, const struct dataset *d, enum sp
 TEST(clicks_are_a_function_of_seed_and_index)
 {
     u64             seed = test_seed();
-    struct dataset *d = opened(perm, seed), *same = opened(perm, seed), *other = opened(perm, seed + 1);
-    struct rows    *a = rows_of(perm, d, SPLIT_TRAIN), *b = rows_of(perm, same, SPLIT_TRAIN);
+    struct dataset *d = opened(perm, seed), *same = opened(perm, seed),
+                   *other = opened(perm, seed + 1);
+    struct rows *a = rows_of(perm, d, SPLIT_TRAIN), *b = rows_of(perm, same, SPLIT_TRAIN);
     CHECK_EQ(memcmp(a, b, sizeof *a), 0);
     CHECK(memcmp(a, rows_of(perm, other, SPLIT_TRAIN), sizeof *a) != 0);
     CHECK(memcmp(a, rows_of(perm, d, SPLIT_EVAL), sizeof *a) != 0);

@@ -48,9 +48,10 @@ static const char *refused(struct arena *perm, struct data_config c)
 
 TEST(csv_columns_become_feeds)
 {
-    struct dataset *d = opened(perm, config_of(perm, "\xEF\xBB\xBF" "city,age,click,price,other,item\r\n"
-                                                     "7,30,1,2.5,zzz,99\r\n"
-                                                     "0,-1e2,0,0.1,,100\r\n"));
+    struct dataset     *d = opened(perm, config_of(perm, "\xEF\xBB\xBF"
+                                                             "city,age,click,price,other,item\r\n"
+                                                             "7,30,1,2.5,zzz,99\r\n"
+                                                             "0,-1e2,0,0.1,,100\r\n"));
     const struct feeds *f = dataset_feeds(d);
     CHECK_EQ(f->count, 3);
     CHECK_STR(type_text(perm, feeds_find(f, STR("dense"))->type), "f32[2]");
@@ -97,10 +98,11 @@ TEST(csv_quotes_hold_commas_lines_and_quotes)
 
 TEST(csv_holds_out_the_last_rows_or_a_file)
 {
-    static const char  rows[] = "click,city,price,age,item\n0,1,1,0,0\n0,1,2,0,0\n0,1,3,0,0\n0,1,4,0,0\n";
-    struct data_config c      = config_of(perm, rows);
-    c.held_out                = 0.25;
-    struct dataset *d         = opened(perm, c);
+    static const char rows[] =
+        "click,city,price,age,item\n0,1,1,0,0\n0,1,2,0,0\n0,1,3,0,0\n0,1,4,0,0\n";
+    struct data_config c = config_of(perm, rows);
+    c.held_out           = 0.25;
+    struct dataset *d    = opened(perm, c);
     CHECK_EQ(dataset_count(d, SPLIT_TRAIN), 3);
     CHECK_EQ(dataset_count(d, SPLIT_EVAL), 1);
     CHECK_EQ(row_of(d, SPLIT_EVAL, 0).dense[0], 4.0f);

@@ -127,8 +127,9 @@ TEST(idx_refuses_with_numbers)
     CHECK(strstr(open_fails(perm, c).text, "3 bytes are no IDX file"));
     c.path = folder_put(perm, dir, "text.idx", STR("hello, world, and more"));
     CHECK(strstr(open_fails(perm, c).text, "text.idx: begins with 68 65 6c 6c"));
-    c.path = folder_put(perm, dir, "huge.idx",
-                        (struct str){ "\0\0\10\3\377\377\377\377\377\377\377\377\377\377\377\377", 16 });
+    c.path =
+        folder_put(perm, dir, "huge.idx",
+                   (struct str){ "\0\0\10\3\377\377\377\377\377\377\377\377\377\377\377\377", 16 });
     CHECK(strstr(open_fails(perm, c).text,
                  "asks for 4294967295x4294967295x4294967295 bytes and 0 follow"));
     c.path = folder_put(perm, dir, "nine.idx", idx_bytes(perm, 3, (i64[]){ 9, 2, 3 }, NULL));

@@ -108,8 +108,8 @@ TEST(lines_ask_for_what_they_need)
     struct str         dir  = folder_new(perm);
     struct data_config good = { .context = 8, .kind = STR("lines"), .file_count = 2 }, c;
     good.files[0] = good.files[1] = folder_put(perm, dir, "a", STR("x\n"));
-    c            = good;
-    c.file_count = 1;
+    c                             = good;
+    c.file_count                  = 1;
     CHECK(strstr(refused(perm, c), "data.files has 1 files; lines need 2 to 64"));
     c         = good;
     c.context = 0;

@@ -12,7 +12,7 @@ static struct dataset *numbers(struct arena *perm, i64 count)
     struct data_config c = { .context = 1 };
     struct dataset    *d;
     struct str         bytes = { (char *)t, 2 * (count + 1) };
-    c.path = folder_put(perm, folder_new(perm), "numbers.bin", bytes);
+    c.path                   = folder_put(perm, folder_new(perm), "numbers.bin", bytes);
     CHECK(!dataset_open(os_real(), &c, perm, &d, NULL));
     CHECK_EQ(dataset_count(d, SPLIT_TRAIN), count);
     return d;
@@ -28,8 +28,8 @@ static struct loader *open_loader(struct arena *perm, struct dataset *d, struct 
 
 TEST(loader_gives_each_sample_once_and_a_short_last_batch)
 {
-    struct dataset *d = numbers(perm, 10);
-    struct loader  *l = open_loader(perm, d, (struct loader_config){ .batch = 4 });
+    struct dataset *d    = numbers(perm, 10);
+    struct loader  *l    = open_loader(perm, d, (struct loader_config){ .batch = 4 });
     i64             seen = 0;
     for (i64 i = 0; i < 3; i++) {
         struct batch *b = loader_next(l);
@@ -65,10 +65,10 @@ TEST(loader_drops_the_short_batch_and_goes_on_for_ever)
 TEST(loader_shuffles_by_seed_and_epoch)
 {
     enum { COUNT = 1000 };
-    u64                  seed = test_seed();
-    struct dataset      *d    = numbers(perm, COUNT);
-    struct loader_config c    = { .batch = 64, .shuffle = true, .forever = true, .seed = seed };
-    struct loader       *l    = open_loader(perm, d, c);
+    u64                  seed  = test_seed();
+    struct dataset      *d     = numbers(perm, COUNT);
+    struct loader_config c     = { .batch = 64, .shuffle = true, .forever = true, .seed = seed };
+    struct loader       *l     = open_loader(perm, d, c);
     i64                  moved = 0;
     for (i64 epoch = 0; epoch < 3; epoch++) {
         bool seen[COUNT] = { false };
@@ -94,14 +94,14 @@ TEST(loader_shuffles_by_seed_and_epoch)
 TEST(loader_starts_anywhere_with_the_same_samples)
 {
     enum { COUNT = 97, BATCH = 8, BATCHES = 40 };
-    u64                  seed = test_seed();
-    struct dataset      *d    = numbers(perm, COUNT);
-    struct loader_config c    = { .batch = BATCH, .shuffle = true, .forever = true, .seed = seed };
+    u64                  seed  = test_seed();
+    struct dataset      *d     = numbers(perm, COUNT);
+    struct loader_config c     = { .batch = BATCH, .shuffle = true, .forever = true, .seed = seed };
     struct loader       *whole = open_loader(perm, d, c);
     for (i64 i = 0; i < BATCHES; i++) {
-        struct batch *b = loader_next(whole);
-        c.epoch         = b->epoch;
-        c.index         = b->index;
+        struct batch *b     = loader_next(whole);
+        c.epoch             = b->epoch;
+        c.index             = b->index;
         struct loader *part = open_loader(perm, d, c);
         struct batch  *same = loader_next(part);
         CHECK_EQ(same->epoch, b->epoch);
@@ -156,7 +156,8 @@ TEST(loader_refuses_with_numbers)
     struct err      err;
     CHECK(loader_open(perm, d, &(struct loader_config){ .batch = 6, .drop_last = true }, &l, &err));
     CHECK_STR(err.text, "the data has 5 training samples, which make no batch of 6");
-    CHECK(loader_open(perm, d, &(struct loader_config){ .batch = 1, .split = SPLIT_EVAL }, &l, &err));
+    CHECK(
+        loader_open(perm, d, &(struct loader_config){ .batch = 1, .split = SPLIT_EVAL }, &l, &err));
     CHECK_STR(err.text, "the data has 0 held-out samples, which make no batch of 1");
     CHECK(loader_open(perm, d, &(struct loader_config){ .batch = 0 }, &l, &err));
     CHECK(loader_open(perm, d, &(struct loader_config){ .batch = 2, .index = 6 }, &l, &err));

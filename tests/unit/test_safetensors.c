@@ -39,11 +39,11 @@ TEST(st_reads_what_it_wrote)
     u8               c[3] = { 7, 8, 9 };
     i64              d    = INT64_MIN;
     struct st_tensor t[]  = {
-        tensor("u8", "U8", shape_1(3), c, 3),
-        tensor("b.weight", "F32", shape_of(0, NULL), &b, 4),
-        tensor("a \"quoted\"\n\xc3\xa9", "F32", shape_2(2, 3), a, 24),
-        tensor("step", "I64", shape_1(1), &d, 8),
-        tensor("none", "F32", shape_2(0, 5), NULL, 0),
+         tensor("u8", "U8", shape_1(3), c, 3),
+         tensor("b.weight", "F32", shape_of(0, NULL), &b, 4),
+         tensor("a \"quoted\"\n\xc3\xa9", "F32", shape_2(2, 3), a, 24),
+         tensor("step", "I64", shape_1(1), &d, 8),
+         tensor("none", "F32", shape_2(0, 5), NULL, 0),
     };
     struct str     path = str_cat(perm, folder_new(perm), STR("/w.safetensors"));
     struct st_file f;
@@ -70,9 +70,9 @@ TEST(st_reads_what_it_wrote)
 
 TEST(st_bytes_depend_on_the_tensors_only)
 {
-    f32              v[2] = { 1, 2 };
-    struct st_tensor t[]  = { tensor("a", "F32", shape_1(1), v, 4),
-                              tensor("b", "F32", shape_1(1), v + 1, 4) };
+    f32              v[2]    = { 1, 2 };
+    struct st_tensor t[]     = { tensor("a", "F32", shape_1(1), v, 4),
+                                 tensor("b", "F32", shape_1(1), v + 1, 4) };
     struct st_tensor other[] = { t[1], t[0] };
     struct str       dir     = folder_new(perm);
     struct str       one = str_cat(perm, dir, STR("/1")), two = str_cat(perm, dir, STR("/2"));
@@ -146,9 +146,9 @@ TEST(st_save_tells_of_every_failure)
 
 TEST(st_reads_any_order_and_padding)
 {
-    struct st_file f = { 0 };
-    struct str     bytes =
-        file_of(perm, STR("{\"b\":{" ONE "[4,8]}, \"a\":{" ONE "[0,4]}, \"__metadata__\":{}}   "), 8);
+    struct st_file f     = { 0 };
+    struct str     bytes = file_of(
+            perm, STR("{\"b\":{" ONE "[4,8]}, \"a\":{" ONE "[0,4]}, \"__metadata__\":{}}   "), 8);
     CHECK(!st_parse(STR("w"), bytes, perm, &f, NULL));
     CHECK_EQ(f.count, 2);
     CHECK_STR(f.tensors[0].name, "a");
@@ -162,7 +162,8 @@ TEST(st_refuses_each_broken_rule)
 {
     CHECK(strstr(refused(perm, "{\"a\":{" ONE "[0,4]},\"b\":{" ONE "[8,12]}}", 12),
                  "w: no tensor holds the bytes from 4 on, of 12"));
-    CHECK(strstr(refused(perm, "{\"a\":{" ONE "[4,8]}}", 8), "no tensor holds the bytes from 0 on"));
+    CHECK(
+        strstr(refused(perm, "{\"a\":{" ONE "[4,8]}}", 8), "no tensor holds the bytes from 0 on"));
     CHECK(strstr(refused(perm, "{\"a\":{" ONE "[0,4]}}", 5), "the bytes from 4 on, of 5"));
     CHECK(strstr(refused(perm, "{}", 1), "the bytes from 0 on, of 1"));
     CHECK(strstr(refused(perm, "{\"a\":{" ONE "[0,4]},\"b\":{" ONE "[2,6]}}", 6),
@@ -174,7 +175,8 @@ TEST(st_refuses_each_broken_rule)
     CHECK(strstr(refused(perm, "{\"a\":{" ONE "[4,0]}}", 4), "lies at bytes 4 to 0 of 4"));
     CHECK(strstr(refused(perm, "{\"a\":{" ONE "[0,4]},\"a\":{" ONE "[0,4]}}", 4), "given before"));
     CHECK(strstr(refused(perm, "{\"a\":{" ONE "[0,4],\"more\":1}}", 4), "is not described by"));
-    CHECK(strstr(refused(perm, "{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4), "not described by"));
+    CHECK(
+        strstr(refused(perm, "{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4), "not described by"));
     CHECK(strstr(refused(perm, "{\"a\":{" ONE "[0]}}", 4), "no \"data_offsets\" of two"));
     CHECK(strstr(refused(perm, "{\"a\":{" ONE "[-1,3]}}", 4), "no \"data_offsets\" of two"));
     CHECK(strstr(refused(perm, "{\"a\":{" ONE "[0,4e0]}}", 4), "no \"data_offsets\" of two"));
@@ -183,7 +185,7 @@ TEST(st_refuses_each_broken_rule)
     CHECK(strstr(refused(perm, "{\"__metadata__\":[]}", 0), "not a map of strings"));
 }
 
-#define SHAPED(dtype, shape) \
+#define SHAPED(dtype, shape)                                                                       \
     "{\"a\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[0,4]}}"
 
 TEST(st_refuses_shapes_and_headers_it_cannot_read)
@@ -193,8 +195,10 @@ TEST(st_refuses_shapes_and_headers_it_cannot_read)
     CHECK(strstr(refused(perm, SHAPED("F4", "[1]"), 4), "has the unknown type \"F4\""));
     CHECK(strstr(refused(perm, SHAPED("F32", "7"), 4), "has no list \"shape\""));
     CHECK(strstr(refused(perm, SHAPED("F32", "[1.0]"), 4), "no whole number"));
-    CHECK(strstr(refused(perm, SHAPED("F32", "[1,1,1,1,1,1,1]"), 4), "has 7 dimensions; 6 are read"));
-    CHECK(strstr(refused(perm, SHAPED("F32", "[4294967296,4294967296]"), 4), "larger than any file"));
+    CHECK(
+        strstr(refused(perm, SHAPED("F32", "[1,1,1,1,1,1,1]"), 4), "has 7 dimensions; 6 are read"));
+    CHECK(
+        strstr(refused(perm, SHAPED("F32", "[4294967296,4294967296]"), 4), "larger than any file"));
     CHECK(strstr(refused(perm, SHAPED("F32", "[4294967296,4294967296,0]"), 4), "ask for 0"));
     CHECK(strstr(refused(perm, " {}", 0), "not one JSON map"));
     CHECK(strstr(refused(perm, "{}\n", 0), "not one JSON map"));
@@ -211,8 +215,10 @@ TEST(st_refuses_shapes_and_headers_it_cannot_read)
 static f32 one_f32(const char *dtype, const void *bits, i64 bytes)
 {
     f32 got = 0;
-    CHECK(st_to_f32(&(struct st_tensor){ .dtype = str_of(dtype), .shape = shape_1(1),
-                                         .bytes = { bits, bytes } }, &got));
+    CHECK(st_to_f32(&(struct st_tensor){ .dtype = str_of(dtype),
+                                         .shape = shape_1(1),
+                                         .bytes = { bits, bytes } },
+                    &got));
     return got;
 }
 
@@ -228,7 +234,7 @@ TEST(st_halves_become_f32_exactly)
             CHECK(isnan(got));
             continue;
         }
-        f64 want = exponent == 31   ? sign * (f64)INFINITY
+        f64 want = exponent == 31  ? sign * (f64)INFINITY
                    : exponent == 0 ? sign * ldexp(fraction, -14)
                                    : sign * ldexp(1 + fraction, exponent - 15);
         CHECK_EQ((f64)got, want);
@@ -241,16 +247,22 @@ TEST(st_brain_floats_and_doubles_become_f32)
     for (u32 h = 0; h < 65536; h++) {
         u16 bits = (u16)h;
         u32 back;
-        f32 got  = one_f32("BF16", &bits, 2);
+        f32 got = one_f32("BF16", &bits, 2);
         memcpy(&back, &got, 4);
         CHECK_EQ(back, h << 16);
     }
     static const struct {
         f64 from;
         f32 to;
-    } cases[] = { { 0.1, 0.1f }, { -0.0, -0.0f }, { 1e300, INFINITY }, { -INFINITY, -INFINITY },
-                  { 0x1p-149, 0x1p-149f }, { 0x1p-150, 0 }, { 0x1.8p-150, 0x1p-149f },
-                  { 1 + 0x1p-24, 1 }, { 1 + 0x1.8p-23, 1 + 0x1p-22f } };
+    } cases[] = { { 0.1, 0.1f },
+                  { -0.0, -0.0f },
+                  { 1e300, INFINITY },
+                  { -INFINITY, -INFINITY },
+                  { 0x1p-149, 0x1p-149f },
+                  { 0x1p-150, 0 },
+                  { 0x1.8p-150, 0x1p-149f },
+                  { 1 + 0x1p-24, 1 },
+                  { 1 + 0x1.8p-23, 1 + 0x1p-22f } };
     for (i64 i = 0; i < COUNT_OF(cases); i++) {
         f32 got = one_f32("F64", &cases[i].from, 8);
         CHECK_EQ(got, cases[i].to);

@@ -6,10 +6,10 @@
 #include "support/sim_os.h"
 
 /* "hello hello hello hello\n", as `gzip -n` packs it. */
-static const u8 hello_gz[] = { 0x1f, 0x8b, 0x08, 0,    0,    0,    0,    0,    0,    0x03,
-                               0xcb, 0x48, 0xcd, 0xc9, 0xc9, 0x57, 0xc8, 0x40, 0x27, 0xb9,
-                               0x00, 0x00, 0x88, 0x59, 0x0b, 0x18, 0,    0,    0 };
-static const char hello[] = "hello hello hello hello\n";
+static const u8   hello_gz[] = { 0x1f, 0x8b, 0x08, 0,    0,    0,    0,    0,    0,    0x03,
+                                 0xcb, 0x48, 0xcd, 0xc9, 0xc9, 0x57, 0xc8, 0x40, 0x27, 0xb9,
+                                 0x00, 0x00, 0x88, 0x59, 0x0b, 0x18, 0,    0,    0 };
+static const char hello[]    = "hello hello hello hello\n";
 
 static struct str gz_in(struct arena *perm, struct str dir)
 {
@@ -29,9 +29,9 @@ static struct str the_cache(struct arena *perm, struct str dir)
 static void open_and_compare(struct str path, struct str cache, struct arena scratch)
 {
     struct source s;
-    struct err    err  = { 0 };
-    enum status   st   = source_open(os_real(), path, &(struct data_config){ .cache = cache },
-                                     scratch, &s, &err);
+    struct err    err = { 0 };
+    enum status   st =
+        source_open(os_real(), path, &(struct data_config){ .cache = cache }, scratch, &s, &err);
     CHECK_STR(err.text, "");
     CHECK(!st);
     CHECK_STR(s.bytes, hello);
@@ -57,7 +57,8 @@ TEST(gz_cache_that_is_damaged_is_written_anew)
     struct str path = gz_in(perm, dir);
     open_and_compare(path, cache, scratch);
     struct str  file     = the_cache(perm, cache);
-    const char *damage[] = { "", "hello", "hello hello hellO hello\n", "hello hello hello hello\n\n" };
+    const char *damage[] = { "", "hello", "hello hello hellO hello\n",
+                             "hello hello hello hello\n\n" };
     for (i64 i = 0; i < COUNT_OF(damage); i++) {
         CHECK(!os_publish(os_real(), file, str_of(damage[i]), scratch, NULL));
         open_and_compare(path, cache, scratch);
@@ -69,10 +70,10 @@ TEST(gz_cache_that_is_damaged_is_written_anew)
 /* A file where the folder should be: no cache can be written, and the data is read all the same. */
 TEST(gz_is_read_where_no_cache_can_be_written)
 {
-    struct str    dir   = folder_new(perm);
-    struct str    path  = gz_in(perm, dir);
-    struct source s;
-    struct err    err;
+    struct str         dir  = folder_new(perm);
+    struct str         path = gz_in(perm, dir);
+    struct source      s;
+    struct err         err;
     struct data_config c = { .cache = folder_put(perm, dir, "file", STR("")) };
     CHECK(!source_open(os_real(), path, &c, scratch, &s, &err));
     CHECK_STR(s.bytes, hello);
@@ -82,12 +83,12 @@ TEST(gz_is_read_where_no_cache_can_be_written)
 
 TEST(gz_that_is_broken_is_named)
 {
-    struct str    dir = folder_new(perm);
-    struct source s;
-    struct err    err;
-    struct data_config c = { .cache = str_cat(perm, dir, STR("/cache")) };
-    struct str         gz = { (const char *)hello_gz, sizeof hello_gz };
-    struct str         cut = folder_put(perm, dir, "cut.gz", str_sub(gz, 0, gz.len - 9));
+    struct str         dir = folder_new(perm);
+    struct source      s;
+    struct err         err;
+    struct data_config c    = { .cache = str_cat(perm, dir, STR("/cache")) };
+    struct str         gz   = { (const char *)hello_gz, sizeof hello_gz };
+    struct str         cut  = folder_put(perm, dir, "cut.gz", str_sub(gz, 0, gz.len - 9));
     struct str         tiny = folder_put(perm, dir, "tiny.gz", str_sub(gz, 0, 9));
     struct str         none = folder_put(perm, dir, "none.gz", STR(""));
     CHECK(source_open(os_real(), cut, &c, scratch, &s, &err));
@@ -100,9 +101,9 @@ TEST(gz_that_is_broken_is_named)
 
 TEST(gz_of_two_members_is_read_whole)
 {
-    struct str dir = folder_new(perm), gz = { (const char *)hello_gz, sizeof hello_gz };
-    struct str path = folder_put(perm, dir, "two.gz", str_cat(perm, gz, gz));
-    struct data_config c = { .cache = str_cat(perm, dir, STR("/cache")) };
+    struct str         dir = folder_new(perm), gz = { (const char *)hello_gz, sizeof hello_gz };
+    struct str         path = folder_put(perm, dir, "two.gz", str_cat(perm, gz, gz));
+    struct data_config c    = { .cache = str_cat(perm, dir, STR("/cache")) };
     struct source      s;
     CHECK(!source_open(os_real(), path, &c, scratch, &s, NULL));
     CHECK_EQ(s.bytes.len, 48);
@@ -111,8 +112,8 @@ TEST(gz_of_two_members_is_read_whole)
 
 TEST(gz_of_a_text_is_a_data_set)
 {
-    struct str dir = folder_new(perm);
-    struct data_config c = { .path = gz_in(perm, dir), .context = 5, .cache = dir };
+    struct str         dir = folder_new(perm);
+    struct data_config c   = { .path = gz_in(perm, dir), .context = 5, .cache = dir };
     struct dataset    *d;
     i32                x[5], y[5];
     CHECK(!dataset_open(os_real(), &c, perm, &d, NULL));
