@@ -29,30 +29,46 @@ static struct cpu *cpu_of(struct backend *b) { return (struct cpu *)b; }
 
 /* --- the machine --- */
 
-/* The value after "KEY   : " in one of the kernel's text files; empty if there is none. */
-static struct str proc_value(struct str path, struct str key, char *text, i64 bytes_max)
+/* The start of a small text file of the kernel's; empty if there is none. */
+static struct str proc_text(struct str path, char *text, i64 bytes_max)
 {
-    struct os  *os   = os_real();
-    struct str  rest = { text, 0 }, line, value = { text, 0 };
+    struct os  *os    = os_real();
+    struct str  bytes = { text, 0 };
     struct file f;
-    if (os->open_read(os, path, &f, NULL)) return value;
-    if (os->read(os, f, text, bytes_max, -1, &rest.len, NULL)) rest.len = 0;
+    if (os->open_read(os, path, &f, NULL)) return bytes;
+    if (os->read(os, f, text, bytes_max, -1, &bytes.len, NULL)) bytes.len = 0;
     os->close(os, &f, NULL);
-    while (!value.len && str_cut(&rest, '\n', &line)) {
-        i64 colon = str_find(line, ':');
-        if (colon >= 0 && str_eq(str_trim(str_sub(line, 0, colon)), key))
-            value = str_trim(str_sub(line, colon + 1, line.len));
-    }
-    return value;
+    return bytes;
 }
 
+/* The value after "KEY   : " in such a text; empty if there is none. */
+static struct str proc_value(struct str text, struct str key)
+{
+    struct str line;
+    while (str_cut(&text, '\n', &line)) {
+        i64 colon = str_find(line, ':');
+        if (colon >= 0 && str_eq(str_trim(str_sub(line, 0, colon)), key))
+            return str_trim(str_sub(line, colon + 1, line.len));
+    }
+    return STR("");
+}
+
+/* What the machine has left, but no more than the container (cgroup version 2 or 1) may have. */
 static i64 memory_available_bytes(void)
 {
-    char       text[4096];
-    struct str value = proc_value(STR("/proc/meminfo"), STR("MemAvailable"), text, sizeof text);
-    i64        kib   = 0;
+    static const char *const limits[] = { "/sys/fs/cgroup/memory.max",
+                                          "/sys/fs/cgroup/memory/memory.limit_in_bytes" };
+    char                     text[4096];
+    struct str               value =
+        proc_value(proc_text(STR("/proc/meminfo"), text, sizeof text), STR("MemAvailable"));
+    i64 kib = 0, limit;
     if (str_ends(value, STR(" kB"))) str_i64(str_sub(value, 0, value.len - 3), &kib);
-    return kib * 1024;
+    i64 bytes = kib * 1024;
+    for (i32 i = 0; i < COUNT_OF(limits); i++) {
+        value = str_trim(proc_text(str_of(limits[i]), text, sizeof text));
+        if (str_i64(value, &limit)) bytes = MIN(bytes, limit); /* else "max", or no such file */
+    }
+    return bytes;
 }
 
 /* --- nodes as calls --- */
@@ -261,7 +277,8 @@ enum status backend_cpu_open(struct arena *perm, i32 threads, enum backend_choic
                              struct backend **out, struct err *err)
 {
     char        text[4096];
-    struct str  name = proc_value(STR("/proc/cpuinfo"), STR("model name"), text, sizeof text);
+    struct str  info = proc_text(STR("/proc/cpuinfo"), text, sizeof text);
+    struct str  name = proc_value(info, STR("model name"));
     struct cpu *cpu  = NEW(perm, struct cpu, 1);
     (void)err;
     cpu->base.table = &cpu_table;

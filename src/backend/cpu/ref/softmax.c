@@ -62,8 +62,7 @@ void ref_XENT_GRAD(const struct call *c)
     }
 }
 
-/* -t log(sigmoid(x)) - (1 - t) log(1 - sigmoid(x)), without ever taking the exp of something large
- */
+/* -t log(sigmoid(x)) - (1 - t) log(1 - sigmoid(x)), never taking the exp of something large */
 void ref_BCE(const struct call *c)
 {
     for (i64 i = 0; i < c->out[0].count; i++) {
