@@ -305,25 +305,26 @@ static void case_batchnorm(struct maker *m)
 static void case_conv2d(struct maker *m)
 {
     static const i64 kernels[] = { 1, 3, 3, 5, 7 };
-    i64 K = kernels[draw_to(m->draw, COUNT_OF(kernels))], O = size(m, 65), C = size(m, 65);
-    i64 stride = 1 + draw_to(m->draw, 2), pad = draw_coin(m->draw) ? K / 2 : 0;
+    i64 KH = kernels[draw_to(m->draw, COUNT_OF(kernels))], O = size(m, 65), C = size(m, 65);
+    i64 KW     = draw_to(m->draw, 4) ? KH : kernels[draw_to(m->draw, COUNT_OF(kernels))];
+    i64 stride = 1 + draw_to(m->draw, 2), pad = draw_coin(m->draw) ? MIN(KH, KW) / 2 : 0;
     if (draw_coin(m->draw)) { /* as most layers are, and some kernels want it */
-        K      = 3;
-        stride = 1;
-        O      = 16 + 16 * draw_to(m->draw, 2);
-        C      = 16 + 16 * draw_to(m->draw, 2);
+        KH = KW = 3;
+        stride  = 1;
+        O       = 16 + 16 * draw_to(m->draw, 2);
+        C       = 16 + 16 * draw_to(m->draw, 2);
     }
-    i64 H = K + draw_to(m->draw, 12), W = K + draw_to(m->draw, 12), N = 1 + draw_to(m->draw, 3);
-    while (O * C * K * K * H * W * N > 1500000) {
+    i64 H = KH + draw_to(m->draw, 12), W = KW + draw_to(m->draw, 12), N = 1 + draw_to(m->draw, 3);
+    while (O * C * KH * KW * H * W * N > 1500000) {
         if (O > C) O = (O + 1) / 2;
         else C = (C + 1) / 2;
     }
-    i64 OH = (H + 2 * pad - K) / stride + 1, OW = (W + 2 * pad - K) / stride + 1;
+    i64 OH = (H + 2 * pad - KH) / stride + 1, OW = (W + 2 * pad - KW) / stride + 1;
     m->c->at.stride = stride;
     m->c->at.pad    = pad;
-    m->c->macs      = (f64)(N * OH * OW * O * K * K * C);
+    m->c->macs      = (f64)(N * OH * OW * O * KH * KW * C);
     add(m, shape_4(N, H, W, C));
-    add(m, shape_4(O, K, K, C));
+    add(m, shape_4(O, KH, KW, C));
     if (draw_coin(m->draw)) add(m, shape_1(O));
 }
 

@@ -217,6 +217,8 @@ TEST(moves_put_values_where_they_belong)
         struct tensor y = tensor_new(perm, d, shape_2(2, 1), N(7, 8));
         struct use    u = RUN(OP_TRANSPOSE, AT(.dims = shape_2(1, 0)), x);
         expect(&u.out[0], N(1, 4, 2, 5, 3, 6));
+        u = RUN(OP_RESHAPE, AT(.dims = shape_1(6)), x);
+        expect(&u.out[0], N(1, 2, 3, 4, 5, 6));
         u = RUN(OP_CONCAT, AT(.axis = 1), x, y);
         expect(&u.out[0], N(1, 2, 3, 7, 4, 5, 6, 8));
         u = RUN(OP_SLICE, AT(.axis = 1, .start = 1, .count = 2), x);
@@ -309,6 +311,12 @@ TEST(products_take_rows_of_any_rank_and_batches)
     expect(&u.out[0], N(201, 2010, 403, 4030));
     u = RUN(OP_MATMUL, NONE, a, b);
     expect(&u.out[0], N(21, 4300));
+    a = tensor_new(perm, DT_F32, shape_3(2, 2, 2), N(1, 0, 0, 1, 1, 2, 3, 4)); /* one is I */
+    b = tensor_new(perm, DT_F32, shape_3(2, 2, 2), N(5, 6, 7, 8, 1, 0, 0, 10));
+    u = RUN(OP_MATMUL, NONE, a, b);
+    expect(&u.out[0], N(5, 6, 7, 8, 1, 20, 3, 40));
+    u = RUN(OP_MATMUL, AT(.ta = 1, .tb = 1), a, b);
+    expect(&u.out[0], N(5, 7, 6, 8, 1, 30, 2, 40));
 }
 
 /* --- norms --- */
@@ -333,6 +341,8 @@ TEST(norms_of_small_rows)
         u.in_count = 1;
         use_run(&u, perm);
         expect(&u.out[0], N(1 / sqrt(5), 3 / sqrt(5), -1, 1));
+        u = RUN(OP_RMSNORM, AT(.eps = 4), x, w);
+        expect(&u.out[1], N(1.0 / 3, 1 / sqrt(8)));
     }
 }
 
@@ -432,6 +442,12 @@ TEST(attention_is_a_mean_of_values_weighted_by_softmax)
 
 TEST(query_heads_share_key_and_value_heads)
 {
+    /* two positions, rows q0 q1 k0 k1 v0 v1: head 1 must look at k1, whose second key wins by far */
+    struct tensor y =
+        tensor_new(perm, DT_F32, shape_3(1, 2, 6), N(1, 1, 99, 0, 1, 2, 1, 1, 0, 99, 3, 4));
+    struct use w = RUN(OP_ATTENTION, AT(.heads = 2, .kv_heads = 2, .scale = 1), y);
+    expect(&w.out[0], N(1, 4, 1, 4));
+    expect(&w.out[1], N(99, 99, 99, 99));
     /* one position: the output is the value; 4 query heads over 2 value heads */
     struct tensor x = tensor_new(perm, DT_F32, shape_3(1, 1, 8), N(1, 2, 3, 4, 5, 6, 70, 80));
     struct use    u = RUN(OP_ATTENTION, AT(.heads = 4, .kv_heads = 2, .scale = 1), x);
@@ -500,12 +516,26 @@ TEST(cross_entropy_of_rows_that_can_be_done_by_hand)
         struct use g = RUN(OP_XENT_GRAD, NONE, tensor_new(perm, DT_F32, shape_1(3), N(1, 10, 7)), x,
                            t, u.out[1]);
         expect(&g.out[0], N(0.5, -0.5, -10 * sigmoid(2), 10 * sigmoid(2), 0, 0));
+        g.at.smoothing = 0.5; /* wanted 1/4, 3/4 and 3/4, 1/4 */
+        use_run(&g, perm);
+        expect(&g.out[0],
+               N(0.25, -0.25, 10 * (sigmoid(-2) - 0.75), 10 * (sigmoid(2) - 0.25), 0, 0));
         struct use h = RUN(OP_HITS, NONE, x, t);
         expect(&h.out[0], N(0, 0, 0));
         h.in[1] = tensor_new(perm, DT_I32, shape_1(3), N(0, 1, 1)); /* ties: the first is largest */
         use_run(&h, perm);
         expect(&h.out[0], N(1, 1, 0));
     }
+}
+
+TEST(a_hit_is_the_largest_of_all_classes)
+{
+    struct tensor x =
+        tensor_new(perm, DT_F32, shape_2(3, 4), N(1, 5, 3, 4, 9, 0, 0, 8, 0, 1, 2, 3));
+    struct use u = RUN(OP_HITS, NONE, x, tensor_new(perm, DT_I32, shape_1(3), N(1, 0, 3)));
+    expect(&u.out[0], N(1, 1, 1));
+    u = RUN(OP_HITS, NONE, x, tensor_new(perm, DT_I32, shape_1(3), N(3, 3, -1)));
+    expect(&u.out[0], N(0, 0, 0));
 }
 
 TEST(losses_of_large_logits_are_finite)
