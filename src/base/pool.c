@@ -67,6 +67,7 @@ static bool spin_until(atomic_llong *counter, bool (*ready)(i64), i64 patience_n
             if (ready(atomic_load_explicit(counter, memory_order_acquire))) return true;
             cpu_pause();
         }
+        sched_yield(); /* the one we wait for may need our core */
     } while (clock_ns() - begin < patience_ns);
     return false;
 }
