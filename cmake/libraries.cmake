@@ -44,7 +44,6 @@ function(frugal_soname library result)
 endfunction()
 
 #              name      how                   header     library
-frugal_library(ZLIB      linked                zlib.h     z)
 frugal_library(SQLITE    linked                sqlite3.h  sqlite3)
 frugal_library(CURL      "loaded at first use" curl/curl.h curl)
 frugal_library(OPENBLAS  "loaded at first use" cblas.h    openblas)

@@ -278,6 +278,6 @@ void json_add_string(struct textbuf *b, struct str s)
 
 void json_add_f64(struct textbuf *b, f64 v)
 {
-    if (isfinite(v)) textbuf_fmt(b, "%.17g", v);
+    if (isfinite(v)) textbuf_f64(b, v);
     else textbuf_add(b, STR("null"));
 }

@@ -24,7 +24,7 @@ bool         json_i64(const struct json *v, i64 *out); /* false: no number, or d
 bool         json_f64(const struct json *v, f64 *out);
 
 /* Writing: the quoted, escaped form of s; bytes that are not UTF-8 become U+FFFD. Numbers:
- * "%.17g", and null for what JSON lacks. */
+ * the shortest that reads back the same, and null for what JSON lacks. */
 void json_add_string(struct textbuf *b, struct str s);
 void json_add_f64(struct textbuf *b, f64 v);
 

@@ -325,6 +325,16 @@ void textbuf_fmt(struct textbuf *b, const char *format, ...)
     va_end(args);
 }
 
+void textbuf_f64(struct textbuf *b, f64 v)
+{
+    char text[40];
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, v);
+        if (strtod(text, NULL) == v) break;
+    }
+    textbuf_add(b, str_of(text));
+}
+
 struct str textbuf_str(const struct textbuf *b)
 {
     return b->data ? (struct str){ b->data, b->len } : STR("");

@@ -50,6 +50,7 @@ struct textbuf textbuf_new(struct arena *perm);
 void           textbuf_add(struct textbuf *b, struct str s);
 void           textbuf_fmt(struct textbuf *b, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+void           textbuf_f64(struct textbuf *b, f64 v); /* the shortest that reads back the same */
 struct str     textbuf_str(const struct textbuf *b);
 
 #endif

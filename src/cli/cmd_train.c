@@ -24,7 +24,6 @@ enum status command_train(struct cli *c, struct err *err)
     shown.every = t->log_every;
     os_signals_catch();
     st = train_run(c->os, &config->settings, &listener, &result, err);
-    if (st == STATUS_INTERRUPTED) listener.on_done(listener.context, &result);
     if (!st && result.target_set && !result.target_reached)
         st = err_set(err, STATUS_NO, "the target %g was not reached", t->target);
     return st;

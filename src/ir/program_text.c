@@ -7,8 +7,6 @@
  * What stands behind ';' is the backend's choice and the table's costs. */
 #include "ir/program.h"
 #include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const kind_names[] = {
@@ -38,17 +36,6 @@ static void add_shape(struct textbuf *b, struct shape s)
     textbuf_add(b, STR("]"));
 }
 
-/* The shortest of the usual forms that reads back to the same number. */
-static void add_f64(struct textbuf *b, f64 v)
-{
-    char text[40];
-    for (int digits = 6; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, v);
-        if (strtod(text, NULL) == v) break;
-    }
-    textbuf_add(b, str_of(text));
-}
-
 static void add_attrs(struct textbuf *b, const struct attrs *at, u32 mask)
 {
     bool first = true;
@@ -61,7 +48,7 @@ static void add_attrs(struct textbuf *b, const struct attrs *at, u32 mask)
         first = false;
         switch (attr_fields[i].kind) {
         case KIND_I: textbuf_fmt(b, "%lld", (long long)*(const i64 *)(const void *)field); break;
-        case KIND_F: add_f64(b, *(const f64 *)(const void *)field); break;
+        case KIND_F: textbuf_f64(b, *(const f64 *)(const void *)field); break;
         case KIND_S: add_shape(b, *(const struct shape *)(const void *)field); break;
         case KIND_T:
             textbuf_add(b, dtype_name(*(const enum dtype *)(const void *)field));
@@ -84,7 +71,7 @@ static void add_value(struct textbuf *b, const struct program *p, i32 v)
     if (x->frozen) textbuf_add(b, STR(" frozen"));
     if (x->init.kind != INIT_ZERO) {
         textbuf_fmt(b, " %s=", init_names[x->init.kind]);
-        add_f64(b, x->init.scale);
+        textbuf_f64(b, x->init.scale);
     }
 }
 

@@ -48,6 +48,26 @@ static void add_metric(struct train_eval *e, struct str name, f64 value)
     e->metrics[e->metric_count++] = (struct train_metric){ name, value };
 }
 
+static struct str target_metric(const struct session *s)
+{
+    struct str metric = s->settings->train.target_metric;
+    return str_eq(metric, STR("auto")) ? model_metric(s->model) : metric;
+}
+
+enum status target_check(const struct session *s, struct err *err)
+{
+    struct str metric = target_metric(s);
+    if (isnan(s->settings->train.target)) return STATUS_OK;
+    if (!dataset_count(s->data, SPLIT_EVAL))
+        return err_set(err, STATUS_USAGE, "train.target needs samples to evaluate on: "
+                       "data.held_out=0.1 keeps some, data.eval_path names others");
+    bool known = str_eq(metric, STR("loss")) || str_eq(metric, model_metric(s->model)) ||
+                 (str_eq(metric, STR("accuracy")) && session_has(s, STR("hits")));
+    if (known) return STATUS_OK;
+    return err_set(err, STATUS_USAGE, "train.target_metric=%.*s: this model is measured by %.*s",
+                   STR_ARG(metric), STR_ARG(model_metric(s->model)));
+}
+
 enum status evaluate(struct session *s, struct train_eval *out, struct err *err)
 {
     struct loader_config c = { .split = SPLIT_EVAL, .batch = s->config.eval_batch };
@@ -68,9 +88,7 @@ enum status evaluate(struct session *s, struct train_eval *out, struct err *err)
     if (str_eq(model_metric(s->model), STR("perplexity")))
         add_metric(out, STR("perplexity"), exp(out->loss));
     if (t.scored) add_metric(out, STR("auc"), auc(t.scored, t.scored_count));
-    struct str metric   = s->settings->train.target_metric;
-    if (str_eq(metric, STR("auto"))) metric = model_metric(s->model);
-    out->target_reached = target_met(metric, s->settings->train.target, out);
+    out->target_reached = target_met(target_metric(s), s->settings->train.target, out);
     out->eval_s         = (f64)(s->os->now_ns(s->os) - begin_ns) / 1e9;
     return STATUS_OK;
 }

@@ -7,6 +7,8 @@
 
 enum { PERM_RESERVE_GIB = 64 }; /* address space only: pages are taken when touched */
 
+enum { ETA_STEPS = 5 }; /* before that, start-up would be taken for the pace */
+
 struct loop {
     struct session               s;
     const struct train_listener *listener;
@@ -83,7 +85,7 @@ static void tell_step(struct loop *l, f64 lr)
                                    .samples_per_s = rate,
                                    .tokens_per_s  = tokens_per_s(l, rate),
                                    .dollars       = dollars(l) };
-    if (l->steps_max)
+    if (l->steps_max && l->step >= ETA_STEPS)
         e.eta_s = e.elapsed_s / (f64)l->step * (f64)(l->steps_max - l->step);
     l->listener->on_step(l->listener->context, &e);
 }
@@ -224,6 +226,9 @@ enum status train_run(struct os *os, const struct settings *settings,
     if (!st) {
         limits(&l);
         l.evaluates = dataset_count(l.s.data, SPLIT_EVAL) > 0;
+        st          = target_check(&l.s, err);
+    }
+    if (!st) {
         tell_start(&l);
         st = session_start(&l.s, err);
     }
@@ -235,7 +240,8 @@ enum status train_run(struct os *os, const struct settings *settings,
     if (l.loader) loader_close(l.loader);
     session_close(&l.s);
     arena_close(&perm);
-    if (!st && listener->on_done) listener->on_done(listener->context, result);
+    bool told = !st || st == STATUS_INTERRUPTED;
+    if (told && listener->on_done) listener->on_done(listener->context, result);
     return st;
 }
 

@@ -48,6 +48,7 @@ f64 schedule_lr(const struct train_config *c, i64 step, i64 steps_max);
 
 /* evaluate.c */
 enum status evaluate(struct session *s, struct train_eval *out, struct err *err);
+enum status target_check(const struct session *s, struct err *err); /* can it ever be met? */
 bool        target_met(struct str metric, f64 target, const struct train_eval *e);
 
 /* auc.c: area under the ROC curve, ties counted half; NaN if one class is missing. Sorts. */

@@ -193,6 +193,32 @@ struct miss { /* the first element that is too far off */
     f64 got, want, allowed;
 };
 
+/* A row whose elements are nearly equal has a small variance, and dividing by it enlarges the
+ * rounding of its inputs: by rstd in the result, once more in rstd itself and in gradients. */
+static f64 norm_condition(const struct op_case *c, const struct outcome *want, i32 result)
+{
+    f64  rstd    = 1;
+    bool forward = false;
+    switch (c->op) {
+    case OP_LAYERNORM:
+    case OP_BATCHNORM:
+        rstd    = largest(want->data[2], want->type[2]);
+        forward = true;
+        break;
+    case OP_RMSNORM:
+    case OP_QKNORM:
+        rstd    = largest(want->data[1], want->type[1]);
+        forward = true;
+        break;
+    case OP_LAYERNORM_GRAD:
+    case OP_BATCHNORM_GRAD: rstd = largest(c->data[4], c->in[4]); break;
+    case OP_RMSNORM_GRAD:
+    case OP_QKNORM_GRAD: rstd = largest(c->data[2], c->in[2]); break;
+    default: break;
+    }
+    return MAX(1, forward && result == 0 ? rstd : rstd * rstd);
+}
+
 static bool find_miss(const struct subject *s, const struct outcome *got,
                       const struct outcome *want, struct miss *miss)
 {
@@ -204,6 +230,7 @@ static bool find_miss(const struct subject *s, const struct outcome *got,
         i64        count = shape_count(want->type[r].shape);
         f64        top   = largest(want->data[r], want->type[r]);
         if (c->in_count) top += largest(c->data[0], c->in[0]);
+        top *= norm_condition(c, want, r);
         for (i64 i = 0; i < count; i++) {
             f64 g = element_get(got->data[r], t, i), w = element_get(want->data[r], t, i);
             f64 size  = c->nearness == NEAR_SUM ? element_get(sizes.data[r], t, i) : top;
