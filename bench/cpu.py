@@ -104,7 +104,12 @@ def environment():
 
 def spawn(command, **more):
     return subprocess.Popen(command, cwd=DATA, env=environment(), stdout=subprocess.PIPE, text=True,
-                            **more)
+                            stderr=open(os.path.join(DATA, "log"), "a"), **more)
+
+
+def last_words():
+    with open(os.path.join(DATA, "log")) as f:
+        return "".join(f.readlines()[-5:]).strip()
 
 
 def reap(process):
@@ -133,7 +138,7 @@ class Ours:
                 done, seconds = event, time.perf_counter() - begin
         peak = reap(process)
         if process.returncode or not done:
-            raise Failed(f"frugal train {file}.yaml ended with {process.returncode}")
+            raise Failed(f"frugal train {file}.yaml ended with {process.returncode}: {last_words()}")
         return done, seconds, peak
 
     def measure(self):
@@ -182,7 +187,7 @@ class Peer:
     def answer(self):
         line = self.process.stdout.readline()
         if not line:
-            raise Failed(f"the peer ended in row {self.row}, variant {self.variant}")
+            raise Failed(f"the peer ended, variant {self.variant}: {last_words()}")
         return json.loads(line)
 
     def ask(self):
@@ -344,17 +349,24 @@ def table_line(r):
            f"{r['ratio']:>6.2f}x {must:>6} {aim:>6}  {both:>9}  {r['busy']:>4.0%}  {r['variant']}{again}"
 
 
-def keep(about, results):
-    """Appends to the day's files: the table for people, an object a line for programs."""
-    os.makedirs(RESULTS, exist_ok=True)
-    name = os.path.join(RESULTS, f"cpu-{about['date'][:10]}")
-    with open(name + ".txt", "a") as f:
-        for key, value in about.items():
-            f.write(f"{key + ':':<9}{value}\n")
-        f.write("\n" + HEAD + "\n" + "".join(table_line(r) + "\n" for r in results) + "\n")
-    with open(name + ".json", "a") as f:
-        for r in results:
-            f.write(json.dumps({**about, **r}) + "\n")
+class Record:
+    """The day's files: the table for people, an object a line for programs; a row is kept at once."""
+
+    def __init__(self, about):
+        os.makedirs(RESULTS, exist_ok=True)
+        self.about, self.name = about, os.path.join(RESULTS, f"cpu-{about['date'][:10]}")
+        self.begun = False
+
+    def add(self, result):
+        with open(self.name + ".txt", "a") as f:
+            if not self.begun:
+                f.write("\n" if f.tell() else "")
+                f.write("".join(f"{key + ':':<9}{value}\n" for key, value in self.about.items()))
+                f.write("\n" + HEAD + "\n")
+            f.write(table_line(result) + "\n")
+        with open(self.name + ".json", "a") as f:
+            f.write(json.dumps({**self.about, **result}) + "\n")
+        self.begun = True
 
 
 def main(python, *arguments):
@@ -366,19 +378,19 @@ def main(python, *arguments):
     python = os.path.abspath(python)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
     make_data()
-    about, results = machine(python), []
+    record, failed = Record(machine(python)), 0
     if not as_json:
         print(HEAD, flush=True)
     for row in rows:
         try:
-            results.append(measure_row(python, row))
+            result = measure_row(python, row)
         except Failed as e:
             note(f"{row}: {e}")
+            failed += 1
             continue
-        print(json.dumps(results[-1]) if as_json else table_line(results[-1]), flush=True)
-    if results:
-        keep(about, results)
-    sys.exit(0 if len(results) == len(rows) else 3)
+        print(json.dumps(result) if as_json else table_line(result), flush=True)
+        record.add(result)
+    sys.exit(3 if failed else 0)
 
 
 if __name__ == "__main__":

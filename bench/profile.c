@@ -1,7 +1,7 @@
 /* profile.c - where the time of a step goes: `bench_profile [--each] RUN.YAML [key=value…]`.
  *
  * Opens the run as `frugal train` does, feeds it one batch and times the instructions of its
- * programs, each REPEATS times; the smallest counts, because what disturbs only adds. One line a
+ * programs again and again; the smallest counts, because what disturbs only adds. One line a
  * pair of op and kernel, or with --each one an instruction. FLOPs and bytes are the op table's. */
 #include "cli/config.h"
 #include "train/train_int.h"
@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REPEATS = 9, PERM_GIB = 64 };
+enum { REPEATS_MIN = 5, PERM_GIB = 64 };
+static const f64 budget_s = 2; /* of a program, beyond the fewest repeats */
 
 struct line { /* of the table */
     struct str  op, kernel, what;
@@ -83,8 +84,9 @@ static f64 measure(struct session *s, const struct program *p, f64 *seconds, str
     const struct backend_table *b    = s->backend->table;
     f64                        *once = NEW(&scratch, f64, MAX(1, p->instr_count));
     f64                         whole = 0;
-    for (i32 r = 0; r < REPEATS; r++) {
-        i64 begin_ns = s->os->now_ns(s->os);
+    i64                         start_ns = s->os->now_ns(s->os), begin_ns = start_ns;
+    for (i64 r = 0; r < REPEATS_MIN || (f64)(begin_ns - start_ns) * 1e-9 < budget_s; r++) {
+        begin_ns = s->os->now_ns(s->os);
         b->wait(s->backend, b->run(s->backend, p));
         f64 run_s = (f64)(s->os->now_ns(s->os) - begin_ns) * 1e-9;
         whole     = r ? MIN(whole, run_s) : run_s;
