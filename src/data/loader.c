@@ -1,9 +1,11 @@
-/* loader.c - one thread that makes batches ahead, into a ring of three.
+/* loader.c - one thread that makes batches ahead, into a ring of three or, where they are small,
+ * of more.
  *
- *     ring    [ the caller reads ] [ ready ] [ being filled ]
+ *     ring    [ the caller reads ] [ ready ] ... [ being filled ]
  *
- * The thread fills the slots in turn and waits while all are taken; loader_next gives the oldest
- * ready one and takes back the one it gave before. `made`, `given` and `ended` are guarded by the
+ * The thread fills the slots in turn; when all are taken it sleeps until half of them are free, so
+ * that a step of a small network need not wake it each time. loader_next gives the oldest ready
+ * one and takes back the one it gave before. `made`, `given` and `ended` are guarded by the
  * mutex; a slot belongs to the thread until it is counted in `made`, and to the caller from then
  * until it is taken back. What comes next depends on (seed, epoch, index) only. */
 #include "base/rng.h"
@@ -12,19 +14,20 @@
 #include <signal.h>
 #include <string.h>
 
-enum { RING = 3, ALIGN = 64 };
+enum { RING_MIN = 3, RING_MAX = 16, RING_BYTES = 1 << 20, ALIGN = 64 };
 
 struct loader {
     struct dataset      *dataset;
     struct loader_config config;
     i64                  count;  /* samples of an epoch */
     i64                 *sample; /* of the batch being made */
-    struct batch         ring[RING];
+    struct batch         ring[RING_MAX];
+    i64                  slots; /* of the ring: RING_MIN, or as many as RING_BYTES hold */
 
     pthread_t       thread;
     pthread_mutex_t lock;
     pthread_cond_t  changed;
-    i64             made, given; /* batches so far; given <= made <= given + RING - 1 */
+    i64             made, given; /* batches so far; given <= made < given + slots */
     bool            ended;       /* the thread makes no more */
     bool            stop;        /* it shall make no more */
 };
@@ -50,13 +53,17 @@ static void batch_make(struct loader *l, struct batch *b, i64 epoch, i64 index)
     dataset_fetch(l->dataset, c->split, l->sample, b->count, b->data);
 }
 
+/* Are so few batches ready that a thread asleep should get up? */
+static bool half_empty(const struct loader *l) { return l->made - l->given <= (l->slots - 1) / 2; }
+
 /* Counts the batch just made; then waits for a free slot. False: stop. */
 static bool slot_wait(struct loader *l, i64 made)
 {
     pthread_mutex_lock(&l->lock);
     l->made = made;
     pthread_cond_signal(&l->changed);
-    while (!l->stop && l->made == l->given + RING - 1) pthread_cond_wait(&l->changed, &l->lock);
+    if (l->made == l->given + l->slots - 1)
+        while (!l->stop && !half_empty(l)) pthread_cond_wait(&l->changed, &l->lock);
     bool go_on = !l->stop;
     pthread_mutex_unlock(&l->lock);
     return go_on;
@@ -72,7 +79,7 @@ static void *thread_main(void *context)
             epoch++;
             index = 0;
         }
-        struct batch *b = &l->ring[made++ % RING];
+        struct batch *b = &l->ring[made++ % l->slots];
         batch_make(l, b, epoch, index);
         index += b->count;
     }
@@ -92,6 +99,19 @@ static int thread_start(struct loader *l)
     int reason = pthread_create(&l->thread, NULL, thread_main, l);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return reason;
+}
+
+static void ring_new(struct loader *l, struct arena *perm)
+{
+    const struct feeds *feeds = dataset_feeds(l->dataset);
+    i64                 bytes = 0; /* of a batch */
+    for (i32 f = 0; f < feeds->count; f++)
+        bytes += l->config.batch * type_bytes(feeds->feed[f].type);
+    l->slots = MIN(MAX(RING_BYTES / bytes, RING_MIN), RING_MAX);
+    for (i64 slot = 0; slot < l->slots; slot++)
+        for (i32 f = 0; f < feeds->count; f++)
+            l->ring[slot].data[f] =
+                arena_take(perm, l->config.batch, type_bytes(feeds->feed[f].type), ALIGN);
 }
 
 enum status loader_open(struct arena *perm, struct dataset *d, const struct loader_config *c,
@@ -115,12 +135,7 @@ enum status loader_open(struct arena *perm, struct dataset *d, const struct load
     struct loader *l = NEW(perm, struct loader, 1);
     *l               = (struct loader){ .dataset = d, .config = *c, .count = count };
     l->sample        = NEW(perm, i64, c->batch);
-    for (i32 slot = 0; slot < RING; slot++) {
-        const struct feeds *feeds = dataset_feeds(d);
-        for (i32 f = 0; f < feeds->count; f++)
-            l->ring[slot].data[f] =
-                arena_take(perm, c->batch, type_bytes(feeds->feed[f].type), ALIGN);
-    }
+    ring_new(l, perm);
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->changed, NULL);
     int reason = thread_start(l);
@@ -138,8 +153,8 @@ struct batch *loader_next(struct loader *l)
     struct batch *b = NULL;
     pthread_mutex_lock(&l->lock);
     while (l->made == l->given && !l->ended) pthread_cond_wait(&l->changed, &l->lock);
-    if (l->made > l->given) b = &l->ring[l->given++ % RING];
-    pthread_cond_signal(&l->changed);
+    if (l->made > l->given) b = &l->ring[l->given++ % l->slots];
+    if (half_empty(l)) pthread_cond_signal(&l->changed);
     pthread_mutex_unlock(&l->lock);
     return b;
 }
