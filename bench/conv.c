@@ -8,24 +8,14 @@
  * lines add those up over the layers of the net. */
 #include "backend/cpu/kernel.h"
 #include "base/arena.h"
-#include "base/rng.h"
+#include "resnet20.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { BATCH = 128, REPEATS_MIN = 7, OPERANDS = 4 };
+enum { REPEATS_MIN = 7 };
 static const f64 budget_s = 0.15; /* of one measurement */
-
-struct layer {
-    i64 size, in, out, kernel, stride, count; /* count: how often the net has it */
-};
-
-static const struct layer layers[] = {
-    { 32, 3, 16, 3, 1, 1 },  { 32, 16, 16, 3, 1, 6 }, { 32, 16, 32, 3, 2, 1 },
-    { 32, 16, 32, 1, 2, 1 }, { 16, 32, 32, 3, 1, 5 }, { 16, 32, 64, 3, 2, 1 },
-    { 16, 32, 64, 1, 2, 1 }, { 8, 64, 64, 3, 1, 5 },
-};
 
 /* With one thread the clock is that thread's own, so that neighbours on the machine count less. */
 static clockid_t clock_id = CLOCK_MONOTONIC;
@@ -84,11 +74,11 @@ static f64 bench_op(const struct layer *l, struct call *c, f64 flops, const char
 static void bench_layer(const struct layer *l, struct pool *pool, const char *word,
                         struct arena scratch, f64 total_s[3], f64 total_flops[3])
 {
-    i64           pad = l->kernel / 2, size = (l->size + 2 * pad - l->kernel) / l->stride + 1;
+    i64           pad = l->kernel / 2, size = layer_out_size(l);
     struct tensor x     = tensor_new(&scratch, shape_4(BATCH, l->size, l->size, l->in));
     struct tensor w     = tensor_new(&scratch, shape_4(l->out, l->kernel, l->kernel, l->in));
     struct tensor y     = tensor_new(&scratch, shape_4(BATCH, size, size, l->out));
-    f64           flops = 2.0 * (f64)y.count * (f64)(l->kernel * l->kernel * l->in);
+    f64           flops = layer_flops(l);
 
     const i32           ops[3]         = { OP_CONV2D, OP_CONV2D_GRAD_X, OP_CONV2D_GRAD_W };
     const struct tensor operands[3][3] = { { x, w, y }, { y, w, x }, { y, x, w } };

@@ -115,7 +115,7 @@ static void direct_block(void *context, i64 block, i32 worker)
     if (run) in = window_of(v, &p, buffer);
     for (i64 o = 0, vectors; o < v->out_c; o += vectors * V_LANES) {
         vectors  = MIN(2, lane_blocks(v->out_c - o));
-        i64 size = tile_size(p.cols, vectors);
+        i64 size = dots_size(p.cols, vectors);
         for (i64 y = 0; y < p.rows; y++) {
             i64 out_y = (p.y + y) * v->out_step + v->out_y, out_x = p.x * v->out_step + v->out_x;
             struct dots t = {
@@ -263,7 +263,7 @@ static void weights_add(const struct weights *g, i64 block, i64 group, f32 *sums
             .dy_step   = dy.pixel,
             .sum_block = v->taps_y * run * V_LANES,
         };
-        outers_run(t, run, tile_size(run, vectors), vectors);
+        outers_run(t, run, outers_size(run, vectors), vectors);
     }
 }
 

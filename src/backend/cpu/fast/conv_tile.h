@@ -10,9 +10,11 @@
 #define BACKEND_CPU_FAST_CONV_TILE_H
 #include "backend/cpu/fast/simd.h"
 
-enum { /* sums in one tile, with one and with two vectors of channels */
-       TILE_1 = V_REGISTERS == 32 ? 14 : 8,
-       TILE_2 = V_REGISTERS == 32 ? 12 : 6,
+/* Sums in one tile, with one and with two vectors of channels. */
+enum {
+    DOTS_1   = V_REGISTERS == 32 ? 14 : 8, /* each needs an address register too */
+    OUTERS_1 = V_REGISTERS == 32 ? 16 : 8,
+    TILE_2   = V_REGISTERS == 32 ? 12 : 6,
 };
 
 /* Calls tile(t, n, vectors) with constants in place of n and vectors. */
@@ -38,11 +40,14 @@ enum { /* sums in one tile, with one and with two vectors of channels */
     CASES_12(__VA_ARGS__)                                                                          \
     CASE(13, __VA_ARGS__)                                                                          \
     CASE(14, __VA_ARGS__)
+#define CASES_16(...) CASES_14(__VA_ARGS__) CASE(15, __VA_ARGS__) CASE(16, __VA_ARGS__)
 #if V_REGISTERS == 32
-#define CASES_TILE_1 CASES_14
+#define CASES_DOTS_1 CASES_14
+#define CASES_OUTERS_1 CASES_16
 #define CASES_TILE_2 CASES_12
 #else
-#define CASES_TILE_1 CASES_8
+#define CASES_DOTS_1 CASES_8
+#define CASES_OUTERS_1 CASES_8
 #define CASES_TILE_2 CASES_6
 #endif
 
@@ -51,11 +56,8 @@ static inline i64 div_up(i64 a, i64 b) { return (a + b - 1) / b; }
 /* Vectors of out-channels. */
 static inline i64 lane_blocks(i64 channels) { return div_up(channels, V_LANES); }
 
-/* Into tiles of what size to cut `count` things, so that all are about as large. */
-static inline i64 tile_size(i64 count, i64 vectors)
-{
-    return div_up(count, div_up(count, vectors == 2 ? TILE_2 : TILE_1));
-}
+/* `count` in tiles of at most `most`, all about as large. */
+static inline i64 even_tiles(i64 count, i64 most) { return div_up(count, div_up(count, most)); }
 
 /* ---- dots ---- */
 
@@ -70,7 +72,7 @@ struct dots {
 
 V_INLINE void dots_tile(const struct dots *t, const int count, const int vectors)
 {
-    vf sum[TILE_1][2];
+    vf sum[DOTS_1][2];
 #pragma GCC unroll 16
     for (int p = 0; p < count; p++)
         for (int v = 0; v < vectors; v++) {
@@ -102,7 +104,7 @@ V_INLINE void dots_tile(const struct dots *t, const int count, const int vectors
 static void dots_1(const struct dots *t, i64 count)
 {
     switch (count) {
-        CASES_TILE_1(dots_tile, 1)
+        CASES_DOTS_1(dots_tile, 1)
     }
 }
 
@@ -113,7 +115,12 @@ static void dots_2(const struct dots *t, i64 count)
     }
 }
 
-/* `count` neighbouring p, in tiles of `size`. */
+static inline i64 dots_size(i64 count, i64 vectors)
+{
+    return even_tiles(count, vectors == 2 ? TILE_2 : DOTS_1);
+}
+
+/* `count` neighbouring p, in tiles of size = dots_size(count, vectors). */
 static void dots_run(struct dots t, i64 count, i64 size, i64 vectors)
 {
     for (i64 left = count, n; left > 0; left -= n) {
@@ -137,7 +144,7 @@ struct outers {
 
 V_INLINE void outers_tile(const struct outers *t, const int count, const int vectors)
 {
-    vf sum[TILE_1][2];
+    vf sum[OUTERS_1][2];
 #pragma GCC unroll 16
     for (int k = 0; k < count; k++)
         for (int v = 0; v < vectors; v++)
@@ -163,7 +170,7 @@ V_INLINE void outers_tile(const struct outers *t, const int count, const int vec
 static void outers_1(const struct outers *t, i64 count)
 {
     switch (count) {
-        CASES_TILE_1(outers_tile, 1)
+        CASES_OUTERS_1(outers_tile, 1)
     }
 }
 
@@ -174,7 +181,12 @@ static void outers_2(const struct outers *t, i64 count)
     }
 }
 
-/* `count` neighbouring k, in tiles of `size`. */
+static inline i64 outers_size(i64 count, i64 vectors)
+{
+    return even_tiles(count, vectors == 2 ? TILE_2 : OUTERS_1);
+}
+
+/* `count` neighbouring k, in tiles of size = outers_size(count, vectors). */
 static void outers_run(struct outers t, i64 count, i64 size, i64 vectors)
 {
     for (i64 left = count, n; left > 0; left -= n) {

@@ -284,7 +284,7 @@ static void results_block(void *context, i64 block, i32 worker)
     image_block(v, &w->grid, first, tiles, 0, v->in_c, image, plane);
     for (i64 o = 0; o < v->out_c; o += PAIR) {
         i64 vectors = MIN(2, (v->out_c - o) / V_LANES), wide = vectors * V_LANES;
-        i64 out_plane = tiles * wide + SKEW, size = tile_size(tiles, vectors);
+        i64 out_plane = tiles * wide + SKEW, size = dots_size(tiles, vectors);
         for (i64 i = 0; i < POSITIONS; i++) {
             struct dots t = {
                 .x        = image + i * plane,
@@ -370,9 +370,10 @@ static void grad_x(const struct call *c)
 /* ---- gradient by the weights ---- */
 
 enum {
-    CHUNK        = 64,        /* channels, in and out, whose sums stay in the second cache */
-    CHUNK_FLOATS = 32 * 1024, /* of a chunk's transformed image, and of dy */
-    BLOCKS_MIN   = 16, /* into which the work is cut: enough to share out, few copies to add */
+    CHUNK        = 64,         /* channels, in and out, whose sums stay in the second cache */
+    CHUNK_FLOATS = 32 * 1024,  /* of a chunk's transformed image, and of dy */
+    BLOCKS       = 16,         /* into which the work is cut, if that takes no more */
+    SUMS_FLOATS  = 512 * 1024, /* than these, which must be added in the end */
 };
 
 /* A block of work is one part of the tiles and one chunk of out- and in-channels. */
@@ -401,7 +402,7 @@ static void weights_add(const struct weights *w, const struct chunk *k, i64 bloc
     image_block(v, &w->grid, first, tiles, k->c, k->in_c, image, in_plane);
     dy_block(v, &w->grid, first, tiles, k->o, k->out_c, dy, out_plane);
     for (i64 o = 0; o < k->out_c; o += PAIR) {
-        i64 vectors = MIN(2, (k->out_c - o) / V_LANES), size = tile_size(k->in_c, vectors);
+        i64 vectors = MIN(2, (k->out_c - o) / V_LANES), size = outers_size(k->in_c, vectors);
         for (i64 i = 0; i < POSITIONS; i++) {
             struct outers t = {
                 .x         = image + i * in_plane,
@@ -468,8 +469,9 @@ static struct weights weights_of(const struct call *c)
     w.blocks         = div_up(w.grid.tiles, w.block_tiles);
     w.out_chunks     = div_up(v->out_c, CHUNK);
     w.in_chunks      = div_up(v->in_c, CHUNK);
-    w.parts          = MIN(w.blocks, MAX(1, BLOCKS_MIN / (w.out_chunks * w.in_chunks)));
     w.part_floats    = POSITIONS * v->in_c * v->out_c;
+    w.parts          = MIN(BLOCKS / (w.out_chunks * w.in_chunks), SUMS_FLOATS / w.part_floats);
+    w.parts          = MIN(w.blocks, MAX(1, w.parts));
     return w;
 }
 
