@@ -1,5 +1,6 @@
 /* test_cpu.c - the cpu backend: programs laid out by hand, run, timed and measured. */
 #include "backend/backend.h"
+#include "backend/cpu/flush.h"
 #include "backend/cpu/kernel.h"
 #include "harness.h"
 
@@ -75,6 +76,33 @@ static void check_answers(struct arena *perm, enum backend_choice choice)
 TEST(a_program_gives_its_answer) { check_answers(perm, BACKEND_FAST); }
 
 TEST(the_reference_gives_the_same_answer) { check_answers(perm, BACKEND_REFERENCE); }
+
+/* On every thread (a megabyte is many blocks), and only while a program runs. */
+TEST(numbers_too_small_for_a_mantissa_are_zero_while_a_program_runs)
+{
+    enum { COUNT = 1 << 18 };
+    struct backend *b = backend_new(perm, BACKEND_FAST);
+    struct program *p = NEW(perm, struct program, 1);
+    struct instr    i = { .wait = -1 };
+    p->graph          = graph_new(perm, STR("tiny"));
+    i32 x = graph_value(p->graph, VALUE_INPUT, STR("x"), type_of(DT_F32, shape_1(COUNT)));
+    graph_op(p->graph, OP_ADD, STR("add"), (i32[]){ x, x }, 2, NULL);
+    p->instrs      = &i;
+    p->instr_count = 1;
+    p->offset      = (i64[]){ 0, COUNT * 4 };
+    f32         *v = NEW(perm, f32, COUNT);
+    volatile f32 tiny = 1e-39f;
+    for (i64 k = 0; k < COUNT; k++) v[k] = tiny;
+    CHECK_EQ(b->table->alloc(b, COUNT * 8, NULL), STATUS_OK);
+    CHECK_EQ(b->table->prepare(b, p, perm, NULL), STATUS_OK);
+    b->table->put(b, 0, v, COUNT * 4);
+    b->table->run(b, p);
+    b->table->get(b, COUNT * 4, v, COUNT * 4);
+    if (FLUSH_BITS)
+        for (i64 k = 0; k < COUNT; k++) CHECK_EQ(v[k], 0);
+    CHECK(tiny + tiny > 0); /* we compute as before */
+    b->table->close(b);
+}
 
 TEST(the_machine_is_described)
 {

@@ -1,6 +1,7 @@
 /* cpu.c - the backend of the processor itself: an arena in memory, a pool of threads, and a list
  * of ready calls for each program. Whatever is asked for is done when the call returns. */
 #include "backend/backend.h"
+#include "backend/cpu/flush.h"
 #include "backend/cpu/kernel.h"
 #include "base/os.h"
 #include <string.h>
@@ -220,7 +221,9 @@ static ticket cpu_run(struct backend *b, const struct program *p)
     const struct ready *ready = p->prepared;
     (void)b;
     ASSERT(ready);
+    u64 mode = flush_begin();
     for (i32 i = 0; i < p->instr_count; i++) ready[i].kernel->run(&ready[i].call);
+    flush_end(mode);
     return 0;
 }
 
@@ -236,11 +239,13 @@ static void cpu_time(struct backend *b, const struct program *p, f64 *seconds)
     struct os          *os    = os_real();
     (void)b;
     ASSERT(ready);
+    u64 mode = flush_begin();
     for (i32 i = 0; i < p->instr_count; i++) {
         i64 begin_ns = os->now_ns(os);
         ready[i].kernel->run(&ready[i].call);
         seconds[i] = (f64)(os->now_ns(os) - begin_ns) * 1e-9;
     }
+    flush_end(mode);
 }
 
 static i64 cpu_used_bytes(struct backend *b)
@@ -282,7 +287,9 @@ enum status backend_cpu_open(struct arena *perm, i32 threads, enum backend_choic
     struct cpu *cpu  = NEW(perm, struct cpu, 1);
     (void)err;
     cpu->base.table = &cpu_table;
+    u64 mode        = flush_begin(); /* for the pool's threads to inherit */
     cpu->pool       = pool_open(perm, threads > 0 ? threads : pool_machine_threads());
+    flush_end(mode);
     cpu->choice     = choice;
     cpu->name       = str_copy(perm, name.len ? name : STR("cpu"));
     *out            = &cpu->base;
