@@ -4,7 +4,7 @@
 
 /* A block of A is MC by KC_MAX numbers: 96 KiB, which stay in the second cache while the panels
  * pass. */
-enum { MC = 64, KC_MAX = 384, BLOCKS_WANTED = 16 };
+enum { MC = 64, KC_MAX = 384, SLICE_FLOATS = 1024 * 1024, BLOCKS_WANTED = 16 };
 
 /* ---- the grid: C is cut into blocks of `rows` by `columns`, whatever the number of threads */
 
@@ -12,9 +12,10 @@ struct job {
     const struct gemm *g;
     i64                rows, columns; /* of a block; columns are whole panels */
     i64                row_blocks, column_blocks;
-    i64                kc;            /* steps of K at a time */
+    i64                k, k_count;    /* the slice of K at work now */
+    i64                kc;            /* steps of it at a time */
     bool               pack_a;
-    f32               *b_packed;      /* [batch][panels][K][NR] */
+    f32               *b_packed;      /* [batch][panels][k_count][NR] */
     f32               *a_packed;      /* [threads][MC * KC_MAX] */
 };
 
@@ -74,14 +75,14 @@ static void pack_rows(f32 *to, const f32 *from, i64 row, i64 count, i64 K)
 static void pack_b_panel(void *context, i64 block, i32 worker)
 {
     (void)worker;
-    const struct job  *job = context;
-    const struct gemm *g = job->g;
-    i64        panel = block % panel_count(g), batch = block / panel_count(g);
-    i64        n = panel * NR, count = MIN(g->N - n, NR);
-    const f32 *from = g->b.data + batch * g->b.step + n * g->b.col;
-    f32       *to   = job->b_packed + block * g->K * NR;
-    if (g->b.col == 1) pack_rows(to, from, g->b.row, count, g->K);
-    else pack_panel(to, from, g->b.col, count, g->K);
+    const struct job  *job   = context;
+    const struct gemm *g     = job->g;
+    i64                panel = block % panel_count(g), batch = block / panel_count(g);
+    i64                n = panel * NR, count = MIN(g->N - n, NR);
+    const f32 *from = g->b.data + batch * g->b.step + n * g->b.col + job->k * g->b.row;
+    f32       *to   = job->b_packed + block * job->k_count * NR;
+    if (g->b.col == 1) pack_rows(to, from, g->b.row, count, job->k_count);
+    else pack_panel(to, from, g->b.col, count, job->k_count);
 }
 
 /* `rows` rows of A for K steps become panels of MR rows, each step's MR numbers together. */
@@ -100,36 +101,51 @@ static void pack_a(f32 *to, const f32 *from, i64 row, i64 col, i64 rows, i64 K)
     }
 }
 
-static void run_packed_block(void *context, i64 block, i32 worker)
+/* Steps [k, k + K) of a block, counted from the beginning of the slice. */
+static void run_packed_steps(const struct job *job, const struct part *p, i64 k, f32 *buffer)
 {
-    const struct job  *job    = context;
-    const struct gemm *g      = job->g;
-    struct part        p      = part_of(job, block);
-    f32               *buffer = job->a_packed + (i64)worker * MC * KC_MAX;
-    for (i64 k = 0; k < g->K; k += job->kc) {
-        struct tile t = { .K = MIN(g->K - k, job->kc), .b_row = NR, .c_row = g->N,
-                          .a_row = job->pack_a ? 1 : g->a.row, .a_col = job->pack_a ? MR : 1,
-                          .from_row = k ? g->N : 0 };
-        const f32 *a = p.a + p.m * g->a.row + k * g->a.col;
-        if (job->pack_a) pack_a(buffer, a, g->a.row, g->a.col, p.m_end - p.m, t.K);
-        for (i64 n = p.n; n < p.n_end; n += NR) {
-            i64 count = MIN(p.n_end - n, NR), nv = div_up(count, V_LANES);
-            i64 panel = p.batch * panel_count(g) + n / NR;
-            t.b       = job->b_packed + (panel * g->K + k) * NR;
-            t.last    = count - (nv - 1) * V_LANES;
-            for (i64 m = 0; m < p.m_end - p.m; m += MR) {
-                t.a    = job->pack_a ? buffer + m * t.K : a + m * g->a.row;
-                t.c    = p.c + (p.m + m) * g->N + n;
-                t.from = k ? t.c : g->bias ? g->bias + n : NULL;
-                tile_any(&t, MIN(p.m_end - p.m - m, MR), nv);
-            }
+    const struct gemm *g     = job->g;
+    bool               first = job->k + k == 0;
+    const f32         *a     = p->a + p->m * g->a.row + (job->k + k) * g->a.col;
+    struct tile t = { .K = MIN(job->kc, job->k_count - k), .b_row = NR, .c_row = g->N,
+                      .a_row = job->pack_a ? 1 : g->a.row, .a_col = job->pack_a ? MR : 1,
+                      .from_row = first ? 0 : g->N };
+    if (job->pack_a) pack_a(buffer, a, g->a.row, g->a.col, p->m_end - p->m, t.K);
+    for (i64 n = p->n; n < p->n_end; n += NR) {
+        i64 count = MIN(p->n_end - n, NR), nv = div_up(count, V_LANES);
+        i64 panel = p->batch * panel_count(g) + n / NR;
+        t.b       = job->b_packed + (panel * job->k_count + k) * NR;
+        t.last    = count - (nv - 1) * V_LANES;
+        for (i64 m = 0; m < p->m_end - p->m; m += MR) {
+            t.a    = job->pack_a ? buffer + m * t.K : a + m * g->a.row;
+            t.c    = p->c + (p->m + m) * g->N + n;
+            t.from = first ? g->bias ? g->bias + n : NULL : t.c;
+            tile_any(&t, MIN(p->m_end - p->m - m, MR), nv);
         }
     }
 }
 
+static void run_packed_block(void *context, i64 block, i32 worker)
+{
+    const struct job *job = context;
+    struct part       p   = part_of(job, block);
+    for (i64 k = 0; k < job->k_count; k += job->kc)
+        run_packed_steps(job, &p, k, job->a_packed + (i64)worker * MC * KC_MAX);
+}
+
+static i64 kc_of(const struct gemm *g) { return div_up(g->K, div_up(g->K, KC_MAX)); }
+
+/* B is packed a slice of K at a time, so that it does not leave the caches before it is used; but C
+ * is written again for each slice. */
+static i64 slice_of(const struct gemm *g)
+{
+    i64 steps = SLICE_FLOATS / (panel_count(g) * NR) / kc_of(g) * kc_of(g);
+    return MIN(g->K, MAX(steps, kc_of(g)));
+}
+
 static i64 b_packed_floats(const struct gemm *g)
 {
-    return g->batch * panel_count(g) * NR * g->K;
+    return g->batch * panel_count(g) * NR * slice_of(g);
 }
 
 /* MR rows that lie a multiple of 4 KiB apart would fight for one set of the first cache; and along a
@@ -142,13 +158,16 @@ static bool wants_packed_a(const struct gemm *g)
 static void run_packed(const struct gemm *g, struct pool *pool, f32 *work)
 {
     struct job job = { .g = g, .b_packed = work, .a_packed = work + b_packed_floats(g) };
+    job.kc         = kc_of(g);
     job.pack_a     = wants_packed_a(g);
-    job.kc         = div_up(g->K, div_up(g->K, KC_MAX));
     /* All columns in a block, unless that leaves fewer blocks than a few cores can share. */
     i64 panels = panel_count(g), row_blocks = div_up(g->M, MC) * g->batch;
     job_cut(&job, MC, div_up(panels, div_up(BLOCKS_WANTED, row_blocks)) * NR);
-    pool_run(pool, g->batch * panels, pack_b_panel, &job);
-    pool_run(pool, job_blocks(&job), run_packed_block, &job);
+    for (; job.k < g->K; job.k += job.k_count) {
+        job.k_count = MIN(slice_of(g), g->K - job.k);
+        pool_run(pool, g->batch * panels, pack_b_panel, &job);
+        pool_run(pool, job_blocks(&job), run_packed_block, &job);
+    }
 }
 
 /* ---- direct */
@@ -234,13 +253,15 @@ static void run_dot_block(void *context, i64 block, i32 worker)
 
 enum way { WAY_PACKED, WAY_DIRECT, WAY_DOT };
 
-/* Measured: bench/results/gemm.md. */
+/* The limits were measured: bench/results/gemm.md. Far beyond the second cache, dot reads B once
+ * where packing would write it again; direct suffers from the pages that columns of a long B cross. */
 static enum way way_of(const struct gemm *g)
 {
-    bool few_rows = g->M <= 48 || g->N < 8;
+    i64  b_count = g->K * g->N, million = 1024 * 1024;
+    bool few_rows = g->M <= 32 || g->N < 8 || (g->M <= 96 && b_count > million);
     if (g->b.col != 1 && g->a.col == 1 && few_rows) return WAY_DOT;
-    bool b_fits = g->K * g->N <= 256 * 1024; /* in half of a second cache of 2 MiB, all of 1 */
-    if (g->b.col == 1 && g->N >= V_LANES && (b_fits || g->M <= MC)) return WAY_DIRECT;
+    bool b_is_near = b_count <= million / 4 || (b_count <= million && g->M <= 512);
+    if (g->b.col == 1 && g->N >= V_LANES && b_is_near) return WAY_DIRECT;
     return WAY_PACKED;
 }
 

@@ -1,0 +1,169 @@
+/* kernels.c - how fast each kernel is at the hot shapes of the examples: a classifier (32 x 784),
+ * a small GPT (8 x 256 tokens, 384 wide), a click ranker (2,048 rows, 260,000 table rows).
+ *
+ *     cmake --build build --target bench_kernels && build/bench_kernels [THREADS [OP [KERNEL]]]
+ *
+ * One line for each case and kernel that takes it (OP, KERNEL: only those with it in their names):
+ * the least time of several runs, FLOPs and bytes as the op table counts them. A star marks the
+ * kernel that a run would use. With one thread the clock is that thread's own, so that neighbours
+ * on the machine count less. */
+#include "backend/cpu/kernel.h"
+#include "base/arena.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { REPEATS_MIN = 7, REPEATS_MAX = 1000, IN_MAX = 6 };
+static const f64 budget_s = 0.1; /* of one measurement */
+
+struct bench_case {
+    i32          op;
+    const char  *in; /* types, separated by blanks */
+    struct attrs at;
+};
+
+#define GPT_HEADS .heads = 6, .kv_heads = 6, .causal = 1, .scale = 0.125
+#define TABLE .dims = { 2, { 260000, 16 } }
+
+static const struct bench_case cases[] = {
+    { OP_MATMUL, "f32[32,784] f32[128,784] f32[128]", { .tb = 1 } },
+    { OP_MATMUL, "f32[32,128] f32[32,784]", { .ta = 1 } },
+    { OP_MATMUL, "f32[32,128] f32[10,128] f32[10]", { .tb = 1 } },
+    { OP_MATMUL, "f32[32,10] f32[32,128]", { .ta = 1 } },
+    { OP_MATMUL, "f32[32,10] f32[10,128]", { 0 } },
+    { OP_MATMUL, "f32[2048,384] f32[1152,384]", { .tb = 1 } },
+    { OP_MATMUL, "f32[2048,384] f32[384,384]", { .tb = 1 } },
+    { OP_MATMUL, "f32[2048,384] f32[1536,384]", { .tb = 1 } },
+    { OP_MATMUL, "f32[2048,1536] f32[384,1536]", { .tb = 1 } },
+    { OP_MATMUL, "f32[2048,384] f32[256,384]", { .tb = 1 } },
+    { OP_MATMUL, "f32[2048,1152] f32[1152,384]", { 0 } },
+    { OP_MATMUL, "f32[2048,384] f32[384,384]", { 0 } },
+    { OP_MATMUL, "f32[2048,1536] f32[1536,384]", { 0 } },
+    { OP_MATMUL, "f32[2048,384] f32[384,1536]", { 0 } },
+    { OP_MATMUL, "f32[2048,1152] f32[2048,384]", { .ta = 1 } },
+    { OP_MATMUL, "f32[2048,384] f32[2048,384]", { .ta = 1 } },
+    { OP_MATMUL, "f32[2048,1536] f32[2048,384]", { .ta = 1 } },
+    { OP_MATMUL, "f32[2048,384] f32[2048,1536]", { .ta = 1 } },
+    { OP_MATMUL, "f32[2048,429] f32[256,429] f32[256]", { .tb = 1 } },
+    { OP_MATMUL, "f32[2048,256] f32[64,256] f32[64]", { .tb = 1 } },
+    { OP_MATMUL, "f32[2048,256] f32[256,429]", { 0 } },
+    { OP_MATMUL, "f32[2048,256] f32[2048,429]", { .ta = 1 } },
+    { OP_MATMUL, "f32[1024,1024] f32[1024,1024]", { 0 } },
+    { OP_MATMUL, "f32[32,1024] f32[4096,1024]", { .tb = 1 } },
+    { OP_ATTENTION, "f32[8,256,1152]", { GPT_HEADS } },
+    { OP_ATTENTION_GRAD, "f32[8,256,384] f32[8,256,1152] f32[8,256,384] f32[8,6,256]",
+      { GPT_HEADS } },
+    { OP_LAYERNORM, "f32[2048,384] f32[384] f32[384]", { .eps = 1e-5 } },
+    { OP_LAYERNORM_GRAD, "f32[2048,384] f32[2048,384] f32[384] f32[2048] f32[2048]", { 0 } },
+    { OP_RMSNORM, "f32[2048,384] f32[384]", { .eps = 1e-5 } },
+    { OP_GELU, "f32[2048,1536]", { 0 } },
+    { OP_GELU_GRAD, "f32[2048,1536] f32[2048,1536]", { 0 } },
+    { OP_RELU, "f32[2048,1536]", { 0 } },
+    { OP_TANH, "f32[2048,1536]", { 0 } },
+    { OP_EXP, "f32[2048,1536]", { 0 } },
+    { OP_ADD, "f32[2048,384] f32[2048,384]", { 0 } },
+    { OP_ADD, "f32[2048,1536] f32[1536]", { 0 } },
+    { OP_SWIGLU, "f32[2048,2048]", { 0 } },
+    { OP_DROPOUT, "f32[8,256,384] i32[4]", { .key = 1, .p = 0.1 } },
+    { OP_ROPE, "f32[8,256,1152]", { .heads = 12, .head_dim = 64, .base = 10000 } },
+    { OP_QKNORM, "f32[8,256,1152]", { .heads = 12, .head_dim = 64, .eps = 1e-6 } },
+    { OP_SUM, "f32[2048,1536]", { .axis = 0, .count = 1 } },
+    { OP_SUM, "f32[32,128]", { .axis = 0, .count = 1 } },
+    { OP_XENT, "f32[2048,256] i32[2048]", { 0 } },
+    { OP_XENT_GRAD, "f32[2048] f32[2048,256] i32[2048] f32[2048]", { 0 } },
+    { OP_EMBEDDING, "f32[260000,16] i32[2048,26]", { 0 } },
+    { OP_EMBEDDING_GRAD, "f32[2048,26,16] i32[2048,26]", { TABLE } },
+    { OP_TRANSPOSE, "f32[2048,384]", { .dims = { 2, { 1, 0 } } } },
+    { OP_SUMSQ, "f32[10740000]", { 0 } },
+    { OP_ADAM, "f32[101770] f32[101770] f32[101770] f32[101770] f32[4] f32[1]", { .eps = 1e-8 } },
+    { OP_ADAM, "f32[4287000] f32[4287000] f32[4287000] f32[4287000] f32[4] f32[1]",
+      { .eps = 1e-8 } },
+    { OP_ADAMW, "f32[10740000] f32[10740000] f32[10740000] f32[10740000] f32[4] f32[1]",
+      { .eps = 1e-8, .decay = 0.1 } },
+    { OP_SGD, "f32[10740000] f32[10740000] f32[10740000] f32[4] f32[1]", { 0 } },
+};
+
+static clockid_t clock_id = CLOCK_MONOTONIC;
+
+static f64 now_s(void)
+{
+    struct timespec t;
+    clock_gettime(clock_id, &t);
+    return (f64)t.tv_sec + 1e-9 * (f64)t.tv_nsec;
+}
+
+/* Floats in [0.1, 1.1): valid wherever a variance, a probability or a rate is wanted. Ids below 256,
+ * or below the rows of the ranker's table. */
+static struct tensor tensor_new(struct arena *perm, struct type type, i64 ids)
+{
+    struct tensor t = { NULL, type, shape_count(type.shape) };
+    t.data          = arena_take(perm, t.count, dtype_bytes(type.dtype), 64);
+    for (i64 i = 0; i < t.count; i++) {
+        u32 random = (u32)((u64)i * 2654435761u) % 1000003;
+        if (type.dtype == DT_F32) ((f32 *)t.data)[i] = 0.1f + (f32)random / 1000003;
+        else ((i32 *)t.data)[i] = (i32)(random % (u32)ids);
+    }
+    return t;
+}
+
+static f64 measure(const struct kernel *k, const struct call *c)
+{
+    f64 best = 1e30, begin = now_s();
+    for (i32 i = 0; i < REPEATS_MAX && (i < REPEATS_MIN || now_s() - begin < budget_s); i++) {
+        f64 start = now_s();
+        k->run(c);
+        best = MIN(best, now_s() - start);
+    }
+    return best;
+}
+
+static void bench(const struct bench_case *b, const char *kernel, struct pool *pool,
+                  struct arena scratch)
+{
+    struct tensor in[IN_MAX], out[OP_OUT_MAX];
+    struct type   in_types[IN_MAX], out_types[OP_OUT_MAX];
+    struct str    rest = str_of(b->in), word;
+    struct err    err;
+    struct sig    sig = { in_types, 0, out_types, &b->at, b->op };
+    bool          table = b->op == OP_EMBEDDING || b->op == OP_EMBEDDING_GRAD;
+    while (str_cut(&rest, ' ', &word)) {
+        ASSERT(type_parse(word, &in_types[sig.in_count]));
+        in[sig.in_count] = tensor_new(&scratch, in_types[sig.in_count], table ? 260000 : 256);
+        sig.in_count++;
+    }
+    ASSERT(op_info(b->op)->shape(&sig, &err) == STATUS_OK);
+    for (i32 i = 0; i < op_info(b->op)->out_count; i++)
+        out[i] = tensor_new(&scratch, out_types[i], 1);
+
+    struct call          c = { b->op, &b->at, in, sig.in_count, out, NULL, 0, pool };
+    struct cost          cost = op_info(b->op)->cost(&sig);
+    const struct kernel *k, *chosen = kernel_choose(&c, false);
+    for (i32 i = 0; (k = kernel_at(i)); i++) {
+        if (k->op != b->op || k->isa > kernel_isa() || (k->takes && !k->takes(&c))) continue;
+        if (!strstr(k->name, kernel)) continue;
+        struct arena a = scratch;
+        c.work_bytes   = k->work ? k->work(&c) : 0;
+        c.work         = arena_take(&a, c.work_bytes, 1, 64);
+        f64 s          = measure(k, &c);
+        printf("%-15s %-52.52s %c%-18s %10.1f us %7.1f GFLOP/s %6.1f GB/s\n",
+               op_info(b->op)->name, b->in, k == chosen ? '*' : ' ', k->name, 1e6 * s,
+               cost.flops / s / 1e9, cost.bytes / s / 1e9);
+    }
+    fflush(stdout);
+}
+
+int main(int count, char **arguments)
+{
+    i32          threads = count > 1 ? atoi(arguments[1]) : pool_machine_threads();
+    const char  *op      = count > 2 ? arguments[2] : "";
+    const char  *kernel  = count > 3 ? arguments[3] : "";
+    struct arena perm    = arena_open((i64)1 << 34);
+    struct pool *pool    = pool_open(&perm, threads);
+    if (threads == 1) clock_id = CLOCK_THREAD_CPUTIME_ID;
+    for (i64 i = 0; i < COUNT_OF(cases); i++)
+        if (strstr(op_info(cases[i].op)->name, op)) bench(&cases[i], kernel, pool, perm);
+    pool_close(pool);
+    arena_close(&perm);
+    return 0;
+}
