@@ -1,9 +1,9 @@
 /* batchnorm_impl.h - batch norm forward, for evaluation, and backward, at the speed of memory.
  *
  * Each direction reads its operands twice: once for the sums of every channel, once for the
- * result. Sums are taken block by block: a block of rows stays in the second cache, so that its
- * squares can be summed around the block's own mean (a running sum of x*x would lose the variance
- * of channels whose mean is large). The blocks' sums are merged in f64, in order.
+ * result. Sums are taken block by block: a block of rows stays in the second cache, so that it can be
+ * summed around its own mean, or nearly (a running sum of x*x would lose the variance of channels
+ * whose mean is large). The blocks' sums are merged in f64, in order.
  *
  * Few channels would leave vectors and registers empty, so k rows of C channels are seen as one
  * row of k*C columns where that fits; a channel then has k columns, merged like blocks are. */
@@ -16,7 +16,7 @@ enum {
     BLOCK_FLOATS   = 16 * 1024, /* 64 KiB of each operand */
     BLOCK_ROWS_MIN = 64,
     MERGE_CHANNELS = 64, /* merged by one block of work */
-    SUMS           = 2,  /* kept of each column of each block */
+    SUMS           = 3,  /* kept of each column of each block */
     FACTORS        = 4,  /* of each column, for reading */
 };
 
@@ -90,21 +90,23 @@ V_INLINE void get_factors(const struct patch *p, i64 index, vf *to, int vectors)
     for (int v = 0; v < vectors; v++) to[v] = get(p, p->factors + index * p->columns, v, vectors);
 }
 
-/* The block's mean, and its sum of squares around that mean. */
+/* The block's mean as far as f32 sums tell; its sum, and that of squares, around that. */
 V_INLINE void sum_forward(const struct patch *p, const int vectors)
 {
-    vf mean[GROUP_VECTORS] = { 0 }, square[GROUP_VECTORS] = { 0 };
+    vf mean[GROUP_VECTORS] = { 0 }, sum[GROUP_VECTORS] = { 0 }, square[GROUP_VECTORS] = { 0 };
     for (i64 i = 0; i < p->rows * p->columns; i += p->columns)
         for (int v = 0; v < vectors; v++) mean[v] += get(p, p->x + i, v, vectors);
     for (int v = 0; v < vectors; v++) mean[v] *= v_set(1 / (f32)p->rows);
     for (i64 i = 0; i < p->rows * p->columns; i += p->columns)
         for (int v = 0; v < vectors; v++) {
-            vf d      = get(p, p->x + i, v, vectors) - mean[v];
+            vf d = get(p, p->x + i, v, vectors) - mean[v];
+            sum[v] += d;
             square[v] = v_fma(d, d, square[v]);
         }
     for (int v = 0; v < vectors; v++) {
         put(p, p->sums, mean[v], v, vectors);
-        put(p, p->sums + p->columns, square[v], v, vectors);
+        put(p, p->sums + p->columns, sum[v], v, vectors);
+        put(p, p->sums + 2 * p->columns, square[v], v, vectors);
     }
 }
 
@@ -225,16 +227,17 @@ struct moments {
     f64 mean, square; /* sum of squares around the mean */
 };
 
-/* Moving the squares from the blocks' means to the mean of all costs f64 few digits. */
+/* Sums of squares move from one centre to another in f64, which has digits to spare for that. */
 static struct moments moments_of(const struct norm *n, i64 channel, f64 rows)
 {
-    f64 sum = 0, square = total(n, channel, 1);
+    f64 sum = 0, square = 0;
     for (i64 b = 0; b < n->blocks; b++) {
-        f64 count = (f64)MIN(n->block_rows, n->rows - b * n->block_rows);
+        f64        count = (f64)MIN(n->block_rows, n->rows - b * n->block_rows);
+        const f32 *s     = n->sums + b * SUMS * n->columns;
         for (i64 i = channel; i < n->columns; i += n->channels) {
-            f64 mean = (f64)n->sums[b * SUMS * n->columns + i];
-            sum += count * mean;
-            square += count * mean * mean;
+            f64 centre = (f64)s[i], around = (f64)s[n->columns + i];
+            sum += count * centre + around;
+            square += (f64)s[2 * n->columns + i] + centre * (count * centre + 2 * around);
         }
     }
     return (struct moments){ sum / rows, MAX(0, square - sum / rows * sum) };

@@ -56,7 +56,7 @@ static struct strip strip_at(const struct grid *g, i64 tile, i64 most)
     return (struct strip){ row / g->rows, row % g->rows * 2, col * 2, MIN(most, g->cols - col) };
 }
 
-/* ---- the five small transforms, of vectors ---- */
+/* ---- the small transforms, of vectors ---- */
 
 /* One row or column: elements `step` apart. */
 V_INLINE void times_B(vf *d, int step)
@@ -99,22 +99,37 @@ V_INLINE void times_G_down(vf *u, int step) /* 4 -> 3 */
     u[2 * step] = e + (b + c) * half;
 }
 
-/* An image, or dy, of which the transforms read 4 or 2 rows. */
+struct pictures { /* the images, or dy */
+    const f32 *data;
+    i64        count, h, w, c;
+};
+
+/* Four rows of an image, or two of dy, from one channel on. */
 struct source {
     const f32 *row[4];
     i64        pixel[4]; /* floats from one pixel to the next; 0 in a row of zeros */
     i64        w;        /* columns outside [0, w) are zeros */
 };
 
-static struct source source_at(const f32 *image, i64 h, i64 w, i64 channels, i64 y, i64 rows)
+static struct source source_at(const struct pictures *p, i64 image, i64 y, i64 rows, i64 c)
 {
-    struct source s = { .w = w };
+    struct source s = { .w = p->w };
     for (i64 i = 0; i < rows; i++) {
-        bool inside = y + i >= 0 && y + i < h;
-        s.row[i]    = inside ? image + (y + i) * w * channels : zeros;
-        s.pixel[i]  = inside ? channels : 0;
+        bool inside = y + i >= 0 && y + i < p->h;
+        s.row[i]    = inside ? p->data + (image * p->h + y + i) * p->w * p->c + c : zeros;
+        s.pixel[i]  = inside ? p->c : 0;
     }
     return s;
+}
+
+/* Asks for pixels [x, x + wide) of rows y and y + 1 before they are needed: we come to them only
+ * after many products, too late for the processor to see a pattern. */
+static void fetch(const struct pictures *p, i64 image, i64 y, i64 x, i64 wide)
+{
+    for (i64 row = image * p->h + y; row < MIN(image * p->h + y + 2, p->count * p->h); row++) {
+        i64 first = (row * p->w + x) * p->c, end = (row * p->w + MIN(x + wide, p->w)) * p->c;
+        for (i64 i = first; i < end; i += FLOATS_PER_LINE) __builtin_prefetch(p->data + i);
+    }
 }
 
 /* One column, all rows, of one vector of channels. */
@@ -232,41 +247,16 @@ static void results_transform(const struct conv *v, const struct strip *s, i64 o
     }
 }
 
-/* Asks for rows [y, y + 2) of pixels of a strip, of `rows` in all images, before they are needed:
- * we come to them only after many products, too late for the processor to see the pattern. */
-static void fetch(const f32 *from, i64 rows, i64 y, i64 x, i64 wide, i64 w, i64 channels)
-{
-    for (i64 i = y; i < MIN(y + 2, rows); i++)
-        for (i64 k = 0; k < wide * channels; k += FLOATS_PER_LINE)
-            __builtin_prefetch(from + (i * w + x) * channels + k);
-}
-
 /* The transformed image of `tiles` tiles from `first` on, channels [c, c + channels). */
 static void image_block(const struct conv *v, const struct grid *g, i64 first, i64 tiles, i64 c,
                         i64 channels, f32 *to, i64 plane)
 {
+    struct pictures p = { v->in, v->count, v->in_h, v->in_w, v->in_c };
     for (i64 t = 0; t < tiles;) {
         struct strip  s = strip_at(g, first + t, tiles - t);
-        struct source d = source_at(v->in + s.image * v->in_h * v->in_w * v->in_c + c, v->in_h,
-                                    v->in_w, v->in_c, s.y - v->pad_y, 4);
-        fetch(v->in, v->count * v->in_h, s.image * v->in_h + s.y - v->pad_y + 4, s.x, 2 * s.tiles,
-              v->in_w, v->in_c);
+        struct source d = source_at(&p, s.image, s.y - v->pad_y, 4, c);
+        fetch(&p, s.image, s.y - v->pad_y + 4, s.x, 2 * s.tiles);
         image_transform(&d, s.x - v->pad_x, s.tiles, channels, to + t * channels, plane);
-        t += s.tiles;
-    }
-}
-
-/* The same of dy. */
-static void dy_block(const struct conv *v, const struct grid *g, i64 first, i64 tiles, i64 o,
-                     i64 channels, f32 *to, i64 plane)
-{
-    for (i64 t = 0; t < tiles;) {
-        struct strip  s = strip_at(g, first + t, tiles - t);
-        struct source d = source_at(v->out + s.image * v->out_h * v->out_w * v->out_c + o, v->out_h,
-                                    v->out_w, v->out_c, s.y, 2);
-        fetch(v->out, v->count * v->out_h, s.image * v->out_h + s.y + 2, s.x, 2 * s.tiles, v->out_w,
-              v->out_c);
-        dy_transform(&d, s.x, s.tiles, channels, to + t * channels, plane);
         t += s.tiles;
     }
 }
@@ -308,14 +298,17 @@ static void results_block(void *context, i64 block, i32 worker)
     }
 }
 
-/* Where it can be used, and is expected to win: tiles hang over the edges of small images. */
+/* Where it can be used, and is expected to win: tiles hang over the edges of small images, so at
+ * least a quarter of the products must be saved. */
 static bool suits(const struct conv *v)
 {
-    struct grid g   = grid_of(v);
-    bool        can = v->taps_y == 3 && v->taps_x == 3 && v->step == 1 && v->out_step == 1 &&
-               v->in_c % V_LANES == 0 && v->out_c % V_LANES == 0 && v->in_c <= CHANNELS_MAX &&
-               v->out_c <= CHANNELS_MAX;
-    return can && POSITIONS * g.rows * g.cols * 4 <= 9 * v->rows * v->cols * 3;
+    struct grid g      = grid_of(v);
+    bool        kernel = v->taps_y == 3 && v->taps_x == 3 && v->step == 1 && v->out_step == 1;
+    bool        pads   = v->pad_y >= 0 && v->pad_y < 3 && v->pad_x >= 0 && v->pad_x < 3;
+    bool        lanes  = v->in_c % V_LANES == 0 && v->out_c % V_LANES == 0;
+    bool        fits   = v->in_c <= CHANNELS_MAX && v->out_c <= CHANNELS_MAX;
+    bool        wins   = 4 * POSITIONS * g.rows * g.cols <= 3 * 9 * v->rows * v->cols;
+    return kernel && pads && lanes && fits && wins;
 }
 
 static i64 weights_bytes(const struct conv *v)
@@ -390,6 +383,20 @@ struct weights {
 struct chunk {
     i64 o, c, out_c, in_c;
 };
+
+/* The transformed dy of `tiles` tiles from `first` on, channels [o, o + channels). */
+static void dy_block(const struct conv *v, const struct grid *g, i64 first, i64 tiles, i64 o,
+                     i64 channels, f32 *to, i64 plane)
+{
+    struct pictures p = { v->out, v->count, v->out_h, v->out_w, v->out_c };
+    for (i64 t = 0; t < tiles;) {
+        struct strip  s = strip_at(g, first + t, tiles - t);
+        struct source d = source_at(&p, s.image, s.y, 2, o);
+        fetch(&p, s.image, s.y + 2, s.x, 2 * s.tiles);
+        dy_transform(&d, s.x, s.tiles, channels, to + t * channels, plane);
+        t += s.tiles;
+    }
+}
 
 /* Adds one block of tiles to the sums of one chunk. */
 static void weights_add(const struct weights *w, const struct chunk *k, i64 block, f32 *sums,
