@@ -16,7 +16,7 @@ V_INLINE vf v_scale2(vf x, vf n, vi whole) /* x * 2^n, n a whole number in [-150
 #else
     (void)n;
     vi half = whole >> 1; /* two steps: 2^-150 is no float */
-    return x * (vf)((half + 127) << 23) * (vf)((whole - half + 127) << 23);
+    return x * (vf)((vu)(half + 127) << 23) * (vf)((vu)(whole - half + 127) << 23);
 #endif
 }
 
@@ -43,7 +43,7 @@ V_INLINE vf v_log(vf x)
     vi       tiny = x < least; /* also 0 and below, put right at the end */
     vf       y    = v_select(tiny, x * v_set(0x1p23f), x);
     /* y = m * 2^e with m in [sqrt(1/2), sqrt(2)) */
-    vi bits = (vi)y - 0x3f3504f3;
+    vi bits = (vi)((vu)y - 0x3f3504f3u);
     vf e    = v_from_i((bits >> 23) - (tiny & 23));
     vf m    = (vf)((bits & 0x007fffff) + 0x3f3504f3) - v_set(1);
     vf p    = v_set(7.0376836292e-2f);
