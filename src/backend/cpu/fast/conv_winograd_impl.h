@@ -21,15 +21,14 @@
 #include "backend/cpu/fast/conv_tile.h"
 
 enum {
-    POSITIONS       = 16,
-    TILES_MAX       = 32, /* in one block of results */
-    TILES_MIN       = 8,
-    CHANNELS_MAX    = 512,
-    IMAGE_FLOATS    = POSITIONS * TILES_MIN * CHANNELS_MAX, /* of a block's transformed image */
-    NEAR_FLOATS     = 1024,        /* of one position of a block that we like to hold */
-    PAIR            = 2 * V_LANES, /* out-channels multiplied at a time */
-    FLOATS_PER_LINE = 16,          /* of cache */
-    SKEW = 16, /* floats between positions, so that they do not all meet in one cache set */
+    POSITIONS    = 16,
+    TILES_MAX    = 32, /* in one block of results */
+    TILES_MIN    = 8,
+    CHANNELS_MAX = 512,
+    IMAGE_FLOATS = POSITIONS * TILES_MIN * CHANNELS_MAX, /* of a block's transformed image */
+    NEAR_FLOATS  = 1024,        /* of one position of a block that we like to hold */
+    PAIR         = 2 * V_LANES, /* out-channels multiplied at a time */
+    SKEW         = 16, /* floats between positions, so that they do not all meet in one cache set */
 };
 
 static const f32 zeros[CHANNELS_MAX];
@@ -101,7 +100,7 @@ V_INLINE void times_G_down(vf *u, int step) /* 4 -> 3 */
 
 struct pictures { /* the images, or dy */
     const f32 *data;
-    i64        count, h, w, c;
+    i64        h, w, c;
 };
 
 /* Four rows of an image, or two of dy, from one channel on. */
@@ -120,16 +119,6 @@ static struct source source_at(const struct pictures *p, i64 image, i64 y, i64 r
         s.pixel[i]  = inside ? p->c : 0;
     }
     return s;
-}
-
-/* Asks for pixels [x, x + wide) of rows y and y + 1 before they are needed: we come to them only
- * after many products, too late for the processor to see a pattern. */
-static void fetch(const struct pictures *p, i64 image, i64 y, i64 x, i64 wide)
-{
-    for (i64 row = image * p->h + y; row < MIN(image * p->h + y + 2, p->count * p->h); row++) {
-        i64 first = (row * p->w + x) * p->c, end = (row * p->w + MIN(x + wide, p->w)) * p->c;
-        for (i64 i = first; i < end; i += FLOATS_PER_LINE) __builtin_prefetch(p->data + i);
-    }
 }
 
 /* One column, all rows, of one vector of channels. */
@@ -251,11 +240,10 @@ static void results_transform(const struct conv *v, const struct strip *s, i64 o
 static void image_block(const struct conv *v, const struct grid *g, i64 first, i64 tiles, i64 c,
                         i64 channels, f32 *to, i64 plane)
 {
-    struct pictures p = { v->in, v->count, v->in_h, v->in_w, v->in_c };
+    struct pictures p = { v->in, v->in_h, v->in_w, v->in_c };
     for (i64 t = 0; t < tiles;) {
         struct strip  s = strip_at(g, first + t, tiles - t);
         struct source d = source_at(&p, s.image, s.y - v->pad_y, 4, c);
-        fetch(&p, s.image, s.y - v->pad_y + 4, s.x, 2 * s.tiles);
         image_transform(&d, s.x - v->pad_x, s.tiles, channels, to + t * channels, plane);
         t += s.tiles;
     }
@@ -388,11 +376,10 @@ struct chunk {
 static void dy_block(const struct conv *v, const struct grid *g, i64 first, i64 tiles, i64 o,
                      i64 channels, f32 *to, i64 plane)
 {
-    struct pictures p = { v->out, v->count, v->out_h, v->out_w, v->out_c };
+    struct pictures p = { v->out, v->out_h, v->out_w, v->out_c };
     for (i64 t = 0; t < tiles;) {
         struct strip  s = strip_at(g, first + t, tiles - t);
         struct source d = source_at(&p, s.image, s.y, 2, o);
-        fetch(&p, s.image, s.y + 2, s.x, 2 * s.tiles);
         dy_transform(&d, s.x, s.tiles, channels, to + t * channels, plane);
         t += s.tiles;
     }
