@@ -106,7 +106,14 @@ enum status compile(struct arena *perm, const struct target *target,
         st                     = build_update(graphs[PROGRAM_UPDATE], config, train, target->align_bytes, err);
         if (!st) st = graph_verify(graphs[PROGRAM_UPDATE], scratch, err);
     }
-    if (!st) st = lay_out(perm, target, graphs, set, scratch, err);
+    struct plan *plan = NULL;
+    if (!st) st = lay_out_persistents(perm, target, graphs, set, &plan, err);
+    for (i32 id = PROGRAM_TRAIN; !st && id <= PROGRAM_TRAIN_LAST; id++) {
+        if (!graphs[id]) continue;
+        st = recompute(graphs[id], &config->recompute, target, plan, scratch, err);
+        if (!st) st = graph_verify(graphs[id], scratch, err);
+    }
+    if (!st) st = lay_out_programs(perm, target, graphs, plan, scratch, err);
     *out = set;
     return st;
 }

@@ -1,8 +1,8 @@
 /* compile.h - graphs in, a set of programs over one arena out; nothing is allocated after this.
  *
  * A short list of passes over one graph, each followed by the verifier: build -> differentiate ->
- * (shard) -> (precision) -> (fuse) -> (recompute) -> lay out memory. Passes in brackets have their
- * place in pass.c and come later. Optimiser and clipping are a program of their own. */
+ * (shard) -> (precision) -> (fuse) -> recompute -> lay out memory. Passes in brackets have their
+ * place in compile.c and come later. Optimiser and clipping are a program of their own. */
 #ifndef COMPILE_COMPILE_H
 #define COMPILE_COMPILE_H
 #include "ir/program.h"
@@ -16,12 +16,21 @@ typedef enum status graph_builder(void *context, struct graph *g, i64 batch, enu
 
 enum optimiser_kind { OPTIMISER_SGD, OPTIMISER_ADAM, OPTIMISER_ADAMW };
 
+enum recompute_kind { RECOMPUTE_NONE, RECOMPUTE_ALL, RECOMPUTE_EVERY, RECOMPUTE_AUTO };
+
+struct recompute_config {
+    enum recompute_kind kind;
+    i64                 every;        /* EVERY: blocks 1, 1 + every, … are recomputed */
+    i64                 memory_bytes; /* AUTO: of the whole arena; 0: what the target has */
+};
+
 struct compile_config {
     enum optimiser_kind optimiser;
     f64                 eps, decay; /* decay applies to parameters marked so */
     bool                nesterov;
     f64                 clip;       /* largest gradient norm; 0: no clipping */
     struct str          freeze;     /* glob over parameter names; empty: none */
+    struct recompute_config recompute;
     i64                 batch, batch_last, eval_batch, eval_batch_last; /* 0: no such program */
 };
 

@@ -26,9 +26,21 @@ i64        group_count(const struct graph *g, enum group from, enum group to, i6
  * "" for both. */
 struct str range_name(struct arena *perm, struct str of, enum group which);
 
-/* Offsets for everything: persistents of all graphs first, then each program's temporaries. */
-enum status lay_out(struct arena *perm, const struct target *target, struct graph *const *graphs,
-                    struct program_set *set, struct arena scratch, struct err *err);
+/* Offsets for everything: persistents of all graphs first, then each program's temporaries. What
+ * is recomputed is decided between the two: it changes temporaries only. */
+struct plan;
+enum status lay_out_persistents(struct arena *perm, const struct target *target,
+                                struct graph *const *graphs, struct program_set *set,
+                                struct plan **out, struct err *err);
+enum status lay_out_programs(struct arena *perm, const struct target *target,
+                             struct graph *const *graphs, struct plan *p, struct arena scratch,
+                             struct err *err);
+/* End of the highest byte a program of this graph would touch. */
+i64 program_peak(struct graph *g, const struct target *target, struct plan *p, struct arena scratch);
+
+/* Which forward values are not kept for the backward half but computed again: recompute.c. */
+enum status recompute(struct graph *g, const struct recompute_config *c, const struct target *target,
+                      struct plan *p, struct arena scratch, struct err *err);
 /* One program's temporaries and workspaces from `base` on; persistents are placed already. */
 void place_temps(struct program *p, const struct target *target, i64 base, struct arena scratch);
 

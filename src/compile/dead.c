@@ -18,13 +18,15 @@ void remove_dead(struct graph *g, struct arena scratch)
             stay[i] |= read[n->out + k] || g->values[n->out + k].kind != VALUE_TEMP;
         for (i32 k = 0; stay[i] && k < n->in_count; k++) read[n->in[k]] = true;
     }
-    i32 kept = 0;
+    i32 kept = 0, forward = 0;
     for (i32 i = 0; i < g->node_count; i++) {
         if (!stay[i]) continue;
+        forward += i < g->forward_count;
         for (i32 k = 0; k < op_info(g->nodes[i].op)->out_count; k++)
             g->values[g->nodes[i].out + k].node = kept;
         g->nodes[kept++] = g->nodes[i];
     }
     for (i32 i = kept; i < g->node_count; i++) g->nodes[i] = (struct node){ 0 };
-    g->node_count = kept;
+    g->node_count    = kept;
+    g->forward_count = forward;
 }

@@ -103,6 +103,7 @@ enum status differentiate(struct graph *g, struct arena scratch, struct err *err
     t.needs      = NEW(&scratch, bool, g->value_count);
     t.leads      = NEW(&scratch, bool, g->value_count);
     t.grad       = NEW(&scratch, i32, g->value_count);
+    g->forward_count = g->node_count;
     mark(&t, loss);
     t.grad[loss]   = seed;
     enum status st = graph_status(g, err);

@@ -145,32 +145,51 @@ static void add_states(struct plan *p, const struct graph *update)
     }
 }
 
-enum status lay_out(struct arena *perm, const struct target *target, struct graph *const *graphs,
-                    struct program_set *set, struct arena scratch, struct err *err)
+enum status lay_out_persistents(struct arena *perm, const struct target *target,
+                                struct graph *const *graphs, struct program_set *set,
+                                struct plan **out, struct err *err)
 {
-    struct plan p = { .set = set, .align = target->align_bytes, .persistents_max = 8 };
-    for (i32 i = 0; i < PROGRAM_COUNT; i++) p.persistents_max += graphs[i] ? graphs[i]->value_count : 0;
-    set->persistents = NEW(perm, struct persistent, p.persistents_max);
+    struct plan *p = *out = NEW(perm, struct plan, 1);
+    p->set             = set;
+    p->align           = target->align_bytes;
+    p->persistents_max = 8;
+    for (i32 i = 0; i < PROGRAM_COUNT; i++) p->persistents_max += graphs[i] ? graphs[i]->value_count : 0;
+    set->persistents = NEW(perm, struct persistent, p->persistents_max);
     for (i32 i = 0; i < PROGRAM_COUNT; i++) {
-        enum status st = graphs[i] ? collect(&p, graphs[i], err) : STATUS_OK;
+        enum status st = graphs[i] ? collect(p, graphs[i], err) : STATUS_OK;
         if (st) return st;
     }
-    place_params(&p);
-    place_grads(&p);
-    if (graphs[PROGRAM_UPDATE]) add_states(&p, graphs[PROGRAM_UPDATE]);
-    place_others(&p);
-    set->persistent_bytes = set->arena_bytes = p.end;
+    place_params(p);
+    place_grads(p);
+    if (graphs[PROGRAM_UPDATE]) add_states(p, graphs[PROGRAM_UPDATE]);
+    place_others(p);
+    set->persistent_bytes = set->arena_bytes = p->end;
+    return STATUS_OK;
+}
+
+enum status lay_out_programs(struct arena *perm, const struct target *target,
+                             struct graph *const *graphs, struct plan *p, struct arena scratch,
+                             struct err *err)
+{
+    struct program_set *set = p->set;
     for (i32 i = 0; i < PROGRAM_COUNT; i++) {
         if (!graphs[i]) continue;
-        set->programs[i] = program_new(perm, &p, graphs[i]);
-        place_temps(set->programs[i], target, p.end, scratch);
+        set->programs[i] = program_new(perm, p, graphs[i]);
+        place_temps(set->programs[i], target, p->end, scratch);
         set->arena_bytes = MAX(set->arena_bytes, set->programs[i]->bytes);
         enum status st   = program_verify(set->programs[i], scratch, err);
         if (st) return st;
     }
     if (target->memory_bytes && set->arena_bytes > target->memory_bytes)
         return err_set(err, STATUS_USAGE, "the run needs %.2f GiB, %s has %.2f GiB free: a smaller "
-                       "train.batch or model fits", (f64)set->arena_bytes / 0x1p30,
+                       "train.batch or model fits, or train.recompute=auto", (f64)set->arena_bytes / 0x1p30,
                        target->name.data, (f64)target->memory_bytes / 0x1p30);
     return STATUS_OK;
+}
+
+i64 program_peak(struct graph *g, const struct target *target, struct plan *p, struct arena scratch)
+{
+    struct program *prog = program_new(&scratch, p, g);
+    place_temps(prog, target, p->end, scratch);
+    return prog->bytes;
 }

@@ -116,7 +116,8 @@ i32 graph_op(struct graph *g, i32 op, struct str name, const i32 *in, i32 in_cou
         err_set(&g->err, STATUS_USAGE, "the model has more than %d operations", GRAPH_NODES_MAX);
         return -1;
     }
-    struct node n = { .op = op, .name = name, .in_count = in_count, .out = g->value_count };
+    struct node n = { .op = op, .name = name, .in_count = in_count, .out = g->value_count,
+                      .block = g->block };
     if (at) n.at = *at;
     n.in = NEW(g->perm, i32, MAX(in_count, 1));
     if (in_count) memcpy(n.in, in, (size_t)in_count * sizeof *in);

@@ -46,6 +46,7 @@ struct node {
     i32          in_count;
     i32         *in;  /* value ids */
     i32          out; /* first result's value id; results are consecutive */
+    i32          block; /* which repeated part of the model it belongs to, from 1; 0: none */
     struct attrs at;
 };
 
@@ -58,8 +59,10 @@ struct graph {
     struct value *values;
     struct node  *nodes;
     i32           value_count, node_count;
+    i32           forward_count; /* nodes before the gradients; 0: there are none yet */
     i32           values_max, nodes_max; /* room in the arrays; they grow by copying */
-    struct err    err; /* sticky */
+    i32           block; /* of the nodes that are added now: models set it, passes read it */
+    struct err    err;   /* sticky */
 };
 
 struct graph *graph_new(struct arena *perm, struct str name);

@@ -86,6 +86,7 @@ static void add_node(struct textbuf *b, const struct program *p, i32 index,
     textbuf_add(b, STR(")"));
     add_attrs(b, &n->at, row->attrs);
     textbuf_fmt(b, " \"%.*s\"", STR_ARG(n->name));
+    if (n->block) textbuf_fmt(b, " block=%d", n->block);
     for (i32 i = 0; i < row->out_count; i++) {
         textbuf_add(b, i ? STR(", ") : STR(" -> "));
         add_value(b, p, n->out + i);
@@ -309,6 +310,7 @@ static void read_node(struct reader *r, const i32 *out, i32 out_count)
         while (!r->status && !accept(r, STR("}"))) read_attr(r, &n.at, op_info(n.op)->attrs);
     }
     n.name = read_name(r);
+    if (accept(r, STR("block="))) n.block = (i32)read_int(r, " -;");
     if (!r->status && op_info(n.op)->out_count != out_count) bad(r, "wrong number of results");
     for (i32 i = 0; i < out_count && !r->status; i++) {
         expect(r, i ? STR(",") : STR("->"));

@@ -122,12 +122,17 @@ static i32 shortcut(struct net *n, const struct layer *l, i32 x, i32 y)
 
 i32 layer_residual(struct net *n, const struct layer *l, i32 x)
 {
-    struct scope inner = { .path = str_cat(n->b->g->perm, l->path, STR(".")) };
-    i32          y     = net_list(n, &inner, l->key[KEY_layers].list, x);
+    struct graph *g     = n->b->g;
+    struct scope  inner = { .path = str_cat(g->perm, l->path, STR(".")) };
+    i32           outer = g->block;
+    if (!outer) g->block = ++n->blocks;
+    i32 y = net_list(n, &inner, l->key[KEY_layers].list, x);
     if (n->status) return -1;
     i32 other = shortcut(n, l, x, y);
     if (n->status) return -1;
-    return activate(n, l, build_binary(n->b->g, OP_ADD, l->path, y, other));
+    y        = activate(n, l, build_binary(g, OP_ADD, l->path, y, other));
+    g->block = outer;
+    return y;
 }
 
 /* The same as if the layers were written `times` times. */

@@ -55,6 +55,7 @@ struct net {
     i64             turn, turns; /* of the innermost repeat; turns 0 outside */
     i64             layers;      /* built so far */
     i32             nesting;
+    i32             blocks; /* outermost residual groups so far */
     i32             line; /* of the layer built last */
 };
 

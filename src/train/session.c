@@ -22,6 +22,15 @@ static void batches(struct session *s)
     s->config.eval_batch_last = eval ? eval % s->config.eval_batch : 0;
 }
 
+static struct recompute_config recompute_of(const struct train_config *t)
+{
+    struct recompute_config c = { .every = t->recompute_every };
+    if (str_eq(t->recompute, STR("all"))) c.kind = RECOMPUTE_ALL;
+    if (str_eq(t->recompute, STR("every"))) c.kind = RECOMPUTE_EVERY;
+    if (str_eq(t->recompute, STR("auto"))) c.kind = RECOMPUTE_AUTO;
+    return c;
+}
+
 static struct compile_config config_of(const struct train_config *t)
 {
     return (struct compile_config){ .optimiser = optimiser_of(t->optimiser),
@@ -29,7 +38,8 @@ static struct compile_config config_of(const struct train_config *t)
                                     .decay     = t->decay,
                                     .nesterov  = t->nesterov,
                                     .clip      = t->clip,
-                                    .freeze    = t->freeze };
+                                    .freeze    = t->freeze,
+                                    .recompute = recompute_of(t) };
 }
 
 static enum status begin(struct session *s, struct os *os, const struct settings *settings,
@@ -50,6 +60,8 @@ static enum status compile_here(struct session *s, graph_builder *build, void *c
     enum status st      = backend_cpu_open(s->perm, threads, BACKEND_FAST, &s->backend, err);
     if (st) return st;
     s->backend->table->describe(s->backend, &s->target);
+    f64 gib = s->settings->train.memory_gib;
+    if (gib > 0) s->target.memory_bytes = (i64)(gib * 0x1p30);
     return compile(s->perm, &s->target, &s->config, build, context, &s->set, s->scratch, err);
 }
 
