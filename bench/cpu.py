@@ -5,7 +5,9 @@
 Protocol. Both sides have two threads and the same two cores. Every variant of the peer is measured
 once; the fastest then alternates with ours for ROUNDS rounds. A figure is the median of its rounds,
 its spread (max - min) / median. Where a spread is above SPREAD_MAX the row is repeated, REPEATS times
-at most, and the calmest repetition counts. A ratio above 1 says that ours is better.
+at most, and the calmest repetition counts. A ratio above 1 says that ours is better. `busy` is the
+share of the cores in use while neither side runs: above BUSY_MAX the row says so and is worth little,
+because two threads that wait for each other suffer most where others take their turns.
 
 Ours is a fresh `frugal train --json` each round, and its figures are those of its "done" event, its
 loader, first step and page faults included; the peer stays alive between rounds, warm. The rows
@@ -28,7 +30,7 @@ FRUGAL = os.path.join(TOP, "build", "frugal")
 DATA = os.path.join(TOP, "build", "bench")
 RESULTS = os.path.join(TOP, "bench", "results")
 THREADS = 2
-ROUNDS, REPEATS, SPREAD_MAX = 5, 3, 0.10
+ROUNDS, REPEATS, SPREAD_MAX, BUSY_MAX = 5, 3, 0.10, 0.10
 
 # row: unit, whether more is better, must, aim, steps (mlp: epochs) of a round, the peer's variants
 ROWS = {
@@ -239,17 +241,21 @@ def best_variant(python, row):
     more_is_better = ROWS[row][1]
     best, tried = None, {}
     for variant in ROWS[row][5]:
-        if "compile" in variant and not shutil.which("g++"):
-            continue
         note(f"{row}: the peer, {variant}")
-        peer = Peer(python, row, variant)
-        tried[variant] = peer.measure()
+        try:
+            peer = Peer(python, row, variant)
+            tried[variant] = peer.measure()
+        except Failed as e:
+            note(f"{row}: left out: {e}")
+            continue
         if best and (tried[variant] > tried[best.variant]) != more_is_better:
             peer.close()
             continue
         if best:
             best.close()
         best = peer
+    if not best:
+        raise Failed("no variant of the peer ran")
     return best, tried
 
 
@@ -344,6 +350,7 @@ def figure(value):
 def table_line(r):
     both = f"{r['ours_spread']:.0%}/{r['peer_spread']:.0%}"
     again = f", calmest of {r['repeats']}" if r["repeats"] > 1 else ""
+    again += ", DISTURBED" if r["busy"] > BUSY_MAX else ""
     must, aim = (f"{r[k]:g}x" if r[k] else "-" for k in ("must", "aim"))
     return f"{r['row']:<9} {figure(r['ours']):>10} {figure(r['peer']):>10}  {r['unit']:<20} " \
            f"{r['ratio']:>6.2f}x {must:>6} {aim:>6}  {both:>9}  {r['busy']:>4.0%}  {r['variant']}{again}"
