@@ -55,15 +55,13 @@ static void pack_transposed(f32 *to, const f32 *from, i64 row, i64 rows, i64 D)
         pack_panel(to + n * D, from + n * row, row, MIN(rows - n, NR), D);
 }
 
-/* c[rows, D] = a . b, where b's D columns are contiguous. `t` holds all but c's columns. */
+/* c[rows, D] = a . b, or += if t.from is c; b's D columns are contiguous. */
 static void tile_columns(struct tile t, i64 rows, i64 D)
 {
-    const f32 *from = t.from;
-    for (i64 n = 0; n < D; n += NR) {
+    bool adds = t.from == t.c;
+    for (i64 n = 0; n < D; n += NR, t.b += NR, t.c += NR) {
+        if (adds) t.from = t.c;
         tile_any(&t, rows, MIN(D - n, NR) / V_LANES);
-        t.b += NR;
-        t.c += NR;
-        if (from) t.from += NR;
     }
 }
 
@@ -111,7 +109,7 @@ static void scores(const struct forward *f, const struct forward_buffers *m, i64
     const struct attention *a   = &f->a;
     i64                     all = keys_end_rows(a, len, t, rows);
     struct tile s = { .K = a->D, .a_row = a->D, .a_col = 1, .b_row = NR, .c_row = f->scores_row,
-                      .last = V_LANES };
+                      .from = tile_zeros, .last = V_LANES };
     for (i64 n = 0; n < all; n += NR) {
         for (i64 r = 0; r < rows; r += MR) {
             i64 count = MIN(rows - r, MR), end = keys_end_rows(a, len, t + r, count);
@@ -140,7 +138,8 @@ static void attend(const struct forward *f, const struct forward_buffers *m, i64
         lse[r]      = (f32)((f64)top + log((f64)sum));
     }
     struct tile v = { .K = end, .a = m->scores, .a_row = f->scores_row, .a_col = 1, .b = m->v,
-                      .b_row = a->D, .c = o, .c_row = a->o_row, .last = V_LANES };
+                      .b_row = a->D, .c = o, .c_row = a->o_row, .from = tile_zeros,
+                      .last = V_LANES };
     tile_columns(v, rows, a->D);
     for (i64 r = 0; r < rows; r++)
         for (i64 i = 0; i < a->D; i += V_LANES)
@@ -243,7 +242,7 @@ static void chunk_scores(const struct attention *a, const struct backward_buffer
                          const struct chunk *k)
 {
     struct tile t = { .K = a->D, .a_row = a->D, .a_col = 1, .b_row = NR, .c_row = KEYS_ROW,
-                      .last = V_LANES };
+                      .from = tile_zeros, .last = V_LANES };
     for (i64 n = 0; n < k->end; n += NR) {
         for (i64 r = 0; r < k->rows; r += MR) {
             i64 count = MIN(k->rows - r, MR), end = chunk_end(a, k, r, count);
@@ -282,8 +281,8 @@ static void chunk_dq(const struct attention *a, const struct backward_buffers *m
         f32        *c     = dq + r * a->row;
         struct tile t = { .K = chunk_end(a, k, r, count), .a = m->ds + r * KEYS_ROW,
                           .a_row = KEYS_ROW, .a_col = 1, .b = m->k + k->s * a->D, .b_row = a->D,
-                          .c = c, .c_row = a->row, .from = k->s ? c : NULL, .from_row = a->row,
-                          .last = V_LANES };
+                          .c = c, .c_row = a->row, .from = k->s ? c : tile_zeros,
+                          .from_row = k->s ? a->row : 0, .last = V_LANES };
         tile_columns(t, count, a->D);
     }
 }

@@ -29,6 +29,9 @@ struct part { /* one block: rows [m, m_end) and columns [n, n_end) of product `b
 static i64 div_up(i64 a, i64 b) { return (a + b - 1) / b; }
 static i64 panel_count(const struct gemm *g) { return div_up(g->N, NR); }
 
+/* What the sums of columns n .. begin with. */
+static const f32 *begin_of(const struct gemm *g, i64 n) { return g->bias ? g->bias + n : tile_zeros; }
+
 static struct part part_of(const struct job *job, i64 block)
 {
     const struct gemm *g = job->g;
@@ -119,7 +122,7 @@ static void run_packed_steps(const struct job *job, const struct part *p, i64 k,
         for (i64 m = 0; m < p->m_end - p->m; m += MR) {
             t.a    = job->pack_a ? buffer + m * t.K : a + m * g->a.row;
             t.c    = p->c + (p->m + m) * g->N + n;
-            t.from = first ? g->bias ? g->bias + n : NULL : t.c;
+            t.from = first ? begin_of(g, n) : t.c;
             tile_any(&t, MIN(p->m_end - p->m - m, MR), nv);
         }
     }
@@ -185,7 +188,7 @@ static void run_direct_block(void *context, i64 block, i32 worker)
         if (!nv) n = p.n_end - V_LANES, nv = 1;
         struct tile t = { .K = g->K, .a_row = g->a.row, .a_col = g->a.col, .b = p.b + n,
                           .b_row = g->b.row, .c_row = g->N,
-                          .from = g->bias ? g->bias + n : NULL, .last = V_LANES };
+                          .from = begin_of(g, n), .last = V_LANES };
         for (i64 m = p.m; m < p.m_end; m += MR) {
             t.a = p.a + m * g->a.row;
             t.c = p.c + m * g->N + n;

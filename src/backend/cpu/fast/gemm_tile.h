@@ -14,6 +14,8 @@
 #endif
 enum { NV = 3, NR = NV * V_LANES };
 
+static const f32 tile_zeros[NR] __attribute__((unused)); /* to begin a sum with */
+
 struct tile {
     i64        K;
     const f32 *a;
@@ -22,7 +24,7 @@ struct tile {
     i64        b_row;        /* row k of B begins at b + k * b_row */
     f32       *c;
     i64        c_row;
-    const f32 *from;         /* what the sum begins with: row i at from + i * from_row; NULL: 0 */
+    const f32 *from;         /* what the sum begins with: row i at from + i * from_row */
     i64        from_row;
     i64        last;         /* columns in the last vector */
 };
@@ -36,11 +38,9 @@ V_INLINE void tile_run(const struct tile *t, const int rows, const int nv)
     const i64  a_row = t->a_row, a_col = t->a_col, b_row = t->b_row, K = t->K;
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < nv; j++) {
-            __builtin_prefetch(t->c + i * t->c_row + j * V_LANES, 1);
-            acc[i][j] = v_zero();
-            if (!t->from) continue;
             const f32 *from = t->from + i * t->from_row + j * V_LANES;
             acc[i][j]       = j < nv - 1 ? v_load(from) : v_load_m(from, last);
+            __builtin_prefetch(t->c + i * t->c_row + j * V_LANES, 1);
         }
     for (i64 k = 0; k < K; k++, a += a_col, b += b_row) {
         vf row[NV];

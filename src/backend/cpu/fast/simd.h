@@ -188,23 +188,44 @@ V_INLINE vf v_round(vf a, vi *whole)
     return shifted - magic;
 }
 
-/* Halves are added lane by lane until one is left: the order is fixed by the width alone. */
+/* Halves are added, then the halves of that, until one lane is left: the order is fixed by the
+ * width alone. */
+typedef f32 vf4 __attribute__((vector_size(16)));
+typedef i32 vi4 __attribute__((vector_size(16)));
+
+V_INLINE vf4 v_fold(vf a, vf4 (*f)(vf4, vf4)) /* down to four lanes */
+{
+#if V_LANES == 16
+    __m256 low = _mm512_castps512_ps256((__m512)a), high = _mm512_extractf32x8_ps((__m512)a, 1);
+    vf4    x = f((vf4)_mm256_castps256_ps128(low), (vf4)_mm256_castps256_ps128(high));
+    vf4    y = f((vf4)_mm256_extractf128_ps(low, 1), (vf4)_mm256_extractf128_ps(high, 1));
+    return f(x, y);
+#elif V_LANES == 8
+    return f((vf4)_mm256_castps256_ps128((__m256)a), (vf4)_mm256_extractf128_ps((__m256)a, 1));
+#else
+    (void)f;
+    return a;
+#endif
+}
+
+V_INLINE vf4 v_add4(vf4 a, vf4 b) { return a + b; }
+V_INLINE vf4 v_max4(vf4 a, vf4 b)
+{
+    vi4 above = a > b;
+    return (vf4)((above & (vi4)a) | (~above & (vi4)b));
+}
+
 V_INLINE f32 v_sum(vf a)
 {
-    f32 x[V_LANES];
-    v_store(x, a);
-    for (int half = V_LANES / 2; half; half /= 2)
-        for (int i = 0; i < half; i++) x[i] += x[i + half];
-    return x[0];
+    vf4 x = v_fold(a, v_add4);
+    return (x[0] + x[2]) + (x[1] + x[3]);
 }
 
 V_INLINE f32 v_top(vf a) /* the largest lane */
 {
-    f32 x[V_LANES];
-    v_store(x, a);
-    for (int half = V_LANES / 2; half; half /= 2)
-        for (int i = 0; i < half; i++) x[i] = x[i] > x[i + half] ? x[i] : x[i + half];
-    return x[0];
+    vf4 x = v_fold(a, v_max4);
+    f32 p = x[0] > x[2] ? x[0] : x[2], q = x[1] > x[3] ? x[1] : x[3];
+    return p > q ? p : q;
 }
 
 #endif
