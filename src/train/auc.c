@@ -13,6 +13,8 @@ static int by_score(const void *a, const void *b)
 f64 auc(struct scored *samples, i64 count)
 {
     f64 positives = 0, pairs = 0;
+    for (i64 i = 0; i < count; i++)
+        if (isnan(samples[i].score)) return NAN; /* it has no place in the order */
     qsort(samples, (size_t)count, sizeof *samples, by_score);
     for (i64 i = 0; i < count;) {
         i64 end = i;
@@ -24,7 +26,7 @@ f64 auc(struct scored *samples, i64 count)
         f64 below = (f64)i - positives; /* negatives scored lower */
         pairs += up * (below + down / 2);
         positives += up;
-        i = MAX(end, i + 1); /* a NaN equals nothing, not even itself */
+        i = end;
     }
     f64 negatives = (f64)count - positives;
     return positives > 0 && negatives > 0 ? pairs / (positives * negatives) : NAN;

@@ -51,7 +51,8 @@ enum status evaluate(struct session *s, struct train_eval *out, struct err *err)
 enum status target_check(const struct session *s, struct err *err); /* can it ever be met? */
 bool        target_met(struct str metric, f64 target, const struct train_eval *e);
 
-/* auc.c: area under the ROC curve, ties counted half; NaN if one class is missing. Sorts. */
+/* auc.c: area under the ROC curve, ties counted half; NaN if one class is missing or a score is
+ * NaN. Sorts. */
 struct scored {
     f32  score;
     bool positive;
