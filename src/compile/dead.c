@@ -1,5 +1,6 @@
 /* dead.c - drops nodes that nobody needs: a node stays if it writes state, or one of its results
- * persists or is read by a node that stays. Values keep their numbers. */
+ * persists or is read by a node that stays. Values keep their numbers; those of a node that went
+ * have no producer, and so no memory. */
 #include "compile/compile_int.h"
 
 static bool has_effect(const struct node *n)
@@ -20,10 +21,10 @@ void remove_dead(struct graph *g, struct arena scratch)
     }
     i32 kept = 0, forward = 0;
     for (i32 i = 0; i < g->node_count; i++) {
+        for (i32 k = 0; k < op_info(g->nodes[i].op)->out_count; k++)
+            g->values[g->nodes[i].out + k].node = stay[i] ? kept : -1;
         if (!stay[i]) continue;
         forward += i < g->forward_count;
-        for (i32 k = 0; k < op_info(g->nodes[i].op)->out_count; k++)
-            g->values[g->nodes[i].out + k].node = kept;
         g->nodes[kept++] = g->nodes[i];
     }
     for (i32 i = kept; i < g->node_count; i++) g->nodes[i] = (struct node){ 0 };

@@ -6,7 +6,6 @@
  * order is fixed by the graph. What the host multiplies the loss by is the seed: scalar "loss_seed". */
 #include "compile/compile_int.h"
 #include "ir/build.h"
-#include <string.h>
 
 struct tape {
     struct graph *g;
@@ -63,6 +62,11 @@ static enum status backward_node(struct tape *t, i32 index, struct err *err)
     if (!op->grad)
         return err_set(err, STATUS_USAGE, "%.*s (%s) lies between a trained parameter and the loss "
                        "but has no gradient", STR_ARG(n.name), op->name);
+    for (i32 k = 1; k < op->out_count && n.op < OP_COUNT; k++) { /* rules of ours read dout[0] */
+        if (dout[k] >= 0)
+            return err_set(err, STATUS_USAGE, "%.*s (%s): only its first result has a gradient, and "
+                           "the loss depends on result %d", STR_ARG(n.name), op->name, k);
+    }
     op->grad(t->g, &n, dout, want, din);
     for (i32 k = 0; k < n.in_count; k++) {
         if (want[k]) contribute(t, &n, n.in[k], din[k]);
@@ -70,8 +74,7 @@ static enum status backward_node(struct tape *t, i32 index, struct err *err)
     return graph_status(t->g, err);
 }
 
-/* A parameter's gradient persists under the parameter's name. A value that already has a place of
- * its own (another parameter's gradient, say) is copied. */
+/* A parameter's gradient persists under the parameter's name; one that is another's too is copied. */
 static void keep_gradients(struct tape *t, i32 value_count)
 {
     struct graph *g = t->g;
@@ -82,12 +85,8 @@ static void keep_gradients(struct tape *t, i32 value_count)
         if (d < 0) {
             struct attrs at = { .dims = g->values[i].type.shape, .dtype = g->values[i].type.dtype };
             d               = graph_op(g, OP_FILL, name, NULL, 0, &at);
-        } else if (g->values[d].kind != VALUE_TEMP || g->values[d].node < t->node_count) {
-            d = build_scale(g, name, d, 1, 0);
         }
-        if (d < 0) return;
-        g->values[d].kind = VALUE_GRAD;
-        g->values[d].name = name;
+        if (d >= 0) graph_keep(g, d, VALUE_GRAD, name);
     }
 }
 

@@ -6,7 +6,6 @@
  * sweep or a shard is one range. Inputs and outputs take the largest size any program gives
  * them. Padding between tensors is zero and stays zero under every optimiser. */
 #include "compile/compile_int.h"
-#include <string.h>
 
 struct plan {
     struct program_set *set;

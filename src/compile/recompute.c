@@ -110,9 +110,7 @@ static void drop_blocks(const struct graph *g, i64 every, bool *drop)
     }
     for (i32 i = 0; i < g->forward_count; i++) {
         for (i32 k = 0; k < g->nodes[i].in_count; k++) {
-            i32 v = g->nodes[i].in[k];
-            while (g->values[v].node >= 0 && op_is_view(g->nodes[g->values[v].node].op))
-                v = g->nodes[g->values[v].node].in[0];
+            i32 v = graph_viewed(g, g->nodes[i].in[k]);
             if (drop[v] && g->nodes[g->values[v].node].block != g->nodes[i].block) drop[v] = false;
         }
     }
@@ -167,12 +165,8 @@ static i64 candidates(const struct graph *g, const struct target *t, struct cand
     bool *read  = NEW(&scratch, bool, g->value_count + 1);
     i64   count = 0;
     for (i32 i = g->forward_count; i < g->node_count; i++) {
-        for (i32 k = 0; k < g->nodes[i].in_count; k++) {
-            i32 v = g->nodes[i].in[k];
-            while (g->values[v].node >= 0 && op_is_view(g->nodes[g->values[v].node].op))
-                v = g->nodes[g->values[v].node].in[0];
-            read[v] = true;
-        }
+        for (i32 k = 0; k < g->nodes[i].in_count; k++)
+            read[graph_viewed(g, g->nodes[i].in[k])] = true;
     }
     for (i32 v = 0; v < g->value_count; v++) {
         if (!read[v] || !may_drop(g, v)) continue;

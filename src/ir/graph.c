@@ -132,16 +132,44 @@ i32 graph_op(struct graph *g, i32 op, struct str name, const i32 *in, i32 in_cou
     return row->out_count ? n.out : -1;
 }
 
-void graph_output(struct graph *g, i32 value, struct str name)
+i32 graph_viewed(const struct graph *g, i32 value)
+{
+    while (g->values[value].node >= 0 && op_is_view(g->nodes[g->values[value].node].op))
+        value = g->nodes[g->values[value].node].in[0];
+    return value;
+}
+
+/* Two names for the same bytes would be two places for them. */
+static bool has_name(const struct graph *g, i32 value)
+{
+    i32 source = graph_viewed(g, value);
+    for (i32 i = 0; i < g->value_count; i++) {
+        if (g->values[i].kind != VALUE_TEMP && graph_viewed(g, i) == source) return true;
+    }
+    return false;
+}
+
+void graph_keep(struct graph *g, i32 value, enum value_kind kind, struct str name)
 {
     if (g->err.status) return;
-    ASSERT(value >= 0 && value < g->value_count && g->values[value].kind == VALUE_TEMP);
+    ASSERT(kind != VALUE_TEMP);
+    ASSERT(value >= 0 && value < g->value_count);
     if (graph_find(g, name) >= 0) {
-        err_set(&g->err, STATUS_USAGE, "two outputs are called %.*s", STR_ARG(name));
+        err_set(&g->err, STATUS_USAGE, "two tensors are called %.*s", STR_ARG(name));
         return;
     }
-    g->values[value].kind = VALUE_OUTPUT;
+    if (has_name(g, value)) {
+        struct attrs same = { .dtype = g->values[value].type.dtype };
+        value             = graph_op(g, OP_CAST, name, &value, 1, &same);
+        if (value < 0) return;
+    }
+    g->values[value].kind = kind;
     g->values[value].name = name;
+}
+
+void graph_output(struct graph *g, i32 value, struct str name)
+{
+    graph_keep(g, value, VALUE_OUTPUT, name);
 }
 
 static enum status verify_node(const struct graph *g, i32 index, struct arena scratch,

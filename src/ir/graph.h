@@ -81,11 +81,14 @@ i32 graph_find(const struct graph *g, struct str name); /* persistent by name, o
  * `at` may be NULL. */
 i32 graph_op(struct graph *g, i32 op, struct str name, const i32 *in, i32 in_count,
              const struct attrs *at);
-/* The value becomes persistent under this name, so that the host can read it. */
-void graph_output(struct graph *g, i32 value, struct str name);
+/* The value persists from now on, under this name; a copy of it where its bytes have a name already
+ * (it is a parameter, say, or a view of one). */
+void graph_keep(struct graph *g, i32 value, enum value_kind kind, struct str name);
+void graph_output(struct graph *g, i32 value, struct str name); /* kept for the host to read */
 
 struct type graph_type(const struct graph *g, i32 value);
 struct sig  graph_sig(const struct graph *g, const struct node *n, struct arena *scratch);
+i32         graph_viewed(const struct graph *g, i32 value); /* whose bytes a chain of views shows */
 
 /* Checks everything a pass could break: order, types by the shape rules, names, writes, needs. */
 enum status graph_verify(const struct graph *g, struct arena scratch, struct err *err);

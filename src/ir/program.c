@@ -30,14 +30,6 @@ struct claim {
     i32 value; /* -1: a workspace */
 };
 
-/* The value whose bytes a chain of views shows. */
-static i32 viewed(const struct graph *g, i32 v)
-{
-    while (g->values[v].node >= 0 && op_is_view(g->nodes[g->values[v].node].op))
-        v = g->nodes[g->values[v].node].in[0];
-    return v;
-}
-
 static struct claim value_claim(const struct program *p, i32 v)
 {
     const struct value *x    = &p->graph->values[v];
@@ -54,18 +46,18 @@ static i64 collect_claims(const struct program *p, struct claim *claims, struct 
     i64                 count = 0;
     for (i32 v = 0; v < g->value_count; v++) {
         index[v] = -1;
-        if (p->offset[v] < 0 || viewed(g, v) != v) continue;
+        if (p->offset[v] < 0 || graph_viewed(g, v) != v) continue;
         index[v]        = (i32)count;
         claims[count++] = value_claim(p, v);
     }
     for (i32 v = 0; v < g->value_count; v++) {
-        i32 source = index[viewed(g, v)];
+        i32 source = index[graph_viewed(g, v)];
         if (source >= 0 && p->offset[v] >= 0 && g->values[v].kind != VALUE_TEMP)
             claims[source].last = g->node_count;
     }
     for (i32 i = 0; i < g->node_count; i++) {
         for (i32 k = 0; k < g->nodes[i].in_count; k++) {
-            i32 source = index[viewed(g, g->nodes[i].in[k])];
+            i32 source = index[graph_viewed(g, g->nodes[i].in[k])];
             if (source >= 0) claims[source].last = MAX(claims[source].last, i);
         }
     }
@@ -85,7 +77,7 @@ static bool shares(const struct graph *g, const struct claim *a, const struct cl
     const struct node *n = &g->nodes[b->first];
     if (n->out != b->value) return false;
     for (i32 k = 0; k < n->in_count; k++) {
-        if (viewed(g, n->in[k]) == a->value && (op_info(n->op)->share >> k & 1)) return true;
+        if (graph_viewed(g, n->in[k]) == a->value && (op_info(n->op)->share >> k & 1)) return true;
     }
     return false;
 }

@@ -1,6 +1,6 @@
 /* The set of programs: layout, sharing, freezing, the short last batch, and the text. */
 #include "backend/backend.h"
-#include "compile/compile.h"
+#include "compile/compile_int.h"
 #include "harness.h"
 #include "ir/build.h"
 
@@ -164,6 +164,72 @@ TEST(verifier_sees_values_that_share_bytes)
     CHECK_EQ(program_verify(p, scratch, &err), STATUS_OK);
 }
 
+/* loss = sum(reshape(p) + q): one value is the gradient of both, of p in another shape. */
+static enum status build_viewed(void *context, struct graph *g, i64 batch, enum graph_mode mode,
+                                struct err *err)
+{
+    bool p_first = *(bool *)context;
+    i32  first = param(g, p_first ? "p" : "q", p_first ? shape_2(2, 3) : shape_1(6), true);
+    i32  other = param(g, p_first ? "q" : "p", p_first ? shape_1(6) : shape_2(2, 3), true);
+    i32  p = p_first ? first : other, q = p_first ? other : first;
+    (void)batch;
+    (void)mode;
+    i32 flat = build_reshape(g, STR("flat"), p, shape_1(6));
+    i32 sum  = build_sum(g, STR("sum"), build_binary(g, OP_ADD, STR("add"), flat, q), 0, 1);
+    graph_output(g, sum, STR("loss"));
+    return graph_status(g, err);
+}
+
+TEST(gradients_that_view_one_value_each_have_their_own_bytes)
+{
+    for (i32 p_first = 0; p_first <= 1; p_first++) {
+        struct err            err     = { 0 };
+        struct target         t       = { .name = STR("test"), .align_bytes = 64 };
+        struct compile_config c       = small_config();
+        bool                  context = p_first;
+        struct program_set   *s;
+        CHECK_EQ(compile(perm, &t, &c, build_viewed, &context, &s, scratch, &err), STATUS_OK);
+        const struct program *train = s->programs[PROGRAM_TRAIN];
+        for (i32 v = 0; v < train->graph->value_count; v++) {
+            const struct value *x = &train->graph->values[v];
+            if (x->kind == VALUE_GRAD)
+                CHECK_EQ(train->offset[v], program_set_find(s, x->name)->offset);
+        }
+    }
+}
+
+TEST(a_gradient_through_a_second_result_is_refused)
+{
+    struct err    err = { 0 };
+    struct graph *g   = graph_new(perm, STR("g"));
+    i32           w   = param(g, "w", shape_2(3, 4), true);
+    i32           y   = graph_value(g, VALUE_INPUT, STR("y"), type_of(DT_I32, shape_1(3)));
+    i32           l   = build_xent(g, STR("xent"), w, y, 0);
+    i32           z   = build_binary(g, OP_ADD, STR("z"), l, l + 1); /* + log of the sum */
+    graph_output(g, build_sum(g, STR("sum"), z, 0, 1), STR("loss"));
+    CHECK_EQ(differentiate(g, scratch, &err), STATUS_USAGE);
+    CHECK_STR(err.text, "xent (xent): only its first result has a gradient, and the loss depends "
+                        "on result 1");
+}
+
+/* What nobody reads has no memory: the derivative of a quotient by a constant emits such a node. */
+TEST(dead_values_take_no_memory)
+{
+    struct graph  *g = graph_new(perm, STR("g"));
+    struct program p = { .graph = g };
+    struct target  t = { .align_bytes = 64 };
+    i32            x = graph_value(g, VALUE_INPUT, STR("x"), type_of(DT_F32, shape_1(1024)));
+    build_unary(g, OP_EXP, STR("dead"), x);
+    graph_output(g, build_sum(g, STR("sum"), x, 0, 1), STR("loss"));
+    remove_dead(g, scratch);
+    CHECK_EQ(g->node_count, 1);
+    p.offset = NEW(perm, i64, g->value_count);
+    for (i32 v = 0; v < g->value_count; v++)
+        p.offset[v] = g->values[v].kind == VALUE_TEMP ? -1 : 4096 * v;
+    place_temps(&p, &t, 65536, scratch);
+    CHECK(p.bytes < 65536);
+}
+
 TEST(a_node_without_gradient_on_the_way_is_named)
 {
     struct err    err = { 0 };
@@ -172,7 +238,6 @@ TEST(a_node_without_gradient_on_the_way_is_named)
     i32           y   = graph_value(g, VALUE_INPUT, STR("y"), type_of(DT_I32, shape_1(3)));
     i32           h   = graph_op(g, OP_HITS, STR("hits"), (i32[]){ w, y }, 2, NULL);
     graph_output(g, build_sum(g, STR("sum"), h, 0, 1), STR("loss"));
-    extern enum status differentiate(struct graph *, struct arena, struct err *);
     CHECK_EQ(differentiate(g, scratch, &err), STATUS_USAGE);
     CHECK(strstr(err.text, "hits"));
 }
