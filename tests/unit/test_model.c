@@ -549,3 +549,45 @@ TEST(every_layer_and_key_is_in_the_manual_with_its_default)
         }
     }
 }
+
+/* h.11.ln_1.weight -> h.i.ln_1.weight */
+static struct str table_name(struct arena *perm, struct str name)
+{
+    struct textbuf b = textbuf_new(perm);
+    struct str     part;
+    i64            number;
+    while (str_cut(&name, '.', &part)) {
+        if (str_i64(part, &number)) part = STR("i");
+        textbuf_fmt(&b, "%s%.*s", b.len ? "." : "", STR_ARG(part));
+    }
+    return textbuf_str(&b);
+}
+
+/* The name itself, or its last part behind another of the same path: `ln_f.weight`, `.bias`. */
+static bool in_table(struct arena *perm, const char *text, struct str name)
+{
+    i64 dot = name.len - 1;
+    while (name.data[dot] != '.') dot--;
+    struct str  path = str_sub(name, 0, dot), leaf = str_sub(name, dot, name.len);
+    const char *row = strstr(text, str_z(perm, str_fmt(perm, "`%.*s.", STR_ARG(path))));
+    return row && strstr(row, str_z(perm, str_fmt(perm, "%.*s`", STR_ARG(leaf))));
+}
+
+TEST(every_weight_is_in_its_table)
+{
+    struct str          text;
+    struct model_config untied = settings("gpt");
+    untied.tied                = false;
+    struct graph *graphs[]     = { built(perm, untied, tokens(32, 256), 1, MODE_TRAIN),
+                                   built(perm, settings("encoder"), lines(24, 257, 5), 1, MODE_TRAIN),
+                                   built(perm, settings("ranker"), clicks(26, 99, 13), 1, MODE_TRAIN) };
+    CHECK_EQ(os_read_all(os_real(), STR("docs/formats/weights.md"), perm, &text, NULL), STATUS_OK);
+    for (i64 k = 0; k < COUNT_OF(graphs); k++) {
+        for (i32 i = 0; i < graphs[k]->value_count; i++) {
+            if (graphs[k]->values[i].kind != VALUE_PARAM) continue;
+            struct str name = table_name(perm, graphs[k]->values[i].name);
+            if (!in_table(perm, str_z(perm, text), name))
+                harness_fail("docs/formats/weights.md", 1, "%.*s is missing", STR_ARG(name));
+        }
+    }
+}
