@@ -21,6 +21,7 @@ struct line { /* of the table */
 
 static const char *const program_names[PROGRAM_COUNT] = {
     [PROGRAM_TRAIN] = "train",         [PROGRAM_TRAIN_LAST] = "train, last batch",
+    [PROGRAM_ADD] = "train, adding",   [PROGRAM_ADD_LAST] = "train, adding, last batch",
     [PROGRAM_UPDATE] = "update",       [PROGRAM_EVAL] = "eval",
     [PROGRAM_EVAL_LAST] = "eval, last batch",
 };

@@ -70,6 +70,8 @@ static const struct {
 } kinds[PROGRAM_COUNT] = {
     [PROGRAM_TRAIN] = { "train", MODE_TRAIN },
     [PROGRAM_TRAIN_LAST] = { "train_last", MODE_TRAIN },
+    [PROGRAM_ADD] = { "train_add", MODE_TRAIN },
+    [PROGRAM_ADD_LAST] = { "train_add_last", MODE_TRAIN },
     [PROGRAM_UPDATE] = { "update", MODE_TRAIN },
     [PROGRAM_EVAL] = { "eval", MODE_EVAL },
     [PROGRAM_EVAL_LAST] = { "eval_last", MODE_EVAL },
@@ -80,6 +82,8 @@ static i64 batch_of(const struct compile_config *c, enum program_id id)
     switch (id) {
     case PROGRAM_TRAIN: return c->batch;
     case PROGRAM_TRAIN_LAST: return c->batch_last;
+    case PROGRAM_ADD: return c->accumulate > 1 ? c->batch : 0;
+    case PROGRAM_ADD_LAST: return c->accumulate > 1 ? c->batch_last : 0;
     case PROGRAM_EVAL: return c->eval_batch;
     case PROGRAM_EVAL_LAST: return c->eval_batch_last;
     default: return 0;
@@ -99,6 +103,7 @@ enum status compile(struct arena *perm, const struct target *target,
         graphs[id] = graph_new(perm, str_of(kinds[id].name));
         st         = build(context, graphs[id], batch, kinds[id].mode, err);
         if (!st) st = run_passes(graphs[id], kinds[id].mode, config, scratch, err);
+        if (!st && (id == PROGRAM_ADD || id == PROGRAM_ADD_LAST)) st = add_gradients(graphs[id], err);
     }
     struct graph *train = graphs[PROGRAM_TRAIN] ? graphs[PROGRAM_TRAIN] : graphs[PROGRAM_TRAIN_LAST];
     if (!st && train) {
@@ -108,7 +113,7 @@ enum status compile(struct arena *perm, const struct target *target,
     }
     struct plan *plan = NULL;
     if (!st) st = lay_out_persistents(perm, target, graphs, set, &plan, err);
-    for (i32 id = PROGRAM_TRAIN; !st && id <= PROGRAM_TRAIN_LAST; id++) {
+    for (i32 id = PROGRAM_TRAIN; !st && id <= PROGRAM_ADD_LAST; id++) {
         if (!graphs[id]) continue;
         st = recompute(graphs[id], &config->recompute, target, plan, scratch, err);
         if (!st) st = graph_verify(graphs[id], scratch, err);

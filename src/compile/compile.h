@@ -31,6 +31,7 @@ struct compile_config {
     f64                 clip;       /* largest gradient norm; 0: no clipping */
     struct str          freeze;     /* glob over parameter names; empty: none */
     struct recompute_config recompute;
+    i64                 accumulate; /* micro-batches of `batch` samples a step; 0 or 1: one */
     i64                 batch, batch_last, eval_batch, eval_batch_last; /* 0: no such program */
 };
 

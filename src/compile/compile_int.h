@@ -9,6 +9,9 @@ enum status freeze(struct graph *g, struct str glob, struct err *err);
 /* Appends the gradients of every trained parameter with respect to output "loss". */
 enum status differentiate(struct graph *g, struct arena scratch, struct err *err);
 
+/* Turns the program of a micro-batch into one whose gradients are added to the persistent ones. */
+enum status add_gradients(struct graph *g, struct err *err);
+
 /* Drops nodes whose results nobody reads. */
 void remove_dead(struct graph *g, struct arena scratch);
 

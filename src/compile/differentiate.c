@@ -115,3 +115,17 @@ enum status differentiate(struct graph *g, struct arena scratch, struct err *err
     if (!st) keep_gradients(&t, value_count);
     return st ? st : graph_status(g, err);
 }
+
+enum status add_gradients(struct graph *g, struct err *err)
+{
+    i32 count = g->value_count;
+    for (i32 i = 0; i < count && !g->err.status; i++) {
+        struct value kept = g->values[i];
+        if (kept.kind != VALUE_GRAD || kept.node < 0) continue;
+        g->values[i].kind = VALUE_TEMP;
+        g->values[i].name = (struct str){ 0 };
+        i32 sum           = graph_value(g, VALUE_GRAD, kept.name, kept.type);
+        graph_op(g, OP_ACCUMULATE, kept.name, (i32[]){ sum, i }, 2, NULL);
+    }
+    return graph_status(g, err);
+}

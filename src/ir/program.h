@@ -39,6 +39,8 @@ struct program {
 enum program_id {
     PROGRAM_TRAIN,      /* gradients of a full batch */
     PROGRAM_TRAIN_LAST, /* of the short last batch of an epoch */
+    PROGRAM_ADD,        /* later micro-batches: gradients are added to those that are there */
+    PROGRAM_ADD_LAST,
     PROGRAM_UPDATE,     /* clip and optimiser */
     PROGRAM_EVAL,
     PROGRAM_EVAL_LAST,

@@ -397,6 +397,12 @@ enum status shape_clip(struct sig *s, struct err *err)
                                             : fail_one(err, "needs one number", s->in[0]);
 }
 
+enum status shape_accumulate(struct sig *s, struct err *err)
+{
+    if (!type_eq(s->in[0], s->in[1])) return fail(err, "must be alike", s->in[0], s->in[1]);
+    return need_float(err, s->in[0]);
+}
+
 /* p, g, then `states` tensors like p, then hyper f32[4] and the factor. */
 static enum status optimiser(struct sig *s, i32 states, struct err *err)
 {

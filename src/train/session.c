@@ -39,7 +39,8 @@ static struct compile_config config_of(const struct train_config *t)
                                     .nesterov  = t->nesterov,
                                     .clip      = t->clip,
                                     .freeze    = t->freeze,
-                                    .recompute = recompute_of(t) };
+                                    .recompute  = recompute_of(t),
+                                    .accumulate = t->accumulate };
 }
 
 static enum status begin(struct session *s, struct os *os, const struct settings *settings,
@@ -126,14 +127,14 @@ void session_get(struct session *s, struct str name, void *data, i64 bytes)
     s->backend->table->wait(s->backend, s->backend->table->get(s->backend, t->offset, data, bytes));
 }
 
-void session_put_scalars(struct session *s, i64 step, i64 rows, f64 lr)
+void session_put_scalars(struct session *s, i64 step, i64 rows, i64 first_sample, f64 lr)
 {
     const struct train_config *c        = &s->settings->train;
     bool                       sgd      = s->config.optimiser == OPTIMISER_SGD;
     f32                        hyper[4] = { (f32)lr, (f32)(sgd ? c->momentum : c->beta1), (f32)c->beta2,
                                             (f32)(step + 1) };
     f32                        seed     = 1 / (f32)rows;
-    i32 rng[4] = { (i32)(u32)c->seed, (i32)(u32)(c->seed >> 32), (i32)step, 0 };
+    i32 rng[4] = { (i32)(u32)c->seed, (i32)(u32)(c->seed >> 32), (i32)step, (i32)first_sample };
     session_put(s, STR("hyper"), hyper, sizeof hyper);
     session_put(s, STR("loss_seed"), &seed, sizeof seed);
     session_put(s, STR("rng"), rng, sizeof rng);

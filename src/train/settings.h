@@ -9,6 +9,7 @@
 struct train_config {
     i64        epochs, steps;    /* whichever ends first; 0: not limited by it */
     i64        batch, eval_batch;
+    i64        accumulate;       /* micro-batches of `batch` samples a step */
     bool       drop_last, shuffle;
     u64        seed;
     struct str optimiser;        /* sgd | adam | adamw */

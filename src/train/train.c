@@ -34,14 +34,20 @@ static f64 elapsed_s(struct loop *l) { return (f64)(now_ns(l) - l->begin_ns) / 1
 
 static f64 dollars(struct loop *l) { return elapsed_s(l) / 3600 * l->s.settings->train.usd_hour; }
 
+/* Samples of an epoch that are trained. */
+static i64 epoch_samples(const struct session *s)
+{
+    i64 count = dataset_count(s->data, SPLIT_TRAIN);
+    return s->settings->train.drop_last ? count - count % s->config.batch : count;
+}
+
 /* Steps until the run ends, whichever of epochs and steps comes first. */
 static void limits(struct loop *l)
 {
     const struct train_config *c     = &l->s.settings->train;
-    i64                        count = dataset_count(l->s.data, SPLIT_TRAIN);
-    i64 epoch_steps = count / l->s.config.batch + (l->s.config.batch_last ? 1 : 0);
-    l->epochs_max   = c->epochs;
-    l->steps_max    = c->epochs * epoch_steps;
+    i64                        whole = l->s.config.batch * MAX(l->s.config.accumulate, 1);
+    l->epochs_max                    = c->epochs;
+    l->steps_max                     = c->epochs * ((epoch_samples(&l->s) + whole - 1) / whole);
     if (c->steps && (!l->steps_max || c->steps < l->steps_max)) l->steps_max = c->steps;
 }
 
@@ -90,28 +96,47 @@ static void tell_step(struct loop *l, f64 lr)
     l->listener->on_step(l->listener->context, &e);
 }
 
-static void step(struct loop *l, const struct batch *b)
+/* One micro-batch: its gradients overwrite those of the last step or are added to those of this. */
+static void micro_step(struct loop *l, const struct batch *b, i64 first_sample, i64 rows, f64 lr)
 {
-    struct session             *s     = &l->s;
-    const struct backend_table *be    = s->backend->table;
-    const struct feeds         *feeds = dataset_feeds(s->data);
-    i64                         rows  = b->count * model_rows(s->model);
-    f64                         lr    = schedule_lr(&s->settings->train, l->step, l->steps_max);
-    f32                         sum;
-    session_put_scalars(s, l->step, rows, lr);
+    struct session     *s     = &l->s;
+    const struct feeds *feeds = dataset_feeds(s->data);
+    bool                full  = b->count == s->config.batch;
+    enum program_id     begin = full ? PROGRAM_TRAIN : PROGRAM_TRAIN_LAST;
+    enum program_id     go_on = full ? PROGRAM_ADD : PROGRAM_ADD_LAST;
+    f32                 sum;
+    session_put_scalars(s, l->step, rows, first_sample, lr);
     for (i32 f = 0; f < feeds->count; f++)
         session_put(s, feeds->feed[f].name, b->data[f], b->count * type_bytes(feeds->feed[f].type));
-    enum program_id id = b->count == s->config.batch ? PROGRAM_TRAIN : PROGRAM_TRAIN_LAST;
-    be->run(s->backend, s->set->programs[id]);
-    be->run(s->backend, s->set->programs[PROGRAM_UPDATE]);
+    s->backend->table->run(s->backend, s->set->programs[first_sample ? go_on : begin]);
     session_get(s, STR("loss"), &sum, sizeof sum);
-    l->loss = (f64)sum / (f64)rows;
+    l->loss += (f64)sum / (f64)rows;
     if (session_has(s, STR("hits"))) {
         session_get(s, STR("hits"), &sum, sizeof sum);
-        l->metric = (struct train_metric){ STR("accuracy"), (f64)sum / (f64)rows };
+        l->metric.name = STR("accuracy");
+        l->metric.value += (f64)sum / (f64)rows;
     }
+}
+
+/* One update from the micro-batches that make it; the epoch's end makes a smaller one. Returns the
+ * last of them. */
+static struct batch *step(struct loop *l, struct batch *b, f64 lr)
+{
+    struct session *s       = &l->s;
+    i64             whole   = s->config.batch * MAX(s->config.accumulate, 1);
+    i64             samples = MIN(whole, epoch_samples(s) - b->index);
+    i64             done    = 0;
+    l->loss = l->metric.value = 0;
+    for (;;) {
+        micro_step(l, b, done, samples * model_rows(s->model), lr);
+        done += b->count;
+        if (done >= samples) break;
+        b = loader_next(l->loader);
+    }
+    s->backend->table->run(s->backend, s->set->programs[PROGRAM_UPDATE]);
     l->step++;
-    l->samples += b->count;
+    l->samples += samples;
+    return b;
 }
 
 static enum status evaluate_now(struct loop *l, struct err *err)
@@ -150,7 +175,7 @@ static enum status steps(struct loop *l, struct err *err)
         if (!b) break;
         f64 lr   = schedule_lr(&l->s.settings->train, l->step, l->steps_max);
         l->epoch = b->epoch;
-        step(l, b);
+        b        = step(l, b, lr);
         i64 end = now_ns(l);
         l->steps_ns += end - begin;
         if (l->step == 1) l->result->first_step_ms = (f64)os_process_age_ns() / 1e6;

@@ -32,8 +32,9 @@ void        session_close(struct session *s); /* of a zeroed or half-opened one 
 /* Host to arena and back by name; a name no program uses is left out. */
 void session_put(struct session *s, struct str name, const void *data, i64 bytes);
 void session_get(struct session *s, struct str name, void *data, i64 bytes);
-/* What changes from step to step, as tensors; step counts from 0. */
-void session_put_scalars(struct session *s, i64 step, i64 rows, f64 lr);
+/* What changes from step to step, as tensors. step counts from 0; rows are those of the whole
+ * step, first_sample where in it this micro-batch begins. */
+void session_put_scalars(struct session *s, i64 step, i64 rows, i64 first_sample, f64 lr);
 bool session_has(const struct session *s, struct str name);
 
 /* weights.c */

@@ -421,6 +421,13 @@ static void add_optimiser(struct maker *m, i32 states)
     add_uniform(m, wide_dtype(m), shape_1(1), 0.1, 1);
 }
 
+static void case_accumulate(struct maker *m)
+{
+    struct shape s = random_shape(m, 2, 5000);
+    add(m, s);
+    add(m, s);
+}
+
 static void case_sgd(struct maker *m) { add_optimiser(m, 1); }
 static void case_adam(struct maker *m) { add_optimiser(m, 2); }
 
@@ -506,6 +513,7 @@ static const struct row rows[OP_COUNT] = {
     FORWARD(HITS,           EXACT, xent)
     FORWARD(SUMSQ,          SUM,   sumsq)
     FORWARD(CLIP,           ROW,   clip)
+    FORWARD(ACCUMULATE,     MAP,   accumulate)
     FORWARD(SGD,            MAP,   sgd)
     FORWARD(ADAM,           MAP,   adam)
     FORWARD(ADAMW,          MAP,   adam)

@@ -178,6 +178,29 @@ TEST(a_network_learns_and_stops_at_its_target)
     remove_run(&s, folder);
 }
 
+/* 60 samples a step at once and as four times 15, then the ten that are left: the same losses up
+ * to the rounding of sums in another order; dropout is addressed by the sample, not the batch. */
+TEST(accumulated_micro_batches_equal_the_large_batch)
+{
+    const char         *folder = temp_folder(perm);
+    struct settings     s      = small_run(perm, folder, "- conv: {filters: 8, activation: relu}\n"
+                                                         "- dropout: 0.2\n- flatten\n- dense: 4\n");
+    struct train_result r;
+    s.data.held_out = 0;
+    s.train.epochs  = 5;
+    s.train.lr      = 6e-4;
+    s.train.batch   = 60;
+    struct watch large = run(&s, &r);
+    s.train.batch      = 15;
+    s.train.accumulate = 4;
+    struct watch micro = run(&s, &r);
+    CHECK_EQ(large.steps, 10);
+    CHECK_EQ(micro.steps, 10);
+    for (i64 i = 0; i < 10; i++) CHECK_NEAR(micro.losses[i], large.losses[i], 1e-5 * large.losses[i]);
+    CHECK_EQ(r.arena_bytes_planned, r.arena_bytes_used);
+    remove_run(&s, folder);
+}
+
 TEST(drop_last_leaves_the_short_batch_out)
 {
     const char         *folder = temp_folder(perm);

@@ -142,6 +142,25 @@ static void sgd(const struct call *c)
     pool_run(c->pool, fast_div_up(s.count, SWEEP_ITEMS), sgd_block, &s);
 }
 
+/* ---- gradients of later micro-batches */
+
+static void accumulate_block(void *context, i64 block, i32 worker)
+{
+    (void)worker;
+    const struct sweep *s = context;
+    i64 i = block * SWEEP_ITEMS, end = MIN(i + SWEEP_ITEMS, s->count);
+    for (; i + V_LANES <= end; i += V_LANES) v_store(s->p + i, v_load(s->p + i) + v_load(s->g + i));
+    if (i == end) return;
+    vm rest = v_first(end - i);
+    v_store_m(s->p + i, v_load_m(s->p + i, rest) + v_load_m(s->g + i, rest), rest);
+}
+
+static void accumulate(const struct call *c)
+{
+    struct sweep s = { .p = c->in[0].data, .g = c->in[1].data, .count = c->in[0].count };
+    pool_run(c->pool, fast_div_up(s.count, SWEEP_ITEMS), accumulate_block, &s);
+}
+
 /* ---- the norm */
 
 struct squares {
@@ -194,6 +213,7 @@ const struct kernel ISA_FN(kernels_optimiser)[] = {
     { OP_ADAM, "adam_" ISA_NAME, ISA_HERE, fast_all_f32, adam, NULL },
     { OP_ADAMW, "adamw_" ISA_NAME, ISA_HERE, fast_all_f32, adamw, NULL },
     { OP_SGD, "sgd_" ISA_NAME, ISA_HERE, fast_all_f32, sgd, NULL },
+    { OP_ACCUMULATE, "accumulate_" ISA_NAME, ISA_HERE, fast_all_f32, accumulate, NULL },
     { OP_SUMSQ, "sumsq_" ISA_NAME, ISA_HERE, fast_all_f32, sumsq, sumsq_work },
 };
 const i32 ISA_COUNT(kernels_optimiser) = (i32)COUNT_OF(ISA_FN(kernels_optimiser));

@@ -17,6 +17,12 @@ void ref_CLIP(const struct call *c)
     ref_store(&c->out[1], 0, norm);
 }
 
+void ref_ACCUMULATE(const struct call *c)
+{
+    for (i64 i = 0; i < c->in[0].count; i++)
+        ref_store(&c->in[0], i, ref_load(&c->in[0], i) + ref_load(&c->in[1], i));
+}
+
 struct hyper {
     f64 lr, beta1, beta2, step, factor;
 };
