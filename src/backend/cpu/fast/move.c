@@ -213,6 +213,8 @@ static void transpose(const struct call *c)
 
 /* ---- embedding: a row of the table for each id */
 
+enum { LOOKUP_AHEAD = 32 }; /* rows asked for before their turn: a large table is in no cache */
+
 struct lookup {
     const f32 *table;
     const i32 *ids;
@@ -226,6 +228,8 @@ static void embedding_block(void *context, i64 block, i32 worker)
     const struct lookup *l = context;
     i64 i = block * l->ids_in_block, end = MIN(i + l->ids_in_block, l->count);
     for (; i < end; i++) {
+        if (i + LOOKUP_AHEAD < end)
+            __builtin_prefetch(l->table + l->ids[i + LOOKUP_AHEAD] * l->width);
         ASSERT(l->ids[i] >= 0 && l->ids[i] < l->rows);
         copy(l->to + i * l->width, l->table + l->ids[i] * l->width, l->width);
     }
