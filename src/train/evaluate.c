@@ -88,6 +88,8 @@ enum status evaluate(struct session *s, struct train_eval *out, struct err *err)
     if (str_eq(model_metric(s->model), STR("perplexity")))
         add_metric(out, STR("perplexity"), exp(out->loss));
     if (t.scored) add_metric(out, STR("auc"), auc(t.scored, t.scored_count));
+    f64 best = dataset_best_auc(s->data);
+    if (!isnan(best)) add_metric(out, STR("best_auc"), best);
     out->target_reached = target_met(target_metric(s), s->settings->train.target, out);
     out->eval_s         = (f64)(s->os->now_ns(s->os) - begin_ns) / 1e9;
     return STATUS_OK;

@@ -11,7 +11,8 @@
 #define TRAIN_METRICS_MAX 4
 
 struct train_metric {
-    struct str name; /* "accuracy", "auc", "perplexity": in [0, 1] but for the last */
+    struct str name; /* "accuracy", "auc", "best_auc" (of made-up data), "perplexity": in [0, 1] but
+                        for the last */
     f64        value;
 };
 
