@@ -45,6 +45,28 @@ static i32 value_add(struct graph *g, struct value v)
     return g->value_count++;
 }
 
+/* Every size that is computed later is a product of these dimensions: what fits here cannot
+ * overflow there. */
+static bool fits(struct type t)
+{
+    i64 room = TENSOR_BYTES_MAX / dtype_bytes(t.dtype);
+    for (i32 i = 0; i < t.shape.rank; i++) {
+        if (t.shape.dim[i] < 0 || t.shape.dim[i] > room) return false;
+        if (t.shape.dim[i]) room /= t.shape.dim[i];
+    }
+    return true;
+}
+
+static enum status too_large(struct graph *g, struct str name, struct type t)
+{
+    char         text[256];
+    struct arena scratch = { .begin = (u8 *)text, .end = (u8 *)text + sizeof text };
+    struct str   type    = type_text(&scratch, t);
+    return err_set(&g->err, STATUS_USAGE,
+                   "%.*s would be %.*s, more than 64 TiB; a smaller batch or model fits",
+                   STR_ARG(name), STR_ARG(type));
+}
+
 i32 graph_find(const struct graph *g, struct str name)
 {
     for (i32 i = 0; i < g->value_count; i++) {
@@ -57,6 +79,7 @@ i32 graph_value(struct graph *g, enum value_kind kind, struct str name, struct t
 {
     if (g->err.status) return -1;
     ASSERT(kind != VALUE_TEMP);
+    if (!fits(type)) return too_large(g, name, type), -1;
     i32 known = graph_find(g, name);
     if (known < 0)
         return value_add(g, (struct value){ name, type, kind, -1, { 0 }, false, false });
@@ -102,6 +125,8 @@ static enum status infer(struct graph *g, const struct node *n, struct type *out
     struct sig  s  = { in, n->in_count, out, &n->at, n->op };
     enum status st = op->shape(&s, &why);
     if (st) err_set(&g->err, st, "%.*s (%s): %s", STR_ARG(n->name), op->name, why.text);
+    for (i32 i = 0; !st && i < op->out_count; i++)
+        if (!fits(out[i])) st = too_large(g, n->name, out[i]);
     return st;
 }
 
@@ -113,7 +138,7 @@ i32 graph_op(struct graph *g, i32 op, struct str name, const i32 *in, i32 in_cou
     ASSERT(in_count >= row->in_min && in_count <= row->in_max);
     for (i32 i = 0; i < in_count; i++) ASSERT(in[i] >= 0 && in[i] < g->value_count);
     if (g->node_count == GRAPH_NODES_MAX) {
-        err_set(&g->err, STATUS_USAGE, "the model has more than %d operations", GRAPH_NODES_MAX);
+        err_set(&g->err, STATUS_USAGE, "the model has more than %d operations; make it shallower", GRAPH_NODES_MAX);
         return -1;
     }
     struct node n = { .op = op, .name = name, .in_count = in_count, .out = g->value_count,

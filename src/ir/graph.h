@@ -52,6 +52,7 @@ struct node {
 
 #define GRAPH_VALUES_MAX 65536
 #define GRAPH_NODES_MAX 32768
+#define TENSOR_BYTES_MAX ((i64)1 << 46) /* 64 TiB; GRAPH_VALUES_MAX of them still add up in 63 bits */
 
 struct graph {
     struct str    name;

@@ -242,6 +242,25 @@ TEST(a_node_without_gradient_on_the_way_is_named)
     CHECK(strstr(err.text, "hits"));
 }
 
+TEST(a_product_of_dimensions_that_overflows_is_a_sentence)
+{
+    struct err    err = { 0 };
+    struct graph *g   = graph_new(perm, STR("g"));
+    i64           big = (i64)1 << 40;
+    i32           a   = param(g, "a", shape_2(big, 1), true), b = param(g, "b", shape_2(big, 1), true);
+    CHECK_EQ(build_matmul(g, STR("dense"), a, b, -1, false, true), -1); /* big squared wraps to 0 */
+    CHECK_EQ(graph_status(g, &err), STATUS_USAGE);
+    CHECK_STR(err.text, "dense would be f32[1099511627776,1099511627776], more than 64 TiB; "
+                        "a smaller batch or model fits");
+
+    g = graph_new(perm, STR("g"));
+    CHECK_EQ(param(g, "table", shape_3(big, big, big), true), -1);
+    CHECK_EQ(graph_status(g, &err), STATUS_USAGE);
+    g = graph_new(perm, STR("g"));
+    CHECK(param(g, "largest", shape_1(TENSOR_BYTES_MAX / 4), true) >= 0);
+    CHECK(param(g, "none", shape_3(0, big, big), true) < 0); /* big * big * 4 does not fit either */
+}
+
 TEST(wrong_shapes_are_named_with_their_node)
 {
     struct err    err = { 0 };
