@@ -17,7 +17,7 @@ if(TARGET frugal_program)
         add_custom_command(OUTPUT ${file} DEPENDS frugal_program VERBATIM
             COMMAND ${CMAKE_COMMAND} -DOUTPUT=${file} "-DCOMMAND=$<TARGET_FILE:frugal_program>;help;${ARGN}"
                     -P ${CMAKE_SOURCE_DIR}/cmake/page.cmake)
-        install(FILES ${CMAKE_BINARY_DIR}/${file} DESTINATION ${folder} RENAME ${rename} OPTIONAL)
+        install(FILES ${CMAKE_BINARY_DIR}/${file} DESTINATION ${folder} RENAME ${rename})
         set(pages ${pages} ${file} PARENT_SCOPE)
     endfunction()
     frugal_page(frugal.1    ${CMAKE_INSTALL_MANDIR}/man1                          frugal.1    --man)

@@ -160,14 +160,14 @@ static struct str graph_text(struct arena *perm, const struct graph *g)
     return textbuf_str(&b);
 }
 
-/* GOLDEN=write in the environment writes the files anew; git shows what changed. */
+/* UPDATE_GOLDEN=1 in the environment writes the files anew; git shows what changed. */
 static void check_golden(struct arena *perm, const char *name, const struct graph *g)
 {
     struct os *os   = os_real();
     struct str path = str_fmt(perm, "tests/golden/model_%s.txt", name);
     struct str kept, now = graph_text(perm, g);
     struct err err = { 0 };
-    if (getenv("GOLDEN")) CHECK_EQ(os_publish(os, path, now, *perm, &err), STATUS_OK);
+    if (getenv("UPDATE_GOLDEN")) CHECK_EQ(os_publish(os, path, now, *perm, &err), STATUS_OK);
     if (os_read_all(os, path, perm, &kept, &err)) harness_fail(__FILE__, __LINE__, "%s", err.text);
     struct str a, b;
     for (i32 line = 1; now.len || kept.len; line++) {
