@@ -15,7 +15,7 @@ enum status err_set(struct err *err, enum status status, const char *format, ...
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     for (char *c = text; *c; c++)
-        if (*c == '\n' || *c == '\r') *c = ' ';
+        if ((unsigned char)*c < ' ' || *c == 0x7f) *c = ' '; /* names from outside may hold them */
     memcpy(err->text, text, sizeof text);
     err->status = status;
     return status;

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -170,6 +171,14 @@ static enum status real_sync_dir_of(struct os *os, struct str path, struct err *
     return st;
 }
 
+i64 os_disk_free_bytes(struct str path)
+{
+    struct path    p;
+    struct statvfs s;
+    if (path_set(&p, dir_of(path), NULL) || statvfs(p.z, &s)) return -1;
+    return (i64)s.f_bavail * (i64)s.f_frsize;
+}
+
 static enum status real_stat(struct os *os, struct str path, struct os_stat *out, struct err *err)
 {
     (void)os;
@@ -299,6 +308,8 @@ void os_signals_catch(void)
     struct sigaction action    = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
     sigemptyset(&action.sa_mask);
     for (i64 i = 0; i < COUNT_OF(numbers); i++) ASSERT(sigaction(numbers[i], &action, NULL) == 0);
+    action.sa_handler = SIG_IGN;
+    ASSERT(sigaction(SIGPIPE, &action, NULL) == 0);
 }
 
 static enum os_signal real_signal_take(struct os *os)

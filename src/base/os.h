@@ -56,15 +56,20 @@ struct os {
 
 struct os *os_real(void);              /* the machine itself; one for the process */
 void       os_signals_catch(void);     /* INT, TERM and USR1 are held for signal_take from now on;
-                                          a second INT ends the process at once with status 4 */
+                                          a second INT ends the process at once with status 4; a
+                                          reader that goes away is an error of write, no signal */
 
 /* Whole files, built on the seam. A zero byte follows the bytes read. */
 enum status os_read_all(struct os *, struct str path, struct arena *perm, struct str *bytes,
                         struct err *);
-/* A reader sees the old file or the whole new one, even after a power cut: temporary name (path
- * and ".part"), sync, rename, folder sync. One writer a path. */
+/* The name under which a file is written before it takes its own; another for each process, so
+ * that two runs with the same output cannot write into one another's. */
+struct str os_part_name(struct arena *perm, struct str path);
+/* A reader sees the old file or the whole new one, even after a power cut: part name, sync, rename,
+ * folder sync. */
 enum status os_publish(struct os *, struct str path, struct str bytes, struct arena scratch,
                        struct err *);
+i64         os_disk_free_bytes(struct str path); /* where this file would lie; -1: not known */
 i64         os_peak_rss_bytes(void);   /* VmHWM */
 i64         os_process_age_ns(void);   /* since the process was loaded */
 

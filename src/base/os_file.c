@@ -1,6 +1,7 @@
 /* os_file.c - whole files through the seam, and what the kernel says about us. */
 #include "base/os.h"
 #include <string.h>
+#include <unistd.h>
 
 /* All of an open file into perm. The size is only a hint: kernel files say 0, others may grow. */
 static enum status read_open(struct os *os, struct file f, struct str path, i64 bytes_hint,
@@ -43,11 +44,16 @@ enum status os_read_all(struct os *os, struct str path, struct arena *perm, stru
     return st;
 }
 
+struct str os_part_name(struct arena *perm, struct str path)
+{
+    return str_fmt(perm, "%.*s.%d.part", STR_ARG(path), (int)getpid());
+}
+
 /* The name only moves once the bytes are on the disk, and we return only once the name is. */
 enum status os_publish(struct os *os, struct str path, struct str bytes, struct arena scratch,
                        struct err *err)
 {
-    struct str  part = str_cat(&scratch, path, STR(".part"));
+    struct str  part = os_part_name(&scratch, path);
     struct file f    = { -1 };
     enum status st   = os->create(os, part, &f, err);
 

@@ -43,7 +43,7 @@ static void show_instr(struct cli *c, const struct program *p, const struct inst
 
     struct str flops = text_si(&scratch, cost.flops), moved = text_bytes(&scratch, cost.bytes);
     struct str memory = text_bytes(&scratch, (f64)bytes);
-    say_result(c->say, "  %-16s %-24.*s %-20.*s %-12.*s %9.*s %9.*s %9.*s\n", row->name,
+    say_result(c->say, "  %-16s %-24.*s %-20.*s %-16.*s %9.*s %9.*s %9.*s\n", row->name,
                STR_ARG(n->name), STR_ARG(type), STR_ARG(ins->kernel), STR_ARG(flops),
                STR_ARG(moved), STR_ARG(memory));
 }
@@ -65,12 +65,12 @@ static void show_program(struct cli *c, const struct program *p)
     }
     say_result(c->say, "\n");
     say_heading(c->say, str_z(&scratch, str_fmt(&scratch, "Program %.*s", STR_ARG(name))));
-    say_result(c->say, "  %-16s %-24s %-20s %-12s %9s %9s %9s\n", "op", "name", "result", "kernel",
+    say_result(c->say, "  %-16s %-24s %-20s %-16s %9s %9s %9s\n", "op", "name", "result", "kernel",
                "FLOPs", "moved", "memory");
     for (i32 i = 0; i < p->instr_count; i++) show_instr(c, p, &p->instrs[i]);
     struct str flops = text_si(&scratch, cost.flops), moved = text_bytes(&scratch, cost.bytes);
     struct str memory = text_bytes(&scratch, (f64)p->bytes);
-    say_result(c->say, "  %-16s %-24s %-20s %-12s %9.*s %9.*s %9.*s\n", "all", "", "", "",
+    say_result(c->say, "  %-16s %-24s %-20s %-16s %9.*s %9.*s %9.*s\n", "all", "", "", "",
                STR_ARG(flops), STR_ARG(moved), STR_ARG(memory));
 }
 

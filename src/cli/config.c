@@ -94,6 +94,12 @@ enum status config_add_file(struct config *c, struct arena *perm, struct str fil
     return st;
 }
 
+/* A network from elsewhere has its lines counted there, not in the run file. */
+static void layers_from(struct config *c, const struct option *o, struct str place)
+{
+    if (str_eq(o->key, STR("model.layers"))) c->settings.model.file = place;
+}
+
 enum status config_add_environment(struct config *c, struct os *os, struct arena *perm,
                                    struct err *err)
 {
@@ -108,6 +114,7 @@ enum status config_add_environment(struct config *c, struct os *os, struct arena
             return at(err, option_environment(&options[i], &scratch), 0, &why);
         }
         c->origin[i] = (struct origin){ ORIGIN_ENVIRONMENT, 0 };
+        layers_from(c, &options[i], option_environment(&options[i], perm));
     }
     return STATUS_OK;
 }
@@ -128,6 +135,7 @@ enum status config_add_override(struct config *c, struct arena *perm, struct str
         o ? option_set_text(o, &c->settings, value, perm, &why) : unknown_key(key, *perm, &why);
     if (st) return at(err, STR("command line"), 0, &why);
     c->origin[o - options] = (struct origin){ ORIGIN_COMMAND_LINE, 0 };
+    layers_from(c, o, STR("command line, model.layers"));
     return STATUS_OK;
 }
 

@@ -173,6 +173,10 @@ static void summary(struct progress *p, const struct train_result *r)
     struct arena scratch = p->scratch;
     struct say  *s       = p->say;
     bool         words   = !isnan(r->tokens_per_s);
+    if (!r->steps) { /* stopped before the first: there is nothing to bill */
+        say_result(s, "%-12s%.2f s, no step done\n", "time", r->seconds);
+        return;
+    }
     for (i64 i = 0; i < r->metric_count; i++)
         say_result(s, "%-12.*s%.*s\n", STR_ARG(r->metrics[i].name),
                    STR_ARG(text_metric(&scratch, r->metrics[i].name, r->metrics[i].value)));

@@ -82,9 +82,10 @@ enum status say_close(struct say *s, struct err *err)
 {
     end_line(s);
     errno = 0;
-    if (fflush(s->results) == 0 && !ferror(s->results)) return STATUS_OK;
+    if (fflush(s->results) && !s->failed) s->failed = errno;
+    if (!s->failed && !ferror(s->results)) return STATUS_OK;
     return err_set(err, STATUS_WORLD, "stdout: %s",
-                   errno ? strerror(errno) : "not all was written");
+                   s->failed ? strerror(s->failed) : "not all was written");
 }
 
 struct textbuf event_begin(struct arena *perm, const char *event)
@@ -120,7 +121,8 @@ void event_end(struct textbuf *b, struct say *s)
 {
     textbuf_fmt(b, "}\n");
     say_text(s, textbuf_str(b));
-    fflush(s->results); /* whoever reads us line by line should not wait for a full buffer */
+    /* Whoever reads us line by line should not wait for a full buffer. */
+    if (fflush(s->results) && !s->failed) s->failed = errno;
 }
 
 struct str text_count(struct arena *perm, f64 value)

@@ -13,6 +13,7 @@ struct say {
     bool  live;      /* messages go to a terminal: a line may be redrawn */
     bool  bold;      /* results go to one, and NO_COLOR is not set */
     i32   columns;   /* of the terminal that shows messages */
+    int   failed;    /* errno of the first result that could not be written; 0: none */
     bool  open_line; /* a live line stands and must be ended before anything else */
 };
 

@@ -49,11 +49,16 @@ enum status dataset_open(struct os *os, const struct data_config *config, struct
         return err_set(err, STATUS_USAGE, "held_out is %g; it must be at least 0 and below 1",
                        config->held_out);
 
+    bool files = config->file_count || str_eq(kind, STR("lines")); /* which says so itself */
+    if (!config->path.len && !files && !str_eq(kind, STR("synthetic_clicks")))
+        return err_set(err, STATUS_USAGE, "data.path is empty; it names the file to train on");
+
     struct dataset *d = NEW(perm, struct dataset, 1);
     *d                = (struct dataset){ .format = format, .os = os };
     enum status st    = format->open(d, config, perm, err);
     if (!st && !d->count[SPLIT_TRAIN])
-        st = err_set(err, STATUS_USAGE, "%.*s holds no sample to train on", STR_ARG(config->path));
+        st = err_set(err, STATUS_USAGE, "%.*s holds no sample to train on",
+                     STR_ARG(config->path.len ? config->path : STR("the data")));
     if (st) {
         format->close(d);
         return st;

@@ -76,8 +76,13 @@ static enum status open_lines(struct dataset *d, const struct data_config *confi
     if (!st && config->eval_path.len)
         st = err_set(err, STATUS_USAGE,
                      "data.eval_path has no meaning for lines; set data.held_out");
-    for (i64 f = 0; f < config->file_count && !st; f++)
+    for (i64 f = 0; f < config->file_count && !st; f++) {
         st = source_open(d->os, config->files[f], config, *perm, &state->source[f], err);
+        struct str rest = state->source[f].bytes, line;
+        if (!st && !next_line(&rest, &line))
+            st = err_set(err, STATUS_USAGE, "%.*s: no line with text; its class would have no sample",
+                         STR_ARG(config->files[f]));
+    }
     if (st) return st;
 
     each_line(d, config);

@@ -60,7 +60,7 @@ static enum status open_file(struct dataset *d, const struct data_config *config
                        (long long)bytes.len, (long long)state->width);
     if (count < state->context + 1)
         return err_set(err, STATUS_USAGE,
-                       "%.*s: %lld tokens are fewer than one sample's %lld (context + 1)",
+                       "%.*s: %lld tokens are fewer than one sample's %lld (data.context + 1)",
                        STR_ARG(path), (long long)count, (long long)state->context + 1);
     state->begin[s] = bytes.data;
     d->count[s]     = (count - 1) / state->context;

@@ -300,7 +300,7 @@ enum status st_save(struct os *os, struct str path, const struct st_tensor *tens
                     struct arena scratch, struct err *err)
 {
     const struct st_tensor **order  = sorted(tensors, count, &scratch);
-    struct str               part   = str_cat(&scratch, path, STR(".part"));
+    struct str               part   = os_part_name(&scratch, path);
     struct str               header = header_of(order, count, &scratch);
     struct file              f      = { -1 };
     enum status              st     = os->create(os, part, &f, err);

@@ -77,11 +77,15 @@ enum status evaluate(struct session *s, struct train_eval *out, struct err *err)
     i64                  begin_ns = s->os->now_ns(s->os);
     if (session_has(s, STR("scores")))
         t.scored = NEW(&scratch, struct scored, dataset_count(s->data, SPLIT_EVAL));
-    struct arena buffers = arena_part(&scratch, (i64)4 << 30);
+    struct arena buffers = arena_part(&scratch, (scratch.end - scratch.begin) / 2);
     enum status  st      = loader_open(&buffers, s->data, &c, &l, err);
     if (st) return st;
-    for (struct batch *b; (b = loader_next(l));) run_batch(s, &t, b, scratch);
+    for (struct batch *b; !st && (b = loader_next(l));) {
+        run_batch(s, &t, b, scratch);
+        st = session_check_signal(s, out->step, err);
+    }
     loader_close(l);
+    if (st) return st;
     out->samples = dataset_count(s->data, SPLIT_EVAL);
     out->loss    = t.loss / (f64)t.rows;
     if (session_has(s, STR("hits"))) add_metric(out, STR("accuracy"), t.hits / (f64)t.rows);

@@ -76,7 +76,8 @@ enum status session_open(struct session *s, struct os *os, const struct settings
     if (!st) st = model_new(perm, &settings->model, dataset_feeds(s->data), &s->model, err);
     if (st) return st;
     batches(s);
-    return compile_here(s, model_build, s->model, err);
+    st = compile_here(s, model_build, s->model, err);
+    return st ? st : weights_check(s, err);
 }
 
 enum status session_build(struct session *s, struct os *os, const struct settings *settings,
@@ -105,6 +106,14 @@ void session_close(struct session *s)
     if (s->data) dataset_close(s->data);
     if (s->scratch.begin) arena_close(&s->scratch);
     *s = (struct session){ 0 };
+}
+
+enum status session_check_signal(struct session *s, i64 steps, struct err *err)
+{
+    enum os_signal got = s->os->signal_take(s->os);
+    if (got != OS_SIGNAL_INT && got != OS_SIGNAL_TERM) return STATUS_OK;
+    return err_set(err, STATUS_INTERRUPTED, "stopped by %s after step %lld",
+                   got == OS_SIGNAL_INT ? "Ctrl-C" : "SIGTERM", (long long)steps);
 }
 
 bool session_has(const struct session *s, struct str name)

@@ -25,6 +25,7 @@ struct loop {
     struct train_eval            last_eval;
     i64                          eval_step;     /* step of the last evaluation; -1: none */
     bool                         evaluates;
+    bool                         kept;          /* train.out was written */
     struct train_result         *result;
 };
 
@@ -46,8 +47,9 @@ static void limits(struct loop *l)
 {
     const struct train_config *c     = &l->s.settings->train;
     i64                        whole = l->s.config.batch * MAX(l->s.config.accumulate, 1);
+    i64                        each  = MAX((epoch_samples(&l->s) + whole - 1) / whole, 1);
     l->epochs_max                    = c->epochs;
-    l->steps_max                     = c->epochs * ((epoch_samples(&l->s) + whole - 1) / whole);
+    l->steps_max                     = MIN(c->epochs, INT64_MAX / each) * each;
     if (c->steps && (!l->steps_max || c->steps < l->steps_max)) l->steps_max = c->steps;
 }
 
@@ -141,10 +143,11 @@ static struct batch *step(struct loop *l, struct batch *b, f64 lr)
 
 static enum status evaluate_now(struct loop *l, struct err *err)
 {
-    l->last_eval   = (struct train_eval){ .step = l->step, .epoch = l->epoch + 1 };
-    l->eval_step   = l->step;
-    enum status st = evaluate(&l->s, &l->last_eval, err);
-    if (st) return st;
+    struct train_eval e  = { .step = l->step, .epoch = l->epoch + 1 };
+    enum status       st = evaluate(&l->s, &e, err);
+    if (st) return st; /* half an evaluation says nothing: the one before it stands */
+    l->last_eval           = e;
+    l->eval_step           = l->step;
     l->last_eval.elapsed_s = elapsed_s(l);
     l->last_eval.dollars   = dollars(l);
     if (l->listener->on_eval) l->listener->on_eval(l->listener->context, &l->last_eval);
@@ -158,17 +161,9 @@ static bool eval_due(const struct loop *l, const struct batch *b)
     return every ? l->step % every == 0 : b->ends_epoch;
 }
 
-static enum status check_signal(struct loop *l, struct err *err)
-{
-    enum os_signal got = l->s.os->signal_take(l->s.os);
-    if (got != OS_SIGNAL_INT && got != OS_SIGNAL_TERM) return STATUS_OK;
-    return err_set(err, STATUS_INTERRUPTED, "stopped by %s after step %lld",
-                   got == OS_SIGNAL_INT ? "Ctrl-C" : "SIGTERM", (long long)l->step);
-}
-
 static enum status steps(struct loop *l, struct err *err)
 {
-    enum status st = STATUS_OK;
+    enum status st = session_check_signal(&l->s, l->step, err); /* it may have come while we began */
     while (!st && !(l->steps_max && l->step >= l->steps_max)) {
         i64           begin = now_ns(l);
         struct batch *b     = loader_next(l->loader);
@@ -181,11 +176,12 @@ static enum status steps(struct loop *l, struct err *err)
         if (l->step == 1) l->result->first_step_ms = (f64)os_process_age_ns() / 1e6;
         tell_step(l, lr);
         if (!isfinite(l->loss))
-            return err_set(err, STATUS_NO, "the loss is %g after step %lld: a lower train.lr or "
-                           "train.clip=1 usually helps", l->loss, (long long)l->step);
+            return err_set(err, STATUS_NO, "the loss is %s after step %lld: a lower train.lr or "
+                           "train.clip=1 usually helps", isnan(l->loss) ? "not a number" : "infinite",
+                           (long long)l->step);
         if (eval_due(l, b)) st = evaluate_now(l, err);
         if (!st && l->last_eval.target_reached && l->eval_step == l->step) break;
-        if (!st) st = check_signal(l, err);
+        if (!st) st = session_check_signal(&l->s, l->step, err);
     }
     if (!st && l->evaluates && l->eval_step != l->step) st = evaluate_now(l, err);
     return st;
@@ -206,7 +202,7 @@ static void fill_result(struct loop *l)
     r->arena_bytes_planned = l->s.set->arena_bytes;
     r->arena_bytes_used    = l->s.backend->table->used_bytes(l->s.backend);
     r->peak_rss_bytes      = os_peak_rss_bytes();
-    r->out                 = l->s.settings->train.out;
+    if (l->kept) r->out = l->s.settings->train.out;
     r->seconds             = elapsed_s(l);
     r->dollars             = dollars(l);
 }
@@ -223,17 +219,31 @@ static enum status open_loader(struct loop *l, struct err *err)
     return loader_open(l->s.perm, l->s.data, &config, &l->loader, err);
 }
 
-/* What the user wants written, also after an interruption. A failure to write outranks that. */
-static enum status keep(struct session *s, enum status st, struct err *err)
+/* What the user wants written, also after an interruption; but untrained weights never take the
+ * place of older ones. A failure to write outranks the interruption. */
+static enum status keep(struct loop *l, enum status st, struct err *err)
 {
+    struct session            *s   = &l->s;
     const struct train_config *c   = &s->settings->train;
     struct err                 why = { 0 };
     enum status                bad = STATUS_OK;
-    if (st && st != STATUS_INTERRUPTED) return st;
+    if (st && (st != STATUS_INTERRUPTED || !l->step)) return st;
     if (c->out.len) bad = weights_save(s, WEIGHTS_VALUES, c->out, &why);
     if (!bad && c->gradients.len) bad = weights_save(s, WEIGHTS_GRADIENTS, c->gradients, &why);
     if (bad && err) *err = why;
+    l->kept = c->out.len && !bad;
     return bad ? bad : st;
+}
+
+/* Found out before the first step, not after the last. */
+static enum status keep_check(struct session *s, struct err *err)
+{
+    const struct train_config *c  = &s->settings->train;
+    enum status                st = STATUS_OK;
+    if (c->out.len) st = weights_save_check(s, WEIGHTS_VALUES, c->out, err);
+    if (!st && c->gradients.len)
+        st = weights_save_check(s, WEIGHTS_GRADIENTS, c->gradients, err);
+    return st;
 }
 
 enum status train_run(struct os *os, const struct settings *settings,
@@ -253,20 +263,22 @@ enum status train_run(struct os *os, const struct settings *settings,
         l.evaluates = dataset_count(l.s.data, SPLIT_EVAL) > 0;
         st          = target_check(&l.s, err);
     }
+    if (!st) st = keep_check(&l.s, err);
     if (!st) {
         tell_start(&l);
         st = session_start(&l.s, err);
     }
+    bool ended = false; /* by itself or by a signal: there is something to tell */
     if (!st) {
-        st               = steps(&l, err);
-        st = keep(&l.s, st, err);
+        st    = steps(&l, err);
+        ended = !st || st == STATUS_INTERRUPTED;
+        st    = keep(&l, st, err);
         fill_result(&l);
     }
     if (l.loader) loader_close(l.loader);
     session_close(&l.s);
     arena_close(&perm);
-    bool told = !st || st == STATUS_INTERRUPTED;
-    if (told && listener->on_done) listener->on_done(listener->context, result);
+    if (ended && listener->on_done) listener->on_done(listener->context, result);
     return st;
 }
 

@@ -18,7 +18,7 @@ struct train_metric {
 
 /* Before the first step: what is about to run. */
 struct train_start {
-    struct str device;     /* in words: "cpu, 8 threads, avx2" */
+    struct str device;     /* in words: the processor's name */
     i64        parameters, parameters_trained;
     i64        train_samples, eval_samples;
     i64        batch;
@@ -70,7 +70,7 @@ struct train_result {
 
 /* Any of them may be NULL. They are called from the thread of train_run and should be quick:
  * on_step comes after every step, and the listener decides what it shows; on_done when the run came
- * to its own end. */
+ * to its end or was interrupted, even if its weights could not be written then. */
 struct train_listener {
     void *context;
     void (*on_start)(void *context, const struct train_start *);

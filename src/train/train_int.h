@@ -37,18 +37,25 @@ void session_get(struct session *s, struct str name, void *data, i64 bytes);
 void session_put_scalars(struct session *s, i64 step, i64 rows, i64 first_sample, f64 lr);
 bool session_has(const struct session *s, struct str name);
 
+/* STATUS_INTERRUPTED and a sentence once a signal has asked to stop; steps: done so far. */
+enum status session_check_signal(struct session *s, i64 steps, struct err *err);
+
 /* weights.c */
 enum status weights_init(struct session *s, struct err *err); /* random, then train.init */
 enum weights_part { WEIGHTS_VALUES, WEIGHTS_GRADIENTS }; /* both under the parameters' names */
 enum status weights_save(struct session *s, enum weights_part part, struct str path,
                          struct err *err);
+/* Before the first step is paid for: does train.init fit the model, can weights be written there? */
+enum status weights_check(struct session *s, struct err *err);
+enum status weights_save_check(struct session *s, enum weights_part part, struct str path,
+                               struct err *err);
 i64         weights_count(const struct session *s, bool trained_only);
 
 /* schedule.c: pure. step counts from 0; steps_max 0: open-ended (no decay). */
 f64 schedule_lr(const struct train_config *c, i64 step, i64 steps_max);
 
 /* evaluate.c */
-enum status evaluate(struct session *s, struct train_eval *out, struct err *err);
+enum status evaluate(struct session *s, struct train_eval *out, struct err *err); /* out->step set */
 enum status target_check(const struct session *s, struct err *err); /* can it ever be met? */
 bool        target_met(struct str metric, f64 target, const struct train_eval *e);
 

@@ -5,7 +5,8 @@
 #include "train/train_int.h"
 #include <string.h>
 
-enum { CHUNK = 1 << 16 }; /* elements made at a time */
+enum { CHUNK = 1 << 16 };         /* elements made at a time */
+enum { NAMES_BYTES = 256 << 20 }; /* address space for the header of train.init */
 
 static bool is_weight(const struct persistent *t)
 {
@@ -65,19 +66,24 @@ static struct str their_name(const struct train_config *c, struct str ours)
     return ours;
 }
 
+static enum status check_shape(struct str init, const struct persistent *t,
+                               const struct st_tensor *from, struct arena scratch, struct err *err)
+{
+    if (shape_eq(from->shape, t->type.shape)) return STATUS_OK;
+    struct str have = type_text(&scratch, type_of(t->type.dtype, from->shape));
+    struct str want = type_text(&scratch, t->type);
+    return err_set(err, STATUS_USAGE, "%.*s: tensor %.*s is %.*s, the model's %.*s", STR_ARG(init),
+                   STR_ARG(from->name), STR_ARG(have), STR_ARG(want));
+}
+
 static enum status load_one(struct session *s, const struct persistent *t,
                             const struct st_tensor *from, struct arena scratch, struct err *err)
 {
-    if (!shape_eq(from->shape, t->type.shape)) {
-        struct str have = type_text(&scratch, type_of(DT_F32, from->shape));
-        struct str want = type_text(&scratch, t->type);
-        return err_set(err, STATUS_USAGE, "train.init: tensor %.*s is %.*s in the file, %.*s in "
-                       "the model", STR_ARG(from->name), STR_ARG(have), STR_ARG(want));
-    }
     f32 *values = NEW(&scratch, f32, shape_count(from->shape));
     if (!st_to_f32(from, values))
-        return err_set(err, STATUS_USAGE, "train.init: tensor %.*s has type %.*s; F32, F16, BF16 "
-                       "or F64 can be read", STR_ARG(from->name), STR_ARG(from->dtype));
+        return err_set(err, STATUS_USAGE, "%.*s: tensor %.*s has type %.*s; F32, F16, BF16 or F64 "
+                       "can be read", STR_ARG(s->settings->train.init), STR_ARG(from->name),
+                       STR_ARG(from->dtype));
     s->backend->table->put(s->backend, t->offset, values, type_bytes(t->type));
     return STATUS_OK;
 }
@@ -120,14 +126,63 @@ static enum status check_names(struct session *s, const struct st_file *f, struc
     return STATUS_OK;
 }
 
+/* A pair that renames nothing is a mistake in writing. */
+static enum status check_renames(struct session *s, const struct st_file *f, struct err *err)
+{
+    const struct train_config *c = &s->settings->train;
+    for (i64 i = 0; i < c->rename_count; i++) {
+        struct str ours = c->rename[i], theirs;
+        if (str_find(ours, '=') < 0 || !str_cut(&ours, '=', &theirs))
+            return err_set(err, STATUS_USAGE, "train.rename: %.*s is not written theirs=ours",
+                           STR_ARG(c->rename[i]));
+        const struct persistent *t = program_set_find(s->set, str_trim(ours));
+        if (!t || !is_weight(t))
+            return err_set(err, STATUS_USAGE, "train.rename=%.*s: the model has no tensor %.*s",
+                           STR_ARG(c->rename[i]), STR_ARG(ours));
+        if (!st_find(f, str_trim(theirs)))
+            return err_set(err, STATUS_USAGE, "train.rename=%.*s: %.*s has no tensor %.*s",
+                           STR_ARG(c->rename[i]), STR_ARG(c->init), STR_ARG(theirs));
+    }
+    return STATUS_OK;
+}
+
+/* Opens train.init and holds all its names and shapes against the model. */
+static enum status init_open(struct session *s, struct arena *names, struct st_file *f,
+                             struct err *err)
+{
+    const struct train_config *c  = &s->settings->train;
+    enum status                st = st_open(s->os, c->init, names, f, err);
+    if (st) return st;
+    st = check_renames(s, f, err);
+    if (!st) st = check_names(s, f, s->scratch, err);
+    for (i32 i = 0; !st && i < s->set->persistent_count; i++) {
+        const struct persistent *t    = &s->set->persistents[i];
+        const struct st_tensor  *from = is_weight(t) ? st_find(f, their_name(c, t->name)) : NULL;
+        if (from) st = check_shape(c->init, t, from, s->scratch, err);
+    }
+    if (st) st_close(s->os, f);
+    return st;
+}
+
+enum status weights_check(struct session *s, struct err *err)
+{
+    struct st_file f;
+    struct arena   before = s->scratch, names;
+    if (!s->settings->train.init.len) return STATUS_OK;
+    names          = arena_part(&s->scratch, NAMES_BYTES);
+    enum status st = init_open(s, &names, &f, err);
+    if (!st) st_close(s->os, &f);
+    s->scratch = before;
+    return st;
+}
+
 static enum status load(struct session *s, struct err *err)
 {
     const struct train_config *c = &s->settings->train;
     struct st_file             f;
-    struct arena               names = arena_part(&s->scratch, 256 << 20);
-    enum status                st    = st_open(s->os, c->init, &names, &f, err);
+    struct arena               names = arena_part(&s->scratch, NAMES_BYTES);
+    enum status                st    = init_open(s, &names, &f, err);
     if (st) return st;
-    st = check_names(s, &f, s->scratch, err);
     for (i32 i = 0; !st && i < s->set->persistent_count; i++) {
         const struct persistent *t    = &s->set->persistents[i];
         const struct st_tensor  *from = is_weight(t) ? st_find(&f, their_name(c, t->name)) : NULL;
@@ -147,6 +202,35 @@ enum status weights_init(struct session *s, struct err *err)
     return s->settings->train.init.len ? load(s, err) : STATUS_OK;
 }
 
+static bool is_part(const struct persistent *t, enum weights_part part)
+{
+    return part == WEIGHTS_VALUES ? is_weight(t) : t->kind == VALUE_GRAD;
+}
+
+enum status weights_save_check(struct session *s, enum weights_part part, struct str path,
+                               struct err *err)
+{
+    struct arena   scratch = s->scratch;
+    struct str     name    = os_part_name(&scratch, path);
+    struct os_stat old;
+    struct file    f     = { -1 };
+    i64            bytes = 0, room = os_disk_free_bytes(path);
+    for (i32 i = 0; i < s->set->persistent_count; i++) {
+        const struct persistent *t = &s->set->persistents[i];
+        if (is_part(t, part)) bytes += type_bytes(t->type);
+    }
+    if (!s->os->stat(s->os, path, &old, NULL) && old.is_dir)
+        return err_set(err, STATUS_USAGE, "%.*s is a folder; name a file to write", STR_ARG(path));
+    enum status st = s->os->create(s->os, name, &f, err);
+    if (st) return st;
+    st = s->os->close(s->os, &f, err);
+    s->os->remove(s->os, name, NULL);
+    if (!st && room >= 0 && room < bytes)
+        st = err_set(err, STATUS_WORLD, "%.*s will take %lld bytes, and its disk has %lld free",
+                     STR_ARG(path), (long long)bytes, (long long)room);
+    return st;
+}
+
 enum status weights_save(struct session *s, enum weights_part part, struct str path,
                          struct err *err)
 {
@@ -156,7 +240,7 @@ enum status weights_save(struct session *s, enum weights_part part, struct str p
     for (i32 i = 0; i < s->set->persistent_count; i++) {
         const struct persistent *t    = &s->set->persistents[i];
         struct str               name = t->name;
-        if (part == WEIGHTS_VALUES ? !is_weight(t) : t->kind != VALUE_GRAD) continue;
+        if (!is_part(t, part)) continue;
         if (part == WEIGHTS_GRADIENTS) name.len -= STR(".grad").len;
         i64 bytes = type_bytes(t->type);
         u8 *copy  = NEW(&scratch, u8, bytes);

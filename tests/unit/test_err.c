@@ -10,6 +10,8 @@ TEST(a_sentence_is_kept_on_one_line)
     CHECK_EQ(err_set(&err, STATUS_WORLD, "disk %s:\n%d", "sda", 7), STATUS_WORLD);
     CHECK_STR(err.text, "disk sda: 7");
     CHECK_EQ(err.status, STATUS_WORLD);
+    err_set(&err, STATUS_USAGE, "a name: %s", "\033[31mred\177\t");
+    CHECK_STR(err.text, "a name:  [31mred  ");
     CHECK_EQ(err_set(NULL, STATUS_NO, "nobody listens"), STATUS_NO);
 }
 

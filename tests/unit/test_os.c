@@ -261,6 +261,15 @@ static void take_signals(void)
     if (os->signal_take(os) != OS_SIGNAL_NONE) _exit(14);
 }
 
+static void write_to_nobody(void)
+{
+    struct os *os = os_real();
+    int        ends[2];
+    os_signals_catch();
+    if (pipe(ends) || close(ends[0])) _exit(30);
+    if (os->write(os, (struct file){ ends[1] }, STR("hello"), &err) != STATUS_WORLD) _exit(31);
+}
+
 static void interrupt_twice(void)
 {
     os_signals_catch();
@@ -289,6 +298,7 @@ static void sleep_through_a_signal(void)
 TEST(signals_are_held_until_taken)
 {
     CHECK_EQ(exit_code_of(take_signals), 0);
+    CHECK_EQ(exit_code_of(write_to_nobody), 0);
     CHECK_EQ(exit_code_of(interrupt_twice), STATUS_INTERRUPTED);
     CHECK_EQ(exit_code_of(sleep_through_a_signal), 0);
 }
@@ -324,7 +334,7 @@ TEST(a_failed_publish_leaves_no_part_behind)
         CHECK_EQ(os_publish(&sim->os, STR("file"), STR("new"), scratch, &err), STATUS_WORLD);
         CHECK_STR(err.text, str_fmt(perm, "call %d fails", (int)fail));
         CHECK_STR(sim_os_look(sim, STR("file")), fail < 6 ? "the old one" : "new");
-        CHECK(!sim_os_look(sim, STR("file.part")).data);
+        CHECK(!sim_os_look(sim, os_part_name(perm, STR("file"))).data);
     }
 }
 

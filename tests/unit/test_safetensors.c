@@ -139,7 +139,7 @@ TEST(st_save_tells_of_every_failure)
             break;
         }
         CHECK(err.text[0] != '\0');
-        CHECK(!sim_os_look(sim, STR("w.part")).data);
+        CHECK(!sim_os_look(sim, os_part_name(perm, STR("w"))).data);
         if (fail < 7) CHECK_STR(sim_os_look(sim, path), "the old one");
     }
 }

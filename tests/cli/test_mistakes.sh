@@ -1,0 +1,177 @@
+#!/bin/sh
+# test_mistakes.sh: what a user or the world can get wrong: one sentence, the documented exit code,
+# and nothing lost. Also: signals in every phase of a run, and readers and disks that go away.
+frugal=${FRUGAL:-$(cd "$(dirname "$0")/../.." && pwd)/build/frugal}
+[ -x "$frugal" ] || { echo "no $frugal yet"; exit 77; }
+folder=$(mktemp -d) || exit 1
+trap 'umount "$folder/small" 2>/dev/null; rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failed=0
+fail() { echo "FAILED: $1"; head -n 5 out err; failed=1; }
+
+# says CODE REGEX ARGUMENT...: exits with CODE, and the last line of stderr, the only one that is no
+# progress, has REGEX.
+says() {
+  code=$1 text=$2
+  shift 2
+  "$frugal" "$@" >out 2>err </dev/null
+  rc=$?
+  [ $rc = "$code" ] && tail -n 1 err | grep -qE -- "$text" ||
+    fail "frugal $*: exit $rc, expected $code and \"$text\""
+}
+
+# 400 images of 2x2 pixels in four classes: the pixel of the class is bright.
+{ printf '\0\0\010\003\0\0\001\220\0\0\0\002\0\0\0\002'
+  for i in $(seq 100); do printf '\377\0\0\0\0\377\0\0\0\0\377\0\0\0\0\377'; done; } >images
+{ printf '\0\0\010\001\0\0\001\220'; for i in $(seq 100); do printf '\0\001\002\003'; done; } >labels
+cat >run.yaml <<END
+data: {kind: idx, path: images, labels: labels}
+model: {layers: [flatten, {dense: 8}, {dense: 4}]}
+train: {epochs: 1, lr: 0.01}
+END
+seq 2000 >text
+cat >gpt.yaml <<END
+data: {kind: text, path: text, context: 16}
+model: {kind: gpt, depth: 1, width: 16, heads: 2}
+train: {steps: 3, batch: 4}
+END
+cat >clicks.yaml <<END
+data: {kind: synthetic_clicks, samples: 100}
+model: {kind: ranker}
+train: {steps: 1}
+END
+
+# Data.
+: >empty
+head -c 500 images >short
+gzip -c images >images.gz
+head -c 40 images.gz >cut.gz
+{ head -c 20 images.gz; printf XXXX; tail -c +25 images.gz; } >damaged.gz
+{ printf '\0\0\010\001\0\0\001\214'; head -c 404 labels | tail -c 396; } >fewer
+says 2 '^data.path is empty' train run.yaml data.path=
+says 2 '^data.path is empty' train /dev/null train.epochs=1
+says 2 '^empty: 0 bytes are no IDX file' train run.yaml data.path=empty
+says 2 '^short: truncated' train run.yaml data.path=short
+says 3 '^cut.gz: .*ends too early' train run.yaml data.path=cut.gz
+says 3 '^damaged.gz: ' train run.yaml data.path=damaged.gz
+says 2 '400 images, fewer has 396 labels' train run.yaml data.labels=fewer
+says 3 'not a plain file' train run.yaml data.path=.
+says 2 'text: 8893 tokens are fewer .*data.context' train gpt.yaml data.context=10000
+says 2 '^empty: no line with text' train gpt.yaml data.kind=lines data.files=text,empty
+printf 'y,a\n1,2\n0,nan\n' >nan.csv
+says 2 '^nan.csv:3: "nan" in column "a" is no number' train clicks.yaml data.kind=csv \
+  data.path=nan.csv data.label=y data.numeric=a
+
+# Numbers beyond reason: a sentence before anything is allocated.
+says 2 '^x would be i32\[.*more than 64 TiB' train clicks.yaml data.samples=1e18 train.batch=1e18
+says 2 'model.width=1000000000 must lie between' train gpt.yaml model.width=1e9
+says 2 'expected a whole number from 1 to 1024' train gpt.yaml model.depth=1e9
+says 2 'more than 32768 operations' train gpt.yaml model.depth=1024
+says 2 'the run needs .* GiB' train gpt.yaml model.width=131072 train.batch=1e12
+says 2 'expected a whole number' train run.yaml train.batch=1e30
+says 0 '^evaluated after step 12' train run.yaml train.epochs=1e18 train.steps=12
+says 0 . train run.yaml train.batch=1e12
+says 0 . train run.yaml train.threads=100
+says 0 . train run.yaml data.samples=1
+says 2 'train.target needs samples' train run.yaml data.held_out=0 train.target=0.5
+says 1 'the loss is (not a number|infinite) after step' train run.yaml train.lr=1e30
+
+# The network on the command line has no line in the file.
+says 2 '^command line, model.layers:1: the last layer gives \[3\]' train run.yaml \
+  'model.layers=[flatten, {dense: 3}]'
+
+# Names that would speak to the terminal do not.
+says 2 'unknown key' train run.yaml "$(printf '\033[31mred')=1"
+! grep -q "$(printf '\033')" err || fail "an escape code reached the terminal"
+
+# Weights to begin with: checked before the run, and by doctor.
+says 0 . train run.yaml train.out=weights
+head -c 100 weights >half
+says 3 'gone' train run.yaml train.init=gone
+says 3 'gone' doctor run.yaml train.init=gone
+says 2 '^half: ' train run.yaml train.init=half
+says 2 '^weights: tensor dense1.weight is f32\[8,4\], the model.s f32\[9,4\]' train run.yaml \
+  train.init=weights 'model.layers=[flatten, {dense: 9}, {dense: 4}]'
+says 2 'ab is not written theirs=ours' train run.yaml train.init=weights train.rename=ab
+says 2 'the model has no tensor b' train run.yaml train.init=weights train.rename=dense1.weight=b
+says 2 'weights has no tensor a' train run.yaml train.init=weights train.rename=a=dense1.weight
+
+# Where the weights go is tried before the first step.
+before() { [ ! -s out ] && ! grep -q '^step' err || fail "$1 was found out after the run"; }
+says 3 'cannot create no/such/w' train run.yaml train.out=no/such/w
+before "a folder that is not there"
+says 2 'is a folder' train run.yaml train.out=.
+before "a folder as a file"
+mkdir small
+if mount -t tmpfs -o size=64k tmpfs small 2>/dev/null; then
+  says 3 'small/w will take [0-9]+ bytes, and its disk has [0-9]+ free' train run.yaml \
+    'model.layers=[flatten, {dense: 8000}, {dense: 4}]' train.out=small/w
+  before "a small disk"
+  # Filled while the run was on: the bill is printed, and the old file is still there.
+  says 0 . train run.yaml train.out=small/w
+  cp small/w old
+  "$frugal" train run.yaml train.epochs=100_000_000 train.out=small/w >out 2>err &
+  pid=$!
+  for i in $(seq 100); do grep -qs "^step 1" err && break; sleep 0.1; done
+  cat /dev/zero >small/full 2>/dev/null
+  kill -TERM $pid
+  wait $pid
+  [ $? = 3 ] && grep -q 'cannot write to .*No space left' err || fail "a full disk goes unnoticed"
+  grep -q '^cost' out && ! grep -q '^weights' out || fail "no bill, or weights that are not there"
+  cmp -s old small/w || fail "a full disk cost the old weights"
+  [ "$(ls small)" = "$(printf 'full\nw')" ] || fail "a part of a file is left"
+fi
+
+# No cache: unpacked in memory.
+HOME='' XDG_CACHE_HOME='' "$frugal" train run.yaml data.path=images.gz >out 2>err || fail "no HOME"
+says 0 . train run.yaml data.path=images.gz data.cache=images
+
+# Two runs with one output.
+"$frugal" train run.yaml train.epochs=50 train.out=both >out 2>err &
+pid=$!
+"$frugal" train run.yaml train.epochs=50 train.out=both >out2 2>err2 || fail "the second of two runs"
+wait $pid || fail "the first of two runs"
+says 0 . train run.yaml train.init=both
+
+# Readers that go away: the run goes on, and its weights are kept.
+if [ -w /dev/full ]; then
+  "$frugal" train run.yaml --json train.out=full >/dev/full 2>err
+  [ $? = 3 ] && grep -q 'stdout: No space left' err && [ -s full ] || fail "stdout is a full disk"
+fi
+{ "$frugal" train run.yaml --json train.log_every=1 train.epochs=20 train.out=piped 2>err
+  echo $? >code; } | head -n 1 >out
+[ "$(cat code)" = 3 ] && grep -q 'stdout: Broken pipe' err && [ -s piped ] || fail "| head"
+"$frugal" train run.yaml train.out=closed >&- 2>err
+[ $? = 3 ] && [ -s closed ] || fail "stdout is closed"
+
+# Signals. While it starts: no step, and older weights stay as they are.
+cp weights older
+while_starting() {
+  FRUGAL_TRAIN_OUT=older "$frugal" train run.yaml train.epochs=1000 >out 2>err &
+  pid=$!
+  sleep "$1"
+  kill -INT $pid 2>/dev/null
+  wait $pid
+}
+# Background jobs of a shell without job control ignore INT until the program catches it itself.
+for delay in 0 0.001 0.003 0.01; do
+  while_starting $delay
+  rc=$?
+  case $rc in
+    0 | 4 | 130) ;;
+    *) fail "Ctrl-C after $delay s: exit $rc" ;;
+  esac
+  ! grep -q 'after step 0' err || cmp -s weights older || fail "older weights are gone"
+  cp weights older
+done
+
+# While it evaluates, which takes nearly all of this run.
+"$frugal" train run.yaml data.held_out=0.99 train.epochs=100_000_000 train.eval_every=1 \
+  train.eval_batch=1 train.out=kept >out 2>err &
+pid=$!
+for i in $(seq 100); do grep -qs "evaluated" err && break; sleep 0.1; done
+kill -TERM $pid
+wait $pid
+[ $? = 4 ] && grep -q 'stopped by SIGTERM after step' err && grep -q '^accuracy' out && [ -s kept ] ||
+  fail "SIGTERM in an evaluation"
+exit $failed
