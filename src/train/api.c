@@ -237,9 +237,9 @@ int frugal_get(struct frugal_run *run, const char *name, void *to, size_t bytes)
 
 static f64 mean_loss(struct frugal_run *run, i64 rows)
 {
-    f32 sum = 0;
-    session_get(&run->s, STR("loss"), &sum, sizeof sum);
-    return (f64)sum / (f64)rows;
+    f64 sum;
+    session_get_numbers(&run->s, STR("loss"), &sum, 1);
+    return sum / (f64)rows;
 }
 
 double frugal_step(struct frugal_run *run, int64_t rows)

@@ -13,13 +13,13 @@ static void add_scores(struct session *s, struct totals *t, const struct batch *
                        struct arena scratch)
 {
     const struct feeds *feeds  = dataset_feeds(s->data);
-    f32                *scores = NEW(&scratch, f32, b->count);
-    session_get(s, STR("scores"), scores, b->count * 4);
+    f64                *scores = NEW(&scratch, f64, b->count);
+    session_get_numbers(s, STR("scores"), scores, b->count);
     for (i32 f = 0; f < feeds->count; f++) {
         if (!str_eq(feeds->feed[f].name, STR("y"))) continue;
         const f32 *y = b->data[f];
         for (i64 i = 0; i < b->count; i++)
-            t->scored[t->scored_count++] = (struct scored){ scores[i], y[i] > 0.5f };
+            t->scored[t->scored_count++] = (struct scored){ (f32)scores[i], y[i] > 0.5f };
     }
 }
 
@@ -27,17 +27,17 @@ static void run_batch(struct session *s, struct totals *t, const struct batch *b
                       struct arena scratch)
 {
     const struct feeds *feeds = dataset_feeds(s->data);
-    f32                 loss, hits;
+    f64                 loss, hits;
     for (i32 f = 0; f < feeds->count; f++)
         session_put(s, feeds->feed[f].name, b->data[f], b->count * type_bytes(feeds->feed[f].type));
     enum program_id id = b->count == s->config.eval_batch ? PROGRAM_EVAL : PROGRAM_EVAL_LAST;
     s->backend->table->run(s->backend, s->set->programs[id]);
-    session_get(s, STR("loss"), &loss, sizeof loss);
-    t->loss += (f64)loss;
+    session_get_numbers(s, STR("loss"), &loss, 1);
+    t->loss += loss;
     t->rows += b->count * model_rows(s->model);
     if (session_has(s, STR("hits"))) {
-        session_get(s, STR("hits"), &hits, sizeof hits);
-        t->hits += (f64)hits;
+        session_get_numbers(s, STR("hits"), &hits, 1);
+        t->hits += hits;
     }
     if (t->scored) add_scores(s, t, b, scratch);
 }

@@ -136,15 +136,37 @@ void session_get(struct session *s, struct str name, void *data, i64 bytes)
     s->backend->table->wait(s->backend, s->backend->table->get(s->backend, t->offset, data, bytes));
 }
 
+void session_get_numbers(struct session *s, struct str name, f64 *to, i64 count)
+{
+    const struct persistent *t = program_set_find(s->set, name);
+    ASSERT(t && dtype_is_float(t->type.dtype));
+    session_get(s, name, to, count * dtype_bytes(t->type.dtype));
+    if (t->type.dtype == DT_F64) return;
+    ASSERT(t->type.dtype == DT_F32);
+    for (i64 i = count - 1; i >= 0; i--) { /* from the end: they grow where they lie */
+        f32 narrow;
+        memcpy(&narrow, (const char *)to + i * (i64)sizeof narrow, sizeof narrow);
+        to[i] = (f64)narrow;
+    }
+}
+
+/* One number, in whichever type the tensor has. */
+static void put_number(struct session *s, struct str name, f64 value)
+{
+    const struct persistent *t      = program_set_find(s->set, name);
+    f32                      narrow = (f32)value;
+    if (t && t->type.dtype == DT_F64) session_put(s, name, &value, sizeof value);
+    else session_put(s, name, &narrow, sizeof narrow);
+}
+
 void session_put_scalars(struct session *s, i64 step, i64 rows, i64 first_sample, f64 lr)
 {
     const struct train_config *c        = &s->settings->train;
     bool                       sgd      = s->config.optimiser == OPTIMISER_SGD;
     f32                        hyper[4] = { (f32)lr, (f32)(sgd ? c->momentum : c->beta1), (f32)c->beta2,
                                             (f32)(step + 1) };
-    f32                        seed     = 1 / (f32)rows;
     i32 rng[4] = { (i32)(u32)c->seed, (i32)(u32)(c->seed >> 32), (i32)step, (i32)first_sample };
     session_put(s, STR("hyper"), hyper, sizeof hyper);
-    session_put(s, STR("loss_seed"), &seed, sizeof seed);
+    put_number(s, STR("loss_seed"), 1 / (f64)rows);
     session_put(s, STR("rng"), rng, sizeof rng);
 }

@@ -106,17 +106,17 @@ static void micro_step(struct loop *l, const struct batch *b, i64 first_sample, 
     bool                full  = b->count == s->config.batch;
     enum program_id     begin = full ? PROGRAM_TRAIN : PROGRAM_TRAIN_LAST;
     enum program_id     go_on = full ? PROGRAM_ADD : PROGRAM_ADD_LAST;
-    f32                 sum;
+    f64                 sum;
     session_put_scalars(s, l->step, rows, first_sample, lr);
     for (i32 f = 0; f < feeds->count; f++)
         session_put(s, feeds->feed[f].name, b->data[f], b->count * type_bytes(feeds->feed[f].type));
     s->backend->table->run(s->backend, s->set->programs[first_sample ? go_on : begin]);
-    session_get(s, STR("loss"), &sum, sizeof sum);
-    l->loss += (f64)sum / (f64)rows;
+    session_get_numbers(s, STR("loss"), &sum, 1);
+    l->loss += sum / (f64)rows;
     if (session_has(s, STR("hits"))) {
-        session_get(s, STR("hits"), &sum, sizeof sum);
+        session_get_numbers(s, STR("hits"), &sum, 1);
         l->metric.name = STR("accuracy");
-        l->metric.value += (f64)sum / (f64)rows;
+        l->metric.value += sum / (f64)rows;
     }
 }
 

@@ -32,6 +32,8 @@ void        session_close(struct session *s); /* of a zeroed or half-opened one 
 /* Host to arena and back by name; a name no program uses is left out. */
 void session_put(struct session *s, struct str name, const void *data, i64 bytes);
 void session_get(struct session *s, struct str name, void *data, i64 bytes);
+/* The first numbers of a tensor of f32 or, with model.dtype f64, of f64. */
+void session_get_numbers(struct session *s, struct str name, f64 *to, i64 count);
 /* What changes from step to step, as tensors. step counts from 0; rows are those of the whole
  * step, first_sample where in it this micro-batch begins. */
 void session_put_scalars(struct session *s, i64 step, i64 rows, i64 first_sample, f64 lr);

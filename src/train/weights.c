@@ -35,16 +35,31 @@ static f32 initial(const struct init *init, struct rng_key key, i64 element)
     return 0;
 }
 
+/* Numbers from `from` on, in the type of the tensor. */
+static void put_numbers(struct session *s, const struct persistent *t, i64 from, const f32 *values,
+                        i64 count, struct arena scratch)
+{
+    const struct backend_table *be = s->backend->table;
+    if (t->type.dtype == DT_F64) {
+        f64 *wide = NEW(&scratch, f64, count);
+        for (i64 i = 0; i < count; i++) wide[i] = (f64)values[i];
+        be->put(s->backend, t->offset + from * (i64)sizeof *wide, wide, count * (i64)sizeof *wide);
+        return;
+    }
+    ASSERT(t->type.dtype == DT_F32);
+    be->put(s->backend, t->offset + from * (i64)sizeof *values, values,
+            count * (i64)sizeof *values);
+}
+
 static void put_initial(struct session *s, const struct persistent *t, struct arena scratch)
 {
-    ASSERT(t->type.dtype == DT_F32);
     struct rng_key key   = { .seed = s->settings->train.seed, .name = str_hash(t->name) };
     f32           *chunk = NEW(&scratch, f32, CHUNK);
     i64            count = shape_count(t->type.shape);
     for (i64 from = 0; from < count; from += CHUNK) {
         i64 n = MIN(CHUNK, count - from);
         for (i64 i = 0; i < n; i++) chunk[i] = initial(&t->init, key, from + i);
-        s->backend->table->put(s->backend, t->offset + from * 4, chunk, n * 4);
+        put_numbers(s, t, from, chunk, n, scratch);
     }
 }
 
@@ -79,12 +94,17 @@ static enum status check_shape(struct str init, const struct persistent *t,
 static enum status load_one(struct session *s, const struct persistent *t,
                             const struct st_tensor *from, struct arena scratch, struct err *err)
 {
-    f32 *values = NEW(&scratch, f32, shape_count(from->shape));
+    i64  count  = shape_count(from->shape);
+    f32 *values = NEW(&scratch, f32, count);
+    if (t->type.dtype == DT_F64 && str_eq(from->dtype, STR("F64"))) { /* nothing to round */
+        s->backend->table->put(s->backend, t->offset, from->bytes.data, from->bytes.len);
+        return STATUS_OK;
+    }
     if (!st_to_f32(from, values))
         return err_set(err, STATUS_USAGE, "%.*s: tensor %.*s has type %.*s; F32, F16, BF16 or F64 "
                        "can be read", STR_ARG(s->settings->train.init), STR_ARG(from->name),
                        STR_ARG(from->dtype));
-    s->backend->table->put(s->backend, t->offset, values, type_bytes(t->type));
+    put_numbers(s, t, 0, values, count, scratch);
     return STATUS_OK;
 }
 
@@ -246,7 +266,7 @@ enum status weights_save(struct session *s, enum weights_part part, struct str p
         u8 *copy  = NEW(&scratch, u8, bytes);
         s->backend->table->wait(s->backend,
                                 s->backend->table->get(s->backend, t->offset, copy, bytes));
-        list[count++] = (struct st_tensor){ name, STR("F32"), t->type.shape,
+        list[count++] = (struct st_tensor){ name, t->type.dtype == DT_F64 ? STR("F64") : STR("F32"), t->type.shape,
                                             { (const char *)copy, bytes } };
     }
     return st_save(s->os, path, list, count, scratch, err);

@@ -110,6 +110,7 @@ if mount -t tmpfs -o size=64k tmpfs small 2>/dev/null; then
   # Filled while the run was on: the bill is printed, and the old file is still there.
   says 0 . train run.yaml train.out=small/w
   cp small/w old
+  rm -f err
   "$frugal" train run.yaml train.epochs=100_000_000 train.out=small/w >out 2>err &
   pid=$!
   for i in $(seq 100); do grep -qs "^step 1" err && break; sleep 0.1; done
@@ -166,6 +167,7 @@ for delay in 0 0.001 0.003 0.01; do
 done
 
 # While it evaluates, which takes nearly all of this run.
+rm -f err
 "$frugal" train run.yaml data.held_out=0.99 train.epochs=100_000_000 train.eval_every=1 \
   train.eval_batch=1 train.out=kept >out 2>err &
 pid=$!

@@ -75,6 +75,15 @@ run 0 train run.yaml --json train.threads=1
 run 0 train run.yaml --json train.seed=2
 [ "$one" != "$(loss)" ] || fail "the loss does not depend on the seed"
 
+# In f64 the same run ends at the same loss, to f32's rounding, and its weights come back.
+run 0 train run.yaml --json train.out=wide.safetensors model.dtype=f64
+awk -v a="$one" -v b="$(loss)" 'BEGIN { exit !(a != b && a / b < 1.001 && b / a < 1.001) }' ||
+  fail "f32 ends at $one, f64 at $(loss)"
+wide=$(loss)
+run 0 train run.yaml --json train.init=wide.safetensors model.dtype=f64 train.lr=1e-30 train.epochs=1
+[ "$wide" = "$(loss)" ] || fail "weights in f64 do not come back: $wide, then $(loss)"
+run 0 train run.yaml --json train.init=wide.safetensors train.epochs=1
+
 # Mistakes: the user's, the world's.
 run 2 train
 has err 'which run file\?'
