@@ -17,6 +17,7 @@ static void batches(struct session *s)
     const struct train_config *t = &s->settings->train;
     i64 train = dataset_count(s->data, SPLIT_TRAIN), eval = dataset_count(s->data, SPLIT_EVAL);
     s->config.batch           = MIN(t->batch, train);
+    s->config.accumulate      = MIN(t->accumulate, train / s->config.batch + 1); /* no step over epochs */
     s->config.batch_last      = t->drop_last || !train ? 0 : train % s->config.batch;
     s->config.eval_batch      = MIN(t->eval_batch ? t->eval_batch : t->batch, eval);
     s->config.eval_batch_last = eval ? eval % s->config.eval_batch : 0;

@@ -71,6 +71,7 @@ says 2 'the run needs .* GiB' train gpt.yaml model.width=131072 train.batch=1e12
 says 2 'expected a whole number' train run.yaml train.batch=1e30
 says 0 '^evaluated after step 12' train run.yaml train.epochs=1e18 train.steps=12
 says 0 . train run.yaml train.batch=1e12
+says 0 '^evaluated after step 1,' train run.yaml train.accumulate=576460752303423488
 says 0 . train run.yaml train.threads=100
 says 0 . train run.yaml data.samples=1
 says 2 'train.target needs samples' train run.yaml data.held_out=0 train.target=0.5
