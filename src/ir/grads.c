@@ -147,7 +147,9 @@ void grad_sum(struct graph *g, const struct node *n, const i32 *dout, const bool
 {
     struct shape x = value_shape(g, n->in[0]), dims = { 0 };
     for (i64 i = 0; i < n->at.count; i++) dims.dim[dims.rank++] = x.dim[n->at.axis + i];
-    if (want[0]) din[0] = build_broadcast(g, grad_name(g, n), dout[0], (i32)n->at.axis, dims);
+    if (!want[0]) return;
+    i32 all = build_broadcast(g, grad_name(g, n), dout[0], (i32)n->at.axis, dims);
+    din[0]  = build_reshape(g, grad_name(g, n), all, x); /* [5,1] summed to [1] comes back as [5] */
 }
 
 void grad_broadcast(struct graph *g, const struct node *n, const i32 *dout, const bool *want,

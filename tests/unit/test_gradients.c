@@ -52,6 +52,7 @@ static const struct gradient_case cases[] = {
     { OP_SLICE, 1, { S3(2, 5, 3) }, { 0 }, { .axis = 1, .start = 1, .count = 3 } },
     { OP_SUM, 1, { S3(2, 3, 4) }, { 0 }, { .axis = 1, .count = 1 } },
     { OP_SUM, 1, { S3(2, 3, 4) }, { 0 }, { .axis = 0, .count = 3 } },
+    { OP_SUM, 1, { S2(5, 1) }, { 0 }, { .axis = 0, .count = 1 } },
     { OP_BROADCAST, 1, { S2(2, 4) }, { 0 }, { .axis = 1, .dims = S1(3) } },
     { OP_MATMUL, 3, { S2(4, 3), S2(5, 3), S1(5) }, { 0 }, { .tb = 1 } },
     { OP_MATMUL, 3, { S3(2, 4, 3), S2(5, 3), S1(5) }, { 0 }, { .tb = 1 } },

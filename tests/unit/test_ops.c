@@ -1,0 +1,121 @@
+/* The op table against itself: every column of every row speaks of operands that are there, and a
+ * gradient rule reads what its row says it needs, no more and no less. */
+#include "harness.h"
+#include "ir/graph.h"
+#include "support/op_case.h"
+
+enum { OUT_BIT = 16 }; /* results begin here in `needs` */
+
+/* Without a gradient on purpose: they end the way back, or stand beside it. What is called NAME_grad
+ * is itself one, and nothing here is differentiated twice. */
+static const i32 ends[] = { OP_FILL, OP_BATCHNORM_EVAL, OP_HITS, OP_ACCUMULATE, OP_SUMSQ,
+                            OP_CLIP, OP_SGD,            OP_ADAM, OP_ADAMW };
+
+static bool is_end(i32 op)
+{
+    for (i64 i = 0; i < COUNT_OF(ends); i++)
+        if (ends[i] == op) return true;
+    return false;
+}
+
+static bool is_gradient(i32 op) { return strstr(op_info(op)->name, "_grad") != NULL; }
+
+static u32 bits(i32 count) { return count >= 32 ? ~0u : (1u << count) - 1; }
+
+#define CHECK_ROW(condition)                                                                       \
+    do {                                                                                           \
+        if (!(condition)) harness_fail(__FILE__, __LINE__, "%s: %s", row->name, #condition);       \
+    } while (0)
+
+TEST(every_row_speaks_of_what_it_has)
+{
+    for (i32 op = 0; op < OP_COUNT; op++) {
+        const struct op_info *row = op_info(op);
+        CHECK_ROW(row->in_min >= 0 && row->in_min <= row->in_max && row->in_max <= OP_IN_MAX);
+        CHECK_ROW(row->out_count >= 0 && row->out_count <= OP_OUT_MAX);
+        CHECK_ROW(row->shape && row->cost && row->work && !row->run);
+        CHECK_ROW((row->attrs & ~bits(ATTR_COUNT)) == 0);
+        CHECK_ROW((row->needs & bits(OUT_BIT) & ~bits(row->in_max)) == 0);
+        CHECK_ROW((row->needs >> OUT_BIT & ~bits(row->out_count)) == 0);
+        CHECK_ROW((row->share & ~bits(row->in_min)) == 0);
+        CHECK_ROW((row->writes & ~bits(row->in_min)) == 0);
+        CHECK_ROW(!row->share || row->out_count > 0);
+        CHECK_ROW((row->share & row->writes) == 0);
+        CHECK_ROW((row->effect == EFFECT_STATE) == (row->writes != 0));
+        CHECK_ROW((row->effect == EFFECT_RANDOM) == ((row->attrs & A_key) != 0));
+        CHECK_ROW(row->out_count > 0 || row->effect == EFFECT_STATE);
+        CHECK_ROW(!op_is_view(op) || (row->share == IN0 && row->in_max == 1 && row->out_count == 1));
+    }
+}
+
+TEST(names_are_words_and_belong_to_one_op)
+{
+    for (i32 op = 0; op < OP_COUNT; op++) {
+        const struct op_info *row = op_info(op);
+        i32                   found;
+        CHECK_ROW(strlen(row->name) > 0);
+        CHECK_ROW(strspn(row->name, "abcdefghijklmnopqrstuvwxyz0123456789_") == strlen(row->name));
+        CHECK_ROW(op_find(str_of(row->name), &found) && found == op);
+    }
+}
+
+TEST(every_op_has_a_gradient_or_is_listed_as_having_none)
+{
+    for (i32 op = 0; op < OP_COUNT; op++) {
+        const struct op_info *row = op_info(op);
+        CHECK_ROW((row->grad == NULL) == (is_gradient(op) || is_end(op)));
+        CHECK_ROW(row->grad || !row->needs);
+    }
+}
+
+/* A node of the op over the drawn types, and its gradient: which operands do the new nodes read? */
+static u32 gradient_reads(const struct op_case *c, struct arena *perm, struct arena scratch)
+{
+    struct graph         *g   = graph_new(perm, STR("g"));
+    const struct op_info *row = op_info(c->op);
+    i32                   in[OP_IN_MAX], din[OP_IN_MAX], dout[OP_OUT_MAX] = { -1, -1, -1 };
+    bool                  want[OP_IN_MAX];
+    u32                   reads = 0;
+    struct err            err   = { 0 };
+    for (i32 i = 0; i < c->in_count; i++) {
+        enum value_kind kind = row->writes >> MIN(i, 31) & 1 ? VALUE_BUFFER : VALUE_PARAM;
+        in[i]                = graph_value(g, kind, str_fmt(perm, "in%d", i), c->in[i]);
+        din[i]               = -1;
+        want[i]              = dtype_is_float(c->in[i].dtype);
+    }
+    i32 out = graph_op(g, c->op, STR("op"), in, c->in_count, &c->at);
+    if (out < 0) harness_fail(__FILE__, __LINE__, "%s", g->err.text);
+    dout[0]       = graph_value(g, VALUE_INPUT, STR("dout"), graph_type(g, out));
+    struct node n = g->nodes[0]; /* the array may move */
+    row->grad(g, &n, dout, want, din);
+    if (graph_verify(g, scratch, &err)) harness_fail(__FILE__, __LINE__, "%s", err.text);
+
+    for (i32 i = 0; i < c->in_count; i++)
+        CHECK_ROW(din[i] < 0 || type_eq(graph_type(g, din[i]), c->in[i]));
+    for (i32 i = 1; i < g->node_count; i++)
+        for (i32 k = 0; k < g->nodes[i].in_count; k++) {
+            i32 v = graph_viewed(g, g->nodes[i].in[k]);
+            for (i32 a = 0; a < c->in_count; a++) reads |= v == in[a] ? 1u << a : 0;
+            for (i32 a = 0; a < row->out_count; a++) reads |= v == out + a ? OUT0 << a : 0;
+        }
+    return reads;
+}
+
+TEST(a_gradient_reads_what_its_row_says_it_needs)
+{
+    enum { DRAWS = 40 }; /* enough that each optional operand is there in some of them */
+    struct draw draw = { .state = test_seed(), .types_only = true };
+    for (i32 op = 0; op < OP_COUNT; op++) {
+        const struct op_info *row   = op_info(op);
+        u32                   reads = 0;
+        for (i32 i = 0; i < DRAWS && row->grad; i++) {
+            struct arena   room = *perm;
+            struct op_case c;
+            op_case_draw(&c, op, DT_F32, &draw, &room);
+            reads |= gradient_reads(&c, &room, scratch);
+        }
+        if (reads != row->needs)
+            harness_fail(__FILE__, __LINE__, "%s reads %x and says it needs %x", row->name, reads,
+                         row->needs);
+    }
+}
