@@ -68,6 +68,9 @@ static void on_start(void *context, const struct train_start *t)
                     STR_ARG(text_count(&parts, (f64)t->parameters)),
                     STR_ARG(text_count(&parts, (f64)t->train_samples)), (long long)t->batch,
                     STR_ARG(t->device), STR_ARG(text_bytes(&parts, (f64)t->arena_bytes_planned)));
+        if (t->lr != t->lr_given)
+            say_message(p->say, "learning rate %g x %g for this batch = %g\n", t->lr_given,
+                        t->lr / t->lr_given, t->lr);
         return;
     }
     struct textbuf b = event_begin(&scratch, "start");
@@ -82,6 +85,7 @@ static void on_start(void *context, const struct train_start *t)
     event_i64(&b, "epochs", t->epochs);
     event_i64(&b, "arena_bytes_planned", t->arena_bytes_planned);
     event_f64(&b, "flops_step", t->flops_step);
+    event_f64(&b, "lr", t->lr);
     event_f64(&b, "usd_hour", t->usd_hour);
     event_end(&b, p->say);
 }

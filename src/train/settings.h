@@ -15,9 +15,15 @@ struct train_config {
     struct str optimiser;        /* sgd | adam | adamw */
     f64        lr, beta1, beta2, eps, decay, momentum, clip;
     bool       nesterov;
-    struct str schedule;         /* constant | linear | cosine */
+    struct str schedule;         /* constant | linear | cosine | step | wsd */
+    f64        decay_part;       /* wsd: fraction of the steps, at the end, in which it falls */
+    i64        step_every;       /* step: steps between two drops */
+    f64        step_factor;      /* step: what is left after a drop */
+    struct str lr_scaling;       /* auto | none | linear | sqrt: from lr_batch to the real batch */
+    i64        lr_batch;         /* samples a step that lr was chosen for; 0: these */
     f64        lr_end;           /* as a fraction of lr */
-    i64        warmup;           /* steps */
+    i64        warmup;
+    struct str warmup_unit;      /* steps | tokens | epochs */
     struct str target_metric;    /* auto (the model's own) | accuracy | auc | loss | perplexity */
     f64        target;           /* NaN: none */
     i64        eval_every;       /* steps; 0: at the end of each epoch */

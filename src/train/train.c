@@ -16,6 +16,7 @@ struct loop {
     i64                          begin_ns;      /* of the run */
     i64                          steps_max;     /* 0: open-ended */
     i64                          epochs_max;
+    struct train_config          rates;         /* settings with lr and warm-up resolved */
     i64                          step;          /* done */
     i64                          epoch;         /* being trained, from 0 */
     i64                          steps_ns;      /* spent in steps */
@@ -48,9 +49,13 @@ static void limits(struct loop *l)
     const struct train_config *c     = &l->s.settings->train;
     i64                        whole = l->s.config.batch * MAX(l->s.config.accumulate, 1);
     i64                        each  = MAX((epoch_samples(&l->s) + whole - 1) / whole, 1);
-    l->epochs_max                    = c->epochs;
-    l->steps_max                     = MIN(c->epochs, INT64_MAX / each) * each;
+    struct pace pace = { .epoch_steps  = each,
+                         .step_samples = whole,
+                         .step_rows    = whole * model_rows(l->s.model) };
+    l->epochs_max    = c->epochs;
+    l->steps_max     = MIN(c->epochs, INT64_MAX / each) * each;
     if (c->steps && (!l->steps_max || c->steps < l->steps_max)) l->steps_max = c->steps;
+    l->rates = schedule_resolve(c, pace);
 }
 
 static void tell_start(struct loop *l)
@@ -65,7 +70,9 @@ static void tell_start(struct loop *l)
                              .steps               = l->steps_max,
                              .epochs              = l->epochs_max,
                              .arena_bytes_planned = s->set->arena_bytes,
-                             .usd_hour            = s->settings->train.usd_hour };
+                             .usd_hour            = s->settings->train.usd_hour,
+                             .lr                  = l->rates.lr,
+                             .lr_given            = s->settings->train.lr };
     e.flops_step = program_cost(s->set->programs[PROGRAM_TRAIN], s->scratch).flops +
                    program_cost(s->set->programs[PROGRAM_UPDATE], s->scratch).flops;
     if (l->listener->on_start) l->listener->on_start(l->listener->context, &e);
@@ -168,7 +175,7 @@ static enum status steps(struct loop *l, struct err *err)
         i64           begin = now_ns(l);
         struct batch *b     = loader_next(l->loader);
         if (!b) break;
-        f64 lr   = schedule_lr(&l->s.settings->train, l->step, l->steps_max);
+        f64 lr   = schedule_lr(&l->rates, l->step, l->steps_max);
         l->epoch = b->epoch;
         b        = step(l, b, lr);
         i64 end = now_ns(l);

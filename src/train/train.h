@@ -26,6 +26,7 @@ struct train_start {
     i64        arena_bytes_planned;  /* by compile; nothing is allocated beyond it */
     f64        flops_step;           /* forward, backward and update of a full batch */
     f64        usd_hour;
+    f64        lr, lr_given;         /* after and before it followed the batch (train.lr_batch) */
 };
 
 /* After a step. Rates cover the time since the step before the last one told. */

@@ -53,7 +53,12 @@ enum status weights_save_check(struct session *s, enum weights_part part, struct
                                struct err *err);
 i64         weights_count(const struct session *s, bool trained_only);
 
-/* schedule.c: pure. step counts from 0; steps_max 0: open-ended (no decay). */
+/* schedule.c: pure. Settings with warm-up in steps and the rate scaled to the batch. */
+struct pace {
+    i64 epoch_steps, step_samples, step_rows;
+};
+struct train_config schedule_resolve(const struct train_config *c, struct pace pace);
+/* step counts from 0; steps_max 0: open-ended (no decay). */
 f64 schedule_lr(const struct train_config *c, i64 step, i64 steps_max);
 
 /* evaluate.c */
