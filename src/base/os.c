@@ -288,6 +288,14 @@ static struct str real_env(struct os *os, const char *name)
     return (void)os, str_of(getenv(name));
 }
 
+static struct str real_env_at(struct os *os, i64 index)
+{
+    (void)os;
+    for (i64 i = 0; environ[i]; i++)
+        if (i == index) return str_of(environ[i]);
+    return (struct str){ 0 };
+}
+
 /* Signals: the handler only sets a bit, which is safe at any moment. */
 
 static atomic_uint signals_pending; /* bit 1 << enum os_signal */
@@ -341,6 +349,7 @@ struct os *os_real(void)
         .wall_ns     = real_wall_ns,
         .sleep_ns    = real_sleep_ns,
         .env         = real_env,
+        .env_at      = real_env_at,
         .connect     = os_net_connect,
         .listen      = os_net_listen,
         .port_of     = os_net_port_of,

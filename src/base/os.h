@@ -43,6 +43,7 @@ struct os {
     i64 (*wall_ns)(struct os *);     /* since 1970 */
     void (*sleep_ns)(struct os *, i64 ns); /* a signal ends it early */
     struct str (*env)(struct os *, const char *name);        /* data NULL when unset */
+    struct str (*env_at)(struct os *, i64 index); /* all of them, as NAME=VALUE; data NULL at the end */
     /* Streams are read, written and closed as files are, each read and write within limit_ns (of
      * connect; accepted ones within ten seconds). A limit below 0 is none. */
     enum status (*connect)(struct os *, struct str host, i32 port, i64 limit_ns, struct file *,

@@ -1,5 +1,6 @@
 /* config.c - settings from defaults, run.yaml, environment and command line, in that order. */
 #include "cli/config.h"
+#include <ctype.h>
 
 /* One sentence behind its place. */
 static enum status at(struct err *err, struct str place, i32 line, const struct err *what)
@@ -100,9 +101,52 @@ static void layers_from(struct config *c, const struct option *o, struct str pla
     if (str_eq(o->key, STR("model.layers"))) c->settings.model.file = place;
 }
 
+/* FRUGAL_TRAIN_BACTH=64 as train.bacth, so that the nearest key can be found; empty: not for us. */
+static struct str key_of_variable(struct str name, struct arena *perm)
+{
+    struct str rest = name, word, section;
+    if (!str_cut(&rest, '_', &word) || !str_eq(word, STR("FRUGAL"))) return STR("");
+    if (!str_cut(&rest, '_', &section) || !rest.len) return STR("");
+    struct str key  = str_fmt(perm, "%.*s.%.*s", STR_ARG(section), STR_ARG(rest));
+    char      *data = (char *)(uintptr_t)key.data; /* ours alone: str_fmt made it */
+    for (i64 i = 0; i < key.len; i++) data[i] = (char)tolower((unsigned char)data[i]);
+    return is_section(str_sub(key, 0, str_find(key, '.'))) ? key : STR("");
+}
+
+/* A variable that is meant for a section and names none of its keys. */
+static enum status unknown_variables(struct os *os, struct arena scratch, struct err *err)
+{
+    struct err why;
+    struct str pair, name;
+    for (i64 i = 0; (pair = os->env_at(os, i)).data; i++) {
+        struct arena here = scratch;
+        if (!str_cut(&pair, '=', &name)) continue;
+        struct str key = key_of_variable(name, &here);
+        if (!key.len || option_find(key)) continue;
+        unknown_key(key, here, &why);
+        return at(err, name, 0, &why);
+    }
+    return STATUS_OK;
+}
+
+/* The two variables that are no settings (see topics.def). */
+static enum status known_word(struct os *os, const char *name, const char *words, struct err *err)
+{
+    struct str value = os->env(os, name), rest = str_of(words), word;
+    if (!value.len) return STATUS_OK;
+    while (str_cut(&rest, '|', &word))
+        if (str_eq(word, value)) return STATUS_OK;
+    return err_set(err, STATUS_USAGE, "%s is %.*s; expected %s", name, (int)MIN(value.len, 80),
+                   value.data, words);
+}
+
 enum status config_add_environment(struct config *c, struct os *os, struct arena *perm,
                                    struct err *err)
 {
+    enum status st = unknown_variables(os, *perm, err);
+    if (!st) st = known_word(os, "FRUGAL_ISA", "any|avx2|avx512", err);
+    if (!st) st = known_word(os, "FRUGAL_KERNELS", "ref", err);
+    if (st) return st;
     for (i64 i = 0; i < OPTION_COUNT; i++) {
         struct arena scratch = *perm;
         struct str   name    = option_environment(&options[i], &scratch);

@@ -81,6 +81,13 @@ says 1 'the loss is (not a number|infinite) after step' train run.yaml train.lr=
 says 2 '^command line, model.layers:1: the last layer gives \[3\]' train run.yaml \
   'model.layers=[flatten, {dense: 3}]'
 
+# So is the environment.
+FRUGAL_TRAIN_BACTH=64 "$frugal" train run.yaml >out 2>err
+[ $? = 2 ] && grep -q 'FRUGAL_TRAIN_BACTH: unknown key train.bacth; did you mean train.batch?' err ||
+  fail "a misspelt variable"
+FRUGAL_ISA=sse "$frugal" train run.yaml >out 2>err
+[ $? = 2 ] && grep -q 'FRUGAL_ISA is sse; expected any|avx2|avx512' err || fail "FRUGAL_ISA"
+
 # Names that would speak to the terminal do not.
 says 2 'unknown key' train run.yaml "$(printf '\033[31mred')=1"
 ! grep -q "$(printf '\033')" err || fail "an escape code reached the terminal"

@@ -296,6 +296,14 @@ static i64  sim_now_ns(struct os *os) { return sim_of(os)->now_ns; }
 static i64  sim_wall_ns(struct os *os) { return (i64)1700000000000000000 + sim_of(os)->now_ns; }
 static void sim_sleep_ns(struct os *os, i64 ns) { sim_of(os)->now_ns += MAX(ns, 0); }
 
+static struct str sim_env_at(struct os *os, i64 index)
+{
+    struct sim_os *sim = sim_of(os);
+    if (index >= sim->env_count) return (struct str){ 0 };
+    return str_fmt(sim->disk->perm, "%.*s=%.*s", STR_ARG(sim->env[index][0]),
+                   STR_ARG(sim->env[index][1]));
+}
+
 static struct str sim_env(struct os *os, const char *name)
 {
     struct sim_os *sim = sim_of(os);
@@ -347,7 +355,8 @@ struct sim_os *sim_os_new(struct arena *perm)
         sim,       sim_open_read, sim_create, sim_read,     sim_write,       sim_sync,
         sim_close, sim_rename,    sim_remove, sim_make_dir, sim_sync_dir_of, sim_stat,
         sim_list,  sim_map,       sim_unmap,  sim_now_ns,   sim_wall_ns,     sim_sleep_ns,
-        sim_env,   sim_connect,   sim_listen, sim_port_of,  sim_accept,      sim_signal_take,
+        sim_env,   sim_env_at,    sim_connect, sim_listen,  sim_port_of,     sim_accept,
+        sim_signal_take,
     };
     return sim;
 }

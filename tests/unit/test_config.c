@@ -18,6 +18,21 @@ static struct str lr_from_environment(struct os *os, const char *name)
     return (struct str){ 0 };
 }
 
+static struct str nothing_at(struct os *os, i64 index)
+{
+    (void)os;
+    (void)index;
+    return (struct str){ 0 };
+}
+
+static struct str misspelt_at(struct os *os, i64 index)
+{
+    static const char *const all[] = { "HOME=/", "FRUGAL_HOME=x", "FRUGAL_TRAIN_LR=1",
+                                       "FRUGAL_TRAIN_BACTH=64" };
+    (void)os;
+    return index < COUNT_OF(all) ? str_of(all[index]) : (struct str){ 0 };
+}
+
 static struct str wrong_environment(struct os *os, const char *name)
 {
     (void)os;
@@ -31,7 +46,7 @@ static struct str origin(struct arena *perm, const struct config *c, const char 
 
 TEST(later_sources_win_and_are_remembered)
 {
-    struct os      os   = { .env = lr_from_environment };
+    struct os      os   = { .env = lr_from_environment, .env_at = nothing_at };
     struct err     err  = { 0 };
     struct config *c    = config_new(perm);
     struct str     text = STR("data:\n  path: a.idx\ntrain:\n  lr: 0.1\n  batch: 8\n  seed: 3\n");
@@ -83,7 +98,7 @@ TEST(what_is_wrong_in_the_file_is_said_with_its_line)
 
 TEST(what_is_wrong_on_the_command_line_and_in_the_environment)
 {
-    struct os      os  = { .env = wrong_environment };
+    struct os      os  = { .env = wrong_environment, .env_at = nothing_at };
     struct err     err = { 0 };
     struct config *c   = config_new(perm);
     CHECK_EQ(config_add_override(c, perm, STR("train.batch"), &err), STATUS_USAGE);
@@ -95,12 +110,15 @@ TEST(what_is_wrong_on_the_command_line_and_in_the_environment)
               "command line: train.batch is x; expected a whole number of at least 1, like 64");
     CHECK_EQ(config_add_environment(c, &os, perm, &err), STATUS_USAGE);
     CHECK_STR(err.text, "FRUGAL_TRAIN_LR: train.lr is fast; expected a number above 0, like 3e-4");
+    os = (struct os){ .env = lr_from_environment, .env_at = misspelt_at };
+    CHECK_EQ(config_add_environment(c, &os, perm, &err), STATUS_USAGE);
+    CHECK_STR(err.text, "FRUGAL_TRAIN_BACTH: unknown key train.bacth; did you mean train.batch?");
 }
 
 TEST(an_empty_file_and_an_empty_section_leave_the_defaults)
 {
     struct err     err = { 0 };
-    struct os      os  = { .env = no_environment };
+    struct os      os  = { .env = no_environment, .env_at = nothing_at };
     struct config *c   = config_new(perm);
     CHECK_EQ(config_add_file(c, perm, STR("run.yaml"), STR("# nothing\n"), &err), STATUS_OK);
     CHECK_EQ(config_add_file(c, perm, STR("run.yaml"), STR("train:\n"), &err), STATUS_OK);
