@@ -2,6 +2,7 @@
 # test_usage.sh: what frugal says, where (stdout or stderr) and with which exit code.
 frugal=${FRUGAL:-$(cd "$(dirname "$0")/../.." && pwd)/build/frugal}
 [ -x "$frugal" ] || { echo "no $frugal yet"; exit 77; }
+demo=$(cd "$(dirname "$0")/../.." && pwd)/demo
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
@@ -34,6 +35,15 @@ says 2 err 'did you mean train.batch?' help train.bach
 says 2 err 'no completions for csh' help --completions csh
 says 0 out 'cores' doctor
 says 0 out '"event":"doctor"' doctor --json
+
+# Every command that ./demo proposes is one, and its settings are settings.
+grep -oE 'build/frugal [a-z]+' "$demo" | cut -d' ' -f2 | sort -u | while read -r word; do
+  "$frugal" "$word" --help >/dev/null 2>&1 || echo "$word"
+done >unknown
+grep -oE ' [a-z_.]+=' "$demo" | tr -d ' =' | grep -v '^key$' | while read -r key; do
+  "$frugal" help "$key" >/dev/null 2>&1 || echo "$key"
+done >>unknown
+[ ! -s unknown ] || { echo "FAILED: demo proposes $(cat unknown), which frugal does not know"; failed=1; }
 
 printf 'data:\n  path: x\ntrain:\n  batchsize: 32\n' >run.yaml
 says 2 err 'run.yaml:4: unknown key train.batchsize; did you mean train.batch?' doctor run.yaml
