@@ -84,7 +84,7 @@ struct cost cost_conv2d_grad_w(const struct sig *s)
 
 struct cost cost_pool(const struct sig *s)
 {
-    f64 window = (f64)(s->at->kernel * s->at->kernel);
+    f64 window = (f64)s->at->kernel * (f64)s->at->kernel;
     return (struct cost){ window * count(s->out[0]), traffic(s) };
 }
 
@@ -92,7 +92,7 @@ struct cost cost_pool(const struct sig *s)
 static f64 attention_flops(const struct sig *s, struct shape qkv, f64 products)
 {
     f64 t = (f64)qkv.dim[1];
-    f64 d = (f64)qkv.dim[2] / (f64)(s->at->heads + 2 * s->at->kv_heads);
+    f64 d = (f64)qkv.dim[2] / ((f64)s->at->heads + 2 * (f64)s->at->kv_heads);
     f64 n = 2 * products * (f64)qkv.dim[0] * (f64)s->at->heads * t * t * d;
     return s->at->causal ? n / 2 : n;
 }

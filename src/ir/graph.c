@@ -45,18 +45,6 @@ static i32 value_add(struct graph *g, struct value v)
     return g->value_count++;
 }
 
-/* Every size that is computed later is a product of these dimensions: what fits here cannot
- * overflow there. */
-static bool fits(struct type t)
-{
-    i64 room = TENSOR_BYTES_MAX / dtype_bytes(t.dtype);
-    for (i32 i = 0; i < t.shape.rank; i++) {
-        if (t.shape.dim[i] < 0 || t.shape.dim[i] > room) return false;
-        if (t.shape.dim[i]) room /= t.shape.dim[i];
-    }
-    return true;
-}
-
 static enum status too_large(struct graph *g, struct str name, struct type t)
 {
     char         text[256];
@@ -79,7 +67,7 @@ i32 graph_value(struct graph *g, enum value_kind kind, struct str name, struct t
 {
     if (g->err.status) return -1;
     ASSERT(kind != VALUE_TEMP);
-    if (!fits(type)) return too_large(g, name, type), -1;
+    if (!type_fits(type)) return too_large(g, name, type), -1;
     i32 known = graph_find(g, name);
     if (known < 0)
         return value_add(g, (struct value){ name, type, kind, -1, { 0 }, false, false });
@@ -126,7 +114,7 @@ static enum status infer(struct graph *g, const struct node *n, struct type *out
     enum status st = op->shape(&s, &why);
     if (st) err_set(&g->err, st, "%.*s (%s): %s", STR_ARG(n->name), op->name, why.text);
     for (i32 i = 0; !st && i < op->out_count; i++)
-        if (!fits(out[i])) st = too_large(g, n->name, out[i]);
+        if (!type_fits(out[i])) st = too_large(g, n->name, out[i]);
     return st;
 }
 
@@ -203,11 +191,15 @@ static enum status verify_node(const struct graph *g, i32 index, struct arena sc
     const struct node    *n   = &g->nodes[index];
     const struct op_info *row = op_info(n->op);
     if (n->in_count < row->in_min || n->in_count > row->in_max)
-        return err_set(err, STATUS_WORLD, "%s: node %d (%s) has %d inputs", g->name.data, index,
-                       row->name, n->in_count);
+        return err_set(err, STATUS_WORLD, "node %d (%s) has %d inputs", index, row->name,
+                       n->in_count);
+    if (n->out < 0 || n->out + row->out_count > g->value_count)
+        return err_set(err, STATUS_WORLD, "node %d (%s) writes %%%d, which is no value", index,
+                       row->name, n->out);
     for (i32 i = 0; i < n->in_count; i++) {
         i32 v = n->in[i];
-        if (v < 0 || v >= g->value_count || g->values[v].node >= index)
+        if (v < 0 || v >= g->value_count || g->values[v].node >= index ||
+            (g->values[v].node < 0 && g->values[v].kind == VALUE_TEMP))
             return err_set(err, STATUS_WORLD, "node %d (%s) reads %%%d before it is written",
                            index, row->name, v);
         if (row->effect == EFFECT_STATE && (row->writes >> i & 1) &&
@@ -255,6 +247,10 @@ static enum status verify_names(const struct graph *g, struct arena scratch, str
 enum status graph_verify(const struct graph *g, struct arena scratch, struct err *err)
 {
     enum status st = graph_status(g, err);
+    for (i32 i = 0; !st && i < g->value_count; i++) {
+        if (!type_fits(g->values[i].type))
+            st = err_set(err, STATUS_WORLD, "value %%%d is larger than any memory", i);
+    }
     for (i32 i = 0; !st && i < g->node_count; i++) st = verify_node(g, i, scratch, err);
     return st ? st : verify_names(g, scratch, err);
 }

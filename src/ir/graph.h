@@ -52,7 +52,6 @@ struct node {
 
 #define GRAPH_VALUES_MAX 65536
 #define GRAPH_NODES_MAX 32768
-#define TENSOR_BYTES_MAX ((i64)1 << 46) /* 64 TiB; GRAPH_VALUES_MAX of them still add up in 63 bits */
 
 struct graph {
     struct str    name;
@@ -91,7 +90,8 @@ struct type graph_type(const struct graph *g, i32 value);
 struct sig  graph_sig(const struct graph *g, const struct node *n, struct arena *scratch);
 i32         graph_viewed(const struct graph *g, i32 value); /* whose bytes a chain of views shows */
 
-/* Checks everything a pass could break: order, types by the shape rules, names, writes, needs. */
+/* Checks everything a pass could break, and survives whatever program_parse lets through: order,
+ * types by the shape rules, sizes, names, writes. */
 enum status graph_verify(const struct graph *g, struct arena scratch, struct err *err);
 
 #endif

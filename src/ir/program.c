@@ -89,11 +89,38 @@ static bool both_given(const struct graph *g, const struct claim *a, const struc
            g->values[a->value].kind == g->values[b->value].kind;
 }
 
+/* What an instruction reads and writes has a place; all places end before p->bytes. */
+static enum status verify_places(const struct program *p, const struct claim *claims, i64 count,
+                                 struct err *err)
+{
+    const struct graph *g = p->graph;
+    for (i64 i = 0; i < count; i++) {
+        if (claims[i].end > p->bytes)
+            return err_set(err, STATUS_WORLD, "%.*s: %%%d ends at byte %lld of %lld",
+                           STR_ARG(g->name), claims[i].value, (long long)claims[i].end,
+                           (long long)p->bytes);
+    }
+    for (i32 i = 0; i < p->instr_count; i++) {
+        const struct node *n     = &g->nodes[p->instrs[i].node];
+        bool               found = true;
+        for (i32 k = 0; k < n->in_count; k++) found &= p->offset[n->in[k]] >= 0;
+        for (i32 k = 0; k < op_info(n->op)->out_count; k++) found &= p->offset[n->out + k] >= 0;
+        if (!found)
+            return err_set(err, STATUS_WORLD, "%.*s: an operand of %.*s has no place",
+                           STR_ARG(g->name), STR_ARG(n->name));
+    }
+    return STATUS_OK;
+}
+
 enum status program_verify(const struct program *p, struct arena scratch, struct err *err)
 {
+    enum status st = graph_verify(p->graph, scratch, err);
+    if (st) return st;
     const struct graph *g      = p->graph;
     struct claim       *claims = NEW(&scratch, struct claim, g->value_count + p->instr_count + 1);
     i64                 count  = collect_claims(p, claims, scratch);
+    st                         = verify_places(p, claims, count, err);
+    if (st) return st;
     for (i64 i = 0; i < count; i++) {
         for (i64 j = i + 1; j < count; j++) {
             const struct claim *a = &claims[i], *b = &claims[j];

@@ -63,7 +63,8 @@ struct cost              program_cost(const struct program *p, struct arena scra
 struct str  program_print(const struct program *p, struct arena *perm, struct arena scratch);
 enum status program_parse(struct arena *perm, struct str text, struct program **out, struct err *err);
 
-/* No two values that live at the same time share a byte, except where the table allows it. */
+/* The graph is sound, what instructions touch has a place below `bytes`, and no two values that live
+ * at the same time share a byte, except where the table allows it. */
 enum status program_verify(const struct program *p, struct arena scratch, struct err *err);
 
 #endif

@@ -120,6 +120,8 @@ struct str program_print(const struct program *p, struct arena *perm, struct are
     return textbuf_str(&b);
 }
 
+static const i64 ARENA_BYTES_MAX = TENSOR_BYTES_MAX * GRAPH_VALUES_MAX;
+
 /* --- reading ------------------------------------------------------------------------------- */
 
 struct reader {
@@ -174,6 +176,14 @@ static i64 read_int(struct reader *r, const char *stop)
     return v;
 }
 
+/* Offsets and sizes in the arena: their sums stay below 2^63. */
+static i64 read_bytes(struct reader *r, const char *stop, i64 least)
+{
+    i64 v = read_int(r, stop);
+    if (v < least || v > ARENA_BYTES_MAX) bad(r, "no place in an arena");
+    return v;
+}
+
 static f64 read_float(struct reader *r, const char *stop)
 {
     f64 v = 0;
@@ -209,6 +219,7 @@ static struct shape read_shape(struct reader *r)
         s.dim[s.rank++] = read_int(r, ",]");
         accept(r, STR(","));
     }
+    if (!type_fits(type_of(DT_U8, s))) bad(r, "sizes below 0 or beyond any memory");
     return s;
 }
 
@@ -269,7 +280,7 @@ static void read_value(struct reader *r, i32 v, i32 node, i64 *offset)
     x.type.dtype = read_dtype(r, "[");
     x.type.shape = read_shape(r);
     expect(r, STR("@"));
-    offset[v] = read_int(r, " ,;");
+    offset[v] = read_bytes(r, " ,;", -1);
     x.decay   = accept(r, STR("decay"));
     x.frozen  = accept(r, STR("frozen"));
     for (i32 k = INIT_CONST; k <= INIT_UNIFORM; k++) {
@@ -287,9 +298,9 @@ static void read_instr(struct reader *r, i32 node)
     expect(r, STR("kernel="));
     if (!accept(r, STR("- "))) ins.kernel = str_copy(r->perm, word_until(r, " "));
     expect(r, STR("work="));
-    ins.work_bytes = read_int(r, "@");
+    ins.work_bytes = read_bytes(r, "@", 0);
     expect(r, STR("@"));
-    ins.work_offset                   = read_int(r, " ");
+    ins.work_offset                   = read_bytes(r, " ", 0);
     r->p->instrs[r->p->instr_count++] = ins;
     r->line.len                       = 0; /* costs follow from the table */
 }
@@ -310,7 +321,11 @@ static void read_node(struct reader *r, const i32 *out, i32 out_count)
         while (!r->status && !accept(r, STR("}"))) read_attr(r, &n.at, op_info(n.op)->attrs);
     }
     n.name = read_name(r);
-    if (accept(r, STR("block="))) n.block = (i32)read_int(r, " -;");
+    if (accept(r, STR("block="))) {
+        i64 block = read_int(r, " -;");
+        if (block < 0 || block > INT32_MAX) bad(r, "no such block");
+        n.block = r->status ? 0 : (i32)block;
+    }
     if (!r->status && op_info(n.op)->out_count != out_count) bad(r, "wrong number of results");
     for (i32 i = 0; i < out_count && !r->status; i++) {
         expect(r, i ? STR(",") : STR("->"));
@@ -358,7 +373,7 @@ enum status program_parse(struct arena *perm, struct str text, struct program **
     expect(&r, STR("program"));
     p->graph = graph_new(perm, str_copy(perm, word_until(&r, " ")));
     expect(&r, STR("bytes="));
-    p->bytes = read_int(&r, " ");
+    p->bytes = read_bytes(&r, " ", 0);
     while (!r.status && str_cut(&text, '\n', &r.line)) {
         r.number++;
         if (r.line.len) read_line(&r);

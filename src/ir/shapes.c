@@ -136,7 +136,7 @@ enum status shape_slice(struct sig *s, struct err *err)
     if (axis_in(s, 0, err)) return STATUS_USAGE;
     s->out[0] = s->in[0];
     i64 *dim  = &s->out[0].shape.dim[s->at->axis];
-    if (s->at->start < 0 || s->at->count < 0 || s->at->start + s->at->count > *dim)
+    if (s->at->start < 0 || s->at->count < 0 || s->at->count > *dim - s->at->start)
         return fail_one(err, "the slice must lie inside", s->in[0]);
     *dim = s->at->count;
     return STATUS_OK;
@@ -152,11 +152,11 @@ enum status shape_dims(struct sig *s, struct err *err)
 enum status shape_sum(struct sig *s, struct err *err)
 {
     struct shape x = in_shape(s, 0), y = { 0 };
-    i64          from = s->at->axis, to = from + s->at->count;
-    if (from < 0 || s->at->count < 0 || to > x.rank)
+    i64          from = s->at->axis, count = s->at->count;
+    if (from < 0 || count < 0 || from > x.rank || count > x.rank - from)
         return fail_one(err, "the summed axes lie outside", s->in[0]);
     for (i32 i = 0; i < x.rank; i++) {
-        if (i < from || i >= to) y.dim[y.rank++] = x.dim[i];
+        if (i < from || i >= from + count) y.dim[y.rank++] = x.dim[i];
     }
     if (!y.rank) y = shape_1(1);
     s->out[0] = type_of(s->in[0].dtype, y);
@@ -285,7 +285,7 @@ enum status shape_conv2d(struct sig *s, struct err *err)
     struct shape x = in_shape(s, 0), w = in_shape(s, 1);
     if (x.rank != 4 || w.rank != 4 || x.dim[3] != w.dim[3] || s->in[0].dtype != s->in[1].dtype)
         return fail(err, "needs an image [N,H,W,C] and a weight [O,KH,KW,C]", s->in[0], s->in[1]);
-    if (s->at->stride < 1 || s->at->pad < 0)
+    if (s->at->stride < 1 || s->at->pad < 0 || s->at->pad > TENSOR_BYTES_MAX)
         return fail_one(err, "needs a stride of at least 1 and no negative padding", s->in[0]);
     i64 h = window_count(x.dim[1], w.dim[1], s->at->stride, s->at->pad);
     i64 v = window_count(x.dim[2], w.dim[2], s->at->stride, s->at->pad);
@@ -300,7 +300,8 @@ enum status shape_avgpool(struct sig *s, struct err *err)
 {
     struct shape x = in_shape(s, 0);
     if (x.rank != 4) return fail_one(err, "needs an image [N,H,W,C]", s->in[0]);
-    if (s->at->stride < 1 || s->at->kernel < 1 || s->at->pad < 0 || s->at->pad >= s->at->kernel)
+    if (s->at->stride < 1 || s->at->kernel < 1 || s->at->kernel > TENSOR_BYTES_MAX ||
+        s->at->pad < 0 || s->at->pad >= s->at->kernel)
         return fail_one(err, "needs a window and a stride of at least 1, padding below the window",
                         s->in[0]);
     i64 h = window_count(x.dim[1], s->at->kernel, s->at->stride, s->at->pad);
@@ -321,7 +322,7 @@ enum status shape_attention(struct sig *s, struct err *err)
 {
     struct shape x = in_shape(s, 0);
     i64          h = s->at->heads, g = s->at->kv_heads;
-    if (x.rank != 3 || h < 1 || g < 1 || h % g || x.dim[2] % (h + 2 * g))
+    if (x.rank != 3 || h < 1 || h > x.dim[2] || g < 1 || h % g || x.dim[2] % (h + 2 * g))
         return fail_one(err, "needs [B,T,(heads + 2 kv_heads) * head_dim], kv_heads dividing heads",
                         s->in[0]);
     i64 d = x.dim[2] / (h + 2 * g);
@@ -336,7 +337,8 @@ enum status shape_heads(struct sig *s, struct err *err)
 {
     struct shape x = in_shape(s, 0);
     i64          d = s->at->head_dim;
-    if (x.rank != 3 || d < 2 || d % 2 || x.dim[2] % d || s->at->heads * d > x.dim[2])
+    if (x.rank != 3 || d < 2 || d % 2 || x.dim[2] % d || s->at->heads < 0 ||
+        s->at->heads > x.dim[2] / d)
         return fail_one(err, "needs [B,T,heads * head_dim] with an even head_dim", s->in[0]);
     return shape_map(s, err);
 }

@@ -120,6 +120,18 @@ i64 type_bytes(struct type t)
     return shape_count(t.shape) * dtype_bytes(t.dtype);
 }
 
+/* Every size that is computed later is a product of these dimensions: what fits here cannot
+ * overflow there. */
+bool type_fits(struct type t)
+{
+    i64 room = TENSOR_BYTES_MAX / dtype_bytes(t.dtype);
+    for (i32 i = 0; i < t.shape.rank; i++) {
+        if (t.shape.dim[i] < 0 || t.shape.dim[i] > room) return false;
+        if (t.shape.dim[i]) room /= t.shape.dim[i];
+    }
+    return true;
+}
+
 struct str type_text(struct arena *perm, struct type t)
 {
     char dims[RANK_MAX * 21 + 1] = "";

@@ -23,6 +23,7 @@ enum dtype {
 };
 
 #define RANK_MAX 6
+#define TENSOR_BYTES_MAX ((i64)1 << 46) /* 64 TiB: all values of a graph still add up in 63 bits */
 
 struct shape {
     i32 rank;
@@ -54,6 +55,7 @@ bool         shape_is_suffix(struct shape of, struct shape s);   /* s equals the
 struct type type_of(enum dtype t, struct shape s);
 bool        type_eq(struct type a, struct type b);
 i64         type_bytes(struct type t);
+bool        type_fits(struct type t);  /* no size below 0, at most TENSOR_BYTES_MAX in all */
 struct str  type_text(struct arena *perm, struct type t);        /* f32[32,128] */
 bool        type_parse(struct str s, struct type *out);
 

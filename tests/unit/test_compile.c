@@ -1,5 +1,6 @@
 /* The set of programs: layout, sharing, freezing, the short last batch, and the text. */
 #include "backend/backend.h"
+#include "base/os.h"
 #include "compile/compile_int.h"
 #include "harness.h"
 #include "ir/build.h"
@@ -120,6 +121,15 @@ TEST(text_read_back_prints_the_same_text)
     }
 }
 
+static struct str read_file(struct arena *perm, const char *path)
+{
+    struct str text;
+    struct err err = { 0 };
+    if (os_read_all(os_real(), str_of(path), perm, &text, &err))
+        harness_fail(__FILE__, __LINE__, "%s", err.text);
+    return text;
+}
+
 /* Whatever changes the compiled program shows as a diff of this file; UPDATE_GOLDEN=1 renews it. */
 TEST(programs_agree_with_the_golden_text)
 {
@@ -137,12 +147,7 @@ TEST(programs_agree_with_the_golden_text)
         FILE *f = fopen(path, "w");
         CHECK(f && fwrite(now.data, 1, (size_t)now.len, f) == (size_t)now.len && !fclose(f));
     }
-    FILE *f = fopen(path, "r");
-    CHECK(f);
-    char *golden = NEW(perm, char, 1 << 20);
-    i64   len    = (i64)fread(golden, 1, 1 << 20, f);
-    fclose(f);
-    CHECK_STR(((struct str){ golden, len }), now);
+    CHECK_STR(read_file(perm, path), now);
 }
 
 /* The verifier is the second opinion: it must see a layout that is wrong. */
@@ -162,6 +167,50 @@ TEST(verifier_sees_values_that_share_bytes)
     }
     CHECK(seen > 0);
     CHECK_EQ(program_verify(p, scratch, &err), STATUS_OK);
+}
+
+TEST(the_program_of_the_fuzzer_is_sound)
+{
+    struct program *p;
+    struct err      err = { 0 };
+    if (program_parse(perm, read_file(perm, "tests/fuzz/corpus/program/ops"), &p, &err) ||
+        program_verify(p, scratch, &err))
+        harness_fail(__FILE__, __LINE__, "%s", err.text);
+}
+
+/* Texts that no pass would make; each is read or refused, and verified without harm. */
+TEST(programs_that_cannot_be_are_refused)
+{
+    static const struct {
+        const char *text, *why;
+    } cases[] = {
+        { "program p bytes=64\n%1 = relu(%0) \"r\" -> f32[] @0 ; kernel=- work=0@0\n",
+          "node 0 (relu) reads %0 before it is written" },
+        { "program p bytes=64\n%0 = reshape(%0) {dims=[1]} \"r\" -> f32[1] @0\n",
+          "node 0 (reshape) reads %0 before it is written" },
+        { "program p bytes=64\n%0 = input \"x\" f32[2] @0\nadd(%0) \"a\"\n",
+          "program text, line 3: wrong number of results at \"\"" },
+        { "program p bytes=64\n%0 = input \"x\" f32[2] @0\n%1 = add(%0) \"a\" -> f32[2] @8\n",
+          "node 0 (add) has 1 inputs" },
+        { "program p bytes=64\n%0 = input \"x\" f32[2] @60\n", "p: %0 ends at byte 68 of 64" },
+        { "program p bytes=64\n%0 = input \"x\" f32[2] @0\n"
+          "%1 = relu(%0) \"r\" -> f32[2] @-1 ; kernel=- work=0@0\n",
+          "p: an operand of r has no place" },
+        { "program p bytes=64\n%0 = input \"x\" f32[4294967296,4294967296] @0\n",
+          "program text, line 2: sizes below 0 or beyond any memory at \" @0\"" },
+        { "program p bytes=64\n%0 = input \"x\" f32[-1] @0\n",
+          "program text, line 2: sizes below 0 or beyond any memory at \" @0\"" },
+        { "program p bytes=64\n%65536 = input \"x\" f32[1] @0\n",
+          "program text, line 2: no such value at \" = input \"x\" f32[1] \"" },
+    };
+    for (i64 i = 0; i < COUNT_OF(cases); i++) {
+        struct program *p;
+        struct err      err = { 0 };
+        enum status     st  = program_parse(perm, str_of(cases[i].text), &p, &err);
+        if (!st) st = program_verify(p, scratch, &err);
+        CHECK(st);
+        CHECK_STR(err.text, cases[i].why);
+    }
 }
 
 /* loss = sum(reshape(p) + q): one value is the gradient of both, of p in another shape. */

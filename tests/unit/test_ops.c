@@ -96,7 +96,7 @@ static u32 gradient_reads(const struct op_case *c, struct arena *perm, struct ar
         for (i32 k = 0; k < g->nodes[i].in_count; k++) {
             i32 v = graph_viewed(g, g->nodes[i].in[k]);
             for (i32 a = 0; a < c->in_count; a++) reads |= v == in[a] ? 1u << a : 0;
-            for (i32 a = 0; a < row->out_count; a++) reads |= v == out + a ? OUT0 << a : 0;
+            for (i32 a = 0; a < row->out_count; a++) reads |= v == out + a ? (u32)OUT0 << a : 0;
         }
     return reads;
 }
