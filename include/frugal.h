@@ -54,8 +54,8 @@ int     frugal_param(struct frugal_graph *g, const char *name, int rank, const i
 int     frugal_apply(struct frugal_graph *g, const char *op, const char *name, const int *inputs,
                      int count, const char *attributes);
 void    frugal_output(struct frugal_graph *g, int value, const char *name);
-int     frugal_rank(struct frugal_graph *g, int value);
-int64_t frugal_dim(struct frugal_graph *g, int value, int axis);
+int     frugal_rank(struct frugal_graph *g, int value);           /* 0 where there is no such */
+int64_t frugal_dim(struct frugal_graph *g, int value, int axis); /* value or axis */
 
 /* --- ops of your own --- */
 

@@ -9,6 +9,7 @@
 
 struct plan {
     struct program_set *set;
+    const struct graph *update; /* the graph that names ranges; NULL: nothing is trained */
     i32                 persistents_max;
     i64                 align;
     i64                 group_begin[GROUP_COUNT + 1]; /* of parameters */
@@ -26,9 +27,11 @@ static struct persistent *plan_find(struct plan *p, struct str name)
     return (struct persistent *)(uintptr_t)program_set_find(p->set, name);
 }
 
-static bool is_range(struct str name)
+/* The update sweeps over ranges of parameters, gradients and state; a model's tensor may have any
+ * name, also one that looks like a range's. */
+static bool is_range(const struct plan *p, const struct graph *g, const struct value *v)
 {
-    return str_eq(name, STR("params")) || str_eq(name, STR("grads")) || str_find(name, '/') >= 0;
+    return g == p->update && v->kind <= VALUE_STATE;
 }
 
 /* Every name once; inputs and outputs keep their largest type. Ranges have no place of their own,
@@ -37,7 +40,7 @@ static enum status collect(struct plan *p, const struct graph *g, struct err *er
 {
     for (i32 i = 0; i < g->value_count; i++) {
         const struct value *v = &g->values[i];
-        if (v->kind == VALUE_TEMP || is_range(v->name)) continue;
+        if (v->kind == VALUE_TEMP || is_range(p, g, v)) continue;
         struct persistent *known = plan_find(p, v->name);
         if (!known) {
             ASSERT(p->set->persistent_count < p->persistents_max);
@@ -117,7 +120,7 @@ static struct program *program_new(struct arena *perm, struct plan *p, struct gr
         const struct value *v = &g->values[i];
         prog->offset[i]       = -1;
         if (v->kind == VALUE_TEMP) continue;
-        prog->offset[i] = is_range(v->name) ? range_offset(p, v->name)
+        prog->offset[i] = is_range(p, g, v) ? range_offset(p, v->name)
                                             : plan_find(p, v->name)->offset;
     }
     for (i32 i = 0; i < g->node_count; i++) {
@@ -128,13 +131,17 @@ static struct program *program_new(struct arena *perm, struct plan *p, struct gr
 }
 
 /* Optimiser state: one tensor a kind over all trained parameters. */
-static void add_states(struct plan *p, const struct graph *update)
+static enum status add_states(struct plan *p, struct err *err)
 {
-    for (i32 i = 0; i < update->value_count; i++) {
-        const struct value *v = &update->values[i];
+    for (i32 i = 0; p->update && i < p->update->value_count; i++) {
+        const struct value *v = &p->update->values[i];
         if (v->kind != VALUE_STATE) continue;
         struct str name = str_sub(v->name, 0, str_find(v->name, '/'));
-        if (plan_find(p, name)) continue;
+        const struct persistent *known = plan_find(p, name);
+        if (known && known->kind != VALUE_STATE)
+            return err_set(err, STATUS_USAGE, "tensor %.*s has the name of the optimiser's state; "
+                           "give it another", STR_ARG(name));
+        if (known) continue;
         i64 item  = dtype_bytes(v->type.dtype);
         i64 count = (p->group_begin[GROUP_FROZEN] - p->group_begin[GROUP_DECAY]) / item;
         ASSERT(p->set->persistent_count < p->persistents_max);
@@ -142,6 +149,7 @@ static void add_states(struct plan *p, const struct graph *update)
             .name = name, .kind = VALUE_STATE, .type = type_of(v->type.dtype, shape_1(count)),
         };
     }
+    return STATUS_OK;
 }
 
 enum status lay_out_persistents(struct arena *perm, const struct target *target,
@@ -151,6 +159,7 @@ enum status lay_out_persistents(struct arena *perm, const struct target *target,
     struct plan *p = *out = NEW(perm, struct plan, 1);
     p->set             = set;
     p->align           = target->align_bytes;
+    p->update          = graphs[PROGRAM_UPDATE];
     p->persistents_max = 8;
     for (i32 i = 0; i < PROGRAM_COUNT; i++) p->persistents_max += graphs[i] ? graphs[i]->value_count : 0;
     set->persistents = NEW(perm, struct persistent, p->persistents_max);
@@ -160,7 +169,8 @@ enum status lay_out_persistents(struct arena *perm, const struct target *target,
     }
     place_params(p);
     place_grads(p);
-    if (graphs[PROGRAM_UPDATE]) add_states(p, graphs[PROGRAM_UPDATE]);
+    enum status st = add_states(p, err);
+    if (st) return st;
     place_others(p);
     set->persistent_bytes = set->arena_bytes = p->end;
     return STATUS_OK;

@@ -45,12 +45,14 @@ bool op_find(struct str name, i32 *op)
 enum status op_register(const struct op_info *row, i32 *op, struct err *err)
 {
     i32 existing;
+    if (!row->name || !row->name[0]) return err_set(err, STATUS_USAGE, "an op needs a name");
     if (op_find(str_of(row->name), &existing))
         return err_set(err, STATUS_USAGE, "an op named %s exists already", row->name);
     if (registered_count == OP_USER_MAX)
         return err_set(err, STATUS_USAGE, "op %s is one too many: at most %d can be registered",
                        row->name, OP_USER_MAX);
-    if (!row->shape || !row->run || row->out_count > OP_OUT_MAX || row->in_max > OP_IN_MAX)
+    if (!row->shape || !row->run || row->out_count < 0 || row->out_count > OP_OUT_MAX ||
+        row->in_min < 0 || row->in_max < row->in_min || row->in_max > OP_IN_MAX)
         return err_set(err, STATUS_USAGE,
                        "op %s needs a shape rule, a kernel, and at most %d inputs and %d results",
                        row->name, OP_IN_MAX, OP_OUT_MAX);

@@ -31,19 +31,35 @@ static struct str kept(struct graph *g, const char *text) { return str_copy(g->p
 
 const char *frugal_version(void) { return FRUGAL_VERSION; }
 
+/* A caller's mistake becomes the graph's first error, like those of the graph itself. */
+static bool type_given(struct graph *g, const char *name, enum frugal_dtype dtype, int rank,
+                       const int64_t *dims, struct type *out)
+{
+    if (g->err.status) return false;
+    if (rank < 0 || rank > RANK_MAX || (u32)dtype >= DT_COUNT) {
+        err_set(&g->err, STATUS_USAGE, "%s: there is no tensor of type %d with %d axes", name,
+                (int)dtype, rank);
+        return false;
+    }
+    *out = type_of((enum dtype)dtype, shape_of(rank, dims));
+    return true;
+}
+
 int frugal_input(struct frugal_graph *g, const char *name, enum frugal_dtype dtype, int rank,
                  const int64_t *dims)
 {
-    return graph_value(graph_of(g), VALUE_INPUT, kept(graph_of(g), name),
-                       type_of((enum dtype)dtype, shape_of(rank, dims)));
+    struct type t;
+    if (!type_given(graph_of(g), name, dtype, rank, dims, &t)) return -1;
+    return graph_value(graph_of(g), VALUE_INPUT, kept(graph_of(g), name), t);
 }
 
 /* Matrices decay, vectors (biases, norms) do not. */
 int frugal_param(struct frugal_graph *g, const char *name, int rank, const int64_t *dims,
                  enum frugal_init init, double scale)
 {
-    return graph_param(graph_of(g), kept(graph_of(g), name),
-                       type_of(DT_F32, shape_of(rank, dims)),
+    struct type t;
+    if (!type_given(graph_of(g), name, FRUGAL_F32, rank, dims, &t)) return -1;
+    return graph_param(graph_of(g), kept(graph_of(g), name), t,
                        (struct init){ (enum init_kind)init, scale }, rank > 1);
 }
 
@@ -70,17 +86,25 @@ int frugal_apply(struct frugal_graph *g, const char *op, const char *name, const
 
 void frugal_output(struct frugal_graph *g, int value, const char *name)
 {
-    if (value >= 0) graph_output(graph_of(g), value, kept(graph_of(g), name));
+    struct graph *to = graph_of(g);
+    if (to->err.status) return;
+    if (value < 0 || value >= to->value_count)
+        err_set(&to->err, STATUS_USAGE, "output %s: %d is no value", name, value);
+    else graph_output(to, value, kept(to, name));
 }
 
-int frugal_rank(struct frugal_graph *g, int value)
+static struct shape shape_given(struct frugal_graph *g, int value)
 {
-    return graph_type(graph_of(g), value).shape.rank;
+    bool known = value >= 0 && value < graph_of(g)->value_count;
+    return known ? graph_type(graph_of(g), value).shape : (struct shape){ 0 };
 }
+
+int frugal_rank(struct frugal_graph *g, int value) { return shape_given(g, value).rank; }
 
 int64_t frugal_dim(struct frugal_graph *g, int value, int axis)
 {
-    return graph_type(graph_of(g), value).shape.dim[axis];
+    struct shape s = shape_given(g, value);
+    return axis >= 0 && axis < s.rank ? s.dim[axis] : 0;
 }
 
 /* --- ops of your own ------------------------------------------------------------------------ */
@@ -107,8 +131,11 @@ static enum status user_shape(struct sig *s, struct err *err)
     struct frugal_attributes at = public_attributes(s->at);
     for (i32 i = 0; i < s->in_count; i++) in[i] = public_tensor(s->in[i], NULL);
     if (op->shape(in, out, &at)) return err_set(err, STATUS_USAGE, "the inputs do not fit");
-    for (i32 i = 0; i < op->results; i++)
+    for (i32 i = 0; i < op->results; i++) {
+        if (out[i].rank < 0 || out[i].rank > RANK_MAX || (u32)out[i].dtype >= DT_COUNT)
+            return err_set(err, STATUS_USAGE, "its shape rule gave result %d no type", i);
         s->out[i] = type_of((enum dtype)out[i].dtype, shape_of(out[i].rank, out[i].dim));
+    }
     return STATUS_OK;
 }
 
@@ -147,7 +174,7 @@ int frugal_op_register(const struct frugal_op *op, char *why)
                            .in_max      = op->inputs,
                            .out_count   = op->results,
                            .attrs       = A_i0 | A_f0,
-                           .shape       = user_shape,
+                           .shape       = op->shape ? user_shape : NULL,
                            .dtype_class = CLASS_FP32,
                            .grad        = op->grad ? user_grad : NULL,
                            .batch       = BATCH_ROWS,
@@ -206,7 +233,10 @@ struct frugal_run *frugal_start(const struct frugal_config *config, frugal_build
     run->build             = build;
     run->context           = context;
     settings_of(run, config);
-    enum status st = session_build(&run->s, os_real(), &run->settings, &run->perm, build_public, run,
+    enum status st = STATUS_OK;
+    if (config->batch < 1 || config->eval_batch < 0 || config->threads < 0)
+        st = err_set(&err, STATUS_USAGE, "batch must be at least 1, eval_batch and threads 0");
+    if (!st) st = session_build(&run->s, os_real(), &run->settings, &run->perm, build_public, run,
                                    &err);
     if (!st) st = session_start(&run->s, &err);
     if (!st) return run;
@@ -218,7 +248,7 @@ struct frugal_run *frugal_start(const struct frugal_config *config, frugal_build
 static const struct persistent *named(const struct frugal_run *run, const char *name, size_t bytes)
 {
     const struct persistent *t = program_set_find(run->s.set, str_of(name));
-    return t && (i64)bytes <= type_bytes(t->type) ? t : NULL;
+    return t && bytes <= (size_t)type_bytes(t->type) ? t : NULL;
 }
 
 int frugal_put(struct frugal_run *run, const char *name, const void *from, size_t bytes)
