@@ -142,8 +142,9 @@ static enum status open_idx(struct dataset *d, const struct data_config *config,
     if (st) return st;
 
     i64 channels       = images.rank == 4 ? images.dim[3] : 1;
-    state->image_bytes = images.dim[1] * images.dim[2] * channels;
-    st                 = open_held_out(d, config, &images, *perm, err);
+    if (images.dim[0]) /* else nothing bounds the other dimensions, and nothing is fetched */
+        state->image_bytes = product(&images, INT64_MAX) / images.dim[0];
+    st = open_held_out(d, config, &images, *perm, err);
     if (st) return st;
 
     i64 label_max = 0;

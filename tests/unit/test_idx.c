@@ -147,6 +147,9 @@ TEST(idx_refuses_with_numbers)
     c.path   = folder_put(perm, dir, "none.idx", idx_bytes(perm, 3, (i64[]){ 0, 2, 3 }, NULL));
     c.labels = folder_put(perm, dir, "none.lab", idx_bytes(perm, 1, (i64[]){ 0 }, NULL));
     CHECK(strstr(open_fails(perm, c).text, "holds no sample"));
+    c.path = folder_put(perm, dir, "wide.idx", /* none, but each would be of 2^64 bytes */
+                        (struct str){ "\0\0\10\4\0\0\0\0\200\0\0\0\200\0\0\0\0\0\0\4", 20 });
+    CHECK(strstr(open_fails(perm, c).text, "holds no sample"));
     c          = good;
     c.held_out = 1;
     CHECK(strstr(open_fails(perm, c).text, "held_out is 1"));
