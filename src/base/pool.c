@@ -136,7 +136,7 @@ static void announce(struct pool *p, i64 unclaimed, i64 wanted)
 struct pool *pool_open(struct arena *perm, i32 threads)
 {
     ASSERT(threads >= 1);
-    ASSERT(threads <= POOL_THREADS_MAX);
+    threads        = MIN(threads, POOL_THREADS_MAX);
     struct pool *p = NEW(perm, struct pool, 1);
     p->ids         = NEW(perm, pthread_t, threads);
     p->spin_ns     = threads > pool_machine_threads() ? 0 : spin_ns;

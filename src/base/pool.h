@@ -14,7 +14,8 @@ struct pool;
 typedef void pool_fn(void *context, i64 block, i32 worker); /* worker in [0, pool_threads) */
 
 struct pool *pool_open(struct arena *perm, i32 threads); /* threads >= 1, the caller included; has
-                                                            fewer where the system refuses some */
+                                                            fewer where the system refuses some,
+                                                            and never more than 1024 */
 void         pool_close(struct pool *p);
 i32          pool_threads(const struct pool *p);
 void         pool_run(struct pool *p, i64 blocks, pool_fn *fn, void *context); /* not from inside
