@@ -184,7 +184,7 @@ bool str_f64(struct str s, f64 *out)
     if (!scan_decimal(s, &d)) return false;
     snprintf(text, sizeof text, "%s%.*se%lld", d.negative ? "-" : "", (int)d.digit_count, d.digits,
              (long long)(d.exponent - d.fraction_count));
-    f64 value = strtod(text, NULL); /* exact rounding; we never leave the C locale */
+    f64 value = strtod(text, NULL); /* rounds exactly; without a point it means the same anywhere */
     if (!isfinite(value)) return false;
     *out = value;
     return true;
@@ -332,7 +332,13 @@ void textbuf_f64(struct textbuf *b, f64 v)
         snprintf(text, sizeof text, "%.*g", digits, v);
         if (strtod(text, NULL) == v) break;
     }
-    textbuf_add(b, str_of(text));
+    struct str s     = str_of(text);
+    i64        point = isfinite(v) ? (i64)strspn(text, "+-0123456789e") : s.len;
+    textbuf_add(b, str_sub(s, 0, point));
+    if (point < s.len) { /* whatever the point looks like in the host program's locale */
+        textbuf_add(b, STR("."));
+        textbuf_add(b, str_of(text + point + strcspn(text + point, "0123456789")));
+    }
 }
 
 struct str textbuf_str(const struct textbuf *b)
