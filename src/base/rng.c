@@ -7,7 +7,7 @@
 static const u32 multiplier_0 = 0xD2511F53u, multiplier_1 = 0xCD9E8D57u;
 static const u32 weyl_0 = 0x9E3779B9u, weyl_1 = 0xBB67AE85u;
 
-static u64 mix64(u64 x) /* a bijection: the finaliser of SplitMix64 (Steele et al., OOPSLA'14) */
+u64 rng_mix(u64 x)
 {
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
     x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
@@ -17,8 +17,8 @@ static u64 mix64(u64 x) /* a bijection: the finaliser of SplitMix64 (Steele et a
 u64 rng_philox_key(struct rng_key key)
 {
     u64 upper = (key.step >> 32) << 32 | key.sample >> 32;
-    u64 k     = mix64(key.seed + 0x9E3779B97F4A7C15u); /* so that seed 0 does not stay 0 */
-    return mix64(mix64(k ^ key.name) ^ upper);
+    u64 k     = rng_mix(key.seed + 0x9E3779B97F4A7C15u); /* so that seed 0 does not stay 0 */
+    return rng_mix(rng_mix(k ^ key.name) ^ upper);
 }
 
 void rng_philox(const u32 counter[4], const u32 key[2], u32 out[4])
@@ -100,13 +100,13 @@ i64 rng_permute(u64 seed, u64 epoch, i64 index, i64 count)
     int bits     = count == 1 ? 0 : 64 - __builtin_clzll((u64)count - 1);
     int low      = bits / 2;
     u64 low_mask = ((u64)1 << low) - 1, high_mask = ((u64)1 << (bits - low)) - 1;
-    u64 key = mix64(mix64(seed + 0x9E3779B97F4A7C15u) ^ epoch);
+    u64 key = rng_mix(rng_mix(seed + 0x9E3779B97F4A7C15u) ^ epoch);
     u64 x   = (u64)index;
     do {
         u64 a = x & low_mask, b = x >> low;
         for (u64 round = 0; round < 8; round += 2) {
-            b ^= mix64(key + (round << 56) + a) & high_mask;
-            a ^= mix64(key + ((round + 1) << 56) + b) & low_mask;
+            b ^= rng_mix(key + (round << 56) + a) & high_mask;
+            a ^= rng_mix(key + ((round + 1) << 56) + b) & low_mask;
         }
         x = b << low | a;
     } while (x >= (u64)count);

@@ -20,6 +20,9 @@ struct rng_key {
     u64 sample;
 };
 
+/* A bijection that stirs all bits: the finaliser of SplitMix64 (Steele et al., OOPSLA'14). */
+u64 rng_mix(u64 x);
+
 /* The bare generator, as published: ten rounds over `counter` under `key`. */
 void rng_philox(const u32 counter[4], const u32 key[2], u32 out[4]);
 u64  rng_philox_key(struct rng_key key); /* the packed key, low word first: for other backends */

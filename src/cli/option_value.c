@@ -2,8 +2,6 @@
 #include "base/json.h"
 #include "cli/options.h"
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <strings.h>
 
 static void *field_of(struct settings *s, size_t offset) { return (char *)s + offset; }
@@ -139,16 +137,13 @@ enum status option_set_text(const struct option *o, struct settings *s, struct s
     return option_set(o, s, root, perm, err);
 }
 
-static struct str f64_text(f64 v, struct arena *perm) /* the shortest that reads back the same */
+static struct str f64_text(f64 v, struct arena *perm)
 {
-    char text[40];
+    struct textbuf b = textbuf_new(perm);
     if (isnan(v)) return STR("none");
-    if (v == rint(v) && fabs(v) < 1e15) return str_fmt(perm, "%.0f", v);
-    for (int digits = 1; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, v);
-        if (strtod(text, NULL) == v) break;
-    }
-    return str_copy(perm, str_of(text));
+    if (v == rint(v) && fabs(v) < 1e15) textbuf_fmt(&b, "%.0f", v);
+    else textbuf_f64(&b, v);
+    return textbuf_str(&b);
 }
 
 /* Text inside brackets: quoted where YAML would read it otherwise. */

@@ -5,6 +5,7 @@
  *
  * A line is held out by a hash of its text: every class gives about the same share, a line that
  * comes twice is never on both sides, and adding lines moves none of the others. */
+#include "base/rng.h"
 #include "data/data_int.h"
 
 static const i64 lines_max = 1 << 30;
@@ -21,13 +22,10 @@ struct lines_state {
     i64           context;
 };
 
-/* FNV's upper bits hardly move for short texts, so they are stirred (SplitMix64's finaliser). */
+/* FNV's upper bits hardly move for short texts, so they are stirred. */
 static bool is_held_out(struct str text, f64 share)
 {
-    u64 h = str_hash(text);
-    h     = (h ^ (h >> 30)) * 0xBF58476D1CE4E5B9u;
-    h     = (h ^ (h >> 27)) * 0x94D049BB133111EBu;
-    return (f64)((h ^ (h >> 31)) >> 11) * 0x1p-53 < share;
+    return (f64)(rng_mix(str_hash(text)) >> 11) * 0x1p-53 < share;
 }
 
 /* The next line that is not empty, without its end. */
