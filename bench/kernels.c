@@ -15,7 +15,8 @@
 #include <time.h>
 
 enum { REPEATS_MIN = 7, REPEATS_MAX = 1000, IN_MAX = 6 };
-static const f64 budget_s = 0.1; /* of one measurement */
+static const f64 budget_s    = 0.1; /* of one measurement */
+static const i64 arena_bytes = (i64)2 << 30;
 
 struct bench_case {
     i32          op;
@@ -158,12 +159,13 @@ int main(int count, char **arguments)
     i32          threads = count > 1 ? atoi(arguments[1]) : pool_machine_threads();
     const char  *op      = count > 2 ? arguments[2] : "";
     const char  *kernel  = count > 3 ? arguments[3] : "";
-    struct arena perm    = arena_open((i64)1 << 34);
+    u8          *pages   = pages_open(arena_bytes); /* as the backend's: huge ones */
+    struct arena perm    = { .begin = pages, .end = pages + arena_bytes };
     struct pool *pool    = pool_open(&perm, threads);
     if (threads == 1) clock_id = CLOCK_THREAD_CPUTIME_ID;
     for (i64 i = 0; i < COUNT_OF(cases); i++)
         if (strstr(op_info(cases[i].op)->name, op)) bench(&cases[i], kernel, pool, perm);
     pool_close(pool);
-    arena_close(&perm);
+    pages_close(pages, arena_bytes);
     return 0;
 }

@@ -175,26 +175,34 @@ static void run_packed(const struct gemm *g, struct pool *pool, f32 *work)
 
 /* ---- direct */
 
-/* Needs N >= V_LANES. The columns left at the end are done as the last V_LANES of them: some
- * twice, with the same result. */
+/* nv vectors of columns from n on, steps [k, k + K). */
+static void run_direct_columns(const struct gemm *g, const struct part *p, i64 n, i64 nv, i64 k,
+                               i64 K)
+{
+    struct tile t = { .K = K, .a_row = g->a.row, .a_col = g->a.col, .b_row = g->b.row,
+                      .b = p->b + k * g->b.row + n, .c_row = g->N, .from_row = k ? g->N : 0,
+                      .last = V_LANES };
+    for (i64 m = p->m; m < p->m_end; m += MR) {
+        t.a    = p->a + m * g->a.row + k * g->a.col;
+        t.c    = p->c + m * g->N + n;
+        t.from = k ? t.c : begin_of(g, n);
+        tile_any(&t, MIN(p->m_end - m, MR), nv);
+    }
+}
+
+/* Needs V_LANES columns in the block. Those that do not fill a vector are done in the end, all
+ * steps at once, as the last V_LANES of the block: some for the second time. */
 static void run_direct_block(void *context, i64 block, i32 worker)
 {
     (void)worker;
     const struct job  *job = context;
-    const struct gemm *g = job->g;
-    struct part        p = part_of(job, block);
-    for (i64 n = p.n, nv; n < p.n_end; n += nv * V_LANES) {
-        nv = MIN((p.n_end - n) / V_LANES, NV);
-        if (!nv) n = p.n_end - V_LANES, nv = 1;
-        struct tile t = { .K = g->K, .a_row = g->a.row, .a_col = g->a.col, .b = p.b + n,
-                          .b_row = g->b.row, .c_row = g->N,
-                          .from = begin_of(g, n), .last = V_LANES };
-        for (i64 m = p.m; m < p.m_end; m += MR) {
-            t.a = p.a + m * g->a.row;
-            t.c = p.c + m * g->N + n;
-            tile_any(&t, MIN(p.m_end - m, MR), nv);
-        }
-    }
+    const struct gemm *g   = job->g;
+    struct part        p   = part_of(job, block);
+    i64                end = p.n + (p.n_end - p.n) / V_LANES * V_LANES;
+    for (i64 k = 0; k < g->K; k += job->kc)
+        for (i64 n = p.n; n < end; n += NR)
+            run_direct_columns(g, &p, n, MIN((end - n) / V_LANES, NV), k, MIN(job->kc, g->K - k));
+    if (end < p.n_end) run_direct_columns(g, &p, p.n_end - V_LANES, 1, 0, g->K);
 }
 
 /* ---- dot */
@@ -263,19 +271,21 @@ static enum way way_of(const struct gemm *g)
     i64  b_count = g->K * g->N, million = 1024 * 1024;
     bool few_rows = g->M <= 32 || g->N < 8 || (g->M <= 96 && b_count > million);
     if (g->b.col != 1 && g->a.col == 1 && few_rows) return WAY_DOT;
-    bool b_is_near = b_count <= million / 4 || (b_count <= million && g->M <= 512);
-    if (g->b.col == 1 && g->N >= V_LANES && b_is_near) return WAY_DIRECT;
+    bool once_is_dear = g->M <= 512 && b_count <= million; /* copying B to use it so little */
+    if (g->b.col == 1 && g->N >= V_LANES && once_is_dear) return WAY_DIRECT;
     return WAY_PACKED;
 }
 
-/* Blocks of one to four million operations: 10 to 30 microseconds. */
+/* Blocks of one to four million operations: 10 to 30 microseconds. The last block of columns is
+ * whole, or has V_LANES at least, as direct needs. */
 static void cut_evenly(struct job *job, i64 columns)
 {
-    f64 row_flops = 2.0 * (f64)job->g->K;
-    i64 rows      = MC;
-    while (row_flops * (f64)(rows * columns) > 4e6 && rows > 2 * MR) rows /= 2;
-    while (row_flops * (f64)(rows * columns) < 1e6 && rows < job->g->M) rows *= 2;
-    while (row_flops * (f64)(rows * columns) < 1e6 && columns < job->g->N) columns *= 2;
+    i64 N = job->g->N, M = job->g->M, rows = MC;
+    f64 each = 2.0 * (f64)job->g->K;
+    while (each * (f64)(rows * columns) > 4e6 && rows > 2 * MR) rows /= 2;
+    while (each * (f64)(rows * columns) < 1e6 && rows < M) rows *= 2;
+    while (each * (f64)(rows * columns) < 1e6 && columns < N) columns *= 2;
+    while (columns < N && N % columns > 0 && N % columns < V_LANES) columns += NR;
     job_cut(job, rows, columns);
 }
 
@@ -293,6 +303,7 @@ static void run(const struct call *c)
     switch (way_of(&g)) {
     case WAY_PACKED: run_packed(&g, c->pool, c->work); break;
     case WAY_DIRECT:
+        job.kc = kc_of(&g);
         cut_evenly(&job, 2 * NR);
         pool_run(c->pool, job_blocks(&job), run_direct_block, &job);
         break;
