@@ -260,7 +260,7 @@ static void real_unmap(struct os *os, struct str bytes)
     if (bytes.len) ASSERT(munmap((void *)(uintptr_t)bytes.data, (size_t)bytes.len) == 0);
 }
 
-static i64 clock_of(clockid_t clock)
+i64 os_clock_ns(clockid_t clock)
 {
     struct timespec t;
     clock_gettime(clock, &t);
@@ -270,12 +270,15 @@ static i64 clock_of(clockid_t clock)
 static i64 loaded_ns;
 
 /* Runs before main: what the loader did earlier (about a millisecond) is not seen. */
-__attribute__((constructor)) static void note_start(void) { loaded_ns = clock_of(CLOCK_MONOTONIC); }
+__attribute__((constructor)) static void note_start(void)
+{
+    loaded_ns = os_clock_ns(CLOCK_MONOTONIC);
+}
 
-i64 os_process_age_ns(void) { return clock_of(CLOCK_MONOTONIC) - loaded_ns; }
+i64 os_process_age_ns(void) { return os_clock_ns(CLOCK_MONOTONIC) - loaded_ns; }
 
-static i64 real_now_ns(struct os *os) { return (void)os, clock_of(CLOCK_MONOTONIC); }
-static i64 real_wall_ns(struct os *os) { return (void)os, clock_of(CLOCK_REALTIME); }
+static i64 real_now_ns(struct os *os) { return (void)os, os_clock_ns(CLOCK_MONOTONIC); }
+static i64 real_wall_ns(struct os *os) { return (void)os, os_clock_ns(CLOCK_REALTIME); }
 
 static void real_sleep_ns(struct os *os, i64 ns)
 {

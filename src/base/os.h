@@ -70,6 +70,9 @@ struct str os_part_name(struct arena *perm, struct str path);
  * folder sync. */
 enum status os_publish(struct os *, struct str path, struct str bytes, struct arena scratch,
                        struct err *);
+/* The same for bytes that lie in pieces, one behind the other. */
+enum status os_publish_parts(struct os *, struct str path, const struct str *parts, i64 count,
+                             struct arena scratch, struct err *);
 i64         os_disk_free_bytes(struct str path); /* where this file would lie; -1: not known */
 i64         os_peak_rss_bytes(void);   /* VmHWM */
 i64         os_process_age_ns(void);   /* since the process was loaded */

@@ -50,14 +50,14 @@ struct str os_part_name(struct arena *perm, struct str path)
 }
 
 /* The name only moves once the bytes are on the disk, and we return only once the name is. */
-enum status os_publish(struct os *os, struct str path, struct str bytes, struct arena scratch,
-                       struct err *err)
+enum status os_publish_parts(struct os *os, struct str path, const struct str *parts, i64 count,
+                             struct arena scratch, struct err *err)
 {
     struct str  part = os_part_name(&scratch, path);
     struct file f    = { -1 };
     enum status st   = os->create(os, part, &f, err);
 
-    if (!st) st = os->write(os, f, bytes, err);
+    for (i64 i = 0; i < count && !st; i++) st = os->write(os, f, parts[i], err);
     if (!st) st = os->sync(os, f, err);
     if (!st) st = os->close(os, &f, err);
     if (!st) st = os->rename(os, part, path, err);
@@ -66,6 +66,12 @@ enum status os_publish(struct os *os, struct str path, struct str bytes, struct 
     if (f.fd >= 0) os->close(os, &f, NULL);
     os->remove(os, part, NULL);
     return st;
+}
+
+enum status os_publish(struct os *os, struct str path, struct str bytes, struct arena scratch,
+                       struct err *err)
+{
+    return os_publish_parts(os, path, &bytes, 1, scratch, err);
 }
 
 i64 os_peak_rss_bytes(void)

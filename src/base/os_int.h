@@ -1,7 +1,10 @@
-/* os_int.h - the parts of the real os, shared between os.c and os_net.c. */
+/* os_int.h - the parts of the real os, shared between os.c, os_net.c and pool.c. */
 #ifndef BASE_OS_INT_H
 #define BASE_OS_INT_H
 #include "base/os.h"
+#include <time.h>
+
+i64 os_clock_ns(clockid_t clock);
 
 enum status os_net_connect(struct os *, struct str host, i32 port, i64 limit_ns, struct file *,
                            struct err *);

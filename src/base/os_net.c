@@ -9,18 +9,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 static const i64 accepted_limit_ns = (i64)10 * 1000000000;
 static const int backlog           = 64;
 
-static i64 now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (i64)t.tv_sec * 1000000000 + t.tv_nsec;
-}
+static i64 now_ns(void) { return os_clock_ns(CLOCK_MONOTONIC); }
 
 /* Until fd is ready: 1, 0 when the time is over, -1 with errno. */
 static int wait_ready(int fd, short events, i64 until_ns)

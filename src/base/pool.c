@@ -7,11 +7,11 @@
  * sleeps on are written and read in opposite order on the two sides, all sequentially
  * consistent, so a wake-up cannot be lost. */
 #include "base/pool.h"
+#include "base/os_int.h"
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <time.h>
 
 enum { POOL_THREADS_MAX = 1024 };
 
@@ -37,13 +37,6 @@ struct worker {
     i32          index;
 };
 
-static i64 clock_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (i64)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static void cpu_pause(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -61,14 +54,14 @@ static bool spin_until(atomic_llong *counter, bool (*ready)(i64), i64 patience_n
 {
     if (ready(atomic_load_explicit(counter, memory_order_acquire))) return true;
     if (patience_ns == 0) return false;
-    i64 begin = clock_ns();
+    i64 begin = os_clock_ns(CLOCK_MONOTONIC);
     do {
         for (int i = 0; i < 16; i++) {
             if (ready(atomic_load_explicit(counter, memory_order_acquire))) return true;
             cpu_pause();
         }
         sched_yield(); /* the one we wait for may need our core */
-    } while (clock_ns() - begin < patience_ns);
+    } while (os_clock_ns(CLOCK_MONOTONIC) - begin < patience_ns);
     return false;
 }
 

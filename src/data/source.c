@@ -61,19 +61,12 @@ static bool cache_map(struct os *os, const struct cache *c, struct source *out)
     return true;
 }
 
-/* Under a name of our own first: two processes that start together do not write in one file. */
 static bool cache_write(struct os *os, const struct cache *c, struct str bytes,
                         struct arena scratch)
 {
-    struct str mine =
-        str_fmt(&scratch, "%.*s.%llx", STR_ARG(c->path), (unsigned long long)os->now_ns(os));
     if (!c->dir.len || !fits(c, bytes))
         return false; /* several members: the sum is the last one's */
-    if (os->make_dir(os, c->dir, NULL)) return false;
-    if (os_publish(os, mine, bytes, scratch, NULL)) return false;
-    if (!os->rename(os, mine, c->path, NULL)) return true;
-    os->remove(os, mine, NULL);
-    return false;
+    return !os->make_dir(os, c->dir, NULL) && !os_publish(os, c->path, bytes, scratch, NULL);
 }
 
 static enum status unpack(struct str path, struct str gz, struct source *out, struct err *err)

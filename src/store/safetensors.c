@@ -295,24 +295,12 @@ static struct str header_of(const struct st_tensor *const *order, i64 count, str
     return textbuf_str(&b);
 }
 
-/* As os_publish, but tensor by tensor: the file is never in memory as a whole. */
 enum status st_save(struct os *os, struct str path, const struct st_tensor *tensors, i64 count,
                     struct arena scratch, struct err *err)
 {
-    const struct st_tensor **order  = sorted(tensors, count, &scratch);
-    struct str               part   = os_part_name(&scratch, path);
-    struct str               header = header_of(order, count, &scratch);
-    struct file              f      = { -1 };
-    enum status              st     = os->create(os, part, &f, err);
-
-    if (!st) st = os->write(os, f, header, err);
-    for (i64 i = 0; i < count && !st; i++) st = os->write(os, f, order[i]->bytes, err);
-    if (!st) st = os->sync(os, f, err);
-    if (!st) st = os->close(os, &f, err);
-    if (!st) st = os->rename(os, part, path, err);
-    if (!st) return os->sync_dir_of(os, path, err);
-
-    if (f.fd >= 0) os->close(os, &f, NULL);
-    os->remove(os, part, NULL);
-    return st;
+    const struct st_tensor **order = sorted(tensors, count, &scratch);
+    struct str              *parts = NEW(&scratch, struct str, 1 + count);
+    for (i64 i = 0; i < count; i++) parts[1 + i] = order[i]->bytes;
+    parts[0] = header_of(order, count, &scratch);
+    return os_publish_parts(os, path, parts, 1 + count, scratch, err);
 }

@@ -1,6 +1,6 @@
 /* test_ref.c - the reference kernels against numbers worked out by hand, and each gradient
  * against differences of its forward op. */
-#include "backend/cpu/half.h"
+#include "base/half.h"
 #include "backend/cpu/kernel.h"
 #include "base/rng.h"
 #include "harness.h"

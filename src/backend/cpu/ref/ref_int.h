@@ -6,8 +6,8 @@
  * later is not yet written. */
 #ifndef BACKEND_CPU_REF_REF_INT_H
 #define BACKEND_CPU_REF_REF_INT_H
-#include "backend/cpu/half.h"
 #include "backend/cpu/kernel.h"
+#include "base/half.h"
 #include <math.h>
 
 /* One function for each row of ops.def, ref_ADD and so on: a row without one does not link. */

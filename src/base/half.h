@@ -1,7 +1,7 @@
 /* half.h - the two 16-bit floats as bits, to and from f32 and f64, rounding to the nearest and
  * ties to even; too large becomes infinity, a NaN stays one. Plain C, the same on every machine. */
-#ifndef BACKEND_CPU_HALF_H
-#define BACKEND_CPU_HALF_H
+#ifndef BASE_HALF_H
+#define BASE_HALF_H
 #include "base/types.h"
 #include <math.h>
 #include <string.h>
