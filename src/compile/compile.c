@@ -9,11 +9,19 @@ struct pass {
                        struct err *err);
 };
 
+/* Marks parameters whose name matches the glob as frozen; a glob that matches none is an error. */
 static enum status pass_freeze(struct graph *g, const struct compile_config *c,
                                struct arena scratch, struct err *err)
 {
+    bool any = false;
     (void)scratch;
-    return freeze(g, c->freeze, err);
+    if (!c->freeze.len) return STATUS_OK;
+    for (i32 i = 0; i < g->value_count; i++) {
+        struct value *v = &g->values[i];
+        if (v->kind == VALUE_PARAM && str_glob(c->freeze, v->name)) any = v->frozen = true;
+    }
+    if (any) return STATUS_OK;
+    return err_set(err, STATUS_USAGE, "train.freeze=%.*s matches no parameter", STR_ARG(c->freeze));
 }
 
 static enum status pass_differentiate(struct graph *g, const struct compile_config *c,
@@ -39,18 +47,6 @@ static const struct pass passes[] = {
     { "remove_dead", false, pass_remove_dead },
 };
 
-enum status freeze(struct graph *g, struct str glob, struct err *err)
-{
-    bool any = false;
-    if (!glob.len) return STATUS_OK;
-    for (i32 i = 0; i < g->value_count; i++) {
-        struct value *v = &g->values[i];
-        if (v->kind == VALUE_PARAM && str_glob(glob, v->name)) any = v->frozen = true;
-    }
-    if (any) return STATUS_OK;
-    return err_set(err, STATUS_USAGE, "train.freeze=%.*s matches no parameter", STR_ARG(glob));
-}
-
 static enum status run_passes(struct graph *g, enum graph_mode mode,
                               const struct compile_config *c, struct arena scratch,
                               struct err *err)
@@ -58,8 +54,10 @@ static enum status run_passes(struct graph *g, enum graph_mode mode,
     enum status st = graph_verify(g, scratch, err);
     for (i64 i = 0; !st && i < COUNT_OF(passes); i++) {
         if (passes[i].train_only && mode != MODE_TRAIN) continue;
+        struct err why;
         st = passes[i].run(g, c, scratch, err);
-        if (!st) st = graph_verify(g, scratch, err);
+        if (!st && graph_verify(g, scratch, &why)) /* our own fault, so it says whose */
+            st = err_set(err, STATUS_WORLD, "after %s: %s", passes[i].name, why.text);
     }
     return st;
 }
@@ -107,7 +105,7 @@ enum status compile(struct arena *perm, const struct target *target,
     }
     struct graph *train = graphs[PROGRAM_TRAIN] ? graphs[PROGRAM_TRAIN] : graphs[PROGRAM_TRAIN_LAST];
     if (!st && train) {
-        graphs[PROGRAM_UPDATE] = graph_new(perm, STR("update"));
+        graphs[PROGRAM_UPDATE] = graph_new(perm, str_of(kinds[PROGRAM_UPDATE].name));
         st                     = build_update(graphs[PROGRAM_UPDATE], config, train, target->align_bytes, err);
         if (!st) st = graph_verify(graphs[PROGRAM_UPDATE], scratch, err);
     }

@@ -3,9 +3,6 @@
 #define COMPILE_COMPILE_INT_H
 #include "compile/compile.h"
 
-/* Marks parameters whose name matches the glob as frozen; a glob that matches none is an error. */
-enum status freeze(struct graph *g, struct str glob, struct err *err);
-
 /* Appends the gradients of every trained parameter with respect to output "loss". */
 enum status differentiate(struct graph *g, struct arena scratch, struct err *err);
 

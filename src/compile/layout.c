@@ -125,7 +125,7 @@ static struct program *program_new(struct arena *perm, struct plan *p, struct gr
     }
     for (i32 i = 0; i < g->node_count; i++) {
         if (!op_is_view(g->nodes[i].op))
-            prog->instrs[prog->instr_count++] = (struct instr){ .node = i, .wait = -1 };
+            prog->instrs[prog->instr_count++] = (struct instr){ .node = i };
     }
     return prog;
 }
@@ -190,9 +190,9 @@ enum status lay_out_programs(struct arena *perm, const struct target *target,
         if (st) return st;
     }
     if (target->memory_bytes && set->arena_bytes > target->memory_bytes)
-        return err_set(err, STATUS_USAGE, "the run needs %.2f GiB, %s has %.2f GiB free: a smaller "
+        return err_set(err, STATUS_USAGE, "the run needs %.2f GiB, %.*s has %.2f GiB free: a smaller "
                        "train.batch or model fits, or train.recompute=auto", (f64)set->arena_bytes / 0x1p30,
-                       target->name.data, (f64)target->memory_bytes / 0x1p30);
+                       STR_ARG(target->name), (f64)target->memory_bytes / 0x1p30);
     return STATUS_OK;
 }
 

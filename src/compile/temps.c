@@ -16,10 +16,9 @@ struct piece {
 };
 
 struct classes {
-    const struct program *p;
-    i32                  *parent;
-    i32                  *first, *last; /* by root */
-    bool                 *placed;       /* by root: has a persistent member */
+    i32  *parent;
+    i32  *first, *last; /* by root */
+    bool *placed;       /* by root: has a persistent member */
 };
 
 static i32 root(struct classes *c, i32 v)
@@ -147,7 +146,7 @@ static void write_offsets(struct classes *c, struct program *p, const struct pie
 void place_temps(struct program *p, const struct target *target, i64 base, struct arena scratch)
 {
     const struct graph *g = p->graph;
-    struct classes      c = { .p = p };
+    struct classes      c = { 0 };
     c.parent              = NEW(&scratch, i32, g->value_count + 1);
     c.first               = NEW(&scratch, i32, g->value_count + 1);
     c.last                = NEW(&scratch, i32, g->value_count + 1);

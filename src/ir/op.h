@@ -19,7 +19,8 @@ enum attr_index {
 #undef ATTR
     ATTR_COUNT
 };
-enum attr_bit { /* at most 31 */
+_Static_assert(ATTR_COUNT <= 31, "an attribute is a bit of an int");
+enum attr_bit {
 #define ATTR(field, kind) A_##field = 1 << ATTR_##field,
 #include "ir/attrs.def"
 #undef ATTR
@@ -37,7 +38,7 @@ struct attrs {
 };
 
 enum op_class { CLASS_LOW, CLASS_FP32, CLASS_AS_IN };
-enum op_effect { EFFECT_NONE, EFFECT_RANDOM, EFFECT_STATE, EFFECT_COLLECTIVE };
+enum op_effect { EFFECT_NONE, EFFECT_RANDOM, EFFECT_STATE };
 enum op_batch { BATCH_ROWS, BATCH_SUM, BATCH_NONE };
 
 #define OP_IN_MAX 64

@@ -20,8 +20,6 @@ struct persistent {
 
 struct instr {
     i32        node;
-    i32        queue;       /* 0 until there are several */
-    i32        wait;        /* instruction of another queue to wait for, or -1 */
     i64        work_offset; /* workspace in the arena */
     i64        work_bytes;
     struct str kernel;      /* chosen by the backend */

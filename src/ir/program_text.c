@@ -293,7 +293,7 @@ static void read_value(struct reader *r, i32 v, i32 node, i64 *offset)
 
 static void read_instr(struct reader *r, i32 node)
 {
-    struct instr ins = { .node = node, .wait = -1 };
+    struct instr ins = { .node = node };
     if (!accept(r, STR(";"))) return;
     expect(r, STR("kernel="));
     if (!accept(r, STR("- "))) ins.kernel = str_copy(r->perm, word_until(r, " "));

@@ -1,5 +1,5 @@
-/* target.h - a machine as compile and plan see it: how much, how fast, how dear, and what its
- * backend must be told. Backends describe the one at hand; the catalogue describes the others. */
+/* target.h - a machine as compile and plan see it: how much, how fast, and what its backend must
+ * be told. Backends describe the one at hand; the catalogue describes the others. */
 #ifndef IR_TARGET_H
 #define IR_TARGET_H
 #include "ir/graph.h"
@@ -9,10 +9,8 @@ struct target {
     i64        memory_bytes;         /* usable for the arena */
     f64        flops_s[DT_COUNT];    /* peak by element type; 0 = unknown */
     f64        bandwidth_bytes_s;    /* 0 = unknown */
-    f64        usd_hour;             /* 0 = unknown, never free */
     i32        threads;
     i64        align_bytes;          /* of every tensor in the arena */
-    i64        workspace_bytes_max;
     /* What the kernel that will run this node needs besides its operands. */
     i64 (*work_bytes)(const struct target *, const struct graph *, const struct node *);
     /* Name of that kernel, for the program's text. */

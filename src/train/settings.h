@@ -36,7 +36,6 @@ struct train_config {
     bool       init_missing_ok, init_extra_ok;
     i64        threads;          /* 0: what the machine has */
     f64        usd_hour;         /* price of the machine; NaN: unknown, and said so */
-    struct str device;           /* auto | cpu */
     struct str recompute;        /* none | all | every | auto */
     i64        recompute_every;  /* every: one block in so many */
     f64        memory_gib;       /* for the arena; NaN: what the machine has */

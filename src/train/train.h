@@ -29,7 +29,7 @@ struct train_start {
     f64        lr, lr_given;         /* after and before it followed the batch (train.lr_batch) */
 };
 
-/* After a step. Rates cover the time since the step before the last one told. */
+/* After a step. Rates are means over all steps so far, loading included, evaluation not. */
 struct train_progress {
     i64                 step, steps;   /* done; of how many, 0: open */
     i64                 epoch, epochs; /* counted from 1 */

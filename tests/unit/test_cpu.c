@@ -24,7 +24,7 @@ static struct program *program_new(struct arena *perm)
     p->offset[z]   = AT_Z;
     p->instr_count = 2;
     p->instrs      = NEW(perm, struct instr, 2);
-    for (i32 i = 0; i < 2; i++) p->instrs[i] = (struct instr){ .node = i, .wait = -1 };
+    for (i32 i = 0; i < 2; i++) p->instrs[i] = (struct instr){ .node = i };
     return p;
 }
 
@@ -83,7 +83,7 @@ TEST(numbers_too_small_for_a_mantissa_are_zero_while_a_program_runs)
     enum { COUNT = 1 << 18 };
     struct backend *b = backend_new(perm, BACKEND_FAST);
     struct program *p = NEW(perm, struct program, 1);
-    struct instr    i = { .wait = -1 };
+    struct instr    i = { 0 };
     p->graph          = graph_new(perm, STR("tiny"));
     i32 x = graph_value(p->graph, VALUE_INPUT, STR("x"), type_of(DT_F32, shape_1(COUNT)));
     graph_op(p->graph, OP_ADD, STR("add"), (i32[]){ x, x }, 2, NULL);

@@ -131,7 +131,6 @@ static void cpu_describe(struct backend *b, struct target *t)
     t->memory_bytes        = memory_available_bytes();
     t->threads             = pool_threads(cpu->pool);
     t->align_bytes         = ALIGN_BYTES;
-    t->workspace_bytes_max = t->memory_bytes;
     t->work_bytes          = target_work_bytes;
     t->kernel_name         = target_kernel_name;
     t->backend             = cpu;
