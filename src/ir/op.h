@@ -43,6 +43,7 @@ enum op_batch { BATCH_ROWS, BATCH_SUM, BATCH_NONE };
 
 #define OP_IN_MAX 64
 #define OP_OUT_MAX 3
+#define HEAD_DIM_MAX 1024 /* numbers in a head of attention: kernels keep one on the stack */
 /* Bits of the columns `needs`, `share` and `writes`: inputs from 0, results from 16. */
 enum operand_bit {
     IN0  = 1 << 0,

@@ -326,6 +326,9 @@ enum status shape_attention(struct sig *s, struct err *err)
         return fail_one(err, "needs [B,T,(heads + 2 kv_heads) * head_dim], kv_heads dividing heads",
                         s->in[0]);
     i64 d = x.dim[2] / (h + 2 * g);
+    if (d > HEAD_DIM_MAX)
+        return fail_one(err, "needs heads of at most 1024 numbers; more heads make them smaller",
+                        s->in[0]);
     if (s->in_count == 2 && !type_eq(s->in[1], type_of(DT_I32, shape_1(x.dim[0]))))
         return fail(err, "needs i32 lengths, one a sequence", s->in[0], s->in[1]);
     s->out[0] = type_of(s->in[0].dtype, shape_3(x.dim[0], x.dim[1], h * d));

@@ -310,6 +310,17 @@ TEST(a_product_of_dimensions_that_overflows_is_a_sentence)
     CHECK(param(g, "none", shape_3(0, big, big), true) < 0); /* big * big * 4 does not fit either */
 }
 
+TEST(a_head_that_no_kernel_takes_is_a_sentence)
+{
+    struct err    err = { 0 };
+    struct graph *g   = graph_new(perm, STR("g"));
+    i32           x   = param(g, "x", shape_3(1, 2, 3 * (HEAD_DIM_MAX + 1)), true);
+    CHECK_EQ(build_attention(g, STR("attn"), x, -1, 1, 1, true, 0), -1);
+    CHECK_EQ(graph_status(g, &err), STATUS_USAGE);
+    CHECK_STR(err.text, "attn (attention): needs heads of at most 1024 numbers; more heads make them "
+                        "smaller, not f32[1,2,3075]");
+}
+
 TEST(wrong_shapes_are_named_with_their_node)
 {
     struct err    err = { 0 };

@@ -4,8 +4,6 @@
  * delta = do . o, the gradient of a score is ds = p (do . v - delta). */
 #include "backend/cpu/ref/ref_int.h"
 
-enum { HEAD_DIM_MAX = 1024 }; /* sums of one head lie on the stack */
-
 struct attention {
     const struct tensor *qkv, *lens;
     i64                  B, T, H, G, D;
