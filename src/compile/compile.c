@@ -47,9 +47,8 @@ static const struct pass passes[] = {
     { "remove_dead", false, pass_remove_dead },
 };
 
-static enum status run_passes(struct graph *g, enum graph_mode mode,
-                              const struct compile_config *c, struct arena scratch,
-                              struct err *err)
+static enum status run_passes(struct graph *g, enum graph_mode mode, const struct compile_config *c,
+                              struct arena scratch, struct err *err)
 {
     enum status st = graph_verify(g, scratch, err);
     for (i64 i = 0; !st && i < COUNT_OF(passes); i++) {
@@ -66,13 +65,13 @@ static const struct {
     const char     *name;
     enum graph_mode mode;
 } kinds[PROGRAM_COUNT] = {
-    [PROGRAM_TRAIN] = { "train", MODE_TRAIN },
+    [PROGRAM_TRAIN]      = { "train", MODE_TRAIN },
     [PROGRAM_TRAIN_LAST] = { "train_last", MODE_TRAIN },
-    [PROGRAM_ADD] = { "train_add", MODE_TRAIN },
-    [PROGRAM_ADD_LAST] = { "train_add_last", MODE_TRAIN },
-    [PROGRAM_UPDATE] = { "update", MODE_TRAIN },
-    [PROGRAM_EVAL] = { "eval", MODE_EVAL },
-    [PROGRAM_EVAL_LAST] = { "eval_last", MODE_EVAL },
+    [PROGRAM_ADD]        = { "train_add", MODE_TRAIN },
+    [PROGRAM_ADD_LAST]   = { "train_add_last", MODE_TRAIN },
+    [PROGRAM_UPDATE]     = { "update", MODE_TRAIN },
+    [PROGRAM_EVAL]       = { "eval", MODE_EVAL },
+    [PROGRAM_EVAL_LAST]  = { "eval_last", MODE_EVAL },
 };
 
 static i64 batch_of(const struct compile_config *c, enum program_id id)
@@ -101,12 +100,14 @@ enum status compile(struct arena *perm, const struct target *target,
         graphs[id] = graph_new(perm, str_of(kinds[id].name));
         st         = build(context, graphs[id], batch, kinds[id].mode, err);
         if (!st) st = run_passes(graphs[id], kinds[id].mode, config, scratch, err);
-        if (!st && (id == PROGRAM_ADD || id == PROGRAM_ADD_LAST)) st = add_gradients(graphs[id], err);
+        if (!st && (id == PROGRAM_ADD || id == PROGRAM_ADD_LAST))
+            st = add_gradients(graphs[id], err);
     }
-    struct graph *train = graphs[PROGRAM_TRAIN] ? graphs[PROGRAM_TRAIN] : graphs[PROGRAM_TRAIN_LAST];
+    struct graph *train =
+        graphs[PROGRAM_TRAIN] ? graphs[PROGRAM_TRAIN] : graphs[PROGRAM_TRAIN_LAST];
     if (!st && train) {
         graphs[PROGRAM_UPDATE] = graph_new(perm, str_of(kinds[PROGRAM_UPDATE].name));
-        st                     = build_update(graphs[PROGRAM_UPDATE], config, train, target->align_bytes, err);
+        st = build_update(graphs[PROGRAM_UPDATE], config, train, target->align_bytes, err);
         if (!st) st = graph_verify(graphs[PROGRAM_UPDATE], scratch, err);
     }
     struct plan *plan = NULL;

@@ -25,14 +25,14 @@ struct recompute_config {
 };
 
 struct compile_config {
-    enum optimiser_kind optimiser;
-    f64                 eps, decay; /* decay applies to parameters marked so */
-    bool                nesterov;
-    f64                 clip;       /* largest gradient norm; 0: no clipping */
-    struct str          freeze;     /* glob over parameter names; empty: none */
+    enum optimiser_kind     optimiser;
+    f64                     eps, decay; /* decay applies to parameters marked so */
+    bool                    nesterov;
+    f64                     clip;   /* largest gradient norm; 0: no clipping */
+    struct str              freeze; /* glob over parameter names; empty: none */
     struct recompute_config recompute;
-    i64                 accumulate; /* micro-batches of `batch` samples a step; 0 or 1: one */
-    i64                 batch, batch_last, eval_batch, eval_batch_last; /* 0: no such program */
+    i64                     accumulate; /* micro-batches of `batch` samples a step; 0 or 1: one */
+    i64                     batch, batch_last, eval_batch, eval_batch_last; /* 0: no such program */
 };
 
 /* Persistents made by compile: gradients "NAME.grad", optimiser state "adam.m", "adam.v" or

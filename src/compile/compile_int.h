@@ -19,8 +19,8 @@ enum status build_update(struct graph *g, const struct compile_config *c,
 /* Parameters lie in groups, each contiguous: trained with decay, trained without, frozen. */
 enum group { GROUP_DECAY, GROUP_REST, GROUP_FROZEN, GROUP_COUNT };
 enum group group_of(const struct value *param);
-i64        group_count(const struct graph *g, enum group from, enum group to, i64 align_bytes);
-                                 /* elements of groups [from, to), padding counted */
+/* Elements of groups [from, to), padding counted. */
+i64 group_count(const struct graph *g, enum group from, enum group to, i64 align_bytes);
 
 /* Names of ranges over the groups: "params", "grads" or a state's name, then "/decay", "/rest" or
  * "" for both. */
@@ -36,11 +36,13 @@ enum status lay_out_programs(struct arena *perm, const struct target *target,
                              struct graph *const *graphs, struct plan *p, struct arena scratch,
                              struct err *err);
 /* End of the highest byte a program of this graph would touch. */
-i64 program_peak(struct graph *g, const struct target *target, struct plan *p, struct arena scratch);
+i64 program_peak(struct graph *g, const struct target *target, struct plan *p,
+                 struct arena scratch);
 
 /* Which forward values are not kept for the backward half but computed again: recompute.c. */
-enum status recompute(struct graph *g, const struct recompute_config *c, const struct target *target,
-                      struct plan *p, struct arena scratch, struct err *err);
+enum status recompute(struct graph *g, const struct recompute_config *c,
+                      const struct target *target, struct plan *p, struct arena scratch,
+                      struct err *err);
 /* One program's temporaries and workspaces from `base` on; persistents are placed already. */
 void place_temps(struct program *p, const struct target *target, i64 base, struct arena scratch);
 

@@ -3,10 +3,7 @@
  * have no producer, and so no memory. */
 #include "compile/compile_int.h"
 
-static bool has_effect(const struct node *n)
-{
-    return op_info(n->op)->effect == EFFECT_STATE;
-}
+static bool has_effect(const struct node *n) { return op_info(n->op)->effect == EFFECT_STATE; }
 
 void remove_dead(struct graph *g, struct arena scratch)
 {

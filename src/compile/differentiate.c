@@ -41,7 +41,8 @@ static void contribute(struct tape *t, const struct node *n, i32 value, i32 d)
 {
     if (d < 0) return;
     i32 *sum = &t->grad[value];
-    *sum = *sum < 0 ? d : build_binary(t->g, OP_ADD, str_cat(t->g->perm, n->name, STR("+")), *sum, d);
+    *sum =
+        *sum < 0 ? d : build_binary(t->g, OP_ADD, str_cat(t->g->perm, n->name, STR("+")), *sum, d);
 }
 
 static enum status backward_node(struct tape *t, i32 index, struct err *err)
@@ -55,17 +56,21 @@ static enum status backward_node(struct tape *t, i32 index, struct err *err)
         has |= dout[k] >= 0;
     }
     for (i32 k = 0; k < n.in_count; k++) {
-        din[k] = -1;
+        din[k]         = -1;
         any |= want[k] = t->needs[n.in[k]];
     }
     if (!has || !any) return STATUS_OK;
     if (!op->grad)
-        return err_set(err, STATUS_USAGE, "%.*s (%s) lies between a trained parameter and the loss "
-                       "but has no gradient", STR_ARG(n.name), op->name);
+        return err_set(err, STATUS_USAGE,
+                       "%.*s (%s) lies between a trained parameter and the loss "
+                       "but has no gradient",
+                       STR_ARG(n.name), op->name);
     for (i32 k = 1; k < op->out_count && n.op < OP_COUNT; k++) { /* rules of ours read dout[0] */
         if (dout[k] >= 0)
-            return err_set(err, STATUS_USAGE, "%.*s (%s): only its first result has a gradient, and "
-                           "the loss depends on result %d", STR_ARG(n.name), op->name, k);
+            return err_set(err, STATUS_USAGE,
+                           "%.*s (%s): only its first result has a gradient, and "
+                           "the loss depends on result %d",
+                           STR_ARG(n.name), op->name, k);
     }
     op->grad(t->g, &n, dout, want, din);
     for (i32 k = 0; k < n.in_count; k++) {
@@ -94,14 +99,14 @@ enum status differentiate(struct graph *g, struct arena scratch, struct err *err
 {
     i32 loss = graph_find(g, STR("loss"));
     if (loss < 0) return err_set(err, STATUS_USAGE, "the graph has no output called loss");
-    struct type  type        = graph_type(g, loss);
-    i32          value_count = g->value_count;
-    i32          seed        = graph_value(g, VALUE_SCALAR, STR("loss_seed"), type);
-    struct tape  t           = { .g = g, .node_count = g->node_count };
+    struct type type        = graph_type(g, loss);
+    i32         value_count = g->value_count;
+    i32         seed        = graph_value(g, VALUE_SCALAR, STR("loss_seed"), type);
+    struct tape t           = { .g = g, .node_count = g->node_count };
     /* Gradients never flow into values that appear later, so forward values are enough. */
-    t.needs      = NEW(&scratch, bool, g->value_count);
-    t.leads      = NEW(&scratch, bool, g->value_count);
-    t.grad       = NEW(&scratch, i32, g->value_count);
+    t.needs          = NEW(&scratch, bool, g->value_count);
+    t.leads          = NEW(&scratch, bool, g->value_count);
+    t.grad           = NEW(&scratch, i32, g->value_count);
     g->forward_count = g->node_count;
     mark(&t, loss);
     t.grad[loss]   = seed;

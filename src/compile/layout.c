@@ -17,10 +17,7 @@ struct plan {
     i64                 end;
 };
 
-static i64 aligned(i64 bytes, i64 align)
-{
-    return (bytes + align - 1) / align * align;
-}
+static i64 aligned(i64 bytes, i64 align) { return (bytes + align - 1) / align * align; }
 
 static struct persistent *plan_find(struct plan *p, struct str name)
 {
@@ -120,8 +117,8 @@ static struct program *program_new(struct arena *perm, struct plan *p, struct gr
         const struct value *v = &g->values[i];
         prog->offset[i]       = -1;
         if (v->kind == VALUE_TEMP) continue;
-        prog->offset[i] = is_range(p, g, v) ? range_offset(p, v->name)
-                                            : plan_find(p, v->name)->offset;
+        prog->offset[i] =
+            is_range(p, g, v) ? range_offset(p, v->name) : plan_find(p, v->name)->offset;
     }
     for (i32 i = 0; i < g->node_count; i++) {
         if (!op_is_view(g->nodes[i].op))
@@ -136,17 +133,21 @@ static enum status add_states(struct plan *p, struct err *err)
     for (i32 i = 0; p->update && i < p->update->value_count; i++) {
         const struct value *v = &p->update->values[i];
         if (v->kind != VALUE_STATE) continue;
-        struct str name = str_sub(v->name, 0, str_find(v->name, '/'));
+        struct str               name  = str_sub(v->name, 0, str_find(v->name, '/'));
         const struct persistent *known = plan_find(p, name);
         if (known && known->kind != VALUE_STATE)
-            return err_set(err, STATUS_USAGE, "tensor %.*s has the name of the optimiser's state; "
-                           "give it another", STR_ARG(name));
+            return err_set(err, STATUS_USAGE,
+                           "tensor %.*s has the name of the optimiser's state; "
+                           "give it another",
+                           STR_ARG(name));
         if (known) continue;
         i64 item  = dtype_bytes(v->type.dtype);
         i64 count = (p->group_begin[GROUP_FROZEN] - p->group_begin[GROUP_DECAY]) / item;
         ASSERT(p->set->persistent_count < p->persistents_max);
         p->set->persistents[p->set->persistent_count++] = (struct persistent){
-            .name = name, .kind = VALUE_STATE, .type = type_of(v->type.dtype, shape_1(count)),
+            .name = name,
+            .kind = VALUE_STATE,
+            .type = type_of(v->type.dtype, shape_1(count)),
         };
     }
     return STATUS_OK;
@@ -157,11 +158,12 @@ enum status lay_out_persistents(struct arena *perm, const struct target *target,
                                 struct plan **out, struct err *err)
 {
     struct plan *p = *out = NEW(perm, struct plan, 1);
-    p->set             = set;
-    p->align           = target->align_bytes;
-    p->update          = graphs[PROGRAM_UPDATE];
-    p->persistents_max = 8;
-    for (i32 i = 0; i < PROGRAM_COUNT; i++) p->persistents_max += graphs[i] ? graphs[i]->value_count : 0;
+    p->set                = set;
+    p->align              = target->align_bytes;
+    p->update             = graphs[PROGRAM_UPDATE];
+    p->persistents_max    = 8;
+    for (i32 i = 0; i < PROGRAM_COUNT; i++)
+        p->persistents_max += graphs[i] ? graphs[i]->value_count : 0;
     set->persistents = NEW(perm, struct persistent, p->persistents_max);
     for (i32 i = 0; i < PROGRAM_COUNT; i++) {
         enum status st = graphs[i] ? collect(p, graphs[i], err) : STATUS_OK;
@@ -190,9 +192,11 @@ enum status lay_out_programs(struct arena *perm, const struct target *target,
         if (st) return st;
     }
     if (target->memory_bytes && set->arena_bytes > target->memory_bytes)
-        return err_set(err, STATUS_USAGE, "the run needs %.2f GiB, %.*s has %.2f GiB free: a smaller "
-                       "train.batch or model fits, or train.recompute=auto", (f64)set->arena_bytes / 0x1p30,
-                       STR_ARG(target->name), (f64)target->memory_bytes / 0x1p30);
+        return err_set(err, STATUS_USAGE,
+                       "the run needs %.2f GiB, %.*s has %.2f GiB free: a smaller "
+                       "train.batch or model fits, or train.recompute=auto",
+                       (f64)set->arena_bytes / 0x1p30, STR_ARG(target->name),
+                       (f64)target->memory_bytes / 0x1p30);
     return STATUS_OK;
 }
 

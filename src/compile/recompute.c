@@ -14,8 +14,8 @@
 
 struct rewriter {
     struct graph *g;
-    struct node  *from; /* the nodes as they were */
-    const bool   *drop; /* by value */
+    struct node  *from;  /* the nodes as they were */
+    const bool   *drop;  /* by value */
     i32          *again; /* by value: its second coming, or -1 */
     i32           forward;
 };
@@ -31,18 +31,20 @@ static i32 second(struct rewriter *r, i32 value);
 /* Appends a copy of the node that made `value`, its inputs recomputed where they were dropped. */
 static void run_again(struct rewriter *r, i32 value)
 {
-    struct graph         *g   = r->g;
-    const struct node    *n   = &r->from[g->values[value].node];
-    const struct op_info *op  = op_info(n->op);
-    struct node           new = *n;
-    new.in                    = NEW(g->perm, i32, MAX(n->in_count, 1));
+    struct graph         *g  = r->g;
+    const struct node    *n  = &r->from[g->values[value].node];
+    const struct op_info *op = op_info(n->op);
+    struct node new          = *n;
+    new.in                   = NEW(g->perm, i32, MAX(n->in_count, 1));
     for (i32 i = 0; i < n->in_count; i++) new.in[i] = second(r, n->in[i]);
     new.name = str_cat(g->perm, n->name, STR("*"));
     graph_reserve(g);
     new.out = g->value_count;
     for (i32 i = 0; i < op->out_count; i++) {
         graph_reserve(g);
-        struct value v = { .type = g->values[n->out + i].type, .kind = VALUE_TEMP, .node = g->node_count };
+        struct value v              = { .type = g->values[n->out + i].type,
+                                        .kind = VALUE_TEMP,
+                                        .node = g->node_count };
         r->again[n->out + i]        = g->value_count;
         g->values[g->value_count++] = v;
     }
@@ -64,10 +66,10 @@ static i32 second(struct rewriter *r, i32 value)
 /* Every node anew: the forward ones as they are, then each backward one after what it needs. */
 static void rewrite(struct graph *g, const bool *drop, struct arena scratch)
 {
-    struct rewriter r = { .g = g, .drop = drop, .forward = g->forward_count };
+    struct rewriter r     = { .g = g, .drop = drop, .forward = g->forward_count };
     i32             nodes = g->node_count;
-    r.from  = NEW(&scratch, struct node, nodes + 1);
-    r.again = NEW(&scratch, i32, g->value_count + 1);
+    r.from                = NEW(&scratch, struct node, nodes + 1);
+    r.again               = NEW(&scratch, i32, g->value_count + 1);
     memcpy(r.from, g->nodes, (size_t)nodes * sizeof *r.from);
     for (i32 i = 0; i < g->value_count; i++) r.again[i] = -1;
     g->node_count = g->forward_count;
@@ -77,7 +79,8 @@ static void rewrite(struct graph *g, const bool *drop, struct arena scratch)
         for (i32 k = 0; k < n.in_count; k++) in[k] = second(&r, n.in[k]);
         n.in = in;
         graph_reserve(g);
-        for (i32 k = 0; k < op_info(n.op)->out_count; k++) g->values[n.out + k].node = g->node_count;
+        for (i32 k = 0; k < op_info(n.op)->out_count; k++)
+            g->values[n.out + k].node = g->node_count;
         g->nodes[g->node_count++] = n;
     }
 }
@@ -98,7 +101,8 @@ static bool may_drop(const struct graph *g, i32 value)
 {
     const struct value *v = &g->values[value];
     if (v->kind != VALUE_TEMP || v->node < 0 || v->node >= g->forward_count) return false;
-    return !op_is_view(g->nodes[v->node].op) && op_info(g->nodes[v->node].op)->effect != EFFECT_STATE;
+    return !op_is_view(g->nodes[v->node].op) &&
+           op_info(g->nodes[v->node].op)->effect != EFFECT_STATE;
 }
 
 /* Everything made inside the chosen blocks, but for what the forward half reads outside. */
@@ -140,7 +144,8 @@ static struct trial try_out(const struct graph *g, const bool *drop, const struc
     struct graph *c     = copy_of(g, &room);
     struct trial  trial = { 0 };
     rewrite(c, drop, scratch);
-    for (i32 i = 0; i < c->node_count; i++) trial.seconds += node_seconds(c, &c->nodes[i], t, scratch);
+    for (i32 i = 0; i < c->node_count; i++)
+        trial.seconds += node_seconds(c, &c->nodes[i], t, scratch);
     trial.bytes = program_peak(c, t, p, scratch);
     return trial;
 }
@@ -235,13 +240,15 @@ static enum status choose(const struct graph *g, const struct recompute_config *
     }
     consider_values(best, g, t, p, budget, scratch);
     if (best->found) return STATUS_OK;
-    return err_set(err, STATUS_USAGE, "the run needs at least %.2f GiB with everything recomputed, and "
+    return err_set(err, STATUS_USAGE,
+                   "the run needs at least %.2f GiB with everything recomputed, and "
                    "%.2f GiB are allowed: a smaller train.batch or model fits",
                    (f64)all.bytes / 0x1p30, (f64)budget / 0x1p30);
 }
 
-enum status recompute(struct graph *g, const struct recompute_config *c, const struct target *target,
-                      struct plan *p, struct arena scratch, struct err *err)
+enum status recompute(struct graph *g, const struct recompute_config *c,
+                      const struct target *target, struct plan *p, struct arena scratch,
+                      struct err *err)
 {
     struct choice best = { .drop = NEW(&scratch, bool, g->value_count + 1) };
     enum status   st   = STATUS_OK;

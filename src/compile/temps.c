@@ -108,7 +108,8 @@ static i64 collect_pieces(struct classes *c, struct program *p, const struct tar
     for (i32 i = 0; i < g->value_count; i++) {
         if (root(c, i) != i || c->placed[i] || g->values[i].node < 0) continue;
         /* a class can only hold values of one size */
-        pieces[count++] = (struct piece){ type_bytes(g->values[i].type), c->first[i], c->last[i], -1, i };
+        pieces[count++] =
+            (struct piece){ type_bytes(g->values[i].type), c->first[i], c->last[i], -1, i };
     }
     for (i32 i = 0; i < p->instr_count; i++) {
         struct instr *ins = &p->instrs[i];
@@ -139,7 +140,8 @@ static void write_offsets(struct classes *c, struct program *p, const struct pie
     }
     for (i32 i = 0; i < g->value_count; i++) {
         p->offset[i] = at[root(c, i)];
-        if (p->offset[i] >= 0) p->bytes = MAX(p->bytes, p->offset[i] + type_bytes(g->values[i].type));
+        if (p->offset[i] >= 0)
+            p->bytes = MAX(p->bytes, p->offset[i] + type_bytes(g->values[i].type));
     }
 }
 

@@ -52,16 +52,16 @@ static void update_group(struct graph *g, const struct compile_config *c, enum g
     in[n++] = range(g, VALUE_GRAD, STR("grads"), which, type);
     for (i32 i = 0; i < row->states; i++)
         in[n++] = range(g, VALUE_STATE, str_of(row->state[i]), which, type);
-    in[n++] = hyper;
-    in[n++] = factor;
+    in[n++]         = hyper;
+    in[n++]         = factor;
     struct attrs at = { .decay = which == GROUP_DECAY ? c->decay : 0 };
     if (op_info(row->op)->attrs & A_eps) at.eps = c->eps;
     if (op_info(row->op)->attrs & A_nesterov) at.nesterov = c->nesterov;
     graph_op(g, row->op, range_name(g->perm, STR("update"), which), in, n, &at);
 }
 
-enum status build_update(struct graph *g, const struct compile_config *c,
-                         const struct graph *train, i64 align, struct err *err)
+enum status build_update(struct graph *g, const struct compile_config *c, const struct graph *train,
+                         i64 align, struct err *err)
 {
     enum dtype dtype = DT_F32;
     for (i32 i = 0; i < train->value_count; i++) {
@@ -69,13 +69,14 @@ enum status build_update(struct graph *g, const struct compile_config *c,
     }
     i64 total = group_count(train, GROUP_DECAY, GROUP_FROZEN, align);
     if (!total) return err_set(err, STATUS_USAGE, "no parameter is left to train: all are frozen");
-    enum dtype   wide  = dtype == DT_F64 ? DT_F64 : DT_F32;
-    i32          hyper = graph_value(g, VALUE_SCALAR, STR("hyper"), type_of(DT_F32, shape_1(4)));
-    i32          factor;
+    enum dtype wide  = dtype == DT_F64 ? DT_F64 : DT_F32;
+    i32        hyper = graph_value(g, VALUE_SCALAR, STR("hyper"), type_of(DT_F32, shape_1(4)));
+    i32        factor;
     if (c->clip > 0) {
-        i32 grads = range(g, VALUE_GRAD, STR("grads"), GROUP_FROZEN, type_of(dtype, shape_1(total)));
-        i32 sum   = graph_op(g, OP_SUMSQ, STR("norm"), &grads, 1, NULL);
-        factor    = graph_op(g, OP_CLIP, STR("clip"), &sum, 1, &(struct attrs){ .limit = c->clip });
+        i32 grads =
+            range(g, VALUE_GRAD, STR("grads"), GROUP_FROZEN, type_of(dtype, shape_1(total)));
+        i32 sum = graph_op(g, OP_SUMSQ, STR("norm"), &grads, 1, NULL);
+        factor  = graph_op(g, OP_CLIP, STR("clip"), &sum, 1, &(struct attrs){ .limit = c->clip });
         if (factor >= 0) graph_output(g, factor + 1, STR("grad_norm"));
     } else {
         struct attrs one = { .dims = shape_1(1), .add = 1, .dtype = wide };

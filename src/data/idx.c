@@ -141,7 +141,7 @@ static enum status open_idx(struct dataset *d, const struct data_config *config,
     enum status       st = open_pair(d, config, SPLIT_TRAIN, *perm, &images, &labels, err);
     if (st) return st;
 
-    i64 channels       = images.rank == 4 ? images.dim[3] : 1;
+    i64 channels = images.rank == 4 ? images.dim[3] : 1;
     if (images.dim[0]) /* else nothing bounds the other dimensions, and nothing is fetched */
         state->image_bytes = product(&images, INT64_MAX) / images.dim[0];
     st = open_held_out(d, config, &images, *perm, err);

@@ -78,7 +78,8 @@ static enum status open_lines(struct dataset *d, const struct data_config *confi
         st = source_open(d->os, config->files[f], config, *perm, &state->source[f], err);
         struct str rest = state->source[f].bytes, line;
         if (!st && !next_line(&rest, &line))
-            st = err_set(err, STATUS_USAGE, "%.*s: no line with text; its class would have no sample",
+            st = err_set(err, STATUS_USAGE,
+                         "%.*s: no line with text; its class would have no sample",
                          STR_ARG(config->files[f]));
     }
     if (st) return st;

@@ -65,8 +65,7 @@ i32 build_broadcast(struct graph *g, struct str name, i32 x, i32 axis, struct sh
 i32 build_matmul(struct graph *g, struct str name, i32 a, i32 b, i32 bias, bool ta, bool tb)
 {
     i32 in[] = { a, b, bias };
-    return op_with(g, OP_MATMUL, name, in, bias < 0 ? 2 : 3,
-                   (struct attrs){ .ta = ta, .tb = tb });
+    return op_with(g, OP_MATMUL, name, in, bias < 0 ? 2 : 3, (struct attrs){ .ta = ta, .tb = tb });
 }
 
 i32 build_embedding(struct graph *g, struct str name, i32 table, i32 ids)
@@ -110,10 +109,10 @@ i32 build_pool(struct graph *g, i32 op, struct str name, i32 x, i64 kernel, i64 
 i32 build_attention(struct graph *g, struct str name, i32 qkv, i32 lens, i64 heads, i64 kv_heads,
                     bool causal, f64 scale)
 {
-    i32          in[] = { qkv, lens };
-    struct attrs at   = { .heads = heads, .kv_heads = kv_heads, .causal = causal };
-    f64 head_dim = (f64)shape_last(graph_type(g, qkv).shape) / (f64)(heads + 2 * kv_heads);
-    at.scale     = scale != 0 ? scale : 1 / sqrt(head_dim);
+    i32          in[]     = { qkv, lens };
+    struct attrs at       = { .heads = heads, .kv_heads = kv_heads, .causal = causal };
+    f64          head_dim = (f64)shape_last(graph_type(g, qkv).shape) / (f64)(heads + 2 * kv_heads);
+    at.scale              = scale != 0 ? scale : 1 / sqrt(head_dim);
     return op_with(g, OP_ATTENTION, name, in, lens < 0 ? 1 : 2, at);
 }
 

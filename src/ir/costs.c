@@ -2,10 +2,7 @@
  * A multiply-add counts two. Bounds of an ideal machine: caches and padding are the backend's. */
 #include "ir/ir_int.h"
 
-static f64 bytes_of(struct type t)
-{
-    return (f64)type_bytes(t);
-}
+static f64 bytes_of(struct type t) { return (f64)type_bytes(t); }
 
 /* All inputs read and the first result written. */
 static f64 traffic(const struct sig *s)
@@ -15,10 +12,7 @@ static f64 traffic(const struct sig *s)
     return bytes + bytes_of(s->out[0]);
 }
 
-static f64 count(struct type t)
-{
-    return (f64)shape_count(t.shape);
-}
+static f64 count(struct type t) { return (f64)shape_count(t.shape); }
 
 /* Element-wise work: one operation an element of the larger side. Optimisers have no result:
  * their inputs say it all. */

@@ -25,8 +25,8 @@ static i32 unbroadcast(struct graph *g, const struct node *n, i32 d, i32 b)
     struct shape from = value_shape(g, d), to = value_shape(g, b);
     if (shape_eq(from, to)) return d;
     if (shape_count(to) == 1 && !shape_is_suffix(from, to))
-        return build_reshape(g, grad_name(g, n),
-                             build_sum(g, grad_name(g, n), d, 0, from.rank), to);
+        return build_reshape(g, grad_name(g, n), build_sum(g, grad_name(g, n), d, 0, from.rank),
+                             to);
     i32 sum = build_sum(g, grad_name(g, n), d, 0, from.rank - to.rank);
     return build_reshape(g, grad_name(g, n), sum, to);
 }
@@ -79,7 +79,7 @@ static void from_input(struct graph *g, const struct node *n, const i32 *dout, i
 }
 
 #define GRAD_OF_MAP(rule, from, op)                                                                \
-    void rule(struct graph *g, const struct node *n, const i32 *dout, const bool *want, i32 *din) \
+    void rule(struct graph *g, const struct node *n, const i32 *dout, const bool *want, i32 *din)  \
     {                                                                                              \
         if (want[0]) from(g, n, dout, op, din);                                                    \
     }
@@ -123,8 +123,7 @@ void grad_transpose(struct graph *g, const struct node *n, const i32 *dout, cons
     if (want[0]) din[0] = build_transpose(g, grad_name(g, n), dout[0], back);
 }
 
-void grad_concat(struct graph *g, const struct node *n, const i32 *dout, const bool *want,
-                 i32 *din)
+void grad_concat(struct graph *g, const struct node *n, const i32 *dout, const bool *want, i32 *din)
 {
     i64 start = 0;
     for (i32 i = 0; i < n->in_count; i++) {
@@ -161,8 +160,7 @@ void grad_broadcast(struct graph *g, const struct node *n, const i32 *dout, cons
 }
 
 /* y = op(a) . op(b). Leading axes of a over a rank-2 b are rows, so they are flattened first. */
-void grad_matmul(struct graph *g, const struct node *n, const i32 *dout, const bool *want,
-                 i32 *din)
+void grad_matmul(struct graph *g, const struct node *n, const i32 *dout, const bool *want, i32 *din)
 {
     struct str   name = grad_name(g, n);
     struct shape sa = value_shape(g, n->in[0]), sb = value_shape(g, n->in[1]);
@@ -224,8 +222,7 @@ void grad_rmsnorm(struct graph *g, const struct node *n, const i32 *dout, const 
     norm_grad(g, n, OP_RMSNORM_GRAD, in, 2 + n->in_count, n->in_count, want, din);
 }
 
-void grad_conv2d(struct graph *g, const struct node *n, const i32 *dout, const bool *want,
-                 i32 *din)
+void grad_conv2d(struct graph *g, const struct node *n, const i32 *dout, const bool *want, i32 *din)
 {
     struct attrs at = { .stride = n->at.stride, .pad = n->at.pad };
     at.dims         = value_shape(g, n->in[0]);
@@ -264,8 +261,7 @@ void grad_rope(struct graph *g, const struct node *n, const i32 *dout, const boo
     if (want[0]) din[0] = emit(g, n, OP_ROPE, dout, 1, &at);
 }
 
-void grad_qknorm(struct graph *g, const struct node *n, const i32 *dout, const bool *want,
-                 i32 *din)
+void grad_qknorm(struct graph *g, const struct node *n, const i32 *dout, const bool *want, i32 *din)
 {
     i32 in[] = { dout[0], n->in[0], n->out + 1 };
     if (want[0]) din[0] = emit(g, n, OP_QKNORM_GRAD, in, 3, &n->at);

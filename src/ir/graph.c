@@ -69,8 +69,7 @@ i32 graph_value(struct graph *g, enum value_kind kind, struct str name, struct t
     ASSERT(kind != VALUE_TEMP);
     if (!type_fits(type)) return too_large(g, name, type), -1;
     i32 known = graph_find(g, name);
-    if (known < 0)
-        return value_add(g, (struct value){ name, type, kind, -1, { 0 }, false, false });
+    if (known < 0) return value_add(g, (struct value){ name, type, kind, -1, { 0 }, false, false });
     if (g->values[known].kind == kind && type_eq(g->values[known].type, type)) return known;
     err_set(&g->err, STATUS_USAGE, "two different tensors are called %.*s", STR_ARG(name));
     return -1;
@@ -126,11 +125,13 @@ i32 graph_op(struct graph *g, i32 op, struct str name, const i32 *in, i32 in_cou
     ASSERT(in_count >= row->in_min && in_count <= row->in_max);
     for (i32 i = 0; i < in_count; i++) ASSERT(in[i] >= 0 && in[i] < g->value_count);
     if (g->node_count == GRAPH_NODES_MAX) {
-        err_set(&g->err, STATUS_USAGE, "the model has more than %d operations; make it shallower", GRAPH_NODES_MAX);
+        err_set(&g->err, STATUS_USAGE, "the model has more than %d operations; make it shallower",
+                GRAPH_NODES_MAX);
         return -1;
     }
-    struct node n = { .op = op, .name = name, .in_count = in_count, .out = g->value_count,
-                      .block = g->block };
+    struct node n = {
+        .op = op, .name = name, .in_count = in_count, .out = g->value_count, .block = g->block
+    };
     if (at) n.at = *at;
     n.in = NEW(g->perm, i32, MAX(in_count, 1));
     if (in_count) memcpy(n.in, in, (size_t)in_count * sizeof *in);
@@ -200,8 +201,8 @@ static enum status verify_node(const struct graph *g, i32 index, struct arena sc
         i32 v = n->in[i];
         if (v < 0 || v >= g->value_count || g->values[v].node >= index ||
             (g->values[v].node < 0 && g->values[v].kind == VALUE_TEMP))
-            return err_set(err, STATUS_WORLD, "node %d (%s) reads %%%d before it is written",
-                           index, row->name, v);
+            return err_set(err, STATUS_WORLD, "node %d (%s) reads %%%d before it is written", index,
+                           row->name, v);
         if (row->effect == EFFECT_STATE && (row->writes >> i & 1) &&
             (g->values[v].kind == VALUE_TEMP || g->values[v].node >= 0))
             return err_set(err, STATUS_WORLD, "node %d (%s) overwrites %%%d, which is not state",
@@ -213,8 +214,10 @@ static enum status verify_node(const struct graph *g, i32 index, struct arena sc
     enum status st              = row->shape(&again, err);
     for (i32 i = 0; !st && i < row->out_count; i++) {
         if (!type_eq(out[i], s.out[i]) || g->values[n->out + i].node != index)
-            st = err_set(err, STATUS_WORLD, "node %d (%s): result %d has another type than its "
-                         "shape rule gives", index, row->name, i);
+            st = err_set(err, STATUS_WORLD,
+                         "node %d (%s): result %d has another type than its "
+                         "shape rule gives",
+                         index, row->name, i);
     }
     return st;
 }
@@ -222,7 +225,7 @@ static enum status verify_node(const struct graph *g, i32 index, struct arena sc
 static int by_name(const void *a, const void *b)
 {
     const struct str *x = a, *y = b;
-    int order = memcmp(x->data, y->data, (size_t)MIN(x->len, y->len));
+    int               order = memcmp(x->data, y->data, (size_t)MIN(x->len, y->len));
     return order ? order : (x->len > y->len) - (x->len < y->len);
 }
 

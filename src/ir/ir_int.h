@@ -4,12 +4,13 @@
 #include "ir/graph.h"
 
 /* shapes.c: declared by name so that a row can point at them. */
-shape_rule shape_binary, shape_map, shape_same, shape_as_in1, shape_swiglu, shape_cast,
-    shape_fill, shape_reshape, shape_transpose, shape_concat, shape_slice, shape_dims, shape_sum,
+shape_rule shape_binary, shape_map, shape_same, shape_as_in1, shape_swiglu, shape_cast, shape_fill,
+    shape_reshape, shape_transpose, shape_concat, shape_slice, shape_dims, shape_sum,
     shape_broadcast, shape_matmul, shape_embedding, shape_layernorm, shape_layernorm_grad,
     shape_rmsnorm, shape_rmsnorm_grad, shape_batchnorm, shape_batchnorm_grad, shape_conv2d,
     shape_maxpool, shape_avgpool, shape_attention, shape_heads, shape_qknorm, shape_dropout,
-    shape_xent, shape_bce, shape_hits, shape_scalar, shape_clip, shape_accumulate, shape_sgd, shape_adam;
+    shape_xent, shape_bce, shape_hits, shape_scalar, shape_clip, shape_accumulate, shape_sgd,
+    shape_adam;
 
 /* costs.c */
 cost_rule cost_map, cost_tanh, cost_free, cost_matmul, cost_embedding, cost_norm, cost_conv2d,
@@ -22,8 +23,8 @@ grad_rule grad_add, grad_sub, grad_mul, grad_div, grad_scale, grad_relu, grad_re
     grad_silu, grad_tanh, grad_sigmoid, grad_exp, grad_log, grad_sqrt, grad_softcap, grad_swiglu,
     grad_cast, grad_reshape, grad_transpose, grad_concat, grad_slice, grad_sum, grad_broadcast,
     grad_matmul, grad_embedding, grad_layernorm, grad_rmsnorm, grad_batchnorm, grad_conv2d,
-    grad_maxpool, grad_avgpool, grad_softmax, grad_attention, grad_rope, grad_qknorm,
-    grad_dropout, grad_xent, grad_bce;
+    grad_maxpool, grad_avgpool, grad_softmax, grad_attention, grad_rope, grad_qknorm, grad_dropout,
+    grad_xent, grad_bce;
 #define grad_none NULL
 
 #endif

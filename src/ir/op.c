@@ -5,9 +5,9 @@
 static const struct op_info built_in[OP_COUNT] = {
 #define OP(id, text, lo, hi, outs, bits, shape, cls, grad, needs, cost, share, eff, writes, batch, \
            work)                                                                                   \
-    [OP_##id] = { text,                (lo),   (hi),   (outs),        (bits), (shape),             \
-                  CLASS_##cls,         (grad), (needs), (cost),       (share), EFFECT_##eff,       \
-                  (writes),            BATCH_##batch,  (work),        NULL },
+    [OP_##id] = { text,        (lo),          (hi),    (outs), (bits),  (shape),                   \
+                  CLASS_##cls, (grad),        (needs), (cost), (share), EFFECT_##eff,              \
+                  (writes),    BATCH_##batch, (work),  NULL },
 #include "ir/ops.def"
 #undef OP
 };
@@ -21,15 +21,9 @@ const struct op_info *op_info(i32 op)
     return op < OP_COUNT ? &built_in[op] : &registered[op - OP_COUNT];
 }
 
-i32 op_count(void)
-{
-    return OP_COUNT + registered_count;
-}
+i32 op_count(void) { return OP_COUNT + registered_count; }
 
-bool op_is_view(i32 op)
-{
-    return op_info(op)->cost == cost_free;
-}
+bool op_is_view(i32 op) { return op_info(op)->cost == cost_free; }
 
 bool op_find(struct str name, i32 *op)
 {

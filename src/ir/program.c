@@ -127,8 +127,10 @@ enum status program_verify(const struct program *p, struct arena scratch, struct
             if (a->begin >= b->end || b->begin >= a->end) continue;
             if (a->first > b->last || b->first > a->last) continue;
             if (shares(g, a, b) || shares(g, b, a) || both_given(g, a, b)) continue;
-            return err_set(err, STATUS_WORLD, "%.*s: values %%%d and %%%d share bytes while both "
-                           "live", STR_ARG(g->name), a->value, b->value);
+            return err_set(err, STATUS_WORLD,
+                           "%.*s: values %%%d and %%%d share bytes while both "
+                           "live",
+                           STR_ARG(g->name), a->value, b->value);
         }
     }
     return STATUS_OK;

@@ -59,10 +59,11 @@ struct cost              program_cost(const struct program *p, struct arena scra
 /* Text: one line an instruction, with operands, types, offsets, kernel and cost. Reading it back
  * gives the same graph and layout, and printing that the same text. */
 struct str  program_print(const struct program *p, struct arena *perm, struct arena scratch);
-enum status program_parse(struct arena *perm, struct str text, struct program **out, struct err *err);
+enum status program_parse(struct arena *perm, struct str text, struct program **out,
+                          struct err *err);
 
-/* The graph is sound, what instructions touch has a place below `bytes`, and no two values that live
- * at the same time share a byte, except where the table allows it. */
+/* The graph is sound, what instructions touch has a place below `bytes`, and no two values that
+ * live at the same time share a byte, except where the table allows it. */
 enum status program_verify(const struct program *p, struct arena scratch, struct err *err);
 
 #endif

@@ -15,7 +15,9 @@ static const char *const kind_names[] = {
     [VALUE_OUTPUT] = "output",
 };
 static const char *const init_names[] = {
-    [INIT_ZERO] = "zero", [INIT_CONST] = "const", [INIT_NORMAL] = "normal",
+    [INIT_ZERO]    = "zero",
+    [INIT_CONST]   = "const",
+    [INIT_NORMAL]  = "normal",
     [INIT_UNIFORM] = "uniform",
 };
 
@@ -50,9 +52,7 @@ static void add_attrs(struct textbuf *b, const struct attrs *at, u32 mask)
         case KIND_I: textbuf_fmt(b, "%lld", (long long)*(const i64 *)(const void *)field); break;
         case KIND_F: textbuf_f64(b, *(const f64 *)(const void *)field); break;
         case KIND_S: add_shape(b, *(const struct shape *)(const void *)field); break;
-        case KIND_T:
-            textbuf_add(b, dtype_name(*(const enum dtype *)(const void *)field));
-            break;
+        case KIND_T: textbuf_add(b, dtype_name(*(const enum dtype *)(const void *)field)); break;
         }
     }
     textbuf_add(b, STR("}"));
@@ -75,8 +75,8 @@ static void add_value(struct textbuf *b, const struct program *p, i32 v)
     }
 }
 
-static void add_node(struct textbuf *b, const struct program *p, i32 index,
-                     const struct instr *ins, struct arena scratch)
+static void add_node(struct textbuf *b, const struct program *p, i32 index, const struct instr *ins,
+                     struct arena scratch)
 {
     const struct node    *n   = &p->graph->nodes[index];
     const struct op_info *row = op_info(n->op);
@@ -94,8 +94,9 @@ static void add_node(struct textbuf *b, const struct program *p, i32 index,
     if (ins) {
         struct sig  s = graph_sig(p->graph, n, &scratch);
         struct cost c = row->cost(&s);
-        textbuf_fmt(b, " ; kernel=%.*s work=%lld@%lld flops=%.0f bytes=%.0f", STR_ARG(ins->kernel.len ? ins->kernel : STR("-")),
-                    (long long)ins->work_bytes, (long long)ins->work_offset, c.flops, c.bytes);
+        textbuf_fmt(b, " ; kernel=%.*s work=%lld@%lld flops=%.0f bytes=%.0f",
+                    STR_ARG(ins->kernel.len ? ins->kernel : STR("-")), (long long)ins->work_bytes,
+                    (long long)ins->work_offset, c.flops, c.bytes);
     }
     textbuf_add(b, STR("\n"));
 }
@@ -354,8 +355,7 @@ static void read_line(struct reader *r)
     i64 paren = str_find(r->line, '('), quote = str_find(r->line, '"');
     if (count == 1 && (paren < 0 || (quote >= 0 && quote < paren)))
         read_value(r, out[0], -1, r->p->offset);
-    else
-        read_node(r, out, count);
+    else read_node(r, out, count);
     skip_blanks(r);
     if (r->line.len) bad(r, "text left over");
 }
@@ -365,8 +365,8 @@ enum status program_parse(struct arena *perm, struct str text, struct program **
 {
     struct reader   r = { .perm = perm, .err = err };
     struct program *p = r.p = NEW(perm, struct program, 1);
-    p->offset         = NEW(perm, i64, GRAPH_VALUES_MAX);
-    p->instrs         = NEW(perm, struct instr, GRAPH_NODES_MAX);
+    p->offset               = NEW(perm, i64, GRAPH_VALUES_MAX);
+    p->instrs               = NEW(perm, struct instr, GRAPH_NODES_MAX);
     memset(p->offset, 0xff, GRAPH_VALUES_MAX * sizeof *p->offset);
     str_cut(&text, '\n', &r.line);
     r.number = 1;

@@ -2,16 +2,10 @@
  * sentence that says which sizes do not fit. */
 #include "ir/ir_int.h"
 
-static struct shape in_shape(const struct sig *s, i32 i)
-{
-    return s->in[i].shape;
-}
+static struct shape in_shape(const struct sig *s, i32 i) { return s->in[i].shape; }
 
 /* Statistics, losses and sums are never kept below f32. */
-static enum dtype wide(enum dtype t)
-{
-    return t == DT_F64 ? DT_F64 : DT_F32;
-}
+static enum dtype wide(enum dtype t) { return t == DT_F64 ? DT_F64 : DT_F32; }
 
 static enum status fail(struct err *err, const char *what, struct type a, struct type b)
 {
@@ -99,7 +93,7 @@ enum status shape_transpose(struct sig *s, struct err *err)
 {
     struct shape x = in_shape(s, 0), p = s->at->dims;
     u32          seen = 0;
-    s->out[0] = s->in[0];
+    s->out[0]         = s->in[0];
     if (p.rank != x.rank) return fail_one(err, "the permutation must name every axis", s->in[0]);
     for (i32 i = 0; i < p.rank; i++) {
         if (p.dim[i] < 0 || p.dim[i] >= x.rank || (seen >> p.dim[i] & 1))
@@ -123,8 +117,8 @@ enum status shape_concat(struct sig *s, struct err *err)
     for (i32 i = 1; i < s->in_count; i++) {
         struct type t = s->in[i];
         if (axis_in(s, i, err)) return STATUS_USAGE;
-        i64 size                       = t.shape.dim[s->at->axis];
-        t.shape.dim[s->at->axis]       = s->in[0].shape.dim[s->at->axis];
+        i64 size                 = t.shape.dim[s->at->axis];
+        t.shape.dim[s->at->axis] = s->in[0].shape.dim[s->at->axis];
         if (!type_eq(t, s->in[0])) return fail(err, "differ off the axis", s->in[0], s->in[i]);
         s->out[0].shape.dim[s->at->axis] += size;
     }
@@ -254,8 +248,8 @@ enum status shape_rmsnorm_grad(struct sig *s, struct err *err)
 {
     if (!type_eq(s->in[0], s->in[1])) return fail(err, "must be alike", s->in[0], s->in[1]);
     s->out[0] = s->in[1];
-    s->out[1] = s->in_count == 4 ? s->in[3]
-                                 : type_of(s->in[0].dtype, shape_1(shape_last(in_shape(s, 0))));
+    s->out[1] =
+        s->in_count == 4 ? s->in[3] : type_of(s->in[0].dtype, shape_1(shape_last(in_shape(s, 0))));
     return per_channel(s, 3, s->in_count, err);
 }
 
@@ -351,7 +345,7 @@ enum status shape_qknorm(struct sig *s, struct err *err)
     enum status st = shape_heads(s, err);
     if (st) return st;
     struct shape x = in_shape(s, 0);
-    s->out[1] = type_of(wide(s->in[0].dtype), shape_3(x.dim[0], x.dim[1], s->at->heads));
+    s->out[1]      = type_of(wide(s->in[0].dtype), shape_3(x.dim[0], x.dim[1], s->at->heads));
     return STATUS_OK;
 }
 
@@ -384,10 +378,7 @@ enum status shape_bce(struct sig *s, struct err *err)
     return need_float(err, s->in[0]);
 }
 
-enum status shape_hits(struct sig *s, struct err *err)
-{
-    return shape_xent(s, err);
-}
+enum status shape_hits(struct sig *s, struct err *err) { return shape_xent(s, err); }
 
 enum status shape_scalar(struct sig *s, struct err *err)
 {
@@ -420,12 +411,6 @@ static enum status optimiser(struct sig *s, i32 states, struct err *err)
     return need_float(err, s->in[0]);
 }
 
-enum status shape_sgd(struct sig *s, struct err *err)
-{
-    return optimiser(s, 1, err);
-}
+enum status shape_sgd(struct sig *s, struct err *err) { return optimiser(s, 1, err); }
 
-enum status shape_adam(struct sig *s, struct err *err)
-{
-    return optimiser(s, 2, err);
-}
+enum status shape_adam(struct sig *s, struct err *err) { return optimiser(s, 2, err); }

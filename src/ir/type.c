@@ -49,25 +49,13 @@ struct shape shape_of(i32 rank, const i64 *dim)
     return s;
 }
 
-struct shape shape_1(i64 a)
-{
-    return shape_of(1, (i64[]){ a });
-}
+struct shape shape_1(i64 a) { return shape_of(1, (i64[]){ a }); }
 
-struct shape shape_2(i64 a, i64 b)
-{
-    return shape_of(2, (i64[]){ a, b });
-}
+struct shape shape_2(i64 a, i64 b) { return shape_of(2, (i64[]){ a, b }); }
 
-struct shape shape_3(i64 a, i64 b, i64 c)
-{
-    return shape_of(3, (i64[]){ a, b, c });
-}
+struct shape shape_3(i64 a, i64 b, i64 c) { return shape_of(3, (i64[]){ a, b, c }); }
 
-struct shape shape_4(i64 a, i64 b, i64 c, i64 d)
-{
-    return shape_of(4, (i64[]){ a, b, c, d });
-}
+struct shape shape_4(i64 a, i64 b, i64 c, i64 d) { return shape_of(4, (i64[]){ a, b, c, d }); }
 
 i64 shape_span(struct shape s, i32 from, i32 to)
 {
@@ -76,25 +64,13 @@ i64 shape_span(struct shape s, i32 from, i32 to)
     return n;
 }
 
-i64 shape_count(struct shape s)
-{
-    return shape_span(s, 0, s.rank);
-}
+i64 shape_count(struct shape s) { return shape_span(s, 0, s.rank); }
 
-i64 shape_last(struct shape s)
-{
-    return s.rank ? s.dim[s.rank - 1] : 1;
-}
+i64 shape_last(struct shape s) { return s.rank ? s.dim[s.rank - 1] : 1; }
 
-i64 shape_rows(struct shape s)
-{
-    return s.rank ? shape_span(s, 0, s.rank - 1) : 1;
-}
+i64 shape_rows(struct shape s) { return s.rank ? shape_span(s, 0, s.rank - 1) : 1; }
 
-bool shape_eq(struct shape a, struct shape b)
-{
-    return a.rank == b.rank && shape_is_suffix(a, b);
-}
+bool shape_eq(struct shape a, struct shape b) { return a.rank == b.rank && shape_is_suffix(a, b); }
 
 bool shape_is_suffix(struct shape of, struct shape s)
 {
@@ -105,20 +81,14 @@ bool shape_is_suffix(struct shape of, struct shape s)
     return true;
 }
 
-struct type type_of(enum dtype t, struct shape s)
-{
-    return (struct type){ t, s };
-}
+struct type type_of(enum dtype t, struct shape s) { return (struct type){ t, s }; }
 
 bool type_eq(struct type a, struct type b)
 {
     return a.dtype == b.dtype && shape_eq(a.shape, b.shape);
 }
 
-i64 type_bytes(struct type t)
-{
-    return shape_count(t.shape) * dtype_bytes(t.dtype);
-}
+i64 type_bytes(struct type t) { return shape_count(t.shape) * dtype_bytes(t.dtype); }
 
 /* Every size that is computed later is a product of these dimensions: what fits here cannot
  * overflow there. */
@@ -135,7 +105,7 @@ bool type_fits(struct type t)
 struct str type_text(struct arena *perm, struct type t)
 {
     char dims[RANK_MAX * 21 + 1] = "";
-    i64  at = 0;
+    i64  at                      = 0;
     for (i32 i = 0; i < t.shape.rank; i++) {
         char digits[24];
         i64  n = 0;

@@ -45,7 +45,7 @@ enum status encoder_build(struct builder *b, struct err *err)
     for (i64 i = 0; i < b->m->config.depth && !b->g->err.status; i++) {
         struct str h = str_fmt(b->g->perm, "h.%lld", (long long)i);
         b->g->block  = (i32)i + 1;
-        i32        y = block_attention(b, part_name(b, h, "attn"), x, &k);
+        i32 y        = block_attention(b, part_name(b, h, "attn"), x, &k);
         y            = build_binary(b->g, OP_ADD, part_name(b, h, "add_1"), x, y);
         x            = block_norm(b, part_name(b, h, "ln_1"), y, &k);
         y            = block_mlp(b, part_name(b, h, "mlp"), x, &k);

@@ -49,7 +49,7 @@ enum status gpt_build(struct builder *b, struct err *err)
     for (i64 i = 0; i < depth && !b->g->err.status; i++) {
         struct str h = str_fmt(b->g->perm, "h.%lld", (long long)i);
         b->g->block  = (i32)i + 1;
-        i32        y = block_norm(b, part_name(b, h, "ln_1"), x, &k);
+        i32 y        = block_norm(b, part_name(b, h, "ln_1"), x, &k);
         y            = block_attention(b, part_name(b, h, "attn"), y, &k);
         x            = build_binary(b->g, OP_ADD, part_name(b, h, "add_1"), x, y);
         y            = block_norm(b, part_name(b, h, "ln_2"), x, &k);

@@ -56,7 +56,7 @@ struct net {
     i64             layers;      /* built so far */
     i32             nesting;
     i32             blocks; /* outermost residual groups so far */
-    i32             line; /* of the layer built last */
+    i32             line;   /* of the layer built last */
 };
 
 typedef i32 layer_fn(struct net *n, const struct layer *l, i32 x);

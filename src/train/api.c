@@ -1,6 +1,6 @@
 /* api.c - the library's public face (include/frugal.h) on the rooms below. */
-#include "frugal.h"
 #include "backend/cpu/kernel.h"
+#include "frugal.h"
 #include "ir/graph.h"
 #include "train/train_int.h"
 #include <math.h>
@@ -27,7 +27,10 @@ static struct frugal_op user_ops[OP_USER_MAX]; /* by op - OP_COUNT */
 
 static struct graph *graph_of(struct frugal_graph *g) { return &g->g; }
 
-static struct str kept(struct graph *g, const char *text) { return str_copy(g->perm, str_of(text)); }
+static struct str kept(struct graph *g, const char *text)
+{
+    return str_copy(g->perm, str_of(text));
+}
 
 const char *frugal_version(void) { return FRUGAL_VERSION; }
 
@@ -70,14 +73,17 @@ int frugal_apply(struct frugal_graph *g, const char *op, const char *name, const
     struct attrs  at = { 0 };
     i32           id;
     if (to->err.status) return -1;
-    if (!op_find(str_of(op), &id)) return err_set(&to->err, STATUS_USAGE, "no op is called %s", op), -1;
+    if (!op_find(str_of(op), &id))
+        return err_set(&to->err, STATUS_USAGE, "no op is called %s", op), -1;
     const struct op_info *row = op_info(id);
     if (count < row->in_min || count > row->in_max)
         return err_set(&to->err, STATUS_USAGE, "%s (%s) takes %d to %d inputs, not %d", name, op,
-                       row->in_min, row->in_max, count), -1;
+                       row->in_min, row->in_max, count),
+               -1;
     for (int i = 0; i < count; i++) {
         if (inputs[i] < 0 || inputs[i] >= to->value_count)
-            return err_set(&to->err, STATUS_USAGE, "%s (%s): input %d is no value", name, op, i), -1;
+            return err_set(&to->err, STATUS_USAGE, "%s (%s): input %d is no value", name, op, i),
+                   -1;
     }
     if (attributes && attrs_parse(to->perm, kept(to, attributes), row->attrs, &at, &to->err))
         return -1;
@@ -236,8 +242,8 @@ struct frugal_run *frugal_start(const struct frugal_config *config, frugal_build
     enum status st = STATUS_OK;
     if (config->batch < 1 || config->eval_batch < 0 || config->threads < 0)
         st = err_set(&err, STATUS_USAGE, "batch must be at least 1, eval_batch and threads 0");
-    if (!st) st = session_build(&run->s, os_real(), &run->settings, &run->perm, build_public, run,
-                                   &err);
+    if (!st)
+        st = session_build(&run->s, os_real(), &run->settings, &run->perm, build_public, run, &err);
     if (!st) st = session_start(&run->s, &err);
     if (!st) return run;
     tell(why, &err);

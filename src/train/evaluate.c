@@ -59,7 +59,8 @@ enum status target_check(const struct session *s, struct err *err)
     struct str metric = target_metric(s);
     if (isnan(s->settings->train.target)) return STATUS_OK;
     if (!dataset_count(s->data, SPLIT_EVAL))
-        return err_set(err, STATUS_USAGE, "train.target needs samples to evaluate on: "
+        return err_set(err, STATUS_USAGE,
+                       "train.target needs samples to evaluate on: "
                        "data.held_out=0.1 keeps some, data.eval_path names others");
     bool known = str_eq(metric, STR("loss")) || str_eq(metric, model_metric(s->model)) ||
                  (str_eq(metric, STR("accuracy")) && session_has(s, STR("hits")));
@@ -70,7 +71,7 @@ enum status target_check(const struct session *s, struct err *err)
 
 enum status evaluate(struct session *s, struct train_eval *out, struct err *err)
 {
-    struct loader_config c = { .split = SPLIT_EVAL, .batch = s->config.eval_batch };
+    struct loader_config c       = { .split = SPLIT_EVAL, .batch = s->config.eval_batch };
     struct arena         scratch = s->scratch;
     struct totals        t       = { 0 };
     struct loader       *l;

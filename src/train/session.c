@@ -16,8 +16,9 @@ static void batches(struct session *s)
 {
     const struct train_config *t = &s->settings->train;
     i64 train = dataset_count(s->data, SPLIT_TRAIN), eval = dataset_count(s->data, SPLIT_EVAL);
-    s->config.batch           = MIN(t->batch, train);
-    s->config.accumulate      = MIN(t->accumulate, train / s->config.batch + 1); /* no step over epochs */
+    s->config.batch = MIN(t->batch, train);
+    s->config.accumulate =
+        MIN(t->accumulate, train / s->config.batch + 1); /* no step over epochs */
     s->config.batch_last      = t->drop_last || !train ? 0 : train % s->config.batch;
     s->config.eval_batch      = MIN(t->eval_batch ? t->eval_batch : t->batch, eval);
     s->config.eval_batch_last = eval ? eval % s->config.eval_batch : 0;
@@ -34,12 +35,12 @@ static struct recompute_config recompute_of(const struct train_config *t)
 
 static struct compile_config config_of(const struct train_config *t)
 {
-    return (struct compile_config){ .optimiser = optimiser_of(t->optimiser),
-                                    .eps       = t->eps,
-                                    .decay     = t->decay,
-                                    .nesterov  = t->nesterov,
-                                    .clip      = t->clip,
-                                    .freeze    = t->freeze,
+    return (struct compile_config){ .optimiser  = optimiser_of(t->optimiser),
+                                    .eps        = t->eps,
+                                    .decay      = t->decay,
+                                    .nesterov   = t->nesterov,
+                                    .clip       = t->clip,
+                                    .freeze     = t->freeze,
                                     .recompute  = recompute_of(t),
                                     .accumulate = t->accumulate };
 }
@@ -162,11 +163,10 @@ static void put_number(struct session *s, struct str name, f64 value)
 
 void session_put_scalars(struct session *s, i64 step, i64 rows, i64 first_sample, f64 lr)
 {
-    const struct train_config *c        = &s->settings->train;
-    bool                       sgd      = s->config.optimiser == OPTIMISER_SGD;
-    f32                        hyper[4] = { (f32)lr, (f32)(sgd ? c->momentum : c->beta1), (f32)c->beta2,
-                                            (f32)(step + 1) };
-    i32 rng[4] = { (i32)(u32)c->seed, (i32)(u32)(c->seed >> 32), (i32)step, (i32)first_sample };
+    const struct train_config *c   = &s->settings->train;
+    bool                       sgd = s->config.optimiser == OPTIMISER_SGD;
+    f32 hyper[4] = { (f32)lr, (f32)(sgd ? c->momentum : c->beta1), (f32)c->beta2, (f32)(step + 1) };
+    i32 rng[4]   = { (i32)(u32)c->seed, (i32)(u32)(c->seed >> 32), (i32)step, (i32)first_sample };
     session_put(s, STR("hyper"), hyper, sizeof hyper);
     put_number(s, STR("loss_seed"), 1 / (f64)rows);
     session_put(s, STR("rng"), rng, sizeof rng);

@@ -13,20 +13,20 @@ struct loop {
     struct session               s;
     const struct train_listener *listener;
     struct loader               *loader;
-    i64                          begin_ns;      /* of the run */
-    i64                          steps_max;     /* 0: open-ended */
+    i64                          begin_ns;  /* of the run */
+    i64                          steps_max; /* 0: open-ended */
     i64                          epochs_max;
-    struct train_config          rates;         /* settings with lr and warm-up resolved */
-    i64                          step;          /* done */
-    i64                          epoch;         /* being trained, from 0 */
-    i64                          steps_ns;      /* spent in steps */
-    i64                          samples;       /* trained */
-    f64                          loss;          /* of the newest batch */
+    struct train_config          rates;    /* settings with lr and warm-up resolved */
+    i64                          step;     /* done */
+    i64                          epoch;    /* being trained, from 0 */
+    i64                          steps_ns; /* spent in steps */
+    i64                          samples;  /* trained */
+    f64                          loss;     /* of the newest batch */
     struct train_metric          metric;
     struct train_eval            last_eval;
-    i64                          eval_step;     /* step of the last evaluation; -1: none */
+    i64                          eval_step; /* step of the last evaluation; -1: none */
     bool                         evaluates;
-    bool                         kept;          /* train.out was written */
+    bool                         kept; /* train.out was written */
     struct train_result         *result;
 };
 
@@ -49,11 +49,11 @@ static void limits(struct loop *l)
     const struct train_config *c     = &l->s.settings->train;
     i64                        whole = l->s.config.batch * MAX(l->s.config.accumulate, 1);
     i64                        each  = MAX((epoch_samples(&l->s) + whole - 1) / whole, 1);
-    struct pace pace = { .epoch_steps  = each,
-                         .step_samples = whole,
-                         .step_rows    = whole * model_rows(l->s.model) };
-    l->epochs_max    = c->epochs;
-    l->steps_max     = MIN(c->epochs, INT64_MAX / each) * each;
+    struct pace                pace  = { .epoch_steps  = each,
+                                         .step_samples = whole,
+                                         .step_rows    = whole * model_rows(l->s.model) };
+    l->epochs_max                    = c->epochs;
+    l->steps_max                     = MIN(c->epochs, INT64_MAX / each) * each;
     if (c->steps && (!l->steps_max || c->steps < l->steps_max)) l->steps_max = c->steps;
     l->rates = schedule_resolve(c, pace);
 }
@@ -73,7 +73,7 @@ static void tell_start(struct loop *l)
                              .usd_hour            = s->settings->train.usd_hour,
                              .lr                  = l->rates.lr,
                              .lr_given            = s->settings->train.lr };
-    e.flops_step = program_cost(s->set->programs[PROGRAM_TRAIN], s->scratch).flops +
+    e.flops_step         = program_cost(s->set->programs[PROGRAM_TRAIN], s->scratch).flops +
                    program_cost(s->set->programs[PROGRAM_UPDATE], s->scratch).flops;
     if (l->listener->on_start) l->listener->on_start(l->listener->context, &e);
 }
@@ -170,7 +170,8 @@ static bool eval_due(const struct loop *l, const struct batch *b)
 
 static enum status steps(struct loop *l, struct err *err)
 {
-    enum status st = session_check_signal(&l->s, l->step, err); /* it may have come while we began */
+    enum status st =
+        session_check_signal(&l->s, l->step, err); /* it may have come while we began */
     while (!st && !(l->steps_max && l->step >= l->steps_max)) {
         i64           begin = now_ns(l);
         struct batch *b     = loader_next(l->loader);
@@ -178,14 +179,15 @@ static enum status steps(struct loop *l, struct err *err)
         f64 lr   = schedule_lr(&l->rates, l->step, l->steps_max);
         l->epoch = b->epoch;
         b        = step(l, b, lr);
-        i64 end = now_ns(l);
+        i64 end  = now_ns(l);
         l->steps_ns += end - begin;
         if (l->step == 1) l->result->first_step_ms = (f64)os_process_age_ns() / 1e6;
         tell_step(l, lr);
         if (!isfinite(l->loss))
-            return err_set(err, STATUS_NO, "the loss is %s after step %lld: a lower train.lr or "
-                           "train.clip=1 usually helps", isnan(l->loss) ? "not a number" : "infinite",
-                           (long long)l->step);
+            return err_set(err, STATUS_NO,
+                           "the loss is %s after step %lld: a lower train.lr or "
+                           "train.clip=1 usually helps",
+                           isnan(l->loss) ? "not a number" : "infinite", (long long)l->step);
         if (eval_due(l, b)) st = evaluate_now(l, err);
         if (!st && l->last_eval.target_reached && l->eval_step == l->step) break;
         if (!st) st = session_check_signal(&l->s, l->step, err);
@@ -210,19 +212,19 @@ static void fill_result(struct loop *l)
     r->arena_bytes_used    = l->s.backend->table->used_bytes(l->s.backend);
     r->peak_rss_bytes      = os_peak_rss_bytes();
     if (l->kept) r->out = l->s.settings->train.out;
-    r->seconds             = elapsed_s(l);
-    r->dollars             = dollars(l);
+    r->seconds = elapsed_s(l);
+    r->dollars = dollars(l);
 }
 
 static enum status open_loader(struct loop *l, struct err *err)
 {
-    const struct train_config *c = &l->s.settings->train;
-    struct loader_config config  = { .split     = SPLIT_TRAIN,
-                                     .seed      = c->seed,
-                                     .shuffle   = c->shuffle,
-                                     .drop_last = c->drop_last,
-                                     .forever   = true,
-                                     .batch     = l->s.config.batch };
+    const struct train_config *c      = &l->s.settings->train;
+    struct loader_config       config = { .split     = SPLIT_TRAIN,
+                                          .seed      = c->seed,
+                                          .shuffle   = c->shuffle,
+                                          .drop_last = c->drop_last,
+                                          .forever   = true,
+                                          .batch     = l->s.config.batch };
     return loader_open(l->s.perm, l->s.data, &config, &l->loader, err);
 }
 
@@ -248,8 +250,7 @@ static enum status keep_check(struct session *s, struct err *err)
     const struct train_config *c  = &s->settings->train;
     enum status                st = STATUS_OK;
     if (c->out.len) st = weights_save_check(s, WEIGHTS_VALUES, c->out, err);
-    if (!st && c->gradients.len)
-        st = weights_save_check(s, WEIGHTS_GRADIENTS, c->gradients, err);
+    if (!st && c->gradients.len) st = weights_save_check(s, WEIGHTS_GRADIENTS, c->gradients, err);
     return st;
 }
 
@@ -257,9 +258,9 @@ enum status train_run(struct os *os, const struct settings *settings,
                       const struct train_listener *listener, struct train_result *result,
                       struct err *err)
 {
-    struct loop l = { .listener = listener, .result = result, .eval_step = -1, .loss = NAN };
-    l.begin_ns    = os->now_ns(os);
-    *result       = (struct train_result){ .first_step_ms = NAN };
+    struct loop l     = { .listener = listener, .result = result, .eval_step = -1, .loss = NAN };
+    l.begin_ns        = os->now_ns(os);
+    *result           = (struct train_result){ .first_step_ms = NAN };
     struct arena perm = arena_open((i64)PERM_RESERVE_GIB << 30);
     if (!perm.begin)
         return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");

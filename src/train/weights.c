@@ -101,9 +101,10 @@ static enum status load_one(struct session *s, const struct persistent *t,
         return STATUS_OK;
     }
     if (!st_to_f32(from, values))
-        return err_set(err, STATUS_USAGE, "%.*s: tensor %.*s has type %.*s; F32, F16, BF16 or F64 "
-                       "can be read", STR_ARG(s->settings->train.init), STR_ARG(from->name),
-                       STR_ARG(from->dtype));
+        return err_set(err, STATUS_USAGE,
+                       "%.*s: tensor %.*s has type %.*s; F32, F16, BF16 or F64 "
+                       "can be read",
+                       STR_ARG(s->settings->train.init), STR_ARG(from->name), STR_ARG(from->dtype));
     put_numbers(s, t, 0, values, count, scratch);
     return STATUS_OK;
 }
@@ -119,10 +120,10 @@ static void list_name(struct textbuf *b, i64 *count, struct str name)
 static enum status check_names(struct session *s, const struct st_file *f, struct arena scratch,
                                struct err *err)
 {
-    const struct train_config *c = &s->settings->train;
-    struct arena   half    = arena_part(&scratch, 1 << 20);
-    struct textbuf missing = textbuf_new(&half), extra = textbuf_new(&scratch);
-    i64            missing_count = 0, extra_count = 0;
+    const struct train_config *c       = &s->settings->train;
+    struct arena               half    = arena_part(&scratch, 1 << 20);
+    struct textbuf             missing = textbuf_new(&half), extra = textbuf_new(&scratch);
+    i64                        missing_count = 0, extra_count = 0;
     for (i32 i = 0; i < s->set->persistent_count; i++) {
         const struct persistent *t = &s->set->persistents[i];
         if (is_weight(t) && !st_find(f, their_name(c, t->name)))
@@ -136,13 +137,15 @@ static enum status check_names(struct session *s, const struct st_file *f, struc
         if (!known) list_name(&extra, &extra_count, f->tensors[k].name);
     }
     if (missing_count && !c->init_missing_ok)
-        return err_set(err, STATUS_USAGE, "%.*s lacks %lld of the model's tensors: %.*s; "
-                       "train.init_missing_ok=true starts those at random", STR_ARG(c->init),
-                       (long long)missing_count, STR_ARG(textbuf_str(&missing)));
+        return err_set(err, STATUS_USAGE,
+                       "%.*s lacks %lld of the model's tensors: %.*s; "
+                       "train.init_missing_ok=true starts those at random",
+                       STR_ARG(c->init), (long long)missing_count, STR_ARG(textbuf_str(&missing)));
     if (extra_count && !c->init_extra_ok)
-        return err_set(err, STATUS_USAGE, "%.*s has %lld tensors the model lacks: %.*s; "
-                       "train.init_extra_ok=true leaves them out", STR_ARG(c->init),
-                       (long long)extra_count, STR_ARG(textbuf_str(&extra)));
+        return err_set(err, STATUS_USAGE,
+                       "%.*s has %lld tensors the model lacks: %.*s; "
+                       "train.init_extra_ok=true leaves them out",
+                       STR_ARG(c->init), (long long)extra_count, STR_ARG(textbuf_str(&extra)));
     return STATUS_OK;
 }
 
@@ -266,7 +269,9 @@ enum status weights_save(struct session *s, enum weights_part part, struct str p
         u8 *copy  = NEW(&scratch, u8, bytes);
         s->backend->table->wait(s->backend,
                                 s->backend->table->get(s->backend, t->offset, copy, bytes));
-        list[count++] = (struct st_tensor){ name, t->type.dtype == DT_F64 ? STR("F64") : STR("F32"), t->type.shape,
+        list[count++] = (struct st_tensor){ name,
+                                            t->type.dtype == DT_F64 ? STR("F64") : STR("F32"),
+                                            t->type.shape,
                                             { (const char *)copy, bytes } };
     }
     return st_save(s->os, path, list, count, scratch, err);

@@ -39,8 +39,8 @@ static enum status build(void *context, struct graph *g, i64 batch, enum graph_m
         struct str              name  = input_name(g->perm, i);
         const struct st_tensor *t     = st_find(&j->in, name);
         bool                    whole = str_eq(t->dtype, STR("I32"));
-        in[i] = graph_value(g, whole ? VALUE_INPUT : VALUE_PARAM, name,
-                            type_of(whole ? DT_I32 : DT_F32, t->shape));
+        in[i]                         = graph_value(g, whole ? VALUE_INPUT : VALUE_PARAM, name,
+                                                    type_of(whole ? DT_I32 : DT_F32, t->shape));
     }
     enum status st = attrs_parse(g->perm, j->attributes, op_info(j->op)->attrs, &at, err);
     if (st) return st;
@@ -48,7 +48,8 @@ static enum status build(void *context, struct graph *g, i64 batch, enum graph_m
     i32 w   = graph_value(g, VALUE_INPUT, STR("w"), graph_type(g, out));
     i32 sum = build_binary(g, OP_MUL, STR("weighted"), out, w);
     if (sum >= 0) {
-        graph_output(g, build_sum(g, STR("sum"), sum, 0, graph_type(g, sum).shape.rank), STR("loss"));
+        graph_output(g, build_sum(g, STR("sum"), sum, 0, graph_type(g, sum).shape.rank),
+                     STR("loss"));
         graph_output(g, out, STR("out0"));
     }
     return graph_status(g, err);
@@ -78,8 +79,8 @@ static i64 collect(struct backend *b, const struct program_set *set, struct st_t
 int main(int argc, char **argv)
 {
     struct arena          perm = arena_open(1ll << 34), scratch = arena_open(1ll << 34);
-    struct err            err  = { 0 };
-    struct job            job  = { 0 };
+    struct err            err    = { 0 };
+    struct job            job    = { 0 };
     struct compile_config config = { .batch = 1 };
     struct target         target;
     struct backend       *b;

@@ -94,12 +94,12 @@ static void no_value(struct frugal_graph *g, int64_t batch)
     frugal_output(g, 7, "loss");
 }
 
-static void huge(struct frugal_graph *g, int64_t batch)
-{
-    finish(g, vector(g, "w", batch << 60));
-}
+static void huge(struct frugal_graph *g, int64_t batch) { finish(g, vector(g, "w", batch << 60)); }
 
-static void state_name(struct frugal_graph *g, int64_t batch) { finish(g, vector(g, "adam.m", batch)); }
+static void state_name(struct frugal_graph *g, int64_t batch)
+{
+    finish(g, vector(g, "adam.m", batch));
+}
 
 static void no_op(struct frugal_graph *g, int64_t batch)
 {
@@ -115,7 +115,8 @@ TEST(mistakes_are_sentences)
     } cases[] = {
         { many_axes, "w: there is no tensor of type 0 with 7 axes" },
         { no_value, "output loss: 7 is no value" },
-        { huge, "w would be f32[2305843009213693952], more than 64 TiB; a smaller batch or model fits" },
+        { huge,
+          "w would be f32[2305843009213693952], more than 64 TiB; a smaller batch or model fits" },
         { state_name, "tensor adam.m has the name of the optimiser's state; give it another" },
         { no_op, "no op is called spin" },
     };

@@ -20,20 +20,25 @@ static enum status build_small(void *context, struct graph *g, i64 batch, enum g
     i32 y  = graph_value(g, VALUE_INPUT, STR("y"), type_of(DT_I32, shape_1(batch)));
     i32 w1 = param(g, "a.weight", shape_2(8, 6), true), b1 = param(g, "a.bias", shape_1(8), false);
     i32 w2 = param(g, "b.weight", shape_2(3, 8), true), b2 = param(g, "b.bias", shape_1(3), false);
-    i32 h  = build_matmul(g, STR("a"), x, w1, b1, false, true);
-    h      = build_unary(g, OP_RELU, STR("relu"), h);
-    h      = build_dropout(g, STR("drop"), h, mode == MODE_TRAIN ? 0.5 : 0);
-    i32 z  = build_matmul(g, STR("b"), h, w2, b2, false, true);
-    i32 l  = build_xent(g, STR("xent"), z, y, 0);
-    i32 s  = build_sum(g, STR("loss"), l, 0, 1);
+    i32 h = build_matmul(g, STR("a"), x, w1, b1, false, true);
+    h     = build_unary(g, OP_RELU, STR("relu"), h);
+    h     = build_dropout(g, STR("drop"), h, mode == MODE_TRAIN ? 0.5 : 0);
+    i32 z = build_matmul(g, STR("b"), h, w2, b2, false, true);
+    i32 l = build_xent(g, STR("xent"), z, y, 0);
+    i32 s = build_sum(g, STR("loss"), l, 0, 1);
     if (s >= 0) graph_output(g, s, STR("loss"));
     return graph_status(g, err);
 }
 
 static struct compile_config small_config(void)
 {
-    return (struct compile_config){ .optimiser = OPTIMISER_ADAMW, .eps = 1e-8, .decay = 0.1,
-                                    .clip = 1, .batch = 4, .batch_last = 3, .eval_batch = 5 };
+    return (struct compile_config){ .optimiser  = OPTIMISER_ADAMW,
+                                    .eps        = 1e-8,
+                                    .decay      = 0.1,
+                                    .clip       = 1,
+                                    .batch      = 4,
+                                    .batch_last = 3,
+                                    .eval_batch = 5 };
 }
 
 static struct program_set *compiled(struct arena *perm, struct arena scratch,
@@ -51,8 +56,9 @@ TEST(persistents_lie_in_their_documented_order)
     struct compile_config c   = small_config();
     struct program_set   *s   = compiled(perm, scratch, &c, &err);
     CHECK(s);
-    const char *order[] = { "a.weight", "b.weight", "a.bias", "b.bias", "a.weight.grad",
-                            "b.weight.grad", "a.bias.grad", "b.bias.grad", "adam.m", "adam.v" };
+    const char *order[] = { "a.weight",      "b.weight",      "a.bias",      "b.bias",
+                            "a.weight.grad", "b.weight.grad", "a.bias.grad", "b.bias.grad",
+                            "adam.m",        "adam.v" };
     for (i64 i = 1; i < COUNT_OF(order); i++)
         CHECK(program_set_find(s, str_of(order[i - 1]))->offset <
               program_set_find(s, str_of(order[i]))->offset);
@@ -97,9 +103,8 @@ TEST(too_little_memory_is_a_sentence_before_the_run)
 {
     struct err            err = { 0 };
     struct compile_config c   = small_config();
-    struct target         t   = { .name = STR("a small machine"), .align_bytes = 64,
-                                  .memory_bytes = 1000 };
-    struct program_set   *set;
+    struct target t = { .name = STR("a small machine"), .align_bytes = 64, .memory_bytes = 1000 };
+    struct program_set *set;
     CHECK_EQ(compile(perm, &t, &c, build_small, NULL, &set, scratch, &err), STATUS_USAGE);
     CHECK(strstr(err.text, "a small machine") && strstr(err.text, "train.batch"));
 }
@@ -112,8 +117,8 @@ TEST(text_read_back_prints_the_same_text)
     for (i32 i = 0; i < PROGRAM_COUNT; i++) {
         struct program *again;
         if (!s->programs[i]) continue;
-        struct str text = program_print(s->programs[i], perm, scratch);
-        enum status st  = program_parse(perm, text, &again, &err);
+        struct str  text = program_print(s->programs[i], perm, scratch);
+        enum status st   = program_parse(perm, text, &again, &err);
         if (st) harness_fail(__FILE__, __LINE__, "%s", err.text);
         CHECK_STR(program_print(again, perm, scratch), text);
         CHECK_EQ(graph_verify(again->graph, scratch, &err), STATUS_OK);
@@ -153,9 +158,9 @@ TEST(programs_agree_with_the_golden_text)
 /* The verifier is the second opinion: it must see a layout that is wrong. */
 TEST(verifier_sees_values_that_share_bytes)
 {
-    struct err            err = { 0 };
-    struct compile_config c   = small_config();
-    struct program       *p   = compiled(perm, scratch, &c, &err)->programs[PROGRAM_TRAIN];
+    struct err            err  = { 0 };
+    struct compile_config c    = small_config();
+    struct program       *p    = compiled(perm, scratch, &c, &err)->programs[PROGRAM_TRAIN];
     i32                   seen = 0;
     for (i32 i = 1; i < p->graph->node_count; i++) {
         i32 a = p->graph->nodes[0].out, b = p->graph->nodes[i].out;
@@ -218,8 +223,8 @@ static enum status build_viewed(void *context, struct graph *g, i64 batch, enum 
                                 struct err *err)
 {
     bool p_first = *(bool *)context;
-    i32  first = param(g, p_first ? "p" : "q", p_first ? shape_2(2, 3) : shape_1(6), true);
-    i32  other = param(g, p_first ? "q" : "p", p_first ? shape_1(6) : shape_2(2, 3), true);
+    i32  first   = param(g, p_first ? "p" : "q", p_first ? shape_2(2, 3) : shape_1(6), true);
+    i32  other   = param(g, p_first ? "q" : "p", p_first ? shape_1(6) : shape_2(2, 3), true);
     i32  p = p_first ? first : other, q = p_first ? other : first;
     (void)batch;
     (void)mode;
@@ -296,7 +301,7 @@ TEST(a_product_of_dimensions_that_overflows_is_a_sentence)
     struct err    err = { 0 };
     struct graph *g   = graph_new(perm, STR("g"));
     i64           big = (i64)1 << 40;
-    i32           a   = param(g, "a", shape_2(big, 1), true), b = param(g, "b", shape_2(big, 1), true);
+    i32 a = param(g, "a", shape_2(big, 1), true), b = param(g, "b", shape_2(big, 1), true);
     CHECK_EQ(build_matmul(g, STR("dense"), a, b, -1, false, true), -1); /* big squared wraps to 0 */
     CHECK_EQ(graph_status(g, &err), STATUS_USAGE);
     CHECK_STR(err.text, "dense would be f32[1099511627776,1099511627776], more than 64 TiB; "
@@ -317,15 +322,16 @@ TEST(a_head_that_no_kernel_takes_is_a_sentence)
     i32           x   = param(g, "x", shape_3(1, 2, 3 * (HEAD_DIM_MAX + 1)), true);
     CHECK_EQ(build_attention(g, STR("attn"), x, -1, 1, 1, true, 0), -1);
     CHECK_EQ(graph_status(g, &err), STATUS_USAGE);
-    CHECK_STR(err.text, "attn (attention): needs heads of at most 1024 numbers; more heads make them "
-                        "smaller, not f32[1,2,3075]");
+    CHECK_STR(err.text,
+              "attn (attention): needs heads of at most 1024 numbers; more heads make them "
+              "smaller, not f32[1,2,3075]");
 }
 
 TEST(wrong_shapes_are_named_with_their_node)
 {
     struct err    err = { 0 };
     struct graph *g   = graph_new(perm, STR("g"));
-    i32           a   = param(g, "a", shape_2(3, 4), true), b = param(g, "b", shape_2(5, 6), true);
+    i32           a = param(g, "a", shape_2(3, 4), true), b = param(g, "b", shape_2(5, 6), true);
     CHECK_EQ(build_matmul(g, STR("dense"), a, b, -1, false, true), -1);
     CHECK_EQ(build_unary(g, OP_RELU, STR("after"), a), -1); /* sticky */
     CHECK_EQ(graph_status(g, &err), STATUS_USAGE);

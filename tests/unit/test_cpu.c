@@ -87,10 +87,10 @@ TEST(numbers_too_small_for_a_mantissa_are_zero_while_a_program_runs)
     p->graph          = graph_new(perm, STR("tiny"));
     i32 x = graph_value(p->graph, VALUE_INPUT, STR("x"), type_of(DT_F32, shape_1(COUNT)));
     graph_op(p->graph, OP_ADD, STR("add"), (i32[]){ x, x }, 2, NULL);
-    p->instrs      = &i;
-    p->instr_count = 1;
-    p->offset      = (i64[]){ 0, COUNT * 4 };
-    f32         *v = NEW(perm, f32, COUNT);
+    p->instrs         = &i;
+    p->instr_count    = 1;
+    p->offset         = (i64[]){ 0, COUNT * 4 };
+    f32         *v    = NEW(perm, f32, COUNT);
     volatile f32 tiny = 1e-39f;
     for (i64 k = 0; k < COUNT; k++) v[k] = tiny;
     CHECK_EQ(b->table->alloc(b, COUNT * 8, NULL), STATUS_OK);

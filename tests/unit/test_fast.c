@@ -100,9 +100,9 @@ static void close_pools(struct pool **pools)
  * as errors of random sign grow with sqrt(K) and so does the sum. Ten times that. */
 TEST(products_with_every_way_of_packing)
 {
-    static const i64 shapes[][3] = { { 70, 60, 1000 },   { 33, 17, 1500 }, { 200, 150, 800 },
-                                     { 130, 1024, 40 },  { 9, 300, 500 },  { 300, 3, 400 },
-                                     { 150, 97, 1024 },  { 65, 1000, 300 } };
+    static const i64 shapes[][3] = { { 70, 60, 1000 },  { 33, 17, 1500 }, { 200, 150, 800 },
+                                     { 130, 1024, 40 }, { 9, 300, 500 },  { 300, 3, 400 },
+                                     { 150, 97, 1024 }, { 65, 1000, 300 } };
     struct pool     *pools[POOLS];
     u64              seed = test_seed();
     open_pools(pools, perm);

@@ -8,8 +8,8 @@ enum { OUT_BIT = 16 }; /* results begin here in `needs` */
 
 /* Without a gradient on purpose: they end the way back, or stand beside it. What is called NAME_grad
  * is itself one, and nothing here is differentiated twice. */
-static const i32 ends[] = { OP_FILL, OP_BATCHNORM_EVAL, OP_HITS, OP_ACCUMULATE, OP_SUMSQ,
-                            OP_CLIP, OP_SGD,            OP_ADAM, OP_ADAMW };
+static const i32 ends[] = { OP_FILL, OP_BATCHNORM_EVAL, OP_HITS, OP_ACCUMULATE, OP_SUMSQ, OP_CLIP,
+                            OP_SGD,  OP_ADAM,           OP_ADAMW };
 
 static bool is_end(i32 op)
 {
@@ -44,7 +44,8 @@ TEST(every_row_speaks_of_what_it_has)
         CHECK_ROW((row->effect == EFFECT_STATE) == (row->writes != 0));
         CHECK_ROW((row->effect == EFFECT_RANDOM) == ((row->attrs & A_key) != 0));
         CHECK_ROW(row->out_count > 0 || row->effect == EFFECT_STATE);
-        CHECK_ROW(!op_is_view(op) || (row->share == IN0 && row->in_max == 1 && row->out_count == 1));
+        CHECK_ROW(!op_is_view(op) ||
+                  (row->share == IN0 && row->in_max == 1 && row->out_count == 1));
     }
 }
 

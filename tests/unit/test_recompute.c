@@ -9,13 +9,20 @@ enum { BATCH = 2, CONTEXT = 32, VOCABULARY = 40 };
 static struct model *small_gpt(struct arena *perm)
 {
     struct feeds feeds = { .count = 2 };
-    feeds.feed[0] = (struct feed){ STR("x"), type_of(DT_I32, shape_1(CONTEXT)), VOCABULARY };
-    feeds.feed[1] = (struct feed){ STR("y"), type_of(DT_I32, shape_1(CONTEXT)), VOCABULARY };
-    struct model_config c = { .kind = STR("gpt"), .depth = 6, .width = 32, .heads = 2,
-                              .norm = STR("layer"), .positions = STR("learned"),
-                              .activation = STR("gelu"), .tied = true, .bias = true, .dropout = 0.1 };
-    struct model *m;
-    struct err    err = { 0 };
+    feeds.feed[0]      = (struct feed){ STR("x"), type_of(DT_I32, shape_1(CONTEXT)), VOCABULARY };
+    feeds.feed[1]      = (struct feed){ STR("y"), type_of(DT_I32, shape_1(CONTEXT)), VOCABULARY };
+    struct model_config c = { .kind       = STR("gpt"),
+                              .depth      = 6,
+                              .width      = 32,
+                              .heads      = 2,
+                              .norm       = STR("layer"),
+                              .positions  = STR("learned"),
+                              .activation = STR("gelu"),
+                              .tied       = true,
+                              .bias       = true,
+                              .dropout    = 0.1 };
+    struct model       *m;
+    struct err          err = { 0 };
     if (model_new(perm, &c, &feeds, &m, &err)) harness_fail(__FILE__, __LINE__, "%s", err.text);
     return m;
 }
@@ -23,7 +30,7 @@ static struct model *small_gpt(struct arena *perm)
 struct outcome {
     enum status         status;
     struct program_set *set;
-    struct cost         cost; /* of the training program */
+    struct cost         cost;      /* of the training program */
     u64                 gradients; /* hash of them all */
 };
 
@@ -47,7 +54,8 @@ static void feed(struct backend *b, const struct program_set *set, struct arena 
         if (t->kind != VALUE_PARAM) continue;
         f32 *w = NEW(&scratch, f32, shape_count(t->type.shape));
         for (i64 k = 0; k < shape_count(t->type.shape); k++)
-            w[k] = (f32)(0.1 * rng_normal((struct rng_key){ .seed = 4, .name = str_hash(t->name) }, (u64)k));
+            w[k] = (f32)(0.1 * rng_normal((struct rng_key){ .seed = 4, .name = str_hash(t->name) },
+                                          (u64)k));
         put(b, set, t->name, w);
     }
 }
@@ -93,7 +101,8 @@ TEST(recomputing_changes_memory_and_work_but_no_bit)
     struct outcome none = run((struct recompute_config){ RECOMPUTE_NONE, 0, 0 }, perm, scratch);
     struct outcome two  = run((struct recompute_config){ RECOMPUTE_EVERY, 2, 0 }, perm, scratch);
     struct outcome all  = run((struct recompute_config){ RECOMPUTE_ALL, 0, 0 }, perm, scratch);
-    CHECK(all.set->arena_bytes < two.set->arena_bytes && two.set->arena_bytes < none.set->arena_bytes);
+    CHECK(all.set->arena_bytes < two.set->arena_bytes &&
+          two.set->arena_bytes < none.set->arena_bytes);
     CHECK(none.cost.flops < two.cost.flops && two.cost.flops < all.cost.flops);
     /* a second forward pass of the blocks: a third of the step at most */
     CHECK(all.cost.flops < none.cost.flops * 4 / 3);
@@ -110,17 +119,20 @@ TEST(auto_fits_its_budget_and_is_no_dearer_than_a_fixed_policy)
     i64 most = fixed[0].set->arena_bytes, least = fixed[1].set->arena_bytes;
     for (i64 i = 0; i <= 5; i++) {
         i64            budget = least + (most - least) * i / 5;
-        struct outcome o      = run((struct recompute_config){ RECOMPUTE_AUTO, 0, budget }, perm, scratch);
+        struct outcome o =
+            run((struct recompute_config){ RECOMPUTE_AUTO, 0, budget }, perm, scratch);
         CHECK_EQ(o.status, STATUS_OK);
         CHECK(o.set->arena_bytes <= budget);
         CHECK_EQ(o.gradients, fixed[0].gradients);
         for (i64 k = 0; k <= 4; k++) {
-            if (fixed[k].set->arena_bytes <= budget) CHECK(o.cost.flops <= fixed[k].cost.flops * 1.0001);
+            if (fixed[k].set->arena_bytes <= budget)
+                CHECK(o.cost.flops <= fixed[k].cost.flops * 1.0001);
         }
     }
 }
 
 TEST(a_budget_that_nothing_fits_is_a_sentence)
 {
-    CHECK_EQ(run((struct recompute_config){ RECOMPUTE_AUTO, 0, 1000 }, perm, scratch).status, STATUS_USAGE);
+    CHECK_EQ(run((struct recompute_config){ RECOMPUTE_AUTO, 0, 1000 }, perm, scratch).status,
+             STATUS_USAGE);
 }

@@ -1,7 +1,7 @@
 /* test_ref.c - the reference kernels against numbers worked out by hand, and each gradient
  * against differences of its forward op. */
-#include "base/half.h"
 #include "backend/cpu/kernel.h"
+#include "base/half.h"
 #include "base/rng.h"
 #include "harness.h"
 #include "support/op_case.h"

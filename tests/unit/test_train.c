@@ -37,7 +37,8 @@ void *realloc(void *p, size_t bytes)
 
 enum { SAMPLES = 70, SIDE = 6, CLASSES = 4 };
 
-static void write_file(const char *path, const u8 *head, size_t head_bytes, const u8 *data, size_t bytes)
+static void write_file(const char *path, const u8 *head, size_t head_bytes, const u8 *data,
+                       size_t bytes)
 {
     FILE *f = fopen(path, "wb");
     CHECK(f && fwrite(head, 1, head_bytes, f) == head_bytes && fwrite(data, 1, bytes, f) == bytes);
@@ -47,16 +48,17 @@ static void write_file(const char *path, const u8 *head, size_t head_bytes, cons
 /* Images whose class shows as a bright column. */
 static struct settings small_run(struct arena *perm, const char *folder, const char *layers)
 {
-    static u8   x[SAMPLES * SIDE * SIDE], y[SAMPLES];
-    struct err  err = { 0 };
-    struct settings s = { 0 };
-    u8 image_head[]   = { 0, 0, 8, 3, 0, 0, 0, SAMPLES, 0, 0, 0, SIDE, 0, 0, 0, SIDE };
-    u8 label_head[]   = { 0, 0, 8, 1, 0, 0, 0, SAMPLES };
+    static u8       x[SAMPLES * SIDE * SIDE], y[SAMPLES];
+    struct err      err          = { 0 };
+    struct settings s            = { 0 };
+    u8              image_head[] = { 0, 0, 8, 3, 0, 0, 0, SAMPLES, 0, 0, 0, SIDE, 0, 0, 0, SIDE };
+    u8              label_head[] = { 0, 0, 8, 1, 0, 0, 0, SAMPLES };
     for (i64 i = 0; i < SAMPLES; i++) {
         y[i] = (u8)(i % CLASSES);
         for (i64 k = 0; k < SIDE * SIDE; k++)
-            x[i * SIDE * SIDE + k] = (u8)(rng_u32((struct rng_key){ .seed = 5 }, (u64)(i * 36 + k)) % 100 +
-                                          (k % SIDE == y[i] ? 100 : 0));
+            x[i * SIDE * SIDE + k] =
+                (u8)(rng_u32((struct rng_key){ .seed = 5 }, (u64)(i * 36 + k)) % 100 +
+                     (k % SIDE == y[i] ? 100 : 0));
     }
     s.data.kind   = STR("idx");
     s.data.path   = str_fmt(perm, "%s/x", folder);
@@ -67,11 +69,23 @@ static struct settings small_run(struct arena *perm, const char *folder, const c
     s.model.kind    = STR("layers");
     s.model.file    = STR("test");
     CHECK_EQ(yaml_parse(perm, STR("test"), str_of(layers), &s.model.layers, &err), STATUS_OK);
-    s.train = (struct train_config){ .epochs = 3, .batch = 16, .eval_batch = 8, .shuffle = true,
-                                     .seed = 3, .optimiser = STR("adamw"), .lr = 0.01, .beta1 = 0.9,
-                                     .beta2 = 0.999, .eps = 1e-8, .decay = 0.01, .clip = 1,
-                                     .schedule = STR("cosine"), .target_metric = STR("auto"),
-                                     .target = NAN, .usd_hour = NAN, .threads = 2 };
+    s.train = (struct train_config){ .epochs        = 3,
+                                     .batch         = 16,
+                                     .eval_batch    = 8,
+                                     .shuffle       = true,
+                                     .seed          = 3,
+                                     .optimiser     = STR("adamw"),
+                                     .lr            = 0.01,
+                                     .beta1         = 0.9,
+                                     .beta2         = 0.999,
+                                     .eps           = 1e-8,
+                                     .decay         = 0.01,
+                                     .clip          = 1,
+                                     .schedule      = STR("cosine"),
+                                     .target_metric = STR("auto"),
+                                     .target        = NAN,
+                                     .usd_hour      = NAN,
+                                     .threads       = 2 };
     return s;
 }
 
@@ -83,7 +97,7 @@ static const char *const network = "- conv: {filters: 8, activation: relu}\n"
                                    "- dense: 4\n";
 
 struct watch {
-    long first, last;   /* allocations after the first step, after the last */
+    long first, last; /* allocations after the first step, after the last */
     i64  arena_first, arena_last;
     i64  steps;
     f64  losses[64];
@@ -165,8 +179,9 @@ TEST(threads_do_not_change_a_bit)
 
 TEST(a_network_learns_and_stops_at_its_target)
 {
-    const char         *folder = temp_folder(perm);
-    struct settings     s      = small_run(perm, folder, "- flatten\n- dense: {units: 32, activation: relu}\n- dense: 4\n");
+    const char     *folder = temp_folder(perm);
+    struct settings s =
+        small_run(perm, folder, "- flatten\n- dense: {units: 32, activation: relu}\n- dense: 4\n");
     struct train_result r;
     s.train.epochs = 200;
     s.train.target = 0.9;
@@ -183,20 +198,22 @@ TEST(a_network_learns_and_stops_at_its_target)
 TEST(accumulated_micro_batches_equal_the_large_batch)
 {
     const char         *folder = temp_folder(perm);
-    struct settings     s      = small_run(perm, folder, "- conv: {filters: 8, activation: relu}\n"
-                                                         "- dropout: 0.2\n- flatten\n- dense: 4\n");
+    struct settings     s      = small_run(perm, folder,
+                                           "- conv: {filters: 8, activation: relu}\n"
+                                                    "- dropout: 0.2\n- flatten\n- dense: 4\n");
     struct train_result r;
-    s.data.held_out = 0;
-    s.train.epochs  = 5;
-    s.train.lr      = 6e-4;
-    s.train.batch   = 60;
+    s.data.held_out    = 0;
+    s.train.epochs     = 5;
+    s.train.lr         = 6e-4;
+    s.train.batch      = 60;
     struct watch large = run(&s, &r);
     s.train.batch      = 15;
     s.train.accumulate = 4;
     struct watch micro = run(&s, &r);
     CHECK_EQ(large.steps, 10);
     CHECK_EQ(micro.steps, 10);
-    for (i64 i = 0; i < 10; i++) CHECK_NEAR(micro.losses[i], large.losses[i], 1e-5 * large.losses[i]);
+    for (i64 i = 0; i < 10; i++)
+        CHECK_NEAR(micro.losses[i], large.losses[i], 1e-5 * large.losses[i]);
     CHECK_EQ(r.arena_bytes_planned, r.arena_bytes_used);
     remove_run(&s, folder);
 }
@@ -219,7 +236,7 @@ TEST(a_loss_that_is_not_a_number_ends_the_run_with_advice)
     struct train_result   r;
     struct err            err = { 0 };
     struct train_listener l   = { 0 };
-    s.train.lr = 1e30;
+    s.train.lr                = 1e30;
     CHECK_EQ(train_run(os_real(), &s, &l, &r, &err), STATUS_NO);
     CHECK(strstr(err.text, "train.lr"));
     remove_run(&s, folder);

@@ -21,7 +21,7 @@ TEST(warm_up_climbs_in_equal_steps_to_the_full_rate)
         struct train_config c = rate(schedules[k], 0.1, 4);
         for (i64 step = 0; step < 4; step++)
             CHECK_NEAR(schedule_lr(&c, step, 20), 0.5 * (f64)(step + 1) / 4, rounding);
-        CHECK_NEAR(schedule_lr(&c, 4, 20), 0.5, rounding); /* and begins to fall from there */
+        CHECK_NEAR(schedule_lr(&c, 4, 20), 0.5, rounding);  /* and begins to fall from there */
         CHECK_NEAR(schedule_lr(&c, 2, 3), 0.375, rounding); /* a run shorter than the warm-up */
     }
 }
@@ -138,12 +138,17 @@ TEST(no_target_an_unknown_metric_and_a_nan_are_never_met)
 
 TEST(wsd_stays_then_falls_and_step_drops)
 {
-    struct train_config wsd  = { .lr = 0.5, .warmup = 10, .schedule = STR("wsd"), .decay_part = 0.25 };
-    struct train_config step = { .lr = 0.5, .schedule = STR("step"), .step_every = 100, .step_factor = 0.1 };
+    struct train_config wsd = {
+        .lr = 0.5, .warmup = 10, .schedule = STR("wsd"), .decay_part = 0.25
+    };
+    struct train_config step = {
+        .lr = 0.5, .schedule = STR("step"), .step_every = 100, .step_factor = 0.1
+    };
     CHECK_EQ(schedule_lr(&wsd, 10, 110), 0.5);
     CHECK_EQ(schedule_lr(&wsd, 84, 110), 0.5);
     CHECK_NEAR(schedule_lr(&wsd, 85, 110), 0.5, 1e-12);
-    CHECK_NEAR(schedule_lr(&wsd, 97, 110), 0.5 * 13 / 25, 1e-12); /* 13 of the last 25 steps are left */
+    CHECK_NEAR(schedule_lr(&wsd, 97, 110), 0.5 * 13 / 25,
+               1e-12); /* 13 of the last 25 steps are left */
     CHECK_NEAR(schedule_lr(&wsd, 110, 110), 0, 1e-12);
     CHECK_NEAR(schedule_lr(&step, 99, 0), 0.5, 1e-12);
     CHECK_NEAR(schedule_lr(&step, 100, 0), 0.05, 1e-12);
@@ -153,11 +158,15 @@ TEST(wsd_stays_then_falls_and_step_drops)
 TEST(other_units_become_steps_and_the_rate_follows_the_batch)
 {
     struct pace         pace = { .epoch_steps = 40, .step_samples = 128, .step_rows = 1280 };
-    struct train_config c    = { .lr = 0.1, .warmup = 2, .warmup_unit = STR("epochs"), .optimiser = STR("sgd"),
-                                 .lr_scaling = STR("auto"), .lr_batch = 32 };
+    struct train_config c    = { .lr          = 0.1,
+                                 .warmup      = 2,
+                                 .warmup_unit = STR("epochs"),
+                                 .optimiser   = STR("sgd"),
+                                 .lr_scaling  = STR("auto"),
+                                 .lr_batch    = 32 };
     CHECK_EQ(schedule_resolve(&c, pace).warmup, 80);
     CHECK_NEAR(schedule_resolve(&c, pace).lr, 0.4, 1e-12);
-    c.warmup = 2000;
+    c.warmup      = 2000;
     c.warmup_unit = STR("tokens");
     c.optimiser   = STR("adamw");
     CHECK_EQ(schedule_resolve(&c, pace).warmup, 2);

@@ -44,7 +44,7 @@ static void fill_bits(f32 *x, u64 seed)
 static void check_kernel(const struct kernel *k, const struct subject *s, f32 *x, f32 *y,
                          struct pool *pool)
 {
-    struct tensor in   = { x, type_of(DT_F32, shape_1(COUNT)), COUNT }, out = in;
+    struct tensor in = { x, type_of(DT_F32, shape_1(COUNT)), COUNT }, out = in;
     struct attrs  at   = { 0 };
     struct call   call = { s->op, &at, &in, 1, &out, NULL, 0, pool };
     out.data           = y;

@@ -125,15 +125,15 @@ static const char *target_kernel_name(const struct target *t, const struct graph
 
 static void cpu_describe(struct backend *b, struct target *t)
 {
-    struct cpu *cpu        = cpu_of(b);
-    *t                     = (struct target){ 0 };
-    t->name                = cpu->name;
-    t->memory_bytes        = memory_available_bytes();
-    t->threads             = pool_threads(cpu->pool);
-    t->align_bytes         = ALIGN_BYTES;
-    t->work_bytes          = target_work_bytes;
-    t->kernel_name         = target_kernel_name;
-    t->backend             = cpu;
+    struct cpu *cpu = cpu_of(b);
+    *t              = (struct target){ 0 };
+    t->name         = cpu->name;
+    t->memory_bytes = memory_available_bytes();
+    t->threads      = pool_threads(cpu->pool);
+    t->align_bytes  = ALIGN_BYTES;
+    t->work_bytes   = target_work_bytes;
+    t->kernel_name  = target_kernel_name;
+    t->backend      = cpu;
 }
 
 static const i64 fill_block_bytes = (i64)1 << 22;
@@ -289,8 +289,8 @@ enum status backend_cpu_open(struct arena *perm, i32 threads, enum backend_choic
     u64 mode        = flush_begin(); /* for the pool's threads to inherit */
     cpu->pool       = pool_open(perm, threads > 0 ? threads : pool_machine_threads());
     flush_end(mode);
-    cpu->choice     = choice;
-    cpu->name       = str_copy(perm, name.len ? name : STR("cpu"));
-    *out            = &cpu->base;
+    cpu->choice = choice;
+    cpu->name   = str_copy(perm, name.len ? name : STR("cpu"));
+    *out        = &cpu->base;
     return STATUS_OK;
 }

@@ -19,25 +19,25 @@ struct tensor {
 };
 
 struct call {
-    i32                   op;
-    const struct attrs   *at;
-    const struct tensor  *in;
-    i32                   in_count;
-    const struct tensor  *out;
-    void                 *work;
-    i64                   work_bytes;
-    struct pool          *pool;
+    i32                  op;
+    const struct attrs  *at;
+    const struct tensor *in;
+    i32                  in_count;
+    const struct tensor *out;
+    void                *work;
+    i64                  work_bytes;
+    struct pool         *pool;
 };
 
 enum isa { ISA_ANY = 0, ISA_AVX2 = 1, ISA_AVX512 = 2 };
 
 struct kernel {
     i32         op;
-    const char *name; /* e.g. "avx512", "openblas", "ref" */
-    enum isa    isa;  /* least instruction set */
+    const char *name;                   /* e.g. "avx512", "openblas", "ref" */
+    enum isa    isa;                    /* least instruction set */
     bool (*takes)(const struct call *); /* NULL: anything */
     void (*run)(const struct call *);
-    i64 (*work)(const struct call *);   /* workspace bytes; NULL: none */
+    i64 (*work)(const struct call *); /* workspace bytes; NULL: none */
 };
 
 /* The kernel for this call; never NULL for an op of the table. FRUGAL_ISA=any|avx2|avx512 in the
@@ -45,7 +45,7 @@ struct kernel {
 const struct kernel *kernel_choose(const struct call *c, bool reference_only);
 const struct kernel *kernel_at(i32 index); /* the whole list in order, without the reference; NULL
                                               after the last */
-enum isa             kernel_isa(void); /* what this CPU has, lowered by FRUGAL_ISA */
+enum isa             kernel_isa(void);     /* what this CPU has, lowered by FRUGAL_ISA */
 
 void ref_run(const struct call *c); /* the naive kernel of any op, any dtype: cpu/ref */
 

@@ -18,20 +18,13 @@
 static inline f64 ref_load(const struct tensor *t, i64 i)
 {
     switch (t->type.dtype) {
-    case DT_F32:
-        return (f64)((const f32 *)t->data)[i];
-    case DT_BF16:
-        return (f64)bf16_to_f32(((const u16 *)t->data)[i]);
-    case DT_F16:
-        return (f64)f16_to_f32(((const u16 *)t->data)[i]);
-    case DT_F64:
-        return ((const f64 *)t->data)[i];
-    case DT_I32:
-        return (f64)((const i32 *)t->data)[i];
-    case DT_U8:
-        return (f64)((const u8 *)t->data)[i];
-    case DT_COUNT:
-        break;
+    case DT_F32: return (f64)((const f32 *)t->data)[i];
+    case DT_BF16: return (f64)bf16_to_f32(((const u16 *)t->data)[i]);
+    case DT_F16: return (f64)f16_to_f32(((const u16 *)t->data)[i]);
+    case DT_F64: return ((const f64 *)t->data)[i];
+    case DT_I32: return (f64)((const i32 *)t->data)[i];
+    case DT_U8: return (f64)((const u8 *)t->data)[i];
+    case DT_COUNT: break;
     }
     ASSERT(!"a dtype");
     return 0;
@@ -46,26 +39,13 @@ static inline f64 ref_whole(f64 v, f64 low, f64 high)
 static inline void ref_store(const struct tensor *t, i64 i, f64 v)
 {
     switch (t->type.dtype) {
-    case DT_F32:
-        ((f32 *)t->data)[i] = (f32)v;
-        return;
-    case DT_BF16:
-        ((u16 *)t->data)[i] = bf16_from_f64(v);
-        return;
-    case DT_F16:
-        ((u16 *)t->data)[i] = f16_from_f64(v);
-        return;
-    case DT_F64:
-        ((f64 *)t->data)[i] = v;
-        return;
-    case DT_I32:
-        ((i32 *)t->data)[i] = (i32)ref_whole(v, INT32_MIN, INT32_MAX);
-        return;
-    case DT_U8:
-        ((u8 *)t->data)[i] = (u8)ref_whole(v, 0, UINT8_MAX);
-        return;
-    case DT_COUNT:
-        break;
+    case DT_F32: ((f32 *)t->data)[i] = (f32)v; return;
+    case DT_BF16: ((u16 *)t->data)[i] = bf16_from_f64(v); return;
+    case DT_F16: ((u16 *)t->data)[i] = f16_from_f64(v); return;
+    case DT_F64: ((f64 *)t->data)[i] = v; return;
+    case DT_I32: ((i32 *)t->data)[i] = (i32)ref_whole(v, INT32_MIN, INT32_MAX); return;
+    case DT_U8: ((u8 *)t->data)[i] = (u8)ref_whole(v, 0, UINT8_MAX); return;
+    case DT_COUNT: break;
     }
     ASSERT(!"a dtype");
 }
