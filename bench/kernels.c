@@ -53,7 +53,8 @@ static const struct bench_case cases[] = {
     { OP_MATMUL, "f32[1024,1024] f32[1024,1024]", { 0 } },
     { OP_MATMUL, "f32[32,1024] f32[4096,1024]", { .tb = 1 } },
     { OP_ATTENTION, "f32[8,256,1152]", { GPT_HEADS } },
-    { OP_ATTENTION_GRAD, "f32[8,256,384] f32[8,256,1152] f32[8,256,384] f32[8,6,256]",
+    { OP_ATTENTION_GRAD,
+      "f32[8,256,384] f32[8,256,1152] f32[8,256,384] f32[8,6,256]",
       { GPT_HEADS } },
     { OP_LAYERNORM, "f32[2048,384] f32[384] f32[384]", { .eps = 1e-5 } },
     { OP_LAYERNORM_GRAD, "f32[2048,384] f32[2048,384] f32[384] f32[2048] f32[2048]", { 0 } },
@@ -78,9 +79,11 @@ static const struct bench_case cases[] = {
     { OP_TRANSPOSE, "f32[2048,384]", { .dims = { 2, { 1, 0 } } } },
     { OP_SUMSQ, "f32[10740000]", { 0 } },
     { OP_ADAM, "f32[101770] f32[101770] f32[101770] f32[101770] f32[4] f32[1]", { .eps = 1e-8 } },
-    { OP_ADAM, "f32[4287000] f32[4287000] f32[4287000] f32[4287000] f32[4] f32[1]",
+    { OP_ADAM,
+      "f32[4287000] f32[4287000] f32[4287000] f32[4287000] f32[4] f32[1]",
       { .eps = 1e-8 } },
-    { OP_ADAMW, "f32[10740000] f32[10740000] f32[10740000] f32[10740000] f32[4] f32[1]",
+    { OP_ADAMW,
+      "f32[10740000] f32[10740000] f32[10740000] f32[10740000] f32[4] f32[1]",
       { .eps = 1e-8, .decay = 0.1 } },
     { OP_SGD, "f32[10740000] f32[10740000] f32[10740000] f32[4] f32[1]", { 0 } },
 };
@@ -94,8 +97,8 @@ static f64 now_s(void)
     return (f64)t.tv_sec + 1e-9 * (f64)t.tv_nsec;
 }
 
-/* Floats in [0.1, 1.1): valid wherever a variance, a probability or a rate is wanted. Ids below 256,
- * or below the rows of the ranker's table. */
+/* Floats in [0.1, 1.1): valid wherever a variance, a probability or a rate is wanted. Ids below
+ * 256, or below the rows of the ranker's table. */
 static struct tensor tensor_new(struct arena *perm, struct type type, i64 ids)
 {
     struct tensor t = { NULL, type, shape_count(type.shape) };
@@ -126,7 +129,7 @@ static void bench(const struct bench_case *b, const char *kernel, struct pool *p
     struct type   in_types[IN_MAX], out_types[OP_OUT_MAX];
     struct str    rest = str_of(b->in), word;
     struct err    err;
-    struct sig    sig = { in_types, 0, out_types, &b->at, b->op };
+    struct sig    sig   = { in_types, 0, out_types, &b->at, b->op };
     bool          table = b->op == OP_EMBEDDING || b->op == OP_EMBEDDING_GRAD;
     while (str_cut(&rest, ' ', &word)) {
         ASSERT(type_parse(word, &in_types[sig.in_count]));
@@ -137,7 +140,7 @@ static void bench(const struct bench_case *b, const char *kernel, struct pool *p
     for (i32 i = 0; i < op_info(b->op)->out_count; i++)
         out[i] = tensor_new(&scratch, out_types[i], 1);
 
-    struct call          c = { b->op, &b->at, in, sig.in_count, out, NULL, 0, pool };
+    struct call          c    = { b->op, &b->at, in, sig.in_count, out, NULL, 0, pool };
     struct cost          cost = op_info(b->op)->cost(&sig);
     const struct kernel *k, *chosen = kernel_choose(&c, false);
     for (i32 i = 0; (k = kernel_at(i)); i++) {
@@ -147,9 +150,9 @@ static void bench(const struct bench_case *b, const char *kernel, struct pool *p
         c.work_bytes   = k->work ? k->work(&c) : 0;
         c.work         = arena_take(&a, c.work_bytes, 1, 64);
         f64 s          = measure(k, &c);
-        printf("%-15s %-52.52s %c%-18s %10.1f us %7.1f GFLOP/s %6.1f GB/s\n",
-               op_info(b->op)->name, b->in, k == chosen ? '*' : ' ', k->name, 1e6 * s,
-               cost.flops / s / 1e9, cost.bytes / s / 1e9);
+        printf("%-15s %-52.52s %c%-18s %10.1f us %7.1f GFLOP/s %6.1f GB/s\n", op_info(b->op)->name,
+               b->in, k == chosen ? '*' : ' ', k->name, 1e6 * s, cost.flops / s / 1e9,
+               cost.bytes / s / 1e9);
     }
     fflush(stdout);
 }

@@ -338,6 +338,8 @@ static void case_pool(struct maker *m)
     add(m, shape_4(1 + draw_to(m->draw, 3), H, W, size(m, 129)));
 }
 
+/* Numbers three times as large make scores nine times as large, and a score's rounding error is a
+ * relative error of its probability: bounds that grow with the root of the terms need 81 of them. */
 static void case_attention(struct maker *m)
 {
     static const i64 dims[] = { 1, 4, 5, 8, 16, 24, 32, 48, 64, 80, 96, 128 };
@@ -347,8 +349,9 @@ static void case_attention(struct maker *m)
     m->c->at.kv_heads = G;
     m->c->at.causal   = draw_coin(m->draw);
     m->c->at.scale    = 1 / sqrt((f64)D);
-    m->c->terms       = (f64)(T * (H / G) + D);
-    add_normal(m, m->dtype, shape_3(B, T, (H + 2 * G) * D), draw_coin(m->draw) ? 1 : 3, 0);
+    f64 scale         = draw_coin(m->draw) ? 1 : 3;
+    m->c->terms       = (f64)(T * (H / G) + D) * pow(scale, 4);
+    add_normal(m, m->dtype, shape_3(B, T, (H + 2 * G) * D), scale, 0);
     if (draw_coin(m->draw)) add_uniform(m, DT_I32, shape_1(B), 0, (f64)(T + 1));
 }
 

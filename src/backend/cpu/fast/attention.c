@@ -19,7 +19,7 @@ struct attention attention_of(const struct call *c)
                                   .d_o    = grad ? c->in[0].data : NULL,
                                   .scale  = (f32)c->at->scale,
                                   .causal = c->at->causal != 0 };
-    a.D     = a.row / (a.H + 2 * a.G);
-    a.o_row = a.H * a.D;
+    a.D                       = a.row / (a.H + 2 * a.G);
+    a.o_row                   = a.H * a.D;
     return a;
 }

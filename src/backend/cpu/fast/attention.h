@@ -4,11 +4,11 @@
 #include "backend/cpu/kernel.h"
 
 struct attention {
-    i64        B, T, H, G, D;    /* batch, positions, query heads, key heads, numbers in a head */
-    i64        row, o_row;       /* from one position to the next in qkv and in o */
+    i64        B, T, H, G, D; /* batch, positions, query heads, key heads, numbers in a head */
+    i64        row, o_row;    /* from one position to the next in qkv and in o */
     const f32 *qkv, *o, *d_o;
-    const i32 *lens;             /* or NULL */
-    f32       *out, *lse;        /* o, or dqkv; lse is only read by the gradient */
+    const i32 *lens;      /* or NULL */
+    f32       *out, *lse; /* o, or dqkv; lse is only read by the gradient */
     f32        scale;
     bool       causal;
 };

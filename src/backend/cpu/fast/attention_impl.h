@@ -71,7 +71,7 @@ struct forward {
     struct attention a;
     i64              queries, shares; /* queries in a tile; blocks a head is shared by */
     i64              scores_row;
-    f32             *work;            /* for each worker: k^T, v, scores, q */
+    f32             *work; /* for each worker: k^T, v, scores, q */
     i64              work_floats;
 };
 
@@ -83,10 +83,10 @@ static struct forward forward_of(const struct call *c)
 {
     struct forward f = { .a = attention_of(c), .work = c->work };
     i64            T = f.a.T, D = f.a.D, panels = round_up(T, NR);
-    f.queries        = MIN(Q_MAX, MAX(MR, SCORE_FLOATS / MAX(1, T) / MR * MR));
-    f.shares         = fast_div_up(BLOCKS_WANTED, MAX(1, f.a.B * f.a.H));
-    f.shares         = MIN(f.shares, MAX(1, fast_div_up(T, f.queries)));
-    f.scores_row     = round_up(panels, V_LANES);
+    f.queries    = MIN(Q_MAX, MAX(MR, SCORE_FLOATS / MAX(1, T) / MR * MR));
+    f.shares     = fast_div_up(BLOCKS_WANTED, MAX(1, f.a.B * f.a.H));
+    f.shares     = MIN(f.shares, MAX(1, fast_div_up(T, f.queries)));
+    f.scores_row = round_up(panels, V_LANES);
     if (f.scores_row / V_LANES % 2 == 0) f.scores_row += V_LANES; /* as KEYS_ROW */
     f.work_floats = panels * D + round_up(T * D, V_LANES) + f.queries * (f.scores_row + D);
     return f;
@@ -108,8 +108,13 @@ static void scores(const struct forward *f, const struct forward_buffers *m, i64
 {
     const struct attention *a   = &f->a;
     i64                     all = keys_end_rows(a, len, t, rows);
-    struct tile s = { .K = a->D, .a_row = a->D, .a_col = 1, .b_row = NR, .c_row = f->scores_row,
-                      .from = tile_zeros, .last = V_LANES };
+    struct tile             s   = { .K     = a->D,
+                                    .a_row = a->D,
+                                    .a_col = 1,
+                                    .b_row = NR,
+                                    .c_row = f->scores_row,
+                                    .from  = tile_zeros,
+                                    .last  = V_LANES };
     for (i64 n = 0; n < all; n += NR) {
         for (i64 r = 0; r < rows; r += MR) {
             i64 count = MIN(rows - r, MR), end = keys_end_rows(a, len, t + r, count);
@@ -132,14 +137,21 @@ static void attend(const struct forward *f, const struct forward_buffers *m, i64
     for (i64 r = 0; r < rows; r++) {
         f32 *s    = m->scores + r * f->scores_row;
         i64  seen = keys_end(a, len, t + r);
-        f32  top  = row_top(s, seen), sum = row_exp(s, s, seen, top);
+        f32  top = row_top(s, seen), sum = row_exp(s, s, seen, top);
         for (i64 i = seen; i < end; i++) s[i] = 0;
         over_sum[r] = 1 / sum;
         lse[r]      = (f32)((f64)top + log((f64)sum));
     }
-    struct tile v = { .K = end, .a = m->scores, .a_row = f->scores_row, .a_col = 1, .b = m->v,
-                      .b_row = a->D, .c = o, .c_row = a->o_row, .from = tile_zeros,
-                      .last = V_LANES };
+    struct tile v = { .K     = end,
+                      .a     = m->scores,
+                      .a_row = f->scores_row,
+                      .a_col = 1,
+                      .b     = m->v,
+                      .b_row = a->D,
+                      .c     = o,
+                      .c_row = a->o_row,
+                      .from  = tile_zeros,
+                      .last  = V_LANES };
     tile_columns(v, rows, a->D);
     for (i64 r = 0; r < rows; r++)
         for (i64 i = 0; i < a->D; i += V_LANES)
@@ -151,8 +163,8 @@ static void forward_block(void *context, i64 block, i32 worker)
     const struct forward   *f = context;
     const struct attention *a = &f->a;
     struct forward_buffers  m = forward_buffers(f, worker);
-    i64 share = block % f->shares, h = block / f->shares % a->H, b = block / f->shares / a->H;
-    i64 g = h * a->G / a->H, len = attention_length(a, b);
+    i64  share = block % f->shares, h = block / f->shares % a->H, b = block / f->shares / a->H;
+    i64  g = h * a->G / a->H, len = attention_length(a, b);
     f32 *o = a->out + attention_o(a, b, h), *lse = a->lse + (b * a->H + h) * a->T;
 
     pack_transposed(m.kt, a->qkv + attention_k(a, b, g), a->row, len, a->D);
@@ -174,7 +186,7 @@ static void forward_block(void *context, i64 block, i32 worker)
 
 static bool takes(const struct call *c)
 {
-    struct attention a = attention_of(c);
+    struct attention a    = attention_of(c);
     i32              lens = c->op == OP_ATTENTION_GRAD ? 4 : 1;
     return fast_ids_at(c, lens) && a.D % V_LANES == 0 && a.D > 0;
 }
@@ -227,8 +239,9 @@ static struct backward_buffers backward_buffers(const struct backward *f, i32 wo
 }
 
 struct chunk { /* queries [t, t + rows) and keys [s, s + KEYS) of one head */
-    i64        len, t, rows, s, end; /* end: of the keys that the last query sees, within the chunk */
-    const f32 *lse;                  /* of query t */
+    i64        len, t, rows, s;
+    i64        end; /* of the keys that the last query sees, counted from s */
+    const f32 *lse; /* of query t */
 };
 
 /* Keys of the chunk that `count` queries from row r on see, counted from s. */
@@ -241,8 +254,13 @@ static i64 chunk_end(const struct attention *a, const struct chunk *k, i64 r, i6
 static void chunk_scores(const struct attention *a, const struct backward_buffers *m,
                          const struct chunk *k)
 {
-    struct tile t = { .K = a->D, .a_row = a->D, .a_col = 1, .b_row = NR, .c_row = KEYS_ROW,
-                      .from = tile_zeros, .last = V_LANES };
+    struct tile t = { .K     = a->D,
+                      .a_row = a->D,
+                      .a_col = 1,
+                      .b_row = NR,
+                      .c_row = KEYS_ROW,
+                      .from  = tile_zeros,
+                      .last  = V_LANES };
     for (i64 n = 0; n < k->end; n += NR) {
         for (i64 r = 0; r < k->rows; r += MR) {
             i64 count = MIN(k->rows - r, MR), end = chunk_end(a, k, r, count);
@@ -259,8 +277,8 @@ static void chunk_scores(const struct attention *a, const struct backward_buffer
         }
     }
     for (i64 r = 0; r < k->rows; r++) {
-        i64 first = r / MR * MR, all = chunk_end(a, k, first, MIN(k->rows - first, MR));
-        i64 seen = chunk_end(a, k, r, 1);
+        i64  first = r / MR * MR, all = chunk_end(a, k, first, MIN(k->rows - first, MR));
+        i64  seen = chunk_end(a, k, r, 1);
         f32 *p = m->p + r * KEYS_ROW, *ds = m->ds + r * KEYS_ROW;
         vf   lse = v_set(k->lse[r]), delta = v_set(m->delta[r]);
         for (i64 i = 0; i < all; i += V_LANES) {
@@ -279,10 +297,17 @@ static void chunk_dq(const struct attention *a, const struct backward_buffers *m
     for (i64 r = 0; r < k->rows; r += MR) {
         i64         count = MIN(k->rows - r, MR);
         f32        *c     = dq + r * a->row;
-        struct tile t = { .K = chunk_end(a, k, r, count), .a = m->ds + r * KEYS_ROW,
-                          .a_row = KEYS_ROW, .a_col = 1, .b = m->k + k->s * a->D, .b_row = a->D,
-                          .c = c, .c_row = a->row, .from = k->s ? c : tile_zeros,
-                          .from_row = k->s ? a->row : 0, .last = V_LANES };
+        struct tile t     = { .K        = chunk_end(a, k, r, count),
+                              .a        = m->ds + r * KEYS_ROW,
+                              .a_row    = KEYS_ROW,
+                              .a_col    = 1,
+                              .b        = m->k + k->s * a->D,
+                              .b_row    = a->D,
+                              .c        = c,
+                              .c_row    = a->row,
+                              .from     = k->s ? c : tile_zeros,
+                              .from_row = k->s ? a->row : 0,
+                              .last     = V_LANES };
         tile_columns(t, count, a->D);
     }
 }
@@ -294,9 +319,17 @@ static void chunk_dkv(const struct attention *a, const struct chunk *k, const f3
     for (i64 n = 0; n < k->end; n += MR) {
         i64         first = a->causal ? MAX(0, k->s + n - k->t) / MR * MR : 0;
         f32        *c     = to + (k->s + n) * a->row;
-        struct tile t = { .K = k->rows - first, .a = x + first * KEYS_ROW + n, .a_row = 1,
-                          .a_col = KEYS_ROW, .b = y + first * a->D, .b_row = a->D, .c = c,
-                          .c_row = a->row, .from = c, .from_row = a->row, .last = V_LANES };
+        struct tile t     = { .K        = k->rows - first,
+                              .a        = x + first * KEYS_ROW + n,
+                              .a_row    = 1,
+                              .a_col    = KEYS_ROW,
+                              .b        = y + first * a->D,
+                              .b_row    = a->D,
+                              .c        = c,
+                              .c_row    = a->row,
+                              .from     = c,
+                              .from_row = a->row,
+                              .last     = V_LANES };
         tile_columns(t, MIN(k->end - n, MR), a->D);
     }
 }
@@ -331,7 +364,7 @@ static void backward_block(void *context, i64 block, i32 worker)
     const struct attention *a = &f->a;
     struct backward_buffers m = backward_buffers(f, worker);
     i64                     g = block % a->G, b = block / a->G, len = attention_length(a, b);
-    const f32 *k = a->qkv + attention_k(a, b, g), *v = a->qkv + attention_v(a, b, g);
+    const f32              *k = a->qkv + attention_k(a, b, g), *v = a->qkv + attention_v(a, b, g);
 
     pack_transposed(m.kt, k, a->row, len, a->D);
     pack_transposed(m.vt, v, a->row, len, a->D);

@@ -10,14 +10,14 @@
 enum { DROPOUT_ITEMS = 8 * 1024, STRIDE = 4 * V_LANES }; /* STRIDE: elements of one round */
 
 struct dropout {
-    const f32 *x;
-    f32       *y;
-    i64        samples, size; /* elements in a sample */
-    i64        pieces, piece; /* of a sample; elements in one: a multiple of STRIDE */
-    i64        each;          /* pieces in a block */
-    struct rng_key key;       /* of the first sample */
-    u32        least;         /* the smallest word that keeps its element */
-    f32        scale;
+    const f32     *x;
+    f32           *y;
+    i64            samples, size; /* elements in a sample */
+    i64            pieces, piece; /* of a sample; elements in one: a multiple of STRIDE */
+    i64            each;          /* pieces in a block */
+    struct rng_key key;           /* of the first sample */
+    u32            least;         /* the smallest word that keeps its element */
+    f32            scale;
 };
 
 /* The high and low half of the product of each lane; the compiler makes vectors of it. */
@@ -80,7 +80,7 @@ static void dropout_block(void *context, i64 block, i32 worker)
 {
     (void)worker;
     const struct dropout *d = context;
-    i64 i = block * d->each, end = MIN(i + d->each, d->samples * d->pieces);
+    i64                   i = block * d->each, end = MIN(i + d->each, d->samples * d->pieces);
     for (; i < end; i++) drop_piece(d, i / d->pieces, i % d->pieces * d->piece);
 }
 
@@ -93,9 +93,9 @@ static void dropout(const struct call *c)
     d.piece            = MIN(DROPOUT_ITEMS, MAX(1, fast_div_up(d.size, STRIDE)) * STRIDE);
     d.pieces           = fast_div_up(d.size, d.piece);
     d.each             = fast_items(d.samples * d.pieces, d.piece, DROPOUT_ITEMS);
-    d.key              = (struct rng_key){ .seed = (u64)(u32)rng[1] << 32 | (u32)rng[0],
-                                           .name = (u64)c->at->key,
-                                           .step = (u32)rng[2],
+    d.key              = (struct rng_key){ .seed   = (u64)(u32)rng[1] << 32 | (u32)rng[0],
+                                           .name   = (u64)c->at->key,
+                                           .step   = (u32)rng[2],
                                            .sample = (u32)rng[3] };
     d.least            = (u32)MIN(ceil(c->at->p * 0x1p32), 0x1p32 - 1);
     d.scale            = (f32)(1 / (1 - c->at->p));

@@ -10,12 +10,18 @@ bool fast_ids_at(const struct call *c, i32 index);
 
 static inline i64 fast_div_up(i64 a, i64 b) { return (a + b - 1) / b; }
 
-/* How many of `items` make a block when an item costs `each` and a block should cost about `wanted`;
- * at least 1. */
+/* How many of `items` make a block when an item costs `each` and a block should cost about
+ * `wanted`; at least 1. */
 static inline i64 fast_items(i64 items, i64 each, i64 wanted)
 {
     i64 n = wanted / (each > 0 ? each : 1);
     return n < 1 ? 1 : n > items ? (items > 0 ? items : 1) : n;
+}
+
+/* Blocks of work that is too small as a whole to wake other threads for: all in this one. */
+static inline void fast_alone(i64 blocks, pool_fn *fn, void *context)
+{
+    for (i64 i = 0; i < blocks; i++) fn(context, i, 0);
 }
 
 #endif

@@ -1,10 +1,26 @@
 /* gemm_impl.h - the matrix product for one instruction set; gemm.h tells the story. */
+#include "backend/cpu/fast/fast.h"
 #include "backend/cpu/fast/gemm.h"
 #include "backend/cpu/fast/gemm_tile.h"
 
-/* A block of A is MC by KC_MAX numbers: 96 KiB, which stay in the second cache while the panels
- * pass. */
-enum { MC = 64, KC_MAX = 384, SLICE_FLOATS = 1024 * 1024, BLOCKS_WANTED = 16 };
+/* A block of C has MC rows; KC_MAX steps of them and of a panel of B stay in the second cache. */
+enum {
+    MC            = 64,
+    KC_MAX        = 384,
+    SLICE_FLOATS  = 1024 * 1024, /* packed at a time: 4 MiB */
+    STEPS         = 16,          /* of K in a block of packing, where lines lie side by side */
+    BLOCKS_WANTED = 16,
+    SMALL_FLOPS   = 1000 * 1000, /* ten microseconds: not worth a second thread */
+};
+
+/* What is packed of an operand: its lines along K (rows of A, columns of B), `width` of them in a
+ * panel, as [batch][panels][k_count][width]. */
+struct packed {
+    struct gemm_matrix m;
+    i64                lines, line, step; /* how many; distance from line to line, step to step */
+    i64                panels;
+    f32               *data; /* NULL: the operand is read in place */
+};
 
 /* ---- the grid: C is cut into blocks of `rows` by `columns`, whatever the number of threads */
 
@@ -12,11 +28,10 @@ struct job {
     const struct gemm *g;
     i64                rows, columns; /* of a block; columns are whole panels */
     i64                row_blocks, column_blocks;
-    i64                k, k_count;    /* the slice of K at work now */
-    i64                kc;            /* steps of it at a time */
-    bool               pack_a;
-    f32               *b_packed;      /* [batch][panels][k_count][NR] */
-    f32               *a_packed;      /* [threads][MC * KC_MAX] */
+    i64                k, k_count; /* the slice of K at work now */
+    i64                kc;         /* steps of it at a time */
+    struct packed      a, b;
+    i64                b_blocks; /* blocks of packing that are b's; those after are a's */
 };
 
 struct part { /* one block: rows [m, m_end) and columns [n, n_end) of product `batch` */
@@ -26,11 +41,11 @@ struct part { /* one block: rows [m, m_end) and columns [n, n_end) of product `b
     f32       *c;
 };
 
-static i64 div_up(i64 a, i64 b) { return (a + b - 1) / b; }
-static i64 panel_count(const struct gemm *g) { return div_up(g->N, NR); }
-
 /* What the sums of columns n .. begin with. */
-static const f32 *begin_of(const struct gemm *g, i64 n) { return g->bias ? g->bias + n : tile_zeros; }
+static const f32 *begin_of(const struct gemm *g, i64 n)
+{
+    return g->bias ? g->bias + n : tile_zeros;
+}
 
 static struct part part_of(const struct job *job, i64 block)
 {
@@ -53,8 +68,8 @@ static void job_cut(struct job *job, i64 rows, i64 columns)
 {
     job->rows          = rows;
     job->columns       = columns;
-    job->row_blocks    = div_up(job->g->M, rows);
-    job->column_blocks = div_up(job->g->N, columns);
+    job->row_blocks    = fast_div_up(job->g->M, rows);
+    job->column_blocks = fast_div_up(job->g->N, columns);
 }
 
 static i64 job_blocks(const struct job *job)
@@ -62,114 +77,167 @@ static i64 job_blocks(const struct job *job)
     return job->g->batch * job->row_blocks * job->column_blocks;
 }
 
+static f64 flops_of(const struct gemm *g)
+{
+    return 2.0 * (f64)g->batch * (f64)g->M * (f64)g->N * (f64)g->K;
+}
+
 /* ---- packed */
 
-/* Rows of `count` <= NR numbers, `row` apart, become rows of NR, filled up with zeros. */
-static void pack_rows(f32 *to, const f32 *from, i64 row, i64 count, i64 K)
+static struct packed packed_a(const struct gemm *g)
 {
-    for (i64 k = 0; k < K; k++, to += NR, from += row) {
-        for (int j = 0; j < NV; j++) {
-            i64 n = MIN(count - j * V_LANES, V_LANES);
-            v_store(to + j * V_LANES, n > 0 ? v_load_n(from + j * V_LANES, n) : v_zero());
+    return (struct packed){ g->a, g->M, g->a.row, g->a.col, fast_div_up(g->M, MR), NULL };
+}
+
+static struct packed packed_b(const struct gemm *g)
+{
+    return (struct packed){ g->b, g->N, g->b.col, g->b.row, fast_div_up(g->N, NR), NULL };
+}
+
+/* Steps [k, k_end) of all panels: `width` lines at a time are copied as they lie. */
+V_INLINE void pack_steps(const struct packed *p, const f32 *from, f32 *to, i64 k, i64 k_end,
+                         i64 k_count, const int width)
+{
+    for (i64 panel = 0; panel < p->panels; panel++) {
+        i64    count = MIN(p->lines - panel * width, width);
+        size_t bytes = (size_t)count * sizeof *to, rest = (size_t)(width - count) * sizeof *to;
+        for (i64 i = k; i < k_end; i++) {
+            f32       *x = to + (panel * k_count + i) * width;
+            const f32 *y = from + i * p->step + panel * width;
+            if (count == width) {
+                memcpy(x, y, (size_t)width * sizeof *x);
+            } else {
+                memcpy(x, y, bytes);
+                memset(x + count, 0, rest);
+            }
         }
     }
 }
 
-static void pack_b_panel(void *context, i64 block, i32 worker)
+/* One panel, whose lines are contiguous and come to lie side by side. */
+V_INLINE void pack_lines(const struct packed *p, const f32 *from, f32 *to, i64 panel, i64 k_count,
+                         const int width)
+{
+    i64 count = MIN(p->lines - panel * width, width);
+    from += panel * width * p->line;
+    to += panel * k_count * width;
+    if (width == NR) pack_panel(to, from, p->line, count, k_count);
+    else pack_columns(to, width, from, p->line, count, k_count, width);
+}
+
+V_INLINE void pack_operand(const struct job *job, const struct packed *p, i64 block,
+                           const int width)
+{
+    i64        each  = p->step == 1 ? p->panels : fast_div_up(job->k_count, STEPS);
+    i64        batch = block / each, i = block % each;
+    const f32 *from = p->m.data + batch * p->m.step + job->k * p->step;
+    f32       *to   = p->data + batch * p->panels * job->k_count * width;
+    if (p->step == 1) {
+        pack_lines(p, from, to, i, job->k_count, width);
+    } else {
+        i64 end = MIN((i + 1) * STEPS, job->k_count);
+        pack_steps(p, from, to, i * STEPS, end, job->k_count, width);
+    }
+}
+
+static i64 pack_blocks(const struct job *job, const struct packed *p)
+{
+    if (!p->data) return 0;
+    return job->g->batch * (p->step == 1 ? p->panels : fast_div_up(job->k_count, STEPS));
+}
+
+static void pack_block(void *context, i64 block, i32 worker)
 {
     (void)worker;
-    const struct job  *job   = context;
-    const struct gemm *g     = job->g;
-    i64                panel = block % panel_count(g), batch = block / panel_count(g);
-    i64                n = panel * NR, count = MIN(g->N - n, NR);
-    const f32 *from = g->b.data + batch * g->b.step + n * g->b.col + job->k * g->b.row;
-    f32       *to   = job->b_packed + block * job->k_count * NR;
-    if (g->b.col == 1) pack_rows(to, from, g->b.row, count, job->k_count);
-    else pack_panel(to, from, g->b.col, count, job->k_count);
+    const struct job *job = context;
+    if (block < job->b_blocks) pack_operand(job, &job->b, block, NR);
+    else pack_operand(job, &job->a, block - job->b_blocks, MR);
 }
 
-/* `rows` rows of A for K steps become panels of MR rows, each step's MR numbers together. */
-static void pack_a(f32 *to, const f32 *from, i64 row, i64 col, i64 rows, i64 K)
-{
-    i64 whole = rows / MR * MR, rest = rows - whole;
-    if (col == 1) {
-        for (i64 i = 0; i < rows; i += MR)
-            pack_columns(to + i * K, MR, from + i * row, row, MIN(rows - i, MR), K, MR);
-        return;
-    }
-    for (i64 k = 0; k < K; k++, from += col) {
-        for (i64 i = 0; i < whole; i += MR)
-            memcpy(to + i * K + k * MR, from + i, MR * sizeof *to);
-        if (rest) memcpy(to + whole * K + k * MR, from + whole, (size_t)rest * sizeof *to);
-    }
-}
-
-/* Steps [k, k + K) of a block, counted from the beginning of the slice. */
-static void run_packed_steps(const struct job *job, const struct part *p, i64 k, f32 *buffer)
+/* Steps [k, k + kc) of a block, counted from the beginning of the slice. */
+static void run_packed_steps(const struct job *job, const struct part *p, i64 k)
 {
     const struct gemm *g     = job->g;
-    bool               first = job->k + k == 0;
-    const f32         *a     = p->a + p->m * g->a.row + (job->k + k) * g->a.col;
-    struct tile t = { .K = MIN(job->kc, job->k_count - k), .b_row = NR, .c_row = g->N,
-                      .a_row = job->pack_a ? 1 : g->a.row, .a_col = job->pack_a ? MR : 1,
-                      .from_row = first ? 0 : g->N };
-    if (job->pack_a) pack_a(buffer, a, g->a.row, g->a.col, p->m_end - p->m, t.K);
+    bool               first = job->k + k == 0, in_place = !job->a.data;
+    struct tile        t = { .K        = MIN(job->kc, job->k_count - k),
+                             .b_row    = NR,
+                             .c_row    = g->N,
+                             .a_row    = in_place ? g->a.row : 1,
+                             .a_col    = in_place ? g->a.col : MR,
+                             .from_row = first ? 0 : g->N };
     for (i64 n = p->n; n < p->n_end; n += NR) {
-        i64 count = MIN(p->n_end - n, NR), nv = div_up(count, V_LANES);
-        i64 panel = p->batch * panel_count(g) + n / NR;
-        t.b       = job->b_packed + (panel * job->k_count + k) * NR;
+        i64 count = MIN(p->n_end - n, NR), nv = fast_div_up(count, V_LANES);
+        i64 panel = p->batch * job->b.panels + n / NR;
+        t.b       = job->b.data + (panel * job->k_count + k) * NR;
         t.last    = count - (nv - 1) * V_LANES;
-        for (i64 m = 0; m < p->m_end - p->m; m += MR) {
-            t.a    = job->pack_a ? buffer + m * t.K : a + m * g->a.row;
-            t.c    = p->c + (p->m + m) * g->N + n;
-            t.from = first ? begin_of(g, n) : t.c;
-            tile_any(&t, MIN(p->m_end - p->m - m, MR), nv);
+        for (i64 m = p->m; m < p->m_end; m += MR) {
+            i64 a_panel = p->batch * job->a.panels + m / MR;
+            t.a         = in_place ? p->a + m * g->a.row + (job->k + k) * g->a.col
+                                   : job->a.data + (a_panel * job->k_count + k) * MR;
+            t.c         = p->c + m * g->N + n;
+            t.from      = first ? begin_of(g, n) : t.c;
+            tile_any(&t, MIN(p->m_end - m, MR), nv);
         }
     }
 }
 
 static void run_packed_block(void *context, i64 block, i32 worker)
 {
+    (void)worker;
     const struct job *job = context;
     struct part       p   = part_of(job, block);
-    for (i64 k = 0; k < job->k_count; k += job->kc)
-        run_packed_steps(job, &p, k, job->a_packed + (i64)worker * MC * KC_MAX);
+    for (i64 k = 0; k < job->k_count; k += job->kc) run_packed_steps(job, &p, k);
 }
 
-static i64 kc_of(const struct gemm *g) { return div_up(g->K, div_up(g->K, KC_MAX)); }
-
-/* B is packed a slice of K at a time, so that it does not leave the caches before it is used; but C
- * is written again for each slice. */
-static i64 slice_of(const struct gemm *g)
-{
-    i64 steps = SLICE_FLOATS / (panel_count(g) * NR) / kc_of(g) * kc_of(g);
-    return MIN(g->K, MAX(steps, kc_of(g)));
-}
-
-static i64 b_packed_floats(const struct gemm *g)
-{
-    return g->batch * panel_count(g) * NR * slice_of(g);
-}
-
-/* MR rows that lie a multiple of 4 KiB apart would fight for one set of the first cache; and along a
- * transposed A each step of K is on another page. */
+/* MR rows that lie a multiple of 4 KiB apart would fight for one set of the first cache; and
+ * along a transposed A each step of K is on another page. Else A is as good in place. */
 static bool wants_packed_a(const struct gemm *g)
 {
     return g->a.col != 1 || (g->a.row + 16) % 1024 < 32;
 }
 
+static i64 kc_of(const struct gemm *g) { return fast_div_up(g->K, fast_div_up(g->K, KC_MAX)); }
+
+/* Floats packed for one step of K. */
+static i64 a_step_floats(const struct gemm *g)
+{
+    return wants_packed_a(g) ? g->batch * packed_a(g).panels * MR : 0;
+}
+
+static i64 b_step_floats(const struct gemm *g) { return g->batch * packed_b(g).panels * NR; }
+
+/* Operands are packed a slice of K at a time, so that they do not leave the caches before they are
+ * used; but C is passed again for each slice. */
+static i64 slice_of(const struct gemm *g)
+{
+    i64 kc = kc_of(g), steps = SLICE_FLOATS / (a_step_floats(g) + b_step_floats(g));
+    return MIN(g->K, MAX(steps / kc, 1) * kc);
+}
+
+static i64 packed_floats(const struct gemm *g)
+{
+    return (a_step_floats(g) + b_step_floats(g)) * slice_of(g);
+}
+
 static void run_packed(const struct gemm *g, struct pool *pool, f32 *work)
 {
-    struct job job = { .g = g, .b_packed = work, .a_packed = work + b_packed_floats(g) };
-    job.kc         = kc_of(g);
-    job.pack_a     = wants_packed_a(g);
+    struct job job        = { .g = g, .kc = kc_of(g), .a = packed_a(g), .b = packed_b(g) };
+    i64        row_blocks = fast_div_up(g->M, MC) * g->batch, slice = slice_of(g);
+    job.b.data = work;
+    job.a.data = wants_packed_a(g) ? work + b_step_floats(g) * slice : NULL;
     /* All columns in a block, unless that leaves fewer blocks than a few cores can share. */
-    i64 panels = panel_count(g), row_blocks = div_up(g->M, MC) * g->batch;
-    job_cut(&job, MC, div_up(panels, div_up(BLOCKS_WANTED, row_blocks)) * NR);
+    job_cut(&job, MC, fast_div_up(job.b.panels, fast_div_up(BLOCKS_WANTED, row_blocks)) * NR);
     for (; job.k < g->K; job.k += job.k_count) {
-        job.k_count = MIN(slice_of(g), g->K - job.k);
-        pool_run(pool, g->batch * panels, pack_b_panel, &job);
-        pool_run(pool, job_blocks(&job), run_packed_block, &job);
+        job.k_count  = MIN(slice, g->K - job.k);
+        job.b_blocks = pack_blocks(&job, &job.b);
+        i64 to_pack  = job.b_blocks + pack_blocks(&job, &job.a);
+        if (flops_of(g) < SMALL_FLOPS) {
+            fast_alone(to_pack, pack_block, &job);
+            fast_alone(job_blocks(&job), run_packed_block, &job);
+        } else {
+            pool_run(pool, to_pack, pack_block, &job);
+            pool_run(pool, job_blocks(&job), run_packed_block, &job);
+        }
     }
 }
 
@@ -179,9 +247,14 @@ static void run_packed(const struct gemm *g, struct pool *pool, f32 *work)
 static void run_direct_columns(const struct gemm *g, const struct part *p, i64 n, i64 nv, i64 k,
                                i64 K)
 {
-    struct tile t = { .K = K, .a_row = g->a.row, .a_col = g->a.col, .b_row = g->b.row,
-                      .b = p->b + k * g->b.row + n, .c_row = g->N, .from_row = k ? g->N : 0,
-                      .last = V_LANES };
+    struct tile t = { .K        = K,
+                      .a_row    = g->a.row,
+                      .a_col    = g->a.col,
+                      .b_row    = g->b.row,
+                      .b        = p->b + k * g->b.row + n,
+                      .c_row    = g->N,
+                      .from_row = k ? g->N : 0,
+                      .last     = V_LANES };
     for (i64 m = p->m; m < p->m_end; m += MR) {
         t.a    = p->a + m * g->a.row + k * g->a.col;
         t.c    = p->c + m * g->N + n;
@@ -245,13 +318,11 @@ static void run_dot_block(void *context, i64 block, i32 worker)
         i64        columns = MIN(p.n_end - n, DOT_COLUMNS);
         struct dot d;
         f32        bias[DOT_COLUMNS] = { 0 };
-        for (i64 j = 0; j < DOT_COLUMNS; j++)
-            d.b[j] = p.b + MIN(n + j, p.n_end - 1) * g->b.col;
+        for (i64 j = 0; j < DOT_COLUMNS; j++) d.b[j] = p.b + MIN(n + j, p.n_end - 1) * g->b.col;
         for (i64 j = 0; g->bias && j < columns; j++) bias[j] = g->bias[n + j];
         for (i64 m = p.m; m < p.m_end; m += DOT_ROWS) {
             f32 sums[V_LANES];
-            for (i64 i = 0; i < DOT_ROWS; i++)
-                d.a[i] = p.a + MIN(m + i, p.m_end - 1) * g->a.row;
+            for (i64 i = 0; i < DOT_ROWS; i++) d.a[i] = p.a + MIN(m + i, p.m_end - 1) * g->a.row;
             v_store(sums, dot_tile(d, g->K));
             for (i64 i = 0; i < MIN(p.m_end - m, DOT_ROWS); i++)
                 for (i64 j = 0; j < columns; j++)
@@ -265,7 +336,8 @@ static void run_dot_block(void *context, i64 block, i32 worker)
 enum way { WAY_PACKED, WAY_DIRECT, WAY_DOT };
 
 /* The limits were measured: bench/results/gemm.md. Far beyond the second cache, dot reads B once
- * where packing would write it again; direct suffers from the pages that columns of a long B cross. */
+ * where packing would write it again; direct suffers from the pages that columns of a long B
+ * cross. */
 static enum way way_of(const struct gemm *g)
 {
     i64  b_count = g->K * g->N, million = 1024 * 1024;
@@ -282,9 +354,9 @@ static void cut_evenly(struct job *job, i64 columns)
 {
     i64 N = job->g->N, M = job->g->M, rows = MC;
     f64 each = 2.0 * (f64)job->g->K;
-    while (each * (f64)(rows * columns) > 4e6 && rows > 2 * MR) rows /= 2;
-    while (each * (f64)(rows * columns) < 1e6 && rows < M) rows *= 2;
-    while (each * (f64)(rows * columns) < 1e6 && columns < N) columns *= 2;
+    while (each * (f64)(rows * columns) > 4 * SMALL_FLOPS && rows > 2 * MR) rows /= 2;
+    while (each * (f64)(rows * columns) < SMALL_FLOPS && rows < M) rows *= 2;
+    while (each * (f64)(rows * columns) < SMALL_FLOPS && columns < N) columns *= 2;
     while (columns < N && N % columns > 0 && N % columns < V_LANES) columns += NR;
     job_cut(job, rows, columns);
 }
@@ -292,8 +364,7 @@ static void cut_evenly(struct job *job, i64 columns)
 static i64 work_bytes(const struct call *c)
 {
     struct gemm g = gemm_of(c);
-    if (way_of(&g) != WAY_PACKED) return 0;
-    return (b_packed_floats(&g) + (i64)pool_threads(c->pool) * MC * KC_MAX) * (i64)sizeof(f32);
+    return way_of(&g) == WAY_PACKED ? packed_floats(&g) * (i64)sizeof(f32) : 0;
 }
 
 static void run(const struct call *c)

@@ -21,12 +21,12 @@ struct tile {
     const f32 *a;
     i64        a_row, a_col; /* number (i, k) of A is a[i * a_row + k * a_col] */
     const f32 *b;
-    i64        b_row;        /* row k of B begins at b + k * b_row */
+    i64        b_row; /* row k of B begins at b + k * b_row */
     f32       *c;
     i64        c_row;
-    const f32 *from;         /* what the sum begins with: row i at from + i * from_row */
+    const f32 *from; /* what the sum begins with: row i at from + i * from_row */
     i64        from_row;
-    i64        last;         /* columns in the last vector */
+    i64        last; /* columns in the last vector */
 };
 
 /* rows and nv are constants where this is called, so the loops over them vanish. */
@@ -59,7 +59,9 @@ V_INLINE void tile_run(const struct tile *t, const int rows, const int nv)
 }
 
 #define TILE_CASE(rows, nv)                                                                        \
-    case (rows) * 4 + (nv): tile_run(t, rows, nv); break;
+    case (rows)*4 + (nv):                                                                          \
+        tile_run(t, rows, nv);                                                                     \
+        break;
 #define TILE_CASES(rows) TILE_CASE(rows, 1) TILE_CASE(rows, 2) TILE_CASE(rows, 3)
 
 __attribute__((unused)) static void tile_any(const struct tile *t, i64 rows, i64 nv)
@@ -78,8 +80,8 @@ __attribute__((unused)) static void tile_any(const struct tile *t, i64 rows, i64
     }
 }
 
-/* Columns of length K, `column` apart, `count` of them, become rows of `width` numbers (a constant),
- * filled up with zeros: `width` at a time is V_LANES steps of K, transposed in registers. */
+/* Columns of length K, `column` apart, `count` of them, become rows of `width` numbers (a
+ * constant), filled up with zeros: V_LANES steps of K at a time, transposed in registers. */
 V_INLINE void pack_columns(f32 *to, i64 to_row, const f32 *from, i64 column, i64 count, i64 K,
                            const int width)
 {
@@ -88,7 +90,7 @@ V_INLINE void pack_columns(f32 *to, i64 to_row, const f32 *from, i64 column, i64
         vf  x[V_LANES];
         for (int i = 0; i < width; i++) {
             const f32 *p = from + i * column + k;
-            x[i] = i < count ? steps == V_LANES ? v_load(p) : v_load_n(p, steps) : v_zero();
+            x[i]         = i < count ? steps == V_LANES ? v_load(p) : v_load_n(p, steps) : v_zero();
         }
         v_transpose(x, width);
         if (width == V_LANES) {
@@ -106,8 +108,8 @@ V_INLINE void pack_columns(f32 *to, i64 to_row, const f32 *from, i64 column, i64
 V_INLINE void pack_panel(f32 *to, const f32 *from, i64 column, i64 count, i64 K)
 {
     for (int j = 0; j < NV; j++)
-        pack_columns(to + j * V_LANES, NR, from + j * V_LANES * column, column,
-                     count - j * V_LANES, K, V_LANES);
+        pack_columns(to + j * V_LANES, NR, from + j * V_LANES * column, column, count - j * V_LANES,
+                     K, V_LANES);
 }
 
 #endif

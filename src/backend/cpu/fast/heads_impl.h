@@ -47,8 +47,8 @@ static void pass_through(const struct heads *h, const f32 *from, i64 position)
 static void table_block(void *context, i64 block, i32 worker)
 {
     (void)worker;
-    const struct heads *h = context;
-    i64 half = h->D / 2, first = block * TURN, end = MIN(first + TURN, h->T);
+    const struct heads *h    = context;
+    i64                 half = h->D / 2, first = block * TURN, end = MIN(first + TURN, h->T);
     for (i64 i = 0; i < half; i++) {
         f64 step = pow(h->base, -2.0 * (f64)i / (f64)h->D), sign = h->inverse ? -1 : 1;
         f64 co = cos((f64)first * step), si = sin((f64)first * step);
@@ -56,9 +56,9 @@ static void table_block(void *context, i64 block, i32 worker)
         for (i64 t = first; t < end; t++) {
             h->table[2 * t * half + i]       = (f32)co;
             h->table[(2 * t + 1) * half + i] = (f32)(sign * si);
-            f64 next = co * turn_co - si * turn_si;
-            si       = si * turn_co + co * turn_si;
-            co       = next;
+            f64 next                         = co * turn_co - si * turn_si;
+            si                               = si * turn_co + co * turn_si;
+            co                               = next;
         }
     }
 }
@@ -67,7 +67,7 @@ static void rope_block(void *context, i64 block, i32 worker)
 {
     (void)worker;
     const struct heads *h = context;
-    i64 p = block * h->each, end = MIN(p + h->each, h->positions), half = h->D / 2;
+    i64                 p = block * h->each, end = MIN(p + h->each, h->positions), half = h->D / 2;
     for (; p < end; p++) {
         const f32 *co = h->table + 2 * (p % h->T) * half, *si = co + half;
         for (i64 head = 0; head < h->heads; head++) {
@@ -104,11 +104,11 @@ static void qknorm_block(void *context, i64 block, i32 worker)
 {
     (void)worker;
     const struct heads *h = context;
-    i64 p = block * h->each, end = MIN(p + h->each, h->positions);
+    i64                 p = block * h->each, end = MIN(p + h->each, h->positions);
     for (; p < end; p++) {
         for (i64 head = 0; head < h->heads; head++) {
-            const f32 *x = h->x + (p * h->all + head) * h->D;
-            f32       *y = h->y + (p * h->all + head) * h->D;
+            const f32 *x    = h->x + (p * h->all + head) * h->D;
+            f32       *y    = h->y + (p * h->all + head) * h->D;
             f64        mean = (f64)row_sum_squares(x, h->D, 0) / (f64)h->D;
             f32        rstd = (f32)(1 / sqrt(mean + h->eps));
             for (i64 i = 0; i < h->D; i += V_LANES) {
@@ -126,14 +126,14 @@ static void qknorm_grad_block(void *context, i64 block, i32 worker)
 {
     (void)worker;
     const struct heads *h = context;
-    i64 p = block * h->each, end = MIN(p + h->each, h->positions);
+    i64                 p = block * h->each, end = MIN(p + h->each, h->positions);
     for (; p < end; p++) {
         for (i64 head = 0; head < h->heads; head++) {
             i64        at = (p * h->all + head) * h->D;
             const f32 *x = h->x + at, *dy = h->dy + at;
-            f32        rstd = h->rstd[p * h->heads + head];
+            f32        rstd  = h->rstd[p * h->heads + head];
             vf         scale = v_set(rstd);
-            vf         mean = v_set(row_dot(dy, x, h->D) * rstd * rstd / (f32)h->D);
+            vf         mean  = v_set(row_dot(dy, x, h->D) * rstd * rstd / (f32)h->D);
             for (i64 i = 0; i < h->D; i += V_LANES) {
                 vm m = v_first(MIN(h->D - i, V_LANES));
                 v_store_m(h->y + at + i, scale * (v_load_m(dy + i, m) - v_load_m(x + i, m) * mean),

@@ -1,7 +1,8 @@
 /* map_impl.h - element by element, in vectors. Each is read before it is written, so any operand
  * may be the result.
  *
- * A map is a function of one or two vectors; the table MAPS makes blocks and kernels of it. Comparisons stand so that what is no number goes through, as in the reference. */
+ * A map is a function of one or two vectors; the table MAPS makes blocks and kernels of it.
+ * Comparisons stand so that what is no number goes through, as in the reference. */
 #include "backend/cpu/fast/fast.h"
 #include "backend/cpu/fast/simd_math.h"
 
@@ -236,8 +237,8 @@ static struct swiglu swiglu_of(const struct call *c, const struct tensor *narrow
 static void swiglu_block(void *context, i64 block, i32 worker)
 {
     (void)worker;
-    const struct swiglu *s = context;
-    i64 row = block * s->rows_in_block, end = MIN(row + s->rows_in_block, s->rows);
+    const struct swiglu *s   = context;
+    i64                  row = block * s->rows_in_block, end = MIN(row + s->rows_in_block, s->rows);
     for (; row < end; row++) {
         const f32 *gate = s->x + row * 2 * s->width, *value = gate + s->width;
         f32       *y = s->y + row * s->width;
@@ -252,8 +253,8 @@ static void swiglu_block(void *context, i64 block, i32 worker)
 static void swiglu_grad_block(void *context, i64 block, i32 worker)
 {
     (void)worker;
-    const struct swiglu *s = context;
-    i64 row = block * s->rows_in_block, end = MIN(row + s->rows_in_block, s->rows);
+    const struct swiglu *s   = context;
+    i64                  row = block * s->rows_in_block, end = MIN(row + s->rows_in_block, s->rows);
     for (; row < end; row++) {
         const f32 *gate = s->x + row * 2 * s->width, *value = gate + s->width;
         const f32 *dy = s->dy + row * s->width;
@@ -328,7 +329,7 @@ const struct kernel ISA_FN(kernels_map)[] = {
 #define MAP(op, f, operands) { OP_##op, "map_" ISA_NAME, ISA_HERE, fast_all_f32, map, NULL },
     MAPS(MAP)
 #undef MAP
-    { OP_BCE_GRAD, "map_" ISA_NAME, ISA_HERE, fast_all_f32, bce_grad, NULL },
+        { OP_BCE_GRAD, "map_" ISA_NAME, ISA_HERE, fast_all_f32, bce_grad, NULL },
     { OP_SWIGLU, "map_" ISA_NAME, ISA_HERE, fast_all_f32, swiglu, NULL },
     { OP_SWIGLU_GRAD, "map_" ISA_NAME, ISA_HERE, fast_all_f32, swiglu_grad, NULL },
     { OP_CAST, "map_" ISA_NAME, ISA_HERE, cast_takes, cast, NULL },

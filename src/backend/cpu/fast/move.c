@@ -35,8 +35,8 @@ struct strips {
 static void strips_block(void *context, i64 block, i32 worker)
 {
     (void)worker;
-    const struct strips *s = context;
-    i64 row = block * s->rows_in_block, end = MIN(row + s->rows_in_block, s->rows);
+    const struct strips *s   = context;
+    i64                  row = block * s->rows_in_block, end = MIN(row + s->rows_in_block, s->rows);
     for (; row < end; row++) copy(s->to + row * s->to_row, s->from + row * s->from_row, s->width);
 }
 
@@ -53,9 +53,12 @@ static void concat(const struct call *c)
     for (i32 i = 0; i < c->in_count; i++) {
         struct around part  = around_axes(c->in[i].type.shape, c->at->axis, 1);
         i64           width = part.middle * part.inner;
-        strips_run(c, (struct strips){ .from = c->in[i].data, .to = to, .rows = whole.outer,
-                                       .width = width, .from_row = width,
-                                       .to_row = whole.middle * whole.inner });
+        strips_run(c, (struct strips){ .from     = c->in[i].data,
+                                       .to       = to,
+                                       .rows     = whole.outer,
+                                       .width    = width,
+                                       .from_row = width,
+                                       .to_row   = whole.middle * whole.inner });
         to += width;
     }
 }
@@ -66,19 +69,22 @@ static void slice(const struct call *c)
     struct around part  = around_axes(c->out[0].type.shape, c->at->axis, 1);
     i64           width = part.middle * part.inner;
     const f32    *from  = (const f32 *)c->in[0].data + c->at->start * whole.inner;
-    strips_run(c, (struct strips){ .from = from, .to = c->out[0].data, .rows = whole.outer,
-                                   .width = width, .from_row = whole.middle * whole.inner,
-                                   .to_row = width });
+    strips_run(c, (struct strips){ .from     = from,
+                                   .to       = c->out[0].data,
+                                   .rows     = whole.outer,
+                                   .width    = width,
+                                   .from_row = whole.middle * whole.inner,
+                                   .to_row   = width });
 }
 
 /* Rows of the whole: zeros, the part, zeros. */
 static void slice_grad_block(void *context, i64 block, i32 worker)
 {
     (void)worker;
-    const struct strips *s = context;
-    i64 row = block * s->rows_in_block, end = MIN(row + s->rows_in_block, s->rows);
+    const struct strips *s   = context;
+    i64                  row = block * s->rows_in_block, end = MIN(row + s->rows_in_block, s->rows);
     for (; row < end; row++) {
-        f32 *to = s->to + row * s->to_row;
+        f32 *to   = s->to + row * s->to_row;
         i64  rest = s->to_row - s->start - s->width;
         memset(to, 0, (size_t)s->start * sizeof *to);
         copy(to + s->start, s->from + row * s->from_row, s->width);
@@ -109,7 +115,7 @@ static void broadcast_block(void *context, i64 block, i32 worker)
 {
     (void)worker;
     const struct repeat *r = context;
-    i64 i = block * COPY_ITEMS, end = MIN(i + COPY_ITEMS, r->count), run;
+    i64                  i = block * COPY_ITEMS, end = MIN(i + COPY_ITEMS, r->count), run;
     for (; i < end; i += run) {
         i64        outer = i / (r->middle * r->inner), at = i % r->inner;
         const f32 *from = r->from + outer * r->inner + at;
@@ -159,8 +165,7 @@ static struct turn turn_of(const struct call *c)
     t.near = t.far = (struct axis){ 1, 0, 0 };
     for (i32 i = 0; i < y.rank; i++) {
         i32         was = (i32)c->at->dims.dim[i];
-        struct axis a   = { y.dim[i], shape_span(x, was + 1, x.rank),
-                            shape_span(y, i + 1, y.rank) };
+        struct axis a = { y.dim[i], shape_span(x, was + 1, x.rank), shape_span(y, i + 1, y.rank) };
         if (i == y.rank - 1) t.near = a;
         else if (was == x.rank - 1) t.far = a;
         else t.other[t.others++] = a;
@@ -199,13 +204,13 @@ static void turns_block(void *context, i64 block, i32 worker)
 {
     (void)worker;
     const struct turns *t = context;
-    i64 i = block * t->each, end = MIN(i + t->each, t->turn.blocks);
+    i64                 i = block * t->each, end = MIN(i + t->each, t->turn.blocks);
     for (; i < end; i++) turn_block(&t->turn, i);
 }
 
 static void transpose(const struct call *c)
 {
-    struct turns t = { .turn = turn_of(c) };
+    struct turns t     = { .turn = turn_of(c) };
     i64          items = MIN(t.turn.far.size, SQUARE) * t.turn.near.size;
     t.each             = fast_items(t.turn.blocks, items, COPY_ITEMS);
     pool_run(c->pool, fast_div_up(t.turn.blocks, t.each), turns_block, &t);
@@ -226,7 +231,7 @@ static void embedding_block(void *context, i64 block, i32 worker)
 {
     (void)worker;
     const struct lookup *l = context;
-    i64 i = block * l->ids_in_block, end = MIN(i + l->ids_in_block, l->count);
+    i64                  i = block * l->ids_in_block, end = MIN(i + l->ids_in_block, l->count);
     for (; i < end; i++) {
         if (i + LOOKUP_AHEAD < end)
             __builtin_prefetch(l->table + l->ids[i + LOOKUP_AHEAD] * l->width);

@@ -3,8 +3,8 @@
  * With xhat = (x - mean) rstd and g = dy w, all have (m: mean over the row)
  *     dx = rstd (g - m(g) - xhat m(g xhat))
  * where RMS norm, which subtracts no mean, lacks the second term. A row stays in the first cache
- * while it is passed two or three times. dw and db are sums over all rows: each block of rows sums its
- * own, and the blocks' sums are added in order. */
+ * while it is passed two or three times. dw and db are sums over all rows: each block of rows sums
+ * its own, and the blocks' sums are added in order. */
 #include "backend/cpu/fast/fast.h"
 #include "backend/cpu/fast/rows.h"
 
@@ -37,8 +37,8 @@ static i64 norm_blocks(const struct norm *n) { return fast_div_up(n->rows, n->ea
 /* y = (x - mean) rstd w + b; w, b may be NULL. */
 V_INLINE void row_apply(const struct norm *n, i64 row, f32 mean, f32 rstd)
 {
-    const f32 *x = n->x + row * n->width;
-    f32       *y = n->y + row * n->width;
+    const f32 *x     = n->x + row * n->width;
+    f32       *y     = n->y + row * n->width;
     vf         shift = v_set(mean), scale = v_set(rstd);
     for (i64 i = 0; i < n->width; i += V_LANES) {
         vm m = v_first(MIN(n->width - i, V_LANES));
@@ -57,10 +57,10 @@ static f32 rstd_of(f32 sum_squares, i64 width, f64 eps)
 static void layernorm_block(void *context, i64 block, i32 worker)
 {
     (void)worker;
-    const struct norm *n = context;
-    i64 row = block * n->each, end = MIN(row + n->each, n->rows);
+    const struct norm *n   = context;
+    i64                row = block * n->each, end = MIN(row + n->each, n->rows);
     for (; row < end; row++) {
-        const f32 *x = n->x + row * n->width;
+        const f32 *x    = n->x + row * n->width;
         f32        mean = (f32)((f64)row_sum(x, n->width) / (f64)n->width);
         f32        rstd = rstd_of(row_sum_squares(x, n->width, mean), n->width, n->eps);
         row_apply(n, row, mean, rstd);
@@ -72,10 +72,10 @@ static void layernorm_block(void *context, i64 block, i32 worker)
 static void rmsnorm_block(void *context, i64 block, i32 worker)
 {
     (void)worker;
-    const struct norm *n = context;
-    i64 row = block * n->each, end = MIN(row + n->each, n->rows);
+    const struct norm *n   = context;
+    i64                row = block * n->each, end = MIN(row + n->each, n->rows);
     for (; row < end; row++) {
-        const f32 *x = n->x + row * n->width;
+        const f32 *x    = n->x + row * n->width;
         f32        rstd = rstd_of(row_sum_squares(x, n->width, 0), n->width, n->eps);
         row_apply(n, row, 0, rstd);
         n->rstd[row] = rstd;
@@ -132,7 +132,7 @@ V_INLINE struct sums row_grad_sums(const struct norm *n, i64 row, f32 mean, f32 
 V_INLINE void row_grad_apply(const struct norm *n, i64 row, f32 mean, f32 mean_g, f32 mean_gx)
 {
     const f32 *x = n->x + row * n->width, *dy = n->dy + row * n->width;
-    f32       *dx = n->y + row * n->width;
+    f32       *dx    = n->y + row * n->width;
     vf         shift = v_set(mean), scale = v_set(n->rstd[row]);
     for (i64 i = 0; i < n->width; i += V_LANES) {
         vm m    = v_first(MIN(n->width - i, V_LANES));
@@ -151,8 +151,8 @@ static void grad_block(void *context, i64 block, i32 worker)
     i64                row = block * n->each, end = MIN(row + n->each, n->rows);
     memset(dw, 0, (size_t)(2 * n->width) * sizeof *dw);
     for (; row < end; row++) {
-        f32         mean = n->mean ? n->mean[row] : 0;
-        struct sums s    = row_grad_sums(n, row, mean, dw, db);
+        f32         mean   = n->mean ? n->mean[row] : 0;
+        struct sums s      = row_grad_sums(n, row, mean, dw, db);
         f32         mean_g = n->mean ? v_sum(s.g) / (f32)n->width : 0;
         row_grad_apply(n, row, mean, mean_g, v_sum(s.gx) / (f32)n->width);
     }

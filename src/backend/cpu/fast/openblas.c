@@ -2,8 +2,8 @@
  *
  * Our own is as fast or faster where there is AVX2 or AVX-512 (bench/results/gemm.md), so this one
  * stands behind those. The library is loaded when the first product asks for it, and called with
- * one thread from blocks of our pool; its prototypes are written down here, so that nothing of it is
- * needed to build or to start. */
+ * one thread from blocks of our pool; its prototypes are written down here, so that nothing of it
+ * is needed to build or to start. */
 #include "backend/cpu/fast/fast.h"
 #include "backend/cpu/fast/gemm.h"
 #include <dlfcn.h>
@@ -18,7 +18,7 @@
 #endif
 
 enum { ROW_MAJOR = 101, AS_IT_IS = 111, TRANSPOSED = 112 }; /* cblas.h */
-enum { SLAB_MIN = 64, SLABS_MAX = 16 };                    /* rows of C in one call, how many calls */
+enum { SLAB_MIN = 64, SLABS_MAX = 16 };                     /* rows of C in one call; calls */
 
 typedef void cblas_sgemm_fn(int order, int ta, int tb, int M, int N, int K, float alpha,
                             const float *a, int lda, const float *b, int ldb, float beta, float *c,
@@ -79,8 +79,8 @@ static void slab(void *context, i64 block, i32 worker)
     for (i64 r = 0; g->bias && r < rows; r++)
         memcpy(c + r * g->N, g->bias, (size_t)g->N * sizeof *c);
     sgemm(ROW_MAJOR, a.trans, b.trans, (int)rows, (int)g->N, (int)g->K, 1,
-          g->a.data + batch * g->a.step + m * g->a.row, a.row, g->b.data + batch * g->b.step,
-          b.row, g->bias ? 1 : 0, c, (int)g->N);
+          g->a.data + batch * g->a.step + m * g->a.row, a.row, g->b.data + batch * g->b.step, b.row,
+          g->bias ? 1 : 0, c, (int)g->N);
 }
 
 static void run(const struct call *c)

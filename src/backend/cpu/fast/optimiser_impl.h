@@ -7,7 +7,7 @@
 #include "backend/cpu/fast/simd.h"
 
 enum {
-    SWEEP_ITEMS = 8 * 1024,  /* in a block: four streams of 32 KiB */
+    SWEEP_ITEMS = 8 * 1024, /* in a block: four streams of 32 KiB */
     SUMSQ_ITEMS = 64 * 1024,
 };
 
@@ -19,8 +19,8 @@ struct sweep {
     f32  factor, decay, keep; /* keep: what adamw leaves of p */
     f32  beta1, rest1;        /* rest = 1 - beta */
     f32  beta2, rest2;
-    f32  rate;                /* lr, for adam over the correction of m */
-    f32  v_scale, eps;        /* 1 over the correction of v */
+    f32  rate;         /* lr, for adam over the correction of m */
+    f32  v_scale, eps; /* 1 over the correction of v */
     bool nesterov, first;
 };
 
@@ -29,21 +29,21 @@ static struct sweep sweep_of(const struct call *c, i32 states)
     const f32   *hyper = c->in[2 + states].data, *factor = c->in[3 + states].data;
     f64          lr = (f64)hyper[0], beta1 = (f64)hyper[1], beta2 = (f64)hyper[2];
     f64          step = (f64)hyper[3];
-    struct sweep s = { .p = c->in[0].data, .g = c->in[1].data, .m = c->in[2].data };
-    s.v            = states == 2 ? c->in[3].data : NULL;
-    s.count        = c->in[0].count;
-    s.factor       = factor[0];
-    s.decay        = (f32)c->at->decay;
-    s.keep         = (f32)(1 - lr * c->at->decay);
-    s.beta1        = hyper[1];
-    s.rest1        = (f32)(1 - beta1);
-    s.beta2        = hyper[2];
-    s.rest2        = (f32)(1 - beta2);
-    s.rate         = (f32)(states == 2 ? lr / (1 - pow(beta1, step)) : lr);
-    s.v_scale      = states == 2 ? (f32)(1 / (1 - pow(beta2, step))) : 0;
-    s.eps          = (f32)c->at->eps;
-    s.nesterov     = c->at->nesterov != 0;
-    s.first        = hyper[3] == 1;
+    struct sweep s    = { .p = c->in[0].data, .g = c->in[1].data, .m = c->in[2].data };
+    s.v               = states == 2 ? c->in[3].data : NULL;
+    s.count           = c->in[0].count;
+    s.factor          = factor[0];
+    s.decay           = (f32)c->at->decay;
+    s.keep            = (f32)(1 - lr * c->at->decay);
+    s.beta1           = hyper[1];
+    s.rest1           = (f32)(1 - beta1);
+    s.beta2           = hyper[2];
+    s.rest2           = (f32)(1 - beta2);
+    s.rate            = (f32)(states == 2 ? lr / (1 - pow(beta1, step)) : lr);
+    s.v_scale         = states == 2 ? (f32)(1 / (1 - pow(beta2, step))) : 0;
+    s.eps             = (f32)c->at->eps;
+    s.nesterov        = c->at->nesterov != 0;
+    s.first           = hyper[3] == 1;
     return s;
 }
 
@@ -58,8 +58,8 @@ V_INLINE struct adam adam_step(const struct sweep *s, vf p, vf g, vf m, vf v, co
     g = g * v_set(s->factor);
     if (decoupled) p = p * v_set(s->keep);
     else g = v_fma(v_set(s->decay), p, g);
-    m = v_fma(v_set(s->beta1), m, v_set(s->rest1) * g);
-    v = v_fma(v_set(s->beta2), v, v_set(s->rest2) * g * g);
+    m       = v_fma(v_set(s->beta1), m, v_set(s->rest1) * g);
+    v       = v_fma(v_set(s->beta2), v, v_set(s->rest2) * g * g);
     vf root = v_sqrt(v * v_set(s->v_scale)) + v_set(s->eps);
     return (struct adam){ p - v_set(s->rate) * m / root, m, v };
 }
@@ -112,8 +112,8 @@ static void adamw(const struct call *c)
 
 V_INLINE vf sgd_step(const struct sweep *s, vf p, vf g, vf *m)
 {
-    g  = v_fma(v_set(s->decay), p, g * v_set(s->factor));
-    *m = s->first ? g : v_fma(v_set(s->beta1), *m, g);
+    g       = v_fma(v_set(s->decay), p, g * v_set(s->factor));
+    *m      = s->first ? g : v_fma(v_set(s->beta1), *m, g);
     vf step = s->nesterov ? v_fma(v_set(s->beta1), *m, g) : *m;
     return p - v_set(s->rate) * step;
 }
@@ -122,7 +122,7 @@ static void sgd_block(void *context, i64 block, i32 worker)
 {
     (void)worker;
     const struct sweep *s = context;
-    i64 i = block * SWEEP_ITEMS, end = MIN(i + SWEEP_ITEMS, s->count);
+    i64                 i = block * SWEEP_ITEMS, end = MIN(i + SWEEP_ITEMS, s->count);
     for (; i + V_LANES <= end; i += V_LANES) {
         vf m = v_load(s->m + i);
         v_store(s->p + i, sgd_step(s, v_load(s->p + i), v_load(s->g + i), &m));
@@ -148,7 +148,7 @@ static void accumulate_block(void *context, i64 block, i32 worker)
 {
     (void)worker;
     const struct sweep *s = context;
-    i64 i = block * SWEEP_ITEMS, end = MIN(i + SWEEP_ITEMS, s->count);
+    i64                 i = block * SWEEP_ITEMS, end = MIN(i + SWEEP_ITEMS, s->count);
     for (; i + V_LANES <= end; i += V_LANES) v_store(s->p + i, v_load(s->p + i) + v_load(s->g + i));
     if (i == end) return;
     vm rest = v_first(end - i);
@@ -174,8 +174,8 @@ static void sumsq_block(void *context, i64 block, i32 worker)
 {
     (void)worker;
     struct squares *s = context;
-    i64 i = block * SUMSQ_ITEMS, end = MIN(i + SUMSQ_ITEMS, s->count);
-    f64 sum = 0;
+    i64             i = block * SUMSQ_ITEMS, end = MIN(i + SUMSQ_ITEMS, s->count);
+    f64             sum = 0;
     while (i < end) {
         vf  lanes[4] = { 0 };
         i64 stop     = MIN(i + 256 * V_LANES, end);

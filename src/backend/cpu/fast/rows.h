@@ -21,7 +21,7 @@ V_INLINE f32 row_sum(const f32 *x, i64 count)
 V_INLINE f32 row_sum_squares(const f32 *x, i64 count, f32 from)
 {
     vf  s[ROW_CHAINS] = { 0 }, f = v_set(from);
-    i64 i             = 0;
+    i64 i = 0;
     for (; i + ROW_CHAINS * V_LANES <= count; i += ROW_CHAINS * V_LANES)
         for (int j = 0; j < ROW_CHAINS; j++) {
             vf d = v_load(x + i + j * V_LANES) - f;

@@ -18,8 +18,8 @@ V_INLINE f32 row_top(const f32 *x, i64 width)
 /* The sum of exp(x - top); the exponentials too, if y is not NULL. */
 V_INLINE f32 row_exp(f32 *y, const f32 *x, i64 width, f32 top)
 {
-    vf sum = v_zero(), shift = v_set(top);
-    i64 i  = 0;
+    vf  sum = v_zero(), shift = v_set(top);
+    i64 i = 0;
     for (; i + V_LANES <= width; i += V_LANES) {
         vf e = v_exp(v_load(x + i) - shift);
         if (y) v_store(y + i, e);

@@ -6,7 +6,8 @@
  * what the language has no sign for.
  *
  * Everything is static: the same names mean other code in each file. ISA_FN(f) is f_avx512,
- * f_avx2 or f_any, for what must be seen outside; ISA_COUNT(kernels_x) goes with a table of kernels. */
+ * f_avx2 or f_any, for what must be seen outside; ISA_COUNT(kernels_x) goes with a table of
+ * kernels. */
 #ifndef BACKEND_CPU_FAST_SIMD_H
 #define BACKEND_CPU_FAST_SIMD_H
 #include "base/types.h"
@@ -76,8 +77,8 @@ V_INLINE vi v_load_i(const i32 *p)
 }
 
 /* Loads and stores of the first lanes only: the other lanes load as 0, and their memory is not
- * touched. Nearly always all take part, and a branch that is foretold is cheaper than a mask in every
- * instruction set (with AVX2, seven times). */
+ * touched. Nearly always all take part, and a branch that is foretold is cheaper than a mask in
+ * every instruction set (with AVX2, seven times). */
 typedef struct {
     i64 lanes; /* in [0, V_LANES] */
 } vm;

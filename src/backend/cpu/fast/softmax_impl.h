@@ -27,11 +27,11 @@ static void rows_run(const struct call *c, const struct tensor *x, pool_fn *fn)
 static void softmax_block(void *context, i64 block, i32 worker)
 {
     (void)worker;
-    const struct rows *r = context;
-    i64 row = block * r->each, end = MIN(row + r->each, r->count);
+    const struct rows *r   = context;
+    i64                row = block * r->each, end = MIN(row + r->each, r->count);
     for (; row < end; row++) {
-        const f32 *x = (const f32 *)r->c->in[0].data + row * r->width;
-        f32       *y = (f32 *)r->c->out[0].data + row * r->width;
+        const f32 *x     = (const f32 *)r->c->in[0].data + row * r->width;
+        f32       *y     = (f32 *)r->c->out[0].data + row * r->width;
         vf         scale = v_set(1 / row_exp(y, x, r->width, row_top(x, r->width)));
         for (i64 i = 0; i < r->width; i += V_LANES) {
             vm m = v_first(MIN(r->width - i, V_LANES));
@@ -43,12 +43,12 @@ static void softmax_block(void *context, i64 block, i32 worker)
 static void softmax_grad_block(void *context, i64 block, i32 worker)
 {
     (void)worker;
-    const struct rows *r = context;
-    i64 row = block * r->each, end = MIN(row + r->each, r->count);
+    const struct rows *r   = context;
+    i64                row = block * r->each, end = MIN(row + r->each, r->count);
     for (; row < end; row++) {
-        const f32 *dy = (const f32 *)r->c->in[0].data + row * r->width;
-        const f32 *y  = (const f32 *)r->c->in[1].data + row * r->width;
-        f32       *dx = (f32 *)r->c->out[0].data + row * r->width;
+        const f32 *dy  = (const f32 *)r->c->in[0].data + row * r->width;
+        const f32 *y   = (const f32 *)r->c->in[1].data + row * r->width;
+        f32       *dx  = (f32 *)r->c->out[0].data + row * r->width;
         vf         dot = v_set(row_dot(dy, y, r->width));
         for (i64 i = 0; i < r->width; i += V_LANES) {
             vm m = v_first(MIN(r->width - i, V_LANES));
@@ -60,31 +60,30 @@ static void softmax_grad_block(void *context, i64 block, i32 worker)
 static void xent_block(void *context, i64 block, i32 worker)
 {
     (void)worker;
-    const struct rows *r = context;
+    const struct rows *r       = context;
     const i32         *targets = r->c->in[1].data;
     f32               *loss = r->c->out[0].data, *lse = r->c->out[1].data;
     f64                s   = r->c->at->smoothing;
     i64                row = block * r->each, end = MIN(row + r->each, r->count);
     for (; row < end; row++) {
-        const f32 *x   = (const f32 *)r->c->in[0].data + row * r->width;
-        f32        top = row_top(x, r->width);
-        f64        l   = (f64)top + log((f64)row_exp(NULL, x, r->width, top));
+        const f32 *x    = (const f32 *)r->c->in[0].data + row * r->width;
+        f32        top  = row_top(x, r->width);
+        f64        l    = (f64)top + log((f64)row_exp(NULL, x, r->width, top));
         f64        mean = s > 0 ? (f64)row_sum(x, r->width) / (f64)r->width : 0;
         ASSERT(targets[row] < r->width);
-        lse[row]  = (f32)l;
-        loss[row] = targets[row] < 0
-                        ? 0
-                        : (f32)((1 - s) * (l - (f64)x[targets[row]]) + s * (l - mean));
+        lse[row] = (f32)l;
+        loss[row] =
+            targets[row] < 0 ? 0 : (f32)((1 - s) * (l - (f64)x[targets[row]]) + s * (l - mean));
     }
 }
 
 static void xent_grad_block(void *context, i64 block, i32 worker)
 {
     (void)worker;
-    const struct rows *r = context;
+    const struct rows *r     = context;
     const f32         *dloss = r->c->in[0].data, *lse = r->c->in[3].data;
     const i32         *targets = r->c->in[2].data;
-    f64                s   = r->c->at->smoothing;
+    f64                s       = r->c->at->smoothing;
     i64                row = block * r->each, end = MIN(row + r->each, r->count);
     for (; row < end; row++) {
         const f32 *x  = (const f32 *)r->c->in[1].data + row * r->width;
@@ -93,10 +92,11 @@ static void xent_grad_block(void *context, i64 block, i32 worker)
             memset(dx, 0, (size_t)r->width * sizeof *dx);
             continue;
         }
-        vf shift = v_set(lse[row]), d = v_set(dloss[row]);
-        vf other = v_set((f32)(s / (f64)r->width));
-        f32 hit  = 0; /* at the target, whose logit is about to be overwritten */
-        hit = expf(x[targets[row]] - lse[row]) - (f32)(s / (f64)r->width + 1 - s);
+        vf  shift = v_set(lse[row]), d = v_set(dloss[row]);
+        f64 share = s / (f64)r->width; /* of the target's one that every class has */
+        vf  other = v_set((f32)share);
+        /* At the target, whose logit dx may be about to take the place of. */
+        f32 hit = expf(x[targets[row]] - lse[row]) - (f32)(share + 1 - s);
         for (i64 i = 0; i < r->width; i += V_LANES) {
             vm m = v_first(MIN(r->width - i, V_LANES));
             v_store_m(dx + i, (v_exp(v_load_m(x + i, m) - shift) - other) * d, m);
@@ -117,10 +117,10 @@ static i64 row_best(const f32 *x, i64 width)
 static void hits_block(void *context, i64 block, i32 worker)
 {
     (void)worker;
-    const struct rows *r = context;
-    const f32         *x = r->c->in[0].data;
+    const struct rows *r       = context;
+    const f32         *x       = r->c->in[0].data;
     const i32         *targets = r->c->in[1].data;
-    f32               *y   = r->c->out[0].data;
+    f32               *y       = r->c->out[0].data;
     i64                row = block * r->each, end = MIN(row + r->each, r->count);
     for (; row < end; row++)
         y[row] = row_best(x + row * r->width, r->width) == targets[row] ? 1 : 0;

@@ -3,24 +3,24 @@
  * sum: x is [outer, middle, inner], middle goes. Where middle is long it is cut into parts, each
  * summed into its own row of the workspace, and the rows are added in order.
  *
- * embedding_grad: most of it is zeros. The table is cut into ranges of rows; ids are sorted by range,
- * in their order (a counting sort in fixed shares); then each range is zeroed and its rows of dy
- * are added while it lies in the cache. */
+ * embedding_grad: most of it is zeros. The table is cut into ranges of rows; ids are sorted by
+ * range, in their order (a counting sort in fixed shares); then each range is zeroed and its rows
+ * of dy are added while it lies in the cache. */
 #include "backend/cpu/fast/fast.h"
 #include "backend/cpu/fast/rows.h"
 
 enum {
-    SUM_ITEMS  = 32 * 1024, /* in a block */
-    PARTS_MAX  = 32,        /* of middle */
+    SUM_ITEMS = 32 * 1024, /* in a block */
+    PARTS_MAX = 32,        /* of middle */
 };
 
 struct sum {
     const f32 *x;
     f32       *y;
-    f32       *parts;         /* [parts_count][outer][inner], if there are several */
+    f32       *parts; /* [parts_count][outer][inner], if there are several */
     i64        outer, middle, inner;
     i64        parts_count, part; /* part: how much of middle is in one */
-    i64        each;          /* of [parts_count][outer] in one block */
+    i64        each;              /* of [parts_count][outer] in one block */
 };
 
 static struct sum sum_of(const struct call *c)
@@ -42,7 +42,7 @@ static void sum_block(void *context, i64 block, i32 worker)
 {
     (void)worker;
     const struct sum *s = context;
-    i64 i = block * s->each, end = MIN(i + s->each, s->outer * s->parts_count);
+    i64               i = block * s->each, end = MIN(i + s->each, s->outer * s->parts_count);
     for (; i < end; i++) {
         i64        part = i / s->outer, outer = i % s->outer, first = part * s->part;
         i64        rows = MIN(s->part, s->middle - first);
@@ -73,7 +73,7 @@ static void sum(const struct call *c)
 /* ---- embedding_grad */
 
 enum {
-    RANGES_MIN   = 64,        /* of rows, where there are so many */
+    RANGES_MIN   = 64, /* of rows, where there are so many */
     RANGES_MAX   = 4096,
     RANGE_FLOATS = 32 * 1024, /* 128 KiB: half of a small second cache */
     SHARES_MAX   = 16,        /* of ids, for sorting */
@@ -116,7 +116,7 @@ static void count_ids(void *context, i64 block, i32 worker)
     (void)worker;
     const struct scatter *t     = context;
     i32                  *count = t->start + block * t->ranges;
-    i64 i = block * t->share, end = MIN(i + t->share, t->ids_count);
+    i64                   i = block * t->share, end = MIN(i + t->share, t->ids_count);
     memset(count, 0, (size_t)t->ranges * sizeof *count);
     for (; i < end; i++) {
         ASSERT(t->ids[i] >= 0 && t->ids[i] < t->rows);
@@ -142,15 +142,15 @@ static void sort_ids(void *context, i64 block, i32 worker)
     (void)worker;
     const struct scatter *t     = context;
     i32                  *start = t->start + block * t->ranges;
-    i64 i = block * t->share, end = MIN(i + t->share, t->ids_count);
+    i64                   i = block * t->share, end = MIN(i + t->share, t->ids_count);
     for (; i < end; i++) t->order[start[t->ids[i] / (i32)t->range]++] = (i32)i;
 }
 
 static void add_range(void *context, i64 block, i32 worker)
 {
     (void)worker;
-    const struct scatter *t = context;
-    i64 first = block * t->range, rows = MIN(t->range, t->rows - first);
+    const struct scatter *t     = context;
+    i64                   first = block * t->range, rows = MIN(t->range, t->rows - first);
     memset(t->to + first * t->width, 0, (size_t)(rows * t->width) * sizeof *t->to);
     for (i64 k = block ? t->end[block - 1] : 0; k < t->end[block]; k++) {
         const f32 *x = t->dy + t->order[k] * t->width;
@@ -178,7 +178,8 @@ static void embedding_grad(const struct call *c)
     pool_run(c->pool, t.shares, count_ids, &t);
     place_shares(&t);
     pool_run(c->pool, t.shares, sort_ids, &t);
-    pool_run(c->pool, t.ranges, add_range, &t);
+    if ((t.rows + t.ids_count) * t.width < SUM_ITEMS) fast_alone(t.ranges, add_range, &t);
+    else pool_run(c->pool, t.ranges, add_range, &t);
 }
 
 const struct kernel ISA_FN(kernels_sum)[] = {

@@ -47,8 +47,7 @@ V_INLINE void v_transpose(vf *x, const int rows)
 V_INLINE vf v_sums(vf *x)
 {
     for (int half = V_LANES / 2; half; half /= 2)
-        for (int i = 0; i < half; i++)
-            x[i] = v_low(x[i], x[i + half]) + v_high(x[i], x[i + half]);
+        for (int i = 0; i < half; i++) x[i] = v_low(x[i], x[i + half]) + v_high(x[i], x[i + half]);
     return x[0];
 }
 
