@@ -85,7 +85,8 @@ struct scatter {
     const i32 *ids;
     f32       *to;
     i64        ids_count, rows, width;
-    i64        range, ranges; /* rows in one; how many */
+    i64        range, ranges; /* rows in one, a power of two; how many */
+    i32        shift;         /* row >> shift is its range */
     i64        share, shares; /* ids in one; how many */
     i32       *start;         /* [shares][ranges]: first counts, then places in `order` */
     i32       *end;           /* [ranges]: where a range ends in `order` */
@@ -99,15 +100,15 @@ static struct scatter scatter_of(const struct call *c)
     t.ids_count      = shape_count(c->in[1].type.shape);
     t.rows           = s.dim[0];
     t.width          = s.dim[1];
-    i64 fitting      = MAX(1, RANGE_FLOATS / MAX(1, t.width));
-    t.range          = MIN(fast_div_up(t.rows, RANGES_MIN), fitting);
-    t.range          = MAX(1, MAX(t.range, fast_div_up(t.rows, RANGES_MAX)));
-    t.ranges         = fast_div_up(t.rows, t.range);
-    t.share          = MAX(SHARE_IDS, fast_div_up(t.ids_count, SHARES_MAX));
-    t.shares         = MAX(1, fast_div_up(t.ids_count, t.share));
-    t.start          = c->work;
-    t.end            = t.start ? t.start + t.shares * t.ranges : NULL;
-    t.order          = t.end ? t.end + t.ranges : NULL;
+    i64 wanted       = MIN(t.rows / RANGES_MIN, RANGE_FLOATS / MAX(1, t.width));
+    while ((i64)1 << t.shift < MAX(wanted, fast_div_up(t.rows, RANGES_MAX))) t.shift++;
+    t.range  = (i64)1 << t.shift;
+    t.ranges = fast_div_up(t.rows, t.range);
+    t.share  = MAX(SHARE_IDS, fast_div_up(t.ids_count, SHARES_MAX));
+    t.shares = MAX(1, fast_div_up(t.ids_count, t.share));
+    t.start  = c->work;
+    t.end    = t.start ? t.start + t.shares * t.ranges : NULL;
+    t.order  = t.end ? t.end + t.ranges : NULL;
     return t;
 }
 
@@ -120,7 +121,7 @@ static void count_ids(void *context, i64 block, i32 worker)
     memset(count, 0, (size_t)t->ranges * sizeof *count);
     for (; i < end; i++) {
         ASSERT(t->ids[i] >= 0 && t->ids[i] < t->rows);
-        count[t->ids[i] / (i32)t->range]++;
+        count[t->ids[i] >> t->shift]++;
     }
 }
 
@@ -143,7 +144,7 @@ static void sort_ids(void *context, i64 block, i32 worker)
     const struct scatter *t     = context;
     i32                  *start = t->start + block * t->ranges;
     i64                   i = block * t->share, end = MIN(i + t->share, t->ids_count);
-    for (; i < end; i++) t->order[start[t->ids[i] / (i32)t->range]++] = (i32)i;
+    for (; i < end; i++) t->order[start[t->ids[i] >> t->shift]++] = (i32)i;
 }
 
 static void add_range(void *context, i64 block, i32 worker)
