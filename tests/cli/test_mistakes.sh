@@ -67,7 +67,7 @@ says 2 '^x would be i32\[.*more than 64 TiB' train clicks.yaml data.samples=1e18
 says 2 'model.width=1000000000 must lie between' train gpt.yaml model.width=1e9
 says 2 'expected a whole number from 1 to 1024' train gpt.yaml model.depth=1e9
 says 2 'more than 32768 operations' train gpt.yaml model.depth=1024
-says 2 'the run needs .* GiB' train gpt.yaml model.width=131072 train.batch=1e12
+says 2 'the run needs .* GiB' train gpt.yaml model.width=131072 model.heads=512 train.batch=1e12
 says 2 'expected a whole number' train run.yaml train.batch=1e30
 says 0 '^evaluated after step 12' train run.yaml train.epochs=1e18 train.steps=12
 says 0 . train run.yaml train.batch=1e12
