@@ -14,10 +14,8 @@ loader, first step and page faults included; the peer stays alive between rounds
 `start` and `memory` are taken from outside, in the same way for both: seconds from spawning the
 process to the line that tells the first step is done, and the kernel's peak resident size.
 """
-import datetime
 import json
 import os
-import platform
 import random
 import shutil
 import statistics
@@ -25,12 +23,10 @@ import subprocess
 import sys
 import time
 
-TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-FRUGAL = os.path.join(TOP, "build", "frugal")
-DATA = os.path.join(TOP, "build", "bench")
-RESULTS = os.path.join(TOP, "bench", "results")
-THREADS = 2
-ROUNDS, REPEATS, SPREAD_MAX, BUSY_MAX = 5, 3, 0.10, 0.10
+from common import (BUSY_MAX, DATA, Failed, Record, TOP, busy_share, figure, first_line, last_words,
+                    machine, note, put, reap, spawn, spread, train, two_cores)
+
+ROUNDS, REPEATS, SPREAD_MAX = 5, 3, 0.10
 
 # row: unit, whether more is better, must, aim, steps (mlp: epochs) of a round, the peer's variants
 ROWS = {
@@ -46,10 +42,6 @@ ROWS = {
 }
 
 
-def note(text):
-    print(text, file=sys.stderr, flush=True)
-
-
 # ---- data: random, made once, of the sizes the rows name ----
 
 def idx(name, shape, top):
@@ -59,12 +51,6 @@ def idx(name, shape, top):
     bytes_ = random.randbytes(count) if top == 256 else bytes(random.choices(range(top), k=count))
     head = bytes([0, 0, 8, len(shape)]) + b"".join(n.to_bytes(4, "big") for n in shape)
     put(name, head + bytes_)
-
-
-def put(name, data):
-    with open(os.path.join(DATA, name + ".part"), "wb") as f:
-        f.write(data)
-    os.rename(os.path.join(DATA, name + ".part"), os.path.join(DATA, name))
 
 
 def clicks(rows, columns=26, numbers=13):
@@ -82,7 +68,6 @@ def make_data():
     if os.path.exists(os.path.join(DATA, "ready")):
         return
     note("making data in build/bench")
-    os.makedirs(DATA, exist_ok=True)
     for name, shape in (("mlp", (10000, 28, 28)), ("resnet", (1280, 32, 32, 3))):
         idx(f"{name}-images-idx{len(shape)}-ubyte", shape, 256)
         idx(f"{name}-labels-idx1-ubyte", shape[:1], 10)
@@ -95,32 +80,6 @@ def make_data():
 
 # ---- the two sides ----
 
-class Failed(Exception):
-    pass
-
-
-def environment():
-    return dict(os.environ, OMP_NUM_THREADS=str(THREADS), MKL_NUM_THREADS=str(THREADS),
-                TORCHINDUCTOR_CACHE_DIR=os.path.join(DATA, "inductor"))
-
-
-def spawn(command, **more):
-    return subprocess.Popen(command, cwd=DATA, env=environment(), stdout=subprocess.PIPE, text=True,
-                            stderr=open(os.path.join(DATA, "log"), "a"), **more)
-
-
-def last_words():
-    with open(os.path.join(DATA, "log")) as f:
-        return "".join(f.readlines()[-5:]).strip()
-
-
-def reap(process):
-    """Waits; returns the process's peak resident bytes as the kernel counted them."""
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return usage.ru_maxrss * 1024
-
-
 class Ours:
     """frugal train on bench/cpu/ROW.yaml; `measure` gives a round's figure."""
 
@@ -130,18 +89,8 @@ class Ours:
 
     def done_event(self, file, *settings):
         """The done event of a run, seconds from spawn to its line, and the peak resident bytes."""
-        command = [FRUGAL, "train", os.path.join(TOP, "bench", "cpu", file + ".yaml"), "--json"]
-        begin = time.perf_counter()
-        process = spawn(command + list(settings))
-        done = None
-        for line in process.stdout:
-            event = json.loads(line)
-            if event["event"] == "done":
-                done, seconds = event, time.perf_counter() - begin
-        peak = reap(process)
-        if process.returncode or not done:
-            raise Failed(f"frugal train {file}.yaml ended with {process.returncode}: {last_words()}")
-        return done, seconds, peak
+        events, seconds, peak = train(f"bench/cpu/{file}.yaml", *settings)
+        return events[-1], seconds, peak
 
     def measure(self):
         if self.row.startswith("start"):
@@ -224,18 +173,6 @@ class Peer:
 
 # ---- the protocol ----
 
-def busy_share():
-    """How busy the cores are while neither side runs: others' work, which disturbs the figures."""
-    def ticks():
-        with open("/proc/stat") as f:
-            t = [int(n) for n in f.readline().split()[1:]]
-        return sum(t), t[3] + t[4]
-    total, idle = ticks()
-    time.sleep(0.3)
-    total_after, idle_after = ticks()
-    return 1 - (idle_after - idle) / max(1, total_after - total)
-
-
 def best_variant(python, row):
     """Every variant once; the best stays open."""
     more_is_better = ROWS[row][1]
@@ -267,10 +204,6 @@ def alternate(ours, peer):
         theirs.append(peer.measure())
     return {"ours_rounds": mine, "peer_rounds": theirs,
             "ours_spread": spread(mine), "peer_spread": spread(theirs), "busy": max(busy)}
-
-
-def spread(values):
-    return (max(values) - min(values)) / statistics.median(values)
 
 
 def calmest(ours, peer):
@@ -306,45 +239,8 @@ def measure_row(python, row):
 
 # ---- what is printed and kept ----
 
-def first_line(command):
-    try:
-        done = subprocess.run(command, cwd=TOP, capture_output=True, text=True)
-        return done.stdout.splitlines()[0] if done.returncode == 0 and done.stdout else "unknown"
-    except OSError:
-        return "unknown"
-
-
-def machine(python):
-    fields = {}
-    with open("/proc/cpuinfo") as f:
-        for line in f:
-            if ":" in line:
-                key, value = line.split(":", 1)
-                fields.setdefault(key.strip(), value.strip())
-    flags = fields.get("flags", "").split()
-    wide = [f for f in ("avx2", "avx512f", "avx512_bf16", "amx_tile") if f in flags]
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    changed = first_line(["git", "status", "--porcelain", "-uno"]) != "unknown"
-    return {
-        "machine": f"{fields.get('model name', platform.machine())} (family "
-                   f"{fields.get('cpu family', '?')}, model {fields.get('model', '?')}), "
-                   f"{' '.join(wide)}; {os.cpu_count()} cores, {memory:.0f} GiB",
-        "system": f"{platform.system()} {platform.release()}, {first_line(['cc', '--version'])}",
-        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-        "frugal": first_line([FRUGAL, "version"]),
-        "commit": first_line(["git", "rev-parse", "--short", "HEAD"]) + (" and changes" if changed else ""),
-        "torch": first_line([python, "-c", "import torch; print(torch.__version__)"]),
-        "python": first_line([python, "--version"]),
-        "threads": THREADS,
-    }
-
-
 HEAD = f"{'row':<9} {'ours':>10} {'peer':>10}  {'unit':<20} {'ratio':>7} {'must':>6} {'aim':>6}  " \
        f"{'spread':>9}  {'busy':>4}  peer's variant"
-
-
-def figure(value):
-    return "-" if value is None else f"{value:.4g}" if value < 1000 else f"{value:.0f}"
 
 
 def table_line(r):
@@ -356,26 +252,6 @@ def table_line(r):
            f"{r['ratio']:>6.2f}x {must:>6} {aim:>6}  {both:>9}  {r['busy']:>4.0%}  {r['variant']}{again}"
 
 
-class Record:
-    """The day's files: the table for people, an object a line for programs; a row is kept at once."""
-
-    def __init__(self, about):
-        os.makedirs(RESULTS, exist_ok=True)
-        self.about, self.name = about, os.path.join(RESULTS, f"cpu-{about['date'][:10]}")
-        self.begun = False
-
-    def add(self, result):
-        with open(self.name + ".txt", "a") as f:
-            if not self.begun:
-                f.write("\n" if f.tell() else "")
-                f.write("".join(f"{key + ':':<9}{value}\n" for key, value in self.about.items()))
-                f.write("\n" + HEAD + "\n")
-            f.write(table_line(result) + "\n")
-        with open(self.name + ".json", "a") as f:
-            f.write(json.dumps({**self.about, **result}) + "\n")
-        self.begun = True
-
-
 def main(python, *arguments):
     as_json = "--json" in arguments
     rows = [a for a in arguments if a != "--json"] or list(ROWS)
@@ -383,20 +259,18 @@ def main(python, *arguments):
     if unknown:
         sys.exit(f"there is no row {unknown[0]}; the rows are {' '.join(ROWS)}")
     python = os.path.abspath(python)
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
+    two_cores()
     make_data()
-    record, failed = Record(machine(python)), 0
-    if not as_json:
-        print(HEAD, flush=True)
+    record = Record("cpu", HEAD, table_line, machine(
+        torch=first_line([python, "-c", "import torch; print(torch.__version__)"]),
+        python=first_line([python, "--version"])), as_json)
+    failed = 0
     for row in rows:
         try:
-            result = measure_row(python, row)
+            record.add(measure_row(python, row))
         except Failed as e:
             note(f"{row}: {e}")
             failed += 1
-            continue
-        print(json.dumps(result) if as_json else table_line(result), flush=True)
-        record.add(result)
     sys.exit(3 if failed else 0)
 
 
