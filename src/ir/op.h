@@ -19,9 +19,9 @@ enum attr_index {
 #undef ATTR
     ATTR_COUNT
 };
-_Static_assert(ATTR_COUNT <= 31, "an attribute is a bit of an int");
-enum attr_bit {
-#define ATTR(field, kind) A_##field = 1 << ATTR_##field,
+_Static_assert(ATTR_COUNT <= 63, "an attribute is a bit of an i64");
+__extension__ enum attr_bit { /* wider than an int, which C11 does not have yet */
+#define ATTR(field, kind) A_##field = (i64)1 << ATTR_##field,
 #include "ir/attrs.def"
 #undef ATTR
 };
@@ -85,7 +85,7 @@ typedef void grad_rule(struct graph *g, const struct node *n, const i32 *dout, c
 struct op_info {
     const char    *name;
     i32            in_min, in_max, out_count;
-    u32            attrs; /* A_... bits */
+    u64            attrs; /* A_... bits */
     shape_rule    *shape;
     enum op_class  dtype_class;
     grad_rule     *grad; /* NULL: not differentiable */
@@ -109,7 +109,7 @@ enum status           op_register(const struct op_info *row, i32 *op, struct err
 struct str attr_name(i32 index);
 /* Attributes as in program text without the braces: "stride=2 dims=[3,4]"; only those of `allowed`
  * (A_... bits). */
-enum status attrs_parse(struct arena *perm, struct str text, u32 allowed, struct attrs *at,
+enum status attrs_parse(struct arena *perm, struct str text, u64 allowed, struct attrs *at,
                         struct err *err);
 
 #endif

@@ -38,7 +38,7 @@ static void add_shape(struct textbuf *b, struct shape s)
     textbuf_add(b, STR("]"));
 }
 
-static void add_attrs(struct textbuf *b, const struct attrs *at, u32 mask)
+static void add_attrs(struct textbuf *b, const struct attrs *at, u64 mask)
 {
     bool first = true;
     if (!mask) return;
@@ -231,7 +231,7 @@ static enum dtype read_dtype(struct reader *r, const char *stop)
     return t;
 }
 
-static void read_attr(struct reader *r, struct attrs *at, u32 allowed)
+static void read_attr(struct reader *r, struct attrs *at, u64 allowed)
 {
     struct str key = word_until(r, "=");
     expect(r, STR("="));
@@ -248,7 +248,7 @@ static void read_attr(struct reader *r, struct attrs *at, u32 allowed)
     bad(r, "an attribute the op does not have");
 }
 
-enum status attrs_parse(struct arena *perm, struct str text, u32 allowed, struct attrs *at,
+enum status attrs_parse(struct arena *perm, struct str text, u64 allowed, struct attrs *at,
                         struct err *err)
 {
     struct reader r = { .perm = perm, .line = str_trim(text), .number = 1, .err = err };

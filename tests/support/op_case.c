@@ -601,7 +601,7 @@ struct str op_case_text(const struct op_case *c, struct arena *perm)
     }
     b = textbuf_new(perm);
     textbuf_fmt(&b, "%s%.*s", op_info(c->op)->name, STR_ARG(types));
-    u32 bits = op_info(c->op)->attrs;
+    u64 bits = op_info(c->op)->attrs;
 #define SHOW_I(field) textbuf_fmt(&b, " " #field "=%lld", (long long)at->field)
 #define SHOW_F(field) textbuf_fmt(&b, " " #field "=%g", at->field)
 #define SHOW_S(field) textbuf_fmt(&b, " " #field " of rank %d", at->field.rank)

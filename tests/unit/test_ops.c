@@ -20,7 +20,7 @@ static bool is_end(i32 op)
 
 static bool is_gradient(i32 op) { return strstr(op_info(op)->name, "_grad") != NULL; }
 
-static u32 bits(i32 count) { return count >= 32 ? ~0u : (1u << count) - 1; }
+static u64 bits(i32 count) { return count >= 64 ? ~(u64)0 : ((u64)1 << count) - 1; }
 
 #define CHECK_ROW(condition)                                                                       \
     do {                                                                                           \
