@@ -4,8 +4,20 @@
 
 static struct shape in_shape(const struct sig *s, i32 i) { return s->in[i].shape; }
 
-/* Statistics, losses and sums are never kept below f32. */
+/* Statistics and losses are never kept below f32; neither is the result of a node marked `wide`. */
 static enum dtype wide(enum dtype t) { return t == DT_F64 ? DT_F64 : DT_F32; }
+
+static struct type result(const struct sig *s, struct shape shape)
+{
+    enum dtype t = s->in[0].dtype;
+    return type_of(s->at->wide ? wide(t) : t, shape);
+}
+
+/* Weights and statistics beside activations are of their type or f32. */
+static bool fits_beside(struct type weight, enum dtype activation)
+{
+    return weight.dtype == activation || weight.dtype == DT_F32;
+}
 
 static enum status fail(struct err *err, const char *what, struct type a, struct type b)
 {
@@ -67,11 +79,22 @@ enum status shape_swiglu(struct sig *s, struct err *err)
     return need_float(err, s->in[0]);
 }
 
+static enum status need_rng(const struct sig *s, struct err *err)
+{
+    if (type_eq(s->in[1], type_of(DT_I32, shape_1(4)))) return STATUS_OK;
+    return fail_one(err, "the rng tensor must be i32[4]", s->in[1]);
+}
+
 enum status shape_cast(struct sig *s, struct err *err)
 {
-    (void)err;
-    s->out[0] = type_of(s->at->dtype, in_shape(s, 0));
-    return STATUS_OK;
+    enum dtype from = s->in[0].dtype, to = s->at->dtype;
+    s->out[0] = type_of(to, in_shape(s, 0));
+    if ((s->at->stochastic != 0) != (s->in_count == 2))
+        return err_set(err, STATUS_USAGE, "stochastic rounding and only that reads the rng tensor");
+    if (s->in_count == 1) return STATUS_OK;
+    if (from != DT_F32 || (to != DT_BF16 && to != DT_F16))
+        return fail(err, "only f32 is rounded at random, to bf16 or f16", s->in[0], s->out[0]);
+    return need_rng(s, err);
 }
 
 enum status shape_fill(struct sig *s, struct err *err)
@@ -139,7 +162,7 @@ enum status shape_slice(struct sig *s, struct err *err)
 enum status shape_dims(struct sig *s, struct err *err)
 {
     (void)err;
-    s->out[0] = type_of(s->in[0].dtype, s->at->dims);
+    s->out[0] = result(s, s->at->dims);
     return STATUS_OK;
 }
 
@@ -153,7 +176,7 @@ enum status shape_sum(struct sig *s, struct err *err)
         if (i < from || i >= from + count) y.dim[y.rank++] = x.dim[i];
     }
     if (!y.rank) y = shape_1(1);
-    s->out[0] = type_of(s->in[0].dtype, y);
+    s->out[0] = result(s, y);
     return need_float(err, s->in[0]);
 }
 
@@ -187,8 +210,9 @@ enum status shape_matmul(struct sig *s, struct err *err)
     }
     y.dim[y.rank - 2] = m;
     y.dim[y.rank - 1] = n;
-    s->out[0]         = type_of(s->in[0].dtype, y);
-    if (s->in_count == 3 && !type_eq(s->in[2], type_of(s->in[0].dtype, shape_1(n))))
+    s->out[0]         = result(s, y);
+    if (s->in_count == 3 &&
+        (!shape_eq(in_shape(s, 2), shape_1(n)) || !fits_beside(s->in[2], s->in[0].dtype)))
         return fail(err, "the bias must have one number a column", s->out[0], s->in[2]);
     return need_float(err, s->in[0]);
 }
@@ -215,7 +239,7 @@ static enum status per_channel(const struct sig *s, i32 from, i32 to, struct err
 {
     struct shape c = shape_1(shape_last(in_shape(s, 0)));
     for (i32 i = from; i < to; i++) {
-        if (!shape_eq(in_shape(s, i), c))
+        if (!shape_eq(in_shape(s, i), c) || !fits_beside(s->in[i], s->in[0].dtype))
             return fail(err, "needs one number a channel", s->in[0], s->in[i]);
     }
     return need_float(err, s->in[0]);
@@ -248,8 +272,9 @@ enum status shape_rmsnorm_grad(struct sig *s, struct err *err)
 {
     if (!type_eq(s->in[0], s->in[1])) return fail(err, "must be alike", s->in[0], s->in[1]);
     s->out[0] = s->in[1];
-    s->out[1] =
-        s->in_count == 4 ? s->in[3] : type_of(s->in[0].dtype, shape_1(shape_last(in_shape(s, 0))));
+    s->out[1] = s->in_count == 4
+                    ? s->in[3]
+                    : type_of(wide(s->in[0].dtype), shape_1(shape_last(in_shape(s, 0))));
     return per_channel(s, 3, s->in_count, err);
 }
 
@@ -284,8 +309,9 @@ enum status shape_conv2d(struct sig *s, struct err *err)
     i64 h = window_count(x.dim[1], w.dim[1], s->at->stride, s->at->pad);
     i64 v = window_count(x.dim[2], w.dim[2], s->at->stride, s->at->pad);
     if (h < 1 || v < 1) return fail(err, "the kernel is larger than the image", s->in[0], s->in[1]);
-    s->out[0] = type_of(s->in[0].dtype, shape_4(x.dim[0], h, v, w.dim[0]));
-    if (s->in_count == 3 && !shape_eq(in_shape(s, 2), shape_1(w.dim[0])))
+    s->out[0] = result(s, shape_4(x.dim[0], h, v, w.dim[0]));
+    if (s->in_count == 3 &&
+        (!shape_eq(in_shape(s, 2), shape_1(w.dim[0])) || !fits_beside(s->in[2], s->in[0].dtype)))
         return fail(err, "the bias must have one number a filter", s->out[0], s->in[2]);
     return need_float(err, s->in[0]);
 }
@@ -351,8 +377,7 @@ enum status shape_qknorm(struct sig *s, struct err *err)
 
 enum status shape_dropout(struct sig *s, struct err *err)
 {
-    if (!type_eq(s->in[1], type_of(DT_I32, shape_1(4))))
-        return fail_one(err, "the rng tensor must be i32[4]", s->in[1]);
+    if (need_rng(s, err)) return STATUS_USAGE;
     if (!(s->at->p >= 0 && s->at->p < 1))
         return err_set(err, STATUS_USAGE, "dropout rate %g must be at least 0 and below 1",
                        s->at->p);

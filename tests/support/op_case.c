@@ -173,6 +173,14 @@ static void case_swiglu(struct maker *m) { add(m, shape_2(size(m, 65), 2 * size(
 
 static void case_cast(struct maker *m)
 {
+    if (draw_to(m->draw, 4) == 0) {
+        m->c->at.stochastic = 1;
+        m->c->at.key        = (i64)draw_bits(m->draw);
+        m->c->at.dtype      = draw_coin(m->draw) ? DT_BF16 : DT_F16;
+        add_normal(m, DT_F32, random_shape(m, 4, 5000), draw_coin(m->draw) ? 1 : 1e-5, 0);
+        add_uniform(m, DT_I32, shape_1(4), 0, 1e6);
+        return;
+    }
     enum dtype from = (enum dtype)draw_to(m->draw, DT_COUNT);
     m->c->at.dtype  = (enum dtype)draw_to(m->draw, DT_COUNT);
     if (from == DT_U8) add_uniform(m, from, random_shape(m, 4, 5000), 0, 256);
@@ -230,6 +238,7 @@ static void case_sum(struct maker *m)
     struct shape s = random_shape(m, 4, 20000);
     m->c->at.axis  = draw_to(m->draw, s.rank);
     m->c->at.count = 1 + draw_to(m->draw, s.rank - m->c->at.axis);
+    m->c->at.wide  = draw_coin(m->draw);
     m->c->macs     = (f64)shape_count(s);
     add(m, s);
 }
@@ -253,12 +262,13 @@ static void case_matmul(struct maker *m)
     } else if (kind == 1 && !ta) { /* leading axes are rows */
         a = shape_3(two, a.dim[0], a.dim[1]);
     }
-    m->c->at.ta = ta;
-    m->c->at.tb = tb;
-    m->c->terms = (f64)K;
+    m->c->at.ta   = ta;
+    m->c->at.tb   = tb;
+    m->c->at.wide = draw_coin(m->draw);
+    m->c->terms   = (f64)K;
     add(m, a);
     add(m, b);
-    if (draw_coin(m->draw)) add(m, shape_1(N));
+    if (draw_coin(m->draw)) add_normal(m, weight_dtype(m), shape_1(N), 1, 0);
 }
 
 static void case_embedding(struct maker *m)
@@ -322,10 +332,11 @@ static void case_conv2d(struct maker *m)
     i64 OH = (H + 2 * pad - KH) / stride + 1, OW = (W + 2 * pad - KW) / stride + 1;
     m->c->at.stride = stride;
     m->c->at.pad    = pad;
+    m->c->at.wide   = draw_coin(m->draw);
     m->c->macs      = (f64)(N * OH * OW * O * KH * KW * C);
     add(m, shape_4(N, H, W, C));
     add(m, shape_4(O, KH, KW, C));
-    if (draw_coin(m->draw)) add(m, shape_1(O));
+    if (draw_coin(m->draw)) add_normal(m, weight_dtype(m), shape_1(O), 1, 0);
 }
 
 static void case_pool(struct maker *m)
@@ -391,7 +402,7 @@ static void case_bce(struct maker *m)
 {
     struct shape s = random_shape(m, 2, 5000);
     add_normal(m, m->dtype, s, random_scale(m), 0);
-    add_uniform(m, m->dtype, s, 0, 1);
+    add_uniform(m, weight_dtype(m), s, 0, 1);
 }
 
 static void case_sumsq(struct maker *m)
@@ -556,6 +567,8 @@ void op_case_gradient(struct op_case *c, i32 op, const struct op_case *forward, 
     const struct row *row                 = &rows[op];
     struct maker      m                   = { c, draw, perm, forward->out[0].dtype };
     void             *results[OP_OUT_MAX] = { NULL };
+    /* a wide result's gradient comes back in the type of the inputs */
+    enum dtype dy = forward->at.wide ? forward->in[0].dtype : forward->out[0].dtype;
     ASSERT(forward->op == op_case_forward(op));
     *c         = (struct op_case){ .op       = op,
                                    .nearness = row->nearness,
@@ -563,10 +576,11 @@ void op_case_gradient(struct op_case *c, i32 op, const struct op_case *forward, 
                                    .terms    = forward->terms,
                                    .macs     = forward->macs };
     c->at.dims = forward->in[row->dims].shape;
+    c->at.wide = op_info(op)->attrs & A_wide && draw_coin(draw);
     if (!draw->types_only) op_case_run(forward, results, perm);
     for (const char *o = row->operands; *o; o += strcspn(o, " "), o += *o == ' ') {
         i32 i = *o == 'd' ? 0 : o[1] - '0';
-        if (*o == 'd') add_normal(&m, forward->out[0].dtype, forward->out[0].shape, 1, 0);
+        if (*o == 'd') add_normal(&m, dy, forward->out[0].shape, 1, 0);
         if (*o == 'd' || (*o == 'i' && i >= forward->in_count)) continue; /* optional, absent */
         c->in[c->in_count]     = *o == 'i' ? forward->in[i] : forward->out[i];
         c->data[c->in_count++] = *o == 'i' ? forward->data[i] : results[i];

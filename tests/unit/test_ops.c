@@ -34,7 +34,7 @@ TEST(every_row_speaks_of_what_it_has)
         CHECK_ROW(row->in_min >= 0 && row->in_min <= row->in_max && row->in_max <= OP_IN_MAX);
         CHECK_ROW(row->out_count >= 0 && row->out_count <= OP_OUT_MAX);
         CHECK_ROW(row->shape && row->cost && row->work && !row->run);
-        CHECK_ROW((row->attrs & ~bits(ATTR_COUNT)) == 0);
+        CHECK_ROW(row->attrs >> ATTR_COUNT == 0);
         CHECK_ROW((row->needs & bits(OUT_BIT) & ~bits(row->in_max)) == 0);
         CHECK_ROW((row->needs >> OUT_BIT & ~bits(row->out_count)) == 0);
         CHECK_ROW((row->share & ~bits(row->in_min)) == 0);

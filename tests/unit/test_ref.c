@@ -659,6 +659,145 @@ TEST(adam_takes_the_steps_of_torch)
     expect(&p, N(1 - 0.25 * 4 / (4 + 2)));
 }
 
+/* --- low types --- */
+
+static f64 half_ulp(enum dtype t) /* relative: one rounding to the nearest */
+{
+    return t == DT_F64 ? 0 : t == DT_F32 ? 0x1p-24 : t == DT_F16 ? 0x1p-11 : 0x1p-8;
+}
+
+static f64 smallest(enum dtype t) /* half of the least distance of two numbers */
+{
+    return t == DT_F16 ? 0x1p-25 : t == DT_F64 ? 0 : t == DT_F32 ? 0x1p-150 : 0x1p-134;
+}
+
+/* The same case over f64: every float operand copied, every float result wide. */
+static void case_exact(struct op_case *e, const struct op_case *c, struct arena *perm)
+{
+    *e = *c;
+    for (i32 i = 0; i < c->in_count; i++) {
+        if (!dtype_is_float(c->in[i].dtype)) continue;
+        i64 count      = shape_count(c->in[i].shape);
+        e->in[i].dtype = DT_F64;
+        e->data[i]     = NEW(perm, f64, MAX(1, count));
+        for (i64 k = 0; k < count; k++)
+            ((f64 *)e->data[i])[k] = element_get(c->data[i], c->in[i].dtype, k);
+    }
+    for (i32 i = 0; i < op_info(c->op)->out_count; i++)
+        if (dtype_is_float(c->out[i].dtype)) e->out[i].dtype = DT_F64;
+}
+
+/* Tolerance: one rounding to the stored type, and 1e-9 of it for f64's own sums in another order. */
+static void check_rounded_once(const struct op_case *c, const char *what, i32 index, struct type t,
+                               const void *got, const f64 *exact, struct arena *perm)
+{
+    f64 infinite = t.dtype == DT_F16 ? 65520 : INFINITY;
+    for (i64 i = 0; i < shape_count(t.shape); i++) {
+        f64 g = element_get(got, t.dtype, i), want = exact[i];
+        f64 allowed = half_ulp(t.dtype) * fabs(want) * (1 + 1e-9) + smallest(t.dtype);
+        if (fabs(g - want) <= allowed || (isinf(g) && fabs(want) >= infinite)) continue;
+        struct str text = op_case_text(c, perm);
+        harness_fail(__FILE__, __LINE__, "%.*s: %s %d, element %lld is %.9g, exactly %.9g",
+                     STR_ARG(text), what, index, (long long)i, g, want);
+    }
+}
+
+TEST(every_op_over_low_types_rounds_its_exact_results_once)
+{
+    struct draw draw = { .state = test_seed() };
+    for (i32 op = 0; op < OP_COUNT; op++) {
+        for (i32 round = 0; round < 8; round++) {
+            struct arena    room = scratch;
+            struct op_case *c = NEW(&room, struct op_case, 1), *e = NEW(&room, struct op_case, 1);
+            void           *got[OP_OUT_MAX], *exact[OP_OUT_MAX];
+            op_case_draw(c, op, round % 2 ? DT_F16 : DT_BF16, &draw, &room);
+            if (c->at.stochastic) continue; /* rounds otherwise: below */
+            case_exact(e, c, &room);
+            op_case_run(c, got, &room);
+            op_case_run(e, exact, &room);
+            for (i32 i = 0; i < op_info(op)->out_count; i++)
+                if (dtype_is_float(c->out[i].dtype))
+                    check_rounded_once(c, "result", i, c->out[i], got[i], exact[i], &room);
+            for (i32 i = 0; i < c->in_count && i < 5; i++)
+                if (op_info(op)->writes >> i & 1)
+                    check_rounded_once(c, "state", i, c->in[i], c->data[i], e->data[i], &room);
+        }
+    }
+}
+
+TEST(wide_results_and_weights_beside_low_activations_stay_f32)
+{
+    for (enum dtype d = DT_BF16; d <= DT_F16; d++) {
+        struct tensor a = tensor_new(perm, d, shape_2(1, 2), N(256, 1));
+        struct tensor b = tensor_new(perm, d, shape_2(2, 1), N(256, 1)); /* 65537 needs 17 bits */
+        struct tensor bias = tensor_new(perm, DT_F32, shape_1(1), N(0x1p-6));
+        struct use    u    = RUN(OP_MATMUL, AT(.wide = 1), a, b, bias);
+        CHECK_EQ(u.out[0].type.dtype, DT_F32);
+        CHECK_EQ(*(f32 *)u.out[0].data, 65537.015625f);
+        u = RUN(OP_MATMUL, NONE, a, b, bias);
+        CHECK_EQ(u.out[0].type.dtype, d);
+        u = RUN(OP_SUM, AT(.axis = 0, .count = 2, .wide = 1), a);
+        CHECK_EQ(u.out[0].type.dtype, DT_F32);
+        CHECK_EQ(*(f32 *)u.out[0].data, 257);
+        struct tensor w = tensor_new(perm, DT_F32, shape_1(2), N(1, 1));
+        u               = RUN(OP_LAYERNORM, AT(.eps = 1), a, w, w);
+        CHECK_EQ(u.out[0].type.dtype, d);
+        CHECK_EQ(u.out[1].type.dtype, DT_F32);
+        u = RUN(OP_LAYERNORM_GRAD, NONE, a, a, w, u.out[1], u.out[2]);
+        CHECK_EQ(u.out[0].type.dtype, d);
+        CHECK_EQ(u.out[1].type.dtype, DT_F32);
+        u = RUN(OP_RMSNORM, AT(.eps = 1), a);
+        u = RUN(OP_RMSNORM_GRAD, NONE, a, a, u.out[1]);
+        CHECK_EQ(u.out[1].type.dtype, DT_F32);
+    }
+}
+
+/* Half-way between two neighbours of T it is each of them half the time; what T holds stays. */
+TEST(stochastic_rounding_has_the_number_itself_as_its_mean)
+{
+    static const struct {
+        enum dtype t;
+        f64        x, below, above;
+    } rows[] = {
+        { DT_BF16, 1 + 0x1p-9, 1, 1 + 0x1p-7 },    { DT_F16, 1 + 0x1p-12, 1, 1 + 0x1p-10 },
+        { DT_BF16, -1 - 0x1p-8, -1 - 0x1p-7, -1 }, { DT_F16, 0x1p-26, 0, 0x1p-24 },
+        { DT_F16, 3 + 0x1p-13, 3, 3 + 0x1p-9 },    { DT_BF16, 7.5, 7.5, 7.5 },
+    };
+    enum { COUNT = 20000 };
+    u64 seed = test_seed();
+    for (i32 r = 0; r < COUNT_OF(rows); r++) {
+        struct tensor x   = tensor_new(perm, DT_F32, shape_1(COUNT), NULL);
+        struct tensor rng = tensor_new(perm, DT_I32, shape_1(4), N((f64)(seed % 1000), r, 3, 99));
+        for (i64 i = 0; i < COUNT; i++) ((f32 *)x.data)[i] = (f32)rows[r].x;
+        struct use u     = RUN(OP_CAST, AT(.stochastic = 1, .key = 5, .dtype = rows[r].t), x, rng);
+        f64        above = 0, part = (rows[r].x - rows[r].below) / (rows[r].above - rows[r].below);
+        for (i64 i = 0; i < COUNT; i++) {
+            f64 y = element_get(u.out[0].data, rows[r].t, i);
+            CHECK(y == rows[r].below || y == rows[r].above);
+            above += y == rows[r].above;
+        }
+        /* 5 standard deviations of a mean of COUNT coins */
+        if (rows[r].below == rows[r].above) continue;
+        CHECK_NEAR(above / COUNT, part, 5 * sqrt(part * (1 - part) / COUNT));
+    }
+}
+
+/* bf16 is the upper half of an f32: a kernel may add 16 random bits and cut. */
+TEST(stochastic_rounding_to_bf16_adds_random_bits_and_cuts)
+{
+    struct draw   draw = { .state = test_seed() };
+    struct tensor x    = tensor_new(perm, DT_F32, shape_1(1000), NULL);
+    struct tensor rng  = tensor_new(perm, DT_I32, shape_1(4), N(1, 2, 3, 4));
+    for (i64 i = 0; i < x.count; i++)
+        ((f32 *)x.data)[i] = (f32)(draw_normal(&draw) * pow(10, (f64)draw_to(&draw, 60) - 30));
+    struct use     u   = RUN(OP_CAST, AT(.stochastic = 1, .key = 9, .dtype = DT_BF16), x, rng);
+    struct rng_key key = { .seed = (u64)2 << 32 | 1, .name = 9, .step = 3 };
+    for (i64 i = 0; i < x.count; i++) {
+        u32 bits = f32_bits(((f32 *)x.data)[i]);
+        CHECK_EQ(((u16 *)u.out[0].data)[i], (bits + (rng_u32(key, (u64)i) >> 16)) >> 16);
+    }
+}
+
 /* --- gradients --- */
 
 /* Sum of dy times result 0 of a forward case with element k of input i moved by `by`. */

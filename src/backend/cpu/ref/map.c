@@ -66,7 +66,31 @@ MAP(LOG, log(x))
 MAP(SQRT, sqrt(x))
 MAP(SOFTCAP, tanh(x / c->at->cap) * c->at->cap)
 MAP2(SOFTCAP_GRAD, dy, y, (1 - y / c->at->cap * (y / c->at->cap)) * dy)
-MAP(CAST, x)
+
+/* To floor(|x| / ulp + fraction) ulp, fraction in [0, 1) with 16 bits: all of a bf16's that are cut. */
+static f64 round_at_random(f64 x, enum dtype to, u32 word)
+{
+    int exponent, mantissa = to == DT_BF16 ? 8 : 11, least = to == DT_BF16 ? -133 : -24;
+    if (!isfinite(x)) return x;
+    frexp(x, &exponent); /* |x| in [2^(exponent-1), 2^exponent) */
+    f64 ulp = ldexp(1, MAX(exponent - mantissa, least));
+    return copysign(floor(fabs(x) / ulp + (word >> 16) * 0x1p-16) * ulp, x);
+}
+
+void ref_CAST(const struct call *c)
+{
+    const i32     *rng = c->in_count == 2 ? c->in[1].data : NULL;
+    struct rng_key key = { .name = (u64)c->at->key };
+    if (rng) {
+        key.seed = (u64)(u32)rng[1] << 32 | (u32)rng[0];
+        key.step = (u32)rng[2];
+    }
+    for (i64 i = 0; i < c->out[0].count; i++) {
+        f64 x = ref_load(&c->in[0], i);
+        if (rng) x = round_at_random(x, c->at->dtype, rng_u32(key, (u64)i));
+        ref_store(&c->out[0], i, x);
+    }
+}
 
 void ref_FILL(const struct call *c)
 {
