@@ -9,6 +9,7 @@
  * on the machine count less. */
 #include "backend/cpu/kernel.h"
 #include "base/arena.h"
+#include "base/half.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +53,20 @@ static const struct bench_case cases[] = {
     { OP_MATMUL, "f32[2048,256] f32[2048,429]", { .ta = 1 } },
     { OP_MATMUL, "f32[1024,1024] f32[1024,1024]", { 0 } },
     { OP_MATMUL, "f32[32,1024] f32[4096,1024]", { .tb = 1 } },
+    { OP_MATMUL, "bf16[2048,384] bf16[1152,384]", { .tb = 1 } },
+    { OP_MATMUL, "bf16[2048,384] bf16[384,384]", { .tb = 1 } },
+    { OP_MATMUL, "bf16[2048,384] bf16[1536,384]", { .tb = 1 } },
+    { OP_MATMUL, "bf16[2048,1536] bf16[384,1536]", { .tb = 1 } },
+    { OP_MATMUL, "bf16[2048,1536] bf16[1536,384]", { 0 } },
+    { OP_MATMUL, "bf16[2048,384] bf16[384,1536]", { 0 } },
+    { OP_MATMUL, "bf16[2048,1536] bf16[2048,384]", { .ta = 1 } },
+    { OP_MATMUL, "bf16[2048,384] bf16[2048,1536]", { .ta = 1 } },
+    { OP_MATMUL, "bf16[2048,384] bf16[2048,384]", { .ta = 1 } },
+    { OP_MATMUL, "bf16[32,784] bf16[128,784]", { .tb = 1 } },
+    { OP_MATMUL, "bf16[1024,1024] bf16[1024,1024]", { 0 } },
+    { OP_MATMUL, "f16[1024,1024] f16[1024,1024]", { 0 } },
     { OP_ATTENTION, "f32[8,256,1152]", { GPT_HEADS } },
+    { OP_ATTENTION, "bf16[8,256,1152]", { GPT_HEADS } },
     { OP_ATTENTION_GRAD,
       "f32[8,256,384] f32[8,256,1152] f32[8,256,384] f32[8,6,256]",
       { GPT_HEADS } },
@@ -105,7 +119,10 @@ static struct tensor tensor_new(struct arena *perm, struct type type, i64 ids)
     t.data          = arena_take(perm, t.count, dtype_bytes(type.dtype), 64);
     for (i64 i = 0; i < t.count; i++) {
         u32 random = (u32)((u64)i * 2654435761u) % 1000003;
-        if (type.dtype == DT_F32) ((f32 *)t.data)[i] = 0.1f + (f32)random / 1000003;
+        f32 number = 0.1f + (f32)random / 1000003;
+        if (type.dtype == DT_F32) ((f32 *)t.data)[i] = number;
+        else if (type.dtype == DT_BF16) ((u16 *)t.data)[i] = bf16_from_f32(number);
+        else if (type.dtype == DT_F16) ((u16 *)t.data)[i] = f16_from_f32(number);
         else ((i32 *)t.data)[i] = (i32)(random % (u32)ids);
     }
     return t;

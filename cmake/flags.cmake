@@ -21,22 +21,36 @@ if(FRUGAL_SANITIZE)
 endif()
 
 # NAME_avx2.c and so on are compiled for that processor; the rest of the house runs anywhere, and
-# asks the processor before it calls them. Elsewhere than on x86 they are left out.
+# asks the processor before it calls them. A kind that the compiler does not know, and all of them
+# elsewhere than on x86, is left out; FRUGAL_X86, FRUGAL_AVX512BF16 and FRUGAL_AMX say what is there.
+include(CheckCCompilerFlag)
 set(flags_avx2 -mavx2 -mfma -mf16c)
 set(flags_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c
                  -mprefer-vector-width=512)
 set(flags_avx512bf16 ${flags_avx512} -mavx512bf16)
+set(flags_amx ${flags_avx512bf16} -mamx-tile -mamx-bf16)
 
+set(cpu_kinds)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
-    set(on_x86 TRUE)
+    set(cpu_kinds avx2 avx512)
     target_compile_definitions(frugal_flags INTERFACE FRUGAL_X86=1)
+    check_c_compiler_flag("-mavx512bf16" has_avx512bf16)
+    check_c_compiler_flag("-mamx-bf16" has_amx)
+    if(has_avx512bf16)
+        list(APPEND cpu_kinds avx512bf16)
+        target_compile_definitions(frugal_flags INTERFACE FRUGAL_AVX512BF16=1)
+    endif()
+    if(has_avx512bf16 AND has_amx)
+        list(APPEND cpu_kinds amx)
+        target_compile_definitions(frugal_flags INTERFACE FRUGAL_AMX=1)
+    endif()
 endif()
 
 function(frugal_cpu_flags list_name)
-    foreach(kind avx2 avx512 avx512bf16)
+    foreach(kind avx2 avx512 avx512bf16 amx)
         set(files ${${list_name}})
         list(FILTER files INCLUDE REGEX "_${kind}\\.c$")
-        if(on_x86)
+        if(kind IN_LIST cpu_kinds)
             set_source_files_properties(${files} PROPERTIES COMPILE_OPTIONS "${flags_${kind}}")
         else()
             list(FILTER ${list_name} EXCLUDE REGEX "_${kind}\\.c$")

@@ -22,7 +22,8 @@ struct machine {
 
 static struct machine machine_look(struct arena *perm)
 {
-    static const char *const isa_names[] = { "none beyond the processor's own", "AVX2", "AVX-512" };
+    static const char *const isa_names[] = { "none beyond the processor's own", "AVX2", "AVX-512",
+                                             "AVX-512 with bf16", "AMX" };
     struct machine           m           = { .cores_usable = pool_machine_threads(),
                                              .cores        = sysconf(_SC_NPROCESSORS_CONF),
                                              .instructions = str_of(isa_names[kernel_isa()]),

@@ -144,7 +144,7 @@ enum status config_add_environment(struct config *c, struct os *os, struct arena
                                    struct err *err)
 {
     enum status st = unknown_variables(os, *perm, err);
-    if (!st) st = known_word(os, "FRUGAL_ISA", "any|avx2|avx512", err);
+    if (!st) st = known_word(os, "FRUGAL_ISA", "any|avx2|avx512|avx512bf16|amx", err);
     if (!st) st = known_word(os, "FRUGAL_KERNELS", "ref", err);
     if (st) return st;
     for (i64 i = 0; i < OPTION_COUNT; i++) {

@@ -86,7 +86,7 @@ FRUGAL_TRAIN_BACTH=64 "$frugal" train run.yaml >out 2>err
 [ $? = 2 ] && grep -q 'FRUGAL_TRAIN_BACTH: unknown key train.bacth; did you mean train.batch?' err ||
   fail "a misspelt variable"
 FRUGAL_ISA=sse "$frugal" train run.yaml >out 2>err
-[ $? = 2 ] && grep -q 'FRUGAL_ISA is sse; expected any|avx2|avx512' err || fail "FRUGAL_ISA"
+[ $? = 2 ] && grep -q 'FRUGAL_ISA is sse; expected any|avx2|avx512|avx512bf16|amx' err || fail "FRUGAL_ISA"
 
 # Names that would speak to the terminal do not.
 says 2 'unknown key' train run.yaml "$(printf '\033[31mred')=1"

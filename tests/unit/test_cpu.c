@@ -193,7 +193,9 @@ TEST(the_environment_lowers_the_instruction_set)
     CHECK_EQ(kernel_isa(), ISA_ANY);
     setenv("FRUGAL_ISA", "avx2", 1);
     CHECK_EQ(kernel_isa(), MIN(has, ISA_AVX2));
-    setenv("FRUGAL_ISA", "avx512", 1); /* never raises it */
+    setenv("FRUGAL_ISA", "avx512", 1);
+    CHECK_EQ(kernel_isa(), MIN(has, ISA_AVX512));
+    setenv("FRUGAL_ISA", "amx", 1); /* never raises it */
     CHECK_EQ(kernel_isa(), has);
     unsetenv("FRUGAL_ISA");
 }

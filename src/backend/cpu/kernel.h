@@ -29,7 +29,9 @@ struct call {
     struct pool         *pool;
 };
 
-enum isa { ISA_ANY = 0, ISA_AVX2 = 1, ISA_AVX512 = 2 };
+/* Each has those before it too. AVX512BF16: two products of bf16 and their sum in each lane; AMX: the
+ * same on tiles of 16 x 16 sums. */
+enum isa { ISA_ANY = 0, ISA_AVX2 = 1, ISA_AVX512 = 2, ISA_AVX512BF16 = 3, ISA_AMX = 4 };
 
 struct kernel {
     i32         op;
@@ -40,8 +42,9 @@ struct kernel {
     i64 (*work)(const struct call *); /* workspace bytes; NULL: none */
 };
 
-/* The kernel for this call; never NULL for an op of the table. FRUGAL_ISA=any|avx2|avx512 in the
- * environment lowers the instruction set, FRUGAL_KERNELS=ref leaves only the reference. */
+/* The kernel for this call; never NULL for an op of the table. FRUGAL_ISA=
+ * any|avx2|avx512|avx512bf16|amx in the environment lowers the instruction set, FRUGAL_KERNELS=ref
+ * leaves only the reference. */
 const struct kernel *kernel_choose(const struct call *c, bool reference_only);
 const struct kernel *kernel_at(i32 index); /* the whole list in order, without the reference; NULL
                                               after the last */

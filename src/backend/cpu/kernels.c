@@ -1,5 +1,4 @@
-/* kernels.c - one ordered list of all fast kernels, the reference behind it, and which of them
- * may run on this processor. */
+/* kernels.c - one ordered list of all fast kernels, and the reference behind it. */
 #include "backend/cpu/kernel.h"
 #include "base/os.h"
 
@@ -54,28 +53,4 @@ const struct kernel *kernel_choose(const struct call *c, bool reference_only)
         if (k->op == c->op && k->isa <= isa && (!k->takes || k->takes(c))) return k;
     }
     return &reference;
-}
-
-/* The same sets of instructions as cmake/flags.cmake compiles for. */
-static enum isa processor_isa(void)
-{
-#ifdef FRUGAL_X86
-    /* Whoever has AVX2 has the older F16C too, for which clang 14 does not know to ask. */
-    bool avx2   = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    return avx2 ? avx512 ? ISA_AVX512 : ISA_AVX2 : ISA_ANY;
-#else
-    return ISA_ANY;
-#endif
-}
-
-enum isa kernel_isa(void)
-{
-    struct os *os     = os_real();
-    struct str wanted = os->env(os, "FRUGAL_ISA");
-    enum isa   isa    = processor_isa();
-    if (str_eq(wanted, STR("any"))) return ISA_ANY;
-    if (str_eq(wanted, STR("avx2"))) return MIN(isa, ISA_AVX2);
-    return isa;
 }

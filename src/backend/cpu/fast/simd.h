@@ -18,10 +18,22 @@
 #include <immintrin.h>
 #define V_LANES 16
 #define V_REGISTERS 32
+#if defined(__AMX_BF16__)
+#define ISA_HERE ISA_AMX
+#define ISA_NAME "amx"
+#define ISA_FN(f) f##_amx
+#define ISA_COUNT(table) table##_amx_count
+#elif defined(__AVX512BF16__)
+#define ISA_HERE ISA_AVX512BF16
+#define ISA_NAME "avx512bf16"
+#define ISA_FN(f) f##_avx512bf16
+#define ISA_COUNT(table) table##_avx512bf16_count
+#else
 #define ISA_HERE ISA_AVX512
 #define ISA_NAME "avx512"
 #define ISA_FN(f) f##_avx512
 #define ISA_COUNT(table) table##_avx512_count
+#endif
 #elif defined(__AVX2__)
 #include <immintrin.h>
 #define V_LANES 8

@@ -1,0 +1,1 @@
+#include "backend/cpu/fast/gemm_bf16_impl.h"

@@ -1,0 +1,236 @@
+/* gemm_bf16_impl.h - the matrix product of bf16 operands, summed in f32, into bf16 or f32.
+ *
+ * B is packed into panels, and A too unless its rows can be read as they lie (bf16_tile.h has both
+ * forms). C is cut into blocks of 64 rows by many columns, whatever the number of threads; its
+ * tiles run over all of K at once, so that sums never leave f32. Where C is f32, as gradients of
+ * parameters are, it can hold the sums itself: then long operands are packed a slice of K at a
+ * time, before they leave the caches.
+ *
+ * M, N, K: C is [M,N], A [M,K], B [K,N]. */
+#include "backend/cpu/fast/bf16_tile.h"
+#include "backend/cpu/fast/fast.h"
+#include "backend/cpu/fast/gemm.h"
+
+enum {
+    MC            = 64,
+    SLICE_NUMBERS = 2 * 1024 * 1024, /* packed at a time: 4 MiB */
+    BLOCKS_WANTED = 32,
+    SMALL_FLOPS   = 2 * 1000 * 1000, /* ten microseconds: not worth a second thread */
+};
+
+struct operand {
+    struct lines lines; /* of the first product, from step 0 on */
+    i64          batch; /* from one product to the next */
+    i64          panels, panel_lines;
+    u16         *packed; /* NULL: read as it lies */
+};
+
+struct job {
+    struct gemm    g; /* sizes and distances; the data are below */
+    struct operand a, b;
+    struct tensor  bias, c; /* bias without data: none */
+    i64            columns; /* of a block: whole panels; its rows are MC */
+    i64            row_blocks, column_blocks;
+    i64            k, tiles; /* the slice of K at work now */
+    i64            a_blocks; /* blocks of packing that are a's; those after are b's */
+};
+
+static i64 tiles_of(i64 steps) { return fast_div_up(steps, STEPS); }
+
+/* ---- packing */
+
+/* What lies side by side is read together: all tiles of a panel, or one tile of all panels. */
+static i64 pack_blocks(const struct job *job, const struct operand *o)
+{
+    if (!o->packed) return 0;
+    return job->g.batch * (o->lines.step == 1 ? o->panels : job->tiles);
+}
+
+static void pack_one(const struct job *job, const struct operand *o, i64 batch, i64 panel, i64 tile)
+{
+    i64          size = o->panel_lines * STEPS, step = job->k + tile * STEPS;
+    struct lines from = o->lines;
+    u16         *to   = o->packed + ((batch * o->panels + panel) * job->tiles + tile) * size;
+    from.data += batch * o->batch + panel * o->panel_lines * from.line + step * from.step;
+    from.count -= panel * o->panel_lines;
+    from.steps -= step;
+    if (o == &job->a) pack_a_tile(to, from);
+    else pack_b_tile(to, from);
+}
+
+static void pack_block(void *context, i64 block, i32 worker)
+{
+    (void)worker;
+    const struct job     *job  = context;
+    bool                  is_a = block < job->a_blocks;
+    const struct operand *o    = is_a ? &job->a : &job->b;
+    i64                   i    = is_a ? block : block - job->a_blocks;
+    if (o->lines.step == 1)
+        for (i64 t = 0; t < job->tiles; t++) pack_one(job, o, i / o->panels, i % o->panels, t);
+    else
+        for (i64 p = 0; p < o->panels; p++) pack_one(job, o, i / job->tiles, p, i % job->tiles);
+}
+
+/* ---- tiles of C */
+
+/* Sums of `rows` by `columns` become results: with the bias, or what earlier slices left. */
+static void put(const struct job *job, const f32 *sums, i64 at, i64 n, i64 rows, i64 columns)
+{
+    bool bias = job->bias.data && job->k == 0, bias_f32 = job->bias.type.dtype == DT_F32;
+    bool f32_result = job->c.type.dtype == DT_F32;
+    for (i64 j = 0; j < columns; j += V_LANES) {
+        vm m     = v_first(MIN(columns - j, V_LANES));
+        vf begin = v_zero();
+        if (bias && bias_f32) begin = v_load_m((const f32 *)job->bias.data + n + j, m);
+        else if (bias) begin = v_load_bf16((const u16 *)job->bias.data + n + j, m);
+        for (i64 r = 0; r < rows; r++) {
+            vf   x  = v_load(sums + r * NR + j) + begin;
+            i64  to = at + r * job->g.N + j;
+            f32 *c  = (f32 *)job->c.data + to;
+            if (!f32_result) v_store_bf16((u16 *)job->c.data + to, x, m);
+            else if (job->k == 0) v_store_m(c, x, m);
+            else v_store_m(c, x + v_load_m(c, m), m);
+        }
+    }
+}
+
+/* Two panels of rows from m on, one panel of columns from n on, of product `batch`. */
+static void run_tile(const struct job *job, struct bf16_tile *t, i64 batch, i64 m, i64 n)
+{
+    _Alignas(64) f32 sums[ROWS * NR];
+    i64              M = job->g.M, N = job->g.N, at = (batch * M + m) * N + n;
+    i64              rows = MIN(M - m, ROWS), columns = MIN(N - n, NR);
+    i64              panels = fast_div_up(rows, PANEL), nv = fast_div_up(columns, V_LANES);
+    bool             whole = rows == panels * PANEL && columns == nv * V_LANES;
+    if (whole && job->c.type.dtype == DT_F32 && (job->k || !job->bias.data)) {
+        t->c     = (f32 *)job->c.data + at;
+        t->c_row = N;
+        t->adds  = job->k > 0;
+        product(t, panels, nv);
+        return;
+    }
+    t->c     = sums;
+    t->c_row = NR;
+    t->adds  = false;
+    product(t, panels, nv);
+    put(job, sums, at, n, rows, columns);
+}
+
+static void run_block(void *context, i64 block, i32 worker)
+{
+    (void)worker;
+    const struct job     *job = context;
+    const struct operand *a = &job->a, *b = &job->b;
+    i64 column = block % job->column_blocks, row = block / job->column_blocks % job->row_blocks;
+    i64 batch = block / (job->column_blocks * job->row_blocks);
+    i64 m_end = MIN((row + 1) * MC, job->g.M), n_end = MIN((column + 1) * job->columns, job->g.N);
+    const u16       *a_in_place = a->lines.data + batch * a->batch + job->k;
+    struct bf16_tile t          = { .tiles   = job->tiles,
+                                    .a_row   = a->packed ? STEPS : a->lines.line,
+                                    .a_tile  = a->packed ? A_TILE : STEPS,
+                                    .a_panel = a->packed ? job->tiles * A_TILE : PANEL * a->lines.line };
+    products_begin();
+    for (i64 n = column * job->columns; n < n_end; n += NR) {
+        t.b = b->packed + (batch * b->panels + n / NR) * job->tiles * B_TILE;
+        for (i64 m = row * MC; m < m_end; m += ROWS) {
+            t.a = a->packed ? a->packed + (batch * a->panels + m / PANEL) * t.a_panel
+                            : a_in_place + m * a->lines.line;
+            run_tile(job, &t, batch, m, n);
+        }
+    }
+    products_end();
+}
+
+/* ---- the whole */
+
+/* Rows of pairs, whole tiles, that do not all fall into one set of the first cache. */
+static bool reads_a_in_place(const struct gemm *g)
+{
+    bool collides = (g->a.row + 32) % 2048 < 64;
+    return g->a.col == 1 && g->K % STEPS == 0 && g->M % PANEL == 0 && !collides;
+}
+
+/* Numbers packed for one tile of K. */
+static i64 a_tile_numbers(const struct gemm *g)
+{
+    return reads_a_in_place(g) ? 0 : g->batch * fast_div_up(g->M, PANEL) * A_TILE;
+}
+static i64 b_tile_numbers(const struct gemm *g)
+{
+    return g->batch * fast_div_up(g->N, NR) * B_TILE;
+}
+
+static i64 slice_tiles(const struct gemm *g, enum dtype result)
+{
+    if (result != DT_F32) return tiles_of(g->K);
+    i64 fit = SLICE_NUMBERS / (a_tile_numbers(g) + b_tile_numbers(g));
+    return MIN(tiles_of(g->K), MAX(fit, 1));
+}
+
+static bool takes(const struct call *c)
+{
+    enum dtype d = c->out[0].type.dtype;
+    if (d != DT_F32 && d != DT_BF16) return false;
+    for (i32 i = 0; i < c->in_count; i++) {
+        enum dtype in = c->in[i].type.dtype;
+        if (in != DT_BF16 && (i < 2 || in != DT_F32)) return false;
+        if (shape_count(c->in[i].type.shape) == 0) return false;
+    }
+    return true;
+}
+
+static i64 work_bytes(const struct call *c)
+{
+    struct gemm g = gemm_of(c);
+    return (a_tile_numbers(&g) + b_tile_numbers(&g)) * slice_tiles(&g, c->out[0].type.dtype) *
+           (i64)sizeof(u16);
+}
+
+static struct job job_of(const struct call *c)
+{
+    struct job   job   = { .g = gemm_of(c), .c = c->out[0] };
+    struct gemm *g     = &job.g;
+    i64          slice = slice_tiles(g, job.c.type.dtype);
+    job.a = (struct operand){ .lines       = { c->in[0].data, g->a.row, g->a.col, g->M, g->K },
+                              .batch       = g->a.step,
+                              .panels      = fast_div_up(g->M, PANEL),
+                              .panel_lines = PANEL };
+    job.b = (struct operand){ .lines       = { c->in[1].data, g->b.col, g->b.row, g->N, g->K },
+                              .batch       = g->b.step,
+                              .panels      = fast_div_up(g->N, NR),
+                              .panel_lines = NR,
+                              .packed      = c->work };
+    if (!reads_a_in_place(g)) job.a.packed = job.b.packed + b_tile_numbers(g) * slice;
+    if (c->in_count == 3) job.bias = c->in[2];
+    /* All columns in a block, unless that leaves fewer blocks than many cores can share. */
+    job.row_blocks    = fast_div_up(g->M, MC);
+    i64 shares        = fast_div_up(BLOCKS_WANTED, job.row_blocks * g->batch);
+    job.columns       = fast_div_up(job.b.panels, shares) * NR;
+    job.column_blocks = fast_div_up(g->N, job.columns);
+    return job;
+}
+
+static void run(const struct call *c)
+{
+    struct job job    = job_of(c);
+    i64        blocks = job.g.batch * job.row_blocks * job.column_blocks, K = job.g.K;
+    i64        slice = slice_tiles(&job.g, job.c.type.dtype);
+    bool       small = 2.0 * (f64)job.g.batch * (f64)job.g.M * (f64)job.g.N * (f64)K < SMALL_FLOPS;
+    for (; job.k < K; job.k += slice * STEPS) {
+        job.tiles    = MIN(slice, tiles_of(K - job.k));
+        job.a_blocks = pack_blocks(&job, &job.a);
+        i64 to_pack  = job.a_blocks + pack_blocks(&job, &job.b);
+        if (small) {
+            fast_alone(to_pack, pack_block, &job);
+            fast_alone(blocks, run_block, &job);
+        } else {
+            pool_run(c->pool, to_pack, pack_block, &job);
+            pool_run(c->pool, blocks, run_block, &job);
+        }
+    }
+}
+
+const struct kernel ISA_FN(kernels_gemm_bf16)[] = {
+    { OP_MATMUL, "bf16_" ISA_NAME, ISA_HERE, takes, run, work_bytes },
+};
+const i32 ISA_COUNT(kernels_gemm_bf16) = (i32)COUNT_OF(ISA_FN(kernels_gemm_bf16));

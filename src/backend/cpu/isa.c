@@ -1,0 +1,64 @@
+/* isa.c - which instructions this processor has, and the system lets us use: the same sets as
+ * cmake/flags.cmake compiles for. */
+#include "backend/cpu/kernel.h"
+#include "base/os.h"
+#include <pthread.h>
+#ifdef FRUGAL_X86
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+static const char *const names[] = { "any", "avx2", "avx512", "avx512bf16", "amx" };
+
+#ifdef FRUGAL_X86
+/* The tiles' 8 KiB of state are given to a process that asks once, for all its threads, and by
+ * Linux 5.16 and later only (Documentation/arch/x86/xstate.rst). */
+static bool tiles_granted(void)
+{
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
+    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XTILEDATA) == 0;
+}
+
+/* By number, because not every compiler knows their names: Intel's manual, volume 2, CPUID. */
+static bool has_bf16(void)
+{
+    u32 a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
+}
+
+static bool has_tiles(void)
+{
+    u32 a, b, c, d, tile = 1u << 24, tile_bf16 = 1u << 22;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & tile) && (d & tile_bf16);
+}
+
+static enum isa processor_look(void)
+{
+    /* Whoever has AVX2 has the older F16C too, for which clang 14 does not know to ask. */
+    bool avx2   = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    if (!avx2) return ISA_ANY;
+    if (!avx512) return ISA_AVX2;
+    if (!has_bf16()) return ISA_AVX512;
+    return has_tiles() && tiles_granted() ? ISA_AMX : ISA_AVX512BF16;
+}
+#else
+static enum isa processor_look(void) { return ISA_ANY; }
+#endif
+
+static enum isa processor;
+
+static void look_once(void) { processor = processor_look(); }
+
+enum isa kernel_isa(void)
+{
+    static pthread_once_t once   = PTHREAD_ONCE_INIT;
+    struct os            *os     = os_real();
+    struct str            wanted = os->env(os, "FRUGAL_ISA");
+    pthread_once(&once, look_once);
+    for (i32 i = 0; i < COUNT_OF(names); i++)
+        if (str_eq(wanted, str_of(names[i]))) return MIN(processor, (enum isa)i);
+    return processor;
+}
