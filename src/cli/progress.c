@@ -58,19 +58,34 @@ static void event_metrics(struct textbuf *b, const struct train_metric *metrics,
     textbuf_fmt(b, "}");
 }
 
+static void start_words(struct progress *p, const struct train_start *t)
+{
+    struct arena scratch = p->scratch;
+    struct str   batch   = str_fmt(&scratch, "%lld", (long long)t->batch);
+    if (t->accumulate > 1)
+        batch = str_fmt(&scratch, "%lld x %lld", (long long)t->accumulate, (long long)t->batch);
+    say_message(p->say, "%.*s parameters, %.*s samples, batch %.*s, on %.*s; %.*s planned\n",
+                STR_ARG(text_count(&scratch, (f64)t->parameters)),
+                STR_ARG(text_count(&scratch, (f64)t->train_samples)), STR_ARG(batch),
+                STR_ARG(t->device), STR_ARG(text_bytes(&scratch, (f64)t->arena_bytes_planned)));
+    if (t->lr != t->lr_given)
+        say_message(p->say, "learning rate %g x %g for this batch = %g\n", t->lr_given,
+                    t->lr / t->lr_given, t->lr);
+    if (t->batch_norm && t->accumulate > 1)
+        say_message(p->say,
+                    "batch norm sees %lld samples at a time, not the %lld of a step: the result "
+                    "is not that of train.batch=%lld\n",
+                    (long long)t->batch, (long long)(t->batch * t->accumulate),
+                    (long long)(t->batch * t->accumulate));
+}
+
 static void on_start(void *context, const struct train_start *t)
 {
     struct progress *p       = context;
-    struct arena     scratch = p->scratch, parts = arena_part(&scratch, 4096);
+    struct arena     scratch = p->scratch;
     p->usd_hour = t->usd_hour;
     if (!p->say->json) {
-        say_message(p->say, "%.*s parameters, %.*s samples, batch %lld, on %.*s; %.*s planned\n",
-                    STR_ARG(text_count(&parts, (f64)t->parameters)),
-                    STR_ARG(text_count(&parts, (f64)t->train_samples)), (long long)t->batch,
-                    STR_ARG(t->device), STR_ARG(text_bytes(&parts, (f64)t->arena_bytes_planned)));
-        if (t->lr != t->lr_given)
-            say_message(p->say, "learning rate %g x %g for this batch = %g\n", t->lr_given,
-                        t->lr / t->lr_given, t->lr);
+        start_words(p, t);
         return;
     }
     struct textbuf b = event_begin(&scratch, "start");
@@ -81,6 +96,8 @@ static void on_start(void *context, const struct train_start *t)
     event_i64(&b, "train_samples", t->train_samples);
     event_i64(&b, "eval_samples", t->eval_samples);
     event_i64(&b, "batch", t->batch);
+    event_i64(&b, "accumulate", t->accumulate);
+    event_bool(&b, "batch_norm", t->batch_norm);
     event_i64(&b, "steps", t->steps);
     event_i64(&b, "epochs", t->epochs);
     event_i64(&b, "arena_bytes_planned", t->arena_bytes_planned);

@@ -58,6 +58,21 @@ static void limits(struct loop *l)
     l->rates = schedule_resolve(c, pace);
 }
 
+/* A program that does not exist costs nothing. */
+static f64 flops(const struct session *s, enum program_id id)
+{
+    const struct program *p = s->set->programs[id];
+    return p ? program_cost(p, s->scratch).flops : 0;
+}
+
+/* Its running statistics are the only buffers there are. */
+static bool has_batch_norm(const struct program_set *set)
+{
+    for (i32 i = 0; i < set->persistent_count; i++)
+        if (set->persistents[i].kind == VALUE_BUFFER) return true;
+    return false;
+}
+
 static void tell_start(struct loop *l)
 {
     struct session    *s = &l->s;
@@ -67,14 +82,16 @@ static void tell_start(struct loop *l)
                              .train_samples       = dataset_count(s->data, SPLIT_TRAIN),
                              .eval_samples        = dataset_count(s->data, SPLIT_EVAL),
                              .batch               = s->config.batch,
+                             .accumulate          = MAX(s->config.accumulate, 1),
+                             .batch_norm          = has_batch_norm(s->set),
                              .steps               = l->steps_max,
                              .epochs              = l->epochs_max,
                              .arena_bytes_planned = s->set->arena_bytes,
                              .usd_hour            = s->settings->train.usd_hour,
                              .lr                  = l->rates.lr,
                              .lr_given            = s->settings->train.lr };
-    e.flops_step         = program_cost(s->set->programs[PROGRAM_TRAIN], s->scratch).flops +
-                   program_cost(s->set->programs[PROGRAM_UPDATE], s->scratch).flops;
+    e.flops_step = flops(s, PROGRAM_TRAIN) + (f64)(e.accumulate - 1) * flops(s, PROGRAM_ADD) +
+                   flops(s, PROGRAM_UPDATE);
     if (l->listener->on_start) l->listener->on_start(l->listener->context, &e);
 }
 

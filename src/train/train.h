@@ -21,10 +21,11 @@ struct train_start {
     struct str device;     /* in words: the processor's name */
     i64        parameters, parameters_trained;
     i64        train_samples, eval_samples;
-    i64        batch;
+    i64        batch, accumulate;    /* samples at once; so many times a step */
+    bool       batch_norm;           /* its statistics are those of `batch` samples, not of a step */
     i64        steps, epochs;        /* as they will end at the latest; 0: not limited by it */
     i64        arena_bytes_planned;  /* by compile; nothing is allocated beyond it */
-    f64        flops_step;           /* forward, backward and update of a full batch */
+    f64        flops_step;           /* forward, backward and update of a full step */
     f64        usd_hour;
     f64        lr, lr_given;         /* after and before it followed the batch (train.lr_batch) */
 };

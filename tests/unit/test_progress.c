@@ -164,6 +164,39 @@ TEST(the_summary)
                    "cost        price unknown; say what an hour costs: train.usd_hour=0.10\n");
 }
 
+static struct str start_shown(struct arena *perm, i64 accumulate, bool batch_norm)
+{
+    struct shown       s;
+    struct str         out, err;
+    struct train_start t = { .device              = STR("cpu"),
+                             .parameters          = 1500,
+                             .train_samples       = 70,
+                             .batch               = 16,
+                             .accumulate          = accumulate,
+                             .batch_norm          = batch_norm,
+                             .arena_bytes_planned = 4100000,
+                             .lr                  = 0.1,
+                             .lr_given            = 0.1 };
+    shown_open(&s, perm);
+    s.listener.on_start(s.listener.context, &t);
+    shown_close(&s, perm, &out, &err);
+    CHECK_EQ(out.len, 0);
+    return err;
+}
+
+TEST(the_start_tells_of_batch_norm_in_micro_batches)
+{
+    const char *alone = "1,500 parameters, 70 samples, batch 16, on cpu; 4.1 MB planned\n";
+    CHECK_STR(start_shown(perm, 1, false), alone);
+    CHECK_STR(start_shown(perm, 1, true), alone);
+    CHECK_STR(start_shown(perm, 4, false),
+              "1,500 parameters, 70 samples, batch 4 x 16, on cpu; 4.1 MB planned\n");
+    CHECK_STR(start_shown(perm, 4, true),
+              "1,500 parameters, 70 samples, batch 4 x 16, on cpu; 4.1 MB planned\n"
+              "batch norm sees 16 samples at a time, not the 64 of a step: the result is not that "
+              "of train.batch=64\n");
+}
+
 static void check_number(const struct json *map, const char *key, f64 value)
 {
     f64 got = NAN;

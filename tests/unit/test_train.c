@@ -97,6 +97,7 @@ static const char *const network = "- conv: {filters: 8, activation: relu}\n"
                                    "- dense: 4\n";
 
 struct watch {
+    struct train_start start; /* its texts are gone */
     long first, last; /* allocations after the first step, after the last */
     i64  arena_first, arena_last;
     i64  steps;
@@ -115,11 +116,16 @@ static void on_step(void *context, const struct train_progress *p)
     w->losses[w->steps++ % 64] = p->loss;
 }
 
+static void on_start(void *context, const struct train_start *t)
+{
+    ((struct watch *)context)->start = *t;
+}
+
 static struct watch run(const struct settings *s, struct train_result *r)
 {
     struct watch          w   = { 0 };
     struct err            err = { 0 };
-    struct train_listener l   = { .context = &w, .on_step = on_step };
+    struct train_listener l   = { .context = &w, .on_start = on_start, .on_step = on_step };
     if (train_run(os_real(), s, &l, r, &err)) harness_fail(__FILE__, __LINE__, "%s", err.text);
     return w;
 }
@@ -215,6 +221,26 @@ TEST(accumulated_micro_batches_equal_the_large_batch)
     for (i64 i = 0; i < 10; i++)
         CHECK_NEAR(micro.losses[i], large.losses[i], 1e-5 * large.losses[i]);
     CHECK_EQ(r.arena_bytes_planned, r.arena_bytes_used);
+    remove_run(&s, folder);
+}
+
+TEST(the_start_tells_what_a_step_of_micro_batches_is)
+{
+    const char         *folder = temp_folder(perm);
+    struct settings     s      = small_run(perm, folder, network);
+    struct train_result r;
+    s.train.steps            = 1;
+    struct train_start one   = run(&s, &r).start;
+    s.train.accumulate       = 3;
+    struct train_start three = run(&s, &r).start;
+    CHECK_EQ(one.accumulate, 1);
+    CHECK_EQ(three.accumulate, 3);
+    CHECK_EQ(three.batch, 16);
+    CHECK(one.batch_norm && three.batch_norm);
+    CHECK(three.flops_step > 2 * one.flops_step && three.flops_step < 3.1 * one.flops_step);
+    remove_run(&s, folder);
+    s = small_run(perm, folder = temp_folder(perm), "- flatten\n- dense: 4\n");
+    CHECK(!run(&s, &r).start.batch_norm);
     remove_run(&s, folder);
 }
 
