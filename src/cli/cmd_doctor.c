@@ -7,6 +7,7 @@
 #include "cli/config.h"
 #include "cli/libraries.h"
 #include "train/train.h"
+#include <string.h>
 #include <unistd.h>
 
 enum status command_doctor(struct cli *c, struct err *err);
@@ -18,6 +19,7 @@ struct machine {
     i64        cores_usable, cores;
     struct str instructions;
     i64        memory_bytes, memory_free_bytes; /* 0: not known */
+    f64        flops_s[DT_COUNT], bandwidth_bytes_s; /* 0: not known */
 };
 
 static struct machine machine_look(struct arena *perm)
@@ -30,10 +32,13 @@ static struct machine machine_look(struct arena *perm)
                                              .memory_bytes = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) };
     struct backend          *cpu;
     struct target            target;
-    if (backend_cpu_open(perm, 1, BACKEND_FAST, &cpu, NULL)) return m;
+    if (backend_cpu_open(perm, 0, BACKEND_FAST, &cpu, NULL)) return m;
     cpu->table->describe(cpu, &target);
+    cpu->table->rate(cpu, &target);
     m.cpu               = str_copy(perm, target.name);
     m.memory_free_bytes = target.memory_bytes;
+    m.bandwidth_bytes_s = target.bandwidth_bytes_s;
+    memcpy(m.flops_s, target.flops_s, sizeof m.flops_s);
     cpu->table->close(cpu);
     return m;
 }
@@ -67,6 +72,14 @@ static void print_machine(struct cli *c, const struct machine *m)
     say_result(c->say, "  %-9s %.*s, %.*s free\n", "memory",
                STR_ARG(text_bytes(&scratch, (f64)m->memory_bytes)),
                STR_ARG(text_bytes(&scratch, (f64)m->memory_free_bytes)));
+    say_result(c->say, "  %-9s", "speed");
+    for (i32 t = 0; t < DT_COUNT; t++) {
+        struct str rate = text_si(&scratch, m->flops_s[t]), name = dtype_name((enum dtype)t);
+        if (m->flops_s[t] > 0)
+            say_result(c->say, " %.*s %.*sFLOP/s,", STR_ARG(name), STR_ARG(rate));
+    }
+    say_result(c->say, " memory %.*s/s, as measured now\n",
+               STR_ARG(text_bytes(&scratch, m->bandwidth_bytes_s)));
     say_result(c->say, "  %-9s none: this version computes on the CPU\n", "GPU");
 }
 
@@ -81,7 +94,14 @@ static void print_json(struct cli *c, const struct machine *m)
     event_str(&b, "vectors", m->instructions);
     event_i64(&b, "memory_bytes", m->memory_bytes);
     event_i64(&b, "memory_free_bytes", m->memory_free_bytes);
-    textbuf_fmt(&b, ",\"gpus\":[],\"libraries\":{");
+    event_f64(&b, "bandwidth_bytes_s", m->bandwidth_bytes_s);
+    textbuf_fmt(&b, ",\"flops_s\":{");
+    for (i32 t = 0, shown = 0; t < DT_COUNT; t++) {
+        if (m->flops_s[t] > 0)
+            textbuf_fmt(&b, "%s\"%.*s\":%.0f", shown++ ? "," : "",
+                        STR_ARG(dtype_name((enum dtype)t)), m->flops_s[t]);
+    }
+    textbuf_fmt(&b, "},\"gpus\":[],\"libraries\":{");
     for (i64 i = 0; i < library_count; i++) {
         struct str version = library_version(&libraries[i], &parts);
         textbuf_fmt(&b, "%s\"%s\":", i ? "," : "", libraries[i].name);

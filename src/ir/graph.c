@@ -28,6 +28,18 @@ struct graph *graph_new(struct arena *perm, struct str name)
     return g;
 }
 
+struct graph *graph_copy(const struct graph *g, struct arena *perm)
+{
+    struct graph *c = NEW(perm, struct graph, 1);
+    *c              = *g;
+    c->perm         = perm;
+    c->values       = NEW(perm, struct value, g->values_max);
+    c->nodes        = NEW(perm, struct node, g->nodes_max);
+    memcpy(c->values, g->values, (size_t)g->value_count * sizeof *c->values);
+    memcpy(c->nodes, g->nodes, (size_t)g->node_count * sizeof *c->nodes);
+    return c;
+}
+
 enum status graph_status(const struct graph *g, struct err *err)
 {
     if (g->err.status && err) *err = g->err;

@@ -66,6 +66,8 @@ struct graph {
 };
 
 struct graph *graph_new(struct arena *perm, struct str name);
+struct graph *graph_copy(const struct graph *g, struct arena *perm); /* to change; shares names and
+                                                                        inputs of nodes */
 enum status   graph_status(const struct graph *g, struct err *err); /* copies the sentence */
 
 /* Room for one more value and one more node; the arrays may move. */

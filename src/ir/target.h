@@ -7,7 +7,7 @@
 struct target {
     struct str name;
     i64        memory_bytes;         /* usable for the arena */
-    f64        flops_s[DT_COUNT];    /* peak by element type; 0 = unknown */
+    f64        flops_s[DT_COUNT];    /* of matrix products by element type; 0 = unknown */
     f64        bandwidth_bytes_s;    /* 0 = unknown */
     i32        threads;
     i64        align_bytes;          /* of every tensor in the arena */
@@ -15,7 +15,14 @@ struct target {
     i64 (*work_bytes)(const struct target *, const struct graph *, const struct node *);
     /* Name of that kernel, for the program's text. */
     const char *(*kernel_name)(const struct target *, const struct graph *, const struct node *);
+    /* Seconds of that kernel, tried out when first asked for; 0: not known. */
+    f64 (*seconds)(const struct target *, const struct graph *, const struct node *);
     void *backend;
 };
+
+/* Seconds of a node: measured or, where nobody can, by the rates above; for rates that are not known
+ * those of two common cores are taken. */
+f64 target_seconds(const struct target *t, const struct graph *g, const struct node *n,
+                   struct arena scratch);
 
 #endif

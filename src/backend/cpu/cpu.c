@@ -3,6 +3,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/flush.h"
 #include "backend/cpu/kernel.h"
+#include "backend/cpu/timing.h"
 #include "base/os.h"
 #include <string.h>
 
@@ -19,6 +20,7 @@ struct cpu {
     struct str          name;
     u8                 *arena;
     i64                 arena_bytes;
+    struct timings      timings;
 };
 
 struct ready { /* one instruction, nothing left to decide */
@@ -121,6 +123,15 @@ static const char *target_kernel_name(const struct target *t, const struct graph
     return choose(t->backend, &c)->name;
 }
 
+static f64 target_kernel_seconds(const struct target *t, const struct graph *g,
+                                 const struct node *n)
+{
+    struct cpu     *cpu = t->backend;
+    struct operands o;
+    struct call     c = call_of(cpu, g, NULL, n, o.in, o.out);
+    return timing_of(&cpu->timings, &c, choose(cpu, &c));
+}
+
 /* --- the table --- */
 
 static void cpu_describe(struct backend *b, struct target *t)
@@ -133,8 +144,11 @@ static void cpu_describe(struct backend *b, struct target *t)
     t->align_bytes  = ALIGN_BYTES;
     t->work_bytes   = target_work_bytes;
     t->kernel_name  = target_kernel_name;
+    t->seconds      = target_kernel_seconds;
     t->backend      = cpu;
 }
+
+static void cpu_rate(struct backend *b, struct target *t) { timing_rates(t, cpu_of(b)->pool); }
 
 static const i64 fill_block_bytes = (i64)1 << 22;
 
@@ -266,6 +280,7 @@ static void cpu_close(struct backend *b)
 static const struct backend_table cpu_table = {
     .name       = "cpu",
     .describe   = cpu_describe,
+    .rate       = cpu_rate,
     .alloc      = cpu_alloc,
     .prepare    = cpu_prepare,
     .put        = cpu_put,
