@@ -1,0 +1,139 @@
+"""The driver of `bench/run levers`: what each lever does to time, memory and loss.
+
+    levers.py [--quick] [--json] [gpt] [resnet]
+
+Protocol. The two examples, from the same seed and on the same batches, with two threads on two cores:
+plain, with each lever alone, with levers together, and plain once more, which shows how far the
+machine drifted meanwhile. A row is one run of `frugal train`. Its step time is the median over its
+steps but the first, `spread` the distance of their 10th and 90th percentile over that median, `time`
+the plain step time over its own: above 1 is faster. `planned` is what compile says before anything
+is allocated, `used` the highest byte that was changed, `process` the kernel's peak resident size.
+`loss` is over held-out samples after the last step, `of plain` its ratio to plain's. `busy` is the
+share of the cores in use while nothing of ours runs: above BUSY_MAX a row is marked DISTURBED.
+
+A lever is a row of LEVERS: its settings are put over the example's. One that frugal does not know is
+a failure, as is any other: the table then lacks the row, says why, and the exit code is 3. Below a
+table stand its verdicts, met or missed; the exit code is 1 if one was missed. --quick takes a few
+steps, keeps nothing and judges nothing.
+"""
+import statistics
+import sys
+
+from common import (BUSY_MAX, Failed, Record, busy_share, machine, make_text, note, train, two_cores)
+
+# example: settings of every run; steps, and with --quick. A small eval_batch: else the evaluation would
+# need the most memory and hide what the levers do.
+COMMON = ["train.target=none", "train.eval_every=0", "train.log_every=1", "train.threads=2"]
+EXAMPLES = {
+    "gpt": (COMMON + ["data.path=text.txt", "data.eval_samples=256", "train.eval_batch=4"], 200, 4),
+    "resnet": (COMMON + ["data.eval_samples=2000", "train.eval_batch=32", "train.warmup=20"], 100, 3),
+}
+
+# lever: its settings, for each example if they differ. A number that ends in x is so many times the
+# memory that plain planned, in GiB.
+LEVERS = {
+    "plain": [],
+    "recompute all": ["train.recompute=all"],
+    "recompute every 2": ["train.recompute=every", "train.recompute_every=2"],
+    "recompute auto, 0.6x": ["train.recompute=auto", "train.memory_gib=0.6x"],
+    "4 micro-batches": {"gpt": ["train.accumulate=4", "train.batch=4"],
+                        "resnet": ["train.accumulate=4", "train.batch=32"]},
+    "schedule constant": ["train.schedule=constant"],
+    "schedule wsd": ["train.schedule=wsd"],
+    "plain again": [],
+}
+
+
+def settings_of(example, lever, plain):
+    for setting in LEVERS[lever][example] if isinstance(LEVERS[lever], dict) else LEVERS[lever]:
+        key, value = setting.split("=")
+        if value.endswith("x"):
+            value = f"{float(value[:-1]) * plain['planned_mib'] / 2**10:.6f}"
+        yield f"{key}={value}"
+
+
+def measure(example, lever, steps, plain):
+    """One run as a row; `plain` is the row to compare with, None for itself."""
+    busy = busy_share()
+    events, _, peak = train(f"examples/{example}.yaml", *EXAMPLES[example][0], f"train.steps={steps}",
+                            *settings_of(example, lever, plain))
+    done = events[-1]
+    told = [e for e in events if e["event"] == "step"]
+    times = [1e3 * (b["elapsed_s"] - a["elapsed_s"]) for a, b in zip(told, told[1:])]
+    tenths = statistics.quantiles(times, n=10)
+    row = {"example": example, "lever": lever, "steps": steps,
+           "step_ms": statistics.median(times), "spread": (tenths[-1] - tenths[0]) / statistics.median(times),
+           "planned_mib": done["arena_bytes_planned"] / 2**20, "used_mib": done["arena_bytes_used"] / 2**20,
+           "process_mib": peak / 2**20, "loss": done["loss"], "busy": busy, "losses": [e["loss"] for e in told]}
+    base = plain or row
+    return dict(row, time_ratio=base["step_ms"] / row["step_ms"],
+                memory_ratio=row["planned_mib"] / base["planned_mib"], loss_ratio=row["loss"] / base["loss"])
+
+
+# ---- verdicts: what must hold, told from the rows of an example ----
+
+def same_result(rows):
+    """Recomputing and repeating change no bit of any loss."""
+    for lever in ("recompute all", "recompute every 2", "recompute auto, 0.6x", "plain again"):
+        same = rows[lever]["losses"] == rows["plain"]["losses"] and rows[lever]["loss"] == rows["plain"]["loss"]
+        yield f"{lever}: every loss as plain's, to the bit", same
+
+
+def planned_is_used(rows):
+    wrong = [lever for lever, r in rows.items() if r["planned_mib"] != r["used_mib"]]
+    yield "memory used is memory planned" + "".join(f"; not with {lever}" for lever in wrong), not wrong
+
+
+VERDICTS = [same_result, planned_is_used]
+
+
+# ---- what is printed and kept ----
+
+HEAD = f"{'example':<8} {'lever':<22} {'ms/step':>8} {'spread':>6} {'time':>6}  {'planned':>7} {'used':>7} " \
+       f"{'process':>7} {'MiB':<3} {'memory':>6}  {'loss':>7} {'of plain':>8}  {'busy':>4}"
+
+
+def table_line(r):
+    if "verdict" in r:
+        return f"{r['example']:<8} {'met   ' if r['met'] else 'MISSED'} {r['verdict']}"
+    memory = " ".join(f"{r[k]:>7.1f}" for k in ("planned_mib", "used_mib", "process_mib"))
+    return f"{r['example']:<8} {r['lever']:<22} {r['step_ms']:>8.1f} {r['spread']:>6.0%} {r['time_ratio']:>5.2f}x  " \
+           f"{memory} {'':<3} {r['memory_ratio']:>5.2f}x  {r['loss']:>7.4f} {r['loss_ratio']:>8.4f}  {r['busy']:>4.0%}" \
+           f"{'  DISTURBED' if r['busy'] > BUSY_MAX else ''}"
+
+
+def measure_example(example, record, quick):
+    """Its rows, then its verdicts. Returns how many rows failed, how many verdicts were missed."""
+    steps, rows, failed, missed = EXAMPLES[example][2 if quick else 1], {}, 0, 0
+    for lever in LEVERS:
+        try:
+            rows[lever] = measure(example, lever, steps, rows.get("plain"))
+            record.add(rows[lever])
+        except Failed as e:
+            note(f"{example}, {lever}: {e}")
+            failed += 1
+    if failed or quick:
+        return failed, 0
+    for verdict in VERDICTS:
+        for text, met in verdict(rows):
+            record.add({"example": example, "verdict": text, "met": met})
+            missed += not met
+    return 0, missed
+
+
+def main(*arguments):
+    flags = {a for a in arguments if a.startswith("--")}
+    examples = [a for a in arguments if a not in flags] or list(EXAMPLES)
+    unknown = [a for a in examples if a not in EXAMPLES] + sorted(flags - {"--quick", "--json"})
+    if unknown:
+        sys.exit(f"levers does not know {unknown[0]}; it knows --quick, --json, {', '.join(EXAMPLES)}")
+    two_cores()
+    make_text()
+    quick = "--quick" in flags
+    record = Record("levers", HEAD, table_line, machine(), "--json" in flags, kept=not quick)
+    found = [measure_example(example, record, quick) for example in examples]
+    sys.exit(3 if any(failed for failed, _ in found) else 1 if any(missed for _, missed in found) else 0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
