@@ -39,6 +39,22 @@ foreach(file ${units})
     frugal_test(${name} unit)
 endforeach()
 
+# The kernels for AMX once more, with its tile instructions in software, and the tests that meet
+# them: so they are tested on processors without it.
+if(amx IN_LIST cpu_kinds)
+    file(GLOB_RECURSE tiles CONFIGURE_DEPENDS src/backend/cpu/*_amx.c)
+    add_library(frugal_soft_amx OBJECT ${tiles} tests/amx/isa.c)
+    target_link_libraries(frugal_soft_amx PRIVATE frugal_flags)
+    target_compile_options(frugal_soft_amx PRIVATE
+        "SHELL:-include ${CMAKE_SOURCE_DIR}/tests/amx/soft.h")
+    foreach(name test_fast test_kernels)
+        add_executable(${name}_amx tests/unit/${name}.c $<TARGET_OBJECTS:frugal_soft_amx>)
+        target_link_libraries(${name}_amx PRIVATE frugal_test_support)
+        add_test(NAME ${name}_amx COMMAND ${name}_amx)
+        frugal_test(${name}_amx unit)
+    endforeach()
+endif()
+
 add_executable(fuzz_planted tests/fuzz/planted.c tests/fuzz/driver.c)
 target_link_libraries(fuzz_planted PRIVATE frugal_test_support)
 add_test(NAME test_fuzz_driver COMMAND tests/fuzz/test_driver.sh $<TARGET_FILE:fuzz_planted>)

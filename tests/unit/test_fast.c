@@ -4,6 +4,7 @@
 #include "backend/cpu/kernel.h"
 #include "base/rng.h"
 #include "harness.h"
+#include "support/op_case.h"
 
 enum { POOLS = 3 };
 
@@ -12,23 +13,25 @@ struct test_case {
     struct attrs  at;
     struct tensor in[5], out[OP_OUT_MAX], truth[OP_OUT_MAX];
     i32           in_count;
-    f64           allowed; /* of each result, absolute */
+    f64           allowed; /* of each result, absolute; and relative: the rounding of its type */
 };
 
-static struct tensor tensor_new(struct arena *perm, struct shape s)
+static struct tensor tensor_new(struct arena *perm, struct type type)
 {
-    struct tensor t = { NULL, type_of(DT_F32, s), shape_count(s) };
-    t.data          = arena_take(perm, t.count, sizeof(f32), 64);
+    struct tensor t = { NULL, type, shape_count(type.shape) };
+    t.data          = arena_take(perm, t.count, dtype_bytes(type.dtype), 64);
     return t;
 }
 
 /* Uniform in [-scale, scale). */
-static void add_input(struct test_case *c, struct arena *perm, struct shape s, f32 scale, u64 seed)
+static void add_input(struct test_case *c, struct arena *perm, struct type type, f32 scale,
+                      u64 seed)
 {
-    struct tensor t = tensor_new(perm, s);
-    f32          *x = t.data;
+    struct tensor t = tensor_new(perm, type);
+    f32          *x = NEW(perm, f32, t.count);
     rng_fill_uniform((struct rng_key){ .seed = seed, .name = (u64)c->in_count }, 0, t.count, x);
-    for (i64 i = 0; i < t.count; i++) x[i] = (2 * x[i] - 1) * scale;
+    for (i64 i = 0; i < t.count; i++)
+        element_set(t.data, type.dtype, i, (f64)((2 * x[i] - 1) * scale));
     c->in[c->in_count++] = t;
 }
 
@@ -40,19 +43,23 @@ static void add_results(struct test_case *c, struct arena *perm)
     for (i32 i = 0; i < c->in_count; i++) in[i] = c->in[i].type;
     CHECK_EQ(op_info(c->op)->shape(&sig, &err), STATUS_OK);
     for (i32 i = 0; i < op_info(c->op)->out_count; i++) {
-        c->out[i]   = tensor_new(perm, out[i].shape);
-        c->truth[i] = tensor_new(perm, out[i].shape);
+        c->out[i]   = tensor_new(perm, out[i]);
+        c->truth[i] = tensor_new(perm, out[i]);
     }
 }
+
+/* The distance of neighbours, relative: a result and the reference are rounded on their own. */
+static f64 spacing(enum dtype d) { return d == DT_BF16 ? 0x1p-7 : d == DT_F16 ? 0x1p-10 : 0; }
 
 static void check_results(const struct test_case *c, const struct kernel *k)
 {
     for (i32 i = 0; i < op_info(c->op)->out_count; i++) {
-        const f32 *got = c->out[i].data, *want = c->truth[i].data;
+        enum dtype d = c->out[i].type.dtype;
         for (i64 e = 0; e < c->out[i].count; e++) {
-            if (fabs((f64)got[e] - (f64)want[e]) <= c->allowed) continue;
+            f64 got = element_get(c->out[i].data, d, e), want = element_get(c->truth[i].data, d, e);
+            if (fabs(got - want) <= c->allowed + spacing(d) * fabs(want)) continue;
             harness_fail(__FILE__, __LINE__, "%s: result %d, element %lld: %g, reference %g",
-                         k->name, i, (long long)e, (f64)got[e], (f64)want[e]);
+                         k->name, i, (long long)e, got, want);
         }
     }
 }
@@ -98,6 +105,20 @@ static void close_pools(struct pool **pools)
 
 /* Terms are products of numbers in [-1, 1): their sum's error is about 2^-24 sqrt(K) * sqrt(K)/3,
  * as errors of random sign grow with sqrt(K) and so does the sum. Ten times that. */
+static void check_product(const i64 *s, i32 transposed, enum dtype in, enum dtype out, u64 seed,
+                          struct pool **pools, struct arena scratch)
+{
+    struct test_case c = { .op = OP_MATMUL, .at = { .ta = transposed & 1, .tb = transposed >> 1 } };
+    i64              M = s[0], N = s[1], K = s[2];
+    add_input(&c, &scratch, type_of(in, c.at.ta ? shape_2(K, M) : shape_2(M, K)), 1, seed);
+    add_input(&c, &scratch, type_of(in, c.at.tb ? shape_2(N, K) : shape_2(K, N)), 1, seed);
+    add_input(&c, &scratch, type_of(seed & 1 ? in : out, shape_1(N)), 1, seed);
+    c.allowed  = 10 * 0x1p-24 * (f64)K / 3;
+    c.out[0]   = tensor_new(&scratch, type_of(out, shape_2(M, N)));
+    c.truth[0] = tensor_new(&scratch, type_of(out, shape_2(M, N)));
+    check_case(&c, pools, scratch);
+}
+
 TEST(products_with_every_way_of_packing)
 {
     static const i64 shapes[][3] = { { 70, 60, 1000 },  { 33, 17, 1500 }, { 200, 150, 800 },
@@ -106,17 +127,26 @@ TEST(products_with_every_way_of_packing)
     struct pool     *pools[POOLS];
     u64              seed = test_seed();
     open_pools(pools, perm);
-    for (i32 i = 0; i < 4 * COUNT_OF(shapes); i++) {
-        const i64       *s = shapes[i / 4];
-        struct arena     a = scratch;
-        struct test_case c = { .op = OP_MATMUL, .at = { .ta = i & 1, .tb = i >> 1 & 1 } };
-        add_input(&c, &a, c.at.ta ? shape_2(s[2], s[0]) : shape_2(s[0], s[2]), 1, seed);
-        add_input(&c, &a, c.at.tb ? shape_2(s[1], s[2]) : shape_2(s[2], s[1]), 1, seed);
-        add_input(&c, &a, shape_1(s[1]), 1, seed);
-        c.allowed = 10 * 0x1p-24 * (f64)s[2] / 3;
-        add_results(&c, &a);
-        check_case(&c, pools, a);
-    }
+    for (i32 i = 0; i < 4 * COUNT_OF(shapes); i++)
+        check_product(shapes[i / 4], i % 4, DT_F32, DT_F32, seed, pools, scratch);
+    close_pools(pools);
+}
+
+/* The last two are longer than one slice of K, where the result is f32. */
+TEST(products_of_low_types_into_low_and_wide_results)
+{
+    static const i64        shapes[][3] = { { 70, 60, 1000 }, { 33, 17, 150 },   { 64, 96, 256 },
+                                            { 9, 300, 77 },   { 300, 3, 64 },    { 48, 40, 2048 },
+                                            { 1, 1, 1 },      { 1000, 3, 2200 }, { 5, 1500, 1500 } };
+    static const enum dtype types[][2]  = {
+         { DT_BF16, DT_BF16 }, { DT_BF16, DT_F32 }, { DT_F16, DT_F16 }, { DT_F16, DT_F32 }
+    };
+    struct pool *pools[POOLS];
+    u64          seed = test_seed();
+    open_pools(pools, perm);
+    for (i32 i = 0; i < 4 * COUNT_OF(shapes); i++)
+        check_product(shapes[i / 4], (i32)((seed >> 8) + (u64)i) % 4, types[i % 4][0],
+                      types[i % 4][1], seed, pools, scratch);
     close_pools(pools);
 }
 
@@ -124,25 +154,26 @@ struct attention_case {
     i64 B, T, H, G, D, causal;
 };
 
-/* o is a mean of v, in [-1, 1); lse is below log(T) + 1. Errors of p are a few 2^-24. The gradient
- * sums T of them over H/G heads. */
-static void check_attention(struct attention_case s, u64 seed, struct pool **pools,
+/* o is a mean of v, in [-2, 2); lse is below log(T) + 1. Errors of p are a few 2^-24. The gradient
+ * sums T of them over H/G heads. In a low type p and ds may be rounded once more, to `rounding`. */
+static void check_attention(struct attention_case s, enum dtype d, u64 seed, struct pool **pools,
                             struct arena scratch)
 {
-    struct test_case c = { .op = OP_ATTENTION, .allowed = 2e-6 };
-    c.at               = (struct attrs){ .heads = s.H, .kv_heads = s.G, .causal = s.causal };
-    c.at.scale         = 1 / sqrt((f64)s.D);
-    add_input(&c, &scratch, shape_3(s.B, s.T, (s.H + 2 * s.G) * s.D), 2, seed);
+    f64              rounding = spacing(d) / 2;
+    struct test_case c        = { .op = OP_ATTENTION, .allowed = 2e-6 + 2 * rounding };
+    c.at                      = (struct attrs){ .heads = s.H, .kv_heads = s.G, .causal = s.causal };
+    c.at.scale                = 1 / sqrt((f64)s.D);
+    add_input(&c, &scratch, type_of(d, shape_3(s.B, s.T, (s.H + 2 * s.G) * s.D)), 2, seed);
     add_results(&c, &scratch);
     check_case(&c, pools, scratch);
 
-    struct test_case d = { .op = OP_ATTENTION_GRAD, .at = c.at, .allowed = 1e-5 };
-    add_input(&d, &scratch, c.out[0].type.shape, 1, seed + 1);
-    d.in[d.in_count++] = c.in[0];
-    d.in[d.in_count++] = c.truth[0];
-    d.in[d.in_count++] = c.truth[1];
-    add_results(&d, &scratch);
-    check_case(&d, pools, scratch);
+    struct test_case g = { .op = OP_ATTENTION_GRAD, .at = c.at, .allowed = 1e-5 + 2 * rounding };
+    add_input(&g, &scratch, c.out[0].type, 1, seed + 1);
+    g.in[g.in_count++] = c.in[0];
+    g.in[g.in_count++] = c.truth[0];
+    g.in[g.in_count++] = c.truth[1];
+    add_results(&g, &scratch);
+    check_case(&g, pools, scratch);
 }
 
 TEST(attention_over_more_keys_than_one_chunk)
@@ -154,6 +185,7 @@ TEST(attention_over_more_keys_than_one_chunk)
     struct pool *pools[POOLS];
     u64          seed = test_seed();
     open_pools(pools, perm);
-    for (i32 i = 0; i < COUNT_OF(cases); i++) check_attention(cases[i], seed, pools, scratch);
+    for (i32 i = 0; i < 2 * COUNT_OF(cases); i++)
+        check_attention(cases[i / 2], i % 2 ? DT_BF16 : DT_F32, seed, pools, scratch);
     close_pools(pools);
 }

@@ -176,14 +176,18 @@ static struct outcome absolute(const struct subject *s)
 
 /* Errors of n f32 additions grow as sqrt(n) with random signs: 4 sqrt(n) u, u = EPS/2, is hardly
  * ever exceeded (Higham and Mary, SIAM J. Sci. Comput. 41, 2019, theorem 2.4 with lambda = 4).
- * 16 EPS are for everything else: a vector exp or tanh, a reciprocal, a few products. Then both
- * sides are rounded to the result's dtype once. */
+ * 16 EPS are for everything else: a vector exp or tanh, a reciprocal, a few products. Attention on
+ * a low type may round probabilities and gradients of scores to it before it multiplies them: one
+ * rounding of each term, whose errors have random signs too. Then both sides are rounded to the
+ * result's dtype once. */
 static f64 allowed(const struct op_case *c, i64 count, i64 i, enum dtype t, f64 want, f64 size)
 {
+    bool attention = c->op == OP_ATTENTION || c->op == OP_ATTENTION_GRAD;
     f64 eps = t == DT_F64 ? 0x1p-52 : 0x1p-23, sums = 2 * sqrt(c->terms), rounding = 0;
     if (c->nearness == NEAR_EXACT || !dtype_is_float(t)) return 0;
     if (c->nearness == NEAR_MAP) rounding = 16 * map_size(c, count, i, want);
     else rounding = (16 + sums) * size;
+    if (attention && unit_roundoff(t) > eps) rounding += 2 * size * unit_roundoff(t) / eps;
     return rounding * eps + 2 * unit_roundoff(t) * fabs(want) + smallest(t);
 }
 

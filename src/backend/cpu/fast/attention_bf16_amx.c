@@ -1,0 +1,1 @@
+#include "backend/cpu/fast/attention_bf16_impl.h"

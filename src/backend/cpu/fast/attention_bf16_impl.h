@@ -1,0 +1,462 @@
+/* attention_bf16_impl.h - softmax(q . k) v and its gradient on bf16, with products of bf16.
+ *
+ * Forward, 32 queries at a time against all keys they see:
+ *
+ *     s = q . k^T     p = exp(scale s - top)     o = p . v / sum p
+ *
+ * Backward, 128 keys of a head at a time against all queries that see them. Scores are made
+ * transposed, keys by queries, because two of three products want them so:
+ *
+ *     p = exp(scale s - lse)    ds = scale p (v . do^T - delta)    delta = do . o
+ *     dv = p . do    dk = ds . q    dq += ds^T . k
+ *
+ * Scores and sums are f32; p and ds are rounded to bf16 for the products that read them, which is
+ * the error of one more rounding of o. A block of work is one query head and a share of its queries;
+ * for the gradient, one key head with all query heads that read it. Every operand of a head is
+ * packed once, in the forms of bf16_tile.h. */
+#include "backend/cpu/fast/attention.h"
+#include "backend/cpu/fast/bf16_tile.h"
+#include "backend/cpu/fast/fast.h"
+#include "backend/cpu/fast/simd_math.h"
+
+enum {
+    KEYS          = 128, /* backward: keys at a time, whole tiles of steps */
+    PAD           = 96,  /* a multiple of STEPS, ROWS and every NR */
+    BLOCKS_WANTED = 16,
+};
+
+static i64 round_up(i64 n, i64 to) { return fast_div_up(n, to) * to; }
+static i64 tiles_of(i64 steps) { return fast_div_up(steps, STEPS); }
+
+/* Numbers in a packed operand. */
+static i64 a_numbers(i64 lines, i64 steps)
+{
+    return round_up(lines, ROWS) * tiles_of(steps) * STEPS;
+}
+static i64 b_numbers(i64 lines, i64 steps) { return round_up(lines, NR) * tiles_of(steps) * STEPS; }
+
+static void pack_a(u16 *to, struct lines from)
+{
+    i64 panels = round_up(from.count, ROWS) / PANEL, steps = from.steps;
+    for (i64 p = 0; p < panels; p++, from.data += PANEL * from.line, from.count -= PANEL) {
+        struct lines tile = from;
+        for (i64 k = 0; k < steps; k += STEPS, to += A_TILE) {
+            pack_a_tile(to, tile);
+            tile.data += STEPS * tile.step;
+            tile.steps -= STEPS;
+        }
+    }
+}
+
+static void pack_b(u16 *to, struct lines from)
+{
+    i64 lines = from.count, steps = from.steps;
+    for (i64 n = 0; n < lines; n += NR, from.data += NR * from.line, from.count -= NR) {
+        struct lines tile = from;
+        for (i64 k = 0; k < steps; k += STEPS, to += B_TILE) {
+            pack_b_tile(to, tile);
+            tile.data += STEPS * tile.step;
+            tile.steps -= STEPS;
+        }
+    }
+}
+
+/* ROWS rows of c = or += a . b, all columns of b, whose panels are b_panel apart. */
+static void product_rows(struct bf16_tile t, i64 columns, i64 b_panel)
+{
+    for (i64 n = 0; n < columns; n += NR, t.b += b_panel, t.c += NR)
+        product(&t, ROWS / PANEL, MIN(fast_div_up(columns - n, V_LANES), NV));
+}
+
+/* Keys [0, this) are seen by queries before t_end <= len. */
+static i64 keys_end(const struct attention *a, i64 len, i64 t_end)
+{
+    return a->causal ? t_end : len;
+}
+
+/* to[rows, D] = from * factor, in bf16; rows of `from` are D filled up to vectors. */
+static void put_rows(u16 *to, i64 to_row, const f32 *from, const f32 *factor, i64 rows, i64 D)
+{
+    for (i64 r = 0; r < rows; r++)
+        for (i64 i = 0; i < D; i += V_LANES) {
+            vf x = v_load(from + r * round_up(D, V_LANES) + i);
+            if (factor) x *= v_set(factor[r]);
+            v_store_bf16(to + r * to_row + i, x, v_first(MIN(D - i, V_LANES)));
+        }
+}
+
+static void zero_rows(u16 *to, i64 row, i64 rows, i64 D)
+{
+    for (i64 r = 0; r < rows; r++) memset(to + r * row, 0, (size_t)D * sizeof *to);
+}
+
+static vi lanes_from(i64 first)
+{
+    return (vi){ 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 } + (i32)first;
+}
+
+/* ---- forward */
+
+struct forward {
+    struct attention a;
+    const u16       *qkv;
+    u16             *o;
+    i64              shares; /* blocks a head is shared by */
+    u8              *work;
+    i64              work_bytes; /* of a worker */
+};
+
+struct forward_buffers {
+    u16 *k, *v, *q, *p; /* as panels: keys by D, D by keys, rows of queries; p in rows of p_row */
+    f32 *scores, *o;
+    i64  p_row;
+};
+
+/* Lays the buffers of one worker out from `at` on; where they end. */
+static u8 *forward_buffers(const struct attention *a, u8 *at, struct forward_buffers *m)
+{
+    m->p_row  = round_up(a->T, PAD) + STEPS; /* an odd number of cache lines */
+    m->scores = (f32 *)at;
+    m->o      = m->scores + ROWS * m->p_row;
+    m->k      = (u16 *)(m->o + ROWS * round_up(a->D, V_LANES));
+    m->v      = m->k + b_numbers(a->T, a->D);
+    m->q      = m->v + b_numbers(a->D, a->T);
+    m->p      = m->q + a_numbers(ROWS, a->D);
+    return (u8 *)(m->p + ROWS * m->p_row);
+}
+
+static struct forward forward_of(const struct call *c)
+{
+    struct forward         f = { .a = attention_of(c) };
+    struct forward_buffers m;
+    f.qkv        = c->in[0].data;
+    f.o          = c->out[0].data;
+    f.shares     = fast_div_up(BLOCKS_WANTED, MAX(1, f.a.B * f.a.H));
+    f.shares     = MIN(f.shares, MAX(1, fast_div_up(f.a.T, ROWS)));
+    f.work       = c->work;
+    f.work_bytes = round_up(forward_buffers(&f.a, NULL, &m) - (u8 *)NULL, 64);
+    return f;
+}
+
+/* Row r of p from its scores, 0 from `seen` to `end`; the sum of p, and the logarithm of what the
+ * exponentials sum to. */
+static f32 softmax_row(const struct forward_buffers *m, i64 r, i64 seen, i64 end, f32 scale,
+                       f32 *lse)
+{
+    f32 *s   = m->scores + r * m->p_row;
+    vf   top = v_set(-INFINITY), sum = v_zero();
+    for (i64 i = 0; i < end; i += V_LANES) {
+        vf x = v_load(s + i) * v_set(scale);
+        x    = v_select(lanes_from(i) < v_set_i((i32)seen), x, v_set(-INFINITY));
+        top  = v_max(x, top);
+        v_store(s + i, x);
+    }
+    f32 highest = v_top(top);
+    for (i64 i = 0; i < end; i += V_LANES) {
+        vf p = v_exp(v_load(s + i) - v_set(highest));
+        sum += p;
+        v_store_bf16(m->p + r * m->p_row + i, p, v_first(V_LANES));
+    }
+    f32 total = v_sum(sum);
+    *lse      = (f32)((f64)highest + log((f64)total));
+    return total;
+}
+
+/* `rows` queries from t on. */
+static void attend(const struct forward *f, const struct forward_buffers *m, const u16 *q, i64 len,
+                   i64 t, i64 rows, u16 *o, f32 *lse)
+{
+    const struct attention *a   = &f->a;
+    i64                     end = keys_end(a, len, t + rows), tiles = tiles_of(a->D);
+    f32                     over_sum[ROWS];
+    struct bf16_tile        s = { .tiles   = tiles,
+                                  .a       = m->q,
+                                  .a_row   = STEPS,
+                                  .a_tile  = A_TILE,
+                                  .a_panel = tiles * A_TILE,
+                                  .b       = m->k,
+                                  .c       = m->scores,
+                                  .c_row   = m->p_row };
+    struct bf16_tile        v = { .tiles   = tiles_of(end),
+                                  .a       = m->p,
+                                  .a_row   = m->p_row,
+                                  .a_tile  = STEPS,
+                                  .a_panel = PANEL * m->p_row,
+                                  .b       = m->v,
+                                  .c       = m->o,
+                                  .c_row   = round_up(a->D, V_LANES) };
+    pack_a(m->q, (struct lines){ q, a->row, 1, rows, a->D });
+    product_rows(s, end, tiles * B_TILE);
+    for (i64 r = 0; r < rows; r++)
+        over_sum[r] = 1 / softmax_row(m, r, keys_end(a, len, t + r + 1), round_up(end, STEPS),
+                                      a->scale, lse + r);
+    product_rows(v, a->D, tiles_of(len) * B_TILE);
+    put_rows(o, a->o_row, m->o, over_sum, rows, a->D);
+}
+
+static void forward_block(void *context, i64 block, i32 worker)
+{
+    const struct forward   *f = context;
+    const struct attention *a = &f->a;
+    struct forward_buffers  m;
+    i64 share = block % f->shares, h = block / f->shares % a->H, b = block / f->shares / a->H;
+    i64 g = h * a->G / a->H, len = attention_length(a, b);
+    const u16 *q   = f->qkv + attention_q(a, b, h);
+    u16       *o   = f->o + attention_o(a, b, h);
+    f32       *lse = a->lse + (b * a->H + h) * a->T;
+
+    forward_buffers(a, f->work + worker * f->work_bytes, &m);
+    products_begin();
+    pack_b(m.k, (struct lines){ f->qkv + attention_k(a, b, g), a->row, 1, len, a->D });
+    pack_b(m.v, (struct lines){ f->qkv + attention_v(a, b, g), 1, a->row, a->D, len });
+    for (i64 t = share * ROWS; t < a->T; t += f->shares * ROWS) {
+        i64 rows = MIN(ROWS, a->T - t), live = MAX(0, MIN(rows, len - t));
+        zero_rows(o + (t + live) * a->o_row, a->o_row, rows - live, a->D);
+        memset(lse + t + live, 0, (size_t)(rows - live) * sizeof *lse);
+        if (live) attend(f, &m, q + t * a->row, len, t, live, o + t * a->o_row, lse + t);
+    }
+    products_end();
+}
+
+static bool takes(const struct call *c)
+{
+    bool grad = c->op == OP_ATTENTION_GRAD;
+    if (c->out[0].type.dtype != DT_BF16) return false;
+    for (i32 i = 0; i < (grad ? 3 : 1); i++)
+        if (c->in[i].type.dtype != DT_BF16) return false;
+    return (grad ? c->in[3] : c->out[1]).type.dtype == DT_F32 &&
+           shape_count(c->in[0].type.shape) > 0;
+}
+
+static i64 forward_work(const struct call *c)
+{
+    return pool_threads(c->pool) * forward_of(c).work_bytes;
+}
+
+static void forward(const struct call *c)
+{
+    struct forward f = forward_of(c);
+    pool_run(c->pool, f.a.B * f.a.H * f.shares, forward_block, &f);
+}
+
+/* ---- backward */
+
+struct backward {
+    struct attention a;
+    const u16       *qkv, *o, *d_o;
+    u16             *dqkv;
+    u8              *work;
+    i64              work_bytes; /* of a worker */
+};
+
+/* Packed as panels: k, v rows of keys; k_columns D by keys; q, d_o queries by D; q_columns,
+ * d_o_columns D by queries; ds_rows 32 rows of queries. p and ds are rows of p_row queries. */
+struct backward_buffers {
+    u16 *k, *v, *k_columns, *q, *d_o, *q_columns, *d_o_columns, *p, *ds, *ds_rows;
+    f32 *dq, *dk, *dv, *lse, *delta;
+    i64  p_row;
+};
+
+static u8 *backward_buffers(const struct attention *a, u8 *at, struct backward_buffers *m)
+{
+    i64 rows = round_up(a->T, PAD), sums = rows * round_up(a->D, V_LANES);
+    m->p_row       = rows + STEPS; /* as in the forward pass */
+    m->dq          = (f32 *)at;
+    m->dk          = m->dq + sums;
+    m->dv          = m->dk + sums;
+    m->lse         = m->dv + sums;
+    m->delta       = m->lse + rows;
+    m->k           = (u16 *)(m->delta + rows);
+    m->v           = m->k + a_numbers(a->T, a->D);
+    m->k_columns   = m->v + a_numbers(a->T, a->D);
+    m->q           = m->k_columns + b_numbers(a->D, a->T);
+    m->d_o         = m->q + b_numbers(rows, a->D);
+    m->q_columns   = m->d_o + b_numbers(rows, a->D);
+    m->d_o_columns = m->q_columns + b_numbers(a->D, a->T);
+    m->p           = m->d_o_columns + b_numbers(a->D, a->T);
+    m->ds          = m->p + KEYS * m->p_row;
+    m->ds_rows     = m->ds + KEYS * m->p_row;
+    return (u8 *)(m->ds_rows + a_numbers(ROWS, KEYS));
+}
+
+static struct backward backward_of(const struct call *c)
+{
+    struct backward         f = { .a = attention_of(c) };
+    struct backward_buffers m;
+    f.d_o        = c->in[0].data;
+    f.qkv        = c->in[1].data;
+    f.o          = c->in[2].data;
+    f.dqkv       = c->out[0].data;
+    f.work       = c->work;
+    f.work_bytes = round_up(backward_buffers(&f.a, NULL, &m) - (u8 *)NULL, 64);
+    return f;
+}
+
+/* p and ds of ROWS keys from s on and one panel of queries from t on; 0 where a query does not see
+ * a key. `at`: of the first key among those at work. */
+static void pair_tile(const struct attention *a, const struct backward_buffers *m, i64 len, i64 s,
+                      i64 at, i64 t)
+{
+    _Alignas(64) f32 scores[ROWS * NR], dp[ROWS * NR];
+    i64              tiles = tiles_of(a->D);
+    struct bf16_tile x     = { .tiles   = tiles,
+                               .a       = m->k + s * tiles * STEPS,
+                               .a_row   = STEPS,
+                               .a_tile  = A_TILE,
+                               .a_panel = tiles * A_TILE,
+                               .b       = m->q + t * tiles * STEPS,
+                               .c       = scores,
+                               .c_row   = NR };
+    product(&x, ROWS / PANEL, NV);
+    x.a = m->v + s * tiles * STEPS;
+    x.b = m->d_o + t * tiles * STEPS;
+    x.c = dp;
+    product(&x, ROWS / PANEL, NV);
+    for (i64 j = 0; j < NR; j += V_LANES) {
+        vf lse = v_load(m->lse + t + j), delta = v_load(m->delta + t + j), scale = v_set(a->scale);
+        vi query = lanes_from(t + j), there = query < v_set_i((i32)len);
+        for (i64 r = 0; r < ROWS; r++) {
+            vi seen = s + r < len ? there : v_set_i(0);
+            if (a->causal) seen &= query >= v_set_i((i32)(s + r));
+            vf  p  = v_exp(v_load(scores + r * NR + j) * scale - lse);
+            vf  ds = p * (v_load(dp + r * NR + j) - delta) * scale;
+            i64 to = (at + r) * m->p_row + t + j;
+            v_store_bf16(m->p + to, v_select(seen, p, v_zero()), v_first(V_LANES));
+            v_store_bf16(m->ds + to, v_select(seen, ds, v_zero()), v_first(V_LANES));
+        }
+    }
+}
+
+struct keys { /* which queries meet ROWS keys, in rows of p_row; whether sums are there already */
+    i64  first, p_row;
+    bool adds;
+};
+
+/* to[ROWS keys, D] = or += x . y over these queries, x in rows, y as panels of columns. */
+static void add_keys(const struct attention *a, i64 len, struct keys k, const u16 *x, const u16 *y,
+                     f32 *to)
+{
+    struct bf16_tile p = { .tiles   = tiles_of(len) - k.first / STEPS,
+                           .a       = x + k.first,
+                           .a_row   = k.p_row,
+                           .a_tile  = STEPS,
+                           .a_panel = PANEL * k.p_row,
+                           .b       = y + k.first / STEPS * B_TILE,
+                           .c       = to,
+                           .c_row   = round_up(a->D, V_LANES),
+                           .adds    = k.adds };
+    product_rows(p, a->D, tiles_of(len) * B_TILE);
+}
+
+/* dq of ROWS queries from t on grows by the keys at work, from s on, that they see. */
+static void add_queries(const struct attention *a, const struct backward_buffers *m, i64 len, i64 s,
+                        i64 t)
+{
+    i64 keys = MIN(KEYS, len - s), D = round_up(a->D, V_LANES);
+    if (a->causal) keys = MIN(keys, t + ROWS - s);
+    i64              tiles = tiles_of(keys);
+    struct bf16_tile p     = { .tiles   = tiles,
+                               .a       = m->ds_rows,
+                               .a_row   = STEPS,
+                               .a_tile  = A_TILE,
+                               .a_panel = tiles * A_TILE,
+                               .b       = m->k_columns + s / STEPS * B_TILE,
+                               .c       = m->dq + t * D,
+                               .c_row   = D,
+                               .adds    = s > 0 };
+    pack_a(m->ds_rows, (struct lines){ m->ds + t, 1, m->p_row, ROWS, tiles * STEPS });
+    product_rows(p, a->D, tiles_of(len) * B_TILE);
+}
+
+/* One head's part of dqkv, which begins at `at`; 0 from position `len` on. */
+static void put_grad(const struct backward *f, i64 at, const f32 *sums, i64 len)
+{
+    const struct attention *a = &f->a;
+    put_rows(f->dqkv + at, a->row, sums, NULL, len, a->D);
+    zero_rows(f->dqkv + at + len * a->row, a->row, a->T - len, a->D);
+}
+
+/* What the head's queries bring: packed, with lse and delta. */
+static void head_pack(const struct backward *f, const struct backward_buffers *m, i64 len, i64 b,
+                      i64 h)
+{
+    const struct attention *a = &f->a;
+    const u16              *q = f->qkv + attention_q(a, b, h), *d_o = f->d_o + attention_o(a, b, h);
+    const u16              *o   = f->o + attention_o(a, b, h);
+    i64                     row = a->row, o_row = a->o_row, D = a->D;
+    pack_b(m->q, (struct lines){ q, row, 1, len, D });
+    pack_b(m->d_o, (struct lines){ d_o, o_row, 1, len, D });
+    pack_b(m->q_columns, (struct lines){ q, 1, row, D, len });
+    pack_b(m->d_o_columns, (struct lines){ d_o, 1, o_row, D, len });
+    memcpy(m->lse, a->lse + (b * a->H + h) * a->T, (size_t)len * sizeof *m->lse);
+    for (i64 t = 0; t < len; t++) {
+        vf sum = v_zero();
+        for (i64 i = 0; i < D; i += V_LANES) {
+            vm n = v_first(MIN(D - i, V_LANES));
+            sum =
+                v_fma(v_load_bf16(d_o + t * o_row + i, n), v_load_bf16(o + t * o_row + i, n), sum);
+        }
+        m->delta[t] = v_sum(sum);
+    }
+}
+
+/* One query head; `adds` to what other heads left in dk and dv. */
+static void backward_head(const struct attention *a, const struct backward_buffers *m, i64 len,
+                          bool adds)
+{
+    i64 D = round_up(a->D, V_LANES), end = round_up(len, STEPS);
+    for (i64 s = 0; s < len; s += KEYS) {
+        for (i64 r = 0; r < MIN(KEYS, len - s); r += ROWS) {
+            i64 first = a->causal ? s + r : 0;
+            for (i64 t = first / NR * NR; t < end; t += NR) pair_tile(a, m, len, s + r, r, t);
+            struct keys k = { first, m->p_row, adds };
+            add_keys(a, len, k, m->p + r * m->p_row, m->d_o_columns, m->dv + (s + r) * D);
+            add_keys(a, len, k, m->ds + r * m->p_row, m->q_columns, m->dk + (s + r) * D);
+        }
+        for (i64 t = a->causal ? s : 0; t < len; t += ROWS) add_queries(a, m, len, s, t);
+    }
+}
+
+static void backward_block(void *context, i64 block, i32 worker)
+{
+    const struct backward  *f = context;
+    const struct attention *a = &f->a;
+    struct backward_buffers m;
+    i64                     g = block % a->G, b = block / a->G, len = attention_length(a, b);
+    i64 q_at = attention_q(a, b, 0), k_at = attention_k(a, b, g), v_at = attention_v(a, b, g);
+    const u16 *k = f->qkv + k_at, *v = f->qkv + v_at;
+    bool       adds = false;
+
+    backward_buffers(a, f->work + worker * f->work_bytes, &m);
+    products_begin();
+    pack_a(m.k, (struct lines){ k, a->row, 1, len, a->D });
+    pack_a(m.v, (struct lines){ v, a->row, 1, len, a->D });
+    pack_b(m.k_columns, (struct lines){ k, 1, a->row, a->D, len });
+    for (i64 h = 0; h < a->H; h++) {
+        if (h * a->G / a->H != g) continue;
+        head_pack(f, &m, len, b, h);
+        backward_head(a, &m, len, adds);
+        put_grad(f, q_at + h * a->D, m.dq, len);
+        adds = true;
+    }
+    put_grad(f, k_at, m.dk, len);
+    put_grad(f, v_at, m.dv, len);
+    products_end();
+}
+
+static i64 backward_work(const struct call *c)
+{
+    return pool_threads(c->pool) * backward_of(c).work_bytes;
+}
+
+static void backward(const struct call *c)
+{
+    struct backward f = backward_of(c);
+    pool_run(c->pool, f.a.B * f.a.G, backward_block, &f);
+}
+
+const struct kernel ISA_FN(kernels_attention_bf16)[] = {
+    { OP_ATTENTION, "bf16_" ISA_NAME, ISA_HERE, takes, forward, forward_work },
+    { OP_ATTENTION_GRAD, "bf16_" ISA_NAME, ISA_HERE, takes, backward, backward_work },
+};
+const i32 ISA_COUNT(kernels_attention_bf16) = (i32)COUNT_OF(ISA_FN(kernels_attention_bf16));
