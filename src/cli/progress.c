@@ -71,6 +71,9 @@ static void start_words(struct progress *p, const struct train_start *t)
     if (t->lr != t->lr_given)
         say_message(p->say, "learning rate %g x %g for this batch = %g\n", t->lr_given,
                     t->lr / t->lr_given, t->lr);
+    if (t->precision_reason.len)
+        say_message(p->say, "precision %.*s: %.*s\n", STR_ARG(t->precision),
+                    STR_ARG(t->precision_reason));
     if (t->batch_norm && t->accumulate > 1)
         say_message(p->say,
                     "batch norm sees %lld samples at a time, not the %lld of a step: the result "
@@ -103,6 +106,8 @@ static void on_start(void *context, const struct train_start *t)
     event_i64(&b, "arena_bytes_planned", t->arena_bytes_planned);
     event_f64(&b, "flops_step", t->flops_step);
     event_f64(&b, "lr", t->lr);
+    event_str(&b, "precision", t->precision);
+    event_str(&b, "precision_reason", t->precision_reason);
     event_f64(&b, "usd_hour", t->usd_hour);
     event_end(&b, p->say);
 }

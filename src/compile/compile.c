@@ -40,11 +40,12 @@ static enum status pass_remove_dead(struct graph *g, const struct compile_config
     return STATUS_OK;
 }
 
-/* In order. Sharding follows differentiation; precision, fusion and recomputation follow that. */
+/* In order. Sharding will follow differentiation; fusion and recomputation follow precision. */
 static const struct pass passes[] = {
     { "freeze", false, pass_freeze },
     { "differentiate", true, pass_differentiate },
     { "remove_dead", false, pass_remove_dead },
+    { "precision", false, assign_precision },
 };
 
 static enum status run_passes(struct graph *g, enum graph_mode mode, const struct compile_config *c,

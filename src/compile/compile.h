@@ -1,7 +1,7 @@
 /* compile.h - graphs in, a set of programs over one arena out; nothing is allocated after this.
  *
  * A short list of passes over one graph, each followed by the verifier: build -> differentiate ->
- * (shard) -> (precision) -> (fuse) -> recompute -> lay out memory. Passes in brackets have their
+ * (shard) -> precision -> (fuse) -> recompute -> lay out memory. Passes in brackets have their
  * place in compile.c and come later. Optimiser and clipping are a program of their own. */
 #ifndef COMPILE_COMPILE_H
 #define COMPILE_COMPILE_H
@@ -30,6 +30,8 @@ struct compile_config {
     bool                    nesterov;
     f64                     clip;   /* largest gradient norm; 0: no clipping */
     struct str              freeze; /* glob over parameter names; empty: none */
+    enum dtype              precision;  /* of activations and products: F32, BF16 or F16 */
+    bool                    stochastic; /* parameters are rounded to it at random, while training */
     struct recompute_config recompute;
     i64                     accumulate; /* micro-batches of `batch` samples a step; 0 or 1: one */
     i64                     batch, batch_last, eval_batch, eval_batch_last; /* 0: no such program */

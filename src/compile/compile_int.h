@@ -9,6 +9,10 @@ enum status differentiate(struct graph *g, struct arena scratch, struct err *err
 /* Turns the program of a micro-batch into one whose gradients are added to the persistent ones. */
 enum status add_gradients(struct graph *g, struct err *err);
 
+/* Keeps activations and what products read in the low type of the configuration: precision.c. */
+enum status assign_precision(struct graph *g, const struct compile_config *c, struct arena scratch,
+                             struct err *err);
+
 /* Drops nodes whose results nobody reads. */
 void remove_dead(struct graph *g, struct arena scratch);
 

@@ -63,9 +63,17 @@ enum status shape_same(struct sig *s, struct err *err)
     return shape_map(s, err);
 }
 
+static enum status same_dtype(const struct sig *s, i32 a, i32 b, struct err *err)
+{
+    if (s->in[a].dtype == s->in[b].dtype) return STATUS_OK;
+    return fail(err, "types differ", s->in[a], s->in[b]);
+}
+
+/* dy, x, … -> dx */
 enum status shape_as_in1(struct sig *s, struct err *err)
 {
     s->out[0] = s->in[1];
+    if (same_dtype(s, 0, 1, err)) return STATUS_USAGE;
     return need_float(err, s->in[1]);
 }
 
@@ -316,6 +324,12 @@ enum status shape_conv2d(struct sig *s, struct err *err)
     return need_float(err, s->in[0]);
 }
 
+enum status shape_conv2d_grad(struct sig *s, struct err *err)
+{
+    if (same_dtype(s, 0, 1, err)) return STATUS_USAGE;
+    return shape_dims(s, err);
+}
+
 enum status shape_avgpool(struct sig *s, struct err *err)
 {
     struct shape x = in_shape(s, 0);
@@ -354,6 +368,12 @@ enum status shape_attention(struct sig *s, struct err *err)
     s->out[0] = type_of(s->in[0].dtype, shape_3(x.dim[0], x.dim[1], h * d));
     s->out[1] = type_of(wide(s->in[0].dtype), shape_3(x.dim[0], h, x.dim[1]));
     return need_float(err, s->in[0]);
+}
+
+enum status shape_attention_grad(struct sig *s, struct err *err)
+{
+    if (same_dtype(s, 1, 2, err)) return STATUS_USAGE;
+    return shape_as_in1(s, err);
 }
 
 enum status shape_heads(struct sig *s, struct err *err)
@@ -401,6 +421,15 @@ enum status shape_bce(struct sig *s, struct err *err)
         return fail(err, "needs one target a logit", s->in[0], s->in[1]);
     s->out[0] = type_of(wide(s->in[0].dtype), in_shape(s, 0));
     return need_float(err, s->in[0]);
+}
+
+/* dloss, logits, targets, …: a loss is never kept in a low type. */
+enum status shape_loss_grad(struct sig *s, struct err *err)
+{
+    s->out[0] = s->in[1];
+    if (!fits_beside(s->in[0], s->in[1].dtype))
+        return fail(err, "the loss must be f32 or as its logits", s->in[0], s->in[1]);
+    return need_float(err, s->in[1]);
 }
 
 enum status shape_hits(struct sig *s, struct err *err) { return shape_xent(s, err); }

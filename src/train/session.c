@@ -41,6 +41,7 @@ static struct compile_config config_of(const struct train_config *t)
                                     .nesterov   = t->nesterov,
                                     .clip       = t->clip,
                                     .freeze     = t->freeze,
+                                    .stochastic = t->stochastic_rounding,
                                     .recompute  = recompute_of(t),
                                     .accumulate = t->accumulate };
 }
@@ -65,6 +66,9 @@ static enum status compile_here(struct session *s, graph_builder *build, void *c
     s->backend->table->describe(s->backend, &s->target);
     f64 gib = s->settings->train.memory_gib;
     if (gib > 0) s->target.memory_bytes = (i64)(gib * 0x1p30);
+    s->precision = precision_choose(s->settings->train.precision, s->settings->model.dtype,
+                                    &s->target, s->perm);
+    if (s->precision.dtype != DT_F64) s->config.precision = s->precision.dtype;
     return compile(s->perm, &s->target, &s->config, build, context, &s->set, s->scratch, err);
 }
 

@@ -36,6 +36,8 @@ struct train_config {
     bool       init_missing_ok, init_extra_ok;
     i64        threads;          /* 0: what the machine has */
     f64        usd_hour;         /* price of the machine; NaN: unknown, and said so */
+    struct str precision;        /* fp32 | bf16 | fp16 | auto: of activations and products */
+    bool       stochastic_rounding; /* of weights to that */
     struct str recompute;        /* none | all | every | auto */
     i64        recompute_every;  /* every: one block in so many */
     f64        memory_gib;       /* for the arena; NaN: what the machine has */

@@ -87,6 +87,8 @@ static void tell_start(struct loop *l)
                              .steps               = l->steps_max,
                              .epochs              = l->epochs_max,
                              .arena_bytes_planned = s->set->arena_bytes,
+                             .precision           = precision_name(s->precision.dtype),
+                             .precision_reason    = s->precision.reason,
                              .usd_hour            = s->settings->train.usd_hour,
                              .lr                  = l->rates.lr,
                              .lr_given            = s->settings->train.lr };

@@ -26,6 +26,8 @@ struct train_start {
     i64        steps, epochs;        /* as they will end at the latest; 0: not limited by it */
     i64        arena_bytes_planned;  /* by compile; nothing is allocated beyond it */
     f64        flops_step;           /* forward, backward and update of a full step */
+    struct str precision;            /* fp32, bf16, fp16 or f64 */
+    struct str precision_reason;     /* why; empty: by default */
     f64        usd_hour;
     f64        lr, lr_given;         /* after and before it followed the batch (train.lr_batch) */
 };

@@ -4,6 +4,15 @@
 #include "backend/backend.h"
 #include "train/train.h"
 
+/* precision.c: what products and activations are kept in, and why it was chosen; empty: by default. */
+struct precision {
+    enum dtype dtype;
+    struct str reason;
+};
+struct precision precision_choose(struct str asked, enum dtype model, const struct target *t,
+                                  struct arena *perm);
+struct str       precision_name(enum dtype t); /* the word of train.precision */
+
 /* Everything a run holds: opened in this order, closed in the opposite one. */
 struct session {
     struct os             *os;
@@ -14,6 +23,7 @@ struct session {
     struct model          *model;
     struct backend        *backend;
     struct target          target;
+    struct precision       precision;
     struct compile_config  config;
     struct program_set    *set;
 };

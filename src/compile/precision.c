@@ -1,0 +1,198 @@
+/* precision.c - which tensors are kept in a low type, bf16 or f16, and the casts between.
+ *
+ *     weight f32 ── cast ──┐
+ *     x bf16 ──────────── matmul ── y bf16 ── …      y' bf16 ── matmul, wide ── weight.grad f32
+ *
+ * Parameters, their gradients, optimiser state and everything the host reads stay f32, and so do
+ * losses and statistics, by the shape rules. Other results are stored as their operands are; the
+ * low type enters where an op of class LOW asks for it, and where an activation is first made from
+ * a parameter (an embedding). An operand stays as it is wherever the op's own shape rule takes it
+ * beside the others: so biases and norms' weights are read as f32 without a word here.
+ *
+ * A value is cast at most once each way, before its first reader, and never there and back. */
+#include "compile/compile_int.h"
+#include "ir/build.h"
+#include <string.h>
+
+struct lowering {
+    struct graph *g;
+    enum dtype    low;
+    bool          stochastic; /* casts of parameters */
+    struct type  *was;        /* by value: as the model was written */
+    i32          *now;        /* by value: what its readers take */
+    i32          *cast[2];    /* by value: its copy in the low type [0], in f32 [1], or -1 */
+    bool         *kept;       /* by value: persists, or only leads to what does: shall be f32 */
+};
+
+/* Gradients of parameters, also while they are scaled, turned round or added up on their way. */
+static void mark_kept(struct lowering *l, struct arena scratch)
+{
+    const struct graph *g       = l->g;
+    bool               *read    = NEW(&scratch, bool, g->value_count + 1);
+    bool               *spoiled = NEW(&scratch, bool, g->value_count + 1);
+    for (i32 i = g->node_count - 1; i >= 0; i--) {
+        const struct node    *n  = &g->nodes[i];
+        const struct op_info *op = op_info(n->op);
+        for (i32 k = 0; k < op->out_count; k++) {
+            i32 v      = n->out + k;
+            l->kept[v] = g->values[v].kind != VALUE_TEMP || (read[v] && !spoiled[v]);
+        }
+        bool passes = op->dtype_class == CLASS_AS_IN && op->out_count == 1 &&
+                      !(op->attrs & A_wide) && l->kept[n->out];
+        for (i32 k = 0; k < n->in_count; k++) {
+            read[n->in[k]] = true;
+            spoiled[n->in[k]] |= !passes;
+        }
+    }
+}
+
+static enum dtype dtype_of(const struct lowering *l, i32 value)
+{
+    return l->g->values[value].type.dtype;
+}
+
+static struct str cast_name(struct graph *g, i32 value, enum dtype to)
+{
+    const struct value *v    = &g->values[value];
+    struct str          name = v->name.len || v->node < 0 ? v->name : g->nodes[v->node].name;
+    return str_fmt(g->perm, "%.*s.%.*s", STR_ARG(name), STR_ARG(dtype_name(to)));
+}
+
+static i32 add_cast(struct lowering *l, i32 value, enum dtype to)
+{
+    struct graph *g     = l->g;
+    i32           in[]  = { value, -1 };
+    i32           count = 1;
+    struct str    name  = cast_name(g, value, to);
+    struct attrs  at    = { .dtype = to };
+    if (l->stochastic && g->values[value].kind == VALUE_PARAM) {
+        in[count++]   = graph_value(g, VALUE_SCALAR, STR("rng"), type_of(DT_I32, shape_1(4)));
+        at.stochastic = 1;
+        at.key        = (i64)str_hash(g->values[value].name);
+    }
+    return graph_op(g, OP_CAST, name, in, count, &at);
+}
+
+/* The value in type `to`, the low one or f32. What a cast made is taken from before that cast. */
+static i32 as_type(struct lowering *l, i32 value, enum dtype to)
+{
+    i32 node = l->g->values[value].node;
+    if (dtype_of(l, value) == to) return value;
+    if (node >= 0 && l->g->nodes[node].op == OP_CAST) value = l->g->nodes[node].in[0];
+    i32 *copy = &l->cast[to == DT_F32][value];
+    if (dtype_of(l, value) == to) return value;
+    if (*copy < 0) *copy = add_cast(l, value, to);
+    return *copy;
+}
+
+/* Fills `out` by the op's shape rule. */
+static bool accepted(const struct lowering *l, const struct node *n, struct type *out)
+{
+    struct type in[OP_IN_MAX];
+    struct err  why;
+    for (i32 k = 0; k < n->in_count; k++) in[k] = l->g->values[n->in[k]].type;
+    struct sig s = { in, n->in_count, out, &n->at, n->op };
+    return op_info(n->op)->shape(&s, &why) == STATUS_OK;
+}
+
+/* Casts operands until the op takes them together. */
+static void agree(struct lowering *l, struct node *n, const struct node *was, struct type *out)
+{
+    const struct op_info *op = op_info(n->op);
+    for (i32 k = 0; k < n->in_count && op->dtype_class == CLASS_FP32; k++)
+        if (dtype_is_float(l->was[was->in[k]].dtype))
+            n->in[k] = as_type(l, n->in[k], l->was[was->in[k]].dtype);
+    if (op->dtype_class == CLASS_LOW) n->in[0] = as_type(l, n->in[0], l->low);
+    for (i32 k = 0; k < n->in_count && !accepted(l, n, out); k++)
+        if (dtype_of(l, n->in[k]) == DT_F32) n->in[k] = as_type(l, n->in[k], l->low);
+    if (op->attrs & A_wide && dtype_of(l, n->in[0]) == l->low)
+        n->at.wide = op->batch == BATCH_SUM || l->kept[n->out];
+    ASSERT(accepted(l, n, out));
+}
+
+/* A low result that persists: what persists is its copy in f32. */
+static void keep_wide(struct lowering *l, i32 value)
+{
+    struct graph *g    = l->g;
+    struct value  kept = g->values[value];
+    g->values[value]   = (struct value){ .type = kept.type, .kind = VALUE_TEMP, .node = kept.node };
+    i32 wide           = as_type(l, value, DT_F32);
+    if (wide < 0) return;
+    g->values[wide].kind = kept.kind;
+    g->values[wide].name = kept.name;
+}
+
+static bool reads_param(const struct lowering *l, const struct node *n)
+{
+    for (i32 k = 0; k < n->in_count; k++)
+        if (l->g->values[n->in[k]].kind == VALUE_PARAM) return true;
+    return false;
+}
+
+static void lower(struct lowering *l, const struct node *was)
+{
+    struct graph         *g  = l->g;
+    const struct op_info *op = op_info(was->op);
+    struct node           n  = *was;
+    struct type           out[OP_OUT_MAX];
+    n.in     = NEW(g->perm, i32, MAX(n.in_count, 1));
+    g->block = n.block; /* of the casts */
+    for (i32 k = 0; k < n.in_count; k++) n.in[k] = l->now[was->in[k]];
+    agree(l, &n, was, out);
+    graph_reserve(g);
+    for (i32 k = 0; k < op->out_count; k++) {
+        g->values[n.out + k].type = out[k];
+        g->values[n.out + k].node = g->node_count;
+    }
+    g->nodes[g->node_count++] = n;
+    for (i32 k = 0; k < op->out_count; k++) {
+        bool keeps = g->values[n.out + k].kind != VALUE_TEMP;
+        if (keeps && dtype_of(l, n.out + k) != l->was[n.out + k].dtype) keep_wide(l, n.out + k);
+    }
+    bool born = op->dtype_class == CLASS_AS_IN && op->out_count && reads_param(l, &n);
+    if (born && dtype_of(l, n.out) == DT_F32) l->now[n.out] = as_type(l, n.out, l->low);
+}
+
+static struct lowering lowering_new(struct graph *g, const struct compile_config *c,
+                                    struct arena *scratch)
+{
+    i32             count = g->value_count, room = 3 * count + 2; /* two casts of each, rng */
+    struct lowering l = { .g = g, .low = c->precision };
+    l.stochastic      = c->stochastic && g->forward_count;
+    l.was             = NEW(scratch, struct type, room);
+    l.now             = NEW(scratch, i32, room);
+    l.cast[0]         = NEW(scratch, i32, room);
+    l.cast[1]         = NEW(scratch, i32, room);
+    l.kept            = NEW(scratch, bool, room);
+    for (i32 v = 0; v < room; v++) {
+        l.was[v]     = v < count ? g->values[v].type : (struct type){ 0 };
+        l.now[v]     = v;
+        l.cast[0][v] = l.cast[1][v] = -1;
+    }
+    return l;
+}
+
+enum status assign_precision(struct graph *g, const struct compile_config *c, struct arena scratch,
+                             struct err *err)
+{
+    if (c->precision == DT_F32) return STATUS_OK;
+    for (i32 v = 0; v < g->value_count; v++) {
+        if (g->values[v].kind == VALUE_PARAM && g->values[v].type.dtype == DT_F64)
+            return err_set(err, STATUS_USAGE,
+                           "model.dtype=f64 and a low train.precision contradict each other: "
+                           "f64 is computed in f64 throughout");
+    }
+    struct lowering l     = lowering_new(g, c, &scratch);
+    i32             count = g->node_count, forward = g->forward_count;
+    struct node    *nodes = NEW(&scratch, struct node, count + 1);
+    memcpy(nodes, g->nodes, (size_t)count * sizeof *nodes);
+    mark_kept(&l, scratch);
+    g->node_count = 0;
+    for (i32 i = 0; i < count && !g->err.status; i++) {
+        if (i == forward) g->forward_count = g->node_count;
+        lower(&l, &nodes[i]);
+    }
+    g->block = 0;
+    if (!g->err.status) remove_dead(g, scratch);
+    return graph_status(g, err);
+}

@@ -1,0 +1,35 @@
+/* precision.c - train.precision as it is meant on the machine at hand, and why: pure. */
+#include "train/train_int.h"
+
+static const struct {
+    const char *name;
+    enum dtype  dtype;
+} kinds[] = { { "fp32", DT_F32 }, { "bf16", DT_BF16 }, { "fp16", DT_F16 }, { "f64", DT_F64 } };
+
+struct str precision_name(enum dtype t)
+{
+    for (i32 i = 0; i < COUNT_OF(kinds); i++)
+        if (kinds[i].dtype == t) return str_of(kinds[i].name);
+    return STR("");
+}
+
+struct precision precision_choose(struct str asked, enum dtype model, const struct target *t,
+                                  struct arena *perm)
+{
+    struct precision p  = { .dtype = DT_F32 };
+    struct str       by = str_of(t->low_by ? t->low_by : "nothing is known of this machine");
+    if (str_eq(asked, STR("auto"))) {
+        p.dtype  = model == DT_F64 ? DT_F64 : t->low;
+        p.reason = model == DT_F64 ? STR("model.dtype is f64") : by;
+        return p;
+    }
+    for (i32 i = 0; i < COUNT_OF(kinds); i++)
+        if (str_eq(asked, str_of(kinds[i].name))) p.dtype = kinds[i].dtype;
+    if (p.dtype == DT_F32 && model == DT_F64) p.dtype = DT_F64;
+    if (p.dtype == DT_BF16 || p.dtype == DT_F16)
+        p.reason = p.dtype == t->low
+                       ? STR("as asked for")
+                       : str_fmt(perm, "as asked for, but slower here than %.*s: %.*s",
+                                 STR_ARG(precision_name(t->low)), STR_ARG(by));
+    return p;
+}
