@@ -62,7 +62,7 @@ static struct str describe(struct arena *perm, const struct graph *g, const stru
 {
     struct textbuf b = textbuf_new(perm);
     textbuf_fmt(&b, "%.*s", STR_ARG(n->name));
-    for (i32 i = 0; i < n->in_count + op_info(n->op)->out_count; i++) {
+    for (i32 i = 0; i < n->in_count + node_results(n); i++) {
         bool         is_out = i >= n->in_count;
         i32          value  = is_out ? n->out + i - n->in_count : n->in[i];
         char         text[128];
@@ -107,8 +107,8 @@ static i64 gather(const struct program *p, const f64 *seconds, bool each, struct
         const struct node *n       = &p->graph->nodes[p->instrs[i].node];
         struct arena       scratch = *perm;
         struct sig         sig     = graph_sig(p->graph, n, &scratch);
-        struct cost        cost    = op_info(n->op)->cost(&sig);
-        struct str         op = str_of(op_info(n->op)->name), kernel = p->instrs[i].kernel;
+        struct cost        cost    = op_cost(&sig);
+        struct str         op = op_text(perm, n->op, &n->at), kernel = p->instrs[i].kernel;
         i64                at = each ? count : 0;
         while (at < count && !(str_eq(lines[at].op, op) && str_eq(lines[at].kernel, kernel))) at++;
         if (at == count)

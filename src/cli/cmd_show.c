@@ -33,17 +33,16 @@ static void show_instr(struct cli *c, const struct program *p, const struct inst
 {
     struct arena          scratch = *c->perm;
     const struct node    *n       = &p->graph->nodes[ins->node];
-    const struct op_info *row     = op_info(n->op);
     struct sig            sig     = graph_sig(p->graph, n, &scratch);
-    struct cost           cost    = row->cost(&sig);
-    struct str            type    = STR("");
+    struct cost           cost    = op_cost(&sig);
+    struct str            op      = op_text(&scratch, n->op, &n->at), type = STR("");
     i64                   bytes   = ins->work_bytes;
-    for (i32 i = 0; i < row->out_count; i++) bytes += type_bytes(graph_type(p->graph, n->out + i));
-    if (row->out_count) type = type_text(&scratch, graph_type(p->graph, n->out));
+    for (i32 i = 0; i < node_results(n); i++) bytes += type_bytes(graph_type(p->graph, n->out + i));
+    if (node_results(n)) type = type_text(&scratch, graph_type(p->graph, n->out));
 
     struct str flops = text_si(&scratch, cost.flops), moved = text_bytes(&scratch, cost.bytes);
     struct str memory = text_bytes(&scratch, (f64)bytes);
-    say_result(c->say, "  %-16s %-24.*s %-20.*s %-16.*s %9.*s %9.*s %9.*s\n", row->name,
+    say_result(c->say, "  %-16.*s %-24.*s %-20.*s %-16.*s %9.*s %9.*s %9.*s\n", STR_ARG(op),
                STR_ARG(n->name), STR_ARG(type), STR_ARG(ins->kernel), STR_ARG(flops),
                STR_ARG(moved), STR_ARG(memory));
 }

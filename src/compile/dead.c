@@ -12,13 +12,13 @@ void remove_dead(struct graph *g, struct arena scratch)
     for (i32 i = g->node_count - 1; i >= 0; i--) {
         const struct node *n = &g->nodes[i];
         stay[i]              = has_effect(n);
-        for (i32 k = 0; k < op_info(n->op)->out_count; k++)
+        for (i32 k = 0; k < node_results(n); k++)
             stay[i] |= read[n->out + k] || g->values[n->out + k].kind != VALUE_TEMP;
         for (i32 k = 0; stay[i] && k < n->in_count; k++) read[n->in[k]] = true;
     }
     i32 kept = 0, forward = 0;
     for (i32 i = 0; i < g->node_count; i++) {
-        for (i32 k = 0; k < op_info(g->nodes[i].op)->out_count; k++)
+        for (i32 k = 0; k < node_results(&g->nodes[i]); k++)
             g->values[g->nodes[i].out + k].node = stay[i] ? kept : -1;
         if (!stay[i]) continue;
         forward += i < g->forward_count;

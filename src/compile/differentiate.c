@@ -49,7 +49,7 @@ static enum status backward_node(struct tape *t, i32 index, struct err *err)
 {
     const struct node     n                = t->g->nodes[index]; /* the array may move */
     const struct op_info *op               = op_info(n.op);
-    i32                   dout[OP_OUT_MAX] = { -1, -1, -1 }, din[OP_IN_MAX];
+    i32                   dout[OP_OUT_MAX] = { -1, -1, -1, -1 }, din[OP_IN_MAX];
     bool                  want[OP_IN_MAX], any = false, has = false;
     for (i32 k = 0; k < op->out_count; k++) {
         dout[k] = t->grad[n.out + k];

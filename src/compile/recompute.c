@@ -29,16 +29,15 @@ static i32 second(struct rewriter *r, i32 value);
 /* Appends a copy of the node that made `value`, its inputs recomputed where they were dropped. */
 static void run_again(struct rewriter *r, i32 value)
 {
-    struct graph         *g  = r->g;
-    const struct node    *n  = &r->from[g->values[value].node];
-    const struct op_info *op = op_info(n->op);
-    struct node new          = *n;
-    new.in                   = NEW(g->perm, i32, MAX(n->in_count, 1));
+    struct graph      *g = r->g;
+    const struct node *n = &r->from[g->values[value].node];
+    struct node new      = *n;
+    new.in               = NEW(g->perm, i32, MAX(n->in_count, 1));
     for (i32 i = 0; i < n->in_count; i++) new.in[i] = second(r, n->in[i]);
     new.name = str_cat(g->perm, n->name, STR("*"));
     graph_reserve(g);
     new.out = g->value_count;
-    for (i32 i = 0; i < op->out_count; i++) {
+    for (i32 i = 0; i < node_results(n); i++) {
         graph_reserve(g);
         struct value v              = { .type = g->values[n->out + i].type,
                                         .kind = VALUE_TEMP,
@@ -77,7 +76,7 @@ void drop_values(struct graph *g, const bool *drop, struct arena scratch)
         for (i32 k = 0; k < n.in_count; k++) in[k] = second(&r, n.in[k]);
         n.in = in;
         graph_reserve(g);
-        for (i32 k = 0; k < op_info(n.op)->out_count; k++)
+        for (i32 k = 0; k < node_results(&n); k++)
             g->values[n.out + k].node = g->node_count;
         g->nodes[g->node_count++] = n;
     }

@@ -64,7 +64,7 @@ static f64 seconds_again(const struct search *s, const bool *drop, struct arena 
     for (i32 i = g->forward_count - 1; i >= 0; i--) {
         const struct node *n     = &g->nodes[i];
         bool               again = false;
-        for (i32 k = 0; k < op_info(n->op)->out_count; k++)
+        for (i32 k = 0; k < node_results(n); k++)
             again |= need[n->out + k] && drop[n->out + k];
         if (!again) continue;
         sum += s->seconds[i];
@@ -134,7 +134,7 @@ static struct mincut *network(const struct search *s, f64 price, struct arena *p
             if (is_forward(g, v))
                 mincut_edge(m, MINCUT_FIRST + i, MINCUT_FIRST + nodes + v, MINCUT_NEVER);
         }
-        for (i32 k = 0; k < op_info(n->op)->out_count; k++) {
+        for (i32 k = 0; k < node_results(n); k++) {
             i32 v = n->out + k;
             mincut_edge(m, MINCUT_FIRST + nodes + v, MINCUT_FIRST + i,
                         (i64)(kept_bytes(g, v) * price * ps_per_s));
@@ -157,7 +157,7 @@ static struct rung rung_at(const struct search *s, f64 price, struct arena *perm
     for (i32 i = 0; i < nodes; i++) {
         bool again = with[MINCUT_FIRST + i];
         if (again) r.seconds += s->seconds[i];
-        for (i32 k = 0; k < op_info(g->nodes[i].op)->out_count; k++) {
+        for (i32 k = 0; k < node_results(&g->nodes[i]); k++) {
             i32 v     = g->nodes[i].out + k;
             r.drop[v] = again && g->values[v].kind == VALUE_TEMP;
             bool kept = with[MINCUT_FIRST + nodes + v] && !again;

@@ -104,27 +104,29 @@ struct type graph_type(const struct graph *g, i32 value)
     return g->values[value].type;
 }
 
+i32 node_inputs(const struct node *n) { return n->in_count - op_then_inputs(&n->at); }
+i32 node_results(const struct node *n) { return op_result_count(n->op, &n->at); }
+
 struct sig graph_sig(const struct graph *g, const struct node *n, struct arena *scratch)
 {
-    const struct op_info *op  = op_info(n->op);
-    struct type          *in  = NEW(scratch, struct type, MAX(n->in_count, 1));
-    struct type          *out = NEW(scratch, struct type, OP_OUT_MAX);
+    struct type *in  = NEW(scratch, struct type, MAX(n->in_count, 1));
+    struct type *out = NEW(scratch, struct type, OP_OUT_MAX);
     for (i32 i = 0; i < n->in_count; i++) in[i] = g->values[n->in[i]].type;
-    for (i32 i = 0; i < op->out_count; i++) out[i] = g->values[n->out + i].type;
-    return (struct sig){ in, n->in_count, out, &n->at, n->op };
+    for (i32 i = 0; i < node_results(n); i++) out[i] = g->values[n->out + i].type;
+    return (struct sig){ in, node_inputs(n), out, &n->at, n->op };
 }
 
 /* Shape rule of a node that is not in the graph yet; the sentence names node and op. */
 static enum status infer(struct graph *g, const struct node *n, struct type *out)
 {
-    const struct op_info *op = op_info(n->op);
-    struct type           in[OP_IN_MAX];
-    struct err            why = { 0 };
+    struct type in[OP_IN_MAX];
+    struct err  why = { 0 };
     for (i32 i = 0; i < n->in_count; i++) in[i] = g->values[n->in[i]].type;
-    struct sig  s  = { in, n->in_count, out, &n->at, n->op };
-    enum status st = op->shape(&s, &why);
-    if (st) err_set(&g->err, st, "%.*s (%s): %s", STR_ARG(n->name), op->name, why.text);
-    for (i32 i = 0; !st && i < op->out_count; i++)
+    struct sig  s  = { in, node_inputs(n), out, &n->at, n->op };
+    enum status st = op_types(&s, &why);
+    if (st)
+        err_set(&g->err, st, "%.*s (%s): %s", STR_ARG(n->name), op_info(n->op)->name, why.text);
+    for (i32 i = 0; !st && i < node_results(n); i++)
         if (!type_fits(out[i])) st = too_large(g, n->name, out[i]);
     return st;
 }
@@ -133,8 +135,6 @@ i32 graph_op(struct graph *g, i32 op, struct str name, const i32 *in, i32 in_cou
              const struct attrs *at)
 {
     if (g->err.status) return -1;
-    const struct op_info *row = op_info(op);
-    ASSERT(in_count >= row->in_min && in_count <= row->in_max);
     for (i32 i = 0; i < in_count; i++) ASSERT(in[i] >= 0 && in[i] < g->value_count);
     if (g->node_count == GRAPH_NODES_MAX) {
         err_set(&g->err, STATUS_USAGE, "the model has more than %d operations; make it shallower",
@@ -145,17 +145,19 @@ i32 graph_op(struct graph *g, i32 op, struct str name, const i32 *in, i32 in_cou
         .op = op, .name = name, .in_count = in_count, .out = g->value_count, .block = g->block
     };
     if (at) n.at = *at;
+    i32 own = node_inputs(&n), results = node_results(&n);
+    ASSERT(own >= op_info(op)->in_min && own <= op_info(op)->in_max);
     n.in = NEW(g->perm, i32, MAX(in_count, 1));
     if (in_count) memcpy(n.in, in, (size_t)in_count * sizeof *in);
     struct type out[OP_OUT_MAX] = { 0 };
     if (infer(g, &n, out)) return -1;
-    for (i32 i = 0; i < row->out_count; i++) {
+    for (i32 i = 0; i < results; i++) {
         struct value v = { .type = out[i], .kind = VALUE_TEMP, .node = g->node_count };
         if (value_add(g, v) < 0) return -1;
     }
     graph_reserve(g);
     g->nodes[g->node_count++] = n;
-    return row->out_count ? n.out : -1;
+    return results ? n.out : -1;
 }
 
 i32 graph_viewed(const struct graph *g, i32 value)
@@ -203,10 +205,11 @@ static enum status verify_node(const struct graph *g, i32 index, struct arena sc
 {
     const struct node    *n   = &g->nodes[index];
     const struct op_info *row = op_info(n->op);
-    if (n->in_count < row->in_min || n->in_count > row->in_max)
+    i32                   own = node_inputs(n), results = node_results(n);
+    if (own < row->in_min || own > row->in_max)
         return err_set(err, STATUS_WORLD, "node %d (%s) has %d inputs", index, row->name,
                        n->in_count);
-    if (n->out < 0 || n->out + row->out_count > g->value_count)
+    if (n->out < 0 || n->out + results > g->value_count)
         return err_set(err, STATUS_WORLD, "node %d (%s) writes %%%d, which is no value", index,
                        row->name, n->out);
     for (i32 i = 0; i < n->in_count; i++) {
@@ -223,8 +226,8 @@ static enum status verify_node(const struct graph *g, i32 index, struct arena sc
     struct sig  s               = graph_sig(g, n, &scratch);
     struct type out[OP_OUT_MAX] = { 0 };
     struct sig  again           = { s.in, s.in_count, out, s.at, n->op };
-    enum status st              = row->shape(&again, err);
-    for (i32 i = 0; !st && i < row->out_count; i++) {
+    enum status st              = op_types(&again, err);
+    for (i32 i = 0; !st && i < results; i++) {
         if (!type_eq(out[i], s.out[i]) || g->values[n->out + i].node != index)
             st = err_set(err, STATUS_WORLD,
                          "node %d (%s): result %d has another type than its "

@@ -65,6 +65,9 @@ struct graph {
     struct err    err;   /* sticky */
 };
 
+i32 node_inputs(const struct node *n);  /* the op's own; the rest belongs to its chain */
+i32 node_results(const struct node *n);
+
 struct graph *graph_new(struct arena *perm, struct str name);
 struct graph *graph_copy(const struct graph *g, struct arena *perm); /* to change; shares names and
                                                                         inputs of nodes */

@@ -25,6 +25,13 @@ i32 op_count(void) { return OP_COUNT + registered_count; }
 
 bool op_is_view(i32 op) { return op_info(op)->cost == cost_free; }
 
+bool op_is_map(i32 op)
+{
+    const struct op_info *row = op_info(op);
+    return (row->attrs & A_then) &&
+           (row->shape == shape_map || row->shape == shape_same || row->shape == shape_binary);
+}
+
 bool op_find(struct str name, i32 *op)
 {
     for (i32 i = 0; i < op_count(); i++) {
@@ -66,4 +73,73 @@ struct str attr_name(i32 index)
     };
     ASSERT(index >= 0 && index < ATTR_COUNT);
     return str_of(names[index]);
+}
+
+/* --- chains --- */
+
+i32 op_then_inputs(const struct attrs *at)
+{
+    i32 count = 0;
+    for (i32 i = 0; i < at->then.count; i++) count += op_info(at->then.op[i])->in_min - 1;
+    return count;
+}
+
+i32 op_result_count(i32 op, const struct attrs *at)
+{
+    return op_info(op)->out_count + at->then.keep;
+}
+
+u64 op_attrs(i32 op, const struct attrs *at)
+{
+    u64 bits = op_info(op)->attrs;
+    for (i32 i = 0; i < at->then.count; i++) bits |= op_info(at->then.op[i])->attrs;
+    return bits;
+}
+
+/* Every op of the chain is a map, finds operands of the result's type and size, and shares no
+ * attribute with another. */
+enum status op_types(struct sig *s, struct err *err)
+{
+    const struct op_info *row     = op_info(s->op);
+    const struct chain   *then    = &s->at->then;
+    const struct type    *operand = s->in + s->in_count;
+    u64                   used    = row->attrs & ~(u64)A_then;
+    enum status           st      = row->shape(s, err);
+    for (i32 i = 0; !st && i < then->count; i++) {
+        const struct op_info *step = op_info(then->op[i]);
+        u64                   own  = step->attrs & ~(u64)A_then;
+        if (!op_is_map(then->op[i]) || (used & own))
+            return err_set(err, STATUS_USAGE, "%s cannot follow in one pass", step->name);
+        used |= own;
+        if (step->in_min == 1) continue;
+        if (operand->dtype != s->out[0].dtype ||
+            shape_count(operand->shape) != shape_count(s->out[0].shape))
+            return err_set(err, STATUS_USAGE, "operand of %s must be as large as the result",
+                           step->name);
+        operand++;
+    }
+    if (then->keep) s->out[row->out_count] = s->out[0];
+    return st;
+}
+
+struct cost op_cost(const struct sig *s)
+{
+    const struct op_info *row = op_info(s->op);
+    struct cost           sum = row->cost(s);
+    for (i32 i = 0; i < s->at->then.count; i++) {
+        i32         op   = s->at->then.op[i], inputs = op_info(op)->in_min;
+        struct type in[] = { s->out[0], s->out[0] }, out[] = { s->out[0] };
+        sum.flops += op_info(op)->cost(&(struct sig){ in, inputs, out, s->at, op }).flops;
+        sum.bytes += (f64)type_bytes(s->out[0]) * (inputs - 1);
+    }
+    if (s->at->then.keep) sum.bytes += (f64)type_bytes(s->out[0]);
+    return sum;
+}
+
+struct str op_text(struct arena *perm, i32 op, const struct attrs *at)
+{
+    struct str text = str_of(op_info(op)->name);
+    for (i32 i = 0; i < at->then.count; i++)
+        text = str_fmt(perm, "%.*s+%s", STR_ARG(text), op_info(at->then.op[i])->name);
+    return text;
 }

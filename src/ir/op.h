@@ -31,6 +31,17 @@ typedef f64          attr_F;
 typedef struct shape attr_S;
 typedef enum dtype   attr_T;
 
+/* Maps that a node's kernel applies to its first result, one after the other, before it is stored.
+ * A map of two operands takes what there is so far as its first; its second is one of the node's last
+ * inputs, in order, and as large as the result. Maps find their attributes in the node's. */
+#define THEN_MAX 4
+struct chain {
+    i32  count;
+    bool keep; /* what goes into the first map is stored too, as one more result, the last */
+    i32  op[THEN_MAX];
+};
+typedef struct chain attr_C;
+
 struct attrs {
 #define ATTR(field, kind) attr_##kind field;
 #include "ir/attrs.def"
@@ -42,7 +53,7 @@ enum op_effect { EFFECT_NONE, EFFECT_RANDOM, EFFECT_STATE };
 enum op_batch { BATCH_ROWS, BATCH_SUM, BATCH_NONE };
 
 #define OP_IN_MAX 64
-#define OP_OUT_MAX 3
+#define OP_OUT_MAX 4
 #define HEAD_DIM_MAX 1024 /* numbers in a head of attention: kernels keep one on the stack */
 /* Bits of the columns `needs`, `share` and `writes`: inputs from 0, results from 16. */
 enum operand_bit {
@@ -58,7 +69,7 @@ enum operand_bit {
 
 /* One use of an op, seen by its rules: types in, types out (filled by the shape rule). */
 struct sig {
-    const struct type  *in;
+    const struct type  *in; /* those of the maps in at->then follow */
     i32                 in_count;
     struct type        *out; /* room for OP_OUT_MAX */
     const struct attrs *at;
@@ -101,10 +112,19 @@ struct op_info {
 
 const struct op_info *op_info(i32 op);               /* ASSERTs that op exists */
 bool                  op_is_view(i32 op);            /* its result is its input's memory: no work */
+bool                  op_is_map(i32 op);             /* element by element: may stand in a chain */
 bool                  op_find(struct str name, i32 *op);
 i32                   op_count(void);                /* built in + registered */
 /* Adds a row; names must be new. The row is copied; name must outlive the process. */
 enum status           op_register(const struct op_info *row, i32 *op, struct err *err);
+
+/* What a chain adds to the op that carries it. */
+i32         op_then_inputs(const struct attrs *at);
+i32         op_result_count(i32 op, const struct attrs *at);
+u64         op_attrs(i32 op, const struct attrs *at);      /* bits of all that have a meaning */
+enum status op_types(struct sig *s, struct err *err);      /* the shape rule and the chain's */
+struct cost op_cost(const struct sig *s);
+struct str  op_text(struct arena *perm, i32 op, const struct attrs *at); /* matmul+add+relu */
 
 struct str attr_name(i32 index);
 /* Attributes as in program text without the braces: "stride=2 dims=[3,4]"; only those of `allowed`

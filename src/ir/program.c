@@ -16,7 +16,7 @@ struct cost program_cost(const struct program *p, struct arena scratch)
         struct arena       a = scratch;
         const struct node *n = &p->graph->nodes[p->instrs[i].node];
         struct sig         s = graph_sig(p->graph, n, &a);
-        struct cost        c = op_info(n->op)->cost(&s);
+        struct cost        c = op_cost(&s);
         sum.flops += c.flops;
         sum.bytes += c.bytes;
     }
@@ -76,7 +76,7 @@ static bool shares(const struct graph *g, const struct claim *a, const struct cl
     if (a->value < 0 || b->value < 0 || a->last != b->first || b->first < 0) return false;
     const struct node *n = &g->nodes[b->first];
     if (n->out != b->value) return false;
-    for (i32 k = 0; k < n->in_count; k++) {
+    for (i32 k = 0; k < node_inputs(n); k++) {
         if (graph_viewed(g, n->in[k]) == a->value && (op_info(n->op)->share >> k & 1)) return true;
     }
     return false;
@@ -104,7 +104,7 @@ static enum status verify_places(const struct program *p, const struct claim *cl
         const struct node *n     = &g->nodes[p->instrs[i].node];
         bool               found = true;
         for (i32 k = 0; k < n->in_count; k++) found &= p->offset[n->in[k]] >= 0;
-        for (i32 k = 0; k < op_info(n->op)->out_count; k++) found &= p->offset[n->out + k] >= 0;
+        for (i32 k = 0; k < node_results(n); k++) found &= p->offset[n->out + k] >= 0;
         if (!found)
             return err_set(err, STATUS_WORLD, "%.*s: an operand of %.*s has no place",
                            STR_ARG(g->name), STR_ARG(n->name));

@@ -21,7 +21,7 @@ static const char *const init_names[] = {
     [INIT_UNIFORM] = "uniform",
 };
 
-enum attr_kind { KIND_I, KIND_F, KIND_S, KIND_T };
+enum attr_kind { KIND_I, KIND_F, KIND_S, KIND_T, KIND_C };
 static const struct {
     enum attr_kind kind;
     size_t         at;
@@ -38,9 +38,16 @@ static void add_shape(struct textbuf *b, struct shape s)
     textbuf_add(b, STR("]"));
 }
 
+static void add_chain(struct textbuf *b, struct chain c)
+{
+    if (c.keep) textbuf_add(b, STR("keep,"));
+    for (i32 i = 0; i < c.count; i++) textbuf_fmt(b, "%s%s", i ? "," : "", op_info(c.op[i])->name);
+}
+
 static void add_attrs(struct textbuf *b, const struct attrs *at, u64 mask)
 {
     bool first = true;
+    if (!at->then.count) mask &= ~(u64)A_then;
     if (!mask) return;
     textbuf_add(b, STR(" {"));
     for (i32 i = 0; i < ATTR_COUNT; i++) {
@@ -53,6 +60,7 @@ static void add_attrs(struct textbuf *b, const struct attrs *at, u64 mask)
         case KIND_F: textbuf_f64(b, *(const f64 *)(const void *)field); break;
         case KIND_S: add_shape(b, *(const struct shape *)(const void *)field); break;
         case KIND_T: textbuf_add(b, dtype_name(*(const enum dtype *)(const void *)field)); break;
+        case KIND_C: add_chain(b, *(const struct chain *)(const void *)field); break;
         }
     }
     textbuf_add(b, STR("}"));
@@ -80,20 +88,21 @@ static void add_node(struct textbuf *b, const struct program *p, i32 index, cons
 {
     const struct node    *n   = &p->graph->nodes[index];
     const struct op_info *row = op_info(n->op);
-    for (i32 i = 0; i < row->out_count; i++) textbuf_fmt(b, "%s%%%d", i ? ", " : "", n->out + i);
-    textbuf_fmt(b, "%s%s(", row->out_count ? " = " : "", row->name);
+    i32                   results = node_results(n);
+    for (i32 i = 0; i < results; i++) textbuf_fmt(b, "%s%%%d", i ? ", " : "", n->out + i);
+    textbuf_fmt(b, "%s%s(", results ? " = " : "", row->name);
     for (i32 i = 0; i < n->in_count; i++) textbuf_fmt(b, "%s%%%d", i ? ", " : "", n->in[i]);
     textbuf_add(b, STR(")"));
-    add_attrs(b, &n->at, row->attrs);
+    add_attrs(b, &n->at, op_attrs(n->op, &n->at));
     textbuf_fmt(b, " \"%.*s\"", STR_ARG(n->name));
     if (n->block) textbuf_fmt(b, " block=%d", n->block);
-    for (i32 i = 0; i < row->out_count; i++) {
+    for (i32 i = 0; i < results; i++) {
         textbuf_add(b, i ? STR(", ") : STR(" -> "));
         add_value(b, p, n->out + i);
     }
     if (ins) {
         struct sig  s = graph_sig(p->graph, n, &scratch);
-        struct cost c = row->cost(&s);
+        struct cost c = op_cost(&s);
         textbuf_fmt(b, " ; kernel=%.*s work=%lld@%lld flops=%.0f bytes=%.0f",
                     STR_ARG(ins->kernel.len ? ins->kernel : STR("-")), (long long)ins->work_bytes,
                     (long long)ins->work_offset, c.flops, c.bytes);
@@ -231,6 +240,19 @@ static enum dtype read_dtype(struct reader *r, const char *stop)
     return t;
 }
 
+static struct chain read_chain(struct reader *r, const char *stop)
+{
+    struct chain c    = { 0 };
+    struct str   list = word_until(r, stop), word;
+    while (str_cut(&list, ',', &word)) {
+        if (!c.count && !c.keep && str_eq(word, STR("keep"))) c.keep = true;
+        else if (c.count < THEN_MAX && op_find(word, &c.op[c.count])) c.count++;
+        else bad(r, "no list of maps");
+    }
+    if (!c.count) bad(r, "a map was expected");
+    return c;
+}
+
 static void read_attr(struct reader *r, struct attrs *at, u64 allowed)
 {
     struct str key = word_until(r, "=");
@@ -243,6 +265,7 @@ static void read_attr(struct reader *r, struct attrs *at, u64 allowed)
         case KIND_F: *(f64 *)field = read_float(r, " }"); return;
         case KIND_S: *(struct shape *)field = read_shape(r); return;
         case KIND_T: *(enum dtype *)field = read_dtype(r, " }"); return;
+        case KIND_C: *(struct chain *)field = read_chain(r, " }"); return;
         }
     }
     bad(r, "an attribute the op does not have");
@@ -319,7 +342,7 @@ static void read_node(struct reader *r, const i32 *out, i32 out_count)
         accept(r, STR(","));
     }
     if (accept(r, STR("{"))) {
-        while (!r->status && !accept(r, STR("}"))) read_attr(r, &n.at, op_info(n.op)->attrs);
+        while (!r->status && !accept(r, STR("}"))) read_attr(r, &n.at, op_attrs(n.op, &n.at));
     }
     n.name = read_name(r);
     if (accept(r, STR("block="))) {
@@ -327,7 +350,7 @@ static void read_node(struct reader *r, const i32 *out, i32 out_count)
         if (block < 0 || block > INT32_MAX) bad(r, "no such block");
         n.block = r->status ? 0 : (i32)block;
     }
-    if (!r->status && op_info(n.op)->out_count != out_count) bad(r, "wrong number of results");
+    if (!r->status && node_results(&n) != out_count) bad(r, "wrong number of results");
     for (i32 i = 0; i < out_count && !r->status; i++) {
         expect(r, i ? STR(",") : STR("->"));
         if (out[i] != out[0] + i) bad(r, "results must be numbered in a row");

@@ -74,7 +74,7 @@ static u32 gradient_reads(const struct op_case *c, struct arena *perm, struct ar
 {
     struct graph         *g   = graph_new(perm, STR("g"));
     const struct op_info *row = op_info(c->op);
-    i32                   in[OP_IN_MAX], din[OP_IN_MAX], dout[OP_OUT_MAX] = { -1, -1, -1 };
+    i32                   in[OP_IN_MAX], din[OP_IN_MAX], dout[OP_OUT_MAX] = { -1, -1, -1, -1 };
     bool                  want[OP_IN_MAX];
     u32                   reads = 0;
     struct err            err   = { 0 };

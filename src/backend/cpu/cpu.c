@@ -98,8 +98,8 @@ static struct call call_of(const struct cpu *cpu, const struct graph *g, const s
 {
     ASSERT(n->in_count <= OP_IN_MAX);
     for (i32 i = 0; i < n->in_count; i++) in[i] = tensor_of(cpu, g, p, n->in[i]);
-    for (i32 i = 0; i < op_info(n->op)->out_count; i++) out[i] = tensor_of(cpu, g, p, n->out + i);
-    return (struct call){ n->op, &n->at, in, n->in_count, out, NULL, 0, cpu->pool };
+    for (i32 i = 0; i < node_results(n); i++) out[i] = tensor_of(cpu, g, p, n->out + i);
+    return (struct call){ n->op, &n->at, in, node_inputs(n), out, NULL, 0, cpu->pool };
 }
 
 static const struct kernel *choose(const struct cpu *cpu, const struct call *c)
@@ -246,7 +246,7 @@ static ticket cpu_run(struct backend *b, const struct program *p)
     (void)b;
     ASSERT(ready);
     u64 mode = flush_begin();
-    for (i32 i = 0; i < p->instr_count; i++) ready[i].kernel->run(&ready[i].call);
+    for (i32 i = 0; i < p->instr_count; i++) kernel_run(ready[i].kernel, &ready[i].call);
     flush_end(mode);
     return 0;
 }
@@ -266,7 +266,7 @@ static void cpu_time(struct backend *b, const struct program *p, f64 *seconds)
     u64 mode = flush_begin();
     for (i32 i = 0; i < p->instr_count; i++) {
         i64 begin_ns = os->now_ns(os);
-        ready[i].kernel->run(&ready[i].call);
+        kernel_run(ready[i].kernel, &ready[i].call);
         seconds[i] = (f64)(os->now_ns(os) - begin_ns) * 1e-9;
     }
     flush_end(mode);

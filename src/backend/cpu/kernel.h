@@ -21,7 +21,7 @@ struct tensor {
 struct call {
     i32                  op;
     const struct attrs  *at;
-    const struct tensor *in;
+    const struct tensor *in; /* those of the maps in at->then follow */
     i32                  in_count;
     const struct tensor *out;
     void                *work;
@@ -46,6 +46,9 @@ struct kernel {
  * any|avx2|avx512|avx512bf16|amx in the environment lowers the instruction set, FRUGAL_KERNELS=ref
  * leaves only the reference. */
 const struct kernel *kernel_choose(const struct call *c, bool reference_only);
+/* Runs it and then, unless its family does so itself, the maps of the chain, each in its own pass. */
+bool                 kernel_applies_then(const struct kernel *k);
+void                 kernel_run(const struct kernel *k, const struct call *c);
 const struct kernel *kernel_at(i32 index); /* the whole list in order, without the reference; NULL
                                               after the last */
 enum isa             kernel_isa(void);     /* what this CPU has, lowered by FRUGAL_ISA */

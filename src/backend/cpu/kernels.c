@@ -5,19 +5,24 @@
 struct family {
     const struct kernel *kernels;
     const i32           *count;
+    bool                 then; /* its kernels apply at->then, and store what is kept */
 };
 
 #define FAMILY(name)                                                                               \
     extern const struct kernel kernels_##name[];                                                   \
     extern const i32           kernels_##name##_count;
+#define FAMILY_THEN(name) FAMILY(name)
 #include "backend/cpu/kernels.def"
 #undef FAMILY
+#undef FAMILY_THEN
 
 static const struct family families[] = {
-#define FAMILY(name) { kernels_##name, &kernels_##name##_count },
+#define FAMILY(name) { kernels_##name, &kernels_##name##_count, false },
+#define FAMILY_THEN(name) { kernels_##name, &kernels_##name##_count, true },
 #include "backend/cpu/kernels.def"
 #undef FAMILY
-    { NULL, NULL },
+#undef FAMILY_THEN
+    { NULL, NULL, false },
 };
 
 /* The workspace rule of ops.def is that of the reference. */
@@ -53,4 +58,32 @@ const struct kernel *kernel_choose(const struct call *c, bool reference_only)
         if (k->op == c->op && k->isa <= isa && (!k->takes || k->takes(c))) return k;
     }
     return &reference;
+}
+
+bool kernel_applies_then(const struct kernel *k)
+{
+    for (const struct family *f = families; f->kernels; f++)
+        if (f->then && k >= f->kernels && k < f->kernels + *f->count) return true;
+    return false;
+}
+
+void kernel_run(const struct kernel *k, const struct call *c)
+{
+    const struct chain *then = &c->at->then;
+    if (!then->count || kernel_applies_then(k)) {
+        k->run(c);
+        return;
+    }
+    struct tensor so_far = c->out[then->keep ? op_info(c->op)->out_count : 0], out[OP_OUT_MAX];
+    struct call   first  = *c;
+    for (i32 i = 0; i < op_info(c->op)->out_count; i++) out[i] = i ? c->out[i] : so_far;
+    first.out = out;
+    k->run(&first);
+    for (i32 i = 0, operand = c->in_count; i < then->count; i++) {
+        i32           inputs = op_info(then->op[i])->in_min;
+        struct tensor in[]   = { so_far, inputs == 2 ? c->in[operand++] : so_far };
+        struct call   map    = { then->op[i], c->at, in, inputs, c->out, NULL, 0, c->pool };
+        kernel_choose(&map, k == &reference)->run(&map);
+        so_far = c->out[0];
+    }
 }

@@ -17,8 +17,9 @@ static u64 key_of(const struct call *c)
     at.key          = 0;
     u64 key         = rng_mix((u64)c->op + 1);
     key             = rng_mix(key ^ str_hash((struct str){ (const char *)&at, sizeof at }));
-    for (i32 i = 0; i < c->in_count + op_info(c->op)->out_count; i++) {
-        struct type t = i < c->in_count ? c->in[i].type : c->out[i - c->in_count].type;
+    i32 ins = c->in_count + op_then_inputs(c->at), outs = op_result_count(c->op, c->at);
+    for (i32 i = 0; i < ins + outs; i++) {
+        struct type t = i < ins ? c->in[i].type : c->out[i - ins].type;
         key           = rng_mix(key ^ (u64)t.dtype << 8 ^ (u64)t.shape.rank);
         for (i32 k = 0; k < t.shape.rank; k++) key = rng_mix(key ^ (u64)t.shape.dim[k]);
     }
@@ -46,10 +47,10 @@ static f64 least_of_runs(const struct call *c, const struct kernel *k, i64 enoug
     struct os *os    = os_real();
     i64        least = INT64_MAX, start = os->now_ns(os), now = start;
     u64        mode = flush_begin();
-    k->run(c); /* the first finds its code and data cold */
+    kernel_run(k, c); /* the first finds its code and data cold */
     for (i32 i = 0; i < REPEATS_MIN || (i < REPEATS_MAX && now - start < enough_ns); i++) {
         i64 begin = os->now_ns(os);
-        k->run(c);
+        kernel_run(k, c);
         now   = os->now_ns(os);
         least = MIN(least, now - begin);
     }
@@ -62,15 +63,15 @@ static f64 measure(const struct call *given, const struct kernel *k, i64 enough_
     struct tensor in[OP_IN_MAX], out[OP_OUT_MAX];
     struct call   c     = *given;
     i64           bytes = room(k->work ? k->work(given) : 0);
-    i32           outs  = op_info(c.op)->out_count;
-    memcpy(in, given->in, (size_t)c.in_count * sizeof *in);
+    i32           ins = c.in_count + op_then_inputs(c.at), outs = op_result_count(c.op, c.at);
+    memcpy(in, given->in, (size_t)ins * sizeof *in);
     memcpy(out, given->out, (size_t)outs * sizeof *out);
-    for (i32 i = 0; i < c.in_count; i++) bytes += room(type_bytes(in[i].type));
+    for (i32 i = 0; i < ins; i++) bytes += room(type_bytes(in[i].type));
     for (i32 i = 0; i < outs; i++) bytes += room(type_bytes(out[i].type));
     u8 *pages = pages_open(MAX(bytes, 1)), *at = pages;
     if (!pages) return 0;
     memset(pages, 0, (size_t)bytes); /* written once, or all of it would be one page of zeros */
-    for (i32 i = 0; i < c.in_count; i++) at = lend(&in[i], at);
+    for (i32 i = 0; i < ins; i++) at = lend(&in[i], at);
     for (i32 i = 0; i < outs; i++) at = lend(&out[i], at);
     c.in         = in;
     c.out        = out;
