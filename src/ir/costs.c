@@ -1,6 +1,7 @@
 /* costs.c - the cost rules: floating-point operations, and bytes read and written once each.
  * A multiply-add counts two. Bounds of an ideal machine: caches and padding are the backend's. */
 #include "ir/ir_int.h"
+#include "ir/muon.h"
 
 static f64 bytes_of(struct type t) { return (f64)type_bytes(t); }
 
@@ -109,8 +110,23 @@ struct cost cost_xent(const struct sig *s)
     return (struct cost){ 22 * n, traffic(s) };
 }
 
+/* The products of Newton and Schulz; what is done once an element is nothing beside them. */
+struct cost cost_muon(const struct sig *s)
+{
+    struct muon_sizes z = muon_sizes(s->in[0].shape);
+    f64               g = (f64)z.gram, n = count(s->in[0]);
+    return (struct cost){ MUON_STEPS * (4 * g * n + 2 * g * g * g), traffic(s) };
+}
+
 i64 work_none(const struct sig *s)
 {
     (void)s;
     return 0;
+}
+
+/* Two matrices and two products of one with itself, all in f64. */
+i64 work_muon(const struct sig *s)
+{
+    struct muon_sizes z = muon_sizes(s->in[0].shape);
+    return 2 * (z.rows * z.columns + z.gram * z.gram) * dtype_bytes(DT_F64);
 }

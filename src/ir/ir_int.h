@@ -10,13 +10,13 @@ shape_rule shape_binary, shape_map, shape_same, shape_as_in1, shape_swiglu, shap
     shape_rmsnorm, shape_rmsnorm_grad, shape_batchnorm, shape_batchnorm_grad, shape_conv2d,
     shape_conv2d_grad, shape_maxpool, shape_avgpool, shape_attention, shape_attention_grad,
     shape_heads, shape_qknorm, shape_dropout, shape_xent, shape_bce, shape_loss_grad, shape_hits,
-    shape_scalar, shape_clip, shape_accumulate, shape_sgd, shape_adam;
+    shape_scalar, shape_clip, shape_accumulate, shape_sgd, shape_adam, shape_muon;
 
 /* costs.c */
 cost_rule cost_map, cost_tanh, cost_free, cost_matmul, cost_embedding, cost_norm, cost_conv2d,
     cost_conv2d_grad_x, cost_conv2d_grad_w, cost_pool, cost_attention, cost_attention_grad,
-    cost_xent;
-work_rule work_none;
+    cost_xent, cost_muon;
+work_rule work_none, work_muon;
 
 /* grads.c; the table says NULL for grad_none */
 grad_rule grad_add, grad_sub, grad_mul, grad_div, grad_scale, grad_relu, grad_relu2, grad_gelu,

@@ -468,3 +468,9 @@ static enum status optimiser(struct sig *s, i32 states, struct err *err)
 enum status shape_sgd(struct sig *s, struct err *err) { return optimiser(s, 1, err); }
 
 enum status shape_adam(struct sig *s, struct err *err) { return optimiser(s, 2, err); }
+
+enum status shape_muon(struct sig *s, struct err *err)
+{
+    if (in_shape(s, 0).rank < 2) return fail_one(err, "needs a matrix", s->in[0]);
+    return optimiser(s, 1, err);
+}

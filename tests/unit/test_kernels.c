@@ -170,7 +170,7 @@ static struct outcome absolute(const struct subject *s)
             element_set(c->data[i], c->in[i].dtype, k,
                         fabs(element_get(s->c->data[i], c->in[i].dtype, k)));
     }
-    struct kernel ref = { c->op, "ref", ISA_ANY, NULL, ref_run, NULL };
+    struct kernel ref = { c->op, "ref", ISA_ANY, NULL, ref_run, ref_work };
     return run(&(struct subject){ &ref, c, s->perm }, NULL, NOT_SHARED);
 }
 
@@ -274,7 +274,7 @@ static void check_sharing(const struct subject *s, struct pool *pool, const stru
 
 static void check_case(const struct subject *s, struct pool **pools)
 {
-    struct kernel  ref   = { s->c->op, "ref", ISA_ANY, NULL, ref_run, NULL };
+    struct kernel  ref   = { s->c->op, "ref", ISA_ANY, NULL, ref_run, ref_work };
     struct outcome want  = run(&(struct subject){ &ref, s->c, s->perm }, NULL, NOT_SHARED);
     struct outcome first = run(s, pools[0], NOT_SHARED);
     check_near(s, &first, &want);
@@ -369,7 +369,7 @@ TEST(the_reference_works_in_place_and_stays_inside_its_operands)
 {
     struct draw draw = { .state = test_seed() };
     for (i32 op = 0; op < OP_COUNT; op++) {
-        struct kernel ref = { op, "ref", ISA_ANY, NULL, ref_run, NULL };
+        struct kernel ref = { op, "ref", ISA_ANY, NULL, ref_run, ref_work };
         for (i32 i = 0; i < 4 * DT_COUNT; i++) {
             enum dtype      d = (enum dtype)(i % DT_COUNT);
             struct arena    p = scratch;
@@ -389,7 +389,7 @@ TEST(a_result_that_is_off_is_noticed)
     struct draw      draw  = { .state = test_seed() };
     for (i32 k = 0; k < COUNT_OF(ops); k++) {
         struct op_case *c   = NEW(perm, struct op_case, 1);
-        struct kernel   ref = { ops[k], "ref", ISA_ANY, NULL, ref_run, NULL };
+        struct kernel   ref = { ops[k], "ref", ISA_ANY, NULL, ref_run, ref_work };
         struct subject  s   = { &ref, c, perm };
         struct miss     miss;
         op_case_draw(c, ops[k], DT_F32, &draw, perm);

@@ -53,6 +53,7 @@ const struct kernel *kernel_at(i32 index); /* the whole list in order, without t
                                               after the last */
 enum isa             kernel_isa(void);     /* what this CPU has, lowered by FRUGAL_ISA */
 
-void ref_run(const struct call *c); /* the naive kernel of any op, any dtype: cpu/ref */
+void ref_run(const struct call *c);  /* the naive kernel of any op, any dtype: cpu/ref */
+i64  ref_work(const struct call *c); /* its workspace: column `work` of ops.def */
 
 #endif

@@ -26,7 +26,7 @@ static const struct family families[] = {
 };
 
 /* The workspace rule of ops.def is that of the reference. */
-static i64 reference_work(const struct call *c)
+i64 ref_work(const struct call *c)
 {
     struct type           in[OP_IN_MAX], out[OP_OUT_MAX];
     const struct op_info *info = op_info(c->op);
@@ -37,7 +37,7 @@ static i64 reference_work(const struct call *c)
     return info->work(&(struct sig){ in, c->in_count, out, c->at, c->op });
 }
 
-static const struct kernel reference = { -1, "ref", ISA_ANY, NULL, ref_run, reference_work };
+static const struct kernel reference = { -1, "ref", ISA_ANY, NULL, ref_run, ref_work };
 
 const struct kernel *kernel_at(i32 index)
 {

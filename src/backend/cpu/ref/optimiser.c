@@ -1,5 +1,6 @@
 /* optimiser.c - the norm of the gradients, clipping by it, and the steps of torch.optim. */
 #include "backend/cpu/ref/ref_int.h"
+#include "ir/muon.h"
 
 void ref_SUMSQ(const struct call *c)
 {
@@ -72,5 +73,64 @@ void ref_ADAMW(const struct call *c)
     for (i64 i = 0; i < c->in[0].count; i++) {
         f64 p = ref_load(&c->in[0], i) * (1 - h.lr * c->at->decay);
         adam_step(c, &h, i, p, h.factor * ref_load(&c->in[1], i));
+    }
+}
+
+/* X as `gram` lines of equal length, whichever way they lie. */
+struct lines {
+    i64 count, length;
+    i64 line, step; /* distance from line to line, and along one */
+};
+
+/* to = (a I + b A + c A^2) x, A = x x^T; gram and square hold A and A^2. */
+static void newton_schulz(const struct lines *l, f64 *to, const f64 *x, f64 *gram, f64 *square)
+{
+    i64 n = l->count;
+    for (i64 i = 0; i < n * n; i++) {
+        const f64 *a = x + i / n * l->line, *b = x + i % n * l->line;
+        gram[i] = 0;
+        for (i64 k = 0; k < l->length; k++) gram[i] += a[k * l->step] * b[k * l->step];
+    }
+    for (i64 i = 0; i < n * n; i++) {
+        square[i] = 0;
+        for (i64 k = 0; k < n; k++) square[i] += gram[i / n * n + k] * gram[k * n + i % n];
+    }
+    for (i64 i = 0; i < n * n; i++)
+        gram[i] = MUON_B * gram[i] + MUON_C * square[i] + (i / n == i % n ? MUON_A : 0);
+    for (i64 i = 0; i < n * l->length; i++) {
+        i64 line = i / l->length, k = i % l->length;
+        f64 sum = 0;
+        for (i64 j = 0; j < n; j++) sum += gram[line * n + j] * x[j * l->line + k * l->step];
+        to[line * l->line + k * l->step] = sum;
+    }
+}
+
+void ref_MUON(const struct call *c)
+{
+    const struct tensor *p = &c->in[0], *mom = &c->in[2];
+    struct hyper         h = hyper_of(&c->in[3], &c->in[4]);
+    struct muon_sizes    z = muon_sizes(p->type.shape);
+    struct lines         l = { z.gram, z.columns, z.columns, 1 };
+    f64 *x = c->work, *next = x + p->count, *gram = next + p->count, norm = 0;
+    if (!p->count) return;
+    if (z.tall) l = (struct lines){ z.gram, z.rows, 1, z.columns };
+    for (i64 i = 0; i < p->count; i++) {
+        f64 g = h.factor * ref_load(&c->in[1], i);
+        f64 m = h.beta1 * ref_load(mom, i) + (1 - h.beta1) * g;
+        ref_store(mom, i, m);
+        x[i] = c->at->nesterov ? (1 - h.beta1) * g + h.beta1 * m : m;
+        norm += x[i] * x[i];
+    }
+    norm = fmax(sqrt(norm), MUON_NORM_MIN);
+    for (i64 i = 0; i < p->count; i++) x[i] /= norm;
+    for (i64 step = 0; step < MUON_STEPS; step++) {
+        f64 *from = x;
+        newton_schulz(&l, next, x, gram, gram + z.gram * z.gram);
+        x    = next;
+        next = from;
+    }
+    for (i64 i = 0; i < p->count; i++) {
+        f64 kept = ref_load(p, i) * (1 - h.lr * c->at->decay);
+        ref_store(p, i, kept - h.lr * c->at->scale * x[i]);
     }
 }

@@ -1,0 +1,1 @@
+#include "backend/cpu/fast/muon_impl.h"
