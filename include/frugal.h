@@ -97,8 +97,9 @@ struct frugal_config {
     int64_t     eval_batch; /* 0: no evaluation program */
     int         threads;    /* 0: what the machine has */
     uint64_t    seed;
-    const char *optimiser;  /* "sgd", "adam" or "adamw" (NULL) */
+    const char *optimiser;  /* "sgd", "adam", "adamw" (NULL) or "muon" */
     double      lr, beta1, beta2, eps, decay, momentum, clip; /* 0: the usual (lr has none) */
+    double      muon_lr;    /* of hidden matrices; lr is then that of the rest; 0: 0.02 */
     const char *init;       /* safetensors to start from; NULL: random */
     const char *freeze;     /* glob over parameter names; NULL: none */
 };

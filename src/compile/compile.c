@@ -40,9 +40,23 @@ static enum status pass_remove_dead(struct graph *g, const struct compile_config
     return STATUS_OK;
 }
 
+static enum status pass_hidden(struct graph *g, const struct compile_config *c,
+                               struct arena scratch, struct err *err)
+{
+    if (c->optimiser != OPTIMISER_MUON) return STATUS_OK;
+    mark_hidden(g, scratch);
+    for (i32 i = 0; i < g->value_count; i++) {
+        if (g->values[i].kind == VALUE_PARAM && g->values[i].hidden) return STATUS_OK;
+    }
+    return err_set(err, STATUS_USAGE,
+                   "train.optimiser=muon is for matrices between two others, and this model trains "
+                   "none; train.optimiser=adamw suits it");
+}
+
 /* In order. Sharding will follow differentiation; fusion and recomputation follow precision. */
 static const struct pass passes[] = {
     { "freeze", false, pass_freeze },
+    { "hidden", true, pass_hidden },
     { "differentiate", true, pass_differentiate },
     { "remove_dead", false, pass_remove_dead },
     { "precision", false, assign_precision },

@@ -14,7 +14,11 @@ enum graph_mode { MODE_TRAIN, MODE_EVAL };
 typedef enum status graph_builder(void *context, struct graph *g, i64 batch, enum graph_mode mode,
                                   struct err *err);
 
-enum optimiser_kind { OPTIMISER_SGD, OPTIMISER_ADAM, OPTIMISER_ADAMW };
+enum optimiser_kind { OPTIMISER_SGD, OPTIMISER_ADAM, OPTIMISER_ADAMW, OPTIMISER_MUON };
+
+/* How Muon's rate follows a matrix of A by B: sqrt(max(1, A/B)), or 0.2 sqrt(max(A, B)), which makes
+ * its steps as large as AdamW's (Liu et al. 2025, arXiv 2502.16982). */
+enum muon_scale { MUON_ORIGINAL, MUON_MATCH_RMS_ADAMW };
 
 enum recompute_kind { RECOMPUTE_NONE, RECOMPUTE_ALL, RECOMPUTE_EVERY, RECOMPUTE_AUTO };
 
@@ -28,6 +32,7 @@ struct compile_config {
     enum optimiser_kind     optimiser;
     f64                     eps, decay; /* decay applies to parameters marked so */
     bool                    nesterov;
+    enum muon_scale         muon_scale;
     f64                     clip;   /* largest gradient norm; 0: no clipping */
     struct str              freeze; /* glob over parameter names; empty: none */
     enum dtype              precision;  /* of activations and products: F32, BF16 or F16 */
@@ -38,8 +43,9 @@ struct compile_config {
 };
 
 /* Persistents made by compile: gradients "NAME.grad", optimiser state "adam.m", "adam.v" or
- * "sgd.momentum" (one range each over all trained parameters), scalars "hyper" f32[4] = {lr,
- * beta1 or momentum, beta2, step}, "loss_seed" [1] = 1 / rows of the batch, outputs "grad_norm". */
+ * "sgd.momentum" (one range each over all trained parameters), "muon.momentum" (over the hidden
+ * matrices; then Adam's is over the rest), scalars "hyper" and "hyper.muon" f32[4] = {lr, beta1 or
+ * momentum, beta2, step}, "loss_seed" [1] = 1 / rows of the batch, outputs "grad_norm". */
 enum status compile(struct arena *perm, const struct target *target,
                     const struct compile_config *config, graph_builder *build, void *context,
                     struct program_set **out, struct arena scratch, struct err *err);

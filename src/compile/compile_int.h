@@ -20,15 +20,27 @@ void remove_dead(struct graph *g, struct arena scratch);
 enum status build_update(struct graph *g, const struct compile_config *c,
                          const struct graph *train, i64 align_bytes, struct err *err);
 
-/* Parameters lie in groups, each contiguous: trained with decay, trained without, frozen. */
-enum group { GROUP_DECAY, GROUP_REST, GROUP_FROZEN, GROUP_COUNT };
+/* Marks the hidden matrices: hidden.c. Before differentiation, which reads weights too. */
+void mark_hidden(struct graph *g, struct arena scratch);
+
+/* Parameters lie in groups, each contiguous: hidden matrices (of an optimiser for them), the others
+ * trained with decay, trained without, frozen. */
+enum group { GROUP_HIDDEN, GROUP_DECAY, GROUP_REST, GROUP_FROZEN, GROUP_COUNT };
 enum group group_of(const struct value *param);
 /* Elements of groups [from, to), padding counted. */
 i64 group_count(const struct graph *g, enum group from, enum group to, i64 align_bytes);
 
-/* Names of ranges over the groups: "params", "grads" or a state's name, then "/decay", "/rest" or
- * "" for both. */
-struct str range_name(struct arena *perm, struct str of, enum group which);
+/* What the update reads and writes are ranges of parameters, gradients and state: over a group
+ * ("params/decay", "adam.m/rest"), over all that is trained ("grads"), or a matrix of a parameter from
+ * one of its rows on ("grads[384]/h.0.attn.qkv.weight"). */
+struct range {
+    struct str of;    /* params, grads or a state's name */
+    enum group group; /* GROUP_FROZEN: all before it; GROUP_HIDDEN: a matrix */
+    struct str param; /* of a matrix */
+    i64        row;
+};
+struct str   range_name(struct arena *perm, struct range r);
+struct range range_of(struct str name);
 
 /* Offsets for everything: persistents of all graphs first, then each program's temporaries. What
  * is recomputed is decided between the two: it changes temporaries only. */

@@ -1,8 +1,8 @@
 /* layout.c - the arena's plan: every byte of a run is placed before the first is allocated.
  *
- *   | params: decay, rest, frozen | grads | state | buffers | scalars | inputs | outputs | temps … |
+ *   | params: hidden, decay, rest, frozen | grads | state | buffers | scalars | inputs | outputs | temps … |
  *
- * Gradients and each optimiser state repeat the layout of the trained parameters, so that a
+ * Gradients and each optimiser state repeat the layout of the parameters they belong to, so that a
  * sweep or a shard is one range. Inputs and outputs take the largest size any program gives
  * them. Padding between tensors is zero and stays zero under every optimiser. */
 #include "compile/compile_int.h"
@@ -42,7 +42,8 @@ static enum status collect(struct plan *p, const struct graph *g, struct err *er
         if (!known) {
             ASSERT(p->set->persistent_count < p->persistents_max);
             p->set->persistents[p->set->persistent_count++] =
-                (struct persistent){ v->name, v->kind, v->type, v->init, -1, v->decay, v->frozen };
+                (struct persistent){ v->name, v->kind,  v->type,   v->init,
+                                     -1,      v->decay, v->frozen, v->hidden };
             continue;
         }
         bool resizes = v->kind == VALUE_INPUT || v->kind == VALUE_OUTPUT;
@@ -60,7 +61,7 @@ static void place_params(struct plan *p)
         p->group_begin[which] = p->end;
         for (i32 i = 0; i < p->set->persistent_count; i++) {
             struct persistent *t = &p->set->persistents[i];
-            struct value       v = { .decay = t->decay, .frozen = t->frozen };
+            struct value       v = { .decay = t->decay, .frozen = t->frozen, .hidden = t->hidden };
             if (t->kind != VALUE_PARAM || group_of(&v) != which) continue;
             t->offset = p->end;
             p->end += aligned(type_bytes(t->type), p->align);
@@ -95,16 +96,28 @@ static void place_others(struct plan *p)
     }
 }
 
-/* "params/rest", "grads", "adam.m/decay"…: where in its whole the group begins. */
+/* The groups that a state of this range covers: Muon's the hidden matrices, others the rest. */
+static enum group state_begin(struct range r)
+{
+    return r.group == GROUP_HIDDEN ? GROUP_HIDDEN : GROUP_DECAY;
+}
+static enum group state_end(struct range r)
+{
+    return r.group == GROUP_HIDDEN ? GROUP_DECAY : GROUP_FROZEN;
+}
+
+/* Where the range begins: as far into its whole as into the parameters. */
 static i64 range_offset(struct plan *p, struct str name)
 {
-    i64        slash = str_find(name, '/');
-    struct str of    = slash < 0 ? name : str_sub(name, 0, slash);
-    bool       rest  = slash >= 0 && str_eq(str_sub(name, slash, name.len), STR("/rest"));
-    i64        skip  = rest ? p->group_begin[GROUP_REST] : 0;
-    if (str_eq(of, STR("params"))) return skip;
-    if (str_eq(of, STR("grads"))) return p->grads + skip;
-    return plan_find(p, of)->offset + skip;
+    struct range r    = range_of(name);
+    i64          skip = r.group == GROUP_FROZEN ? 0 : p->group_begin[r.group];
+    if (r.group == GROUP_HIDDEN) {
+        const struct persistent *t = plan_find(p, r.param);
+        skip                       = t->offset + type_bytes(t->type) / t->type.shape.dim[0] * r.row;
+    }
+    if (str_eq(r.of, STR("params"))) return skip;
+    if (str_eq(r.of, STR("grads"))) return p->grads + skip;
+    return plan_find(p, r.of)->offset + skip - p->group_begin[state_begin(r)];
 }
 
 static struct program *program_new(struct arena *perm, struct plan *p, struct graph *g)
@@ -127,13 +140,14 @@ static struct program *program_new(struct arena *perm, struct plan *p, struct gr
     return prog;
 }
 
-/* Optimiser state: one tensor a kind over all trained parameters. */
+/* Optimiser state: one tensor a kind over all parameters that have it. */
 static enum status add_states(struct plan *p, struct err *err)
 {
     for (i32 i = 0; p->update && i < p->update->value_count; i++) {
         const struct value *v = &p->update->values[i];
         if (v->kind != VALUE_STATE) continue;
-        struct str               name  = str_sub(v->name, 0, str_find(v->name, '/'));
+        struct range             r     = range_of(v->name);
+        struct str               name  = r.of;
         const struct persistent *known = plan_find(p, name);
         if (known && known->kind != VALUE_STATE)
             return err_set(err, STATUS_USAGE,
@@ -142,7 +156,7 @@ static enum status add_states(struct plan *p, struct err *err)
                            STR_ARG(name));
         if (known) continue;
         i64 item  = dtype_bytes(v->type.dtype);
-        i64 count = (p->group_begin[GROUP_FROZEN] - p->group_begin[GROUP_DECAY]) / item;
+        i64 count = (p->group_begin[state_end(r)] - p->group_begin[state_begin(r)]) / item;
         ASSERT(p->set->persistent_count < p->persistents_max);
         p->set->persistents[p->set->persistent_count++] = (struct persistent){
             .name = name,

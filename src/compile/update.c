@@ -1,6 +1,9 @@
 /* update.c - the update as a program: gradient norm, clip factor, and the optimiser as one sweep
- * over each group of parameters. What changes from step to step is read from tensor "hyper". */
+ * over each group of parameters, or of Muon as a node a matrix. What changes from step to step is read from
+ * tensors "hyper" and "hyper.muon". */
 #include "compile/compile_int.h"
+#include "ir/muon.h"
+#include <math.h>
 
 struct optimiser_row {
     i32         op;
@@ -12,11 +15,13 @@ static const struct optimiser_row optimisers[] = {
     [OPTIMISER_SGD]   = { OP_SGD, 1, { "sgd.momentum", NULL } },
     [OPTIMISER_ADAM]  = { OP_ADAM, 2, { "adam.m", "adam.v" } },
     [OPTIMISER_ADAMW] = { OP_ADAMW, 2, { "adam.m", "adam.v" } },
+    [OPTIMISER_MUON]  = { OP_ADAMW, 2, { "adam.m", "adam.v" } }, /* what is no hidden matrix */
 };
 
 enum group group_of(const struct value *param)
 {
-    return param->frozen ? GROUP_FROZEN : param->decay ? GROUP_DECAY : GROUP_REST;
+    if (param->frozen) return GROUP_FROZEN;
+    return param->hidden ? GROUP_HIDDEN : param->decay ? GROUP_DECAY : GROUP_REST;
 }
 
 i64 group_count(const struct graph *g, enum group from, enum group to, i64 align_bytes)
@@ -31,33 +36,85 @@ i64 group_count(const struct graph *g, enum group from, enum group to, i64 align
     return bytes / item;
 }
 
-struct str range_name(struct arena *perm, struct str of, enum group which)
+struct str range_name(struct arena *perm, struct range r)
 {
-    static const char *const tail[] = { "/decay", "/rest", "" };
-    return str_fmt(perm, "%.*s%s", STR_ARG(of), tail[which]);
+    static const char *const tail[] = { NULL, "/decay", "/rest", "" };
+    if (r.group != GROUP_HIDDEN) return str_fmt(perm, "%.*s%s", STR_ARG(r.of), tail[r.group]);
+    return str_fmt(perm, "%.*s[%lld]/%.*s", STR_ARG(r.of), (long long)r.row, STR_ARG(r.param));
 }
 
-static i32 range(struct graph *g, enum value_kind kind, struct str of, enum group which,
+struct range range_of(struct str name)
+{
+    struct str   tail = name, head;
+    struct range r    = { .group = GROUP_FROZEN };
+    str_cut(&tail, '/', &head);
+    if (str_eq(tail, STR("decay"))) r.group = GROUP_DECAY;
+    if (str_eq(tail, STR("rest"))) r.group = GROUP_REST;
+    if (str_find(head, '[') >= 0) r = (struct range){ .group = GROUP_HIDDEN, .param = tail };
+    str_cut(&head, '[', &r.of);
+    str_i64(str_sub(head, 0, head.len - 1), &r.row);
+    return r;
+}
+
+static i32 range(struct graph *g, enum value_kind kind, struct range r, const char *of,
                  struct type type)
 {
-    return graph_value(g, kind, range_name(g->perm, of, which), type);
+    r.of = str_of(of);
+    return graph_value(g, kind, range_name(g->perm, r), type);
 }
 
 static void update_group(struct graph *g, const struct compile_config *c, enum group which,
                          struct type type, i32 hyper, i32 factor)
 {
     const struct optimiser_row *row = &optimisers[c->optimiser];
+    struct range                r   = { .of = STR("update"), .group = which };
     i32                         in[6], n = 0;
-    in[n++] = range(g, VALUE_PARAM, STR("params"), which, type);
-    in[n++] = range(g, VALUE_GRAD, STR("grads"), which, type);
-    for (i32 i = 0; i < row->states; i++)
-        in[n++] = range(g, VALUE_STATE, str_of(row->state[i]), which, type);
+    in[n++] = range(g, VALUE_PARAM, r, "params", type);
+    in[n++] = range(g, VALUE_GRAD, r, "grads", type);
+    for (i32 i = 0; i < row->states; i++) in[n++] = range(g, VALUE_STATE, r, row->state[i], type);
     in[n++]         = hyper;
     in[n++]         = factor;
     struct attrs at = { .decay = which == GROUP_DECAY ? c->decay : 0 };
     if (op_info(row->op)->attrs & A_eps) at.eps = c->eps;
     if (op_info(row->op)->attrs & A_nesterov) at.nesterov = c->nesterov;
-    graph_op(g, row->op, range_name(g->perm, STR("update"), which), in, n, &at);
+    graph_op(g, row->op, range_name(g->perm, r), in, n, &at);
+}
+
+/* Factor on the rate, so that one rate suits matrices of any shape. */
+static f64 muon_scale(enum muon_scale kind, struct muon_sizes z)
+{
+    if (kind == MUON_MATCH_RMS_ADAMW) return 0.2 * sqrt((f64)MAX(z.rows, z.columns));
+    return sqrt(MAX(1, (f64)z.rows / (f64)z.columns));
+}
+
+static void update_matrix(struct graph *g, const struct compile_config *c, const struct value *p,
+                          struct range r, i64 rows, i32 factor)
+{
+    struct type type  = p->type;
+    type.shape.dim[0] = rows;
+    struct attrs at   = { .nesterov = 1,
+                          .scale    = muon_scale(c->muon_scale, muon_sizes(type.shape)),
+                          .decay    = p->decay ? c->decay : 0 };
+    i32 in[] = { range(g, VALUE_PARAM, r, "params", type), range(g, VALUE_GRAD, r, "grads", type),
+                 range(g, VALUE_STATE, r, "muon.momentum", type),
+                 graph_value(g, VALUE_SCALAR, STR("hyper.muon"), type_of(DT_F32, shape_1(4))),
+                 factor };
+    graph_op(g, OP_MUON,
+             r.row ? str_fmt(g->perm, "%.*s[%lld]", STR_ARG(r.param), (long long)r.row) : r.param,
+             in, COUNT_OF(in), &at);
+}
+
+/* Matrices packed into one parameter are made orthogonal each by itself: queries, keys and values
+ * in one product are still three maps (Jordan 2024 found it better so). */
+static void update_hidden(struct graph *g, const struct compile_config *c, const struct value *p,
+                          i32 factor)
+{
+    struct range r = { .group = GROUP_HIDDEN, .param = p->name };
+    if (!p->part_rows[0]) update_matrix(g, c, p, r, p->type.shape.dim[0], factor);
+    for (i32 i = 0; i < MATRIX_PARTS_MAX && p->part_rows[i]; i++) {
+        update_matrix(g, c, p, r, p->part_rows[i], factor);
+        r.row += p->part_rows[i];
+    }
 }
 
 enum status build_update(struct graph *g, const struct compile_config *c, const struct graph *train,
@@ -67,20 +124,24 @@ enum status build_update(struct graph *g, const struct compile_config *c, const 
     for (i32 i = 0; i < train->value_count; i++) {
         if (train->values[i].kind == VALUE_PARAM) dtype = train->values[i].type.dtype;
     }
-    i64 total = group_count(train, GROUP_DECAY, GROUP_FROZEN, align);
+    i64 total = group_count(train, GROUP_HIDDEN, GROUP_FROZEN, align);
     if (!total) return err_set(err, STATUS_USAGE, "no parameter is left to train: all are frozen");
     enum dtype wide  = dtype == DT_F64 ? DT_F64 : DT_F32;
     i32        hyper = graph_value(g, VALUE_SCALAR, STR("hyper"), type_of(DT_F32, shape_1(4)));
     i32        factor;
     if (c->clip > 0) {
-        i32 grads =
-            range(g, VALUE_GRAD, STR("grads"), GROUP_FROZEN, type_of(dtype, shape_1(total)));
-        i32 sum = graph_op(g, OP_SUMSQ, STR("norm"), &grads, 1, NULL);
-        factor  = graph_op(g, OP_CLIP, STR("clip"), &sum, 1, &(struct attrs){ .limit = c->clip });
+        struct range all   = { .group = GROUP_FROZEN };
+        i32          grads = range(g, VALUE_GRAD, all, "grads", type_of(dtype, shape_1(total)));
+        i32          sum   = graph_op(g, OP_SUMSQ, STR("norm"), &grads, 1, NULL);
+        factor = graph_op(g, OP_CLIP, STR("clip"), &sum, 1, &(struct attrs){ .limit = c->clip });
         if (factor >= 0) graph_output(g, factor + 1, STR("grad_norm"));
     } else {
         struct attrs one = { .dims = shape_1(1), .add = 1, .dtype = wide };
         factor           = graph_op(g, OP_FILL, STR("clip"), NULL, 0, &one);
+    }
+    for (i32 i = 0; i < train->value_count && factor >= 0; i++) {
+        const struct value *p = &train->values[i];
+        if (p->kind == VALUE_PARAM && p->hidden) update_hidden(g, c, p, factor);
     }
     for (enum group which = GROUP_DECAY; which < GROUP_FROZEN && factor >= 0; which++) {
         i64 count = group_count(train, which, which + 1, align);

@@ -81,7 +81,8 @@ i32 graph_value(struct graph *g, enum value_kind kind, struct str name, struct t
     ASSERT(kind != VALUE_TEMP);
     if (!type_fits(type)) return too_large(g, name, type), -1;
     i32 known = graph_find(g, name);
-    if (known < 0) return value_add(g, (struct value){ name, type, kind, -1, { 0 }, false, false });
+    if (known < 0)
+        return value_add(g, (struct value){ .name = name, .type = type, .kind = kind, .node = -1 });
     if (g->values[known].kind == kind && type_eq(g->values[known].type, type)) return known;
     err_set(&g->err, STATUS_USAGE, "two different tensors are called %.*s", STR_ARG(name));
     return -1;

@@ -30,6 +30,8 @@ struct init { /* how a parameter or buffer starts; random by (seed, name, elemen
     f64            scale; /* CONST: the value; NORMAL: standard deviation; UNIFORM: half width */
 };
 
+#define MATRIX_PARTS_MAX 3
+
 struct value {
     struct str      name; /* unique among persistents; temps: empty */
     struct type     type;
@@ -38,6 +40,9 @@ struct value {
     struct init     init;
     bool            decay;  /* PARAM: belongs to the group with weight decay */
     bool            frozen; /* PARAM: neither gradient nor optimiser state */
+    bool            hidden; /* PARAM: a matrix between two others, for an optimiser of matrices */
+    i64 part_rows[MATRIX_PARTS_MAX]; /* PARAM: rows of the matrices that lie one below the other in
+                                        it (queries, keys, values); all 0: it is one */
 };
 
 struct node {

@@ -15,7 +15,7 @@ struct persistent {
     struct type     type;
     struct init     init;
     i64             offset; /* in the arena */
-    bool            decay, frozen;
+    bool            decay, frozen, hidden;
 };
 
 struct instr {

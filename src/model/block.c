@@ -89,6 +89,7 @@ i32 block_attention(struct builder *b, struct str path, i32 x, const struct bloc
     struct dense               proj   = { c->width, c->bias, block_init(k->out_scale) };
 
     x = part_dense(b, part_name(b, path, "qkv"), x, packed);
+    part_packed(b, part_name(b, path, "qkv"), heads * head_dim, kv * head_dim, kv * head_dim);
     if (c->qk_norm)
         x = build_qknorm(g, part_name(b, path, "qknorm"), x, heads + kv, head_dim, qk_norm_eps);
     if (is_word(c->positions, "rotary"))
@@ -107,6 +108,7 @@ i32 block_mlp(struct builder *b, struct str path, i32 x, const struct block *k)
     struct dense               down = { c->width, c->bias, block_init(k->out_scale) };
 
     x = part_dense(b, part_name(b, path, "up"), x, up);
+    if (gate) part_packed(b, part_name(b, path, "up"), hidden(c), hidden(c), 0);
     x = build_unary(b->g, op, part_name(b, path, "act"), x);
     x = part_dense(b, part_name(b, path, "down"), x, down);
     return part_dropout(b, path, x, c->dropout);

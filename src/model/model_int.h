@@ -58,6 +58,8 @@ i32  part_float(struct builder *b, i32 x); /* in the model's element type; u8 sc
 i32  part_weight(struct builder *b, struct str path, struct shape s, struct init init); /* decays */
 i32  part_vector(struct builder *b, struct str path, const char *leaf, i64 count, f64 value);
 i32  part_dense(struct builder *b, struct str path, i32 x, struct dense d);
+/* The weight of that dense layer is several, one below the other, with so many rows; the third may be 0. */
+void part_packed(struct builder *b, struct str path, i64 first, i64 second, i64 third);
 i32  part_layernorm(struct builder *b, struct str path, i32 x, f64 eps);
 i32  part_rmsnorm(struct builder *b, struct str path, i32 x, f64 eps);
 i32  part_batchnorm(struct builder *b, struct str path, i32 x);

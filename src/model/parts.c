@@ -98,6 +98,16 @@ i32 part_dense(struct builder *b, struct str path, i32 x, struct dense d)
     return build_matmul(b->g, path, x, weight, bias, false, true);
 }
 
+void part_packed(struct builder *b, struct str path, i64 first, i64 second, i64 third)
+{
+    i32 weight = graph_find(b->g, part_name(b, path, "weight"));
+    if (weight < 0) return;
+    i64 *rows = b->g->values[weight].part_rows;
+    rows[0]   = first;
+    rows[1]   = second;
+    rows[2]   = third;
+}
+
 i32 part_layernorm(struct builder *b, struct str path, i32 x, f64 eps)
 {
     i64 width  = shape_last(part_sample(b, x));

@@ -216,6 +216,9 @@ static void settings_of(struct frugal_run *run, const struct frugal_config *c)
     t->momentum            = c->momentum;
     t->decay               = c->decay;
     t->clip                = c->clip;
+    t->lr                  = c->lr;
+    t->muon_lr             = or_usual(c->muon_lr, 0.02);
+    t->muon_momentum       = 0.95;
     if (c->init) t->init = str_copy(&run->perm, str_of(c->init));
     if (c->freeze) t->freeze = str_copy(&run->perm, str_of(c->freeze));
     t->batch      = c->batch;

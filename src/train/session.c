@@ -8,6 +8,7 @@ enum { SCRATCH_RESERVE_GIB = 64 }; /* address space only: pages are taken when t
 static enum optimiser_kind optimiser_of(struct str name)
 {
     if (str_eq(name, STR("sgd"))) return OPTIMISER_SGD;
+    if (str_eq(name, STR("muon"))) return OPTIMISER_MUON;
     return str_eq(name, STR("adam")) ? OPTIMISER_ADAM : OPTIMISER_ADAMW;
 }
 
@@ -35,10 +36,12 @@ static struct recompute_config recompute_of(const struct train_config *t)
 
 static struct compile_config config_of(const struct train_config *t)
 {
+    bool match = str_eq(t->muon_scale, STR("match_rms_adamw"));
     return (struct compile_config){ .optimiser  = optimiser_of(t->optimiser),
                                     .eps        = t->eps,
                                     .decay      = t->decay,
                                     .nesterov   = t->nesterov,
+                                    .muon_scale = match ? MUON_MATCH_RMS_ADAMW : MUON_ORIGINAL,
                                     .clip       = t->clip,
                                     .freeze     = t->freeze,
                                     .stochastic = t->stochastic_rounding,
@@ -170,8 +173,11 @@ void session_put_scalars(struct session *s, i64 step, i64 rows, i64 first_sample
     const struct train_config *c   = &s->settings->train;
     bool                       sgd = s->config.optimiser == OPTIMISER_SGD;
     f32 hyper[4] = { (f32)lr, (f32)(sgd ? c->momentum : c->beta1), (f32)c->beta2, (f32)(step + 1) };
+    f64 level    = c->lr > 0 ? lr / c->lr : 0; /* schedule and batch move both rates alike */
+    f32 muon[4]  = { (f32)(level * c->muon_lr), (f32)c->muon_momentum, 0, (f32)(step + 1) };
     i32 rng[4]   = { (i32)(u32)c->seed, (i32)(u32)(c->seed >> 32), (i32)step, (i32)first_sample };
     session_put(s, STR("hyper"), hyper, sizeof hyper);
+    session_put(s, STR("hyper.muon"), muon, sizeof muon);
     put_number(s, STR("loss_seed"), 1 / (f64)rows);
     session_put(s, STR("rng"), rng, sizeof rng);
 }

@@ -12,9 +12,11 @@ struct train_config {
     i64        accumulate;       /* micro-batches of `batch` samples a step */
     bool       drop_last, shuffle;
     u64        seed;
-    struct str optimiser;        /* sgd | adam | adamw */
+    struct str optimiser;        /* sgd | adam | adamw | muon */
     f64        lr, beta1, beta2, eps, decay, momentum, clip;
     bool       nesterov;
+    f64        muon_lr, muon_momentum; /* of hidden matrices; lr is then AdamW's, for the rest */
+    struct str muon_scale;       /* original | match_rms_adamw: how the rate follows the shape */
     struct str schedule;         /* constant | linear | cosine | step | wsd */
     f64        decay_part;       /* wsd: fraction of the steps, at the end, in which it falls */
     i64        step_every;       /* step: steps between two drops */

@@ -333,6 +333,53 @@ def adam(lr, decay=0.0):
     return lambda p: torch.optim.Adam(groups(p, decay), lr=lr, betas=(0.9, 0.999), eps=1e-8)
 
 
+def orthogonal(x):
+    """Newton and Schulz as in torch.optim.Muon (which Debian's PyTorch lacks), in the type of x."""
+    wide = x if x.shape[0] <= x.shape[1] else x.T
+    wide = wide / wide.norm()
+    for _ in range(5):
+        gram = wide @ wide.T
+        wide = 3.4445 * wide + (-4.7750 * gram + 2.0315 * gram @ gram) @ wide
+    return wide if x.shape[0] <= x.shape[1] else wide.T
+
+
+class Muon(torch.optim.AdamW):
+    """torch.optim.Muon for the matrices in blocks, each of those packed into one by itself; AdamW for
+    the rest, and its rate is Muon's too but for the factor `ratio`."""
+
+    def __init__(self, params, m, ratio, decay, **adamw):
+        self.hidden = {k: v for k, v in params.items() if k.startswith("h.") and v.dim() > 1}
+        self.momentum = {k: torch.zeros_like(v) for k, v in self.hidden.items()}
+        self.m, self.ratio, self.decay = m, ratio, decay
+        super().__init__(groups({k: v for k, v in params.items() if k not in self.hidden}, decay), **adamw)
+
+    def rows(self, name, p):
+        head = self.m["width"] // self.m["heads"]
+        if "qkv" in name:
+            return [self.m["heads"] * head] + 2 * [self.m.get("kv_heads", self.m["heads"]) * head]
+        gated = self.m.get("activation") == "swiglu" and "up" in name
+        return 2 * [len(p) // 2] if gated else [len(p)]
+
+    @torch.no_grad()
+    def step(self):
+        lr = self.param_groups[0]["lr"] * self.ratio
+        for name, p in self.hidden.items():
+            momentum = self.momentum[name].lerp_(p.grad, 0.05)
+            p.mul_(1 - lr * self.decay)
+            for part, x in zip(p.split(self.rows(name, p)), p.grad.lerp(momentum, 0.95).split(self.rows(name, p))):
+                part.sub_(orthogonal(x), alpha=lr * math.sqrt(max(1, x.shape[0] / x.shape[1])))
+        super().step()
+
+    def zero_grad(self):
+        super().zero_grad()
+        for p in self.hidden.values():
+            p.grad = None
+
+
+def muon(m, lr, muon_lr):
+    return lambda p: Muon(p, m, muon_lr / lr, 0.1, lr=lr, betas=(0.9, 0.95), eps=1e-8)
+
+
 def sgd(lr, decay, momentum, nesterov):
     return lambda p: torch.optim.SGD(groups(p, decay), lr=lr, momentum=momentum, nesterov=nesterov)
 
@@ -354,6 +401,11 @@ def gpt_case(name, m):
                 gpt_loss(m), adamw(6e-4), lr=warmed, clip=1.0)
 
 
+def muon_case(name, m):
+    return Case(name, 50, {"model": m, "data": {}, "train": dict(ADAMW, batch=4, optimiser="muon", muon_lr=0.01)}, text_data(4, 32, 40),
+                gpt_weights(m, 32), gpt_loss(m), muon(m, 6e-4, 0.01), lr=warmed, clip=1.0)
+
+
 CASES = [
     (Case("classifier", 50, {"model": {"kind": "layers", "layers": ["flatten", {"dense": {"units": 128, "activation": "relu"}}, {"dense": 10}]},
                              "data": {}, "train": {"optimiser": "adam", "lr": 1e-3, "batch": 32}},
@@ -361,6 +413,8 @@ CASES = [
     (gpt_case("gpt2", GPT), 1e-4, 1e-5),
     (gpt_case("gpt-modern", MODERN), 1e-4, 1e-5),
     (gpt_case("gpt-relu2", RELU2), 1e-4, 1e-5),
+    (muon_case("gpt-muon", MODERN), 1e-4, 1e-5),
+    (muon_case("gpt2-muon", GPT), 1e-4, 1e-5),
     (Case("encoder", 50, {"model": ENCODER, "data": {}, "train": dict(ADAMW, batch=8)}, line_data(8, 40, 12, 3),
           encoder_weights(ENCODER, 12, 3), encoder_loss(ENCODER), adamw(6e-4), lr=warmed, clip=1.0), 1e-4, 1e-5),
     (Case("ranker", 50, {"model": {"kind": "ranker", "table_width": 4, "mlp": [24, 8]}, "data": {},
