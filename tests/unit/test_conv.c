@@ -5,6 +5,7 @@
 #include "backend/cpu/kernel.h"
 #include "base/rng.h"
 #include "harness.h"
+#include "support/op_case.h"
 
 struct shape_case {
     i64 count, h, w, in, out, kernel_h, kernel_w, stride, pad;
@@ -22,86 +23,107 @@ static const struct shape_case cases[] = {
     { 1, 64, 64, 40, 7, 7, 7, 1, 3 },  { 3, 4, 4, 16, 160, 3, 3, 1, 1 },
 };
 
-enum { GUARD_FLOATS = 64, RANDOM_CASES = 60 };
-static const f32 guard = 12345;
+enum { GUARD_BYTES = 256, GUARD = 0xA5, RANDOM_CASES = 100 };
 
-static struct tensor tensor_new(struct arena *perm, struct shape shape, u64 seed, u64 name)
+static void *guarded(struct arena *perm, i64 bytes)
 {
-    struct tensor t = { NULL, type_of(DT_F32, shape), shape_count(shape) };
-    f32          *x = arena_take(perm, t.count + GUARD_FLOATS, sizeof *x, 64);
+    u8 *p = arena_take(perm, bytes + GUARD_BYTES, 1, 64);
+    memset(p + bytes, GUARD, GUARD_BYTES);
+    return p;
+}
+
+static void check_guard(const void *data, i64 bytes)
+{
+    for (i64 i = 0; i < GUARD_BYTES; i++) CHECK_EQ(((const u8 *)data)[bytes + i], GUARD);
+}
+
+static struct tensor tensor_new(struct arena *perm, enum dtype d, struct shape shape, u64 seed,
+                                u64 name)
+{
+    struct tensor t = { NULL, type_of(d, shape), shape_count(shape) };
+    f32          *x = NEW(perm, f32, t.count);
     rng_fill_uniform((struct rng_key){ .seed = seed, .name = name }, 0, t.count, x);
-    for (i64 i = 0; i < t.count; i++) x[i] = 2 * x[i] - 1;
-    for (i64 i = 0; i < GUARD_FLOATS; i++) x[t.count + i] = guard;
-    t.data = x;
+    t.data = guarded(perm, type_bytes(t.type));
+    for (i64 i = 0; i < t.count; i++) element_set(t.data, d, i, (f64)(2 * x[i] - 1));
     return t;
 }
 
-static void check_guard(const f32 *end)
-{
-    for (i64 i = 0; i < GUARD_FLOATS; i++) CHECK_EQ(end[i], guard);
-}
-
-/* One kernel into `out`, from memory that holds no numbers. */
-static void run_kernel(const struct kernel *k, struct call c, struct pool *pool, const f32 *out,
+/* One kernel into its result, from memory that holds no numbers. */
+static void run_kernel(const struct kernel *k, struct call c, struct pool *pool,
                        struct arena scratch)
 {
-    i64  floats = k->work ? (k->work(&c) + 3) / 4 : 0;
-    f32 *work   = arena_take(&scratch, floats + GUARD_FLOATS, sizeof *work, 64);
-    memset(c.out->data, 0xff, (size_t)c.out->count * 4);
-    memset(work, 0xff, (size_t)floats * 4);
-    for (i64 i = 0; i < GUARD_FLOATS; i++) work[floats + i] = guard;
-    c.work       = work;
-    c.work_bytes = 4 * floats;
+    i64 bytes    = type_bytes(c.out->type);
     c.pool       = pool;
+    c.work_bytes = k->work ? k->work(&c) : 0;
+    c.work       = guarded(&scratch, c.work_bytes);
+    memset(c.out->data, 0xff, (size_t)bytes);
+    memset(c.work, 0xff, (size_t)c.work_bytes);
     k->run(&c);
-    check_guard(work + floats);
-    check_guard(out + c.out->count);
+    check_guard(c.work, c.work_bytes);
+    check_guard(c.out->data, bytes);
 }
 
 /* `terms` products of numbers in [-1, 1] are added in each result. Their sum is about
  * sqrt(terms)/3, a rounding costs 2^-24 of what has been summed so far, and errors of random sign
  * add up to about 2^-24 * terms/4; Winograd's sums of four terms are up to four times as large. We
- * allow ten times that. A wrong index would cost about 0.3. */
+ * allow ten times that, and where the result is bf16 its rounding on both sides. A wrong index would
+ * cost about 0.3. */
+static void check_near(const struct tensor *got, const struct tensor *want, f64 terms)
+{
+    enum dtype d       = got->type.dtype;
+    f64        spacing = d == DT_BF16 ? 0x1p-7 : 0;
+    for (i64 e = 0; e < got->count; e++) {
+        f64 truth = element_get(want->data, d, e);
+        CHECK_NEAR(element_get(got->data, d, e), truth,
+                   1e-6 + 0x1p-24 * 10 * terms + spacing * fabs(truth));
+    }
+}
+
 static void check_op(struct call c, f64 terms, struct pool **pools, struct arena scratch)
 {
-    struct tensor        right = tensor_new(&scratch, c.out->type.shape, 0, 0), got = *c.out;
+    struct tensor        right = tensor_new(&scratch, c.out->type.dtype, c.out->type.shape, 0, 0);
+    i64                  bytes = type_bytes(c.out->type);
     const struct kernel *k;
     struct call          truth = c;
     truth.out                  = &right;
     ref_run(&truth);
     i32 found = 0;
     for (i32 i = 0; (k = kernel_at(i)); i++) {
+        c.pool = pools[0];
         if (k->op != c.op || k->isa > kernel_isa() || (k->takes && !k->takes(&c))) continue;
-        run_kernel(k, c, pools[0], got.data, scratch);
-        f32 *first = NEW(&scratch, f32, got.count);
-        memcpy(first, got.data, (size_t)got.count * 4);
-        for (i64 e = 0; e < got.count; e++)
-            CHECK_NEAR(first[e], ((f32 *)right.data)[e], 1e-6 + 0x1p-24 * 10 * terms);
+        struct arena here  = scratch;
+        u8          *first = NEW(&here, u8, bytes);
+        run_kernel(k, c, pools[0], here);
+        check_near(c.out, &right, terms);
+        memcpy(first, c.out->data, (size_t)bytes);
         for (i32 p = 1; p < 3; p++) {
-            run_kernel(k, c, pools[p], got.data, scratch);
-            CHECK(!memcmp(first, got.data, (size_t)got.count * 4));
+            run_kernel(k, c, pools[p], here);
+            CHECK(!memcmp(first, c.out->data, (size_t)bytes));
         }
         found++;
     }
-    CHECK(found > 0); /* no f32 convolution is left to the naive kernel */
+    CHECK(found > 0); /* no f32 or bf16 convolution is left to the naive kernel */
 }
 
-static void check_case(struct shape_case s, u64 seed, struct pool **pools, struct arena scratch)
+/* Operands of type d; the gradient by the weights is f32, and so is the bias. */
+static void check_case(struct shape_case s, enum dtype d, u64 seed, struct pool **pools,
+                       struct arena scratch)
 {
-    i64           oh = (s.h + 2 * s.pad - s.kernel_h) / s.stride + 1;
-    i64           ow = (s.w + 2 * s.pad - s.kernel_w) / s.stride + 1;
-    struct tensor x  = tensor_new(&scratch, shape_4(s.count, s.h, s.w, s.in), seed, 1);
-    struct tensor w  = tensor_new(&scratch, shape_4(s.out, s.kernel_h, s.kernel_w, s.in), seed, 2);
-    struct tensor y  = tensor_new(&scratch, shape_4(s.count, oh, ow, s.out), seed, 3);
-    struct tensor b  = tensor_new(&scratch, shape_1(s.out), seed, 4);
+    i64           oh   = (s.h + 2 * s.pad - s.kernel_h) / s.stride + 1;
+    i64           ow   = (s.w + 2 * s.pad - s.kernel_w) / s.stride + 1;
+    struct shape  ws   = shape_4(s.out, s.kernel_h, s.kernel_w, s.in);
+    struct tensor x    = tensor_new(&scratch, d, shape_4(s.count, s.h, s.w, s.in), seed, 1);
+    struct tensor w    = tensor_new(&scratch, d, ws, seed, 2);
+    struct tensor y    = tensor_new(&scratch, d, shape_4(s.count, oh, ow, s.out), seed, 3);
+    struct tensor b    = tensor_new(&scratch, DT_F32, shape_1(s.out), seed, 4);
     i64           taps = s.kernel_h * s.kernel_w;
 
     const i32           ops[4] = { OP_CONV2D, OP_CONV2D, OP_CONV2D_GRAD_X, OP_CONV2D_GRAD_W };
     const struct tensor operands[4][3] = { { x, w, b }, { x, w }, { y, w }, { y, x } };
-    const struct tensor out[4]         = { tensor_new(&scratch, y.type.shape, 0, 0),
-                                           tensor_new(&scratch, y.type.shape, 0, 0),
-                                           tensor_new(&scratch, x.type.shape, 0, 0),
-                                           tensor_new(&scratch, w.type.shape, 0, 0) };
+    const struct tensor out[4]         = { tensor_new(&scratch, d, y.type.shape, 0, 0),
+                                           tensor_new(&scratch, d, y.type.shape, 0, 0),
+                                           tensor_new(&scratch, d, x.type.shape, 0, 0),
+                                           tensor_new(&scratch, DT_F32, ws, 0, 0) };
     const i64 terms[4] = { taps * s.in + 1, taps * s.in, taps * s.out, s.count * oh * ow };
     for (i32 i = 0; i < 4; i++) {
         struct attrs at = { .stride = s.stride, .pad = s.pad, .dims = out[i].type.shape };
@@ -127,7 +149,12 @@ static struct pool **open_pools(void)
 TEST(convolutions_with_every_edge)
 {
     u64 seed = test_seed();
-    for (i64 i = 0; i < COUNT_OF(cases); i++) check_case(cases[i], seed, open_pools(), scratch);
+    for (i64 i = 0; i < COUNT_OF(cases); i++) {
+        const struct shape_case *s = &cases[i];
+        check_case(*s, DT_F32, seed, open_pools(), scratch);
+        if (s->h * s->w * s->in * s->out <= 65536) /* the naive kernel is slow */
+            check_case(*s, DT_BF16, seed, open_pools(), scratch);
+    }
 }
 
 /* In [low, high], small ones more often. */
@@ -155,6 +182,6 @@ TEST(convolutions_of_random_shapes)
             s.kernel_w = draw(seed, &turn, 1, MIN(6, s.w + 2 * s.pad));
         }
         if (s.h + 2 * s.pad < s.kernel_h || s.w + 2 * s.pad < s.kernel_w) continue;
-        check_case(s, seed + (u64)i, open_pools(), scratch);
+        check_case(s, i % 4 < 2 ? DT_F32 : DT_BF16, seed + (u64)i, open_pools(), scratch);
     }
 }

@@ -25,49 +25,6 @@ enum {
     BLOCKS_WANTED = 16,
 };
 
-static i64 round_up(i64 n, i64 to) { return fast_div_up(n, to) * to; }
-static i64 tiles_of(i64 steps) { return fast_div_up(steps, STEPS); }
-
-/* Numbers in a packed operand. */
-static i64 a_numbers(i64 lines, i64 steps)
-{
-    return round_up(lines, ROWS) * tiles_of(steps) * STEPS;
-}
-static i64 b_numbers(i64 lines, i64 steps) { return round_up(lines, NR) * tiles_of(steps) * STEPS; }
-
-static void pack_a(u16 *to, struct lines from)
-{
-    i64 panels = round_up(from.count, ROWS) / PANEL, steps = from.steps;
-    for (i64 p = 0; p < panels; p++, from.data += PANEL * from.line, from.count -= PANEL) {
-        struct lines tile = from;
-        for (i64 k = 0; k < steps; k += STEPS, to += A_TILE) {
-            pack_a_tile(to, tile);
-            tile.data += STEPS * tile.step;
-            tile.steps -= STEPS;
-        }
-    }
-}
-
-static void pack_b(u16 *to, struct lines from)
-{
-    i64 lines = from.count, steps = from.steps;
-    for (i64 n = 0; n < lines; n += NR, from.data += NR * from.line, from.count -= NR) {
-        struct lines tile = from;
-        for (i64 k = 0; k < steps; k += STEPS, to += B_TILE) {
-            pack_b_tile(to, tile);
-            tile.data += STEPS * tile.step;
-            tile.steps -= STEPS;
-        }
-    }
-}
-
-/* ROWS rows of c = or += a . b, all columns of b, whose panels are b_panel apart. */
-static void product_rows(struct bf16_tile t, i64 columns, i64 b_panel)
-{
-    for (i64 n = 0; n < columns; n += NR, t.b += b_panel, t.c += NR)
-        product(&t, ROWS / PANEL, MIN(fast_div_up(columns - n, V_LANES), NV));
-}
-
 /* Keys [0, this) are seen by queries before t_end <= len. */
 static i64 keys_end(const struct attention *a, i64 len, i64 t_end)
 {
@@ -186,11 +143,11 @@ static void attend(const struct forward *f, const struct forward_buffers *m, con
                                   .c       = m->o,
                                   .c_row   = round_up(a->D, V_LANES) };
     pack_a(m->q, (struct lines){ q, a->row, 1, rows, a->D });
-    product_rows(s, end, tiles * B_TILE);
+    product_rows(s, 2, end, tiles * B_TILE);
     for (i64 r = 0; r < rows; r++)
         over_sum[r] = 1 / softmax_row(m, r, keys_end(a, len, t + r + 1), round_up(end, STEPS),
                                       a->scale, lse + r);
-    product_rows(v, a->D, tiles_of(len) * B_TILE);
+    product_rows(v, 2, a->D, tiles_of(len) * B_TILE);
     put_rows(o, a->o_row, m->o, over_sum, rows, a->D);
 }
 
@@ -345,7 +302,7 @@ static void add_keys(const struct attention *a, i64 len, struct keys k, const u1
                            .c       = to,
                            .c_row   = round_up(a->D, V_LANES),
                            .adds    = k.adds };
-    product_rows(p, a->D, tiles_of(len) * B_TILE);
+    product_rows(p, 2, a->D, tiles_of(len) * B_TILE);
 }
 
 /* dq of ROWS queries from t on grows by the keys at work, from s on, that they see. */
@@ -365,7 +322,7 @@ static void add_queries(const struct attention *a, const struct backward_buffers
                                .c_row   = D,
                                .adds    = s > 0 };
     pack_a(m->ds_rows, (struct lines){ m->ds + t, 1, m->p_row, ROWS, tiles * STEPS });
-    product_rows(p, a->D, tiles_of(len) * B_TILE);
+    product_rows(p, 2, a->D, tiles_of(len) * B_TILE);
 }
 
 /* One head's part of dqkv, which begins at `at`; 0 from position `len` on. */

@@ -78,13 +78,51 @@ V_INLINE void pack_tile(u16 *to, i64 to_row, struct lines from, const bool lines
     for (i64 i = 0; i < PAIRS; i++) memcpy(to + i * to_row, &x[i], sizeof x[i]);
 }
 
-/* Tile `tile` of one panel of A. */
 V_INLINE void pack_a_tile(u16 *to, struct lines from) { pack_tile(to, STEPS, from, true); }
 
 V_INLINE void pack_b_tile(u16 *to, struct lines from)
 {
     for (int v = 0; v < NV; v++, from.data += V_LANES * from.line, from.count -= V_LANES)
         pack_tile(to + v * STEPS, 2 * NR, from, false);
+}
+
+static inline i64 round_up(i64 n, i64 to) { return (n + to - 1) / to * to; }
+static inline i64 tiles_of(i64 steps) { return round_up(steps, STEPS) / STEPS; }
+
+/* Numbers in a whole packed operand; of A, an even number of panels. */
+static inline i64 a_numbers(i64 lines, i64 steps)
+{
+    return round_up(lines, ROWS) * round_up(steps, STEPS);
+}
+static inline i64 b_numbers(i64 lines, i64 steps)
+{
+    return round_up(lines, NR) * round_up(steps, STEPS);
+}
+
+__attribute__((unused)) static void pack_a(u16 *to, struct lines from)
+{
+    i64 panels = round_up(from.count, ROWS) / PANEL, steps = from.steps;
+    for (i64 p = 0; p < panels; p++, from.data += PANEL * from.line, from.count -= PANEL) {
+        struct lines tile = from;
+        for (i64 k = 0; k < steps; k += STEPS, to += A_TILE) {
+            pack_a_tile(to, tile);
+            tile.data += STEPS * tile.step;
+            tile.steps -= STEPS;
+        }
+    }
+}
+
+__attribute__((unused)) static void pack_b(u16 *to, struct lines from)
+{
+    i64 lines = from.count, steps = from.steps;
+    for (i64 n = 0; n < lines; n += NR, from.data += NR * from.line, from.count -= NR) {
+        struct lines tile = from;
+        for (i64 k = 0; k < steps; k += STEPS, to += B_TILE) {
+            pack_b_tile(to, tile);
+            tile.data += STEPS * tile.step;
+            tile.steps -= STEPS;
+        }
+    }
 }
 
 /* ---- products */
@@ -164,6 +202,7 @@ __attribute__((unused)) static void product(const struct bf16_tile *t, i64 panel
 
 #else
 
+
 enum { MR = 8 }; /* rows in registers */
 
 V_INLINE void products_begin(void) {}
@@ -217,4 +256,13 @@ __attribute__((unused)) static void product(const struct bf16_tile *t, i64 panel
 }
 
 #endif
+
+/* The same for all columns of b, whose panels are b_panel apart. */
+__attribute__((unused)) static void product_rows(struct bf16_tile t, i64 panels, i64 columns,
+                                                 i64 b_panel)
+{
+    for (i64 n = 0; n < columns; n += NR, t.b += b_panel, t.c += NR)
+        product(&t, panels, MIN(round_up(columns - n, V_LANES) / V_LANES, NV));
+}
+
 #endif

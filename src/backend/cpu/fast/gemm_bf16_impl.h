@@ -35,8 +35,6 @@ struct job {
     i64            a_blocks; /* blocks of packing that are a's; those after are b's */
 };
 
-static i64 tiles_of(i64 steps) { return fast_div_up(steps, STEPS); }
-
 /* ---- packing */
 
 /* What lies side by side is read together: all tiles of a panel, or one tile of all panels. */

@@ -1,0 +1,1 @@
+#include "backend/cpu/fast/conv_bf16_impl.h"
