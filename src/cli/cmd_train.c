@@ -17,7 +17,8 @@ enum status command_train(struct cli *c, struct err *err)
     enum status           st       = config_of_request(c->request, c->os, c->perm, &config, err);
     if (st) return st;
     const struct train_config *t = &config->settings.train;
-    if (!t->epochs && !t->steps && isnan(t->target))
+    if (!t->epochs && !t->steps && isnan(t->target) && !t->patience && isnan(t->max_seconds) &&
+        isnan(t->max_dollars))
         return err_set(err, STATUS_USAGE,
                        "when does the run end? Give train.epochs=5, train.steps=1000 or a target");
 
@@ -25,6 +26,6 @@ enum status command_train(struct cli *c, struct err *err)
     os_signals_catch();
     st = train_run(c->os, &config->settings, &listener, &result, err);
     if (!st && result.target_set && !result.target_reached)
-        st = err_set(err, STATUS_NO, "the target %g was not reached", t->target);
+        st = err_set(err, STATUS_NO, "the target %g was not reached: %s", t->target, result.why);
     return st;
 }

@@ -68,6 +68,9 @@ static void start_words(struct progress *p, const struct train_start *t)
                 STR_ARG(text_count(&scratch, (f64)t->parameters)),
                 STR_ARG(text_count(&scratch, (f64)t->train_samples)), STR_ARG(batch),
                 STR_ARG(t->device), STR_ARG(text_bytes(&scratch, (f64)t->arena_bytes_planned)));
+    if (t->copy_bytes)
+        say_message(p->say, "%.*s more for a copy of the weights and the optimiser's state\n",
+                    STR_ARG(text_bytes(&scratch, (f64)t->copy_bytes)));
     if (t->lr != t->lr_given)
         say_message(p->say, "learning rate %g x %g for this batch = %g\n", t->lr_given,
                     t->lr / t->lr_given, t->lr);
@@ -104,6 +107,7 @@ static void on_start(void *context, const struct train_start *t)
     event_i64(&b, "steps", t->steps);
     event_i64(&b, "epochs", t->epochs);
     event_i64(&b, "arena_bytes_planned", t->arena_bytes_planned);
+    event_i64(&b, "copy_bytes", t->copy_bytes);
     event_f64(&b, "flops_step", t->flops_step);
     event_f64(&b, "lr", t->lr);
     event_str(&b, "precision", t->precision);
@@ -160,6 +164,8 @@ static void on_eval(void *context, const struct train_eval *t)
         event_f64(&b, "loss", t->loss);
         event_metrics(&b, t->metrics, t->metric_count);
         event_bool(&b, "target_reached", t->target_reached);
+        event_f64(&b, "forecast", t->forecast.value);
+        event_f64(&b, "reach", t->forecast.reach);
         event_f64(&b, "dollars", t->dollars);
         event_end(&b, p->say);
         return;
@@ -169,8 +175,31 @@ static void on_eval(void *context, const struct train_eval *t)
     textbuf_fmt(&b, "evaluated after step %lld, epoch %lld:  loss %.4f", (long long)t->step,
                 (long long)t->epoch, t->loss);
     for (i64 i = 0; i < t->metric_count; i++) add_metric(&b, &parts, t->metrics[i]);
+    if (!isnan(t->forecast.reach) && !t->target_reached)
+        textbuf_fmt(&b, "  chance of the target %.0f %%", 100 * t->forecast.reach);
     say_message(p->say, "%.*s%s\n", STR_ARG(textbuf_str(&b)),
                 t->target_reached ? "  target reached" : "");
+}
+
+static void on_rollback(void *context, const struct train_rollback *t)
+{
+    struct progress *p       = context;
+    struct arena     scratch = p->scratch;
+    if (p->say->json) {
+        struct textbuf b = event_begin(&scratch, "rollback");
+        event_i64(&b, "step", t->step);
+        event_i64(&b, "to_step", t->to_step);
+        event_i64(&b, "rollbacks", t->count);
+        event_f64(&b, "lr_factor", t->lr_factor);
+        event_str(&b, "why", str_of(t->why));
+        event_end(&b, p->say);
+        return;
+    }
+    say_message(p->say,
+                "%s: back to the weights of step %lld, on with %g of the learning rate (%lld of %lld "
+                "times)\n",
+                t->why, (long long)t->to_step, t->lr_factor, (long long)t->count,
+                (long long)t->count_max);
 }
 
 static void done_event(struct progress *p, const struct train_result *r)
@@ -186,6 +215,12 @@ static void done_event(struct progress *p, const struct train_result *r)
     event_f64(&b, "loss", r->loss);
     event_metrics(&b, r->metrics, r->metric_count);
     if (r->target_set) event_bool(&b, "target_reached", r->target_reached);
+    event_str(&b, "stopped", stop_reason_name(r->stopped));
+    event_str(&b, "why", str_of(r->why));
+    event_i64(&b, "rollbacks", r->rollbacks);
+    event_i64(&b, "weights_step", r->weights_step);
+    event_f64(&b, "saved_s", r->saved_s);
+    event_f64(&b, "saved_dollars", r->saved_dollars);
     event_f64(&b, "dollars", r->dollars);
     event_i64(&b, "arena_bytes_planned", r->arena_bytes_planned);
     event_i64(&b, "arena_bytes_used", r->arena_bytes_used);
@@ -206,9 +241,10 @@ static void summary(struct progress *p, const struct train_result *r)
     for (i64 i = 0; i < r->metric_count; i++)
         say_result(s, "%-12.*s%.*s\n", STR_ARG(r->metrics[i].name),
                    STR_ARG(text_metric(&scratch, r->metrics[i].name, r->metrics[i].value)));
-    say_result(s, "%-12s%.4f\n", "loss", r->loss);
+    if (isfinite(r->loss)) say_result(s, "%-12s%.4f\n", "loss", r->loss);
     if (r->target_set)
         say_result(s, "%-12s%s\n", "target", r->target_reached ? "reached" : "not reached");
+    if (r->stopped != STOP_END) say_result(s, "%-12s%s\n", "stopped", r->why);
     say_result(s, "%-12s%.*s %s/s\n", "throughput",
                STR_ARG(text_count(&scratch, words ? r->tokens_per_s : r->samples_per_s)),
                words ? "tokens" : "samples");
@@ -218,12 +254,20 @@ static void summary(struct progress *p, const struct train_result *r)
                STR_ARG(text_bytes(&scratch, (f64)r->arena_bytes_planned)),
                STR_ARG(text_bytes(&scratch, (f64)r->arena_bytes_used)),
                STR_ARG(text_bytes(&scratch, (f64)r->peak_rss_bytes)));
-    if (r->out.len) say_result(s, "%-12s%.*s\n", "weights", STR_ARG(r->out));
+    if (r->out.len && r->weights_step != r->steps)
+        say_result(s, "%-12s%.*s, those of step %lld\n", "weights", STR_ARG(r->out),
+                   (long long)r->weights_step);
+    else if (r->out.len) say_result(s, "%-12s%.*s\n", "weights", STR_ARG(r->out));
     if (isnan(r->dollars))
         say_result(s, "%-12sprice unknown; say what an hour costs: train.usd_hour=0.10\n", "cost");
     else
         say_result(s, "%-12s%.*s at $%g an hour\n", "cost",
                    STR_ARG(text_dollars(&scratch, r->dollars)), p->usd_hour);
+    if (!(r->saved_s > 0)) return;
+    struct str clock = text_clock(&scratch, r->saved_s);
+    struct str money = isnan(r->saved_dollars) ? STR("") : text_dollars(&scratch, r->saved_dollars);
+    say_result(s, "%-12s%.*s%s%.*s of the planned run\n", "saved", STR_ARG(clock),
+               money.len ? " and " : "", STR_ARG(money));
 }
 
 static void on_done(void *context, const struct train_result *r)
@@ -235,5 +279,5 @@ static void on_done(void *context, const struct train_result *r)
 
 struct train_listener progress_listener(struct progress *p)
 {
-    return (struct train_listener){ p, on_start, on_step, on_eval, on_done };
+    return (struct train_listener){ p, on_start, on_step, on_eval, on_rollback, on_done };
 }

@@ -48,7 +48,7 @@ static void add_metric(struct train_eval *e, struct str name, f64 value)
     e->metrics[e->metric_count++] = (struct train_metric){ name, value };
 }
 
-static struct str target_metric(const struct session *s)
+struct str target_metric(const struct session *s)
 {
     struct str metric = s->settings->train.target_metric;
     return str_eq(metric, STR("auto")) ? model_metric(s->model) : metric;
@@ -57,12 +57,7 @@ static struct str target_metric(const struct session *s)
 enum status target_check(const struct session *s, struct err *err)
 {
     struct str metric = target_metric(s);
-    if (isnan(s->settings->train.target)) return STATUS_OK;
-    if (!dataset_count(s->data, SPLIT_EVAL))
-        return err_set(err, STATUS_USAGE,
-                       "train.target needs samples to evaluate on: "
-                       "data.held_out=0.1 keeps some, data.eval_path names others");
-    bool known = str_eq(metric, STR("loss")) || str_eq(metric, model_metric(s->model)) ||
+    bool       known  = str_eq(metric, STR("loss")) || str_eq(metric, model_metric(s->model)) ||
                  (str_eq(metric, STR("accuracy")) && session_has(s, STR("hits")));
     if (known) return STATUS_OK;
     return err_set(err, STATUS_USAGE, "train.target_metric=%.*s: this model is measured by %.*s",
@@ -100,15 +95,16 @@ enum status evaluate(struct session *s, struct train_eval *out, struct err *err)
     return STATUS_OK;
 }
 
-/* Losses and perplexities shall fall to the target, all else rise to it. */
+f64 eval_metric(struct str metric, const struct train_eval *e)
+{
+    if (str_eq(metric, STR("loss"))) return e->loss;
+    for (i64 i = 0; i < e->metric_count; i++)
+        if (str_eq(metric, e->metrics[i].name)) return e->metrics[i].value;
+    return NAN;
+}
+
 bool target_met(struct str metric, f64 target, const struct train_eval *e)
 {
-    if (isnan(target)) return false;
-    if (str_eq(metric, STR("loss"))) return e->loss <= target;
-    for (i64 i = 0; i < e->metric_count; i++) {
-        if (!str_eq(metric, e->metrics[i].name)) continue;
-        bool falls = str_eq(metric, STR("perplexity"));
-        return falls ? e->metrics[i].value <= target : e->metrics[i].value >= target;
-    }
-    return false;
+    f64 value = eval_metric(metric, e);
+    return metric_falls(metric) ? value <= target : value >= target; /* never with a NaN */
 }

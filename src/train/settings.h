@@ -28,6 +28,13 @@ struct train_config {
     struct str warmup_unit;      /* steps | tokens | epochs */
     struct str target_metric;    /* auto (the model's own) | accuracy | auc | loss | perplexity */
     f64        target;           /* NaN: none */
+    i64        patience;         /* evaluations without a better one; 0: endless */
+    f64        min_improvement;  /* what counts as better, in the metric's unit */
+    f64        max_seconds, max_dollars; /* of the whole run; NaN: none */
+    f64        forecast;         /* stop when the target is missed with this confidence; 0: never */
+    bool       keep_best;        /* the weights of the best evaluation, not of the last step */
+    i64        rollbacks;        /* at most; 0: a diverged run ends */
+    f64        spike;            /* standard deviations of the loss */
     i64        eval_every;       /* steps; 0: at the end of each epoch */
     i64        log_every;        /* steps between two told; 0: by the clock */
     struct str freeze;

@@ -1,5 +1,5 @@
-/* train.c - the loop: batch, gradients, update; evaluation when due; stop at the target, at the
- * end, or when a signal asks. Nothing is allocated between two steps. */
+/* train.c - the loop: batch, gradients, update; evaluation when due; stop at the end, when a signal
+ * asks, or when guard.c says so. Nothing is allocated between two steps. */
 #include "train/train.h"
 #include "train/train_int.h"
 #include <math.h>
@@ -24,6 +24,7 @@ struct loop {
     f64                          loss;     /* of the newest batch */
     struct train_metric          metric;
     struct train_eval            last_eval;
+    struct guard                 guard;
     i64                          eval_step; /* step of the last evaluation; -1: none */
     bool                         evaluates;
     bool                         kept; /* train.out was written */
@@ -89,6 +90,7 @@ static void tell_start(struct loop *l)
                              .arena_bytes_planned = s->set->arena_bytes,
                              .precision           = precision_name(s->precision.dtype),
                              .precision_reason    = s->precision.reason,
+                             .copy_bytes          = l->guard.copy_bytes,
                              .usd_hour            = s->settings->train.usd_hour,
                              .lr                  = l->rates.lr,
                              .lr_given            = s->settings->train.lr };
@@ -167,51 +169,80 @@ static struct batch *step(struct loop *l, struct batch *b, f64 lr)
     return b;
 }
 
-static enum status evaluate_now(struct loop *l, struct err *err)
+/* How much of its peak the learning rate has still to fall. */
+static f64 fall_to_come(const struct loop *l)
+{
+    if (!l->steps_max) return 0;
+    f64 now = schedule_lr(&l->rates, l->step, l->steps_max);
+    f64 end = schedule_lr(&l->rates, l->steps_max - 1, l->steps_max);
+    return MAX(now - end, 0) / l->rates.lr;
+}
+
+static enum status evaluate_now(struct loop *l, enum stop_action *now, struct err *err)
 {
     struct train_eval e  = { .step = l->step, .epoch = l->epoch + 1 };
     enum status       st = evaluate(&l->s, &e, err);
     if (st) return st; /* half an evaluation says nothing: the one before it stands */
-    l->last_eval           = e;
-    l->eval_step           = l->step;
-    l->last_eval.elapsed_s = elapsed_s(l);
-    l->last_eval.dollars   = dollars(l);
-    if (l->listener->on_eval) l->listener->on_eval(l->listener->context, &l->last_eval);
+    e.elapsed_s  = elapsed_s(l);
+    e.dollars    = dollars(l);
+    *now         = guard_eval(&l->guard, &e, fall_to_come(l));
+    e.forecast   = l->guard.stop.forecast;
+    l->last_eval = e;
+    l->eval_step = l->step;
+    if (l->listener->on_eval) l->listener->on_eval(l->listener->context, &e);
     return STATUS_OK;
 }
 
-static bool eval_due(const struct loop *l, const struct batch *b)
+/* When asked for, and at the end of the run. */
+static bool eval_due(const struct loop *l, const struct batch *b, enum stop_action now)
 {
     i64 every = l->s.settings->train.eval_every;
-    if (!l->evaluates) return false;
+    if (!l->evaluates || now == STOP_ROLL_BACK || !isfinite(l->loss)) return false;
+    if (now == STOP_NOW || l->step == l->steps_max) return true;
     return every ? l->step % every == 0 : b->ends_epoch;
+}
+
+/* The loader does not go back: the batches that led astray are passed over. */
+static void roll_back(struct loop *l)
+{
+    struct guard         *g = &l->guard;
+    struct train_rollback e = { .step      = l->step,
+                                .to_step   = g->copy_step,
+                                .count     = g->stop.rollbacks,
+                                .count_max = g->stop.config.rollbacks,
+                                .why       = g->stop.text };
+    guard_roll_back(g);
+    e.lr_factor  = g->lr_factor;
+    l->step      = g->copy_step;
+    l->last_eval = g->copy_eval;
+    l->eval_step = g->copy_eval.samples ? g->copy_step : -1;
+    if (l->listener->on_rollback) l->listener->on_rollback(l->listener->context, &e);
 }
 
 static enum status steps(struct loop *l, struct err *err)
 {
-    enum status st =
+    struct stop *stop = &l->guard.stop;
+    enum status  st =
         session_check_signal(&l->s, l->step, err); /* it may have come while we began */
-    while (!st && !(l->steps_max && l->step >= l->steps_max)) {
+    while (!st && !stop->reason && !(l->steps_max && l->step >= l->steps_max)) {
         i64           begin = now_ns(l);
         struct batch *b     = loader_next(l->loader);
         if (!b) break;
-        f64 lr   = schedule_lr(&l->rates, l->step, l->steps_max);
+        f64 lr   = schedule_lr(&l->rates, l->step, l->steps_max) * l->guard.lr_factor;
         l->epoch = b->epoch;
         b        = step(l, b, lr);
         i64 end  = now_ns(l);
         l->steps_ns += end - begin;
         if (l->step == 1) l->result->first_step_ms = (f64)os_process_age_ns() / 1e6;
         tell_step(l, lr);
-        if (!isfinite(l->loss))
-            return err_set(err, STATUS_NO,
-                           "the loss is %s after step %lld: a lower train.lr or "
-                           "train.clip=1 usually helps",
-                           isnan(l->loss) ? "not a number" : "infinite", (long long)l->step);
-        if (eval_due(l, b)) st = evaluate_now(l, err);
-        if (!st && l->last_eval.target_reached && l->eval_step == l->step) break;
-        if (!st) st = session_check_signal(&l->s, l->step, err);
+        enum stop_action now = stop_step(stop, l->step, elapsed_s(l), l->loss);
+        if (eval_due(l, b, now)) st = evaluate_now(l, &now, err);
+        if (!st && now == STOP_ROLL_BACK) roll_back(l);
+        if (!st && !stop->reason) st = session_check_signal(&l->s, l->step, err);
     }
-    if (!st && l->evaluates && l->eval_step != l->step) st = evaluate_now(l, err);
+    if (st == STATUS_INTERRUPTED) stop_end(stop, STOP_SIGNAL, l->step);
+    else stop_end(stop, STOP_END, l->step);
+    if (!st && stop->reason == STOP_DIVERGED) st = err_set(err, STATUS_NO, "%s", stop->text);
     return st;
 }
 
@@ -223,7 +254,7 @@ static void fill_result(struct loop *l)
     r->samples_per_s       = l->steps_ns ? (f64)l->samples / ((f64)l->steps_ns / 1e9) : NAN;
     r->tokens_per_s        = tokens_per_s(l, r->samples_per_s);
     r->loss                = l->eval_step >= 0 ? l->last_eval.loss : l->loss;
-    r->metric_count        = l->last_eval.metric_count;
+    r->metric_count        = l->eval_step >= 0 ? l->last_eval.metric_count : 0;
     memcpy(r->metrics, l->last_eval.metrics, sizeof r->metrics);
     r->target_set          = !isnan(l->s.settings->train.target);
     r->target_reached      = l->last_eval.target_reached;
@@ -233,6 +264,7 @@ static void fill_result(struct loop *l)
     if (l->kept) r->out = l->s.settings->train.out;
     r->seconds = elapsed_s(l);
     r->dollars = dollars(l);
+    guard_result(&l->guard, l->step, r);
 }
 
 static enum status open_loader(struct loop *l, struct err *err)
@@ -255,7 +287,10 @@ static enum status keep(struct loop *l, enum status st, struct err *err)
     const struct train_config *c   = &s->settings->train;
     struct err                 why = { 0 };
     enum status                bad = STATUS_OK;
-    if (st && (st != STATUS_INTERRUPTED || !l->step)) return st;
+    bool                       best = guard_restore_best(&l->guard, l->step, st);
+    if (best) l->last_eval = l->guard.copy_eval;
+    else if (st == STATUS_NO) l->eval_step = -1; /* what was judged then is lost */
+    if (st && !best && (st != STATUS_INTERRUPTED || !l->step)) return st;
     if (c->out.len) bad = weights_save(s, WEIGHTS_VALUES, c->out, &why);
     if (!bad && c->gradients.len) bad = weights_save(s, WEIGHTS_GRADIENTS, c->gradients, &why);
     if (bad && err) *err = why;
@@ -290,15 +325,17 @@ enum status train_run(struct os *os, const struct settings *settings,
         l.evaluates = dataset_count(l.s.data, SPLIT_EVAL) > 0;
         st          = target_check(&l.s, err);
     }
+    if (!st) st = guard_open(&l.guard, &l.s, l.steps_max, err);
     if (!st) st = keep_check(&l.s, err);
     if (!st) {
         tell_start(&l);
         st = session_start(&l.s, err);
     }
-    bool ended = false; /* by itself or by a signal: there is something to tell */
+    bool ended = false; /* well, diverged or by a signal: there is something to tell */
     if (!st) {
+        guard_start(&l.guard);
         st    = steps(&l, err);
-        ended = !st || st == STATUS_INTERRUPTED;
+        ended = !st || st == STATUS_INTERRUPTED || st == STATUS_NO;
         st    = keep(&l, st, err);
         fill_result(&l);
     }

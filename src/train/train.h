@@ -7,6 +7,7 @@
 #define TRAIN_TRAIN_H
 #include "base/os.h"
 #include "train/settings.h"
+#include "train/stop.h"
 
 #define TRAIN_METRICS_MAX 4
 
@@ -25,6 +26,7 @@ struct train_start {
     bool       batch_norm;           /* its statistics are those of `batch` samples, not of a step */
     i64        steps, epochs;        /* as they will end at the latest; 0: not limited by it */
     i64        arena_bytes_planned;  /* by compile; nothing is allocated beyond it */
+    i64        copy_bytes;           /* of the state to go back to (train.rollbacks, keep_best); 0: none */
     f64        flops_step;           /* forward, backward and update of a full step */
     struct str precision;            /* fp32, bf16, fp16 or f64 */
     struct str precision_reason;     /* why; empty: by default */
@@ -54,7 +56,16 @@ struct train_eval {
     struct train_metric metrics[TRAIN_METRICS_MAX];
     i64                 metric_count;
     bool                target_reached;
+    struct forecast     forecast; /* of the target's metric; NaN: none was made */
     f64                 dollars;
+};
+
+/* The run diverged and goes back to sound weights. */
+struct train_rollback {
+    i64         step, to_step;
+    i64         count, count_max; /* of roll-backs, with this one */
+    f64         lr_factor;        /* that the schedule is multiplied by from now on */
+    const char *why;
 };
 
 struct train_result {
@@ -63,9 +74,14 @@ struct train_result {
     f64                 first_step_ms;  /* from process start to the end of the first step */
     f64                 samples_per_s, tokens_per_s; /* over the time spent in steps */
     f64                 loss;           /* of the last evaluation; of the last step without one */
-    struct train_metric metrics[TRAIN_METRICS_MAX]; /* of the last evaluation */
+    struct train_metric metrics[TRAIN_METRICS_MAX]; /* of the same evaluation */
     i64                 metric_count;
     bool                target_set, target_reached;
+    i64                 weights_step;   /* after which the weights were these: the last or the best */
+    i64                 rollbacks;
+    enum stop_reason    stopped;
+    char                why[STOP_TEXT_MAX]; /* the same in words */
+    f64                 saved_s, saved_dollars; /* of the planned run, by ending early; NaN: nothing */
     f64                 dollars;        /* seconds x usd_hour */
     i64                 arena_bytes_planned, arena_bytes_used, peak_rss_bytes;
     struct str          out;            /* where the weights lie; empty: not saved. Lives as long
@@ -74,17 +90,18 @@ struct train_result {
 
 /* Any of them may be NULL. They are called from the thread of train_run and should be quick:
  * on_step comes after every step, and the listener decides what it shows; on_done when the run came
- * to its end or was interrupted, even if its weights could not be written then. */
+ * to its end, diverged or was interrupted, even if its weights could not be written then. */
 struct train_listener {
     void *context;
     void (*on_start)(void *context, const struct train_start *);
     void (*on_step)(void *context, const struct train_progress *);
     void (*on_eval)(void *context, const struct train_eval *);
+    void (*on_rollback)(void *context, const struct train_rollback *);
     void (*on_done)(void *context, const struct train_result *);
 };
 
 /* STATUS_OK: the run came to its end, and `result` says whether the target was reached.
- * STATUS_INTERRUPTED: stopped by a signal; `result` holds what was done. */
+ * STATUS_INTERRUPTED: stopped by a signal; STATUS_NO: diverged; `result` holds what was done. */
 enum status train_run(struct os *os, const struct settings *settings,
                       const struct train_listener *listener, struct train_result *result,
                       struct err *err);

@@ -74,7 +74,29 @@ f64 schedule_lr(const struct train_config *c, i64 step, i64 steps_max);
 /* evaluate.c */
 enum status evaluate(struct session *s, struct train_eval *out, struct err *err); /* out->step set */
 enum status target_check(const struct session *s, struct err *err); /* can it ever be met? */
+struct str  target_metric(const struct session *s); /* auto became the model's own */
+f64         eval_metric(struct str metric, const struct train_eval *e); /* NaN: it has none such */
 bool        target_met(struct str metric, f64 target, const struct train_eval *e);
+
+/* guard.c: train/stop.h applied to a session, and the copy of its state that it goes back to. */
+struct guard {
+    struct session   *s;
+    struct stop       stop;
+    u8               *copy; /* parameters, buffers, optimiser state; NULL: none wanted */
+    i64               copy_bytes;
+    i64               copy_step; /* after which it was taken */
+    struct train_eval copy_eval; /* what it was worth; samples 0: never evaluated */
+    f64               lr_factor; /* 1, halved at each roll-back */
+    bool              restored;  /* at the end, the copy took the place of the last weights */
+};
+enum status      guard_open(struct guard *g, struct session *s, i64 steps_max, struct err *err);
+void             guard_start(struct guard *g); /* the first weights are sound */
+enum stop_action guard_eval(struct guard *g, const struct train_eval *e, f64 fall);
+void             guard_roll_back(struct guard *g); /* to the copy, at half the rate */
+/* At the end: the best weights where they are wanted, sound ones where the last are not (STATUS_NO:
+ * diverged). False: they stay as they are. */
+bool guard_restore_best(struct guard *g, i64 step, enum status st);
+void guard_result(const struct guard *g, i64 step, struct train_result *r); /* r->seconds is set */
 
 /* auc.c: area under the ROC curve, ties counted half; NaN if one class is missing or a score is
  * NaN. Sorts. */

@@ -125,6 +125,10 @@ static struct train_result a_result(f64 dollars)
                                   .metric_count        = 1,
                                   .target_set          = true,
                                   .target_reached      = true,
+                                  .weights_step        = 1875,
+                                  .stopped             = STOP_END,
+                                  .saved_s             = NAN,
+                                  .saved_dollars       = NAN,
                                   .dollars             = dollars,
                                   .arena_bytes_planned = 4100000,
                                   .arena_bytes_used    = 4100000,
@@ -195,6 +199,37 @@ TEST(the_start_tells_of_batch_norm_in_micro_batches)
               "1,500 parameters, 70 samples, batch 4 x 16, on cpu; 4.1 MB planned\n"
               "batch norm sees 16 samples at a time, not the 64 of a step: the result is not that "
               "of train.batch=64\n");
+}
+
+TEST(the_summary_of_a_run_that_stopped_early)
+{
+    struct shown          s;
+    struct str            out, err;
+    struct train_result   r = a_result(0.00033);
+    struct train_rollback b = { .step      = 120,
+                                .to_step   = 100,
+                                .count     = 1,
+                                .count_max = 2,
+                                .lr_factor = 0.5,
+                                .why       = "the loss is not a number after step 120" };
+    r.stopped               = STOP_PATIENCE;
+    r.saved_s               = 75;
+    r.weights_step          = 1500;
+    strcpy(r.why, "3 evaluations in a row were no better");
+    shown_open(&s, perm);
+    s.listener.on_rollback(s.listener.context, &b);
+    s.listener.on_done(s.listener.context, &r);
+    r.saved_dollars = 0.002;
+    s.listener.on_done(s.listener.context, &r);
+    shown_close(&s, perm, &out, &err);
+    CHECK_STR(
+        err,
+        "the loss is not a number after step 120: back to the weights of step 100, on with 0.5 "
+        "of the learning rate (1 of 2 times)\n");
+    CHECK(strstr(out.data, "\nstopped     3 evaluations in a row were no better\n"));
+    CHECK(strstr(out.data, "\nweights     w.safetensors, those of step 1500\n"));
+    CHECK(strstr(out.data, "\nsaved       1:15 of the planned run\n"));
+    CHECK(strstr(out.data, "\nsaved       1:15 and $0.0020 of the planned run\n"));
 }
 
 static void check_number(const struct json *map, const char *key, f64 value)

@@ -3,7 +3,7 @@
 #include "base/os.h"
 #include "base/rng.h"
 #include "harness.h"
-#include "train/train.h"
+#include "train/train_int.h"
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -84,6 +84,9 @@ static struct settings small_run(struct arena *perm, const char *folder, const c
                                      .schedule      = STR("cosine"),
                                      .target_metric = STR("auto"),
                                      .target        = NAN,
+                                     .max_seconds   = NAN,
+                                     .max_dollars   = NAN,
+                                     .spike         = 8,
                                      .usd_hour      = NAN,
                                      .threads       = 2 };
     return s;
@@ -265,5 +268,172 @@ TEST(a_loss_that_is_not_a_number_ends_the_run_with_advice)
     s.train.lr                = 1e30;
     CHECK_EQ(train_run(os_real(), &s, &l, &r, &err), STATUS_NO);
     CHECK(strstr(err.text, "train.lr"));
+    remove_run(&s, folder);
+}
+
+/* --- stopping and going back ----------------------------------------------------------------- */
+
+static const char *const two_layers =
+    "- flatten\n- dense: {units: 32, activation: relu}\n- dense: 4\n";
+
+struct course {
+    i64 evals, rollbacks, steps;
+    f64 best_loss, first_lr, lr;
+};
+
+static void course_step(void *context, const struct train_progress *p)
+{
+    struct course *c = context;
+    c->lr            = p->lr;
+    if (!c->steps++) c->first_lr = p->lr;
+}
+
+static void course_eval(void *context, const struct train_eval *e)
+{
+    struct course *c = context;
+    c->best_loss     = c->evals++ ? fmin(c->best_loss, e->loss) : e->loss;
+}
+
+static void course_rollback(void *context, const struct train_rollback *b)
+{
+    struct course *c = context;
+    CHECK(b->to_step <= b->step);
+    CHECK_EQ(b->lr_factor, pow(0.5, (f64)b->count));
+    CHECK_EQ(++c->rollbacks, b->count);
+}
+
+static enum status run_course(const struct settings *s, struct course *c, struct train_result *r,
+                              struct err *err)
+{
+    struct train_listener l = { .context     = c,
+                                .on_step     = course_step,
+                                .on_eval     = course_eval,
+                                .on_rollback = course_rollback };
+    *c                      = (struct course){ 0 };
+    return train_run(os_real(), s, &l, r, err);
+}
+
+/* A rate that is far too high is halved, from the first weights on, until the run holds. */
+TEST(a_run_that_diverges_goes_back_until_its_rate_is_sound)
+{
+    const char         *folder = temp_folder(perm);
+    struct settings     s      = small_run(perm, folder, two_layers);
+    struct train_result r;
+    struct course       c;
+    struct err          err = { 0 };
+    s.train.optimiser       = STR("sgd");
+    s.train.schedule        = STR("constant");
+    s.train.clip            = 0;
+    s.train.lr              = 1e4;
+    s.train.rollbacks       = 60;
+    s.train.epochs          = 20;
+    CHECK_EQ(run_course(&s, &c, &r, &err), STATUS_OK);
+    CHECK(c.rollbacks > 3 && r.rollbacks == c.rollbacks);
+    CHECK_EQ(r.stopped, STOP_END);
+    CHECK_EQ(r.steps, 20 * 4); /* all of them, beside those that were lost */
+    CHECK(c.steps > r.steps);
+    CHECK_EQ(c.lr, c.first_lr * pow(0.5, (f64)c.rollbacks));
+    CHECK(r.loss < 2.4); /* the first loss, ln 4, and a nat: what counts as sound */
+    s.train.rollbacks = 2;
+    CHECK_EQ(run_course(&s, &c, &r, &err), STATUS_NO);
+    CHECK_EQ(c.rollbacks, 2);
+    CHECK_EQ(r.stopped, STOP_DIVERGED);
+    CHECK(strstr(err.text, "going back 2 times did not help"));
+    remove_run(&s, folder);
+}
+
+/* Whichever tensor that carries state is spoilt, it comes back. */
+TEST(going_back_brings_all_state_back)
+{
+    const char         *folder = temp_folder(perm);
+    struct settings     s      = small_run(perm, folder, network);
+    struct session      session;
+    struct guard        g;
+    struct err          err   = { 0 };
+    struct arena        arena = arena_open((i64)1 << 30);
+    CHECK_EQ(session_open(&session, os_real(), &s, &arena, &err), STATUS_OK);
+    s.train.rollbacks = 1;
+    CHECK_EQ(guard_open(&g, &session, 10, &err), STATUS_OK);
+    CHECK_EQ(session_start(&session, &err), STATUS_OK);
+    guard_start(&g);
+    struct persistent *all   = session.set->persistents;
+    i64                state = 0, changed = 0;
+    u8                 noise[64] = { 1, 2, 3 }, before[64], now[64];
+    for (i32 i = 0; i < session.set->persistent_count; i++) {
+        bool carries = all[i].kind == VALUE_PARAM || all[i].kind == VALUE_STATE ||
+                       all[i].kind == VALUE_BUFFER;
+        i64 bytes    = MIN(type_bytes(all[i].type), 64);
+        if (!carries) continue;
+        state += type_bytes(all[i].type);
+        session_get(&session, all[i].name, before, bytes);
+        session_put(&session, all[i].name, noise, bytes);
+        guard_roll_back(&g);
+        session_get(&session, all[i].name, now, bytes);
+        CHECK_EQ(memcmp(before, now, (size_t)bytes), 0);
+        changed++;
+    }
+    CHECK_EQ(state, g.copy_bytes);
+    CHECK(changed >= 4 + 2 + 2); /* weights and biases, Adam's two, batch norm's two */
+    session_close(&session);
+    arena_close(&arena);
+    remove_run(&s, folder);
+}
+
+TEST(the_best_weights_are_kept_and_are_worth_what_was_said)
+{
+    const char         *folder = temp_folder(perm);
+    struct settings     s      = small_run(perm, folder, two_layers);
+    struct train_result r, again;
+    struct course       c;
+    struct err          err = { 0 };
+    s.train.lr              = 0.3; /* jumps about */
+    s.train.schedule        = STR("constant");
+    s.train.target_metric   = STR("loss");
+    s.train.keep_best       = true;
+    s.train.epochs          = 30;
+    s.train.out             = str_fmt(perm, "%s/w", folder);
+    CHECK_EQ(run_course(&s, &c, &r, &err), STATUS_OK);
+    CHECK_EQ(r.loss, c.best_loss);
+    CHECK(r.weights_step < r.steps);
+    s.train.init      = s.train.out;
+    s.train.out       = STR("");
+    s.train.keep_best = false;
+    s.train.lr        = 1e-30; /* nothing moves */
+    s.train.epochs    = 1;
+    CHECK_EQ(run_course(&s, &c, &again, &err), STATUS_OK);
+    CHECK_EQ(again.loss, r.loss);
+    unlink(s.train.init.data);
+    remove_run(&s, folder);
+}
+
+TEST(a_run_ends_by_patience_and_by_the_clock)
+{
+    const char         *folder = temp_folder(perm);
+    struct settings     s      = small_run(perm, folder, two_layers);
+    struct train_result r;
+    struct course       c;
+    struct err          err = { 0 };
+    s.train.lr              = 1e-30; /* never better */
+    s.train.epochs          = 100;
+    s.train.patience        = 3;
+    s.train.usd_hour        = 2;
+    CHECK_EQ(run_course(&s, &c, &r, &err), STATUS_OK);
+    CHECK_EQ(r.stopped, STOP_PATIENCE);
+    CHECK_EQ(c.evals, 4);
+    CHECK_EQ(r.steps, 16);
+    CHECK_NEAR(r.saved_s, r.seconds * 96 / 4, 1e-9 * r.saved_s); /* epochs */
+    CHECK_NEAR(r.saved_dollars, r.saved_s / 3600 * 2, 1e-15);
+    s.train.patience    = 0;
+    s.train.epochs      = 0;
+    s.train.max_seconds = 0.3;
+    CHECK_EQ(run_course(&s, &c, &r, &err), STATUS_OK);
+    CHECK_EQ(r.stopped, STOP_BUDGET);
+    CHECK(r.seconds >= 0.2 && r.seconds < 3); /* the machine may be busy */
+    CHECK(isnan(r.saved_s));
+    s.train.max_seconds = NAN;
+    s.train.max_dollars = 1e-4; /* 0.18 s */
+    CHECK_EQ(run_course(&s, &c, &r, &err), STATUS_OK);
+    CHECK_EQ(r.stopped, STOP_BUDGET);
+    CHECK(strstr(r.why, "train.max_dollars"));
     remove_run(&s, folder);
 }

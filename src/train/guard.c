@@ -1,0 +1,158 @@
+/* guard.c - keeps a run from spending money in vain: applies the policy of stop.c to a session, and
+ * holds the one copy of its state that serves both going back and keeping the best.
+ *
+ * The copy is taken after an evaluation only: there the loss has just shown that the weights are
+ * sound, and it costs a fraction of the evaluation before it. Gradients, inputs and scalars are not
+ * part of it; the next step makes them anew. */
+#include "train/train_int.h"
+#include <math.h>
+#include <string.h>
+
+static bool carries_state(const struct persistent *t)
+{
+    bool state = t->kind == VALUE_PARAM || t->kind == VALUE_STATE || t->kind == VALUE_BUFFER;
+    return state && !t->frozen;
+}
+
+static void copy_take(struct guard *g, i64 step)
+{
+    struct backend *b    = g->s->backend;
+    u8             *to   = g->copy;
+    ticket          last = 0;
+    for (i32 i = 0; i < g->s->set->persistent_count; i++) {
+        const struct persistent *t = &g->s->set->persistents[i];
+        if (!carries_state(t)) continue;
+        last = b->table->get(b, t->offset, to, type_bytes(t->type));
+        to += type_bytes(t->type);
+    }
+    b->table->wait(b, last);
+    g->copy_step = step;
+}
+
+static void copy_put_back(struct guard *g)
+{
+    struct backend *b    = g->s->backend;
+    const u8       *from = g->copy;
+    for (i32 i = 0; i < g->s->set->persistent_count; i++) {
+        const struct persistent *t = &g->s->set->persistents[i];
+        if (!carries_state(t)) continue;
+        b->table->put(b, t->offset, from, type_bytes(t->type));
+        from += type_bytes(t->type);
+    }
+}
+
+static enum status check(const struct session *s, struct err *err)
+{
+    const struct train_config *c    = &s->settings->train;
+    const char                *what = !isnan(c->target) ? "target"
+                                      : c->patience     ? "patience"
+                                      : c->keep_best    ? "keep_best"
+                                      : c->rollbacks    ? "rollbacks"
+                                                        : NULL;
+    if (what && !dataset_count(s->data, SPLIT_EVAL))
+        return err_set(err, STATUS_USAGE,
+                       "train.%s needs samples to evaluate on: data.held_out=0.1 keeps some, "
+                       "data.eval_path names others",
+                       what);
+    if (c->forecast > 0 && isnan(c->target))
+        return err_set(err, STATUS_USAGE, "train.forecast needs a target: train.target=0.9");
+    if (!isnan(c->max_dollars) && !(c->usd_hour > 0))
+        return err_set(err, STATUS_USAGE,
+                       "train.max_dollars needs the price of an hour: train.usd_hour=0.10");
+    return STATUS_OK;
+}
+
+/* The copy lies in the memory of the host; on this machine the tensors do so too. */
+static enum status plan_copy(struct guard *g, struct err *err)
+{
+    const struct session *s = g->s;
+    i64                   all;
+    for (i32 i = 0; i < s->set->persistent_count; i++) {
+        const struct persistent *t = &s->set->persistents[i];
+        if (carries_state(t)) g->copy_bytes += type_bytes(t->type);
+    }
+    all = s->set->arena_bytes + g->copy_bytes;
+    if (s->target.memory_bytes && all > s->target.memory_bytes)
+        return err_set(
+            err, STATUS_USAGE,
+            "the run and the copy to go back to need %.2f GiB, and there are %.2f: leave "
+            "out train.rollbacks and train.keep_best, or take a smaller batch",
+            (f64)all * 0x1p-30, (f64)s->target.memory_bytes * 0x1p-30);
+    return STATUS_OK;
+}
+
+enum status guard_open(struct guard *g, struct session *s, i64 steps_max, struct err *err)
+{
+    const struct train_config *c = &s->settings->train;
+    struct stop_config         p = { .metric          = target_metric(s),
+                                     .target          = c->target,
+                                     .patience        = c->patience,
+                                     .min_improvement = c->min_improvement,
+                                     .max_seconds     = c->max_seconds,
+                                     .max_dollars     = c->max_dollars,
+                                     .usd_hour        = c->usd_hour,
+                                     .steps_max       = steps_max,
+                                     .forecast        = c->forecast,
+                                     .rollbacks       = c->rollbacks,
+                                     .spike           = c->spike };
+    *g                           = (struct guard){ .s = s, .lr_factor = 1 };
+    stop_init(&g->stop, &p);
+    enum status st = check(s, err);
+    if (!st && (c->rollbacks || c->keep_best)) st = plan_copy(g, err);
+    return st;
+}
+
+void guard_start(struct guard *g)
+{
+    if (!g->copy_bytes) return;
+    g->copy = NEW(g->s->perm, u8, g->copy_bytes);
+    copy_take(g, 0);
+}
+
+enum stop_action guard_eval(struct guard *g, const struct train_eval *e, f64 fall)
+{
+    struct stop_eval at  = { .step           = e->step,
+                             .elapsed_s      = e->elapsed_s,
+                             .eval_s         = e->eval_s,
+                             .loss           = e->loss,
+                             .value          = eval_metric(g->stop.config.metric, e),
+                             .target_reached = e->target_reached,
+                             .fall           = fall };
+    enum stop_action now = stop_at_eval(&g->stop, &at);
+    bool sound = stop_sound(&g->stop, e->loss);
+    if (g->s->settings->train.keep_best) sound = sound && stop_improved(&g->stop);
+    if (g->copy && sound) {
+        copy_take(g, e->step);
+        g->copy_eval = *e;
+    }
+    return now;
+}
+
+void guard_roll_back(struct guard *g)
+{
+    copy_put_back(g);
+    g->lr_factor *= 0.5;
+    stop_rolled_back(&g->stop, g->copy_step);
+}
+
+bool guard_restore_best(struct guard *g, i64 step, enum status st)
+{
+    bool lost = st == STATUS_NO; /* the last weights are of no use */
+    if (!(g->s->settings->train.keep_best || lost)) return false;
+    if (!g->copy || !g->copy_eval.samples || (st && !lost && st != STATUS_INTERRUPTED))
+        return false;
+    if (g->copy_step != step || lost) copy_put_back(g);
+    g->restored = true;
+    return true;
+}
+
+void guard_result(const struct guard *g, i64 step, struct train_result *r)
+{
+    const struct stop *s = &g->stop;
+    r->rollbacks         = s->rollbacks;
+    r->weights_step      = g->restored ? g->copy_step : step;
+    r->stopped           = s->reason;
+    r->saved_s           = stop_saved_s(s, step, r->seconds);
+    r->saved_dollars     = r->saved_s / 3600 * s->config.usd_hour;
+    memcpy(r->why, s->text, sizeof r->why);
+}

@@ -1,0 +1,90 @@
+#!/bin/sh
+# test_stop.sh: how a run ends before its last step, as a user sees it: the reason, the exit code,
+# what was saved, which weights were kept.
+frugal=${FRUGAL:-$(cd "$(dirname "$0")/../.." && pwd)/build/frugal}
+[ -x "$frugal" ] || { echo "no $frugal yet"; exit 77; }
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failed=0
+fail() { echo "FAILED: $1"; head -n 4 out err; failed=1; }
+run() {
+  code=$1
+  shift
+  "$frugal" "$@" >out 2>err </dev/null
+  rc=$?
+  [ $rc = "$code" ] || fail "frugal $*: exit $rc, not $code"
+}
+has() { grep -qE -- "$2" "$1" || fail "$1 lacks $2"; }
+lacks() { ! grep -qE -- "$2" "$1" || fail "$1 has $2"; }
+
+# 400 images of 2x2 pixels in four classes: the pixel of the class is bright.
+{ printf '\0\0\010\003\0\0\001\220\0\0\0\002\0\0\0\002'
+  for i in $(seq 100); do printf '\377\0\0\0\0\377\0\0\0\0\377\0\0\0\0\377'; done; } >images
+{ printf '\0\0\010\001\0\0\001\220'; for i in $(seq 100); do printf '\0\001\002\003'; done; } >labels
+cat >run.yaml <<END
+data: {kind: idx, path: images, labels: labels}
+model: {layers: [flatten, {dense: 8}, relu, {dense: 4}]}
+train: {epochs: 40, lr: 0.01, usd_hour: 3600}
+END
+
+# Patience: no target, so the end is a good one; the rest of the plan is saved.
+run 0 train run.yaml train.patience=2 train.lr=1e-30
+has out '^stopped +2 evaluations in a row were no better than accuracy '
+has out '^saved +[0-9:]+ and (under )?\$[0-9.]+ of the planned run$'
+has out '^time +.* for 36 steps'
+run 0 train run.yaml train.patience=2 train.lr=1e-30 --json
+has out '"event":"done",.*"stopped":"patience","why":"2 evaluations.*"saved_s":[0-9].*"saved_dollars":[0-9]'
+run 1 train run.yaml train.patience=2 train.lr=1e-30 train.target=1
+has err 'the target 1 was not reached: 2 evaluations in a row'
+
+# A run that goes its whole way says nothing of stopping.
+run 0 train run.yaml train.epochs=1
+lacks out '^(stopped|saved)'
+
+# Budgets, with nothing else that ends the run.
+run 0 train run.yaml train.epochs=0 train.max_seconds=0.3
+has out '^stopped +the 0.3 s of train.max_seconds are used up$'
+run 1 train run.yaml train.epochs=0 train.max_dollars=0.3 train.target=0.99 train.lr=1e-30
+has err 'the target 0.99 was not reached: the \$0.3 of train.max_dollars are spent'
+run 2 train run.yaml train.max_dollars=1 train.usd_hour=none
+has err 'train.max_dollars needs the price of an hour'
+
+# A forecast: opt-in, and it says how sure it is.
+run 1 train run.yaml train.target_metric=loss train.target=1e-9 train.forecast=0.9 train.lr=1e-3
+has out '^stopped +the forecast for step 480, loss [0-9.e-]+, misses the target with 9[0-9] % confidence$'
+has err 'chance of the target 0 %'
+run 1 train run.yaml train.target_metric=loss train.target=1e-9 train.lr=1e-3
+lacks out '^stopped'
+run 2 train run.yaml train.forecast=0.9
+has err 'train.forecast needs a target'
+
+# Divergence: the bill is printed, nothing is written over; going back rescues the run.
+sgd="train.optimiser=sgd train.lr=1e4"
+echo old >weights
+run 1 train run.yaml $sgd train.lr=1e12 train.out=weights
+has err 'the loss is (not a number|infinite) after step [0-9]+: .*train.rollbacks=2'
+has out '^cost'
+lacks out '^(loss|weights)'
+[ "$(cat weights)" = old ] || fail "weights of a diverged run were written"
+run 0 train run.yaml $sgd train.rollbacks=60 train.out=weights
+has err 'more for a copy of the weights'
+has err 'back to the weights of step [0-9]+, on with 0.5 of the learning rate \(1 of 60 times\)'
+has out '^accuracy +100.0 %'
+has out '^weights +weights'
+run 0 train run.yaml $sgd train.rollbacks=60 --json
+has out '"event":"rollback","step":[0-9]+,"to_step":[0-9]+,"rollbacks":1,"lr_factor":0.5,"why":"the loss'
+run 1 train run.yaml $sgd train.rollbacks=2
+has err 'going back 2 times did not help'
+run 2 train run.yaml train.rollbacks=1 data.held_out=0
+has err 'train.rollbacks needs samples to evaluate on'
+
+# The best weights: what was said of them holds.
+run 0 train run.yaml train.lr=3 train.keep_best=true train.target_metric=loss train.out=best --json
+said=$(sed -n 's/.*"event":"done".*"loss":\([^,]*\),.*/\1/p' out)
+least=$(sed -n 's/.*"event":"eval".*"loss":\([^,]*\),.*/\1/p' out | sort -g | head -n 1)
+[ "$said" = "$least" ] || fail "kept $said, the best was $least"
+run 0 train run.yaml train.init=best train.lr=1e-30 train.epochs=1 --json
+again=$(sed -n 's/.*"event":"done".*"loss":\([^,]*\),.*/\1/p' out)
+[ "$said" = "$again" ] || fail "the best weights gave $said and now give $again"
+exit $failed
