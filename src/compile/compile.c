@@ -53,7 +53,7 @@ static enum status pass_hidden(struct graph *g, const struct compile_config *c,
                    "none; train.optimiser=adamw suits it");
 }
 
-/* In order. Sharding will follow differentiation; fusion and recomputation follow precision. */
+/* In order. Sharding will follow differentiation; recomputation and fusion follow precision. */
 static const struct pass passes[] = {
     { "freeze", false, pass_freeze },
     { "hidden", true, pass_hidden },
@@ -129,8 +129,12 @@ enum status compile(struct arena *perm, const struct target *target,
     if (!st) st = lay_out_persistents(perm, target, graphs, set, &plan, err);
     for (i32 id = PROGRAM_TRAIN; !st && id <= PROGRAM_ADD_LAST; id++) {
         if (!graphs[id]) continue;
-        st = recompute(graphs[id], &config->recompute, target, plan, scratch, err);
+        st = recompute(graphs[id], config, target, plan, scratch, err);
         if (!st) st = graph_verify(graphs[id], scratch, err);
+    }
+    for (i32 id = 0; !st && id < PROGRAM_COUNT; id++) {
+        if (graphs[id]) fuse(graphs[id], config->fuse, scratch);
+        if (graphs[id]) st = graph_verify(graphs[id], scratch, err);
     }
     if (!st) st = lay_out_programs(perm, target, graphs, plan, scratch, err);
     *out = set;

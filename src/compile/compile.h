@@ -28,6 +28,27 @@ struct recompute_config {
     i64                 memory_bytes; /* AUTO: of the whole arena; 0: what the target has */
 };
 
+/* What is done in one pass over memory: the patterns of fuse.c. */
+#define FUSIONS(FUSION)                                                                            \
+    FUSION(EPILOGUE, "epilogue", "maps that follow a product or convolution")                      \
+    FUSION(BATCHNORM, "batchnorm", "maps that follow a batch norm")                                \
+    FUSION(RESIDUAL, "residual", "a norm's gradient and the sum that it joins")                    \
+    FUSION(CHAIN, "chain", "maps that follow each other")
+
+enum fusion_index {
+#define FUSION(id, name, what) FUSION_##id,
+    FUSIONS(FUSION)
+#undef FUSION
+    FUSION_COUNT
+};
+enum fusion { /* bits of a set */
+#define FUSION(id, name, what) FUSE_##id = 1 << FUSION_##id,
+    FUSIONS(FUSION)
+#undef FUSION
+    FUSE_ALL = (1 << FUSION_COUNT) - 1
+};
+bool fusion_find(struct str name, u32 *bits); /* adds the pattern of that name */
+
 struct compile_config {
     enum optimiser_kind     optimiser;
     f64                     eps, decay; /* decay applies to parameters marked so */
@@ -38,6 +59,7 @@ struct compile_config {
     enum dtype              precision;  /* of activations and products: F32, BF16 or F16 */
     bool                    stochastic; /* parameters are rounded to it at random, while training */
     struct recompute_config recompute;
+    u32                     fuse;       /* set of enum fusion */
     i64                     accumulate; /* micro-batches of `batch` samples a step; 0 or 1: one */
     i64                     batch, batch_last, eval_batch, eval_batch_last; /* 0: no such program */
 };

@@ -13,6 +13,9 @@ enum status add_gradients(struct graph *g, struct err *err);
 enum status assign_precision(struct graph *g, const struct compile_config *c, struct arena scratch,
                              struct err *err);
 
+/* Has nodes take over the maps that follow them: fuse.c. `patterns`: bits of enum fusion. */
+void fuse(struct graph *g, u32 patterns, struct arena scratch);
+
 /* Drops nodes whose results nobody reads. */
 void remove_dead(struct graph *g, struct arena scratch);
 
@@ -56,16 +59,16 @@ i64 program_peak(struct graph *g, const struct target *target, struct plan *p,
                  struct arena scratch);
 
 /* Which forward values are not kept for the backward half but computed again: recompute.c. */
-enum status recompute(struct graph *g, const struct recompute_config *c,
-                      const struct target *target, struct plan *p, struct arena scratch,
-                      struct err *err);
+enum status recompute(struct graph *g, const struct compile_config *c, const struct target *target,
+                      struct plan *p, struct arena scratch, struct err *err);
 /* Has them computed again where the backward half wants them. */
 void drop_values(struct graph *g, const bool *drop, struct arena scratch);
 /* Everything made inside one block of `every`, but for what the forward half reads outside. */
 void drop_blocks(const struct graph *g, i64 every, bool *drop);
 /* As little as the budget asks: recompute_auto.c. `drop` comes zeroed. */
-enum status recompute_auto(const struct graph *g, i64 budget, const struct target *target,
-                           struct plan *p, bool *drop, struct arena scratch, struct err *err);
+enum status recompute_auto(const struct graph *g, i64 budget, u32 fusions,
+                           const struct target *target, struct plan *p, bool *drop,
+                           struct arena scratch, struct err *err);
 /* One program's temporaries and workspaces from `base` on; persistents are placed already. */
 void place_temps(struct program *p, const struct target *target, i64 base, struct arena scratch);
 

@@ -106,10 +106,11 @@ void drop_blocks(const struct graph *g, i64 every, bool *drop)
     }
 }
 
-enum status recompute(struct graph *g, const struct recompute_config *c,
+enum status recompute(struct graph *g, const struct compile_config *config,
                       const struct target *target, struct plan *p, struct arena scratch,
                       struct err *err)
 {
+    const struct recompute_config *c = &config->recompute;
     bool       *drop   = NEW(&scratch, bool, g->value_count + 1);
     i64         budget = c->memory_bytes ? c->memory_bytes : target->memory_bytes;
     enum status st     = STATUS_OK;
@@ -117,7 +118,7 @@ enum status recompute(struct graph *g, const struct recompute_config *c,
     case RECOMPUTE_NONE: return STATUS_OK;
     case RECOMPUTE_ALL: drop_blocks(g, 1, drop); break;
     case RECOMPUTE_EVERY: drop_blocks(g, MAX(c->every, 1), drop); break;
-    case RECOMPUTE_AUTO: st = recompute_auto(g, budget, target, p, drop, scratch, err); break;
+    case RECOMPUTE_AUTO: st = recompute_auto(g, budget, config->fuse, target, p, drop, scratch, err); break;
     }
     if (!st) drop_values(g, drop, scratch);
     return st;

@@ -36,6 +36,7 @@ struct search {
     const struct target *target;
     struct plan         *plan;
     i64                  budget;
+    u32                  fusions; /* that will follow: they change what lives when */
     f64                 *seconds; /* by forward node */
     bool                *read;    /* by value: the backward half reads it */
     i32                 *part;    /* by forward node, rising */
@@ -201,6 +202,7 @@ static i64 peak_of(const struct search *s, const bool *drop, struct arena scratc
     struct arena  room = arena_part(&scratch, (scratch.end - scratch.begin) / 2);
     struct graph *c    = graph_copy(s->g, &room);
     drop_values(c, drop, scratch);
+    fuse(c, s->fusions, scratch);
     return program_peak(c, s->target, s->plan, scratch);
 }
 
@@ -265,10 +267,12 @@ static void consider_fixed(struct search *s, i32 blocks, struct arena scratch)
     }
 }
 
-enum status recompute_auto(const struct graph *g, i64 budget, const struct target *target,
-                           struct plan *p, bool *drop, struct arena scratch, struct err *err)
+enum status recompute_auto(const struct graph *g, i64 budget, u32 fusions,
+                           const struct target *target, struct plan *p, bool *drop,
+                           struct arena scratch, struct err *err)
 {
     struct search s = { .g = g, .target = target, .plan = p, .budget = budget, .best = drop };
+    s.fusions       = fusions;
     s.least_bytes   = INT64_MAX;
     if (!budget || peak_of(&s, drop, scratch) <= budget) return STATUS_OK;
     s.seconds = NEW(&scratch, f64, g->forward_count + 1);

@@ -66,10 +66,10 @@ static void share(struct classes *c, const struct graph *g)
         if (op_is_view(g->nodes[i].op)) join(c, g->nodes[i].in[0], g->nodes[i].out);
     }
     for (i32 i = 0; i < g->node_count; i++) {
-        const struct node *n    = &g->nodes[i];
-        u32                mask = op_is_view(n->op) ? 0 : op_info(n->op)->share;
-        for (i32 k = 0; k < node_inputs(n) && mask; k++) {
-            if (!(mask >> k & 1) || !may_share(c, g, i, n->out, n->in[k])) continue;
+        const struct node *n = &g->nodes[i];
+        if (op_is_view(n->op)) continue;
+        for (i32 k = 0; k < node_inputs(n); k++) {
+            if (!graph_may_share(g, n, k) || !may_share(c, g, i, n->out, n->in[k])) continue;
             join(c, n->out, n->in[k]);
             break;
         }

@@ -168,6 +168,16 @@ i32 graph_viewed(const struct graph *g, i32 value)
     return value;
 }
 
+bool graph_may_share(const struct graph *g, const struct node *n, i32 k)
+{
+    i32 own = node_inputs(n);
+    if (k >= own || k >= 16 || !(op_info(n->op)->share >> k & 1)) return false;
+    for (i32 i = own; i < n->in_count; i++) {
+        if (graph_viewed(g, n->in[i]) == graph_viewed(g, n->in[k])) return false;
+    }
+    return true;
+}
+
 /* Two names for the same bytes would be two places for them. */
 static bool has_name(const struct graph *g, i32 value)
 {

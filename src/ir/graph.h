@@ -98,6 +98,9 @@ void graph_output(struct graph *g, i32 value, struct str name); /* kept for the 
 
 struct type graph_type(const struct graph *g, i32 value);
 struct sig  graph_sig(const struct graph *g, const struct node *n, struct arena *scratch);
+/* May the node's first result take the memory of input k, once it dies? By the table; and the node's
+ * chain must not read it later. */
+bool        graph_may_share(const struct graph *g, const struct node *n, i32 k);
 i32         graph_viewed(const struct graph *g, i32 value); /* whose bytes a chain of views shows */
 
 /* Checks everything a pass could break, and survives whatever program_parse lets through: order,

@@ -96,6 +96,14 @@ u64 op_attrs(i32 op, const struct attrs *at)
     return bits;
 }
 
+void attrs_copy(struct attrs *to, const struct attrs *from, u64 bits)
+{
+#define ATTR(field, kind) \
+    if (bits & A_##field) to->field = from->field;
+#include "ir/attrs.def"
+#undef ATTR
+}
+
 /* Every op of the chain is a map, finds operands of the result's type and size, and shares no
  * attribute with another. */
 enum status op_types(struct sig *s, struct err *err)

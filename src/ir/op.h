@@ -122,6 +122,7 @@ enum status           op_register(const struct op_info *row, i32 *op, struct err
 i32         op_then_inputs(const struct attrs *at);
 i32         op_result_count(i32 op, const struct attrs *at);
 u64         op_attrs(i32 op, const struct attrs *at);      /* bits of all that have a meaning */
+void        attrs_copy(struct attrs *to, const struct attrs *from, u64 bits);
 enum status op_types(struct sig *s, struct err *err);      /* the shape rule and the chain's */
 struct cost op_cost(const struct sig *s);
 struct str  op_text(struct arena *perm, i32 op, const struct attrs *at); /* matmul+add+relu */

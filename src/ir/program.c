@@ -77,7 +77,7 @@ static bool shares(const struct graph *g, const struct claim *a, const struct cl
     const struct node *n = &g->nodes[b->first];
     if (n->out != b->value) return false;
     for (i32 k = 0; k < node_inputs(n); k++) {
-        if (graph_viewed(g, n->in[k]) == a->value && (op_info(n->op)->share >> k & 1)) return true;
+        if (graph_viewed(g, n->in[k]) == a->value && graph_may_share(g, n, k)) return true;
     }
     return false;
 }

@@ -34,6 +34,18 @@ static struct recompute_config recompute_of(const struct train_config *t)
     return c;
 }
 
+static enum status fuse_of(const struct train_config *t, u32 *bits, struct err *err)
+{
+    for (i64 i = 0; i < t->fuse_count; i++) {
+        if (str_eq(t->fuse[i], STR("all"))) *bits = FUSE_ALL;
+        else if (str_eq(t->fuse[i], STR("none"))) *bits = 0;
+        else if (!fusion_find(t->fuse[i], bits))
+            return err_set(err, STATUS_USAGE, "train.fuse: there is no pattern %.*s",
+                           STR_ARG(t->fuse[i]));
+    }
+    return STATUS_OK;
+}
+
 static struct compile_config config_of(const struct train_config *t)
 {
     bool match = str_eq(t->muon_scale, STR("match_rms_adamw"));
@@ -55,7 +67,7 @@ static enum status begin(struct session *s, struct os *os, const struct settings
     *s         = (struct session){ .os = os, .settings = settings, .perm = perm };
     s->config  = config_of(&settings->train);
     s->scratch = arena_open((i64)SCRATCH_RESERVE_GIB << 30);
-    if (s->scratch.begin) return STATUS_OK;
+    if (s->scratch.begin) return fuse_of(&settings->train, &s->config.fuse, err);
     return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
 }
 

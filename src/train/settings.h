@@ -47,6 +47,8 @@ struct train_config {
     f64        usd_hour;         /* price of the machine; NaN: unknown, and said so */
     struct str precision;        /* fp32 | bf16 | fp16 | auto: of activations and products */
     bool       stochastic_rounding; /* of weights to that */
+    struct str fuse[8];          /* all | none | patterns of compile.h: done in one pass over memory */
+    i64        fuse_count;
     struct str recompute;        /* none | all | every | auto */
     i64        recompute_every;  /* every: one block in so many */
     f64        memory_gib;       /* for the arena; NaN: what the machine has */
