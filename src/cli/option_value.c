@@ -39,8 +39,10 @@ static bool number_in(const struct option *o, f64 value)
 
 static bool int_parse(const struct option *o, const struct yaml *v, i64 *out)
 {
-    i64  value = 0;
-    bool ok    = v->kind == YAML_SCALAR && !v->quoted && str_i64(v->text, &value);
+    i64        value = 0;
+    struct str word  = option_zero_word(o);
+    if (word.len && str_eq(v->text, word)) return *out = 0, true;
+    bool ok = v->kind == YAML_SCALAR && !v->quoted && str_i64(v->text, &value);
     if (!ok || !number_in(o, (f64)value)) return false;
     *out = value;
     return true;
@@ -196,7 +198,9 @@ struct str option_get_text(const struct option *o, const struct settings *s, str
 {
     const void *field = field_in(s, o->offset);
     switch (o->kind) {
-    case OPTION_INT: return str_fmt(perm, "%lld", (long long)*(const i64 *)field);
+    case OPTION_INT:
+        if (!*(const i64 *)field && option_zero_word(o).len) return option_zero_word(o);
+        return str_fmt(perm, "%lld", (long long)*(const i64 *)field);
     case OPTION_FLOAT: return f64_text(*(const f64 *)field, perm);
     case OPTION_BOOL: return *(const bool *)field ? STR("true") : STR("false");
     case OPTION_TEXT:

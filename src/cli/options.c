@@ -121,6 +121,8 @@ static bool bound_parse(struct str text, f64 *out)
 
 bool interval_parse(struct str text, struct interval *out)
 {
+    i64 bar = str_find(text, '|'); /* a word may follow */
+    if (bar >= 0) text = str_sub(text, 0, bar);
     if (text.len < 2) return false;
     char first = text.data[0], last = text.data[text.len - 1];
     out->low_open   = first == '(';
@@ -146,11 +148,19 @@ static struct str interval_words(struct str text, struct arena *perm)
     return str_fmt(perm, i.high_open ? " from %g to below %g" : " from %g to %g", i.low, i.high);
 }
 
+struct str option_zero_word(const struct option *o)
+{
+    i64 bar = o->kind == OPTION_INT ? str_find(o->allowed, '|') : -1;
+    return bar < 0 ? STR("") : str_sub(o->allowed, bar + 1, o->allowed.len);
+}
+
 struct str option_expects(const struct option *o, struct arena *perm)
 {
     struct str range = option_is_number(o) ? interval_words(o->allowed, perm) : STR("");
     switch (o->kind) {
-    case OPTION_INT: return str_cat(perm, STR("a whole number"), range);
+    case OPTION_INT:
+        return str_fmt(perm, "a whole number%.*s%s%.*s", STR_ARG(range),
+                       option_zero_word(o).len ? " or " : "", STR_ARG(option_zero_word(o)));
     case OPTION_FLOAT:
         return str_fmt(perm, "a number%.*s%s", STR_ARG(range),
                        str_eq(o->initial, STR("none")) ? " or none" : "");

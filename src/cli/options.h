@@ -47,6 +47,7 @@ const struct option *option_find(struct str key);                          /* NU
 const struct option *option_nearest(struct str key, struct arena scratch); /* NULL: none near */
 struct str           option_section(const struct option *o);               /* "train" */
 struct str           option_name(const struct option *o);                  /* "batch" */
+struct str           option_zero_word(const struct option *o); /* a word for 0; empty: none */
 bool                 option_is_list(const struct option *o);
 bool                 option_is_number(const struct option *o);             /* or a list of them */
 struct str option_environment(const struct option *o, struct arena *perm); /* FRUGAL_TRAIN_BATCH */

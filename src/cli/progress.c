@@ -71,6 +71,8 @@ static void start_words(struct progress *p, const struct train_start *t)
     if (t->copy_bytes)
         say_message(p->say, "%.*s more for a copy of the weights and the optimiser's state\n",
                     STR_ARG(text_bytes(&scratch, (f64)t->copy_bytes)));
+    if (t->batch_reason.len)
+        say_message(p->say, "batch %lld: %.*s\n", (long long)t->batch, STR_ARG(t->batch_reason));
     if (t->lr != t->lr_given)
         say_message(p->say, "learning rate %g x %g for this batch = %g\n", t->lr_given,
                     t->lr / t->lr_given, t->lr);
@@ -103,6 +105,7 @@ static void on_start(void *context, const struct train_start *t)
     event_i64(&b, "eval_samples", t->eval_samples);
     event_i64(&b, "batch", t->batch);
     event_i64(&b, "accumulate", t->accumulate);
+    event_str(&b, "batch_reason", t->batch_reason);
     event_bool(&b, "batch_norm", t->batch_norm);
     event_i64(&b, "steps", t->steps);
     event_i64(&b, "epochs", t->epochs);

@@ -192,6 +192,20 @@ enum status lay_out_persistents(struct arena *perm, const struct target *target,
     return STATUS_OK;
 }
 
+/* Says what to make smaller: whatever the largest program is made for. */
+static enum status too_large(const struct program_set *set, const struct target *target,
+                             struct err *err)
+{
+    bool evaluates = set->programs[PROGRAM_EVAL] &&
+                     set->programs[PROGRAM_EVAL]->bytes == set->arena_bytes;
+    return err_set(err, STATUS_USAGE,
+                   "the run needs %.3g GiB, %.*s has %.3g GiB for it: %s fits",
+                   (f64)set->arena_bytes / 0x1p30, STR_ARG(target->name),
+                   (f64)target->memory_bytes / 0x1p30,
+                   evaluates ? "a smaller train.eval_batch"
+                             : "train.batch=auto, train.recompute=auto or a smaller model");
+}
+
 enum status lay_out_programs(struct arena *perm, const struct target *target,
                              struct graph *const *graphs, struct plan *p, struct arena scratch,
                              struct err *err)
@@ -206,11 +220,7 @@ enum status lay_out_programs(struct arena *perm, const struct target *target,
         if (st) return st;
     }
     if (target->memory_bytes && set->arena_bytes > target->memory_bytes)
-        return err_set(err, STATUS_USAGE,
-                       "the run needs %.2f GiB, %.*s has %.2f GiB free: a smaller "
-                       "train.batch or model fits, or train.recompute=auto",
-                       (f64)set->arena_bytes / 0x1p30, STR_ARG(target->name),
-                       (f64)target->memory_bytes / 0x1p30);
+        return too_large(set, target, err);
     return STATUS_OK;
 }
 

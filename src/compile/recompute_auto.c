@@ -290,7 +290,7 @@ enum status recompute_auto(const struct graph *g, i64 budget, u32 fusions,
     consider_fixed(&s, parts, scratch);
     if (s.found) return STATUS_OK;
     return err_set(err, STATUS_USAGE,
-                   "the run needs at least %.2f GiB with everything recomputed, and "
-                   "%.2f GiB are allowed: a smaller train.batch or model fits",
+                   "the run needs at least %.3g GiB with everything recomputed, and "
+                   "%.3g GiB are allowed: train.batch=auto or a smaller model fits",
                    (f64)s.least_bytes / 0x1p30, (f64)budget / 0x1p30);
 }

@@ -13,15 +13,13 @@ static enum optimiser_kind optimiser_of(struct str name)
 }
 
 /* Batches never exceed what there is; the remainder of an epoch has programs of its own. */
-static void batches(struct session *s)
+static void other_batches(struct session *s)
 {
     const struct train_config *t = &s->settings->train;
     i64 train = dataset_count(s->data, SPLIT_TRAIN), eval = dataset_count(s->data, SPLIT_EVAL);
-    s->config.batch = MIN(t->batch, train);
-    s->config.accumulate =
-        MIN(t->accumulate, train / s->config.batch + 1); /* no step over epochs */
-    s->config.batch_last      = t->drop_last || !train ? 0 : train % s->config.batch;
-    s->config.eval_batch      = MIN(t->eval_batch ? t->eval_batch : t->batch, eval);
+    s->config.batch_last      = t->drop_last ? 0 : train % s->config.batch;
+    i64 most                  = t->batch && t->eval_batch ? t->eval_batch : s->config.batch;
+    s->config.eval_batch      = MIN(most, eval); /* what fits to train fits to evaluate */
     s->config.eval_batch_last = eval ? eval % s->config.eval_batch : 0;
 }
 
@@ -71,8 +69,7 @@ static enum status begin(struct session *s, struct os *os, const struct settings
     return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
 }
 
-static enum status compile_here(struct session *s, graph_builder *build, void *context,
-                                struct err *err)
+static enum status open_backend(struct session *s, struct err *err)
 {
     i64         asked   = s->settings->train.threads;
     i32         threads = asked ? (i32)asked : pool_machine_threads();
@@ -84,7 +81,7 @@ static enum status compile_here(struct session *s, graph_builder *build, void *c
     s->precision = precision_choose(s->settings->train.precision, s->settings->model.dtype,
                                     &s->target, s->perm);
     if (s->precision.dtype != DT_F64) s->config.precision = s->precision.dtype;
-    return compile(s->perm, &s->target, &s->config, build, context, &s->set, s->scratch, err);
+    return STATUS_OK;
 }
 
 enum status session_open(struct session *s, struct os *os, const struct settings *settings,
@@ -95,9 +92,11 @@ enum status session_open(struct session *s, struct os *os, const struct settings
     if (!st && !dataset_count(s->data, SPLIT_TRAIN))
         st = err_set(err, STATUS_USAGE, "the data set has no training samples");
     if (!st) st = model_new(perm, &settings->model, dataset_feeds(s->data), &s->model, err);
+    if (!st) st = open_backend(s, err);
+    if (!st) st = batch_resolve(s, err);
     if (st) return st;
-    batches(s);
-    st = compile_here(s, model_build, s->model, err);
+    other_batches(s);
+    st = compile(perm, &s->target, &s->config, model_build, s->model, &s->set, s->scratch, err);
     return st ? st : weights_check(s, err);
 }
 
@@ -105,10 +104,11 @@ enum status session_build(struct session *s, struct os *os, const struct setting
                           struct arena *perm, graph_builder *build, void *context, struct err *err)
 {
     enum status st = begin(s, os, settings, perm, err);
+    if (!st) st = open_backend(s, err);
     if (st) return st;
     s->config.batch      = settings->train.batch;
     s->config.eval_batch = settings->train.eval_batch;
-    return compile_here(s, build, context, err);
+    return compile(perm, &s->target, &s->config, build, context, &s->set, s->scratch, err);
 }
 
 enum status session_start(struct session *s, struct err *err)

@@ -8,8 +8,9 @@
 
 struct train_config {
     i64        epochs, steps;    /* whichever ends first; 0: not limited by it */
-    i64        batch, eval_batch;
+    i64        batch, eval_batch; /* batch 0: what fits and pays */
     i64        accumulate;       /* micro-batches of `batch` samples a step */
+    i64        batch_total;      /* samples a step, from which accumulate follows; 0: it does not */
     bool       drop_last, shuffle;
     u64        seed;
     struct str optimiser;        /* sgd | adam | adamw | muon */

@@ -84,6 +84,7 @@ static void tell_start(struct loop *l)
                              .eval_samples        = dataset_count(s->data, SPLIT_EVAL),
                              .batch               = s->config.batch,
                              .accumulate          = MAX(s->config.accumulate, 1),
+                             .batch_reason        = s->batch_reason,
                              .batch_norm          = has_batch_norm(s->set),
                              .steps               = l->steps_max,
                              .epochs              = l->epochs_max,

@@ -23,6 +23,7 @@ struct train_start {
     i64        parameters, parameters_trained;
     i64        train_samples, eval_samples;
     i64        batch, accumulate;    /* samples at once; so many times a step */
+    struct str batch_reason;         /* why so many; empty: as given */
     bool       batch_norm;           /* its statistics are those of `batch` samples, not of a step */
     i64        steps, epochs;        /* as they will end at the latest; 0: not limited by it */
     i64        arena_bytes_planned;  /* by compile; nothing is allocated beyond it */

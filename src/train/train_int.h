@@ -25,6 +25,7 @@ struct session {
     struct target          target;
     struct precision       precision;
     struct compile_config  config;
+    struct str             batch_reason; /* of train.batch=auto; empty: as given */
     struct program_set    *set;
 };
 
@@ -48,6 +49,9 @@ void session_get_numbers(struct session *s, struct str name, f64 *to, i64 count)
  * step, first_sample where in it this micro-batch begins. */
 void session_put_scalars(struct session *s, i64 step, i64 rows, i64 first_sample, f64 lr);
 bool session_has(const struct session *s, struct str name);
+
+/* batch.c: config.batch and config.accumulate from what was asked for, the data and the memory. */
+enum status batch_resolve(struct session *s, struct err *err);
 
 /* STATUS_INTERRUPTED and a sentence once a signal has asked to stop; steps: done so far. */
 enum status session_check_signal(struct session *s, i64 steps, struct err *err);

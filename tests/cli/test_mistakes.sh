@@ -77,6 +77,37 @@ says 0 . train run.yaml data.samples=1
 says 2 'train.target needs samples' train run.yaml data.held_out=0 train.target=0.5
 says 1 'the loss is (not a number|infinite) after step' train run.yaml train.lr=1e30
 
+# Levers that cannot be pulled so: found out before any work.
+unworked() { [ ! -s out ] && [ "$(wc -l <err)" = 1 ] || fail "$1: work before the sentence"; }
+lever() { says "$@"; shift 2; unworked "$*"; }
+lever 2 'train.memory_gib is 0; expected a number above 0 or none' train gpt.yaml train.memory_gib=0
+lever 2 'the run needs .* GiB.*fits' train gpt.yaml train.memory_gib=1e-5
+lever 2 'the run needs .* GiB.*: a smaller train.eval_batch fits' train gpt.yaml train.memory_gib=8e-4 \
+  data.held_out=0.5
+lever 2 'needs at least .* with everything recomputed' train gpt.yaml train.memory_gib=1e-5 \
+  train.recompute=auto
+lever 2 'even one sample at a time needs .*train.recompute=auto' train gpt.yaml train.batch=auto \
+  train.memory_gib=1e-5
+lever 2 'train.recompute is some; expected one of none' train gpt.yaml train.recompute=some
+lever 2 'train.recompute_every is 0; expected' train gpt.yaml train.recompute_every=0
+lever 2 'train.batch is most; expected a whole number of at least 1 or auto' train gpt.yaml \
+  train.batch=most
+lever 2 'train.batch_total=100 is no multiple of train.batch=32: 96 or 128 is' train run.yaml \
+  train.batch_total=100
+lever 2 'train.accumulate=3 does not go with train.batch_total=64: leave it out' train run.yaml \
+  train.batch_total=64 train.accumulate=3
+lever 2 'train.accumulate is 0; expected a whole number of at least 1' train run.yaml train.accumulate=0
+lever 2 'train.accumulate is 2.5; expected a whole number' train run.yaml train.accumulate=2.5
+lever 2 'train.schedule is cosin; expected one of constant' train run.yaml train.schedule=cosin
+lever 2 'train.decay_part is 0; expected' train run.yaml train.decay_part=0
+lever 2 'train.step_every is 0; expected' train run.yaml train.step_every=0
+lever 2 'train.lr_end is 2; expected a number from 0 to 1' train run.yaml train.lr_end=2
+lever 2 'train.lr_scaling is cubic; expected one of auto' train run.yaml train.lr_scaling=cubic
+lever 2 'train.warmup is -1; expected' train run.yaml train.warmup=-1
+lever 2 'train.warmup_unit is days; expected one of steps' train run.yaml train.warmup_unit=days
+lever 2 'train.precision is fp4; expected one of fp32' train run.yaml train.precision=fp4
+lever 2 'train.optimiser is lion; expected one of sgd' train run.yaml train.optimiser=lion
+
 # The network on the command line has no line in the file.
 says 2 '^command line, model.layers:1: the last layer gives \[3\]' train run.yaml \
   'model.layers=[flatten, {dense: 3}]'

@@ -83,9 +83,9 @@ TEST(what_is_wrong_in_the_file_is_said_with_its_line)
     check_file(perm, "train:\n  lr: fast\n",
                "run.yaml:2: train.lr is fast; expected a number above 0, like 3e-4");
     check_file(perm, "train:\n  batch: \"32\"\n",
-               "run.yaml:2: train.batch is \"32\"; expected a whole number of at least 1, like 64");
+               "run.yaml:2: train.batch is \"32\"; expected a whole number of at least 1 or auto, like 64");
     check_file(perm, "train:\n  batch: [1, 2]\n",
-               "run.yaml:2: train.batch is a list; expected a whole number of at least 1, like 64");
+               "run.yaml:2: train.batch is a list; expected a whole number of at least 1 or auto, like 64");
     check_file(perm, "trian:\n  batch: 1\n", "run.yaml:1: unknown key trian; did you mean train?");
     check_file(perm, "batch: 1\n", "run.yaml:1: unknown key batch; did you mean train.batch?");
     check_file(perm, "train: 5\n", "run.yaml:1: train: expected settings below it, a line each");
@@ -107,7 +107,7 @@ TEST(what_is_wrong_on_the_command_line_and_in_the_environment)
     CHECK_STR(err.text, "command line: unknown key train.bach; did you mean train.batch?");
     CHECK_EQ(config_add_override(c, perm, STR("train.batch=x"), &err), STATUS_USAGE);
     CHECK_STR(err.text,
-              "command line: train.batch is x; expected a whole number of at least 1, like 64");
+              "command line: train.batch is x; expected a whole number of at least 1 or auto, like 64");
     CHECK_EQ(config_add_environment(c, &os, perm, &err), STATUS_USAGE);
     CHECK_STR(err.text, "FRUGAL_TRAIN_LR: train.lr is fast; expected a number above 0, like 3e-4");
     os = (struct os){ .env = lr_from_environment, .env_at = misspelt_at };

@@ -168,13 +168,13 @@ static void check_refused(struct arena *perm, const char *key, const char *text,
 TEST(wrong_values_are_refused_with_what_was_expected)
 {
     check_refused(perm, "train.batch", "many",
-                  "train.batch is many; expected a whole number of at least 1, like 64");
+                  "train.batch is many; expected a whole number of at least 1 or auto, like 64");
     check_refused(perm, "train.batch", "0",
-                  "train.batch is 0; expected a whole number of at least 1, like 64");
+                  "train.batch is 0; expected a whole number of at least 1 or auto, like 64");
     check_refused(perm, "train.batch", "1.5",
-                  "train.batch is 1.5; expected a whole number of at least 1, like 64");
+                  "train.batch is 1.5; expected a whole number of at least 1 or auto, like 64");
     check_refused(perm, "train.batch", "",
-                  "train.batch is empty; expected a whole number of at least 1, like 64");
+                  "train.batch is empty; expected a whole number of at least 1 or auto, like 64");
     check_refused(perm, "train.lr", "0", "train.lr is 0; expected a number above 0, like 3e-4");
     check_refused(perm, "train.beta1", "1",
                   "train.beta1 is 1; expected a number from 0 to below 1, like 0.9");
