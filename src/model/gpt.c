@@ -27,13 +27,13 @@ enum status gpt_check(const struct model *m, struct err *err)
 
 static i32 gpt_head(struct builder *b, i32 x)
 {
-    i64 vocabulary = feeds_find(&b->m->feeds, STR("y"))->range;
-    i64 width      = b->m->config.width;
-    i32 weight     = part_weight(b, b->m->config.tied ? STR("wte") : STR("head"),
-                                 shape_2(vocabulary, width), block_init(1));
-    i32 logits     = build_matmul(b->g, STR("head"), x, weight, -1, false, true);
-    if (b->m->config.softcap > 0)
-        logits = build_softcap(b->g, STR("head.softcap"), logits, b->m->config.softcap);
+    const struct model_config *c          = &b->m->config;
+    i64                        vocabulary = feeds_find(&b->m->feeds, STR("y"))->range;
+    struct init                init       = c->tied ? block_init(1) : block_init_out(c, 1);
+    i32                        weight =
+        part_weight(b, c->tied ? STR("wte") : STR("head"), shape_2(vocabulary, c->width), init);
+    i32 logits = build_matmul(b->g, STR("head"), x, weight, -1, false, true);
+    if (c->softcap > 0) logits = build_softcap(b->g, STR("head.softcap"), logits, c->softcap);
     return logits;
 }
 

@@ -18,7 +18,8 @@ struct train_config {
     bool       nesterov;
     f64        muon_lr, muon_momentum; /* of hidden matrices; lr is then AdamW's, for the rest */
     struct str muon_scale;       /* original | match_rms_adamw: how the rate follows the shape */
-    struct str schedule;         /* constant | linear | cosine | step | wsd */
+    struct str schedule;         /* constant | linear | cosine | step | wsd | one_cycle */
+    f64        peak_part;        /* one_cycle: fraction of the steps in which it climbs */
     f64        decay_part;       /* wsd: fraction of the steps, at the end, in which it falls */
     i64        step_every;       /* step: steps between two drops */
     f64        step_factor;      /* step: what is left after a drop */
@@ -26,7 +27,7 @@ struct train_config {
     i64        lr_batch;         /* samples a step that lr was chosen for; 0: these */
     f64        lr_end;           /* as a fraction of lr */
     i64        warmup;
-    struct str warmup_unit;      /* steps | tokens | epochs */
+    struct str warmup_unit;      /* steps | tokens | epochs | percent */
     struct str target_metric;    /* auto (the model's own) | accuracy | auc | loss | perplexity */
     f64        target;           /* NaN: none */
     i64        patience;         /* evaluations without a better one; 0: endless */

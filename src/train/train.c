@@ -56,7 +56,8 @@ static void limits(struct loop *l)
     l->epochs_max                    = c->epochs;
     l->steps_max                     = MIN(c->epochs, INT64_MAX / each) * each;
     if (c->steps && (!l->steps_max || c->steps < l->steps_max)) l->steps_max = c->steps;
-    l->rates = schedule_resolve(c, pace);
+    pace.steps = l->steps_max;
+    l->rates   = schedule_resolve(c, pace);
 }
 
 /* A program that does not exist costs nothing. */

@@ -70,6 +70,7 @@ i64         weights_count(const struct session *s, bool trained_only);
 /* schedule.c: pure. Settings with warm-up in steps and the rate scaled to the batch. */
 struct pace {
     i64 epoch_steps, step_samples, step_rows;
+    i64 steps; /* of the whole run; 0: open-ended */
 };
 struct train_config schedule_resolve(const struct train_config *c, struct pace pace);
 /* step counts from 0; steps_max 0: open-ended (no decay). */

@@ -328,6 +328,29 @@ TEST(evaluation_neither_drops_nor_smooths_nor_counts)
     CHECK_EQ(op_uses(built(perm, c, images(8, 8, 1, 10), 8, MODE_EVAL), OP_BATCHNORM_EVAL), 1);
 }
 
+/* Which weights begin at 0: those whose names end in one of these. */
+static bool begins_at_zero(struct str name, bool zero_init, bool tied)
+{
+    bool out = str_ends(name, STR(".proj.weight")) || str_ends(name, STR(".down.weight"));
+    return str_ends(name, STR(".bias")) ||
+           (zero_init && (out || (!tied && str_eq(name, STR("head.weight")))));
+}
+
+TEST(zero_init_begins_with_nothing_on_the_residual)
+{
+    for (i32 k = 0; k < 4; k++) {
+        struct model_config c = settings("gpt");
+        c.zero_init           = k & 1;
+        c.tied                = k >> 1;
+        struct graph *g       = built(perm, c, tokens(8, 32), 1, MODE_TRAIN);
+        for (i32 i = 0; i < g->value_count; i++) {
+            const struct value *v = &g->values[i];
+            if (v->kind == VALUE_PARAM)
+                CHECK_EQ(v->init.kind == INIT_ZERO, begins_at_zero(v->name, c.zero_init, c.tied));
+        }
+    }
+}
+
 TEST(repeat_is_the_same_as_writing_it_out)
 {
     struct model_config a = layers(perm, STR("layers: [flatten, {repeat: {times: 3, layers: "

@@ -155,6 +155,25 @@ TEST(wsd_stays_then_falls_and_step_drops)
     CHECK_NEAR(schedule_lr(&step, 250, 0), 0.005, 1e-12);
 }
 
+/* torch.optim.lr_scheduler.OneCycleLR(max_lr=0.5, total_steps=12, pct_start=0.25, final_div_factor=0.25) */
+TEST(one_cycle_climbs_and_falls_as_in_torch)
+{
+    static const f64    want[] = { 0.02,           0.26,           0.5,
+                                   0.487335450365, 0.450869333055, 0.395,
+                                   0.32646611731,  0.25353388269,  0.185,
+                                   0.129130666945, 0.092664549635, 0.08 };
+    struct train_config c      = { .lr        = 0.5,
+                                   .warmup    = 7, /* does not count */
+                                   .schedule  = STR("one_cycle"),
+                                   .peak_part = 0.25,
+                                   .lr_end    = 0.16 };
+    for (i64 i = 0; i < COUNT_OF(want); i++) CHECK_NEAR(schedule_lr(&c, i, 12), want[i], 1e-11);
+    CHECK_NEAR(schedule_lr(&c, 12, 12), 0.08, rounding);
+    CHECK_EQ(schedule_lr(&c, 5, 0), 0.5); /* no end to fall to */
+    c.peak_part = 1;
+    CHECK_NEAR(schedule_lr(&c, 11, 12), 0.5, rounding);
+}
+
 TEST(other_units_become_steps_and_the_rate_follows_the_batch)
 {
     struct pace         pace = { .epoch_steps = 40, .step_samples = 128, .step_rows = 1280 };
@@ -173,4 +192,9 @@ TEST(other_units_become_steps_and_the_rate_follows_the_batch)
     CHECK_NEAR(schedule_resolve(&c, pace).lr, 0.2, 1e-12);
     c.lr_scaling = STR("none");
     CHECK_EQ(schedule_resolve(&c, pace).lr, 0.1);
+    c.warmup      = 10;
+    c.warmup_unit = STR("percent");
+    CHECK_EQ(schedule_resolve(&c, pace).warmup, 0); /* open-ended */
+    pace.steps = 1009;
+    CHECK_EQ(schedule_resolve(&c, pace).warmup, 100);
 }
