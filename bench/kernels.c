@@ -21,7 +21,7 @@ static const i64 arena_bytes = (i64)2 << 30;
 
 struct bench_case {
     i32          op;
-    const char  *in; /* types, separated by blanks */
+    const char  *in; /* types, separated by blanks; T is f32, bf16 and f16 in turn */
     struct attrs at;
 };
 
@@ -81,27 +81,34 @@ static const struct bench_case cases[] = {
     { OP_ATTENTION_GRAD,
       "bf16[2,1024,384] bf16[2,1024,1152] bf16[2,1024,384] f32[2,6,1024]",
       { GPT_HEADS } },
-    { OP_LAYERNORM, "f32[2048,384] f32[384] f32[384]", { .eps = 1e-5 } },
-    { OP_LAYERNORM_GRAD, "f32[2048,384] f32[2048,384] f32[384] f32[2048] f32[2048]", { 0 } },
-    { OP_RMSNORM, "f32[2048,384] f32[384]", { .eps = 1e-5 } },
-    { OP_GELU, "f32[2048,1536]", { 0 } },
-    { OP_GELU_GRAD, "f32[2048,1536] f32[2048,1536]", { 0 } },
-    { OP_RELU, "f32[2048,1536]", { 0 } },
-    { OP_TANH, "f32[2048,1536]", { 0 } },
-    { OP_EXP, "f32[2048,1536]", { 0 } },
-    { OP_ADD, "f32[2048,384] f32[2048,384]", { 0 } },
-    { OP_ADD, "f32[2048,1536] f32[1536]", { 0 } },
-    { OP_SWIGLU, "f32[2048,2048]", { 0 } },
-    { OP_DROPOUT, "f32[8,256,384] i32[4]", { .key = 1, .p = 0.1 } },
-    { OP_ROPE, "f32[8,256,1152]", { .heads = 12, .head_dim = 64, .base = 10000 } },
-    { OP_QKNORM, "f32[8,256,1152]", { .heads = 12, .head_dim = 64, .eps = 1e-6 } },
-    { OP_SUM, "f32[2048,1536]", { .axis = 0, .count = 1 } },
-    { OP_SUM, "f32[32,128]", { .axis = 0, .count = 1 } },
-    { OP_XENT, "f32[2048,256] i32[2048]", { 0 } },
-    { OP_XENT_GRAD, "f32[2048] f32[2048,256] i32[2048] f32[2048]", { 0 } },
-    { OP_EMBEDDING, "f32[260000,16] i32[2048,26]", { 0 } },
-    { OP_EMBEDDING_GRAD, "f32[2048,26,16] i32[2048,26]", { TABLE } },
-    { OP_TRANSPOSE, "f32[2048,384]", { .dims = { 2, { 1, 0 } } } },
+    { OP_LAYERNORM, "T[2048,384] f32[384] f32[384]", { .eps = 1e-5 } },
+    { OP_LAYERNORM_GRAD, "T[2048,384] T[2048,384] f32[384] f32[2048] f32[2048]", { 0 } },
+    { OP_RMSNORM, "T[2048,384] f32[384]", { .eps = 1e-5 } },
+    { OP_GELU, "T[2048,1536]", { 0 } },
+    { OP_GELU_GRAD, "T[2048,1536] T[2048,1536]", { 0 } },
+    { OP_RELU, "T[2048,1536]", { 0 } },
+    { OP_TANH, "T[2048,1536]", { 0 } },
+    { OP_EXP, "T[2048,1536]", { 0 } },
+    { OP_ADD, "T[2048,384] T[2048,384]", { 0 } },
+    { OP_ADD, "T[2048,1536] T[1536]", { 0 } },
+    { OP_SWIGLU, "T[2048,2048]", { 0 } },
+    { OP_CAST, "T[2048,1536]", { .dtype = DT_F32 } },
+    { OP_CAST, "f32[2048,1536]", { .dtype = DT_BF16 } },
+    { OP_CAST, "f32[2048,1536]", { .dtype = DT_F16 } },
+    { OP_DROPOUT, "T[8,256,384] i32[4]", { .key = 1, .p = 0.1 } },
+    { OP_ROPE, "T[8,256,1152]", { .heads = 12, .head_dim = 64, .base = 10000 } },
+    { OP_QKNORM, "T[8,256,1152]", { .heads = 12, .head_dim = 64, .eps = 1e-6 } },
+    { OP_SUM, "T[2048,1536]", { .axis = 0, .count = 1 } },
+    { OP_SUM, "T[32,128]", { .axis = 0, .count = 1 } },
+    { OP_BATCHNORM, "T[128,16,16,32] f32[32] f32[32] f32[32] f32[32]", { .eps = 1e-5 } },
+    { OP_BATCHNORM_GRAD, "T[128,16,16,32] T[128,16,16,32] f32[32] f32[32] f32[32]", { 0 } },
+    { OP_MAXPOOL, "T[64,32,32,64]", { .kernel = 2, .stride = 2 } },
+    { OP_SOFTMAX, "T[2048,256]", { 0 } },
+    { OP_XENT, "T[2048,256] i32[2048]", { 0 } },
+    { OP_XENT_GRAD, "f32[2048] T[2048,256] i32[2048] f32[2048]", { 0 } },
+    { OP_EMBEDDING, "T[260000,16] i32[2048,26]", { 0 } },
+    { OP_EMBEDDING_GRAD, "T[2048,26,16] i32[2048,26]", { TABLE } },
+    { OP_TRANSPOSE, "T[2048,384]", { .dims = { 2, { 1, 0 } } } },
     { OP_SUMSQ, "f32[10740000]", { 0 } },
     { OP_ADAM, "f32[101770] f32[101770] f32[101770] f32[101770] f32[4] f32[1]", { .eps = 1e-8 } },
     { OP_ADAM,
@@ -150,7 +157,17 @@ static f64 measure(const struct kernel *k, const struct call *c)
     return best;
 }
 
-static void bench(const struct bench_case *b, const char *kernel, struct pool *pool,
+/* The type that a word of a case names; t stands for T. */
+static struct type type_named(struct str word, enum dtype t, struct arena scratch)
+{
+    struct type type;
+    if (str_starts(word, STR("T")))
+        word = str_cat(&scratch, dtype_name(t), str_sub(word, 1, word.len));
+    ASSERT(type_parse(word, &type));
+    return type;
+}
+
+static void bench(const struct bench_case *b, enum dtype t, const char *kernel, struct pool *pool,
                   struct arena scratch)
 {
     struct tensor in[IN_MAX], out[OP_OUT_MAX];
@@ -160,8 +177,8 @@ static void bench(const struct bench_case *b, const char *kernel, struct pool *p
     struct sig    sig   = { in_types, 0, out_types, &b->at, b->op };
     bool          table = b->op == OP_EMBEDDING || b->op == OP_EMBEDDING_GRAD;
     while (str_cut(&rest, ' ', &word)) {
-        ASSERT(type_parse(word, &in_types[sig.in_count]));
-        in[sig.in_count] = tensor_new(&scratch, in_types[sig.in_count], table ? 260000 : 256);
+        in_types[sig.in_count] = type_named(word, t, scratch);
+        in[sig.in_count]       = tensor_new(&scratch, in_types[sig.in_count], table ? 260000 : 256);
         sig.in_count++;
     }
     ASSERT(op_info(b->op)->shape(&sig, &err) == STATUS_OK);
@@ -178,9 +195,9 @@ static void bench(const struct bench_case *b, const char *kernel, struct pool *p
         c.work_bytes   = k->work ? k->work(&c) : 0;
         c.work         = arena_take(&a, c.work_bytes, 1, 64);
         f64 s          = measure(k, &c);
-        printf("%-15s %-52.52s %c%-18s %10.1f us %7.1f GFLOP/s %6.1f GB/s\n", op_info(b->op)->name,
-               b->in, k == chosen ? '*' : ' ', k->name, 1e6 * s, cost.flops / s / 1e9,
-               cost.bytes / s / 1e9);
+        printf("%-15s %-4.*s %-52.52s %c%-18s %10.1f us %7.1f GFLOP/s %6.1f GB/s\n",
+               op_info(b->op)->name, STR_ARG(dtype_name(t)), b->in, k == chosen ? '*' : ' ',
+               k->name, 1e6 * s, cost.flops / s / 1e9, cost.bytes / s / 1e9);
     }
     fflush(stdout);
 }
@@ -195,7 +212,8 @@ int main(int count, char **arguments)
     struct pool *pool    = pool_open(&perm, threads);
     if (threads == 1) clock_id = CLOCK_THREAD_CPUTIME_ID;
     for (i64 i = 0; i < COUNT_OF(cases); i++)
-        if (strstr(op_info(cases[i].op)->name, op)) bench(&cases[i], kernel, pool, perm);
+        for (enum dtype t = DT_F32; t <= (strchr(cases[i].in, 'T') ? DT_F16 : DT_F32); t++)
+            if (strstr(op_info(cases[i].op)->name, op)) bench(&cases[i], t, kernel, pool, perm);
     pool_close(pool);
     pages_close(pages, arena_bytes);
     return 0;

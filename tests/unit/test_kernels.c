@@ -129,13 +129,13 @@ static void check_same_bits(const struct subject *s, const struct outcome *a,
 
 /* --- nearness --- */
 
-/* Half the distance of neighbours, relative, and the smallest there is. */
+/* Half the distance of neighbours, relative; the smallest there is. */
 static f64 unit_roundoff(enum dtype t)
 {
     return t == DT_F64 ? 0x1p-53 : t == DT_BF16 ? 0x1p-8 : t == DT_F16 ? 0x1p-11 : 0x1p-24;
 }
 
-static f64 smallest(enum dtype t) { return t == DT_F16 ? 0x1p-25 : t == DT_F64 ? 0 : 0x1p-133; }
+static f64 smallest(enum dtype t) { return t == DT_F16 ? 0x1p-24 : t == DT_F64 ? 0 : 0x1p-133; }
 
 static f64 largest(const void *data, struct type t)
 {

@@ -137,7 +137,7 @@ static void attend(const struct forward *f, const struct forward_buffers *m, i64
     for (i64 r = 0; r < rows; r++) {
         f32 *s    = m->scores + r * f->scores_row;
         i64  seen = keys_end(a, len, t + r);
-        f32  top = row_top(s, seen), sum = row_exp(s, s, seen, top);
+        f32  top = row_top(s, seen, DT_F32), sum = row_exp(s, s, seen, top, DT_F32);
         for (i64 i = seen; i < end; i++) s[i] = 0;
         over_sum[r] = 1 / sum;
         lse[r]      = (f32)((f64)top + log((f64)sum));
@@ -346,7 +346,7 @@ static void backward_head(const struct attention *a, const struct backward_buffe
         copy_rows(m->q, q + t * a->row, a->row, rows, a->D, a->scale);
         copy_rows(m->d_o, d_o, a->o_row, rows, a->D, 1);
         for (i64 r = 0; r < rows; r++)
-            m->delta[r] = row_dot(d_o + r * a->o_row, o + r * a->o_row, a->D);
+            m->delta[r] = row_dot(d_o + r * a->o_row, o + r * a->o_row, a->D, DT_F32);
         i64 end = keys_end_rows(a, len, t, rows);
         for (i64 s = 0; s < end; s += KEYS) {
             struct chunk k = { len, t, rows, s, MIN(KEYS, end - s), lse + t };

@@ -7,8 +7,8 @@
  *
  * Few channels would leave vectors and registers empty, so k rows of C channels are seen as one
  * row of k*C columns where that fits; a channel then has k columns, merged like blocks are. */
-#include "backend/cpu/fast/simd.h"
-#include "backend/cpu/kernel.h"
+#include "backend/cpu/fast/fast.h"
+#include "backend/cpu/fast/storage.h"
 
 enum {
     GROUP_VECTORS  = 4, /* columns in registers at a time */
@@ -22,8 +22,8 @@ enum {
 
 struct norm {
     const struct call *call;
-    const f32         *x, *dy;
-    f32               *out;
+    const void        *x, *dy;
+    void              *out;
     i64                channels, columns, rows; /* rows of `columns` */
     i64                block_rows, blocks;
     f32               *factors; /* [FACTORS][columns] */
@@ -44,12 +44,7 @@ static struct norm norm_of(const struct call *c)
     return n;
 }
 
-static bool takes(const struct call *c)
-{
-    for (i32 i = 0; i < c->in_count; i++)
-        if (c->in[i].type.dtype != DT_F32) return false;
-    return c->in[0].count > 0;
-}
+static bool takes(const struct call *c) { return fast_stored(c) && c->in[0].count > 0; }
 
 static i64 work(const struct call *c)
 {
@@ -66,69 +61,78 @@ static i64 work_eval(const struct call *c)
 
 /* What a leaf sees: all pointers are at its first row and column. */
 struct patch {
-    const f32 *x, *dy;
-    f32       *out, *sums;
-    const f32 *factors;
-    i64        rows, columns; /* columns: from one row, sum or factor to the next */
-    i64        lanes;         /* of the last vector */
+    const void *x, *dy;
+    void       *out;
+    f32        *sums;
+    const f32  *factors;
+    i64         rows, columns; /* columns: from one row, sum or factor to the next */
+    i64         lanes;         /* of the last vector */
 };
 
-V_INLINE vf get(const struct patch *p, const f32 *from, int v, int vectors)
+V_INLINE vm lanes_of(const struct patch *p, int v, int vectors)
 {
-    bool whole = v < vectors - 1 || p->lanes == V_LANES;
-    return whole ? v_load(from + v * V_LANES) : v_load_n(from + v * V_LANES, p->lanes);
+    return v < vectors - 1 ? v_all : v_first(p->lanes);
 }
 
-V_INLINE void put(const struct patch *p, f32 *to, vf value, int v, int vectors)
+V_INLINE vf get(const struct patch *p, const void *from, i64 i, int v, int vectors,
+                const enum dtype t)
 {
-    if (v < vectors - 1 || p->lanes == V_LANES) v_store(to + v * V_LANES, value);
-    else v_store_n(to + v * V_LANES, value, p->lanes);
+    return v_get(from, i + v * V_LANES, lanes_of(p, v, vectors), t);
+}
+
+V_INLINE void put(const struct patch *p, void *to, i64 i, vf value, int v, int vectors,
+                  const enum dtype t)
+{
+    v_put(to, i + v * V_LANES, value, lanes_of(p, v, vectors), t);
 }
 
 V_INLINE void get_factors(const struct patch *p, i64 index, vf *to, int vectors)
 {
-    for (int v = 0; v < vectors; v++) to[v] = get(p, p->factors + index * p->columns, v, vectors);
+    for (int v = 0; v < vectors; v++)
+        to[v] = get(p, p->factors, index * p->columns, v, vectors, DT_F32);
+}
+
+V_INLINE void put_sums(const struct patch *p, i64 index, const vf *from, int vectors)
+{
+    for (int v = 0; v < vectors; v++)
+        put(p, p->sums, index * p->columns, from[v], v, vectors, DT_F32);
 }
 
 /* The block's mean as far as f32 sums tell; its sum, and that of squares, around that. */
-V_INLINE void sum_forward(const struct patch *p, const int vectors)
+V_INLINE void sum_forward(const struct patch *p, const int vectors, const enum dtype t)
 {
     vf mean[GROUP_VECTORS] = { 0 }, sum[GROUP_VECTORS] = { 0 }, square[GROUP_VECTORS] = { 0 };
     for (i64 i = 0; i < p->rows * p->columns; i += p->columns)
-        for (int v = 0; v < vectors; v++) mean[v] += get(p, p->x + i, v, vectors);
+        for (int v = 0; v < vectors; v++) mean[v] += get(p, p->x, i, v, vectors, t);
     for (int v = 0; v < vectors; v++) mean[v] *= v_set(1 / (f32)p->rows);
     for (i64 i = 0; i < p->rows * p->columns; i += p->columns)
         for (int v = 0; v < vectors; v++) {
-            vf d = get(p, p->x + i, v, vectors) - mean[v];
+            vf d = get(p, p->x, i, v, vectors, t) - mean[v];
             sum[v] += d;
             square[v] = v_fma(d, d, square[v]);
         }
-    for (int v = 0; v < vectors; v++) {
-        put(p, p->sums, mean[v], v, vectors);
-        put(p, p->sums + p->columns, sum[v], v, vectors);
-        put(p, p->sums + 2 * p->columns, square[v], v, vectors);
-    }
+    put_sums(p, 0, mean, vectors);
+    put_sums(p, 1, sum, vectors);
+    put_sums(p, 2, square, vectors);
 }
 
 /* The block's sum of dy, and of dy * (x - mean). Factors: mean. */
-V_INLINE void sum_backward(const struct patch *p, const int vectors)
+V_INLINE void sum_backward(const struct patch *p, const int vectors, const enum dtype t)
 {
     vf sum[GROUP_VECTORS] = { 0 }, product[GROUP_VECTORS] = { 0 }, mean[GROUP_VECTORS];
     get_factors(p, 0, mean, vectors);
     for (i64 i = 0; i < p->rows * p->columns; i += p->columns)
         for (int v = 0; v < vectors; v++) {
-            vf dy = get(p, p->dy + i, v, vectors);
+            vf dy = get(p, p->dy, i, v, vectors, t);
             sum[v] += dy;
-            product[v] = v_fma(dy, get(p, p->x + i, v, vectors) - mean[v], product[v]);
+            product[v] = v_fma(dy, get(p, p->x, i, v, vectors, t) - mean[v], product[v]);
         }
-    for (int v = 0; v < vectors; v++) {
-        put(p, p->sums, sum[v], v, vectors);
-        put(p, p->sums + p->columns, product[v], v, vectors);
-    }
+    put_sums(p, 0, sum, vectors);
+    put_sums(p, 1, product, vectors);
 }
 
 /* y = (x - mean) * a + b. Factors: mean, a, b. */
-V_INLINE void apply_forward(const struct patch *p, const int vectors)
+V_INLINE void apply_forward(const struct patch *p, const int vectors, const enum dtype t)
 {
     vf mean[GROUP_VECTORS], a[GROUP_VECTORS], b[GROUP_VECTORS];
     get_factors(p, 0, mean, vectors);
@@ -136,13 +140,13 @@ V_INLINE void apply_forward(const struct patch *p, const int vectors)
     get_factors(p, 2, b, vectors);
     for (i64 i = 0; i < p->rows * p->columns; i += p->columns)
         for (int v = 0; v < vectors; v++) {
-            vf d = get(p, p->x + i, v, vectors) - mean[v];
-            put(p, p->out + i, v_fma(d, a[v], b[v]), v, vectors);
+            vf d = get(p, p->x, i, v, vectors, t) - mean[v];
+            put(p, p->out, i, v_fma(d, a[v], b[v]), v, vectors, t);
         }
 }
 
 /* dx = (x - mean) * a + dy * b + c. Factors: mean, a, b, c. */
-V_INLINE void apply_backward(const struct patch *p, const int vectors)
+V_INLINE void apply_backward(const struct patch *p, const int vectors, const enum dtype t)
 {
     vf mean[GROUP_VECTORS], a[GROUP_VECTORS], b[GROUP_VECTORS], c[GROUP_VECTORS];
     get_factors(p, 0, mean, vectors);
@@ -151,35 +155,19 @@ V_INLINE void apply_backward(const struct patch *p, const int vectors)
     get_factors(p, 3, c, vectors);
     for (i64 i = 0; i < p->rows * p->columns; i += p->columns)
         for (int v = 0; v < vectors; v++) {
-            vf d = v_fma(get(p, p->x + i, v, vectors) - mean[v], a[v], c[v]);
-            put(p, p->out + i, v_fma(get(p, p->dy + i, v, vectors), b[v], d), v, vectors);
+            vf d = v_fma(get(p, p->x, i, v, vectors, t) - mean[v], a[v], c[v]);
+            vf y = v_fma(get(p, p->dy, i, v, vectors, t), b[v], d);
+            put(p, p->out, i, y, v, vectors, t);
         }
 }
 
-/* LEAF_block: the leaf over all columns of one block of rows. */
-#define BLOCK(leaf)                                                                                \
-    static void leaf##_block(void *context, i64 block, i32 worker)                                 \
-    {                                                                                              \
-        (void)worker;                                                                              \
-        const struct norm *n = context;                                                            \
-        for (i64 column = 0; column < n->columns; column += GROUP) {                               \
-            struct patch p = patch_of(n, block, column);                                           \
-            switch ((MIN(GROUP, n->columns - column) - 1) / V_LANES) {                             \
-            case 0: leaf(&p, 1); break;                                                            \
-            case 1: leaf(&p, 2); break;                                                            \
-            case 2: leaf(&p, 3); break;                                                            \
-            case 3: leaf(&p, 4); break;                                                            \
-            }                                                                                      \
-        }                                                                                          \
-    }
-
-static struct patch patch_of(const struct norm *n, i64 block, i64 column)
+V_INLINE struct patch patch_of(const struct norm *n, i64 block, i64 column, const enum dtype t)
 {
     i64 row = block * n->block_rows, at = row * n->columns + column;
     return (struct patch){
-        .x       = n->x + at,
-        .dy      = n->dy ? n->dy + at : NULL,
-        .out     = n->out + at,
+        .x       = v_at(n->x, at, t),
+        .dy      = n->dy ? v_at(n->dy, at, t) : NULL,
+        .out     = v_at(n->out, at, t),
         .sums    = n->sums ? n->sums + block * SUMS * n->columns + column : NULL,
         .factors = n->factors + column,
         .rows    = MIN(n->block_rows, n->rows - row),
@@ -187,6 +175,22 @@ static struct patch patch_of(const struct norm *n, i64 block, i64 column)
         .lanes   = (MIN(GROUP, n->columns - column) - 1) % V_LANES + 1,
     };
 }
+
+/* LEAF_block: the leaf over all columns of one block of rows. */
+#define BLOCK(leaf)                                                                                \
+    V_INLINE void leaf##_block(const struct norm *n, i64 block, const enum dtype t)                \
+    {                                                                                              \
+        for (i64 column = 0; column < n->columns; column += GROUP) {                               \
+            struct patch p = patch_of(n, block, column, t);                                        \
+            switch ((MIN(GROUP, n->columns - column) - 1) / V_LANES) {                             \
+            case 0: leaf(&p, 1, t); break;                                                         \
+            case 1: leaf(&p, 2, t); break;                                                         \
+            case 2: leaf(&p, 3, t); break;                                                         \
+            case 3: leaf(&p, 4, t); break;                                                         \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    BY_STORAGE(leaf##_block)
 
 BLOCK(sum_forward)
 BLOCK(sum_backward)
@@ -301,9 +305,9 @@ static void forward(const struct call *c)
 {
     struct norm n = norm_of(c);
     n.x           = c->in[0].data;
-    pool_run(c->pool, n.blocks, sum_forward_block, &n);
+    pool_run(c->pool, n.blocks, sum_forward_block_by[c->in[0].type.dtype], &n);
     pool_run(c->pool, merge_blocks(&n), forward_merge, &n);
-    pool_run(c->pool, n.blocks, apply_forward_block, &n);
+    pool_run(c->pool, n.blocks, apply_forward_block_by[c->in[0].type.dtype], &n);
 }
 
 static void evaluate(const struct call *c)
@@ -315,7 +319,7 @@ static void evaluate(const struct call *c)
         f64 rstd = 1 / sqrt((f64)item(c, 4, i) + c->at->eps);
         set_factors(&n, i, (f64)item(c, 3, i), rstd * (f64)item(c, 1, i), (f64)item(c, 2, i), 0);
     }
-    pool_run(c->pool, n.blocks, apply_forward_block, &n);
+    pool_run(c->pool, n.blocks, apply_forward_block_by[c->in[0].type.dtype], &n);
 }
 
 static void backward(const struct call *c)
@@ -324,9 +328,9 @@ static void backward(const struct call *c)
     n.dy          = c->in[0].data;
     n.x           = c->in[1].data;
     for (i64 i = 0; i < n.channels; i++) set_factors(&n, i, (f64)item(c, 3, i), 0, 0, 0);
-    pool_run(c->pool, n.blocks, sum_backward_block, &n);
+    pool_run(c->pool, n.blocks, sum_backward_block_by[c->in[0].type.dtype], &n);
     pool_run(c->pool, merge_blocks(&n), backward_merge, &n);
-    pool_run(c->pool, n.blocks, apply_backward_block, &n);
+    pool_run(c->pool, n.blocks, apply_backward_block_by[c->in[0].type.dtype], &n);
 }
 
 const struct kernel ISA_FN(kernels_batchnorm)[] = {

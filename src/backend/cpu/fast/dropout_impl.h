@@ -4,14 +4,15 @@
  * side, and the words transposed into the order of the elements. An element is kept where its word,
  * a fraction of 2^32, is at least p: word >= ceil(p * 2^32), both whole numbers. */
 #include "backend/cpu/fast/fast.h"
+#include "backend/cpu/fast/storage.h"
 #include "backend/cpu/fast/transpose.h"
 #include "base/rng.h"
 
 enum { DROPOUT_ITEMS = 8 * 1024, STRIDE = 4 * V_LANES }; /* STRIDE: elements of one round */
 
 struct dropout {
-    const f32     *x;
-    f32           *y;
+    const void    *x;
+    void          *y;
     i64            samples, size; /* elements in a sample */
     i64            pieces, piece; /* of a sample; elements in one: a multiple of STRIDE */
     i64            each;          /* pieces in a block */
@@ -57,7 +58,7 @@ static void words(u64 philox_key, struct rng_key key, u64 block, u32 out[STRIDE]
     for (int i = 0; i < 4; i++) v_store((f32 *)out + i * V_LANES, x[i]);
 }
 
-static void drop_piece(const struct dropout *d, i64 sample, i64 from)
+V_INLINE void drop_piece(const struct dropout *d, i64 sample, i64 from, const enum dtype t)
 {
     struct rng_key key = d->key;
     key.sample += (u64)sample;
@@ -70,19 +71,19 @@ static void drop_piece(const struct dropout *d, i64 sample, i64 from)
             vm m = v_first(MIN(end - e - k, V_LANES));
             vu w;
             memcpy(&w, word + k, sizeof w);
-            vf x = v_load_m(d->x + at + e + k, m) * v_set(d->scale);
-            v_store_m(d->y + at + e + k, v_select((vi)(w >= d->least), x, v_zero()), m);
+            vf x = v_get(d->x, at + e + k, m, t) * v_set(d->scale);
+            v_put(d->y, at + e + k, v_select((vi)(w >= d->least), x, v_zero()), m, t);
         }
     }
 }
 
-static void dropout_block(void *context, i64 block, i32 worker)
+V_INLINE void dropout_block(const struct dropout *d, i64 block, const enum dtype t)
 {
-    (void)worker;
-    const struct dropout *d = context;
-    i64                   i = block * d->each, end = MIN(i + d->each, d->samples * d->pieces);
-    for (; i < end; i++) drop_piece(d, i / d->pieces, i % d->pieces * d->piece);
+    i64 i = block * d->each, end = MIN(i + d->each, d->samples * d->pieces);
+    for (; i < end; i++) drop_piece(d, i / d->pieces, i % d->pieces * d->piece, t);
 }
+
+BY_STORAGE(dropout_block)
 
 static void dropout(const struct call *c)
 {
@@ -99,12 +100,13 @@ static void dropout(const struct call *c)
                                            .sample = (u32)rng[3] };
     d.least            = (u32)MIN(ceil(c->at->p * 0x1p32), 0x1p32 - 1);
     d.scale            = (f32)(1 / (1 - c->at->p));
-    pool_run(c->pool, fast_div_up(d.samples * d.pieces, d.each), dropout_block, &d);
+    pool_fn *f         = dropout_block_by[c->in[0].type.dtype];
+    pool_run(c->pool, fast_div_up(d.samples * d.pieces, d.each), f, &d);
 }
 
 static bool dropout_takes(const struct call *c)
 {
-    return fast_ids_at(c, 1) && c->at->p >= 0 && c->at->p < 1;
+    return fast_stored(c) && c->at->p >= 0 && c->at->p < 1;
 }
 
 const struct kernel ISA_FN(kernels_dropout)[] = {

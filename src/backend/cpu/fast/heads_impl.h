@@ -14,12 +14,13 @@ enum {
 };
 
 struct heads {
-    const f32 *dy, *x;
-    f32       *y, *rstd;
-    f32       *table; /* [T][2][D/2]: cosines, sines */
-    i64        positions, T, all, heads, D, each;
-    f64        base, eps;
-    bool       inverse;
+    const void *dy, *x;
+    void       *y;
+    f32        *rstd;
+    f32        *table; /* [T][2][D/2]: cosines, sines */
+    i64         positions, T, all, heads, D, each;
+    f64         base, eps;
+    bool        inverse;
 };
 
 static struct heads heads_of(const struct call *c, const struct tensor *x)
@@ -36,10 +37,17 @@ static struct heads heads_of(const struct call *c, const struct tensor *x)
     return h;
 }
 
-static void pass_through(const struct heads *h, const f32 *from, i64 position)
+static void heads_run(const struct call *c, struct heads *h, pool_fn *const *fn)
+{
+    pool_run(c->pool, fast_div_up(h->positions, h->each), fn[c->out[0].type.dtype], h);
+}
+
+V_INLINE void pass_through(const struct heads *h, const void *from, i64 position,
+                           const enum dtype t)
 {
     i64 at = (position * h->all + h->heads) * h->D, count = (h->all - h->heads) * h->D;
-    if (from != h->y) memcpy(h->y + at, from + at, (size_t)count * sizeof *from);
+    if (from == h->y) return;
+    memcpy(v_at(h->y, at, t), v_at(from, at, t), (size_t)(count * v_size(t)));
 }
 
 /* ---- rope */
@@ -63,27 +71,27 @@ static void table_block(void *context, i64 block, i32 worker)
     }
 }
 
-static void rope_block(void *context, i64 block, i32 worker)
+V_INLINE void rope_block(const struct heads *h, i64 block, const enum dtype t)
 {
-    (void)worker;
-    const struct heads *h = context;
-    i64                 p = block * h->each, end = MIN(p + h->each, h->positions), half = h->D / 2;
+    i64 p = block * h->each, end = MIN(p + h->each, h->positions), half = h->D / 2;
     for (; p < end; p++) {
         const f32 *co = h->table + 2 * (p % h->T) * half, *si = co + half;
         for (i64 head = 0; head < h->heads; head++) {
-            const f32 *x = h->x + (p * h->all + head) * h->D;
-            f32       *y = h->y + (p * h->all + head) * h->D;
+            const void *x = v_at(h->x, (p * h->all + head) * h->D, t);
+            void       *y = v_at(h->y, (p * h->all + head) * h->D, t);
             for (i64 i = 0; i < half; i += V_LANES) {
                 vm m = v_first(MIN(half - i, V_LANES));
-                vf a = v_load_m(x + i, m), b = v_load_m(x + half + i, m);
+                vf a = v_get(x, i, m, t), b = v_get(x, half + i, m, t);
                 vf c = v_load_m(co + i, m), s = v_load_m(si + i, m);
-                v_store_m(y + i, a * c - b * s, m);
-                v_store_m(y + half + i, b * c + a * s, m);
+                v_put(y, i, a * c - b * s, m, t);
+                v_put(y, half + i, b * c + a * s, m, t);
             }
         }
-        pass_through(h, h->x, p);
+        pass_through(h, h->x, p, t);
     }
 }
+
+BY_STORAGE(rope_block)
 
 static i64 rope_work(const struct call *c)
 {
@@ -95,60 +103,59 @@ static void rope(const struct call *c)
     struct heads h = heads_of(c, &c->in[0]);
     h.table        = c->work;
     pool_run(c->pool, fast_div_up(h.T, TURN), table_block, &h);
-    pool_run(c->pool, fast_div_up(h.positions, h.each), rope_block, &h);
+    heads_run(c, &h, rope_block_by);
 }
 
 /* ---- qknorm */
 
-static void qknorm_block(void *context, i64 block, i32 worker)
+V_INLINE void qknorm_block(const struct heads *h, i64 block, const enum dtype t)
 {
-    (void)worker;
-    const struct heads *h = context;
-    i64                 p = block * h->each, end = MIN(p + h->each, h->positions);
+    i64 p = block * h->each, end = MIN(p + h->each, h->positions);
     for (; p < end; p++) {
         for (i64 head = 0; head < h->heads; head++) {
-            const f32 *x    = h->x + (p * h->all + head) * h->D;
-            f32       *y    = h->y + (p * h->all + head) * h->D;
-            f64        mean = (f64)row_sum_squares(x, h->D, 0) / (f64)h->D;
-            f32        rstd = (f32)(1 / sqrt(mean + h->eps));
+            const void *x    = v_at(h->x, (p * h->all + head) * h->D, t);
+            void       *y    = v_at(h->y, (p * h->all + head) * h->D, t);
+            f64         mean = (f64)row_sum_squares(x, h->D, 0, t) / (f64)h->D;
+            f32         rstd = (f32)(1 / sqrt(mean + h->eps));
             for (i64 i = 0; i < h->D; i += V_LANES) {
                 vm m = v_first(MIN(h->D - i, V_LANES));
-                v_store_m(y + i, v_load_m(x + i, m) * v_set(rstd), m);
+                v_put(y, i, v_get(x, i, m, t) * v_set(rstd), m, t);
             }
             h->rstd[p * h->heads + head] = rstd;
         }
-        pass_through(h, h->x, p);
+        pass_through(h, h->x, p, t);
     }
 }
 
 /* dx = rstd (dy - xhat mean(dy xhat)), xhat = x rstd */
-static void qknorm_grad_block(void *context, i64 block, i32 worker)
+V_INLINE void qknorm_grad_block(const struct heads *h, i64 block, const enum dtype t)
 {
-    (void)worker;
-    const struct heads *h = context;
-    i64                 p = block * h->each, end = MIN(p + h->each, h->positions);
+    i64 p = block * h->each, end = MIN(p + h->each, h->positions);
     for (; p < end; p++) {
         for (i64 head = 0; head < h->heads; head++) {
-            i64        at = (p * h->all + head) * h->D;
-            const f32 *x = h->x + at, *dy = h->dy + at;
-            f32        rstd  = h->rstd[p * h->heads + head];
-            vf         scale = v_set(rstd);
-            vf         mean  = v_set(row_dot(dy, x, h->D) * rstd * rstd / (f32)h->D);
+            i64         at = (p * h->all + head) * h->D;
+            const void *x = v_at(h->x, at, t), *dy = v_at(h->dy, at, t);
+            void       *dx    = v_at(h->y, at, t);
+            f32         rstd  = h->rstd[p * h->heads + head];
+            vf          scale = v_set(rstd);
+            vf          mean  = v_set(row_dot(dy, x, h->D, t) * rstd * rstd / (f32)h->D);
             for (i64 i = 0; i < h->D; i += V_LANES) {
                 vm m = v_first(MIN(h->D - i, V_LANES));
-                v_store_m(h->y + at + i, scale * (v_load_m(dy + i, m) - v_load_m(x + i, m) * mean),
-                          m);
+                v_put(dx, i, scale * (v_get(dy, i, m, t) - v_get(x, i, m, t) * mean), m, t);
             }
         }
-        pass_through(h, h->dy, p);
+        pass_through(h, h->dy, p, t);
     }
 }
+
+BY_STORAGE(qknorm_block)
+BY_STORAGE(qknorm_grad_block)
 
 static void qknorm(const struct call *c)
 {
     struct heads h = heads_of(c, &c->in[0]);
     h.rstd         = c->out[1].data;
-    pool_run(c->pool, fast_div_up(h.positions, h.each), qknorm_block, &h);
+    heads_run(c, &h, qknorm_block_by);
 }
 
 static void qknorm_grad(const struct call *c)
@@ -156,12 +163,12 @@ static void qknorm_grad(const struct call *c)
     struct heads h = heads_of(c, &c->in[1]);
     h.dy           = c->in[0].data;
     h.rstd         = c->in[2].data;
-    pool_run(c->pool, fast_div_up(h.positions, h.each), qknorm_grad_block, &h);
+    heads_run(c, &h, qknorm_grad_block_by);
 }
 
 const struct kernel ISA_FN(kernels_heads)[] = {
-    { OP_ROPE, "heads_" ISA_NAME, ISA_HERE, fast_all_f32, rope, rope_work },
-    { OP_QKNORM, "heads_" ISA_NAME, ISA_HERE, fast_all_f32, qknorm, NULL },
-    { OP_QKNORM_GRAD, "heads_" ISA_NAME, ISA_HERE, fast_all_f32, qknorm_grad, NULL },
+    { OP_ROPE, "heads_" ISA_NAME, ISA_HERE, fast_stored, rope, rope_work },
+    { OP_QKNORM, "heads_" ISA_NAME, ISA_HERE, fast_stored, qknorm, NULL },
+    { OP_QKNORM_GRAD, "heads_" ISA_NAME, ISA_HERE, fast_stored, qknorm_grad, NULL },
 };
 const i32 ISA_COUNT(kernels_heads) = (i32)COUNT_OF(ISA_FN(kernels_heads));

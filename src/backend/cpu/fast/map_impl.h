@@ -5,14 +5,15 @@
  * Comparisons stand so that what is no number goes through, as in the reference. */
 #include "backend/cpu/fast/fast.h"
 #include "backend/cpu/fast/simd_math.h"
+#include "backend/cpu/fast/storage.h"
 
 enum { MAP_ITEMS = 16 * 1024 }; /* in a block: a few microseconds */
 
 struct map {
-    const f32 *a, *b;
-    f32       *y;
-    i64        count, b_count;
-    f32        mul, add, cap, over_cap;
+    const void *a, *b;
+    void       *y;
+    i64         count, b_count;
+    f32         mul, add, cap, over_cap;
 };
 
 static struct map map_of(const struct call *c)
@@ -99,53 +100,59 @@ V_INLINE vf f_softcap_grad(args m, vf dy, vf y)
 }
 
 /* x, t -> loss: max(x, 0) - x t + log(1 + exp(-|x|)) */
-V_INLINE vf f_bce(args m, vf x, vf t)
+V_INLINE vf bce_loss(vf x, vf t)
 {
-    (void)m;
     vf top = v_select(x < v_zero(), v_zero(), x);
     return v_fma(-x, t, top) + v_log1p(v_exp(-v_abs(x)));
 }
 
-/* ---- blocks: the function is a constant at each call, so it is compiled into the loop */
+/* ---- blocks: function and storage are constants at each call, so they are compiled into the loop */
 
-V_INLINE void run1(const struct map *m, i64 block, vf (*f)(args, vf))
+V_INLINE void run1(const struct map *m, i64 block, vf (*f)(args, vf), const enum dtype t)
 {
-    i64 i = block * MAP_ITEMS, end = MIN(i + MAP_ITEMS, m->count);
-    for (; i + V_LANES <= end; i += V_LANES) v_store(m->y + i, f(m, v_load(m->a + i)));
-    if (i < end) v_store_n(m->y + i, f(m, v_load_n(m->a + i, end - i)), end - i);
-}
-
-/* Numbers [i, end) of a and y, with b[i - shift] and so on. */
-V_INLINE void run2_range(const struct map *m, i64 i, i64 end, i64 shift, vf (*f)(args, vf, vf))
-{
-    for (; i + V_LANES <= end; i += V_LANES)
-        v_store(m->y + i, f(m, v_load(m->a + i), v_load(m->b + (i - shift))));
-    if (i == end) return;
+    const void *a = m->a;
+    void       *y = m->y;
+    i64         i = block * MAP_ITEMS, end = MIN(i + MAP_ITEMS, m->count);
+    for (; i + V_LANES <= end; i += V_LANES) v_put(y, i, f(m, v_get(a, i, v_all, t)), v_all, t);
     vm rest = v_first(end - i);
-    vf b    = v_load_m(m->b + (i - shift), rest);
-    v_store_m(m->y + i, f(m, v_load_m(m->a + i, rest), b), rest);
+    if (i < end) v_put(y, i, f(m, v_get(a, i, rest, t)), rest, t);
 }
 
-V_INLINE void run2_number(const struct map *m, i64 i, i64 end, vf (*f)(args, vf, vf))
+/* `count` numbers from each address on. */
+V_INLINE void run2_range(const struct map *m, void *y, const void *a, const void *b, i64 count,
+                         vf (*f)(args, vf, vf), const enum dtype t)
 {
-    vf b = v_set(m->b[0]);
-    for (; i + V_LANES <= end; i += V_LANES) v_store(m->y + i, f(m, v_load(m->a + i), b));
-    if (i < end) v_store_n(m->y + i, f(m, v_load_n(m->a + i, end - i), b), end - i);
+    i64 i = 0;
+    for (; i + V_LANES <= count; i += V_LANES)
+        v_put(y, i, f(m, v_get(a, i, v_all, t), v_get(b, i, v_all, t)), v_all, t);
+    vm rest = v_first(count - i);
+    if (i < count) v_put(y, i, f(m, v_get(a, i, rest, t), v_get(b, i, rest, t)), rest, t);
+}
+
+V_INLINE void run2_number(const struct map *m, void *y, const void *a, vf b, i64 count,
+                          vf (*f)(args, vf, vf), const enum dtype t)
+{
+    i64 i = 0;
+    for (; i + V_LANES <= count; i += V_LANES)
+        v_put(y, i, f(m, v_get(a, i, v_all, t), b), v_all, t);
+    vm rest = v_first(count - i);
+    if (i < count) v_put(y, i, f(m, v_get(a, i, rest, t), b), rest, t);
 }
 
 /* The second operand is as large as the first, one number, or repeated: then we go from one of
  * its ends to the next. */
-V_INLINE void run2(const struct map *m, i64 block, vf (*f)(args, vf, vf))
+V_INLINE void run2(const struct map *m, i64 block, vf (*f)(args, vf, vf), const enum dtype t)
 {
     i64 i = block * MAP_ITEMS, end = MIN(i + MAP_ITEMS, m->count);
     if (m->b_count == 1) {
-        run2_number(m, i, end, f);
+        vf b = v_set(v_get_1(m->b, 0, t));
+        run2_number(m, v_at(m->y, i, t), v_at(m->a, i, t), b, end - i, f, t);
         return;
     }
-    for (i64 stop; i < end; i = stop) {
-        i64 shift = i / m->b_count * m->b_count;
-        stop      = MIN(end, shift + m->b_count);
-        run2_range(m, i, stop, shift, f);
+    for (i64 count; i < end; i += count) {
+        i64 from = i % m->b_count;
+        count    = MIN(end - i, m->b_count - from);
+        run2_range(m, v_at(m->y, i, t), v_at(m->a, i, t), v_at(m->b, from, t), count, f, t);
     }
 }
 
@@ -172,20 +179,19 @@ V_INLINE void run2(const struct map *m, i64 block, vf (*f)(args, vf, vf))
     MAP(LOG, f_log, 1)                                                                             \
     MAP(SQRT, f_sqrt, 1)                                                                           \
     MAP(SOFTCAP, f_softcap, 1)                                                                     \
-    MAP(SOFTCAP_GRAD, f_softcap_grad, 2)                                                           \
-    MAP(BCE, f_bce, 2)
+    MAP(SOFTCAP_GRAD, f_softcap_grad, 2)
 
 #define MAP(op, f, operands)                                                                       \
-    static void f##_block(void *context, i64 block, i32 worker)                                    \
+    V_INLINE void f##_block(const struct map *m, i64 block, const enum dtype t)                    \
     {                                                                                              \
-        (void)worker;                                                                              \
-        run##operands(context, block, f);                                                          \
-    }
+        run##operands(m, block, f, t);                                                             \
+    }                                                                                              \
+    BY_STORAGE(f##_block)
 MAPS(MAP)
 #undef MAP
 
-static pool_fn *const map_blocks[OP_COUNT] = {
-#define MAP(op, f, operands) [OP_##op] = f##_block,
+static pool_fn *const *const map_blocks[OP_COUNT] = {
+#define MAP(op, f, operands) [OP_##op] = f##_block_by,
     MAPS(MAP)
 #undef MAP
 };
@@ -193,37 +199,55 @@ static pool_fn *const map_blocks[OP_COUNT] = {
 static void map(const struct call *c)
 {
     struct map m = map_of(c);
-    pool_run(c->pool, fast_div_up(m.count, MAP_ITEMS), map_blocks[c->op], &m);
+    pool_fn   *f = map_blocks[c->op][c->in[0].type.dtype];
+    pool_run(c->pool, fast_div_up(m.count, MAP_ITEMS), f, &m);
 }
 
-/* ---- bce_grad: three operands */
+/* ---- bce and its gradient: the loss, its gradient and the targets are f32 */
 
-static void bce_grad_block(void *context, i64 block, i32 worker)
+V_INLINE void bce_block(const struct call *c, i64 block, const enum dtype t)
 {
-    (void)worker;
-    const struct call *c = context;
-    const f32         *d = c->in[0].data, *x = c->in[1].data, *t = c->in[2].data;
-    f32               *y = c->out[0].data;
-    i64                i = block * MAP_ITEMS, end = MIN(i + MAP_ITEMS, c->out[0].count);
+    const void *x      = c->in[0].data;
+    const f32  *target = c->in[1].data;
+    f32        *y      = c->out[0].data;
+    i64         i = block * MAP_ITEMS, end = MIN(i + MAP_ITEMS, c->out[0].count);
     for (; i < end; i += V_LANES) {
         vm m = v_first(MIN(end - i, V_LANES));
-        vf s = v_sigmoid(v_load_m(x + i, m));
-        v_store_m(y + i, v_load_m(d + i, m) * (s - v_load_m(t + i, m)), m);
+        v_store_m(y + i, bce_loss(v_get(x, i, m, t), v_load_m(target + i, m)), m);
     }
 }
 
-static void bce_grad(const struct call *c)
+V_INLINE void bce_grad_block(const struct call *c, i64 block, const enum dtype t)
+{
+    const f32  *d = c->in[0].data, *target = c->in[2].data;
+    const void *x = c->in[1].data;
+    i64         i = block * MAP_ITEMS, end = MIN(i + MAP_ITEMS, c->out[0].count);
+    for (; i < end; i += V_LANES) {
+        vm m = v_first(MIN(end - i, V_LANES));
+        vf s = v_sigmoid(v_get(x, i, m, t));
+        v_put(c->out[0].data, i, v_load_m(d + i, m) * (s - v_load_m(target + i, m)), m, t);
+    }
+}
+
+BY_STORAGE(bce_block)
+BY_STORAGE(bce_grad_block)
+
+/* Blocks that see the call itself. */
+static void run_call(const struct call *c, pool_fn *f)
 {
     struct call copy = *c;
-    pool_run(c->pool, fast_div_up(c->out[0].count, MAP_ITEMS), bce_grad_block, &copy);
+    pool_run(c->pool, fast_div_up(c->out[0].count, MAP_ITEMS), f, &copy);
 }
+
+static void bce(const struct call *c) { run_call(c, bce_block_by[c->in[0].type.dtype]); }
+static void bce_grad(const struct call *c) { run_call(c, bce_grad_block_by[c->in[1].type.dtype]); }
 
 /* ---- swiglu: a row of x is [gate, value], each as wide as a row of y */
 
 struct swiglu {
-    const f32 *dy, *x;
-    f32       *y;
-    i64        rows, width, rows_in_block;
+    const void *dy, *x;
+    void       *y;
+    i64         rows, width, rows_in_block;
 };
 
 static struct swiglu swiglu_of(const struct call *c, const struct tensor *narrow)
@@ -234,105 +258,122 @@ static struct swiglu swiglu_of(const struct call *c, const struct tensor *narrow
     return s;
 }
 
-static void swiglu_block(void *context, i64 block, i32 worker)
+V_INLINE void swiglu_block(const struct swiglu *s, i64 block, const enum dtype t)
 {
-    (void)worker;
-    const struct swiglu *s   = context;
-    i64                  row = block * s->rows_in_block, end = MIN(row + s->rows_in_block, s->rows);
+    i64 row = block * s->rows_in_block, end = MIN(row + s->rows_in_block, s->rows);
     for (; row < end; row++) {
-        const f32 *gate = s->x + row * 2 * s->width, *value = gate + s->width;
-        f32       *y = s->y + row * s->width;
+        const void *x = v_at(s->x, row * 2 * s->width, t);
+        void       *y = v_at(s->y, row * s->width, t);
         for (i64 i = 0; i < s->width; i += V_LANES) {
             vm m = v_first(MIN(s->width - i, V_LANES));
-            vf g = v_load_m(gate + i, m);
-            v_store_m(y + i, g * v_sigmoid(g) * v_load_m(value + i, m), m);
+            vf g = v_get(x, i, m, t);
+            v_put(y, i, g * v_sigmoid(g) * v_get(x, s->width + i, m, t), m, t);
         }
     }
 }
 
-static void swiglu_grad_block(void *context, i64 block, i32 worker)
+V_INLINE void swiglu_grad_block(const struct swiglu *s, i64 block, const enum dtype t)
 {
-    (void)worker;
-    const struct swiglu *s   = context;
-    i64                  row = block * s->rows_in_block, end = MIN(row + s->rows_in_block, s->rows);
+    i64 row = block * s->rows_in_block, end = MIN(row + s->rows_in_block, s->rows);
     for (; row < end; row++) {
-        const f32 *gate = s->x + row * 2 * s->width, *value = gate + s->width;
-        const f32 *dy = s->dy + row * s->width;
-        f32       *dx = s->y + row * 2 * s->width;
+        const void *x = v_at(s->x, row * 2 * s->width, t), *dy = v_at(s->dy, row * s->width, t);
+        void       *dx = v_at(s->y, row * 2 * s->width, t);
         for (i64 i = 0; i < s->width; i += V_LANES) {
             vm m = v_first(MIN(s->width - i, V_LANES));
-            vf d = v_load_m(dy + i, m), g = v_load_m(gate + i, m), v = v_load_m(value + i, m);
-            v_store_m(dx + i, d * v * silu_slope(g), m);
-            v_store_m(dx + s->width + i, d * g * v_sigmoid(g), m);
+            vf d = v_get(dy, i, m, t), g = v_get(x, i, m, t), v = v_get(x, s->width + i, m, t);
+            v_put(dx, i, d * v * silu_slope(g), m, t);
+            v_put(dx, s->width + i, d * g * v_sigmoid(g), m, t);
         }
     }
 }
+
+BY_STORAGE(swiglu_block)
+BY_STORAGE(swiglu_grad_block)
 
 static void swiglu(const struct call *c)
 {
     struct swiglu s = swiglu_of(c, &c->out[0]);
+    pool_fn      *f = swiglu_block_by[c->in[0].type.dtype];
     s.x             = c->in[0].data;
-    pool_run(c->pool, fast_div_up(s.rows, s.rows_in_block), swiglu_block, &s);
+    pool_run(c->pool, fast_div_up(s.rows, s.rows_in_block), f, &s);
 }
 
 static void swiglu_grad(const struct call *c)
 {
     struct swiglu s = swiglu_of(c, &c->in[0]);
+    pool_fn      *f = swiglu_grad_block_by[c->in[0].type.dtype];
     s.dy            = c->in[0].data;
     s.x             = c->in[1].data;
-    pool_run(c->pool, fast_div_up(s.rows, s.rows_in_block), swiglu_grad_block, &s);
+    pool_run(c->pool, fast_div_up(s.rows, s.rows_in_block), f, &s);
 }
 
-/* ---- cast to f32, fill */
+/* ---- cast, fill */
 
+/* i32 to f32 only: by way of f32 it would be rounded twice. */
 static bool cast_takes(const struct call *c)
 {
-    enum dtype from = c->in[0].type.dtype;
-    return c->out[0].type.dtype == DT_F32 && (from == DT_U8 || from == DT_I32 || from == DT_F32);
+    enum dtype from = c->in[0].type.dtype, to = c->out[0].type.dtype;
+    if (c->at->stochastic) return false;
+    return (to == DT_F32 && from == DT_I32) ||
+           (dtype_is_float(to) && to != DT_F64 && from != DT_F64 && from != DT_I32);
 }
 
-static void cast_block(void *context, i64 block, i32 worker)
+typedef u8 vb __attribute__((vector_size(V_LANES)));
+
+V_INLINE vf cast_get(const void *p, i64 i, vm m, const enum dtype from)
 {
-    (void)worker;
-    const struct tensor *in = ((const struct call *)context)->in;
-    f32                 *y  = ((const struct call *)context)->out[0].data;
-    i64                  i = block * MAP_ITEMS, end = MIN(i + MAP_ITEMS, in->count);
-    if (in->type.dtype == DT_F32) memcpy(y + i, (f32 *)in->data + i, (size_t)(end - i) * sizeof *y);
-    else if (in->type.dtype == DT_U8)
-        for (; i < end; i++) y[i] = (f32)((const u8 *)in->data)[i];
-    else
-        for (; i < end; i++) y[i] = (f32)((const i32 *)in->data)[i];
+    vi whole = { 0 };
+    vb bytes = { 0 };
+    if (from != DT_U8 && from != DT_I32) return v_get(p, i, m, from);
+    if (from == DT_I32) memcpy(&whole, (const i32 *)p + i, (size_t)m.lanes * sizeof(i32));
+    else memcpy(&bytes, (const u8 *)p + i, (size_t)m.lanes);
+    return v_from_i(from == DT_I32 ? whole : __builtin_convertvector(bytes, vi));
 }
 
-static void cast(const struct call *c)
+V_INLINE void cast_range(const struct call *c, i64 i, i64 end, const enum dtype from,
+                         const enum dtype t)
 {
-    struct call copy = *c;
-    pool_run(c->pool, fast_div_up(c->in[0].count, MAP_ITEMS), cast_block, &copy);
+    const void *x = c->in[0].data;
+    void       *y = c->out[0].data;
+    for (; i + V_LANES <= end; i += V_LANES) v_put(y, i, cast_get(x, i, v_all, from), v_all, t);
+    vm rest = v_first(end - i);
+    if (i < end) v_put(y, i, cast_get(x, i, rest, from), rest, t);
 }
 
-static void fill_block(void *context, i64 block, i32 worker)
+V_INLINE void cast_block(const struct call *c, i64 block, const enum dtype t)
 {
-    (void)worker;
-    const struct call *c = context;
-    f32               *y = c->out[0].data, value = (f32)c->at->add;
-    i64                i = block * MAP_ITEMS, end = MIN(i + MAP_ITEMS, c->out[0].count);
-    for (; i < end; i++) y[i] = value;
+    i64 i = block * MAP_ITEMS, end = MIN(i + MAP_ITEMS, c->out[0].count);
+    switch (c->in[0].type.dtype) {
+    case DT_BF16: cast_range(c, i, end, DT_BF16, t); break;
+    case DT_F16: cast_range(c, i, end, DT_F16, t); break;
+    case DT_U8: cast_range(c, i, end, DT_U8, t); break;
+    case DT_I32: cast_range(c, i, end, DT_I32, t); break;
+    default: cast_range(c, i, end, DT_F32, t); break;
+    }
 }
 
-static void fill(const struct call *c)
+V_INLINE void fill_block(const struct call *c, i64 block, const enum dtype t)
 {
-    struct call copy = *c;
-    pool_run(c->pool, fast_div_up(c->out[0].count, MAP_ITEMS), fill_block, &copy);
+    i64 i = block * MAP_ITEMS, end = MIN(i + MAP_ITEMS, c->out[0].count);
+    vf  v = v_set(t == DT_F32 ? (f32)c->at->add : f32_odd_from_f64(c->at->add));
+    for (; i < end; i += V_LANES) v_put(c->out[0].data, i, v, v_first(MIN(end - i, V_LANES)), t);
 }
+
+BY_STORAGE(cast_block)
+BY_STORAGE(fill_block)
+
+static void cast(const struct call *c) { run_call(c, cast_block_by[c->out[0].type.dtype]); }
+static void fill(const struct call *c) { run_call(c, fill_block_by[c->out[0].type.dtype]); }
 
 const struct kernel ISA_FN(kernels_map)[] = {
-#define MAP(op, f, operands) { OP_##op, "map_" ISA_NAME, ISA_HERE, fast_all_f32, map, NULL },
+#define MAP(op, f, operands) { OP_##op, "map_" ISA_NAME, ISA_HERE, fast_stored, map, NULL },
     MAPS(MAP)
 #undef MAP
-        { OP_BCE_GRAD, "map_" ISA_NAME, ISA_HERE, fast_all_f32, bce_grad, NULL },
-    { OP_SWIGLU, "map_" ISA_NAME, ISA_HERE, fast_all_f32, swiglu, NULL },
-    { OP_SWIGLU_GRAD, "map_" ISA_NAME, ISA_HERE, fast_all_f32, swiglu_grad, NULL },
+        { OP_BCE, "map_" ISA_NAME, ISA_HERE, fast_stored, bce, NULL },
+    { OP_BCE_GRAD, "map_" ISA_NAME, ISA_HERE, fast_stored, bce_grad, NULL },
+    { OP_SWIGLU, "map_" ISA_NAME, ISA_HERE, fast_stored, swiglu, NULL },
+    { OP_SWIGLU_GRAD, "map_" ISA_NAME, ISA_HERE, fast_stored, swiglu_grad, NULL },
     { OP_CAST, "map_" ISA_NAME, ISA_HERE, cast_takes, cast, NULL },
-    { OP_FILL, "map_" ISA_NAME, ISA_HERE, fast_all_f32, fill, NULL },
+    { OP_FILL, "map_" ISA_NAME, ISA_HERE, fast_stored, fill, NULL },
 };
 const i32 ISA_COUNT(kernels_map) = (i32)COUNT_OF(ISA_FN(kernels_map));

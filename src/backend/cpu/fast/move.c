@@ -1,35 +1,41 @@
 /* move.c - values change their place or are repeated: whole runs are copied, so one source serves
- * every processor. Around an axis (or several neighbours) a tensor is [outer, middle, inner]. */
+ * every processor and every type. Around an axis (or several neighbours) a tensor is
+ * [outer, middle, inner], where inner and all distances are in bytes. */
 #include "backend/cpu/fast/fast.h"
 #include <string.h>
 
-enum { COPY_ITEMS = 32 * 1024 }; /* floats in a block */
+enum { COPY_BYTES = 128 * 1024 }; /* in a block */
 
 struct around {
-    i64 outer, middle, inner;
+    i64 outer, middle, inner; /* inner: bytes */
 };
 
-static struct around around_axes(struct shape s, i64 axis, i64 count)
+static struct around around_axis(const struct tensor *t, i64 axis)
 {
-    i32 from = (i32)axis, to = (i32)(axis + count);
-    return (struct around){ shape_span(s, 0, from), shape_span(s, from, to),
-                            shape_span(s, to, s.rank) };
+    struct shape s = t->type.shape;
+    i32          i = (i32)axis;
+    return (struct around){ shape_span(s, 0, i), s.dim[i],
+                            shape_span(s, i + 1, s.rank) * dtype_bytes(t->type.dtype) };
 }
 
-static void copy(f32 *to, const f32 *from, i64 count)
+static void copy(u8 *to, const u8 *from, i64 bytes) { memcpy(to, from, (size_t)bytes); }
+
+static bool takes(const struct call *c) /* any type, if only one */
 {
-    memcpy(to, from, (size_t)count * sizeof *to);
+    for (i32 i = 0; i < c->in_count; i++)
+        if (c->in[i].type.dtype != c->out[0].type.dtype) return false;
+    return true;
 }
 
 /* ---- concat, slice, slice_grad: rows of one width become parts of rows of another */
 
 struct strips {
-    const f32 *from;
-    f32       *to;
-    i64        rows, width;      /* of a strip */
-    i64        from_row, to_row; /* distance from strip to strip */
-    i64        start;            /* slice_grad: zeros before the strip */
-    i64        rows_in_block;
+    const u8 *from;
+    u8       *to;
+    i64       rows, width;      /* of a strip */
+    i64       from_row, to_row; /* distance from strip to strip */
+    i64       start;            /* slice_grad: zeros before the strip */
+    i64       rows_in_block;
 };
 
 static void strips_block(void *context, i64 block, i32 worker)
@@ -42,16 +48,16 @@ static void strips_block(void *context, i64 block, i32 worker)
 
 static void strips_run(const struct call *c, struct strips s)
 {
-    s.rows_in_block = fast_items(s.rows, s.width, COPY_ITEMS);
+    s.rows_in_block = fast_items(s.rows, s.width, COPY_BYTES);
     pool_run(c->pool, fast_div_up(s.rows, s.rows_in_block), strips_block, &s);
 }
 
 static void concat(const struct call *c)
 {
-    struct around whole = around_axes(c->out[0].type.shape, c->at->axis, 1);
-    f32          *to    = c->out[0].data;
+    struct around whole = around_axis(&c->out[0], c->at->axis);
+    u8           *to    = c->out[0].data;
     for (i32 i = 0; i < c->in_count; i++) {
-        struct around part  = around_axes(c->in[i].type.shape, c->at->axis, 1);
+        struct around part  = around_axis(&c->in[i], c->at->axis);
         i64           width = part.middle * part.inner;
         strips_run(c, (struct strips){ .from     = c->in[i].data,
                                        .to       = to,
@@ -65,10 +71,10 @@ static void concat(const struct call *c)
 
 static void slice(const struct call *c)
 {
-    struct around whole = around_axes(c->in[0].type.shape, c->at->axis, 1);
-    struct around part  = around_axes(c->out[0].type.shape, c->at->axis, 1);
+    struct around whole = around_axis(&c->in[0], c->at->axis);
+    struct around part  = around_axis(&c->out[0], c->at->axis);
     i64           width = part.middle * part.inner;
-    const f32    *from  = (const f32 *)c->in[0].data + c->at->start * whole.inner;
+    const u8     *from  = (const u8 *)c->in[0].data + c->at->start * whole.inner;
     strips_run(c, (struct strips){ .from     = from,
                                    .to       = c->out[0].data,
                                    .rows     = whole.outer,
@@ -84,57 +90,69 @@ static void slice_grad_block(void *context, i64 block, i32 worker)
     const struct strips *s   = context;
     i64                  row = block * s->rows_in_block, end = MIN(row + s->rows_in_block, s->rows);
     for (; row < end; row++) {
-        f32 *to   = s->to + row * s->to_row;
-        i64  rest = s->to_row - s->start - s->width;
-        memset(to, 0, (size_t)s->start * sizeof *to);
+        u8 *to   = s->to + row * s->to_row;
+        i64 rest = s->to_row - s->start - s->width;
+        memset(to, 0, (size_t)s->start);
         copy(to + s->start, s->from + row * s->from_row, s->width);
-        memset(to + s->start + s->width, 0, (size_t)rest * sizeof *to);
+        memset(to + s->start + s->width, 0, (size_t)rest);
     }
 }
 
 static void slice_grad(const struct call *c)
 {
-    struct around whole = around_axes(c->out[0].type.shape, c->at->axis, 1);
+    struct around whole = around_axis(&c->out[0], c->at->axis);
     struct strips s     = { .from = c->in[0].data, .to = c->out[0].data, .rows = whole.outer };
-    s.width = s.from_row = c->in[0].count / MAX(1, whole.outer);
+    s.width = s.from_row = type_bytes(c->in[0].type) / MAX(1, whole.outer);
     s.start              = c->at->start * whole.inner;
     s.to_row             = whole.middle * whole.inner;
-    s.rows_in_block      = fast_items(s.rows, s.to_row, COPY_ITEMS);
+    s.rows_in_block      = fast_items(s.rows, s.to_row, COPY_BYTES);
     pool_run(c->pool, fast_div_up(s.rows, s.rows_in_block), slice_grad_block, &s);
 }
 
 /* ---- broadcast: [outer, inner] -> [outer, middle, inner] */
 
 struct repeat {
-    const f32 *from;
-    f32       *to;
-    i64        count, middle, inner;
+    const u8 *from;
+    u8       *to;
+    i64       bytes, middle, inner, element; /* bytes but for middle */
 };
+
+/* to[0 .. bytes) = one element again and again: copies of all that is there already. */
+static void repeat(u8 *to, const u8 *from, i64 bytes, i64 element)
+{
+    copy(to, from, element);
+    for (i64 done = element; done < bytes; done *= 2) copy(to + done, to, MIN(done, bytes - done));
+}
 
 static void broadcast_block(void *context, i64 block, i32 worker)
 {
     (void)worker;
     const struct repeat *r = context;
-    i64                  i = block * COPY_ITEMS, end = MIN(i + COPY_ITEMS, r->count), run;
+    i64                  i = block * COPY_BYTES, end = MIN(i + COPY_BYTES, r->bytes), run;
     for (; i < end; i += run) {
-        i64        outer = i / (r->middle * r->inner), at = i % r->inner;
-        const f32 *from = r->from + outer * r->inner + at;
-        if (r->inner > 1) {
+        i64       outer = i / (r->middle * r->inner), at = i % r->inner;
+        const u8 *from = r->from + outer * r->inner + at;
+        if (r->inner > r->element) {
             run = MIN(r->inner - at, end - i);
             copy(r->to + i, from, run);
         } else {
-            run = MIN((outer + 1) * r->middle, end) - i;
-            for (i64 k = 0; k < run; k++) r->to[i + k] = *from;
+            run = MIN((outer + 1) * r->middle * r->inner, end) - i;
+            repeat(r->to + i, from, run, r->element);
         }
     }
 }
 
 static void broadcast(const struct call *c)
 {
-    struct shape  x = c->in[0].type.shape;
-    struct repeat r = { c->in[0].data, c->out[0].data, c->out[0].count, shape_count(c->at->dims),
-                        shape_span(x, (i32)c->at->axis, x.rank) };
-    pool_run(c->pool, fast_div_up(r.count, COPY_ITEMS), broadcast_block, &r);
+    struct shape  x       = c->in[0].type.shape;
+    i64           element = dtype_bytes(c->in[0].type.dtype);
+    struct repeat r       = { .from    = c->in[0].data,
+                              .to      = c->out[0].data,
+                              .bytes   = type_bytes(c->out[0].type),
+                              .middle  = shape_count(c->at->dims),
+                              .inner   = shape_span(x, (i32)c->at->axis, x.rank) * element,
+                              .element = element };
+    pool_run(c->pool, fast_div_up(r.bytes, COPY_BYTES), broadcast_block, &r);
 }
 
 /* ---- transpose: any order of axes.
@@ -150,8 +168,9 @@ struct axis {
 };
 
 struct turn {
-    const f32  *from;
-    f32        *to;
+    const u8   *from;
+    u8         *to;
+    i64         element; /* its bytes */
     struct axis near, far, other[RANK_MAX];
     i32         others;
     i64         squares; /* along far */
@@ -163,9 +182,11 @@ static struct turn turn_of(const struct call *c)
     struct shape x = c->in[0].type.shape, y = c->out[0].type.shape;
     struct turn  t = { .from = c->in[0].data, .to = c->out[0].data, .blocks = 1 };
     t.near = t.far = (struct axis){ 1, 0, 0 };
+    t.element      = dtype_bytes(c->in[0].type.dtype);
     for (i32 i = 0; i < y.rank; i++) {
         i32         was = (i32)c->at->dims.dim[i];
-        struct axis a = { y.dim[i], shape_span(x, was + 1, x.rank), shape_span(y, i + 1, y.rank) };
+        struct axis a   = { y.dim[i], shape_span(x, was + 1, x.rank) * t.element,
+                            shape_span(y, i + 1, y.rank) * t.element };
         if (i == y.rank - 1) t.near = a;
         else if (was == x.rank - 1) t.far = a;
         else t.other[t.others++] = a;
@@ -176,22 +197,37 @@ static struct turn turn_of(const struct call *c)
     return t;
 }
 
+/* Squares along near. `element` is a constant at each call. */
+static inline __attribute__((always_inline)) void turn_squares(const struct turn *t, const u8 *from,
+                                                               u8 *to, i64 far, const i64 element)
+{
+    i64 far_end = MIN(far + SQUARE, t->far.size), far_to = t->far.to, near_from = t->near.from;
+    i64 near_count = t->near.size;
+    for (i64 near = 0; near < near_count; near += SQUARE) {
+        i64 near_end = MIN(near + SQUARE, near_count);
+        for (i64 f = far; f < far_end; f++)
+            for (i64 n = near; n < near_end; n++)
+                memcpy(to + f * far_to + n * element, from + f * element + n * near_from,
+                       (size_t)element);
+    }
+}
+
 static void turn_block(const struct turn *t, i64 block)
 {
-    i64        far = block % t->squares * SQUARE, far_end = MIN(far + SQUARE, t->far.size);
-    const f32 *from = t->from;
-    f32       *to   = t->to;
+    i64       far  = block % t->squares * SQUARE;
+    const u8 *from = t->from;
+    u8       *to   = t->to;
     block /= t->squares;
     for (i32 i = t->others - 1; i >= 0; i--) {
         from += block % t->other[i].size * t->other[i].from;
         to += block % t->other[i].size * t->other[i].to;
         block /= t->other[i].size;
     }
-    for (i64 near = 0; near < t->near.size; near += SQUARE) {
-        i64 near_end = MIN(near + SQUARE, t->near.size);
-        for (i64 f = far; f < far_end; f++)
-            for (i64 n = near; n < near_end; n++)
-                to[f * t->far.to + n * t->near.to] = from[f * t->far.from + n * t->near.from];
+    switch (t->element) {
+    case 1: turn_squares(t, from, to, far, 1); break;
+    case 2: turn_squares(t, from, to, far, 2); break;
+    case 4: turn_squares(t, from, to, far, 4); break;
+    case 8: turn_squares(t, from, to, far, 8); break;
     }
 }
 
@@ -211,8 +247,8 @@ static void turns_block(void *context, i64 block, i32 worker)
 static void transpose(const struct call *c)
 {
     struct turns t     = { .turn = turn_of(c) };
-    i64          items = MIN(t.turn.far.size, SQUARE) * t.turn.near.size;
-    t.each             = fast_items(t.turn.blocks, items, COPY_ITEMS);
+    i64          bytes = MIN(t.turn.far.size, SQUARE) * t.turn.near.size * t.turn.element;
+    t.each             = fast_items(t.turn.blocks, bytes, COPY_BYTES);
     pool_run(c->pool, fast_div_up(t.turn.blocks, t.each), turns_block, &t);
 }
 
@@ -221,9 +257,9 @@ static void transpose(const struct call *c)
 enum { LOOKUP_AHEAD = 32 }; /* rows asked for before their turn: a large table is in no cache */
 
 struct lookup {
-    const f32 *table;
+    const u8  *table;
     const i32 *ids;
-    f32       *to;
+    u8        *to;
     i64        count, rows, width, ids_in_block;
 };
 
@@ -245,19 +281,17 @@ static void embedding(const struct call *c)
     struct lookup l = { .table = c->in[0].data, .ids = c->in[1].data, .to = c->out[0].data };
     l.count         = c->in[1].count;
     l.rows          = c->in[0].type.shape.dim[0];
-    l.width         = c->in[0].type.shape.dim[1];
-    l.ids_in_block  = fast_items(l.count, l.width, COPY_ITEMS);
+    l.width         = c->in[0].type.shape.dim[1] * dtype_bytes(c->in[0].type.dtype);
+    l.ids_in_block  = fast_items(l.count, l.width, COPY_BYTES);
     pool_run(c->pool, fast_div_up(l.count, l.ids_in_block), embedding_block, &l);
 }
 
-static bool embedding_takes(const struct call *c) { return fast_ids_at(c, 1); }
-
 const struct kernel kernels_move[] = {
-    { OP_CONCAT, "move", ISA_ANY, fast_all_f32, concat, NULL },
-    { OP_SLICE, "move", ISA_ANY, fast_all_f32, slice, NULL },
-    { OP_SLICE_GRAD, "move", ISA_ANY, fast_all_f32, slice_grad, NULL },
-    { OP_BROADCAST, "move", ISA_ANY, fast_all_f32, broadcast, NULL },
-    { OP_TRANSPOSE, "move", ISA_ANY, fast_all_f32, transpose, NULL },
-    { OP_EMBEDDING, "move", ISA_ANY, embedding_takes, embedding, NULL },
+    { OP_CONCAT, "move", ISA_ANY, takes, concat, NULL },
+    { OP_SLICE, "move", ISA_ANY, takes, slice, NULL },
+    { OP_SLICE_GRAD, "move", ISA_ANY, takes, slice_grad, NULL },
+    { OP_BROADCAST, "move", ISA_ANY, takes, broadcast, NULL },
+    { OP_TRANSPOSE, "move", ISA_ANY, takes, transpose, NULL },
+    { OP_EMBEDDING, "move", ISA_ANY, NULL, embedding, NULL },
 };
 const i32 kernels_move_count = (i32)COUNT_OF(kernels_move);

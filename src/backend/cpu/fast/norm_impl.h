@@ -14,12 +14,13 @@ enum {
 };
 
 struct norm {
-    const f32 *dy, *x, *w, *b;
-    f32       *y; /* or dx */
-    f32       *mean, *rstd;
-    f32       *parts; /* [blocks][2][width]: dw, db */
-    i64        rows, width, each;
-    f64        eps;
+    const void *dy, *x;
+    const f32  *w, *b;
+    void       *y; /* or dx */
+    f32        *mean, *rstd;
+    f32        *parts; /* [blocks][2][width]: dw, db */
+    i64         rows, width, each;
+    f64         eps;
 };
 
 static struct norm norm_of(const struct tensor *x)
@@ -35,17 +36,17 @@ static i64 norm_blocks(const struct norm *n) { return fast_div_up(n->rows, n->ea
 /* ---- forward */
 
 /* y = (x - mean) rstd w + b; w, b may be NULL. */
-V_INLINE void row_apply(const struct norm *n, i64 row, f32 mean, f32 rstd)
+V_INLINE void row_apply(const struct norm *n, i64 row, f32 mean, f32 rstd, const enum dtype t)
 {
-    const f32 *x     = n->x + row * n->width;
-    f32       *y     = n->y + row * n->width;
-    vf         shift = v_set(mean), scale = v_set(rstd);
+    const void *x     = v_at(n->x, row * n->width, t);
+    void       *y     = v_at(n->y, row * n->width, t);
+    vf          shift = v_set(mean), scale = v_set(rstd);
     for (i64 i = 0; i < n->width; i += V_LANES) {
         vm m = v_first(MIN(n->width - i, V_LANES));
-        vf v = (v_load_m(x + i, m) - shift) * scale;
+        vf v = (v_get(x, i, m, t) - shift) * scale;
         if (n->w) v = v * v_load_m(n->w + i, m);
         if (n->b) v = v + v_load_m(n->b + i, m);
-        v_store_m(y + i, v, m);
+        v_put(y, i, v, m, t);
     }
 }
 
@@ -54,33 +55,32 @@ static f32 rstd_of(f32 sum_squares, i64 width, f64 eps)
     return (f32)(1 / sqrt((f64)sum_squares / (f64)width + eps));
 }
 
-static void layernorm_block(void *context, i64 block, i32 worker)
+V_INLINE void layernorm_block(const struct norm *n, i64 block, const enum dtype t)
 {
-    (void)worker;
-    const struct norm *n   = context;
-    i64                row = block * n->each, end = MIN(row + n->each, n->rows);
+    i64 row = block * n->each, end = MIN(row + n->each, n->rows);
     for (; row < end; row++) {
-        const f32 *x    = n->x + row * n->width;
-        f32        mean = (f32)((f64)row_sum(x, n->width) / (f64)n->width);
-        f32        rstd = rstd_of(row_sum_squares(x, n->width, mean), n->width, n->eps);
-        row_apply(n, row, mean, rstd);
+        const void *x    = v_at(n->x, row * n->width, t);
+        f32         mean = (f32)((f64)row_sum(x, n->width, t) / (f64)n->width);
+        f32         rstd = rstd_of(row_sum_squares(x, n->width, mean, t), n->width, n->eps);
+        row_apply(n, row, mean, rstd, t);
         n->mean[row] = mean;
         n->rstd[row] = rstd;
     }
 }
 
-static void rmsnorm_block(void *context, i64 block, i32 worker)
+V_INLINE void rmsnorm_block(const struct norm *n, i64 block, const enum dtype t)
 {
-    (void)worker;
-    const struct norm *n   = context;
-    i64                row = block * n->each, end = MIN(row + n->each, n->rows);
+    i64 row = block * n->each, end = MIN(row + n->each, n->rows);
     for (; row < end; row++) {
-        const f32 *x    = n->x + row * n->width;
-        f32        rstd = rstd_of(row_sum_squares(x, n->width, 0), n->width, n->eps);
-        row_apply(n, row, 0, rstd);
+        const void *x    = v_at(n->x, row * n->width, t);
+        f32         rstd = rstd_of(row_sum_squares(x, n->width, 0, t), n->width, n->eps);
+        row_apply(n, row, 0, rstd, t);
         n->rstd[row] = rstd;
     }
 }
+
+BY_STORAGE(layernorm_block)
+BY_STORAGE(rmsnorm_block)
 
 static void layernorm(const struct call *c)
 {
@@ -91,7 +91,7 @@ static void layernorm(const struct call *c)
     n.mean        = c->out[1].data;
     n.rstd        = c->out[2].data;
     n.eps         = c->at->eps;
-    pool_run(c->pool, norm_blocks(&n), layernorm_block, &n);
+    pool_run(c->pool, norm_blocks(&n), layernorm_block_by[c->in[0].type.dtype], &n);
 }
 
 static void rmsnorm(const struct call *c)
@@ -101,7 +101,7 @@ static void rmsnorm(const struct call *c)
     n.y           = c->out[0].data;
     n.rstd        = c->out[1].data;
     n.eps         = c->at->eps;
-    pool_run(c->pool, norm_blocks(&n), rmsnorm_block, &n);
+    pool_run(c->pool, norm_blocks(&n), rmsnorm_block_by[c->in[0].type.dtype], &n);
 }
 
 /* ---- backward */
@@ -111,15 +111,16 @@ struct sums { /* over a row */
 };
 
 /* First pass over a row: its sums, and its part of dw and db. */
-V_INLINE struct sums row_grad_sums(const struct norm *n, i64 row, f32 mean, f32 *dw, f32 *db)
+V_INLINE struct sums row_grad_sums(const struct norm *n, i64 row, f32 mean, f32 *dw, f32 *db,
+                                   const enum dtype t)
 {
-    const f32  *x = n->x + row * n->width, *dy = n->dy + row * n->width;
+    const void *x = v_at(n->x, row * n->width, t), *dy = v_at(n->dy, row * n->width, t);
     vf          shift = v_set(mean), scale = v_set(n->rstd[row]);
     struct sums s = { v_zero(), v_zero() };
     for (i64 i = 0; i < n->width; i += V_LANES) {
         vm m    = v_first(MIN(n->width - i, V_LANES));
-        vf d    = v_load_m(dy + i, m); /* 0 beyond the row, and so are all products with it */
-        vf xhat = (v_load_m(x + i, m) - shift) * scale;
+        vf d    = v_get(dy, i, m, t); /* 0 beyond the row, and so are all products with it */
+        vf xhat = (v_get(x, i, m, t) - shift) * scale;
         vf g    = n->w ? d * v_load_m(n->w + i, m) : d;
         s.g     = s.g + g;
         s.gx    = v_fma(g, xhat, s.gx);
@@ -129,34 +130,35 @@ V_INLINE struct sums row_grad_sums(const struct norm *n, i64 row, f32 mean, f32 
     return s;
 }
 
-V_INLINE void row_grad_apply(const struct norm *n, i64 row, f32 mean, f32 mean_g, f32 mean_gx)
+V_INLINE void row_grad_apply(const struct norm *n, i64 row, f32 mean, f32 mean_g, f32 mean_gx,
+                             const enum dtype t)
 {
-    const f32 *x = n->x + row * n->width, *dy = n->dy + row * n->width;
-    f32       *dx    = n->y + row * n->width;
-    vf         shift = v_set(mean), scale = v_set(n->rstd[row]);
+    const void *x = v_at(n->x, row * n->width, t), *dy = v_at(n->dy, row * n->width, t);
+    void       *dx    = v_at(n->y, row * n->width, t);
+    vf          shift = v_set(mean), scale = v_set(n->rstd[row]);
     for (i64 i = 0; i < n->width; i += V_LANES) {
         vm m    = v_first(MIN(n->width - i, V_LANES));
-        vf xhat = (v_load_m(x + i, m) - shift) * scale;
-        vf g    = v_load_m(dy + i, m);
+        vf xhat = (v_get(x, i, m, t) - shift) * scale;
+        vf g    = v_get(dy, i, m, t);
         if (n->w) g = g * v_load_m(n->w + i, m);
-        v_store_m(dx + i, scale * (g - v_set(mean_g) - xhat * v_set(mean_gx)), m);
+        v_put(dx, i, scale * (g - v_set(mean_g) - xhat * v_set(mean_gx)), m, t);
     }
 }
 
-static void grad_block(void *context, i64 block, i32 worker)
+V_INLINE void grad_block(const struct norm *n, i64 block, const enum dtype t)
 {
-    (void)worker;
-    const struct norm *n  = context;
-    f32               *dw = n->parts + block * 2 * n->width, *db = n->mean ? dw + n->width : NULL;
-    i64                row = block * n->each, end = MIN(row + n->each, n->rows);
+    f32 *dw = n->parts + block * 2 * n->width, *db = n->mean ? dw + n->width : NULL;
+    i64  row = block * n->each, end = MIN(row + n->each, n->rows);
     memset(dw, 0, (size_t)(2 * n->width) * sizeof *dw);
     for (; row < end; row++) {
         f32         mean   = n->mean ? n->mean[row] : 0;
-        struct sums s      = row_grad_sums(n, row, mean, dw, db);
+        struct sums s      = row_grad_sums(n, row, mean, dw, db, t);
         f32         mean_g = n->mean ? v_sum(s.g) / (f32)n->width : 0;
-        row_grad_apply(n, row, mean, mean_g, v_sum(s.gx) / (f32)n->width);
+        row_grad_apply(n, row, mean, mean_g, v_sum(s.gx) / (f32)n->width, t);
     }
 }
+
+BY_STORAGE(grad_block)
 
 /* Operands in their order: dy, x, w, mean, rstd or dy, x, rstd (, w). */
 static struct norm grad_of(const struct call *c)
@@ -185,16 +187,18 @@ static i64 grad_work(const struct call *c)
 
 static void norm_grad(const struct call *c)
 {
-    struct norm n = grad_of(c);
-    pool_run(c->pool, norm_blocks(&n), grad_block, &n);
-    rows_add(c->out[1].data, n.parts, norm_blocks(&n), 2 * n.width, n.width);
-    if (n.mean) rows_add(c->out[2].data, n.parts + n.width, norm_blocks(&n), 2 * n.width, n.width);
+    struct norm n  = grad_of(c);
+    f32        *dw = c->out[1].data, *db = n.mean ? c->out[2].data : NULL;
+    i64         blocks = norm_blocks(&n), step = 2 * n.width;
+    pool_run(c->pool, blocks, grad_block_by[c->in[0].type.dtype], &n);
+    rows_add(dw, n.parts, blocks, step, n.width, DT_F32);
+    if (db) rows_add(db, n.parts + n.width, blocks, step, n.width, DT_F32);
 }
 
 const struct kernel ISA_FN(kernels_norm)[] = {
-    { OP_LAYERNORM, "norm_" ISA_NAME, ISA_HERE, fast_all_f32, layernorm, NULL },
-    { OP_RMSNORM, "norm_" ISA_NAME, ISA_HERE, fast_all_f32, rmsnorm, NULL },
-    { OP_LAYERNORM_GRAD, "norm_" ISA_NAME, ISA_HERE, fast_all_f32, norm_grad, grad_work },
-    { OP_RMSNORM_GRAD, "norm_" ISA_NAME, ISA_HERE, fast_all_f32, norm_grad, grad_work },
+    { OP_LAYERNORM, "norm_" ISA_NAME, ISA_HERE, fast_stored, layernorm, NULL },
+    { OP_RMSNORM, "norm_" ISA_NAME, ISA_HERE, fast_stored, rmsnorm, NULL },
+    { OP_LAYERNORM_GRAD, "norm_" ISA_NAME, ISA_HERE, fast_stored, norm_grad, grad_work },
+    { OP_RMSNORM_GRAD, "norm_" ISA_NAME, ISA_HERE, fast_stored, norm_grad, grad_work },
 };
 const i32 ISA_COUNT(kernels_norm) = (i32)COUNT_OF(ISA_FN(kernels_norm));

@@ -18,128 +18,128 @@ static struct rows rows_of(const struct call *c, const struct tensor *x)
     return r;
 }
 
-static void rows_run(const struct call *c, const struct tensor *x, pool_fn *fn)
+static void rows_run(const struct call *c, const struct tensor *x, pool_fn *const *fn)
 {
     struct rows r = rows_of(c, x);
-    pool_run(c->pool, fast_div_up(r.count, r.each), fn, &r);
+    pool_run(c->pool, fast_div_up(r.count, r.each), fn[x->type.dtype], &r);
 }
 
-static void softmax_block(void *context, i64 block, i32 worker)
+/* The exponentials wait in the result where it is f32; else they are worked out again, so that
+ * only the quotient is rounded. */
+V_INLINE void softmax_block(const struct rows *r, i64 block, const enum dtype t)
 {
-    (void)worker;
-    const struct rows *r   = context;
-    i64                row = block * r->each, end = MIN(row + r->each, r->count);
+    i64 row = block * r->each, end = MIN(row + r->each, r->count);
     for (; row < end; row++) {
-        const f32 *x     = (const f32 *)r->c->in[0].data + row * r->width;
-        f32       *y     = (f32 *)r->c->out[0].data + row * r->width;
-        vf         scale = v_set(1 / row_exp(y, x, r->width, row_top(x, r->width)));
+        const void *x     = v_at(r->c->in[0].data, row * r->width, t);
+        void       *y     = v_at(r->c->out[0].data, row * r->width, t);
+        f32         top   = row_top(x, r->width, t);
+        vf          scale = v_set(1 / row_exp(t == DT_F32 ? y : NULL, x, r->width, top, t));
         for (i64 i = 0; i < r->width; i += V_LANES) {
             vm m = v_first(MIN(r->width - i, V_LANES));
-            v_store_m(y + i, v_load_m(y + i, m) * scale, m);
+            vf e = t == DT_F32 ? v_get(y, i, m, t) : v_exp(v_get(x, i, m, t) - v_set(top));
+            v_put(y, i, e * scale, m, t);
         }
     }
 }
 
-static void softmax_grad_block(void *context, i64 block, i32 worker)
+V_INLINE void softmax_grad_block(const struct rows *r, i64 block, const enum dtype t)
 {
-    (void)worker;
-    const struct rows *r   = context;
-    i64                row = block * r->each, end = MIN(row + r->each, r->count);
+    i64 row = block * r->each, end = MIN(row + r->each, r->count);
     for (; row < end; row++) {
-        const f32 *dy  = (const f32 *)r->c->in[0].data + row * r->width;
-        const f32 *y   = (const f32 *)r->c->in[1].data + row * r->width;
-        f32       *dx  = (f32 *)r->c->out[0].data + row * r->width;
-        vf         dot = v_set(row_dot(dy, y, r->width));
+        const void *dy  = v_at(r->c->in[0].data, row * r->width, t);
+        const void *y   = v_at(r->c->in[1].data, row * r->width, t);
+        void       *dx  = v_at(r->c->out[0].data, row * r->width, t);
+        vf          dot = v_set(row_dot(dy, y, r->width, t));
         for (i64 i = 0; i < r->width; i += V_LANES) {
             vm m = v_first(MIN(r->width - i, V_LANES));
-            v_store_m(dx + i, (v_load_m(dy + i, m) - dot) * v_load_m(y + i, m), m);
+            v_put(dx, i, (v_get(dy, i, m, t) - dot) * v_get(y, i, m, t), m, t);
         }
     }
 }
 
-static void xent_block(void *context, i64 block, i32 worker)
+V_INLINE void xent_block(const struct rows *r, i64 block, const enum dtype t)
 {
-    (void)worker;
-    const struct rows *r       = context;
-    const i32         *targets = r->c->in[1].data;
-    f32               *loss = r->c->out[0].data, *lse = r->c->out[1].data;
-    f64                s   = r->c->at->smoothing;
-    i64                row = block * r->each, end = MIN(row + r->each, r->count);
+    const i32 *targets = r->c->in[1].data;
+    f32       *loss = r->c->out[0].data, *lse = r->c->out[1].data;
+    f64        s   = r->c->at->smoothing;
+    i64        row = block * r->each, end = MIN(row + r->each, r->count);
     for (; row < end; row++) {
-        const f32 *x    = (const f32 *)r->c->in[0].data + row * r->width;
-        f32        top  = row_top(x, r->width);
-        f64        l    = (f64)top + log((f64)row_exp(NULL, x, r->width, top));
-        f64        mean = s > 0 ? (f64)row_sum(x, r->width) / (f64)r->width : 0;
+        const void *x    = v_at(r->c->in[0].data, row * r->width, t);
+        f32         top  = row_top(x, r->width, t);
+        f64         l    = (f64)top + log((f64)row_exp(NULL, x, r->width, top, t));
+        f64         mean = s > 0 ? (f64)row_sum(x, r->width, t) / (f64)r->width : 0;
         ASSERT(targets[row] < r->width);
-        lse[row] = (f32)l;
-        loss[row] =
-            targets[row] < 0 ? 0 : (f32)((1 - s) * (l - (f64)x[targets[row]]) + s * (l - mean));
+        lse[row]  = (f32)l;
+        loss[row] = 0;
+        if (targets[row] < 0) continue;
+        f64 hit   = (f64)v_get_1(x, targets[row], t);
+        loss[row] = (f32)((1 - s) * (l - hit) + s * (l - mean));
     }
 }
 
-static void xent_grad_block(void *context, i64 block, i32 worker)
+V_INLINE void xent_grad_block(const struct rows *r, i64 block, const enum dtype t)
 {
-    (void)worker;
-    const struct rows *r     = context;
-    const f32         *dloss = r->c->in[0].data, *lse = r->c->in[3].data;
-    const i32         *targets = r->c->in[2].data;
-    f64                s       = r->c->at->smoothing;
-    i64                row = block * r->each, end = MIN(row + r->each, r->count);
+    const f32 *dloss = r->c->in[0].data, *lse = r->c->in[3].data;
+    const i32 *targets = r->c->in[2].data;
+    f64        s       = r->c->at->smoothing;
+    i64        row = block * r->each, end = MIN(row + r->each, r->count);
     for (; row < end; row++) {
-        const f32 *x  = (const f32 *)r->c->in[1].data + row * r->width;
-        f32       *dx = (f32 *)r->c->out[0].data + row * r->width;
+        const void *x  = v_at(r->c->in[1].data, row * r->width, t);
+        void       *dx = v_at(r->c->out[0].data, row * r->width, t);
         if (targets[row] < 0) {
-            memset(dx, 0, (size_t)r->width * sizeof *dx);
+            memset(dx, 0, (size_t)(r->width * v_size(t)));
             continue;
         }
         vf  shift = v_set(lse[row]), d = v_set(dloss[row]);
         f64 share = s / (f64)r->width; /* of the target's one that every class has */
         vf  other = v_set((f32)share);
         /* At the target, whose logit dx may be about to take the place of. */
-        f32 hit = expf(x[targets[row]] - lse[row]) - (f32)(share + 1 - s);
+        f32 hit = expf(v_get_1(x, targets[row], t) - lse[row]) - (f32)(share + 1 - s);
         for (i64 i = 0; i < r->width; i += V_LANES) {
             vm m = v_first(MIN(r->width - i, V_LANES));
-            v_store_m(dx + i, (v_exp(v_load_m(x + i, m) - shift) - other) * d, m);
+            v_put(dx, i, (v_exp(v_get(x, i, m, t) - shift) - other) * d, m, t);
         }
-        dx[targets[row]] = hit * dloss[row];
+        v_put_1(dx, targets[row], hit * dloss[row], t);
     }
 }
 
 /* The first of the largest, compared as the reference does. */
-static i64 row_best(const f32 *x, i64 width)
+V_INLINE i64 row_best(const void *x, i64 width, const enum dtype t)
 {
-    f32 top = row_top(x, width);
+    f32 top = row_top(x, width, t), front = v_get_1(x, 0, t);
     for (i64 i = 0; i < width; i++)
-        if (x[i] == top) return x[0] == x[0] ? i : 0; /* nothing is above NaN in front */
+        if (v_get_1(x, i, t) == top)
+            return front == front ? i : 0; /* nothing is above NaN in front */
     return 0;
 }
 
-static void hits_block(void *context, i64 block, i32 worker)
+V_INLINE void hits_block(const struct rows *r, i64 block, const enum dtype t)
 {
-    (void)worker;
-    const struct rows *r       = context;
-    const f32         *x       = r->c->in[0].data;
-    const i32         *targets = r->c->in[1].data;
-    f32               *y       = r->c->out[0].data;
-    i64                row = block * r->each, end = MIN(row + r->each, r->count);
+    const void *x       = r->c->in[0].data;
+    const i32  *targets = r->c->in[1].data;
+    f32        *y       = r->c->out[0].data;
+    i64         row = block * r->each, end = MIN(row + r->each, r->count);
     for (; row < end; row++)
-        y[row] = row_best(x + row * r->width, r->width) == targets[row] ? 1 : 0;
+        y[row] = row_best(v_at(x, row * r->width, t), r->width, t) == targets[row] ? 1 : 0;
 }
 
-static void softmax(const struct call *c) { rows_run(c, &c->in[0], softmax_block); }
-static void softmax_grad(const struct call *c) { rows_run(c, &c->in[1], softmax_grad_block); }
-static void xent(const struct call *c) { rows_run(c, &c->in[0], xent_block); }
-static void xent_grad(const struct call *c) { rows_run(c, &c->in[1], xent_grad_block); }
-static void hits(const struct call *c) { rows_run(c, &c->in[0], hits_block); }
+BY_STORAGE(softmax_block)
+BY_STORAGE(softmax_grad_block)
+BY_STORAGE(xent_block)
+BY_STORAGE(xent_grad_block)
+BY_STORAGE(hits_block)
 
-static bool takes_1(const struct call *c) { return fast_ids_at(c, 1); }
-static bool takes_2(const struct call *c) { return fast_ids_at(c, 2); }
+static void softmax(const struct call *c) { rows_run(c, &c->in[0], softmax_block_by); }
+static void softmax_grad(const struct call *c) { rows_run(c, &c->in[1], softmax_grad_block_by); }
+static void xent(const struct call *c) { rows_run(c, &c->in[0], xent_block_by); }
+static void xent_grad(const struct call *c) { rows_run(c, &c->in[1], xent_grad_block_by); }
+static void hits(const struct call *c) { rows_run(c, &c->in[0], hits_block_by); }
 
 const struct kernel ISA_FN(kernels_softmax)[] = {
-    { OP_SOFTMAX, "softmax_" ISA_NAME, ISA_HERE, fast_all_f32, softmax, NULL },
-    { OP_SOFTMAX_GRAD, "softmax_" ISA_NAME, ISA_HERE, fast_all_f32, softmax_grad, NULL },
-    { OP_XENT, "softmax_" ISA_NAME, ISA_HERE, takes_1, xent, NULL },
-    { OP_XENT_GRAD, "softmax_" ISA_NAME, ISA_HERE, takes_2, xent_grad, NULL },
-    { OP_HITS, "softmax_" ISA_NAME, ISA_HERE, takes_1, hits, NULL },
+    { OP_SOFTMAX, "softmax_" ISA_NAME, ISA_HERE, fast_stored, softmax, NULL },
+    { OP_SOFTMAX_GRAD, "softmax_" ISA_NAME, ISA_HERE, fast_stored, softmax_grad, NULL },
+    { OP_XENT, "softmax_" ISA_NAME, ISA_HERE, fast_stored, xent, NULL },
+    { OP_XENT_GRAD, "softmax_" ISA_NAME, ISA_HERE, fast_stored, xent_grad, NULL },
+    { OP_HITS, "softmax_" ISA_NAME, ISA_HERE, fast_stored, hits, NULL },
 };
 const i32 ISA_COUNT(kernels_softmax) = (i32)COUNT_OF(ISA_FN(kernels_softmax));

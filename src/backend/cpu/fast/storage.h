@@ -1,0 +1,160 @@
+/* storage.h - numbers lie in memory as f32, bf16 or f16, and are f32 as soon as they are loaded.
+ *
+ * A kernel's block is written once, as an inline function whose last argument t is the storage of
+ * what may be low; BY_STORAGE makes one function of it for each type, so that t is a constant in
+ * the loops. Stores round to nearest even, bit for bit as base/half.h does, and f16 keeps its
+ * subnormal numbers also while f32 has none (flush.h): the conversions do not ask that mode. */
+#ifndef BACKEND_CPU_FAST_STORAGE_H
+#define BACKEND_CPU_FAST_STORAGE_H
+#include "backend/cpu/fast/simd.h"
+#include "backend/cpu/kernel.h"
+#include "base/half.h"
+
+typedef u16 vh __attribute__((vector_size(2 * V_LANES)));
+
+/* body(context, block, t) for each storage, as the pool wants it: body_by[t]. */
+#define BY_STORAGE(body)                                                                           \
+    static void body##_f32(void *context, i64 block, i32 worker)                                   \
+    {                                                                                              \
+        (void)worker;                                                                              \
+        body(context, block, DT_F32);                                                              \
+    }                                                                                              \
+    static void body##_bf16(void *context, i64 block, i32 worker)                                  \
+    {                                                                                              \
+        (void)worker;                                                                              \
+        body(context, block, DT_BF16);                                                             \
+    }                                                                                              \
+    static void body##_f16(void *context, i64 block, i32 worker)                                   \
+    {                                                                                              \
+        (void)worker;                                                                              \
+        body(context, block, DT_F16);                                                              \
+    }                                                                                              \
+    static pool_fn *const body##_by[] = {                                                          \
+        [DT_F32] = body##_f32, [DT_BF16] = body##_bf16, [DT_F16] = body##_f16                      \
+    };
+
+/* ---- sixteen bits a lane */
+
+#define V_APART static __attribute__((noinline, unused)) /* rare or long: not in every loop */
+
+#if V_LANES == 16
+V_INLINE vh v_load_part(const u16 *p, vm m)
+{
+    return (vh)_mm256_maskz_loadu_epi16((__mmask16)((1u << m.lanes) - 1), p);
+}
+
+V_INLINE void v_store_part(u16 *p, vh v, vm m)
+{
+    _mm256_mask_storeu_epi16(p, (__mmask16)((1u << m.lanes) - 1), (__m256i)v);
+}
+#else
+V_APART vh v_load_part(const u16 *p, vm m)
+{
+    vh v = { 0 };
+    memcpy(&v, p, (size_t)m.lanes * sizeof *p);
+    return v;
+}
+
+V_APART void v_store_part(u16 *p, vh v, vm m) { memcpy(p, &v, (size_t)m.lanes * sizeof *p); }
+#endif
+
+V_INLINE vh v_load_h(const u16 *p, vm m)
+{
+    vh v;
+    if (m.lanes != V_LANES) return v_load_part(p, m);
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+V_INLINE void v_store_h(u16 *p, vh v, vm m)
+{
+    if (m.lanes != V_LANES) v_store_part(p, v, m);
+    else memcpy(p, &v, sizeof v);
+}
+
+V_INLINE vu v_widen(vh h)
+{
+#if V_LANES == 16
+    return (vu)_mm512_cvtepu16_epi32((__m256i)h);
+#elif V_LANES == 8
+    return (vu)_mm256_cvtepu16_epi32((__m128i)h);
+#else
+    return __builtin_convertvector(h, vu);
+#endif
+}
+
+V_INLINE vh v_narrow(vu u) /* lanes below 2^16 */
+{
+#if V_LANES == 16
+    return (vh)_mm512_cvtepi32_epi16((__m512i)u);
+#else
+    return __builtin_convertvector(u, vh);
+#endif
+}
+
+V_INLINE vf v_of_bf16(vh h) { return (vf)(v_widen(h) << 16); }
+
+V_INLINE vh v_to_bf16(vf v)
+{
+    vu u = (vu)v, near = u + 0x7FFFu + (u >> 16 & 1u), nan = u | 0x400000u;
+    return v_narrow((vu)v_select(v == v, (vf)near, (vf)nan) >> 16);
+}
+
+#if V_LANES == 16
+V_INLINE vf v_of_f16(vh h) { return (vf)_mm512_cvtph_ps((__m256i)h); }
+V_INLINE vh v_to_f16(vf v) { return (vh)_mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT); }
+#elif V_LANES == 8
+V_INLINE vf v_of_f16(vh h) { return (vf)_mm256_cvtph_ps((__m128i)h); }
+V_INLINE vh v_to_f16(vf v) { return (vh)_mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT); }
+#else
+V_APART vf v_of_f16(vh h)
+{
+    vf v;
+    for (int i = 0; i < V_LANES; i++) v[i] = f16_to_f32(h[i]);
+    return v;
+}
+
+V_APART vh v_to_f16(vf v)
+{
+    vh h;
+    for (int i = 0; i < V_LANES; i++) h[i] = f16_from_f32(v[i]);
+    return h;
+}
+#endif
+
+/* ---- element i of an array, and those after it */
+
+V_INLINE i64 v_size(const enum dtype t) { return t == DT_F32 ? 4 : 2; } /* bytes of one */
+
+/* From element i on. As memchr, it gives back what may be written if p may. */
+V_INLINE void *v_at(const void *p, i64 i, const enum dtype t) { return (u8 *)p + i * v_size(t); }
+
+V_INLINE vf v_get(const void *p, i64 i, vm m, const enum dtype t)
+{
+    if (t == DT_F32) return v_load_m((const f32 *)p + i, m);
+    vh h = v_load_h((const u16 *)p + i, m);
+    return t == DT_BF16 ? v_of_bf16(h) : v_of_f16(h);
+}
+
+V_INLINE void v_put(void *p, i64 i, vf v, vm m, const enum dtype t)
+{
+    if (t == DT_F32) v_store_m((f32 *)p + i, v, m);
+    else v_store_h((u16 *)p + i, t == DT_BF16 ? v_to_bf16(v) : v_to_f16(v), m);
+}
+
+V_INLINE f32 v_get_1(const void *p, i64 i, const enum dtype t)
+{
+    if (t == DT_F32) return ((const f32 *)p)[i];
+    u16 h = ((const u16 *)p)[i];
+    return t == DT_BF16 ? bf16_to_f32(h) : f16_to_f32(h);
+}
+
+V_INLINE void v_put_1(void *p, i64 i, f32 v, const enum dtype t)
+{
+    if (t == DT_F32) ((f32 *)p)[i] = v;
+    else ((u16 *)p)[i] = t == DT_BF16 ? bf16_from_f32(v) : f16_from_f32(v);
+}
+
+static const vm v_all = { V_LANES };
+
+#endif
