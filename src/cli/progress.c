@@ -28,6 +28,7 @@ struct str progress_line(struct arena *perm, const struct train_progress *t)
     if (t->steps) textbuf_fmt(&b, "/%lld", (long long)t->steps);
     if (!isnan(t->loss)) textbuf_fmt(&b, "  loss %.4f", t->loss);
     if (t->metric.name.len) add_metric(&b, &parts, t->metric);
+    if (t->scaling.skipped) textbuf_fmt(&b, "  skipped %lld", (long long)t->scaling.skipped);
     if (isfinite(t->samples_per_s))
         textbuf_fmt(&b, "  %.*s %s/s", STR_ARG(rate), words ? "tokens" : "samples");
     if (!isnan(t->eta_s)) textbuf_fmt(&b, "  ETA %.*s", STR_ARG(text_clock(&parts, t->eta_s)));
@@ -91,7 +92,7 @@ static void on_start(void *context, const struct train_start *t)
 {
     struct progress *p       = context;
     struct arena     scratch = p->scratch;
-    p->usd_hour = t->usd_hour;
+    p->usd_hour              = t->usd_hour;
     if (!p->say->json) {
         start_words(p, t);
         return;
@@ -130,6 +131,8 @@ static void step_event(struct progress *p, const struct train_progress *t)
     event_f64(&b, "lr", t->lr);
     event_f64(&b, "loss", t->loss);
     event_metrics(&b, &t->metric, t->metric.name.len ? 1 : 0);
+    event_f64(&b, "loss_scale", t->scaling.scale);
+    event_i64(&b, "skipped", t->scaling.skipped);
     event_f64(&b, "samples_per_s", t->samples_per_s);
     event_f64(&b, "tokens_per_s", t->tokens_per_s);
     event_f64(&b, "dollars", t->dollars);
@@ -224,6 +227,8 @@ static void done_event(struct progress *p, const struct train_result *r)
     event_i64(&b, "weights_step", r->weights_step);
     event_f64(&b, "saved_s", r->saved_s);
     event_f64(&b, "saved_dollars", r->saved_dollars);
+    event_f64(&b, "loss_scale", r->scaling.scale);
+    event_i64(&b, "skipped", r->scaling.skipped);
     event_f64(&b, "dollars", r->dollars);
     event_i64(&b, "arena_bytes_planned", r->arena_bytes_planned);
     event_i64(&b, "arena_bytes_used", r->arena_bytes_used);
@@ -248,6 +253,9 @@ static void summary(struct progress *p, const struct train_result *r)
     if (r->target_set)
         say_result(s, "%-12s%s\n", "target", r->target_reached ? "reached" : "not reached");
     if (r->stopped != STOP_END) say_result(s, "%-12s%s\n", "stopped", r->why);
+    if (!isnan(r->scaling.scale))
+        say_result(s, "%-12s%g at the end; %lld steps overflowed and were skipped\n", "loss scale",
+                   r->scaling.scale, (long long)r->scaling.skipped);
     say_result(s, "%-12s%.*s %s/s\n", "throughput",
                STR_ARG(text_count(&scratch, words ? r->tokens_per_s : r->samples_per_s)),
                words ? "tokens" : "samples");

@@ -28,6 +28,11 @@ struct recompute_config {
     i64                 memory_bytes; /* AUTO: of the whole arena; 0: what the target has */
 };
 
+struct scaling_config { /* of the loss, where precision is F16: torch.amp.GradScaler's */
+    f64 initial, growth, backoff;
+    i64 every; /* good steps until it grows */
+};
+
 /* What is done in one pass over memory: the patterns of fuse.c. */
 #define FUSIONS(FUSION)                                                                            \
     FUSION(EPILOGUE, "epilogue", "maps that follow a product or convolution")                      \
@@ -58,6 +63,7 @@ struct compile_config {
     struct str              freeze; /* glob over parameter names; empty: none */
     enum dtype              precision;  /* of activations and products: F32, BF16 or F16 */
     bool                    stochastic; /* parameters are rounded to it at random, while training */
+    struct scaling_config   scaling;
     struct recompute_config recompute;
     u32                     fuse;       /* set of enum fusion */
     i64                     accumulate; /* micro-batches of `batch` samples a step; 0 or 1: one */
@@ -67,7 +73,9 @@ struct compile_config {
 /* Persistents made by compile: gradients "NAME.grad", optimiser state "adam.m", "adam.v" or
  * "sgd.momentum" (one range each over all trained parameters), "muon.momentum" (over the hidden
  * matrices; then Adam's is over the rest), scalars "hyper" and "hyper.muon" f32[4] = {lr, beta1 or
- * momentum, beta2, step}, "loss_seed" [1] = 1 / rows of the batch, outputs "grad_norm". */
+ * momentum, beta2, step}, "loss_seed" [1] = 1 / rows of the batch, outputs "grad_norm". In F16 also
+ * state "loss_scale" [1], "loss_scale.counts" f32[3] = {good steps since it grew, bad steps, good
+ * steps}, and output "grad_unscale" [1], which makes the true gradients of the last step. */
 enum status compile(struct arena *perm, const struct target *target,
                     const struct compile_config *config, graph_builder *build, void *context,
                     struct program_set **out, struct arena scratch, struct err *err);

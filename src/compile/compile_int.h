@@ -13,6 +13,16 @@ enum status add_gradients(struct graph *g, struct err *err);
 enum status assign_precision(struct graph *g, const struct compile_config *c, struct arena scratch,
                              struct err *err);
 
+/* Loss scaling, for fp16: loss_scale.c. The seed times the scale, for the way back. */
+i32 scaled_seed(struct graph *g, const struct compile_config *c, i32 seed);
+/* In the update: the sum of squares of true gradients, 1/scale to multiply them by, and the number of
+ * this step among those that count, 0 where it does not. */
+struct unscaled {
+    i32 step, factor, sumsq;
+};
+struct unscaled unscale(struct graph *g, const struct compile_config *c, i32 sumsq);
+i32             hyper_with_step(struct graph *g, i32 hyper, i32 step); /* hyper f32[4], its last replaced */
+
 /* Has nodes take over the maps that follow them: fuse.c. `patterns`: bits of enum fusion. */
 void fuse(struct graph *g, u32 patterns, struct arena scratch);
 

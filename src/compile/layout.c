@@ -25,10 +25,11 @@ static struct persistent *plan_find(struct plan *p, struct str name)
 }
 
 /* The update sweeps over ranges of parameters, gradients and state; a model's tensor may have any
- * name, also one that looks like a range's. */
+ * name, also one that looks like a range's. State without a '/' in its name is no range of one. */
 static bool is_range(const struct plan *p, const struct graph *g, const struct value *v)
 {
-    return g == p->update && v->kind <= VALUE_STATE;
+    bool own = v->kind == VALUE_STATE && str_find(v->name, '/') < 0;
+    return g == p->update && v->kind <= VALUE_STATE && !own;
 }
 
 /* Every name once; inputs and outputs keep their largest type. Ranges have no place of their own,
@@ -145,7 +146,7 @@ static enum status add_states(struct plan *p, struct err *err)
 {
     for (i32 i = 0; p->update && i < p->update->value_count; i++) {
         const struct value *v = &p->update->values[i];
-        if (v->kind != VALUE_STATE) continue;
+        if (v->kind != VALUE_STATE || !is_range(p, p->update, v)) continue;
         struct range             r     = range_of(v->name);
         struct str               name  = r.of;
         const struct persistent *known = plan_find(p, name);

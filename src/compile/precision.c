@@ -153,6 +153,12 @@ static void lower(struct lowering *l, const struct node *was)
     if (born && dtype_of(l, n.out) == DT_F32) l->now[n.out] = as_type(l, n.out, l->low);
 }
 
+static void scale_loss(struct lowering *l, const struct compile_config *c)
+{
+    i32 seed = graph_find(l->g, STR("loss_seed"));
+    if (seed >= 0 && l->low == DT_F16) l->now[seed] = scaled_seed(l->g, c, seed);
+}
+
 static struct lowering lowering_new(struct graph *g, const struct compile_config *c,
                                     struct arena *scratch)
 {
@@ -189,7 +195,10 @@ enum status assign_precision(struct graph *g, const struct compile_config *c, st
     mark_kept(&l, scratch);
     g->node_count = 0;
     for (i32 i = 0; i < count && !g->err.status; i++) {
-        if (i == forward) g->forward_count = g->node_count;
+        if (i == forward) {
+            g->forward_count = g->node_count;
+            scale_loss(&l, c);
+        }
         lower(&l, &nodes[i]);
     }
     g->block = 0;

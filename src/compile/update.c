@@ -2,6 +2,7 @@
  * over each group of parameters, or of Muon as a node a matrix. What changes from step to step is read from
  * tensors "hyper" and "hyper.muon". */
 #include "compile/compile_int.h"
+#include "ir/build.h"
 #include "ir/muon.h"
 #include <math.h>
 
@@ -88,7 +89,7 @@ static f64 muon_scale(enum muon_scale kind, struct muon_sizes z)
 }
 
 static void update_matrix(struct graph *g, const struct compile_config *c, const struct value *p,
-                          struct range r, i64 rows, i32 factor)
+                          struct range r, i64 rows, i32 hyper, i32 factor)
 {
     struct type type  = p->type;
     type.shape.dim[0] = rows;
@@ -96,9 +97,7 @@ static void update_matrix(struct graph *g, const struct compile_config *c, const
                           .scale    = muon_scale(c->muon_scale, muon_sizes(type.shape)),
                           .decay    = p->decay ? c->decay : 0 };
     i32 in[] = { range(g, VALUE_PARAM, r, "params", type), range(g, VALUE_GRAD, r, "grads", type),
-                 range(g, VALUE_STATE, r, "muon.momentum", type),
-                 graph_value(g, VALUE_SCALAR, STR("hyper.muon"), type_of(DT_F32, shape_1(4))),
-                 factor };
+                 range(g, VALUE_STATE, r, "muon.momentum", type), hyper, factor };
     graph_op(g, OP_MUON,
              r.row ? str_fmt(g->perm, "%.*s[%lld]", STR_ARG(r.param), (long long)r.row) : r.param,
              in, COUNT_OF(in), &at);
@@ -107,14 +106,51 @@ static void update_matrix(struct graph *g, const struct compile_config *c, const
 /* Matrices packed into one parameter are made orthogonal each by itself: queries, keys and values
  * in one product are still three maps (Jordan 2024 found it better so). */
 static void update_hidden(struct graph *g, const struct compile_config *c, const struct value *p,
-                          i32 factor)
+                          i32 hyper, i32 factor)
 {
     struct range r = { .group = GROUP_HIDDEN, .param = p->name };
-    if (!p->part_rows[0]) update_matrix(g, c, p, r, p->type.shape.dim[0], factor);
+    if (!p->part_rows[0]) update_matrix(g, c, p, r, p->type.shape.dim[0], hyper, factor);
     for (i32 i = 0; i < MATRIX_PARTS_MAX && p->part_rows[i]; i++) {
-        update_matrix(g, c, p, r, p->part_rows[i], factor);
+        update_matrix(g, c, p, r, p->part_rows[i], hyper, factor);
         r.row += p->part_rows[i];
     }
+}
+
+/* What the gradients are multiplied by, and what an optimiser takes for the number of this step:
+ * -1: the one that the host gives. */
+struct begin {
+    i32 factor, step;
+};
+
+static struct begin begin_update(struct graph *g, const struct compile_config *c, struct type all)
+{
+    bool            scaled = c->precision == DT_F16;
+    struct unscaled u      = { .step = -1 };
+    i32             factor;
+    if (c->clip > 0 || scaled) {
+        i32 grads = range(g, VALUE_GRAD, (struct range){ .group = GROUP_FROZEN }, "grads", all);
+        u.sumsq   = graph_op(g, OP_SUMSQ, STR("norm"), &grads, 1, NULL);
+    }
+    if (scaled) u = unscale(g, c, u.sumsq);
+    if (c->clip > 0) {
+        factor =
+            graph_op(g, OP_CLIP, STR("clip"), &u.sumsq, 1, &(struct attrs){ .limit = c->clip });
+        if (factor >= 0) graph_output(g, factor + 1, STR("grad_norm"));
+        if (scaled) factor = build_binary(g, OP_MUL, STR("clip.unscaled"), factor, u.factor);
+    } else if (scaled) {
+        factor = u.factor;
+    } else {
+        struct attrs one = { .dims = shape_1(1), .add = 1 };
+        one.dtype        = all.dtype == DT_F64 ? DT_F64 : DT_F32;
+        factor           = graph_op(g, OP_FILL, STR("clip"), NULL, 0, &one);
+    }
+    return (struct begin){ factor, u.step };
+}
+
+static i32 hyper_of(struct graph *g, const char *name, i32 step)
+{
+    i32 hyper = graph_value(g, VALUE_SCALAR, str_of(name), type_of(DT_F32, shape_1(4)));
+    return step < 0 ? hyper : hyper_with_step(g, hyper, step);
 }
 
 enum status build_update(struct graph *g, const struct compile_config *c, const struct graph *train,
@@ -126,26 +162,17 @@ enum status build_update(struct graph *g, const struct compile_config *c, const 
     }
     i64 total = group_count(train, GROUP_HIDDEN, GROUP_FROZEN, align);
     if (!total) return err_set(err, STATUS_USAGE, "no parameter is left to train: all are frozen");
-    enum dtype wide  = dtype == DT_F64 ? DT_F64 : DT_F32;
-    i32        hyper = graph_value(g, VALUE_SCALAR, STR("hyper"), type_of(DT_F32, shape_1(4)));
-    i32        factor;
-    if (c->clip > 0) {
-        struct range all   = { .group = GROUP_FROZEN };
-        i32          grads = range(g, VALUE_GRAD, all, "grads", type_of(dtype, shape_1(total)));
-        i32          sum   = graph_op(g, OP_SUMSQ, STR("norm"), &grads, 1, NULL);
-        factor = graph_op(g, OP_CLIP, STR("clip"), &sum, 1, &(struct attrs){ .limit = c->clip });
-        if (factor >= 0) graph_output(g, factor + 1, STR("grad_norm"));
-    } else {
-        struct attrs one = { .dims = shape_1(1), .add = 1, .dtype = wide };
-        factor           = graph_op(g, OP_FILL, STR("clip"), NULL, 0, &one);
-    }
-    for (i32 i = 0; i < train->value_count && factor >= 0; i++) {
+    struct begin b     = begin_update(g, c, type_of(dtype, shape_1(total)));
+    i32          hyper = hyper_of(g, "hyper", b.step), muon = -1;
+    for (i32 i = 0; i < train->value_count && !g->err.status; i++) {
         const struct value *p = &train->values[i];
-        if (p->kind == VALUE_PARAM && p->hidden) update_hidden(g, c, p, factor);
+        if (p->kind != VALUE_PARAM || !p->hidden) continue;
+        if (muon < 0) muon = hyper_of(g, "hyper.muon", b.step);
+        update_hidden(g, c, p, muon, b.factor);
     }
-    for (enum group which = GROUP_DECAY; which < GROUP_FROZEN && factor >= 0; which++) {
+    for (enum group which = GROUP_DECAY; which < GROUP_FROZEN && !g->err.status; which++) {
         i64 count = group_count(train, which, which + 1, align);
-        if (count) update_group(g, c, which, type_of(dtype, shape_1(count)), hyper, factor);
+        if (count) update_group(g, c, which, type_of(dtype, shape_1(count)), hyper, b.factor);
     }
     return graph_status(g, err);
 }

@@ -447,6 +447,17 @@ enum status shape_clip(struct sig *s, struct err *err)
                                             : fail_one(err, "needs one number", s->in[0]);
 }
 
+enum status shape_unscale(struct sig *s, struct err *err)
+{
+    struct type one = type_of(DT_F32, shape_1(1));
+    s->out[0] = s->out[1] = s->out[2] = one;
+    if (!type_eq(s->in[0], one) || !type_eq(s->in[2], one))
+        return fail(err, "scale and sum must be f32[1]", s->in[0], s->in[2]);
+    if (!type_eq(s->in[1], type_of(DT_F32, shape_1(3))))
+        return fail_one(err, "the counts must be f32[3]", s->in[1]);
+    return STATUS_OK;
+}
+
 enum status shape_accumulate(struct sig *s, struct err *err)
 {
     if (!type_eq(s->in[0], s->in[1])) return fail(err, "must be alike", s->in[0], s->in[1]);

@@ -1,5 +1,7 @@
-/* precision.c - train.precision as it is meant on the machine at hand, and why: pure. */
+/* precision.c - train.precision as it is meant on the machine at hand, and why; and what became of
+ * the scale that fp16 needs. */
 #include "train/train_int.h"
+#include <math.h>
 
 static const struct {
     const char *name;
@@ -32,4 +34,25 @@ struct precision precision_choose(struct str asked, enum dtype model, const stru
                        : str_fmt(perm, "as asked for, but slower here than %.*s: %.*s",
                                  STR_ARG(precision_name(t->low)), STR_ARG(by));
     return p;
+}
+
+struct train_scaling scaling_now(struct session *s)
+{
+    struct train_scaling now = { .scale = NAN };
+    f64                  counts[3];
+    if (!session_has(s, STR("loss_scale"))) return now;
+    session_get_numbers(s, STR("loss_scale"), &now.scale, 1);
+    session_get_numbers(s, STR("loss_scale.counts"), counts, COUNT_OF(counts));
+    now.skipped = (i64)counts[1];
+    return now;
+}
+
+/* Means over rows have gradients of order 1: a scale far below it cannot be what is wrong. */
+enum status scaling_check(struct train_scaling s, i64 step, struct err *err)
+{
+    if (!(s.scale < 0x1p-10)) return STATUS_OK;
+    return err_set(err, STATUS_NO,
+                   "the gradients are not finite after step %lld, whatever the loss scale: a lower "
+                   "train.lr usually helps, or train.precision=bf16",
+                   (long long)step);
 }

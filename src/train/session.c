@@ -55,6 +55,8 @@ static struct compile_config config_of(const struct train_config *t)
                                     .clip       = t->clip,
                                     .freeze     = t->freeze,
                                     .stochastic = t->stochastic_rounding,
+                                    .scaling    = { t->loss_scale, t->loss_scale_growth,
+                                                    t->loss_scale_backoff, t->loss_scale_every },
                                     .recompute  = recompute_of(t),
                                     .accumulate = t->accumulate };
 }

@@ -49,6 +49,8 @@ struct train_config {
     f64        usd_hour;         /* price of the machine; NaN: unknown, and said so */
     struct str precision;        /* fp32 | bf16 | fp16 | auto: of activations and products */
     bool       stochastic_rounding; /* of weights to that */
+    f64        loss_scale, loss_scale_growth, loss_scale_backoff; /* fp16 */
+    i64        loss_scale_every; /* good steps until it grows */
     struct str fuse[8];          /* all | none | patterns of compile.h: done in one pass over memory */
     i64        fuse_count;
     struct str recompute;        /* none | all | every | auto */

@@ -23,6 +23,7 @@ struct loop {
     i64                          samples;  /* trained */
     f64                          loss;     /* of the newest batch */
     struct train_metric          metric;
+    struct train_scaling         scaling;
     struct train_eval            last_eval;
     struct guard                 guard;
     i64                          eval_step; /* step of the last evaluation; -1: none */
@@ -120,6 +121,7 @@ static void tell_step(struct loop *l, f64 lr)
                                    .lr            = lr,
                                    .loss          = l->loss,
                                    .metric        = l->metric,
+                                   .scaling       = l->scaling,
                                    .samples_per_s = rate,
                                    .tokens_per_s  = tokens_per_s(l, rate),
                                    .dollars       = dollars(l) };
@@ -166,6 +168,7 @@ static struct batch *step(struct loop *l, struct batch *b, f64 lr)
         b = loader_next(l->loader);
     }
     s->backend->table->run(s->backend, s->set->programs[PROGRAM_UPDATE]);
+    l->scaling = scaling_now(s);
     l->step++;
     l->samples += samples;
     return b;
@@ -238,7 +241,8 @@ static enum status steps(struct loop *l, struct err *err)
         if (l->step == 1) l->result->first_step_ms = (f64)os_process_age_ns() / 1e6;
         tell_step(l, lr);
         enum stop_action now = stop_step(stop, l->step, elapsed_s(l), l->loss);
-        if (eval_due(l, b, now)) st = evaluate_now(l, &now, err);
+        st                   = scaling_check(l->scaling, l->step, err);
+        if (!st && eval_due(l, b, now)) st = evaluate_now(l, &now, err);
         if (!st && now == STOP_ROLL_BACK) roll_back(l);
         if (!st && !stop->reason) st = session_check_signal(&l->s, l->step, err);
     }
@@ -258,6 +262,7 @@ static void fill_result(struct loop *l)
     r->loss                = l->eval_step >= 0 ? l->last_eval.loss : l->loss;
     r->metric_count        = l->eval_step >= 0 ? l->last_eval.metric_count : 0;
     memcpy(r->metrics, l->last_eval.metrics, sizeof r->metrics);
+    r->scaling             = l->scaling;
     r->target_set          = !isnan(l->s.settings->train.target);
     r->target_reached      = l->last_eval.target_reached;
     r->arena_bytes_planned = l->s.set->arena_bytes;
@@ -314,7 +319,7 @@ enum status train_run(struct os *os, const struct settings *settings,
                       const struct train_listener *listener, struct train_result *result,
                       struct err *err)
 {
-    struct loop l     = { .listener = listener, .result = result, .eval_step = -1, .loss = NAN };
+    struct loop l     = { .listener = listener, .result = result, .eval_step = -1, .loss = NAN, .scaling.scale = NAN };
     l.begin_ns        = os->now_ns(os);
     *result           = (struct train_result){ .first_step_ms = NAN };
     struct arena perm = arena_open((i64)PERM_RESERVE_GIB << 30);

@@ -35,6 +35,12 @@ struct train_start {
     f64        lr, lr_given;         /* after and before it followed the batch (train.lr_batch) */
 };
 
+/* Of fp16, whose loss is multiplied by a scale that finds itself. */
+struct train_scaling {
+    f64 scale;   /* NaN: not scaled */
+    i64 skipped; /* steps whose gradients were not finite, and which were left out */
+};
+
 /* After a step. Rates are means over all steps so far, loading included, evaluation not. */
 struct train_progress {
     i64                 step, steps;   /* done; of how many, 0: open */
@@ -44,6 +50,7 @@ struct train_progress {
     f64                 lr;
     f64                 loss;          /* mean over the rows of the newest batch known */
     struct train_metric metric;        /* of the same batch; empty name: none */
+    struct train_scaling scaling;
     f64                 samples_per_s, tokens_per_s; /* tokens NaN where samples are not sequences */
     f64                 dollars;
 };
@@ -78,6 +85,7 @@ struct train_result {
     struct train_metric metrics[TRAIN_METRICS_MAX]; /* of the same evaluation */
     i64                 metric_count;
     bool                target_set, target_reached;
+    struct train_scaling scaling;
     i64                 weights_step;   /* after which the weights were these: the last or the best */
     i64                 rollbacks;
     enum stop_reason    stopped;

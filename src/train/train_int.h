@@ -53,6 +53,10 @@ bool session_has(const struct session *s, struct str name);
 /* batch.c: config.batch and config.accumulate from what was asked for, the data and the memory. */
 enum status batch_resolve(struct session *s, struct err *err);
 
+/* Of fp16, after the last update: precision.c. */
+struct train_scaling scaling_now(struct session *s);
+enum status          scaling_check(struct train_scaling s, i64 step, struct err *err); /* is it lost? */
+
 /* STATUS_INTERRUPTED and a sentence once a signal has asked to stop; steps: done so far. */
 enum status session_check_signal(struct session *s, i64 steps, struct err *err);
 

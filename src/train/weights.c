@@ -220,7 +220,7 @@ enum status weights_init(struct session *s, struct err *err)
     zero_persistents(s, s->scratch);
     for (i32 i = 0; i < s->set->persistent_count; i++) {
         const struct persistent *t = &s->set->persistents[i];
-        if (is_weight(t) && t->init.kind != INIT_ZERO) put_initial(s, t, s->scratch);
+        if (t->init.kind != INIT_ZERO) put_initial(s, t, s->scratch);
     }
     return s->settings->train.init.len ? load(s, err) : STATUS_OK;
 }
@@ -254,6 +254,15 @@ enum status weights_save_check(struct session *s, enum weights_part part, struct
     return st;
 }
 
+/* Gradients of fp16 lie there times the loss scale. */
+static void unscale(struct session *s, f32 *gradient, i64 count)
+{
+    f64 factor;
+    if (!session_has(s, STR("grad_unscale"))) return;
+    session_get_numbers(s, STR("grad_unscale"), &factor, 1);
+    for (i64 i = 0; i < count; i++) gradient[i] = (f32)((f64)gradient[i] * factor);
+}
+
 enum status weights_save(struct session *s, enum weights_part part, struct str path,
                          struct err *err)
 {
@@ -269,6 +278,7 @@ enum status weights_save(struct session *s, enum weights_part part, struct str p
         u8 *copy  = NEW(&scratch, u8, bytes);
         s->backend->table->wait(s->backend,
                                 s->backend->table->get(s->backend, t->offset, copy, bytes));
+        if (part == WEIGHTS_GRADIENTS) unscale(s, (f32 *)(void *)copy, shape_count(t->type.shape));
         list[count++] = (struct st_tensor){ name,
                                             t->type.dtype == DT_F64 ? STR("F64") : STR("F32"),
                                             t->type.shape,

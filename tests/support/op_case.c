@@ -417,10 +417,20 @@ static void case_clip(struct maker *m)
     add_uniform(m, wide_dtype(m), shape_1(1), 0, 9);
 }
 
+static void case_unscale(struct maker *m)
+{
+    m->c->at.growth  = 2;
+    m->c->at.backoff = 0.5;
+    m->c->at.count   = 1 + draw_to(m->draw, 5);
+    add_uniform(m, DT_F32, shape_1(1), 1, 65536);
+    add_uniform(m, DT_F32, shape_1(3), 0, 5);
+    add_uniform(m, DT_F32, shape_1(1), 0, 1e6);
+}
+
 /* p, g, `states` tensors, hyper, factor */
 static void add_optimiser(struct maker *m, struct shape s, i32 states, f32 lr)
 {
-    static const f32 steps[] = { 1, 2, 7, 1000 };
+    static const f32 steps[] = { 0, 1, 2, 7, 1000 };
     m->c->at.nesterov        = draw_coin(m->draw);
     m->c->at.eps             = 1e-8;
     m->c->at.decay           = draw_coin(m->draw) ? 0 : 0.1;
@@ -428,7 +438,7 @@ static void add_optimiser(struct maker *m, struct shape s, i32 states, f32 lr)
     add(m, s);
     add_normal(m, wide_dtype(m), s, 1, 0);
     if (states == 2) add_uniform(m, wide_dtype(m), s, 0, 2);
-    f32   hyper[4] = { lr, 0.9f, 0.999f, steps[draw_to(m->draw, 4)] };
+    f32   hyper[4] = { lr, 0.9f, 0.999f, steps[draw_to(m->draw, COUNT_OF(steps))] };
     void *data     = add_input(m, DT_F32, shape_1(4));
     if (data) memcpy(data, hyper, sizeof hyper);
     add_uniform(m, wide_dtype(m), shape_1(1), 0.1, 1);
@@ -538,6 +548,7 @@ static const struct row rows[OP_COUNT] = {
     FORWARD(HITS,           EXACT, xent)
     FORWARD(SUMSQ,          SUM,   sumsq)
     FORWARD(CLIP,           ROW,   clip)
+    FORWARD(UNSCALE,        EXACT, unscale)
     FORWARD(ACCUMULATE,     MAP,   accumulate)
     FORWARD(SGD,            MAP,   sgd)
     FORWARD(ADAM,           MAP,   adam)

@@ -131,10 +131,10 @@ TEST(a_step_is_nearly_orthogonal)
     struct call   call = { OP_MUON, &at, in, 5, NULL, NULL, 0, NULL };
     f32          *p = in[0].data, *g = in[1].data, *hyper = in[3].data;
     for (i32 i = 0; i < ROWS; i++) g[i * COLUMNS + i] = (f32)pow(10, i); /* 1, 10, 100 */
-    hyper[0]           = 1;
-    *(f32 *)in[4].data = 1;
-    call.work_bytes    = ref_work(&call);
-    call.work          = arena_take(perm, call.work_bytes, 1, 64);
+    hyper[0] = hyper[3] = 1;                                             /* rate and step */
+    *(f32 *)in[4].data  = 1;
+    call.work_bytes     = ref_work(&call);
+    call.work           = arena_take(perm, call.work_bytes, 1, 64);
     ref_run(&call);
     for (i32 i = 0; i < ROWS * COLUMNS; i++) {
         bool diagonal = i / COLUMNS == i % COLUMNS;

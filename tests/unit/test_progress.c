@@ -46,6 +46,7 @@ static const struct train_progress a_step = { .step          = 120,
                                               .lr            = 1e-3,
                                               .loss          = 0.43121,
                                               .metric        = { { "accuracy", 8 }, 0.8412 },
+                                              .scaling       = { NAN, 0 },
                                               .samples_per_s = 31200.4,
                                               .tokens_per_s  = NAN,
                                               .dollars       = 0.0001 };
@@ -61,6 +62,8 @@ TEST(the_line_of_a_step)
     t.tokens_per_s = 1234567;
     t.metric.name  = STR("");
     CHECK_STR(progress_line(perm, &t), "step 120  loss 0.4312  1,234,567 tokens/s");
+    t.scaling = (struct train_scaling){ 32768, 1 };
+    CHECK_STR(progress_line(perm, &t), "step 120  loss 0.4312  skipped 1  1,234,567 tokens/s");
 }
 
 /* Ten minutes of steps of a millisecond: how many are shown? */
@@ -125,6 +128,7 @@ static struct train_result a_result(f64 dollars)
                                   .metric_count        = 1,
                                   .target_set          = true,
                                   .target_reached      = true,
+                                  .scaling             = { NAN, 0 },
                                   .weights_step        = 1875,
                                   .stopped             = STOP_END,
                                   .saved_s             = NAN,
@@ -146,6 +150,7 @@ TEST(the_summary)
     s.listener.on_done(s.listener.context, &r);
     say_text(&s.say, STR("--\n"));
     unpriced.target_reached = false;
+    unpriced.scaling        = (struct train_scaling){ 32768, 3 };
     s.listener.on_done(s.listener.context, &unpriced);
     shown_close(&s, perm, &out, &err);
     CHECK_EQ(err.len, 0);
@@ -161,6 +166,7 @@ TEST(the_summary)
                    "accuracy    97.6 %\n"
                    "loss        0.0812\n"
                    "target      not reached\n"
+                   "loss scale  32768 at the end; 3 steps overflowed and were skipped\n"
                    "throughput  31,200 samples/s\n"
                    "time        12.34 s for 1875 steps; the first was done after 85 ms\n"
                    "memory      4.1 MB planned, 4.1 MB used; the process took 38.0 MB at its peak\n"

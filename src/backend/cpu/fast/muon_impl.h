@@ -162,6 +162,7 @@ static void muon(const struct call *c)
     m.keep     = (f32)(1 - lr * c->at->decay);
     m.rate     = (f32)(lr * c->at->scale);
     m.nesterov = c->at->nesterov != 0;
+    if (hyper[3] == 0) return;
 
     pool_run(c->pool, blocks, momentum_block, &m);
     for (i64 i = 0; i < blocks; i++) norm += m.sums[i];

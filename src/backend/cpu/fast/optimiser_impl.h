@@ -31,7 +31,7 @@ static struct sweep sweep_of(const struct call *c, i32 states)
     f64          step = (f64)hyper[3];
     struct sweep s    = { .p = c->in[0].data, .g = c->in[1].data, .m = c->in[2].data };
     s.v               = states == 2 ? c->in[3].data : NULL;
-    s.count           = c->in[0].count;
+    s.count           = step > 0 ? c->in[0].count : 0;
     s.factor          = factor[0];
     s.decay           = (f32)c->at->decay;
     s.keep            = (f32)(1 - lr * c->at->decay);

@@ -18,6 +18,32 @@ void ref_CLIP(const struct call *c)
     ref_store(&c->out[1], 0, norm);
 }
 
+void ref_UNSCALE(const struct call *c)
+{
+    const struct tensor *counts = &c->in[1];
+    f64  scale = ref_load(&c->in[0], 0), sum = ref_load(&c->in[2], 0), next = scale;
+    f64  streak = ref_load(counts, 0), bad = ref_load(counts, 1), good = ref_load(counts, 2);
+    bool finite = isfinite(sum);
+    if (finite) {
+        good++;
+        if (++streak == (f64)c->at->count) {
+            streak = 0;
+            next   = scale * c->at->growth;
+        }
+    } else {
+        bad++;
+        streak = 0;
+        next   = scale * c->at->backoff;
+    }
+    ref_store(&c->out[0], 0, finite ? good : 0);
+    ref_store(&c->out[1], 0, 1 / scale);
+    ref_store(&c->out[2], 0, sum / scale / scale);
+    ref_store(counts, 0, streak);
+    ref_store(counts, 1, bad);
+    ref_store(counts, 2, good);
+    if (isfinite((f32)next)) ref_store(&c->in[0], 0, next);
+}
+
 void ref_ACCUMULATE(const struct call *c)
 {
     for (i64 i = 0; i < c->in[0].count; i++)
@@ -38,7 +64,7 @@ void ref_SGD(const struct call *c)
 {
     const struct tensor *p = &c->in[0], *mom = &c->in[2];
     struct hyper         h = hyper_of(&c->in[3], &c->in[4]);
-    for (i64 i = 0; i < p->count; i++) {
+    for (i64 i = 0; i < p->count && h.step > 0; i++) {
         f64 g = h.factor * ref_load(&c->in[1], i) + c->at->decay * ref_load(p, i);
         f64 m = h.step == 1 ? g : h.beta1 * ref_load(mom, i) + g;
         ref_store(mom, i, m);
@@ -61,7 +87,7 @@ static void adam_step(const struct call *c, const struct hyper *h, i64 i, f64 p,
 void ref_ADAM(const struct call *c)
 {
     struct hyper h = hyper_of(&c->in[4], &c->in[5]);
-    for (i64 i = 0; i < c->in[0].count; i++) {
+    for (i64 i = 0; i < c->in[0].count && h.step > 0; i++) {
         f64 p = ref_load(&c->in[0], i);
         adam_step(c, &h, i, p, h.factor * ref_load(&c->in[1], i) + c->at->decay * p);
     }
@@ -70,7 +96,7 @@ void ref_ADAM(const struct call *c)
 void ref_ADAMW(const struct call *c)
 {
     struct hyper h = hyper_of(&c->in[4], &c->in[5]);
-    for (i64 i = 0; i < c->in[0].count; i++) {
+    for (i64 i = 0; i < c->in[0].count && h.step > 0; i++) {
         f64 p = ref_load(&c->in[0], i) * (1 - h.lr * c->at->decay);
         adam_step(c, &h, i, p, h.factor * ref_load(&c->in[1], i));
     }
@@ -112,7 +138,7 @@ void ref_MUON(const struct call *c)
     struct muon_sizes    z = muon_sizes(p->type.shape);
     struct lines         l = { z.gram, z.columns, z.columns, 1 };
     f64 *x = c->work, *next = x + p->count, *gram = next + p->count, norm = 0;
-    if (!p->count) return;
+    if (!p->count || h.step == 0) return;
     if (z.tall) l = (struct lines){ z.gram, z.rows, 1, z.columns };
     for (i64 i = 0; i < p->count; i++) {
         f64 g = h.factor * ref_load(&c->in[1], i);
