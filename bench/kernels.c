@@ -7,6 +7,7 @@
  * the least time of several runs, FLOPs and bytes as the op table counts them. A star marks the
  * kernel that a run would use. With one thread the clock is that thread's own, so that neighbours
  * on the machine count less. */
+#include "backend/cpu/flush.h"
 #include "backend/cpu/kernel.h"
 #include "base/arena.h"
 #include "base/half.h"
@@ -209,7 +210,8 @@ int main(int count, char **arguments)
     const char  *kernel  = count > 3 ? arguments[3] : "";
     u8          *pages   = pages_open(arena_bytes); /* as the backend's: huge ones */
     struct arena perm    = { .begin = pages, .end = pages + arena_bytes };
-    struct pool *pool    = pool_open(&perm, threads);
+    flush_begin(); /* as the backend's, too */
+    struct pool *pool = pool_open(&perm, threads);
     if (threads == 1) clock_id = CLOCK_THREAD_CPUTIME_ID;
     for (i64 i = 0; i < COUNT_OF(cases); i++)
         for (enum dtype t = DT_F32; t <= (strchr(cases[i].in, 'T') ? DT_F16 : DT_F32); t++)

@@ -41,8 +41,9 @@ static enum isa processor_look(void)
                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     if (!avx2) return ISA_ANY;
     if (!avx512) return ISA_AVX2;
-    if (!has_bf16()) return ISA_AVX512;
-    return has_tiles() && tiles_granted() ? ISA_AMX : ISA_AVX512BF16;
+    if (has_tiles()) /* whose bf16 outside of tiles is slower than f32: bench/results/bf16.md */
+        return tiles_granted() ? ISA_AMX : ISA_AVX512;
+    return has_bf16() ? ISA_AVX512BF16 : ISA_AVX512;
 }
 #else
 static enum isa processor_look(void) { return ISA_ANY; }

@@ -1,8 +1,8 @@
 /* gemm_bf16_impl.h - the matrix product of bf16 operands, summed in f32, into bf16 or f32.
  *
  * B is packed into panels, and A too unless its rows can be read as they lie (bf16_tile.h has both
- * forms). C is cut into blocks of 64 rows by many columns, whatever the number of threads; its
- * tiles run over all of K at once, so that sums never leave f32. Where C is f32, as gradients of
+ * forms). C is cut into blocks, whatever the number of threads; its tiles run over all of K at
+ * once, so that sums never leave f32. Where C is f32, as gradients of
  * parameters are, it can hold the sums itself: then long operands are packed a slice of K at a
  * time, before they leave the caches.
  *
@@ -12,9 +12,9 @@
 #include "backend/cpu/fast/gemm.h"
 
 enum {
-    MC            = 64,
+    MC = 64, /* rows of a block at a time: with a panel of B they stay in the first caches */
     SLICE_NUMBERS = 2 * 1024 * 1024, /* packed at a time: 4 MiB */
-    BLOCKS_WANTED = 32,
+    BLOCKS_WANTED = 48,
     SMALL_FLOPS   = 2 * 1000 * 1000, /* ten microseconds: not worth a second thread */
 };
 
@@ -28,8 +28,8 @@ struct operand {
 struct job {
     struct gemm    g; /* sizes and distances; the data are below */
     struct operand a, b;
-    struct tensor  bias, c; /* bias without data: none */
-    i64            columns; /* of a block: whole panels; its rows are MC */
+    struct tensor  bias, c;       /* bias without data: none */
+    i64            rows, columns; /* of a block: whole tiles and panels */
     i64            row_blocks, column_blocks;
     i64            k, tiles; /* the slice of K at work now */
     i64            a_blocks; /* blocks of packing that are a's; those after are b's */
@@ -114,28 +114,35 @@ static void run_tile(const struct job *job, struct bf16_tile *t, i64 batch, i64 
     put(job, sums, at, n, rows, columns);
 }
 
+/* Rows [m, m_end), all columns of the block. */
+static void run_rows(const struct job *job, i64 batch, i64 m, i64 m_end, i64 n, i64 n_end)
+{
+    const struct operand *a = &job->a, *b = &job->b;
+    const u16            *a_in_place = a->lines.data + batch * a->batch + job->k;
+    struct bf16_tile      t          = { .tiles  = job->tiles,
+                                         .a_row  = a->packed ? STEPS : a->lines.line,
+                                         .a_tile = a->packed ? A_TILE : STEPS };
+    t.a_panel                        = a->packed ? job->tiles * A_TILE : PANEL * a->lines.line;
+    for (; n < n_end; n += NR) {
+        t.b = b->packed + (batch * b->panels + n / NR) * job->tiles * B_TILE;
+        for (i64 i = m; i < m_end; i += ROWS) {
+            t.a = a->packed ? a->packed + (batch * a->panels + i / PANEL) * t.a_panel
+                            : a_in_place + i * a->lines.line;
+            run_tile(job, &t, batch, i, n);
+        }
+    }
+}
+
 static void run_block(void *context, i64 block, i32 worker)
 {
     (void)worker;
-    const struct job     *job = context;
-    const struct operand *a = &job->a, *b = &job->b;
+    const struct job *job = context;
     i64 column = block % job->column_blocks, row = block / job->column_blocks % job->row_blocks;
-    i64 batch = block / (job->column_blocks * job->row_blocks);
-    i64 m_end = MIN((row + 1) * MC, job->g.M), n_end = MIN((column + 1) * job->columns, job->g.N);
-    const u16       *a_in_place = a->lines.data + batch * a->batch + job->k;
-    struct bf16_tile t          = { .tiles   = job->tiles,
-                                    .a_row   = a->packed ? STEPS : a->lines.line,
-                                    .a_tile  = a->packed ? A_TILE : STEPS,
-                                    .a_panel = a->packed ? job->tiles * A_TILE : PANEL * a->lines.line };
+    i64 batch = block / (job->column_blocks * job->row_blocks), n = column * job->columns;
+    i64 m_end = MIN((row + 1) * job->rows, job->g.M), n_end = MIN(n + job->columns, job->g.N);
     products_begin();
-    for (i64 n = column * job->columns; n < n_end; n += NR) {
-        t.b = b->packed + (batch * b->panels + n / NR) * job->tiles * B_TILE;
-        for (i64 m = row * MC; m < m_end; m += ROWS) {
-            t.a = a->packed ? a->packed + (batch * a->panels + m / PANEL) * t.a_panel
-                            : a_in_place + m * a->lines.line;
-            run_tile(job, &t, batch, m, n);
-        }
-    }
+    for (i64 m = row * job->rows; m < m_end; m += MC)
+        run_rows(job, batch, m, MIN(m + MC, m_end), n, n_end);
     products_end();
 }
 
@@ -184,6 +191,24 @@ static i64 work_bytes(const struct call *c)
            (i64)sizeof(u16);
 }
 
+/* Into enough blocks for many cores to share. What one reads, rows of A and columns of B, comes
+ * from the cores that packed it: the squarer a block, the less that is. */
+static void job_cut(struct job *job)
+{
+    i64 M = job->g.M, N = job->g.N;
+    job->rows    = round_up(M, ROWS);
+    job->columns = round_up(N, NR);
+    for (;;) {
+        job->row_blocks    = fast_div_up(M, job->rows);
+        job->column_blocks = fast_div_up(N, job->columns);
+        bool enough        = job->g.batch * job->row_blocks * job->column_blocks >= BLOCKS_WANTED;
+        if (enough || (job->rows == ROWS && job->columns == NR)) return;
+        if (job->rows >= job->columns && job->rows > ROWS)
+            job->rows = round_up(job->rows / 2, ROWS);
+        else job->columns = round_up(job->columns / 2, NR);
+    }
+}
+
 static struct job job_of(const struct call *c)
 {
     struct job   job   = { .g = gemm_of(c), .c = c->out[0] };
@@ -200,11 +225,7 @@ static struct job job_of(const struct call *c)
                               .packed      = c->work };
     if (!reads_a_in_place(g)) job.a.packed = job.b.packed + b_tile_numbers(g) * slice;
     if (c->in_count == 3) job.bias = c->in[2];
-    /* All columns in a block, unless that leaves fewer blocks than many cores can share. */
-    job.row_blocks    = fast_div_up(g->M, MC);
-    i64 shares        = fast_div_up(BLOCKS_WANTED, job.row_blocks * g->batch);
-    job.columns       = fast_div_up(job.b.panels, shares) * NR;
-    job.column_blocks = fast_div_up(g->N, job.columns);
+    job_cut(&job);
     return job;
 }
 

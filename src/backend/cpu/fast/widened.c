@@ -8,6 +8,7 @@ enum { OPERANDS_MAX = 5, ALIGN_BYTES = 64 };
 
 struct widened {
     struct tensor        in[OPERANDS_MAX], out[OP_OUT_MAX];
+    struct attrs         at; /* without the maps that follow: whoever runs us runs them */
     struct call          call;
     const struct kernel *kernel;
     i64                  bytes; /* of the workspace, the f32 kernel's own included */
@@ -31,10 +32,12 @@ static void widen(const struct call *c, struct widened *w)
 {
     i32 out_count = op_info(c->op)->out_count;
     w->bytes      = 0;
+    w->at         = *c->at;
+    w->at.then    = (struct chain){ 0 };
     for (i32 i = 0; i < c->in_count; i++) w->in[i] = place(w, &c->in[i], c->work);
     for (i32 i = 0; i < out_count; i++) w->out[i] = place(w, &c->out[i], c->work);
     w->call            = (struct call){ .op       = c->op,
-                                        .at       = c->at,
+                                        .at       = &w->at,
                                         .in       = w->in,
                                         .in_count = c->in_count,
                                         .out      = w->out,
