@@ -19,7 +19,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FRUGAL = os.path.join(TOP, "build", "frugal")
 DATA = os.path.join(TOP, "build", "bench")
 RESULTS = os.path.join(TOP, "bench", "results")
-THREADS = 2
+threads = 2
 BUSY_MAX = 0.10  # above it a row was measured beside other work and is worth little
 
 
@@ -33,7 +33,14 @@ def note(text):
 
 def two_cores():
     """This process and all it starts stay on the same two cores."""
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
+    use_cores(2)
+
+
+def use_cores(count):
+    """The same for any number of cores, as many threads on each side."""
+    global threads
+    threads = count
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
 
 
 # ---- data in build/bench ----
@@ -72,7 +79,7 @@ def make_text():
 # ---- processes ----
 
 def environment():
-    return dict(os.environ, OMP_NUM_THREADS=str(THREADS), MKL_NUM_THREADS=str(THREADS),
+    return dict(os.environ, OMP_NUM_THREADS=str(threads), MKL_NUM_THREADS=str(threads),
                 TORCHINDUCTOR_CACHE_DIR=os.path.join(DATA, "inductor"))
 
 
@@ -159,7 +166,7 @@ def machine(**more):
         "frugal": first_line([FRUGAL, "version"]),
         "commit": first_line(["git", "rev-parse", "--short", "HEAD"]) + (" and changes" if changed else ""),
         **more,
-        "threads": THREADS,
+        "threads": threads,
     }
 
 

@@ -1,8 +1,8 @@
-"""The driver of `bench/run cpu`: ours against the peer, row by row, on the same two cores.
+"""The driver of `bench/run cpu`: ours against the peer, row by row, on the same cores.
 
-    cpu.py PEER_PYTHON [--json] [ROW...]
+    cpu.py PEER_PYTHON [--json] [--threads=N] [ROW...]
 
-Protocol. Both sides have two threads and the same two cores. Every variant of the peer is measured
+Protocol. Both sides have N threads (2) and the same N cores. Every variant of the peer is measured
 once; the fastest then alternates with ours for ROUNDS rounds. A figure is the median of its rounds,
 its spread (max - min) / median. Where a spread is above SPREAD_MAX the row is repeated, REPEATS times
 at most, and the calmest repetition counts. A ratio above 1 says that ours is better. `busy` is the
@@ -23,8 +23,9 @@ import subprocess
 import sys
 import time
 
+import common
 from common import (BUSY_MAX, DATA, Failed, Record, TOP, busy_share, figure, first_line, last_words,
-                    machine, note, put, reap, spawn, spread, train, two_cores)
+                    machine, note, put, reap, spawn, spread, train, use_cores)
 
 ROUNDS, REPEATS, SPREAD_MAX = 5, 3, 0.10
 
@@ -32,6 +33,7 @@ ROUNDS, REPEATS, SPREAD_MAX = 5, 3, 0.10
 ROWS = {
     "mlp": ("s for 5 epochs", False, 4, 8, 5, ["eager", "compile"]),
     "gpt": ("tokens/s", True, 1.15, 1.4, 8, ["eager", "compile", "compile max-autotune"]),
+    "gpt-bf16": ("tokens/s", True, 1.5, 3, 8, ["autocast", "compile autocast"]),
     "resnet": ("ms a step", False, 1.0, 1.2, 30,
                ["channels-last", "compile channels-last", "compile max-autotune channels-last"]),
     "ranker": ("ms a step", False, 1.2, 1.7, 100,
@@ -89,6 +91,7 @@ class Ours:
 
     def done_event(self, file, *settings):
         """The done event of a run, seconds from spawn to its line, and the peak resident bytes."""
+        settings += (f"train.threads={common.threads}",)
         events, seconds, peak = train(f"bench/cpu/{file}.yaml", *settings)
         return events[-1], seconds, peak
 
@@ -103,9 +106,11 @@ class Ours:
             done, wall, _ = self.done_event("mlp", f"train.epochs={self.steps}")
             self.details = {"wall_s": round(wall, 3)}
             return self.steps * 10000 / done["samples_per_s"]
-        done, wall, _ = self.done_event(self.row, f"train.steps={self.steps}")
+        file, _, precision = self.row.partition("-")
+        settings = [f"train.steps={self.steps}"] + ([f"train.precision={precision}"] if precision else [])
+        done, wall, _ = self.done_event(file, *settings)
         self.details = {"wall_s": round(wall, 3)}
-        if self.row == "gpt":
+        if file == "gpt":
             return done["tokens_per_s"]
         return 1e3 * {"resnet": 128, "ranker": 2048}[self.row] / done["samples_per_s"]
 
@@ -253,13 +258,16 @@ def table_line(r):
 
 
 def main(python, *arguments):
-    as_json = "--json" in arguments
-    rows = [a for a in arguments if a != "--json"] or list(ROWS)
+    as_json, threads = "--json" in arguments, 2
+    for argument in arguments:
+        if argument.startswith("--threads="):
+            threads = int(argument.partition("=")[2])
+    rows = [a for a in arguments if not a.startswith("--")] or list(ROWS)
     unknown = [r for r in rows if r not in ROWS]
     if unknown:
         sys.exit(f"there is no row {unknown[0]}; the rows are {' '.join(ROWS)}")
     python = os.path.abspath(python)
-    two_cores()
+    use_cores(threads)
     make_data()
     record = Record("cpu", HEAD, table_line, machine(
         torch=first_line([python, "-c", "import torch; print(torch.__version__)"]),

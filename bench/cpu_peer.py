@@ -1,14 +1,15 @@
-"""The peer's side of `bench/run cpu`: PyTorch on two threads.
+"""The peer's side of `bench/run cpu`: PyTorch on as many threads as OMP_NUM_THREADS says.
 
     cpu_peer.py ROW VARIANT        warms up, prints {"ready": ...}; then for each line on standard
                                    input measures one round and prints {"value": ...}
     cpu_peer.py start IMAGES LABELS    one step from two IDX files (.gz or not), then {"value": ...}
 
-VARIANTS in cpu.py says what is tried. "compile" compiles model and loss together; every optimiser is
-the fused one. Except for the classifier, which gathers its batch as any loop over tensors does, the
+VARIANTS in cpu.py says what is tried. "compile" compiles model and loss together, "autocast" runs both
+with products in bf16; every optimiser is the fused one. Except for the classifier, which gathers its batch as any loop over tensors does, the
 batch is one and the same, already in memory: the peer pays for no data loading.
 """
 import json
+import os
 import sys
 import time
 
@@ -16,7 +17,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-THREADS = 2
+THREADS = int(os.environ["OMP_NUM_THREADS"])
 WARM_STEPS = 2  # beyond what compiling needs: buffers of the optimiser, the allocator
 
 
@@ -117,7 +118,11 @@ def gpt(variant, steps):
     model = GPT()
     optimiser = torch.optim.AdamW(model.parameters(), fused=True)
     text = torch.randint(0, 256, (8, 257))
-    loss = compiled(lambda x, y: F.cross_entropy(model(x).view(-1, 256), y.view(-1)), variant)
+
+    def cross_entropy(x, y):
+        with torch.autocast("cpu", torch.bfloat16, enabled="autocast" in variant):
+            return F.cross_entropy(model(x).view(-1, 256), y.view(-1))
+    loss = compiled(cross_entropy, variant)
     batch = text[:, :-1].contiguous(), text[:, 1:].contiguous()
     measure = timed_steps(stepper(loss, optimiser), batch, steps)
     return lambda: 8 * 256 / measure()
@@ -209,7 +214,7 @@ def start(images, labels):
     say(value=1)
 
 
-ROWS = {"mlp": mlp, "gpt": gpt, "resnet": resnet, "ranker": ranker}
+ROWS = {"mlp": mlp, "gpt": gpt, "gpt-bf16": gpt, "resnet": resnet, "ranker": ranker}
 
 
 def main(row, *arguments):
