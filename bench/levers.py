@@ -3,13 +3,14 @@
     levers.py [--quick] [--json] [gpt] [resnet]
 
 Protocol. The two examples, from the same seed and on the same batches, with two threads on two cores:
-plain, with each lever alone, with levers together, and plain once more, which shows how far the
-machine drifted meanwhile. A row is one run of `frugal train`. Its step time is the median over its
-steps but the first, `spread` the distance of their 10th and 90th percentile over that median, `time`
-the plain step time over its own: above 1 is faster. `planned` is what compile says before anything
-is allocated, `used` the highest byte that was changed, `process` the kernel's peak resident size.
-`loss` is over held-out samples after the last step, `of plain` its ratio to plain's. `busy` is the
-share of the cores in use while nothing of ours runs: above BUSY_MAX a row is marked DISTURBED.
+plain (without fusing, which is otherwise on), with each lever alone, with levers together, and plain
+once more, which shows how far the machine drifted meanwhile. A row is one run of `frugal train`. Its
+step time is the median over its steps but the first, `spread` the distance of their 10th and 90th
+percentile over that median, `time` plain's step time over its own: above 1 is faster. `planned` is
+what compile says before anything is allocated, `used` the end of what was written, `process` the
+kernel's peak resident size. `loss` is over held-out samples after the last step, `of plain` its ratio
+to plain's. `busy` is the share of the cores in use while nothing of ours runs: above BUSY_MAX a row
+is marked DISTURBED.
 
 A lever is a row of LEVERS: its settings are put over the example's. One that frugal does not know is
 a failure, as is any other: the table then lacks the row, says why, and the exit code is 3. Below a
@@ -22,33 +23,42 @@ import sys
 from common import (BUSY_MAX, Failed, Record, busy_share, machine, make_text, note, train, two_cores)
 
 # example: settings of every run; steps, and with --quick. A small eval_batch: else the evaluation would
-# need the most memory and hide what the levers do.
-COMMON = ["train.target=none", "train.eval_every=0", "train.log_every=1", "train.threads=2"]
+# need the most memory and hide what the levers do. drop_last: the short last batch has a program of its
+# own, which no run here comes to.
+COMMON = ["train.target=none", "train.eval_every=0", "train.log_every=1", "train.threads=2", "train.fuse=none",
+          "train.drop_last=true"]
 EXAMPLES = {
     "gpt": (COMMON + ["data.path=text.txt", "data.eval_samples=256", "train.eval_batch=4"], 200, 4),
-    "resnet": (COMMON + ["data.eval_samples=2000", "train.eval_batch=32", "train.warmup=20"], 100, 3),
+    "resnet": (COMMON + ["data.eval_samples=2000", "train.eval_batch=32", "train.warmup=20"], 60, 3),
 }
 
-# lever: its settings, for each example if they differ. A number that ends in x is so many times the
-# memory that plain planned, in GiB.
+# lever: its settings. A number that ends in x is so many times what plain has of it.
 LEVERS = {
     "plain": [],
+    "fuse all": ["train.fuse=all"],
+    "precision bf16": ["train.precision=bf16"],
+    "precision fp16": ["train.precision=fp16"],
     "recompute all": ["train.recompute=all"],
     "recompute every 2": ["train.recompute=every", "train.recompute_every=2"],
     "recompute auto, 0.6x": ["train.recompute=auto", "train.memory_gib=0.6x"],
-    "4 micro-batches": {"gpt": ["train.accumulate=4", "train.batch=4"],
-                        "resnet": ["train.accumulate=4", "train.batch=32"]},
+    "4 micro-batches": ["train.accumulate=4", "train.batch=0.25x"],
+    "batch auto, 0.4x": ["train.batch=auto", "train.batch_total=1x", "train.memory_gib=0.4x"],
     "schedule constant": ["train.schedule=constant"],
     "schedule wsd": ["train.schedule=wsd"],
+    "muon": ["train.optimiser=muon", "train.lr=0.003"],
+    "all for speed": ["train.fuse=all", "train.precision=bf16", "train.optimiser=muon", "train.lr=0.003"],
+    "all for memory": ["train.fuse=all", "train.precision=bf16", "train.optimiser=muon", "train.lr=0.003",
+                       "train.accumulate=4", "train.batch=0.25x", "train.recompute=all"],
     "plain again": [],
 }
 
 
-def settings_of(example, lever, plain):
-    for setting in LEVERS[lever][example] if isinstance(LEVERS[lever], dict) else LEVERS[lever]:
+def settings_of(lever, plain):
+    for setting in LEVERS[lever]:
         key, value = setting.split("=")
         if value.endswith("x"):
-            value = f"{float(value[:-1]) * plain['planned_mib'] / 2**10:.6f}"
+            have = plain["planned_mib"] / 2**10 if key == "train.memory_gib" else plain["batch"]
+            value = f"{float(value[:-1]) * have:.6g}"
         yield f"{key}={value}"
 
 
@@ -56,13 +66,13 @@ def measure(example, lever, steps, plain):
     """One run as a row; `plain` is the row to compare with, None for itself."""
     busy = busy_share()
     events, _, peak = train(f"examples/{example}.yaml", *EXAMPLES[example][0], f"train.steps={steps}",
-                            *settings_of(example, lever, plain))
-    done = events[-1]
+                            *settings_of(lever, plain))
+    start, done = events[0], events[-1]
     told = [e for e in events if e["event"] == "step"]
     times = [1e3 * (b["elapsed_s"] - a["elapsed_s"]) for a, b in zip(told, told[1:])]
-    tenths = statistics.quantiles(times, n=10)
-    row = {"example": example, "lever": lever, "steps": steps,
-           "step_ms": statistics.median(times), "spread": (tenths[-1] - tenths[0]) / statistics.median(times),
+    tenths, median = statistics.quantiles(times, n=10), statistics.median(times)
+    row = {"example": example, "lever": lever, "steps": steps, "batch": start["batch"],
+           "accumulate": start["accumulate"], "step_ms": median, "spread": (tenths[-1] - tenths[0]) / median,
            "planned_mib": done["arena_bytes_planned"] / 2**20, "used_mib": done["arena_bytes_used"] / 2**20,
            "process_mib": peak / 2**20, "loss": done["loss"], "busy": busy, "losses": [e["loss"] for e in told]}
     base = plain or row
@@ -72,9 +82,21 @@ def measure(example, lever, steps, plain):
 
 # ---- verdicts: what must hold, told from the rows of an example ----
 
+LOW_LOSS_MAX = 0.01  # how far a low precision may lead a loss from plain's, relative
+
+
+def low_precision(rows):
+    """bf16 and fp16 learn as fp32 does: at every step, and over the held-out samples after the last."""
+    for lever in ("precision bf16", "precision fp16"):
+        ours, plain = ([*rows[k]["losses"], rows[k]["loss"]] for k in (lever, "plain"))
+        far = max(abs(a - b) / b for a, b in zip(ours, plain))
+        yield f"{lever}: every loss of {len(ours) - 1} steps within {LOW_LOSS_MAX:.0%} of plain's " \
+              f"(the farthest {far:.2%})", far <= LOW_LOSS_MAX
+
+
 def same_result(rows):
-    """Recomputing and repeating change no bit of any loss."""
-    for lever in ("recompute all", "recompute every 2", "recompute auto, 0.6x", "plain again"):
+    """Fusing, recomputing and repeating change no bit of any loss."""
+    for lever in ("fuse all", "recompute all", "recompute every 2", "recompute auto, 0.6x", "plain again"):
         same = rows[lever]["losses"] == rows["plain"]["losses"] and rows[lever]["loss"] == rows["plain"]["loss"]
         yield f"{lever}: every loss as plain's, to the bit", same
 
@@ -84,7 +106,7 @@ def planned_is_used(rows):
     yield "memory used is memory planned" + "".join(f"; not with {lever}" for lever in wrong), not wrong
 
 
-VERDICTS = [same_result, planned_is_used]
+VERDICTS = {"gpt": [low_precision, same_result, planned_is_used], "resnet": [same_result, planned_is_used]}
 
 
 # ---- what is printed and kept ----
@@ -114,7 +136,7 @@ def measure_example(example, record, quick):
             failed += 1
     if failed or quick:
         return failed, 0
-    for verdict in VERDICTS:
+    for verdict in VERDICTS[example]:
         for text, met in verdict(rows):
             record.add({"example": example, "verdict": text, "met": met})
             missed += not met
