@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/config.h"
 #include "cli/libraries.h"
+#include "cli/progress.h"
 #include "train/train.h"
 #include <string.h>
 #include <unistd.h>
@@ -112,26 +113,47 @@ static void print_json(struct cli *c, const struct machine *m)
     event_end(&b, c->say);
 }
 
-/* Reads the run file, opens its data, builds and compiles its model. */
+static void print_run(struct cli *c, struct str file, const struct train_checked *t)
+{
+    struct arena scratch = *c->perm;
+    if (c->say->json) {
+        struct textbuf b = event_begin(&scratch, "run");
+        event_str(&b, "file", file);
+        event_i64(&b, "arena_bytes", t->arena_bytes);
+        event_i64(&b, "batch", t->batch);
+        event_i64(&b, "accumulate", t->accumulate);
+        event_str(&b, "batch_reason", t->batch_reason);
+        event_f64(&b, "load_s", t->load_s);
+        event_f64(&b, "compute_s", t->compute_s);
+        event_i64(&b, "findings", t->finding_count);
+        event_end(&b, c->say);
+        return;
+    }
+    say_heading(c->say, "Run");
+    say_result(c->say, "  %.*s: settings, data and model are sound; training takes %.*s\n",
+               STR_ARG(file), STR_ARG(text_bytes(&scratch, (f64)t->arena_bytes)));
+    if (t->batch_reason.len)
+        say_result(c->say, "  batch %lld: %.*s\n", (long long)t->batch, STR_ARG(t->batch_reason));
+    say_result(c->say, "  a batch takes %.3g ms to load and %.3g ms to compute, as measured now\n",
+               1e3 * t->load_s, 1e3 * t->compute_s);
+}
+
+/* Reads the run file, opens its data, builds and compiles its model, and looks for mistakes. */
 static enum status check_run(struct cli *c, struct err *err)
 {
-    struct config      *config;
-    struct program_set *set = NULL;
-    struct arena        run = arena_open((i64)RESERVE_GIB << 30), scratch = *c->perm;
-    enum status         st = config_of_request(c->request, c->os, c->perm, &config, err);
+    struct config       *config;
+    struct train_checked t;
+    struct arena         run = arena_open((i64)RESERVE_GIB << 30);
+    enum status          st  = config_of_request(c->request, c->os, c->perm, &config, err);
     if (!st && !run.begin) st = err_set(err, STATUS_WORLD, "the system refuses address space");
-    if (!st) st = train_compile(c->os, &config->settings, &run, &set, err);
-    if (!st && c->say->json) {
-        struct textbuf b = event_begin(&scratch, "run");
-        event_str(&b, "file", config->file);
-        event_i64(&b, "arena_bytes", set->arena_bytes);
-        event_end(&b, c->say);
-    } else if (!st) {
-        struct str bytes = text_bytes(&scratch, (f64)set->arena_bytes);
-        say_heading(c->say, "Run");
-        say_result(c->say, "  %.*s: settings, data and model are sound; training takes %.*s\n",
-                   STR_ARG(config->file), STR_ARG(bytes));
-    }
+    if (!st) st = train_check(c->os, &config->settings, &run, &t, err);
+    if (!st) print_run(c, config->file, &t);
+    for (i64 i = 0; !st && i < t.finding_count; i++) say_finding(c->say, &t.findings[i], *c->perm);
+    if (!st && t.finding_count)
+        st = err_set(err, STATUS_NO,
+                     "%.*s: %lld likely mistake%s; train.allow=%s would say that it is meant",
+                     STR_ARG(config->file), (long long)t.finding_count,
+                     t.finding_count > 1 ? "s" : "", lint_rules[t.findings[0].rule].name);
     if (run.begin) arena_close(&run);
     return st;
 }

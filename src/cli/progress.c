@@ -120,6 +120,25 @@ static void on_start(void *context, const struct train_start *t)
     event_end(&b, p->say);
 }
 
+void say_finding(struct say *s, const struct finding *f, struct arena scratch)
+{
+    const char *rule = lint_rules[f->rule].name;
+    if (!s->json) {
+        say_message(s, "warning: %.*s [%s]\n", STR_ARG(f->text), rule);
+        return;
+    }
+    struct textbuf b = event_begin(&scratch, "finding");
+    event_str(&b, "rule", str_of(rule));
+    event_str(&b, "text", f->text);
+    event_end(&b, s);
+}
+
+static void on_finding(void *context, const struct finding *f)
+{
+    struct progress *p = context;
+    say_finding(p->say, f, p->scratch);
+}
+
 static void step_event(struct progress *p, const struct train_progress *t)
 {
     struct arena   scratch = p->scratch;
@@ -290,5 +309,5 @@ static void on_done(void *context, const struct train_result *r)
 
 struct train_listener progress_listener(struct progress *p)
 {
-    return (struct train_listener){ p, on_start, on_step, on_eval, on_rollback, on_done };
+    return (struct train_listener){ p, on_start, on_finding, on_step, on_eval, on_rollback, on_done };
 }

@@ -14,6 +14,9 @@ struct progress {
 
 struct train_listener progress_listener(struct progress *p);
 
+/* A warning on stderr, or the event "finding". */
+void say_finding(struct say *s, const struct finding *f, struct arena scratch);
+
 /* The line of a step: "step 120/1875  loss 0.4312  …". For tests too. */
 struct str progress_line(struct arena *perm, const struct train_progress *t);
 

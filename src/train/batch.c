@@ -7,8 +7,7 @@
 #include "train/train_int.h"
 #include <math.h>
 
-static const f64 pays    = 1.02;     /* a sample may take so much longer in half the batch */
-static const f64 begin_s = 2e-6;     /* of an instruction: handing it to all threads, about */
+static const f64 pays = 1.02;        /* a sample may take so much longer in half the batch */
 enum { SAMPLE = 8, PLANS_MAX = 16 }; /* batch of the first plan; plans along the line */
 
 struct plan {
@@ -23,31 +22,16 @@ struct chooser {
     i64                   most;  /* samples there are, or of a step */
 };
 
-/* Compiles the training programs for a batch and forgets them. */
 static enum status plan_for(struct chooser *c, i64 batch, struct plan *out, struct err *err)
 {
-    struct arena        scratch = c->s->scratch;
-    struct arena        perm    = arena_part(&scratch, (scratch.end - scratch.begin) / 2);
-    struct target       target  = c->s->target;
-    struct program_set *set;
-    target.memory_bytes = 0; /* any size, to know it */
-    target.seconds  = NULL; /* by rates: kernels are not tried out for a plan that is thrown away */
-    bool many       = c->config.accumulate > 1; /* batches a step: nearly all add their gradients */
+    struct run_plan all;
     c->config.batch = batch;
-    *out            = (struct plan){ 0 };
-    enum status st =
-        compile(&perm, &target, &c->config, model_build, c->s->model, &set, scratch, err);
-    for (i32 id = 0; !st && id < PROGRAM_COUNT; id++) {
-        const struct program *p = set->programs[id];
-        if (!p) continue;
-        f64 seconds = begin_s * p->instr_count;
-        for (i32 i = 0; i < p->instr_count; i++)
-            seconds +=
-                target_seconds(&target, p->graph, &p->graph->nodes[p->instrs[i].node], scratch);
-        out->bytes  = MAX(out->bytes, p->bytes);
-        bool counts = many ? id == PROGRAM_ADD : id == PROGRAM_TRAIN || id == PROGRAM_UPDATE;
-        if (counts) out->sample_s += seconds / (f64)batch;
-    }
+    enum status st  = plan_of(c->s, &c->config, &all, err);
+    bool one = c->config.accumulate <= 1; /* batch a step; of many nearly all add gradients */
+    f64  s =
+        one ? all.seconds[PROGRAM_TRAIN] + all.seconds[PROGRAM_UPDATE] : all.seconds[PROGRAM_ADD];
+    *out = (struct plan){ .sample_s = s / (f64)batch };
+    for (i32 id = 0; id < PROGRAM_COUNT; id++) out->bytes = MAX(out->bytes, all.bytes[id]);
     return st;
 }
 

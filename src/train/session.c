@@ -113,6 +113,27 @@ enum status session_build(struct session *s, struct os *os, const struct setting
     return compile(perm, &s->target, &s->config, build, context, &s->set, s->scratch, err);
 }
 
+i64 session_epoch_samples(const struct session *s)
+{
+    i64 count = dataset_count(s->data, SPLIT_TRAIN);
+    return s->settings->train.drop_last ? count - count % s->config.batch : count;
+}
+
+struct limits session_limits(const struct session *s)
+{
+    const struct train_config *c     = &s->settings->train;
+    i64                        whole = s->config.batch * MAX(s->config.accumulate, 1);
+    i64                        each  = MAX((session_epoch_samples(s) + whole - 1) / whole, 1);
+    struct limits              l     = { .epochs = c->epochs, .epoch_steps = each };
+    l.steps                          = MIN(c->epochs, INT64_MAX / each) * each;
+    if (c->steps && (!l.steps || c->steps < l.steps)) l.steps = c->steps;
+    l.rates = schedule_resolve(c, (struct pace){ .epoch_steps  = each,
+                                                 .step_samples = whole,
+                                                 .step_rows    = whole * model_rows(s->model),
+                                                 .steps        = l.steps });
+    return l;
+}
+
 enum status session_start(struct session *s, struct err *err)
 {
     const struct backend_table *b  = s->backend->table;

@@ -56,6 +56,8 @@ struct train_config {
     struct str recompute;        /* none | all | every | auto */
     i64        recompute_every;  /* every: one block in so many */
     f64        memory_gib;       /* for the arena; NaN: what the machine has */
+    struct str allow[16];        /* rules of lint.def that shall not be told */
+    i64        allow_count;
 };
 
 struct settings {

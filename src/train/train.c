@@ -7,19 +7,21 @@
 
 enum { PERM_RESERVE_GIB = 64 }; /* address space only: pages are taken when touched */
 
-enum { ETA_STEPS = 5 }; /* before that, start-up would be taken for the pace */
+enum { ETA_STEPS = 5, LOADING_STEPS = 100 }; /* before them, start-up would be taken for the pace */
+
+static const f64 waits_much = 0.1; /* of a step, for its data */
 
 struct loop {
     struct session               s;
     const struct train_listener *listener;
     struct loader               *loader;
     i64                          begin_ns;  /* of the run */
-    i64                          steps_max; /* 0: open-ended */
-    i64                          epochs_max;
-    struct train_config          rates;    /* settings with lr and warm-up resolved */
+    struct limits                limits;
+    struct lint_facts            facts;
+    bool                         told[LINT_COUNT]; /* by rule */
     i64                          step;     /* done */
     i64                          epoch;    /* being trained, from 0 */
-    i64                          steps_ns; /* spent in steps */
+    i64                          steps_ns, waited_ns; /* spent in steps; in them, for data */
     i64                          samples;  /* trained */
     f64                          loss;     /* of the newest batch */
     struct train_metric          metric;
@@ -37,36 +39,6 @@ static i64 now_ns(struct loop *l) { return l->s.os->now_ns(l->s.os); }
 static f64 elapsed_s(struct loop *l) { return (f64)(now_ns(l) - l->begin_ns) / 1e9; }
 
 static f64 dollars(struct loop *l) { return elapsed_s(l) / 3600 * l->s.settings->train.usd_hour; }
-
-/* Samples of an epoch that are trained. */
-static i64 epoch_samples(const struct session *s)
-{
-    i64 count = dataset_count(s->data, SPLIT_TRAIN);
-    return s->settings->train.drop_last ? count - count % s->config.batch : count;
-}
-
-/* Steps until the run ends, whichever of epochs and steps comes first. */
-static void limits(struct loop *l)
-{
-    const struct train_config *c     = &l->s.settings->train;
-    i64                        whole = l->s.config.batch * MAX(l->s.config.accumulate, 1);
-    i64                        each  = MAX((epoch_samples(&l->s) + whole - 1) / whole, 1);
-    struct pace                pace  = { .epoch_steps  = each,
-                                         .step_samples = whole,
-                                         .step_rows    = whole * model_rows(l->s.model) };
-    l->epochs_max                    = c->epochs;
-    l->steps_max                     = MIN(c->epochs, INT64_MAX / each) * each;
-    if (c->steps && (!l->steps_max || c->steps < l->steps_max)) l->steps_max = c->steps;
-    pace.steps = l->steps_max;
-    l->rates   = schedule_resolve(c, pace);
-}
-
-/* A program that does not exist costs nothing. */
-static f64 flops(const struct session *s, enum program_id id)
-{
-    const struct program *p = s->set->programs[id];
-    return p ? program_cost(p, s->scratch).flops : 0;
-}
 
 /* Its running statistics are the only buffers there are. */
 static bool has_batch_norm(const struct program_set *set)
@@ -88,18 +60,40 @@ static void tell_start(struct loop *l)
                              .accumulate          = MAX(s->config.accumulate, 1),
                              .batch_reason        = s->batch_reason,
                              .batch_norm          = has_batch_norm(s->set),
-                             .steps               = l->steps_max,
-                             .epochs              = l->epochs_max,
+                             .steps               = l->limits.steps,
+                             .epochs              = l->limits.epochs,
                              .arena_bytes_planned = s->set->arena_bytes,
                              .precision           = precision_name(s->precision.dtype),
                              .precision_reason    = s->precision.reason,
                              .copy_bytes          = l->guard.copy_bytes,
+                             .flops_step          = session_step_flops(s),
                              .usd_hour            = s->settings->train.usd_hour,
-                             .lr                  = l->rates.lr,
+                             .lr                  = l->limits.rates.lr,
                              .lr_given            = s->settings->train.lr };
-    e.flops_step = flops(s, PROGRAM_TRAIN) + (f64)(e.accumulate - 1) * flops(s, PROGRAM_ADD) +
-                   flops(s, PROGRAM_UPDATE);
     if (l->listener->on_start) l->listener->on_start(l->listener->context, &e);
+}
+
+/* What was not told yet. */
+static void tell_findings(struct loop *l)
+{
+    struct arena   scratch = l->s.scratch;
+    struct finding found[LINT_COUNT];
+    i64            count = lint(&l->facts, found, &scratch);
+    for (i64 i = 0; i < count; i++) {
+        if (l->told[found[i].rule]) continue;
+        l->told[found[i].rule] = true;
+        if (l->listener->on_finding) l->listener->on_finding(l->listener->context, &found[i]);
+    }
+}
+
+/* Once the pace is known: a step that waits for its data takes as long as they do. */
+static void judge_loading(struct loop *l)
+{
+    f64 step_s = (f64)l->steps_ns * 1e-9 / (f64)l->step, wait_s = (f64)l->waited_ns * 1e-9 / (f64)l->step;
+    if (l->step != LOADING_STEPS || wait_s < waits_much * step_s) return;
+    l->facts.load_s    = step_s / (f64)MAX(l->s.config.accumulate, 1);
+    l->facts.compute_s = (step_s - wait_s) / (f64)MAX(l->s.config.accumulate, 1);
+    tell_findings(l);
 }
 
 static f64 tokens_per_s(const struct loop *l, f64 samples_per_s)
@@ -113,9 +107,9 @@ static void tell_step(struct loop *l, f64 lr)
     if (!l->listener->on_step) return;
     f64                   rate = (f64)l->samples / ((f64)l->steps_ns / 1e9);
     struct train_progress e    = { .step          = l->step,
-                                   .steps         = l->steps_max,
+                                   .steps         = l->limits.steps,
                                    .epoch         = l->epoch + 1,
-                                   .epochs        = l->epochs_max,
+                                   .epochs        = l->limits.epochs,
                                    .elapsed_s     = elapsed_s(l),
                                    .eta_s         = NAN,
                                    .lr            = lr,
@@ -125,9 +119,17 @@ static void tell_step(struct loop *l, f64 lr)
                                    .samples_per_s = rate,
                                    .tokens_per_s  = tokens_per_s(l, rate),
                                    .dollars       = dollars(l) };
-    if (l->steps_max && l->step >= ETA_STEPS)
-        e.eta_s = e.elapsed_s / (f64)l->step * (f64)(l->steps_max - l->step);
+    if (l->limits.steps && l->step >= ETA_STEPS)
+        e.eta_s = e.elapsed_s / (f64)l->step * (f64)(l->limits.steps - l->step);
     l->listener->on_step(l->listener->context, &e);
+}
+
+static struct batch *next_batch(struct loop *l)
+{
+    i64           begin = now_ns(l);
+    struct batch *b     = loader_next(l->loader);
+    l->waited_ns += now_ns(l) - begin;
+    return b;
 }
 
 /* One micro-batch: its gradients overwrite those of the last step or are added to those of this. */
@@ -158,14 +160,14 @@ static struct batch *step(struct loop *l, struct batch *b, f64 lr)
 {
     struct session *s       = &l->s;
     i64             whole   = s->config.batch * MAX(s->config.accumulate, 1);
-    i64             samples = MIN(whole, epoch_samples(s) - b->index);
+    i64             samples = MIN(whole, session_epoch_samples(s) - b->index);
     i64             done    = 0;
     l->loss = l->metric.value = 0;
     for (;;) {
         micro_step(l, b, done, samples * model_rows(s->model), lr);
         done += b->count;
         if (done >= samples) break;
-        b = loader_next(l->loader);
+        b = next_batch(l);
     }
     s->backend->table->run(s->backend, s->set->programs[PROGRAM_UPDATE]);
     l->scaling = scaling_now(s);
@@ -177,10 +179,10 @@ static struct batch *step(struct loop *l, struct batch *b, f64 lr)
 /* How much of its peak the learning rate has still to fall. */
 static f64 fall_to_come(const struct loop *l)
 {
-    if (!l->steps_max) return 0;
-    f64 now = schedule_lr(&l->rates, l->step, l->steps_max);
-    f64 end = schedule_lr(&l->rates, l->steps_max - 1, l->steps_max);
-    return MAX(now - end, 0) / l->rates.lr;
+    if (!l->limits.steps) return 0;
+    f64 now = schedule_lr(&l->limits.rates, l->step, l->limits.steps);
+    f64 end = schedule_lr(&l->limits.rates, l->limits.steps - 1, l->limits.steps);
+    return MAX(now - end, 0) / l->limits.rates.lr;
 }
 
 static enum status evaluate_now(struct loop *l, enum stop_action *now, struct err *err)
@@ -203,7 +205,7 @@ static bool eval_due(const struct loop *l, const struct batch *b, enum stop_acti
 {
     i64 every = l->s.settings->train.eval_every;
     if (!l->evaluates || now == STOP_ROLL_BACK || !isfinite(l->loss)) return false;
-    if (now == STOP_NOW || l->step == l->steps_max) return true;
+    if (now == STOP_NOW || l->step == l->limits.steps) return true;
     return every ? l->step % every == 0 : b->ends_epoch;
 }
 
@@ -229,17 +231,18 @@ static enum status steps(struct loop *l, struct err *err)
     struct stop *stop = &l->guard.stop;
     enum status  st =
         session_check_signal(&l->s, l->step, err); /* it may have come while we began */
-    while (!st && !stop->reason && !(l->steps_max && l->step >= l->steps_max)) {
+    while (!st && !stop->reason && !(l->limits.steps && l->step >= l->limits.steps)) {
         i64           begin = now_ns(l);
-        struct batch *b     = loader_next(l->loader);
+        struct batch *b     = next_batch(l);
         if (!b) break;
-        f64 lr   = schedule_lr(&l->rates, l->step, l->steps_max) * l->guard.lr_factor;
+        f64 lr   = schedule_lr(&l->limits.rates, l->step, l->limits.steps) * l->guard.lr_factor;
         l->epoch = b->epoch;
         b        = step(l, b, lr);
         i64 end  = now_ns(l);
         l->steps_ns += end - begin;
         if (l->step == 1) l->result->first_step_ms = (f64)os_process_age_ns() / 1e6;
         tell_step(l, lr);
+        judge_loading(l);
         enum stop_action now = stop_step(stop, l->step, elapsed_s(l), l->loss);
         st                   = scaling_check(l->scaling, l->step, err);
         if (!st && eval_due(l, b, now)) st = evaluate_now(l, &now, err);
@@ -315,6 +318,23 @@ static enum status keep_check(struct session *s, struct err *err)
     return st;
 }
 
+/* All that can be found out before memory is allocated for it. */
+static enum status prepare(struct loop *l, struct os *os, const struct settings *settings,
+                           struct arena *perm, struct err *err)
+{
+    enum status st = lint_check_allowed(&settings->train, err);
+    if (!st) st = session_open(&l->s, os, settings, perm, err);
+    if (!st) st = open_loader(l, err);
+    if (st) return st;
+    l->limits    = session_limits(&l->s);
+    l->evaluates = dataset_count(l->s.data, SPLIT_EVAL) > 0;
+    st           = target_check(&l->s, err);
+    if (!st) st = guard_open(&l->guard, &l->s, l->limits.steps, err);
+    if (!st) st = keep_check(&l->s, err);
+    if (!st) l->facts = facts_of(&l->s, &l->limits);
+    return st;
+}
+
 enum status train_run(struct os *os, const struct settings *settings,
                       const struct train_listener *listener, struct train_result *result,
                       struct err *err)
@@ -325,17 +345,10 @@ enum status train_run(struct os *os, const struct settings *settings,
     struct arena perm = arena_open((i64)PERM_RESERVE_GIB << 30);
     if (!perm.begin)
         return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
-    enum status st = session_open(&l.s, os, settings, &perm, err);
-    if (!st) st = open_loader(&l, err);
-    if (!st) {
-        limits(&l);
-        l.evaluates = dataset_count(l.s.data, SPLIT_EVAL) > 0;
-        st          = target_check(&l.s, err);
-    }
-    if (!st) st = guard_open(&l.guard, &l.s, l.steps_max, err);
-    if (!st) st = keep_check(&l.s, err);
+    enum status st = prepare(&l, os, settings, &perm, err);
     if (!st) {
         tell_start(&l);
+        tell_findings(&l);
         st = session_start(&l.s, err);
     }
     bool ended = false; /* well, diverged or by a signal: there is something to tell */
@@ -360,5 +373,26 @@ enum status train_compile(struct os *os, const struct settings *settings, struct
     enum status    st = session_open(&s, os, settings, perm, err);
     *out              = s.set;
     session_close(&s);
+    return st;
+}
+
+enum status train_check(struct os *os, const struct settings *settings, struct arena *perm,
+                        struct train_checked *out, struct err *err)
+{
+    struct loop l  = { .loss = NAN };
+    enum status st = prepare(&l, os, settings, perm, err);
+    *out           = (struct train_checked){ 0 };
+    if (!st) {
+        facts_measure(&l.s, l.loader, &l.facts);
+        *out               = (struct train_checked){ .arena_bytes  = l.s.set->arena_bytes,
+                                                     .batch        = l.s.config.batch,
+                                                     .accumulate   = MAX(l.s.config.accumulate, 1),
+                                                     .batch_reason = l.s.batch_reason,
+                                                     .load_s       = l.facts.load_s,
+                                                     .compute_s    = l.facts.compute_s };
+        out->finding_count = lint(&l.facts, out->findings, perm);
+    }
+    if (l.loader) loader_close(l.loader);
+    session_close(&l.s);
     return st;
 }

@@ -6,6 +6,7 @@
 #ifndef TRAIN_TRAIN_H
 #define TRAIN_TRAIN_H
 #include "base/os.h"
+#include "train/lint.h"
 #include "train/settings.h"
 #include "train/stop.h"
 
@@ -103,6 +104,7 @@ struct train_result {
 struct train_listener {
     void *context;
     void (*on_start)(void *context, const struct train_start *);
+    void (*on_finding)(void *context, const struct finding *); /* most before the first step */
     void (*on_step)(void *context, const struct train_progress *);
     void (*on_eval)(void *context, const struct train_eval *);
     void (*on_rollback)(void *context, const struct train_rollback *);
@@ -116,8 +118,20 @@ enum status train_run(struct os *os, const struct settings *settings,
                       struct err *err);
 
 /* Opens the data, builds the model and compiles it for this machine, and runs nothing: what
- * `frugal show` prints and `frugal doctor run.yaml` checks. */
+ * `frugal show` prints. */
 enum status train_compile(struct os *os, const struct settings *settings, struct arena *perm,
                           struct program_set **out, struct err *err);
+
+/* The same, and all that a run would find out before its first step; loading and kernels are tried
+ * out for a moment. */
+struct train_checked {
+    i64            arena_bytes, batch, accumulate;
+    struct str     batch_reason;
+    f64            load_s, compute_s; /* of a batch */
+    struct finding findings[LINT_COUNT];
+    i64            finding_count;
+};
+enum status train_check(struct os *os, const struct settings *settings, struct arena *perm,
+                        struct train_checked *out, struct err *err);
 
 #endif

@@ -38,6 +38,13 @@ enum status session_build(struct session *s, struct os *os, const struct setting
                           struct err *err);
 /* Allocates the arena, prepares kernels and sets the weights: from then on it can run. */
 enum status session_start(struct session *s, struct err *err);
+struct limits { /* where the run ends, and the settings of the rate in steps and for this batch */
+    i64                 steps, epochs; /* 0: not limited by it */
+    i64                 epoch_steps;
+    struct train_config rates;
+};
+struct limits session_limits(const struct session *s); /* whichever of epochs and steps comes first */
+i64           session_epoch_samples(const struct session *s); /* that are trained */
 void        session_close(struct session *s); /* of a zeroed or half-opened one too */
 
 /* Host to arena and back by name; a name no program uses is left out. */
@@ -49,6 +56,23 @@ void session_get_numbers(struct session *s, struct str name, f64 *to, i64 count)
  * step, first_sample where in it this micro-batch begins. */
 void session_put_scalars(struct session *s, i64 step, i64 rows, i64 first_sample, f64 lr);
 bool session_has(const struct session *s, struct str name);
+
+/* plan.c: the run compiled for this machine with another config, and forgotten; memory does not
+ * limit it. Seconds go by rates. */
+struct run_plan {
+    i64 bytes[PROGRAM_COUNT];
+    f64 flops[PROGRAM_COUNT], seconds[PROGRAM_COUNT];
+};
+enum status plan_of(struct session *s, const struct compile_config *config, struct run_plan *out,
+                    struct err *err);
+f64 program_seconds(const struct program *p, const struct target *t, struct arena scratch);
+
+/* check.c */
+f64 session_flops(const struct session *s, enum program_id id); /* 0: there is no such program */
+f64 session_step_flops(const struct session *s);                /* of a whole step */
+struct lint_facts facts_of(struct session *s, const struct limits *limits);
+/* Adds how long a batch takes to load and to compute: tries both out for some tenths of a second. */
+void facts_measure(struct session *s, struct loader *loader, struct lint_facts *f);
 
 /* batch.c: config.batch and config.accumulate from what was asked for, the data and the memory. */
 enum status batch_resolve(struct session *s, struct err *err);

@@ -1,0 +1,75 @@
+/* check.c - the facts that lint.c judges: what data, plan and machine make of the settings. */
+#include "base/pool.h"
+#include "train/train_int.h"
+#include <math.h>
+
+/* A program that does not exist costs nothing. */
+f64 session_flops(const struct session *s, enum program_id id)
+{
+    const struct program *p = s->set->programs[id];
+    return p ? program_cost(p, s->scratch).flops : 0;
+}
+
+f64 session_step_flops(const struct session *s)
+{
+    f64 later = (f64)(MAX(s->config.accumulate, 1) - 1);
+    return session_flops(s, PROGRAM_TRAIN) + later * session_flops(s, PROGRAM_ADD) +
+           session_flops(s, PROGRAM_UPDATE);
+}
+
+static f64 eval_flops(const struct session *s)
+{
+    i64 count = dataset_count(s->data, SPLIT_EVAL), whole = MAX(s->config.eval_batch, 1);
+    return (f64)(count / whole) * session_flops(s, PROGRAM_EVAL) +
+           session_flops(s, PROGRAM_EVAL_LAST);
+}
+
+/* Without recomputing, where a fixed policy does it. */
+static void add_plain(struct session *s, struct lint_facts *f)
+{
+    struct compile_config plain = s->config;
+    struct run_plan       plan;
+    bool fixed = plain.recompute.kind == RECOMPUTE_ALL || plain.recompute.kind == RECOMPUTE_EVERY;
+    plain.recompute.kind = RECOMPUTE_NONE;
+    if (!fixed || plan_of(s, &plain, &plan, NULL)) return;
+    f->plain_bytes = plan.bytes[PROGRAM_TRAIN];
+    f->plain_flops = plan.flops[PROGRAM_TRAIN];
+}
+
+struct lint_facts facts_of(struct session *s, const struct limits *limits)
+{
+    struct lint_facts f = { .settings      = s->settings,
+                            .train_samples = dataset_count(s->data, SPLIT_TRAIN),
+                            .eval_samples  = dataset_count(s->data, SPLIT_EVAL),
+                            .epoch_steps   = limits->epoch_steps,
+                            .steps         = limits->steps,
+                            .warmup        = limits->rates.warmup,
+                            .lr            = limits->rates.lr,
+                            .precision     = s->precision.dtype,
+                            .low           = s->target.low,
+                            .loss_scaled   = session_has(s, STR("loss_scale")),
+                            .memory_bytes  = s->target.memory_bytes,
+                            .train_bytes   = s->set->programs[PROGRAM_TRAIN]->bytes,
+                            .flops         = session_flops(s, PROGRAM_TRAIN),
+                            .step_flops    = session_step_flops(s),
+                            .eval_flops    = eval_flops(s),
+                            .cores         = pool_machine_threads(),
+                            .load_s        = NAN,
+                            .compute_s     = NAN };
+    add_plain(s, &f);
+    return f;
+}
+
+void facts_measure(struct session *s, struct loader *loader, struct lint_facts *f)
+{
+    enum { READY = 16, BATCHES = 64 }; /* batches that may lie ready; then those that are timed */
+    static const i64 enough_ns = 200000000;
+    for (i32 i = 0; i < READY; i++) (void)loader_next(loader);
+    i64 begin = s->os->now_ns(s->os), now = begin, count = 0;
+    while (count < BATCHES && now - begin < enough_ns && loader_next(loader)) {
+        now = s->os->now_ns(s->os);
+        count++;
+    }
+    if (count) f->load_s = (f64)(now - begin) * 1e-9 / (f64)count;
+    f->compute_s = program_seconds(s->set->programs[PROGRAM_TRAIN], &s->target, s->scratch);
+}

@@ -1,0 +1,221 @@
+/* lint.c - the rules, in the order of lint.def. Each returns its sentence, or an empty one. */
+#include "train/lint.h"
+#include <math.h>
+
+static const struct str fine = STR_INIT("");
+
+static const struct train_config *train_of(const struct lint_facts *f)
+{
+    return &f->settings->train;
+}
+
+static f64 gib(i64 bytes) { return (f64)bytes / 0x1p30; }
+
+/* --- precision, memory, speed --- */
+
+static struct str check_fp16_without_scaling(const struct lint_facts *f, struct arena *perm)
+{
+    if (f->precision != DT_F16 || f->loss_scaled) return fine;
+    return str_fmt(perm,
+                   "train.precision=fp16 without a scaled loss: gradients below 6e-8 become 0. "
+                   "train.precision=bf16 needs no scale");
+}
+
+static struct str check_fp16_where_bf16(const struct lint_facts *f, struct arena *perm)
+{
+    if (f->precision != DT_F16 || f->low != DT_BF16) return fine;
+    return str_fmt(perm,
+                   "train.precision=fp16 where this machine has bf16, which keeps the range of "
+                   "fp32 and needs no scaled loss: train.precision=bf16");
+}
+
+static struct str check_recompute_not_needed(const struct lint_facts *f, struct arena *perm)
+{
+    bool saves = f->plain_bytes > f->train_bytes, short_of = f->plain_bytes > f->memory_bytes;
+    if (!f->plain_bytes || !saves || (f->memory_bytes && short_of)) return fine;
+    return str_fmt(
+        perm,
+        "train.recompute=%.*s computes %.0f %% more, and memory is not short: all kept takes "
+        "%.3g GiB of %.3g. train.recompute=auto recomputes only what does not fit",
+        STR_ARG(train_of(f)->recompute), 100 * (f->flops / f->plain_flops - 1), gib(f->plain_bytes),
+        gib(f->memory_bytes));
+}
+
+static struct str check_recompute_in_vain(const struct lint_facts *f, struct arena *perm)
+{
+    if (!f->plain_bytes || f->plain_bytes > f->train_bytes) return fine;
+    return str_fmt(perm,
+                   "train.recompute=%.*s saves no memory here: it goes by the blocks of the model. "
+                   "train.recompute=auto goes by values",
+                   STR_ARG(train_of(f)->recompute));
+}
+
+static struct str check_loader_bound(const struct lint_facts *f, struct arena *perm)
+{
+    if (!(f->load_s > f->compute_s)) return fine;
+    bool low = f->precision == DT_BF16 || f->precision == DT_F16;
+    return str_fmt(
+        perm,
+        "a batch takes %.3g ms to load and %.3g ms to compute: %sunpacked data on a faster "
+        "disk or a core more is what helps",
+        1e3 * f->load_s, 1e3 * f->compute_s,
+        low ? "train.precision gains nothing, " : "a faster step gains nothing, ");
+}
+
+static struct str check_threads_beyond_cores(const struct lint_facts *f, struct arena *perm)
+{
+    if (train_of(f)->threads <= f->cores) return fine;
+    return str_fmt(perm, "train.threads=%lld on %d cores: without it there are as many as cores",
+                   (long long)train_of(f)->threads, f->cores);
+}
+
+/* --- the learning rate --- */
+
+static struct str check_warmup_longer_than_run(const struct lint_facts *f, struct arena *perm)
+{
+    if (!f->steps || !f->warmup || f->warmup < f->steps) return fine;
+    return str_fmt(
+        perm,
+        "the warm-up takes %lld steps and the run ends after %lld: the learning rate never "
+        "arrives. train.warmup=%lld is a tenth of the run",
+        (long long)f->warmup, (long long)f->steps, (long long)MAX(f->steps / 10, 1));
+}
+
+static struct str check_schedule_without_end(const struct lint_facts *f, struct arena *perm)
+{
+    struct str s     = train_of(f)->schedule;
+    bool       falls = !str_eq(s, STR("constant")) && !str_eq(s, STR("step"));
+    if (f->steps || !falls) return fine;
+    return str_fmt(perm,
+                   "train.schedule=%.*s falls towards the last step, and this run has none: give "
+                   "train.steps or train.epochs",
+                   STR_ARG(s));
+}
+
+/* Ten times beyond what papers and recipes use: Adam and AdamW 1e-5 to 1e-2, SGD 1e-3 to 1. */
+static struct str check_lr_unusual(const struct lint_facts *f, struct arena *perm)
+{
+    bool sgd = str_eq(train_of(f)->optimiser, STR("sgd"));
+    f64  low = sgd ? 1e-4 : 1e-6, high = sgd ? 10 : 0.1;
+    if (f->lr >= low && f->lr <= high) return fine;
+    return str_fmt(perm,
+                   "a learning rate of %g with %.*s is ten times %s than usual: train.lr=%g is a "
+                   "common one",
+                   f->lr, STR_ARG(train_of(f)->optimiser), f->lr < low ? "lower" : "higher",
+                   sgd ? 0.1 : 1e-3);
+}
+
+static struct str check_decay_in_adam(const struct lint_facts *f, struct arena *perm)
+{
+    const struct train_config *t = train_of(f);
+    if (!(t->decay > 0) || !str_eq(t->optimiser, STR("adam"))) return fine;
+    return str_fmt(
+        perm,
+        "train.decay=%g with adam joins the gradient and is divided by its size, so that "
+        "weights of large gradients hardly shrink: train.optimiser=adamw",
+        t->decay);
+}
+
+static struct str check_nesterov_without_sgd(const struct lint_facts *f, struct arena *perm)
+{
+    const struct train_config *t = train_of(f);
+    if (!t->nesterov || str_eq(t->optimiser, STR("sgd"))) return fine;
+    return str_fmt(perm,
+                   "train.nesterov does nothing with %.*s: train.optimiser=sgd, or leave it out",
+                   STR_ARG(t->optimiser));
+}
+
+/* --- data and evaluation --- */
+
+static struct str check_batch_larger_than_data(const struct lint_facts *f, struct arena *perm)
+{
+    i64 asked = MAX(train_of(f)->batch, train_of(f)->batch_total);
+    if (asked <= f->train_samples) return fine;
+    return str_fmt(perm,
+                   "a step of %lld samples, and there are %lld: every step sees all of them. "
+                   "train.batch=%lld makes ten steps of an epoch",
+                   (long long)asked, (long long)f->train_samples,
+                   (long long)MAX(f->train_samples / 10, 1));
+}
+
+static struct str check_target_seen_late(const struct lint_facts *f, struct arena *perm)
+{
+    const struct train_config *t     = train_of(f);
+    i64                        every = t->eval_every ? t->eval_every : f->epoch_steps;
+    if (isnan(t->target) || !f->steps || every <= f->steps) return fine;
+    return str_fmt(
+        perm,
+        "train.target is looked at every %lld steps, and the run ends after %lld: it can "
+        "stop nothing. train.eval_every=%lld looks ten times",
+        (long long)every, (long long)f->steps, (long long)MAX(f->steps / 10, 1));
+}
+
+static struct str check_evaluation_dominates(const struct lint_facts *f, struct arena *perm)
+{
+    const struct train_config *t       = train_of(f);
+    i64                        every   = t->eval_every ? t->eval_every : f->epoch_steps;
+    f64                        between = (f64)every * f->step_flops;
+    bool                       once    = f->steps && every >= f->steps; /* at the end, as must be */
+    if (once || !(f->eval_flops > between)) return fine;
+    return str_fmt(
+        perm,
+        "an evaluation costs %.1f times the %lld steps before it: data.eval_samples=%lld "
+        "or a larger train.eval_every",
+        f->eval_flops / between, (long long)every,
+        (long long)MAX((f64)f->eval_samples * between / f->eval_flops / 4, 1));
+}
+
+static struct str check_dropout_within_an_epoch(const struct lint_facts *f, struct arena *perm)
+{
+    f64 p = f->settings->model.dropout;
+    if (!(p > 0) || !f->steps || f->steps > f->epoch_steps) return fine;
+    return str_fmt(
+        perm,
+        "model.dropout=%g in a run that sees no sample twice: there is nothing to learn by "
+        "heart. model.dropout=0 learns faster",
+        p);
+}
+
+/* --- the table --- */
+
+const struct lint_rule lint_rules[LINT_COUNT] = {
+#define RULE(name, about) { #name, about },
+#include "train/lint.def"
+};
+
+static struct str (*const checks[LINT_COUNT])(const struct lint_facts *, struct arena *) = {
+#define RULE(name, about) check_##name,
+#include "train/lint.def"
+};
+
+static bool allowed(const struct train_config *t, const char *rule)
+{
+    for (i64 i = 0; i < t->allow_count; i++)
+        if (str_eq(t->allow[i], str_of(rule))) return true;
+    return false;
+}
+
+i64 lint(const struct lint_facts *f, struct finding *out, struct arena *perm)
+{
+    i64 count = 0;
+    for (i64 i = 0; i < LINT_COUNT; i++) {
+        if (allowed(train_of(f), lint_rules[i].name)) continue;
+        struct str text = checks[i](f, perm);
+        if (text.len) out[count++] = (struct finding){ (i32)i, text };
+    }
+    return count;
+}
+
+enum status lint_check_allowed(const struct train_config *t, struct err *err)
+{
+    for (i64 i = 0; i < t->allow_count; i++) {
+        bool known = false;
+        for (i64 k = 0; k < LINT_COUNT; k++)
+            known |= str_eq(t->allow[i], str_of(lint_rules[k].name));
+        if (!known)
+            return err_set(err, STATUS_USAGE,
+                           "train.allow: there is no rule %.*s; `frugal help lint` lists them",
+                           STR_ARG(t->allow[i]));
+    }
+    return STATUS_OK;
+}
