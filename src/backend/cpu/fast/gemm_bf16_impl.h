@@ -12,7 +12,8 @@
 #include "backend/cpu/fast/gemm.h"
 
 enum {
-    MC = 64, /* rows of a block at a time: with a panel of B they stay in the first caches */
+    MC  = 64, /* rows of a block at a time: with a panel of B they stay in the first caches */
+    RUN = 32, /* tiles packed at a time: 32 to 96 KiB */
     SLICE_NUMBERS = 2 * 1024 * 1024, /* packed at a time: 4 MiB */
     BLOCKS_WANTED = 48,
     SMALL_FLOPS   = 2 * 1000 * 1000, /* ten microseconds: not worth a second thread */
@@ -37,11 +38,25 @@ struct job {
 
 /* ---- packing */
 
-/* What lies side by side is read together: all tiles of a panel, or one tile of all panels. */
+/* What lies side by side is packed together: up to RUN tiles of a panel, or one tile of as many
+ * panels. */
+struct runs {
+    bool along_k;
+    i64  count, across; /* tiles in the direction of a run and across it */
+    i64  each;          /* runs for each across */
+};
+
+static struct runs runs_of(const struct job *job, const struct operand *o)
+{
+    bool along_k = o->lines.step == 1;
+    i64  count = along_k ? job->tiles : o->panels, across = along_k ? o->panels : job->tiles;
+    return (struct runs){ along_k, count, across, fast_div_up(count, RUN) };
+}
+
 static i64 pack_blocks(const struct job *job, const struct operand *o)
 {
-    if (!o->packed) return 0;
-    return job->g.batch * (o->lines.step == 1 ? o->panels : job->tiles);
+    struct runs r = runs_of(job, o);
+    return o->packed ? job->g.batch * r.across * r.each : 0;
 }
 
 static void pack_one(const struct job *job, const struct operand *o, i64 batch, i64 panel, i64 tile)
@@ -62,11 +77,11 @@ static void pack_block(void *context, i64 block, i32 worker)
     const struct job     *job  = context;
     bool                  is_a = block < job->a_blocks;
     const struct operand *o    = is_a ? &job->a : &job->b;
-    i64                   i    = is_a ? block : block - job->a_blocks;
-    if (o->lines.step == 1)
-        for (i64 t = 0; t < job->tiles; t++) pack_one(job, o, i / o->panels, i % o->panels, t);
-    else
-        for (i64 p = 0; p < o->panels; p++) pack_one(job, o, i / job->tiles, p, i % job->tiles);
+    struct runs           r    = runs_of(job, o);
+    i64                   i = is_a ? block : block - job->a_blocks, first = i % r.each * RUN;
+    i64                   across = i / r.each % r.across, batch = i / r.each / r.across;
+    for (i64 t = first; t < MIN(first + RUN, r.count); t++)
+        pack_one(job, o, batch, r.along_k ? across : t, r.along_k ? t : across);
 }
 
 /* ---- tiles of C */
