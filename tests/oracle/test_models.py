@@ -38,11 +38,12 @@ def text_data(batch, context, windows):
     return data
 
 
-def image_data(batch, count, shape, classes):
-    """The last batch of an epoch is short unless batch divides count."""
+def image_data(batch, count, shape, classes, common=None):
+    """The last batch of an epoch is short unless batch divides count. Only the first `common` of the
+    classes occur, but for one image of the last."""
     def data(folder, rng, settings):
         x = rng.integers(0, 256, (count, *shape), dtype="uint8")
-        y = rng.integers(0, classes, count, dtype="uint8")
+        y = rng.integers(0, common or classes, count, dtype="uint8")
         y[0] = classes - 1
         write_idx(f"{folder}/x", x)
         write_idx(f"{folder}/y", y)
