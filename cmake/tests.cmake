@@ -89,3 +89,11 @@ foreach(file ${shown})
     add_test(NAME example_${name} COMMAND ${name})
     frugal_test(example_${name} unit)
 endforeach()
+
+# tests/gpu/NAME.c: programs for a machine with a GPU, built when asked for.
+file(GLOB gpu_tests CONFIGURE_DEPENDS tests/gpu/*.c)
+foreach(file ${gpu_tests})
+    cmake_path(GET file STEM name)
+    add_executable(${name} EXCLUDE_FROM_ALL ${file})
+    target_link_libraries(${name} PRIVATE frugal_test_support)
+endforeach()

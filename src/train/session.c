@@ -1,4 +1,5 @@
 /* session.c - opening a run: data, model, backend, programs; then its memory. */
+#include "backend/cuda/cuda.h"
 #include "base/pool.h"
 #include "train/train_int.h"
 #include <string.h>
@@ -71,11 +72,24 @@ static enum status begin(struct session *s, struct os *os, const struct settings
     return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
 }
 
+/* train.device auto: the GPU if there is one that answers, else the processor. */
+static enum status open_device(struct session *s, struct err *err)
+{
+    struct str device  = s->settings->train.device;
+    i64        asked   = s->settings->train.threads;
+    i32        threads = asked ? (i32)asked : pool_machine_threads();
+    bool       f64s    = s->settings->model.dtype == DT_F64; /* the GPU has no kernels for these */
+    struct err why;
+    if (str_eq(device, STR("cuda"))) return backend_cuda_open(s->perm, &s->backend, err);
+    if (str_eq(device, STR("auto")) && !f64s && backend_cuda_likely() &&
+        !backend_cuda_open(s->perm, &s->backend, &why))
+        return STATUS_OK;
+    return backend_cpu_open(s->perm, threads, BACKEND_FAST, &s->backend, err);
+}
+
 static enum status open_backend(struct session *s, struct err *err)
 {
-    i64         asked   = s->settings->train.threads;
-    i32         threads = asked ? (i32)asked : pool_machine_threads();
-    enum status st      = backend_cpu_open(s->perm, threads, BACKEND_FAST, &s->backend, err);
+    enum status st = open_device(s, err);
     if (st) return st;
     s->backend->table->describe(s->backend, &s->target);
     f64 gib = s->settings->train.memory_gib;

@@ -45,6 +45,7 @@ struct train_config {
     struct str rename[32];       /* "theirs=ours" */
     i64        rename_count;
     bool       init_missing_ok, init_extra_ok;
+    struct str device;           /* auto | cpu | cuda */
     i64        threads;          /* 0: what the machine has */
     f64        usd_hour;         /* price of the machine; NaN: unknown, and said so */
     struct str precision;        /* fp32 | bf16 | fp16 | auto: of activations and products */

@@ -9,14 +9,9 @@
  * threads gives the same bits. Results may share the memory of an input only where ops.def says so. */
 #ifndef BACKEND_CPU_KERNEL_H
 #define BACKEND_CPU_KERNEL_H
+#include "backend/tensor.h"
 #include "base/pool.h"
 #include "ir/op.h"
-
-struct tensor {
-    void       *data;
-    struct type type;
-    i64         count; /* elements */
-};
 
 struct call {
     i32                  op;

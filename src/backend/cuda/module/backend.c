@@ -1,0 +1,385 @@
+/* backend.c - the GPU behind the backend's table: one arena in device memory, one stream, and every
+ * program captured as a CUDA graph when it is prepared, so that a run is one launch. */
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/module/gpu.h"
+#include "base/os.h"
+#include <string.h>
+
+enum { ALIGN_BYTES = 256 }; /* what cuBLASLt and cuDNN like best */
+enum { UNWRITTEN = 0xFF };  /* a NaN in every float type: what was never written shows */
+enum { STAGE_BYTES = 1 << 22, STAGES = 4 };
+
+/* Pinned memory that host data passes through, so that `put` need not wait for the copy. */
+struct stage {
+    u8         *pinned;
+    cudaEvent_t done;
+    bool        busy;
+};
+
+struct cuda {
+    struct backend base;
+    struct gpu     gpu;
+    struct str     name;
+    i64            memory_bytes;
+    u8            *arena;
+    i64            arena_bytes;
+    struct stage   stages[STAGES];
+    i32            stage_next;
+};
+
+struct ready { /* one launch, nothing left to decide; an instruction with a chain may have several */
+    const struct gpu_kernel *kernel;
+    struct gpu_call          call;
+    i32                      instr;
+};
+
+struct prepared {
+    struct ready   *list;
+    i32             count;
+    cudaGraphExec_t graph; /* NULL: it could not be captured */
+};
+
+static struct cuda *cuda_of(struct backend *b) { return (struct cuda *)b; }
+
+/* A driver that fails in the middle of a run leaves nothing to go on with. */
+static void must(cudaError_t e)
+{
+    if (e != cudaSuccess) assert_failed(cudaGetErrorString(e), __FILE__, __LINE__);
+}
+
+/* --- nodes as calls --- */
+
+struct operands {
+    struct tensor in[OP_IN_MAX], out[OP_OUT_MAX];
+};
+
+static struct tensor tensor_of(const struct cuda *cuda, const struct graph *g,
+                               const struct program *p, i32 value)
+{
+    struct tensor t = { NULL, g->values[value].type, shape_count(g->values[value].type.shape) };
+    if (p) t.data = cuda->arena + p->offset[value];
+    return t;
+}
+
+static struct gpu_call call_of(struct cuda *cuda, const struct graph *g, const struct program *p,
+                               const struct node *n, struct tensor *in, struct tensor *out)
+{
+    for (i32 i = 0; i < n->in_count; i++) in[i] = tensor_of(cuda, g, p, n->in[i]);
+    for (i32 i = 0; i < node_results(n); i++) out[i] = tensor_of(cuda, g, p, n->out + i);
+    return (struct gpu_call){ .op       = n->op,
+                              .at       = &n->at,
+                              .in       = in,
+                              .in_count = node_inputs(n),
+                              .out      = out,
+                              .gpu      = &cuda->gpu };
+}
+
+static const struct gpu_kernel *choose(const struct gpu_call *c)
+{
+    return c->op < OP_COUNT ? gpu_kernel_choose(c) : NULL;
+}
+
+static i64 target_work_bytes(const struct target *t, const struct graph *g, const struct node *n)
+{
+    struct operands          o;
+    struct gpu_call          c = call_of(t->backend, g, NULL, n, o.in, o.out);
+    const struct gpu_kernel *k = choose(&c);
+    return k && k->work ? k->work(&c) : 0;
+}
+
+static const char *target_kernel_name(const struct target *t, const struct graph *g,
+                                      const struct node *n)
+{
+    struct operands          o;
+    struct gpu_call          c = call_of(t->backend, g, NULL, n, o.in, o.out);
+    const struct gpu_kernel *k = choose(&c);
+    return k ? k->name : "none";
+}
+
+/* --- the table --- */
+
+static void cuda_describe(struct backend *b, struct target *t)
+{
+    struct cuda *cuda = cuda_of(b);
+    *t                = (struct target){ 0 };
+    t->name           = cuda->name;
+    t->memory_bytes   = cuda->memory_bytes;
+    t->threads        = 1;
+    t->low            = cuda->gpu.capability >= 80 ? DT_BF16 : DT_F16;
+    t->low_by         = "tensor cores";
+    t->align_bytes    = ALIGN_BYTES;
+    t->work_bytes     = target_work_bytes;
+    t->kernel_name    = target_kernel_name;
+    t->backend        = cuda;
+}
+
+static enum status cuda_alloc(struct backend *b, i64 arena_bytes, struct err *err)
+{
+    struct cuda *cuda = cuda_of(b);
+    void        *p;
+    ASSERT(!cuda->arena);
+    cudaError_t e = cudaMalloc(&p, (size_t)arena_bytes);
+    if (e != cudaSuccess)
+        return err_set(err, STATUS_WORLD, "the GPU refused %lld bytes of memory: %s",
+                       (long long)arena_bytes, cudaGetErrorString(e));
+    cuda->arena       = p;
+    cuda->arena_bytes = arena_bytes;
+    must(cudaMemsetAsync(p, UNWRITTEN, (size_t)arena_bytes, cuda->gpu.stream));
+    return STATUS_OK;
+}
+
+static enum status prepare_call(struct cuda *cuda, const struct node *n, struct instr *instr,
+                                struct ready *r, struct arena *perm, struct err *err)
+{
+    r->kernel = choose(&r->call);
+    if (!r->kernel)
+        return err_set(err, STATUS_USAGE,
+                       "%.*s (%s) of these types has no kernel on the GPU; train.device=cpu has one",
+                       STR_ARG(n->name), op_info(r->call.op)->name);
+    r->call.work_bytes = r->kernel->work ? r->kernel->work(&r->call) : 0;
+    ASSERT(r->call.work_bytes <= instr->work_bytes);
+    if (r->call.work_bytes) r->call.work = cuda->arena + instr->work_offset;
+    if (!r->kernel->plan) return STATUS_OK;
+    r->call.plan = r->kernel->plan(&r->call, perm);
+    if (r->call.plan) return STATUS_OK;
+    return err_set(err, STATUS_WORLD, "%s found no way to do %.*s (%s)", r->kernel->name,
+                   STR_ARG(n->name), op_info(r->call.op)->name);
+}
+
+/* The maps of a chain, one launch each: the first reads what the op stored. */
+static enum status prepare_chain(struct cuda *cuda, const struct node *n, struct instr *instr,
+                                 struct prepared *to, struct arena *perm, struct err *err)
+{
+    struct gpu_call     whole  = to->list[to->count - 1].call;
+    const struct chain *then   = &n->at.then;
+    struct tensor       so_far = whole.out[then->keep ? op_info(n->op)->out_count : 0];
+    struct tensor      *own    = NEW(perm, struct tensor, OP_OUT_MAX);
+    enum status         st     = STATUS_OK;
+    for (i32 i = 0; i < op_info(n->op)->out_count; i++) own[i] = i ? whole.out[i] : so_far;
+    to->list[to->count - 1].call.out = own;
+    for (i32 i = 0, operand = whole.in_count; !st && i < then->count; i++) {
+        struct tensor *in = NEW(perm, struct tensor, 2);
+        struct ready  *r  = &to->list[to->count++];
+        i32            inputs = op_info(then->op[i])->in_min;
+        in[0]                 = so_far;
+        if (inputs == 2) in[1] = whole.in[operand++];
+        r->instr = to->list[to->count - 2].instr;
+        r->call  = (struct gpu_call){ .op       = then->op[i],
+                                      .at       = whole.at,
+                                      .in       = in,
+                                      .in_count = inputs,
+                                      .out      = whole.out,
+                                      .gpu      = &cuda->gpu };
+        st       = prepare_call(cuda, n, instr, r, perm, err);
+        so_far   = whole.out[0];
+    }
+    return st;
+}
+
+static enum status prepare_one(struct cuda *cuda, const struct program *p, i32 index,
+                               struct prepared *to, struct arena *perm, struct err *err)
+{
+    struct instr      *instr = &p->instrs[index];
+    const struct node *n     = &p->graph->nodes[instr->node];
+    struct tensor     *in    = NEW(perm, struct tensor, MAX(1, n->in_count));
+    struct tensor     *out   = NEW(perm, struct tensor, OP_OUT_MAX);
+    struct ready      *r     = &to->list[to->count++];
+    r->instr                 = index;
+    r->call                  = call_of(cuda, p->graph, p, n, in, out);
+    enum status st           = prepare_call(cuda, n, instr, r, perm, err);
+    if (st) return st;
+    instr->kernel = str_of(r->kernel->name);
+    if (!n->at.then.count || r->kernel->then) return STATUS_OK;
+    return prepare_chain(cuda, n, instr, to, perm, err);
+}
+
+static void run_all(const struct prepared *p)
+{
+    for (i32 i = 0; i < p->count; i++) p->list[i].kernel->run(&p->list[i].call);
+}
+
+static void capture(struct cuda *cuda, struct prepared *prepared)
+{
+    cudaGraph_t graph = NULL;
+    if (cudaStreamBeginCapture(cuda->gpu.stream, cudaStreamCaptureModeThreadLocal) != cudaSuccess)
+        return;
+    run_all(prepared);
+    if (cudaStreamEndCapture(cuda->gpu.stream, &graph) != cudaSuccess ||
+        cudaGraphInstantiate(&prepared->graph, graph, 0) != cudaSuccess)
+        prepared->graph = NULL;
+    if (graph) cudaGraphDestroy(graph);
+    cudaGetLastError(); /* what failed here does not matter: the program runs without */
+}
+
+static enum status cuda_prepare(struct backend *b, struct program *p, struct arena *perm,
+                                struct err *err)
+{
+    struct cuda     *cuda     = cuda_of(b);
+    struct prepared *prepared = NEW(perm, struct prepared, 1);
+    enum status      st       = STATUS_OK;
+    prepared->list = NEW(perm, struct ready, MAX(1, p->instr_count * (1 + THEN_MAX)));
+    ASSERT(cuda->arena);
+    for (i32 i = 0; !st && i < p->instr_count; i++)
+        st = prepare_one(cuda, p, i, prepared, perm, err);
+    if (!st) capture(cuda, prepared);
+    p->prepared = st ? NULL : prepared;
+    return st;
+}
+
+/* The next piece of pinned memory, once the copy that used it last is done. */
+static struct stage *next_stage(struct cuda *cuda)
+{
+    struct stage *s  = &cuda->stages[cuda->stage_next];
+    cuda->stage_next = (cuda->stage_next + 1) % STAGES;
+    if (s->busy) must(cudaEventSynchronize(s->done));
+    s->busy = true;
+    return s;
+}
+
+static ticket cuda_put(struct backend *b, i64 offset, const void *from, i64 bytes)
+{
+    struct cuda *cuda = cuda_of(b);
+    ASSERT(offset >= 0);
+    ASSERT(offset + bytes <= cuda->arena_bytes);
+    for (i64 at = 0; at < bytes; at += STAGE_BYTES) {
+        i64           part = MIN(STAGE_BYTES, bytes - at);
+        struct stage *s    = next_stage(cuda);
+        memcpy(s->pinned, (const u8 *)from + at, (size_t)part);
+        must(cudaMemcpyAsync(cuda->arena + offset + at, s->pinned, (size_t)part,
+                             cudaMemcpyHostToDevice, cuda->gpu.stream));
+        must(cudaEventRecord(s->done, cuda->gpu.stream));
+    }
+    return 0;
+}
+
+static ticket cuda_get(struct backend *b, i64 offset, void *to, i64 bytes)
+{
+    struct cuda *cuda = cuda_of(b);
+    ASSERT(offset >= 0);
+    ASSERT(offset + bytes <= cuda->arena_bytes);
+    must(cudaMemcpyAsync(to, cuda->arena + offset, (size_t)bytes, cudaMemcpyDeviceToHost,
+                         cuda->gpu.stream));
+    return 0;
+}
+
+static ticket cuda_run(struct backend *b, const struct program *p)
+{
+    struct cuda           *cuda     = cuda_of(b);
+    const struct prepared *prepared = p->prepared;
+    ASSERT(prepared);
+    if (prepared->graph) must(cudaGraphLaunch(prepared->graph, cuda->gpu.stream));
+    else run_all(prepared);
+    must(cudaGetLastError());
+    return 0;
+}
+
+static void cuda_wait(struct backend *b, ticket t)
+{
+    (void)t;
+    must(cudaStreamSynchronize(cuda_of(b)->gpu.stream));
+}
+
+static void cuda_time(struct backend *b, const struct program *p, f64 *seconds)
+{
+    struct cuda           *cuda     = cuda_of(b);
+    const struct prepared *prepared = p->prepared;
+    cudaEvent_t            from, to;
+    must(cudaEventCreate(&from));
+    must(cudaEventCreate(&to));
+    for (i32 i = 0; i < p->instr_count; i++) seconds[i] = 0;
+    for (i32 i = 0; i < prepared->count; i++) {
+        f32 ms = 0;
+        must(cudaEventRecord(from, cuda->gpu.stream));
+        prepared->list[i].kernel->run(&prepared->list[i].call);
+        must(cudaEventRecord(to, cuda->gpu.stream));
+        must(cudaEventSynchronize(to));
+        must(cudaEventElapsedTime(&ms, from, to));
+        seconds[prepared->list[i].instr] += (f64)ms * 1e-3;
+    }
+    must(cudaEventDestroy(from));
+    must(cudaEventDestroy(to));
+}
+
+/* From the end, in parts: the highest byte that is not as alloc left it. */
+static i64 cuda_used_bytes(struct backend *b)
+{
+    struct cuda *cuda = cuda_of(b);
+    u8          *part = cuda->stages[0].pinned;
+    must(cudaStreamSynchronize(cuda->gpu.stream));
+    for (i64 end = cuda->arena_bytes; end > 0;) {
+        i64 bytes = MIN(STAGE_BYTES, end);
+        must(cudaMemcpy(part, cuda->arena + end - bytes, (size_t)bytes, cudaMemcpyDeviceToHost));
+        for (i64 i = bytes; i > 0; i--) {
+            if (part[i - 1] != UNWRITTEN) return end - bytes + i;
+        }
+        end -= bytes;
+    }
+    return 0;
+}
+
+static void cuda_close(struct backend *b)
+{
+    struct cuda *cuda = cuda_of(b);
+    if (cuda->arena) cudaFree(cuda->arena);
+    for (i32 i = 0; i < STAGES; i++) {
+        if (cuda->stages[i].pinned) cudaFreeHost(cuda->stages[i].pinned);
+        if (cuda->stages[i].done) cudaEventDestroy(cuda->stages[i].done);
+    }
+    if (cuda->gpu.stream) cudaStreamDestroy(cuda->gpu.stream);
+    cuda->arena = NULL;
+}
+
+static const struct backend_table cuda_table = {
+    .name       = "cuda",
+    .describe   = cuda_describe,
+    .alloc      = cuda_alloc,
+    .prepare    = cuda_prepare,
+    .put        = cuda_put,
+    .get        = cuda_get,
+    .run        = cuda_run,
+    .wait       = cuda_wait,
+    .time       = cuda_time,
+    .used_bytes = cuda_used_bytes,
+    .close      = cuda_close,
+};
+
+static enum status open_device(struct cuda *cuda, struct arena *perm, struct err *err)
+{
+    struct cudaDeviceProp p;
+    int                   count = 0;
+    cudaError_t           e     = cudaGetDeviceCount(&count);
+    if (e != cudaSuccess || !count)
+        return err_set(err, STATUS_WORLD, "no GPU can be used: %s",
+                       e != cudaSuccess ? cudaGetErrorString(e) : "the driver sees none");
+    size_t free_bytes = 0, all_bytes = 0;
+    e = cudaGetDeviceProperties(&p, 0);
+    if (e == cudaSuccess) e = cudaStreamCreateWithFlags(&cuda->gpu.stream, cudaStreamNonBlocking);
+    if (e == cudaSuccess) e = cudaMemGetInfo(&free_bytes, &all_bytes);
+    for (i32 i = 0; e == cudaSuccess && i < STAGES; i++) {
+        void *pinned;
+        e = cudaHostAlloc(&pinned, STAGE_BYTES, cudaHostAllocDefault);
+        if (e != cudaSuccess) break;
+        cuda->stages[i].pinned = pinned;
+        e = cudaEventCreateWithFlags(&cuda->stages[i].done, cudaEventDisableTiming);
+    }
+    if (e != cudaSuccess)
+        return err_set(err, STATUS_WORLD, "the GPU does not answer: %s", cudaGetErrorString(e));
+    cuda->name           = str_copy(perm, str_of(p.name));
+    cuda->gpu.processors = p.multiProcessorCount;
+    cuda->gpu.capability = p.major * 10 + p.minor;
+    cuda->memory_bytes   = (i64)free_bytes;
+    return STATUS_OK;
+}
+
+cuda_door frugal_cuda_open;
+
+__attribute__((visibility("default"))) enum status
+frugal_cuda_open(struct arena *perm, struct backend **out, struct err *err)
+{
+    struct cuda *cuda = NEW(perm, struct cuda, 1);
+    cuda->base.table  = &cuda_table;
+    enum status st    = open_device(cuda, perm, err);
+    if (st) cuda_close(&cuda->base);
+    else *out = &cuda->base;
+    return st;
+}

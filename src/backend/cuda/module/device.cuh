@@ -1,0 +1,113 @@
+/* device.cuh - what the CUDA kernels share: numbers of any float type as f32, packs of 16 bytes,
+ * sums over a warp and a block. */
+#ifndef BACKEND_CUDA_MODULE_DEVICE_CUH
+#define BACKEND_CUDA_MODULE_DEVICE_CUH
+#include "backend/cuda/module/gpu.h"
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+typedef __nv_bfloat16 bf16;
+typedef __half        f16;
+
+__device__ inline f32 to_f32(f32 x) { return x; }
+__device__ inline f32 to_f32(bf16 x) { return __bfloat162float(x); }
+__device__ inline f32 to_f32(f16 x) { return __half2float(x); }
+__device__ inline f32 to_f32(i32 x) { return (f32)x; }
+__device__ inline f32 to_f32(u8 x) { return (f32)x; }
+
+template <class T> __device__ inline T from_f32(f32 x);
+template <> __device__ inline f32  from_f32<f32>(f32 x) { return x; }
+template <> __device__ inline bf16 from_f32<bf16>(f32 x) { return __float2bfloat16_rn(x); }
+template <> __device__ inline f16  from_f32<f16>(f32 x) { return __float2half_rn(x); }
+/* Towards zero and within bounds; a NaN is 0: as the reference does it. */
+template <> __device__ inline i32 from_f32<i32>(f32 x) { return __float2int_rz(x); }
+template <> __device__ inline u8  from_f32<u8>(f32 x)
+{
+    return (u8)__float2int_rz(fminf(fmaxf(x, 0), 255));
+}
+
+/* 16 bytes at a time. */
+template <class T> struct alignas(16) pack {
+    static constexpr int N = 16 / sizeof(T);
+    T                    v[N];
+};
+
+template <class T> __device__ inline pack<T> load_pack(const T *p)
+{
+    return *reinterpret_cast<const pack<T> *>(p);
+}
+template <class T> __device__ inline void store_pack(T *p, const pack<T> &v)
+{
+    *reinterpret_cast<pack<T> *>(p) = v;
+}
+/* N numbers of any type as f32: as wide as the type allows. */
+template <int N, class T> __device__ inline void load_f32(f32 *to, const T *p)
+{
+    struct alignas(N * sizeof(T)) wide {
+        T v[N];
+    } w = *reinterpret_cast<const wide *>(p);
+#pragma unroll
+    for (int i = 0; i < N; i++) to[i] = to_f32(w.v[i]);
+}
+template <int N, class T> __device__ inline void store_f32(T *p, const f32 *from)
+{
+    struct alignas(N * sizeof(T)) wide {
+        T v[N];
+    } w;
+#pragma unroll
+    for (int i = 0; i < N; i++) w.v[i] = from_f32<T>(from[i]);
+    *reinterpret_cast<wide *>(p) = w;
+}
+
+__device__ inline f32 warp_sum(f32 x)
+{
+#pragma unroll
+    for (int d = 16; d; d >>= 1) x += __shfl_xor_sync(~0u, x, d);
+    return x;
+}
+__device__ inline f32 warp_max(f32 x)
+{
+#pragma unroll
+    for (int d = 16; d; d >>= 1) x = fmaxf(x, __shfl_xor_sync(~0u, x, d));
+    return x;
+}
+/* The same sum in every thread. The block has whole warps. */
+__device__ inline f32 block_sum(f32 x)
+{
+    __shared__ f32 part[32];
+    int            lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    x = warp_sum(x);
+    __syncthreads();
+    if (!lane) part[warp] = x;
+    __syncthreads();
+    return warp_sum(lane < warps ? part[lane] : 0);
+}
+__device__ inline f32 block_max(f32 x)
+{
+    __shared__ f32 part[32];
+    int            lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    x = warp_max(x);
+    __syncthreads();
+    if (!lane) part[warp] = x;
+    __syncthreads();
+    return warp_max(lane < warps ? part[lane] : -INFINITY);
+}
+
+static inline i64 div_up(i64 a, i64 b) { return (a + b - 1) / b; }
+
+/* with_type(dtype, f): f called with a number of that C type; f is a generic lambda. */
+template <class F> static inline void with_type(enum dtype t, F f)
+{
+    if (t == DT_F32) f(f32());
+    else if (t == DT_BF16) f(bf16());
+    else if (t == DT_F16) f(f16());
+    else ASSERT(!"a float type of the GPU");
+}
+
+template <class T> static inline T *data_of(const struct tensor &t) { return (T *)t.data; }
+
+#define GPU_FAMILY(name)                                                                           \
+    extern "C" const i32 gpu_kernels_##name##_count;                                               \
+    extern "C" const i32 gpu_kernels_##name##_count = (i32)COUNT_OF(gpu_kernels_##name);
+
+#endif

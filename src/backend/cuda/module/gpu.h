@@ -1,0 +1,55 @@
+/* gpu.h - what a CUDA kernel sees: one instruction with its operands in device memory, and the
+ * table by which the backend finds it. C and CUDA C++ both read this.
+ *
+ * Kernels of an op stand in one list (kernels.def), best first; the first whose `takes` accepts the
+ * call runs. `takes` and `work` look at types and attributes only. `plan`, if there is one, is called
+ * once while the program is prepared: library descriptors, choices by timing. `run` only launches,
+ * never waits and never allocates, so that a whole program can be captured as a CUDA graph.
+ *
+ * As on the CPU, sums are taken in an order that depends on shapes alone: no float atomics. */
+#ifndef BACKEND_CUDA_MODULE_GPU_H
+#define BACKEND_CUDA_MODULE_GPU_H
+#ifdef __cplusplus
+extern "C" {
+#endif
+#include "backend/tensor.h"
+#include "base/arena.h"
+#include "ir/op.h"
+#include <cuda_runtime_api.h>
+
+struct gpu {
+    cudaStream_t stream;
+    i32          processors;   /* multiprocessors */
+    i32          capability;   /* 90: sm_90 */
+    void        *blas, *dnn;   /* library handles, opened at first use: gemm.c, attention.c */
+    i64          blas_bytes;   /* workspace of every product */
+};
+
+struct gpu_call {
+    i32                  op;
+    const struct attrs  *at;
+    const struct tensor *in;       /* those of the maps in at->then follow */
+    i32                  in_count; /* the op's own */
+    const struct tensor *out;
+    void                *work;
+    i64                  work_bytes;
+    void                *plan;
+    struct gpu          *gpu;
+};
+
+struct gpu_kernel {
+    i32         op;
+    const char *name;
+    bool (*takes)(const struct gpu_call *);            /* NULL: f32, bf16 and f16 */
+    void (*run)(const struct gpu_call *);
+    i64 (*work)(const struct gpu_call *);              /* workspace bytes; NULL: none */
+    void *(*plan)(const struct gpu_call *, struct arena *perm); /* NULL: nothing to plan */
+    bool  then; /* applies at->then itself; else each map of the chain is launched after it */
+};
+
+const struct gpu_kernel *gpu_kernel_choose(const struct gpu_call *c); /* NULL: none takes it */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,41 @@
+/* kernels.c - one ordered list of all CUDA kernels. */
+#include "backend/cuda/module/gpu.h"
+
+#define FAMILY(name)                                                                               \
+    extern const struct gpu_kernel gpu_kernels_##name[];                                           \
+    extern const i32               gpu_kernels_##name##_count;
+#include "backend/cuda/module/kernels.def"
+#undef FAMILY
+
+static const struct {
+    const struct gpu_kernel *kernels;
+    const i32               *count;
+} families[] = {
+#define FAMILY(name) { gpu_kernels_##name, &gpu_kernels_##name##_count },
+#include "backend/cuda/module/kernels.def"
+#undef FAMILY
+};
+
+/* What every kernel takes unless it says otherwise. f64 is the CPU's. */
+static bool no_f64(const struct gpu_call *c)
+{
+    for (i32 i = 0; i < c->in_count; i++) {
+        if (c->in[i].type.dtype == DT_F64) return false;
+    }
+    for (i32 i = 0; i < op_info(c->op)->out_count; i++) {
+        if (c->out[i].type.dtype == DT_F64) return false;
+    }
+    return true;
+}
+
+const struct gpu_kernel *gpu_kernel_choose(const struct gpu_call *c)
+{
+    if (!no_f64(c)) return NULL;
+    for (i64 f = 0; f < COUNT_OF(families); f++) {
+        for (i32 i = 0; i < *families[f].count; i++) {
+            const struct gpu_kernel *k = &families[f].kernels[i];
+            if (k->op == c->op && (!k->takes || k->takes(c))) return k;
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,234 @@
+/* loss.cu - softmax of each row, its gradient, and the losses that rest on it. A block a row. */
+#include "backend/cuda/module/device.cuh"
+
+enum { THREADS = 256 };
+
+/* Log of the sum of exp over a row, from the largest element down: never overflows. One pass: each
+ * thread carries its own maximum and sum along. */
+template <class T> __device__ inline f32 row_lse(const T *x, i64 width)
+{
+    constexpr int N   = pack<T>::N;
+    f32           top = -INFINITY, sum = 0;
+    auto          take = [&](f32 v) {
+        if (v > top) {
+            sum = sum * expf(top - v) + 1;
+            top = v;
+        } else {
+            sum += v == top ? 1 : expf(v - top);
+        }
+    };
+    if (width % N == 0) {
+        for (i64 i = (i64)threadIdx.x * N; i < width; i += THREADS * N) {
+            pack<T> v = load_pack(x + i);
+#pragma unroll
+            for (int k = 0; k < N; k++) take(to_f32(v.v[k]));
+        }
+    } else {
+        for (i64 i = threadIdx.x; i < width; i += THREADS) take(to_f32(x[i]));
+    }
+    f32 all = block_max(top);
+    return all + logf(block_sum(top == -INFINITY ? 0 : sum * expf(top - all)));
+}
+
+template <class T> __global__ void softmax(T *y, const T *x, i64 width)
+{
+    x += blockIdx.x * width;
+    y += blockIdx.x * width;
+    f32 lse = row_lse(x, width);
+    for (i64 i = threadIdx.x; i < width; i += THREADS) y[i] = from_f32<T>(expf(to_f32(x[i]) - lse));
+}
+
+template <class T> __global__ void softmax_grad(T *dx, const T *dy, const T *y, i64 width)
+{
+    f32 dot = 0;
+    dx += blockIdx.x * width;
+    dy += blockIdx.x * width;
+    y += blockIdx.x * width;
+    for (i64 i = threadIdx.x; i < width; i += THREADS) dot += to_f32(dy[i]) * to_f32(y[i]);
+    dot = block_sum(dot);
+    for (i64 i = threadIdx.x; i < width; i += THREADS)
+        dx[i] = from_f32<T>((to_f32(dy[i]) - dot) * to_f32(y[i]));
+}
+
+template <class T>
+__global__ void xent(f32 *loss, f32 *lses, const T *x, const i32 *targets, i64 width, f32 smoothing)
+{
+    i64 row = blockIdx.x;
+    x += row * width;
+    f32 lse = row_lse(x, width), mean = 0;
+    if (smoothing > 0) {
+        for (i64 i = threadIdx.x; i < width; i += THREADS) mean += to_f32(x[i]);
+        mean = block_sum(mean) / (f32)width;
+    }
+    if (threadIdx.x) return;
+    i32 target = targets[row];
+    lses[row]  = lse;
+    loss[row]  = target < 0 ? 0 : (1 - smoothing) * (lse - to_f32(x[target])) + smoothing * (lse - mean);
+}
+
+template <class T>
+__global__ void xent_grad(T *dx, const f32 *dloss, const T *x, const i32 *targets, const f32 *lses,
+                          i64 width, f32 smoothing)
+{
+    constexpr int N   = pack<T>::N;
+    i64           row = blockIdx.x;
+    i32           target = targets[row];
+    f32           lse = lses[row], d = target < 0 ? 0 : dloss[row], spread = smoothing / (f32)width;
+    auto          grad = [&](f32 v, i64 i) {
+        return (expf(v - lse) - spread - (i == target ? 1 - smoothing : 0)) * d;
+    };
+    x += row * width;
+    dx += row * width;
+    if (width % N == 0) {
+        for (i64 i = (i64)threadIdx.x * N; i < width; i += THREADS * N) {
+            pack<T> v = load_pack(x + i);
+#pragma unroll
+            for (int k = 0; k < N; k++) v.v[k] = from_f32<T>(grad(to_f32(v.v[k]), i + k));
+            store_pack(dx + i, v);
+        }
+    } else {
+        for (i64 i = threadIdx.x; i < width; i += THREADS) dx[i] = from_f32<T>(grad(to_f32(x[i]), i));
+    }
+}
+
+template <class T, class S> __global__ void bce(f32 *loss, const T *x, const S *t, i64 count)
+{
+    i64 i = (i64)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= count) return;
+    f32 v   = to_f32(x[i]);
+    loss[i] = (v < 0 ? 0 : v) - v * to_f32(t[i]) + log1pf(expf(-fabsf(v)));
+}
+
+template <class T, class S>
+__global__ void bce_grad(T *dx, const f32 *dloss, const T *x, const S *t, i64 count)
+{
+    i64 i = (i64)blockIdx.x * THREADS + threadIdx.x;
+    if (i < count)
+        dx[i] = from_f32<T>(dloss[i] * (1 / (1 + expf(-to_f32(x[i]))) - to_f32(t[i])));
+}
+
+/* 1 where the largest logit is the target's; of equal ones the first counts. */
+template <class T> __global__ void hits(f32 *y, const T *x, const i32 *targets, i64 width)
+{
+    __shared__ f32 tops[THREADS];
+    __shared__ i64 places[THREADS];
+    f32            top = -INFINITY;
+    i64            place = -1;
+    x += blockIdx.x * width;
+    for (i64 i = threadIdx.x; i < width; i += THREADS) {
+        f32 v = to_f32(x[i]);
+        if (place < 0 || v > top) top = v, place = i;
+    }
+    tops[threadIdx.x]   = top;
+    places[threadIdx.x] = place;
+    __syncthreads();
+    for (int half = THREADS / 2; half; half /= 2) {
+        int o = threadIdx.x + half;
+        if (threadIdx.x < half && places[o] >= 0) {
+            f32 a = tops[threadIdx.x], b = tops[o];
+            if (places[threadIdx.x] < 0 || b > a || (b == a && places[o] < places[threadIdx.x])) {
+                tops[threadIdx.x]   = b;
+                places[threadIdx.x] = places[o];
+            }
+        }
+        __syncthreads();
+    }
+    if (!threadIdx.x) y[blockIdx.x] = places[0] == targets[blockIdx.x];
+}
+
+static i64 width_of(const struct tensor &x) { return shape_last(x.type.shape); }
+static unsigned rows_of(const struct tensor &x) { return (unsigned)shape_rows(x.type.shape); }
+
+static void run_SOFTMAX(const struct gpu_call *c)
+{
+    if (!c->in[0].count) return;
+    with_type(c->in[0].type.dtype, [&](auto t) {
+        typedef decltype(t) T;
+        softmax<T><<<rows_of(c->in[0]), THREADS, 0, c->gpu->stream>>>(
+            data_of<T>(c->out[0]), data_of<T>(c->in[0]), width_of(c->in[0]));
+    });
+}
+
+static void run_SOFTMAX_GRAD(const struct gpu_call *c)
+{
+    if (!c->in[0].count) return;
+    with_type(c->in[0].type.dtype, [&](auto t) {
+        typedef decltype(t) T;
+        softmax_grad<T><<<rows_of(c->in[0]), THREADS, 0, c->gpu->stream>>>(
+            data_of<T>(c->out[0]), data_of<T>(c->in[0]), data_of<T>(c->in[1]), width_of(c->in[0]));
+    });
+}
+
+static void run_XENT(const struct gpu_call *c)
+{
+    if (!c->in[0].count) return;
+    with_type(c->in[0].type.dtype, [&](auto t) {
+        typedef decltype(t) T;
+        xent<T><<<rows_of(c->in[0]), THREADS, 0, c->gpu->stream>>>(
+            data_of<f32>(c->out[0]), data_of<f32>(c->out[1]), data_of<T>(c->in[0]),
+            data_of<i32>(c->in[1]), width_of(c->in[0]), (f32)c->at->smoothing);
+    });
+}
+
+static void run_XENT_GRAD(const struct gpu_call *c)
+{
+    if (!c->in[1].count) return;
+    with_type(c->in[1].type.dtype, [&](auto t) {
+        typedef decltype(t) T;
+        xent_grad<T><<<rows_of(c->in[1]), THREADS, 0, c->gpu->stream>>>(
+            data_of<T>(c->out[0]), data_of<f32>(c->in[0]), data_of<T>(c->in[1]),
+            data_of<i32>(c->in[2]), data_of<f32>(c->in[3]), width_of(c->in[1]),
+            (f32)c->at->smoothing);
+    });
+}
+
+static void run_BCE(const struct gpu_call *c)
+{
+    i64 count = c->in[0].count;
+    if (!count) return;
+    with_type(c->in[0].type.dtype, [&](auto t) {
+        with_type(c->in[1].type.dtype, [&](auto s) {
+            typedef decltype(t) T;
+            typedef decltype(s) S;
+            bce<T, S><<<(unsigned)div_up(count, THREADS), THREADS, 0, c->gpu->stream>>>(
+                data_of<f32>(c->out[0]), data_of<T>(c->in[0]), data_of<S>(c->in[1]), count);
+        });
+    });
+}
+
+static void run_BCE_GRAD(const struct gpu_call *c)
+{
+    i64 count = c->in[1].count;
+    if (!count) return;
+    with_type(c->in[1].type.dtype, [&](auto t) {
+        with_type(c->in[2].type.dtype, [&](auto s) {
+            typedef decltype(t) T;
+            typedef decltype(s) S;
+            bce_grad<T, S><<<(unsigned)div_up(count, THREADS), THREADS, 0, c->gpu->stream>>>(
+                data_of<T>(c->out[0]), data_of<f32>(c->in[0]), data_of<T>(c->in[1]),
+                data_of<S>(c->in[2]), count);
+        });
+    });
+}
+
+static void run_HITS(const struct gpu_call *c)
+{
+    if (!c->in[0].count) return;
+    with_type(c->in[0].type.dtype, [&](auto t) {
+        typedef decltype(t) T;
+        hits<T><<<rows_of(c->in[0]), THREADS, 0, c->gpu->stream>>>(
+            data_of<f32>(c->out[0]), data_of<T>(c->in[0]), data_of<i32>(c->in[1]),
+            width_of(c->in[0]));
+    });
+}
+
+extern "C" const struct gpu_kernel gpu_kernels_loss[] = {
+    { OP_SOFTMAX, "cuda", NULL, run_SOFTMAX, NULL, NULL, false },
+    { OP_SOFTMAX_GRAD, "cuda", NULL, run_SOFTMAX_GRAD, NULL, NULL, false },
+    { OP_XENT, "cuda", NULL, run_XENT, NULL, NULL, false },
+    { OP_XENT_GRAD, "cuda", NULL, run_XENT_GRAD, NULL, NULL, false },
+    { OP_BCE, "cuda", NULL, run_BCE, NULL, NULL, false },
+    { OP_BCE_GRAD, "cuda", NULL, run_BCE_GRAD, NULL, NULL, false },
+    { OP_HITS, "cuda", NULL, run_HITS, NULL, NULL, false },
+};
+GPU_FAMILY(loss)

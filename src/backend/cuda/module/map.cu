@@ -1,0 +1,303 @@
+/* map.cu - element by element: each is read before it is written, so any operand may be the result. */
+#include "backend/cuda/module/device.cuh"
+#include "backend/cuda/module/launch.h"
+
+enum { THREADS = 256 };
+
+/* --- one operand --- */
+
+template <class T, class F> __global__ void map1(T *y, const T *x, i64 count, F f)
+{
+    constexpr int N = pack<T>::N;
+    i64           i = ((i64)blockIdx.x * THREADS + threadIdx.x) * N;
+    if (i + N <= count) {
+        pack<T> v = load_pack(x + i);
+#pragma unroll
+        for (int k = 0; k < N; k++) v.v[k] = from_f32<T>(f(to_f32(v.v[k])));
+        store_pack(y + i, v);
+    } else {
+        for (; i < count; i++) y[i] = from_f32<T>(f(to_f32(x[i])));
+    }
+}
+
+template <class F> static void run_map1(const struct gpu_call *c, F f)
+{
+    i64 count = c->out[0].count;
+    if (!count) return;
+    with_type(c->out[0].type.dtype, [&](auto t) {
+        typedef decltype(t) T;
+        i64 blocks = div_up(count, (i64)THREADS * pack<T>::N);
+        map1<T, F><<<(unsigned)blocks, THREADS, 0, c->gpu->stream>>>(
+            data_of<T>(c->out[0]), data_of<T>(c->in[0]), count, f);
+    });
+}
+
+/* --- two operands, the second repeated where it is only a tail of the first --- */
+
+template <class T, class F>
+__global__ void map2(T *y, const T *a, const T *b, i64 count, i64 b_count, F f)
+{
+    constexpr int N = pack<T>::N;
+    i64           i = ((i64)blockIdx.x * THREADS + threadIdx.x) * N;
+    if (i + N <= count && b_count % N == 0) {
+        pack<T> v = load_pack(a + i), w = load_pack(b + (b_count == count ? i : i % b_count));
+#pragma unroll
+        for (int k = 0; k < N; k++) v.v[k] = from_f32<T>(f(to_f32(v.v[k]), to_f32(w.v[k])));
+        store_pack(y + i, v);
+    } else {
+        for (i64 end = min(i + N, count); i < end; i++)
+            y[i] = from_f32<T>(f(to_f32(a[i]), to_f32(b[i % b_count])));
+    }
+}
+
+template <class F> static void run_map2(const struct gpu_call *c, F f)
+{
+    i64 count = c->out[0].count;
+    if (!count) return;
+    with_type(c->out[0].type.dtype, [&](auto t) {
+        typedef decltype(t) T;
+        i64 blocks = div_up(count, (i64)THREADS * pack<T>::N);
+        map2<T, F><<<(unsigned)blocks, THREADS, 0, c->gpu->stream>>>(
+            data_of<T>(c->out[0]), data_of<T>(c->in[0]), data_of<T>(c->in[1]), count,
+            c->in[1].count, f);
+    });
+}
+
+/* --- the functions; comparisons stand so that a NaN goes through --- */
+
+#define GELU_SCALE 0.79788456080286535588f
+#define GELU_CUBIC 0.044715f
+
+__device__ inline f32 gelu_tanh(f32 x) { return tanhf(GELU_SCALE * (x + GELU_CUBIC * x * x * x)); }
+__device__ inline f32 gelu(f32 x) { return 0.5f * x * (1 + gelu_tanh(x)); }
+__device__ inline f32 gelu_slope(f32 x)
+{
+    f32 t = gelu_tanh(x);
+    return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * GELU_SCALE * (1 + 3 * GELU_CUBIC * x * x);
+}
+__device__ inline f32 sigmoid(f32 x) { return 1 / (1 + expf(-x)); }
+__device__ inline f32 silu_slope(f32 x)
+{
+    f32 s = sigmoid(x);
+    return s * (1 + x * (1 - s));
+}
+
+#define MAP1(name, f)                                                                              \
+    struct map_##name {                                                                            \
+        __device__ f32 operator()(f32 x) const { return (f); }                                     \
+    };                                                                                             \
+    static void run_##name(const struct gpu_call *c) { run_map1(c, map_##name()); }
+#define MAP2(name, a, b, f)                                                                        \
+    struct map_##name {                                                                            \
+        __device__ f32 operator()(f32 a, f32 b) const { return (f); }                              \
+    };                                                                                             \
+    static void run_##name(const struct gpu_call *c) { run_map2(c, map_##name()); }
+MAP2(ADD, a, b, a + b)
+MAP2(SUB, a, b, a - b)
+MAP2(MUL, a, b, (a * b))
+MAP2(DIV, a, b, a / b)
+MAP1(RELU, x < 0 ? 0 : x)
+MAP2(RELU_GRAD, dy, y, y <= 0 ? 0 : dy)
+MAP1(RELU2, x < 0 ? 0 : x * x)
+MAP2(RELU2_GRAD, dy, x, x < 0 ? 0 : 2 * x * dy)
+MAP1(GELU, gelu(x))
+MAP2(GELU_GRAD, dy, x, gelu_slope(x) * dy)
+MAP1(SILU, x / (1 + expf(-x)))
+MAP2(SILU_GRAD, dy, x, silu_slope(x) * dy)
+MAP1(TANH, tanhf(x))
+MAP2(TANH_GRAD, dy, y, (1 - y * y) * dy)
+MAP1(SIGMOID, sigmoid(x))
+MAP2(SIGMOID_GRAD, dy, y, (1 - y) * y * dy)
+MAP1(EXP, expf(x))
+MAP1(LOG, logf(x))
+MAP1(SQRT, sqrtf(x))
+
+struct map_SCALE {
+    f32            mul, add;
+    __device__ f32 operator()(f32 x) const { return add + x * mul; }
+};
+struct map_SOFTCAP {
+    f32            cap;
+    __device__ f32 operator()(f32 x) const { return tanhf(x / cap) * cap; }
+};
+struct map_SOFTCAP_GRAD {
+    f32            cap;
+    __device__ f32 operator()(f32 dy, f32 y) const { return (1 - y / cap * (y / cap)) * dy; }
+};
+
+static void run_SCALE(const struct gpu_call *c)
+{
+    run_map1(c, map_SCALE{ (f32)c->at->mul, (f32)c->at->add });
+}
+static void run_SOFTCAP(const struct gpu_call *c) { run_map1(c, map_SOFTCAP{ (f32)c->at->cap }); }
+static void run_SOFTCAP_GRAD(const struct gpu_call *c)
+{
+    run_map2(c, map_SOFTCAP_GRAD{ (f32)c->at->cap });
+}
+
+/* --- types change --- */
+
+template <class T, class S> __global__ void cast(T *y, const S *x, i64 count)
+{
+    constexpr int N = 8;
+    i64           i = ((i64)blockIdx.x * THREADS + threadIdx.x) * N;
+    if (i + N <= count) {
+        f32 v[N];
+        load_f32<N>(v, x + i);
+        store_f32<N>(y + i, v);
+    } else {
+        for (; i < count; i++) y[i] = from_f32<T>(to_f32(x[i]));
+    }
+}
+
+template <class F> static void with_any(enum dtype t, F f)
+{
+    if (t == DT_I32) f(i32());
+    else if (t == DT_U8) f(u8());
+    else with_type(t, f);
+}
+
+void launch_cast(void *to, enum dtype to_type, const void *from, enum dtype from_type, i64 count,
+                 cudaStream_t stream)
+{
+    if (!count) return;
+    with_any(from_type, [&](auto s) {
+        with_any(to_type, [&](auto t) {
+            typedef decltype(s) S;
+            typedef decltype(t) T;
+            cast<T, S><<<(unsigned)div_up(count, THREADS * 8), THREADS, 0, stream>>>(
+                (T *)to, (const S *)from, count);
+        });
+    });
+}
+
+static bool takes_CAST(const struct gpu_call *c) { return !c->at->stochastic; }
+
+static void run_CAST(const struct gpu_call *c)
+{
+    launch_cast(c->out[0].data, c->out[0].type.dtype, c->in[0].data, c->in[0].type.dtype,
+                c->out[0].count, c->gpu->stream);
+}
+
+template <class T> __global__ void fill(T *y, i64 count, f32 value)
+{
+    i64 i = (i64)blockIdx.x * THREADS + threadIdx.x;
+    if (i < count) y[i] = from_f32<T>(value);
+}
+
+static void run_FILL(const struct gpu_call *c)
+{
+    i64 count = c->out[0].count;
+    if (!count) return;
+    with_any(c->out[0].type.dtype, [&](auto t) {
+        typedef decltype(t) T;
+        fill<T><<<(unsigned)div_up(count, THREADS), THREADS, 0, c->gpu->stream>>>(
+            data_of<T>(c->out[0]), count, (f32)c->at->add);
+    });
+}
+
+/* --- swiglu: rows of x are [gate, value], each as wide as a row of y --- */
+
+template <class T> __global__ void swiglu(T *y, const T *x, i64 count, i64 width)
+{
+    i64 i = (i64)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= count) return;
+    i64 at   = i / width * 2 * width + i % width;
+    f32 gate = to_f32(x[at]), value = to_f32(x[at + width]);
+    y[i] = from_f32<T>(gate * sigmoid(gate) * value);
+}
+
+template <class T> __global__ void swiglu_grad(T *dx, const T *dy, const T *x, i64 count, i64 width)
+{
+    i64 i = (i64)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= count) return;
+    i64 at = i / width * 2 * width + i % width;
+    f32 d = to_f32(dy[i]), gate = to_f32(x[at]), value = to_f32(x[at + width]);
+    dx[at]         = from_f32<T>(d * value * silu_slope(gate));
+    dx[at + width] = from_f32<T>(d * gate * sigmoid(gate));
+}
+
+static void run_SWIGLU(const struct gpu_call *c)
+{
+    i64 count = c->out[0].count;
+    if (!count) return;
+    with_type(c->out[0].type.dtype, [&](auto t) {
+        typedef decltype(t) T;
+        swiglu<T><<<(unsigned)div_up(count, THREADS), THREADS, 0, c->gpu->stream>>>(
+            data_of<T>(c->out[0]), data_of<T>(c->in[0]), count, shape_last(c->out[0].type.shape));
+    });
+}
+
+static void run_SWIGLU_GRAD(const struct gpu_call *c)
+{
+    i64 count = c->in[0].count;
+    if (!count) return;
+    with_type(c->out[0].type.dtype, [&](auto t) {
+        typedef decltype(t) T;
+        swiglu_grad<T><<<(unsigned)div_up(count, THREADS), THREADS, 0, c->gpu->stream>>>(
+            data_of<T>(c->out[0]), data_of<T>(c->in[0]), data_of<T>(c->in[1]), count,
+            shape_last(c->in[0].type.shape));
+    });
+}
+
+/* --- dropout: base/rng.h on the device --- */
+
+__device__ inline u64 mix(u64 x) /* rng_mix */
+{
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+    return x ^ (x >> 31);
+}
+
+__device__ inline void philox(u32 *ctr, u64 key) /* rng_philox */
+{
+    u32 k0 = (u32)key, k1 = (u32)(key >> 32);
+    for (int round = 0; round < 10; round++) {
+        u64 p0 = (u64)0xD2511F53u * ctr[0], p1 = (u64)0xCD9E8D57u * ctr[2];
+        ctr[0] = (u32)(p1 >> 32) ^ ctr[1] ^ k0;
+        ctr[2] = (u32)(p0 >> 32) ^ ctr[3] ^ k1;
+        ctr[1] = (u32)p1;
+        ctr[3] = (u32)p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+}
+
+/* Four elements of one sample a thread: one call of the generator. */
+template <class T>
+__global__ void dropout(T *y, const T *x, i64 samples, i64 size, const i32 *rng, u64 name, f64 p)
+{
+    i64 blocks = (size + 3) / 4, i = (i64)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= samples * blocks) return;
+    u64 sample = (u64)(u32)rng[3] + (u64)(i / blocks), block = (u64)(i % blocks);
+    u64 seed   = (u64)(u32)rng[1] << 32 | (u32)rng[0];
+    u64 key    = mix(mix(mix(seed + 0x9E3779B97F4A7C15u) ^ name) ^ sample >> 32);
+    u32 ctr[4] = { (u32)block, (u32)(block >> 32), (u32)sample, (u32)rng[2] };
+    philox(ctr, key);
+    for (i64 k = 0; k < 4 && (i64)block * 4 + k < size; k++) {
+        i64 at = i / blocks * size + (i64)block * 4 + k;
+        y[at]  = from_f32<T>((f64)ctr[k] * 0x1p-32 >= p ? to_f32(x[at]) / (f32)(1 - p) : 0);
+    }
+}
+
+static void run_DROPOUT(const struct gpu_call *c)
+{
+    i64 samples = MAX(1, c->in[0].type.shape.dim[0]), size = c->in[0].count / samples;
+    if (!size) return;
+    with_type(c->out[0].type.dtype, [&](auto t) {
+        typedef decltype(t) T;
+        dropout<T><<<(unsigned)div_up(samples * div_up(size, 4), THREADS), THREADS, 0,
+                     c->gpu->stream>>>(data_of<T>(c->out[0]), data_of<T>(c->in[0]), samples, size,
+                                       data_of<i32>(c->in[1]), (u64)c->at->key, c->at->p);
+    });
+}
+
+#define ROW(name) { OP_##name, "cuda", NULL, run_##name, NULL, NULL, false },
+extern "C" const struct gpu_kernel gpu_kernels_map[] = {
+    ROW(ADD) ROW(SUB) ROW(MUL) ROW(DIV) ROW(SCALE) ROW(RELU) ROW(RELU_GRAD) ROW(RELU2)
+    ROW(RELU2_GRAD) ROW(GELU) ROW(GELU_GRAD) ROW(SILU) ROW(SILU_GRAD) ROW(TANH) ROW(TANH_GRAD)
+    ROW(SIGMOID) ROW(SIGMOID_GRAD) ROW(EXP) ROW(LOG) ROW(SQRT) ROW(SOFTCAP) ROW(SOFTCAP_GRAD)
+    ROW(SWIGLU) ROW(SWIGLU_GRAD) ROW(FILL) ROW(DROPOUT)
+    { OP_CAST, "cuda", takes_CAST, run_CAST, NULL, NULL, false },
+};
+GPU_FAMILY(map)

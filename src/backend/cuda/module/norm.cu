@@ -1,0 +1,362 @@
+/* norm.cu - layer norm and RMS norm, a warp a row; batch norm, columns summed in parts.
+ *
+ * With xhat = (x - mean) rstd and g = dy w, all of them have (m: mean over what was normalised)
+ *     dx = rstd (g - m(g) - xhat m(g xhat))
+ * where RMS norm, which subtracts no mean, lacks the second term. */
+#include "backend/cuda/module/device.cuh"
+
+enum { WARPS = 8, THREADS = 32 * WARPS };
+enum { CHUNK = 8 }; /* numbers a lane takes at once, where the width allows */
+
+/* Calls f(index, numbers) for each run of N numbers that this lane has in a row. */
+template <int N, class F> __device__ inline void lane_runs(i64 width, F f)
+{
+    for (i64 i = (i64)(threadIdx.x % 32) * N; i < width; i += 32 * N) f(i);
+}
+
+struct row_norm {
+    i64 rows, width;
+    f32 eps;
+};
+
+template <int N, class T, class W, bool MEAN>
+__global__ void row_norm_forward(T *y, f32 *means, f32 *rstds, const T *x, const W *w, const W *b,
+                                 struct row_norm s)
+{
+    i64 row = (i64)blockIdx.x * WARPS + threadIdx.x / 32;
+    if (row >= s.rows) return;
+    x += row * s.width;
+    y += row * s.width;
+    f32 sum = 0, square = 0, mean = 0;
+    if (MEAN) {
+        lane_runs<N>(s.width, [&](i64 i) {
+            f32 v[N];
+            load_f32<N>(v, x + i);
+#pragma unroll
+            for (int k = 0; k < N; k++) sum += v[k];
+        });
+        mean = warp_sum(sum) / (f32)s.width;
+    }
+    lane_runs<N>(s.width, [&](i64 i) {
+        f32 v[N];
+        load_f32<N>(v, x + i);
+#pragma unroll
+        for (int k = 0; k < N; k++) square += (v[k] - mean) * (v[k] - mean);
+    });
+    f32 rstd = 1 / sqrtf(warp_sum(square) / (f32)s.width + s.eps);
+    lane_runs<N>(s.width, [&](i64 i) {
+        f32 v[N], scale[N], shift[N];
+        load_f32<N>(v, x + i);
+        if (w) load_f32<N>(scale, w + i);
+        if (b) load_f32<N>(shift, b + i);
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            v[k] = (v[k] - mean) * rstd * (w ? scale[k] : 1) + (b ? shift[k] : 0);
+        store_f32<N>(y + i, v);
+    });
+    if (threadIdx.x % 32) return;
+    if (MEAN) means[row] = mean;
+    rstds[row] = rstd;
+}
+
+template <int N, class T, class W, bool MEAN>
+__global__ void row_norm_dx(T *dx, const T *dy, const T *x, const W *w, const f32 *means,
+                            const f32 *rstds, struct row_norm s)
+{
+    i64 row = (i64)blockIdx.x * WARPS + threadIdx.x / 32;
+    if (row >= s.rows) return;
+    x += row * s.width;
+    dy += row * s.width;
+    dx += row * s.width;
+    f32 mean = MEAN ? means[row] : 0, rstd = rstds[row], sum_g = 0, sum_gx = 0;
+    lane_runs<N>(s.width, [&](i64 i) {
+        f32 v[N], g[N], scale[N];
+        load_f32<N>(v, x + i);
+        load_f32<N>(g, dy + i);
+        if (w) load_f32<N>(scale, w + i);
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            if (w) g[k] *= scale[k];
+            sum_g += g[k];
+            sum_gx += g[k] * (v[k] - mean) * rstd;
+        }
+    });
+    f32 mean_g = MEAN ? warp_sum(sum_g) / (f32)s.width : 0;
+    f32 mean_gx = warp_sum(sum_gx) / (f32)s.width;
+    lane_runs<N>(s.width, [&](i64 i) {
+        f32 v[N], g[N], scale[N];
+        load_f32<N>(v, x + i);
+        load_f32<N>(g, dy + i);
+        if (w) load_f32<N>(scale, w + i);
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            g[k] = rstd * ((w ? g[k] * scale[k] : g[k]) - mean_g - (v[k] - mean) * rstd * mean_gx);
+        store_f32<N>(dx + i, g);
+    });
+}
+
+/* dw and db: a thread a column, rows in parts. Runs before dx, which may take over dy's memory. */
+template <class T, bool MEAN>
+__global__ void row_norm_dw(f32 *part, const T *dy, const T *x, const f32 *means, const f32 *rstds,
+                            struct row_norm s, i64 each)
+{
+    i64 column = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (column >= s.width) return;
+    i64 from = blockIdx.y * each, to = min(s.rows, from + each);
+    f32 dw = 0, db = 0;
+#pragma unroll 4
+    for (i64 row = from; row < to; row++) {
+        f32 d = to_f32(dy[row * s.width + column]), v = to_f32(x[row * s.width + column]);
+        dw += d * (v - (MEAN ? means[row] : 0)) * rstds[row];
+        db += d;
+    }
+    part[(2 * blockIdx.y + 0) * s.width + column] = dw;
+    part[(2 * blockIdx.y + 1) * s.width + column] = db;
+}
+
+/* One warp a column: adds the parts of both sums. */
+template <class W>
+__global__ void add_pairs(W *dw, W *db, const f32 *part, i64 width, i64 parts)
+{
+    i64 column = (i64)blockIdx.x * THREADS + threadIdx.x;
+    if (column >= width) return;
+    f32 sum_w = 0, sum_b = 0;
+    for (i64 p = 0; p < parts; p++) {
+        sum_w += part[(2 * p + 0) * width + column];
+        sum_b += part[(2 * p + 1) * width + column];
+    }
+    dw[column] = from_f32<W>(sum_w);
+    if (db) db[column] = from_f32<W>(sum_b);
+}
+
+static i64 parts_of(i64 rows) { return MAX(1, MIN(256, rows / 32)); }
+
+static i64 work_row_norm_grad(const struct gpu_call *c)
+{
+    i64 width = shape_last(c->in[1].type.shape), rows = shape_rows(c->in[1].type.shape);
+    return 2 * parts_of(rows) * width * (i64)sizeof(f32);
+}
+
+/* Calls f(N, T(), W()): as many numbers at once as the width allows. */
+template <class F> static void by_width(const struct tensor &x, enum dtype w, i64 width, F f)
+{
+    with_type(x.type.dtype, [&](auto t) {
+        with_type(w, [&](auto v) {
+            if (width % CHUNK == 0) f(std::integral_constant<int, CHUNK>(), t, v);
+            else f(std::integral_constant<int, 1>(), t, v);
+        });
+    });
+}
+
+template <bool MEAN> static void run_forward(const struct gpu_call *c)
+{
+    struct row_norm s = { shape_rows(c->in[0].type.shape), shape_last(c->in[0].type.shape),
+                          (f32)c->at->eps };
+    if (!s.rows) return;
+    enum dtype weight = c->in_count > 1 ? c->in[1].type.dtype : DT_F32;
+    by_width(c->in[0], weight, s.width, [&](auto n, auto t, auto v) {
+        typedef decltype(t) T;
+        typedef decltype(v) W;
+        row_norm_forward<decltype(n)::value, T, W, MEAN>
+            <<<(unsigned)div_up(s.rows, WARPS), THREADS, 0, c->gpu->stream>>>(
+                data_of<T>(c->out[0]), MEAN ? data_of<f32>(c->out[1]) : NULL,
+                data_of<f32>(c->out[MEAN ? 2 : 1]), data_of<T>(c->in[0]),
+                c->in_count > 1 ? data_of<W>(c->in[1]) : NULL,
+                c->in_count > 2 ? data_of<W>(c->in[2]) : NULL, s);
+    });
+}
+
+/* dy, x, w, mean, rstd (layer norm) or dy, x, rstd and perhaps w. */
+template <bool MEAN> static void run_grad(const struct gpu_call *c)
+{
+    const struct tensor *w     = MEAN ? &c->in[2] : c->in_count == 4 ? &c->in[3] : NULL;
+    const f32           *means = MEAN ? data_of<f32>(c->in[3]) : NULL;
+    const f32           *rstds = data_of<f32>(c->in[MEAN ? 4 : 2]);
+    struct row_norm s = { shape_rows(c->in[1].type.shape), shape_last(c->in[1].type.shape), 0 };
+    i64             parts = parts_of(s.rows), each = div_up(s.rows, parts);
+    if (!s.rows) return;
+    by_width(c->in[1], c->out[1].type.dtype, s.width, [&](auto n, auto t, auto v) {
+        typedef decltype(t) T;
+        typedef decltype(v) W;
+        dim3 grid((unsigned)div_up(s.width, 128), (unsigned)parts);
+        row_norm_dw<T, MEAN><<<grid, 128, 0, c->gpu->stream>>>(
+            (f32 *)c->work, data_of<T>(c->in[0]), data_of<T>(c->in[1]), means, rstds, s, each);
+        add_pairs<W><<<(unsigned)div_up(s.width, THREADS), THREADS, 0, c->gpu->stream>>>(
+            data_of<W>(c->out[1]), MEAN ? data_of<W>(c->out[2]) : NULL, (f32 *)c->work, s.width,
+            parts);
+        row_norm_dx<decltype(n)::value, T, W, MEAN>
+            <<<(unsigned)div_up(s.rows, WARPS), THREADS, 0, c->gpu->stream>>>(
+                data_of<T>(c->out[0]), data_of<T>(c->in[0]), data_of<T>(c->in[1]),
+                w ? data_of<W>(*w) : NULL, means, rstds, s);
+    });
+}
+
+/* --- batch norm: columns of [rows, width] --- */
+
+enum { MOMENT_SUM, MOMENT_SQUARE, MOMENT_GRAD };
+
+/* Parts of, by column: sum x | sum (x - mean)^2 | sum dy and sum dy xhat. */
+template <class T, int MOMENT>
+__global__ void column_moment(f32 *part, const T *x, const T *dy, const f32 *mean, const f32 *rstd,
+                              i64 rows, i64 width, i64 each)
+{
+    i64 column = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (column >= width) return;
+    i64 from = blockIdx.y * each, to = min(rows, from + each);
+    f32 a = 0, b = 0, m = MOMENT == MOMENT_SUM ? 0 : mean[column];
+#pragma unroll 4
+    for (i64 row = from; row < to; row++) {
+        f32 v = to_f32(x[row * width + column]) - m;
+        if (MOMENT == MOMENT_GRAD) {
+            f32 d = to_f32(dy[row * width + column]);
+            a += d * v * rstd[column];
+            b += d;
+        } else {
+            a += MOMENT == MOMENT_SQUARE ? v * v : v;
+        }
+    }
+    part[(2 * blockIdx.y + 0) * width + column] = a;
+    part[(2 * blockIdx.y + 1) * width + column] = b;
+}
+
+struct finish { /* what becomes of the sums of a column */
+    f32       *mean, *rstd;
+    void      *running_mean, *running_var;
+    f32        eps, momentum;
+    i64        rows, width, parts;
+};
+
+template <class R>
+__global__ void finish_moments(const f32 *part, struct finish f, bool square)
+{
+    i64 column = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (column >= f.width) return;
+    f32 sum = 0;
+    for (i64 p = 0; p < f.parts; p++) sum += part[2 * p * f.width + column];
+    f32 value = sum / (f32)f.rows;
+    R  *to    = (R *)(square ? f.running_var : f.running_mean) + column;
+    if (square) f.rstd[column] = 1 / sqrtf(value + f.eps);
+    else f.mean[column] = value;
+    if (square) value = value * (f32)f.rows / (f32)max((i64)1, f.rows - 1);
+    *to = from_f32<R>((1 - f.momentum) * to_f32(*to) + f.momentum * value);
+}
+
+template <class T, class W>
+__global__ void normalise(T *y, const T *x, const W *w, const W *b, const f32 *mean,
+                          const f32 *rstd, i64 count, i64 width)
+{
+    i64 i = (i64)blockIdx.x * THREADS + threadIdx.x, k = i % width;
+    if (i >= count) return;
+    y[i] = from_f32<T>((to_f32(x[i]) - mean[k]) * rstd[k] * to_f32(w[k]) + to_f32(b[k]));
+}
+
+template <class T, class W>
+__global__ void normalise_eval(T *y, const T *x, const W *w, const W *b, const W *mean,
+                               const W *var, f32 eps, i64 count, i64 width)
+{
+    i64 i = (i64)blockIdx.x * THREADS + threadIdx.x, k = i % width;
+    if (i >= count) return;
+    f32 rstd = 1 / sqrtf(to_f32(var[k]) + eps);
+    y[i] = from_f32<T>((to_f32(x[i]) - to_f32(mean[k])) * rstd * to_f32(w[k]) + to_f32(b[k]));
+}
+
+template <class T, class W>
+__global__ void batchnorm_dx(T *dx, const T *dy, const T *x, const W *w, const f32 *mean,
+                             const f32 *rstd, const W *dw, const W *db, i64 count, i64 width)
+{
+    i64 i = (i64)blockIdx.x * THREADS + threadIdx.x, k = i % width;
+    if (i >= count) return;
+    f32 rows = (f32)(count / width), xhat = (to_f32(x[i]) - mean[k]) * rstd[k];
+    f32 d = to_f32(dy[i]) - (to_f32(db[k]) + xhat * to_f32(dw[k])) / rows;
+    dx[i] = from_f32<T>(d * to_f32(w[k]) * rstd[k]);
+}
+
+static i64 work_batchnorm(const struct gpu_call *c)
+{
+    i64 width = shape_last(c->in[0].type.shape), rows = shape_rows(c->in[0].type.shape);
+    return 2 * parts_of(rows) * width * (i64)sizeof(f32);
+}
+
+static void run_BATCHNORM(const struct gpu_call *c)
+{
+    const struct tensor *x = &c->in[0];
+    struct finish        f = { data_of<f32>(c->out[1]), data_of<f32>(c->out[2]), c->in[3].data,
+                               c->in[4].data, (f32)c->at->eps, (f32)c->at->momentum,
+                               shape_rows(x->type.shape), shape_last(x->type.shape), 0 };
+    f.parts                = parts_of(f.rows);
+    i64   each             = div_up(f.rows, f.parts);
+    f32  *part             = (f32 *)c->work;
+    dim3  grid((unsigned)div_up(f.width, 128), (unsigned)f.parts);
+    auto  s = c->gpu->stream;
+    if (!x->count) return;
+    with_type(x->type.dtype, [&](auto t) {
+        typedef decltype(t) T;
+        unsigned columns = (unsigned)div_up(f.width, 128);
+        column_moment<T, MOMENT_SUM><<<grid, 128, 0, s>>>(part, data_of<T>(*x), NULL, NULL, NULL,
+                                                          f.rows, f.width, each);
+        finish_moments<f32><<<columns, 128, 0, s>>>(part, f, false);
+        column_moment<T, MOMENT_SQUARE><<<grid, 128, 0, s>>>(part, data_of<T>(*x), NULL, f.mean,
+                                                             NULL, f.rows, f.width, each);
+        finish_moments<f32><<<columns, 128, 0, s>>>(part, f, true);
+        with_type(c->in[1].type.dtype, [&](auto v) {
+            typedef decltype(v) W;
+            normalise<T, W><<<(unsigned)div_up(x->count, THREADS), THREADS, 0, s>>>(
+                data_of<T>(c->out[0]), data_of<T>(*x), data_of<W>(c->in[1]), data_of<W>(c->in[2]),
+                f.mean, f.rstd, x->count, f.width);
+        });
+    });
+}
+
+static void run_BATCHNORM_EVAL(const struct gpu_call *c)
+{
+    i64 count = c->in[0].count;
+    if (!count) return;
+    with_type(c->in[0].type.dtype, [&](auto t) {
+        with_type(c->in[1].type.dtype, [&](auto v) {
+            typedef decltype(t) T;
+            typedef decltype(v) W;
+            normalise_eval<T, W><<<(unsigned)div_up(count, THREADS), THREADS, 0, c->gpu->stream>>>(
+                data_of<T>(c->out[0]), data_of<T>(c->in[0]), data_of<W>(c->in[1]),
+                data_of<W>(c->in[2]), data_of<W>(c->in[3]), data_of<W>(c->in[4]),
+                (f32)c->at->eps, count, shape_last(c->in[0].type.shape));
+        });
+    });
+}
+
+static void run_BATCHNORM_GRAD(const struct gpu_call *c)
+{
+    const struct tensor *dy = &c->in[0], *x = &c->in[1];
+    i64   rows = shape_rows(x->type.shape), width = shape_last(x->type.shape);
+    i64   parts = parts_of(rows), each = div_up(rows, parts);
+    f32  *part = (f32 *)c->work, *mean = data_of<f32>(c->in[3]), *rstd = data_of<f32>(c->in[4]);
+    dim3  grid((unsigned)div_up(width, 128), (unsigned)parts);
+    auto  s = c->gpu->stream;
+    if (!x->count) return;
+    with_type(x->type.dtype, [&](auto t) {
+        with_type(c->in[2].type.dtype, [&](auto v) {
+            typedef decltype(t) T;
+            typedef decltype(v) W;
+            column_moment<T, MOMENT_GRAD><<<grid, 128, 0, s>>>(
+                part, data_of<T>(*x), data_of<T>(*dy), mean, rstd, rows, width, each);
+            add_pairs<W><<<(unsigned)div_up(width, THREADS), THREADS, 0, s>>>(
+                data_of<W>(c->out[1]), data_of<W>(c->out[2]), part, width, parts);
+            batchnorm_dx<T, W><<<(unsigned)div_up(x->count, THREADS), THREADS, 0, s>>>(
+                data_of<T>(c->out[0]), data_of<T>(*dy), data_of<T>(*x), data_of<W>(c->in[2]), mean,
+                rstd, data_of<W>(c->out[1]), data_of<W>(c->out[2]), x->count, width);
+        });
+    });
+}
+
+/* The running statistics and the saved ones are f32. */
+static bool takes_batchnorm(const struct gpu_call *c) { return c->in[3].type.dtype == DT_F32; }
+
+extern "C" const struct gpu_kernel gpu_kernels_norm[] = {
+    { OP_LAYERNORM, "cuda", NULL, run_forward<true>, NULL, NULL, false },
+    { OP_RMSNORM, "cuda", NULL, run_forward<false>, NULL, NULL, false },
+    { OP_LAYERNORM_GRAD, "cuda", NULL, run_grad<true>, work_row_norm_grad, NULL, false },
+    { OP_RMSNORM_GRAD, "cuda", NULL, run_grad<false>, work_row_norm_grad, NULL, false },
+    { OP_BATCHNORM, "cuda", takes_batchnorm, run_BATCHNORM, work_batchnorm, NULL, false },
+    { OP_BATCHNORM_EVAL, "cuda", NULL, run_BATCHNORM_EVAL, NULL, NULL, false },
+    { OP_BATCHNORM_GRAD, "cuda", NULL, run_BATCHNORM_GRAD, work_batchnorm, NULL, false },
+};
+GPU_FAMILY(norm)

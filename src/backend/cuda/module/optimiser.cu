@@ -1,0 +1,186 @@
+/* optimiser.cu - the norm of the gradients, clipping by it, and the steps of torch.optim. */
+#include "backend/cuda/module/device.cuh"
+
+enum { THREADS = 512, PARTS = 1024 };
+
+template <class T> __global__ void sumsq_part(f32 *part, const T *x, i64 count)
+{
+    constexpr int N = pack<T>::N;
+    f32           sum = 0;
+    i64           packs = count / N, step = (i64)gridDim.x * THREADS;
+    for (i64 i = (i64)blockIdx.x * THREADS + threadIdx.x; i < packs; i += step) {
+        pack<T> v = load_pack(x + i * N);
+#pragma unroll
+        for (int k = 0; k < N; k++) sum += to_f32(v.v[k]) * to_f32(v.v[k]);
+    }
+    i64 rest = packs * N + (i64)blockIdx.x * THREADS + threadIdx.x;
+    if (rest < count) sum += to_f32(x[rest]) * to_f32(x[rest]);
+    sum = block_sum(sum);
+    if (!threadIdx.x) part[blockIdx.x] = sum;
+}
+
+__global__ void sumsq_end(f32 *y, const f32 *part)
+{
+    f32 sum = block_sum(part[threadIdx.x]);
+    if (!threadIdx.x) *y = sum;
+}
+
+static i64 work_SUMSQ(const struct gpu_call *c)
+{
+    (void)c;
+    return PARTS * (i64)sizeof(f32);
+}
+
+static void run_SUMSQ(const struct gpu_call *c)
+{
+    with_type(c->in[0].type.dtype, [&](auto t) {
+        typedef decltype(t) T;
+        sumsq_part<T><<<PARTS, THREADS, 0, c->gpu->stream>>>((f32 *)c->work, data_of<T>(c->in[0]),
+                                                             c->in[0].count);
+    });
+    sumsq_end<<<1, PARTS, 0, c->gpu->stream>>>(data_of<f32>(c->out[0]), (f32 *)c->work);
+}
+
+/* A norm that is no number gives a factor that is none either, as in torch. */
+__global__ void clip(f32 *factor, f32 *norm, const f32 *sumsq, f32 limit)
+{
+    f32 n = sqrtf(*sumsq), f = limit > 0 ? limit / (n + 1e-6f) : 1;
+    *factor = f > 1 ? 1 : f;
+    *norm   = n;
+}
+
+static void run_CLIP(const struct gpu_call *c)
+{
+    clip<<<1, 1, 0, c->gpu->stream>>>(data_of<f32>(c->out[0]), data_of<f32>(c->out[1]),
+                                      data_of<f32>(c->in[0]), (f32)c->at->limit);
+}
+
+template <class T, class S> __global__ void accumulate(T *sum, const S *x, i64 count)
+{
+    i64 i = (i64)blockIdx.x * THREADS + threadIdx.x;
+    if (i < count) sum[i] = from_f32<T>(to_f32(sum[i]) + to_f32(x[i]));
+}
+
+static void run_ACCUMULATE(const struct gpu_call *c)
+{
+    i64 count = c->in[0].count;
+    if (!count) return;
+    with_type(c->in[0].type.dtype, [&](auto t) {
+        with_type(c->in[1].type.dtype, [&](auto s) {
+            typedef decltype(t) T;
+            typedef decltype(s) S;
+            accumulate<T, S><<<(unsigned)div_up(count, THREADS), THREADS, 0, c->gpu->stream>>>(
+                data_of<T>(c->in[0]), data_of<S>(c->in[1]), count);
+        });
+    });
+}
+
+/* p, g and up to two states, four numbers a thread: f(p, g, m, v) changes p, m and v. */
+template <class F>
+__global__ void sweep(f32 *p, const f32 *g, f32 *m, f32 *v, i64 count, const f32 *hyper,
+                      const f32 *factor, F f)
+{
+    f.begin(hyper, factor);
+    i64 i = ((i64)blockIdx.x * THREADS + threadIdx.x) * 4;
+    if (i + 4 <= count) {
+        float4 p4 = *(float4 *)(p + i), g4 = *(const float4 *)(g + i), m4 = *(float4 *)(m + i);
+        float4 v4 = v ? *(float4 *)(v + i) : float4();
+        f.step(p4.x, g4.x, m4.x, v4.x);
+        f.step(p4.y, g4.y, m4.y, v4.y);
+        f.step(p4.z, g4.z, m4.z, v4.z);
+        f.step(p4.w, g4.w, m4.w, v4.w);
+        *(float4 *)(p + i) = p4;
+        *(float4 *)(m + i) = m4;
+        if (v) *(float4 *)(v + i) = v4;
+    } else {
+        for (f32 none = 0; i < count; i++) f.step(p[i], g[i], m[i], v ? v[i] : none);
+    }
+}
+
+struct sgd {
+    f32             decay;
+    bool            nesterov;
+    f32             lr, momentum, factor;
+    bool            first;
+    __device__ void begin(const f32 *h, const f32 *clip)
+    {
+        lr       = h[0];
+        momentum = h[1];
+        first    = h[3] == 1;
+        factor   = *clip;
+    }
+    __device__ void step(f32 &p, f32 g, f32 &m, f32 &) const
+    {
+        g = factor * g + decay * p;
+        m = first ? g : momentum * m + g;
+        p -= lr * (nesterov ? g + momentum * m : m);
+    }
+};
+
+template <bool DECOUPLED> struct adam {
+    f32             eps, decay;
+    f32             lr, beta1, beta2, factor, correct1, correct2;
+    __device__ void begin(const f32 *h, const f32 *clip)
+    {
+        lr       = h[0];
+        beta1    = h[1];
+        beta2    = h[2];
+        correct1 = 1 / (1 - powf(beta1, h[3]));
+        correct2 = 1 / (1 - powf(beta2, h[3]));
+        factor   = *clip;
+    }
+    __device__ void step(f32 &p, f32 g, f32 &m, f32 &v) const
+    {
+        g *= factor;
+        if (DECOUPLED) p *= 1 - lr * decay;
+        else g += decay * p;
+        m = beta1 * m + (1 - beta1) * g;
+        v = beta2 * v + (1 - beta2) * g * g;
+        p -= lr * (m * correct1) / (sqrtf(v * correct2) + eps);
+    }
+};
+
+/* Inputs: p, g, one state or two, hyper, factor. */
+template <class F> static void run_sweep(const struct gpu_call *c, i32 states, F f)
+{
+    i64 count = c->in[0].count;
+    if (!count) return;
+    sweep<F><<<(unsigned)div_up(count, THREADS * 4), THREADS, 0, c->gpu->stream>>>(
+        data_of<f32>(c->in[0]), data_of<f32>(c->in[1]), data_of<f32>(c->in[2]),
+        states == 2 ? data_of<f32>(c->in[3]) : NULL, count, data_of<f32>(c->in[2 + states]),
+        data_of<f32>(c->in[3 + states]), f);
+}
+
+static void run_SGD(const struct gpu_call *c)
+{
+    sgd f      = {};
+    f.decay    = (f32)c->at->decay;
+    f.nesterov = c->at->nesterov != 0;
+    run_sweep(c, 1, f);
+}
+
+template <bool DECOUPLED> static void run_adam(const struct gpu_call *c)
+{
+    adam<DECOUPLED> f = {};
+    f.eps             = (f32)c->at->eps;
+    f.decay           = (f32)c->at->decay;
+    run_sweep(c, 2, f);
+}
+
+static bool takes_f32(const struct gpu_call *c)
+{
+    for (i32 i = 0; i < c->in_count; i++) {
+        if (c->in[i].type.dtype != DT_F32) return false;
+    }
+    return true;
+}
+
+extern "C" const struct gpu_kernel gpu_kernels_optimiser[] = {
+    { OP_SUMSQ, "cuda", NULL, run_SUMSQ, work_SUMSQ, NULL, false },
+    { OP_CLIP, "cuda", NULL, run_CLIP, NULL, NULL, false },
+    { OP_ACCUMULATE, "cuda", NULL, run_ACCUMULATE, NULL, NULL, false },
+    { OP_SGD, "cuda", takes_f32, run_SGD, NULL, NULL, false },
+    { OP_ADAM, "cuda", takes_f32, run_adam<false>, NULL, NULL, false },
+    { OP_ADAMW, "cuda", takes_f32, run_adam<true>, NULL, NULL, false },
+};
+GPU_FAMILY(optimiser)

@@ -1,0 +1,198 @@
+/* check_ops.c - every op of the table on the GPU against the naive kernels, on fresh random cases:
+ *
+ *     check_ops [CASES]     so many for each op and type; CHECK_SEED repeats a printed seed
+ *
+ * One line an op; exit 1 if any was wrong. Compared by |got - want| / |want| over each result: the
+ * bound is 16 roundings of the result's type and 2 of the operands', which bias casts and f32 sums
+ * in another order stay below. */
+#include "backend/backend.h"
+#include "backend/cuda/cuda.h"
+#include "backend/cpu/kernel.h"
+#include "base/os.h"
+#include "compile/compile.h"
+#include "support/op_case.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct bench {
+    struct arena    perm, scratch;
+    struct backend *gpu;
+    struct target   target;
+    struct op_case  c;
+    u64             seed;
+    i32             failed, ran;
+};
+
+static void must(enum status st, const struct err *err)
+{
+    if (!st) return;
+    fprintf(stderr, "check_ops: %s\n", err->text);
+    exit(3);
+}
+
+static struct str name_of(struct arena *perm, const char *kind, i32 i)
+{
+    return str_fmt(perm, "%s%d", kind, i);
+}
+
+static bool writes(const struct op_case *c, i32 input)
+{
+    return input < 5 && (op_info(c->op)->writes >> input & 1);
+}
+
+static enum status build(void *context, struct graph *g, i64 batch, enum graph_mode mode,
+                         struct err *err)
+{
+    const struct op_case *c = context;
+    i32                   in[OP_IN_MAX];
+    (void)batch;
+    (void)mode;
+    for (i32 i = 0; i < c->in_count; i++) {
+        enum value_kind kind = writes(c, i) ? VALUE_STATE : VALUE_INPUT;
+        in[i]                = graph_value(g, kind, name_of(g->perm, "in", i), c->in[i]);
+    }
+    i32 out = graph_op(g, c->op, STR("op"), in, c->in_count, &c->at);
+    for (i32 i = 0; out >= 0 && i < op_info(c->op)->out_count; i++)
+        graph_output(g, out + i, name_of(g->perm, "out", i));
+    return graph_status(g, err);
+}
+
+static f64 roundoff(enum dtype t)
+{
+    return t == DT_BF16 ? 0x1p-9 : t == DT_F16 ? 0x1p-12 : 0x1p-24;
+}
+
+/* |got - want| / |want|; a NaN is infinitely far. */
+static f64 distance(const void *got, const void *want, struct type t)
+{
+    f64 off = 0, size = 0;
+    for (i64 i = 0; i < shape_count(t.shape); i++) {
+        f64 g = element_get(got, t.dtype, i), w = element_get(want, t.dtype, i);
+        if (w != w && g != g) continue;
+        if (g == w) g = w = isfinite(w) ? w : 0;
+        off += (g - w) * (g - w);
+        size += w * w;
+    }
+    return off == 0 ? 0 : off == off ? sqrt(off / (size > 0 ? size : 1)) : INFINITY;
+}
+
+static f64 allowed(const struct op_case *c, struct type t)
+{
+    f64 in = 0x1p-24;
+    if (c->nearness == NEAR_EXACT || !dtype_is_float(t.dtype)) return 0;
+    for (i32 i = 0; i < c->in_count; i++) {
+        if (dtype_is_float(c->in[i].dtype)) in = fmax(in, roundoff(c->in[i].dtype));
+    }
+    return 16 * roundoff(t.dtype) + 2 * in + 1e-6;
+}
+
+static void compare(struct bench *b, struct str name, const void *want, struct type t,
+                    const struct program_set *set)
+{
+    const struct persistent *p = program_set_find(set, name);
+    if (!p) return;
+    void *got = arena_take(&b->scratch, MAX(1, type_bytes(t)), 1, 64);
+    b->gpu->table->wait(b->gpu, b->gpu->table->get(b->gpu, p->offset, got, type_bytes(t)));
+    f64 d = distance(got, want, t);
+    if (d <= allowed(&b->c, t)) return;
+    struct str text = op_case_text(&b->c, &b->scratch);
+    printf("  WRONG %.*s of %.*s: off by %.3g, allowed %.3g (CHECK_SEED=%llu)\n", STR_ARG(name),
+           STR_ARG(text), d, allowed(&b->c, t), (unsigned long long)b->seed);
+    b->failed++;
+}
+
+/* What the naive kernel leaves in results and in inputs that it writes. */
+static struct call reference(struct bench *b, struct tensor *in, struct tensor *out)
+{
+    const struct op_case *c = &b->c;
+    for (i32 i = 0; i < c->in_count; i++) {
+        in[i] = (struct tensor){ arena_take(&b->scratch, MAX(1, type_bytes(c->in[i])), 1, 64),
+                                 c->in[i], shape_count(c->in[i].shape) };
+        memcpy(in[i].data, c->data[i], (size_t)type_bytes(c->in[i]));
+    }
+    for (i32 i = 0; i < op_info(c->op)->out_count; i++)
+        out[i] = (struct tensor){ arena_take(&b->scratch, MAX(1, type_bytes(c->out[i])), 1, 64),
+                                  c->out[i], shape_count(c->out[i].shape) };
+    struct call call = { c->op, &c->at, in, c->in_count, out, NULL, 0, NULL };
+    ref_run(&call);
+    return call;
+}
+
+static bool run_case(struct bench *b)
+{
+    struct err            err    = { 0 };
+    struct compile_config config = { .eval_batch = 1 };
+    struct program_set   *set;
+    struct tensor         in[OP_IN_MAX], out[OP_OUT_MAX];
+    const struct op_case *c = &b->c;
+    must(backend_cuda_open(&b->perm, &b->gpu, &err), &err);
+    b->gpu->table->describe(b->gpu, &b->target);
+    must(compile(&b->perm, &b->target, &config, build, &b->c, &set, b->scratch, &err), &err);
+    must(b->gpu->table->alloc(b->gpu, MAX(1, set->arena_bytes), &err), &err);
+    enum status st = b->gpu->table->prepare(b->gpu, set->programs[PROGRAM_EVAL], &b->perm, &err);
+    if (!st) {
+        for (i32 i = 0; i < c->in_count; i++) {
+            const struct persistent *p = program_set_find(set, name_of(&b->scratch, "in", i));
+            if (p) b->gpu->table->put(b->gpu, p->offset, c->data[i], type_bytes(c->in[i]));
+        }
+        b->gpu->table->run(b->gpu, set->programs[PROGRAM_EVAL]);
+        reference(b, in, out);
+        for (i32 i = 0; i < op_info(c->op)->out_count; i++)
+            compare(b, name_of(&b->scratch, "out", i), out[i].data, c->out[i], set);
+        for (i32 i = 0; i < c->in_count; i++) {
+            if (writes(c, i)) compare(b, name_of(&b->scratch, "in", i), in[i].data, c->in[i], set);
+        }
+        b->ran++;
+    }
+    b->gpu->table->close(b->gpu);
+    return !st;
+}
+
+static void draw_case(struct bench *b, i32 op, enum dtype t, struct draw *d)
+{
+    i32 forward = op_case_forward(op);
+    b->c        = (struct op_case){ 0 };
+    if (forward < 0) {
+        op_case_draw(&b->c, op, t, d, &b->perm);
+        return;
+    }
+    struct op_case *f = NEW(&b->perm, struct op_case, 1);
+    op_case_draw(f, forward, t, d, &b->perm);
+    op_case_gradient(&b->c, op, f, d, &b->perm);
+}
+
+int main(int argc, char **argv)
+{
+    static const enum dtype types[] = { DT_F32, DT_BF16, DT_F16 };
+    struct bench            all     = { 0 };
+    struct os              *os      = os_real();
+    i64                     cases = argc > 1 ? atoll(argv[1]) : 4, missing = 0, seed = 0;
+    struct str              given = os->env(os, "CHECK_SEED");
+    if (!str_i64(given, &seed)) seed = os->now_ns(os);
+    all.perm    = arena_open(1ll << 36);
+    all.scratch = arena_open(1ll << 36);
+    printf("seed %lld\n", (long long)seed);
+    for (i32 op = 0; op < OP_COUNT; op++) {
+        struct bench b    = all; /* arenas as they were */
+        bool         none = false;
+        if (op_is_view(op)) continue;
+        for (i64 i = 0; i < cases * COUNT_OF(types); i++) {
+            struct bench one = all;
+            one.seed         = (u64)seed + (u64)op * 1000003 + (u64)i;
+            struct draw d    = { .state = one.seed, .large = i % 4 == 3 };
+            draw_case(&one, op, types[i % COUNT_OF(types)], &d);
+            none |= !run_case(&one);
+            b.failed += one.failed;
+            b.ran += one.ran;
+        }
+        printf("%-18s %3d cases%s%s\n", op_info(op)->name, b.ran, b.failed ? "  WRONG" : "",
+               none ? "  (no kernel for some)" : "");
+        fflush(stdout);
+        missing += none;
+        all.failed += b.failed;
+    }
+    printf("%d wrong, %lld ops without a kernel for some types\n", all.failed, (long long)missing);
+    return all.failed != 0;
+}
