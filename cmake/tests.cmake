@@ -6,7 +6,7 @@ set(sanitizer_env
     TSAN_OPTIONS=abort_on_error=1:second_deadlock_stack=1)
 
 function(frugal_test name label)
-    set_tests_properties(${name} PROPERTIES LABELS ${label} SKIP_RETURN_CODE 77 TIMEOUT 120
+    set_tests_properties(${name} PROPERTIES LABELS ${label} SKIP_RETURN_CODE 77 TIMEOUT 1800
         WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} ENVIRONMENT "${sanitizer_env}")
 endfunction()
 

@@ -16,7 +16,7 @@ static f64 sigmoid(f64 x) { return 1 / (1 + exp(-x)); }
 
 static const struct subject subjects[] = {
     { OP_EXP, exp, 1.3, 0 },   { OP_LOG, log, 0.9, 0 },
-    { OP_TANH, tanh, 1.4, 0 }, { OP_SIGMOID, sigmoid, 3.0, 0x1p-126 },
+    { OP_TANH, tanh, 1.4, 0 }, { OP_SIGMOID, sigmoid, 4.6, 0x1p-126 },
     { OP_SQRT, sqrt, 0.5, 0 },
 };
 
