@@ -17,8 +17,9 @@ static struct str check_fp16_without_scaling(const struct lint_facts *f, struct 
 {
     if (f->precision != DT_F16 || f->loss_scaled) return fine;
     return str_fmt(perm,
-                   "train.precision=fp16 without a scaled loss: gradients below 6e-8 become 0. "
-                   "train.precision=bf16 needs no scale");
+                   "train.precision=fp16 with train.loss_scale=%g: gradients below 6e-8 become 0. Left "
+                   "out it is 65536; train.precision=bf16 needs none",
+                   train_of(f)->loss_scale);
 }
 
 static struct str check_fp16_where_bf16(const struct lint_facts *f, struct arena *perm)

@@ -47,6 +47,9 @@ warns evaluation_dominates train.eval_every=1
 warns batch_larger_than_data train.batch=100000
 warns "" train.batch=auto
 
+rules train.precision=fp16 train.loss_scale=1 | grep -q fp16_without_scaling || fail "fp16 without a scale"
+rules train.precision=fp16 | grep -q fp16_without_scaling && fail "fp16 with a scale"
+
 # Events.
 "$frugal" train gpt.yaml train.lr=0.5 --json >out 2>err
 grep -q '"event":"finding","rule":"lr_unusual","text":"a learning rate of 0.5' out || fail "no event"

@@ -105,6 +105,16 @@ lever 2 'train.lr_end is 2; expected a number from 0 to 1' train run.yaml train.
 lever 2 'train.lr_scaling is cubic; expected one of auto' train run.yaml train.lr_scaling=cubic
 lever 2 'train.warmup is -1; expected' train run.yaml train.warmup=-1
 lever 2 'train.warmup_unit is days; expected one of steps' train run.yaml train.warmup_unit=days
+lever 2 'train.loss_scale is 0; expected a number above 0' train run.yaml train.loss_scale=0
+lever 2 'train.loss_scale_backoff is 1; expected' train run.yaml train.loss_scale_backoff=1
+lever 2 'train.fuse' train run.yaml train.fuse=everything
+lever 2 'train.muon_lr is 0; expected' train run.yaml train.muon_lr=0
+lever 2 'train.patience is -1; expected' train run.yaml train.patience=-1
+lever 2 'train.patience needs samples to evaluate on' train run.yaml train.patience=2 data.held_out=0
+lever 2 'train.forecast needs a target' train run.yaml train.forecast=0.95
+lever 2 'train.max_dollars needs the price of an hour' train run.yaml train.max_dollars=1
+lever 2 'train.max_seconds is 0; expected' train run.yaml train.max_seconds=0
+lever 2 'train.allow: there is no rule lr_unusal' train run.yaml train.allow=lr_unusal
 lever 2 'train.precision is fp4; expected one of fp32' train run.yaml train.precision=fp4
 lever 2 'train.optimiser is lion; expected one of sgd' train run.yaml train.optimiser=lion
 
