@@ -237,6 +237,7 @@ static void done_event(struct progress *p, const struct train_result *r)
     event_f64(&b, "first_step_ms", r->first_step_ms);
     event_f64(&b, "samples_per_s", r->samples_per_s);
     event_f64(&b, "tokens_per_s", r->tokens_per_s);
+    event_f64(&b, "flops_per_s", r->flops_per_s);
     event_f64(&b, "loss", r->loss);
     event_metrics(&b, r->metrics, r->metric_count);
     if (r->target_set) event_bool(&b, "target_reached", r->target_reached);
@@ -275,9 +276,9 @@ static void summary(struct progress *p, const struct train_result *r)
     if (!isnan(r->scaling.scale))
         say_result(s, "%-12s%g at the end; %lld steps overflowed and were skipped\n", "loss scale",
                    r->scaling.scale, (long long)r->scaling.skipped);
-    say_result(s, "%-12s%.*s %s/s\n", "throughput",
+    say_result(s, "%-12s%.*s %s/s, %.*sFLOP/s\n", "throughput",
                STR_ARG(text_count(&scratch, words ? r->tokens_per_s : r->samples_per_s)),
-               words ? "tokens" : "samples");
+               words ? "tokens" : "samples", STR_ARG(text_si(&scratch, r->flops_per_s)));
     say_result(s, "%-12s%.2f s for %lld steps; the first was done after %.0f ms\n", "time",
                r->seconds, (long long)r->steps, r->first_step_ms);
     say_result(s, "%-12s%.*s planned, %.*s used; the process took %.*s at its peak\n", "memory",

@@ -133,10 +133,15 @@ i64 session_epoch_samples(const struct session *s)
     return s->settings->train.drop_last ? count - count % s->config.batch : count;
 }
 
+i64 session_step_samples(const struct session *s)
+{
+    return s->config.batch * MAX(s->config.accumulate, 1);
+}
+
 struct limits session_limits(const struct session *s)
 {
     const struct train_config *c     = &s->settings->train;
-    i64                        whole = s->config.batch * MAX(s->config.accumulate, 1);
+    i64                        whole = session_step_samples(s);
     i64                        each  = MAX((session_epoch_samples(s) + whole - 1) / whole, 1);
     struct limits              l     = { .epochs = c->epochs, .epoch_steps = each };
     l.steps                          = MIN(c->epochs, INT64_MAX / each) * each;

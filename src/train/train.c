@@ -159,8 +159,7 @@ static void micro_step(struct loop *l, const struct batch *b, i64 first_sample, 
 static struct batch *step(struct loop *l, struct batch *b, f64 lr)
 {
     struct session *s       = &l->s;
-    i64             whole   = s->config.batch * MAX(s->config.accumulate, 1);
-    i64             samples = MIN(whole, session_epoch_samples(s) - b->index);
+    i64             samples = MIN(session_step_samples(s), session_epoch_samples(s) - b->index);
     i64             done    = 0;
     l->loss = l->metric.value = 0;
     for (;;) {
@@ -258,10 +257,12 @@ static enum status steps(struct loop *l, struct err *err)
 static void fill_result(struct loop *l)
 {
     struct train_result *r = l->result;
+    f64 sample_flops       = session_step_flops(&l->s) / (f64)session_step_samples(&l->s);
     r->steps               = l->step;
     r->epochs              = l->epoch + 1;
     r->samples_per_s       = l->steps_ns ? (f64)l->samples / ((f64)l->steps_ns / 1e9) : NAN;
     r->tokens_per_s        = tokens_per_s(l, r->samples_per_s);
+    r->flops_per_s         = sample_flops * r->samples_per_s;
     r->loss                = l->eval_step >= 0 ? l->last_eval.loss : l->loss;
     r->metric_count        = l->eval_step >= 0 ? l->last_eval.metric_count : 0;
     memcpy(r->metrics, l->last_eval.metrics, sizeof r->metrics);

@@ -82,6 +82,7 @@ struct train_result {
     f64                 seconds;        /* the whole run: data, compile, steps, evaluation, saving */
     f64                 first_step_ms;  /* from process start to the end of the first step */
     f64                 samples_per_s, tokens_per_s; /* over the time spent in steps */
+    f64                 flops_per_s;    /* in them, what is recomputed included */
     f64                 loss;           /* of the last evaluation; of the last step without one */
     struct train_metric metrics[TRAIN_METRICS_MAX]; /* of the same evaluation */
     i64                 metric_count;

@@ -45,6 +45,7 @@ struct limits { /* where the run ends, and the settings of the rate in steps and
 };
 struct limits session_limits(const struct session *s); /* whichever of epochs and steps comes first */
 i64           session_epoch_samples(const struct session *s); /* that are trained */
+i64           session_step_samples(const struct session *s);  /* of a whole step */
 void        session_close(struct session *s); /* of a zeroed or half-opened one too */
 
 /* Host to arena and back by name; a name no program uses is left out. */

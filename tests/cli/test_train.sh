@@ -43,7 +43,7 @@ EOF
 run 0 train run.yaml train.target=0.99 train.usd_hour=3.6 train.out=weights.safetensors
 has out '^accuracy +100.0 %$'
 has out '^target +reached$'
-has out '^throughput +[0-9,]+ samples/s$'
+has out '^throughput +[0-9,]+ samples/s, [0-9.]+ [kMGT]?FLOP/s$'
 has out '^cost +(under )?\$0\.[0-9]+ at \$3.6 an hour$'
 has out '^weights +weights.safetensors$'
 has err '^evaluated after step [0-9]+, epoch 1:'

@@ -123,6 +123,7 @@ static struct train_result a_result(f64 dollars)
                                   .first_step_ms       = 85,
                                   .samples_per_s       = 31200,
                                   .tokens_per_s        = NAN,
+                                  .flops_per_s         = 19.04e9,
                                   .loss                = 0.0812,
                                   .metrics             = { { STR("accuracy"), 0.976 } },
                                   .metric_count        = 1,
@@ -157,7 +158,7 @@ TEST(the_summary)
     CHECK_STR(out, "accuracy    97.6 %\n"
                    "loss        0.0812\n"
                    "target      reached\n"
-                   "throughput  31,200 samples/s\n"
+                   "throughput  31,200 samples/s, 19.0 GFLOP/s\n"
                    "time        12.34 s for 1875 steps; the first was done after 85 ms\n"
                    "memory      4.1 MB planned, 4.1 MB used; the process took 38.0 MB at its peak\n"
                    "weights     w.safetensors\n"
@@ -167,7 +168,7 @@ TEST(the_summary)
                    "loss        0.0812\n"
                    "target      not reached\n"
                    "loss scale  32768 at the end; 3 steps overflowed and were skipped\n"
-                   "throughput  31,200 samples/s\n"
+                   "throughput  31,200 samples/s, 19.0 GFLOP/s\n"
                    "time        12.34 s for 1875 steps; the first was done after 85 ms\n"
                    "memory      4.1 MB planned, 4.1 MB used; the process took 38.0 MB at its peak\n"
                    "weights     w.safetensors\n"
