@@ -44,7 +44,7 @@ static struct norm norm_of(const struct call *c)
     return n;
 }
 
-static bool takes(const struct call *c) { return fast_stored(c) && c->in[0].count > 0; }
+static bool takes(const struct call *c) { return stored(c) && c->in[0].count > 0; }
 
 static i64 work(const struct call *c)
 {
@@ -305,9 +305,9 @@ static void forward(const struct call *c)
 {
     struct norm n = norm_of(c);
     n.x           = c->in[0].data;
-    pool_run(c->pool, n.blocks, sum_forward_block_by[c->in[0].type.dtype], &n);
+    pool_run(c->pool, n.blocks, sum_forward_block_by[fast_storage(c)], &n);
     pool_run(c->pool, merge_blocks(&n), forward_merge, &n);
-    pool_run(c->pool, n.blocks, apply_forward_block_by[c->in[0].type.dtype], &n);
+    pool_run(c->pool, n.blocks, apply_forward_block_by[fast_storage(c)], &n);
 }
 
 static void evaluate(const struct call *c)
@@ -319,7 +319,7 @@ static void evaluate(const struct call *c)
         f64 rstd = 1 / sqrt((f64)item(c, 4, i) + c->at->eps);
         set_factors(&n, i, (f64)item(c, 3, i), rstd * (f64)item(c, 1, i), (f64)item(c, 2, i), 0);
     }
-    pool_run(c->pool, n.blocks, apply_forward_block_by[c->in[0].type.dtype], &n);
+    pool_run(c->pool, n.blocks, apply_forward_block_by[fast_storage(c)], &n);
 }
 
 static void backward(const struct call *c)
@@ -328,9 +328,9 @@ static void backward(const struct call *c)
     n.dy          = c->in[0].data;
     n.x           = c->in[1].data;
     for (i64 i = 0; i < n.channels; i++) set_factors(&n, i, (f64)item(c, 3, i), 0, 0, 0);
-    pool_run(c->pool, n.blocks, sum_backward_block_by[c->in[0].type.dtype], &n);
+    pool_run(c->pool, n.blocks, sum_backward_block_by[fast_storage(c)], &n);
     pool_run(c->pool, merge_blocks(&n), backward_merge, &n);
-    pool_run(c->pool, n.blocks, apply_backward_block_by[c->in[0].type.dtype], &n);
+    pool_run(c->pool, n.blocks, apply_backward_block_by[fast_storage(c)], &n);
 }
 
 const struct kernel ISA_FN(kernels_batchnorm)[] = {

@@ -100,13 +100,13 @@ static void dropout(const struct call *c)
                                            .sample = (u32)rng[3] };
     d.least            = (u32)MIN(ceil(c->at->p * 0x1p32), 0x1p32 - 1);
     d.scale            = (f32)(1 / (1 - c->at->p));
-    pool_fn *f         = dropout_block_by[c->in[0].type.dtype];
+    pool_fn *f         = dropout_block_by[fast_storage(c)];
     pool_run(c->pool, fast_div_up(d.samples * d.pieces, d.each), f, &d);
 }
 
 static bool dropout_takes(const struct call *c)
 {
-    return fast_stored(c) && c->at->p >= 0 && c->at->p < 1;
+    return stored(c) && c->at->p >= 0 && c->at->p < 1;
 }
 
 const struct kernel ISA_FN(kernels_dropout)[] = {

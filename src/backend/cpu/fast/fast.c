@@ -55,13 +55,13 @@ static bool fits(char letter, enum dtype t, enum dtype *storage)
     return t == *storage && is_storage(t);
 }
 
-bool fast_stored(const struct call *c)
+enum dtype fast_storage(const struct call *c)
 {
     const struct stored *row     = &rows[c->op];
     enum dtype           storage = DT_COUNT;
     for (i32 i = 0; i < c->in_count; i++)
-        if (!fits(row->in ? row->in[i] : 's', c->in[i].type.dtype, &storage)) return false;
+        if (!fits(row->in ? row->in[i] : 's', c->in[i].type.dtype, &storage)) return DT_COUNT;
     for (i32 i = 0; i < op_info(c->op)->out_count; i++)
-        if (!fits(row->in ? row->out[i] : 's', c->out[i].type.dtype, &storage)) return false;
-    return true;
+        if (!fits(row->in ? row->out[i] : 's', c->out[i].type.dtype, &storage)) return DT_COUNT;
+    return storage;
 }

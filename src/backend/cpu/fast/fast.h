@@ -7,9 +7,10 @@
 bool fast_all_f32(const struct call *c); /* every operand is f32 (i32 and u8: never) */
 /* Operand `index` (inputs) is i32, all the others are f32. */
 bool fast_ids_at(const struct call *c, i32 index);
-/* Storage is f32, bf16 or f16, the same for all operands that may be low: those that the op's row in
- * fast.c says, all of them where there is no row. */
-bool fast_stored(const struct call *c);
+/* The storage (f32, bf16 or f16) that all operands share which may be low: those that the op's row
+ * in fast.c says, all of them where there is no row. DT_COUNT if they do not, or another operand is
+ * not what it must be. */
+enum dtype fast_storage(const struct call *c);
 
 static inline i64 fast_div_up(i64 a, i64 b) { return (a + b - 1) / b; }
 

@@ -39,7 +39,7 @@ static struct heads heads_of(const struct call *c, const struct tensor *x)
 
 static void heads_run(const struct call *c, struct heads *h, pool_fn *const *fn)
 {
-    pool_run(c->pool, fast_div_up(h->positions, h->each), fn[c->out[0].type.dtype], h);
+    pool_run(c->pool, fast_div_up(h->positions, h->each), fn[fast_storage(c)], h);
 }
 
 V_INLINE void pass_through(const struct heads *h, const void *from, i64 position,
@@ -167,8 +167,8 @@ static void qknorm_grad(const struct call *c)
 }
 
 const struct kernel ISA_FN(kernels_heads)[] = {
-    { OP_ROPE, "heads_" ISA_NAME, ISA_HERE, fast_stored, rope, rope_work },
-    { OP_QKNORM, "heads_" ISA_NAME, ISA_HERE, fast_stored, qknorm, NULL },
-    { OP_QKNORM_GRAD, "heads_" ISA_NAME, ISA_HERE, fast_stored, qknorm_grad, NULL },
+    { OP_ROPE, "heads_" ISA_NAME, ISA_HERE, stored, rope, rope_work },
+    { OP_QKNORM, "heads_" ISA_NAME, ISA_HERE, stored, qknorm, NULL },
+    { OP_QKNORM_GRAD, "heads_" ISA_NAME, ISA_HERE, stored, qknorm_grad, NULL },
 };
 const i32 ISA_COUNT(kernels_heads) = (i32)COUNT_OF(ISA_FN(kernels_heads));

@@ -199,7 +199,7 @@ static pool_fn *const *const map_blocks[OP_COUNT] = {
 static void map(const struct call *c)
 {
     struct map m = map_of(c);
-    pool_fn   *f = map_blocks[c->op][c->in[0].type.dtype];
+    pool_fn   *f = map_blocks[c->op][fast_storage(c)];
     pool_run(c->pool, fast_div_up(m.count, MAP_ITEMS), f, &m);
 }
 
@@ -239,8 +239,8 @@ static void run_call(const struct call *c, pool_fn *f)
     pool_run(c->pool, fast_div_up(c->out[0].count, MAP_ITEMS), f, &copy);
 }
 
-static void bce(const struct call *c) { run_call(c, bce_block_by[c->in[0].type.dtype]); }
-static void bce_grad(const struct call *c) { run_call(c, bce_grad_block_by[c->in[1].type.dtype]); }
+static void bce(const struct call *c) { run_call(c, bce_block_by[fast_storage(c)]); }
+static void bce_grad(const struct call *c) { run_call(c, bce_grad_block_by[fast_storage(c)]); }
 
 /* ---- swiglu: a row of x is [gate, value], each as wide as a row of y */
 
@@ -293,7 +293,7 @@ BY_STORAGE(swiglu_grad_block)
 static void swiglu(const struct call *c)
 {
     struct swiglu s = swiglu_of(c, &c->out[0]);
-    pool_fn      *f = swiglu_block_by[c->in[0].type.dtype];
+    pool_fn      *f = swiglu_block_by[fast_storage(c)];
     s.x             = c->in[0].data;
     pool_run(c->pool, fast_div_up(s.rows, s.rows_in_block), f, &s);
 }
@@ -301,22 +301,13 @@ static void swiglu(const struct call *c)
 static void swiglu_grad(const struct call *c)
 {
     struct swiglu s = swiglu_of(c, &c->in[0]);
-    pool_fn      *f = swiglu_grad_block_by[c->in[0].type.dtype];
+    pool_fn      *f = swiglu_grad_block_by[fast_storage(c)];
     s.dy            = c->in[0].data;
     s.x             = c->in[1].data;
     pool_run(c->pool, fast_div_up(s.rows, s.rows_in_block), f, &s);
 }
 
 /* ---- cast, fill */
-
-/* i32 to f32 only: by way of f32 it would be rounded twice. */
-static bool cast_takes(const struct call *c)
-{
-    enum dtype from = c->in[0].type.dtype, to = c->out[0].type.dtype;
-    if (c->at->stochastic) return false;
-    return (to == DT_F32 && from == DT_I32) ||
-           (dtype_is_float(to) && to != DT_F64 && from != DT_F64 && from != DT_I32);
-}
 
 typedef u8 vb __attribute__((vector_size(V_LANES)));
 
@@ -362,18 +353,26 @@ V_INLINE void fill_block(const struct call *c, i64 block, const enum dtype t)
 BY_STORAGE(cast_block)
 BY_STORAGE(fill_block)
 
+/* i32 to f32 only: by way of f32 it would be rounded twice. */
+static bool cast_takes(const struct call *c)
+{
+    enum dtype from = c->in[0].type.dtype, to = c->out[0].type.dtype;
+    if (c->at->stochastic || !cast_block_by[to] || from == DT_F64) return false;
+    return from != DT_I32 || to == DT_F32;
+}
+
 static void cast(const struct call *c) { run_call(c, cast_block_by[c->out[0].type.dtype]); }
-static void fill(const struct call *c) { run_call(c, fill_block_by[c->out[0].type.dtype]); }
+static void fill(const struct call *c) { run_call(c, fill_block_by[fast_storage(c)]); }
 
 const struct kernel ISA_FN(kernels_map)[] = {
-#define MAP(op, f, operands) { OP_##op, "map_" ISA_NAME, ISA_HERE, fast_stored, map, NULL },
+#define MAP(op, f, operands) { OP_##op, "map_" ISA_NAME, ISA_HERE, stored, map, NULL },
     MAPS(MAP)
 #undef MAP
-        { OP_BCE, "map_" ISA_NAME, ISA_HERE, fast_stored, bce, NULL },
-    { OP_BCE_GRAD, "map_" ISA_NAME, ISA_HERE, fast_stored, bce_grad, NULL },
-    { OP_SWIGLU, "map_" ISA_NAME, ISA_HERE, fast_stored, swiglu, NULL },
-    { OP_SWIGLU_GRAD, "map_" ISA_NAME, ISA_HERE, fast_stored, swiglu_grad, NULL },
+        { OP_BCE, "map_" ISA_NAME, ISA_HERE, stored, bce, NULL },
+    { OP_BCE_GRAD, "map_" ISA_NAME, ISA_HERE, stored, bce_grad, NULL },
+    { OP_SWIGLU, "map_" ISA_NAME, ISA_HERE, stored, swiglu, NULL },
+    { OP_SWIGLU_GRAD, "map_" ISA_NAME, ISA_HERE, stored, swiglu_grad, NULL },
     { OP_CAST, "map_" ISA_NAME, ISA_HERE, cast_takes, cast, NULL },
-    { OP_FILL, "map_" ISA_NAME, ISA_HERE, fast_stored, fill, NULL },
+    { OP_FILL, "map_" ISA_NAME, ISA_HERE, stored, fill, NULL },
 };
 const i32 ISA_COUNT(kernels_map) = (i32)COUNT_OF(ISA_FN(kernels_map));

@@ -91,7 +91,7 @@ static void layernorm(const struct call *c)
     n.mean        = c->out[1].data;
     n.rstd        = c->out[2].data;
     n.eps         = c->at->eps;
-    pool_run(c->pool, norm_blocks(&n), layernorm_block_by[c->in[0].type.dtype], &n);
+    pool_run(c->pool, norm_blocks(&n), layernorm_block_by[fast_storage(c)], &n);
 }
 
 static void rmsnorm(const struct call *c)
@@ -101,7 +101,7 @@ static void rmsnorm(const struct call *c)
     n.y           = c->out[0].data;
     n.rstd        = c->out[1].data;
     n.eps         = c->at->eps;
-    pool_run(c->pool, norm_blocks(&n), rmsnorm_block_by[c->in[0].type.dtype], &n);
+    pool_run(c->pool, norm_blocks(&n), rmsnorm_block_by[fast_storage(c)], &n);
 }
 
 /* ---- backward */
@@ -190,15 +190,15 @@ static void norm_grad(const struct call *c)
     struct norm n  = grad_of(c);
     f32        *dw = c->out[1].data, *db = n.mean ? c->out[2].data : NULL;
     i64         blocks = norm_blocks(&n), step = 2 * n.width;
-    pool_run(c->pool, blocks, grad_block_by[c->in[0].type.dtype], &n);
+    pool_run(c->pool, blocks, grad_block_by[fast_storage(c)], &n);
     rows_add(dw, n.parts, blocks, step, n.width, DT_F32);
     if (db) rows_add(db, n.parts + n.width, blocks, step, n.width, DT_F32);
 }
 
 const struct kernel ISA_FN(kernels_norm)[] = {
-    { OP_LAYERNORM, "norm_" ISA_NAME, ISA_HERE, fast_stored, layernorm, NULL },
-    { OP_RMSNORM, "norm_" ISA_NAME, ISA_HERE, fast_stored, rmsnorm, NULL },
-    { OP_LAYERNORM_GRAD, "norm_" ISA_NAME, ISA_HERE, fast_stored, norm_grad, grad_work },
-    { OP_RMSNORM_GRAD, "norm_" ISA_NAME, ISA_HERE, fast_stored, norm_grad, grad_work },
+    { OP_LAYERNORM, "norm_" ISA_NAME, ISA_HERE, stored, layernorm, NULL },
+    { OP_RMSNORM, "norm_" ISA_NAME, ISA_HERE, stored, rmsnorm, NULL },
+    { OP_LAYERNORM_GRAD, "norm_" ISA_NAME, ISA_HERE, stored, norm_grad, grad_work },
+    { OP_RMSNORM_GRAD, "norm_" ISA_NAME, ISA_HERE, stored, norm_grad, grad_work },
 };
 const i32 ISA_COUNT(kernels_norm) = (i32)COUNT_OF(ISA_FN(kernels_norm));

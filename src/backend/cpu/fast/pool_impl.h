@@ -39,7 +39,7 @@ static struct pooling pooling_of(const struct call *c, const struct tensor *x,
 
 static void pooling_run(const struct call *c, i64 blocks, pool_fn *const *fn, struct pooling *p)
 {
-    pool_run(c->pool, blocks, fn[c->in[0].type.dtype], p);
+    pool_run(c->pool, blocks, fn[fast_storage(c)], p);
 }
 
 /* Coordinates [first, end) along one axis. */
@@ -213,9 +213,9 @@ static void avgpool_grad(const struct call *c)
 }
 
 const struct kernel ISA_FN(kernels_pool)[] = {
-    { OP_MAXPOOL, ISA_NAME, ISA_HERE, fast_stored, maxpool, NULL },
-    { OP_MAXPOOL_GRAD, ISA_NAME, ISA_HERE, fast_stored, maxpool_grad, maxpool_grad_work },
-    { OP_AVGPOOL, ISA_NAME, ISA_HERE, fast_stored, avgpool, NULL },
-    { OP_AVGPOOL_GRAD, ISA_NAME, ISA_HERE, fast_stored, avgpool_grad, NULL },
+    { OP_MAXPOOL, ISA_NAME, ISA_HERE, stored, maxpool, NULL },
+    { OP_MAXPOOL_GRAD, ISA_NAME, ISA_HERE, stored, maxpool_grad, maxpool_grad_work },
+    { OP_AVGPOOL, ISA_NAME, ISA_HERE, stored, avgpool, NULL },
+    { OP_AVGPOOL_GRAD, ISA_NAME, ISA_HERE, stored, avgpool_grad, NULL },
 };
 const i32 ISA_COUNT(kernels_pool) = (i32)COUNT_OF(ISA_FN(kernels_pool));

@@ -21,7 +21,7 @@ static struct rows rows_of(const struct call *c, const struct tensor *x)
 static void rows_run(const struct call *c, const struct tensor *x, pool_fn *const *fn)
 {
     struct rows r = rows_of(c, x);
-    pool_run(c->pool, fast_div_up(r.count, r.each), fn[x->type.dtype], &r);
+    pool_run(c->pool, fast_div_up(r.count, r.each), fn[fast_storage(c)], &r);
 }
 
 /* The exponentials wait in the result where it is f32; else they are worked out again, so that
@@ -136,10 +136,10 @@ static void xent_grad(const struct call *c) { rows_run(c, &c->in[1], xent_grad_b
 static void hits(const struct call *c) { rows_run(c, &c->in[0], hits_block_by); }
 
 const struct kernel ISA_FN(kernels_softmax)[] = {
-    { OP_SOFTMAX, "softmax_" ISA_NAME, ISA_HERE, fast_stored, softmax, NULL },
-    { OP_SOFTMAX_GRAD, "softmax_" ISA_NAME, ISA_HERE, fast_stored, softmax_grad, NULL },
-    { OP_XENT, "softmax_" ISA_NAME, ISA_HERE, fast_stored, xent, NULL },
-    { OP_XENT_GRAD, "softmax_" ISA_NAME, ISA_HERE, fast_stored, xent_grad, NULL },
-    { OP_HITS, "softmax_" ISA_NAME, ISA_HERE, fast_stored, hits, NULL },
+    { OP_SOFTMAX, "softmax_" ISA_NAME, ISA_HERE, stored, softmax, NULL },
+    { OP_SOFTMAX_GRAD, "softmax_" ISA_NAME, ISA_HERE, stored, softmax_grad, NULL },
+    { OP_XENT, "softmax_" ISA_NAME, ISA_HERE, stored, xent, NULL },
+    { OP_XENT_GRAD, "softmax_" ISA_NAME, ISA_HERE, stored, xent_grad, NULL },
+    { OP_HITS, "softmax_" ISA_NAME, ISA_HERE, stored, hits, NULL },
 };
 const i32 ISA_COUNT(kernels_softmax) = (i32)COUNT_OF(ISA_FN(kernels_softmax));

@@ -3,35 +3,51 @@
  * A kernel's block is written once, as an inline function whose last argument t is the storage of
  * what may be low; BY_STORAGE makes one function of it for each type, so that t is a constant in
  * the loops. Stores round to nearest even, bit for bit as base/half.h does, and f16 keeps its
- * subnormal numbers also while f32 has none (flush.h): the conversions do not ask that mode. */
+ * subnormal numbers also while f32 has none (flush.h): the conversions do not ask that mode.
+ *
+ * AVX512-BF16 rounds to bf16 in one instruction instead of seven. Files for it hold the bf16 forms
+ * of those kernels that store much, and nothing else. The instruction takes f32 below 2^-126 for
+ * zero in any mode: the one case where bits differ from base/half.h. */
 #ifndef BACKEND_CPU_FAST_STORAGE_H
 #define BACKEND_CPU_FAST_STORAGE_H
+#include "backend/cpu/fast/fast.h"
 #include "backend/cpu/fast/simd.h"
-#include "backend/cpu/kernel.h"
 #include "base/half.h"
 
 typedef u16 vh __attribute__((vector_size(2 * V_LANES)));
 
-/* body(context, block, t) for each storage, as the pool wants it: body_by[t]. */
+/* body(context, block, t) as the pool wants it, for one storage. */
+#define AS_BLOCK(body, suffix, t)                                                                  \
+    static void body##suffix(void *context, i64 block, i32 worker)                                 \
+    {                                                                                              \
+        (void)worker;                                                                              \
+        body(context, block, t);                                                                   \
+    }
+
+/* All that this file has: body_by[fast_storage(call)]. `stored` says whether a call is for it. */
+#ifdef __AVX512BF16__
 #define BY_STORAGE(body)                                                                           \
-    static void body##_f32(void *context, i64 block, i32 worker)                                   \
-    {                                                                                              \
-        (void)worker;                                                                              \
-        body(context, block, DT_F32);                                                              \
-    }                                                                                              \
-    static void body##_bf16(void *context, i64 block, i32 worker)                                  \
-    {                                                                                              \
-        (void)worker;                                                                              \
-        body(context, block, DT_BF16);                                                             \
-    }                                                                                              \
-    static void body##_f16(void *context, i64 block, i32 worker)                                   \
-    {                                                                                              \
-        (void)worker;                                                                              \
-        body(context, block, DT_F16);                                                              \
-    }                                                                                              \
-    static pool_fn *const body##_by[] = {                                                          \
+    AS_BLOCK(body, _bf16, DT_BF16)                                                                 \
+    static pool_fn *const body##_by[DT_COUNT] = { [DT_BF16] = body##_bf16 };
+
+static __attribute__((unused)) bool stored(const struct call *c)
+{
+    return fast_storage(c) == DT_BF16;
+}
+#else
+#define BY_STORAGE(body)                                                                           \
+    AS_BLOCK(body, _f32, DT_F32)                                                                   \
+    AS_BLOCK(body, _bf16, DT_BF16)                                                                 \
+    AS_BLOCK(body, _f16, DT_F16)                                                                   \
+    static pool_fn *const body##_by[DT_COUNT] = {                                                  \
         [DT_F32] = body##_f32, [DT_BF16] = body##_bf16, [DT_F16] = body##_f16                      \
     };
+
+static __attribute__((unused)) bool stored(const struct call *c)
+{
+    return fast_storage(c) != DT_COUNT;
+}
+#endif
 
 /* ---- sixteen bits a lane */
 
@@ -72,32 +88,33 @@ V_INLINE void v_store_h(u16 *p, vh v, vm m)
     else memcpy(p, &v, sizeof v);
 }
 
-V_INLINE vu v_widen(vh h)
+V_INLINE vf v_of_bf16(vh h)
 {
 #if V_LANES == 16
-    return (vu)_mm512_cvtepu16_epi32((__m256i)h);
+    vu wide = (vu)_mm512_cvtepu16_epi32((__m256i)h);
 #elif V_LANES == 8
-    return (vu)_mm256_cvtepu16_epi32((__m128i)h);
+    vu        wide = (vu)_mm256_cvtepu16_epi32((__m128i)h);
 #else
-    return __builtin_convertvector(h, vu);
+    vu wide = __builtin_convertvector(h, vu);
 #endif
+    return (vf)(wide << 16);
 }
-
-V_INLINE vh v_narrow(vu u) /* lanes below 2^16 */
-{
-#if V_LANES == 16
-    return (vh)_mm512_cvtepi32_epi16((__m512i)u);
-#else
-    return __builtin_convertvector(u, vh);
-#endif
-}
-
-V_INLINE vf v_of_bf16(vh h) { return (vf)(v_widen(h) << 16); }
 
 V_INLINE vh v_to_bf16(vf v)
 {
+#if defined(__AVX512BF16__)
+    return (vh)_mm512_cvtneps_pbh((__m512)v);
+#elif V_LANES == 16
+    __m512i   u = (__m512i)v, near = _mm512_add_epi32(u, _mm512_set1_epi32(0x7FFF));
+    __mmask16 odd = _mm512_test_epi32_mask(u, _mm512_set1_epi32(0x10000));
+    __mmask16 nan = _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q);
+    near          = _mm512_mask_sub_epi32(near, odd, near, _mm512_set1_epi32(-1));
+    near          = _mm512_mask_or_epi32(near, nan, u, _mm512_set1_epi32(0x400000));
+    return (vh)_mm512_cvtepi32_epi16(_mm512_srli_epi32(near, 16));
+#else
     vu u = (vu)v, near = u + 0x7FFFu + (u >> 16 & 1u), nan = u | 0x400000u;
-    return v_narrow((vu)v_select(v == v, (vf)near, (vf)nan) >> 16);
+    return __builtin_convertvector((vu)v_select(v == v, (vf)near, (vf)nan) >> 16, vh);
+#endif
 }
 
 #if V_LANES == 16

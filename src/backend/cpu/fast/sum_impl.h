@@ -85,7 +85,7 @@ BY_STORAGE(merge_block)
 static void sum(const struct call *c)
 {
     struct sum s = sum_of(c);
-    pool_fn   *f = sum_block_by[c->in[0].type.dtype];
+    pool_fn   *f = sum_block_by[fast_storage(c)];
     pool_run(c->pool, fast_div_up(s.outer * s.parts_count, s.each), f, &s);
     if (!s.in_work) return;
     struct merge m = { s.y, c->out[0].data, s.parts_count, s.outer * s.inner, 0 };
@@ -187,7 +187,7 @@ BY_STORAGE(add_range)
 
 static bool embedding_grad_takes(const struct call *c)
 {
-    return fast_stored(c) && shape_count(c->in[1].type.shape) < INT32_MAX;
+    return stored(c) && shape_count(c->in[1].type.shape) < INT32_MAX;
 }
 
 static i64 embedding_grad_work(const struct call *c)
@@ -199,7 +199,7 @@ static i64 embedding_grad_work(const struct call *c)
 static void embedding_grad(const struct call *c)
 {
     struct scatter t = scatter_of(c);
-    pool_fn       *f = add_range_by[c->in[0].type.dtype];
+    pool_fn       *f = add_range_by[fast_storage(c)];
     pool_run(c->pool, t.shares, count_ids, &t);
     place_shares(&t);
     pool_run(c->pool, t.shares, sort_ids, &t);
@@ -208,7 +208,7 @@ static void embedding_grad(const struct call *c)
 }
 
 const struct kernel ISA_FN(kernels_sum)[] = {
-    { OP_SUM, "sum_" ISA_NAME, ISA_HERE, fast_stored, sum, sum_work },
+    { OP_SUM, "sum_" ISA_NAME, ISA_HERE, stored, sum, sum_work },
     { OP_EMBEDDING_GRAD, "sum_" ISA_NAME, ISA_HERE, embedding_grad_takes, embedding_grad,
       embedding_grad_work },
 };

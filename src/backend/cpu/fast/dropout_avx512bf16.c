@@ -1,0 +1,1 @@
+#include "backend/cpu/fast/dropout_impl.h"

@@ -1,0 +1,1 @@
+#include "backend/cpu/fast/heads_impl.h"

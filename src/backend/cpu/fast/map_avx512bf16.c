@@ -1,0 +1,1 @@
+#include "backend/cpu/fast/map_impl.h"

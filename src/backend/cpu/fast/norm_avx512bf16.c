@@ -1,0 +1,1 @@
+#include "backend/cpu/fast/norm_impl.h"

@@ -1,0 +1,1 @@
+#include "backend/cpu/fast/softmax_impl.h"
