@@ -48,6 +48,7 @@ static void check_kernel(const struct kernel *k, const struct subject *s, f32 *x
     struct attrs  at   = { 0 };
     struct call   call = { s->op, &at, &in, 1, &out, NULL, 0, pool };
     out.data           = y;
+    if (!k->takes(&call)) return; /* only for low types */
     k->run(&call);
     for (i64 i = 0; i < COUNT; i++) {
         f64 want = s->truth((f64)x[i]);
