@@ -112,8 +112,8 @@ def train(file, *settings):
             seconds = time.perf_counter() - begin
     peak = reap(process)
     if process.returncode or seconds is None:
-        raise Failed(f"frugal train {file} {' '.join(settings)} ended with "
-                     f"{process.returncode}: {last_words()}")
+        why = events[-1].get("text") if events else last_words()
+        raise Failed(f"frugal train {file} {' '.join(settings)} ended with {process.returncode}: {why}")
     return events, seconds, peak
 
 
