@@ -60,6 +60,20 @@ void       os_signals_catch(void);     /* INT, TERM and USR1 are held for signal
                                           a second INT ends the process at once with status 4; a
                                           reader that goes away is an error of write, no signal */
 
+/* A second process of ours: a copy of this one that runs `work` and ends with what that returns. Both
+ * ends may write messages of up to 4096 bytes to the stream and read them one by one; a read of 0
+ * bytes says that the other is gone. It ends when we do. */
+struct os_child {
+    i64         pid; /* 0: none */
+    struct file stream;
+};
+typedef int os_child_fn(void *context, struct file stream);
+enum status os_child_start(struct os_child *c, os_child_fn *work, void *context, struct err *);
+void        os_child_end(struct os_child *c); /* asks it to stop, waits, and closes the stream */
+/* Which of the streams has something to read, or is closed; -1: none within limit_ns, or before a
+ * signal came. */
+i64         os_wait_any(const struct file *streams, i64 count, i64 limit_ns);
+
 /* Whole files, built on the seam. A zero byte follows the bytes read. */
 enum status os_read_all(struct os *, struct str path, struct arena *perm, struct str *bytes,
                         struct err *);

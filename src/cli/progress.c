@@ -111,6 +111,7 @@ static void on_start(void *context, const struct train_start *t)
     event_i64(&b, "steps", t->steps);
     event_i64(&b, "epochs", t->epochs);
     event_i64(&b, "arena_bytes_planned", t->arena_bytes_planned);
+    event_str(&b, "metric", t->metric);
     event_i64(&b, "copy_bytes", t->copy_bytes);
     event_f64(&b, "flops_step", t->flops_step);
     event_f64(&b, "lr", t->lr);

@@ -61,10 +61,22 @@ struct train_config {
     i64        allow_count;
 };
 
+/* Several runs from one file: `frugal sweep`. */
+struct sweep_config {
+    struct yaml *over;    /* what varies: a list of {key: values}, docs/formats/sweep.md */
+    i64          count;   /* trials; 0: every combination */
+    u64          seed;    /* of the draws */
+    i64          eta;     /* of the trials at a rung one in so many goes on */
+    f64          first;   /* part of a run before the first rung */
+    i64          at_once; /* trials side by side */
+    struct str   results; /* JSON lines, read back by the next sweep; empty: none */
+};
+
 struct settings {
     struct data_config  data;
     struct model_config model;
     struct train_config train;
+    struct sweep_config sweep;
 };
 
 #endif

@@ -111,7 +111,11 @@ enum stop_action stop_step(struct stop *s, i64 step, f64 elapsed_s, f64 loss)
     f64                       step_s = elapsed_s - s->elapsed_s;
     bool                      first  = isnan(s->start);
     s->elapsed_s                     = elapsed_s;
-    if (first) s->start = loss;
+    if (first) {
+        s->start      = loss;
+        s->begin_s    = elapsed_s;
+        s->begin_step = step;
+    }
     if (!isfinite(loss)) return diverged(s, no_number(loss), step);
     if (c->rollbacks && spiked(s, loss)) return diverged(s, "jumped up and stayed there", step);
     if (!(elapsed_s + s->eval_s + (first ? 0 : step_s) > limit_s(c))) return STOP_GO_ON;
@@ -169,12 +173,19 @@ static void add_point(struct stop *s, f64 x, f64 y)
     s->y[s->point_count++] = y;
 }
 
+/* Seconds a step, evaluations included and the start of the run not; NaN before the second step. */
+static f64 pace_s(const struct stop *s, i64 step, f64 elapsed_s)
+{
+    return step > s->begin_step ? (elapsed_s - s->begin_s) / (f64)(step - s->begin_step) : NAN;
+}
+
 /* The last step that the budget allows for; NaN: there is no end. */
 static f64 horizon(const struct stop *s, i64 step, f64 elapsed_s)
 {
-    const struct stop_config *c   = &s->config;
-    f64                       end = c->steps_max ? (f64)c->steps_max : NAN;
-    return fmin(end, limit_s(c) / elapsed_s * (f64)step);
+    const struct stop_config *c    = &s->config;
+    f64                       end  = c->steps_max ? (f64)c->steps_max : NAN;
+    f64                       left = limit_s(c) - elapsed_s;
+    return fmin(end, (f64)step + left / pace_s(s, step, elapsed_s)); /* passes over NaN */
 }
 
 static enum stop_action foretell(struct stop *s, const struct stop_eval *e)
@@ -233,7 +244,7 @@ f64 stop_saved_s(const struct stop *s, i64 step, f64 elapsed_s)
 {
     bool saves =
         s->reason == STOP_TARGET || s->reason == STOP_PATIENCE || s->reason == STOP_FORECAST;
-    f64 end = horizon(s, step, elapsed_s);
-    if (!saves || !step || isnan(end)) return NAN;
-    return MAX(end - (f64)step, 0) / (f64)step * elapsed_s;
+    f64 end  = horizon(s, step, elapsed_s);
+    f64 left = (end - (f64)step) * pace_s(s, step, elapsed_s);
+    return saves ? left : NAN;
 }

@@ -76,6 +76,8 @@ struct stop {
     f64                window[STOP_WINDOW]; /* newest losses that did not jump, as a ring */
     i64                window_count;
     f64                start; /* loss of the first step; NaN: none yet */
+    f64                begin_s; /* elapsed by the end of it */
+    i64                begin_step;
     f64                first; /* mean of the first full window; NaN: none yet */
     i64                high; /* losses in a row that jumped */
     i64                rollbacks; /* done */

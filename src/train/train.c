@@ -65,6 +65,7 @@ static void tell_start(struct loop *l)
                              .arena_bytes_planned = s->set->arena_bytes,
                              .precision           = precision_name(s->precision.dtype),
                              .precision_reason    = s->precision.reason,
+                             .metric              = l->guard.stop.config.metric,
                              .copy_bytes          = l->guard.copy_bytes,
                              .flops_step          = session_step_flops(s),
                              .usd_hour            = s->settings->train.usd_hour,
@@ -175,13 +176,18 @@ static struct batch *step(struct loop *l, struct batch *b, f64 lr)
     return b;
 }
 
-/* How much of its peak the learning rate has still to fall. */
+/* How far the learning rate has still to fall, from the highest to come to the last, as a part of
+ * its peak. */
 static f64 fall_to_come(const struct loop *l)
 {
-    if (!l->limits.steps) return 0;
-    f64 now = schedule_lr(&l->limits.rates, l->step, l->limits.steps);
-    f64 end = schedule_lr(&l->limits.rates, l->limits.steps - 1, l->limits.steps);
-    return MAX(now - end, 0) / l->limits.rates.lr;
+    enum { LOOKS = 32 };
+    i64 left = l->limits.steps - 1 - l->step;
+    f64 high = 0, end = 0;
+    for (i64 i = 0; left > 0 && i <= LOOKS; i++) {
+        end  = schedule_lr(&l->limits.rates, l->step + left * i / LOOKS, l->limits.steps);
+        high = MAX(high, end);
+    }
+    return (high - end) / l->limits.rates.lr;
 }
 
 static enum status evaluate_now(struct loop *l, enum stop_action *now, struct err *err)

@@ -28,6 +28,7 @@ struct train_start {
     bool       batch_norm;           /* its statistics are those of `batch` samples, not of a step */
     i64        steps, epochs;        /* as they will end at the latest; 0: not limited by it */
     i64        arena_bytes_planned;  /* by compile; nothing is allocated beyond it */
+    struct str metric;               /* that the target, patience and sweeps are measured in */
     i64        copy_bytes;           /* of the state to go back to (train.rollbacks, keep_best); 0: none */
     f64        flops_step;           /* forward, backward and update of a full step */
     struct str precision;            /* fp32, bf16, fp16 or f64 */

@@ -49,7 +49,7 @@ TEST(json_events_describes_every_field)
 {
     static const char *const files[] = { "src/cli/progress.c", "src/cli/cmd_doctor.c",
                                          "src/cli/cmd_help.c", "src/cli/say.c",
-                                         "src/cli/cmd_show.c" };
+                                         "src/cli/cmd_show.c",   "src/cli/sweep_show.c" };
     struct str               page, text, line;
     struct err               err    = { 0 };
     i64                      fields = 0;

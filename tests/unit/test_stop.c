@@ -58,6 +58,10 @@ TEST(the_target_ends_a_run_and_what_is_left_is_saved)
     CHECK(isnan(stop_saved_s(&s, 100, 60))); /* nobody planned an end */
     s.config.max_seconds = 100;
     CHECK_NEAR(stop_saved_s(&s, 100, 60), 40, 1e-12);
+    s.begin_s          = 20; /* the start is not paid again: 40 s for 80 steps */
+    s.begin_step       = 20;
+    s.config.steps_max = 120;
+    CHECK_NEAR(stop_saved_s(&s, 100, 60), 10, 1e-12);
 }
 
 TEST(patience_counts_evaluations_since_the_best)

@@ -1,0 +1,202 @@
+/* sweep_show.c - what a sweep looks like: a line a rung, then the table, best first, and the bill. */
+#include "cli/sweep.h"
+#include <math.h>
+
+enum { WORDS_COLUMNS = 60 };
+
+static f64 usd_hour(const struct sweep *s) { return s->config->settings.train.usd_hour; }
+
+/* A trial that shares the machine with others pays its part. */
+static f64 trial_dollars(const struct sweep *s, f64 seconds)
+{
+    return seconds / 3600 * usd_hour(s) / (f64)s->config->settings.sweep.at_once;
+}
+
+static f64 part_done(const struct note *n) { return n->steps ? (f64)n->step / (f64)n->steps : 0; }
+
+static bool failed(const struct note *n) { return n->kind == NOTE_END && n->status; }
+
+static const char *state_name(const struct sweep *s, const struct trial *t)
+{
+    if (failed(&t->last)) return "failed";
+    switch (s->asha->trials[t - s->trials].state) {
+    case ASHA_NEW: return "new";
+    case ASHA_RUNNING: return "running";
+    case ASHA_PAUSED: return "waits";
+    case ASHA_OUT: return "out";
+    case ASHA_DONE: return "done";
+    }
+    return "";
+}
+
+void sweep_show_start(struct sweep *s)
+{
+    struct arena       scratch = s->scratch;
+    const struct asha *a       = s->asha;
+    i64                at_once = s->config->settings.sweep.at_once;
+    if (s->cli->say->json) {
+        struct textbuf b = event_begin(&scratch, "sweep");
+        event_i64(&b, "trials", s->count);
+        event_i64(&b, "rungs", a->rung_count);
+        event_i64(&b, "eta", a->eta);
+        event_f64(&b, "first", a->part[0]);
+        event_i64(&b, "at_once", at_once);
+        event_end(&b, s->cli->say);
+        return;
+    }
+    struct textbuf b = textbuf_new(&scratch);
+    textbuf_fmt(&b, "%lld trials, %lld at once", (long long)s->count, (long long)at_once);
+    if (a->rung_count > 1) textbuf_fmt(&b, "; one in %lld goes on after", (long long)a->eta);
+    for (i64 k = 0; k + 1 < a->rung_count; k++)
+        textbuf_fmt(&b, "%s %.3g %%", k ? "," : "", 100 * a->part[k]);
+    say_message(s->cli->say, "%.*s\n", STR_ARG(textbuf_str(&b)));
+}
+
+static void trial_event(struct sweep *s, const struct trial *t)
+{
+    struct arena       scratch = s->scratch;
+    const struct note *n       = &t->last;
+    struct textbuf     b       = event_begin(&scratch, "trial");
+    event_i64(&b, "trial", t->number);
+    event_str(&b, "settings", t->words);
+    event_str(&b, "state", str_of(state_name(s, t)));
+    event_i64(&b, "step", n->step);
+    event_i64(&b, "steps", n->steps);
+    event_str(&b, "metric", str_of(n->metric));
+    event_f64(&b, "value", n->value);
+    event_f64(&b, "loss", n->loss);
+    event_bool(&b, "target_reached", n->target_reached);
+    event_f64(&b, "seconds", n->seconds);
+    event_f64(&b, "dollars", trial_dollars(s, n->seconds));
+    if (n->kind == NOTE_END) {
+        event_str(&b, "stopped", stop_reason_name(n->stopped));
+        event_str(&b, "why", str_of(n->text));
+    }
+    event_end(&b, s->cli->say);
+}
+
+void sweep_show_trial(struct sweep *s, const struct trial *t)
+{
+    struct arena       scratch = s->scratch;
+    const struct note *n       = &t->last;
+    if (s->cli->say->json) {
+        trial_event(s, t);
+    } else if (failed(n)) {
+        say_message(s->cli->say, "trial %lld of %lld: %.*s: %s\n", (long long)t->number,
+                    (long long)s->count, STR_ARG(t->words), n->text);
+    } else {
+        struct str value = text_metric(&scratch, str_of(n->metric), n->value);
+        say_message(s->cli->say, "trial %lld of %lld after %.3g %%: %s %.*s  %.*s\n",
+                    (long long)t->number, (long long)s->count, 100 * part_done(n), n->metric,
+                    STR_ARG(value), STR_ARG(t->words));
+    }
+}
+
+/* The row: " 3  85.3 %  0.4211  100 %  1.32 s  $0.0001  train.lr=0.003". */
+static void table_row(struct sweep *s, const struct trial *t)
+{
+    struct arena       scratch = s->scratch;
+    const struct note *n       = &t->last;
+    struct str         value   = text_metric(&scratch, str_of(n->metric), n->value);
+    struct str         loss    = str_fmt(&scratch, "%.4f", n->loss);
+    if (!n->steps || failed(n)) value = loss = STR("-");
+    struct str money =
+        isnan(usd_hour(s)) ? STR("-") : text_dollars(&scratch, trial_dollars(s, n->seconds));
+    say_result(s->cli->say, "%5lld  %10.*s  %8.*s  %4.0f %%  %7.2f s  %13.*s  %-7s  %.*s\n",
+               (long long)t->number, STR_ARG(value), STR_ARG(loss), 100 * part_done(n), n->seconds,
+               STR_ARG(money), state_name(s, t), STR_ARG(t->words));
+}
+
+static const char *metric_of(const struct sweep *s)
+{
+    for (i64 i = 0; i < s->count; i++)
+        if (s->trials[i].last.metric[0]) return s->trials[i].last.metric;
+    return "";
+}
+
+/* The command that trains the best again: the user's own words, then the trial's. */
+static struct str command_of(const struct sweep *s, const struct trial *t, struct arena *perm)
+{
+    const struct request *r = s->cli->request;
+    struct textbuf        b = textbuf_new(perm);
+    textbuf_fmt(&b, "frugal train");
+    for (i64 i = 0; i < r->argument_count; i++) {
+        if (i && str_starts(r->arguments[i], STR("sweep."))) continue;
+        textbuf_fmt(&b, " ");
+        add_shell_word(&b, r->arguments[i]);
+    }
+    textbuf_fmt(&b, " %.*s", STR_ARG(t->words));
+    return textbuf_str(&b);
+}
+
+struct bill {
+    i64 done;
+    f64 seconds, dollars;       /* of the whole sweep, by the clock */
+    f64 saved_s, saved_dollars; /* had all gone to their ends */
+};
+
+static struct bill bill_of(const struct sweep *s)
+{
+    struct os  *os = s->cli->os;
+    struct bill b  = { .seconds = (f64)(os->now_ns(os) - s->begin_ns) / 1e9 };
+    b.dollars      = b.seconds / 3600 * usd_hour(s);
+    for (i64 i = 0; i < s->count; i++) {
+        const struct note *n = &s->trials[i].last;
+        b.done += s->asha->trials[i].state == ASHA_DONE;
+        if (s->asha->trials[i].state == ASHA_OUT && !failed(n) && n->step)
+            b.saved_s += (n->seconds - n->begin_s) * ((f64)n->steps / (f64)n->step - 1);
+    }
+    b.saved_dollars = trial_dollars(s, b.saved_s);
+    return b;
+}
+
+static void end_event(struct sweep *s, const struct trial *best, struct bill bill)
+{
+    struct arena   scratch = s->scratch;
+    struct str     command = command_of(s, best, &scratch);
+    struct textbuf b       = event_begin(&scratch, "sweep_done");
+    event_i64(&b, "trials", s->count);
+    event_i64(&b, "finished", bill.done);
+    event_i64(&b, "best", best->number);
+    event_str(&b, "settings", best->words);
+    event_f64(&b, "value", best->last.value);
+    event_str(&b, "command", command);
+    event_f64(&b, "seconds", bill.seconds);
+    event_f64(&b, "dollars", bill.dollars);
+    event_f64(&b, "saved_s", bill.saved_s);
+    event_f64(&b, "saved_dollars", bill.saved_dollars);
+    event_end(&b, s->cli->say);
+}
+
+void sweep_show_end(struct sweep *s)
+{
+    struct say  *say     = s->cli->say;
+    struct arena scratch = s->scratch;
+    i64         *order   = NEW(&scratch, i64, s->count);
+    struct bill  bill    = bill_of(s);
+    asha_ranking(s->asha, order);
+    s->scratch               = scratch; /* the order stays while rows are made */
+    const struct trial *best = &s->trials[order[0]];
+    if (say->json) {
+        end_event(s, best, bill);
+        return;
+    }
+    say_result(say, "%5s  %10s  %8s  %6s  %9s  %13s  %-7s  %s\n", "trial", metric_of(s), "loss",
+               "of run", "time", "cost", "", "settings");
+    for (i64 i = 0; i < s->count; i++)
+        if (s->trials[order[i]].last.metric[0] || failed(&s->trials[order[i]].last))
+            table_row(s, &s->trials[order[i]]);
+    say_result(say, "%-12s%.*s\n", "best", STR_ARG(command_of(s, best, &scratch)));
+    if (isnan(bill.dollars))
+        say_result(say, "%-12s%.1f s; price unknown, say what an hour costs: train.usd_hour=0.10\n",
+                   "cost", bill.seconds);
+    else
+        say_result(say, "%-12s%.*s for %.1f s at $%g an hour\n", "cost",
+                   STR_ARG(text_dollars(&scratch, bill.dollars)), bill.seconds, usd_hour(s));
+    if (!(bill.saved_s > 0)) return;
+    struct str money =
+        isnan(bill.saved_dollars) ? STR("") : text_dollars(&scratch, bill.saved_dollars);
+    say_result(say, "%-12s%.*s%s%.*s that running every trial to its end would have taken\n",
+               "saved", STR_ARG(text_clock(&scratch, bill.saved_s)), money.len ? " and " : "",
+               STR_ARG(money));
+}
