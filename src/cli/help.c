@@ -11,7 +11,7 @@ static const char lint_text[] =
 #include "train/lint.def"
     "\n\nloader_bound is told by doctor, and by a run after 100 steps. A loss that is not divided by the "
     "number of micro-batches cannot happen: frugal divides by all rows of a step, however many batches "
-    "it takes.";
+    "it takes, and refuses a graph (frugal.h) whose loss is a mean already.";
 
 const struct topic topics[] = {
 #define TOPIC(name, title, help, text)                                                             \

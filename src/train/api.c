@@ -193,14 +193,36 @@ int frugal_op_register(const struct frugal_op *op, char *why)
 
 /* --- running --------------------------------------------------------------------------------- */
 
-static enum status build_public(void *context, struct graph *g, i64 batch, enum graph_mode mode,
-                                struct err *err)
+static enum status build_once(struct frugal_run *run, struct graph *g, i64 batch,
+                              enum graph_mode mode, struct err *err)
 {
-    struct frugal_run *run = context;
     int no = run->build(run->context, (struct frugal_graph *)(void *)g, batch, mode == MODE_TRAIN);
     enum status st = graph_status(g, err);
     if (!st && no) st = err_set(err, STATUS_USAGE, "the build function returned %d", no);
     return st;
+}
+
+/* The factor that the loss was multiplied by last, times the batch: 1 for a mean. */
+static f64 loss_times_batch(const struct graph *g, i64 batch)
+{
+    i32 loss = graph_find(g, STR("loss")), node = loss < 0 ? -1 : g->values[loss].node;
+    return node >= 0 && g->nodes[node].op == OP_SCALE ? g->nodes[node].at.mul * (f64)batch : NAN;
+}
+
+/* A mean would be divided again, by the rows of the step: gradients too small by a batch, and no
+ * longer those of the large batch when several make a step. Half a sum may be meant, so that a mean
+ * is one only if its factor follows the batch. */
+static enum status build_public(void *context, struct graph *g, i64 batch, enum graph_mode mode,
+                                struct err *err)
+{
+    enum status st = build_once(context, g, batch, mode, err);
+    if (st || batch < 2 || !(fabs(loss_times_batch(g, batch) - 1) < 1e-6)) return st;
+    struct graph *twice = graph_new(g->perm, g->name);
+    st                  = build_once(context, twice, 2 * batch, mode, err);
+    if (st || !(fabs(loss_times_batch(twice, 2 * batch) - 1) < 1e-6)) return st;
+    return err_set(err, STATUS_USAGE,
+                   "the loss is a mean over the batch: give the sum of the rows' losses, which "
+                   "frugal_step divides by the rows");
 }
 
 static f64 or_usual(f64 value, f64 usual) { return value != 0 ? value : usual; }

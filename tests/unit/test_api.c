@@ -107,6 +107,26 @@ static void no_op(struct frugal_graph *g, int64_t batch)
     frugal_apply(g, "spin", "s", &w, 1, NULL);
 }
 
+static void scaled(struct frugal_graph *g, int64_t batch, double factor)
+{
+    char at[64];
+    int  w = vector(g, "w", batch), sum = frugal_apply(g, "sum", "sum", &w, 1, "axis=0 count=1");
+    snprintf(at, sizeof at, "mul=%.17g", factor);
+    frugal_output(g, frugal_apply(g, "scale", "scaled", &sum, 1, at), "loss");
+}
+
+static void mean(struct frugal_graph *g, int64_t batch) { scaled(g, batch, 1 / (double)batch); }
+
+static void half(struct frugal_graph *g, int64_t batch) { scaled(g, batch, 0.5); }
+
+TEST(half_of_a_sum_is_no_mean_though_the_batch_is_two)
+{
+    char               why[FRUGAL_TEXT_MAX];
+    struct frugal_run *run = start(half, why);
+    if (!run) harness_fail(__FILE__, __LINE__, "%s", why);
+    frugal_stop(run);
+}
+
 TEST(mistakes_are_sentences)
 {
     static const struct {
@@ -119,6 +139,8 @@ TEST(mistakes_are_sentences)
           "w would be f32[2305843009213693952], more than 64 TiB; a smaller batch or model fits" },
         { state_name, "tensor adam.m has the name of the optimiser's state; give it another" },
         { no_op, "no op is called spin" },
+        { mean, "the loss is a mean over the batch: give the sum of the rows' losses, which "
+                "frugal_step divides by the rows" },
     };
     for (i64 i = 0; i < COUNT_OF(cases); i++) {
         char why[FRUGAL_TEXT_MAX] = "";
