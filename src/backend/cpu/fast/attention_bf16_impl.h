@@ -17,6 +17,7 @@
 #include "backend/cpu/fast/attention.h"
 #include "backend/cpu/fast/bf16_tile.h"
 #include "backend/cpu/fast/fast.h"
+#include "backend/cpu/fast/rows.h"
 #include "backend/cpu/fast/simd_math.h"
 
 enum {
@@ -38,7 +39,7 @@ static void put_rows(u16 *to, i64 to_row, const f32 *from, const f32 *factor, i6
         for (i64 i = 0; i < D; i += V_LANES) {
             vf x = v_load(from + r * round_up(D, V_LANES) + i);
             if (factor) x *= v_set(factor[r]);
-            v_store_bf16(to + r * to_row + i, x, v_first(MIN(D - i, V_LANES)));
+            v_put(to, r * to_row + i, x, v_first(MIN(D - i, V_LANES)), DT_BF16);
         }
 }
 
@@ -69,17 +70,29 @@ struct forward_buffers {
     i64  p_row;
 };
 
-/* Lays the buffers of one worker out from `at` on; where they end. */
-static u8 *forward_buffers(const struct attention *a, u8 *at, struct forward_buffers *m)
+/* The next of a worker's buffers, which lie one after the other; NULL where there is no memory. */
+static void *take(u8 *work, i64 *at, i64 bytes)
 {
-    m->p_row  = round_up(a->T, PAD) + STEPS; /* an odd number of cache lines */
-    m->scores = (f32 *)at;
-    m->o      = m->scores + ROWS * m->p_row;
-    m->k      = (u16 *)(m->o + ROWS * round_up(a->D, V_LANES));
-    m->v      = m->k + b_numbers(a->T, a->D);
-    m->q      = m->v + b_numbers(a->D, a->T);
-    m->p      = m->q + a_numbers(ROWS, a->D);
-    return (u8 *)(m->p + ROWS * m->p_row);
+    void *here = work ? work + *at : NULL;
+    *at += round_up(bytes, 64);
+    return here;
+}
+
+static u16 *take_u16(u8 *work, i64 *at, i64 count) { return take(work, at, 2 * count); }
+static f32 *take_f32(u8 *work, i64 *at, i64 count) { return take(work, at, 4 * count); }
+
+/* Lays out the buffers of one worker; their bytes. */
+static i64 forward_buffers(const struct attention *a, u8 *work, struct forward_buffers *m)
+{
+    i64 at    = 0;
+    m->p_row  = round_up(a->T, PAD) + STEPS; /* no power of two */
+    m->scores = take_f32(work, &at, ROWS * m->p_row);
+    m->o      = take_f32(work, &at, ROWS * round_up(a->D, V_LANES));
+    m->k      = take_u16(work, &at, b_numbers(a->T, a->D));
+    m->v      = take_u16(work, &at, b_numbers(a->D, a->T));
+    m->q      = take_u16(work, &at, a_numbers(ROWS, a->D));
+    m->p      = take_u16(work, &at, ROWS * m->p_row);
+    return at;
 }
 
 static struct forward forward_of(const struct call *c)
@@ -91,7 +104,7 @@ static struct forward forward_of(const struct call *c)
     f.shares     = fast_div_up(BLOCKS_WANTED, MAX(1, f.a.B * f.a.H));
     f.shares     = MIN(f.shares, MAX(1, fast_div_up(f.a.T, ROWS)));
     f.work       = c->work;
-    f.work_bytes = round_up(forward_buffers(&f.a, NULL, &m) - (u8 *)NULL, 64);
+    f.work_bytes = forward_buffers(&f.a, NULL, &m);
     return f;
 }
 
@@ -112,7 +125,7 @@ static f32 softmax_row(const struct forward_buffers *m, i64 r, i64 seen, i64 end
     for (i64 i = 0; i < end; i += V_LANES) {
         vf p = v_exp(v_load(s + i) - v_set(highest));
         sum += p;
-        v_store_bf16(m->p + r * m->p_row + i, p, v_first(V_LANES));
+        v_put(m->p, r * m->p_row + i, p, v_all, DT_BF16);
     }
     f32 total = v_sum(sum);
     *lse      = (f32)((f64)highest + log((f64)total));
@@ -214,26 +227,26 @@ struct backward_buffers {
     i64  p_row;
 };
 
-static u8 *backward_buffers(const struct attention *a, u8 *at, struct backward_buffers *m)
+static i64 backward_buffers(const struct attention *a, u8 *work, struct backward_buffers *m)
 {
-    i64 rows = round_up(a->T, PAD), sums = rows * round_up(a->D, V_LANES);
+    i64 rows = round_up(a->T, PAD), sums = rows * round_up(a->D, V_LANES), at = 0;
     m->p_row       = rows + STEPS; /* as in the forward pass */
-    m->dq          = (f32 *)at;
-    m->dk          = m->dq + sums;
-    m->dv          = m->dk + sums;
-    m->lse         = m->dv + sums;
-    m->delta       = m->lse + rows;
-    m->k           = (u16 *)(m->delta + rows);
-    m->v           = m->k + a_numbers(a->T, a->D);
-    m->k_columns   = m->v + a_numbers(a->T, a->D);
-    m->q           = m->k_columns + b_numbers(a->D, a->T);
-    m->d_o         = m->q + b_numbers(rows, a->D);
-    m->q_columns   = m->d_o + b_numbers(rows, a->D);
-    m->d_o_columns = m->q_columns + b_numbers(a->D, a->T);
-    m->p           = m->d_o_columns + b_numbers(a->D, a->T);
-    m->ds          = m->p + KEYS * m->p_row;
-    m->ds_rows     = m->ds + KEYS * m->p_row;
-    return (u8 *)(m->ds_rows + a_numbers(ROWS, KEYS));
+    m->dq          = take_f32(work, &at, sums);
+    m->dk          = take_f32(work, &at, sums);
+    m->dv          = take_f32(work, &at, sums);
+    m->lse         = take_f32(work, &at, rows);
+    m->delta       = take_f32(work, &at, rows);
+    m->k           = take_u16(work, &at, a_numbers(a->T, a->D));
+    m->v           = take_u16(work, &at, a_numbers(a->T, a->D));
+    m->k_columns   = take_u16(work, &at, b_numbers(a->D, a->T));
+    m->q           = take_u16(work, &at, b_numbers(rows, a->D));
+    m->d_o         = take_u16(work, &at, b_numbers(rows, a->D));
+    m->q_columns   = take_u16(work, &at, b_numbers(a->D, a->T));
+    m->d_o_columns = take_u16(work, &at, b_numbers(a->D, a->T));
+    m->p           = take_u16(work, &at, KEYS * m->p_row);
+    m->ds          = take_u16(work, &at, KEYS * m->p_row);
+    m->ds_rows     = take_u16(work, &at, a_numbers(ROWS, KEYS));
+    return at;
 }
 
 static struct backward backward_of(const struct call *c)
@@ -245,7 +258,7 @@ static struct backward backward_of(const struct call *c)
     f.o          = c->in[2].data;
     f.dqkv       = c->out[0].data;
     f.work       = c->work;
-    f.work_bytes = round_up(backward_buffers(&f.a, NULL, &m) - (u8 *)NULL, 64);
+    f.work_bytes = backward_buffers(&f.a, NULL, &m);
     return f;
 }
 
@@ -278,8 +291,8 @@ static void pair_tile(const struct attention *a, const struct backward_buffers *
             vf  p  = v_exp(v_load(scores + r * NR + j) * scale - lse);
             vf  ds = p * (v_load(dp + r * NR + j) - delta) * scale;
             i64 to = (at + r) * m->p_row + t + j;
-            v_store_bf16(m->p + to, v_select(seen, p, v_zero()), v_first(V_LANES));
-            v_store_bf16(m->ds + to, v_select(seen, ds, v_zero()), v_first(V_LANES));
+            v_put(m->p, to, v_select(seen, p, v_zero()), v_all, DT_BF16);
+            v_put(m->ds, to, v_select(seen, ds, v_zero()), v_all, DT_BF16);
         }
     }
 }
@@ -346,15 +359,7 @@ static void head_pack(const struct backward *f, const struct backward_buffers *m
     pack_b(m->q_columns, (struct lines){ q, 1, row, D, len });
     pack_b(m->d_o_columns, (struct lines){ d_o, 1, o_row, D, len });
     memcpy(m->lse, a->lse + (b * a->H + h) * a->T, (size_t)len * sizeof *m->lse);
-    for (i64 t = 0; t < len; t++) {
-        vf sum = v_zero();
-        for (i64 i = 0; i < D; i += V_LANES) {
-            vm n = v_first(MIN(D - i, V_LANES));
-            sum =
-                v_fma(v_load_bf16(d_o + t * o_row + i, n), v_load_bf16(o + t * o_row + i, n), sum);
-        }
-        m->delta[t] = v_sum(sum);
-    }
+    for (i64 t = 0; t < len; t++) m->delta[t] = row_dot(d_o + t * o_row, o + t * o_row, D, DT_BF16);
 }
 
 /* One query head; `adds` to what other heads left in dk and dv. */

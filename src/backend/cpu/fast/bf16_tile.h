@@ -12,6 +12,7 @@
  * and two of B. */
 #ifndef BACKEND_CPU_FAST_BF16_TILE_H
 #define BACKEND_CPU_FAST_BF16_TILE_H
+#include "backend/cpu/fast/storage.h"
 #include "backend/cpu/fast/transpose.h"
 
 #ifdef __AMX_BF16__
@@ -28,20 +29,6 @@ enum {
     A_TILE = PANEL * STEPS, /* numbers in a tile of a packed panel */
     B_TILE = NR * STEPS,
 };
-
-/* ---- bf16 as bits */
-
-V_INLINE vf v_load_bf16(const u16 *p, vm m) /* lanes beyond m: 0 */
-{
-    __mmask16 mask = (__mmask16)((1u << m.lanes) - 1);
-    return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, p)), 16);
-}
-
-V_INLINE void v_store_bf16(u16 *p, vf v, vm m)
-{
-    __mmask16 mask = (__mmask16)((1u << m.lanes) - 1);
-    _mm256_mask_storeu_epi16(p, mask, (__m256i)_mm512_cvtneps_pbh((__m512)v));
-}
 
 /* ---- packing */
 
@@ -201,7 +188,6 @@ __attribute__((unused)) static void product(const struct bf16_tile *t, i64 panel
 }
 
 #else
-
 
 enum { MR = 8 }; /* rows in registers */
 

@@ -126,33 +126,23 @@ static void pack_block(void *context, i64 panel, i32 worker)
 
 static i64 lanes(i64 left) { return MAX(0, MIN(left, V_LANES)); }
 
-static void put_vector(const struct tensor *to, i64 at, vf x, vm m)
-{
-    if (to->type.dtype == DT_F32) v_store_m((f32 *)to->data + at, x, m);
-    else v_store_bf16((u16 *)to->data + at, x, m);
-}
-
-static vf bias_at(const struct tensor *bias, i64 n, vm m)
-{
-    if (!bias->data) return v_zero();
-    if (bias->type.dtype == DT_F32) return v_load_m((const f32 *)bias->data + n, m);
-    return v_load_bf16((const u16 *)bias->data + n, m);
-}
-
 /* `rows` results from place p on, their channels from n on. */
 static void put(const struct results *r, const f32 *sums, struct place p, i64 rows, i64 n,
                 i64 columns)
 {
     const struct conv *v = &r->m.v;
     vf                 begin[NV];
-    for (i64 j = 0; j < NV; j++)
-        begin[j] = bias_at(&r->bias, n + j * V_LANES, v_first(lanes(columns - j * V_LANES)));
+    for (i64 j = 0; j < NV; j++) {
+        vm m = v_first(lanes(columns - j * V_LANES));
+        begin[j] =
+            r->bias.data ? v_get(r->bias.data, n + j * V_LANES, m, r->bias.type.dtype) : v_zero();
+    }
     for (i64 i = 0; i < rows; i++, place_next(v, &p)) {
         i64 y = p.y * v->out_step + v->out_y, x = p.x * v->out_step + v->out_x;
         i64 at = ((p.image * v->out_h + y) * v->out_w + x) * v->out_c + n;
         for (i64 j = 0; j * V_LANES < columns; j++)
-            put_vector(&r->out, at + j * V_LANES, v_load(sums + i * NR + j * V_LANES) + begin[j],
-                       v_first(lanes(columns - j * V_LANES)));
+            v_put(r->out.data, at + j * V_LANES, v_load(sums + i * NR + j * V_LANES) + begin[j],
+                  v_first(lanes(columns - j * V_LANES)), r->out.type.dtype);
     }
 }
 
@@ -308,7 +298,7 @@ static void weights_sum(void *context, i64 o, i32 worker)
         const f32 *from = w->sums + o * w->row + k;
         vf         sum  = v_load(from);
         for (i64 part = 1; part < w->parts; part++) sum += v_load(from + part * w->part_floats);
-        put_vector(&w->dw, o * w->m.K + k, sum, v_first(MIN(w->m.K - k, V_LANES)));
+        v_put(w->dw.data, o * w->m.K + k, sum, v_first(MIN(w->m.K - k, V_LANES)), w->dw.type.dtype);
     }
 }
 

@@ -89,20 +89,15 @@ static void pack_block(void *context, i64 block, i32 worker)
 /* Sums of `rows` by `columns` become results: with the bias, or what earlier slices left. */
 static void put(const struct job *job, const f32 *sums, i64 at, i64 n, i64 rows, i64 columns)
 {
-    bool bias = job->bias.data && job->k == 0, bias_f32 = job->bias.type.dtype == DT_F32;
-    bool f32_result = job->c.type.dtype == DT_F32;
+    bool bias = job->bias.data && job->k == 0;
     for (i64 j = 0; j < columns; j += V_LANES) {
         vm m     = v_first(MIN(columns - j, V_LANES));
-        vf begin = v_zero();
-        if (bias && bias_f32) begin = v_load_m((const f32 *)job->bias.data + n + j, m);
-        else if (bias) begin = v_load_bf16((const u16 *)job->bias.data + n + j, m);
+        vf begin = bias ? v_get(job->bias.data, n + j, m, job->bias.type.dtype) : v_zero();
         for (i64 r = 0; r < rows; r++) {
-            vf   x  = v_load(sums + r * NR + j) + begin;
-            i64  to = at + r * job->g.N + j;
-            f32 *c  = (f32 *)job->c.data + to;
-            if (!f32_result) v_store_bf16((u16 *)job->c.data + to, x, m);
-            else if (job->k == 0) v_store_m(c, x, m);
-            else v_store_m(c, x + v_load_m(c, m), m);
+            vf  x  = v_load(sums + r * NR + j) + begin;
+            i64 to = at + r * job->g.N + j;
+            if (job->k) x += v_get(job->c.data, to, m, DT_F32);
+            v_put(job->c.data, to, x, m, job->c.type.dtype);
         }
     }
 }
