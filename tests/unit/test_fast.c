@@ -189,3 +189,30 @@ TEST(attention_over_more_keys_than_one_chunk)
         check_attention(cases[i / 2], i % 2 ? DT_BF16 : DT_F32, seed, pools, scratch);
     close_pools(pools);
 }
+
+/* Numbers that are none, the largest and the smallest: the very bits of the reference. */
+TEST(rounding_at_random_keeps_what_is_not_finite)
+{
+    static const f32 numbers[] = { INFINITY, -INFINITY, NAN,      -NAN,     3.4e38f, -3.4e38f,
+                                   0,        -0.0f,     1.5e-38f, 1 / 3.0f, 65504,   -1e-30f };
+    struct tensor    in[]      = { tensor_new(perm, type_of(DT_F32, shape_1(COUNT_OF(numbers)))),
+                                   tensor_new(perm, type_of(DT_I32, shape_1(4))) };
+    struct tensor    a = tensor_new(perm, type_of(DT_BF16, in[0].type.shape)), b = a;
+    struct attrs     at   = { .dtype = DT_BF16, .stochastic = 1, .key = 77 };
+    struct call      call = { OP_CAST, &at, in, 2, &a, NULL, 0, pool_open(perm, 2) };
+    b.data                = tensor_new(perm, a.type).data;
+    memcpy(in[0].data, numbers, sizeof numbers);
+    const struct kernel *k;
+    for (i32 i = 0; (k = kernel_at(i)); i++) {
+        if (k->op != OP_CAST || k->isa > kernel_isa() || !k->takes(&call)) continue;
+        for (i32 step = 0; step < 20; step++) {
+            ((i32 *)in[1].data)[2] = step;
+            call.out               = &a;
+            ref_run(&call);
+            call.out = &b;
+            k->run(&call);
+            CHECK(!memcmp(a.data, b.data, (size_t)type_bytes(a.type)));
+        }
+    }
+    pool_close(call.pool);
+}

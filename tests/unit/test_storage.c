@@ -23,7 +23,8 @@ static bool cast(const struct kernel *k, struct tensor from, struct tensor to, s
     struct attrs at    = { .dtype = to.type.dtype };
     struct call  call  = { OP_CAST, &at, &from, 1, &to, NULL, 0, pool };
     bool         takes = k->takes(&call);
-    CHECK(takes || k->isa == ISA_AVX512BF16);
+    bool         other = strstr(k->name, "rounding") != NULL; /* at random: test_kernels */
+    CHECK(takes || other || k->isa == ISA_AVX512BF16);
     if (takes) k->run(&call);
     return takes;
 }

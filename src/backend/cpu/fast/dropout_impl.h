@@ -1,4 +1,5 @@
-/* dropout_impl.h - dropout, with the very bits of base/rng.h for many elements at once.
+/* dropout_impl.h - dropout and rounding at random, with the very bits of base/rng.h for many elements
+ * at once.
  *
  * Philox gives four words for each block of four elements; V_LANES blocks are worked out side by
  * side, and the words transposed into the order of the elements. An element is kept where its word,
@@ -109,7 +110,52 @@ static bool dropout_takes(const struct call *c)
     return stored(c) && c->at->p >= 0 && c->at->p < 1;
 }
 
+/* ---- f32 to bf16, rounded at random: half a word is added below the bits that are kept */
+
+struct rounding {
+    const f32     *x;
+    u16           *y;
+    i64            count;
+    struct rng_key key;
+};
+
+static void rounding_block(void *context, i64 block, i32 worker)
+{
+    const struct rounding *r          = context;
+    u64                    philox_key = rng_philox_key(r->key);
+    i64                    e = block * DROPOUT_ITEMS, end = MIN(e + DROPOUT_ITEMS, r->count);
+    (void)worker;
+    for (; e < end; e += STRIDE) {
+        u32 word[STRIDE], bits[STRIDE];
+        i64 n = MIN(STRIDE, end - e);
+        words(philox_key, r->key, (u64)e / 4, word);
+        memcpy(bits, r->x + e, (size_t)n * sizeof *bits);
+        for (i64 k = 0; k < n; k++) {
+            u32 size = bits[k] & 0x7FFFFFFF, infinite = 0x7F800000;
+            u32 add     = size < infinite ? word[k] >> 16 : 0;
+            u32 nan     = size > infinite ? 0x400000 : 0; /* a bit of it that is not cut */
+            r->y[e + k] = (u16)(((bits[k] + add) | nan) >> 16);
+        }
+    }
+}
+
+static void rounding(const struct call *c)
+{
+    const i32      *rng = c->in[1].data;
+    struct rounding r   = { .x = c->in[0].data, .y = c->out[0].data, .count = c->in[0].count };
+    r.key               = (struct rng_key){ .seed = (u64)(u32)rng[1] << 32 | (u32)rng[0],
+                                            .name = (u64)c->at->key,
+                                            .step = (u32)rng[2] };
+    pool_run(c->pool, fast_div_up(r.count, DROPOUT_ITEMS), rounding_block, &r);
+}
+
+static bool rounding_takes(const struct call *c)
+{
+    return c->at->stochastic && c->out[0].type.dtype == DT_BF16;
+}
+
 const struct kernel ISA_FN(kernels_dropout)[] = {
     { OP_DROPOUT, "dropout_" ISA_NAME, ISA_HERE, dropout_takes, dropout, NULL },
+    { OP_CAST, "rounding_" ISA_NAME, ISA_HERE, rounding_takes, rounding, NULL },
 };
 const i32 ISA_COUNT(kernels_dropout) = (i32)COUNT_OF(ISA_FN(kernels_dropout));
