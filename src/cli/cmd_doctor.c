@@ -19,7 +19,7 @@ struct machine {
     struct str cpu;
     i64        cores_usable, cores;
     struct str instructions;
-    i64        memory_bytes, memory_free_bytes; /* 0: not known */
+    i64        memory_bytes, memory_free_bytes;      /* 0: not known */
     f64        flops_s[DT_COUNT], bandwidth_bytes_s; /* 0: not known */
 };
 

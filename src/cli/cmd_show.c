@@ -31,12 +31,12 @@ static void show_settings(struct cli *c, const struct config *config)
 /* One instruction: what it computes, what it costs, what its results take. */
 static void show_instr(struct cli *c, const struct program *p, const struct instr *ins)
 {
-    struct arena          scratch = *c->perm;
-    const struct node    *n       = &p->graph->nodes[ins->node];
-    struct sig            sig     = graph_sig(p->graph, n, &scratch);
-    struct cost           cost    = op_cost(&sig);
-    struct str            op      = op_text(&scratch, n->op, &n->at), type = STR("");
-    i64                   bytes   = ins->work_bytes;
+    struct arena       scratch = *c->perm;
+    const struct node *n       = &p->graph->nodes[ins->node];
+    struct sig         sig     = graph_sig(p->graph, n, &scratch);
+    struct cost        cost    = op_cost(&sig);
+    struct str         op = op_text(&scratch, n->op, &n->at), type = STR("");
+    i64                bytes = ins->work_bytes;
     for (i32 i = 0; i < node_results(n); i++) bytes += type_bytes(graph_type(p->graph, n->out + i));
     if (node_results(n)) type = type_text(&scratch, graph_type(p->graph, n->out));
 
@@ -99,8 +99,27 @@ static void show_totals(struct cli *c, const struct program_set *set)
                STR_ARG(text_bytes(&scratch, (f64)set->arena_bytes)));
 }
 
-static void show_programs(struct cli *c, const struct program_set *set)
+/* What "auto" came to. */
+static void show_choice(struct cli *c, const char *key, struct str value, struct str reason)
 {
+    struct arena scratch = *c->perm;
+    if (!reason.len) return;
+    if (c->say->json) {
+        struct textbuf b = event_begin(&scratch, "choice");
+        event_str(&b, "key", str_of(key));
+        event_str(&b, "value", value);
+        event_str(&b, "reason", reason);
+        event_end(&b, c->say);
+    } else {
+        say_result(c->say, "  %-21s %.*s: %.*s\n", key, STR_ARG(value), STR_ARG(reason));
+    }
+}
+
+static void show_programs(struct cli *c, const struct train_compiled *found)
+{
+    const struct program_set *set = found->set;
+    if (!(c->request->flags & FLAG_text))
+        show_choice(c, "train.optimiser", found->optimiser, found->optimiser_reason);
     for (i64 i = 0; i < PROGRAM_COUNT; i++) {
         if (!set->programs[i]) continue;
         if (c->request->flags & FLAG_text) {
@@ -115,14 +134,14 @@ static void show_programs(struct cli *c, const struct program_set *set)
 
 enum status command_show(struct cli *c, struct err *err)
 {
-    struct config      *config;
-    struct program_set *set = NULL;
-    struct arena        run = arena_open((i64)RESERVE_GIB << 30); /* data and programs */
-    enum status         st  = config_of_request(c->request, c->os, c->perm, &config, err);
+    struct config        *config;
+    struct train_compiled found = { 0 };
+    struct arena          run   = arena_open((i64)RESERVE_GIB << 30); /* data and programs */
+    enum status           st    = config_of_request(c->request, c->os, c->perm, &config, err);
     if (!st && !run.begin) st = err_set(err, STATUS_WORLD, "the system refuses address space");
     if (!st && !(c->request->flags & FLAG_text)) show_settings(c, config);
-    if (!st) st = train_compile(c->os, &config->settings, &run, &set, err);
-    if (!st) show_programs(c, set);
+    if (!st) st = train_compile(c->os, &config->settings, &run, &found, err);
+    if (!st) show_programs(c, &found);
     if (run.begin) arena_close(&run);
     return st;
 }

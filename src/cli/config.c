@@ -1,4 +1,5 @@
-/* config.c - settings from defaults, run.yaml, environment and command line, in that order. */
+/* config.c - settings from defaults, run.yaml, environment and command line, in that order; a recipe
+ * speaks last and only where they were silent. */
 #include "cli/config.h"
 #include <ctype.h>
 
@@ -194,6 +195,7 @@ enum status config_read(struct os *os, struct arena *perm, struct str file,
     if (!st) st = config_add_environment(c, os, perm, err);
     for (i64 i = 0; i < override_count && !st; i++)
         st = config_add_override(c, perm, overrides[i], err);
+    if (!st) st = config_add_recipe(c, perm, err);
     if (!st) *out = c;
     return st;
 }
@@ -213,6 +215,7 @@ struct str config_origin_text(const struct config *c, const struct option *o, st
     struct origin from = c->origin[o - options];
     switch (from.kind) {
     case ORIGIN_DEFAULT: return STR("default");
+    case ORIGIN_RECIPE: return str_fmt(perm, "recipe %.*s", STR_ARG(c->settings.train.recipe));
     case ORIGIN_FILE: return str_fmt(perm, "%.*s:%d", STR_ARG(c->file), from.line);
     case ORIGIN_ENVIRONMENT: {
         struct str name = option_environment(o, perm);

@@ -1,13 +1,19 @@
-/* config.h - the settings of a run from their four sources, and where each came from.
+/* config.h - the settings of a run from their sources, and where each came from.
  *
- * Later sources win: default < run.yaml < environment < command line. */
+ * Later sources win: default < recipe < run.yaml < environment < command line. */
 #ifndef CLI_CONFIG_H
 #define CLI_CONFIG_H
 #include "base/os.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 
-enum origin_kind { ORIGIN_DEFAULT, ORIGIN_FILE, ORIGIN_ENVIRONMENT, ORIGIN_COMMAND_LINE };
+enum origin_kind {
+    ORIGIN_DEFAULT,
+    ORIGIN_RECIPE,
+    ORIGIN_FILE,
+    ORIGIN_ENVIRONMENT,
+    ORIGIN_COMMAND_LINE
+};
 
 struct origin {
     enum origin_kind kind;
@@ -20,7 +26,7 @@ struct config {
     struct str      file; /* the run file's name */
 };
 
-/* All four sources. Errors begin with the place: "run.yaml:4: ", "FRUGAL_TRAIN_LR: ". */
+/* All sources. Errors begin with the place: "run.yaml:4: ", "FRUGAL_TRAIN_LR: ". */
 enum status config_read(struct os *os, struct arena *perm, struct str file,
                         const struct str *overrides, i64 override_count, struct config **out,
                         struct err *err);
@@ -37,7 +43,9 @@ enum status config_add_environment(struct config *c, struct os *os, struct arena
                                    struct err *err);
 enum status config_add_override(struct config *c, struct arena *perm, struct str key_value,
                                 struct err *err);
+/* Last: what train.recipe says of settings that are still at their default. */
+enum status config_add_recipe(struct config *c, struct arena *perm, struct err *err);
 
-/* "default", "run.yaml:12", "environment FRUGAL_TRAIN_LR" or "command line". */
+/* "default", "recipe modern", "run.yaml:12", "environment FRUGAL_TRAIN_LR" or "command line". */
 struct str config_origin_text(const struct config *c, const struct option *o, struct arena *perm);
 #endif

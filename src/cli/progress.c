@@ -1,6 +1,7 @@
 /* progress.c - what a run looks like while it runs, and when it is done. */
 #include "cli/progress.h"
 #include "base/json.h"
+#include "train/noise.h"
 #include <math.h>
 
 /* Seconds between two showings of a step. A terminal is redrawn at most ten times a second; a log
@@ -77,6 +78,9 @@ static void start_words(struct progress *p, const struct train_start *t)
     if (t->lr != t->lr_given)
         say_message(p->say, "learning rate %g x %g for this batch = %g\n", t->lr_given,
                     t->lr / t->lr_given, t->lr);
+    if (t->optimiser_reason.len)
+        say_message(p->say, "optimiser %.*s: %.*s\n", STR_ARG(t->optimiser),
+                    STR_ARG(t->optimiser_reason));
     if (t->precision_reason.len)
         say_message(p->say, "precision %.*s: %.*s\n", STR_ARG(t->precision),
                     STR_ARG(t->precision_reason));
@@ -115,6 +119,9 @@ static void on_start(void *context, const struct train_start *t)
     event_i64(&b, "copy_bytes", t->copy_bytes);
     event_f64(&b, "flops_step", t->flops_step);
     event_f64(&b, "lr", t->lr);
+    event_str(&b, "optimiser", t->optimiser);
+    event_str(&b, "optimiser_reason", t->optimiser_reason);
+    event_f64(&b, "muon_share", t->muon_share);
     event_str(&b, "precision", t->precision);
     event_str(&b, "precision_reason", t->precision_reason);
     event_f64(&b, "usd_hour", t->usd_hour);
@@ -221,11 +228,11 @@ static void on_rollback(void *context, const struct train_rollback *t)
         event_end(&b, p->say);
         return;
     }
-    say_message(p->say,
-                "%s: back to the weights of step %lld, on with %g of the learning rate (%lld of %lld "
-                "times)\n",
-                t->why, (long long)t->to_step, t->lr_factor, (long long)t->count,
-                (long long)t->count_max);
+    say_message(
+        p->say,
+        "%s: back to the weights of step %lld, on with %g of the learning rate (%lld of %lld "
+        "times)\n",
+        t->why, (long long)t->to_step, t->lr_factor, (long long)t->count, (long long)t->count_max);
 }
 
 static void done_event(struct progress *p, const struct train_result *r)
@@ -250,12 +257,31 @@ static void done_event(struct progress *p, const struct train_result *r)
     event_f64(&b, "saved_dollars", r->saved_dollars);
     event_f64(&b, "loss_scale", r->scaling.scale);
     event_i64(&b, "skipped", r->scaling.skipped);
+    event_f64(&b, "noise_scale", r->noise_scale);
+    if (isnan(r->noise_scale)) event_f64(&b, "batch_advised", NAN);
+    else event_i64(&b, "batch_advised", noise_batch(r->noise_scale));
     event_f64(&b, "dollars", r->dollars);
     event_i64(&b, "arena_bytes_planned", r->arena_bytes_planned);
     event_i64(&b, "arena_bytes_used", r->arena_bytes_used);
     event_i64(&b, "peak_rss_bytes", r->peak_rss_bytes);
     event_str(&b, "out", r->out);
     event_end(&b, p->say);
+}
+
+/* What the noise of the gradients says of the batch. */
+static void noise_words(struct say *s, const struct train_result *r, struct arena scratch)
+{
+    f64 scale = r->noise_scale, tokens = scale * r->tokens_per_s / r->samples_per_s;
+    if (isnan(scale)) return;
+    struct str unit = STR("");
+    if (!isnan(tokens))
+        unit = str_fmt(&scratch, " (%.*s tokens)", STR_ARG(text_count(&scratch, tokens)));
+    say_result(s,
+               "%-12sscale %.*s samples%.*s: with %lld a step the run takes %.3g times the fewest "
+               "steps and %.3g times the least data; with about %lld, twice each\n",
+               "noise", STR_ARG(text_count(&scratch, scale)), STR_ARG(unit),
+               (long long)r->step_samples, noise_steps(scale, r->step_samples),
+               noise_data(scale, r->step_samples), (long long)noise_batch(scale));
 }
 
 static void summary(struct progress *p, const struct train_result *r)
@@ -282,6 +308,7 @@ static void summary(struct progress *p, const struct train_result *r)
                words ? "tokens" : "samples", STR_ARG(text_si(&scratch, r->flops_per_s)));
     say_result(s, "%-12s%.2f s for %lld steps; the first was done after %.0f ms\n", "time",
                r->seconds, (long long)r->steps, r->first_step_ms);
+    noise_words(s, r, scratch);
     say_result(s, "%-12s%.*s planned, %.*s used; the process took %.*s at its peak\n", "memory",
                STR_ARG(text_bytes(&scratch, (f64)r->arena_bytes_planned)),
                STR_ARG(text_bytes(&scratch, (f64)r->arena_bytes_used)),

@@ -43,14 +43,9 @@ static enum status pass_remove_dead(struct graph *g, const struct compile_config
 static enum status pass_hidden(struct graph *g, const struct compile_config *c,
                                struct arena scratch, struct err *err)
 {
-    if (c->optimiser != OPTIMISER_MUON) return STATUS_OK;
-    mark_hidden(g, scratch);
-    for (i32 i = 0; i < g->value_count; i++) {
-        if (g->values[i].kind == VALUE_PARAM && g->values[i].hidden) return STATUS_OK;
-    }
-    return err_set(err, STATUS_USAGE,
-                   "train.optimiser=muon is for matrices between two others, and this model trains "
-                   "none; train.optimiser=adamw suits it");
+    (void)err;
+    if (c->optimiser == OPTIMISER_MUON) mark_hidden(g, scratch);
+    return STATUS_OK;
 }
 
 /* In order. Sharding will follow differentiation; recomputation and fusion follow precision. */
@@ -85,6 +80,7 @@ static const struct {
     [PROGRAM_ADD]        = { "train_add", MODE_TRAIN },
     [PROGRAM_ADD_LAST]   = { "train_add_last", MODE_TRAIN },
     [PROGRAM_UPDATE]     = { "update", MODE_TRAIN },
+    [PROGRAM_SQUARE]     = { "square", MODE_TRAIN },
     [PROGRAM_EVAL]       = { "eval", MODE_EVAL },
     [PROGRAM_EVAL_LAST]  = { "eval_last", MODE_EVAL },
 };
@@ -124,6 +120,10 @@ enum status compile(struct arena *perm, const struct target *target,
         graphs[PROGRAM_UPDATE] = graph_new(perm, str_of(kinds[PROGRAM_UPDATE].name));
         st = build_update(graphs[PROGRAM_UPDATE], config, train, target->align_bytes, err);
         if (!st) st = graph_verify(graphs[PROGRAM_UPDATE], scratch, err);
+    }
+    if (!st && train && config->square) {
+        graphs[PROGRAM_SQUARE] = graph_new(perm, str_of(kinds[PROGRAM_SQUARE].name));
+        st = build_square(graphs[PROGRAM_SQUARE], train, target->align_bytes, err);
     }
     struct plan *plan = NULL;
     if (!st) st = lay_out_persistents(perm, target, graphs, set, &plan, err);

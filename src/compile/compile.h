@@ -66,6 +66,7 @@ struct compile_config {
     struct scaling_config   scaling;
     struct recompute_config recompute;
     u32                     fuse;       /* set of enum fusion */
+    bool                    square;     /* a program for the squared norm of the gradients, too */
     i64                     accumulate; /* micro-batches of `batch` samples a step; 0 or 1: one */
     i64                     batch, batch_last, eval_batch, eval_batch_last; /* 0: no such program */
 };
@@ -73,7 +74,8 @@ struct compile_config {
 /* Persistents made by compile: gradients "NAME.grad", optimiser state "adam.m", "adam.v" or
  * "sgd.momentum" (one range each over all trained parameters), "muon.momentum" (over the hidden
  * matrices; then Adam's is over the rest), scalars "hyper" and "hyper.muon" f32[4] = {lr, beta1 or
- * momentum, beta2, step}, "loss_seed" [1] = 1 / rows of the batch, outputs "grad_norm". In F16 also
+ * momentum, beta2, step}, "loss_seed" [1] = 1 / rows of the batch, outputs "grad_norm" and
+ * "grad_square". In F16 also
  * state "loss_scale" [1], "loss_scale.counts" f32[3] = {good steps since it grew, bad steps, good
  * steps}, and output "grad_unscale" [1], which makes the true gradients of the last step. */
 enum status compile(struct arena *perm, const struct target *target,

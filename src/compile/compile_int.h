@@ -33,6 +33,10 @@ void remove_dead(struct graph *g, struct arena scratch);
 enum status build_update(struct graph *g, const struct compile_config *c,
                          const struct graph *train, i64 align_bytes, struct err *err);
 
+/* The program that gives output "grad_square" over all gradients there are. */
+enum status build_square(struct graph *g, const struct graph *train, i64 align_bytes,
+                         struct err *err);
+
 /* Marks the hidden matrices: hidden.c. Before differentiation, which reads weights too. */
 void mark_hidden(struct graph *g, struct arena scratch);
 

@@ -9,7 +9,7 @@
 
 struct plan {
     struct program_set *set;
-    const struct graph *update; /* the graph that names ranges; NULL: nothing is trained */
+    const struct graph *update, *square; /* graphs that name ranges; NULL: there is none */
     i32                 persistents_max;
     i64                 align;
     i64                 group_begin[GROUP_COUNT + 1]; /* of parameters */
@@ -24,12 +24,12 @@ static struct persistent *plan_find(struct plan *p, struct str name)
     return (struct persistent *)(uintptr_t)program_set_find(p->set, name);
 }
 
-/* The update sweeps over ranges of parameters, gradients and state; a model's tensor may have any
+/* The update sweeps over ranges of parameters, gradients and state, as does their norm; a model's tensor may have any
  * name, also one that looks like a range's. State without a '/' in its name is no range of one. */
 static bool is_range(const struct plan *p, const struct graph *g, const struct value *v)
 {
     bool own = v->kind == VALUE_STATE && str_find(v->name, '/') < 0;
-    return g == p->update && v->kind <= VALUE_STATE && !own;
+    return (g == p->update || g == p->square) && v->kind <= VALUE_STATE && !own;
 }
 
 /* Every name once; inputs and outputs keep their largest type. Ranges have no place of their own,
@@ -176,6 +176,7 @@ enum status lay_out_persistents(struct arena *perm, const struct target *target,
     p->set                = set;
     p->align              = target->align_bytes;
     p->update             = graphs[PROGRAM_UPDATE];
+    p->square             = graphs[PROGRAM_SQUARE];
     p->persistents_max    = 8;
     for (i32 i = 0; i < PROGRAM_COUNT; i++)
         p->persistents_max += graphs[i] ? graphs[i]->value_count : 0;

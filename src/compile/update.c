@@ -116,6 +116,30 @@ static void update_hidden(struct graph *g, const struct compile_config *c, const
     }
 }
 
+static enum dtype param_dtype(const struct graph *train)
+{
+    enum dtype dtype = DT_F32;
+    for (i32 i = 0; i < train->value_count; i++) {
+        if (train->values[i].kind == VALUE_PARAM) dtype = train->values[i].type.dtype;
+    }
+    return dtype;
+}
+
+/* The sum of squares of all gradients, padding counted: it is 0. */
+static i32 gradient_square(struct graph *g, struct type all)
+{
+    i32 grads = range(g, VALUE_GRAD, (struct range){ .group = GROUP_FROZEN }, "grads", all);
+    return graph_op(g, OP_SUMSQ, STR("norm"), &grads, 1, NULL);
+}
+
+enum status build_square(struct graph *g, const struct graph *train, i64 align, struct err *err)
+{
+    i64 count  = group_count(train, GROUP_HIDDEN, GROUP_FROZEN, align);
+    i32 square = gradient_square(g, type_of(param_dtype(train), shape_1(count)));
+    if (square >= 0) graph_output(g, square, STR("grad_square"));
+    return graph_status(g, err);
+}
+
 /* What the gradients are multiplied by, and what an optimiser takes for the number of this step:
  * -1: the one that the host gives. */
 struct begin {
@@ -127,10 +151,7 @@ static struct begin begin_update(struct graph *g, const struct compile_config *c
     bool            scaled = c->precision == DT_F16;
     struct unscaled u      = { .step = -1 };
     i32             factor;
-    if (c->clip > 0 || scaled) {
-        i32 grads = range(g, VALUE_GRAD, (struct range){ .group = GROUP_FROZEN }, "grads", all);
-        u.sumsq   = graph_op(g, OP_SUMSQ, STR("norm"), &grads, 1, NULL);
-    }
+    if (c->clip > 0 || scaled) u.sumsq = gradient_square(g, all);
     if (scaled) u = unscale(g, c, u.sumsq);
     if (c->clip > 0) {
         factor =
@@ -156,11 +177,8 @@ static i32 hyper_of(struct graph *g, const char *name, i32 step)
 enum status build_update(struct graph *g, const struct compile_config *c, const struct graph *train,
                          i64 align, struct err *err)
 {
-    enum dtype dtype = DT_F32;
-    for (i32 i = 0; i < train->value_count; i++) {
-        if (train->values[i].kind == VALUE_PARAM) dtype = train->values[i].type.dtype;
-    }
-    i64 total = group_count(train, GROUP_HIDDEN, GROUP_FROZEN, align);
+    enum dtype dtype = param_dtype(train);
+    i64        total = group_count(train, GROUP_HIDDEN, GROUP_FROZEN, align);
     if (!total) return err_set(err, STATUS_USAGE, "no parameter is left to train: all are frozen");
     struct begin b     = begin_update(g, c, type_of(dtype, shape_1(total)));
     i32          hyper = hyper_of(g, "hyper", b.step), muon = -1;

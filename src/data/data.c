@@ -7,10 +7,11 @@ static const struct format *const formats[] = {
     &format_idx, &format_tokens, &format_text, &format_csv, &format_lines, &format_clicks,
 };
 
-/* By its name; .gz at the end does not count. */
-static struct str kind_of(const struct data_config *config)
+/* auto: by its name; .gz at the end does not count. */
+struct str data_kind(const struct data_config *config)
 {
     struct str path = config->path;
+    if (config->kind.len && !str_eq(config->kind, STR("auto"))) return config->kind;
     if (config->file_count) return STR("lines");
     if (str_ends(path, STR(".gz"))) path = str_sub(path, 0, path.len - 3);
     if (str_ends(path, STR("-ubyte")) || str_glob(STR("*.idx*"), path)) return STR("idx");
@@ -40,9 +41,8 @@ static enum status unknown_kind(struct str kind, struct err *err)
 enum status dataset_open(struct os *os, const struct data_config *config, struct arena *perm,
                          struct dataset **out, struct err *err)
 {
-    struct str kind = config->kind;
+    struct str kind = data_kind(config);
     *out            = NULL;
-    if (!kind.len || str_eq(kind, STR("auto"))) kind = kind_of(config);
     const struct format *format = format_find(kind);
     if (!format) return unknown_kind(kind, err);
     if (!(config->held_out >= 0 && config->held_out < 1))

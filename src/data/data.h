@@ -36,6 +36,7 @@ enum split { SPLIT_TRAIN, SPLIT_EVAL, SPLIT_COUNT };
 
 struct dataset;
 
+struct str   data_kind(const struct data_config *config); /* its format: as given, or by its name */
 enum status  dataset_open(struct os *os, const struct data_config *config, struct arena *perm,
                           struct dataset **out, struct err *err);
 void         dataset_close(struct dataset *d);

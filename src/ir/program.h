@@ -40,6 +40,7 @@ enum program_id {
     PROGRAM_ADD,        /* later micro-batches: gradients are added to those that are there */
     PROGRAM_ADD_LAST,
     PROGRAM_UPDATE,     /* clip and optimiser */
+    PROGRAM_SQUARE,     /* squared norm of the gradients there are */
     PROGRAM_EVAL,
     PROGRAM_EVAL_LAST,
     PROGRAM_COUNT

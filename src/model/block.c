@@ -13,9 +13,9 @@ static const i64 swiglu_step = 64; /* widths that suit the matrix product's tile
 
 struct init block_init(f64 scale) { return (struct init){ INIT_NORMAL, init_std * scale }; }
 
-struct init block_init_out(const struct model_config *c, f64 scale)
+struct init block_init_or_zero(bool zero, f64 scale)
 {
-    return c->zero_init ? (struct init){ INIT_ZERO, 0 } : block_init(scale);
+    return zero ? (struct init){ INIT_ZERO, 0 } : block_init(scale);
 }
 
 static i64 kv_heads(const struct model *m)
@@ -91,7 +91,7 @@ i32 block_attention(struct builder *b, struct str path, i32 x, const struct bloc
     struct graph              *g     = b->g;
     i64                        heads = c->heads, kv = kv_heads(b->m), head_dim = c->width / heads;
     struct dense               packed = { (heads + 2 * kv) * head_dim, c->bias, block_init(1) };
-    struct dense               proj   = { c->width, c->bias, block_init_out(c, k->out_scale) };
+    struct dense proj = { c->width, c->bias, block_init_or_zero(c->zero_init, k->out_scale) };
 
     x = part_dense(b, part_name(b, path, "qkv"), x, packed);
     part_packed(b, part_name(b, path, "qkv"), heads * head_dim, kv * head_dim, kv * head_dim);
@@ -110,7 +110,7 @@ i32 block_mlp(struct builder *b, struct str path, i32 x, const struct block *k)
     i32                        op   = OP_SWIGLU;
     bool                       gate = !part_activation_find(c->activation, &op);
     struct dense               up   = { hidden(c) * (gate ? 2 : 1), c->bias, block_init(1) };
-    struct dense               down = { c->width, c->bias, block_init_out(c, k->out_scale) };
+    struct dense down = { c->width, c->bias, block_init_or_zero(c->zero_init, k->out_scale) };
 
     x = part_dense(b, part_name(b, path, "up"), x, up);
     if (gate) part_packed(b, part_name(b, path, "up"), hidden(c), hidden(c), 0);

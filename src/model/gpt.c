@@ -27,11 +27,10 @@ enum status gpt_check(const struct model *m, struct err *err)
 
 static i32 gpt_head(struct builder *b, i32 x)
 {
-    const struct model_config *c          = &b->m->config;
-    i64                        vocabulary = feeds_find(&b->m->feeds, STR("y"))->range;
-    struct init                init       = c->tied ? block_init(1) : block_init_out(c, 1);
-    i32                        weight =
-        part_weight(b, c->tied ? STR("wte") : STR("head"), shape_2(vocabulary, c->width), init);
+    const struct model_config *c    = &b->m->config;
+    struct shape               size = shape_2(feeds_find(&b->m->feeds, STR("y"))->range, c->width);
+    struct init                init = block_init_or_zero(c->zero_head && !c->tied, 1);
+    i32 weight = part_weight(b, c->tied ? STR("wte") : STR("head"), size, init);
     i32 logits = build_matmul(b->g, STR("head"), x, weight, -1, false, true);
     if (c->softcap > 0) logits = build_softcap(b->g, STR("head.softcap"), logits, c->softcap);
     return logits;

@@ -84,9 +84,7 @@ i32         block_norm(struct builder *b, struct str path, i32 x, const struct b
 i32         block_attention(struct builder *b, struct str path, i32 x, const struct block *k);
 i32         block_mlp(struct builder *b, struct str path, i32 x, const struct block *k);
 struct init block_init(f64 scale); /* normal, 0.02 * scale: Radford et al. 2019 */
-/* The same for a matrix whose result is added to the residual stream or is the logits: 0 with
- * model.zero_init. */
-struct init block_init_out(const struct model_config *c, f64 scale);
+struct init block_init_or_zero(bool zero, f64 scale);
 
 /* ---- one file each */
 #define MODEL(name, data)                                                                          \

@@ -6,13 +6,6 @@
 
 enum { SCRATCH_RESERVE_GIB = 64 }; /* address space only: pages are taken when touched */
 
-static enum optimiser_kind optimiser_of(struct str name)
-{
-    if (str_eq(name, STR("sgd"))) return OPTIMISER_SGD;
-    if (str_eq(name, STR("muon"))) return OPTIMISER_MUON;
-    return str_eq(name, STR("adam")) ? OPTIMISER_ADAM : OPTIMISER_ADAMW;
-}
-
 /* Batches never exceed what there is; the remainder of an epoch has programs of its own. */
 static void other_batches(struct session *s)
 {
@@ -59,6 +52,7 @@ static struct compile_config config_of(const struct train_config *t)
                                     .scaling    = { t->loss_scale, t->loss_scale_growth,
                                                     t->loss_scale_backoff, t->loss_scale_every },
                                     .recompute  = recompute_of(t),
+                                    .square     = t->noise_scale,
                                     .accumulate = t->accumulate };
 }
 
@@ -100,6 +94,34 @@ static enum status open_backend(struct session *s, struct err *err)
     return STATUS_OK;
 }
 
+/* A part of each step to compare with the whole: a batch of several, or half of the only one. */
+static enum status split_step(struct session *s, struct err *err)
+{
+    if (s->config.accumulate > 1) return STATUS_OK;
+    if (s->config.batch % 2)
+        return err_set(err, STATUS_USAGE,
+                       "train.noise_scale=true computes a step in two halves, and train.batch=%lld "
+                       "has none: an even one has, or train.accumulate=2",
+                       (long long)s->config.batch);
+    s->config.batch /= 2;
+    s->config.accumulate = 2;
+    s->batch_reason      = STR("half a step, to measure the noise of gradients");
+    return STATUS_OK;
+}
+
+/* Twice where train.optimiser=auto turns out to be another than the first program assumed. */
+static enum status compile_here(struct session *s, graph_builder *build, void *context,
+                                struct err *err)
+{
+    enum optimiser_kind first = s->config.optimiser;
+    enum status         st =
+        compile(s->perm, &s->target, &s->config, build, context, &s->set, s->scratch, err);
+    if (!st) st = optimiser_resolve(s, err);
+    if (!st && s->config.optimiser != first)
+        st = compile(s->perm, &s->target, &s->config, build, context, &s->set, s->scratch, err);
+    return st;
+}
+
 enum status session_open(struct session *s, struct os *os, const struct settings *settings,
                          struct arena *perm, struct err *err)
 {
@@ -110,9 +132,10 @@ enum status session_open(struct session *s, struct os *os, const struct settings
     if (!st) st = model_new(perm, &settings->model, dataset_feeds(s->data), &s->model, err);
     if (!st) st = open_backend(s, err);
     if (!st) st = batch_resolve(s, err);
+    if (!st && settings->train.noise_scale) st = split_step(s, err);
     if (st) return st;
     other_batches(s);
-    st = compile(perm, &s->target, &s->config, model_build, s->model, &s->set, s->scratch, err);
+    st = compile_here(s, model_build, s->model, err);
     return st ? st : weights_check(s, err);
 }
 
@@ -124,7 +147,7 @@ enum status session_build(struct session *s, struct os *os, const struct setting
     if (st) return st;
     s->config.batch      = settings->train.batch;
     s->config.eval_batch = settings->train.eval_batch;
-    return compile(perm, &s->target, &s->config, build, context, &s->set, s->scratch, err);
+    return compile_here(s, build, context, err);
 }
 
 i64 session_epoch_samples(const struct session *s)
@@ -226,10 +249,13 @@ void session_put_scalars(struct session *s, i64 step, i64 rows, i64 first_sample
 {
     const struct train_config *c   = &s->settings->train;
     bool                       sgd = s->config.optimiser == OPTIMISER_SGD;
-    f32 hyper[4] = { (f32)lr, (f32)(sgd ? c->momentum : c->beta1), (f32)c->beta2, (f32)(step + 1) };
-    f64 level    = c->lr > 0 ? lr / c->lr : 0; /* schedule and batch move both rates alike */
-    f32 muon[4]  = { (f32)(level * c->muon_lr), (f32)c->muon_momentum, 0, (f32)(step + 1) };
-    i32 rng[4]   = { (i32)(u32)c->seed, (i32)(u32)(c->seed >> 32), (i32)step, (i32)first_sample };
+    f64  level     = c->lr > 0 ? lr / c->lr : 0; /* schedule and batch move all rates alike */
+    bool muon_rest = s->config.optimiser == OPTIMISER_MUON && c->muon_rest_lr > 0;
+    f64  own       = muon_rest ? level * c->muon_rest_lr : lr;
+    f32  hyper[4]  = { (f32)own, (f32)(sgd ? c->momentum : c->beta1), (f32)c->beta2,
+                       (f32)(step + 1) };
+    f32  muon[4]   = { (f32)(level * c->muon_lr), (f32)c->muon_momentum, 0, (f32)(step + 1) };
+    i32  rng[4]    = { (i32)(u32)c->seed, (i32)(u32)(c->seed >> 32), (i32)step, (i32)first_sample };
     session_put(s, STR("hyper"), hyper, sizeof hyper);
     session_put(s, STR("hyper.muon"), muon, sizeof muon);
     put_number(s, STR("loss_seed"), 1 / (f64)rows);

@@ -7,16 +7,19 @@
 #include "model/model.h"
 
 struct train_config {
+    struct str recipe;           /* none | plain | modern: what cli fills in where nobody spoke */
     i64        epochs, steps;    /* whichever ends first; 0: not limited by it */
     i64        batch, eval_batch; /* batch 0: what fits and pays */
     i64        accumulate;       /* micro-batches of `batch` samples a step */
     i64        batch_total;      /* samples a step, from which accumulate follows; 0: it does not */
     bool       drop_last, shuffle;
     u64        seed;
-    struct str optimiser;        /* sgd | adam | adamw | muon */
+    struct str optimiser;        /* sgd | adam | adamw | muon | auto */
     f64        lr, beta1, beta2, eps, decay, momentum, clip;
     bool       nesterov;
-    f64        muon_lr, muon_momentum; /* of hidden matrices; lr is then AdamW's, for the rest */
+    f64        muon_lr, muon_momentum; /* of hidden matrices */
+    f64        muon_rest_lr;     /* AdamW's beside Muon; NaN: lr */
+    f64        muon_share;       /* auto: largest part of a step's work that muon may take */
     struct str muon_scale;       /* original | match_rms_adamw: how the rate follows the shape */
     struct str schedule;         /* constant | linear | cosine | step | wsd | one_cycle */
     f64        peak_part;        /* one_cycle: fraction of the steps in which it climbs */
@@ -37,6 +40,7 @@ struct train_config {
     bool       keep_best;        /* the weights of the best evaluation, not of the last step */
     i64        rollbacks;        /* at most; 0: a diverged run ends */
     f64        spike;            /* standard deviations of the loss */
+    bool       noise_scale;      /* measure how many samples a step are worth having */
     i64        eval_every;       /* steps; 0: at the end of each epoch */
     i64        log_every;        /* steps between two told; 0: by the clock */
     struct str freeze;

@@ -1,6 +1,7 @@
 /* train.c - the loop: batch, gradients, update; evaluation when due; stop at the end, when a signal
  * asks, or when guard.c says so. Nothing is allocated between two steps. */
 #include "train/train.h"
+#include "train/noise.h"
 #include "train/train_int.h"
 #include <math.h>
 #include <string.h>
@@ -26,6 +27,7 @@ struct loop {
     f64                          loss;     /* of the newest batch */
     struct train_metric          metric;
     struct train_scaling         scaling;
+    struct noise                 noise;
     struct train_eval            last_eval;
     struct guard                 guard;
     i64                          eval_step; /* step of the last evaluation; -1: none */
@@ -66,6 +68,9 @@ static void tell_start(struct loop *l)
                              .precision           = precision_name(s->precision.dtype),
                              .precision_reason    = s->precision.reason,
                              .metric              = l->guard.stop.config.metric,
+                             .optimiser           = optimiser_name(s->config.optimiser),
+                             .optimiser_reason    = s->optimiser_reason,
+                             .muon_share          = s->muon_share,
                              .copy_bytes          = l->guard.copy_bytes,
                              .flops_step          = session_step_flops(s),
                              .usd_hour            = s->settings->train.usd_hour,
@@ -155,19 +160,34 @@ static void micro_step(struct loop *l, const struct batch *b, i64 first_sample, 
     }
 }
 
+/* The squared norm of the gradients summed so far in this step. */
+static f64 gradient_square(struct session *s)
+{
+    f64 square, scale = scaling_now(s).scale; /* of fp16 losses; NaN: none */
+    s->backend->table->run(s->backend, s->set->programs[PROGRAM_SQUARE]);
+    session_get_numbers(s, STR("grad_square"), &square, 1);
+    return isnan(scale) ? square : square / (scale * scale);
+}
+
 /* One update from the micro-batches that make it; the epoch's end makes a smaller one. Returns the
  * last of them. */
 static struct batch *step(struct loop *l, struct batch *b, f64 lr)
 {
     struct session *s       = &l->s;
     i64             samples = MIN(session_step_samples(s), session_epoch_samples(s) - b->index);
-    i64             done    = 0;
+    i64             done = 0, first = b->count;
+    f64             part = NAN; /* of the whole gradient's square, from the first batch alone */
     l->loss = l->metric.value = 0;
     for (;;) {
         micro_step(l, b, done, samples * model_rows(s->model), lr);
+        if (!done && s->config.square) part = gradient_square(s);
         done += b->count;
         if (done >= samples) break;
         b = next_batch(l);
+    }
+    if (s->config.square) {
+        f64 times = (f64)samples / (f64)first; /* it was divided by all the step's rows */
+        noise_add(&l->noise, part * times * times, first, gradient_square(s), samples);
     }
     s->backend->table->run(s->backend, s->set->programs[PROGRAM_UPDATE]);
     l->scaling = scaling_now(s);
@@ -275,6 +295,8 @@ static void fill_result(struct loop *l)
     r->scaling             = l->scaling;
     r->target_set          = !isnan(l->s.settings->train.target);
     r->target_reached      = l->last_eval.target_reached;
+    r->noise_scale         = noise_scale(&l->noise);
+    r->step_samples        = session_step_samples(&l->s);
     r->arena_bytes_planned = l->s.set->arena_bytes;
     r->arena_bytes_used    = l->s.backend->table->used_bytes(l->s.backend);
     r->peak_rss_bytes      = os_peak_rss_bytes();
@@ -374,11 +396,13 @@ enum status train_run(struct os *os, const struct settings *settings,
 }
 
 enum status train_compile(struct os *os, const struct settings *settings, struct arena *perm,
-                          struct program_set **out, struct err *err)
+                          struct train_compiled *out, struct err *err)
 {
     struct session s;
-    enum status    st = session_open(&s, os, settings, perm, err);
-    *out              = s.set;
+    enum status    st     = session_open(&s, os, settings, perm, err);
+    out->set              = s.set;
+    out->optimiser        = optimiser_name(s.config.optimiser);
+    out->optimiser_reason = s.optimiser_reason;
     session_close(&s);
     return st;
 }

@@ -33,6 +33,9 @@ struct train_start {
     f64        flops_step;           /* forward, backward and update of a full step */
     struct str precision;            /* fp32, bf16, fp16 or f64 */
     struct str precision_reason;     /* why; empty: by default */
+    struct str optimiser;            /* sgd, adam, adamw or muon */
+    struct str optimiser_reason;     /* with train.optimiser auto or muon; else empty */
+    f64        muon_share;           /* its part of a step's work, used or not; 0: not asked for */
     f64        usd_hour;
     f64        lr, lr_given;         /* after and before it followed the batch (train.lr_batch) */
 };
@@ -94,6 +97,8 @@ struct train_result {
     enum stop_reason    stopped;
     char                why[STOP_TEXT_MAX]; /* the same in words */
     f64                 saved_s, saved_dollars; /* of the planned run, by ending early; NaN: nothing */
+    f64                 noise_scale;    /* of gradients, in samples (train/noise.h); NaN: not known */
+    i64                 step_samples;   /* of a whole step */
     f64                 dollars;        /* seconds x usd_hour */
     i64                 arena_bytes_planned, arena_bytes_used, peak_rss_bytes;
     struct str          out;            /* where the weights lie; empty: not saved. Lives as long
@@ -121,8 +126,12 @@ enum status train_run(struct os *os, const struct settings *settings,
 
 /* Opens the data, builds the model and compiles it for this machine, and runs nothing: what
  * `frugal show` prints. */
+struct train_compiled {
+    struct program_set *set;
+    struct str          optimiser, optimiser_reason; /* as in train_start */
+};
 enum status train_compile(struct os *os, const struct settings *settings, struct arena *perm,
-                          struct program_set **out, struct err *err);
+                          struct train_compiled *out, struct err *err);
 
 /* The same, and all that a run would find out before its first step; loading and kernels are tried
  * out for a moment. */

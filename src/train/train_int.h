@@ -27,7 +27,16 @@ struct session {
     struct compile_config  config;
     struct str             batch_reason; /* of train.batch=auto; empty: as given */
     struct program_set    *set;
+    struct str             optimiser_reason; /* of train.optimiser=auto or muon; else empty */
+    f64                    muon_share;       /* of a step's work, whether it was chosen or not */
 };
+
+/* optimiser.c */
+enum optimiser_kind optimiser_of(struct str name);
+struct str          optimiser_name(enum optimiser_kind kind);
+f64 muon_share(f64 update_flops, f64 batch_flops, i64 accumulate); /* of a step: pure */
+/* Once it is compiled: is what s->config says the optimiser to use? Else changes it there. */
+enum status optimiser_resolve(struct session *s, struct err *err);
 
 /* Data, model, backend and programs; the programs' memory is not allocated yet. */
 enum status session_open(struct session *s, struct os *os, const struct settings *settings,

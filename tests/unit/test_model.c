@@ -329,24 +329,25 @@ TEST(evaluation_neither_drops_nor_smooths_nor_counts)
 }
 
 /* Which weights begin at 0: those whose names end in one of these. */
-static bool begins_at_zero(struct str name, bool zero_init, bool tied)
+static bool begins_at_zero(struct str name, const struct model_config *c)
 {
     bool out = str_ends(name, STR(".proj.weight")) || str_ends(name, STR(".down.weight"));
-    return str_ends(name, STR(".bias")) ||
-           (zero_init && (out || (!tied && str_eq(name, STR("head.weight")))));
+    return str_ends(name, STR(".bias")) || (c->zero_init && out) ||
+           (c->zero_head && str_eq(name, STR("head.weight")));
 }
 
 TEST(zero_init_begins_with_nothing_on_the_residual)
 {
-    for (i32 k = 0; k < 4; k++) {
+    for (i32 k = 0; k < 8; k++) {
         struct model_config c = settings("gpt");
         c.zero_init           = k & 1;
-        c.tied                = k >> 1;
+        c.zero_head           = k >> 1 & 1;
+        c.tied                = k >> 2;
         struct graph *g       = built(perm, c, tokens(8, 32), 1, MODE_TRAIN);
         for (i32 i = 0; i < g->value_count; i++) {
             const struct value *v = &g->values[i];
             if (v->kind == VALUE_PARAM)
-                CHECK_EQ(v->init.kind == INIT_ZERO, begins_at_zero(v->name, c.zero_init, c.tied));
+                CHECK_EQ(v->init.kind == INIT_ZERO, begins_at_zero(v->name, &c));
         }
     }
 }

@@ -7,6 +7,7 @@
 #include "harness.h"
 #include "ir/build.h"
 #include "ir/muon.h"
+#include "train/train_int.h"
 
 /* --- steps --- */
 
@@ -248,8 +249,6 @@ TEST(each_side_has_its_own_state_and_no_more)
     const struct node    *n = node_named(u, "update/decay");
     CHECK_EQ(u->offset[n->in[2]], offset_in(s, "adam.m"));
     CHECK_EQ(u->offset[n->in[0]], MIN(offset_in(s, "table"), offset_in(s, "last")));
-    CHECK(!compiled(perm, scratch, false, "?", &err)); /* a and b */
-    CHECK(strstr(err.text, "train.optimiser=adamw suits it"));
 }
 
 TEST(its_cost_is_that_of_newton_and_schulz)
@@ -261,4 +260,50 @@ TEST(its_cost_is_that_of_newton_and_schulz)
     f64        g = 384, n = 384 * 1536;
     CHECK_EQ(op_info(OP_MUON)->cost(&sig).flops,
              MUON_STEPS * (2 * g * n + 2 * g * g * g + 2 * g * n));
+}
+
+/* --- train.optimiser=auto --- */
+
+TEST(the_part_of_a_step_falls_with_the_batches_in_it)
+{
+    CHECK_NEAR(muon_share(1, 3, 1), 0.25, 1e-15);
+    CHECK_NEAR(muon_share(1, 3, 3), 0.1, 1e-15);
+    CHECK_EQ(muon_share(0, 3, 1), 0);
+}
+
+static enum status open_auto(struct session *s, struct settings *settings, struct arena *perm,
+                             struct err *err)
+{
+    return session_build(s, os_real(), settings, perm, build_net, NULL, err);
+}
+
+TEST(auto_takes_muon_where_it_is_a_small_part_of_a_step)
+{
+    struct settings settings = { .train = { .optimiser  = STR("auto"),
+                                            .muon_share = 0.15,
+                                            .batch      = 2,
+                                            .accumulate = 1,
+                                            .threads    = 1 } };
+    struct session  s;
+    struct err      err = { 0 };
+    CHECK_EQ(open_auto(&s, &settings, perm, &err), STATUS_OK);
+    CHECK_EQ(s.config.optimiser, OPTIMISER_ADAMW);
+    CHECK(!program_set_find(s.set, STR("muon.momentum")));
+    CHECK(s.muon_share > 0.15 && strstr(str_z(perm, s.optimiser_reason), "with train.accumulate="));
+    session_close(&s);
+
+    settings.train.accumulate = 1 << 20;
+    CHECK_EQ(open_auto(&s, &settings, perm, &err), STATUS_OK);
+    CHECK_EQ(s.config.optimiser, OPTIMISER_MUON);
+    CHECK(program_set_find(s.set, STR("muon.momentum")) && s.muon_share < 0.15);
+    session_close(&s);
+
+    settings.train.freeze = STR("?"); /* a and b: nothing is left for it */
+    CHECK_EQ(open_auto(&s, &settings, perm, &err), STATUS_OK);
+    CHECK_EQ(s.config.optimiser, OPTIMISER_ADAMW);
+    session_close(&s);
+    settings.train.optimiser = STR("muon");
+    CHECK_EQ(open_auto(&s, &settings, perm, &err), STATUS_USAGE);
+    CHECK(strstr(err.text, "train.optimiser=adamw suits it"));
+    session_close(&s);
 }

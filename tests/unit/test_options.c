@@ -182,7 +182,7 @@ TEST(wrong_values_are_refused_with_what_was_expected)
     check_refused(perm, "train.nesterov", "perhaps",
                   "train.nesterov is perhaps; expected true or false, like true");
     check_refused(perm, "train.optimiser", "adagrad",
-                  "train.optimiser is adagrad; expected one of sgd|adam|adamw|muon, like adamw");
+                  "train.optimiser is adagrad; expected one of sgd|adam|adamw|muon|auto, like adamw");
     check_refused(perm, "train.target", "high",
                   "train.target is high; expected a number or none, like 0.97");
     check_refused(

@@ -131,6 +131,7 @@ static struct train_result a_result(f64 dollars)
                                   .target_reached      = true,
                                   .scaling             = { NAN, 0 },
                                   .weights_step        = 1875,
+                                  .noise_scale         = NAN,
                                   .stopped             = STOP_END,
                                   .saved_s             = NAN,
                                   .saved_dollars       = NAN,
@@ -193,6 +194,23 @@ static struct str start_shown(struct arena *perm, i64 accumulate, bool batch_nor
     shown_close(&s, perm, &out, &err);
     CHECK_EQ(out.len, 0);
     return err;
+}
+
+TEST(the_noise_of_gradients_becomes_advice)
+{
+    struct shown        s;
+    struct str          out, err;
+    struct train_result r = a_result(NAN);
+    r.noise_scale         = 400;
+    r.step_samples        = 100;
+    r.tokens_per_s        = r.samples_per_s * 128;
+    shown_open(&s, perm);
+    s.listener.on_done(s.listener.context, &r);
+    shown_close(&s, perm, &out, &err);
+    CHECK(strstr(
+        str_z(perm, out),
+        "\nnoise       scale 400 samples (51,200 tokens): with 100 a step the run takes 5 "
+        "times the fewest steps and 1.25 times the least data; with about 512, twice each\n"));
 }
 
 TEST(the_start_tells_of_batch_norm_in_micro_batches)

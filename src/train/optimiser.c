@@ -1,0 +1,88 @@
+/* optimiser.c - train.optimiser as it is meant for the model at hand: auto takes Muon where the
+ * products of Newton and Schulz are a small part of a step.
+ *
+ * They cost the same whatever the batch, so a step of few tokens pays dearly for them and a step of
+ * many hardly at all. The part is that of FLOPs by the cost rules, not of seconds measured: the same
+ * run file then makes the same run on every machine. */
+#include "train/train_int.h"
+
+static const struct {
+    const char         *name;
+    enum optimiser_kind kind;
+} kinds[] = { { "sgd", OPTIMISER_SGD },
+              { "adam", OPTIMISER_ADAM },
+              { "adamw", OPTIMISER_ADAMW },
+              { "muon", OPTIMISER_MUON } };
+
+enum optimiser_kind optimiser_of(struct str name)
+{
+    if (str_eq(name, STR("auto"))) return OPTIMISER_MUON; /* until optimiser_resolve */
+    for (i32 i = 0; i < COUNT_OF(kinds); i++)
+        if (str_eq(name, str_of(kinds[i].name))) return kinds[i].kind;
+    return OPTIMISER_ADAMW;
+}
+
+struct str optimiser_name(enum optimiser_kind kind)
+{
+    for (i32 i = 0; i < COUNT_OF(kinds); i++)
+        if (kinds[i].kind == kind) return str_of(kinds[i].name);
+    return STR("");
+}
+
+static f64 flops(const struct session *s, enum program_id id)
+{
+    const struct program *p = s->set->programs[id];
+    return p ? program_cost(p, s->scratch).flops : 0;
+}
+
+static bool has_op(const struct program *p, i32 op)
+{
+    for (i32 i = 0; i < p->graph->node_count; i++)
+        if (p->graph->nodes[i].op == op) return true;
+    return false;
+}
+
+f64 muon_share(f64 update_flops, f64 batch_flops, i64 accumulate)
+{
+    return update_flops / (update_flops + batch_flops * (f64)accumulate);
+}
+
+/* The least power of two of batches a step that brings it below the limit. */
+static i64 accumulate_for(f64 update_flops, f64 batch_flops, f64 limit)
+{
+    i64 count = 1;
+    while (count < 1 << 20 && muon_share(update_flops, batch_flops, count) > limit) count *= 2;
+    return count;
+}
+
+enum status optimiser_resolve(struct session *s, struct err *err)
+{
+    const struct train_config *t     = &s->settings->train;
+    const struct program      *u     = s->set->programs[PROGRAM_UPDATE];
+    bool                       asked = str_eq(t->optimiser, STR("muon"));
+    s->muon_share                    = 0;
+    if (s->config.optimiser != OPTIMISER_MUON || !u) return STATUS_OK;
+    if (!has_op(u, OP_MUON)) {
+        s->optimiser_reason = STR("the model has no matrix between two others for muon");
+        if (!asked) return s->config.optimiser = OPTIMISER_ADAMW, STATUS_OK;
+        return err_set(err, STATUS_USAGE,
+                       "train.optimiser=muon is for matrices between two others, and this model "
+                       "trains none; train.optimiser=adamw suits it");
+    }
+    f64 update = flops(s, PROGRAM_UPDATE);
+    f64 batch  = MAX(flops(s, PROGRAM_TRAIN), flops(s, PROGRAM_TRAIN_LAST));
+    i64 count = MAX(s->config.accumulate, 1), more = accumulate_for(update, batch, t->muon_share);
+    s->muon_share = muon_share(update, batch, count);
+    if (asked || s->muon_share <= t->muon_share) {
+        s->optimiser_reason =
+            str_fmt(s->perm, "Newton-Schulz is %.1f %% of a step's work", 100 * s->muon_share);
+        return STATUS_OK;
+    }
+    s->optimiser_reason = str_fmt(
+        s->perm,
+        "muon would be %.1f %% of a step's work, more than train.muon_share=%g; with "
+        "train.accumulate=%lld it is %.1f %%",
+        100 * s->muon_share, t->muon_share, (long long)more, 100 * muon_share(update, batch, more));
+    s->config.optimiser = OPTIMISER_ADAMW;
+    return STATUS_OK;
+}
