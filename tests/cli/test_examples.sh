@@ -1,6 +1,7 @@
 #!/bin/bash
 # test_examples.sh: every example runs, a few steps on little data, with the program that has every
-# library and with the one that has none; both begin with the same loss.
+# library and with the one that has none; both begin with the same loss. In no precision does one
+# fall back on the naive kernels.
 top=$(cd "$(dirname "$0")/../.." && pwd)
 [ -x "$top/build/frugal" ] || { echo "no build/frugal yet"; exit 77; }
 folder=$(mktemp -d) || exit 1
@@ -48,5 +49,19 @@ for file in "$top"/examples/*.yaml; do
     awk -v a="${losses[0]}" -v b="${losses[1]}" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(d <= 1e-4 * b) }' ||
       fail "$name: the two builds differ"
   fi
+done
+
+# Single numbers may be the reference's.
+slow_ops() { # EXAMPLE SETTING…
+  "$top/build/frugal" show "$top/examples/$1.yaml" ${data[$1]} "${@:2}" 2>"$folder/err" |
+    awk '$4 == "ref" && $3 != "f32[1]" { print $1, $2, $3 } $4 != "" { seen = 1 } END { if (!seen) print "nothing shown" }'
+}
+for name in "${!data[@]}"; do
+  for precision in fp32 bf16 fp16; do
+    for stochastic in false true; do
+      slow=$(slow_ops "$name" train.precision=$precision train.stochastic_rounding=$stochastic)
+      [ -z "$slow" ] || fail "$name in $precision, stochastic_rounding=$stochastic, runs naive kernels: $slow"
+    done
+  done
 done
 exit $failed

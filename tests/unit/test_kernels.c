@@ -364,6 +364,40 @@ TEST(every_kernel_is_near_the_reference_and_does_not_feel_the_threads)
     for (i32 i = 0; i < POOLS; i++) pool_close(pools[i]);
 }
 
+static bool any_takes(i32 op, enum dtype d, struct draw *draw, struct pool *pool,
+                      struct arena scratch)
+{
+    const struct kernel *k;
+    for (i32 i = 0; (k = kernel_at(i)); i++) {
+        struct arena    perm = scratch;
+        struct op_case *c    = NEW(&perm, struct op_case, 1);
+        if (k->op == op && k->isa <= kernel_isa() && draw_taken(k, d, draw, pool, c, &perm))
+            return true;
+    }
+    return false;
+}
+
+/* Parameters, their gradients and the optimiser's state are f32 in every precision. */
+static bool of_parameters(i32 op)
+{
+    return op == OP_SUMSQ || op == OP_ACCUMULATE || op == OP_SGD || op == OP_ADAM ||
+           op == OP_ADAMW || op == OP_MUON;
+}
+
+TEST(what_is_fast_in_f32_is_fast_in_bf16_and_f16)
+{
+    struct draw  draw = { .state = test_seed() };
+    struct pool *pool = pool_open(perm, 1);
+    for (i32 op = 0; op < OP_COUNT; op++) {
+        if (of_parameters(op) || !any_takes(op, DT_F32, &draw, pool, scratch)) continue;
+        for (enum dtype d = DT_BF16; d <= DT_F16; d++)
+            if (!any_takes(op, d, &draw, pool, scratch))
+                harness_fail(__FILE__, __LINE__, "%s has no fast kernel for %.*s",
+                             op_info(op)->name, STR_ARG(dtype_name(d)));
+    }
+    pool_close(pool);
+}
+
 /* The reference keeps the same rules, but for threads, which it does not use. */
 TEST(the_reference_works_in_place_and_stays_inside_its_operands)
 {

@@ -1,5 +1,5 @@
-/* dropout_impl.h - dropout and rounding at random, with the very bits of base/rng.h for many elements
- * at once.
+/* dropout_impl.h - dropout and rounding at random, with the very bits of base/rng.h for many
+ * elements at once.
  *
  * Philox gives four words for each block of four elements; V_LANES blocks are worked out side by
  * side, and the words transposed into the order of the elements. An element is kept where its word,
@@ -59,6 +59,15 @@ static void words(u64 philox_key, struct rng_key key, u64 block, u32 out[STRIDE]
     for (int i = 0; i < 4; i++) v_store((f32 *)out + i * V_LANES, x[i]);
 }
 
+static struct rng_key key_of(const struct call *c)
+{
+    const i32 *rng = c->in[1].data;
+    return (struct rng_key){ .seed   = (u64)(u32)rng[1] << 32 | (u32)rng[0],
+                             .name   = (u64)c->at->key,
+                             .step   = (u32)rng[2],
+                             .sample = (u32)rng[3] };
+}
+
 V_INLINE void drop_piece(const struct dropout *d, i64 sample, i64 from, const enum dtype t)
 {
     struct rng_key key = d->key;
@@ -88,20 +97,16 @@ BY_STORAGE(dropout_block)
 
 static void dropout(const struct call *c)
 {
-    const i32     *rng = c->in[1].data;
-    struct dropout d   = { .x = c->in[0].data, .y = c->out[0].data };
-    d.samples          = MAX(1, c->in[0].type.shape.dim[0]);
-    d.size             = c->in[0].count / d.samples;
-    d.piece            = MIN(DROPOUT_ITEMS, MAX(1, fast_div_up(d.size, STRIDE)) * STRIDE);
-    d.pieces           = fast_div_up(d.size, d.piece);
-    d.each             = fast_items(d.samples * d.pieces, d.piece, DROPOUT_ITEMS);
-    d.key              = (struct rng_key){ .seed   = (u64)(u32)rng[1] << 32 | (u32)rng[0],
-                                           .name   = (u64)c->at->key,
-                                           .step   = (u32)rng[2],
-                                           .sample = (u32)rng[3] };
-    d.least            = (u32)MIN(ceil(c->at->p * 0x1p32), 0x1p32 - 1);
-    d.scale            = (f32)(1 / (1 - c->at->p));
-    pool_fn *f         = dropout_block_by[fast_storage(c)];
+    struct dropout d = { .x = c->in[0].data, .y = c->out[0].data };
+    d.samples        = MAX(1, c->in[0].type.shape.dim[0]);
+    d.size           = c->in[0].count / d.samples;
+    d.piece          = MIN(DROPOUT_ITEMS, MAX(1, fast_div_up(d.size, STRIDE)) * STRIDE);
+    d.pieces         = fast_div_up(d.size, d.piece);
+    d.each           = fast_items(d.samples * d.pieces, d.piece, DROPOUT_ITEMS);
+    d.key            = key_of(c);
+    d.least          = (u32)MIN(ceil(c->at->p * 0x1p32), 0x1p32 - 1);
+    d.scale          = (f32)(1 / (1 - c->at->p));
+    pool_fn *f       = dropout_block_by[fast_storage(c)];
     pool_run(c->pool, fast_div_up(d.samples * d.pieces, d.each), f, &d);
 }
 
@@ -110,48 +115,65 @@ static bool dropout_takes(const struct call *c)
     return stored(c) && c->at->p >= 0 && c->at->p < 1;
 }
 
-/* ---- f32 to bf16, rounded at random: half a word is added below the bits that are kept */
+/* ---- casts that round |x| to floor(|x| / ulp + f) ulp, f = word / 2^16: on bits, a random part of
+ * what is cut off is added before */
 
 struct rounding {
     const f32     *x;
-    u16           *y;
+    void          *y;
     i64            count;
     struct rng_key key;
 };
 
-static void rounding_block(void *context, i64 block, i32 worker)
+/* f16 below 2^-14, where an ulp is 2^-24: n ulps and a rest, which is exact. */
+V_INLINE vf round_subnormal(vf size, vi word)
 {
-    const struct rounding *r          = context;
-    u64                    philox_key = rng_philox_key(r->key);
-    i64                    e = block * DROPOUT_ITEMS, end = MIN(e + DROPOUT_ITEMS, r->count);
-    (void)worker;
+    vf q     = v_min(size * v_set(0x1p24f), v_set(1024));
+    vf n     = v_from_i(__builtin_convertvector(q, vi));
+    vi above = q - n >= v_set(1) - v_from_i(word) * v_set(0x1p-16f);
+    return (n + v_select(above, v_set(1), v_zero())) * v_set(0x1p-24f);
+}
+
+V_INLINE vf round_at_random(vf x, vi word, const enum dtype t) /* word in [0, 2^16) */
+{
+    vu bits = (vu)x, sign = bits & 0x80000000u, size = bits ^ sign;
+    vf cut = (vf)(t == DT_BF16 ? (size + (vu)word) & ~0xFFFFu : (size + (vu)word / 8) & ~0x1FFFu);
+    if (t == DT_F16)
+        cut = v_select((vf)size < v_set(0x1p-14f), round_subnormal((vf)size, word), cut);
+    return v_select((vi)(size < 0x7F800000u), (vf)((vu)cut | sign), x); /* else no finite number */
+}
+
+V_INLINE void rounding_block(const struct rounding *r, i64 block, const enum dtype t)
+{
+    i64 e = block * DROPOUT_ITEMS, end = MIN(e + DROPOUT_ITEMS, r->count);
+    u64 philox_key = rng_philox_key(r->key);
     for (; e < end; e += STRIDE) {
-        u32 word[STRIDE], bits[STRIDE];
-        i64 n = MIN(STRIDE, end - e);
+        u32 word[STRIDE];
         words(philox_key, r->key, (u64)e / 4, word);
-        memcpy(bits, r->x + e, (size_t)n * sizeof *bits);
-        for (i64 k = 0; k < n; k++) {
-            u32 size = bits[k] & 0x7FFFFFFF, infinite = 0x7F800000;
-            u32 add     = size < infinite ? word[k] >> 16 : 0;
-            u32 nan     = size > infinite ? 0x400000 : 0; /* a bit of it that is not cut */
-            r->y[e + k] = (u16)(((bits[k] + add) | nan) >> 16);
+        for (i64 k = 0; k < STRIDE && e + k < end; k += V_LANES) {
+            vm m = v_first(MIN(end - e - k, V_LANES));
+            vu w;
+            memcpy(&w, word + k, sizeof w);
+            v_put(r->y, e + k, round_at_random(v_load_m(r->x + e + k, m), (vi)(w >> 16), t), m, t);
         }
     }
 }
 
-static void rounding(const struct call *c)
-{
-    const i32      *rng = c->in[1].data;
-    struct rounding r   = { .x = c->in[0].data, .y = c->out[0].data, .count = c->in[0].count };
-    r.key               = (struct rng_key){ .seed = (u64)(u32)rng[1] << 32 | (u32)rng[0],
-                                            .name = (u64)c->at->key,
-                                            .step = (u32)rng[2] };
-    pool_run(c->pool, fast_div_up(r.count, DROPOUT_ITEMS), rounding_block, &r);
-}
+BY_STORAGE(rounding_block)
 
 static bool rounding_takes(const struct call *c)
 {
-    return c->at->stochastic && c->out[0].type.dtype == DT_BF16;
+    enum dtype to = c->out[0].type.dtype;
+    return c->at->stochastic && c->in[0].type.dtype == DT_F32 && to != DT_F32 &&
+           rounding_block_by[to];
+}
+
+static void rounding(const struct call *c)
+{
+    struct rounding r = { c->in[0].data, c->out[0].data, c->in[0].count, key_of(c) };
+    pool_fn        *f = rounding_block_by[c->out[0].type.dtype];
+    r.key.sample      = 0;
+    pool_run(c->pool, fast_div_up(r.count, DROPOUT_ITEMS), f, &r);
 }
 
 const struct kernel ISA_FN(kernels_dropout)[] = {

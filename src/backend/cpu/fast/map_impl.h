@@ -353,7 +353,7 @@ V_INLINE void fill_block(const struct call *c, i64 block, const enum dtype t)
 BY_STORAGE(cast_block)
 BY_STORAGE(fill_block)
 
-/* i32 to f32 only: by way of f32 it would be rounded twice. */
+/* i32 to f32 only: by way of f32 it would be rounded twice. Stochastic: dropout_impl.h. */
 static bool cast_takes(const struct call *c)
 {
     enum dtype from = c->in[0].type.dtype, to = c->out[0].type.dtype;
