@@ -93,17 +93,30 @@ static struct str check_schedule_without_end(const struct lint_facts *f, struct 
                    STR_ARG(s));
 }
 
-/* Ten times beyond what papers and recipes use: Adam and AdamW 1e-5 to 1e-2, SGD 1e-3 to 1. */
+/* Ten times beyond what papers and recipes use: Adam and AdamW 1e-5 to 1e-2, SGD 1e-3 to 1, Muon
+ * 1e-3 to 0.1 beside AdamW for the rest. */
+static const struct {
+    const char *optimiser, *key;
+    f64         low, high, common;
+} rates[] = {
+    { "sgd", "train.lr", 1e-4, 10, 0.1 },      { "adam", "train.lr", 1e-6, 0.1, 1e-3 },
+    { "adamw", "train.lr", 1e-6, 0.1, 1e-3 },  { "muon", "train.lr", 1e-6, 0.1, 1e-3 },
+    { "muon", "train.muon_lr", 1e-4, 1, 0.02 },
+};
+
 static struct str check_lr_unusual(const struct lint_facts *f, struct arena *perm)
 {
-    bool sgd = str_eq(train_of(f)->optimiser, STR("sgd"));
-    f64  low = sgd ? 1e-4 : 1e-6, high = sgd ? 10 : 0.1;
-    if (f->lr >= low && f->lr <= high) return fine;
-    return str_fmt(perm,
-                   "a learning rate of %g with %.*s is ten times %s than usual: train.lr=%g is a "
-                   "common one",
-                   f->lr, STR_ARG(train_of(f)->optimiser), f->lr < low ? "lower" : "higher",
-                   sgd ? 0.1 : 1e-3);
+    struct str optimiser = train_of(f)->optimiser;
+    for (i64 i = 0; i < COUNT_OF(rates); i++) {
+        bool lr = str_eq(str_of(rates[i].key), STR("train.lr"));
+        f64  v  = lr ? f->lr : train_of(f)->muon_lr;
+        if (!str_eq(optimiser, str_of(rates[i].optimiser))) continue;
+        if (v >= rates[i].low && v <= rates[i].high) continue;
+        return str_fmt(perm, "%s of %g with %.*s is ten times %s than usual: %s=%g is a common one",
+                       rates[i].key, v, STR_ARG(optimiser), v < rates[i].low ? "lower" : "higher",
+                       rates[i].key, rates[i].common);
+    }
+    return fine;
 }
 
 static struct str check_decay_in_adam(const struct lint_facts *f, struct arena *perm)

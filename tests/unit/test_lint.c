@@ -181,7 +181,7 @@ TEST(what_is_allowed_is_not_told)
     CHECK_EQ(lint_check_allowed(&settings.train, &err), STATUS_USAGE);
 }
 
-TEST(low_rates_and_those_of_sgd_have_their_own_marks)
+TEST(low_rates_and_those_of_sgd_and_muon_have_their_own_marks)
 {
     struct lint_facts f = sound();
     struct finding    found[LINT_COUNT];
@@ -191,5 +191,11 @@ TEST(low_rates_and_those_of_sgd_have_their_own_marks)
     f.lr                     = 5;
     CHECK_EQ(lint(&f, found, perm), 0);
     f.lr = 11;
+    CHECK_EQ(lint(&f, found, perm), 1);
+    f.lr                     = 1e-3;
+    settings.train.optimiser = STR("muon");
+    settings.train.muon_lr   = 0.02;
+    CHECK_EQ(lint(&f, found, perm), 0);
+    settings.train.muon_lr = 2;
     CHECK_EQ(lint(&f, found, perm), 1);
 }
