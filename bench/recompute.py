@@ -65,6 +65,7 @@ def main(arguments):
     rows = [json.loads(text) for text in done.stdout.splitlines()]
     about = common.machine(command="bench/run recompute", rounds=rounds,
                            busy=f"{100 * busy:.0f} % before it began")
+    about["threads"] = 1  # as bench/recompute.yaml says
     record = common.Record("recompute", HEAD, line, about, "--json" in arguments)
     for row in rows:
         compare(row, rows)
