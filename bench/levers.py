@@ -22,15 +22,17 @@ import sys
 
 from common import (BUSY_MAX, Failed, Record, busy_share, machine, make_text, note, train, two_cores)
 
-# example: settings of every run; steps, and with --quick. A small eval_batch: else the evaluation would
-# need the most memory and hide what the levers do. drop_last: the short last batch has a program of its
-# own, which no run here comes to.
+# Settings of every run. A small eval_batch: else the evaluation would need the most memory and hide what
+# the levers do. drop_last: the short last batch has a program of its own, which no run here comes to.
 COMMON = ["train.target=none", "train.eval_every=0", "train.log_every=1", "train.threads=2", "train.fuse=none",
           "train.drop_last=true"]
 EXAMPLES = {
-    "gpt": (COMMON + ["data.path=text.txt", "data.eval_samples=256", "train.eval_batch=4"], 200, 4),
-    "resnet": (COMMON + ["data.eval_samples=2000", "train.eval_batch=32", "train.warmup=20"], 60, 3),
+    "gpt": COMMON + ["data.path=text.txt", "data.eval_samples=256", "train.eval_batch=4"],
+    "resnet": COMMON + ["data.eval_samples=2000", "train.eval_batch=32"],
 }
+STEPS = {"gpt": 200, "resnet": 60}
+STEPS_QUICK = {"gpt": 4, "resnet": 3}
+WARMUP = {"gpt": 50, "resnet": 20}  # the examples' own, and what suits so few steps
 
 # lever: its settings. A number that ends in x is so many times what plain has of it.
 LEVERS = {
@@ -46,27 +48,38 @@ LEVERS = {
     "schedule constant": ["train.schedule=constant"],
     "schedule wsd": ["train.schedule=wsd"],
     "muon": ["train.optimiser=muon", "train.lr=0.003"],
+    "recipe plain": ["train.recipe=plain"],
+    "recipe modern": ["train.recipe=modern"],
     "all for speed": ["train.fuse=all", "train.precision=bf16", "train.optimiser=muon", "train.lr=0.003"],
     "all for memory": ["train.fuse=all", "train.precision=bf16", "train.optimiser=muon", "train.lr=0.003",
                        "train.accumulate=4", "train.batch=0.25x", "train.recompute=all"],
     "plain again": [],
 }
 
+# These rows begin with bench/levers/EXAMPLE.yaml: a recipe fills in only what the file leaves open.
+BARE = ("recipe plain", "recipe modern")
 
-def settings_of(lever, plain):
+
+def arguments_of(example, lever, steps, plain):
+    """File and settings of a run."""
+    if lever in BARE:
+        arguments = [f"bench/levers/{example}.yaml"]
+    else:
+        arguments = [f"examples/{example}.yaml", f"train.warmup={WARMUP[example]}"]
+    arguments += [*EXAMPLES[example], f"train.steps={steps}"]
     for setting in LEVERS[lever]:
         key, value = setting.split("=")
         if value.endswith("x"):
             have = plain["planned_mib"] / 2**10 if key == "train.memory_gib" else plain["batch"]
             value = f"{float(value[:-1]) * have:.6g}"
-        yield f"{key}={value}"
+        arguments.append(f"{key}={value}")
+    return arguments
 
 
 def measure(example, lever, steps, plain):
     """One run as a row; `plain` is the row to compare with, None for itself."""
     busy = busy_share()
-    events, _, peak = train(f"examples/{example}.yaml", *EXAMPLES[example][0], f"train.steps={steps}",
-                            *settings_of(lever, plain))
+    events, _, peak = train(*arguments_of(example, lever, steps, plain))
     start, done = events[0], events[-1]
     told = [e for e in events if e["event"] == "step"]
     times = [1e3 * (b["elapsed_s"] - a["elapsed_s"]) for a, b in zip(told, told[1:])]
@@ -126,7 +139,7 @@ def table_line(r):
 
 def measure_example(example, record, quick):
     """Its rows, then its verdicts. Returns how many rows failed, how many verdicts were missed."""
-    steps, rows, failed, missed = EXAMPLES[example][2 if quick else 1], {}, 0, 0
+    steps, rows, failed, missed = (STEPS_QUICK if quick else STEPS)[example], {}, 0, 0
     for lever in LEVERS:
         try:
             rows[lever] = measure(example, lever, steps, rows.get("plain"))
@@ -134,6 +147,8 @@ def measure_example(example, record, quick):
         except Failed as e:
             note(f"{example}, {lever}: {e}")
             failed += 1
+            if lever == "plain":
+                break  # there is nothing to compare with
     if failed or quick:
         return failed, 0
     for verdict in VERDICTS[example]:

@@ -16,9 +16,9 @@ PLAIN = {"planned_mib": 256, "batch": 16}  # what rows relative to plain count f
 
 def shown(example, lever):
     """frugal's words against the row; empty: none."""
-    settings = [*levers.EXAMPLES[example][0], "train.steps=1", *levers.settings_of(lever, PLAIN)]
-    done = subprocess.run([common.FRUGAL, "show", f"{TOP}/examples/{example}.yaml", *settings], cwd=common.DATA,
-                          capture_output=True, text=True, timeout=60)
+    file, *settings = levers.arguments_of(example, lever, 1, PLAIN)
+    done = subprocess.run([common.FRUGAL, "show", f"{TOP}/{file}", *settings], cwd=common.DATA, capture_output=True,
+                          text=True, timeout=60)
     return done.stderr.strip() if done.returncode else ""
 
 
