@@ -35,6 +35,7 @@ static enum status took(struct sweep *s, struct trial *t, const struct note *n, 
     i64  rung   = s->asha->trials[trial].rung;
     bool failed = n->kind == NOTE_END && n->status;
     t->last     = *n;
+    if (n->kind == NOTE_EVAL) sweep_show_eval(s, t);
     if (n->kind == NOTE_EVAL) return STATUS_OK;
     if (n->kind == NOTE_END) os_child_end(&t->child);
     if (failed && n->status == STATUS_INTERRUPTED)

@@ -68,6 +68,7 @@ void add_shell_word(struct textbuf *b, struct str word);
 
 /* On the way: a line or an event for what a trial told last. At the end: the table and the bill. */
 void sweep_show_start(struct sweep *s);
+void sweep_show_eval(struct sweep *s, const struct trial *t); /* on a terminal only */
 void sweep_show_trial(struct sweep *s, const struct trial *t);
 void sweep_show_end(struct sweep *s);
 

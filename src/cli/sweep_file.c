@@ -39,6 +39,13 @@ static f64 number(const struct json *line, const char *key)
     return v && json_f64(v, &value) ? value : NAN;
 }
 
+static i64 whole(const struct json *line, const char *key) /* -1: none */
+{
+    i64          value = -1;
+    struct json *v     = json_get(line, str_of(key));
+    return v && json_i64(v, &value) ? value : -1;
+}
+
 static bool is_true(const struct json *line, const char *key)
 {
     struct json *v = json_get(line, str_of(key));
@@ -55,19 +62,20 @@ static void text_to(const struct json *line, const char *key, char *to, size_t b
 static void line_read(struct sweep *s, const struct json *line)
 {
     struct trial *t    = trial_of(s, json_get(line, STR("settings")));
-    f64           part = number(line, "rung"), steps = number(line, "steps");
-    i64           rung = 0;
-    while (rung < s->asha->rung_count && fabs(s->asha->part[rung] - part) > 1e-9) rung++;
-    if (!t || rung == s->asha->rung_count || !(steps >= 1)) return;
+    f64           part = number(line, "rung");
+    i64           rung = 0, status = whole(line, "status");
+    while (rung < s->asha->rung_count && !(fabs(s->asha->part[rung] - part) < 1e-9)) rung++;
     struct note n = { .kind           = is_true(line, "end") ? NOTE_END : NOTE_RUNG,
-                      .status         = (enum status)(i32)number(line, "status"),
-                      .step           = (i64)number(line, "step"),
-                      .steps          = (i64)steps,
+                      .status         = (enum status)status,
+                      .step           = whole(line, "step"),
+                      .steps          = whole(line, "steps"),
                       .seconds        = number(line, "seconds"),
                       .begin_s        = number(line, "begin_s"),
                       .loss           = number(line, "loss"),
                       .value          = number(line, "value"),
                       .target_reached = is_true(line, "target_reached") };
+    bool sound = n.step >= 0 && n.steps >= 1 && status >= STATUS_OK && status <= STATUS_INTERRUPTED;
+    if (!t || rung == s->asha->rung_count || !sound) return;
     text_to(line, "metric", n.metric, sizeof n.metric);
     text_to(line, "why", n.text, sizeof n.text);
     t->known[rung] = n;

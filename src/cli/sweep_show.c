@@ -92,19 +92,15 @@ void sweep_show_trial(struct sweep *s, const struct trial *t)
     }
 }
 
-/* The row: " 3  85.3 %  0.4211  100 %  1.32 s  $0.0001  train.lr=0.003". */
-static void table_row(struct sweep *s, const struct trial *t)
+void sweep_show_eval(struct sweep *s, const struct trial *t)
 {
     struct arena       scratch = s->scratch;
     const struct note *n       = &t->last;
-    struct str         value   = text_metric(&scratch, str_of(n->metric), n->value);
-    struct str         loss    = str_fmt(&scratch, "%.4f", n->loss);
-    if (!n->steps || failed(n)) value = loss = STR("-");
-    struct str money =
-        isnan(usd_hour(s)) ? STR("-") : text_dollars(&scratch, trial_dollars(s, n->seconds));
-    say_result(s->cli->say, "%5lld  %10.*s  %8.*s  %4.0f %%  %7.2f s  %13.*s  %-7s  %.*s\n",
-               (long long)t->number, STR_ARG(value), STR_ARG(loss), 100 * part_done(n), n->seconds,
-               STR_ARG(money), state_name(s, t), STR_ARG(t->words));
+    if (!s->cli->say->live || s->cli->say->json) return;
+    struct str value = text_metric(&scratch, str_of(n->metric), n->value);
+    say_live(s->cli->say,
+             str_fmt(&scratch, "trial %lld of %lld after %.3g %%: %s %.*s", (long long)t->number,
+                     (long long)s->count, 100 * part_done(n), n->metric, STR_ARG(value)));
 }
 
 static const char *metric_of(const struct sweep *s)
@@ -112,6 +108,26 @@ static const char *metric_of(const struct sweep *s)
     for (i64 i = 0; i < s->count; i++)
         if (s->trials[i].last.metric[0]) return s->trials[i].last.metric;
     return "";
+}
+
+static bool by_loss(const struct sweep *s) { return str_eq(str_of(metric_of(s)), STR("loss")); }
+
+/* The row: " 3      85.3 %    0.4211   100 %    1.32 s  $0.0001  done  train.lr=0.003". Where the metric
+ * is the loss, once is enough. */
+static void table_row(struct sweep *s, const struct trial *t)
+{
+    struct arena       scratch = s->scratch;
+    const struct note *n       = &t->last;
+    bool               blank   = !n->steps || failed(n);
+    struct str         value   = text_metric(&scratch, str_of(n->metric), n->value);
+    struct str         loss    = str_fmt(&scratch, "%.4f", n->loss);
+    struct str         money   = text_dollars(&scratch, trial_dollars(s, n->seconds));
+    if (isnan(usd_hour(s))) money = STR("-");
+    if (blank) value = loss = STR("-");
+    say_result(s->cli->say, "%5lld  %10.*s", (long long)t->number, STR_ARG(value));
+    if (!by_loss(s)) say_result(s->cli->say, "  %8.*s", STR_ARG(loss));
+    say_result(s->cli->say, "  %4.0f %%  %7.2f s  %13.*s  %-7s  %.*s\n", 100 * part_done(n),
+               n->seconds, STR_ARG(money), state_name(s, t), STR_ARG(t->words));
 }
 
 /* The command that trains the best again: the user's own words, then the trial's. */
@@ -150,6 +166,16 @@ static struct bill bill_of(const struct sweep *s)
     return b;
 }
 
+/* Were there rungs, and did no trial ever wait at one? */
+static bool never_compared(const struct sweep *s)
+{
+    for (i64 i = 0; i < s->count; i++)
+        for (i64 k = 0; k < s->asha->rung_count; k++)
+            if (s->trials[i].known[k].steps && s->trials[i].known[k].kind == NOTE_RUNG)
+                return false;
+    return s->asha->rung_count > 1;
+}
+
 static void end_event(struct sweep *s, const struct trial *best, struct bill bill)
 {
     struct arena   scratch = s->scratch;
@@ -181,11 +207,14 @@ void sweep_show_end(struct sweep *s)
         end_event(s, best, bill);
         return;
     }
-    say_result(say, "%5s  %10s  %8s  %6s  %9s  %13s  %-7s  %s\n", "trial", metric_of(s), "loss",
-               "of run", "time", "cost", "", "settings");
+    say_result(say, "%5s  %10s%s", "trial", metric_of(s), by_loss(s) ? "" : "      loss");
+    say_result(say, "  %6s  %9s  %13s  %-7s  %s\n", "of run", "time", "cost", "", "settings");
     for (i64 i = 0; i < s->count; i++)
         if (s->trials[order[i]].last.metric[0] || failed(&s->trials[order[i]].last))
             table_row(s, &s->trials[order[i]]);
+    if (never_compared(s))
+        say_message(say, "trials came to their ends before they were compared; a smaller "
+                         "train.eval_every would save money\n");
     say_result(say, "%-12s%.*s\n", "best", STR_ARG(command_of(s, best, &scratch)));
     if (isnan(bill.dollars))
         say_result(say, "%-12s%.1f s; price unknown, say what an hour costs: train.usd_hour=0.10\n",

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # test_sweep.sh: frugal sweep on a small real task, as a user types it: the table, the events, the
 # weights, failures, interruptions, and going on from a file of results.
 frugal=${FRUGAL:-$(cd "$(dirname "$0")/../.." && pwd)/build/frugal}
@@ -7,7 +7,7 @@ folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
 failed=0
-fail() { echo "FAILED: $1"; head -n 12 out err; failed=1; }
+fail() { echo "FAILED: $1"; head -n 5 out err; failed=1; }
 run() {
   code=$1
   shift
@@ -34,7 +34,8 @@ END
 # Rungs after one, two and four of eight epochs: 8 -> 4 -> 2 -> 1, and the best rate wins.
 run 0 sweep run.yaml
 has err '^8 trials, 1 at once; one in 2 goes on after 12.5 %, 25 %, 50 %$'
-has out '^ +4 +0\.[0-9]+ +0\.[0-9]+ +100 % .* done +train.lr=0.01$'
+has out '^trial +loss +of run'
+has out '^ +4 +0\.[0-9]+ +100 % .* done +train.lr=0.01$'
 [ "$(grep -c ' out ' out)" = 7 ] || fail "not seven of eight are out"
 [ "$(grep -c ' 12 % .* out ' out)" = 4 ] || fail "not four are out after the first rung"
 has out '^best +frugal train run.yaml train.lr=0.01$'
@@ -45,6 +46,11 @@ has out '^saved +[0-9:]+ and \$[0-9.]+ that running every trial'
 value=$(sed -n 's/^ *4 *\([0-9.]*\) .*/\1/p' out)
 run 0 $(sed -n 's/^best *frugal //p' out)
 has out "^loss +$value\$"
+
+# Measured by accuracy, the loss has a column of its own.
+run 0 sweep run.yaml train.target_metric=auto
+has out '^trial +accuracy +loss +of run'
+has out '^ +4 +[0-9.]+ % +0\.[0-9]+ +100 % .* done +train.lr=0.01$'
 
 # Side by side, with events; the same winner.
 run 0 sweep run.yaml sweep.at_once=3 --json
@@ -115,7 +121,27 @@ has err 'stopped by SIGTERM'
 [ "$(echo $children | wc -w)" = 2 ] || fail "not two trials at once: $children"
 for child in $children; do ! kill -0 "$child" 2>/dev/null || fail "process $child is left"; done
 
+# Ctrl-C in a terminal reaches the trials as well; those that came to a rung are in the table.
+if command -v setsid >/dev/null; then
+  rm -f out err
+  setsid "$frugal" sweep run.yaml train.epochs=20_000 sweep.at_once=2 >out 2>err &
+  pid=$!
+  for i in $(seq 100); do grep -qs '^trial 2' err && break; sleep 0.1; done
+  kill -INT -- -$pid
+  wait $pid
+  rc=$?
+  [ $rc = 4 ] || fail "Ctrl-C: exit $rc, not 4"
+  has err 'stopped by Ctrl-C'
+  has out '^best +frugal train run.yaml train.epochs=20_000 train.lr='
+fi
+
+# Evaluated too seldom to be compared: all go to their ends, and that is said.
+run 0 sweep run.yaml train.epochs=1
+has err 'a smaller train.eval_every would save money'
+lacks out ' out '
+
 # Killed without a word: trials, running and waiting, end too.
+rm -f out err
 "$frugal" sweep run.yaml train.epochs=30_000 sweep.at_once=2 >out 2>err &
 pid=$!
 for i in $(seq 100); do grep -qs '^trial 3' err && break; sleep 0.1; done

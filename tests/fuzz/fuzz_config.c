@@ -1,6 +1,7 @@
 /* Any bytes: up to the first zero byte a run file, behind it overrides between zero bytes. Settings
- * come out, or one sentence; and settings that come out can be printed and read again. */
-#include "cli/config.h"
+ * come out, or one sentence; settings that come out can be printed and read again, and make the
+ * trials of a sweep or a sentence. */
+#include "cli/sweep.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
@@ -25,6 +26,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         ASSERT(option_set_text(&options[i], again, text, &scratch, &err) == STATUS_OK);
         ASSERT(str_eq(option_get_text(&options[i], again, &scratch), text));
     }
+    struct sweep sweep = { .config = c };
+    if (!st && sweep_plan(&sweep, &perm, &err)) ASSERT(err.text[0]);
     arena_close(&perm);
     return 0;
 }
