@@ -37,11 +37,18 @@ struct kernel {
     i64 (*work)(const struct call *); /* workspace bytes; NULL: none */
 };
 
+/* Where a kernel that applies chains puts what goes into them: where it is kept, or where the first
+ * result will be. */
+static inline void *then_target(const struct call *c)
+{
+    return c->out[c->at->then.keep ? op_info(c->op)->out_count : 0].data;
+}
+
 /* The kernel for this call; never NULL for an op of the table. FRUGAL_ISA=
  * any|avx2|avx512|avx512bf16|amx in the environment lowers the instruction set, FRUGAL_KERNELS=ref
  * leaves only the reference. */
 const struct kernel *kernel_choose(const struct call *c, bool reference_only);
-/* Runs it and then, unless its family does so itself, the maps of the chain, each in its own pass. */
+/* Runs it and, unless its family applies chains, the maps that follow. */
 bool                 kernel_applies_then(const struct kernel *k);
 void                 kernel_run(const struct kernel *k, const struct call *c);
 const struct kernel *kernel_at(i32 index); /* the whole list in order, without the reference; NULL

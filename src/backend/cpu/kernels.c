@@ -67,23 +67,36 @@ bool kernel_applies_then(const struct kernel *k)
     return false;
 }
 
-void kernel_run(const struct kernel *k, const struct call *c)
+/* What is left of the chain is a map that carries the maps behind it. */
+static void run_rest(const struct call *c, bool reference_only)
 {
     const struct chain *then = &c->at->then;
-    if (!then->count || kernel_applies_then(k)) {
+    struct attrs        at   = *c->at;
+    struct tensor       in[1 + THEN_MAX];
+    i32                 operands = op_then_inputs(c->at), op = then->op[0];
+    at.then                      = (struct chain){ .count = then->count - 1 };
+    for (i32 i = 0; i < at.then.count; i++) at.then.op[i] = then->op[i + 1];
+    in[0]      = c->out[0];
+    in[0].data = then_target(c);
+    for (i32 i = 0; i < operands; i++) in[1 + i] = c->in[c->in_count + i];
+    struct call map = { op, &at, in, op_info(op)->in_min, c->out, NULL, 0, c->pool };
+    kernel_run(kernel_choose(&map, reference_only), &map);
+}
+
+void kernel_run(const struct kernel *k, const struct call *c)
+{
+    if (!c->at->then.count || kernel_applies_then(k)) {
         k->run(c);
         return;
     }
-    struct tensor so_far = c->out[then->keep ? op_info(c->op)->out_count : 0], out[OP_OUT_MAX];
-    struct call   first  = *c;
-    for (i32 i = 0; i < op_info(c->op)->out_count; i++) out[i] = i ? c->out[i] : so_far;
-    first.out = out;
+    struct tensor out[OP_OUT_MAX] = { 0 };
+    struct attrs  at              = *c->at;
+    struct call   first           = *c;
+    for (i32 i = 0; i < op_info(c->op)->out_count; i++) out[i] = c->out[i];
+    out[0].data = then_target(c);
+    at.then     = (struct chain){ 0 };
+    first.out   = out;
+    first.at    = &at;
     k->run(&first);
-    for (i32 i = 0, operand = c->in_count; i < then->count; i++) {
-        i32           inputs = op_info(then->op[i])->in_min;
-        struct tensor in[]   = { so_far, inputs == 2 ? c->in[operand++] : so_far };
-        struct call   map    = { then->op[i], c->at, in, inputs, c->out, NULL, 0, c->pool };
-        kernel_choose(&map, k == &reference)->run(&map);
-        so_far = c->out[0];
-    }
+    run_rest(c, k == &reference);
 }

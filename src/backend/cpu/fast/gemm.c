@@ -5,7 +5,7 @@ struct gemm gemm_of(const struct call *c)
 {
     struct shape s  = c->in[1].type.shape;
     bool         ta = c->at->ta, tb = c->at->tb;
-    struct gemm  g = { .c = c->out[0].data };
+    struct gemm  g = { .c = then_target(c), .call = c };
 
     g.N     = s.dim[s.rank - (tb ? 2 : 1)];
     g.K     = s.dim[s.rank - (tb ? 1 : 2)];

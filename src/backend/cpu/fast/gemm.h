@@ -25,6 +25,7 @@ struct gemm {
     struct gemm_matrix a, b;
     const f32         *bias; /* [N] or NULL */
     f32               *c;    /* rows of N, one product after the other */
+    const struct call *call; /* whose chain is applied to parts of c that are complete */
 };
 
 struct gemm gemm_of(const struct call *c);    /* a matmul's operands; data may be NULL */

@@ -2,6 +2,7 @@
 #include "backend/cpu/fast/fast.h"
 #include "backend/cpu/fast/gemm.h"
 #include "backend/cpu/fast/gemm_tile.h"
+#include "backend/cpu/fast/then.h"
 
 /* A block of C has MC rows; KC_MAX steps of them and of a panel of B stay in the second cache. */
 enum {
@@ -62,6 +63,14 @@ static struct part part_of(const struct job *job, i64 block)
         .b     = g->b.data + batch * g->b.step,
         .c     = g->c + batch * g->M * g->N,
     };
+}
+
+/* The block is complete. */
+static void finish(const struct gemm *g, const struct part *p)
+{
+    i64              begin = (p->batch * g->M + p->m) * g->N + p->n;
+    struct then_part t     = { begin, p->n_end - p->n, p->m_end - p->m, g->N };
+    ISA_FN(then_apply)(g->call, t);
 }
 
 static void job_cut(struct job *job, i64 rows, i64 columns)
@@ -187,6 +196,7 @@ static void run_packed_block(void *context, i64 block, i32 worker)
     const struct job *job = context;
     struct part       p   = part_of(job, block);
     for (i64 k = 0; k < job->k_count; k += job->kc) run_packed_steps(job, &p, k);
+    if (job->k + job->k_count == job->g->K) finish(job->g, &p);
 }
 
 /* MR rows that lie a multiple of 4 KiB apart would fight for one set of the first cache; and
@@ -276,6 +286,7 @@ static void run_direct_block(void *context, i64 block, i32 worker)
         for (i64 n = p.n; n < end; n += NR)
             run_direct_columns(g, &p, n, MIN((end - n) / V_LANES, NV), k, MIN(job->kc, g->K - k));
     if (end < p.n_end) run_direct_columns(g, &p, p.n_end - V_LANES, 1, 0, g->K);
+    finish(g, &p);
 }
 
 /* ---- dot */
@@ -329,6 +340,7 @@ static void run_dot_block(void *context, i64 block, i32 worker)
                     p.c[(m + i) * g->N + n + j] = sums[i * DOT_COLUMNS + j] + bias[j];
         }
     }
+    finish(g, &p);
 }
 
 /* ---- which way */

@@ -6,8 +6,12 @@
 #include "backend/cpu/fast/fast.h"
 #include "backend/cpu/fast/simd_math.h"
 #include "backend/cpu/fast/storage.h"
+#include "backend/cpu/fast/then.h"
 
-enum { MAP_ITEMS = 16 * 1024 }; /* in a block: a few microseconds */
+enum {
+    MAP_ITEMS  = 16 * 1024, /* in a block: a few microseconds */
+    THEN_ITEMS = 4 * 1024,  /* passed by all maps of a chain while in the first cache */
+};
 
 struct map {
     const void *a, *b;
@@ -18,7 +22,7 @@ struct map {
 
 static struct map map_of(const struct call *c)
 {
-    struct map m = { .a = c->in[0].data, .y = c->out[0].data, .count = c->out[0].count };
+    struct map m = { .a = c->in[0].data, .y = then_target(c), .count = c->out[0].count };
     m.b          = c->in_count > 1 ? c->in[1].data : NULL;
     m.b_count    = c->in_count > 1 ? c->in[1].count : 0;
     m.mul        = (f32)c->at->mul;
@@ -196,11 +200,50 @@ static pool_fn *const *const map_blocks[OP_COUNT] = {
 #undef MAP
 };
 
+/* ---- chains */
+
+/* All maps of the chain over `count` numbers from `begin` on: no more than a block. */
+static void then_range(const struct call *c, i64 begin, i64 count)
+{
+    const struct chain  *then    = &c->at->then;
+    const struct tensor *operand = c->in + c->in_count;
+    enum dtype           t       = c->out[0].type.dtype;
+    struct map           m       = map_of(c);
+    m.a                          = v_at(then_target(c), begin, t);
+    m.y                          = v_at(c->out[0].data, begin, t);
+    m.count = m.b_count = count;
+    for (i32 i = 0; i < then->count; i++, m.a = m.y) {
+        if (op_info(then->op[i])->in_min == 2) m.b = v_at((operand++)->data, begin, t);
+        map_blocks[then->op[i]][t](&m, 0, 0);
+    }
+}
+
+void ISA_FN(then_apply)(const struct call *c, struct then_part p)
+{
+    for (i64 row = 0; c->at->then.count && row < p.rows; row++, p.begin += p.stride)
+        for (i64 i = 0; i < p.width; i += THEN_ITEMS)
+            then_range(c, p.begin + i, MIN(THEN_ITEMS, p.width - i));
+}
+
+struct chained {
+    struct map         map;
+    const struct call *call;
+};
+
+static void chained_block(void *context, i64 block, i32 worker)
+{
+    struct chained    *m     = context;
+    const struct call *c     = m->call;
+    i64                begin = block * MAP_ITEMS, count = MIN(MAP_ITEMS, m->map.count - begin);
+    map_blocks[c->op][c->out[0].type.dtype](&m->map, block, worker);
+    ISA_FN(then_apply)(c, (struct then_part){ begin, count, 1, 0 });
+}
+
 static void map(const struct call *c)
 {
-    struct map m = map_of(c);
-    pool_fn   *f = map_blocks[c->op][fast_storage(c)];
-    pool_run(c->pool, fast_div_up(m.count, MAP_ITEMS), f, &m);
+    struct chained m = { map_of(c), c };
+    pool_fn       *f = c->at->then.count ? chained_block : map_blocks[c->op][fast_storage(c)];
+    pool_run(c->pool, fast_div_up(m.map.count, MAP_ITEMS), f, &m);
 }
 
 /* ---- bce and its gradient: the loss, its gradient and the targets are f32 */

@@ -7,6 +7,7 @@
  * its own, and the blocks' sums are added in order. */
 #include "backend/cpu/fast/fast.h"
 #include "backend/cpu/fast/rows.h"
+#include "backend/cpu/fast/then.h"
 
 enum {
     NORM_ITEMS = 16 * 1024, /* in a block */
@@ -14,6 +15,8 @@ enum {
 };
 
 struct norm {
+    const struct call *call;
+
     const void *dy, *x;
     const f32  *w, *b;
     void       *y; /* or dx */
@@ -148,14 +151,16 @@ V_INLINE void row_grad_apply(const struct norm *n, i64 row, f32 mean, f32 mean_g
 V_INLINE void grad_block(const struct norm *n, i64 block, const enum dtype t)
 {
     f32 *dw = n->parts + block * 2 * n->width, *db = n->mean ? dw + n->width : NULL;
-    i64  row = block * n->each, end = MIN(row + n->each, n->rows);
+    i64  first = block * n->each, end = MIN(first + n->each, n->rows);
     memset(dw, 0, (size_t)(2 * n->width) * sizeof *dw);
-    for (; row < end; row++) {
+    for (i64 row = first; row < end; row++) {
         f32         mean   = n->mean ? n->mean[row] : 0;
         struct sums s      = row_grad_sums(n, row, mean, dw, db, t);
         f32         mean_g = n->mean ? v_sum(s.g) / (f32)n->width : 0;
         row_grad_apply(n, row, mean, mean_g, v_sum(s.gx) / (f32)n->width, t);
     }
+    struct then_part rows = { first * n->width, (end - first) * n->width, 1, 0 };
+    ISA_FN(then_apply)(n->call, rows);
 }
 
 BY_STORAGE(grad_block)
@@ -164,8 +169,9 @@ BY_STORAGE(grad_block)
 static struct norm grad_of(const struct call *c)
 {
     struct norm n = norm_of(&c->in[1]);
+    n.call        = c;
     n.dy          = c->in[0].data;
-    n.y           = c->out[0].data;
+    n.y           = then_target(c);
     n.parts       = c->work;
     n.each        = MAX(n.each, fast_div_up(n.rows, PARTS_MAX));
     if (c->op == OP_LAYERNORM_GRAD) {
