@@ -17,7 +17,8 @@ struct backend;
 struct backend_table {
     const char *name;
     void (*describe)(struct backend *, struct target *); /* all but the rates: at once */
-    void (*rate)(struct backend *, struct target *);     /* measures them: some 50 ms */
+    void (*rate)(struct backend *, struct target *);     /* measures them: some 50 ms. NULL:
+                                                             `describe` knows all it can */
     enum status (*alloc)(struct backend *, i64 arena_bytes, struct err *);
     enum status (*prepare)(struct backend *, struct program *, struct arena *perm, struct err *);
     ticket (*put)(struct backend *, i64 offset, const void *from, i64 bytes);

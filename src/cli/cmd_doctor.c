@@ -8,6 +8,7 @@
 #include "cli/libraries.h"
 #include "cli/progress.h"
 #include "train/train.h"
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -134,8 +135,10 @@ static void print_run(struct cli *c, struct str file, const struct train_checked
                STR_ARG(file), STR_ARG(text_bytes(&scratch, (f64)t->arena_bytes)));
     if (t->batch_reason.len)
         say_result(c->say, "  batch %lld: %.*s\n", (long long)t->batch, STR_ARG(t->batch_reason));
-    say_result(c->say, "  a batch takes %.3g ms to load and %.3g ms to compute, as measured now\n",
-               1e3 * t->load_s, 1e3 * t->compute_s);
+    if (!isnan(t->load_s))
+        say_result(c->say,
+                   "  a batch takes %.3g ms to load and %.3g ms to compute, as measured now\n",
+                   1e3 * t->load_s, 1e3 * t->compute_s);
 }
 
 /* Reads the run file, opens its data, builds and compiles its model, and looks for mistakes. */

@@ -90,14 +90,15 @@ static enum status choose(struct chooser *c, struct err *err)
 {
     struct session *s = c->s;
     i64             fits;
-    s->backend->table->rate(s->backend, &s->target);
+    if (s->backend->table->rate) s->backend->table->rate(s->backend, &s->target);
     enum status st = largest(c, &fits, err);
     if (st && c->config.recompute.kind == RECOMPUTE_AUTO) { /* kept whole it does not fit */
         c->config.recompute.kind = RECOMPUTE_ALL;
         st                       = largest(c, &fits, err);
     }
-    i64 batch = st ? 0 : allowed(c, fits), most = batch;
-    if (!st) st = smallest_that_pays(c, &batch, err);
+    i64  batch = st ? 0 : allowed(c, fits), most = batch;
+    bool rated = s->target.flops_s[DT_F32] > 0; /* else nobody knows what pays */
+    if (!st && rated) st = smallest_that_pays(c, &batch, err);
     if (st) return st;
     s->config.batch = batch;
     struct str largest =

@@ -45,6 +45,7 @@ struct lint_facts facts_of(struct session *s, const struct limits *limits)
                             .steps         = limits->steps,
                             .warmup        = limits->rates.warmup,
                             .lr            = limits->rates.lr,
+                            .optimiser     = optimiser_name(s->config.optimiser),
                             .precision     = s->precision.dtype,
                             .low           = s->target.low,
                             .loss_scaled   = s->settings->train.loss_scale > 1,
@@ -78,6 +79,8 @@ static f64 least_load_s(struct session *s, struct loader *loader)
 
 void facts_measure(struct session *s, struct loader *loader, struct lint_facts *f)
 {
+    bool known = s->target.seconds || s->target.flops_s[DT_F32] > 0;
+    if (!known) return; /* of what a step takes */
     f->load_s    = least_load_s(s, loader);
     f->compute_s = program_seconds(s->set->programs[PROGRAM_TRAIN], &s->target, s->scratch);
 }

@@ -16,10 +16,11 @@ static f64 gib(i64 bytes) { return (f64)bytes / 0x1p30; }
 static struct str check_fp16_without_scaling(const struct lint_facts *f, struct arena *perm)
 {
     if (f->precision != DT_F16 || f->loss_scaled) return fine;
-    return str_fmt(perm,
-                   "train.precision=fp16 with train.loss_scale=%g: gradients below 6e-8 become 0. Left "
-                   "out it is 65536; train.precision=bf16 needs none",
-                   train_of(f)->loss_scale);
+    return str_fmt(
+        perm,
+        "train.precision=fp16 with train.loss_scale=%g: gradients below 6e-8 become 0. Left "
+        "out it is 65536; train.precision=bf16 needs none",
+        train_of(f)->loss_scale);
 }
 
 static struct str check_fp16_where_bf16(const struct lint_facts *f, struct arena *perm)
@@ -99,22 +100,22 @@ static const struct {
     const char *optimiser, *key;
     f64         low, high, common;
 } rates[] = {
-    { "sgd", "train.lr", 1e-4, 10, 0.1 },      { "adam", "train.lr", 1e-6, 0.1, 1e-3 },
-    { "adamw", "train.lr", 1e-6, 0.1, 1e-3 },  { "muon", "train.lr", 1e-6, 0.1, 1e-3 },
+    { "sgd", "train.lr", 1e-4, 10, 0.1 },       { "adam", "train.lr", 1e-6, 0.1, 1e-3 },
+    { "adamw", "train.lr", 1e-6, 0.1, 1e-3 },   { "muon", "train.lr", 1e-6, 0.1, 1e-3 },
     { "muon", "train.muon_lr", 1e-4, 1, 0.02 },
 };
 
 static struct str check_lr_unusual(const struct lint_facts *f, struct arena *perm)
 {
-    struct str optimiser = train_of(f)->optimiser;
+    const struct train_config *t = train_of(f);
     for (i64 i = 0; i < COUNT_OF(rates); i++) {
         bool lr = str_eq(str_of(rates[i].key), STR("train.lr"));
-        f64  v  = lr ? f->lr : train_of(f)->muon_lr;
-        if (!str_eq(optimiser, str_of(rates[i].optimiser))) continue;
+        f64  v  = lr ? f->lr : t->muon_lr;
+        if (!str_eq(f->optimiser, str_of(rates[i].optimiser))) continue;
         if (v >= rates[i].low && v <= rates[i].high) continue;
         return str_fmt(perm, "%s of %g with %.*s is ten times %s than usual: %s=%g is a common one",
-                       rates[i].key, v, STR_ARG(optimiser), v < rates[i].low ? "lower" : "higher",
-                       rates[i].key, rates[i].common);
+                       rates[i].key, v, STR_ARG(f->optimiser),
+                       v < rates[i].low ? "lower" : "higher", rates[i].key, rates[i].common);
     }
     return fine;
 }
@@ -122,7 +123,7 @@ static struct str check_lr_unusual(const struct lint_facts *f, struct arena *per
 static struct str check_decay_in_adam(const struct lint_facts *f, struct arena *perm)
 {
     const struct train_config *t = train_of(f);
-    if (!(t->decay > 0) || !str_eq(t->optimiser, STR("adam"))) return fine;
+    if (!(t->decay > 0) || !str_eq(f->optimiser, STR("adam"))) return fine;
     return str_fmt(
         perm,
         "train.decay=%g with adam joins the gradient and is divided by its size, so that "
@@ -133,10 +134,10 @@ static struct str check_decay_in_adam(const struct lint_facts *f, struct arena *
 static struct str check_nesterov_without_sgd(const struct lint_facts *f, struct arena *perm)
 {
     const struct train_config *t = train_of(f);
-    if (!t->nesterov || str_eq(t->optimiser, STR("sgd"))) return fine;
+    if (!t->nesterov || str_eq(f->optimiser, STR("sgd"))) return fine;
     return str_fmt(perm,
                    "train.nesterov does nothing with %.*s: train.optimiser=sgd, or leave it out",
-                   STR_ARG(t->optimiser));
+                   STR_ARG(f->optimiser));
 }
 
 /* --- data and evaluation --- */

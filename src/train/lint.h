@@ -12,6 +12,7 @@ struct lint_facts { /* settings, and what data, plan and machine make of them */
     i64                    epoch_steps, steps; /* steps 0: the run has no end of its own */
     i64                    warmup;             /* in steps */
     f64                    lr;                 /* after it followed the batch */
+    struct str             optimiser;          /* in force */
     enum dtype             precision, low;     /* in force; fastest on this machine */
     bool                   loss_scaled;
     i64                    memory_bytes;

@@ -9,7 +9,6 @@ static struct lint_facts sound(void)
 {
     settings       = (struct settings){ 0 };
     settings.train = (struct train_config){ .batch     = 32,
-                                            .optimiser = STR("adamw"),
                                             .lr        = 1e-3,
                                             .decay     = 0.01,
                                             .schedule  = STR("cosine"),
@@ -22,6 +21,7 @@ static struct lint_facts sound(void)
                                 .steps         = 1565,
                                 .warmup        = 100,
                                 .lr            = 1e-3,
+                                .optimiser     = STR("adamw"),
                                 .low           = DT_BF16,
                                 .memory_bytes  = (i64)8 << 30,
                                 .train_bytes   = (i64)1 << 30,
@@ -89,16 +89,14 @@ static void lr_unusual(struct lint_facts *f, bool near) { f->lr = near ? 0.1 : 0
 
 static void decay_in_adam(struct lint_facts *f, bool near)
 {
-    (void)f;
-    settings.train.optimiser = STR("adam");
+    f->optimiser = STR("adam");
     if (near) settings.train.decay = 0;
 }
 
 static void nesterov_without_sgd(struct lint_facts *f, bool near)
 {
-    (void)f;
     settings.train.nesterov = true;
-    if (near) settings.train.optimiser = STR("sgd");
+    if (near) f->optimiser = STR("sgd");
 }
 
 static void batch_larger_than_data(struct lint_facts *f, bool near)
@@ -187,14 +185,14 @@ TEST(low_rates_and_those_of_sgd_and_muon_have_their_own_marks)
     struct finding    found[LINT_COUNT];
     f.lr = 9e-7;
     CHECK_EQ(lint(&f, found, perm), 1);
-    settings.train.optimiser = STR("sgd");
-    f.lr                     = 5;
+    f.optimiser = STR("sgd");
+    f.lr        = 5;
     CHECK_EQ(lint(&f, found, perm), 0);
     f.lr = 11;
     CHECK_EQ(lint(&f, found, perm), 1);
-    f.lr                     = 1e-3;
-    settings.train.optimiser = STR("muon");
-    settings.train.muon_lr   = 0.02;
+    f.lr                   = 1e-3;
+    f.optimiser            = STR("muon");
+    settings.train.muon_lr = 0.02;
     CHECK_EQ(lint(&f, found, perm), 0);
     settings.train.muon_lr = 2;
     CHECK_EQ(lint(&f, found, perm), 1);
