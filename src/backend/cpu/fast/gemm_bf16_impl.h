@@ -15,7 +15,8 @@ enum {
     MC  = 64, /* rows of a block at a time: with a panel of B they stay in the first caches */
     RUN = 32, /* tiles packed at a time: 32 to 96 KiB */
     SLICE_NUMBERS = 2 * 1024 * 1024, /* packed at a time: 4 MiB */
-    BLOCKS_WANTED = 48,
+    BLOCKS_WANTED = 32,
+    LINE_BYTES    = 64,
     SMALL_FLOPS   = 2 * 1000 * 1000, /* ten microseconds: not worth a second thread */
 };
 
@@ -102,6 +103,15 @@ static void put(const struct job *job, const f32 *sums, i64 at, i64 n, i64 rows,
     }
 }
 
+/* Results come from far away to be written to: they are asked for before they are computed. */
+static void expect_results(const struct job *job, i64 at, i64 rows, i64 columns)
+{
+    i64       size = dtype_bytes(job->c.type.dtype);
+    const u8 *c    = (const u8 *)job->c.data + at * size;
+    for (i64 r = 0; r < rows; r++, c += job->g.N * size)
+        for (i64 i = 0; i < columns * size; i += LINE_BYTES) __builtin_prefetch(c + i, 1);
+}
+
 /* Two panels of rows from m on, one panel of columns from n on, of product `batch`. */
 static void run_tile(const struct job *job, struct bf16_tile *t, i64 batch, i64 m, i64 n)
 {
@@ -109,36 +119,48 @@ static void run_tile(const struct job *job, struct bf16_tile *t, i64 batch, i64 
     i64              M = job->g.M, N = job->g.N, at = (batch * M + m) * N + n;
     i64              rows = MIN(M - m, ROWS), columns = MIN(N - n, NR);
     i64              panels = fast_div_up(rows, PANEL), nv = fast_div_up(columns, V_LANES);
-    bool             whole = rows == panels * PANEL && columns == nv * V_LANES;
-    if (whole && job->c.type.dtype == DT_F32 && (job->k || !job->bias.data)) {
-        t->c     = (f32 *)job->c.data + at;
-        t->c_row = N;
-        t->adds  = job->k > 0;
-        product(t, panels, nv);
-        return;
-    }
-    t->c     = sums;
-    t->c_row = NR;
-    t->adds  = false;
+    bool             whole  = rows == panels * PANEL && columns == nv * V_LANES;
+    bool             direct = whole && job->c.type.dtype == DT_F32 && (job->k || !job->bias.data);
+    expect_results(job, at, rows, columns);
+    t->c     = direct ? (f32 *)job->c.data + at : sums;
+    t->c_row = direct ? N : NR;
+    t->adds  = direct && job->k > 0;
     product(t, panels, nv);
-    put(job, sums, at, n, rows, columns);
+    if (!direct) put(job, sums, at, n, rows, columns);
 }
 
-/* Rows [m, m_end), all columns of the block. */
-static void run_rows(const struct job *job, i64 batch, i64 m, i64 m_end, i64 n, i64 n_end)
+/* A's rows in the form in which they are multiplied, and how far from one to the next. */
+static const u16 *rows_at(const struct job *job, i64 batch, i64 *row)
+{
+    const struct operand *a = &job->a;
+    *row                    = a->packed ? job->tiles * STEPS : a->lines.line;
+    return a->packed ? a->packed + batch * a->panels * PANEL * *row
+                     : a->lines.data + batch * a->batch + job->k;
+}
+
+struct part { /* one block: rows [m, m_end) and columns [n, n_end) of product `batch` */
+    i64 batch, m, m_end, n, n_end;
+};
+
+/* MC rows of the block from m on; meanwhile those after them are asked for. */
+static void run_rows(const struct job *job, const struct part *p, i64 m)
 {
     const struct operand *a = &job->a, *b = &job->b;
-    const u16            *a_in_place = a->lines.data + batch * a->batch + job->k;
-    struct bf16_tile      t          = { .tiles  = job->tiles,
-                                         .a_row  = a->packed ? STEPS : a->lines.line,
-                                         .a_tile = a->packed ? A_TILE : STEPS };
-    t.a_panel                        = a->packed ? job->tiles * A_TILE : PANEL * a->lines.line;
-    for (; n < n_end; n += NR) {
-        t.b = b->packed + (batch * b->panels + n / NR) * job->tiles * B_TILE;
-        for (i64 i = m; i < m_end; i += ROWS) {
-            t.a = a->packed ? a->packed + (batch * a->panels + i / PANEL) * t.a_panel
-                            : a_in_place + i * a->lines.line;
-            run_tile(job, &t, batch, i, n);
+    i64                   end = MIN(m + MC, p->m_end), next = end, row;
+    i64                   each = fast_div_up(MC * NR, p->n_end - p->n);
+    const u16            *rows = rows_at(job, p->batch, &row);
+    struct bf16_tile      t    = { .tiles   = job->tiles,
+                                   .a_row   = a->packed ? STEPS : row,
+                                   .a_tile  = a->packed ? A_TILE : STEPS,
+                                   .a_panel = PANEL * row };
+    for (i64 n = p->n; n < p->n_end; n += NR) {
+        t.b = b->packed + (p->batch * b->panels + n / NR) * job->tiles * B_TILE;
+        for (i64 stop = MIN(next + each, MIN(end + MC, p->m_end)); next < stop; next++)
+            for (i64 k = 0; k < job->tiles; k++)
+                __builtin_prefetch(rows + next * row + k * STEPS, 0, 2); /* the second cache */
+        for (i64 i = m; i < end; i += ROWS) {
+            t.a = rows + i * row;
+            run_tile(job, &t, p->batch, i, n);
         }
     }
 }
@@ -148,11 +170,13 @@ static void run_block(void *context, i64 block, i32 worker)
     (void)worker;
     const struct job *job = context;
     i64 column = block % job->column_blocks, row = block / job->column_blocks % job->row_blocks;
-    i64 batch = block / (job->column_blocks * job->row_blocks), n = column * job->columns;
-    i64 m_end = MIN((row + 1) * job->rows, job->g.M), n_end = MIN(n + job->columns, job->g.N);
+    struct part p = { .batch = block / (job->column_blocks * job->row_blocks),
+                      .m     = row * job->rows,
+                      .m_end = MIN((row + 1) * job->rows, job->g.M),
+                      .n     = column * job->columns,
+                      .n_end = MIN((column + 1) * job->columns, job->g.N) };
     products_begin();
-    for (i64 m = row * job->rows; m < m_end; m += MC)
-        run_rows(job, batch, m, MIN(m + MC, m_end), n, n_end);
+    for (i64 m = p.m; m < p.m_end; m += MC) run_rows(job, &p, m);
     products_end();
 }
 
