@@ -57,7 +57,7 @@ static void on_start(void *context, const struct train_start *e)
 static void on_step(void *context, const struct train_progress *e)
 {
     struct work *w = context;
-    if (e->step == 1) w->note.begin_s = e->elapsed_s;
+    if (w->note.begin_s == 0) w->note.begin_s = e->elapsed_s;
 }
 
 static void on_eval(void *context, const struct train_eval *e)

@@ -27,20 +27,18 @@ struct asha *asha_new(struct arena *perm, i64 trial_count, i64 eta, f64 first)
 /* Its value at a rung; one that ended by itself keeps the last it had. */
 static bool value_at(const struct asha *a, i64 trial, i64 rung, f64 *value)
 {
-    const struct asha_trial *t = &a->trials[trial];
-    bool reached = t->state == ASHA_PAUSED || t->state == ASHA_OUT || t->state == ASHA_DONE;
-    if (t->state == ASHA_NEW) return false;
-    i64 last = reached ? t->rung : t->rung - 1;
+    const struct asha_trial *t    = &a->trials[trial];
+    i64                      last = t->rung - (t->state == ASHA_RUNNING);
+    if (t->state == ASHA_NEW || last < 0) return false;
     if (rung > last && t->state != ASHA_DONE) return false;
-    if (last < 0) return false;
-    *value = t->value[rung > last ? last : rung];
+    *value = t->value[MIN(rung, last)];
     return true;
 }
 
 /* Whole numbers about one rung. */
 struct count {
     i64 reported, running; /* have a value there; are on the way to it */
-    i64 promoted;          /* have one and went on, or are on their way to it, or beyond */
+    i64 promoted;          /* came to it, are on their way, or ended before */
     i64 waiting;           /* paused there and not out */
 };
 
@@ -147,20 +145,23 @@ i64 asha_drop(struct asha *a)
     return -1;
 }
 
-/* Farther is better; at the same place, less is. */
+/* The last rung it has a value for; the end lies beyond all of them. */
+static i64 came_to(const struct asha *a, const struct asha_trial *t)
+{
+    if (t->state == ASHA_NEW) return -1;
+    return t->state == ASHA_DONE ? a->rung_count : t->rung - (t->state == ASHA_RUNNING);
+}
+
+/* Farther is better; at the same place, less is. Those that failed come behind. */
 static bool before(const struct asha *a, i64 i, i64 k)
 {
-    const struct asha_trial *x = &a->trials[i], *y = &a->trials[k];
-    f64                      vx = INFINITY, vy = INFINITY;
-    i64 rx = x->state == ASHA_DONE ? a->rung_count : x->rung - (x->state == ASHA_RUNNING);
-    i64 ry = y->state == ASHA_DONE ? a->rung_count : y->rung - (y->state == ASHA_RUNNING);
-    if (x->state == ASHA_NEW) rx = -1;
-    if (y->state == ASHA_NEW) ry = -1;
-    value_at(a, i, MAX(rx, 0), &vx);
-    value_at(a, k, MAX(ry, 0), &vy);
-    if (isfinite(vx) != isfinite(vy)) return isfinite(vx);
-    if (rx != ry) return rx > ry;
-    return vx != vy ? vx < vy : i < k;
+    i64 rung_i = came_to(a, &a->trials[i]), rung_k = came_to(a, &a->trials[k]);
+    f64 value_i = INFINITY, value_k = INFINITY;
+    value_at(a, i, MAX(rung_i, 0), &value_i);
+    value_at(a, k, MAX(rung_k, 0), &value_k);
+    if (isfinite(value_i) != isfinite(value_k)) return isfinite(value_i);
+    if (rung_i != rung_k) return rung_i > rung_k;
+    return value_i != value_k ? value_i < value_k : i < k;
 }
 
 void asha_ranking(const struct asha *a, i64 *order)

@@ -265,7 +265,8 @@ static enum status steps(struct loop *l, struct err *err)
         b        = step(l, b, lr);
         i64 end  = now_ns(l);
         l->steps_ns += end - begin;
-        if (l->step == 1) l->result->first_step_ms = (f64)os_process_age_ns() / 1e6;
+        if (isnan(l->result->first_step_ms))
+            l->result->first_step_ms = (f64)os_process_age_ns() / 1e6;
         tell_step(l, lr);
         judge_loading(l);
         enum stop_action now = stop_step(stop, l->step, elapsed_s(l), l->loss);
