@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""bench/run levers stays runnable: frugal knows every setting of every row, and a row whose setting
-it does not know fails instead of being passed over."""
+"""bench/run levers and recipes stay runnable: frugal knows every setting of every row, and a row whose
+setting it does not know fails instead of being passed over. A comparison is won by what it says."""
 import os
 import subprocess
 import sys
@@ -9,17 +9,54 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(TOP, "bench"))
 import common  # noqa: E402
 import levers  # noqa: E402
+import recipes  # noqa: E402
 
 common.FRUGAL = os.path.abspath(os.environ.get("FRUGAL", common.FRUGAL))
 PLAIN = {"planned_mib": 256, "batch": 16}  # what rows relative to plain count from
 
 
-def shown(example, lever):
-    """frugal's words against the row; empty: none."""
-    file, *settings = levers.arguments_of(example, lever, 1, PLAIN)
-    done = subprocess.run([common.FRUGAL, "show", f"{TOP}/{file}", *settings], cwd=common.DATA, capture_output=True,
-                          text=True, timeout=60)
+def shown(file, *settings):
+    """frugal's words against the settings; empty: none."""
+    done = subprocess.run([common.FRUGAL, "show", f"{TOP}/{file}", *settings], cwd=common.DATA,
+                          capture_output=True, text=True, timeout=60)
     return done.stderr.strip() if done.returncode else ""
+
+
+def sides_known():
+    """How many sides of bench/recipes.py frugal refuses; the rate looked for must be one it reads."""
+    failed = 0
+    for side, (settings, key, rates) in recipes.SIDES.items():
+        words = shown(recipes.FILE, *settings, f"{key}={rates[0]}", "train.steps=1") or ("" if len(rates) >= 4 else "fewer than four rates")
+        print(f"recipes, {side}: {words or 'known'}", flush=True)
+        failed += bool(words)
+    return failed
+
+
+class Kept:
+    def __init__(self):
+        self.rows = []
+
+    def add(self, row):
+        self.rows.append(row)
+        recipes.table_line(row)
+
+
+def comparisons_judged():
+    """compare() with made-up runs: reached at half the steps, reached for more dollars, never reached."""
+    def run(loss, cost):
+        def measure(side, rate, steps):
+            fast = side == "modern, muon"
+            return {"side": side, "optimiser": "adamw", "muon_share": 0, "key": "train.lr", "rate": rate, "edge": False, "steps": steps,
+                    "loss": loss * 400 / steps if fast else 1.0, "seconds": steps, "dollars": steps * (cost if fast else 1.0), "busy": 0}
+        return measure
+    rates, failed = {"modern, muon": 1, "plain": 1}, 0
+    for loss, cost, won, steps in ((0.5, 1, True, 200), (0.5, 3, False, 200), (2, 1, False, 400)):
+        recipes.measure, kept = run(loss, cost), Kept()
+        told = recipes.compare("modern, muon", "plain", rates, 400, kept)
+        good = told == won and kept.rows[-1]["steps"] == steps and kept.rows[-1]["reached"] == (loss < 1)
+        print(f"recipes, loss {loss} at {cost} dollars a step: {'as it is' if good else 'FAILED'}", flush=True)
+        failed += not good
+    return failed
 
 
 def main():
@@ -27,9 +64,10 @@ def main():
     common.make_text()
     for example in levers.EXAMPLES:
         for lever in levers.LEVERS:
-            words = shown(example, lever)
+            words = shown(*levers.arguments_of(example, lever, 1, PLAIN))
             print(f"{example}, {lever}: {words or 'known'}", flush=True)
             failed += bool(words)
+    failed += sides_known() + comparisons_judged()
     levers.LEVERS["unknown"] = ["train.magic=true"]
     try:
         levers.measure("gpt", "unknown", 1, PLAIN)
