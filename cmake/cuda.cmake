@@ -48,10 +48,20 @@ endforeach()
 
 file(GLOB module_sources CONFIGURE_DEPENDS src/backend/cuda/module/*.c)
 file(GLOB lower_sources CONFIGURE_DEPENDS src/base/*.c src/ir/*.c)
+# cuDNN is loaded at run time: only its header is needed here.
+find_path(CUDNN_INCLUDE cudnn_graph.h HINTS ${CUDA_INCLUDE})
+if(NOT CUDNN_INCLUDE)
+    message(STATUS "cuda: without cuDNN, no cudnn_graph.h")
+    list(FILTER module_sources EXCLUDE REGEX "/(dnn|sdpa)\\.c$")
+endif()
 add_library(frugal_cuda MODULE ${module_sources} ${lower_sources} ${objects})
 set_target_properties(frugal_cuda PROPERTIES PREFIX "" POSITION_INDEPENDENT_CODE ON
     C_VISIBILITY_PRESET hidden LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
 target_include_directories(frugal_cuda SYSTEM PRIVATE ${CUDA_INCLUDE})
+if(CUDNN_INCLUDE)
+    target_include_directories(frugal_cuda SYSTEM PRIVATE ${CUDNN_INCLUDE})
+    target_compile_definitions(frugal_cuda PRIVATE FRUGAL_HAVE_CUDNN=1)
+endif()
 target_link_libraries(frugal_cuda PRIVATE frugal_flags ${CUBLASLT} ${CUDART} stdc++ m pthread rt
                                           ${CMAKE_DL_LIBS})
 install(TARGETS frugal_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/frugal)

@@ -21,7 +21,7 @@ struct backend_table {
                                                              `describe` knows all it can */
     enum status (*alloc)(struct backend *, i64 arena_bytes, struct err *);
     enum status (*prepare)(struct backend *, struct program *, struct arena *perm, struct err *);
-    ticket (*put)(struct backend *, i64 offset, const void *from, i64 bytes);
+    ticket (*put)(struct backend *, i64 offset, const void *from, i64 bytes); /* from NULL: zeros */
     ticket (*get)(struct backend *, i64 offset, void *to, i64 bytes);
     ticket (*run)(struct backend *, const struct program *);
     void (*wait)(struct backend *, ticket);

@@ -5,7 +5,8 @@
 #include "train/train_int.h"
 #include <string.h>
 
-enum { CHUNK = 1 << 16 };         /* elements made at a time */
+enum { CHUNK = 1 << 20 };      /* numbers made at a time */
+enum { FILL_BLOCK = 1 << 14 }; /* numbers that one thread makes at a time */
 enum { NAMES_BYTES = 256 << 20 }; /* address space for the header of train.init */
 
 static bool is_weight(const struct persistent *t)
@@ -51,24 +52,35 @@ static void put_numbers(struct session *s, const struct persistent *t, i64 from,
             count * (i64)sizeof *values);
 }
 
-static void put_initial(struct session *s, const struct persistent *t, struct arena scratch)
+/* Numbers from `from` on, by many hands: each is a function of its address alone. */
+struct fill {
+    const struct init *init;
+    struct rng_key     key;
+    f32               *to;
+    i64                from, count;
+};
+
+static void fill_block(void *context, i64 block, i32 worker)
 {
-    struct rng_key key   = { .seed = s->settings->train.seed, .name = str_hash(t->name) };
-    f32           *chunk = NEW(&scratch, f32, CHUNK);
-    i64            count = shape_count(t->type.shape);
-    for (i64 from = 0; from < count; from += CHUNK) {
-        i64 n = MIN(CHUNK, count - from);
-        for (i64 i = 0; i < n; i++) chunk[i] = initial(&t->init, key, from + i);
-        put_numbers(s, t, from, chunk, n, scratch);
-    }
+    const struct fill *f   = context;
+    i64                end = MIN(f->count, (block + 1) * FILL_BLOCK);
+    (void)worker;
+    for (i64 i = block * FILL_BLOCK; i < end; i++)
+        f->to[i] = initial(f->init, f->key, f->from + i);
 }
 
-/* Gradients, state and the padding between tensors start at zero: sweeps run over all of it. */
-static void zero_persistents(struct session *s, struct arena scratch)
+static void put_initial(struct session *s, const struct persistent *t, struct pool *pool,
+                        struct arena scratch)
 {
-    u8 *zeros = NEW(&scratch, u8, CHUNK);
-    for (i64 at = 0; at < s->set->persistent_bytes; at += CHUNK)
-        s->backend->table->put(s->backend, at, zeros, MIN(CHUNK, s->set->persistent_bytes - at));
+    struct fill f     = { .init = &t->init,
+                          .key  = { .seed = s->settings->train.seed, .name = str_hash(t->name) },
+                          .to   = NEW(&scratch, f32, CHUNK) };
+    i64         count = shape_count(t->type.shape);
+    for (; f.from < count; f.from += CHUNK) {
+        f.count = MIN(CHUNK, count - f.from);
+        pool_run(pool, (f.count + FILL_BLOCK - 1) / FILL_BLOCK, fill_block, &f);
+        put_numbers(s, t, f.from, f.to, f.count, scratch);
+    }
 }
 
 /* The file's name for one of our tensors: the right side of "theirs=ours", or the same. */
@@ -217,11 +229,16 @@ static enum status load(struct session *s, struct err *err)
 
 enum status weights_init(struct session *s, struct err *err)
 {
-    zero_persistents(s, s->scratch);
+    i64          given   = s->settings->train.threads;
+    i32          threads = given ? (i32)given : pool_machine_threads();
+    struct pool *pool    = pool_open(s->perm, weights_count(s, false) < FILL_BLOCK ? 1 : threads);
+    /* Gradients, state and the padding between tensors start at zero: sweeps run over all of it. */
+    s->backend->table->put(s->backend, 0, NULL, s->set->persistent_bytes);
     for (i32 i = 0; i < s->set->persistent_count; i++) {
         const struct persistent *t = &s->set->persistents[i];
-        if (t->init.kind != INIT_ZERO) put_initial(s, t, s->scratch);
+        if (t->init.kind != INIT_ZERO) put_initial(s, t, pool, s->scratch);
     }
+    pool_close(pool);
     return s->settings->train.init.len ? load(s, err) : STATUS_OK;
 }
 

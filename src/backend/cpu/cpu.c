@@ -227,7 +227,8 @@ static ticket cpu_put(struct backend *b, i64 offset, const void *from, i64 bytes
     struct cpu *cpu = cpu_of(b);
     ASSERT(offset >= 0);
     ASSERT(offset + bytes <= cpu->arena_bytes);
-    memcpy(cpu->arena + offset, from, (size_t)bytes);
+    if (from) memcpy(cpu->arena + offset, from, (size_t)bytes);
+    else memset(cpu->arena + offset, 0, (size_t)bytes);
     return 0;
 }
 

@@ -241,7 +241,8 @@ static ticket cuda_put(struct backend *b, i64 offset, const void *from, i64 byte
     struct cuda *cuda = cuda_of(b);
     ASSERT(offset >= 0);
     ASSERT(offset + bytes <= cuda->arena_bytes);
-    for (i64 at = 0; at < bytes; at += STAGE_BYTES) {
+    if (!from) must(cudaMemsetAsync(cuda->arena + offset, 0, (size_t)bytes, cuda->gpu.stream));
+    for (i64 at = 0; from && at < bytes; at += STAGE_BYTES) {
         i64           part = MIN(STAGE_BYTES, bytes - at);
         struct stage *s    = next_stage(cuda);
         memcpy(s->pinned, (const u8 *)from + at, (size_t)part);

@@ -1,8 +1,10 @@
 /* gemm.c - matrix products by cuBLASLt, each shape's kernel chosen by timing.
  *
  * The library thinks in columns: our row-major C = A . B is its C' = B' . A', so the operands change
- * places and nothing is copied. A bias [N] is then one number a row of C', which an epilogue adds. */
-#include "backend/cuda/module/gpu.h"
+ * places and nothing is copied. A bias [N] is then one number a row of C', which an epilogue adds.
+ * Chains that the library can do on the way out are done there: a sum with another tensor, gelu
+ * with its argument kept, the gradient of gelu. */
+#include "backend/cuda/module/gemm.h"
 #include "backend/cuda/module/launch.h"
 #include <cublasLt.h>
 #include <string.h>
@@ -10,13 +12,7 @@
 enum { CANDIDATES = 8, TRIES = 3, PLANS_MAX = 512 };
 enum { WORK_SMALL = 4 << 20, WORK_LARGE = 32 << 20 }; /* 32 MiB: what cuBLAS itself takes on Hopper */
 
-struct product { /* what a choice depends on: no pointers */
-    i64        M, N, K, batch;
-    i64        ta, tb;
-    enum dtype in, out, bias; /* bias DT_COUNT: none */
-};
-
-struct plan {
+struct gemm_plan {
     struct product         key;
     cublasLtMatmulDesc_t   desc;
     cublasLtMatrixLayout_t a, b, c; /* of the library: a is our second operand */
@@ -25,9 +21,20 @@ struct plan {
 
 struct blas {
     cublasLtHandle_t handle;
-    struct plan      plans[PLANS_MAX];
+    struct gemm_plan plans[PLANS_MAX];
     i32              count;
 };
+
+/* The map of a chain of one that an epilogue does; -1: none. */
+static i64 epilogue_of(const struct gpu_call *c)
+{
+    const struct chain *then = &c->at->then;
+    bool                low  = c->out[0].type.dtype != DT_F32; /* the library's gelu needs it */
+    if (then->count != 1) return -1;
+    if (then->op[0] == OP_ADD && !then->keep) return OP_ADD;
+    if (then->op[0] == OP_GELU && then->keep && low) return OP_GELU;
+    return then->op[0] == OP_GELU_GRAD && !then->keep && low && c->in_count == 2 ? OP_GELU_GRAD : -1;
+}
 
 static struct product product_of(const struct gpu_call *c)
 {
@@ -43,6 +50,7 @@ static struct product product_of(const struct gpu_call *c)
     p.in    = c->in[0].type.dtype;
     p.out   = c->out[0].type.dtype;
     p.bias  = c->in_count == 3 ? c->in[2].type.dtype : DT_COUNT;
+    p.then  = epilogue_of(c);
     return p;
 }
 
@@ -59,7 +67,7 @@ static i64 bias_bytes(const struct product *p)
     return casts_bias(p) ? (p->N * dtype_bytes(p->out) + 255) / 256 * 256 : 0;
 }
 
-static i64 library_bytes(const struct product *p)
+i64 gemm_work(const struct product *p)
 {
     return (f64)p->M * (f64)p->N * (f64)p->K * (f64)p->batch < 1e8 ? WORK_SMALL : WORK_LARGE;
 }
@@ -67,7 +75,7 @@ static i64 library_bytes(const struct product *p)
 static i64 work(const struct gpu_call *c)
 {
     struct product p = product_of(c);
-    return bias_bytes(&p) + library_bytes(&p);
+    return bias_bytes(&p) + gemm_work(&p);
 }
 
 static struct blas *blas_of(struct gpu *gpu, struct arena *perm)
@@ -93,43 +101,53 @@ static cublasLtMatrixLayout_t layout(enum dtype t, i64 rows, i64 columns, i64 ba
     return l;
 }
 
-static const void *bias_of(const struct gpu_call *c, const struct product *p)
+static cublasLtEpilogue_t epilogue(const struct product *k)
 {
-    return casts_bias(p) ? c->work : c->in[2].data;
+    bool bias = k->bias != DT_COUNT;
+    if (k->then == OP_GELU_GRAD) return CUBLASLT_EPILOGUE_DGELU;
+    if (k->then == OP_GELU) return bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-static void describe(struct plan *p, const struct gpu_call *c)
+static void describe(struct gemm_plan *p, const struct gemm_operands *o)
 {
     const struct product *k = &p->key;
     cublasOperation_t     t = CUBLAS_OP_T;
     cublasLtMatmulDescCreate(&p->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F);
     if (k->tb) cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &t, sizeof t);
     if (k->ta) cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &t, sizeof t);
+    cublasLtEpilogue_t e = epilogue(k);
+    cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &e, sizeof e);
     if (k->bias != DT_COUNT) {
-        cublasLtEpilogue_t e    = CUBLASLT_EPILOGUE_BIAS;
-        const void        *bias = bias_of(c, k);
-        cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &e, sizeof e);
+        const void *bias = o->bias;
         cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
                                        sizeof bias);
+    }
+    if (k->then == OP_GELU || k->then == OP_GELU_GRAD) {
+        void   *aux = o->aux;
+        int64_t row = k->N;
+        cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux,
+                                       sizeof aux);
+        cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &row,
+                                       sizeof row);
     }
     p->a = k->tb ? layout(k->in, k->K, k->N, k->batch) : layout(k->in, k->N, k->K, k->batch);
     p->b = k->ta ? layout(k->in, k->M, k->K, k->batch) : layout(k->in, k->K, k->M, k->batch);
     p->c = layout(k->out, k->N, k->M, k->batch);
 }
 
-static cublasStatus_t multiply(const struct gpu_call *c, const struct plan *p,
-                               const cublasLtMatmulAlgo_t *algo)
+static cublasStatus_t multiply(struct gpu *gpu, const struct gemm_plan *p,
+                               const struct gemm_operands *o, const cublasLtMatmulAlgo_t *algo)
 {
-    static const f32 one = 1, zero = 0;
-    struct blas     *b    = c->gpu->blas;
-    u8              *work = (u8 *)c->work + bias_bytes(&p->key);
-    return cublasLtMatmul(b->handle, p->desc, &one, c->in[1].data, p->a, c->in[0].data, p->b, &zero,
-                          c->out[0].data, p->c, c->out[0].data, p->c, algo, work,
-                          (size_t)library_bytes(&p->key), c->gpu->stream);
+    struct blas *b = gpu->blas;
+    return cublasLtMatmul(b->handle, p->desc, &o->alpha, o->b, p->a, o->a, p->b, &o->beta,
+                          o->beta != 0 ? o->c : o->d, p->c, o->d, p->c, algo, o->work,
+                          (size_t)gemm_work(&p->key), gpu->stream);
 }
 
 /* Milliseconds of the best of a few tries; below 0: it failed. */
-static f32 time_of(const struct gpu_call *c, const struct plan *p, const cublasLtMatmulAlgo_t *algo)
+static f32 time_of(struct gpu *gpu, const struct gemm_plan *p, const struct gemm_operands *o,
+                   const cublasLtMatmulAlgo_t *algo)
 {
     cudaEvent_t from, to;
     f32         best = -1;
@@ -137,9 +155,9 @@ static f32 time_of(const struct gpu_call *c, const struct plan *p, const cublasL
     cudaEventCreate(&to);
     for (i32 i = 0; i < TRIES; i++) {
         f32 ms = 0;
-        cudaEventRecord(from, c->gpu->stream);
-        if (multiply(c, p, algo) != CUBLAS_STATUS_SUCCESS) break;
-        cudaEventRecord(to, c->gpu->stream);
+        cudaEventRecord(from, gpu->stream);
+        if (multiply(gpu, p, o, algo) != CUBLAS_STATUS_SUCCESS) break;
+        cudaEventRecord(to, gpu->stream);
         if (cudaEventSynchronize(to) != cudaSuccess || cudaEventElapsedTime(&ms, from, to)) break;
         if (i > 0 && (best < 0 || ms < best)) best = ms; /* the first one loads the kernel */
     }
@@ -149,13 +167,13 @@ static f32 time_of(const struct gpu_call *c, const struct plan *p, const cublasL
 }
 
 /* The library's own ranking, then the clock over the first few: a candidate that fails is skipped. */
-static bool choose(const struct gpu_call *c, struct plan *p)
+static bool choose(struct gpu *gpu, struct gemm_plan *p, const struct gemm_operands *o)
 {
-    struct blas                    *b = c->gpu->blas;
+    struct blas                    *b = gpu->blas;
     cublasLtMatmulPreference_t      preference;
     cublasLtMatmulHeuristicResult_t found[CANDIDATES];
     int                             count = 0;
-    size_t                          bytes = (size_t)library_bytes(&p->key);
+    size_t                          bytes = (size_t)gemm_work(&p->key);
     f32                             best  = -1;
     cublasLtMatmulPreferenceCreate(&preference);
     cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
@@ -163,7 +181,7 @@ static bool choose(const struct gpu_call *c, struct plan *p)
     cublasLtMatmulAlgoGetHeuristic(b->handle, p->desc, p->a, p->b, p->c, p->c, preference,
                                    CANDIDATES, found, &count);
     for (int i = 0; i < count; i++) {
-        f32 ms = time_of(c, p, &found[i].algo);
+        f32 ms = time_of(gpu, p, o, &found[i].algo);
         if (ms < 0 || (best >= 0 && ms >= best)) continue;
         best    = ms;
         p->algo = found[i].algo;
@@ -172,33 +190,61 @@ static bool choose(const struct gpu_call *c, struct plan *p)
     return best >= 0;
 }
 
-/* One choice a shape; a bias has its address in the descriptor, so those have one each. */
-static void *plan(const struct gpu_call *c, struct arena *perm)
+/* One choice a shape; a bias or kept argument has its address in the descriptor: those have one each. */
+const struct gemm_plan *gemm_plan(struct gpu *gpu, struct product key,
+                                  const struct gemm_operands *o, struct arena *perm)
 {
-    struct blas   *b   = blas_of(c->gpu, perm);
-    struct product key = product_of(c);
+    struct blas            *b    = blas_of(gpu, perm);
+    const struct gemm_plan *same = NULL;
     if (!b) return NULL;
-    const struct plan *same = NULL;
     for (i32 i = 0; i < b->count && !same; i++) {
         if (!memcmp(&b->plans[i].key, &key, sizeof key)) same = &b->plans[i];
     }
-    if (same && key.bias == DT_COUNT) return (void *)(uintptr_t)same;
-    struct plan *p = NEW(perm, struct plan, 1);
-    p->key         = key;
-    describe(p, c);
+    bool addressed = key.bias != DT_COUNT || key.then == OP_GELU || key.then == OP_GELU_GRAD;
+    if (same && !addressed) return same;
+    struct gemm_plan *p = NEW(perm, struct gemm_plan, 1);
+    p->key              = key;
+    describe(p, o);
     if (same) p->algo = same->algo;
-    else if (!choose(c, p)) return NULL;
+    else if (!choose(gpu, p, o)) return NULL;
     if (!same && b->count < PLANS_MAX) b->plans[b->count++] = *p;
     return p;
 }
 
+void gemm_run(struct gpu *gpu, const struct gemm_plan *p, const struct gemm_operands *o)
+{
+    cublasStatus_t s = multiply(gpu, p, o, &p->algo);
+    if (s != CUBLAS_STATUS_SUCCESS) assert_failed(cublasLtGetStatusString(s), __FILE__, __LINE__);
+}
+
+/* --- op matmul --- */
+
+static struct gemm_operands operands_of(const struct gpu_call *c, const struct product *p)
+{
+    struct gemm_operands o = { .alpha = 1, .a = c->in[0].data, .b = c->in[1].data, .d = c->out[0].data };
+    const struct tensor *operand = &c->in[c->in_count];
+    if (p->bias != DT_COUNT) o.bias = casts_bias(p) ? c->work : c->in[2].data;
+    if (p->then == OP_ADD) o.beta = 1, o.c = operand->data;
+    if (p->then == OP_GELU) o.aux = c->out[1].data;
+    if (p->then == OP_GELU_GRAD) o.aux = operand->data;
+    o.work = (u8 *)c->work + bias_bytes(p);
+    return o;
+}
+
+static void *plan(const struct gpu_call *c, struct arena *perm)
+{
+    struct product       p = product_of(c);
+    struct gemm_operands o = operands_of(c, &p);
+    return (void *)(uintptr_t)gemm_plan(c->gpu, p, &o, perm);
+}
+
 static void run(const struct gpu_call *c)
 {
-    const struct plan *p = c->plan;
-    if (casts_bias(&p->key))
-        launch_cast(c->work, p->key.out, c->in[2].data, p->key.bias, p->key.N, c->gpu->stream);
-    cublasStatus_t s = multiply(c, p, &p->algo);
-    if (s != CUBLAS_STATUS_SUCCESS) assert_failed(cublasLtGetStatusString(s), __FILE__, __LINE__);
+    struct product       p = product_of(c);
+    struct gemm_operands o = operands_of(c, &p);
+    if (casts_bias(&p))
+        launch_cast(c->work, p.out, c->in[2].data, p.bias, p.N, c->gpu->stream);
+    gemm_run(c->gpu, c->plan, &o);
 }
 
 static bool takes(const struct gpu_call *c)
@@ -207,8 +253,13 @@ static bool takes(const struct gpu_call *c)
     return p.M > 0 && p.N > 0 && p.K > 0 && p.batch > 0;
 }
 
+/* The kernel that does the chain stands first; the other leaves it to the backend. */
+static bool takes_chain(const struct gpu_call *c) { return takes(c) && epilogue_of(c) >= 0; }
+
+
 extern const struct gpu_kernel gpu_kernels_gemm[];
 const struct gpu_kernel        gpu_kernels_gemm[] = {
+    { OP_MATMUL, "cublaslt", takes_chain, run, work, plan, true },
     { OP_MATMUL, "cublaslt", takes, run, work, plan, false },
 };
 extern const i32 gpu_kernels_gemm_count;

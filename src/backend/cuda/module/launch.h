@@ -9,6 +9,12 @@ extern "C" {
 void launch_cast(void *to, enum dtype to_type, const void *from, enum dtype from_type, i64 count,
                  cudaStream_t stream);
 
+/* muon: x becomes the momentum looked ahead along, of norm 1, in bf16; and the update by it. `part`
+ * has MUON_PARTS numbers. */
+enum { MUON_PARTS = 1025 };
+void launch_muon_begin(const struct gpu_call *c, void *x, f32 *part);
+void launch_muon_end(const struct gpu_call *c, const void *x);
+
 #ifdef __cplusplus
 }
 #endif

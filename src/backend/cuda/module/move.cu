@@ -139,25 +139,41 @@ __global__ void sum_rows(T *y, const S *x, i64 outer, i64 middle) /* inner 1: a 
     if (!threadIdx.x) y[blockIdx.x] = from_f32<T>(sum);
 }
 
-/* Columns: a thread a column, `parts` parts of the middle axis summed apart. */
-template <class S>
+/* Columns in parts of the middle axis: a thread has N neighbouring columns, a block 32 x N columns
+ * and eight rows at a time. */
+template <class S, int N>
 __global__ void sum_columns(f32 *part, const S *x, i64 middle, i64 inner, i64 parts)
 {
-    i64 column = (i64)blockIdx.x * blockDim.x + threadIdx.x, p = blockIdx.y, outer = blockIdx.z;
-    if (column >= inner) return;
+    __shared__ f32 meet[8][32 * N + 1];
+    i64 column = ((i64)blockIdx.x * 32 + threadIdx.x) * N, p = blockIdx.y, outer = blockIdx.z;
     i64 each = (middle + parts - 1) / parts, from = p * each, to = min(middle, from + each);
-    f32 sum = 0;
-    for (i64 i = from; i < to; i++) sum += to_f32(x[(outer * middle + i) * inner + column]);
-    part[(outer * parts + p) * inner + column] = sum;
+    f32 sum[N] = {};
+    if (column < inner) {
+#pragma unroll 4
+        for (i64 i = from + threadIdx.y; i < to; i += 8) {
+            f32 v[N];
+            load_f32<N>(v, x + (outer * middle + i) * inner + column);
+#pragma unroll
+            for (int k = 0; k < N; k++) sum[k] += v[k];
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < N; k++) meet[threadIdx.y][threadIdx.x * N + k] = sum[k];
+    __syncthreads();
+    for (int k = threadIdx.y * 32 + threadIdx.x; k < 32 * N; k += 256) {
+        f32 all = 0;
+        for (int y = 0; y < 8; y++) all += meet[y][k];
+        i64 at = (i64)blockIdx.x * 32 * N + k;
+        if (at < inner) part[(outer * parts + p) * inner + at] = all;
+    }
 }
 
-template <class T> __global__ void add_parts(T *y, const f32 *part, i64 count, i64 inner, i64 parts)
+template <class T> __global__ void add_parts(T *y, const f32 *part, i64 inner, i64 parts)
 {
-    i64 i = (i64)blockIdx.x * THREADS + threadIdx.x;
-    if (i >= count) return;
-    f32 sum = 0;
-    for (i64 p = 0; p < parts; p++) sum += part[(i / inner * parts + p) * inner + i % inner];
-    y[i] = from_f32<T>(sum);
+    i64  column = (i64)blockIdx.x * 32 + threadIdx.x, outer = blockIdx.y;
+    bool inside = column < inner;
+    f32  sum    = sum_parts(part + outer * parts * inner + column, inner, parts, inside);
+    if (inside && !threadIdx.y) y[outer * inner + column] = from_f32<T>(sum);
 }
 
 struct around {
@@ -169,8 +185,8 @@ static struct around sum_of(const struct gpu_call *c)
     struct shape  x    = c->in[0].type.shape;
     i32           from = (i32)c->at->axis, to = from + (i32)c->at->count;
     struct around a = { shape_span(x, 0, from), shape_span(x, from, to), shape_span(x, to, x.rank), 1 };
-    while (a.parts < 256 && a.middle / a.parts > 64 && a.outer * a.inner * a.parts < 1 << 17)
-        a.parts *= 2;
+    i64 columns = div_up(a.inner, a.inner % 8 ? 32 : 256) * a.outer;
+    while (a.parts < 256 && a.middle / a.parts > 64 && columns * a.parts < 1024) a.parts *= 2;
     return a;
 }
 
@@ -195,12 +211,18 @@ static void run_SUM(const struct gpu_call *c)
                     data_of<T>(c->out[0]), data_of<S>(c->in[0]), a.outer, a.middle);
                 return;
             }
-            dim3 grid((unsigned)div_up(a.inner, 128), (unsigned)a.parts, (unsigned)a.outer);
-            sum_columns<S><<<grid, 128, 0, c->gpu->stream>>>(
-                (f32 *)c->work, data_of<S>(c->in[0]), a.middle, a.inner, a.parts);
-            add_parts<T><<<(unsigned)div_up(c->out[0].count, THREADS), THREADS, 0,
-                           c->gpu->stream>>>(data_of<T>(c->out[0]), (f32 *)c->work,
-                                             c->out[0].count, a.inner, a.parts);
+            dim3 block(32, 8);
+            i64  wide = a.inner % 8 ? 32 : 256;
+            dim3 grid((unsigned)div_up(a.inner, wide), (unsigned)a.parts, (unsigned)a.outer);
+            if (wide == 256)
+                sum_columns<S, 8><<<grid, block, 0, c->gpu->stream>>>(
+                    (f32 *)c->work, data_of<S>(c->in[0]), a.middle, a.inner, a.parts);
+            else
+                sum_columns<S, 1><<<grid, block, 0, c->gpu->stream>>>(
+                    (f32 *)c->work, data_of<S>(c->in[0]), a.middle, a.inner, a.parts);
+            dim3 ends((unsigned)div_up(a.inner, 32), (unsigned)a.outer);
+            add_parts<T><<<ends, block, 0, c->gpu->stream>>>(
+                data_of<T>(c->out[0]), (f32 *)c->work, a.inner, a.parts);
         });
     });
 }

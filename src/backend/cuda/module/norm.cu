@@ -59,7 +59,69 @@ __global__ void row_norm_forward(T *y, f32 *means, f32 *rstds, const T *x, const
     rstds[row] = rstd;
 }
 
-template <int N, class T, class W, bool MEAN>
+/* dx, and each block's part of dw and db: its warps take rows in turn and keep their columns' sums in
+ * registers, K runs of N numbers a lane. dx may lie where dy does: a row is read before it is
+ * written. `also` is added to dx. */
+template <int N, int K, class T, class W, bool MEAN>
+__global__ void row_norm_grad(T *dx, f32 *part, const T *dy, const T *x, const W *w, const T *also,
+                              const f32 *means, const f32 *rstds, struct row_norm s)
+{
+    extern __shared__ f32 sums[]; /* dw, db */
+    f32                   dw[K][N] = {}, db[K][N] = {};
+    int                   lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    for (i64 row = (i64)blockIdx.x * WARPS + warp; row < s.rows; row += (i64)gridDim.x * WARPS) {
+        f32 xhat[K][N], g[K][N], mean = MEAN ? means[row] : 0, rstd = rstds[row];
+        f32 sum_g = 0, sum_gx = 0;
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            i64 i = (i64)(k * 32 + lane) * N;
+            if (i >= s.width) continue;
+            f32 scale[N];
+            load_f32<N>(xhat[k], x + row * s.width + i);
+            load_f32<N>(g[k], dy + row * s.width + i);
+            if (w) load_f32<N>(scale, w + i);
+#pragma unroll
+            for (int n = 0; n < N; n++) {
+                xhat[k][n] = (xhat[k][n] - mean) * rstd;
+                dw[k][n] += g[k][n] * xhat[k][n];
+                if (MEAN) db[k][n] += g[k][n];
+                if (w) g[k][n] *= scale[n];
+                sum_g += g[k][n];
+                sum_gx += g[k][n] * xhat[k][n];
+            }
+        }
+        f32 mean_g  = MEAN ? warp_sum(sum_g) / (f32)s.width : 0;
+        f32 mean_gx = warp_sum(sum_gx) / (f32)s.width;
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            i64 i = (i64)(k * 32 + lane) * N;
+            if (i >= s.width) continue;
+            f32 more[N];
+            if (also) load_f32<N>(more, also + row * s.width + i);
+#pragma unroll
+            for (int n = 0; n < N; n++) {
+                f32 d   = rstd * (g[k][n] - mean_g - xhat[k][n] * mean_gx);
+                g[k][n] = also ? to_f32(from_f32<T>(d)) + more[n] : d;
+            }
+            store_f32<N>(dx + row * s.width + i, g[k]);
+        }
+    }
+    for (int turn = 0; turn < WARPS; turn++) {
+        for (int k = 0; k < K && warp == turn; k++) {
+            i64 i = (i64)(k * 32 + lane) * N;
+            for (int n = 0; n < N && i < s.width; n++) {
+                sums[i + n]           = (turn ? sums[i + n] : 0) + dw[k][n];
+                sums[s.width + i + n] = (turn ? sums[s.width + i + n] : 0) + db[k][n];
+            }
+        }
+        __syncthreads();
+    }
+    for (i64 i = threadIdx.x; i < 2 * s.width; i += THREADS)
+        part[(i64)blockIdx.x * 2 * s.width + i] = sums[i];
+}
+
+/* Rows too wide or too odd for that: a warp a row, and a thread a column. */
+template <class T, class W, bool MEAN>
 __global__ void row_norm_dx(T *dx, const T *dy, const T *x, const W *w, const f32 *means,
                             const f32 *rstds, struct row_norm s)
 {
@@ -69,33 +131,20 @@ __global__ void row_norm_dx(T *dx, const T *dy, const T *x, const W *w, const f3
     dy += row * s.width;
     dx += row * s.width;
     f32 mean = MEAN ? means[row] : 0, rstd = rstds[row], sum_g = 0, sum_gx = 0;
-    lane_runs<N>(s.width, [&](i64 i) {
-        f32 v[N], g[N], scale[N];
-        load_f32<N>(v, x + i);
-        load_f32<N>(g, dy + i);
-        if (w) load_f32<N>(scale, w + i);
-#pragma unroll
-        for (int k = 0; k < N; k++) {
-            if (w) g[k] *= scale[k];
-            sum_g += g[k];
-            sum_gx += g[k] * (v[k] - mean) * rstd;
-        }
+    lane_runs<1>(s.width, [&](i64 i) {
+        f32 g = to_f32(dy[i]) * (w ? to_f32(w[i]) : 1);
+        sum_g += g;
+        sum_gx += g * (to_f32(x[i]) - mean) * rstd;
     });
-    f32 mean_g = MEAN ? warp_sum(sum_g) / (f32)s.width : 0;
+    f32 mean_g  = MEAN ? warp_sum(sum_g) / (f32)s.width : 0;
     f32 mean_gx = warp_sum(sum_gx) / (f32)s.width;
-    lane_runs<N>(s.width, [&](i64 i) {
-        f32 v[N], g[N], scale[N];
-        load_f32<N>(v, x + i);
-        load_f32<N>(g, dy + i);
-        if (w) load_f32<N>(scale, w + i);
-#pragma unroll
-        for (int k = 0; k < N; k++)
-            g[k] = rstd * ((w ? g[k] * scale[k] : g[k]) - mean_g - (v[k] - mean) * rstd * mean_gx);
-        store_f32<N>(dx + i, g);
+    lane_runs<1>(s.width, [&](i64 i) {
+        f32 g = to_f32(dy[i]) * (w ? to_f32(w[i]) : 1), xhat = (to_f32(x[i]) - mean) * rstd;
+        dx[i] = from_f32<T>(rstd * (g - mean_g - xhat * mean_gx));
     });
 }
 
-/* dw and db: a thread a column, rows in parts. Runs before dx, which may take over dy's memory. */
+/* dw and db in parts of the rows. Runs before dx, which may take over dy's memory. */
 template <class T, bool MEAN>
 __global__ void row_norm_dw(f32 *part, const T *dy, const T *x, const f32 *means, const f32 *rstds,
                             struct row_norm s, i64 each)
@@ -104,7 +153,6 @@ __global__ void row_norm_dw(f32 *part, const T *dy, const T *x, const f32 *means
     if (column >= s.width) return;
     i64 from = blockIdx.y * each, to = min(s.rows, from + each);
     f32 dw = 0, db = 0;
-#pragma unroll 4
     for (i64 row = from; row < to; row++) {
         f32 d = to_f32(dy[row * s.width + column]), v = to_f32(x[row * s.width + column]);
         dw += d * (v - (MEAN ? means[row] : 0)) * rstds[row];
@@ -114,22 +162,27 @@ __global__ void row_norm_dw(f32 *part, const T *dy, const T *x, const f32 *means
     part[(2 * blockIdx.y + 1) * s.width + column] = db;
 }
 
-/* One warp a column: adds the parts of both sums. */
+/* Adds the parts of both sums: blockDim (32, 8). */
 template <class W>
 __global__ void add_pairs(W *dw, W *db, const f32 *part, i64 width, i64 parts)
 {
-    i64 column = (i64)blockIdx.x * THREADS + threadIdx.x;
-    if (column >= width) return;
-    f32 sum_w = 0, sum_b = 0;
-    for (i64 p = 0; p < parts; p++) {
-        sum_w += part[(2 * p + 0) * width + column];
-        sum_b += part[(2 * p + 1) * width + column];
-    }
+    i64  column = (i64)blockIdx.x * 32 + threadIdx.x;
+    bool inside = column < width;
+    f32  sum_w = sum_parts(part + column, 2 * width, parts, inside);
+    f32  sum_b = sum_parts(part + width + column, 2 * width, parts, inside);
+    if (!inside || threadIdx.y) return;
     dw[column] = from_f32<W>(sum_w);
     if (db) db[column] = from_f32<W>(sum_b);
 }
 
-static i64 parts_of(i64 rows) { return MAX(1, MIN(256, rows / 32)); }
+template <class W>
+static void launch_add_pairs(const struct gpu_call *c, W *dw, W *db, i64 width, i64 parts)
+{
+    add_pairs<W><<<(unsigned)div_up(width, 32), dim3(32, 8), 0, c->gpu->stream>>>(
+        dw, db, (f32 *)c->work, width, parts);
+}
+
+static i64 parts_of(i64 rows) { return MAX(1, MIN(264, rows / 32)); } /* twice an H200's processors */
 
 static i64 work_row_norm_grad(const struct gpu_call *c)
 {
@@ -166,29 +219,92 @@ template <bool MEAN> static void run_forward(const struct gpu_call *c)
     });
 }
 
-/* dy, x, w, mean, rstd (layer norm) or dy, x, rstd and perhaps w. */
+enum { RUNS_MAX = 8 }; /* of CHUNK numbers in a lane */
+
+static bool in_registers(i64 width) { return width % CHUNK == 0 && width <= RUNS_MAX * 32 * CHUNK; }
+
+struct norm_grad { /* operands: dy, x, w, mean, rstd of a layer norm, dy, x, rstd (, w) of an RMS norm */
+    const struct tensor *dy, *x, *w, *also;
+    const f32           *means, *rstds;
+    struct row_norm      s;
+    i64                  parts;
+};
+
+template <bool MEAN> static struct norm_grad norm_grad_of(const struct gpu_call *c)
+{
+    struct norm_grad n = {};
+    n.dy               = &c->in[0];
+    n.x                = &c->in[1];
+    n.w                = MEAN ? &c->in[2] : c->in_count == 4 ? &c->in[3] : NULL;
+    n.also             = c->at->then.count ? &c->in[c->in_count] : NULL;
+    n.means            = MEAN ? data_of<f32>(c->in[3]) : NULL;
+    n.rstds            = data_of<f32>(c->in[MEAN ? 4 : 2]);
+    n.s                = { shape_rows(n.x->type.shape), shape_last(n.x->type.shape), 0 };
+    n.parts            = parts_of(n.s.rows);
+    return n;
+}
+
+/* K as a constant: as few runs as the width needs. */
+template <int K = 1, class F> static void with_runs(i64 width, F f)
+{
+    if constexpr (K < RUNS_MAX) {
+        if (width > (i64)K * 32 * CHUNK) {
+            with_runs<K + 1>(width, f);
+            return;
+        }
+    }
+    f(std::integral_constant<int, K>());
+}
+
+template <bool MEAN> static void run_grad_in_registers(const struct gpu_call *c)
+{
+    struct norm_grad n = norm_grad_of<MEAN>(c);
+    if (!n.s.rows) return;
+    with_type(n.x->type.dtype, [&](auto t) {
+        with_type(c->out[1].type.dtype, [&](auto v) {
+            typedef decltype(t) T;
+            typedef decltype(v) W;
+            with_runs(n.s.width, [&](auto k) {
+                row_norm_grad<CHUNK, decltype(k)::value, T, W, MEAN>
+                    <<<(unsigned)n.parts, THREADS, 2 * n.s.width * sizeof(f32), c->gpu->stream>>>(
+                        data_of<T>(c->out[0]), (f32 *)c->work, data_of<T>(*n.dy), data_of<T>(*n.x),
+                        n.w ? data_of<W>(*n.w) : NULL, n.also ? data_of<T>(*n.also) : NULL,
+                        n.means, n.rstds, n.s);
+            });
+            launch_add_pairs<W>(c, data_of<W>(c->out[1]), MEAN ? data_of<W>(c->out[2]) : NULL,
+                                n.s.width, n.parts);
+        });
+    });
+}
+
 template <bool MEAN> static void run_grad(const struct gpu_call *c)
 {
-    const struct tensor *w     = MEAN ? &c->in[2] : c->in_count == 4 ? &c->in[3] : NULL;
-    const f32           *means = MEAN ? data_of<f32>(c->in[3]) : NULL;
-    const f32           *rstds = data_of<f32>(c->in[MEAN ? 4 : 2]);
-    struct row_norm s = { shape_rows(c->in[1].type.shape), shape_last(c->in[1].type.shape), 0 };
-    i64             parts = parts_of(s.rows), each = div_up(s.rows, parts);
-    if (!s.rows) return;
-    by_width(c->in[1], c->out[1].type.dtype, s.width, [&](auto n, auto t, auto v) {
-        typedef decltype(t) T;
-        typedef decltype(v) W;
-        dim3 grid((unsigned)div_up(s.width, 128), (unsigned)parts);
-        row_norm_dw<T, MEAN><<<grid, 128, 0, c->gpu->stream>>>(
-            (f32 *)c->work, data_of<T>(c->in[0]), data_of<T>(c->in[1]), means, rstds, s, each);
-        add_pairs<W><<<(unsigned)div_up(s.width, THREADS), THREADS, 0, c->gpu->stream>>>(
-            data_of<W>(c->out[1]), MEAN ? data_of<W>(c->out[2]) : NULL, (f32 *)c->work, s.width,
-            parts);
-        row_norm_dx<decltype(n)::value, T, W, MEAN>
-            <<<(unsigned)div_up(s.rows, WARPS), THREADS, 0, c->gpu->stream>>>(
-                data_of<T>(c->out[0]), data_of<T>(c->in[0]), data_of<T>(c->in[1]),
-                w ? data_of<W>(*w) : NULL, means, rstds, s);
+    struct norm_grad n = norm_grad_of<MEAN>(c);
+    if (!n.s.rows) return;
+    with_type(n.x->type.dtype, [&](auto t) {
+        with_type(c->out[1].type.dtype, [&](auto v) {
+            typedef decltype(t) T;
+            typedef decltype(v) W;
+            dim3 grid((unsigned)div_up(n.s.width, 128), (unsigned)n.parts);
+            row_norm_dw<T, MEAN><<<grid, 128, 0, c->gpu->stream>>>(
+                (f32 *)c->work, data_of<T>(*n.dy), data_of<T>(*n.x), n.means, n.rstds, n.s,
+                div_up(n.s.rows, n.parts));
+            launch_add_pairs<W>(c, data_of<W>(c->out[1]), MEAN ? data_of<W>(c->out[2]) : NULL,
+                                n.s.width, n.parts);
+            row_norm_dx<T, W, MEAN>
+                <<<(unsigned)div_up(n.s.rows, WARPS), THREADS, 0, c->gpu->stream>>>(
+                    data_of<T>(c->out[0]), data_of<T>(*n.dy), data_of<T>(*n.x),
+                    n.w ? data_of<W>(*n.w) : NULL, n.means, n.rstds, n.s);
+        });
     });
+}
+
+/* No chain, or one tensor that is added. */
+static bool takes_grad(const struct gpu_call *c)
+{
+    const struct chain *then = &c->at->then;
+    bool adds = !then->count || (then->count == 1 && !then->keep && then->op[0] == OP_ADD);
+    return adds && in_registers(shape_last(c->in[1].type.shape));
 }
 
 /* --- batch norm: columns of [rows, width] --- */
@@ -338,8 +454,7 @@ static void run_BATCHNORM_GRAD(const struct gpu_call *c)
             typedef decltype(v) W;
             column_moment<T, MOMENT_GRAD><<<grid, 128, 0, s>>>(
                 part, data_of<T>(*x), data_of<T>(*dy), mean, rstd, rows, width, each);
-            add_pairs<W><<<(unsigned)div_up(width, THREADS), THREADS, 0, s>>>(
-                data_of<W>(c->out[1]), data_of<W>(c->out[2]), part, width, parts);
+            launch_add_pairs<W>(c, data_of<W>(c->out[1]), data_of<W>(c->out[2]), width, parts);
             batchnorm_dx<T, W><<<(unsigned)div_up(x->count, THREADS), THREADS, 0, s>>>(
                 data_of<T>(c->out[0]), data_of<T>(*dy), data_of<T>(*x), data_of<W>(c->in[2]), mean,
                 rstd, data_of<W>(c->out[1]), data_of<W>(c->out[2]), x->count, width);
@@ -353,6 +468,8 @@ static bool takes_batchnorm(const struct gpu_call *c) { return c->in[3].type.dty
 extern "C" const struct gpu_kernel gpu_kernels_norm[] = {
     { OP_LAYERNORM, "cuda", NULL, run_forward<true>, NULL, NULL, false },
     { OP_RMSNORM, "cuda", NULL, run_forward<false>, NULL, NULL, false },
+    { OP_LAYERNORM_GRAD, "cuda_rows", takes_grad, run_grad_in_registers<true>, work_row_norm_grad, NULL, true },
+    { OP_RMSNORM_GRAD, "cuda_rows", takes_grad, run_grad_in_registers<false>, work_row_norm_grad, NULL, true },
     { OP_LAYERNORM_GRAD, "cuda", NULL, run_grad<true>, work_row_norm_grad, NULL, false },
     { OP_RMSNORM_GRAD, "cuda", NULL, run_grad<false>, work_row_norm_grad, NULL, false },
     { OP_BATCHNORM, "cuda", takes_batchnorm, run_BATCHNORM, work_batchnorm, NULL, false },

@@ -1,5 +1,9 @@
 /* optimiser.cu - the norm of the gradients, clipping by it, and the steps of torch.optim. */
 #include "backend/cuda/module/device.cuh"
+#include "backend/cuda/module/launch.h"
+extern "C" {
+#include "ir/muon.h"
+}
 
 enum { THREADS = 512, PARTS = 1024 };
 
@@ -55,6 +59,39 @@ static void run_CLIP(const struct gpu_call *c)
                                       data_of<f32>(c->in[0]), (f32)c->at->limit);
 }
 
+struct scaler {
+    f32 count, growth, backoff;
+};
+
+__global__ void unscale(f32 *step, f32 *inverse, f32 *true_sum, f32 *scale, f32 *counts,
+                        const f32 *sumsq, struct scaler s)
+{
+    f32  sum = *sumsq, now = *scale, next = now, good = counts[2];
+    bool finite = isfinite(sum), grow = false;
+    if (finite) {
+        counts[2] = ++good;
+        grow      = counts[0] + 1 == s.count;
+        counts[0] = grow ? 0 : counts[0] + 1;
+        if (grow) next = now * s.growth;
+    } else {
+        counts[0] = 0;
+        counts[1] += 1;
+        next = now * s.backoff;
+    }
+    *step     = finite ? good : 0;
+    *inverse  = 1 / now;
+    *true_sum = (f32)((f64)sum / now / now);
+    if (isfinite(next)) *scale = next;
+}
+
+static void run_UNSCALE(const struct gpu_call *c)
+{
+    struct scaler s = { (f32)c->at->count, (f32)c->at->growth, (f32)c->at->backoff };
+    unscale<<<1, 1, 0, c->gpu->stream>>>(data_of<f32>(c->out[0]), data_of<f32>(c->out[1]),
+                                         data_of<f32>(c->out[2]), data_of<f32>(c->in[0]),
+                                         data_of<f32>(c->in[1]), data_of<f32>(c->in[2]), s);
+}
+
 template <class T, class S> __global__ void accumulate(T *sum, const S *x, i64 count)
 {
     i64 i = (i64)blockIdx.x * THREADS + threadIdx.x;
@@ -80,6 +117,7 @@ template <class F>
 __global__ void sweep(f32 *p, const f32 *g, f32 *m, f32 *v, i64 count, const f32 *hyper,
                       const f32 *factor, F f)
 {
+    if (hyper[3] == 0) return; /* a bad step: nothing changes */
     f.begin(hyper, factor);
     i64 i = ((i64)blockIdx.x * THREADS + threadIdx.x) * 4;
     if (i + 4 <= count) {
@@ -167,6 +205,57 @@ template <bool DECOUPLED> static void run_adam(const struct gpu_call *c)
     run_sweep(c, 2, f);
 }
 
+/* --- what muon.c does around its products --- */
+
+__global__ void muon_begin(bf16 *x, f32 *part, f32 *mom, const f32 *g, i64 count, const f32 *hyper,
+                           const f32 *factor, bool nesterov)
+{
+    f32 beta = hyper[1], f = *factor, sum = 0;
+    for (i64 i = (i64)blockIdx.x * THREADS + threadIdx.x; i < count; i += (i64)gridDim.x * THREADS) {
+        f32 d = f * g[i], m = mom[i];
+        if (hyper[3] != 0) mom[i] = m = beta * m + (1 - beta) * d;
+        f32 v = nesterov ? (1 - beta) * d + beta * m : m;
+        x[i]  = from_f32<bf16>(v);
+        sum += v * v;
+    }
+    sum = block_sum(sum);
+    if (!threadIdx.x) part[blockIdx.x] = sum;
+}
+
+__global__ void muon_normalise(bf16 *x, i64 count, const f32 *sumsq, f32 norm_min)
+{
+    f32 scale = 1 / fmaxf(sqrtf(*sumsq), norm_min);
+    i64 i     = (i64)blockIdx.x * THREADS + threadIdx.x;
+    if (i < count) x[i] = from_f32<bf16>(to_f32(x[i]) * scale);
+}
+
+__global__ void muon_end(f32 *p, const bf16 *x, i64 count, const f32 *hyper, f32 decay, f32 scale)
+{
+    i64 i = (i64)blockIdx.x * THREADS + threadIdx.x;
+    if (i < count && hyper[3] != 0)
+        p[i] = p[i] * (1 - hyper[0] * decay) - hyper[0] * scale * to_f32(x[i]);
+}
+
+void launch_muon_begin(const struct gpu_call *c, void *x, f32 *part)
+{
+    i64  count = c->in[0].count;
+    auto s     = c->gpu->stream;
+    muon_begin<<<PARTS, THREADS, 0, s>>>((bf16 *)x, part + 1, data_of<f32>(c->in[2]),
+                                         data_of<f32>(c->in[1]), count, data_of<f32>(c->in[3]),
+                                         data_of<f32>(c->in[4]), c->at->nesterov != 0);
+    sumsq_end<<<1, PARTS, 0, s>>>(part, part + 1);
+    muon_normalise<<<(unsigned)div_up(count, THREADS), THREADS, 0, s>>>((bf16 *)x, count, part,
+                                                                        (f32)MUON_NORM_MIN);
+}
+
+void launch_muon_end(const struct gpu_call *c, const void *x)
+{
+    i64 count = c->in[0].count;
+    muon_end<<<(unsigned)div_up(count, THREADS), THREADS, 0, c->gpu->stream>>>(
+        data_of<f32>(c->in[0]), (const bf16 *)x, count, data_of<f32>(c->in[3]),
+        (f32)c->at->decay, (f32)c->at->scale);
+}
+
 static bool takes_f32(const struct gpu_call *c)
 {
     for (i32 i = 0; i < c->in_count; i++) {
@@ -178,6 +267,7 @@ static bool takes_f32(const struct gpu_call *c)
 extern "C" const struct gpu_kernel gpu_kernels_optimiser[] = {
     { OP_SUMSQ, "cuda", NULL, run_SUMSQ, work_SUMSQ, NULL, false },
     { OP_CLIP, "cuda", NULL, run_CLIP, NULL, NULL, false },
+    { OP_UNSCALE, "cuda", NULL, run_UNSCALE, NULL, NULL, false },
     { OP_ACCUMULATE, "cuda", NULL, run_ACCUMULATE, NULL, NULL, false },
     { OP_SGD, "cuda", takes_f32, run_SGD, NULL, NULL, false },
     { OP_ADAM, "cuda", takes_f32, run_adam<false>, NULL, NULL, false },

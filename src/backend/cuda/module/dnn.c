@@ -1,0 +1,251 @@
+/* dnn.c - cuDNN's backend interface behind a few plain functions. */
+#include "backend/cuda/module/dnn.h"
+#include <dlfcn.h>
+#include <string.h>
+
+enum { CANDIDATES = 8 };
+
+struct dnn {
+    cudnnHandle_t handle;
+    bool          tried;
+    cudnnStatus_t (*create)(cudnnHandle_t *);
+    cudnnStatus_t (*set_stream)(cudnnHandle_t, cudaStream_t);
+    cudnnStatus_t (*new)(cudnnBackendDescriptorType_t, cudnnBackendDescriptor_t *);
+    cudnnStatus_t (*free)(cudnnBackendDescriptor_t);
+    cudnnStatus_t (*finalize)(cudnnBackendDescriptor_t);
+    cudnnStatus_t (*set)(cudnnBackendDescriptor_t, cudnnBackendAttributeName_t,
+                         cudnnBackendAttributeType_t, int64_t, const void *);
+    cudnnStatus_t (*get)(cudnnBackendDescriptor_t, cudnnBackendAttributeName_t,
+                         cudnnBackendAttributeType_t, int64_t, int64_t *, void *);
+    cudnnStatus_t (*execute)(cudnnHandle_t, cudnnBackendDescriptor_t, cudnnBackendDescriptor_t);
+};
+
+static struct dnn dnn; /* of the process: loading takes a second, and streams are set at each use */
+
+static bool find(void *library, const char *name, void *to)
+{
+    void *symbol = dlsym(library, name);
+    memcpy(to, &symbol, sizeof symbol); /* ISO C has no cast from data to functions */
+    return symbol != NULL;
+}
+
+static bool load(void)
+{
+    if (dnn.tried) return dnn.handle != NULL;
+    dnn.tried     = true;
+    void *library = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_GLOBAL);
+    if (!library) return false;
+    if (!find(library, "cudnnCreate", &dnn.create) ||
+        !find(library, "cudnnSetStream", &dnn.set_stream) ||
+        !find(library, "cudnnBackendCreateDescriptor", &dnn.new) ||
+        !find(library, "cudnnBackendDestroyDescriptor", &dnn.free) ||
+        !find(library, "cudnnBackendFinalize", &dnn.finalize) ||
+        !find(library, "cudnnBackendSetAttribute", &dnn.set) ||
+        !find(library, "cudnnBackendGetAttribute", &dnn.get) ||
+        !find(library, "cudnnBackendExecute", &dnn.execute))
+        return false;
+    return dnn.create(&dnn.handle) == CUDNN_STATUS_SUCCESS;
+}
+
+bool dnn_begin(struct dnn_sketch *s, struct gpu *gpu)
+{
+    *s = (struct dnn_sketch){ .gpu = gpu, .next_id = 1 << 20 };
+    return load();
+}
+
+/* --- descriptors --- */
+
+static dnn_desc make(struct dnn_sketch *s, cudnnBackendDescriptorType_t type)
+{
+    dnn_desc d = NULL;
+    if (s->made_count == DNN_DESCRIPTORS_MAX || dnn.new(type, &d) != CUDNN_STATUS_SUCCESS) {
+        s->wrong = true;
+        return NULL;
+    }
+    return s->made[s->made_count++] = d;
+}
+
+static void set(struct dnn_sketch *s, dnn_desc d, cudnnBackendAttributeName_t name,
+                cudnnBackendAttributeType_t type, i64 count, const void *value)
+{
+    if (!s->wrong && dnn.set(d, name, type, count, value) != CUDNN_STATUS_SUCCESS) s->wrong = true;
+}
+
+static void set_desc(struct dnn_sketch *s, dnn_desc d, cudnnBackendAttributeName_t name,
+                     dnn_desc value)
+{
+    if (value) set(s, d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
+}
+
+static void end(struct dnn_sketch *s, dnn_desc d)
+{
+    if (!s->wrong && dnn.finalize(d) != CUDNN_STATUS_SUCCESS) s->wrong = true;
+}
+
+static void add_op(struct dnn_sketch *s, dnn_desc op)
+{
+    end(s, op);
+    if (s->op_count == DNN_OPS_MAX) s->wrong = true;
+    else s->ops[s->op_count++] = op;
+}
+
+dnn_desc dnn_tensor(struct dnn_sketch *s, struct dnn_tensor t)
+{
+    dnn_desc d     = make(s, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    i64      align = 16, id = t.id ? t.id : s->next_id++;
+    bool     yes = true;
+    if (!t.stride[3]) {
+        t.stride[3] = 1;
+        for (i32 i = 2; i >= 0; i--) t.stride[i] = t.stride[i + 1] * t.dim[i + 1];
+    }
+    set(s, d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &t.type);
+    set(s, d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, t.dim);
+    set(s, d, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, t.stride);
+    set(s, d, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
+    set(s, d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &align);
+    if (!t.id) set(s, d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &yes);
+    if (t.by_value) set(s, d, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &yes);
+    end(s, d);
+    return d;
+}
+
+void dnn_matmul(struct dnn_sketch *s, dnn_desc a, dnn_desc b, dnn_desc c)
+{
+    cudnnDataType_t f32_type = CUDNN_DATA_FLOAT;
+    dnn_desc        how = make(s, CUDNN_BACKEND_MATMUL_DESCRIPTOR);
+    dnn_desc        op  = make(s, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
+    set(s, how, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &f32_type);
+    end(s, how);
+    set_desc(s, op, CUDNN_ATTR_OPERATION_MATMUL_ADESC, a);
+    set_desc(s, op, CUDNN_ATTR_OPERATION_MATMUL_BDESC, b);
+    set_desc(s, op, CUDNN_ATTR_OPERATION_MATMUL_CDESC, c);
+    set_desc(s, op, CUDNN_ATTR_OPERATION_MATMUL_DESC, how);
+    add_op(s, op);
+}
+
+void dnn_reduce(struct dnn_sketch *s, cudnnReduceTensorOp_t how, dnn_desc x, dnn_desc y)
+{
+    cudnnDataType_t f32_type = CUDNN_DATA_FLOAT;
+    dnn_desc        d  = make(s, CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
+    dnn_desc        op = make(s, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
+    set(s, d, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &how);
+    set(s, d, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &f32_type);
+    end(s, d);
+    set_desc(s, op, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, x);
+    set_desc(s, op, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, y);
+    set_desc(s, op, CUDNN_ATTR_OPERATION_REDUCTION_DESC, d);
+    add_op(s, op);
+}
+
+void dnn_reshape(struct dnn_sketch *s, dnn_desc x, dnn_desc y)
+{
+    dnn_desc op = make(s, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
+    set_desc(s, op, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x);
+    set_desc(s, op, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, y);
+    add_op(s, op);
+}
+
+static void map(struct dnn_sketch *s, dnn_desc how, dnn_desc x, dnn_desc b, dnn_desc t, dnn_desc y)
+{
+    dnn_desc op = make(s, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    end(s, how);
+    set_desc(s, op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
+    set_desc(s, op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+    set_desc(s, op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
+    set_desc(s, op, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, t);
+    set_desc(s, op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+    add_op(s, op);
+}
+
+static dnn_desc pointwise(struct dnn_sketch *s, cudnnPointwiseMode_t f, cudnnDataType_t compute)
+{
+    dnn_desc how = make(s, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    set(s, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &f);
+    set(s, how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute);
+    return how;
+}
+
+void dnn_map(struct dnn_sketch *s, cudnnPointwiseMode_t f, dnn_desc x, dnn_desc b, dnn_desc t,
+             dnn_desc y, cudnnDataType_t compute)
+{
+    map(s, pointwise(s, f, compute), x, b, t, y);
+}
+
+void dnn_index(struct dnn_sketch *s, dnn_desc x, i64 axis, dnn_desc y)
+{
+    dnn_desc how = pointwise(s, CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_FLOAT);
+    set(s, how, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &axis);
+    map(s, how, x, NULL, NULL, y);
+}
+
+/* --- plans --- */
+
+static bool plan_of(dnn_desc engine, struct dnn_plan *out)
+{
+    dnn_desc plan  = NULL;
+    i64      count = 0;
+    if (dnn.new(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan) != CUDNN_STATUS_SUCCESS)
+        return false;
+    if (!dnn.set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &dnn.handle) &&
+        !dnn.set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                 &engine) &&
+        !dnn.finalize(plan) &&
+        !dnn.get(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
+                 &out->work_bytes)) {
+        out->plan = plan;
+        return true;
+    }
+    dnn.free(plan);
+    return false;
+}
+
+static bool best_plan(struct dnn_sketch *s, dnn_desc graph, struct dnn_plan *out)
+{
+    cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
+    dnn_desc               rank = make(s, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), found[CANDIDATES];
+    i64                    count = 0;
+    set_desc(s, rank, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+    set(s, rank, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+    end(s, rank);
+    for (i32 i = 0; i < CANDIDATES; i++) found[i] = make(s, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    if (s->wrong || dnn.get(rank, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                            CANDIDATES, &count, found))
+        return false;
+    for (i64 i = 0; i < count; i++) {
+        if (plan_of(found[i], out)) return true;
+    }
+    return false;
+}
+
+bool dnn_end(struct dnn_sketch *s, struct dnn_plan *out)
+{
+    dnn_desc graph = make(s, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    set(s, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, s->op_count, s->ops);
+    set(s, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &dnn.handle);
+    end(s, graph);
+    bool found = !s->wrong && best_plan(s, graph, out);
+    for (i32 i = s->made_count - 1; i >= 0; i--) dnn.free(s->made[i]);
+    return found;
+}
+
+bool dnn_run(const struct gpu_call *c, const struct dnn_plan *p, const struct dnn_bound *bound,
+             i32 count, void *work)
+{
+    dnn_desc pack = NULL;
+    i64      ids[DNN_BOUND_MAX];
+    void    *data[DNN_BOUND_MAX];
+    ASSERT(count <= DNN_BOUND_MAX);
+    for (i32 i = 0; i < count; i++) {
+        ids[i]  = bound[i].id;
+        data[i] = bound[i].data;
+    }
+    if (dnn.new(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack)) return false;
+    bool done = !dnn.set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids) &&
+                !dnn.set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count,
+                         data) &&
+                !dnn.set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &work) &&
+                !dnn.finalize(pack) && !dnn.set_stream(dnn.handle, c->gpu->stream) &&
+                !dnn.execute(dnn.handle, p->plan, pack);
+    dnn.free(pack);
+    return done;
+}

@@ -1,0 +1,59 @@
+/* dnn.h - cuDNN's graphs from C: tensors and operations are added to a sketch, which becomes a plan
+ * if the library has an engine for it.
+ *
+ * The library is loaded when it is first asked for and called through pointers, so the module
+ * starts without it. Errors are sticky: a sketch that went wrong gives no plan, and whoever asked
+ * takes another kernel. */
+#ifndef BACKEND_CUDA_MODULE_DNN_H
+#define BACKEND_CUDA_MODULE_DNN_H
+#include "backend/cuda/module/gpu.h"
+#include <cudnn_graph.h>
+
+enum { DNN_OPS_MAX = 32, DNN_DESCRIPTORS_MAX = 128, DNN_BOUND_MAX = 16 };
+
+typedef cudnnBackendDescriptor_t dnn_desc;
+
+struct dnn_sketch {
+    struct gpu *gpu;
+    dnn_desc    ops[DNN_OPS_MAX];
+    i32         op_count;
+    dnn_desc    made[DNN_DESCRIPTORS_MAX]; /* freed once there is a plan */
+    i32         made_count;
+    i64         next_id; /* of tensors that nobody binds */
+    bool        wrong;
+};
+
+struct dnn_plan {
+    dnn_desc plan;
+    i64      work_bytes;
+};
+
+/* Four axes; strides NULL: dense. id 0: an intermediate without memory. */
+struct dnn_tensor {
+    cudnnDataType_t type;
+    i64             dim[4], stride[4];
+    i64             id;
+    bool            by_value; /* one number in host memory */
+};
+
+/* What is bound to an id when a plan runs. */
+struct dnn_bound {
+    i64   id;
+    void *data;
+};
+
+bool     dnn_begin(struct dnn_sketch *s, struct gpu *gpu); /* false: no cuDNN here */
+dnn_desc dnn_tensor(struct dnn_sketch *s, struct dnn_tensor t);
+void     dnn_matmul(struct dnn_sketch *s, dnn_desc a, dnn_desc b, dnn_desc c);
+void     dnn_reduce(struct dnn_sketch *s, cudnnReduceTensorOp_t how, dnn_desc x, dnn_desc y);
+void     dnn_reshape(struct dnn_sketch *s, dnn_desc x, dnn_desc y);
+/* y = f(x), f(x, b) or f(x, b, t); what is not there is NULL. */
+void     dnn_map(struct dnn_sketch *s, cudnnPointwiseMode_t f, dnn_desc x, dnn_desc b, dnn_desc t,
+                 dnn_desc y, cudnnDataType_t compute);
+void     dnn_index(struct dnn_sketch *s, dnn_desc x, i64 axis, dnn_desc y);
+/* The library's first choice that can be made into a plan; false: there is none. */
+bool     dnn_end(struct dnn_sketch *s, struct dnn_plan *out);
+bool     dnn_run(const struct gpu_call *c, const struct dnn_plan *p, const struct dnn_bound *bound,
+                 i32 count, void *work);
+
+#endif
