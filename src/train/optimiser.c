@@ -29,12 +29,6 @@ struct str optimiser_name(enum optimiser_kind kind)
     return STR("");
 }
 
-static f64 flops(const struct session *s, enum program_id id)
-{
-    const struct program *p = s->set->programs[id];
-    return p ? program_cost(p, s->scratch).flops : 0;
-}
-
 static bool has_op(const struct program *p, i32 op)
 {
     for (i32 i = 0; i < p->graph->node_count; i++)
@@ -69,8 +63,8 @@ enum status optimiser_resolve(struct session *s, struct err *err)
                        "train.optimiser=muon is for matrices between two others, and this model "
                        "trains none; train.optimiser=adamw suits it");
     }
-    f64 update = flops(s, PROGRAM_UPDATE);
-    f64 batch  = MAX(flops(s, PROGRAM_TRAIN), flops(s, PROGRAM_TRAIN_LAST));
+    f64 update = session_flops(s, PROGRAM_UPDATE);
+    f64 batch  = MAX(session_flops(s, PROGRAM_TRAIN), session_flops(s, PROGRAM_TRAIN_LAST));
     i64 count = MAX(s->config.accumulate, 1), more = accumulate_for(update, batch, t->muon_share);
     s->muon_share = muon_share(update, batch, count);
     if (asked || s->muon_share <= t->muon_share) {
