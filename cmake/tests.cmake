@@ -47,7 +47,7 @@ if(amx IN_LIST cpu_kinds)
     target_link_libraries(frugal_soft_amx PRIVATE frugal_flags)
     target_compile_options(frugal_soft_amx PRIVATE
         "SHELL:-include ${CMAKE_SOURCE_DIR}/tests/amx/soft.h")
-    foreach(name test_fast test_kernels test_conv)
+    foreach(name test_fast test_kernels test_conv test_fuse)
         add_executable(${name}_amx tests/unit/${name}.c $<TARGET_OBJECTS:frugal_soft_amx>)
         target_link_libraries(${name}_amx PRIVATE frugal_test_support)
         add_test(NAME ${name}_amx COMMAND ${name}_amx)

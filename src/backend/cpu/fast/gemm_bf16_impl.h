@@ -10,6 +10,7 @@
 #include "backend/cpu/fast/bf16_tile.h"
 #include "backend/cpu/fast/fast.h"
 #include "backend/cpu/fast/gemm.h"
+#include "backend/cpu/fast/then.h"
 
 enum {
     MC  = 64, /* rows of a block at a time: with a panel of B they stay in the first caches */
@@ -19,6 +20,10 @@ enum {
     LINE_BYTES    = 64,
     SMALL_FLOPS   = 2 * 1000 * 1000, /* ten microseconds: not worth a second thread */
 };
+
+/* The maps of a chain on f32 and on bf16; whoever has AMX has these instructions too. */
+void then_apply_avx512(const struct call *c, struct then_part p);
+void then_apply_avx512bf16(const struct call *c, struct then_part p);
 
 struct operand {
     struct lines lines; /* of the first product, from step 0 on */
@@ -163,6 +168,11 @@ static void run_rows(const struct job *job, const struct part *p, i64 m)
             run_tile(job, &t, p->batch, i, n);
         }
     }
+    if (job->k + job->tiles * STEPS < job->g.K) return; /* more slices come */
+    struct then_part done = { (p->batch * job->g.M + m) * job->g.N + p->n, p->n_end - p->n, end - m,
+                              job->g.N };
+    if (job->c.type.dtype == DT_F32) then_apply_avx512(job->g.call, done);
+    else then_apply_avx512bf16(job->g.call, done);
 }
 
 static void run_block(void *context, i64 block, i32 worker)
@@ -245,18 +255,19 @@ static void job_cut(struct job *job)
 
 static struct job job_of(const struct call *c)
 {
-    struct job   job   = { .g = gemm_of(c), .c = c->out[0] };
-    struct gemm *g     = &job.g;
-    i64          slice = slice_tiles(g, job.c.type.dtype);
-    job.a = (struct operand){ .lines       = { c->in[0].data, g->a.row, g->a.col, g->M, g->K },
-                              .batch       = g->a.step,
-                              .panels      = fast_div_up(g->M, PANEL),
-                              .panel_lines = PANEL };
-    job.b = (struct operand){ .lines       = { c->in[1].data, g->b.col, g->b.row, g->N, g->K },
-                              .batch       = g->b.step,
-                              .panels      = fast_div_up(g->N, NR),
-                              .panel_lines = NR,
-                              .packed      = c->work };
+    struct job   job = { .g = gemm_of(c), .c = c->out[0] };
+    struct gemm *g   = &job.g;
+    job.c.data       = then_target(c);
+    i64 slice        = slice_tiles(g, job.c.type.dtype);
+    job.a            = (struct operand){ .lines       = { c->in[0].data, g->a.row, g->a.col, g->M, g->K },
+                                         .batch       = g->a.step,
+                                         .panels      = fast_div_up(g->M, PANEL),
+                                         .panel_lines = PANEL };
+    job.b            = (struct operand){ .lines       = { c->in[1].data, g->b.col, g->b.row, g->N, g->K },
+                                         .batch       = g->b.step,
+                                         .panels      = fast_div_up(g->N, NR),
+                                         .panel_lines = NR,
+                                         .packed      = c->work };
     if (!reads_a_in_place(g)) job.a.packed = job.b.packed + b_tile_numbers(g) * slice;
     if (c->in_count == 3) job.bias = c->in[2];
     job_cut(&job);
