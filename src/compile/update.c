@@ -95,7 +95,8 @@ static void update_matrix(struct graph *g, const struct compile_config *c, const
     type.shape.dim[0] = rows;
     struct attrs at   = { .nesterov = 1,
                           .scale    = muon_scale(c->muon_scale, muon_sizes(type.shape)),
-                          .decay    = p->decay ? c->decay : 0 };
+                          .decay    = p->decay ? c->decay : 0,
+                          .dtype    = p->type.dtype == DT_F32 ? c->precision : p->type.dtype };
     i32 in[] = { range(g, VALUE_PARAM, r, "params", type), range(g, VALUE_GRAD, r, "grads", type),
                  range(g, VALUE_STATE, r, "muon.momentum", type), hyper, factor };
     graph_op(g, OP_MUON,

@@ -1,10 +1,10 @@
 /* muon_impl.h - one matrix of Muon: the momentum, its orthogonalisation and the step.
  *
  * The work is in the fifteen products, which are those of op matmul. a X joins them as a on the
- * diagonal of the polynomial, so that a step of Newton and Schulz passes over X only there. */
-#include "backend/cpu/fast/fast.h"
+ * diagonal of the polynomial, so that a step of Newton and Schulz passes over X only there. In low
+ * precision X and A are stored low, as torch.optim.Muon does it, and the products are the fast ones. */
 #include "backend/cpu/fast/product.h"
-#include "backend/cpu/fast/simd.h"
+#include "backend/cpu/fast/storage.h"
 #include "ir/muon.h"
 
 enum { MUON_ITEMS = 16 * 1024, WORK_ALIGN = 16 }; /* in a block; floats of a cache line */
@@ -14,8 +14,9 @@ struct muon {
     f32              *p, *mom;
     i64               count;
     struct muon_sizes z;
-    f32              *x, *next;               /* [rows, columns] */
-    f32              *gram, *square;          /* [gram, gram] */
+    enum dtype        dtype;                  /* of what the next four hold */
+    void             *x, *next;               /* [rows, columns] */
+    void             *gram, *square;          /* [gram, gram] */
     f64              *sums;                   /* of squares of x, one a block */
     void             *work;                   /* of the products */
     f32               factor, momentum, rest; /* rest = 1 - momentum */
@@ -26,19 +27,19 @@ struct muon {
 
 static i64 padded(i64 floats) { return fast_div_up(floats, WORK_ALIGN) * WORK_ALIGN; }
 
-/* Pieces of the workspace; returns where that of the products begins, in floats. */
+/* Pieces of the workspace, wide enough for f32; returns where that of the products begins, in floats. */
 static i64 muon_lay_out(struct muon *m, f32 *work)
 {
-    i64 n = padded(m->count), g = padded(m->z.gram * m->z.gram);
+    i64 n = padded(m->count), g = padded(m->z.gram * m->z.gram), end = 2 * (n + g);
     if (work) {
         m->x      = work;
-        m->next   = m->x + n;
-        m->gram   = m->next + n;
-        m->square = m->gram + g;
-        m->sums   = (f64 *)(void *)(m->square + g);
-        m->work   = m->square + g + padded(2 * fast_div_up(m->count, MUON_ITEMS));
+        m->next   = work + n;
+        m->gram   = work + 2 * n;
+        m->square = work + 2 * n + g;
+        m->sums   = (f64 *)(void *)(work + end);
+        m->work   = work + end + padded(2 * fast_div_up(m->count, MUON_ITEMS));
     }
-    return 2 * (n + g) + padded(2 * fast_div_up(m->count, MUON_ITEMS));
+    return end + padded(2 * fast_div_up(m->count, MUON_ITEMS));
 }
 
 /* ---- the three products of a step */
@@ -46,28 +47,31 @@ static i64 muon_lay_out(struct muon *m, f32 *work)
 static struct product gram_of(const struct muon *m)
 {
     struct shape s = shape_2(m->z.rows, m->z.columns);
-    return (struct product){ m->gram, m->x, m->x, s, s, m->z.tall, !m->z.tall };
+    return (struct product){ m->gram, m->x, m->x, s, s, m->z.tall, !m->z.tall, m->dtype };
 }
 
 static struct product square_of(const struct muon *m)
 {
     struct shape s = shape_2(m->z.gram, m->z.gram);
-    return (struct product){ m->square, m->gram, m->gram, s, s, false, false };
+    return (struct product){ m->square, m->gram, m->gram, s, s, false, false, m->dtype };
 }
 
 static struct product next_of(const struct muon *m)
 {
     struct shape x = shape_2(m->z.rows, m->z.columns), s = shape_2(m->z.gram, m->z.gram);
-    if (m->z.tall) return (struct product){ m->next, m->x, m->square, x, s, false, false };
-    return (struct product){ m->next, m->square, m->x, s, x, false, false };
+    if (m->z.tall)
+        return (struct product){ m->next, m->x, m->square, x, s, false, false, m->dtype };
+    return (struct product){ m->next, m->square, m->x, s, x, false, false, m->dtype };
 }
 
 /* ---- what is done once an element */
 
+/* Into `next`, in f32: the norm is not known yet. */
 static void momentum_block(void *context, i64 block, i32 worker)
 {
     (void)worker;
-    const struct muon *m = context;
+    const struct muon *m  = context;
+    f32               *to = m->next;
     i64                i = block * MUON_ITEMS, end = MIN(i + MUON_ITEMS, m->count);
     f64                sum = 0;
     while (i < end) {
@@ -80,7 +84,7 @@ static void momentum_block(void *context, i64 block, i32 worker)
             vf  x   = m->nesterov ? v_fma(v_set(m->momentum), mom, v_set(m->rest) * g) : mom;
             squares = v_fma(x, x, squares);
             v_store_n(m->mom + i, mom, n);
-            v_store_n(m->x + i, x, n);
+            v_store_n(to + i, x, n);
         }
         i = stop;
         sum += (f64)v_sum(squares);
@@ -88,33 +92,41 @@ static void momentum_block(void *context, i64 block, i32 worker)
     m->sums[block] = sum;
 }
 
-static void scale_block(void *context, i64 block, i32 worker)
+V_INLINE void scale_items(const struct muon *m, i64 block, const enum dtype t)
 {
-    (void)worker;
-    const struct muon *m = context;
-    i64                i = block * MUON_ITEMS, end = MIN(i + MUON_ITEMS, m->count);
-    for (; i < end; i++) m->x[i] *= m->scale;
+    i64 end = MIN((block + 1) * MUON_ITEMS, m->count);
+    for (i64 i = block * MUON_ITEMS; i < end; i += V_LANES) {
+        vm here = v_first(MIN(end - i, V_LANES));
+        v_put(m->x, i, v_load_m((const f32 *)m->next + i, here) * v_set(m->scale), here, t);
+    }
 }
+BY_STORAGE(scale_items)
 
-static void step_block(void *context, i64 block, i32 worker)
+V_INLINE void step_items(const struct muon *m, i64 block, const enum dtype t)
 {
-    (void)worker;
-    const struct muon *m = context;
-    i64                i = block * MUON_ITEMS, end = MIN(i + MUON_ITEMS, m->count);
-    for (; i < end; i++) m->p[i] = m->p[i] * m->keep - m->rate * m->x[i];
+    i64 end = MIN((block + 1) * MUON_ITEMS, m->count);
+    for (i64 i = block * MUON_ITEMS; i < end; i += V_LANES) {
+        vm here = v_first(MIN(end - i, V_LANES));
+        vf p    = v_load_m(m->p + i, here) * v_set(m->keep);
+        v_store_m(m->p + i, p - v_set(m->rate) * v_get(m->x, i, here, t), here);
+    }
 }
+BY_STORAGE(step_items)
 
-/* Line `block` of a I + b A + c A^2, in the place of A^2. */
-static void polynomial_block(void *context, i64 block, i32 worker)
+/* Line `line` of a I + b A + c A^2, in the place of A^2. */
+V_INLINE void polynomial_line(const struct muon *m, i64 line, const enum dtype t)
 {
-    (void)worker;
-    const struct muon *m    = context;
-    i64                n    = m->z.gram;
-    const f32         *gram = m->gram + block * n;
-    f32               *to   = m->square + block * n;
-    for (i64 i = 0; i < n; i++) to[i] = (f32)MUON_B * gram[i] + (f32)MUON_C * to[i];
-    to[block] += (f32)MUON_A;
+    i64 begin = line * m->z.gram, end = begin + m->z.gram, diagonal = begin + line;
+    f32 a =
+        (f32)MUON_B * v_get_1(m->gram, diagonal, t) + (f32)MUON_C * v_get_1(m->square, diagonal, t);
+    for (i64 i = begin; i < end; i += V_LANES) {
+        vm here = v_first(MIN(end - i, V_LANES));
+        vf x = v_get(m->gram, i, here, t), y = v_get(m->square, i, here, t);
+        v_put(m->square, i, v_set((f32)MUON_B) * x + v_set((f32)MUON_C) * y, here, t);
+    }
+    v_put_1(m->square, diagonal, a + (f32)MUON_A, t);
 }
+BY_STORAGE(polynomial_line)
 
 /* ---- the kernel */
 
@@ -124,7 +136,8 @@ static struct muon muon_of(const struct call *c)
                       .p     = c->in[0].data,
                       .mom   = c->in[2].data,
                       .count = shape_count(c->in[0].type.shape),
-                      .z     = muon_sizes(c->in[0].type.shape) };
+                      .z     = muon_sizes(c->in[0].type.shape),
+                      .dtype = c->at->dtype };
     muon_lay_out(&m, c->work);
     return m;
 }
@@ -143,11 +156,11 @@ static void newton_schulz(struct muon *m, struct pool *pool)
     struct product gram = gram_of(m), square = square_of(m), next = next_of(m);
     product_run(&gram, pool, m->work);
     product_run(&square, pool, m->work);
-    pool_run(pool, m->z.gram, polynomial_block, m);
+    pool_run(pool, m->z.gram, polynomial_line_by[m->dtype], m);
     product_run(&next, pool, m->work);
-    f32 *from = m->x;
-    m->x      = m->next;
-    m->next   = from;
+    void *from = m->x;
+    m->x       = m->next;
+    m->next    = from;
 }
 
 static void muon(const struct call *c)
@@ -167,14 +180,15 @@ static void muon(const struct call *c)
     pool_run(c->pool, blocks, momentum_block, &m);
     for (i64 i = 0; i < blocks; i++) norm += m.sums[i];
     m.scale = (f32)(1 / fmax(sqrt(norm), MUON_NORM_MIN));
-    pool_run(c->pool, blocks, scale_block, &m);
+    pool_run(c->pool, blocks, scale_items_by[m.dtype], &m);
     for (i32 i = 0; i < MUON_STEPS; i++) newton_schulz(&m, c->pool);
-    pool_run(c->pool, blocks, step_block, &m);
+    pool_run(c->pool, blocks, step_items_by[m.dtype], &m);
 }
 
 static bool muon_takes(const struct call *c)
 {
-    return fast_all_f32(c) && shape_count(c->in[0].type.shape) > 0;
+    bool known = c->at->dtype == DT_F32 || c->at->dtype == DT_BF16 || c->at->dtype == DT_F16;
+    return known && fast_all_f32(c) && shape_count(c->in[0].type.shape) > 0;
 }
 
 const struct kernel ISA_FN(kernels_muon)[] = {

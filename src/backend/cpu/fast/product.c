@@ -7,17 +7,17 @@ struct made { /* points into itself: not to be copied */
     struct attrs  at;
 };
 
-static struct tensor tensor_of(const f32 *data, struct shape s)
+static struct tensor tensor_of(const struct product *p, const void *data, struct shape s)
 {
-    return (struct tensor){ (void *)(uintptr_t)data, type_of(DT_F32, s), shape_count(s) };
+    return (struct tensor){ (void *)(uintptr_t)data, type_of(p->dtype, s), shape_count(s) };
 }
 
 static const struct kernel *make(struct made *m, const struct product *p)
 {
     struct shape c = shape_2(p->a_shape.dim[p->ta ? 1 : 0], p->b_shape.dim[p->tb ? 0 : 1]);
-    *m      = (struct made){ .in  = { tensor_of(p->a, p->a_shape), tensor_of(p->b, p->b_shape) },
-                             .out = tensor_of(p->c, c),
-                             .at  = { .ta = p->ta, .tb = p->tb } };
+    *m = (struct made){ .in  = { tensor_of(p, p->a, p->a_shape), tensor_of(p, p->b, p->b_shape) },
+                        .out = tensor_of(p, p->c, c),
+                        .at  = { .ta = p->ta, .tb = p->tb } };
     m->call = (struct call){ OP_MATMUL, &m->at, m->in, 2, &m->out, NULL, 0, NULL };
     return kernel_choose(&m->call, false);
 }

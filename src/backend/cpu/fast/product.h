@@ -4,11 +4,12 @@
 #define BACKEND_CPU_FAST_PRODUCT_H
 #include "backend/cpu/kernel.h"
 
-struct product { /* c = a . b, all f32; the shapes are those of a and b as they lie */
-    f32         *c;
-    const f32   *a, *b;
+struct product { /* c = a . b, all of one type; the shapes are those of a and b as they lie */
+    void        *c;
+    const void  *a, *b;
     struct shape a_shape, b_shape;
     bool         ta, tb;
+    enum dtype   dtype;
 };
 
 i64  product_work(const struct product *p); /* bytes; of the shapes alone */

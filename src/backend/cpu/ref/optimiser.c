@@ -21,7 +21,7 @@ void ref_CLIP(const struct call *c)
 void ref_UNSCALE(const struct call *c)
 {
     const struct tensor *counts = &c->in[1];
-    f64  scale = ref_load(&c->in[0], 0), sum = ref_load(&c->in[2], 0), next = scale;
+    f64                  scale = ref_load(&c->in[0], 0), sum = ref_load(&c->in[2], 0), next = scale;
     f64  streak = ref_load(counts, 0), bad = ref_load(counts, 1), good = ref_load(counts, 2);
     bool finite = isfinite(sum);
     if (finite) {
@@ -108,26 +108,38 @@ struct lines {
     i64 line, step; /* distance from line to line, and along one */
 };
 
+/* As it comes back from memory of a low type; wider ones are kept as they are. */
+static f64 kept(f64 v, enum dtype t)
+{
+    if (t == DT_BF16) return (f64)bf16_to_f32(bf16_from_f64(v));
+    return t == DT_F16 ? (f64)f16_to_f32(f16_from_f64(v)) : v;
+}
+
 /* to = (a I + b A + c A^2) x, A = x x^T; gram and square hold A and A^2. */
-static void newton_schulz(const struct lines *l, f64 *to, const f64 *x, f64 *gram, f64 *square)
+static void newton_schulz(const struct lines *l, f64 *to, const f64 *x, f64 *gram, f64 *square,
+                          enum dtype t)
 {
     i64 n = l->count;
     for (i64 i = 0; i < n * n; i++) {
         const f64 *a = x + i / n * l->line, *b = x + i % n * l->line;
-        gram[i] = 0;
-        for (i64 k = 0; k < l->length; k++) gram[i] += a[k * l->step] * b[k * l->step];
+        f64        sum = 0;
+        for (i64 k = 0; k < l->length; k++) sum += a[k * l->step] * b[k * l->step];
+        gram[i] = kept(sum, t);
     }
     for (i64 i = 0; i < n * n; i++) {
-        square[i] = 0;
-        for (i64 k = 0; k < n; k++) square[i] += gram[i / n * n + k] * gram[k * n + i % n];
+        f64 sum = 0;
+        for (i64 k = 0; k < n; k++) sum += gram[i / n * n + k] * gram[k * n + i % n];
+        square[i] = kept(sum, t);
     }
-    for (i64 i = 0; i < n * n; i++)
-        gram[i] = MUON_B * gram[i] + MUON_C * square[i] + (i / n == i % n ? MUON_A : 0);
+    for (i64 i = 0; i < n * n; i++) {
+        f64 diagonal = i / n == i % n ? MUON_A : 0;
+        gram[i]      = kept(MUON_B * gram[i] + MUON_C * square[i] + diagonal, t);
+    }
     for (i64 i = 0; i < n * l->length; i++) {
         i64 line = i / l->length, k = i % l->length;
         f64 sum = 0;
         for (i64 j = 0; j < n; j++) sum += gram[line * n + j] * x[j * l->line + k * l->step];
-        to[line * l->line + k * l->step] = sum;
+        to[line * l->line + k * l->step] = kept(sum, t);
     }
 }
 
@@ -137,7 +149,7 @@ void ref_MUON(const struct call *c)
     struct hyper         h = hyper_of(&c->in[3], &c->in[4]);
     struct muon_sizes    z = muon_sizes(p->type.shape);
     struct lines         l = { z.gram, z.columns, z.columns, 1 };
-    f64 *x = c->work, *next = x + p->count, *gram = next + p->count, norm = 0;
+    f64                 *x = c->work, *next = x + p->count, *gram = next + p->count, norm = 0;
     if (!p->count || h.step == 0) return;
     if (z.tall) l = (struct lines){ z.gram, z.rows, 1, z.columns };
     for (i64 i = 0; i < p->count; i++) {
@@ -148,10 +160,10 @@ void ref_MUON(const struct call *c)
         norm += x[i] * x[i];
     }
     norm = fmax(sqrt(norm), MUON_NORM_MIN);
-    for (i64 i = 0; i < p->count; i++) x[i] /= norm;
+    for (i64 i = 0; i < p->count; i++) x[i] = kept(x[i] / norm, c->at->dtype);
     for (i64 step = 0; step < MUON_STEPS; step++) {
         f64 *from = x;
-        newton_schulz(&l, next, x, gram, gram + z.gram * z.gram);
+        newton_schulz(&l, next, x, gram, gram + z.gram * z.gram, c->at->dtype);
         x    = next;
         next = from;
     }
