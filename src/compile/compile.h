@@ -33,25 +33,6 @@ struct scaling_config { /* of the loss, where precision is F16: torch.amp.GradSc
     i64 every; /* good steps until it grows */
 };
 
-/* What is done in one pass over memory: the patterns of fuse.c. */
-#define FUSIONS(FUSION)                                                                            \
-    FUSION(EPILOGUE, "epilogue", "maps that follow a product or convolution")                      \
-    FUSION(BATCHNORM, "batchnorm", "maps that follow a batch norm")                                \
-    FUSION(RESIDUAL, "residual", "a norm's gradient and the sum that it joins")                    \
-    FUSION(CHAIN, "chain", "maps that follow each other")
-
-enum fusion_index {
-#define FUSION(id, name, what) FUSION_##id,
-    FUSIONS(FUSION)
-#undef FUSION
-    FUSION_COUNT
-};
-enum fusion { /* bits of a set */
-#define FUSION(id, name, what) FUSE_##id = 1 << FUSION_##id,
-    FUSIONS(FUSION)
-#undef FUSION
-    FUSE_ALL = (1 << FUSION_COUNT) - 1
-};
 bool fusion_find(struct str name, u32 *bits); /* adds the pattern of that name */
 
 struct compile_config {

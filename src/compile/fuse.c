@@ -40,6 +40,7 @@ static u32 pattern_of(i32 op)
     return row->attrs & A_eps ? FUSE_BATCHNORM : FUSE_RESIDUAL; /* forward or backward */
 }
 
+/* What no node makes: it has no memory. */
 static const struct value nobody = { .kind = VALUE_TEMP, .node = -1 };
 
 struct fuser {
@@ -83,30 +84,44 @@ static bool there_at(const struct graph *g, i32 value, i32 index)
     return v->node >= 0 ? v->node < index : v->kind == VALUE_PARAM || v->kind == VALUE_INPUT;
 }
 
+static bool has_values(const struct graph *g)
+{
+    return g->value_count + OP_OUT_MAX < GRAPH_VALUES_MAX;
+}
+
 static bool has_room(const struct graph *g, const struct node *host, i32 map)
 {
     u64 shared = op_attrs(host->op, &host->at) & op_info(map)->attrs & ~(u64)A_then;
-    return host->at.then.count < THEN_MAX && !shared &&
-           g->value_count + OP_OUT_MAX < GRAPH_VALUES_MAX;
+    return host->at.then.count < THEN_MAX && !shared && has_values(g);
+}
+
+/* A new value, the last, made by node `index`: it is what `old` was. */
+static void stand_for(struct fuser *f, i32 old, i32 index)
+{
+    struct graph *g = f->g;
+    graph_reserve(g);
+    i32 fresh              = g->value_count++;
+    g->values[fresh]       = g->values[old];
+    g->values[fresh].node  = index;
+    f->reads[fresh]        = f->reads[old];
+    f->now[fresh]          = fresh;
+    f->now[old]            = fresh;
+    g->values[old]         = nobody;
 }
 
 /* The node gets its results anew, and behind them what its first was until now. */
 static void keep_result(struct fuser *f, i32 index)
 {
-    struct graph *g     = f->g;
-    i32           count = op_info(g->nodes[index].op)->out_count, old = g->nodes[index].out;
-    i32           fresh = g->value_count;
-    for (i32 i = 0; i <= count; i++) {
-        graph_reserve(g);
-        i32 from = old + i % count, to = g->value_count++;
-        g->values[to] = g->values[from];
-        f->reads[to]  = f->reads[from];
-        f->now[to]    = to;
-        if (i) f->now[from] = to;
-    }
-    for (i32 i = 0; i < count; i++) g->values[old + i] = nobody;
-    f->reads[fresh + count]--;
-    g->nodes[index].out          = fresh;
+    struct graph *g = f->g;
+    i32 old = g->nodes[index].out, count = op_info(g->nodes[index].op)->out_count;
+    graph_reserve(g);
+    i32 first        = g->value_count++;
+    g->values[first] = (struct value){ .kind = VALUE_TEMP, .type = g->values[old].type, .node = index };
+    f->reads[first]  = 1;
+    f->now[first]    = first;
+    for (i32 i = 1; i <= count; i++) stand_for(f, old + i % count, index);
+    f->reads[first + count]--;
+    g->nodes[index].out          = first;
     g->nodes[index].at.then.keep = true;
 }
 
@@ -126,13 +141,11 @@ static void take_over(struct fuser *f, i32 index, const struct node *map, i32 ru
     host->at.then.op[host->at.then.count++] = map->op;
     attrs_copy(&host->at, &map->at, op_info(map->op)->attrs & ~(u64)A_then);
 
-    struct value *result = &g->values[map->out], *stands = &g->values[running];
-    stands->kind         = result->kind;
-    stands->name         = result->name;
-    result->kind         = VALUE_TEMP; /* and read by nobody: its node goes */
-    result->name         = (struct str){ 0 };
-    f->now[map->out]     = running;
-    f->reads[running]    = f->reads[map->out];
+    g->values[running].kind = g->values[map->out].kind;
+    g->values[running].name = g->values[map->out].name;
+    g->values[map->out]     = nobody;
+    f->now[map->out]        = running;
+    f->reads[running]       = f->reads[map->out];
 }
 
 static bool commutes(i32 op) { return op == OP_ADD || op == OP_MUL; }
@@ -163,6 +176,47 @@ static void fuse_maps(struct fuser *f)
     }
 }
 
+/* --- a sum and the norm of it --- */
+
+static i32 norm_of_sum(i32 op)
+{
+    return op == OP_LAYERNORM ? OP_ADD_LAYERNORM : op == OP_RMSNORM ? OP_ADD_RMSNORM : -1;
+}
+
+/* The node of the sum becomes that of the norm, which gives the sum as its last result. */
+static void become_norm(struct fuser *f, i32 index, const struct node *norm)
+{
+    struct graph *g   = f->g;
+    struct node   add = g->nodes[index], *n = &g->nodes[index];
+    i32          *in  = NEW(g->perm, i32, 1 + norm->in_count);
+    in[0]             = add.in[0];
+    memcpy(in + 1, norm->in, (size_t)norm->in_count * sizeof *in);
+    in[1]       = add.in[1]; /* in place of the sum */
+    *n          = *norm;
+    n->op       = norm_of_sum(norm->op);
+    n->in       = in;
+    n->in_count = 1 + norm->in_count;
+    n->out      = g->value_count;
+    for (i32 i = 0; i < op_info(norm->op)->out_count; i++) stand_for(f, norm->out + i, index);
+    stand_for(f, add.out, index);
+}
+
+static void fuse_norms(struct fuser *f)
+{
+    struct graph *g = f->g;
+    for (i32 i = 0; i < g->node_count; i++) {
+        const struct node norm = g->nodes[i];
+        if (norm_of_sum(norm.op) < 0) continue;
+        i32                index = g->values[now(f, norm.in[0])].node;
+        const struct node *add   = &g->nodes[MAX(index, 0)];
+        bool               fits  = index >= 0 && add->op == OP_ADD && !add->at.then.count &&
+                    has_values(g) &&
+                    type_eq(g->values[now(f, add->in[0])].type, g->values[now(f, add->in[1])].type);
+        for (i32 k = 1; fits && k < norm.in_count; k++) fits = there_at(g, now(f, norm.in[k]), index);
+        if (fits) become_norm(f, index, &norm);
+    }
+}
+
 static void count_reads(struct fuser *f)
 {
     const struct graph *g = f->g;
@@ -183,6 +237,7 @@ void fuse(struct graph *g, u32 patterns, struct arena scratch)
     f.reads             = NEW(&scratch, i32, values);
     count_reads(&f);
     fuse_maps(&f);
+    if (patterns & FUSE_RESIDUAL) fuse_norms(&f);
     for (i32 i = 0; i < g->node_count; i++) {
         struct node *n  = &g->nodes[i];
         i32         *in = NEW(g->perm, i32, MAX(n->in_count, 1)); /* copies of g share the old */

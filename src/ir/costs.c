@@ -56,6 +56,11 @@ struct cost cost_norm(const struct sig *s)
     return (struct cost){ 8 * count(s->in[0]), traffic(s) };
 }
 
+struct cost cost_add_norm(const struct sig *s)
+{
+    return (struct cost){ 9 * count(s->in[0]), traffic(s) + bytes_of(s->in[0]) };
+}
+
 static struct cost conv_cost(const struct sig *s, struct shape y, struct shape w)
 {
     f64 taps = (f64)shape_span(w, 1, 4);

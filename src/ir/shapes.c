@@ -286,6 +286,18 @@ enum status shape_rmsnorm_grad(struct sig *s, struct err *err)
     return per_channel(s, 3, s->in_count, err);
 }
 
+/* Those of the norm without the second summand, and behind them the sum. */
+enum status shape_add_norm(struct sig *s, struct err *err)
+{
+    bool        layer = s->op == OP_ADD_LAYERNORM;
+    struct type in[3] = { s->in[0] };
+    struct sig  norm  = { in, s->in_count - 1, s->out, s->at, s->op };
+    if (!type_eq(s->in[0], s->in[1])) return fail(err, "must be alike", s->in[0], s->in[1]);
+    for (i32 i = 1; i < norm.in_count; i++) in[i] = s->in[i + 1];
+    s->out[layer ? 3 : 2] = s->in[0];
+    return layer ? shape_layernorm(&norm, err) : shape_rmsnorm(&norm, err);
+}
+
 enum status shape_batchnorm(struct sig *s, struct err *err)
 {
     struct type channel = type_of(wide(s->in[0].dtype), shape_1(shape_last(in_shape(s, 0))));

@@ -4,6 +4,26 @@
 #define IR_TARGET_H
 #include "ir/graph.h"
 
+/* What compile does in one pass over memory: the patterns of compile/fuse.c. */
+#define FUSIONS(FUSION)                                                                            \
+    FUSION(EPILOGUE, "epilogue", "maps that follow a product or convolution")                      \
+    FUSION(BATCHNORM, "batchnorm", "maps that follow a batch norm")                                \
+    FUSION(RESIDUAL, "residual", "a sum and the norm of it; a norm's gradient and its sum")        \
+    FUSION(CHAIN, "chain", "maps that follow each other")
+
+enum fusion_index {
+#define FUSION(id, name, what) FUSION_##id,
+    FUSIONS(FUSION)
+#undef FUSION
+    FUSION_COUNT
+};
+enum fusion { /* bits of a set */
+#define FUSION(id, name, what) FUSE_##id = 1 << FUSION_##id,
+    FUSIONS(FUSION)
+#undef FUSION
+    FUSE_ALL = (1 << FUSION_COUNT) - 1
+};
+
 struct target {
     struct str name;
     i64        memory_bytes;         /* usable for the arena */
@@ -13,6 +33,7 @@ struct target {
     const char *low_by;              /* what makes them so, or what is missing for it */
     i32        threads;
     i64        align_bytes;          /* of every tensor in the arena */
+    u32        fusions_off;          /* set of enum fusion that its backend lacks or loses by */
     /* What the kernel that will run this node needs besides its operands. */
     i64 (*work_bytes)(const struct target *, const struct graph *, const struct node *);
     /* Name of that kernel, for the program's text. */

@@ -290,6 +290,28 @@ static void case_layernorm(struct maker *m)
     add_normal(m, w, shape_1(shape_last(s)), 1, 0);
 }
 
+/* As a norm's, with a second summand behind the first. */
+static void case_add_layernorm(struct maker *m)
+{
+    struct op_case *c = m->c;
+    case_layernorm(m);
+    add_normal(m, c->in[0].dtype, c->in[0].shape, 1, 0);
+    struct type type = c->in[3];
+    void       *data = c->data[3];
+    for (i32 i = 3; i > 1; i--) {
+        c->in[i]   = c->in[i - 1];
+        c->data[i] = c->data[i - 1];
+    }
+    c->in[1]   = type;
+    c->data[1] = data;
+}
+
+static void case_add_rmsnorm(struct maker *m)
+{
+    case_add_layernorm(m);
+    m->c->in_count = draw_coin(m->draw) ? 2 : 3;
+}
+
 static void case_rmsnorm(struct maker *m)
 {
     case_layernorm(m);
@@ -529,6 +551,8 @@ static const struct row rows[OP_COUNT] = {
     GRADIENT(LAYERNORM_GRAD, ROW,   LAYERNORM,  "d i0 i1 o1 o2",  0)
     FORWARD(RMSNORM,        ROW,   rmsnorm)
     GRADIENT(RMSNORM_GRAD,   ROW,   RMSNORM,    "d i0 o1 i1",     0)
+    FORWARD(ADD_LAYERNORM,  ROW,   add_layernorm)
+    FORWARD(ADD_RMSNORM,    ROW,   add_rmsnorm)
     FORWARD(BATCHNORM,      ROW,   batchnorm)
     FORWARD(BATCHNORM_EVAL, ROW,   batchnorm)
     GRADIENT(BATCHNORM_GRAD, ROW,   BATCHNORM,  "d i0 i1 o1 o2",  0)

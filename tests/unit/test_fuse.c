@@ -35,9 +35,9 @@ static i32 dense(struct graph *g, const char *name, i32 x, i64 out)
 static i32 norm(struct graph *g, i32 op, const char *name, i32 x)
 {
     struct shape c  = shape_1(shape_last(graph_type(g, x).shape));
-    i32          in[] = { x, param(g, str_fmt(g->perm, "%s.weight", name).data, c),
-                          param(g, str_fmt(g->perm, "%s.bias", name).data, c) };
+    i32          in[] = { x, param(g, str_fmt(g->perm, "%s.weight", name).data, c), -1 };
     struct attrs at   = { .eps = 1e-5 };
+    if (op != OP_RMSNORM) in[2] = param(g, str_fmt(g->perm, "%s.bias", name).data, c);
     if (op == OP_BATCHNORM) {
         struct type t    = type_of(DT_F32, c);
         i32         mean = graph_value(g, VALUE_BUFFER, str_fmt(g->perm, "%s.mean", name), t);

@@ -205,11 +205,13 @@ static f64 norm_condition(const struct op_case *c, const struct outcome *want, i
     bool forward = false;
     switch (c->op) {
     case OP_LAYERNORM:
+    case OP_ADD_LAYERNORM:
     case OP_BATCHNORM:
         rstd    = largest(want->data[2], want->type[2]);
         forward = true;
         break;
     case OP_RMSNORM:
+    case OP_ADD_RMSNORM:
     case OP_QKNORM:
         rstd    = largest(want->data[1], want->type[1]);
         forward = true;

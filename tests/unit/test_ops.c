@@ -9,7 +9,8 @@ enum { OUT_BIT = 16 }; /* results begin here in `needs` */
 /* Without a gradient on purpose: they end the way back, or stand beside it. What is called NAME_grad
  * is itself one, and nothing here is differentiated twice. */
 static const i32 ends[] = { OP_FILL, OP_BATCHNORM_EVAL, OP_HITS, OP_ACCUMULATE, OP_SUMSQ, OP_CLIP,
-                            OP_SGD,  OP_ADAM,           OP_ADAMW, OP_MUON,      OP_UNSCALE };
+                            OP_SGD,  OP_ADAM,           OP_ADAMW, OP_MUON,      OP_UNSCALE,
+                            OP_ADD_LAYERNORM, OP_ADD_RMSNORM };
 
 static bool is_end(i32 op)
 {

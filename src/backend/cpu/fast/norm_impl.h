@@ -18,6 +18,7 @@ struct norm {
     const struct call *call;
 
     const void *dy, *x;
+    const void *add[2]; /* of add_norm: their sum is x */
     const f32  *w, *b;
     void       *y; /* or dx */
     f32        *mean, *rstd;
@@ -37,6 +38,18 @@ static struct norm norm_of(const struct tensor *x)
 static i64 norm_blocks(const struct norm *n) { return fast_div_up(n->rows, n->each); }
 
 /* ---- forward */
+
+/* Row of x: its place and, where it is a sum, its numbers. */
+V_INLINE const void *row_of(const struct norm *n, i64 row, const enum dtype t)
+{
+    void *x = v_at(n->x, row * n->width, t);
+    for (i64 i = 0; n->add[0] && i < n->width; i += V_LANES) {
+        vm  m  = v_first(MIN(n->width - i, V_LANES));
+        i64 at = row * n->width + i;
+        v_put(x, i, v_get(n->add[0], at, m, t) + v_get(n->add[1], at, m, t), m, t);
+    }
+    return x;
+}
 
 /* y = (x - mean) rstd w + b; w, b may be NULL. */
 V_INLINE void row_apply(const struct norm *n, i64 row, f32 mean, f32 rstd, const enum dtype t)
@@ -62,7 +75,7 @@ V_INLINE void layernorm_block(const struct norm *n, i64 block, const enum dtype 
 {
     i64 row = block * n->each, end = MIN(row + n->each, n->rows);
     for (; row < end; row++) {
-        const void *x    = v_at(n->x, row * n->width, t);
+        const void *x    = row_of(n, row, t);
         f32         mean = (f32)((f64)row_sum(x, n->width, t) / (f64)n->width);
         f32         rstd = rstd_of(row_sum_squares(x, n->width, mean, t), n->width, n->eps);
         row_apply(n, row, mean, rstd, t);
@@ -75,7 +88,7 @@ V_INLINE void rmsnorm_block(const struct norm *n, i64 block, const enum dtype t)
 {
     i64 row = block * n->each, end = MIN(row + n->each, n->rows);
     for (; row < end; row++) {
-        const void *x    = v_at(n->x, row * n->width, t);
+        const void *x    = row_of(n, row, t);
         f32         rstd = rstd_of(row_sum_squares(x, n->width, 0, t), n->width, n->eps);
         row_apply(n, row, 0, rstd, t);
         n->rstd[row] = rstd;
@@ -85,25 +98,34 @@ V_INLINE void rmsnorm_block(const struct norm *n, i64 block, const enum dtype t)
 BY_STORAGE(layernorm_block)
 BY_STORAGE(rmsnorm_block)
 
+/* x (, x), weight, bias -> y, `stats` statistics (, the sum). */
+static struct norm forward_of(const struct call *c, i32 stats)
+{
+    i32         summands = c->op == OP_ADD_LAYERNORM || c->op == OP_ADD_RMSNORM ? 2 : 1;
+    struct norm n        = norm_of(&c->in[0]);
+    if (summands == 2) {
+        n.add[0] = c->in[0].data;
+        n.add[1] = c->in[1].data;
+        n.x      = c->out[1 + stats].data;
+    }
+    n.w    = c->in_count > summands ? c->in[summands].data : NULL;
+    n.b    = c->in_count > summands + 1 ? c->in[summands + 1].data : NULL;
+    n.y    = c->out[0].data;
+    n.mean = c->out[1].data;
+    n.rstd = c->out[stats].data;
+    n.eps  = c->at->eps;
+    return n;
+}
+
 static void layernorm(const struct call *c)
 {
-    struct norm n = norm_of(&c->in[0]);
-    n.w           = c->in[1].data;
-    n.b           = c->in[2].data;
-    n.y           = c->out[0].data;
-    n.mean        = c->out[1].data;
-    n.rstd        = c->out[2].data;
-    n.eps         = c->at->eps;
+    struct norm n = forward_of(c, 2);
     pool_run(c->pool, norm_blocks(&n), layernorm_block_by[fast_storage(c)], &n);
 }
 
 static void rmsnorm(const struct call *c)
 {
-    struct norm n = norm_of(&c->in[0]);
-    n.w           = c->in_count == 2 ? c->in[1].data : NULL;
-    n.y           = c->out[0].data;
-    n.rstd        = c->out[1].data;
-    n.eps         = c->at->eps;
+    struct norm n = forward_of(c, 1);
     pool_run(c->pool, norm_blocks(&n), rmsnorm_block_by[fast_storage(c)], &n);
 }
 
@@ -204,6 +226,8 @@ static void norm_grad(const struct call *c)
 const struct kernel ISA_FN(kernels_norm)[] = {
     { OP_LAYERNORM, "norm_" ISA_NAME, ISA_HERE, stored, layernorm, NULL },
     { OP_RMSNORM, "norm_" ISA_NAME, ISA_HERE, stored, rmsnorm, NULL },
+    { OP_ADD_LAYERNORM, "norm_" ISA_NAME, ISA_HERE, stored, layernorm, NULL },
+    { OP_ADD_RMSNORM, "norm_" ISA_NAME, ISA_HERE, stored, rmsnorm, NULL },
     { OP_LAYERNORM_GRAD, "norm_" ISA_NAME, ISA_HERE, stored, norm_grad, grad_work },
     { OP_RMSNORM_GRAD, "norm_" ISA_NAME, ISA_HERE, stored, norm_grad, grad_work },
 };

@@ -72,6 +72,21 @@ void ref_RMSNORM(const struct call *c)
     }
 }
 
+/* The sum is the last result; then the norm as it is. */
+static void add_norm(const struct call *c, void (*norm)(const struct call *), i32 results)
+{
+    struct tensor in[3];
+    struct call   add  = { OP_ADD, c->at, c->in, 2, &c->out[results], NULL, 0, NULL };
+    struct call   rest = { c->op, c->at, in, c->in_count - 1, c->out, NULL, 0, NULL };
+    ref_ADD(&add);
+    in[0] = c->out[results];
+    for (i32 i = 1; i < rest.in_count; i++) in[i] = c->in[i + 1];
+    norm(&rest);
+}
+
+void ref_ADD_LAYERNORM(const struct call *c) { add_norm(c, ref_LAYERNORM, 3); }
+void ref_ADD_RMSNORM(const struct call *c) { add_norm(c, ref_RMSNORM, 2); }
+
 /* Operands of a row norm's gradient; no mean: RMS norm. */
 struct row_grad {
     const struct tensor *dy, *x, *w, *mean, *rstd;

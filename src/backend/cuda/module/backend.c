@@ -108,6 +108,7 @@ static void cuda_describe(struct backend *b, struct target *t)
     t->low            = cuda->gpu.capability >= 80 ? DT_BF16 : DT_F16;
     t->low_by         = "tensor cores";
     t->align_bytes    = ALIGN_BYTES;
+    t->fusions_off    = FUSE_RESIDUAL; /* no kernels for add_layernorm, add_rmsnorm yet */
     t->work_bytes     = target_work_bytes;
     t->kernel_name    = target_kernel_name;
     t->backend        = cuda;
