@@ -21,6 +21,7 @@ struct cuda {
     struct gpu     gpu;
     struct str     name;
     i64            memory_bytes;
+    f64            flops_s, bandwidth_bytes_s; /* of plain f32; by the clocks the driver tells */
     u8            *arena;
     i64            arena_bytes;
     struct stage   stages[STAGES];
@@ -105,6 +106,9 @@ static void cuda_describe(struct backend *b, struct target *t)
     t->name           = cuda->name;
     t->memory_bytes   = cuda->memory_bytes;
     t->threads        = 1;
+    t->bandwidth_bytes_s = cuda->bandwidth_bytes_s;
+    t->flops_s[DT_F32]   = cuda->flops_s;
+    t->flops_s[DT_BF16] = t->flops_s[DT_F16] = cuda->flops_s * (cuda->gpu.capability >= 90 ? 16 : 8);
     t->low            = cuda->gpu.capability >= 80 ? DT_BF16 : DT_F16;
     t->low_by         = "tensor cores";
     t->align_bytes    = ALIGN_BYTES;
@@ -370,6 +374,12 @@ static enum status open_device(struct cuda *cuda, struct arena *perm, struct err
     cuda->gpu.processors = p.multiProcessorCount;
     cuda->gpu.capability = p.major * 10 + p.minor;
     cuda->memory_bytes   = (i64)free_bytes;
+    int clock_khz = 0, memory_khz = 0, bus_bits = 0;
+    cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, 0);
+    cudaDeviceGetAttribute(&memory_khz, cudaDevAttrMemoryClockRate, 0);
+    cudaDeviceGetAttribute(&bus_bits, cudaDevAttrGlobalMemoryBusWidth, 0);
+    cuda->flops_s           = 2.0 * 128 * p.multiProcessorCount * clock_khz * 1e3; /* 128 lanes each */
+    cuda->bandwidth_bytes_s = 2.0 * memory_khz * 1e3 * bus_bits / 8;
     return STATUS_OK;
 }
 

@@ -4,30 +4,39 @@
 enum { THREADS = 256 };
 
 /* Log of the sum of exp over a row, from the largest element down: never overflows. One pass: each
- * thread carries its own maximum and sum along. */
+ * thread carries its own maximum and sum along, and looks at the maximum once for N numbers. */
+template <int N> struct running {
+    f32             top = -INFINITY, sum = 0;
+    __device__ void take(const f32 *v)
+    {
+        f32 most = v[0];
+#pragma unroll
+        for (int k = 1; k < N; k++) most = fmaxf(most, v[k]);
+        if (most > top) {
+            sum *= expf(top - most);
+            top = most;
+        }
+#pragma unroll
+        for (int k = 0; k < N; k++) sum += expf(v[k] - top);
+    }
+};
+
+template <int N, class T> __device__ inline f32 row_lse_by(const T *x, i64 width)
+{
+    struct running<N> r;
+    for (i64 i = (i64)threadIdx.x * N; i < width; i += THREADS * N) {
+        f32 v[N];
+        load_f32<N>(v, x + i);
+        r.take(v);
+    }
+    f32 all = block_max(r.top);
+    return all + logf(block_sum(r.top == -INFINITY ? 0 : r.sum * expf(r.top - all)));
+}
+
 template <class T> __device__ inline f32 row_lse(const T *x, i64 width)
 {
-    constexpr int N   = pack<T>::N;
-    f32           top = -INFINITY, sum = 0;
-    auto          take = [&](f32 v) {
-        if (v > top) {
-            sum = sum * expf(top - v) + 1;
-            top = v;
-        } else {
-            sum += v == top ? 1 : expf(v - top);
-        }
-    };
-    if (width % N == 0) {
-        for (i64 i = (i64)threadIdx.x * N; i < width; i += THREADS * N) {
-            pack<T> v = load_pack(x + i);
-#pragma unroll
-            for (int k = 0; k < N; k++) take(to_f32(v.v[k]));
-        }
-    } else {
-        for (i64 i = threadIdx.x; i < width; i += THREADS) take(to_f32(x[i]));
-    }
-    f32 all = block_max(top);
-    return all + logf(block_sum(top == -INFINITY ? 0 : sum * expf(top - all)));
+    constexpr int N = pack<T>::N;
+    return width % N == 0 ? row_lse_by<N>(x, width) : row_lse_by<1>(x, width);
 }
 
 template <class T> __global__ void softmax(T *y, const T *x, i64 width)

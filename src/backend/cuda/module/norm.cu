@@ -59,65 +59,62 @@ __global__ void row_norm_forward(T *y, f32 *means, f32 *rstds, const T *x, const
     rstds[row] = rstd;
 }
 
-/* dx, and each block's part of dw and db: its warps take rows in turn and keep their columns' sums in
- * registers, K runs of N numbers a lane. dx may lie where dy does: a row is read before it is
- * written. `also` is added to dx. */
-template <int N, int K, class T, class W, bool MEAN>
+/* dx, and each block's part of dw and db: a thread has N columns of every row that the block takes,
+ * and keeps their sums in registers. dx may lie where dy does: a row is read before it is written.
+ * `also` is added to dx. */
+template <int N, class T, class W, bool MEAN>
 __global__ void row_norm_grad(T *dx, f32 *part, const T *dy, const T *x, const W *w, const T *also,
                               const f32 *means, const f32 *rstds, struct row_norm s)
 {
-    extern __shared__ f32 sums[]; /* dw, db */
-    f32                   dw[K][N] = {}, db[K][N] = {};
-    int                   lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    for (i64 row = (i64)blockIdx.x * WARPS + warp; row < s.rows; row += (i64)gridDim.x * WARPS) {
-        f32 xhat[K][N], g[K][N], mean = MEAN ? means[row] : 0, rstd = rstds[row];
-        f32 sum_g = 0, sum_gx = 0;
+    __shared__ f32 meet[2][2][32]; /* by turns, so that one barrier a row is enough */
+    i64            column = (i64)threadIdx.x * N;
+    bool           inside = column < s.width;
+    int            lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, turn = 0;
+    f32            dw[N] = {}, db[N] = {}, scale[N];
 #pragma unroll
-        for (int k = 0; k < K; k++) {
-            i64 i = (i64)(k * 32 + lane) * N;
-            if (i >= s.width) continue;
-            f32 scale[N];
-            load_f32<N>(xhat[k], x + row * s.width + i);
-            load_f32<N>(g[k], dy + row * s.width + i);
-            if (w) load_f32<N>(scale, w + i);
-#pragma unroll
-            for (int n = 0; n < N; n++) {
-                xhat[k][n] = (xhat[k][n] - mean) * rstd;
-                dw[k][n] += g[k][n] * xhat[k][n];
-                if (MEAN) db[k][n] += g[k][n];
-                if (w) g[k][n] *= scale[n];
-                sum_g += g[k][n];
-                sum_gx += g[k][n] * xhat[k][n];
-            }
+    for (int n = 0; n < N; n++) scale[n] = 1;
+    if (w && inside) load_f32<N>(scale, w + column);
+    for (i64 row = blockIdx.x; row < s.rows; row += gridDim.x, turn ^= 1) {
+        f32 xhat[N] = {}, g[N] = {}, more[N] = {};
+        f32 mean = MEAN ? means[row] : 0, rstd = rstds[row], sum_g = 0, sum_gx = 0;
+        if (inside) {
+            load_f32<N>(xhat, x + row * s.width + column);
+            load_f32<N>(g, dy + row * s.width + column);
+            if (also) load_f32<N>(more, also + row * s.width + column);
         }
-        f32 mean_g  = MEAN ? warp_sum(sum_g) / (f32)s.width : 0;
-        f32 mean_gx = warp_sum(sum_gx) / (f32)s.width;
 #pragma unroll
-        for (int k = 0; k < K; k++) {
-            i64 i = (i64)(k * 32 + lane) * N;
-            if (i >= s.width) continue;
-            f32 more[N];
-            if (also) load_f32<N>(more, also + row * s.width + i);
-#pragma unroll
-            for (int n = 0; n < N; n++) {
-                f32 d   = rstd * (g[k][n] - mean_g - xhat[k][n] * mean_gx);
-                g[k][n] = also ? to_f32(from_f32<T>(d)) + more[n] : d;
-            }
-            store_f32<N>(dx + row * s.width + i, g[k]);
+        for (int n = 0; n < N; n++) {
+            xhat[n] = inside ? (xhat[n] - mean) * rstd : 0;
+            dw[n] += g[n] * xhat[n];
+            if (MEAN) db[n] += g[n];
+            g[n] *= scale[n];
+            sum_g += g[n];
+            sum_gx += g[n] * xhat[n];
         }
-    }
-    for (int turn = 0; turn < WARPS; turn++) {
-        for (int k = 0; k < K && warp == turn; k++) {
-            i64 i = (i64)(k * 32 + lane) * N;
-            for (int n = 0; n < N && i < s.width; n++) {
-                sums[i + n]           = (turn ? sums[i + n] : 0) + dw[k][n];
-                sums[s.width + i + n] = (turn ? sums[s.width + i + n] : 0) + db[k][n];
-            }
+        sum_g  = MEAN ? warp_sum(sum_g) : 0;
+        sum_gx = warp_sum(sum_gx);
+        if (!lane) {
+            meet[turn][0][warp] = sum_g;
+            meet[turn][1][warp] = sum_gx;
         }
         __syncthreads();
+        f32 mean_g  = MEAN ? warp_sum(lane < warps ? meet[turn][0][lane] : 0) / (f32)s.width : 0;
+        f32 mean_gx = warp_sum(lane < warps ? meet[turn][1][lane] : 0) / (f32)s.width;
+        if (!inside) continue;
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            f32 d = rstd * (g[n] - mean_g - xhat[n] * mean_gx);
+            g[n]  = also ? to_f32(from_f32<T>(d)) + more[n] : d;
+        }
+        store_f32<N>(dx + row * s.width + column, g);
     }
-    for (i64 i = threadIdx.x; i < 2 * s.width; i += THREADS)
-        part[(i64)blockIdx.x * 2 * s.width + i] = sums[i];
+    if (!inside) return;
+    f32 *to = part + (i64)blockIdx.x * 2 * s.width + column;
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        to[n]           = dw[n];
+        to[s.width + n] = db[n];
+    }
 }
 
 /* Rows too wide or too odd for that: a warp a row, and a thread a column. */
@@ -219,9 +216,18 @@ template <bool MEAN> static void run_forward(const struct gpu_call *c)
     });
 }
 
-enum { RUNS_MAX = 8 }; /* of CHUNK numbers in a lane */
+enum { COLUMNS_MAX = 1024 * CHUNK }; /* a block has 1024 threads at most */
 
-static bool in_registers(i64 width) { return width % CHUNK == 0 && width <= RUNS_MAX * 32 * CHUNK; }
+static bool in_registers(i64 width) { return width % CHUNK == 0 && width <= COLUMNS_MAX; }
+
+/* Blocks, each with its part of the sums: eight on each of an H200's processors. */
+static i64 blocks_of(i64 rows) { return MAX(1, MIN(1056, rows / 16)); }
+
+static i64 work_rows(const struct gpu_call *c)
+{
+    i64 width = shape_last(c->in[1].type.shape), rows = shape_rows(c->in[1].type.shape);
+    return 2 * blocks_of(rows) * width * (i64)sizeof(f32);
+}
 
 struct norm_grad { /* operands: dy, x, w, mean, rstd of a layer norm, dy, x, rstd (, w) of an RMS norm */
     const struct tensor *dy, *x, *w, *also;
@@ -244,35 +250,22 @@ template <bool MEAN> static struct norm_grad norm_grad_of(const struct gpu_call 
     return n;
 }
 
-/* K as a constant: as few runs as the width needs. */
-template <int K = 1, class F> static void with_runs(i64 width, F f)
-{
-    if constexpr (K < RUNS_MAX) {
-        if (width > (i64)K * 32 * CHUNK) {
-            with_runs<K + 1>(width, f);
-            return;
-        }
-    }
-    f(std::integral_constant<int, K>());
-}
-
 template <bool MEAN> static void run_grad_in_registers(const struct gpu_call *c)
 {
-    struct norm_grad n = norm_grad_of<MEAN>(c);
+    struct norm_grad n      = norm_grad_of<MEAN>(c);
+    i64              blocks = blocks_of(n.s.rows), threads = div_up(n.s.width, 32 * CHUNK) * 32;
     if (!n.s.rows) return;
     with_type(n.x->type.dtype, [&](auto t) {
         with_type(c->out[1].type.dtype, [&](auto v) {
             typedef decltype(t) T;
             typedef decltype(v) W;
-            with_runs(n.s.width, [&](auto k) {
-                row_norm_grad<CHUNK, decltype(k)::value, T, W, MEAN>
-                    <<<(unsigned)n.parts, THREADS, 2 * n.s.width * sizeof(f32), c->gpu->stream>>>(
-                        data_of<T>(c->out[0]), (f32 *)c->work, data_of<T>(*n.dy), data_of<T>(*n.x),
-                        n.w ? data_of<W>(*n.w) : NULL, n.also ? data_of<T>(*n.also) : NULL,
-                        n.means, n.rstds, n.s);
-            });
+            row_norm_grad<CHUNK, T, W, MEAN>
+                <<<(unsigned)blocks, (unsigned)threads, 0, c->gpu->stream>>>(
+                    data_of<T>(c->out[0]), (f32 *)c->work, data_of<T>(*n.dy), data_of<T>(*n.x),
+                    n.w ? data_of<W>(*n.w) : NULL, n.also ? data_of<T>(*n.also) : NULL, n.means,
+                    n.rstds, n.s);
             launch_add_pairs<W>(c, data_of<W>(c->out[1]), MEAN ? data_of<W>(c->out[2]) : NULL,
-                                n.s.width, n.parts);
+                                n.s.width, blocks);
         });
     });
 }
@@ -468,8 +461,8 @@ static bool takes_batchnorm(const struct gpu_call *c) { return c->in[3].type.dty
 extern "C" const struct gpu_kernel gpu_kernels_norm[] = {
     { OP_LAYERNORM, "cuda", NULL, run_forward<true>, NULL, NULL, false },
     { OP_RMSNORM, "cuda", NULL, run_forward<false>, NULL, NULL, false },
-    { OP_LAYERNORM_GRAD, "cuda_rows", takes_grad, run_grad_in_registers<true>, work_row_norm_grad, NULL, true },
-    { OP_RMSNORM_GRAD, "cuda_rows", takes_grad, run_grad_in_registers<false>, work_row_norm_grad, NULL, true },
+    { OP_LAYERNORM_GRAD, "cuda_rows", takes_grad, run_grad_in_registers<true>, work_rows, NULL, true },
+    { OP_RMSNORM_GRAD, "cuda_rows", takes_grad, run_grad_in_registers<false>, work_rows, NULL, true },
     { OP_LAYERNORM_GRAD, "cuda", NULL, run_grad<true>, work_row_norm_grad, NULL, false },
     { OP_RMSNORM_GRAD, "cuda", NULL, run_grad<false>, work_row_norm_grad, NULL, false },
     { OP_BATCHNORM, "cuda", takes_batchnorm, run_BATCHNORM, work_batchnorm, NULL, false },
