@@ -56,7 +56,7 @@ static void place_next(const struct conv *v, struct place *p)
 /* Numbers in a buffer of `rows` gathered rows: the last may be overrun by less than a tile. */
 static i64 gathered_numbers(const struct images *m, i64 rows) { return rows * m->row + STEPS; }
 
-/* Which of `count` <= 32 numbers lie in [low, high). */
+/* Which of the numbers of one tile lie in [low, high). */
 static __mmask32 range_mask(i64 low, i64 high)
 {
     u64 below_high = ((u64)1 << MAX(0, MIN(high, STEPS))) - 1;
