@@ -3,7 +3,7 @@
  * A family x has its source in x_impl.h; x_avx512.c, x_avx2.c and x_any.c only include it, and
  * CMake gives each its instruction set. V_LANES floats make a vector of type vf; + - * / & | ^ < >
  * work on vectors as they are (GNU C), comparisons give all ones or all zeros in a vi. Here is only
- * what the language has no sign for.
+ * what the language has no sign for; numbers that lie in memory as bf16 or f16: storage.h.
  *
  * Everything is static: the same names mean other code in each file. ISA_FN(f) is f_avx512,
  * f_avx2 or f_any, for what must be seen outside; ISA_COUNT(kernels_x) goes with a table of
