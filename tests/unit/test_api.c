@@ -53,6 +53,49 @@ TEST(a_parameter_may_have_any_name)
     frugal_stop(run);
 }
 
+/* x . a . b . c: a and b lie before another product, c is the last. */
+static void three_products(struct frugal_graph *g, int64_t batch)
+{
+    static const char *const names[] = { "params[1]/a", "grads", "c" };
+    int64_t                  size[] = { batch, 3 }, square[] = { 3, 3 };
+    int                      x = frugal_input(g, "x", FRUGAL_F32, 2, size);
+    for (int i = 0; i < 3; i++) {
+        int w = frugal_param(g, names[i], 2, square, FRUGAL_NORMAL, 1);
+        x     = frugal_apply(g, "matmul", names[i], (int[]){ x, w }, 2, "ta=0 tb=0");
+    }
+    x = frugal_apply(g, "reshape", "flat", &x, 1, "dims=[6]");
+    finish(g, x);
+}
+
+/* Of a step by Muon all singular values are about lr, so its norm is about lr * sqrt(3); AdamW moves
+ * every number by lr. */
+TEST(muon_updates_matrices_between_two_others_whatever_their_names)
+{
+    struct frugal_config c = {
+        .batch = 2, .optimiser = "muon", .lr = 0.5, .muon_lr = 0.01, .threads = 1
+    };
+    char               why[FRUGAL_TEXT_MAX];
+    builder           *b   = three_products;
+    struct frugal_run *run = frugal_start(&c, build, &b, why);
+    float              x[] = { 1, 2, 3, -1, 0, 1 }, before[9], after[9];
+    if (!run) harness_fail(__FILE__, __LINE__, "%s", why);
+    CHECK_EQ(frugal_put(run, "x", x, sizeof x), 0);
+    for (int i = 0; i < 3; i++) {
+        const char *name = i == 0 ? "params[1]/a" : i == 1 ? "grads" : "c";
+        double      norm = 0;
+        frugal_get(run, name, before, sizeof before);
+        frugal_step(run, 2);
+        frugal_get(run, name, after, sizeof after);
+        for (int k = 0; k < 9; k++) norm += pow((double)after[k] - (double)before[k], 2);
+        if (i < 2) CHECK(sqrt(norm) > 0.005 && sqrt(norm) < 0.025);
+        else CHECK(sqrt(norm) > 0.1);
+    }
+    frugal_stop(run);
+    b = odd_names; /* vectors only */
+    CHECK(!frugal_start(&c, build, &b, why));
+    CHECK(strstr(why, "train.optimiser=muon is for matrices between two others"));
+}
+
 static void outputs_of_one_value(struct frugal_graph *g, int64_t batch)
 {
     (void)batch;

@@ -1,0 +1,54 @@
+#!/bin/bash
+# test_recipe.sh: recipes as a user types them: what is filled in, where it says so, and what `auto` made of
+# the optimiser.
+frugal=${FRUGAL:-$(cd "$(dirname "$0")/../.." && pwd)/build/frugal}
+[ -x "$frugal" ] || { echo "no $frugal yet"; exit 77; }
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failed=0
+fail() { echo "FAILED: $1"; head -n 5 out err; failed=1; }
+run() {
+  code=$1
+  shift
+  "$frugal" "$@" >out 2>err </dev/null
+  rc=$?
+  [ $rc = "$code" ] || fail "frugal $*: exit $rc, not $code"
+}
+has() { grep -qE -- "$2" "$1" || fail "$1 lacks $2"; }
+lacks() { ! grep -qE -- "$2" "$1" || fail "$1 has $2"; }
+
+head -c 40000 <(yes 'the quick brown fox jumps over the lazy dog') >text.txt
+cat >run.yaml <<END
+data: {path: text.txt, context: 32}
+model: {kind: gpt, depth: 1, width: 32, heads: 2, softcap: 30}
+train: {recipe: modern, steps: 30, batch: 2, warmup: 5}
+END
+
+# Every value says where it came from; what was said stays, and its unit with it.
+FRUGAL_TRAIN_CLIP=2 run 0 show run.yaml train.seed=7
+has out '^  model.norm +rms +recipe modern$'
+has out '^  train.schedule +wsd +recipe modern$'
+has out '^  model.softcap +30 +run.yaml:2$'
+has out '^  train.warmup_unit +steps +default$'
+has out '^  train.clip +2 +environment FRUGAL_TRAIN_CLIP$'
+has out '^  train.seed +7 +command line$'
+
+# 64 bytes a step are too few for Muon, 4,096 are not.
+has out '^  train.optimiser +adamw: muon would be [0-9.]+ % of a step'"'"'s work, more than train.muon_share=0.15; with train.accumulate=[0-9]+ it is [0-9.]+ %$'
+run 0 show run.yaml train.batch=128 --json
+has out '"event":"choice","key":"train.optimiser","value":"muon","reason":"Newton-Schulz is [0-9.]+ % of a step'"'"'s work"'
+run 0 train run.yaml --json
+has out '"event":"start".*"optimiser":"adamw","optimiser_reason":"muon would be .*","muon_share":0\.[0-9]+'
+run 0 train run.yaml train.batch=128 train.accumulate=2 train.noise_scale=true
+has err '^optimiser muon: Newton-Schulz is'
+has out '^noise +scale [0-9,]+ samples \([0-9,]+ tokens\): with 256 a step'
+
+# Words that are none, and models without a recipe.
+run 2 show run.yaml train.recipe=fancy
+has err 'train.recipe is fancy; expected one of none\|plain\|modern'
+run 2 show run.yaml model.kind=encoder
+has err 'there are recipes for model.kind=gpt and for layers on images, not for model.kind=encoder'
+
+[ $failed = 0 ] && echo "recipes: ok"
+exit $failed
