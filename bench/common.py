@@ -120,11 +120,14 @@ def train(file, *settings):
 # ---- the protocol ----
 
 def busy_share():
-    """How busy the cores are while we wait: others' work, which disturbs the figures."""
+    """How busy our cores are while we wait: others' work, which disturbs the figures."""
+    ours = {f"cpu{n}" for n in os.sched_getaffinity(0)}
+
     def ticks():
         with open("/proc/stat") as f:
-            t = [int(n) for n in f.readline().split()[1:]]
-        return sum(t), t[3] + t[4]
+            lines = [line.split() for line in f]
+        times = [[int(n) for n in line[1:]] for line in lines if line[0] in ours]
+        return sum(map(sum, times)), sum(t[3] + t[4] for t in times)
     total, idle = ticks()
     time.sleep(0.3)
     total_after, idle_after = ticks()
