@@ -1,7 +1,7 @@
 /* fuse.c - what doing several ops in one pass gives: `bench_fuse ROUNDS RUN.YAML [key=value…]`.
  *
- * The step (gradients and update) compiled without fusion, with each pattern alone, and with all; all
- * of them are run in turn, round after round, so that whatever disturbs meets all. One JSON object a
+ * The step (gradients and update) compiled without fusion, with each pattern alone, with all, and once
+ * more without; all of them are run in turn, round after round, so that whatever disturbs meets all. One JSON object a
  * set: instructions, bytes moved by the op table, least and median seconds in time of the processor,
  * which stands still while others run (so it wants train.threads=1). bench/fuse.py makes the table. */
 #include "cli/config.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { ROUNDS_MAX = 1000, SETS = FUSION_COUNT + 2, PERM_GIB = 64 };
+enum { ROUNDS_MAX = 10000, SETS = FUSION_COUNT + 3, PERM_GIB = 64 };
 
 struct set {
     struct str      name; /* none, a pattern, all */
@@ -25,6 +25,7 @@ static const char *const names[SETS] = {
     FUSIONS(FUSION)
 #undef FUSION
     "all",
+    "none", /* again: what differs from the first is noise */
 };
 
 static void check(enum status st, const struct err *err)
@@ -82,15 +83,15 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void print(struct set *t, i64 rounds)
+static void print(struct set *t, i64 rounds, bool again)
 {
     const struct program *train = t->s.set->programs[PROGRAM_TRAIN];
     const struct program *update = t->s.set->programs[PROGRAM_UPDATE];
     f64 moved = program_cost(train, t->s.scratch).bytes + program_cost(update, t->s.scratch).bytes;
     qsort(t->seconds, (size_t)rounds, sizeof *t->seconds, by_value);
-    printf("{\"set\":\"%.*s\",\"instructions\":%d,\"moved_bytes\":%.0f,\"arena_bytes\":%lld,"
+    printf("{\"set\":\"%.*s%s\",\"instructions\":%d,\"moved_bytes\":%.0f,\"arena_bytes\":%lld,"
            "\"least_s\":%.6f,\"median_s\":%.6f}\n",
-           STR_ARG(t->name), train->instr_count + update->instr_count, moved,
+           STR_ARG(t->name), again ? " again" : "", train->instr_count + update->instr_count, moved,
            (long long)t->s.set->arena_bytes, t->seconds[0], t->seconds[rounds / 2]);
 }
 
@@ -115,7 +116,7 @@ int main(int argc, char **argv)
     for (i64 r = -1; r < rounds; r++) { /* the first one warms up */
         for (i32 i = 0; i < SETS; i++) run_once(&all[i], MAX(r, 0));
     }
-    for (i32 i = 0; i < SETS; i++) print(&all[i], rounds);
+    for (i32 i = 0; i < SETS; i++) print(&all[i], rounds, i == SETS - 1);
     for (i32 i = 0; i < SETS; i++) session_close(&all[i].s);
     arena_close(&perm);
     return STATUS_OK;

@@ -6,7 +6,7 @@
  * One line for each case and kernel that takes it (OP, KERNEL: only those with it in their names):
  * the least time of several runs, FLOPs and bytes as the op table counts them. A star marks the
  * kernel that a run would use. With one thread the clock is that thread's own, so that neighbours
- * on the machine count less. */
+ * on the machine count less. An op that maps follow (matmul+gelu) stands beside the same without. */
 #include "backend/cpu/flush.h"
 #include "backend/cpu/kernel.h"
 #include "base/arena.h"
@@ -27,6 +27,9 @@ struct bench_case {
 };
 
 #define GPT_HEADS .heads = 6, .kv_heads = 6, .causal = 1, .scale = 0.125
+#define THEN(first) .then = { .count = 1, .op = { OP_##first } }
+#define KEEP(first) .then = { .count = 1, .keep = true, .op = { OP_##first } }
+#define THEN_2(first, second) .then = { .count = 2, .op = { OP_##first, OP_##second } }
 #define TABLE .dims = { 2, { 260000, 16 } }
 
 static const struct bench_case cases[] = {
@@ -66,6 +69,10 @@ static const struct bench_case cases[] = {
     { OP_MATMUL, "bf16[32,784] bf16[128,784]", { .tb = 1 } },
     { OP_MATMUL, "bf16[1024,1024] bf16[1024,1024]", { 0 } },
     { OP_MATMUL, "f16[1024,1024] f16[1024,1024]", { 0 } },
+    { OP_MATMUL, "f32[2048,384] f32[384,1536]", { THEN(RELU) } },
+    { OP_MATMUL, "f32[2048,384] f32[1536,384]", { .tb = 1, KEEP(GELU) } },
+    { OP_MATMUL, "f32[2048,384] f32[384,1536] f32[2048,1536]", { THEN(GELU_GRAD) } },
+    { OP_MATMUL, "f32[2048,1536] f32[384,1536] f32[2048,384]", { .tb = 1, THEN(ADD) } },
     { OP_ATTENTION, "f32[8,256,1152]", { GPT_HEADS } },
     { OP_ATTENTION, "bf16[8,256,1152]", { GPT_HEADS } },
     { OP_ATTENTION_GRAD,
@@ -84,6 +91,10 @@ static const struct bench_case cases[] = {
       { GPT_HEADS } },
     { OP_LAYERNORM, "T[2048,384] f32[384] f32[384]", { .eps = 1e-5 } },
     { OP_LAYERNORM_GRAD, "T[2048,384] T[2048,384] f32[384] f32[2048] f32[2048]", { 0 } },
+    { OP_LAYERNORM_GRAD,
+      "T[2048,384] T[2048,384] f32[384] f32[2048] f32[2048] T[2048,384]",
+      { THEN(ADD) } },
+    { OP_ADD_LAYERNORM, "T[2048,384] T[2048,384] f32[384] f32[384]", { .eps = 1e-5 } },
     { OP_RMSNORM, "T[2048,384] f32[384]", { .eps = 1e-5 } },
     { OP_GELU, "T[2048,1536]", { 0 } },
     { OP_GELU_GRAD, "T[2048,1536] T[2048,1536]", { 0 } },
@@ -92,6 +103,9 @@ static const struct bench_case cases[] = {
     { OP_EXP, "T[2048,1536]", { 0 } },
     { OP_ADD, "T[2048,384] T[2048,384]", { 0 } },
     { OP_ADD, "T[2048,1536] T[1536]", { 0 } },
+    { OP_ADD, "T[128,32,32,16] T[128,32,32,16]", { 0 } },
+    { OP_RELU, "T[128,32,32,16]", { 0 } },
+    { OP_ADD, "T[128,32,32,16] T[128,32,32,16]", { THEN(RELU) } },
     { OP_SWIGLU, "T[2048,2048]", { 0 } },
     { OP_CAST, "T[2048,1536]", { .dtype = DT_F32 } },
     { OP_CAST, "f32[2048,1536]", { .dtype = DT_BF16 } },
@@ -102,6 +116,10 @@ static const struct bench_case cases[] = {
     { OP_SUM, "T[2048,1536]", { .axis = 0, .count = 1, .wide = 1 } },
     { OP_SUM, "T[32,128]", { .axis = 0, .count = 1 } },
     { OP_BATCHNORM, "T[128,16,16,32] f32[32] f32[32] f32[32] f32[32]", { .eps = 1e-5 } },
+    { OP_BATCHNORM, "T[128,32,32,16] f32[16] f32[16] f32[16] f32[16]", { .eps = 1e-5 } },
+    { OP_BATCHNORM,
+      "T[128,32,32,16] f32[16] f32[16] f32[16] f32[16] T[128,32,32,16]",
+      { .eps = 1e-5, THEN_2(ADD, RELU) } },
     { OP_BATCHNORM_GRAD, "T[128,16,16,32] T[128,16,16,32] f32[32] f32[32] f32[32]", { 0 } },
     { OP_MAXPOOL, "T[64,32,32,64]", { .kernel = 2, .stride = 2 } },
     { OP_SOFTMAX, "T[2048,256]", { 0 } },
@@ -160,7 +178,7 @@ static f64 measure(const struct kernel *k, const struct call *c)
     f64 best = 1e30, begin = now_s();
     for (i32 i = 0; i < REPEATS_MAX && (i < REPEATS_MIN || now_s() - begin < budget_s); i++) {
         f64 start = now_s();
-        k->run(c);
+        kernel_run(k, c);
         best = MIN(best, now_s() - start);
     }
     return best;
@@ -190,12 +208,14 @@ static void bench(const struct bench_case *b, enum dtype t, const char *kernel, 
         in[sig.in_count]       = tensor_new(&scratch, in_types[sig.in_count], table ? 260000 : 256);
         sig.in_count++;
     }
-    ASSERT(op_info(b->op)->shape(&sig, &err) == STATUS_OK);
-    for (i32 i = 0; i < op_info(b->op)->out_count; i++)
+    sig.in_count -= op_then_inputs(&b->at);
+    ASSERT(op_types(&sig, &err) == STATUS_OK);
+    for (i32 i = 0; i < op_result_count(b->op, &b->at); i++)
         out[i] = tensor_new(&scratch, out_types[i], 1);
 
     struct call          c    = { b->op, &b->at, in, sig.in_count, out, NULL, 0, pool };
-    struct cost          cost = op_info(b->op)->cost(&sig);
+    struct cost          cost = op_cost(&sig);
+    struct str           name = op_text(&scratch, b->op, &b->at);
     const struct kernel *k, *chosen = kernel_choose(&c, false);
     for (i32 i = 0; (k = kernel_at(i)); i++) {
         if (k->op != b->op || k->isa > kernel_isa() || (k->takes && !k->takes(&c))) continue;
@@ -204,8 +224,8 @@ static void bench(const struct bench_case *b, enum dtype t, const char *kernel, 
         c.work_bytes   = k->work ? k->work(&c) : 0;
         c.work         = arena_take(&a, c.work_bytes, 1, 64);
         f64 s          = measure(k, &c);
-        printf("%-15s %-4.*s %-52.52s %c%-18s %10.1f us %7.1f GFLOP/s %6.1f GB/s\n",
-               op_info(b->op)->name, STR_ARG(dtype_name(t)), b->in, k == chosen ? '*' : ' ',
+        printf("%-18.*s %-4.*s %-52.52s %c%-18s %10.1f us %7.1f GFLOP/s %6.1f GB/s\n",
+               STR_ARG(name), STR_ARG(dtype_name(t)), b->in, k == chosen ? '*' : ' ',
                k->name, 1e6 * s, cost.flops / s / 1e9, cost.bytes / s / 1e9);
     }
     fflush(stdout);

@@ -9,7 +9,6 @@
  * row of k*C columns where that fits; a channel then has k columns, merged like blocks are. */
 #include "backend/cpu/fast/fast.h"
 #include "backend/cpu/fast/storage.h"
-#include "backend/cpu/fast/then.h"
 
 enum {
     GROUP_VECTORS  = 4, /* columns in registers at a time */
@@ -39,7 +38,7 @@ static struct norm norm_of(const struct call *c)
         n.columns *= 2;
     n.block_rows = MAX(BLOCK_ROWS_MIN, BLOCK_FLOATS / n.columns);
     n.blocks     = (n.rows + n.block_rows - 1) / n.block_rows;
-    n.out        = then_target(c);
+    n.out        = c->out[0].data;
     n.factors    = c->work;
     if (c->work) n.sums = n.factors + FACTORS * n.columns;
     return n;
@@ -199,14 +198,6 @@ BLOCK(apply_forward)
 BLOCK(apply_backward)
 #undef BLOCK
 
-static void finish_forward_block(void *context, i64 block, i32 worker)
-{
-    const struct norm *n   = context;
-    i64                row = block * n->block_rows, rows = MIN(n->block_rows, n->rows - row);
-    apply_forward_block_by[fast_storage(n->call)](context, block, worker);
-    ISA_FN(then_apply)(n->call, (struct then_part){ row * n->columns, rows * n->columns, 1, 0 });
-}
-
 /* ---- between the two readings: the sums of all blocks become factors ---- */
 
 static f32 item(const struct call *c, i32 input, i64 i)
@@ -316,7 +307,7 @@ static void forward(const struct call *c)
     n.x           = c->in[0].data;
     pool_run(c->pool, n.blocks, sum_forward_block_by[fast_storage(c)], &n);
     pool_run(c->pool, merge_blocks(&n), forward_merge, &n);
-    pool_run(c->pool, n.blocks, finish_forward_block, &n);
+    pool_run(c->pool, n.blocks, apply_forward_block_by[fast_storage(c)], &n);
 }
 
 static void evaluate(const struct call *c)
@@ -328,7 +319,7 @@ static void evaluate(const struct call *c)
         f64 rstd = 1 / sqrt((f64)item(c, 4, i) + c->at->eps);
         set_factors(&n, i, (f64)item(c, 3, i), rstd * (f64)item(c, 1, i), (f64)item(c, 2, i), 0);
     }
-    pool_run(c->pool, n.blocks, finish_forward_block, &n);
+    pool_run(c->pool, n.blocks, apply_forward_block_by[fast_storage(c)], &n);
 }
 
 static void backward(const struct call *c)

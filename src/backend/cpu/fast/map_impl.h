@@ -9,8 +9,8 @@
 #include "backend/cpu/fast/then.h"
 
 enum {
-    MAP_ITEMS  = 16 * 1024, /* in a block: a few microseconds */
-    THEN_ITEMS = 4 * 1024,  /* passed by all maps of a chain while in the first cache */
+    MAP_ITEMS    = 16 * 1024, /* in a block: a few microseconds */
+    THEN_VECTORS = 4,         /* pass through all maps of a chain before the next */
 };
 
 struct map {
@@ -200,50 +200,97 @@ static pool_fn *const *const map_blocks[OP_COUNT] = {
 #undef MAP
 };
 
-/* ---- chains */
+/* ---- chains: one loop over all operands, so that memory is asked for all of them at once. Passing
+ * from map to map block by block is slower than passes of their own: bench/results/fuse.md */
 
-/* All maps of the chain over `count` numbers from `begin` on: no more than a block. */
-static void then_range(const struct call *c, i64 begin, i64 count)
+struct steps {
+    struct map  m; /* attributes */
+    const void *from;
+    void       *keep, *to; /* keep: what follows the first map; may be NULL */
+    i32         count, op[1 + THEN_MAX];
+    const void *b[1 + THEN_MAX]; /* as large as the result */
+};
+
+/* `n` vectors, the last of them in part. */
+V_INLINE void step_run(const struct steps *s, i32 step, vf *x, i64 i, const int n, vm last,
+                       const enum dtype t)
+{
+#define OPERAND_1
+#define OPERAND_2 , v_get(s->b[step], i + j * V_LANES, j < n - 1 ? v_all : last, t)
+#define MAP(op, f, operands)                                                                       \
+    case OP_##op:                                                                                  \
+        for (int j = 0; j < n; j++) x[j] = v_stored(f(&s->m, x[j] OPERAND_##operands), t);         \
+        break;
+    switch (s->op[step]) { MAPS(MAP) }
+#undef MAP
+}
+
+V_INLINE void steps_run(const struct steps *s, i64 i, const int n, vm last, const enum dtype t)
+{
+    vf x[THEN_VECTORS];
+    for (int j = 0; j < n; j++)
+        x[j] = v_get(s->from, i + j * V_LANES, j < n - 1 ? v_all : last, t);
+    for (i32 step = 0; step < s->count; step++) {
+        step_run(s, step, x, i, n, last, t);
+        for (int j = 0; j < n && !step && s->keep; j++)
+            v_put(s->keep, i + j * V_LANES, x[j], j < n - 1 ? v_all : last, t);
+    }
+    for (int j = 0; j < n; j++)
+        v_put(s->to, i + j * V_LANES, x[j], j < n - 1 ? v_all : last, t);
+}
+
+V_INLINE void steps_block(const struct steps *s, i64 block, const enum dtype t)
+{
+    i64 i = block * MAP_ITEMS, end = MIN(i + MAP_ITEMS, s->m.count);
+    for (; i + THEN_VECTORS * V_LANES <= end; i += THEN_VECTORS * V_LANES)
+        steps_run(s, i, THEN_VECTORS, v_all, t);
+    for (; i < end; i += V_LANES) steps_run(s, i, 1, v_first(MIN(end - i, V_LANES)), t);
+}
+
+BY_STORAGE(steps_block)
+
+/* The chain of a call over `count` numbers from `begin` on. with_op: beginning with the call's own
+ * map, else with what its kernel has put there. */
+static struct steps steps_of(const struct call *c, bool with_op, i64 begin, i64 count)
 {
     const struct chain  *then    = &c->at->then;
     const struct tensor *operand = c->in + c->in_count;
     enum dtype           t       = c->out[0].type.dtype;
-    struct map           m       = map_of(c);
-    m.a                          = v_at(then_target(c), begin, t);
-    m.y                          = v_at(c->out[0].data, begin, t);
-    m.count = m.b_count = count;
-    for (i32 i = 0; i < then->count; i++, m.a = m.y) {
-        if (op_info(then->op[i])->in_min == 2) m.b = v_at((operand++)->data, begin, t);
-        map_blocks[then->op[i]][t](&m, 0, 0);
+    struct steps         s       = { .m = map_of(c), .to = v_at(c->out[0].data, begin, t) };
+    s.m.count                    = count;
+    s.from = v_at(with_op ? c->in[0].data : then_target(c), begin, t);
+    if (with_op) {
+        s.keep         = then->keep ? v_at(then_target(c), begin, t) : NULL;
+        s.b[s.count]   = s.m.b;
+        s.op[s.count++] = c->op;
     }
+    for (i32 i = 0; i < then->count; i++) {
+        if (op_info(then->op[i])->in_min == 2) s.b[s.count] = v_at((operand++)->data, begin, t);
+        s.op[s.count++] = then->op[i];
+    }
+    return s;
 }
 
 void ISA_FN(then_apply)(const struct call *c, struct then_part p)
 {
-    for (i64 row = 0; c->at->then.count && row < p.rows; row++, p.begin += p.stride)
-        for (i64 i = 0; i < p.width; i += THEN_ITEMS)
-            then_range(c, p.begin + i, MIN(THEN_ITEMS, p.width - i));
+    for (i64 row = 0; c->at->then.count && row < p.rows; row++, p.begin += p.stride) {
+        struct steps s = steps_of(c, false, p.begin, p.width);
+        for (i64 k = 0; k < fast_div_up(p.width, MAP_ITEMS); k++)
+            steps_block_by[c->out[0].type.dtype](&s, k, 0);
+    }
 }
 
-struct chained {
-    struct map         map;
-    const struct call *call;
-};
-
-static void chained_block(void *context, i64 block, i32 worker)
-{
-    struct chained    *m     = context;
-    const struct call *c     = m->call;
-    i64                begin = block * MAP_ITEMS, count = MIN(MAP_ITEMS, m->map.count - begin);
-    map_blocks[c->op][c->out[0].type.dtype](&m->map, block, worker);
-    ISA_FN(then_apply)(c, (struct then_part){ begin, count, 1, 0 });
-}
-
+/* An operand that is repeated keeps the map out of its own chain. */
 static void map(const struct call *c)
 {
-    struct chained m = { map_of(c), c };
-    pool_fn       *f = c->at->then.count ? chained_block : map_blocks[c->op][fast_storage(c)];
-    pool_run(c->pool, fast_div_up(m.map.count, MAP_ITEMS), f, &m);
+    struct map m       = map_of(c);
+    bool       with_op = c->in_count == 1 || c->in[1].count == m.count;
+    i64        blocks  = fast_div_up(m.count, MAP_ITEMS);
+    if (!with_op || !c->at->then.count)
+        pool_run(c->pool, blocks, map_blocks[c->op][fast_storage(c)], &m);
+    if (!c->at->then.count) return;
+    struct steps s = steps_of(c, with_op, 0, m.count);
+    pool_run(c->pool, blocks, steps_block_by[c->out[0].type.dtype], &s);
 }
 
 /* ---- bce and its gradient: the loss, its gradient and the targets are f32 */

@@ -159,6 +159,13 @@ V_INLINE void v_put(void *p, i64 i, vf v, vm m, const enum dtype t)
     else v_store_h((u16 *)p + i, t == DT_BF16 ? v_to_bf16(v) : v_to_f16(v), m);
 }
 
+/* As it would be read back once stored. */
+V_INLINE vf v_stored(vf v, const enum dtype t)
+{
+    if (t == DT_F32) return v;
+    return t == DT_BF16 ? v_of_bf16(v_to_bf16(v)) : v_of_f16(v_to_f16(v));
+}
+
 V_INLINE f32 v_get_1(const void *p, i64 i, const enum dtype t)
 {
     if (t == DT_F32) return ((const f32 *)p)[i];
