@@ -1,13 +1,6 @@
 #!/bin/sh
 # test_lint.sh: likely mistakes are told before the first step and by doctor, and only those.
-top=$(cd "$(dirname "$0")/../.." && pwd)
-frugal=${FRUGAL:-$top/build/frugal}
-[ -x "$frugal" ] || { echo "no $frugal yet"; exit 77; }
-folder=$(mktemp -d) || exit 1
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failed=0
-fail() { echo "FAILED: $1"; head -n 5 out err; failed=1; }
+. "$(dirname "$0")/common.sh"
 
 seq 20000 >text
 cat >gpt.yaml <<END

@@ -1,13 +1,8 @@
 #!/bin/sh
 # test_mistakes.sh: what a user or the world can get wrong: one sentence, the documented exit code,
 # and nothing lost. Also: signals in every phase of a run, and readers and disks that go away.
-frugal=${FRUGAL:-$(cd "$(dirname "$0")/../.." && pwd)/build/frugal}
-[ -x "$frugal" ] || { echo "no $frugal yet"; exit 77; }
-folder=$(mktemp -d) || exit 1
+. "$(dirname "$0")/common.sh"
 trap 'umount "$folder/small" 2>/dev/null; rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failed=0
-fail() { echo "FAILED: $1"; head -n 5 out err; failed=1; }
 
 # says CODE REGEX ARGUMENT...: exits with CODE, and the last line of stderr, the only one that is no
 # progress, has REGEX.
@@ -20,10 +15,7 @@ says() {
     fail "frugal $*: exit $rc, expected $code and \"$text\""
 }
 
-# 400 images of 2x2 pixels in four classes: the pixel of the class is bright.
-{ printf '\0\0\010\003\0\0\001\220\0\0\0\002\0\0\0\002'
-  for i in $(seq 100); do printf '\377\0\0\0\0\377\0\0\0\0\377\0\0\0\0\377'; done; } >images
-{ printf '\0\0\010\001\0\0\001\220'; for i in $(seq 100); do printf '\0\001\002\003'; done; } >labels
+four_classes
 cat >run.yaml <<END
 data: {kind: idx, path: images, labels: labels}
 model: {layers: [flatten, {dense: 8}, {dense: 4}]}

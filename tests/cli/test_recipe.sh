@@ -1,22 +1,7 @@
 #!/bin/bash
 # test_recipe.sh: recipes as a user types them: what is filled in, where it says so, and what `auto` made of
 # the optimiser.
-frugal=${FRUGAL:-$(cd "$(dirname "$0")/../.." && pwd)/build/frugal}
-[ -x "$frugal" ] || { echo "no $frugal yet"; exit 77; }
-folder=$(mktemp -d) || exit 1
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failed=0
-fail() { echo "FAILED: $1"; head -n 5 out err; failed=1; }
-run() {
-  code=$1
-  shift
-  "$frugal" "$@" >out 2>err </dev/null
-  rc=$?
-  [ $rc = "$code" ] || fail "frugal $*: exit $rc, not $code"
-}
-has() { grep -qE -- "$2" "$1" || fail "$1 lacks $2"; }
-lacks() { ! grep -qE -- "$2" "$1" || fail "$1 has $2"; }
+. "$(dirname "$0")/common.sh"
 
 head -c 40000 <(yes 'the quick brown fox jumps over the lazy dog') >text.txt
 cat >run.yaml <<END

@@ -1,27 +1,9 @@
 #!/bin/sh
 # test_stop.sh: how a run ends before its last step, as a user sees it: the reason, the exit code,
 # what was saved, which weights were kept.
-frugal=${FRUGAL:-$(cd "$(dirname "$0")/../.." && pwd)/build/frugal}
-[ -x "$frugal" ] || { echo "no $frugal yet"; exit 77; }
-folder=$(mktemp -d) || exit 1
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failed=0
-fail() { echo "FAILED: $1"; head -n 4 out err; failed=1; }
-run() {
-  code=$1
-  shift
-  "$frugal" "$@" >out 2>err </dev/null
-  rc=$?
-  [ $rc = "$code" ] || fail "frugal $*: exit $rc, not $code"
-}
-has() { grep -qE -- "$2" "$1" || fail "$1 lacks $2"; }
-lacks() { ! grep -qE -- "$2" "$1" || fail "$1 has $2"; }
+. "$(dirname "$0")/common.sh"
 
-# 400 images of 2x2 pixels in four classes: the pixel of the class is bright.
-{ printf '\0\0\010\003\0\0\001\220\0\0\0\002\0\0\0\002'
-  for i in $(seq 100); do printf '\377\0\0\0\0\377\0\0\0\0\377\0\0\0\0\377'; done; } >images
-{ printf '\0\0\010\001\0\0\001\220'; for i in $(seq 100); do printf '\0\001\002\003'; done; } >labels
+four_classes
 cat >run.yaml <<END
 data: {kind: idx, path: images, labels: labels}
 model: {layers: [flatten, {dense: 8}, relu, {dense: 4}]}

@@ -1,12 +1,7 @@
 #!/bin/sh
 # test_usage.sh: what frugal says, where (stdout or stderr) and with which exit code.
-frugal=${FRUGAL:-$(cd "$(dirname "$0")/../.." && pwd)/build/frugal}
-[ -x "$frugal" ] || { echo "no $frugal yet"; exit 77; }
-demo=$(cd "$(dirname "$0")/../.." && pwd)/demo
-folder=$(mktemp -d) || exit 1
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failed=0
+. "$(dirname "$0")/common.sh"
+demo=$top/demo
 
 # says CODE STREAM TEXT ARGUMENT...: the command exits with CODE, and STREAM has TEXT.
 says() {
