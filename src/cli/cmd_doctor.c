@@ -1,6 +1,7 @@
 /* cmd_doctor.c - frugal doctor: what this machine can do, and what is missing. */
 #include "backend/backend.h"
 #include "backend/cpu/kernel.h"
+#include "backend/cuda/cuda.h"
 #include "base/json.h"
 #include "base/pool.h"
 #include "cli/commands.h"
@@ -22,7 +23,26 @@ struct machine {
     struct str instructions;
     i64        memory_bytes, memory_free_bytes;      /* 0: not known */
     f64        flops_s[DT_COUNT], bandwidth_bytes_s; /* 0: not known */
+    struct str gpu, gpu_missing;                     /* its name, or why there is none */
+    i64        gpu_free_bytes;
 };
+
+static void gpu_look(struct machine *m, struct arena *perm)
+{
+    struct err      why = { 0 };
+    struct backend *gpu;
+    struct target   target;
+    m->gpu_missing = STR("no NVIDIA device on this machine");
+    if (!backend_cuda_likely()) return;
+    if (backend_cuda_open(perm, &gpu, &why)) {
+        m->gpu_missing = str_copy(perm, str_of(why.text));
+        return;
+    }
+    gpu->table->describe(gpu, &target);
+    m->gpu            = str_copy(perm, target.name);
+    m->gpu_free_bytes = target.memory_bytes;
+    gpu->table->close(gpu);
+}
 
 static struct machine machine_look(struct arena *perm)
 {
@@ -34,6 +54,7 @@ static struct machine machine_look(struct arena *perm)
                                              .memory_bytes = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) };
     struct backend          *cpu;
     struct target            target;
+    gpu_look(&m, perm);
     if (backend_cpu_open(perm, 0, BACKEND_FAST, &cpu, NULL)) return m;
     cpu->table->describe(cpu, &target);
     cpu->table->rate(cpu, &target);
@@ -82,7 +103,11 @@ static void print_machine(struct cli *c, const struct machine *m)
     }
     say_result(c->say, " memory %.*s/s, as measured now\n",
                STR_ARG(text_bytes(&scratch, m->bandwidth_bytes_s)));
-    say_result(c->say, "  %-9s none: this version computes on the CPU\n", "GPU");
+    if (m->gpu.len)
+        say_result(c->say, "  %-9s %.*s, %.*s free\n", "GPU", STR_ARG(m->gpu),
+                   STR_ARG(text_bytes(&scratch, (f64)m->gpu_free_bytes)));
+    else
+        say_result(c->say, "  %-9s none: %.*s\n", "GPU", STR_ARG(m->gpu_missing));
 }
 
 static void print_json(struct cli *c, const struct machine *m)
@@ -103,7 +128,9 @@ static void print_json(struct cli *c, const struct machine *m)
             textbuf_fmt(&b, "%s\"%.*s\":%.0f", shown++ ? "," : "",
                         STR_ARG(dtype_name((enum dtype)t)), m->flops_s[t]);
     }
-    textbuf_fmt(&b, "},\"gpus\":[],\"libraries\":{");
+    textbuf_fmt(&b, "},\"gpus\":[");
+    if (m->gpu.len) json_add_string(&b, m->gpu);
+    textbuf_fmt(&b, "],\"libraries\":{");
     for (i64 i = 0; i < library_count; i++) {
         struct str version = library_version(&libraries[i], &parts);
         textbuf_fmt(&b, "%s\"%s\":", i ? "," : "", libraries[i].name);
