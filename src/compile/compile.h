@@ -1,8 +1,8 @@
 /* compile.h - graphs in, a set of programs over one arena out; nothing is allocated after this.
  *
  * A short list of passes over one graph, each followed by the verifier: build -> differentiate ->
- * (shard) -> precision -> (fuse) -> recompute -> lay out memory. Passes in brackets have their
- * place in compile.c and come later. Optimiser and clipping are a program of their own. */
+ * (shard) -> precision -> recompute -> fuse -> lay out memory. The pass in brackets has its place in
+ * compile.c and comes later. Optimiser and clipping are a program of their own. */
 #ifndef COMPILE_COMPILE_H
 #define COMPILE_COMPILE_H
 #include "ir/program.h"

@@ -111,8 +111,7 @@ static enum status build_shown(void *context, struct graph *g, i64 batch, enum g
     return classify(g, builders[*(i32 *)context](g), err);
 }
 
-static void add_programs(struct textbuf *b, i32 pattern, u32 fuse, struct arena *perm,
-                         struct arena scratch)
+static const struct program *shown(i32 pattern, u32 fuse, struct arena *perm, struct arena scratch)
 {
     struct target         t   = { .name = STR("test"), .align_bytes = 64 };
     struct compile_config c   = { .optimiser = OPTIMISER_ADAMW, .batch = B, .fuse = fuse };
@@ -120,7 +119,7 @@ static void add_programs(struct textbuf *b, i32 pattern, u32 fuse, struct arena 
     struct err            err = { 0 };
     if (compile(perm, &t, &c, build_shown, &pattern, &set, scratch, &err))
         harness_fail(__FILE__, __LINE__, "%s", err.text);
-    textbuf_add(b, program_print(set->programs[PROGRAM_TRAIN], perm, scratch));
+    return set->programs[PROGRAM_TRAIN];
 }
 
 /* Each pattern changes its program, and as the file says; UPDATE_GOLDEN=1 renews the file. */
@@ -131,10 +130,10 @@ TEST(patterns_agree_with_their_golden_programs)
         struct textbuf b    = textbuf_new(&text);
         struct str     path = str_fmt(perm, "tests/golden/fuse_%s.program", names[i]), golden;
         struct err     err  = { 0 };
-        add_programs(&b, i, 0, &room, scratch);
+        textbuf_add(&b, program_print(shown(i, 0, &room, scratch), &room, scratch));
         i64 before = textbuf_str(&b).len;
         textbuf_add(&b, STR("\n"));
-        add_programs(&b, i, 1u << i, &room, scratch);
+        textbuf_add(&b, program_print(shown(i, 1u << i, &room, scratch), &room, scratch));
         struct str now = textbuf_str(&b);
         CHECK(now.len - before < before);
         if (getenv("UPDATE_GOLDEN")) {
@@ -145,6 +144,38 @@ TEST(patterns_agree_with_their_golden_programs)
             harness_fail(__FILE__, __LINE__, "%s", err.text);
         CHECK_STR(golden, now);
     }
+}
+
+/* No probabilities beside logits: the gradient lies where the logits lay. */
+TEST(the_gradient_of_a_loss_takes_the_place_of_the_logits)
+{
+    for (i32 i = 0; i < FUSION_COUNT; i++) {
+        const struct program *p     = shown(i, FUSE_ALL, perm, scratch);
+        i32                   found = 0;
+        for (i32 k = 0; k < p->graph->node_count; k++) {
+            const struct node *n = &p->graph->nodes[k];
+            if (n->op == OP_XENT_GRAD) CHECK_EQ(p->offset[n->out], p->offset[n->in[1]]);
+            found += n->op == OP_XENT_GRAD;
+        }
+        CHECK_EQ(found, 1);
+    }
+}
+
+/* A target's backend may lack a pattern's kernels. */
+TEST(a_target_gets_no_pattern_that_it_lacks)
+{
+    struct target         t   = { .name = STR("test"), .align_bytes = 64 };
+    struct compile_config c   = { .optimiser = OPTIMISER_ADAMW, .batch = B, .fuse = FUSE_ALL };
+    struct err            err = { 0 };
+    struct program_set   *set[2];
+    i32                   pattern = FUSION_RESIDUAL, norms[2] = { 0 };
+    for (i32 i = 0; i < 2; i++) {
+        t.fusions_off = i ? FUSE_RESIDUAL : 0;
+        CHECK_EQ(compile(perm, &t, &c, build_shown, &pattern, &set[i], scratch, &err), STATUS_OK);
+        const struct graph *g = set[i]->programs[PROGRAM_TRAIN]->graph;
+        for (i32 k = 0; k < g->node_count; k++) norms[i] += g->nodes[k].op == OP_ADD_RMSNORM;
+    }
+    CHECK(norms[0] == 1 && norms[1] == 0);
 }
 
 /* --- random graphs --- */
@@ -200,7 +231,8 @@ static enum status build_random(void *context, struct graph *g, i64 batch, enum 
         i32 a    = made[draw_to(&d, 3) ? count - 1 : draw_to(&d, count)];
         i32 b    = made[draw_to(&d, count)];
         g->block = 1 + i / 6;
-        made[count++] = random_node(g, &d, i, a, b);
+        bool swap = draw_to(&d, 2);
+        made[count++] = random_node(g, &d, i, swap ? b : a, swap ? a : b);
         if (draw_to(&d, 10) == 0)
             graph_output(g, made[count - 1], str_fmt(g->perm, "seen%d", i));
     }

@@ -223,6 +223,8 @@ V_INLINE void step_run(const struct steps *s, i32 step, vf *x, i64 i, const int 
         break;
     switch (s->op[step]) { MAPS(MAP) }
 #undef MAP
+#undef OPERAND_1
+#undef OPERAND_2
 }
 
 V_INLINE void steps_run(const struct steps *s, i64 i, const int n, vm last, const enum dtype t)

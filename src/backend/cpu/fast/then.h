@@ -17,6 +17,5 @@ struct then_part {
 
 /* map_impl.h. Nothing happens where the call has no chain. */
 void ISA_FN(then_apply)(const struct call *c, struct then_part p);
-void ISA_FN(then_tile)(const struct call *c, struct then_part p, const f32 *tile, i64 tile_row);
 
 #endif
