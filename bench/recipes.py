@@ -27,7 +27,7 @@ PARTS = (1 / 8, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, 1)
 
 # side: its settings, the rate that is looked for, and where
 SIDES = {
-    "plain": (["train.recipe=plain"], "train.lr", (0.0005, 0.001, 0.002, 0.004, 0.008)),
+    "plain": (["train.recipe=plain"], "train.lr", (0.002, 0.004, 0.008, 0.016, 0.032)),
     "modern, adamw": (["train.recipe=modern", "train.optimiser=adamw", "train.beta2=0.95"], "train.lr", (0.001, 0.002, 0.004, 0.008)),
     "modern, muon": (["train.recipe=modern"], "train.muon_lr", (0.005, 0.01, 0.02, 0.04)),
 }

@@ -1,6 +1,7 @@
 /* layout.c - the arena's plan: every byte of a run is placed before the first is allocated.
  *
- *   | params: hidden, decay, rest, frozen | grads | state | buffers | scalars | inputs | outputs | temps … |
+ *   | params: hidden, decay, rest, frozen | grads | state | buffers | scalars | inputs | outputs |
+ *   temps … |
  *
  * Gradients and each optimiser state repeat the layout of the parameters they belong to, so that a
  * sweep or a shard is one range. Inputs and outputs take the largest size any program gives
@@ -24,8 +25,9 @@ static struct persistent *plan_find(struct plan *p, struct str name)
     return (struct persistent *)(uintptr_t)program_set_find(p->set, name);
 }
 
-/* The update sweeps over ranges of parameters, gradients and state, as does their norm; a model's tensor may have any
- * name, also one that looks like a range's. State without a '/' in its name is no range of one. */
+/* The update sweeps over ranges of parameters, gradients and state, as does their norm; a model's
+ * tensor may have any name, also one that looks like a range's. State without a '/' in its name is
+ * no range of one. */
 static bool is_range(const struct plan *p, const struct graph *g, const struct value *v)
 {
     bool own = v->kind == VALUE_STATE && str_find(v->name, '/') < 0;
@@ -102,6 +104,7 @@ static enum group state_begin(struct range r)
 {
     return r.group == GROUP_HIDDEN ? GROUP_HIDDEN : GROUP_DECAY;
 }
+
 static enum group state_end(struct range r)
 {
     return r.group == GROUP_HIDDEN ? GROUP_DECAY : GROUP_FROZEN;

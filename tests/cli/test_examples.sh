@@ -23,6 +23,7 @@ declare -A data=(
   [fashion]=$idx_data
   [resnet]=$idx_data
   [gpt]="data.path=$folder/text.txt model.depth=2 train.batch=2"
+  [gpt_modern]="data.path=$folder/text.txt model.depth=2 train.batch=32"
   [encoder]="data.files=[$folder/words1,$folder/words2,$folder/words3,$folder/words4,$folder/words5] model.depth=2"
   [ranker]="data.samples=4096 data.eval_samples=512 train.batch=256"
 )

@@ -79,7 +79,7 @@ TEST(every_row_is_a_setting_that_takes_its_value)
     }
 }
 
-/* Both that it is there and what it is: "| `train.lr` | 0.01 |". */
+/* Both that it is there and what it is: "| `train.lr` | 0.002 |". */
 TEST(every_row_is_explained)
 {
     struct str text;
