@@ -69,8 +69,8 @@ static struct part part_of(const struct job *job, i64 block)
 static void finish(const struct gemm *g, const struct part *p)
 {
     i64              begin = (p->batch * g->M + p->m) * g->N + p->n;
-    struct then_part t     = { begin, p->n_end - p->n, p->m_end - p->m, g->N };
-    ISA_FN(then_apply)(g->call, t);
+    struct then_part done  = { begin, p->n_end - p->n, p->m_end - p->m, g->N };
+    ISA_FN(then_apply)(g->call, done);
 }
 
 static void job_cut(struct job *job, i64 rows, i64 columns)
@@ -286,7 +286,6 @@ static void run_direct_block(void *context, i64 block, i32 worker)
         for (i64 n = p.n; n < end; n += NR)
             run_direct_columns(g, &p, n, MIN((end - n) / V_LANES, NV), k, MIN(job->kc, g->K - k));
     if (end < p.n_end) run_direct_columns(g, &p, p.n_end - V_LANES, 1, 0, g->K);
-    finish(g, &p);
 }
 
 /* ---- dot */
@@ -340,7 +339,6 @@ static void run_dot_block(void *context, i64 block, i32 worker)
                     p.c[(m + i) * g->N + n + j] = sums[i * DOT_COLUMNS + j] + bias[j];
         }
     }
-    finish(g, &p);
 }
 
 /* ---- which way */
@@ -389,10 +387,12 @@ static void run(const struct call *c)
         job.kc = kc_of(&g);
         cut_evenly(&job, 2 * NR);
         pool_run(c->pool, job_blocks(&job), run_direct_block, &job);
+        ISA_FN(then_all)(c);
         break;
     case WAY_DOT:
         cut_evenly(&job, 4 * DOT_COLUMNS);
         pool_run(c->pool, job_blocks(&job), run_dot_block, &job);
+        ISA_FN(then_all)(c);
         break;
     }
 }

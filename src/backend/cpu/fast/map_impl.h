@@ -241,58 +241,87 @@ V_INLINE void steps_run(const struct steps *s, i64 i, const int n, vm last, cons
         v_put(s->to, i + j * V_LANES, x[j], j < n - 1 ? v_all : last, t);
 }
 
-V_INLINE void steps_block(const struct steps *s, i64 block, const enum dtype t)
+struct range { /* of the numbers of a result */
+    const struct steps *s;
+    i64                 begin, end;
+};
+
+V_INLINE void range_block(const struct range *r, i64 block, const enum dtype t)
 {
-    i64 i = block * MAP_ITEMS, end = MIN(i + MAP_ITEMS, s->m.count);
+    i64 i = r->begin + block * MAP_ITEMS, end = MIN(i + MAP_ITEMS, r->end);
     for (; i + THEN_VECTORS * V_LANES <= end; i += THEN_VECTORS * V_LANES)
-        steps_run(s, i, THEN_VECTORS, v_all, t);
-    for (; i < end; i += V_LANES) steps_run(s, i, 1, v_first(MIN(end - i, V_LANES)), t);
+        steps_run(r->s, i, THEN_VECTORS, v_all, t);
+    for (; i < end; i += V_LANES) steps_run(r->s, i, 1, v_first(MIN(end - i, V_LANES)), t);
 }
 
-BY_STORAGE(steps_block)
+BY_STORAGE(range_block)
 
-/* The chain of a call over `count` numbers from `begin` on. with_op: beginning with the call's own
- * map, else with what its kernel has put there. */
-static struct steps steps_of(const struct call *c, bool with_op, i64 begin, i64 count)
+/* The chain of a call: with_op, beginning with the call's own map, else with what its kernel has put
+ * there. */
+static struct steps steps_of(const struct call *c, bool with_op)
 {
     const struct chain  *then    = &c->at->then;
     const struct tensor *operand = c->in + c->in_count;
-    enum dtype           t       = c->out[0].type.dtype;
-    struct steps         s       = { .m = map_of(c), .to = v_at(c->out[0].data, begin, t) };
-    s.m.count                    = count;
-    s.from = v_at(with_op ? c->in[0].data : then_target(c), begin, t);
+    struct steps         s       = { .m = map_of(c), .to = c->out[0].data };
+    s.from                       = with_op ? c->in[0].data : then_target(c);
     if (with_op) {
-        s.keep         = then->keep ? v_at(then_target(c), begin, t) : NULL;
-        s.b[s.count]   = s.m.b;
+        s.keep          = then->keep ? then_target(c) : NULL;
+        s.b[s.count]    = s.m.b;
         s.op[s.count++] = c->op;
     }
     for (i32 i = 0; i < then->count; i++) {
-        if (op_info(then->op[i])->in_min == 2) s.b[s.count] = v_at((operand++)->data, begin, t);
+        if (op_info(then->op[i])->in_min == 2) s.b[s.count] = (operand++)->data;
         s.op[s.count++] = then->op[i];
     }
     return s;
 }
 
+/* Numbers [begin, end) of the result; a single map has a loop of its own. */
+static void run_range(const struct call *c, const struct steps *s, struct pool *pool, i64 begin,
+                      i64 end)
+{
+    enum dtype   t      = c->out[0].type.dtype;
+    struct map   m      = s->m;
+    struct range r      = { s, begin, end };
+    pool_fn     *f      = s->count == 1 ? map_blocks[s->op[0]][t] : range_block_by[t];
+    void        *over   = s->count == 1 ? (void *)&m : (void *)&r;
+    i64          blocks = fast_div_up(end - begin, MAP_ITEMS);
+    m.a                 = v_at(s->from, begin, t);
+    m.y                 = v_at(s->to, begin, t);
+    if (s->b[0]) m.b = v_at(s->b[0], begin, t);
+    m.count = m.b_count = end - begin;
+    if (pool) pool_run(pool, blocks, f, over);
+    else fast_alone(blocks, f, over);
+}
+
 void ISA_FN(then_apply)(const struct call *c, struct then_part p)
 {
-    for (i64 row = 0; c->at->then.count && row < p.rows; row++, p.begin += p.stride) {
-        struct steps s = steps_of(c, false, p.begin, p.width);
-        for (i64 k = 0; k < fast_div_up(p.width, MAP_ITEMS); k++)
-            steps_block_by[c->out[0].type.dtype](&s, k, 0);
-    }
+    if (!c->at->then.count) return;
+    bool         whole = p.width == p.stride; /* rows without a gap are one */
+    struct steps s     = steps_of(c, false);
+    for (i64 row = 0; row < (whole ? 1 : p.rows); row++, p.begin += p.stride)
+        run_range(c, &s, NULL, p.begin, p.begin + p.width * (whole ? p.rows : 1));
+}
+
+void ISA_FN(then_all)(const struct call *c)
+{
+    if (!c->at->then.count) return;
+    struct steps s = steps_of(c, false);
+    run_range(c, &s, c->pool, 0, c->out[0].count);
 }
 
 /* An operand that is repeated keeps the map out of its own chain. */
 static void map(const struct call *c)
 {
-    struct map m       = map_of(c);
-    bool       with_op = c->in_count == 1 || c->in[1].count == m.count;
-    i64        blocks  = fast_div_up(m.count, MAP_ITEMS);
-    if (!with_op || !c->at->then.count)
-        pool_run(c->pool, blocks, map_blocks[c->op][fast_storage(c)], &m);
-    if (!c->at->then.count) return;
-    struct steps s = steps_of(c, with_op, 0, m.count);
-    pool_run(c->pool, blocks, steps_block_by[c->out[0].type.dtype], &s);
+    struct map m      = map_of(c);
+    bool       joined = c->at->then.count && (c->in_count == 1 || c->in[1].count == m.count);
+    if (joined) {
+        struct steps s = steps_of(c, true);
+        run_range(c, &s, c->pool, 0, m.count);
+        return;
+    }
+    pool_run(c->pool, fast_div_up(m.count, MAP_ITEMS), map_blocks[c->op][fast_storage(c)], &m);
+    ISA_FN(then_all)(c);
 }
 
 /* ---- bce and its gradient: the loss, its gradient and the targets are f32 */

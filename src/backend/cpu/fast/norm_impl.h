@@ -181,7 +181,7 @@ V_INLINE void grad_block(const struct norm *n, i64 block, const enum dtype t)
         f32         mean_g = n->mean ? v_sum(s.g) / (f32)n->width : 0;
         row_grad_apply(n, row, mean, mean_g, v_sum(s.gx) / (f32)n->width, t);
     }
-    struct then_part rows = { first * n->width, (end - first) * n->width, 1, 0 };
+    struct then_part rows = { first * n->width, n->width, end - first, n->width };
     ISA_FN(then_apply)(n->call, rows);
 }
 

@@ -15,7 +15,9 @@ struct then_part {
     i64 begin, width, rows, stride;
 };
 
-/* map_impl.h. Nothing happens where the call has no chain. */
+/* map_impl.h; nothing happens where the call has no chain. To a part in this thread, to all by the
+ * pool. */
 void ISA_FN(then_apply)(const struct call *c, struct then_part p);
+void ISA_FN(then_all)(const struct call *c);
 
 #endif
