@@ -1,0 +1,121 @@
+/* checkpoint.h - a run's state on a disk, where a kill, a full disk or a power cut cannot spoil it.
+ *
+ * A checkpoint is a folder of safetensors shards and a manifest, written last, that has the size and
+ * hash of each: docs/formats/checkpoint.md. Only what a whole manifest names is believed.
+ *
+ *     the trainer   ckpt_store_open (takes the folder's lock), ckpt_write, ckpt_prune; on any one
+ *                   thread at a time, usually not that of the steps
+ *     an uploader   beside it, on its own thread: ckpt_pin, then reads the files that the manifest
+ *                   names, ckpt_unpin
+ *     a restart     ckpt_list, ckpt_load_newest; what lies elsewhere is brought here first with
+ *                   ckpt_import_begin and ckpt_import_commit
+ *
+ * (What is declared here is being written: until this line goes, nothing is behind it.) */
+#ifndef STORE_CHECKPOINT_H
+#define STORE_CHECKPOINT_H
+#include "store/safetensors.h"
+
+/* The name of a checkpoint, here and elsewhere: folder "step-000001200.3.7". A step may be saved
+ * again after a roll-back or a restart, a name is never used twice. The newest is the one saved last:
+ * the highest attempt, and in it the highest save. */
+struct ckpt_id {
+    i64 step;    /* done when it was taken */
+    i64 attempt; /* which start of the run: counts from 1 */
+    i64 save;    /* which of that attempt's: counts from 1 */
+};
+int        ckpt_order(struct ckpt_id a, struct ckpt_id b); /* < 0: a is older */
+struct str ckpt_name(struct arena *perm, struct ckpt_id id);
+bool       ckpt_name_parse(struct str name, struct ckpt_id *out);
+
+#define CKPT_MANIFEST "manifest.json" /* its name in the folder */
+
+struct ckpt_shard {
+    struct str name; /* "weights.safetensors" */
+    i64        bytes;
+    u64        hash; /* XXH64 of the file */
+};
+
+struct ckpt_manifest {
+    struct ckpt_id     id;
+    struct str         run;     /* the same for all attempts of one run */
+    i64                wall_ns; /* when it was written */
+    struct str         metric;  /* of the newest evaluation before it; empty: none was made yet */
+    f64                value;
+    bool               higher_is_better;
+    struct str         state; /* the trainer's own: a JSON object; kernels, threads, micro-batch, … */
+    struct ckpt_shard *shards;
+    i64                shard_count;
+};
+i64         ckpt_bytes(const struct ckpt_manifest *m); /* of all shards */
+struct str  ckpt_manifest_text(struct arena *perm, const struct ckpt_manifest *m);
+/* `path` is for messages. USAGE: of a version that this program does not know; WORLD: damaged. */
+enum status ckpt_manifest_parse(struct str path, struct str text, struct arena *perm,
+                                struct ckpt_manifest *out, struct err *err);
+
+/* A folder of checkpoints, held alone. */
+struct ckpt_store;
+/* Makes the folder; what an earlier process left half-written or half-deleted is removed. WORLD with
+ * a sentence where another process holds it. */
+enum status ckpt_store_open(struct os *os, struct str folder, struct arena *perm,
+                            struct ckpt_store **out, struct err *err);
+void        ckpt_store_close(struct ckpt_store *s);
+i64         ckpt_attempt_last(const struct ckpt_store *s); /* the highest in the folder; 0: none */
+
+/* One file of a checkpoint, NAME.safetensors; tensors as for st_save, their bytes read but once. */
+struct ckpt_part {
+    struct str              name;
+    const struct st_tensor *tensors;
+    i64                     count;
+};
+/* On the disk, synced and named, when it returns OK; else as if it had not been begun. The caller
+ * fills step, attempt, run, metric and state of *m; the rest is filled here, shards in perm. Takes
+ * memory for the headers of the shards only. */
+enum status ckpt_write(struct ckpt_store *s, struct ckpt_manifest *m, const struct ckpt_part *parts,
+                       i64 count, struct arena *perm, struct arena scratch, struct err *err);
+
+/* A checkpoint from elsewhere, under its own name: begin gives the folder into which the caller
+ * puts the shards; commit verifies and syncs them and writes the manifest. STATUS_NO from begin: a
+ * whole one is here already. */
+enum status ckpt_import_begin(struct ckpt_store *s, const struct ckpt_manifest *m,
+                              struct arena *perm, struct str *folder, struct err *err);
+enum status ckpt_import_commit(struct ckpt_store *s, const struct ckpt_manifest *m,
+                               struct arena scratch, struct err *err);
+
+/* Deletes all but the newest `keep` (at least 1), the best by its metric, and the pinned; nothing at
+ * all before a newer one than what goes has been read back and verified. */
+enum status ckpt_prune(struct ckpt_store *s, i64 keep, struct arena scratch, struct err *err);
+/* From any thread: until unpinned as often as pinned, that one is not deleted. At most 16 at once. */
+void        ckpt_pin(struct ckpt_store *s, struct ckpt_id id);
+void        ckpt_unpin(struct ckpt_store *s, struct ckpt_id id);
+
+/* One that lies there. Listing needs no lock: a folder without a manifest does not exist. */
+struct ckpt {
+    struct ckpt_id       id;
+    struct str           folder;   /* its own */
+    struct ckpt_manifest manifest; /* where why.status is OK */
+    struct err           why;      /* not OK: the sentence that says why it is not believed */
+};
+struct ckpt_list {
+    struct ckpt *items; /* newest first */
+    i64          count;
+};
+enum status ckpt_list(struct os *os, struct str folder, struct arena *perm, struct ckpt_list *out,
+                      struct err *err); /* no such folder: an empty list */
+i64         ckpt_best(const struct ckpt_list *l); /* of those believed; -1: none has a metric */
+
+/* Its shards, mapped, every byte held against the manifest. */
+struct ckpt_loaded {
+    const struct ckpt *ckpt;
+    struct st_file    *shards; /* as in the manifest */
+};
+enum status ckpt_load(struct os *os, const struct ckpt *c, struct arena *perm,
+                      struct ckpt_loaded *out, struct err *err);
+/* The newest that is whole; `why` is filled in for each that was tried before it. STATUS_NO: there
+ * is none, and the list says why. */
+enum status ckpt_load_newest(struct os *os, struct ckpt_list *l, struct arena *perm,
+                             struct ckpt_loaded *out, struct err *err);
+void        ckpt_unload(struct os *os, struct ckpt_loaded *l);
+/* The file of that part of ckpt_write; NULL: it has none. */
+const struct st_file *ckpt_shard(const struct ckpt_loaded *l, struct str part);
+
+#endif
