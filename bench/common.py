@@ -32,8 +32,8 @@ def note(text):
 
 
 def two_cores():
-    """This process and all it starts stay on the same two cores."""
-    use_cores(2)
+    """This process and all it starts stay on the same two cores, or as many as CORES says."""
+    use_cores(int(os.environ.get("CORES", 2)))
 
 
 def use_cores(count):

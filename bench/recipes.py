@@ -4,7 +4,7 @@ takes to the same held-out loss.
     recipes.py [--quick] [--json]
 
 Protocol. The GPT of examples/gpt.yaml (bench/recipes.yaml) on a text that every Debian has, from the same seed and
-on the same batches, with two threads on two cores. First `frugal sweep` tries the rates of each side,
+on the same batches, with two threads on two cores (CORES: another number). First `frugal sweep` tries the rates of each side,
 all to the end of a run of STEPS steps; the rate with the lowest loss counts, and a rate at the end of its
 list is marked, since a better one may lie beyond. Then, for each comparison, the base is trained with
 its rate: its last loss is the mark. The challenger is trained with its own rate for a growing part of the

@@ -235,6 +235,15 @@ static void on_rollback(void *context, const struct train_rollback *t)
         t->why, (long long)t->to_step, t->lr_factor, (long long)t->count, (long long)t->count_max);
 }
 
+static void event_startup(struct textbuf *b, const struct train_startup *s)
+{
+    event_f64(b, "start_data_s", s->data);
+    event_f64(b, "start_device_s", s->device);
+    event_f64(b, "start_compile_s", s->compile);
+    event_f64(b, "start_kernels_s", s->kernels);
+    event_f64(b, "start_weights_s", s->weights);
+}
+
 static void done_event(struct progress *p, const struct train_result *r)
 {
     struct arena   scratch = p->scratch;
@@ -243,6 +252,7 @@ static void done_event(struct progress *p, const struct train_result *r)
     event_i64(&b, "epochs", r->epochs);
     event_f64(&b, "seconds", r->seconds);
     event_f64(&b, "first_step_ms", r->first_step_ms);
+    event_startup(&b, &r->startup);
     event_f64(&b, "samples_per_s", r->samples_per_s);
     event_f64(&b, "tokens_per_s", r->tokens_per_s);
     event_f64(&b, "flops_per_s", r->flops_per_s);

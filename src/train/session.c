@@ -122,20 +122,32 @@ static enum status compile_here(struct session *s, graph_builder *build, void *c
     return st;
 }
 
+/* Seconds since *from, which becomes now. */
+static f64 lap(struct session *s, i64 *from)
+{
+    i64 begun = *from;
+    *from     = s->os->now_ns(s->os);
+    return (f64)(*from - begun) * 1e-9;
+}
+
 enum status session_open(struct session *s, struct os *os, const struct settings *settings,
                          struct arena *perm, struct err *err)
 {
-    enum status st = begin(s, os, settings, perm, err);
+    i64         from = os->now_ns(os);
+    enum status st   = begin(s, os, settings, perm, err);
     if (!st) st = dataset_open(os, &settings->data, perm, &s->data, err);
+    s->startup.data = lap(s, &from);
     if (!st && !dataset_count(s->data, SPLIT_TRAIN))
         st = err_set(err, STATUS_USAGE, "the data set has no training samples");
     if (!st) st = model_new(perm, &settings->model, dataset_feeds(s->data), &s->model, err);
     if (!st) st = open_backend(s, err);
+    s->startup.device = lap(s, &from);
     if (!st) st = batch_resolve(s, err);
     if (!st && settings->train.noise_scale) st = split_step(s, err);
     if (st) return st;
     other_batches(s);
-    st = compile_here(s, model_build, s->model, err);
+    st                 = compile_here(s, model_build, s->model, err);
+    s->startup.compile = lap(s, &from);
     return st ? st : weights_check(s, err);
 }
 
@@ -178,12 +190,16 @@ struct limits session_limits(const struct session *s)
 
 enum status session_start(struct session *s, struct err *err)
 {
-    const struct backend_table *b  = s->backend->table;
-    enum status                 st = b->alloc(s->backend, s->set->arena_bytes, err);
+    const struct backend_table *b    = s->backend->table;
+    i64                         from = s->os->now_ns(s->os);
+    enum status                 st   = b->alloc(s->backend, s->set->arena_bytes, err);
     for (i32 i = 0; !st && i < PROGRAM_COUNT; i++) {
         if (s->set->programs[i]) st = b->prepare(s->backend, s->set->programs[i], s->perm, err);
     }
-    return st ? st : weights_init(s, err);
+    s->startup.kernels = lap(s, &from);
+    if (!st) st = weights_init(s, err);
+    s->startup.weights = lap(s, &from);
+    return st;
 }
 
 void session_close(struct session *s)

@@ -146,11 +146,16 @@ static void micro_step(struct loop *l, const struct batch *b, i64 first_sample, 
     bool                full  = b->count == s->config.batch;
     enum program_id     begin = full ? PROGRAM_TRAIN : PROGRAM_TRAIN_LAST;
     enum program_id     go_on = full ? PROGRAM_ADD : PROGRAM_ADD_LAST;
-    f64                 sum;
     session_put_scalars(s, l->step, rows, first_sample, lr);
     for (i32 f = 0; f < feeds->count; f++)
         session_put(s, feeds->feed[f].name, b->data[f], b->count * type_bytes(feeds->feed[f].type));
     s->backend->table->run(s->backend, s->set->programs[first_sample ? go_on : begin]);
+}
+
+static void add_losses(struct loop *l, i64 rows)
+{
+    struct session *s = &l->s;
+    f64             sum;
     session_get_numbers(s, STR("loss"), &sum, 1);
     l->loss += sum / (f64)rows;
     if (session_has(s, STR("hits"))) {
@@ -175,14 +180,15 @@ static struct batch *step(struct loop *l, struct batch *b, f64 lr)
 {
     struct session *s       = &l->s;
     i64             samples = MIN(session_step_samples(s), session_epoch_samples(s) - b->index);
-    i64             done = 0, first = b->count;
+    i64             rows = samples * model_rows(s->model), done = 0, first = b->count;
     f64             part = NAN; /* of the whole gradient's square, from the first batch alone */
     l->loss = l->metric.value = 0;
     for (;;) {
-        micro_step(l, b, done, samples * model_rows(s->model), lr);
+        micro_step(l, b, done, rows, lr);
         if (!done && s->config.square) part = gradient_square(s);
         done += b->count;
         if (done >= samples) break;
+        add_losses(l, rows);
         b = next_batch(l);
     }
     if (s->config.square) {
@@ -190,6 +196,7 @@ static struct batch *step(struct loop *l, struct batch *b, f64 lr)
         noise_add(&l->noise, part * times * times, first, gradient_square(s), samples);
     }
     s->backend->table->run(s->backend, s->set->programs[PROGRAM_UPDATE]);
+    add_losses(l, rows); /* only now: reading waits, and the update need not */
     l->scaling = scaling_now(s);
     l->step++;
     l->samples += samples;
@@ -286,6 +293,7 @@ static void fill_result(struct loop *l)
     struct train_result *r = l->result;
     f64 sample_flops       = session_step_flops(&l->s) / (f64)session_step_samples(&l->s);
     r->steps               = l->step;
+    r->startup             = l->s.startup;
     r->epochs              = l->epoch + 1;
     r->samples_per_s       = l->steps_ns ? (f64)l->samples / ((f64)l->steps_ns / 1e9) : NAN;
     r->tokens_per_s        = tokens_per_s(l, r->samples_per_s);

@@ -81,10 +81,16 @@ struct train_rollback {
     const char *why;
 };
 
+/* Where the time before the first step goes, in seconds. */
+struct train_startup {
+    f64 data, device, compile, kernels, weights;
+};
+
 struct train_result {
     i64                 steps, epochs;  /* done */
     f64                 seconds;        /* the whole run: data, compile, steps, evaluation, saving */
     f64                 first_step_ms;  /* from process start to the end of the first step */
+    struct train_startup startup;
     f64                 samples_per_s, tokens_per_s; /* over the time spent in steps */
     f64                 flops_per_s;    /* in them, what is recomputed included */
     f64                 loss;           /* of the last evaluation; of the last step without one */

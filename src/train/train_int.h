@@ -29,6 +29,7 @@ struct session {
     struct program_set    *set;
     struct str             optimiser_reason; /* of train.optimiser=auto or muon; else empty */
     f64                    muon_share;       /* of a step's work, whether it was chosen or not */
+    struct train_startup   startup;
 };
 
 /* optimiser.c */
