@@ -1,12 +1,12 @@
 /* csv.c - rows of numbers and categories with a 0/1 label, for rankers.
  *
- * RFC 4180: a header line with the columns' names, quoted fields may hold commas, line ends and
- * doubled quotes. The file is parsed once at open, into arrays. Feeds, in this order and only
+ * The header line has the columns' names (base/csv.h). The file is parsed once at open, into arrays. Feeds, in this order and only
  * where there are such columns: "dense" f32[numbers], "x" i32[categories], "y" f32.
  *
  * One table serves all categorical columns: column j owns its rows j*buckets .. (j+1)*buckets-1.
  * A whole number below `buckets` is its own row, everything else is hashed to one; so ids that fit
  * never collide, and words need no dictionary. A missing number is 0, a missing category row 0. */
+#include "base/csv.h"
 #include "data/data_int.h"
 #include <math.h>
 #include <stdlib.h>
@@ -24,80 +24,12 @@ struct column { /* what a field of the file is for */
 };
 
 struct reader {
-    struct str                path, text;
-    i64                       at, line;
+    struct csv                csv;
     const struct data_config *config;
     struct err               *err;
     i64                       field_count; /* of the header */
     struct column            *column;      /* [FIELDS_MAX] */
 };
-
-static enum status bad_line(const struct reader *r, i64 line, const char *what)
-{
-    return err_set(r->err, STATUS_USAGE, "%.*s:%lld: %s", STR_ARG(r->path), (long long)line, what);
-}
-
-static int peek(const struct reader *r)
-{
-    return r->at < r->text.len ? (u8)r->text.data[r->at] : -1;
-}
-
-/* Behind the opening quote; the field is what lies before the closing one, doubled quotes as they
- * stand: no unquoted field can look the same. */
-static enum status quoted_field(struct reader *r, struct str *out)
-{
-    i64 begin = r->at, line = r->line;
-    for (;; r->at++) {
-        int c = peek(r);
-        if (c < 0) return bad_line(r, line, "a quote is opened here and never closed");
-        r->line += c == '\n';
-        if (c != '"') continue;
-        r->at++;
-        if (peek(r) != '"') break;
-    }
-    *out  = str_sub(r->text, begin, r->at - 1);
-    int c = peek(r);
-    if (c == '\r' && r->at + 1 < r->text.len && r->text.data[r->at + 1] == '\n') c = '\n', r->at++;
-    if (c >= 0 && c != ',' && c != '\n')
-        return bad_line(r, r->line, "something follows the closing quote of a field");
-    return STATUS_OK;
-}
-
-static enum status plain_field(struct reader *r, struct str *out)
-{
-    i64 begin = r->at;
-    for (int c = peek(r); c >= 0 && c != ',' && c != '\n'; c = peek(r)) {
-        if (c == '"') return bad_line(r, r->line, "a quote in the middle of a field");
-        r->at++;
-    }
-    *out = str_sub(r->text, begin, r->at);
-    if (peek(r) != ',' && str_ends(*out, STR("\r"))) out->len--;
-    return STATUS_OK;
-}
-
-/* The next field, and whether it is the last of its line. */
-static enum status next_field(struct reader *r, struct str *out, bool *last)
-{
-    bool quoted = peek(r) == '"';
-    r->at += quoted;
-    enum status st = quoted ? quoted_field(r, out) : plain_field(r, out);
-    *last          = peek(r) != ',';
-    if (!st) {
-        r->line += peek(r) == '\n';
-        r->at++;
-    }
-    return st;
-}
-
-static bool skip_blank_lines(struct reader *r) /* false: the end */
-{
-    for (;; r->at++) {
-        int c = peek(r);
-        r->line += c == '\n';
-        if (c == '\r' && r->at + 1 < r->text.len && r->text.data[r->at + 1] == '\n') continue;
-        if (c != '\n') return c >= 0;
-    }
-}
 
 /* The header's text of a name: quotes in it are doubled there. */
 static bool names(struct str field, struct str name)
@@ -120,14 +52,14 @@ static enum status find_column(struct reader *r, struct str name, enum role role
         if (found || c->role != ROLE_NONE)
             return err_set(r->err, STATUS_USAGE,
                            "%.*s: the column \"%.*s\" is there or is asked for more than once",
-                           STR_ARG(r->path), STR_ARG(name));
+                           STR_ARG(r->csv.path), STR_ARG(name));
         found       = c;
         found->role = role;
         found->slot = slot;
     }
     if (found) return STATUS_OK;
     return err_set(r->err, STATUS_USAGE, "%.*s: the header has no column \"%.*s\"",
-                   STR_ARG(r->path), STR_ARG(name));
+                   STR_ARG(r->csv.path), STR_ARG(name));
 }
 
 static enum status parse_header(struct reader *r)
@@ -135,11 +67,13 @@ static enum status parse_header(struct reader *r)
     const struct data_config *config = r->config;
     enum status               st     = STATUS_OK;
     bool                      last   = false;
-    if (str_starts(r->text, STR("\xEF\xBB\xBF"))) r->at = 3; /* a byte order mark */
-    if (!skip_blank_lines(r)) return bad_line(r, 1, "there is no header");
+    if (!csv_more(&r->csv))
+        return err_set(r->err, STATUS_USAGE, "%.*s: there is no header", STR_ARG(r->csv.path));
     while (!st && !last) {
-        if (r->field_count == FIELDS_MAX) return bad_line(r, r->line, "more than 4096 columns");
-        st = next_field(r, &r->column[r->field_count++].name, &last);
+        if (r->field_count == FIELDS_MAX)
+            return err_set(r->err, STATUS_USAGE, "%.*s: more than %d columns", STR_ARG(r->csv.path),
+                           FIELDS_MAX);
+        st = csv_field(&r->csv, &r->column[r->field_count++].name, &last, r->err);
     }
     if (!st) st = find_column(r, config->label, ROLE_LABEL, 0);
     for (i64 i = 0; i < config->numeric_count && !st; i++)
@@ -193,7 +127,7 @@ static enum status parse_number(const struct reader *r, i64 line, const struct c
     if (!s.len && c->role != ROLE_LABEL) return STATUS_OK;
     if (!number_of(s, &value) || fabs(value) > (f64)3.4028234e38f)
         return err_set(r->err, STATUS_USAGE, "%.*s:%lld: \"%.*s\" in column \"%.*s\" is no number",
-                       STR_ARG(r->path), (long long)line, (int)MIN(s.len, 40), s.data,
+                       STR_ARG(r->csv.path), (long long)line, (int)MIN(s.len, 40), s.data,
                        STR_ARG(c->name));
     *out = (f32)value;
     return STATUS_OK;
@@ -204,11 +138,11 @@ static enum status parse_row(struct reader *r, struct csv_table *t)
 {
     const struct data_config *config = r->config;
     i64                       n = config->numeric_count, k = config->categorical_count;
-    i64                       line = r->line, count = 0;
+    i64                       line = r->csv.line, count = 0;
     enum status               st = STATUS_OK;
     for (bool last = false; !st && !last; count++) {
         struct str s;
-        st = next_field(r, &s, &last);
+        st = csv_field(&r->csv, &s, &last, r->err);
         if (st || count >= r->field_count) continue;
         const struct column *c = &r->column[count];
         switch (c->role) {
@@ -223,39 +157,32 @@ static enum status parse_row(struct reader *r, struct csv_table *t)
         }
     }
     if (!st && count != r->field_count)
-        st =
-            err_set(r->err, STATUS_USAGE, "%.*s:%lld: %lld fields, but the header has %lld",
-                    STR_ARG(r->path), (long long)line, (long long)count, (long long)r->field_count);
+        st = err_set(r->err, STATUS_USAGE, "%.*s:%lld: %lld fields, but the header has %lld",
+                     STR_ARG(r->csv.path), (long long)line, (long long)count,
+                     (long long)r->field_count);
     t->rows++;
     return st;
-}
-
-static i64 lines_of(struct str text)
-{
-    i64 lines = 1;
-    for (i64 i = 0; i < text.len; i++) lines += text.data[i] == '\n';
-    return lines;
 }
 
 enum status csv_parse(struct str path, struct str text, const struct data_config *config,
                       i64 rows_max, struct csv_table *out, struct err *err)
 {
-    i64 n = config->numeric_count, k = config->categorical_count;
-    i64 rows  = limit_count(lines_of(text), rows_max); /* no more than this */
-    i64 bytes = rows * (n + k + 1) * 4;
-    *out      = (struct csv_table){ 0 };
+    struct reader r = { .csv = csv_of(path, text), .config = config, .err = err };
+    i64           n = config->numeric_count, k = config->categorical_count;
+    i64           rows  = limit_count(csv_lines_max(&r.csv), rows_max); /* no more than this */
+    i64           bytes = rows * (n + k + 1) * 4;
+    *out                = (struct csv_table){ 0 };
     if (bytes <= table_bytes_max)
         out->own = arena_open(bytes + FIELDS_MAX * (i64)sizeof(struct column) + (1 << 16));
     if (!out->own.begin)
         return err_set(err, STATUS_WORLD, "%.*s: %lld rows of %lld numbers do not fit in memory",
                        STR_ARG(path), (long long)rows, (long long)(n + k + 1));
-    struct reader r = { .path = path, .text = text, .line = 1, .config = config, .err = err };
-    r.column        = NEW(&out->own, struct column, FIELDS_MAX);
-    out->dense      = NEW(&out->own, f32, rows * n);
-    out->x          = NEW(&out->own, i32, rows * k);
-    out->y          = NEW(&out->own, f32, rows);
-    enum status st  = parse_header(&r);
-    while (!st && out->rows < rows && skip_blank_lines(&r)) st = parse_row(&r, out);
+    r.column       = NEW(&out->own, struct column, FIELDS_MAX);
+    out->dense     = NEW(&out->own, f32, rows * n);
+    out->x         = NEW(&out->own, i32, rows * k);
+    out->y         = NEW(&out->own, f32, rows);
+    enum status st = parse_header(&r);
+    while (!st && out->rows < rows && csv_more(&r.csv)) st = parse_row(&r, out);
     return st;
 }
 

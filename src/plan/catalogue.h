@@ -10,63 +10,63 @@
 #include "base/os.h"
 #include "base/text.h"
 
-/* The numbers of a row; each is a column of that name. FIGURE(name, "unit") */
+/* The numbers of a row; each is a column of that name. FIGURE(name) */
 #define MACHINE_FIGURES(FIGURE)                                                                    \
-    FIGURE(vcpus, "")                                                                              \
-    FIGURE(ram_gib, "GiB")                                                                         \
-    FIGURE(disk_gb, "GB")                                                                          \
-    FIGURE(net_gbit_s, "Gbit/s")                                                                   \
-    FIGURE(on_demand_usd_h, "$/h")                                                                 \
-    FIGURE(spot_usd_h, "$/h")                                                                      \
-    FIGURE(spot_min_usd_h, "$/h")                                                                  \
-    FIGURE(spot_max_usd_h, "$/h")                                                                  \
-    FIGURE(reserved_1y_usd_h, "$/h")                                                               \
-    FIGURE(reserved_3y_usd_h, "$/h")                                                               \
-    FIGURE(own_usd_h, "$/h")
+    FIGURE(vcpus)                                                                                  \
+    FIGURE(ram_gib)                                                                                \
+    FIGURE(disk_gb)                                                                                \
+    FIGURE(net_gbit_s)                                                                             \
+    FIGURE(on_demand_usd_h)                                                                        \
+    FIGURE(spot_usd_h)                                                                             \
+    FIGURE(spot_min_usd_h)                                                                         \
+    FIGURE(spot_max_usd_h)                                                                         \
+    FIGURE(reserved_1y_usd_h)                                                                      \
+    FIGURE(reserved_3y_usd_h)                                                                      \
+    FIGURE(own_usd_h)
 
 #define GPU_FIGURES(FIGURE)                                                                        \
-    FIGURE(bf16_dense_tflops, "TFLOP/s")                                                           \
-    FIGURE(fp16_dense_tflops, "TFLOP/s")                                                           \
-    FIGURE(fp8_dense_tflops, "TFLOP/s")                                                            \
-    FIGURE(tf32_tflops, "TFLOP/s")                                                                 \
-    FIGURE(fp32_tflops, "TFLOP/s")                                                                 \
-    FIGURE(hbm_tb_s, "TB/s")                                                                       \
-    FIGURE(memory_gib, "GiB")                                                                      \
-    FIGURE(memory_usable_gib, "GiB")                                                               \
-    FIGURE(link_gb_s_each_way, "GB/s")                                                             \
-    FIGURE(bf16_matmul_measured_tflops, "TFLOP/s")
+    FIGURE(bf16_dense_tflops)                                                                      \
+    FIGURE(fp16_dense_tflops)                                                                      \
+    FIGURE(fp8_dense_tflops)                                                                       \
+    FIGURE(tf32_tflops)                                                                            \
+    FIGURE(fp32_tflops)                                                                            \
+    FIGURE(hbm_tb_s)                                                                               \
+    FIGURE(memory_gib)                                                                             \
+    FIGURE(memory_usable_gib)                                                                      \
+    FIGURE(link_gb_s_each_way)                                                                     \
+    FIGURE(bf16_matmul_measured_tflops)
 
 #define CPU_FIGURES(FIGURE)                                                                        \
-    FIGURE(vcpus_per_core, "")                                                                     \
-    FIGURE(fp32_flop_per_cycle_core, "")                                                           \
-    FIGURE(bf16_flop_per_cycle_core, "")                                                           \
-    FIGURE(all_core_ghz, "GHz")                                                                    \
-    FIGURE(memory_gb_s_per_socket, "GB/s")                                                         \
-    FIGURE(cores_per_socket, "")
+    FIGURE(vcpus_per_core)                                                                         \
+    FIGURE(fp32_flop_per_cycle_core)                                                               \
+    FIGURE(bf16_flop_per_cycle_core)                                                               \
+    FIGURE(all_core_ghz)                                                                           \
+    FIGURE(memory_gb_s_per_socket)                                                                 \
+    FIGURE(cores_per_socket)
 
 #define STORAGE_FIGURES(FIGURE)                                                                    \
-    FIGURE(gb_month_usd, "$")                                                                      \
-    FIGURE(minimum_days, "days")                                                                   \
-    FIGURE(put_1000_usd, "$")                                                                      \
-    FIGURE(get_1000_usd, "$")                                                                      \
-    FIGURE(retrieve_gb_usd, "$")                                                                   \
-    FIGURE(egress_region_gb_usd, "$")                                                              \
-    FIGURE(egress_internet_gb_usd, "$")
+    FIGURE(gb_month_usd)                                                                           \
+    FIGURE(minimum_days)                                                                           \
+    FIGURE(put_1000_usd)                                                                           \
+    FIGURE(get_1000_usd)                                                                           \
+    FIGURE(retrieve_gb_usd)                                                                        \
+    FIGURE(egress_region_gb_usd)                                                                   \
+    FIGURE(egress_internet_gb_usd)
 
 #define BILLING_FIGURES(FIGURE)                                                                    \
-    FIGURE(granularity_s, "s")                                                                     \
-    FIGURE(minimum_s, "s")                                                                         \
-    FIGURE(free_interrupted_s, "s")
+    FIGURE(granularity_s)                                                                          \
+    FIGURE(minimum_s)                                                                              \
+    FIGURE(free_interrupted_s)
 
 /* What all rows have. */
 struct fact {
     struct str source;
     i32        as_of_day; /* days since 1970; DAY_UNKNOWN */
-    u32        assumed;   /* bit i: the i-th figure is assumed, not read in the source */
+    u32        assumed;   /* bit i: the row's i-th figure was not read in the source */
 };
 enum { DAY_UNKNOWN = INT32_MIN };
 
-#define FIGURE(name, unit) f64 name;
+#define FIGURE(name) f64 name;
 struct machine { /* one row: a machine of a provider in a region */
     struct str provider, name, region;
     struct str gpu; /* name of a row of gpus; empty: it has none */
@@ -107,7 +107,7 @@ struct catalogue {
     i64             machine_count, gpu_count, cpu_count, storage_count, billing_count;
 };
 
-enum { CATALOGUE_MACHINES_MAX = 65536 };
+enum { CATALOGUE_MACHINES_MAX = 8192 };
 
 /* The compiled-in facts. */
 struct catalogue *catalogue_new(struct arena *perm);
