@@ -1,42 +1,54 @@
-/* hash.c - CRC-32 by eight tables, and SHA-256. */
+/* hash.c - CRC-32 and CRC-32C by eight tables each, SHA-256 and its HMAC. */
 #include "base/hash.h"
 #include <pthread.h>
 #include <string.h>
 
-/* crc_table[k][b]: what byte b does to the sum when k more bytes follow it ("slicing by 8",
- * Kounavis and Berry, ISCC'05): eight bytes a turn instead of one. */
-static u32            crc_table[8][256];
+/* table[k][b]: what byte b does to the sum when k more bytes follow it ("slicing by 8", Kounavis and
+ * Berry, ISCC'05): eight bytes a turn instead of one. */
+struct crc {
+    u32 table[8][256];
+};
+static struct crc     crc_ieee, crc_castagnoli;
 static pthread_once_t crc_once = PTHREAD_ONCE_INIT;
 
-static void crc_table_fill(void)
+static void crc_fill(struct crc *c, u32 polynomial)
 {
     for (u32 b = 0; b < 256; b++) {
         u32 crc = b;
-        for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? 0xEDB88320u : 0);
-        crc_table[0][b] = crc;
+        for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? polynomial : 0);
+        c->table[0][b] = crc;
     }
     for (int k = 1; k < 8; k++)
         for (u32 b = 0; b < 256; b++) {
-            u32 before      = crc_table[k - 1][b];
-            crc_table[k][b] = before >> 8 ^ crc_table[0][before & 0xFF];
+            u32 before     = c->table[k - 1][b];
+            c->table[k][b] = before >> 8 ^ c->table[0][before & 0xFF];
         }
 }
 
-u32 crc32_add(u32 crc, struct str bytes)
+static void crc_fill_both(void)
+{
+    crc_fill(&crc_ieee, 0xEDB88320u);
+    crc_fill(&crc_castagnoli, 0x82F63B78u);
+}
+
+static u32 crc_add(const struct crc *c, u32 crc, struct str bytes)
 {
     const u8 *b   = (const u8 *)bytes.data;
     i64       len = bytes.len;
-    pthread_once(&crc_once, crc_table_fill);
+    pthread_once(&crc_once, crc_fill_both);
     crc = ~crc;
     for (; len >= 8; len -= 8, b += 8) {
         u32 low = crc ^ ((u32)b[0] | (u32)b[1] << 8 | (u32)b[2] << 16 | (u32)b[3] << 24);
-        crc     = crc_table[7][low & 0xFF] ^ crc_table[6][low >> 8 & 0xFF] ^
-              crc_table[5][low >> 16 & 0xFF] ^ crc_table[4][low >> 24] ^ crc_table[3][b[4]] ^
-              crc_table[2][b[5]] ^ crc_table[1][b[6]] ^ crc_table[0][b[7]];
+        crc     = c->table[7][low & 0xFF] ^ c->table[6][low >> 8 & 0xFF] ^
+              c->table[5][low >> 16 & 0xFF] ^ c->table[4][low >> 24] ^ c->table[3][b[4]] ^
+              c->table[2][b[5]] ^ c->table[1][b[6]] ^ c->table[0][b[7]];
     }
-    for (; len > 0; len--, b++) crc = crc >> 8 ^ crc_table[0][(crc ^ *b) & 0xFF];
+    for (; len > 0; len--, b++) crc = crc >> 8 ^ c->table[0][(crc ^ *b) & 0xFF];
     return ~crc;
 }
+
+u32 crc32_add(u32 crc, struct str bytes) { return crc_add(&crc_ieee, crc, bytes); }
+u32 crc32c_add(u32 crc, struct str bytes) { return crc_add(&crc_castagnoli, crc, bytes); }
 
 /* FIPS 180-4, section 4.2.2: the cube roots of the first 64 primes. */
 static const u32 sha256_k[64] = {
@@ -109,17 +121,45 @@ void sha256_end(struct sha256 *s, u8 digest[32])
     for (int i = 0; i < 32; i++) digest[i] = (u8)(s->state[i / 4] >> (24 - 8 * (i % 4)));
 }
 
-struct str sha256_hex(struct arena *perm, struct str bytes)
+static void sha256_of(struct str bytes, u8 digest[32])
 {
     struct sha256 s;
-    u8            digest[32];
     sha256_init(&s);
     sha256_add(&s, bytes);
     sha256_end(&s, digest);
-    char *text = NEW(perm, char, 65);
-    for (int i = 0; i < 32; i++) {
+}
+
+struct str sha256_hex(struct arena *perm, struct str bytes)
+{
+    u8 digest[32];
+    sha256_of(bytes, digest);
+    return hash_hex(perm, digest, 32);
+}
+
+struct str hash_hex(struct arena *perm, const u8 *digest, i64 bytes)
+{
+    char *text = NEW(perm, char, 2 * bytes + 1);
+    for (i64 i = 0; i < bytes; i++) {
         text[2 * i]     = "0123456789abcdef"[digest[i] >> 4];
         text[2 * i + 1] = "0123456789abcdef"[digest[i] & 15];
     }
-    return (struct str){ text, 64 };
+    return (struct str){ text, 2 * bytes };
+}
+
+void hmac_sha256(struct str key, struct str message, u8 digest[32])
+{
+    u8            block[64] = { 0 };
+    struct sha256 s;
+    if (key.len > 64) sha256_of(key, block);
+    else if (key.len) memcpy(block, key.data, (size_t)key.len);
+    for (int i = 0; i < 64; i++) block[i] ^= 0x36;
+    sha256_init(&s);
+    sha256_add(&s, (struct str){ (char *)block, 64 });
+    sha256_add(&s, message);
+    sha256_end(&s, digest);
+    for (int i = 0; i < 64; i++) block[i] ^= 0x36 ^ 0x5c;
+    sha256_init(&s);
+    sha256_add(&s, (struct str){ (char *)block, 64 });
+    sha256_add(&s, (struct str){ (char *)digest, 32 });
+    sha256_end(&s, digest);
 }

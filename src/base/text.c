@@ -236,6 +236,20 @@ u64 str_hash(struct str s)
     return h;
 }
 
+struct str str_base64(struct arena *perm, struct str bytes)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    i64               len      = (bytes.len + 2) / 3 * 4;
+    char             *text     = NEW(perm, char, len + 1);
+    for (i64 i = 0, to = 0; i < bytes.len; i += 3) {
+        u32 three = 0;
+        for (i64 k = 0; k < 3; k++) three = three << 8 | (i + k < bytes.len ? (u8)bytes.data[i + k] : 0);
+        for (int k = 0; k < 4; k++)
+            text[to++] = i + k > bytes.len ? '=' : digits[three >> (18 - 6 * k) & 63];
+    }
+    return (struct str){ text, len };
+}
+
 bool str_hex(struct str s, u32 *out)
 {
     u32 value = 0;

@@ -36,6 +36,7 @@ bool       str_f64(struct str s, f64 *out);                 /* whole text, decim
 bool       str_glob(struct str pattern, struct str s);      /* * and ? only */
 i64        str_distance(struct str a, struct str b, struct arena scratch); /* edit distance */
 u64        str_hash(struct str s);                          /* FNV-1a 64: stable for ever */
+struct str str_base64(struct arena *perm, struct str bytes); /* RFC 4648, padded */
 bool       str_hex(struct str s, u32 *out);                 /* whole text, 1 to 8 digits */
 i64        str_utf8_put(char *to, u32 code);                /* writes and returns 1 to 4 bytes */
 i64        str_utf8_end(struct str s, i64 at);              /* end of that character, or -1 */

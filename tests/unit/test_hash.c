@@ -9,6 +9,41 @@ TEST(crc32_gives_the_check_value)
     CHECK_EQ(crc32_add(0, STR("The quick brown fox jumps over the lazy dog")), 0x414FA339u);
 }
 
+/* RFC 3720, appendix B.4; the catalogue's check value. */
+TEST(crc32c_gives_the_published_values)
+{
+    char zeros[32] = { 0 }, ones[32], up[32];
+    memset(ones, 0xFF, sizeof ones);
+    for (int i = 0; i < 32; i++) up[i] = (char)i;
+    CHECK_EQ(crc32c_add(0, STR("123456789")), 0xE3069283u);
+    CHECK_EQ(crc32c_add(0, (struct str){ zeros, 32 }), 0x8A9136AAu);
+    CHECK_EQ(crc32c_add(0, (struct str){ ones, 32 }), 0x62A8AB43u);
+    CHECK_EQ(crc32c_add(0, (struct str){ up, 32 }), 0x46DD794Eu);
+    CHECK_EQ(crc32c_add(crc32c_add(0, STR("1234")), STR("56789")), 0xE3069283u);
+}
+
+static struct str hmac_hex(struct arena *perm, struct str key, struct str message)
+{
+    u8 digest[32];
+    hmac_sha256(key, message, digest);
+    return hash_hex(perm, digest, 32);
+}
+
+/* RFC 4231, cases 1, 2 and 6 (a key longer than a block). */
+TEST(hmac_gives_the_published_digests)
+{
+    char key[131];
+    memset(key, 0x0b, 20);
+    CHECK_STR(hmac_hex(perm, (struct str){ key, 20 }, STR("Hi There")),
+              "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+    CHECK_STR(hmac_hex(perm, STR("Jefe"), STR("what do ya want for nothing?")),
+              "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+    memset(key, 0xaa, sizeof key);
+    CHECK_STR(hmac_hex(perm, (struct str){ key, sizeof key },
+                       STR("Test Using Larger Than Block-Size Key - Hash Key First")),
+              "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+}
+
 /* FIPS 180-4's examples, and a message of a million characters. */
 TEST(sha256_gives_the_published_digests)
 {

@@ -174,3 +174,16 @@ TEST(a_textbuf_uses_an_arena_to_its_end)
     for (int i = 0; i < 99; i++) textbuf_add(&b, STR("x"));
     CHECK_EQ(small.begin, small.end);
 }
+
+/* RFC 4648, section 10. */
+TEST(base64_gives_the_published_texts)
+{
+    CHECK_STR(str_base64(perm, STR("")), "");
+    CHECK_STR(str_base64(perm, STR("f")), "Zg==");
+    CHECK_STR(str_base64(perm, STR("fo")), "Zm8=");
+    CHECK_STR(str_base64(perm, STR("foo")), "Zm9v");
+    CHECK_STR(str_base64(perm, STR("foob")), "Zm9vYg==");
+    CHECK_STR(str_base64(perm, STR("fooba")), "Zm9vYmE=");
+    CHECK_STR(str_base64(perm, STR("foobar")), "Zm9vYmFy");
+    CHECK_STR(str_base64(perm, STR("\xff\xfe\xfd")), "//79");
+}
