@@ -42,7 +42,7 @@ static f64 gamma_series(f64 a, f64 x)
 f64 hazard_lived_s(struct hazard h, f64 age_s)
 {
     f64 x = age_s > 0 ? pow(age_s / h.scale_s, h.shape) : 0;
-    if (x < 1e-12) return age_s; /* nobody dies before */
+    if (x < 1e-12) return age_s;         /* nobody dies before */
     if (x > 50) return hazard_mean_s(h); /* nobody is left: e^-50 */
     return hazard_mean_s(h) * gamma_series(1 / h.shape, x);
 }

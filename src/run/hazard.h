@@ -8,15 +8,15 @@
 #define RUN_HAZARD_H
 #include "base/types.h"
 
-struct hazard {        /* P(alive at age t) = exp(-(t / scale_s)^shape) */
-    f64 shape;         /* 1: the same at every age (exponential) */
-    f64 scale_s;       /* INFINITY: it never dies */
+struct hazard {  /* P(alive at age t) = exp(-(t / scale_s)^shape) */
+    f64 shape;   /* 1: the same at every age (exponential) */
+    f64 scale_s; /* INFINITY: it never dies */
 };
 
 /* One machine's life as far as it was seen. */
 struct lifetime {
-    f64  age_s;        /* when it was taken, or when we left it */
-    bool interrupted;  /* false: it was still alive then */
+    f64  age_s;       /* when it was taken, or when we left it */
+    bool interrupted; /* false: it was still alive then */
 };
 
 extern const struct hazard hazard_prior; /* of a spot GPU that nobody has watched yet */
@@ -25,16 +25,16 @@ struct hazard hazard_of_mean(f64 mean_s, f64 shape);
 f64           hazard_mean_s(struct hazard h);
 f64           hazard_survival(struct hazard h, f64 age_s); /* P(alive then) */
 f64           hazard_lived_s(struct hazard h, f64 age_s);  /* expected life until then at most */
-f64           hazard_age_s(struct hazard h, f64 alive);    /* at which so many are alive; 0 < alive <= 1 */
-struct hazard hazard_gang(struct hazard h, i64 machines);  /* of the first of so many to die: as if
+f64 hazard_age_s(struct hazard h, f64 alive); /* at which so many are alive; 0 < alive <= 1 */
+struct hazard hazard_gang(struct hazard h, i64 machines); /* of the first of so many to die: as if
                                                               they died independently */
 /* From lives of one kind of machine in one place; the prior counts as two interruptions. */
 struct hazard hazard_fit(const struct lifetime *lives, i64 count);
 
 struct save_costs {
-    f64 stall_s;        /* that a save holds the steps up, >= 0 */
-    f64 persist_s;      /* until it would outlive the machine: saves are never closer than this */
-    f64 landing;        /* part of interruptions whose notice leaves time for a save, measured; 0: none */
+    f64 stall_s;   /* that a save holds the steps up, >= 0 */
+    f64 persist_s; /* until it would outlive the machine: saves are never closer than this */
+    f64 landing; /* part of interruptions whose notice leaves time for a save, measured; 0: none */
     f64 interval_max_s; /* between two saves; 0: no limit */
 };
 

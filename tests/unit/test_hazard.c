@@ -9,7 +9,8 @@ TEST(the_mean_is_the_mean)
 {
     struct hazard h = hazard_of_mean(3 * hour, 0.7);
     CHECK_NEAR(hazard_mean_s(h), 3 * hour, 1e-6);
-    CHECK_NEAR(hazard_mean_s(hazard_prior), 3 * hour, 5); /* the prior's scale is a rounded figure */
+    CHECK_NEAR(hazard_mean_s(hazard_prior), 3 * hour,
+               5); /* the prior's scale is a rounded figure */
     CHECK_NEAR(hazard_lived_s(h, 1e9), 3 * hour, 1e-6);
     CHECK_NEAR(hazard_survival(h, hazard_age_s(h, 0.3)), 0.3, 1e-12);
 }
@@ -21,7 +22,7 @@ TEST(the_integral_of_survival)
     for (u64 i = 0; i < 20; i++) {
         struct rng_key key = { .seed = seed, .step = i };
         f64            age = 10 * hour * rng_uniform(key, 0), sum = 0;
-        struct hazard  h   = { 0.5 + rng_uniform(key, 1), hour * (0.5 + 5 * rng_uniform(key, 2)) };
+        struct hazard  h = { 0.5 + rng_uniform(key, 1), hour * (0.5 + 5 * rng_uniform(key, 2)) };
         enum { SLICES = 20000 };
         for (i32 k = 0; k < SLICES; k++) { /* slices grow: the survival is steep at 0 */
             f64 from = age * pow((f64)k / SLICES, 3), to = age * pow((k + 1.0) / SLICES, 3);
@@ -83,7 +84,7 @@ TEST(saves_are_young_s_where_the_hazard_stays)
 
 TEST(saves_grow_rarer_with_age_and_keep_their_bounds)
 {
-    struct save_costs c = { .stall_s = 5, .persist_s = 160, .interval_max_s = 400 };
+    struct save_costs c  = { .stall_s = 5, .persist_s = 160, .interval_max_s = 400 };
     f64               at = 300, before = 0;
     for (i32 i = 0; i < 200; i++) {
         f64 due = hazard_save_due_s(hazard_prior, &c, at);
