@@ -8,7 +8,7 @@
 #include "base/os.h"
 #include "train/lint.h"
 #include "train/settings.h"
-#include "train/stop.h"
+#include "run/stop.h"
 
 #define TRAIN_METRICS_MAX 4
 

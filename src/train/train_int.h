@@ -122,7 +122,7 @@ struct str  target_metric(const struct session *s); /* auto became the model's o
 f64         eval_metric(struct str metric, const struct train_eval *e); /* NaN: it has none such */
 bool        target_met(struct str metric, f64 target, const struct train_eval *e);
 
-/* guard.c: train/stop.h applied to a session, and the copy of its state that it goes back to. */
+/* guard.c: run/stop.h applied to a session, and the copy of its state that it goes back to. */
 struct guard {
     struct session   *s;
     struct stop       stop;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # record_curves.sh >tests/golden/curves.jsonl: trains 64 small networks to their ends and writes one
 # JSON object a line for each: its set, rate and seed, and its twenty or forty evaluations. The rules of
-# src/train/stop.c and asha.c are tested against these. Two minutes of two cores.
+# src/run/stop.c and asha.c are tested against these. Two minutes of two cores.
 frugal=${FRUGAL:-$(cd "$(dirname "$0")/../.." && pwd)/build/frugal}
 examples=$(cd "$(dirname "$0")/../../examples" && pwd)
 text=$(mktemp) || exit 1

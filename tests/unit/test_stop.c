@@ -1,7 +1,7 @@
 /* test_stop.c - the stopping policy alone, on made-up curves: every rule, its edge, and its words. */
 #include "base/rng.h"
 #include "harness.h"
-#include "train/stop.h"
+#include "run/stop.h"
 
 static struct stop_config endless(void)
 {

@@ -4,8 +4,8 @@
  * above it). It is fitted by least squares, Huber's weights keep single bad evaluations from
  * bending it, and the spread of its future is that of fits to resampled residuals. Pure: the same
  * points give the same answer. docs/decisions/stopping.md has what it is worth. */
-#ifndef TRAIN_FORECAST_H
-#define TRAIN_FORECAST_H
+#ifndef RUN_FORECAST_H
+#define RUN_FORECAST_H
 #include "base/types.h"
 
 enum { FORECAST_POINTS_MIN = 8, FORECAST_POINTS_MAX = 64 };

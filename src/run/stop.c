@@ -1,5 +1,5 @@
 /* stop.c - the policy: a few rules over losses, evaluations and the clock. */
-#include "train/stop.h"
+#include "run/stop.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>

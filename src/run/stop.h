@@ -11,10 +11,10 @@
  *              then the end
  *
  * docs/decisions/stopping.md says why these, and what they save on recorded runs. */
-#ifndef TRAIN_STOP_H
-#define TRAIN_STOP_H
+#ifndef RUN_STOP_H
+#define RUN_STOP_H
 #include "base/text.h"
-#include "train/forecast.h"
+#include "run/forecast.h"
 
 enum stop_reason {
     STOP_NONE,

@@ -1,6 +1,6 @@
 /* forecast.c - the fit is linear in a and b, so only c is searched, on a grid: no start values, no
  * iteration that may fail to converge, and a few thousand products an evaluation. */
-#include "train/forecast.h"
+#include "run/forecast.h"
 #include "base/rng.h"
 #include <math.h>
 #include <stdlib.h>
