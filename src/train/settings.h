@@ -5,6 +5,7 @@
 #include "compile/compile.h"
 #include "data/data.h"
 #include "model/model.h"
+#include "run/notice.h"
 
 struct train_config {
     struct str recipe;           /* none | plain | modern: what cli fills in where nobody spoke */
@@ -81,6 +82,7 @@ struct settings {
     struct model_config model;
     struct train_config train;
     struct sweep_config sweep;
+    struct spot_config  spot;
 };
 
 #endif
