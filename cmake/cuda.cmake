@@ -52,7 +52,7 @@ file(GLOB lower_sources CONFIGURE_DEPENDS src/base/*.c src/ir/*.c)
 find_path(CUDNN_INCLUDE cudnn_graph.h HINTS ${CUDA_INCLUDE})
 if(NOT CUDNN_INCLUDE)
     message(STATUS "cuda: without cuDNN, no cudnn_graph.h")
-    list(FILTER module_sources EXCLUDE REGEX "/(dnn|sdpa)\\.c$")
+    list(FILTER module_sources EXCLUDE REGEX "/(dnn|sdpa|conv)\\.c$")
 endif()
 add_library(frugal_cuda MODULE ${module_sources} ${lower_sources} ${objects})
 set_target_properties(frugal_cuda PROPERTIES PREFIX "" POSITION_INDEPENDENT_CODE ON

@@ -235,7 +235,8 @@ void grad_conv2d(struct graph *g, const struct node *n, const i32 *dout, const b
 void grad_maxpool(struct graph *g, const struct node *n, const i32 *dout, const bool *want,
                   i32 *din)
 {
-    struct attrs at = { .dims = value_shape(g, n->in[0]) };
+    struct attrs at = n->at;
+    at.dims         = value_shape(g, n->in[0]);
     if (want[0]) din[0] = emit(g, n, OP_MAXPOOL_GRAD, (i32[]){ dout[0], n->out + 1 }, 2, &at);
 }
 

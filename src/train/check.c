@@ -36,6 +36,16 @@ static void add_plain(struct session *s, struct lint_facts *f)
     f->plain_flops = plan.flops[PROGRAM_TRAIN];
 }
 
+static void add_naive(const struct session *s, struct lint_facts *f)
+{
+    const struct program *p = s->set->programs[PROGRAM_TRAIN];
+    for (i32 i = p->instr_count - 1; i >= 0; i--) {
+        if (!str_ends(p->instrs[i].kernel, STR("_naive"))) continue;
+        f->naive_count++;
+        f->naive_op = str_of(op_info(p->graph->nodes[p->instrs[i].node].op)->name);
+    }
+}
+
 struct lint_facts facts_of(struct session *s, const struct limits *limits)
 {
     struct lint_facts f = { .settings      = s->settings,
@@ -58,6 +68,7 @@ struct lint_facts facts_of(struct session *s, const struct limits *limits)
                             .load_s        = NAN,
                             .compute_s     = NAN };
     add_plain(s, &f);
+    add_naive(s, &f);
     return f;
 }
 

@@ -52,6 +52,16 @@ static struct str check_recompute_in_vain(const struct lint_facts *f, struct are
                    STR_ARG(train_of(f)->recompute));
 }
 
+static struct str check_naive_kernel(const struct lint_facts *f, struct arena *perm)
+{
+    if (!f->naive_count) return fine;
+    return str_fmt(perm,
+                   "%d of the step's instructions (%.*s first) run by a slow kernel of ours: install "
+                   "cuDNN 9 or, where it is there, try channels in multiples of 8 and "
+                   "train.precision=bf16",
+                   f->naive_count, STR_ARG(f->naive_op));
+}
+
 static struct str check_loader_bound(const struct lint_facts *f, struct arena *perm)
 {
     if (!(f->load_s > f->compute_s)) return fine;

@@ -20,6 +20,8 @@ struct lint_facts { /* settings, and what data, plan and machine make of them */
                                                         not known */
     f64                    flops, plain_flops;     /* of a micro-batch; the same without recomputing */
     f64                    step_flops, eval_flops; /* of a step; of an evaluation */
+    i32                    naive_count;            /* instructions of training by a kernel `…_naive` */
+    struct str             naive_op;               /* the op of the first */
     i32                    cores;
     f64                    load_s, compute_s; /* of a batch, measured; NaN: not known */
 };

@@ -2,7 +2,8 @@
  *
  *     check_ops [CASES]     so many for each op and type; CHECK_SEED repeats a printed seed
  *
- * One line an op; exit 1 if any was wrong. Compared by the norm of the difference over each result: the
+ * Every second case of an op that maps may follow carries a chain of them. One line an op with the
+ * kernels that were chosen; exit 1 if any was wrong. Compared by the norm of the difference over each result: the
  * bound is 16 roundings of the result's type and 2 of the operands', which bias casts and f32 sums
  * in another order stay below. */
 #include "backend/backend.h"
@@ -23,7 +24,19 @@ struct bench {
     struct op_case  c;
     u64             seed;
     i32             failed, ran;
+    u64             kernels; /* set of names in `kernel_names` */
 };
+
+static const char *kernel_names[64];
+
+static u64 kernel_bit(const char *name)
+{
+    for (i32 i = 0; i < COUNT_OF(kernel_names); i++) {
+        if (!kernel_names[i]) kernel_names[i] = name;
+        if (!strcmp(kernel_names[i], name)) return (u64)1 << i;
+    }
+    return 0;
+}
 
 static void must(enum status st, const struct err *err)
 {
@@ -42,6 +55,29 @@ static bool writes(const struct op_case *c, i32 input)
     return input < 5 && (op_info(c->op)->writes >> input & 1);
 }
 
+static i32 inputs_of(const struct op_case *c) { return c->in_count + op_then_inputs(&c->at); }
+static i32 results_of(const struct op_case *c) { return op_result_count(c->op, &c->at); }
+
+/* Up to three maps that stay tame, with operands for them behind the op's own. */
+static void add_chain(struct bench *b, struct draw *d)
+{
+    static const i32 maps[] = { OP_ADD,  OP_SUB,       OP_MUL,  OP_RELU, OP_RELU_GRAD,
+                                OP_GELU, OP_GELU_GRAD, OP_SILU, OP_TANH, OP_SIGMOID };
+    struct op_case *c     = &b->c;
+    struct chain   *then  = &c->at.then;
+    i64             count = shape_count(c->out[0].shape);
+    then->count           = 1 + (i32)draw_to(d, 3);
+    then->keep            = draw_to(d, 2) && op_info(c->op)->out_count < OP_OUT_MAX;
+    for (i32 i = 0; i < then->count; i++) then->op[i] = maps[draw_to(d, COUNT_OF(maps))];
+    for (i32 i = c->in_count; i < inputs_of(c); i++) {
+        c->in[i]   = c->out[0];
+        c->data[i] = arena_take(&b->perm, MAX(1, type_bytes(c->in[i])), 1, 64);
+        for (i64 k = 0; k < count; k++)
+            element_set(c->data[i], c->in[i].dtype, k, 1 + draw_normal(d) / 4);
+    }
+    if (then->keep) c->out[op_info(c->op)->out_count] = c->out[0];
+}
+
 static enum status build(void *context, struct graph *g, i64 batch, enum graph_mode mode,
                          struct err *err)
 {
@@ -49,12 +85,12 @@ static enum status build(void *context, struct graph *g, i64 batch, enum graph_m
     i32                   in[OP_IN_MAX];
     (void)batch;
     (void)mode;
-    for (i32 i = 0; i < c->in_count; i++) {
+    for (i32 i = 0; i < inputs_of(c); i++) {
         enum value_kind kind = writes(c, i) ? VALUE_STATE : VALUE_INPUT;
         in[i]                = graph_value(g, kind, name_of(g->perm, "in", i), c->in[i]);
     }
-    i32 out = graph_op(g, c->op, STR("op"), in, c->in_count, &c->at);
-    for (i32 i = 0; out >= 0 && i < op_info(c->op)->out_count; i++)
+    i32 out = graph_op(g, c->op, STR("op"), in, inputs_of(c), &c->at);
+    for (i32 i = 0; out >= 0 && i < results_of(c); i++)
         graph_output(g, out + i, name_of(g->perm, "out", i));
     return graph_status(g, err);
 }
@@ -91,11 +127,11 @@ static f64 allowed(const struct op_case *c, struct type t)
 {
     f64 in = 0x1p-24;
     if (c->op == OP_MUON) return 0.05; /* five steps of a steep iteration in bf16: 2^-9 each, enlarged */
-    if (c->nearness == NEAR_EXACT || !dtype_is_float(t.dtype)) return 0;
+    if (!dtype_is_float(t.dtype) || (c->nearness == NEAR_EXACT && !c->at.then.count)) return 0;
     for (i32 i = 0; i < c->in_count; i++) {
         if (dtype_is_float(c->in[i].dtype)) in = fmax(in, roundoff(c->in[i].dtype));
     }
-    return 16 * roundoff(t.dtype) + 2 * in + 1e-6;
+    return (1 + c->at.then.count) * (16 * roundoff(t.dtype) + 2 * in + 1e-6);
 }
 
 static void compare(struct bench *b, struct str name, const void *want, struct type t,
@@ -107,29 +143,29 @@ static void compare(struct bench *b, struct str name, const void *want, struct t
     b->gpu->table->wait(b->gpu, b->gpu->table->get(b->gpu, p->offset, got, type_bytes(t)));
     f64 d = distance(&b->c, got, want, t);
     if (d <= allowed(&b->c, t)) return;
-    struct str text = op_case_text(&b->c, &b->scratch);
-    printf("  WRONG %.*s of %.*s: off by %.3g, allowed %.3g (CHECK_SEED=%llu)\n", STR_ARG(name),
-           STR_ARG(text), d, allowed(&b->c, t), (unsigned long long)b->seed);
+    struct str text = op_case_text(&b->c, &b->scratch), chain = op_text(&b->scratch, b->c.op, &b->c.at);
+    printf("  WRONG %.*s of %.*s [%.*s%s]: off by %.3g, allowed %.3g (CHECK_SEED=%llu)\n", STR_ARG(name),
+           STR_ARG(text), STR_ARG(chain), b->c.at.then.keep ? " kept" : "", d, allowed(&b->c, t), (unsigned long long)b->seed);
     b->failed++;
 }
 
 /* What the naive kernel leaves in results and in inputs that it writes. */
-static struct call reference(struct bench *b, struct tensor *in, struct tensor *out)
+static void reference(struct bench *b, struct tensor *in, struct tensor *out)
 {
     const struct op_case *c = &b->c;
-    for (i32 i = 0; i < c->in_count; i++) {
+    for (i32 i = 0; i < inputs_of(c); i++) {
         in[i] = (struct tensor){ arena_take(&b->scratch, MAX(1, type_bytes(c->in[i])), 1, 64),
                                  c->in[i], shape_count(c->in[i].shape) };
         memcpy(in[i].data, c->data[i], (size_t)type_bytes(c->in[i]));
     }
-    for (i32 i = 0; i < op_info(c->op)->out_count; i++)
+    for (i32 i = 0; i < results_of(c); i++)
         out[i] = (struct tensor){ arena_take(&b->scratch, MAX(1, type_bytes(c->out[i])), 1, 64),
                                   c->out[i], shape_count(c->out[i].shape) };
-    struct call call = { c->op, &c->at, in, c->in_count, out, NULL, 0, NULL };
-    call.work_bytes  = op_info(c->op)->work(&(struct sig){ c->in, c->in_count, b->c.out, &c->at, c->op });
-    call.work        = arena_take(&b->scratch, MAX(1, call.work_bytes), 1, 64);
-    ref_run(&call);
-    return call;
+    struct call          call = { c->op, &c->at, in, c->in_count, out, NULL, 0, NULL };
+    const struct kernel *k    = kernel_choose(&call, true);
+    call.work_bytes           = ref_work(&call);
+    call.work                 = arena_take(&b->scratch, MAX(1, call.work_bytes), 1, 64);
+    kernel_run(k, &call);
 }
 
 static bool run_case(struct bench *b)
@@ -145,18 +181,22 @@ static bool run_case(struct bench *b)
     must(b->gpu->table->alloc(b->gpu, MAX(1, set->arena_bytes), &err), &err);
     enum status st = b->gpu->table->prepare(b->gpu, set->programs[PROGRAM_EVAL], &b->perm, &err);
     if (!st) {
-        for (i32 i = 0; i < c->in_count; i++) {
+        for (i32 i = 0; i < inputs_of(c); i++) {
             const struct persistent *p = program_set_find(set, name_of(&b->scratch, "in", i));
             if (p) b->gpu->table->put(b->gpu, p->offset, c->data[i], type_bytes(c->in[i]));
         }
         b->gpu->table->run(b->gpu, set->programs[PROGRAM_EVAL]);
         reference(b, in, out);
-        for (i32 i = 0; i < op_info(c->op)->out_count; i++)
+        for (i32 i = 0; i < results_of(c); i++)
             compare(b, name_of(&b->scratch, "out", i), out[i].data, c->out[i], set);
         for (i32 i = 0; i < c->in_count; i++) {
             if (writes(c, i)) compare(b, name_of(&b->scratch, "in", i), in[i].data, c->in[i], set);
         }
         b->ran++;
+        for (i32 i = 0; i < set->programs[PROGRAM_EVAL]->instr_count; i++) {
+            struct str name = set->programs[PROGRAM_EVAL]->instrs[i].kernel;
+            if (name.len) b->kernels |= kernel_bit(name.data);
+        }
     }
     b->gpu->table->close(b->gpu);
     return !st;
@@ -195,12 +235,17 @@ int main(int argc, char **argv)
             one.seed         = (u64)seed + (u64)op * 1000003 + (u64)i;
             struct draw d    = { .state = one.seed, .large = i % 4 == 3 };
             draw_case(&one, op, types[i % COUNT_OF(types)], &d);
+            if (op_info(op)->attrs & A_then && i / COUNT_OF(types) % 2) add_chain(&one, &d);
             none |= !run_case(&one);
             b.failed += one.failed;
             b.ran += one.ran;
+            b.kernels |= one.kernels;
         }
-        printf("%-18s %3d cases%s%s\n", op_info(op)->name, b.ran, b.failed ? "  WRONG" : "",
+        printf("%-18s %3d cases%s%s ", op_info(op)->name, b.ran, b.failed ? "  WRONG" : "",
                none ? "  (no kernel for some)" : "");
+        for (i32 i = 0; i < COUNT_OF(kernel_names); i++)
+            if (b.kernels >> i & 1) printf(" %s", kernel_names[i]);
+        printf("\n");
         fflush(stdout);
         missing += none;
         all.failed += b.failed;

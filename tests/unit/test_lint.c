@@ -67,6 +67,12 @@ static void recompute_in_vain(struct lint_facts *f, bool near)
     if (near) f->plain_bytes = 0; /* auto: nothing to compare with */
 }
 
+static void naive_kernel(struct lint_facts *f, bool near)
+{
+    f->naive_count = near ? 0 : 3;
+    f->naive_op    = STR("conv2d");
+}
+
 static void loader_bound(struct lint_facts *f, bool near) { f->load_s = near ? NAN : 0.002; }
 
 static void threads_beyond_cores(struct lint_facts *f, bool near)

@@ -133,21 +133,27 @@ static enum status cuda_alloc(struct backend *b, i64 arena_bytes, struct err *er
     return STATUS_OK;
 }
 
+/* May the kernel run, with the workspace the program has? Plans it, where there is something to plan. */
+static bool ready(struct cuda *cuda, const struct instr *instr, struct ready *r, struct arena *perm)
+{
+    struct gpu_call *c = &r->call;
+    c->work_bytes      = r->kernel->work ? r->kernel->work(c) : 0;
+    if (c->work_bytes > instr->work_bytes) return false;
+    if (c->work_bytes) c->work = cuda->arena + instr->work_offset;
+    if (r->kernel->plan) c->plan = r->kernel->plan(c, perm);
+    return !r->kernel->plan || c->plan;
+}
+
+/* The best kernel that takes the call; the next one where that finds no way after all. */
 static enum status prepare_call(struct cuda *cuda, const struct node *n, struct instr *instr,
                                 struct ready *r, struct arena *perm, struct err *err)
 {
     r->kernel = choose(&r->call);
-    if (!r->kernel)
-        return err_set(err, STATUS_USAGE,
-                       "%.*s (%s) of these types has no kernel on the GPU; train.device=cpu has one",
-                       STR_ARG(n->name), op_info(r->call.op)->name);
-    r->call.work_bytes = r->kernel->work ? r->kernel->work(&r->call) : 0;
-    ASSERT(r->call.work_bytes <= instr->work_bytes);
-    if (r->call.work_bytes) r->call.work = cuda->arena + instr->work_offset;
-    if (!r->kernel->plan) return STATUS_OK;
-    r->call.plan = r->kernel->plan(&r->call, perm);
-    if (r->call.plan) return STATUS_OK;
-    return err_set(err, STATUS_WORLD, "%s found no way to do %.*s (%s)", r->kernel->name,
+    while (r->kernel && !ready(cuda, instr, r, perm))
+        r->kernel = gpu_kernel_after(&r->call, r->kernel);
+    if (r->kernel) return STATUS_OK;
+    return err_set(err, STATUS_USAGE,
+                   "%.*s (%s) of these types has no kernel on the GPU; train.device=cpu has one",
                    STR_ARG(n->name), op_info(r->call.op)->name);
 }
 

@@ -171,11 +171,79 @@ void dnn_map(struct dnn_sketch *s, cudnnPointwiseMode_t f, dnn_desc x, dnn_desc 
     map(s, pointwise(s, f, compute), x, b, t, y);
 }
 
+void dnn_map_grad(struct dnn_sketch *s, cudnnPointwiseMode_t f, dnn_desc dy, dnn_desc x,
+                  dnn_desc dx, cudnnDataType_t compute)
+{
+    dnn_desc how = pointwise(s, f, compute);
+    dnn_desc op  = make(s, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    end(s, how);
+    set_desc(s, op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
+    set_desc(s, op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+    set_desc(s, op, CUDNN_ATTR_OPERATION_POINTWISE_DYDESC, dy);
+    set_desc(s, op, CUDNN_ATTR_OPERATION_POINTWISE_DXDESC, dx);
+    add_op(s, op);
+}
+
 void dnn_index(struct dnn_sketch *s, dnn_desc x, i64 axis, dnn_desc y)
 {
     dnn_desc how = pointwise(s, CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_FLOAT);
     set(s, how, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &axis);
     map(s, how, x, NULL, NULL, y);
+}
+
+/* --- convolution --- */
+
+static const struct {
+    cudnnBackendDescriptorType_t op;
+    cudnnBackendAttributeName_t  x, w, y, how, alpha, beta;
+} convolutions[] = {
+    [DNN_CONV]        = { CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA },
+    [DNN_CONV_GRAD_X] = { CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA },
+    [DNN_CONV_GRAD_W] = { CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+                          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA },
+};
+
+void dnn_convolve(struct dnn_sketch *s, enum dnn_conv which, dnn_desc x, dnn_desc w, dnn_desc y,
+                  i64 stride, i64 pad)
+{
+    cudnnDataType_t        f32_type = CUDNN_DATA_FLOAT;
+    cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION; /* taps are not turned round */
+    i64      axes = 2, strides[] = { stride, stride }, pads[] = { pad, pad }, near[] = { 1, 1 };
+    f32      alpha = 1, beta = 0;
+    dnn_desc how = make(s, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+    dnn_desc op  = make(s, convolutions[which].op);
+    set(s, how, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &f32_type);
+    set(s, how, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
+    set(s, how, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &axes);
+    set(s, how, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, pads);
+    set(s, how, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, pads);
+    set(s, how, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, near);
+    set(s, how, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, strides);
+    end(s, how);
+    set_desc(s, op, convolutions[which].x, x);
+    set_desc(s, op, convolutions[which].w, w);
+    set_desc(s, op, convolutions[which].y, y);
+    set_desc(s, op, convolutions[which].how, how);
+    set(s, op, convolutions[which].alpha, CUDNN_TYPE_FLOAT, 1, &alpha);
+    set(s, op, convolutions[which].beta, CUDNN_TYPE_FLOAT, 1, &beta);
+    add_op(s, op);
 }
 
 /* --- plans --- */
@@ -199,33 +267,64 @@ static bool plan_of(dnn_desc engine, struct dnn_plan *out)
     return false;
 }
 
-static bool best_plan(struct dnn_sketch *s, dnn_desc graph, struct dnn_plan *out)
+/* Does the engine carry a note of the set? One that does not tell is as one that does. */
+static bool noted(struct dnn_sketch *s, dnn_desc config, u32 notes)
 {
-    cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
-    dnn_desc               rank = make(s, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), found[CANDIDATES];
-    i64                    count = 0;
+    cudnnBackendNumericalNote_t list[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+    dnn_desc                    engine = notes ? make(s, CUDNN_BACKEND_ENGINE_DESCRIPTOR) : NULL;
+    i64                         count  = 0;
+    if (!notes) return false;
+    if (!engine ||
+        dnn.get(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
+                &engine) ||
+        dnn.get(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, list))
+        return true;
+    for (i64 i = 0; i < MIN(count, CUDNN_NUMERICAL_NOTE_TYPE_COUNT); i++) {
+        if (list[i] < 32 && notes >> list[i] & 1) return true;
+    }
+    return false;
+}
+
+/* The engines that a ranking of the library's names, in its order. */
+static i32 ranked_plans(struct dnn_sketch *s, dnn_desc graph, cudnnBackendHeurMode_t mode,
+                        struct dnn_rules rules, struct dnn_plan *out, i32 max)
+{
+    dnn_desc rank = make(s, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), found[CANDIDATES];
+    i64      count = 0;
+    i32      plans = 0;
     set_desc(s, rank, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
     set(s, rank, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
     end(s, rank);
     for (i32 i = 0; i < CANDIDATES; i++) found[i] = make(s, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     if (s->wrong || dnn.get(rank, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
                             CANDIDATES, &count, found))
-        return false;
-    for (i64 i = 0; i < count; i++) {
-        if (plan_of(found[i], out)) return true;
+        return 0;
+    for (i64 i = 0; i < MIN(count, CANDIDATES) && plans < max; i++) {
+        if (noted(s, found[i], rules.notes_off) || !plan_of(found[i], &out[plans])) continue;
+        if (out[plans].work_bytes <= rules.work_bytes_max) plans++;
+        else dnn.free(out[plans].plan);
     }
-    return false;
+    return plans;
+}
+
+i32 dnn_end_many(struct dnn_sketch *s, struct dnn_rules rules, struct dnn_plan *out, i32 max)
+{
+    dnn_desc graph = make(s, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    i32      count = 0;
+    set(s, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, s->op_count, s->ops);
+    set(s, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &dnn.handle);
+    end(s, graph);
+    if (!s->wrong) count = ranked_plans(s, graph, CUDNN_HEUR_MODE_A, rules, out, max);
+    if (!s->wrong && !count)
+        count = ranked_plans(s, graph, CUDNN_HEUR_MODE_FALLBACK, rules, out, max);
+    for (i32 i = s->made_count - 1; i >= 0; i--) dnn.free(s->made[i]);
+    return count;
 }
 
 bool dnn_end(struct dnn_sketch *s, struct dnn_plan *out)
 {
-    dnn_desc graph = make(s, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    set(s, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, s->op_count, s->ops);
-    set(s, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &dnn.handle);
-    end(s, graph);
-    bool found = !s->wrong && best_plan(s, graph, out);
-    for (i32 i = s->made_count - 1; i >= 0; i--) dnn.free(s->made[i]);
-    return found;
+    return dnn_end_many(s, (struct dnn_rules){ 0, INT64_MAX }, out, 1) == 1;
 }
 
 bool dnn_run(const struct gpu_call *c, const struct dnn_plan *p, const struct dnn_bound *bound,

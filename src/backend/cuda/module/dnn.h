@@ -50,9 +50,23 @@ void     dnn_reshape(struct dnn_sketch *s, dnn_desc x, dnn_desc y);
 /* y = f(x), f(x, b) or f(x, b, t); what is not there is NULL. */
 void     dnn_map(struct dnn_sketch *s, cudnnPointwiseMode_t f, dnn_desc x, dnn_desc b, dnn_desc t,
                  dnn_desc y, cudnnDataType_t compute);
+/* dx = f'(x) dy. */
+void     dnn_map_grad(struct dnn_sketch *s, cudnnPointwiseMode_t f, dnn_desc dy, dnn_desc x,
+                      dnn_desc dx, cudnnDataType_t compute);
 void     dnn_index(struct dnn_sketch *s, dnn_desc x, i64 axis, dnn_desc y);
+/* Images [N,C,H,W] and weights [O,C,KH,KW], whatever their strides; one of the three is the result. */
+enum dnn_conv { DNN_CONV, DNN_CONV_GRAD_X, DNN_CONV_GRAD_W };
+void     dnn_convolve(struct dnn_sketch *s, enum dnn_conv which, dnn_desc x, dnn_desc w, dnn_desc y,
+                      i64 stride, i64 pad);
 /* The library's first choice that can be made into a plan; false: there is none. */
 bool     dnn_end(struct dnn_sketch *s, struct dnn_plan *out);
+/* Its first choices, at most `max`, without those that carry a numerical note of the set or need more
+ * workspace; returns how many there are. */
+struct dnn_rules {
+    u32 notes_off; /* 1 << CUDNN_NUMERICAL_NOTE_... */
+    i64 work_bytes_max;
+};
+i32      dnn_end_many(struct dnn_sketch *s, struct dnn_rules rules, struct dnn_plan *out, i32 max);
 bool     dnn_run(const struct gpu_call *c, const struct dnn_plan *p, const struct dnn_bound *bound,
                  i32 count, void *work);
 

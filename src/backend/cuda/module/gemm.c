@@ -9,7 +9,7 @@
 #include <cublasLt.h>
 #include <string.h>
 
-enum { CANDIDATES = 8, TRIES = 3, PLANS_MAX = 512 };
+enum { CANDIDATES = 8, PLANS_MAX = 512 };
 enum { WORK_SMALL = 4 << 20, WORK_LARGE = 32 << 20 }; /* 32 MiB: what cuBLAS itself takes on Hopper */
 
 struct gemm_plan {
@@ -145,25 +145,17 @@ static cublasStatus_t multiply(struct gpu *gpu, const struct gemm_plan *p,
                           (size_t)gemm_work(&p->key), gpu->stream);
 }
 
-/* Milliseconds of the best of a few tries; below 0: it failed. */
-static f32 time_of(struct gpu *gpu, const struct gemm_plan *p, const struct gemm_operands *o,
-                   const cublasLtMatmulAlgo_t *algo)
+struct attempt {
+    struct gpu                 *gpu;
+    const struct gemm_plan     *plan;
+    const struct gemm_operands *operands;
+    const cublasLtMatmulAlgo_t *algo;
+};
+
+static bool try_once(void *context)
 {
-    cudaEvent_t from, to;
-    f32         best = -1;
-    cudaEventCreate(&from);
-    cudaEventCreate(&to);
-    for (i32 i = 0; i < TRIES; i++) {
-        f32 ms = 0;
-        cudaEventRecord(from, gpu->stream);
-        if (multiply(gpu, p, o, algo) != CUBLAS_STATUS_SUCCESS) break;
-        cudaEventRecord(to, gpu->stream);
-        if (cudaEventSynchronize(to) != cudaSuccess || cudaEventElapsedTime(&ms, from, to)) break;
-        if (i > 0 && (best < 0 || ms < best)) best = ms; /* the first one loads the kernel */
-    }
-    cudaEventDestroy(from);
-    cudaEventDestroy(to);
-    return best;
+    const struct attempt *a = context;
+    return multiply(a->gpu, a->plan, a->operands, a->algo) == CUBLAS_STATUS_SUCCESS;
 }
 
 /* The library's own ranking, then the clock over the first few: a candidate that fails is skipped. */
@@ -181,7 +173,8 @@ static bool choose(struct gpu *gpu, struct gemm_plan *p, const struct gemm_opera
     cublasLtMatmulAlgoGetHeuristic(b->handle, p->desc, p->a, p->b, p->c, p->c, preference,
                                    CANDIDATES, found, &count);
     for (int i = 0; i < count; i++) {
-        f32 ms = time_of(gpu, p, o, &found[i].algo);
+        struct attempt a  = { gpu, p, o, &found[i].algo };
+        f32            ms = gpu_time_ms(gpu, try_once, &a);
         if (ms < 0 || (best >= 0 && ms >= best)) continue;
         best    = ms;
         p->algo = found[i].algo;

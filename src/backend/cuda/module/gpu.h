@@ -48,6 +48,11 @@ struct gpu_kernel {
 };
 
 const struct gpu_kernel *gpu_kernel_choose(const struct gpu_call *c); /* NULL: none takes it */
+/* The next one that takes it, where `k` found no way. */
+const struct gpu_kernel *gpu_kernel_after(const struct gpu_call *c, const struct gpu_kernel *k);
+
+/* Milliseconds of what `launch` puts on the stream, the best of a few tries; below 0: it failed. */
+f32 gpu_time_ms(struct gpu *gpu, bool (*launch)(void *context), void *context);
 
 #ifdef __cplusplus
 }

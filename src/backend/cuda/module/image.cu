@@ -1,5 +1,7 @@
-/* image.cu - convolution and pooling of images [N,H,W,C], a thread a result: right for every shape,
- * and behind cuDNN where that has a kernel.
+/* image.cu - convolution and pooling of images [N,H,W,C], a thread a result.
+ *
+ * The convolutions are right for every shape and slow: they stand behind conv.c. Pooling is as fast as
+ * memory this way; the library's would give another index than our op has.
  *
  * Result pixel (oh, ow) and tap (kh, kw) meet image pixel (oh stride - pad + kh, ow stride - pad
  * + kw). Each kernel fixes two of the three and sums over the rest. */
@@ -156,16 +158,31 @@ __global__ void pool(T *y, i32 *index, const T *x, struct sizes s, i64 count)
     if (MAXIMUM) index[i] = (i32)best;
 }
 
-/* Every window that may have chosen the pixel is looked at: no two threads write one place. */
+/* First and last window that holds coordinate x; none if first > last. */
+__device__ inline i64 first_window(const struct sizes &s, i64 x)
+{
+    i64 past = x + s.pad - s.KH; /* windows that begin here or before end too early */
+    return past < 0 ? 0 : past / s.stride + 1;
+}
+__device__ inline i64 last_window(const struct sizes &s, i64 x, i64 count)
+{
+    return min(count - 1, (x + s.pad) / s.stride);
+}
+
+/* Every window that holds the pixel is asked whether it chose it: no two threads write one place. */
 template <class T>
-__global__ void maxpool_grad(T *dx, const T *dy, const i32 *index, i64 size, i64 chosen, i64 count)
+__global__ void maxpool_grad(T *dx, const T *dy, const i32 *index, struct sizes s, i64 count)
 {
     i64 i = (i64)blockIdx.x * THREADS + threadIdx.x;
     if (i >= count) return;
-    i64 n = i / size, at = i % size;
-    f32 sum = 0;
-    for (i64 k = n * chosen; k < (n + 1) * chosen; k++) {
-        if (index[k] == at) sum += to_f32(dy[k]);
+    i64 k = i % s.C, w = i / s.C % s.W, h = i / s.C / s.W % s.H, n = i / s.C / s.W / s.H;
+    i64 inside = (h * s.W + w) * s.C + k;
+    f32 sum    = 0;
+    for (i64 oh = first_window(s, h); oh <= last_window(s, h, s.OH); oh++) {
+        for (i64 ow = first_window(s, w); ow <= last_window(s, w, s.OW); ow++) {
+            i64 at = ((n * s.OH + oh) * s.OW + ow) * s.C + k;
+            if (index[at] == inside) sum += to_f32(dy[at]);
+        }
     }
     dx[i] = from_f32<T>(sum);
 }
@@ -175,10 +192,9 @@ template <class T> __global__ void avgpool_grad(T *dx, const T *dy, struct sizes
     i64 i = (i64)blockIdx.x * THREADS + threadIdx.x;
     if (i >= count) return;
     i64 k = i % s.C, w = i / s.C % s.W, h = i / s.C / s.W % s.H, n = i / s.C / s.W / s.H;
-    i64 h0 = h + s.pad - s.KH, w0 = w + s.pad - s.KW;
     f32 sum = 0;
-    for (i64 oh = h0 < 0 ? 0 : h0 / s.stride + 1; oh <= min(s.OH - 1, (h + s.pad) / s.stride); oh++) {
-        for (i64 ow = w0 < 0 ? 0 : w0 / s.stride + 1; ow <= min(s.OW - 1, (w + s.pad) / s.stride); ow++)
+    for (i64 oh = first_window(s, h); oh <= last_window(s, h, s.OH); oh++) {
+        for (i64 ow = first_window(s, w); ow <= last_window(s, w, s.OW); ow++)
             sum += to_f32(dy[((n * s.OH + oh) * s.OW + ow) * s.C + k]);
     }
     dx[i] = from_f32<T>(sum / (f32)(s.KH * s.KW));
@@ -199,13 +215,13 @@ template <bool MAXIMUM> static void run_pool(const struct gpu_call *c)
 
 static void run_MAXPOOL_GRAD(const struct gpu_call *c)
 {
-    i64 count = c->out[0].count, samples = MAX(1, c->out[0].type.shape.dim[0]);
+    struct sizes s     = pool_sizes(c, c->out[0].type.shape, c->in[0].type.shape);
+    i64          count = c->out[0].count;
     if (!count) return;
     with_type(c->in[0].type.dtype, [&](auto t) {
         typedef decltype(t) T;
         maxpool_grad<T><<<blocks_of(count), THREADS, 0, c->gpu->stream>>>(
-            data_of<T>(c->out[0]), data_of<T>(c->in[0]), data_of<i32>(c->in[1]), count / samples,
-            c->in[0].count / samples, count);
+            data_of<T>(c->out[0]), data_of<T>(c->in[0]), data_of<i32>(c->in[1]), s, count);
     });
 }
 
@@ -222,9 +238,9 @@ static void run_AVGPOOL_GRAD(const struct gpu_call *c)
 }
 
 extern "C" const struct gpu_kernel gpu_kernels_image[] = {
-    { OP_CONV2D, "cuda", NULL, run_CONV2D, NULL, NULL, false },
-    { OP_CONV2D_GRAD_X, "cuda", NULL, run_CONV2D_GRAD_X, NULL, NULL, false },
-    { OP_CONV2D_GRAD_W, "cuda", NULL, run_CONV2D_GRAD_W, NULL, NULL, false },
+    { OP_CONV2D, "cuda_naive", NULL, run_CONV2D, NULL, NULL, false },
+    { OP_CONV2D_GRAD_X, "cuda_naive", NULL, run_CONV2D_GRAD_X, NULL, NULL, false },
+    { OP_CONV2D_GRAD_W, "cuda_naive", NULL, run_CONV2D_GRAD_W, NULL, NULL, false },
     { OP_MAXPOOL, "cuda", NULL, run_pool<true>, NULL, NULL, false },
     { OP_MAXPOOL_GRAD, "cuda", NULL, run_MAXPOOL_GRAD, NULL, NULL, false },
     { OP_AVGPOOL, "cuda", NULL, run_pool<false>, NULL, NULL, false },

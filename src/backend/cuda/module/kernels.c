@@ -28,14 +28,21 @@ static bool no_f64(const struct gpu_call *c)
     return true;
 }
 
-const struct gpu_kernel *gpu_kernel_choose(const struct gpu_call *c)
+const struct gpu_kernel *gpu_kernel_after(const struct gpu_call *c, const struct gpu_kernel *k)
 {
+    bool passed = !k;
     if (!no_f64(c)) return NULL;
     for (i64 f = 0; f < COUNT_OF(families); f++) {
         for (i32 i = 0; i < *families[f].count; i++) {
-            const struct gpu_kernel *k = &families[f].kernels[i];
-            if (k->op == c->op && (!k->takes || k->takes(c))) return k;
+            const struct gpu_kernel *next = &families[f].kernels[i];
+            if (passed && next->op == c->op && (!next->takes || next->takes(c))) return next;
+            passed |= next == k;
         }
     }
     return NULL;
+}
+
+const struct gpu_kernel *gpu_kernel_choose(const struct gpu_call *c)
+{
+    return gpu_kernel_after(c, NULL);
 }
