@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -177,6 +178,22 @@ i64 os_disk_free_bytes(struct str path)
     struct statvfs s;
     if (path_set(&p, dir_of(path), NULL) || statvfs(p.z, &s)) return -1;
     return (i64)s.f_bavail * (i64)s.f_frsize;
+}
+
+bool os_disk_is_remote(struct str path)
+{
+    static const long kinds[] = { /* of statfs(2): nfs, smb, smb2, cifs, afs twice, coda, ncp, 9p, ceph,
+                                     fuse (sshfs, gcsfuse, …), lustre, gpfs, beegfs */
+                                  0x6969,     0x517b,     0xfe534d42, 0xff534d42, 0x5346414f,
+                                  0x6b414653, 0x73757245, 0x564c,     0x01021997, 0x00c36400,
+                                  0x65735546, 0x0bd00bd0, 0x47504653, 0x19830326
+    };
+    struct path   p;
+    struct statfs s;
+    if (path_set(&p, dir_of(path), NULL) || statfs(p.z, &s)) return false;
+    for (i64 i = 0; i < COUNT_OF(kinds); i++)
+        if ((u32)s.f_type == (u32)kinds[i]) return true;
+    return false;
 }
 
 static enum status real_stat(struct os *os, struct str path, struct os_stat *out, struct err *err)

@@ -88,6 +88,7 @@ enum status os_publish(struct os *, struct str path, struct str bytes, struct ar
 enum status os_publish_parts(struct os *, struct str path, const struct str *parts, i64 count,
                              struct arena scratch, struct err *);
 i64         os_disk_free_bytes(struct str path); /* where this file would lie; -1: not known */
+bool        os_disk_is_remote(struct str path); /* on a network file system, or one that may be */
 i64         os_peak_rss_bytes(void);   /* VmHWM */
 i64         os_process_age_ns(void);   /* since the process was loaded */
 

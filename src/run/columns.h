@@ -18,13 +18,13 @@
 enum { LEDGER_VERSION = 1 };
 
 #define LEDGER_TABLES(T)                                                                           \
-    T(run, "what was asked for")                                                                   \
-    T(segment, "one process's part of a run, from its start to its end or last heartbeat")         \
-    T(step, "how far the run was: after each evaluation, and each minute")                         \
-    T(price, "what an hour of the machine cost, and how it is billed")                             \
-    T(prediction, "what a run was expected to take")                                               \
-    T(checkpoint, "what was saved, and what it took")                                              \
-    T(interruption, "a segment that the world ended, or tried to")
+    T(run, 1, "what was asked for")                                                                   \
+    T(segment, 1, "one process's part of a run, from its start to its end or last heartbeat")         \
+    T(step, 1, "how far the run was: after each evaluation, and each minute")                         \
+    T(price, 1, "what an hour of the machine cost, and how it is billed")                             \
+    T(prediction, 1, "what a run was expected to take")                                               \
+    T(checkpoint, 1, "what was saved, and what it took")                                              \
+    T(interruption, 1, "a segment that the world ended, or tried to")
 
 #define LEDGER_run(C)                                                                              \
     C(KEY, id, 1, "12 hexadecimal digits; every segment of the run has the same")                  \

@@ -21,7 +21,7 @@ struct run_config { /* section `run` of a run file */
 };
 
 enum ledger_table {
-#define LEDGER_TABLE(name, meaning) LEDGER_TABLE_##name,
+#define LEDGER_TABLE(name, since, meaning) LEDGER_TABLE_##name,
     LEDGER_TABLES(LEDGER_TABLE)
 #undef LEDGER_TABLE
         LEDGER_TABLE_COUNT
@@ -31,7 +31,7 @@ typedef struct str ledger_KEY, ledger_TEXT;
 typedef i64        ledger_KEYINT, ledger_INT, ledger_AGE;
 typedef f64        ledger_REAL;
 #define LEDGER_FIELD(kind, name, since, meaning) ledger_##kind name;
-#define LEDGER_ROW(table, meaning)                                                                 \
+#define LEDGER_ROW(table, since, meaning)                                                              \
     struct table##_row {                                                                           \
         LEDGER_##table(LEDGER_FIELD)                                                               \
     };
@@ -41,7 +41,7 @@ LEDGER_TABLES(LEDGER_ROW) /* struct run_row, segment_row, … */
 
 struct ledger;
 
-/* Where the ledger lies; empty: nowhere, by "none". */
+/* Where the ledger lies; empty: nowhere, by "none" or because there is no home. */
 struct str ledger_path(struct os *os, struct str asked, struct arena *perm);
 
 /* Opens or makes the file, and upgrades an older one. NO: this build has no SQLite. One connection;
@@ -53,7 +53,8 @@ void        ledger_close(struct ledger *l);
 /* All rows put between the two reach the file together or not at all. Waits a few seconds for
  * others who write. */
 enum status ledger_begin(struct ledger *l, struct err *err);
-enum status ledger_commit(struct ledger *l, struct err *err); /* a failure leaves nothing behind */
+enum status ledger_commit(struct ledger *l, struct err *err); /* after a failure: as before begin */
+void        ledger_rollback(struct ledger *l);
 /* Inserts the row, or replaces that of the same key unless that one is newer. */
 enum status ledger_put(struct ledger *l, enum ledger_table table, const void *row, struct err *err);
 
@@ -64,8 +65,8 @@ enum status ledger_read(struct ledger *l, enum ledger_table table, const char *w
 
 /* A run's rows, or one segment's with its run and price, as JSON lines; and from such lines, of any
  * number of runs. Lines that a newer frugal wrote are read as far as they are known here. */
-enum status ledger_export(struct ledger *l, struct str run, struct arena *perm, struct str *lines,
-                          struct err *err);
+enum status ledger_export(struct ledger *l, struct str run, struct str segment, struct arena *perm,
+                          struct str *lines, struct err *err); /* segment empty: all */
 enum status ledger_import(struct ledger *l, struct str lines, struct arena scratch, i64 *rows,
                           struct err *err);
 

@@ -1,9 +1,9 @@
 /* recorder.h - writes a run into the ledger while it runs, from a thread of its own, so that no
- * training step ever waits for a disk: a step costs a lock nobody holds and a few copies.
+ * training step ever waits for a disk: a step costs a lock that nobody holds and a few copies.
  *
- * The thread opens the ledger, writes the segment's row at once and again with each heartbeat, ten
- * seconds after the last. What cannot be written is tried again at the next one; the first failure is
- * told once, by recorder_warning. */
+ * The thread opens the ledger, writes the segment's row at once, and again at each heartbeat. What
+ * cannot be written is kept and tried again at the next one; the first failure is told once, by
+ * recorder_warning, and training goes on. */
 #ifndef RUN_RECORDER_H
 #define RUN_RECORDER_H
 #include "run/ledger.h"
@@ -11,30 +11,35 @@
 struct recorder;
 
 struct recorder_config {
-    struct str          path;    /* of the ledger */
-    struct run_row      run;     /* an empty id: a new one */
-    struct segment_row  segment; /* what is known at its start; id and run are given to it */
-    struct price_row    price;   /* usd_hour NaN: not known */
-    bool                rented;  /* count the machine's time before the process too */
-    i64                 beat_ns; /* between two heartbeats; 0: ten seconds */
+    struct str       path; /* of the ledger */
+    struct run_row   run;  /* an empty id: a new run */
+    struct price_row price; /* usd_hour NaN: not known; its id is made here */
+    bool             rented; /* the machine's time before the process is on the bill too */
+    i64              beat_ns; /* between two heartbeats; 0: ten seconds */
 };
 
-/* Texts of the config must live as long as the recorder. */
+/* The segment begins with the process. Texts are copied here and below. */
 enum status recorder_open(struct os *os, struct arena *perm, const struct recorder_config *config,
                           struct recorder **out, struct err *err);
 struct account *recorder_account(struct recorder *r); /* that the run keeps */
 struct str      recorder_run_id(const struct recorder *r);
-/* The highest step that earlier segments of this run had done; waits until the ledger is read. */
+struct str      recorder_segment_id(const struct recorder *r);
+/* The highest step that earlier segments of this run had done; waits until the ledger was read, and
+ * is 0 where it could not be. */
 i64 recorder_steps_before(struct recorder *r);
 
-/* From the run's thread. Texts are copied. */
-void recorder_segment(struct recorder *r, const struct segment_row *now); /* all but times and keys */
-void recorder_step(struct recorder *r, i64 step, f64 loss, f64 value);    /* a summary */
+/* What is known once the run is compiled: of the run metric, unit and steps_planned, of the segment
+ * device, gpus, precision, batch, accumulate, flops_step, arena_bytes and step_from. */
+void recorder_started(struct recorder *r, const struct run_row *run, const struct segment_row *s);
+/* After a step: of the run the steps done, of this segment the samples and tokens. */
+void recorder_step(struct recorder *r, i64 step, i64 samples, i64 tokens, f64 loss);
+void recorder_eval(struct recorder *r, f64 loss, f64 value, bool target_reached); /* after that step */
+/* A prediction, checkpoint or interruption; run or segment is filled in. */
 void recorder_put(struct recorder *r, enum ledger_table table, const void *row);
-                                  /* checkpoint, interruption or prediction: its key is filled in */
-bool recorder_warning(struct recorder *r, struct err *err); /* true once for each kind of failure */
 
-/* The last heartbeat, with the reason of the end; waits until it is written, at most some seconds. */
+bool recorder_warning(struct recorder *r, struct err *err); /* true once: something failed */
+/* The last heartbeat, with the reason of the end; waits until it is written, for some seconds at
+ * most. WORLD: what came last is not in the ledger. */
 enum status recorder_close(struct recorder *r, struct str ended, struct err *err);
 
 #endif

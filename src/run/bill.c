@@ -1,0 +1,103 @@
+/* bill.c - billing rules, shares and exact parts: pure functions over rows. */
+#include "run/bill.h"
+#include <math.h>
+#include <stdlib.h>
+
+__extension__ typedef __int128 i128; /* dollars x time does not fit in 64 bits */
+
+static const i64 second_ns = 1000000000;
+
+i64 bill_nusd(const struct price_row *price, i64 up_ns, bool taken)
+{
+    if (isnan(price->usd_hour)) return -1;
+    if (taken && up_ns < price->free_s * second_ns) return 0;
+    i64 billed_ns = MAX(up_ns, price->minimum_s * second_ns), grain_ns = price->granularity_s * second_ns;
+    if (grain_ns) billed_ns = (billed_ns + grain_ns - 1) / grain_ns * grain_ns;
+    return llround((f64)billed_ns / 3600e9 * price->usd_hour * 1e9);
+}
+
+struct rest {
+    i64 index, rest;
+};
+
+static int by_rest(const void *a, const void *b)
+{
+    const struct rest *x = a, *y = b;
+    if (x->rest != y->rest) return x->rest > y->rest ? -1 : 1;
+    return x->index < y->index ? -1 : 1;
+}
+
+/* The largest remainders are rounded up, so many of them as are missing. */
+void bill_split(i64 total, const i64 *weights, i64 count, i64 *parts, struct arena scratch)
+{
+    struct rest *rests = NEW(&scratch, struct rest, count);
+    i64          sum = 0, given = 0;
+    for (i64 i = 0; i < count; i++) sum += weights[i];
+    for (i64 i = 0; i < count; i++) {
+        i128 exact = (i128)total * weights[i];
+        parts[i]       = sum ? (i64)(exact / sum) : i ? 0 : total;
+        rests[i]       = (struct rest){ i, sum ? (i64)(exact % sum) : 0 };
+        given += parts[i];
+    }
+    qsort(rests, (size_t)count, sizeof *rests, by_rest);
+    for (i64 i = 0; given < total; i++, given++) parts[rests[i].index]++;
+}
+
+struct edge {
+    i64  at_ns;
+    i64  segment;
+    bool begins;
+};
+
+static int by_time(const void *a, const void *b)
+{
+    const struct edge *x = a, *y = b;
+    if (x->at_ns != y->at_ns) return x->at_ns < y->at_ns ? -1 : 1;
+    return x->begins - y->begins; /* who ends makes room first */
+}
+
+/* Between two edges nothing changes: everyone alive is given their part of it. */
+static void share_span(const struct segment_row *s, const i64 *alive, i64 count, i64 span_ns,
+                       i64 *own_ns, struct arena scratch)
+{
+    i64 *weights = NEW(&scratch, i64, count), *parts = NEW(&scratch, i64, count), gpus = 0;
+    for (i64 i = 0; i < count; i++) gpus += weights[i] = s[alive[i]].gpus;
+    for (i64 i = 0; i < count && !gpus; i++) weights[i] = 1;
+    bill_split(span_ns, weights, count, parts, scratch);
+    for (i64 i = 0; i < count; i++) own_ns[alive[i]] += parts[i];
+}
+
+static void share_machine(const struct segment_row *s, struct edge *edges, i64 count, i64 *own_ns,
+                          struct arena scratch)
+{
+    i64 *alive = NEW(&scratch, i64, count), living = 0;
+    qsort(edges, (size_t)count, sizeof *edges, by_time);
+    for (i64 i = 0; i < count; i++) {
+        i64 span_ns = i ? edges[i].at_ns - edges[i - 1].at_ns : 0;
+        if (living && span_ns) share_span(s, alive, living, span_ns, own_ns, scratch);
+        if (edges[i].begins) alive[living++] = edges[i].segment;
+        for (i64 k = 0; k < living && !edges[i].begins; k++)
+            if (alive[k] == edges[i].segment) alive[k--] = alive[--living];
+    }
+}
+
+/* The time before the process (booting, idle) was nobody else's. */
+void bill_shares(const struct segment_row *segments, i64 count, i64 *own_ns, struct arena scratch)
+{
+    struct edge *edges = NEW(&scratch, struct edge, 2 * count);
+    bool        *done  = NEW(&scratch, bool, count);
+    for (i64 i = 0; i < count; i++) own_ns[i] = segments[i].booting_ns + segments[i].idle_ns;
+    for (i64 first = 0; first < count; first++) {
+        i64 n = 0;
+        for (i64 i = first; i < count; i++) {
+            const struct segment_row *s = &segments[i];
+            if (done[i] || !str_eq(s->boot, segments[first].boot)) continue;
+            i64 run_ns = s->metered_ns - s->booting_ns - s->idle_ns;
+            done[i]    = true;
+            if (!run_ns) continue;
+            edges[n++] = (struct edge){ s->begin_wall_ns, i, true };
+            edges[n++] = (struct edge){ s->begin_wall_ns + run_ns, i, false };
+        }
+        if (n) share_machine(segments, edges, n, own_ns, scratch);
+    }
+}

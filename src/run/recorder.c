@@ -1,0 +1,389 @@
+/* recorder.c - the thread that keeps a run's rows in the ledger up to date.
+ *
+ *     the run's thread    now, queue[made % QUEUE]   under the lock, a few copies
+ *     ours                beat: copies `now` under the lock; then, without it, one transaction:
+ *                         run and price where they changed, segment, queue[taken, made)
+ *
+ * A slot of the queue is the run's until it is counted in `made`, ours until it is counted in `taken`.
+ * When the disk hangs and the queue is full, further rows are dropped; that is told. */
+#include "run/recorder.h"
+#include "base/hash.h"
+#include "run/bill.h"
+#include "run/run_int.h"
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { QUEUE = 64, TEXT_BYTES = 2048, TEXTS_BYTES = 1 << 20, LEDGER_BYTES = 64 << 20 };
+
+static const i64 beat_default_ns = 10000000000, summary_ns = 60000000000;
+
+struct queued {
+    enum ledger_table table;
+    union ledger_any  row;
+    u8                text[TEXT_BYTES];
+};
+
+struct recorder {
+    struct os             *os;
+    struct recorder_config config;
+    struct account        *account;
+    struct arena           memory; /* of the ledger, anew at each try to open it */
+    struct ledger         *ledger; /* NULL: not open yet */
+
+    pthread_t       thread;
+    pthread_mutex_t lock; /* of all below */
+    pthread_cond_t  changed;
+    struct arena    texts; /* of the rows */
+    struct run_row  run;
+    struct segment_row now;
+    struct queued  *queue;
+    i64             made, taken;
+    i64             steps_before; /* -1: not read yet */
+    struct err      failure;      /* of the newest try; status OK: it went well */
+    bool            warned, stop;
+
+    bool run_known;   /* ours: the rows of run and price are as they should be */
+    i64  summary_at_ns;
+};
+
+/* ---- what the machine says of itself ---- */
+
+static struct str first_line(struct os *os, const char *path, struct arena *perm)
+{
+    struct str text;
+    if (os_read_all(os, str_of(path), perm, &text, NULL)) return STR("");
+    return str_trim(text);
+}
+
+static struct segment_row segment_new(struct os *os, struct arena *perm)
+{
+    struct segment_row s;
+    char               host[256] = { 0 };
+    row_clear(&ledger_tables[LEDGER_TABLE_segment], &s);
+    gethostname(host, sizeof host - 1);
+    s.id            = ledger_new_id(perm);
+    s.version       = STR(FRUGAL_VERSION);
+    s.machine       = str_copy(perm, str_of(host));
+    s.boot          = first_line(os, "/proc/sys/kernel/random/boot_id", perm);
+    s.begin_wall_ns = os->wall_ns(os) - os_process_age_ns();
+    return s;
+}
+
+static struct str price_id(const struct price_row *p, struct arena *perm)
+{
+    struct price_row p0 = *p;
+    struct textbuf   b  = textbuf_new(perm);
+    p0.id               = STR("");
+    row_write(&ledger_tables[LEDGER_TABLE_price], &p0, &b);
+    return str_sub(sha256_hex(perm, textbuf_str(&b)), 0, 12);
+}
+
+/* Of a rented machine: from its start, or from the end of its last segment, to the process. */
+static void add_before(struct recorder *r, const struct segment_row *others, i64 count)
+{
+    struct timespec up;
+    i64             free_ns; /* since then nothing ran */
+    bool            first = true;
+    clock_gettime(CLOCK_BOOTTIME, &up);
+    free_ns = r->os->wall_ns(r->os) - ((i64)up.tv_sec * 1000000000 + up.tv_nsec);
+    for (i64 i = 0; i < count; i++) {
+        const struct segment_row *s = &others[i];
+        if (str_eq(s->id, r->now.id)) continue;
+        first   = false;
+        free_ns = MAX(free_ns, s->begin_wall_ns + s->metered_ns - s->booting_ns - s->idle_ns);
+    }
+    account_add(r->account, first ? TERM_booting : TERM_idle,
+                MAX(r->now.begin_wall_ns - free_ns, 0));
+}
+
+/* ---- a heartbeat ---- */
+
+/* What earlier segments did, and how this machine was used before: once, when the ledger opens. */
+static enum status read_before(struct recorder *r, struct arena scratch, struct err *err)
+{
+    struct segment_row *s;
+    struct run_row     *run;
+    i64                 count, step = 0, begin_ns = r->now.begin_wall_ns;
+    enum status st = ledger_read(r->ledger, LEDGER_TABLE_segment, "run", r->run.id, &scratch, &s,
+                                 &count, err);
+    for (i64 i = 0; i < count && !st; i++) step = MAX(step, s[i].step);
+    if (!st) st = ledger_read(r->ledger, LEDGER_TABLE_run, "id", r->run.id, &scratch, &run, &count, err);
+    if (!st && count) begin_ns = run[0].begin_wall_ns;
+    if (!st && r->config.rented)
+        st = ledger_read(r->ledger, LEDGER_TABLE_segment, "boot", r->now.boot, &scratch, &s, &count, err);
+    if (st) return st;
+    if (r->config.rented) add_before(r, s, count);
+    pthread_mutex_lock(&r->lock);
+    r->steps_before      = step;
+    r->run.begin_wall_ns = begin_ns;
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->lock);
+    return STATUS_OK;
+}
+
+static enum status ensure_open(struct recorder *r, struct err *err)
+{
+    struct arena   memory = r->memory;
+    struct ledger *l;
+    if (r->ledger) return STATUS_OK;
+    enum status st = ledger_open(r->os, r->config.path, &memory, &l, err);
+    if (st) return st;
+    r->ledger = l;
+    st        = read_before(r, memory, err);
+    if (st) ledger_close(l);
+    if (st) r->ledger = NULL;
+    return st;
+}
+
+/* The rows as they are now; a minute after the last summary, another. Called with the lock held. */
+static void snapshot(struct recorder *r, struct segment_row *now)
+{
+    i64 ns[TERM_COUNT];
+    account_read(r->account, r->os->now_ns(r->os), ns);
+    segment_set_terms(&r->now, ns);
+    r->now.beat_wall_ns   = r->os->wall_ns(r->os);
+    r->now.peak_rss_bytes = os_peak_rss_bytes();
+    i64 nusd              = bill_nusd(&r->config.price, r->now.metered_ns, false);
+    r->now.billed_usd     = nusd < 0 ? NAN : (f64)nusd * 1e-9;
+    *now                  = r->now;
+}
+
+static struct step_row summary_of(const struct segment_row *s, f64 value)
+{
+    return (struct step_row){ .segment    = s->id,
+                              .step       = s->step,
+                              .metered_ns = s->metered_ns,
+                              .compute_ns = s->compute_ns,
+                              .samples    = s->samples,
+                              .loss       = s->loss,
+                              .value      = value };
+}
+
+static enum status write_rows(struct recorder *r, const struct run_row *run,
+                              const struct segment_row *now, i64 made, struct err *err)
+{
+    enum status st = ledger_begin(r->ledger, err);
+    if (st) return st;
+    if (!r->run_known) st = ledger_put(r->ledger, LEDGER_TABLE_run, run, err);
+    if (!r->run_known && !st && r->config.price.id.len)
+        st = ledger_put(r->ledger, LEDGER_TABLE_price, &r->config.price, err);
+    if (!st) st = ledger_put(r->ledger, LEDGER_TABLE_segment, now, err);
+    for (i64 i = r->taken; i < made && !st; i++) {
+        const struct queued *q = &r->queue[i % QUEUE];
+        st                     = ledger_put(r->ledger, q->table, &q->row, err);
+    }
+    if (!st && now->metered_ns - r->summary_at_ns > summary_ns) {
+        struct step_row row = summary_of(now, NAN);
+        st                  = ledger_put(r->ledger, LEDGER_TABLE_step, &row, err);
+        if (!st) r->summary_at_ns = now->metered_ns;
+    }
+    if (!st) st = ledger_commit(r->ledger, err);
+    if (st) ledger_rollback(r->ledger);
+    return st;
+}
+
+static void beat(struct recorder *r)
+{
+    struct segment_row now;
+    struct run_row     run;
+    struct err         why = { 0 };
+    enum status        st  = ensure_open(r, &why);
+    pthread_mutex_lock(&r->lock);
+    snapshot(r, &now);
+    run      = r->run;
+    i64 made = r->made;
+    pthread_mutex_unlock(&r->lock);
+    if (!st) st = write_rows(r, &run, &now, made, &why);
+    pthread_mutex_lock(&r->lock);
+    if (!st) r->taken = made;
+    if (!st) r->run_known = true;
+    if (st && r->steps_before < 0) r->steps_before = 0;
+    r->failure = st ? why : (struct err){ 0 };
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* Until the next heartbeat is due, or the end; true: that. */
+static bool wait_for_beat(struct recorder *r)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    i64 ns        = until.tv_nsec + r->now.beat_every_ns;
+    until.tv_sec += ns / 1000000000;
+    until.tv_nsec = ns % 1000000000;
+    pthread_mutex_lock(&r->lock);
+    while (!r->stop && pthread_cond_timedwait(&r->changed, &r->lock, &until) != ETIMEDOUT) {}
+    bool stop = r->stop;
+    pthread_mutex_unlock(&r->lock);
+    return stop;
+}
+
+static void *work(void *context)
+{
+    struct recorder *r = context;
+    bool             end = false;
+    beat(r);
+    while (!end) {
+        end = wait_for_beat(r);
+        beat(r);
+    }
+    if (r->ledger) ledger_close(r->ledger);
+    return NULL;
+}
+
+/* ---- the run's side ---- */
+
+static void init_lock(struct recorder *r)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    ASSERT(!pthread_mutex_init(&r->lock, NULL));
+    ASSERT(!pthread_cond_init(&r->changed, &monotonic));
+}
+
+enum status recorder_open(struct os *os, struct arena *perm, const struct recorder_config *config,
+                          struct recorder **out, struct err *err)
+{
+    struct recorder *r = NEW(perm, struct recorder, 1);
+    sigset_t         all, before;
+    r->os           = os;
+    r->config       = *config;
+    r->config.path  = str_copy(perm, config->path);
+    r->texts        = arena_part(perm, TEXTS_BYTES);
+    r->memory       = arena_part(perm, LEDGER_BYTES);
+    r->queue        = NEW(perm, struct queued, QUEUE);
+    r->account      = account_new(perm, os->now_ns(os) - os_process_age_ns());
+    r->steps_before = -1;
+    row_copy(&ledger_tables[LEDGER_TABLE_run], &r->run, &config->run, &r->texts);
+    row_copy(&ledger_tables[LEDGER_TABLE_price], &r->config.price, &config->price, &r->texts);
+    if (!r->run.id.len) r->run.id = ledger_new_id(&r->texts);
+    if (!isnan(config->price.usd_hour)) r->config.price.id = price_id(&config->price, &r->texts);
+    r->now               = segment_new(os, &r->texts);
+    r->now.run           = r->run.id;
+    r->now.price         = r->config.price.id;
+    r->now.beat_every_ns = config->beat_ns ? config->beat_ns : beat_default_ns;
+    init_lock(r);
+    sigfillset(&all); /* signals are for the run's thread */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&r->thread, NULL, work, r);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed) return err_set(err, STATUS_WORLD, "cannot start a thread: %s", strerror(failed));
+    *out = r;
+    return STATUS_OK;
+}
+
+struct account *recorder_account(struct recorder *r) { return r->account; }
+
+struct str recorder_run_id(const struct recorder *r) { return r->run.id; }
+
+struct str recorder_segment_id(const struct recorder *r) { return r->now.id; }
+
+i64 recorder_steps_before(struct recorder *r)
+{
+    pthread_mutex_lock(&r->lock);
+    while (r->steps_before < 0) pthread_cond_wait(&r->changed, &r->lock);
+    i64 steps = r->steps_before;
+    pthread_mutex_unlock(&r->lock);
+    return steps;
+}
+
+void recorder_started(struct recorder *r, const struct run_row *run, const struct segment_row *s)
+{
+    pthread_mutex_lock(&r->lock);
+    r->run.metric        = str_copy(&r->texts, run->metric);
+    r->run.unit          = str_copy(&r->texts, run->unit);
+    r->run.steps_planned = run->steps_planned;
+    r->run_known         = false;
+    r->now.device        = str_copy(&r->texts, s->device);
+    r->now.precision     = str_copy(&r->texts, s->precision);
+    r->now.gpus          = s->gpus;
+    r->now.batch         = s->batch;
+    r->now.accumulate    = s->accumulate;
+    r->now.flops_step    = s->flops_step;
+    r->now.arena_bytes   = s->arena_bytes;
+    r->now.step_from     = s->step_from;
+    r->now.step          = s->step_from;
+    pthread_mutex_unlock(&r->lock);
+}
+
+void recorder_step(struct recorder *r, i64 step, i64 samples, i64 tokens, f64 loss)
+{
+    pthread_mutex_lock(&r->lock);
+    r->now.step    = step;
+    r->now.samples = samples;
+    r->now.tokens  = tokens;
+    r->now.loss    = loss;
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* With the lock held; where the queue is full the row is lost, and that will be told. */
+static void enqueue(struct recorder *r, enum ledger_table table, const void *row)
+{
+    if (r->made - r->taken == QUEUE) {
+        if (!r->failure.status)
+            err_set(&r->failure, STATUS_WORLD, "the ledger %.*s takes rows too slowly; some are lost",
+                    STR_ARG(r->config.path));
+        return;
+    }
+    struct queued *q     = &r->queue[r->made % QUEUE];
+    struct arena   texts = { q->text, q->text + TEXT_BYTES, NULL };
+    q->table             = table;
+    row_copy(&ledger_tables[table], &q->row, row, &texts);
+    r->made++;
+}
+
+void recorder_eval(struct recorder *r, f64 loss, f64 value, bool target_reached)
+{
+    i64 ns[TERM_COUNT];
+    i64 metered_ns = account_read(r->account, r->os->now_ns(r->os), ns);
+    pthread_mutex_lock(&r->lock);
+    r->now.loss  = loss;
+    r->now.value = value;
+    if (target_reached && !r->now.target_ns) r->now.target_ns = metered_ns;
+    segment_set_terms(&r->now, ns);
+    struct step_row row = summary_of(&r->now, value);
+    enqueue(r, LEDGER_TABLE_step, &row);
+    pthread_mutex_unlock(&r->lock);
+}
+
+void recorder_put(struct recorder *r, enum ledger_table table, const void *row)
+{
+    union ledger_any any;
+    memcpy(&any, row, (size_t)ledger_tables[table].row_bytes);
+    if (table == LEDGER_TABLE_prediction) any.prediction.run = r->run.id;
+    if (table == LEDGER_TABLE_checkpoint) any.checkpoint.segment = r->now.id;
+    if (table == LEDGER_TABLE_interruption) any.interruption.segment = r->now.id;
+    pthread_mutex_lock(&r->lock);
+    if (table == LEDGER_TABLE_prediction && !any.prediction.id.len)
+        any.prediction.id = ledger_new_id(&r->texts);
+    enqueue(r, table, &any);
+    pthread_mutex_unlock(&r->lock);
+}
+
+bool recorder_warning(struct recorder *r, struct err *err)
+{
+    pthread_mutex_lock(&r->lock);
+    bool now = r->failure.status && !r->warned;
+    if (now) *err = r->failure;
+    r->warned |= now;
+    pthread_mutex_unlock(&r->lock);
+    return now;
+}
+
+enum status recorder_close(struct recorder *r, struct str ended, struct err *err)
+{
+    pthread_mutex_lock(&r->lock);
+    r->now.ended = str_copy(&r->texts, ended);
+    r->stop      = true;
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->lock);
+    pthread_join(r->thread, NULL);
+    if (err && r->failure.status) *err = r->failure;
+    return r->failure.status;
+}

@@ -1,0 +1,112 @@
+/* test_bill.c - seconds become dollars by the rule, parts sum exactly, and a machine's time is shared
+ * among those who run on it, no more and no less than there is. */
+#include "run/bill.h"
+#include "harness.h"
+
+static const i64 s_ns = 1000000000;
+
+TEST(a_rule_rounds_up_and_has_a_minimum)
+{
+    struct price_row p = { .usd_hour = 3.6 };
+    CHECK_EQ(bill_nusd(&p, 1500 * s_ns / 1000, false), 1500000); /* $3.6 an hour: $0.001 a second */
+    p.granularity_s = 1;
+    CHECK_EQ(bill_nusd(&p, 1500 * s_ns / 1000, false), 2000000);
+    CHECK_EQ(bill_nusd(&p, 2 * s_ns, false), 2000000);
+    p.minimum_s = 60;
+    CHECK_EQ(bill_nusd(&p, 2 * s_ns, false), 60000000);
+    p.granularity_s = 3600;
+    CHECK_EQ(bill_nusd(&p, 3601 * s_ns, false), 7200000000);
+    p.free_s = 3600;
+    CHECK_EQ(bill_nusd(&p, 3599 * s_ns, true), 0);
+    CHECK_EQ(bill_nusd(&p, 3599 * s_ns, false), 3600000000);
+    CHECK_EQ(bill_nusd(&p, 3600 * s_ns, true), 3600000000);
+    p.usd_hour = NAN;
+    CHECK_EQ(bill_nusd(&p, 1, false), -1);
+}
+
+static u64 next(u64 *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return *state >> 20;
+}
+
+TEST(parts_sum_exactly)
+{
+    u64 state = test_seed();
+    for (i64 n = 0; n < 20000; n++) {
+        enum { MOST = 12 };
+        i64 weights[MOST], parts[MOST], count = 1 + (i64)(next(&state) % MOST), sum = 0, all = 0;
+        i64 total = (i64)(next(&state) >> (next(&state) % 44));
+        for (i64 i = 0; i < count; i++) {
+            weights[i] = next(&state) % 4 ? (i64)(next(&state) >> (next(&state) % 40)) : 0;
+            all += weights[i];
+        }
+        bill_split(total, weights, count, parts, scratch);
+        for (i64 i = 0; i < count; i++) {
+            sum += parts[i];
+            CHECK(parts[i] >= 0);
+            if (!all) continue;
+            long double exact = (long double)total * (long double)weights[i] / (long double)all;
+            CHECK(fabsl((long double)parts[i] - exact) < 1.0000001L);
+            CHECK(weights[i] || !parts[i]);
+        }
+        CHECK_EQ(sum, total);
+    }
+}
+
+static struct segment_row segment(const char *boot, i64 from_s, i64 to_s, i64 gpus)
+{
+    return (struct segment_row){ .boot          = str_of(boot),
+                                 .gpus          = gpus,
+                                 .begin_wall_ns = from_s * s_ns,
+                                 .metered_ns    = (to_s - from_s) * s_ns };
+}
+
+TEST(a_machine_is_shared_by_gpus_else_equally)
+{
+    struct segment_row alone[] = { segment("a", 0, 10, 0), segment("b", 5, 20, 0) };
+    i64                own[4];
+    bill_shares(alone, 2, own, scratch);
+    CHECK_EQ(own[0], 10 * s_ns);
+    CHECK_EQ(own[1], 15 * s_ns);
+    struct segment_row equal[] = { segment("a", 0, 10, 0), segment("a", 5, 15, 0) };
+    bill_shares(equal, 2, own, scratch);
+    CHECK_EQ(own[0], 7500000000);
+    CHECK_EQ(own[1], 7500000000);
+    struct segment_row gpus[] = { segment("a", 0, 8, 3), segment("a", 0, 8, 1), segment("a", 0, 8, 0) };
+    bill_shares(gpus, 3, own, scratch);
+    CHECK_EQ(own[0], 6 * s_ns);
+    CHECK_EQ(own[1], 2 * s_ns);
+    CHECK_EQ(own[2], 0); /* the machine is rented for its GPUs */
+    struct segment_row booted = segment("a", 0, 10, 0);
+    booted.booting_ns         = 4 * s_ns; /* of the ten metered */
+    bill_shares(&booted, 1, own, scratch);
+    CHECK_EQ(own[0], 10 * s_ns);
+}
+
+/* By brute force, second by second: whenever anyone runs, exactly one second is given out. */
+TEST(shares_of_a_machine_sum_to_the_time_it_was_used)
+{
+    u64 state = test_seed();
+    for (i64 n = 0; n < 300; n++) {
+        enum { MOST = 8, SPAN = 40 };
+        struct segment_row s[MOST];
+        i64                own[MOST], count = 1 + (i64)(next(&state) % MOST), used = 0, sum = 0;
+        for (i64 i = 0; i < count; i++) {
+            i64 from = (i64)(next(&state) % SPAN), to = from + (i64)(next(&state) % (u64)(SPAN - from + 1));
+            s[i] = segment(next(&state) % 2 ? "a" : "b", from, to, (i64)(next(&state) % 3));
+        }
+        for (i64 at = 0; at < SPAN; at++)
+            for (i64 boot = 0; boot < 2; boot++) {
+                bool on = false;
+                for (i64 i = 0; i < count; i++)
+                    on |= s[i].boot.data[0] == (boot ? 'a' : 'b') && s[i].begin_wall_ns <= at * s_ns &&
+                          s[i].begin_wall_ns + s[i].metered_ns > at * s_ns;
+                used += on;
+            }
+        bill_shares(s, count, own, scratch);
+        for (i64 i = 0; i < count; i++) sum += own[i];
+        for (i64 i = 0; i < count; i++) CHECK(own[i] >= 0 && own[i] <= s[i].metered_ns);
+        CHECK_EQ(sum, used * s_ns);
+    }
+}
