@@ -1,4 +1,4 @@
-/* hash.c - CRC-32 and CRC-32C by eight tables each, SHA-256 and its HMAC. */
+/* hash.c - CRC-32 and CRC-32C by eight tables each, SHA-256 and its HMAC, XXH64. */
 #include "base/hash.h"
 #include <pthread.h>
 #include <string.h>
@@ -162,4 +162,95 @@ void hmac_sha256(struct str key, struct str message, u8 digest[32])
     sha256_add(&s, (struct str){ (char *)block, 64 });
     sha256_add(&s, (struct str){ (char *)digest, 32 });
     sha256_end(&s, digest);
+}
+
+static const u64 xxh_prime[5] = { 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9,
+                                  0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5 };
+
+static u64 rotl64(u64 x, int n) { return x << n | x >> (64 - n); }
+
+static u64 load64(const u8 *p)
+{
+    u64 v;
+    memcpy(&v, p, 8);
+    return v;
+}
+
+static u64 xxh64_round(u64 lane, u64 input)
+{
+    return rotl64(lane + input * xxh_prime[1], 31) * xxh_prime[0];
+}
+
+/* Four lanes that do not wait for each other; they stay in registers over all the stripes. */
+static void xxh64_stripes(u64 lane[4], const u8 *p, i64 count)
+{
+    u64 a = lane[0], b = lane[1], c = lane[2], d = lane[3];
+    for (; count > 0; count--, p += 32) {
+        a = xxh64_round(a, load64(p));
+        b = xxh64_round(b, load64(p + 8));
+        c = xxh64_round(c, load64(p + 16));
+        d = xxh64_round(d, load64(p + 24));
+    }
+    lane[0] = a, lane[1] = b, lane[2] = c, lane[3] = d;
+}
+
+void xxh64_init(struct xxh64 *s)
+{
+    *s = (struct xxh64){ .lane = { xxh_prime[0] + xxh_prime[1], xxh_prime[1], 0, -xxh_prime[0] } };
+}
+
+void xxh64_add(struct xxh64 *s, struct str bytes)
+{
+    while (bytes.len > 0) {
+        i64 at   = (i64)(s->bytes % 32);
+        i64 take = MIN(32 - at, bytes.len);
+        if (take == 32) {
+            take = bytes.len / 32 * 32;
+            xxh64_stripes(s->lane, (const u8 *)bytes.data, take / 32);
+        } else {
+            memcpy(s->part + at, bytes.data, (size_t)take);
+            if (at + take == 32) xxh64_stripes(s->lane, s->part, 1);
+        }
+        s->bytes += (u64)take;
+        bytes = str_sub(bytes, take, bytes.len);
+    }
+}
+
+/* The lanes folded into one, or the seed's constant where no stripe was ever full. */
+static u64 xxh64_fold(const struct xxh64 *s)
+{
+    static const int turn[4] = { 1, 7, 12, 18 };
+    u64              h       = 0;
+    if (s->bytes < 32) return xxh_prime[4];
+    for (int i = 0; i < 4; i++) h += rotl64(s->lane[i], turn[i]);
+    for (int i = 0; i < 4; i++)
+        h = (h ^ xxh64_round(0, s->lane[i])) * xxh_prime[0] + xxh_prime[3];
+    return h;
+}
+
+u64 xxh64_end(const struct xxh64 *s)
+{
+    u64       h    = xxh64_fold(s) + s->bytes;
+    i64       left = (i64)(s->bytes % 32);
+    const u8 *p    = s->part;
+    for (; left >= 8; left -= 8, p += 8)
+        h = rotl64(h ^ xxh64_round(0, load64(p)), 27) * xxh_prime[0] + xxh_prime[3];
+    if (left >= 4) {
+        u32 word;
+        memcpy(&word, p, 4);
+        h = rotl64(h ^ word * xxh_prime[0], 23) * xxh_prime[1] + xxh_prime[2];
+        left -= 4, p += 4;
+    }
+    for (; left > 0; left--, p++) h = rotl64(h ^ *p * xxh_prime[4], 11) * xxh_prime[0];
+    h = (h ^ h >> 33) * xxh_prime[1];
+    h = (h ^ h >> 29) * xxh_prime[2];
+    return h ^ h >> 32;
+}
+
+u64 xxh64(struct str bytes)
+{
+    struct xxh64 s;
+    xxh64_init(&s);
+    xxh64_add(&s, bytes);
+    return xxh64_end(&s);
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -170,6 +171,30 @@ static enum status real_sync_dir_of(struct os *os, struct str path, struct err *
     if (fsync(f.fd)) st = failed(err, "sync the folder of", path);
     real_close(os, &f, NULL);
     return st;
+}
+
+/* The file says who holds it, for the sentence that the next one gets. */
+static enum status real_lock(struct os *os, struct str path, struct file *f, struct err *err)
+{
+    char        holder[320] = "", host[256] = "";
+    enum status st          = open_with(path, O_RDWR | O_CREAT, "open", f, err);
+    if (st) return st;
+    if (flock(f->fd, LOCK_EX | LOCK_NB)) {
+        if (errno != EWOULDBLOCK) {
+            st = failed(err, "lock", path);
+        } else {
+            ssize_t len = pread(f->fd, holder, sizeof holder - 1, 0);
+            st = err_set(err, STATUS_NO, "%.*s is held by another process%s%s", STR_ARG(path),
+                         len > 0 ? ": " : "", holder);
+        }
+        real_close(os, f, NULL);
+        return st;
+    }
+    gethostname(host, sizeof host - 1);
+    int len = snprintf(holder, sizeof holder, "process %d on %s", (int)getpid(), host);
+    if (ftruncate(f->fd, 0) || pwrite(f->fd, holder, (size_t)len, 0) != len)
+        return STATUS_OK; /* on a full disk it is still ours */
+    return STATUS_OK;
 }
 
 i64 os_disk_free_bytes(struct str path)
@@ -361,6 +386,7 @@ struct os *os_real(void)
         .remove      = real_remove,
         .make_dir    = real_make_dir,
         .sync_dir_of = real_sync_dir_of,
+        .lock        = real_lock,
         .stat        = real_stat,
         .list        = real_list,
         .map         = real_map,

@@ -34,6 +34,8 @@ struct os {
     enum status (*remove)(struct os *, struct str path, struct err *);
     enum status (*make_dir)(struct os *, struct str path, struct err *); /* parents too */
     enum status (*sync_dir_of)(struct os *, struct str path, struct err *);
+    enum status (*lock)(struct os *, struct str path, struct file *,
+                        struct err *); /* made if absent, ours until closed; NO: another has it */
     enum status (*stat)(struct os *, struct str path, struct os_stat *, struct err *);
     enum status (*list)(struct os *, struct str dir, struct arena *perm, struct str **names,
                         i64 *count, struct err *);           /* sorted */

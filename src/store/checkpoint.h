@@ -8,9 +8,7 @@
  *     an uploader   beside it, on its own thread: ckpt_pin, then reads the files that the manifest
  *                   names, ckpt_unpin
  *     a restart     ckpt_list, ckpt_load_newest; what lies elsewhere is brought here first with
- *                   ckpt_import_begin and ckpt_import_commit
- *
- * (What is declared here is being written: until this line goes, nothing is behind it.) */
+ *                   ckpt_import_begin and ckpt_import_commit */
 #ifndef STORE_CHECKPOINT_H
 #define STORE_CHECKPOINT_H
 #include "store/safetensors.h"
@@ -103,7 +101,10 @@ enum status ckpt_list(struct os *os, struct str folder, struct arena *perm, stru
                       struct err *err); /* no such folder: an empty list */
 i64         ckpt_best(const struct ckpt_list *l); /* of those believed; -1: none has a metric */
 
-/* Its shards, mapped, every byte held against the manifest. */
+/* Reads every byte and holds it against the manifest. */
+enum status ckpt_verify(struct os *os, const struct ckpt *c, struct arena scratch, struct err *err);
+
+/* Its shards, verified, then mapped. */
 struct ckpt_loaded {
     const struct ckpt *ckpt;
     struct st_file    *shards; /* as in the manifest */

@@ -295,12 +295,18 @@ static struct str header_of(const struct st_tensor *const *order, i64 count, str
     return textbuf_str(&b);
 }
 
+struct str *st_pieces(const struct st_tensor *tensors, i64 count, struct arena *scratch)
+{
+    const struct st_tensor **order  = sorted(tensors, count, scratch);
+    struct str              *pieces = NEW(scratch, struct str, 1 + count);
+    for (i64 i = 0; i < count; i++) pieces[1 + i] = order[i]->bytes;
+    pieces[0] = header_of(order, count, scratch);
+    return pieces;
+}
+
 enum status st_save(struct os *os, struct str path, const struct st_tensor *tensors, i64 count,
                     struct arena scratch, struct err *err)
 {
-    const struct st_tensor **order = sorted(tensors, count, &scratch);
-    struct str              *parts = NEW(&scratch, struct str, 1 + count);
-    for (i64 i = 0; i < count; i++) parts[1 + i] = order[i]->bytes;
-    parts[0] = header_of(order, count, &scratch);
-    return os_publish_parts(os, path, parts, 1 + count, scratch, err);
+    struct str *pieces = st_pieces(tensors, count, &scratch);
+    return os_publish_parts(os, path, pieces, 1 + count, scratch, err);
 }

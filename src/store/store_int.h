@@ -7,5 +7,8 @@
  * messages; `mapped` is left alone. */
 enum status st_parse(struct str path, struct str bytes, struct arena *perm, struct st_file *out,
                      struct err *err);
+/* The file of these tensors as 1 + count pieces, one behind the other: the header, and the tensors'
+ * own bytes where they lie. */
+struct str *st_pieces(const struct st_tensor *tensors, i64 count, struct arena *scratch);
 
 #endif

@@ -59,6 +59,22 @@ TEST(sha256_gives_the_published_digests)
               "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
+/* Of the specification's author: the test buffer of xxHash's own sanity check, with seed 0. */
+TEST(xxh64_gives_the_published_values)
+{
+    u8  buffer[222];
+    u32 next = 2654435761u;
+    for (i64 i = 0; i < COUNT_OF(buffer); i++) {
+        buffer[i] = (u8)(next >> 24);
+        next *= next;
+    }
+    CHECK_EQ(xxh64(STR("")), 0xEF46DB3751D8E999u);
+    CHECK_EQ(xxh64((struct str){ (char *)buffer, 1 }), 0x4FCE394CC88952D8u);
+    CHECK_EQ(xxh64((struct str){ (char *)buffer, 14 }), 0xCFFA8DB881BC3A3Du);
+    CHECK_EQ(xxh64((struct str){ (char *)buffer, 101 }), 0x0EAB543384F878ADu);
+    CHECK_EQ(xxh64(STR("abc")), 0x44BC2CF5AD770999u);
+}
+
 TEST(pieces_give_the_sum_of_the_whole)
 {
     struct rng_key key  = { .seed = test_seed() };
@@ -69,6 +85,8 @@ TEST(pieces_give_the_sum_of_the_whole)
         struct sha256 whole, pieces;
         u8            a[32], b[32];
         u32           crc = 0;
+        struct xxh64  fast;
+        xxh64_init(&fast);
         sha256_init(&whole);
         sha256_add(&whole, all);
         sha256_end(&whole, a);
@@ -76,11 +94,13 @@ TEST(pieces_give_the_sum_of_the_whole)
         for (u64 i = 0; rest.len; i++) {
             i64 cut = MIN(rest.len, (i64)(rng_u32(key, 5000 + turn * 300 + i) % 100));
             sha256_add(&pieces, str_sub(rest, 0, cut));
+            xxh64_add(&fast, str_sub(rest, 0, cut));
             crc  = crc32_add(crc, str_sub(rest, 0, cut));
             rest = str_sub(rest, cut, rest.len);
         }
         sha256_end(&pieces, b);
         CHECK(!memcmp(a, b, 32));
         CHECK_EQ(crc, crc32_add(0, all));
+        CHECK_EQ(xxh64_end(&fast), xxh64(all));
     }
 }

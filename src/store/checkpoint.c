@@ -1,0 +1,332 @@
+/* checkpoint.c - writing and deleting checkpoints in an order that no accident can spoil.
+ *
+ *     write                                    delete
+ *     shards written, each synced              manifest removed
+ *     their folder synced, and its parent      its folder synced
+ *     manifest under another name, synced      shards removed, then the folder
+ *     renamed, its folder synced
+ *
+ * So a manifest is on the disk only while all that it names is. A sync that failed may have dropped
+ * the file's pages, and the next sync of it would find nothing to do and say "done" (Rebello et al.,
+ * ATC'20): such a file is written anew, never synced again. tests/unit/test_ckpt_faults.c puts
+ * every accident at every call, and takes out every sync. */
+#include "base/hash.h"
+#include "store/ckpt_int.h"
+#include <pthread.h>
+#include <string.h>
+
+enum { PINS_MAX = 16, WRITE_TRIES = 2 };
+
+static const i64 piece_bytes = 1 << 20; /* hashed and written before it leaves the cache */
+
+struct ckpt_store {
+    struct os      *os;
+    struct str      folder;
+    struct file     lock;
+    struct ckpt_id  last;     /* of the newest name ever seen here; attempt 0: none */
+    struct ckpt_id  verified; /* the newest that was read back; attempt 0: none */
+    pthread_mutex_t mutex;    /* of the pins */
+    struct ckpt_id  pins[PINS_MAX];
+    i64             pin_count;
+};
+
+/* A file from its pieces, on the disk when it returns OK; hash and size go to *shard. */
+static enum status write_once(struct os *os, struct str path, const struct str *pieces, i64 count,
+                              struct ckpt_shard *shard, bool *sync_failed, struct err *err)
+{
+    struct xxh64 hash;
+    struct file  f;
+    enum status  st = os->create(os, path, &f, err);
+    if (st) return st;
+    xxh64_init(&hash);
+    for (i64 i = 0; i < count; i++)
+        for (i64 at = 0; at < pieces[i].len && !st; at += piece_bytes) {
+            struct str piece = str_sub(pieces[i], at, at + piece_bytes);
+            xxh64_add(&hash, piece);
+            st = os->write(os, f, piece, err);
+        }
+    if (!st) {
+        st           = os->sync(os, f, err);
+        *sync_failed = st != STATUS_OK;
+    }
+    if (st) os->close(os, &f, NULL);
+    else st = os->close(os, &f, err);
+    shard->bytes = (i64)hash.bytes;
+    shard->hash  = xxh64_end(&hash);
+    return st;
+}
+
+static enum status write_file(struct os *os, struct str path, const struct str *pieces, i64 count,
+                              struct ckpt_shard *shard, struct err *err)
+{
+    enum status st = STATUS_OK;
+    for (i64 i = 0; i < WRITE_TRIES; i++) {
+        bool sync_failed = false;
+        st               = write_once(os, path, pieces, count, shard, &sync_failed, err);
+        if (!st) break;
+        os->remove(os, path, NULL); /* the next one of that name is another file */
+        if (!sync_failed) break;
+    }
+    return st;
+}
+
+/* Whatever lies in the folder goes, and the folder: the manifest for certain before the rest. */
+static enum status delete_folder(struct os *os, struct str folder, struct arena scratch,
+                                 struct err *err)
+{
+    struct str  manifest = ckpt_path(&scratch, folder, STR(CKPT_MANIFEST)), *names;
+    i64         count    = 0;
+    enum status st       = os->list(os, folder, &scratch, &names, &count, err);
+    for (i64 i = 0; i < count && !st; i++)
+        if (str_eq(names[i], STR(CKPT_MANIFEST))) st = os->remove(os, manifest, err);
+    if (!st) st = os->sync_dir_of(os, manifest, err); /* also where an earlier process removed it */
+    for (i64 i = 0; i < count && !st; i++)
+        if (!str_eq(names[i], STR(CKPT_MANIFEST)))
+            st = os->remove(os, ckpt_path(&scratch, folder, names[i]), err);
+    return st ? st : os->remove(os, folder, err);
+}
+
+/* The shards are on the disk; from here on the manifest makes them a checkpoint. */
+static enum status commit(struct os *os, struct str folder, const struct ckpt_manifest *m,
+                          struct arena scratch, struct err *err)
+{
+    struct str        manifest = ckpt_path(&scratch, folder, STR(CKPT_MANIFEST));
+    struct str        part     = os_part_name(&scratch, manifest);
+    struct str        text     = ckpt_manifest_text(&scratch, m);
+    struct ckpt_shard ignored;
+    enum status       st = os->sync_dir_of(os, manifest, err);
+    if (!st) st = os->sync_dir_of(os, folder, err);
+    if (!st) st = write_file(os, part, &text, 1, &ignored, err);
+    if (!st) st = os->rename(os, part, manifest, err);
+    return st ? st : os->sync_dir_of(os, manifest, err);
+}
+
+static struct ckpt_id next_id(struct ckpt_store *s, i64 step, i64 attempt)
+{
+    ASSERT(step >= 0);
+    ASSERT(attempt >= 1);
+    ASSERT(attempt >= s->last.attempt);
+    i64 save = attempt == s->last.attempt ? s->last.save + 1 : 1;
+    return s->last = (struct ckpt_id){ step, attempt, save };
+}
+
+enum status ckpt_write(struct ckpt_store *s, struct ckpt_manifest *m, const struct ckpt_part *parts,
+                       i64 count, struct arena *perm, struct arena scratch, struct err *err)
+{
+    struct os *os     = s->os;
+    m->id             = next_id(s, m->id.step, m->id.attempt);
+    m->wall_ns        = os->wall_ns(os);
+    m->shards         = NEW(perm, struct ckpt_shard, count);
+    m->shard_count    = count;
+    struct str folder = ckpt_path(&scratch, s->folder, ckpt_name(&scratch, m->id));
+
+    enum status st = os->make_dir(os, folder, err);
+    for (i64 i = 0; i < count && !st; i++) {
+        struct arena memory = scratch;
+        m->shards[i].name   = str_cat(perm, parts[i].name, STR(".safetensors"));
+        struct str *pieces  = st_pieces(parts[i].tensors, parts[i].count, &memory);
+        struct str  path    = ckpt_path(&memory, folder, m->shards[i].name);
+        st = write_file(os, path, pieces, 1 + parts[i].count, &m->shards[i], err);
+    }
+    if (!st) st = commit(os, folder, m, scratch, err);
+    if (st) delete_folder(os, folder, scratch, NULL);
+    return st;
+}
+
+enum status ckpt_import_begin(struct ckpt_store *s, const struct ckpt_manifest *m,
+                              struct arena *perm, struct str *folder, struct err *err)
+{
+    struct ckpt_list list;
+    struct arena     scratch = *perm;
+    struct os       *os      = s->os;
+    enum status      st      = ckpt_list(os, s->folder, &scratch, &list, err);
+    for (i64 i = 0; i < list.count && !st; i++) {
+        struct ckpt *c = &list.items[i];
+        if (ckpt_order(c->id, m->id) || c->id.step != m->id.step) continue;
+        if (!ckpt_verify(os, c, scratch, NULL))
+            return err_set(err, STATUS_NO, "%.*s is here already", STR_ARG(c->folder));
+        st = delete_folder(os, c->folder, scratch, err);
+    }
+    *folder = ckpt_path(perm, s->folder, ckpt_name(perm, m->id));
+    return st ? st : os->make_dir(os, *folder, err);
+}
+
+/* Whoever wrote the shard did not sync it. */
+static enum status settle_shard(struct os *os, struct str path, const struct ckpt_shard *shard,
+                                struct arena scratch, struct err *err)
+{
+    struct file f;
+    enum status st = os->open_read(os, path, &f, err);
+    if (st) return st;
+    st = ckpt_shard_verify(os, f, path, shard, scratch, err);
+    if (!st) st = os->sync(os, f, err);
+    os->close(os, &f, NULL);
+    return st;
+}
+
+enum status ckpt_import_commit(struct ckpt_store *s, const struct ckpt_manifest *m,
+                               struct arena scratch, struct err *err)
+{
+    struct str  folder = ckpt_path(&scratch, s->folder, ckpt_name(&scratch, m->id));
+    enum status st     = STATUS_OK;
+    for (i64 i = 0; i < m->shard_count && !st; i++)
+        st = settle_shard(s->os, ckpt_path(&scratch, folder, m->shards[i].name), &m->shards[i],
+                          scratch, err);
+    if (!st) st = commit(s->os, folder, m, scratch, err);
+    if (st) delete_folder(s->os, folder, scratch, NULL);
+    else if (ckpt_order(s->last, m->id) < 0) s->last = m->id;
+    return st;
+}
+
+void ckpt_pin(struct ckpt_store *s, struct ckpt_id id)
+{
+    pthread_mutex_lock(&s->mutex);
+    ASSERT(s->pin_count < PINS_MAX);
+    s->pins[s->pin_count++] = id;
+    pthread_mutex_unlock(&s->mutex);
+}
+
+void ckpt_unpin(struct ckpt_store *s, struct ckpt_id id)
+{
+    i64 i = 0;
+    pthread_mutex_lock(&s->mutex);
+    while (i < s->pin_count && ckpt_order(s->pins[i], id)) i++;
+    ASSERT(i < s->pin_count);
+    s->pins[i] = s->pins[--s->pin_count];
+    pthread_mutex_unlock(&s->mutex);
+}
+
+static bool is_pinned(struct ckpt_store *s, struct ckpt_id id)
+{
+    bool found = false;
+    pthread_mutex_lock(&s->mutex);
+    for (i64 i = 0; i < s->pin_count; i++) found |= !ckpt_order(s->pins[i], id);
+    pthread_mutex_unlock(&s->mutex);
+    return found;
+}
+
+/* Marks what stays; what a newer frugal wrote is not ours to delete. Returns how many may go. */
+static i64 mark_kept(struct ckpt_store *s, const struct ckpt_list *l, i64 keep, bool *kept)
+{
+    i64 best = ckpt_best(l), believed = 0, going = 0;
+    for (i64 i = 0; i < l->count; i++) {
+        const struct ckpt *c = &l->items[i];
+        believed += !c->why.status;
+        kept[i] = (!c->why.status && believed <= keep) || i == best || is_pinned(s, c->id) ||
+                  c->why.status == STATUS_USAGE;
+        going += !kept[i];
+    }
+    return going;
+}
+
+/* The newest believed one that has been read back, now or before; -1: none is whole. Those found
+ * damaged on the way are believed no longer. */
+static i64 find_verified(struct ckpt_store *s, struct ckpt_list *l, struct arena scratch)
+{
+    for (i64 i = 0; i < l->count; i++) {
+        struct ckpt *c = &l->items[i];
+        if (c->why.status) continue;
+        if (!ckpt_order(c->id, s->verified) || !ckpt_verify(s->os, c, scratch, &c->why)) {
+            s->verified = c->id;
+            return i;
+        }
+    }
+    return -1;
+}
+
+enum status ckpt_prune(struct ckpt_store *s, i64 keep, struct arena scratch, struct err *err)
+{
+    struct ckpt_list list;
+    enum status      st = ckpt_list(s->os, s->folder, &scratch, &list, err);
+    if (st) return st;
+    ASSERT(keep >= 1);
+    bool *kept = NEW(&scratch, bool, list.count);
+    if (!mark_kept(s, &list, keep, kept)) return STATUS_OK;
+    i64 verified = find_verified(s, &list, scratch);
+    mark_kept(s, &list, keep, kept); /* without the damaged */
+    for (i64 i = list.count - 1; i > verified && verified >= 0 && !st; i--)
+        if (!kept[i]) st = delete_folder(s->os, list.items[i].folder, scratch, err);
+    return st;
+}
+
+/* The folder, made where it is not there: level by level, each synced into its parent before the
+ * next, so that only the deepest one there can be a killed process's that was not. */
+static enum status make_folder(struct os *os, struct str folder, struct err *err)
+{
+    struct os_stat stat;
+    enum status    st    = STATUS_OK;
+    i64            there = folder.len;
+    while (there > 0 && os->stat(os, str_sub(folder, 0, there), &stat, NULL))
+        do there--;
+        while (there > 0 && folder.data[there] != '/');
+    if (there > 0) /* others' folders may not be ours to open */
+        os->sync_dir_of(os, str_sub(folder, 0, there), NULL);
+    for (i64 end = there + 1; end <= folder.len && !st; end++) {
+        if (end < folder.len && folder.data[end] != '/') continue;
+        st = os->make_dir(os, str_sub(folder, 0, end), err);
+        if (!st) st = os->sync_dir_of(os, str_sub(folder, 0, end), err);
+    }
+    return st;
+}
+
+/* What a killed process left: halves go; what it named but may not have synced is synced now, for
+ * older ones will be deleted in trust of it. */
+static enum status tidy_up(struct ckpt_store *s, struct arena scratch, struct err *err)
+{
+    struct os  *os = s->os;
+    struct str *names;
+    i64         count = 0;
+    enum status st    = os->list(os, s->folder, &scratch, &names, &count, err);
+    bool        any   = false;
+    for (i64 i = 0; i < count && !st; i++) {
+        struct arena   memory = scratch;
+        struct str     folder = ckpt_path(&memory, s->folder, names[i]);
+        struct err     why    = { 0 };
+        struct ckpt_id id;
+        if (!ckpt_name_parse(names[i], &id)) continue;
+        if (ckpt_order(s->last, id) < 0) s->last = id;
+        if (!ckpt_has_manifest(os, folder, memory, &why)) {
+            st = delete_folder(os, folder, memory, err);
+        } else if (!why.status) {
+            st  = os->sync_dir_of(os, ckpt_path(&memory, folder, STR(CKPT_MANIFEST)), err);
+            any = true;
+        }
+    }
+    return st || !any ? st : os->sync_dir_of(os, ckpt_path(&scratch, s->folder, STR("lock")), err);
+}
+
+static enum status take_lock(struct ckpt_store *s, struct arena scratch, struct err *err)
+{
+    struct err  why;
+    enum status st = s->os->lock(s->os, ckpt_path(&scratch, s->folder, STR("lock")), &s->lock, &why);
+    if (st == STATUS_NO)
+        return err_set(err, STATUS_WORLD,
+                       "two runs cannot write to one folder of checkpoints: %s; wait for it, stop "
+                       "it, or name another folder",
+                       why.text);
+    return st ? err_set(err, st, "%s", why.text) : STATUS_OK;
+}
+
+enum status ckpt_store_open(struct os *os, struct str folder, struct arena *perm,
+                            struct ckpt_store **out, struct err *err)
+{
+    struct ckpt_store *s = NEW(perm, struct ckpt_store, 1);
+    while (folder.len > 1 && str_ends(folder, STR("/"))) folder.len--;
+    *s   = (struct ckpt_store){ .os = os, .folder = str_copy(perm, folder), .lock = { -1 } };
+    *out = NULL;
+    pthread_mutex_init(&s->mutex, NULL);
+    enum status st = make_folder(os, s->folder, err);
+    if (!st) st = take_lock(s, *perm, err);
+    if (!st) st = tidy_up(s, *perm, err);
+    if (st) ckpt_store_close(s);
+    else *out = s;
+    return st;
+}
+
+void ckpt_store_close(struct ckpt_store *s)
+{
+    if (s->lock.fd >= 0) s->os->close(s->os, &s->lock, NULL);
+    pthread_mutex_destroy(&s->mutex);
+}
+
+i64 ckpt_attempt_last(const struct ckpt_store *s) { return s->last.attempt; }

@@ -1,0 +1,14 @@
+/* ckpt_int.h - what writing and reading checkpoints share. */
+#ifndef STORE_CKPT_INT_H
+#define STORE_CKPT_INT_H
+#include "store/checkpoint.h"
+#include "store/store_int.h"
+
+struct str ckpt_path(struct arena *perm, struct str folder, struct str name);
+/* True too where the folder cannot be listed, and err then says why: nothing may be deleted. */
+bool ckpt_has_manifest(struct os *os, struct str folder, struct arena scratch, struct err *err);
+/* From where the file stands to its end. */
+enum status ckpt_shard_verify(struct os *os, struct file f, struct str path,
+                              const struct ckpt_shard *s, struct arena scratch, struct err *err);
+
+#endif

@@ -1,0 +1,172 @@
+/* ckpt_read.c - what lies in a folder of checkpoints, and taking the newest whole one of it. */
+#include "base/hash.h"
+#include "store/ckpt_int.h"
+#include <math.h>
+#include <stdlib.h>
+
+static const i64 read_bytes = 1 << 20;
+
+struct str ckpt_path(struct arena *perm, struct str folder, struct str name)
+{
+    return str_fmt(perm, "%.*s/%.*s", STR_ARG(folder), STR_ARG(name));
+}
+
+/* Its manifest, which must be its own: a folder copied by hand under another name is not. */
+static enum status read_manifest(struct os *os, struct ckpt *c, struct arena *perm)
+{
+    struct str  path = ckpt_path(perm, c->folder, STR(CKPT_MANIFEST)), text;
+    enum status st   = os_read_all(os, path, perm, &text, &c->why);
+    if (!st) st = ckpt_manifest_parse(path, text, perm, &c->manifest, &c->why);
+    if (!st && (ckpt_order(c->id, c->manifest.id) || c->id.step != c->manifest.id.step))
+        st = err_set(&c->why, STATUS_WORLD, "%.*s is of step %lld, save %lld.%lld, not of this folder",
+                     STR_ARG(path), (long long)c->manifest.id.step,
+                     (long long)c->manifest.id.attempt, (long long)c->manifest.id.save);
+    return st;
+}
+
+bool ckpt_has_manifest(struct os *os, struct str folder, struct arena scratch, struct err *err)
+{
+    struct str *names;
+    i64         count;
+    if (os->list(os, folder, &scratch, &names, &count, err)) return true; /* of which we cannot say */
+    for (i64 i = 0; i < count; i++)
+        if (str_eq(names[i], STR(CKPT_MANIFEST))) return true;
+    return false;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    const struct ckpt *x = a, *y = b;
+    int                order = ckpt_order(y->id, x->id);
+    return order ? order : (y->id.step > x->id.step) - (y->id.step < x->id.step);
+}
+
+enum status ckpt_list(struct os *os, struct str folder, struct arena *perm, struct ckpt_list *out,
+                      struct err *err)
+{
+    struct os_stat stat;
+    struct str    *names;
+    i64            count;
+    *out = (struct ckpt_list){ 0 };
+    if (os->stat(os, folder, &stat, NULL)) return STATUS_OK;
+    enum status st = os->list(os, folder, perm, &names, &count, err);
+    if (st) return st;
+    out->items = NEW(perm, struct ckpt, count);
+    for (i64 i = 0; i < count; i++) {
+        struct ckpt c = { 0 };
+        if (!ckpt_name_parse(names[i], &c.id)) continue;
+        c.folder = ckpt_path(perm, folder, names[i]);
+        if (!ckpt_has_manifest(os, c.folder, *perm, &c.why)) continue;
+        if (!c.why.status) read_manifest(os, &c, perm);
+        else if (os->stat(os, c.folder, &stat, NULL)) continue; /* deleted while we looked */
+        out->items[out->count++] = c;
+    }
+    qsort(out->items, (size_t)out->count, sizeof *out->items, newest_first);
+    return STATUS_OK;
+}
+
+i64 ckpt_best(const struct ckpt_list *l)
+{
+    i64 best = -1;
+    for (i64 i = 0; i < l->count; i++) { /* by the metric of the newest that has one */
+        const struct ckpt_manifest *m = &l->items[i].manifest;
+        if (l->items[i].why.status || !m->metric.len || isnan(m->value)) continue;
+        const struct ckpt_manifest *b = best < 0 ? m : &l->items[best].manifest;
+        if (!str_eq(m->metric, b->metric) || m->higher_is_better != b->higher_is_better) continue;
+        if (best < 0 || (m->higher_is_better ? m->value > b->value : m->value < b->value)) best = i;
+    }
+    return best;
+}
+
+enum status ckpt_shard_verify(struct os *os, struct file f, struct str path,
+                              const struct ckpt_shard *s, struct arena scratch, struct err *err)
+{
+    struct xxh64 hash;
+    char        *buffer = NEW(&scratch, char, read_bytes);
+    enum status  st     = STATUS_OK;
+    xxh64_init(&hash);
+    for (i64 got = 1; !st && got > 0 && (i64)hash.bytes <= s->bytes;) {
+        st = os->read(os, f, buffer, read_bytes, -1, &got, err);
+        if (!st) xxh64_add(&hash, (struct str){ buffer, got });
+    }
+    if (st) return st;
+    if ((i64)hash.bytes != s->bytes)
+        return err_set(err, STATUS_WORLD, "%.*s has %s bytes than the %lld its manifest says",
+                       STR_ARG(path), (i64)hash.bytes < s->bytes ? "fewer" : "more",
+                       (long long)s->bytes);
+    if (xxh64_end(&hash) != s->hash)
+        return err_set(err, STATUS_WORLD,
+                       "%.*s is damaged: its hash is %016llx, and its manifest says %016llx",
+                       STR_ARG(path), (unsigned long long)xxh64_end(&hash),
+                       (unsigned long long)s->hash);
+    return STATUS_OK;
+}
+
+/* Read, not mapped: a disk that cannot read must give an error here, not a signal. */
+static enum status verify_shard(struct os *os, struct str path, const struct ckpt_shard *s,
+                                struct arena scratch, struct err *err)
+{
+    struct file f;
+    enum status st = os->open_read(os, path, &f, err);
+    if (st) return st;
+    st = ckpt_shard_verify(os, f, path, s, scratch, err);
+    os->close(os, &f, NULL);
+    return st;
+}
+
+enum status ckpt_verify(struct os *os, const struct ckpt *c, struct arena scratch, struct err *err)
+{
+    enum status st = c->why.status;
+    if (st) return err_set(err, st, "%s", c->why.text);
+    for (i64 i = 0; i < c->manifest.shard_count && !st; i++) {
+        const struct ckpt_shard *s    = &c->manifest.shards[i];
+        struct str               path = ckpt_path(&scratch, c->folder, s->name);
+        st                            = verify_shard(os, path, s, scratch, err);
+    }
+    return st;
+}
+
+enum status ckpt_load(struct os *os, const struct ckpt *c, struct arena *perm,
+                      struct ckpt_loaded *out, struct err *err)
+{
+    const struct ckpt_manifest *m      = &c->manifest;
+    struct arena                before = *perm;
+    enum status                 st     = ckpt_verify(os, c, *perm, err);
+    if (st) return st;
+    *out = (struct ckpt_loaded){ c, NEW(perm, struct st_file, m->shard_count) };
+    for (i64 i = 0; i < m->shard_count && !st; i++)
+        st = st_open(os, ckpt_path(perm, c->folder, m->shards[i].name), perm, &out->shards[i], err);
+    if (st) {
+        ckpt_unload(os, out);
+        *perm = before;
+    }
+    return st;
+}
+
+enum status ckpt_load_newest(struct os *os, struct ckpt_list *l, struct arena *perm,
+                             struct ckpt_loaded *out, struct err *err)
+{
+    for (i64 i = 0; i < l->count; i++) {
+        struct ckpt *c = &l->items[i];
+        if (!c->why.status && !ckpt_load(os, c, perm, out, &c->why)) return STATUS_OK;
+    }
+    if (!l->count) return err_set(err, STATUS_NO, "there is no checkpoint");
+    return err_set(err, STATUS_NO, "none of the %lld checkpoints can be read", (long long)l->count);
+}
+
+void ckpt_unload(struct os *os, struct ckpt_loaded *l)
+{
+    for (i64 i = 0; l->ckpt && i < l->ckpt->manifest.shard_count; i++) st_close(os, &l->shards[i]);
+    *l = (struct ckpt_loaded){ 0 };
+}
+
+const struct st_file *ckpt_shard(const struct ckpt_loaded *l, struct str part)
+{
+    const struct ckpt_manifest *m = &l->ckpt->manifest;
+    for (i64 i = 0; i < m->shard_count; i++) {
+        struct str name = m->shards[i].name, tail = STR(".safetensors");
+        if (str_ends(name, tail) && str_eq(str_sub(name, 0, name.len - tail.len), part))
+            return &l->shards[i];
+    }
+    return NULL;
+}
