@@ -30,6 +30,11 @@ else()
     target_link_libraries(frugal_test_support INTERFACE frugal_cli)
 endif()
 
+# A driver's library of our own script, for test_nvml.
+add_library(fake_nvml MODULE tests/fake/nvml.c)
+target_include_directories(fake_nvml PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+target_link_libraries(fake_nvml PRIVATE frugal_flags)
+
 file(GLOB units CONFIGURE_DEPENDS tests/unit/test_*.c)
 foreach(file ${units})
     cmake_path(GET file STEM name)
@@ -38,6 +43,9 @@ foreach(file ${units})
     add_test(NAME ${name} COMMAND ${name})
     frugal_test(${name} unit)
 endforeach()
+
+target_compile_definitions(test_nvml PRIVATE FAKE_NVML="$<TARGET_FILE:fake_nvml>")
+add_dependencies(test_nvml fake_nvml)
 
 # The kernels for AMX once more, with its tile instructions in software, and the tests that meet
 # them: so they are tested on processors without it.

@@ -2,6 +2,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/kernel.h"
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/nvml.h"
 #include "base/json.h"
 #include "base/pool.h"
 #include "cli/commands.h"
@@ -24,24 +25,35 @@ struct machine {
     i64        memory_bytes, memory_free_bytes;      /* 0: not known */
     f64        flops_s[DT_COUNT], bandwidth_bytes_s; /* 0: not known */
     struct str gpu, gpu_missing;                     /* its name, or why there is none */
-    i64        gpu_free_bytes;
+    struct nvml_state gpu_state; /* by its driver; an empty name: it does not answer */
+    struct str        gpu_driver;
 };
+
+/* The GPU that CUDA would take; without CUDA, the driver's first. */
+static void driver_look(struct machine *m, struct str bus_id, struct arena *perm)
+{
+    struct nvml *nvml;
+    if (nvml_open(perm, &nvml, NULL)) return;
+    struct nvml_device *d = bus_id.len ? nvml_device_at(nvml, bus_id, *perm) : nvml_device(nvml, 0);
+    if (d) m->gpu_state = nvml_look(nvml, d, perm);
+    m->gpu_driver = str_copy(perm, nvml_driver(nvml));
+    nvml_close(nvml);
+}
 
 static void gpu_look(struct machine *m, struct arena *perm)
 {
     struct err      why = { 0 };
     struct backend *gpu;
-    struct target   target;
-    m->gpu_missing = STR("no NVIDIA device on this machine");
-    if (!backend_cuda_likely()) return;
-    if (backend_cuda_open(perm, &gpu, &why)) {
+    struct target   target = { 0 };
+    m->gpu_missing         = STR("no NVIDIA device on this machine");
+    if (backend_cuda_likely() && backend_cuda_open(perm, &gpu, &why)) {
         m->gpu_missing = str_copy(perm, str_of(why.text));
-        return;
+    } else if (backend_cuda_likely()) {
+        gpu->table->describe(gpu, &target);
+        m->gpu = str_copy(perm, target.name);
+        gpu->table->close(gpu);
     }
-    gpu->table->describe(gpu, &target);
-    m->gpu            = str_copy(perm, target.name);
-    m->gpu_free_bytes = target.memory_bytes;
-    gpu->table->close(gpu);
+    driver_look(m, target.bus_id, perm);
 }
 
 static struct machine machine_look(struct arena *perm)
@@ -84,6 +96,25 @@ static void print_libraries(struct cli *c)
     }
 }
 
+static void print_gpu(struct cli *c, const struct machine *m)
+{
+    struct arena             scratch = *c->perm;
+    const struct nvml_state *g       = &m->gpu_state;
+    if (m->gpu.len) say_result(c->say, "  %-9s %.*s\n", "GPU", STR_ARG(m->gpu));
+    else if (g->name.len)
+        say_result(c->say, "  %-9s %.*s, not used: %.*s\n", "GPU", STR_ARG(g->name),
+                   STR_ARG(m->gpu_missing));
+    else
+        say_result(c->say, "  %-9s none: %.*s\n", "GPU", STR_ARG(m->gpu_missing));
+    if (!g->name.len) return;
+    say_result(c->say, "  %-9s %.*s of %.*s free", "", STR_ARG(text_bytes(&scratch, g->memory_free_bytes)),
+               STR_ARG(text_bytes(&scratch, g->memory_bytes)));
+    if (!isnan(g->power_w)) say_result(c->say, ", %.0f of %.0f W", g->power_w, g->power_limit_w);
+    if (!isnan(g->clock_mhz)) say_result(c->say, ", %.0f of %.0f MHz", g->clock_mhz, g->clock_mhz_max);
+    if (!isnan(g->celsius)) say_result(c->say, ", %.0f °C", g->celsius);
+    say_result(c->say, ", driver %.*s\n", STR_ARG(m->gpu_driver));
+}
+
 static void print_machine(struct cli *c, const struct machine *m)
 {
     struct arena scratch = *c->perm;
@@ -103,11 +134,19 @@ static void print_machine(struct cli *c, const struct machine *m)
     }
     say_result(c->say, " memory %.*s/s, as measured now\n",
                STR_ARG(text_bytes(&scratch, m->bandwidth_bytes_s)));
-    if (m->gpu.len)
-        say_result(c->say, "  %-9s %.*s, %.*s free\n", "GPU", STR_ARG(m->gpu),
-                   STR_ARG(text_bytes(&scratch, (f64)m->gpu_free_bytes)));
-    else
-        say_result(c->say, "  %-9s none: %.*s\n", "GPU", STR_ARG(m->gpu_missing));
+    print_gpu(c, m);
+}
+
+static void gpu_json(struct textbuf *b, const struct machine *m)
+{
+    event_f64(b, "gpu_memory_bytes", m->gpu_state.memory_bytes);
+    event_f64(b, "gpu_memory_free_bytes", m->gpu_state.memory_free_bytes);
+    event_f64(b, "gpu_watts", m->gpu_state.power_w);
+    event_f64(b, "gpu_watts_max", m->gpu_state.power_limit_w);
+    event_f64(b, "gpu_mhz", m->gpu_state.clock_mhz);
+    event_f64(b, "gpu_mhz_max", m->gpu_state.clock_mhz_max);
+    event_f64(b, "gpu_celsius", m->gpu_state.celsius);
+    event_str(b, "gpu_driver", m->gpu_driver);
 }
 
 static void print_json(struct cli *c, const struct machine *m)
@@ -130,7 +169,9 @@ static void print_json(struct cli *c, const struct machine *m)
     }
     textbuf_fmt(&b, "},\"gpus\":[");
     if (m->gpu.len) json_add_string(&b, m->gpu);
-    textbuf_fmt(&b, "],\"libraries\":{");
+    textbuf_fmt(&b, "]");
+    if (m->gpu_state.name.len) gpu_json(&b, m);
+    textbuf_fmt(&b, ",\"libraries\":{");
     for (i64 i = 0; i < library_count; i++) {
         struct str version = library_version(&libraries[i], &parts);
         textbuf_fmt(&b, "%s\"%s\":", i ? "," : "", libraries[i].name);

@@ -1,6 +1,7 @@
 /* progress.c - what a run looks like while it runs, and when it is done. */
 #include "cli/progress.h"
 #include "base/json.h"
+#include "cli/peak.h"
 #include "train/noise.h"
 #include <math.h>
 
@@ -97,6 +98,7 @@ static void on_start(void *context, const struct train_start *t)
     struct progress *p       = context;
     struct arena     scratch = p->scratch;
     p->usd_hour              = t->usd_hour;
+    p->peak_flops_s          = peak_flops_s(t->device, t->precision);
     if (!p->say->json) {
         start_words(p, t);
         return;
@@ -256,6 +258,10 @@ static void done_event(struct progress *p, const struct train_result *r)
     event_f64(&b, "samples_per_s", r->samples_per_s);
     event_f64(&b, "tokens_per_s", r->tokens_per_s);
     event_f64(&b, "flops_per_s", r->flops_per_s);
+    event_f64(&b, "mfu", r->model_flops_per_s / p->peak_flops_s);
+    event_f64(&b, "energy_wh", r->power.energy_wh);
+    event_f64(&b, "watts", r->power.watts);
+    event_f64(&b, "sm_activity", r->power.sm_activity);
     event_f64(&b, "loss", r->loss);
     event_metrics(&b, r->metrics, r->metric_count);
     if (r->target_set) event_bool(&b, "target_reached", r->target_reached);
@@ -294,6 +300,20 @@ static void noise_words(struct say *s, const struct train_result *r, struct aren
                noise_data(scale, r->step_samples), (long long)noise_batch(scale));
 }
 
+/* Power, and how busy the GPU was: what its driver and the catalogue tell. */
+static void gpu_words(const struct progress *p, const struct train_result *r)
+{
+    f64 used = r->model_flops_per_s / p->peak_flops_s;
+    if (!isnan(used))
+        say_result(p->say, "%-12s%.1f %% of the GPU's dense peak\n", "MFU", 100 * used);
+    if (!isnan(r->power.energy_wh))
+        say_result(p->say, "%-12s%.3g Wh, %.0f W on average\n", "energy", r->power.energy_wh,
+                   r->power.watts);
+    if (!isnan(r->power.sm_activity))
+        say_result(p->say, "%-12smultiprocessors had work %.0f %% of the time\n", "activity",
+                   100 * r->power.sm_activity);
+}
+
 static void summary(struct progress *p, const struct train_result *r)
 {
     struct arena scratch = p->scratch;
@@ -316,6 +336,7 @@ static void summary(struct progress *p, const struct train_result *r)
     say_result(s, "%-12s%.*s %s/s, %.*sFLOP/s\n", "throughput",
                STR_ARG(text_count(&scratch, words ? r->tokens_per_s : r->samples_per_s)),
                words ? "tokens" : "samples", STR_ARG(text_si(&scratch, r->flops_per_s)));
+    gpu_words(p, r);
     say_result(s, "%-12s%.2f s for %lld steps; the first was done after %.0f ms\n", "time",
                r->seconds, (long long)r->steps, r->first_step_ms);
     noise_words(s, r, scratch);
@@ -348,5 +369,6 @@ static void on_done(void *context, const struct train_result *r)
 
 struct train_listener progress_listener(struct progress *p)
 {
+    p->peak_flops_s = NAN;
     return (struct train_listener){ p, on_start, on_finding, on_step, on_eval, on_rollback, on_done };
 }

@@ -8,7 +8,7 @@ struct progress {
     struct say  *say;
     struct arena scratch;
     f64          next_s; /* no step is shown before the run is so old */
-    f64          usd_hour;
+    f64          usd_hour, peak_flops_s; /* of the device; NaN: not known */
     i64          every; /* steps between two shown; 0: by the clock */
 };
 

@@ -26,6 +26,7 @@ enum fusion { /* bits of a set */
 
 struct target {
     struct str name;
+    struct str bus_id;               /* of a GPU, as its driver writes it; empty: none */
     i64        memory_bytes;         /* usable for the arena */
     f64        flops_s[DT_COUNT];    /* of matrix products by element type; 0 = unknown */
     f64        bandwidth_bytes_s;    /* 0 = unknown */

@@ -124,6 +124,8 @@ struct str  catalogue_user_path(struct os *os, struct arena *perm); /* empty: no
 const struct machine *catalogue_machine(const struct catalogue *c, struct str provider,
                                         struct str name); /* NULL: none; any region, first row */
 const struct gpu     *catalogue_gpu(const struct catalogue *c, struct str name);
+/* By the driver's name for it: gpu_names.def. */
+const struct gpu     *catalogue_gpu_of_driver(const struct catalogue *c, struct str name);
 const struct cpu     *catalogue_cpu(const struct catalogue *c, struct str name);
 const struct storage *catalogue_storage(const struct catalogue *c, struct str provider,
                                         struct str name); /* name empty: the provider's first */

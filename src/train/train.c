@@ -30,6 +30,7 @@ struct loop {
     struct noise                 noise;
     struct train_eval            last_eval;
     struct guard                 guard;
+    struct meter                 meter;
     i64                          eval_step; /* step of the last evaluation; -1: none */
     bool                         evaluates;
     bool                         kept; /* train.out was written */
@@ -298,6 +299,8 @@ static void fill_result(struct loop *l)
     r->samples_per_s       = l->steps_ns ? (f64)l->samples / ((f64)l->steps_ns / 1e9) : NAN;
     r->tokens_per_s        = tokens_per_s(l, r->samples_per_s);
     r->flops_per_s         = sample_flops * r->samples_per_s;
+    r->model_flops_per_s   = useful_share(&l->s) * r->flops_per_s;
+    r->power               = meter_end(&l->meter, &l->s);
     r->loss                = l->eval_step >= 0 ? l->last_eval.loss : l->loss;
     r->metric_count        = l->eval_step >= 0 ? l->last_eval.metric_count : 0;
     memcpy(r->metrics, l->last_eval.metrics, sizeof r->metrics);
@@ -392,6 +395,7 @@ enum status train_run(struct os *os, const struct settings *settings,
     bool ended = false; /* well, diverged or by a signal: there is something to tell */
     if (!st) {
         guard_start(&l.guard);
+        l.meter = meter_begin(&l.s);
         st    = steps(&l, err);
         ended = !st || st == STATUS_INTERRUPTED || st == STATUS_NO;
         st    = keep(&l, st, err);

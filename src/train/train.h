@@ -86,6 +86,13 @@ struct train_startup {
     f64 data, device, compile, kernels, weights;
 };
 
+/* What the GPU's driver tells of the time spent training; NaN: there is none, or it does not tell. */
+struct train_power {
+    f64 energy_wh;
+    f64 watts;       /* mean */
+    f64 sm_activity; /* part of the time that multiprocessors had work: 0 to 1 */
+};
+
 struct train_result {
     i64                 steps, epochs;  /* done */
     f64                 seconds;        /* the whole run: data, compile, steps, evaluation, saving */
@@ -93,6 +100,8 @@ struct train_result {
     struct train_startup startup;
     f64                 samples_per_s, tokens_per_s; /* over the time spent in steps */
     f64                 flops_per_s;    /* in them, what is recomputed included */
+    f64                 model_flops_per_s; /* in them, what is recomputed left out: for MFU */
+    struct train_power  power;
     f64                 loss;           /* of the last evaluation; of the last step without one */
     struct train_metric metrics[TRAIN_METRICS_MAX]; /* of the same evaluation */
     i64                 metric_count;

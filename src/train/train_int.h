@@ -78,6 +78,18 @@ enum status plan_of(struct session *s, const struct compile_config *config, stru
                     struct err *err);
 f64 program_seconds(const struct program *p, const struct target *t, struct arena scratch);
 
+/* meter.c: the driver's counters of the GPU that is trained on. One that is not there counts nothing. */
+struct meter {
+    struct nvml        *nvml; /* NULL: none */
+    struct nvml_device *device;
+    i64                 begin_ns;
+    f64                 begin_j;
+};
+struct meter       meter_begin(struct session *s);
+struct train_power meter_end(struct meter *m, struct session *s);
+/* Part of a step's work that is not done for the second time: 1 without recomputing. */
+f64                useful_share(struct session *s);
+
 /* check.c */
 f64 session_flops(const struct session *s, enum program_id id); /* 0: there is no such program */
 f64 session_step_flops(const struct session *s);                /* of a whole step */

@@ -111,4 +111,7 @@ lacks out '^Settings'
 run 0 doctor run.yaml
 has out 'run.yaml: settings, data and model are sound'
 run 3 doctor run.yaml data.labels=gone
+FRUGAL_NVML=$(dirname "$frugal")/libfake_nvml.so "$frugal" doctor >out 2>err || fail "doctor of a GPU"
+has out '^  GPU +NVIDIA H200, not used: '
+has out '150 GB of 151 GB free, 123 of 700 W, 1755 of 1980 MHz, 31 °C, driver 580.1$'
 exit $failed

@@ -124,6 +124,8 @@ static struct train_result a_result(f64 dollars)
                                   .samples_per_s       = 31200,
                                   .tokens_per_s        = NAN,
                                   .flops_per_s         = 19.04e9,
+                                  .model_flops_per_s   = 19.04e9,
+                                  .power               = { NAN, NAN, NAN },
                                   .loss                = 0.0812,
                                   .metrics             = { { STR("accuracy"), 0.976 } },
                                   .metric_count        = 1,
@@ -174,6 +176,23 @@ TEST(the_summary)
                    "memory      4.1 MB planned, 4.1 MB used; the process took 38.0 MB at its peak\n"
                    "weights     w.safetensors\n"
                    "cost        price unknown; say what an hour costs: train.usd_hour=0.10\n");
+}
+
+TEST(the_summary_of_a_gpu)
+{
+    struct shown        s;
+    struct str          out, err;
+    struct train_result r = a_result(NAN);
+    struct train_start  t = { .device = STR("NVIDIA H200"), .precision = STR("bf16"), .usd_hour = NAN };
+    r.model_flops_per_s   = 494.5e12; /* half of what the data sheet has */
+    r.power               = (struct train_power){ 1.5, 540, 0.875 };
+    shown_open(&s, perm);
+    s.listener.on_start(s.listener.context, &t);
+    s.listener.on_done(s.listener.context, &r);
+    shown_close(&s, perm, &out, &err);
+    CHECK(strstr(str_z(perm, out), "\nMFU         50.0 % of the GPU's dense peak\n"
+                                   "energy      1.5 Wh, 540 W on average\n"
+                                   "activity    multiprocessors had work 88 % of the time\n"));
 }
 
 static struct str start_shown(struct arena *perm, i64 accumulate, bool batch_norm)

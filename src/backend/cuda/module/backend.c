@@ -19,7 +19,7 @@ struct stage {
 struct cuda {
     struct backend base;
     struct gpu     gpu;
-    struct str     name;
+    struct str     name, bus_id;
     i64            memory_bytes;
     f64            flops_s, bandwidth_bytes_s; /* of plain f32; by the clocks the driver tells */
     u8            *arena;
@@ -104,6 +104,7 @@ static void cuda_describe(struct backend *b, struct target *t)
     struct cuda *cuda = cuda_of(b);
     *t                = (struct target){ 0 };
     t->name           = cuda->name;
+    t->bus_id         = cuda->bus_id;
     t->memory_bytes   = cuda->memory_bytes;
     t->threads        = 1;
     t->bandwidth_bytes_s = cuda->bandwidth_bytes_s;
@@ -380,6 +381,9 @@ static enum status open_device(struct cuda *cuda, struct arena *perm, struct err
     cuda->gpu.processors = p.multiProcessorCount;
     cuda->gpu.capability = p.major * 10 + p.minor;
     cuda->memory_bytes   = (i64)free_bytes;
+    char bus_id[32] = "";
+    if (cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, 0) == cudaSuccess)
+        cuda->bus_id = str_copy(perm, str_of(bus_id));
     int clock_khz = 0, memory_khz = 0, bus_bits = 0;
     cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, 0);
     cudaDeviceGetAttribute(&memory_khz, cudaDevAttrMemoryClockRate, 0);

@@ -1,0 +1,43 @@
+/* meter.c - energy and activity of the GPU between the first step and the last. */
+#include "backend/cuda/nvml.h"
+#include "train/train_int.h"
+#include <math.h>
+
+struct meter meter_begin(struct session *s)
+{
+    struct meter m = { .begin_ns = s->os->now_ns(s->os) };
+    if (!s->target.bus_id.len || nvml_open(s->perm, &m.nvml, NULL)) return m;
+    m.device = nvml_device_at(m.nvml, s->target.bus_id, s->scratch);
+    if (!m.device) return m;
+    m.begin_j = nvml_energy_j(m.nvml, m.device);
+    nvml_activity_begin(m.nvml, m.device);
+    return m;
+}
+
+struct train_power meter_end(struct meter *m, struct session *s)
+{
+    struct train_power p = { NAN, NAN, NAN };
+    if (m->device) {
+        f64 joules    = nvml_energy_j(m->nvml, m->device) - m->begin_j;
+        p.energy_wh   = joules / 3600;
+        p.watts       = joules / ((f64)(s->os->now_ns(s->os) - m->begin_ns) / 1e9);
+        p.sm_activity = nvml_activity_end(m->nvml, m->device);
+    }
+    if (m->nvml) nvml_close(m->nvml);
+    m->nvml = NULL;
+    return p;
+}
+
+f64 useful_share(struct session *s)
+{
+    struct compile_config plain = s->config;
+    struct run_plan       plan;
+    bool gpu = s->target.bus_id.len > 0; /* the share is for MFU, which only they have */
+    if (!gpu || plain.recompute.kind == RECOMPUTE_NONE) return 1;
+    plain.recompute.kind = RECOMPUTE_NONE;
+    if (plan_of(s, &plain, &plan, NULL)) return NAN;
+    f64 later = (f64)(MAX(plain.accumulate, 1) - 1);
+    return (plan.flops[PROGRAM_TRAIN] + later * plan.flops[PROGRAM_ADD] +
+            plan.flops[PROGRAM_UPDATE]) /
+           session_step_flops(s);
+}
