@@ -100,8 +100,13 @@ struct str help_command(struct arena *perm, const struct command *c)
     struct arena   parts = arena_part(perm, 1 << 12);
     struct textbuf b     = textbuf_new(perm);
     textbuf_fmt(&b, "usage: frugal %.*s", STR_ARG(synopsis(&parts, c)));
+    i64 names = b.len;
     for (i64 f = 0; f < FLAG_COUNT; f++)
         if (c->flags & (1u << f)) textbuf_fmt(&b, " [--%.*s]", STR_ARG(flags[f].name));
+    if (b.len > COLUMNS) { /* they all follow below */
+        b.len = names;
+        textbuf_fmt(&b, " [FLAG...]");
+    }
     textbuf_fmt(&b, "\n\n");
     help_fill(&b, c->help, 0);
     if (c->more.len) {

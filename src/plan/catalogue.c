@@ -1,7 +1,7 @@
 /* catalogue.c - the facts of this folder as tables, and the user's file over them. */
 #include "plan/catalogue.h"
 #include "base/rng.h"
-#include "plan/plan_int.h"
+#include "plan/table.h"
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -88,7 +88,7 @@ static u64 machine_key(const struct machine *m)
     return str_hash(m->provider) ^ rng_mix(str_hash(m->name)) ^ rng_mix(~str_hash(m->region));
 }
 
-static bool same_machine(const struct machine *a, const struct machine *b)
+bool machine_same(const struct machine *a, const struct machine *b)
 {
     return str_eq(a->provider, b->provider) && str_eq(a->name, b->name) &&
            str_eq(a->region, b->region);
@@ -146,7 +146,7 @@ enum status catalogue_merge(struct catalogue *c, struct arena *perm, struct str 
     for (i64 i = 0; i < count && !st; i++) {
         u64 key = machine_key(&from[i]);
         i64 at  = 0;
-        while (at < all && !(keys[at] == key && same_machine(&to[at], &from[i]))) at++;
+        while (at < all && !(keys[at] == key && machine_same(&to[at], &from[i]))) at++;
         if (at == all) {
             keys[all] = key;
             to[all++] = elsewhere(c, &from[i]);

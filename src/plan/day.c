@@ -33,13 +33,15 @@ static bool digits(struct str s, i64 from, i64 to, i32 *out)
 
 bool day_parse(struct str s, i32 *day)
 {
-    i32 y, m, d, y2, m2, d2;
+    i32 y, m, d, y2, m2, d2, found;
     if (s.len != 10 || s.data[4] != '-' || s.data[7] != '-') return false;
     if (!digits(s, 0, 4, &y) || !digits(s, 5, 7, &m) || !digits(s, 8, 10, &d)) return false;
     if (y < 1970 || m < 1 || m > 12 || d < 1) return false;
-    *day = day_of(y, m, d);
-    civil_of(*day, &y2, &m2, &d2);
-    return d2 == d && m2 == m; /* no 30th of February */
+    found = day_of(y, m, d);
+    civil_of(found, &y2, &m2, &d2);
+    if (d2 != d || m2 != m) return false; /* a 30th of February */
+    *day = found;
+    return true;
 }
 
 struct str day_text(struct arena *perm, i32 day)

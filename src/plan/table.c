@@ -1,5 +1,5 @@
 /* table.c - facts as CSV: the same columns read, laid over one another, and written. */
-#include "plan/plan_int.h"
+#include "plan/table.h"
 #include <math.h>
 #include <string.h>
 
@@ -194,12 +194,17 @@ void table_assume(const struct table *t, void *row, const f64 *figure)
     *assumed_bits(t, row) |= 1u << ((offset - t->figure_offset) / sizeof(f64));
 }
 
+bool table_is_assumed(const struct table *t, const void *row, const struct column *figure)
+{
+    return assumed_of(t, row) & bit_of(t, figure);
+}
+
 struct str table_assumed(const struct table *t, const void *row, struct arena *perm)
 {
     struct textbuf b = textbuf_new(perm);
     for (i64 i = 0; i < t->column_count; i++) {
         const struct column *c = &t->columns[i];
-        if (c->kind != COLUMN_FIGURE || !(assumed_of(t, row) & bit_of(t, c))) continue;
+        if (c->kind != COLUMN_FIGURE || !table_is_assumed(t, row, c)) continue;
         textbuf_fmt(&b, "%s%.*s", b.len ? ", " : "", STR_ARG(c->name));
     }
     return textbuf_str(&b);

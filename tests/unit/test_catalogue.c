@@ -2,7 +2,7 @@
  * unknown, and bills follow the providers' rules. */
 #include "base/rng.h"
 #include "harness.h"
-#include "plan/plan_int.h"
+#include "plan/table.h"
 #include "support/sim_os.h"
 
 static struct catalogue *laid(struct arena *perm, const char *text)

@@ -47,9 +47,10 @@ TEST(run_yaml_lists_every_setting_as_it_is)
 /* The keys that a source file gives to event_i64(&b, "key", …) and its kin. */
 TEST(json_events_describes_every_field)
 {
-    static const char *const files[] = { "src/cli/progress.c", "src/cli/cmd_doctor.c",
-                                         "src/cli/cmd_help.c", "src/cli/say.c",
-                                         "src/cli/cmd_show.c",   "src/cli/sweep_show.c" };
+    static const char *const files[] = { "src/cli/progress.c",   "src/cli/cmd_doctor.c",
+                                         "src/cli/cmd_help.c",   "src/cli/say.c",
+                                         "src/cli/cmd_prices.c", "src/cli/cmd_show.c",
+                                         "src/cli/sweep_show.c" };
     struct str               page, text, line;
     struct err               err    = { 0 };
     i64                      fields = 0;

@@ -1,6 +1,7 @@
-/* plan_int.h - inside src/plan: rows of facts as CSV, read and written by a table of columns. */
-#ifndef PLAN_PLAN_INT_H
-#define PLAN_PLAN_INT_H
+/* table.h - rows of facts described by columns: one reader, one writer, and for the command line one
+ * way to show any of them. */
+#ifndef PLAN_TABLE_H
+#define PLAN_TABLE_H
 #include "base/csv.h"
 #include "plan/catalogue.h"
 
@@ -35,6 +36,10 @@ void       table_overlay(const struct table *t, void *to, const void *from);
 void       table_write_header(const struct table *t, struct textbuf *b);
 void       table_write_row(const struct table *t, struct textbuf *b, const void *row);
 void       table_assume(const struct table *t, void *row, const f64 *figure); /* of that row */
+bool       table_is_assumed(const struct table *t, const void *row, const struct column *figure);
 struct str table_assumed(const struct table *t, const void *row, struct arena *perm);
+
+/* Of the same provider, name and region. */
+bool machine_same(const struct machine *a, const struct machine *b);
 
 #endif

@@ -1,0 +1,346 @@
+/* cmd_prices.c - frugal prices: the catalogue, looked at, filtered, and renewed from price lists. */
+#include "base/json.h"
+#include "cli/commands.h"
+#include "plan/import.h"
+#include "plan/table.h"
+#include <math.h>
+#include <stdlib.h>
+
+enum status command_prices(struct cli *c, struct err *err);
+
+/* ---- any table ---- */
+
+static struct str cell_text(const struct table *t, const struct column *c, const void *row,
+                            struct arena *perm)
+{
+    const void *at = (const u8 *)row + c->offset;
+    switch (c->kind) {
+    case COLUMN_TEXT: return *(const struct str *)at;
+    case COLUMN_COUNT: return str_fmt(perm, "%d", *(const i32 *)at);
+    case COLUMN_DAY:
+        return *(const i32 *)at == DAY_UNKNOWN ? STR("") : day_text(perm, *(const i32 *)at);
+    case COLUMN_FIGURE: break;
+    }
+    if (isnan(*(const f64 *)at)) return STR("");
+    return str_fmt(perm, "%s%.6g", table_is_assumed(t, row, c) ? "~" : "", *(const f64 *)at);
+}
+
+static void json_row(const struct table *t, const void *row, struct textbuf *b,
+                     struct arena scratch)
+{
+    for (i64 i = 0; i < t->column_count; i++) {
+        const struct column *c  = &t->columns[i];
+        const void          *at = (const u8 *)row + c->offset;
+        textbuf_fmt(b, ",\"%.*s\":", STR_ARG(c->name));
+        if (c->kind == COLUMN_FIGURE) json_add_f64(b, *(const f64 *)at);
+        else if (c->kind == COLUMN_COUNT) textbuf_fmt(b, "%d", *(const i32 *)at);
+        else json_add_string(b, cell_text(t, c, row, &scratch));
+    }
+    textbuf_fmt(b, ",\"assumed\":[");
+    for (i64 i = 0, shown = 0; i < t->column_count; i++) {
+        const struct column *c = &t->columns[i];
+        if (c->kind != COLUMN_FIGURE || !table_is_assumed(t, row, c)) continue;
+        textbuf_fmt(b, "%s\"%.*s\"", shown++ ? "," : "", STR_ARG(c->name));
+    }
+    textbuf_fmt(b, "]");
+}
+
+/* Every column of one row, a line each. */
+static void show_row(struct cli *c, const struct table *t, const void *row)
+{
+    for (i64 i = 0; i < t->column_count; i++) {
+        struct arena scratch = *c->perm;
+        struct str   text    = cell_text(t, &t->columns[i], row, &scratch);
+        say_result(c->say, "  %-28.*s %.*s\n", STR_ARG(t->columns[i].name),
+                   STR_ARG(text.len ? text : STR("not known")));
+    }
+}
+
+/* A whole table, as wide as its cells; of texts only the first columns, the source last. */
+static void show_table(struct cli *c, const struct table *t, const void *rows, i64 count)
+{
+    for (i64 r = -1; r < count; r++) {
+        const void *row = (const u8 *)rows + (size_t)MAX(r, 0) * t->row_bytes;
+        for (i64 i = 0; i < t->column_count; i++) {
+            struct arena scratch = *c->perm;
+            i64          width   = t->columns[i].name.len;
+            struct str   text    = t->columns[i].name;
+            for (i64 j = 0; j < count; j++) {
+                struct arena parts = scratch;
+                width              = MAX(width, cell_text(t, &t->columns[i],
+                                                          (const u8 *)rows + (size_t)j * t->row_bytes, &parts)
+                                                    .len);
+            }
+            if (r >= 0) text = cell_text(t, &t->columns[i], row, &scratch);
+            bool last = i == t->column_count - 1;
+            say_result(c->say, last ? "  %-*.*s\n" : "  %-*.*s", last ? 0 : (int)width,
+                       STR_ARG(text.len ? text : STR("-")));
+        }
+    }
+}
+
+/* ---- machines ---- */
+
+static f64 by_price(const struct machine *m) { return m->on_demand_usd_h; }
+static f64 by_spot(const struct machine *m) { return m->spot_usd_h; }
+static f64 by_gpu(const struct machine *m) { return m->on_demand_usd_h / m->gpus; }
+static f64 by_age(const struct machine *m) { return (f64)m->fact.as_of_day; }
+
+static const struct order {
+    struct str name;
+    f64 (*key)(const struct machine *m); /* least first, NaN last */
+} orders[] = { { STR_INIT("price"), by_price },
+               { STR_INIT("spot"), by_spot },
+               { STR_INIT("gpu"), by_gpu },
+               { STR_INIT("age"), by_age } };
+
+struct pick {
+    const struct machine *machine;
+    f64                   key;
+};
+
+static int by_key(const void *a, const void *b)
+{
+    f64 x = ((const struct pick *)a)->key, y = ((const struct pick *)b)->key;
+    if (isnan(x) || isnan(y)) return isnan(x) - isnan(y);
+    return (x > y) - (x < y);
+}
+
+static enum status pick_order(struct cli *c, const struct order **out, struct err *err)
+{
+    const struct request *r    = c->request;
+    struct str            name = r->value[FLAG_INDEX_sort];
+    *out                       = &orders[r->flags & FLAG_spot ? 1 : 0];
+    if (!(r->flags & FLAG_sort)) return STATUS_OK;
+    for (i64 i = 0; i < COUNT_OF(orders); i++) {
+        *out = &orders[i];
+        if (str_eq(orders[i].name, name)) return STATUS_OK;
+    }
+    return err_set(err, STATUS_USAGE, "--sort takes one of %.*s, not %.*s",
+                   STR_ARG(flags[FLAG_INDEX_sort].argument), (int)MIN(name.len, 40), name.data);
+}
+
+static bool is_picked(const struct request *r, const struct machine *m)
+{
+    struct str on = r->value[FLAG_INDEX_on], gpu = r->value[FLAG_INDEX_gpu];
+    if (r->flags & FLAG_on && !str_eq(m->provider, on)) return false;
+    if (r->flags & FLAG_spot && isnan(m->spot_usd_h)) return false;
+    return !(r->flags & FLAG_gpu) || str_glob(gpu, m->gpu) ||
+           (str_starts(m->gpu, gpu) && str_starts(str_sub(m->gpu, gpu.len, m->gpu.len), STR("-")));
+}
+
+static struct str dollars(struct arena *perm, f64 usd)
+{
+    return isnan(usd) ? STR("-") : str_fmt(perm, "%.2f", usd);
+}
+
+static struct str amount(struct arena *perm, f64 value)
+{
+    return isnan(value) ? STR("-") : str_fmt(perm, "%.0f", value);
+}
+
+static struct str per_cent(struct arena *perm, f64 part)
+{
+    return isnan(part) ? STR("-") : str_fmt(perm, "%.0f %%", 100 * part);
+}
+
+static void show_machine(struct cli *c, const struct machine *m, i32 today)
+{
+    struct arena s = *c->perm;
+    bool       old = m->fact.as_of_day == DAY_UNKNOWN || today - m->fact.as_of_day > PRICE_OLD_DAYS;
+    struct str what = m->gpus ? str_fmt(&s, "%d x %.*s", m->gpus, STR_ARG(m->gpu)) : m->cpu;
+    struct str day =
+        m->fact.as_of_day == DAY_UNKNOWN ? STR("no date") : day_text(&s, m->fact.as_of_day);
+    say_result(c->say,
+               "%-7.*s %-22.*s %-12.*s %-15.*s %5.*s %8.*s %9.*s %8.*s %6.*s %8.*s %8.*s %7.*s  "
+               "%.*s%s\n",
+               STR_ARG(m->provider), STR_ARG(m->name), STR_ARG(m->region), STR_ARG(what),
+               STR_ARG(amount(&s, m->vcpus)), STR_ARG(amount(&s, m->ram_gib)),
+               STR_ARG(dollars(&s, m->on_demand_usd_h)), STR_ARG(dollars(&s, m->spot_usd_h)),
+               STR_ARG(per_cent(&s, spot_discount(m))), STR_ARG(dollars(&s, m->reserved_1y_usd_h)),
+               STR_ARG(dollars(&s, m->reserved_3y_usd_h)), STR_ARG(dollars(&s, m->own_usd_h)),
+               STR_ARG(day), old ? " old" : "");
+}
+
+static void json_machine(struct cli *c, const struct machine *m, i32 today)
+{
+    struct arena   scratch = *c->perm, parts = arena_part(&scratch, 1 << 16);
+    struct textbuf b = event_begin(&scratch, "machine");
+    json_row(&table_machines, m, &b, parts);
+    event_f64(&b, "spot_discount", spot_discount(m));
+    event_f64(&b, "reserved_1y_pays_at", reserved_break_even(m, PRICE_RESERVED_1Y));
+    event_f64(&b, "reserved_3y_pays_at", reserved_break_even(m, PRICE_RESERVED_3Y));
+    event_f64(&b, "age_days",
+              m->fact.as_of_day == DAY_UNKNOWN ? NAN : (f64)(today - m->fact.as_of_day));
+    event_end(&b, c->say);
+}
+
+static enum status show_machines(struct cli *c, const struct catalogue *k, struct err *err)
+{
+    struct pick        *picks = NEW(c->perm, struct pick, k->machine_count);
+    i64                 count = 0;
+    i32                 today = day_today(c->os);
+    const struct order *order;
+    enum status         st = pick_order(c, &order, err);
+    if (st) return st;
+    for (i64 i = 0; i < k->machine_count; i++)
+        if (is_picked(c->request, &k->machines[i]))
+            picks[count++] = (struct pick){ &k->machines[i], order->key(&k->machines[i]) };
+    if (!count)
+        return err_set(err, STATUS_NO,
+                       "the catalogue has no such machine; `frugal prices` lists all");
+    qsort(picks, (size_t)count, sizeof *picks, by_key);
+    if (!c->say->json)
+        say_result(c->say, "%-7s %-22s %-12s %-15s %5s %8s %9s %8s %6s %8s %8s %7s  %s\n", "cloud",
+                   "machine", "region", "with", "vCPUs", "RAM GiB", "on demand", "spot", "off",
+                   "1 year", "3 years", "own", "as of");
+    for (i64 i = 0; i < count; i++)
+        if (c->say->json) json_machine(c, picks[i].machine, today);
+        else show_machine(c, picks[i].machine, today);
+    if (!c->say->json)
+        say_message(c->say,
+                    "\nDollars an hour; - is not known; old is more than %d days. `frugal prices "
+                    "MACHINE` tells all of one, and what was assumed.\n",
+                    PRICE_OLD_DAYS);
+    return STATUS_OK;
+}
+
+/* All of one machine, in every region, with what its reservations ask for, its GPU and the rule of
+ * its bill. */
+static enum status show_one(struct cli *c, const struct catalogue *k, struct str name,
+                            struct err *err)
+{
+    i64 found = 0;
+    for (i64 i = 0; i < k->machine_count; i++) {
+        const struct machine *m = &k->machines[i];
+        struct arena          s = *c->perm;
+        if (!str_eq(m->name, name) || !is_picked(c->request, m)) continue;
+        found++;
+        if (c->say->json) {
+            json_machine(c, m, day_today(c->os));
+            continue;
+        }
+        say_heading(c->say,
+                    str_z(&s, str_fmt(&s, "%.*s %.*s", STR_ARG(m->provider), STR_ARG(name))));
+        show_row(c, &table_machines, m);
+        for (enum price p = PRICE_RESERVED_1Y; p <= PRICE_RESERVED_3Y; p++)
+            if (!isnan(reserved_break_even(m, p)))
+                say_result(c->say, "  %s pays when used more than %.*s of all hours\n",
+                           price_name(p), STR_ARG(per_cent(&s, reserved_break_even(m, p))));
+        say_heading(c->say, "How it is billed");
+        show_row(c, &table_billing, catalogue_billing(k, m->provider));
+        if (m->gpus) {
+            say_heading(c->say, "Each of its GPUs");
+            show_row(c, &table_gpus, catalogue_gpu(k, m->gpu));
+        }
+    }
+    if (found) return STATUS_OK;
+    return err_set(err, STATUS_NO, "the catalogue has no machine %.*s; `frugal prices` lists all",
+                   (int)MIN(name.len, 60), name.data);
+}
+
+/* ---- importing ---- */
+
+static enum status import_file(struct cli *c, const struct catalogue *k, struct import *how,
+                               struct str path, struct imported *found, struct err *err)
+{
+    struct os_stat stat;
+    struct str     text;
+    enum status    st = c->os->stat(c->os, path, &stat, err);
+    if (!st) st = c->os->map(c->os, path, &text, err);
+    if (st) return st;
+    how->as_of_day = (i32)(stat.mtime_ns / 1000000000 / 86400); /* when it was fetched */
+    return prices_import(k, how, path, text, c->perm, found, err);
+}
+
+/* frugal prices import FORMAT FILE... */
+static enum status import_prices(struct cli *c, const struct catalogue *k, struct err *err)
+{
+    const struct request *r = c->request;
+    struct str            path =
+        r->flags & FLAG_prices ? r->value[FLAG_INDEX_prices] : catalogue_user_path(c->os, c->perm);
+    struct str     text = STR(""), folder = path;
+    struct import  how = { .provider = r->value[FLAG_INDEX_on],
+                           .region   = r->value[FLAG_INDEX_region] };
+    struct os_stat there;
+    enum status    st    = STATUS_OK;
+    i64            count = 0, passed_over = 0;
+    if (r->argument_count < 3)
+        return err_set(err, STATUS_USAGE, "which list? frugal prices import %.*s FILE",
+                       STR_ARG(import_formats));
+    if (!path.len)
+        return err_set(err, STATUS_USAGE, "where to? Neither HOME nor --prices FILE is given");
+    how.format = r->arguments[1];
+    if (!c->os->stat(c->os, path, &there, NULL)) st = os_read_all(c->os, path, c->perm, &text, err);
+    for (i64 i = 2; i < r->argument_count && !st; i++) {
+        struct imported found = { 0 };
+        st                    = import_file(c, k, &how, r->arguments[i], &found, err);
+        if (!st)
+            st = prices_merge_text(c->perm, path, text, found.machines, found.count, &text, err);
+        count += found.count;
+        passed_over += found.passed_over;
+    }
+    if (!st && !count)
+        return err_set(err, STATUS_NO, "no machine of that region in it has hardware we know");
+    while (folder.len && folder.data[folder.len - 1] != '/') folder.len--;
+    if (!st && folder.len) st = c->os->make_dir(c->os, folder, err);
+    if (!st) st = os_publish(c->os, path, text, *c->perm, err);
+    if (st) return st;
+    if (c->say->json) {
+        struct textbuf b = event_begin(c->perm, "imported");
+        event_str(&b, "file", path);
+        event_i64(&b, "machines", count);
+        event_i64(&b, "passed_over", passed_over);
+        event_end(&b, c->say);
+    } else {
+        say_result(c->say,
+                   "%lld machines written to %.*s; %lld passed over, their hardware is not known\n",
+                   (long long)count, STR_ARG(path), (long long)passed_over);
+    }
+    return STATUS_OK;
+}
+
+/* ---- the command ---- */
+
+static bool show_other(struct cli *c, const struct catalogue *k, struct str what)
+{
+    const struct {
+        const char         *word, *event;
+        const struct table *table;
+        const void         *rows;
+        i64                 count;
+    } others[] = { { "gpus", "gpu", &table_gpus, k->gpus, k->gpu_count },
+                   { "cpus", "cpu", &table_cpus, k->cpus, k->cpu_count },
+                   { "storage", "storage", &table_storage, k->storage, k->storage_count },
+                   { "billing", "billing", &table_billing, k->billing, k->billing_count } };
+    i64 i      = 0;
+    while (i < COUNT_OF(others) && !str_eq(what, str_of(others[i].word))) i++;
+    if (i == COUNT_OF(others)) return false;
+    if (!c->say->json) show_table(c, others[i].table, others[i].rows, others[i].count);
+    for (i64 r = 0; r < others[i].count && c->say->json; r++) {
+        struct arena   scratch = *c->perm, parts = arena_part(&scratch, 1 << 16);
+        struct textbuf b = event_begin(&scratch, others[i].event);
+        json_row(others[i].table,
+                 (const u8 *)others[i].rows + (size_t)r * others[i].table->row_bytes, &b, parts);
+        event_end(&b, c->say);
+    }
+    return true;
+}
+
+enum status command_prices(struct cli *c, struct err *err)
+{
+    const struct request *r      = c->request;
+    struct str            what   = r->argument_count ? r->arguments[0] : STR("");
+    bool                  import = str_eq(what, STR("import"));
+    struct catalogue     *k;
+    /* What an import writes to need not be sound, nor there. */
+    enum status st =
+        import ? STATUS_OK : catalogue_open(c->os, c->perm, r->value[FLAG_INDEX_prices], &k, err);
+    if (st) return st;
+    if (import) return import_prices(c, catalogue_new(c->perm), err);
+    if (r->argument_count > 1)
+        return err_set(err, STATUS_USAGE,
+                       "one machine or table at a time; see `frugal help prices`");
+    if (!what.len) return show_machines(c, k, err);
+    return show_other(c, k, what) ? STATUS_OK : show_one(c, k, what, err);
+}

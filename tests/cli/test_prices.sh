@@ -1,0 +1,77 @@
+#!/bin/sh
+# test_prices.sh: frugal prices shows, filters, takes a user's file and imports lists.
+. "$(dirname "$0")/common.sh"
+unset FRUGAL_PRICES XDG_CONFIG_HOME
+HOME=$folder
+export HOME
+lists=$top/tests/fuzz/corpus/prices
+
+run 0 prices
+has out '^cloud +machine'
+has out '^aws +p4d.24xlarge +us +8 x A100-40 +96 +1152 +21.96 +16.44 +25 % +- +- +- +2026-08-22'
+has err 'not known'
+[ "$(grep -c . out)" -gt 60 ] || fail 'prices lists too little'
+run 0 prices --on gcp --gpu L4 --spot
+[ "$(tail -n +2 out | cut -d' ' -f1 | sort -u)" = gcp ] || fail '--on gcp lists others'
+lacks out 'A100'
+run 0 prices --sort gpu --gpu 'H*'
+has out 'H200-141'
+lacks out 'A100'
+run 1 prices --on nowhere
+run 2 prices --sort beauty
+has err 'price.spot.gpu.age'
+run 0 prices p4d.24xlarge
+has out 'net_gbit_s +~400'
+has out 'reserved_1y_usd_h +not known'
+has out 'free_interrupted_s +3600'
+has out 'memory_usable_gib +~37.2'
+run 1 prices p4d.24xlarges
+run 0 prices gpus --json
+has out '"event":"gpu","gpu":"H200-141"'
+run 0 prices storage
+has out 'deep_archive'
+run 0 prices billing
+run 0 prices cpus
+run 0 prices p4d.24xlarge --json
+has out '"own_usd_h":null.*"assumed":\["net_gbit_s"\]'
+
+# A user's file is laid over; a bad one is refused with its line.
+printf 'provider,instance,region,own_usd_h,reserved_1y_usd_h,as_of\naws,p4d.24xlarge,us,13.2,14.5,2020-01-01\n' >own.csv
+run 0 prices p4d.24xlarge --prices own.csv
+has out 'own_usd_h +13.2'
+has out 'reserved 1y pays when used more than 66 % of all hours'
+run 0 prices --prices own.csv --on aws
+has out '13.20  2020-01-01 old'
+printf 'provider,instance,region,own_usd_h\naws,p4d.24xlarge,us,cheap\n' >own.csv
+run 2 prices --prices own.csv
+has err 'own.csv:2: "cheap" in column own_usd_h should be a number'
+run 3 prices --prices missing.csv
+
+# Importing: into ~/.config by default, again and again; several lists at once.
+mkdir aws gcp
+tail -c +2 "$lists/skypilot_aws.csv" >aws/vms.csv
+tail -c +2 "$lists/skypilot_gcp.csv" >gcp/vms.csv
+tail -c +2 "$lists/aws.json" >aws.json
+tail -c +2 "$lists/azure.json" >azure.json
+tail -c +2 "$lists/gcp.json" >gcp.json
+run 0 prices import skypilot aws/vms.csv gcp/vms.csv
+has out '^6 machines written to .*/.config/frugal/prices.csv; 1 passed over'
+run 0 prices p4d.24xlarge
+has out 'spot_usd_h +14$'
+run 0 prices import aws aws.json
+run 0 prices p4d.24xlarge
+has out 'spot_usd_h +14$'
+has out 'reserved 3y pays when used more than 45 % of all hours'
+run 0 prices import azure azure.json --json
+has out '"event":"imported".*"machines":1,"passed_over":1'
+run 0 prices import gcp gcp.json --prices other.csv
+run 0 prices a2-highgpu-8g --prices other.csv
+has out 'on_demand_usd_h +29.38'
+run 1 prices import aws aws.json --region eu-west-1
+run 2 prices import
+has err 'aws.gcp.azure.skypilot'
+run 2 prices import aws azure.json
+has err 'azure.json: it has no'
+run 2 prices import skypilot aws.json --on aws
+run 3 prices import aws missing.json
+exit $failed
