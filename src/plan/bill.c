@@ -39,7 +39,7 @@ f64 billed_seconds(const struct billing *rule, f64 up_s, bool interrupted)
 {
     if (isnan(up_s) || up_s <= 0) return up_s <= 0 ? 0 : NAN;
     if (interrupted && up_s < rule->free_interrupted_s) return 0;
-    return MAX(ceil(up_s / rule->granularity_s) * rule->granularity_s, rule->minimum_s);
+    return ceil(MAX(up_s, rule->minimum_s) / rule->granularity_s) * rule->granularity_s;
 }
 
 f64 billed_dollars(const struct billing *rule, f64 usd_h, f64 up_s, bool interrupted)

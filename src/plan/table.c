@@ -168,7 +168,7 @@ void table_write_row(const struct table *t, struct textbuf *b, const void *row)
     for (i64 i = 0; i < t->column_count; i++) {
         const struct column *c  = &t->columns[i];
         const void          *at = cell_of(c, row);
-        char                 day[16];
+        char                 day[32];
         struct arena         lent = { (u8 *)day, (u8 *)day + sizeof day, NULL };
         if (i) textbuf_fmt(b, ",");
         switch (c->kind) {
