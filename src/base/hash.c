@@ -223,8 +223,7 @@ static u64 xxh64_fold(const struct xxh64 *s)
     u64              h       = 0;
     if (s->bytes < 32) return xxh_prime[4];
     for (int i = 0; i < 4; i++) h += rotl64(s->lane[i], turn[i]);
-    for (int i = 0; i < 4; i++)
-        h = (h ^ xxh64_round(0, s->lane[i])) * xxh_prime[0] + xxh_prime[3];
+    for (int i = 0; i < 4; i++) h = (h ^ xxh64_round(0, s->lane[i])) * xxh_prime[0] + xxh_prime[3];
     return h;
 }
 

@@ -106,7 +106,7 @@ static struct ckpt_id next_id(struct ckpt_store *s, i64 step, i64 attempt)
     ASSERT(step >= 0);
     ASSERT(attempt >= 1);
     ASSERT(attempt >= s->last.attempt);
-    i64 save = attempt == s->last.attempt ? s->last.save + 1 : 1;
+    i64 save       = attempt == s->last.attempt ? s->last.save + 1 : 1;
     return s->last = (struct ckpt_id){ step, attempt, save };
 }
 
@@ -126,7 +126,7 @@ enum status ckpt_write(struct ckpt_store *s, struct ckpt_manifest *m, const stru
         m->shards[i].name   = str_cat(perm, parts[i].name, STR(".safetensors"));
         struct str *pieces  = st_pieces(parts[i].tensors, parts[i].count, &memory);
         struct str  path    = ckpt_path(&memory, folder, m->shards[i].name);
-        st = write_file(os, path, pieces, 1 + parts[i].count, &m->shards[i], err);
+        st                  = write_file(os, path, pieces, 1 + parts[i].count, &m->shards[i], err);
     }
     if (!st) st = commit(os, folder, m, scratch, err);
     if (st) delete_folder(os, folder, scratch, NULL);
@@ -143,9 +143,9 @@ enum status ckpt_import_begin(struct ckpt_store *s, const struct ckpt_manifest *
     for (i64 i = 0; i < list.count && !st; i++) {
         struct ckpt *c = &list.items[i];
         if (ckpt_order(c->id, m->id) || c->id.step != m->id.step) continue;
-        if (!ckpt_verify(os, c, scratch, NULL))
-            return err_set(err, STATUS_NO, "%.*s is here already", STR_ARG(c->folder));
-        st = delete_folder(os, c->folder, scratch, err);
+        st = ckpt_verify(os, c, scratch, err);
+        if (!st) return err_set(err, STATUS_NO, "%.*s is here already", STR_ARG(c->folder));
+        if (st != STATUS_USAGE) st = delete_folder(os, c->folder, scratch, err);
     }
     *folder = ckpt_path(perm, s->folder, ckpt_name(perm, m->id));
     return st ? st : os->make_dir(os, *folder, err);
@@ -205,7 +205,8 @@ static bool is_pinned(struct ckpt_store *s, struct ckpt_id id)
     return found;
 }
 
-/* Marks what stays; what a newer frugal wrote is not ours to delete. Returns how many may go. */
+/* Marks what stays. What a newer frugal wrote is not ours to delete, and what cannot be read now may
+ * be read again tomorrow. Returns how many may go. */
 static i64 mark_kept(struct ckpt_store *s, const struct ckpt_list *l, i64 keep, bool *kept)
 {
     i64 best = ckpt_best(l), believed = 0, going = 0;
@@ -213,7 +214,7 @@ static i64 mark_kept(struct ckpt_store *s, const struct ckpt_list *l, i64 keep, 
         const struct ckpt *c = &l->items[i];
         believed += !c->why.status;
         kept[i] = (!c->why.status && believed <= keep) || i == best || is_pinned(s, c->id) ||
-                  c->why.status == STATUS_USAGE;
+                  c->why.status == STATUS_USAGE || c->why.status == STATUS_WORLD;
         going += !kept[i];
     }
     return going;
@@ -256,8 +257,8 @@ static enum status make_folder(struct os *os, struct str folder, struct err *err
     struct os_stat stat;
     enum status    st    = STATUS_OK;
     i64            there = folder.len;
-    while (there > 0 && os->stat(os, str_sub(folder, 0, there), &stat, NULL))
-        do there--;
+    while (there > 0 && os->stat(os, str_sub(folder, 0, there), &stat, NULL)) do
+            there--;
         while (there > 0 && folder.data[there] != '/');
     if (there > 0) /* others' folders may not be ours to open */
         os->sync_dir_of(os, str_sub(folder, 0, there), NULL);
@@ -277,7 +278,6 @@ static enum status tidy_up(struct ckpt_store *s, struct arena scratch, struct er
     struct str *names;
     i64         count = 0;
     enum status st    = os->list(os, s->folder, &scratch, &names, &count, err);
-    bool        any   = false;
     for (i64 i = 0; i < count && !st; i++) {
         struct arena   memory = scratch;
         struct str     folder = ckpt_path(&memory, s->folder, names[i]);
@@ -285,20 +285,19 @@ static enum status tidy_up(struct ckpt_store *s, struct arena scratch, struct er
         struct ckpt_id id;
         if (!ckpt_name_parse(names[i], &id)) continue;
         if (ckpt_order(s->last, id) < 0) s->last = id;
-        if (!ckpt_has_manifest(os, folder, memory, &why)) {
+        if (!ckpt_has_manifest(os, folder, memory, &why))
             st = delete_folder(os, folder, memory, err);
-        } else if (!why.status) {
-            st  = os->sync_dir_of(os, ckpt_path(&memory, folder, STR(CKPT_MANIFEST)), err);
-            any = true;
-        }
+        else if (!why.status)
+            st = os->sync_dir_of(os, ckpt_path(&memory, folder, STR(CKPT_MANIFEST)), err);
     }
-    return st || !any ? st : os->sync_dir_of(os, ckpt_path(&scratch, s->folder, STR("lock")), err);
+    return st;
 }
 
 static enum status take_lock(struct ckpt_store *s, struct arena scratch, struct err *err)
 {
     struct err  why;
-    enum status st = s->os->lock(s->os, ckpt_path(&scratch, s->folder, STR("lock")), &s->lock, &why);
+    enum status st =
+        s->os->lock(s->os, ckpt_path(&scratch, s->folder, STR("lock")), &s->lock, &why);
     if (st == STATUS_NO)
         return err_set(err, STATUS_WORLD,
                        "two runs cannot write to one folder of checkpoints: %s; wait for it, stop "

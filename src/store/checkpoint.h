@@ -46,7 +46,7 @@ struct ckpt_manifest {
 };
 i64         ckpt_bytes(const struct ckpt_manifest *m); /* of all shards */
 struct str  ckpt_manifest_text(struct arena *perm, const struct ckpt_manifest *m);
-/* `path` is for messages. USAGE: of a version that this program does not know; WORLD: damaged. */
+/* `path` is for messages. USAGE: of a version that this program does not know; NO: damaged. */
 enum status ckpt_manifest_parse(struct str path, struct str text, struct arena *perm,
                                 struct ckpt_manifest *out, struct err *err);
 
@@ -79,8 +79,8 @@ enum status ckpt_import_begin(struct ckpt_store *s, const struct ckpt_manifest *
 enum status ckpt_import_commit(struct ckpt_store *s, const struct ckpt_manifest *m,
                                struct arena scratch, struct err *err);
 
-/* Deletes all but the newest `keep` (at least 1), the best by its metric, and the pinned; nothing at
- * all before a newer one than what goes has been read back and verified. */
+/* Deletes all but the newest `keep` (at least 1), the best by its metric, the pinned, and what cannot
+ * be read or understood just now; nothing before a newer one has been read back and verified. */
 enum status ckpt_prune(struct ckpt_store *s, i64 keep, struct arena scratch, struct err *err);
 /* From any thread: until unpinned as often as pinned, that one is not deleted. At most 16 at once. */
 void        ckpt_pin(struct ckpt_store *s, struct ckpt_id id);
@@ -91,7 +91,8 @@ struct ckpt {
     struct ckpt_id       id;
     struct str           folder;   /* its own */
     struct ckpt_manifest manifest; /* where why.status is OK */
-    struct err           why;      /* not OK: the sentence that says why it is not believed */
+    struct err           why;      /* not OK: why it is not believed. NO: damaged; USAGE: of an
+                                      unknown version; WORLD: it could not be read */
 };
 struct ckpt_list {
     struct ckpt *items; /* newest first */
@@ -101,7 +102,7 @@ enum status ckpt_list(struct os *os, struct str folder, struct arena *perm, stru
                       struct err *err); /* no such folder: an empty list */
 i64         ckpt_best(const struct ckpt_list *l); /* of those believed; -1: none has a metric */
 
-/* Reads every byte and holds it against the manifest. */
+/* Reads every byte and holds it against the manifest. Not OK: as `why` above. */
 enum status ckpt_verify(struct os *os, const struct ckpt *c, struct arena scratch, struct err *err);
 
 /* Its shards, verified, then mapped. */

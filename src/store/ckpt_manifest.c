@@ -55,7 +55,8 @@ i64 ckpt_bytes(const struct ckpt_manifest *m)
 struct str ckpt_manifest_text(struct arena *perm, const struct ckpt_manifest *m)
 {
     struct textbuf b = textbuf_new(perm);
-    textbuf_fmt(&b, "{\"frugal_checkpoint\":%d,\n\"step\":%lld,\"attempt\":%lld,\"save\":%lld,\"run\":",
+    textbuf_fmt(&b,
+                "{\"frugal_checkpoint\":%d,\n\"step\":%lld,\"attempt\":%lld,\"save\":%lld,\"run\":",
                 VERSION, (long long)m->id.step, (long long)m->id.attempt, (long long)m->id.save);
     json_add_string(&b, m->run);
     textbuf_fmt(&b, ",\"wall_ns\":%lld,\n", (long long)m->wall_ns);
@@ -87,7 +88,7 @@ struct reader {
 
 static enum status damaged(const struct reader *r, const char *what)
 {
-    return err_set(r->err, STATUS_WORLD, "%.*s is damaged: %s", STR_ARG(r->path), what);
+    return err_set(r->err, STATUS_NO, "%.*s is damaged: %s", STR_ARG(r->path), what);
 }
 
 static bool hash_parse(struct str text, u64 *out)

@@ -18,7 +18,7 @@ static enum status read_manifest(struct os *os, struct ckpt *c, struct arena *pe
     enum status st   = os_read_all(os, path, perm, &text, &c->why);
     if (!st) st = ckpt_manifest_parse(path, text, perm, &c->manifest, &c->why);
     if (!st && (ckpt_order(c->id, c->manifest.id) || c->id.step != c->manifest.id.step))
-        st = err_set(&c->why, STATUS_WORLD, "%.*s is of step %lld, save %lld.%lld, not of this folder",
+        st = err_set(&c->why, STATUS_NO, "%.*s is of step %lld, save %lld.%lld, not of this folder",
                      STR_ARG(path), (long long)c->manifest.id.step,
                      (long long)c->manifest.id.attempt, (long long)c->manifest.id.save);
     return st;
@@ -28,7 +28,8 @@ bool ckpt_has_manifest(struct os *os, struct str folder, struct arena scratch, s
 {
     struct str *names;
     i64         count;
-    if (os->list(os, folder, &scratch, &names, &count, err)) return true; /* of which we cannot say */
+    if (os->list(os, folder, &scratch, &names, &count, err))
+        return true; /* of which we cannot say */
     for (i64 i = 0; i < count; i++)
         if (str_eq(names[i], STR(CKPT_MANIFEST))) return true;
     return false;
@@ -82,23 +83,23 @@ enum status ckpt_shard_verify(struct os *os, struct file f, struct str path,
                               const struct ckpt_shard *s, struct arena scratch, struct err *err)
 {
     struct xxh64 hash;
-    char        *buffer = NEW(&scratch, char, read_bytes);
+    i64          room = MIN(read_bytes, s->bytes + 1); /* one more, to see whether there is more */
+    char        *buffer = NEW(&scratch, char, room);
     enum status  st     = STATUS_OK;
     xxh64_init(&hash);
     for (i64 got = 1; !st && got > 0 && (i64)hash.bytes <= s->bytes;) {
-        st = os->read(os, f, buffer, read_bytes, -1, &got, err);
+        st = os->read(os, f, buffer, room, -1, &got, err);
         if (!st) xxh64_add(&hash, (struct str){ buffer, got });
     }
     if (st) return st;
     if ((i64)hash.bytes != s->bytes)
-        return err_set(err, STATUS_WORLD, "%.*s has %s bytes than the %lld its manifest says",
+        return err_set(err, STATUS_NO, "%.*s has %s bytes than the %lld its manifest says",
                        STR_ARG(path), (i64)hash.bytes < s->bytes ? "fewer" : "more",
                        (long long)s->bytes);
     if (xxh64_end(&hash) != s->hash)
-        return err_set(err, STATUS_WORLD,
-                       "%.*s is damaged: its hash is %016llx, and its manifest says %016llx",
-                       STR_ARG(path), (unsigned long long)xxh64_end(&hash),
-                       (unsigned long long)s->hash);
+        return err_set(
+            err, STATUS_NO, "%.*s is damaged: its hash is %016llx, and its manifest says %016llx",
+            STR_ARG(path), (unsigned long long)xxh64_end(&hash), (unsigned long long)s->hash);
     return STATUS_OK;
 }
 

@@ -39,7 +39,6 @@ static struct sim_os *sim_of(struct os *os) { return os->context; }
 static enum status step(struct sim_os *sim, struct err *err)
 {
     sim->calls++;
-    if (sim->before_call) sim->before_call(sim);
     if (sim->kill_at && sim->calls >= sim->kill_at)
         return err_set(err, STATUS_WORLD, "the process was killed at call %lld",
                        (long long)sim->kill_at);
@@ -48,10 +47,17 @@ static enum status step(struct sim_os *sim, struct err *err)
     return STATUS_OK;
 }
 
-/* The same for a call that takes room on the disk. */
+/* The same for a call that changes the disk. */
+static enum status step_changing(struct sim_os *sim, struct err *err)
+{
+    if (sim->before_change) sim->before_change(sim);
+    return step(sim, err);
+}
+
+/* And takes room on it. */
 static enum status step_growing(struct sim_os *sim, struct str path, struct err *err)
 {
-    enum status st = step(sim, err);
+    enum status st = step_changing(sim, err);
     if (st || !sim->full_at || sim->calls < sim->full_at) return st;
     return err_set(err, STATUS_WORLD, "cannot write to %.*s: No space left on device",
                    STR_ARG(path));
@@ -93,7 +99,9 @@ static struct sim_name *find_or_add(struct sim_disk *d, struct str path)
     if (n) return n;
     ASSERT(d->name_count < NAMES_MAX);
     n  = &d->names[d->name_count++];
-    *n = (struct sim_name){ .path = str_copy(d->perm, clean(path)), .body = NOBODY, .synced = NOBODY };
+    *n = (struct sim_name){ .path   = str_copy(d->perm, clean(path)),
+                            .body   = NOBODY,
+                            .synced = NOBODY };
     return n;
 }
 
@@ -208,8 +216,8 @@ static enum status sim_write(struct os *os, struct file f, struct str bytes, str
     enum status      st     = step_growing(sim, b->path, err);
     if (killed) return st;
     if (st) bytes = str_sub(bytes, 0, bytes.len / 2); /* an accident comes in the middle */
-    b->bytes           = str_cat(sim->disk->perm, b->bytes, bytes);
-    b->mtime_ns        = sim->now_ns;
+    b->bytes    = str_cat(sim->disk->perm, b->bytes, bytes);
+    b->mtime_ns = sim->now_ns;
     return st;
 }
 
@@ -221,7 +229,7 @@ static bool skipped(struct sim_os *sim, struct str path)
 static enum status sim_sync(struct os *os, struct file f, struct err *err)
 {
     struct sim_os   *sim = sim_of(os);
-    enum status      st  = step(sim, err);
+    enum status      st  = step_changing(sim, err);
     struct sim_body *b   = &sim->disk->bodies[sim->disk->files[f.fd].body];
     if (st && sim->calls == sim->fail_at) b->dropped = true;
     if (!st && !b->dropped && !skipped(sim, b->path)) b->synced = b->bytes;
@@ -242,7 +250,7 @@ static enum status sim_close(struct os *os, struct file *f, struct err *err)
 static enum status sim_rename(struct os *os, struct str from, struct str to, struct err *err)
 {
     struct sim_os *sim = sim_of(os);
-    enum status    st  = step(sim, err);
+    enum status    st  = step_changing(sim, err);
     if (st) return st;
     struct sim_name *n = find(sim->disk, from);
     if (!n || n->body < 0) return absent(err, from);
@@ -256,15 +264,14 @@ static enum status sim_rename(struct os *os, struct str from, struct str to, str
 static bool has_children(struct sim_disk *d, struct str dir)
 {
     for (i64 i = 0; i < d->name_count; i++)
-        if (d->names[i].body != NOBODY && str_eq(dir_of(d->names[i].path), clean(dir)))
-            return true;
+        if (d->names[i].body != NOBODY && str_eq(dir_of(d->names[i].path), clean(dir))) return true;
     return false;
 }
 
 static enum status sim_remove(struct os *os, struct str path, struct err *err)
 {
     struct sim_os *sim = sim_of(os);
-    enum status    st  = step(sim, err);
+    enum status    st  = step_changing(sim, err);
     if (st) return st;
     struct sim_name *n = find(sim->disk, path);
     if (!n || n->body == NOBODY) return absent(err, path);
@@ -297,7 +304,7 @@ static void settle(struct sim_name *n, i64 body)
 static enum status sim_sync_dir_of(struct os *os, struct str path, struct err *err)
 {
     struct sim_os *sim = sim_of(os);
-    enum status    st  = step(sim, err);
+    enum status    st  = step_changing(sim, err);
     struct str     dir = dir_of(path);
     if (st || skipped(sim, str_cat(sim->disk->perm, dir, STR("/")))) return st;
     for (i64 i = 0; i < sim->disk->name_count; i++) {
@@ -416,11 +423,11 @@ struct sim_os *sim_os_new(struct arena *perm)
     sim->disk->perm    = perm;
     for (int i = 0; i < FILES_MAX; i++) sim->disk->files[i].body = NOBODY;
     sim->os = (struct os){
-        sim,       sim_open_read, sim_create, sim_read,     sim_write,       sim_sync,
-        sim_close, sim_rename,    sim_remove, sim_make_dir, sim_sync_dir_of, sim_lock, sim_stat,
-        sim_list,  sim_map,       sim_unmap,  sim_now_ns,   sim_wall_ns,     sim_sleep_ns,
-        sim_env,   sim_env_at,    sim_connect, sim_listen,  sim_port_of,     sim_accept,
-        sim_signal_take,
+        sim,          sim_open_read,   sim_create, sim_read,     sim_write,       sim_sync,
+        sim_close,    sim_rename,      sim_remove, sim_make_dir, sim_sync_dir_of, sim_lock,
+        sim_stat,     sim_list,        sim_map,    sim_unmap,    sim_now_ns,      sim_wall_ns,
+        sim_sleep_ns, sim_env,         sim_env_at, sim_connect,  sim_listen,      sim_port_of,
+        sim_accept,   sim_signal_take,
     };
     return sim;
 }
@@ -428,7 +435,8 @@ struct sim_os *sim_os_new(struct arena *perm)
 /* Any bits, for the pair (what, which). */
 static u32 draw(const struct sim_os *sim, u64 what, u64 which)
 {
-    return rng_u32((struct rng_key){ .seed = sim->seed, .name = what, .step = (u64)sim->calls }, which);
+    return rng_u32((struct rng_key){ .seed = sim->seed, .name = what, .step = (u64)sim->calls },
+                   which);
 }
 
 /* Blocks of the new bytes and of the old, mixed, up to some length between theirs. */
@@ -478,8 +486,8 @@ static void power_cut(struct sim_os *sim, enum sim_survive survive)
         b->dropped = false;
     }
     for (i64 i = 0; i < d->name_count; i++) {
-        struct sim_name *n = &d->names[i];
-        i64 target = survive == SIM_NAMES_ONLY ? n->body : n->synced;
+        struct sim_name *n      = &d->names[i];
+        i64              target = survive == SIM_NAMES_ONLY ? n->body : n->synced;
         settle(n, survive == SIM_ANY ? any_target(sim, n, (u64)i) : target);
     }
     drop_orphans(d);

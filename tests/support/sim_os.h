@@ -37,7 +37,7 @@ struct sim_os {
                                 then on nothing has any effect until sim_os_crash */
     u64             seed;    /* of SIM_ANY */
     void           *context; /* of the two below, which may be NULL */
-    void (*before_call)(struct sim_os *);
+    void (*before_change)(struct sim_os *); /* of the disk, by a call */
     bool (*skip_sync)(struct sim_os *, struct str path); /* true: this one does nothing; of a folder
                                                             the path ends in a slash */
     i64             now_ns;  /* sleep_ns moves it */

@@ -31,12 +31,12 @@ static enum status save(struct ckpt_store *s, i64 step, f64 value, struct arena 
     *counter = step;
     t[0]     = (struct st_tensor){ STR("w"), STR("F32"), shape_2(2, 2), { (char *)w, 16 } };
     t[1]     = (struct st_tensor){ STR("b"), STR("F32"), shape_1(2), { (char *)(w + 4), 8 } };
-    t[2] = (struct st_tensor){ STR("step"), STR("I64"), shape_1(1), { (char *)counter, 8 } };
-    parts[0]       = (struct ckpt_part){ STR("weights"), t, 2 };
-    parts[1]       = (struct ckpt_part){ STR("state"), t + 2, 1 };
-    *m             = (struct ckpt_manifest){ .run = STR("r1"), .state = STR("{\"threads\":2}") };
-    m->id          = (struct ckpt_id){ .step = step, .attempt = MAX(1, ckpt_attempt_last(s)) };
-    m->value       = value;
+    t[2]     = (struct st_tensor){ STR("step"), STR("I64"), shape_1(1), { (char *)counter, 8 } };
+    parts[0] = (struct ckpt_part){ STR("weights"), t, 2 };
+    parts[1] = (struct ckpt_part){ STR("state"), t + 2, 1 };
+    *m       = (struct ckpt_manifest){ .run = STR("r1"), .state = STR("{\"threads\":2}") };
+    m->id    = (struct ckpt_id){ .step = step, .attempt = MAX(1, ckpt_attempt_last(s)) };
+    m->value = value;
     if (!isnan(value)) m->metric = STR("loss");
     return ckpt_write(s, m, parts, 2, perm, scratch, &err);
 }
@@ -64,9 +64,16 @@ static void spoil(struct str path, struct arena *perm)
 
 TEST(names_are_read_back_and_no_others_are)
 {
-    static const char *const wrong[] = { "step-1.1.1",       "step-000000001.0.1", "step-000000001.1",
-                                         "step-000000001.1.1.", "step-0000000001.1.1", "step-",
-                                         "step-000000001.1.01", "step--00000001.1.1", "lock", "",
+    static const char *const wrong[] = { "step-1.1.1",
+                                         "step-000000001.0.1",
+                                         "step-000000001.1",
+                                         "step-000000001.1.1.",
+                                         "step-0000000001.1.1",
+                                         "step-",
+                                         "step-000000001.1.01",
+                                         "step--00000001.1.1",
+                                         "lock",
+                                         "",
                                          "step-000000001.1.99999999999999999999" };
     struct ckpt_id id, ids[] = { { 0, 1, 1 }, { 1200, 3, 7 }, { INT64_MAX, INT64_MAX, INT64_MAX } };
     for (i64 i = 0; i < COUNT_OF(ids); i++) {
@@ -110,7 +117,8 @@ TEST(a_checkpoint_is_read_as_it_was_written)
     CHECK(ckpt_shard(&loaded, STR("other")) == NULL);
     CHECK(st_to_f32(st_find(ckpt_shard(&loaded, STR("weights")), STR("w")), w));
     for (i64 i = 0; i < 4; i++) CHECK_EQ(w[i], (f32)(130 + i));
-    CHECK_EQ(*(const i64 *)(const void *)ckpt_shard(&loaded, STR("state"))->tensors[0].bytes.data, 13);
+    CHECK_EQ(*(const i64 *)(const void *)ckpt_shard(&loaded, STR("state"))->tensors[0].bytes.data,
+             13);
     ckpt_unload(os_real(), &loaded);
 
     CHECK_OK(ckpt_store_open(os_real(), folder, perm, &s, &err)); /* the next start */
@@ -193,7 +201,7 @@ TEST(a_damaged_one_is_passed_over_and_keeps_the_older)
 TEST(what_was_left_half_done_is_tidied_up)
 {
     struct str           folder = folder_new(perm), half = in(perm, folder, "step-000000007.3.1");
-    struct os           *os     = os_real();
+    struct os           *os = os_real();
     struct ckpt_store   *s;
     struct os_stat       stat;
     struct ckpt_manifest m;
@@ -220,14 +228,22 @@ static enum status parse(const char *text, struct arena *perm)
 TEST(a_manifest_that_is_not_ours_is_refused_with_a_sentence)
 {
     struct ckpt_shard    shards[2] = { { STR("a.safetensors"), 12, 34 }, { STR("b"), 0, ~(u64)0 } };
-    struct ckpt_manifest m = { { 5, 1, 2 }, STR("r\"1"), -3, STR("auc"), 0.1, true,
-                               STR("{\"x\": [1, {\"state\": 2}]}"), shards, 2 }, got;
-    struct str           text = ckpt_manifest_text(perm, &m);
+    struct ckpt_manifest m         = { { 5, 1, 2 },
+                                       STR("r\"1"),
+                                       -3,
+                                       STR("auc"),
+                                       0.1,
+                                       true,
+                                       STR("{\"x\": [1, {\"state\": 2}]}"),
+                                       shards,
+                                       2 },
+                         got;
+    struct str text = ckpt_manifest_text(perm, &m);
     CHECK_OK(ckpt_manifest_parse(STR("m"), text, perm, &got, &err));
     CHECK_STR(ckpt_manifest_text(perm, &got), text);
     CHECK_EQ(ckpt_bytes(&got), 12);
     for (i64 len = 0; len < text.len; len++) /* cut anywhere */
-        CHECK_EQ(ckpt_manifest_parse(STR("m"), str_sub(text, 0, len), perm, &got, &err), STATUS_WORLD);
+        CHECK_EQ(ckpt_manifest_parse(STR("m"), str_sub(text, 0, len), perm, &got, &err), STATUS_NO);
     for (i64 i = 0; i < text.len; i++) { /* any bit of it */
         struct str other = str_copy(perm, text);
         ((char *)(uintptr_t)other.data)[i] ^= 1;
@@ -235,9 +251,9 @@ TEST(a_manifest_that_is_not_ours_is_refused_with_a_sentence)
     }
     CHECK_EQ(parse("{\"frugal_checkpoint\":2,\"anything\":0}", perm), STATUS_USAGE);
     CHECK_STR(err.text, "m is of version 2, and this frugal reads version 1: a newer one wrote it");
-    CHECK_EQ(parse("{\"frugal_checkpoint\":1}", perm), STATUS_WORLD);
+    CHECK_EQ(parse("{\"frugal_checkpoint\":1}", perm), STATUS_NO);
     CHECK_STR(err.text, "m is damaged: it does not end with its seal");
-    CHECK_EQ(parse("{}", perm), STATUS_WORLD);
+    CHECK_EQ(parse("{}", perm), STATUS_NO);
     shards[1].name = STR("../b");
     CHECK(ckpt_manifest_parse(STR("m"), ckpt_manifest_text(perm, &m), perm, &got, &err));
     shards[1].name = shards[0].name;
@@ -279,7 +295,7 @@ TEST(a_checkpoint_from_elsewhere_keeps_its_name)
             folder_put(perm, into, name, turn || i ? bytes : str_sub(bytes, 0, bytes.len - 1));
         }
         enum status st = ckpt_import_commit(to, &m, *perm, &err); /* first with a byte missing */
-        CHECK_EQ(st, turn ? STATUS_OK : STATUS_WORLD);
+        CHECK_EQ(st, turn ? STATUS_OK : STATUS_NO);
         CHECK_STR(steps_there(b, perm), turn ? "2" : "");
     }
     CHECK_EQ(ckpt_import_begin(to, &m, perm, &into, &err), STATUS_NO);
