@@ -40,8 +40,9 @@ static const i64  usual_connect_limit_ns = (i64)10 * 1000000000;
 /* The functions we call, by their own names: found in the library when it is loaded. */
 #define FUNCTIONS(F)                                                                               \
     F(curl_global_init)                                                                            \
-    F(curl_easy_init) F(curl_easy_setopt) F(curl_easy_perform) F(curl_easy_reset)                  \
-        F(curl_easy_cleanup) F(curl_easy_strerror) F(curl_slist_append) F(curl_slist_free_all)
+    F(curl_easy_init)                                                                              \
+    F(curl_easy_setopt) F(curl_easy_perform) F(curl_easy_reset) F(curl_easy_cleanup)               \
+        F(curl_easy_strerror) F(curl_slist_append) F(curl_slist_free_all)
 static struct {
 #define F(name) __typeof__(name) *name;
     FUNCTIONS(F)
@@ -100,8 +101,19 @@ struct flight {
     struct web_reply         *reply;
     struct arena             *perm;
     struct textbuf            body;
-    bool                      too_long;
+    bool                      too_long, begun;
 };
+
+/* When a kept connection turns out to be dead, libcurl silently sends the request again. Whoever made
+ * a condition must know that it may have been heard twice, so the second time is refused here. */
+static int begin_once(void *context, char *a, char *b, int c, int d)
+{
+    (void)a, (void)b, (void)c, (void)d;
+    struct flight *f     = context;
+    bool           again = f->begun;
+    f->begun             = true;
+    return again ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
+}
 
 static size_t take_header(char *data, size_t size, size_t count, void *context)
 {
@@ -188,6 +200,9 @@ static void set_options(CURL *c, struct curl_web *w, struct flight *f, struct ar
     lib.curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
     lib.curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, keep_on);
     lib.curl_easy_setopt(c, CURLOPT_XFERINFODATA, f);
+    if (lib.curl_easy_setopt(c, CURLOPT_PREREQFUNCTION, begin_once)) /* older than 7.80 */
+        lib.curl_easy_setopt(c, CURLOPT_FRESH_CONNECT, 1L);
+    lib.curl_easy_setopt(c, CURLOPT_PREREQDATA, f);
     if (r->direct) lib.curl_easy_setopt(c, CURLOPT_NOPROXY, "*");
     if (w->ca_bundle) lib.curl_easy_setopt(c, CURLOPT_CAINFO, w->ca_bundle);
     set_method(c, r, scratch);
@@ -222,7 +237,8 @@ static enum status curl_send(struct web *web, const struct web_request *r, struc
         return err_set(err, STATUS_WORLD, "%.*s answered with more than %lld bytes", STR_ARG(url),
                        (long long)r->reply_bytes_max);
     return err_set(err, STATUS_WORLD, "%.*s %.*s: %s", STR_ARG(r->method), STR_ARG(url),
-                   code == CURLE_ABORTED_BY_CALLBACK ? "cut off" : lib.curl_easy_strerror(code));
+                   code == CURLE_ABORTED_BY_CALLBACK ? "the connection was cut off"
+                                                     : lib.curl_easy_strerror(code));
 }
 
 enum status web_open(struct os *os, struct arena *perm, struct web **out, struct err *err)
