@@ -79,7 +79,7 @@ def make_text():
 # ---- processes ----
 
 def environment():
-    return dict(os.environ, OMP_NUM_THREADS=str(threads), MKL_NUM_THREADS=str(threads),
+    return dict(os.environ, FRUGAL_RUN_LEDGER="none", OMP_NUM_THREADS=str(threads), MKL_NUM_THREADS=str(threads),
                 TORCHINDUCTOR_CACHE_DIR=os.path.join(DATA, "inductor"))
 
 

@@ -2,6 +2,7 @@
 # They run in the top folder of the repository; tests/support/*.c is linked to all of them.
 
 set(sanitizer_env
+    FRUGAL_RUN_LEDGER=none # what tests do is not the user's runs
     ASAN_OPTIONS=abort_on_error=1:detect_leaks=1 UBSAN_OPTIONS=abort_on_error=1:print_stacktrace=1
     TSAN_OPTIONS=abort_on_error=1:second_deadlock_stack=1)
 

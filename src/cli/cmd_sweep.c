@@ -1,5 +1,6 @@
 /* cmd_sweep.c - frugal sweep RUN.YAML KEY=VALUE...: many short runs, few long ones, one table. */
 #include "base/pool.h"
+#include "cli/record.h"
 #include "cli/sweep.h"
 #include <math.h>
 
@@ -150,11 +151,29 @@ static enum status verdict(const struct sweep *s, struct err *err)
     return STATUS_OK;
 }
 
+/* In the ledger a sweep is one run, whose work is counted in trials: they pause and go on, and only
+ * together they are what was paid for. */
+static enum status run_recorded(struct sweep *s, struct record *record, struct err *err)
+{
+    struct os *os                = s->cli->os;
+    record->config.run.unit      = STR("trials");
+    record->config.run.metric    = s->config->settings.train.target_metric;
+    record->config.segment.batch = s->config->settings.train.batch;
+    record_open(record);
+    account_enter(record->config.account, TERM_compute, os->now_ns(os));
+    enum status st = run_trials(s, err);
+    if (record->recorder) recorder_step(record->recorder, s->told, s->told, 0, NAN);
+    record_close(record, st == STATUS_INTERRUPTED ? STOP_SIGNAL : st ? STOP_NONE : STOP_END);
+    return st;
+}
+
 enum status command_sweep(struct cli *c, struct err *err)
 {
     struct sweep   s = { .cli = c, .begin_ns = c->os->now_ns(c->os) };
+    struct record  record;
     struct config *config;
     enum status    st = config_of_request(c->request, c->os, c->perm, &config, err);
+    if (!st) st = record_init(&record, c, config, "sweep", err);
     if (st) return st;
     s.config  = config;
     s.scratch = arena_part(c->perm, SCRATCH_BYTES);
@@ -167,7 +186,7 @@ enum status command_sweep(struct cli *c, struct err *err)
     if (st) return st;
     os_signals_catch();
     sweep_show_start(&s);
-    st = run_trials(&s, err);
+    st = run_recorded(&s, &record, err);
     if (!st) st = verdict(&s, err);
     struct err  why;
     enum status bad = keep_best_weights(&s, &why);

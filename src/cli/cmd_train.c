@@ -2,6 +2,7 @@
 #include "cli/commands.h"
 #include "cli/config.h"
 #include "cli/progress.h"
+#include "cli/record.h"
 #include <math.h>
 
 enum status command_train(struct cli *c, struct err *err);
@@ -13,7 +14,8 @@ enum status command_train(struct cli *c, struct err *err)
     struct config        *config;
     struct train_result   result   = { 0 };
     struct progress       shown    = { .say = c->say, .scratch = arena_part(c->perm, EVENT_BYTES) };
-    struct train_listener listener = progress_listener(&shown);
+    struct train_listener show = progress_listener(&shown), listener;
+    struct record         record;
     enum status           st       = config_of_request(c->request, c->os, c->perm, &config, err);
     if (st) return st;
     const struct train_config *t = &config->settings.train;
@@ -23,8 +25,12 @@ enum status command_train(struct cli *c, struct err *err)
                        "when does the run end? Give train.epochs=5, train.steps=1000 or a target");
 
     shown.every = t->log_every;
+    st          = record_init(&record, c, config, "train", err);
+    if (st) return st;
+    listener = record_listener(&record, &show);
     os_signals_catch();
     st = train_run(c->os, &config->settings, &listener, &result, err);
+    record_close(&record, result.stopped);
     if (!st && result.target_set && !result.target_reached)
         st = err_set(err, STATUS_NO, "the target %g was not reached: %s", t->target, result.why);
     return st;

@@ -370,5 +370,11 @@ static void on_done(void *context, const struct train_result *r)
 struct train_listener progress_listener(struct progress *p)
 {
     p->peak_flops_s = NAN;
-    return (struct train_listener){ p, on_start, on_finding, on_step, on_eval, on_rollback, on_done };
+    return (struct train_listener){ .context     = p,
+                                    .on_start    = on_start,
+                                    .on_finding  = on_finding,
+                                    .on_step     = on_step,
+                                    .on_eval     = on_eval,
+                                    .on_rollback = on_rollback,
+                                    .on_done     = on_done };
 }

@@ -33,6 +33,7 @@ struct target {
     enum dtype low;                  /* in which products run faster than in f32; F32: in none */
     const char *low_by;              /* what makes them so, or what is missing for it */
     i32        threads;
+    i32        gpus;                 /* that it holds; 0: it is a processor */
     i64        align_bytes;          /* of every tensor in the arena */
     u32        fusions_off;          /* set of enum fusion that its backend lacks or loses by */
     /* What the kernel that will run this node needs besides its operands. */

@@ -2,6 +2,7 @@
 #include "run/bill.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 __extension__ typedef __int128 i128; /* dollars x time does not fit in 64 bits */
 
@@ -44,14 +45,17 @@ void bill_split(i64 total, const i64 *weights, i64 count, i64 *parts, struct are
 }
 
 struct edge {
-    i64  at_ns;
-    i64  segment;
-    bool begins;
+    struct str boot;
+    i64        at_ns, segment;
+    bool       begins;
 };
 
 static int by_time(const void *a, const void *b)
 {
     const struct edge *x = a, *y = b;
+    i64                len = MIN(x->boot.len, y->boot.len);
+    int                boots = len ? memcmp(x->boot.data, y->boot.data, (size_t)len) : 0;
+    if (boots || x->boot.len != y->boot.len) return boots ? boots : x->boot.len < y->boot.len ? -1 : 1;
     if (x->at_ns != y->at_ns) return x->at_ns < y->at_ns ? -1 : 1;
     return x->begins - y->begins; /* who ends makes room first */
 }
@@ -67,37 +71,26 @@ static void share_span(const struct segment_row *s, const i64 *alive, i64 count,
     for (i64 i = 0; i < count; i++) own_ns[alive[i]] += parts[i];
 }
 
-static void share_machine(const struct segment_row *s, struct edge *edges, i64 count, i64 *own_ns,
-                          struct arena scratch)
+/* Machine after machine, along its time. What lies before a process (booting, idle) was nobody else's,
+ * and one that took no time has no share to give. */
+void bill_shares(const struct segment_row *segments, i64 count, i64 *own_ns, struct arena scratch)
 {
-    i64 *alive = NEW(&scratch, i64, count), living = 0;
-    qsort(edges, (size_t)count, sizeof *edges, by_time);
+    struct edge *edges = NEW(&scratch, struct edge, 2 * count + 1);
+    i64         *alive = NEW(&scratch, i64, count + 1), living = 0, n = 0;
     for (i64 i = 0; i < count; i++) {
-        i64 span_ns = i ? edges[i].at_ns - edges[i - 1].at_ns : 0;
-        if (living && span_ns) share_span(s, alive, living, span_ns, own_ns, scratch);
+        const struct segment_row *s = &segments[i];
+        own_ns[i]                   = s->booting_ns + s->idle_ns;
+        i64 run_ns                  = s->metered_ns - own_ns[i];
+        if (!run_ns) continue;
+        edges[n++] = (struct edge){ s->boot, s->begin_wall_ns, i, true };
+        edges[n++] = (struct edge){ s->boot, s->begin_wall_ns + run_ns, i, false };
+    }
+    qsort(edges, (size_t)n, sizeof *edges, by_time);
+    for (i64 i = 0; i < n; i++) { /* when a machine's last edge is passed, nobody is alive */
+        i64 span_ns = living ? edges[i].at_ns - edges[i - 1].at_ns : 0;
+        if (span_ns) share_span(segments, alive, living, span_ns, own_ns, scratch);
         if (edges[i].begins) alive[living++] = edges[i].segment;
         for (i64 k = 0; k < living && !edges[i].begins; k++)
             if (alive[k] == edges[i].segment) alive[k--] = alive[--living];
-    }
-}
-
-/* The time before the process (booting, idle) was nobody else's. */
-void bill_shares(const struct segment_row *segments, i64 count, i64 *own_ns, struct arena scratch)
-{
-    struct edge *edges = NEW(&scratch, struct edge, 2 * count);
-    bool        *done  = NEW(&scratch, bool, count);
-    for (i64 i = 0; i < count; i++) own_ns[i] = segments[i].booting_ns + segments[i].idle_ns;
-    for (i64 first = 0; first < count; first++) {
-        i64 n = 0;
-        for (i64 i = first; i < count; i++) {
-            const struct segment_row *s = &segments[i];
-            if (done[i] || !str_eq(s->boot, segments[first].boot)) continue;
-            i64 run_ns = s->metered_ns - s->booting_ns - s->idle_ns;
-            done[i]    = true;
-            if (!run_ns) continue;
-            edges[n++] = (struct edge){ s->begin_wall_ns, i, true };
-            edges[n++] = (struct edge){ s->begin_wall_ns + run_ns, i, false };
-        }
-        if (n) share_machine(segments, edges, n, own_ns, scratch);
     }
 }

@@ -11,11 +11,13 @@
 #include "base/os.h"
 #include "run/columns.h"
 
-struct run_config { /* section `run` of a run file */
+/* Section `run` of a run file. */
+struct run_config {
     struct str ledger;         /* file; empty: $XDG_STATE_HOME/frugal/ledger.db; "none": none */
     struct str tags[16];
     i64        tag_count;
     f64        runs_per_month; /* how often such a run is made; NaN: not said */
+    struct str machine;        /* PROVIDER/NAME in the catalogue; empty: not said */
     struct str market;         /* none | on-demand | spot | reserved | own */
     bool       rented;         /* the machine is there for this run: its start is on the bill */
 };

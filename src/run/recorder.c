@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { QUEUE = 64, TEXT_BYTES = 2048, TEXTS_BYTES = 1 << 20, LEDGER_BYTES = 64 << 20 };
+enum { QUEUE = 64, TEXT_BYTES = 2048, TEXTS_BYTES = 1 << 20, LEDGER_GIB = 4 }; /* address space */
 
 static const i64 beat_default_ns = 10000000000, summary_ns = 60000000000;
 
@@ -31,7 +31,6 @@ struct queued {
 struct recorder {
     struct os             *os;
     struct recorder_config config;
-    struct account        *account;
     struct arena           memory; /* of the ledger, anew at each try to open it */
     struct ledger         *ledger; /* NULL: not open yet */
 
@@ -60,13 +59,16 @@ static struct str first_line(struct os *os, const char *path, struct arena *perm
     return str_trim(text);
 }
 
-static struct segment_row segment_new(struct os *os, struct arena *perm)
+static struct segment_row segment_new(struct os *os, const struct segment_row *known, struct arena *perm)
 {
     struct segment_row s;
     char               host[256] = { 0 };
-    row_clear(&ledger_tables[LEDGER_TABLE_segment], &s);
+    row_copy(&ledger_tables[LEDGER_TABLE_segment], &s, known, perm);
     gethostname(host, sizeof host - 1);
     s.id            = ledger_new_id(perm);
+    s.step          = s.step_from;
+    s.loss          = NAN;
+    s.value         = NAN;
     s.version       = STR(FRUGAL_VERSION);
     s.machine       = str_copy(perm, str_of(host));
     s.boot          = first_line(os, "/proc/sys/kernel/random/boot_id", perm);
@@ -97,7 +99,7 @@ static void add_before(struct recorder *r, const struct segment_row *others, i64
         first   = false;
         free_ns = MAX(free_ns, s->begin_wall_ns + s->metered_ns - s->booting_ns - s->idle_ns);
     }
-    account_add(r->account, first ? TERM_booting : TERM_idle,
+    account_add(r->config.account, first ? TERM_booting : TERM_idle,
                 MAX(r->now.begin_wall_ns - free_ns, 0));
 }
 
@@ -144,7 +146,7 @@ static enum status ensure_open(struct recorder *r, struct err *err)
 static void snapshot(struct recorder *r, struct segment_row *now)
 {
     i64 ns[TERM_COUNT];
-    account_read(r->account, r->os->now_ns(r->os), ns);
+    account_read(r->config.account, r->os->now_ns(r->os), ns);
     segment_set_terms(&r->now, ns);
     r->now.beat_wall_ns   = r->os->wall_ns(r->os);
     r->now.peak_rss_bytes = os_peak_rss_bytes();
@@ -256,18 +258,18 @@ enum status recorder_open(struct os *os, struct arena *perm, const struct record
     r->config       = *config;
     r->config.path  = str_copy(perm, config->path);
     r->texts        = arena_part(perm, TEXTS_BYTES);
-    r->memory       = arena_part(perm, LEDGER_BYTES);
+    r->memory       = arena_open((i64)LEDGER_GIB << 30);
     r->queue        = NEW(perm, struct queued, QUEUE);
-    r->account      = account_new(perm, os->now_ns(os) - os_process_age_ns());
     r->steps_before = -1;
     row_copy(&ledger_tables[LEDGER_TABLE_run], &r->run, &config->run, &r->texts);
     row_copy(&ledger_tables[LEDGER_TABLE_price], &r->config.price, &config->price, &r->texts);
     if (!r->run.id.len) r->run.id = ledger_new_id(&r->texts);
     if (!isnan(config->price.usd_hour)) r->config.price.id = price_id(&config->price, &r->texts);
-    r->now               = segment_new(os, &r->texts);
+    r->now               = segment_new(os, &config->segment, &r->texts);
     r->now.run           = r->run.id;
     r->now.price         = r->config.price.id;
     r->now.beat_every_ns = config->beat_ns ? config->beat_ns : beat_default_ns;
+    if (!r->memory.begin) return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
     init_lock(r);
     sigfillset(&all); /* signals are for the run's thread */
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -277,8 +279,6 @@ enum status recorder_open(struct os *os, struct arena *perm, const struct record
     *out = r;
     return STATUS_OK;
 }
-
-struct account *recorder_account(struct recorder *r) { return r->account; }
 
 struct str recorder_run_id(const struct recorder *r) { return r->run.id; }
 
@@ -291,25 +291,6 @@ i64 recorder_steps_before(struct recorder *r)
     i64 steps = r->steps_before;
     pthread_mutex_unlock(&r->lock);
     return steps;
-}
-
-void recorder_started(struct recorder *r, const struct run_row *run, const struct segment_row *s)
-{
-    pthread_mutex_lock(&r->lock);
-    r->run.metric        = str_copy(&r->texts, run->metric);
-    r->run.unit          = str_copy(&r->texts, run->unit);
-    r->run.steps_planned = run->steps_planned;
-    r->run_known         = false;
-    r->now.device        = str_copy(&r->texts, s->device);
-    r->now.precision     = str_copy(&r->texts, s->precision);
-    r->now.gpus          = s->gpus;
-    r->now.batch         = s->batch;
-    r->now.accumulate    = s->accumulate;
-    r->now.flops_step    = s->flops_step;
-    r->now.arena_bytes   = s->arena_bytes;
-    r->now.step_from     = s->step_from;
-    r->now.step          = s->step_from;
-    pthread_mutex_unlock(&r->lock);
 }
 
 void recorder_step(struct recorder *r, i64 step, i64 samples, i64 tokens, f64 loss)
@@ -341,7 +322,7 @@ static void enqueue(struct recorder *r, enum ledger_table table, const void *row
 void recorder_eval(struct recorder *r, f64 loss, f64 value, bool target_reached)
 {
     i64 ns[TERM_COUNT];
-    i64 metered_ns = account_read(r->account, r->os->now_ns(r->os), ns);
+    i64 metered_ns = account_read(r->config.account, r->os->now_ns(r->os), ns);
     pthread_mutex_lock(&r->lock);
     r->now.loss  = loss;
     r->now.value = value;
@@ -384,6 +365,7 @@ enum status recorder_close(struct recorder *r, struct str ended, struct err *err
     pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->lock);
     pthread_join(r->thread, NULL);
+    arena_close(&r->memory);
     if (err && r->failure.status) *err = r->failure;
     return r->failure.status;
 }

@@ -11,26 +11,25 @@
 struct recorder;
 
 struct recorder_config {
-    struct str       path; /* of the ledger */
-    struct run_row   run;  /* an empty id: a new run */
-    struct price_row price; /* usd_hour NaN: not known; its id is made here */
-    bool             rented; /* the machine's time before the process is on the bill too */
-    i64              beat_ns; /* between two heartbeats; 0: ten seconds */
+    struct str         path;    /* of the ledger */
+    struct account    *account; /* that the run keeps, since the process began */
+    struct run_row     run;     /* an empty id: a new run */
+    struct segment_row segment; /* device, gpus, precision, batch, accumulate, flops_step, arena_bytes
+                                   and step_from; the rest is found out here */
+    struct price_row   price;   /* usd_hour NaN: not known; its id is made here */
+    bool               rented;  /* the machine's time before the process is on the bill too */
+    i64                beat_ns; /* between two heartbeats; 0: ten seconds */
 };
 
-/* The segment begins with the process. Texts are copied here and below. */
+/* Texts are copied, here and below. */
 enum status recorder_open(struct os *os, struct arena *perm, const struct recorder_config *config,
                           struct recorder **out, struct err *err);
-struct account *recorder_account(struct recorder *r); /* that the run keeps */
-struct str      recorder_run_id(const struct recorder *r);
-struct str      recorder_segment_id(const struct recorder *r);
+struct str  recorder_run_id(const struct recorder *r);
+struct str  recorder_segment_id(const struct recorder *r);
 /* The highest step that earlier segments of this run had done; waits until the ledger was read, and
  * is 0 where it could not be. */
 i64 recorder_steps_before(struct recorder *r);
 
-/* What is known once the run is compiled: of the run metric, unit and steps_planned, of the segment
- * device, gpus, precision, batch, accumulate, flops_step, arena_bytes and step_from. */
-void recorder_started(struct recorder *r, const struct run_row *run, const struct segment_row *s);
 /* After a step: of the run the steps done, of this segment the samples and tokens. */
 void recorder_step(struct recorder *r, i64 step, i64 samples, i64 tokens, f64 loss);
 void recorder_eval(struct recorder *r, f64 loss, f64 value, bool target_reached); /* after that step */

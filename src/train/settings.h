@@ -5,6 +5,7 @@
 #include "compile/compile.h"
 #include "data/data.h"
 #include "model/model.h"
+#include "run/ledger.h"
 #include "run/notice.h"
 
 struct train_config {
@@ -83,6 +84,7 @@ struct settings {
     struct train_config train;
     struct sweep_config sweep;
     struct spot_config  spot;
+    struct run_config   run;
 };
 
 #endif

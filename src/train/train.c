@@ -24,6 +24,7 @@ struct loop {
     i64                          epoch;    /* being trained, from 0 */
     i64                          steps_ns, waited_ns; /* spent in steps; in them, for data */
     i64                          samples;  /* trained */
+    i64                          steps_before; /* done already when the run was set back */
     f64                          loss;     /* of the newest batch */
     struct train_metric          metric;
     struct train_scaling         scaling;
@@ -37,7 +38,26 @@ struct loop {
     struct train_result         *result;
 };
 
+/* Tells all who listen. */
+#define TELL(first, on_event, event)                                                               \
+    for (const struct train_listener *to = (first); to; to = to->next)                             \
+        if (to->on_event) to->on_event(to->context, event)
+
 static i64 now_ns(struct loop *l) { return l->s.os->now_ns(l->s.os); }
+
+/* From now on the run's time belongs to that term; returns when that is. */
+static i64 enter(struct loop *l, enum term term)
+{
+    i64 now = now_ns(l);
+    account_enter(l->listener->account, term, now);
+    return now;
+}
+
+/* A step that was done before is not paid for twice without being called so. */
+static enum term step_term(const struct loop *l)
+{
+    return l->step < l->steps_before ? TERM_redone : TERM_compute;
+}
 
 static f64 elapsed_s(struct loop *l) { return (f64)(now_ns(l) - l->begin_ns) / 1e9; }
 
@@ -55,10 +75,12 @@ static void tell_start(struct loop *l)
 {
     struct session    *s = &l->s;
     struct train_start e = { .device              = s->target.name,
+                             .gpus                = s->target.gpus,
                              .parameters          = weights_count(s, false),
                              .parameters_trained  = weights_count(s, true),
                              .train_samples       = dataset_count(s->data, SPLIT_TRAIN),
                              .eval_samples        = dataset_count(s->data, SPLIT_EVAL),
+                             .sample_tokens       = model_rows(s->model) > 1 ? model_rows(s->model) : 0,
                              .batch               = s->config.batch,
                              .accumulate          = MAX(s->config.accumulate, 1),
                              .batch_reason        = s->batch_reason,
@@ -77,7 +99,7 @@ static void tell_start(struct loop *l)
                              .usd_hour            = s->settings->train.usd_hour,
                              .lr                  = l->limits.rates.lr,
                              .lr_given            = s->settings->train.lr };
-    if (l->listener->on_start) l->listener->on_start(l->listener->context, &e);
+    TELL(l->listener, on_start, &e);
 }
 
 /* What was not told yet. */
@@ -89,7 +111,7 @@ static void tell_findings(struct loop *l)
     for (i64 i = 0; i < count; i++) {
         if (l->told[found[i].rule]) continue;
         l->told[found[i].rule] = true;
-        if (l->listener->on_finding) l->listener->on_finding(l->listener->context, &found[i]);
+        TELL(l->listener, on_finding, &found[i]);
     }
 }
 
@@ -111,12 +133,12 @@ static f64 tokens_per_s(const struct loop *l, f64 samples_per_s)
 
 static void tell_step(struct loop *l, f64 lr)
 {
-    if (!l->listener->on_step) return;
     f64                   rate = (f64)l->samples / ((f64)l->steps_ns / 1e9);
     struct train_progress e    = { .step          = l->step,
                                    .steps         = l->limits.steps,
                                    .epoch         = l->epoch + 1,
                                    .epochs        = l->limits.epochs,
+                                   .samples       = l->samples,
                                    .elapsed_s     = elapsed_s(l),
                                    .eta_s         = NAN,
                                    .lr            = lr,
@@ -128,14 +150,14 @@ static void tell_step(struct loop *l, f64 lr)
                                    .dollars       = dollars(l) };
     if (l->limits.steps && l->step >= ETA_STEPS)
         e.eta_s = e.elapsed_s / (f64)l->step * (f64)(l->limits.steps - l->step);
-    l->listener->on_step(l->listener->context, &e);
+    TELL(l->listener, on_step, &e);
 }
 
 static struct batch *next_batch(struct loop *l)
 {
-    i64           begin = now_ns(l);
+    i64           begin = enter(l, TERM_loading);
     struct batch *b     = loader_next(l->loader);
-    l->waited_ns += now_ns(l) - begin;
+    l->waited_ns += enter(l, step_term(l)) - begin;
     return b;
 }
 
@@ -221,7 +243,8 @@ static f64 fall_to_come(const struct loop *l)
 static enum status evaluate_now(struct loop *l, enum stop_action *now, struct err *err)
 {
     struct train_eval e  = { .step = l->step, .epoch = l->epoch + 1 };
-    enum status       st = evaluate(&l->s, &e, err);
+    enter(l, TERM_evaluation);
+    enum status st = evaluate(&l->s, &e, err);
     if (st) return st; /* half an evaluation says nothing: the one before it stands */
     e.elapsed_s  = elapsed_s(l);
     e.dollars    = dollars(l);
@@ -229,7 +252,7 @@ static enum status evaluate_now(struct loop *l, enum stop_action *now, struct er
     e.forecast   = l->guard.stop.forecast;
     l->last_eval = e;
     l->eval_step = l->step;
-    if (l->listener->on_eval) l->listener->on_eval(l->listener->context, &e);
+    TELL(l->listener, on_eval, &e);
     return STATUS_OK;
 }
 
@@ -252,11 +275,12 @@ static void roll_back(struct loop *l)
                                 .count_max = g->stop.config.rollbacks,
                                 .why       = g->stop.text };
     guard_roll_back(g);
+    l->steps_before = MAX(l->steps_before, l->step);
     e.lr_factor  = g->lr_factor;
     l->step      = g->copy_step;
     l->last_eval = g->copy_eval;
     l->eval_step = g->copy_eval.samples ? g->copy_step : -1;
-    if (l->listener->on_rollback) l->listener->on_rollback(l->listener->context, &e);
+    TELL(l->listener, on_rollback, &e);
 }
 
 static enum status steps(struct loop *l, struct err *err)
@@ -398,13 +422,14 @@ enum status train_run(struct os *os, const struct settings *settings,
         l.meter = meter_begin(&l.s);
         st    = steps(&l, err);
         ended = !st || st == STATUS_INTERRUPTED || st == STATUS_NO;
+        enter(&l, TERM_checkpoint);
         st    = keep(&l, st, err);
         fill_result(&l);
     }
     if (l.loader) loader_close(l.loader);
     session_close(&l.s);
     arena_close(&perm);
-    if (ended && listener->on_done) listener->on_done(listener->context, result);
+    if (ended) TELL(listener, on_done, result);
     return st;
 }
 

@@ -6,6 +6,7 @@
 #ifndef TRAIN_TRAIN_H
 #define TRAIN_TRAIN_H
 #include "base/os.h"
+#include "run/account.h"
 #include "train/lint.h"
 #include "train/settings.h"
 #include "run/stop.h"
@@ -21,8 +22,10 @@ struct train_metric {
 /* Before the first step: what is about to run. */
 struct train_start {
     struct str device;     /* in words: the processor's name */
+    i64        gpus;       /* that it holds */
     i64        parameters, parameters_trained;
     i64        train_samples, eval_samples;
+    i64        sample_tokens;        /* 0: samples are not sequences */
     i64        batch, accumulate;    /* samples at once; so many times a step */
     struct str batch_reason;         /* why so many; empty: as given */
     bool       batch_norm;           /* its statistics are those of `batch` samples, not of a step */
@@ -50,6 +53,7 @@ struct train_scaling {
 struct train_progress {
     i64                 step, steps;   /* done; of how many, 0: open */
     i64                 epoch, epochs; /* counted from 1 */
+    i64                 samples;       /* trained by this process */
     f64                 elapsed_s;     /* since the process began the run */
     f64                 eta_s;         /* NaN: open or too early */
     f64                 lr;
@@ -125,6 +129,8 @@ struct train_result {
  * to its end, diverged or was interrupted, even if its weights could not be written then. */
 struct train_listener {
     void *context;
+    const struct train_listener *next; /* is told after this one; NULL: nobody */
+    struct account *account;           /* of the run's time, kept by the trainer; NULL: none */
     void (*on_start)(void *context, const struct train_start *);
     void (*on_finding)(void *context, const struct finding *); /* most before the first step */
     void (*on_step)(void *context, const struct train_progress *);

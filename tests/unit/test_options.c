@@ -53,7 +53,8 @@ TEST(every_field_of_the_settings_has_one_row)
                     { "model", "src/model/model.h", "model_config" },
                     { "train", "src/train/settings.h", "train_config" },
                     { "sweep", "src/train/settings.h", "sweep_config" },
-                    { "spot", "src/run/notice.h", "spot_config" } };
+                    { "spot", "src/run/notice.h", "spot_config" },
+                    { "run", "src/run/ledger.h", "run_config" } };
     i64 rows    = 0;
     for (i64 s = 0; s < COUNT_OF(structs); s++) {
         struct str names[256];

@@ -20,21 +20,19 @@ static struct recorder_config config_at(struct str path)
     return c;
 }
 
-static struct recorder *start(const struct recorder_config *c, struct arena *perm)
+static struct recorder *start(struct recorder_config *c, struct arena *perm)
 {
     struct recorder *r   = NULL;
     struct err       err = { 0 };
-    CHECK_EQ(recorder_open(os_real(), perm, c, &r, &err), STATUS_OK);
+    struct os       *os  = os_real();
+    c->account           = account_new(perm, os->now_ns(os) - os_process_age_ns());
+    CHECK_EQ(recorder_open(os, perm, c, &r, &err), STATUS_OK);
     return r;
 }
 
-static void run_some(struct recorder *r, i64 from, i64 to)
+static void run_some(struct recorder *r, struct account *a, i64 from, i64 to)
 {
-    struct os         *os  = os_real();
-    struct account    *a   = recorder_account(r);
-    struct run_row     run = { .unit = STR("samples"), .metric = STR("accuracy"), .steps_planned = 10 };
-    struct segment_row s   = { .device = STR("cpu"), .batch = 32, .step_from = from };
-    recorder_started(r, &run, &s);
+    struct os *os = os_real();
     for (i64 i = from + 1; i <= to; i++) {
         account_enter(a, TERM_loading, os->now_ns(os));
         usleep(1000);
@@ -63,12 +61,13 @@ TEST(a_run_and_its_restart_arrive_whole)
     struct recorder       *r    = start(&c, perm);
     i64                    count;
     CHECK_EQ(recorder_steps_before(r), 0);
-    run_some(r, 0, 8);
+    run_some(r, c.account, 0, 8);
     CHECK_EQ(recorder_close(r, STR("signal"), NULL), STATUS_OK);
-    c.run.id = recorder_run_id(r);
-    r        = start(&c, perm);
+    c.run.id            = recorder_run_id(r);
+    c.segment.step_from = 5;
+    r                   = start(&c, perm);
     CHECK_EQ(recorder_steps_before(r), 8);
-    run_some(r, 5, 10); /* 6, 7 and 8 are redone */
+    run_some(r, c.account, 5, 10); /* 6, 7 and 8 are redone */
     struct checkpoint_row saved = { .step = 10, .place = STR("here"), .bytes = 7, .usd_gib_month = NAN };
     recorder_put(r, LEDGER_TABLE_checkpoint, &saved);
     CHECK_EQ(recorder_close(r, STR("target"), NULL), STATUS_OK);
@@ -101,7 +100,8 @@ TEST(a_killed_segment_ends_at_its_last_heartbeat)
     pid_t                  pid = fork();
     if (!pid) {
         struct arena mine = arena_open((i64)1 << 30);
-        run_some(start(&c, &mine), 0, 100); /* 0.3 s, and 15 heartbeats */
+        struct recorder *r = start(&c, &mine);
+        run_some(r, c.account, 0, 100); /* 0.3 s, and 15 heartbeats */
         for (;;) pause();
     }
     usleep(500000);
@@ -138,7 +138,7 @@ TEST(a_ledger_that_cannot_be_written_is_one_warning)
     struct recorder       *r      = start(&c, perm);
     struct err             err    = { 0 };
     CHECK_EQ(recorder_steps_before(r), 0);
-    run_some(r, 0, 3);
+    run_some(r, c.account, 0, 3);
     CHECK(recorder_warning(r, &err));
     CHECK(strstr(err.text, "file"));
     CHECK(!recorder_warning(r, &err));
@@ -177,8 +177,8 @@ TEST(a_step_costs_next_to_nothing)
     struct os             *os = os_real();
     i64                    begin = os->now_ns(os);
     for (i64 i = 1; i <= STEPS; i++) {
-        account_enter(recorder_account(r), TERM_loading, os->now_ns(os));
-        account_enter(recorder_account(r), TERM_compute, os->now_ns(os));
+        account_enter(c.account, TERM_loading, os->now_ns(os));
+        account_enter(c.account, TERM_compute, os->now_ns(os));
         recorder_step(r, i, i * 32, 0, 1.0);
     }
     f64 us = (f64)(os->now_ns(os) - begin) / 1e3 / STEPS;

@@ -107,6 +107,7 @@ static void cuda_describe(struct backend *b, struct target *t)
     t->bus_id         = cuda->bus_id;
     t->memory_bytes   = cuda->memory_bytes;
     t->threads        = 1;
+    t->gpus           = 1;
     t->bandwidth_bytes_s = cuda->bandwidth_bytes_s;
     t->flops_s[DT_F32]   = cuda->flops_s;
     t->flops_s[DT_BF16] = t->flops_s[DT_F16] = cuda->flops_s * (cuda->gpu.capability >= 90 ? 16 : 8);

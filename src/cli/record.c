@@ -1,0 +1,183 @@
+/* record.c - from what a run tells to rows of the ledger. */
+#include "cli/record.h"
+#include "plan/catalogue.h"
+#include <math.h>
+#include <string.h>
+
+/* ---- the price ---- */
+
+/* "aws/p4d.24xlarge". */
+static enum status find_machine(struct cli *c, struct str asked, const struct catalogue **catalogue,
+                                const struct machine **out, struct err *err)
+{
+    struct catalogue *all;
+    struct str        name = asked, provider;
+    enum status       st   = catalogue_open(c->os, c->perm, STR(""), &all, err);
+    if (st) return st;
+    str_cut(&name, '/', &provider);
+    *catalogue = all;
+    *out       = catalogue_machine(all, provider, name);
+    if (*out) return STATUS_OK;
+    return err_set(err, STATUS_USAGE,
+                   "run.machine=%.*s is not in the catalogue; expected PROVIDER/NAME of a row of "
+                   "`frugal prices`",
+                   STR_ARG(asked));
+}
+
+static enum price price_kind(struct str market)
+{
+    if (str_eq(market, STR("spot"))) return PRICE_SPOT;
+    if (str_eq(market, STR("reserved"))) return PRICE_RESERVED_1Y;
+    return str_eq(market, STR("own")) ? PRICE_OWN : PRICE_ON_DEMAND;
+}
+
+/* A rule that is not known rounds nothing. */
+static i64 whole_s(f64 seconds) { return isnan(seconds) ? 0 : (i64)seconds; }
+
+static enum status find_price(struct config *config, struct cli *c, struct price_row *out,
+                              struct err *err)
+{
+    struct run_config      *run   = &config->settings.run;
+    struct train_config    *train = &config->settings.train;
+    const struct catalogue *all;
+    const struct machine   *m;
+    bool                    said = !str_eq(run->market, STR("none"));
+    *out = (struct price_row){ .usd_hour = train->usd_hour,
+                               .source   = STR("train.usd_hour"),
+                               .market   = said ? run->market : STR("") };
+    if (!run->machine.len) return STATUS_OK;
+    enum status st = find_machine(c, run->machine, &all, &m, err);
+    if (st) return st;
+    const struct billing *rule = catalogue_billing(all, m->provider);
+    out->granularity_s         = whole_s(rule->granularity_s);
+    out->minimum_s             = whole_s(rule->minimum_s);
+    out->free_s                = whole_s(rule->free_interrupted_s);
+    if (!isnan(train->usd_hour)) return STATUS_OK;
+    enum price kind = price_kind(run->market);
+    out->market     = said ? run->market : STR("on-demand");
+    out->usd_hour = train->usd_hour = machine_usd_h(m, kind);
+    out->source = str_fmt(c->perm, "%.*s %s, %.*s %.*s", STR_ARG(run->machine), price_name(kind),
+                          STR_ARG(m->fact.source), STR_ARG(day_text(c->perm, m->fact.as_of_day)));
+    if (isnan(out->usd_hour))
+        say_message(c->say, "the catalogue has no %s price of %.*s: give train.usd_hour\n",
+                    price_name(kind), STR_ARG(run->machine));
+    return STATUS_OK;
+}
+
+/* ---- the run ---- */
+
+static struct str settings_text(const struct config *config, struct arena *perm)
+{
+    struct arena   values = arena_part(perm, 1 << 20);
+    struct textbuf b      = textbuf_new(perm);
+    for (i64 i = 0; i < OPTION_COUNT; i++) {
+        struct arena here = values;
+        if (config->origin[i].kind == ORIGIN_DEFAULT) continue;
+        textbuf_fmt(&b, "%.*s=%.*s\n", STR_ARG(options[i].key),
+                    STR_ARG(option_get_text(&options[i], &config->settings, &here)));
+    }
+    return textbuf_str(&b);
+}
+
+static struct str stem_of(struct str path)
+{
+    for (i64 i = path.len; i-- > 0;)
+        if (path.data[i] == '/') path = str_sub(path, i + 1, path.len), i = 0;
+    i64 dot = str_find(path, '.');
+    return dot > 0 ? str_sub(path, 0, dot) : path;
+}
+
+static struct run_row run_of(const struct config *config, const char *kind, struct arena *perm)
+{
+    const struct run_config *c = &config->settings.run;
+    struct run_row           r = { .name           = stem_of(config->file),
+                                   .kind           = str_of(kind),
+                                   .settings       = settings_text(config, perm),
+                                   .runs_per_month = c->runs_per_month,
+                                   .target         = config->settings.train.target };
+    struct textbuf           b = textbuf_new(perm);
+    for (i64 i = 0; i < c->tag_count; i++)
+        textbuf_fmt(&b, "%s%.*s", i ? "," : "", STR_ARG(c->tags[i]));
+    r.tags = textbuf_str(&b);
+    return r;
+}
+
+enum status record_init(struct record *r, struct cli *c, struct config *config, const char *kind,
+                        struct err *err)
+{
+    struct run_config *run = &config->settings.run;
+    struct os         *os  = c->os;
+    *r                     = (struct record){ .cli = c };
+    r->config.path         = ledger_path(os, run->ledger, c->perm);
+    r->config.rented       = run->rented;
+    r->config.account      = account_new(c->perm, os->now_ns(os) - os_process_age_ns());
+    r->config.run          = run_of(config, kind, c->perm);
+    return find_price(config, c, &r->config.price, err);
+}
+
+/* Once: the run goes on without. */
+static void tell(struct record *r, const struct err *why)
+{
+    say_message(r->cli->say, "warning: this run is not recorded: %s\n", why->text);
+}
+
+void record_open(struct record *r)
+{
+    struct err why = { 0 };
+    if (!r->config.path.len) return;
+    if (recorder_open(r->cli->os, r->cli->perm, &r->config, &r->recorder, &why)) tell(r, &why);
+}
+
+static void on_start(void *context, const struct train_start *e)
+{
+    struct record *r            = context;
+    r->sample_tokens            = e->sample_tokens;
+    r->config.run.metric        = str_copy(r->cli->perm, e->metric);
+    r->config.run.unit          = e->sample_tokens ? STR("tokens") : STR("samples");
+    r->config.run.steps_planned = e->steps;
+    r->config.segment           = (struct segment_row){ .device      = e->device,
+                                                        .gpus        = e->gpus,
+                                                        .precision   = e->precision,
+                                                        .batch       = e->batch,
+                                                        .accumulate  = e->accumulate,
+                                                        .flops_step  = e->flops_step,
+                                                        .arena_bytes = e->arena_bytes_planned };
+    record_open(r);
+}
+
+static void on_step(void *context, const struct train_progress *e)
+{
+    struct record *r = context;
+    struct err     why;
+    if (!r->recorder) return;
+    recorder_step(r->recorder, e->step, e->samples, e->samples * r->sample_tokens, e->loss);
+    if (recorder_warning(r->recorder, &why)) tell(r, &why);
+}
+
+static void on_eval(void *context, const struct train_eval *e)
+{
+    struct record *r     = context;
+    f64            value = e->loss;
+    for (i64 i = 0; i < e->metric_count; i++)
+        if (str_eq(e->metrics[i].name, r->config.run.metric)) value = e->metrics[i].value;
+    if (r->recorder) recorder_eval(r->recorder, e->loss, value, e->target_reached);
+}
+
+struct train_listener record_listener(struct record *r, const struct train_listener *next)
+{
+    return (struct train_listener){ .context  = r,
+                                    .next     = next,
+                                    .account  = r->config.account,
+                                    .on_start = on_start,
+                                    .on_step  = on_step,
+                                    .on_eval  = on_eval };
+}
+
+void record_close(struct record *r, enum stop_reason why)
+{
+    struct err failure = { 0 };
+    if (!r->recorder) return;
+    recorder_close(r->recorder, why ? stop_reason_name(why) : STR("failed"), NULL);
+    if (recorder_warning(r->recorder, &failure)) tell(r, &failure);
+    r->recorder = NULL;
+}

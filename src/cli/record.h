@@ -1,0 +1,28 @@
+/* record.h - a command's run, written into the ledger: what the recorder is told, and what the user is
+ * told when it cannot write. */
+#ifndef CLI_RECORD_H
+#define CLI_RECORD_H
+#include "cli/commands.h"
+#include "cli/config.h"
+#include "run/recorder.h"
+#include "train/train.h"
+
+struct record {
+    struct cli            *cli;
+    struct recorder_config config;
+    struct recorder       *recorder;      /* NULL: nothing is recorded, or not yet */
+    i64                    sample_tokens; /* 0: samples are not sequences */
+};
+
+/* All that is known before the run: name, settings, tags, and the price: that of run.machine where
+ * train.usd_hour says none, which is then set. The account begins with the process. */
+enum status record_init(struct record *r, struct cli *c, struct config *config, const char *kind,
+                        struct err *err);
+/* A listener that opens the ledger when the run is compiled, and tells it what comes. */
+struct train_listener record_listener(struct record *r, const struct train_listener *next);
+/* For who has no listener: from here on the segment is in the ledger. That it cannot be is a message,
+ * not a failure. */
+void record_open(struct record *r);
+void record_close(struct record *r, enum stop_reason why);
+
+#endif

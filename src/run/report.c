@@ -1,0 +1,290 @@
+/* report.c - from rows to bills. */
+#include "run/report.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const f64 day_ns = 86400e9, month_days = 365.25 / 12;
+
+static const char *const part_names[] = {
+#define TERM(name, group, help) #name,
+    TERMS(TERM)
+#undef TERM
+    "storage"
+};
+
+const char *bill_part_name(i64 part) { return part_names[part]; }
+
+/* Everything that is read, by table. */
+struct rows {
+    struct run_row          *runs;
+    struct segment_row      *segments;
+    struct price_row        *prices;
+    struct checkpoint_row   *checkpoints;
+    struct prediction_row   *predictions;
+    struct interruption_row *interruptions;
+    i64 run_count, segment_count, price_count, checkpoint_count, prediction_count, interruption_count;
+    i64 *own_ns; /* of segments */
+};
+
+static enum status read_rows(struct ledger *l, struct rows *r, struct arena *perm, struct err *err)
+{
+    enum status st = STATUS_OK;
+#define READ(name)                                                                                 \
+    if (!st)                                                                                       \
+        st = ledger_read(l, LEDGER_TABLE_##name, NULL, STR(""), perm, &r->name##s, &r->name##_count, \
+                         err);
+    READ(run)
+    READ(segment)
+    READ(price)
+    READ(checkpoint)
+    READ(prediction)
+    READ(interruption)
+#undef READ
+    return st;
+}
+
+static int order(struct str a, struct str b)
+{
+    int bytes = memcmp(a.data ? a.data : "", b.data ? b.data : "", (size_t)MIN(a.len, b.len));
+    return bytes ? bytes : a.len < b.len ? -1 : a.len > b.len;
+}
+
+static int by_begin(const void *a, const void *b)
+{
+    const struct segment_row *x = a, *y = b;
+    int                       runs = order(x->run, y->run);
+    return runs ? runs : x->begin_wall_ns < y->begin_wall_ns ? -1 : x->begin_wall_ns > y->begin_wall_ns;
+}
+
+/* Rows that begin with the segment's id. */
+static int by_segment(const void *a, const void *b)
+{
+    return order(*(const struct str *)a, *(const struct str *)b);
+}
+
+static int by_first(const void *a, const void *b)
+{
+    const struct run_bill *x = a, *y = b;
+    return x->row.begin_wall_ns < y->row.begin_wall_ns ? -1 : x->row.begin_wall_ns > y->row.begin_wall_ns;
+}
+
+/* Index of the first row whose text, at that place in it, is not before `key`; they are sorted by it. */
+static i64 first_row(const void *rows, i64 count, size_t row_bytes, size_t text_at, struct str key)
+{
+    i64 low = 0, high = count;
+    while (low < high) {
+        i64         middle = (low + high) / 2;
+        const char *row    = (const char *)rows + (size_t)middle * row_bytes;
+        struct str  text;
+        memcpy(&text, row + text_at, sizeof text);
+        if (order(text, key) < 0) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+#define FIRST(rows, count, column, key)                                                            \
+    first_row((rows), (count), sizeof *(rows), (size_t)((char *)&(rows)->column - (char *)(rows)), (key))
+
+static const struct price_row *price_of(const struct rows *r, struct str id)
+{
+    for (i64 i = 0; i < r->price_count && id.len; i++)
+        if (str_eq(r->prices[i].id, id)) return &r->prices[i];
+    return NULL;
+}
+
+/* Did the machine's provider end it? Our own signals are no reason for a discount. */
+static bool was_taken(const struct rows *r, struct str segment)
+{
+    i64 i = FIRST(r->interruptions, r->interruption_count, segment, segment);
+    for (; i < r->interruption_count && str_eq(r->interruptions[i].segment, segment); i++)
+        if (!str_eq(r->interruptions[i].kind, STR("signal"))) return true;
+    return false;
+}
+
+static i64 storage_nusd(const struct rows *r, struct str segment, i64 now_wall_ns, bool *known)
+{
+    f64 sum = 0;
+    i64 i   = FIRST(r->checkpoints, r->checkpoint_count, segment, segment);
+    for (; i < r->checkpoint_count && str_eq(r->checkpoints[i].segment, segment); i++) {
+        const struct checkpoint_row *c = &r->checkpoints[i];
+        i64 until_ns = c->removed_wall_ns ? c->removed_wall_ns : now_wall_ns;
+        f64 months   = (f64)(until_ns - c->saved_wall_ns) / day_ns / month_days;
+        *known &= !isnan(c->usd_gib_month);
+        if (!isnan(c->usd_gib_month)) sum += (f64)c->bytes / (f64)(1 << 30) * c->usd_gib_month * months;
+    }
+    return llround(sum * 1e9);
+}
+
+/* A segment's dollars: by the rule for its whole time, of which it pays its share, split by term. */
+static void add_dollars(struct run_bill *b, const struct rows *r, i64 segment, i64 now_wall_ns,
+                        struct arena scratch)
+{
+    const struct segment_row *s     = &r->segments[segment];
+    const struct price_row   *price = price_of(r, s->price);
+    i64                       ns[TERM_COUNT], parts[TERM_COUNT], own_ns = r->own_ns[segment];
+    segment_terms(s, ns);
+    i64 stored = storage_nusd(r, s->id, now_wall_ns, &b->storage_known);
+    i64 alone  = price ? bill_nusd(price, s->metered_ns, was_taken(r, s->id)) : -1;
+    if (alone < 0) b->priced = false;
+    if (alone < 0) return;
+    i64 split[2] = { own_ns, s->metered_ns - own_ns }, mine[2];
+    bill_split(alone, split, 2, mine, scratch);
+    bill_split(mine[0], ns, TERM_COUNT, parts, scratch);
+    for (i64 i = 0; i < TERM_COUNT; i++) b->part_nusd[i] += parts[i];
+    b->part_nusd[BILL_STORAGE] += stored;
+    b->nusd += mine[0] + stored;
+    if (s->target_ns && !b->reached) {
+        i64 until[2] = { s->target_ns, MAX(s->metered_ns - s->target_ns, 0) };
+        bill_split(mine[0], until, 2, mine, scratch);
+        b->target_nusd = b->nusd - mine[1];
+    }
+}
+
+static void add_segment(struct run_bill *b, const struct rows *r, i64 segment, i64 now_wall_ns,
+                        struct arena scratch)
+{
+    const struct segment_row *s = &r->segments[segment];
+    i64                       ns[TERM_COUNT], steps = s->step - s->step_from;
+    segment_terms(s, ns);
+    add_dollars(b, r, segment, now_wall_ns, scratch);
+    for (i64 i = 0; i < TERM_COUNT; i++) b->term_ns[i] += ns[i];
+    b->metered_ns += s->metered_ns;
+    b->own_ns += r->own_ns[segment];
+    i64 work = str_eq(b->row.unit, STR("tokens")) ? s->tokens : s->samples;
+    if (steps > 0) /* steps that were done before do not count twice */
+        b->work += llround((f64)work * (f64)MAX(s->step - MAX(b->steps, s->step_from), 0) / (f64)steps);
+    b->steps = MAX(b->steps, s->step);
+    b->reached |= s->target_ns > 0;
+    if (!isnan(s->loss)) b->loss = s->loss;
+    if (!isnan(s->value)) b->value = s->value;
+    bool alive = !s->ended.len && now_wall_ns - s->beat_wall_ns < 3 * s->beat_every_ns;
+    b->state   = s->ended.len ? RUN_ENDED : alive ? RUN_RUNS : RUN_KILLED;
+    if (b->state == RUN_KILLED) b->uncertain_ns += s->beat_every_ns;
+    i64 i = FIRST(r->interruptions, r->interruption_count, segment, s->id);
+    for (; i < r->interruption_count && str_eq(r->interruptions[i].segment, s->id); i++)
+        b->interruptions++;
+}
+
+static void add_predictions(struct run_bill *b, const struct rows *r)
+{
+    for (i64 i = 0; i < r->prediction_count; i++) {
+        if (!str_eq(r->predictions[i].run, b->row.id)) continue;
+        b->predicted_s   = r->predictions[i].seconds;
+        b->predicted_usd = r->predictions[i].usd;
+    }
+}
+
+static struct run_bill bill_of(const struct run_row *run, const struct rows *r, i64 now_wall_ns,
+                               struct arena scratch)
+{
+    struct run_bill b = { .row           = *run,
+                          .priced        = true,
+                          .storage_known = true,
+                          .loss          = NAN,
+                          .value         = NAN,
+                          .usd_hour      = NAN,
+                          .predicted_s   = NAN,
+                          .predicted_usd = NAN };
+    i64 s      = FIRST(r->segments, r->segment_count, run, run->id);
+    b.segments = r->segments + s;
+    for (; s < r->segment_count && str_eq(r->segments[s].run, run->id); s++, b.segment_count++)
+        add_segment(&b, r, s, now_wall_ns, scratch);
+    if (b.priced && b.own_ns)
+        b.usd_hour = (f64)(b.nusd - b.part_nusd[BILL_STORAGE]) * 3600 / (f64)b.own_ns;
+    add_predictions(&b, r);
+    return b;
+}
+
+enum status report_read(struct ledger *l, i64 now_wall_ns, struct arena *perm,
+                        struct run_bill **bills, i64 *count, struct err *err)
+{
+    struct rows r  = { 0 };
+    enum status st = read_rows(l, &r, perm, err);
+    if (st) return st;
+    qsort(r.segments, (size_t)r.segment_count, sizeof *r.segments, by_begin);
+    qsort(r.checkpoints, (size_t)r.checkpoint_count, sizeof *r.checkpoints, by_segment);
+    qsort(r.interruptions, (size_t)r.interruption_count, sizeof *r.interruptions, by_segment);
+    r.own_ns = NEW(perm, i64, MAX(r.segment_count, 1));
+    bill_shares(r.segments, r.segment_count, r.own_ns, *perm);
+    *count = r.run_count;
+    *bills = NEW(perm, struct run_bill, MAX(r.run_count, 1));
+    for (i64 i = 0; i < r.run_count; i++) (*bills)[i] = bill_of(&r.runs[i], &r, now_wall_ns, *perm);
+    qsort(*bills, (size_t)r.run_count, sizeof **bills, by_first);
+    return STATUS_OK;
+}
+
+/* ---- comparing ---- */
+
+const char *cause_name(enum cause c)
+{
+    static const char *const names[] = { "less work", "faster steps", "less overhead", "a cheaper hour" };
+    return names[c];
+}
+
+bool report_causes(const struct run_bill *a, const struct run_bill *b, i64 nusd[CAUSE_COUNT])
+{
+    f64 share[2], price[2], pace[2], work[2], rest[2];
+    const struct run_bill *of[2] = { a, b };
+    if (!a->priced || !b->priced || !a->work || !b->work || !str_eq(a->row.unit, b->row.unit)) return false;
+    for (i64 i = 0; i < 2; i++) {
+        if (!of[i]->metered_ns || !of[i]->own_ns) return false;
+        share[i] = (f64)of[i]->own_ns / (f64)of[i]->metered_ns;
+        price[i] = (f64)of[i]->nusd / (f64)of[i]->own_ns; /* storage is in it */
+        work[i]  = (f64)of[i]->work;
+        pace[i]  = (f64)of[i]->term_ns[TERM_compute] * share[i] / work[i];
+        rest[i]  = (f64)of[i]->own_ns - pace[i] * work[i];
+    }
+    i64 at[CAUSE_COUNT + 1] = { a->nusd, llround(price[0] * (work[1] * pace[0] + rest[0])),
+                                llround(price[0] * (work[1] * pace[1] + rest[0])),
+                                llround(price[0] * (work[1] * pace[1] + rest[1])), b->nusd };
+    for (i64 i = 0; i < CAUSE_COUNT; i++) nusd[i] = at[i + 1] - at[i];
+    return true;
+}
+
+static bool has_line(struct str text, struct str line)
+{
+    struct str other;
+    while (str_cut(&text, '\n', &other))
+        if (str_eq(other, line)) return true;
+    return false;
+}
+
+static bool has_key(struct str text, struct str line)
+{
+    struct str other, key = str_sub(line, 0, str_find(line, '=') + 1);
+    while (str_cut(&text, '\n', &other))
+        if (str_starts(other, key)) return true;
+    return false;
+}
+
+struct str report_changes(const struct run_bill *a, const struct run_bill *b, struct arena *perm)
+{
+    struct textbuf out  = textbuf_new(perm);
+    struct str     rest = b->row.settings, line;
+    while (str_cut(&rest, '\n', &line))
+        if (line.len && !has_line(a->row.settings, line))
+            textbuf_fmt(&out, "%s%.*s", out.len ? ", " : "", STR_ARG(line));
+    rest = a->row.settings;
+    while (str_cut(&rest, '\n', &line))
+        if (line.len && !has_key(b->row.settings, line))
+            textbuf_fmt(&out, "%swithout %.*s", out.len ? ", " : "", STR_ARG(line));
+    return textbuf_str(&out);
+}
+
+f64 report_runs_per_month(const struct run_bill *bills, i64 count, const struct run_bill *of,
+                          i64 now_wall_ns, bool *counted)
+{
+    static const f64 window_days = 90, least_days = 28;
+    f64              oldest_days = 0;
+    i64              runs        = 0;
+    *counted                     = isnan(of->row.runs_per_month);
+    if (!*counted) return of->row.runs_per_month;
+    for (i64 i = 0; i < count; i++) {
+        f64 age_days = (f64)(now_wall_ns - bills[i].row.begin_wall_ns) / day_ns;
+        if (!str_eq(bills[i].row.name, of->row.name) || age_days > window_days) continue;
+        oldest_days = MAX(oldest_days, age_days);
+        runs++;
+    }
+    return oldest_days < least_days ? NAN : (f64)runs / oldest_days * month_days;
+}

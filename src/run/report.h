@@ -1,0 +1,53 @@
+/* report.h - runs as a bill shows them: dollars by part, per unit of work, to the target; and what
+ * made one run cheaper than another. Plain figures; `frugal runs` and `frugal report` print them. */
+#ifndef RUN_REPORT_H
+#define RUN_REPORT_H
+#include "run/bill.h"
+
+/* What a run's dollars went into: its terms of time, and what was kept of it. */
+enum { BILL_STORAGE = TERM_COUNT, BILL_PARTS };
+const char *bill_part_name(i64 part);
+
+enum run_state { RUN_ENDED, RUN_RUNS, RUN_KILLED };
+
+struct run_bill {
+    struct run_row      row;
+    struct segment_row *segments; /* in the order of time */
+    i64                 segment_count, interruptions;
+    enum run_state      state;
+    i64                 uncertain_ns; /* of killed segments: they may have lived so much longer */
+    i64                 term_ns[TERM_COUNT], metered_ns;
+    i64                 own_ns;  /* of metered_ns, after sharing machines with others */
+    bool                priced;  /* every segment's price is known; else no dollars are */
+    i64                 nusd, part_nusd[BILL_PARTS]; /* nano-dollars; the parts sum to the whole */
+    bool                storage_known; /* false: something is kept whose price is not known */
+    f64                 usd_hour;      /* of the machine, mean over the run; NaN: not known */
+    i64                 steps, work;   /* done; samples or tokens that count, as row.unit says */
+    f64                 loss, value;
+    bool                reached;       /* the target */
+    i64                 target_nusd;   /* until then */
+    f64                 predicted_s, predicted_usd; /* NaN: nobody foretold it */
+};
+
+/* All runs of a ledger, oldest first. */
+enum status report_read(struct ledger *l, i64 now_wall_ns, struct arena *perm,
+                        struct run_bill **bills, i64 *count, struct err *err);
+
+/* Why b costs another sum than a: from a's bill to b's by one change after the other,
+ *     nusd = price x (work x pace + the rest)
+ * so that the four sum to the difference. */
+enum cause { CAUSE_WORK, CAUSE_PACE, CAUSE_REST, CAUSE_PRICE, CAUSE_COUNT };
+const char *cause_name(enum cause c);
+/* False: one of them has no price. */
+bool report_causes(const struct run_bill *a, const struct run_bill *b, i64 nusd[CAUSE_COUNT]);
+
+/* Settings of b that a has not, "train.precision=bf16, …"; with a's own where b left them at the
+ * default. Empty: none. */
+struct str report_changes(const struct run_bill *a, const struct run_bill *b, struct arena *perm);
+
+/* Runs a month: as the run file says or, from the ledger, of that name over its last 90 days; NaN where
+ * it knows less than 28 of them. *counted says which. */
+f64 report_runs_per_month(const struct run_bill *bills, i64 count, const struct run_bill *of,
+                          i64 now_wall_ns, bool *counted);
+
+#endif
