@@ -109,7 +109,8 @@ static i64 gather(const struct program *p, const f64 *seconds, bool each, struct
         struct sig         sig     = graph_sig(p->graph, n, &scratch);
         struct cost        cost    = op_cost(&sig);
         struct str         op = op_text(perm, n->op, &n->at), kernel = p->instrs[i].kernel;
-        i64                at = each ? count : 0;
+        i64                at = each ? count : 0, colon = str_find(kernel, ':');
+        if (!each && colon >= 0) kernel.len = colon; /* of a product without its algorithm */
         while (at < count && !(str_eq(lines[at].op, op) && str_eq(lines[at].kernel, kernel))) at++;
         if (at == count)
             lines[count++] = (struct line){ .op = op, .kernel = kernel };

@@ -47,7 +47,7 @@ foreach(file ${kernels})
 endforeach()
 
 file(GLOB module_sources CONFIGURE_DEPENDS src/backend/cuda/module/*.c)
-file(GLOB lower_sources CONFIGURE_DEPENDS src/base/*.c src/ir/*.c)
+file(GLOB lower_sources CONFIGURE_DEPENDS src/base/*.c src/ir/*.c src/backend/cuda/tuning.c)
 # cuDNN is loaded at run time: only its header is needed here.
 find_path(CUDNN_INCLUDE cudnn_graph.h HINTS ${CUDA_INCLUDE})
 if(NOT CUDNN_INCLUDE)

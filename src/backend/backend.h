@@ -14,8 +14,20 @@ typedef i64 ticket;
 
 struct backend;
 
+/* How hard `prepare` looks for the fastest kernels. */
+enum effort { EFFORT_DEFAULT, EFFORT_MAX };
+
+struct backend_tuning {
+    enum effort effort;
+    struct str  choices; /* what `choices` gave on such a device earlier; empty: nothing */
+};
+
 struct backend_table {
     const char *name;
+    /* Before anything else; NULL: there is nothing to tune. Choices are kept from run to run from now on.
+     * STATUS_WORLD: what was kept or given cannot be used, a sentence says why; it goes on without. */
+    enum status (*tune)(struct backend *, const struct backend_tuning *, struct err *);
+    struct str (*choices)(struct backend *, struct arena *perm); /* as text, to travel; NULL: none */
     void (*describe)(struct backend *, struct target *); /* all but the rates: at once */
     void (*rate)(struct backend *, struct target *);     /* measures them: some 50 ms. NULL:
                                                              `describe` knows all it can */

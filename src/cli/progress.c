@@ -143,6 +143,19 @@ void say_finding(struct say *s, const struct finding *f, struct arena scratch)
     event_end(&b, s);
 }
 
+static void on_note(void *context, struct str text)
+{
+    struct progress *p       = context;
+    struct arena     scratch = p->scratch;
+    if (!p->say->json) {
+        say_message(p->say, "note: %.*s\n", STR_ARG(text));
+        return;
+    }
+    struct textbuf b = event_begin(&scratch, "note");
+    event_str(&b, "text", text);
+    event_end(&b, p->say);
+}
+
 static void on_finding(void *context, const struct finding *f)
 {
     struct progress *p = context;
@@ -372,6 +385,7 @@ struct train_listener progress_listener(struct progress *p)
     p->peak_flops_s = NAN;
     return (struct train_listener){ .context     = p,
                                     .on_start    = on_start,
+                                    .on_note     = on_note,
                                     .on_finding  = on_finding,
                                     .on_step     = on_step,
                                     .on_eval     = on_eval,

@@ -81,10 +81,21 @@ static enum status open_device(struct session *s, struct err *err)
     return backend_cpu_open(s->perm, threads, BACKEND_FAST, &s->backend, err);
 }
 
+/* What was kept of earlier runs is a help, and no more. */
+static void tune(struct session *s)
+{
+    bool                  most = str_eq(s->settings->train.compile, STR("max-autotune"));
+    struct backend_tuning how  = { .effort = most ? EFFORT_MAX : EFFORT_DEFAULT };
+    struct err            err  = { 0 };
+    if (!s->backend->table->tune || !s->backend->table->tune(s->backend, &how, &err)) return;
+    s->note = str_copy(s->perm, str_of(err.text));
+}
+
 static enum status open_backend(struct session *s, struct err *err)
 {
     enum status st = open_device(s, err);
     if (st) return st;
+    tune(s);
     s->backend->table->describe(s->backend, &s->target);
     f64 gib = s->settings->train.memory_gib;
     if (gib > 0) s->target.memory_bytes = (i64)(gib * 0x1p30);

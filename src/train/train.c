@@ -100,6 +100,7 @@ static void tell_start(struct loop *l)
                              .lr                  = l->limits.rates.lr,
                              .lr_given            = s->settings->train.lr };
     TELL(l->listener, on_start, &e);
+    if (s->note.len) TELL(l->listener, on_note, s->note);
 }
 
 /* What was not told yet. */

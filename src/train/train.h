@@ -132,6 +132,7 @@ struct train_listener {
     const struct train_listener *next; /* is told after this one; NULL: nobody */
     struct account *account;           /* of the run's time, kept by the trainer; NULL: none */
     void (*on_start)(void *context, const struct train_start *);
+    void (*on_note)(void *context, struct str text); /* no mistake, and worth knowing */
     void (*on_finding)(void *context, const struct finding *); /* most before the first step */
     void (*on_step)(void *context, const struct train_progress *);
     void (*on_eval)(void *context, const struct train_eval *);

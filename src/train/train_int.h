@@ -23,6 +23,7 @@ struct session {
     struct model          *model;
     struct backend        *backend;
     struct target          target;
+    struct str             note; /* what the backend has to tell the user; empty: nothing */
     struct precision       precision;
     struct compile_config  config;
     struct str             batch_reason; /* of train.batch=auto; empty: as given */

@@ -1,12 +1,15 @@
 /* backend.c - the GPU behind the backend's table: one arena in device memory, one stream, and every
  * program captured as a CUDA graph when it is prepared, so that a run is one launch. */
 #include "backend/cuda/cuda.h"
-#include "backend/cuda/module/gpu.h"
+#include "backend/cuda/module/gemm.h"
 #include "base/os.h"
+#include <cublasLt.h>
 #include <string.h>
 
 enum { ALIGN_BYTES = 256 }; /* what cuBLASLt and cuDNN like best */
 enum { UNWRITTEN = 0xFF };  /* a NaN in every float type: what was never written shows */
+enum { TUNING_RESERVE = 1 << 24 }; /* address space only */
+enum { TRIES_DEFAULT = 8, TRIES_MAX = 64 }; /* of algorithms, a matrix product */
 enum { STAGE_BYTES = 1 << 22, STAGES = 4 };
 
 /* Pinned memory that host data passes through, so that `put` need not wait for the copy. */
@@ -26,6 +29,7 @@ struct cuda {
     i64            arena_bytes;
     struct stage   stages[STAGES];
     i32            stage_next;
+    bool           keeps_choices; /* on disk */
 };
 
 struct ready { /* one launch, nothing left to decide; an instruction with a chain may have several */
@@ -88,13 +92,20 @@ static i64 target_work_bytes(const struct target *t, const struct graph *g, cons
     return k && k->work ? k->work(&c) : 0;
 }
 
+/* Of a product with its algorithm, once that is chosen. */
+static const char *name_of(const struct gpu_kernel *k, const struct gpu_call *c)
+{
+    const char *choice = c->op == OP_MATMUL ? gemm_choice(c) : NULL;
+    return choice ? choice : k->name;
+}
+
 static const char *target_kernel_name(const struct target *t, const struct graph *g,
                                       const struct node *n)
 {
     struct operands          o;
     struct gpu_call          c = call_of(t->backend, g, NULL, n, o.in, o.out);
     const struct gpu_kernel *k = choose(&c);
-    return k ? k->name : "none";
+    return k ? name_of(k, &c) : "none";
 }
 
 /* --- the table --- */
@@ -118,6 +129,26 @@ static void cuda_describe(struct backend *b, struct target *t)
     t->work_bytes     = target_work_bytes;
     t->kernel_name    = target_kernel_name;
     t->backend        = cuda;
+}
+
+static enum status cuda_tune(struct backend *b, const struct backend_tuning *how, struct err *err)
+{
+    struct cuda   *cuda = cuda_of(b);
+    struct tuning *t    = cuda->gpu.tuning;
+    struct arena   room = arena_open(TUNING_RESERVE);
+    if (!room.begin) return err_set(err, STATUS_WORLD, "the system refuses address space");
+    cuda->gpu.tries     = how->effort == EFFORT_MAX ? TRIES_MAX : TRIES_DEFAULT;
+    cuda->keeps_choices = true;
+    enum status st      = tuning_load(t, os_real(), room, err);
+    t->changed          = false;
+    if (how->choices.len && tuning_parse(t, how->choices, room, err)) st = STATUS_WORLD;
+    arena_close(&room);
+    return st;
+}
+
+static struct str cuda_choices(struct backend *b, struct arena *perm)
+{
+    return tuning_print(cuda_of(b)->gpu.tuning, perm);
 }
 
 static enum status cuda_alloc(struct backend *b, i64 arena_bytes, struct err *err)
@@ -201,7 +232,7 @@ static enum status prepare_one(struct cuda *cuda, const struct program *p, i32 i
     r->call                  = call_of(cuda, p->graph, p, n, in, out);
     enum status st           = prepare_call(cuda, n, instr, r, perm, err);
     if (st) return st;
-    instr->kernel = str_of(r->kernel->name);
+    instr->kernel = str_of(name_of(r->kernel, &r->call));
     if (!n->at.then.count || r->kernel->then) return STATUS_OK;
     return prepare_chain(cuda, n, instr, to, perm, err);
 }
@@ -235,6 +266,8 @@ static enum status cuda_prepare(struct backend *b, struct program *p, struct are
     for (i32 i = 0; !st && i < p->instr_count; i++)
         st = prepare_one(cuda, p, i, prepared, perm, err);
     if (!st) capture(cuda, prepared);
+    if (!st && cuda->keeps_choices) /* a disk that refuses costs the next run its tries, no more */
+        (void)tuning_save(cuda->gpu.tuning, os_real(), *perm, NULL);
     p->prepared = st ? NULL : prepared;
     return st;
 }
@@ -345,6 +378,8 @@ static void cuda_close(struct backend *b)
 
 static const struct backend_table cuda_table = {
     .name       = "cuda",
+    .tune       = cuda_tune,
+    .choices    = cuda_choices,
     .describe   = cuda_describe,
     .alloc      = cuda_alloc,
     .prepare    = cuda_prepare,
@@ -381,6 +416,10 @@ static enum status open_device(struct cuda *cuda, struct arena *perm, struct err
     cuda->name           = str_copy(perm, str_of(p.name));
     cuda->gpu.processors = p.multiProcessorCount;
     cuda->gpu.capability = p.major * 10 + p.minor;
+    cuda->gpu.tries      = TRIES_DEFAULT;
+    cuda->gpu.tuning     = NEW(perm, struct tuning, 1);
+    cuda->gpu.tuning->gpu     = cuda->name;
+    cuda->gpu.tuning->library = (i64)cublasLtGetVersion();
     cuda->memory_bytes   = (i64)free_bytes;
     char bus_id[32] = "";
     if (cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, 0) == cudaSuccess)

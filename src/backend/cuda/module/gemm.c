@@ -7,9 +7,10 @@
 #include "backend/cuda/module/gemm.h"
 #include "backend/cuda/module/launch.h"
 #include <cublasLt.h>
+#include <stdio.h>
 #include <string.h>
 
-enum { CANDIDATES = 8, PLANS_MAX = 512 };
+enum { CANDIDATES_MAX = 64, PLANS_MAX = 512 };
 enum { WORK_SMALL = 4 << 20, WORK_LARGE = 32 << 20 }; /* 32 MiB: what cuBLAS itself takes on Hopper */
 
 struct gemm_plan {
@@ -26,7 +27,7 @@ struct blas {
 };
 
 /* The map of a chain of one that an epilogue does; -1: none. */
-static i64 epilogue_of(const struct gpu_call *c)
+static i32 epilogue_of(const struct gpu_call *c)
 {
     const struct chain *then = &c->at->then;
     bool                low  = c->out[0].type.dtype != DT_F32; /* the library's gelu needs it */
@@ -158,20 +159,45 @@ static bool try_once(void *context)
     return multiply(a->gpu, a->plan, a->operands, a->algo) == CUBLAS_STATUS_SUCCESS;
 }
 
+/* Sums that are split are added up in f32, in the workspace: in order, and rounded once. */
+static cublasLtMatmulPreference_t preference(const struct product *k)
+{
+    cublasLtMatmulPreference_t p       = NULL;
+    size_t                     bytes   = (size_t)gemm_work(k);
+    uint32_t                   schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    cublasLtMatmulPreferenceCreate(&p);
+    cublasLtMatmulPreferenceSetAttribute(p, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
+                                         sizeof bytes);
+    cublasLtMatmulPreferenceSetAttribute(p, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes,
+                                         sizeof schemes);
+    return p;
+}
+
+_Static_assert(sizeof(cublasLtMatmulAlgo_t) == ALGO_WORDS * sizeof(u64), "tuning.h keeps it whole");
+
+/* A kept choice, if the library still takes it with this workspace. */
+static bool recall(struct gpu *gpu, struct gemm_plan *p)
+{
+    struct blas                    *b     = gpu->blas;
+    const struct tuned             *known = tuning_find(gpu->tuning, &p->key, gpu->tries);
+    cublasLtMatmulHeuristicResult_t checked;
+    if (!known) return false;
+    memcpy(&p->algo, known->algo, sizeof p->algo);
+    return cublasLtMatmulAlgoCheck(b->handle, p->desc, p->a, p->b, p->c, p->c, &p->algo, &checked) ==
+               CUBLAS_STATUS_SUCCESS &&
+           checked.workspaceSize <= (size_t)gemm_work(&p->key);
+}
+
 /* The library's own ranking, then the clock over the first few: a candidate that fails is skipped. */
 static bool choose(struct gpu *gpu, struct gemm_plan *p, const struct gemm_operands *o)
 {
-    struct blas                    *b = gpu->blas;
-    cublasLtMatmulPreference_t      preference;
-    cublasLtMatmulHeuristicResult_t found[CANDIDATES];
-    int                             count = 0;
-    size_t                          bytes = (size_t)gemm_work(&p->key);
+    struct blas                    *b    = gpu->blas;
+    cublasLtMatmulPreference_t      pref = preference(&p->key);
+    cublasLtMatmulHeuristicResult_t found[CANDIDATES_MAX];
+    int                             count = 0, tries = (int)MIN(gpu->tries, CANDIDATES_MAX);
     f32                             best  = -1;
-    cublasLtMatmulPreferenceCreate(&preference);
-    cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                         &bytes, sizeof bytes);
-    cublasLtMatmulAlgoGetHeuristic(b->handle, p->desc, p->a, p->b, p->c, p->c, preference,
-                                   CANDIDATES, found, &count);
+    cublasLtMatmulAlgoGetHeuristic(b->handle, p->desc, p->a, p->b, p->c, p->c, pref, tries, found,
+                                   &count);
     for (int i = 0; i < count; i++) {
         struct attempt a  = { gpu, p, o, &found[i].algo };
         f32            ms = gpu_time_ms(gpu, try_once, &a);
@@ -179,8 +205,12 @@ static bool choose(struct gpu *gpu, struct gemm_plan *p, const struct gemm_opera
         best    = ms;
         p->algo = found[i].algo;
     }
-    cublasLtMatmulPreferenceDestroy(preference);
-    return best >= 0;
+    cublasLtMatmulPreferenceDestroy(pref);
+    if (best < 0) return false;
+    struct tuned choice = { .product = p->key, .tried = gpu->tries, .us = (f64)best * 1e3 };
+    memcpy(choice.algo, &p->algo, sizeof choice.algo);
+    tuning_add(gpu->tuning, choice);
+    return true;
 }
 
 /* One choice a shape; a bias or kept argument has its address in the descriptor: those have one each. */
@@ -199,7 +229,7 @@ const struct gemm_plan *gemm_plan(struct gpu *gpu, struct product key,
     p->key              = key;
     describe(p, o);
     if (same) p->algo = same->algo;
-    else if (!choose(gpu, p, o)) return NULL;
+    else if (!recall(gpu, p) && !choose(gpu, p, o)) return NULL;
     if (!same && b->count < PLANS_MAX) b->plans[b->count++] = *p;
     return p;
 }
@@ -244,6 +274,30 @@ static bool takes(const struct gpu_call *c)
 {
     struct product p = product_of(c);
     return p.M > 0 && p.N > 0 && p.K > 0 && p.batch > 0;
+}
+
+static i32 configured(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t what)
+{
+    i32    value = -1;
+    size_t bytes;
+    cublasLtMatmulAlgoConfigGetAttribute(algo, what, &value, sizeof value, &bytes);
+    return value;
+}
+
+const char *gemm_choice(const struct gpu_call *c)
+{
+    static char          names[TUNED_MAX][48]; /* by place in the table: it never moves */
+    struct product       p     = product_of(c);
+    const struct tuned  *known = tuning_find(c->gpu->tuning, &p, 1);
+    cublasLtMatmulAlgo_t algo;
+    if (!known) return NULL;
+    char *name = names[known - c->gpu->tuning->list];
+    memcpy(&algo, known->algo, sizeof algo);
+    snprintf(name, sizeof names[0], "cublaslt:%d/%d/%d/%d", configured(&algo, CUBLASLT_ALGO_CONFIG_ID),
+             configured(&algo, CUBLASLT_ALGO_CONFIG_TILE_ID),
+             configured(&algo, CUBLASLT_ALGO_CONFIG_STAGES_ID),
+             configured(&algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM));
+    return name;
 }
 
 /* The kernel that does the chain stands first; the other leaves it to the backend. */

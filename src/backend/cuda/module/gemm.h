@@ -5,13 +5,7 @@
 #ifndef BACKEND_CUDA_MODULE_GEMM_H
 #define BACKEND_CUDA_MODULE_GEMM_H
 #include "backend/cuda/module/gpu.h"
-
-struct product { /* what a choice depends on; made from zeroed memory, compared as bytes */
-    i64        M, N, K, batch;
-    i64        ta, tb;
-    enum dtype in, out, bias; /* bias DT_COUNT: none */
-    i64        then;          /* the map done inside: OP_ADD, OP_GELU, OP_GELU_GRAD; -1: none */
-};
+#include "backend/cuda/tuning.h"
 
 struct gemm_operands {
     f32         alpha, beta;
@@ -23,6 +17,10 @@ struct gemm_operands {
 };
 
 struct gemm_plan;
+
+/* The algorithm that runs op matmul, "cublaslt:ID/TILE/STAGES/SPLIT" in the library's numbers; NULL: not
+ * chosen yet. Lives as long as the GPU is open. */
+const char *gemm_choice(const struct gpu_call *c);
 
 i64                     gemm_work(const struct product *p);
 const struct gemm_plan *gemm_plan(struct gpu *gpu, struct product key,

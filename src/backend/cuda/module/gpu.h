@@ -18,11 +18,12 @@ extern "C" {
 #include <cuda_runtime_api.h>
 
 struct gpu {
-    cudaStream_t stream;
-    i32          processors;   /* multiprocessors */
-    i32          capability;   /* 90: sm_90 */
-    void        *blas, *dnn;   /* library handles, opened at first use: gemm.c, attention.c */
-    i64          blas_bytes;   /* workspace of every product */
+    cudaStream_t   stream;
+    i32            processors; /* multiprocessors */
+    i32            capability; /* 90: sm_90 */
+    void          *blas;       /* gemm.c's, from the first product on */
+    struct tuning *tuning;     /* choices of products so far */
+    i64            tries;      /* algorithms a product is tried with */
 };
 
 struct gpu_call {

@@ -1,0 +1,205 @@
+/* tuning.c - choices of matrix products as text, one line each. */
+#include "backend/cuda/tuning.h"
+#include <string.h>
+
+#define HEADING "frugal tuning 1"
+
+static struct tuned *find(const struct tuning *t, const struct product *p)
+{
+    for (i32 i = 0; i < t->count; i++) {
+        if (!memcmp(&t->list[i].product, p, sizeof *p)) return (struct tuned *)&t->list[i];
+    }
+    return NULL;
+}
+
+const struct tuned *tuning_find(const struct tuning *t, const struct product *p, i64 tried)
+{
+    const struct tuned *found = find(t, p);
+    return found && found->tried >= tried ? found : NULL;
+}
+
+void tuning_add(struct tuning *t, struct tuned choice)
+{
+    struct tuned *at = find(t, &choice.product);
+    if (!at && t->count == TUNED_MAX) return;
+    if (!at) at = &t->list[t->count++];
+    *at        = choice;
+    t->changed = true;
+}
+
+/* --- text --- */
+
+static const char *dtype_or_none(enum dtype t)
+{
+    return t == DT_COUNT ? "-" : dtype_name(t).data;
+}
+
+struct str tuning_print(const struct tuning *t, struct arena *perm)
+{
+    struct textbuf b = textbuf_new(perm);
+    textbuf_fmt(&b, HEADING "\ngpu %.*s\ncublaslt %lld\n", STR_ARG(t->gpu), (long long)t->library);
+    for (i32 i = 0; i < t->count; i++) {
+        const struct tuned   *c = &t->list[i];
+        const struct product *p = &c->product;
+        textbuf_fmt(&b, "%lld %lld %lld %lld %c%c %s %s %s %s %lld ", (long long)p->M,
+                    (long long)p->N, (long long)p->K, (long long)p->batch, p->ta ? 't' : 'n',
+                    p->tb ? 't' : 'n', dtype_or_none(p->in), dtype_or_none(p->out),
+                    dtype_or_none(p->bias), p->then < 0 ? "-" : op_info(p->then)->name,
+                    (long long)c->tried);
+        textbuf_f64(&b, c->us);
+        for (i32 k = 0; k < ALGO_WORDS; k++) textbuf_fmt(&b, " %llx", (unsigned long long)c->algo[k]);
+        textbuf_fmt(&b, "\n");
+    }
+    return textbuf_str(&b);
+}
+
+/* The words of a line, one after the other; `bad` once one was not as it must be. */
+struct words {
+    struct str rest;
+    bool       bad;
+};
+
+static struct str next(struct words *w)
+{
+    struct str word = STR("");
+    if (!str_cut(&w->rest, ' ', &word) || !word.len) w->bad = true;
+    return word;
+}
+
+static i64 number(struct words *w, i64 least)
+{
+    i64 v = 0;
+    if (!str_i64(next(w), &v) || v < least) w->bad = true;
+    return v;
+}
+
+static enum dtype dtype(struct words *w, bool optional)
+{
+    enum dtype t    = DT_COUNT;
+    struct str word = next(w);
+    if (optional && str_eq(word, STR("-"))) return DT_COUNT;
+    if (!dtype_parse(word, &t)) w->bad = true;
+    return t;
+}
+
+static i32 map_or_none(struct words *w)
+{
+    i32        op   = -1;
+    struct str word = next(w);
+    if (str_eq(word, STR("-"))) return -1;
+    if (!op_find(word, &op) || !op_is_map(op)) w->bad = true;
+    return op;
+}
+
+static u64 hex(struct words *w)
+{
+    u64        v    = 0;
+    struct str word = next(w);
+    if (word.len > 16) w->bad = true;
+    for (i64 i = 0; i < word.len; i++) {
+        char c = word.data[i];
+        i32  d = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+        if (d < 0) w->bad = true;
+        v = v << 4 | (u64)(d & 15);
+    }
+    return v;
+}
+
+static bool choice_of(struct str line, struct tuned *c)
+{
+    struct words    w = { line, false };
+    struct product *p = &c->product;
+    *c                = (struct tuned){ 0 };
+    p->M = number(&w, 1), p->N = number(&w, 1), p->K = number(&w, 1), p->batch = number(&w, 1);
+    struct str turns = next(&w);
+    if (turns.len != 2) return false;
+    p->ta = turns.data[0] == 't', p->tb = turns.data[1] == 't';
+    if ((!p->ta && turns.data[0] != 'n') || (!p->tb && turns.data[1] != 'n')) return false;
+    p->in = dtype(&w, false), p->out = dtype(&w, false), p->bias = dtype(&w, true);
+    p->then  = map_or_none(&w);
+    c->tried = number(&w, 1);
+    if (!str_f64(next(&w), &c->us) || c->us < 0) return false;
+    for (i32 k = 0; k < ALGO_WORDS; k++) c->algo[k] = hex(&w);
+    return !w.bad && !w.rest.len;
+}
+
+/* The line must begin so; what follows is the value. */
+static bool heading(struct str *text, struct str begins, struct str *value)
+{
+    struct str line;
+    if (!str_cut(text, '\n', &line) || !str_starts(line, begins)) return false;
+    *value = str_sub(line, begins.len, line.len);
+    return true;
+}
+
+enum status tuning_parse(struct tuning *t, struct str text, struct arena scratch, struct err *err)
+{
+    struct tuned *all = NEW(&scratch, struct tuned, TUNED_MAX);
+    struct str    gpu, version, empty, line;
+    i64           library = 0, count = 0;
+    if (!heading(&text, STR(HEADING), &empty) || empty.len || !heading(&text, STR("gpu "), &gpu) ||
+        !heading(&text, STR("cublaslt "), &version) || !str_i64(version, &library))
+        return err_set(err, STATUS_USAGE, "it does not begin as choices of kernels do");
+    if (!str_eq(gpu, t->gpu) || library != t->library)
+        return err_set(err, STATUS_USAGE, "it is of a %.*s with cuBLASLt %lld", STR_ARG(gpu),
+                       (long long)library);
+    while (str_cut(&text, '\n', &line)) {
+        if (count == TUNED_MAX) return err_set(err, STATUS_USAGE, "it has too many lines");
+        if (!choice_of(line, &all[count++]))
+            return err_set(err, STATUS_USAGE, "line %lld is no choice of a kernel",
+                           (long long)count + 3);
+    }
+    for (i64 i = 0; i < count; i++) tuning_add(t, all[i]);
+    return STATUS_OK;
+}
+
+/* --- the file --- */
+
+static struct str cache_folder(struct os *os, struct arena *perm)
+{
+    struct str base = os->env(os, "XDG_CACHE_HOME"), home = os->env(os, "HOME");
+    if (base.len) return str_cat(perm, base, STR("/frugal"));
+    return home.len ? str_cat(perm, home, STR("/.cache/frugal")) : STR("");
+}
+
+struct str tuning_path(struct os *os, const struct tuning *t, struct arena *perm)
+{
+    struct str folder = cache_folder(os, perm);
+    char      *kind   = NEW(perm, char, t->gpu.len + 1); /* letters and digits alone */
+    for (i64 i = 0; i < t->gpu.len; i++) {
+        char c     = t->gpu.data[i];
+        bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+        kind[i]    = plain ? c : '-';
+    }
+    if (!folder.len) return STR("");
+    return str_fmt(perm, "%.*s/gemm-%s-%lld.txt", STR_ARG(folder), kind, (long long)t->library);
+}
+
+enum status tuning_load(struct tuning *t, struct os *os, struct arena scratch, struct err *err)
+{
+    struct str     path = tuning_path(os, t, &scratch), text;
+    struct os_stat there;
+    struct err     why = { 0 };
+    if (!path.len || os->stat(os, path, &there, NULL)) return STATUS_OK;
+    enum status st = os_read_all(os, path, &scratch, &text, err);
+    if (!st && tuning_parse(t, text, scratch, &why))
+        st = err_set(err, STATUS_WORLD,
+                     "the kept choices of kernels in %.*s are not used (%s): they are made and kept anew",
+                     STR_ARG(path), why.text);
+    return st;
+}
+
+enum status tuning_save(struct tuning *t, struct os *os, struct arena scratch, struct err *err)
+{
+    struct str     folder = cache_folder(os, &scratch), path = tuning_path(os, t, &scratch);
+    struct tuning *both = NEW(&scratch, struct tuning, 1);
+    if (!t->changed || !path.len) return STATUS_OK;
+    both->gpu     = t->gpu;
+    both->library = t->library;
+    (void)tuning_load(both, os, scratch, NULL); /* what cannot be read is written over */
+    for (i32 i = 0; i < t->count; i++) tuning_add(both, t->list[i]);
+    enum status st = os->make_dir(os, folder, err);
+    if (!st) st = os_publish(os, path, tuning_print(both, &scratch), scratch, err);
+    if (!st) t->changed = false;
+    return st;
+}

@@ -1,0 +1,56 @@
+/* tuning.h - which of cuBLASLt's algorithms was the fastest for each matrix product, as text.
+ *
+ * Choices are kept in the user's cache folder, one file a kind of GPU and version of the library,
+ * so that only the first run of a shape is slowed by trying; the same text may travel in a checkpoint.
+ * The library's documentation allows an algorithm to be stored as it is for the same version of it.
+ * This file is of the program and of the CUDA module alike. docs/formats/tuning.md has the text. */
+#ifndef BACKEND_CUDA_TUNING_H
+#define BACKEND_CUDA_TUNING_H
+#include "base/err.h"
+#include "base/os.h"
+#include "ir/op.h"
+
+struct product { /* what a choice depends on; without padding, compared as bytes */
+    i64        M, N, K, batch;
+    i64        ta, tb;
+    enum dtype in, out, bias; /* bias DT_COUNT: none */
+    i32        then;          /* the map done inside: OP_ADD, OP_GELU, OP_GELU_GRAD; -1: none */
+};
+
+_Static_assert(sizeof(struct product) == 6 * 8 + 4 * 4, "no padding");
+
+enum { ALGO_WORDS = 8 }; /* cublasLtMatmulAlgo_t */
+enum { TUNED_MAX = 2048 };
+
+struct tuned {
+    struct product product;
+    i64            tried; /* algorithms it was chosen from */
+    f64            us;    /* it took */
+    u64            algo[ALGO_WORDS];
+};
+
+struct tuning {
+    struct str   gpu;     /* its name, one line */
+    i64          library; /* version */
+    struct tuned list[TUNED_MAX];
+    i32          count;
+    bool         changed; /* since it was read or written */
+};
+
+/* NULL: not known, or chosen from fewer than `tried`. */
+const struct tuned *tuning_find(const struct tuning *t, const struct product *p, i64 tried);
+void tuning_add(struct tuning *t, struct tuned choice); /* in place of what there was; full: nothing */
+
+struct str  tuning_print(const struct tuning *t, struct arena *perm);
+/* Adds what the text holds, if it is for the same GPU and library. STATUS_USAGE: it is not, or is no such
+ * text; then nothing is added. */
+enum status tuning_parse(struct tuning *t, struct str text, struct arena scratch, struct err *err);
+
+/* $XDG_CACHE_HOME/frugal/gemm-GPU-VERSION.txt; empty: there is no home. */
+struct str  tuning_path(struct os *os, const struct tuning *t, struct arena *perm);
+/* A file that is not there is empty; one that cannot be read has its sentence. */
+enum status tuning_load(struct tuning *t, struct os *os, struct arena scratch, struct err *err);
+/* Adds ours to what others wrote meanwhile. */
+enum status tuning_save(struct tuning *t, struct os *os, struct arena scratch, struct err *err);
+
+#endif

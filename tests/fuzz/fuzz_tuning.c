@@ -1,0 +1,33 @@
+/* fuzz_tuning.c - any bytes as kept choices of kernels: refused with a sentence and nothing added, or
+ * printed as what reads back the same. */
+#include "backend/cuda/tuning.h"
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+static struct tuning *empty(struct arena *perm)
+{
+    struct tuning *t = NEW(perm, struct tuning, 1);
+    t->gpu           = STR("NVIDIA H200");
+    t->library       = 130200;
+    return t;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    struct arena   perm = arena_open(1 << 26), scratch = arena_open(1 << 26);
+    struct tuning *t = empty(&perm), *again = empty(&perm);
+    struct err     err  = { 0 };
+    struct str     text = { (const char *)data, (i64)bytes };
+    if (tuning_parse(t, text, scratch, &err)) {
+        ASSERT(err.text[0] != '\0');
+        ASSERT(!t->count);
+    } else {
+        ASSERT(!tuning_parse(again, tuning_print(t, &perm), scratch, &err));
+        ASSERT(again->count == t->count);
+        ASSERT(!memcmp(again->list, t->list, sizeof t->list));
+    }
+    arena_close(&perm);
+    arena_close(&scratch);
+    return 0;
+}

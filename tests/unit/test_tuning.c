@@ -1,0 +1,152 @@
+/* Choices of kernels: what is printed reads back, what is broken is left alone, files are whole. */
+#include "backend/cuda/tuning.h"
+#include "harness.h"
+#include "support/sim_os.h"
+
+static struct tuning *tuning_of(struct arena *perm, const char *gpu, i64 library)
+{
+    struct tuning *t = NEW(perm, struct tuning, 1);
+    t->gpu           = str_of(gpu);
+    t->library       = library;
+    return t;
+}
+
+static struct tuned choice(i64 M, i64 tried, u64 algo)
+{
+    struct tuned c;
+    memset(&c, 0, sizeof c);
+    c.product.M = M, c.product.N = 768, c.product.K = 3072, c.product.batch = 1;
+    c.product.tb   = 1;
+    c.product.in   = DT_BF16;
+    c.product.out  = DT_F32;
+    c.product.bias = M % 2 ? DT_F32 : DT_COUNT;
+    c.product.then = M % 3 ? OP_ADD : -1;
+    c.tried        = tried;
+    c.us           = 12.25;
+    c.algo[7]      = algo;
+    return c;
+}
+
+TEST(what_is_printed_reads_back)
+{
+    struct tuning *t = tuning_of(perm, "NVIDIA H200", 130200), *u = tuning_of(perm, "NVIDIA H200", 130200);
+    struct err     err = { 0 };
+    for (i64 m = 1; m < 9; m++) tuning_add(t, choice(m, 8, ~(u64)m));
+    CHECK_EQ(tuning_parse(u, tuning_print(t, perm), scratch, &err), STATUS_OK);
+    CHECK_EQ(u->count, 8);
+    CHECK(!memcmp(t->list, u->list, sizeof t->list));
+    CHECK_STR(tuning_print(u, perm), tuning_print(t, perm));
+}
+
+TEST(a_choice_counts_for_its_product_and_for_as_many_tries)
+{
+    struct tuning *t    = tuning_of(perm, "g", 1);
+    struct tuned   c    = choice(4, 8, 7), other = choice(5, 8, 7);
+    tuning_add(t, c);
+    CHECK(tuning_find(t, &c.product, 8));
+    CHECK(!tuning_find(t, &c.product, 64)); /* max-autotune tries more */
+    CHECK(!tuning_find(t, &other.product, 8));
+    tuning_add(t, choice(4, 64, 9));
+    CHECK_EQ(t->count, 1);
+    CHECK_EQ(tuning_find(t, &c.product, 64)->algo[7], 9u);
+}
+
+TEST(a_full_table_takes_no_more)
+{
+    struct tuning *t = tuning_of(perm, "g", 1);
+    for (i64 m = 1; m <= TUNED_MAX + 5; m++) tuning_add(t, choice(m, 8, 0));
+    CHECK_EQ(t->count, TUNED_MAX);
+}
+
+TEST(text_that_is_broken_or_of_another_gpu_adds_nothing)
+{
+    static const char *const bad[] = {
+        "",
+        "frugal tuning 2\ngpu g\ncublaslt 1\n",
+        "frugal tuning 1\ngpu other\ncublaslt 1\n",
+        "frugal tuning 1\ngpu g\ncublaslt 2\n",
+        "frugal tuning 1\ngpu g\ncublaslt 1\n1 1 1 1 nn f32 f32 - - 8 1 0 0 0 0 0 0 0\n",
+        "frugal tuning 1\ngpu g\ncublaslt 1\n1 1 1 1 nn f32 f32 - - 8 1 0 0 0 0 0 0 0 0 0\n",
+        "frugal tuning 1\ngpu g\ncublaslt 1\n1 1 1 1 nx f32 f32 - - 8 1 0 0 0 0 0 0 0 0\n",
+        "frugal tuning 1\ngpu g\ncublaslt 1\n1 1 1 1 nn f31 f32 - - 8 1 0 0 0 0 0 0 0 0\n",
+        "frugal tuning 1\ngpu g\ncublaslt 1\n0 1 1 1 nn f32 f32 - - 8 1 0 0 0 0 0 0 0 0\n",
+        "frugal tuning 1\ngpu g\ncublaslt 1\n1 1 1 1 nn f32 f32 - matmul 8 1 0 0 0 0 0 0 0 0\n",
+        "frugal tuning 1\ngpu g\ncublaslt 1\n1 1 1 1 nn f32 f32 - - 8 1 0 0 0 0 0 0 0 g\n",
+    };
+    for (i64 i = 0; i < COUNT_OF(bad); i++) {
+        struct tuning *t   = tuning_of(perm, "g", 1);
+        struct err     err = { 0 };
+        CHECK_EQ(tuning_parse(t, str_of(bad[i]), scratch, &err), STATUS_USAGE);
+        CHECK(err.text[0] && !t->count);
+    }
+    struct tuning *t = tuning_of(perm, "g", 1);
+    CHECK_EQ(tuning_parse(t, STR("frugal tuning 1\ngpu g\ncublaslt 1\n1 1 1 1 nn f32 f32 - - 8 1 0 0 0 0 0 0 0 0\n"),
+                          scratch, NULL),
+             STATUS_OK);
+    CHECK_EQ(t->count, 1);
+}
+
+static struct sim_os *world(struct arena *perm)
+{
+    struct sim_os *sim = sim_os_new(perm);
+    sim->env[0][0]     = STR("XDG_CACHE_HOME");
+    sim->env[0][1]     = STR("cache");
+    sim->env_count     = 1;
+    return sim;
+}
+
+TEST(files_are_named_by_gpu_and_library_and_join_what_others_wrote)
+{
+    struct sim_os *sim = world(perm);
+    struct tuning *t = tuning_of(perm, "NVIDIA H200/x", 130200), *u = tuning_of(perm, "NVIDIA H200/x", 130200);
+    CHECK_STR(tuning_path(&sim->os, t, perm), "cache/frugal/gemm-NVIDIA-H200-x-130200.txt");
+    CHECK_EQ(tuning_load(t, &sim->os, scratch, NULL), STATUS_OK); /* none yet */
+    tuning_add(t, choice(1, 8, 1));
+    tuning_add(u, choice(2, 8, 2));
+    CHECK_EQ(tuning_save(t, &sim->os, scratch, NULL), STATUS_OK);
+    CHECK_EQ(tuning_save(u, &sim->os, scratch, NULL), STATUS_OK);
+    struct tuning *both = tuning_of(perm, "NVIDIA H200/x", 130200);
+    CHECK_EQ(tuning_load(both, &sim->os, scratch, NULL), STATUS_OK);
+    CHECK_EQ(both->count, 2);
+    i64 calls = sim->calls;
+    CHECK_EQ(tuning_save(u, &sim->os, scratch, NULL), STATUS_OK); /* nothing new */
+    CHECK_EQ(sim->calls, calls);
+}
+
+TEST(a_file_that_is_broken_has_a_sentence_and_is_written_anew)
+{
+    struct sim_os *sim  = world(perm);
+    struct tuning *t    = tuning_of(perm, "g", 1);
+    struct str     path = tuning_path(&sim->os, t, perm);
+    struct err     err  = { 0 };
+    sim_os_put(sim, path, STR("frugal tuning 1\ngpu g\ncublaslt 1\n1 1 1"));
+    CHECK_EQ(tuning_load(t, &sim->os, scratch, &err), STATUS_WORLD);
+    CHECK(strstr(err.text, "line 4") && strstr(err.text, "gemm-g-1.txt"));
+    CHECK_EQ(t->count, 0);
+    tuning_add(t, choice(1, 8, 1));
+    CHECK_EQ(tuning_save(t, &sim->os, scratch, &err), STATUS_OK);
+    struct tuning *again = tuning_of(perm, "g", 1);
+    CHECK_EQ(tuning_load(again, &sim->os, scratch, &err), STATUS_OK);
+    CHECK_EQ(again->count, 1);
+}
+
+/* Killed at any call, the next process finds whole choices, old or new. Where the power is cut, the folder
+ * itself may be lost: it is a cache. */
+TEST(a_power_cut_leaves_a_whole_file)
+{
+    for (i64 kill = 1, done = 0; !done; kill++) {
+        for (i32 survive = 0; survive < SIM_SURVIVE_COUNT; survive++) {
+            struct arena   room = *perm;
+            struct sim_os *sim  = world(&room);
+            struct tuning *t = tuning_of(&room, "g", 1), *next = tuning_of(&room, "g", 1);
+            tuning_add(t, choice(1, 8, 1));
+            CHECK_EQ(tuning_save(t, &sim->os, scratch, NULL), STATUS_OK);
+            tuning_add(t, choice(2, 8, 1));
+            sim->kill_at = sim->calls + kill;
+            done         = !tuning_save(t, &sim->os, scratch, NULL);
+            sim_os_crash(sim, (enum sim_survive)survive);
+            CHECK_EQ(tuning_load(next, &sim->os, scratch, NULL), STATUS_OK);
+            if (survive == SIM_ALL) CHECK(next->count == 2 || (!done && next->count == 1));
+        }
+    }
+}
