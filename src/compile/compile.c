@@ -133,7 +133,7 @@ enum status compile(struct arena *perm, const struct target *target,
         if (!st) st = graph_verify(graphs[id], scratch, err);
     }
     for (i32 id = 0; !st && id < PROGRAM_COUNT; id++) {
-        if (graphs[id]) fuse(graphs[id], config->fuse & ~target->fusions_off, scratch);
+        if (graphs[id]) fuse(graphs[id], config->fuse, target, scratch);
         if (graphs[id]) st = graph_verify(graphs[id], scratch, err);
     }
     if (!st) st = lay_out_programs(perm, target, graphs, plan, scratch, err);

@@ -23,8 +23,12 @@ struct unscaled {
 struct unscaled unscale(struct graph *g, const struct compile_config *c, i32 sumsq);
 i32             hyper_with_step(struct graph *g, i32 hyper, i32 step); /* hyper f32[4], its last replaced */
 
-/* Has nodes take over the maps that follow them: fuse.c. `patterns`: bits of enum fusion. */
-void fuse(struct graph *g, u32 patterns, struct arena scratch);
+/* Has nodes take over the maps that follow them: fuse.c. `patterns`: bits of enum fusion, less those
+ * the target lacks. */
+void fuse(struct graph *g, u32 patterns, const struct target *target, struct arena scratch);
+
+/* Has the loss over a vocabulary and its gradient taken in parts: loss.c. */
+void join_loss(struct graph *g, i64 part_bytes, struct arena scratch);
 
 /* Drops nodes whose results nobody reads. */
 void remove_dead(struct graph *g, struct arena scratch);

@@ -229,8 +229,10 @@ static void count_reads(struct fuser *f)
     }
 }
 
-void fuse(struct graph *g, u32 patterns, struct arena scratch)
+void fuse(struct graph *g, u32 patterns, const struct target *target, struct arena scratch)
 {
+    patterns &= ~target->fusions_off;
+    if (patterns & FUSE_LOSS && target->loss_part_bytes) join_loss(g, target->loss_part_bytes, scratch);
     i32          values = g->value_count + g->node_count * OP_OUT_MAX + 1;
     struct fuser f      = { .g = g, .patterns = patterns };
     f.now               = NEW(&scratch, i32, values);

@@ -118,7 +118,7 @@ enum status recompute(struct graph *g, const struct compile_config *config,
     case RECOMPUTE_NONE: return STATUS_OK;
     case RECOMPUTE_ALL: drop_blocks(g, 1, drop); break;
     case RECOMPUTE_EVERY: drop_blocks(g, MAX(c->every, 1), drop); break;
-    case RECOMPUTE_AUTO: st = recompute_auto(g, budget, config->fuse & ~target->fusions_off, target, p, drop, scratch, err); break;
+    case RECOMPUTE_AUTO: st = recompute_auto(g, budget, config->fuse, target, p, drop, scratch, err); break;
     }
     if (!st) drop_values(g, drop, scratch);
     return st;

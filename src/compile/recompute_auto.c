@@ -202,7 +202,7 @@ static i64 peak_of(const struct search *s, const bool *drop, struct arena scratc
     struct arena  room = arena_part(&scratch, (scratch.end - scratch.begin) / 2);
     struct graph *c    = graph_copy(s->g, &room);
     drop_values(c, drop, scratch);
-    fuse(c, s->fusions, scratch);
+    fuse(c, s->fusions, s->target, scratch);
     return program_peak(c, s->target, s->plan, scratch);
 }
 

@@ -9,7 +9,7 @@ shape_rule shape_binary, shape_map, shape_same, shape_as_in1, shape_swiglu, shap
     shape_broadcast, shape_matmul, shape_embedding, shape_layernorm, shape_layernorm_grad,
     shape_rmsnorm, shape_rmsnorm_grad, shape_add_norm, shape_batchnorm, shape_batchnorm_grad, shape_conv2d,
     shape_conv2d_grad, shape_maxpool, shape_avgpool, shape_attention, shape_attention_grad,
-    shape_heads, shape_qknorm, shape_dropout, shape_xent, shape_bce, shape_loss_grad, shape_hits,
+    shape_heads, shape_qknorm, shape_dropout, shape_xent, shape_xent_both, shape_bce, shape_loss_grad, shape_hits,
     shape_scalar, shape_clip, shape_unscale, shape_accumulate, shape_sgd, shape_adam, shape_muon;
 
 /* costs.c */

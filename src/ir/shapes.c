@@ -427,6 +427,16 @@ enum status shape_xent(struct sig *s, struct err *err)
     return need_float(err, s->in[0]);
 }
 
+enum status shape_xent_both(struct sig *s, struct err *err)
+{
+    enum status st = shape_xent(s, err);
+    if (st) return st;
+    if (!shape_eq(in_shape(s, 2), in_shape(s, 1)) || !fits_beside(s->in[2], s->in[0].dtype))
+        return fail(err, "needs a loss's gradient a row, f32 or as its logits", s->in[2], s->in[0]);
+    s->out[0] = s->in[0];
+    return STATUS_OK;
+}
+
 enum status shape_bce(struct sig *s, struct err *err)
 {
     if (!shape_eq(in_shape(s, 0), in_shape(s, 1)) || !dtype_is_float(s->in[1].dtype))

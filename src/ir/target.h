@@ -9,7 +9,8 @@
     FUSION(EPILOGUE, "epilogue", "maps that follow a product or convolution")                      \
     FUSION(BATCHNORM, "batchnorm", "maps that follow a batch norm")                                \
     FUSION(RESIDUAL, "residual", "a sum and the norm of it; a norm's gradient and its sum")        \
-    FUSION(CHAIN, "chain", "maps that follow each other")
+    FUSION(CHAIN, "chain", "maps that follow each other")                                          \
+    FUSION(LOSS, "loss", "the loss over a vocabulary and its gradient, in parts")
 
 enum fusion_index {
 #define FUSION(id, name, what) FUSION_##id,
@@ -35,6 +36,8 @@ struct target {
     i32        threads;
     i32        gpus;                 /* that it holds; 0: it is a processor */
     i64        align_bytes;          /* of every tensor in the arena */
+    i64        loss_part_bytes;      /* logits at a time where a loss and its gradient are taken at once;
+                                        0: they are not */
     u32        fusions_off;          /* set of enum fusion that its backend lacks or loses by */
     /* What the kernel that will run this node needs besides its operands. */
     i64 (*work_bytes)(const struct target *, const struct graph *, const struct node *);

@@ -390,7 +390,8 @@ static void case_attention(struct maker *m)
 
 static void case_heads(struct maker *m)
 {
-    i64 D = 2 * size(m, 64), total = 1 + draw_to(m->draw, 5);
+    i64 D = draw_coin(m->draw) ? 2 * size(m, 64) : (i64)16 << draw_to(m->draw, 4); /* vectors or not */
+    i64 total = 1 + draw_to(m->draw, 5);
     m->c->at.heads    = 1 + draw_to(m->draw, total);
     m->c->at.head_dim = D;
     m->c->at.base     = 10000;
@@ -418,6 +419,13 @@ static void case_xent(struct maker *m)
     m->c->terms        = (f64)V;
     add_normal(m, m->dtype, x, draw_coin(m->draw) ? 1 : 20, 0);
     add_uniform(m, DT_I32, rows, -1, (f64)V);
+}
+
+static void case_xent_both(struct maker *m)
+{
+    case_xent(m);
+    m->c->at.cap = draw_coin(m->draw) ? 0 : 15;
+    add_normal(m, wide_dtype(m), m->c->in[1].shape, 1, 0);
 }
 
 static void case_bce(struct maker *m)
@@ -573,6 +581,7 @@ static const struct row rows[OP_COUNT] = {
     FORWARD(DROPOUT,        MAP,   dropout)
     FORWARD(XENT,           ROW,   xent)
     GRADIENT(XENT_GRAD,      ROW,   XENT,       "d i0 i1 o1",     0)
+    FORWARD(XENT_BOTH,      ROW,   xent_both)
     FORWARD(BCE,            MAP,   bce)
     GRADIENT(BCE_GRAD,       MAP,   BCE,        "d i0 i1",        0)
     FORWARD(HITS,           EXACT, xent)

@@ -62,6 +62,35 @@ void ref_XENT_GRAD(const struct call *c)
     }
 }
 
+static f64 capped(f64 x, f64 cap) { return cap > 0 ? cap * tanh(x / cap) : x; }
+
+void ref_XENT_BOTH(const struct call *c)
+{
+    const struct tensor *x     = &c->in[0];
+    i64                  width = shape_last(x->type.shape);
+    f64                  s = c->at->smoothing, cap = c->at->cap;
+    for (i64 r = 0; r < c->out[1].count; r++) {
+        i64 from = r * width, target = ref_index(&c->in[1], r);
+        f64 top = -INFINITY, sum = 0, mean = 0, d = target < 0 ? 0 : ref_load(&c->in[2], r);
+        ASSERT(target < width);
+        for (i64 i = from; i < from + width; i++) top = fmax(top, capped(ref_load(x, i), cap));
+        for (i64 i = from; i < from + width; i++) {
+            sum += exp(capped(ref_load(x, i), cap) - top);
+            mean += capped(ref_load(x, i), cap) / (f64)width;
+        }
+        f64 lse = top + log(sum), loss = 0;
+        if (target >= 0)
+            loss = (1 - s) * (lse - capped(ref_load(x, from + target), cap)) + s * (lse - mean);
+        ref_store(&c->out[1], r, loss);
+        for (i64 i = from; i < from + width; i++) { /* dlogits may lie where the logits do */
+            f64 y      = capped(ref_load(x, i), cap);
+            f64 wanted = s / (f64)width + (i - from == target ? 1 - s : 0);
+            f64 slope  = cap > 0 ? 1 - y / cap * (y / cap) : 1;
+            ref_store(&c->out[0], i, (exp(y - lse) - wanted) * d * slope);
+        }
+    }
+}
+
 /* -t log(sigmoid(x)) - (1 - t) log(1 - sigmoid(x)), never taking the exp of something large */
 void ref_BCE(const struct call *c)
 {

@@ -100,6 +100,65 @@ __global__ void xent_grad(T *dx, const f32 *dloss, const T *x, const i32 *target
     }
 }
 
+/* Loss and gradient at once: a row is read once, into shared memory if it fits (HELD), and may be written
+ * where it lay. With a cap, x stands for cap tanh(x / cap); the card's own tanh is off by 2^-11, eight
+ * times less than the 16 bits that x is kept in. */
+__device__ inline f32 tanh_for(f32, f32 x) { return tanhf(x); }
+template <class T> __device__ inline f32 tanh_for(T, f32 x)
+{
+    f32 y;
+    asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+struct both {
+    i64 width;
+    f32 smoothing, cap, per_cap; /* 1 / cap; 0: there is none */
+};
+
+enum { BOTH_THREADS = 512 };
+
+template <int N, class T, bool HELD>
+__global__ void __launch_bounds__(BOTH_THREADS)
+xent_both(T *dx, f32 *loss, const T *x, const i32 *targets, const f32 *dloss, struct both s)
+{
+    extern __shared__ __align__(16) u8 row_bytes[];
+    T                *row    = reinterpret_cast<T *>(row_bytes);
+    i64               r      = blockIdx.x;
+    i32               target = targets[r];
+    f32               d = target < 0 ? 0 : dloss[r], spread = s.smoothing / (f32)s.width, sum = 0;
+    struct running<N> all;
+    auto capped = [&](f32 v) { return s.cap > 0 ? s.cap * tanh_for(T(), v * s.per_cap) : v; };
+    x += r * s.width;
+    dx += r * s.width;
+    for (i64 i = (i64)threadIdx.x * N; i < s.width; i += BOTH_THREADS * N) {
+        f32 v[N];
+        load_f32<N>(v, x + i);
+        if (HELD) store_f32<N>(row + i, v);
+#pragma unroll
+        for (int k = 0; k < N; k++) sum += v[k] = capped(v[k]);
+        all.take(v);
+    }
+    f32 top = block_max(all.top);
+    f32 lse = top + logf(block_sum(all.top == -INFINITY ? 0 : all.sum * expf(all.top - top)));
+    f32 mean = s.smoothing > 0 ? block_sum(sum) / (f32)s.width : 0;
+    if (!threadIdx.x)
+        loss[r] = target < 0 ? 0
+                             : (1 - s.smoothing) * (lse - capped(to_f32(x[target]))) +
+                                   s.smoothing * (lse - mean);
+    __syncthreads(); /* thread 0 has read its target before anybody writes */
+    for (i64 i = (i64)threadIdx.x * N; i < s.width; i += BOTH_THREADS * N) {
+        f32 v[N];
+        load_f32<N>(v, (HELD ? row : x) + i);
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            f32 y = capped(v[k]), part = y * s.per_cap;
+            v[k]  = (expf(y - lse) - spread - (i + k == target ? 1 - s.smoothing : 0)) * d * (1 - part * part);
+        }
+        store_f32<N>(dx + i, v);
+    }
+}
+
 template <class T, class S> __global__ void bce(f32 *loss, const T *x, const S *t, i64 count)
 {
     i64 i = (i64)blockIdx.x * THREADS + threadIdx.x;
@@ -191,6 +250,34 @@ static void run_XENT_GRAD(const struct gpu_call *c)
     });
 }
 
+enum { HELD_BYTES_MAX = 110 << 10 }; /* so that two rows fit into an H100's processor */
+
+template <int N, class T, bool HELD> static void launch_both(const struct gpu_call *c, struct both s)
+{
+    i64 bytes = HELD ? s.width * (i64)sizeof(T) : 0;
+    if (HELD)
+        cudaFuncSetAttribute(xent_both<N, T, HELD>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             HELD_BYTES_MAX);
+    xent_both<N, T, HELD><<<rows_of(c->in[0]), BOTH_THREADS, (size_t)bytes, c->gpu->stream>>>(
+        data_of<T>(c->out[0]), data_of<f32>(c->out[1]), data_of<T>(c->in[0]), data_of<i32>(c->in[1]),
+        data_of<f32>(c->in[2]), s);
+}
+
+static void run_XENT_BOTH(const struct gpu_call *c)
+{
+    f32         cap = (f32)c->at->cap;
+    struct both s   = { width_of(c->in[0]), (f32)c->at->smoothing, cap, cap > 0 ? 1 / cap : 0 };
+    if (!c->in[0].count) return;
+    with_type(c->in[0].type.dtype, [&](auto t) {
+        typedef decltype(t) T;
+        constexpr int N    = pack<T>::N;
+        bool          held = s.width * (i64)sizeof(T) <= HELD_BYTES_MAX;
+        if (s.width % N) launch_both<1, T, false>(c, s);
+        else if (held) launch_both<N, T, true>(c, s);
+        else launch_both<N, T, false>(c, s);
+    });
+}
+
 static void run_BCE(const struct gpu_call *c)
 {
     i64 count = c->in[0].count;
@@ -236,6 +323,7 @@ extern "C" const struct gpu_kernel gpu_kernels_loss[] = {
     { OP_SOFTMAX_GRAD, "cuda", NULL, run_SOFTMAX_GRAD, NULL, NULL, false },
     { OP_XENT, "cuda", NULL, run_XENT, NULL, NULL, false },
     { OP_XENT_GRAD, "cuda", NULL, run_XENT_GRAD, NULL, NULL, false },
+    { OP_XENT_BOTH, "cuda", NULL, run_XENT_BOTH, NULL, NULL, false },
     { OP_BCE, "cuda", NULL, run_BCE, NULL, NULL, false },
     { OP_BCE_GRAD, "cuda", NULL, run_BCE_GRAD, NULL, NULL, false },
     { OP_HITS, "cuda", NULL, run_HITS, NULL, NULL, false },

@@ -112,6 +112,17 @@ MAP1(EXP, expf(x))
 MAP1(LOG, logf(x))
 MAP1(SQRT, sqrtf(x))
 
+void launch_add(void *y, const void *a, const void *b, enum dtype type, i64 count, cudaStream_t stream)
+{
+    if (!count) return;
+    with_type(type, [&](auto t) {
+        typedef decltype(t) T;
+        i64 blocks = div_up(count, (i64)THREADS * pack<T>::N);
+        map2<T, map_ADD><<<(unsigned)blocks, THREADS, 0, stream>>>((T *)y, (const T *)a, (const T *)b,
+                                                                  count, count, map_ADD());
+    });
+}
+
 struct map_SCALE {
     f32            mul, add;
     __device__ f32 operator()(f32 x) const { return add + x * mul; }

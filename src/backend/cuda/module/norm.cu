@@ -4,6 +4,7 @@
  *     dx = rstd (g - m(g) - xhat m(g xhat))
  * where RMS norm, which subtracts no mean, lacks the second term. */
 #include "backend/cuda/module/device.cuh"
+#include "backend/cuda/module/launch.h"
 
 enum { WARPS = 8, THREADS = 32 * WARPS };
 enum { CHUNK = 8 }; /* numbers a lane takes at once, where the width allows */
@@ -55,6 +56,57 @@ __global__ void row_norm_forward(T *y, f32 *means, f32 *rstds, const T *x, const
         store_f32<N>(y + i, v);
     });
     if (threadIdx.x % 32) return;
+    if (MEAN) means[row] = mean;
+    rstds[row] = rstd;
+}
+
+/* The same with the row in registers, C runs of CHUNK a lane: it is read once. With ADD the row is that
+ * of a + b, which is stored too, and taken as it is stored. */
+template <int C, class T, class W, bool MEAN, bool ADD>
+__global__ void row_norm_held(T *y, f32 *means, f32 *rstds, const T *a, const T *b, T *sums,
+                              const W *w, const W *shift, struct row_norm s)
+{
+    i64 row = (i64)blockIdx.x * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (row >= s.rows) return;
+    f32 v[C][CHUNK], mean = 0, square = 0;
+#pragma unroll
+    for (int c = 0; c < C; c++) {
+        i64  i = (c * 32 + lane) * CHUNK, at = row * s.width + i;
+        bool inside = i < s.width;
+#pragma unroll
+        for (int k = 0; k < CHUNK; k++) v[c][k] = 0;
+        if (inside) load_f32<CHUNK>(v[c], a + at);
+        if (ADD && inside) {
+            f32 more[CHUNK];
+            load_f32<CHUNK>(more, b + at);
+#pragma unroll
+            for (int k = 0; k < CHUNK; k++) v[c][k] = to_f32(from_f32<T>(v[c][k] + more[k]));
+            store_f32<CHUNK>(sums + at, v[c]);
+        }
+#pragma unroll
+        for (int k = 0; k < CHUNK; k++) mean += v[c][k];
+    }
+    mean = MEAN ? warp_sum(mean) / (f32)s.width : 0;
+#pragma unroll
+    for (int c = 0; c < C; c++) {
+        bool inside = (c * 32 + lane) * CHUNK < s.width;
+#pragma unroll
+        for (int k = 0; k < CHUNK; k++) square += inside ? (v[c][k] - mean) * (v[c][k] - mean) : 0;
+    }
+    f32 rstd = 1 / sqrtf(warp_sum(square) / (f32)s.width + s.eps);
+#pragma unroll
+    for (int c = 0; c < C; c++) {
+        i64 i = (c * 32 + lane) * CHUNK;
+        if (i >= s.width) continue;
+        f32 scale[CHUNK], move[CHUNK];
+        if (w) load_f32<CHUNK>(scale, w + i);
+        if (shift) load_f32<CHUNK>(move, shift + i);
+#pragma unroll
+        for (int k = 0; k < CHUNK; k++)
+            v[c][k] = (v[c][k] - mean) * rstd * (w ? scale[k] : 1) + (shift ? move[k] : 0);
+        store_f32<CHUNK>(y + row * s.width + i, v[c]);
+    }
+    if (lane) return;
     if (MEAN) means[row] = mean;
     rstds[row] = rstd;
 }
@@ -214,6 +266,55 @@ template <bool MEAN> static void run_forward(const struct gpu_call *c)
                 c->in_count > 1 ? data_of<W>(c->in[1]) : NULL,
                 c->in_count > 2 ? data_of<W>(c->in[2]) : NULL, s);
     });
+}
+
+enum { HELD_WIDTH_MAX = 8 * 32 * CHUNK };
+
+static bool takes_held(const struct gpu_call *c)
+{
+    i64 width = shape_last(c->in[0].type.shape);
+    return width % CHUNK == 0 && width <= HELD_WIDTH_MAX;
+}
+
+/* Operands: (a, b or x), weight, bias -> y, mean where there is one, rstd (, a + b). */
+template <bool MEAN, bool ADD> static void run_held(const struct gpu_call *c)
+{
+    struct row_norm s = { shape_rows(c->in[0].type.shape), shape_last(c->in[0].type.shape),
+                          (f32)c->at->eps };
+    i32 first = ADD ? 2 : 1, past = MEAN ? 3 : 2;
+    if (!s.rows) return;
+    enum dtype weight = c->in_count > first ? c->in[first].type.dtype : DT_F32;
+    with_type(c->in[0].type.dtype, [&](auto t) {
+        with_type(weight, [&](auto v) {
+            typedef decltype(t) T;
+            typedef decltype(v) W;
+            auto launch = [&](auto n) {
+                row_norm_held<decltype(n)::value, T, W, MEAN, ADD>
+                    <<<(unsigned)div_up(s.rows, WARPS), THREADS, 0, c->gpu->stream>>>(
+                        data_of<T>(c->out[0]), MEAN ? data_of<f32>(c->out[1]) : NULL,
+                        data_of<f32>(c->out[MEAN ? 2 : 1]), data_of<T>(c->in[0]),
+                        ADD ? data_of<T>(c->in[1]) : NULL, ADD ? data_of<T>(c->out[past]) : NULL,
+                        c->in_count > first ? data_of<W>(c->in[first]) : NULL,
+                        c->in_count > first + 1 ? data_of<W>(c->in[first + 1]) : NULL, s);
+            };
+            if (s.width <= HELD_WIDTH_MAX / 2) launch(std::integral_constant<int, 4>());
+            else launch(std::integral_constant<int, 8>());
+        });
+    });
+}
+
+/* A sum of any width: added first, then read back. */
+template <bool MEAN> static void run_add_forward(const struct gpu_call *c)
+{
+    i32                  past = MEAN ? 3 : 2;
+    const struct tensor *sum = &c->out[past];
+    launch_add(sum->data, c->in[0].data, c->in[1].data, sum->type.dtype, sum->count, c->gpu->stream);
+    struct tensor   in[3] = { *sum };
+    struct gpu_call norm  = *c;
+    for (i32 i = 2; i < c->in_count; i++) in[i - 1] = c->in[i];
+    norm.in       = in;
+    norm.in_count = c->in_count - 1;
+    run_forward<MEAN>(&norm);
 }
 
 enum { COLUMNS_MAX = 1024 * CHUNK }; /* a block has 1024 threads at most */
@@ -459,6 +560,12 @@ static void run_BATCHNORM_GRAD(const struct gpu_call *c)
 static bool takes_batchnorm(const struct gpu_call *c) { return c->in[3].type.dtype == DT_F32; }
 
 extern "C" const struct gpu_kernel gpu_kernels_norm[] = {
+    { OP_LAYERNORM, "cuda_held", takes_held, run_held<true, false>, NULL, NULL, false },
+    { OP_RMSNORM, "cuda_held", takes_held, run_held<false, false>, NULL, NULL, false },
+    { OP_ADD_LAYERNORM, "cuda_held", takes_held, run_held<true, true>, NULL, NULL, false },
+    { OP_ADD_RMSNORM, "cuda_held", takes_held, run_held<false, true>, NULL, NULL, false },
+    { OP_ADD_LAYERNORM, "cuda", NULL, run_add_forward<true>, NULL, NULL, false },
+    { OP_ADD_RMSNORM, "cuda", NULL, run_add_forward<false>, NULL, NULL, false },
     { OP_LAYERNORM, "cuda", NULL, run_forward<true>, NULL, NULL, false },
     { OP_RMSNORM, "cuda", NULL, run_forward<false>, NULL, NULL, false },
     { OP_LAYERNORM_GRAD, "cuda_rows", takes_grad, run_grad_in_registers<true>, work_rows, NULL, true },
