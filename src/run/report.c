@@ -216,10 +216,13 @@ enum status report_read(struct ledger *l, i64 now_wall_ns, struct arena *perm,
 
 /* ---- comparing ---- */
 
-const char *cause_name(enum cause c)
+const char *cause_name(enum cause c, i64 nusd)
 {
-    static const char *const names[] = { "less work", "faster steps", "less overhead", "a cheaper hour" };
-    return names[c];
+    static const char *const names[][2] = { { "less work", "more work" },
+                                            { "faster steps", "slower steps" },
+                                            { "less overhead", "more overhead" },
+                                            { "a cheaper hour", "a dearer hour" } };
+    return names[c][nusd > 0];
 }
 
 bool report_causes(const struct run_bill *a, const struct run_bill *b, i64 nusd[CAUSE_COUNT])
@@ -240,6 +243,13 @@ bool report_causes(const struct run_bill *a, const struct run_bill *b, i64 nusd[
                                 llround(price[0] * (work[1] * pace[1] + rest[1])), b->nusd };
     for (i64 i = 0; i < CAUSE_COUNT; i++) nusd[i] = at[i + 1] - at[i];
     return true;
+}
+
+/* What only the ledger reads is no lever. */
+static bool is_lever(struct str line)
+{
+    return line.len && !str_starts(line, STR("run.ledger=")) && !str_starts(line, STR("run.tags=")) &&
+           !str_starts(line, STR("run.runs_per_month="));
 }
 
 static bool has_line(struct str text, struct str line)
@@ -263,11 +273,11 @@ struct str report_changes(const struct run_bill *a, const struct run_bill *b, st
     struct textbuf out  = textbuf_new(perm);
     struct str     rest = b->row.settings, line;
     while (str_cut(&rest, '\n', &line))
-        if (line.len && !has_line(a->row.settings, line))
+        if (is_lever(line) && !has_line(a->row.settings, line))
             textbuf_fmt(&out, "%s%.*s", out.len ? ", " : "", STR_ARG(line));
     rest = a->row.settings;
     while (str_cut(&rest, '\n', &line))
-        if (line.len && !has_key(b->row.settings, line))
+        if (is_lever(line) && !has_key(b->row.settings, line))
             textbuf_fmt(&out, "%swithout %.*s", out.len ? ", " : "", STR_ARG(line));
     return textbuf_str(&out);
 }

@@ -37,7 +37,7 @@ enum status report_read(struct ledger *l, i64 now_wall_ns, struct arena *perm,
  *     nusd = price x (work x pace + the rest)
  * so that the four sum to the difference. */
 enum cause { CAUSE_WORK, CAUSE_PACE, CAUSE_REST, CAUSE_PRICE, CAUSE_COUNT };
-const char *cause_name(enum cause c);
+const char *cause_name(enum cause c, i64 nusd); /* "less work" or "more work", by its sign */
 /* False: one of them has no price. */
 bool report_causes(const struct run_bill *a, const struct run_bill *b, i64 nusd[CAUSE_COUNT]);
 

@@ -1,10 +1,10 @@
 /* test_docs.c - the pages in docs/formats agree with the program: the table of settings is that of
- * options.def (UPDATE_GOLDEN=1 writes it), and every field of an event is described. */
+ * options.def and those of the ledger those of columns.h (UPDATE_GOLDEN=1 writes them), and every
+ * field of an event is described. */
 #include "base/os.h"
 #include "cli/options.h"
 #include "harness.h"
-
-static const char heading[] = "from `src/cli/options.def`, and tested against it.\n\n";
+#include "run/columns.h"
 
 /* A cell of the table: bars would end it. */
 static void add_cell(struct textbuf *b, struct str s)
@@ -27,21 +27,43 @@ static struct str settings_table(struct arena *perm, struct arena scratch)
     return textbuf_str(&b);
 }
 
-TEST(run_yaml_lists_every_setting_as_it_is)
+/* The page says behind `mark` what the program says now. */
+static void check_page(struct str path, const char *mark, struct str now, struct arena scratch)
 {
-    struct str path = STR("docs/formats/run_yaml.md"), page;
-    struct err err  = { 0 };
-    CHECK_EQ(os_read_all(os_real(), path, perm, &page, &err), STATUS_OK);
-    const char *table = strstr(str_z(perm, page), heading);
+    struct str page;
+    struct err err = { 0 };
+    CHECK_EQ(os_read_all(os_real(), path, &scratch, &page, &err), STATUS_OK);
+    const char *table = strstr(page.data, mark);
     CHECK(table);
-    table += strlen(heading);
-    struct str now = settings_table(perm, scratch);
+    table += strlen(mark);
     if (getenv("UPDATE_GOLDEN")) {
         struct str before = str_sub(page, 0, page.len - (i64)strlen(table));
-        CHECK_EQ(os_publish(os_real(), path, str_cat(perm, before, now), *perm, &err), STATUS_OK);
-        table = str_z(perm, now);
+        struct str all    = str_cat(&scratch, before, now);
+        CHECK_EQ(os_publish(os_real(), path, all, scratch, &err), STATUS_OK);
+        table = str_z(&scratch, now);
     }
     CHECK_STR(table, now);
+}
+
+TEST(run_yaml_lists_every_setting_as_it_is)
+{
+    check_page(STR("docs/formats/run_yaml.md"),
+               "from `src/cli/options.def`, and tested against it.\n\n",
+               settings_table(perm, scratch), scratch);
+}
+
+TEST(ledger_lists_every_column_as_it_is)
+{
+    struct textbuf b = textbuf_new(perm);
+#define COLUMN(kind, name, since, meaning)                                                         \
+    textbuf_fmt(&b, "| `%s` | %s | %d | %s |\n", #name, #kind, since, meaning);
+#define TABLE(name, since, meaning)                                                                \
+    textbuf_fmt(&b, "\n### %s: %s\n\n| column | kind | since | |\n|---|---|---|---|\n", #name,     \
+                meaning);                                                                          \
+    LEDGER_##name(COLUMN)
+    LEDGER_TABLES(TABLE)
+    check_page(STR("docs/formats/ledger.md"), "from `src/run/columns.h`, and tested against it.\n",
+               textbuf_str(&b), scratch);
 }
 
 /* The keys that a source file gives to event_i64(&b, "key", …) and its kin. */
@@ -50,7 +72,8 @@ TEST(json_events_describes_every_field)
     static const char *const files[] = { "src/cli/progress.c",   "src/cli/cmd_doctor.c",
                                          "src/cli/cmd_help.c",   "src/cli/say.c",
                                          "src/cli/cmd_prices.c", "src/cli/cmd_show.c",
-                                         "src/cli/sweep_show.c" };
+                                         "src/cli/sweep_show.c", "src/cli/cmd_runs.c",
+                                         "src/cli/cmd_report.c", "src/cli/report_show.c" };
     struct str               page, text, line;
     struct err               err    = { 0 };
     i64                      fields = 0;

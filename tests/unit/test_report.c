@@ -1,0 +1,226 @@
+/* test_report.c - bills made from rows: the parts sum exactly, redone work counts once, unknown stays
+ * unknown, and what makes one run cheaper than another sums to the difference. */
+#include "run/report.h"
+#include "harness.h"
+#include "run/run_int.h"
+#include "support/folder.h"
+#ifndef FRUGAL_HAVE_SQLITE
+TEST(nothing_to_report) { SKIP("built without SQLite"); }
+#else
+
+static const i64 s_ns = 1000000000;
+
+struct world {
+    struct ledger *l;
+    struct arena  *perm;
+    u64            state;
+    i64            made;
+};
+
+static struct world world_new(struct arena *perm, u64 seed)
+{
+    struct world w = { .perm = perm, .state = seed };
+    CHECK_EQ(ledger_open(os_real(), str_cat(perm, folder_new(perm), STR("/ledger.db")), perm, &w.l, NULL), STATUS_OK);
+    return w;
+}
+
+static i64 draw(struct world *w, i64 below)
+{
+    w->state = w->state * 6364136223846793005u + 1442695040888963407u;
+    return (i64)(w->state >> 24) % below;
+}
+
+static void put(struct world *w, enum ledger_table table, const void *row)
+{
+    CHECK_EQ(ledger_put(w->l, table, row, NULL), STATUS_OK);
+}
+
+static struct run_row run_row(struct world *w, const char *name)
+{
+    struct run_row r;
+    row_clear(&ledger_tables[LEDGER_TABLE_run], &r);
+    r.id            = str_fmt(w->perm, "run%06lld", (long long)++w->made);
+    r.name          = str_of(name);
+    r.unit          = STR("samples");
+    r.begin_wall_ns = w->made * s_ns;
+    return r;
+}
+
+static struct segment_row segment_row(struct world *w, struct str run)
+{
+    struct segment_row s;
+    row_clear(&ledger_tables[LEDGER_TABLE_segment], &s);
+    s.id            = str_fmt(w->perm, "seg%06lld", (long long)++w->made);
+    s.run           = run;
+    s.boot          = s.id; /* a machine of its own */
+    s.price         = STR("p");
+    s.ended         = STR("end");
+    s.begin_wall_ns = w->made * s_ns;
+    return s;
+}
+
+static void put_price(struct world *w, f64 usd_hour)
+{
+    struct price_row p = { .id = STR("p"), .usd_hour = usd_hour };
+    put(w, LEDGER_TABLE_price, &p);
+}
+
+static struct run_bill *read_all(struct world *w, i64 now_wall_ns, i64 *count)
+{
+    struct run_bill *b;
+    CHECK_EQ(report_read(w->l, now_wall_ns, w->perm, &b, count, NULL), STATUS_OK);
+    return b;
+}
+
+TEST(parts_sum_to_the_bill_whatever_happened)
+{
+    struct world w = world_new(perm, test_seed());
+    i64          count, sum_ns = 0, sum_own = 0;
+    CHECK_EQ(ledger_begin(w.l, NULL), STATUS_OK);
+    for (i64 p = 0; p < 5; p++) {
+        struct price_row price = { .id            = str_fmt(perm, "p%lld", (long long)p),
+                                   .usd_hour      = (f64)draw(&w, 100000) / 997,
+                                   .granularity_s = draw(&w, 2) * draw(&w, 3600),
+                                   .minimum_s     = draw(&w, 2) * draw(&w, 90),
+                                   .free_s        = draw(&w, 4000) };
+        put(&w, LEDGER_TABLE_price, &price);
+    }
+    for (i64 i = 0; i < 60; i++) {
+        struct run_row run = run_row(&w, "any");
+        put(&w, LEDGER_TABLE_run, &run);
+        for (i64 k = draw(&w, 4); k >= 0; k--) {
+            struct segment_row s = segment_row(&w, run.id);
+            i64                ns[TERM_COUNT];
+            for (i64 t = 0; t < TERM_COUNT; t++) ns[t] = draw(&w, 3) ? draw(&w, 1000 * s_ns) : 0;
+            segment_set_terms(&s, ns);
+            s.boot      = str_fmt(perm, "boot%lld", (long long)draw(&w, 3));
+            s.gpus      = draw(&w, 3);
+            s.price     = str_fmt(perm, "p%lld", (long long)draw(&w, 5));
+            s.step      = draw(&w, 1000);
+            s.samples   = s.step * 32;
+            s.target_ns = draw(&w, 2) * draw(&w, s.metered_ns + 1);
+            put(&w, LEDGER_TABLE_segment, &s);
+            struct checkpoint_row c = { s.id, 1, STR("s3://b/1"), draw(&w, 1ll << 40), 0, 0, 0, draw(&w, 2) * s_ns, 0.02 };
+            if (draw(&w, 2)) put(&w, LEDGER_TABLE_checkpoint, &c);
+            struct interruption_row n = { .segment = s.id, .kind = draw(&w, 2) ? STR("aws") : STR("signal") };
+            if (draw(&w, 2)) put(&w, LEDGER_TABLE_interruption, &n);
+        }
+    }
+    CHECK_EQ(ledger_commit(w.l, NULL), STATUS_OK);
+    struct run_bill *b = read_all(&w, 1000000 * s_ns, &count);
+    CHECK_EQ(count, 60);
+    for (i64 i = 0; i < count; i++) {
+        i64 nusd = 0, ns = 0;
+        for (i64 k = 0; k < BILL_PARTS; k++) nusd += b[i].part_nusd[k];
+        for (i64 k = 0; k < TERM_COUNT; k++) ns += b[i].term_ns[k];
+        CHECK(b[i].priced);
+        CHECK_EQ(nusd, b[i].nusd);
+        CHECK_EQ(ns, b[i].metered_ns);
+        CHECK(b[i].own_ns <= b[i].metered_ns);
+        CHECK(!b[i].reached || (b[i].target_nusd >= 0 && b[i].target_nusd <= b[i].nusd));
+        sum_ns += ns, sum_own += b[i].own_ns;
+    }
+    CHECK(sum_own < sum_ns); /* or no two ever shared a machine */
+    for (i64 i = 0; i + 1 < count; i++) {
+        i64 causes[CAUSE_COUNT], sum = b[i].nusd;
+        if (!report_causes(&b[i], &b[i + 1], causes)) continue;
+        for (i64 k = 0; k < CAUSE_COUNT; k++) sum += causes[k];
+        CHECK_EQ(sum, b[i + 1].nusd);
+    }
+    ledger_close(w.l);
+}
+
+TEST(a_restart_counts_its_work_once)
+{
+    struct world   w   = world_new(perm, 1);
+    struct run_row run = run_row(&w, "spot");
+    i64            count;
+    put_price(&w, 3.6);
+    put(&w, LEDGER_TABLE_run, &run);
+    struct segment_row a = segment_row(&w, run.id), b = segment_row(&w, run.id);
+    a.step = 100, a.samples = 3200, a.ended = STR(""), a.beat_wall_ns = a.begin_wall_ns + 50 * s_ns;
+    a.beat_every_ns = 10 * s_ns;
+    b.step_from = 80, b.step = 200, b.samples = 3840, b.target_ns = 60 * s_ns, b.value = 0.9;
+    i64 first[TERM_COUNT] = { [TERM_compute] = 50 * s_ns }, second[TERM_COUNT] = { [TERM_compute] = 50 * s_ns, [TERM_redone] = 10 * s_ns, [TERM_starting] = 20 * s_ns };
+    segment_set_terms(&a, first);
+    segment_set_terms(&b, second);
+    put(&w, LEDGER_TABLE_segment, &a);
+    put(&w, LEDGER_TABLE_segment, &b);
+    struct run_bill *r = read_all(&w, 100000 * s_ns, &count);
+    CHECK_EQ(r->segment_count, 2);
+    CHECK_EQ(r->steps, 200);
+    CHECK_EQ(r->work, 200 * 32);
+    CHECK_EQ(r->state, RUN_ENDED);
+    CHECK_EQ(r->uncertain_ns, 10 * s_ns); /* the first was killed */
+    CHECK_EQ(r->nusd, 130 * 1000000);     /* $0.001 a second */
+    CHECK_EQ(r->part_nusd[TERM_redone], 10 * 1000000);
+    CHECK_EQ(r->target_nusd, 110 * 1000000);
+    ledger_close(w.l);
+}
+
+TEST(without_a_price_there_are_no_dollars)
+{
+    struct world       w   = world_new(perm, 1);
+    struct run_row     run = run_row(&w, "free");
+    struct segment_row s   = segment_row(&w, run.id);
+    i64                ns[TERM_COUNT] = { [TERM_compute] = s_ns }, count, causes[CAUSE_COUNT];
+    s.price = STR("");
+    segment_set_terms(&s, ns);
+    put(&w, LEDGER_TABLE_run, &run);
+    put(&w, LEDGER_TABLE_segment, &s);
+    struct run_bill *r = read_all(&w, 2 * s_ns, &count);
+    CHECK(!r->priced);
+    CHECK(isnan(r->usd_hour));
+    CHECK(!report_causes(r, r, causes));
+    ledger_close(w.l);
+}
+
+TEST(each_cause_is_seen_alone)
+{
+    struct run_bill a = { .priced = true, .work = 1000, .metered_ns = 300, .own_ns = 300, .nusd = 600 }, b;
+    i64             causes[CAUSE_COUNT];
+    a.term_ns[TERM_compute] = 200;
+    a.term_ns[TERM_loading] = 100;
+    b = a, b.work = 500, b.term_ns[TERM_compute] = 100, b.metered_ns = b.own_ns = 200, b.nusd = 400;
+    CHECK(report_causes(&a, &b, causes));
+    CHECK(causes[CAUSE_WORK] == -200 && !causes[CAUSE_PACE] && !causes[CAUSE_REST] && !causes[CAUSE_PRICE]);
+    b = a, b.term_ns[TERM_compute] = 100, b.metered_ns = b.own_ns = 200, b.nusd = 400;
+    CHECK(report_causes(&a, &b, causes));
+    CHECK(causes[CAUSE_PACE] == -200 && !causes[CAUSE_WORK] && !causes[CAUSE_REST] && !causes[CAUSE_PRICE]);
+    b = a, b.term_ns[TERM_loading] = 0, b.metered_ns = b.own_ns = 200, b.nusd = 400;
+    CHECK(report_causes(&a, &b, causes));
+    CHECK(causes[CAUSE_REST] == -200 && !causes[CAUSE_WORK] && !causes[CAUSE_PACE] && !causes[CAUSE_PRICE]);
+    b = a, b.nusd = 300;
+    CHECK(report_causes(&a, &b, causes));
+    CHECK(causes[CAUSE_PRICE] == -300 && !causes[CAUSE_WORK] && !causes[CAUSE_PACE] && !causes[CAUSE_REST]);
+    b.row.unit = STR("tokens");
+    CHECK(!report_causes(&a, &b, causes));
+}
+
+TEST(changes_are_named_once)
+{
+    struct run_bill a = { .row.settings = STR("train.epochs=5\ntrain.lr=0.1\n") };
+    struct run_bill b = { .row.settings = STR("train.lr=0.2\ntrain.precision=bf16\n") };
+    CHECK_STR(report_changes(&a, &b, perm), "train.lr=0.2, train.precision=bf16, without train.epochs=5");
+    CHECK_EQ(report_changes(&a, &a, perm).len, 0);
+}
+
+TEST(a_rate_is_given_or_counted_never_guessed)
+{
+    struct run_bill b[8] = { 0 };
+    i64             day = 86400 * s_ns, now = 1000 * day;
+    bool            counted;
+    for (i64 i = 0; i < 8; i++) {
+        b[i].row.name           = i == 7 ? STR("other") : STR("mine");
+        b[i].row.begin_wall_ns  = now - (6 - i) * 5 * day; /* mine: 30 days, 25, … 0 */
+        b[i].row.runs_per_month = NAN;
+    }
+    b[7].row.begin_wall_ns = now - day;
+    CHECK_NEAR(report_runs_per_month(b, 8, &b[0], now, &counted), 7.0 / 30 * 365.25 / 12, 1e-12);
+    CHECK(counted);
+    CHECK(isnan(report_runs_per_month(b, 8, &b[7], now, &counted))); /* a day is no month */
+    b[7].row.runs_per_month = 4;
+    CHECK_EQ(report_runs_per_month(b, 8, &b[7], now, &counted), 4);
+    CHECK(!counted);
+}
+#endif
