@@ -5,37 +5,44 @@
  * like any other, so that time and memory come from the one planner. */
 #ifndef PLAN_KNOWN_H
 #define PLAN_KNOWN_H
-#include "base/os.h"
+#include "base/err.h"
 #include "model/model.h"
 
 enum known_kind { KNOWN_DECODER, KNOWN_ENCODER };
 
-struct known {
-    struct str      name, source;
-    enum known_kind kind;
-    i64             depth, width, heads, kv_heads, head_dim, hidden, vocabulary;
-    i64             context;    /* tokens of a sequence it was made for */
-    i64             positions;  /* rows of learned positions; 0: rotary */
-    i64             segments;   /* rows of BERT's token types */
-    i64  experts, experts_used; /* MLPs a block, and how many of them a token goes through; 1, 1 */
-    bool gated, rms, tied;
-    bool bias_qkv, bias_out, bias_mlp; /* biases of attention's matrices and of the MLP's */
-    bool qk_norm;     /* with weights, one of head_dim for queries and one for keys a block */
-    bool single_norm; /* one norm a block: attention and MLP read the same (Phi) */
-    bool pooler;      /* BERT's */
+enum known_trait {
+    KNOWN_GATED    = 1 << 0, /* an MLP of three matrices */
+    KNOWN_RMS      = 1 << 1, /* rms norm; else layer norm */
+    KNOWN_TIED     = 1 << 2, /* the head is the embedding */
+    KNOWN_BIAS_QKV = 1 << 3, /* of queries, keys and values */
+    KNOWN_BIAS_OUT = 1 << 4, /* of attention's last matrix */
+    KNOWN_BIAS_MLP = 1 << 5,
+    KNOWN_QK_NORM  = 1 << 6, /* with weights, head_dim of queries and of keys a block */
+    KNOWN_POOLER   = 1 << 7, /* BERT's matrix behind the first position */
+    KNOWN_BIASES   = KNOWN_BIAS_QKV | KNOWN_BIAS_OUT | KNOWN_BIAS_MLP,
 };
 
-struct known_flops { /* floating-point operations of a token, forward and backward */
-    f64 matrices;    /* 6 for each weight it is multiplied by */
-    f64 attention; /* scores and sums: 12 x depth x heads x head_dim x context, half of it if causal */
+struct known {
+    struct str      name;
+    enum known_kind kind;
+    i64             depth, width, heads, kv_heads, head_dim, hidden, vocabulary;
+    i64             context;   /* tokens of a sequence that it is usually trained with */
+    i64             positions; /* rows of learned positions; 0: rotary */
+    i64             segments;  /* rows of BERT's token types */
+    i64             experts, experts_used; /* MLPs a block; so many of them take a token. 1, 1 */
+    u32             traits;
+};
+
+struct known_flops { /* of a token, forward and backward */
+    f64 matrices;    /* 6 for each weight that it is multiplied by */
+    f64 attention;   /* scores and sums: 12 depth heads head_dim context, half of it where causal */
 };
 
 i64                 known_count(void);
 const struct known *known_at(i64 index);
-const struct known *
-known_find(struct str name); /* NULL: none; - and . and _ are alike, as is case */
-/* A config.json of transformers: gpt2, gpt_neox, llama, mistral, mixtral, qwen2, qwen3, gemma, phi,
- * bert, roberta. */
+/* NULL: none. Case, and - . _ for one another, do not count; nor does an owner in front. */
+const struct known *known_find(struct str name);
+/* A config.json of transformers; which model_types can be read is said in the error. */
 enum status known_read(struct str path, struct str text, struct arena *perm, struct known *out,
                        struct err *err);
 
