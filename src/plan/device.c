@@ -1,0 +1,104 @@
+/* device.c - from the catalogue's rows to rates, links and memory. */
+#include "plan/device.h"
+#include <math.h>
+
+#define ASSUME(name, value, unit, why) const f64 assumed_##name = value;
+#include "plan/assumed.def"
+#undef ASSUME
+
+const struct assumption assumptions[] = {
+#define ASSUME(name, value, unit, why) { #name, unit, why, value },
+#include "plan/assumed.def"
+#undef ASSUME
+};
+const i64 assumption_count = COUNT_OF(assumptions);
+
+enum { ALIGN_BYTES = 256 }; /* of tensors on a GPU */
+
+/* A large product's rate: measured where it was, else a part of the peak. */
+static f64 product_flops_s(const struct gpu *g, f64 peak_tflops)
+{
+    f64 part = g->bf16_matmul_measured_tflops / g->bf16_dense_tflops;
+    return 1e12 * peak_tflops * (part > 0 ? part : assumed_product_part);
+}
+
+static void set_peak(struct device *d, enum dtype t, f64 flops_s, f64 reached)
+{
+    d->peak_flops_s[t] = flops_s;
+    if (flops_s > 0) d->target.flops_s[t] = reached;
+}
+
+static void use_gpu(struct device *d, const struct machine *m, const struct gpu *g)
+{
+    bool new_enough = g->bf16_dense_tflops > 0;
+    set_peak(d, DT_F32, 1e12 * g->fp32_tflops, 1e12 * g->fp32_tflops * assumed_product_part);
+    set_peak(d, DT_BF16, 1e12 * g->bf16_dense_tflops, product_flops_s(g, g->bf16_dense_tflops));
+    set_peak(d, DT_F16, 1e12 * g->fp16_dense_tflops, product_flops_s(g, g->fp16_dense_tflops));
+    d->target.low               = new_enough ? DT_BF16 : DT_F16;
+    d->target.bandwidth_bytes_s = 1e12 * g->hbm_tb_s;
+    d->target.memory_bytes      = (i64)(g->memory_usable_gib * 0x1p30);
+    d->target.fusions_off       = FUSE_RESIDUAL; /* as our kernels are */
+    d->units                    = m->gpus;
+    d->rates                    = rates_of_gpus();
+    d->copy_bytes_s             = 1e9 * assumed_copy_gb_s;
+    bool nvlink                 = str_starts(g->link, STR("nvlink"));
+    d->network                  = (struct network){ .gpus         = m->gpus,
+                                                    .link_bytes_s = 1e9 * g->link_gb_s_each_way * assumed_link_part,
+                                                    .link_latency_s = 1e-6 * assumed_link_latency_us,
+                                                    .adds           = nvlink && g->link.data[6] >= '4' };
+}
+
+/* All cores together are one unit: a core is sold as one vCPU or two. */
+static void use_cpu(struct device *d, const struct machine *m, const struct cpu *c)
+{
+    f64 cores = m->vcpus / c->vcpus_per_core, clock = 1e9 * c->all_core_ghz * cores;
+    f64 part = MIN(cores / c->cores_per_socket, ceil(cores / c->cores_per_socket));
+    f64 f32s = clock * c->fp32_flop_per_cycle_core, bf16 = clock * c->bf16_flop_per_cycle_core;
+    set_peak(d, DT_F32, f32s, f32s * assumed_core_part);
+    set_peak(d, DT_BF16, bf16, bf16 * assumed_core_part);
+    d->target.low               = bf16 > f32s ? DT_BF16 : DT_F32;
+    d->target.bandwidth_bytes_s = 1e9 * c->memory_gb_s_per_socket * part;
+    d->target.memory_bytes      = (i64)(m->ram_gib * assumed_ram_part * 0x1p30);
+    d->units                    = 1;
+    d->rates                    = rates_of_cpus();
+    d->network                  = (struct network){ .gpus = 1, .link_bytes_s = INFINITY };
+}
+
+static bool sound(const struct device *d)
+{
+    return d->target.flops_s[DT_F32] > 0 && d->target.bandwidth_bytes_s > 0 &&
+           d->target.memory_bytes > 0 && d->units > 0;
+}
+
+enum status device_of_machine(const struct catalogue *c, const struct machine *m,
+                              struct arena *perm, struct device *out, struct err *err)
+{
+    const struct gpu *gpu = m->gpu.len ? catalogue_gpu(c, m->gpu) : NULL;
+    const struct cpu *cpu = m->cpu.len ? catalogue_cpu(c, m->cpu) : NULL;
+    struct device     d   = { .row = m, .billing = *catalogue_billing(c, m->provider) };
+    d.name                = str_fmt(perm, "%.*s %.*s", STR_ARG(m->provider), STR_ARG(m->name));
+    d.target.name         = d.name;
+    d.target.align_bytes  = ALIGN_BYTES;
+    d.target.threads      = 1;
+    for (i32 t = 0; t < DT_COUNT; t++) d.peak_flops_s[t] = NAN;
+    for (i32 p = 0; p < PRICE_COUNT; p++) d.usd_h[p] = machine_usd_h(m, (enum price)p);
+    if (gpu) use_gpu(&d, m, gpu);
+    else if (cpu) use_cpu(&d, m, cpu);
+    d.network.net_bytes_s   = 1e9 / 8 * m->net_gbit_s * assumed_net_part;
+    d.network.net_latency_s = 1e-6 * assumed_net_latency_us;
+    d.assumed               = machine_assumed(perm, m);
+    *out                    = d;
+    if (sound(&d)) return STATUS_OK;
+    return err_set(err, STATUS_NO, "%.*s: its rates or memory are not known", STR_ARG(d.name));
+}
+
+struct device device_here(const struct target *t, const struct rates *r, f64 usd_h)
+{
+    struct device d = { .name = STR("this machine"), .units = 1, .target = *t, .rates = r };
+    d.network       = (struct network){ .gpus = 1, .link_bytes_s = INFINITY, .net_bytes_s = NAN };
+    for (i32 i = 0; i < DT_COUNT; i++) d.peak_flops_s[i] = t->flops_s[i];
+    for (i32 p = 0; p < PRICE_COUNT; p++) d.usd_h[p] = NAN;
+    d.usd_h[PRICE_OWN]      = usd_h;
+    d.billing.granularity_s = 1;
+    return d;
+}

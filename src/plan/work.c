@@ -1,0 +1,117 @@
+/* work.c - from programs to rows. */
+#include "plan/work.h"
+#include <string.h>
+
+static struct work_row row_of(const struct program *p, i32 instr, struct arena scratch)
+{
+    const struct node *n = &p->graph->nodes[p->instrs[instr].node];
+    struct sig         s = graph_sig(p->graph, n, &scratch);
+    struct work_row    r = { .op = n->op, .count = 1, .fixed = op_cost(&s) };
+    r.dtype              = s.in_count ? s.in[0].dtype : DT_F32;
+    r.backward = p->graph->forward_count && p->instrs[instr].node >= p->graph->forward_count;
+    return r;
+}
+
+static bool alike(const struct work_row *a, const struct work_row *b)
+{
+    return a->op == b->op && a->dtype == b->dtype && a->backward == b->backward &&
+           a->fixed.flops == b->fixed.flops && a->fixed.bytes == b->fixed.bytes &&
+           a->sample.flops == b->sample.flops && a->sample.bytes == b->sample.bytes;
+}
+
+static void add_row(struct work *w, struct work_row r)
+{
+    for (i64 i = w->count - 1; i >= 0; i--) {
+        if (!alike(&w->rows[i], &r)) continue;
+        w->rows[i].count++;
+        return;
+    }
+    w->rows[w->count++] = r;
+}
+
+struct work work_of_program(struct arena *perm, const struct program *p, struct arena scratch)
+{
+    struct work w = { .rows = NEW(perm, struct work_row, MAX(p->instr_count, 1)) };
+    for (i32 i = 0; i < p->instr_count; i++) add_row(&w, row_of(p, i, scratch));
+    return w;
+}
+
+/* Costs at a and b samples as a line. */
+static void draw(f64 a, f64 at_a, f64 b, f64 at_b, f64 *fixed, f64 *sample)
+{
+    *sample = (at_b - at_a) / (b - a);
+    *fixed  = at_a - *sample * a;
+}
+
+static struct work lines_of(struct arena *perm, const struct program *low, f64 a,
+                            const struct program *high, f64 b, struct arena scratch)
+{
+    struct work w = { 0 };
+    if (!low) return w;
+    ASSERT(low->instr_count == high->instr_count);
+    w.rows = NEW(perm, struct work_row, MAX(low->instr_count, 1));
+    for (i32 i = 0; i < low->instr_count; i++) {
+        struct work_row r = row_of(low, i, scratch), h = row_of(high, i, scratch);
+        draw(a, r.fixed.flops, b, h.fixed.flops, &r.fixed.flops, &r.sample.flops);
+        draw(a, r.fixed.bytes, b, h.fixed.bytes, &r.fixed.bytes, &r.sample.bytes);
+        add_row(&w, r);
+    }
+    return w;
+}
+
+static void weigh(struct step_work *w, const struct program_set *set)
+{
+    for (i32 i = 0; i < set->persistent_count; i++) {
+        const struct persistent *p     = &set->persistents[i];
+        f64                      bytes = (f64)type_bytes(p->type);
+        bool saved = p->kind == VALUE_PARAM || p->kind == VALUE_STATE || p->kind == VALUE_BUFFER;
+        if (p->kind == VALUE_PARAM) w->parameters += (f64)shape_count(p->type.shape);
+        if (p->kind == VALUE_GRAD) w->gradient_bytes += bytes;
+        if (saved) w->saved_bytes += bytes;
+        if (saved || p->kind == VALUE_GRAD) w->state_bytes += bytes;
+    }
+}
+
+enum status step_work_of(struct arena *perm, const struct target *target,
+                         const struct compile_config *config, graph_builder *build, void *context,
+                         i64 low, i64 high, struct step_work *out, struct arena scratch,
+                         struct err *err)
+{
+    struct compile_config c = *config;
+    struct target         t = *target;
+    struct program_set   *a, *b;
+    struct arena          sets = arena_part(&scratch, (scratch.end - scratch.begin) / 2);
+    t.memory_bytes             = 0;
+    t.seconds                  = NULL;
+    c.batch_last = c.eval_batch = c.eval_batch_last = 0;
+    c.batch                                         = low;
+    *out                                            = (struct step_work){ 0 };
+    enum status st = compile(&sets, &t, &c, build, context, &a, scratch, err);
+    c.batch        = high;
+    if (!st) st = compile(&sets, &t, &c, build, context, &b, scratch, err);
+    if (st) return st;
+    struct program **p = a->programs, **q = b->programs;
+    f64              x = (f64)low, y = (f64)high;
+    out->train  = lines_of(perm, p[PROGRAM_TRAIN], x, q[PROGRAM_TRAIN], y, scratch);
+    out->add    = lines_of(perm, p[PROGRAM_ADD], x, q[PROGRAM_ADD], y, scratch);
+    out->update = lines_of(perm, p[PROGRAM_UPDATE], x, q[PROGRAM_UPDATE], y, scratch);
+    draw(x, (f64)a->arena_bytes, y, (f64)b->arena_bytes, &out->memory_fixed, &out->memory_sample);
+    weigh(out, a);
+    return STATUS_OK;
+}
+
+struct cost work_cost(const struct work *w, f64 samples)
+{
+    struct cost sum = { 0 };
+    for (i64 i = 0; i < w->count; i++) {
+        const struct work_row *r = &w->rows[i];
+        sum.flops += r->count * (r->fixed.flops + samples * r->sample.flops);
+        sum.bytes += r->count * (r->fixed.bytes + samples * r->sample.bytes);
+    }
+    return sum;
+}
+
+f64 step_work_bytes(const struct step_work *w, f64 samples)
+{
+    return w->memory_fixed + samples * w->memory_sample;
+}
