@@ -235,6 +235,14 @@ static enum status real_stat(struct os *os, struct str path, struct os_stat *out
     return STATUS_OK;
 }
 
+static void real_set_mtime(struct os *os, struct str path, i64 mtime_ns)
+{
+    (void)os;
+    struct path     p;
+    struct timespec t[2] = { { 0, UTIME_OMIT }, { mtime_ns / 1000000000, mtime_ns % 1000000000 } };
+    if (!path_set(&p, path, NULL)) utimensat(AT_FDCWD, p.z, t, 0);
+}
+
 static int by_text(const void *a, const void *b)
 {
     return strcmp(((const struct str *)a)->data, ((const struct str *)b)->data);
@@ -388,6 +396,7 @@ struct os *os_real(void)
         .sync_dir_of = real_sync_dir_of,
         .lock        = real_lock,
         .stat        = real_stat,
+        .set_mtime   = real_set_mtime,
         .list        = real_list,
         .map         = real_map,
         .unmap       = real_unmap,

@@ -37,6 +37,7 @@ struct os {
     enum status (*lock)(struct os *, struct str path, struct file *,
                         struct err *); /* made if absent, ours until closed; NO: another has it */
     enum status (*stat)(struct os *, struct str path, struct os_stat *, struct err *);
+    void (*set_mtime)(struct os *, struct str path, i64 mtime_ns); /* where that is allowed */
     enum status (*list)(struct os *, struct str dir, struct arena *perm, struct str **names,
                         i64 *count, struct err *);           /* sorted */
     enum status (*map)(struct os *, struct str path, struct str *bytes, struct err *); /* to read */
@@ -91,6 +92,8 @@ enum status os_publish_parts(struct os *, struct str path, const struct str *par
                              struct arena scratch, struct err *);
 i64         os_disk_free_bytes(struct str path); /* where this file would lie; -1: not known */
 bool        os_disk_is_remote(struct str path); /* on a network file system, or one that may be */
+struct str  os_absolute(struct arena *perm, struct str path); /* without links; as given where there
+                                                                is no such file */
 i64         os_peak_rss_bytes(void);   /* VmHWM */
 i64         os_process_age_ns(void);   /* since the process was loaded */
 

@@ -1,5 +1,7 @@
 /* os_file.c - whole files through the seam, and what the kernel says about us. */
 #include "base/os.h"
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -72,6 +74,15 @@ enum status os_publish(struct os *os, struct str path, struct str bytes, struct 
                        struct err *err)
 {
     return os_publish_parts(os, path, &bytes, 1, scratch, err);
+}
+
+struct str os_absolute(struct arena *perm, struct str path)
+{
+    char given[PATH_MAX], found[PATH_MAX];
+    if (path.len >= (i64)sizeof given) return path;
+    memcpy(given, path.data, (size_t)path.len);
+    given[path.len] = '\0';
+    return realpath(given, found) ? str_copy(perm, str_of(found)) : path;
 }
 
 i64 os_peak_rss_bytes(void)

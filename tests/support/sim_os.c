@@ -328,6 +328,13 @@ static enum status sim_stat(struct os *os, struct str path, struct os_stat *out,
     return STATUS_OK;
 }
 
+static void sim_set_mtime(struct os *os, struct str path, i64 mtime_ns)
+{
+    struct sim_disk *d = sim_of(os)->disk;
+    struct sim_name *n = find(d, path);
+    if (n && n->body >= 0) d->bodies[n->body].mtime_ns = mtime_ns;
+}
+
 static int by_text(const void *a, const void *b)
 {
     return strcmp(((const struct str *)a)->data, ((const struct str *)b)->data);
@@ -425,9 +432,9 @@ struct sim_os *sim_os_new(struct arena *perm)
     sim->os = (struct os){
         sim,          sim_open_read,   sim_create, sim_read,     sim_write,       sim_sync,
         sim_close,    sim_rename,      sim_remove, sim_make_dir, sim_sync_dir_of, sim_lock,
-        sim_stat,     sim_list,        sim_map,    sim_unmap,    sim_now_ns,      sim_wall_ns,
-        sim_sleep_ns, sim_env,         sim_env_at, sim_connect,  sim_listen,      sim_port_of,
-        sim_accept,   sim_signal_take,
+        sim_stat,     sim_set_mtime,   sim_list,   sim_map,      sim_unmap,       sim_now_ns,
+        sim_wall_ns,  sim_sleep_ns,    sim_env,    sim_env_at,   sim_connect,     sim_listen,
+        sim_port_of,  sim_accept,      sim_signal_take,
     };
     return sim;
 }
