@@ -1,0 +1,26 @@
+/* program.h - what `frugal run` is told about the program that it runs: section `program` of a run
+ * file. The values are in cli/options.def; here, because settings may name lower rooms only. */
+#ifndef RUN_PROGRAM_H
+#define RUN_PROGRAM_H
+#include "base/text.h"
+
+struct program_config {
+    struct str folder;    /* where it keeps its checkpoints; empty: nothing is carried */
+    struct str files[16]; /* patterns of their names, without folders */
+    i64        file_count;
+    f64        settle_s;    /* a closed file is complete when it has not changed for so long */
+    struct str marker;      /* or when FILE + this is there; empty: there are none such */
+    struct str signal;      /* that asks it to save and end */
+    struct str save_signal; /* that asks it to save and go on; none */
+    struct str signal_to;   /* all | workers | launcher */
+    f64        grace_s;     /* from that signal until it is killed */
+    i64        restarts;    /* in a row without a new checkpoint */
+    f64        backoff_s;   /* before the first of them; doubles */
+    struct str resume[16];  /* arguments added where there is a checkpoint to go on from */
+    i64        resume_count;
+    struct str read; /* none | regex | json | tensorboard: what the next three are found in */
+    struct str step, loss, metric; /* expression with one group, key or tag; empty: none */
+    struct str events;             /* tensorboard: the folder of its event files */
+};
+
+#endif

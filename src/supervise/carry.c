@@ -1,0 +1,476 @@
+/* carry.c - the folder of a program as checkpoints, and checkpoints as its folder. */
+#include "supervise/carry.h"
+#include "base/family.h"
+#include "base/json.h"
+#include "store/checkpoint.h"
+#include "supervise/folder.h"
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    LIST_BYTES = 512 << 20
+}; /* address space for a list of the folder and what it takes to make */
+
+struct carry {
+    struct os          *os;
+    struct carry_config config;
+    struct str          folder; /* absolute where it is there already, as all of ours */
+    struct ckpt_store  *store;
+    struct ckpt_id      last;      /* of the newest that this start has taken; save 0: none */
+    struct arena        memory[3]; /* of the two lists that take turns, and of all else */
+    i64                 turn;
+    struct folder_list  seen; /* by the last look */
+    struct arena        kept_memory[2];
+    i64                 kept_turn;
+    struct folder_list  kept;  /* what the newest checkpoint holds */
+    bool                fresh; /* nobody has used the store before us, nor have we */
+    bool                thread_runs, pausing;
+    pthread_t           thread;
+    pthread_mutex_t     lock; /* of what follows, and of pausing */
+    pthread_cond_t      wake;
+    i64                 step;
+    struct carry_state  state;
+};
+
+/* --- opening ------------------------------------------------------------------------------------ */
+
+static bool inside(struct str folder, struct str other)
+{
+    return str_starts(other, folder) && (other.len == folder.len || other.data[folder.len] == '/');
+}
+
+enum status carry_open(struct os *os, const struct carry_config *config, struct arena *perm,
+                       struct carry **out, struct err *err)
+{
+    struct carry      *c = NEW(perm, struct carry, 1);
+    pthread_condattr_t clock;
+    *out = NULL;
+    *c   = (struct carry){ .os = os, .config = *config };
+    struct os_stat lock;
+    c->fresh       = os->stat(os, folder_path(perm, config->store, STR("lock")), &lock, NULL);
+    enum status st = os->make_dir(os, config->program->folder, err);
+    if (!st) st = ckpt_store_open(os, config->store, perm, &c->store, err);
+    if (st) return st;
+    c->folder        = os_absolute(perm, config->program->folder);
+    struct str store = os_absolute(perm, config->store);
+    if (inside(c->folder, store) || inside(store, c->folder)) {
+        ckpt_store_close(c->store);
+        return err_set(err, STATUS_USAGE,
+                       "checkpoint.dir and program.folder must lie apart, and %.*s is in %.*s",
+                       STR_ARG(inside(c->folder, store) ? store : c->folder),
+                       STR_ARG(inside(c->folder, store) ? c->folder : store));
+    }
+    c->last.attempt = ckpt_attempt_last(c->store) + 1;
+    for (i64 i = 0; i < COUNT_OF(c->memory); i++) c->memory[i] = arena_part(perm, LIST_BYTES);
+    for (i64 i = 0; i < COUNT_OF(c->kept_memory); i++)
+        c->kept_memory[i] = arena_part(perm, 64 << 20);
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&c->wake, &clock);
+    pthread_condattr_destroy(&clock);
+    pthread_mutex_init(&c->lock, NULL);
+    *out = c;
+    return STATUS_OK;
+}
+
+void carry_close(struct carry *c)
+{
+    if (!c) return;
+    carry_pause(c);
+    ckpt_store_close(c->store);
+    pthread_cond_destroy(&c->wake);
+    pthread_mutex_destroy(&c->lock);
+}
+
+static enum status scan(struct carry *c, struct arena *perm, struct folder_list *out,
+                        struct err *err)
+{
+    const struct program_config *p = c->config.program;
+    return folder_scan(c->os, c->folder, p->files, p->file_count, perm, out, err);
+}
+
+/* The newest checkpoint holds these. */
+static void keep_list(struct carry *c, const struct folder_list *l)
+{
+    struct arena       memory = c->kept_memory[c->kept_turn ^= 1];
+    struct folder_list copy   = { NEW(&memory, struct folder_file, MAX(l->count, 1)), l->count };
+    for (i64 i = 0; i < l->count; i++) {
+        copy.files[i]      = l->files[i];
+        copy.files[i].path = str_copy(&memory, l->files[i].path);
+    }
+    c->kept = copy;
+}
+
+/* --- which files are complete ------------------------------------------------------------------- */
+
+static bool is_marker(const struct carry *c, struct str path)
+{
+    return c->config.program->marker.len && str_ends(path, c->config.program->marker);
+}
+
+/* Its marker is there, and was made after it. */
+static bool is_marked(const struct carry *c, const struct folder_list *l,
+                      const struct folder_file *f, struct arena scratch)
+{
+    struct str                marker = c->config.program->marker;
+    const struct folder_file *m =
+        marker.len ? folder_find(l, str_cat(&scratch, f->path, marker)) : NULL;
+    return m && m->mtime_ns >= f->mtime_ns;
+}
+
+static bool is_complete(struct carry *c, const struct folder_list *l, const struct folder_file *f,
+                        struct arena scratch)
+{
+    i64  settle_ns = (i64)(c->config.program->settle_s * 1e9);
+    bool settled   = c->os->now_ns(c->os) - f->since_ns >= settle_ns;
+    if (!settled && !is_marker(c, f->path) && !is_marked(c, l, f, scratch)) return false;
+    return !family_writes(folder_path(&scratch, c->folder, f->path));
+}
+
+/* Since when each file has been as it is; which of the new ones is not complete yet. */
+static const struct folder_file *first_incomplete(struct carry *c, struct folder_list *now,
+                                                  struct arena scratch)
+{
+    const struct folder_file *found = NULL;
+    for (i64 i = 0; i < now->count; i++) {
+        struct folder_file       *f      = &now->files[i];
+        const struct folder_file *before = folder_find(&c->seen, f->path);
+        f->since_ns = folder_same(f, before) ? before->since_ns : c->os->now_ns(c->os);
+    }
+    for (i64 i = 0; i < now->count && !found; i++) {
+        const struct folder_file *f = &now->files[i];
+        if (folder_same(f, folder_find(&c->kept, f->path))) continue;
+        if (!is_complete(c, now, f, scratch)) found = f;
+    }
+    return found;
+}
+
+static bool has_news(const struct carry *c, const struct folder_list *now)
+{
+    for (i64 i = 0; i < now->count; i++)
+        if (!folder_same(&now->files[i], folder_find(&c->kept, now->files[i].path))) return true;
+    return false;
+}
+
+/* --- taking one --------------------------------------------------------------------------------- */
+
+static struct str state_text(struct arena *perm, const struct folder_list *l,
+                             const struct ckpt_shard *shards)
+{
+    struct textbuf b = textbuf_new(perm);
+    textbuf_fmt(&b, "{\"carried\":[");
+    for (i64 i = 0; i < l->count; i++) {
+        textbuf_fmt(&b, "%s{\"shard\":\"%.*s\",\"path\":", i ? "," : "", STR_ARG(shards[i].name));
+        json_add_string(&b, l->files[i].path);
+        textbuf_fmt(&b, ",\"mtime_ns\":%lld}", (long long)l->files[i].mtime_ns);
+    }
+    textbuf_fmt(&b, "]}");
+    return textbuf_str(&b);
+}
+
+/* As it was before the copy, with the same bytes, and nobody writes it? */
+static bool unchanged(struct carry *c, const struct folder_file *f, const struct ckpt_shard *copy,
+                      enum carry_moment moment, struct arena scratch)
+{
+    struct os_stat stat;
+    struct copied  again;
+    struct str     path = folder_path(&scratch, c->folder, f->path);
+    if (c->os->stat(c->os, path, &stat, NULL)) return false;
+    if (stat.bytes != f->bytes || stat.mtime_ns != f->mtime_ns) return false;
+    if (moment == CARRY_RUNNING && family_writes(path)) return false;
+    if (folder_copy(c->os, path, STR(""), scratch, &again, NULL)) return false;
+    return again.hash == copy->hash && again.bytes == copy->bytes;
+}
+
+static void discard(struct carry *c, struct str folder, const struct ckpt_manifest *m,
+                    struct arena scratch)
+{
+    for (i64 i = 0; i < m->shard_count; i++)
+        c->os->remove(c->os, folder_path(&scratch, folder, m->shards[i].name), NULL);
+    c->os->remove(c->os, folder, NULL);
+}
+
+/* Copies all into the store's folder. NO: one changed meanwhile. */
+static enum status copy_files(struct carry *c, const struct folder_list *l, struct str to,
+                              struct ckpt_manifest *m, enum carry_moment moment,
+                              struct arena scratch, struct err *err)
+{
+    enum status st = STATUS_OK;
+    for (i64 i = 0; i < l->count && !st; i++) {
+        struct arena  here = scratch;
+        struct copied copied;
+        struct str    from = folder_path(&here, c->folder, l->files[i].path);
+        st =
+            folder_copy(c->os, from, folder_path(&here, to, m->shards[i].name), here, &copied, err);
+        m->shards[i].bytes = copied.bytes;
+        m->shards[i].hash  = copied.hash;
+    }
+    for (i64 i = 0; i < l->count; i++) {
+        struct os_stat stat;
+        bool           gone =
+            c->os->stat(c->os, folder_path(&scratch, c->folder, l->files[i].path), &stat, NULL);
+        if (gone || (!st && !unchanged(c, &l->files[i], &m->shards[i], moment, scratch)))
+            return err_set(err, STATUS_NO, "%.*s changed while it was carried",
+                           STR_ARG(l->files[i].path));
+    }
+    return st;
+}
+
+static const struct folder_file *newest_file(const struct folder_list *l)
+{
+    const struct folder_file *newest = &l->files[0];
+    for (i64 i = 1; i < l->count; i++)
+        if (l->files[i].mtime_ns >= newest->mtime_ns) newest = &l->files[i];
+    return newest;
+}
+
+static enum status take(struct carry *c, const struct folder_list *l, i64 step,
+                        enum carry_moment moment, struct arena scratch, struct err *err)
+{
+    struct ckpt_manifest m = { .id          = { MAX(step, 0), c->last.attempt, c->last.save + 1 },
+                               .run         = STR("program"),
+                               .wall_ns     = c->os->wall_ns(c->os),
+                               .shards      = NEW(&scratch, struct ckpt_shard, l->count),
+                               .shard_count = l->count };
+    struct str           folder;
+    for (i64 i = 0; i < l->count; i++)
+        m.shards[i].name = str_fmt(&scratch, "file-%lld", (long long)i);
+    m.state        = state_text(&scratch, l, m.shards);
+    enum status st = ckpt_import_begin(c->store, &m, &scratch, &folder, err);
+    if (st) return st;
+    st = copy_files(c, l, folder, &m, moment, scratch, err);
+    if (st) discard(c, folder, &m, scratch);
+    else st = ckpt_import_commit(c->store, &m, scratch, err);
+    if (st) return st;
+    c->last = m.id;
+    keep_list(c, l);
+    const struct folder_file *newest = newest_file(l);
+    i64                       since  = 0; /* the last of them was seen to change */
+    for (i64 i = 0; i < l->count; i++) since = MAX(since, l->files[i].since_ns);
+    pthread_mutex_lock(&c->lock);
+    c->state.count++;
+    c->state.step        = step;
+    c->state.bytes       = ckpt_bytes(&m);
+    c->state.complete_ns = since;
+    snprintf(c->state.newest, sizeof c->state.newest, "%.*s", STR_ARG(newest->path));
+    pthread_mutex_unlock(&c->lock);
+    return ckpt_prune(c->store, c->config.keep, scratch, err);
+}
+
+static void note(struct carry *c, const struct folder_file *waits, enum status st,
+                 const struct err *err)
+{
+    pthread_mutex_lock(&c->lock);
+    struct carry_state *s = &c->state;
+    if (waits && !s->waits[0]) s->waits_ns = c->os->now_ns(c->os);
+    snprintf(s->waits, sizeof s->waits, "%.*s", waits ? (int)MIN(waits->path.len, 255) : 0,
+             waits ? waits->path.data : "");
+    s->discarded += st == STATUS_NO;
+    s->failed = st && st != STATUS_NO ? *err : (struct err){ 0 };
+    pthread_mutex_unlock(&c->lock);
+}
+
+enum status carry_look(struct carry *c, i64 step, enum carry_moment moment, struct err *err)
+{
+    struct arena              memory = c->memory[c->turn ^= 1], scratch = c->memory[2];
+    struct folder_list        now;
+    struct err                why   = { 0 };
+    const struct folder_file *waits = NULL;
+    enum status               st    = scan(c, &memory, &now, &why);
+    if (!st) {
+        waits   = first_incomplete(c, &now, scratch);
+        c->seen = now;
+        if (moment == CARRY_EXITED) waits = NULL;
+        if (!waits && has_news(c, &now)) st = take(c, &now, step, moment, scratch, &why);
+    }
+    note(c, waits, st, &why);
+    if (st == STATUS_NO) return STATUS_OK; /* the next look tries again */
+    return st ? err_set(err, st, "%s", why.text) : STATUS_OK;
+}
+
+/* --- bringing one back -------------------------------------------------------------------------- */
+
+/* The files that a checkpoint holds, in the order of its shards. */
+static enum status read_state(const struct ckpt *k, struct arena *perm, struct folder_list *out,
+                              struct err *err)
+{
+    struct json *root;
+    enum status  st = json_parse(perm, k->manifest.state, &root, err);
+    if (st) return st;
+    const struct json *list = json_get(root, STR("carried"));
+    *out =
+        (struct folder_list){ NEW(perm, struct folder_file, MAX(k->manifest.shard_count, 1)), 0 };
+    if (list && list->kind == JSON_LIST && list->count == k->manifest.shard_count)
+        for (const struct json *v = list->first; v; v = v->next) {
+            const struct json  *path = json_get(v, STR("path"));
+            struct folder_file *f    = &out->files[out->count];
+            if (!path || path->kind != JSON_STRING ||
+                !json_i64(json_get(v, STR("mtime_ns")), &f->mtime_ns))
+                break;
+            f->path  = path->text;
+            f->bytes = k->manifest.shards[out->count++].bytes;
+        }
+    if (!list || out->count != k->manifest.shard_count)
+        return err_set(err, STATUS_WORLD, "%.*s was not made by frugal run", STR_ARG(k->folder));
+    return STATUS_OK;
+}
+
+/* What is not in the checkpoint as it lies here goes out of the program's sight. */
+static enum status put_aside(struct carry *c, const struct folder_list *here,
+                             const struct folder_list *wanted, struct arena scratch, i64 *count,
+                             struct err *err)
+{
+    enum status st = STATUS_OK;
+    for (i64 i = 0; i < here->count && !st; i++) {
+        const struct folder_file *f = &here->files[i];
+        if (folder_same(f, folder_find(wanted, f->path))) continue;
+        struct str from = folder_path(&scratch, c->folder, f->path);
+        struct str to =
+            str_fmt(&scratch, "%.*s/.frugal-aside/%.*s", STR_ARG(c->folder), STR_ARG(f->path));
+        struct str dir = to;
+        while (dir.data[dir.len - 1] != '/') dir.len--;
+        dir.len--;
+        st = c->os->make_dir(c->os, dir, err);
+        if (!st) st = c->os->rename(c->os, from, to, err);
+        *count += !st;
+    }
+    return st;
+}
+
+static enum status bring_back(struct carry *c, const struct ckpt *k, i64 shard,
+                              const struct folder_file *f, struct arena scratch, struct err *err)
+{
+    struct os    *os = c->os;
+    struct copied copied;
+    struct str    to   = folder_path(&scratch, c->folder, f->path);
+    struct str    part = os_part_name(&scratch, to), dir = to;
+    struct str    from = folder_path(&scratch, k->folder, k->manifest.shards[shard].name);
+    while (dir.data[dir.len - 1] != '/') dir.len--;
+    enum status st = os->make_dir(os, str_sub(dir, 0, dir.len - 1), err);
+    if (!st) st = folder_copy(os, from, part, scratch, &copied, err);
+    if (!st && copied.hash != k->manifest.shards[shard].hash)
+        st = err_set(err, STATUS_WORLD, "%.*s changed while it was read", STR_ARG(from));
+    if (!st) os->set_mtime(os, part, f->mtime_ns); /* programs ask which file is the newest */
+    if (!st) st = os->rename(os, part, to, err);
+    if (st) os->remove(os, part, NULL);
+    return st;
+}
+
+static enum status restore(struct carry *c, const struct ckpt *k, const struct folder_list *wanted,
+                           struct textbuf *said, struct err *err)
+{
+    struct arena       scratch = c->memory[2], memory = c->memory[0];
+    struct folder_list here;
+    i64                aside = 0;
+    enum status        st    = scan(c, &memory, &here, err);
+    if (!st) st = put_aside(c, &here, wanted, scratch, &aside, err);
+    for (i64 i = 0; i < wanted->count && !st; i++)
+        if (!folder_same(&wanted->files[i], folder_find(&here, wanted->files[i].path)))
+            st = bring_back(c, k, i, &wanted->files[i], scratch, err);
+    if (!st) st = scan(c, &memory, &here, err); /* with the times that the disk gave them */
+    if (!st) keep_list(c, &here);
+    if (aside)
+        textbuf_fmt(said, "%lld file%s that no checkpoint holds went to %.*s/.frugal-aside\n",
+                    (long long)aside, aside > 1 ? "s" : "", STR_ARG(c->folder));
+    return st;
+}
+
+enum status carry_restore(struct carry *c, struct arena *perm, struct str *said, bool *found,
+                          struct err *err)
+{
+    struct arena     scratch = c->memory[1];
+    struct ckpt_list list;
+    struct textbuf   b  = textbuf_new(perm);
+    enum status      st = ckpt_list(c->os, c->config.store, &scratch, &list, err);
+    *found              = false;
+    for (i64 i = 0; i < list.count && !st && !*found; i++) {
+        struct arena       here = scratch;
+        struct ckpt       *k    = &list.items[i];
+        struct folder_list wanted;
+        if (!k->why.status) ckpt_verify(c->os, k, here, &k->why);
+        if (!k->why.status) read_state(k, &here, &wanted, &k->why);
+        if (k->why.status) {
+            textbuf_fmt(&b, "%s; the one before it is tried\n", k->why.text);
+            continue;
+        }
+        st     = restore(c, k, &wanted, &b, err);
+        *found = !st;
+        pthread_mutex_lock(&c->lock);
+        snprintf(c->state.newest, sizeof c->state.newest, "%.*s",
+                 STR_ARG(newest_file(&wanted)->path));
+        pthread_mutex_unlock(&c->lock);
+    }
+    if (!st && !*found) {
+        if (c->fresh) st = carry_look(c, 0, CARRY_EXITED, err);
+        else st = restore(c, NULL, &(struct folder_list){ 0 }, &b, err);
+    }
+    c->fresh = false;
+    *said    = textbuf_str(&b);
+    return st;
+}
+
+/* --- the thread --------------------------------------------------------------------------------- */
+
+static bool wait_or_pause(struct carry *c, i64 ns, i64 *step)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    i64 end       = (i64)until.tv_sec * 1000000000 + until.tv_nsec + ns;
+    until.tv_sec  = end / 1000000000;
+    until.tv_nsec = end % 1000000000;
+    pthread_mutex_lock(&c->lock);
+    int late = 0;
+    while (!c->pausing && !late) late = pthread_cond_timedwait(&c->wake, &c->lock, &until);
+    bool pausing = c->pausing;
+    *step        = c->step;
+    pthread_mutex_unlock(&c->lock);
+    return pausing;
+}
+
+static void *look_again_and_again(void *context)
+{
+    struct carry *c = context;
+    i64           step;
+    while (!wait_or_pause(c, c->config.look_ns, &step)) carry_look(c, step, CARRY_RUNNING, NULL);
+    return NULL;
+}
+
+enum status carry_begin(struct carry *c, struct err *err)
+{
+    sigset_t all, before;
+    ASSERT(!c->thread_runs);
+    c->pausing = false;
+    sigfillset(&all); /* signals are for the thread that began */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    c->thread_runs = pthread_create(&c->thread, NULL, look_again_and_again, c) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return c->thread_runs ? STATUS_OK : err_set(err, STATUS_WORLD, "the system refuses a thread");
+}
+
+void carry_pause(struct carry *c)
+{
+    if (!c->thread_runs) return;
+    pthread_mutex_lock(&c->lock);
+    c->pausing = true;
+    pthread_cond_signal(&c->wake);
+    pthread_mutex_unlock(&c->lock);
+    pthread_join(c->thread, NULL);
+    c->thread_runs = false;
+}
+
+void carry_step(struct carry *c, i64 step)
+{
+    pthread_mutex_lock(&c->lock);
+    c->step = step;
+    pthread_mutex_unlock(&c->lock);
+}
+
+struct carry_state carry_state(struct carry *c)
+{
+    pthread_mutex_lock(&c->lock);
+    struct carry_state s = c->state;
+    pthread_mutex_unlock(&c->lock);
+    return s;
+}

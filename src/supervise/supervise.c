@@ -1,0 +1,439 @@
+/* supervise.c - the loop around somebody else's program. */
+#include "supervise/supervise.h"
+#include "supervise/carry.h"
+#include "supervise/observe.h"
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { PERM_GIB = 4, NOTICES_MAX = 8, OUTPUT_BYTES = 1 << 16, ARGUMENTS_MAX = 1024 };
+
+static const i64 tick_ns = 50000000, second_ns = 1000000000, look_ns = 500000000,
+                 look_least_ns = 50000000, backoff_max_ns = 60000000000,
+                 waits_long_ns = 600000000000;
+static const f64 saving_part =
+    0.75; /* of a notice, for the program; the rest is to carry its files */
+
+enum asked { ASKED_NOTHING, ASKED_BY_POLICY, ASKED_BY_USER, ASKED_BY_SIGNAL, ASKED_BY_NOTICE };
+
+struct run {
+    struct os                       *os;
+    const struct supervise_config   *c;
+    const struct supervise_listener *listener;
+    struct supervise_result         *result;
+    struct arena                     perm;
+    struct carry                    *carry; /* NULL: nothing is carried */
+    struct observer                 *observer;
+    struct notice_watch             *watch;
+    struct stop                      stop;
+    struct family                    program;
+    i64                              begin_ns, start_ns;        /* of all; of this start */
+    i64                              first_step, first_step_ns; /* seen of this start; -1: none */
+    i64                              eval_step;
+    enum asked                       asked;
+    char                             reason[STOP_TEXT_MAX]; /* what asked, as a sentence */
+    i64                              kill_ns;               /* asked: until then it may save */
+    i64                              asked_count;           /* checkpoints carried by then */
+    i64                              handlers;   /* processes that were asked and listen */
+    bool                             killed;     /* by us */
+    i64                              told_count; /* checkpoints that were told */
+    bool                             told_waits;
+    char                             told_failed[512];
+    pthread_mutex_t                  lock; /* of the notices: the watcher's thread puts them here */
+    struct notice                    notices[NOTICES_MAX];
+    i64                              notice_count;
+};
+
+__attribute__((format(printf, 2, 3))) static void say(struct run *r, const char *format, ...)
+{
+    char    text[700];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (r->listener->on_message) r->listener->on_message(r->listener->context, text);
+}
+
+static void say_lines(struct run *r, struct str lines)
+{
+    struct str line;
+    while (str_cut(&lines, '\n', &line)) say(r, "%.*s", STR_ARG(line));
+}
+
+static i64 now_ns(struct run *r) { return r->os->now_ns(r->os); }
+static f64 elapsed_s(struct run *r) { return (f64)(now_ns(r) - r->begin_ns) / 1e9; }
+
+/* --- asking it to save -------------------------------------------------------------------------- */
+
+static enum family_part part_of(const struct program_config *p)
+{
+    if (str_eq(p->signal_to, STR("workers"))) return FAMILY_WORKERS;
+    return str_eq(p->signal_to, STR("launcher")) ? FAMILY_LAUNCHER : FAMILY_ALL;
+}
+
+/* The program shall save and end, and is killed when the time is over. Where it handles no signal it is
+ * not sent any, for it would die of it in the middle of whatever it does: it is ended as soon as its
+ * next checkpoint is carried, or at once where nobody is willing to wait. */
+static void ask_to_end(struct run *r, enum asked by, i64 limit_ns, const char *reason)
+{
+    const struct program_config *p      = r->c->program;
+    i32                          signal = signal_number(p->signal);
+    i64                          end    = now_ns(r) + limit_ns;
+    if (r->asked) {
+        r->kill_ns = MIN(r->kill_ns, end);
+        return;
+    }
+    r->asked       = by;
+    r->asked_count = r->told_count;
+    r->kill_ns     = end;
+    snprintf(r->reason, sizeof r->reason, "%s", reason);
+    if (!r->program.pid) return;
+    r->handlers = family_signal(&r->program, signal, part_of(p));
+    if (r->handlers) {
+        say(r, "%s: asked %lld process%s to save (SIG%s), %.0f s to do it", reason,
+            (long long)r->handlers, r->handlers == 1 ? "" : "es", sigabbrev_np(signal),
+            (f64)limit_ns / 1e9);
+    } else if (r->carry && by != ASKED_BY_USER) {
+        say(r,
+            "%s: none of its processes handles SIG%s; it ends with its next checkpoint, in %.0f s "
+            "at the latest",
+            reason, sigabbrev_np(signal), (f64)limit_ns / 1e9);
+    } else {
+        say(r, "%s: none of its processes handles SIG%s, so it is ended", reason,
+            sigabbrev_np(signal));
+        r->kill_ns = now_ns(r);
+    }
+}
+
+/* It was asked, and its time is over or it has nothing more to wait for. */
+static bool must_go(struct run *r)
+{
+    if (!r->asked) return false;
+    return now_ns(r) >= r->kill_ns || (!r->handlers && r->told_count > r->asked_count);
+}
+
+static void ask_to_save(struct run *r, const char *reason)
+{
+    const struct program_config *p      = r->c->program;
+    i32                          signal = signal_number(p->save_signal);
+    i64 count = signal && r->program.pid ? family_signal(&r->program, signal, part_of(p)) : 0;
+    if (count)
+        say(r, "%s: asked %lld process%s to save", reason, (long long)count, count > 1 ? "es" : "");
+    else if (signal)
+        say(r, "%s: none of its processes handles the signal that asks to save", reason);
+    else say(r, "%s: going on; program.save_signal=usr1 would ask it to save now", reason);
+}
+
+/* --- what is heard ------------------------------------------------------------------------------ */
+
+static void on_notice(void *context, const struct notice *n)
+{
+    struct run *r = context;
+    pthread_mutex_lock(&r->lock);
+    if (r->notice_count < NOTICES_MAX) r->notices[r->notice_count++] = *n;
+    pthread_mutex_unlock(&r->lock);
+}
+
+static void hear_notices(struct run *r)
+{
+    struct notice taken[NOTICES_MAX];
+    pthread_mutex_lock(&r->lock);
+    i64 count = r->notice_count;
+    memcpy(taken, r->notices, sizeof taken);
+    r->notice_count = 0;
+    pthread_mutex_unlock(&r->lock);
+    for (i64 i = 0; i < count; i++) {
+        const struct notice *n = &taken[i];
+        if (n->act == NOTICE_LOG) say(r, "%s", n->text);
+        if (n->act == NOTICE_SAVE) ask_to_save(r, n->text);
+        if (n->act == NOTICE_END)
+            ask_to_end(r, ASKED_BY_NOTICE,
+                       (i64)(saving_part * (f64)MAX(n->deadline_ns - now_ns(r), 0)), n->text);
+    }
+}
+
+static void hear_signals(struct run *r)
+{
+    enum os_signal s;
+    while ((s = r->os->signal_take(r->os)) != OS_SIGNAL_NONE) {
+        i64 grace_ns = (i64)(r->c->program->grace_s * 1e9);
+        if (s == OS_SIGNAL_INT) ask_to_end(r, ASKED_BY_USER, grace_ns, "stopped by Ctrl-C");
+        if (s == OS_SIGNAL_TERM) ask_to_end(r, ASKED_BY_SIGNAL, grace_ns, "stopped by SIGTERM");
+        if (s == OS_SIGNAL_USR1) ask_to_save(r, "SIGUSR1 came");
+    }
+}
+
+static void on_observed(void *context, const struct observed *o)
+{
+    struct run              *r      = context;
+    struct supervise_result *result = r->result;
+    if (o->step >= 0 && r->first_step < 0) {
+        r->first_step    = o->step;
+        r->first_step_ns = now_ns(r);
+    }
+    if (o->step >= 0) result->step = o->step;
+    if (o->step > r->first_step && r->first_step >= 0)
+        result->steps_per_s =
+            (f64)(o->step - r->first_step) / ((f64)(now_ns(r) - r->first_step_ns) / 1e9);
+    if (r->carry) carry_step(r->carry, MAX(o->step, 0));
+    if (!isnan(o->loss)) result->loss = o->loss;
+    if (isnan(o->metric) || (o->step >= 0 && o->step <= r->eval_step)) return; /* redone */
+    const struct stop_config *c = &r->stop.config;
+    struct stop_eval e = { .step = MAX(o->step, 0), .elapsed_s = elapsed_s(r), .value = o->metric };
+    e.target_reached   = metric_falls(c->metric) ? o->metric <= c->target : o->metric >= c->target;
+    r->eval_step       = o->step;
+    result->metric     = o->metric;
+    result->target_reached |= e.target_reached;
+    if (!r->stop.reason) stop_at_eval(&r->stop, &e);
+}
+
+/* The rules of `frugal train`. Whether a loss is no number is the program's own affair. */
+static void judge(struct run *r)
+{
+    if (r->asked) return;
+    if (!r->stop.reason) stop_step(&r->stop, MAX(r->result->step, 0), elapsed_s(r), 0);
+    if (r->stop.reason)
+        ask_to_end(r, ASKED_BY_POLICY, (i64)(r->c->program->grace_s * 1e9), r->stop.text);
+}
+
+static void hear_carry(struct run *r)
+{
+    if (!r->carry) return;
+    struct carry_state s = carry_state(r->carry);
+    if (s.count > r->told_count)
+        say(r, "checkpoint %lld carried: %s, %.1f MB", (long long)s.count, s.newest,
+            (f64)s.bytes / 1e6);
+    if (s.count > r->told_count) r->told_waits = false;
+    r->told_count = s.count;
+    if (s.failed.status && strcmp(s.failed.text, r->told_failed)) {
+        say(r, "nothing could be carried: %s", s.failed.text);
+        snprintf(r->told_failed, sizeof r->told_failed, "%s", s.failed.text);
+    }
+    if (s.waits[0] && now_ns(r) - s.waits_ns > waits_long_ns && !r->told_waits) {
+        say(r, "%s has not been complete for %.0f minutes, and nothing is carried until it is",
+            s.waits, (f64)waits_long_ns / 6e10);
+        r->told_waits = true;
+    }
+}
+
+/* --- one start ---------------------------------------------------------------------------------- */
+
+/* What it printed since the last time; waits a moment where there is nothing. False: it has closed. */
+static bool pass_output(struct run *r, i64 wait_ns)
+{
+    static char bytes[OUTPUT_BYTES];
+    i64         got = 0;
+    if (r->program.out.fd < 0) {
+        r->os->sleep_ns(r->os, wait_ns);
+        return true;
+    }
+    if (os_wait_any(&r->program.out, 1, wait_ns) < 0) return true;
+    enum status st = r->os->read(r->os, r->program.out, bytes, sizeof bytes, -1, &got, NULL);
+    if (st || got == 0) {
+        r->os->close(r->os, &r->program.out, NULL);
+        return false;
+    }
+    struct str text = { bytes, got };
+    if (r->listener->on_output) r->listener->on_output(r->listener->context, text);
+    observer_add(r->observer, text);
+    return true;
+}
+
+static void watch_over(struct run *r, struct family_end *end)
+{
+    i64 looked_ns = 0;
+    while (!family_ended(&r->program, end)) {
+        pass_output(r, tick_ns);
+        hear_signals(r);
+        hear_notices(r);
+        if (now_ns(r) - looked_ns > look_ns) {
+            observer_look(r->observer, r->os);
+            hear_carry(r);
+            looked_ns = now_ns(r);
+        }
+        judge(r);
+        if (!must_go(r)) continue;
+        if (r->handlers) say(r, "it did not end in time and is killed");
+        r->killed = true;
+        family_kill(&r->program);
+        *end = (struct family_end){ 128 + 9, 9 };
+        break;
+    }
+    family_kill(&r->program); /* whatever the launcher left behind */
+    while (r->program.out.fd >= 0 && pass_output(r, second_ns)) {}
+    observer_look(r->observer, r->os);
+}
+
+/* {newest} stands for the newest file. */
+static const char *resume_argument(struct run *r, struct str word)
+{
+    static const char  sign[] = "{newest}";
+    struct carry_state s      = carry_state(r->carry);
+    const char        *z = str_z(&r->perm, word), *at = strstr(z, sign);
+    if (!at) return z;
+    return str_fmt(&r->perm, "%.*s%.*s/%s%s", (int)(at - z), z, STR_ARG(r->c->program->folder),
+                   s.newest, at + sizeof sign - 1)
+        .data;
+}
+
+static enum status start(struct run *r, bool goes_on, struct err *err)
+{
+    const char *argv[ARGUMENTS_MAX + COUNT_OF(r->c->program->resume) + 1];
+    i64         count = 0;
+    while (r->c->command[count] && count < ARGUMENTS_MAX) {
+        argv[count] = r->c->command[count];
+        count++;
+    }
+    for (i64 i = 0; goes_on && i < r->c->program->resume_count; i++)
+        argv[count++] = resume_argument(r, r->c->program->resume[i]);
+    argv[count]    = NULL;
+    r->first_step  = -1;
+    r->start_ns    = now_ns(r);
+    enum status st = family_start(
+        &r->program, argv,
+        observer_reads_lines(r->observer) ? FAMILY_OUTPUT_READ : FAMILY_OUTPUT_OURS, err);
+    if (!st) r->result->starts++;
+    return st;
+}
+
+/* May what it wrote last be half? Not when it ended by itself: well, or because it was asked to, and
+ * then many handlers end with the very signal that they were sent. */
+static bool is_trusted(const struct run *r, struct family_end end)
+{
+    if (r->killed) return false;
+    if (!r->asked || !r->handlers) return end.code == 0;
+    return !end.signal || end.signal == signal_number(r->c->program->signal);
+}
+
+/* From the newest checkpoint, or from the start, to the death all is lost. */
+static void count_lost(struct run *r, i64 death_ns, struct family_end end)
+{
+    if (end.code == 0) return;
+    i64 from = r->start_ns;
+    if (r->carry) from = MAX(from, carry_state(r->carry).complete_ns);
+    r->result->redone_s += (f64)MAX(death_ns - from, 0) / 1e9;
+}
+
+static enum status run_once(struct run *r, struct family_end *end, struct err *err)
+{
+    struct str  said    = STR("");
+    bool        goes_on = false;
+    enum status st = r->carry ? carry_restore(r->carry, &r->perm, &said, &goes_on, err) : STATUS_OK;
+    say_lines(r, said);
+    if (!st) st = start(r, goes_on, err);
+    if (st) return st;
+    if (goes_on) say(r, "going on from the checkpoint with %s", carry_state(r->carry).newest);
+    if (r->carry) st = carry_begin(r->carry, err);
+    if (st) family_kill(&r->program);
+    else watch_over(r, end);
+    i64 death_ns = now_ns(r);
+    if (r->carry) carry_pause(r->carry);
+    if (!st && r->carry && is_trusted(r, *end))
+        st = carry_look(r->carry, MAX(r->result->step, 0), CARRY_EXITED, err);
+    hear_carry(r);
+    if (!st) count_lost(r, death_ns, *end);
+    return st;
+}
+
+/* --- all of them -------------------------------------------------------------------------------- */
+
+static void describe(struct family_end end, char *text, size_t bytes)
+{
+    if (end.signal) snprintf(text, bytes, "was killed by signal %d", end.signal);
+    else snprintf(text, bytes, "ended with %d", end.code);
+}
+
+/* Until the next start, or until something asks to end. */
+static void back_off(struct run *r, i64 failures)
+{
+    i64 wait = (i64)(r->c->program->backoff_s * 1e9);
+    for (i64 i = 1; i < failures; i++) wait = MIN(2 * wait, backoff_max_ns);
+    i64 begin = now_ns(r);
+    while (!r->asked && now_ns(r) - begin < wait) {
+        r->os->sleep_ns(r->os, MIN(tick_ns, wait));
+        hear_signals(r);
+        hear_notices(r);
+        judge(r);
+    }
+    r->result->waited_s += (f64)(now_ns(r) - begin) / 1e9;
+}
+
+static enum status interrupted(struct run *r, struct err *err)
+{
+    if (!r->carry) return err_set(err, STATUS_INTERRUPTED, "%s", r->reason);
+    return err_set(err, STATUS_INTERRUPTED, "%s; the same command goes on from %.*s", r->reason,
+                   STR_ARG(r->c->store));
+}
+
+static enum status run_all(struct run *r, struct err *err)
+{
+    struct supervise_result *result   = r->result;
+    i64                      failures = 0;
+    for (;;) {
+        char how[64];
+        hear_signals(r); /* one may have come before there was anything to end */
+        hear_notices(r);
+        if (r->asked) return interrupted(r, err);
+        i64         before = r->told_count;
+        enum status st     = run_once(r, &result->end, err);
+        if (st) return st;
+        if (r->asked == ASKED_BY_POLICY) return STATUS_OK;
+        if (r->asked) return interrupted(r, err);
+        if (result->end.code == 0) return STATUS_OK;
+        failures = r->told_count > before ? 1 : failures + 1;
+        describe(result->end, how, sizeof how);
+        if (failures > r->c->program->restarts)
+            return err_set(err, STATUS_NO,
+                           "the program %s, and %lld start%s in a row without a new checkpoint are "
+                           "enough (program.restarts)",
+                           how, (long long)failures, failures > 1 ? "s" : "");
+        say(r, "the program %s; start %lld follows", how, (long long)result->starts + 1);
+        back_off(r, failures);
+        if (r->asked == ASKED_BY_POLICY) return STATUS_OK;
+    }
+}
+
+static void finish(struct run *r)
+{
+    struct supervise_result *result = r->result;
+    result->seconds                 = elapsed_s(r);
+    result->dollars                 = result->seconds / 3600 * r->c->stop.usd_hour;
+    bool from_outside               = r->asked && r->asked != ASKED_BY_POLICY;
+    result->stopped                 = from_outside ? STOP_SIGNAL : r->stop.reason;
+    snprintf(result->why, sizeof result->why, "%s", r->asked ? r->reason : "");
+    if (!r->carry) return;
+    struct carry_state s = carry_state(r->carry);
+    result->carried      = s.count;
+    result->discarded    = s.discarded;
+}
+
+enum status supervise_run(struct os *os, const struct supervise_config *c,
+                          const struct supervise_listener *l, struct supervise_result *result,
+                          struct err *err)
+{
+    struct run r = { .os = os, .c = c, .listener = l, .result = result, .eval_step = -1 };
+    i64        settle_ns =
+        (i64)(c->program->settle_s * 1e9); /* to be seen unchanged it is looked at twice */
+    struct carry_config carried = { c->program, c->store, c->keep,
+                                    MAX(MIN(look_ns, settle_ns / 2), look_least_ns) };
+    r.begin_ns                  = os->now_ns(os);
+    r.perm                      = arena_open((i64)PERM_GIB << 30);
+    *result =
+        (struct supervise_result){ .step = -1, .steps_per_s = NAN, .loss = NAN, .metric = NAN };
+    if (!r.perm.begin)
+        return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
+    pthread_mutex_init(&r.lock, NULL);
+    stop_init(&r.stop, &c->stop);
+    enum status st = observer_new(&r.perm, c->program, on_observed, &r, &r.observer, err);
+    if (!st && c->store.len) st = carry_open(os, &carried, &r.perm, &r.carry, err);
+    if (!st) st = notice_watch_open(os, c->spot, on_notice, &r, &r.watch, err);
+    if (!st) st = run_all(&r, err);
+    notice_watch_close(r.watch);
+    finish(&r);
+    carry_close(r.carry);
+    observer_release(r.observer);
+    pthread_mutex_destroy(&r.lock);
+    arena_close(&r.perm);
+    return st;
+}

@@ -1,0 +1,52 @@
+/* supervise.h - runs a program that does not know us, on a machine that may be taken away.
+ *
+ *     restore -> start -> watch over it -> it ended -> carry what is complete -> done, or again
+ *                            |
+ *                            notices, signals, target, patience and budget ask it to save and end
+ *
+ * Nothing of the program is changed but its arguments where it goes on from a checkpoint; what it
+ * prints goes on unchanged. Two threads help: one carries files (carry.h), one hears notices
+ * (run/notice.h). docs/spot.md is the user's side of it. */
+#ifndef SUPERVISE_SUPERVISE_H
+#define SUPERVISE_SUPERVISE_H
+#include "base/family.h"
+#include "run/notice.h"
+#include "run/program.h"
+#include "run/stop.h"
+
+struct supervise_config {
+    const char *const           *command; /* ends with NULL */
+    const struct program_config *program;
+    const struct spot_config    *spot;
+    struct stop_config           stop;
+    struct str                   store; /* of carried files; empty: none are */
+    i64                          keep;
+};
+
+struct supervise_listener { /* called from the thread of supervise_run */
+    void *context;
+    void (*on_output)(void *context, struct str bytes); /* of its standard output */
+    void (*on_message)(void *context, const char *sentence);
+};
+
+struct supervise_result {
+    i64               starts;
+    i64               carried, discarded; /* checkpoints */
+    f64               seconds, dollars; /* of all, waiting included; dollars NaN: no price known */
+    f64               redone_s;         /* from the newest carried checkpoint to each death */
+    f64               waited_s;         /* between a death and the next start */
+    i64               step;             /* -1: none was seen */
+    f64               steps_per_s, loss, metric; /* NaN: not seen */
+    struct family_end end;                       /* of the last start */
+    enum stop_reason  stopped;                   /* STOP_NONE: it ended by itself */
+    char              why[STOP_TEXT_MAX];
+    bool              target_reached;
+};
+
+/* OK: the program ended with 0, or was ended by target, patience or budget. NO: it failed too often.
+ * INTERRUPTED: a signal or a notice ended it, and the newest checkpoint is safe. */
+enum status supervise_run(struct os *os, const struct supervise_config *c,
+                          const struct supervise_listener *l, struct supervise_result *r,
+                          struct err *err);
+
+#endif
