@@ -47,6 +47,14 @@ static enum status unknown_command(struct str name, struct arena scratch, struct
                    name.data);
 }
 
+static bool takes_command_line(const struct command *c)
+{
+    struct str rest = c->arguments, word;
+    while (str_cut(&rest, ' ', &word))
+        if (str_eq(word, STR("--"))) return true;
+    return false;
+}
+
 /* --name, --name=value or --name value; moves *i past the value. */
 static enum status flag_parse(char *const *argv, i64 count, i64 *i, struct request *r,
                               struct err *err)
@@ -89,6 +97,9 @@ enum status request_parse(char *const *argv, i64 count, struct request *out, str
         struct str a = str_of(argv[i]);
         if (str_eq(a, STR("--help")) || str_eq(a, STR("-h"))) {
             out->wants_help = true;
+        } else if (str_eq(a, STR("--")) && takes_command_line(out->command)) {
+            out->command_line = argv + i + 1;
+            break;
         } else if (str_starts(a, STR("-")) && a.len > 1) {
             if (!str_starts(a, STR("--")))
                 return err_set(err, STATUS_USAGE, "there is no flag %.*s; see `frugal help %.*s`",

@@ -45,6 +45,7 @@ struct request {
     bool                  wants_help;        /* --help, -h */
     struct str            arguments[ARGUMENTS_MAX];
     i64                   argument_count;
+    char *const          *command_line; /* what stands behind `--`, ended by NULL; NULL: nothing */
 };
 
 enum {
@@ -58,7 +59,7 @@ extern const struct command commands[COMMAND_COUNT];
 extern const struct flag    flags[FLAG_COUNT];
 
 const struct command *command_find(struct str name); /* NULL: none */
-/* argv without the program's name. `frugal` alone asks for help with STATUS_USAGE. */
+/* argv without the program's name, ended by NULL. `frugal` alone asks for help with STATUS_USAGE. */
 enum status request_parse(char *const *argv, i64 count, struct request *out, struct arena scratch,
                           struct err *err);
 

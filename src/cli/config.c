@@ -190,8 +190,8 @@ enum status config_read(struct os *os, struct arena *perm, struct str file,
 {
     struct config *c = config_new(perm);
     struct str     text;
-    enum status    st = os_read_all(os, file, perm, &text, err);
-    if (!st) st = config_add_file(c, perm, file, text, err);
+    enum status    st = file.len ? os_read_all(os, file, perm, &text, err) : STATUS_OK;
+    if (!st && file.len) st = config_add_file(c, perm, file, text, err);
     if (!st) st = config_add_environment(c, os, perm, err);
     for (i64 i = 0; i < override_count && !st; i++)
         st = config_add_override(c, perm, overrides[i], err);

@@ -26,7 +26,7 @@ struct config {
     struct str      file; /* the run file's name */
 };
 
-/* All sources. Errors begin with the place: "run.yaml:4: ", "FRUGAL_TRAIN_LR: ". */
+/* All sources; an empty `file`: there is none. Errors begin with the place: "run.yaml:4: ", "FRUGAL_TRAIN_LR: ". */
 enum status config_read(struct os *os, struct arena *perm, struct str file,
                         const struct str *overrides, i64 override_count, struct config **out,
                         struct err *err);

@@ -7,6 +7,7 @@
 #include "model/model.h"
 #include "run/ledger.h"
 #include "run/notice.h"
+#include "run/program.h"
 
 struct train_config {
     struct str recipe;           /* none | plain | modern: what cli fills in where nobody spoke */
@@ -68,6 +69,15 @@ struct train_config {
     i64        allow_count;
 };
 
+/* What is kept of a run while it runs, so that it can go on after an interruption. */
+struct checkpoint_config {
+    struct str dir;        /* empty: nothing is */
+    struct str every;      /* train/cadence.h */
+    i64        keep;       /* the newest so many, and the best */
+    struct str on_usr1;    /* save | exit: what SIGUSR1 asks for */
+    f64        mtti_hours; /* how long machines last on average; NaN: not known */
+};
+
 /* Several runs from one file: `frugal sweep`. */
 struct sweep_config {
     struct yaml *over;    /* what varies: a list of {key: values}, docs/formats/sweep.md */
@@ -83,9 +93,11 @@ struct settings {
     struct data_config  data;
     struct model_config model;
     struct train_config train;
+    struct checkpoint_config checkpoint;
     struct sweep_config sweep;
     struct spot_config  spot;
     struct run_config   run;
+    struct program_config program;
 };
 
 #endif

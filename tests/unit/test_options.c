@@ -52,9 +52,11 @@ TEST(every_field_of_the_settings_has_one_row)
     } structs[] = { { "data", "src/data/data.h", "data_config" },
                     { "model", "src/model/model.h", "model_config" },
                     { "train", "src/train/settings.h", "train_config" },
+                    { "checkpoint", "src/train/settings.h", "checkpoint_config" },
                     { "sweep", "src/train/settings.h", "sweep_config" },
                     { "spot", "src/run/notice.h", "spot_config" },
-                    { "run", "src/run/ledger.h", "run_config" } };
+                    { "run", "src/run/ledger.h", "run_config" },
+                    { "program", "src/run/program.h", "program_config" } };
     i64 rows    = 0;
     for (i64 s = 0; s < COUNT_OF(structs); s++) {
         struct str names[256];
@@ -126,7 +128,7 @@ TEST(a_wrong_key_finds_the_one_that_was_meant)
         { "train.weight_decay", "train.decay" },
         { "train.path", "data.path" },
         { "epochs", "train.epochs" },
-        { "model.dim", NULL },
+        { "model.dimension", NULL },
         { "train.zzzzzzzzz", NULL },
         { "data.file", "data.files" },
         { "model.n_heads", "model.heads" },

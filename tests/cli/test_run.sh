@@ -1,0 +1,105 @@
+#!/bin/sh
+# test_run.sh: frugal run as a user types it: what is passed on, what is said, exit codes; and a program
+# that rewrites one file for ever, killed in the middle of its writes and resumed five times.
+. "$(dirname "$0")/common.sh"
+here=$top/tests/cli
+export FRUGAL_SPOT_CLOUD=none
+keep="program.folder=save checkpoint.dir=kept program.settle_s=0.1 program.backoff_s=0.01"
+
+# Usage.
+run 2 run
+has err 'which program\? Try: frugal run -- python3 train.py'
+run 2 run program.folder=save -- true
+has err 'where shall the files of program.folder go\? Give checkpoint.dir=FOLDER'
+run 2 run train.patience=3 -- true
+has err 'give program.read and program.metric'
+run 2 run train.max_dollars=1 -- true
+has err 'train.max_dollars needs the price of an hour'
+run 2 run program.fodler=save -- true
+has err 'did you mean program.folder\?'
+run 2 train -- true
+run 2 run $keep program.read=regex 'program.step=step' -- true
+has err 'program.step is step: it has no \(group\) around the number'
+
+# Output is the program's alone; arguments behind -- are not ours.
+run 0 run -- sh -c 'echo "$1"; echo oops >&2' - --json
+[ "$(cat out)" = --json ] || fail "stdout is not the program's"
+has err '^oops$'
+has err '^frugal: 1 start, 0 checkpoints carried, 0.0 s redone$'
+has err '^frugal: [0-9.]+ s; the price is not known \(train.usd_hour\)$'
+run 0 run train.usd_hour=3600 program.read=json program.step=n -- echo '{"n": 41}'
+[ "$(cat out)" = '{"n": 41}' ] || fail "stdout is not the program's"
+has err '^frugal: step 41'
+has err '^frugal: (under )?\$[0-9.]+ for [0-9.]+ s at \$3600 an hour$'
+cat >run.yaml <<END
+program: {restarts: 1, backoff_s: 0.01}
+END
+run 1 run run.yaml -- sh -c 'exit 5'
+has err 'frugal: the program ended with 5; start 2 follows'
+has err 'the program ended with 5, and 2 starts in a row without a new checkpoint are enough'
+run 3 run -- /nowhere/train
+has err 'cannot start /nowhere/train: No such file or directory'
+run 1 run program.read=regex 'program.metric=m ([0-9]+)' train.target=3 -- echo m 4
+has err 'the target 3 was not reached'
+
+# SIGTERM, as Slurm and Kubernetes send it: the worker, not the shell around it, saves; then exit 4,
+# and the same command goes on. TERM to frugal alone must do, for that is all it gets there.
+rm -rf save kept
+cat >saves.sh <<'END'
+[ "$1" = --resume ] && { echo resumed from $(cat "$2"); exit 0; }
+trap 'echo state >save/new; mv save/new save/state; exit 0' TERM
+echo up
+while :; do sleep 0.02; done
+END
+"$frugal" run $keep 'program.resume=[--resume, "{newest}"]' -- sh -c 'sh saves.sh "$@" & wait $!; wait $!' - >out.1 2>err &
+pid=$!
+for i in $(seq 500); do grep -q up out.1 && break; sleep 0.02; done
+kill -TERM $pid
+wait $pid
+rc=$?
+[ $rc = 4 ] || fail "SIGTERM: exit $rc"
+has err 'stopped by SIGTERM: asked [0-9]+ process(es)? to save \(SIGTERM\), 25 s to do it'
+has err 'the same command goes on from kept'
+run 0 run $keep 'program.resume=[--resume, "{newest}"]' -- sh -c 'sh saves.sh "$@"' -
+has out '^resumed from state$'
+has err '^frugal: going on from the checkpoint with state$'
+
+# Two at once on one store.
+"$frugal" run $keep -- sleep 5 >out.1 2>err.1 &
+pid=$!
+for i in $(seq 500); do [ -d save ] && pgrep -P $pid >/dev/null && break; sleep 0.02; done
+run 3 run $keep -- true
+has err 'two runs cannot write to one folder of checkpoints'
+kill -INT $pid
+wait $pid
+
+# Killed five times, each time in the middle of a write: the same end as alone.
+command -v python3 >/dev/null || { echo "no python3: the program that rewrites one file is left out"; exit $failed; }
+rm -rf save kept alone && mkdir alone
+python3 "$here/rewrites.py" alone/model 240 >out.2 &
+alone=$!
+"$frugal" run $keep program.read=regex 'program.step=step ([0-9]+)' 'program.resume=[--resume]' \
+  -- python3 "$here/rewrites.py" save/model 240 >out.1 2>err &
+pid=$!
+kills=0
+for i in $(seq 4000); do # when half a file lies there, and something was carried since the last kill
+  [ $kills = 5 ] && break
+  bytes=$(stat -c %s save/model 2>/dev/null || echo 0)
+  carried=$(grep -c 'checkpoint [0-9]* carried' err)
+  if [ "$bytes" -gt 16 ] && [ "$bytes" -lt 80020 ] && [ "$carried" -gt "${last:-0}" ]; then
+    pkill -KILL -P $pid && kills=$((kills + 1)) && last=$carried
+    sleep 0.1
+  fi
+  sleep 0.005
+done
+wait $pid
+rc=$?
+wait $alone
+[ $rc = 0 ] || fail "killed five times: exit $rc"
+[ $kills = 5 ] || fail "killed $kills times, not five"
+[ "$(grep -c '^resumed at' out.1)" = 5 ] || fail "not resumed five times"
+[ "$(tail -n 1 out.1)" = "$(tail -n 1 out.2)" ] || fail "another end: $(tail -n 1 out.1), alone $(tail -n 1 out.2)"
+cmp -s alone/model save/model || fail "the last file differs"
+has err '^frugal: 6 starts, '
+has err 'went to .*/save/.frugal-aside$'
+exit $failed
