@@ -173,8 +173,46 @@ enum status ckpt_import_commit(struct ckpt_store *s, const struct ckpt_manifest 
         st = settle_shard(s->os, ckpt_path(&scratch, folder, m->shards[i].name), &m->shards[i],
                           scratch, err);
     if (!st) st = commit(s->os, folder, m, scratch, err);
-    if (st) delete_folder(s->os, folder, scratch, NULL);
+    if (st) ckpt_import_drop(s, m, scratch);
     else if (ckpt_order(s->last, m->id) < 0) s->last = m->id;
+    return st;
+}
+
+void ckpt_import_drop(struct ckpt_store *s, const struct ckpt_manifest *m, struct arena scratch)
+{
+    struct str name = ckpt_name(&scratch, m->id);
+    delete_folder(s->os, ckpt_path(&scratch, s->folder, name), scratch, NULL);
+}
+
+static enum status copy_file(struct os *os, struct str from, struct str to, struct arena scratch,
+                             struct err *err)
+{
+    char       *buffer = NEW(&scratch, char, piece_bytes);
+    struct file in = { -1 }, out = { -1 };
+    i64         got = 1;
+    enum status st  = os->open_read(os, from, &in, err);
+    if (!st) st = os->create(os, to, &out, err);
+    while (!st && got > 0) {
+        st = os->read(os, in, buffer, piece_bytes, -1, &got, err);
+        if (!st) st = os->write(os, out, (struct str){ buffer, got }, err);
+    }
+    if (in.fd >= 0) os->close(os, &in, NULL);
+    if (out.fd < 0) return st;
+    return st ? (os->close(os, &out, NULL), st) : os->close(os, &out, err);
+}
+
+enum status ckpt_copy(struct os *os, const struct ckpt *c, struct ckpt_store *to,
+                      struct arena scratch, struct err *err)
+{
+    const struct ckpt_manifest *m = &c->manifest;
+    struct str                  folder;
+    enum status                 st = ckpt_import_begin(to, m, &scratch, &folder, err);
+    if (st) return st;
+    for (i64 i = 0; i < m->shard_count && !st; i++)
+        st = copy_file(os, ckpt_path(&scratch, c->folder, m->shards[i].name),
+                       ckpt_path(&scratch, folder, m->shards[i].name), scratch, err);
+    if (!st) return ckpt_import_commit(to, m, scratch, err);
+    ckpt_import_drop(to, m, scratch);
     return st;
 }
 

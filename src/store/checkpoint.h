@@ -78,6 +78,8 @@ enum status ckpt_import_begin(struct ckpt_store *s, const struct ckpt_manifest *
                               struct arena *perm, struct str *folder, struct err *err);
 enum status ckpt_import_commit(struct ckpt_store *s, const struct ckpt_manifest *m,
                                struct arena scratch, struct err *err);
+void        ckpt_import_drop(struct ckpt_store *s, const struct ckpt_manifest *m,
+                             struct arena scratch); /* given up: what was put there is removed */
 
 /* Deletes all but the newest `keep` (at least 1), the best by its metric, the pinned, and what cannot
  * be read or understood just now; nothing before a newer one has been read back and verified. */
@@ -104,6 +106,10 @@ i64         ckpt_best(const struct ckpt_list *l); /* of those believed; -1: none
 
 /* Reads every byte and holds it against the manifest. Not OK: as `why` above. */
 enum status ckpt_verify(struct os *os, const struct ckpt *c, struct arena scratch, struct err *err);
+
+/* Into another folder, under the same name; NO: a whole one is there already. */
+enum status ckpt_copy(struct os *os, const struct ckpt *c, struct ckpt_store *to,
+                      struct arena scratch, struct err *err);
 
 /* Its shards, verified, then mapped. */
 struct ckpt_loaded {

@@ -9,10 +9,11 @@ enum { FLOATS = 1000 };
 
 static enum status save(struct ckpt_store *s, i64 i, struct arena memory, struct err *err)
 {
-    f32                 *w       = NEW(&memory, f32, FLOATS);
-    struct arena         perm    = arena_part(&memory, 1 << 16);
-    struct st_tensor     tensors = { STR("w"), STR("F32"), shape_2(10, FLOATS / 10),
-                                     { (char *)w, FLOATS * 4 } };
+    f32             *w       = NEW(&memory, f32, FLOATS);
+    struct arena     perm    = arena_part(&memory, 1 << 16);
+    struct st_tensor tensors = {
+        STR("w"), STR("F32"), shape_2(10, FLOATS / 10), { (char *)w, FLOATS * 4 }
+    };
     struct st_tensor     steps   = { STR("step"), STR("I64"), shape_1(1), { (char *)&i, 8 } };
     struct ckpt_part     parts[] = { { STR("weights"), &tensors, 1 }, { STR("state"), &steps, 1 } };
     struct ckpt_manifest m       = { .id     = { .step = 10 * i, .attempt = 1 },

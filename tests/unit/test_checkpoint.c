@@ -282,6 +282,7 @@ TEST(a_checkpoint_from_elsewhere_keeps_its_name)
     struct str           a = folder_new(perm), b = folder_new(perm), into, bytes;
     struct ckpt_store   *from, *to;
     struct ckpt_manifest m, next;
+    struct ckpt_list     list;
     CHECK_OK(ckpt_store_open(os, a, perm, &from, &err));
     CHECK_OK(ckpt_store_open(os, b, perm, &to, &err));
     CHECK_OK(save(from, 1, NAN, perm, &m));
@@ -301,7 +302,16 @@ TEST(a_checkpoint_from_elsewhere_keeps_its_name)
     CHECK_EQ(ckpt_import_begin(to, &m, perm, &into, &err), STATUS_NO);
     spoil(in(perm, into, "state.safetensors"), perm);
     CHECK_OK(ckpt_import_begin(to, &m, perm, &into, &err)); /* a damaged one makes room */
+    ckpt_import_drop(to, &m, *perm);
     CHECK_STR(steps_there(b, perm), "");
+    CHECK_OK(ckpt_list(os, a, perm, &list, &err));
+    CHECK_OK(ckpt_copy(os, &list.items[0], to, *perm, &err));
+    CHECK_EQ(ckpt_copy(os, &list.items[0], to, *perm, &err), STATUS_NO);
+    CHECK_STR(steps_there(b, perm), "2");
+    spoil(in(perm, a, "step-000000001.1.1/weights.safetensors"), perm);
+    CHECK_EQ(ckpt_copy(os, &list.items[1], to, *perm, &err), STATUS_NO);
+    CHECK(strstr(err.text, "is damaged"));
+    CHECK_STR(steps_there(b, perm), "2");
     CHECK_EQ(ckpt_attempt_last(to), 1);
     CHECK_OK(save(to, 3, NAN, perm, &next));
     CHECK_EQ(next.id.save, 3);
