@@ -1,6 +1,7 @@
 /* map.cu - element by element: each is read before it is written, so any operand may be the result. */
 #include "backend/cuda/module/device.cuh"
 #include "backend/cuda/module/launch.h"
+#include "backend/cuda/module/random.cuh"
 
 enum { THREADS = 256 };
 
@@ -251,28 +252,7 @@ static void run_SWIGLU_GRAD(const struct gpu_call *c)
     });
 }
 
-/* --- dropout: base/rng.h on the device --- */
-
-__device__ inline u64 mix(u64 x) /* rng_mix */
-{
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-    return x ^ (x >> 31);
-}
-
-__device__ inline void philox(u32 *ctr, u64 key) /* rng_philox */
-{
-    u32 k0 = (u32)key, k1 = (u32)(key >> 32);
-    for (int round = 0; round < 10; round++) {
-        u64 p0 = (u64)0xD2511F53u * ctr[0], p1 = (u64)0xCD9E8D57u * ctr[2];
-        ctr[0] = (u32)(p1 >> 32) ^ ctr[1] ^ k0;
-        ctr[2] = (u32)(p0 >> 32) ^ ctr[3] ^ k1;
-        ctr[1] = (u32)p1;
-        ctr[3] = (u32)p0;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-}
+/* --- dropout --- */
 
 /* Four elements of one sample a thread: one call of the generator. */
 template <class T>
@@ -281,13 +261,11 @@ __global__ void dropout(T *y, const T *x, i64 samples, i64 size, const i32 *rng,
     i64 blocks = (size + 3) / 4, i = (i64)blockIdx.x * THREADS + threadIdx.x;
     if (i >= samples * blocks) return;
     u64 sample = (u64)(u32)rng[3] + (u64)(i / blocks), block = (u64)(i % blocks);
-    u64 seed   = (u64)(u32)rng[1] << 32 | (u32)rng[0];
-    u64 key    = mix(mix(mix(seed + 0x9E3779B97F4A7C15u) ^ name) ^ sample >> 32);
-    u32 ctr[4] = { (u32)block, (u32)(block >> 32), (u32)sample, (u32)rng[2] };
-    philox(ctr, key);
+    u32 word[4];
+    random_block(word, rng, name, sample, block);
     for (i64 k = 0; k < 4 && (i64)block * 4 + k < size; k++) {
         i64 at = i / blocks * size + (i64)block * 4 + k;
-        y[at]  = from_f32<T>((f64)ctr[k] * 0x1p-32 >= p ? to_f32(x[at]) / (f32)(1 - p) : 0);
+        y[at]  = from_f32<T>((f64)word[k] * 0x1p-32 >= p ? to_f32(x[at]) / (f32)(1 - p) : 0);
     }
 }
 

@@ -1,0 +1,36 @@
+/* random.cuh - base/rng.h on the device: the same words for the same address. */
+#ifndef BACKEND_CUDA_MODULE_RANDOM_CUH
+#define BACKEND_CUDA_MODULE_RANDOM_CUH
+#include "base/types.h"
+
+__device__ inline u64 random_mix(u64 x) /* rng_mix */
+{
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+    return x ^ (x >> 31);
+}
+
+__device__ inline void philox(u32 *ctr, u64 key) /* rng_philox */
+{
+    u32 k0 = (u32)key, k1 = (u32)(key >> 32);
+    for (int round = 0; round < 10; round++) {
+        u64 p0 = (u64)0xD2511F53u * ctr[0], p1 = (u64)0xCD9E8D57u * ctr[2];
+        ctr[0] = (u32)(p1 >> 32) ^ ctr[1] ^ k0;
+        ctr[2] = (u32)(p0 >> 32) ^ ctr[3] ^ k1;
+        ctr[1] = (u32)p1;
+        ctr[3] = (u32)p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+}
+
+/* rng_block: four words. rng is the program's tensor {seed low, seed high, step, ..}. */
+__device__ inline void random_block(u32 *word, const i32 *rng, u64 name, u64 sample, u64 block)
+{
+    u64 seed = (u64)(u32)rng[1] << 32 | (u32)rng[0];
+    u64 key  = random_mix(random_mix(random_mix(seed + 0x9E3779B97F4A7C15u) ^ name) ^ sample >> 32);
+    word[0] = (u32)block, word[1] = (u32)(block >> 32), word[2] = (u32)sample, word[3] = (u32)rng[2];
+    philox(word, key);
+}
+
+#endif
