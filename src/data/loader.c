@@ -9,10 +9,8 @@
  * mutex; a slot belongs to the thread until it is counted in `made`, and to the caller from then
  * until it is taken back. What comes next depends on (seed, epoch, index) only. */
 #include "base/rng.h"
+#include "base/thread.h"
 #include "data/data.h"
-#include <pthread.h>
-#include <signal.h>
-#include <string.h>
 
 enum { RING_MIN = 3, RING_MAX = 16, RING_BYTES = 1 << 20, ALIGN = 64 };
 
@@ -90,17 +88,6 @@ static void *thread_main(void *context)
     return NULL;
 }
 
-/* Signals are for the thread that began the program. */
-static int thread_start(struct loader *l)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int reason = pthread_create(&l->thread, NULL, thread_main, l);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return reason;
-}
-
 static void ring_new(struct loader *l, struct arena *perm)
 {
     const struct feeds *feeds = dataset_feeds(l->dataset);
@@ -138,11 +125,11 @@ enum status loader_open(struct arena *perm, struct dataset *d, const struct load
     ring_new(l, perm);
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->changed, NULL);
-    int reason = thread_start(l);
-    if (reason) {
+    enum status st = thread_start(&l->thread, thread_main, l, "the loader's thread", err);
+    if (st) {
         pthread_cond_destroy(&l->changed);
         pthread_mutex_destroy(&l->lock);
-        return err_set(err, STATUS_WORLD, "cannot start the loader's thread: %s", strerror(reason));
+        return st;
     }
     *out = l;
     return STATUS_OK;
