@@ -288,6 +288,16 @@ enum status ckpt_prune(struct ckpt_store *s, i64 keep, struct arena scratch, str
     return st;
 }
 
+enum status ckpt_clear(struct ckpt_store *s, struct arena scratch, struct err *err)
+{
+    struct ckpt_list list;
+    enum status      st = ckpt_list(s->os, s->folder, &scratch, &list, err);
+    for (i64 i = list.count - 1; i >= 0 && !st; i--)
+        if (list.items[i].why.status != STATUS_USAGE)
+            st = delete_folder(s->os, list.items[i].folder, scratch, err);
+    return st;
+}
+
 /* The folder, made where it is not there: level by level, each synced into its parent before the
  * next, so that only the deepest one there can be a killed process's that was not. */
 static enum status make_folder(struct os *os, struct str folder, struct err *err)

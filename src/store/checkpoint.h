@@ -84,6 +84,8 @@ void        ckpt_import_drop(struct ckpt_store *s, const struct ckpt_manifest *m
 /* Deletes all but the newest `keep` (at least 1), the best by its metric, the pinned, and what cannot
  * be read or understood just now; nothing before a newer one has been read back and verified. */
 enum status ckpt_prune(struct ckpt_store *s, i64 keep, struct arena scratch, struct err *err);
+/* Deletes all that this frugal can read or that is damaged, the newest last: a run begins anew. */
+enum status ckpt_clear(struct ckpt_store *s, struct arena scratch, struct err *err);
 /* From any thread: until unpinned as often as pinned, that one is not deleted. At most 16 at once. */
 void        ckpt_pin(struct ckpt_store *s, struct ckpt_id id);
 void        ckpt_unpin(struct ckpt_store *s, struct ckpt_id id);
