@@ -16,6 +16,7 @@ enum status command_train(struct cli *c, struct err *err)
     struct progress       shown    = { .say = c->say, .scratch = arena_part(c->perm, EVENT_BYTES) };
     struct train_listener show = progress_listener(&shown), listener;
     struct record         record;
+    struct train_orders   orders = TRAIN_ORDERS_NONE;
     enum status           st       = config_of_request(c->request, c->os, c->perm, &config, err);
     if (st) return st;
     const struct train_config *t = &config->settings.train;
@@ -27,7 +28,9 @@ enum status command_train(struct cli *c, struct err *err)
     shown.every = t->log_every;
     st          = record_init(&record, c, config, "train", err);
     if (st) return st;
-    listener = record_listener(&record, &show);
+    listener        = record_listener(&record, &show);
+    orders.fresh    = c->request->flags & FLAG_fresh;
+    listener.orders = &orders;
     os_signals_catch();
     st = train_run(c->os, &config->settings, &listener, &result, err);
     record_close(&record, result.stopped);

@@ -66,8 +66,8 @@ static bool contains(struct str s, struct str part)
     return false;
 }
 
-/* How far a row is from a key that does not exist: spelling of the name, and 1 for another section.
- * batch_size holds "batch" (counts as 1), and the help of train.lr says "learning rate" (2). */
+/* How far a row is from a key that does not exist: spelling of the name, and 1 for another section,
+ * where a short name must not be misspelt as well (model.dim is no checkpoint.dir). batch_size holds "batch" (counts as 1), and the help of train.lr says "learning rate" (2). */
 static i64 distance(const struct option *o, struct str section, struct str name, struct str words,
                     struct arena scratch)
 {
@@ -76,7 +76,9 @@ static i64 distance(const struct option *o, struct str section, struct str name,
     if (MIN(ours.len, name.len) >= 3 && (contains(name, ours) || contains(ours, name)))
         d = MIN(d, 1);
     if (words.len >= 3 && str_starts(o->help, words)) d = MIN(d, 2);
-    return 2 * d + !str_eq(option_section(o), section);
+    bool other = !str_eq(option_section(o), section);
+    if (other && section.len && d && name.len <= 3) d += 3;
+    return 2 * d + other;
 }
 
 const struct option *option_nearest(struct str key, struct arena scratch)

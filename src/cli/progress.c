@@ -71,6 +71,9 @@ static void start_words(struct progress *p, const struct train_start *t)
                 STR_ARG(text_count(&scratch, (f64)t->parameters)),
                 STR_ARG(text_count(&scratch, (f64)t->train_samples)), STR_ARG(batch),
                 STR_ARG(t->device), STR_ARG(text_bytes(&scratch, (f64)t->arena_bytes_planned)));
+    if (t->checkpoint_bytes)
+        say_message(p->say, "%.*s more to make checkpoints from\n",
+                    STR_ARG(text_bytes(&scratch, (f64)t->checkpoint_bytes)));
     if (t->copy_bytes)
         say_message(p->say, "%.*s more for a copy of the weights and the optimiser's state\n",
                     STR_ARG(text_bytes(&scratch, (f64)t->copy_bytes)));
@@ -118,6 +121,7 @@ static void on_start(void *context, const struct train_start *t)
     event_i64(&b, "epochs", t->epochs);
     event_i64(&b, "arena_bytes_planned", t->arena_bytes_planned);
     event_str(&b, "metric", t->metric);
+    event_i64(&b, "checkpoint_bytes", t->checkpoint_bytes);
     event_i64(&b, "copy_bytes", t->copy_bytes);
     event_f64(&b, "flops_step", t->flops_step);
     event_f64(&b, "lr", t->lr);
@@ -259,6 +263,73 @@ static void event_startup(struct textbuf *b, const struct train_startup *s)
     event_f64(b, "start_weights_s", s->weights);
 }
 
+static void checkpoint_words(struct say *s, const struct train_checkpoint *t)
+{
+    long long step = (long long)t->step;
+    switch (t->kind) {
+    case CHECKPOINT_RESUMED:
+        if (t->text.len)
+            say_message(s, "goes on from step %lld, not to the bit: %.*s\n", step, STR_ARG(t->text));
+        else say_message(s, "goes on from step %lld, to the bit\n", step);
+        break;
+    case CHECKPOINT_INTERVAL: say_message(s, "checkpoints %.*s\n", STR_ARG(t->text)); break;
+    case CHECKPOINT_DAMAGED:
+        say_message(s, "warning: the checkpoint of step %lld is passed over: %.*s\n", step,
+                    STR_ARG(t->text));
+        break;
+    case CHECKPOINT_FAILED:
+        say_message(s, "warning: no checkpoint of step %lld: %.*s\n", step, STR_ARG(t->text));
+        break;
+    case CHECKPOINT_CHANGED: say_message(s, "warning: %.*s\n", STR_ARG(t->text)); break;
+    case CHECKPOINT_SAVED: /* as it should be: the summary counts them */
+    case CHECKPOINT_KIND_COUNT: break;
+    }
+}
+
+static void on_checkpoint(void *context, const struct train_checkpoint *t)
+{
+    struct progress *p       = context;
+    struct arena     scratch = p->scratch;
+    if (!p->say->json) {
+        checkpoint_words(p->say, t);
+        return;
+    }
+    bool           saved = t->kind == CHECKPOINT_SAVED;
+    struct textbuf b     = event_begin(&scratch, "checkpoint");
+    event_str(&b, "what", train_checkpoint_name(t->kind));
+    event_i64(&b, "step", t->step);
+    event_str(&b, "text", t->text);
+    event_f64(&b, "blocked_s", saved ? t->blocked_s : NAN);
+    event_f64(&b, "persist_s", saved ? t->persist_s : NAN);
+    event_f64(&b, "bytes", saved ? (f64)t->bytes : NAN);
+    event_end(&b, p->say);
+}
+
+static void saving_fields(struct textbuf *b, const struct train_saving *v)
+{
+    event_i64(b, "checkpoints", v->count);
+    event_i64(b, "checkpoints_failed", v->failed);
+    event_i64(b, "checkpoints_late", v->late);
+    event_f64(b, "checkpoint_step", v->step < 0 ? NAN : (f64)v->step);
+    event_f64(b, "resumed_step", v->resumed_step < 0 ? NAN : (f64)v->resumed_step);
+    event_f64(b, "checkpoint_blocked_s", v->blocked_s);
+    event_f64(b, "checkpoint_total_s", v->total_s);
+}
+
+static void saving_words(struct say *s, const struct train_saving *v, struct arena scratch)
+{
+    if (!v->count && !v->failed) return;
+    say_result(s, "%-12s%lld saved", "checkpoints ", (long long)v->count);
+    if (v->failed) say_result(s, ", %lld failed", (long long)v->failed);
+    if (v->late) say_result(s, ", %lld late", (long long)v->late);
+    if (v->count)
+        say_result(s, "; the newest of step %lld, %.*s", (long long)v->step,
+                   STR_ARG(text_bytes(&scratch, (f64)v->bytes)));
+    say_result(s, "; steps stood still for %.3g s", v->blocked_s);
+    if (!isnan(v->total_s)) say_result(s, ", all they took was %.3g s", v->total_s);
+    say_result(s, "\n");
+}
+
 static void done_event(struct progress *p, const struct train_result *r)
 {
     struct arena   scratch = p->scratch;
@@ -286,6 +357,7 @@ static void done_event(struct progress *p, const struct train_result *r)
     event_f64(&b, "saved_dollars", r->saved_dollars);
     event_f64(&b, "loss_scale", r->scaling.scale);
     event_i64(&b, "skipped", r->scaling.skipped);
+    saving_fields(&b, &r->saving);
     event_f64(&b, "noise_scale", r->noise_scale);
     if (isnan(r->noise_scale)) event_f64(&b, "batch_advised", NAN);
     else event_i64(&b, "batch_advised", noise_batch(r->noise_scale));
@@ -350,8 +422,12 @@ static void summary(struct progress *p, const struct train_result *r)
                STR_ARG(text_count(&scratch, words ? r->tokens_per_s : r->samples_per_s)),
                words ? "tokens" : "samples", STR_ARG(text_si(&scratch, r->flops_per_s)));
     gpu_words(p, r);
-    say_result(s, "%-12s%.2f s for %lld steps; the first was done after %.0f ms\n", "time",
-               r->seconds, (long long)r->steps, r->first_step_ms);
+    if (isnan(r->first_step_ms)) /* all of them were made before this start */
+        say_result(s, "%-12s%.2f s for %lld steps\n", "time", r->seconds, (long long)r->steps);
+    else
+        say_result(s, "%-12s%.2f s for %lld steps; the first was done after %.0f ms\n", "time",
+                   r->seconds, (long long)r->steps, r->first_step_ms);
+    saving_words(s, &r->saving, scratch);
     noise_words(s, r, scratch);
     say_result(s, "%-12s%.*s planned, %.*s used; the process took %.*s at its peak\n", "memory",
                STR_ARG(text_bytes(&scratch, (f64)r->arena_bytes_planned)),
@@ -383,12 +459,13 @@ static void on_done(void *context, const struct train_result *r)
 struct train_listener progress_listener(struct progress *p)
 {
     p->peak_flops_s = NAN;
-    return (struct train_listener){ .context     = p,
-                                    .on_start    = on_start,
-                                    .on_note     = on_note,
-                                    .on_finding  = on_finding,
-                                    .on_step     = on_step,
-                                    .on_eval     = on_eval,
-                                    .on_rollback = on_rollback,
-                                    .on_done     = on_done };
+    return (struct train_listener){ .context       = p,
+                                    .on_start      = on_start,
+                                    .on_note       = on_note,
+                                    .on_finding    = on_finding,
+                                    .on_step       = on_step,
+                                    .on_eval       = on_eval,
+                                    .on_rollback   = on_rollback,
+                                    .on_checkpoint = on_checkpoint,
+                                    .on_done       = on_done };
 }

@@ -4,11 +4,12 @@
  * The copy is taken after an evaluation only: there the loss has just shown that the weights are
  * sound, and it costs a fraction of the evaluation before it. Gradients, inputs and scalars are not
  * part of it; the next step makes them anew. */
+#include "train/saver.h"
 #include "train/train_int.h"
 #include <math.h>
 #include <string.h>
 
-static bool carries_state(const struct persistent *t)
+bool guard_copies(const struct persistent *t)
 {
     bool state = t->kind == VALUE_PARAM || t->kind == VALUE_STATE || t->kind == VALUE_BUFFER;
     return state && !t->frozen;
@@ -19,9 +20,10 @@ static void copy_take(struct guard *g, i64 step)
     struct backend *b    = g->s->backend;
     u8             *to   = g->copy;
     ticket          last = 0;
+    if (g->saver) while (!saver_wait(g->saver, 1000000000)) continue; /* it may be reading the copy */
     for (i32 i = 0; i < g->s->set->persistent_count; i++) {
         const struct persistent *t = &g->s->set->persistents[i];
-        if (!carries_state(t)) continue;
+        if (!guard_copies(t)) continue;
         last = b->table->get(b, t->offset, to, type_bytes(t->type));
         to += type_bytes(t->type);
     }
@@ -35,7 +37,7 @@ static void copy_put_back(struct guard *g)
     const u8       *from = g->copy;
     for (i32 i = 0; i < g->s->set->persistent_count; i++) {
         const struct persistent *t = &g->s->set->persistents[i];
-        if (!carries_state(t)) continue;
+        if (!guard_copies(t)) continue;
         b->table->put(b, t->offset, from, type_bytes(t->type));
         from += type_bytes(t->type);
     }
@@ -69,7 +71,7 @@ static enum status plan_copy(struct guard *g, struct err *err)
     i64                   all;
     for (i32 i = 0; i < s->set->persistent_count; i++) {
         const struct persistent *t = &s->set->persistents[i];
-        if (carries_state(t)) g->copy_bytes += type_bytes(t->type);
+        if (guard_copies(t)) g->copy_bytes += type_bytes(t->type);
     }
     all = s->set->arena_bytes + g->copy_bytes;
     if (s->target.memory_bytes && all > s->target.memory_bytes)
@@ -102,11 +104,12 @@ enum status guard_open(struct guard *g, struct session *s, i64 steps_max, struct
     return st;
 }
 
-void guard_start(struct guard *g)
+void guard_start(struct guard *g, i64 step)
 {
     if (!g->copy_bytes) return;
-    g->copy = NEW(g->s->perm, u8, g->copy_bytes);
-    copy_take(g, 0);
+    if (!g->copy) g->copy = NEW(g->s->perm, u8, g->copy_bytes);
+    g->copy_eval = (struct train_eval){ 0 };
+    copy_take(g, step);
 }
 
 enum stop_action guard_eval(struct guard *g, const struct train_eval *e, f64 fall)

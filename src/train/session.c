@@ -2,6 +2,7 @@
 #include "backend/cuda/cuda.h"
 #include "base/pool.h"
 #include "train/train_int.h"
+#include <stdio.h>
 #include <string.h>
 
 enum { SCRATCH_RESERVE_GIB = 64 }; /* address space only: pages are taken when touched */
@@ -206,6 +207,7 @@ enum status session_start(struct session *s, struct err *err)
     enum status                 st   = b->alloc(s->backend, s->set->arena_bytes, err);
     for (i32 i = 0; !st && i < PROGRAM_COUNT; i++) {
         if (s->set->programs[i]) st = b->prepare(s->backend, s->set->programs[i], s->perm, err);
+        if (!st) st = session_check_signal(s, 0, err);
     }
     s->startup.kernels = lap(s, &from);
     if (!st) st = weights_init(s, err);
@@ -221,12 +223,45 @@ void session_close(struct session *s)
     *s = (struct session){ 0 };
 }
 
+/* An order to save stays noted until it is done; one to exit is as good as a signal. */
+static enum status check_orders(struct session *s, i64 steps, struct err *err)
+{
+    struct train_orders *o  = s->orders;
+    enum status          st = STATUS_OK;
+    if (!o) return st;
+    pthread_mutex_lock(&o->lock);
+    if (o->pending == ORDER_SAVE) s->asked_to_save = true;
+    if (o->pending == ORDER_EXIT)
+        st = err_set(err, STATUS_INTERRUPTED, "stopped after step %lld: %s", (long long)steps,
+                     o->why);
+    o->pending = ORDER_NONE;
+    pthread_mutex_unlock(&o->lock);
+    return st;
+}
+
 enum status session_check_signal(struct session *s, i64 steps, struct err *err)
 {
     enum os_signal got = s->os->signal_take(s->os);
-    if (got != OS_SIGNAL_INT && got != OS_SIGNAL_TERM) return STATUS_OK;
+    if (got == OS_SIGNAL_NONE) return check_orders(s, steps, err);
+    bool exits = got != OS_SIGNAL_USR1 || str_eq(s->settings->checkpoint.on_usr1, STR("exit"));
+    s->asked_to_save |= !exits;
+    if (!exits) return STATUS_OK;
     return err_set(err, STATUS_INTERRUPTED, "stopped by %s after step %lld",
-                   got == OS_SIGNAL_INT ? "Ctrl-C" : "SIGTERM", (long long)steps);
+                   got == OS_SIGNAL_INT    ? "Ctrl-C"
+                   : got == OS_SIGNAL_TERM ? "SIGTERM"
+                                           : "SIGUSR1",
+                   (long long)steps);
+}
+
+void train_order(struct train_orders *o, enum train_order what, i64 deadline_ns, const char *why)
+{
+    pthread_mutex_lock(&o->lock);
+    if (what >= o->pending) {
+        o->pending     = what;
+        o->deadline_ns = deadline_ns;
+        snprintf(o->why, sizeof o->why, "%s", why);
+    }
+    pthread_mutex_unlock(&o->lock);
 }
 
 bool session_has(const struct session *s, struct str name)

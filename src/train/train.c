@@ -1,8 +1,7 @@
 /* train.c - the loop: batch, gradients, update; evaluation when due; stop at the end, when a signal
  * asks, or when guard.c says so. Nothing is allocated between two steps. */
 #include "train/train.h"
-#include "train/noise.h"
-#include "train/train_int.h"
+#include "train/saving.h"
 #include <math.h>
 #include <string.h>
 
@@ -20,19 +19,13 @@ struct loop {
     struct limits                limits;
     struct lint_facts            facts;
     bool                         told[LINT_COUNT]; /* by rule */
-    i64                          step;     /* done */
-    i64                          epoch;    /* being trained, from 0 */
-    i64                          steps_ns, waited_ns; /* spent in steps; in them, for data */
-    i64                          samples;  /* trained */
-    i64                          steps_before; /* done already when the run was set back */
-    f64                          loss;     /* of the newest batch */
+    struct run_state             at;
+    i64                          samples_before; /* trained by earlier processes */
     struct train_metric          metric;
     struct train_scaling         scaling;
-    struct noise                 noise;
-    struct train_eval            last_eval;
     struct guard                 guard;
+    struct saving                saving;
     struct meter                 meter;
-    i64                          eval_step; /* step of the last evaluation; -1: none */
     bool                         evaluates;
     bool                         kept; /* train.out was written */
     struct train_result         *result;
@@ -56,7 +49,7 @@ static i64 enter(struct loop *l, enum term term)
 /* A step that was done before is not paid for twice without being called so. */
 static enum term step_term(const struct loop *l)
 {
-    return l->step < l->steps_before ? TERM_redone : TERM_compute;
+    return l->at.step < l->at.steps_before ? TERM_redone : TERM_compute;
 }
 
 static f64 elapsed_s(struct loop *l) { return (f64)(now_ns(l) - l->begin_ns) / 1e9; }
@@ -94,6 +87,7 @@ static void tell_start(struct loop *l)
                              .optimiser           = optimiser_name(s->config.optimiser),
                              .optimiser_reason    = s->optimiser_reason,
                              .muon_share          = s->muon_share,
+                             .checkpoint_bytes    = l->saving.snapshot.bytes,
                              .copy_bytes          = l->guard.copy_bytes,
                              .flops_step          = session_step_flops(s),
                              .usd_hour            = s->settings->train.usd_hour,
@@ -119,8 +113,8 @@ static void tell_findings(struct loop *l)
 /* Once the pace is known: a step that waits for its data takes as long as they do. */
 static void judge_loading(struct loop *l)
 {
-    f64 step_s = (f64)l->steps_ns * 1e-9 / (f64)l->step, wait_s = (f64)l->waited_ns * 1e-9 / (f64)l->step;
-    if (l->step != LOADING_STEPS || wait_s < waits_much * step_s) return;
+    f64 step_s = (f64)l->at.steps_ns * 1e-9 / (f64)l->at.step, wait_s = (f64)l->at.waited_ns * 1e-9 / (f64)l->at.step;
+    if (l->at.step != LOADING_STEPS || wait_s < waits_much * step_s) return;
     l->facts.load_s    = step_s / (f64)MAX(l->s.config.accumulate, 1);
     l->facts.compute_s = (step_s - wait_s) / (f64)MAX(l->s.config.accumulate, 1);
     tell_findings(l);
@@ -134,23 +128,23 @@ static f64 tokens_per_s(const struct loop *l, f64 samples_per_s)
 
 static void tell_step(struct loop *l, f64 lr)
 {
-    f64                   rate = (f64)l->samples / ((f64)l->steps_ns / 1e9);
-    struct train_progress e    = { .step          = l->step,
+    f64                   rate = (f64)l->at.samples / ((f64)l->at.steps_ns / 1e9);
+    struct train_progress e    = { .step          = l->at.step,
                                    .steps         = l->limits.steps,
-                                   .epoch         = l->epoch + 1,
+                                   .epoch         = l->at.epoch + 1,
                                    .epochs        = l->limits.epochs,
-                                   .samples       = l->samples,
+                                   .samples       = l->at.samples - l->samples_before,
                                    .elapsed_s     = elapsed_s(l),
                                    .eta_s         = NAN,
                                    .lr            = lr,
-                                   .loss          = l->loss,
+                                   .loss          = l->at.loss,
                                    .metric        = l->metric,
                                    .scaling       = l->scaling,
                                    .samples_per_s = rate,
                                    .tokens_per_s  = tokens_per_s(l, rate),
                                    .dollars       = dollars(l) };
-    if (l->limits.steps && l->step >= ETA_STEPS)
-        e.eta_s = e.elapsed_s / (f64)l->step * (f64)(l->limits.steps - l->step);
+    if (l->limits.steps && l->at.step >= ETA_STEPS)
+        e.eta_s = e.elapsed_s / (f64)l->at.step * (f64)(l->limits.steps - l->at.step);
     TELL(l->listener, on_step, &e);
 }
 
@@ -158,7 +152,7 @@ static struct batch *next_batch(struct loop *l)
 {
     i64           begin = enter(l, TERM_loading);
     struct batch *b     = loader_next(l->loader);
-    l->waited_ns += enter(l, step_term(l)) - begin;
+    l->at.waited_ns += enter(l, step_term(l)) - begin;
     return b;
 }
 
@@ -170,7 +164,7 @@ static void micro_step(struct loop *l, const struct batch *b, i64 first_sample, 
     bool                full  = b->count == s->config.batch;
     enum program_id     begin = full ? PROGRAM_TRAIN : PROGRAM_TRAIN_LAST;
     enum program_id     go_on = full ? PROGRAM_ADD : PROGRAM_ADD_LAST;
-    session_put_scalars(s, l->step, rows, first_sample, lr);
+    session_put_scalars(s, l->at.step, rows, first_sample, lr);
     for (i32 f = 0; f < feeds->count; f++)
         session_put(s, feeds->feed[f].name, b->data[f], b->count * type_bytes(feeds->feed[f].type));
     s->backend->table->run(s->backend, s->set->programs[first_sample ? go_on : begin]);
@@ -181,7 +175,7 @@ static void add_losses(struct loop *l, i64 rows)
     struct session *s = &l->s;
     f64             sum;
     session_get_numbers(s, STR("loss"), &sum, 1);
-    l->loss += sum / (f64)rows;
+    l->at.loss += sum / (f64)rows;
     if (session_has(s, STR("hits"))) {
         session_get_numbers(s, STR("hits"), &sum, 1);
         l->metric.name = STR("accuracy");
@@ -206,7 +200,7 @@ static struct batch *step(struct loop *l, struct batch *b, f64 lr)
     i64             samples = MIN(session_step_samples(s), session_epoch_samples(s) - b->index);
     i64             rows = samples * model_rows(s->model), done = 0, first = b->count;
     f64             part = NAN; /* of the whole gradient's square, from the first batch alone */
-    l->loss = l->metric.value = 0;
+    l->at.loss = l->metric.value = 0;
     for (;;) {
         micro_step(l, b, done, rows, lr);
         if (!done && s->config.square) part = gradient_square(s);
@@ -217,13 +211,13 @@ static struct batch *step(struct loop *l, struct batch *b, f64 lr)
     }
     if (s->config.square) {
         f64 times = (f64)samples / (f64)first; /* it was divided by all the step's rows */
-        noise_add(&l->noise, part * times * times, first, gradient_square(s), samples);
+        noise_add(&l->at.noise, part * times * times, first, gradient_square(s), samples);
     }
     s->backend->table->run(s->backend, s->set->programs[PROGRAM_UPDATE]);
     add_losses(l, rows); /* only now: reading waits, and the update need not */
     l->scaling = scaling_now(s);
-    l->step++;
-    l->samples += samples;
+    l->at.step++;
+    l->at.samples += samples;
     return b;
 }
 
@@ -232,10 +226,10 @@ static struct batch *step(struct loop *l, struct batch *b, f64 lr)
 static f64 fall_to_come(const struct loop *l)
 {
     enum { LOOKS = 32 };
-    i64 left = l->limits.steps - 1 - l->step;
+    i64 left = l->limits.steps - 1 - l->at.step;
     f64 high = 0, end = 0;
     for (i64 i = 0; left > 0 && i <= LOOKS; i++) {
-        end  = schedule_lr(&l->limits.rates, l->step + left * i / LOOKS, l->limits.steps);
+        end  = schedule_lr(&l->limits.rates, l->at.step + left * i / LOOKS, l->limits.steps);
         high = MAX(high, end);
     }
     return (high - end) / l->limits.rates.lr;
@@ -243,16 +237,17 @@ static f64 fall_to_come(const struct loop *l)
 
 static enum status evaluate_now(struct loop *l, enum stop_action *now, struct err *err)
 {
-    struct train_eval e  = { .step = l->step, .epoch = l->epoch + 1 };
+    struct train_eval e  = { .step = l->at.step, .epoch = l->at.epoch + 1 };
     enter(l, TERM_evaluation);
     enum status st = evaluate(&l->s, &e, err);
     if (st) return st; /* half an evaluation says nothing: the one before it stands */
+    l->at.eval_due = false;
     e.elapsed_s  = elapsed_s(l);
     e.dollars    = dollars(l);
     *now         = guard_eval(&l->guard, &e, fall_to_come(l));
     e.forecast   = l->guard.stop.forecast;
-    l->last_eval = e;
-    l->eval_step = l->step;
+    l->at.last_eval = e;
+    l->at.eval_step = l->at.step;
     TELL(l->listener, on_eval, &e);
     return STATUS_OK;
 }
@@ -261,55 +256,83 @@ static enum status evaluate_now(struct loop *l, enum stop_action *now, struct er
 static bool eval_due(const struct loop *l, const struct batch *b, enum stop_action now)
 {
     i64 every = l->s.settings->train.eval_every;
-    if (!l->evaluates || now == STOP_ROLL_BACK || !isfinite(l->loss)) return false;
-    if (now == STOP_NOW || l->step == l->limits.steps) return true;
-    return every ? l->step % every == 0 : b->ends_epoch;
+    if (!l->evaluates || now == STOP_ROLL_BACK || !isfinite(l->at.loss)) return false;
+    if (now == STOP_NOW || l->at.step == l->limits.steps) return true;
+    return every ? l->at.step % every == 0 : b->ends_epoch;
 }
 
 /* The loader does not go back: the batches that led astray are passed over. */
 static void roll_back(struct loop *l)
 {
     struct guard         *g = &l->guard;
-    struct train_rollback e = { .step      = l->step,
+    struct train_rollback e = { .step      = l->at.step,
                                 .to_step   = g->copy_step,
                                 .count     = g->stop.rollbacks,
                                 .count_max = g->stop.config.rollbacks,
                                 .why       = g->stop.text };
     guard_roll_back(g);
-    l->steps_before = MAX(l->steps_before, l->step);
+    l->at.steps_before = MAX(l->at.steps_before, l->at.step);
     e.lr_factor  = g->lr_factor;
-    l->step      = g->copy_step;
-    l->last_eval = g->copy_eval;
-    l->eval_step = g->copy_eval.samples ? g->copy_step : -1;
+    l->at.step      = g->copy_step;
+    l->at.last_eval = g->copy_eval;
+    l->at.eval_step = g->copy_eval.samples ? g->copy_step : -1;
     TELL(l->listener, on_rollback, &e);
 }
 
+/* What follows a step: an evaluation, going back, a checkpoint. One that is interrupted in its
+ * evaluation makes that up when it goes on. */
+static enum status after_step(struct loop *l, enum stop_action now, struct err *err)
+{
+    enum status st = STATUS_OK;
+    if (l->at.eval_due) st = evaluate_now(l, &now, err);
+    if (!st && now == STOP_ROLL_BACK) roll_back(l);
+    return st;
+}
+
+static enum status one_step(struct loop *l, struct batch *b, i64 begin_ns, struct err *err)
+{
+    struct stop *stop = &l->guard.stop;
+    f64 lr = schedule_lr(&l->limits.rates, l->at.step, l->limits.steps) * l->guard.lr_factor;
+    l->at.epoch = b->epoch;
+    b           = step(l, b, lr);
+    i64 step_ns = now_ns(l) - begin_ns;
+    l->at.steps_ns += step_ns;
+    l->at.next_epoch = b->epoch;
+    l->at.next_index = b->index + b->count;
+    if (isnan(l->result->first_step_ms))
+        l->result->first_step_ms = (f64)os_process_age_ns() / 1e6;
+    tell_step(l, lr);
+    judge_loading(l);
+    enum stop_action now = stop_step(stop, l->at.step, elapsed_s(l), l->at.loss);
+    enum status      st  = scaling_check(l->scaling, l->at.step, err);
+    l->at.eval_due       = eval_due(l, b, now);
+    if (!st) st = after_step(l, now, err);
+    l->at.elapsed_ns = now_ns(l) - l->begin_ns;
+    if (!st && !stop->reason) st = session_check_signal(&l->s, l->at.step, err);
+    if (!st) saving_step(&l->saving, step_ns);
+    return st;
+}
+
+/* The last state is saved before the reason of the end becomes part of it, unless it is the run's own. */
 static enum status steps(struct loop *l, struct err *err)
 {
     struct stop *stop = &l->guard.stop;
-    enum status  st =
-        session_check_signal(&l->s, l->step, err); /* it may have come while we began */
-    while (!st && !stop->reason && !(l->limits.steps && l->step >= l->limits.steps)) {
-        i64           begin = now_ns(l);
-        struct batch *b     = next_batch(l);
+    enum status  st   = session_check_signal(&l->s, l->at.step, err); /* it may have come before */
+    if (!st && l->at.eval_due) st = after_step(l, STOP_GO_ON, err);
+    while (!st && !stop->reason && !(l->limits.steps && l->at.step >= l->limits.steps)) {
+        i64           begin_ns = now_ns(l);
+        struct batch *b        = next_batch(l);
         if (!b) break;
-        f64 lr   = schedule_lr(&l->limits.rates, l->step, l->limits.steps) * l->guard.lr_factor;
-        l->epoch = b->epoch;
-        b        = step(l, b, lr);
-        i64 end  = now_ns(l);
-        l->steps_ns += end - begin;
-        if (isnan(l->result->first_step_ms))
-            l->result->first_step_ms = (f64)os_process_age_ns() / 1e6;
-        tell_step(l, lr);
-        judge_loading(l);
-        enum stop_action now = stop_step(stop, l->step, elapsed_s(l), l->loss);
-        st                   = scaling_check(l->scaling, l->step, err);
-        if (!st && eval_due(l, b, now)) st = evaluate_now(l, &now, err);
-        if (!st && now == STOP_ROLL_BACK) roll_back(l);
-        if (!st && !stop->reason) st = session_check_signal(&l->s, l->step, err);
+        st = one_step(l, b, begin_ns, err);
     }
-    if (st == STATUS_INTERRUPTED) stop_end(stop, STOP_SIGNAL, l->step);
-    else stop_end(stop, STOP_END, l->step);
+    if (stop->reason != STOP_DIVERGED && (!st || st == STATUS_INTERRUPTED)) {
+        struct err  why   = { 0 };
+        enum status saved = saving_end(&l->saving, &why);
+        if (saved && err) *err = why;
+        if (saved) st = saved;
+    }
+    if (st == STATUS_INTERRUPTED) stop_end(stop, STOP_SIGNAL, l->at.step);
+    else stop_end(stop, STOP_END, l->at.step);
     if (!st && stop->reason == STOP_DIVERGED) st = err_set(err, STATUS_NO, "%s", stop->text);
     return st;
 }
@@ -318,21 +341,22 @@ static void fill_result(struct loop *l)
 {
     struct train_result *r = l->result;
     f64 sample_flops       = session_step_flops(&l->s) / (f64)session_step_samples(&l->s);
-    r->steps               = l->step;
+    r->steps               = l->at.step;
     r->startup             = l->s.startup;
-    r->epochs              = l->epoch + 1;
-    r->samples_per_s       = l->steps_ns ? (f64)l->samples / ((f64)l->steps_ns / 1e9) : NAN;
+    r->epochs              = l->at.epoch + 1;
+    r->samples_per_s       = l->at.steps_ns ? (f64)l->at.samples / ((f64)l->at.steps_ns / 1e9) : NAN;
     r->tokens_per_s        = tokens_per_s(l, r->samples_per_s);
     r->flops_per_s         = sample_flops * r->samples_per_s;
     r->model_flops_per_s   = useful_share(&l->s) * r->flops_per_s;
     r->power               = meter_end(&l->meter, &l->s);
-    r->loss                = l->eval_step >= 0 ? l->last_eval.loss : l->loss;
-    r->metric_count        = l->eval_step >= 0 ? l->last_eval.metric_count : 0;
-    memcpy(r->metrics, l->last_eval.metrics, sizeof r->metrics);
+    r->loss                = l->at.eval_step >= 0 ? l->at.last_eval.loss : l->at.loss;
+    r->metric_count        = l->at.eval_step >= 0 ? l->at.last_eval.metric_count : 0;
+    memcpy(r->metrics, l->at.last_eval.metrics, sizeof r->metrics);
     r->scaling             = l->scaling;
     r->target_set          = !isnan(l->s.settings->train.target);
-    r->target_reached      = l->last_eval.target_reached;
-    r->noise_scale         = noise_scale(&l->noise);
+    r->target_reached      = l->at.last_eval.target_reached;
+    r->saving              = l->saving.figures;
+    r->noise_scale         = noise_scale(&l->at.noise);
     r->step_samples        = session_step_samples(&l->s);
     r->arena_bytes_planned = l->s.set->arena_bytes;
     r->arena_bytes_used    = l->s.backend->table->used_bytes(l->s.backend);
@@ -340,7 +364,7 @@ static void fill_result(struct loop *l)
     if (l->kept) r->out = l->s.settings->train.out;
     r->seconds = elapsed_s(l);
     r->dollars = dollars(l);
-    guard_result(&l->guard, l->step, r);
+    guard_result(&l->guard, l->at.step, r);
 }
 
 static enum status open_loader(struct loop *l, struct err *err)
@@ -351,7 +375,9 @@ static enum status open_loader(struct loop *l, struct err *err)
                                           .shuffle   = c->shuffle,
                                           .drop_last = c->drop_last,
                                           .forever   = true,
-                                          .batch     = l->s.config.batch };
+                                          .batch     = l->s.config.batch,
+                                          .epoch     = l->at.next_epoch,
+                                          .index     = l->at.next_index };
     return loader_open(l->s.perm, l->s.data, &config, &l->loader, err);
 }
 
@@ -363,10 +389,10 @@ static enum status keep(struct loop *l, enum status st, struct err *err)
     const struct train_config *c   = &s->settings->train;
     struct err                 why = { 0 };
     enum status                bad = STATUS_OK;
-    bool                       best = guard_restore_best(&l->guard, l->step, st);
-    if (best) l->last_eval = l->guard.copy_eval;
-    else if (st == STATUS_NO) l->eval_step = -1; /* what was judged then is lost */
-    if (st && !best && (st != STATUS_INTERRUPTED || !l->step)) return st;
+    bool                       best = guard_restore_best(&l->guard, l->at.step, st);
+    if (best) l->at.last_eval = l->guard.copy_eval;
+    else if (st == STATUS_NO) l->at.eval_step = -1; /* what was judged then is lost */
+    if (st && !best && (st != STATUS_INTERRUPTED || !l->at.step)) return st;
     if (c->out.len) bad = weights_save(s, WEIGHTS_VALUES, c->out, &why);
     if (!bad && c->gradients.len) bad = weights_save(s, WEIGHTS_GRADIENTS, c->gradients, &why);
     if (bad && err) *err = why;
@@ -390,12 +416,14 @@ static enum status prepare(struct loop *l, struct os *os, const struct settings 
 {
     enum status st = lint_check_allowed(&settings->train, err);
     if (!st) st = session_open(&l->s, os, settings, perm, err);
-    if (!st) st = open_loader(l, err);
     if (st) return st;
+    l->s.orders  = l->listener ? l->listener->orders : NULL;
     l->limits    = session_limits(&l->s);
     l->evaluates = dataset_count(l->s.data, SPLIT_EVAL) > 0;
     st           = target_check(&l->s, err);
     if (!st) st = guard_open(&l->guard, &l->s, l->limits.steps, err);
+    if (!st) st = saving_plan(&l->saving, &l->s, &l->guard, &l->at, err);
+    if (!st) st = open_loader(l, err);
     if (!st) st = keep_check(&l->s, err);
     if (!st) l->facts = facts_of(&l->s, &l->limits);
     return st;
@@ -405,22 +433,29 @@ enum status train_run(struct os *os, const struct settings *settings,
                       const struct train_listener *listener, struct train_result *result,
                       struct err *err)
 {
-    struct loop l     = { .listener = listener, .result = result, .eval_step = -1, .loss = NAN, .scaling.scale = NAN };
+    struct loop l     = { .listener      = listener,
+                          .result        = result,
+                          .at            = { .loss = NAN, .eval_step = -1 },
+                          .scaling.scale = NAN };
     l.begin_ns        = os->now_ns(os);
     *result           = (struct train_result){ .first_step_ms = NAN };
     struct arena perm = arena_open((i64)PERM_RESERVE_GIB << 30);
     if (!perm.begin)
         return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
-    enum status st = prepare(&l, os, settings, &perm, err);
+    enum status st = saving_open(&l.saving, os, settings, listener, &perm, err);
+    if (!st) st = prepare(&l, os, &l.saving.resume.settings, &perm, err);
     if (!st) {
         tell_start(&l);
         tell_findings(&l);
         st = session_start(&l.s, err);
     }
+    if (!st) st = saving_start(&l.saving, err);
     bool ended = false; /* well, diverged or by a signal: there is something to tell */
     if (!st) {
-        guard_start(&l.guard);
-        l.meter = meter_begin(&l.s);
+        l.begin_ns -= l.at.elapsed_ns; /* of earlier starts */
+        l.samples_before = l.at.samples;
+        l.scaling        = scaling_now(&l.s);
+        l.meter          = meter_begin(&l.s);
         st    = steps(&l, err);
         ended = !st || st == STATUS_INTERRUPTED || st == STATUS_NO;
         enter(&l, TERM_checkpoint);
@@ -428,6 +463,7 @@ enum status train_run(struct os *os, const struct settings *settings,
         fill_result(&l);
     }
     if (l.loader) loader_close(l.loader);
+    saving_close(&l.saving);
     session_close(&l.s);
     arena_close(&perm);
     if (ended) TELL(listener, on_done, result);
@@ -449,7 +485,7 @@ enum status train_compile(struct os *os, const struct settings *settings, struct
 enum status train_check(struct os *os, const struct settings *settings, struct arena *perm,
                         struct train_checked *out, struct err *err)
 {
-    struct loop l  = { .loss = NAN };
+    struct loop l  = { .at.loss = NAN };
     enum status st = prepare(&l, os, settings, perm, err);
     *out           = (struct train_checked){ 0 };
     if (!st) {

@@ -10,6 +10,7 @@
 #include "train/lint.h"
 #include "train/settings.h"
 #include "run/stop.h"
+#include <pthread.h>
 
 #define TRAIN_METRICS_MAX 4
 
@@ -32,6 +33,7 @@ struct train_start {
     i64        steps, epochs;        /* as they will end at the latest; 0: not limited by it */
     i64        arena_bytes_planned;  /* by compile; nothing is allocated beyond it */
     struct str metric;               /* that the target, patience and sweeps are measured in */
+    i64        checkpoint_bytes;     /* of the copy that checkpoints are made from; 0: none are */
     i64        copy_bytes;           /* of the state to go back to (train.rollbacks, keep_best); 0: none */
     f64        flops_step;           /* forward, backward and update of a full step */
     struct str precision;            /* fp32, bf16, fp16 or f64 */
@@ -54,7 +56,7 @@ struct train_progress {
     i64                 step, steps;   /* done; of how many, 0: open */
     i64                 epoch, epochs; /* counted from 1 */
     i64                 samples;       /* trained by this process */
-    f64                 elapsed_s;     /* since the process began the run */
+    f64                 elapsed_s;     /* since the run began, earlier starts included */
     f64                 eta_s;         /* NaN: open or too early */
     f64                 lr;
     f64                 loss;          /* mean over the rows of the newest batch known */
@@ -83,6 +85,37 @@ struct train_rollback {
     i64         count, count_max; /* of roll-backs, with this one */
     f64         lr_factor;        /* that the schedule is multiplied by from now on */
     const char *why;
+};
+
+/* Something happened to the run's checkpoints. */
+enum train_checkpoint_kind {
+    CHECKPOINT_DAMAGED,  /* one is passed over, and the one before it tried */
+    CHECKPOINT_RESUMED,  /* the run goes on from it; `text` empty: to the bit, else why not */
+    CHECKPOINT_CHANGED,  /* a setting is another than when the run began */
+    CHECKPOINT_INTERVAL, /* when they are taken from now on, and why */
+    CHECKPOINT_SAVED,
+    CHECKPOINT_FAILED, /* to be written; the run goes on */
+    CHECKPOINT_KIND_COUNT
+};
+struct str train_checkpoint_name(enum train_checkpoint_kind k); /* "saved": as events have it */
+struct train_checkpoint {
+    enum train_checkpoint_kind kind;
+    i64                        step; /* that it holds */
+    struct str                 text;
+    f64                        blocked_s, persist_s; /* saved: the steps stood still; until it was safe */
+    i64                        bytes;
+};
+
+/* Of all checkpoints of this start of the run. */
+struct train_saving {
+    i64 count, failed, late; /* written; not; that had to wait for the one before */
+    i64 resumed_step;        /* -1: the run began anew */
+    i64 step;                /* of the newest on the disk; -1: none */
+    i64 bytes;               /* of it */
+    f64 blocked_s;           /* the steps stood still */
+    f64 total_s;             /* all that saving took from the run, slower steps included; NaN: too few
+                                steps to tell */
+    f64 persist_s;           /* of the last: from the snapshot to the disk */
 };
 
 /* Where the time before the first step goes, in seconds. */
@@ -116,6 +149,7 @@ struct train_result {
     enum stop_reason    stopped;
     char                why[STOP_TEXT_MAX]; /* the same in words */
     f64                 saved_s, saved_dollars; /* of the planned run, by ending early; NaN: nothing */
+    struct train_saving saving;
     f64                 noise_scale;    /* of gradients, in samples (train/noise.h); NaN: not known */
     i64                 step_samples;   /* of a whole step */
     f64                 dollars;        /* seconds x usd_hour */
@@ -123,6 +157,20 @@ struct train_result {
     struct str          out;            /* where the weights lie; empty: not saved. Lives as long
                                            as the settings */
 };
+
+/* What may be asked of a run from another thread while it runs. Signals ask the same: INT and TERM
+ * to exit, USR1 to save (checkpoint.on_usr1). */
+enum train_order { ORDER_NONE, ORDER_SAVE, ORDER_EXIT }; /* the later outranks the earlier */
+struct train_orders {
+    bool             fresh; /* begin anew: the checkpoints that are there are removed */
+    pthread_mutex_t  lock;  /* of the rest */
+    enum train_order pending;
+    i64              deadline_ns; /* of ORDER_EXIT, on the clock of os->now_ns; 0: none */
+    char             why[256];
+};
+#define TRAIN_ORDERS_NONE { .lock = PTHREAD_MUTEX_INITIALIZER }
+/* Save, and go on or exit with STATUS_INTERRUPTED. Returns at once. */
+void train_order(struct train_orders *o, enum train_order what, i64 deadline_ns, const char *why);
 
 /* Any of them may be NULL. They are called from the thread of train_run and should be quick:
  * on_step comes after every step, and the listener decides what it shows; on_done when the run came
@@ -138,6 +186,8 @@ struct train_listener {
     void (*on_eval)(void *context, const struct train_eval *);
     void (*on_rollback)(void *context, const struct train_rollback *);
     void (*on_done)(void *context, const struct train_result *);
+    void (*on_checkpoint)(void *context, const struct train_checkpoint *);
+    struct train_orders *orders;
 };
 
 /* STATUS_OK: the run came to its end, and `result` says whether the target was reached.

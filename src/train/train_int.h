@@ -2,6 +2,7 @@
 #ifndef TRAIN_TRAIN_INT_H
 #define TRAIN_TRAIN_INT_H
 #include "backend/backend.h"
+#include "train/noise.h"
 #include "train/train.h"
 
 /* precision.c: what products and activations are kept in, and why it was chosen; empty: by default. */
@@ -31,6 +32,8 @@ struct session {
     struct str             optimiser_reason; /* of train.optimiser=auto or muon; else empty */
     f64                    muon_share;       /* of a step's work, whether it was chosen or not */
     struct train_startup   startup;
+    struct train_orders   *orders;        /* NULL: nobody gives any */
+    bool                   asked_to_save; /* by a signal or an order, and not done yet */
 };
 
 /* optimiser.c */
@@ -105,7 +108,7 @@ enum status batch_resolve(struct session *s, struct err *err);
 struct train_scaling scaling_now(struct session *s);
 enum status          scaling_check(struct train_scaling s, i64 step, struct err *err); /* is it lost? */
 
-/* STATUS_INTERRUPTED and a sentence once a signal has asked to stop; steps: done so far. */
+/* STATUS_INTERRUPTED and a sentence once a signal or an order has asked to stop; steps: done so far. */
 enum status session_check_signal(struct session *s, i64 steps, struct err *err);
 
 /* weights.c */
@@ -135,6 +138,22 @@ struct str  target_metric(const struct session *s); /* auto became the model's o
 f64         eval_metric(struct str metric, const struct train_eval *e); /* NaN: it has none such */
 bool        target_met(struct str metric, f64 target, const struct train_eval *e);
 
+/* How far a run has come: with the tensors and the guard, all that its next step depends on. */
+struct run_state {
+    i64               step;                   /* done */
+    i64               epoch;                  /* being trained, from 0 */
+    i64               next_epoch, next_index; /* the sample that comes next */
+    i64               steps_ns, waited_ns;    /* spent in steps; in them, for data */
+    i64               elapsed_ns;             /* since the run began, when this was collected */
+    i64               samples;                /* trained */
+    i64               steps_before;           /* done already when the run was set back */
+    f64               loss;                   /* of the newest batch */
+    struct noise      noise;
+    struct train_eval last_eval;
+    i64               eval_step; /* step of the last evaluation; -1: none */
+    bool              eval_due;  /* after this step, and not done yet */
+};
+
 /* guard.c: run/stop.h applied to a session, and the copy of its state that it goes back to. */
 struct guard {
     struct session   *s;
@@ -145,9 +164,11 @@ struct guard {
     struct train_eval copy_eval; /* what it was worth; samples 0: never evaluated */
     f64               lr_factor; /* 1, halved at each roll-back */
     bool              restored;  /* at the end, the copy took the place of the last weights */
+    struct saver     *saver;     /* that may be reading the copy; NULL: none */
 };
+bool             guard_copies(const struct persistent *t); /* is it part of the copy? */
 enum status      guard_open(struct guard *g, struct session *s, i64 steps_max, struct err *err);
-void             guard_start(struct guard *g); /* the first weights are sound */
+void             guard_start(struct guard *g, i64 step); /* these weights are sound */
 enum stop_action guard_eval(struct guard *g, const struct train_eval *e, f64 fall);
 void             guard_roll_back(struct guard *g); /* to the copy, at half the rate */
 /* At the end: the best weights where they are wanted, sound ones where the last are not (STATUS_NO:

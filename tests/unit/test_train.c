@@ -1,8 +1,8 @@
 /* A whole run, small: what it allocates while stepping, what it uses of what it planned, that the
  * number of threads does not matter, and that every sample counts once. */
 #include "base/os.h"
-#include "base/rng.h"
 #include "harness.h"
+#include "support/small_run.h"
 #include "train/train_int.h"
 #include <stdatomic.h>
 #include <unistd.h>
@@ -34,63 +34,6 @@ void *realloc(void *p, size_t bytes)
     return __libc_realloc(p, bytes);
 }
 #endif
-
-enum { SAMPLES = 70, SIDE = 6, CLASSES = 4 };
-
-static void write_file(const char *path, const u8 *head, size_t head_bytes, const u8 *data,
-                       size_t bytes)
-{
-    FILE *f = fopen(path, "wb");
-    CHECK(f && fwrite(head, 1, head_bytes, f) == head_bytes && fwrite(data, 1, bytes, f) == bytes);
-    CHECK(!fclose(f));
-}
-
-/* Images whose class shows as a bright column. */
-static struct settings small_run(struct arena *perm, const char *folder, const char *layers)
-{
-    static u8       x[SAMPLES * SIDE * SIDE], y[SAMPLES];
-    struct err      err          = { 0 };
-    struct settings s            = { 0 };
-    u8              image_head[] = { 0, 0, 8, 3, 0, 0, 0, SAMPLES, 0, 0, 0, SIDE, 0, 0, 0, SIDE };
-    u8              label_head[] = { 0, 0, 8, 1, 0, 0, 0, SAMPLES };
-    for (i64 i = 0; i < SAMPLES; i++) {
-        y[i] = (u8)(i % CLASSES);
-        for (i64 k = 0; k < SIDE * SIDE; k++)
-            x[i * SIDE * SIDE + k] =
-                (u8)(rng_u32((struct rng_key){ .seed = 5 }, (u64)(i * 36 + k)) % 100 +
-                     (k % SIDE == y[i] ? 100 : 0));
-    }
-    s.data.kind   = STR("idx");
-    s.data.path   = str_fmt(perm, "%s/x", folder);
-    s.data.labels = str_fmt(perm, "%s/y", folder);
-    write_file(str_z(perm, s.data.path), image_head, sizeof image_head, x, sizeof x);
-    write_file(str_z(perm, s.data.labels), label_head, sizeof label_head, y, sizeof y);
-    s.data.held_out = 0.15;
-    s.model.kind    = STR("layers");
-    s.model.file    = STR("test");
-    CHECK_EQ(yaml_parse(perm, STR("test"), str_of(layers), &s.model.layers, &err), STATUS_OK);
-    s.train = (struct train_config){ .epochs        = 3,
-                                     .batch         = 16,
-                                     .eval_batch    = 8,
-                                     .shuffle       = true,
-                                     .seed          = 3,
-                                     .optimiser     = STR("adamw"),
-                                     .lr            = 0.01,
-                                     .beta1         = 0.9,
-                                     .beta2         = 0.999,
-                                     .eps           = 1e-8,
-                                     .decay         = 0.01,
-                                     .clip          = 1,
-                                     .schedule      = STR("cosine"),
-                                     .target_metric = STR("auto"),
-                                     .target        = NAN,
-                                     .max_seconds   = NAN,
-                                     .max_dollars   = NAN,
-                                     .spike         = 8,
-                                     .usd_hour      = NAN,
-                                     .threads       = 2 };
-    return s;
-}
 
 static const char *const network = "- conv: {filters: 8, activation: relu}\n"
                                    "- batchnorm\n"
@@ -412,7 +355,7 @@ TEST(going_back_brings_all_state_back)
     s.train.rollbacks = 1;
     CHECK_EQ(guard_open(&g, &session, 10, &err), STATUS_OK);
     CHECK_EQ(session_start(&session, &err), STATUS_OK);
-    guard_start(&g);
+    guard_start(&g, 0);
     struct persistent *all   = session.set->persistents;
     i64                state = 0, changed = 0;
     u8                 noise[64] = { 1, 2, 3 }, before[64], now[64];

@@ -1,0 +1,40 @@
+/* saver.h - writes checkpoints while the run goes on: one thread, one checkpoint at a time.
+ *
+ * Whoever begins a save lends it the memory that the parts point to, until saver_idle says so again;
+ * there is no queue, so memory is bounded by that of one snapshot. All functions are for one thread,
+ * that of the run. */
+#ifndef TRAIN_SAVER_H
+#define TRAIN_SAVER_H
+#include "store/checkpoint.h"
+
+struct saver_config {
+    struct os         *os;
+    struct ckpt_store *store;
+    i64                keep;
+    void              *fresh; /* memory that nobody has touched: the thread does it first, so that */
+    i64                fresh_bytes; /* the first snapshot does not wait for the system's pages */
+    /* In the saver's thread, once one is on the disk; must return soon. NULL: nobody cares. */
+    void (*saved)(void *context, struct ckpt_store *store, const struct ckpt_manifest *m);
+    void *context;
+};
+
+struct saved { /* what became of one */
+    struct ckpt_id id;
+    i64            bytes;
+    f64            persist_s; /* from saver_begin to the disk */
+    struct err     err;       /* status OK: it is there */
+};
+
+struct saver;
+
+enum status saver_open(const struct saver_config *c, struct arena *perm, struct saver **out,
+                       struct err *err);
+void        saver_close(struct saver *s); /* finishes what was begun */
+bool        saver_idle(struct saver *s);
+bool        saver_wait(struct saver *s, i64 limit_ns); /* until idle; false: not within the limit */
+/* When idle. `m` as for ckpt_write. */
+void        saver_begin(struct saver *s, const struct ckpt_manifest *m,
+                        const struct ckpt_part *parts, i64 count);
+bool        saver_take(struct saver *s, struct saved *out); /* the result, once */
+
+#endif

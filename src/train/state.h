@@ -1,0 +1,50 @@
+/* state.h - all that the next step depends on, as tensors of files and back; inside this room only.
+ *
+ * A run is its tensors (parameters, buffers, optimiser state: persistents of the programs), the copy
+ * that guard.c holds, and the numbers of state.def. The order of samples, dropout and the schedule are
+ * functions of these. Two functions collect and put back everything there is; a test compares a run
+ * that went through them with one that did not. */
+#ifndef TRAIN_STATE_H
+#define TRAIN_STATE_H
+#include "store/checkpoint.h"
+#include "train/train_int.h"
+
+/* state.c: the numbers. */
+i64 state_count(void); /* tensors of state_describe */
+i64 state_bytes(void);
+/* Tensors whose bytes lie in `bytes`, where state_collect puts them. */
+void state_describe(struct st_tensor *tensors, u8 *bytes);
+void state_collect(const struct run_state *r, const struct guard *g, u8 *bytes);
+/* What the file lacks (it was not known yet when it was written) stays as it is. */
+enum status state_put_back(struct run_state *r, struct guard *g, const struct st_file *file,
+                           struct err *err);
+
+/* snapshot.c: everything. Memory of its own, planned before the run begins; a checkpoint's files are
+ * made from it while the run goes on. */
+enum { SNAPSHOT_PARTS = 4, SNAPSHOT_RANGES_MAX = 16 };
+struct snapshot {
+    struct session  *s;
+    struct guard    *guard;
+    i64              bytes;
+    u8              *memory;
+    struct ckpt_part parts[SNAPSHOT_PARTS]; /* weights, optimiser, run; kept where guard has a copy */
+    i64             *offsets[SNAPSHOT_PARTS]; /* in the arena, of each tensor of the first two */
+    i64              part_count;
+    struct range_copy {
+        i64 offset, bytes; /* in the arena */
+        u8 *to;
+    } ranges[SNAPSHOT_RANGES_MAX];
+    i64 range_count;
+    u8 *numbers; /* of state.c */
+};
+enum status snapshot_open(struct snapshot *n, struct session *s, struct guard *g, struct err *err);
+void        snapshot_add_kept(struct snapshot *n); /* once guard has started */
+void        snapshot_close(struct snapshot *n);    /* a zeroed one too */
+void        snapshot_take(struct snapshot *n, const struct run_state *r);
+/* Has the checkpoint the tensors of this run, all of them and no others? USAGE, "it has no …". */
+enum status snapshot_fits(const struct snapshot *n, const struct ckpt_loaded *from, struct err *err);
+void        snapshot_put_back(struct snapshot *n, const struct ckpt_loaded *from); /* it fits */
+bool        snapshot_put_back_kept(struct snapshot *n, const struct ckpt_loaded *from); /* false: it
+                                                                            has none for this run */
+
+#endif
