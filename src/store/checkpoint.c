@@ -24,7 +24,7 @@ struct ckpt_store {
     struct str      folder;
     struct file     lock;
     struct ckpt_id  last;     /* of the newest name ever seen here; attempt 0: none */
-    struct ckpt_id  verified; /* the newest that was read back; attempt 0: none */
+    struct ckpt_id  verified; /* the last that was read back; attempt 0: none */
     pthread_mutex_t mutex;    /* of the pins */
     struct ckpt_id  pins[PINS_MAX];
     i64             pin_count;
@@ -244,31 +244,31 @@ static bool is_pinned(struct ckpt_store *s, struct ckpt_id id)
 }
 
 /* Marks what stays. What a newer frugal wrote is not ours to delete, and what cannot be read now may
- * be read again tomorrow. Returns how many may go. */
+ * be read again tomorrow. Returns the index of the newest that may go; count: none. */
 static i64 mark_kept(struct ckpt_store *s, const struct ckpt_list *l, i64 keep, bool *kept)
 {
-    i64 best = ckpt_best(l), believed = 0, going = 0;
+    i64 best = ckpt_best(l), believed = 0, first = l->count;
     for (i64 i = 0; i < l->count; i++) {
         const struct ckpt *c = &l->items[i];
         believed += !c->why.status;
         kept[i] = (!c->why.status && believed <= keep) || i == best || is_pinned(s, c->id) ||
                   c->why.status == STATUS_USAGE || c->why.status == STATUS_WORLD;
-        going += !kept[i];
+        if (!kept[i]) first = MIN(first, i);
     }
-    return going;
+    return first;
 }
 
-/* The newest believed one that has been read back, now or before; -1: none is whole. Those found
- * damaged on the way are believed no longer. */
-static i64 find_verified(struct ckpt_store *s, struct ckpt_list *l, struct arena scratch)
+/* One that has been read back and is newer than what goes: an earlier one, which saves reading, or
+ * the newest that is whole; -1: there is none. Those found damaged are believed no longer. */
+static i64 find_verified(struct ckpt_store *s, struct ckpt_list *l, i64 first, struct arena scratch)
 {
+    for (i64 i = 0; i < first; i++)
+        if (!l->items[i].why.status && !ckpt_order(l->items[i].id, s->verified)) return i;
     for (i64 i = 0; i < l->count; i++) {
         struct ckpt *c = &l->items[i];
-        if (c->why.status) continue;
-        if (!ckpt_order(c->id, s->verified) || !ckpt_verify(s->os, c, scratch, &c->why)) {
-            s->verified = c->id;
-            return i;
-        }
+        if (c->why.status || ckpt_verify(s->os, c, scratch, &c->why)) continue;
+        s->verified = c->id;
+        return i;
     }
     return -1;
 }
@@ -279,9 +279,10 @@ enum status ckpt_prune(struct ckpt_store *s, i64 keep, struct arena scratch, str
     enum status      st = ckpt_list(s->os, s->folder, &scratch, &list, err);
     if (st) return st;
     ASSERT(keep >= 1);
-    bool *kept = NEW(&scratch, bool, list.count);
-    if (!mark_kept(s, &list, keep, kept)) return STATUS_OK;
-    i64 verified = find_verified(s, &list, scratch);
+    bool *kept  = NEW(&scratch, bool, list.count);
+    i64   first = mark_kept(s, &list, keep, kept);
+    if (first == list.count) return STATUS_OK;
+    i64 verified = find_verified(s, &list, first, scratch);
     mark_kept(s, &list, keep, kept); /* without the damaged */
     for (i64 i = list.count - 1; i > verified && verified >= 0 && !st; i--)
         if (!kept[i]) st = delete_folder(s->os, list.items[i].folder, scratch, err);

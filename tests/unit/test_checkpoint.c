@@ -3,7 +3,7 @@
 #include "harness.h"
 #include "store/checkpoint.h"
 #include "support/folder.h"
-#include "support/sim_os.h"
+#include <pthread.h>
 
 static struct err err;
 
@@ -163,6 +163,41 @@ TEST(the_newest_few_and_the_best_stay)
     ckpt_unpin(s, (struct ckpt_id){ .attempt = 1, .save = 7 });
     CHECK_OK(ckpt_prune(s, 1, *perm, &err));
     CHECK_STR(steps_there(folder, perm), "6 2");
+    ckpt_store_close(s);
+}
+
+struct uploader {
+    struct ckpt_store *store;
+    struct ckpt_id     id;
+};
+
+static void *pin_and_unpin(void *argument)
+{
+    struct uploader *u = argument;
+    for (i64 i = 0; i < 1000; i++) {
+        ckpt_pin(u->store, u->id);
+        ckpt_unpin(u->store, u->id);
+    }
+    return NULL;
+}
+
+TEST(an_uploader_pins_while_others_are_deleted)
+{
+    struct str           folder = folder_new(perm);
+    struct ckpt_store   *s;
+    struct ckpt_manifest m;
+    pthread_t            thread;
+    CHECK_OK(ckpt_store_open(os_real(), folder, perm, &s, &err));
+    CHECK_OK(save(s, 1, NAN, perm, &m));
+    struct uploader u = { s, m.id };
+    ckpt_pin(s, m.id);
+    CHECK_EQ(pthread_create(&thread, NULL, pin_and_unpin, &u), 0);
+    for (i64 step = 2; step <= 5; step++) {
+        CHECK_OK(save(s, step, NAN, perm, &m));
+        CHECK_OK(ckpt_prune(s, 1, *perm, &err));
+    }
+    pthread_join(thread, NULL);
+    CHECK_STR(steps_there(folder, perm), "5 1");
     ckpt_store_close(s);
 }
 
