@@ -101,9 +101,9 @@ def reap(process):
     return usage.ru_maxrss * 1024
 
 
-def train(file, *settings):
+def train(file, *settings, fine=(0,)):
     """`frugal train FILE SETTINGS`: its events, seconds from spawn to the done event, and the peak
-    resident bytes. A setting or value that frugal does not know is a failure."""
+    resident bytes. A setting or value that frugal does not know is a failure, as is an exit code that is not `fine`."""
     begin, events, seconds = time.perf_counter(), [], None
     process = spawn([FRUGAL, "train", os.path.join(TOP, file), "--json", *settings])
     for line in process.stdout:
@@ -111,7 +111,7 @@ def train(file, *settings):
         if events[-1]["event"] == "done":
             seconds = time.perf_counter() - begin
     peak = reap(process)
-    if process.returncode or seconds is None:
+    if process.returncode not in fine or seconds is None:
         why = events[-1].get("text") if events else last_words()
         raise Failed(f"frugal train {file} {' '.join(settings)} ended with {process.returncode}: {why}")
     return events, seconds, peak

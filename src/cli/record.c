@@ -90,7 +90,7 @@ static struct str stem_of(struct str path)
 static struct run_row run_of(const struct config *config, const char *kind, struct arena *perm)
 {
     const struct run_config *c = &config->settings.run;
-    struct run_row           r = { .name           = stem_of(config->file),
+    struct run_row           r = { .name           = c->name.len ? c->name : stem_of(config->file),
                                    .kind           = str_of(kind),
                                    .settings       = settings_text(config, perm),
                                    .runs_per_month = c->runs_per_month,
@@ -163,6 +163,12 @@ static void on_eval(void *context, const struct train_eval *e)
     if (r->recorder) recorder_eval(r->recorder, e->loss, value, e->target_reached);
 }
 
+static void on_done(void *context, const struct train_result *e)
+{
+    struct record *r = context;
+    if (r->recorder) recorder_energy(r->recorder, e->power.energy_wh);
+}
+
 struct train_listener record_listener(struct record *r, const struct train_listener *next)
 {
     return (struct train_listener){ .context  = r,
@@ -170,7 +176,8 @@ struct train_listener record_listener(struct record *r, const struct train_liste
                                     .account  = r->config.account,
                                     .on_start = on_start,
                                     .on_step  = on_step,
-                                    .on_eval  = on_eval };
+                                    .on_eval  = on_eval,
+                                    .on_done  = on_done };
 }
 
 void record_close(struct record *r, enum stop_reason why)

@@ -139,6 +139,14 @@ static void add_lever(struct comparison *c, struct str what, i64 nusd)
     c->levers[c->lever_count++] = (struct lever){ what, nusd };
 }
 
+/* Runs of different names are known by them; those of one name by what was set otherwise. */
+static struct str step_name(const struct run_bill *a, const struct run_bill *b, struct arena *perm)
+{
+    struct str changes = report_changes(a, b, perm);
+    if (!str_eq(a->row.name, b->row.name)) return b->row.name;
+    return changes.len ? changes : STR("the same once more");
+}
+
 /* Two runs are compared cause by cause; of more, each step from one to the next is a lever. */
 static void add_levers(struct comparison *c, struct arena *perm)
 {
@@ -149,10 +157,8 @@ static void add_levers(struct comparison *c, struct arena *perm)
             if (causes[i]) add_lever(c, str_of(cause_name((enum cause)i, causes[i])), causes[i]);
         return;
     }
-    for (i64 i = 1; i < c->run_count; i++) {
-        struct str what = report_changes(c->runs[i - 1], c->runs[i], perm);
-        add_lever(c, what.len ? what : STR("the same settings"), c->runs[i]->nusd - c->runs[i - 1]->nusd);
-    }
+    for (i64 i = 1; i < c->run_count; i++)
+        add_lever(c, step_name(c->runs[i - 1], c->runs[i], perm), c->runs[i]->nusd - c->runs[i - 1]->nusd);
 }
 
 enum status comparison_make(struct comparison *c, struct run_bill *const *runs, i64 count,

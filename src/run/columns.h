@@ -15,7 +15,7 @@
 #define RUN_COLUMNS_H
 #include "run/account.h"
 
-enum { LEDGER_VERSION = 1 };
+enum { LEDGER_VERSION = 2 };
 
 #define LEDGER_TABLES(T)                                                                           \
     T(run, 1, "what was asked for")                                                                   \
@@ -28,7 +28,7 @@ enum { LEDGER_VERSION = 1 };
 
 #define LEDGER_run(C)                                                                              \
     C(KEY, id, 1, "12 hexadecimal digits; every segment of the run has the same")                  \
-    C(TEXT, name, 1, "the run file without its folder and ending, or the command supervised")      \
+    C(TEXT, name, 1, "run.name; else the run file's without folder and ending")                    \
     C(TEXT, kind, 1, "train, sweep or supervised")                                                 \
     C(TEXT, settings, 1, "settings that are not the default, KEY=VALUE a line")                    \
     C(TEXT, tags, 1, "run.tags between commas")                                                    \
@@ -74,7 +74,8 @@ enum { LEDGER_VERSION = 1 };
     C(INT, accumulate, 1, "times a step")                                                          \
     C(REAL, flops_step, 1, "forward, backward and update of a step")                               \
     C(INT, arena_bytes, 1, "planned by the compiler")                                              \
-    C(INT, peak_rss_bytes, 1, "of the process")
+    C(INT, peak_rss_bytes, 1, "of the process")                                                    \
+    C(REAL, energy_wh, 2, "of the GPU, as its driver counts; NULL: not known")
 
 #define LEDGER_step(C)                                                                             \
     C(KEY, segment, 1, "segment.id")                                                               \

@@ -13,6 +13,7 @@
 
 /* Section `run` of a run file. */
 struct run_config {
+    struct str name;           /* empty: the run file's */
     struct str ledger;         /* file; empty: $XDG_STATE_HOME/frugal/ledger.db; "none": none */
     struct str tags[16];
     i64        tag_count;

@@ -1,5 +1,6 @@
 /* lines.c - rows that travel: a run or a segment of it as JSON lines, and back. */
 #include "run/run_int.h"
+#include <string.h>
 
 enum { LINE_BYTES = 4 << 20, ROWS_BYTES = 1 << 30 };
 
@@ -66,6 +67,13 @@ static enum status import_line(struct ledger *l, struct str line, struct arena s
     return st;
 }
 
+/* JSON counts lines too, and to it there is but one. */
+static const char *without_line(const char *text)
+{
+    static const char first[] = "line 1, ";
+    return strncmp(text, first, sizeof first - 1) ? text : text + sizeof first - 1;
+}
+
 enum status ledger_import(struct ledger *l, struct str lines, struct arena scratch, i64 *rows,
                           struct err *err)
 {
@@ -78,7 +86,7 @@ enum status ledger_import(struct ledger *l, struct str lines, struct arena scrat
         number++;
         if (!str_trim(line).len) continue;
         st = import_line(l, line, scratch, rows, &why);
-        if (st) err_set(err, st, "line %lld: %s", (long long)number, why.text);
+        if (st) err_set(err, st, "line %lld: %s", (long long)number, without_line(why.text));
     }
     if (!st) st = ledger_commit(l, err);
     if (st) ledger_rollback(l);

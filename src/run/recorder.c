@@ -69,6 +69,7 @@ static struct segment_row segment_new(struct os *os, const struct segment_row *k
     s.step          = s.step_from;
     s.loss          = NAN;
     s.value         = NAN;
+    s.energy_wh     = NAN;
     s.version       = STR(FRUGAL_VERSION);
     s.machine       = str_copy(perm, str_of(host));
     s.boot          = first_line(os, "/proc/sys/kernel/random/boot_id", perm);
@@ -300,6 +301,13 @@ void recorder_step(struct recorder *r, i64 step, i64 samples, i64 tokens, f64 lo
     r->now.samples = samples;
     r->now.tokens  = tokens;
     r->now.loss    = loss;
+    pthread_mutex_unlock(&r->lock);
+}
+
+void recorder_energy(struct recorder *r, f64 wh)
+{
+    pthread_mutex_lock(&r->lock);
+    r->now.energy_wh = wh;
     pthread_mutex_unlock(&r->lock);
 }
 

@@ -249,7 +249,7 @@ bool report_causes(const struct run_bill *a, const struct run_bill *b, i64 nusd[
 static bool is_lever(struct str line)
 {
     return line.len && !str_starts(line, STR("run.ledger=")) && !str_starts(line, STR("run.tags=")) &&
-           !str_starts(line, STR("run.runs_per_month="));
+           !str_starts(line, STR("run.name=")) && !str_starts(line, STR("run.runs_per_month="));
 }
 
 static bool has_line(struct str text, struct str line)

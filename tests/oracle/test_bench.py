@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench/run levers and recipes stay runnable: frugal knows every setting of every row, and a row whose
+"""bench/run levers, recipes and bill stay runnable: frugal knows every setting of every row, and a row whose
 setting it does not know fails instead of being passed over. A comparison is won by what it says."""
 import os
 import subprocess
@@ -7,6 +7,7 @@ import sys
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(TOP, "bench"))
+import bill  # noqa: E402
 import common  # noqa: E402
 import levers  # noqa: E402
 import recipes  # noqa: E402
@@ -28,6 +29,16 @@ def sides_known():
     for side, (settings, key, rates) in recipes.SIDES.items():
         words = shown(recipes.FILE, *settings, f"{key}={rates[0]}", "train.steps=1") or ("" if len(rates) >= 4 else "fewer than four rates")
         print(f"recipes, {side}: {words or 'known'}", flush=True)
+        failed += bool(words)
+    return failed
+
+
+def bills_known():
+    """The same for the runs of bench/bill.py."""
+    failed = 0
+    for name, file, settings in bill.runs(quick=False):
+        words = shown(file, "data.path=text.txt", *(s.format(mark=1.5) for s in settings))
+        print(f"bill, {name}: {words or 'known'}", flush=True)
         failed += bool(words)
     return failed
 
@@ -67,7 +78,7 @@ def main():
             words = shown(*levers.arguments_of(example, lever, 1, PLAIN))
             print(f"{example}, {lever}: {words or 'known'}", flush=True)
             failed += bool(words)
-    failed += sides_known() + comparisons_judged()
+    failed += sides_known() + bills_known() + comparisons_judged()
     levers.LEVERS["unknown"] = ["train.magic=true"]
     try:
         levers.measure("gpt", "unknown", 1, PLAIN)

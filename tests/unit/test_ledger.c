@@ -183,6 +183,34 @@ TEST(damaged_lines_change_nothing_and_say_where)
     ledger_close(l);
 }
 
+/* A process of its own that writes pairs of rows until it is ended: a segment never comes without its
+ * step. */
+static void write_pairs(struct str path, i64 writer, i64 limit)
+{
+    struct arena       mine = arena_open((i64)1 << 28);
+    struct ledger     *l;
+    struct segment_row s = { .beat_wall_ns = 1 };
+    struct step_row    step = { 0 };
+    if (ledger_open(os_real(), path, &mine, &l, NULL)) _exit(3);
+    for (i64 i = 0; i < limit; i++) {
+        struct arena here = mine;
+        s.id = step.segment = str_fmt(&here, "%lld-%d-%lld", (long long)writer, getpid(), (long long)i);
+        if (ledger_begin(l, NULL) || ledger_put(l, LEDGER_TABLE_segment, &s, NULL) ||
+            ledger_put(l, LEDGER_TABLE_step, &step, NULL) || ledger_commit(l, NULL))
+            _exit(3);
+    }
+    ledger_close(l);
+    _exit(0);
+}
+
+static pid_t writer_start(struct str path, i64 writer, i64 limit)
+{
+    pid_t pid = fork();
+    if (!pid) write_pairs(path, writer, limit);
+    CHECK(pid > 0);
+    return pid;
+}
+
 /* ---- files that are not ours, not of now, not whole ---- */
 
 static void sql(struct str path, const char *text, struct arena scratch)
@@ -212,6 +240,75 @@ TEST(another_file_is_left_alone)
     CHECK(err.text[0]);
 }
 
+/* A file as version 1 made it: never to be changed. */
+static const char version_1[] =
+    "CREATE TABLE run(id TEXT, name TEXT, kind TEXT, settings TEXT, tags TEXT, runs_per_month REAL, metric TEXT,"
+    " target REAL, unit TEXT, steps_planned INTEGER, begin_wall_ns INTEGER, PRIMARY KEY(id));"
+    "CREATE TABLE segment(id TEXT, run TEXT, version TEXT, machine TEXT, boot TEXT, device TEXT, gpus INTEGER,"
+    " price TEXT, begin_wall_ns INTEGER, beat_wall_ns INTEGER, beat_every_ns INTEGER, ended TEXT,"
+    " metered_ns INTEGER, compute_ns INTEGER, evaluation_ns INTEGER, redone_ns INTEGER, loading_ns INTEGER,"
+    " checkpoint_ns INTEGER, starting_ns INTEGER, booting_ns INTEGER, idle_ns INTEGER, billed_usd REAL,"
+    " step_from INTEGER, step INTEGER, samples INTEGER, tokens INTEGER, loss REAL, value REAL, target_ns INTEGER,"
+    " precision TEXT, batch INTEGER, accumulate INTEGER, flops_step REAL, arena_bytes INTEGER,"
+    " peak_rss_bytes INTEGER, PRIMARY KEY(id));"
+    "CREATE TABLE step(segment TEXT, step INTEGER, metered_ns INTEGER, compute_ns INTEGER, samples INTEGER,"
+    " loss REAL, value REAL, PRIMARY KEY(segment, step));"
+    "CREATE TABLE price(id TEXT, usd_hour REAL, market TEXT, source TEXT, granularity_s INTEGER,"
+    " minimum_s INTEGER, free_s INTEGER, PRIMARY KEY(id));"
+    "CREATE TABLE prediction(id TEXT, run TEXT, by TEXT, made_wall_ns INTEGER, machine TEXT, seconds REAL,"
+    " usd REAL, arena_bytes INTEGER, PRIMARY KEY(id));"
+    "CREATE TABLE checkpoint(segment TEXT, step INTEGER, place TEXT, bytes INTEGER, blocked_ns INTEGER,"
+    " persist_ns INTEGER, saved_wall_ns INTEGER, removed_wall_ns INTEGER, usd_gib_month REAL,"
+    " PRIMARY KEY(segment, step, place));"
+    "CREATE TABLE interruption(segment TEXT, kind TEXT, at_wall_ns INTEGER, notice_s REAL, step INTEGER,"
+    " saved_step INTEGER, PRIMARY KEY(segment, kind));"
+    "PRAGMA application_id=1718777191; PRAGMA user_version=1;"
+    "INSERT INTO run(id, name, begin_wall_ns) VALUES('old', 'kept', 7);"
+    "INSERT INTO segment(id, run, step, loss, beat_wall_ns) VALUES('s', 'old', 12, 0.5, 8);";
+
+TEST(a_file_of_an_older_frugal_is_upgraded)
+{
+    struct str          folder = folder_new(perm), path = str_cat(perm, folder, STR("/ledger.db"));
+    struct segment_row *s;
+    i64                 count;
+    sql(path, version_1, scratch);
+    struct ledger *l = open_at(path, perm);
+    CHECK_EQ(ledger_read(l, LEDGER_TABLE_segment, "run", STR("old"), perm, &s, &count, NULL), STATUS_OK);
+    CHECK_EQ(count, 1);
+    CHECK_EQ(s->step, 12);
+    CHECK_EQ(s->loss, 0.5);
+    CHECK(isnan(s->energy_wh)); /* of version 2 */
+    CHECK(isnan(s->value));     /* was NULL already */
+    s->energy_wh = 3;
+    CHECK_EQ(ledger_put(l, LEDGER_TABLE_segment, s, NULL), STATUS_OK);
+    CHECK_EQ(ledger_read(l, LEDGER_TABLE_segment, "run", STR("old"), perm, &s, &count, NULL), STATUS_OK);
+    CHECK_EQ(s->energy_wh, 3);
+    put_run(l, "new", perm);
+    CHECK_EQ(count_of(l, LEDGER_TABLE_run, scratch), 2);
+    ledger_close(l);
+    l = open_at(path, perm); /* and once more there is nothing to do */
+    CHECK_EQ(count_of(l, LEDGER_TABLE_run, scratch), 2);
+    ledger_close(l);
+}
+
+/* Killed while it upgrades: the next one finds the old file, or the new one. */
+TEST(an_upgrade_that_is_killed_is_done_by_the_next)
+{
+    u64 state = test_seed();
+    for (i64 i = 0; i < 8; i++) {
+        struct str path = str_cat(perm, folder_new(perm), STR("/ledger.db"));
+        sql(path, version_1, scratch);
+        pid_t pid = writer_start(path, 1, 1);
+        state     = state * 6364136223846793005u + 1442695040888963407u;
+        usleep((useconds_t)(state >> 33) % 12000);
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        struct ledger *l = open_at(path, perm);
+        CHECK_EQ(count_of(l, LEDGER_TABLE_run, scratch), 1);
+        ledger_close(l);
+    }
+}
+
 TEST(a_file_of_a_newer_frugal_serves)
 {
     struct str     path = in_folder(perm);
@@ -225,34 +322,6 @@ TEST(a_file_of_a_newer_frugal_serves)
 }
 
 /* ---- kills, crowds, a full disk ---- */
-
-/* A process of its own that writes pairs of rows until it is ended: a segment never comes without its
- * step. */
-static void write_pairs(struct str path, i64 writer, i64 limit)
-{
-    struct arena       mine = arena_open((i64)1 << 28);
-    struct ledger     *l;
-    struct segment_row s = { .beat_wall_ns = 1 };
-    struct step_row    step = { 0 };
-    if (ledger_open(os_real(), path, &mine, &l, NULL)) _exit(3);
-    for (i64 i = 0; i < limit; i++) {
-        struct arena here = mine;
-        s.id = step.segment = str_fmt(&here, "%lld-%d-%lld", (long long)writer, getpid(), (long long)i);
-        if (ledger_begin(l, NULL) || ledger_put(l, LEDGER_TABLE_segment, &s, NULL) ||
-            ledger_put(l, LEDGER_TABLE_step, &step, NULL) || ledger_commit(l, NULL))
-            _exit(3);
-    }
-    ledger_close(l);
-    _exit(0);
-}
-
-static pid_t writer_start(struct str path, i64 writer, i64 limit)
-{
-    pid_t pid = fork();
-    if (!pid) write_pairs(path, writer, limit);
-    CHECK(pid > 0);
-    return pid;
-}
 
 static void check_whole(struct str path, struct arena scratch)
 {
