@@ -57,14 +57,33 @@ u32 rng_u32(struct rng_key key, u64 element)
 
 f64 rng_uniform(struct rng_key key, u64 element) { return rng_u32(key, element) * 0x1p-32; }
 
+static f64 radius_of(u32 word) { return sqrt(-2.0 * log((word + 0.5) * 0x1p-32)); } /* never log(0) */
+static f64 angle_of(u32 word) { return 6.283185307179586477 * (word * 0x1p-32); }
+
 f64 rng_normal(struct rng_key key, u64 element)
 {
     u32 words[4];
     rng_block(key, element / 4, words);
-    const u32 *pair   = words + (element % 4 & 2);
-    f64        radius = sqrt(-2.0 * log((pair[0] + 0.5) * 0x1p-32)); /* never log(0) */
-    f64        angle  = 6.283185307179586477 * (pair[1] * 0x1p-32);
-    return radius * (element & 1 ? sin(angle) : cos(angle));
+    const u32 *pair  = words + (element % 4 & 2);
+    f64        angle = angle_of(pair[1]);
+    return radius_of(pair[0]) * (element & 1 ? sin(angle) : cos(angle));
+}
+
+/* A block of words at a time, and each radius for two numbers. */
+void rng_fill_normal(struct rng_key key, u64 first_element, i64 count, f64 scale, f32 *out)
+{
+    i64 at = -(i64)(first_element % 4); /* where the block's first number would go */
+    for (u64 block = first_element / 4; at < count; at += 4, block++) {
+        u32 words[4];
+        f64 four[4];
+        rng_block(key, block, words);
+        for (int i = 0; i < 4; i += 2) {
+            f64 radius = radius_of(words[i]), angle = angle_of(words[i + 1]);
+            four[i]     = radius * cos(angle);
+            four[i + 1] = radius * sin(angle);
+        }
+        for (i64 i = MAX(0, -at); i < MIN(4, count - at); i++) out[at + i] = (f32)(scale * four[i]);
+    }
 }
 
 static f32 f32_of(u32 word) { return (f32)(i32)(word >> 8) * 0x1p-24f; } /* exact */

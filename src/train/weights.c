@@ -30,7 +30,7 @@ static f32 initial(const struct init *init, struct rng_key key, i64 element)
     switch (init->kind) {
     case INIT_ZERO: return 0;
     case INIT_CONST: return (f32)init->scale;
-    case INIT_NORMAL: return (f32)(init->scale * rng_normal(key, (u64)element));
+    case INIT_NORMAL: break; /* many at a time: fill_block */
     case INIT_UNIFORM: return (f32)(init->scale * (2 * rng_uniform(key, (u64)element) - 1));
     }
     return 0;
@@ -62,11 +62,14 @@ struct fill {
 
 static void fill_block(void *context, i64 block, i32 worker)
 {
-    const struct fill *f   = context;
-    i64                end = MIN(f->count, (block + 1) * FILL_BLOCK);
+    const struct fill *f    = context;
+    i64                from = block * FILL_BLOCK, count = MIN(FILL_BLOCK, f->count - from);
+    f32               *to   = f->to + from;
     (void)worker;
-    for (i64 i = block * FILL_BLOCK; i < end; i++)
-        f->to[i] = initial(f->init, f->key, f->from + i);
+    if (f->init->kind == INIT_NORMAL)
+        rng_fill_normal(f->key, (u64)(f->from + from), count, f->init->scale, to);
+    else
+        for (i64 i = 0; i < count; i++) to[i] = initial(f->init, f->key, f->from + from + i);
 }
 
 static void put_initial(struct session *s, const struct persistent *t, struct pool *pool,

@@ -97,6 +97,10 @@ TEST(bulk_gives_the_numbers_of_single_calls)
             for (i64 i = 0; i < count; i++)
                 CHECK_EQ((f64)out[i], floor(rng_uniform(key, from + (u64)i) * 0x1p24) * 0x1p-24);
             CHECK_EQ(out[count], -1.0f);
+            rng_fill_normal(key, from, count, 0.02, out);
+            for (i64 i = 0; i < count; i++)
+                CHECK_EQ(out[i], (f32)(0.02 * rng_normal(key, from + (u64)i)));
+            CHECK_EQ(out[count], -1.0f);
         }
     }
 }
