@@ -1,0 +1,244 @@
+"""The driver of `bench/run gpu`: one NVIDIA GPU, ours checked and timed, PyTorch in the same run.
+
+    gpu.py [--json] [--torch=PYTHON] [--tokens=DIR] [ROW...]
+
+Rows
+    ops      every op of the table on fresh random cases against the naive kernels (check_ops)
+    memory   the same under compute-sanitizer, where that is installed
+    whole    losses of small models on the GPU against the processor's, from the same weights and batches
+    gpt2     GPT-2 124M, bf16, 64 sequences of 1,024 random tokens: tokens/s, memory, seconds to the fifth step
+    recompute  the same with every block recomputed
+    repeat   the same with attention that repeats its bits, or does not (train.deterministic)
+    gpt2-xl  GPT-2 1558M, batch 16
+    mlp      the classifier 784-128-10, 10,000 samples, 5 epochs, batch 32: seconds
+    curve    GPT-2 124M on DIR/train.bin, 1,000 steps: each hundredth loss against PyTorch's
+    text     seconds from process start to a loss of 1.65 on DIR/val.bin, trained on DIR/train.bin
+    kernels  where the time goes: each kernel's share, and of its own roofline
+
+A figure of ours is the median over the last two thirds of its steps; PyTorch's likewise, compiled, with
+the faster of cuDNN's and flash attention. PYTHON is one that has torch (TORCH_PYTHON; else its columns stay
+empty); DIR holds tokens as u16, train.bin and val.bin. `text` starts with an empty tuning cache.
+The exit code is 1 if something was wrong or a must was missed, 3 if a row failed.
+"""
+import json
+import math
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+
+from common import DATA, TOP, Failed, Record, first_line, machine, put, train
+
+BUILD = os.path.join(TOP, "build")
+XL = ["model.depth=48", "model.width=1600", "model.heads=25", "train.batch=16"]
+
+
+def tool(name):
+    path = os.path.join(BUILD, name)
+    if not os.path.exists(path):
+        raise Failed(f"build/{name} is not there: cmake --build build --target {name}")
+    return path
+
+
+def torch_says(options, *arguments):
+    """What the peer prints, or {} without one."""
+    if not options["torch"]:
+        return {}
+    done = subprocess.run([options["torch"], os.path.join(TOP, "bench", "gpu_peer.py"), *map(str, arguments)],
+                          cwd=DATA, capture_output=True, text=True)
+    if done.returncode:
+        raise Failed("PyTorch: " + "".join(done.stderr.splitlines(True)[-3:]))
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def random_tokens():
+    if not os.path.exists(os.path.join(DATA, "tokens.bin")):
+        random.seed(1)
+        put("tokens.bin", b"".join(random.randrange(50257).to_bytes(2, "little") for _ in range(1 << 21)))
+
+
+def no_cache():
+    shutil.rmtree(os.path.join(DATA, "cache"), ignore_errors=True)
+    os.environ["XDG_CACHE_HOME"] = os.path.join(DATA, "cache")
+
+
+def run(file, *settings):
+    """One run of ours: its figures."""
+    events, seconds, _ = train(file, "train.device=cuda", *settings)
+    told, done = [e for e in events if e["event"] == "step"], events[-1]
+    times = [b["elapsed_s"] - a["elapsed_s"] for a, b in zip(told, told[1:])]
+    five = done["first_step_ms"] / 1e3 + (told[4]["elapsed_s"] - told[0]["elapsed_s"] if len(told) > 4 else 0)
+    return {"ms": 1e3 * statistics.median(times[len(times) // 3:]), "five_steps_s": five, "seconds": seconds, "done": done,
+            "peak_gib": done["arena_bytes_used"] / 2**30, "planned": done["arena_bytes_planned"] == done["arena_bytes_used"],
+            "losses": {e["step"]: e["loss"] for e in told}, "evals": [e for e in events if e["event"] == "eval"]}
+
+
+def figure(name, what, value, unit, peer=None, must=None, aim=None, more=True):
+    """A row of the table. `must` and `aim` are ours; a ratio above 1 says that ours is better."""
+    ratio = None if not peer else value / peer if more else peer / value
+    met = must is None or (value >= must if more else value <= must)
+    return {"row": name, "what": what, "value": value, "unit": unit, "torch": peer, "ratio": ratio,
+            "must": must, "aim": aim, "met": met}
+
+
+def gpt(name, options, settings, shape, steps, must, aim, five, memory):
+    best, all_ = None, [torch_says(options, "speed", *shape, 20, a) for a in ("cudnn", "flash")]
+    for peer in all_:
+        best = peer if not best or peer.get("tokens_s", 0) > best.get("tokens_s", 0) else best
+    ours = run("bench/gpu/gpt.yaml", f"train.steps={steps}", *settings)
+    rate = shape[3] * 1024 / ours["ms"] * 1e3
+    yield figure(name, "speed", rate, "tokens/s", best.get("tokens_s"), must, aim)
+    yield figure(name, "fifth step done after", ours["five_steps_s"], "s", best.get("five_steps_s"), *five, more=False)
+    yield figure(name, "memory" + ("" if ours["planned"] else ", NOT as planned"), ours["peak_gib"], "GiB",
+                 best.get("peak_gib"), *memory, more=False)
+
+
+def row_ops(options):
+    done = subprocess.run([tool("check_ops"), "5"], capture_output=True, text=True)
+    words = done.stdout.splitlines()
+    yield figure("ops", words[-1] if words else "nothing told", done.returncode, "wrong", must=0, more=False)
+
+
+def row_memory(options):
+    if not shutil.which("compute-sanitizer"):
+        raise Failed("compute-sanitizer is not installed")
+    done = subprocess.run(["compute-sanitizer", "--error-exitcode=9", tool("check_ops"), "1"], capture_output=True, text=True)
+    yield figure("memory", done.stdout.splitlines()[-1], done.returncode, "found", must=0, more=False)
+
+
+WHOLE = {  # small models: f32, so that only the order of sums differs
+    "gpt": ("bench/gpu/gpt.yaml", ["model.depth=2", "model.width=128", "model.heads=4", "data.context=128", "train.batch=8"]),
+    "gpt modern": ("bench/gpu/gpt.yaml", ["model.depth=2", "model.width=128", "model.heads=4", "data.context=128", "train.batch=8",
+                                          "train.recipe=modern", "train.optimiser=muon"]),
+    "mlp": ("bench/cpu/mlp.yaml", ["data.samples=3200"]),
+}
+
+
+def row_whole(options):
+    """Losses of 20 steps in f32: sums in another order and a product's own roundings grow with the steps."""
+    make_images()
+    for name, (file, settings) in WHOLE.items():
+        both = [train(file, "train.precision=fp32", "train.steps=20", "train.log_every=1", f"train.device={d}", *settings)[0]
+                for d in ("cuda", "cpu")]
+        losses = [[e["loss"] for e in events if e["event"] == "step"] for events in both]
+        far = max(abs(a - b) / abs(b) for a, b in zip(*losses))
+        yield figure("whole", f"{name}: farthest of 20 losses from the processor's", far, "relative", must=1e-3, more=False)
+
+
+def row_gpt2(options):
+    yield from gpt("gpt2", options, [], (12, 768, 12, 64), 60, 570e3, 640e3, (5, 2), (26, 20))
+
+
+def row_recompute(options):
+    ours = run("bench/gpu/gpt.yaml", "train.steps=20", "train.recompute=all")
+    yield figure("recompute", "speed", 65536 / ours["ms"] * 1e3, "tokens/s")
+    yield figure("recompute", "memory", ours["peak_gib"], "GiB", must=10, aim=8, more=False)
+
+
+def row_repeat(options):
+    for value in ("true", "false"):
+        ours = run("bench/gpu/gpt.yaml", "train.steps=30", f"train.deterministic={value}")
+        yield figure("repeat", f"train.deterministic={value}", 65536 / ours["ms"] * 1e3, "tokens/s", must=570e3, aim=640e3)
+
+
+def row_gpt2_xl(options):
+    yield from gpt("gpt2-xl", options, XL, (48, 1600, 25, 16), 16, 51500, 56000, (10, 5), (None, None))
+
+
+def make_images():
+    random.seed(2)
+    for name, shape, top in (("mlp-images-idx3-ubyte", (10000, 28, 28), 256), ("mlp-labels-idx1-ubyte", (10000,), 10)):
+        body = bytes(random.choices(range(top), k=math.prod(shape)))
+        put(name, bytes([0, 0, 8, len(shape)]) + b"".join(n.to_bytes(4, "big") for n in shape) + body)
+
+
+def row_mlp(options):
+    make_images()
+    peer = torch_says(options, "mlp").get("seconds")
+    done = run("bench/cpu/mlp.yaml", "train.log_every=0")["done"]
+    seconds = 50000 / done["samples_per_s"]
+    yield figure("mlp", "5 epochs", seconds, "s", peer, peer / 5 if peer else 1.54 / 5, more=False)
+
+
+def tokens_of(options):
+    if not options["tokens"]:
+        raise Failed("needs --tokens=DIR with train.bin and val.bin")
+    return [f"data.path={options['tokens']}/train.bin"]
+
+
+def row_curve(options):
+    path, init = tokens_of(options), os.path.join(DATA, "init.safetensors")
+    shared = [*path, "train.shuffle=false", "train.schedule=cosine", "train.lr_end=0.1", "train.warmup=100"]
+    run("bench/gpu/gpt.yaml", *shared, "train.steps=2", "train.lr=1e-30", "train.decay=0", f"train.out={init}")
+    peer = torch_says(options, "curve", init, path[0].split("=")[1], 1000, 64)
+    ours = run("bench/gpu/gpt.yaml", *shared, "train.steps=1000")
+    os.remove(init)
+    for step, loss in peer.get("losses", {}).items():
+        mine = ours["losses"][int(step)]
+        yield figure("curve", f"loss at {step}: {mine:.4f}, PyTorch {loss:.4f}, apart", abs(mine / loss - 1), "relative", must=0.005, more=False)
+
+
+def row_text(options):
+    no_cache()
+    done = run("bench/gpu/text.yaml", *tokens_of(options), f"data.eval_path={options['tokens']}/val.bin")
+    last = done["evals"][-1]
+    reached = last["loss"] <= 1.65
+    yield figure("text", f"loss {last['loss']:.4f} after {last['step']} steps", done["seconds"] if reached else float("inf"), "s",
+                 must=120, aim=75, more=False)
+
+
+def row_kernels(options):
+    for name, settings in (("gpt2", []), ("gpt2-xl", XL), ("text", ["train.recipe=modern", "train.optimiser=muon"])):
+        done = subprocess.run([tool("bench_profile"), os.path.join(TOP, "bench/gpu/gpt.yaml"), "train.device=cuda", *settings],
+                              cwd=DATA, capture_output=True, text=True)
+        for line in done.stdout.splitlines():
+            yield {"row": "kernels", "text": f"{name}: {line}"}
+
+
+ROWS = {"ops": row_ops, "memory": row_memory, "whole": row_whole, "gpt2": row_gpt2, "recompute": row_recompute,
+        "repeat": row_repeat, "gpt2-xl": row_gpt2_xl, "mlp": row_mlp, "curve": row_curve, "text": row_text, "kernels": row_kernels}
+
+HEAD = f"{'row':<10} {'what':<64} {'ours':>10} {'unit':<9} {'torch':>9} {'ratio':>6} {'must':>8} {'aim':>8}"
+
+
+def number(value):
+    return "-" if value is None else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def table_line(r):
+    if "text" in r:
+        return f"{r['row']:<10} {r['text']}"
+    return f"{r['row']:<10} {r['what']:<64} {number(r['value']):>10} {r['unit']:<9} {number(r['torch']):>9} {number(r['ratio']):>6} " \
+           f"{number(r['must']):>8} {number(r['aim']):>8}{'' if r['met'] else '  MISSED'}"
+
+
+def main(*arguments):
+    options = {"torch": os.environ.get("TORCH_PYTHON"), "tokens": None}
+    rows = []
+    for a in arguments:
+        key, _, value = a.lstrip("-").partition("=")
+        if a.startswith("--") and key in options:
+            options[key] = value
+        elif a in ROWS:
+            rows.append(a)
+        elif a != "--json":
+            sys.exit(f"gpu does not know {a}; it knows --json, --torch=PYTHON, --tokens=DIR and {', '.join(ROWS)}")
+    os.makedirs(DATA, exist_ok=True)
+    random_tokens()
+    about = machine(GPU=first_line(["nvidia-smi", "--query-gpu=name,driver_version,power.limit", "--format=csv,noheader"]))
+    record, failed, missed = Record("gpu", HEAD, table_line, about, "--json" in arguments), False, False
+    for name in rows or ROWS:
+        try:
+            for result in ROWS[name](options):
+                record.add(result)
+                missed |= not result.get("met", True)
+        except Failed as e:
+            print(f"{name}: {e}", file=sys.stderr)
+            failed = True
+    sys.exit(3 if failed else 1 if missed else 0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
