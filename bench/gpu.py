@@ -70,7 +70,7 @@ def run(file, *settings):
     told, done = [e for e in events if e["event"] == "step"], events[-1]
     times = [b["elapsed_s"] - a["elapsed_s"] for a, b in zip(told, told[1:])]
     five = done["first_step_ms"] / 1e3 + (told[4]["elapsed_s"] - told[0]["elapsed_s"] if len(told) > 4 else 0)
-    return {"ms": 1e3 * statistics.median(times[len(times) // 3:]), "five_steps_s": five, "seconds": seconds, "done": done,
+    return {"ms": 1e3 * statistics.median(times[len(times) // 3:]) if times else None, "five_steps_s": five, "seconds": seconds, "done": done,
             "peak_gib": done["arena_bytes_used"] / 2**30, "planned": done["arena_bytes_planned"] == done["arena_bytes_used"],
             "losses": {e["step"]: e["loss"] for e in told}, "evals": [e for e in events if e["event"] == "eval"]}
 

@@ -59,6 +59,18 @@ template <int N, class T> __device__ inline void store_f32(T *p, const f32 *from
     *reinterpret_cast<wide *>(p) = w;
 }
 
+/* N numbers as they lie in memory: half the registers of their f32s where T is of 16 bits. */
+template <int N, class T> struct alignas(N * sizeof(T) > 16 ? 16 : N * sizeof(T)) chunk {
+    T               v[N];
+    __device__ void load(const T *p) { *this = *reinterpret_cast<const chunk *>(p); }
+    __device__ void clear()
+    {
+#pragma unroll
+        for (int i = 0; i < N; i++) v[i] = from_f32<T>(0);
+    }
+    __device__ f32 operator[](int i) const { return to_f32(v[i]); }
+};
+
 __device__ inline f32 warp_sum(f32 x)
 {
 #pragma unroll

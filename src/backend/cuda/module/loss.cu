@@ -103,6 +103,8 @@ __global__ void xent_grad(T *dx, const f32 *dloss, const T *x, const i32 *target
 /* Loss and gradient at once: a row is read once, into shared memory if it fits (HELD), and may be written
  * where it lay. With a cap, x stands for cap tanh(x / cap); the card's own tanh is off by 2^-11, eight
  * times less than the 16 bits that x is kept in. */
+__device__ inline f32 exp_for(f32, f32 x) { return expf(x); }
+template <class T> __device__ inline f32 exp_for(T, f32 x) { return __expf(x); }
 __device__ inline f32 tanh_for(f32, f32 x) { return tanhf(x); }
 template <class T> __device__ inline f32 tanh_for(T, f32 x)
 {
@@ -116,44 +118,74 @@ struct both {
     f32 smoothing, cap, per_cap; /* 1 / cap; 0: there is none */
 };
 
-enum { BOTH_THREADS = 512 };
+enum { BOTH_THREADS = 512, AT_ONCE = 4 }; /* runs that a thread asks for before it needs the first */
 
-template <int N, class T, bool HELD>
+template <class T, bool CAP> __device__ inline f32 capped(f32 v, const struct both &s)
+{
+    return CAP ? s.cap * tanh_for(T(), v * s.per_cap) : v;
+}
+
+/* The log of the sum of exp over the row, and its mean; the row goes into `row` on the way. */
+template <int N, class T, bool HELD, bool CAP>
+__device__ inline f32 read_row(const T *x, T *row, const struct both &s, f32 *mean)
+{
+    struct running<N> all;
+    f32               sum = 0;
+    for (i64 from = (i64)threadIdx.x * N; from < s.width; from += AT_ONCE * BOTH_THREADS * N) {
+        chunk<N, T> c[AT_ONCE];
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) {
+            i64 i = from + k * BOTH_THREADS * N;
+            if (i < s.width) c[k].load(x + i);
+        }
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) {
+            i64 i = from + k * BOTH_THREADS * N;
+            if (i >= s.width) break;
+            f32 v[N];
+            if (HELD) *reinterpret_cast<chunk<N, T> *>(row + i) = c[k];
+#pragma unroll
+            for (int n = 0; n < N; n++) sum += v[n] = capped<T, CAP>(c[k][n], s);
+            all.take(v);
+        }
+    }
+    f32 top = block_max(all.top);
+    *mean   = s.smoothing > 0 ? block_sum(sum) / (f32)s.width : 0;
+    return top + logf(block_sum(all.top == -INFINITY ? 0 : all.sum * expf(all.top - top)));
+}
+
+template <int N, class T, bool HELD, bool CAP>
 __global__ void __launch_bounds__(BOTH_THREADS)
 xent_both(T *dx, f32 *loss, const T *x, const i32 *targets, const f32 *dloss, struct both s)
 {
     extern __shared__ __align__(16) u8 row_bytes[];
-    T                *row    = reinterpret_cast<T *>(row_bytes);
-    i64               r      = blockIdx.x;
-    i32               target = targets[r];
-    f32               d = target < 0 ? 0 : dloss[r], spread = s.smoothing / (f32)s.width, sum = 0;
-    struct running<N> all;
-    auto capped = [&](f32 v) { return s.cap > 0 ? s.cap * tanh_for(T(), v * s.per_cap) : v; };
+    T  *row    = reinterpret_cast<T *>(row_bytes);
+    i64 r      = blockIdx.x;
+    i32 target = targets[r];
+    f32 d = target < 0 ? 0 : dloss[r], spread = s.smoothing / (f32)s.width, mean;
     x += r * s.width;
     dx += r * s.width;
-    for (i64 i = (i64)threadIdx.x * N; i < s.width; i += BOTH_THREADS * N) {
-        f32 v[N];
-        load_f32<N>(v, x + i);
-        if (HELD) store_f32<N>(row + i, v);
-#pragma unroll
-        for (int k = 0; k < N; k++) sum += v[k] = capped(v[k]);
-        all.take(v);
-    }
-    f32 top = block_max(all.top);
-    f32 lse = top + logf(block_sum(all.top == -INFINITY ? 0 : all.sum * expf(all.top - top)));
-    f32 mean = s.smoothing > 0 ? block_sum(sum) / (f32)s.width : 0;
+    f32 lse = read_row<N, T, HELD, CAP>(x, row, s, &mean);
     if (!threadIdx.x)
         loss[r] = target < 0 ? 0
-                             : (1 - s.smoothing) * (lse - capped(to_f32(x[target]))) +
+                             : (1 - s.smoothing) * (lse - capped<T, CAP>(to_f32(x[target]), s)) +
                                    s.smoothing * (lse - mean);
     __syncthreads(); /* thread 0 has read its target before anybody writes */
     for (i64 i = (i64)threadIdx.x * N; i < s.width; i += BOTH_THREADS * N) {
-        f32 v[N];
-        load_f32<N>(v, (HELD ? row : x) + i);
+        chunk<N, T> c;
+        f32         v[N];
+        c.load((HELD ? row : x) + i);
 #pragma unroll
         for (int k = 0; k < N; k++) {
-            f32 y = capped(v[k]), part = y * s.per_cap;
-            v[k]  = (expf(y - lse) - spread - (i + k == target ? 1 - s.smoothing : 0)) * d * (1 - part * part);
+            f32 y = capped<T, CAP>(c[k], s), part = y * s.per_cap;
+            v[k]  = (exp_for(T(), y - lse) - spread) * d;
+            if (CAP) v[k] *= 1 - part * part;
+        }
+        i64 here = target - i;
+#pragma unroll
+        for (int k = 0; here >= 0 && here < N && k < N; k++) { /* the target's own */
+            f32 part = capped<T, CAP>(c[k], s) * s.per_cap;
+            if (k == here) v[k] -= (1 - s.smoothing) * d * (1 - part * part);
         }
         store_f32<N>(dx + i, v);
     }
@@ -252,15 +284,27 @@ static void run_XENT_GRAD(const struct gpu_call *c)
 
 enum { HELD_BYTES_MAX = 110 << 10 }; /* so that two rows fit into an H100's processor */
 
-template <int N, class T, bool HELD> static void launch_both(const struct gpu_call *c, struct both s)
+template <int N, class T, bool HELD, bool CAP>
+static void launch_both(const struct gpu_call *c, struct both s)
 {
-    i64 bytes = HELD ? s.width * (i64)sizeof(T) : 0;
-    if (HELD)
-        cudaFuncSetAttribute(xent_both<N, T, HELD>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             HELD_BYTES_MAX);
-    xent_both<N, T, HELD><<<rows_of(c->in[0]), BOTH_THREADS, (size_t)bytes, c->gpu->stream>>>(
+    i64  bytes = HELD ? s.width * (i64)sizeof(T) : 0;
+    auto f     = xent_both<N, T, HELD, CAP>;
+    if (HELD) cudaFuncSetAttribute(f, cudaFuncAttributeMaxDynamicSharedMemorySize, HELD_BYTES_MAX);
+    f<<<rows_of(c->in[0]), BOTH_THREADS, (size_t)bytes, c->gpu->stream>>>(
         data_of<T>(c->out[0]), data_of<f32>(c->out[1]), data_of<T>(c->in[0]), data_of<i32>(c->in[1]),
         data_of<f32>(c->in[2]), s);
+}
+
+template <bool CAP> static void run_both(const struct gpu_call *c, struct both s)
+{
+    with_type(c->in[0].type.dtype, [&](auto t) {
+        typedef decltype(t) T;
+        constexpr int N    = pack<T>::N;
+        bool          held = s.width * (i64)sizeof(T) <= HELD_BYTES_MAX;
+        if (s.width % N) launch_both<1, T, false, CAP>(c, s);
+        else if (held) launch_both<N, T, true, CAP>(c, s);
+        else launch_both<N, T, false, CAP>(c, s);
+    });
 }
 
 static void run_XENT_BOTH(const struct gpu_call *c)
@@ -268,14 +312,8 @@ static void run_XENT_BOTH(const struct gpu_call *c)
     f32         cap = (f32)c->at->cap;
     struct both s   = { width_of(c->in[0]), (f32)c->at->smoothing, cap, cap > 0 ? 1 / cap : 0 };
     if (!c->in[0].count) return;
-    with_type(c->in[0].type.dtype, [&](auto t) {
-        typedef decltype(t) T;
-        constexpr int N    = pack<T>::N;
-        bool          held = s.width * (i64)sizeof(T) <= HELD_BYTES_MAX;
-        if (s.width % N) launch_both<1, T, false>(c, s);
-        else if (held) launch_both<N, T, true>(c, s);
-        else launch_both<N, T, false>(c, s);
-    });
+    if (cap > 0) run_both<true>(c, s);
+    else run_both<false>(c, s);
 }
 
 static void run_BCE(const struct gpu_call *c)

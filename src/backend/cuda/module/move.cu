@@ -186,7 +186,7 @@ static struct around sum_of(const struct gpu_call *c)
     i32           from = (i32)c->at->axis, to = from + (i32)c->at->count;
     struct around a = { shape_span(x, 0, from), shape_span(x, from, to), shape_span(x, to, x.rank), 1 };
     i64 columns = div_up(a.inner, a.inner % 8 ? 32 : 256) * a.outer;
-    while (a.parts < 256 && a.middle / a.parts > 64 && columns * a.parts < 1024) a.parts *= 2;
+    while (a.parts < 256 && a.middle / a.parts > 64 && columns * a.parts < 528) a.parts *= 2; /* four a processor */
     return a;
 }
 

@@ -68,23 +68,29 @@ __global__ void row_norm_held(T *y, f32 *means, f32 *rstds, const T *a, const T 
 {
     i64 row = (i64)blockIdx.x * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (row >= s.rows) return;
-    f32 v[C][CHUNK], mean = 0, square = 0;
+    chunk<CHUNK, T> v[C];
+    f32             mean = 0, square = 0;
 #pragma unroll
     for (int c = 0; c < C; c++) {
-        i64  i = (c * 32 + lane) * CHUNK, at = row * s.width + i;
-        bool inside = i < s.width;
+        i64 i = (c * 32 + lane) * CHUNK, at = row * s.width + i;
+        v[c].clear();
+        if (i < s.width) v[c].load(a + at);
+        if (ADD && i < s.width) {
+            chunk<CHUNK, T> more;
+            f32             sum[CHUNK];
+            more.load(b + at);
 #pragma unroll
-        for (int k = 0; k < CHUNK; k++) v[c][k] = 0;
-        if (inside) load_f32<CHUNK>(v[c], a + at);
-        if (ADD && inside) {
-            f32 more[CHUNK];
-            load_f32<CHUNK>(more, b + at);
-#pragma unroll
-            for (int k = 0; k < CHUNK; k++) v[c][k] = to_f32(from_f32<T>(v[c][k] + more[k]));
-            store_f32<CHUNK>(sums + at, v[c]);
+            for (int k = 0; k < CHUNK; k++) {
+                sum[k]    = v[c][k] + more[k];
+                v[c].v[k] = from_f32<T>(sum[k]);
+            }
+            store_f32<CHUNK>(sums + at, sum);
         }
+    }
 #pragma unroll
-        for (int k = 0; k < CHUNK; k++) mean += v[c][k];
+    for (int c = 0; c < C; c++) {
+#pragma unroll
+        for (int k = 0; MEAN && k < CHUNK; k++) mean += v[c][k];
     }
     mean = MEAN ? warp_sum(mean) / (f32)s.width : 0;
 #pragma unroll
@@ -98,13 +104,13 @@ __global__ void row_norm_held(T *y, f32 *means, f32 *rstds, const T *a, const T 
     for (int c = 0; c < C; c++) {
         i64 i = (c * 32 + lane) * CHUNK;
         if (i >= s.width) continue;
-        f32 scale[CHUNK], move[CHUNK];
+        f32 scale[CHUNK], move[CHUNK], to[CHUNK];
         if (w) load_f32<CHUNK>(scale, w + i);
         if (shift) load_f32<CHUNK>(move, shift + i);
 #pragma unroll
         for (int k = 0; k < CHUNK; k++)
-            v[c][k] = (v[c][k] - mean) * rstd * (w ? scale[k] : 1) + (shift ? move[k] : 0);
-        store_f32<CHUNK>(y + row * s.width + i, v[c]);
+            to[k] = (v[c][k] - mean) * rstd * (w ? scale[k] : 1) + (shift ? move[k] : 0);
+        store_f32<CHUNK>(y + row * s.width + i, to);
     }
     if (lane) return;
     if (MEAN) means[row] = mean;
@@ -118,44 +124,53 @@ template <int N, class T, class W, bool MEAN>
 __global__ void row_norm_grad(T *dx, f32 *part, const T *dy, const T *x, const W *w, const T *also,
                               const f32 *means, const f32 *rstds, struct row_norm s)
 {
-    __shared__ f32 meet[2][2][32]; /* by turns, so that one barrier a row is enough */
-    i64            column = (i64)threadIdx.x * N;
-    bool           inside = column < s.width;
-    int            lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, turn = 0;
-    f32            dw[N] = {}, db[N] = {}, scale[N];
+    __shared__ float2 meet[2][32]; /* by turns, so that one barrier a row is enough */
+    i64               column = (i64)threadIdx.x * N;
+    bool              inside = column < s.width;
+    int               lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, turn = 0;
+    f32               dw[N] = {}, db[N] = {}, scale[N], per = 1 / (f32)s.width;
+    chunk<N, T>       next_x, next_d, next_more; /* of the row to come: on the way while this one is worked on */
+    auto              fetch = [&](i64 row) {
+        if (!inside || row >= s.rows) return;
+        next_x.load(x + row * s.width + column);
+        next_d.load(dy + row * s.width + column);
+        if (also) next_more.load(also + row * s.width + column);
+    };
 #pragma unroll
     for (int n = 0; n < N; n++) scale[n] = 1;
     if (w && inside) load_f32<N>(scale, w + column);
+    next_x.clear();
+    next_d.clear();
+    next_more.clear();
+    fetch(blockIdx.x);
     for (i64 row = blockIdx.x; row < s.rows; row += gridDim.x, turn ^= 1) {
-        f32 xhat[N] = {}, g[N] = {}, more[N] = {};
-        f32 mean = MEAN ? means[row] : 0, rstd = rstds[row], sum_g = 0, sum_gx = 0;
-        if (inside) {
-            load_f32<N>(xhat, x + row * s.width + column);
-            load_f32<N>(g, dy + row * s.width + column);
-            if (also) load_f32<N>(more, also + row * s.width + column);
-        }
+        chunk<N, T> of_x = next_x, of_d = next_d, more = next_more;
+        f32         xhat[N], g[N], sum_g = 0, sum_gx = 0, mean = MEAN ? means[row] : 0, rstd = rstds[row];
+        fetch(row + gridDim.x);
 #pragma unroll
         for (int n = 0; n < N; n++) {
-            xhat[n] = inside ? (xhat[n] - mean) * rstd : 0;
+            xhat[n] = inside ? (of_x[n] - mean) * rstd : 0;
+            g[n]    = of_d[n];
             dw[n] += g[n] * xhat[n];
             if (MEAN) db[n] += g[n];
             g[n] *= scale[n];
-            sum_g += g[n];
+            if (MEAN) sum_g += g[n];
             sum_gx += g[n] * xhat[n];
         }
         sum_g  = MEAN ? warp_sum(sum_g) : 0;
         sum_gx = warp_sum(sum_gx);
-        if (!lane) {
-            meet[turn][0][warp] = sum_g;
-            meet[turn][1][warp] = sum_gx;
-        }
+        if (!lane) meet[turn][warp] = make_float2(sum_g, sum_gx);
         __syncthreads();
-        f32 mean_g  = MEAN ? warp_sum(lane < warps ? meet[turn][0][lane] : 0) / (f32)s.width : 0;
-        f32 mean_gx = warp_sum(lane < warps ? meet[turn][1][lane] : 0) / (f32)s.width;
+        sum_g = sum_gx = 0;
+        for (int k = 0; k < warps; k++) {
+            float2 part_of = meet[turn][k];
+            sum_g += part_of.x;
+            sum_gx += part_of.y;
+        }
         if (!inside) continue;
 #pragma unroll
         for (int n = 0; n < N; n++) {
-            f32 d = rstd * (g[n] - mean_g - xhat[n] * mean_gx);
+            f32 d = rstd * (g[n] - sum_g * per - xhat[n] * (sum_gx * per));
             g[n]  = also ? to_f32(from_f32<T>(d)) + more[n] : d;
         }
         store_f32<N>(dx + row * s.width + column, g);
