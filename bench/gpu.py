@@ -84,9 +84,8 @@ def figure(name, what, value, unit, peer=None, must=None, aim=None, more=True):
 
 
 def gpt(name, options, settings, shape, steps, must, aim, five, memory):
-    best, all_ = None, [torch_says(options, "speed", *shape, 20, a) for a in ("cudnn", "flash")]
-    for peer in all_:
-        best = peer if not best or peer.get("tokens_s", 0) > best.get("tokens_s", 0) else best
+    peers = [torch_says(options, "speed", *shape, 20, attention) for attention in ("cudnn", "flash")]
+    best = max(peers, key=lambda p: p.get("tokens_s", 0))
     ours = run("bench/gpu/gpt.yaml", f"train.steps={steps}", *settings)
     rate = shape[3] * 1024 / ours["ms"] * 1e3
     yield figure(name, "speed", rate, "tokens/s", best.get("tokens_s"), must, aim)

@@ -2,7 +2,8 @@
  *
  * Opens the run as `frugal train` does, feeds it one batch and times the instructions of its
  * programs again and again; the smallest counts, because what disturbs only adds. One line a
- * pair of op and kernel, or with --each one an instruction. FLOPs and bytes are the op table's. */
+ * pair of op and kernel, or with --each one an instruction. FLOPs and bytes are the op table's; `roof` is the
+ * time these would take at the target's rates over the time they took. */
 #include "cli/config.h"
 #include "train/train_int.h"
 #include <stdio.h>
@@ -15,7 +16,7 @@ static const f64 budget_s = 2; /* of a program, beyond the fewest repeats */
 struct line { /* of the table */
     struct str  op, kernel, what;
     i64         count;
-    f64         seconds;
+    f64         seconds, roof_s;
     struct cost cost;
 };
 
@@ -98,9 +99,18 @@ static f64 measure(struct session *s, const struct program *p, f64 *seconds, str
     return whole;
 }
 
+/* What the work takes at the target's rates, whichever binds. */
+static f64 roof_of(const struct target *t, const struct sig *sig, struct cost cost)
+{
+    bool low  = op_info(sig->op)->dtype_class == CLASS_LOW;
+    f64  rate = t->flops_s[low ? sig->in[0].dtype : DT_F32];
+    f64  work = rate > 0 ? cost.flops / rate : 0;
+    return MAX(work, t->bandwidth_bytes_s > 0 ? cost.bytes / t->bandwidth_bytes_s : 0);
+}
+
 /* One line an instruction, or one for all with the same op and kernel. */
-static i64 gather(const struct program *p, const f64 *seconds, bool each, struct line *lines,
-                  struct arena *perm)
+static i64 gather(const struct program *p, const struct target *t, const f64 *seconds, bool each,
+                  struct line *lines, struct arena *perm)
 {
     i64 count = 0;
     for (i32 i = 0; i < p->instr_count; i++) {
@@ -117,6 +127,7 @@ static i64 gather(const struct program *p, const f64 *seconds, bool each, struct
         if (each) lines[at].what = describe(perm, p->graph, n);
         lines[at].count++;
         lines[at].seconds += seconds[i];
+        lines[at].roof_s += roof_of(t, &sig, cost);
         lines[at].cost.flops += cost.flops;
         lines[at].cost.bytes += cost.bytes;
     }
@@ -132,19 +143,19 @@ static void profile(struct session *s, enum program_id id, bool each)
     f64         *seconds = NEW(&scratch, f64, MAX(1, p->instr_count));
     f64          whole   = measure(s, p, seconds, scratch), sum = 0;
     struct line *lines   = NEW(&scratch, struct line, MAX(1, p->instr_count));
-    i64          count   = gather(p, seconds, each, lines, &scratch);
+    i64          count   = gather(p, &s->target, seconds, each, lines, &scratch);
     for (i64 i = 0; i < count; i++) sum += lines[i].seconds;
 
     printf("program %s: %.3f ms, by instruction %.3f ms, %d instructions\n", program_names[id],
            whole * 1e3, sum * 1e3, p->instr_count);
-    printf("  %-22s %-24s %5s %9s %6s %8s %7s\n", "op", "kernel", "count", "ms", "share", "GFLOP/s",
-           "GB/s");
+    printf("  %-22s %-24s %5s %9s %6s %8s %7s %5s\n", "op", "kernel", "count", "ms", "share",
+           "GFLOP/s", "GB/s", "roof");
     for (i64 i = 0; i < count; i++) {
         const struct line *l = &lines[i];
-        printf("  %-22.*s %-24.*s %5lld %9.3f %5.1f%% %8.1f %7.1f  %.*s\n", STR_ARG(l->op),
+        printf("  %-22.*s %-24.*s %5lld %9.3f %5.1f%% %8.1f %7.1f %4.0f%%  %.*s\n", STR_ARG(l->op),
                STR_ARG(l->kernel), (long long)l->count, l->seconds * 1e3, 100 * l->seconds / sum,
                l->cost.flops / l->seconds * 1e-9, l->cost.bytes / l->seconds * 1e-9,
-               STR_ARG(l->what));
+               100 * l->roof_s / l->seconds, STR_ARG(l->what));
     }
     printf("\n");
 }

@@ -130,6 +130,15 @@ template <class F> static inline void with_type(enum dtype t, F f)
     else ASSERT(!"a float type of the GPU");
 }
 
+/* with_types(x, w, f): f(T, W), the types of numbers and of the weights beside them: the same, or f32. */
+template <class F> static inline void with_types(enum dtype x, enum dtype w, F f)
+{
+    with_type(x, [&](auto t) {
+        if (w == DT_F32) f(t, f32());
+        else f(t, t);
+    });
+}
+
 template <class T> static inline T *data_of(const struct tensor &t) { return (T *)t.data; }
 
 #define GPU_FAMILY(name)                                                                           \

@@ -257,11 +257,9 @@ static i64 work_row_norm_grad(const struct gpu_call *c)
 /* Calls f(N, T(), W()): as many numbers at once as the width allows. */
 template <class F> static void by_width(const struct tensor &x, enum dtype w, i64 width, F f)
 {
-    with_type(x.type.dtype, [&](auto t) {
-        with_type(w, [&](auto v) {
-            if (width % CHUNK == 0) f(std::integral_constant<int, CHUNK>(), t, v);
-            else f(std::integral_constant<int, 1>(), t, v);
-        });
+    with_types(x.type.dtype, w, [&](auto t, auto v) {
+        if (width % CHUNK == 0) f(std::integral_constant<int, CHUNK>(), t, v);
+        else f(std::integral_constant<int, 1>(), t, v);
     });
 }
 
@@ -299,22 +297,20 @@ template <bool MEAN, bool ADD> static void run_held(const struct gpu_call *c)
     i32 first = ADD ? 2 : 1, past = MEAN ? 3 : 2;
     if (!s.rows) return;
     enum dtype weight = c->in_count > first ? c->in[first].type.dtype : DT_F32;
-    with_type(c->in[0].type.dtype, [&](auto t) {
-        with_type(weight, [&](auto v) {
-            typedef decltype(t) T;
-            typedef decltype(v) W;
-            auto launch = [&](auto n) {
-                row_norm_held<decltype(n)::value, T, W, MEAN, ADD>
-                    <<<(unsigned)div_up(s.rows, WARPS), THREADS, 0, c->gpu->stream>>>(
-                        data_of<T>(c->out[0]), MEAN ? data_of<f32>(c->out[1]) : NULL,
-                        data_of<f32>(c->out[MEAN ? 2 : 1]), data_of<T>(c->in[0]),
-                        ADD ? data_of<T>(c->in[1]) : NULL, ADD ? data_of<T>(c->out[past]) : NULL,
-                        c->in_count > first ? data_of<W>(c->in[first]) : NULL,
-                        c->in_count > first + 1 ? data_of<W>(c->in[first + 1]) : NULL, s);
-            };
-            if (s.width <= HELD_WIDTH_MAX / 2) launch(std::integral_constant<int, 4>());
-            else launch(std::integral_constant<int, 8>());
-        });
+    with_types(c->in[0].type.dtype, weight, [&](auto t, auto v) {
+        typedef decltype(t) T;
+        typedef decltype(v) W;
+        auto launch = [&](auto n) {
+            row_norm_held<decltype(n)::value, T, W, MEAN, ADD>
+                <<<(unsigned)div_up(s.rows, WARPS), THREADS, 0, c->gpu->stream>>>(
+                    data_of<T>(c->out[0]), MEAN ? data_of<f32>(c->out[1]) : NULL,
+                    data_of<f32>(c->out[MEAN ? 2 : 1]), data_of<T>(c->in[0]),
+                    ADD ? data_of<T>(c->in[1]) : NULL, ADD ? data_of<T>(c->out[past]) : NULL,
+                    c->in_count > first ? data_of<W>(c->in[first]) : NULL,
+                    c->in_count > first + 1 ? data_of<W>(c->in[first + 1]) : NULL, s);
+        };
+        if (s.width <= HELD_WIDTH_MAX / 2) launch(std::integral_constant<int, 4>());
+        else launch(std::integral_constant<int, 8>());
     });
 }
 
@@ -371,18 +367,16 @@ template <bool MEAN> static void run_grad_in_registers(const struct gpu_call *c)
     struct norm_grad n      = norm_grad_of<MEAN>(c);
     i64              blocks = blocks_of(n.s.rows), threads = div_up(n.s.width, 32 * CHUNK) * 32;
     if (!n.s.rows) return;
-    with_type(n.x->type.dtype, [&](auto t) {
-        with_type(c->out[1].type.dtype, [&](auto v) {
-            typedef decltype(t) T;
-            typedef decltype(v) W;
-            row_norm_grad<CHUNK, T, W, MEAN>
-                <<<(unsigned)blocks, (unsigned)threads, 0, c->gpu->stream>>>(
-                    data_of<T>(c->out[0]), (f32 *)c->work, data_of<T>(*n.dy), data_of<T>(*n.x),
-                    n.w ? data_of<W>(*n.w) : NULL, n.also ? data_of<T>(*n.also) : NULL, n.means,
-                    n.rstds, n.s);
-            launch_add_pairs<W>(c, data_of<W>(c->out[1]), MEAN ? data_of<W>(c->out[2]) : NULL,
-                                n.s.width, blocks);
-        });
+    with_types(n.x->type.dtype, c->out[1].type.dtype, [&](auto t, auto v) {
+        typedef decltype(t) T;
+        typedef decltype(v) W;
+        row_norm_grad<CHUNK, T, W, MEAN>
+            <<<(unsigned)blocks, (unsigned)threads, 0, c->gpu->stream>>>(
+                data_of<T>(c->out[0]), (f32 *)c->work, data_of<T>(*n.dy), data_of<T>(*n.x),
+                n.w ? data_of<W>(*n.w) : NULL, n.also ? data_of<T>(*n.also) : NULL, n.means,
+                n.rstds, n.s);
+        launch_add_pairs<W>(c, data_of<W>(c->out[1]), MEAN ? data_of<W>(c->out[2]) : NULL,
+                            n.s.width, blocks);
     });
 }
 
@@ -390,21 +384,19 @@ template <bool MEAN> static void run_grad(const struct gpu_call *c)
 {
     struct norm_grad n = norm_grad_of<MEAN>(c);
     if (!n.s.rows) return;
-    with_type(n.x->type.dtype, [&](auto t) {
-        with_type(c->out[1].type.dtype, [&](auto v) {
-            typedef decltype(t) T;
-            typedef decltype(v) W;
-            dim3 grid((unsigned)div_up(n.s.width, 128), (unsigned)n.parts);
-            row_norm_dw<T, MEAN><<<grid, 128, 0, c->gpu->stream>>>(
-                (f32 *)c->work, data_of<T>(*n.dy), data_of<T>(*n.x), n.means, n.rstds, n.s,
-                div_up(n.s.rows, n.parts));
-            launch_add_pairs<W>(c, data_of<W>(c->out[1]), MEAN ? data_of<W>(c->out[2]) : NULL,
-                                n.s.width, n.parts);
-            row_norm_dx<T, W, MEAN>
-                <<<(unsigned)div_up(n.s.rows, WARPS), THREADS, 0, c->gpu->stream>>>(
-                    data_of<T>(c->out[0]), data_of<T>(*n.dy), data_of<T>(*n.x),
-                    n.w ? data_of<W>(*n.w) : NULL, n.means, n.rstds, n.s);
-        });
+    with_types(n.x->type.dtype, c->out[1].type.dtype, [&](auto t, auto v) {
+        typedef decltype(t) T;
+        typedef decltype(v) W;
+        dim3 grid((unsigned)div_up(n.s.width, 128), (unsigned)n.parts);
+        row_norm_dw<T, MEAN><<<grid, 128, 0, c->gpu->stream>>>(
+            (f32 *)c->work, data_of<T>(*n.dy), data_of<T>(*n.x), n.means, n.rstds, n.s,
+            div_up(n.s.rows, n.parts));
+        launch_add_pairs<W>(c, data_of<W>(c->out[1]), MEAN ? data_of<W>(c->out[2]) : NULL,
+                            n.s.width, n.parts);
+        row_norm_dx<T, W, MEAN>
+            <<<(unsigned)div_up(n.s.rows, WARPS), THREADS, 0, c->gpu->stream>>>(
+                data_of<T>(c->out[0]), data_of<T>(*n.dy), data_of<T>(*n.x),
+                n.w ? data_of<W>(*n.w) : NULL, n.means, n.rstds, n.s);
     });
 }
 
@@ -536,15 +528,13 @@ static void run_BATCHNORM_EVAL(const struct gpu_call *c)
 {
     i64 count = c->in[0].count;
     if (!count) return;
-    with_type(c->in[0].type.dtype, [&](auto t) {
-        with_type(c->in[1].type.dtype, [&](auto v) {
-            typedef decltype(t) T;
-            typedef decltype(v) W;
-            normalise_eval<T, W><<<(unsigned)div_up(count, THREADS), THREADS, 0, c->gpu->stream>>>(
-                data_of<T>(c->out[0]), data_of<T>(c->in[0]), data_of<W>(c->in[1]),
-                data_of<W>(c->in[2]), data_of<W>(c->in[3]), data_of<W>(c->in[4]),
-                (f32)c->at->eps, count, shape_last(c->in[0].type.shape));
-        });
+    with_types(c->in[0].type.dtype, c->in[1].type.dtype, [&](auto t, auto v) {
+        typedef decltype(t) T;
+        typedef decltype(v) W;
+        normalise_eval<T, W><<<(unsigned)div_up(count, THREADS), THREADS, 0, c->gpu->stream>>>(
+            data_of<T>(c->out[0]), data_of<T>(c->in[0]), data_of<W>(c->in[1]),
+            data_of<W>(c->in[2]), data_of<W>(c->in[3]), data_of<W>(c->in[4]),
+            (f32)c->at->eps, count, shape_last(c->in[0].type.shape));
     });
 }
 
@@ -557,17 +547,15 @@ static void run_BATCHNORM_GRAD(const struct gpu_call *c)
     dim3  grid((unsigned)div_up(width, 128), (unsigned)parts);
     auto  s = c->gpu->stream;
     if (!x->count) return;
-    with_type(x->type.dtype, [&](auto t) {
-        with_type(c->in[2].type.dtype, [&](auto v) {
-            typedef decltype(t) T;
-            typedef decltype(v) W;
-            column_moment<T, MOMENT_GRAD><<<grid, 128, 0, s>>>(
-                part, data_of<T>(*x), data_of<T>(*dy), mean, rstd, rows, width, each);
-            launch_add_pairs<W>(c, data_of<W>(c->out[1]), data_of<W>(c->out[2]), width, parts);
-            batchnorm_dx<T, W><<<(unsigned)div_up(x->count, THREADS), THREADS, 0, s>>>(
-                data_of<T>(c->out[0]), data_of<T>(*dy), data_of<T>(*x), data_of<W>(c->in[2]), mean,
-                rstd, data_of<W>(c->out[1]), data_of<W>(c->out[2]), x->count, width);
-        });
+    with_types(x->type.dtype, c->in[2].type.dtype, [&](auto t, auto v) {
+        typedef decltype(t) T;
+        typedef decltype(v) W;
+        column_moment<T, MOMENT_GRAD><<<grid, 128, 0, s>>>(
+            part, data_of<T>(*x), data_of<T>(*dy), mean, rstd, rows, width, each);
+        launch_add_pairs<W>(c, data_of<W>(c->out[1]), data_of<W>(c->out[2]), width, parts);
+        batchnorm_dx<T, W><<<(unsigned)div_up(x->count, THREADS), THREADS, 0, s>>>(
+            data_of<T>(c->out[0]), data_of<T>(*dy), data_of<T>(*x), data_of<W>(c->in[2]), mean,
+            rstd, data_of<W>(c->out[1]), data_of<W>(c->out[2]), x->count, width);
     });
 }
 
