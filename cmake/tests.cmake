@@ -6,15 +6,28 @@ set(sanitizer_env
     ASAN_OPTIONS=abort_on_error=1:detect_leaks=1 UBSAN_OPTIONS=abort_on_error=1:print_stacktrace=1
     TSAN_OPTIONS=abort_on_error=1:second_deadlock_stack=1)
 
+# Metadata services are sought on loopback, where nobody answers, and a connection to anywhere else ends
+# the test (tests/guard). The sanitizers want to be loaded first, so their variants go without the guard.
+set(network_env AWS_EC2_METADATA_SERVICE_ENDPOINT=http://127.0.0.1:1 GCE_METADATA_HOST=127.0.0.1:1
+    FRUGAL_SPOT_METADATA=http://127.0.0.1:1)
+if(NOT FRUGAL_SANITIZE)
+    list(APPEND network_env LD_PRELOAD=${CMAKE_BINARY_DIR}/libloopback_only.so)
+endif()
+
 function(frugal_test name label)
     set_tests_properties(${name} PROPERTIES LABELS ${label} SKIP_RETURN_CODE 77 TIMEOUT 1800
-        WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} ENVIRONMENT "${sanitizer_env}")
+        WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} ENVIRONMENT "${sanitizer_env};${network_env}")
 endfunction()
 
 foreach(name tidy test_tidy)
     add_test(NAME ${name} COMMAND ${CMAKE_SOURCE_DIR}/tests/tidy/${name}.sh)
     frugal_test(${name} unit)
 endforeach()
+
+add_library(loopback_only SHARED tests/guard/loopback_only.c)
+set_target_properties(loopback_only PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+add_test(NAME test_loopback COMMAND tests/guard/test_loopback.sh $<TARGET_FILE:loopback_only>)
+frugal_test(test_loopback unit)
 
 if(NOT TARGET frugal_cli)
     return()
