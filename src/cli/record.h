@@ -12,6 +12,7 @@ struct record {
     struct recorder_config config;
     struct recorder       *recorder;      /* NULL: nothing is recorded, or not yet */
     i64                    sample_tokens; /* 0: samples are not sequences */
+    struct str             place;         /* frugal run: where checkpoints go; empty: nowhere */
 };
 
 /* All that is known before the run: name, settings, tags, and the price: that of run.machine where

@@ -24,8 +24,9 @@ struct carry {
     struct folder_list  seen; /* by the last look */
     struct arena        kept_memory[2];
     i64                 kept_turn;
-    struct folder_list  kept;  /* what the newest checkpoint holds */
-    bool                fresh; /* nobody has used the store before us, nor have we */
+    struct folder_list  kept;    /* what the newest checkpoint holds */
+    char                run[64]; /* id in the ledger; empty: none */
+    bool                fresh;   /* nobody has used the store before us, nor have we */
     bool                thread_runs, pausing;
     pthread_t           thread;
     pthread_mutex_t     lock; /* of what follows, and of pausing */
@@ -39,6 +40,14 @@ struct carry {
 static bool inside(struct str folder, struct str other)
 {
     return str_starts(other, folder) && (other.len == folder.len || other.data[folder.len] == '/');
+}
+
+static void find_run(struct carry *c, struct arena scratch)
+{
+    struct ckpt_list list;
+    if (ckpt_list(c->os, c->config.store, &scratch, &list, NULL)) return;
+    for (i64 i = 0; i < list.count && !c->run[0]; i++)
+        if (!list.items[i].why.status) carry_set_run(c, list.items[i].manifest.run);
 }
 
 enum status carry_open(struct os *os, const struct carry_config *config, struct arena *perm,
@@ -63,6 +72,7 @@ enum status carry_open(struct os *os, const struct carry_config *config, struct 
                        STR_ARG(inside(c->folder, store) ? c->folder : store));
     }
     c->last.attempt = ckpt_attempt_last(c->store) + 1;
+    find_run(c, *perm);
     for (i64 i = 0; i < COUNT_OF(c->memory); i++) c->memory[i] = arena_part(perm, LIST_BYTES);
     for (i64 i = 0; i < COUNT_OF(c->kept_memory); i++)
         c->kept_memory[i] = arena_part(perm, 64 << 20);
@@ -73,6 +83,13 @@ enum status carry_open(struct os *os, const struct carry_config *config, struct 
     pthread_mutex_init(&c->lock, NULL);
     *out = c;
     return STATUS_OK;
+}
+
+struct str carry_run(const struct carry *c) { return str_of(c->run); }
+
+void carry_set_run(struct carry *c, struct str run)
+{
+    snprintf(c->run, sizeof c->run, "%.*s", (int)MIN(run.len, 63), run.data);
 }
 
 void carry_close(struct carry *c)
@@ -129,22 +146,27 @@ static bool is_complete(struct carry *c, const struct folder_list *l, const stru
     return !family_writes(folder_path(&scratch, c->folder, f->path));
 }
 
-/* Since when each file has been as it is; which of the new ones is not complete yet. */
-static const struct folder_file *first_incomplete(struct carry *c, struct folder_list *now,
-                                                  struct arena scratch)
+/* Since when each file has been as it is, as far as we have looked. */
+static void note_changes(struct carry *c, struct folder_list *now)
 {
-    const struct folder_file *found = NULL;
     for (i64 i = 0; i < now->count; i++) {
         struct folder_file       *f      = &now->files[i];
         const struct folder_file *before = folder_find(&c->seen, f->path);
         f->since_ns = folder_same(f, before) ? before->since_ns : c->os->now_ns(c->os);
     }
-    for (i64 i = 0; i < now->count && !found; i++) {
+    c->seen = *now;
+}
+
+/* Of the new ones; NULL: all are complete. */
+static const struct folder_file *first_incomplete(struct carry *c, const struct folder_list *now,
+                                                  struct arena scratch)
+{
+    for (i64 i = 0; i < now->count; i++) {
         const struct folder_file *f = &now->files[i];
         if (folder_same(f, folder_find(&c->kept, f->path))) continue;
-        if (!is_complete(c, now, f, scratch)) found = f;
+        if (!is_complete(c, now, f, scratch)) return f;
     }
-    return found;
+    return NULL;
 }
 
 static bool has_news(const struct carry *c, const struct folder_list *now)
@@ -230,7 +252,7 @@ static enum status take(struct carry *c, const struct folder_list *l, i64 step,
                         enum carry_moment moment, struct arena scratch, struct err *err)
 {
     struct ckpt_manifest m = { .id          = { MAX(step, 0), c->last.attempt, c->last.save + 1 },
-                               .run         = STR("program"),
+                               .run         = str_of(c->run),
                                .wall_ns     = c->os->wall_ns(c->os),
                                .shards      = NEW(&scratch, struct ckpt_shard, l->count),
                                .shard_count = l->count };
@@ -280,9 +302,8 @@ enum status carry_look(struct carry *c, i64 step, enum carry_moment moment, stru
     const struct folder_file *waits = NULL;
     enum status               st    = scan(c, &memory, &now, &why);
     if (!st) {
-        waits   = first_incomplete(c, &now, scratch);
-        c->seen = now;
-        if (moment == CARRY_EXITED) waits = NULL;
+        note_changes(c, &now);
+        if (moment == CARRY_RUNNING) waits = first_incomplete(c, &now, scratch);
         if (!waits && has_news(c, &now)) st = take(c, &now, step, moment, scratch, &why);
     }
     note(c, waits, st, &why);

@@ -37,6 +37,10 @@ struct carry_state {
 };
 
 struct carry;
+/* Which run its checkpoints are of (ledger's id); the newest one that lies there says it, until
+ * carry_set_run. Empty: none is known. */
+struct str carry_run(const struct carry *c);
+void       carry_set_run(struct carry *c, struct str run); /* at most 63 bytes of it */
 /* Holds the store alone. USAGE: the store lies in the folder, or the other way round. */
 enum status carry_open(struct os *os, const struct carry_config *c, struct arena *perm,
                        struct carry **out, struct err *err);

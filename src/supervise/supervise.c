@@ -28,21 +28,25 @@ struct run {
     struct notice_watch             *watch;
     struct stop                      stop;
     struct family                    program;
-    i64                              begin_ns, start_ns;        /* of all; of this start */
-    i64                              first_step, first_step_ns; /* seen of this start; -1: none */
-    i64                              eval_step;
-    enum asked                       asked;
-    char                             reason[STOP_TEXT_MAX]; /* what asked, as a sentence */
-    i64                              kill_ns;               /* asked: until then it may save */
-    i64                              asked_count;           /* checkpoints carried by then */
-    i64                              handlers;   /* processes that were asked and listen */
-    bool                             killed;     /* by us */
-    i64                              told_count; /* checkpoints that were told */
-    bool                             told_waits;
-    char                             told_failed[512];
-    pthread_mutex_t                  lock; /* of the notices: the watcher's thread puts them here */
-    struct notice                    notices[NOTICES_MAX];
-    i64                              notice_count;
+    i64                              begin_ns, start_ns; /* of all; of this start */
+    i64             redo_ns;       /* that the deaths so far have cost, still to be done again */
+    i64             redo_until_ns; /* redoes: until then that is what it does */
+    bool            redoes;
+    i64             first_step, first_step_ns; /* seen of this start; -1: none */
+    i64             eval_step;
+    enum asked      asked;
+    char            reason[STOP_TEXT_MAX]; /* what asked, as a sentence */
+    i64             kill_ns;               /* asked: until then it may save */
+    i64             asked_ns;              /* the time it got */
+    i64             asked_count;           /* checkpoints carried by then */
+    i64             handlers;              /* processes that were asked and listen */
+    bool            killed;                /* by us */
+    i64             told_count;            /* checkpoints that were told */
+    bool            told_waits;
+    char            told_failed[512];
+    pthread_mutex_t lock; /* of the notices: the watcher's thread puts them here */
+    struct notice   notices[NOTICES_MAX];
+    i64             notice_count;
 };
 
 __attribute__((format(printf, 2, 3))) static void say(struct run *r, const char *format, ...)
@@ -85,6 +89,7 @@ static void ask_to_end(struct run *r, enum asked by, i64 limit_ns, const char *r
         return;
     }
     r->asked       = by;
+    r->asked_ns    = limit_ns;
     r->asked_count = r->told_count;
     r->kill_ns     = end;
     snprintf(r->reason, sizeof r->reason, "%s", reason);
@@ -112,6 +117,8 @@ static bool must_go(struct run *r)
     if (!r->asked) return false;
     return now_ns(r) >= r->kill_ns || (!r->handlers && r->told_count > r->asked_count);
 }
+
+static i64 saved_step(struct run *r) { return r->carry ? carry_state(r->carry).step : 0; }
 
 static void ask_to_save(struct run *r, const char *reason)
 {
@@ -164,6 +171,14 @@ static void hear_signals(struct run *r)
     }
 }
 
+/* What it does from here on counts, but for the time that a death has cost: so much is done again. */
+static void begin_work(struct run *r)
+{
+    account_enter(r->c->account, r->redo_ns > 0 ? TERM_redone : TERM_compute, now_ns(r));
+    r->redo_until_ns = now_ns(r) + r->redo_ns;
+    r->redoes        = r->redo_ns > 0;
+}
+
 static void on_observed(void *context, const struct observed *o)
 {
     struct run              *r      = context;
@@ -171,6 +186,7 @@ static void on_observed(void *context, const struct observed *o)
     if (o->step >= 0 && r->first_step < 0) {
         r->first_step    = o->step;
         r->first_step_ns = now_ns(r);
+        begin_work(r);
     }
     if (o->step >= 0) result->step = o->step;
     if (o->step > r->first_step && r->first_step >= 0)
@@ -178,6 +194,8 @@ static void on_observed(void *context, const struct observed *o)
             (f64)(o->step - r->first_step) / ((f64)(now_ns(r) - r->first_step_ns) / 1e9);
     if (r->carry) carry_step(r->carry, MAX(o->step, 0));
     if (!isnan(o->loss)) result->loss = o->loss;
+    if (r->listener->on_step && o->step >= 0)
+        r->listener->on_step(r->listener->context, o->step, result->loss);
     if (isnan(o->metric) || (o->step >= 0 && o->step <= r->eval_step)) return; /* redone */
     const struct stop_config *c = &r->stop.config;
     struct stop_eval e = { .step = MAX(o->step, 0), .elapsed_s = elapsed_s(r), .value = o->metric };
@@ -185,6 +203,8 @@ static void on_observed(void *context, const struct observed *o)
     r->eval_step       = o->step;
     result->metric     = o->metric;
     result->target_reached |= e.target_reached;
+    if (r->listener->on_eval)
+        r->listener->on_eval(r->listener->context, result->loss, o->metric, e.target_reached);
     if (!r->stop.reason) stop_at_eval(&r->stop, &e);
 }
 
@@ -204,6 +224,8 @@ static void hear_carry(struct run *r)
     if (s.count > r->told_count)
         say(r, "checkpoint %lld carried: %s, %.1f MB", (long long)s.count, s.newest,
             (f64)s.bytes / 1e6);
+    if (s.count > r->told_count && r->listener->on_carried)
+        r->listener->on_carried(r->listener->context, s.step, s.bytes);
     if (s.count > r->told_count) r->told_waits = false;
     r->told_count = s.count;
     if (s.failed.status && strcmp(s.failed.text, r->told_failed)) {
@@ -252,6 +274,11 @@ static void watch_over(struct run *r, struct family_end *end)
             hear_carry(r);
             looked_ns = now_ns(r);
         }
+        if (r->redoes && now_ns(r) >= r->redo_until_ns) {
+            account_enter(r->c->account, TERM_compute, now_ns(r));
+            r->redo_ns = 0;
+            r->redoes  = false;
+        }
         judge(r);
         if (!must_go(r)) continue;
         if (r->handlers) say(r, "it did not end in time and is killed");
@@ -293,8 +320,10 @@ static enum status start(struct run *r, bool goes_on, struct err *err)
     enum status st = family_start(
         &r->program, argv,
         observer_reads_lines(r->observer) ? FAMILY_OUTPUT_READ : FAMILY_OUTPUT_OURS, err);
-    if (!st) r->result->starts++;
-    return st;
+    if (st) return st;
+    r->result->starts++;
+    if (!r->observer) begin_work(r); /* its first step cannot be seen */
+    return STATUS_OK;
 }
 
 /* May what it wrote last be half? Not when it ended by itself: well, or because it was asked to, and
@@ -309,10 +338,17 @@ static bool is_trusted(const struct run *r, struct family_end end)
 /* From the newest checkpoint, or from the start, to the death all is lost. */
 static void count_lost(struct run *r, i64 death_ns, struct family_end end)
 {
-    if (end.code == 0) return;
     i64 from = r->start_ns;
+    if (end.code == 0) return;
     if (r->carry) from = MAX(from, carry_state(r->carry).complete_ns);
-    r->result->redone_s += (f64)MAX(death_ns - from, 0) / 1e9;
+    i64 lost   = MAX(death_ns - from, 0);
+    i64 undone = r->redoes ? MAX(r->redo_until_ns - death_ns, 0) : 0; /* of earlier deaths */
+    r->redo_ns = lost + undone;
+    r->redoes  = false;
+    r->result->redone_s += (f64)lost / 1e9;
+    if (r->listener->on_interruption && !r->asked)
+        r->listener->on_interruption(r->listener->context, end.signal ? "killed" : "failed", NAN,
+                                     MAX(r->result->step, 0), saved_step(r));
 }
 
 static enum status run_once(struct run *r, struct family_end *end, struct err *err)
@@ -328,6 +364,7 @@ static enum status run_once(struct run *r, struct family_end *end, struct err *e
     if (st) family_kill(&r->program);
     else watch_over(r, end);
     i64 death_ns = now_ns(r);
+    account_enter(r->c->account, TERM_checkpoint, death_ns);
     if (r->carry) carry_pause(r->carry);
     if (!st && r->carry && is_trusted(r, *end))
         st = carry_look(r->carry, MAX(r->result->step, 0), CARRY_EXITED, err);
@@ -350,6 +387,7 @@ static void back_off(struct run *r, i64 failures)
     i64 wait = (i64)(r->c->program->backoff_s * 1e9);
     for (i64 i = 1; i < failures; i++) wait = MIN(2 * wait, backoff_max_ns);
     i64 begin = now_ns(r);
+    account_enter(r->c->account, TERM_idle, begin);
     while (!r->asked && now_ns(r) - begin < wait) {
         r->os->sleep_ns(r->os, MIN(tick_ns, wait));
         hear_signals(r);
@@ -357,10 +395,15 @@ static void back_off(struct run *r, i64 failures)
         judge(r);
     }
     r->result->waited_s += (f64)(now_ns(r) - begin) / 1e9;
+    account_enter(r->c->account, TERM_starting, now_ns(r));
 }
 
 static enum status interrupted(struct run *r, struct err *err)
 {
+    if (r->listener->on_interruption)
+        r->listener->on_interruption(
+            r->listener->context, r->asked == ASKED_BY_NOTICE ? "notice" : "signal",
+            (f64)r->asked_ns / 1e9, MAX(r->result->step, 0), saved_step(r));
     if (!r->carry) return err_set(err, STATUS_INTERRUPTED, "%s", r->reason);
     return err_set(err, STATUS_INTERRUPTED, "%s; the same command goes on from %.*s", r->reason,
                    STR_ARG(r->c->store));
@@ -427,6 +470,10 @@ enum status supervise_run(struct os *os, const struct supervise_config *c,
     stop_init(&r.stop, &c->stop);
     enum status st = observer_new(&r.perm, c->program, on_observed, &r, &r.observer, err);
     if (!st && c->store.len) st = carry_open(os, &carried, &r.perm, &r.carry, err);
+    if (!st && l->on_begin) {
+        struct str run = l->on_begin(l->context, r.carry ? carry_run(r.carry) : STR(""));
+        if (r.carry) carry_set_run(r.carry, run);
+    }
     if (!st) st = notice_watch_open(os, c->spot, on_notice, &r, &r.watch, err);
     if (!st) st = run_all(&r, err);
     notice_watch_close(r.watch);

@@ -10,6 +10,7 @@
 #ifndef SUPERVISE_SUPERVISE_H
 #define SUPERVISE_SUPERVISE_H
 #include "base/family.h"
+#include "run/account.h"
 #include "run/notice.h"
 #include "run/program.h"
 #include "run/stop.h"
@@ -21,12 +22,22 @@ struct supervise_config {
     struct stop_config           stop;
     struct str                   store; /* of carried files; empty: none are */
     i64                          keep;
+    struct account              *account; /* of the whole run; NULL: nobody asks */
 };
 
-struct supervise_listener { /* called from the thread of supervise_run */
+/* Any of them but on_message may be NULL; called from the thread of supervise_run. */
+struct supervise_listener {
     void *context;
     void (*on_output)(void *context, struct str bytes); /* of its standard output */
     void (*on_message)(void *context, const char *sentence);
+    /* Before the first start: the run that the carried checkpoints are of, empty where there are
+     * none. Returns the one that this is; the text must stay. */
+    struct str (*on_begin)(void *context, struct str run);
+    void (*on_step)(void *context, i64 step, f64 loss); /* NaN: not known */
+    void (*on_eval)(void *context, f64 loss, f64 metric, bool target_reached);
+    void (*on_carried)(void *context, i64 step, i64 bytes);
+    void (*on_interruption)(void *context, const char *kind, f64 notice_s, i64 step,
+                            i64 saved_step);
 };
 
 struct supervise_result {

@@ -78,7 +78,8 @@ command -v python3 >/dev/null || { echo "no python3: the program that rewrites o
 rm -rf save kept alone && mkdir alone
 python3 "$here/rewrites.py" alone/model 240 >out.2 &
 alone=$!
-"$frugal" run $keep program.read=regex 'program.step=step ([0-9]+)' 'program.resume=[--resume]' \
+export FRUGAL_RUN_LEDGER=ledger.db
+"$frugal" run $keep program.read=regex 'program.step=step ([0-9]+)' 'program.resume=[--resume]' train.usd_hour=3600 \
   -- python3 "$here/rewrites.py" save/model 240 >out.1 2>err &
 pid=$!
 kills=0
@@ -102,4 +103,22 @@ wait $alone
 cmp -s alone/model save/model || fail "the last file differs"
 has err '^frugal: 6 starts, '
 has err 'went to .*/save/.frugal-aside$'
+
+# The ledger: one run, one segment, and what the kills have cost. A build without SQLite has none.
+if ! grep -q 'not recorded' err; then
+  run 0 runs
+  has out 'python3 .*rewrites.py save/model 240 +end +240 '
+  run 0 report
+  has out '^redone +[0-9.]+ s +\$[0-9.]+'
+  has out '^compute +[0-9.]+ s +\$[0-9.]+'
+fi
+
+# The ledger: one run, and what the kills have cost. A build without SQLite has none.
+if ! grep -q 'not recorded' err; then
+  run 0 runs
+  has out 'python3 .*rewrites.py save/model 240 +end +240 '
+  run 0 report
+  has out '^redone +[0-9.]+ s +\$[0-9.]+'
+  has out '^compute +[0-9.]+ s +\$[0-9.]+'
+fi
 exit $failed

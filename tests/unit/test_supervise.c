@@ -94,7 +94,7 @@ static void stage_init(struct stage *s, struct arena *perm, const char *script)
 
 static enum status play(struct stage *s)
 {
-    struct supervise_listener l = { s, on_output, on_message };
+    struct supervise_listener l = { .context = s, .on_output = on_output, .on_message = on_message };
     s->err                      = (struct err){ 0 };
     return supervise_run(&world, &s->config, &l, &s->result, &s->err);
 }
