@@ -111,6 +111,8 @@ enum status compile(struct arena *perm, const struct target *target,
         graphs[id] = graph_new(perm, str_of(kinds[id].name));
         st         = build(context, graphs[id], batch, kinds[id].mode, err);
         if (!st) st = run_passes(graphs[id], kinds[id].mode, config, scratch, err);
+        if (!st && config->fp8 && kinds[id].mode == MODE_TRAIN)
+            st = narrow_products(graphs[id], config->fp8, target, scratch, err);
         if (!st && (id == PROGRAM_ADD || id == PROGRAM_ADD_LAST))
             st = add_gradients(graphs[id], err);
     }

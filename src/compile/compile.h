@@ -20,6 +20,9 @@ enum optimiser_kind { OPTIMISER_SGD, OPTIMISER_ADAM, OPTIMISER_ADAMW, OPTIMISER_
  * its steps as large as AdamW's (Liu et al. 2025, arXiv 2502.16982). */
 enum muon_scale { MUON_ORIGINAL, MUON_MATCH_RMS_ADAMW };
 
+/* AUTO: where the target measures that it is faster. */
+enum fp8_kind { FP8_OFF, FP8_ON, FP8_AUTO };
+
 enum recompute_kind { RECOMPUTE_NONE, RECOMPUTE_ALL, RECOMPUTE_EVERY, RECOMPUTE_AUTO };
 
 struct recompute_config {
@@ -44,6 +47,7 @@ struct compile_config {
     struct str              freeze; /* glob over parameter names; empty: none */
     enum dtype              precision;  /* of activations and products: F32, BF16 or F16 */
     bool                    stochastic; /* parameters are rounded to it at random, while training */
+    enum fp8_kind           fp8;        /* hidden layers' products on 8-bit operands, while training */
     struct scaling_config   scaling;
     struct recompute_config recompute;
     u32                     fuse;       /* set of enum fusion */

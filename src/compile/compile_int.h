@@ -41,6 +41,13 @@ enum status build_update(struct graph *g, const struct compile_config *c,
 enum status build_square(struct graph *g, const struct graph *train, i64 align_bytes,
                          struct err *err);
 
+/* Which values a product reads, or what is made from them: among the first `nodes`. `leads` comes zeroed. */
+void leads_to_product(const struct graph *g, i32 nodes, bool *leads);
+
+/* Hidden layers' products on 8-bit operands: fp8.c. */
+enum status narrow_products(struct graph *g, enum fp8_kind kind, const struct target *target,
+                            struct arena scratch, struct err *err);
+
 /* Marks the hidden matrices: hidden.c. Before differentiation, which reads weights too. */
 void mark_hidden(struct graph *g, struct arena scratch);
 

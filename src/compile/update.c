@@ -193,5 +193,10 @@ enum status build_update(struct graph *g, const struct compile_config *c, const 
         i64 count = group_count(train, which, which + 1, align);
         if (count) update_group(g, c, which, type_of(dtype, shape_1(count)), hyper, b.factor);
     }
+    i32 amax = graph_find(train, STR("fp8.amax"));
+    if (amax >= 0) {
+        i32 state = graph_value(g, VALUE_STATE, STR("fp8.amax"), train->values[amax].type);
+        graph_op(g, OP_FP8_ADVANCE, STR("fp8.advance"), &state, 1, NULL);
+    }
     return graph_status(g, err);
 }

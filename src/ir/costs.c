@@ -45,6 +45,17 @@ struct cost cost_matmul(const struct sig *s)
     return (struct cost){ 2 * k * count(s->out[0]), traffic(s) };
 }
 
+/* Read once, written twice. */
+struct cost cost_quantise(const struct sig *s)
+{
+    return (struct cost){ 2 * count(s->in[0]), bytes_of(s->in[0]) + 2 * bytes_of(s->out[0]) };
+}
+
+struct cost cost_matmul_fp8(const struct sig *s)
+{
+    return (struct cost){ 2 * (f64)s->in[0].shape.dim[1] * count(s->out[0]), traffic(s) };
+}
+
 /* Rows are gathered: the table is not read whole. */
 struct cost cost_embedding(const struct sig *s)
 {

@@ -6,14 +6,14 @@
 /* shapes.c: declared by name so that a row can point at them. */
 shape_rule shape_binary, shape_map, shape_same, shape_as_in1, shape_swiglu, shape_cast, shape_fill,
     shape_reshape, shape_transpose, shape_concat, shape_slice, shape_dims, shape_sum,
-    shape_broadcast, shape_matmul, shape_embedding, shape_layernorm, shape_layernorm_grad,
+    shape_broadcast, shape_matmul, shape_quantise, shape_matmul_fp8, shape_fp8_advance, shape_embedding, shape_layernorm, shape_layernorm_grad,
     shape_rmsnorm, shape_rmsnorm_grad, shape_add_norm, shape_batchnorm, shape_batchnorm_grad, shape_conv2d,
     shape_conv2d_grad, shape_maxpool, shape_avgpool, shape_attention, shape_attention_grad,
     shape_heads, shape_qknorm, shape_dropout, shape_xent, shape_xent_both, shape_bce, shape_loss_grad, shape_hits,
     shape_scalar, shape_clip, shape_unscale, shape_accumulate, shape_sgd, shape_adam, shape_muon;
 
 /* costs.c */
-cost_rule cost_map, cost_tanh, cost_free, cost_matmul, cost_embedding, cost_norm, cost_add_norm, cost_conv2d,
+cost_rule cost_map, cost_tanh, cost_free, cost_matmul, cost_quantise, cost_matmul_fp8, cost_embedding, cost_norm, cost_add_norm, cost_conv2d,
     cost_conv2d_grad_x, cost_conv2d_grad_w, cost_pool, cost_attention, cost_attention_grad,
     cost_xent, cost_muon;
 work_rule work_none, work_muon;

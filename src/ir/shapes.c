@@ -1,5 +1,6 @@
 /* shapes.c - the shape rules: from the types of an op's inputs to those of its results, or one
  * sentence that says which sizes do not fit. */
+#include "ir/fp8.h"
 #include "ir/ir_int.h"
 
 static struct shape in_shape(const struct sig *s, i32 i) { return s->in[i].shape; }
@@ -223,6 +224,51 @@ enum status shape_matmul(struct sig *s, struct err *err)
         (!shape_eq(in_shape(s, 2), shape_1(n)) || !fits_beside(s->in[2], s->in[0].dtype)))
         return fail(err, "the bias must have one number a column", s->out[0], s->in[2]);
     return need_float(err, s->in[0]);
+}
+
+/* --- fp8 --- */
+
+enum status shape_quantise(struct sig *s, struct err *err)
+{
+    struct shape x = in_shape(s, 0), state = in_shape(s, 1);
+    if (!x.rank || shape_last(x) < 1 || s->in[0].dtype == DT_F64)
+        return fail_one(err, "needs rows of numbers, f32 or lower", s->in[0]);
+    if (s->in[1].dtype != DT_F32 || state.rank != 2 || state.dim[1] != FP8_STATE ||
+        s->at->start < 0 || s->at->start >= state.dim[0])
+        return fail_one(err, "needs a row of amaxes", s->in[1]);
+    if (s->at->format != 0 && s->at->format != 1)
+        return err_set(err, STATUS_USAGE, "format must be 0 (e4m3) or 1 (e5m2)");
+    s->out[0] = type_of(DT_U8, shape_2(shape_rows(x), shape_last(x)));
+    s->out[1] = type_of(DT_U8, shape_2(shape_last(x), shape_rows(x)));
+    s->out[2] = type_of(DT_F32, shape_1(1));
+    return need_float(err, s->in[0]);
+}
+
+enum status shape_matmul_fp8(struct sig *s, struct err *err)
+{
+    struct shape a = in_shape(s, 0), b = in_shape(s, 1), y = s->at->dims;
+    struct type  factor = type_of(DT_F32, shape_1(1));
+    if (a.rank != 2 || b.rank != 2 || a.dim[1] != b.dim[1] || s->in[0].dtype != DT_U8 ||
+        s->in[1].dtype != DT_U8)
+        return fail(err, "need codes of two matrices that multiply", s->in[0], s->in[1]);
+    if (!type_eq(s->in[2], factor) || !type_eq(s->in[3], factor))
+        return fail(err, "need a factor each", s->in[2], s->in[3]);
+    s->out[0] = type_of(s->at->dtype, y);
+    if (!y.rank || shape_last(y) != b.dim[0] || shape_span(y, 0, y.rank - 1) != a.dim[0])
+        return fail(err, "dims must be those of the product", s->in[0], s->out[0]);
+    if (s->at->format < 0 || s->at->format > 2 || s->at->dtype == DT_F64)
+        return err_set(err, STATUS_USAGE, "both operands are e5m2, or the result is f64");
+    if (s->in_count == 5 && (!shape_eq(in_shape(s, 4), shape_1(b.dim[0])) ||
+                             !fits_beside(s->in[4], s->at->dtype)))
+        return fail(err, "the bias must have one number a column", s->out[0], s->in[4]);
+    return need_float(err, s->out[0]);
+}
+
+enum status shape_fp8_advance(struct sig *s, struct err *err)
+{
+    struct shape state = in_shape(s, 0);
+    if (s->in[0].dtype == DT_F32 && state.rank == 2 && state.dim[1] == FP8_STATE) return STATUS_OK;
+    return fail_one(err, "needs rows of amaxes", s->in[0]);
 }
 
 enum status shape_embedding(struct sig *s, struct err *err)

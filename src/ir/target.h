@@ -31,6 +31,7 @@ struct target {
     i64        memory_bytes;         /* usable for the arena */
     f64        flops_s[DT_COUNT];    /* of matrix products by element type; 0 = unknown */
     f64        bandwidth_bytes_s;    /* 0 = unknown */
+    bool       fp8;                  /* has units for products of 8-bit floats */
     enum dtype low;                  /* in which products run faster than in f32; F32: in none */
     const char *low_by;              /* what makes them so, or what is missing for it */
     i32        threads;

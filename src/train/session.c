@@ -92,6 +92,17 @@ static void tune(struct session *s)
     s->note = str_copy(s->perm, str_of(err.text));
 }
 
+static enum status fp8_of(struct session *s, struct err *err)
+{
+    struct str asked = s->settings->train.fp8;
+    if (!asked.len || str_eq(asked, STR("off"))) return STATUS_OK;
+    s->config.fp8 = str_eq(asked, STR("on")) ? FP8_ON : FP8_AUTO;
+    if (s->precision.dtype == DT_BF16) return STATUS_OK;
+    return err_set(err, STATUS_USAGE,
+                   "train.fp8=%.*s is of products in a run with train.precision=bf16, not %.*s",
+                   STR_ARG(asked), STR_ARG(precision_name(s->precision.dtype)));
+}
+
 static enum status open_backend(struct session *s, struct err *err)
 {
     enum status st = open_device(s, err);
@@ -103,7 +114,7 @@ static enum status open_backend(struct session *s, struct err *err)
     s->precision = precision_choose(s->settings->train.precision, s->settings->model.dtype,
                                     &s->target, s->perm);
     if (s->precision.dtype != DT_F64) s->config.precision = s->precision.dtype;
-    return STATUS_OK;
+    return fp8_of(s, err);
 }
 
 /* A part of each step to compare with the whole: a batch of several, or half of the only one. */

@@ -56,6 +56,7 @@ struct train_config {
     i64        threads;          /* 0: what the machine has */
     f64        usd_hour;         /* price of the machine; NaN: unknown, and said so */
     struct str precision;        /* fp32 | bf16 | fp16 | auto: of activations and products */
+    struct str fp8;              /* off | auto | on: hidden layers' products on 8-bit operands */
     bool       stochastic_rounding; /* of weights to that */
     f64        loss_scale, loss_scale_growth, loss_scale_backoff; /* fp16 */
     i64        loss_scale_every; /* good steps until it grows */

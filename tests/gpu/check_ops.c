@@ -127,6 +127,8 @@ static f64 allowed(const struct op_case *c, struct type t)
 {
     f64 in = 0x1p-24;
     if (c->op == OP_MUON) return 0.05; /* five steps of a steep iteration in bf16: 2^-9 each, enlarged */
+    if (c->op == OP_MATMUL_FP8) /* Hopper's fp8 units add in some 14 bits (arXiv 2412.19437, 3.3.2) */
+        return (1 + c->at.then.count) * (16 * roundoff(t.dtype) + 0x1p-10);
     if (!dtype_is_float(t.dtype) || (c->nearness == NEAR_EXACT && !c->at.then.count)) return 0;
     for (i32 i = 0; i < c->in_count; i++) {
         if (dtype_is_float(c->in[i].dtype)) in = fmax(in, roundoff(c->in[i].dtype));

@@ -1,5 +1,7 @@
 /* op_case.c - generators of cases, one a forward op, and how gradients follow from them. */
 #include "support/op_case.h"
+#include "base/fp8.h"
+#include "ir/fp8.h"
 #include "backend/cpu/ref/ref_int.h"
 #include <string.h>
 
@@ -269,6 +271,48 @@ static void case_matmul(struct maker *m)
     add(m, a);
     add(m, b);
     if (draw_coin(m->draw)) add_normal(m, weight_dtype(m), shape_1(N), 1, 0);
+}
+
+static i64 size_16(struct maker *m, i64 size_max) { return (size(m, size_max) + 15) / 16 * 16; }
+
+static void case_quantise(struct maker *m)
+{
+    static const f64 scales[] = { 1e-6, 0.02, 1, 300 };
+    enum dtype       t = m->dtype == DT_F64 ? DT_F32 : m->dtype; /* f64 has no such cast */
+    i64              rows = 1 + draw_to(m->draw, 3), used = draw_to(m->draw, 3);
+    m->c->at.start  = draw_to(m->draw, rows);
+    m->c->at.format = draw_coin(m->draw);
+    add_normal(m, t, shape_2(size_16(m, 257), size_16(m, 257)),
+               scales[draw_to(m->draw, t == DT_F16 ? 3 : COUNT_OF(scales))], 0);
+    /* none used before, too small, or of its size: then some saturate */
+    add_uniform(m, DT_F32, shape_2(rows, FP8_STATE), 0, used == 0 ? 0 : used == 1 ? 1e-3 : 4);
+}
+
+static void add_codes(struct maker *m, struct shape s, enum fp8 format)
+{
+    struct draw d    = stream(m);
+    u8         *data = add_input(m, DT_U8, s);
+    for (i64 k = 0; data && k < shape_count(s); k++)
+        data[k] = fp8_from_f32((f32)(draw_normal(&d) * 8), format);
+}
+
+static void case_matmul_fp8(struct maker *m)
+{
+    i64 M = size_16(m, 256), N = size_16(m, 384), K = size_16(m, 384), format = draw_to(m->draw, 3);
+    m->c->at.format = format;
+    m->c->at.dtype  = m->dtype == DT_F64 || draw_coin(m->draw) ? DT_F32 : m->dtype;
+    m->c->at.dims   = draw_coin(m->draw) ? shape_2(M, N) : shape_3(2, M / 2, N);
+    m->c->terms     = (f64)K;
+    add_codes(m, shape_2(M, K), format & 1 ? FP8_E5M2 : FP8_E4M3);
+    add_codes(m, shape_2(N, K), format & 2 ? FP8_E5M2 : FP8_E4M3);
+    add_uniform(m, DT_F32, shape_1(1), 0.125, 0.5);
+    add_uniform(m, DT_F32, shape_1(1), 0.125, 0.5);
+    if (draw_coin(m->draw)) add_normal(m, m->c->at.dtype, shape_1(N), 1, 0);
+}
+
+static void case_fp8_advance(struct maker *m)
+{
+    add_uniform(m, DT_F32, shape_2(size(m, 300), FP8_STATE), 0, 4);
 }
 
 static void case_embedding(struct maker *m)
@@ -555,6 +599,9 @@ static const struct row rows[OP_COUNT] = {
     FORWARD(SUM,            SUM,   sum)
     FORWARD(BROADCAST,      EXACT, broadcast)
     FORWARD(MATMUL,         SUM,   matmul)
+    FORWARD(QUANTISE,       EXACT, quantise)
+    FORWARD(MATMUL_FP8,     SUM,   matmul_fp8)
+    FORWARD(FP8_ADVANCE,    EXACT, fp8_advance)
     FORWARD(EMBEDDING,      EXACT, embedding)
     GRADIENT(EMBEDDING_GRAD, SUM,   EMBEDDING,  "d i1",           0)
     FORWARD(LAYERNORM,      ROW,   layernorm)

@@ -10,7 +10,8 @@ enum { OUT_BIT = 16 }; /* results begin here in `needs` */
  * is itself one, and nothing here is differentiated twice. */
 static const i32 ends[] = { OP_FILL, OP_BATCHNORM_EVAL, OP_HITS, OP_ACCUMULATE, OP_SUMSQ, OP_CLIP,
                             OP_SGD,  OP_ADAM,           OP_ADAMW, OP_MUON,      OP_UNSCALE,
-                            OP_ADD_LAYERNORM, OP_ADD_RMSNORM, OP_XENT_BOTH };
+                            OP_ADD_LAYERNORM, OP_ADD_RMSNORM, OP_XENT_BOTH,
+                            OP_QUANTISE, OP_MATMUL_FP8, OP_FP8_ADVANCE };
 
 static bool is_end(i32 op)
 {

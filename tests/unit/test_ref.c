@@ -715,6 +715,7 @@ TEST(every_op_over_low_types_rounds_its_exact_results_once)
             void           *got[OP_OUT_MAX], *exact[OP_OUT_MAX];
             op_case_draw(c, op, round % 2 ? DT_F16 : DT_BF16, &draw, &room);
             if (c->at.stochastic) continue; /* rounds otherwise: below */
+            if (op == OP_QUANTISE || op == OP_MATMUL_FP8 || op == OP_FP8_ADVANCE) continue; /* no f64 */
             if (op == OP_ADD_LAYERNORM || op == OP_ADD_RMSNORM) continue; /* of the sum as stored */
             case_exact(e, c, &room);
             op_case_run(c, got, &room);

@@ -17,7 +17,8 @@ static struct tuned choice(i64 M, i64 tried, u64 algo)
     memset(&c, 0, sizeof c);
     c.product.M = M, c.product.N = 768, c.product.K = 3072, c.product.batch = 1;
     c.product.tb   = 1;
-    c.product.in   = DT_BF16;
+    c.product.in   = M % 5 ? DT_BF16 : DT_U8;
+    c.product.fp8  = M % 5 ? 0 : 1 + M % 3;
     c.product.out  = DT_F32;
     c.product.bias = M % 2 ? DT_F32 : DT_COUNT;
     c.product.then = M % 3 ? OP_ADD : -1;

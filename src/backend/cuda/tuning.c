@@ -29,6 +29,9 @@ void tuning_add(struct tuning *t, struct tuned choice)
 
 /* --- text --- */
 
+/* Operands of an fp8 product, by 1 + format. */
+static const char *const narrow[] = { NULL, "e4m3*e4m3", "e5m2*e4m3", "e4m3*e5m2" };
+
 static const char *dtype_or_none(enum dtype t)
 {
     return t == DT_COUNT ? "-" : dtype_name(t).data;
@@ -43,7 +46,7 @@ struct str tuning_print(const struct tuning *t, struct arena *perm)
         const struct product *p = &c->product;
         textbuf_fmt(&b, "%lld %lld %lld %lld %c%c %s %s %s %s %lld ", (long long)p->M,
                     (long long)p->N, (long long)p->K, (long long)p->batch, p->ta ? 't' : 'n',
-                    p->tb ? 't' : 'n', dtype_or_none(p->in), dtype_or_none(p->out),
+                    p->tb ? 't' : 'n', p->fp8 ? narrow[p->fp8] : dtype_or_none(p->in), dtype_or_none(p->out),
                     dtype_or_none(p->bias), p->then < 0 ? "-" : op_info(p->then)->name,
                     (long long)c->tried);
         textbuf_f64(&b, c->us);
@@ -82,6 +85,20 @@ static enum dtype dtype(struct words *w, bool optional)
     return t;
 }
 
+static void operands(struct words *w, struct product *p)
+{
+    struct words before = *w;
+    struct str   word   = next(w);
+    for (i64 i = 1; i < COUNT_OF(narrow); i++) {
+        if (!str_eq(word, str_of(narrow[i]))) continue;
+        p->fp8 = i;
+        p->in  = DT_U8;
+        return;
+    }
+    *w    = before;
+    p->in = dtype(w, false);
+}
+
 static i32 map_or_none(struct words *w)
 {
     i32        op   = -1;
@@ -115,7 +132,8 @@ static bool choice_of(struct str line, struct tuned *c)
     if (turns.len != 2) return false;
     p->ta = turns.data[0] == 't', p->tb = turns.data[1] == 't';
     if ((!p->ta && turns.data[0] != 'n') || (!p->tb && turns.data[1] != 'n')) return false;
-    p->in = dtype(&w, false), p->out = dtype(&w, false), p->bias = dtype(&w, true);
+    operands(&w, p);
+    p->out = dtype(&w, false), p->bias = dtype(&w, true);
     p->then  = map_or_none(&w);
     c->tried = number(&w, 1);
     if (!str_f64(next(&w), &c->us) || c->us < 0) return false;

@@ -13,11 +13,12 @@
 struct product { /* what a choice depends on; without padding, compared as bytes */
     i64        M, N, K, batch;
     i64        ta, tb;
+    i64        fp8;           /* 0: not; else 1 + `format` of op matmul_fp8, and `in` is u8 */
     enum dtype in, out, bias; /* bias DT_COUNT: none */
     i32        then;          /* the map done inside: OP_ADD, OP_GELU, OP_GELU_GRAD; -1: none */
 };
 
-_Static_assert(sizeof(struct product) == 6 * 8 + 4 * 4, "no padding");
+_Static_assert(sizeof(struct product) == 7 * 8 + 4 * 4, "no padding");
 
 enum { ALGO_WORDS = 8 }; /* cublasLtMatmulAlgo_t */
 enum { TUNED_MAX = 2048 };

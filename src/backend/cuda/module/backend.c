@@ -31,6 +31,7 @@ struct cuda {
     struct stage   stages[STAGES];
     i32            stage_next;
     bool           keeps_choices; /* on disk */
+    struct arena  *perm;          /* of whoever opened it */
 };
 
 struct ready { /* one launch, nothing left to decide; an instruction with a chain may have several */
@@ -96,7 +97,7 @@ static i64 target_work_bytes(const struct target *t, const struct graph *g, cons
 /* Of a product with its algorithm, once that is chosen. */
 static const char *name_of(const struct gpu_kernel *k, const struct gpu_call *c)
 {
-    const char *choice = c->op == OP_MATMUL ? gemm_choice(c) : NULL;
+    const char *choice = k->plan && (c->op == OP_MATMUL || c->op == OP_MATMUL_FP8) ? gemm_choice(c) : NULL;
     return choice ? choice : k->name;
 }
 
@@ -107,6 +108,17 @@ static const char *target_kernel_name(const struct target *t, const struct graph
     struct gpu_call          c = call_of(t->backend, g, NULL, n, o.in, o.out);
     const struct gpu_kernel *k = choose(&c);
     return k ? name_of(k, &c) : "none";
+}
+
+/* Of products and casts to fp8, which compile chooses between; others go by rates. */
+static f64 target_seconds_tried(const struct target *t, const struct graph *g, const struct node *n)
+{
+    struct cuda    *cuda = t->backend;
+    struct operands o;
+    struct gpu_call c = call_of(cuda, g, NULL, n, o.in, o.out);
+    if (n->op != OP_MATMUL_FP8 && n->op != OP_QUANTISE && n->op != OP_MATMUL) return 0;
+    f64 known = n->op == OP_QUANTISE ? 0 : gemm_known_s(&c);
+    return known > 0 ? known : gpu_trial_s(c, o.in, o.out, node_results(n), cuda->perm);
 }
 
 /* --- the table --- */
@@ -129,6 +141,8 @@ static void cuda_describe(struct backend *b, struct target *t)
     t->loss_part_bytes = loss_part_bytes;
     t->work_bytes     = target_work_bytes;
     t->kernel_name    = target_kernel_name;
+    t->seconds        = target_seconds_tried;
+    t->fp8            = cuda->gpu.capability >= 89;
     t->backend        = cuda;
 }
 
@@ -441,6 +455,7 @@ frugal_cuda_open(struct arena *perm, struct backend **out, struct err *err)
 {
     struct cuda *cuda = NEW(perm, struct cuda, 1);
     cuda->base.table  = &cuda_table;
+    cuda->perm        = perm;
     enum status st    = open_device(cuda, perm, err);
     if (st) cuda_close(&cuda->base);
     else *out = &cuda->base;

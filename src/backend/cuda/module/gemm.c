@@ -6,6 +6,7 @@
  * with its argument kept, the gradient of gelu. */
 #include "backend/cuda/module/gemm.h"
 #include "backend/cuda/module/launch.h"
+#include "ir/fp8.h"
 #include <cublasLt.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,6 +27,14 @@ struct blas {
     i32              count;
 };
 
+/* Inputs of op matmul: a, b, bias; of matmul_fp8: a, b, their factors, bias. */
+static bool is_fp8(const struct gpu_call *c) { return c->op == OP_MATMUL_FP8; }
+static const struct tensor *bias_of(const struct gpu_call *c)
+{
+    i32 index = is_fp8(c) ? 4 : 2;
+    return c->in_count > index ? &c->in[index] : NULL;
+}
+
 /* The map of a chain of one that an epilogue does; -1: none. */
 static i32 epilogue_of(const struct gpu_call *c)
 {
@@ -34,7 +43,7 @@ static i32 epilogue_of(const struct gpu_call *c)
     if (then->count != 1) return -1;
     if (then->op[0] == OP_ADD && !then->keep) return OP_ADD;
     if (then->op[0] == OP_GELU && then->keep && low) return OP_GELU;
-    return then->op[0] == OP_GELU_GRAD && !then->keep && low && c->in_count == 2 ? OP_GELU_GRAD : -1;
+    return then->op[0] == OP_GELU_GRAD && !then->keep && low && !bias_of(c) ? OP_GELU_GRAD : -1;
 }
 
 static struct product product_of(const struct gpu_call *c)
@@ -42,15 +51,16 @@ static struct product product_of(const struct gpu_call *c)
     struct shape   s = c->in[1].type.shape;
     struct product p;
     memset(&p, 0, sizeof p); /* it is compared as bytes */
-    p.ta    = c->at->ta;
-    p.tb    = c->at->tb;
+    p.ta    = !is_fp8(c) && c->at->ta;
+    p.tb    = is_fp8(c) || c->at->tb;
+    p.fp8   = is_fp8(c) ? 1 + c->at->format : 0;
     p.N     = s.dim[s.rank - (p.tb ? 2 : 1)];
     p.K     = s.dim[s.rank - (p.tb ? 1 : 2)];
     p.batch = shape_span(s, 0, s.rank - 2);
     p.M     = shape_count(c->out[0].type.shape) / MAX(1, p.batch * p.N);
     p.in    = c->in[0].type.dtype;
     p.out   = c->out[0].type.dtype;
-    p.bias  = c->in_count == 3 ? c->in[2].type.dtype : DT_COUNT;
+    p.bias  = bias_of(c) ? bias_of(c)->type.dtype : DT_COUNT;
     p.then  = epilogue_of(c);
     return p;
 }
@@ -87,13 +97,20 @@ static struct blas *blas_of(struct gpu *gpu, struct arena *perm)
     return gpu->blas = b;
 }
 
+/* Of our first operand, or our second. */
+static cudaDataType_t operand_type(const struct product *p, bool second)
+{
+    if (!p->fp8) return type_of_dtype(p->in);
+    return (p->fp8 - 1) >> second & 1 ? CUDA_R_8F_E5M2 : CUDA_R_8F_E4M3;
+}
+
 /* rows x columns as the library sees them, `step` elements from one matrix of a batch to the next. */
-static cublasLtMatrixLayout_t layout(enum dtype t, i64 rows, i64 columns, i64 batch)
+static cublasLtMatrixLayout_t layout(cudaDataType_t t, i64 rows, i64 columns, i64 batch)
 {
     cublasLtMatrixLayout_t l     = NULL;
     int32_t                count = (int32_t)batch;
     int64_t                step  = rows * columns;
-    cublasLtMatrixLayoutCreate(&l, type_of_dtype(t), (u64)rows, (u64)columns, rows);
+    cublasLtMatrixLayoutCreate(&l, t, (u64)rows, (u64)columns, rows);
     if (batch > 1) {
         cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count);
         cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step,
@@ -108,6 +125,18 @@ static cublasLtEpilogue_t epilogue(const struct product *k)
     if (k->then == OP_GELU_GRAD) return CUBLASLT_EPILOGUE_DGELU;
     if (k->then == OP_GELU) return bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
     return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+/* Sums of gradients are kept in f32 all along; forward, the units' own fewer bits do (as torch's users and
+ * Transformer Engine have it). */
+static void describe_fp8(struct gemm_plan *p, const struct gemm_operands *o)
+{
+    int8_t fast = p->key.fp8 == 1;
+    cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &o->b_factor,
+                                   sizeof o->b_factor);
+    cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &o->a_factor,
+                                   sizeof o->a_factor);
+    cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast);
 }
 
 static void describe(struct gemm_plan *p, const struct gemm_operands *o)
@@ -132,9 +161,11 @@ static void describe(struct gemm_plan *p, const struct gemm_operands *o)
         cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &row,
                                        sizeof row);
     }
-    p->a = k->tb ? layout(k->in, k->K, k->N, k->batch) : layout(k->in, k->N, k->K, k->batch);
-    p->b = k->ta ? layout(k->in, k->M, k->K, k->batch) : layout(k->in, k->K, k->M, k->batch);
-    p->c = layout(k->out, k->N, k->M, k->batch);
+    if (k->fp8) describe_fp8(p, o);
+    cudaDataType_t a = operand_type(k, true), b = operand_type(k, false); /* they change places */
+    p->a = k->tb ? layout(a, k->K, k->N, k->batch) : layout(a, k->N, k->K, k->batch);
+    p->b = k->ta ? layout(b, k->M, k->K, k->batch) : layout(b, k->K, k->M, k->batch);
+    p->c = layout(type_of_dtype(k->out), k->N, k->M, k->batch);
 }
 
 static cublasStatus_t multiply(struct gpu *gpu, const struct gemm_plan *p,
@@ -213,7 +244,7 @@ static bool choose(struct gpu *gpu, struct gemm_plan *p, const struct gemm_opera
     return true;
 }
 
-/* One choice a shape; a bias or kept argument has its address in the descriptor: those have one each. */
+/* One choice a shape; a bias, factor or kept argument has its address in the descriptor: those have one each. */
 const struct gemm_plan *gemm_plan(struct gpu *gpu, struct product key,
                                   const struct gemm_operands *o, struct arena *perm)
 {
@@ -223,7 +254,7 @@ const struct gemm_plan *gemm_plan(struct gpu *gpu, struct product key,
     for (i32 i = 0; i < b->count && !same; i++) {
         if (!memcmp(&b->plans[i].key, &key, sizeof key)) same = &b->plans[i];
     }
-    bool addressed = key.bias != DT_COUNT || key.then == OP_GELU || key.then == OP_GELU_GRAD;
+    bool addressed = key.fp8 || key.bias != DT_COUNT || key.then == OP_GELU || key.then == OP_GELU_GRAD;
     if (same && !addressed) return same;
     struct gemm_plan *p = NEW(perm, struct gemm_plan, 1);
     p->key              = key;
@@ -246,7 +277,8 @@ static struct gemm_operands operands_of(const struct gpu_call *c, const struct p
 {
     struct gemm_operands o = { .alpha = 1, .a = c->in[0].data, .b = c->in[1].data, .d = c->out[0].data };
     const struct tensor *operand = &c->in[c->in_count];
-    if (p->bias != DT_COUNT) o.bias = casts_bias(p) ? c->work : c->in[2].data;
+    if (p->bias != DT_COUNT) o.bias = casts_bias(p) ? c->work : bias_of(c)->data;
+    if (p->fp8) o.a_factor = c->in[2].data, o.b_factor = c->in[3].data;
     if (p->then == OP_ADD) o.beta = 1, o.c = operand->data;
     if (p->then == OP_GELU) o.aux = c->out[1].data;
     if (p->then == OP_GELU_GRAD) o.aux = operand->data;
@@ -266,14 +298,16 @@ static void run(const struct gpu_call *c)
     struct product       p = product_of(c);
     struct gemm_operands o = operands_of(c, &p);
     if (casts_bias(&p))
-        launch_cast(c->work, p.out, c->in[2].data, p.bias, p.N, c->gpu->stream);
+        launch_cast(c->work, p.out, bias_of(c)->data, p.bias, p.N, c->gpu->stream);
     gemm_run(c->gpu, c->plan, &o);
 }
 
 static bool takes(const struct gpu_call *c)
 {
     struct product p = product_of(c);
-    return p.M > 0 && p.N > 0 && p.K > 0 && p.batch > 0;
+    bool           fits = !p.fp8 || (c->gpu->capability >= 89 && p.M % FP8_ALIGN == 0 &&
+                           p.N % FP8_ALIGN == 0 && p.K % FP8_ALIGN == 0);
+    return fits && p.M > 0 && p.N > 0 && p.K > 0 && p.batch > 0;
 }
 
 static i32 configured(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t what)
@@ -300,6 +334,13 @@ const char *gemm_choice(const struct gpu_call *c)
     return name;
 }
 
+f64 gemm_known_s(const struct gpu_call *c)
+{
+    struct product      p     = product_of(c);
+    const struct tuned *known = tuning_find(c->gpu->tuning, &p, 1);
+    return known ? known->us * 1e-6 : 0;
+}
+
 /* The kernel that does the chain stands first; the other leaves it to the backend. */
 static bool takes_chain(const struct gpu_call *c) { return takes(c) && epilogue_of(c) >= 0; }
 
@@ -308,6 +349,8 @@ extern const struct gpu_kernel gpu_kernels_gemm[];
 const struct gpu_kernel        gpu_kernels_gemm[] = {
     { OP_MATMUL, "cublaslt", takes_chain, run, work, plan, true },
     { OP_MATMUL, "cublaslt", takes, run, work, plan, false },
+    { OP_MATMUL_FP8, "cublaslt", takes_chain, run, work, plan, true },
+    { OP_MATMUL_FP8, "cublaslt", takes, run, work, plan, false },
 };
 extern const i32 gpu_kernels_gemm_count;
 const i32        gpu_kernels_gemm_count = (i32)COUNT_OF(gpu_kernels_gemm);

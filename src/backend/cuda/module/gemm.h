@@ -12,6 +12,7 @@ struct gemm_operands {
     const void *a, *b, *c; /* c is read where beta is not 0 */
     void       *d;
     const void *bias;
+    const void *a_factor, *b_factor; /* of fp8: f32[1] each, on the device */
     void       *aux;  /* gelu: its argument goes here; gelu_grad: comes from here */
     void       *work; /* gemm_work bytes */
 };
@@ -21,6 +22,7 @@ struct gemm_plan;
 /* The algorithm that runs op matmul, "cublaslt:ID/TILE/STAGES/SPLIT" in the library's numbers; NULL: not
  * chosen yet. Lives as long as the GPU is open. */
 const char *gemm_choice(const struct gpu_call *c);
+f64         gemm_known_s(const struct gpu_call *c); /* what that took; 0: not chosen yet */
 
 i64                     gemm_work(const struct product *p);
 const struct gemm_plan *gemm_plan(struct gpu *gpu, struct product key,
