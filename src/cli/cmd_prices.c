@@ -250,7 +250,9 @@ static enum status import_file(struct cli *c, const struct catalogue *k, struct 
     if (!st) st = c->os->map(c->os, path, &text, err);
     if (st) return st;
     how->as_of_day = (i32)(stat.mtime_ns / 1000000000 / 86400); /* when it was fetched */
-    return prices_import(k, how, path, text, c->perm, found, err);
+    st             = prices_import(k, how, path, text, c->perm, found, err);
+    c->os->unmap(c->os, text);
+    return st;
 }
 
 /* frugal prices import FORMAT FILE... */

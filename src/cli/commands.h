@@ -16,6 +16,8 @@ enum {
 #undef FLAG
 };
 
+_Static_assert(FLAG_COUNT <= 32, "a request's flags are bits of 32");
+
 struct flag {
     struct str name; /* without the dashes */
     struct str argument, help;

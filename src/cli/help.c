@@ -1,7 +1,7 @@
 /* help.c - help texts from the tables. */
 #include "cli/help.h"
 
-enum { COLUMNS = 80, NAME_COLUMNS = 30 };
+enum { COLUMNS = 80, NAME_COLUMNS = 30, CLAIMS_BYTES = 1 << 18 };
 
 static const char lint_text[] =
     "Settings that would run and are likely a mistake are told on stderr before the first step, as an "
@@ -195,15 +195,18 @@ static void add_layers(struct textbuf *b)
 
 struct str help_topic_text(struct arena *perm, const struct topic *t)
 {
-    struct textbuf b = textbuf_new(perm);
+    bool           claims  = str_eq(t->name, STR("claims"));
+    struct arena   scratch = arena_part(perm, claims ? CLAIMS_BYTES : 0);
+    struct textbuf b       = textbuf_new(perm);
     textbuf_add(&b, t->text);
     if (str_eq(t->name, STR("layers"))) add_layers(&b);
+    if (claims) claims_add(&b, scratch);
     return textbuf_str(&b);
 }
 
 struct str help_word(struct arena *perm, struct str word)
 {
-    struct arena          parts = arena_part(perm, 1 << 16);
+    struct arena          parts = arena_part(perm, 1 << 19);
     struct textbuf        b     = textbuf_new(perm);
     const struct command *c     = command_find(word);
     const struct option  *o     = option_find(word);

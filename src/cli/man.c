@@ -99,7 +99,7 @@ static void add_settings(struct textbuf *b, struct arena *parts)
 
 struct str help_man(struct arena *perm)
 {
-    struct arena   parts = arena_part(perm, 1 << 16);
+    struct arena   parts = arena_part(perm, 1 << 19);
     struct textbuf b     = textbuf_new(perm);
     textbuf_fmt(&b, ".TH FRUGAL 1 \"\" \"frugal %s\" \"User Commands\"\n", FRUGAL_VERSION);
     textbuf_fmt(&b, ".SH NAME\nfrugal \\- train models on the hardware at hand and show the bill\n"

@@ -98,17 +98,17 @@ bool machine_same(const struct machine *a, const struct machine *b)
 static struct machine elsewhere(const struct catalogue *c, const struct machine *m)
 {
     const struct machine *known = catalogue_machine(c, m->provider, m->name);
-    struct machine        priced, result;
+    struct machine        unpriced, result;
     if (!known) return *m;
     table_clear(&table_machines, &result);
-    priced = *known;
-#define PRICE(id, field, text) priced.field##_usd_h = NAN;
+    unpriced = *known;
+#define PRICE(id, field, text) unpriced.field##_usd_h = NAN;
     PRICES(PRICE)
 #undef PRICE
-    priced.spot_min_usd_h = priced.spot_max_usd_h = NAN;
-    priced.fact.source                            = STR("");
-    priced.fact.as_of_day                         = DAY_UNKNOWN;
-    table_overlay(&table_machines, &result, &priced);
+    unpriced.spot_min_usd_h = unpriced.spot_max_usd_h = NAN;
+    unpriced.fact.source                              = STR("");
+    unpriced.fact.as_of_day                           = DAY_UNKNOWN;
+    table_overlay(&table_machines, &result, &unpriced);
     table_overlay(&table_machines, &result, m);
     return result;
 }

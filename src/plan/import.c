@@ -65,10 +65,14 @@ enum status offers_each(struct offers *o, struct str text, struct str key,
     return why.status ? offers_bad(o, &why) : STATUS_OK;
 }
 
-static bool is_known(const struct offers *o, const struct machine *m)
+/* Takes the catalogue's own words for its GPU, so that nothing points into the list. */
+static bool is_known(const struct offers *o, struct machine *m)
 {
-    return m->gpu.len ? catalogue_gpu(o->catalogue, m->gpu) && m->gpus > 0
-                      : catalogue_cpu(o->catalogue, m->cpu) && m->gpus == 0;
+    const struct gpu *gpu = catalogue_gpu(o->catalogue, m->gpu);
+    if (!m->gpu.len) return catalogue_cpu(o->catalogue, m->cpu) && m->gpus == 0;
+    if (!gpu || m->gpus < 1) return false;
+    m->gpu = gpu->name;
+    return true;
 }
 
 static struct machine hardware(const struct offers *o, struct str name, struct str gpu, i32 gpus)

@@ -26,7 +26,7 @@ struct imported {
 
 extern const struct str import_formats; /* for messages: "aws|gcp|azure|skypilot" */
 
-/* `text` may be a mapped file of any size and must live as long as the result. */
+/* `text` may be a mapped file of any size; the result does not point into it. */
 enum status prices_import(const struct catalogue *c, const struct import *how, struct str path,
                           struct str text, struct arena *perm, struct imported *out,
                           struct err *err);

@@ -1,0 +1,50 @@
+#!/bin/sh
+# test_scale.sh: frugal scale says how large a model a budget buys; frugal help claims agrees with it.
+. "$(dirname "$0")/common.sh"
+unset FRUGAL_PRICES XDG_CONFIG_HOME
+HOME=$folder
+export HOME
+
+run 0 scale 1e20
+has out '^besiroglu +855 M +19.5 G +22.8 +1e\+20 +2.5'
+has out '^hoffmann1 +.* -$'
+[ "$(grep -c . out)" = 6 ] || fail 'scale lists other than five laws'
+run 0 scale 1e20 --law hoffmann2 --json
+has out '^\{"event":"sizing","law":"hoffmann2","flops":1e\+?20,.*"loss":null\}'
+run 0 scale '$5000' --machine p4d.24xlarge
+has out '227.7 h of aws p4d.24xlarge at \$21.96 are 8.18e\+20 FLOPs at 40 % of its peak \(assumed'
+run 0 scale 100h --machine p4d.24xlarge --mfu 0.5
+lacks out assumed
+run 0 scale '$5000' --machine p4d.24xlarge --spot
+has out 'at \$16.44'
+run 1 scale '$5000' --machine gpu_1x_a10 --spot
+has err 'does not know'
+run 2 scale '$5000'
+has err '--machine'
+run 2 scale '$5000' --machine c7i.4xlarge
+run 2 scale much
+has err '1e21'
+run 2 scale 1e20 --law moore
+run 2 scale 1e20 --mfu
+run 0 scale 1e21 --served 1e13
+has out '^served'
+
+# A law of one's own: the default law's points give it back.
+awk 'BEGIN { print "params,tokens,loss"
+  for (n = 1e6; n < 1e9; n *= 4) for (r = 3; r < 100; r *= 3)
+    printf "%.9g,%.9g,%.12g\n", n, n * r, 1.8 + 500 / n ^ 0.35 + 2000 / (n * r) ^ 0.36 }' >runs.csv
+run 0 scale 1e20 --fit runs.csv
+has out 'E +1.8 '
+has out 'alpha +0.35 '
+has out 'beta +0.36 '
+run 0 scale 1e20 --fit runs.csv --json
+has out '"event":"law","E":\[1.8,1.8,1.8\]'
+printf 'params,tokens,loss\n1e6,1e7,4\n' >runs.csv
+run 1 scale 1e20 --fit runs.csv
+has err '1 runs cannot tell a law'
+run 3 scale 1e20 --fit missing.csv
+
+run 0 help claims
+has out '6 N D = 2.65 C'
+has out '\$1581'
+exit $failed
