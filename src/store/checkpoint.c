@@ -299,6 +299,11 @@ enum status ckpt_clear(struct ckpt_store *s, struct arena scratch, struct err *e
     return st;
 }
 
+struct str ckpt_store_path(const struct ckpt_store *s, struct arena *perm, struct ckpt_id id)
+{
+    return ckpt_path(perm, s->folder, ckpt_name(perm, id));
+}
+
 /* The folder, made where it is not there: level by level, each synced into its parent before the
  * next, so that only the deepest one there can be a killed process's that was not. */
 static enum status make_folder(struct os *os, struct str folder, struct err *err)

@@ -58,6 +58,7 @@ enum status ckpt_store_open(struct os *os, struct str folder, struct arena *perm
                             struct ckpt_store **out, struct err *err);
 void        ckpt_store_close(struct ckpt_store *s);
 i64         ckpt_attempt_last(const struct ckpt_store *s); /* the highest in the folder; 0: none */
+struct str  ckpt_store_path(const struct ckpt_store *s, struct arena *perm, struct ckpt_id id);
 
 /* One file of a checkpoint, NAME.safetensors; tensors as for st_save, their bytes read but once. */
 struct ckpt_part {

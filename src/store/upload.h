@@ -1,15 +1,17 @@
 /* upload.h - carries local checkpoints to the object store in the background.
  *
  * At most one upload runs and one waits; a newer checkpoint replaces the waiting one. What is offered
- * stays pinned in the local store until it is there or replaced. An upload that fails is tried again
- * as long as nothing newer waits. (Being written: until this line goes, nothing is behind it.) */
+ * stays pinned in the local store until it is there or replaced. An upload that fails is tried again,
+ * where it stood, until a newer one waits. After each, remote checkpoints beyond `keep` are deleted,
+ * and those superseded are tagged for the bucket's lifecycle. */
 #ifndef STORE_UPLOAD_H
 #define STORE_UPLOAD_H
 #include "store/remote.h"
 
 struct upload_settings {
-    struct remote_settings remote;
-    i64                    keep; /* remote ones beside the best; 0: all of them */
+    struct s3_settings where;
+    i64                keep; /* remote ones, beside the best; 0: all of them */
+    struct web        *web;  /* NULL: libcurl */
 };
 
 struct upload_state {
@@ -21,6 +23,8 @@ struct upload_state {
     bool           alone;          /* false: the endpoint cannot exclude a second writer */
     i64            taken_over_by;  /* a later start of this run; > 0: stop, with exit 4 */
     struct err     failed;         /* why the last try failed; OK: it did not */
+    struct err     note;           /* what else went wrong after an upload: tagging, deleting */
+    struct s3_sums sums;
 };
 
 struct uploader;
@@ -29,15 +33,16 @@ struct uploader;
 enum status uploader_start(struct os *os, const struct upload_settings *c, struct ckpt_store *store,
                            struct arena *perm, struct uploader **out, struct err *err);
 i64         uploader_attempt(const struct uploader *u);
-/* Before the first offer: brings the newest remote checkpoint here where it is newer than all local
- * ones; `said` gets sentences on what was passed over. NO: there is nothing newer than here. */
-enum status uploader_restore(struct uploader *u, const struct ckpt_list *local, struct arena *perm,
+/* Before the first offer: brings the newest remote checkpoint here if it is newer than `have`, the
+ * newest whole one in the local store (attempt 0: none); `said` gets sentences on what was passed
+ * over. NO: there is none. */
+enum status uploader_restore(struct uploader *u, struct ckpt_id have, struct arena *perm,
                              struct str *said, struct ckpt_id *got, struct err *err);
-/* A checkpoint that ckpt_write has just finished. Never waits. */
+/* A checkpoint that ckpt_write has just finished. Never waits. From any one thread. */
 void                uploader_offer(struct uploader *u, const struct ckpt_manifest *m);
 struct upload_state uploader_state(struct uploader *u);
-/* Until nothing runs or waits, or the time is over (on the clock of now_ns): OK, or NO with a
- * sentence that says what is lost. INTERRUPTED: taken over by a later start. */
+/* Until nothing runs or waits, or the time is over (on the clock of now_ns; 0: no limit): OK, or NO
+ * with a sentence that says what is not there. INTERRUPTED: taken over by a later start. */
 enum status uploader_wait_until(struct uploader *u, i64 until_ns, struct err *err);
 /* Drops the waiting one: what runs is the last that can be in time. */
 void uploader_drop_waiting(struct uploader *u);

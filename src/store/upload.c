@@ -1,0 +1,279 @@
+/* upload.c - the uploader's thread.
+ *
+ *     offer ─► waiting ─► running ─► in the store; older ones are tagged or deleted
+ *                ▲           │
+ *                └── again ◄─┘ failed, and nothing newer waits */
+#include "store/upload.h"
+#include <pthread.h>
+#include <string.h>
+
+enum { TAGGED_MAX = 64 };
+static const i64 memory_bytes = (i64)256 << 20; /* address space: lists, manifests, replies */
+static const i64 slice_ns     = 20000000;
+static const i64 again_ns     = 1000000000; /* each try has been patient itself */
+
+struct job {
+    struct ckpt_id id; /* attempt 0: none */
+    i64            bytes;
+};
+
+struct uploader {
+    struct os          *os;
+    struct remote      *remote;
+    struct ckpt_store  *store;
+    i64                 keep, attempt;
+    struct arena        memory;
+    struct ckpt_id      tagged[TAGGED_MAX]; /* by this process, the latest; the thread's own */
+    i64                 tagged_count;
+    pthread_t           thread;
+    pthread_mutex_t     lock; /* of what follows */
+    pthread_cond_t      wake;
+    struct job          running, waiting;
+    i64                 out_before;          /* bytes sent when the running one began */
+    i64                 sent_bytes, sent_ns; /* of the uploads that are done */
+    bool                stop;
+    struct upload_state state;
+};
+
+/* --- one checkpoint -------------------------------------------------------------------------------- */
+
+static enum status read_manifest(struct uploader *u, struct str folder, struct arena *perm,
+                                 struct ckpt_manifest *m, struct err *err)
+{
+    struct str  text, path = str_fmt(perm, "%.*s/" CKPT_MANIFEST, STR_ARG(folder));
+    enum status st = os_read_all(u->os, path, perm, &text, err);
+    return st ? st : ckpt_manifest_parse(path, text, perm, m, err);
+}
+
+static bool is_tagged(const struct uploader *u, struct ckpt_id id)
+{
+    for (i64 i = 0; i < MIN(u->tagged_count, TAGGED_MAX); i++)
+        if (!ckpt_order(u->tagged[i], id)) return true;
+    return false;
+}
+
+/* The newest `keep` and the best stay; of these, all but the newest and the best are tagged. With
+ * `all`, the run is over and every one is tagged. */
+static enum status settle_others(struct uploader *u, bool all, struct arena scratch,
+                                 struct err *err)
+{
+    struct arena     lists = arena_part(&scratch, (scratch.end - scratch.begin) / 2);
+    struct ckpt_list list;
+    enum status      st   = remote_list(u->remote, &lists, scratch, &list, err);
+    i64              best = st ? -1 : ckpt_best(&list), seen = 0;
+    for (i64 i = 0; i < list.count && !st; i++) {
+        const struct ckpt *c = &list.items[i];
+        if (c->why.status) continue;
+        bool goes  = seen >= u->keep && u->keep > 0 && i != best;
+        bool stays = (seen == 0 || i == best) && !all;
+        seen++;
+        if (goes) {
+            st = remote_delete(u->remote, &c->manifest, scratch, err);
+        } else if (!stays && !is_tagged(u, c->id)) {
+            st = remote_retire(u->remote, &c->manifest, scratch, err);
+            if (!st) u->tagged[u->tagged_count++ % TAGGED_MAX] = c->id;
+        }
+    }
+    return st;
+}
+
+static void tell_taken_over(struct uploader *u, i64 by)
+{
+    pthread_mutex_lock(&u->lock);
+    u->state.taken_over_by = by;
+    pthread_mutex_unlock(&u->lock);
+}
+
+static enum status carry(struct uploader *u, struct ckpt_id id, enum s3_upload_how how,
+                         i64 *wall_ns, struct err *err)
+{
+    struct arena         scratch = u->memory;
+    struct ckpt_manifest m;
+    i64                  by     = 0;
+    struct str           folder = ckpt_store_path(u->store, &scratch, id);
+    enum status          st     = read_manifest(u, folder, &scratch, &m, err);
+    if (!st) st = remote_put(u->remote, folder, &m, how, scratch, err);
+    if (st) return st;
+    *wall_ns = m.wall_ns;
+    /* Only then: a later start may go on from what we have just brought. */
+    if (!remote_taken_over(u->remote, u->attempt, scratch, &by, NULL) && by) tell_taken_over(u, by);
+    return STATUS_OK;
+}
+
+/* --- the thread ------------------------------------------------------------------------------------ */
+
+/* Until there is something to do; false: stop. Under the lock. */
+static bool next_job(struct uploader *u)
+{
+    while (!u->stop && !u->waiting.id.attempt) pthread_cond_wait(&u->wake, &u->lock);
+    if (u->stop) return false;
+    u->running    = u->waiting;
+    u->waiting    = (struct job){ 0 };
+    u->out_before = remote_sums(u->remote).bytes_out;
+    return true;
+}
+
+/* Under the lock. */
+static void job_done(struct uploader *u, i64 wall_ns, i64 took_ns)
+{
+    u->sent_bytes += u->running.bytes;
+    u->sent_ns += took_ns;
+    u->state.newest         = u->running.id;
+    u->state.newest_wall_ns = wall_ns;
+    u->state.failed         = (struct err){ 0 };
+}
+
+/* Before the next try, unless something newer comes. Under the lock, which it lends away. */
+static bool wait_again(struct uploader *u)
+{
+    i64 end = u->os->now_ns(u->os) + again_ns;
+    while (!u->stop && !u->waiting.id.attempt && u->os->now_ns(u->os) < end) {
+        pthread_mutex_unlock(&u->lock);
+        u->os->sleep_ns(u->os, slice_ns);
+        pthread_mutex_lock(&u->lock);
+    }
+    return !u->stop && !u->waiting.id.attempt;
+}
+
+/* Under the lock, which is lent away while bytes flow. */
+static void run_job(struct uploader *u)
+{
+    enum s3_upload_how how = S3_FRESH;
+    struct ckpt_id     id  = u->running.id;
+    for (;;) {
+        struct err err     = { 0 };
+        i64        wall_ns = 0, begin = u->os->now_ns(u->os);
+        pthread_mutex_unlock(&u->lock);
+        enum status st = carry(u, id, how, &wall_ns, &err);
+        pthread_mutex_lock(&u->lock);
+        if (!st) {
+            job_done(u, wall_ns, u->os->now_ns(u->os) - begin);
+            return;
+        }
+        u->state.failed = err;
+        how             = S3_RESUME;
+        if (!wait_again(u)) return;
+    }
+}
+
+static void *work(void *context)
+{
+    struct uploader *u = context;
+    pthread_mutex_lock(&u->lock);
+    while (next_job(u)) {
+        run_job(u);
+        ckpt_unpin(u->store, u->running.id);
+        u->running      = (struct job){ 0 };
+        bool       done = !u->state.failed.status;
+        struct err err  = { 0 };
+        pthread_mutex_unlock(&u->lock);
+        if (done) settle_others(u, false, u->memory, &err);
+        pthread_mutex_lock(&u->lock);
+        if (err.status) u->state.note = err;
+    }
+    pthread_mutex_unlock(&u->lock);
+    return NULL;
+}
+
+/* --- the outside ----------------------------------------------------------------------------------- */
+
+enum status uploader_start(struct os *os, const struct upload_settings *c, struct ckpt_store *store,
+                           struct arena *perm, struct uploader **out, struct err *err)
+{
+    struct uploader *u = NEW(perm, struct uploader, 1);
+    u->os              = os;
+    u->store           = store;
+    u->keep            = c->keep;
+    u->memory          = arena_open(memory_bytes);
+    *out               = NULL;
+    if (!u->memory.begin) return err_set(err, STATUS_WORLD, "no memory for the uploader");
+    enum status st = remote_open(os, c->web, &c->where, perm, &u->remote, err);
+    if (!st)
+        st = remote_claim(u->remote, ckpt_attempt_last(store), u->memory, &u->attempt,
+                          &u->state.alone, err);
+    pthread_mutex_init(&u->lock, NULL);
+    pthread_cond_init(&u->wake, NULL);
+    if (!st && pthread_create(&u->thread, NULL, work, u))
+        st = err_set(err, STATUS_WORLD, "the system gives no thread for the uploader");
+    if (!st) *out = u;
+    else {
+        if (u->remote) remote_close(u->remote);
+        arena_close(&u->memory);
+    }
+    return st;
+}
+
+i64 uploader_attempt(const struct uploader *u) { return u->attempt; }
+
+enum status uploader_restore(struct uploader *u, struct ckpt_id have, struct arena *perm,
+                             struct str *said, struct ckpt_id *got, struct err *err)
+{
+    return remote_fetch_newer(u->remote, have, u->store, perm, u->memory, said, got, err);
+}
+
+void uploader_offer(struct uploader *u, const struct ckpt_manifest *m)
+{
+    pthread_mutex_lock(&u->lock);
+    if (u->waiting.id.attempt) ckpt_unpin(u->store, u->waiting.id);
+    u->waiting = (struct job){ m->id, ckpt_bytes(m) };
+    ckpt_pin(u->store, m->id);
+    pthread_cond_signal(&u->wake);
+    pthread_mutex_unlock(&u->lock);
+}
+
+struct upload_state uploader_state(struct uploader *u)
+{
+    pthread_mutex_lock(&u->lock);
+    struct upload_state s = u->state;
+    s.busy                = u->running.id.attempt || u->waiting.id.attempt;
+    s.sums                = remote_sums(u->remote);
+    s.bytes_s             = u->sent_ns > 0 ? (f64)u->sent_bytes / ((f64)u->sent_ns * 1e-9) : 0;
+    s.bytes_left          = u->waiting.bytes;
+    if (u->running.id.attempt)
+        s.bytes_left += MAX(0, u->running.bytes - (s.sums.bytes_out - u->out_before));
+    pthread_mutex_unlock(&u->lock);
+    return s;
+}
+
+enum status uploader_wait_until(struct uploader *u, i64 until_ns, struct err *err)
+{
+    for (;;) {
+        struct upload_state s = uploader_state(u);
+        if (s.taken_over_by)
+            return err_set(
+                err, STATUS_INTERRUPTED,
+                "start %lld of this run has taken over from this one, which was number %lld",
+                (long long)s.taken_over_by, (long long)u->attempt);
+        if (!s.busy) return STATUS_OK;
+        if (until_ns && u->os->now_ns(u->os) >= until_ns)
+            return err_set(err, STATUS_NO,
+                           "the last checkpoint is not in the object store: %.3g MB were left%s%s",
+                           (f64)s.bytes_left / 1e6, s.failed.status ? "; " : "", s.failed.text);
+        u->os->sleep_ns(u->os, slice_ns);
+    }
+}
+
+void uploader_drop_waiting(struct uploader *u)
+{
+    pthread_mutex_lock(&u->lock);
+    if (u->waiting.id.attempt) ckpt_unpin(u->store, u->waiting.id);
+    u->waiting = (struct job){ 0 };
+    pthread_mutex_unlock(&u->lock);
+}
+
+void uploader_close(struct uploader *u, bool ended)
+{
+    uploader_drop_waiting(u);
+    pthread_mutex_lock(&u->lock);
+    bool idle = !u->running.id.attempt;
+    u->stop   = true;
+    pthread_cond_signal(&u->wake);
+    pthread_mutex_unlock(&u->lock);
+    if (!idle) remote_cancel(u->remote);
+    pthread_join(u->thread, NULL);
+    if (ended && idle) settle_others(u, true, u->memory, NULL);
+    remote_close(u->remote);
+    pthread_mutex_destroy(&u->lock);
+    pthread_cond_destroy(&u->wake);
+    arena_close(&u->memory);
+}

@@ -1,0 +1,38 @@
+/* fake_s3.h - an object store behind the door of store/web.h, in memory: puts with conditions, gets by
+ * range, heads, lists, tags, deletions; and what goes wrong with them. Signatures and multipart are
+ * for tests/oracle/test_s3.py. Any thread may send. */
+#ifndef FAKE_S3_H
+#define FAKE_S3_H
+#include "store/s3.h"
+#include <pthread.h>
+
+enum { FAKE_OBJECTS_MAX = 256 };
+
+struct fake_object {
+    char        key[128];
+    const char *bytes;
+    i64         len;
+    const char *storage_class; /* NULL: the usual one */
+    bool        retired;       /* tagged so */
+};
+
+struct fake_s3 {
+    struct web         web; /* pass &f->web */
+    struct arena       memory;
+    pthread_mutex_t    lock;
+    struct fake_object objects[FAKE_OBJECTS_MAX];
+    i64                count;
+    i64                requests; /* so far */
+    i64                down_at; /* from that request on (1 is the first) nobody answers; 0: never */
+    i64                torn_at; /* that one is done, but its answer is lost */
+    bool               ignores_conditions;
+    atomic_bool        held;    /* PUTs of shards wait while it is true, */
+    atomic_int         waiting; /* so many */
+};
+
+/* Also gives an os whose environment has keys for it and nothing else. */
+struct fake_s3     *fake_s3_new(struct arena *perm, struct os *os);
+struct s3_settings  fake_s3_settings(void); /* s3://bucket/run, with little patience */
+struct fake_object *fake_s3_find(struct fake_s3 *f, struct str key); /* NULL: none */
+
+#endif

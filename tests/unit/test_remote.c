@@ -1,0 +1,331 @@
+/* test_remote.c - checkpoints in an object store: there and back, two starts of one run, what is kept,
+ * what an outage at any request leaves behind. Over real HTTP: tests/oracle/test_s3.py. */
+#include "harness.h"
+#include "plan/catalogue.h"
+#include "store/upload.h"
+#include "support/fake_s3.h"
+#include "support/folder.h"
+
+static struct err err;
+
+#define CHECK_OK(call)                                                                             \
+    do {                                                                                           \
+        err = (struct err){ 0 };                                                                   \
+        if (call) harness_fail(__FILE__, __LINE__, "%s: %s", #call, err.text);                     \
+    } while (0)
+
+static const i64 soon_ns = (i64)10 * 1000000000;
+
+/* A machine: its disk and its uploader. */
+struct site {
+    struct os          os;
+    struct ckpt_store *store;
+    struct uploader   *up;
+};
+
+static enum status start(struct site *m, struct fake_s3 *f, const struct os *os, i64 keep,
+                         struct arena *perm)
+{
+    struct upload_settings c = { .where = fake_s3_settings(), .keep = keep, .web = &f->web };
+    m->os                    = *os;
+    CHECK_OK(ckpt_store_open(&m->os, folder_new(perm), perm, &m->store, &err));
+    return uploader_start(&m->os, &c, m->store, perm, &m->up, &err);
+}
+
+static void stop(struct site *m, bool ended)
+{
+    uploader_close(m->up, ended);
+    ckpt_store_close(m->store);
+}
+
+/* Saved by that start, with two shards made of the step. */
+static struct ckpt_manifest save(struct site *m, i64 step, f64 loss, struct arena *perm)
+{
+    struct ckpt_manifest c       = { .run = STR("r"), .state = STR("{}"), .value = loss };
+    struct arena         scratch = arena_part(perm, 1 << 21);
+    i64                 *bytes   = NEW(perm, i64, 1);
+    struct st_tensor     t       = { STR("t"), STR("I64"), shape_1(1), { (char *)bytes, 8 } };
+    struct ckpt_part     parts[] = { { STR("weights"), &t, 1 }, { STR("state"), &t, 1 } };
+    *bytes                       = step;
+    c.id = (struct ckpt_id){ .step = step, .attempt = uploader_attempt(m->up) };
+    if (!isnan(loss)) c.metric = STR("loss");
+    CHECK_OK(ckpt_write(m->store, &c, parts, 2, perm, scratch, &err));
+    return c;
+}
+
+static struct ckpt_manifest save_and_carry(struct site *m, i64 step, f64 loss, struct arena *perm)
+{
+    struct ckpt_manifest c = save(m, step, loss, perm);
+    uploader_offer(m->up, &c);
+    CHECK_OK(uploader_wait_until(m->up, m->os.now_ns(&m->os) + soon_ns, &err));
+    return c;
+}
+
+/* "12! 10 7*": steps in the store, newest first; ! tagged, * without one of its shards. */
+static struct str there(struct fake_s3 *f, struct os *os, struct arena *perm)
+{
+    struct s3_settings where = fake_s3_settings();
+    struct remote     *r;
+    struct ckpt_list   list;
+    struct textbuf     b       = textbuf_new(perm);
+    struct arena       scratch = arena_open(1 << 26), lists = arena_open(1 << 24);
+    CHECK_OK(remote_open(os, &f->web, &where, &lists, &r, &err));
+    CHECK_OK(remote_list(r, &lists, scratch, &list, &err));
+    for (i64 i = 0; i < list.count; i++) {
+        struct ckpt        *c    = &list.items[i];
+        struct str          name = ckpt_name(&scratch, c->id);
+        struct fake_object *w =
+            fake_s3_find(f, str_fmt(&scratch, "run/%.*s/weights.safetensors", STR_ARG(name)));
+        struct fake_object *s =
+            fake_s3_find(f, str_fmt(&scratch, "run/%.*s/state.safetensors", STR_ARG(name)));
+        textbuf_fmt(&b, "%s%lld%s%s", i ? " " : "", (long long)c->id.step,
+                    w && s && w->retired && s->retired ? "!" : "", w && s ? "" : "*");
+    }
+    remote_close(r);
+    arena_close(&scratch);
+    arena_close(&lists);
+    return textbuf_str(&b);
+}
+
+/* What a new machine goes on from: "step", or "" and what was said. */
+static struct str restored(struct fake_s3 *f, struct os *os, struct str *said, struct arena *perm)
+{
+    struct site        m;
+    struct ckpt_id     got;
+    struct ckpt_list   list;
+    struct ckpt_loaded loaded;
+    CHECK_OK(start(&m, f, os, 0, perm));
+    enum status st = uploader_restore(m.up, (struct ckpt_id){ 0 }, perm, said, &got, &err);
+    CHECK(st == STATUS_OK || st == STATUS_NO);
+    struct str text = STR("");
+    if (!st) {
+        CHECK_OK(ckpt_list(
+            &m.os,
+            str_sub(ckpt_store_path(m.store, perm, got), 0,
+                    ckpt_store_path(m.store, perm, got).len - ckpt_name(perm, got).len - 1),
+            perm, &list, &err));
+        CHECK_OK(ckpt_load_newest(&m.os, &list, perm, &loaded, &err));
+        text =
+            str_fmt(perm, "%lld",
+                    (long long)*(const i64 *)(const void *)loaded.shards[0].tensors[0].bytes.data);
+        ckpt_unload(&m.os, &loaded);
+    }
+    stop(&m, false);
+    return text;
+}
+
+TEST(what_one_machine_saves_another_goes_on_from)
+{
+    struct os       os;
+    struct fake_s3 *f = fake_s3_new(perm, &os);
+    struct site     m;
+    struct str      said;
+    CHECK_OK(start(&m, f, &os, 0, perm));
+    CHECK_EQ(uploader_attempt(m.up), 1);
+    CHECK(uploader_state(m.up).alone);
+    CHECK_EQ(uploader_state(m.up).newest.attempt, 0);
+    save_and_carry(&m, 10, NAN, perm);
+    struct ckpt_manifest c = save_and_carry(&m, 20, NAN, perm);
+    struct upload_state  s = uploader_state(m.up);
+    CHECK_EQ(s.newest.step, 20);
+    CHECK_EQ(s.newest_wall_ns, c.wall_ns);
+    CHECK(s.bytes_s > 0 && s.bytes_left == 0 && !s.busy);
+    stop(&m, false);
+    CHECK_STR(there(f, &os, perm), "20 10!");
+    CHECK_STR(restored(f, &os, &said, perm), "20");
+    CHECK_STR(said, "");
+}
+
+TEST(a_later_start_takes_over)
+{
+    struct os       os;
+    struct fake_s3 *f = fake_s3_new(perm, &os);
+    struct site     old, new;
+    CHECK_OK(start(&old, f, &os, 0, perm));
+    save_and_carry(&old, 10, NAN, perm);
+    CHECK_OK(start(&new, f, &os, 0, perm));
+    CHECK_EQ(uploader_attempt(new.up), 2);
+    struct ckpt_manifest c = save(&old, 20, NAN, perm);
+    uploader_offer(old.up, &c);
+    while (uploader_state(old.up).busy) os.sleep_ns(&os, 1000000);
+    CHECK_EQ(uploader_wait_until(old.up, 0, &err), STATUS_INTERRUPTED);
+    CHECK_EQ(uploader_state(old.up).taken_over_by, 2);
+    save_and_carry(&new, 15, NAN, perm);
+    CHECK_STR(there(f, &os, perm), "15 20! 10!"); /* by start, not by step */
+    stop(&old, false);
+    stop(&new, false);
+}
+
+TEST(a_claim_whose_answer_is_lost_is_ours)
+{
+    for (i64 lost = 1; lost <= 4; lost++) {
+        struct os       os;
+        struct fake_s3 *f = fake_s3_new(perm, &os);
+        struct site     m;
+        f->torn_at = lost;
+        CHECK_OK(start(&m, f, &os, 0, perm));
+        CHECK_EQ(uploader_attempt(m.up), 1);
+        CHECK(uploader_state(m.up).alone);
+        stop(&m, false);
+    }
+}
+
+TEST(a_store_without_conditions_is_told)
+{
+    struct os       os;
+    struct fake_s3 *f = fake_s3_new(perm, &os);
+    struct site     a, b;
+    f->ignores_conditions = true;
+    CHECK_OK(start(&a, f, &os, 0, perm));
+    CHECK_OK(start(&b, f, &os, 0, perm));
+    CHECK(!uploader_state(a.up).alone && !uploader_state(b.up).alone);
+    CHECK_EQ(uploader_attempt(a.up), 1);
+    CHECK_EQ(uploader_attempt(b.up), 2);
+    save_and_carry(&b, 7, NAN, perm);
+    CHECK_STR(there(f, &os, perm), "7");
+    stop(&a, false);
+    stop(&b, false);
+}
+
+TEST(a_newer_one_replaces_the_waiting_one_and_what_is_needed_is_not_pruned)
+{
+    struct os       os;
+    struct fake_s3 *f = fake_s3_new(perm, &os);
+    struct site     m;
+    struct arena    memory = arena_part(perm, 1 << 22);
+    CHECK_OK(start(&m, f, &os, 0, perm));
+    atomic_store(&f->held, true);
+    for (i64 step = 1; step <= 4; step++) {
+        struct ckpt_manifest c = save(&m, step, NAN, perm);
+        uploader_offer(m.up, &c);
+        while (!atomic_load(&f->waiting)) os.sleep_ns(&os, 1000000); /* it runs */
+        CHECK_OK(ckpt_prune(m.store, 1, memory, &err));
+    }
+    CHECK_EQ(uploader_wait_until(m.up, os.now_ns(&os) + 1000000, &err), STATUS_NO);
+    CHECK(uploader_state(m.up).bytes_left > 0);
+    atomic_store(&f->held, false);
+    CHECK_OK(uploader_wait_until(m.up, os.now_ns(&os) + soon_ns, &err));
+    CHECK_STR(there(f, &os, perm), "4 1!");
+    stop(&m, false);
+}
+
+TEST(keep_counts_the_newest_and_the_best_besides)
+{
+    static const f64 losses[] = { 5, 1, 3, 4, 2 };
+    struct os        os;
+    struct fake_s3  *f = fake_s3_new(perm, &os);
+    struct site      m;
+    CHECK_OK(start(&m, f, &os, 2, perm));
+    for (i64 i = 0; i < COUNT_OF(losses); i++) {
+        save_and_carry(&m, i, losses[i], perm);
+        while (uploader_state(m.up).busy) os.sleep_ns(&os, 1000000);
+    }
+    uploader_close(m.up, false); /* waits for what follows an upload */
+    CHECK_STR(there(f, &os, perm), "4 3! 1");
+    CHECK_OK(uploader_start(&m.os, &(struct upload_settings){ fake_s3_settings(), 2, &f->web },
+                            m.store, perm, &m.up, &err));
+    stop(&m, true); /* the run is over: all may go cold */
+    CHECK_STR(there(f, &os, perm), "4! 3! 1!");
+}
+
+TEST(an_outage_at_any_request_leaves_nothing_half_believed)
+{
+    bool whole = false;
+    for (i64 down_at = 1; !whole; down_at++) {
+        struct os       os;
+        struct arena    turn = arena_open((i64)1 << 30);
+        struct fake_s3 *f    = fake_s3_new(&turn, &os);
+        struct site     m;
+        CHECK_OK(start(&m, f, &os, 0, &turn));
+        save_and_carry(&m, 1, NAN, &turn);
+        f->requests            = 0;
+        f->down_at             = down_at;
+        struct ckpt_manifest c = save(&m, 2, NAN, &turn);
+        uploader_offer(m.up, &c);
+        whole = uploader_wait_until(m.up, os.now_ns(&os) + 500000000, &err) == STATUS_OK;
+        stop(&m, false);
+        f->down_at     = 0;
+        struct str now = there(f, &os, &turn);
+        CHECK(str_eq(now, STR("1")) || str_eq(now, STR("2 1")) || str_eq(now, STR("2 1!")));
+        CHECK(down_at < 20);
+        arena_close(&turn);
+    }
+}
+
+TEST(after_an_outage_the_upload_goes_on)
+{
+    struct os       os;
+    struct fake_s3 *f = fake_s3_new(perm, &os);
+    struct site     m;
+    CHECK_OK(start(&m, f, &os, 0, perm));
+    pthread_mutex_lock(&f->lock);
+    f->down_at = f->requests + 2; /* behind the first shard */
+    pthread_mutex_unlock(&f->lock);
+    struct ckpt_manifest c = save(&m, 1, NAN, perm);
+    uploader_offer(m.up, &c);
+    while (!uploader_state(m.up).failed.status) os.sleep_ns(&os, 1000000);
+    CHECK(strstr(uploader_state(m.up).failed.text, "nobody answers"));
+    pthread_mutex_lock(&f->lock);
+    f->down_at = 0;
+    pthread_mutex_unlock(&f->lock);
+    CHECK_OK(uploader_wait_until(m.up, os.now_ns(&os) + soon_ns, &err));
+    CHECK(!uploader_state(m.up).failed.status);
+    CHECK_STR(there(f, &os, perm), "1");
+    stop(&m, false);
+}
+
+TEST(what_is_damaged_or_archived_is_passed_over_with_a_sentence)
+{
+    struct os       os;
+    struct fake_s3 *f = fake_s3_new(perm, &os);
+    struct site     m;
+    struct str      said;
+    CHECK_OK(start(&m, f, &os, 0, perm));
+    for (i64 step = 1; step <= 4; step++) save_and_carry(&m, step, NAN, perm);
+    stop(&m, false);
+    fake_s3_find(f, STR("run/step-000000004.1.4/manifest.json"))->bytes = "{ not a manifest";
+    struct fake_object *shard = fake_s3_find(f, STR("run/step-000000003.1.3/state.safetensors"));
+    char               *bytes = NEW(perm, char, shard->len);
+    memcpy(bytes, shard->bytes, (size_t)shard->len);
+    bytes[shard->len - 1] ^= 1;
+    shard->bytes = bytes;
+    fake_s3_find(f, STR("run/step-000000002.1.2/weights.safetensors"))->storage_class =
+        "DEEP_ARCHIVE";
+    CHECK_STR(restored(f, &os, &said, perm), "1");
+    CHECK(memmem(said.data, (size_t)said.len, "step-000000004.1.4", 18));
+    CHECK(memmem(said.data, (size_t)said.len, "state.safetensors", 17));
+    CHECK(memmem(said.data, (size_t)said.len, "lies in DEEP_ARCHIVE", 20));
+    CHECK(memmem(said.data, (size_t)said.len, "12 hours", 8));
+    CHECK(memmem(said.data, (size_t)said.len, "$0.00", 5));
+    fake_s3_find(f, STR("run/step-000000001.1.1/weights.safetensors"))->storage_class = "GLACIER";
+    CHECK_STR(restored(f, &os, &said, perm), "");
+}
+
+TEST(archives_cost_what_the_catalogue_says)
+{
+    static const char *const names[][2] = { { "GLACIER", "glacier" },
+                                            { "DEEP_ARCHIVE", "deep_archive" } };
+    struct catalogue        *c          = catalogue_new(perm);
+    f64                      hours, usd_gb;
+    for (i64 i = 0; i < COUNT_OF(names); i++) {
+        CHECK(remote_archive(str_of(names[i][0]), &hours, &usd_gb));
+        CHECK_EQ(usd_gb, catalogue_storage(c, STR("aws"), str_of(names[i][1]))->retrieve_gb_usd);
+    }
+    CHECK(!remote_archive(STR("GLACIER_IR"), &hours, &usd_gb));
+    CHECK(!remote_archive(STR(""), &hours, &usd_gb));
+}
+
+TEST(addresses_that_are_none)
+{
+    static const char *const wrong[] = { "bucket/x",  "http://x", "s3://",
+                                         "s3://UP/x", "s3:///x",  "s3://ab/x" };
+    struct os                os;
+    struct fake_s3          *f = fake_s3_new(perm, &os);
+    for (i64 i = 0; i < COUNT_OF(wrong); i++) {
+        struct s3_settings c = fake_s3_settings();
+        struct remote     *r;
+        c.to = str_of(wrong[i]);
+        CHECK_EQ(remote_open(&os, &f->web, &c, perm, &r, &err), STATUS_USAGE);
+        CHECK(strstr(err.text, wrong[i]));
+    }
+}
