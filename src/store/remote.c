@@ -331,3 +331,17 @@ enum status remote_delete(struct remote *r, const struct ckpt_manifest *m, struc
     }
     return st;
 }
+
+enum status remote_lifecycle(struct remote *r, struct lifecycle *c, struct arena scratch,
+                             i64 *others, struct err *err)
+{
+    struct str there, merged;
+    if (s3_is_google(r->s3))
+        return err_set(err, STATUS_USAGE,
+                       "objects in gs:// have no tags for a rule to go by; set one by age "
+                       "in Google's console");
+    enum status st = s3_lifecycle_get(r->s3, &scratch, &there, err);
+    c->prefix      = s3_prefix(r->s3);
+    if (!st) st = lifecycle_merge(&scratch, there, c, &merged, others, err);
+    return st ? st : s3_lifecycle_put(r->s3, merged, scratch, err);
+}

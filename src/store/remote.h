@@ -10,6 +10,7 @@
 #ifndef STORE_REMOTE_H
 #define STORE_REMOTE_H
 #include "store/checkpoint.h"
+#include "store/lifecycle.h"
 #include "store/s3.h"
 
 struct remote;
@@ -55,6 +56,11 @@ enum status remote_retire(struct remote *r, const struct ckpt_manifest *m, struc
                           struct err *err);
 enum status remote_delete(struct remote *r, const struct ckpt_manifest *m, struct arena scratch,
                           struct err *err); /* manifest first */
+
+/* Puts our rules for this prefix (c->prefix is filled in) among the bucket's; *others: how many it has
+ * besides. USAGE: the store has no tags to go by. */
+enum status remote_lifecycle(struct remote *r, struct lifecycle *c, struct arena scratch,
+                             i64 *others, struct err *err);
 
 /* What it takes to read an object of that class again: table of remote.c, for tests. False: it can
  * be read at once. */

@@ -1,7 +1,7 @@
 /* s3_call.c - s3_call TO OPERATION [ARGUMENT...]: one call of store/s3.h over the net, for the tests
  * in Python. Settings come from the environment, as AWS's own and as S3_STYLE, S3_CLASS, S3_PART_BYTES,
  * S3_LIMIT_S, S3_ASK (aws or gcp). Prints what came back; the exit status is the call's. */
-#include "store/s3.h"
+#include "store/remote.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +43,21 @@ static enum status abort_all(struct s3 *s, struct str prefix, struct err *err)
     return st;
 }
 
+/* DAYS CLASS, on the bucket of TO */
+static enum status lifecycle(const struct s3_settings *where, struct str *arg, struct err *err)
+{
+    struct remote   *r;
+    struct lifecycle rules = { .abort_days = 2, .storage_class = arg[1] };
+    i64              others;
+    str_i64(arg[0], &rules.cold_days);
+    enum status st = remote_open(os_real(), NULL, where, &perm, &r, err);
+    if (st) return st;
+    st = remote_lifecycle(r, &rules, perm, &others, err);
+    if (!st) printf("%lld of others\n", (long long)others);
+    remote_close(r);
+    return st;
+}
+
 static enum status call(struct s3 *s, const char *op, struct str *arg, struct err *err)
 {
     struct str bytes = STR("");
@@ -62,7 +77,6 @@ static enum status call(struct s3 *s, const char *op, struct str *arg, struct er
     if (!strcmp(op, "download")) return s3_download(s, arg[0], a, arg[2], err);
     if (!strcmp(op, "abort")) return abort_all(s, arg[0], err);
     if (!strcmp(op, "lifecycle-get")) return show(s3_lifecycle_get(s, &perm, &bytes, err), bytes);
-    if (!strcmp(op, "lifecycle-put")) return s3_lifecycle_put(s, arg[0], perm, err);
     if (!strcmp(op, "restore")) return s3_restore(s, arg[0], a, perm, err);
     return err_set(err, STATUS_USAGE, "no operation %s", op);
 }
@@ -94,7 +108,8 @@ int main(int argc, char **argv)
     enum status st = web_open(os_real(), &perm, &web, &err);
     if (!st) st = s3_open(os_real(), web, &c, &perm, &s, &err);
     if (!st) {
-        st                  = call(s, argv[2], arg, &err);
+        if (!strcmp(argv[2], "lifecycle")) st = lifecycle(&c, arg, &err);
+        else st = call(s, argv[2], arg, &err);
         struct s3_sums sums = s3_sums(s);
         fprintf(stderr, "%lld puts, %lld gets\n", (long long)sums.puts, (long long)sums.gets);
         web_close(web);
