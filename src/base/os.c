@@ -90,6 +90,21 @@ static enum status real_read(struct os *os, struct file f, void *to, i64 bytes, 
     return n < 0 ? failed_open(err, "read from", f) : STATUS_OK;
 }
 
+/* True: the file was written past the page cache, and is no longer. */
+static bool direct_end(struct file f)
+{
+    int flags = fcntl(f.fd, F_GETFL);
+    return flags >= 0 && flags & O_DIRECT && !fcntl(f.fd, F_SETFL, flags & ~O_DIRECT);
+}
+
+static void real_direct(struct os *os, struct file f, bool on)
+{
+    (void)os;
+    int flags = fcntl(f.fd, F_GETFL);
+    if (!on) direct_end(f);
+    else if (flags >= 0) (void)fcntl(f.fd, F_SETFL, flags | O_DIRECT); /* not every system can */
+}
+
 static enum status real_write(struct os *os, struct file f, struct str bytes, struct err *err)
 {
     (void)os;
@@ -98,6 +113,7 @@ static enum status real_write(struct os *os, struct file f, struct str bytes, st
         ssize_t n = send(f.fd, bytes.data, (size_t)bytes.len, MSG_NOSIGNAL);
         if (n < 0 && errno == ENOTSOCK) n = write(f.fd, bytes.data, (size_t)bytes.len);
         if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno == EINVAL && direct_end(f)) continue; /* not whole blocks: as usual */
         if (n < 0) return failed_open(err, "write to", f);
         bytes = str_sub(bytes, n, bytes.len);
     }
@@ -410,6 +426,7 @@ struct os *os_real(void)
         .port_of     = os_net_port_of,
         .accept      = os_net_accept,
         .signal_take = real_signal_take,
+        .direct      = real_direct,
     };
     return &real;
 }

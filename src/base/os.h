@@ -56,7 +56,12 @@ struct os {
     enum status (*accept)(struct os *, struct file, i64 limit_ns, struct file *,
                           struct err *);      /* STATUS_NO: nobody came; INTERRUPTED: a signal */
     enum os_signal (*signal_take)(struct os *); /* the next signal caught and not yet taken */
+    /* Advice: from now on what is written to this file goes past the page cache, or no longer. Where
+     * it does, memory, place in the file and length should be multiples of OS_DIRECT_ALIGN. */
+    void (*direct)(struct os *, struct file, bool on);
 };
+
+enum { OS_DIRECT_ALIGN = 4096 };
 
 struct os *os_real(void);              /* the machine itself; one for the process */
 void       os_signals_catch(void);     /* INT, TERM and USR1 are held for signal_take from now on;

@@ -17,7 +17,7 @@
 
 enum { PINS_MAX = 16, WRITE_TRIES = 2 };
 
-static const i64 piece_bytes = 1 << 20; /* hashed and written before it leaves the cache */
+enum { BLOCK_BYTES = 512 << 10 };
 
 struct ckpt_store {
     struct os      *os;
@@ -30,39 +30,70 @@ struct ckpt_store {
     i64             pin_count;
 };
 
+/* A file in blocks that the disk can take from where they lie: through the page cache a GiB cost the
+ * steps beside it 0.2 to 1.9 s of a core, this way 0.07 and the copy into the block, and what the run
+ * reads stays in memory. A block is copied, hashed and written while a core's own cache holds it. */
+struct blocks {
+    struct os   *os;
+    struct file  f;
+    u8          *bytes;
+    i64          used;
+    struct xxh64 hash;
+};
+
+static enum status blocks_flush(struct blocks *b, struct err *err)
+{
+    struct str all = { (const char *)b->bytes, b->used };
+    xxh64_add(&b->hash, all);
+    b->used = 0;
+    return b->os->write(b->os, b->f, all, err);
+}
+
+static enum status blocks_add(struct blocks *b, struct str piece, struct err *err)
+{
+    enum status st = STATUS_OK;
+    while (piece.len && !st) {
+        i64 part = MIN(piece.len, BLOCK_BYTES - b->used);
+        memcpy(b->bytes + b->used, piece.data, (size_t)part);
+        b->used += part;
+        piece = str_sub(piece, part, piece.len);
+        if (b->used == BLOCK_BYTES) st = blocks_flush(b, err);
+    }
+    return st;
+}
+
 /* A file from its pieces, on the disk when it returns OK; hash and size go to *shard. */
 static enum status write_once(struct os *os, struct str path, const struct str *pieces, i64 count,
-                              struct ckpt_shard *shard, bool *sync_failed, struct err *err)
+                              struct ckpt_shard *shard, bool *sync_failed, struct arena scratch,
+                              struct err *err)
 {
-    struct xxh64 hash;
-    struct file  f;
-    enum status  st = os->create(os, path, &f, err);
+    struct blocks b  = { .os = os };
+    enum status   st = os->create(os, path, &b.f, err);
     if (st) return st;
-    xxh64_init(&hash);
-    for (i64 i = 0; i < count; i++)
-        for (i64 at = 0; at < pieces[i].len && !st; at += piece_bytes) {
-            struct str piece = str_sub(pieces[i], at, at + piece_bytes);
-            xxh64_add(&hash, piece);
-            st = os->write(os, f, piece, err);
-        }
+    b.bytes = arena_take(&scratch, BLOCK_BYTES, 1, OS_DIRECT_ALIGN);
+    xxh64_init(&b.hash);
+    os->direct(os, b.f, true);
+    for (i64 i = 0; i < count && !st; i++) st = blocks_add(&b, pieces[i], err);
+    os->direct(os, b.f, false); /* the rest is no whole block */
+    if (!st && b.used) st = blocks_flush(&b, err);
     if (!st) {
-        st           = os->sync(os, f, err);
+        st           = os->sync(os, b.f, err);
         *sync_failed = st != STATUS_OK;
     }
-    if (st) os->close(os, &f, NULL);
-    else st = os->close(os, &f, err);
-    shard->bytes = (i64)hash.bytes;
-    shard->hash  = xxh64_end(&hash);
+    if (st) os->close(os, &b.f, NULL);
+    else st = os->close(os, &b.f, err);
+    shard->bytes = (i64)b.hash.bytes;
+    shard->hash  = xxh64_end(&b.hash);
     return st;
 }
 
 static enum status write_file(struct os *os, struct str path, const struct str *pieces, i64 count,
-                              struct ckpt_shard *shard, struct err *err)
+                              struct ckpt_shard *shard, struct arena scratch, struct err *err)
 {
     enum status st = STATUS_OK;
     for (i64 i = 0; i < WRITE_TRIES; i++) {
         bool sync_failed = false;
-        st               = write_once(os, path, pieces, count, shard, &sync_failed, err);
+        st = write_once(os, path, pieces, count, shard, &sync_failed, scratch, err);
         if (!st) break;
         os->remove(os, path, NULL); /* the next one of that name is another file */
         if (!sync_failed) break;
@@ -96,7 +127,7 @@ static enum status commit(struct os *os, struct str folder, const struct ckpt_ma
     struct ckpt_shard ignored;
     enum status       st = os->sync_dir_of(os, manifest, err);
     if (!st) st = os->sync_dir_of(os, folder, err);
-    if (!st) st = write_file(os, part, &text, 1, &ignored, err);
+    if (!st) st = write_file(os, part, &text, 1, &ignored, scratch, err);
     if (!st) st = os->rename(os, part, manifest, err);
     return st ? st : os->sync_dir_of(os, manifest, err);
 }
@@ -126,7 +157,7 @@ enum status ckpt_write(struct ckpt_store *s, struct ckpt_manifest *m, const stru
         m->shards[i].name   = str_cat(perm, parts[i].name, STR(".safetensors"));
         struct str *pieces  = st_pieces(parts[i].tensors, parts[i].count, &memory);
         struct str  path    = ckpt_path(&memory, folder, m->shards[i].name);
-        st                  = write_file(os, path, pieces, 1 + parts[i].count, &m->shards[i], err);
+        st = write_file(os, path, pieces, 1 + parts[i].count, &m->shards[i], memory, err);
     }
     if (!st) st = commit(os, folder, m, scratch, err);
     if (st) delete_folder(os, folder, scratch, NULL);
@@ -187,13 +218,13 @@ void ckpt_import_drop(struct ckpt_store *s, const struct ckpt_manifest *m, struc
 static enum status copy_file(struct os *os, struct str from, struct str to, struct arena scratch,
                              struct err *err)
 {
-    char       *buffer = NEW(&scratch, char, piece_bytes);
+    char       *buffer = NEW(&scratch, char, BLOCK_BYTES);
     struct file in = { -1 }, out = { -1 };
     i64         got = 1;
     enum status st  = os->open_read(os, from, &in, err);
     if (!st) st = os->create(os, to, &out, err);
     while (!st && got > 0) {
-        st = os->read(os, in, buffer, piece_bytes, -1, &got, err);
+        st = os->read(os, in, buffer, BLOCK_BYTES, -1, &got, err);
         if (!st) st = os->write(os, out, (struct str){ buffer, got }, err);
     }
     if (in.fd >= 0) os->close(os, &in, NULL);

@@ -1,5 +1,6 @@
 #include "base/os.h"
 #include "harness.h"
+#include "support/folder.h"
 #include "support/sim_os.h"
 #include <pthread.h>
 #include <signal.h>
@@ -369,4 +370,28 @@ TEST(the_simulated_disk_forgets_what_was_not_synced)
     CHECK_STR(sim_os_look(sim, STR("a")), "1");
     CHECK(!sim_os_look(sim, STR("b")).data);
     CHECK_EQ(os->create(os, STR("no/dir"), &f, &err), STATUS_WORLD);
+}
+
+/* Whatever is written past the page cache comes back, aligned or not, and the two ways may alternate. */
+TEST(a_file_written_past_the_cache_is_the_same_file)
+{
+    struct os     *os     = os_real();
+    struct str     folder = folder_new(perm), back;
+    struct str     path   = str_fmt(perm, "%.*s/direct", STR_ARG(folder));
+    i64            bytes  = 5 * OS_DIRECT_ALIGN;
+    char          *from   = arena_take(perm, bytes, 1, OS_DIRECT_ALIGN);
+    struct file    f;
+    for (i64 i = 0; i < bytes; i++) from[i] = (char)(i * 31 + i / 251);
+    CHECK_EQ(os->create(os, path, &f, &err), STATUS_OK);
+    os->direct(os, f, true);
+    CHECK_EQ(os->write(os, f, (struct str){ from, 2 * OS_DIRECT_ALIGN }, &err), STATUS_OK);
+    CHECK_EQ(os->write(os, f, (struct str){ from + 2 * OS_DIRECT_ALIGN, 17 }, &err), STATUS_OK);
+    os->direct(os, f, true);
+    struct str rest = str_sub((struct str){ from, bytes }, 2 * OS_DIRECT_ALIGN + 17, bytes);
+    CHECK_EQ(os->write(os, f, rest, &err), STATUS_OK);
+    os->direct(os, f, false);
+    CHECK_EQ(os->sync(os, f, &err), STATUS_OK);
+    CHECK_EQ(os->close(os, &f, &err), STATUS_OK);
+    CHECK_EQ(os_read_all(os, path, perm, &back, &err), STATUS_OK);
+    CHECK(str_eq(back, (struct str){ from, bytes }));
 }
