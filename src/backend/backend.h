@@ -1,7 +1,8 @@
 /* backend.h - the engine that turns programs into numbers, behind one small table.
  *
  * put, get and run return at once with a ticket and happen in the order they were asked for;
- * wait blocks until a ticket is done. A CPU does the work inside the call. `prepare` is where
+ * wait blocks until a ticket and all before it are done (0: everything), and only then `to` of a get
+ * holds its bytes. A CPU does the work inside the call. `prepare` is where
  * kernels are chosen (and, on a GPU, timed and captured). The only memory is the arena that
  * `alloc` makes once, of the size compile planned. */
 #ifndef BACKEND_BACKEND_H
@@ -24,6 +25,7 @@ struct backend_tuning {
 
 struct backend_table {
     const char *name;
+    bool        behind; /* run returns before the work is done: the host may look ahead meanwhile */
     /* Before anything else; NULL: there is nothing to tune. Choices are kept from run to run from now on.
      * STATUS_WORLD: what was kept or given cannot be used, a sentence says why; it goes on without. */
     enum status (*tune)(struct backend *, const struct backend_tuning *, struct err *);

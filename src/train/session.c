@@ -309,6 +309,24 @@ void session_get_numbers(struct session *s, struct str name, f64 *to, i64 count)
     }
 }
 
+void session_ask(struct session *s, struct str name, struct asked *a)
+{
+    const struct persistent *t = program_set_find(s->set, name);
+    ASSERT(t && dtype_is_float(t->type.dtype));
+    a->dtype  = t->type.dtype;
+    a->ticket = s->backend->table->get(s->backend, t->offset, a->bytes, dtype_bytes(a->dtype));
+}
+
+f64 session_answer(struct session *s, const struct asked *a)
+{
+    f64 wide;
+    f32 narrow;
+    s->backend->table->wait(s->backend, a->ticket);
+    memcpy(&wide, a->bytes, sizeof wide);
+    memcpy(&narrow, a->bytes, sizeof narrow);
+    return a->dtype == DT_F64 ? wide : (f64)narrow;
+}
+
 /* One number, in whichever type the tensor has. */
 static void put_number(struct session *s, struct str name, f64 value)
 {

@@ -26,6 +26,8 @@ struct loop {
     struct guard                 guard;
     struct saving                saving;
     struct meter                 meter;
+    struct batch                *ahead; /* of the next step, if it was fetched already */
+    bool                         begun; /* its gradients are being computed */
     bool                         evaluates;
     bool                         kept; /* train.out was written */
     struct train_result         *result;
@@ -148,6 +150,17 @@ static void tell_step(struct loop *l, f64 lr)
     TELL(l->listener, on_step, &e);
 }
 
+/* Of the step that begins with sample `first` of its epoch. */
+static i64 step_samples(const struct loop *l, i64 first)
+{
+    return MIN(session_step_samples(&l->s), session_epoch_samples(&l->s) - first);
+}
+
+static f64 lr_of(const struct loop *l, i64 step)
+{
+    return schedule_lr(&l->limits.rates, step, l->limits.steps) * l->guard.lr_factor;
+}
+
 static struct batch *next_batch(struct loop *l)
 {
     i64           begin = enter(l, TERM_loading);
@@ -156,31 +169,38 @@ static struct batch *next_batch(struct loop *l)
     return b;
 }
 
-/* One micro-batch: its gradients overwrite those of the last step or are added to those of this. */
-static void micro_step(struct loop *l, const struct batch *b, i64 first_sample, i64 rows, f64 lr)
+/* One micro-batch of a step: its gradients overwrite those of the last step or are added to those of this. */
+static void micro_step(struct loop *l, const struct batch *b, i64 step, i64 first_sample, f64 lr)
 {
     struct session     *s     = &l->s;
     const struct feeds *feeds = dataset_feeds(s->data);
     bool                full  = b->count == s->config.batch;
     enum program_id     begin = full ? PROGRAM_TRAIN : PROGRAM_TRAIN_LAST;
     enum program_id     go_on = full ? PROGRAM_ADD : PROGRAM_ADD_LAST;
-    session_put_scalars(s, l->at.step, rows, first_sample, lr);
+    i64                 rows  = step_samples(l, b->index - first_sample) * model_rows(s->model);
+    session_put_scalars(s, step, rows, first_sample, lr);
     for (i32 f = 0; f < feeds->count; f++)
         session_put(s, feeds->feed[f].name, b->data[f], b->count * type_bytes(feeds->feed[f].type));
     s->backend->table->run(s->backend, s->set->programs[first_sample ? go_on : begin]);
 }
 
-static void add_losses(struct loop *l, i64 rows)
+/* What the last program tells of itself. */
+struct told {
+    struct asked loss, hits;
+};
+
+static void ask_losses(struct loop *l, struct told *t)
 {
-    struct session *s = &l->s;
-    f64             sum;
-    session_get_numbers(s, STR("loss"), &sum, 1);
-    l->at.loss += sum / (f64)rows;
-    if (session_has(s, STR("hits"))) {
-        session_get_numbers(s, STR("hits"), &sum, 1);
-        l->metric.name = STR("accuracy");
-        l->metric.value += sum / (f64)rows;
-    }
+    session_ask(&l->s, STR("loss"), &t->loss);
+    if (session_has(&l->s, STR("hits"))) session_ask(&l->s, STR("hits"), &t->hits);
+}
+
+static void add_losses(struct loop *l, const struct told *t, i64 rows)
+{
+    l->at.loss += session_answer(&l->s, &t->loss) / (f64)rows;
+    if (!session_has(&l->s, STR("hits"))) return;
+    l->metric.name = STR("accuracy");
+    l->metric.value += session_answer(&l->s, &t->hits) / (f64)rows;
 }
 
 /* The squared norm of the gradients summed so far in this step. */
@@ -192,33 +212,58 @@ static f64 gradient_square(struct session *s)
     return isnan(scale) ? square : square / (scale * scale);
 }
 
+/* May the next step's gradients be computed before this one's loss is known? Where the device works behind
+ * the host's back, so that it need not wait while the host looks; and where that leaves no trace if the run
+ * takes another turn: gradients are computed again, running statistics would not be. */
+static bool may_look_ahead(const struct loop *l, const struct batch *b)
+{
+    const struct session *s = &l->s;
+    bool plain = s->backend->table->behind && s->config.accumulate <= 1 && !s->config.square &&
+                 s->config.precision != DT_F16 && !has_batch_norm(s->set) && !s->settings->train.gradients.len;
+    bool last  = l->limits.steps && l->at.step + 1 >= l->limits.steps;
+    i64  every = s->settings->train.eval_every;
+    bool eval  = l->evaluates && (every ? (l->at.step + 1) % every == 0 : b->ends_epoch);
+    return plain && !last && !eval;
+}
+
+static void look_ahead(struct loop *l)
+{
+    l->ahead = next_batch(l);
+    l->begun = l->ahead;
+    if (l->ahead) micro_step(l, l->ahead, l->at.step + 1, 0, lr_of(l, l->at.step + 1));
+}
+
 /* One update from the micro-batches that make it; the epoch's end makes a smaller one. Returns the
  * last of them. */
-static struct batch *step(struct loop *l, struct batch *b, f64 lr)
+static struct batch step(struct loop *l, struct batch *b, f64 lr)
 {
     struct session *s       = &l->s;
-    i64             samples = MIN(session_step_samples(s), session_epoch_samples(s) - b->index);
-    i64             rows = samples * model_rows(s->model), done = 0, first = b->count;
+    i64             samples = step_samples(l, b->index), rows = samples * model_rows(s->model);
+    i64             done = 0, first = b->count;
     f64             part = NAN; /* of the whole gradient's square, from the first batch alone */
+    struct told     told;
     l->at.loss = l->metric.value = 0;
-    for (;;) {
-        micro_step(l, b, done, rows, lr);
+    for (;; b = next_batch(l)) {
+        if (!l->begun) micro_step(l, b, l->at.step, done, lr);
+        l->begun = false;
+        ask_losses(l, &told);
         if (!done && s->config.square) part = gradient_square(s);
         done += b->count;
         if (done >= samples) break;
-        add_losses(l, rows);
-        b = next_batch(l);
+        add_losses(l, &told, rows);
     }
     if (s->config.square) {
         f64 times = (f64)samples / (f64)first; /* it was divided by all the step's rows */
         noise_add(&l->at.noise, part * times * times, first, gradient_square(s), samples);
     }
     s->backend->table->run(s->backend, s->set->programs[PROGRAM_UPDATE]);
-    add_losses(l, rows); /* only now: reading waits, and the update need not */
+    struct batch last = *b; /* the loader may take it back now */
+    if (may_look_ahead(l, b)) look_ahead(l);
+    add_losses(l, &told, rows);
     l->scaling = scaling_now(s);
     l->at.step++;
     l->at.samples += samples;
-    return b;
+    return last;
 }
 
 /* How far the learning rate has still to fall, from the highest to come to the last, as a part of
@@ -271,6 +316,7 @@ static void roll_back(struct loop *l)
                                 .count_max = g->stop.config.rollbacks,
                                 .why       = g->stop.text };
     guard_roll_back(g);
+    l->begun = false; /* gradients of weights that are gone */
     l->at.steps_before = MAX(l->at.steps_before, l->at.step);
     e.lr_factor  = g->lr_factor;
     l->at.step      = g->copy_step;
@@ -292,20 +338,20 @@ static enum status after_step(struct loop *l, enum stop_action now, struct err *
 static enum status one_step(struct loop *l, struct batch *b, i64 begin_ns, struct err *err)
 {
     struct stop *stop = &l->guard.stop;
-    f64 lr = schedule_lr(&l->limits.rates, l->at.step, l->limits.steps) * l->guard.lr_factor;
+    f64 lr      = lr_of(l, l->at.step);
     l->at.epoch = b->epoch;
-    b           = step(l, b, lr);
+    struct batch last = step(l, b, lr);
     i64 step_ns = now_ns(l) - begin_ns;
     l->at.steps_ns += step_ns;
-    l->at.next_epoch = b->epoch;
-    l->at.next_index = b->index + b->count;
+    l->at.next_epoch = last.epoch;
+    l->at.next_index = last.index + last.count;
     if (isnan(l->result->first_step_ms))
         l->result->first_step_ms = (f64)os_process_age_ns() / 1e6;
     tell_step(l, lr);
     judge_loading(l);
     enum stop_action now = stop_step(stop, l->at.step, elapsed_s(l), l->at.loss);
     enum status      st  = scaling_check(l->scaling, l->at.step, err);
-    l->at.eval_due       = eval_due(l, b, now);
+    l->at.eval_due       = eval_due(l, &last, now);
     if (!st) st = after_step(l, now, err);
     l->at.elapsed_ns = now_ns(l) - l->begin_ns;
     if (!st && !stop->reason) st = session_check_signal(&l->s, l->at.step, err);
@@ -321,7 +367,8 @@ static enum status steps(struct loop *l, struct err *err)
     if (!st && l->at.eval_due) st = after_step(l, STOP_GO_ON, err);
     while (!st && !stop->reason && !(l->limits.steps && l->at.step >= l->limits.steps)) {
         i64           begin_ns = now_ns(l);
-        struct batch *b        = next_batch(l);
+        struct batch *b        = l->ahead ? l->ahead : next_batch(l);
+        l->ahead               = NULL;
         if (!b) break;
         st = one_step(l, b, begin_ns, err);
     }

@@ -67,6 +67,14 @@ void session_put(struct session *s, struct str name, const void *data, i64 bytes
 void session_get(struct session *s, struct str name, void *data, i64 bytes);
 /* The first numbers of a tensor of f32 or, with model.dtype f64, of f64. */
 void session_get_numbers(struct session *s, struct str name, f64 *to, i64 count);
+/* One number that is read later than it is asked for, so that other work may be asked for meanwhile. */
+struct asked {
+    ticket     ticket;
+    enum dtype dtype;
+    u8         bytes[sizeof(f64)];
+};
+void session_ask(struct session *s, struct str name, struct asked *a); /* a stays where it is until then */
+f64  session_answer(struct session *s, const struct asked *a);
 /* What changes from step to step, as tensors. step counts from 0; rows are those of the whole
  * step, first_sample where in it this micro-batch begins. */
 void session_put_scalars(struct session *s, i64 step, i64 rows, i64 first_sample, f64 lr);

@@ -20,6 +20,16 @@ struct stage {
     bool        busy;
 };
 
+/* A few bytes on their way to the host: `to` gets them when somebody waits for them. */
+enum { ANSWERS = 8, ANSWER_BYTES = 64 };
+struct answer {
+    u8         *pinned;
+    cudaEvent_t done;
+    void       *to; /* NULL: nothing is on its way */
+    i64         bytes;
+    ticket      ticket;
+};
+
 struct cuda {
     struct backend base;
     struct gpu     gpu;
@@ -30,6 +40,8 @@ struct cuda {
     i64            arena_bytes;
     struct stage   stages[STAGES];
     i32            stage_next;
+    struct answer  answers[ANSWERS];
+    ticket         asked; /* answers so far */
     bool           keeps_choices; /* on disk */
     struct arena  *perm;          /* of whoever opened it */
 };
@@ -314,11 +326,34 @@ static ticket cuda_put(struct backend *b, i64 offset, const void *from, i64 byte
     return 0;
 }
 
+static void deliver(struct answer *a)
+{
+    if (!a->to) return;
+    must(cudaEventSynchronize(a->done));
+    memcpy(a->to, a->pinned, (size_t)a->bytes);
+    a->to = NULL;
+}
+
+static ticket ask(struct cuda *cuda, i64 offset, void *to, i64 bytes)
+{
+    struct answer *a = &cuda->answers[cuda->asked % ANSWERS];
+    deliver(a);
+    a->to     = to;
+    a->bytes  = bytes;
+    a->ticket = ++cuda->asked;
+    must(cudaMemcpyAsync(a->pinned, cuda->arena + offset, (size_t)bytes, cudaMemcpyDeviceToHost,
+                         cuda->gpu.stream));
+    must(cudaEventRecord(a->done, cuda->gpu.stream));
+    return a->ticket;
+}
+
+/* More than an answer has room for goes straight to where it is wanted, and the driver waits. */
 static ticket cuda_get(struct backend *b, i64 offset, void *to, i64 bytes)
 {
     struct cuda *cuda = cuda_of(b);
     ASSERT(offset >= 0);
     ASSERT(offset + bytes <= cuda->arena_bytes);
+    if (bytes <= ANSWER_BYTES) return ask(cuda, offset, to, bytes);
     must(cudaMemcpyAsync(to, cuda->arena + offset, (size_t)bytes, cudaMemcpyDeviceToHost,
                          cuda->gpu.stream));
     return 0;
@@ -337,8 +372,10 @@ static ticket cuda_run(struct backend *b, const struct program *p)
 
 static void cuda_wait(struct backend *b, ticket t)
 {
-    (void)t;
-    must(cudaStreamSynchronize(cuda_of(b)->gpu.stream));
+    struct cuda *cuda = cuda_of(b);
+    if (!t) must(cudaStreamSynchronize(cuda->gpu.stream));
+    for (i32 i = 0; i < ANSWERS; i++)
+        if (!t || cuda->answers[i].ticket <= t) deliver(&cuda->answers[i]);
 }
 
 static void cuda_time(struct backend *b, const struct program *p, f64 *seconds)
@@ -387,12 +424,17 @@ static void cuda_close(struct backend *b)
         if (cuda->stages[i].pinned) cudaFreeHost(cuda->stages[i].pinned);
         if (cuda->stages[i].done) cudaEventDestroy(cuda->stages[i].done);
     }
+    for (i32 i = 0; i < ANSWERS; i++) {
+        if (cuda->answers[i].pinned) cudaFreeHost(cuda->answers[i].pinned);
+        if (cuda->answers[i].done) cudaEventDestroy(cuda->answers[i].done);
+    }
     if (cuda->gpu.stream) cudaStreamDestroy(cuda->gpu.stream);
     cuda->arena = NULL;
 }
 
 static const struct backend_table cuda_table = {
     .name       = "cuda",
+    .behind     = true,
     .tune       = cuda_tune,
     .choices    = cuda_choices,
     .describe   = cuda_describe,
@@ -407,6 +449,14 @@ static const struct backend_table cuda_table = {
     .close      = cuda_close,
 };
 
+static cudaError_t open_pinned(u8 **to, i64 bytes, cudaEvent_t *done)
+{
+    void       *pinned = NULL;
+    cudaError_t e      = cudaHostAlloc(&pinned, (size_t)bytes, cudaHostAllocDefault);
+    *to                = pinned;
+    return e == cudaSuccess ? cudaEventCreateWithFlags(done, cudaEventDisableTiming) : e;
+}
+
 static enum status open_device(struct cuda *cuda, struct arena *perm, struct err *err)
 {
     struct cudaDeviceProp p;
@@ -419,13 +469,10 @@ static enum status open_device(struct cuda *cuda, struct arena *perm, struct err
     e = cudaGetDeviceProperties(&p, 0);
     if (e == cudaSuccess) e = cudaStreamCreateWithFlags(&cuda->gpu.stream, cudaStreamNonBlocking);
     if (e == cudaSuccess) e = cudaMemGetInfo(&free_bytes, &all_bytes);
-    for (i32 i = 0; e == cudaSuccess && i < STAGES; i++) {
-        void *pinned;
-        e = cudaHostAlloc(&pinned, STAGE_BYTES, cudaHostAllocDefault);
-        if (e != cudaSuccess) break;
-        cuda->stages[i].pinned = pinned;
-        e = cudaEventCreateWithFlags(&cuda->stages[i].done, cudaEventDisableTiming);
-    }
+    for (i32 i = 0; e == cudaSuccess && i < STAGES; i++)
+        e = open_pinned(&cuda->stages[i].pinned, STAGE_BYTES, &cuda->stages[i].done);
+    for (i32 i = 0; e == cudaSuccess && i < ANSWERS; i++)
+        e = open_pinned(&cuda->answers[i].pinned, ANSWER_BYTES, &cuda->answers[i].done);
     if (e != cudaSuccess)
         return err_set(err, STATUS_WORLD, "the GPU does not answer: %s", cudaGetErrorString(e));
     cuda->name           = str_copy(perm, str_of(p.name));
