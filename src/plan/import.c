@@ -75,13 +75,23 @@ static bool is_known(const struct offers *o, struct machine *m)
     return true;
 }
 
+/* a3-highgpu-4g has four: gcp says so in the name. 0: it does not. */
+static i32 gpus_in_name(struct str name)
+{
+    struct str rest = name, last;
+    i64        count;
+    while (str_cut(&rest, '-', &last)) continue;
+    if (!str_ends(last, STR("g")) || !str_i64(str_sub(last, 0, last.len - 1), &count)) return 0;
+    return count >= 1 && count <= 1024 ? (i32)count : 0;
+}
+
 static struct machine hardware(const struct offers *o, struct str name, struct str gpu, i32 gpus)
 {
     const struct machine *known = catalogue_machine(o->catalogue, o->how.provider, name);
     struct machine        m;
     table_clear(&table_machines, &m);
     m.provider       = o->how.provider;
-    m.name           = str_copy(o->perm, name);
+    m.name           = name;
     m.region         = o->how.region;
     m.gpu            = gpu;
     m.gpus           = gpus;
@@ -98,6 +108,7 @@ static struct machine hardware(const struct offers *o, struct str name, struct s
         if (!m.gpu.len) m.gpu = f->gpu;
         m.cpu = f->cpu;
     }
+    if (m.gpu.len && !m.gpus) m.gpus = gpus_in_name(name);
     return m;
 }
 
@@ -127,6 +138,7 @@ struct offer *offers_get(struct offers *o, struct str name, struct str gpu, i32 
     struct offer *new = &o->offers[o->count++];
     new->key          = key;
     new->machine      = m;
+    new->machine.name = str_copy(o->perm, name);
     return new;
 }
 

@@ -63,7 +63,7 @@ static enum status read_row(struct list *l, struct str *field)
 static f64 number(struct str s)
 {
     f64 v;
-    return str_f64(s, &v) ? v : NAN;
+    return str_f64(s, &v) && v >= 0 ? v : NAN;
 }
 
 static i32 count_of(struct str s)

@@ -55,7 +55,7 @@ tail -c +2 "$lists/aws.json" >aws.json
 tail -c +2 "$lists/azure.json" >azure.json
 tail -c +2 "$lists/gcp.json" >gcp.json
 run 0 prices import skypilot aws/vms.csv gcp/vms.csv
-has out '^6 machines written to .*/.config/frugal/prices.csv; 1 passed over'
+has out '^7 machines written to .*/.config/frugal/prices.csv; 1 passed over'
 run 0 prices p4d.24xlarge
 has out 'spot_usd_h +14$'
 run 0 prices import aws aws.json

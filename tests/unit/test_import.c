@@ -114,6 +114,8 @@ TEST(skypilot_adds_the_gpus_that_gcp_prices_apart)
     CHECK_NEAR(named(&all, "a2-highgpu-1g")->spot_usd_h, 0.36975 + 1.75, 1e-12);
     CHECK(isnan(named(&all, "a2-highgpu-8g")->on_demand_usd_h)); /* no price of eight GPUs */
     CHECK_EQ(named(&all, "c3-highcpu-22")->on_demand_usd_h, 0.9356);
+    CHECK_EQ(named(&all, "a2-highgpu-2g")->gpus, 2); /* new to the catalogue: by its name */
+    CHECK_NEAR(named(&all, "a2-highgpu-2g")->on_demand_usd_h, 1.47895 + 5.867816, 1e-12);
 }
 
 TEST(imported_rows_join_a_users_file_and_keep_what_it_said)
