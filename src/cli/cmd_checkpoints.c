@@ -2,8 +2,7 @@
  * restore would take; deleting the old, copying one elsewhere. */
 #include "base/date.h"
 #include "base/hash.h"
-#include "cli/commands.h"
-#include "store/checkpoint.h"
+#include "cli/checkpoints.h"
 
 enum status command_checkpoints(struct cli *c, struct err *err);
 
@@ -18,9 +17,8 @@ static enum status list_folder(struct cli *c, struct str folder, struct ckpt_lis
     return st;
 }
 
-/* The one of that name or step; of a step saved twice, the newer. An empty word: the newest believed. */
-static enum status find(const struct ckpt_list *l, struct str word, struct str folder,
-                        struct ckpt **out, struct err *err)
+enum status checkpoints_find(const struct ckpt_list *l, struct str word, struct str folder,
+                             struct ckpt **out, struct err *err)
 {
     struct ckpt_id id = { 0 };
     i64            step;
@@ -40,9 +38,8 @@ static enum status find(const struct ckpt_list *l, struct str word, struct str f
                    STR_ARG(folder), (int)MIN(word.len, 80), word.data);
 }
 
-/* One line or object for each: what it is if nothing is wrong, or why not. */
-static void tell(struct cli *c, const struct ckpt_list *l, i64 i, const char *right,
-                 const struct err *why)
+void checkpoints_tell(struct cli *c, const struct ckpt_list *l, i64 i, const char *right,
+                      const struct err *why)
 {
     static const char *const    wrong[] = { "", "damaged", "unknown version", "unreadable" };
     struct arena                scratch = *c->perm;
@@ -86,7 +83,7 @@ static enum status run_list(struct cli *c, const struct str *arguments, i64 coun
     struct ckpt_list list;
     enum status      st = list_folder(c, arguments[0], &list, err);
     (void)count;
-    for (i64 i = 0; i < list.count && !st; i++) tell(c, &list, i, "believed", &list.items[i].why);
+    for (i64 i = 0; i < list.count && !st; i++) checkpoints_tell(c, &list, i, "believed", &list.items[i].why);
     if (!st && !list.count && !c->say->json)
         say_message(c->say, "%.*s has no checkpoints\n", STR_ARG(arguments[0]));
     return st;
@@ -99,12 +96,12 @@ static enum status run_verify(struct cli *c, const struct str *arguments, i64 co
     struct ckpt     *only = NULL;
     i64              bad = 0, seen = 0;
     enum status      st = list_folder(c, arguments[0], &list, err);
-    if (!st && count > 1) st = find(&list, arguments[1], arguments[0], &only, err);
+    if (!st && count > 1) st = checkpoints_find(&list, arguments[1], arguments[0], &only, err);
     for (i64 i = 0; i < list.count && !st; i++) {
         struct err why = { 0 };
         if (only && only != &list.items[i]) continue;
         bad += ckpt_verify(c->os, &list.items[i], *c->perm, &why) != STATUS_OK;
-        tell(c, &list, i, "whole", &why);
+        checkpoints_tell(c, &list, i, "whole", &why);
         seen++;
     }
     if (st || !bad) return st;
@@ -173,13 +170,13 @@ static enum status run_show(struct cli *c, const struct str *arguments, i64 coun
     struct ckpt     *k;
     f64              rate;
     enum status      st = list_folder(c, arguments[0], &list, err);
-    if (!st) st = find(&list, count > 1 ? arguments[1] : STR(""), arguments[0], &k, err);
+    if (!st) st = checkpoints_find(&list, count > 1 ? arguments[1] : STR(""), arguments[0], &k, err);
     if (!st && k->why.status) st = err_set(err, k->why.status, "%s", k->why.text);
     if (!st && !k->manifest.shard_count)
         st = err_set(err, STATUS_NO, "%.*s has no shards", STR_ARG(k->folder));
     if (!st) st = restore_rate(c, k, &rate, err);
     if (st) return st;
-    tell(c, &list, k - list.items, "believed", &k->why);
+    checkpoints_tell(c, &list, k - list.items, "believed", &k->why);
     if (!c->say->json) {
         const struct ckpt_manifest *m = &k->manifest;
         say_result(c->say, "run       %.*s, attempt %lld, save %lld\n", STR_ARG(m->run),
@@ -252,33 +249,37 @@ static enum status run_prune(struct cli *c, const struct str *arguments, i64 cou
     return st ? st : listed;
 }
 
+void checkpoints_tell_copied(struct cli *c, const struct ckpt *k, struct str to)
+{
+    struct arena scratch = *c->perm;
+    struct str   name    = ckpt_name(&scratch, k->id);
+    if (c->say->json) {
+        struct textbuf b = event_begin(&scratch, "copied");
+        event_str(&b, "name", name);
+        event_str(&b, "to", to);
+        event_i64(&b, "bytes", ckpt_bytes(&k->manifest));
+        event_end(&b, c->say);
+        return;
+    }
+    struct str bytes = text_bytes(&scratch, (f64)ckpt_bytes(&k->manifest));
+    say_result(c->say, "copied %.*s to %.*s, %.*s, verified\n", STR_ARG(name), STR_ARG(to),
+               STR_ARG(bytes));
+}
+
 static enum status run_copy(struct cli *c, const struct str *arguments, i64 count, struct err *err)
 {
     struct ckpt_list   list;
     struct ckpt       *k;
     struct ckpt_store *to;
     enum status        st = list_folder(c, arguments[0], &list, err);
-    if (!st) st = find(&list, count > 2 ? arguments[2] : STR(""), arguments[0], &k, err);
+    if (!st) st = checkpoints_find(&list, count > 2 ? arguments[2] : STR(""), arguments[0], &k, err);
     if (!st && k->why.status) st = err_set(err, k->why.status, "%s", k->why.text);
     if (!st) st = ckpt_store_open(c->os, arguments[1], c->perm, &to, err);
     if (st) return st;
     st = ckpt_copy(c->os, k, to, *c->perm, err);
     ckpt_store_close(to);
-    if (st) return st;
-    struct arena scratch = *c->perm;
-    struct str   name    = ckpt_name(&scratch, k->id);
-    if (c->say->json) {
-        struct textbuf b = event_begin(&scratch, "copied");
-        event_str(&b, "name", name);
-        event_str(&b, "to", arguments[1]);
-        event_i64(&b, "bytes", ckpt_bytes(&k->manifest));
-        event_end(&b, c->say);
-    } else {
-        struct str bytes = text_bytes(&scratch, (f64)ckpt_bytes(&k->manifest));
-        say_result(c->say, "copied %.*s to %.*s, %.*s, verified\n", STR_ARG(name),
-                   STR_ARG(arguments[1]), STR_ARG(bytes));
-    }
-    return STATUS_OK;
+    if (!st) checkpoints_tell_copied(c, k, arguments[1]);
+    return st;
 }
 
 static const struct verb {
@@ -294,6 +295,11 @@ static const struct verb {
 enum status command_checkpoints(struct cli *c, struct err *err)
 {
     const struct request *r = c->request;
+    for (i64 i = 0; i < r->argument_count; i++) {
+        if (!checkpoints_is_remote(r->arguments[i])) continue;
+        if (i == 0) return checkpoints_remote(c, STR("list"), r->arguments, r->argument_count, err);
+        return checkpoints_remote(c, r->arguments[0], r->arguments + 1, r->argument_count - 1, err);
+    }
     if (!r->argument_count)
         return err_set(err, STATUS_USAGE, "of which folder? frugal checkpoints list FOLDER");
     for (i64 i = 0; i < COUNT_OF(verbs); i++) {

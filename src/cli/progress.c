@@ -35,6 +35,8 @@ struct str progress_line(struct arena *perm, const struct train_progress *t)
         textbuf_fmt(&b, "  %.*s %s/s", STR_ARG(rate), words ? "tokens" : "samples");
     if (!isnan(t->eta_s)) textbuf_fmt(&b, "  ETA %.*s", STR_ARG(text_clock(&parts, t->eta_s)));
     if (!isnan(t->dollars)) textbuf_fmt(&b, "  %.*s", STR_ARG(text_dollars(&parts, t->dollars)));
+    if (t->remote_age_s > 0)
+        textbuf_fmt(&b, "  remote %.*s old", STR_ARG(text_clock(&parts, t->remote_age_s)));
     return textbuf_str(&b);
 }
 
@@ -182,6 +184,7 @@ static void step_event(struct progress *p, const struct train_progress *t)
     event_f64(&b, "samples_per_s", t->samples_per_s);
     event_f64(&b, "tokens_per_s", t->tokens_per_s);
     event_f64(&b, "dollars", t->dollars);
+    event_f64(&b, "remote_age_s", t->remote_age_s > 0 ? t->remote_age_s : NAN);
     event_end(&b, p->say);
 }
 
@@ -280,8 +283,14 @@ static void checkpoint_words(struct say *s, const struct train_checkpoint *t)
     case CHECKPOINT_FAILED:
         say_message(s, "warning: no checkpoint of step %lld: %.*s\n", step, STR_ARG(t->text));
         break;
-    case CHECKPOINT_CHANGED: say_message(s, "warning: %.*s\n", STR_ARG(t->text)); break;
+    case CHECKPOINT_NOT_UPLOADED:
+        say_message(s, "warning: not in the object store: %.*s\n", STR_ARG(t->text));
+        break;
+    case CHECKPOINT_CHANGED:
+    case CHECKPOINT_BEHIND:
+    case CHECKPOINT_SHARED: say_message(s, "warning: %.*s\n", STR_ARG(t->text)); break;
     case CHECKPOINT_SAVED: /* as it should be: the summary counts them */
+    case CHECKPOINT_UPLOADED:
     case CHECKPOINT_KIND_COUNT: break;
     }
 }

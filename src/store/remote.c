@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 enum { CLAIMS_MAX = 100 };
+static const i64 orphan_s = 86400;
 
 struct remote {
     struct os  *os;
@@ -76,6 +77,37 @@ static enum status last_attempt(struct remote *r, struct arena scratch, i64 *las
     return st;
 }
 
+/* The checkpoint a key belongs to, by the folder in it. */
+static bool id_of_key(const struct remote *r, struct str key, struct ckpt_id *id)
+{
+    struct str rest = str_sub(key, s3_prefix(r->s3).len, key.len), name = STR("");
+    return str_cut(&rest, '/', &name) && ckpt_name_parse(name, id);
+}
+
+/* Shards that a machine uploaded before it died, and whose manifest never came, cost money for ever.
+ * They go after a day: a start that was taken over may until then still be about to finish. */
+static void delete_orphans(struct remote *r, i64 attempt, struct arena scratch)
+{
+    struct arena   keys = arena_part(&scratch, (scratch.end - scratch.begin) / 2);
+    struct s3_list l;
+    i64            now_s  = r->os->wall_ns(r->os) / 1000000000;
+    struct str     prefix = str_cat(&scratch, s3_prefix(r->s3), STR("step-"));
+    if (s3_list(r->s3, prefix, STR(""), &keys, scratch, &l, NULL)) return;
+    for (i64 from = 0, to; from < l.count; from = to) { /* by key, so a checkpoint's lie together */
+        struct ckpt_id id, other;
+        bool           ours = id_of_key(r, l.objects[from].key, &id), whole = false, old = true;
+        for (to = from; to < l.count; to++) {
+            const struct s3_object *o = &l.objects[to];
+            if (to > from && !(ours && id_of_key(r, o->key, &other) && !ckpt_order(id, other)))
+                break;
+            whole |= str_ends(o->key, STR("/" CKPT_MANIFEST));
+            old &= o->modified_s && now_s - o->modified_s > orphan_s;
+        }
+        for (i64 i = from; i < to && ours && !whole && old && id.attempt < attempt; i++)
+            s3_delete(r->s3, l.objects[i].key, scratch, NULL);
+    }
+}
+
 enum status remote_claim(struct remote *r, i64 least, struct arena scratch, i64 *attempt,
                          bool *alone, struct err *err)
 {
@@ -98,6 +130,7 @@ enum status remote_claim(struct remote *r, i64 least, struct arena scratch, i64 
         if (st && st != STATUS_NO) return st;
         s3_abort_uploads(r->s3, str_cat(&scratch, s3_prefix(r->s3), STR("step-")), scratch,
                          &aborted, NULL); /* where that may not be asked, the lifecycle does it */
+        delete_orphans(r, *attempt, scratch);
         return STATUS_OK;
     }
     return err_set(err, STATUS_WORLD, "%.*s: %d numbers in a row were taken by others",
@@ -216,9 +249,18 @@ bool remote_archive(struct str class, f64 *hours, f64 *usd_gb)
     return false;
 }
 
-/* Can all of it be read now? */
-static enum status check_readable(struct remote *r, const struct ckpt_manifest *m,
-                                  struct arena scratch, struct err *err)
+enum status remote_class(struct remote *r, const struct ckpt_manifest *m, struct arena *perm,
+                         struct str *out, struct err *err)
+{
+    struct s3_object o = { 0 };
+    if (!m->shard_count) return STATUS_OK;
+    enum status st = s3_head(r->s3, object_key(r, perm, m->id, m->shards[0].name), perm, &o, err);
+    *out           = o.storage_class;
+    return st;
+}
+
+enum status remote_readable(struct remote *r, const struct ckpt_manifest *m, struct arena scratch,
+                            struct err *err)
 {
     for (i64 i = 0; i < m->shard_count; i++) {
         struct arena     turn = scratch;
@@ -247,7 +289,7 @@ enum status remote_fetch(struct remote *r, const struct ckpt_manifest *m, struct
                          struct arena scratch, struct err *err)
 {
     struct str  folder;
-    enum status st = check_readable(r, m, scratch, err);
+    enum status st = remote_readable(r, m, scratch, err);
     if (st) return st;
     st = ckpt_import_begin(to, m, &scratch, &folder, err);
     if (st == STATUS_NO) return STATUS_OK; /* a whole one is here already */

@@ -23,8 +23,8 @@ void           remote_cancel(struct remote *r); /* what is under way ends soon, 
 struct s3_sums remote_sums(const struct remote *r);
 struct str     remote_address(const struct remote *r, struct arena *perm, struct ckpt_id id);
 
-/* Takes the next number of a start, above `least` and every number taken, and gives up the unfinished
- * uploads of earlier starts. *alone is false where the endpoint ignores conditions, so that two
+/* Takes the next number of a start, above `least` and every number taken, and gives up what
+ * earlier starts have left unfinished. *alone is false where the endpoint ignores conditions, so that two
  * writers cannot be excluded. */
 enum status remote_claim(struct remote *r, i64 least, struct arena scratch, i64 *attempt,
                          bool *alone, struct err *err);
@@ -43,6 +43,12 @@ enum status remote_put(struct remote *r, struct str folder, const struct ckpt_ma
  * it takes and what it costs to bring it back. */
 enum status remote_fetch(struct remote *r, const struct ckpt_manifest *m, struct ckpt_store *to,
                          struct arena scratch, struct err *err);
+/* Can it be read now? As remote_fetch. */
+enum status remote_readable(struct remote *r, const struct ckpt_manifest *m, struct arena scratch,
+                            struct err *err);
+/* The storage class of its shards; empty: the usual one. */
+enum status remote_class(struct remote *r, const struct ckpt_manifest *m, struct arena *perm,
+                         struct str *out, struct err *err);
 /* The newest remote one that is newer than `have` (attempt 0: anything is) and can be read; `said`
  * gets a sentence for each passed over. NO: there is none. */
 enum status remote_fetch_newer(struct remote *r, struct ckpt_id have, struct ckpt_store *to,

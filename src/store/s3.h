@@ -52,6 +52,7 @@ enum status s3_get_range(struct s3 *s, struct str key, i64 from, i64 count, stru
 struct s3_object {
     struct str key;
     i64        bytes;
+    i64        modified_s;    /* since 1970, in lists; 0: not told */
     struct str storage_class; /* empty: STANDARD */
     bool       archived;      /* must be restored before it can be read */
     bool       restoring;     /* that is under way */

@@ -1,4 +1,5 @@
 /* s3_calls.c - the operations on objects and on the bucket. */
+#include "base/date.h"
 #include "store/s3_int.h"
 #include "store/xml.h"
 #include <string.h>
@@ -135,6 +136,7 @@ static void read_page(struct str inner, struct s3_list *l, i64 *room, struct are
             o.storage_class = xml_text(perm, xml_child(x.inner, STR("StorageClass")));
             o.archived      = is_archive(o.storage_class);
             if (!str_i64(xml_child(x.inner, STR("Size")), &o.bytes)) o.bytes = -1;
+            date_iso(xml_child(x.inner, STR("LastModified")), &o.modified_s);
         } else if (str_eq(x.name, STR("CommonPrefixes"))) {
             o.key = xml_text(perm, xml_child(x.inner, STR("Prefix")));
         }

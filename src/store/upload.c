@@ -211,6 +211,16 @@ enum status uploader_restore(struct uploader *u, struct ckpt_id have, struct are
     return remote_fetch_newer(u->remote, have, u->store, perm, u->memory, said, got, err);
 }
 
+enum status uploader_clear(struct uploader *u, struct err *err)
+{
+    struct arena     scratch = u->memory, lists = arena_part(&scratch, memory_bytes / 4);
+    struct ckpt_list list;
+    enum status      st = remote_list(u->remote, &lists, scratch, &list, err);
+    for (i64 i = list.count - 1; i >= 0 && !st; i--)
+        if (!list.items[i].why.status) st = remote_delete(u->remote, &list.items[i].manifest, scratch, err);
+    return st;
+}
+
 void uploader_offer(struct uploader *u, const struct ckpt_manifest *m)
 {
     pthread_mutex_lock(&u->lock);

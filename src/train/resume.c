@@ -190,18 +190,37 @@ static enum status find(struct resume *r, struct str folder, struct arena *perm,
     return st;
 }
 
+/* The newest here, unless there is a newer one in the object store. */
+static enum status find_anywhere(struct resume *r, struct arena *perm, struct err *err)
+{
+    struct str     folder = r->settings.checkpoint.dir;
+    struct ckpt_id have   = { 0 };
+    bool           brought;
+    enum status    st = find(r, folder, perm, err);
+    if (st) return st;
+    if (r->found) have = r->loaded.ckpt->id;
+    st = elsewhere_restore(&r->elsewhere, have, perm, &brought, err);
+    if (st || !brought) return st;
+    resume_forget(r);
+    return find(r, folder, perm, err);
+}
+
 enum status resume_open(struct resume *r, struct os *os, const struct settings *settings,
                         const struct train_listener *listener, struct arena *perm, struct err *err)
 {
-    struct str folder = settings->checkpoint.dir;
     *r = (struct resume){ .os = os, .listener = listener, .settings = *settings };
-    if (!folder.len) return STATUS_OK;
-    enum status st = ckpt_store_open(os, folder, perm, &r->store, err);
+    struct checkpoint_config *c = &r->settings.checkpoint;
+    if (c->to.len && !c->dir.len) c->dir = STR("checkpoints");
+    if (!c->dir.len) return STATUS_OK;
+    enum status st = ckpt_store_open(os, c->dir, perm, &r->store, err);
     if (st) return st;
     r->attempt = ckpt_attempt_last(r->store) + 1;
     r->run     = str_fmt(perm, "%016llx", (unsigned long long)rng_mix((u64)os->wall_ns(os)));
-    bool fresh = listener->orders && listener->orders->fresh;
-    return fresh ? ckpt_clear(r->store, *perm, err) : find(r, folder, perm, err);
+    st = elsewhere_open(&r->elsewhere, os, &r->settings, listener, r->store, perm, &r->attempt, err);
+    if (st) return st;
+    if (!listener->orders || !listener->orders->fresh) return find_anywhere(r, perm, err);
+    st = ckpt_clear(r->store, *perm, err);
+    return st ? st : elsewhere_clear(&r->elsewhere, err);
 }
 
 void resume_forget(struct resume *r)
@@ -213,6 +232,7 @@ void resume_forget(struct resume *r)
 void resume_close(struct resume *r)
 {
     resume_forget(r);
+    elsewhere_close(&r->elsewhere, r->ended);
     if (r->store) ckpt_store_close(r->store);
     r->store = NULL;
 }

@@ -6,6 +6,7 @@
  * others may change and are told; and what keeps the bits from being the same is told too. */
 #ifndef TRAIN_RESUME_H
 #define TRAIN_RESUME_H
+#include "train/elsewhere.h"
 #include "train/state.h"
 
 struct resume {
@@ -16,9 +17,11 @@ struct resume {
     struct ckpt_list             list;
     struct ckpt_loaded           loaded;
     bool                         found;
+    struct elsewhere             elsewhere;
     i64                          attempt; /* this start's */
     struct str                   run;     /* name of the run, for all its starts */
     struct json                 *before;  /* what resume_text was then; NULL: not found */
+    bool                         ended; /* the run is done: nobody goes on from its checkpoints */
     bool                         ends_changed; /* settings that end a run are others now */
 };
 /* The folder's lock, and the newest checkpoint that is whole. Of a run without checkpoints only the

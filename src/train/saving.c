@@ -26,6 +26,9 @@ struct str train_checkpoint_name(enum train_checkpoint_kind k)
         [CHECKPOINT_DAMAGED] = STR_INIT("damaged"),   [CHECKPOINT_RESUMED] = STR_INIT("resumed"),
         [CHECKPOINT_CHANGED] = STR_INIT("changed"),   [CHECKPOINT_INTERVAL] = STR_INIT("interval"),
         [CHECKPOINT_SAVED] = STR_INIT("saved"),       [CHECKPOINT_FAILED] = STR_INIT("failed"),
+        [CHECKPOINT_UPLOADED] = STR_INIT("uploaded"), [CHECKPOINT_BEHIND] = STR_INIT("behind"),
+        [CHECKPOINT_NOT_UPLOADED] = STR_INIT("not uploaded"),
+        [CHECKPOINT_SHARED] = STR_INIT("shared"),
     };
     return names[k];
 }
@@ -40,7 +43,7 @@ enum status saving_open(struct saving *v, struct os *os, const struct settings *
     v->figures = (struct train_saving){ .resumed_step = -1, .step = -1, .total_s = NAN, .persist_s = NAN };
     if (hours > 0) v->facts.hazard = hazard_of_mean(hours * 3600, hazard_prior.shape);
     enum status st = STATUS_OK;
-    if (settings->checkpoint.dir.len) st = cadence_parse(settings->checkpoint.every, &v->cadence, err);
+    if (settings->checkpoint.dir.len || settings->checkpoint.to.len) st = cadence_parse(settings->checkpoint.every, &v->cadence, err);
     return st ? st : resume_open(&v->resume, os, settings, listener, perm, err);
 }
 
@@ -134,7 +137,9 @@ enum status saving_start(struct saving *v, struct err *err)
                               .store       = v->resume.store,
                               .keep        = s->settings->checkpoint.keep,
                               .fresh       = v->snapshot.memory,
-                              .fresh_bytes = v->snapshot.bytes };
+                              .fresh_bytes = v->snapshot.bytes,
+                              .saved       = elsewhere_saved,
+                              .context     = &v->resume.elsewhere };
     v->text         = resume_text(s, s->perm);
     enum status st  = saver_open(&c, s->perm, &v->saver, err);
     v->guard->saver = v->saver;
@@ -205,23 +210,33 @@ static void settle(struct saving *v)
     schedule(v);
 }
 
+/* Seconds from one save to the next; NaN: nobody knows yet. */
+static f64 interval_s(const struct saving *v)
+{
+    if (v->due_step == INT64_MAX) return (f64)(v->due_ns - v->taken_ns) * 1e-9;
+    return v->free_steps ? (f64)(v->due_step - v->taken_step) * (f64)v->free_ns / (f64)v->free_steps * 1e-9
+                         : NAN;
+}
+
 static bool is_due(const struct saving *v)
 {
     return v->s->asked_to_save || v->at->step >= v->due_step || now_ns(v) >= v->due_ns;
 }
 
-void saving_step(struct saving *v, i64 step_ns)
+enum status saving_step(struct saving *v, i64 step_ns, struct err *err)
 {
-    if (!v->saver) return;
+    if (!v->saver) return STATUS_OK;
     bool idle = saver_idle(v->saver);
     *(v->beside ? &v->window_ns : &v->free_ns) += step_ns;
     *(v->beside ? &v->window_steps : &v->free_steps) += 1;
     v->beside = !idle;
     if (idle) settle(v);
-    if (!is_due(v)) return;
-    if (idle) take(v);
-    else if (!v->late) v->figures.late++;
-    v->late = !idle;
+    if (is_due(v)) {
+        if (idle) take(v);
+        else if (!v->late) v->figures.late++;
+        v->late = !idle;
+    }
+    return elsewhere_step(&v->resume.elsewhere, interval_s(v), err);
 }
 
 /* --- the end --- */
@@ -235,7 +250,8 @@ static void wait_idle(struct saving *v)
 /* Is there time for one more, by what the last one took? */
 static bool in_time(struct saving *v, i64 deadline_ns)
 {
-    f64 left_s = (f64)(deadline_ns - now_ns(v)) * 1e-9, needed_s = v->facts.persist_s;
+    f64 left_s   = (f64)(deadline_ns - now_ns(v)) * 1e-9;
+    f64 needed_s = v->facts.persist_s + elsewhere_needs_s(&v->resume.elsewhere, v->figures.bytes);
     if (!deadline_ns || isnan(needed_s) || needed_s < deadline_use * left_s) return true;
     struct arena scratch = v->s->scratch;
     tell(v, &(struct train_checkpoint){
@@ -257,7 +273,20 @@ static i64 deadline_ns(struct train_orders *o)
     return at;
 }
 
-enum status saving_end(struct saving *v, struct err *err)
+/* Waits for the uploads. A run that is interrupted anyway says what is not there, and ends as such. */
+static enum status end_elsewhere(struct saving *v, enum status so_far, i64 deadline, struct err *err)
+{
+    struct err  why = { 0 };
+    enum status st  = elsewhere_end(&v->resume.elsewhere, deadline, &why);
+    if (st != STATUS_NO) return st ? err_set(err, st, "%s", why.text) : st;
+    if (!so_far) return err_set(err, STATUS_WORLD, "%s", why.text);
+    tell(v, &(struct train_checkpoint){ .kind = CHECKPOINT_NOT_UPLOADED,
+                                        .step = v->figures.step,
+                                        .text = str_of(why.text) });
+    return STATUS_OK;
+}
+
+enum status saving_end(struct saving *v, enum status so_far, struct err *err)
 {
     if (!v->saver) return STATUS_OK;
     i64 deadline = deadline_ns(v->s->orders);
@@ -270,7 +299,7 @@ enum status saving_end(struct saving *v, struct err *err)
     if (v->figures.step < 0 && v->at->step > 0)
         return err_set(err, STATUS_WORLD, "nothing of this run could be saved in %.*s",
                        STR_ARG(v->s->settings->checkpoint.dir));
-    return STATUS_OK;
+    return end_elsewhere(v, so_far, deadline, err);
 }
 
 void saving_close(struct saving *v)

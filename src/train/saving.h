@@ -35,9 +35,11 @@ enum status saving_open(struct saving *v, struct os *os, const struct settings *
 enum status saving_plan(struct saving *v, struct session *s, struct guard *g, struct run_state *at,
                         struct err *err); /* compiled, nothing allocated; *at says where to start */
 enum status saving_start(struct saving *v, struct err *err); /* weights are set: puts the state back */
-void        saving_step(struct saving *v, i64 step_ns); /* after each step, evaluation included */
-/* The run ends or is interrupted; the last state is on the disk (and elsewhere) when it returns. */
-enum status saving_end(struct saving *v, struct err *err);
+/* After each step, evaluation included. INTERRUPTED: a later start of the run has taken over. */
+enum status saving_step(struct saving *v, i64 step_ns, struct err *err);
+/* The run ends (so_far OK) or is interrupted; the last state is on the disk, and elsewhere, when it
+ * returns. */
+enum status saving_end(struct saving *v, enum status so_far, struct err *err);
 void        saving_close(struct saving *v);
 
 #endif

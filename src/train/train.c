@@ -145,6 +145,8 @@ static void tell_step(struct loop *l, f64 lr)
                                    .samples_per_s = rate,
                                    .tokens_per_s  = tokens_per_s(l, rate),
                                    .dollars       = dollars(l) };
+    f64                   age_s = elsewhere_age_s(&l->saving.resume.elsewhere);
+    e.remote_age_s              = isnan(age_s) ? 0 : age_s;
     if (l->limits.steps && l->at.step >= ETA_STEPS)
         e.eta_s = e.elapsed_s / (f64)l->at.step * (f64)(l->limits.steps - l->at.step);
     TELL(l->listener, on_step, &e);
@@ -355,7 +357,7 @@ static enum status one_step(struct loop *l, struct batch *b, i64 begin_ns, struc
     if (!st) st = after_step(l, now, err);
     l->at.elapsed_ns = now_ns(l) - l->begin_ns;
     if (!st && !stop->reason) st = session_check_signal(&l->s, l->at.step, err);
-    if (!st) saving_step(&l->saving, step_ns);
+    if (!st) st = saving_step(&l->saving, step_ns, err);
     return st;
 }
 
@@ -374,7 +376,7 @@ static enum status steps(struct loop *l, struct err *err)
     }
     if (stop->reason != STOP_DIVERGED && (!st || st == STATUS_INTERRUPTED)) {
         struct err  why   = { 0 };
-        enum status saved = saving_end(&l->saving, &why);
+        enum status saved = saving_end(&l->saving, st, &why);
         if (saved && err) *err = why;
         if (saved) st = saved;
     }
@@ -510,6 +512,7 @@ enum status train_run(struct os *os, const struct settings *settings,
         fill_result(&l);
     }
     if (l.loader) loader_close(l.loader);
+    l.saving.resume.ended = !st;
     saving_close(&l.saving);
     session_close(&l.s);
     arena_close(&perm);

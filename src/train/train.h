@@ -64,6 +64,7 @@ struct train_progress {
     struct train_scaling scaling;
     f64                 samples_per_s, tokens_per_s; /* tokens NaN where samples are not sequences */
     f64                 dollars;
+    f64                 remote_age_s; /* of the newest checkpoint in the object store; 0: none */
 };
 
 /* After an evaluation. */
@@ -95,6 +96,10 @@ enum train_checkpoint_kind {
     CHECKPOINT_INTERVAL, /* when they are taken from now on, and why */
     CHECKPOINT_SAVED,
     CHECKPOINT_FAILED, /* to be written; the run goes on */
+    CHECKPOINT_UPLOADED,     /* it is in the object store */
+    CHECKPOINT_NOT_UPLOADED, /* and is tried again */
+    CHECKPOINT_BEHIND,       /* the newest there is old */
+    CHECKPOINT_SHARED,       /* the store cannot keep a second writer out */
     CHECKPOINT_KIND_COUNT
 };
 struct str train_checkpoint_name(enum train_checkpoint_kind k); /* "saved": as events have it */

@@ -1,4 +1,5 @@
 #include "support/fake_s3.h"
+#include "base/date.h"
 #include <string.h>
 #include <time.h>
 
@@ -112,8 +113,13 @@ static void list(struct fake_s3 *f, struct str query, struct arena *perm, struct
         if (!str_starts(key, prefix)) continue;
         i64 slash = folders ? str_find(rest, '/') : -1;
         if (slash < 0) {
-            textbuf_fmt(&b, "<Contents><Key>%.*s</Key><Size>%lld</Size></Contents>", STR_ARG(key),
+            i64 modified_s = f->objects[i].modified_s;
+            textbuf_fmt(&b, "<Contents><Key>%.*s</Key><Size>%lld</Size>", STR_ARG(key),
                         (long long)f->objects[i].len);
+            if (modified_s)
+                textbuf_fmt(&b, "<LastModified>%.*s</LastModified>",
+                            STR_ARG(date_text(&f->memory, modified_s)));
+            textbuf_add(&b, STR("</Contents>"));
             continue;
         }
         struct str folder = str_sub(key, 0, prefix.len + slash + 1);

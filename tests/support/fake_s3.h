@@ -14,6 +14,7 @@ struct fake_object {
     i64         len;
     const char *storage_class; /* NULL: the usual one */
     bool        retired;       /* tagged so */
+    i64         modified_s;    /* 0: the list does not tell */
 };
 
 struct fake_s3 {

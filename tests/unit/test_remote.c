@@ -274,6 +274,39 @@ TEST(after_an_outage_the_upload_goes_on)
     stop(&m, false);
 }
 
+TEST(shards_without_a_manifest_go_after_a_day)
+{
+    static const struct {
+        const char *key;
+        i64         age_s; /* 0: not told */
+        bool        stays;
+    } cases[] = {
+        { "run/attempts/000001", 0, true },
+        { "run/step-000000001.1.1/state.safetensors", 90000, false },
+        { "run/step-000000001.1.1/weights.safetensors", 90000, false },
+        { "run/step-000000002.1.2/state.safetensors", 90000, true }, /* a sister is young */
+        { "run/step-000000002.1.2/weights.safetensors", 60, true },
+        { "run/step-000000003.1.3/state.safetensors", 90000, true },
+        { "run/step-000000003.1.3/manifest.json", 90000, true },
+        { "run/step-000000004.9.1/state.safetensors", 90000, true }, /* of a later start */
+        { "run/step-000000005.1.4/state.safetensors", 0, true },
+        { "run/step-notes/mine.txt", 90000, true }
+    };
+    struct os       os;
+    struct fake_s3 *f = fake_s3_new(perm, &os);
+    struct site     m;
+    for (i64 i = 0; i < COUNT_OF(cases); i++) {
+        struct fake_object *o = &f->objects[f->count++];
+        snprintf(o->key, sizeof o->key, "%s", cases[i].key);
+        o->bytes      = "";
+        o->modified_s = cases[i].age_s ? os.wall_ns(&os) / 1000000000 - cases[i].age_s : 0;
+    }
+    CHECK_OK(start(&m, f, &os, 0, perm));
+    for (i64 i = 0; i < COUNT_OF(cases); i++)
+        CHECK_EQ(fake_s3_find(f, str_of(cases[i].key)) != NULL, cases[i].stays);
+    stop(&m, false);
+}
+
 TEST(what_is_damaged_or_archived_is_passed_over_with_a_sentence)
 {
     struct os       os;

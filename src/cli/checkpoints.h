@@ -1,0 +1,19 @@
+/* checkpoints.h - what frugal checkpoints does with folders and with object stores alike. */
+#ifndef CLI_CHECKPOINTS_H
+#define CLI_CHECKPOINTS_H
+#include "cli/commands.h"
+#include "store/checkpoint.h"
+
+/* The one of that name or step; of a step saved twice, the newer. An empty word: the newest believed. */
+enum status checkpoints_find(const struct ckpt_list *l, struct str word, struct str where,
+                             struct ckpt **out, struct err *err);
+/* One line or object: what it is if nothing is wrong (`right`), or why not. */
+void checkpoints_tell(struct cli *c, const struct ckpt_list *l, i64 i, const char *right,
+                      const struct err *why);
+void checkpoints_tell_copied(struct cli *c, const struct ckpt *k, struct str to);
+
+bool        checkpoints_is_remote(struct str where); /* s3:// or gs:// */
+enum status checkpoints_remote(struct cli *c, struct str verb, const struct str *arguments,
+                               i64 count, struct err *err);
+
+#endif

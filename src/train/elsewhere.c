@@ -1,0 +1,139 @@
+/* elsewhere.c - telling the uploader what is there, and the user what became of it. */
+#include "train/elsewhere.h"
+#include "run/notice.h"
+#include "train/resume.h"
+#include <math.h>
+#include <stdio.h>
+
+static const i64 patience_ns = (i64)600 * 1000000000; /* at the end of a run without a deadline */
+static const f64 behind      = 2;                     /* intervals without a remote checkpoint */
+
+static void tell(struct elsewhere *e, enum train_checkpoint_kind kind, i64 step, const char *text)
+{
+    resume_tell(e->listener,
+                &(struct train_checkpoint){ .kind = kind, .step = step, .text = str_of(text) });
+}
+
+enum status elsewhere_open(struct elsewhere *e, struct os *os, const struct settings *settings,
+                           const struct train_listener *listener, struct ckpt_store *store,
+                           struct arena *perm, i64 *attempt, struct err *err)
+{
+    const struct checkpoint_config *c = &settings->checkpoint;
+    *e = (struct elsewhere){ .os = os, .listener = listener, .begin_ns = os->now_ns(os) };
+    if (!c->to.len) return STATUS_OK;
+    struct str             cloud = settings->spot.cloud;
+    enum cloud             here  = str_eq(cloud, STR("auto")) ? cloud_of_machine(os) : CLOUD_NONE;
+    struct upload_settings u     = {
+            .where = { .to            = c->to,
+                       .endpoint      = c->endpoint,
+                       .region        = c->region,
+                       .style         = c->style,
+                       .storage_class = c->storage_class,
+                       .ask_aws       = here == CLOUD_AWS || str_eq(cloud, STR("aws")),
+                       .ask_gcp       = here == CLOUD_GCP || str_eq(cloud, STR("gcp")) },
+            .keep  = c->keep_remote,
+    };
+    enum status st = uploader_start(os, &u, store, perm, &e->up, err);
+    if (st) return st;
+    *attempt = uploader_attempt(e->up);
+    if (!uploader_state(e->up).alone)
+        tell(e, CHECKPOINT_SHARED, 0,
+             "the object store ignores conditions (If-None-Match), so a second trainer writing "
+             "there cannot be "
+             "kept out; what is believed is whole even so");
+    return STATUS_OK;
+}
+
+enum status elsewhere_restore(struct elsewhere *e, struct ckpt_id have, struct arena *perm,
+                              bool *brought, struct err *err)
+{
+    struct str     said = STR("");
+    struct ckpt_id got;
+    *brought = false;
+    if (!e->up) return STATUS_OK;
+    enum status st = uploader_restore(e->up, have, perm, &said, &got, err);
+    if (said.len) tell(e, CHECKPOINT_DAMAGED, got.step, said.data);
+    *brought = st == STATUS_OK;
+    return st == STATUS_NO ? STATUS_OK : st;
+}
+
+enum status elsewhere_clear(struct elsewhere *e, struct err *err)
+{
+    return e->up ? uploader_clear(e->up, err) : STATUS_OK;
+}
+
+void elsewhere_saved(void *context, struct ckpt_store *store, const struct ckpt_manifest *m)
+{
+    struct elsewhere *e = context;
+    (void)store;
+    if (e->up) uploader_offer(e->up, m);
+}
+
+f64 elsewhere_age_s(struct elsewhere *e)
+{
+    if (!e->up) return NAN;
+    struct upload_state s = uploader_state(e->up);
+    return s.newest.attempt ? (f64)(e->os->wall_ns(e->os) - s.newest_wall_ns) * 1e-9 : NAN;
+}
+
+/* Twice the interval, or twice that since the start while none is there. */
+static void tell_behind(struct elsewhere *e, f64 interval_s)
+{
+    f64 age_s = elsewhere_age_s(e), run_s = (f64)(e->os->now_ns(e->os) - e->begin_ns) * 1e-9;
+    f64 late_s = isnan(age_s) ? run_s : age_s;
+    if (e->told_behind || !(interval_s > 0) || late_s <= behind * interval_s) {
+        e->told_behind = e->told_behind && late_s > behind * interval_s;
+        return;
+    }
+    char text[160];
+    snprintf(text, sizeof text, "%s %.0f s, and one was due every %.0f s",
+             isnan(age_s) ? "nothing is in the object store after"
+                          : "the newest in the object store is of the age of",
+             late_s, interval_s);
+    e->told_behind = true;
+    tell(e, CHECKPOINT_BEHIND, e->told.step, text);
+}
+
+enum status elsewhere_step(struct elsewhere *e, f64 interval_s, struct err *err)
+{
+    if (!e->up) return STATUS_OK;
+    struct upload_state s = uploader_state(e->up);
+    if (ckpt_order(e->told, s.newest) < 0) {
+        e->told = s.newest;
+        tell(e, CHECKPOINT_UPLOADED, s.newest.step, "");
+    }
+    if (s.failed.status && !e->told_failed)
+        tell(e, CHECKPOINT_NOT_UPLOADED, s.newest.step, s.failed.text);
+    if (s.note.status && !e->told_note)
+        tell(e, CHECKPOINT_NOT_UPLOADED, s.newest.step, s.note.text);
+    e->told_failed = s.failed.status != STATUS_OK;
+    e->told_note |= s.note.status != STATUS_OK;
+    tell_behind(e, interval_s);
+    if (!s.taken_over_by) return STATUS_OK;
+    return uploader_wait_until(e->up, 0, err); /* its sentence */
+}
+
+f64 elsewhere_needs_s(struct elsewhere *e, i64 bytes)
+{
+    if (!e->up) return 0;
+    struct upload_state s = uploader_state(e->up);
+    return s.bytes_s > 0 ? (f64)(s.bytes_left + bytes) / s.bytes_s : 0;
+}
+
+enum status elsewhere_end(struct elsewhere *e, i64 deadline_ns, struct err *err)
+{
+    if (!e->up) return STATUS_OK;
+    i64  now_ns = e->os->now_ns(e->os), until = deadline_ns ? deadline_ns : now_ns + patience_ns;
+    bool in_time = elsewhere_needs_s(e, 0) * 1e9 <= (f64)(until - now_ns);
+    if (!in_time)
+        uploader_drop_waiting(e->up); /* what runs may be whole in time, and is worth more */
+    enum status st = uploader_wait_until(e->up, until, err);
+    if (!st) st = elsewhere_step(e, NAN, err);
+    return st;
+}
+
+void elsewhere_close(struct elsewhere *e, bool ended)
+{
+    if (e->up) uploader_close(e->up, ended);
+    e->up = NULL;
+}

@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""frugal train with checkpoint.to, against the server of s3_server.py: a run that loses its machine goes on
+from the object store and ends with the same bits; two trainers; notices; what the user is told."""
+import json, os, random, signal, struct, subprocess, sys, tempfile, time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from s3_server import KEY_ID, SECRET, REGION, Server
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+FRUGAL = os.environ.get("FRUGAL") or os.path.join(TOP, "build", "frugal")
+SEED = int(os.environ.get("CHECK_SEED") or random.SystemRandom().getrandbits(64))
+RNG = random.Random(SEED)
+RUN = """
+data: {kind: idx, path: IMAGES, labels: LABELS, eval_path: IMAGES, eval_labels: LABELS}
+model: {kind: layers, layers: [flatten, {dense: 64}, relu, {dropout: 0.2}, {dense: 4}]}
+train: {epochs: 1000000, steps: 200, batch: 16, lr: 0.01, eval_every: 50}
+checkpoint: {every: 20}
+"""
+said = []
+
+
+def data(folder):
+    images, labels = os.path.join(folder, "images"), os.path.join(folder, "labels")
+    with open(images, "wb") as f:
+        f.write(struct.pack(">IIII", 0x803, 400, 8, 8) + RNG.randbytes(400 * 64))
+    with open(labels, "wb") as f:
+        f.write(struct.pack(">II", 0x801, 400) + bytes(RNG.randrange(4) for _ in range(400)))
+    path = os.path.join(folder, "run.yaml")
+    with open(path, "w") as f:
+        f.write(RUN.replace("IMAGES", images).replace("LABELS", labels))
+    return path
+
+
+class Machine:
+    """A folder of its own, and an environment with keys."""
+
+    def __init__(self, server, run, *more, **env):
+        self.folder = tempfile.TemporaryDirectory()
+        self.env = {"PATH": os.environ["PATH"], "HOME": self.folder.name, "AWS_ACCESS_KEY_ID": KEY_ID,
+                    "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": REGION, "AWS_ENDPOINT_URL_S3": server.url,
+                    "no_proxy": "*", "FRUGAL_RUN_LEDGER": "", **env}
+        self.args = [FRUGAL, "train", run, "--json", "checkpoint.to=s3://bucket/runs/one", "spot.cloud=none", *more]
+
+    def start(self, *more):
+        self.process = subprocess.Popen(self.args + list(more), env=self.env, cwd=self.folder.name,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return self
+
+    def end(self, rc):
+        out, err = self.process.communicate(timeout=60)
+        said.append(out + err)
+        assert self.process.returncode == rc, (self.process.returncode, out[-800:], err)
+        self.events = [json.loads(l) for l in out.splitlines()]
+        return err
+
+    def told(self, what):
+        return [e for e in self.events if e["event"] == "checkpoint" and e["what"] == what]
+
+    def weights(self):
+        with open(os.path.join(self.folder.name, "w.safetensors"), "rb") as f:
+            return f.read()
+
+
+def steps_there(server):
+    names = {k.split("/")[2] for k in server.objects if k.endswith("/manifest.json")}
+    for n in names:  # every one of them whole
+        manifest = json.loads(server.objects[f"runs/one/{n}/manifest.json"])
+        for shard in manifest["shards"]:
+            assert len(server.objects[f"runs/one/{n}/{shard['name']}"]) == shard["bytes"]
+    return sorted(int(n.split("-")[1].split(".")[0]) for n in names)
+
+
+def wait_until(ready):
+    for _ in range(600):
+        if ready():
+            return
+        time.sleep(0.02)
+    raise AssertionError("it does not come")
+
+
+def check_machine_lost(s, run, alone):
+    """Killed, with its disk; then asked to stop; then to the end: three machines, the bits of one."""
+    a = Machine(s, run, "train.steps=100000").start()
+    wait_until(lambda: s.count("PUT", "manifest.json") >= 2)
+    a.process.kill()
+    a.process.communicate()
+    b = Machine(s, run, "train.steps=100000").start()
+    before = len(s.objects)
+    wait_until(lambda: any("/attempts/000002" in k for k in s.objects) and s.count("PUT", ".2.", "manifest.json") >= 2)
+    b.process.send_signal(signal.SIGTERM)
+    b.end(4)
+    assert b.told("resumed") and b.told("uploaded"), b.events
+    last = max(e["step"] for e in b.told("saved"))
+    assert last in steps_there(s), (last, steps_there(s))  # exit 4 comes after the upload
+    # The rest on a third machine, and the whole on one: both to the step that is divisible by 100.
+    steps = (last // 100 + 2) * 100
+    c = Machine(s, run, f"train.steps={steps}", "train.out=w.safetensors").start()
+    c.end(0)
+    assert c.told("resumed")[0]["step"] == last and not c.told("resumed")[0]["text"], c.told("resumed")
+    alone.args = [x for x in alone.args if not x.startswith("checkpoint.to")]
+    alone.start(f"train.steps={steps}", "train.out=w.safetensors").end(0)
+    assert c.weights() == alone.weights(), "not the same bits"
+    kept = steps_there(s)
+    assert len(kept) <= 4 and max(kept) == steps, kept
+    shards = [k for k in s.objects if k.endswith(".safetensors") and k.rsplit("/", 1)[0] + "/manifest.json" in s.objects]
+    assert all(s.tags.get(k) == {"frugal": "retired"} for k in shards), [k for k in shards if not s.tags.get(k)]
+
+
+def check_two_trainers(s, run):
+    a = Machine(s, run, "train.steps=1000000", "train.seed=7", "checkpoint.to=s3://bucket/runs/two").start()
+    wait_until(lambda: s.count("PUT", "runs/two", "manifest.json") >= 1)
+    b = Machine(s, run, "train.steps=1000000", "train.seed=7", "checkpoint.to=s3://bucket/runs/two").start()
+    err = a.end(4)
+    assert "start 2 of this run has taken over" in err, err
+    b.process.send_signal(signal.SIGTERM)
+    b.end(4)
+
+
+def check_told(s, run):
+    s.ignores_conditions = True
+    a = Machine(s, run, "train.steps=40", "checkpoint.to=s3://bucket/runs/three").start()
+    a.end(0)
+    assert a.told("shared"), a.events
+    s.ignores_conditions = False
+    err = Machine(s, run, AWS_SECRET_ACCESS_KEY="wrong" + SECRET).start().end(3)
+    assert "SignatureDoesNotMatch" in err, err
+    err = Machine(s, run, AWS_ACCESS_KEY_ID="").start().end(2)
+    assert "AWS_PROFILE" in err, err
+
+
+def checkpoints(machine, *args, rc=0):
+    done = subprocess.run([FRUGAL, "checkpoints", *args], env=machine.env, cwd=machine.folder.name, capture_output=True,
+                          text=True, timeout=60)
+    said.append(done.stdout + done.stderr)
+    assert done.returncode == rc, done
+    return done.stdout + done.stderr
+
+
+def check_command(s, run):
+    """What the run of check_machine_lost has left, by frugal checkpoints."""
+    m, url = Machine(s, run), "s3://bucket/runs/one"
+    steps = steps_there(s)
+    out = checkpoints(m, "list", url)
+    assert all(f"step-{n:09}." in out for n in steps) and "a month" in out, out
+    assert "copied" in checkpoints(m, "copy", url, "here", str(steps[0]))
+    assert "whole" in checkpoints(m, "verify", "here")
+    assert "copied" in checkpoints(m, "copy", "here", "s3://bucket/runs/copy")
+    name = next(k for k in s.objects if k.startswith("runs/copy/") and k.endswith("/weights.safetensors")).split("/")[2]
+    assert all(s.objects[k.replace("runs/one", "runs/copy")] == s.objects[k] for k in s.objects if k.startswith(f"runs/one/{name}/"))
+    s.lifecycle = b"<LifecycleConfiguration><Rule><ID>theirs</ID></Rule></LifecycleConfiguration>"
+    assert "1 rules of others" in checkpoints(m, "lifecycle", url, "--days", "9")
+    assert b"<Rule><ID>theirs</ID></Rule>" in s.lifecycle and b"<Days>9</Days>" in s.lifecycle
+    newest = f"runs/one/step-{steps[-1]:09}."
+    for k in [k for k in s.objects if k.startswith(newest) and k.endswith(".safetensors")]:
+        s.classes[k] = "GLACIER"
+    err = checkpoints(m, "copy", url, "there", rc=1)
+    assert "lies in GLACIER" in err and "5 hours" in err and "$" in err, err
+    assert "being brought back" in checkpoints(m, "restore", url)
+    # A run that meets it goes on from the one before, and says so.
+    c = Machine(s, run, "train.steps=100000").start()
+    wait_until(lambda: s.count("PUT", "/attempts/") > 0 and s.count("PUT", "runs/one", ".4.", "manifest.json") >= 1)
+    c.process.send_signal(signal.SIGTERM)
+    c.end(4)
+    assert "GLACIER" in c.told("damaged")[0]["text"] and c.told("resumed")[0]["step"] == steps[-2], (c.told("resumed"), steps)
+    checkpoints(m, "verify", url, rc=2)
+    checkpoints(m, "copy", url, "gs://bucket/x", rc=2)
+
+
+def main():
+    print(f"CHECK_SEED={SEED}")
+    if not os.path.exists(FRUGAL):
+        print("no build/frugal yet")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory() as folder, Server() as s:
+        run = data(folder)
+        check_machine_lost(s, run, Machine(s, run))
+        check_command(s, run)
+        check_two_trainers(s, run)
+        check_told(s, run)
+    for text in said:
+        assert SECRET not in text, text
+    print("a lost machine, two trainers, and what is told")
+
+
+main()
