@@ -227,7 +227,7 @@ bool credentials_in(const struct credentials *c, struct str text)
 {
     struct str secrets[] = { c->secret, c->token, c->bearer };
     for (i64 i = 0; i < COUNT_OF(secrets); i++)
-        if (secrets[i].len &&
+        if (secrets[i].len && text.len &&
             memmem(text.data, (size_t)text.len, secrets[i].data, (size_t)secrets[i].len))
             return true;
     return false;

@@ -108,8 +108,9 @@ enum status s3_head(struct s3 *s, struct str key, struct arena *perm, struct s3_
     *out               = (struct s3_object){ .key           = key,
                                              .storage_class = web_header(&a.reply, STR("x-amz-storage-class")) };
     if (!str_i64(web_header(&a.reply, STR("Content-Length")), &out->bytes)) out->bytes = -1;
-    out->restoring = memmem(restore.data, (size_t)restore.len, "\"true\"", 6) != NULL;
-    out->archived  = is_archive(out->storage_class) && (!restore.len || out->restoring);
+    out->restoring =
+        restore.len && memmem(restore.data, (size_t)restore.len, "\"true\"", 6) != NULL;
+    out->archived = is_archive(out->storage_class) && (!restore.len || out->restoring);
     return STATUS_OK;
 }
 

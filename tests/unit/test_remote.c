@@ -151,9 +151,9 @@ TEST(a_later_start_takes_over)
     CHECK_EQ(uploader_wait_until(old.up, 0, &err), STATUS_INTERRUPTED);
     CHECK_EQ(uploader_state(old.up).taken_over_by, 2);
     save_and_carry(&new, 15, NAN, perm);
-    CHECK_STR(there(f, &os, perm), "15 20! 10!"); /* by start, not by step */
     stop(&old, false);
-    stop(&new, false);
+    stop(&new, false);                            /* waits for what follows an upload */
+    CHECK_STR(there(f, &os, perm), "15 20! 10!"); /* by start, not by step */
 }
 
 TEST(a_claim_whose_answer_is_lost_is_ours)
@@ -205,8 +205,8 @@ TEST(a_newer_one_replaces_the_waiting_one_and_what_is_needed_is_not_pruned)
     CHECK(uploader_state(m.up).bytes_left > 0);
     atomic_store(&f->held, false);
     CHECK_OK(uploader_wait_until(m.up, os.now_ns(&os) + soon_ns, &err));
-    CHECK_STR(there(f, &os, perm), "4 1!");
     stop(&m, false);
+    CHECK_STR(there(f, &os, perm), "4 1!");
 }
 
 TEST(keep_counts_the_newest_and_the_best_besides)
@@ -316,9 +316,11 @@ TEST(what_is_damaged_or_archived_is_passed_over_with_a_sentence)
     CHECK_OK(start(&m, f, &os, 0, perm));
     for (i64 step = 1; step <= 4; step++) save_and_carry(&m, step, NAN, perm);
     stop(&m, false);
-    fake_s3_find(f, STR("run/step-000000004.1.4/manifest.json"))->bytes = "{ not a manifest";
-    struct fake_object *shard = fake_s3_find(f, STR("run/step-000000003.1.3/state.safetensors"));
-    char               *bytes = NEW(perm, char, shard->len);
+    struct fake_object *manifest = fake_s3_find(f, STR("run/step-000000004.1.4/manifest.json"));
+    manifest->bytes              = "{ not a manifest";
+    manifest->len                = 16;
+    struct fake_object *shard    = fake_s3_find(f, STR("run/step-000000003.1.3/state.safetensors"));
+    char               *bytes    = NEW(perm, char, shard->len);
     memcpy(bytes, shard->bytes, (size_t)shard->len);
     bytes[shard->len - 1] ^= 1;
     shard->bytes = bytes;
