@@ -1,7 +1,8 @@
-/* thread.c - starting a thread with all signals blocked. */
+/* thread.c - starting a thread with all signals blocked, and waiting with a limit. */
 #include "base/thread.h"
 #include <signal.h>
 #include <string.h>
+#include <time.h>
 
 enum status thread_start(pthread_t *thread, void *(*main)(void *), void *context, const char *what,
                          struct err *err)
@@ -13,4 +14,19 @@ enum status thread_start(pthread_t *thread, void *(*main)(void *), void *context
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return reason ? err_set(err, STATUS_WORLD, "cannot start %s: %s", what, strerror(reason))
                   : STATUS_OK;
+}
+
+void thread_cond_init(pthread_cond_t *c)
+{
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(c, &clock);
+    pthread_condattr_destroy(&clock);
+}
+
+bool thread_wait_until(pthread_cond_t *c, pthread_mutex_t *lock, i64 until_ns)
+{
+    struct timespec until = { until_ns / 1000000000, until_ns % 1000000000 };
+    return pthread_cond_timedwait(c, lock, &until) == 0;
 }

@@ -4,6 +4,12 @@
 #include "base/err.h"
 #include <pthread.h>
 
+/* A condition that is waited for with a limit: on the clock that nobody sets. */
+void thread_cond_init(pthread_cond_t *c);
+/* Until it is signalled or the time of os->now_ns is reached; the caller holds the lock and looks at
+ * what it waits for. False: the time is over. */
+bool thread_wait_until(pthread_cond_t *c, pthread_mutex_t *lock, i64 until_ns);
+
 /* `what` is for the sentence of a refusal: "the loader's thread". */
 enum status thread_start(pthread_t *thread, void *(*main)(void *), void *context, const char *what,
                          struct err *err);

@@ -1,9 +1,8 @@
 /* notice.c - the thread that asks a cloud's metadata service. */
 #include "run/notice.h"
 #include "base/http.h"
+#include "base/thread.h"
 #include "run/notice_int.h"
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -37,6 +36,24 @@ struct notice_watch { /* lives in `perm`; the last of its two owners closes that
     bool                closing;
     i64                 owners;
 };
+
+/* --- telling ------------------------------------------------------------------------------------ */
+
+static void tell_once(struct notice_watch *w, u64 key, const struct notice *n)
+{
+    for (i64 i = 0; i < MIN(w->told_count, TOLD_MAX); i++)
+        if (w->told[i] == key) return;
+    w->told[w->told_count++ % TOLD_MAX] = key;
+    pthread_mutex_lock(&w->lock);
+    if (!w->closing) w->tell(w->context, n);
+    pthread_mutex_unlock(&w->lock);
+}
+
+static void tell_all(struct notice_watch *w, struct notices *found)
+{
+    for (i64 i = 0; i < found->count; i++) tell_once(w, found->keys[i], &found->items[i]);
+    found->count = 0;
+}
 
 /* --- asking ------------------------------------------------------------------------------------- */
 
@@ -123,23 +140,19 @@ static enum status gcp_get(struct notice_watch *w, const char *path, i64 answer_
     return st;
 }
 
-/* maintenance-event is told only to those who have asked for it since the last one: so it is asked
- * first, and without waiting. */
-static enum status ask_gcp(struct notice_watch *w, struct arena scratch, struct notices *out,
-                           struct err *err)
+/* What it is now; with the etag of an earlier answer, what it is once it has changed or some seconds
+ * have passed. */
+static enum status gcp_preempted(struct notice_watch *w, struct arena scratch, struct notices *out,
+                                 struct err *err)
 {
-    static const char  events[] = "/computeMetadata/v1/instance/maintenance-event";
     char               path[256];
     struct http_answer a;
-    enum status        st = gcp_get(w, events, connect_ns, &scratch, &a, err);
-    if (st) return st;
-    if (a.code == 200) notice_gcp_maintenance(a.body, clock_now(w->os), out);
-    i64 wait_s = out->count || !w->etag[0] ? 0 : GCP_WAIT_S;
-    int len    = snprintf(path, sizeof path, "/computeMetadata/v1/instance/preempted");
+    i64                wait_s = w->etag[0] ? GCP_WAIT_S : 0;
+    int                len = snprintf(path, sizeof path, "/computeMetadata/v1/instance/preempted");
     if (wait_s)
         snprintf(path + len, sizeof path - (size_t)len,
                  "?wait_for_change=true&timeout_sec=%d&last_etag=%s", GCP_WAIT_S, w->etag);
-    st = gcp_get(w, path, connect_ns + 2 * wait_s * second_ns, &scratch, &a, err);
+    enum status st = gcp_get(w, path, connect_ns + 2 * wait_s * second_ns, &scratch, &a, err);
     if (st) return st;
     struct str etag = http_header(&a, STR("etag"));
     bool       word = etag.len < (i64)sizeof w->etag;
@@ -147,6 +160,21 @@ static enum status ask_gcp(struct notice_watch *w, struct arena scratch, struct 
     snprintf(w->etag, sizeof w->etag, "%.*s", word ? (int)etag.len : 0, etag.data);
     if (a.code == 200) notice_gcp_preempted(a.body, clock_now(w->os), out);
     return STATUS_OK;
+}
+
+/* maintenance-event is told only to those who have asked for it since the last one: so it is asked
+ * first, and without waiting. */
+static enum status ask_gcp(struct notice_watch *w, struct arena scratch, struct notices *out,
+                           struct err *err)
+{
+    static const char  events[] = "/computeMetadata/v1/instance/maintenance-event";
+    struct http_answer a;
+    bool               first = !w->etag[0];
+    enum status        st    = gcp_get(w, events, connect_ns, &scratch, &a, err);
+    if (!st && a.code == 200) notice_gcp_maintenance(a.body, clock_now(w->os), out);
+    if (!st && first) st = gcp_preempted(w, scratch, out, err);
+    tell_all(w, out); /* before the wait */
+    return st ? st : gcp_preempted(w, scratch, out, err);
 }
 
 static enum status ask_azure(struct notice_watch *w, struct arena scratch, struct notices *out,
@@ -185,16 +213,6 @@ struct str cloud_name(enum cloud c) { return c ? clouds[c].name : STR("none"); }
 
 /* --- the thread --------------------------------------------------------------------------------- */
 
-static void tell_once(struct notice_watch *w, u64 key, const struct notice *n)
-{
-    for (i64 i = 0; i < MIN(w->told_count, TOLD_MAX); i++)
-        if (w->told[i] == key) return;
-    w->told[w->told_count++ % TOLD_MAX] = key;
-    pthread_mutex_lock(&w->lock);
-    if (!w->closing) w->tell(w->context, n);
-    pthread_mutex_unlock(&w->lock);
-}
-
 static void tell_failure(struct notice_watch *w, const struct err *why)
 {
     struct notice n = { .act = NOTICE_LOG };
@@ -209,24 +227,21 @@ static i64 round_of(struct notice_watch *w)
     struct notices found   = { 0 };
     struct err     err     = { 0 };
     i64            poll_ns = w->poll_ns ? w->poll_ns : clouds[w->cloud].poll_s * second_ns;
+    i64            begin   = w->os->now_ns(w->os);
     enum status    st      = clouds[w->cloud].ask(w, w->perm, &found, &err);
-    for (i64 i = 0; i < found.count; i++) tell_once(w, found.keys[i], &found.items[i]);
+    tell_all(w, &found);
     w->failures = st ? w->failures + 1 : 0;
     if (w->failures == FAILURES_TOLD) tell_failure(w, &err);
+    if (!st) return MAX(begin + poll_ns - w->os->now_ns(w->os), 0); /* long polls have waited */
     return MIN(poll_ns << MIN(w->failures, 10), MAX(backoff_max_ns, poll_ns));
 }
 
 /* True: it is closing. */
 static bool wait_ns(struct notice_watch *w, i64 ns)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    i64 end       = (i64)until.tv_sec * second_ns + until.tv_nsec + ns;
-    until.tv_sec  = end / second_ns;
-    until.tv_nsec = end % second_ns;
+    i64 until = os_real()->now_ns(os_real()) + ns; /* a lock waits by the real clock */
     pthread_mutex_lock(&w->lock);
-    int late = 0;
-    while (!w->closing && !late) late = pthread_cond_timedwait(&w->wake, &w->lock, &until);
+    while (!w->closing && thread_wait_until(&w->wake, &w->lock, until)) {}
     bool closing = w->closing;
     pthread_mutex_unlock(&w->lock);
     return closing;
@@ -297,19 +312,6 @@ static struct str address_of(struct os *os, enum cloud c, struct str given)
     return named.len ? named : STR("169.254.169.254");
 }
 
-/* Signals are for the thread that began. */
-static bool begin_thread(struct notice_watch *w)
-{
-    sigset_t  all, before;
-    pthread_t thread;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool ok = pthread_create(&thread, NULL, watch, w) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (ok) pthread_detach(thread);
-    return ok;
-}
-
 enum status notice_watch_open_every(struct os *os, const struct spot_config *c, i64 poll_ns,
                                     notice_fn *tell, void *context, struct notice_watch **out,
                                     struct err *err)
@@ -332,14 +334,12 @@ enum status notice_watch_open_every(struct os *os, const struct spot_config *c, 
                                                         .tell    = tell,
                                                         .context = context,
                                                         .owners  = 2 };
-        pthread_condattr_t clock;
-        pthread_condattr_init(&clock);
-        pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-        pthread_cond_init(&w->wake, &clock);
-        pthread_condattr_destroy(&clock);
+        pthread_t thread;
+        thread_cond_init(&w->wake);
         pthread_mutex_init(&w->lock, NULL);
-        if (begin_thread(w)) *out = w;
-        else st = err_set(err, STATUS_WORLD, "the system refuses a thread");
+        st = thread_start(&thread, watch, w, "the thread that hears notices", err);
+        if (!st) pthread_detach(thread);
+        if (!st) *out = w;
     }
     if (st) arena_close(&perm);
     return st;

@@ -2,10 +2,9 @@
 #include "supervise/carry.h"
 #include "base/family.h"
 #include "base/json.h"
+#include "base/thread.h"
 #include "store/checkpoint.h"
 #include "supervise/folder.h"
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -53,10 +52,9 @@ static void find_run(struct carry *c, struct arena scratch)
 enum status carry_open(struct os *os, const struct carry_config *config, struct arena *perm,
                        struct carry **out, struct err *err)
 {
-    struct carry      *c = NEW(perm, struct carry, 1);
-    pthread_condattr_t clock;
-    *out = NULL;
-    *c   = (struct carry){ .os = os, .config = *config };
+    struct carry *c = NEW(perm, struct carry, 1);
+    *out            = NULL;
+    *c              = (struct carry){ .os = os, .config = *config };
     struct os_stat lock;
     c->fresh       = os->stat(os, folder_path(perm, config->store, STR("lock")), &lock, NULL);
     enum status st = os->make_dir(os, config->program->folder, err);
@@ -76,10 +74,7 @@ enum status carry_open(struct os *os, const struct carry_config *config, struct 
     for (i64 i = 0; i < COUNT_OF(c->memory); i++) c->memory[i] = arena_part(perm, LIST_BYTES);
     for (i64 i = 0; i < COUNT_OF(c->kept_memory); i++)
         c->kept_memory[i] = arena_part(perm, 64 << 20);
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->wake, &clock);
-    pthread_condattr_destroy(&clock);
+    thread_cond_init(&c->wake);
     pthread_mutex_init(&c->lock, NULL);
     *out = c;
     return STATUS_OK;
@@ -436,14 +431,9 @@ enum status carry_restore(struct carry *c, struct arena *perm, struct str *said,
 
 static bool wait_or_pause(struct carry *c, i64 ns, i64 *step)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    i64 end       = (i64)until.tv_sec * 1000000000 + until.tv_nsec + ns;
-    until.tv_sec  = end / 1000000000;
-    until.tv_nsec = end % 1000000000;
+    i64 until = os_real()->now_ns(os_real()) + ns; /* a lock waits by the real clock */
     pthread_mutex_lock(&c->lock);
-    int late = 0;
-    while (!c->pausing && !late) late = pthread_cond_timedwait(&c->wake, &c->lock, &until);
+    while (!c->pausing && thread_wait_until(&c->wake, &c->lock, until)) {}
     bool pausing = c->pausing;
     *step        = c->step;
     pthread_mutex_unlock(&c->lock);
@@ -460,14 +450,12 @@ static void *look_again_and_again(void *context)
 
 enum status carry_begin(struct carry *c, struct err *err)
 {
-    sigset_t all, before;
     ASSERT(!c->thread_runs);
     c->pausing = false;
-    sigfillset(&all); /* signals are for the thread that began */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    c->thread_runs = pthread_create(&c->thread, NULL, look_again_and_again, c) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return c->thread_runs ? STATUS_OK : err_set(err, STATUS_WORLD, "the system refuses a thread");
+    enum status st =
+        thread_start(&c->thread, look_again_and_again, c, "the thread that carries files", err);
+    c->thread_runs = !st;
+    return st;
 }
 
 void carry_pause(struct carry *c)
