@@ -1,6 +1,7 @@
 /* cmd_train.c - frugal train RUN.YAML KEY=VALUE...: settings in, a trained model and its bill out. */
 #include "cli/commands.h"
 #include "cli/config.h"
+#include "cli/hearing.h"
 #include "cli/progress.h"
 #include "cli/record.h"
 #include <math.h>
@@ -14,7 +15,8 @@ enum status command_train(struct cli *c, struct err *err)
     struct config        *config;
     struct train_result   result   = { 0 };
     struct progress       shown    = { .say = c->say, .scratch = arena_part(c->perm, EVENT_BYTES) };
-    struct train_listener show = progress_listener(&shown), listener;
+    struct train_listener show = progress_listener(&shown), heard, listener;
+    struct hearing        hearing;
     struct record         record;
     struct train_orders   orders = TRAIN_ORDERS_NONE;
     enum status           st       = config_of_request(c->request, c->os, c->perm, &config, err);
@@ -28,11 +30,15 @@ enum status command_train(struct cli *c, struct err *err)
     shown.every = t->log_every;
     st          = record_init(&record, c, config, "train", err);
     if (st) return st;
-    listener        = record_listener(&record, &show);
+    st = hearing_open(&hearing, c->os, &config->settings.spot, &orders, err);
+    if (st) return st;
+    heard           = hearing_listener(&hearing, &show);
+    listener        = record_listener(&record, &heard);
     orders.fresh    = c->request->flags & FLAG_fresh;
     listener.orders = &orders;
     os_signals_catch();
     st = train_run(c->os, &config->settings, &listener, &result, err);
+    hearing_close(&hearing);
     record_close(&record, result.stopped);
     if (!st && result.target_set && !result.target_reached)
         st = err_set(err, STATUS_NO, "the target %g was not reached: %s", t->target, result.why);

@@ -231,7 +231,7 @@ void stop_end(struct stop *s, enum stop_reason reason, i64 step)
 {
     if (s->reason) return;
     if (reason == STOP_END) say(s, STOP_NOW, reason, "all %lld steps are done", (long long)step);
-    else say(s, STOP_NOW, reason, "a signal asked for it after step %lld", (long long)step);
+    else say(s, STOP_NOW, reason, "a signal or a notice asked for it after step %lld", (long long)step);
 }
 
 void stop_rolled_back(struct stop *s, i64 to_step)
