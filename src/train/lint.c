@@ -56,9 +56,9 @@ static struct str check_naive_kernel(const struct lint_facts *f, struct arena *p
 {
     if (!f->naive_count) return fine;
     return str_fmt(perm,
-                   "%d of the step's instructions (%.*s first) run by a slow kernel of ours: install "
-                   "cuDNN 9 or, where it is there, try channels in multiples of 8 and "
-                   "train.precision=bf16",
+                   "%d of the step's instructions (%.*s first) run by a slow kernel of ours. cuDNN 9 has "
+                   "convolutions, most for channels in multiples of 8 and train.precision=bf16; "
+                   "train.fp8=auto leaves out what a GPU has no units for",
                    f->naive_count, STR_ARG(f->naive_op));
 }
 

@@ -123,7 +123,7 @@ static const struct str build = STR_INIT(FRUGAL_VERSION " " __VERSION__);
 
 struct str resume_text(struct session *s, struct arena *perm)
 {
-    struct arena   parts = arena_part(perm, 1 << 20); /* so that the text grows in place */
+    struct arena   parts = arena_part(perm, 1 << 22); /* so that the text grows in place */
     struct must    must[MUST_COUNT];
     struct textbuf b = textbuf_new(perm);
     musts(s, &parts, must);
@@ -133,6 +133,8 @@ struct str resume_text(struct session *s, struct arena *perm)
     add_text(&b, "threads", str_fmt(&parts, "%d", s->target.threads));
     add_text(&b, "batch", str_fmt(&parts, "%lld", (long long)s->config.batch));
     add_text(&b, "kernels", kernels(s, &parts, s->scratch));
+    if (s->backend->table->choices)
+        add_text(&b, "choices", s->backend->table->choices(s->backend, &parts));
     for (i64 i = 0; i < MUST_COUNT; i++) add_text(&b, must[i].key, must[i].value);
     for (i64 i = 0; i < COUNT_OF(settings_kept); i++)
         add_text(&b, settings_kept[i].key, value_text(&s->settings->train, i, &parts));
@@ -165,6 +167,7 @@ static void keep_choices(struct resume *r, struct arena *perm)
     struct train_config *t     = &r->settings.train;
     i64                  batch = 0;
     t->init                    = STR(""); /* its weights are in the checkpoint */
+    r->settings.choices        = text_before(r, "choices");
     str_i64(text_before(r, "batch"), &batch);
     bool halved = t->noise_scale && t->accumulate <= 1 && !t->batch_total; /* session.c */
     if (!t->batch) t->batch = halved ? 2 * batch : batch;

@@ -103,6 +103,7 @@ struct settings {
     struct spot_config  spot;
     struct run_config   run;
     struct program_config program;
+    struct str choices; /* of kernels, from the checkpoint that is gone on from; no option */
 };
 
 #endif

@@ -35,7 +35,10 @@ TEST(what_is_printed_reads_back)
     for (i64 m = 1; m < 9; m++) tuning_add(t, choice(m, 8, ~(u64)m));
     CHECK_EQ(tuning_parse(u, tuning_print(t, perm), scratch, &err), STATUS_OK);
     CHECK_EQ(u->count, 8);
-    CHECK(!memcmp(t->list, u->list, sizeof t->list));
+    for (i32 i = 0; i < u->count; i++) {
+        CHECK(!memcmp(&t->list[i].product, &u->list[i].product, sizeof(struct product)));
+        CHECK(!memcmp(t->list[i].algo, u->list[i].algo, sizeof t->list[i].algo));
+    }
     CHECK_STR(tuning_print(u, perm), tuning_print(t, perm));
 }
 
@@ -50,6 +53,16 @@ TEST(a_choice_counts_for_its_product_and_for_as_many_tries)
     tuning_add(t, choice(4, 64, 9));
     CHECK_EQ(t->count, 1);
     CHECK_EQ(tuning_find(t, &c.product, 64)->algo[7], 9u);
+}
+
+TEST(what_travels_is_what_was_used)
+{
+    struct tuning *t = tuning_of(perm, "g", 1), *u = tuning_of(perm, "g", 1);
+    for (i64 m = 1; m < 5; m++) tuning_add(t, choice(m, 8, 1));
+    tuning_find(t, &t->list[2].product, 8)->used = true;
+    CHECK_EQ(tuning_parse(u, tuning_print_used(t, perm), scratch, NULL), STATUS_OK);
+    CHECK_EQ(u->count, 1);
+    CHECK(!memcmp(&u->list[0].product, &t->list[2].product, sizeof(struct product)));
 }
 
 TEST(a_full_table_takes_no_more)

@@ -4,23 +4,18 @@
 
 #define HEADING "frugal tuning 1"
 
-static struct tuned *find(const struct tuning *t, const struct product *p)
+struct tuned *tuning_find(struct tuning *t, const struct product *p, i64 tried)
 {
     for (i32 i = 0; i < t->count; i++) {
-        if (!memcmp(&t->list[i].product, p, sizeof *p)) return (struct tuned *)&t->list[i];
+        if (!memcmp(&t->list[i].product, p, sizeof *p))
+            return t->list[i].tried >= tried ? &t->list[i] : NULL;
     }
     return NULL;
 }
 
-const struct tuned *tuning_find(const struct tuning *t, const struct product *p, i64 tried)
-{
-    const struct tuned *found = find(t, p);
-    return found && found->tried >= tried ? found : NULL;
-}
-
 void tuning_add(struct tuning *t, struct tuned choice)
 {
-    struct tuned *at = find(t, &choice.product);
+    struct tuned *at = tuning_find(t, &choice.product, 0);
     if (!at && t->count == TUNED_MAX) return;
     if (!at) at = &t->list[t->count++];
     *at        = choice;
@@ -37,21 +32,38 @@ static const char *dtype_or_none(enum dtype t)
     return t == DT_COUNT ? "-" : dtype_name(t).data;
 }
 
-struct str tuning_print(const struct tuning *t, struct arena *perm)
+static struct textbuf begin(const struct tuning *t, struct arena *perm)
 {
     struct textbuf b = textbuf_new(perm);
     textbuf_fmt(&b, HEADING "\ngpu %.*s\ncublaslt %lld\n", STR_ARG(t->gpu), (long long)t->library);
+    return b;
+}
+
+static void add_line(struct textbuf *b, const struct tuned *c)
+{
+    const struct product *p = &c->product;
+    textbuf_fmt(b, "%lld %lld %lld %lld %c%c %s %s %s %s %lld ", (long long)p->M, (long long)p->N,
+                (long long)p->K, (long long)p->batch, p->ta ? 't' : 'n', p->tb ? 't' : 'n',
+                p->fp8 ? narrow[p->fp8] : dtype_or_none(p->in), dtype_or_none(p->out),
+                dtype_or_none(p->bias), p->then < 0 ? "-" : op_info(p->then)->name,
+                (long long)c->tried);
+    textbuf_f64(b, c->us);
+    for (i32 k = 0; k < ALGO_WORDS; k++) textbuf_fmt(b, " %llx", (unsigned long long)c->algo[k]);
+    textbuf_fmt(b, "\n");
+}
+
+struct str tuning_print(const struct tuning *t, struct arena *perm)
+{
+    struct textbuf b = begin(t, perm);
+    for (i32 i = 0; i < t->count; i++) add_line(&b, &t->list[i]);
+    return textbuf_str(&b);
+}
+
+struct str tuning_print_used(const struct tuning *t, struct arena *perm)
+{
+    struct textbuf b = begin(t, perm);
     for (i32 i = 0; i < t->count; i++) {
-        const struct tuned   *c = &t->list[i];
-        const struct product *p = &c->product;
-        textbuf_fmt(&b, "%lld %lld %lld %lld %c%c %s %s %s %s %lld ", (long long)p->M,
-                    (long long)p->N, (long long)p->K, (long long)p->batch, p->ta ? 't' : 'n',
-                    p->tb ? 't' : 'n', p->fp8 ? narrow[p->fp8] : dtype_or_none(p->in), dtype_or_none(p->out),
-                    dtype_or_none(p->bias), p->then < 0 ? "-" : op_info(p->then)->name,
-                    (long long)c->tried);
-        textbuf_f64(&b, c->us);
-        for (i32 k = 0; k < ALGO_WORDS; k++) textbuf_fmt(&b, " %llx", (unsigned long long)c->algo[k]);
-        textbuf_fmt(&b, "\n");
+        if (t->list[i].used) add_line(&b, &t->list[i]);
     }
     return textbuf_str(&b);
 }

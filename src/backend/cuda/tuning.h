@@ -28,6 +28,7 @@ struct tuned {
     i64            tried; /* algorithms it was chosen from */
     f64            us;    /* it took */
     u64            algo[ALGO_WORDS];
+    bool           used; /* in this process; no part of the text */
 };
 
 struct tuning {
@@ -39,10 +40,11 @@ struct tuning {
 };
 
 /* NULL: not known, or chosen from fewer than `tried`. */
-const struct tuned *tuning_find(const struct tuning *t, const struct product *p, i64 tried);
+struct tuned *tuning_find(struct tuning *t, const struct product *p, i64 tried);
 void tuning_add(struct tuning *t, struct tuned choice); /* in place of what there was; full: nothing */
 
 struct str  tuning_print(const struct tuning *t, struct arena *perm);
+struct str  tuning_print_used(const struct tuning *t, struct arena *perm);
 /* Adds what the text holds, if it is for the same GPU and library. STATUS_USAGE: it is not, or is no such
  * text; then nothing is added. */
 enum status tuning_parse(struct tuning *t, struct str text, struct arena scratch, struct err *err);

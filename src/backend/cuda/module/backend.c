@@ -168,14 +168,16 @@ static enum status cuda_tune(struct backend *b, const struct backend_tuning *how
     cuda->keeps_choices = true;
     enum status st      = tuning_load(t, os_real(), room, err);
     t->changed          = false;
-    if (how->choices.len && tuning_parse(t, how->choices, room, err)) st = STATUS_WORLD;
+    struct err why = { 0 };
+    if (how->choices.len && tuning_parse(t, how->choices, room, &why))
+        st = err_set(err, STATUS_WORLD, "the checkpoint's choices of kernels are not used: %s", why.text);
     arena_close(&room);
     return st;
 }
 
 static struct str cuda_choices(struct backend *b, struct arena *perm)
 {
-    return tuning_print(cuda_of(b)->gpu.tuning, perm);
+    return tuning_print_used(cuda_of(b)->gpu.tuning, perm);
 }
 
 static enum status cuda_alloc(struct backend *b, i64 arena_bytes, struct err *err)

@@ -210,13 +210,14 @@ _Static_assert(sizeof(cublasLtMatmulAlgo_t) == ALGO_WORDS * sizeof(u64), "tuning
 static bool recall(struct gpu *gpu, struct gemm_plan *p)
 {
     struct blas                    *b     = gpu->blas;
-    const struct tuned             *known = tuning_find(gpu->tuning, &p->key, gpu->tries);
+    struct tuned                   *known = tuning_find(gpu->tuning, &p->key, gpu->tries);
     cublasLtMatmulHeuristicResult_t checked;
     if (!known) return false;
     memcpy(&p->algo, known->algo, sizeof p->algo);
-    return cublasLtMatmulAlgoCheck(b->handle, p->desc, p->a, p->b, p->c, p->c, &p->algo, &checked) ==
-               CUBLAS_STATUS_SUCCESS &&
-           checked.workspaceSize <= (size_t)gemm_work(&p->key);
+    known->used = cublasLtMatmulAlgoCheck(b->handle, p->desc, p->a, p->b, p->c, p->c, &p->algo,
+                                          &checked) == CUBLAS_STATUS_SUCCESS &&
+                  checked.workspaceSize <= (size_t)gemm_work(&p->key);
+    return known->used;
 }
 
 /* The library's own ranking, then the clock over the first few: a candidate that fails is skipped. */
@@ -238,7 +239,7 @@ static bool choose(struct gpu *gpu, struct gemm_plan *p, const struct gemm_opera
     }
     cublasLtMatmulPreferenceDestroy(pref);
     if (best < 0) return false;
-    struct tuned choice = { .product = p->key, .tried = gpu->tries, .us = (f64)best * 1e3 };
+    struct tuned choice = { .product = p->key, .tried = gpu->tries, .us = (f64)best * 1e3, .used = true };
     memcpy(choice.algo, &p->algo, sizeof choice.algo);
     tuning_add(gpu->tuning, choice);
     return true;
