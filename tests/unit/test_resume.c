@@ -606,6 +606,47 @@ TEST(an_order_to_save_is_obeyed_between_two_steps)
     CHECK_EQ(r.steps, 30);
 }
 
+static enum os_signal the_signal;
+
+static enum os_signal signal_once(struct os *os)
+{
+    enum os_signal now = the_signal;
+    (void)os;
+    the_signal = OS_SIGNAL_NONE;
+    return now;
+}
+
+/* It comes while kernels are prepared: there is nothing to save yet, and nothing to tell. */
+TEST(a_signal_before_the_first_step_saves_nothing)
+{
+    static const struct {
+        enum os_signal signal;
+        const char    *on_usr1;
+        enum status    status;
+    } cases[] = { { OS_SIGNAL_TERM, "save", STATUS_INTERRUPTED },
+                  { OS_SIGNAL_INT, "save", STATUS_INTERRUPTED },
+                  { OS_SIGNAL_USR1, "exit", STATUS_INTERRUPTED },
+                  { OS_SIGNAL_USR1, "save", STATUS_OK } };
+    for (i64 i = 0; i < COUNT_OF(cases); i++) {
+        struct settings       s    = network_run(perm, folder_new(perm).data);
+        struct os             os   = *os_real();
+        struct train_listener none = { 0 };
+        struct train_result   r;
+        struct err            err = { 0 };
+        struct ckpt_list      list;
+        os.signal_take            = signal_once;
+        the_signal                = cases[i].signal;
+        s.train.steps             = 3;
+        s.checkpoint.dir          = folder_new(perm);
+        s.checkpoint.every        = STR("1h");
+        s.checkpoint.keep         = 3;
+        s.checkpoint.on_usr1      = str_of(cases[i].on_usr1);
+        CHECK_EQ(train_run(&os, &s, &none, &r, &err), cases[i].status);
+        CHECK_EQ(ckpt_list(&os, s.checkpoint.dir, perm, &list, &err), STATUS_OK);
+        CHECK_EQ(list.count > 0, !cases[i].status);
+    }
+}
+
 /* A save that is expected to take longer than there is time is not begun. */
 TEST(a_deadline_that_is_too_near_is_told)
 {

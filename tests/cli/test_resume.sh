@@ -1,0 +1,88 @@
+#!/bin/sh
+# test_resume.sh: checkpoints as a user sees them: signals and exit codes, going on, beginning anew, what
+# is refused, what is told. That the bits are the same in every way of training is test_resume.c's.
+. "$(dirname "$0")/common.sh"
+
+four_classes
+cat >run.yaml <<END
+data: {kind: idx, path: images, labels: labels}
+model: {layers: [flatten, {dense: 8}, relu, {dropout: 0.1}, {dense: 4}]}
+train: {steps: 3000, lr: 0.001, eval_every: 1000, schedule: cosine}
+checkpoint: {dir: kept, every: 50}
+END
+
+run 0 train run.yaml train.out=whole checkpoint.dir=
+lacks out 'checkpoints'
+run 0 train run.yaml train.out=saved
+has err 'more to make checkpoints from'
+has out '^checkpoints +[0-9]+ saved.*; the newest of step 3000, .*; steps stood still for [0-9.e-]+ s'
+cmp -s whole saved || fail "saving changed the weights"
+run 0 train run.yaml train.out=again
+has err '^goes on from step 3000, to the bit$'
+cmp -s whole again || fail "a run that was over has other weights"
+
+# interrupt SIGNAL [SETTING...]: a long run gets the signal once it has a checkpoint.
+interrupt() {
+  signal=$1
+  shift
+  rm -rf kept
+  "$frugal" train run.yaml train.steps=10_000_000 train.epochs=0 "$@" >out 2>err </dev/null &
+  pid=$!
+  for i in $(seq 300); do ls kept/step-*/manifest.json >/dev/null 2>&1 && break; sleep 0.1; done
+  kill -s "$signal" $pid
+}
+for signal in TERM INT; do
+  interrupt $signal checkpoint.every=1h checkpoint.every=20
+  wait $pid
+  rc=$?
+  [ $rc = 4 ] || fail "SIG$signal: exit $rc, not 4"
+  has err "stopped by (SIGTERM|Ctrl-C) after step [0-9]+"
+  step=$(sed -n 's/.*stopped by .* after step //p' err)
+  has out "the newest of step $step,"
+done
+
+# USR1 saves at once, and the run goes on; or it ends, where that is asked for.
+interrupt USR1 checkpoint.every=20
+sleep 0.3
+kill -0 $pid || fail "SIGUSR1 ended the run"
+kill -s KILL $pid
+wait $pid 2>/dev/null
+interrupt USR1 checkpoint.every=20 checkpoint.on_usr1=exit
+wait $pid
+[ $? = 4 ] || fail "SIGUSR1 with on_usr1=exit: not exit 4"
+has err 'stopped by SIGUSR1 after step'
+
+# Killed, and gone on with: the same weights.
+rm -rf kept
+for i in 1 2 3; do
+  "$frugal" train run.yaml train.out=pieces >out 2>err </dev/null &
+  pid=$!
+  sleep 0.1
+  kill -s KILL $pid 2>/dev/null
+  wait $pid 2>/dev/null
+done
+run 0 train run.yaml train.out=pieces
+cmp -s whole pieces || fail "a run that was killed has other weights"
+
+# What no longer fits is refused, what may change is told, what is damaged is passed over.
+run 2 train run.yaml train.optimiser=sgd
+has err 'kept holds the checkpoints of another run: train.optimiser was adam and is sgd\. .*--fresh'
+run 2 train run.yaml 'model.layers=[flatten, {dense: 4}]'
+has err 'kept holds the checkpoints of another run: its? '
+run 0 train run.yaml train.lr=0.002 train.steps=3010
+has err '^warning: train.lr was 0.001 and is 0.002 now: the run goes on with that$'
+has err '^goes on from step 3000, not to the bit: settings have changed$'
+newest=$(ls -d kept/step-000003010*)
+echo more >>"$newest/weights.safetensors"
+run 0 train run.yaml train.lr=0.002 train.steps=3010
+has err '^warning: the checkpoint of step 3010 is passed over: .*weights.safetensors'
+has err '^goes on from step 3000, '
+run 0 train run.yaml --fresh train.steps=60 --json
+has out '"event":"start",.*"checkpoint_bytes":[1-9]'
+has out '"event":"checkpoint","what":"saved","step":60,"text":"","blocked_s":[0-9.e-]+,"persist_s":[0-9.e-]+,"bytes":[0-9]+'
+has out '"event":"done".*"checkpoints":[12],"checkpoints_failed":0,.*"checkpoint_step":60,"resumed_step":null,'
+[ "$(ls kept | grep -c '^step-00000[1-9]')" = 0 ] || fail "--fresh left old checkpoints"
+run 2 train run.yaml checkpoint.every=often
+has err 'checkpoint.every is often; expected auto, steps like 500, or a time like 10min'
+
+exit $failed
