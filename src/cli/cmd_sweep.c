@@ -24,7 +24,7 @@ static enum status prepare(struct sweep *s, struct arena *perm, struct err *err)
         t->threads   = MAX(threads / at_once, 1);
         t->usd_hour  = t->usd_hour / (f64)at_once;
         t->gradients = STR("");
-        s->trials[i].settings.checkpoint.dir = STR(""); /* a folder is that of one run */
+        s->trials[i].settings.checkpoint = (struct checkpoint_config){ 0 }; /* one run's folder */
         if (t->out.len) t->out = str_fmt(perm, "%.*s.trial%lld", STR_ARG(t->out), (long long)i + 1);
     }
     return STATUS_OK;

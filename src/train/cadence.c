@@ -3,19 +3,19 @@
 #include <math.h>
 
 /* Beyond it next to nothing is saved, and whoever looks expects something on the disk. */
-static const f64 most_s = 30 * 60;
+static const f64 most_s  = 30 * 60;
 static const f64 first_s = 5;
 
 enum status cadence_parse(struct str text, struct cadence *out, struct err *err)
 {
     static const struct {
-        struct str         word;
+        struct str        word;
         enum cadence_unit unit;
-        f64                factor;
-    } units[]       = { { STR_INIT(""), EVERY_STEPS, 1 },      { STR_INIT("steps"), EVERY_STEPS, 1 },
-                        { STR_INIT("step"), EVERY_STEPS, 1 },  { STR_INIT("s"), EVERY_SECONDS, 1 },
-                        { STR_INIT("min"), EVERY_SECONDS, 60 }, { STR_INIT("m"), EVERY_SECONDS, 60 },
-                        { STR_INIT("h"), EVERY_SECONDS, 3600 } };
+        f64               factor;
+    } units[]     = { { STR_INIT(""), EVERY_STEPS, 1 },       { STR_INIT("steps"), EVERY_STEPS, 1 },
+                      { STR_INIT("step"), EVERY_STEPS, 1 },   { STR_INIT("s"), EVERY_SECONDS, 1 },
+                      { STR_INIT("min"), EVERY_SECONDS, 60 }, { STR_INIT("m"), EVERY_SECONDS, 60 },
+                      { STR_INIT("h"), EVERY_SECONDS, 3600 } };
     i64        at = 0, row = 0; /* of the unit */
     f64        number;
     struct str unit;
@@ -41,19 +41,18 @@ f64 cadence_seconds(struct cadence i, const struct cadence_facts *f)
     if (i.unit == EVERY_STEPS) return INFINITY;
     if (i.unit == EVERY_SECONDS) return i.value;
     if (isnan(f->stall_s)) return first_s;
-    struct save_costs c = { .stall_s = f->stall_s, .persist_s = f->persist_s, .interval_max_s = most_s };
+    struct save_costs c = { .stall_s        = f->stall_s,
+                            .persist_s      = f->persist_s,
+                            .interval_max_s = most_s };
     return hazard_save_due_s(f->hazard, &c, f->age_s) - f->age_s;
 }
 
-struct str cadence_reason(struct arena *perm, struct cadence i, const struct cadence_facts *f)
+struct str cadence_reason(struct arena *perm, const struct cadence_facts *f)
 {
-    if (i.unit == EVERY_STEPS) return str_fmt(perm, "every %.0f steps, as asked for", i.value);
-    if (i.unit == EVERY_SECONDS) return str_fmt(perm, "every %g s, as asked for", i.value);
-    if (isnan(f->stall_s))
-        return str_fmt(perm, "the first after %g s, to find out what one costs", first_s);
-    return str_fmt(perm,
-                   "every %.3g s: one takes %.3g s from the run and %.3g s to be safe, and machines "
-                   "like this last %.3g h (this one is %.3g h old)",
-                   cadence_seconds(i, f), f->stall_s, f->persist_s,
-                   hazard_mean_s(f->hazard) / 3600, f->age_s / 3600);
+    return str_fmt(
+        perm,
+        "every %.3g s: one takes %.3g s from the run and %.3g s to be safe, and machines "
+        "like this last %.3g h (this one is %.3g h old)",
+        cadence_seconds((struct cadence){ EVERY_AUTO, 0 }, f), f->stall_s, f->persist_s,
+        hazard_mean_s(f->hazard) / 3600, f->age_s / 3600);
 }

@@ -10,20 +10,20 @@ enum cadence_unit { EVERY_AUTO, EVERY_STEPS, EVERY_SECONDS };
 
 struct cadence { /* checkpoint.every: "auto", "500", "500 steps", "30s", "10min" or "1.5h" */
     enum cadence_unit unit;
-    f64                value; /* steps or seconds */
+    f64               value; /* steps or seconds */
 };
 enum status cadence_parse(struct str text, struct cadence *out, struct err *err);
 
 /* What the saves until now took. Before the first, nobody knows: it is taken early, to find out. */
 struct cadence_facts {
     struct hazard hazard;
-    f64           stall_s;   /* that a save takes from the run, slower steps included; NaN: unknown */
+    f64           stall_s; /* that a save takes from the run, slower steps included; NaN: unknown */
     f64           persist_s; /* from the snapshot until it is safe */
     f64           age_s;     /* of the machine, at the last save */
 };
 /* Seconds from the last save (or the first step) to the next. */
 f64 cadence_seconds(struct cadence i, const struct cadence_facts *f);
-/* "every 42 s: a save takes 12 ms from the run and ..." */
-struct str cadence_reason(struct arena *perm, struct cadence i, const struct cadence_facts *f);
+/* Of auto, once the facts are known: "every 42 s: one takes 0.012 s from the run and …". */
+struct str cadence_reason(struct arena *perm, const struct cadence_facts *f);
 
 #endif

@@ -27,9 +27,10 @@ static i64 now_ns(const struct saver *s) { return s->config.os->now_ns(s->config
 static void save(struct saver *s)
 {
     struct arena         perm = s->memory, scratch = arena_part(&perm, MEMORY_BYTES / 2);
-    struct ckpt_manifest m    = s->manifest;
-    struct saved         out  = { 0 };
-    enum status st = ckpt_write(s->config.store, &m, s->parts, s->part_count, &perm, scratch, &out.err);
+    struct ckpt_manifest m   = s->manifest;
+    struct saved         out = { 0 };
+    enum status          st =
+        ckpt_write(s->config.store, &m, s->parts, s->part_count, &perm, scratch, &out.err);
     out.err.status = st;
     out.id         = m.id;
     out.persist_s  = (f64)(now_ns(s) - s->begin_ns) * 1e-9;

@@ -11,8 +11,8 @@ struct saver_config {
     struct os         *os;
     struct ckpt_store *store;
     i64                keep;
-    void              *fresh; /* memory that nobody has touched: the thread does it first, so that */
-    i64                fresh_bytes; /* the first snapshot does not wait for the system's pages */
+    void *fresh;       /* memory that nobody has touched: the thread does it first, so that */
+    i64   fresh_bytes; /* the first snapshot does not wait for the system's pages */
     /* In the saver's thread, once one is on the disk; must return soon. NULL: nobody cares. */
     void (*saved)(void *context, struct ckpt_store *store, const struct ckpt_manifest *m);
     void *context;
@@ -33,8 +33,8 @@ void        saver_close(struct saver *s); /* finishes what was begun */
 bool        saver_idle(struct saver *s);
 bool        saver_wait(struct saver *s, i64 limit_ns); /* until idle; false: not within the limit */
 /* When idle. `m` as for ckpt_write. */
-void        saver_begin(struct saver *s, const struct ckpt_manifest *m,
-                        const struct ckpt_part *parts, i64 count);
-bool        saver_take(struct saver *s, struct saved *out); /* the result, once */
+void saver_begin(struct saver *s, const struct ckpt_manifest *m, const struct ckpt_part *parts,
+                 i64 count);
+bool saver_take(struct saver *s, struct saved *out); /* the result, once */
 
 #endif

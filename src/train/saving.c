@@ -104,7 +104,7 @@ static void schedule(struct saving *v)
     v->told_s            = wait_s;
     tell(v, &(struct train_checkpoint){ .kind = CHECKPOINT_INTERVAL,
                                         .step = v->at->step,
-                                        .text = cadence_reason(&scratch, v->cadence, &v->facts) });
+                                        .text = cadence_reason(&scratch, &v->facts) });
 }
 
 /* Tensors and the guard's copy; where none was kept until now, what is here is sound. */

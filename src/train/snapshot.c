@@ -36,7 +36,8 @@ static u8 *copied(const struct snapshot *n, i64 offset)
 {
     for (i64 i = 0; i < n->range_count; i++) {
         const struct range_copy *r = &n->ranges[i];
-        if (offset >= r->offset && offset < r->offset + r->bytes) return r->to + (offset - r->offset);
+        if (offset >= r->offset && offset < r->offset + r->bytes)
+            return r->to + (offset - r->offset);
     }
     ASSERT(!"inside a range");
     return NULL;
@@ -59,7 +60,8 @@ static void plan_ranges(struct snapshot *n)
             last->bytes = end - last->offset;
         } else {
             ASSERT(n->range_count < COUNT_OF(n->ranges));
-            n->ranges[n->range_count++] = (struct range_copy){ next->offset, end - next->offset, NULL };
+            n->ranges[n->range_count++] =
+                (struct range_copy){ next->offset, end - next->offset, NULL };
         }
         at = next->offset + 1;
     }
@@ -79,7 +81,7 @@ static bool is_range(const struct snapshot *n, const struct persistent *state, i
 {
     const struct program_set *set = n->s->set;
     i64                       end = 0, align = n->s->target.align_bytes;
-    *begin                        = INT64_MAX;
+    *begin = INT64_MAX;
     for (i32 i = 0; i < set->persistent_count; i++) {
         const struct persistent *t = &set->persistents[i];
         if (!covers(state, t)) continue;
@@ -93,12 +95,11 @@ static bool is_range(const struct snapshot *n, const struct persistent *state, i
 static void add(struct snapshot *n, struct ckpt_part *part, struct str name, struct type type,
                 const u8 *bytes, i64 offset)
 {
-    struct st_tensor *tensors = (struct st_tensor *)(uintptr_t)part->tensors;
+    struct st_tensor *tensors                = (struct st_tensor *)(uintptr_t)part->tensors;
     n->offsets[part - n->parts][part->count] = offset;
-    tensors[part->count++] = (struct st_tensor){ name,
-                                                 dtype_text(type.dtype),
-                                                 type.shape,
-                                                 { (const char *)bytes, type_bytes(type) } };
+    tensors[part->count++]                   = (struct st_tensor){
+                          name, dtype_text(type.dtype), type.shape, { (const char *)bytes, type_bytes(type) }
+    };
 }
 
 /* The tensors that are made of persistent t, whose copy begins at `bytes`. */
@@ -122,7 +123,7 @@ static void add_pieces(struct snapshot *n, struct ckpt_part *part, const struct 
 
 static struct ckpt_part *new_part(struct snapshot *n, struct str name, i64 tensors_max)
 {
-    struct ckpt_part *part          = &n->parts[n->part_count];
+    struct ckpt_part *part      = &n->parts[n->part_count];
     n->offsets[n->part_count++] = NEW(n->s->perm, i64, tensors_max);
     *part = (struct ckpt_part){ name, NEW(n->s->perm, struct st_tensor, tensors_max), 0 };
     return part;
@@ -230,8 +231,7 @@ enum status snapshot_fits(const struct snapshot *n, const struct ckpt_loaded *fr
     enum status st = STATUS_OK;
     for (i64 i = 0; !st && i < FITTED_PARTS; i++) {
         const struct st_file *file = ckpt_shard(from, n->parts[i].name);
-        if (!file)
-            return err_set(err, STATUS_USAGE, "it has no %.*s", STR_ARG(n->parts[i].name));
+        if (!file) return err_set(err, STATUS_USAGE, "it has no %.*s", STR_ARG(n->parts[i].name));
         st = part_fits(&n->parts[i], file, n->s->scratch, err);
     }
     return st;

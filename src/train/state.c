@@ -67,10 +67,12 @@ void state_describe(struct st_tensor *tensors, u8 *bytes)
 
 static void eval_numbers(const struct train_eval *e, f64 *to)
 {
-    f64 fixed[EVAL_FIXED] = { (f64)e->step,      (f64)e->epoch,          e->elapsed_s,
-                              e->eval_s,         (f64)e->samples,        e->loss,
-                              e->forecast.value, e->forecast.reach,      e->dollars,
-                              (f64)e->target_reached, (f64)e->metric_count };
+    f64 fixed[EVAL_FIXED] = { (f64)e->step,        (f64)e->epoch,
+                              e->elapsed_s,        e->eval_s,
+                              (f64)e->samples,     e->loss,
+                              e->forecast.value,   e->forecast.reach,
+                              e->dollars,          (f64)e->target_reached,
+                              (f64)e->metric_count };
     memcpy(to, fixed, sizeof fixed);
     for (i64 i = 0; i < TRAIN_METRICS_MAX; i++) {
         f64 which = -1;
@@ -96,9 +98,8 @@ static void eval_of(const f64 *from, struct train_eval *e)
     for (i64 i = 0; i < TRAIN_METRICS_MAX; i++) {
         f64 which = from[EVAL_FIXED + 2 * i];
         if (!(which >= 0 && which < (f64)COUNT_OF(metric_names))) break;
-        e->metrics[e->metric_count++] = (struct train_metric){
-            str_of(metric_names[(i64)which]), from[EVAL_FIXED + 2 * i + 1]
-        };
+        e->metrics[e->metric_count++] =
+            (struct train_metric){ str_of(metric_names[(i64)which]), from[EVAL_FIXED + 2 * i + 1] };
     }
 }
 

@@ -23,13 +23,14 @@ enum status state_put_back(struct run_state *r, struct guard *g, const struct st
  * made from it while the run goes on. */
 enum { SNAPSHOT_PARTS = 4, SNAPSHOT_RANGES_MAX = 16 };
 struct snapshot {
-    struct session  *s;
-    struct guard    *guard;
-    i64              bytes;
-    u8              *memory;
-    struct ckpt_part parts[SNAPSHOT_PARTS]; /* weights, optimiser, run; kept where guard has a copy */
-    i64             *offsets[SNAPSHOT_PARTS]; /* in the arena, of each tensor of the first two */
-    i64              part_count;
+    struct session *s;
+    struct guard   *guard;
+    i64             bytes;
+    u8             *memory;
+    struct ckpt_part
+         parts[SNAPSHOT_PARTS];   /* weights, optimiser, run; kept where guard has a copy */
+    i64 *offsets[SNAPSHOT_PARTS]; /* in the arena, of each tensor of the first two */
+    i64  part_count;
     struct range_copy {
         i64 offset, bytes; /* in the arena */
         u8 *to;
@@ -42,7 +43,8 @@ void        snapshot_add_kept(struct snapshot *n); /* once guard has started */
 void        snapshot_close(struct snapshot *n);    /* a zeroed one too */
 void        snapshot_take(struct snapshot *n, const struct run_state *r);
 /* Has the checkpoint the tensors of this run, all of them and no others? USAGE, "it has no …". */
-enum status snapshot_fits(const struct snapshot *n, const struct ckpt_loaded *from, struct err *err);
+enum status snapshot_fits(const struct snapshot *n, const struct ckpt_loaded *from,
+                          struct err *err);
 void        snapshot_put_back(struct snapshot *n, const struct ckpt_loaded *from); /* it fits */
 bool        snapshot_put_back_kept(struct snapshot *n, const struct ckpt_loaded *from); /* false: it
                                                                             has none for this run */

@@ -6,7 +6,8 @@
 
 enum { SIDE = 6, CLASSES = 4 };
 
-static struct str bytes_of(const u8 *head, i64 head_bytes, const u8 *data, i64 bytes, struct arena *perm)
+static struct str bytes_of(const u8 *head, i64 head_bytes, const u8 *data, i64 bytes,
+                           struct arena *perm)
 {
     return str_cat(perm, (struct str){ (const char *)head, head_bytes },
                    (struct str){ (const char *)data, bytes });
@@ -16,10 +17,10 @@ static struct str bytes_of(const u8 *head, i64 head_bytes, const u8 *data, i64 b
 struct settings small_run(struct arena *perm, const char *folder, const char *layers)
 {
     static u8       x[SMALL_SAMPLES * SIDE * SIDE], y[SMALL_SAMPLES];
-    struct err      err          = { 0 };
-    struct settings s            = { 0 };
-    u8              image_head[] = { 0, 0, 8, 3, 0, 0, 0, SMALL_SAMPLES, 0, 0, 0, SIDE, 0, 0, 0, SIDE };
-    u8              label_head[] = { 0, 0, 8, 1, 0, 0, 0, SMALL_SAMPLES };
+    struct err      err = { 0 };
+    struct settings s   = { 0 };
+    u8 image_head[]     = { 0, 0, 8, 3, 0, 0, 0, SMALL_SAMPLES, 0, 0, 0, SIDE, 0, 0, 0, SIDE };
+    u8 label_head[]     = { 0, 0, 8, 1, 0, 0, 0, SMALL_SAMPLES };
     for (i64 i = 0; i < SMALL_SAMPLES; i++) {
         y[i] = (u8)(i % CLASSES);
         for (i64 k = 0; k < SIDE * SIDE; k++)
@@ -27,9 +28,11 @@ struct settings small_run(struct arena *perm, const char *folder, const char *la
                 (u8)(rng_u32((struct rng_key){ .seed = 5 }, (u64)(i * 36 + k)) % 100 +
                      (k % SIDE == y[i] ? 100 : 0));
     }
-    s.data.kind   = STR("idx");
-    s.data.path   = folder_put(perm, str_of(folder), "x", bytes_of(image_head, sizeof image_head, x, sizeof x, perm));
-    s.data.labels = folder_put(perm, str_of(folder), "y", bytes_of(label_head, sizeof label_head, y, sizeof y, perm));
+    s.data.kind     = STR("idx");
+    s.data.path     = folder_put(perm, str_of(folder), "x",
+                                 bytes_of(image_head, sizeof image_head, x, sizeof x, perm));
+    s.data.labels   = folder_put(perm, str_of(folder), "y",
+                                 bytes_of(label_head, sizeof label_head, y, sizeof y, perm));
     s.data.held_out = 0.15;
     s.model.kind    = STR("layers");
     s.model.file    = STR("test");

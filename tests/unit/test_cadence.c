@@ -28,7 +28,8 @@ static f64 best_s(struct cadence_facts c, f64 from_s, f64 grid_s)
     for (i64 i = GRID - 1; i >= 0; i--) {
         for (i64 w = 1; w <= WAITS; w++) {
             f64 work = (f64)w * grid_s - c.stall_s;
-            f64 gain = work * hazard_survival(c.hazard, from_s + (f64)(i + w) * grid_s + c.persist_s);
+            f64 gain =
+                work * hazard_survival(c.hazard, from_s + (f64)(i + w) * grid_s + c.persist_s);
             if (work >= c.persist_s && i + w <= GRID)
                 value[i] = fmax(value[i], gain + value[i + w]);
         }
@@ -42,15 +43,15 @@ TEST(no_schedule_does_much_better)
 {
     u64 seed = test_seed();
     for (u64 round = 0; round < 4; round++) {
-        struct rng_key        key    = { .seed = seed, .sample = round };
-        f64                   mean_s = 3600 * exp(rng_uniform(key, 0) * 2.5);  /* 1 to 12 h */
-        f64                   stall  = 0.5 * exp(rng_uniform(key, 1) * 3);     /* 0.5 to 10 s */
-        f64                   from_s = 60 + 3000 * rng_uniform(key, 2);
+        struct rng_key       key    = { .seed = seed, .sample = round };
+        f64                  mean_s = 3600 * exp(rng_uniform(key, 0) * 2.5); /* 1 to 12 h */
+        f64                  stall  = 0.5 * exp(rng_uniform(key, 1) * 3);    /* 0.5 to 10 s */
+        f64                  from_s = 60 + 3000 * rng_uniform(key, 2);
         struct cadence_facts c      = { hazard_of_mean(mean_s, 0.7), stall, 0, 0 };
-        f64                   grid_s = fmin(sqrt(2 * stall * mean_s) / 12, 30);
-        f64                   end_s  = from_s + GRID * grid_s;
-        f64                   ours   = done_s(c, from_s, end_s);
-        f64                   best   = best_s(c, from_s, grid_s);
+        f64                  grid_s = fmin(sqrt(2 * stall * mean_s) / 12, 30);
+        f64                  end_s  = from_s + GRID * grid_s;
+        f64                  ours   = done_s(c, from_s, end_s);
+        f64                  best   = best_s(c, from_s, grid_s);
         if (!(ours > 0.99 * best)) printf("\n  mean %g stall %g age %g", mean_s, stall, from_s);
         CHECK(ours > 0.99 * best);
         CHECK(best > 0.9 * done_s(c, from_s, end_s)); /* or the reference is none */
@@ -77,7 +78,7 @@ TEST(the_first_comes_early_and_none_too_late)
 TEST(the_reason_has_the_figures)
 {
     struct cadence_facts f = { hazard_prior, 0.25, 1.5, 7200 };
-    struct str            s = cadence_reason(perm, (struct cadence){ EVERY_AUTO, 0 }, &f);
+    struct str           s = cadence_reason(perm, &f);
     CHECK(strstr(s.data, "takes 0.25 s") != NULL);
     CHECK(strstr(s.data, "1.5 s to be safe") != NULL);
     CHECK(strstr(s.data, "last 3 h (this one is 2 h old)") != NULL);
@@ -86,15 +87,16 @@ TEST(the_reason_has_the_figures)
 TEST(every_is_read_in_steps_or_time)
 {
     static const struct {
-        const char        *text;
+        const char       *text;
         enum cadence_unit unit;
-        f64                value;
-    } good[] = { { "auto", EVERY_AUTO, 0 },          { "500", EVERY_STEPS, 500 },
+        f64               value;
+    } good[] = { { "auto", EVERY_AUTO, 0 },           { "500", EVERY_STEPS, 500 },
                  { " 500 steps ", EVERY_STEPS, 500 }, { "1 step", EVERY_STEPS, 1 },
                  { "10min", EVERY_SECONDS, 600 },     { "10 m", EVERY_SECONDS, 600 },
                  { "1.5h", EVERY_SECONDS, 5400 },     { "0.2s", EVERY_SECONDS, 0.2 } };
-    static const char *const bad[] = { "", "often", "0", "-3", "1.5", "5 days", "min", "1e9999s", "autos" };
-    struct cadence          e;
+    static const char *const bad[] = { "",       "often", "0",       "-3",   "1.5",
+                                       "5 days", "min",   "1e9999s", "autos" };
+    struct cadence           e;
     struct err               err;
     for (i64 i = 0; i < COUNT_OF(good); i++) {
         CHECK_EQ(cadence_parse(str_of(good[i].text), &e, &err), STATUS_OK);
