@@ -4,6 +4,7 @@
 #include "cli/config.h"
 #include "cli/record.h"
 #include "supervise/supervise.h"
+#include "train/train.h"
 #include <math.h>
 
 enum status command_run(struct cli *c, struct err *err);
@@ -141,6 +142,7 @@ static struct str name_of(char *const *command, struct arena *perm)
 static enum status supervise(struct record *r, const struct settings *s, char *const *command,
                              struct supervise_result *result, struct err *err)
 {
+    struct upload_settings    to       = train_upload_settings(r->cli->os, s);
     struct supervise_listener listener = { r,       on_output, on_message, on_begin,
                                            on_step, on_eval,   on_carried, on_interruption };
     struct supervise_config   told     = { .command = (const char *const *)command,
@@ -149,6 +151,7 @@ static enum status supervise(struct record *r, const struct settings *s, char *c
                                            .stop    = stop_of(&s->train),
                                            .store   = r->place,
                                            .keep    = s->checkpoint.keep,
+                                           .to      = s->checkpoint.to.len ? &to : NULL,
                                            .account = r->config.account };
     r->config.run.metric               = told.stop.metric;
     r->config.run.steps_planned        = s->train.steps;

@@ -12,6 +12,8 @@ enum { PERM_GIB = 4, NOTICES_MAX = 8, OUTPUT_BYTES = 1 << 16, ARGUMENTS_MAX = 10
 static const i64 tick_ns = 50000000, second_ns = 1000000000, look_ns = 500000000,
                  look_least_ns = 50000000, backoff_max_ns = 60000000000,
                  waits_long_ns = 600000000000;
+/* For what is still on its way to the object store: AWS's notice, and patience at a run's own end. */
+static const i64 upload_asked_ns = (i64)110 * 1000000000, upload_ns = (i64)600 * 1000000000;
 static const f64 saving_part =
     0.75; /* of a notice, for the program; the rest is to carry its files */
 
@@ -232,6 +234,11 @@ static void hear_carry(struct run *r)
         say(r, "nothing could be carried: %s", s.failed.text);
         snprintf(r->told_failed, sizeof r->told_failed, "%s", s.failed.text);
     }
+    if (s.taken_over_by && !r->asked) {
+        char text[128];
+        snprintf(text, sizeof text, "start %lld of this run, elsewhere, has taken over", (long long)s.taken_over_by);
+        ask_to_end(r, ASKED_BY_SIGNAL, (i64)(r->c->program->grace_s * 1e9), text);
+    }
     if (s.waits[0] && now_ns(r) - s.waits_ns > waits_long_ns && !r->told_waits) {
         say(r, "%s has not been complete for %.0f minutes, and nothing is carried until it is",
             s.waits, (f64)waits_long_ns / 6e10);
@@ -437,6 +444,15 @@ static enum status run_all(struct run *r, struct err *err)
     }
 }
 
+/* What was carried is in the object store when the run has ended, or the user is told that it is not. */
+static enum status wait_for_uploads(struct run *r, enum status st, struct err *err)
+{
+    struct err  why   = { 0 };
+    enum status there = carry_wait(r->carry, now_ns(r) + (r->asked ? upload_asked_ns : upload_ns), &why);
+    if (there == STATUS_NO) say(r, "%s", why.text);
+    return there == STATUS_INTERRUPTED && !st ? err_set(err, there, "%s", why.text) : st;
+}
+
 static void finish(struct run *r)
 {
     struct supervise_result *result = r->result;
@@ -459,7 +475,7 @@ enum status supervise_run(struct os *os, const struct supervise_config *c,
     i64        settle_ns =
         (i64)(c->program->settle_s * 1e9); /* to be seen unchanged it is looked at twice */
     struct carry_config carried = { c->program, c->store, c->keep,
-                                    MAX(MIN(look_ns, settle_ns / 2), look_least_ns) };
+                                    MAX(MIN(look_ns, settle_ns / 2), look_least_ns), c->to };
     r.begin_ns                  = os->now_ns(os);
     r.perm                      = arena_open((i64)PERM_GIB << 30);
     *result =
@@ -476,6 +492,7 @@ enum status supervise_run(struct os *os, const struct supervise_config *c,
     }
     if (!st) st = notice_watch_open(os, c->spot, on_notice, &r, &r.watch, err);
     if (!st) st = run_all(&r, err);
+    if (r.carry) st = wait_for_uploads(&r, st, err);
     notice_watch_close(r.watch);
     finish(&r);
     carry_close(r.carry);

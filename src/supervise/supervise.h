@@ -22,6 +22,7 @@ struct supervise_config {
     struct stop_config           stop;
     struct str                   store; /* of carried files; empty: none are */
     i64                          keep;
+    const struct upload_settings *to; /* an object store that they are carried to as well; NULL: none */
     struct account              *account; /* of the whole run; NULL: nobody asks */
 };
 

@@ -14,26 +14,31 @@ static void tell(struct elsewhere *e, enum train_checkpoint_kind kind, i64 step,
                 &(struct train_checkpoint){ .kind = kind, .step = step, .text = str_of(text) });
 }
 
+struct upload_settings train_upload_settings(struct os *os, const struct settings *settings)
+{
+    const struct checkpoint_config *c     = &settings->checkpoint;
+    struct str                      cloud = settings->spot.cloud;
+    enum cloud here = str_eq(cloud, STR("auto")) ? cloud_of_machine(os) : CLOUD_NONE;
+    return (struct upload_settings){
+        .where = { .to            = c->to,
+                   .endpoint      = c->endpoint,
+                   .region        = c->region,
+                   .style         = c->style,
+                   .storage_class = c->storage_class,
+                   .ask_aws       = here == CLOUD_AWS || str_eq(cloud, STR("aws")),
+                   .ask_gcp       = here == CLOUD_GCP || str_eq(cloud, STR("gcp")) },
+        .keep  = c->keep_remote,
+    };
+}
+
 enum status elsewhere_open(struct elsewhere *e, struct os *os, const struct settings *settings,
                            const struct train_listener *listener, struct ckpt_store *store,
                            struct arena *perm, i64 *attempt, struct err *err)
 {
-    const struct checkpoint_config *c = &settings->checkpoint;
     *e = (struct elsewhere){ .os = os, .listener = listener, .begin_ns = os->now_ns(os) };
-    if (!c->to.len) return STATUS_OK;
-    struct str             cloud = settings->spot.cloud;
-    enum cloud             here  = str_eq(cloud, STR("auto")) ? cloud_of_machine(os) : CLOUD_NONE;
-    struct upload_settings u     = {
-            .where = { .to            = c->to,
-                       .endpoint      = c->endpoint,
-                       .region        = c->region,
-                       .style         = c->style,
-                       .storage_class = c->storage_class,
-                       .ask_aws       = here == CLOUD_AWS || str_eq(cloud, STR("aws")),
-                       .ask_gcp       = here == CLOUD_GCP || str_eq(cloud, STR("gcp")) },
-            .keep  = c->keep_remote,
-    };
-    enum status st = uploader_start(os, &u, store, perm, &e->up, err);
+    if (!settings->checkpoint.to.len) return STATUS_OK;
+    struct upload_settings u  = train_upload_settings(os, settings);
+    enum status            st = uploader_start(os, &u, store, perm, &e->up, err);
     if (st) return st;
     *attempt = uploader_attempt(e->up);
     if (!uploader_state(e->up).alone)

@@ -5,6 +5,7 @@
  * and what is not known is never shown as 0. */
 #ifndef TRAIN_TRAIN_H
 #define TRAIN_TRAIN_H
+#include "store/upload.h"
 #include "base/os.h"
 #include "run/account.h"
 #include "train/lint.h"
@@ -200,6 +201,9 @@ struct train_listener {
 enum status train_run(struct os *os, const struct settings *settings,
                       const struct train_listener *listener, struct train_result *result,
                       struct err *err);
+
+/* Where checkpoint.to is, and who may be asked for credentials. */
+struct upload_settings train_upload_settings(struct os *os, const struct settings *settings);
 
 /* Opens the data, builds the model and compiles it for this machine, and runs nothing: what
  * `frugal show` prints. */

@@ -165,6 +165,42 @@ def check_command(s, run):
     checkpoints(m, "verify", url, rc=2)
     checkpoints(m, "copy", url, "gs://bucket/x", rc=2)
 
+COUNTER = """
+import os, sys, time
+n = int(open("out/n").read()) if os.path.exists("out/n") else 0
+while n < int(sys.argv[1]):
+    n += 1
+    with open("out/n.part", "w") as f: f.write(str(n))
+    os.rename("out/n.part", "out/n")
+    time.sleep(0.05)
+"""
+
+
+def check_supervised(s):
+    """A program that knows nothing of us, by frugal run: what it wrote on a lost machine is on the next."""
+    s.log.clear()
+    def machine():
+        m = Machine(s, "unused")
+        os.mkdir(os.path.join(m.folder.name, "out"))
+        with open(os.path.join(m.folder.name, "count.py"), "w") as f:
+            f.write(COUNTER)
+        m.args = [FRUGAL, "run", "program.folder=out", "program.settle_s=0.05", "checkpoint.dir=kept", "spot.cloud=none",
+                  "run.ledger=none", "checkpoint.to=s3://bucket/runs/any", "--", sys.executable, "count.py"]
+        return m
+    a = machine().start("1000000")
+    wait_until(lambda: s.count("PUT", "runs/any", "manifest.json") >= 2)
+    a.process.kill()
+    a.process.communicate()
+    there = max(int(v) for k, v in s.objects.items() if k.startswith("runs/any/step") and "/file-" in k)
+    b = machine().start(str(there + 5))
+    out, err = b.process.communicate(timeout=60)
+    said.append(out + err)
+    with open(os.path.join(b.folder.name, "out", "n")) as f:
+        assert b.process.returncode == 0 and f.read() == str(there + 5), (out, err)
+    assert "going on from the checkpoint" in out + err, (out, err)
+    newest = max(int(v) for k, v in s.objects.items() if k.startswith("runs/any/step") and "/file-" in k)
+    assert newest == there + 5, (newest, there)
+
 
 def main():
     print(f"CHECK_SEED={SEED}")
@@ -177,9 +213,10 @@ def main():
         check_command(s, run)
         check_two_trainers(s, run)
         check_told(s, run)
+        check_supervised(s)
     for text in said:
         assert SECRET not in text, text
-    print("a lost machine, two trainers, and what is told")
+    print("a lost machine, two trainers, what is told, and a program that knows nothing of it")
 
 
 main()

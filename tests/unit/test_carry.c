@@ -22,7 +22,7 @@ static void world_init(struct world *w, struct arena *perm)
     w->program = (struct program_config){
         .folder = STR("/out"), .files = { STR("*") }, .file_count = 1, .settle_s = 10
     };
-    w->config = (struct carry_config){ &w->program, STR("/kept"), 2, 1 };
+    w->config = (struct carry_config){ &w->program, STR("/kept"), 2, 1, NULL };
     sim_os_put(w->sim, STR("/out/readme"), STR("")); /* so that the folder is there */
     w->sim->os.remove(&w->sim->os, STR("/out/readme"), NULL);
 }
@@ -238,8 +238,8 @@ TEST(store_and_folder_must_lie_apart)
     struct str            top     = os_absolute(perm, folder_new(perm));
     struct str            out     = str_fmt(perm, "%.*s/out", STR_ARG(top));
     struct program_config program = { .folder = out, .files = { STR("*") }, .file_count = 1 };
-    struct carry_config   inside = { &program, str_fmt(perm, "%.*s/out/kept", STR_ARG(top)), 2, 1 };
-    struct carry_config   around = { &program, top, 2, 1 };
+    struct carry_config   inside = { &program, str_fmt(perm, "%.*s/out/kept", STR_ARG(top)), 2, 1, NULL };
+    struct carry_config   around = { &program, top, 2, 1, NULL };
     struct carry         *c;
     struct err            err = { 0 };
     CHECK_EQ(carry_open(os_real(), &inside, perm, &c, &err), STATUS_USAGE);
@@ -297,7 +297,7 @@ TEST(a_file_that_somebody_has_open_is_not_carried_and_times_come_back)
     struct program_config p    = { .folder     = str_fmt(perm, "%.*s/out", STR_ARG(top)),
                                    .files      = { STR("*") },
                                    .file_count = 1 };
-    struct carry_config   conf = { &p, str_fmt(perm, "%.*s/kept", STR_ARG(top)), 2, 5000000 };
+    struct carry_config   conf = { &p, str_fmt(perm, "%.*s/kept", STR_ARG(top)), 2, 5000000, NULL };
     struct carry         *c;
     struct str            said;
     bool                  found;
