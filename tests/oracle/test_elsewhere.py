@@ -172,7 +172,7 @@ while n < int(sys.argv[1]):
     n += 1
     with open("out/n.part", "w") as f: f.write(str(n))
     os.rename("out/n.part", "out/n")
-    time.sleep(0.05)
+    time.sleep(0.25)
 """
 
 
