@@ -3,10 +3,12 @@
 #include <math.h>
 #include <stdlib.h>
 
+static const f64 guessed_most = 0.02; /* of a step: what is worth telling */
+
 struct parts {
-    f64  forward_s, backward_s;
-    f64  begin_s, flops_s, bytes_s;
-    bool known;
+    f64 forward_s, backward_s;
+    f64 begin_s, flops_s, bytes_s;
+    f64 guessed_s; /* of ops that nobody measured */
 };
 
 static struct rate_time row_time(const struct device *d, const struct work_row *r, f64 samples,
@@ -15,7 +17,8 @@ static struct rate_time row_time(const struct device *d, const struct work_row *
     struct cost      c = { r->fixed.flops + samples * r->sample.flops,
                            r->fixed.bytes + samples * r->sample.bytes };
     struct rate_time t = rates_time(d->rates, &d->target, r->op, r->dtype, c, known);
-    return (struct rate_time){ r->count * t.begin_s, r->count * t.flops_s, r->count * t.bytes_s };
+    t.begin_s *= r->count;
+    return t;
 }
 
 static f64 seconds(struct rate_time t) { return t.begin_s + t.flops_s + t.bytes_s; }
@@ -24,8 +27,10 @@ static void add(struct parts *p, const struct device *d, const struct work *w, f
                 f64 times)
 {
     for (i64 i = 0; i < w->count; i++) {
-        struct rate_time t = row_time(d, &w->rows[i], samples, &p->known);
+        bool             known = true;
+        struct rate_time t     = row_time(d, &w->rows[i], samples, &known);
         *(w->rows[i].backward ? &p->backward_s : &p->forward_s) += times * seconds(t);
+        if (!known) p->guessed_s += times * seconds(t);
         p->begin_s += times * t.begin_s;
         p->flops_s += times * t.flops_s;
         p->bytes_s += times * t.bytes_s;
@@ -41,7 +46,7 @@ static const struct work *later(const struct step_work *w)
 struct estimate estimate_step(const struct device *d, const struct step_work *w,
                               enum dtype precision, const struct step_shape *s)
 {
-    struct parts p = { .known = true }, update = { .known = true };
+    struct parts p = { 0 }, update = { 0 };
     f64          micro = (f64)s->micro, n = (f64)s->gpus, k = (f64)s->accumulate;
     add(&p, d, &w->train, micro, 1);
     add(&p, d, later(w), micro, k - 1);
@@ -53,12 +58,12 @@ struct estimate estimate_step(const struct device *d, const struct step_work *w,
                              .begin_s    = p.begin_s + update.begin_s,
                              .flops_s    = p.flops_s + update.flops_s,
                              .bytes_s    = p.bytes_s + update.bytes_s,
-                             .comm_s     = network_all_reduce_s(&d->network, sent, s->gpus),
-                             .guessed    = !p.known || !update.known };
+                             .comm_s     = network_all_reduce_s(&d->network, sent, s->gpus) };
     /* Gradients are sent while the last micro-batch still goes backward; the last bucket is alone. */
     f64 last     = network_all_reduce_s(&d->network, MIN(sent, 1e6 * assumed_bucket_mb), s->gpus);
     e.exposed_s  = MAX(e.comm_s - p.backward_s / k, last);
     f64 alone    = e.forward_s + e.backward_s + e.update_s;
+    e.guessed    = p.guessed_s + update.guessed_s > guessed_most * alone;
     f64 cores    = d->row && d->row->vcpus > 0 ? d->row->vcpus / MAX(1, (f64)d->units) : 1;
     e.load_s     = MAX(0, s->load_sample_s * micro * k / cores - alone - e.exposed_s);
     e.step_s     = alone + e.exposed_s + e.load_s;

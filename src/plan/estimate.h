@@ -23,7 +23,7 @@ struct estimate { /* seconds of a step */
     f64  step_s;
     f64  mfu;        /* of the data sheet's peak; NaN: that is not known */
     f64  efficiency; /* against the same micro-batches on one GPU alone */
-    bool guessed;    /* some op was never measured on such a machine */
+    bool guessed;    /* a part worth telling is of ops never measured on such a machine */
 };
 
 struct estimate estimate_step(const struct device *d, const struct step_work *w,

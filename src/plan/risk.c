@@ -15,7 +15,8 @@
 
 enum { GRID = 256, SAVES_MAX = 513, HALVINGS = 48, SLICES_MAX = 4000 };
 
-static const f64 nobody = 1e-9; /* alive: the rest cannot matter */
+static const f64 patience = 4;    /* deadlines, after which a run is given up */
+static const f64 nobody   = 1e-9; /* alive: the rest cannot matter */
 
 /* --- survival --- */
 
@@ -222,7 +223,7 @@ struct risk_outcome risk_expect(const struct risk_job *job, const struct surviva
     struct sums all = known[GRID];
     return (struct risk_outcome){ .up_s          = all.up_s,
                                   .billed_s      = all.billed_s,
-                                  .wall_s        = all.up_s + (1 + all.interruptions) * job->wait_s,
+                                  .wall_s        = all.up_s + all.interruptions * job->wait_s,
                                   .interruptions = all.interruptions,
                                   .interval_s    = v->interval_s };
 }
@@ -271,8 +272,9 @@ static f64 play_once(const struct risk_job *job, const struct survival *s, const
     f64 left = job->work_s, wall = 0;
     while (wall < wall_most_s) {
         f64 life = survival_age_s(s, draw(d)), end = done_age_s(v, left);
-        wall += wait_for(job, d) + MIN(life, end);
+        wall += MIN(life, end);
         if (life >= end) return wall;
+        wall += wait_for(job, d);
         left -= MIN(saved_s(v, life), left);
     }
     return wall;
@@ -287,16 +289,17 @@ static int by_value(const void *a, const void *b)
 struct risk_odds risk_play(const struct risk_job *job, const struct survival *s, f64 deadline_s,
                            i64 runs, u64 seed, struct arena scratch)
 {
-    static const f64 patience = 1000; /* times the work: a run that never ends is ended there */
-    struct saves    *v        = saves_of(job, s, &scratch);
-    f64             *walls    = NEW(&scratch, f64, runs);
-    struct risk_odds odds     = { 0 };
+    struct saves    *v       = saves_of(job, s, &scratch);
+    f64             *walls   = NEW(&scratch, f64, runs);
+    struct risk_odds odds    = { 0 };
+    i64              in_time = 0;
     for (i64 i = 0; i < runs; i++) {
         struct dice d = { .key = { .seed = seed, .step = (u64)i } };
-        walls[i] = play_once(job, s, v, patience * (job->work_s + job->start_s + job->wait_s), &d);
+        walls[i]      = play_once(job, s, v, patience * deadline_s, &d);
         odds.wall_s += walls[i] / (f64)runs;
-        odds.in_time += (f64)(walls[i] <= deadline_s) / (f64)runs;
+        in_time += walls[i] <= deadline_s;
     }
+    odds.in_time = (f64)in_time / (f64)runs;
     qsort(walls, (size_t)runs, sizeof *walls, by_value);
     odds.wall95_s = walls[MIN(runs - 1, runs * 95 / 100)];
     return odds;
@@ -373,7 +376,7 @@ static void play_mixed_once(struct mix *m, struct risk_mixed *sum, f64 weight)
         if (m->mode == MODE_ON_DEMAND) sum->on_demand_s += weight * m->slice_s;
         if (m->now_s >= m->turns_s) spot_turns(m);
     }
-    if (m->now_s <= m->deadline_s) sum->in_time += weight;
+    sum->in_time += m->now_s <= m->deadline_s; /* a count, until all are played */
 }
 
 struct risk_mixed risk_play_mixed(const struct risk_job *job, const struct survival *s,
@@ -387,5 +390,6 @@ struct risk_mixed risk_play_mixed(const struct risk_job *job, const struct survi
         m.dice.key   = (struct rng_key){ .seed = seed, .step = (u64)i };
         play_mixed_once(&m, &sum, 1 / (f64)runs);
     }
+    sum.in_time /= (f64)runs;
     return sum;
 }

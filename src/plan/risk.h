@@ -25,9 +25,9 @@ f64             survival_lived_s(const struct survival *s, f64 age_s); /* its in
 f64             survival_age_s(const struct survival *s, f64 alive);   /* its inverse */
 
 struct risk_job {
-    f64               work_s;
-    f64               start_s; /* boot, load and warm-up of each machine: billed */
-    f64               wait_s;  /* mean, until there is a machine: not billed */
+    f64 work_s;
+    f64 start_s; /* boot, load and warm-up of each machine: billed */
+    f64 wait_s;  /* mean, after an interruption until there is a machine again: not billed */
     struct save_costs save;
     f64               interval_s; /* of work between saves; 0: as the hazard asks for */
     f64               free_s;     /* a machine taken away before this age costs nothing */
@@ -55,6 +55,7 @@ struct risk_odds {
     f64 in_time;          /* part of the runs that met the deadline */
     f64 wall_s, wall95_s; /* mean, and what 95 of 100 stayed below */
 };
+/* Runs are given up at four times the deadline, which the mean then counts. */
 struct risk_odds risk_play(const struct risk_job *job, const struct survival *s, f64 deadline_s,
                            i64 runs, u64 seed, struct arena scratch);
 

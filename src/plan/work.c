@@ -1,6 +1,5 @@
 /* work.c - from programs to rows. */
 #include "plan/work.h"
-#include <string.h>
 
 static struct work_row row_of(const struct program *p, i32 instr, struct arena scratch)
 {
@@ -14,16 +13,22 @@ static struct work_row row_of(const struct program *p, i32 instr, struct arena s
 
 static bool alike(const struct work_row *a, const struct work_row *b)
 {
-    return a->op == b->op && a->dtype == b->dtype && a->backward == b->backward &&
-           a->fixed.flops == b->fixed.flops && a->fixed.bytes == b->fixed.bytes &&
-           a->sample.flops == b->sample.flops && a->sample.bytes == b->sample.bytes;
+    return a->op == b->op && a->dtype == b->dtype && a->backward == b->backward;
+}
+
+static struct cost plus(struct cost a, struct cost b, f64 times)
+{
+    return (struct cost){ a.flops + times * b.flops, a.bytes + times * b.bytes };
 }
 
 static void add_row(struct work *w, struct work_row r)
 {
-    for (i64 i = w->count - 1; i >= 0; i--) {
-        if (!alike(&w->rows[i], &r)) continue;
-        w->rows[i].count++;
+    for (i64 i = 0; i < w->count; i++) {
+        struct work_row *old = &w->rows[i];
+        if (!alike(old, &r)) continue;
+        old->count += r.count;
+        old->fixed  = plus(old->fixed, r.fixed, 1);
+        old->sample = plus(old->sample, r.sample, 1);
         return;
     }
     w->rows[w->count++] = r;
@@ -100,14 +105,47 @@ enum status step_work_of(struct arena *perm, const struct target *target,
     return STATUS_OK;
 }
 
+/* at_a + times x (at_b - at_a), row by row; both have the same rows. */
+static struct work deeper(struct arena *perm, const struct work *at_a, const struct work *at_b,
+                          f64 times)
+{
+    struct work w = { .rows = NEW(perm, struct work_row, MAX(at_a->count, 1)) };
+    ASSERT(at_a->count == at_b->count);
+    w.count = at_a->count;
+    for (i64 i = 0; i < w.count; i++) {
+        const struct work_row *a = &at_a->rows[i], *b = &at_b->rows[i];
+        ASSERT(alike(a, b));
+        w.rows[i] = *a;
+        w.rows[i].count += times * (b->count - a->count);
+        w.rows[i].fixed  = plus(plus(a->fixed, b->fixed, times), a->fixed, -times);
+        w.rows[i].sample = plus(plus(a->sample, b->sample, times), a->sample, -times);
+    }
+    return w;
+}
+
+struct step_work step_work_deeper(struct arena *perm, const struct step_work *at_a, i64 a,
+                                  const struct step_work *at_b, i64 b, i64 depth)
+{
+    f64              times = (f64)(depth - a) / (f64)(b - a);
+    struct step_work w     = { .train  = deeper(perm, &at_a->train, &at_b->train, times),
+                               .add    = deeper(perm, &at_a->add, &at_b->add, times),
+                               .update = deeper(perm, &at_a->update, &at_b->update, times) };
+#define DEEPER(field) w.field = at_a->field + times * (at_b->field - at_a->field)
+    DEEPER(parameters);
+    DEEPER(gradient_bytes);
+    DEEPER(saved_bytes);
+    DEEPER(state_bytes);
+    DEEPER(memory_fixed);
+    DEEPER(memory_sample);
+#undef DEEPER
+    return w;
+}
+
 struct cost work_cost(const struct work *w, f64 samples)
 {
     struct cost sum = { 0 };
-    for (i64 i = 0; i < w->count; i++) {
-        const struct work_row *r = &w->rows[i];
-        sum.flops += r->count * (r->fixed.flops + samples * r->sample.flops);
-        sum.bytes += r->count * (r->fixed.bytes + samples * r->sample.bytes);
-    }
+    for (i64 i = 0; i < w->count; i++)
+        sum = plus(plus(sum, w->rows[i].fixed, 1), w->rows[i].sample, samples);
     return sum;
 }
 

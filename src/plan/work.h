@@ -2,17 +2,18 @@
  *
  * FLOPs, bytes and memory of a compiled program are straight lines in the number of samples that are
  * computed at once, so two compilations tell every batch: the search prices thousands of plans from
- * a handful of them. Instructions that are alike share a row. */
+ * a handful of them. Deep models are straight lines in their depth, too. */
 #ifndef PLAN_WORK_H
 #define PLAN_WORK_H
 #include "compile/compile.h"
 
-struct work_row {
+struct
+    work_row { /* all instructions of an op with operands of a type, in one half of the program */
     i32         op;
-    enum dtype  dtype; /* of its first operand */
+    enum dtype  dtype; /* of the first operand */
     bool        backward;
-    f64         count;         /* instructions alike */
-    struct cost fixed, sample; /* of one of them: whatever the batch, and for each sample of it */
+    f64         count;
+    struct cost fixed, sample; /* of all of them: whatever the batch, and for each sample of it */
 };
 
 struct work {
@@ -38,6 +39,10 @@ enum status step_work_of(struct arena *perm, const struct target *target,
 
 /* Rows of one program as it is: `sample` costs are nothing. */
 struct work work_of_program(struct arena *perm, const struct program *p, struct arena scratch);
+
+/* A model of `depth` blocks from two of the same but for a and b blocks, a < b. */
+struct step_work step_work_deeper(struct arena *perm, const struct step_work *at_a, i64 a,
+                                  const struct step_work *at_b, i64 b, i64 depth);
 
 struct cost work_cost(const struct work *w, f64 samples); /* of all rows together */
 f64         step_work_bytes(const struct step_work *w, f64 samples);

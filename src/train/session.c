@@ -175,6 +175,32 @@ enum status session_open(struct session *s, struct os *os, const struct settings
     return st ? st : weights_check(s, err);
 }
 
+enum status train_outline(struct os *os, const struct settings *settings, struct arena *perm,
+                          struct train_outline *out, struct err *err)
+{
+    const struct train_config *t = &settings->train;
+    struct session             s;
+    enum status                st = begin(&s, os, settings, perm, err);
+    if (!st) st = dataset_open(os, &settings->data, perm, &s.data, err);
+    if (!st) st = model_new(perm, &settings->model, dataset_feeds(s.data), &s.model, err);
+    if (!st) {
+        s.config.batch      = t->batch_total ? t->batch_total : MAX(t->batch, 1);
+        s.config.accumulate = t->batch_total ? 1 : MAX(t->accumulate, 1);
+        struct limits l     = session_limits(&s);
+        *out                = (struct train_outline){ .config      = s.config,
+                                                      .model       = s.model,
+                                                      .batch_total = session_step_samples(&s),
+                                                      .steps       = l.steps,
+                                                      .epoch_steps = l.epoch_steps };
+        if (!t->batch && !t->batch_total) out->batch_total = 0;
+        out->train_samples = dataset_count(s.data, SPLIT_TRAIN);
+        out->eval_samples  = dataset_count(s.data, SPLIT_EVAL);
+        out->tokens        = model_rows(s.model) > 1 ? model_rows(s.model) : 0;
+    }
+    session_close(&s);
+    return st;
+}
+
 enum status session_build(struct session *s, struct os *os, const struct settings *settings,
                           struct arena *perm, graph_builder *build, void *context, struct err *err)
 {

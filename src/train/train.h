@@ -214,6 +214,19 @@ struct train_compiled {
 enum status train_compile(struct os *os, const struct settings *settings, struct arena *perm,
                           struct train_compiled *out, struct err *err);
 
+/* What a plan must know of a run: its data is opened and its model built, for no machine. */
+struct train_outline {
+    struct compile_config config;     /* for model_build with `model` */
+    struct model         *model;      /* lives in perm */
+    i64                   batch_total; /* samples of a step; 0: train.batch=auto and no total is given */
+    i64                   steps;      /* at most; 0: open-ended */
+    i64                   epoch_steps;
+    i64                   train_samples, eval_samples;
+    i64                   tokens;     /* of a sample; 0: samples are not sequences */
+};
+enum status train_outline(struct os *os, const struct settings *settings, struct arena *perm,
+                          struct train_outline *out, struct err *err);
+
 /* The same, and all that a run would find out before its first step; loading and kernels are tried
  * out for a moment. */
 struct train_checked {

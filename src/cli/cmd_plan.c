@@ -1,0 +1,366 @@
+/* cmd_plan.c - frugal plan WHAT: what training it would cost, where, and how. */
+#include "backend/backend.h"
+#include "base/pool.h"
+#include "cli/config.h"
+#include "cli/plan.h"
+#include "plan/calibrate.h"
+#include "plan/known.h"
+#include "plan/scaling.h"
+#include "run/ledger.h"
+#include "train/train.h"
+#include <math.h>
+
+enum status command_plan(struct cli *c, struct err *err);
+
+enum { SCRATCH_GIB = 64, SHALLOW = 2, DEEPER = 4 };
+
+static const f64 batch_tokens =
+    524288;                       /* of a step of a known model, unless --batch says another */
+static const i64 batch_auto = 64; /* samples, where train.batch=auto leaves it open */
+
+void note(struct question *q, struct str text)
+{
+    if (q->note_count < COUNT_OF(q->notes)) q->notes[q->note_count++] = text;
+}
+
+/* --- numbers of flags --- */
+
+static enum status number_of(const struct request *r, i32 flag, f64 scale, f64 *out,
+                             struct err *err)
+{
+    struct str text = r->value[flag];
+    *out            = NAN;
+    if (!(r->flags & 1u << flag)) return STATUS_OK;
+    if (str_ends(text, STR("h"))) text.len--;
+    if (str_starts(text, STR("$"))) text = str_sub(text, 1, text.len);
+    if (str_f64(text, out) && *out > 0) {
+        *out *= scale;
+        return STATUS_OK;
+    }
+    return err_set(err, STATUS_USAGE, "--%.*s=%.*s is no number above 0", STR_ARG(flags[flag].name),
+                   (int)MIN(r->value[flag].len, 40), r->value[flag].data);
+}
+
+static enum status limits_of(const struct request *r, struct plan_limits *out, struct err *err)
+{
+    f64         runs;
+    enum status st = number_of(r, FLAG_INDEX_deadline, 3600, &out->deadline_s, err);
+    if (!st) st = number_of(r, FLAG_INDEX_budget, 1, &out->budget_usd, err);
+    if (!st) st = number_of(r, FLAG_INDEX_runs, 1, &runs, err);
+    if (!st) out->runs = isnan(runs) ? 1 : MAX((i64)runs, 1);
+    return st;
+}
+
+/* --- what is to be trained --- */
+
+static i64 part_of(i64 whole, f64 part, i64 unit)
+{
+    return MAX(1, (i64)((f64)whole * part / (f64)unit + 0.5)) * unit;
+}
+
+/* As many key heads as fit the heads, at most their part. */
+static i64 divisor_below(i64 heads, i64 most)
+{
+    i64 n = MAX(MIN(most, heads), 1);
+    while (heads % n) n--;
+    return n;
+}
+
+/* Heads keep their width, so there are fewer of them. */
+static enum status scale_settings(struct model_config *m, const struct question *q, struct err *err)
+{
+    if (q->depth_part == 1 && q->width_part == 1) return STATUS_OK;
+    if (!str_eq(m->kind, STR("gpt")) && !str_eq(m->kind, STR("encoder")))
+        return err_set(err, STATUS_USAGE, "--scale_model needs a model of blocks: gpt or encoder");
+    i64 head    = m->width / MAX(m->heads, 1);
+    m->depth    = part_of(m->depth, q->depth_part, 1);
+    m->heads    = part_of(m->heads, q->width_part, 1);
+    m->width    = m->heads * head;
+    m->kv_heads = m->kv_heads ? divisor_below(m->heads, m->kv_heads) : 0;
+    if (m->hidden) m->hidden = part_of(m->hidden, q->width_part, 8);
+    return STATUS_OK;
+}
+
+static void scale_known(struct known *k, const struct question *q)
+{
+    if (q->depth_part == 1 && q->width_part == 1) return;
+    k->depth    = part_of(k->depth, q->depth_part, 1);
+    k->heads    = part_of(k->heads, q->width_part, 1);
+    k->width    = k->heads * k->head_dim;
+    k->hidden   = part_of(k->hidden, q->width_part, 8);
+    k->kv_heads = divisor_below(k->heads, part_of(k->kv_heads, q->width_part, 1));
+}
+
+static enum status job_of_run(struct cli *c, struct question *q, struct err *err)
+{
+    struct config       *config;
+    struct train_outline o;
+    enum status          st = config_of_request(c->request, c->os, c->perm, &config, err);
+    if (!st) st = scale_settings(&config->settings.model, q, err);
+    if (!st) st = train_outline(c->os, &config->settings, c->perm, &o, err);
+    if (st) return st;
+    q->usd_hour = config->settings.train.usd_hour;
+    q->ours     = true;
+    q->run_file = c->request->arguments[0];
+    i64 every =
+        config->settings.train.eval_every ? config->settings.train.eval_every : o.epoch_steps;
+    q->job = (struct plan_job){ .name         = q->run_file,
+                                .config       = o.config,
+                                .build        = model_build,
+                                .context      = o.model,
+                                .batch_total  = o.batch_total ? o.batch_total : batch_auto,
+                                .steps        = o.steps,
+                                .eval_samples = o.eval_samples,
+                                .evals        = o.steps / MAX(every, 1),
+                                .tokens       = o.tokens };
+    if (!o.batch_total)
+        note(q, str_fmt(c->perm,
+                        "train.batch=auto: %lld samples a step are assumed; "
+                        "train.batch_total says how many",
+                        (long long)batch_auto));
+    if (config->settings.train.target == config->settings.train.target)
+        note(q, STR("the target may be reached before the last step: the whole run is priced"));
+    if (o.steps) return STATUS_OK;
+    return err_set(err, STATUS_USAGE, "the run has no end: train.steps or train.epochs says it");
+}
+
+/* A model of a shape, twice, shallow: the deep one follows from the two. */
+static enum status shallow(struct cli *c, struct question *q, const struct known *k, i64 context,
+                           struct err *err)
+{
+    struct known  low = *k, high = *k;
+    struct model *a, *b;
+    struct str    differs;
+    low.depth      = SHALLOW;
+    high.depth     = DEEPER;
+    enum status st = known_model_new(&low, context, c->perm, &a, &differs, err);
+    if (!st) st = known_model_new(&high, context, c->perm, &b, &differs, err);
+    if (st) return st;
+    if (differs.len) note(q, differs);
+    q->job.build    = model_build;
+    q->job.context  = a;
+    q->job.deeper   = b;
+    q->job.depth[0] = SHALLOW;
+    q->job.depth[1] = DEEPER;
+    q->job.depth[2] = k->depth;
+    return STATUS_OK;
+}
+
+/* Tokens as given, or as a loss asks for, or as many as are best for this size. */
+static enum status tokens_of(struct cli *c, struct question *q, const struct known *k, f64 *tokens,
+                             struct err *err)
+{
+    struct law  law = law_at(0);
+    f64         n   = known_parameters_used(k), target;
+    enum status st  = number_of(c->request, FLAG_INDEX_tokens, 1, tokens, err);
+    if (!st) st = number_of(c->request, FLAG_INDEX_target, 1, &target, err);
+    if (st || !isnan(*tokens)) return st;
+    if (!isnan(target)) {
+        f64 rest = target - law.e - law.a / pow(n, law.alpha);
+        if (!(rest > 0))
+            return err_set(err, STATUS_NO,
+                           "--target=%g is below %.3g, which %.*s reaches with endless tokens by "
+                           "the law of %.*s",
+                           target, law.e + law.a / pow(n, law.alpha), STR_ARG(k->name),
+                           STR_ARG(law.name));
+        *tokens = pow(law.b / rest, 1 / law.beta);
+        note(q,
+             str_fmt(c->perm,
+                     "%.3g tokens for a loss of %g by the law of %.*s, on its text and tokenizer",
+                     *tokens, target, STR_ARG(law.name)));
+        return STATUS_OK;
+    }
+    /* N = k (6 N D)^a turned round. */
+    *tokens = pow(n / law.line_k, 1 / law.line_a) / (6 * n);
+    note(q, str_fmt(c->perm,
+                    "%.3g tokens are assumed, the best for this size by the law of %.*s; "
+                    "--tokens says how many",
+                    *tokens, STR_ARG(law.name)));
+    return STATUS_OK;
+}
+
+static enum status job_of_known(struct cli *c, struct question *q, const struct known *whole,
+                                struct err *err)
+{
+    f64           tokens, batch;
+    struct known *k = NEW(c->perm, struct known, 1);
+    *k              = *whole;
+    enum status st  = tokens_of(c, q, k, &tokens, err); /* of the whole model */
+    scale_known(k, q);
+    if (!st) st = number_of(c->request, FLAG_INDEX_batch, 1, &batch, err);
+    if (st) return st;
+    if (isnan(batch)) {
+        batch = batch_tokens;
+        note(q, str_fmt(c->perm, "%.0f tokens a step are assumed; --batch says how many", batch));
+    }
+    i64 samples = 1; /* a power of two, so that GPUs can share it */
+    while ((f64)(2 * samples * k->context) <= batch) samples *= 2;
+    q->job       = (struct plan_job){ .name        = k->name,
+                                      .config      = { .optimiser = OPTIMISER_ADAMW,
+                                                       .eps       = 1e-8,
+                                                       .decay     = 0.1,
+                                                       .clip      = 1,
+                                                       .fuse      = FUSE_ALL },
+                                      .batch_total = samples,
+                                      .tokens      = k->context };
+    q->job.steps = (i64)ceil(tokens / (f64)(samples * k->context));
+    return shallow(c, q, k, k->context, err);
+}
+
+/* A run file, a config.json, or a name. */
+enum status plan_ask(struct cli *c, struct question *q, struct err *err)
+{
+    const struct request *r = c->request;
+    struct str            what, text;
+    struct known          read;
+    q->usd_hour = NAN;
+    if (!r->argument_count)
+        return err_set(err, STATUS_USAGE, "plan what? A run file, a config.json or a model's name");
+    what = r->arguments[0];
+    if (str_ends(what, STR(".json"))) {
+        enum status st = os_read_all(c->os, what, c->perm, &text, err);
+        if (!st) st = known_read(what, text, c->perm, &read, err);
+        return st ? st : job_of_known(c, q, &read, err);
+    }
+    const struct known *k = known_find(what);
+    if (k && !str_ends(what, STR(".yaml"))) return job_of_known(c, q, k, err);
+    return job_of_run(c, q, err);
+}
+
+/* --- where --- */
+
+static struct str rates_path(struct cli *c)
+{
+    struct str path = ledger_path(c->os, STR(""), c->perm);
+    while (path.len && path.data[path.len - 1] != '/') path.len--;
+    return str_cat(c->perm, path, STR("rates.csv"));
+}
+
+static enum status open_here(void *context, struct arena *perm, struct backend **out,
+                             struct err *err)
+{
+    (void)context;
+    return backend_cpu_open(perm, pool_machine_threads(), BACKEND_FAST, out, err);
+}
+
+static enum status add_here(struct cli *c, struct question *q, struct err *err)
+{
+    struct rates   *r = NEW(c->perm, struct rates, 1);
+    struct target   t;
+    struct backend *b;
+    struct str      text, path = rates_path(c);
+    struct os_stat  there;
+    bool            measured = !c->os->stat(c->os, path, &there, NULL);
+    enum status     st       = open_here(NULL, c->perm, &b, err);
+    *r                       = *rates_of_cpus();
+    if (st) return st;
+    b->table->describe(b, &t);
+    if (!measured) b->table->rate(b, &t);
+    b->table->close(b);
+    if (measured) st = os_read_all(c->os, path, c->perm, &text, err);
+    if (measured && !st) st = rates_parse(r, path, text, err);
+    if (st) return st;
+    if (measured) {
+        t.flops_s[DT_F32]   = r->peak[RATE_F32].flops;
+        t.flops_s[DT_BF16]  = r->peak[RATE_LOW].flops;
+        t.bandwidth_bytes_s = r->peak[RATE_F32].bytes;
+    } else {
+        note(q, STR("this machine: rates of another processor's kernels; `frugal plan --calibrate` "
+                    "measures its own"));
+    }
+    q->devices[q->device_count++] = device_here(&t, r, q->usd_hour);
+    return STATUS_OK;
+}
+
+static enum status devices_of(struct cli *c, struct question *q, struct err *err)
+{
+    const struct request *r     = c->request;
+    struct str            cloud = r->value[FLAG_INDEX_on];
+    struct err            why;
+    i64                   unknown = 0;
+    enum status           st =
+        catalogue_open(c->os, c->perm, r->value[FLAG_INDEX_prices], &q->catalogue, err);
+    if (st) return st;
+    q->devices = NEW(c->perm, struct device, q->catalogue->machine_count + 1);
+    for (i64 i = 0; i < q->catalogue->machine_count; i++) {
+        const struct machine *m = &q->catalogue->machines[i];
+        if (cloud.len && !str_eq(cloud, m->provider)) continue;
+        if (device_of_machine(q->catalogue, m, c->perm, &q->devices[q->device_count], &why))
+            unknown++;
+        else q->device_count++;
+    }
+    if (unknown)
+        note(q, str_fmt(c->perm, "%lld machines are left out: their rates or memory are not known",
+                        (long long)unknown));
+    if (q->ours && isnan(q->usd_hour))
+        note(q, STR("this machine is left out: train.usd_hour is not given"));
+    if (q->ours && !isnan(q->usd_hour) && !cloud.len) st = add_here(c, q, err);
+    if (!st && !q->device_count)
+        st = err_set(err, STATUS_NO,
+                     "the catalogue has no machine of %.*s; `frugal prices` lists all",
+                     STR_ARG(cloud));
+    return st;
+}
+
+/* --- the command --- */
+
+/* Some seconds of every kernel, kept for all later plans. */
+static enum status calibrate_here(struct cli *c, struct arena scratch, struct err *err)
+{
+    struct rates       *r = NEW(c->perm, struct rates, 1);
+    struct rate_sample *samples;
+    struct backend     *b;
+    struct target       t;
+    i64                 count;
+    struct str          path = rates_path(c), folder = path;
+    while (folder.len && folder.data[folder.len - 1] != '/') folder.len--;
+    enum status st = calibrate(c->perm, open_here, NULL, &samples, &count, scratch, err);
+    if (!st) st = open_here(NULL, c->perm, &b, err);
+    if (st) return st;
+    b->table->describe(b, &t);
+    b->table->rate(b, &t);
+    b->table->close(b);
+    rates_fit(r, &t, samples, count);
+    if (folder.len) st = c->os->make_dir(c->os, folder, err);
+    if (!st) st = os_publish(c->os, path, rates_print(r, c->perm), scratch, err);
+    if (!st)
+        say_message(c->say, "%lld kernels timed; rates written to %.*s\n", (long long)count,
+                    STR_ARG(path));
+    return st;
+}
+
+static enum status answer(struct cli *c, struct question *q, struct arena scratch, struct err *err)
+{
+    struct plan_variants *v  = NEW(c->perm, struct plan_variants, 1);
+    struct plan_result   *r  = NEW(c->perm, struct plan_result, 1);
+    enum status           st = plan_compile(c->perm, &q->job, v, scratch, err);
+    if (st) return st;
+    plan_search(&q->job, v, q->devices, q->device_count, q->catalogue, &q->limits, r, scratch);
+    if (r->count) plan_show(c, q, v, r);
+    if (r->count && c->request->flags & FLAG_scale_model) return plan_scale(c, q, scratch, err);
+    if (r->count) return STATUS_OK;
+    return err_set(err, STATUS_NO,
+                   "no plan: %lld ways do not fit the memory, %lld miss the deadline, %lld the "
+                   "budget, %lld machines have no price",
+                   (long long)r->too_large, (long long)r->too_late, (long long)r->too_dear,
+                   (long long)r->no_price);
+}
+
+enum status command_plan(struct cli *c, struct err *err)
+{
+    struct question *q       = NEW(c->perm, struct question, 1);
+    struct arena     scratch = arena_open((i64)SCRATCH_GIB << 30);
+    enum status      st      = STATUS_OK;
+    q->depth_part = q->width_part = 1;
+    if (!scratch.begin) return err_set(err, STATUS_WORLD, "the system refuses address space");
+    if (c->request->flags & FLAG_calibrate) {
+        st = calibrate_here(c, scratch, err);
+    } else {
+        st = limits_of(c->request, &q->limits, err);
+        if (!st) st = plan_ask(c, q, err);
+        if (!st) st = devices_of(c, q, err);
+        if (!st) st = answer(c, q, scratch, err);
+    }
+    arena_close(&scratch);
+    return st;
+}

@@ -1,0 +1,34 @@
+/* plan.h - what `frugal plan` was asked, and how it answers. */
+#ifndef CLI_PLAN_H
+#define CLI_PLAN_H
+#include "cli/commands.h"
+#include "plan/search.h"
+
+struct question {
+    struct plan_job    job;
+    struct plan_limits limits;
+    struct catalogue  *catalogue;
+    struct device     *devices;
+    i64                device_count;
+    f64                depth_part, width_part; /* of the model's own: --scale_model */
+    f64                usd_hour; /* of this machine; NaN: not given */
+    bool               ours;     /* frugal can train it: a run file, not a known model */
+    struct str         run_file; /* for the command line at the end */
+    struct str         notes[8]; /* assumed, left out: a sentence each */
+    i64                note_count;
+};
+
+void note(struct question *q, struct str text);
+/* What is to be trained, with parts of its depth and width: fills in the job. */
+enum status plan_ask(struct cli *c, struct question *q, struct err *err);
+
+/* plan_show.c */
+void plan_show(struct cli *c, const struct question *q, const struct plan_variants *v,
+               const struct plan_result *r);
+
+
+/* plan_scale.c: the best plan of narrower and shallower variants of the model. */
+enum status plan_scale(struct cli *c, const struct question *q, struct arena scratch,
+                       struct err *err);
+
+#endif

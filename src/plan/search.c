@@ -1,0 +1,323 @@
+/* search.c - the cut of a step that fits, its bill, and the ranking. */
+#include "plan/search.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CANDIDATES_MAX = 1 << 14, PRICED_MAX = 128, PLAYS = 1000, PLAYS_MIN = 50 };
+
+static const f64 year_s         = 365.25 * 86400; /* what takes longer is no plan */
+static const f64 interval_max_s = 1800;
+static const f64 stall_least_s  = 0.05; /* of a save, however small */
+static const f64 free_most      = 0.5;  /* of the bill that machines taken early may give away */
+static const u64 seed           = 20;   /* of the plays: the same plan for the same question */
+
+/* --- a step --- */
+
+static enum dtype precision_of(const struct device *d, const struct plan_variant *v)
+{
+    return v->low ? d->target.low : DT_F32;
+}
+
+/* Sharded: every GPU holds its part of the state, and one gathered block or so (a part of 16). */
+static f64 memory_of(const struct plan_row *r, const struct step_work *w)
+{
+    f64 all = step_work_bytes(w, (f64)r->micro), n = (f64)r->gpus;
+    return r->sharded ? all - w->state_bytes * (1 - 1 / n) + w->gradient_bytes / 16 : all;
+}
+
+/* Parameters are gathered for each micro-batch's way forward and backward, gradients scattered;
+ * compute hides it as far as it goes. */
+static void shard(const struct plan_row *r, const struct step_work *w, struct estimate *e)
+{
+    f64 bytes    = w->parameters * (r->variant->low ? 2 : 4);
+    f64 each     = 3 * network_gather_s(&r->device->network, bytes, r->gpus);
+    f64 compute  = e->forward_s + e->backward_s;
+    f64 before   = e->exposed_s;
+    e->comm_s    = each * (f64)r->accumulate;
+    e->exposed_s = MAX(e->comm_s - compute, each / 16);
+    e->update_s /= (f64)r->gpus;
+    e->step_s += e->exposed_s - before;
+    e->efficiency = compute / (compute + e->exposed_s);
+}
+
+/* Fills in the cut and its time; false: too large for the memory. */
+static bool cut(const struct plan_job *job, const struct plan_variants *v, f64 gradient_part,
+                struct plan_row *r)
+{
+    const struct step_work *w     = &r->variant->work;
+    struct step_shape       shape = { .micro         = r->micro,
+                                      .accumulate    = r->accumulate,
+                                      .gpus          = r->gpus,
+                                      .gradient_part = gradient_part,
+                                      .load_sample_s = job->load_sample_s,
+                                      .model_flops   = v->model_flops };
+    r->memory_bytes               = memory_of(r, w);
+    if (r->memory_bytes > (f64)r->device->target.memory_bytes) return false;
+    r->step = estimate_step(r->device, w, r->precision, &shape);
+    if (r->sharded) shard(r, w, &r->step);
+    f64 sample_s = r->step.forward_s / (f64)(r->micro * r->accumulate);
+    f64 eval_s   = sample_s * (f64)job->eval_samples * (f64)job->evals / (f64)r->gpus;
+    r->work_s    = r->step.step_s * (f64)job->steps + eval_s;
+    return true;
+}
+
+/* The fastest micro-batch that fits: one that divides what a GPU gets of a step. */
+static bool best_cut(const struct plan_job *job, const struct plan_variants *v, struct plan_row *r)
+{
+    i64             each  = job->batch_total / r->gpus;
+    struct plan_row best  = *r;
+    bool            found = false;
+    for (i64 micro = each; micro >= 1; micro--) {
+        if (each % micro) continue;
+        struct plan_row now = *r;
+        now.micro           = micro;
+        now.accumulate      = each / micro;
+        if (!cut(job, v, 1, &now)) continue;
+        if (found && now.work_s >= best.work_s) continue;
+        best  = now;
+        found = true;
+    }
+    *r = best;
+    return found;
+}
+
+/* --- a bill --- */
+
+static i64 rounds_of(const struct plan_row *r, i64 runs)
+{
+    return (runs + r->side_by_side - 1) / r->side_by_side;
+}
+
+/* One spot machine dies young. Of several a lost one is replaced while the others stay, so their ages
+ * mix and something happens n times as often at any time. */
+static struct hazard hazard_of(const struct plan_row *r)
+{
+    f64 mean_s = 3600 * assumed_spot_mean_h, n = (f64)r->machines;
+    f64 gpus = (f64)(r->machines * r->device->units);
+    if (r->price != PRICE_SPOT) return (struct hazard){ 1, 3600 * assumed_fault_h / gpus };
+    return n > 1 ? (struct hazard){ 1, mean_s / n } : hazard_of_mean(mean_s, hazard_prior.shape);
+}
+
+static struct risk_job risk_of(const struct plan_row *r)
+{
+    f64             saved = r->variant->work.saved_bytes, copy = r->device->copy_bytes_s;
+    f64             rate = copy > 0 ? copy : r->device->target.bandwidth_bytes_s / 2;
+    f64             net = r->device->network.net_bytes_s, upload = 1e9 * assumed_upload_gb_s;
+    f64             up    = net > 0 ? MIN(upload, net) : upload;
+    f64             boot  = r->device->row ? assumed_boot_s : 0;
+    struct risk_job j     = { .work_s  = r->work_s,
+                              .start_s = boot + assumed_warm_s + saved / up,
+                              .wait_s  = r->price == PRICE_SPOT ? assumed_spot_wait_s : 0 };
+    f64             stall = saved / rate / (r->sharded ? (f64)r->gpus : 1);
+    j.save                = (struct save_costs){ .stall_s        = MAX(stall, stall_least_s),
+                                                 .persist_s      = saved / up,
+                                                 .interval_max_s = interval_max_s };
+    /* Of several machines only the one that is taken may be free: left out. */
+    if (r->price == PRICE_SPOT && r->machines == 1 && r->device->billing.free_interrupted_s > 0)
+        j.free_s = r->device->billing.free_interrupted_s;
+    return j;
+}
+
+static f64 storage_usd(const struct plan_row *r, const struct catalogue *c, f64 seconds)
+{
+    const struct storage *s =
+        r->device->row ? catalogue_storage(c, r->device->row->provider, STR("")) : NULL;
+    f64 usd =
+        s ? storage_dollars(s, assumed_keep * r->variant->work.saved_bytes, seconds / 86400) : 0;
+    return usd > 0 ? usd : 0;
+}
+
+/* Rounds of runs side by side, on all machines; whole units of the provider's clock. */
+static void bill(struct plan_row *r, const struct catalogue *c, i64 runs, f64 starting_s)
+{
+    i64                        rounds = rounds_of(r, runs);
+    const struct risk_outcome *o      = &r->outcome;
+    f64 rate         = r->device->usd_h[r->price] / 3600 * (f64)(r->machines * rounds);
+    f64 billed       = billed_seconds(&r->device->billing, o->billed_s, false);
+    f64 scale        = o->up_s > 0 ? billed / o->up_s : 0; /* what was given away, and rounded up */
+    r->hours         = o->wall_s * (f64)rounds / 3600;
+    r->bill.useful   = rate * scale * r->work_s;
+    r->bill.starting = rate * scale * MIN(starting_s, o->up_s - r->work_s);
+    r->bill.lost     = MAX(rate * billed - r->bill.useful - r->bill.starting, 0);
+    r->bill.storage  = storage_usd(r, c, o->wall_s * (f64)rounds) * (f64)r->side_by_side;
+    r->bill.total    = r->bill.useful + r->bill.lost + r->bill.starting + r->bill.storage;
+}
+
+static void price(struct plan_row *r, const struct catalogue *c, const struct plan_limits *l,
+                  struct arena scratch)
+{
+    struct survival s = survival_of_law(hazard_of(r));
+    struct risk_job j = risk_of(r);
+    r->outcome        = risk_expect(&j, &s, scratch);
+    bill(r, c, l->runs, (1 + r->outcome.interruptions) * survival_lived_s(&s, j.start_s));
+    r->in_time = NAN;
+}
+
+static void play(struct plan_row *r, const struct plan_limits *l, struct arena scratch)
+{
+    struct survival s          = survival_of_law(hazard_of(r));
+    struct risk_job j          = risk_of(r);
+    f64             deadline_s = l->deadline_s / (f64)rounds_of(r, l->runs);
+    i64 plays = PLAYS / (1 + (i64)r->outcome.interruptions / 20); /* longer ones vary less */
+    if (l->deadline_s > 0)
+        r->in_time = risk_play(&j, &s, deadline_s, MAX(plays, PLAYS_MIN), seed, scratch).in_time;
+}
+
+bool plan_price(const struct plan_job *job, const struct plan_variants *v,
+                const struct catalogue *c, const struct plan_limits *limits, f64 gradient_part,
+                struct plan_row *row, struct arena scratch)
+{
+    if (row->gpus > job->batch_total || job->batch_total % row->gpus) return false;
+    bool fits = gradient_part < 1 ? cut(job, v, gradient_part, row) : best_cut(job, v, row);
+    if (!fits || !(row->work_s < year_s)) return false;
+    price(row, c, limits, scratch);
+    return true;
+}
+
+struct risk_mixed plan_mixed(const struct plan_row *row, f64 deadline_s, struct arena scratch)
+{
+    struct plan_row r = *row;
+    r.price           = PRICE_SPOT;
+    struct survival s = survival_of_law(hazard_of(&r));
+    struct risk_job j = risk_of(&r);
+    return risk_play_mixed(&j, &s, deadline_s, PLAYS_MIN, seed, scratch);
+}
+
+/* --- all ways --- */
+
+struct ranked {
+    f64             usd; /* the bill is never less */
+    struct plan_row row;
+};
+
+struct candidates {
+    const struct plan_job      *job;
+    const struct plan_variants *v;
+    const struct plan_limits   *limits;
+    struct plan_result         *out;
+    struct ranked              *ranked;
+    i64                         count;
+};
+
+static f64 least_usd(const struct plan_row *r, i64 runs)
+{
+    bool gifts = r->price == PRICE_SPOT && r->machines == 1;
+    return r->device->usd_h[r->price] * r->work_s / 3600 * (gifts ? free_most : 1) *
+           (f64)(r->machines * rounds_of(r, runs));
+}
+
+/* The best precision and recomputing of this many GPUs; then a row for each market. */
+static void add_way(struct candidates *k, const struct device *d, i64 machines, i64 gpus)
+{
+    struct plan_row best  = { 0 };
+    bool            found = false;
+    i64             side  = MIN(k->limits->runs, machines * d->units / gpus);
+    for (i64 i = 0; i < 2 * PLAN_VARIANTS; i++) {
+        const struct plan_variant *v = &k->v->all[i % PLAN_VARIANTS];
+        struct plan_row            r = { .device       = d,
+                                         .machines     = machines,
+                                         .gpus         = gpus,
+                                         .side_by_side = side,
+                                         .variant      = v,
+                                         .precision    = precision_of(d, v),
+                                         .sharded      = i >= PLAN_VARIANTS };
+        if (v->low && r.precision == DT_F32) continue; /* nothing is gained by it here */
+        if (r.sharded && (gpus == 1 || (found && !best.sharded))) continue; /* only where it must */
+        k->out->considered++;
+        if (!best_cut(k->job, k->v, &r) || (found && r.work_s >= best.work_s)) continue;
+        best  = r;
+        found = true;
+    }
+    if (!found) k->out->too_large++;
+    if (!found || !(best.work_s < year_s)) return;
+    for (i32 p = 0; p < PRICE_COUNT && k->count < CANDIDATES_MAX; p++) {
+        best.price = (enum price)p;
+        if (p == PRICE_RESERVED_1Y || p == PRICE_RESERVED_3Y || !(d->usd_h[p] >= 0)) continue;
+        k->ranked[k->count++] = (struct ranked){ least_usd(&best, k->limits->runs), best };
+    }
+}
+
+/* One machine with 1, 2, 4 … of its GPUs for a run, then more and more whole ones. */
+static void add_device(struct candidates *k, const struct device *d)
+{
+    bool priced = false;
+    for (i32 p = 0; p < PRICE_COUNT; p++) priced |= d->usd_h[p] >= 0;
+    if (!priced) {
+        k->out->no_price++;
+        return;
+    }
+    for (i64 machines = 1; machines * d->units <= PLAN_GPUS_MAX; machines *= 2) {
+        bool linked = d->network.net_bytes_s > 0; /* else nobody knows what they lose */
+        if (machines > 1 && !linked) break;
+        for (i64 gpus = 1; gpus <= machines * d->units; gpus *= 2) {
+            bool whole = gpus > (machines - 1) * d->units; /* else fewer machines would do */
+            if (machines > 1 && !whole) continue;
+            if (gpus > k->job->batch_total || k->job->batch_total % gpus) continue;
+            add_way(k, d, machines, gpus);
+        }
+    }
+}
+
+static int by_least(const void *a, const void *b)
+{
+    f64 x = ((const struct ranked *)a)->usd, y = ((const struct ranked *)b)->usd;
+    return (x > y) - (x < y);
+}
+
+static int by_total(const void *a, const void *b)
+{
+    const struct plan_row *x = a, *y = b;
+    f64                    p = x->bill.total, q = y->bill.total;
+    return p != q ? (p > q) - (p < q) : (x->hours > y->hours) - (x->hours < y->hours);
+}
+
+/* Of one machine at one price only the cheapest way is shown, and faster ones. */
+static bool told_already(const struct plan_result *r, const struct plan_row *row)
+{
+    for (i64 i = 0; i < r->count; i++) {
+        const struct plan_row *old = &r->rows[i];
+        if (old->device == row->device && old->price == row->price && old->hours <= row->hours)
+            return true;
+    }
+    return false;
+}
+
+static bool allowed(const struct plan_row *r, const struct plan_limits *l, struct plan_result *out)
+{
+    f64  most = l->deadline_s > 0 ? l->deadline_s : year_s;
+    bool late = !(r->hours * 3600 <= most);
+    bool dear = l->budget_usd > 0 && r->bill.total > l->budget_usd;
+    out->too_late += late;
+    out->too_dear += dear && !late;
+    return !late && !dear;
+}
+
+void plan_search(const struct plan_job *job, const struct plan_variants *v,
+                 const struct device *devices, i64 device_count, const struct catalogue *c,
+                 const struct plan_limits *limits, struct plan_result *out, struct arena scratch)
+{
+    struct candidates k = { .job = job, .v = v, .limits = limits, .out = out };
+    k.ranked            = NEW(&scratch, struct ranked, CANDIDATES_MAX);
+    *out                = (struct plan_result){ 0 };
+    for (i64 i = 0; i < device_count; i++) add_device(&k, &devices[i]);
+    qsort(k.ranked, (size_t)k.count, sizeof *k.ranked, by_least);
+    struct plan_row *priced = NEW(&scratch, struct plan_row, PRICED_MAX);
+    i64              count  = 0;
+    for (i64 i = 0; i < k.count && count < PRICED_MAX; i++) {
+        struct plan_row r = k.ranked[i].row;
+        f64             s = r.work_s * (f64)rounds_of(&r, limits->runs);
+        if (limits->deadline_s > 0 && s > limits->deadline_s) { /* even undisturbed */
+            out->too_late++;
+            continue;
+        }
+        price(&r, c, limits, scratch);
+        if (allowed(&r, limits, out)) priced[count++] = r;
+    }
+    qsort(priced, (size_t)count, sizeof *priced, by_total);
+    for (i64 i = 0; i < count && out->count < PLAN_ROWS_MAX; i++) {
+        if (told_already(out, &priced[i])) continue;
+        play(&priced[i], limits, scratch);
+        out->rows[out->count++] = priced[i];
+    }
+}

@@ -1,0 +1,67 @@
+/* search.h - every way to pay for a run, ranked.
+ *
+ * Machines x how many of them x GPUs of a run x precision x recomputing x micro-batch x market. For
+ * each way the fastest cut of a step that fits in memory; then the expected bill (plan/risk.h) of the
+ * ways that can still be among the best by what undisturbed work would cost. The batch of a step and
+ * the number of steps are the run file's: a plan never changes what is learned. */
+#ifndef PLAN_SEARCH_H
+#define PLAN_SEARCH_H
+#include "plan/estimate.h"
+#include "plan/job.h"
+#include "plan/risk.h"
+
+enum { PLAN_ROWS_MAX = 64, PLAN_GPUS_MAX = 1024 };
+
+struct plan_limits {
+    f64 deadline_s, budget_usd; /* NaN: none */
+    i64 runs;                   /* the same job so many times, at least 1 */
+};
+
+struct plan_bill { /* dollars, of all runs; `total` is the sum of the others, in this order */
+    f64 useful;    /* steps and evaluation */
+    f64 lost;      /* stalls of saves, work done again */
+    f64 starting;  /* boot, load, compile, of every machine */
+    f64 storage;   /* of checkpoints */
+    f64 total;
+};
+
+struct plan_row {
+    const struct device       *device;
+    enum price                 price;
+    i64                        machines, gpus; /* rented at a time; of one run */
+    i64                        side_by_side;   /* runs */
+    const struct plan_variant *variant;
+    enum dtype                 precision;
+    bool                       sharded; /* parameters and state are spread over the run's GPUs */
+    i64                        micro, accumulate;
+    f64                        memory_bytes; /* of a GPU */
+    struct estimate            step;
+    f64                        work_s;  /* of a run, undisturbed */
+    struct risk_outcome        outcome; /* of a run */
+    f64                        hours;   /* expected, of all runs */
+    f64                        in_time; /* chance of meeting the deadline; NaN: there is none */
+    struct plan_bill           bill;
+};
+
+struct plan_result {
+    struct plan_row rows[PLAN_ROWS_MAX];
+    i64             count;      /* cheapest first */
+    i64             considered; /* ways to cut a step that were priced */
+    /* Why nothing or little is left: ways that were dropped because … */
+    i64 too_large, too_late, too_dear, no_price;
+};
+
+void plan_search(const struct plan_job *job, const struct plan_variants *v,
+                 const struct device *devices, i64 device_count, const struct catalogue *c,
+                 const struct plan_limits *limits, struct plan_result *out, struct arena scratch);
+
+/* One row again with something changed (device, price, gpus, gradient_part …): for remedies. False:
+ * it does not fit. */
+bool plan_price(const struct plan_job *job, const struct plan_variants *v,
+                const struct catalogue *c, const struct plan_limits *limits, f64 gradient_part,
+                struct plan_row *row, struct arena scratch);
+
+/* The row's machines by Uniform Progress: spot and, when behind, on-demand. */
+struct risk_mixed plan_mixed(const struct plan_row *row, f64 deadline_s, struct arena scratch);
+
+#endif

@@ -1,0 +1,66 @@
+#!/bin/sh
+# test_plan.sh: what a run would cost, as a user sees it: of a run file, a known model, a config.json;
+# limits, prices of one's own, JSON, and questions without an answer.
+. "$(dirname "$0")/common.sh"
+export XDG_STATE_HOME="$folder/state" XDG_CONFIG_HOME="$folder/config"
+
+four_classes
+cat >run.yaml <<END
+data: {kind: idx, path: images, labels: labels}
+model: {layers: [flatten, {dense: 8}, relu, {dense: 4}]}
+train: {epochs: 40, batch: 16}
+END
+
+run 0 plan run.yaml
+has out '^run.yaml: 76 parameters, 920 steps of 16 samples$'
+has out '^  1 +(under )?\$[0-9.]+ +[0-9.]+ (min|h) .*(spot|on-demand)'
+has out '^Why the first$'
+has out '^  The next, '
+has out 'this machine is left out: train.usd_hour is not given'
+has out '^  boot_s +180 s '
+lacks out 'this machine own rate'
+
+# With a price this machine takes part, and a free one cannot be beaten.
+run 0 plan run.yaml train.usd_hour=0
+has out '^  1 +.*own rate +this machine'
+has out '^  frugal train run.yaml train.precision=fp32 train.batch=16 train.accumulate=1 train.recompute=none$'
+
+# One cloud, limits.
+run 0 plan run.yaml --on gcp --json
+has out '"event":"plan","rank":1,"machine":"gcp '
+lacks out '"machine":"aws '
+has out '"event":"assumption","name":"boot_s","value":180'
+run 1 plan run.yaml --budget 0.0000001
+has err 'no plan: .* the budget'
+run 2 plan run.yaml --deadline soon
+has err '--deadline=soon is no number above 0'
+run 1 plan run.yaml --on mars
+has err 'no machine of mars'
+run 0 plan gpt2 --tokens 1e9 --deadline 2
+has out ' in time .* machine'
+has out 'spot while there is any and on-demand when behind|on-demand'
+
+# A price of one's own.
+printf 'provider,instance,on_demand_usd_h\nlambda,gpu_1x_a10,0.0000001\n' >mine.csv
+run 0 plan run.yaml --prices mine.csv
+has out '^  1 .*on-demand +lambda gpu_1x_a10'
+
+# Models that others train, several runs, smaller ones.
+run 0 plan llama-3-8b --tokens 1e11 --on lambda
+has out '^llama-3-8b: 8.0 G parameters'
+has out 'FSDP or ZeRO-3 does|torchrun'
+has out '524288 tokens a step are assumed'
+run 0 plan gpt2 --target 3.2
+has out 'tokens for a loss of 3.2 by the law of'
+run 1 plan gpt2 --target 1
+has err '--target=1 is below'
+run 0 plan gpt2 --tokens 1e9 --runs 8
+run 0 plan gpt2 --tokens 1e9 --scale_model
+has out '^Smaller models, the best plan of each$'
+has out '^ +50 % +50 % '
+run 2 plan run.yaml --scale_model
+has err 'needs a model of blocks'
+run 2 plan
+has err 'plan what\?'
+run 3 plan nothing.yaml
+exit $failed

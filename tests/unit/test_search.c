@@ -1,0 +1,188 @@
+/* test_search.c - laws that hold for every plan: prices, memory, deadlines, sums, and its speed. */
+#include "base/os.h"
+#include "base/rng.h"
+#include "harness.h"
+#include "model/model.h"
+#include "plan/search.h"
+
+struct setting {
+    struct plan_job      job;
+    struct plan_variants v;
+    struct catalogue    *catalogue;
+    struct device       *devices;
+    i64                  count;
+    struct plan_limits   limits;
+};
+
+/* GPT-2 of some size on the whole catalogue. */
+static struct setting *setting(struct arena *perm, struct arena scratch, i64 depth, i64 width)
+{
+    struct setting     *s     = NEW(perm, struct setting, 1);
+    struct feeds        feeds = { { { STR("x"), type_of(DT_I32, shape_1(1024)), 50304 },
+                                    { STR("y"), type_of(DT_I32, shape_1(1024)), 50304 } },
+                                  2 };
+    struct model_config m     = { .kind       = STR("gpt"),
+                                  .depth      = depth,
+                                  .width      = width,
+                                  .heads      = width / 64,
+                                  .norm       = STR("layer"),
+                                  .positions  = STR("learned"),
+                                  .activation = STR("gelu"),
+                                  .tied       = true,
+                                  .bias       = true,
+                                  .dtype      = DT_F32 };
+    struct model       *model;
+    struct err          err;
+    CHECK_EQ(model_new(perm, &m, &feeds, &model, &err), STATUS_OK);
+    s->job       = (struct plan_job){ .build       = model_build,
+                                      .context     = model,
+                                      .batch_total = 512,
+                                      .steps       = 10000,
+                                      .tokens      = 1024,
+                                      .config      = { .optimiser = OPTIMISER_ADAMW, .fuse = FUSE_ALL } };
+    s->limits    = (struct plan_limits){ NAN, NAN, 1 };
+    s->catalogue = catalogue_new(perm);
+    s->devices   = NEW(perm, struct device, s->catalogue->machine_count);
+    for (i64 i = 0; i < s->catalogue->machine_count; i++)
+        s->count += !device_of_machine(s->catalogue, &s->catalogue->machines[i], perm,
+                                       &s->devices[s->count], &err);
+    CHECK_EQ(plan_compile(perm, &s->job, &s->v, scratch, &err), STATUS_OK);
+    return s;
+}
+
+static struct plan_result *search(struct setting *s, struct arena *perm, struct arena scratch)
+{
+    struct plan_result *r = NEW(perm, struct plan_result, 1);
+    plan_search(&s->job, &s->v, s->devices, s->count, s->catalogue, &s->limits, r, scratch);
+    return r;
+}
+
+TEST(the_parts_of_a_bill_are_its_sum)
+{
+    struct setting     *s = setting(perm, scratch, 12, 768);
+    struct plan_result *r = search(s, perm, scratch);
+    CHECK(r->count > 10);
+    for (i64 i = 0; i < r->count; i++) {
+        struct plan_bill b = r->rows[i].bill;
+        CHECK_EQ(b.total, b.useful + b.lost + b.starting + b.storage);
+        CHECK(b.useful > 0 && b.lost >= 0 && b.starting >= 0 && b.storage >= 0);
+        CHECK(i == 0 || r->rows[i - 1].bill.total <= b.total);
+        CHECK(r->rows[i].micro * r->rows[i].accumulate * r->rows[i].gpus == s->job.batch_total);
+        CHECK(r->rows[i].memory_bytes <= (f64)r->rows[i].device->target.memory_bytes);
+        CHECK(r->rows[i].outcome.up_s >= r->rows[i].work_s);
+    }
+}
+
+/* Any prices of any machines, raised by any factor. */
+TEST(dearer_prices_never_make_a_plan_cheaper)
+{
+    struct rng_key  key    = { .seed = test_seed() };
+    struct setting *s      = setting(perm, scratch, 12, 768);
+    f64             before = search(s, perm, scratch)->rows[0].bill.total;
+    for (u64 trial = 0; trial < 6; trial++) {
+        key.step = trial;
+        for (i64 i = 0; i < s->count; i++) {
+            for (i32 p = 0; p < PRICE_COUNT; p++) {
+                u64 at = (u64)(i * PRICE_COUNT + p);
+                if (rng_uniform(key, 2 * at) < 0.3)
+                    s->devices[i].usd_h[p] *= 1 + rng_uniform(key, 2 * at + 1);
+            }
+        }
+        f64 now = search(s, perm, scratch)->rows[0].bill.total;
+        CHECK(now >= before * (1 - 1e-12));
+        before = now;
+    }
+}
+
+TEST(more_memory_never_makes_a_plan_impossible_or_dearer)
+{
+    struct rng_key  key = { .seed = test_seed() };
+    struct setting *s   = setting(perm, scratch, 24, 1024);
+    for (i64 i = 0; i < s->count; i++)
+        s->devices[i].target.memory_bytes =
+            (i64)((f64)s->devices[i].target.memory_bytes * (0.1 + 0.4 * rng_uniform(key, (u64)i)));
+    struct plan_result *before = search(s, perm, scratch);
+    for (u64 trial = 1; trial < 6; trial++) {
+        key.step = trial;
+        for (i64 i = 0; i < s->count; i++)
+            s->devices[i].target.memory_bytes =
+                (i64)((f64)s->devices[i].target.memory_bytes * (1 + rng_uniform(key, (u64)i)));
+        struct plan_result *now = search(s, perm, scratch);
+        CHECK(now->too_large <= before->too_large);
+        if (before->count) {
+            CHECK(now->count > 0);
+            CHECK(now->rows[0].bill.total <= before->rows[0].bill.total * (1 + 1e-12));
+        }
+        before = now;
+    }
+}
+
+TEST(limits_are_kept)
+{
+    struct setting *s     = setting(perm, scratch, 12, 768);
+    f64             free  = search(s, perm, scratch)->rows[0].bill.total;
+    s->limits.deadline_s  = 3600;
+    struct plan_result *r = search(s, perm, scratch);
+    CHECK(r->count > 0 && r->too_late > 0);
+    CHECK(r->rows[0].bill.total >= free);
+    for (i64 i = 0; i < r->count; i++) {
+        CHECK(r->rows[i].hours <= 1);
+        CHECK(r->rows[i].in_time >= 0 && r->rows[i].in_time <= 1);
+    }
+    s->limits = (struct plan_limits){ NAN, free * 1.5, 1 };
+    r         = search(s, perm, scratch);
+    CHECK(r->count > 0 && r->too_dear > 0);
+    CHECK(r->rows[r->count - 1].bill.total <= free * 1.5);
+    s->limits.budget_usd = free / 100;
+    CHECK_EQ(search(s, perm, scratch)->count, 0);
+}
+
+/* Eight runs: side by side on one GPU each loses nothing by talking. */
+TEST(several_runs_share_a_machine)
+{
+    struct setting *s = setting(perm, scratch, 12, 768);
+    i64             n = 0;
+    for (i64 i = 0; i < s->count; i++) {
+        if (str_eq(s->devices[i].name, STR("lambda gpu_8x_a100_80gb_sxm4"))) s->devices[n++] = s->devices[i];
+    }
+    CHECK_EQ(n, 1);
+    s->count              = 1;
+    f64 one               = search(s, perm, scratch)->rows[0].bill.total;
+    s->limits.runs        = 8;
+    struct plan_result *r = search(s, perm, scratch);
+    CHECK(r->rows[0].side_by_side > 1);
+    CHECK(r->rows[0].bill.total < 8 * one);
+}
+
+/* The line through two shallow models is the deep one. */
+TEST(depth_is_a_straight_line)
+{
+    struct setting      *s = setting(perm, scratch, 12, 768), *a = setting(perm, scratch, 2, 768);
+    struct setting      *b = setting(perm, scratch, 4, 768);
+    struct plan_variants v;
+    struct err           err;
+    a->job.deeper   = b->job.context;
+    a->job.depth[0] = 2;
+    a->job.depth[1] = 4;
+    a->job.depth[2] = 12;
+    CHECK_EQ(plan_compile(perm, &a->job, &v, scratch, &err), STATUS_OK);
+    for (i64 i = 0; i < PLAN_VARIANTS; i++) {
+        const struct step_work *x = &s->v.all[i].work, *y = &v.all[i].work;
+        CHECK_NEAR(y->parameters, x->parameters, 1);
+        CHECK_NEAR(work_cost(&y->train, 8).flops, work_cost(&x->train, 8).flops,
+                   1e-9 * work_cost(&x->train, 8).flops);
+        CHECK_NEAR(step_work_bytes(y, 8), step_work_bytes(x, 8), 0.02 * step_work_bytes(x, 8));
+    }
+}
+
+/* 124M parameters on every machine: compiled, searched and priced. The promise is a second; the
+ * sanitizers and a busy machine get ten. */
+TEST(the_whole_catalogue_takes_less_than_a_second)
+{
+    struct os *os   = os_real();
+    i64        from = os->now_ns(os);
+    search(setting(perm, scratch, 12, 768), perm, scratch);
+    f64 seconds = 1e-9 * (f64)(os->now_ns(os) - from);
+    printf("(%.2f s) ", seconds);
+    CHECK(seconds < 10);
+}
