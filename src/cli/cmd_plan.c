@@ -30,7 +30,7 @@ static enum status number_of(const struct request *r, i32 flag, f64 scale, f64 *
 {
     struct str text = r->value[flag];
     *out            = NAN;
-    if (!(r->flags & 1u << flag)) return STATUS_OK;
+    if (!(r->flags & (u64)1 << flag)) return STATUS_OK;
     if (str_ends(text, STR("h"))) text.len--;
     if (str_starts(text, STR("$"))) text = str_sub(text, 1, text.len);
     if (str_f64(text, out) && *out > 0) {

@@ -66,13 +66,13 @@ static enum status flag_parse(char *const *argv, i64 count, i64 *i, struct reque
         name  = str_sub(name, 0, equals);
     }
     for (i64 f = 0; f < FLAG_COUNT; f++) {
-        if (!str_eq(flags[f].name, name) || !(r->command->flags & (1u << f))) continue;
+        if (!str_eq(flags[f].name, name) || !(r->command->flags & ((u64)1 << f))) continue;
         bool takes = flags[f].argument.len > 0;
         if (takes && !value.data && *i + 1 < count) value = str_of(argv[++*i]);
         if (takes != (value.data != NULL))
             return err_set(err, STATUS_USAGE, "--%.*s takes %s%.*s", STR_ARG(name),
                            takes ? "one of " : "no value", STR_ARG(flags[f].argument));
-        r->flags |= 1u << f;
+        r->flags |= (u64)1 << f;
         r->value[f] = value;
         return STATUS_OK;
     }

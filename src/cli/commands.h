@@ -10,13 +10,13 @@ enum {
 #undef FLAG
     FLAG_COUNT
 };
-enum {
-#define FLAG(name, argument, help) FLAG_##name = 1 << FLAG_INDEX_##name,
+__extension__ enum { /* wider than an int, which C11 does not have yet */
+#define FLAG(name, argument, help) FLAG_##name = (u64)1 << FLAG_INDEX_##name,
 #include "cli/commands.def"
 #undef FLAG
 };
 
-_Static_assert(FLAG_COUNT <= 32, "a request's flags are bits of 32");
+_Static_assert(FLAG_COUNT <= 63, "a request's flags are bits of a u64");
 
 struct flag {
     struct str name; /* without the dashes */
@@ -33,7 +33,7 @@ struct cli {
 
 struct command {
     struct str name, arguments;
-    u32        flags; /* those it takes */
+    u64        flags; /* those it takes */
     struct str help, more;
     enum status (*run)(struct cli *c, struct err *err);
 };
@@ -42,7 +42,7 @@ enum { ARGUMENTS_MAX = 256 };
 
 struct request {
     const struct command *command;
-    u32                   flags;
+    u64                   flags;
     struct str            value[FLAG_COUNT]; /* of flags that take an argument */
     bool                  wants_help;        /* --help, -h */
     struct str            arguments[ARGUMENTS_MAX];

@@ -1,7 +1,7 @@
 /* job.c - the compilations that a search is fed with. */
 #include "plan/job.h"
 
-enum { ALIGN_BYTES = 256 };
+enum { ALIGN_BYTES = 256, BATCH_MAX = 64 }; /* samples that are compiled for: lines go on */
 
 static const struct plan_variant variants[PLAN_VARIANTS] = {
     { .low = false, .recompute = { .kind = RECOMPUTE_NONE } },
@@ -26,7 +26,7 @@ static enum status compile_for(struct arena *perm, const struct plan_job *job, v
 {
     struct target         bare = { .align_bytes = ALIGN_BYTES, .fusions_off = FUSE_RESIDUAL };
     struct compile_config c    = job->config;
-    i64                   high = MAX(job->batch_total, 2), low = MAX(high / 8, 1);
+    i64                   high = MIN(MAX(job->batch_total, 2), BATCH_MAX), low = MAX(high / 8, 1);
     c.recompute  = v->recompute;
     c.precision  = v->low ? DT_BF16 : DT_F32;
     c.accumulate = 2;

@@ -41,9 +41,8 @@ static void shard(const struct plan_row *r, const struct step_work *w, struct es
     e->efficiency = compute / (compute + e->exposed_s);
 }
 
-/* Fills in the cut and its time; false: too large for the memory. */
-static bool cut(const struct plan_job *job, const struct plan_variants *v, f64 gradient_part,
-                struct plan_row *r)
+bool plan_cut(const struct plan_job *job, const struct plan_variants *v, f64 gradient_part,
+              struct plan_row *r)
 {
     const struct step_work *w     = &r->variant->work;
     struct step_shape       shape = { .micro         = r->micro,
@@ -73,7 +72,7 @@ static bool best_cut(const struct plan_job *job, const struct plan_variants *v, 
         struct plan_row now = *r;
         now.micro           = micro;
         now.accumulate      = each / micro;
-        if (!cut(job, v, 1, &now)) continue;
+        if (!plan_cut(job, v, 1, &now)) continue;
         if (found && now.work_s >= best.work_s) continue;
         best  = now;
         found = true;
@@ -169,7 +168,7 @@ bool plan_price(const struct plan_job *job, const struct plan_variants *v,
                 struct plan_row *row, struct arena scratch)
 {
     if (row->gpus > job->batch_total || job->batch_total % row->gpus) return false;
-    bool fits = gradient_part < 1 ? cut(job, v, gradient_part, row) : best_cut(job, v, row);
+    bool fits = gradient_part < 1 ? plan_cut(job, v, gradient_part, row) : best_cut(job, v, row);
     if (!fits || !(row->work_s < year_s)) return false;
     price(row, c, limits, scratch);
     return true;

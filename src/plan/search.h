@@ -55,6 +55,11 @@ void plan_search(const struct plan_job *job, const struct plan_variants *v,
                  const struct device *devices, i64 device_count, const struct catalogue *c,
                  const struct plan_limits *limits, struct plan_result *out, struct arena scratch);
 
+/* Fills in memory and time of the row's own cut (device, variant, gpus, micro, accumulate are given);
+ * gradient_part: of the gradients' bytes that are sent. False: too large for the memory. */
+bool plan_cut(const struct plan_job *job, const struct plan_variants *v, f64 gradient_part,
+              struct plan_row *row);
+
 /* One row again with something changed (device, price, gpus, gradient_part …): for remedies. False:
  * it does not fit. */
 bool plan_price(const struct plan_job *job, const struct plan_variants *v,

@@ -1,0 +1,294 @@
+/* published.c - runs that others have published, and what the planner says of them: `bench_published`.
+ *
+ * Time comes from our own estimate alone: rates of one H200, peaks of the GPU at hand, the network.
+ * Nothing of the published figure goes into it. One JSON object a run; bench/published.py makes the
+ * table. Tensor and pipeline parallelism, which the planner does not search, are reckoned here: two
+ * all-reduces of a block's activations each way (Shoeybi et al. 2019), and the pipeline's bubble. */
+#include "plan/known.h"
+#include "plan/search.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { PERM_GIB = 16 };
+
+#define MPT(d, w, h)                                                                               \
+    {                                                                                              \
+        .kind = KNOWN_DECODER, .depth = (d), .width = (w), .heads = (h), .kv_heads = (h),          \
+        .head_dim = 128, .hidden = 4 * (w), .vocabulary = 50368, .positions = 8192, .experts = 1,  \
+        .experts_used = 1, .traits = KNOWN_TIED                                                    \
+    }
+#define MEGATRON(d, w, h)                                                                          \
+    {                                                                                              \
+        .kind = KNOWN_DECODER, .depth = (d), .width = (w), .heads = (h), .kv_heads = (h),          \
+        .head_dim = (w) / (h), .hidden = 4 * (w), .vocabulary = 51200, .positions = 2048,          \
+        .experts = 1, .experts_used = 1, .traits = KNOWN_TIED | KNOWN_BIASES                       \
+    }
+
+static const struct published {
+    const char         *what, *source;
+    const char         *name; /* a known model, or `shape` */
+    struct known        shape;
+    const char         *provider, *machine;
+    i64                 context, gpus, micro, accumulate;
+    enum recompute_kind recompute;
+    bool                sharded;
+    f64                 tokens_s; /* a GPU */
+    i64                 tensor, pipeline;
+    f64                 bubble;   /* of the pipeline, part of the time */
+    f64                 hbm_tb_s; /* where it is not the data sheet's */
+} runs[] = {
+    { .what       = "llm.c GPT-2 124M, 8 A100: 300 ms a step, 90 min, $20",
+      .source     = "llm.c discussion 481",
+      .name       = "gpt2",
+      .provider   = "lambda",
+      .machine    = "gpu_8x_a100_80gb_sxm4",
+      .context    = 1024,
+      .gpus       = 8,
+      .micro      = 64,
+      .accumulate = 1,
+      .tokens_s   = 524288 / 0.300 / 8 },
+    { .what       = "llm.c GPT-2 124M, 8 H100",
+      .source     = "modded-nanogpt, records/2024-10-13_llmc",
+      .name       = "gpt2",
+      .provider   = "aws",
+      .machine    = "p5.48xlarge",
+      .context    = 1024,
+      .gpus       = 8,
+      .micro      = 64,
+      .accumulate = 1,
+      .tokens_s   = 468000 },
+    { .what       = "llm.c GPT-2 1558M, 8 H100: 24 h, $672",
+      .source     = "llm.c, scripts/run_gpt2_1558M.sh",
+      .name       = "gpt2-xl",
+      .provider   = "aws",
+      .machine    = "p5.48xlarge",
+      .context    = 1024,
+      .gpus       = 8,
+      .micro      = 16,
+      .accumulate = 8,
+      .tokens_s   = 46800 },
+    { .what       = "torchtitan Llama 3.1 8B, 8 H100, FSDP, compiled",
+      .source     = "torchtitan, benchmarks/llama3_h100_202412, table 1",
+      .name       = "llama-3-8b",
+      .provider   = "aws",
+      .machine    = "p5.48xlarge",
+      .context    = 8192,
+      .gpus       = 8,
+      .micro      = 2,
+      .accumulate = 1,
+      .recompute  = RECOMPUTE_EVERY,
+      .sharded    = true,
+      .tokens_s   = 6667,
+      .hbm_tb_s   = 2.4 },
+    { .what       = "the same on 128 H100",
+      .source     = "the same, table 3",
+      .name       = "llama-3-8b",
+      .provider   = "aws",
+      .machine    = "p5.48xlarge",
+      .context    = 8192,
+      .gpus       = 128,
+      .micro      = 2,
+      .accumulate = 1,
+      .recompute  = RECOMPUTE_EVERY,
+      .sharded    = true,
+      .tokens_s   = 6514,
+      .hbm_tb_s   = 2.4 },
+    { .what       = "MPT 1B, 8 H100, FSDP",
+      .source     = "llm-foundry, scripts/train/benchmarking",
+      .shape      = MPT(24, 2048, 16),
+      .provider   = "aws",
+      .machine    = "p5.48xlarge",
+      .context    = 2048,
+      .gpus       = 8,
+      .micro      = 14,
+      .accumulate = 1,
+      .sharded    = true,
+      .tokens_s   = 45455 },
+    { .what       = "MPT 3B, 16 H100, FSDP",
+      .source     = "the same",
+      .shape      = MPT(32, 2560, 20),
+      .provider   = "aws",
+      .machine    = "p5.48xlarge",
+      .context    = 2048,
+      .gpus       = 16,
+      .micro      = 10,
+      .accumulate = 3,
+      .sharded    = true,
+      .tokens_s   = 24142 },
+    { .what       = "MPT 7B, 8 H100, FSDP",
+      .source     = "the same",
+      .shape      = MPT(32, 4096, 32),
+      .provider   = "aws",
+      .machine    = "p5.48xlarge",
+      .context    = 2048,
+      .gpus       = 8,
+      .micro      = 6,
+      .accumulate = 1,
+      .sharded    = true,
+      .tokens_s   = 10643 },
+    { .what       = "MPT 13B, 8 H100, FSDP",
+      .source     = "the same",
+      .shape      = MPT(40, 5120, 40),
+      .provider   = "aws",
+      .machine    = "p5.48xlarge",
+      .context    = 2048,
+      .gpus       = 8,
+      .micro      = 2,
+      .accumulate = 1,
+      .sharded    = true,
+      .tokens_s   = 4792 },
+    { .what       = "MPT 30B, 8 H100, FSDP, all recomputed",
+      .source     = "the same",
+      .shape      = MPT(48, 7168, 56),
+      .provider   = "aws",
+      .machine    = "p5.48xlarge",
+      .context    = 2048,
+      .gpus       = 8,
+      .micro      = 3,
+      .accumulate = 21,
+      .recompute  = RECOMPUTE_ALL,
+      .sharded    = true,
+      .tokens_s   = 2002 },
+    { .what       = "MPT 13B, 8 A100, FSDP",
+      .source     = "the same",
+      .shape      = MPT(40, 5120, 40),
+      .provider   = "azure",
+      .machine    = "ND96amsr_A100_v4",
+      .context    = 2048,
+      .gpus       = 8,
+      .micro      = 2,
+      .accumulate = 3,
+      .sharded    = true,
+      .tokens_s   = 2262 },
+    { .what       = "MPT 30B, 8 A100, FSDP, all recomputed",
+      .source     = "the same",
+      .shape      = MPT(48, 7168, 56),
+      .provider   = "azure",
+      .machine    = "ND96amsr_A100_v4",
+      .context    = 2048,
+      .gpus       = 8,
+      .micro      = 3,
+      .accumulate = 21,
+      .recompute  = RECOMPUTE_ALL,
+      .sharded    = true,
+      .tokens_s   = 916 },
+    { .what       = "Megatron 22B, 8 A100, tensor 8: 1.10 s",
+      .source     = "arXiv 2205.05198, table 5",
+      .shape      = MEGATRON(48, 6144, 64),
+      .provider   = "azure",
+      .machine    = "ND96amsr_A100_v4",
+      .context    = 2048,
+      .gpus       = 8,
+      .micro      = 1,
+      .accumulate = 4,
+      .tensor     = 8,
+      .pipeline   = 1,
+      .tokens_s   = 4 * 2048 / 1.10 / 8 },
+    { .what       = "Megatron 175B, 64 A100, tensor 8, pipeline 8: 13.75 s",
+      .source     = "the same",
+      .shape      = MEGATRON(96, 12288, 96),
+      .provider   = "azure",
+      .machine    = "ND96amsr_A100_v4",
+      .context    = 2048,
+      .gpus       = 64,
+      .micro      = 1,
+      .accumulate = 64,
+      .tensor     = 8,
+      .pipeline   = 8,
+      .bubble     = 7.0 / (64 * 3),
+      .tokens_s   = 64 * 2048 / 13.75 / 64 },
+    { .what       = "Llama 3 405B, 8,192 H100, tensor 8, pipeline 16: 430 TFLOP/s",
+      .source     = "arXiv 2407.21783, table 4",
+      .name       = "llama-3.1-405b",
+      .provider   = "aws",
+      .machine    = "p5.48xlarge",
+      .context    = 8192,
+      .gpus       = 8192,
+      .micro      = 1,
+      .accumulate = 32,
+      .tensor     = 8,
+      .pipeline   = 16,
+      .bubble     = 15.0 / (32 * 8),
+      .tokens_s   = 430e12 / (6 * 405.85e9 + 6 * 126 * 16384.0 * 8192) },
+};
+
+static void check(enum status st, const struct err *err)
+{
+    if (!st) return;
+    fprintf(stderr, "bench_published: %s\n", err->text);
+    exit((int)st);
+}
+
+static const struct plan_variant *variant_of(const struct plan_variants *v,
+                                             enum recompute_kind         kind)
+{
+    for (i64 i = 0; i < PLAN_VARIANTS; i++) {
+        if (v->all[i].low && v->all[i].recompute.kind == kind) return &v->all[i];
+    }
+    return NULL;
+}
+
+/* Seconds of a step whose samples are shared by tensor x pipeline GPUs. */
+static f64 parallel_s(const struct published *p, const struct known *k, const struct plan_row *one)
+{
+    f64 compute = one->step.forward_s + one->step.backward_s;
+    f64 bytes   = 2.0 * (f64)(k->width * p->context * p->micro);
+    f64 block   = 4 * network_all_reduce_s(&one->device->network, bytes, p->tensor);
+    f64 micro_s = (compute / (f64)p->tensor + block * (f64)k->depth) / (f64)p->pipeline;
+    return micro_s * (f64)p->accumulate * (1 + p->bubble) + one->step.update_s / (f64)p->gpus;
+}
+
+static void tell(const struct published *p, const struct catalogue *c, struct arena perm,
+                 struct arena scratch)
+{
+    struct err           err;
+    struct known         k = p->name ? *known_find(str_of(p->name)) : p->shape, low = k, high = k;
+    struct model        *a, *b;
+    struct str           differs;
+    struct device        d;
+    struct plan_variants v;
+    bool                 split = p->tensor > 0;
+    low.depth                  = 2;
+    high.depth                 = 4;
+    check(known_model_new(&low, p->context, &perm, &a, &differs, &err), &err);
+    check(known_model_new(&high, p->context, &perm, &b, &differs, &err), &err);
+    check(device_of_machine(c, catalogue_machine(c, str_of(p->provider), str_of(p->machine)), &perm,
+                            &d, &err),
+          &err);
+    if (p->hbm_tb_s > 0) d.target.bandwidth_bytes_s = 1e12 * p->hbm_tb_s;
+    d.target.memory_bytes = INT64_MAX; /* it ran: whether it fits is not the question */
+    struct plan_job job   = { .build       = model_build,
+                              .context     = a,
+                              .deeper      = b,
+                              .depth       = { 2, 4, k.depth },
+                              .batch_total = p->micro * p->accumulate * p->gpus,
+                              .steps       = 1 };
+    job.config =
+        (struct compile_config){ .optimiser = OPTIMISER_ADAMW, .clip = 1, .fuse = FUSE_ALL };
+    check(plan_compile(&perm, &job, &v, scratch, &err), &err);
+    struct plan_row r = { .device     = &d,
+                          .gpus       = split ? 1 : p->gpus,
+                          .machines   = (p->gpus + d.units - 1) / d.units,
+                          .variant    = variant_of(&v, p->recompute),
+                          .precision  = DT_BF16,
+                          .sharded    = p->sharded,
+                          .micro      = p->micro,
+                          .accumulate = split ? 1 : p->accumulate };
+    if (!plan_cut(&job, &v, 1, &r)) exit(STATUS_NO);
+    f64 step = split ? parallel_s(p, &k, &r) : r.step.step_s;
+    f64 per  = (f64)(p->micro * p->accumulate * p->context) / step;
+    if (split) per /= (f64)(p->tensor * p->pipeline);
+    printf("{\"run\": \"%s\", \"source\": \"%s\", \"told\": %.1f, \"published\": %.1f, "
+           "\"mfu\": %.4f}\n",
+           p->what, p->source, per, p->tokens_s,
+           per * v.model_flops / (f64)p->context / d.peak_flops_s[DT_BF16]);
+}
+
+int main(void)
+{
+    struct arena perm = arena_open((i64)PERM_GIB << 30), scratch = arena_open((i64)PERM_GIB << 30);
+    const struct catalogue *c = catalogue_new(&perm);
+    for (i64 i = 0; i < COUNT_OF(runs); i++) tell(&runs[i], c, perm, scratch);
+    return STATUS_OK;
+}

@@ -1,0 +1,41 @@
+"""published.py [--json]: runs that others have published, and what the planner says of them.
+
+Tokens a second of a GPU, from our own estimate (rates by op of one H200, peaks and links of the GPU in
+question) beside the published figure; the error must stay within 15 %. Rows beyond it are misses and are
+named. bench/published.c has the runs with their sources and how each is cut up.
+"""
+import json
+import subprocess
+import sys
+
+import common
+
+HEAD = (f"{'run':<62}{'told':>9}{'published':>11}{'error':>8}{'MFU':>7}  source\n"
+        f"{'':<62}{'tok/s':>9}{'tok/s':>11}{'%':>8}{'%':>7}")
+
+
+def line(r):
+    miss = "" if abs(r["error"]) <= 0.15 else "  MISSED"
+    return (f"{r['run']:<62}{r['told']:>9.0f}{r['published']:>11.0f}{100 * r['error']:>+8.1f}"
+            f"{100 * r['mfu']:>7.1f}  {r['source']}{miss}")
+
+
+def main(arguments):
+    if any(a != "--json" for a in arguments):
+        sys.exit(__doc__)
+    subprocess.run(["cmake", "--build", "build", "--target", "bench_published"], cwd=common.TOP, check=True,
+                   stdout=subprocess.DEVNULL)
+    done = subprocess.run(["build/bench_published"], cwd=common.TOP, check=True, stdout=subprocess.PIPE, text=True)
+    record = common.Record("published", HEAD, line, common.machine(command="bench/run published"),
+                           "--json" in arguments)
+    rows = [json.loads(text) for text in done.stdout.splitlines()]
+    for row in rows:
+        row["error"] = row["told"] / row["published"] - 1
+        record.add(row)
+    missed = [r["run"] for r in rows if abs(r["error"]) > 0.15]
+    common.note(f"{len(rows) - len(missed)} of {len(rows)} within 15 %" +
+                "".join(f"\nmissed: {name}" for name in missed))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
