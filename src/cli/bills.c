@@ -22,7 +22,8 @@ enum status bills_open(struct bills *b, struct cli *c, struct err *err)
     if (!b->memory.begin)
         return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
     if (!path.len)
-        return err_set(err, STATUS_USAGE, "there is no ledger: FRUGAL_RUN_LEDGER is none, or HOME is not set");
+        return err_set(err, STATUS_USAGE,
+                       "there is no ledger: FRUGAL_RUN_LEDGER is none, or HOME is not set");
     enum status st = ledger_open(c->os, path, &b->memory, &b->ledger, err);
     return st ? st : bills_read(b, err);
 }
@@ -38,7 +39,8 @@ void bills_close(struct bills *b)
     arena_close(&b->memory);
 }
 
-enum status bills_find(const struct bills *b, struct str word, struct run_bill **out, struct err *err)
+enum status bills_find(const struct bills *b, struct str word, struct run_bill **out,
+                       struct err *err)
 {
     i64 ids = 0;
     for (i64 i = b->count; i-- > 0;)
@@ -48,9 +50,10 @@ enum status bills_find(const struct bills *b, struct str word, struct run_bill *
         if (str_eq(b->items[i].row.name, word) && !ids++) *out = &b->items[i];
     if (ids == 1) return STATUS_OK;
     if (ids)
-        return err_set(err, STATUS_USAGE, "%.*s is the beginning of %lld runs; give more of it", STR_ARG(word),
-                       (long long)ids);
-    return err_set(err, STATUS_USAGE, "no run is called %.*s; `frugal runs` lists them", STR_ARG(word));
+        return err_set(err, STATUS_USAGE, "%.*s is the beginning of %lld runs; give more of it",
+                       STR_ARG(word), (long long)ids);
+    return err_set(err, STATUS_USAGE, "no run is called %.*s; `frugal runs` lists them",
+                   STR_ARG(word));
 }
 
 /* Four figures of the largest sum, cents at least, and a nano-dollar at most. */

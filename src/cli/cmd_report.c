@@ -1,5 +1,5 @@
-/* cmd_report.c - frugal report [RUN...]: one run's bill, several runs from before to after, or all of
- * them by month or tag. */
+/* cmd_report.c - frugal report [RUN...]: one run's bill, several runs from before to after, or all
+ * of them by month or tag. */
 #include "cli/report_show.h"
 #include <math.h>
 #include <string.h>
@@ -30,9 +30,10 @@ static i64 group_all(const struct bills *b, bool by_tag, struct group *groups, s
 {
     i64 count = 0;
     for (i64 i = 0; i < b->count; i++) {
-        const struct run_bill *r    = &b->items[i];
-        struct str             rest = by_tag ? r->row.tags : str_sub(when_text(perm, r->row.begin_wall_ns), 0, 7);
-        struct str             key;
+        const struct run_bill *r = &b->items[i];
+        struct str             rest =
+            by_tag ? r->row.tags : str_sub(when_text(perm, r->row.begin_wall_ns), 0, 7);
+        struct str key;
         if (!rest.len) group_add(groups, &count, STR("(none)"), r);
         while (str_cut(&rest, ',', &key)) group_add(groups, &count, key, r);
     }
@@ -57,28 +58,33 @@ static enum status report_by(struct cli *c, const struct bills *b, struct err *e
     bool          by_tag = str_eq(by, STR("tag"));
     struct arena  here   = b->memory;
     struct group *groups = NEW(&here, struct group, GROUPS_MAX);
-    i64           most   = 0, unpriced = 0;
+    i64           most = 0, unpriced = 0;
     if (!by_tag && !str_eq(by, STR("month")))
         return err_set(err, STATUS_USAGE, "--by %.*s: expected month or tag", STR_ARG(by));
     i64 count = group_all(b, by_tag, groups, &here);
-    for (i64 i = 0; i < count; i++) most = MAX(most, groups[i].nusd), unpriced += groups[i].unpriced;
+    for (i64 i = 0; i < count; i++)
+        most = MAX(most, groups[i].nusd), unpriced += groups[i].unpriced;
     if (!c->say->json)
-        say_result(c->say, "%-16s  %6s  %10s  %14s\n", by_tag ? "tag" : "month", "runs", "time", "dollars");
+        say_result(c->say, "%-16s  %6s  %10s  %14s\n", by_tag ? "tag" : "month", "runs", "time",
+                   "dollars");
     for (i64 i = 0; i < count; i++) {
-        const struct group *g = &groups[i];
-        struct arena        line = here;
+        const struct group *g        = &groups[i];
+        struct arena        line     = here;
         i64                 decimals = money_decimals(most);
-        struct str          sum = money_text(&line, money_units(g->nusd, decimals), decimals);
+        struct str          sum      = money_text(&line, money_units(g->nusd, decimals), decimals);
         if (c->say->json) group_event(c->say, by_tag ? "tag" : "month", g, here);
         else
-            say_result(c->say, "%-16.*s  %6lld  %10.*s  %14.*s\n", STR_ARG(g->key), (long long)g->runs,
-                       STR_ARG(span_text(&line, g->metered_ns)), STR_ARG(sum));
+            say_result(c->say, "%-16.*s  %6lld  %10.*s  %14.*s\n", STR_ARG(g->key),
+                       (long long)g->runs, STR_ARG(span_text(&line, g->metered_ns)), STR_ARG(sum));
     }
-    if (unpriced) say_message(c->say, "%lld runs have no price and are not in the dollars\n", (long long)unpriced);
+    if (unpriced)
+        say_message(c->say, "%lld runs have no price and are not in the dollars\n",
+                    (long long)unpriced);
     return STATUS_OK;
 }
 
-static enum status write_svg(struct cli *c, const struct comparison *with, struct arena memory, struct err *err)
+static enum status write_svg(struct cli *c, const struct comparison *with, struct arena memory,
+                             struct err *err)
 {
     struct str   path = c->request->value[FLAG_INDEX_svg], picture;
     struct arena text = arena_part(&memory, 1 << 20);
@@ -89,8 +95,8 @@ static enum status write_svg(struct cli *c, const struct comparison *with, struc
     return st;
 }
 
-static enum status report_several(struct cli *c, const struct bills *b, struct run_bill *const *runs, i64 count,
-                                  struct err *err)
+static enum status report_several(struct cli *c, const struct bills *b,
+                                  struct run_bill *const *runs, i64 count, struct err *err)
 {
     struct arena       here = b->memory;
     struct comparison *with = NEW(&here, struct comparison, 1);
@@ -109,10 +115,12 @@ enum status command_report(struct cli *c, struct err *err)
     enum status           st    = bills_open(&b, c, err);
     if (!st && !b.count)
         st = err_set(err, STATUS_NO, "no run is recorded yet in %.*s", STR_ARG(bills_path(c)));
-    for (i64 i = 0; i < r->argument_count && !st; i++) st = bills_find(&b, r->arguments[i], &runs[count++], err);
+    for (i64 i = 0; i < r->argument_count && !st; i++)
+        st = bills_find(&b, r->arguments[i], &runs[count++], err);
     if (!st && !count) runs[count++] = &b.items[b.count - 1]; /* the newest */
     if (!st && count == 1 && r->flags & FLAG_svg)
-        st = err_set(err, STATUS_USAGE, "--svg draws the way from one run to another: name two runs or more");
+        st = err_set(err, STATUS_USAGE,
+                     "--svg draws the way from one run to another: name two runs or more");
     if (!st && r->flags & FLAG_by) st = report_by(c, &b, err);
     else if (!st && count == 1) report_show_run(c->say, &b, runs[0], b.memory);
     else if (!st) st = report_several(c, &b, runs, count, err);

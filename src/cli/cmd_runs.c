@@ -1,6 +1,8 @@
-/* cmd_runs.c - frugal runs [FILE...]: what the ledger has, what other ledgers have, and one run to take
+/* cmd_runs.c - frugal runs [FILE...]: what the ledger has, what others have, and one run to take
  * along. */
 #include "cli/bills.h"
+#include "cli/shelf.h"
+#include "run/notice.h"
 #include <math.h>
 
 enum status command_runs(struct cli *c, struct err *err);
@@ -27,22 +29,24 @@ static struct line line_of(const struct run_bill *b, struct arena *perm)
         l.time = str_fmt(perm, "%.*s +%.0f s", STR_ARG(l.time), (f64)b->uncertain_ns / 1e9);
     l.per_million = million < 0 ? STR("-") : money(perm, million);
     l.value       = isnan(b->value) ? STR("-") : text_metric(perm, b->row.metric, b->value);
-    if (!isnan(b->value)) l.value = str_fmt(perm, "%.*s %.*s", STR_ARG(b->row.metric), STR_ARG(l.value));
+    if (!isnan(b->value))
+        l.value = str_fmt(perm, "%.*s %.*s", STR_ARG(b->row.metric), STR_ARG(l.value));
     return l;
 }
 
 static void show_line(struct say *s, const struct line *l)
 {
-    say_result(s, "%-8.*s  %-16.*s  %-14.*s  %-8.*s  %9.*s  %14.*s  %13.*s  %13.*s  %-18.*s%s%.*s\n",
-               STR_ARG(l->id), STR_ARG(l->when), STR_ARG(l->name), STR_ARG(l->state), STR_ARG(l->steps),
-               STR_ARG(l->time), STR_ARG(l->dollars), STR_ARG(l->per_million), STR_ARG(l->value),
-               l->tags.len ? "  " : "", STR_ARG(l->tags));
+    say_result(s,
+               "%-8.*s  %-16.*s  %-14.*s  %-8.*s  %9.*s  %14.*s  %13.*s  %13.*s  %-18.*s%s%.*s\n",
+               STR_ARG(l->id), STR_ARG(l->when), STR_ARG(l->name), STR_ARG(l->state),
+               STR_ARG(l->steps), STR_ARG(l->time), STR_ARG(l->dollars), STR_ARG(l->per_million),
+               STR_ARG(l->value), l->tags.len ? "  " : "", STR_ARG(l->tags));
 }
 
 static void show_table(struct say *s, const struct bills *b, struct arena scratch)
 {
-    struct line head  = { STR("run"),     STR("begun"),     STR("name"), STR("ended"), STR("steps"), STR("time"),
-                          STR("dollars"), STR("a million"), STR("last"), STR("tags") };
+    struct line head  = { STR("run"),  STR("begun"),   STR("name"),      STR("ended"), STR("steps"),
+                          STR("time"), STR("dollars"), STR("a million"), STR("last"),  STR("tags") };
     bool        vague = false;
     if (b->count) show_line(s, &head);
     for (i64 i = 0; i < b->count; i++) {
@@ -52,7 +56,9 @@ static void show_table(struct say *s, const struct bills *b, struct arena scratc
         show_line(s, &l);
     }
     if (!b->count) say_message(s, "no run is recorded yet: `frugal train` records each\n");
-    if (vague) say_message(s, "+ a killed run's last heartbeat is its end; it may have lived so much longer\n");
+    if (vague)
+        say_message(
+            s, "+ a killed run's last heartbeat is its end; it may have lived so much longer\n");
 }
 
 static void run_event(struct say *s, const struct run_bill *r, struct arena scratch)
@@ -100,13 +106,14 @@ static void add_figure(struct textbuf *b, f64 value) /* not known: an empty cell
 
 static void show_csv(struct say *s, const struct bills *all, struct arena scratch)
 {
-    say_result(s, "run,name,kind,ended,begin_s,segments,steps,work,unit,metered_s,uncertain_s,dollars,metric,value,"
+    say_result(s, "run,name,kind,ended,begin_s,segments,steps,work,unit,metered_s,uncertain_s,"
+                  "dollars,metric,value,"
                   "loss,tags\n");
     for (i64 i = 0; i < all->count; i++) {
         const struct run_bill *r    = &all->items[i];
         struct arena           here = scratch;
         struct textbuf         b    = textbuf_new(&here);
-        struct str texts[]          = { r->row.id, r->row.name, r->row.kind, str_of(state_text(r)) };
+        struct str texts[] = { r->row.id, r->row.name, r->row.kind, str_of(state_text(r)) };
         for (i64 t = 0; t < COUNT_OF(texts); t++) {
             if (t) textbuf_fmt(&b, ",");
             add_cell(&b, texts[t]);
@@ -129,14 +136,31 @@ static void show_csv(struct say *s, const struct bills *all, struct arena scratc
     }
 }
 
-/* Rows of another machine, as `--export` wrote them. */
+static enum status read_store(struct cli *c, struct str address, struct arena *perm,
+                              struct str *lines, struct err *err)
+{
+    enum cloud         cloud = cloud_of_machine(c->os);
+    struct s3_settings where = { .to      = address,
+                                 .ask_aws = cloud == CLOUD_AWS,
+                                 .ask_gcp = cloud == CLOUD_GCP };
+    struct shelf       shelf;
+    enum status        st = shelf_open(&shelf, c->os, &where, c->perm, err);
+    if (st) return st;
+    st = shelf_read_all(&shelf, perm, lines, err);
+    shelf_close(&shelf);
+    return st;
+}
+
+/* Rows of another machine, as `--export` wrote them or as they lie beside checkpoints. */
 static enum status merge(struct cli *c, struct ledger *l, struct str path, struct err *err)
 {
     struct arena memory = arena_open((i64)FILE_GIB << 30);
-    struct str   lines;
-    struct err   why  = { 0 };
-    i64          rows = 0;
-    enum status  st   = os_read_all(c->os, path, &memory, &lines, err);
+    struct str   lines  = STR("");
+    struct err   why    = { 0 };
+    i64          rows   = 0;
+    bool         store  = str_starts(path, STR("s3://")) || str_starts(path, STR("gs://"));
+    enum status  st     = store ? read_store(c, path, &memory, &lines, err)
+                                : os_read_all(c->os, path, &memory, &lines, err);
     if (!st) {
         st = ledger_import(l, lines, memory, &rows, &why);
         if (st) err_set(err, st, "%.*s: %s", STR_ARG(path), why.text);
@@ -162,7 +186,8 @@ enum status command_runs(struct cli *c, struct err *err)
     const struct request *r = c->request;
     struct bills          b;
     enum status           st = bills_open(&b, c, err);
-    for (i64 i = 0; i < r->argument_count && !st; i++) st = merge(c, b.ledger, r->arguments[i], err);
+    for (i64 i = 0; i < r->argument_count && !st; i++)
+        st = merge(c, b.ledger, r->arguments[i], err);
     if (!st && r->argument_count) st = bills_read(&b, err);
     if (!st && r->flags & FLAG_export) st = export_run(c, &b, err);
     else if (!st && r->flags & FLAG_csv) show_csv(c->say, &b, b.memory);

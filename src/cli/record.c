@@ -1,6 +1,8 @@
 /* record.c - from what a run tells to rows of the ledger. */
 #include "cli/record.h"
+#include "base/hash.h"
 #include "plan/catalogue.h"
+#include "run/report.h"
 #include <math.h>
 #include <string.h>
 
@@ -42,9 +44,9 @@ static enum status find_price(struct config *config, struct cli *c, struct price
     const struct catalogue *all;
     const struct machine   *m;
     bool                    said = !str_eq(run->market, STR("none"));
-    *out = (struct price_row){ .usd_hour = train->usd_hour,
-                               .source   = STR("train.usd_hour"),
-                               .market   = said ? run->market : STR("") };
+    *out                         = (struct price_row){ .usd_hour = train->usd_hour,
+                                                       .source   = STR("train.usd_hour"),
+                                                       .market   = said ? run->market : STR("") };
     if (!run->machine.len) return STATUS_OK;
     enum status st = find_machine(c, run->machine, &all, &m, err);
     if (st) return st;
@@ -102,6 +104,26 @@ static struct run_row run_of(const struct config *config, const char *kind, stru
     return r;
 }
 
+/* How long spot machines of this kind have lasted, where nobody says: for when to save. */
+static void learn_life(struct cli *c, struct settings *s, struct str path)
+{
+    struct arena     memory = arena_open((i64)4 << 30);
+    struct ledger   *l;
+    struct os_stat   there;
+    struct lifetime *lives;
+    i64              count = 0;
+    bool             spot  = str_eq(s->run.market, STR("spot")) && s->checkpoint.dir.len;
+    if (spot && isnan(s->checkpoint.mtti_hours) && path.len && memory.begin &&
+        !c->os->stat(c->os, path, &there, NULL) && !ledger_open(c->os, path, &memory, &l, NULL)) {
+        if (!report_lifetimes(l, s->run.machine, c->os->wall_ns(c->os), &memory, &lives, &count,
+                              NULL) &&
+            count)
+            s->checkpoint.mtti_hours = hazard_mean_s(hazard_fit(lives, count)) / 3600;
+        ledger_close(l);
+    }
+    if (memory.begin) arena_close(&memory);
+}
+
 enum status record_init(struct record *r, struct cli *c, struct config *config, const char *kind,
                         struct err *err)
 {
@@ -112,6 +134,7 @@ enum status record_init(struct record *r, struct cli *c, struct config *config, 
     r->config.rented       = run->rented;
     r->config.account      = account_new(c->perm, os->now_ns(os) - os_process_age_ns());
     r->config.run          = run_of(config, kind, c->perm);
+    learn_life(c, &config->settings, r->config.path);
     return find_price(config, c, &r->config.price, err);
 }
 
@@ -132,6 +155,7 @@ static void on_start(void *context, const struct train_start *e)
 {
     struct record *r            = context;
     r->sample_tokens            = e->sample_tokens;
+    r->config.run.id            = e->run;
     r->config.run.metric        = str_copy(r->cli->perm, e->metric);
     r->config.run.unit          = e->sample_tokens ? STR("tokens") : STR("samples");
     r->config.run.steps_planned = e->steps;
@@ -141,8 +165,11 @@ static void on_start(void *context, const struct train_start *e)
                                                         .batch       = e->batch,
                                                         .accumulate  = e->accumulate,
                                                         .flops_step  = e->flops_step,
-                                                        .arena_bytes = e->arena_bytes_planned };
+                                                        .arena_bytes = e->arena_bytes_planned,
+                                                        .step_from   = e->step };
     record_open(r);
+    if (r->recorder && e->step)
+        account_steps_done(r->config.account, recorder_steps_before(r->recorder));
 }
 
 static void on_step(void *context, const struct train_progress *e)
@@ -163,21 +190,43 @@ static void on_eval(void *context, const struct train_eval *e)
     if (r->recorder) recorder_eval(r->recorder, e->loss, value, e->target_reached);
 }
 
+static void on_checkpoint(void *context, const struct train_checkpoint *e)
+{
+    struct record        *r   = context;
+    struct checkpoint_row row = { .step          = e->step,
+                                  .place         = r->place,
+                                  .bytes         = e->bytes,
+                                  .blocked_ns    = (i64)(e->blocked_s * 1e9),
+                                  .persist_ns    = (i64)(e->persist_s * 1e9),
+                                  .saved_wall_ns = r->cli->os->wall_ns(r->cli->os) };
+    if (e->kind != CHECKPOINT_SAVED || !r->recorder) return;
+    r->saved_step = e->step;
+    recorder_put(r->recorder, LEDGER_TABLE_checkpoint, &row);
+}
+
 static void on_done(void *context, const struct train_result *e)
 {
-    struct record *r = context;
-    if (r->recorder) recorder_energy(r->recorder, e->power.energy_wh);
+    struct record          *r   = context;
+    struct interruption_row row = { .kind       = STR("signal"),
+                                    .at_wall_ns = r->cli->os->wall_ns(r->cli->os),
+                                    .notice_s   = NAN,
+                                    .step       = e->steps,
+                                    .saved_step = r->saved_step };
+    if (!r->recorder) return;
+    recorder_energy(r->recorder, e->power.energy_wh);
+    if (e->stopped == STOP_SIGNAL) recorder_put(r->recorder, LEDGER_TABLE_interruption, &row);
 }
 
 struct train_listener record_listener(struct record *r, const struct train_listener *next)
 {
-    return (struct train_listener){ .context  = r,
-                                    .next     = next,
-                                    .account  = r->config.account,
-                                    .on_start = on_start,
-                                    .on_step  = on_step,
-                                    .on_eval  = on_eval,
-                                    .on_done  = on_done };
+    return (struct train_listener){ .context       = r,
+                                    .next          = next,
+                                    .account       = r->config.account,
+                                    .on_start      = on_start,
+                                    .on_step       = on_step,
+                                    .on_eval       = on_eval,
+                                    .on_done       = on_done,
+                                    .on_checkpoint = on_checkpoint };
 }
 
 void record_close(struct record *r, enum stop_reason why)
@@ -187,4 +236,27 @@ void record_close(struct record *r, enum stop_reason why)
     recorder_close(r->recorder, why ? stop_reason_name(why) : STR("failed"), NULL);
     if (recorder_warning(r->recorder, &failure)) tell(r, &failure);
     r->recorder = NULL;
+}
+
+void record_prediction(struct cli *c, const struct config *config, struct str by,
+                       struct str machine, f64 seconds, f64 usd, i64 arena_bytes)
+{
+    struct arena          memory = arena_open((i64)1 << 30);
+    struct str            path   = ledger_path(c->os, config->settings.run.ledger, c->perm);
+    struct prediction_row row    = { .by           = by,
+                                     .machine      = machine,
+                                     .made_wall_ns = c->os->wall_ns(c->os),
+                                     .seconds      = seconds,
+                                     .usd          = usd,
+                                     .arena_bytes  = arena_bytes };
+    struct ledger        *l;
+    if (!memory.begin) return;
+    row.settings   = report_settings_key(settings_text(config, &memory), &memory);
+    struct str key = str_fmt(&memory, "%.*s %.*s", STR_ARG(row.settings), STR_ARG(machine));
+    row.id         = str_sub(sha256_hex(&memory, key), 0, 12);
+    if (path.len && !ledger_open(c->os, path, &memory, &l, NULL)) {
+        ledger_put(l, LEDGER_TABLE_prediction, &row, NULL);
+        ledger_close(l);
+    }
+    arena_close(&memory);
 }

@@ -1,5 +1,5 @@
-/* record.h - a command's run, written into the ledger: what the recorder is told, and what the user is
- * told when it cannot write. */
+/* record.h - a command's run, written into the ledger: what the recorder is told, and what the user
+ * is told when it cannot write. */
 #ifndef CLI_RECORD_H
 #define CLI_RECORD_H
 #include "cli/commands.h"
@@ -12,7 +12,8 @@ struct record {
     struct recorder_config config;
     struct recorder       *recorder;      /* NULL: nothing is recorded, or not yet */
     i64                    sample_tokens; /* 0: samples are not sequences */
-    struct str             place;         /* frugal run: where checkpoints go; empty: nowhere */
+    struct str             place;         /* where checkpoints go; empty: nowhere */
+    i64                    saved_step;    /* of the newest; 0: none */
 };
 
 /* All that is known before the run: name, settings, tags, and the price: that of run.machine where
@@ -21,9 +22,14 @@ enum status record_init(struct record *r, struct cli *c, struct config *config, 
                         struct err *err);
 /* A listener that opens the ledger when the run is compiled, and tells it what comes. */
 struct train_listener record_listener(struct record *r, const struct train_listener *next);
-/* For who has no listener: from here on the segment is in the ledger. That it cannot be is a message,
- * not a failure. */
+/* For who has no listener: from here on the segment is in the ledger. That it cannot be is a
+ * message, not a failure. */
 void record_open(struct record *r);
 void record_close(struct record *r, enum stop_reason why);
+
+/* What somebody foretold of a run with these settings, for `frugal report` to compare: on that
+ * machine (PROVIDER/NAME; empty: this one). Where there is no ledger, nothing. */
+void record_prediction(struct cli *c, const struct config *config, struct str by,
+                       struct str machine, f64 seconds, f64 usd, i64 arena_bytes);
 
 #endif

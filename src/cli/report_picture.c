@@ -50,20 +50,24 @@ static struct str amount_of(const struct bar *b, i64 decimals, struct arena *per
     return money_text(perm, units, decimals);
 }
 
-struct str picture_text(const struct comparison *c, i64 columns, struct arena *perm, struct arena scratch)
+struct str picture_text(const struct comparison *c, i64 columns, struct arena *perm,
+                        struct arena scratch)
 {
     struct bar     bars[LEVERS_MAX + 2];
     struct textbuf b = textbuf_new(perm);
-    i64            most, n = bars_of(c, bars, &most), wide = 0, decimals = money_decimals(most);
+    i64            most, n = bars_of(c, bars, &most), wide = 0, decimals = comparison_decimals(c);
     for (i64 i = 0; i < n; i++) wide = MAX(wide, label_of(&bars[i], &scratch).len);
     i64 room = MAX(MIN(columns, 100) - wide - 18, 10);
     for (i64 i = 0; i < n; i++) {
         struct arena here = scratch;
-        i64 low = MIN(bars[i].from_nusd, bars[i].to_nusd), high = MAX(bars[i].from_nusd, bars[i].to_nusd);
-        i64 from = llround((f64)low / (f64)most * (f64)room), to = llround((f64)high / (f64)most * (f64)room);
+        i64          low  = MIN(bars[i].from_nusd, bars[i].to_nusd),
+            high          = MAX(bars[i].from_nusd, bars[i].to_nusd);
+        i64 from          = llround((f64)low / (f64)most * (f64)room),
+            to            = llround((f64)high / (f64)most * (f64)room);
         textbuf_fmt(&b, "%-*.*s  %13.*s  ", (int)wide, STR_ARG(label_of(&bars[i], &here)),
                     STR_ARG(amount_of(&bars[i], decimals, &here)));
-        for (i64 k = 0; k < MAX(to, from + (high > low)); k++) textbuf_fmt(&b, k < from ? " " : "#");
+        for (i64 k = 0; k < MAX(to, from + (high > low)); k++)
+            textbuf_fmt(&b, k < from ? " " : "#");
         textbuf_fmt(&b, "\n");
     }
     return textbuf_str(&b);
@@ -94,23 +98,30 @@ struct str picture_svg(const struct comparison *c, struct arena *perm, struct ar
     enum { LEFT = 330, WIDE = 480, ROW = 34, TOP = 84, AMOUNT = 110 };
     struct bar     bars[LEVERS_MAX + 2];
     struct textbuf b = textbuf_new(perm);
-    i64            most, n = bars_of(c, bars, &most), decimals = money_decimals(most);
+    i64            most, n = bars_of(c, bars, &most), decimals = comparison_decimals(c);
     i64            width = LEFT + WIDE + AMOUNT + 20, height = TOP + n * ROW + 16;
     textbuf_fmt(&b,
-                "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %lld %lld\" width=\"%lld\" height=\"%lld\" "
-                "font-family=\"sans-serif\" font-size=\"15\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
+                "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %lld %lld\" "
+                "width=\"%lld\" height=\"%lld\" "
+                "font-family=\"sans-serif\" font-size=\"15\">\n<rect width=\"100%%\" "
+                "height=\"100%%\" fill=\"#fff\"/>\n",
                 (long long)width, (long long)height, (long long)width, (long long)height);
     add_line(&b, 16, 34, "font-size=\"22\" font-weight=\"bold\"", comparison_title(c, &scratch));
     add_line(&b, 16, 60, "fill=\"#555\"", comparison_rate(c, &scratch));
     for (i64 i = 0; i < n; i++) {
         struct arena here = scratch;
-        i64  low = MIN(bars[i].from_nusd, bars[i].to_nusd), high = MAX(bars[i].from_nusd, bars[i].to_nusd);
-        i64  y = TOP + i * ROW;
-        bool saves = bars[i].to_nusd < bars[i].from_nusd;
-        f64  x = LEFT + (f64)low / (f64)most * WIDE, w = MAX((f64)(high - low) / (f64)most * WIDE, 1);
+        i64          low  = MIN(bars[i].from_nusd, bars[i].to_nusd),
+            high          = MAX(bars[i].from_nusd, bars[i].to_nusd);
+        i64  y            = TOP + i * ROW;
+        bool saves        = bars[i].to_nusd < bars[i].from_nusd;
+        f64  x            = LEFT + (f64)low / (f64)most * WIDE,
+            w             = MAX((f64)(high - low) / (f64)most * WIDE, 1);
         add_line(&b, 16, y + 17, "", label_of(&bars[i], &here));
-        textbuf_fmt(&b, "<rect x=\"%.1f\" y=\"%lld\" width=\"%.1f\" height=\"%d\" fill=\"%s\"/>\n", x, (long long)y, w,
-                    ROW - 10, bars[i].whole ? "#4a6fa5" : saves ? "#3a9d5d" : "#c44536");
+        textbuf_fmt(&b, "<rect x=\"%.1f\" y=\"%lld\" width=\"%.1f\" height=\"%d\" fill=\"%s\"/>\n",
+                    x, (long long)y, w, ROW - 10,
+                    bars[i].whole ? "#4a6fa5"
+                    : saves       ? "#3a9d5d"
+                                  : "#c44536");
         add_line(&b, (i64)(x + w) + 8, y + 17, "", amount_of(&bars[i], decimals, &here));
     }
     textbuf_fmt(&b, "</svg>\n");

@@ -53,8 +53,9 @@ static void run_event(struct say *s, const struct run_bill *r, f64 per_month, st
 /* The bill, part by part; what is printed sums as it should. */
 static void show_parts(struct say *s, const struct run_bill *r, struct arena scratch)
 {
-    i64        decimals = money_decimals(r->nusd), units[BILL_PARTS], total = money_units(r->nusd, decimals);
-    struct str dollars  = STR("unknown");
+    i64 decimals       = money_decimals(r->nusd), units[BILL_PARTS],
+        total          = money_units(r->nusd, decimals);
+    struct str dollars = STR("unknown");
     bill_split(total, r->part_nusd, BILL_PARTS, units, scratch);
     say_result(s, "%-12s  %12s  %14s\n", "part", "time", "dollars");
     for (i64 i = 0; i < BILL_PARTS; i++) {
@@ -68,17 +69,30 @@ static void show_parts(struct say *s, const struct run_bill *r, struct arena scr
         say_result(s, "\n");
     }
     if (r->priced) dollars = money_text(&scratch, total, decimals);
-    say_result(s, "%-12s  %12.*s  %14.*s\n", "total", STR_ARG(span_text(&scratch, r->metered_ns)), STR_ARG(dollars));
+    say_result(s, "%-12s  %12.*s  %14.*s\n", "total", STR_ARG(span_text(&scratch, r->metered_ns)),
+               STR_ARG(dollars));
+}
+
+/* What of the money made the model better. */
+static f64 useful_percent(const struct run_bill *r)
+{
+    i64 useful = 0;
+    for (i64 i = 0; i < TERM_COUNT; i++)
+        if (str_eq(str_of(term_group((enum term)i)), STR("useful"))) useful += r->part_nusd[i];
+    return percent(useful, r->nusd);
 }
 
 static void show_doubts(struct say *s, const struct run_bill *r)
 {
     if (!r->priced)
-        say_message(s, "the price is not known: train.usd_hour=0.10, or run.machine=PROVIDER/NAME, says what an "
+        say_message(s, "the price is not known: train.usd_hour=0.10, or run.machine=PROVIDER/NAME, "
+                       "says what an "
                        "hour costs\n");
     if (r->uncertain_ns)
-        say_message(s, "a killed process ends at its last heartbeat: it may have lived up to %.0f s longer\n",
-                    seconds(r->uncertain_ns));
+        say_message(
+            s,
+            "a killed process ends at its last heartbeat: it may have lived up to %.0f s longer\n",
+            seconds(r->uncertain_ns));
     if (r->metered_ns && r->own_ns < r->metered_ns)
         say_message(s, "other runs shared the machine: this one pays for %.1f %% of its time\n",
                     percent(r->own_ns, r->metered_ns));
@@ -86,28 +100,35 @@ static void show_doubts(struct say *s, const struct run_bill *r)
         say_message(s, "the price of storing its checkpoints is not known, and not in the sum\n");
 }
 
-static void show_rates(struct say *s, const struct run_bill *r, f64 per_month, bool counted, struct arena scratch)
+static void show_rates(struct say *s, const struct run_bill *r, f64 per_month, bool counted,
+                       struct arena scratch)
 {
     i64 million = bill_per_million(r);
+    if (r->priced)
+        say_result(s, "%-12s%.1f %% of it: compute and evaluation\n", "useful", useful_percent(r));
     if (million >= 0)
-        say_result(s, "%-12s%.*s a million %.*s\n", "pace", STR_ARG(money(&scratch, million)), STR_ARG(r->row.unit));
+        say_result(s, "%-12s%.*s a million %.*s\n", "pace", STR_ARG(money(&scratch, million)),
+                   STR_ARG(r->row.unit));
     if (!isnan(r->row.target))
-        say_result(s, "%-12s%s%.*s\n", "target", r->reached ? "reached" : "not reached",
-                   STR_ARG(r->reached && r->priced
-                               ? str_fmt(&scratch, " after %.*s", STR_ARG(money(&scratch, r->target_nusd)))
-                               : STR("")));
+        say_result(
+            s, "%-12s%s%.*s\n", "target", r->reached ? "reached" : "not reached",
+            STR_ARG(r->reached && r->priced
+                        ? str_fmt(&scratch, " after %.*s", STR_ARG(money(&scratch, r->target_nusd)))
+                        : STR("")));
     if (!isnan(r->predicted_usd) && r->priced)
         say_result(s, "%-12s%.*s; billed %+.1f %%\n", "predicted",
                    STR_ARG(money(&scratch, llround(r->predicted_usd * 1e9))),
                    100 * (usd(r->nusd) / r->predicted_usd - 1));
     if (isnan(per_month) || !r->priced) return;
     say_result(s, "%-12s%.*s for %.*s runs, %s; %.*s a year\n", "a month",
-               STR_ARG(money(&scratch, llround((f64)r->nusd * per_month))), STR_ARG(rate_text(&scratch, per_month)),
+               STR_ARG(money(&scratch, llround((f64)r->nusd * per_month))),
+               STR_ARG(rate_text(&scratch, per_month)),
                counted ? "counted in the ledger" : "as the run file says",
                STR_ARG(money(&scratch, llround((f64)r->nusd * per_month * 12))));
 }
 
-void report_show_run(struct say *s, const struct bills *all, const struct run_bill *r, struct arena scratch)
+void report_show_run(struct say *s, const struct bills *all, const struct run_bill *r,
+                     struct arena scratch)
 {
     bool counted;
     f64  per_month = report_runs_per_month(all->items, all->count, r, all->now_wall_ns, &counted);
@@ -115,9 +136,10 @@ void report_show_run(struct say *s, const struct bills *all, const struct run_bi
         run_event(s, r, per_month, scratch);
         return;
     }
-    say_result(s, "%.*s  %.*s  begun %.*s, %lld %s, ended: %s\n", STR_ARG(r->row.name), STR_ARG(r->row.id),
-               STR_ARG(when_text(&scratch, r->row.begin_wall_ns)), (long long)r->segment_count,
-               r->segment_count == 1 ? "segment" : "segments", state_text(r));
+    say_result(s, "%.*s  %.*s  begun %.*s, %lld %s, ended: %s\n", STR_ARG(r->row.name),
+               STR_ARG(r->row.id), STR_ARG(when_text(&scratch, r->row.begin_wall_ns)),
+               (long long)r->segment_count, r->segment_count == 1 ? "segment" : "segments",
+               state_text(r));
     if (!isnan(r->value))
         say_result(s, "%.*s %.*s after %.*s steps\n", STR_ARG(r->row.metric),
                    STR_ARG(text_metric(&scratch, r->row.metric, r->value)),
@@ -131,7 +153,10 @@ void report_show_run(struct say *s, const struct bills *all, const struct run_bi
 
 /* ---- several ---- */
 
-static const struct run_bill *last_of(const struct comparison *c) { return c->runs[c->run_count - 1]; }
+static const struct run_bill *last_of(const struct comparison *c)
+{
+    return c->runs[c->run_count - 1];
+}
 
 static void add_lever(struct comparison *c, struct str what, i64 nusd)
 {
@@ -158,7 +183,8 @@ static void add_levers(struct comparison *c, struct arena *perm)
         return;
     }
     for (i64 i = 1; i < c->run_count; i++)
-        add_lever(c, step_name(c->runs[i - 1], c->runs[i], perm), c->runs[i]->nusd - c->runs[i - 1]->nusd);
+        add_lever(c, step_name(c->runs[i - 1], c->runs[i], perm),
+                  c->runs[i]->nusd - c->runs[i - 1]->nusd);
 }
 
 enum status comparison_make(struct comparison *c, struct run_bill *const *runs, i64 count,
@@ -166,11 +192,12 @@ enum status comparison_make(struct comparison *c, struct run_bill *const *runs, 
 {
     *c = (struct comparison){ .runs = runs, .run_count = count };
     if (count > LEVERS_MAX)
-        return err_set(err, STATUS_USAGE, "%lld runs are more than can be compared at once (%d)", (long long)count,
-                       LEVERS_MAX);
+        return err_set(err, STATUS_USAGE, "%lld runs are more than can be compared at once (%d)",
+                       (long long)count, LEVERS_MAX);
     for (i64 i = 0; i < count; i++)
         if (!runs[i]->priced)
-            return err_set(err, STATUS_NO, "the price of run %.*s is not known, so there is nothing to compare",
+            return err_set(err, STATUS_NO,
+                           "the price of run %.*s is not known, so there is nothing to compare",
                            STR_ARG(runs[i]->row.id));
     add_levers(c, perm);
     c->runs_per_month =
@@ -178,10 +205,15 @@ enum status comparison_make(struct comparison *c, struct run_bill *const *runs, 
     return STATUS_OK;
 }
 
+i64 comparison_decimals(const struct comparison *c)
+{
+    return money_decimals(MAX(c->runs[0]->nusd, last_of(c)->nusd));
+}
+
 struct str comparison_title(const struct comparison *c, struct arena *perm)
 {
     const struct run_bill *a = c->runs[0], *b = last_of(c);
-    i64                    decimals = money_decimals(MAX(a->nusd, b->nusd));
+    i64                    decimals = comparison_decimals(c);
     f64                    less     = percent(a->nusd - b->nusd, a->nusd);
     return str_fmt(perm, "%.*s -> %.*s a run, %.1f %% %s",
                    STR_ARG(money_text(perm, money_units(a->nusd, decimals), decimals)),
@@ -191,13 +223,15 @@ struct str comparison_title(const struct comparison *c, struct arena *perm)
 
 struct str comparison_rate(const struct comparison *c, struct arena *perm)
 {
-    f64 before = (f64)c->runs[0]->nusd * c->runs_per_month, after = (f64)last_of(c)->nusd * c->runs_per_month;
+    f64 before = (f64)c->runs[0]->nusd * c->runs_per_month,
+        after  = (f64)last_of(c)->nusd * c->runs_per_month;
     if (isnan(c->runs_per_month)) return STR("");
     return str_fmt(perm, "%.*s runs a month (%s): %.*s -> %.*s a month, %.*s -> %.*s a year",
                    STR_ARG(rate_text(perm, c->runs_per_month)),
                    c->counted ? "counted in the ledger" : "as the run file says",
                    STR_ARG(money(perm, llround(before))), STR_ARG(money(perm, llround(after))),
-                   STR_ARG(money(perm, llround(before * 12))), STR_ARG(money(perm, llround(after * 12))));
+                   STR_ARG(money(perm, llround(before * 12))),
+                   STR_ARG(money(perm, llround(after * 12))));
 }
 
 static void comparison_event(struct say *s, const struct comparison *c, struct arena scratch)
@@ -224,8 +258,8 @@ static void comparison_event(struct say *s, const struct comparison *c, struct a
 }
 
 /* Why a run costs less than the one before it. */
-static void show_causes(struct say *s, const struct run_bill *a, const struct run_bill *b, i64 decimals,
-                        struct arena scratch)
+static void show_causes(struct say *s, const struct run_bill *a, const struct run_bill *b,
+                        i64 decimals, struct arena scratch)
 {
     i64 causes[CAUSE_COUNT], at = a->nusd, shown = 0;
     if (!report_causes(a, b, causes)) return;
@@ -234,7 +268,8 @@ static void show_causes(struct say *s, const struct run_bill *a, const struct ru
         i64          units = money_units(at + causes[i], decimals) - money_units(at, decimals);
         at += causes[i];
         if (!units) continue;
-        say_result(s, "%s%s %.*s", shown++ ? ", " : "            ", cause_name((enum cause)i, causes[i]),
+        say_result(s, "%s%s %.*s", shown++ ? ", " : "            ",
+                   cause_name((enum cause)i, causes[i]),
                    STR_ARG(money_text(&here, units, decimals)));
     }
     if (shown) say_result(s, "\n");
@@ -246,7 +281,7 @@ void report_show_comparison(struct say *s, const struct comparison *c, struct ar
         comparison_event(s, c, scratch);
         return;
     }
-    i64 decimals = money_decimals(MAX(c->runs[0]->nusd, last_of(c)->nusd));
+    i64 decimals = comparison_decimals(c);
     say_heading(s, str_z(&scratch, comparison_title(c, &scratch)));
     say_result(s, "\n");
     for (i64 i = 0; i < c->run_count; i++) {
@@ -255,8 +290,9 @@ void report_show_comparison(struct say *s, const struct comparison *c, struct ar
         struct str value = isnan(b->value) ? STR("") : text_metric(&here, b->row.metric, b->value);
         struct str changes = i ? report_changes(c->runs[i - 1], b, &here) : STR("");
         say_result(s, "%-8.*s  %14.*s  %.*s %.*s  %.*s%s%.*s\n", STR_ARG(str_sub(b->row.id, 0, 8)),
-                   STR_ARG(money_text(&here, money_units(b->nusd, decimals), decimals)), STR_ARG(b->row.metric),
-                   STR_ARG(value), STR_ARG(b->row.name), changes.len ? ": " : "", STR_ARG(changes));
+                   STR_ARG(money_text(&here, money_units(b->nusd, decimals), decimals)),
+                   STR_ARG(b->row.metric), STR_ARG(value), STR_ARG(b->row.name),
+                   changes.len ? ": " : "", STR_ARG(changes));
         if (i) show_causes(s, c->runs[i - 1], b, decimals, scratch);
     }
     struct arena text = arena_part(&scratch, 1 << 16);

@@ -9,7 +9,19 @@ struct account {
     enum term       now;
     i64             since_ns;
     i64             ns[TERM_COUNT]; /* until since_ns */
+    i64             step;           /* going on; -1: none yet */
+    i64             steps_done;     /* the most that were, before it */
 };
+
+static const char *const names[][2] = {
+#define TERM(name, group, help) { #name, group },
+    TERMS(TERM)
+#undef TERM
+};
+
+const char *term_name(enum term t) { return names[t][0]; }
+
+const char *term_group(enum term t) { return names[t][1]; }
 
 struct account *account_new(struct arena *perm, i64 begin_ns)
 {
@@ -17,20 +29,38 @@ struct account *account_new(struct arena *perm, i64 begin_ns)
     ASSERT(!pthread_mutex_init(&a->lock, NULL));
     a->now      = TERM_starting;
     a->since_ns = begin_ns;
+    a->step     = -1;
     return a;
 }
 
-enum term account_enter(struct account *a, enum term next, i64 now_ns)
+void account_enter(struct account *a, enum term next, i64 now_ns)
 {
-    if (!a) return next;
+    if (!a) return;
     pthread_mutex_lock(&a->lock);
-    enum term before = a->now;
     ASSERT(now_ns >= a->since_ns);
-    a->ns[before] += now_ns - a->since_ns;
+    a->ns[a->now] += now_ns - a->since_ns;
     a->since_ns = now_ns;
     a->now      = next;
     pthread_mutex_unlock(&a->lock);
-    return before;
+}
+
+void account_step(struct account *a, i64 step, i64 now_ns)
+{
+    if (!a) return;
+    pthread_mutex_lock(&a->lock);
+    if (step != a->step) a->steps_done = MAX(a->steps_done, a->step + 1);
+    a->step     = step;
+    bool before = step < a->steps_done;
+    pthread_mutex_unlock(&a->lock);
+    account_enter(a, before ? TERM_redone : TERM_compute, now_ns);
+}
+
+void account_steps_done(struct account *a, i64 steps)
+{
+    if (!a) return;
+    pthread_mutex_lock(&a->lock);
+    a->steps_done = MAX(a->steps_done, steps);
+    pthread_mutex_unlock(&a->lock);
 }
 
 void account_add(struct account *a, enum term term, i64 ns)

@@ -12,7 +12,8 @@ i64 bill_nusd(const struct price_row *price, i64 up_ns, bool taken)
 {
     if (isnan(price->usd_hour)) return -1;
     if (taken && up_ns < price->free_s * second_ns) return 0;
-    i64 billed_ns = MAX(up_ns, price->minimum_s * second_ns), grain_ns = price->granularity_s * second_ns;
+    i64 billed_ns = MAX(up_ns, price->minimum_s * second_ns),
+        grain_ns  = price->granularity_s * second_ns;
     if (grain_ns) billed_ns = (billed_ns + grain_ns - 1) / grain_ns * grain_ns;
     return llround((f64)billed_ns / 3600e9 * price->usd_hour * 1e9);
 }
@@ -36,8 +37,8 @@ void bill_split(i64 total, const i64 *weights, i64 count, i64 *parts, struct are
     for (i64 i = 0; i < count; i++) sum += weights[i];
     for (i64 i = 0; i < count; i++) {
         i128 exact = (i128)total * weights[i];
-        parts[i]       = sum ? (i64)(exact / sum) : i ? 0 : total;
-        rests[i]       = (struct rest){ i, sum ? (i64)(exact % sum) : 0 };
+        parts[i]   = sum ? (i64)(exact / sum) : i ? 0 : total;
+        rests[i]   = (struct rest){ i, sum ? (i64)(exact % sum) : 0 };
         given += parts[i];
     }
     qsort(rests, (size_t)count, sizeof *rests, by_rest);
@@ -53,9 +54,10 @@ struct edge {
 static int by_time(const void *a, const void *b)
 {
     const struct edge *x = a, *y = b;
-    i64                len = MIN(x->boot.len, y->boot.len);
+    i64                len   = MIN(x->boot.len, y->boot.len);
     int                boots = len ? memcmp(x->boot.data, y->boot.data, (size_t)len) : 0;
-    if (boots || x->boot.len != y->boot.len) return boots ? boots : x->boot.len < y->boot.len ? -1 : 1;
+    if (boots || x->boot.len != y->boot.len)
+        return boots ? boots : x->boot.len < y->boot.len ? -1 : 1;
     if (x->at_ns != y->at_ns) return x->at_ns < y->at_ns ? -1 : 1;
     return x->begins - y->begins; /* who ends makes room first */
 }
@@ -71,8 +73,8 @@ static void share_span(const struct segment_row *s, const i64 *alive, i64 count,
     for (i64 i = 0; i < count; i++) own_ns[alive[i]] += parts[i];
 }
 
-/* Machine after machine, along its time. What lies before a process (booting, idle) was nobody else's,
- * and one that took no time has no share to give. */
+/* Machine after machine, along its time. What lies before a process (booting, idle) was nobody
+ * else's, and one that took no time has no share to give. */
 void bill_shares(const struct segment_row *segments, i64 count, i64 *own_ns, struct arena scratch)
 {
     struct edge *edges = NEW(&scratch, struct edge, 2 * count + 1);

@@ -1,16 +1,16 @@
 /* bill.h - from seconds to dollars: billing rules, shares of a machine, and parts that sum exactly.
  *
- * Dollars are whole nano-dollars here (a second at $0.01 an hour is 2,778 of them), so that sums are
- * exact in any order; they are rounded for people only when printed. */
+ * Dollars are whole nano-dollars here (a second at $0.01 an hour is 2,778 of them), so that sums
+ * are exact in any order; they are rounded for people only when printed. */
 #ifndef RUN_BILL_H
 #define RUN_BILL_H
 #include "run/ledger.h"
 
-/* What a machine costs that was up so long; `taken`: its provider took it back. -1: price not known. */
+/* What a machine costs that was up so long; `taken`: its provider took it back. -1: price unknown. */
 i64 bill_nusd(const struct price_row *price, i64 up_ns, bool taken);
 
-/* Parts of `total` as the weights are to one another (all 0: everything to the first): each is off by
- * less than 1, and they sum to `total` exactly. total >= 0, weights >= 0, count >= 1. */
+/* Parts of `total` as the weights are to one another (all 0: everything to the first): each is off
+ * by less than 1, and they sum to `total` exactly. total >= 0, weights >= 0, count >= 1. */
 void bill_split(i64 total, const i64 *weights, i64 count, i64 *parts, struct arena scratch);
 
 /* How much of its machine each segment pays for, in nanoseconds: while several run on one machine

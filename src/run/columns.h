@@ -15,19 +15,19 @@
 #define RUN_COLUMNS_H
 #include "run/account.h"
 
-enum { LEDGER_VERSION = 2 };
+enum { LEDGER_VERSION = 3 };
 
 #define LEDGER_TABLES(T)                                                                           \
     T(run, 1, "what was asked for")                                                                   \
     T(segment, 1, "one process's part of a run, from its start to its end or last heartbeat")         \
-    T(step, 1, "how far the run was: after each evaluation, and each minute")                         \
+    T(step, 1, "how far the run was: after evaluations, and each minute")                             \
     T(price, 1, "what an hour of the machine cost, and how it is billed")                             \
     T(prediction, 1, "what a run was expected to take")                                               \
     T(checkpoint, 1, "what was saved, and what it took")                                              \
     T(interruption, 1, "a segment that the world ended, or tried to")
 
 #define LEDGER_run(C)                                                                              \
-    C(KEY, id, 1, "12 hexadecimal digits; every segment of the run has the same")                  \
+    C(KEY, id, 1, "hexadecimal digits; every segment of the run has the same")                     \
     C(TEXT, name, 1, "run.name; else the run file's without folder and ending")                    \
     C(TEXT, kind, 1, "train, sweep or supervised")                                                 \
     C(TEXT, settings, 1, "settings that are not the default, KEY=VALUE a line")                    \
@@ -75,7 +75,8 @@ enum { LEDGER_VERSION = 2 };
     C(REAL, flops_step, 1, "forward, backward and update of a step")                               \
     C(INT, arena_bytes, 1, "planned by the compiler")                                              \
     C(INT, peak_rss_bytes, 1, "of the process")                                                    \
-    C(REAL, energy_wh, 2, "of the GPU, as its driver counts; NULL: not known")
+    C(REAL, energy_wh, 2, "of the GPU, as its driver counts; NULL: not known")                     \
+    C(INT, boot_wall_ns, 3, "when the machine was started; 0: not known")
 
 #define LEDGER_step(C)                                                                             \
     C(KEY, segment, 1, "segment.id")                                                               \
@@ -97,13 +98,14 @@ enum { LEDGER_VERSION = 2 };
 
 #define LEDGER_prediction(C)                                                                       \
     C(KEY, id, 1, "12 hexadecimal digits")                                                         \
-    C(TEXT, run, 1, "run.id")                                                                      \
+    C(TEXT, run, 1, "run.id; empty: of every later run with these settings on that machine")       \
     C(TEXT, by, 1, "who foretold: plan, …")                                                        \
     C(INT, made_wall_ns, 1, "when")                                                                \
-    C(TEXT, machine, 1, "for which")                                                               \
+    C(TEXT, machine, 1, "PROVIDER/NAME as run.machine has it; empty: the one at hand")             \
     C(REAL, seconds, 1, "of the whole run")                                                        \
     C(REAL, usd, 1, "of the whole run")                                                            \
-    C(INT, arena_bytes, 1, "of memory")
+    C(INT, arena_bytes, 1, "of memory")                                                            \
+    C(TEXT, settings, 3, "12 hexadecimal digits made from those that change what a run takes")
 
 #define LEDGER_checkpoint(C)                                                                       \
     C(KEY, segment, 1, "segment.id")                                                               \
@@ -114,7 +116,7 @@ enum { LEDGER_VERSION = 2 };
     C(INT, persist_ns, 1, "until it could be believed")                                            \
     C(INT, saved_wall_ns, 1, "when it could be")                                                   \
     C(AGE, removed_wall_ns, 1, "0: not yet")                                                       \
-    C(REAL, usd_gib_month, 1, "of its storage; NULL: not known, and a local disk's is the machine's")
+    C(REAL, usd_gib_month, 1, "of its storage; a local disk's is in the machine's price")
 
 #define LEDGER_interruption(C)                                                                     \
     C(KEY, segment, 1, "segment.id")                                                               \

@@ -1,7 +1,7 @@
 /* ledger.c - the ledger as an SQLite file.
  *
- * On a local disk it is written ahead (WAL), so that readers and writers do not wait for one another
- * and a heartbeat needs no sync. WAL shares memory between processes, which a network file system
+ * On a local disk it is written ahead (WAL): readers and writers do not wait for one another, and
+ * a heartbeat needs no sync. WAL shares memory between processes, which a network file system
  * does not, so there the old rollback journal is used. Either way a killed process leaves a whole
  * file: SQLite undoes what was half done. */
 #include "run/run_int.h"
@@ -37,7 +37,7 @@ static enum status failed(struct ledger *l, const char *what, struct err *err)
 static enum status exec(struct ledger *l, const char *sql, const char *what, struct err *err)
 {
     return sqlite3_exec(l->db, sql, NULL, NULL, NULL) == SQLITE_OK ? STATUS_OK
-                                                                    : failed(l, what, err);
+                                                                   : failed(l, what, err);
 }
 
 /* Where the answer of a statement is a number or a word. */

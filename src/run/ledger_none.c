@@ -4,7 +4,8 @@
 
 static enum status none(struct err *err)
 {
-    return err_set(err, STATUS_NO, "this frugal was built without SQLite and keeps no ledger of runs");
+    return err_set(err, STATUS_NO,
+                   "this frugal was built without SQLite and keeps no ledger of runs");
 }
 
 enum status ledger_open(struct os *os, struct str path, struct arena *perm, struct ledger **out,

@@ -4,7 +4,8 @@
 
 enum { LINE_BYTES = 4 << 20, ROWS_BYTES = 1 << 30 };
 
-struct export {
+struct export
+{
     struct ledger *l;
     struct textbuf out;
     struct arena   scratch;
@@ -38,11 +39,12 @@ static enum status add_segment(struct export *e, const struct segment_row *s)
 enum status ledger_export(struct ledger *l, struct str run, struct str segment, struct arena *perm,
                           struct str *lines, struct err *err)
 {
-    struct arena        rows = arena_open(ROWS_BYTES); /* beside perm, where the text grows in place */
-    struct export       e    = { l, textbuf_new(perm), rows, err };
+    struct arena rows = arena_open(ROWS_BYTES); /* beside perm, where the text grows in place */
+    struct export e   = { l, textbuf_new(perm), rows, err };
     struct segment_row *s;
     i64                 count = 0;
-    if (!rows.begin) return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
+    if (!rows.begin)
+        return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
     enum status st = ledger_read(l, LEDGER_TABLE_segment, "run", run, &e.scratch, &s, &count, err);
     if (!st) st = add_rows(&e, LEDGER_TABLE_run, "id", run);
     if (!st) st = add_rows(&e, LEDGER_TABLE_prediction, "run", run);

@@ -4,7 +4,7 @@
  *     ours                beat: copies `now` under the lock; then, without it, one transaction:
  *                         run and price where they changed, segment, queue[taken, made)
  *
- * A slot of the queue is the run's until it is counted in `made`, ours until it is counted in `taken`.
+ * A slot of the queue is the run's until it is counted in `made`, ours until counted in `taken`.
  * When the disk hangs and the queue is full, further rows are dropped; that is told. */
 #include "run/recorder.h"
 #include "base/hash.h"
@@ -18,9 +18,19 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { QUEUE = 64, TEXT_BYTES = 2048, TEXTS_BYTES = 1 << 20, LEDGER_GIB = 4 }; /* address space */
+enum {
+    QUEUE       = 64,
+    TEXT_BYTES  = 2048,
+    TEXTS_BYTES = 1 << 20,
+    LEDGER_GIB  = 4,
+    FETCH_GIB   = 1
+}; /* address space */
 
 static const i64 beat_default_ns = 10000000000, summary_ns = 60000000000;
+
+/* Some runs evaluate a thousand times a second: summaries are this far apart, and a part of the
+ * run's time so far, so that a segment of any length has some hundreds of them. */
+static const i64 eval_gap_ns = 100000000, eval_gap_part = 32;
 
 struct queued {
     enum ledger_table table;
@@ -32,21 +42,26 @@ struct recorder {
     struct os             *os;
     struct recorder_config config;
     struct arena           memory; /* of the ledger, anew at each try to open it */
+    struct arena           spare;  /* what the ledger leaves of it */
     struct ledger         *ledger; /* NULL: not open yet */
 
-    pthread_t       thread;
-    pthread_mutex_t lock; /* of all below */
-    pthread_cond_t  changed;
-    struct arena    texts; /* of the rows */
-    struct run_row  run;
+    pthread_t          thread;
+    pthread_mutex_t    lock; /* of all below */
+    pthread_cond_t     changed;
+    struct arena       texts; /* of the rows */
+    struct run_row     run;
     struct segment_row now;
-    struct queued  *queue;
-    i64             made, taken;
-    i64             steps_before; /* -1: not read yet */
-    struct err      failure;      /* of the newest try; status OK: it went well */
-    bool            warned, stop;
+    struct queued     *queue;
+    i64                made, taken;
+    i64                steps_before; /* -1: not read yet */
+    struct err         failure;      /* of the newest try; status OK: it went well */
+    bool               warned, stop;
+    bool               wake;       /* a checkpoint waits: the next heartbeat is now */
+    i64                eval_at_ns; /* of the last evaluation's summary */
 
-    bool run_known;   /* ours: the rows of run and price are as they should be */
+    bool run_known; /* ours: the rows of run and price are as they should be */
+    bool fetched;   /* the store's rows are in the ledger */
+    bool put_due;   /* the store's copy of ours is older than the newest checkpoint */
     i64  summary_at_ns;
 };
 
@@ -59,7 +74,15 @@ static struct str first_line(struct os *os, const char *path, struct arena *perm
     return str_trim(text);
 }
 
-static struct segment_row segment_new(struct os *os, const struct segment_row *known, struct arena *perm)
+static i64 machine_age_ns(void)
+{
+    struct timespec up;
+    clock_gettime(CLOCK_BOOTTIME, &up); /* time asleep included */
+    return (i64)up.tv_sec * 1000000000 + up.tv_nsec;
+}
+
+static struct segment_row segment_new(struct os *os, const struct segment_row *known,
+                                      struct arena *perm)
 {
     struct segment_row s;
     char               host[256] = { 0 };
@@ -74,6 +97,7 @@ static struct segment_row segment_new(struct os *os, const struct segment_row *k
     s.machine       = str_copy(perm, str_of(host));
     s.boot          = first_line(os, "/proc/sys/kernel/random/boot_id", perm);
     s.begin_wall_ns = os->wall_ns(os) - os_process_age_ns();
+    s.boot_wall_ns  = os->wall_ns(os) - machine_age_ns();
     return s;
 }
 
@@ -89,11 +113,9 @@ static struct str price_id(const struct price_row *p, struct arena *perm)
 /* Of a rented machine: from its start, or from the end of its last segment, to the process. */
 static void add_before(struct recorder *r, const struct segment_row *others, i64 count)
 {
-    struct timespec up;
-    i64             free_ns; /* since then nothing ran */
-    bool            first = true;
-    clock_gettime(CLOCK_BOOTTIME, &up);
-    free_ns = r->os->wall_ns(r->os) - ((i64)up.tv_sec * 1000000000 + up.tv_nsec);
+    i64  free_ns; /* since then nothing ran */
+    bool first = true;
+    free_ns    = r->now.boot_wall_ns;
     for (i64 i = 0; i < count; i++) {
         const struct segment_row *s = &others[i];
         if (str_eq(s->id, r->now.id)) continue;
@@ -112,13 +134,15 @@ static enum status read_before(struct recorder *r, struct arena scratch, struct 
     struct segment_row *s;
     struct run_row     *run;
     i64                 count, step = 0, begin_ns = r->now.begin_wall_ns;
-    enum status st = ledger_read(r->ledger, LEDGER_TABLE_segment, "run", r->run.id, &scratch, &s,
-                                 &count, err);
+    enum status         st =
+        ledger_read(r->ledger, LEDGER_TABLE_segment, "run", r->run.id, &scratch, &s, &count, err);
     for (i64 i = 0; i < count && !st; i++) step = MAX(step, s[i].step);
-    if (!st) st = ledger_read(r->ledger, LEDGER_TABLE_run, "id", r->run.id, &scratch, &run, &count, err);
+    if (!st)
+        st = ledger_read(r->ledger, LEDGER_TABLE_run, "id", r->run.id, &scratch, &run, &count, err);
     if (!st && count) begin_ns = run[0].begin_wall_ns;
     if (!st && r->config.rented)
-        st = ledger_read(r->ledger, LEDGER_TABLE_segment, "boot", r->now.boot, &scratch, &s, &count, err);
+        st = ledger_read(r->ledger, LEDGER_TABLE_segment, "boot", r->now.boot, &scratch, &s, &count,
+                         err);
     if (st) return st;
     if (r->config.rented) add_before(r, s, count);
     pthread_mutex_lock(&r->lock);
@@ -129,6 +153,42 @@ static enum status read_before(struct recorder *r, struct arena scratch, struct 
     return STATUS_OK;
 }
 
+/* On a fresh machine the store knows what earlier segments did. */
+static enum status fetch(struct recorder *r, struct err *err)
+{
+    const struct recorder_store *store   = r->config.store;
+    struct arena                 scratch = r->spare;
+    struct str                   lines   = STR("");
+    i64                          rows;
+    if (!store || r->fetched) return STATUS_OK;
+    struct arena text = arena_part(&scratch, (i64)FETCH_GIB << 30);
+    enum status  st   = store->fetch(store->context, &text, &lines, err);
+    if (!st && lines.len) st = ledger_import(r->ledger, lines, scratch, &rows, err);
+    r->fetched = !st;
+    return st;
+}
+
+/* The segment as the ledger has it now, to the store. */
+static enum status publish(struct recorder *r, struct err *err)
+{
+    const struct recorder_store *store   = r->config.store;
+    struct arena                 scratch = r->spare;
+    struct str                   lines;
+    struct arena                 text = arena_part(&scratch, (i64)FETCH_GIB << 30);
+    enum status st = ledger_export(r->ledger, r->run.id, r->now.id, &text, &lines, err);
+    if (!st) st = store->put(store->context, r->now.id, lines, scratch, err);
+    r->put_due &= st != STATUS_OK;
+    return st;
+}
+
+/* With the store, where there is one: what fails is due again at the next heartbeat. */
+static enum status trade(struct recorder *r, struct err *err)
+{
+    if (!r->config.store) return STATUS_OK;
+    enum status st = fetch(r, err);
+    return !st && r->put_due ? publish(r, err) : st;
+}
+
 static enum status ensure_open(struct recorder *r, struct err *err)
 {
     struct arena   memory = r->memory;
@@ -137,7 +197,9 @@ static enum status ensure_open(struct recorder *r, struct err *err)
     enum status st = ledger_open(r->os, r->config.path, &memory, &l, err);
     if (st) return st;
     r->ledger = l;
-    st        = read_before(r, memory, err);
+    r->spare  = memory;
+    fetch(r, NULL); /* tried again with each heartbeat: until then the ledger has what it has */
+    st = read_before(r, memory, err);
     if (st) ledger_close(l);
     if (st) r->ledger = NULL;
     return st;
@@ -190,6 +252,14 @@ static enum status write_rows(struct recorder *r, const struct run_row *run,
     return st;
 }
 
+/* With the lock held: is one among those not yet written? */
+static bool holds_checkpoint(const struct recorder *r, i64 made)
+{
+    for (i64 i = r->taken; i < made; i++)
+        if (r->queue[i % QUEUE].table == LEDGER_TABLE_checkpoint) return true;
+    return false;
+}
+
 static void beat(struct recorder *r)
 {
     struct segment_row now;
@@ -200,13 +270,15 @@ static void beat(struct recorder *r)
     snapshot(r, &now);
     run      = r->run;
     i64 made = r->made;
+    r->put_due |= r->stop || holds_checkpoint(r, made);
     pthread_mutex_unlock(&r->lock);
     if (!st) st = write_rows(r, &run, &now, made, &why);
+    if (!st) trade(r, &why);
     pthread_mutex_lock(&r->lock);
     if (!st) r->taken = made;
     if (!st) r->run_known = true;
     if (st && r->steps_before < 0) r->steps_before = 0;
-    r->failure = st ? why : (struct err){ 0 };
+    r->failure = why;
     pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->lock);
 }
@@ -216,19 +288,21 @@ static bool wait_for_beat(struct recorder *r)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    i64 ns        = until.tv_nsec + r->now.beat_every_ns;
+    i64 ns = until.tv_nsec + r->now.beat_every_ns;
     until.tv_sec += ns / 1000000000;
     until.tv_nsec = ns % 1000000000;
     pthread_mutex_lock(&r->lock);
-    while (!r->stop && pthread_cond_timedwait(&r->changed, &r->lock, &until) != ETIMEDOUT) {}
+    while (!r->stop && !r->wake &&
+           pthread_cond_timedwait(&r->changed, &r->lock, &until) != ETIMEDOUT) {}
     bool stop = r->stop;
+    r->wake   = false;
     pthread_mutex_unlock(&r->lock);
     return stop;
 }
 
 static void *work(void *context)
 {
-    struct recorder *r = context;
+    struct recorder *r   = context;
     bool             end = false;
     beat(r);
     while (!end) {
@@ -270,7 +344,8 @@ enum status recorder_open(struct os *os, struct arena *perm, const struct record
     r->now.run           = r->run.id;
     r->now.price         = r->config.price.id;
     r->now.beat_every_ns = config->beat_ns ? config->beat_ns : beat_default_ns;
-    if (!r->memory.begin) return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
+    if (!r->memory.begin)
+        return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
     init_lock(r);
     sigfillset(&all); /* signals are for the run's thread */
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -282,8 +357,6 @@ enum status recorder_open(struct os *os, struct arena *perm, const struct record
 }
 
 struct str recorder_run_id(const struct recorder *r) { return r->run.id; }
-
-struct str recorder_segment_id(const struct recorder *r) { return r->now.id; }
 
 i64 recorder_steps_before(struct recorder *r)
 {
@@ -316,7 +389,8 @@ static void enqueue(struct recorder *r, enum ledger_table table, const void *row
 {
     if (r->made - r->taken == QUEUE) {
         if (!r->failure.status)
-            err_set(&r->failure, STATUS_WORLD, "the ledger %.*s takes rows too slowly; some are lost",
+            err_set(&r->failure, STATUS_WORLD,
+                    "the ledger %.*s takes rows too slowly; some are lost",
                     STR_ARG(r->config.path));
         return;
     }
@@ -336,8 +410,12 @@ void recorder_eval(struct recorder *r, f64 loss, f64 value, bool target_reached)
     r->now.value = value;
     if (target_reached && !r->now.target_ns) r->now.target_ns = metered_ns;
     segment_set_terms(&r->now, ns);
-    struct step_row row = summary_of(&r->now, value);
-    enqueue(r, LEDGER_TABLE_step, &row);
+    if (target_reached ||
+        metered_ns - r->eval_at_ns >= MAX(eval_gap_ns, metered_ns / eval_gap_part)) {
+        struct step_row row = summary_of(&r->now, value);
+        enqueue(r, LEDGER_TABLE_step, &row);
+        r->eval_at_ns = metered_ns;
+    }
     pthread_mutex_unlock(&r->lock);
 }
 
@@ -352,6 +430,8 @@ void recorder_put(struct recorder *r, enum ledger_table table, const void *row)
     if (table == LEDGER_TABLE_prediction && !any.prediction.id.len)
         any.prediction.id = ledger_new_id(&r->texts);
     enqueue(r, table, &any);
+    r->wake |= table == LEDGER_TABLE_checkpoint; /* what a kill now would lose is little */
+    if (r->wake) pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->lock);
 }
 

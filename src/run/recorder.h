@@ -1,38 +1,50 @@
 /* recorder.h - writes a run into the ledger while it runs, from a thread of its own, so that no
  * training step ever waits for a disk: a step costs a lock that nobody holds and a few copies.
  *
- * The thread opens the ledger, writes the segment's row at once, and again at each heartbeat. What
- * cannot be written is kept and tried again at the next one; the first failure is told once, by
- * recorder_warning, and training goes on. */
+ * The thread opens the ledger, writes the segment's row at once, and again at each heartbeat: every
+ * ten seconds, and when a checkpoint was saved. What cannot be written is kept and tried again at the
+ * next one; the first failure is told once, by recorder_warning, and training goes on. */
 #ifndef RUN_RECORDER_H
 #define RUN_RECORDER_H
 #include "run/ledger.h"
 
 struct recorder;
 
+/* Where rows are kept beside the machine's own disk. Called from the recorder's thread. */
+struct recorder_store {
+    void *context;
+    /* Lines of all segments of this run that are there, in perm. */
+    enum status (*fetch)(void *context, struct arena *perm, struct str *lines, struct err *err);
+    /* The segment's lines, in the place of what was put for it before. */
+    enum status (*put)(void *context, struct str segment, struct str lines, struct arena scratch,
+                       struct err *err);
+};
+
+/* Of the segment: device, gpus, precision, batch, accumulate, flops_step, arena_bytes and step_from;
+ * the rest is found out here. The store is read before the first heartbeat, and renewed after each
+ * checkpoint and at the end. */
 struct recorder_config {
-    struct str         path;    /* of the ledger */
-    struct account    *account; /* that the run keeps, since the process began */
-    struct run_row     run;     /* an empty id: a new run */
-    struct segment_row segment; /* device, gpus, precision, batch, accumulate, flops_step, arena_bytes
-                                   and step_from; the rest is found out here */
-    struct price_row   price;   /* usd_hour NaN: not known; its id is made here */
-    bool               rented;  /* the machine's time before the process is on the bill too */
-    i64                beat_ns; /* between two heartbeats; 0: ten seconds */
+    struct str                   path;    /* of the ledger */
+    struct account              *account; /* that the run keeps, since the process began */
+    struct run_row               run;     /* an empty id: a new run */
+    struct segment_row           segment;
+    struct price_row             price;   /* usd_hour NaN: not known; its id is made here */
+    bool                         rented;  /* the machine's time before the process is billed too */
+    i64                          beat_ns; /* between two heartbeats; 0: ten seconds */
+    const struct recorder_store *store;   /* NULL: none */
 };
 
 /* Texts are copied, here and below. */
 enum status recorder_open(struct os *os, struct arena *perm, const struct recorder_config *config,
                           struct recorder **out, struct err *err);
 struct str  recorder_run_id(const struct recorder *r);
-struct str  recorder_segment_id(const struct recorder *r);
 /* The highest step that earlier segments of this run had done; waits until the ledger was read, and
  * is 0 where it could not be. */
 i64 recorder_steps_before(struct recorder *r);
 
 /* After a step: of the run the steps done, of this segment the samples and tokens. */
 void recorder_step(struct recorder *r, i64 step, i64 samples, i64 tokens, f64 loss);
-void recorder_eval(struct recorder *r, f64 loss, f64 value, bool target_reached); /* after that step */
+void recorder_eval(struct recorder *r, f64 loss, f64 value, bool target_reached);
 void recorder_energy(struct recorder *r, f64 wh); /* so far */
 /* A prediction, checkpoint or interruption; run or segment is filled in. */
 void recorder_put(struct recorder *r, enum ledger_table table, const void *row);

@@ -1,19 +1,16 @@
 /* report.c - from rows to bills. */
 #include "run/report.h"
+#include "base/hash.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const f64 day_ns = 86400e9, month_days = 365.25 / 12;
 
-static const char *const part_names[] = {
-#define TERM(name, group, help) #name,
-    TERMS(TERM)
-#undef TERM
-    "storage"
-};
-
-const char *bill_part_name(i64 part) { return part_names[part]; }
+const char *bill_part_name(i64 part)
+{
+    return part < TERM_COUNT ? term_name((enum term)part) : "storage";
+}
 
 /* Everything that is read, by table. */
 struct rows {
@@ -23,7 +20,8 @@ struct rows {
     struct checkpoint_row   *checkpoints;
     struct prediction_row   *predictions;
     struct interruption_row *interruptions;
-    i64 run_count, segment_count, price_count, checkpoint_count, prediction_count, interruption_count;
+    i64 run_count, segment_count, price_count, checkpoint_count, prediction_count,
+        interruption_count;
     i64 *own_ns; /* of segments */
 };
 
@@ -32,8 +30,8 @@ static enum status read_rows(struct ledger *l, struct rows *r, struct arena *per
     enum status st = STATUS_OK;
 #define READ(name)                                                                                 \
     if (!st)                                                                                       \
-        st = ledger_read(l, LEDGER_TABLE_##name, NULL, STR(""), perm, &r->name##s, &r->name##_count, \
-                         err);
+        st = ledger_read(l, LEDGER_TABLE_##name, NULL, STR(""), perm, &r->name##s,                 \
+                         &r->name##_count, err);
     READ(run)
     READ(segment)
     READ(price)
@@ -54,11 +52,13 @@ static int by_begin(const void *a, const void *b)
 {
     const struct segment_row *x = a, *y = b;
     int                       runs = order(x->run, y->run);
-    return runs ? runs : x->begin_wall_ns < y->begin_wall_ns ? -1 : x->begin_wall_ns > y->begin_wall_ns;
+    return runs                                  ? runs
+           : x->begin_wall_ns < y->begin_wall_ns ? -1
+                                                 : x->begin_wall_ns > y->begin_wall_ns;
 }
 
-/* Rows that begin with the segment's id. */
-static int by_segment(const void *a, const void *b)
+/* By the text that rows begin with. */
+static int by_key(const void *a, const void *b)
 {
     return order(*(const struct str *)a, *(const struct str *)b);
 }
@@ -66,10 +66,12 @@ static int by_segment(const void *a, const void *b)
 static int by_first(const void *a, const void *b)
 {
     const struct run_bill *x = a, *y = b;
-    return x->row.begin_wall_ns < y->row.begin_wall_ns ? -1 : x->row.begin_wall_ns > y->row.begin_wall_ns;
+    return x->row.begin_wall_ns < y->row.begin_wall_ns
+               ? -1
+               : x->row.begin_wall_ns > y->row.begin_wall_ns;
 }
 
-/* Index of the first row whose text, at that place in it, is not before `key`; they are sorted by it. */
+/* The first of rows sorted by the text at that place in them that is not before `key`. */
 static i64 first_row(const void *rows, i64 count, size_t row_bytes, size_t text_at, struct str key)
 {
     i64 low = 0, high = count;
@@ -84,7 +86,8 @@ static i64 first_row(const void *rows, i64 count, size_t row_bytes, size_t text_
     return low;
 }
 #define FIRST(rows, count, column, key)                                                            \
-    first_row((rows), (count), sizeof *(rows), (size_t)((char *)&(rows)->column - (char *)(rows)), (key))
+    first_row((rows), (count), sizeof *(rows), (size_t)((char *)&(rows)->column - (char *)(rows)), \
+              (key))
 
 static const struct price_row *price_of(const struct rows *r, struct str id)
 {
@@ -102,21 +105,29 @@ static bool was_taken(const struct rows *r, struct str segment)
     return false;
 }
 
+/* A local disk is in the machine's price. */
+static bool is_stored_apart(struct str place)
+{
+    return str_starts(place, STR("s3://")) || str_starts(place, STR("gs://"));
+}
+
 static i64 storage_nusd(const struct rows *r, struct str segment, i64 now_wall_ns, bool *known)
 {
     f64 sum = 0;
     i64 i   = FIRST(r->checkpoints, r->checkpoint_count, segment, segment);
     for (; i < r->checkpoint_count && str_eq(r->checkpoints[i].segment, segment); i++) {
         const struct checkpoint_row *c = &r->checkpoints[i];
+        if (!is_stored_apart(c->place)) continue;
         i64 until_ns = c->removed_wall_ns ? c->removed_wall_ns : now_wall_ns;
         f64 months   = (f64)(until_ns - c->saved_wall_ns) / day_ns / month_days;
         *known &= !isnan(c->usd_gib_month);
-        if (!isnan(c->usd_gib_month)) sum += (f64)c->bytes / (f64)(1 << 30) * c->usd_gib_month * months;
+        if (!isnan(c->usd_gib_month))
+            sum += (f64)c->bytes / (f64)(1 << 30) * c->usd_gib_month * months;
     }
     return llround(sum * 1e9);
 }
 
-/* A segment's dollars: by the rule for its whole time, of which it pays its share, split by term. */
+/* A segment's dollars: by the rule for all its time, of which it pays its share; then by term. */
 static void add_dollars(struct run_bill *b, const struct rows *r, i64 segment, i64 now_wall_ns,
                         struct arena scratch)
 {
@@ -153,7 +164,8 @@ static void add_segment(struct run_bill *b, const struct rows *r, i64 segment, i
     b->own_ns += r->own_ns[segment];
     i64 work = str_eq(b->row.unit, STR("tokens")) ? s->tokens : s->samples;
     if (steps > 0) /* steps that were done before do not count twice */
-        b->work += llround((f64)work * (f64)MAX(s->step - MAX(b->steps, s->step_from), 0) / (f64)steps);
+        b->work +=
+            llround((f64)work * (f64)MAX(s->step - MAX(b->steps, s->step_from), 0) / (f64)steps);
     b->steps = MAX(b->steps, s->step);
     b->reached |= s->target_ns > 0;
     if (!isnan(s->loss)) b->loss = s->loss;
@@ -166,12 +178,46 @@ static void add_segment(struct run_bill *b, const struct rows *r, i64 segment, i
         b->interruptions++;
 }
 
-static void add_predictions(struct run_bill *b, const struct rows *r)
+/* The value of a setting in the lines of a run; empty: at its default. */
+static struct str setting(struct str settings, struct str key)
 {
+    struct str line, name;
+    while (str_cut(&settings, '\n', &line))
+        if (str_cut(&line, '=', &name) && str_eq(name, key)) return line;
+    return STR("");
+}
+
+struct str report_settings_key(struct str settings, struct arena *perm)
+{
+    static const struct str others[] = { STR_INIT("run."),        STR_INIT("checkpoint."),
+                                         STR_INIT("spot."),       STR_INIT("program."),
+                                         STR_INIT("sweep."),      STR_INIT("train.usd_hour="),
+                                         STR_INIT("train.out="),  STR_INIT("train.log_every="),
+                                         STR_INIT("train.allow=") };
+    struct textbuf          b        = textbuf_new(perm);
+    struct str              line;
+    while (str_cut(&settings, '\n', &line)) {
+        bool counts = line.len > 0;
+        for (i64 i = 0; i < COUNT_OF(others); i++) counts &= !str_starts(line, others[i]);
+        if (counts) textbuf_fmt(&b, "%.*s\n", STR_ARG(line));
+    }
+    return str_sub(sha256_hex(perm, textbuf_str(&b)), 0, 12);
+}
+
+/* The newest that was made for this run, or before it for such runs on such a machine. */
+static void add_predictions(struct run_bill *b, const struct rows *r, struct arena scratch)
+{
+    struct str machine = setting(b->row.settings, STR("run.machine"));
+    struct str key     = report_settings_key(b->row.settings, &scratch);
+    i64        newest  = -1;
     for (i64 i = 0; i < r->prediction_count; i++) {
-        if (!str_eq(r->predictions[i].run, b->row.id)) continue;
-        b->predicted_s   = r->predictions[i].seconds;
-        b->predicted_usd = r->predictions[i].usd;
+        const struct prediction_row *p = &r->predictions[i];
+        bool likely = !p->run.len && str_eq(p->settings, key) && str_eq(p->machine, machine) &&
+                      p->made_wall_ns <= b->row.begin_wall_ns;
+        if ((!likely && !str_eq(p->run, b->row.id)) || p->made_wall_ns < newest) continue;
+        newest           = p->made_wall_ns;
+        b->predicted_s   = p->seconds;
+        b->predicted_usd = p->usd;
     }
 }
 
@@ -186,13 +232,13 @@ static struct run_bill bill_of(const struct run_row *run, const struct rows *r, 
                           .usd_hour      = NAN,
                           .predicted_s   = NAN,
                           .predicted_usd = NAN };
-    i64 s      = FIRST(r->segments, r->segment_count, run, run->id);
-    b.segments = r->segments + s;
+    i64             s = FIRST(r->segments, r->segment_count, run, run->id);
+    b.segments        = r->segments + s;
     for (; s < r->segment_count && str_eq(r->segments[s].run, run->id); s++, b.segment_count++)
         add_segment(&b, r, s, now_wall_ns, scratch);
     if (b.priced && b.own_ns)
         b.usd_hour = (f64)(b.nusd - b.part_nusd[BILL_STORAGE]) * 3600 / (f64)b.own_ns;
-    add_predictions(&b, r);
+    if (r->prediction_count) add_predictions(&b, r, scratch);
     return b;
 }
 
@@ -203,14 +249,58 @@ enum status report_read(struct ledger *l, i64 now_wall_ns, struct arena *perm,
     enum status st = read_rows(l, &r, perm, err);
     if (st) return st;
     qsort(r.segments, (size_t)r.segment_count, sizeof *r.segments, by_begin);
-    qsort(r.checkpoints, (size_t)r.checkpoint_count, sizeof *r.checkpoints, by_segment);
-    qsort(r.interruptions, (size_t)r.interruption_count, sizeof *r.interruptions, by_segment);
+    qsort(r.checkpoints, (size_t)r.checkpoint_count, sizeof *r.checkpoints, by_key);
+    qsort(r.interruptions, (size_t)r.interruption_count, sizeof *r.interruptions, by_key);
     r.own_ns = NEW(perm, i64, MAX(r.segment_count, 1));
     bill_shares(r.segments, r.segment_count, r.own_ns, *perm);
     *count = r.run_count;
     *bills = NEW(perm, struct run_bill, MAX(r.run_count, 1));
     for (i64 i = 0; i < r.run_count; i++) (*bills)[i] = bill_of(&r.runs[i], &r, now_wall_ns, *perm);
     qsort(*bills, (size_t)r.run_count, sizeof **bills, by_first);
+    return STATUS_OK;
+}
+
+/* ---- lives ---- */
+
+static int by_boot(const void *a, const void *b)
+{
+    const struct segment_row *x = a, *y = b;
+    int                       boots = order(x->boot, y->boot);
+    if (boots) return boots;
+    return x->begin_wall_ns < y->begin_wall_ns ? -1 : x->begin_wall_ns > y->begin_wall_ns;
+}
+
+static bool on_spot(const struct rows *r, const struct segment_row *s, struct str machine)
+{
+    const struct price_row *p = price_of(r, s->price);
+    if (!p || !str_eq(p->market, STR("spot")) || !s->boot_wall_ns) return false;
+    i64 run = FIRST(r->runs, r->run_count, id, s->run);
+    if (!machine.len) return true;
+    return run < r->run_count && str_eq(r->runs[run].id, s->run) &&
+           str_eq(setting(r->runs[run].settings, STR("run.machine")), machine);
+}
+
+enum status report_lifetimes(struct ledger *l, struct str machine, i64 now_wall_ns,
+                             struct arena *perm, struct lifetime **lives, i64 *count,
+                             struct err *err)
+{
+    struct rows r  = { 0 };
+    enum status st = read_rows(l, &r, perm, err);
+    if (st) return st;
+    qsort(r.segments, (size_t)r.segment_count, sizeof *r.segments, by_boot);
+    qsort(r.interruptions, (size_t)r.interruption_count, sizeof *r.interruptions, by_key);
+    qsort(r.runs, (size_t)r.run_count, sizeof *r.runs, by_key);
+    *lives = NEW(perm, struct lifetime, MAX(r.segment_count, 1));
+    *count = 0;
+    for (i64 i = 0; i < r.segment_count; i++) { /* the last of each machine says how it ended */
+        const struct segment_row *s    = &r.segments[i];
+        bool                      last = i + 1 == r.segment_count || !str_eq(s->boot, s[1].boot);
+        if (!last || !on_spot(&r, s, machine)) continue;
+        bool silent = !s->ended.len && now_wall_ns - s->beat_wall_ns >= 3 * s->beat_every_ns;
+        (*lives)[(*count)++] =
+            (struct lifetime){ .age_s       = (f64)(s->beat_wall_ns - s->boot_wall_ns) / 1e9,
+                               .interrupted = silent || was_taken(&r, s->id) };
+    }
     return STATUS_OK;
 }
 
@@ -227,9 +317,10 @@ const char *cause_name(enum cause c, i64 nusd)
 
 bool report_causes(const struct run_bill *a, const struct run_bill *b, i64 nusd[CAUSE_COUNT])
 {
-    f64 share[2], price[2], pace[2], work[2], rest[2];
+    f64                    share[2], price[2], pace[2], work[2], rest[2];
     const struct run_bill *of[2] = { a, b };
-    if (!a->priced || !b->priced || !a->work || !b->work || !str_eq(a->row.unit, b->row.unit)) return false;
+    if (!a->priced || !b->priced || !a->work || !b->work || !str_eq(a->row.unit, b->row.unit))
+        return false;
     for (i64 i = 0; i < 2; i++) {
         if (!of[i]->metered_ns || !of[i]->own_ns) return false;
         share[i] = (f64)of[i]->own_ns / (f64)of[i]->metered_ns;
@@ -248,8 +339,9 @@ bool report_causes(const struct run_bill *a, const struct run_bill *b, i64 nusd[
 /* What only the ledger reads is no lever. */
 static bool is_lever(struct str line)
 {
-    return line.len && !str_starts(line, STR("run.ledger=")) && !str_starts(line, STR("run.tags=")) &&
-           !str_starts(line, STR("run.name=")) && !str_starts(line, STR("run.runs_per_month="));
+    return line.len && !str_starts(line, STR("run.ledger=")) &&
+           !str_starts(line, STR("run.tags=")) && !str_starts(line, STR("run.name=")) &&
+           !str_starts(line, STR("run.runs_per_month="));
 }
 
 static bool has_line(struct str text, struct str line)

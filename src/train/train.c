@@ -48,12 +48,6 @@ static i64 enter(struct loop *l, enum term term)
     return now;
 }
 
-/* A step that was done before is not paid for twice without being called so. */
-static enum term step_term(const struct loop *l)
-{
-    return l->at.step < l->at.steps_before ? TERM_redone : TERM_compute;
-}
-
 static f64 elapsed_s(struct loop *l) { return (f64)(now_ns(l) - l->begin_ns) / 1e9; }
 
 static f64 dollars(struct loop *l) { return elapsed_s(l) / 3600 * l->s.settings->train.usd_hour; }
@@ -69,7 +63,9 @@ static bool has_batch_norm(const struct program_set *set)
 static void tell_start(struct loop *l)
 {
     struct session    *s = &l->s;
-    struct train_start e = { .device              = s->target.name,
+    struct train_start e = { .run                 = l->saving.resume.run,
+                             .step                = l->at.step,
+                             .device              = s->target.name,
                              .gpus                = s->target.gpus,
                              .parameters          = weights_count(s, false),
                              .parameters_trained  = weights_count(s, true),
@@ -167,7 +163,9 @@ static struct batch *next_batch(struct loop *l)
 {
     i64           begin = enter(l, TERM_loading);
     struct batch *b     = loader_next(l->loader);
-    l->at.waited_ns += enter(l, step_term(l)) - begin;
+    i64           end   = now_ns(l);
+    account_step(l->listener->account, l->at.step, end);
+    l->at.waited_ns += end - begin;
     return b;
 }
 
@@ -319,7 +317,6 @@ static void roll_back(struct loop *l)
                                 .why       = g->stop.text };
     guard_roll_back(g);
     l->begun = false; /* gradients of weights that are gone */
-    l->at.steps_before = MAX(l->at.steps_before, l->at.step);
     e.lr_factor  = g->lr_factor;
     l->at.step      = g->copy_step;
     l->at.last_eval = g->copy_eval;
@@ -370,7 +367,8 @@ static enum status steps(struct loop *l, struct err *err)
     while (!st && !stop->reason && !(l->limits.steps && l->at.step >= l->limits.steps)) {
         i64           begin_ns = now_ns(l);
         struct batch *b        = l->ahead ? l->ahead : next_batch(l);
-        l->ahead               = NULL;
+        if (l->ahead) account_step(l->listener->account, l->at.step, begin_ns);
+        l->ahead = NULL;
         if (!b) break;
         st = one_step(l, b, begin_ns, err);
     }

@@ -23,6 +23,8 @@ struct train_metric {
 
 /* Before the first step: what is about to run. */
 struct train_start {
+    struct str run;        /* its name for all its starts; empty: it keeps no checkpoints */
+    i64        step;       /* that it goes on from */
     struct str device;     /* in words: the processor's name */
     i64        gpus;       /* that it holds */
     i64        parameters, parameters_trained;

@@ -154,7 +154,6 @@ struct run_state {
     i64               steps_ns, waited_ns;    /* spent in steps; in them, for data */
     i64               elapsed_ns;             /* since the run began, when this was collected */
     i64               samples;                /* trained */
-    i64               steps_before;           /* done already when the run was set back */
     f64               loss;                   /* of the newest batch */
     struct noise      noise;
     struct train_eval last_eval;

@@ -134,6 +134,18 @@ if command -v python3 >/dev/null; then
   has err 'a killed run'
 fi
 
+# Interrupted and gone on with: one run, and its segments.
+"$frugal" train run.yaml train.epochs=10000000 checkpoint.dir=kept checkpoint.every=200 run.market=spot run.name=spotted >/dev/null 2>&1 &
+pid=$!
+for i in $(seq 100); do ls kept/*/manifest.json >/dev/null 2>&1 && break; sleep 0.1; done
+kill -9 $pid
+{ wait $pid; } 2>/dev/null
+steps=$("$frugal" runs --json | sed -n 's/.*"name":"spotted".*"steps":\([0-9]*\).*/\1/p')
+run 0 train run.yaml train.epochs=10000000 train.steps=$((steps + 1000)) checkpoint.dir=kept checkpoint.every=200 run.market=spot run.name=spotted
+run 0 runs --json
+has out '"name":"spotted".*"ended":"end".*"segments":2'
+[ "$(grep -c spotted out)" = 1 ] || fail "a restart is a run of its own"
+
 # Nowhere to write: one warning, and the run is whole.
 run 0 train run.yaml run.ledger=images/ledger.db train.epochs=2
 [ "$(grep -c 'not recorded' err)" = 1 ] || fail "not one warning"

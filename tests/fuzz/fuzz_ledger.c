@@ -1,5 +1,5 @@
-/* fuzz_ledger.c - any bytes as a row that travelled: refused with a sentence, of a table that is not known
- * here, or a row that is written as a line and read back the same. */
+/* fuzz_ledger.c - any bytes as a row that travelled: refused with a sentence, of a table that is
+ * not known here, or a row that is written as a line and read back the same. */
 #include "run/run_int.h"
 #include <string.h>
 
@@ -18,7 +18,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     struct err        err  = { 0 };
     union ledger_any  row, again;
     enum ledger_table table, same;
-    enum status       st = row_read((struct str){ (const char *)data, (i64)bytes }, &perm, &table, &row, &err);
+    enum status       st =
+        row_read((struct str){ (const char *)data, (i64)bytes }, &perm, &table, &row, &err);
     if (!st) {
         struct str line = written(table, &row, &perm);
         ASSERT(!row_read(line, &perm, &same, &again, &err));

@@ -1,7 +1,7 @@
-/* test_bill.c - seconds become dollars by the rule, parts sum exactly, and a machine's time is shared
- * among those who run on it, no more and no less than there is. */
-#include "run/bill.h"
+/* test_bill.c - seconds become dollars by the rule, parts sum exactly, and a machine's time is
+ * shared among those who run on it, no more and no less than there is. */
 #include "harness.h"
+#include "run/bill.h"
 
 static const i64 s_ns = 1000000000;
 
@@ -73,7 +73,8 @@ TEST(a_machine_is_shared_by_gpus_else_equally)
     bill_shares(equal, 2, own, scratch);
     CHECK_EQ(own[0], 7500000000);
     CHECK_EQ(own[1], 7500000000);
-    struct segment_row gpus[] = { segment("a", 0, 8, 3), segment("a", 0, 8, 1), segment("a", 0, 8, 0) };
+    struct segment_row gpus[] = { segment("a", 0, 8, 3), segment("a", 0, 8, 1),
+                                  segment("a", 0, 8, 0) };
     bill_shares(gpus, 3, own, scratch);
     CHECK_EQ(own[0], 6 * s_ns);
     CHECK_EQ(own[1], 2 * s_ns);
@@ -93,14 +94,16 @@ TEST(shares_of_a_machine_sum_to_the_time_it_was_used)
         struct segment_row s[MOST];
         i64                own[MOST], count = 1 + (i64)(next(&state) % MOST), used = 0, sum = 0;
         for (i64 i = 0; i < count; i++) {
-            i64 from = (i64)(next(&state) % SPAN), to = from + (i64)(next(&state) % (u64)(SPAN - from + 1));
-            s[i] = segment(next(&state) % 2 ? "a" : "b", from, to, (i64)(next(&state) % 3));
+            i64 from = (i64)(next(&state) % SPAN),
+                to   = from + (i64)(next(&state) % (u64)(SPAN - from + 1));
+            s[i]     = segment(next(&state) % 2 ? "a" : "b", from, to, (i64)(next(&state) % 3));
         }
         for (i64 at = 0; at < SPAN; at++)
             for (i64 boot = 0; boot < 2; boot++) {
                 bool on = false;
                 for (i64 i = 0; i < count; i++)
-                    on |= s[i].boot.data[0] == (boot ? 'a' : 'b') && s[i].begin_wall_ns <= at * s_ns &&
+                    on |= s[i].boot.data[0] == (boot ? 'a' : 'b') &&
+                          s[i].begin_wall_ns <= at * s_ns &&
                           s[i].begin_wall_ns + s[i].metered_ns > at * s_ns;
                 used += on;
             }

@@ -1,7 +1,7 @@
 /* test_ledger.c - the file that all runs share: rows go in and come out, newer copies win, older
  * files are upgraded, and neither kills, nor crowds, nor a full disk spoil it. */
-#include "run/ledger.h"
 #include "harness.h"
+#include "run/ledger.h"
 #include "run/run_int.h"
 #include "support/folder.h"
 #include <signal.h>
@@ -31,7 +31,8 @@ static void fill(enum ledger_table table, i64 number, void *row, struct arena *p
     const struct table *t = &ledger_tables[table];
     for (i64 i = 0; i < t->column_count; i++) {
         const struct column *c = &t->columns[i];
-        if (column_is_text(c)) *row_text(c, row) = str_fmt(perm, "%s %lld \"é\n", c->name, (long long)number);
+        if (column_is_text(c))
+            *row_text(c, row) = str_fmt(perm, "%s %lld \"é\n", c->name, (long long)number);
         else if (c->kind == COLUMN_REAL) *row_real(c, row) = (f64)number + (f64)i / 7;
         else *row_int(c, row) = number * 1000 + i;
     }
@@ -40,7 +41,7 @@ static void fill(enum ledger_table table, i64 number, void *row, struct arena *p
 static bool same(enum ledger_table table, const void *a, const void *b)
 {
     struct arena   room = arena_open(1 << 20);
-    struct textbuf x = textbuf_new(&room), y;
+    struct textbuf x    = textbuf_new(&room), y;
     row_write(&ledger_tables[table], a, &x);
     y = textbuf_new(&room);
     row_write(&ledger_tables[table], b, &y);
@@ -68,13 +69,15 @@ TEST(every_column_of_every_table_comes_back)
             fill((enum ledger_table)t, n, &row, perm);
             CHECK_EQ(ledger_put(l, (enum ledger_table)t, &row, NULL), STATUS_OK);
         }
-        CHECK_EQ(ledger_read(l, (enum ledger_table)t, NULL, STR(""), perm, &rows, &count, NULL), STATUS_OK);
+        CHECK_EQ(ledger_read(l, (enum ledger_table)t, NULL, STR(""), perm, &rows, &count, NULL),
+                 STATUS_OK);
         CHECK_EQ(count, 3);
         CHECK(same((enum ledger_table)t, &row, rows + 2 * ledger_tables[t].row_bytes));
         CHECK(!same((enum ledger_table)t, &row, rows));
         const struct column *key = &ledger_tables[t].columns[0];
         CHECK_EQ(ledger_read(l, (enum ledger_table)t, key->name, *row_text(key, &row), perm, &rows,
-                             &count, NULL), STATUS_OK);
+                             &count, NULL),
+                 STATUS_OK);
         CHECK_EQ(count, 1);
     }
     ledger_close(l);
@@ -88,7 +91,8 @@ TEST(what_is_not_known_stays_unknown)
     row_clear(&ledger_tables[LEDGER_TABLE_segment], &s);
     s.id = STR("x");
     CHECK_EQ(ledger_put(l, LEDGER_TABLE_segment, &s, NULL), STATUS_OK);
-    CHECK_EQ(ledger_read(l, LEDGER_TABLE_segment, "id", STR("x"), perm, &back, &count, NULL), STATUS_OK);
+    CHECK_EQ(ledger_read(l, LEDGER_TABLE_segment, "id", STR("x"), perm, &back, &count, NULL),
+             STATUS_OK);
     CHECK(isnan(back->billed_usd));
     CHECK_EQ(back->price.len, 0);
     ledger_close(l);
@@ -107,7 +111,8 @@ TEST(of_two_copies_the_newer_wins)
         s.step         = i;
         CHECK_EQ(ledger_put(l, LEDGER_TABLE_segment, &s, NULL), STATUS_OK);
     }
-    CHECK_EQ(ledger_read(l, LEDGER_TABLE_segment, NULL, STR(""), perm, &back, &count, NULL), STATUS_OK);
+    CHECK_EQ(ledger_read(l, LEDGER_TABLE_segment, NULL, STR(""), perm, &back, &count, NULL),
+             STATUS_OK);
     CHECK_EQ(count, 1);
     CHECK_EQ(back->beat_wall_ns, 9);
     CHECK_EQ(back->step, 3); /* the last of equal age; that of age 7 was not taken */
@@ -125,7 +130,8 @@ static void put_run(struct ledger *l, const char *name, struct arena *perm)
             fill((enum ledger_table)t, n, &row, perm);
             struct str segment = str_fmt(perm, "%s %lld", name, (long long)n);
             if (t == LEDGER_TABLE_run) row.run.id = run;
-            if (t == LEDGER_TABLE_segment) row.segment.id = segment, row.segment.run = run, row.segment.price = STR("p");
+            if (t == LEDGER_TABLE_segment)
+                row.segment.id = segment, row.segment.run = run, row.segment.price = STR("p");
             if (t == LEDGER_TABLE_step) row.step.segment = segment;
             if (t == LEDGER_TABLE_price) row.price.id = STR("p");
             if (t == LEDGER_TABLE_prediction) row.prediction.run = run, row.prediction.id = segment;
@@ -149,11 +155,13 @@ TEST(lines_carry_a_run_to_another_ledger)
     CHECK_EQ(ledger_export(b, STR("run two"), STR(""), perm, &again, &err), STATUS_OK);
     CHECK_STR(lines, again);
     CHECK_EQ(count_of(b, LEDGER_TABLE_run, scratch), 1);
-    CHECK_EQ(ledger_import(b, lines, scratch, &rows, &err), STATUS_OK); /* once more changes nothing */
+    CHECK_EQ(ledger_import(b, lines, scratch, &rows, &err),
+             STATUS_OK); /* once more changes nothing */
     CHECK_EQ(ledger_export(b, STR("run two"), STR(""), perm, &again, &err), STATUS_OK);
     CHECK_STR(lines, again);
     CHECK_EQ(ledger_export(a, STR("run two"), STR("two 1"), perm, &part, &err), STATUS_OK);
-    CHECK(part.len < lines.len && strstr(part.data, "\"two 1\"") && !strstr(part.data, "\"segment\",\"id\":\"two 2\""));
+    CHECK(part.len < lines.len && strstr(part.data, "\"two 1\"") &&
+          !strstr(part.data, "\"segment\",\"id\":\"two 2\""));
     ledger_close(a);
     ledger_close(b);
 }
@@ -163,7 +171,9 @@ TEST(damaged_lines_change_nothing_and_say_where)
     struct ledger *l   = open_at(in_folder(perm), perm);
     struct err     err = { 0 };
     i64            rows;
-    struct { const char *lines, *says; } cases[] = {
+    struct {
+        const char *lines, *says;
+    } cases[] = {
         { "{\"row\":\"price\",\"id\":\"a\"}\n{\"row\":", "line 2: " },
         { "{\"row\":\"price\",\"id\":\"a\"}\n{\"row\":\"price\"}", "line 2: price.id is missing" },
         { "{\"row\":\"price\",\"id\":7}", "line 1: price.id is not what that column holds" },
@@ -177,24 +187,28 @@ TEST(damaged_lines_change_nothing_and_say_where)
         CHECK_EQ(count_of(l, LEDGER_TABLE_price, scratch), 0);
     }
     /* Of a newer frugal: a table and a column that are not known here. */
-    CHECK_EQ(ledger_import(l, STR("{\"row\":\"moon\",\"id\":\"a\"}\n\n{\"row\":\"price\",\"id\":\"b\",\"x\":[]}"),
-                           scratch, &rows, &err), STATUS_OK);
+    CHECK_EQ(
+        ledger_import(
+            l, STR("{\"row\":\"moon\",\"id\":\"a\"}\n\n{\"row\":\"price\",\"id\":\"b\",\"x\":[]}"),
+            scratch, &rows, &err),
+        STATUS_OK);
     CHECK_EQ(rows, 1);
     ledger_close(l);
 }
 
-/* A process of its own that writes pairs of rows until it is ended: a segment never comes without its
- * step. */
+/* A process of its own that writes pairs of rows until it is ended: a segment never comes without
+ * its step. */
 static void write_pairs(struct str path, i64 writer, i64 limit)
 {
     struct arena       mine = arena_open((i64)1 << 28);
     struct ledger     *l;
-    struct segment_row s = { .beat_wall_ns = 1 };
+    struct segment_row s    = { .beat_wall_ns = 1 };
     struct step_row    step = { 0 };
     if (ledger_open(os_real(), path, &mine, &l, NULL)) _exit(3);
     for (i64 i = 0; i < limit; i++) {
         struct arena here = mine;
-        s.id = step.segment = str_fmt(&here, "%lld-%d-%lld", (long long)writer, getpid(), (long long)i);
+        s.id              = step.segment =
+            str_fmt(&here, "%lld-%d-%lld", (long long)writer, getpid(), (long long)i);
         if (ledger_begin(l, NULL) || ledger_put(l, LEDGER_TABLE_segment, &s, NULL) ||
             ledger_put(l, LEDGER_TABLE_step, &step, NULL) || ledger_commit(l, NULL))
             _exit(3);
@@ -226,13 +240,14 @@ static void sql(struct str path, const char *text, struct arena scratch)
 TEST(another_file_is_left_alone)
 {
     struct str     folder = folder_new(perm), path = str_cat(perm, folder, STR("/other.db"));
-    struct err     err    = { 0 };
+    struct err     err = { 0 };
     struct ledger *l;
     sql(path, "CREATE TABLE users(name TEXT)", scratch);
     CHECK_EQ(ledger_open(os_real(), path, perm, &l, &err), STATUS_WORLD);
     CHECK(strstr(err.text, "is a database, but no ledger"));
-    path = folder_put(perm, folder, "text.db", STR("no database at all, but long enough for a header of one, "
-                                                   "which has one hundred bytes, so that it is read and found wanting"));
+    path = folder_put(perm, folder, "text.db",
+                      STR("no database at all, but long enough for a header of one, "
+                          "which has one hundred bytes, so that it is read and found wanting"));
     CHECK_EQ(ledger_open(os_real(), path, perm, &l, &err), STATUS_WORLD);
     CHECK(strstr(err.text, "is damaged (file is not a database); move it away"));
     path = str_cat(perm, folder, STR("/text.db/ledger.db"));
@@ -242,25 +257,34 @@ TEST(another_file_is_left_alone)
 
 /* A file as version 1 made it: never to be changed. */
 static const char version_1[] =
-    "CREATE TABLE run(id TEXT, name TEXT, kind TEXT, settings TEXT, tags TEXT, runs_per_month REAL, metric TEXT,"
+    "CREATE TABLE run(id TEXT, name TEXT, kind TEXT, settings TEXT, tags TEXT, runs_per_month "
+    "REAL, metric TEXT,"
     " target REAL, unit TEXT, steps_planned INTEGER, begin_wall_ns INTEGER, PRIMARY KEY(id));"
-    "CREATE TABLE segment(id TEXT, run TEXT, version TEXT, machine TEXT, boot TEXT, device TEXT, gpus INTEGER,"
+    "CREATE TABLE segment(id TEXT, run TEXT, version TEXT, machine TEXT, boot TEXT, device TEXT, "
+    "gpus INTEGER,"
     " price TEXT, begin_wall_ns INTEGER, beat_wall_ns INTEGER, beat_every_ns INTEGER, ended TEXT,"
-    " metered_ns INTEGER, compute_ns INTEGER, evaluation_ns INTEGER, redone_ns INTEGER, loading_ns INTEGER,"
-    " checkpoint_ns INTEGER, starting_ns INTEGER, booting_ns INTEGER, idle_ns INTEGER, billed_usd REAL,"
-    " step_from INTEGER, step INTEGER, samples INTEGER, tokens INTEGER, loss REAL, value REAL, target_ns INTEGER,"
+    " metered_ns INTEGER, compute_ns INTEGER, evaluation_ns INTEGER, redone_ns INTEGER, loading_ns "
+    "INTEGER,"
+    " checkpoint_ns INTEGER, starting_ns INTEGER, booting_ns INTEGER, idle_ns INTEGER, billed_usd "
+    "REAL,"
+    " step_from INTEGER, step INTEGER, samples INTEGER, tokens INTEGER, loss REAL, value REAL, "
+    "target_ns INTEGER,"
     " precision TEXT, batch INTEGER, accumulate INTEGER, flops_step REAL, arena_bytes INTEGER,"
     " peak_rss_bytes INTEGER, PRIMARY KEY(id));"
-    "CREATE TABLE step(segment TEXT, step INTEGER, metered_ns INTEGER, compute_ns INTEGER, samples INTEGER,"
+    "CREATE TABLE step(segment TEXT, step INTEGER, metered_ns INTEGER, compute_ns INTEGER, samples "
+    "INTEGER,"
     " loss REAL, value REAL, PRIMARY KEY(segment, step));"
     "CREATE TABLE price(id TEXT, usd_hour REAL, market TEXT, source TEXT, granularity_s INTEGER,"
     " minimum_s INTEGER, free_s INTEGER, PRIMARY KEY(id));"
-    "CREATE TABLE prediction(id TEXT, run TEXT, by TEXT, made_wall_ns INTEGER, machine TEXT, seconds REAL,"
+    "CREATE TABLE prediction(id TEXT, run TEXT, by TEXT, made_wall_ns INTEGER, machine TEXT, "
+    "seconds REAL,"
     " usd REAL, arena_bytes INTEGER, PRIMARY KEY(id));"
-    "CREATE TABLE checkpoint(segment TEXT, step INTEGER, place TEXT, bytes INTEGER, blocked_ns INTEGER,"
+    "CREATE TABLE checkpoint(segment TEXT, step INTEGER, place TEXT, bytes INTEGER, blocked_ns "
+    "INTEGER,"
     " persist_ns INTEGER, saved_wall_ns INTEGER, removed_wall_ns INTEGER, usd_gib_month REAL,"
     " PRIMARY KEY(segment, step, place));"
-    "CREATE TABLE interruption(segment TEXT, kind TEXT, at_wall_ns INTEGER, notice_s REAL, step INTEGER,"
+    "CREATE TABLE interruption(segment TEXT, kind TEXT, at_wall_ns INTEGER, notice_s REAL, step "
+    "INTEGER,"
     " saved_step INTEGER, PRIMARY KEY(segment, kind));"
     "PRAGMA application_id=1718777191; PRAGMA user_version=1;"
     "INSERT INTO run(id, name, begin_wall_ns) VALUES('old', 'kept', 7);"
@@ -273,7 +297,8 @@ TEST(a_file_of_an_older_frugal_is_upgraded)
     i64                 count;
     sql(path, version_1, scratch);
     struct ledger *l = open_at(path, perm);
-    CHECK_EQ(ledger_read(l, LEDGER_TABLE_segment, "run", STR("old"), perm, &s, &count, NULL), STATUS_OK);
+    CHECK_EQ(ledger_read(l, LEDGER_TABLE_segment, "run", STR("old"), perm, &s, &count, NULL),
+             STATUS_OK);
     CHECK_EQ(count, 1);
     CHECK_EQ(s->step, 12);
     CHECK_EQ(s->loss, 0.5);
@@ -281,7 +306,8 @@ TEST(a_file_of_an_older_frugal_is_upgraded)
     CHECK(isnan(s->value));     /* was NULL already */
     s->energy_wh = 3;
     CHECK_EQ(ledger_put(l, LEDGER_TABLE_segment, s, NULL), STATUS_OK);
-    CHECK_EQ(ledger_read(l, LEDGER_TABLE_segment, "run", STR("old"), perm, &s, &count, NULL), STATUS_OK);
+    CHECK_EQ(ledger_read(l, LEDGER_TABLE_segment, "run", STR("old"), perm, &s, &count, NULL),
+             STATUS_OK);
     CHECK_EQ(s->energy_wh, 3);
     put_run(l, "new", perm);
     CHECK_EQ(count_of(l, LEDGER_TABLE_run, scratch), 2);
@@ -314,7 +340,10 @@ TEST(a_file_of_a_newer_frugal_serves)
     struct str     path = in_folder(perm);
     struct ledger *l    = open_at(path, perm);
     ledger_close(l);
-    sql(path, "ALTER TABLE run ADD COLUMN mood TEXT; CREATE TABLE moon(id TEXT); PRAGMA user_version=999;", scratch);
+    sql(path,
+        "ALTER TABLE run ADD COLUMN mood TEXT; CREATE TABLE moon(id TEXT); PRAGMA "
+        "user_version=999;",
+        scratch);
     l = open_at(path, perm);
     put_run(l, "old", perm);
     CHECK_EQ(count_of(l, LEDGER_TABLE_run, scratch), 1);
@@ -352,7 +381,7 @@ TEST(a_hundred_kills_leave_it_whole)
     i64        kills = MIN(MAX(10 * seconds_asked(), 10), 100), rows = 0;
     for (i64 i = 0; i < kills; i++) {
         int status;
-        state = state * 6364136223846793005u + 1442695040888963407u;
+        state   = state * 6364136223846793005u + 1442695040888963407u;
         pid_t a = writer_start(path, 1, INT64_MAX), b = writer_start(path, 2, INT64_MAX);
         usleep((useconds_t)(state >> 33) % 50000);
         kill(a, SIGKILL);
@@ -402,8 +431,9 @@ TEST(a_full_disk_is_a_sentence_and_what_was_there_stays)
     setrlimit(RLIMIT_FSIZE, &now);
     for (; put < 100000 && !err.status; put++) {
         struct arena       here = scratch;
-        struct segment_row s    = { .id = str_fmt(&here, "%lld", (long long)put), .beat_wall_ns = 1 };
-        if (ledger_begin(l, &err) || ledger_put(l, LEDGER_TABLE_segment, &s, &err) || ledger_commit(l, &err))
+        struct segment_row s = { .id = str_fmt(&here, "%lld", (long long)put), .beat_wall_ns = 1 };
+        if (ledger_begin(l, &err) || ledger_put(l, LEDGER_TABLE_segment, &s, &err) ||
+            ledger_commit(l, &err))
             ledger_rollback(l);
     }
     setrlimit(RLIMIT_FSIZE, &was);

@@ -1,10 +1,11 @@
-/* test_recorder.c - a run's rows as its thread writes them: what is told arrives, a killed segment ends
- * at its last heartbeat, failures are one warning, and the run's thread never waits. */
-#include "run/recorder.h"
+/* test_recorder.c - a run's rows as its thread writes them: what is told arrives, a killed segment
+ * ends at its last heartbeat, failures are one warning, and the run's thread never waits. */
 #include "harness.h"
+#include "run/recorder.h"
 #include "run/run_int.h"
 #include "support/folder.h"
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #ifndef FRUGAL_HAVE_SQLITE
@@ -33,10 +34,11 @@ static struct recorder *start(struct recorder_config *c, struct arena *perm)
 static void run_some(struct recorder *r, struct account *a, i64 from, i64 to)
 {
     struct os *os = os_real();
+    account_steps_done(a, recorder_steps_before(r));
     for (i64 i = from + 1; i <= to; i++) {
         account_enter(a, TERM_loading, os->now_ns(os));
         usleep(1000);
-        account_enter(a, i <= recorder_steps_before(r) ? TERM_redone : TERM_compute, os->now_ns(os));
+        account_step(a, i - 1, os->now_ns(os));
         usleep(2000);
         recorder_step(r, i, (i - from) * 32, 0, 1.0 / (f64)i);
     }
@@ -54,6 +56,17 @@ static struct segment_row *segments_at(struct str path, struct arena *perm, i64 
     return s;
 }
 
+static i64 rows_at(struct str path, enum ledger_table table, struct arena *perm)
+{
+    struct ledger *l;
+    void          *rows;
+    i64            count = -1;
+    CHECK_EQ(ledger_open(os_real(), path, perm, &l, NULL), STATUS_OK);
+    CHECK_EQ(ledger_read(l, table, NULL, STR(""), perm, &rows, &count, NULL), STATUS_OK);
+    ledger_close(l);
+    return count;
+}
+
 TEST(a_run_and_its_restart_arrive_whole)
 {
     struct str             path = str_cat(perm, folder_new(perm), STR("/ledger.db"));
@@ -68,12 +81,16 @@ TEST(a_run_and_its_restart_arrive_whole)
     r                   = start(&c, perm);
     CHECK_EQ(recorder_steps_before(r), 8);
     run_some(r, c.account, 5, 10); /* 6, 7 and 8 are redone */
-    struct checkpoint_row saved = { .step = 10, .place = STR("here"), .bytes = 7, .usd_gib_month = NAN };
+    struct checkpoint_row saved = {
+        .step = 10, .place = STR("here"), .bytes = 7, .usd_gib_month = NAN
+    };
     recorder_put(r, LEDGER_TABLE_checkpoint, &saved);
     CHECK_EQ(recorder_close(r, STR("target"), NULL), STATUS_OK);
 
     struct segment_row *s = segments_at(path, perm, &count);
     CHECK_EQ(count, 2);
+    CHECK_EQ(rows_at(path, LEDGER_TABLE_checkpoint, perm), 1);
+    CHECK_EQ(rows_at(path, LEDGER_TABLE_step, perm), 2);
     CHECK_STR(s[0].run, s[1].run);
     CHECK_STR(s[0].boot, s[1].boot);
     CHECK_STR(s[0].ended, "signal");
@@ -91,6 +108,30 @@ TEST(a_run_and_its_restart_arrive_whole)
     CHECK_EQ(sum, s[1].metered_ns);
 }
 
+TEST(a_step_that_was_done_before_is_redone)
+{
+    struct account *a = account_new(perm, 0);
+    i64             ns[TERM_COUNT];
+    account_step(a, 0, 10);
+    account_step(a, 0, 11); /* a second micro-batch of the same */
+    account_step(a, 1, 12);
+    account_step(a, 2, 14);
+    account_enter(a, TERM_evaluation, 17);
+    account_step(a, 1, 20); /* rolled back: 1 and 2 were done */
+    account_step(a, 2, 21);
+    account_step(a, 3, 23);
+    account_read(a, 30, ns);
+    CHECK_EQ(ns[TERM_starting], 10);
+    CHECK_EQ(ns[TERM_compute], 2 + 2 + 3 + 7);
+    CHECK_EQ(ns[TERM_evaluation], 3);
+    CHECK_EQ(ns[TERM_redone], 1 + 2);
+    account_steps_done(a, 5);
+    account_step(a, 4, 31);
+    account_step(a, 5, 33);
+    CHECK_EQ(account_read(a, 40, ns), 40);
+    CHECK_EQ(ns[TERM_redone], 3 + 2);
+}
+
 TEST(a_killed_segment_ends_at_its_last_heartbeat)
 {
     struct str             path = str_cat(perm, folder_new(perm), STR("/ledger.db"));
@@ -98,8 +139,8 @@ TEST(a_killed_segment_ends_at_its_last_heartbeat)
     i64                    count;
     pid_t                  pid = fork();
     if (!pid) {
-        struct arena mine = arena_open((i64)1 << 30);
-        struct recorder *r = start(&c, &mine);
+        struct arena     mine = arena_open((i64)1 << 30);
+        struct recorder *r    = start(&c, &mine);
         run_some(r, c.account, 0, 100); /* 0.3 s, and 15 heartbeats */
         for (;;) pause();
     }
@@ -116,7 +157,121 @@ TEST(a_killed_segment_ends_at_its_last_heartbeat)
     CHECK_EQ(count, 1);
     CHECK_EQ(s->ended.len, 0);
     CHECK_EQ(s->step, 100);
-    CHECK(killed_ns - s->beat_wall_ns < 5000000000); /* it went on beating, 20 ms apart or as it could */
+    CHECK(killed_ns - s->beat_wall_ns <
+          5000000000); /* it went on beating, 20 ms apart or as it could */
+}
+
+TEST(a_run_that_evaluates_all_the_time_loses_no_other_row)
+{
+    struct str             path = str_cat(perm, folder_new(perm), STR("/ledger.db"));
+    struct recorder_config c    = config_at(path);
+    struct err             err  = { 0 };
+    c.beat_ns                   = 10000000000;
+    struct recorder        *r   = start(&c, perm);
+    struct interruption_row row = { .kind = STR("signal"), .notice_s = NAN };
+    for (i64 i = 1; i <= 10000; i++) {
+        recorder_step(r, i, i, 0, 1);
+        recorder_eval(r, 1, 0.5, i == 10000);
+    }
+    recorder_put(r, LEDGER_TABLE_interruption, &row);
+    CHECK_EQ(recorder_close(r, STR("signal"), &err), STATUS_OK);
+    CHECK(!recorder_warning(r, &err));
+    CHECK_EQ(rows_at(path, LEDGER_TABLE_interruption, perm), 1);
+    i64 count = rows_at(path, LEDGER_TABLE_step, perm);
+    CHECK(count >= 2 && count < 64);
+}
+
+/* A store in memory: a file a segment. */
+struct shelf {
+    struct shelved {
+        struct str segments[8], lines[8];
+        i64        count;
+    } has;
+    struct arena room;
+    atomic_llong puts;
+    atomic_bool  away;
+};
+
+static enum status shelf_fetch(void *context, struct arena *perm, struct str *lines,
+                               struct err *err)
+{
+    struct shelf  *shelf = context;
+    struct textbuf b     = textbuf_new(perm);
+    if (shelf->away) return err_set(err, STATUS_WORLD, "the store is away");
+    for (i64 i = 0; i < shelf->has.count; i++) textbuf_add(&b, shelf->has.lines[i]);
+    *lines = textbuf_str(&b);
+    return STATUS_OK;
+}
+
+static enum status shelf_put(void *context, struct str segment, struct str lines,
+                             struct arena scratch, struct err *err)
+{
+    struct shelf *shelf = context;
+    i64           i     = 0;
+    (void)scratch;
+    if (shelf->away) return err_set(err, STATUS_WORLD, "the store is away");
+    while (i < shelf->has.count && !str_eq(shelf->has.segments[i], segment)) i++;
+    ASSERT(i < COUNT_OF(shelf->has.segments));
+    shelf->has.segments[i] = str_copy(&shelf->room, segment);
+    shelf->has.lines[i]    = str_copy(&shelf->room, lines);
+    shelf->has.count       = MAX(shelf->has.count, i + 1);
+    shelf->puts++;
+    return STATUS_OK;
+}
+
+/* The first is killed after its checkpoint, its disk is gone; the second runs elsewhere. */
+TEST(with_the_disk_gone_the_store_still_knows_both_segments)
+{
+    struct shelf           shelf = { .room = arena_part(perm, 1 << 20) };
+    struct recorder_store  store = { &shelf, shelf_fetch, shelf_put };
+    struct recorder_config c     = config_at(str_cat(perm, folder_new(perm), STR("/ledger.db")));
+    i64                    count;
+    c.store                     = &store;
+    struct recorder      *r     = start(&c, perm);
+    struct checkpoint_row saved = { .step = 6, .place = STR("s3://b/6"), .usd_gib_month = NAN };
+    run_some(r, c.account, 0, 8);
+    recorder_put(r, LEDGER_TABLE_checkpoint, &saved);
+    for (i64 i = 0; i < 1000 && !shelf.puts; i++) usleep(10000);
+    usleep(100000); /* five heartbeats, and no later one puts again */
+    CHECK_EQ(shelf.puts, 1);
+    struct shelved then = shelf.has; /* when the machine dies; the end below was never seen */
+    c.run.id            = recorder_run_id(r);
+    recorder_close(r, STR("end"), NULL);
+    shelf.has = then;
+
+    c.path              = str_cat(perm, folder_new(perm), STR("/ledger.db"));
+    c.segment.step_from = 6;
+    r                   = start(&c, perm);
+    CHECK_EQ(recorder_steps_before(r), 8);
+    run_some(r, c.account, 6, 10);
+    CHECK_EQ(recorder_close(r, STR("target"), NULL), STATUS_OK);
+    struct segment_row *s = segments_at(c.path, perm, &count);
+    CHECK_EQ(count, 2);
+    CHECK_EQ(s[0].step, 8);
+    CHECK_EQ(s[0].ended.len, 0); /* as the store saw it last */
+    CHECK_EQ(s[1].step, 10);
+    CHECK(s[1].redone_ns >= 2 * 2000000);
+    CHECK_EQ(shelf.has.count, 2);
+}
+
+TEST(a_store_that_is_away_is_a_warning_and_gets_its_rows_later)
+{
+    struct shelf           shelf = { .room = arena_part(perm, 1 << 20), .away = true };
+    struct recorder_store  store = { &shelf, shelf_fetch, shelf_put };
+    struct recorder_config c     = config_at(str_cat(perm, folder_new(perm), STR("/ledger.db")));
+    struct err             err   = { 0 };
+    i64                    count;
+    c.store            = &store;
+    struct recorder *r = start(&c, perm);
+    run_some(r, c.account, 0, 20);
+    bool warned = false;
+    for (i64 i = 0; i < 1000 && !warned; i++) usleep(10000), warned = recorder_warning(r, &err);
+    CHECK(warned);
+    CHECK(strstr(err.text, "the store is away"));
+    shelf.away = false;
+    CHECK_EQ(recorder_close(r, STR("end"), NULL), STATUS_OK);
+    CHECK_EQ(shelf.has.count, 1);
+    CHECK_EQ(segments_at(c.path, perm, &count)->step, 20);
 }
 
 TEST(a_rented_machine_is_billed_from_its_start)
@@ -124,7 +279,7 @@ TEST(a_rented_machine_is_billed_from_its_start)
     struct str             path = str_cat(perm, folder_new(perm), STR("/ledger.db"));
     struct recorder_config c    = config_at(path);
     i64                    count;
-    c.rented                    = true;
+    c.rented = true;
     recorder_close(start(&c, perm), STR("end"), NULL);
     usleep(30000);
     recorder_close(start(&c, perm), STR("end"), NULL);
@@ -153,10 +308,10 @@ TEST(a_ledger_that_cannot_be_written_is_one_warning)
 
 TEST(what_could_not_be_written_comes_with_a_later_heartbeat)
 {
-    struct str             folder = folder_new(perm), path = str_cat(perm, folder, STR("/late/ledger.db"));
-    struct str             wall   = folder_put(perm, folder, "late", STR("in the way"));
-    struct recorder_config c      = config_at(path);
-    struct recorder       *r      = start(&c, perm);
+    struct str folder = folder_new(perm), path = str_cat(perm, folder, STR("/late/ledger.db"));
+    struct str wall          = folder_put(perm, folder, "late", STR("in the way"));
+    struct recorder_config c = config_at(path);
+    struct recorder       *r = start(&c, perm);
     struct ledger         *l;
     struct step_row       *steps;
     struct err             err;
@@ -166,7 +321,8 @@ TEST(what_could_not_be_written_comes_with_a_later_heartbeat)
     unlink(str_z(perm, wall));
     CHECK_EQ(recorder_close(r, STR("end"), &err), STATUS_OK);
     CHECK_EQ(ledger_open(os_real(), path, perm, &l, NULL), STATUS_OK);
-    CHECK_EQ(ledger_read(l, LEDGER_TABLE_step, NULL, STR(""), perm, &steps, &count, NULL), STATUS_OK);
+    CHECK_EQ(ledger_read(l, LEDGER_TABLE_step, NULL, STR(""), perm, &steps, &count, NULL),
+             STATUS_OK);
     CHECK_EQ(count, 1);
     CHECK_EQ(steps->value, 0.75);
     ledger_close(l);
@@ -177,9 +333,9 @@ TEST(what_could_not_be_written_comes_with_a_later_heartbeat)
 TEST(a_step_costs_next_to_nothing)
 {
     enum { STEPS = 20000 };
-    struct recorder_config c  = config_at(str_cat(perm, folder_new(perm), STR("/ledger.db")));
-    struct recorder       *r  = start(&c, perm);
-    struct os             *os = os_real();
+    struct recorder_config c     = config_at(str_cat(perm, folder_new(perm), STR("/ledger.db")));
+    struct recorder       *r     = start(&c, perm);
+    struct os             *os    = os_real();
     i64                    begin = os->now_ns(os);
     for (i64 i = 1; i <= STEPS; i++) {
         account_enter(c.account, TERM_loading, os->now_ns(os));

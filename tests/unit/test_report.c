@@ -1,7 +1,7 @@
-/* test_report.c - bills made from rows: the parts sum exactly, redone work counts once, unknown stays
- * unknown, and what makes one run cheaper than another sums to the difference. */
-#include "run/report.h"
+/* test_report.c - bills made from rows: the parts sum exactly, redone work counts once, unknown
+ * stays unknown, and what makes one run cheaper than another sums to the difference. */
 #include "harness.h"
+#include "run/report.h"
 #include "run/run_int.h"
 #include "support/folder.h"
 #ifndef FRUGAL_HAVE_SQLITE
@@ -20,7 +20,9 @@ struct world {
 static struct world world_new(struct arena *perm, u64 seed)
 {
     struct world w = { .perm = perm, .state = seed };
-    CHECK_EQ(ledger_open(os_real(), str_cat(perm, folder_new(perm), STR("/ledger.db")), perm, &w.l, NULL), STATUS_OK);
+    CHECK_EQ(ledger_open(os_real(), str_cat(perm, folder_new(perm), STR("/ledger.db")), perm, &w.l,
+                         NULL),
+             STATUS_OK);
     return w;
 }
 
@@ -100,9 +102,12 @@ TEST(parts_sum_to_the_bill_whatever_happened)
             s.samples   = s.step * 32;
             s.target_ns = draw(&w, 2) * draw(&w, s.metered_ns + 1);
             put(&w, LEDGER_TABLE_segment, &s);
-            struct checkpoint_row c = { s.id, 1, STR("s3://b/1"), draw(&w, 1ll << 40), 0, 0, 0, draw(&w, 2) * s_ns, 0.02 };
+            struct checkpoint_row c = {
+                s.id, 1, STR("s3://b/1"), draw(&w, 1ll << 40), 0, 0, 0, draw(&w, 2) * s_ns, 0.02
+            };
             if (draw(&w, 2)) put(&w, LEDGER_TABLE_checkpoint, &c);
-            struct interruption_row n = { .segment = s.id, .kind = draw(&w, 2) ? STR("aws") : STR("signal") };
+            struct interruption_row n = { .segment = s.id,
+                                          .kind    = draw(&w, 2) ? STR("aws") : STR("signal") };
             if (draw(&w, 2)) put(&w, LEDGER_TABLE_interruption, &n);
         }
     }
@@ -141,7 +146,9 @@ TEST(a_restart_counts_its_work_once)
     a.step = 100, a.samples = 3200, a.ended = STR(""), a.beat_wall_ns = a.begin_wall_ns + 50 * s_ns;
     a.beat_every_ns = 10 * s_ns;
     b.step_from = 80, b.step = 200, b.samples = 3840, b.target_ns = 60 * s_ns, b.value = 0.9;
-    i64 first[TERM_COUNT] = { [TERM_compute] = 50 * s_ns }, second[TERM_COUNT] = { [TERM_compute] = 50 * s_ns, [TERM_redone] = 10 * s_ns, [TERM_starting] = 20 * s_ns };
+    i64 first[TERM_COUNT] = { [TERM_compute] = 50 * s_ns }, second[TERM_COUNT] = {
+        [TERM_compute] = 50 * s_ns, [TERM_redone] = 10 * s_ns, [TERM_starting] = 20 * s_ns
+    };
     segment_set_terms(&a, first);
     segment_set_terms(&b, second);
     put(&w, LEDGER_TABLE_segment, &a);
@@ -158,13 +165,53 @@ TEST(a_restart_counts_its_work_once)
     ledger_close(w.l);
 }
 
+TEST(a_prediction_is_found_by_what_was_set)
+{
+    struct world   w   = world_new(perm, 1);
+    struct run_row run = run_row(&w, "foretold");
+    i64            count;
+    run.settings      = STR("train.lr=0.1\nrun.machine=aws/x\ntrain.usd_hour=3\n");
+    run.begin_wall_ns = 1000;
+    put(&w, LEDGER_TABLE_run, &run);
+    struct prediction_row p[] = {
+        { .id = STR("a"), .made_wall_ns = 10, .machine = STR("aws/x"), .usd = 1 },
+        { .id           = STR("b"),
+          .made_wall_ns = 20,
+          .machine      = STR("aws/x"),
+          .usd          = 2 }, /* the newest before it */
+        { .id           = STR("c"),
+          .made_wall_ns = 30,
+          .machine      = STR("aws/y"),
+          .usd          = 3 }, /* for another machine */
+        { .id           = STR("d"),
+          .made_wall_ns = 9000,
+          .machine      = STR("aws/x"),
+          .usd          = 4 }, /* afterwards */
+        { .id           = STR("e"),
+          .made_wall_ns = 40,
+          .machine      = STR("aws/x"),
+          .usd          = 5,
+          .settings     = STR("other") },
+    };
+    for (i64 i = 0; i < COUNT_OF(p); i++) {
+        if (!p[i].settings.len)
+            p[i].settings = report_settings_key(STR("train.lr=0.1\nrun.name=plan\n"), perm);
+        put(&w, LEDGER_TABLE_prediction, &p[i]);
+    }
+    CHECK_EQ(read_all(&w, 2000, &count)->predicted_usd, 2);
+    struct prediction_row own = { .id = STR("f"), .made_wall_ns = 1001, .run = run.id, .usd = 6 };
+    put(&w, LEDGER_TABLE_prediction, &own); /* made for this run and no other */
+    CHECK_EQ(read_all(&w, 2000, &count)->predicted_usd, 6);
+    ledger_close(w.l);
+}
+
 TEST(without_a_price_there_are_no_dollars)
 {
-    struct world       w   = world_new(perm, 1);
-    struct run_row     run = run_row(&w, "free");
-    struct segment_row s   = segment_row(&w, run.id);
+    struct world       w              = world_new(perm, 1);
+    struct run_row     run            = run_row(&w, "free");
+    struct segment_row s              = segment_row(&w, run.id);
     i64                ns[TERM_COUNT] = { [TERM_compute] = s_ns }, count, causes[CAUSE_COUNT];
-    s.price = STR("");
+    s.price                           = STR("");
     segment_set_terms(&s, ns);
     put(&w, LEDGER_TABLE_run, &run);
     put(&w, LEDGER_TABLE_segment, &s);
@@ -175,24 +222,84 @@ TEST(without_a_price_there_are_no_dollars)
     ledger_close(w.l);
 }
 
+TEST(lives_of_spot_machines_are_learned_from_segments)
+{
+    struct world     w    = world_new(perm, 1);
+    struct price_row spot = { .id = STR("p"), .usd_hour = 1, .market = STR("spot") },
+                     dear = { .id = STR("q"), .usd_hour = 3, .market = STR("on-demand") };
+    struct lifetime *lives;
+    i64              count;
+    put(&w, LEDGER_TABLE_price, &spot);
+    put(&w, LEDGER_TABLE_price, &dear);
+    static const char *const machines[] = { "H100", "T4" };
+    for (i64 i = 0; i < 2; i++) {
+        struct run_row run = run_row(&w, "any");
+        run.id             = str_of(machines[i]);
+        run.settings       = str_fmt(perm, "train.lr=1\nrun.machine=%s\n", machines[i]);
+        put(&w, LEDGER_TABLE_run, &run);
+    }
+    static const struct { /* machine, age at the end, how */
+        const char *boot, *price, *machine, *ended, *kind;
+        i64         age_s;
+    } seen[] = {
+        { "a", "p", "H100", "end", "", 100 },        { "a", "p", "H100", "signal", "AWS", 250 },
+        { "b", "p", "H100", "end", "", 70 },         { "c", "p", "H100", "", "", 30 },
+        { "d", "p", "T4", "end", "", 10 },           { "e", "q", "H100", "end", "", 10 },
+        { "f", "p", "H100", "signal", "signal", 40 }
+    };
+    for (i64 i = 0; i < COUNT_OF(seen); i++) {
+        struct segment_row s = segment_row(&w, str_of(seen[i].machine));
+        s.boot = str_of(seen[i].boot), s.price = str_of(seen[i].price);
+        s.ended = str_of(seen[i].ended), s.boot_wall_ns = s_ns;
+        s.beat_wall_ns = s_ns + seen[i].age_s * s_ns;
+        put(&w, LEDGER_TABLE_segment, &s);
+        struct interruption_row n = { .segment  = s.id,
+                                      .kind     = str_of(seen[i].kind),
+                                      .notice_s = NAN };
+        if (n.kind.len) put(&w, LEDGER_TABLE_interruption, &n);
+    }
+    CHECK_EQ(report_lifetimes(w.l, STR("H100"), 100000 * s_ns, perm, &lives, &count, NULL),
+             STATUS_OK);
+    CHECK_EQ(count, 4);
+    static const struct lifetime are[] = {
+        { 250, true }, { 70, false }, { 30, true }, { 40, false }
+    };
+    for (i64 i = 0; i < count; i++) {
+        CHECK_EQ(lives[i].age_s, are[i].age_s);
+        CHECK_EQ(lives[i].interrupted, are[i].interrupted);
+    }
+    CHECK_EQ(report_lifetimes(w.l, STR(""), 100000 * s_ns, perm, &lives, &count, NULL), STATUS_OK);
+    CHECK_EQ(count, 5); /* the T4 too */
+    ledger_close(w.l);
+}
+
 TEST(each_cause_is_seen_alone)
 {
-    struct run_bill a = { .priced = true, .work = 1000, .metered_ns = 300, .own_ns = 300, .nusd = 600 }, b;
-    i64             causes[CAUSE_COUNT];
+    struct run_bill a = { .priced     = true,
+                          .work       = 1000,
+                          .metered_ns = 300,
+                          .own_ns     = 300,
+                          .nusd       = 600 },
+                    b;
+    i64 causes[CAUSE_COUNT];
     a.term_ns[TERM_compute] = 200;
     a.term_ns[TERM_loading] = 100;
     b = a, b.work = 500, b.term_ns[TERM_compute] = 100, b.metered_ns = b.own_ns = 200, b.nusd = 400;
     CHECK(report_causes(&a, &b, causes));
-    CHECK(causes[CAUSE_WORK] == -200 && !causes[CAUSE_PACE] && !causes[CAUSE_REST] && !causes[CAUSE_PRICE]);
+    CHECK(causes[CAUSE_WORK] == -200 && !causes[CAUSE_PACE] && !causes[CAUSE_REST] &&
+          !causes[CAUSE_PRICE]);
     b = a, b.term_ns[TERM_compute] = 100, b.metered_ns = b.own_ns = 200, b.nusd = 400;
     CHECK(report_causes(&a, &b, causes));
-    CHECK(causes[CAUSE_PACE] == -200 && !causes[CAUSE_WORK] && !causes[CAUSE_REST] && !causes[CAUSE_PRICE]);
+    CHECK(causes[CAUSE_PACE] == -200 && !causes[CAUSE_WORK] && !causes[CAUSE_REST] &&
+          !causes[CAUSE_PRICE]);
     b = a, b.term_ns[TERM_loading] = 0, b.metered_ns = b.own_ns = 200, b.nusd = 400;
     CHECK(report_causes(&a, &b, causes));
-    CHECK(causes[CAUSE_REST] == -200 && !causes[CAUSE_WORK] && !causes[CAUSE_PACE] && !causes[CAUSE_PRICE]);
+    CHECK(causes[CAUSE_REST] == -200 && !causes[CAUSE_WORK] && !causes[CAUSE_PACE] &&
+          !causes[CAUSE_PRICE]);
     b = a, b.nusd = 300;
     CHECK(report_causes(&a, &b, causes));
-    CHECK(causes[CAUSE_PRICE] == -300 && !causes[CAUSE_WORK] && !causes[CAUSE_PACE] && !causes[CAUSE_REST]);
+    CHECK(causes[CAUSE_PRICE] == -300 && !causes[CAUSE_WORK] && !causes[CAUSE_PACE] &&
+          !causes[CAUSE_REST]);
     b.row.unit = STR("tokens");
     CHECK(!report_causes(&a, &b, causes));
 }
@@ -201,7 +308,8 @@ TEST(changes_are_named_once)
 {
     struct run_bill a = { .row.settings = STR("train.epochs=5\ntrain.lr=0.1\n") };
     struct run_bill b = { .row.settings = STR("train.lr=0.2\ntrain.precision=bf16\n") };
-    CHECK_STR(report_changes(&a, &b, perm), "train.lr=0.2, train.precision=bf16, without train.epochs=5");
+    CHECK_STR(report_changes(&a, &b, perm),
+              "train.lr=0.2, train.precision=bf16, without train.epochs=5");
     CHECK_EQ(report_changes(&a, &a, perm).len, 0);
 }
 
