@@ -33,6 +33,7 @@ enum status command_train(struct cli *c, struct err *err)
     st = hearing_open(&hearing, c->os, &config->settings.spot, &orders, err);
     if (st) return st;
     record.place    = config->settings.checkpoint.dir;
+    record.orders   = &orders;
     heard           = hearing_listener(&hearing, &show);
     listener        = record_listener(&record, &heard);
     orders.fresh    = c->request->flags & FLAG_fresh;

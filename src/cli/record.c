@@ -2,7 +2,9 @@
 #include "cli/record.h"
 #include "base/hash.h"
 #include "plan/catalogue.h"
+#include "run/notice.h"
 #include "run/report.h"
+#include <ctype.h>
 #include <math.h>
 #include <string.h>
 
@@ -124,6 +126,41 @@ static void learn_life(struct cli *c, struct settings *s, struct str path)
     if (memory.begin) arena_close(&memory);
 }
 
+/* Dollars a GiB and month there; NaN: not known. */
+static f64 storage_price(struct cli *c, const struct checkpoint_config *k)
+{
+    struct catalogue *all;
+    struct str class    = str_copy(c->perm, k->storage_class);
+    struct str provider = str_starts(k->to, STR("gs://")) ? STR("gcp") : STR("aws");
+    char      *lower    = NEW(c->perm, char, class.len + 1);
+    if (k->endpoint.len || catalogue_open(c->os, c->perm, STR(""), &all, NULL)) return NAN;
+    for (i64 i = 0; i < class.len; i++) lower[i] = (char)tolower((unsigned char)class.data[i]);
+    const struct storage *s = catalogue_storage(all, provider, (struct str){ lower, class.len });
+    return s ? s->gb_month_usd * 1.073741824 : NAN;
+}
+
+/* With checkpoint.to, the ledger's rows go there too; that they cannot is told like all else. */
+static void open_shelf(struct record *r, const struct settings *s)
+{
+    const struct checkpoint_config *k     = &s->checkpoint;
+    enum cloud                      cloud = cloud_of_machine(r->cli->os);
+    struct s3_settings              where = { .to       = k->to,
+                                              .endpoint = k->endpoint,
+                                              .region   = k->region,
+                                              .style    = k->style,
+                                              .ask_aws = cloud == CLOUD_AWS || str_eq(s->spot.cloud, STR("aws")),
+                                              .ask_gcp =
+                                                  cloud == CLOUD_GCP || str_eq(s->spot.cloud, STR("gcp")) };
+    struct err                      why   = { 0 };
+    if (!k->to.len || !r->config.path.len) return;
+    r->remote.place         = k->to;
+    r->remote.keep          = MIN(k->keep_remote, RECORD_REMOTE_MAX);
+    r->remote.usd_gib_month = storage_price(r->cli, k);
+    if (shelf_open(&r->shelf, r->cli->os, &where, r->cli->perm, &why))
+        return; /* the run says why */
+    r->config.store = &r->shelf.store;
+}
+
 enum status record_init(struct record *r, struct cli *c, struct config *config, const char *kind,
                         struct err *err)
 {
@@ -135,6 +172,7 @@ enum status record_init(struct record *r, struct cli *c, struct config *config, 
     r->config.account      = account_new(c->perm, os->now_ns(os) - os_process_age_ns());
     r->config.run          = run_of(config, kind, c->perm);
     learn_life(c, &config->settings, r->config.path);
+    open_shelf(r, &config->settings);
     return find_price(config, c, &r->config.price, err);
 }
 
@@ -190,6 +228,19 @@ static void on_eval(void *context, const struct train_eval *e)
     if (r->recorder) recorder_eval(r->recorder, e->loss, value, e->target_reached);
 }
 
+/* A new one in the object store; the oldest goes when there are more than shall stay. */
+static void put_remote(struct record *r, const struct checkpoint_row *row)
+{
+    struct remote_rows *m = &r->remote;
+    if (m->keep && m->count == m->keep) {
+        m->rows[0].removed_wall_ns = row->saved_wall_ns;
+        recorder_put(r->recorder, LEDGER_TABLE_checkpoint, &m->rows[0]);
+        memmove(m->rows, m->rows + 1, (size_t)--m->count * sizeof *m->rows);
+    }
+    if (m->keep) m->rows[m->count++] = *row;
+    recorder_put(r->recorder, LEDGER_TABLE_checkpoint, row);
+}
+
 static void on_checkpoint(void *context, const struct train_checkpoint *e)
 {
     struct record        *r   = context;
@@ -199,15 +250,34 @@ static void on_checkpoint(void *context, const struct train_checkpoint *e)
                                   .blocked_ns    = (i64)(e->blocked_s * 1e9),
                                   .persist_ns    = (i64)(e->persist_s * 1e9),
                                   .saved_wall_ns = r->cli->os->wall_ns(r->cli->os) };
-    if (e->kind != CHECKPOINT_SAVED || !r->recorder) return;
-    r->saved_step = e->step;
-    recorder_put(r->recorder, LEDGER_TABLE_checkpoint, &row);
+    if (!r->recorder) return;
+    if (e->kind == CHECKPOINT_SAVED) {
+        r->saved_step  = e->step;
+        r->saved_bytes = e->bytes;
+        recorder_put(r->recorder, LEDGER_TABLE_checkpoint, &row);
+    }
+    if (e->kind == CHECKPOINT_UPLOADED) {
+        row.place         = r->remote.place;
+        row.bytes         = e->bytes ? e->bytes : r->saved_bytes; /* all of a run are alike */
+        row.usd_gib_month = r->remote.usd_gib_month;
+        put_remote(r, &row);
+    }
+}
+
+/* By its provider, which says when; a user's signal says nothing. */
+static bool taken_away(struct train_orders *o)
+{
+    if (!o) return false;
+    pthread_mutex_lock(&o->lock);
+    bool taken = o->deadline_ns != 0;
+    pthread_mutex_unlock(&o->lock);
+    return taken;
 }
 
 static void on_done(void *context, const struct train_result *e)
 {
     struct record          *r   = context;
-    struct interruption_row row = { .kind       = STR("signal"),
+    struct interruption_row row = { .kind = taken_away(r->orders) ? STR("notice") : STR("signal"),
                                     .at_wall_ns = r->cli->os->wall_ns(r->cli->os),
                                     .notice_s   = NAN,
                                     .step       = e->steps,
@@ -232,10 +302,10 @@ struct train_listener record_listener(struct record *r, const struct train_liste
 void record_close(struct record *r, enum stop_reason why)
 {
     struct err failure = { 0 };
-    if (!r->recorder) return;
-    recorder_close(r->recorder, why ? stop_reason_name(why) : STR("failed"), NULL);
-    if (recorder_warning(r->recorder, &failure)) tell(r, &failure);
+    if (r->recorder) recorder_close(r->recorder, why ? stop_reason_name(why) : STR("failed"), NULL);
+    if (r->recorder && recorder_warning(r->recorder, &failure)) tell(r, &failure);
     r->recorder = NULL;
+    shelf_close(&r->shelf);
 }
 
 void record_prediction(struct cli *c, const struct config *config, struct str by,

@@ -4,16 +4,27 @@
 #define CLI_RECORD_H
 #include "cli/commands.h"
 #include "cli/config.h"
+#include "cli/shelf.h"
 #include "run/recorder.h"
 #include "train/train.h"
+
+enum { RECORD_REMOTE_MAX = 64 };
 
 struct record {
     struct cli            *cli;
     struct recorder_config config;
-    struct recorder       *recorder;      /* NULL: nothing is recorded, or not yet */
-    i64                    sample_tokens; /* 0: samples are not sequences */
-    struct str             place;         /* where checkpoints go; empty: nowhere */
-    i64                    saved_step;    /* of the newest; 0: none */
+    struct recorder       *recorder;                /* NULL: nothing is recorded, or not yet */
+    i64                    sample_tokens;           /* 0: samples are not sequences */
+    struct str             place;                   /* where checkpoints go; empty: nowhere */
+    i64                    saved_step, saved_bytes; /* of the newest; 0: none */
+    struct remote_rows { /* those in the object store, as they come and go */
+        struct str            place;
+        f64                   usd_gib_month;
+        i64                   keep, count; /* keep 0: all of them */
+        struct checkpoint_row rows[RECORD_REMOTE_MAX];
+    } remote;
+    struct train_orders *orders; /* that end the run when its machine is taken away; NULL: none */
+    struct shelf         shelf;  /* the ledger's rows there */
 };
 
 /* All that is known before the run: name, settings, tags, and the price: that of run.machine where

@@ -18,12 +18,12 @@
 enum { LEDGER_VERSION = 3 };
 
 #define LEDGER_TABLES(T)                                                                           \
-    T(run, 1, "what was asked for")                                                                   \
-    T(segment, 1, "one process's part of a run, from its start to its end or last heartbeat")         \
-    T(step, 1, "how far the run was: after evaluations, and each minute")                             \
-    T(price, 1, "what an hour of the machine cost, and how it is billed")                             \
-    T(prediction, 1, "what a run was expected to take")                                               \
-    T(checkpoint, 1, "what was saved, and what it took")                                              \
+    T(run, 1, "what was asked for")                                                                \
+    T(segment, 1, "one process's part of a run, from its start to its end or last heartbeat")      \
+    T(step, 1, "how far the run was: after evaluations, and each minute")                          \
+    T(price, 1, "what an hour of the machine cost, and how it is billed")                          \
+    T(prediction, 1, "what a run was expected to take")                                            \
+    T(checkpoint, 1, "what was saved, and what it took")                                           \
     T(interruption, 1, "a segment that the world ended, or tried to")
 
 #define LEDGER_run(C)                                                                              \
@@ -120,7 +120,7 @@ enum { LEDGER_VERSION = 3 };
 
 #define LEDGER_interruption(C)                                                                     \
     C(KEY, segment, 1, "segment.id")                                                               \
-    C(KEY, kind, 1, "signal, notice of which cloud, …")                                            \
+    C(KEY, kind, 1, "signal, or who took the machine: notice, …")                                  \
     C(AGE, at_wall_ns, 1, "when it was heard of")                                                  \
     C(REAL, notice_s, 1, "time it gave")                                                           \
     C(INT, step, 1, "of the run")                                                                  \

@@ -123,8 +123,7 @@ has out '"kind":"sweep".*"unit":"trials"'
 "$frugal" train run.yaml train.epochs=100000000 >/dev/null 2>&1 &
 pid=$!
 sleep 1
-kill -9 $pid
-{ wait $pid; } 2>/dev/null
+{ kill -9 $pid && wait $pid; } 2>/dev/null
 run 0 runs
 has out ' runs +[0-9,]+ ' # its heartbeat is but a second old
 if command -v python3 >/dev/null; then
@@ -138,8 +137,7 @@ fi
 "$frugal" train run.yaml train.epochs=10000000 checkpoint.dir=kept checkpoint.every=200 run.market=spot run.name=spotted >/dev/null 2>&1 &
 pid=$!
 for i in $(seq 100); do ls kept/*/manifest.json >/dev/null 2>&1 && break; sleep 0.1; done
-kill -9 $pid
-{ wait $pid; } 2>/dev/null
+{ kill -9 $pid && wait $pid; } 2>/dev/null
 steps=$("$frugal" runs --json | sed -n 's/.*"name":"spotted".*"steps":\([0-9]*\).*/\1/p')
 run 0 train run.yaml train.epochs=10000000 train.steps=$((steps + 1000)) checkpoint.dir=kept checkpoint.every=200 run.market=spot run.name=spotted
 run 0 runs --json

@@ -219,4 +219,5 @@ def main():
     print("a lost machine, two trainers, what is told, and a program that knows nothing of it")
 
 
-main()
+if __name__ == "__main__":
+    main()

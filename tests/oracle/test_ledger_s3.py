@@ -3,11 +3,14 @@
 server that checks every signature; what is no row is passed over, what is a damaged one refused."""
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import test_elsewhere
 from s3_server import KEY_ID, REGION, SECRET, Server
 
 FRUGAL = os.path.abspath(os.environ.get("FRUGAL", "build/frugal"))
@@ -32,6 +35,30 @@ def rows(run, segment, step):
     )).encode()
 
 
+def machine_gone(server):
+    """A run's first machine is taken, with its disk; the second knows both segments, and so does a third that only
+    asks the store."""
+    with tempfile.TemporaryDirectory() as disks:
+        run = test_elsewhere.data(disks)
+        first = test_elsewhere.Machine(server, run, "train.usd_hour=36", "run.name=lost").start("train.steps=1000000")
+        for _ in range(600):
+            if any("/ledger/" in key for key in server.objects):
+                break
+            time.sleep(0.05)
+        first.process.send_signal(signal.SIGTERM)
+        first.end(4)
+        first.folder.cleanup()
+        before = [json.loads(line) for key in server.objects if "/ledger/" in key for line in server.objects[key].splitlines()]
+        done = [r["step"] for r in before if r["row"] == "segment"]
+        second = test_elsewhere.Machine(server, run, "train.usd_hour=36", "run.name=lost").start(f"train.steps={done[0] + 50}")
+        second.end(0)
+        for folder, words in ((second.folder.name, ()), (disks, ("s3://bucket/runs",))):
+            told = [json.loads(line) for line in runs(server, folder, *words, "--json").stdout.splitlines()]
+            assert [(t["name"], t["segments"], t["ended"], t["steps"]) for t in told] == [("lost", 2, "end", done[0] + 50)], told
+            assert told[0]["interruptions"] == 1 and told[0]["dollars"] > 0, told
+    print("a run whose first machine is gone is whole in the ledger of the second")
+
+
 def main():
     with Server() as server, tempfile.TemporaryDirectory() as folder:
         server.objects.update({
@@ -50,6 +77,8 @@ def main():
         runs(server, folder, "s3://bucket/team", rc=3, AWS_SECRET_ACCESS_KEY="wrong")
         assert SECRET not in done.stderr
     print("rows beside checkpoints are merged")
+    with Server() as server:
+        machine_gone(server)
 
 
 if __name__ == "__main__":
