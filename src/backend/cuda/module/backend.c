@@ -130,7 +130,7 @@ static f64 target_seconds_tried(const struct target *t, const struct graph *g, c
     struct gpu_call c = call_of(cuda, g, NULL, n, o.in, o.out);
     if (n->op != OP_MATMUL_FP8 && n->op != OP_QUANTISE && n->op != OP_MATMUL) return 0;
     f64 known = n->op == OP_QUANTISE ? 0 : gemm_known_s(&c);
-    return known > 0 ? known : gpu_trial_s(c, o.in, o.out, node_results(n), cuda->perm);
+    return known > 0 ? known : gpu_trial_s(c, o.in, n->in_count, o.out, node_results(n), cuda->perm);
 }
 
 /* --- the table --- */

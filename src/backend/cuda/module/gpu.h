@@ -52,8 +52,9 @@ const struct gpu_kernel *gpu_kernel_choose(const struct gpu_call *c); /* NULL: n
 /* The next one that takes it, where `k` found no way. */
 const struct gpu_kernel *gpu_kernel_after(const struct gpu_call *c, const struct gpu_kernel *k);
 
-/* Seconds of the call's kernel on memory made for it; 0: it cannot be tried. Plans live in perm. */
-f64 gpu_trial_s(struct gpu_call c, struct tensor *in, struct tensor *out, i32 results,
+/* Seconds of the call's kernel on memory made for all its operands, those of its chain too; 0: it cannot
+ * be tried. Plans live in perm. */
+f64 gpu_trial_s(struct gpu_call c, struct tensor *in, i32 inputs, struct tensor *out, i32 results,
                 struct arena *perm);
 /* Milliseconds of what `launch` puts on the stream, the best of a few tries; below 0: it failed. */
 f32 gpu_time_ms(struct gpu *gpu, bool (*launch)(void *context), void *context);
