@@ -64,6 +64,8 @@ class Server:
         self.clock_ahead_s = 0
         self.ignores_conditions = False
         self.page = 1000
+        self.role = None          # (key id, secret, token, seconds): what the services below give
+        self.bytes_s = None       # how fast bodies are taken; None: as they come
         self.lock = threading.RLock()
         handler = type("H", (Handler,), {"store": self})
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -145,6 +147,29 @@ class Server:
             raise Refused(400, "InvalidRequest", "no checksum")
         if said and said != crc32c(body):
             raise Refused(400, "BadDigest")
+
+    # --- services that give credentials, on the same port ---
+
+    def service(self, method, path, headers, body):
+        """The body of an answer, None where it is no question to such a service."""
+        key_id, secret, token, life_s = self.role or (None,) * 4
+        until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + (life_s or 0)))
+        keys = f'{{"AccessKeyId":"{key_id}","SecretAccessKey":"{secret}","Token":"{token}","Expiration":"{until}"}}'
+        near = "/latest/meta-data/iam/security-credentials/"
+        if (method, path) == ("PUT", "/latest/api/token"):
+            return b"imds-token" if headers.get("x-aws-ec2-metadata-token-ttl-seconds") else b"wrong"
+        if path.startswith(near):
+            return (keys if path != near else "role").encode() if headers.get("x-aws-ec2-metadata-token") == "imds-token" else b"wrong"
+        if path == "/container":
+            return keys.encode() if headers.get("authorization") == "pod-token" else b"wrong"
+        if path.startswith("/computeMetadata/") and headers.get("metadata-flavor") == "Google":
+            return f'{{"access_token":"{token}","expires_in":{life_s},"token_type":"Bearer"}}'.encode()
+        if (method, path) == ("POST", "/") and b"WebIdentityToken=web-token" in body:
+            return (f"<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>{key_id}"
+                    f"</AccessKeyId><SecretAccessKey>{secret}</SecretAccessKey><SessionToken>{token}</SessionToken>"
+                    f"<Expiration>{until}</Expiration></Credentials></AssumeRoleWithWebIdentityResult>"
+                    "</AssumeRoleWithWebIdentityResponse>").encode()
+        return None
 
     # --- what is asked ---
 
@@ -266,9 +291,14 @@ class Handler(BaseHTTPRequestHandler):
     def handle_any(self):
         store = self.store
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if store.bytes_s:
+            time.sleep(len(body) / store.bytes_s)
         headers = {k.lower(): v for k, v in self.headers.items()}
         path, _, query = self.path.partition("?")
         store.log.append((self.command, self.path))
+        given = store.service(self.command, path, headers, body)
+        if given is not None:
+            return self.reply(200, [], given, None)
         how = store.fault_for(self.command, self.path)
         try:
             if how == "torn":

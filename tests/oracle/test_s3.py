@@ -171,6 +171,35 @@ def check_expired(s, folder):
     call(s, "put", "runs/p", "x", rc=2, AWS_ACCESS_KEY_ID=None)  # none at all
 
 
+def check_services(s, folder):
+    """Credentials from each of the services, over HTTP; then ones that the store calls expired: renewed once."""
+    token, near = os.path.join(folder, "token"), f"http://localhost:{s.port}"
+    proxy = {"http_proxy": "http://127.0.0.1:9", "no_proxy": "127.0.0.1"}  # none but the store is to be asked without it
+    ways = {
+        "web identity": {"AWS_ROLE_ARN": "arn:r", "AWS_WEB_IDENTITY_TOKEN_FILE": token, "AWS_ENDPOINT_URL_STS": s.url},
+        "container": {"AWS_CONTAINER_CREDENTIALS_FULL_URI": near + "/container", "AWS_CONTAINER_AUTHORIZATION_TOKEN": "pod-token"},
+        "instance": {"S3_ASK": "aws", "AWS_EC2_METADATA_DISABLED": "false", "AWS_EC2_METADATA_SERVICE_ENDPOINT": near},
+    }
+    with open(token, "w") as f:
+        f.write("web-token\n")
+    s.keys["ASIAROLE"], s.tokens["ASIAROLE"] = "role-" + SECRET, "token-role"
+    s.role = ("ASIAROLE", "role-" + SECRET, "token-role", 3600)
+    for name, env in ways.items():
+        call(s, "put", f"runs/by {name}", "x", AWS_ACCESS_KEY_ID=None, **proxy, **env)
+        assert f"runs/by {name}" in s.objects
+    s.role = ("ASIAROLE", "role-" + SECRET, "token-old", 3600)
+    before = s.count("GET", "/container")
+    call(s, "put", "runs/expired", "x", rc=3, AWS_ACCESS_KEY_ID=None, **ways["container"])
+    assert s.count("GET", "/container") - before == 2 and b"ExpiredToken" in said[-1]
+    s.role, s.bearers = (None, None, "token-ya29", 3599), {"token-ya29"}
+    google = {"to": "gs://bucket/runs", "S3_ENDPOINT": s.url, "S3_ASK": "gcp", "AWS_ACCESS_KEY_ID": None,
+              "GCE_METADATA_HOST": f"localhost:{s.port}", **proxy}
+    call(s, "put-new", "runs/bearer", "x", **google)
+    call(s, "put-new", "runs/bearer", "y", rc=1, **google)
+    s.bearers = set()
+    call(s, "put", "runs/bearer", "y", rc=3, **google)
+
+
 def check_archive(s):
     s.objects["runs/cold"], s.classes["runs/cold"] = b"brr", "GLACIER"
     assert call(s, "head", "runs/cold") == b"3 GLACIER archived\n"
@@ -190,6 +219,7 @@ def main():
         check_clock_region_style(s)
         check_google(s)
         check_expired(s, folder)
+        check_services(s, folder)
         check_archive(s)
         requests = len(s.log)
     for text in said:

@@ -350,6 +350,14 @@ TEST(archives_cost_what_the_catalogue_says)
     CHECK(!remote_archive(STR(""), &hours, &usd_gb));
 }
 
+TEST(libcurl_is_there_or_a_sentence_says_so)
+{
+    struct web *web;
+    enum status st = web_open(os_real(), perm, &web, &err);
+    if (!st) web_close(web);
+    else CHECK(st == STATUS_WORLD && strstr(err.text, "libcurl"));
+}
+
 TEST(addresses_that_are_none)
 {
     static const char *const wrong[] = { "bucket/x",  "http://x", "s3://",
