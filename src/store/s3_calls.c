@@ -14,21 +14,12 @@ static void ask(struct s3_call *c, const char *name, struct str value)
     c->query[c->query_count++] = (struct pair){ str_of(name), value };
 }
 
-/* Sends; an answer that is not good is a sentence. */
-static enum status send_well(struct s3 *s, const struct s3_call *c, struct arena *perm,
-                             struct s3_answer *a, struct err *err)
-{
-    enum status st = s3_send(s, c, perm, a, err);
-    if (!st && !s3_good(a)) st = s3_refused(s, c, a, err);
-    return st;
-}
-
 enum status s3_put(struct s3 *s, struct str key, struct str bytes, struct arena scratch,
                    struct err *err)
 {
     struct s3_answer a;
     struct s3_call   c = { .method = "PUT", .key = key, .body = bytes, .checksum = true };
-    return send_well(s, &c, &scratch, &a, err);
+    return s3_send_well(s, &c, &scratch, &a, err);
 }
 
 enum status s3_put_new(struct s3 *s, struct str key, struct str bytes, struct arena scratch,
@@ -160,7 +151,7 @@ enum status s3_list(struct s3 *s, struct str prefix, struct str delimiter, struc
         ask(&c, "prefix", prefix);
         if (delimiter.len) ask(&c, "delimiter", delimiter);
         if (next.len) ask(&c, "continuation-token", next);
-        enum status st = send_well(s, &c, &turn, &a, err);
+        enum status st = s3_send_well(s, &c, &turn, &a, err);
         if (st) return st;
         if (!xml_next(&a.reply.body, &root) || !str_eq(root.name, STR("ListBucketResult")))
             return err_set(err, STATUS_WORLD, "%.*s answered with what is no list",
@@ -195,7 +186,7 @@ enum status s3_tag(struct s3 *s, struct str key, struct str name, struct str val
                 STR_ARG(name), STR_ARG(value));
     struct s3_call c = { .method = "PUT", .key = key, .body = body, .checksum = true };
     ask(&c, "tagging", STR(""));
-    return send_well(s, &c, &scratch, &a, err);
+    return s3_send_well(s, &c, &scratch, &a, err);
 }
 
 enum status s3_lifecycle_get(struct s3 *s, struct arena *perm, struct str *xml, struct err *err)
@@ -216,7 +207,7 @@ enum status s3_lifecycle_put(struct s3 *s, struct str xml, struct arena scratch,
     struct s3_answer a;
     struct s3_call   c = { .method = "PUT", .body = xml, .checksum = true };
     ask(&c, "lifecycle", STR(""));
-    return send_well(s, &c, &scratch, &a, err);
+    return s3_send_well(s, &c, &scratch, &a, err);
 }
 
 enum status s3_restore(struct s3 *s, struct str key, i64 days, struct arena scratch,

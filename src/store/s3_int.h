@@ -52,6 +52,9 @@ struct s3_answer {
 /* OK: a final answer came, good or bad. Else no answer within the time, or cancelled. */
 enum status s3_send(struct s3 *s, const struct s3_call *c, struct arena *perm, struct s3_answer *a,
                     struct err *err);
+/* The same, where an answer that is not good is a sentence. */
+enum status s3_send_well(struct s3 *s, const struct s3_call *c, struct arena *perm,
+                         struct s3_answer *a, struct err *err);
 bool        s3_good(const struct s3_answer *a); /* 2xx without an error */
 /* The sentence for an answer that is not good. */
 enum status s3_refused(struct s3 *s, const struct s3_call *c, const struct s3_answer *a,

@@ -8,7 +8,7 @@
 #include "store/xml.h"
 #include <string.h>
 
-enum { THREADS = 4, PARTS_MAX = 10000, UPLOADS_MAX = 1000 };
+enum { CRC_CHARS = 8, THREADS = 4, PARTS_MAX = 10000, UPLOADS_MAX = 1000 };
 static const i64 usual_part_bytes = 8 << 20;
 static const i64 request_bytes    = 1 << 20; /* memory of a request, beside its part */
 static const i64 xml_bytes_max    = 4 << 20;
@@ -18,6 +18,7 @@ struct part {
     struct str etag; /* empty: not there yet */
     char       etag_text[80];
     u32        crc;
+    char there[CRC_CHARS]; /* the checksum of what an earlier try has sent, as the store has it */
 };
 
 /* A file under way, in either direction, with the threads and the memory it takes. */
@@ -143,9 +144,8 @@ static void send_part(void *context, i64 block, i32 worker)
         fail(t, st, &err);
         return;
     }
-    u32 crc = crc32c_add(0, bytes);
-    if (p->etag.len && p->crc == crc) return; /* an earlier try has sent it */
-    p->crc           = crc;
+    p->crc = crc32c_add(0, bytes);
+    if (p->etag.len && !memcmp(p->there, s3_crc_text(&scratch, p->crc).data, CRC_CHARS)) return;
     struct s3_call c = { .method      = "PUT",
                          .key         = t->key,
                          .body        = bytes,
@@ -154,8 +154,7 @@ static void send_part(void *context, i64 block, i32 worker)
                                             str_fmt(&scratch, "%lld", (long long)block + 1) },
                                           { STR("uploadId"), t->upload_id } },
                          .query_count = 2 };
-    st               = s3_send(t->s, &c, &scratch, &a, &err);
-    if (!st && !s3_good(&a)) st = s3_refused(t->s, &c, &a, &err);
+    st               = s3_send_well(t->s, &c, &scratch, &a, &err);
     if (!st) etag_set(p, web_header(&a.reply, STR("ETag")));
     if (!st && !p->etag.len)
         st = err_set(&err, STATUS_WORLD, "part %lld of %.*s was taken without an ETag",
@@ -173,8 +172,7 @@ static enum status begin(struct transfer *t, struct arena *perm, struct err *err
                               .query_count      = 1,
                               .checksum_of_each = true,
                               .with_class       = true };
-    enum status      st   = s3_send(t->s, &c, perm, &a, err);
-    if (!st && !s3_good(&a)) st = s3_refused(t->s, &c, &a, err);
+    enum status      st   = s3_send_well(t->s, &c, perm, &a, err);
     if (st) return st;
     xml_next(&a.reply.body, &root);
     t->upload_id = xml_text(perm, xml_child(root.inner, STR("UploadId")));
@@ -266,9 +264,8 @@ static enum status unfinished_list(struct s3 *s, struct str prefix, struct arena
                               .query  = { { STR("uploads"), STR("") }, { STR("prefix"), prefix } },
                               .query_count     = 2,
                               .reply_bytes_max = xml_bytes_max };
-    enum status      st   = s3_send(s, &c, perm, &a, err);
-    if (!st && !s3_good(&a)) st = s3_refused(s, &c, &a, err);
-    *count = 0;
+    enum status      st   = s3_send_well(s, &c, perm, &a, err);
+    *count                = 0;
     if (st) return st;
     xml_next(&a.reply.body, &root);
     struct str inner = root.inner;
@@ -281,35 +278,20 @@ static enum status unfinished_list(struct s3 *s, struct str prefix, struct arena
     return STATUS_OK;
 }
 
-/* Base64 of four bytes back to a CRC; false: it is no such text. */
-static bool crc_of_text(struct str text, u32 *crc)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    u64               bits     = 0;
-    if (text.len != 8 || !str_ends(text, STR("=="))) return false;
-    for (i64 i = 0; i < 6; i++) {
-        const char *d = strchr(digits, text.data[i]);
-        if (!d || !*d) return false;
-        bits = bits << 6 | (u64)(d - digits);
-    }
-    *crc = (u32)(bits >> 4);
-    return true;
-}
-
 static void take_parts(struct transfer *t, struct str inner, struct arena scratch)
 {
     struct xml x;
     while (xml_next(&inner, &x)) {
-        i64 number, bytes;
-        u32 crc;
+        i64        number, bytes;
+        struct str crc = xml_child(x.inner, STR("ChecksumCRC32C"));
         if (!str_eq(x.name, STR("Part")) ||
             !str_i64(xml_child(x.inner, STR("PartNumber")), &number) || number < 1 ||
             number > t->parts || !str_i64(xml_child(x.inner, STR("Size")), &bytes) ||
-            bytes != bytes_of(t, number - 1) ||
-            !crc_of_text(xml_child(x.inner, STR("ChecksumCRC32C")), &crc))
+            bytes != bytes_of(t, number - 1) || crc.len != CRC_CHARS)
             continue;
-        t->part[number - 1].crc = crc;
-        etag_set(&t->part[number - 1], xml_text(&scratch, xml_child(x.inner, STR("ETag"))));
+        struct part *p = &t->part[number - 1];
+        memcpy(p->there, crc.data, CRC_CHARS);
+        etag_set(p, xml_text(&scratch, xml_child(x.inner, STR("ETag"))));
     }
 }
 
@@ -333,7 +315,10 @@ static void resume(struct transfer *t, struct arena *perm)
                                                        { STR("part-number-marker"), marker } },
                                   .query_count     = 2,
                                   .reply_bytes_max = xml_bytes_max };
-        if (s3_send(t->s, &c, &turn, &a, NULL) || !s3_good(&a)) t->upload_id = STR("");
+        if (s3_send_well(t->s, &c, &turn, &a, NULL)) {
+            t->upload_id = STR("");
+            return;
+        }
         xml_next(&a.reply.body, &root);
         take_parts(t, root.inner, turn);
         if (!str_eq(xml_child(root.inner, STR("IsTruncated")), STR("true"))) return;
@@ -376,8 +361,7 @@ static enum status upload_whole(struct transfer *t, struct arena scratch, struct
     struct s3_call c = {
         .method = "PUT", .key = t->key, .body = bytes, .checksum = true, .with_class = true
     };
-    st = s3_send(t->s, &c, &scratch, &a, err);
-    if (!st && !s3_good(&a)) st = s3_refused(t->s, &c, &a, err);
+    st = s3_send_well(t->s, &c, &scratch, &a, err);
     return st;
 }
 

@@ -307,3 +307,10 @@ enum status s3_send(struct s3 *s, const struct s3_call *c, struct arena *perm, s
                        (f64)(now_ns - begin_ns) / 1e9, last.text);
     }
 }
+
+enum status s3_send_well(struct s3 *s, const struct s3_call *c, struct arena *perm,
+                         struct s3_answer *a, struct err *err)
+{
+    enum status st = s3_send(s, c, perm, a, err);
+    return !st && !s3_good(a) ? s3_refused(s, c, a, err) : st;
+}
