@@ -108,10 +108,17 @@ static void delete_orphans(struct remote *r, i64 attempt, struct arena scratch)
     }
 }
 
+enum status remote_give_up(struct remote *r, struct arena scratch, struct err *err)
+{
+    i64 count;
+    return s3_abort_uploads(r->s3, str_cat(&scratch, s3_prefix(r->s3), STR("step-")), scratch,
+                            &count, err);
+}
+
 enum status remote_claim(struct remote *r, i64 least, struct arena scratch, i64 *attempt,
                          bool *alone, struct err *err)
 {
-    i64         last, aborted;
+    i64         last;
     char        host[64] = "?";
     enum status st       = last_attempt(r, scratch, &last, err);
     if (st) return st;
@@ -128,8 +135,7 @@ enum status remote_claim(struct remote *r, i64 least, struct arena scratch, i64 
         st     = s3_put_new(r->s3, key, str_cat(&scratch, body, STR("\n")), scratch, err);
         *alone = st == STATUS_NO;
         if (st && st != STATUS_NO) return st;
-        s3_abort_uploads(r->s3, str_cat(&scratch, s3_prefix(r->s3), STR("step-")), scratch,
-                         &aborted, NULL); /* where that may not be asked, the lifecycle does it */
+        remote_give_up(r, scratch, NULL); /* where that may not be asked, the lifecycle does it */
         delete_orphans(r, *attempt, scratch);
         return STATUS_OK;
     }

@@ -39,6 +39,8 @@ enum status remote_list(struct remote *r, struct arena *perm, struct arena scrat
 /* A local checkpoint to the store, shards first. RESUME: what is there of it is not sent again. */
 enum status remote_put(struct remote *r, struct str folder, const struct ckpt_manifest *m,
                        enum s3_upload_how how, struct arena scratch, struct err *err);
+/* What uploads that failed have left of their parts is given up; while none is under way. */
+enum status remote_give_up(struct remote *r, struct arena scratch, struct err *err);
 /* A remote one into the local store, verified. NO: it lies in an archive; the sentence says how long
  * it takes and what it costs to bring it back. */
 enum status remote_fetch(struct remote *r, const struct ckpt_manifest *m, struct ckpt_store *to,

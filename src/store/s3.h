@@ -78,7 +78,8 @@ enum status s3_lifecycle_put(struct s3 *s, struct str xml, struct arena scratch,
 enum status s3_restore(struct s3 *s, struct str key, i64 days, struct arena scratch,
                        struct err *err);
 
-/* Files. RESUME looks for parts that an earlier try has left and sends the others only. */
+/* Files. RESUME looks for parts that an earlier try has left and sends the others only; FRESH leaves
+ * none behind when it is refused. */
 enum s3_upload_how { S3_FRESH, S3_RESUME };
 enum status s3_upload(struct s3 *s, struct str path, struct str key, enum s3_upload_how how,
                       struct err *err);

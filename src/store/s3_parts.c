@@ -34,7 +34,8 @@ struct transfer {
     struct arena    worker[THREADS]; /* a part and its request */
     struct pool    *pool;
     pthread_mutex_t lock;
-    enum status     st; /* the first failure */
+    bool            refused; /* a part: trying again will not help */
+    enum status     st;      /* the first failure */
     struct err      err;
 };
 
@@ -91,6 +92,13 @@ static void fail(struct transfer *t, enum status st, const struct err *err)
     pthread_mutex_unlock(&t->lock);
 }
 
+static void give_up(struct transfer *t)
+{
+    pthread_mutex_lock(&t->lock);
+    t->refused = true;
+    pthread_mutex_unlock(&t->lock);
+}
+
 static bool failed(struct transfer *t)
 {
     pthread_mutex_lock(&t->lock);
@@ -137,7 +145,7 @@ static void send_part(void *context, i64 block, i32 worker)
     struct arena     scratch = t->worker[worker];
     struct str       bytes;
     struct err       err;
-    struct s3_answer a;
+    struct s3_answer a = { 0 };
     if (failed(t)) return;
     enum status st = read_part(t, block, &scratch, &bytes, &err);
     if (st) {
@@ -160,6 +168,7 @@ static void send_part(void *context, i64 block, i32 worker)
         st = err_set(&err, STATUS_WORLD, "part %lld of %.*s was taken without an ETag",
                      (long long)block + 1, STR_ARG(t->key));
     if (st) fail(t, st, &err);
+    if (st && a.status / 100 == 4) give_up(t);
 }
 
 static enum status begin(struct transfer *t, struct arena *perm, struct err *err)
@@ -346,9 +355,8 @@ static enum status upload_parts(struct transfer *t, enum s3_upload_how how, stru
     if (st) return st;
     st = run_all(t, t->parts, send_part, err);
     if (!st) st = complete(t, t->memory, err);
-    /* Parts cost money until they are given up; after a cut, a later try resumes. */
-    if (st && how == S3_FRESH && st != STATUS_INTERRUPTED)
-        abort_upload(t->s, t->key, t->upload_id, t->memory, NULL);
+    /* Parts cost money until they are given up; after an outage, a later try resumes. */
+    if (t->refused && how == S3_FRESH) abort_upload(t->s, t->key, t->upload_id, t->memory, NULL);
     return st;
 }
 

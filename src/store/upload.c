@@ -158,7 +158,8 @@ static void run_job(struct uploader *u)
 
 static void *work(void *context)
 {
-    struct uploader *u = context;
+    struct uploader *u    = context;
+    bool             left = false; /* an upload failed and may have left parts */
     pthread_mutex_lock(&u->lock);
     while (next_job(u)) {
         run_job(u);
@@ -167,7 +168,9 @@ static void *work(void *context)
         bool       done = !u->state.failed.status;
         struct err err  = { 0 };
         pthread_mutex_unlock(&u->lock);
-        if (done) settle_others(u, false, u->memory, &err);
+        if (done && left) remote_give_up(u->remote, u->memory, &err);
+        if (done && !err.status) settle_others(u, false, u->memory, &err);
+        left = !done;
         pthread_mutex_lock(&u->lock);
         if (err.status) u->state.note = err;
     }
@@ -217,7 +220,8 @@ enum status uploader_clear(struct uploader *u, struct err *err)
     struct ckpt_list list;
     enum status      st = remote_list(u->remote, &lists, scratch, &list, err);
     for (i64 i = list.count - 1; i >= 0 && !st; i--)
-        if (!list.items[i].why.status) st = remote_delete(u->remote, &list.items[i].manifest, scratch, err);
+        if (!list.items[i].why.status)
+            st = remote_delete(u->remote, &list.items[i].manifest, scratch, err);
     return st;
 }
 

@@ -41,8 +41,9 @@ static const i64  usual_connect_limit_ns = (i64)10 * 1000000000;
 #define FUNCTIONS(F)                                                                               \
     F(curl_global_init)                                                                            \
     F(curl_easy_init)                                                                              \
-    F(curl_easy_setopt) F(curl_easy_perform) F(curl_easy_reset) F(curl_easy_cleanup)               \
-        F(curl_easy_strerror) F(curl_slist_append) F(curl_slist_free_all)
+    F(curl_easy_setopt)                                                                            \
+    F(curl_easy_perform) F(curl_easy_reset) F(curl_easy_cleanup) F(curl_easy_strerror)             \
+        F(curl_slist_append) F(curl_slist_free_all)
 static struct {
 #define F(name) __typeof__(name) *name;
     FUNCTIONS(F)
