@@ -2,6 +2,7 @@
 #include "cli/progress.h"
 #include "base/json.h"
 #include "cli/peak.h"
+#include "plan/catalogue.h"
 #include "train/noise.h"
 #include <math.h>
 
@@ -323,6 +324,33 @@ static void saving_fields(struct textbuf *b, const struct train_saving *v)
     event_f64(b, "resumed_step", v->resumed_step < 0 ? NAN : (f64)v->resumed_step);
     event_f64(b, "checkpoint_blocked_s", v->blocked_s);
     event_f64(b, "checkpoint_total_s", v->total_s);
+    event_f64(b, "remote_step", v->remote_step < 0 ? NAN : (f64)v->remote_step);
+    event_i64(b, "remote_puts", v->remote_puts);
+    event_i64(b, "remote_gets", v->remote_gets);
+    event_i64(b, "remote_bytes", v->remote_bytes);
+}
+
+/* At AWS's list prices: the catalogue's first class, where shards are put unless something else is said. */
+static f64 request_dollars(const struct train_saving *v)
+{
+    struct arena memory = arena_open((i64)64 << 20);
+    if (!memory.begin) return NAN;
+    const struct storage *s = catalogue_storage(catalogue_new(&memory), STR("aws"), STR(""));
+    f64 dollars = ((f64)v->remote_puts * s->put_1000_usd + (f64)v->remote_gets * s->get_1000_usd) / 1000;
+    arena_close(&memory);
+    return dollars;
+}
+
+static void remote_words(struct say *s, const struct train_saving *v, struct arena scratch)
+{
+    if (!v->remote_puts) return;
+    say_result(s, "%-12s", "object store");
+    if (v->remote_step >= 0) say_result(s, " step %lld is there", (long long)v->remote_step);
+    else say_result(s, " nothing is there");
+    struct str sent = text_bytes(&scratch, (f64)v->remote_bytes);
+    say_result(s, "; %.*s sent, %lld requests for %.*s at AWS's prices\n", STR_ARG(sent),
+               (long long)(v->remote_puts + v->remote_gets),
+               STR_ARG(text_dollars(&scratch, request_dollars(v))));
 }
 
 static void saving_words(struct say *s, const struct train_saving *v, struct arena scratch)
@@ -337,6 +365,7 @@ static void saving_words(struct say *s, const struct train_saving *v, struct are
     say_result(s, "; steps stood still for %.3g s", v->blocked_s);
     if (!isnan(v->total_s)) say_result(s, ", all they took was %.3g s", v->total_s);
     say_result(s, "\n");
+    remote_words(s, v, scratch);
 }
 
 static void done_event(struct progress *p, const struct train_result *r)

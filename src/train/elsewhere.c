@@ -6,7 +6,8 @@
 #include <stdio.h>
 
 static const i64 patience_ns = (i64)600 * 1000000000; /* at the end of a run without a deadline */
-static const f64 behind      = 2;                     /* intervals without a remote checkpoint */
+static const f64 behind_least_s = 30;
+static const f64 behind         = 2; /* intervals without a remote checkpoint */
 
 static void tell(struct elsewhere *e, enum train_checkpoint_kind kind, i64 step, const char *text)
 {
@@ -81,22 +82,19 @@ f64 elsewhere_age_s(struct elsewhere *e)
     return s.newest.attempt ? (f64)(e->os->wall_ns(e->os) - s.newest_wall_ns) * 1e-9 : NAN;
 }
 
-/* Twice the interval, or twice that since the start while none is there. */
+/* Once, until it is better: the newest, or the start while none is there, is too long ago. */
 static void tell_behind(struct elsewhere *e, f64 interval_s)
 {
-    f64 age_s = elsewhere_age_s(e), run_s = (f64)(e->os->now_ns(e->os) - e->begin_ns) * 1e-9;
-    f64 late_s = isnan(age_s) ? run_s : age_s;
-    if (e->told_behind || !(interval_s > 0) || late_s <= behind * interval_s) {
-        e->told_behind = e->told_behind && late_s > behind * interval_s;
-        return;
-    }
+    f64  age_s = elsewhere_age_s(e), run_s = (f64)(e->os->now_ns(e->os) - e->begin_ns) * 1e-9;
+    f64  late_s = isnan(age_s) ? run_s : age_s;
+    bool late   = interval_s > 0 && late_s > MAX(behind * interval_s, behind_least_s);
     char text[160];
     snprintf(text, sizeof text, "%s %.0f s, and one was due every %.0f s",
              isnan(age_s) ? "nothing is in the object store after"
-                          : "the newest in the object store is of the age of",
+                          : "the newest checkpoint in the object store has the age of",
              late_s, interval_s);
-    e->told_behind = true;
-    tell(e, CHECKPOINT_BEHIND, e->told.step, text);
+    if (late && !e->told_behind) tell(e, CHECKPOINT_BEHIND, e->told.step, text);
+    e->told_behind = late;
 }
 
 enum status elsewhere_step(struct elsewhere *e, f64 interval_s, struct err *err)
@@ -135,6 +133,16 @@ enum status elsewhere_end(struct elsewhere *e, i64 deadline_ns, struct err *err)
     enum status st = uploader_wait_until(e->up, until, err);
     if (!st) st = elsewhere_step(e, NAN, err);
     return st;
+}
+
+void elsewhere_figures(struct elsewhere *e, struct train_saving *to)
+{
+    if (!e->up) return;
+    struct upload_state s = uploader_state(e->up);
+    to->remote_step       = s.newest.attempt ? s.newest.step : -1;
+    to->remote_puts       = s.sums.puts;
+    to->remote_gets       = s.sums.gets;
+    to->remote_bytes      = s.sums.bytes_out;
 }
 
 void elsewhere_close(struct elsewhere *e, bool ended)

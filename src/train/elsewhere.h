@@ -32,6 +32,7 @@ f64 elsewhere_needs_s(struct elsewhere *e, i64 bytes);
 /* Waits for what was offered, until the deadline (0: as long as it takes, within reason). NO: it is not
  * there, and the sentence says what is lost. */
 enum status elsewhere_end(struct elsewhere *e, i64 deadline_ns, struct err *err);
+void        elsewhere_figures(struct elsewhere *e, struct train_saving *to);
 void        elsewhere_close(struct elsewhere *e, bool ended);
 
 #endif

@@ -40,7 +40,7 @@ enum status saving_open(struct saving *v, struct os *os, const struct settings *
 {
     f64 hours = settings->checkpoint.mtti_hours;
     *v        = (struct saving){ .taken_step = -1, .facts = { hazard_prior, NAN, NAN, 0 } };
-    v->figures = (struct train_saving){ .resumed_step = -1, .step = -1, .total_s = NAN, .persist_s = NAN };
+    v->figures = (struct train_saving){ .resumed_step = -1, .step = -1, .remote_step = -1, .total_s = NAN, .persist_s = NAN };
     if (hours > 0) v->facts.hazard = hazard_of_mean(hours * 3600, hazard_prior.shape);
     enum status st = STATUS_OK;
     if (settings->checkpoint.dir.len || settings->checkpoint.to.len) st = cadence_parse(settings->checkpoint.every, &v->cadence, err);
@@ -278,6 +278,7 @@ static enum status end_elsewhere(struct saving *v, enum status so_far, i64 deadl
 {
     struct err  why = { 0 };
     enum status st  = elsewhere_end(&v->resume.elsewhere, deadline, &why);
+    elsewhere_figures(&v->resume.elsewhere, &v->figures);
     if (st != STATUS_NO) return st ? err_set(err, st, "%s", why.text) : st;
     if (!so_far) return err_set(err, STATUS_WORLD, "%s", why.text);
     tell(v, &(struct train_checkpoint){ .kind = CHECKPOINT_NOT_UPLOADED,

@@ -124,6 +124,9 @@ struct train_saving {
     f64 total_s;             /* all that saving took from the run, slower steps included; NaN: too few
                                 steps to tell */
     f64 persist_s;           /* of the last: from the snapshot to the disk */
+    i64 remote_step;         /* of the newest in the object store; -1: none */
+    i64 remote_puts, remote_gets; /* requests to it, by what they cost */
+    i64 remote_bytes;        /* sent to it */
 };
 
 /* Where the time before the first step goes, in seconds. */

@@ -51,6 +51,8 @@ def check_told(s, run):
     a = Machine(s, run, "train.steps=40", "checkpoint.to=s3://bucket/runs/three").start()
     a.end(0)
     assert a.told("shared"), a.events
+    done = a.events[-1]
+    assert done["remote_step"] == 40 and done["remote_puts"] > 5 and done["remote_bytes"] > 0, done
     s.ignores_conditions = False
     err = Machine(s, run, AWS_SECRET_ACCESS_KEY="wrong" + SECRET).start().end(3)
     assert "SignatureDoesNotMatch" in err, err
