@@ -12,7 +12,7 @@
 
 enum status command_plan(struct cli *c, struct err *err);
 
-enum { SCRATCH_GIB = 64, SHALLOW = 2, DEEPER = 4 };
+enum { SCRATCH_GIB = 64, SHALLOW = 2, DEEPER = 4, FORETOLD = 5 }; /* rows the ledger is told of */
 
 static const f64 batch_tokens =
     524288;                       /* of a step of a known model, unless --batch says another */
@@ -337,6 +337,7 @@ static enum status answer(struct cli *c, struct question *q, struct arena scratc
     if (st) return st;
     plan_search(&q->job, v, q->devices, q->device_count, q->catalogue, &q->limits, r, scratch);
     if (r->count) plan_show(c, q, v, r);
+    for (i64 i = 0; i < MIN(r->count, FORETOLD); i++) plan_foretell(c, q, &r->rows[i]);
     if (r->count && c->request->flags & FLAG_scale_model) return plan_scale(c, q, scratch, err);
     if (r->count) return STATUS_OK;
     return err_set(err, STATUS_NO,

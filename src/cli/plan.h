@@ -27,6 +27,11 @@ void plan_show(struct cli *c, const struct question *q, const struct plan_varian
                const struct plan_result *r);
 
 
+/* plan_words.c: the settings that carry a row out; and the row in the ledger, for the report to come. */
+enum { PLAN_WORDS_MAX = 8 };
+i64  plan_words(const struct plan_row *r, struct arena *perm, struct str out[PLAN_WORDS_MAX]);
+void plan_foretell(struct cli *c, const struct question *q, const struct plan_row *r);
+
 /* plan_scale.c: the best plan of narrower and shallower variants of the model. */
 enum status plan_scale(struct cli *c, const struct question *q, struct arena scratch,
                        struct err *err);

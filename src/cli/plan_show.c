@@ -152,14 +152,13 @@ static void show_reason(struct cli *c, const struct question *q, const struct pl
                    STR_ARG(text_dollars(&s, more)), STR_ARG(hours_text(&s, fabs(less))),
                    less > 0 ? "sooner done" : "later done");
     }
-    if (q->ours && r->gpus == 1)
-        say_result(c->say,
-                   "  frugal train %.*s train.precision=%s train.batch=%lld train.accumulate=%lld "
-                   "train.recompute=%s\n",
-                   STR_ARG(q->run_file), precision_text(r), (long long)r->micro,
-                   (long long)r->accumulate,
-                   r->variant->recompute.kind == RECOMPUTE_EVERY ? "every train.recompute_every=2"
-                                                                 : recompute_text(r->variant));
+    if (q->ours && r->gpus == 1) {
+        struct str words[PLAN_WORDS_MAX];
+        i64        count = plan_words(r, &s, words);
+        say_result(c->say, "  frugal train %.*s", STR_ARG(q->run_file));
+        for (i64 i = 0; i < count; i++) say_result(c->say, " %.*s", STR_ARG(words[i]));
+        say_result(c->say, "\n");
+    }
     if (r->gpus > 1)
         say_result(c->say, "  %s, which frugal does not do yet: %s.\n",
                    r->sharded ? "Sharded over its GPUs" : "A copy on each GPU",

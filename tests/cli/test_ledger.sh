@@ -112,12 +112,19 @@ has err 'the price is not known'
 run 1 report "$1" run
 has err 'is not known, so there is nothing to compare'
 
+# Planned, then run as the plan says: what was foretold stands beside what was billed.
+run 0 plan run.yaml train.epochs=20
+words=$(sed -n 's/^  frugal train //p' out)
+run 0 train $words train.epochs=20 run.name=planned
+run 0 report planned
+has out '^predicted +\$[0-9.]+; billed [+-][0-9.]+ %$'
+
 # A sweep is one run; a mistake is none.
 run 0 sweep run.yaml 'sweep.over=[{train.lr: [0.1, 0.01]}]' train.epochs=4
 run 3 train run.yaml data.path=gone
 run 0 runs --json
 has out '"kind":"sweep".*"unit":"trials"'
-[ "$(wc -l <out)" = 5 ] || fail "not five runs"
+[ "$(wc -l <out)" = 6 ] || fail "not six runs"
 
 # Killed: it ends at its last heartbeat, and the doubt is shown.
 "$frugal" train run.yaml train.epochs=100000000 >/dev/null 2>&1 &

@@ -1,0 +1,52 @@
+/* plan_words.c - a plan as settings: the command line that carries it out, and what the ledger is told
+ * of it, so that `frugal report` can hold the bill against it. */
+#include "cli/config.h"
+#include "cli/plan.h"
+#include "cli/record.h"
+
+static const char *market_of(enum price p)
+{
+    static const char *const words[] = { [PRICE_ON_DEMAND]   = "on-demand",
+                                         [PRICE_SPOT]        = "spot",
+                                         [PRICE_RESERVED_1Y] = "reserved",
+                                         [PRICE_RESERVED_3Y] = "reserved",
+                                         [PRICE_OWN]         = "own" };
+    return words[p];
+}
+
+static struct str machine_of(const struct plan_row *r, struct arena *perm)
+{
+    const struct machine *m = r->device->row;
+    return m ? str_fmt(perm, "%.*s/%.*s", STR_ARG(m->provider), STR_ARG(m->name)) : STR("");
+}
+
+i64 plan_words(const struct plan_row *r, struct arena *perm, struct str out[PLAN_WORDS_MAX])
+{
+    bool        every = r->variant->recompute.kind == RECOMPUTE_EVERY;
+    const char *lower = r->precision == DT_BF16 ? "bf16" : r->precision == DT_F16 ? "fp16" : "fp32";
+    i64         n     = 0;
+    out[n++]          = str_fmt(perm, "train.precision=%s", lower);
+    out[n++]          = str_fmt(perm, "train.batch=%lld", (long long)r->micro);
+    out[n++]          = str_fmt(perm, "train.accumulate=%lld", (long long)r->accumulate);
+    out[n++] = str_fmt(perm, "train.recompute=%s", every ? "every" : recompute_text(r->variant));
+    if (every) out[n++] = STR("train.recompute_every=2");
+    if (!r->device->row) return n;
+    out[n++] = str_fmt(perm, "run.machine=%.*s", STR_ARG(machine_of(r, perm)));
+    out[n++] = str_fmt(perm, "run.market=%s", market_of(r->price));
+    return n;
+}
+
+void plan_foretell(struct cli *c, const struct question *q, const struct plan_row *r)
+{
+    const struct request *ask = c->request;
+    struct str            all[ARGUMENTS_MAX + PLAN_WORDS_MAX];
+    i64                   count = ask->argument_count - 1;
+    struct config        *config;
+    if (!q->ours || r->gpus > 1 || r->side_by_side > 1 || q->depth_part != 1 || q->width_part != 1)
+        return;
+    for (i64 i = 0; i < count; i++) all[i] = ask->arguments[i + 1];
+    count += plan_words(r, c->perm, all + count);
+    if (config_read(c->os, c->perm, q->run_file, all, count, &config, NULL)) return;
+    record_prediction(c, config, STR("plan"), machine_of(r, c->perm), r->hours * 3600,
+                      r->bill.total, (i64)r->memory_bytes);
+}
