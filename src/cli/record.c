@@ -179,7 +179,7 @@ enum status record_init(struct record *r, struct cli *c, struct config *config, 
 /* Once: the run goes on without. */
 static void tell(struct record *r, const struct err *why)
 {
-    say_message(r->cli->say, "warning: this run is not recorded: %s\n", why->text);
+    say_message(r->cli->say, "warning: %s\n", why->text);
 }
 
 void record_open(struct record *r)

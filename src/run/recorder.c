@@ -8,23 +8,16 @@
  * When the disk hangs and the queue is full, further rows are dropped; that is told. */
 #include "run/recorder.h"
 #include "base/hash.h"
+#include "base/thread.h"
 #include "run/bill.h"
 #include "run/run_int.h"
-#include <errno.h>
 #include <math.h>
-#include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-enum {
-    QUEUE       = 64,
-    TEXT_BYTES  = 2048,
-    TEXTS_BYTES = 1 << 20,
-    LEDGER_GIB  = 4,
-    FETCH_GIB   = 1
-}; /* address space */
+enum { QUEUE = 64, TEXT_BYTES = 2048, TEXTS_BYTES = 1 << 20 };
+enum { LEDGER_GIB = 4, FETCH_GIB = 1 }; /* address space */
 
 static const i64 beat_default_ns = 10000000000, summary_ns = 60000000000;
 
@@ -113,9 +106,8 @@ static struct str price_id(const struct price_row *p, struct arena *perm)
 /* Of a rented machine: from its start, or from the end of its last segment, to the process. */
 static void add_before(struct recorder *r, const struct segment_row *others, i64 count)
 {
-    i64  free_ns; /* since then nothing ran */
-    bool first = true;
-    free_ns    = r->now.boot_wall_ns;
+    i64  free_ns = r->now.boot_wall_ns; /* since then nothing ran */
+    bool first   = true;
     for (i64 i = 0; i < count; i++) {
         const struct segment_row *s = &others[i];
         if (str_eq(s->id, r->now.id)) continue;
@@ -273,7 +265,9 @@ static void beat(struct recorder *r)
     r->put_due |= r->stop || holds_checkpoint(r, made);
     pthread_mutex_unlock(&r->lock);
     if (!st) st = write_rows(r, &run, &now, made, &why);
-    if (!st) trade(r, &why);
+    if (st) err_set(&why, st, "this run is not recorded: %s", why.text);
+    else if (trade(r, &why))
+        err_set(&why, why.status, "the object store lacks rows of this run: %s", why.text);
     pthread_mutex_lock(&r->lock);
     if (!st) r->taken = made;
     if (!st) r->run_known = true;
@@ -286,14 +280,9 @@ static void beat(struct recorder *r)
 /* Until the next heartbeat is due, or the end; true: that. */
 static bool wait_for_beat(struct recorder *r)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    i64 ns = until.tv_nsec + r->now.beat_every_ns;
-    until.tv_sec += ns / 1000000000;
-    until.tv_nsec = ns % 1000000000;
+    i64 until_ns = r->os->now_ns(r->os) + r->now.beat_every_ns;
     pthread_mutex_lock(&r->lock);
-    while (!r->stop && !r->wake &&
-           pthread_cond_timedwait(&r->changed, &r->lock, &until) != ETIMEDOUT) {}
+    while (!r->stop && !r->wake && thread_wait_until(&r->changed, &r->lock, until_ns)) {}
     bool stop = r->stop;
     r->wake   = false;
     pthread_mutex_unlock(&r->lock);
@@ -315,27 +304,17 @@ static void *work(void *context)
 
 /* ---- the run's side ---- */
 
-static void init_lock(struct recorder *r)
-{
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    ASSERT(!pthread_mutex_init(&r->lock, NULL));
-    ASSERT(!pthread_cond_init(&r->changed, &monotonic));
-}
-
 enum status recorder_open(struct os *os, struct arena *perm, const struct recorder_config *config,
                           struct recorder **out, struct err *err)
 {
     struct recorder *r = NEW(perm, struct recorder, 1);
-    sigset_t         all, before;
-    r->os           = os;
-    r->config       = *config;
-    r->config.path  = str_copy(perm, config->path);
-    r->texts        = arena_part(perm, TEXTS_BYTES);
-    r->memory       = arena_open((i64)LEDGER_GIB << 30);
-    r->queue        = NEW(perm, struct queued, QUEUE);
-    r->steps_before = -1;
+    r->os              = os;
+    r->config          = *config;
+    r->config.path     = str_copy(perm, config->path);
+    r->texts           = arena_part(perm, TEXTS_BYTES);
+    r->memory          = arena_open((i64)LEDGER_GIB << 30);
+    r->queue           = NEW(perm, struct queued, QUEUE);
+    r->steps_before    = -1;
     row_copy(&ledger_tables[LEDGER_TABLE_run], &r->run, &config->run, &r->texts);
     row_copy(&ledger_tables[LEDGER_TABLE_price], &r->config.price, &config->price, &r->texts);
     if (!r->run.id.len) r->run.id = ledger_new_id(&r->texts);
@@ -346,14 +325,11 @@ enum status recorder_open(struct os *os, struct arena *perm, const struct record
     r->now.beat_every_ns = config->beat_ns ? config->beat_ns : beat_default_ns;
     if (!r->memory.begin)
         return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
-    init_lock(r);
-    sigfillset(&all); /* signals are for the run's thread */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&r->thread, NULL, work, r);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (failed) return err_set(err, STATUS_WORLD, "cannot start a thread: %s", strerror(failed));
-    *out = r;
-    return STATUS_OK;
+    ASSERT(!pthread_mutex_init(&r->lock, NULL));
+    thread_cond_init(&r->changed);
+    enum status st = thread_start(&r->thread, work, r, "the ledger's thread", err);
+    if (!st) *out = r;
+    return st;
 }
 
 struct str recorder_run_id(const struct recorder *r) { return r->run.id; }
