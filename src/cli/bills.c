@@ -111,6 +111,7 @@ const char *state_text(const struct run_bill *b)
 
 i64 bill_per_million(const struct run_bill *b)
 {
-    if (!b->priced || !b->work) return -1;
+    bool counted = str_eq(b->row.unit, STR("samples")) || str_eq(b->row.unit, STR("tokens"));
+    if (!b->priced || !b->work || !counted) return -1; /* nobody counts trials by the million */
     return llround((f64)b->nusd / (f64)b->work * 1e6);
 }

@@ -95,7 +95,7 @@ static void add_line(struct textbuf *b, i64 x, i64 y, const char *style, struct 
 
 struct str picture_svg(const struct comparison *c, struct arena *perm, struct arena scratch)
 {
-    enum { LEFT = 330, WIDE = 480, ROW = 34, TOP = 84, AMOUNT = 110 };
+    enum { LEFT = 370, WIDE = 480, ROW = 34, TOP = 84, AMOUNT = 110 };
     struct bar     bars[LEVERS_MAX + 2];
     struct textbuf b = textbuf_new(perm);
     i64            most, n = bars_of(c, bars, &most), decimals = comparison_decimals(c);
