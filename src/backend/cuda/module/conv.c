@@ -11,6 +11,7 @@
 #include <string.h>
 
 enum { CONVS_MAX = 256, CHOICES = 4 };
+enum { CHOICES_WHOLE = 1 }; /* with maps: each engine is compiled when it is made a plan */
 enum { WORK_BYTES_MAX = 128 << 20 };
 enum { ID_X = 1, ID_W, ID_Y, ID_BIAS, ID_MAP };
 
@@ -122,7 +123,8 @@ static struct conv *conv_of(const struct gpu_call *c, struct key k)
     struct dnn_rules rules = { notes_off | (k.in == DT_F32 ? notes_off_f32 : 0), WORK_BYTES_MAX };
     *v                     = (struct conv){ .key = k, .best = -1 };
     draw(&g);
-    v->count = dnn_end_many(&g.s, rules, v->plans, CHOICES);
+    v->count = dnn_end_many(&g.s, rules, v->plans,
+                            k.bias != DT_COUNT || k.map_count ? CHOICES_WHOLE : CHOICES);
     return v->count ? v : NULL;
 }
 

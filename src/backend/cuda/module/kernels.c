@@ -1,5 +1,6 @@
 /* kernels.c - one ordered list of all CUDA kernels. */
 #include "backend/cuda/module/gpu.h"
+#include "base/os.h"
 
 #define FAMILY(name)                                                                               \
     extern const struct gpu_kernel gpu_kernels_##name[];                                           \
@@ -8,10 +9,11 @@
 #undef FAMILY
 
 static const struct {
+    struct str               name;
     const struct gpu_kernel *kernels;
     const i32               *count;
 } families[] = {
-#define FAMILY(name) { gpu_kernels_##name, &gpu_kernels_##name##_count },
+#define FAMILY(name) { STR_INIT(#name), gpu_kernels_##name, &gpu_kernels_##name##_count },
 #include "backend/cuda/module/kernels.def"
 #undef FAMILY
 };
@@ -28,11 +30,23 @@ static bool no_f64(const struct gpu_call *c)
     return true;
 }
 
+/* FRUGAL_GPU_OFF=conv,sdpa leaves families out, to see what they give or where a fault lies. */
+static bool is_off(struct str family)
+{
+    struct os *os  = os_real();
+    struct str off = os->env(os, "FRUGAL_GPU_OFF"), word;
+    while (str_cut(&off, ',', &word)) {
+        if (str_eq(word, family)) return true;
+    }
+    return false;
+}
+
 const struct gpu_kernel *gpu_kernel_after(const struct gpu_call *c, const struct gpu_kernel *k)
 {
     bool passed = !k;
     if (!no_f64(c)) return NULL;
     for (i64 f = 0; f < COUNT_OF(families); f++) {
+        if (is_off(families[f].name)) continue;
         for (i32 i = 0; i < *families[f].count; i++) {
             const struct gpu_kernel *next = &families[f].kernels[i];
             if (passed && next->op == c->op && (!next->takes || next->takes(c))) return next;
