@@ -82,7 +82,8 @@ static enum status check(const struct settings *s, struct err *err)
                        "reads: give program.read and program.metric");
     if (p->folder.len && !s->checkpoint.dir.len)
         return err_set(err, STATUS_USAGE,
-                       "where shall the files of program.folder go? Give checkpoint.dir=FOLDER");
+                       "where shall the files of program.folder go? Give checkpoint.dir=FOLDER, and "
+                       "checkpoint.to=s3://BUCKET/PREFIX where the disk goes with the machine");
     if (!p->folder.len && p->resume_count)
         return err_set(err, STATUS_USAGE,
                        "program.resume goes on from a checkpoint: program.folder says where the "

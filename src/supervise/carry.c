@@ -17,7 +17,8 @@ struct carry {
     struct carry_config config;
     struct str          folder; /* absolute where it is there already, as all of ours */
     struct ckpt_store  *store;
-    struct uploader    *up; /* NULL: none */
+    struct uploader    *up;        /* NULL: no object store */
+    struct str          said;      /* when it was asked for newer ones, for the first restore */
     struct ckpt_id      last;      /* of the newest that this start has taken; save 0: none */
     struct arena        memory[3]; /* of the two lists that take turns, and of all else */
     i64                 turn;
@@ -50,6 +51,25 @@ static void find_run(struct carry *c, struct arena scratch)
         if (!list.items[i].why.status) carry_set_run(c, list.items[i].manifest.run);
 }
 
+/* The number of this start, and from the object store whatever is newer than what is here. */
+static enum status fetch_newer(struct carry *c, struct arena *perm, struct err *err)
+{
+    struct ckpt_list list;
+    struct ckpt_id   have    = { 0 }, got;
+    struct arena     scratch = *perm;
+    c->last.attempt          = ckpt_attempt_last(c->store) + 1;
+    if (!c->config.to) return STATUS_OK;
+    enum status st = ckpt_list(c->os, c->config.store, &scratch, &list, err);
+    for (i64 i = 0; i < list.count && !st && !have.attempt; i++)
+        if (!list.items[i].why.status && !ckpt_verify(c->os, &list.items[i], scratch, NULL))
+            have = list.items[i].id;
+    if (!st) st = uploader_start(c->os, c->config.to, c->store, perm, &c->up, err);
+    if (st) return st;
+    c->last.attempt = uploader_attempt(c->up);
+    st              = uploader_restore(c->up, have, perm, &c->said, &got, err);
+    return st == STATUS_NO ? STATUS_OK : st;
+}
+
 enum status carry_open(struct os *os, const struct carry_config *config, struct arena *perm,
                        struct carry **out, struct err *err)
 {
@@ -70,13 +90,11 @@ enum status carry_open(struct os *os, const struct carry_config *config, struct 
                        STR_ARG(inside(c->folder, store) ? store : c->folder),
                        STR_ARG(inside(c->folder, store) ? c->folder : store));
     }
-    c->last.attempt = ckpt_attempt_last(c->store) + 1;
-    if (config->to) st = uploader_start(os, config->to, c->store, perm, &c->up, err);
+    st = fetch_newer(c, perm, err);
     if (st) {
         ckpt_store_close(c->store);
         return st;
     }
-    if (c->up) c->last.attempt = uploader_attempt(c->up);
     find_run(c, *perm);
     for (i64 i = 0; i < COUNT_OF(c->memory); i++) c->memory[i] = arena_part(perm, LIST_BYTES);
     for (i64 i = 0; i < COUNT_OF(c->kept_memory); i++)
@@ -94,16 +112,11 @@ void carry_set_run(struct carry *c, struct str run)
     snprintf(c->run, sizeof c->run, "%.*s", (int)MIN(run.len, 63), run.data);
 }
 
-enum status carry_wait(struct carry *c, i64 until_ns, struct err *err)
-{
-    return c->up ? uploader_wait_until(c->up, until_ns, err) : STATUS_OK;
-}
-
-void carry_close(struct carry *c)
+void carry_close(struct carry *c, bool ended)
 {
     if (!c) return;
     carry_pause(c);
-    if (c->up) uploader_close(c->up, false);
+    if (c->up) uploader_close(c->up, ended);
     ckpt_store_close(c->store);
     pthread_cond_destroy(&c->wake);
     pthread_mutex_destroy(&c->lock);
@@ -275,8 +288,8 @@ static enum status take(struct carry *c, const struct folder_list *l, i64 step,
     else st = ckpt_import_commit(c->store, &m, scratch, err);
     if (st) return st;
     c->last = m.id;
-    if (c->up) uploader_offer(c->up, &m);
     keep_list(c, l);
+    if (c->up) uploader_offer(c->up, &m);
     const struct folder_file *newest = newest_file(l);
     i64                       since  = 0; /* the last of them was seen to change */
     for (i64 i = 0; i < l->count; i++) since = MAX(since, l->files[i].since_ns);
@@ -407,34 +420,16 @@ static enum status restore(struct carry *c, const struct ckpt *k, const struct f
     return st;
 }
 
-/* What lies in the object store and is newer than what is here comes here; before the first start. */
-static enum status fetch_newer(struct carry *c, struct textbuf *b, struct err *err)
-{
-    struct arena     scratch = c->memory[1], perm = arena_part(&scratch, 1 << 20);
-    struct ckpt_list list;
-    struct ckpt_id   have = { 0 }, got;
-    struct str       said;
-    if (!c->up || c->last.save) return STATUS_OK;
-    enum status st = ckpt_list(c->os, c->config.store, &scratch, &list, err);
-    for (i64 i = 0; i < list.count && !have.attempt; i++)
-        if (!ckpt_verify(c->os, &list.items[i], scratch, NULL)) have = list.items[i].id;
-    if (!st) st = uploader_restore(c->up, have, &perm, &said, &got, err);
-    else said = STR("");
-    if (said.len) textbuf_fmt(b, "%.*s\n", STR_ARG(said));
-    if (!st) c->fresh = false;
-    return st == STATUS_NO ? STATUS_OK : st;
-}
-
 enum status carry_restore(struct carry *c, struct arena *perm, struct str *said, bool *found,
                           struct err *err)
 {
     struct arena     scratch = c->memory[1];
     struct ckpt_list list;
     struct textbuf   b  = textbuf_new(perm);
-    enum status      st = fetch_newer(c, &b, err);
-    *found              = false;
-    list.count          = 0;
-    if (!st) st = ckpt_list(c->os, c->config.store, &scratch, &list, err);
+    enum status      st = ckpt_list(c->os, c->config.store, &scratch, &list, err);
+    if (c->said.len) textbuf_fmt(&b, "%.*s\n", STR_ARG(c->said));
+    c->said = STR("");
+    *found  = false;
     for (i64 i = 0; i < list.count && !st && !*found; i++) {
         struct arena       here = scratch;
         struct ckpt       *k    = &list.items[i];
@@ -515,6 +510,21 @@ struct carry_state carry_state(struct carry *c)
     pthread_mutex_lock(&c->lock);
     struct carry_state s = c->state;
     pthread_mutex_unlock(&c->lock);
-    if (c->up) s.taken_over_by = uploader_state(c->up).taken_over_by;
     return s;
+}
+
+/* --- the object store --------------------------------------------------------------------------- */
+
+struct upload_state carry_upload(struct carry *c)
+{
+    return c->up ? uploader_state(c->up) : (struct upload_state){ .alone = true };
+}
+
+enum status carry_wait_until(struct carry *c, i64 until_ns, struct err *err)
+{
+    if (!c->up) return STATUS_OK;
+    struct upload_state s      = uploader_state(c->up);
+    f64                 left_s = (f64)(until_ns - c->os->now_ns(c->os)) / 1e9;
+    if (s.bytes_s > 0 && (f64)s.bytes_left / s.bytes_s > left_s) uploader_drop_waiting(c->up);
+    return uploader_wait_until(c->up, until_ns, err);
 }

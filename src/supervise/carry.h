@@ -11,33 +11,30 @@
  * other functions but carry_state are not called. */
 #ifndef SUPERVISE_CARRY_H
 #define SUPERVISE_CARRY_H
-#include "base/os.h"
 #include "run/program.h"
 #include "store/upload.h"
 
 struct carry_config {
-    const struct program_config *program;
-    struct str                   store; /* its folder: checkpoint.dir */
-    i64                          keep;
-    i64                          look_ns; /* between two looks */
-    const struct upload_settings
-        *to; /* an object store that they are carried to as well; NULL: none */
+    const struct program_config  *program;
+    struct str                    store; /* its folder: checkpoint.dir */
+    i64                           keep;
+    i64                           look_ns; /* between two looks */
+    const struct upload_settings *to;      /* to an object store as well; NULL: none */
 };
 
 /* Whether files that are open or were written just now may still be half. */
 enum carry_moment { CARRY_RUNNING, CARRY_EXITED };
 
 struct carry_state {
-    i64        count;         /* checkpoints carried since carry_open */
-    i64        step;          /* of the newest, as it was given */
-    i64        bytes;         /* of it */
-    i64        complete_ns;   /* when its files were complete, on the clock of now_ns */
-    char       newest[256];   /* the file in it that was written last, within the folder */
-    char       waits[256];    /* a file that is new and not complete; empty: none */
-    i64        waits_ns;      /* since when there has been such a one */
-    i64        discarded;     /* copies thrown away, because a file changed meanwhile */
-    struct err failed;        /* why the last try failed; OK: it did not */
-    i64        taken_over_by; /* a later start of this run on another machine; 0: none */
+    i64        count;       /* checkpoints carried since carry_open */
+    i64        step;        /* of the newest, as it was given */
+    i64        bytes;       /* of it */
+    i64        complete_ns; /* when its files were complete, on the clock of now_ns */
+    char       newest[256]; /* the file in it that was written last, within the folder */
+    char       waits[256];  /* a file that is new and not complete; empty: none */
+    i64        waits_ns;    /* since when there has been such a one */
+    i64        discarded;   /* copies thrown away, because a file changed meanwhile */
+    struct err failed;      /* why the last try failed; OK: it did not */
 };
 
 struct carry;
@@ -48,9 +45,8 @@ void       carry_set_run(struct carry *c, struct str run); /* at most 63 bytes o
 /* Holds the store alone. USAGE: the store lies in the folder, or the other way round. */
 enum status carry_open(struct os *os, const struct carry_config *c, struct arena *perm,
                        struct carry **out, struct err *err);
-/* Until all is in the object store too, or the time is over: as uploader_wait_until. */
-enum status carry_wait(struct carry *c, i64 until_ns, struct err *err);
-void        carry_close(struct carry *c);
+/* `ended`: the program is done, and does not go on from what was carried. NULL too. */
+void carry_close(struct carry *c, bool ended);
 
 /* Before the program starts: the folder becomes what the newest whole checkpoint has; other files go
  * to FOLDER/.frugal-aside, for they may be half. *found: there is one. `said` gets sentences on
@@ -65,5 +61,11 @@ enum status        carry_begin(struct carry *c, struct err *err);
 void               carry_pause(struct carry *c);
 void               carry_step(struct carry *c, i64 step); /* how far the program is */
 struct carry_state carry_state(struct carry *c);
+
+/* The object store. Without one all is there and well. */
+struct upload_state carry_upload(struct carry *c);
+/* Waits until what was carried is there too, or the time is over; where it cannot all be in time, the
+ * one on its way is worth more than the one that waits. NO: a sentence says what is not there. */
+enum status carry_wait_until(struct carry *c, i64 until_ns, struct err *err);
 
 #endif

@@ -11,9 +11,7 @@ enum { PERM_GIB = 4, NOTICES_MAX = 8, OUTPUT_BYTES = 1 << 16, ARGUMENTS_MAX = 10
 
 static const i64 tick_ns = 50000000, second_ns = 1000000000, look_ns = 500000000,
                  look_least_ns = 50000000, backoff_max_ns = 60000000000,
-                 waits_long_ns = 600000000000;
-/* For what is still on its way to the object store: AWS's notice, and patience at a run's own end. */
-static const i64 upload_asked_ns = (i64)110 * 1000000000, upload_ns = (i64)600 * 1000000000;
+                 upload_patience_ns = 600000000000, waits_long_ns = 600000000000;
 static const f64 saving_part =
     0.75; /* of a notice, for the program; the rest is to carry its files */
 
@@ -40,11 +38,13 @@ struct run {
     char            reason[STOP_TEXT_MAX]; /* what asked, as a sentence */
     i64             kill_ns;               /* asked: until then it may save */
     i64             asked_ns;              /* the time it got */
+    i64             deadline_ns;           /* of a notice; 0: none */
     i64             asked_count;           /* checkpoints carried by then */
     i64             handlers;              /* processes that were asked and listen */
     bool            killed;                /* by us */
     i64             told_count;            /* checkpoints that were told */
-    bool            told_waits;
+    bool            told_waits, told_alone;
+    struct ckpt_id  told_remote; /* the newest in the object store */
     char            told_failed[512];
     pthread_mutex_t lock; /* of the notices: the watcher's thread puts them here */
     struct notice   notices[NOTICES_MAX];
@@ -156,6 +156,7 @@ static void hear_notices(struct run *r)
         const struct notice *n = &taken[i];
         if (n->act == NOTICE_LOG) say(r, "%s", n->text);
         if (n->act == NOTICE_SAVE) ask_to_save(r, n->text);
+        if (n->act == NOTICE_END) r->deadline_ns = n->deadline_ns;
         if (n->act == NOTICE_END)
             ask_to_end(r, ASKED_BY_NOTICE,
                        (i64)(saving_part * (f64)MAX(n->deadline_ns - now_ns(r), 0)), n->text);
@@ -219,9 +220,33 @@ static void judge(struct run *r)
         ask_to_end(r, ASKED_BY_POLICY, (i64)(r->c->program->grace_s * 1e9), r->stop.text);
 }
 
+static void hear_upload(struct run *r)
+{
+    struct upload_state s = carry_upload(r->carry);
+    if (!s.alone && !r->told_alone)
+        say(r,
+            "the object store ignores conditions (If-None-Match), so a second writer there cannot "
+            "be kept out; what is believed is whole even so");
+    r->told_alone = true;
+    if (ckpt_order(r->told_remote, s.newest) < 0)
+        say(r, "the checkpoint of step %lld is in the object store", (long long)s.newest.step);
+    r->told_remote = s.newest;
+    if (s.taken_over_by && !r->asked) {
+        char text[96];
+        snprintf(text, sizeof text, "start %lld of this run, elsewhere, has taken over",
+                 (long long)s.taken_over_by);
+        ask_to_end(r, ASKED_BY_USER, 0, text);
+    }
+    if (s.failed.status && strcmp(s.failed.text, r->told_failed)) {
+        say(r, "not yet in the object store: %s", s.failed.text);
+        snprintf(r->told_failed, sizeof r->told_failed, "%s", s.failed.text);
+    }
+}
+
 static void hear_carry(struct run *r)
 {
     if (!r->carry) return;
+    hear_upload(r);
     struct carry_state s = carry_state(r->carry);
     if (s.count > r->told_count)
         say(r, "checkpoint %lld carried: %s, %.1f MB", (long long)s.count, s.newest,
@@ -233,11 +258,6 @@ static void hear_carry(struct run *r)
     if (s.failed.status && strcmp(s.failed.text, r->told_failed)) {
         say(r, "nothing could be carried: %s", s.failed.text);
         snprintf(r->told_failed, sizeof r->told_failed, "%s", s.failed.text);
-    }
-    if (s.taken_over_by && !r->asked) {
-        char text[128];
-        snprintf(text, sizeof text, "start %lld of this run, elsewhere, has taken over", (long long)s.taken_over_by);
-        ask_to_end(r, ASKED_BY_SIGNAL, (i64)(r->c->program->grace_s * 1e9), text);
     }
     if (s.waits[0] && now_ns(r) - s.waits_ns > waits_long_ns && !r->told_waits) {
         say(r, "%s has not been complete for %.0f minutes, and nothing is carried until it is",
@@ -416,6 +436,19 @@ static enum status interrupted(struct run *r, struct err *err)
                    STR_ARG(r->c->store));
 }
 
+/* What was carried shall be in the object store too when we are gone. */
+static enum status wait_for_upload(struct run *r, enum status st, struct err *err)
+{
+    struct err why = { 0 };
+    if (!r->carry) return st;
+    i64         until = r->deadline_ns ? r->deadline_ns : now_ns(r) + upload_patience_ns;
+    enum status sent  = carry_wait_until(r->carry, until, &why);
+    hear_carry(r);
+    if (!sent) return st;
+    if (st) say(r, "%s", why.text); /* there is a reason already why it ended */
+    return st ? st : err_set(err, sent == STATUS_NO ? STATUS_WORLD : sent, "%s", why.text);
+}
+
 static enum status run_all(struct run *r, struct err *err)
 {
     struct supervise_result *result   = r->result;
@@ -442,15 +475,6 @@ static enum status run_all(struct run *r, struct err *err)
         back_off(r, failures);
         if (r->asked == ASKED_BY_POLICY) return STATUS_OK;
     }
-}
-
-/* What was carried is in the object store when the run has ended, or the user is told that it is not. */
-static enum status wait_for_uploads(struct run *r, enum status st, struct err *err)
-{
-    struct err  why   = { 0 };
-    enum status there = carry_wait(r->carry, now_ns(r) + (r->asked ? upload_asked_ns : upload_ns), &why);
-    if (there == STATUS_NO) say(r, "%s", why.text);
-    return there == STATUS_INTERRUPTED && !st ? err_set(err, there, "%s", why.text) : st;
 }
 
 static void finish(struct run *r)
@@ -491,11 +515,13 @@ enum status supervise_run(struct os *os, const struct supervise_config *c,
         if (r.carry) carry_set_run(r.carry, run);
     }
     if (!st) st = notice_watch_open(os, c->spot, on_notice, &r, &r.watch, err);
-    if (!st) st = run_all(&r, err);
-    if (r.carry) st = wait_for_uploads(&r, st, err);
+    if (!st) {
+        st = run_all(&r, err);
+        st = wait_for_upload(&r, st, err);
+    }
     notice_watch_close(r.watch);
     finish(&r);
-    carry_close(r.carry);
+    carry_close(r.carry, !st);
     observer_release(r.observer);
     pthread_mutex_destroy(&r.lock);
     arena_close(&r.perm);

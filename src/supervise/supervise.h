@@ -14,16 +14,17 @@
 #include "run/notice.h"
 #include "run/program.h"
 #include "run/stop.h"
+#include "store/upload.h"
 
 struct supervise_config {
-    const char *const           *command; /* ends with NULL */
-    const struct program_config *program;
-    const struct spot_config    *spot;
-    struct stop_config           stop;
-    struct str                   store; /* of carried files; empty: none are */
-    i64                          keep;
-    const struct upload_settings *to; /* an object store that they are carried to as well; NULL: none */
-    struct account              *account; /* of the whole run; NULL: nobody asks */
+    const char *const            *command; /* ends with NULL */
+    const struct program_config  *program;
+    const struct spot_config     *spot;
+    struct stop_config            stop;
+    struct str                    store; /* of carried files; empty: none are */
+    i64                           keep;
+    const struct upload_settings *to;      /* to which object store they go as well; NULL: none */
+    struct account               *account; /* of the whole run; NULL: nobody asks */
 };
 
 /* Any of them but on_message may be NULL; called from the thread of supervise_run. */

@@ -172,7 +172,7 @@ TEST(a_file_that_changes_while_it_is_carried_is_carried_later)
         now = sim_os_look(w.sim, STR("/out/a.pt"));
         if (found) CHECK(str_eq(now, STR("one")) || str_eq(now, STR("two")));
         kept_one += left >= 0;
-        carry_close(w.carry);
+        carry_close(w.carry, false);
     }
     CHECK(discarded > 3); /* or nothing changed when we thought it did */
 }
@@ -220,13 +220,13 @@ TEST(what_lies_there_at_the_very_first_start_is_believed_and_later_not)
     CHECK(!restore(&w, perm, &said));
     CHECK_EQ(carry_state(w.carry).count, 1);
     CHECK(restore(&w, perm, &said));
-    carry_close(w.carry);
+    carry_close(w.carry, false);
 
     world_init(&w, perm);
     world_open(&w, perm); /* begins in an empty folder, and is killed before anything is carried */
     CHECK(!restore(&w, perm, &said));
     put(&w, "/out/a.pt", "ha");
-    carry_close(w.carry);
+    carry_close(w.carry, false);
     world_open(&w, perm);
     CHECK(!restore(&w, perm, &said));
     CHECK_STR(sim_os_look(w.sim, STR("/out/.frugal-aside/a.pt")), "ha");
@@ -238,8 +238,9 @@ TEST(store_and_folder_must_lie_apart)
     struct str            top     = os_absolute(perm, folder_new(perm));
     struct str            out     = str_fmt(perm, "%.*s/out", STR_ARG(top));
     struct program_config program = { .folder = out, .files = { STR("*") }, .file_count = 1 };
-    struct carry_config   inside = { &program, str_fmt(perm, "%.*s/out/kept", STR_ARG(top)), 2, 1, NULL };
-    struct carry_config   around = { &program, top, 2, 1, NULL };
+    struct carry_config   inside  = { &program, str_fmt(perm, "%.*s/out/kept", STR_ARG(top)), 2, 1,
+                                      NULL };
+    struct carry_config   around  = { &program, top, 2, 1, NULL };
     struct carry         *c;
     struct err            err = { 0 };
     CHECK_EQ(carry_open(os_real(), &inside, perm, &c, &err), STATUS_USAGE);
@@ -268,7 +269,7 @@ TEST(after_any_accident_one_whole_checkpoint_is_brought_back)
             carry_look(w.carry, 8, CARRY_EXITED, NULL);
             done       = carry_state(w.carry).count == 2 && w.sim->calls < w.sim->kill_at;
             bool taken = carry_state(w.carry).count == 2;
-            carry_close(w.carry);
+            carry_close(w.carry, false);
             sim_os_crash(w.sim, (enum sim_survive)survive);
             sim_os_put(w.sim, STR("/out/a"), STR("ha"));
             world_open(&w, perm);
@@ -277,7 +278,7 @@ TEST(after_any_accident_one_whole_checkpoint_is_brought_back)
             bool       one = str_eq(a, STR("one a")) && str_eq(b, STR("one b"));
             bool       two = str_eq(a, STR("two a")) && str_eq(b, STR("two b"));
             CHECK(two || (one && !taken));
-            carry_close(w.carry);
+            carry_close(w.carry, false);
         }
 }
 
@@ -326,5 +327,5 @@ TEST(a_file_that_somebody_has_open_is_not_carried_and_times_come_back)
     CHECK_EQ(stat(path, &after), 0);
     CHECK_EQ(before.st_mtim.tv_sec, after.st_mtim.tv_sec);
     CHECK_EQ(before.st_mtim.tv_nsec, after.st_mtim.tv_nsec);
-    carry_close(c);
+    carry_close(c, false);
 }

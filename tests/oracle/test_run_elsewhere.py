@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""frugal run with checkpoint.to, against the server of s3_server.py: a program that knows nothing of frugal
+loses its machine, disk and all, in the middle of a write, and ends on another as it would have alone."""
+import os, random, signal, subprocess, sys, tempfile, time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from s3_server import KEY_ID, SECRET, REGION, Server
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+FRUGAL = os.environ.get("FRUGAL") or os.path.join(TOP, "build", "frugal")
+SEED = int(os.environ.get("CHECK_SEED") or random.SystemRandom().getrandbits(64))
+RNG = random.Random(SEED)
+PROGRAM = [sys.executable, os.path.join(TOP, "tests", "cli", "rewrites.py"), "save/model", "160"]
+
+
+class Machine:
+    """A folder of its own, and an environment with keys."""
+
+    def __init__(self, server):
+        self.folder = tempfile.TemporaryDirectory()
+        env = {"PATH": os.environ["PATH"], "HOME": self.folder.name, "AWS_ACCESS_KEY_ID": KEY_ID,
+               "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": REGION, "AWS_ENDPOINT_URL_S3": server.url,
+               "no_proxy": "*", "FRUGAL_RUN_LEDGER": "none", "FRUGAL_SPOT_CLOUD": "none"}
+        self.process = subprocess.Popen(
+            [FRUGAL, "run", "program.folder=save", "checkpoint.dir=kept", "checkpoint.to=s3://bucket/run",
+             "program.settle_s=0.1", "program.read=regex", "program.step=step ([0-9]+)",
+             "program.resume=[--resume]", "--", *PROGRAM],
+            env=env, cwd=self.folder.name, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            start_new_session=True)
+
+    def lose(self):
+        """Everything at once: frugal, the program, the disk."""
+        pids = subprocess.run(["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True).stdout.split()
+        self.process.kill()
+        for pid in pids:
+            os.kill(int(pid), signal.SIGKILL)
+        self.process.communicate()
+        self.folder.cleanup()
+
+    def end(self, rc):
+        try:
+            self.out, self.err = self.process.communicate(timeout=60)
+        finally:
+            self.process.kill()
+        assert self.process.returncode == rc, (self.process.returncode, self.out[-400:], self.err[-2000:])
+        assert SECRET not in self.out + self.err
+
+
+def manifests(server):
+    return {k for k in list(server.objects) if k.endswith("/manifest.json")}
+
+
+def wait_for_new(server, before, machine):
+    for _ in range(1000):
+        if manifests(server) - before:
+            return
+        assert machine.process.poll() is None, machine.process.communicate()
+        time.sleep(0.02)
+    raise AssertionError("no checkpoint comes")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        os.mkdir(os.path.join(folder, "save"))
+        alone = subprocess.run(PROGRAM, cwd=folder, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
+
+    with Server() as server:
+        for lost in range(2):  # each at a random moment after a new checkpoint has come
+            before, machine = manifests(server), Machine(server)
+            wait_for_new(server, before, machine)
+            time.sleep(RNG.random() * 0.3)
+            machine.lose()
+        assert manifests(server)
+        last = Machine(server)
+        last.end(0)
+        assert "resumed at" in last.out, last.err
+        assert last.out.splitlines()[-1] == alone, (last.out[-200:], alone)
+        assert "is in the object store" in last.err, last.err
+        again = Machine(server)  # the program begins where it ended, and ends at once
+        again.end(0)
+        assert again.out.splitlines()[-1] == alone
+
+    with Server() as server:  # two at once: the older one ends with 4, and the younger as alone
+        older = Machine(server)
+        wait_for_new(server, set(), older)
+        younger = Machine(server)
+        older.end(4)
+        assert "of this run, elsewhere, has taken over" in older.err, older.err
+        younger.end(0)
+        assert younger.out.splitlines()[-1] == alone
+    print("lost 2 machines, ended as alone; of two at once the older gave way")
+
+
+if __name__ == "__main__":
+    print(f"CHECK_SEED={SEED}")
+    main()
