@@ -115,7 +115,7 @@ TEST(a_server_may_be_slow_silent_endless_or_gone)
         struct os           *os    = os_real();
         i64                  begin = os->now_ns(os);
         enum status          st    = http_ask(os, &q, perm, &a, &err);
-        CHECK(os->now_ns(os) - begin < 1000000000);
+        CHECK(os->now_ns(os) - begin < 5000000000); /* on a busy machine */
         served_close(s);
         CHECK_EQ(st, cases[i].says ? STATUS_WORLD : STATUS_OK);
         if (cases[i].says) CHECK(strstr(err.text, cases[i].says));
