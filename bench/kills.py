@@ -18,7 +18,7 @@ import time
 
 import common
 
-KILLS, QUICK_KILLS = 200, 12
+KILLS, QUICK_KILLS, KILL_S_MAX = 200, 12, 0.5
 HEAD = f"{'kills':>6}{'went on':>9}{'halves':>8}{'damaged':>9}{'steps':>7}{'twice':>7}{'seconds':>9}  weights"
 FILE = os.path.join(common.TOP, "bench", "kills.yaml")
 FOLDER = os.path.join(common.DATA, "kills")
@@ -75,7 +75,7 @@ def kill_often(kills, draw, result, *more):
     for n in range(kills + 1):
         process = start(out, *settings)
         try:
-            process.wait(None if n == kills else draw.uniform(0.01, 0.5))
+            process.wait(None if n == kills else draw.uniform(0.01, KILL_S_MAX))
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             process.wait()
@@ -113,9 +113,12 @@ def main(arguments):
     os.makedirs(FOLDER)
     about = common.machine(command=f"bench/run kills --kills={kills} --seed={seed}")
     record = common.Record("kills", HEAD, line, about, "--json" in arguments, "--quick" not in arguments)
-    steps = f"train.steps={kills * 60}"
     begin = time.perf_counter()
     whole = os.path.join(FOLDER, "whole.safetensors")
+    if start(whole, "train.steps=300").wait():
+        raise common.Failed(f"the first steps failed: {events()[-1:]}")
+    done = events()[-1]
+    steps = f"train.steps={max(60 * kills, int(kills * KILL_S_MAX * done['steps'] / done['seconds']))}"
     if start(whole, steps).wait():
         raise common.Failed(f"the run at a stretch failed: {events()[-1:]}")
     result = {"kills": kills, "seed": seed, "resumed": 0, "halves": 0, "damaged": 0, "redone": 0}

@@ -19,23 +19,41 @@ static const struct {
     enum effect effect;
     size_t      offset;
 } settings_kept[] = {
-#define SETTING(kind, effect, field) { "train." #field, kind, effect, offsetof(struct train_config, field) }
-    SETTING(NUMBER, CHANGES, lr),           SETTING(NUMBER, CHANGES, beta1),
-    SETTING(NUMBER, CHANGES, beta2),        SETTING(NUMBER, CHANGES, eps),
-    SETTING(NUMBER, CHANGES, decay),        SETTING(NUMBER, CHANGES, momentum),
-    SETTING(NUMBER, CHANGES, clip),         SETTING(TRUTH, CHANGES, nesterov),
-    SETTING(NUMBER, CHANGES, muon_lr),      SETTING(NUMBER, CHANGES, muon_rest_lr),
-    SETTING(NUMBER, CHANGES, muon_momentum), SETTING(TEXT, CHANGES, muon_scale),
-    SETTING(TEXT, CHANGES, schedule),       SETTING(NUMBER, CHANGES, peak_part),
-    SETTING(NUMBER, CHANGES, decay_part),   SETTING(INT, CHANGES, step_every),
-    SETTING(NUMBER, CHANGES, step_factor),  SETTING(TEXT, CHANGES, lr_scaling),
-    SETTING(INT, CHANGES, lr_batch),        SETTING(NUMBER, CHANGES, lr_end),
-    SETTING(INT, CHANGES, warmup),          SETTING(TEXT, CHANGES, warmup_unit),
+#define SETTING(kind, effect, field)                                                               \
+    {                                                                                              \
+        "train." #field, kind, effect, offsetof(struct train_config, field)                        \
+    }
+    SETTING(NUMBER, CHANGES, lr),
+    SETTING(NUMBER, CHANGES, beta1),
+    SETTING(NUMBER, CHANGES, beta2),
+    SETTING(NUMBER, CHANGES, eps),
+    SETTING(NUMBER, CHANGES, decay),
+    SETTING(NUMBER, CHANGES, momentum),
+    SETTING(NUMBER, CHANGES, clip),
+    SETTING(TRUTH, CHANGES, nesterov),
+    SETTING(NUMBER, CHANGES, muon_lr),
+    SETTING(NUMBER, CHANGES, muon_rest_lr),
+    SETTING(NUMBER, CHANGES, muon_momentum),
+    SETTING(TEXT, CHANGES, muon_scale),
+    SETTING(TEXT, CHANGES, schedule),
+    SETTING(NUMBER, CHANGES, peak_part),
+    SETTING(NUMBER, CHANGES, decay_part),
+    SETTING(INT, CHANGES, step_every),
+    SETTING(NUMBER, CHANGES, step_factor),
+    SETTING(TEXT, CHANGES, lr_scaling),
+    SETTING(INT, CHANGES, lr_batch),
+    SETTING(NUMBER, CHANGES, lr_end),
+    SETTING(INT, CHANGES, warmup),
+    SETTING(TEXT, CHANGES, warmup_unit),
     SETTING(TRUTH, CHANGES, stochastic_rounding),
-    SETTING(INT, ENDS, epochs),             SETTING(INT, ENDS, steps),
-    SETTING(TEXT, ENDS, target_metric),     SETTING(NUMBER, ENDS, target),
-    SETTING(INT, ENDS, patience),           SETTING(NUMBER, ENDS, min_improvement),
-    SETTING(NUMBER, ENDS, max_seconds),     SETTING(NUMBER, ENDS, max_dollars),
+    SETTING(INT, ENDS, epochs),
+    SETTING(INT, ENDS, steps),
+    SETTING(TEXT, ENDS, target_metric),
+    SETTING(NUMBER, ENDS, target),
+    SETTING(INT, ENDS, patience),
+    SETTING(NUMBER, ENDS, min_improvement),
+    SETTING(NUMBER, ENDS, max_seconds),
+    SETTING(NUMBER, ENDS, max_dollars),
     SETTING(NUMBER, ENDS, forecast),
 #undef SETTING
 };
@@ -79,16 +97,17 @@ struct must {
 
 static void musts(struct session *s, struct arena *perm, struct must *to)
 {
-    const struct train_config *c   = &s->settings->train;
+    const struct train_config *c               = &s->settings->train;
     const struct must          all[MUST_COUNT] = {
-        { "train.optimiser", optimiser_name(s->config.optimiser) },
-        { "train.precision", precision_name(s->precision.dtype) },
-        { "train.seed", str_fmt(perm, "%llu", (unsigned long long)c->seed) },
-        { "train.shuffle", c->shuffle ? STR("true") : STR("false") },
-        { "train.drop_last", c->drop_last ? STR("true") : STR("false") },
-        { "samples to train on", str_fmt(perm, "%lld", (long long)dataset_count(s->data, SPLIT_TRAIN)) },
-        { "samples a step", str_fmt(perm, "%lld", (long long)session_step_samples(s)) },
-        { "model", model_mark(s, perm) },
+                 { "train.optimiser", optimiser_name(s->config.optimiser) },
+                 { "train.precision", precision_name(s->precision.dtype) },
+                 { "train.seed", str_fmt(perm, "%llu", (unsigned long long)c->seed) },
+                 { "train.shuffle", c->shuffle ? STR("true") : STR("false") },
+                 { "train.drop_last", c->drop_last ? STR("true") : STR("false") },
+                 { "samples to train on",
+                   str_fmt(perm, "%lld", (long long)dataset_count(s->data, SPLIT_TRAIN)) },
+                 { "samples a step", str_fmt(perm, "%lld", (long long)session_step_samples(s)) },
+                 { "model", model_mark(s, perm) },
     };
     memcpy(to, all, sizeof all);
 }
@@ -101,10 +120,12 @@ static struct str kernels(struct session *s, struct arena *perm, struct arena sc
         const struct program *p = s->set->programs[id];
         for (i32 i = 0; p && i < p->instr_count; i++) {
             struct arena mine = scratch;
-            struct str   word = str_fmt(&mine, " %s=%.*s ", op_info(p->graph->nodes[p->instrs[i].node].op)->name,
-                                        STR_ARG(p->instrs[i].kernel));
-            struct str   text = textbuf_str(&b);
-            if (text.len && memmem(text.data, (size_t)text.len, word.data, (size_t)word.len)) continue;
+            struct str   word =
+                str_fmt(&mine, " %s=%.*s ", op_info(p->graph->nodes[p->instrs[i].node].op)->name,
+                        STR_ARG(p->instrs[i].kernel));
+            struct str text = textbuf_str(&b);
+            if (text.len && memmem(text.data, (size_t)text.len, word.data, (size_t)word.len))
+                continue;
             textbuf_add(&b, b.len ? str_sub(word, 1, word.len) : word);
         }
     }
@@ -158,7 +179,8 @@ void resume_tell(const struct train_listener *to, const struct train_checkpoint 
 
 static void tell(const struct resume *r, enum train_checkpoint_kind kind, i64 step, struct str text)
 {
-    resume_tell(r->listener, &(struct train_checkpoint){ .kind = kind, .step = step, .text = text });
+    resume_tell(r->listener,
+                &(struct train_checkpoint){ .kind = kind, .step = step, .text = text });
 }
 
 /* What was chosen for the machine of then stays as it was. */
@@ -184,7 +206,8 @@ static enum status find(struct resume *r, struct str folder, struct arena *perm,
     st = ckpt_load_newest(r->os, &r->list, perm, &r->loaded, err);
     for (i64 i = 0; i < r->list.count && r->list.items[i].why.status; i++)
         tell(r, CHECKPOINT_DAMAGED, r->list.items[i].id.step, str_of(r->list.items[i].why.text));
-    if (st == STATUS_NO) return STATUS_OK; /* none is whole: the run begins anew, and that was told */
+    if (st == STATUS_NO)
+        return STATUS_OK; /* none is whole: the run begins anew, and that was told */
     if (st) return st;
     r->found = true;
     r->run   = r->loaded.ckpt->manifest.run;
@@ -219,7 +242,8 @@ enum status resume_open(struct resume *r, struct os *os, const struct settings *
     if (st) return st;
     r->attempt = ckpt_attempt_last(r->store) + 1;
     r->run     = str_fmt(perm, "%016llx", (unsigned long long)rng_mix((u64)os->wall_ns(os)));
-    st = elsewhere_open(&r->elsewhere, os, &r->settings, listener, r->store, perm, &r->attempt, err);
+    st =
+        elsewhere_open(&r->elsewhere, os, &r->settings, listener, r->store, perm, &r->attempt, err);
     if (st) return st;
     if (!listener->orders || !listener->orders->fresh) return find_anywhere(r, perm, err);
     st = ckpt_clear(r->store, *perm, err);
@@ -244,10 +268,11 @@ void resume_close(struct resume *r)
 
 static enum status another(const struct resume *r, struct err *err, struct str what)
 {
-    return err_set(err, STATUS_USAGE,
-                   "%.*s holds the checkpoints of another run: %.*s. Give this one a checkpoint.dir of "
-                   "its own, or begin anew with --fresh, which removes them",
-                   STR_ARG(r->settings.checkpoint.dir), STR_ARG(what));
+    return err_set(
+        err, STATUS_USAGE,
+        "%.*s holds the checkpoints of another run: %.*s. Give this one a checkpoint.dir of "
+        "its own, or begin anew with --fresh, which removes them",
+        STR_ARG(r->settings.checkpoint.dir), STR_ARG(what));
 }
 
 /* The optimiser comes before the tensors, of which it makes some. */
@@ -262,9 +287,11 @@ static enum status check_same(struct resume *r, struct session *s, const struct 
         if (i == 1 && snapshot_fits(n, &r->loaded, &why)) return another(r, err, str_of(why.text));
         if (str_eq(was, is)) continue;
         if (str_eq(str_of(must[i].key), STR("model")))
-            return another(r, err, STR("its tensors are these, but its model has other operations"));
-        return another(r, err, str_fmt(s->perm, "%s was %.*s and is %.*s", must[i].key,
-                                       STR_ARG(was), STR_ARG(is)));
+            return another(r, err,
+                           STR("its tensors are these, but its model has other operations"));
+        return another(
+            r, err,
+            str_fmt(s->perm, "%s was %.*s and is %.*s", must[i].key, STR_ARG(was), STR_ARG(is)));
     }
     return STATUS_OK;
 }
@@ -275,11 +302,11 @@ static bool tell_changes(struct resume *r, struct session *s)
     bool any = false;
     for (i64 i = 0; i < COUNT_OF(settings_kept); i++) {
         struct arena scratch = s->scratch;
-        struct str   was = text_before(r, settings_kept[i].key);
-        struct str   is  = value_text(&s->settings->train, i, &scratch);
-        if (str_eq(was, is)) continue;
+        struct str   was     = text_before(r, settings_kept[i].key);
+        struct str   is      = value_text(&s->settings->train, i, &scratch);
+        if (str_eq(was, is) || !json_get(r->before, str_of(settings_kept[i].key))) continue;
         if (settings_kept[i].effect == ENDS) r->ends_changed = true;
-        bool told = settings_kept[i].effect == CHANGES;
+        bool told         = settings_kept[i].effect == CHANGES;
         bool steps_matter = !str_eq(s->settings->train.schedule, STR("constant")) &&
                             (str_eq(str_of(settings_kept[i].key), STR("train.steps")) ||
                              str_eq(str_of(settings_kept[i].key), STR("train.epochs")));

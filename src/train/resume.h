@@ -21,7 +21,7 @@ struct resume {
     i64                          attempt; /* this start's */
     struct str                   run;     /* name of the run, for all its starts */
     struct json                 *before;  /* what resume_text was then; NULL: not found */
-    bool                         ended; /* the run is done: nobody goes on from its checkpoints */
+    bool                         ended;   /* the run is done: nobody goes on from its checkpoints */
     bool                         ends_changed; /* settings that end a run are others now */
 };
 /* The folder's lock, and the newest checkpoint that is whole. Of a run without checkpoints only the
@@ -35,6 +35,6 @@ enum status resume_check(struct resume *r, struct session *s, const struct snaps
 void        resume_tell(const struct train_listener *to, const struct train_checkpoint *e);
 void        resume_forget(struct resume *r); /* the loaded one is put back: unmap it */
 /* What the manifest says of the run, as JSON. */
-struct str  resume_text(struct session *s, struct arena *perm);
+struct str resume_text(struct session *s, struct arena *perm);
 
 #endif

@@ -23,12 +23,16 @@ static void tell(struct saving *v, const struct train_checkpoint *e)
 struct str train_checkpoint_name(enum train_checkpoint_kind k)
 {
     static const struct str names[CHECKPOINT_KIND_COUNT] = {
-        [CHECKPOINT_DAMAGED] = STR_INIT("damaged"),   [CHECKPOINT_RESUMED] = STR_INIT("resumed"),
-        [CHECKPOINT_CHANGED] = STR_INIT("changed"),   [CHECKPOINT_INTERVAL] = STR_INIT("interval"),
-        [CHECKPOINT_SAVED] = STR_INIT("saved"),       [CHECKPOINT_FAILED] = STR_INIT("failed"),
-        [CHECKPOINT_UPLOADED] = STR_INIT("uploaded"), [CHECKPOINT_BEHIND] = STR_INIT("behind"),
+        [CHECKPOINT_DAMAGED]      = STR_INIT("damaged"),
+        [CHECKPOINT_RESUMED]      = STR_INIT("resumed"),
+        [CHECKPOINT_CHANGED]      = STR_INIT("changed"),
+        [CHECKPOINT_INTERVAL]     = STR_INIT("interval"),
+        [CHECKPOINT_SAVED]        = STR_INIT("saved"),
+        [CHECKPOINT_FAILED]       = STR_INIT("failed"),
+        [CHECKPOINT_UPLOADED]     = STR_INIT("uploaded"),
+        [CHECKPOINT_BEHIND]       = STR_INIT("behind"),
         [CHECKPOINT_NOT_UPLOADED] = STR_INIT("not uploaded"),
-        [CHECKPOINT_SHARED] = STR_INIT("shared"),
+        [CHECKPOINT_SHARED]       = STR_INIT("shared"),
     };
     return names[k];
 }
@@ -40,22 +44,25 @@ enum status saving_open(struct saving *v, struct os *os, const struct settings *
 {
     f64 hours = settings->checkpoint.mtti_hours;
     *v        = (struct saving){ .taken_step = -1, .facts = { hazard_prior, NAN, NAN, 0 } };
-    v->figures = (struct train_saving){ .resumed_step = -1, .step = -1, .remote_step = -1, .total_s = NAN, .persist_s = NAN };
+    v->figures = (struct train_saving){
+        .resumed_step = -1, .step = -1, .remote_step = -1, .total_s = NAN, .persist_s = NAN
+    };
     if (hours > 0) v->facts.hazard = hazard_of_mean(hours * 3600, hazard_prior.shape);
     enum status st = STATUS_OK;
-    if (settings->checkpoint.dir.len || settings->checkpoint.to.len) st = cadence_parse(settings->checkpoint.every, &v->cadence, err);
+    if (settings->checkpoint.dir.len || settings->checkpoint.to.len)
+        st = cadence_parse(settings->checkpoint.every, &v->cadence, err);
     return st ? st : resume_open(&v->resume, os, settings, listener, perm, err);
 }
 
 /* A run that had come to its end goes on if that was moved. */
 static void go_on(struct saving *v)
 {
-    struct stop      *stop   = &v->guard->stop;
-    const struct str  metric = v->resume.loaded.ckpt->manifest.metric;
-    enum stop_reason  was    = stop->reason;
+    struct stop     *stop   = &v->guard->stop;
+    const struct str metric = v->resume.loaded.ckpt->manifest.metric;
+    enum stop_reason was    = stop->reason;
     if (was == STOP_END || was == STOP_SIGNAL || v->resume.ends_changed) stop->reason = STOP_NONE;
     if (!metric.len || str_eq(metric, stop->config.metric)) return;
-    stop->best = NAN; /* values of another metric say nothing of this one */
+    stop->best  = NAN; /* values of another metric say nothing of this one */
     stop->worse = stop->point_count = 0;
 }
 
@@ -70,7 +77,9 @@ enum status saving_plan(struct saving *v, struct session *s, struct guard *g, st
     enum status st = snapshot_open(&v->snapshot, s, g, err);
     if (!st) st = resume_check(r, s, &v->snapshot, err);
     if (st || !r->found) return st;
-    st = state_put_back(at, g, ckpt_shard(&r->loaded, STR("run")), err);
+    const struct st_file *run = ckpt_shard(&r->loaded, STR("run"));
+    if (!run) return err_set(err, STATUS_USAGE, "the checkpoint has no run.safetensors");
+    st = state_put_back(at, g, run, err);
     if (!st) go_on(v);
     return st;
 }
@@ -89,11 +98,17 @@ static i64 machine_age_ns(struct os *os)
     return (i64)(seconds * 1e9);
 }
 
+/* From a snapshot until it outlives the machine, by the last one; NaN: nobody knows yet. */
+static f64 safe_s(struct saving *v)
+{
+    return v->figures.persist_s + elsewhere_needs_s(&v->resume.elsewhere, v->figures.bytes);
+}
+
 /* When the next is due, counted from the last. */
 static void schedule(struct saving *v)
 {
     v->facts.age_s     = (f64)(v->taken_ns - v->age_begin_ns) * 1e-9;
-    v->facts.persist_s = v->figures.persist_s;
+    v->facts.persist_s = safe_s(v);
     f64  wait_s        = cadence_seconds(v->cadence, &v->facts);
     bool by_steps      = v->cadence.unit == EVERY_STEPS;
     v->due_ns          = by_steps ? INT64_MAX : v->taken_ns + (i64)(wait_s * 1e9);
@@ -119,7 +134,7 @@ static void put_back(struct saving *v)
         v->guard->copy_eval = was.copy_eval;
     }
     v->figures.resumed_step = v->figures.step = v->at->step;
-    v->figures.bytes = ckpt_bytes(&v->resume.loaded.ckpt->manifest);
+    v->figures.bytes                          = ckpt_bytes(&v->resume.loaded.ckpt->manifest);
     resume_forget(&v->resume);
 }
 
@@ -140,12 +155,12 @@ enum status saving_start(struct saving *v, struct err *err)
                               .fresh_bytes = v->snapshot.bytes,
                               .saved       = elsewhere_saved,
                               .context     = &v->resume.elsewhere };
-    v->text         = resume_text(s, s->perm);
-    enum status st  = saver_open(&c, s->perm, &v->saver, err);
-    v->guard->saver = v->saver;
-    v->taken_ns     = now_ns(v);
-    v->taken_step   = v->at->step;
-    v->age_begin_ns = v->taken_ns - machine_age_ns(s->os);
+    v->text               = resume_text(s, s->perm);
+    enum status st        = saver_open(&c, s->perm, &v->saver, err);
+    v->guard->saver       = v->saver;
+    v->taken_ns           = now_ns(v);
+    v->taken_step         = v->at->step;
+    v->age_begin_ns       = v->taken_ns - machine_age_ns(s->os);
     schedule(v);
     return st;
 }
@@ -214,8 +229,9 @@ static void settle(struct saving *v)
 static f64 interval_s(const struct saving *v)
 {
     if (v->due_step == INT64_MAX) return (f64)(v->due_ns - v->taken_ns) * 1e-9;
-    return v->free_steps ? (f64)(v->due_step - v->taken_step) * (f64)v->free_ns / (f64)v->free_steps * 1e-9
-                         : NAN;
+    return v->free_steps
+               ? (f64)(v->due_step - v->taken_step) * (f64)v->free_ns / (f64)v->free_steps * 1e-9
+               : NAN;
 }
 
 static bool is_due(const struct saving *v)
@@ -250,8 +266,7 @@ static void wait_idle(struct saving *v)
 /* Is there time for one more, by what the last one took? */
 static bool in_time(struct saving *v, i64 deadline_ns)
 {
-    f64 left_s   = (f64)(deadline_ns - now_ns(v)) * 1e-9;
-    f64 needed_s = v->facts.persist_s + elsewhere_needs_s(&v->resume.elsewhere, v->figures.bytes);
+    f64 left_s = (f64)(deadline_ns - now_ns(v)) * 1e-9, needed_s = safe_s(v);
     if (!deadline_ns || isnan(needed_s) || needed_s < deadline_use * left_s) return true;
     struct arena scratch = v->s->scratch;
     tell(v, &(struct train_checkpoint){
@@ -274,7 +289,8 @@ static i64 deadline_ns(struct train_orders *o)
 }
 
 /* Waits for the uploads. A run that is interrupted anyway says what is not there, and ends as such. */
-static enum status end_elsewhere(struct saving *v, enum status so_far, i64 deadline, struct err *err)
+static enum status end_elsewhere(struct saving *v, enum status so_far, i64 deadline,
+                                 struct err *err)
 {
     struct err  why = { 0 };
     enum status st  = elsewhere_end(&v->resume.elsewhere, deadline, &why);

@@ -398,38 +398,55 @@ TEST(evaluations_come_back)
 
 /* --- deaths --- */
 
-/* By a signal that no process can catch, at any moment: bench/run kills does it 200 times. */
-TEST(a_run_that_is_killed_again_and_again_ends_the_same)
+/* Kills it until it comes to its end; returns how often it was started. */
+static i64 kill_until_done(struct settings s, struct rng_key key)
 {
-    struct settings     s      = network_run(perm, folder_new(perm).data);
-    struct str          folder = folder_new(perm);
+    struct watch w = { .orders = TRAIN_ORDERS_NONE, .steps_left = -1, .slow = true, .syncs = true };
     struct train_result r;
-    struct err          err = { 0 };
-    struct watch        w   = watch_new();
-    struct rng_key      key = { .seed = test_seed() };
-    s.train.out             = str_fmt(perm, "%.*s/whole", STR_ARG(folder));
-    CHECK_EQ(run(&s, &w, &r, &err), STATUS_OK);
-    struct str want    = bytes_at(perm, s.train.out);
-    s.train.out        = str_fmt(perm, "%.*s/pieces", STR_ARG(folder));
-    s.checkpoint.dir   = str_fmt(perm, "%.*s/checkpoints", STR_ARG(folder));
-    s.checkpoint.every = STR("1");
-    s.checkpoint.keep  = 1;
-    w.slow = w.syncs = true;
-    int status       = 1;
-    i64 starts       = 0;
+    struct err          err    = { 0 };
+    int                 status = 1;
+    i64                 starts = 0;
     for (; status; starts++) {
         CHECK(starts < 200);
         fflush(stdout); /* or the child would print it too */
         pid_t child = fork();
         CHECK(child >= 0);
         if (!child) _exit(run(&s, &w, &r, &err)); /* with threads of its own */
-        usleep(20000 + 2000 * (rng_u32(key, (u64)starts) % 50) * (1 + (u32)starts / 20));
+        u32 more =
+            starts ? rng_u32(key, (u64)starts) % 50 : 0; /* the first never gets to its end */
+        usleep(20000 + 2000 * more * (1 + (u32)starts / 20));
         kill(child, SIGKILL);
         CHECK_EQ(waitpid(child, &status, 0), child);
         CHECK(!status || WIFSIGNALED(status));
     }
-    CHECK(starts > 1);
-    CHECK(str_eq(want, bytes_at(perm, s.train.out)));
+    return starts;
+}
+
+/* By a signal that no process can catch, at any moment, for a third of CHECK_SECONDS (5) or once;
+ * bench/run kills does it 200 times. */
+TEST(a_run_that_is_killed_again_and_again_ends_the_same)
+{
+    struct settings     s      = network_run(perm, folder_new(perm).data);
+    struct str          folder = folder_new(perm);
+    struct os          *os     = os_real();
+    struct train_result r;
+    struct err          err  = { 0 };
+    struct watch        w    = watch_new();
+    struct rng_key      key  = { .seed = test_seed() };
+    const char         *text = getenv("CHECK_SECONDS");
+    i64                 end  = os->now_ns(os) + (i64)((text ? atof(text) : 5) / 3 * 1e9);
+    s.train.out              = str_fmt(perm, "%.*s/whole", STR_ARG(folder));
+    CHECK_EQ(run(&s, &w, &r, &err), STATUS_OK);
+    struct str want    = bytes_at(perm, s.train.out);
+    s.train.out        = str_fmt(perm, "%.*s/pieces", STR_ARG(folder));
+    s.checkpoint.every = STR("1");
+    s.checkpoint.keep  = 1;
+    do {
+        s.checkpoint.dir = str_fmt(perm, "%.*s/checkpoints%llu", STR_ARG(folder),
+                                   (unsigned long long)key.sample++);
+        CHECK(kill_until_done(s, key) > 1);
+        CHECK(str_eq(want, bytes_at(perm, s.train.out)));
+    } while (os->now_ns(os) < end);
 }
 
 /* --- what is told --- */
