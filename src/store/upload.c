@@ -4,7 +4,7 @@
  *                ▲           │
  *                └── again ◄─┘ failed, and nothing newer waits */
 #include "store/upload.h"
-#include <pthread.h>
+#include "base/thread.h"
 #include <string.h>
 
 enum { TAGGED_MAX = 64 };
@@ -127,11 +127,8 @@ static void job_done(struct uploader *u, i64 wall_ns, i64 took_ns)
 static bool wait_again(struct uploader *u)
 {
     i64 end = u->os->now_ns(u->os) + again_ns;
-    while (!u->stop && !u->waiting.id.attempt && u->os->now_ns(u->os) < end) {
-        pthread_mutex_unlock(&u->lock);
-        u->os->sleep_ns(u->os, slice_ns);
-        pthread_mutex_lock(&u->lock);
-    }
+    while (!u->stop && !u->waiting.id.attempt && thread_wait_until(&u->wake, &u->lock, end))
+        continue;
     return !u->stop && !u->waiting.id.attempt;
 }
 
@@ -195,9 +192,8 @@ enum status uploader_start(struct os *os, const struct upload_settings *c, struc
         st = remote_claim(u->remote, ckpt_attempt_last(store), u->memory, &u->attempt,
                           &u->state.alone, err);
     pthread_mutex_init(&u->lock, NULL);
-    pthread_cond_init(&u->wake, NULL);
-    if (!st && pthread_create(&u->thread, NULL, work, u))
-        st = err_set(err, STATUS_WORLD, "the system gives no thread for the uploader");
+    thread_cond_init(&u->wake);
+    if (!st) st = thread_start(&u->thread, work, u, "the uploader's thread", err);
     if (!st) *out = u;
     else {
         if (u->remote) remote_close(u->remote);
