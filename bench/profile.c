@@ -118,6 +118,7 @@ static i64 gather(const struct program *p, const struct target *t, const f64 *se
         struct arena       scratch = *perm;
         struct sig         sig     = graph_sig(p->graph, n, &scratch);
         struct cost        cost    = op_cost(&sig);
+        f64                roof_s  = roof_of(t, &sig, cost); /* sig's memory is lent until here */
         struct str         op = op_text(perm, n->op, &n->at), kernel = p->instrs[i].kernel;
         i64                at = each ? count : 0, colon = str_find(kernel, ':');
         if (!each && colon >= 0) kernel.len = colon; /* of a product without its algorithm */
@@ -127,7 +128,7 @@ static i64 gather(const struct program *p, const struct target *t, const f64 *se
         if (each) lines[at].what = describe(perm, p->graph, n);
         lines[at].count++;
         lines[at].seconds += seconds[i];
-        lines[at].roof_s += roof_of(t, &sig, cost);
+        lines[at].roof_s += roof_s;
         lines[at].cost.flops += cost.flops;
         lines[at].cost.bytes += cost.bytes;
     }
@@ -177,6 +178,7 @@ int main(int argc, char **argv)
     for (int i = 2; i < argc; i++) overrides[i - 2] = str_of(argv[i]);
     check(config_read(os_real(), &perm, str_of(argv[1]), overrides, argc - 2, &config, &err), &err);
     check(session_open(&s, os_real(), &config->settings, &perm, &err), &err);
+    if (s.backend->table->rate) s.backend->table->rate(s.backend, &s.target);
     check(session_start(&s, &err), &err);
     feed(&s);
     for (i32 id = 0; id < PROGRAM_COUNT; id++) profile(&s, id, each);

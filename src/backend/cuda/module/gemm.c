@@ -308,6 +308,7 @@ static bool takes(const struct gpu_call *c)
     struct product p = product_of(c);
     bool           fits = !p.fp8 || (c->gpu->capability >= 89 && p.M % FP8_ALIGN == 0 &&
                            p.N % FP8_ALIGN == 0 && p.K % FP8_ALIGN == 0);
+    if (p.fp8 && p.out == DT_F32 && p.bias != DT_COUNT) return false; /* it takes 16-bit biases only there */
     return fits && p.M > 0 && p.N > 0 && p.K > 0 && p.batch > 0;
 }
 
