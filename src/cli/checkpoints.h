@@ -4,12 +4,19 @@
 #include "cli/commands.h"
 #include "store/checkpoint.h"
 
+enum { CHECKPOINTS_KEEP = 3 }; /* of prune, where --keep does not say */
+
+/* The number given with that flag, at least 1; *value stays where none was. */
+enum status checkpoints_number(struct cli *c, i64 flag, i64 *value, struct err *err);
+
 /* The one of that name or step; of a step saved twice, the newer. An empty word: the newest believed. */
 enum status checkpoints_find(const struct ckpt_list *l, struct str word, struct str where,
                              struct ckpt **out, struct err *err);
 /* One line or object: what it is if nothing is wrong (`right`), or why not. */
 void checkpoints_tell(struct cli *c, const struct ckpt_list *l, i64 i, const char *right,
                       const struct err *why);
+void checkpoints_tell_pruned(struct cli *c, const struct ckpt_list *before,
+                             const struct ckpt_list *after);
 void checkpoints_tell_copied(struct cli *c, const struct ckpt *k, struct str to);
 
 bool        checkpoints_is_remote(struct str where); /* s3:// or gs:// */

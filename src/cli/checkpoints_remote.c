@@ -1,5 +1,5 @@
-/* checkpoints_remote.c - frugal checkpoints on object stores: list with what keeping them costs, copy
- * to and fro, restore from an archive, and the bucket's lifecycle. */
+/* checkpoints_remote.c - frugal checkpoints on object stores: list with what keeping them costs, delete
+ * the old, copy to and fro, restore from an archive, and the bucket's lifecycle. */
 #include "cli/checkpoints.h"
 #include "plan/catalogue.h"
 #include "run/notice.h"
@@ -137,14 +137,35 @@ static enum status run_copy(struct cli *c, const struct str *a, i64 count, struc
     return checkpoints_is_remote(a[0]) ? fetch(c, a, name, err) : carry(c, a, name, err);
 }
 
-static enum status days_of(struct cli *c, i64 *days, struct err *err)
+/* Those that are believed, but not the newest or the best; what is damaged says not what it has. */
+static enum status delete_old(struct cli *c, struct remote *r, const struct ckpt_list *l, i64 keep,
+                              struct err *err)
 {
-    struct str text = c->request->value[FLAG_INDEX_days];
-    *days           = DAYS_DEFAULT;
-    if (c->request->flags & FLAG_days && (!str_i64(text, days) || *days < 1))
-        return err_set(err, STATUS_USAGE, "--days is %.*s; expected a whole number of at least 1",
-                       (int)MIN(text.len, 40), text.data);
-    return STATUS_OK;
+    struct arena scratch = *c->perm;
+    bool        *kept    = NEW(&scratch, bool, l->count);
+    enum status  st      = STATUS_OK;
+    ckpt_mark_kept(l, keep, kept);
+    for (i64 i = l->count - 1; i >= 0 && !st; i--)
+        if (!kept[i] && !l->items[i].why.status)
+            st = remote_delete(r, &l->items[i].manifest, scratch, err);
+    return st;
+}
+
+static enum status run_prune(struct cli *c, const struct str *a, i64 count, struct err *err)
+{
+    struct remote   *r;
+    struct ckpt_list before, after;
+    i64              keep = CHECKPOINTS_KEEP;
+    enum status      st   = checkpoints_number(c, FLAG_INDEX_keep, &keep, err);
+    (void)count;
+    if (!st) st = list_remote(c, a[0], &r, &before, err);
+    if (st) return st;
+    st                   = delete_old(c, r, &before, keep, err);
+    struct arena scratch = arena_part(c->perm, MEMORY_BYTES);
+    enum status  listed  = remote_list(r, c->perm, scratch, &after, st ? NULL : err);
+    if (!listed) checkpoints_tell_pruned(c, &before, &after);
+    remote_close(r);
+    return st ? st : listed;
 }
 
 static enum status run_restore(struct cli *c, const struct str *a, i64 count, struct err *err)
@@ -152,8 +173,8 @@ static enum status run_restore(struct cli *c, const struct str *a, i64 count, st
     struct remote   *r;
     struct ckpt_list list;
     struct ckpt     *k;
-    i64              days;
-    enum status      st = days_of(c, &days, err);
+    i64              days = DAYS_DEFAULT;
+    enum status      st   = checkpoints_number(c, FLAG_INDEX_days, &days, err);
     if (!st) st = list_remote(c, a[0], &r, &list, err);
     if (st) return st;
     st = checkpoints_find(&list, count > 1 ? a[1] : STR(""), a[0], &k, err);
@@ -170,11 +191,13 @@ static enum status run_restore(struct cli *c, const struct str *a, i64 count, st
 static enum status run_lifecycle(struct cli *c, const struct str *a, i64 count, struct err *err)
 {
     struct remote   *r;
-    struct lifecycle rules = { .abort_days = ABORT_DAYS, .storage_class = STR("GLACIER_IR") };
+    struct lifecycle rules = { .abort_days    = ABORT_DAYS,
+                               .cold_days     = DAYS_DEFAULT,
+                               .storage_class = STR("GLACIER_IR") };
     i64              others;
     (void)count;
     if (c->request->flags & FLAG_class) rules.storage_class = c->request->value[FLAG_INDEX_class];
-    enum status st = days_of(c, &rules.cold_days, err);
+    enum status st = checkpoints_number(c, FLAG_INDEX_days, &rules.cold_days, err);
     if (!st) st = open_remote(c, a[0], &r, err);
     if (st) return st;
     st = remote_lifecycle(r, &rules, *c->perm, &others, err);
@@ -205,6 +228,7 @@ static const struct verb {
     enum status (*run)(struct cli *c, const struct str *arguments, i64 count, struct err *err);
 } verbs[] = {
     { "list", "s3://BUCKET/PREFIX", 1, 1, run_list },
+    { "prune", "s3://BUCKET/PREFIX [--keep N]", 1, 1, run_prune },
     { "copy", "FROM TO [NAME]", 2, 3, run_copy },
     { "restore", "s3://BUCKET/PREFIX [NAME] [--days N]", 1, 2, run_restore },
     { "lifecycle", "s3://BUCKET/PREFIX [--days N] [--class CLASS]", 1, 1, run_lifecycle },
@@ -222,6 +246,7 @@ enum status checkpoints_remote(struct cli *c, struct str verb, const struct str 
         return v->run(c, arguments, count, err);
     }
     return err_set(err, STATUS_USAGE,
-                   "%.*s cannot be done in an object store; list, copy, restore and lifecycle can",
+                   "%.*s cannot be done in an object store; list, prune, copy, restore and lifecycle "
+                   "can",
                    (int)MIN(verb.len, 80), verb.data);
 }

@@ -6,7 +6,7 @@
 
 enum status command_checkpoints(struct cli *c, struct err *err);
 
-enum { KEEP_DEFAULT = 3, RATE_SAMPLE_BYTES = 256 << 20, READ_BYTES = 1 << 20 };
+enum { RATE_SAMPLE_BYTES = 256 << 20, READ_BYTES = 1 << 20 };
 
 static enum status list_folder(struct cli *c, struct str folder, struct ckpt_list *out,
                                struct err *err)
@@ -193,6 +193,15 @@ static enum status run_show(struct cli *c, const struct str *arguments, i64 coun
     return STATUS_OK;
 }
 
+enum status checkpoints_number(struct cli *c, i64 flag, i64 *value, struct err *err)
+{
+    struct str text = c->request->value[flag];
+    if (!(c->request->flags & 1u << flag) || (str_i64(text, value) && *value >= 1))
+        return STATUS_OK;
+    return err_set(err, STATUS_USAGE, "--%.*s is %.*s; expected a whole number of at least 1",
+                   STR_ARG(flags[flag].name), (int)MIN(text.len, 40), text.data);
+}
+
 static bool is_there(const struct ckpt_list *l, struct ckpt_id id)
 {
     for (i64 i = 0; i < l->count; i++)
@@ -201,8 +210,8 @@ static bool is_there(const struct ckpt_list *l, struct ckpt_id id)
 }
 
 /* What went is told also where an error came in between. */
-static void tell_pruned(struct cli *c, const struct ckpt_list *before,
-                        const struct ckpt_list *after)
+void checkpoints_tell_pruned(struct cli *c, const struct ckpt_list *before,
+                             const struct ckpt_list *after)
 {
     struct arena scratch = *c->perm;
     i64          deleted = 0, bytes = 0;
@@ -232,19 +241,15 @@ static enum status run_prune(struct cli *c, const struct str *arguments, i64 cou
 {
     struct ckpt_list   before, after;
     struct ckpt_store *store;
-    struct str         text = c->request->value[FLAG_INDEX_keep];
-    i64                keep = KEEP_DEFAULT;
-    enum status        st, listed;
+    i64                keep   = CHECKPOINTS_KEEP;
+    enum status        listed = STATUS_OK, st = checkpoints_number(c, FLAG_INDEX_keep, &keep, err);
     (void)count;
-    if (c->request->flags & FLAG_keep && (!str_i64(text, &keep) || keep < 1))
-        return err_set(err, STATUS_USAGE, "--keep is %.*s; expected a whole number of at least 1",
-                       (int)MIN(text.len, 40), text.data);
-    st = list_folder(c, arguments[0], &before, err);
+    if (!st) st = list_folder(c, arguments[0], &before, err);
     if (!st) st = ckpt_store_open(c->os, arguments[0], c->perm, &store, err);
     if (st) return st;
     st     = ckpt_prune(store, keep, *c->perm, err);
     listed = ckpt_list(c->os, arguments[0], c->perm, &after, st ? NULL : err);
-    if (!listed) tell_pruned(c, &before, &after);
+    if (!listed) checkpoints_tell_pruned(c, &before, &after);
     ckpt_store_close(store);
     return st ? st : listed;
 }

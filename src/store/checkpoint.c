@@ -93,7 +93,7 @@ static enum status write_file(struct os *os, struct str path, const struct str *
     enum status st = STATUS_OK;
     for (i64 i = 0; i < WRITE_TRIES; i++) {
         bool sync_failed = false;
-        st = write_once(os, path, pieces, count, shard, &sync_failed, scratch, err);
+        st               = write_once(os, path, pieces, count, shard, &sync_failed, scratch, err);
         if (!st) break;
         os->remove(os, path, NULL); /* the next one of that name is another file */
         if (!sync_failed) break;
@@ -132,6 +132,11 @@ static enum status commit(struct os *os, struct str folder, const struct ckpt_ma
     return st ? st : os->sync_dir_of(os, manifest, err);
 }
 
+struct str ckpt_store_path(const struct ckpt_store *s, struct arena *perm, struct ckpt_id id)
+{
+    return ckpt_path(perm, s->folder, ckpt_name(perm, id));
+}
+
 static struct ckpt_id next_id(struct ckpt_store *s, i64 step, i64 attempt)
 {
     ASSERT(step >= 0);
@@ -149,7 +154,7 @@ enum status ckpt_write(struct ckpt_store *s, struct ckpt_manifest *m, const stru
     m->wall_ns        = os->wall_ns(os);
     m->shards         = NEW(perm, struct ckpt_shard, count);
     m->shard_count    = count;
-    struct str folder = ckpt_path(&scratch, s->folder, ckpt_name(&scratch, m->id));
+    struct str folder = ckpt_store_path(s, &scratch, m->id);
 
     enum status st = os->make_dir(os, folder, err);
     for (i64 i = 0; i < count && !st; i++) {
@@ -178,7 +183,7 @@ enum status ckpt_import_begin(struct ckpt_store *s, const struct ckpt_manifest *
         if (!st) return err_set(err, STATUS_NO, "%.*s is here already", STR_ARG(c->folder));
         if (st != STATUS_USAGE) st = delete_folder(os, c->folder, scratch, err);
     }
-    *folder = ckpt_path(perm, s->folder, ckpt_name(perm, m->id));
+    *folder = ckpt_store_path(s, perm, m->id);
     return st ? st : os->make_dir(os, *folder, err);
 }
 
@@ -198,7 +203,7 @@ static enum status settle_shard(struct os *os, struct str path, const struct ckp
 enum status ckpt_import_commit(struct ckpt_store *s, const struct ckpt_manifest *m,
                                struct arena scratch, struct err *err)
 {
-    struct str  folder = ckpt_path(&scratch, s->folder, ckpt_name(&scratch, m->id));
+    struct str  folder = ckpt_store_path(s, &scratch, m->id);
     enum status st     = STATUS_OK;
     for (i64 i = 0; i < m->shard_count && !st; i++)
         st = settle_shard(s->os, ckpt_path(&scratch, folder, m->shards[i].name), &m->shards[i],
@@ -211,8 +216,7 @@ enum status ckpt_import_commit(struct ckpt_store *s, const struct ckpt_manifest 
 
 void ckpt_import_drop(struct ckpt_store *s, const struct ckpt_manifest *m, struct arena scratch)
 {
-    struct str name = ckpt_name(&scratch, m->id);
-    delete_folder(s->os, ckpt_path(&scratch, s->folder, name), scratch, NULL);
+    delete_folder(s->os, ckpt_store_path(s, &scratch, m->id), scratch, NULL);
 }
 
 static enum status copy_file(struct os *os, struct str from, struct str to, struct arena scratch,
@@ -228,8 +232,8 @@ static enum status copy_file(struct os *os, struct str from, struct str to, stru
         if (!st) st = os->write(os, out, (struct str){ buffer, got }, err);
     }
     if (in.fd >= 0) os->close(os, &in, NULL);
-    if (out.fd < 0) return st;
-    return st ? (os->close(os, &out, NULL), st) : os->close(os, &out, err);
+    if (out.fd >= 0 && st) os->close(os, &out, NULL);
+    return out.fd >= 0 ? os->close(os, &out, err) : st;
 }
 
 enum status ckpt_copy(struct os *os, const struct ckpt *c, struct ckpt_store *to,
@@ -274,17 +278,14 @@ static bool is_pinned(struct ckpt_store *s, struct ckpt_id id)
     return found;
 }
 
-/* Marks what stays. What a newer frugal wrote is not ours to delete, and what cannot be read now may
- * be read again tomorrow. Returns the index of the newest that may go; count: none. */
+/* Marks what stays; returns the index of the newest that may go; count: none. */
 static i64 mark_kept(struct ckpt_store *s, const struct ckpt_list *l, i64 keep, bool *kept)
 {
-    i64 best = ckpt_best(l), believed = 0, first = l->count;
-    for (i64 i = 0; i < l->count; i++) {
-        const struct ckpt *c = &l->items[i];
-        believed += !c->why.status;
-        kept[i] = (!c->why.status && believed <= keep) || i == best || is_pinned(s, c->id) ||
-                  c->why.status == STATUS_USAGE || c->why.status == STATUS_WORLD;
-        if (!kept[i]) first = MIN(first, i);
+    i64 first = l->count;
+    ckpt_mark_kept(l, keep, kept);
+    for (i64 i = l->count - 1; i >= 0; i--) {
+        kept[i] |= is_pinned(s, l->items[i].id);
+        if (!kept[i]) first = i;
     }
     return first;
 }
@@ -330,9 +331,11 @@ enum status ckpt_clear(struct ckpt_store *s, struct arena scratch, struct err *e
     return st;
 }
 
-struct str ckpt_store_path(const struct ckpt_store *s, struct arena *perm, struct ckpt_id id)
+static i64 parent_len(struct str path)
 {
-    return ckpt_path(perm, s->folder, ckpt_name(perm, id));
+    i64 len = path.len - 1;
+    while (len > 0 && path.data[len] != '/') len--;
+    return MAX(len, 0);
 }
 
 /* The folder, made where it is not there: level by level, each synced into its parent before the
@@ -342,9 +345,8 @@ static enum status make_folder(struct os *os, struct str folder, struct err *err
     struct os_stat stat;
     enum status    st    = STATUS_OK;
     i64            there = folder.len;
-    while (there > 0 && os->stat(os, str_sub(folder, 0, there), &stat, NULL)) do
-            there--;
-        while (there > 0 && folder.data[there] != '/');
+    while (there > 0 && os->stat(os, str_sub(folder, 0, there), &stat, NULL))
+        there = parent_len(str_sub(folder, 0, there));
     if (there > 0) /* others' folders may not be ours to open */
         os->sync_dir_of(os, str_sub(folder, 0, there), NULL);
     for (i64 end = there + 1; end <= folder.len && !st; end++) {

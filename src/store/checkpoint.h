@@ -105,6 +105,9 @@ struct ckpt_list {
 };
 enum status ckpt_list(struct os *os, struct str folder, struct arena *perm, struct ckpt_list *out,
                       struct err *err); /* no such folder: an empty list */
+/* Which of them stay where `keep` are kept: the newest believed, the best, and what cannot be read or
+ * understood just now. */
+void        ckpt_mark_kept(const struct ckpt_list *l, i64 keep, bool *kept);
 i64         ckpt_best(const struct ckpt_list *l); /* of those believed; -1: none has a metric */
 
 /* Reads every byte and holds it against the manifest. Not OK: as `why` above. */

@@ -79,6 +79,16 @@ i64 ckpt_best(const struct ckpt_list *l)
     return best;
 }
 
+void ckpt_mark_kept(const struct ckpt_list *l, i64 keep, bool *kept)
+{
+    i64 best = ckpt_best(l), believed = 0;
+    for (i64 i = 0; i < l->count; i++) {
+        enum status why = l->items[i].why.status;
+        believed += !why;
+        kept[i] = why ? why != STATUS_NO : believed <= keep || i == best;
+    }
+}
+
 enum status ckpt_shard_verify(struct os *os, struct file f, struct str path,
                               const struct ckpt_shard *s, struct arena scratch, struct err *err)
 {

@@ -72,7 +72,7 @@ TEST(json_events_describes_every_field)
     static const char *const files[] = { "src/cli/progress.c",   "src/cli/cmd_doctor.c",
                                          "src/cli/cmd_help.c",   "src/cli/say.c",
                                          "src/cli/cmd_prices.c", "src/cli/cmd_scale.c",
-                                         "src/cli/cmd_show.c",
+                                         "src/cli/cmd_show.c",   "src/cli/checkpoints_remote.c",
                                          "src/cli/sweep_show.c", "src/cli/cmd_runs.c",
                                          "src/cli/cmd_report.c", "src/cli/report_show.c",
                                          "src/cli/cmd_checkpoints.c", "src/cli/plan_show.c",
