@@ -360,6 +360,7 @@ enum status command_plan(struct cli *c, struct err *err)
         st = limits_of(c->request, &q->limits, err);
         if (!st) st = plan_ask(c, q, err);
         if (!st) st = devices_of(c, q, err);
+        if (!st) plan_lives(c, q);
         if (!st) st = answer(c, q, scratch, err);
     }
     arena_close(&scratch);

@@ -11,7 +11,7 @@ struct question {
     struct device     *devices;
     i64                device_count;
     f64                depth_part, width_part; /* of the model's own: --scale_model */
-    f64                usd_hour; /* of this machine; NaN: not given */
+    f64                usd_hour;               /* of this machine; NaN: not given */
     bool               ours;     /* frugal can train it: a run file, not a known model */
     struct str         run_file; /* for the command line at the end */
     struct str         notes[8]; /* assumed, left out: a sentence each */
@@ -22,10 +22,12 @@ void note(struct question *q, struct str text);
 /* What is to be trained, with parts of its depth and width: fills in the job. */
 enum status plan_ask(struct cli *c, struct question *q, struct err *err);
 
+/* plan_lives.c: the hazard of spot machines from the user's ledger, where it has any. */
+void plan_lives(struct cli *c, struct question *q);
+
 /* plan_show.c */
 void plan_show(struct cli *c, const struct question *q, const struct plan_variants *v,
                const struct plan_result *r);
-
 
 /* plan_words.c: the settings that carry a row out; and the row in the ledger, for the report to come. */
 enum { PLAN_WORDS_MAX = 8 };

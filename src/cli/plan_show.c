@@ -24,9 +24,27 @@ static struct str where(struct arena *perm, const struct plan_row *r)
     return r->device->name;
 }
 
+/* Of its price; NaN: it is the user's own, or has no date. */
+static f64 price_age_days(struct cli *c, const struct plan_row *r)
+{
+    const struct machine *m = r->device->row;
+    if (!m || m->fact.as_of_day == DAY_UNKNOWN) return NAN;
+    return (f64)(day_today(c->os) - m->fact.as_of_day);
+}
+
+static bool is_old(struct cli *c, const struct plan_row *r)
+{
+    return r->device->row && !(price_age_days(c, r) <= PRICE_OLD_DAYS);
+}
+
 static const char *precision_text(const struct plan_row *r)
 {
     return r->precision == DT_BF16 ? "bf16" : r->precision == DT_F16 ? "fp16" : "fp32";
+}
+
+static struct str ms_text(struct arena *perm, f64 seconds)
+{
+    return str_fmt(perm, seconds < 10 ? "%.4g" : "%.0f", seconds * 1e3);
 }
 
 static struct str cut_text(struct arena *perm, const struct plan_row *r)
@@ -45,13 +63,13 @@ static void show_row(struct cli *c, i64 rank, const struct plan_row *r)
         isnan(r->in_time) ? STR("-") : str_fmt(&s, "%.0f %%", floor(100 * r->in_time));
     say_result(
         c->say,
-        "%3lld %10.*s %9.*s %6.1f %6.*s  %-10s %-30.*s %-5s %-12.*s %-7s%s %8.*s %8.4g %5.*s  %s\n",
+        "%3lld %10.*s %9.*s %6.1f %6.*s  %9s%s %-30.*s %-5s %-12.*s %-7s%s %8.*s %8.*s %5.*s  %s\n",
         (long long)rank, STR_ARG(text_dollars(&s, r->bill.total)),
         STR_ARG(hours_text(&s, r->hours)), r->outcome.interruptions, STR_ARG(odds),
-        price_name(r->price), STR_ARG(where(&s, r)), precision_text(r), STR_ARG(cut_text(&s, r)),
-        recompute_text(r->variant), r->sharded ? "+" : " ",
-        STR_ARG(text_bytes(&s, r->memory_bytes)), r->step.step_s * 1e3, STR_ARG(mfu),
-        estimate_bound(&r->step));
+        price_name(r->price), is_old(c, r) ? "*" : " ", STR_ARG(where(&s, r)), precision_text(r),
+        STR_ARG(cut_text(&s, r)), recompute_text(r->variant), r->sharded ? "+" : " ",
+        STR_ARG(text_bytes(&s, r->memory_bytes)), STR_ARG(ms_text(&s, r->step.step_s)),
+        STR_ARG(mfu), estimate_bound(&r->step));
 }
 
 static void json_row(struct cli *c, const struct question *q, i64 rank, const struct plan_row *r)
@@ -63,6 +81,7 @@ static void json_row(struct cli *c, const struct question *q, i64 rank, const st
     event_i64(&b, "machines", r->machines);
     event_str(&b, "market", str_of(price_name(r->price)));
     event_f64(&b, "usd_hour", r->device->usd_h[r->price]);
+    event_f64(&b, "price_age_days", price_age_days(c, r));
     event_i64(&b, "gpus", r->device->row && r->device->row->gpus ? r->gpus : 0);
     event_i64(&b, "runs_side_by_side", r->side_by_side);
     event_str(&b, "precision", str_of(precision_text(r)));
@@ -106,7 +125,7 @@ static void show_ops(struct cli *c, const struct plan_row *r)
     for (i64 i = 0; i < MIN(count, OPS_SHOWN); i++)
         textbuf_fmt(&b, "%s%s %.0f %%", i ? ", " : "", op_info(ops[i].op)->name,
                     100 * ops[i].seconds / all);
-    say_result(c->say, "  A step of %.4g ms: %.*s.\n", r->step.step_s * 1e3,
+    say_result(c->say, "  A step of %.*s ms: %.*s.\n", STR_ARG(ms_text(&s, r->step.step_s)),
                STR_ARG(textbuf_str(&b)));
 }
 
@@ -198,7 +217,7 @@ static void show_mixed(struct cli *c, const struct question *q, const struct pla
     struct arena s = *c->perm, scratch = arena_part(&s, SCRATCH_BYTES);
     f64          spot = r->device->usd_h[PRICE_SPOT], list = r->device->usd_h[PRICE_ON_DEMAND];
     if (isnan(q->limits.deadline_s) || !(spot >= 0) || !(list >= 0) || q->limits.runs > 1) return;
-    struct risk_mixed m   = plan_mixed(r, q->limits.deadline_s, scratch);
+    struct risk_mixed m   = plan_mixed(r, &q->limits, scratch);
     f64               usd = (f64)r->machines * (m.spot_s * spot + m.on_demand_s * list) / 3600;
     say_result(
         c->say,
@@ -261,6 +280,10 @@ void plan_show(struct cli *c, const struct question *q, const struct plan_varian
                "dollars", "time", "taken", "in time", "market", "machine", "", "batch", "recompute",
                "memory", "step ms", "MFU", "bound by");
     for (i64 i = 0; i < MIN(p->count, SHOWN); i++) show_row(c, i + 1, &p->rows[i]);
+    say_result(c->say,
+               "    * a price of more than %d days ago, or without a date: `frugal prices import` "
+               "renews it\n",
+               PRICE_OLD_DAYS);
     show_reason(c, q, v, p);
     show_mixed(c, q, &p->rows[0]);
     for (i64 i = 0, told = 0; i < MIN(p->count, SHOWN) && told < 2; i++) {

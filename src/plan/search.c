@@ -90,12 +90,14 @@ static i64 rounds_of(const struct plan_row *r, i64 runs)
 
 /* One spot machine dies young. Of several a lost one is replaced while the others stay, so their ages
  * mix and something happens n times as often at any time. */
-static struct hazard hazard_of(const struct plan_row *r)
+static struct hazard hazard_of(const struct plan_row *r, const struct plan_limits *l)
 {
-    f64 mean_s = 3600 * assumed_spot_mean_h, n = (f64)r->machines;
-    f64 gpus = (f64)(r->machines * r->device->units);
+    struct hazard prior = hazard_of_mean(3600 * assumed_spot_mean_h, hazard_prior.shape);
+    struct hazard spot  = l->spot.scale_s > 0 ? l->spot : prior;
+    f64           gpus  = (f64)(r->machines * r->device->units);
     if (r->price != PRICE_SPOT) return (struct hazard){ 1, 3600 * assumed_fault_h / gpus };
-    return n > 1 ? (struct hazard){ 1, mean_s / n } : hazard_of_mean(mean_s, hazard_prior.shape);
+    if (r->machines == 1) return spot;
+    return (struct hazard){ 1, hazard_mean_s(spot) / (f64)r->machines };
 }
 
 static struct risk_job risk_of(const struct plan_row *r)
@@ -146,7 +148,7 @@ static void bill(struct plan_row *r, const struct catalogue *c, i64 runs, f64 st
 static void price(struct plan_row *r, const struct catalogue *c, const struct plan_limits *l,
                   struct arena scratch)
 {
-    struct survival s = survival_of_law(hazard_of(r));
+    struct survival s = survival_of_law(hazard_of(r, l));
     struct risk_job j = risk_of(r);
     r->outcome        = risk_expect(&j, &s, scratch);
     bill(r, c, l->runs, (1 + r->outcome.interruptions) * survival_lived_s(&s, j.start_s));
@@ -155,7 +157,7 @@ static void price(struct plan_row *r, const struct catalogue *c, const struct pl
 
 static void play(struct plan_row *r, const struct plan_limits *l, struct arena scratch)
 {
-    struct survival s          = survival_of_law(hazard_of(r));
+    struct survival s          = survival_of_law(hazard_of(r, l));
     struct risk_job j          = risk_of(r);
     f64             deadline_s = l->deadline_s / (f64)rounds_of(r, l->runs);
     i64 plays = PLAYS / (1 + (i64)r->outcome.interruptions / 20); /* longer ones vary less */
@@ -174,13 +176,14 @@ bool plan_price(const struct plan_job *job, const struct plan_variants *v,
     return true;
 }
 
-struct risk_mixed plan_mixed(const struct plan_row *row, f64 deadline_s, struct arena scratch)
+struct risk_mixed plan_mixed(const struct plan_row *row, const struct plan_limits *limits,
+                             struct arena scratch)
 {
     struct plan_row r = *row;
     r.price           = PRICE_SPOT;
-    struct survival s = survival_of_law(hazard_of(&r));
+    struct survival s = survival_of_law(hazard_of(&r, limits));
     struct risk_job j = risk_of(&r);
-    return risk_play_mixed(&j, &s, deadline_s, PLAYS_MIN, seed, scratch);
+    return risk_play_mixed(&j, &s, limits->deadline_s, PLAYS_MIN, seed, scratch);
 }
 
 /* --- all ways --- */

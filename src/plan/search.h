@@ -13,8 +13,9 @@
 enum { PLAN_ROWS_MAX = 64, PLAN_GPUS_MAX = 1024 };
 
 struct plan_limits {
-    f64 deadline_s, budget_usd; /* NaN: none */
-    i64 runs;                   /* the same job so many times, at least 1 */
+    f64           deadline_s, budget_usd; /* NaN: none */
+    i64           runs;                   /* the same job so many times, at least 1 */
+    struct hazard spot;                   /* of a spot machine; scale_s 0: the prior */
 };
 
 struct plan_bill { /* dollars, of all runs; `total` is the sum of the others, in this order */
@@ -67,6 +68,7 @@ bool plan_price(const struct plan_job *job, const struct plan_variants *v,
                 struct plan_row *row, struct arena scratch);
 
 /* The row's machines by Uniform Progress: spot and, when behind, on-demand. */
-struct risk_mixed plan_mixed(const struct plan_row *row, f64 deadline_s, struct arena scratch);
+struct risk_mixed plan_mixed(const struct plan_row *row, const struct plan_limits *limits,
+                             struct arena scratch);
 
 #endif

@@ -43,7 +43,14 @@ has out 'spot while there is any and on-demand when behind|on-demand'
 # A price of one's own.
 printf 'provider,instance,on_demand_usd_h\nlambda,gpu_1x_a10,0.0000001\n' >mine.csv
 run 0 plan run.yaml --prices mine.csv
-has out '^  1 .*on-demand +lambda gpu_1x_a10'
+has out '^  1 .*on-demand.? +lambda gpu_1x_a10'
+
+# Spot machines of the ledger stand for the prior.
+run 0 train run.yaml train.epochs=1 run.market=spot train.usd_hour=1 "run.ledger=$XDG_STATE_HOME/frugal/ledger.db"
+if [ -e "$XDG_STATE_HOME/frugal/ledger.db" ]; then
+  run 0 plan run.yaml
+  has out 'spot machines live [0-9.]+ h in the mean: 1 of them in your ledger'
+fi
 
 # Models that others train, several runs, smaller ones.
 run 0 plan llama-3-8b --tokens 1e11 --on lambda

@@ -40,7 +40,7 @@ static struct setting *setting(struct arena *perm, struct arena scratch, i64 dep
                                       .steps       = 10000,
                                       .tokens      = 1024,
                                       .config      = { .optimiser = OPTIMISER_ADAMW, .fuse = FUSE_ALL } };
-    s->limits    = (struct plan_limits){ NAN, NAN, 1 };
+    s->limits    = (struct plan_limits){ .deadline_s = NAN, .budget_usd = NAN, .runs = 1 };
     s->catalogue = catalogue_new(perm);
     s->devices   = NEW(perm, struct device, s->catalogue->machine_count);
     for (i64 i = 0; i < s->catalogue->machine_count; i++)
@@ -129,7 +129,7 @@ TEST(limits_are_kept)
         CHECK(r->rows[i].hours <= 1);
         CHECK(r->rows[i].in_time >= 0 && r->rows[i].in_time <= 1);
     }
-    s->limits = (struct plan_limits){ NAN, free * 1.5, 1 };
+    s->limits = (struct plan_limits){ .deadline_s = NAN, .budget_usd = free * 1.5, .runs = 1 };
     r         = search(s, perm, scratch);
     CHECK(r->count > 0 && r->too_dear > 0);
     CHECK(r->rows[r->count - 1].bill.total <= free * 1.5);
@@ -143,7 +143,8 @@ TEST(several_runs_share_a_machine)
     struct setting *s = setting(perm, scratch, 12, 768);
     i64             n = 0;
     for (i64 i = 0; i < s->count; i++) {
-        if (str_eq(s->devices[i].name, STR("lambda gpu_8x_a100_80gb_sxm4"))) s->devices[n++] = s->devices[i];
+        if (str_eq(s->devices[i].name, STR("lambda gpu_8x_a100_80gb_sxm4")))
+            s->devices[n++] = s->devices[i];
     }
     CHECK_EQ(n, 1);
     s->count              = 1;
@@ -152,6 +153,23 @@ TEST(several_runs_share_a_machine)
     struct plan_result *r = search(s, perm, scratch);
     CHECK(r->rows[0].side_by_side > 1);
     CHECK(r->rows[0].bill.total < 8 * one);
+}
+
+/* Machines that were seen to live longer cost less to use. */
+TEST(longer_lives_make_spot_cheaper)
+{
+    struct setting *s = setting(perm, scratch, 12, 768);
+    i64             n = 0;
+    for (i64 i = 0; i < s->count; i++) {
+        if (str_eq(s->devices[i].name, STR("verda A100-80"))) s->devices[n++] = s->devices[i];
+    }
+    CHECK_EQ(n, 1);
+    s->count              = 1;
+    f64 before            = search(s, perm, scratch)->rows[0].bill.total;
+    s->limits.spot        = hazard_of_mean(100 * 3600.0, 0.7);
+    struct plan_result *r = search(s, perm, scratch);
+    CHECK_EQ(r->rows[0].price, PRICE_SPOT);
+    CHECK(r->rows[0].bill.total < before);
 }
 
 /* The line through two shallow models is the deep one. */
