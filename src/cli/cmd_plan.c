@@ -120,6 +120,8 @@ static enum status job_of_run(struct cli *c, struct question *q, struct err *err
                         (long long)batch_auto));
     if (config->settings.train.target == config->settings.train.target)
         note(q, STR("the target may be reached before the last step: the whole run is priced"));
+    note(q, STR("data loading keeps up with the steps: `frugal doctor` with the run file measures "
+                "it here"));
     if (o.steps) return STATUS_OK;
     return err_set(err, STATUS_USAGE, "the run has no end: train.steps or train.epochs says it");
 }

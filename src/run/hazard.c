@@ -24,12 +24,6 @@ f64 hazard_survival(struct hazard h, f64 age_s)
 
 f64 hazard_age_s(struct hazard h, f64 alive) { return h.scale_s * pow(-log(alive), 1 / h.shape); }
 
-struct hazard hazard_gang(struct hazard h, i64 machines)
-{
-    h.scale_s /= pow((f64)machines, 1 / h.shape);
-    return h;
-}
-
 /* The lower incomplete gamma function over Gamma(a + 1), by its series: all terms are positive. */
 static f64 gamma_series(f64 a, f64 x)
 {

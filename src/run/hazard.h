@@ -26,8 +26,6 @@ f64           hazard_mean_s(struct hazard h);
 f64           hazard_survival(struct hazard h, f64 age_s); /* P(alive then) */
 f64           hazard_lived_s(struct hazard h, f64 age_s);  /* expected life until then at most */
 f64 hazard_age_s(struct hazard h, f64 alive); /* at which so many are alive; 0 < alive <= 1 */
-struct hazard hazard_gang(struct hazard h, i64 machines); /* of the first of so many to die: as if
-                                                              they died independently */
 /* From lives of one kind of machine in one place; the prior counts as two interruptions. */
 struct hazard hazard_fit(const struct lifetime *lives, i64 count);
 

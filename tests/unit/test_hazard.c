@@ -67,12 +67,6 @@ TEST(few_lives_leave_the_prior)
     CHECK(hazard_mean_s(hazard_fit(&quiet, 1)) > hazard_mean_s(hazard_prior));
 }
 
-TEST(a_gang_dies_with_its_first)
-{
-    struct hazard one = { 0.7, 2 * hour }, four = hazard_gang(one, 4);
-    CHECK_NEAR(hazard_survival(four, hour), pow(hazard_survival(one, hour), 4), 1e-12);
-}
-
 TEST(saves_are_young_s_where_the_hazard_stays)
 {
     struct hazard     h = { 1, 10 * hour };
