@@ -356,13 +356,13 @@ static void check_whole(struct str path, struct arena scratch)
 {
     sqlite3      *db;
     sqlite3_stmt *s;
+    struct ledger *l = open_at(path, &scratch); /* first: a writer may die before it made the folder */
     CHECK_EQ(sqlite3_open(str_z(&scratch, path), &db), SQLITE_OK);
     CHECK_EQ(sqlite3_prepare_v2(db, "PRAGMA integrity_check", -1, &s, NULL), SQLITE_OK);
     CHECK_EQ(sqlite3_step(s), SQLITE_ROW);
     CHECK_STR((const char *)sqlite3_column_text(s, 0), "ok");
     sqlite3_finalize(s);
     sqlite3_close(db);
-    struct ledger *l = open_at(path, &scratch);
     CHECK_EQ(count_of(l, LEDGER_TABLE_segment, scratch), count_of(l, LEDGER_TABLE_step, scratch));
     ledger_close(l);
 }
