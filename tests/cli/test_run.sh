@@ -53,7 +53,7 @@ while :; do sleep 0.02; done
 END
 "$frugal" run $keep 'program.resume=[--resume, "{newest}"]' -- sh -c 'sh saves.sh "$@" & wait $!; wait $!' - >out.1 2>err &
 pid=$!
-for i in $(seq 500); do grep -q up out.1 && break; sleep 0.02; done
+for i in $(seq 500); do grep -qs up out.1 && break; sleep 0.02; done
 kill -TERM $pid
 wait $pid
 rc=$?
