@@ -434,7 +434,7 @@ TEST(a_run_that_is_killed_again_and_again_ends_the_same)
     struct watch        w    = watch_new();
     struct rng_key      key  = { .seed = test_seed() };
     const char         *text = getenv("CHECK_SECONDS");
-    i64                 end  = os->now_ns(os) + (i64)((text ? atof(text) : 5) / 3 * 1e9);
+    i64                 end  = os->now_ns(os) + (i64)((text ? atof(text) : 5) / 3 * 1e9), kills = 0;
     s.train.out              = str_fmt(perm, "%.*s/whole", STR_ARG(folder));
     CHECK_EQ(run(&s, &w, &r, &err), STATUS_OK);
     struct str want    = bytes_at(perm, s.train.out);
@@ -444,9 +444,9 @@ TEST(a_run_that_is_killed_again_and_again_ends_the_same)
     do {
         s.checkpoint.dir = str_fmt(perm, "%.*s/checkpoints%llu", STR_ARG(folder),
                                    (unsigned long long)key.sample++);
-        CHECK(kill_until_done(s, key) > 1);
+        kills += kill_until_done(s, key) - 1; /* a busy machine may let a run come to its end first */
         CHECK(str_eq(want, bytes_at(perm, s.train.out)));
-    } while (os->now_ns(os) < end);
+    } while (os->now_ns(os) < end || !kills);
 }
 
 /* --- what is told --- */
