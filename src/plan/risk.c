@@ -323,19 +323,30 @@ struct mix {
     struct dice            dice;
 };
 
+/* The part of a running machine's time that is work; the rest are saves. */
+static f64 working_part(const struct mix *m)
+{
+    return m->v->interval_s / (m->v->interval_s + m->job->save.stall_s);
+}
+
 /* Work that the machine in use has done, saved or not. */
 static f64 worked(const struct mix *m)
 {
-    f64 stalls = m->job->save.stall_s / (m->v->interval_s + m->job->save.stall_s);
-    f64 s      = m->mode == MODE_IDLE ? 0 : MAX(m->age_s - m->job->start_s, 0);
-    return m->base_s + s * (1 - stalls);
+    f64 s = m->mode == MODE_IDLE ? 0 : MAX(m->age_s - m->job->start_s, 0);
+    return m->base_s + s * working_part(m);
+}
+
+/* Of that, what is there if the machine is taken away now. */
+static f64 kept(const struct mix *m)
+{
+    if (m->mode == MODE_ON_DEMAND) return worked(m);
+    return m->base_s + (m->mode == MODE_SPOT ? saved_s(m->v, m->age_s) : 0);
 }
 
 /* A machine we leave has time to save, one that is taken away has not. */
 static void change(struct mix *m, enum mode to, bool taken)
 {
-    f64 kept  = m->base_s + saved_s(m->v, m->age_s);
-    m->base_s = m->mode == MODE_IDLE ? m->base_s : taken ? kept : worked(m);
+    m->base_s = taken ? kept(m) : worked(m);
     m->mode   = to;
     m->age_s  = 0;
 }
@@ -351,8 +362,8 @@ static void spot_turns(struct mix *m)
 
 static void decide(struct mix *m)
 {
-    f64       done = worked(m), left = m->job->work_s - done;
-    f64       need = left + m->job->start_s * (m->mode == MODE_ON_DEMAND ? 0 : 2) + 2 * m->slice_s;
+    f64       done = worked(m), left = m->job->work_s - kept(m);
+    f64       need = left / working_part(m) + m->job->start_s * (m->mode == MODE_ON_DEMAND ? 0 : 2) + 2 * m->slice_s;
     bool      last = m->deadline_s - m->now_s <= need; /* just enough to finish on-demand */
     bool      behind = done < m->now_s * m->job->work_s / m->deadline_s;
     enum mode to     = last      ? MODE_ON_DEMAND
