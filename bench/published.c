@@ -3,7 +3,8 @@
  * Time comes from our own estimate alone: rates of one H200, peaks of the GPU at hand, the network.
  * Nothing of the published figure goes into it. One JSON object a run; bench/published.py makes the
  * table. Tensor and pipeline parallelism, which the planner does not search, are reckoned here: two
- * all-reduces of a block's activations each way (Shoeybi et al. 2019), and the pipeline's bubble. */
+ * all-reduces of a block's activations each way (Shoeybi et al. 2019), and the pipeline's bubble.
+ * A source "from memory" was not read again for this table. */
 #include "plan/known.h"
 #include "plan/search.h"
 #include <math.h>
@@ -39,7 +40,7 @@ static const struct published {
     f64                 hbm_tb_s; /* where it is not the data sheet's */
 } runs[] = {
     { .what       = "frugal GPT-2 124M, one H200 (the rates' own source)",
-      .source     = "bench/results/gpu-2026-11-15.txt",
+      .source     = "bench/results/gpu-kernels-2026-11-15.txt",
       .name       = "gpt2",
       .provider   = "verda",
       .machine    = "H200",
@@ -59,7 +60,7 @@ static const struct published {
       .accumulate = 1,
       .tokens_s   = 52367 },
     { .what       = "llm.c GPT-2 124M, 8 A100: 300 ms a step, 90 min, $20",
-      .source     = "llm.c discussion 481",
+      .source     = "llm.c discussion 481, from memory",
       .name       = "gpt2",
       .provider   = "lambda",
       .machine    = "gpu_8x_a100_80gb_sxm4",
@@ -194,7 +195,7 @@ static const struct published {
       .sharded    = true,
       .tokens_s   = 916 },
     { .what       = "Megatron 22B, 8 A100, tensor 8: 1.10 s",
-      .source     = "arXiv 2205.05198, table 5",
+      .source     = "arXiv 2205.05198, table 5, from memory",
       .shape      = MEGATRON(48, 6144, 64),
       .provider   = "azure",
       .machine    = "ND96amsr_A100_v4",

@@ -64,7 +64,7 @@ static struct estimate on_h200(struct arena *perm, struct arena scratch, i64 dep
     return estimate_step(&d, &w, DT_BF16, &shape);
 }
 
-/* bench/results/gpu-2026-11-15.txt: what the rates were fitted on by op, so the sums must come back;
+/* bench/results/gpu-kernels-2026-11-15.txt: what the rates were fitted on by op, so the sums must come back;
  * 10 % is what the plan promises. Memory is to the byte but for kernels' workspaces. */
 TEST(gpt2_on_an_h200_as_it_was_measured)
 {
