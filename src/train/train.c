@@ -26,6 +26,7 @@ struct loop {
     struct guard                 guard;
     struct saving                saving;
     struct meter                 meter;
+    bool                         looks_ahead; /* see can_look_ahead */
     struct batch                *ahead; /* of the next step, if it was fetched already */
     bool                         begun; /* its gradients are being computed */
     bool                         evaluates;
@@ -212,18 +213,31 @@ static f64 gradient_square(struct session *s)
     return isnan(scale) ? square : square / (scale * scale);
 }
 
+static bool writes_state(const struct program *p)
+{
+    for (i32 i = 0; p && i < p->graph->node_count; i++)
+        if (op_info(p->graph->nodes[i].op)->effect == EFFECT_STATE) return true;
+    return false;
+}
+
 /* May the next step's gradients be computed before this one's loss is known? Where the device works behind
  * the host's back, so that it need not wait while the host looks; and where that leaves no trace if the run
- * takes another turn: gradients are computed again, running statistics would not be. */
-static bool may_look_ahead(const struct loop *l, const struct batch *b)
+ * takes another turn: gradients are computed again, running statistics and fp8's scales would not be. */
+static bool can_look_ahead(const struct session *s)
 {
-    const struct session *s = &l->s;
-    bool plain = s->backend->table->behind && s->config.accumulate <= 1 && !s->config.square &&
-                 s->config.precision != DT_F16 && !has_batch_norm(s->set) && !s->settings->train.gradients.len;
+    bool plain = s->config.accumulate <= 1 && !s->config.square && s->config.precision != DT_F16 &&
+                 !s->settings->train.gradients.len;
+    return plain && s->backend->table->behind && !writes_state(s->set->programs[PROGRAM_TRAIN]) &&
+           !writes_state(s->set->programs[PROGRAM_TRAIN_LAST]);
+}
+
+/* Not past the end, and not before an evaluation. */
+static bool ahead_due(const struct loop *l, const struct batch *b)
+{
     bool last  = l->limits.steps && l->at.step + 1 >= l->limits.steps;
-    i64  every = s->settings->train.eval_every;
+    i64  every = l->s.settings->train.eval_every;
     bool eval  = l->evaluates && (every ? (l->at.step + 1) % every == 0 : b->ends_epoch);
-    return plain && !last && !eval;
+    return l->looks_ahead && !last && !eval;
 }
 
 static void look_ahead(struct loop *l)
@@ -258,7 +272,7 @@ static struct batch step(struct loop *l, struct batch *b, f64 lr)
     }
     s->backend->table->run(s->backend, s->set->programs[PROGRAM_UPDATE]);
     struct batch last = *b; /* the loader may take it back now */
-    if (may_look_ahead(l, b)) look_ahead(l);
+    if (ahead_due(l, b)) look_ahead(l);
     add_losses(l, &told, rows);
     l->scaling = scaling_now(s);
     l->at.step++;
@@ -467,6 +481,7 @@ static enum status prepare(struct loop *l, struct os *os, const struct settings 
     l->s.orders  = l->listener ? l->listener->orders : NULL;
     l->limits    = session_limits(&l->s);
     l->evaluates = dataset_count(l->s.data, SPLIT_EVAL) > 0;
+    l->looks_ahead = can_look_ahead(&l->s);
     st           = target_check(&l->s, err);
     if (!st) st = guard_open(&l->guard, &l->s, l->limits.steps, err);
     if (!st) st = saving_plan(&l->saving, &l->s, &l->guard, &l->at, err);
