@@ -188,3 +188,17 @@ struct fake_s3 *fake_s3_new(struct arena *perm, struct os *os)
     os->env = fake_env;
     return f;
 }
+
+void fake_s3_down_after(struct fake_s3 *f, i64 answered)
+{
+    pthread_mutex_lock(&f->lock);
+    f->down_at = f->requests + answered + 1;
+    pthread_mutex_unlock(&f->lock);
+}
+
+void fake_s3_up(struct fake_s3 *f)
+{
+    pthread_mutex_lock(&f->lock);
+    f->down_at = 0;
+    pthread_mutex_unlock(&f->lock);
+}

@@ -24,7 +24,7 @@ struct fake_s3 {
     struct fake_object objects[FAKE_OBJECTS_MAX];
     i64                count;
     i64                requests; /* so far */
-    i64                down_at; /* from that request on (1 is the first) nobody answers; 0: never */
+    i64                down_at;  /* from that request on (1 is the first) nobody answers; 0: never */
     i64                torn_at; /* that one is done, but its answer is lost */
     bool               ignores_conditions;
     atomic_bool        held;    /* PUTs of shards wait while it is true, */
@@ -35,5 +35,8 @@ struct fake_s3 {
 struct fake_s3     *fake_s3_new(struct arena *perm, struct os *os);
 struct s3_settings  fake_s3_settings(void); /* s3://bucket/run, with little patience */
 struct fake_object *fake_s3_find(struct fake_s3 *f, struct str key); /* NULL: none */
+/* While others may be sending: so many more requests are answered, then none until it is up again. */
+void fake_s3_down_after(struct fake_s3 *f, i64 answered);
+void fake_s3_up(struct fake_s3 *f);
 
 #endif

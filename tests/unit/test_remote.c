@@ -238,13 +238,12 @@ TEST(an_outage_at_any_request_leaves_nothing_half_believed)
         struct site     m;
         CHECK_OK(start(&m, f, &os, 0, &turn));
         save_and_carry(&m, 1, NAN, &turn);
-        f->requests            = 0;
-        f->down_at             = down_at;
+        fake_s3_down_after(f, down_at - 1);
         struct ckpt_manifest c = save(&m, 2, NAN, &turn);
         uploader_offer(m.up, &c);
         whole = uploader_wait_until(m.up, os.now_ns(&os) + 500000000, &err) == STATUS_OK;
         stop(&m, false);
-        f->down_at     = 0;
+        fake_s3_up(f);
         struct str now = there(f, &os, &turn);
         CHECK(str_eq(now, STR("1")) || str_eq(now, STR("2 1")) || str_eq(now, STR("2 1!")));
         CHECK(down_at < 20);
@@ -258,16 +257,12 @@ TEST(after_an_outage_the_upload_goes_on)
     struct fake_s3 *f = fake_s3_new(perm, &os);
     struct site     m;
     CHECK_OK(start(&m, f, &os, 0, perm));
-    pthread_mutex_lock(&f->lock);
-    f->down_at = f->requests + 2; /* behind the first shard */
-    pthread_mutex_unlock(&f->lock);
+    fake_s3_down_after(f, 1); /* the first shard */
     struct ckpt_manifest c = save(&m, 1, NAN, perm);
     uploader_offer(m.up, &c);
     while (!uploader_state(m.up).failed.status) os.sleep_ns(&os, 1000000);
     CHECK(strstr(uploader_state(m.up).failed.text, "nobody answers"));
-    pthread_mutex_lock(&f->lock);
-    f->down_at = 0;
-    pthread_mutex_unlock(&f->lock);
+    fake_s3_up(f);
     CHECK_OK(uploader_wait_until(m.up, os.now_ns(&os) + soon_ns, &err));
     CHECK(!uploader_state(m.up).failed.status);
     CHECK_STR(there(f, &os, perm), "1");
