@@ -184,6 +184,8 @@ static f64 best_auc(const struct dataset *d)
     return pairs / (clicks * others); /* NaN where all rows are alike */
 }
 
-const struct format format_clicks = {
-    { "synthetic_clicks", 16 }, open_clicks, fetch_clicks, close_clicks, best_auc
-};
+const struct format format_clicks = { .kind  = { "synthetic_clicks", 16 },
+                                      .open  = open_clicks,
+                                      .fetch = fetch_clicks,
+                                      .close = close_clicks,
+                                      .best_auc = best_auc };

@@ -280,4 +280,7 @@ static void close_csv(struct dataset *d)
         if (state->table[s].own.begin) arena_close(&state->table[s].own);
 }
 
-const struct format format_csv = { { "csv", 3 }, open_csv, fetch_csv, close_csv, NULL };
+const struct format format_csv = { .kind  = { "csv", 3 },
+                                   .open  = open_csv,
+                                   .fetch = fetch_csv,
+                                   .close = close_csv };

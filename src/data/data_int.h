@@ -4,6 +4,7 @@
 #ifndef DATA_DATA_INT_H
 #define DATA_DATA_INT_H
 #include "data/data.h"
+#include "data/stage.h"
 
 struct format;
 
@@ -20,8 +21,15 @@ struct format {
     /* Fills feeds, count and state. When it fails, close is called on what there is. */
     enum status (*open)(struct dataset *d, const struct data_config *config, struct arena *perm,
                         struct err *err);
+    /* Samples that are mapped memory, straight into the batch; NULL: it has stages (stage.h). */
     void (*fetch)(const struct dataset *d, enum split s, const i64 *index, i64 count,
                   void *const *to);
+    enum status (*read)(const struct dataset *d, struct sample *s, struct err *err); /* may block */
+    enum status (*decode)(const struct dataset *d, struct sample *s, struct err *err);
+    enum status (*augment)(const struct dataset *d, struct sample *s, struct err *err);
+    void (*collate)(const struct dataset *d, const struct collation *c);
+    /* Which sample stands at `index` of the epoch's shuffled order; NULL: rng_permute. */
+    i64 (*order)(const struct dataset *d, enum split s, u64 seed, i64 epoch, i64 index);
     void (*close)(struct dataset *d);            /* state may be NULL or half filled */
     f64 (*best_auc)(const struct dataset *d);    /* NULL: nobody knows */
 };

@@ -127,4 +127,7 @@ static void close_lines(struct dataset *d)
     if (state->own.begin) arena_close(&state->own);
 }
 
-const struct format format_lines = { { "lines", 5 }, open_lines, fetch_lines, close_lines, NULL };
+const struct format format_lines = { .kind  = { "lines", 5 },
+                                     .open  = open_lines,
+                                     .fetch = fetch_lines,
+                                     .close = close_lines };

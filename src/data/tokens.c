@@ -139,7 +139,11 @@ static void close_tokens(struct dataset *d)
     for (i32 s = 0; s < SPLIT_COUNT; s++) source_close(d->os, &state->source[s]);
 }
 
-const struct format format_tokens = {
-    { "tokens", 6 }, open_tokens, fetch_windows, close_tokens, NULL
-};
-const struct format format_text = { { "text", 4 }, open_text, fetch_windows, close_tokens, NULL };
+const struct format format_tokens = { .kind  = { "tokens", 6 },
+                                      .open  = open_tokens,
+                                      .fetch = fetch_windows,
+                                      .close = close_tokens };
+const struct format format_text = { .kind  = { "text", 4 },
+                                    .open  = open_text,
+                                    .fetch = fetch_windows,
+                                    .close = close_tokens };
