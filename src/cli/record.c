@@ -35,9 +35,6 @@ static enum price price_kind(struct str market)
     return str_eq(market, STR("own")) ? PRICE_OWN : PRICE_ON_DEMAND;
 }
 
-/* A rule that is not known rounds nothing. */
-static i64 whole_s(f64 seconds) { return isnan(seconds) ? 0 : (i64)seconds; }
-
 static enum status find_price(struct config *config, struct cli *c, struct price_row *out,
                               struct err *err)
 {
@@ -52,10 +49,10 @@ static enum status find_price(struct config *config, struct cli *c, struct price
     if (!run->machine.len) return STATUS_OK;
     enum status st = find_machine(c, run->machine, &all, &m, err);
     if (st) return st;
-    const struct billing *rule = catalogue_billing(all, m->provider);
-    out->granularity_s         = whole_s(rule->granularity_s);
-    out->minimum_s             = whole_s(rule->minimum_s);
-    out->free_s                = whole_s(rule->free_interrupted_s);
+    struct billing_rule rule = billing_rule_of(catalogue_billing(all, m->provider));
+    out->granularity_s       = rule.granularity_s;
+    out->minimum_s           = rule.minimum_s;
+    out->free_s              = rule.free_s;
     if (!isnan(train->usd_hour)) return STATUS_OK;
     enum price kind = price_kind(run->market);
     out->market     = said ? run->market : STR("on-demand");

@@ -35,11 +35,18 @@ f64 reserved_break_even(const struct machine *m, enum price reserved)
 
 f64 spot_discount(const struct machine *m) { return 1 - m->spot_usd_h / m->on_demand_usd_h; }
 
+static i64 whole_s(f64 seconds) { return isnan(seconds) ? 0 : (i64)seconds; }
+
+struct billing_rule billing_rule_of(const struct billing *b)
+{
+    return (struct billing_rule){ whole_s(b->granularity_s), whole_s(b->minimum_s),
+                                  whole_s(b->free_interrupted_s) };
+}
+
 f64 billed_seconds(const struct billing *rule, f64 up_s, bool interrupted)
 {
-    if (isnan(up_s) || up_s <= 0) return up_s <= 0 ? 0 : NAN;
-    if (interrupted && up_s < rule->free_interrupted_s) return 0;
-    return ceil(MAX(up_s, rule->minimum_s) / rule->granularity_s) * rule->granularity_s;
+    if (isnan(up_s)) return NAN;
+    return (f64)bill_billed_ns(billing_rule_of(rule), llround(1e9 * up_s), interrupted) / 1e9;
 }
 
 f64 billed_dollars(const struct billing *rule, f64 usd_h, f64 up_s, bool interrupted)

@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/os.h"
 #include "base/text.h"
+#include "run/bill.h"
 
 /* The numbers of a row; each is a column of that name. FIGURE(name) */
 #define MACHINE_FIGURES(FIGURE)                                                                    \
@@ -158,6 +159,7 @@ f64 spot_discount(const struct machine *m);
 
 /* ---- how a bill is made ---- */
 
+struct billing_rule billing_rule_of(const struct billing *b); /* what is not known rounds nothing */
 /* Seconds on the bill for one machine that was up so long; `interrupted`: the provider took it
  * back. */
 f64 billed_seconds(const struct billing *rule, f64 up_s, bool interrupted);

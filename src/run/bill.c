@@ -8,14 +8,19 @@ __extension__ typedef __int128 i128; /* dollars x time does not fit in 64 bits *
 
 static const i64 second_ns = 1000000000;
 
+i64 bill_billed_ns(struct billing_rule rule, i64 up_ns, bool taken)
+{
+    i64 grain_ns = rule.granularity_s * second_ns;
+    if (up_ns <= 0 || (taken && up_ns < rule.free_s * second_ns)) return 0;
+    i64 billed_ns = MAX(up_ns, rule.minimum_s * second_ns);
+    return grain_ns ? (billed_ns + grain_ns - 1) / grain_ns * grain_ns : billed_ns;
+}
+
 i64 bill_nusd(const struct price_row *price, i64 up_ns, bool taken)
 {
+    struct billing_rule rule = { price->granularity_s, price->minimum_s, price->free_s };
     if (isnan(price->usd_hour)) return -1;
-    if (taken && up_ns < price->free_s * second_ns) return 0;
-    i64 billed_ns = MAX(up_ns, price->minimum_s * second_ns),
-        grain_ns  = price->granularity_s * second_ns;
-    if (grain_ns) billed_ns = (billed_ns + grain_ns - 1) / grain_ns * grain_ns;
-    return llround((f64)billed_ns / 3600e9 * price->usd_hour * 1e9);
+    return llround((f64)bill_billed_ns(rule, up_ns, taken) / 3600e9 * price->usd_hour * 1e9);
 }
 
 struct rest {

@@ -6,6 +6,14 @@
 #define RUN_BILL_H
 #include "run/ledger.h"
 
+/* How a provider turns the time that a machine was up into time on the bill. */
+struct billing_rule {
+    i64 granularity_s; /* in whole ones of it; 0: to the nanosecond */
+    i64 minimum_s;     /* at least */
+    i64 free_s;        /* nothing for a machine that its provider took back before that */
+};
+i64 bill_billed_ns(struct billing_rule rule, i64 up_ns, bool taken); /* 0 for one never up */
+
 /* What a machine costs that was up so long; `taken`: its provider took it back. -1: price unknown. */
 i64 bill_nusd(const struct price_row *price, i64 up_ns, bool taken);
 

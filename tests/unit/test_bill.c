@@ -20,6 +20,7 @@ TEST(a_rule_rounds_up_and_has_a_minimum)
     CHECK_EQ(bill_nusd(&p, 3599 * s_ns, true), 0);
     CHECK_EQ(bill_nusd(&p, 3599 * s_ns, false), 3600000000);
     CHECK_EQ(bill_nusd(&p, 3600 * s_ns, true), 3600000000);
+    CHECK_EQ(bill_nusd(&p, 0, false), 0); /* never up: not even the minimum */
     p.usd_hour = NAN;
     CHECK_EQ(bill_nusd(&p, 1, false), -1);
 }

@@ -203,6 +203,9 @@ TEST(bills_by_the_rules)
     CHECK_EQ(billed_seconds(lambda, 61, false), 120);
     CHECK_NEAR(billed_dollars(aws, 36, 100, false), 1, 1e-15);
     CHECK(isnan(billed_seconds(aws, NAN, true)));
+    struct price_row said = { .usd_hour = 36, .granularity_s = 1, .minimum_s = 60 };
+    CHECK_EQ(llround(billed_dollars(aws, 36, 61.2, false) * 1e9),
+             bill_nusd(&said, 61200000000, false));
     /* 1 TB for three days: in a class with a minimum of 30, thirty are billed */
     const struct storage *ia = catalogue_storage(c, STR("aws"), STR("standard_ia"));
     CHECK_NEAR(storage_dollars(ia, 1e12, 3), storage_dollars(ia, 1e12, 30), 1e-12);
