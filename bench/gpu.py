@@ -9,10 +9,11 @@ Rows
     gpt2     GPT-2 124M, bf16, 64 sequences of 1,024 random tokens: tokens/s, memory, seconds to the fifth step
     recompute  the same with every block recomputed
     gpt2-xl  GPT-2 1558M, batch 16
-    fp8      the same with hidden layers' products on 8-bit operands: off, where it pays, wherever it can
+    order    both with train.deterministic=false: attention's gradient added up as it comes
+    fp8      the large one with hidden layers' products on 8-bit operands: off, where it pays, wherever it can
     resnet   ResNet-20, batch 128, in fp32 and bf16: images/s
     mlp      the classifier 784-128-10, 10,000 samples, 5 epochs, batch 32: seconds
-    curve    GPT-2 124M on DIR/train.bin, 1,000 steps: each hundredth loss against PyTorch's
+    curve    GPT-2 124M on DIR/train.bin, 1,000 steps: each hundredth loss against PyTorch's, and PyTorch's two attentions against each other
     text     seconds from process start to a loss of 1.65 on DIR/val.bin, trained on DIR/train.bin
     kernels  where the time goes: each kernel's share, and of its own roofline
 
@@ -148,6 +149,12 @@ def row_gpt2_xl(options):
     yield from gpt("gpt2-xl", options, XL, (48, 1600, 25, 16), 16, 51500, 56000, (10, 5), (None, None))
 
 
+def row_order(options):
+    for name, settings, steps, tokens in (("124M", [], 60, 65536), ("1558M", XL, 16, 16384)):
+        ours = run("bench/gpu/gpt.yaml", *settings, f"train.steps={steps}", "train.deterministic=false")
+        yield figure("order", f"{name}, memory {ours['peak_gib']:.1f} GiB, loss {ours['losses'][steps]:.4f}", tokens / ours["ms"] * 1e3, "tokens/s")
+
+
 def row_fp8(options):
     for value in ("off", "auto", "on"):
         ours = run("bench/gpu/gpt.yaml", *XL, "train.steps=16", f"train.fp8={value}")
@@ -188,12 +195,13 @@ def row_curve(options):
     path, init = tokens_of(options), os.path.join(DATA, "init.safetensors")
     shared = [*path, "train.shuffle=false", "train.schedule=cosine", "train.lr_end=0.1", "train.warmup=100"]
     run("bench/gpu/gpt.yaml", *shared, "train.steps=2", "train.lr=1e-30", "train.decay=0", f"train.out={init}")
-    peer = torch_says(options, "curve", init, path[0].split("=")[1], 1000, 64)
+    peer, other = (torch_says(options, "curve", init, path[0].split("=")[1], 1000, 64, kind).get("losses", {}) for kind in ("flash", "cudnn"))
     ours = run("bench/gpu/gpt.yaml", *shared, "train.steps=1000")
     os.remove(init)
-    for step, loss in peer.get("losses", {}).items():
+    for step, loss in peer.items():
         mine = ours["losses"][int(step)]
-        yield figure("curve", f"loss at {step}: {mine:.4f}, PyTorch {loss:.4f}, apart", abs(mine / loss - 1), "relative", must=0.005, more=False)
+        yield figure("curve", f"loss at {step}: {mine:.4f}, PyTorch {loss:.4f} and {other[step]:.4f}, apart", abs(mine / loss - 1), "relative",
+                     abs(other[step] / loss - 1), must=0.005, more=False)
 
 
 def row_text(options):
@@ -214,7 +222,7 @@ def row_kernels(options):
 
 
 ROWS = {"ops": row_ops, "memory": row_memory, "whole": row_whole, "gpt2": row_gpt2, "recompute": row_recompute,
-        "gpt2-xl": row_gpt2_xl, "fp8": row_fp8, "resnet": row_resnet, "mlp": row_mlp, "curve": row_curve, "text": row_text, "kernels": row_kernels}
+        "gpt2-xl": row_gpt2_xl, "order": row_order, "fp8": row_fp8, "resnet": row_resnet, "mlp": row_mlp, "curve": row_curve, "text": row_text, "kernels": row_kernels}
 
 HEAD = f"{'row':<10} {'what':<64} {'ours':>10} {'unit':<9} {'torch':>9} {'ratio':>6} {'must':>8} {'aim':>8}"
 

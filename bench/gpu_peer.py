@@ -2,7 +2,7 @@
 
     gpu_peer.py speed DEPTH WIDTH HEADS BATCH STEPS ATTENTION   GPT-2, compiled, bf16 autocast, fused AdamW, random tokens
     gpu_peer.py mlp                                             784-128-10, eager
-    gpu_peer.py curve INIT.safetensors TOKENS.bin STEPS BATCH   the losses of GPT-2 124M, from the weights and batches that ours had
+    gpu_peer.py curve INIT.safetensors TOKENS.bin STEPS BATCH ATTENTION   the losses of GPT-2 124M, from the weights and batches that ours had
 
 ATTENTION is cudnn or flash, the library that scaled_dot_product_attention must take.
 """
@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 CONTEXT, WORDS = 1024, 50304
+KINDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
 BEGUN = time.perf_counter()
 
 
@@ -79,9 +80,8 @@ def speed(depth, width, heads, batch, steps, attention):
     model = GPT(depth, width, heads).cuda()
     step = stepper(model, optimiser(model, 6e-4))
     x = torch.randint(0, 50257, (batch, CONTEXT), device="cuda")
-    kinds = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
     times = []
-    with sdpa_kernel(kinds[attention]):
+    with sdpa_kernel(KINDS[attention]):
         for i in range(5 + steps):
             begin = time.perf_counter()
             step(x, x)
@@ -125,7 +125,7 @@ def load(model, path):
         p.data.copy_(values.view(p.shape))
 
 
-def curve(init, tokens, steps, batch):
+def curve(init, tokens, steps, batch, attention):
     model = GPT(12, 768, 12).cuda()
     load(model, init)
     opt = optimiser(model, 6e-4)
@@ -138,7 +138,8 @@ def curve(init, tokens, steps, batch):
         part = (i + 1) / warm if i < warm else 0.1 + 0.45 * (1 + math.cos(math.pi * (i - warm) / (steps - warm)))
         for group in opt.param_groups:
             group["lr"] = 6e-4 * part
-        loss = step(row[:-1].view(batch, CONTEXT), row[1:].view(batch, CONTEXT))
+        with sdpa_kernel(KINDS[attention]):
+            loss = step(row[:-1].view(batch, CONTEXT), row[1:].view(batch, CONTEXT))
         if (i + 1) % 100 == 0:
             losses[i + 1] = loss.item()
     return {"losses": losses}

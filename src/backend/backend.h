@@ -20,7 +20,8 @@ enum effort { EFFORT_DEFAULT, EFFORT_MAX };
 
 struct backend_tuning {
     enum effort effort;
-    struct str  choices; /* what `choices` gave on such a device earlier; empty: nothing */
+    bool        any_order; /* sums may be taken as they come, where that is faster: other bits each time */
+    struct str  choices;   /* what `choices` gave on such a device earlier; empty: nothing */
 };
 
 struct backend_table {

@@ -86,8 +86,9 @@ static enum status open_device(struct session *s, struct err *err)
 static void tune(struct session *s)
 {
     bool                  most = str_eq(s->settings->train.compile, STR("max-autotune"));
-    struct backend_tuning how  = { .effort  = most ? EFFORT_MAX : EFFORT_DEFAULT,
-                                   .choices = s->settings->choices };
+    struct backend_tuning how  = { .effort    = most ? EFFORT_MAX : EFFORT_DEFAULT,
+                                   .any_order = !s->settings->train.deterministic,
+                                   .choices   = s->settings->choices };
     struct err            err  = { 0 };
     if (!s->backend->table->tune || !s->backend->table->tune(s->backend, &how, &err)) return;
     s->note = str_copy(s->perm, str_of(err.text));

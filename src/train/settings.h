@@ -62,6 +62,7 @@ struct train_config {
     i64        loss_scale_every; /* good steps until it grows */
     struct str fuse[8];          /* all | none | patterns of compile.h: done in one pass over memory */
     i64        fuse_count;
+    bool       deterministic;    /* the same bits each time; false: GPUs may add as it comes */
     struct str compile;          /* default | reduce-overhead | max-autotune: how hard kernels are chosen */
     struct str recompute;        /* none | all | every | auto */
     i64        recompute_every;  /* every: one block in so many */

@@ -328,21 +328,26 @@ TEST(what_could_not_be_written_comes_with_a_later_heartbeat)
     ledger_close(l);
 }
 
-/* What a step pays for being recorded, while the thread beats fifty times a second. The limit is
- * far above what was measured (0.06 us, Zen 4) and far below a write to the disk. */
+/* What a step pays for being recorded, while the thread beats fifty times a second: the best of many
+ * rounds, since others use the machine too. The limit is far above what was measured (0.06 us, Zen 4)
+ * and far below a write to the disk. */
 TEST(a_step_costs_next_to_nothing)
 {
-    enum { STEPS = 20000 };
-    struct recorder_config c     = config_at(str_cat(perm, folder_new(perm), STR("/ledger.db")));
-    struct recorder       *r     = start(&c, perm);
-    struct os             *os    = os_real();
-    i64                    begin = os->now_ns(os);
-    for (i64 i = 1; i <= STEPS; i++) {
-        account_enter(c.account, TERM_loading, os->now_ns(os));
-        account_enter(c.account, TERM_compute, os->now_ns(os));
-        recorder_step(r, i, i * 32, 0, 1.0);
+    enum { ROUNDS = 20, STEPS = 1000 };
+    struct recorder_config c    = config_at(str_cat(perm, folder_new(perm), STR("/ledger.db")));
+    struct recorder       *r    = start(&c, perm);
+    struct os             *os   = os_real();
+    i64                    best = INT64_MAX;
+    for (i64 round = 0; round < ROUNDS; round++) {
+        i64 begin = os->now_ns(os);
+        for (i64 i = 1; i <= STEPS; i++) {
+            account_enter(c.account, TERM_loading, os->now_ns(os));
+            account_enter(c.account, TERM_compute, os->now_ns(os));
+            recorder_step(r, round * STEPS + i, i * 32, 0, 1.0);
+        }
+        best = MIN(best, os->now_ns(os) - begin);
     }
-    f64 us = (f64)(os->now_ns(os) - begin) / 1e3 / STEPS;
+    f64 us = (f64)best / 1e3 / STEPS;
     printf("(%.2f us a step) ", us);
     CHECK(us < 20);
     CHECK_EQ(recorder_close(r, STR("end"), NULL), STATUS_OK);

@@ -428,7 +428,7 @@ TEST(a_run_ends_by_patience_and_by_the_clock)
     s.train.max_seconds = 0.3;
     CHECK_EQ(run_course(&s, &c, &r, &err), STATUS_OK);
     CHECK_EQ(r.stopped, STOP_BUDGET);
-    CHECK(r.seconds >= 0.2 && r.seconds < 3); /* the machine may be busy */
+    CHECK(r.seconds >= 0.2 && r.seconds < 60); /* the machine may be busy */
     CHECK(isnan(r.saved_s));
     s.train.max_seconds = NAN;
     s.train.max_dollars = 1e-4; /* 0.18 s */

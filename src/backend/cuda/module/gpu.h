@@ -6,7 +6,8 @@
  * once while the program is prepared: library descriptors, choices by timing. `run` only launches,
  * never waits and never allocates, so that a whole program can be captured as a CUDA graph.
  *
- * As on the CPU, sums are taken in an order that depends on shapes alone: no float atomics. */
+ * As on the CPU, sums are taken in an order that depends on shapes alone: no float atomics, but where
+ * `any_order` allows them. */
 #ifndef BACKEND_CUDA_MODULE_GPU_H
 #define BACKEND_CUDA_MODULE_GPU_H
 #ifdef __cplusplus
@@ -24,6 +25,7 @@ struct gpu {
     void          *blas;       /* gemm.c's, from the first product on */
     struct tuning *tuning;     /* choices of products so far */
     i64            tries;      /* algorithms a product is tried with */
+    bool           any_order;  /* of backend_tuning */
 };
 
 struct gpu_call {

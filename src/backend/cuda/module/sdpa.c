@@ -8,10 +8,11 @@
 
 enum { PLANS_MAX = 64 };
 enum { ID_Q = 1, ID_K, ID_V, ID_O, ID_LSE, ID_DO, ID_DQ, ID_DK, ID_DV, ID_SUM, ID_SCALE, ID_MASKED,
-       ID_ONE };
+       ID_ONE, ID_DQ_SUM };
 
 struct key { /* what a plan depends on; compared as bytes */
     i64 op, B, T, H, G, D, causal, dtype;
+    i64 any_order; /* backward: dq is summed as blocks come; else through a workspace of all scores */
 };
 
 struct sdpa {
@@ -150,7 +151,15 @@ static void draw_backward(struct sketch *g)
     dnn_desc k = dnn_tensor(s, (struct dnn_tensor){ g->low, { B, g->k.G, T, D }, { T * W, D, W, 1 },
                                                     0, false });
     dnn_reshape(s, k_t, k);
-    dnn_matmul(s, last, k, bound(g, ID_DQ, H, false));
+    dnn_desc dq = bound(g, ID_DQ, H, false);
+    if (!g->k.any_order) {
+        dnn_matmul(s, last, k, dq);
+        return;
+    }
+    dnn_desc dq_sum = dnn_tensor(s, (struct dnn_tensor){ CUDNN_DATA_FLOAT, { B, H, T, D },
+                                                         { H * T * D, T * D, D, 1 }, ID_DQ_SUM, false });
+    dnn_matmul(s, last, k, dq_sum);
+    dnn_map(s, CUDNN_POINTWISE_IDENTITY, dq_sum, NULL, NULL, dq, CUDNN_DATA_FLOAT);
 }
 
 /* --- as kernels --- */
@@ -168,6 +177,7 @@ static struct key key_of(const struct gpu_call *c)
     k.D      = qkv->shape.dim[2] / (k.H + 2 * k.G);
     k.causal = c->at->causal;
     k.dtype  = qkv->dtype;
+    k.any_order = c->op == OP_ATTENTION_GRAD && c->gpu->any_order;
     return k;
 }
 
@@ -197,15 +207,21 @@ static bool takes(const struct gpu_call *c)
     return a && a->found && a->scale == (f32)c->at->scale;
 }
 
-static i64 sum_bytes(const struct sdpa *a)
+/* Of the f32 numbers that backward keeps for each row of scores: their sum, and dq until it is whole. */
+static i64 rows_bytes(const struct sdpa *a, i64 numbers)
 {
-    return (a->key.B * a->key.H * a->key.T * (i64)sizeof(f32) + 255) / 256 * 256;
+    return (a->key.B * a->key.H * a->key.T * numbers * (i64)sizeof(f32) + 255) / 256 * 256;
+}
+
+static i64 own_bytes(const struct sdpa *a)
+{
+    return rows_bytes(a, 1) + (a->key.any_order ? rows_bytes(a, a->key.D) : 0);
 }
 
 static i64 work(const struct gpu_call *c)
 {
     struct sdpa *a = sdpa_of(c);
-    return a->plan.work_bytes + (c->op == OP_ATTENTION ? 0 : sum_bytes(a));
+    return a->plan.work_bytes + (c->op == OP_ATTENTION ? 0 : own_bytes(a));
 }
 
 static void *part(const struct tensor *qkv, const struct key *k, i64 head)
@@ -238,7 +254,8 @@ static void run_backward(const struct gpu_call *c)
     struct sdpa         *a   = sdpa_of(c);
     const struct key    *k   = &a->key;
     const struct tensor *qkv = &c->in[1], *d = &c->out[0];
-    struct dnn_bound     list[] = { { ID_Q, part(qkv, k, 0) },
+    u8                  *own = c->work;
+    struct dnn_bound     list[DNN_BOUND_MAX] = { { ID_Q, part(qkv, k, 0) },
                                     { ID_K, part(qkv, k, k->H) },
                                     { ID_V, part(qkv, k, k->H + k->G) },
                                     { ID_O, c->in[2].data },
@@ -247,11 +264,13 @@ static void run_backward(const struct gpu_call *c)
                                     { ID_DQ, part(d, k, 0) },
                                     { ID_DK, part(d, k, k->H) },
                                     { ID_DV, part(d, k, k->H + k->G) },
-                                    { ID_SUM, c->work },
+                                    { ID_SUM, own },
                                     { ID_SCALE, &a->scale },
-                                    { ID_ONE, &one },
-                                    { ID_MASKED, &masked } };
-    must(dnn_run(c, &a->plan, list, k->causal ? 13 : 12, (u8 *)c->work + sum_bytes(a)));
+                                    { ID_ONE, &one } };
+    i32                  count = 12;
+    if (k->causal) list[count++] = (struct dnn_bound){ ID_MASKED, &masked };
+    if (k->any_order) list[count++] = (struct dnn_bound){ ID_DQ_SUM, own + rows_bytes(a, 1) };
+    must(dnn_run(c, &a->plan, list, count, own + own_bytes(a)));
 }
 
 extern const struct gpu_kernel gpu_kernels_sdpa[];
