@@ -58,6 +58,11 @@ foreach(file ${units})
     frugal_test(${name} unit)
 endforeach()
 
+# Its courses of 200 steps take minutes under the thread sanitizer, and start no thread that test_train does not.
+if(FRUGAL_SANITIZE STREQUAL "thread")
+    set_tests_properties(test_low_training PROPERTIES LABELS numbers)
+endif()
+
 target_compile_definitions(test_nvml PRIVATE FAKE_NVML="$<TARGET_FILE:fake_nvml>")
 add_dependencies(test_nvml fake_nvml)
 
