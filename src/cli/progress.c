@@ -20,7 +20,24 @@ static void add_metric(struct textbuf *b, struct arena *scratch, struct train_me
     textbuf_fmt(b, "  %.*s %.*s", STR_ARG(name), STR_ARG(value));
 }
 
-struct str progress_line(struct arena *perm, const struct train_progress *t)
+/* 31,200 and 0.413 */
+static struct str text_rate(struct arena *perm, f64 rate)
+{
+    return rate < 100 ? str_fmt(perm, "%.3g", rate) : text_count(perm, rate);
+}
+
+/* "975 steps/s  p50/95/99 1.02/1.1/1.31 ms  wait 3 %  MFU 41 %": what is left out is not known. */
+static void add_speed(struct textbuf *b, struct arena *parts, const struct train_progress *t, f64 mfu)
+{
+    const struct quantiles *q = t->times;
+    if (q && q->count)
+        textbuf_fmt(b, "  %.*s steps/s  p50/95/99 %.3g/%.3g/%.3g ms  wait %.0f %%",
+                    STR_ARG(text_rate(parts, quantiles_per_s(q))), 1e3 * quantiles_at(q, 0.5), 1e3 * quantiles_at(q, 0.95),
+                    1e3 * quantiles_at(q, 0.99), 100 * t->input_share);
+    if (!isnan(mfu)) textbuf_fmt(b, "  MFU %.0f %%", 100 * mfu);
+}
+
+struct str progress_line(struct arena *perm, const struct train_progress *t, f64 mfu)
 {
     struct arena   parts = arena_part(perm, 4096); /* so that the line grows in place */
     struct textbuf b     = textbuf_new(perm);
@@ -38,6 +55,7 @@ struct str progress_line(struct arena *perm, const struct train_progress *t)
     if (!isnan(t->dollars)) textbuf_fmt(&b, "  %.*s", STR_ARG(text_dollars(&parts, t->dollars)));
     if (t->remote_age_s > 0)
         textbuf_fmt(&b, "  remote %.*s old", STR_ARG(text_clock(&parts, t->remote_age_s)));
+    add_speed(&b, &parts, t, mfu); /* last: a narrow terminal cuts the end off */
     return textbuf_str(&b);
 }
 
@@ -169,10 +187,17 @@ static void on_finding(void *context, const struct finding *f)
     say_finding(p->say, f, p->scratch);
 }
 
+/* Of the catalogue's peak; of the measured one where it has none. */
+static f64 mfu_of(const struct progress *p, f64 model_flops_per_s, f64 measured_flops_s)
+{
+    return model_flops_per_s / (isnan(p->peak_flops_s) ? measured_flops_s : p->peak_flops_s);
+}
+
 static void step_event(struct progress *p, const struct train_progress *t)
 {
     struct arena   scratch = p->scratch;
     struct textbuf b       = event_begin(&scratch, "step");
+    bool           timed   = t->times && t->times->count;
     event_i64(&b, "step", t->step);
     event_i64(&b, "steps", t->steps);
     event_i64(&b, "epoch", t->epoch);
@@ -184,6 +209,12 @@ static void step_event(struct progress *p, const struct train_progress *t)
     event_i64(&b, "skipped", t->scaling.skipped);
     event_f64(&b, "samples_per_s", t->samples_per_s);
     event_f64(&b, "tokens_per_s", t->tokens_per_s);
+    event_f64(&b, "steps_per_s", timed ? quantiles_per_s(t->times) : NAN);
+    event_f64(&b, "step_p50_s", timed ? quantiles_at(t->times, 0.5) : NAN);
+    event_f64(&b, "step_p95_s", timed ? quantiles_at(t->times, 0.95) : NAN);
+    event_f64(&b, "step_p99_s", timed ? quantiles_at(t->times, 0.99) : NAN);
+    event_f64(&b, "input_share", t->input_share);
+    event_f64(&b, "mfu", mfu_of(p, t->model_flops_per_s, t->peak_flops_s));
     event_f64(&b, "dollars", t->dollars);
     event_f64(&b, "remote_age_s", t->remote_age_s > 0 ? t->remote_age_s : NAN);
     event_end(&b, p->say);
@@ -201,7 +232,7 @@ static void on_step(void *context, const struct train_progress *t)
         step_event(p, t);
         return;
     }
-    struct str line = progress_line(&scratch, t);
+    struct str line = progress_line(&scratch, t, mfu_of(p, t->model_flops_per_s, t->peak_flops_s));
     if (!live) say_message(p->say, "%.*s\n", STR_ARG(line));
     else say_live(p->say, with_bar(&scratch, t, line, p->say->columns));
 }
@@ -368,6 +399,14 @@ static void saving_words(struct say *s, const struct train_saving *v, struct are
     remote_words(s, v, scratch);
 }
 
+static void event_split(struct textbuf *b, const struct step_split *s)
+{
+    textbuf_fmt(b, ",\"split_ns\":{");
+    for (i64 i = 0; i < PART_COUNT; i++)
+        textbuf_fmt(b, "%s\"%s\":%lld", i ? "," : "", split_name(i), (long long)s->ns[i]);
+    textbuf_fmt(b, "}");
+}
+
 static void done_event(struct progress *p, const struct train_result *r)
 {
     struct arena   scratch = p->scratch;
@@ -380,7 +419,13 @@ static void done_event(struct progress *p, const struct train_result *r)
     event_f64(&b, "samples_per_s", r->samples_per_s);
     event_f64(&b, "tokens_per_s", r->tokens_per_s);
     event_f64(&b, "flops_per_s", r->flops_per_s);
-    event_f64(&b, "mfu", r->model_flops_per_s / p->peak_flops_s);
+    event_f64(&b, "steps_per_s", r->steps_per_s);
+    event_f64(&b, "step_p50_s", r->step_p50_s);
+    event_f64(&b, "step_p95_s", r->step_p95_s);
+    event_f64(&b, "step_p99_s", r->step_p99_s);
+    event_f64(&b, "input_share", r->input_share);
+    event_split(&b, &r->split);
+    event_f64(&b, "mfu", mfu_of(p, r->model_flops_per_s, r->peak_flops_s));
     event_f64(&b, "energy_wh", r->power.energy_wh);
     event_f64(&b, "watts", r->power.watts);
     event_f64(&b, "sm_activity", r->power.sm_activity);
@@ -426,15 +471,33 @@ static void noise_words(struct say *s, const struct train_result *r, struct aren
 /* Power, and how busy the GPU was: what its driver and the catalogue tell. */
 static void gpu_words(const struct progress *p, const struct train_result *r)
 {
-    f64 used = r->model_flops_per_s / p->peak_flops_s;
+    f64 used = mfu_of(p, r->model_flops_per_s, r->peak_flops_s);
     if (!isnan(used))
-        say_result(p->say, "%-12s%.1f %% of the GPU's dense peak\n", "MFU", 100 * used);
+        say_result(p->say, "%-12s%.1f %% of %s\n", "MFU", 100 * used,
+                   isnan(p->peak_flops_s) ? "what a large product was measured to reach here"
+                                          : "the GPU's dense peak");
     if (!isnan(r->power.energy_wh))
         say_result(p->say, "%-12s%.3g Wh, %.0f W on average\n", "energy", r->power.energy_wh,
                    r->power.watts);
     if (!isnan(r->power.sm_activity))
         say_result(p->say, "%-12smultiprocessors had work %.0f %% of the time\n", "activity",
                    100 * r->power.sm_activity);
+}
+
+/* Steps by percentile, and where their time and all between them went; what is less than half a
+ * hundredth is not worth a word. */
+static void time_words(struct say *s, const struct train_result *r)
+{
+    f64 all_ns = (f64)split_sum(&r->split);
+    if (isnan(r->step_p50_s)) return;
+    say_result(s, "%-12s%.3g ms p50, %.3g p95, %.3g p99; %.1f %% of it waiting for data\n", "step",
+               1e3 * r->step_p50_s, 1e3 * r->step_p95_s, 1e3 * r->step_p99_s, 100 * r->input_share);
+    say_result(s, "%-12s", "spent");
+    for (i64 i = 0, told = 0; i < PART_COUNT; i++)
+        if (200 * (f64)r->split.ns[i] >= all_ns)
+            say_result(s, "%s%s %.1f %%", told++ ? ", " : "", split_name(i),
+                       100 * (f64)r->split.ns[i] / all_ns);
+    say_result(s, "\n");
 }
 
 static void summary(struct progress *p, const struct train_result *r)
@@ -456,9 +519,12 @@ static void summary(struct progress *p, const struct train_result *r)
     if (!isnan(r->scaling.scale))
         say_result(s, "%-12s%g at the end; %lld steps overflowed and were skipped\n", "loss scale",
                    r->scaling.scale, (long long)r->scaling.skipped);
-    say_result(s, "%-12s%.*s %s/s, %.*sFLOP/s\n", "throughput",
+    say_result(s, "%-12s%.*s %s/s, ", "throughput",
                STR_ARG(text_count(&scratch, words ? r->tokens_per_s : r->samples_per_s)),
-               words ? "tokens" : "samples", STR_ARG(text_si(&scratch, r->flops_per_s)));
+               words ? "tokens" : "samples");
+    if (!isnan(r->steps_per_s)) say_result(s, "%.*s steps/s, ", STR_ARG(text_rate(&scratch, r->steps_per_s)));
+    say_result(s, "%.*sFLOP/s\n", STR_ARG(text_si(&scratch, r->flops_per_s)));
+    time_words(s, r);
     gpu_words(p, r);
     if (isnan(r->first_step_ms)) /* all of them were made before this start */
         say_result(s, "%-12s%.2f s for %lld steps\n", "time", r->seconds, (long long)r->steps);

@@ -17,7 +17,7 @@ struct train_listener progress_listener(struct progress *p);
 /* A warning on stderr, or the event "finding". */
 void say_finding(struct say *s, const struct finding *f, struct arena scratch);
 
-/* The line of a step: "step 120/1875  loss 0.4312  …". For tests too. */
-struct str progress_line(struct arena *perm, const struct train_progress *t);
+/* The line of a step: "step 120/1875  loss 0.4312  …"; mfu NaN: not known. For tests too. */
+struct str progress_line(struct arena *perm, const struct train_progress *t, f64 mfu);
 
 #endif

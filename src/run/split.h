@@ -1,8 +1,8 @@
 /* split.h - a process's training time by part: every nanosecond from split_begin on lies in exactly one
  * part, so that the parts sum to the wall clock.
  *
- * The loop (train/train.c) says what begins, with one reading of the clock at each boundary; listeners get
- * copies: train_progress.split and train_result.split, of all steps of this process so far. The difference
+ * The loop (train/train.c) says what begins, with one reading of the clock at each boundary; listeners see
+ * it in train_progress.split and train_result.split: of all steps of this process so far. The difference
  * of two copies is the split of what lies between.
  *
  * Exact: the sum, always; each part as the host sees it. On a device that works behind the host's back
@@ -36,19 +36,19 @@ enum part {
         PART_COUNT
 };
 
-struct split {
+struct step_split {
     i64       ns[PART_COUNT]; /* until since_ns */
     i64       since_ns;
     enum part now;
 };
 
-void split_begin(struct split *s, i64 now_ns); /* nothing so far, in `other` */
+void split_begin(struct step_split *s, i64 now_ns); /* nothing so far, in `other` */
 /* What was going on ends, `next` begins; returns what it was. now_ns never runs back. */
-enum part split_enter(struct split *s, enum part next, i64 now_ns);
+enum part split_enter(struct step_split *s, enum part next, i64 now_ns);
 /* Of what `from` got, the nanoseconds that turned out to be another's; never more than it has. */
-void split_move(struct split *s, enum part from, enum part to, i64 ns);
-i64  split_sum(const struct split *s); /* since_ns less that of split_begin */
-struct split split_since(const struct split *now, const struct split *before); /* the difference */
+void split_move(struct step_split *s, enum part from, enum part to, i64 ns);
+i64  split_sum(const struct step_split *s); /* since_ns less that of split_begin */
+struct step_split split_since(const struct step_split *now, const struct step_split *before); /* the difference */
 
 const char *split_name(enum part p);
 const char *split_help(enum part p);

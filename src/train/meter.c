@@ -1,4 +1,4 @@
-/* meter.c - energy and activity of the GPU between the first step and the last. */
+/* meter.c - energy and activity of the GPU between the first step and the last; what MFU is measured by. */
 #include "backend/cuda/nvml.h"
 #include "train/train_int.h"
 #include <math.h>
@@ -32,12 +32,20 @@ f64 useful_share(struct session *s)
 {
     struct compile_config plain = s->config;
     struct run_plan       plan;
-    bool gpu = s->target.bus_id.len > 0; /* the share is for MFU, which only they have */
-    if (!gpu || plain.recompute.kind == RECOMPUTE_NONE) return 1;
+    if (plain.recompute.kind == RECOMPUTE_NONE) return 1;
     plain.recompute.kind = RECOMPUTE_NONE;
     if (plan_of(s, &plain, &plan, NULL)) return NAN;
     f64 later = (f64)(MAX(plain.accumulate, 1) - 1);
     return (plan.flops[PROGRAM_TRAIN] + later * plan.flops[PROGRAM_ADD] +
             plan.flops[PROGRAM_UPDATE]) /
            session_step_flops(s);
+}
+
+f64 peak_measured(struct session *s)
+{
+    struct target t = s->target;
+    if (!s->backend->table->rate) return NAN;
+    s->backend->table->rate(s->backend, &t);
+    f64 peak = t.flops_s[s->precision.dtype];
+    return peak > 0 ? peak : NAN;
 }

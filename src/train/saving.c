@@ -171,7 +171,6 @@ static void take(struct saving *v)
 {
     struct run_state *at    = v->at;
     i64               begin = now_ns(v);
-    account_enter(v->resume.listener->account, TERM_checkpoint, begin);
     snapshot_take(&v->snapshot, at);
     struct ckpt_manifest m = { .id    = { .step = at->step, .attempt = v->resume.attempt },
                                .run   = v->resume.run,
@@ -307,7 +306,6 @@ enum status saving_end(struct saving *v, enum status so_far, struct err *err)
 {
     if (!v->saver) return STATUS_OK;
     i64 deadline = deadline_ns(v->s->orders);
-    account_enter(v->resume.listener->account, TERM_checkpoint, now_ns(v));
     wait_idle(v);
     if (v->at->step != v->figures.step && v->at->step > 0 && in_time(v, deadline)) {
         take(v);

@@ -9,7 +9,8 @@ enum { PERM_RESERVE_GIB = 64 }; /* address space only: pages are taken when touc
 
 enum { ETA_STEPS = 5, LOADING_STEPS = 100 }; /* before them, start-up would be taken for the pace */
 
-static const f64 waits_much = 0.1; /* of a step, for its data */
+static const f64 waits_much    = 0.1;                /* of a step, for its data */
+static const i64 peak_after_ns = (i64)5000000000;
 
 struct loop {
     struct session               s;
@@ -26,6 +27,11 @@ struct loop {
     struct guard                 guard;
     struct saving                saving;
     struct meter                 meter;
+    struct step_split            split; /* of this process's steps, as are the next two */
+    struct quantiles             times; /* of steps, loading included, evaluation not */
+    f64                          step_flops;   /* of a whole one, what is recomputed included */
+    f64                          useful;       /* useful_share; NaN: not known yet */
+    f64                          peak_flops_s; /* peak_measured, likewise */
     bool                         looks_ahead; /* see can_look_ahead */
     struct batch                *ahead; /* of the next step, if it was fetched already */
     bool                         begun; /* its gradients are being computed */
@@ -41,11 +47,15 @@ struct loop {
 
 static i64 now_ns(struct loop *l) { return l->s.os->now_ns(l->s.os); }
 
-/* From now on the run's time belongs to that term; returns when that is. */
-static i64 enter(struct loop *l, enum term term)
+/* From now on the run's time belongs to that part, in the ledger's terms too; returns when that is. */
+static i64 enter(struct loop *l, enum part part)
 {
-    i64 now = now_ns(l);
-    account_enter(l->listener->account, term, now);
+    struct account *a   = l->listener->account;
+    i64             now = now_ns(l);
+    split_enter(&l->split, part, now);
+    if (part == PART_input) account_enter(a, TERM_loading, now);
+    if (part == PART_evaluation) account_enter(a, TERM_evaluation, now);
+    if (part == PART_checkpoint) account_enter(a, TERM_checkpoint, now);
     return now;
 }
 
@@ -125,6 +135,16 @@ static f64 tokens_per_s(const struct loop *l, f64 samples_per_s)
     return rows > 1 ? samples_per_s * (f64)rows : NAN;
 }
 
+/* What MFU is measured by: once, when it is less than a hundredth of the run so far. */
+static void measure_peak(struct loop *l)
+{
+    if (!isnan(l->useful) || split_sum(&l->split) < peak_after_ns) return;
+    l->useful       = useful_share(&l->s);
+    l->peak_flops_s = peak_measured(&l->s);
+}
+
+static f64 input_share(const struct loop *l) { return (f64)l->at.waited_ns / (f64)l->at.steps_ns; }
+
 static void tell_step(struct loop *l, f64 lr)
 {
     f64                   rate = (f64)l->at.samples / ((f64)l->at.steps_ns / 1e9);
@@ -141,7 +161,12 @@ static void tell_step(struct loop *l, f64 lr)
                                    .scaling       = l->scaling,
                                    .samples_per_s = rate,
                                    .tokens_per_s  = tokens_per_s(l, rate),
+                                   .input_share   = input_share(l),
+                                   .peak_flops_s  = l->peak_flops_s,
+                                   .times         = &l->times,
+                                   .split         = &l->split,
                                    .dollars       = dollars(l) };
+    e.model_flops_per_s         = l->useful * l->step_flops * quantiles_per_s(&l->times);
     f64                   age_s = elsewhere_age_s(&l->saving.resume.elsewhere);
     e.remote_age_s              = isnan(age_s) ? 0 : age_s;
     if (l->limits.steps && l->at.step >= ETA_STEPS)
@@ -162,12 +187,22 @@ static f64 lr_of(const struct loop *l, i64 step)
 
 static struct batch *next_batch(struct loop *l)
 {
-    i64           begin = enter(l, TERM_loading);
+    i64           begin = enter(l, PART_input);
     struct batch *b     = loader_next(l->loader);
-    i64           end   = now_ns(l);
+    i64           end   = enter(l, PART_other);
     account_step(l->listener->account, l->at.step, end);
     l->at.waited_ns += end - begin;
     return b;
+}
+
+/* On a device that works behind our back this only asks for the work. */
+static void run_program(struct loop *l, enum program_id id)
+{
+    struct backend *b    = l->s.backend;
+    enum part       part = id == PROGRAM_UPDATE ? PART_update : PART_compute;
+    enter(l, b->table->behind ? PART_launch : part);
+    b->table->run(b, l->s.set->programs[id]);
+    enter(l, PART_other);
 }
 
 /* One micro-batch of a step: its gradients overwrite those of the last step or are added to those of this. */
@@ -179,10 +214,11 @@ static void micro_step(struct loop *l, const struct batch *b, i64 step, i64 firs
     enum program_id     begin = full ? PROGRAM_TRAIN : PROGRAM_TRAIN_LAST;
     enum program_id     go_on = full ? PROGRAM_ADD : PROGRAM_ADD_LAST;
     i64                 rows  = step_samples(l, b->index - first_sample) * model_rows(s->model);
+    enter(l, PART_copy);
     session_put_scalars(s, step, rows, first_sample, lr);
     for (i32 f = 0; f < feeds->count; f++)
         session_put(s, feeds->feed[f].name, b->data[f], b->count * type_bytes(feeds->feed[f].type));
-    s->backend->table->run(s->backend, s->set->programs[first_sample ? go_on : begin]);
+    run_program(l, first_sample ? go_on : begin);
 }
 
 /* What the last program tells of itself. */
@@ -198,17 +234,21 @@ static void ask_losses(struct loop *l, struct told *t)
 
 static void add_losses(struct loop *l, const struct told *t, i64 rows)
 {
+    enter(l, PART_compute); /* until the answers are there, scaling_now's too */
     l->at.loss += session_answer(&l->s, &t->loss) / (f64)rows;
-    if (!session_has(&l->s, STR("hits"))) return;
-    l->metric.name = STR("accuracy");
-    l->metric.value += session_answer(&l->s, &t->hits) / (f64)rows;
+    if (session_has(&l->s, STR("hits"))) {
+        l->metric.name = STR("accuracy");
+        l->metric.value += session_answer(&l->s, &t->hits) / (f64)rows;
+    }
 }
 
 /* The squared norm of the gradients summed so far in this step. */
-static f64 gradient_square(struct session *s)
+static f64 gradient_square(struct loop *l)
 {
+    struct session *s = &l->s;
     f64 square, scale = scaling_now(s).scale; /* of fp16 losses; NaN: none */
-    s->backend->table->run(s->backend, s->set->programs[PROGRAM_SQUARE]);
+    run_program(l, PROGRAM_SQUARE);
+    enter(l, PART_compute);
     session_get_numbers(s, STR("grad_square"), &square, 1);
     return isnan(scale) ? square : square / (scale * scale);
 }
@@ -261,16 +301,16 @@ static struct batch step(struct loop *l, struct batch *b, f64 lr)
         if (!l->begun) micro_step(l, b, l->at.step, done, lr);
         l->begun = false;
         ask_losses(l, &told);
-        if (!done && s->config.square) part = gradient_square(s);
+        if (!done && s->config.square) part = gradient_square(l);
         done += b->count;
         if (done >= samples) break;
         add_losses(l, &told, rows);
     }
     if (s->config.square) {
         f64 times = (f64)samples / (f64)first; /* it was divided by all the step's rows */
-        noise_add(&l->at.noise, part * times * times, first, gradient_square(s), samples);
+        noise_add(&l->at.noise, part * times * times, first, gradient_square(l), samples);
     }
-    s->backend->table->run(s->backend, s->set->programs[PROGRAM_UPDATE]);
+    run_program(l, PROGRAM_UPDATE);
     struct batch last = *b; /* the loader may take it back now */
     if (ahead_due(l, b)) look_ahead(l);
     add_losses(l, &told, rows);
@@ -297,7 +337,7 @@ static f64 fall_to_come(const struct loop *l)
 static enum status evaluate_now(struct loop *l, enum stop_action *now, struct err *err)
 {
     struct train_eval e  = { .step = l->at.step, .epoch = l->at.epoch + 1 };
-    enter(l, TERM_evaluation);
+    enter(l, PART_evaluation);
     enum status st = evaluate(&l->s, &e, err);
     if (st) return st; /* half an evaluation says nothing: the one before it stands */
     l->at.eval_due = false;
@@ -307,7 +347,9 @@ static enum status evaluate_now(struct loop *l, enum stop_action *now, struct er
     e.forecast   = l->guard.stop.forecast;
     l->at.last_eval = e;
     l->at.eval_step = l->at.step;
+    enter(l, PART_logging);
     TELL(l->listener, on_eval, &e);
+    enter(l, PART_other);
     return STATUS_OK;
 }
 
@@ -354,21 +396,27 @@ static enum status one_step(struct loop *l, struct batch *b, i64 begin_ns, struc
     f64 lr      = lr_of(l, l->at.step);
     l->at.epoch = b->epoch;
     struct batch last = step(l, b, lr);
-    i64 step_ns = now_ns(l) - begin_ns;
+    i64 step_ns = enter(l, PART_logging) - begin_ns;
     l->at.steps_ns += step_ns;
+    quantiles_add(&l->times, step_ns);
     l->at.next_epoch = last.epoch;
     l->at.next_index = last.index + last.count;
     if (isnan(l->result->first_step_ms))
         l->result->first_step_ms = (f64)os_process_age_ns() / 1e6;
     tell_step(l, lr);
     judge_loading(l);
+    enter(l, PART_other);
+    measure_peak(l);
     enum stop_action now = stop_step(stop, l->at.step, elapsed_s(l), l->at.loss);
     enum status      st  = scaling_check(l->scaling, l->at.step, err);
     l->at.eval_due       = eval_due(l, &last, now);
     if (!st) st = after_step(l, now, err);
     l->at.elapsed_ns = now_ns(l) - l->begin_ns;
     if (!st && !stop->reason) st = session_check_signal(&l->s, l->at.step, err);
-    if (!st) st = saving_step(&l->saving, step_ns, err);
+    if (st || !l->saving.saver) return st;
+    enter(l, PART_checkpoint);
+    st = saving_step(&l->saving, step_ns, err);
+    enter(l, PART_other);
     return st;
 }
 
@@ -379,13 +427,14 @@ static enum status steps(struct loop *l, struct err *err)
     enum status  st   = session_check_signal(&l->s, l->at.step, err); /* it may have come before */
     if (!st && l->at.eval_due) st = after_step(l, STOP_GO_ON, err);
     while (!st && !stop->reason && !(l->limits.steps && l->at.step >= l->limits.steps)) {
-        i64           begin_ns = now_ns(l);
+        i64           begin_ns = enter(l, PART_other);
         struct batch *b        = l->ahead ? l->ahead : next_batch(l);
         if (l->ahead) account_step(l->listener->account, l->at.step, begin_ns);
         l->ahead = NULL;
         if (!b) break;
         st = one_step(l, b, begin_ns, err);
     }
+    if (l->saving.saver) enter(l, PART_checkpoint);
     if (stop->reason != STOP_DIVERGED && (!st || st == STATUS_INTERRUPTED)) {
         struct err  why   = { 0 };
         enum status saved = saving_end(&l->saving, st, &why);
@@ -401,14 +450,21 @@ static enum status steps(struct loop *l, struct err *err)
 static void fill_result(struct loop *l)
 {
     struct train_result *r = l->result;
-    f64 sample_flops       = session_step_flops(&l->s) / (f64)session_step_samples(&l->s);
     r->steps               = l->at.step;
     r->startup             = l->s.startup;
     r->epochs              = l->at.epoch + 1;
     r->samples_per_s       = l->at.steps_ns ? (f64)l->at.samples / ((f64)l->at.steps_ns / 1e9) : NAN;
     r->tokens_per_s        = tokens_per_s(l, r->samples_per_s);
-    r->flops_per_s         = sample_flops * r->samples_per_s;
-    r->model_flops_per_s   = useful_share(&l->s) * r->flops_per_s;
+    r->flops_per_s         = l->step_flops / (f64)session_step_samples(&l->s) * r->samples_per_s;
+    if (isnan(l->useful)) l->useful = useful_share(&l->s);
+    r->model_flops_per_s   = l->useful * r->flops_per_s;
+    r->peak_flops_s        = l->peak_flops_s;
+    r->steps_per_s         = quantiles_per_s(&l->times);
+    r->step_p50_s          = quantiles_at(&l->times, 0.5);
+    r->step_p95_s          = quantiles_at(&l->times, 0.95);
+    r->step_p99_s          = quantiles_at(&l->times, 0.99);
+    r->input_share         = input_share(l);
+    r->split               = l->split;
     r->power               = meter_end(&l->meter, &l->s);
     r->loss                = l->at.eval_step >= 0 ? l->at.last_eval.loss : l->at.loss;
     r->metric_count        = l->at.eval_step >= 0 ? l->at.last_eval.metric_count : 0;
@@ -498,6 +554,8 @@ enum status train_run(struct os *os, const struct settings *settings,
     struct loop l     = { .listener      = listener,
                           .result        = result,
                           .at            = { .loss = NAN, .eval_step = -1 },
+                          .useful        = NAN,
+                          .peak_flops_s  = NAN,
                           .scaling.scale = NAN };
     l.begin_ns        = os->now_ns(os);
     *result           = (struct train_result){ .first_step_ms = NAN };
@@ -518,10 +576,13 @@ enum status train_run(struct os *os, const struct settings *settings,
         l.samples_before = l.at.samples;
         l.scaling        = scaling_now(&l.s);
         l.meter          = meter_begin(&l.s);
+        l.step_flops     = session_step_flops(&l.s);
+        split_begin(&l.split, now_ns(&l));
         st    = steps(&l, err);
         ended = !st || st == STATUS_INTERRUPTED || st == STATUS_NO;
-        enter(&l, TERM_checkpoint);
+        enter(&l, PART_checkpoint);
         st    = keep(&l, st, err);
+        enter(&l, PART_other);
         fill_result(&l);
     }
     if (l.loader) loader_close(l.loader);

@@ -8,6 +8,8 @@
 #include "store/upload.h"
 #include "base/os.h"
 #include "run/account.h"
+#include "run/quantiles.h"
+#include "run/split.h"
 #include "train/lint.h"
 #include "train/settings.h"
 #include "run/stop.h"
@@ -66,6 +68,11 @@ struct train_progress {
     struct train_metric metric;        /* of the same batch; empty name: none */
     struct train_scaling scaling;
     f64                 samples_per_s, tokens_per_s; /* tokens NaN where samples are not sequences */
+    f64                 input_share;       /* part of the steps' time that they waited for data */
+    f64                 model_flops_per_s; /* what is recomputed left out; NaN in the first seconds */
+    f64                 peak_flops_s;      /* measured; NaN: not, or not yet */
+    const struct quantiles *times;         /* of this process's steps; valid until the call returns, as is */
+    const struct step_split *split;        /* where its time went */
     f64                 dollars;
     f64                 remote_age_s; /* of the newest checkpoint in the object store; 0: none */
 };
@@ -147,8 +154,13 @@ struct train_result {
     f64                 first_step_ms;  /* from process start to the end of the first step */
     struct train_startup startup;
     f64                 samples_per_s, tokens_per_s; /* over the time spent in steps */
+    f64                 steps_per_s;    /* of this process, as are the next three */
+    f64                 step_p50_s, step_p95_s, step_p99_s; /* run/quantiles.h */
+    f64                 input_share;    /* part of the steps' time that they waited for data */
+    struct step_split   split;          /* of this process, from its first step to its end */
     f64                 flops_per_s;    /* in them, what is recomputed included */
     f64                 model_flops_per_s; /* in them, what is recomputed left out: for MFU */
+    f64                 peak_flops_s;   /* measured; NaN: not, or the run was too short */
     struct train_power  power;
     f64                 loss;           /* of the last evaluation; of the last step without one */
     struct train_metric metrics[TRAIN_METRICS_MAX]; /* of the same evaluation */

@@ -101,6 +101,9 @@ struct meter       meter_begin(struct session *s);
 struct train_power meter_end(struct meter *m, struct session *s);
 /* Part of a step's work that is not done for the second time: 1 without recomputing. */
 f64                useful_share(struct session *s);
+/* FLOPs a second that a large product reaches here, in the run's precision: some 50 ms. NaN: a device
+ * that is not measured, the catalogue knows its peak. */
+f64                peak_measured(struct session *s);
 
 /* check.c */
 f64 session_flops(const struct session *s, enum program_id id); /* 0: there is no such program */

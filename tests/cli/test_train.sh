@@ -23,7 +23,9 @@ EOF
 run 0 train run.yaml train.target=0.99 train.usd_hour=3.6 train.out=weights.safetensors
 has out '^accuracy +100.0 %$'
 has out '^target +reached$'
-has out '^throughput +[0-9,]+ samples/s, [0-9.]+ [kMGT]?FLOP/s$'
+has out '^throughput +[0-9,]+ samples/s, [0-9.,]+ steps/s, [0-9.]+ [kMGT]?FLOP/s$'
+has out '^step +[0-9.]+ ms p50, [0-9.]+ p95, [0-9.]+ p99; [0-9.]+ % of it waiting for data$'
+has out '^spent +.*compute [0-9.]+ %'
 has out '^cost +(under )?\$0\.[0-9]+ at \$3.6 an hour$'
 has out '^weights +weights.safetensors$'
 has err '^evaluated after step [0-9]+, epoch 1:'

@@ -54,16 +54,22 @@ static const struct train_progress a_step = { .step          = 120,
 TEST(the_line_of_a_step)
 {
     struct train_progress t = a_step;
-    CHECK_STR(progress_line(perm, &t), "step 120/1875  loss 0.4312  acc 84.1 %  31,200 samples/s  "
+    CHECK_STR(progress_line(perm, &t, NAN), "step 120/1875  loss 0.4312  acc 84.1 %  31,200 samples/s  "
                                        "ETA 0:12  $0.0001");
     t.steps        = 0;
     t.eta_s        = NAN;
     t.dollars      = NAN;
     t.tokens_per_s = 1234567;
     t.metric.name  = STR("");
-    CHECK_STR(progress_line(perm, &t), "step 120  loss 0.4312  1,234,567 tokens/s");
+    CHECK_STR(progress_line(perm, &t, NAN), "step 120  loss 0.4312  1,234,567 tokens/s");
     t.scaling = (struct train_scaling){ 32768, 1 };
-    CHECK_STR(progress_line(perm, &t), "step 120  loss 0.4312  skipped 1  1,234,567 tokens/s");
+    CHECK_STR(progress_line(perm, &t, NAN), "step 120  loss 0.4312  skipped 1  1,234,567 tokens/s");
+    struct quantiles *q = NEW(perm, struct quantiles, 1);
+    for (i64 i = 0; i < 4; i++) quantiles_add(q, 2000000);
+    t.times       = q;
+    t.input_share = 0.031;
+    CHECK_STR(progress_line(perm, &t, 0.413), "step 120  loss 0.4312  skipped 1  1,234,567 tokens/s  "
+                                              "500 steps/s  p50/95/99 2/2/2 ms  wait 3 %  MFU 41 %");
 }
 
 /* Ten minutes of steps of a millisecond: how many are shown? */
@@ -98,7 +104,7 @@ TEST(steps_are_shown_now_and_then)
 
 TEST(a_live_line_fits_the_terminal_and_is_cleared)
 {
-    i64 line = progress_line(perm, &a_step).len; /* a bar takes 13 columns more */
+    i64 line = progress_line(perm, &a_step, NAN).len; /* a bar takes 13 columns more */
     for (i32 columns = 1; columns < 140; columns++) {
         struct shown s;
         struct str   out, err;
@@ -125,6 +131,13 @@ static struct train_result a_result(f64 dollars)
                                   .tokens_per_s        = NAN,
                                   .flops_per_s         = 19.04e9,
                                   .model_flops_per_s   = 19.04e9,
+                                  .peak_flops_s        = 38.08e9,
+                                  .steps_per_s         = 975,
+                                  .step_p50_s          = 0.00102,
+                                  .step_p95_s          = 0.0012,
+                                  .step_p99_s          = 0.004,
+                                  .input_share         = 0.031,
+                                  .split = { .ns = { [PART_input] = 31, [PART_compute] = 949, [PART_update] = 20 } },
                                   .power               = { NAN, NAN, NAN },
                                   .loss                = 0.0812,
                                   .metrics             = { { STR("accuracy"), 0.976 } },
@@ -161,7 +174,10 @@ TEST(the_summary)
     CHECK_STR(out, "accuracy    97.6 %\n"
                    "loss        0.0812\n"
                    "target      reached\n"
-                   "throughput  31,200 samples/s, 19.0 GFLOP/s\n"
+                   "throughput  31,200 samples/s, 975 steps/s, 19.0 GFLOP/s\n"
+                   "step        1.02 ms p50, 1.2 p95, 4 p99; 3.1 % of it waiting for data\n"
+                   "spent       input 3.1 %, compute 94.9 %, update 2.0 %\n"
+                   "MFU         50.0 % of what a large product was measured to reach here\n"
                    "time        12.34 s for 1875 steps; the first was done after 85 ms\n"
                    "memory      4.1 MB planned, 4.1 MB used; the process took 38.0 MB at its peak\n"
                    "weights     w.safetensors\n"
@@ -171,7 +187,10 @@ TEST(the_summary)
                    "loss        0.0812\n"
                    "target      not reached\n"
                    "loss scale  32768 at the end; 3 steps overflowed and were skipped\n"
-                   "throughput  31,200 samples/s, 19.0 GFLOP/s\n"
+                   "throughput  31,200 samples/s, 975 steps/s, 19.0 GFLOP/s\n"
+                   "step        1.02 ms p50, 1.2 p95, 4 p99; 3.1 % of it waiting for data\n"
+                   "spent       input 3.1 %, compute 94.9 %, update 2.0 %\n"
+                   "MFU         50.0 % of what a large product was measured to reach here\n"
                    "time        12.34 s for 1875 steps; the first was done after 85 ms\n"
                    "memory      4.1 MB planned, 4.1 MB used; the process took 38.0 MB at its peak\n"
                    "weights     w.safetensors\n"

@@ -9,7 +9,7 @@ TEST(every_nanosecond_lies_in_one_part)
     struct rng_key r   = { .seed = test_seed() };
     i64          now = 12345, begin = now, true_ns[PART_COUNT] = { 0 };
     enum part    part = PART_other;
-    struct split s;
+    struct step_split s;
     split_begin(&s, now);
     for (i64 i = 0; i < 10000; i++) {
         i64       passed = rng_u32(r, (u64)(2 * i)) % 1000;
@@ -25,7 +25,7 @@ TEST(every_nanosecond_lies_in_one_part)
 
 TEST(what_is_moved_is_neither_lost_nor_made)
 {
-    struct split s, before;
+    struct step_split s, before;
     split_begin(&s, 0);
     split_enter(&s, PART_compute, 10);
     split_enter(&s, PART_other, 110);
@@ -36,7 +36,7 @@ TEST(what_is_moved_is_neither_lost_nor_made)
     CHECK_EQ(s.ns[PART_backward], 70);
     CHECK_EQ(s.ns[PART_compute], 0);
     CHECK_EQ(split_sum(&s), 110);
-    struct split d = split_since(&s, &before);
+    struct step_split d = split_since(&s, &before);
     CHECK_EQ(split_sum(&d), 0);
     CHECK_EQ(d.ns[PART_compute], -100);
 }

@@ -437,3 +437,55 @@ TEST(a_run_ends_by_patience_and_by_the_clock)
     CHECK(strstr(r.why, "train.max_dollars"));
     remove_run(&s, folder);
 }
+
+/* A clock that only moves when it is read, so that nothing lies between two readings but what the loop
+ * itself put there. */
+static _Atomic i64 ticks;
+
+static i64 ticking_now(struct os *os)
+{
+    (void)os;
+    return ticks += 1000;
+}
+
+struct split_watch {
+    struct step_split last;
+    i64               begin_ns, steps;
+    bool              adds_up;
+};
+
+static void split_step(void *context, const struct train_progress *p)
+{
+    struct split_watch *w     = context;
+    i64                 begin = p->split->since_ns - split_sum(p->split);
+    if (!w->steps++) w->begin_ns = begin;
+    w->adds_up = w->adds_up && begin == w->begin_ns && p->split->now == PART_logging;
+    for (i64 i = 0; i < PART_COUNT; i++)
+        w->adds_up = w->adds_up && p->split->ns[i] >= w->last.ns[i];
+    w->last = *p->split;
+}
+
+TEST(the_parts_of_a_run_sum_to_its_wall_clock)
+{
+    struct os             os     = *os_real();
+    const char           *folder = temp_folder(perm);
+    struct settings       s      = small_run(perm, folder, network);
+    struct split_watch    w      = { .adds_up = true };
+    struct train_listener l      = { .context = &w, .on_step = split_step };
+    struct train_result   r;
+    struct err            err = { 0 };
+    os.now_ns                 = ticking_now;
+    s.train.epochs            = 2;
+    s.train.accumulate        = 2;
+    CHECK_EQ(train_run(&os, &s, &l, &r, &err), STATUS_OK);
+    CHECK(w.adds_up);
+    CHECK_EQ(w.steps, r.steps);
+    CHECK_EQ(r.split.since_ns - split_sum(&r.split), w.begin_ns);
+    static const enum part used[] = { PART_input,      PART_copy,    PART_compute, PART_update,
+                                      PART_evaluation, PART_logging, PART_other };
+    for (i64 i = 0; i < (i64)(sizeof used / sizeof *used); i++) CHECK(r.split.ns[used[i]] > 0);
+    CHECK_EQ(r.split.ns[PART_launch], 0); /* a processor works inside the call */
+    CHECK_EQ(r.split.ns[PART_forward], 0);
+    CHECK_EQ(r.split.ns[PART_checkpoint], 1000); /* between two readings of the clock: nothing is kept */
+    remove_run(&s, folder);
+}
