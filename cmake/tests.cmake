@@ -44,7 +44,7 @@ else()
     target_link_libraries(frugal_test_support INTERFACE frugal_cli)
 endif()
 
-# A driver's library of our own script, for test_nvml.
+# A driver's library of our own script, for test_nvml and test_ailments.
 add_library(fake_nvml MODULE tests/fake/nvml.c)
 target_include_directories(fake_nvml PRIVATE ${CMAKE_SOURCE_DIR}/tests)
 target_link_libraries(fake_nvml PRIVATE frugal_flags)
@@ -58,13 +58,10 @@ foreach(file ${units})
     frugal_test(${name} unit)
 endforeach()
 
-# Its courses of 200 steps take minutes under the thread sanitizer, and start no thread that test_train does not.
-if(FRUGAL_SANITIZE STREQUAL "thread")
-    set_tests_properties(test_low_training PROPERTIES LABELS numbers)
-endif()
-
-target_compile_definitions(test_nvml PRIVATE FAKE_NVML="$<TARGET_FILE:fake_nvml>")
-add_dependencies(test_nvml fake_nvml)
+foreach(name test_nvml test_ailments)
+    target_compile_definitions(${name} PRIVATE FAKE_NVML="$<TARGET_FILE:fake_nvml>")
+    add_dependencies(${name} fake_nvml)
+endforeach()
 
 # The kernels for AMX once more, with its tile instructions in software, and the tests that meet
 # them: so they are tested on processors without it.

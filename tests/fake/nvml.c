@@ -30,6 +30,9 @@ static int fails(const char *name) { return fake_nvml.fails && !strcmp(fake_nvml
 struct memory {
     unsigned long long total, free, used;
 };
+struct utilisation {
+    unsigned gpu, memory;
+};
 struct support {
     unsigned version, supported;
 };
@@ -75,6 +78,8 @@ ANSWER(nvmlDeviceGetMaxClockInfo, (void *d, int which, unsigned *mhz), (void)d; 
 ANSWER(nvmlDeviceGetTemperature, (void *d, int which, unsigned *c), (void)d; (void)which; *c = 31)
 ANSWER(nvmlDeviceGetTotalEnergyConsumption, (void *d, unsigned long long *mj), (void)d;
        *mj = fake_nvml.energy_mj)
+ANSWER(nvmlDeviceGetUtilizationRates, (void *d, struct utilisation *u), (void)d;
+       *u = (struct utilisation){ (unsigned)fake_nvml.activity, 0 })
 ANSWER(nvmlGpmQueryDeviceSupport, (void *d, struct support *s), (void)d;
        if (s->version != 1) return FAILED;
        s->supported = fake_nvml.gpm_supported)

@@ -4,10 +4,9 @@
 #include "support/fake_s3.h"
 #include "support/folder.h"
 #include "train/elsewhere.h"
-#include <stdatomic.h>
 
-static struct err   err;
-static atomic_llong later_ns; /* the clock of the test, ahead of the machine's; the uploader reads it */
+static struct err err;
+static i64        later_ns; /* the clock of the test, ahead of the machine's */
 
 static i64 now_ns(struct os *os) { return os_real()->now_ns(os) + later_ns; }
 static i64 wall_ns(struct os *os) { return os_real()->wall_ns(os) + later_ns; }

@@ -107,7 +107,7 @@ static enum status connect_watched(struct os *os, struct str host, i32 port, i64
 }
 
 static struct str env_url; /* of both variables; empty: they are not set */
-static atomic_bool env_disabled; /* a watcher closed in an earlier test may still ask */
+static bool       env_disabled;
 
 static struct str env_watched(struct os *os, const char *name)
 {

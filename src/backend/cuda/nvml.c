@@ -15,6 +15,10 @@ struct memory { /* nvmlMemory_t */
     unsigned long long total, free, used;
 };
 
+struct utilisation { /* nvmlUtilization_t: percent */
+    unsigned gpu, memory;
+};
+
 struct gpm_support { /* nvmlGpmSupport_t */
     unsigned version, supported;
 };
@@ -50,6 +54,7 @@ typedef struct nvml_device *device;
     F(clock_max, "nvmlDeviceGetMaxClockInfo", (device, int, unsigned *))                           \
     F(celsius, "nvmlDeviceGetTemperature", (device, int, unsigned *))                              \
     F(energy, "nvmlDeviceGetTotalEnergyConsumption", (device, unsigned long long *))               \
+    F(utilisation, "nvmlDeviceGetUtilizationRates", (device, struct utilisation *))                \
     F(gpm_support, "nvmlGpmQueryDeviceSupport", (device, struct gpm_support *))                    \
     F(gpm_alloc, "nvmlGpmSampleAlloc", (void **))                                                  \
     F(gpm_free, "nvmlGpmSampleFree", (void *))                                                     \
@@ -190,4 +195,10 @@ f64 nvml_activity_end(struct nvml *n, struct nvml_device *d)
         activity = r.metrics[0].value / 100;
     drop_samples(n);
     return activity;
+}
+
+f64 nvml_utilisation(const struct nvml *n, struct nvml_device *d)
+{
+    struct utilisation u = { 0 };
+    return !n->utilisation || n->utilisation(d, &u) ? NAN : (f64)u.gpu / 100;
 }

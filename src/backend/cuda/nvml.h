@@ -38,5 +38,7 @@ f64               nvml_energy_j(const struct nvml *n, struct nvml_device *d); /*
  * them (GPM, from Hopper on). One measurement at a time. */
 void nvml_activity_begin(struct nvml *n, struct nvml_device *d);
 f64  nvml_activity_end(struct nvml *n, struct nvml_device *d);
+/* Before Hopper: part of the driver's last period (1/6 to 1 s, by product) in which any kernel ran. */
+f64  nvml_utilisation(const struct nvml *n, struct nvml_device *d);
 
 #endif

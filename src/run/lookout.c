@@ -1,0 +1,157 @@
+/* lookout.c - the thread, and where its numbers come from. */
+#include "run/lookout.h"
+#include "backend/cuda/nvml.h"
+#include "base/thread.h"
+#include <math.h>
+
+enum { GPUS_MAX = 16, SCRATCH_BYTES = 1 << 20 };
+
+static const i64 look_every_ns = 200000000; /* GPM counts over any interval; 100 to 200 ms show steps */
+
+struct gpu {
+    struct nvml        *nvml; /* its own: one measurement at a time */
+    struct nvml_device *device;
+};
+
+struct lookout {
+    struct lookout_config c;
+    struct arena          scratch;
+    struct gpu            gpus[GPUS_MAX];
+    i64                   gpu_count;
+    i64                   cpu_ns, cpu_at_ns; /* at the look before; 0: none */
+    struct probe          first, last;
+
+    pthread_t       thread;
+    bool            running; /* the thread was started */
+    pthread_mutex_t lock;    /* of all below */
+    pthread_cond_t  changed;
+    bool            stop, told;
+    struct watch   *watch;
+};
+
+/* --- what is looked at -------------------------------------------------------------------------- */
+
+static void open_gpus(struct lookout *l, struct arena *perm)
+{
+    for (i32 i = 0; i < GPUS_MAX; i++) {
+        struct gpu g = { 0 };
+        if ((!l->c.bus_id.len && !l->c.any_gpu) || nvml_open(perm, &g.nvml, NULL)) return;
+        g.device = l->c.bus_id.len ? nvml_device_at(g.nvml, l->c.bus_id, l->scratch)
+                                   : nvml_device(g.nvml, i);
+        if (!g.device) {
+            nvml_close(g.nvml);
+            return;
+        }
+        nvml_activity_begin(g.nvml, g.device);
+        l->gpus[l->gpu_count++] = g;
+        if (l->c.bus_id.len) return;
+    }
+}
+
+static f64 gpus_busy(struct lookout *l)
+{
+    f64 sum = 0;
+    for (i64 i = 0; i < l->gpu_count; i++) {
+        struct gpu *g    = &l->gpus[i];
+        f64         busy = nvml_activity_end(g->nvml, g->device);
+        nvml_activity_begin(g->nvml, g->device);
+        sum += isnan(busy) ? nvml_utilisation(g->nvml, g->device) : busy;
+    }
+    return sum / (f64)l->gpu_count;
+}
+
+/* NaN at the first look. */
+static f64 cores_busy(struct lookout *l, i64 now_ns, i64 cpu_ns)
+{
+    f64 busy = NAN;
+    if (l->cpu_at_ns && cpu_ns >= 0 && now_ns > l->cpu_at_ns)
+        busy = (f64)(cpu_ns - l->cpu_ns) / (f64)(now_ns - l->cpu_at_ns) / (f64)MAX(l->c.cores, 1);
+    l->cpu_ns    = cpu_ns;
+    l->cpu_at_ns = now_ns;
+    return busy;
+}
+
+void lookout_look(struct lookout *l)
+{
+    probe_read(&l->last, l->c.os, l->scratch);
+    if (!l->first.at_ns) l->first = l->last;
+    i64 cpu_ns = l->c.cpu_ns ? l->c.cpu_ns() : l->last.own_ns;
+    f64 busy   = l->gpu_count ? gpus_busy(l) : cores_busy(l, l->last.at_ns, cpu_ns);
+    pthread_mutex_lock(&l->lock);
+    watch_add(l->watch, l->last.at_ns, busy);
+    pthread_mutex_unlock(&l->lock);
+}
+
+/* --- the thread --------------------------------------------------------------------------------- */
+
+static void *work(void *context)
+{
+    struct lookout *l    = context;
+    bool            stop = false;
+    while (!stop) {
+        lookout_look(l);
+        i64 until_ns = l->c.os->now_ns(l->c.os) + look_every_ns;
+        pthread_mutex_lock(&l->lock);
+        while (!l->stop && thread_wait_until(&l->changed, &l->lock, until_ns)) {}
+        stop = l->stop;
+        pthread_mutex_unlock(&l->lock);
+    }
+    return NULL;
+}
+
+struct lookout *lookout_new(struct arena *perm, const struct lookout_config *c)
+{
+    struct lookout *l = NEW(perm, struct lookout, 1);
+    l->c              = *c;
+    l->scratch        = arena_part(perm, SCRATCH_BYTES);
+    l->watch          = watch_new(perm);
+    ASSERT(!pthread_mutex_init(&l->lock, NULL));
+    thread_cond_init(&l->changed);
+    open_gpus(l, perm);
+    return l;
+}
+
+enum status lookout_start(struct lookout *l, struct err *err)
+{
+    enum status st = thread_start(&l->thread, work, l, "the thread that watches utilisation", err);
+    l->running     = !st;
+    return st;
+}
+
+void lookout_mark(struct lookout *l, enum rhythm what)
+{
+    if (!l) return;
+    i64 now_ns = l->c.os->now_ns(l->c.os);
+    pthread_mutex_lock(&l->lock);
+    watch_mark(l->watch, what, now_ns);
+    pthread_mutex_unlock(&l->lock);
+}
+
+bool lookout_news(struct lookout *l, struct usage *u)
+{
+    if (!l) return false;
+    pthread_mutex_lock(&l->lock);
+    *u        = watch_worst_minute(l->watch);
+    bool news = !l->told && usage_is_ill(u->shape);
+    l->told |= news;
+    pthread_mutex_unlock(&l->lock);
+    return news;
+}
+
+struct lookout_seen lookout_end(struct lookout *l)
+{
+    struct lookout_seen seen = { .usage.lag_s = NAN };
+    if (!l) return seen;
+    pthread_mutex_lock(&l->lock);
+    l->stop = true;
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
+    if (l->running) pthread_join(l->thread, NULL);
+    l->running = false;
+    lookout_look(l); /* so that the last moments count */
+    seen.usage = watch_worst(l->watch);
+    seen.load  = probe_load(&l->first, &l->last, l->scratch);
+    seen.gpu   = l->gpu_count > 0;
+    while (l->gpu_count) nvml_close(l->gpus[--l->gpu_count].nvml);
+    return seen;
+}

@@ -1,0 +1,106 @@
+/* verdict.h - what binds a run, what ails it, and which settings cure that for how many dollars.
+ *
+ *     evidence  time by part, stages of the loader, /proc, utilisation, settings
+ *        │
+ *        ▼      rows of verdict.def: a rule, a limit and where it comes from
+ *     verdict   what binds it; ailments, each with its fix as KEY=VALUE
+ *        │
+ *        ▼      an experiment: replayed batches, or a few steps with other settings
+ *     confirmed or refuted, and by how much
+ *
+ * Pure: the trainer collects evidence, `frugal profile` experiments, both tell. */
+#ifndef RUN_VERDICT_H
+#define RUN_VERDICT_H
+#include "run/hazard.h"
+#include "run/probe.h"
+#include "run/split.h"
+#include "run/watch.h"
+
+enum { STAGE_READ, STAGE_DECODE, STAGE_AUGMENT, STAGES };
+
+struct evidence {
+    struct step_split split; /* of the run's time from its first step on */
+    i64               steps;
+    f64 communication_s; /* of it: waiting for other devices */
+    f64 flops_part, bandwidth_part; /* of what the machine can do, while it computes; NaN: not known */
+
+    f64  stage_s[STAGES];     /* of all the loader's workers; all 0: samples are mapped memory */
+    i64  workers;             /* of the loader */
+    f64  worker_bytes;        /* that each holds */
+    bool remote;              /* samples come over a network */
+
+    i64        batch, accumulate;
+    i64        batch_fits;     /* micro-batch that memory would allow; 0: not known */
+    f64        low_speedup;    /* products in `low` by those in force; NaN: not known, or in force */
+    struct str low;            /* bf16 or fp16 */
+
+    i64           saves;       /* checkpoints taken */
+    struct hazard hazard;      /* of the machine */
+    i64           eval_count, eval_every; /* steps */
+    i64           log_every;              /* steps; 0: by the clock */
+    i64           threads;                /* that compute on the processor; 0: it is not what computes */
+
+    struct load  load;  /* of the machine, over the run; seconds 0: not known */
+    struct usage usage; /* of what computes */
+};
+
+enum bound {
+    BOUND_compute,
+    BOUND_bandwidth,
+#define BOUND(name, at, source) BOUND_##name,
+#include "run/verdict.def"
+};
+const char *bound_name(enum bound b); /* "data", …: "… bound" */
+
+enum ailment {
+#define AILMENT(name, bound, at, experiment, source, about) AILMENT_##name,
+#include "run/verdict.def"
+    AILMENTS
+};
+
+enum experiment { EXPERIMENT_REPLAY, EXPERIMENT_SETTING };
+
+struct ailment_row {
+    const char     *name;
+    enum bound      bound;
+    f64             at;
+    enum experiment experiment;
+    const char     *source, *about;
+};
+extern const struct ailment_row ailments[AILMENTS];
+
+struct ailing {
+    enum ailment ailment;
+    struct str   text;   /* the evidence, in words */
+    struct str   fix;    /* KEY=VALUE, or several between blanks */
+    struct str   tried;  /* the settings of its experiment; empty: it needs none */
+    f64          gain;   /* part of the run's time that the fix gives back; NaN: not known */
+    f64          foretold; /* part by which a sample shall take less time in the experiment */
+    f64          measured; /* the same as it came; NaN: not tried yet */
+    bool         confirmed;
+};
+
+struct verdict {
+    enum bound    bound;
+    f64           part;       /* of the time that it takes; compute and bandwidth: of the machine's best */
+    struct ailing ailing[AILMENTS]; /* the largest gain first */
+    i64           count;
+};
+
+struct verdict verdict_of(const struct evidence *e, struct arena *perm);
+
+/* Seconds a sample without and with what the experiment changed. It is confirmed if at least half of
+ * what was foretold comes, and more than noise; `gain` is then what was measured. */
+void verdict_confirm(struct ailing *a, f64 before_s, f64 after_s);
+
+struct dollars {
+    f64 run, year; /* NaN: not known */
+};
+struct dollars ailing_dollars(const struct ailing *a, f64 usd_run, f64 runs_per_month);
+
+/* "data bound: 43 % of the time goes into waiting for data". */
+struct str verdict_text(const struct verdict *v, struct arena *perm);
+/* "slow_disk: …; data.workers=8 gives back 43 % of the run, $1.20 a run and $14 a year; confirmed: …". */
+struct str ailing_text(const struct ailing *a, struct dollars d, struct arena *perm);
+
+#endif
