@@ -1,10 +1,12 @@
-/* published.c - runs that others have published, and what the planner says of them: `bench_published`.
+/* published.c - runs that others have published, and what the planner says of them: `bench_published`; or
+ * `bench_published RATES.csv MODEL BATCH`, a model on one H200 by rates of the caller's (docs/formats/rates.md).
  *
  * Time comes from our own estimate alone: rates of one H200, peaks of the GPU at hand, the network.
  * Nothing of the published figure goes into it. One JSON object a run; bench/published.py makes the
  * table. Tensor and pipeline parallelism, which the planner does not search, are reckoned here: two
  * all-reduces of a block's activations each way (Shoeybi et al. 2019), and the pipeline's bubble.
- * A source "from memory" was not read again for this table. */
+ * Nothing is fused where a run's program fused nothing (eager PyTorch). A source "from memory" was not read
+ * again for this table. */
 #include "plan/known.h"
 #include "plan/search.h"
 #include <math.h>
@@ -34,13 +36,14 @@ static const struct published {
     i64                 context, gpus, micro, accumulate;
     enum recompute_kind recompute;
     bool                sharded;
+    bool                eager;    /* op by op, nothing fused: PyTorch uncompiled */
     f64                 tokens_s; /* a GPU */
     i64                 tensor, pipeline;
     f64                 bubble;   /* of the pipeline, part of the time */
     f64                 hbm_tb_s; /* where it is not the data sheet's */
 } runs[] = {
     { .what       = "frugal GPT-2 124M, one H200 (the rates' own source)",
-      .source     = "bench/results/gpu-kernels-2026-11-15.txt",
+      .source     = "bench/results/gpu-2026-11-15.txt",
       .name       = "gpt2",
       .provider   = "verda",
       .machine    = "H200",
@@ -48,7 +51,7 @@ static const struct published {
       .gpus       = 1,
       .micro      = 64,
       .accumulate = 1,
-      .tokens_s   = 589401 },
+      .tokens_s   = 582075 },
     { .what       = "frugal GPT-2 1558M, one H200 (likewise)",
       .source     = "the same",
       .name       = "gpt2-xl",
@@ -58,7 +61,7 @@ static const struct published {
       .gpus       = 1,
       .micro      = 16,
       .accumulate = 1,
-      .tokens_s   = 52367 },
+      .tokens_s   = 51797 },
     { .what       = "llm.c GPT-2 124M, 8 A100: 300 ms a step, 90 min, $20",
       .source     = "llm.c discussion 481, from memory",
       .name       = "gpt2",
@@ -125,6 +128,7 @@ static const struct published {
       .micro      = 14,
       .accumulate = 1,
       .sharded    = true,
+      .eager      = true,
       .tokens_s   = 45455 },
     { .what       = "MPT 3B, 16 H100, FSDP",
       .source     = "the same",
@@ -136,6 +140,7 @@ static const struct published {
       .micro      = 10,
       .accumulate = 3,
       .sharded    = true,
+      .eager      = true,
       .tokens_s   = 24142 },
     { .what       = "MPT 7B, 8 H100, FSDP",
       .source     = "the same",
@@ -147,6 +152,7 @@ static const struct published {
       .micro      = 6,
       .accumulate = 1,
       .sharded    = true,
+      .eager      = true,
       .tokens_s   = 10643 },
     { .what       = "MPT 13B, 8 H100, FSDP",
       .source     = "the same",
@@ -158,6 +164,7 @@ static const struct published {
       .micro      = 2,
       .accumulate = 1,
       .sharded    = true,
+      .eager      = true,
       .tokens_s   = 4792 },
     { .what       = "MPT 30B, 8 H100, FSDP, all recomputed",
       .source     = "the same",
@@ -170,6 +177,7 @@ static const struct published {
       .accumulate = 21,
       .recompute  = RECOMPUTE_ALL,
       .sharded    = true,
+      .eager      = true,
       .tokens_s   = 2002 },
     { .what       = "MPT 13B, 8 A100, FSDP",
       .source     = "the same",
@@ -181,6 +189,7 @@ static const struct published {
       .micro      = 2,
       .accumulate = 3,
       .sharded    = true,
+      .eager      = true,
       .tokens_s   = 2262 },
     { .what       = "MPT 30B, 8 A100, FSDP, all recomputed",
       .source     = "the same",
@@ -193,6 +202,7 @@ static const struct published {
       .accumulate = 21,
       .recompute  = RECOMPUTE_ALL,
       .sharded    = true,
+      .eager      = true,
       .tokens_s   = 916 },
     { .what       = "Megatron 22B, 8 A100, tensor 8: 1.10 s",
       .source     = "arXiv 2205.05198, table 5, from memory",
@@ -245,7 +255,8 @@ static const struct plan_variant *variant_of(const struct plan_variants *v,
                                              enum recompute_kind         kind)
 {
     for (i64 i = 0; i < PLAN_VARIANTS; i++) {
-        if (v->all[i].low && v->all[i].recompute.kind == kind) return &v->all[i];
+        const struct plan_variant *one = &v->of[PLAN_GPU][i];
+        if (one->low && one->recompute.kind == kind) return one;
     }
     return NULL;
 }
@@ -260,8 +271,8 @@ static f64 parallel_s(const struct published *p, const struct known *k, const st
     return micro_s * (f64)p->accumulate * (1 + p->bubble) + one->step.update_s / (f64)p->gpus;
 }
 
-static void tell(const struct published *p, const struct catalogue *c, struct arena perm,
-                 struct arena scratch)
+static void tell(const struct published *p, const struct catalogue *c, const struct rates *rates,
+                 struct arena perm, struct arena scratch)
 {
     struct err           err;
     struct known         k = p->name ? *known_find(str_of(p->name)) : p->shape, low = k, high = k;
@@ -277,6 +288,7 @@ static void tell(const struct published *p, const struct catalogue *c, struct ar
     check(device_of_machine(c, catalogue_machine(c, str_of(p->provider), str_of(p->machine)), &perm,
                             &d, &err),
           &err);
+    d.rates = rates;
     if (p->hbm_tb_s > 0) d.target.bandwidth_bytes_s = 1e12 * p->hbm_tb_s;
     d.target.memory_bytes = INT64_MAX; /* it ran: whether it fits is not the question */
     struct plan_job job   = { .build       = model_build,
@@ -286,7 +298,9 @@ static void tell(const struct published *p, const struct catalogue *c, struct ar
                               .batch_total = p->micro * p->accumulate * p->gpus,
                               .steps       = 1 };
     job.config =
-        (struct compile_config){ .optimiser = OPTIMISER_ADAMW, .clip = 1, .fuse = FUSE_ALL };
+        (struct compile_config){ .optimiser = OPTIMISER_ADAMW,
+                                 .clip      = 1,
+                                 .fuse      = p->eager ? 0 : FUSE_ALL };
     check(plan_compile(&perm, &job, &v, scratch, &err), &err);
     struct plan_row r = { .device     = &d,
                           .gpus       = split ? 1 : p->gpus,
@@ -301,15 +315,33 @@ static void tell(const struct published *p, const struct catalogue *c, struct ar
     f64 per  = (f64)(p->micro * p->accumulate * p->context) / step;
     if (split) per /= (f64)(p->tensor * p->pipeline);
     printf("{\"run\": \"%s\", \"source\": \"%s\", \"told\": %.1f, \"published\": %.1f, "
-           "\"mfu\": %.4f}\n",
+           "\"mfu\": %.4f, \"memory_bytes\": %.0f}\n",
            p->what, p->source, per, p->tokens_s,
-           per * v.model_flops / (f64)p->context / d.peak_flops_s[DT_BF16]);
+           per * v.model_flops / (f64)p->context / d.peak_flops_s[DT_BF16], r.memory_bytes);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     struct arena perm = arena_open((i64)PERM_GIB << 30), scratch = arena_open((i64)PERM_GIB << 30);
     const struct catalogue *c = catalogue_new(&perm);
-    for (i64 i = 0; i < COUNT_OF(runs); i++) tell(&runs[i], c, perm, scratch);
+    static struct rates     rates;
+    struct str              text;
+    struct err              err;
+    if (argc == 4) {
+        struct published p = { .what       = argv[2],
+                               .source     = argv[1],
+                               .name       = argv[2],
+                               .provider   = "verda",
+                               .machine    = "H200",
+                               .context    = 1024,
+                               .gpus       = 1,
+                               .micro      = strtol(argv[3], NULL, 10),
+                               .accumulate = 1 };
+        check(os_read_all(os_real(), str_of(argv[1]), &perm, &text, &err), &err);
+        check(rates_parse(&rates, str_of(argv[1]), text, &err), &err);
+        tell(&p, c, &rates, perm, scratch);
+    }
+    for (i64 i = 0; argc == 1 && i < COUNT_OF(runs); i++)
+        tell(&runs[i], c, rates_of_gpus(), perm, scratch);
     return STATUS_OK;
 }

@@ -91,6 +91,17 @@ static void scale_known(struct known *k, const struct question *q)
     k->kv_heads = divisor_below(k->heads, part_of(k->kv_heads, q->width_part, 1));
 }
 
+struct other_batches {
+    const struct train_config *train;
+    i64                        train_samples, eval_samples;
+};
+
+static void other_batches(const void *context, struct compile_config *config)
+{
+    const struct other_batches *o = context;
+    train_batches(o->train, o->train_samples, o->eval_samples, config);
+}
+
 static enum status job_of_run(struct cli *c, struct question *q, struct err *err)
 {
     struct config       *config;
@@ -99,6 +110,8 @@ static enum status job_of_run(struct cli *c, struct question *q, struct err *err
     if (!st) st = scale_settings(&config->settings.model, q, err);
     if (!st) st = train_outline(c->os, &config->settings, c->perm, &o, err);
     if (st) return st;
+    struct other_batches *others = NEW(c->perm, struct other_batches, 1);
+    *others = (struct other_batches){ &config->settings.train, o.train_samples, o.eval_samples };
     q->usd_hour = config->settings.train.usd_hour;
     q->ours     = true;
     q->run_file = c->request->arguments[0];
@@ -112,7 +125,9 @@ static enum status job_of_run(struct cli *c, struct question *q, struct err *err
                                 .steps        = o.steps,
                                 .eval_samples = o.eval_samples,
                                 .evals        = o.steps / MAX(every, 1),
-                                .tokens       = o.tokens };
+                                .tokens       = o.tokens,
+                                .others         = other_batches,
+                                .others_context = others };
     if (!o.batch_total)
         note(q, str_fmt(c->perm,
                         "train.batch=auto: %lld samples a step are assumed; "

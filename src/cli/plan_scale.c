@@ -14,7 +14,7 @@ static void show(struct cli *c, const struct question *q, const struct plan_vari
         struct textbuf b = event_begin(&s, "variant");
         event_f64(&b, "depth_part", q->depth_part);
         event_f64(&b, "width_part", q->width_part);
-        event_f64(&b, "parameters", v->all[0].work.parameters);
+        event_f64(&b, "parameters", v->parameters);
         event_f64(&b, "usd", r->bill.total);
         event_f64(&b, "hours", r->hours);
         event_str(&b, "machine", r->device->name);
@@ -22,7 +22,7 @@ static void show(struct cli *c, const struct question *q, const struct plan_vari
         return;
     }
     say_result(c->say, "  %5.0f %% %7.0f %% %10.*s %10.*s %8.1f h  %.*s %s\n", 100 * q->depth_part,
-               100 * q->width_part, STR_ARG(text_si(&s, v->all[0].work.parameters)),
+               100 * q->width_part, STR_ARG(text_si(&s, v->parameters)),
                STR_ARG(text_dollars(&s, r->bill.total)), r->hours, STR_ARG(r->device->name),
                price_name(r->price));
 }

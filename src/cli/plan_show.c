@@ -273,7 +273,7 @@ void plan_show(struct cli *c, const struct question *q, const struct plan_varian
     say_heading(c->say,
                 str_z(&s, str_fmt(&s, "%.*s: %s parameters, %lld steps of %lld samples%s",
                                   STR_ARG(q->job.name),
-                                  str_z(&s, str_trim(text_si(&s, v->all[0].work.parameters))),
+                                  str_z(&s, str_trim(text_si(&s, v->parameters))),
                                   (long long)q->job.steps, (long long)q->job.batch_total,
                                   q->limits.runs > 1 ? ", several runs" : "")));
     say_result(c->say, "%3s %10s %9s %6s %6s  %-10s %-30s %-5s %-12s %-8s %8s %8s %5s  %s\n", "",

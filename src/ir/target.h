@@ -25,6 +25,11 @@ enum fusion { /* bits of a set */
     FUSE_ALL = (1 << FUSION_COUNT) - 1
 };
 
+/* What holds of every target of a kind, at hand or in the catalogue. */
+enum { TARGET_CPU_ALIGN_BYTES = 64 };  /* a cache line, and the widest vector */
+enum { TARGET_GPU_ALIGN_BYTES = 256 }; /* what cuBLASLt and cuDNN like best */
+#define TARGET_GPU_LOSS_PART_BYTES ((i64)2 << 30) /* products of fewer rows would leave processors idle */
+
 struct target {
     struct str name;
     struct str bus_id;               /* of a GPU, as its driver writes it; empty: none */

@@ -13,7 +13,18 @@ const struct assumption assumptions[] = {
 };
 const i64 assumption_count = COUNT_OF(assumptions);
 
-enum { ALIGN_BYTES = 256 }; /* of tensors on a GPU */
+struct target target_of_gpus(void)
+{
+    return (struct target){ .align_bytes     = TARGET_GPU_ALIGN_BYTES,
+                            .loss_part_bytes = TARGET_GPU_LOSS_PART_BYTES,
+                            .threads         = 1,
+                            .gpus            = 1 };
+}
+
+struct target target_of_cpus(void)
+{
+    return (struct target){ .align_bytes = TARGET_CPU_ALIGN_BYTES, .threads = 1 };
+}
 
 /* A large product's rate: measured where it was, else a part of the peak. */
 static f64 product_flops_s(const struct gpu *g, f64 peak_tflops)
@@ -31,13 +42,13 @@ static void set_peak(struct device *d, enum dtype t, f64 flops_s, f64 reached)
 static void use_gpu(struct device *d, const struct machine *m, const struct gpu *g)
 {
     bool new_enough = g->bf16_dense_tflops > 0;
+    d->target       = target_of_gpus();
     set_peak(d, DT_F32, 1e12 * g->fp32_tflops, 1e12 * g->fp32_tflops * assumed_product_part);
     set_peak(d, DT_BF16, 1e12 * g->bf16_dense_tflops, product_flops_s(g, g->bf16_dense_tflops));
     set_peak(d, DT_F16, 1e12 * g->fp16_dense_tflops, product_flops_s(g, g->fp16_dense_tflops));
     d->target.low               = new_enough ? DT_BF16 : DT_F16;
     d->target.bandwidth_bytes_s = 1e12 * g->hbm_tb_s;
     d->target.memory_bytes      = (i64)(g->memory_usable_gib * 0x1p30);
-    d->target.fusions_off       = FUSE_RESIDUAL; /* as our kernels are */
     d->units                    = m->gpus;
     d->rates                    = rates_of_gpus();
     d->copy_bytes_s             = 1e9 * assumed_copy_gb_s;
@@ -51,6 +62,7 @@ static void use_gpu(struct device *d, const struct machine *m, const struct gpu 
 /* All cores together are one unit: a core is sold as one vCPU or two. */
 static void use_cpu(struct device *d, const struct machine *m, const struct cpu *c)
 {
+    d->target = target_of_cpus();
     f64 cores = m->vcpus / c->vcpus_per_core, clock = 1e9 * c->all_core_ghz * cores;
     f64 part = MIN(cores / c->cores_per_socket, ceil(cores / c->cores_per_socket));
     f64 f32s = clock * c->fp32_flop_per_cycle_core, bf16 = clock * c->bf16_flop_per_cycle_core;
@@ -77,13 +89,11 @@ enum status device_of_machine(const struct catalogue *c, const struct machine *m
     const struct cpu *cpu = m->cpu.len ? catalogue_cpu(c, m->cpu) : NULL;
     struct device     d   = { .row = m, .billing = *catalogue_billing(c, m->provider) };
     d.name                = str_fmt(perm, "%.*s %.*s", STR_ARG(m->provider), STR_ARG(m->name));
-    d.target.name         = d.name;
-    d.target.align_bytes  = ALIGN_BYTES;
-    d.target.threads      = 1;
     for (i32 t = 0; t < DT_COUNT; t++) d.peak_flops_s[t] = NAN;
     for (i32 p = 0; p < PRICE_COUNT; p++) d.usd_h[p] = machine_usd_h(m, (enum price)p);
     if (gpu) use_gpu(&d, m, gpu);
     else if (cpu) use_cpu(&d, m, cpu);
+    d.target.name           = d.name;
     d.network.net_bytes_s   = 1e9 / 8 * m->net_gbit_s * assumed_net_part;
     d.network.net_latency_s = 1e-6 * assumed_net_latency_us;
     d.assumed               = machine_assumed(perm, m);

@@ -32,6 +32,10 @@ struct device {
     struct str     assumed;      /* names of the catalogue's figures that were assumed */
 };
 
+/* What compile must know of such a machine: as our kernels are, but for their workspaces. */
+struct target target_of_gpus(void);
+struct target target_of_cpus(void);
+
 /* NO and a sentence where a figure without which nothing can be said is missing. */
 enum status device_of_machine(const struct catalogue *c, const struct machine *m,
                               struct arena *perm, struct device *out, struct err *err);

@@ -216,7 +216,8 @@ static void add_way(struct candidates *k, const struct device *d, i64 machines, 
     bool            found = false;
     i64             side  = MIN(k->limits->runs, machines * d->units / gpus);
     for (i64 i = 0; i < 2 * PLAN_VARIANTS; i++) {
-        const struct plan_variant *v = &k->v->all[i % PLAN_VARIANTS];
+        const struct plan_variant *v =
+            &k->v->of[plan_kind_of(&d->target)][i % PLAN_VARIANTS];
         struct plan_row            r = { .device       = d,
                                          .machines     = machines,
                                          .gpus         = gpus,
@@ -285,6 +286,28 @@ static bool told_already(const struct plan_result *r, const struct plan_row *row
     return false;
 }
 
+/* Of what frugal itself would run: compiled as it would be. The line may have promised too much: then
+ * the next smaller micro-batch is tried. False: not even one sample fits. */
+static bool lay_out(const struct candidates *k, struct plan_row *r, struct arena scratch)
+{
+    const struct plan_job *job  = k->job;
+    i64                    each = r->micro * r->accumulate;
+    if (job->deeper || r->gpus > 1) return true; /* another program's memory, or only a part of ours */
+    while (r->micro) {
+        i64 bytes = plan_exact_bytes(&k->out->exact, job, r->variant, &r->device->target, r->micro,
+                                     r->accumulate, scratch);
+        r->exact  = bytes >= 0;
+        if (!r->exact) return true;
+        r->memory_bytes = (f64)bytes;
+        if (bytes <= r->device->target.memory_bytes) return true;
+        do r->micro--;
+        while (r->micro && each % r->micro);
+        if (r->micro) r->accumulate = each / r->micro;
+        if (r->micro && !plan_cut(job, k->v, 1, r)) return false;
+    }
+    return false;
+}
+
 static bool allowed(const struct plan_row *r, const struct plan_limits *l, struct plan_result *out)
 {
     f64  most = l->deadline_s > 0 ? l->deadline_s : year_s;
@@ -311,6 +334,10 @@ void plan_search(const struct plan_job *job, const struct plan_variants *v,
         f64             s = r.work_s * (f64)rounds_of(&r, limits->runs);
         if (limits->deadline_s > 0 && s > limits->deadline_s) { /* even undisturbed */
             out->too_late++;
+            continue;
+        }
+        if (!lay_out(&k, &r, scratch)) {
+            out->too_large++;
             continue;
         }
         price(&r, c, limits, scratch);

@@ -35,7 +35,8 @@ struct plan_row {
     enum dtype                 precision;
     bool                       sharded; /* parameters and state are spread over the run's GPUs */
     i64                        micro, accumulate;
-    f64                        memory_bytes; /* of a GPU */
+    f64                        memory_bytes; /* of a GPU; as compile lays it out where `exact` */
+    bool                       exact;
     struct estimate            step;
     f64                        work_s;  /* of a run, undisturbed */
     struct risk_outcome        outcome; /* of a run */
@@ -50,6 +51,7 @@ struct plan_result {
     i64             considered; /* ways to cut a step that were priced */
     /* Why nothing or little is left: ways that were dropped because … */
     i64 too_large, too_late, too_dear, no_price;
+    struct plan_exact exact; /* compilations for the rows priced, each once */
 };
 
 void plan_search(const struct plan_job *job, const struct plan_variants *v,

@@ -16,6 +16,13 @@ static bool alike(const struct work_row *a, const struct work_row *b)
     return a->op == b->op && a->dtype == b->dtype && a->backward == b->backward;
 }
 
+static struct work_row *find_row(const struct work *w, const struct work_row *like)
+{
+    for (i64 i = 0; i < w->count; i++)
+        if (alike(&w->rows[i], like)) return &w->rows[i];
+    return NULL;
+}
+
 static struct cost plus(struct cost a, struct cost b, f64 times)
 {
     return (struct cost){ a.flops + times * b.flops, a.bytes + times * b.bytes };
@@ -23,15 +30,13 @@ static struct cost plus(struct cost a, struct cost b, f64 times)
 
 static void add_row(struct work *w, struct work_row r)
 {
-    for (i64 i = 0; i < w->count; i++) {
-        struct work_row *old = &w->rows[i];
-        if (!alike(old, &r)) continue;
-        old->count += r.count;
-        old->fixed  = plus(old->fixed, r.fixed, 1);
-        old->sample = plus(old->sample, r.sample, 1);
+    struct work_row *old = find_row(w, &r);
+    if (!old) {
+        w->rows[w->count++] = r;
         return;
     }
-    w->rows[w->count++] = r;
+    old->count += r.count;
+    old->fixed = plus(old->fixed, r.fixed, 1);
 }
 
 struct work work_of_program(struct arena *perm, const struct program *p, struct arena scratch)
@@ -48,18 +53,20 @@ static void draw(f64 a, f64 at_a, f64 b, f64 at_b, f64 *fixed, f64 *sample)
     *fixed  = at_a - *sample * a;
 }
 
+/* Row by row, not instruction by instruction: a loss is taken in as many parts as the batch asks for. */
 static struct work lines_of(struct arena *perm, const struct program *low, f64 a,
                             const struct program *high, f64 b, struct arena scratch)
 {
-    struct work w = { 0 };
+    struct work  w    = { 0 }, few;
+    struct arena rows = arena_part(&scratch, (scratch.end - scratch.begin) / 2);
     if (!low) return w;
-    ASSERT(low->instr_count == high->instr_count);
-    w.rows = NEW(perm, struct work_row, MAX(low->instr_count, 1));
-    for (i32 i = 0; i < low->instr_count; i++) {
-        struct work_row r = row_of(low, i, scratch), h = row_of(high, i, scratch);
-        draw(a, r.fixed.flops, b, h.fixed.flops, &r.fixed.flops, &r.sample.flops);
-        draw(a, r.fixed.bytes, b, h.fixed.bytes, &r.fixed.bytes, &r.sample.bytes);
-        add_row(&w, r);
+    w   = work_of_program(perm, high, scratch);
+    few = work_of_program(&rows, low, scratch);
+    for (i64 i = 0; i < w.count; i++) {
+        struct work_row *r = &w.rows[i], *at_a = find_row(&few, r);
+        struct cost      least = at_a ? at_a->fixed : (struct cost){ 0 };
+        draw(a, least.flops, b, r->fixed.flops, &r->fixed.flops, &r->sample.flops);
+        draw(a, least.bytes, b, r->fixed.bytes, &r->fixed.bytes, &r->sample.bytes);
     }
     return w;
 }

@@ -8,14 +8,13 @@
 enum { SCRATCH_RESERVE_GIB = 64 }; /* address space only: pages are taken when touched */
 
 /* Batches never exceed what there is; the remainder of an epoch has programs of its own. */
-static void other_batches(struct session *s)
+void train_batches(const struct train_config *t, i64 train_samples, i64 eval_samples,
+                   struct compile_config *c)
 {
-    const struct train_config *t = &s->settings->train;
-    i64 train = dataset_count(s->data, SPLIT_TRAIN), eval = dataset_count(s->data, SPLIT_EVAL);
-    s->config.batch_last      = t->drop_last ? 0 : train % s->config.batch;
-    i64 most                  = t->batch && t->eval_batch ? t->eval_batch : s->config.batch;
-    s->config.eval_batch      = MIN(most, eval); /* what fits to train fits to evaluate */
-    s->config.eval_batch_last = eval ? eval % s->config.eval_batch : 0;
+    c->batch_last      = t->drop_last ? 0 : train_samples % c->batch;
+    i64 most           = t->batch && t->eval_batch ? t->eval_batch : c->batch;
+    c->eval_batch      = MIN(most, eval_samples); /* what fits to train fits to evaluate */
+    c->eval_batch_last = eval_samples ? eval_samples % c->eval_batch : 0;
 }
 
 static struct recompute_config recompute_of(const struct train_config *t)
@@ -170,7 +169,8 @@ enum status session_open(struct session *s, struct os *os, const struct settings
     if (!st) st = batch_resolve(s, err);
     if (!st && settings->train.noise_scale) st = split_step(s, err);
     if (st) return st;
-    other_batches(s);
+    train_batches(&settings->train, dataset_count(s->data, SPLIT_TRAIN),
+                  dataset_count(s->data, SPLIT_EVAL), &s->config);
     st                 = compile_here(s, model_build, s->model, err);
     s->startup.compile = lap(s, &from);
     return st ? st : weights_check(s, err);

@@ -244,6 +244,10 @@ struct train_outline {
 enum status train_outline(struct os *os, const struct settings *settings, struct arena *perm,
                           struct train_outline *out, struct err *err);
 
+/* The batches that go with c->batch: the last of an epoch, those of evaluation. */
+void train_batches(const struct train_config *t, i64 train_samples, i64 eval_samples,
+                   struct compile_config *c);
+
 /* The same, and all that a run would find out before its first step; loading and kernels are tried
  * out for a moment. */
 struct train_checked {

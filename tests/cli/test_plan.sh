@@ -25,6 +25,12 @@ run 0 plan run.yaml train.usd_hour=0
 has out '^  1 +.*own rate +this machine'
 has out '^  frugal train run.yaml train.precision=fp32 train.batch=16 train.accumulate=1 train.recompute=none$'
 
+# Its memory is what the run itself plans, evaluation and kernels' workspaces included, to the byte.
+run 0 plan run.yaml train.usd_hour=0 --json
+told=$(sed -n '1s/.*"memory_bytes":\([0-9]*\),.*/\1/p' out)
+run 0 train run.yaml train.precision=fp32 train.steps=2 --json
+has out "\"arena_bytes_planned\":$told[,}]"
+
 # One cloud, limits.
 run 0 plan run.yaml --on gcp --json
 has out '"event":"plan","rank":1,"machine":"gcp '

@@ -1,5 +1,4 @@
 /* test_search.c - laws that hold for every plan: prices, memory, deadlines, sums, and its speed. */
-#include "base/os.h"
 #include "base/rng.h"
 #include "harness.h"
 #include "model/model.h"
@@ -185,7 +184,7 @@ TEST(depth_is_a_straight_line)
     a->job.depth[2] = 12;
     CHECK_EQ(plan_compile(perm, &a->job, &v, scratch, &err), STATUS_OK);
     for (i64 i = 0; i < PLAN_VARIANTS; i++) {
-        const struct step_work *x = &s->v.all[i].work, *y = &v.all[i].work;
+        const struct step_work *x = &s->v.of[PLAN_GPU][i].work, *y = &v.of[PLAN_GPU][i].work;
         CHECK_NEAR(y->parameters, x->parameters, 1);
         CHECK_NEAR(work_cost(&y->train, 8).flops, work_cost(&x->train, 8).flops,
                    1e-9 * work_cost(&x->train, 8).flops);
@@ -193,14 +192,45 @@ TEST(depth_is_a_straight_line)
     }
 }
 
-/* 124M parameters on every machine: compiled, searched and priced. The promise is a second; the
- * sanitizers and a busy machine get ten. */
-TEST(the_whole_catalogue_takes_less_than_a_second)
+/* 124M parameters on every machine, within a second (`bench/run plan`): what it takes is bounded by what is
+ * done, whatever the clock says. Ten machines or sixty, every form is compiled for two batches, and
+ * what is priced once for each size of it. */
+TEST(the_whole_catalogue_takes_few_compilations)
 {
-    struct os *os   = os_real();
-    i64        from = os->now_ns(os);
-    search(setting(perm, scratch, 12, 768), perm, scratch);
-    f64 seconds = 1e-9 * (f64)(os->now_ns(os) - from);
-    printf("(%.2f s) ", seconds);
-    CHECK(seconds < 10);
+    struct setting *s = setting(perm, scratch, 12, 768);
+    CHECK_EQ(s->v.compiles, 2 * PLAN_KINDS * PLAN_VARIANTS);
+    struct plan_result *r = search(s, perm, scratch);
+    CHECK(r->considered > 500);
+    CHECK(r->exact.compiles > 0 && r->exact.compiles == r->exact.count);
+    CHECK(r->exact.compiles <= 24);
+    i64 alone = 0;
+    for (i64 i = 0; i < r->count; i++) alone += r->rows[i].exact;
+    CHECK(alone > r->exact.compiles / 2); /* several rows share one */
+}
+
+/* Rows that frugal can run show memory as compile lays it out. */
+TEST(memory_is_that_of_the_compiled_program)
+{
+    struct setting     *s = setting(perm, scratch, 4, 256);
+    struct plan_result *r = search(s, perm, scratch);
+    i64                 seen = 0;
+    for (i64 i = 0; i < r->count; i++) {
+        const struct plan_row *row = &r->rows[i];
+        struct compile_config  c   = s->job.config;
+        struct program_set    *set;
+        struct target          t = row->device->target;
+        struct err             err;
+        if (row->gpus > 1) continue;
+        t.memory_bytes = 0;
+        c.recompute    = row->variant->recompute;
+        c.precision    = row->precision;
+        c.batch        = row->micro;
+        c.accumulate   = row->accumulate;
+        CHECK_EQ(compile(perm, &t, &c, s->job.build, s->job.context, &set, scratch, &err),
+                 STATUS_OK);
+        CHECK(row->exact);
+        CHECK_EQ(row->memory_bytes, set->arena_bytes);
+        seen++;
+    }
+    CHECK(seen > 3);
 }

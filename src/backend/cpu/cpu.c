@@ -10,7 +10,6 @@
 #include <emmintrin.h>
 #endif
 
-enum { ALIGN_BYTES = 64 }; /* a cache line, and the widest vector */
 enum { COPY_BLOCK_BYTES = 1 << 20, STREAM_BYTES_MIN = 1 << 16 };
 
 /* What the arena holds before anything is written: all ones, which is a NaN in every float type,
@@ -156,7 +155,7 @@ static void cpu_describe(struct backend *b, struct target *t)
     t->memory_bytes = memory_available_bytes();
     describe_low(cpu, t);
     t->threads      = pool_threads(cpu->pool);
-    t->align_bytes  = ALIGN_BYTES;
+    t->align_bytes  = TARGET_CPU_ALIGN_BYTES;
     t->work_bytes   = target_work_bytes;
     t->kernel_name  = target_kernel_name;
     t->seconds      = target_kernel_seconds;

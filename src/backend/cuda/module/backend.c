@@ -6,8 +6,6 @@
 #include <cublasLt.h>
 #include <string.h>
 
-enum { ALIGN_BYTES = 256 }; /* what cuBLASLt and cuDNN like best */
-static const i64 loss_part_bytes = (i64)2 << 30; /* products of fewer rows would leave processors idle */
 enum { UNWRITTEN = 0xFF };  /* a NaN in every float type: what was never written shows */
 enum { TUNING_RESERVE = 1 << 24 }; /* address space only */
 enum { TRIES_DEFAULT = 8, TRIES_MAX = 64 }; /* of algorithms, a matrix product */
@@ -149,8 +147,8 @@ static void cuda_describe(struct backend *b, struct target *t)
     t->flops_s[DT_BF16] = t->flops_s[DT_F16] = cuda->flops_s * (cuda->gpu.capability >= 90 ? 16 : 8);
     t->low            = cuda->gpu.capability >= 80 ? DT_BF16 : DT_F16;
     t->low_by         = "tensor cores";
-    t->align_bytes    = ALIGN_BYTES;
-    t->loss_part_bytes = loss_part_bytes;
+    t->align_bytes    = TARGET_GPU_ALIGN_BYTES;
+    t->loss_part_bytes = TARGET_GPU_LOSS_PART_BYTES;
     t->work_bytes     = target_work_bytes;
     t->kernel_name    = target_kernel_name;
     t->seconds        = target_seconds_tried;
