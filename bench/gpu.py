@@ -5,6 +5,8 @@
 Rows
     ops      every op of the table on fresh random cases against the naive kernels (check_ops)
     memory   the same under compute-sanitizer, where that is installed
+    shapes   every kind of instruction of GPT-2 124M and 1558M as timed below, on what it is given there: a random sample of
+             its results against the naive kernels (check_shapes)
     whole    losses of small models on the GPU against the processor's, from the same weights and batches
     gpt2     GPT-2 124M, bf16, 64 sequences of 1,024 random tokens: tokens/s, memory, seconds to the fifth step
     recompute  the same with every block recomputed
@@ -108,6 +110,13 @@ def row_memory(options):
         raise Failed("compute-sanitizer is not installed")
     done = subprocess.run(["compute-sanitizer", "--error-exitcode=9", tool("check_ops"), "1"], capture_output=True, text=True)
     yield figure("memory", done.stdout.splitlines()[-1], done.returncode, "found", must=0, more=False)
+
+
+def row_shapes(options):
+    for name, settings in (("124M", []), ("1558M", [*XL, "model.depth=2"]), ("1558M fp8", [*XL, "model.depth=2", "train.fp8=on"])):
+        done = subprocess.run([tool("check_shapes"), os.path.join(TOP, "bench/gpu/gpt.yaml"), *settings], cwd=DATA, capture_output=True, text=True)
+        words = done.stdout.splitlines() or [done.stderr.strip()]
+        yield figure("shapes", f"{name}: {words[-1]}", done.returncode, "wrong", must=0, more=False)
 
 
 SMALL = ["model.depth=2", "model.width=128", "model.heads=4", "data.context=128", "train.batch=8"]
@@ -221,7 +230,7 @@ def row_kernels(options):
             yield {"row": "kernels", "text": f"{name}: {line}"}
 
 
-ROWS = {"ops": row_ops, "memory": row_memory, "whole": row_whole, "gpt2": row_gpt2, "recompute": row_recompute,
+ROWS = {"ops": row_ops, "shapes": row_shapes, "memory": row_memory, "whole": row_whole, "gpt2": row_gpt2, "recompute": row_recompute,
         "gpt2-xl": row_gpt2_xl, "order": row_order, "fp8": row_fp8, "resnet": row_resnet, "mlp": row_mlp, "curve": row_curve, "text": row_text, "kernels": row_kernels}
 
 HEAD = f"{'row':<10} {'what':<64} {'ours':>10} {'unit':<9} {'torch':>9} {'ratio':>6} {'must':>8} {'aim':>8}"

@@ -114,10 +114,12 @@ foreach(file ${shown})
     frugal_test(example_${name} unit)
 endforeach()
 
-# tests/gpu/NAME.c: programs for a machine with a GPU, built when asked for.
+# tests/gpu/NAME.c: programs for a machine with a GPU; check_shapes is tried on the processor too.
 file(GLOB gpu_tests CONFIGURE_DEPENDS tests/gpu/*.c)
 foreach(file ${gpu_tests})
     cmake_path(GET file STEM name)
-    add_executable(${name} EXCLUDE_FROM_ALL ${file})
+    add_executable(${name} ${file})
     target_link_libraries(${name} PRIVATE frugal_test_support)
 endforeach()
+add_test(NAME test_shapes COMMAND tests/gpu/test_shapes.sh $<TARGET_FILE:check_shapes>)
+frugal_test(test_shapes unit)

@@ -3,16 +3,14 @@
  *     check_ops [CASES]     so many for each op and type; CHECK_SEED repeats a printed seed
  *
  * Every second case of an op that maps may follow carries a chain of them. One line an op with the
- * kernels that were chosen; exit 1 if any was wrong. Compared by the norm of the difference over each result: the
- * bound is 16 roundings of the result's type and 2 of the operands', which bias casts and f32 sums
- * in another order stay below. */
+ * kernels that were chosen; exit 1 if any was wrong. Compared as support/near.h says. */
 #include "backend/backend.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cpu/kernel.h"
 #include "base/os.h"
 #include "compile/compile.h"
+#include "support/near.h"
 #include "support/op_case.h"
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,45 +93,10 @@ static enum status build(void *context, struct graph *g, i64 batch, enum graph_m
     return graph_status(g, err);
 }
 
-static f64 roundoff(enum dtype t)
-{
-    return t == DT_BF16 ? 0x1p-9 : t == DT_F16 ? 0x1p-12 : 0x1p-24;
-}
-
-/* |got - want| over |want| or, if that is larger, over the first operand where it has as many
- * elements (differences of large numbers); a NaN is infinitely far. */
-static f64 distance(const struct op_case *c, const void *got, const void *want, struct type t)
-{
-    f64 off = 0, size = 0, operand = 0;
-    if (c->in_count && dtype_is_float(c->in[0].dtype) &&
-        shape_count(c->in[0].shape) == shape_count(t.shape)) {
-        for (i64 i = 0; i < shape_count(t.shape); i++) {
-            f64 x = element_get(c->data[0], c->in[0].dtype, i);
-            if (isfinite(x)) operand += x * x;
-        }
-    }
-    for (i64 i = 0; i < shape_count(t.shape); i++) {
-        f64 g = element_get(got, t.dtype, i), w = element_get(want, t.dtype, i);
-        if (w != w && g != g) continue;
-        if (g == w) g = w = isfinite(w) ? w : 0;
-        off += (g - w) * (g - w);
-        size += w * w;
-    }
-    size = fmax(size, operand);
-    return off == 0 ? 0 : off == off ? sqrt(off / (size > 0 ? size : 1)) : INFINITY;
-}
-
 static f64 allowed(const struct op_case *c, struct type t)
 {
-    f64 in = 0x1p-24;
-    if (c->op == OP_MUON) return 0.05; /* five steps of a steep iteration in bf16: 2^-9 each, enlarged */
-    if (c->op == OP_MATMUL_FP8) /* Hopper's fp8 units add in some 14 bits (arXiv 2412.19437, 3.3.2) */
-        return (1 + c->at.then.count) * (16 * roundoff(t.dtype) + 0x1p-10);
-    if (!dtype_is_float(t.dtype) || (c->nearness == NEAR_EXACT && !c->at.then.count)) return 0;
-    for (i32 i = 0; i < c->in_count; i++) {
-        if (dtype_is_float(c->in[i].dtype)) in = fmax(in, roundoff(c->in[i].dtype));
-    }
-    return (1 + c->at.then.count) * (16 * roundoff(t.dtype) + 2 * in + 1e-6);
+    if (c->nearness == NEAR_EXACT && !c->at.then.count) return 0;
+    return near_allowed(c->op, &c->at, c->in, c->in_count, t, c->terms);
 }
 
 static void compare(struct bench *b, struct str name, const void *want, struct type t,
@@ -143,7 +106,8 @@ static void compare(struct bench *b, struct str name, const void *want, struct t
     if (!p) return;
     void *got = arena_take(&b->scratch, MAX(1, type_bytes(t)), 1, 64);
     b->gpu->table->wait(b->gpu, b->gpu->table->get(b->gpu, p->offset, got, type_bytes(t)));
-    f64 d = distance(&b->c, got, want, t);
+    struct tensor first = { b->c.data[0], b->c.in[0], shape_count(b->c.in[0].shape) };
+    f64           d     = near_distance(got, want, t, b->c.in_count ? &first : NULL);
     if (d <= allowed(&b->c, t)) return;
     struct str text = op_case_text(&b->c, &b->scratch), chain = op_text(&b->scratch, b->c.op, &b->c.at);
     printf("  WRONG %.*s of %.*s [%.*s%s]: off by %.3g, allowed %.3g (CHECK_SEED=%llu)\n", STR_ARG(name),
