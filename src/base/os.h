@@ -100,6 +100,12 @@ bool        os_disk_is_remote(struct str path); /* on a network file system, or 
 struct str  os_absolute(struct arena *perm, struct str path); /* without links; as given where there
                                                                 is no such file */
 i64         os_peak_rss_bytes(void);   /* VmHWM */
+i64         os_memory_free_bytes(void); /* what the machine has left, but no more than the container
+                                           (cgroup version 2 or 1) may have */
+/* The start of a small text file of the kernel's; the value after "KEY   : " in such a text. Empty if
+ * there is none. */
+struct str  os_proc_text(struct str path, char *text, i64 bytes_max);
+struct str  os_proc_value(struct str text, struct str key);
 i64         os_process_age_ns(void);   /* since the process was loaded */
 
 #endif

@@ -85,20 +85,50 @@ struct str os_absolute(struct arena *perm, struct str path)
     return realpath(given, found) ? str_copy(perm, str_of(found)) : path;
 }
 
-i64 os_peak_rss_bytes(void)
+struct str os_proc_text(struct str path, char *text, i64 bytes_max)
 {
-    char        text[8192];
-    struct str  status, line;
-    struct os  *os = os_real();
+    struct os  *os    = os_real();
+    struct str  bytes = { text, 0 };
     struct file f;
-    i64         kib = 0;
-    if (os->open_read(os, STR("/proc/self/status"), &f, NULL)) return 0;
-    if (!os->read(os, f, text, sizeof text, -1, &status.len, NULL)) {
-        status.data = text;
-        while (str_cut(&status, '\n', &line))
-            if (str_starts(line, STR("VmHWM:")) && str_ends(line, STR(" kB")))
-                str_i64(str_trim(str_sub(line, 6, line.len - 3)), &kib);
-    }
+    if (os->open_read(os, path, &f, NULL)) return bytes;
+    if (os->read(os, f, text, bytes_max, -1, &bytes.len, NULL)) bytes.len = 0;
     os->close(os, &f, NULL);
-    return kib * 1024;
+    return bytes;
 }
+
+struct str os_proc_value(struct str text, struct str key)
+{
+    struct str line;
+    while (str_cut(&text, '\n', &line)) {
+        i64 colon = str_find(line, ':');
+        if (colon >= 0 && str_eq(str_trim(str_sub(line, 0, colon)), key))
+            return str_trim(str_sub(line, colon + 1, line.len));
+    }
+    return STR("");
+}
+
+/* A line like "VmHWM:   1234 kB"; 0 if there is none. */
+static i64 kib_of(struct str path, struct str key)
+{
+    char       text[8192];
+    struct str value = os_proc_value(os_proc_text(path, text, sizeof text), key);
+    i64        kib   = 0;
+    if (str_ends(value, STR(" kB"))) str_i64(str_sub(value, 0, value.len - 3), &kib);
+    return kib;
+}
+
+i64 os_memory_free_bytes(void)
+{
+    static const char *const limits[] = { "/sys/fs/cgroup/memory.max",
+                                          "/sys/fs/cgroup/memory/memory.limit_in_bytes" };
+    char                     text[4096];
+    struct str               value;
+    i64 bytes = kib_of(STR("/proc/meminfo"), STR("MemAvailable")) * 1024, limit;
+    for (i32 i = 0; i < COUNT_OF(limits); i++) {
+        value = str_trim(os_proc_text(str_of(limits[i]), text, sizeof text));
+        if (str_i64(value, &limit)) bytes = MIN(bytes, limit); /* else "max", or no such file */
+    }
+    return bytes;
+}
+
+i64 os_peak_rss_bytes(void) { return kib_of(STR("/proc/self/status"), STR("VmHWM")) * 1024; }

@@ -30,3 +30,10 @@ bool thread_wait_until(pthread_cond_t *c, pthread_mutex_t *lock, i64 until_ns)
     struct timespec until = { until_ns / 1000000000, until_ns % 1000000000 };
     return pthread_cond_timedwait(c, lock, &until) == 0;
 }
+
+i64 thread_cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (i64)t.tv_sec * 1000000000 + t.tv_nsec;
+}

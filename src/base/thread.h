@@ -14,4 +14,6 @@ bool thread_wait_until(pthread_cond_t *c, pthread_mutex_t *lock, i64 until_ns);
 enum status thread_start(pthread_t *thread, void *(*main)(void *), void *context, const char *what,
                          struct err *err);
 
+i64 thread_cpu_ns(void); /* that this thread has computed */
+
 #endif

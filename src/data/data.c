@@ -69,7 +69,7 @@ enum status dataset_open(struct os *os, const struct data_config *config, struct
 
 void dataset_close(struct dataset *d)
 {
-    if (d) d->format->close(d);
+    if (d && !d->held) d->format->close(d);
 }
 
 const struct feeds *dataset_feeds(const struct dataset *d) { return &d->feeds; }

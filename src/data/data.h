@@ -49,7 +49,25 @@ void         dataset_fetch(const struct dataset *d, enum split s, const i64 *ind
 f64          dataset_best_auc(const struct dataset *d); /* the best any model can do on the held-out
                                            samples, where the truth is known; else NaN */
 
-/* Batches in order, made ahead by one thread into a bounded ring of buffers. */
+/* What a sample of a format with stages (data/stage.h) goes through, each on threads of its own. */
+enum stage { STAGE_READ, STAGE_DECODE, STAGE_AUGMENT, STAGE_COUNT };
+#define LOADER_WORKERS_MAX 256 /* threads of a stage */
+#define LOADER_PREFETCH_MAX 64 /* batches */
+
+/* How batches are made ahead; never which. 0: found while it runs, docs/decisions/loader.md. */
+struct loader_options {
+    i64        workers[STAGE_COUNT]; /* threads that read, decode, augment; one number: for each */
+    i64        workers_count;
+    i64        queue;      /* samples that may wait before a stage */
+    i64        prefetch;   /* batches ready or being made */
+    i64        cpu;        /* cores that the stages may keep busy */
+    f64        memory_gib; /* for samples on their way, batches and kept samples; NaN or 0: half of
+                              what is free */
+    struct str keep;       /* auto | on | off: decoded samples in memory for later epochs */
+};
+
+/* Batches in order, made ahead into a bounded ring of buffers: by one thread where samples are mapped
+ * memory, else by stages on many. */
 struct loader;
 
 struct loader_config {
@@ -58,8 +76,12 @@ struct loader_config {
     bool       shuffle;   /* false: 0, 1, 2, … */
     bool       drop_last;
     bool       forever;   /* after the last batch of an epoch comes the next epoch */
+    bool       skip;      /* a sample that cannot be had gives its place to the next that can; else the
+                             batch that it belongs to ends the loader */
     i64        batch;
     i64        epoch, index; /* where to start: sample `index` of `epoch` */
+    i64        epochs;       /* that will be asked for; 0: nobody knows */
+    struct loader_options options;
 };
 
 struct batch {
@@ -69,9 +91,38 @@ struct batch {
     void *data[FEEDS_MAX]; /* by feed */
 };
 
+struct loader_stage_stats {
+    i64 workers;
+    i64 samples;         /* done */
+    i64 busy_ns, cpu_ns; /* over its threads: in the stage, and computing there; the rest is waiting for
+                            a disk, a network, or a core */
+};
+
+/* Since it was opened. */
+struct loader_stats {
+    i64 waited_ns; /* that loader_next kept its caller */
+    i64 batches, samples; /* given */
+    i64 skipped;   /* samples that could not be had, in the batches given */
+    i64 prefetch;  /* batches, now */
+    i64 kept, kept_bytes; /* decoded samples in memory */
+    i64 stages;    /* 0: mapped memory, none of its own */
+    struct loader_stage_stats stage[STAGE_COUNT];
+};
+
+enum { LOADER_LINE_MAX = 240 };
+
 enum status   loader_open(struct arena *perm, struct dataset *d, const struct loader_config *c,
                           struct loader **out, struct err *err);
+bool          loader_ready(struct loader *l, i64 until_ns); /* would loader_next return soon? Waits for
+                                                               that, until then at the latest */
 struct batch *loader_next(struct loader *l); /* valid until the next call; NULL at the end */
-void          loader_close(struct loader *l);
+enum status   loader_failed(struct loader *l, struct err *err); /* why loader_next gave NULL; OK: it
+                                                                   was the last */
+bool          loader_says(struct loader *l, char line[LOADER_LINE_MAX]); /* what it has decided since;
+                                                                            false: nothing more */
+struct loader_stats loader_stats(struct loader *l);
+/* Returns soon, whatever its threads wait for. False: one is still inside a read that does not end; it
+ * keeps the data set, and `perm` and what the data set was opened with must not be freed. */
+bool          loader_close(struct loader *l);
 
 #endif

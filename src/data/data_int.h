@@ -14,6 +14,8 @@ struct dataset {
     struct feeds         feeds;
     i64                  count[SPLIT_COUNT];
     void                *state; /* the format's own, in perm */
+    bool                 keepable; /* decode looks at nothing of the epoch: its result may be kept */
+    bool                 held;     /* by a thread that does not end: it can never be closed */
 };
 
 struct format {

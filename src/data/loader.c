@@ -1,5 +1,5 @@
-/* loader.c - one thread that makes batches ahead, into a ring of three or, where they are small,
- * of more.
+/* loader.c - the loader of mapped data: one thread that makes batches ahead, into a ring of three or,
+ * where they are small, of more. Formats with stages have pipeline.c.
  *
  *     ring    [ the caller reads ] [ ready ] ... [ being filled ]
  *
@@ -10,45 +10,56 @@
  * until it is taken back. What comes next depends on (seed, epoch, index) only. */
 #include "base/rng.h"
 #include "base/thread.h"
-#include "data/data.h"
+#include "data/pipeline.h"
 
 enum { RING_MIN = 3, RING_MAX = 16, RING_BYTES = 1 << 20, ALIGN = 64 };
 
 struct loader {
-    struct dataset      *dataset;
-    struct loader_config config;
-    i64                  count;  /* samples of an epoch */
-    i64                 *sample; /* of the batch being made */
-    struct batch         ring[RING_MAX];
-    i64                  slots; /* of the ring: RING_MIN, or as many as RING_BYTES hold */
+    struct course    course;
+    struct pipeline *pipeline; /* of a format with stages; NULL: all below is used */
+    i64             *sample;   /* of the batch being made */
+    struct batch    *ring;
+    i64              slots; /* of the ring: as asked for, RING_MIN, or as many as RING_BYTES hold */
 
     pthread_t       thread;
     pthread_mutex_t lock;
     pthread_cond_t  changed;
-    i64             made, given; /* batches so far; given <= made < given + slots */
-    bool            ended;       /* the thread makes no more */
-    bool            stop;        /* it shall make no more */
+    i64             made, given;        /* batches so far; given <= made < given + slots */
+    i64             samples, waited_ns; /* given; that the caller waited */
+    bool            ended;              /* the thread makes no more */
+    bool            stop;               /* it shall make no more */
 };
 
-/* Samples of the batch that begins at `index`; 0 where the epoch has no further batch. */
-static i64 batch_count(const struct loader *l, i64 index)
+i64 course_batch(const struct course *c, i64 index)
 {
-    i64 left = l->count - index;
-    if (left < l->config.batch && l->config.drop_last) return 0;
-    return MIN(left, l->config.batch);
+    i64 left = c->count - index;
+    if (left < c->config.batch && c->config.drop_last) return 0;
+    return MIN(left, c->config.batch);
+}
+
+i64 course_number(const struct course *c, i64 epoch, i64 index)
+{
+    const struct dataset *d    = c->dataset;
+    u64                   seed = c->config.seed;
+    if (!c->config.shuffle) return index;
+    if (d->format->order) return d->format->order(d, c->config.split, seed, epoch, index);
+    return rng_permute(seed, (u64)epoch, index, c->count);
+}
+
+void course_describe(const struct course *c, i64 epoch, i64 index, struct batch *b)
+{
+    b->epoch      = epoch;
+    b->index      = index;
+    b->count      = course_batch(c, index);
+    b->ends_epoch = course_batch(c, index + b->count) == 0;
 }
 
 static void batch_make(struct loader *l, struct batch *b, i64 epoch, i64 index)
 {
-    const struct loader_config *c = &l->config;
-    b->epoch                      = epoch;
-    b->index                      = index;
-    b->count                      = batch_count(l, index);
-    b->ends_epoch                 = batch_count(l, index + b->count) == 0;
-    for (i64 i = 0; i < b->count; i++)
-        l->sample[i] =
-            c->shuffle ? rng_permute(c->seed, (u64)epoch, index + i, l->count) : index + i;
-    dataset_fetch(l->dataset, c->split, l->sample, b->count, b->data);
+    const struct course *c = &l->course;
+    course_describe(c, epoch, index, b);
+    for (i64 i = 0; i < b->count; i++) l->sample[i] = course_number(c, epoch, index + i);
+    dataset_fetch(c->dataset, c->config.split, l->sample, b->count, b->data);
 }
 
 /* Are so few batches ready that a thread asleep should get up? */
@@ -69,11 +80,12 @@ static bool slot_wait(struct loader *l, i64 made)
 
 static void *thread_main(void *context)
 {
-    struct loader *l     = context;
-    i64            epoch = l->config.epoch, index = l->config.index, made = 0;
+    struct loader              *l     = context;
+    const struct loader_config *c     = &l->course.config;
+    i64                         epoch = c->epoch, index = c->index, made = 0;
     while (slot_wait(l, made)) {
-        if (!batch_count(l, index)) {
-            if (!l->config.forever) break;
+        if (!course_batch(&l->course, index)) {
+            if (!c->forever) break;
             epoch++;
             index = 0;
         }
@@ -90,22 +102,19 @@ static void *thread_main(void *context)
 
 static void ring_new(struct loader *l, struct arena *perm)
 {
-    const struct feeds *feeds = dataset_feeds(l->dataset);
+    const struct feeds *feeds = dataset_feeds(l->course.dataset);
+    i64                 batch = l->course.config.batch, ahead = l->course.config.options.prefetch;
     i64                 bytes = 0; /* of a batch */
-    for (i32 f = 0; f < feeds->count; f++)
-        bytes += l->config.batch * type_bytes(feeds->feed[f].type);
-    l->slots = MIN(MAX(RING_BYTES / bytes, RING_MIN), RING_MAX);
+    for (i32 f = 0; f < feeds->count; f++) bytes += batch * type_bytes(feeds->feed[f].type);
+    l->slots = ahead ? ahead + 1 : MIN(MAX(RING_BYTES / bytes, RING_MIN), RING_MAX);
+    l->ring  = NEW(perm, struct batch, l->slots);
     for (i64 slot = 0; slot < l->slots; slot++)
         for (i32 f = 0; f < feeds->count; f++)
-            l->ring[slot].data[f] =
-                arena_take(perm, l->config.batch, type_bytes(feeds->feed[f].type), ALIGN);
+            l->ring[slot].data[f] = arena_take(perm, batch, type_bytes(feeds->feed[f].type), ALIGN);
 }
 
-enum status loader_open(struct arena *perm, struct dataset *d, const struct loader_config *c,
-                        struct loader **out, struct err *err)
+static enum status check(const struct loader_config *c, i64 count, struct err *err)
 {
-    i64 count = dataset_count(d, c->split);
-    *out      = NULL;
     ASSERT(c->epoch >= 0);
     ASSERT(c->index >= 0);
     if (c->batch < 1)
@@ -118,10 +127,12 @@ enum status loader_open(struct arena *perm, struct dataset *d, const struct load
     if (c->index > count)
         return err_set(err, STATUS_USAGE, "cannot start at sample %lld of an epoch of %lld",
                        (long long)c->index, (long long)count);
+    return STATUS_OK;
+}
 
-    struct loader *l = NEW(perm, struct loader, 1);
-    *l               = (struct loader){ .dataset = d, .config = *c, .count = count };
-    l->sample        = NEW(perm, i64, c->batch);
+static enum status mapped_open(struct loader *l, struct arena *perm, struct err *err)
+{
+    l->sample = NEW(perm, i64, l->course.config.batch);
     ring_new(l, perm);
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->changed, NULL);
@@ -129,26 +140,79 @@ enum status loader_open(struct arena *perm, struct dataset *d, const struct load
     if (st) {
         pthread_cond_destroy(&l->changed);
         pthread_mutex_destroy(&l->lock);
-        return st;
     }
-    *out = l;
-    return STATUS_OK;
+    return st;
+}
+
+enum status loader_open(struct arena *perm, struct dataset *d, const struct loader_config *c,
+                        struct loader **out, struct err *err)
+{
+    i64 count      = dataset_count(d, c->split);
+    *out           = NULL;
+    enum status st = check(c, count, err);
+    if (st) return st;
+    struct loader *l = NEW(perm, struct loader, 1);
+    l->course        = (struct course){ .dataset = d, .config = *c, .count = count };
+    if (d->format->fetch) st = mapped_open(l, perm, err);
+    else st = pipeline_open(&l->course, &l->pipeline, err);
+    if (!st) *out = l;
+    return st;
+}
+
+bool loader_ready(struct loader *l, i64 until_ns)
+{
+    return l->pipeline ? pipeline_ready(l->pipeline, until_ns) : true; /* memory is soon copied */
+}
+
+/* Under the lock; the clock is looked at only where there is a wait. */
+static void await_batch(struct loader *l)
+{
+    struct os *os = l->course.dataset->os;
+    if (l->made > l->given || l->ended) return;
+    i64 begin_ns = os->now_ns(os);
+    while (l->made == l->given && !l->ended) pthread_cond_wait(&l->changed, &l->lock);
+    l->waited_ns += os->now_ns(os) - begin_ns;
 }
 
 struct batch *loader_next(struct loader *l)
 {
     struct batch *b = NULL;
+    if (l->pipeline) return pipeline_next(l->pipeline);
     pthread_mutex_lock(&l->lock);
-    while (l->made == l->given && !l->ended) pthread_cond_wait(&l->changed, &l->lock);
-    if (l->made > l->given) b = &l->ring[l->given++ % l->slots];
+    await_batch(l);
+    if (l->made > l->given) {
+        b = &l->ring[l->given++ % l->slots];
+        l->samples += b->count;
+    }
     if (half_empty(l)) pthread_cond_signal(&l->changed);
     pthread_mutex_unlock(&l->lock);
     return b;
 }
 
-void loader_close(struct loader *l)
+enum status loader_failed(struct loader *l, struct err *err)
 {
-    if (!l) return;
+    return l->pipeline ? pipeline_failed(l->pipeline, err) : STATUS_OK;
+}
+
+bool loader_says(struct loader *l, char line[LOADER_LINE_MAX])
+{
+    return l->pipeline && pipeline_says(l->pipeline, line);
+}
+
+/* Asked by the thread that takes the batches, whose own these numbers are. */
+struct loader_stats loader_stats(struct loader *l)
+{
+    if (l->pipeline) return pipeline_stats(l->pipeline);
+    return (struct loader_stats){ .waited_ns = l->waited_ns,
+                                  .batches   = l->given,
+                                  .samples   = l->samples,
+                                  .prefetch  = l->slots - 1 };
+}
+
+bool loader_close(struct loader *l)
+{
+    if (!l) return true;
+    if (l->pipeline) return pipeline_close(l->pipeline);
     pthread_mutex_lock(&l->lock);
     l->stop = true;
     pthread_cond_signal(&l->changed);
@@ -156,4 +220,5 @@ void loader_close(struct loader *l)
     pthread_join(l->thread, NULL);
     pthread_cond_destroy(&l->changed);
     pthread_mutex_destroy(&l->lock);
+    return true;
 }

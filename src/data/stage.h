@@ -26,27 +26,29 @@ enum status buffer_resize(struct buffer *b, i64 bytes, struct err *err);
 void        buffer_release(struct buffer *b);
 
 struct sample {
-    enum split split;
-    u64        seed;          /* with epoch and index: the address of all randomness of this sample */
-    i64        epoch, index;  /* index: place in the epoch's order */
-    i64        number;        /* of the sample in its split of the data set */
-    bool       whole;         /* decode everything: it is kept for later epochs, whose crops differ */
-    struct buffer raw;        /* after read: the file's bytes */
-    struct buffer decoded;    /* after decode: what augment starts from, and a memory cache keeps */
-    i64        width, height; /* of decoded; kept with it */
-    i64        label;         /* from read or decode; kept with decoded */
-    i64        whole_bytes;   /* set by decode: what decoded would take with `whole`; 0: as it is */
-    struct buffer *spare;     /* the thread's own, for what a stage needs while it runs */
-    void      *to[FEEDS_MAX]; /* the sample's place in the batch: augment writes there */
-    const atomic_bool *stop;  /* set: the loader closes; a wait of seconds should end, with a failure */
+    enum split     split;
+    u64            seed; /* with epoch and index: the address of all randomness of this sample */
+    i64            epoch, index; /* index: place in the epoch's order */
+    i64            number;       /* of the sample in its split of the data set */
+    bool           whole;   /* decode everything: it is kept for later epochs, whose crops differ
+                                 (loader.keep=on). Else a crop that augment will take is enough */
+    struct buffer  raw;     /* after read: the file's bytes */
+    struct buffer  decoded; /* after decode: what augment starts from, and must not change: other
+                                 epochs may read it too */
+    i64            width, height; /* of decoded; kept with it */
+    i64            label;         /* from read or decode; kept with decoded */
+    struct buffer *spare;         /* the thread's own, for what a stage needs while it runs */
+    void          *to[FEEDS_MAX]; /* the sample's place in the batch: augment writes there */
+    const atomic_bool
+        *stop; /* set: the loader closes; a wait of seconds should end, with a failure */
 };
 
 /* A batch whose samples are all in place. */
 struct collation {
-    enum split split;
-    u64        seed;
-    i64        epoch, index, count; /* index: of the first sample */
-    void *const *to;                /* the batch, by feed */
+    enum split   split;
+    u64          seed;
+    i64          epoch, index, count; /* index: of the first sample */
+    void *const *to;                  /* the batch, by feed */
 };
 
 #endif

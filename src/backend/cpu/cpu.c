@@ -33,50 +33,6 @@ struct ready { /* one instruction, nothing left to decide */
 
 static struct cpu *cpu_of(struct backend *b) { return (struct cpu *)b; }
 
-/* --- the machine --- */
-
-/* The start of a small text file of the kernel's; empty if there is none. */
-static struct str proc_text(struct str path, char *text, i64 bytes_max)
-{
-    struct os  *os    = os_real();
-    struct str  bytes = { text, 0 };
-    struct file f;
-    if (os->open_read(os, path, &f, NULL)) return bytes;
-    if (os->read(os, f, text, bytes_max, -1, &bytes.len, NULL)) bytes.len = 0;
-    os->close(os, &f, NULL);
-    return bytes;
-}
-
-/* The value after "KEY   : " in such a text; empty if there is none. */
-static struct str proc_value(struct str text, struct str key)
-{
-    struct str line;
-    while (str_cut(&text, '\n', &line)) {
-        i64 colon = str_find(line, ':');
-        if (colon >= 0 && str_eq(str_trim(str_sub(line, 0, colon)), key))
-            return str_trim(str_sub(line, colon + 1, line.len));
-    }
-    return STR("");
-}
-
-/* What the machine has left, but no more than the container (cgroup version 2 or 1) may have. */
-static i64 memory_available_bytes(void)
-{
-    static const char *const limits[] = { "/sys/fs/cgroup/memory.max",
-                                          "/sys/fs/cgroup/memory/memory.limit_in_bytes" };
-    char                     text[4096];
-    struct str               value =
-        proc_value(proc_text(STR("/proc/meminfo"), text, sizeof text), STR("MemAvailable"));
-    i64 kib = 0, limit;
-    if (str_ends(value, STR(" kB"))) str_i64(str_sub(value, 0, value.len - 3), &kib);
-    i64 bytes = kib * 1024;
-    for (i32 i = 0; i < COUNT_OF(limits); i++) {
-        value = str_trim(proc_text(str_of(limits[i]), text, sizeof text));
-        if (str_i64(value, &limit)) bytes = MIN(bytes, limit); /* else "max", or no such file */
-    }
-    return bytes;
-}
-
 /* --- nodes as calls --- */
 
 struct operands {
@@ -152,7 +108,7 @@ static void cpu_describe(struct backend *b, struct target *t)
     struct cpu *cpu = cpu_of(b);
     *t              = (struct target){ 0 };
     t->name         = cpu->name;
-    t->memory_bytes = memory_available_bytes();
+    t->memory_bytes = os_memory_free_bytes();
     describe_low(cpu, t);
     t->threads      = pool_threads(cpu->pool);
     t->align_bytes  = TARGET_CPU_ALIGN_BYTES;
@@ -348,8 +304,8 @@ enum status backend_cpu_open(struct arena *perm, i32 threads, enum backend_choic
                              struct backend **out, struct err *err)
 {
     char        text[4096];
-    struct str  info = proc_text(STR("/proc/cpuinfo"), text, sizeof text);
-    struct str  name = proc_value(info, STR("model name"));
+    struct str  info = os_proc_text(STR("/proc/cpuinfo"), text, sizeof text);
+    struct str  name = os_proc_value(info, STR("model name"));
     struct cpu *cpu  = NEW(perm, struct cpu, 1);
     (void)err;
     cpu->base.table = &cpu_table;
