@@ -9,6 +9,8 @@
 #include "base/err.h"
 #include "base/text.h"
 
+struct far;
+
 struct file {
     int fd; /* -1: none */
 };
@@ -59,6 +61,7 @@ struct os {
     /* Advice: from now on what is written to this file goes past the page cache, or no longer. Where
      * it does, memory, place in the file and length should be multiples of OS_DIRECT_ALIGN. */
     void (*direct)(struct os *, struct file, bool on);
+    struct far *far; /* files elsewhere: base/far.h; NULL: none can be reached */
 };
 
 enum { OS_DIRECT_ALIGN = 4096 };

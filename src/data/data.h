@@ -29,7 +29,10 @@ struct data_config {
     i64        categorical_count;
     i64        buckets;                /* rows of each categorical column's table */
     u64        seed;                   /* synthetic_clicks: which of its worlds */
-    struct str cache;                  /* folder for unpacked .gz; empty: ~/.cache/frugal */
+    struct str cache;                  /* folder for unpacked .gz and what lies elsewhere; empty:
+                                          ~/.cache/frugal */
+    i64        cache_bytes;            /* of what lies elsewhere; at most so many */
+    i64        shuffle_block;          /* shards: samples permuted together; 0: what the cache holds */
 };
 
 enum split { SPLIT_TRAIN, SPLIT_EVAL, SPLIT_COUNT };

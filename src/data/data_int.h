@@ -50,6 +50,9 @@ enum status source_open(struct os *os, struct str path, const struct data_config
                         struct arena scratch, struct source *out, struct err *err);
 void        source_close(struct os *os, struct source *s); /* zeroed or opened */
 
+/* The folder of config, or frugal's in the user's cache folder; empty where there is none. */
+struct str cache_dir(struct os *os, struct str wanted, struct arena *perm);
+
 void dataset_add_feed(struct dataset *d, struct str name, struct type type, i64 range);
 
 enum status check_context(const struct data_config *config, struct err *err); /* 1 to 2^24 */

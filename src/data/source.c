@@ -22,8 +22,7 @@ static u32 le32(const char *p)
     return (u32)b[0] | (u32)b[1] << 8 | (u32)b[2] << 16 | (u32)b[3] << 24;
 }
 
-/* The folder of config, or frugal's in the user's cache folder; empty where there is none. */
-static struct str cache_dir(struct os *os, struct str wanted, struct arena *perm)
+struct str cache_dir(struct os *os, struct str wanted, struct arena *perm)
 {
     struct str base = os->env(os, "XDG_CACHE_HOME"), home = os->env(os, "HOME");
     if (wanted.len) return wanted;

@@ -438,7 +438,7 @@ struct sim_os *sim_os_new(struct arena *perm)
         sim_close,    sim_rename,      sim_remove, sim_make_dir, sim_sync_dir_of, sim_lock,
         sim_stat,     sim_set_mtime,   sim_list,   sim_map,      sim_unmap,       sim_now_ns,
         sim_wall_ns,  sim_sleep_ns,    sim_env,    sim_env_at,   sim_connect,     sim_listen,
-        sim_port_of,  sim_accept,      sim_signal_take, sim_direct,
+        sim_port_of,  sim_accept,      sim_signal_take, sim_direct, NULL,
     };
     return sim;
 }

@@ -1,0 +1,154 @@
+/* place.c - which kind of place a path is, and what both kinds share. */
+#include "base/far.h"
+#include "data/place_int.h"
+
+static const i64 own_bytes = (i64)64 << 30; /* address space: names of some 10^9 samples */
+
+static bool is_shards(struct str path)
+{
+    i64 query = far_is(path) ? str_find(path, '?') : -1;
+    if (query >= 0) path = str_sub(path, 0, query);
+    return str_find(path, '{') >= 0 || str_ends(path, STR(".tar"));
+}
+
+enum status place_open(struct os *os, const struct data_config *config, struct str path,
+                       struct arena *perm, struct place **out, struct err *err)
+{
+    struct place *p = NEW(perm, struct place, 1);
+    *out            = NULL;
+    if (path.len > PLACE_PATH_MAX)
+        return err_set(err, STATUS_USAGE, "a path of %lld bytes is too long", (long long)path.len);
+    if (far_is(path) && !is_shards(path))
+        return err_set(err, STATUS_USAGE,
+                       "%.*s is no shard; elsewhere samples lie in NAME.tar or NAME-{000..123}.tar",
+                       (int)MIN(path.len, 200), path.data);
+    p->kind = is_shards(path) ? &place_shards : &place_folder;
+    p->os   = os;
+    p->own  = arena_open(own_bytes);
+    if (!p->own.begin) return err_set(err, STATUS_WORLD, "no memory for a list of samples");
+    enum status st = p->kind->open(p, config, path, err);
+    if (!st && !p->count)
+        st = err_set(err, STATUS_USAGE, "%.*s holds no sample: no .jpg, .jpeg or .png",
+                     (int)MIN(path.len, 200), path.data);
+    if (st) place_close(p);
+    else *out = p;
+    return st;
+}
+
+void place_close(struct place *p)
+{
+    if (!p) return;
+    p->kind->close(p);
+    if (p->order) order_release(p->order);
+    arena_close(&p->own);
+}
+
+i64 place_count(const struct place *p) { return p->count; }
+i64 place_classes(const struct place *p) { return p->classes; }
+
+i64 place_class(const struct place *p, i64 n)
+{
+    ASSERT(n >= 0 && n < p->count);
+    return p->kind->class(p, n);
+}
+
+struct str place_name(const struct place *p, i64 n, struct arena *perm)
+{
+    ASSERT(n >= 0 && n < p->count);
+    return p->kind->name(p, n, perm);
+}
+
+enum status place_read(const struct place *p, i64 n, struct buffer *to, const atomic_bool *stop,
+                       struct err *err)
+{
+    ASSERT(n >= 0 && n < p->count);
+    return p->kind->read(p, n, to, stop, err);
+}
+
+i64 place_order(const struct place *p, i64 count, u64 seed, i64 epoch, i64 index)
+{
+    if (p->kind->ahead) p->kind->ahead(p, count, seed, epoch, index);
+    return order_at(p->order, count, seed, epoch, index);
+}
+
+enum status read_range(struct os *os, struct str path, i64 at, i64 bytes, void *to, struct err *err)
+{
+    struct file f;
+    i64         done = 0, got = 1;
+    enum status st   = os->open_read(os, path, &f, err);
+    if (st) return st;
+    while (done < bytes && got && !st) {
+        st = os->read(os, f, (char *)to + done, bytes - done, at + done, &got, err);
+        done += got;
+    }
+    os->close(os, &f, NULL);
+    if (!st && done < bytes)
+        st = err_set(err, STATUS_WORLD, "%.*s ends at byte %lld; it was longer when it was opened",
+                     STR_ARG(path), (long long)(at + done));
+    return st;
+}
+
+/* --- patterns -------------------------------------------------------------------------------------- */
+
+struct words { /* what a pair of braces stands for, one after the other */
+    struct str list; /* a,b,c */
+    i64        next, last, digits; /* or numbers */
+    bool       numbers;
+};
+
+static bool words_init(struct words *w, struct str inner)
+{
+    *w = (struct words){ .list = inner };
+    for (i64 i = 0; i + 1 < inner.len; i++) {
+        if (inner.data[i] != '.' || inner.data[i + 1] != '.') continue;
+        struct str first = str_sub(inner, 0, i), last = str_sub(inner, i + 2, inner.len);
+        w->numbers       = true;
+        w->digits        = first.len;
+        return str_i64(first, &w->next) && str_i64(last, &w->last) && w->next >= 0 &&
+               w->next <= w->last && w->last - w->next < PLACE_SHARDS_MAX && first.len <= 18;
+    }
+    return str_find(inner, ',') >= 0;
+}
+
+static bool words_next(struct words *w, struct arena *perm, struct str *out)
+{
+    if (!w->numbers) return str_cut(&w->list, ',', out);
+    if (w->next > w->last) return false;
+    *out = str_fmt(perm, "%0*lld", (int)w->digits, (long long)w->next++);
+    return true;
+}
+
+static enum status expand(struct str done, struct str rest, struct arena *perm,
+                          struct arena *list, i64 *count, struct err *err)
+{
+    i64          open = str_find(rest, '{'), close = str_find(rest, '}');
+    struct words w;
+    struct str   word;
+    if (open < 0) {
+        if (*count == PLACE_SHARDS_MAX)
+            return err_set(err, STATUS_USAGE, "the pattern stands for more than %d shards",
+                           PLACE_SHARDS_MAX);
+        *NEW(list, struct str, 1) = str_cat(perm, done, rest);
+        ++*count;
+        return STATUS_OK;
+    }
+    if (close < open || !words_init(&w, str_sub(rest, open + 1, close)))
+        return err_set(err, STATUS_USAGE,
+                       "%.*s is no pattern; expected something like train-{000000..000123}.tar",
+                       (int)MIN(rest.len, 200), rest.data);
+    struct str front = str_cat(perm, done, str_sub(rest, 0, open));
+    enum status st   = STATUS_OK;
+    while (!st && words_next(&w, perm, &word))
+        st = expand(str_cat(perm, front, word), str_sub(rest, close + 1, rest.len), perm, list,
+                    count, err);
+    return st;
+}
+
+enum status pattern_expand(struct str pattern, struct arena *perm, struct str **out, i64 *count,
+                           struct err *err)
+{
+    struct arena list = arena_part(perm, (PLACE_SHARDS_MAX + 64) * (i64)sizeof **out);
+    *out              = NEW(&list, struct str, 0);
+    *count            = 0;
+    return expand(STR(""), pattern, perm, &list, count, err);
+}

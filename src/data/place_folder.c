@@ -1,0 +1,104 @@
+/* place_folder.c - a folder whose subfolders are the classes, in order of name; a file is a sample.
+ * Without subfolders the files have no class. What is no image is passed over. */
+#include "data/place_int.h"
+#include "data/shard.h"
+
+struct class { /* a subfolder, or the folder itself */
+    struct str  folder;
+    struct str *names; /* of its samples */
+    i64         count;
+};
+
+struct folder {
+    struct class *class;
+    i64          *begin; /* [classes + 1]: number of the first sample */
+    i64           count; /* of classes, at least one */
+};
+
+static bool is_sample(struct str name)
+{
+    i64 dot = name.len;
+    while (dot > 0 && name.data[dot - 1] != '.') dot--;
+    return name.len && name.data[0] != '.' && shard_is_payload(str_sub(name, dot, name.len));
+}
+
+static enum status list_class(struct place *p, struct class *c, struct err *err)
+{
+    i64         count = 0;
+    enum status st    = p->os->list(p->os, c->folder, &p->own, &c->names, &count, err);
+    for (i64 i = 0; i < count && !st; i++)
+        if (is_sample(c->names[i])) c->names[c->count++] = c->names[i];
+    return st;
+}
+
+static bool is_folder(struct os *os, struct str path)
+{
+    struct os_stat stat;
+    return !os->stat(os, path, &stat, NULL) && stat.is_dir;
+}
+
+static enum status open_folder(struct place *p, const struct data_config *config, struct str path,
+                               struct err *err)
+{
+    struct folder *f = p->state = NEW(&p->own, struct folder, 1);
+    struct str    *names;
+    i64            count;
+    while (path.len > 1 && str_ends(path, STR("/"))) path.len--;
+    path           = str_copy(&p->own, path);
+    enum status st = p->os->list(p->os, path, &p->own, &names, &count, err);
+    if (st) return st;
+    f->class = NEW(&p->own, struct class, count + 1);
+    for (i64 i = 0; i < count; i++) {
+        struct str inner = str_fmt(&p->own, "%.*s/%.*s", STR_ARG(path), STR_ARG(names[i]));
+        if (names[i].data[0] == '.' || is_sample(names[i]) || !is_folder(p->os, inner)) continue;
+        f->class[f->count++] = (struct class){ .folder = inner };
+    }
+    p->classes = f->count;
+    if (!f->count) f->class[f->count++] = (struct class){ .folder = path };
+    f->begin = NEW(&p->own, i64, f->count + 1);
+    for (i64 i = 0; i < f->count && !st; i++) {
+        st              = list_class(p, &f->class[i], err);
+        f->begin[i + 1] = f->begin[i] + f->class[i].count;
+    }
+    if (st) return st;
+    p->count   = f->begin[f->count];
+    i64 *whole = NEW(&p->own, i64, 2);
+    whole[1]   = p->count;
+    /* Neighbours are of one class and cost no more to read apart, so one block is all of it. */
+    p->order = order_new(&p->own, whole, 1, config->shuffle_block ? config->shuffle_block
+                                                                  : MAX(p->count, 1));
+    return STATUS_OK;
+}
+
+static void close_folder(struct place *p) { (void)p; }
+
+static i64 class_folder(const struct place *p, i64 n)
+{
+    const struct folder *f = p->state;
+    return p->classes ? last_at_most(f->begin, f->count, n) : -1;
+}
+
+static struct str name_folder(const struct place *p, i64 n, struct arena *perm)
+{
+    const struct folder *f     = p->state;
+    i64                  class = last_at_most(f->begin, f->count, n);
+    return str_fmt(perm, "%.*s/%.*s", STR_ARG(f->class[class].folder),
+                   STR_ARG(f->class[class].names[n - f->begin[class]]));
+}
+
+static enum status read_folder(const struct place *p, i64 n, struct buffer *to,
+                               const atomic_bool *stop, struct err *err)
+{
+    char           text[4096 + 256];
+    struct arena   lent = { (u8 *)text, (u8 *)text + sizeof text, NULL };
+    struct str     path = name_folder(p, n, &lent);
+    struct os_stat stat;
+    (void)stop;
+    enum status st = p->os->stat(p->os, path, &stat, err);
+    if (!st) st = buffer_resize(to, stat.bytes, err);
+    if (!st) st = read_range(p->os, path, 0, stat.bytes, to->data, err);
+    return st;
+}
+
+const struct place_kind place_folder = { open_folder, close_folder, class_folder, name_folder,
+                                         read_folder, NULL };

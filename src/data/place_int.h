@@ -1,0 +1,40 @@
+/* place_int.h - the two kinds of place: place_folder.c, place_shards.c. */
+#ifndef DATA_PLACE_INT_H
+#define DATA_PLACE_INT_H
+#include "data/order.h"
+#include "data/place.h"
+#include "data/stage.h"
+
+struct place_kind {
+    /* Fills count, classes, order and state. When it fails, close is called on what there is. */
+    enum status (*open)(struct place *p, const struct data_config *config, struct str path,
+                        struct err *err);
+    void (*close)(struct place *p); /* state may be NULL or half filled */
+    i64 (*class)(const struct place *p, i64 n);
+    struct str (*name)(const struct place *p, i64 n, struct arena *perm);
+    enum status (*read)(const struct place *p, i64 n, struct buffer *to, const atomic_bool *stop,
+                        struct err *err);
+    /* The loader has come to that index; NULL: that is of no interest. */
+    void (*ahead)(const struct place *p, i64 count, u64 seed, i64 epoch, i64 index);
+};
+extern const struct place_kind place_folder, place_shards;
+
+struct place {
+    const struct place_kind *kind;
+    struct os               *os;
+    struct arena             own; /* holds what grows with the data set */
+    i64                      count, classes;
+    struct order            *order;
+    void                    *state;
+};
+
+/* What a pattern stands for: name-{000..123}.tar, {train,more}.tar, several braces in a row. */
+enum { PLACE_SHARDS_MAX = 1 << 20, PLACE_PATH_MAX = 2048 };
+enum status pattern_expand(struct str pattern, struct arena *perm, struct str **out, i64 *count,
+                           struct err *err);
+
+/* The first `bytes` bytes of a file, or from `at` on, whole. */
+enum status read_range(struct os *os, struct str path, i64 at, i64 bytes, void *to,
+                       struct err *err);
+
+#endif

@@ -1,0 +1,201 @@
+#include "data/place.h"
+#include "base/rng.h"
+#include "data/place_int.h"
+#include "data/shard.h"
+#include "harness.h"
+#include "support/folder.h"
+#include "support/shards.h"
+#include <unistd.h>
+
+enum { BYTES = 700 };
+
+static struct data_config config_of(struct str dir, struct arena *perm)
+{
+    return (struct data_config){ .cache = str_cat(perm, dir, STR("/cache")), .cache_bytes = 1 << 20 };
+}
+
+static struct place *opened(struct str path, struct str dir, struct arena *perm)
+{
+    struct data_config c = config_of(dir, perm);
+    struct place      *p;
+    struct err         err;
+    enum status        st = place_open(os_real(), &c, path, perm, &p, &err);
+    if (st) printf("%s ", err.text);
+    CHECK(!st);
+    return p;
+}
+
+static void check_samples(struct place *p, i64 count, struct arena scratch)
+{
+    struct buffer b   = { 0 };
+    struct err    err = { 0 };
+    CHECK_EQ(place_count(p), count);
+    CHECK_EQ(place_classes(p), MIN(count, 10));
+    for (i64 n = 0; n < count; n++) {
+        if (place_read(p, n, &b, NULL, &err)) printf("%s ", err.text);
+        CHECK(!err.text[0]);
+        CHECK(shard_is((struct str){ (char *)b.data, b.bytes }, n, BYTES));
+        CHECK_EQ(place_class(p, n), n % 10);
+        struct str end = str_fmt(&scratch, "%06lld.jpg", (long long)n);
+        CHECK(str_ends(place_name(p, n, &scratch), end));
+    }
+    buffer_release(&b);
+}
+
+static struct str three_shards(struct arena *perm, struct str dir)
+{
+    for (int i = 0; i < 3; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "set-%02d.tar", i);
+        folder_put(perm, dir, name, shard_bytes(perm, i * 25, 25, BYTES));
+    }
+    return str_cat(perm, dir, STR("/set-{00..02}.tar"));
+}
+
+TEST(patterns_stand_for_names)
+{
+    struct str *names;
+    i64         count;
+    struct err  err;
+    CHECK(!pattern_expand(STR("a-{08..11}.tar"), perm, &names, &count, &err));
+    CHECK_EQ(count, 4);
+    CHECK_STR(names[0], "a-08.tar");
+    CHECK_STR(names[3], "a-11.tar");
+    CHECK(!pattern_expand(STR("{x,y}-{1..2}"), perm, &names, &count, &err));
+    CHECK_EQ(count, 4);
+    CHECK_STR(names[1], "x-2");
+    CHECK_STR(names[2], "y-1");
+    CHECK(!pattern_expand(STR("plain.tar"), perm, &names, &count, &err));
+    CHECK_EQ(count, 1);
+    static const char *const wrong[] = { "a-{0..}", "a-{5..3}", "a-{", "}a{", "a-{b}", "{0..99999999}" };
+    for (i64 i = 0; i < COUNT_OF(wrong); i++)
+        CHECK_EQ(pattern_expand(str_of(wrong[i]), perm, &names, &count, &err), STATUS_USAGE);
+}
+
+TEST(shards_give_their_samples_and_keep_an_index_beside_them)
+{
+    struct str    dir = folder_new(perm), path = three_shards(perm, dir);
+    struct place *p   = opened(path, dir, perm);
+    check_samples(p, 75, scratch);
+    place_close(p);
+    CHECK_EQ(access(str_z(perm, str_cat(perm, dir, STR("/set-01.tar.idx"))), R_OK), 0);
+    p = opened(path, dir, perm); /* now by the indexes */
+    check_samples(p, 75, scratch);
+    place_close(p);
+}
+
+TEST(an_index_that_is_old_or_damaged_is_made_anew)
+{
+    struct str    dir = folder_new(perm), path = three_shards(perm, dir);
+    struct place *p   = opened(path, dir, perm);
+    place_close(p);
+    folder_put(perm, dir, "set-02.tar", shard_bytes(perm, 50, 30, BYTES)); /* another size */
+    folder_put(perm, dir, "set-01.tar.idx", STR("frugalix, but not for long"));
+    p = opened(path, dir, perm);
+    check_samples(p, 80, scratch);
+    place_close(p);
+}
+
+/* A folder that nothing can be written to, root or not. */
+static enum status create_refused(struct os *os, struct str path, struct file *f, struct err *err)
+{
+    if (str_find(path, '~') < 0) return os_real()->create(os, path, f, err);
+    return err_set(err, STATUS_WORLD, "%.*s is on a disk that is only read", STR_ARG(path));
+}
+
+TEST(an_index_goes_to_the_cache_where_the_shards_cannot_be_written)
+{
+    struct str dir = folder_new(perm), shards = str_cat(perm, dir, STR("/~shards"));
+    CHECK(!os_real()->make_dir(os_real(), shards, NULL));
+    struct str         path = three_shards(perm, shards);
+    struct data_config c    = config_of(dir, perm);
+    struct os          os   = *os_real();
+    os.create               = create_refused;
+    for (int run = 0; run < 2; run++) {
+        struct place *p;
+        CHECK(!place_open(&os, &c, path, perm, &p, NULL));
+        check_samples(p, 75, scratch);
+        place_close(p);
+        struct str *names;
+        i64         count = 0;
+        CHECK(!os.list(&os, str_cat(perm, dir, STR("/cache/indexes")), perm, &names, &count, NULL));
+        CHECK_EQ(count, 3);
+    }
+}
+
+TEST(a_sample_that_is_not_where_the_index_says_is_an_error_that_names_it)
+{
+    struct str         dir = folder_new(perm), path = three_shards(perm, dir);
+    struct place      *p   = opened(path, dir, perm);
+    struct buffer      b   = { 0 };
+    struct err         err;
+    struct textbuf     other = textbuf_new(perm);
+    tar_add(&other, STR("set/000025.jpg"), STR("shorter"));
+    tar_end(&other);
+    folder_put(perm, dir, "set-01.tar", textbuf_str(&other)); /* while it is in use */
+    CHECK(place_read(p, 25, &b, NULL, &err));
+    CHECK(strstr(err.text, "set-01.tar"));
+    CHECK(place_read(p, 40, &b, NULL, &err));
+    CHECK(strstr(err.text, "set-01.tar"));
+    CHECK(!place_read(p, 10, &b, NULL, &err));
+    place_close(p);
+    buffer_release(&b);
+}
+
+TEST(what_is_no_shard_is_refused_by_name)
+{
+    struct str         dir = folder_new(perm);
+    struct data_config c   = config_of(dir, perm);
+    struct place      *p;
+    struct err         err;
+    folder_put(perm, dir, "a.tar", STR("this is no archive"));
+    CHECK(place_open(os_real(), &c, str_cat(perm, dir, STR("/a.tar")), perm, &p, &err));
+    CHECK(strstr(err.text, "a.tar"));
+    CHECK(place_open(os_real(), &c, str_cat(perm, dir, STR("/b-{0..3}.tar")), perm, &p, &err));
+    CHECK(strstr(err.text, "b-0.tar"));
+    struct textbuf b = textbuf_new(perm);
+    tar_add(&b, STR("7.jpg"), STR("x"));
+    tar_add(&b, STR("7.cls"), STR("cat"));
+    tar_end(&b);
+    folder_put(perm, dir, "c.tar", textbuf_str(&b));
+    CHECK(place_open(os_real(), &c, str_cat(perm, dir, STR("/c.tar")), perm, &p, &err));
+    CHECK(strstr(err.text, "c.tar: 7.cls holds \"cat\""));
+    CHECK(place_open(os_real(), &c, STR("http://host/a-{0..3}.tar"), perm, &p, &err));
+    CHECK(strstr(err.text, "cannot be reached"));
+    CHECK_EQ(place_open(os_real(), &c, STR("http://host/folder"), perm, &p, &err), STATUS_USAGE);
+}
+
+TEST(a_folder_has_its_subfolders_as_classes)
+{
+    struct str dir = folder_new(perm), root = str_cat(perm, dir, STR("/photos"));
+    for (int c = 0; c < 3; c++) {
+        struct str sub = str_fmt(perm, "%.*s/class%d", STR_ARG(root), c);
+        CHECK(!os_real()->make_dir(os_real(), sub, NULL));
+        for (int i = 0; i < 4 + c; i++) {
+            char name[32];
+            snprintf(name, sizeof name, "%d.%s", i, i % 2 ? "JPG" : "png");
+            folder_put(perm, sub, name, str_fmt(perm, "%d of %d", i, c));
+        }
+        folder_put(perm, sub, "notes.txt", STR("no sample"));
+        folder_put(perm, sub, ".hidden.jpg", STR("no sample"));
+    }
+    struct place *p = opened(str_cat(perm, root, STR("/")), dir, perm);
+    struct buffer b = { 0 };
+    struct err    err;
+    bool          seen[15] = { 0 };
+    CHECK_EQ(place_count(p), 15);
+    CHECK_EQ(place_classes(p), 3);
+    CHECK_EQ(place_class(p, 3), 0);
+    CHECK_EQ(place_class(p, 4), 1);
+    CHECK_EQ(place_class(p, 14), 2);
+    CHECK(!place_read(p, 10, &b, NULL, &err));
+    CHECK_STR(((struct str){ (char *)b.data, b.bytes }), "1 of 2");
+    CHECK(str_ends(place_name(p, 10, perm), STR("photos/class2/1.JPG")));
+    for (i64 i = 0; i < 15; i++) seen[place_order(p, 15, 7, 0, i)] = true;
+    for (i64 i = 0; i < 15; i++) CHECK(seen[i]);
+    unlink(str_z(perm, place_name(p, 10, perm)));
+    CHECK(place_read(p, 10, &b, NULL, &err));
+    CHECK(strstr(err.text, "class2/1.JPG"));
+    place_close(p);
+    buffer_release(&b);
+}
