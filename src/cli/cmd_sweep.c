@@ -156,15 +156,9 @@ static enum status verdict(const struct sweep *s, struct err *err)
  * together they are what was paid for. */
 static enum status run_recorded(struct sweep *s, struct record *record, struct err *err)
 {
-    struct os *os                = s->cli->os;
-    record->config.run.unit      = STR("trials");
-    record->config.run.metric    = s->config->settings.train.target_metric;
-    record->config.segment.batch = s->config->settings.train.batch;
-    record_open(record);
-    account_enter(record->config.account, TERM_compute, os->now_ns(os));
+    record_work_open(record, &s->config->settings, "trials");
     enum status st = run_trials(s, err);
-    if (record->recorder) recorder_step(record->recorder, s->told, s->told, 0, NAN);
-    record_close(record, st == STATUS_INTERRUPTED ? STOP_SIGNAL : st ? STOP_NONE : STOP_END);
+    record_work_close(record, s->told, st);
     return st;
 }
 

@@ -305,6 +305,22 @@ void record_close(struct record *r, enum stop_reason why)
     shelf_close(&r->shelf);
 }
 
+void record_work_open(struct record *r, const struct settings *s, const char *unit)
+{
+    struct os *os             = r->cli->os;
+    r->config.run.unit        = str_of(unit);
+    r->config.run.metric      = s->train.target_metric;
+    r->config.segment.batch   = s->train.batch;
+    record_open(r);
+    account_enter(r->config.account, TERM_compute, os->now_ns(os));
+}
+
+void record_work_close(struct record *r, i64 done, enum status st)
+{
+    if (r->recorder) recorder_step(r->recorder, done, done, 0, NAN);
+    record_close(r, st == STATUS_INTERRUPTED ? STOP_SIGNAL : st ? STOP_NONE : STOP_END);
+}
+
 void record_prediction(struct cli *c, const struct config *config, struct str by,
                        struct str machine, f64 seconds, f64 usd, i64 arena_bytes)
 {

@@ -37,6 +37,9 @@ struct train_listener record_listener(struct record *r, const struct train_liste
  * message, not a failure. */
 void record_open(struct record *r);
 void record_close(struct record *r, enum stop_reason why);
+/* For a command whose work is not the steps of one training: all of it is compute, counted in `unit`. */
+void record_work_open(struct record *r, const struct settings *s, const char *unit);
+void record_work_close(struct record *r, i64 done, enum status st);
 
 /* What somebody foretold of a run with these settings, for `frugal report` to compare: on that
  * machine (PROVIDER/NAME; empty: this one). Where there is no ledger, nothing. */

@@ -1,0 +1,29 @@
+/* tune.h - the parts of `frugal tune`: one measurement in a process of its own, the file for the winner, and
+ * the loop with its table in cmd_tune.c. What is tried, and what wins, is train/tune.h's. */
+#ifndef CLI_TUNE_H
+#define CLI_TUNE_H
+#include "cli/commands.h"
+#include "cli/config.h"
+#include "train/tune.h"
+
+/* What a measurement's process tells, in one message. */
+struct measured {
+    enum status status;
+    char        text[512]; /* why there is none */
+    char        device[64];
+    f64         seconds;   /* of a sample, warm */
+    i64         sample_tokens; /* 0: samples are not sequences */
+    i64         gpus, batch, accumulate;
+    bool        batch_norm, low;
+};
+
+/* The run with these settings for some steps: at least so many seconds of them, warm-up apart. STATUS_NO: it cannot
+ * run, `out` says why; INTERRUPTED: a signal came. */
+enum status tune_run(struct os *os, const struct settings *s, f64 seconds, struct measured *out, struct err *err);
+
+/* run.yaml -> run.tuned.yaml: what the user said and what won, `words` with reasons behind the lines that changed.
+ * A file of that name that is not ours is left alone: STATUS_USAGE. */
+enum status tune_write(struct os *os, const struct config *before, const struct config *after, struct str head,
+                       struct arena *perm, struct str *path, struct err *err);
+
+#endif

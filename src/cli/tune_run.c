@@ -1,0 +1,109 @@
+/* tune_run.c - a measurement: the run in a process of its own until its pace is known. A setting that takes too much
+ * memory, or that crashes, takes nothing else with it, and none inherits what another left warm. */
+#include "base/pool.h"
+#include "cli/tune.h"
+#include "train/train.h"
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { WARM_STEPS = 2, STEPS_LEAST = 3 };
+static const f64 warm_part = 0.2;        /* of the time asked for */
+static const i64 look_ns   = 200000000; /* how long a signal may go unseen */
+
+struct work {
+    struct settings settings;
+    f64             seconds_asked;
+    struct file     stream;
+    f64             begin_s; /* of the steps that count; NaN: it warms up */
+    i64             begin_samples, begin_step;
+    struct measured m;
+};
+
+/* The last word of this process. */
+static void tell(struct work *w)
+{
+    struct str bytes = { (const char *)&w->m, sizeof w->m };
+    _exit(os_real()->write(os_real(), w->stream, bytes, NULL) ? STATUS_WORLD : STATUS_OK);
+}
+
+static void on_start(void *context, const struct train_start *e)
+{
+    struct work *w      = context;
+    w->m.gpus           = e->gpus;
+    w->m.batch          = e->batch;
+    w->m.accumulate     = e->accumulate;
+    w->m.batch_norm     = e->batch_norm;
+    w->m.sample_tokens  = e->sample_tokens;
+    w->m.low            = str_eq(e->precision, STR("bf16")) || str_eq(e->precision, STR("fp16"));
+    snprintf(w->m.device, sizeof w->m.device, "%.*s", STR_ARG(e->device));
+}
+
+static void on_step(void *context, const struct train_progress *e)
+{
+    struct work *w = context;
+    if (e->step == 1) w->m.seconds = e->elapsed_s; /* start-up, until there is better to tell */
+    if (isnan(w->begin_s)) {
+        bool warm = e->step >= WARM_STEPS && e->elapsed_s - w->m.seconds >= warm_part * w->seconds_asked;
+        if (!warm) return;
+        w->begin_s       = e->elapsed_s;
+        w->begin_samples = e->samples;
+        w->begin_step    = e->step;
+        return;
+    }
+    f64 seconds = e->elapsed_s - w->begin_s;
+    if (seconds < w->seconds_asked || e->step - w->begin_step < STEPS_LEAST) return;
+    w->m.seconds = seconds / (f64)(e->samples - w->begin_samples);
+    tell(w);
+}
+
+/* Nothing is kept, nothing evaluated, and it would go on for ever. */
+static void only_steps(struct settings *s)
+{
+    s->checkpoint       = (struct checkpoint_config){ 0 };
+    s->train.out        = STR("");
+    s->train.gradients  = STR("");
+    s->train.keep_best  = false;
+    s->train.eval_every = 1000000000;
+    s->train.epochs     = 0;
+    s->train.steps      = 1000000000;
+    s->train.target     = NAN;
+    s->train.patience   = 0;
+    s->train.forecast   = 0;
+}
+
+static int measure(void *context, struct file stream)
+{
+    struct work          *w = context;
+    struct train_listener l = { .context = w, .on_start = on_start, .on_step = on_step };
+    struct train_result   r;
+    struct err            err = { 0 };
+    w->stream                 = stream;
+    enum status st            = train_run(os_real(), &w->settings, &l, &r, &err);
+    w->m.status               = st ? st : STATUS_NO;
+    snprintf(w->m.text, sizeof w->m.text, "%s", st ? err.text : "it ended before its pace was known");
+    tell(w);
+    return STATUS_WORLD;
+}
+
+enum status tune_run(struct os *os, const struct settings *s, f64 seconds, struct measured *out, struct err *err)
+{
+    struct work     w = { .settings = *s, .seconds_asked = seconds, .begin_s = NAN };
+    struct os_child child;
+    i64             got = 0;
+    only_steps(&w.settings);
+    enum status st = os_child_start(&child, measure, &w, err);
+    if (st) return st;
+    while (os_wait_any(&child.stream, 1, look_ns) < 0) {
+        enum os_signal signal = os->signal_take(os);
+        if (signal != OS_SIGNAL_INT && signal != OS_SIGNAL_TERM) continue;
+        os_child_end(&child);
+        return err_set(err, STATUS_INTERRUPTED, "stopped by a signal: nothing was written");
+    }
+    st = os->read(os, child.stream, out, sizeof *out, -1, &got, NULL);
+    os_child_end(&child);
+    if (st || got != sizeof *out)
+        return err_set(err, STATUS_NO, "its process ended without a word: out of memory?");
+    return out->status ? err_set(err, out->status == STATUS_INTERRUPTED ? STATUS_INTERRUPTED : STATUS_NO, "%s", out->text)
+                       : STATUS_OK;
+}
