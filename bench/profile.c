@@ -5,6 +5,7 @@
  * pair of op and kernel, or with --each one an instruction. FLOPs and bytes are the op table's; `roof` is the
  * time these would take at the target's rates over the time they took. */
 #include "cli/config.h"
+#include "run/op_table.h"
 #include "train/train_int.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,13 +13,6 @@
 
 enum { REPEATS_MIN = 5, PERM_GIB = 64 };
 static const f64 budget_s = 2; /* of a program, beyond the fewest repeats */
-
-struct line { /* of the table */
-    struct str  op, kernel, what;
-    i64         count;
-    f64         seconds, roof_s;
-    struct cost cost;
-};
 
 static const char *const program_names[PROGRAM_COUNT] = {
     [PROGRAM_TRAIN] = "train",         [PROGRAM_TRAIN_LAST] = "train, last batch",
@@ -58,28 +52,6 @@ static void feed(struct session *s)
     loader_close(loader);
 }
 
-/* "h.0.attn f32[8,256,384] f32[1152,384] -> f32[8,256,1152]" */
-static struct str describe(struct arena *perm, const struct graph *g, const struct node *n)
-{
-    struct textbuf b = textbuf_new(perm);
-    textbuf_fmt(&b, "%.*s", STR_ARG(n->name));
-    for (i32 i = 0; i < n->in_count + node_results(n); i++) {
-        bool         is_out = i >= n->in_count;
-        i32          value  = is_out ? n->out + i - n->in_count : n->in[i];
-        char         text[128];
-        struct arena lent = { (u8 *)text, (u8 *)text + sizeof text, NULL };
-        struct str   type = type_text(&lent, g->values[value].type);
-        textbuf_fmt(&b, "%s%.*s", i == n->in_count ? " -> " : " ", STR_ARG(type));
-    }
-    return textbuf_str(&b);
-}
-
-static int by_seconds(const void *a, const void *b)
-{
-    f64 x = ((const struct line *)a)->seconds, y = ((const struct line *)b)->seconds;
-    return (x < y) - (x > y);
-}
-
 /* Smallest seconds of each instruction, and of the whole program without looking inside. */
 static f64 measure(struct session *s, const struct program *p, f64 *seconds, struct arena scratch)
 {
@@ -99,43 +71,6 @@ static f64 measure(struct session *s, const struct program *p, f64 *seconds, str
     return whole;
 }
 
-/* What the work takes at the target's rates, whichever binds. */
-static f64 roof_of(const struct target *t, const struct sig *sig, struct cost cost)
-{
-    bool low  = op_info(sig->op)->dtype_class == CLASS_LOW;
-    f64  rate = t->flops_s[low ? sig->in[0].dtype : DT_F32];
-    f64  work = rate > 0 ? cost.flops / rate : 0;
-    return MAX(work, t->bandwidth_bytes_s > 0 ? cost.bytes / t->bandwidth_bytes_s : 0);
-}
-
-/* One line an instruction, or one for all with the same op and kernel. */
-static i64 gather(const struct program *p, const struct target *t, const f64 *seconds, bool each,
-                  struct line *lines, struct arena *perm)
-{
-    i64 count = 0;
-    for (i32 i = 0; i < p->instr_count; i++) {
-        const struct node *n       = &p->graph->nodes[p->instrs[i].node];
-        struct arena       scratch = *perm;
-        struct sig         sig     = graph_sig(p->graph, n, &scratch);
-        struct cost        cost    = op_cost(&sig);
-        f64                roof_s  = roof_of(t, &sig, cost); /* sig's memory is lent until here */
-        struct str         op = op_text(perm, n->op, &n->at), kernel = p->instrs[i].kernel;
-        i64                at = each ? count : 0, colon = str_find(kernel, ':');
-        if (!each && colon >= 0) kernel.len = colon; /* of a product without its algorithm */
-        while (at < count && !(str_eq(lines[at].op, op) && str_eq(lines[at].kernel, kernel))) at++;
-        if (at == count)
-            lines[count++] = (struct line){ .op = op, .kernel = kernel };
-        if (each) lines[at].what = describe(perm, p->graph, n);
-        lines[at].count++;
-        lines[at].seconds += seconds[i];
-        lines[at].roof_s += roof_s;
-        lines[at].cost.flops += cost.flops;
-        lines[at].cost.bytes += cost.bytes;
-    }
-    qsort(lines, (size_t)count, sizeof *lines, by_seconds);
-    return count;
-}
-
 static void profile(struct session *s, enum program_id id, bool each)
 {
     const struct program *p = s->set->programs[id];
@@ -143,20 +78,21 @@ static void profile(struct session *s, enum program_id id, bool each)
     struct arena scratch = s->scratch;
     f64         *seconds = NEW(&scratch, f64, MAX(1, p->instr_count));
     f64          whole   = measure(s, p, seconds, scratch), sum = 0;
-    struct line *lines   = NEW(&scratch, struct line, MAX(1, p->instr_count));
-    i64          count   = gather(p, &s->target, seconds, each, lines, &scratch);
-    for (i64 i = 0; i < count; i++) sum += lines[i].seconds;
+    struct op_table t    = op_table_new(&scratch, p->instr_count);
+    op_table_add(&t, p, &s->target, seconds, 1, each ? OPS_EACH : OPS_BY_KERNEL, &scratch);
+    op_table_sort(&t, OPS_TIME);
+    for (i64 i = 0; i < t.count; i++) sum += t.rows[i].seconds;
 
     printf("program %s: %.3f ms, by instruction %.3f ms, %d instructions\n", program_names[id],
            whole * 1e3, sum * 1e3, p->instr_count);
-    printf("  %-22s %-24s %5s %9s %6s %8s %7s %5s\n", "op", "kernel", "count", "ms", "share",
-           "GFLOP/s", "GB/s", "roof");
-    for (i64 i = 0; i < count; i++) {
-        const struct line *l = &lines[i];
-        printf("  %-22.*s %-24.*s %5lld %9.3f %5.1f%% %8.1f %7.1f %4.0f%%  %.*s\n", STR_ARG(l->op),
-               STR_ARG(l->kernel), (long long)l->count, l->seconds * 1e3, 100 * l->seconds / sum,
-               l->cost.flops / l->seconds * 1e-9, l->cost.bytes / l->seconds * 1e-9,
-               100 * l->roof_s / l->seconds, STR_ARG(l->what));
+    printf("  %-22s %-24s %5s %9s %6s %8s %7s %5s\n", "op", each ? "what" : "kernel", "count", "ms",
+           "share", "GFLOP/s", "GB/s", "roof");
+    for (i64 i = 0; i < t.count; i++) {
+        const struct op_row *r = &t.rows[i];
+        printf("  %-22.*s %-24.*s %5lld %9.3f %5.1f%% %8.1f %7.1f %4.0f%%\n", STR_ARG(r->op),
+               STR_ARG(r->what), (long long)r->calls, r->seconds * 1e3, 100 * r->seconds / sum,
+               r->cost.flops / r->seconds * 1e-9, r->cost.bytes / r->seconds * 1e-9,
+               100 * r->roof_s / r->seconds);
     }
     printf("\n");
 }

@@ -2,6 +2,7 @@
 #include "cli/commands.h"
 #include "cli/config.h"
 #include "cli/hearing.h"
+#include "cli/profile_show.h"
 #include "cli/progress.h"
 #include "cli/record.h"
 #include <math.h>
@@ -10,16 +11,28 @@ enum status command_train(struct cli *c, struct err *err);
 
 enum { EVENT_BYTES = 1 << 16 };
 
+/* --profile wait=1,warmup=1,active=3 */
+static enum status add_profile(struct cli *c, struct config *config, struct err *err)
+{
+    struct str  rest = c->request->value[FLAG_INDEX_profile], one;
+    enum status st   = STATUS_OK;
+    while (!st && str_cut(&rest, ',', &one))
+        st = config_add_override(config, c->perm, str_cat(c->perm, STR("profile."), one), err);
+    return st;
+}
+
 enum status command_train(struct cli *c, struct err *err)
 {
     struct config        *config;
     struct train_result   result   = { 0 };
     struct progress       shown    = { .say = c->say, .scratch = arena_part(c->perm, EVENT_BYTES) };
-    struct train_listener show = progress_listener(&shown), heard, listener;
+    struct train_listener show = progress_listener(&shown), profiled, heard, listener;
+    struct profile_shown  profile = { .cli = c };
     struct hearing        hearing;
     struct record         record;
     struct train_orders   orders = TRAIN_ORDERS_NONE;
     enum status           st       = config_of_request(c->request, c->os, c->perm, &config, err);
+    if (!st) st = add_profile(c, config, err);
     if (st) return st;
     const struct train_config *t = &config->settings.train;
     if (!t->epochs && !t->steps && isnan(t->target) && !t->patience && isnan(t->max_seconds) &&
@@ -34,7 +47,9 @@ enum status command_train(struct cli *c, struct err *err)
     if (st) return st;
     record.place    = config->settings.checkpoint.dir;
     record.orders   = &orders;
-    heard           = hearing_listener(&hearing, &show);
+    profile.config  = &config->settings.profile;
+    profiled        = profile_listener(&profile, &show);
+    heard           = hearing_listener(&hearing, &profiled);
     listener        = record_listener(&record, &heard);
     orders.fresh    = c->request->flags & FLAG_fresh;
     listener.orders = &orders;

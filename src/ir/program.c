@@ -23,13 +23,6 @@ struct cost program_cost(const struct program *p, struct arena scratch)
     return sum;
 }
 
-/* A stretch of bytes that somebody owns from the node that writes it to the last that reads it. */
-struct claim {
-    i64 begin, end;
-    i32 first, last;
-    i32 value; /* -1: a workspace */
-};
-
 static struct claim value_claim(const struct program *p, i32 v)
 {
     const struct value *x    = &p->graph->values[v];
@@ -39,7 +32,7 @@ static struct claim value_claim(const struct program *p, i32 v)
 }
 
 /* Views claim nothing, but reading one reads its source; a view that persists makes it stay. */
-static i64 collect_claims(const struct program *p, struct claim *claims, struct arena scratch)
+i64 program_claims(const struct program *p, struct claim *claims, struct arena scratch)
 {
     const struct graph *g     = p->graph;
     i32                *index = NEW(&scratch, i32, g->value_count + 1);
@@ -118,7 +111,7 @@ enum status program_verify(const struct program *p, struct arena scratch, struct
     if (st) return st;
     const struct graph *g      = p->graph;
     struct claim       *claims = NEW(&scratch, struct claim, g->value_count + p->instr_count + 1);
-    i64                 count  = collect_claims(p, claims, scratch);
+    i64                 count  = program_claims(p, claims, scratch);
     st                         = verify_places(p, claims, count, err);
     if (st) return st;
     for (i64 i = 0; i < count; i++) {

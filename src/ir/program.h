@@ -63,6 +63,16 @@ struct str  program_print(const struct program *p, struct arena *perm, struct ar
 enum status program_parse(struct arena *perm, struct str text, struct program **out,
                           struct err *err);
 
+/* A stretch of bytes that somebody owns from the node that writes it (-1: the host does) to the last that
+ * reads it. A claim may take over another's bytes at the node where that one ends. */
+struct claim {
+    i64 begin, end;  /* in the arena */
+    i32 first, last; /* nodes, both included */
+    i32 value;       /* -1: a workspace */
+};
+/* All of them; room for as many as values and instructions. */
+i64 program_claims(const struct program *p, struct claim *claims, struct arena scratch);
+
 /* The graph is sound, what instructions touch has a place below `bytes`, and no two values that
  * live at the same time share a byte, except where the table allows it. */
 enum status program_verify(const struct program *p, struct arena scratch, struct err *err);

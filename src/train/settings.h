@@ -7,6 +7,7 @@
 #include "model/model.h"
 #include "run/ledger.h"
 #include "run/notice.h"
+#include "run/profile.h"
 #include "run/program.h"
 
 struct train_config {
@@ -104,6 +105,8 @@ struct settings {
     struct spot_config  spot;
     struct run_config   run;
     struct program_config program;
+    struct profile_config profile;
+    bool       profile_only; /* the run ends with the last profiled step; no option */
     struct str choices; /* of kernels, from the checkpoint that is gone on from; no option */
 };
 

@@ -29,6 +29,8 @@ struct loop {
     struct meter                 meter;
     struct step_split            split; /* of this process's steps, as are the next two */
     struct quantiles             times; /* of steps, loading included, evaluation not */
+    struct profile              *profile;      /* NULL: no step is looked at */
+    bool                         profile_told;
     f64                          step_flops;   /* of a whole one, what is recomputed included */
     f64                          useful;       /* useful_share; NaN: not known yet */
     f64                          peak_flops_s; /* peak_measured, likewise */
@@ -51,8 +53,8 @@ static i64 now_ns(struct loop *l) { return l->s.os->now_ns(l->s.os); }
 static i64 enter(struct loop *l, enum part part)
 {
     struct account *a   = l->listener->account;
-    i64             now = now_ns(l);
-    split_enter(&l->split, part, now);
+    i64             now = now_ns(l), since = l->split.since_ns;
+    profile_part(l->profile, split_enter(&l->split, part, now), since, now);
     if (part == PART_input) account_enter(a, TERM_loading, now);
     if (part == PART_evaluation) account_enter(a, TERM_evaluation, now);
     if (part == PART_checkpoint) account_enter(a, TERM_checkpoint, now);
@@ -195,14 +197,22 @@ static struct batch *next_batch(struct loop *l)
     return b;
 }
 
-/* On a device that works behind our back this only asks for the work. */
+/* On a device that works behind our back this only asks for the work, unless the step is profiled. */
 static void run_program(struct loop *l, enum program_id id)
 {
     struct backend *b    = l->s.backend;
     enum part       part = id == PROGRAM_UPDATE ? PART_update : PART_compute;
-    enter(l, b->table->behind ? PART_launch : part);
-    b->table->run(b, l->s.set->programs[id]);
-    enter(l, PART_other);
+    if (!profile_on(l->profile, l->at.step)) {
+        enter(l, b->table->behind ? PART_launch : part);
+        b->table->run(b, l->s.set->programs[id]);
+        enter(l, PART_other);
+        return;
+    }
+    i64 begin = enter(l, part);
+    b->table->time(b, l->s.set->programs[id], profile_seconds(l->profile));
+    i64 end = now_ns(l);
+    split_enter(&l->split, PART_other, end);
+    profile_ran(l->profile, id, begin, end, part, &l->split);
 }
 
 /* One micro-batch of a step: its gradients overwrite those of the last step or are added to those of this. */
@@ -271,13 +281,14 @@ static bool can_look_ahead(const struct session *s)
            !writes_state(s->set->programs[PROGRAM_TRAIN_LAST]);
 }
 
-/* Not past the end, and not before an evaluation. */
+/* Not past the end, not before an evaluation, and not where it would blur a profiled step. */
 static bool ahead_due(const struct loop *l, const struct batch *b)
 {
     bool last  = l->limits.steps && l->at.step + 1 >= l->limits.steps;
     i64  every = l->s.settings->train.eval_every;
     bool eval  = l->evaluates && (every ? (l->at.step + 1) % every == 0 : b->ends_epoch);
-    return l->looks_ahead && !last && !eval;
+    bool timed = profile_on(l->profile, l->at.step) || profile_on(l->profile, l->at.step + 1);
+    return l->looks_ahead && !last && !eval && !timed;
 }
 
 static void look_ahead(struct loop *l)
@@ -420,20 +431,49 @@ static enum status one_step(struct loop *l, struct batch *b, i64 begin_ns, struc
     return st;
 }
 
+static void tell_profile(struct loop *l)
+{
+    struct session *s = &l->s;
+    struct target   t = s->target;
+    if (!l->profile || l->profile_told) return;
+    l->profile_told = true;
+    if (s->backend->table->rate) s->backend->table->rate(s->backend, &t);
+    TELL(l->listener, on_profile, (&(struct train_profile){ l->profile, &t }));
+}
+
+/* A step begins, or the run ends. What begins with the clock's reading that it returns is the step's. */
+static i64 begin_step(struct loop *l)
+{
+    i64 begin = enter(l, PART_other);
+    profile_step(l->profile, l->at.step, begin, &l->split);
+    if (l->profile_told || !profile_over(l->profile, l->at.step)) return begin;
+    tell_profile(l);
+    return enter(l, PART_other);
+}
+
+static bool is_done(const struct loop *l)
+{
+    bool steps = l->limits.steps && l->at.step >= l->limits.steps;
+    return steps || l->guard.stop.reason || (l->s.settings->profile_only && l->profile_told);
+}
+
 /* The last state is saved before the reason of the end becomes part of it, unless it is the run's own. */
 static enum status steps(struct loop *l, struct err *err)
 {
     struct stop *stop = &l->guard.stop;
     enum status  st   = session_check_signal(&l->s, l->at.step, err); /* it may have come before */
     if (!st && l->at.eval_due) st = after_step(l, STOP_GO_ON, err);
-    while (!st && !stop->reason && !(l->limits.steps && l->at.step >= l->limits.steps)) {
-        i64           begin_ns = enter(l, PART_other);
+    while (!st && !is_done(l)) {
+        i64           begin_ns = begin_step(l);
+        if (is_done(l)) break;
         struct batch *b        = l->ahead ? l->ahead : next_batch(l);
         if (l->ahead) account_step(l->listener->account, l->at.step, begin_ns);
         l->ahead = NULL;
         if (!b) break;
         st = one_step(l, b, begin_ns, err);
     }
+    begin_step(l); /* ends the last */
+    tell_profile(l);
     if (l->saving.saver) enter(l, PART_checkpoint);
     if (stop->reason != STOP_DIVERGED && (!st || st == STATUS_INTERRUPTED)) {
         struct err  why   = { 0 };
@@ -578,6 +618,9 @@ enum status train_run(struct os *os, const struct settings *settings,
         l.meter          = meter_begin(&l.s);
         l.step_flops     = session_step_flops(&l.s);
         split_begin(&l.split, now_ns(&l));
+        if (l.s.settings->profile.active)
+            l.profile = profile_new(&perm, &l.s.settings->profile, l.s.set, l.at.step,
+                                    MAX(l.s.config.accumulate, 1));
         st    = steps(&l, err);
         ended = !st || st == STATUS_INTERRUPTED || st == STATUS_NO;
         enter(&l, PART_checkpoint);

@@ -181,6 +181,12 @@ struct train_result {
                                            as the settings */
 };
 
+/* The steps that settings.profile asked for, and the machine's rates to hold them against. */
+struct train_profile {
+    const struct profile *profile; /* these are valid until the call returns */
+    const struct target  *target;
+};
+
 /* What may be asked of a run from another thread while it runs. Signals ask the same: INT and TERM
  * to exit, USR1 to save (checkpoint.on_usr1). */
 enum train_order { ORDER_NONE, ORDER_SAVE, ORDER_EXIT }; /* the later outranks the earlier */
@@ -210,6 +216,7 @@ struct train_listener {
     void (*on_rollback)(void *context, const struct train_rollback *);
     void (*on_done)(void *context, const struct train_result *);
     void (*on_checkpoint)(void *context, const struct train_checkpoint *);
+    void (*on_profile)(void *context, const struct train_profile *); /* once, behind the last profiled step */
     struct train_orders *orders;
 };
 

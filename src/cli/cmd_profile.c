@@ -1,0 +1,54 @@
+/* cmd_profile.c - frugal profile RUN.YAML KEY=VALUE...: a few steps of the run, looked at closely. */
+#include "cli/commands.h"
+#include "cli/config.h"
+#include "cli/profile_show.h"
+#include "cli/progress.h"
+
+enum status command_profile(struct cli *c, struct err *err);
+
+enum { EVENT_BYTES = 1 << 16, ACTIVE_STEPS = 3 };
+
+/* sort=memory is short for profile.sort=memory. */
+static struct str whole_key(struct arena *perm, struct str key_value)
+{
+    struct str key = str_sub(key_value, 0, MAX(str_find(key_value, '='), 0));
+    bool       has = !key.len || str_find(key, '.') >= 0;
+    return has ? key_value : str_cat(perm, STR("profile."), key_value);
+}
+
+/* Nothing is kept of it. */
+static void steps_only(struct settings *s)
+{
+    if (!s->profile.active) s->profile.active = ACTIVE_STEPS;
+    s->profile_only    = true;
+    s->checkpoint.dir  = STR("");
+    s->checkpoint.to   = STR("");
+    s->train.out       = STR("");
+    s->train.gradients = STR("");
+}
+
+enum status command_profile(struct cli *c, struct err *err)
+{
+    struct request       *r       = NEW(c->perm, struct request, 1);
+    struct progress       started = { .say = c->say, .scratch = arena_part(c->perm, EVENT_BYTES) };
+    struct train_listener all     = progress_listener(&started);
+    struct train_result   result;
+    struct config        *config;
+    *r = *c->request;
+    for (i64 i = 1; i < r->argument_count; i++) r->arguments[i] = whole_key(c->perm, r->arguments[i]);
+    enum status st = config_of_request(r, c->os, c->perm, &config, err);
+    if (st) return st;
+    steps_only(&config->settings);
+    struct train_listener show   = { .context    = all.context,
+                                     .on_start   = all.on_start,
+                                     .on_note    = all.on_note,
+                                     .on_finding = all.on_finding };
+    struct profile_shown  shown  = { .cli = c, .config = &config->settings.profile };
+    struct train_listener listen = profile_listener(&shown, &show);
+    os_signals_catch();
+    st = train_run(c->os, &config->settings, &listen, &result, err);
+    if (!st && shown.err.status) st = err_set(err, shown.err.status, "%s", shown.err.text);
+    if (!st && !shown.steps)
+        st = err_set(err, STATUS_USAGE, "the run ended before a step was profiled: lower wait and warmup");
+    return st;
+}
