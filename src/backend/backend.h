@@ -24,6 +24,12 @@ struct backend_tuning {
     struct str  choices;   /* what `choices` gave on such a device earlier; empty: nothing */
 };
 
+struct backend_copy { /* bytes of the arena that are wanted elsewhere */
+    i64 offset;
+    u8 *to;
+    i64 bytes;
+};
+
 struct backend_table {
     const char *name;
     bool        behind; /* run returns before the work is done: the host may look ahead meanwhile */
@@ -40,6 +46,14 @@ struct backend_table {
     ticket (*get)(struct backend *, i64 offset, void *to, i64 bytes);
     ticket (*run)(struct backend *, const struct program *);
     void (*wait)(struct backend *, ticket);
+    /* For checkpoints: `copy` is called by another thread, while programs run that leave these bytes
+     * alone, and returns when `to` holds them as they were after all that had been asked for when
+     * `mark` was called last. `pin` has memory ready for that, and takes its time; what lies there stays. WORLD: it will be
+     * slower, a sentence says why. One piece of memory at a time, until `unpin`. */
+    void (*mark)(struct backend *);
+    void (*copy)(struct backend *, const struct backend_copy *list, i64 count);
+    enum status (*pin)(struct backend *, void *memory, i64 bytes, struct err *);
+    void (*unpin)(struct backend *);
     /* Runs the program once, seconds of each instruction into `seconds`. */
     void (*time)(struct backend *, const struct program *, f64 *seconds);
     /* End of the highest byte of the arena written since alloc: measured, not planned. */

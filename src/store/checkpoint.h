@@ -65,6 +65,8 @@ struct ckpt_part {
     struct str              name;
     const struct st_tensor *tensors;
     i64                     count;
+    struct str whole; /* the file as st_lay_out made it, and the disk can take it from where it lies
+                         if that begins a page; empty: it is put together from the tensors */
 };
 /* On the disk, synced and named, when it returns OK; else as if it had not been begun. The caller
  * fills step, attempt, run, metric and state of *m; the rest is filled here, shards in perm. Takes

@@ -304,6 +304,20 @@ struct str *st_pieces(const struct st_tensor *tensors, i64 count, struct arena *
     return pieces;
 }
 
+i64 st_lay_out(struct st_tensor *tensors, i64 count, u8 *to, struct arena scratch)
+{
+    const struct st_tensor **order  = sorted(tensors, count, &scratch);
+    struct str               header = header_of(order, count, &scratch);
+    i64                      at     = header.len;
+    if (to) memcpy(to, header.data, (size_t)header.len);
+    for (i64 i = 0; i < count; i++) {
+        struct st_tensor *t = &tensors[order[i] - tensors];
+        if (to) t->bytes.data = (const char *)to + at;
+        at += t->bytes.len;
+    }
+    return at;
+}
+
 enum status st_save(struct os *os, struct str path, const struct st_tensor *tensors, i64 count,
                     struct arena scratch, struct err *err)
 {

@@ -28,5 +28,8 @@ bool        st_to_f32(const struct st_tensor *t, f32 *to);
  * in, and the metadata is always {"format":"pt"}: the bytes depend on the tensors only. */
 enum status st_save(struct os *os, struct str path, const struct st_tensor *tensors, i64 count,
                     struct arena scratch, struct err *err);
+/* The file in one piece of memory: writes its header to `to`, points the tensors' bytes behind it, and
+ * leaves it to the caller to fill them. to NULL: only says how many bytes the file has. */
+i64 st_lay_out(struct st_tensor *tensors, i64 count, u8 *to, struct arena scratch);
 
 #endif

@@ -35,12 +35,14 @@ static void copy_put_back(struct guard *g)
 {
     struct backend *b    = g->s->backend;
     const u8       *from = g->copy;
+    if (g->saver) saver_wait_copied(g->saver);
     for (i32 i = 0; i < g->s->set->persistent_count; i++) {
         const struct persistent *t = &g->s->set->persistents[i];
         if (!guard_copies(t)) continue;
         b->table->put(b, t->offset, from, type_bytes(t->type));
         from += type_bytes(t->type);
     }
+    b->table->mark(b);
 }
 
 static enum status check(const struct session *s, struct err *err)
@@ -64,23 +66,15 @@ static enum status check(const struct session *s, struct err *err)
     return STATUS_OK;
 }
 
-/* The copy lies in the memory of the host; on this machine the tensors do so too. */
 static enum status plan_copy(struct guard *g, struct err *err)
 {
     const struct session *s = g->s;
-    i64                   all;
     for (i32 i = 0; i < s->set->persistent_count; i++) {
         const struct persistent *t = &s->set->persistents[i];
         if (guard_copies(t)) g->copy_bytes += type_bytes(t->type);
     }
-    all = s->set->arena_bytes + g->copy_bytes;
-    if (s->target.memory_bytes && all > s->target.memory_bytes)
-        return err_set(
-            err, STATUS_USAGE,
-            "the run and the copy to go back to need %.2f GiB, and there are %.2f: leave "
-            "out train.rollbacks and train.keep_best, or take a smaller batch",
-            (f64)all * 0x1p-30, (f64)s->target.memory_bytes * 0x1p-30);
-    return STATUS_OK;
+    return session_fits_host(s, g->copy_bytes, "the copy to go back to",
+                             "leave out train.rollbacks and train.keep_best", err);
 }
 
 enum status guard_open(struct guard *g, struct session *s, i64 steps_max, struct err *err)

@@ -6,7 +6,6 @@
 #include <time.h>
 
 enum { MEMORY_BYTES = 256 << 20 }; /* address space: headers and the manifest of one checkpoint */
-enum { PAGE_BYTES = 4096 };
 
 struct saver {
     struct saver_config     config;
@@ -18,7 +17,7 @@ struct saver {
     pthread_t       thread;
     pthread_mutex_t lock;
     pthread_cond_t  changed;
-    bool            busy, stop, told; /* told: `saved` was taken */
+    bool            awake, busy, copying, stop, told; /* told: `saved` was taken */
     struct saved    saved;
 };
 
@@ -42,25 +41,36 @@ static void save(struct saver *s)
     s->saved = out;
 }
 
-static void touch(struct saver *s)
+/* Sets the flag for all to see. */
+static void change(struct saver *s, bool *flag, bool to)
 {
-    volatile u8 *at = s->config.fresh;
-    for (i64 i = 0; i < s->config.fresh_bytes; i += PAGE_BYTES) at[i] = 0;
+    pthread_mutex_lock(&s->lock);
+    *flag = to;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Until it is set, or we are to stop; returns it. */
+static bool wait_for(struct saver *s, const bool *flag)
+{
+    pthread_mutex_lock(&s->lock);
+    while (!*flag && !s->stop) pthread_cond_wait(&s->changed, &s->lock);
+    bool is = *flag;
+    pthread_mutex_unlock(&s->lock);
+    return is;
 }
 
 static void *thread_main(void *context)
 {
-    struct saver *s    = context;
-    bool          work = true;
-    touch(s);
-    while (work) {
-        pthread_mutex_lock(&s->lock);
-        s->busy = false;
-        pthread_cond_broadcast(&s->changed);
-        while (!s->busy && !s->stop) pthread_cond_wait(&s->changed, &s->lock);
-        work = s->busy; /* one that was begun is finished before we stop */
-        pthread_mutex_unlock(&s->lock);
-        if (work) save(s);
+    struct saver *s = context;
+    if (!wait_for(s, &s->awake)) return NULL;
+    if (s->config.prepare) s->config.prepare(s->config.source);
+    change(s, &s->busy, false);
+    while (wait_for(s, &s->busy)) { /* one that was begun is finished before we stop */
+        if (s->config.copy) s->config.copy(s->config.source);
+        change(s, &s->copying, false);
+        save(s);
+        change(s, &s->busy, false);
     }
     return NULL;
 }
@@ -88,15 +98,14 @@ enum status saver_open(const struct saver_config *c, struct arena *perm, struct 
 
 void saver_close(struct saver *s)
 {
-    pthread_mutex_lock(&s->lock);
-    s->stop = true;
-    pthread_cond_broadcast(&s->changed);
-    pthread_mutex_unlock(&s->lock);
+    change(s, &s->stop, true);
     pthread_join(s->thread, NULL);
     pthread_cond_destroy(&s->changed);
     pthread_mutex_destroy(&s->lock);
     arena_close(&s->memory);
 }
+
+void saver_prepare(struct saver *s) { change(s, &s->awake, true); }
 
 bool saver_idle(struct saver *s)
 {
@@ -133,8 +142,24 @@ void saver_begin(struct saver *s, const struct ckpt_manifest *m, const struct ck
     s->part_count = count;
     s->begin_ns   = now_ns(s);
     s->told       = false;
+    s->copying    = true;
     s->busy       = true;
     pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+bool saver_copied(struct saver *s)
+{
+    pthread_mutex_lock(&s->lock);
+    bool copied = !s->copying;
+    pthread_mutex_unlock(&s->lock);
+    return copied;
+}
+
+void saver_wait_copied(struct saver *s)
+{
+    pthread_mutex_lock(&s->lock);
+    while (s->copying) pthread_cond_wait(&s->changed, &s->lock);
     pthread_mutex_unlock(&s->lock);
 }
 

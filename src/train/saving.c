@@ -1,7 +1,7 @@
 /* saving.c - the loop's side of checkpoints.
  *
- *     steps   ────────┤copy├──── … ────┤copy├───        blocked: the copy; total: it, and what the
- *     saver                └ write, sync, name ┘        steps beside the writing take longer
+ *     steps   ───┤take├─ gradients ─┤held├ update ─ …    blocked: taken and held; total: it, and what
+ *     saver           └─ copy ───────────┴ write, sync     the steps beside it take longer
  *
  * A save that is due while the one before is still being written waits for it, and the steps do not;
  * one that fails is told, and tried again when the next is due. */
@@ -151,12 +151,14 @@ enum status saving_start(struct saving *v, struct err *err)
     struct saver_config c = { .os          = s->os,
                               .store       = v->resume.store,
                               .keep        = s->settings->checkpoint.keep,
-                              .fresh       = v->snapshot.memory,
-                              .fresh_bytes = v->snapshot.bytes,
+                              .prepare     = snapshot_prepare,
+                              .copy        = snapshot_copy,
+                              .source      = &v->snapshot,
                               .saved       = elsewhere_saved,
                               .context     = &v->resume.elsewhere };
     v->text               = resume_text(s, s->perm);
     enum status st        = saver_open(&c, s->perm, &v->saver, err);
+    if (!st && !s->backend->table->behind) saver_prepare(v->saver); /* else after the first step */
     v->guard->saver       = v->saver;
     v->taken_ns           = now_ns(v);
     v->taken_step         = v->at->step;
@@ -187,8 +189,18 @@ static void take(struct saving *v)
     v->window_ns        = 0;
     v->window_steps     = 0;
     v->blocked_s        = (f64)(now_ns(v) - begin) * 1e-9;
+    v->held_s           = 0;
     v->s->asked_to_save = false;
     schedule(v);
+}
+
+bool saving_copies(struct saving *v) { return v->saver && !saver_copied(v->saver); }
+
+void saving_wait_copied(struct saving *v)
+{
+    i64 begin = now_ns(v);
+    saver_wait_copied(v->saver);
+    v->held_s += (f64)(now_ns(v) - begin) * 1e-9;
 }
 
 /* What became of the last one, and what it took. */
@@ -199,10 +211,10 @@ static void settle(struct saving *v)
     if (!saver_take(v->saver, &done)) return;
     struct train_checkpoint e = { .kind      = CHECKPOINT_SAVED,
                                   .step      = done.id.step,
-                                  .blocked_s = v->blocked_s,
+                                  .blocked_s = v->blocked_s + v->held_s,
                                   .persist_s = done.persist_s,
                                   .bytes     = done.bytes };
-    f->blocked_s += v->blocked_s;
+    f->blocked_s += e.blocked_s;
     if (done.err.status) {
         f->failed++;
         e.kind = CHECKPOINT_FAILED;
@@ -238,14 +250,25 @@ static bool is_due(const struct saving *v)
     return v->s->asked_to_save || v->at->step >= v->due_step || now_ns(v) >= v->due_ns;
 }
 
+/* Once: it is prepared before the first is saved. */
+static void tell_slower(struct saving *v)
+{
+    struct str text = str_of(v->snapshot.slower.text);
+    for (const struct train_listener *to = v->resume.listener; to; to = to->next)
+        if (to->on_note) to->on_note(to->context, text);
+    v->snapshot.slower = (struct err){ 0 };
+}
+
 enum status saving_step(struct saving *v, i64 step_ns, struct err *err)
 {
     if (!v->saver) return STATUS_OK;
     bool idle = saver_idle(v->saver);
+    saver_prepare(v->saver);
     *(v->beside ? &v->window_ns : &v->free_ns) += step_ns;
     *(v->beside ? &v->window_steps : &v->free_steps) += 1;
     v->beside = !idle;
     if (idle) settle(v);
+    if (idle && v->snapshot.slower.status) tell_slower(v);
     if (is_due(v)) {
         if (idle) take(v);
         else if (!v->late) v->figures.late++;
@@ -306,6 +329,7 @@ enum status saving_end(struct saving *v, enum status so_far, struct err *err)
 {
     if (!v->saver) return STATUS_OK;
     i64 deadline = deadline_ns(v->s->orders);
+    saver_prepare(v->saver);
     wait_idle(v);
     if (v->at->step != v->figures.step && v->at->step > 0 && in_time(v, deadline)) {
         take(v);

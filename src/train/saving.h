@@ -22,7 +22,7 @@ struct saving {
     i64                  taken_ns, taken_step; /* of the newest snapshot, or of the start */
     bool                 late;                 /* the one due now has been counted as late */
     /* what the newest one takes */
-    f64                 blocked_s;
+    f64                 blocked_s, held_s;       /* after the step; before the next update */
     bool                beside;                  /* it was being written when the last step ended */
     i64                 window_ns, window_steps; /* steps beside it */
     i64                 free_ns, free_steps;     /* steps beside none, all of them */
@@ -36,6 +36,9 @@ enum status saving_plan(struct saving *v, struct session *s, struct guard *g, st
                         struct err *err); /* compiled, nothing allocated; *at says where to start */
 enum status saving_start(struct saving *v,
                          struct err    *err); /* weights are set: puts the state back */
+/* Is a copy being made of what an update changes? It must wait. */
+bool saving_copies(struct saving *v);
+void saving_wait_copied(struct saving *v);
 /* After each step, evaluation included. INTERRUPTED: a later start of the run has taken over. */
 enum status saving_step(struct saving *v, i64 step_ns, struct err *err);
 /* The run ends (so_far OK) or is interrupted; the last state is on the disk, and elsewhere, when it

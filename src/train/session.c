@@ -254,6 +254,18 @@ enum status session_start(struct session *s, struct err *err)
     return st;
 }
 
+enum status session_fits_host(const struct session *s, i64 bytes, const char *what, const char *remedy,
+                              struct err *err)
+{
+    bool far   = s->backend->table->behind; /* a GPU's arena is not in the host's memory */
+    i64  there = far ? os_memory_free_bytes() : s->target.memory_bytes;
+    i64  all   = bytes + (far ? 0 : s->set->arena_bytes);
+    if (!there || all <= there) return STATUS_OK;
+    return err_set(err, STATUS_USAGE, "%s%s need%s %.2f GiB, and there are %.2f: %s%s",
+                   far ? "" : "the run and ", what, far ? "s" : "", (f64)all * 0x1p-30,
+                   (f64)there * 0x1p-30, remedy, far ? "" : ", or take a smaller batch");
+}
+
 void session_close(struct session *s)
 {
     if (s->backend) s->backend->table->close(s->backend);

@@ -6,14 +6,23 @@
  *     run         the numbers of state.c
  *
  * The arena holds the optimiser's state as one range over all parameters, with a padding that differs
- * by machine; the file has it parameter by parameter and fits every one. The run stands still while
- * ranges of the arena are copied, and goes on while files are made from the copy. */
+ * by machine; the file has it parameter by parameter and fits every one. Each tensor is copied to its
+ * place in the file, and the disk takes that as it is: nothing is copied twice.
+ *
+ *     the run      ┤take├─ gradients ──┤ update ├─ gradients …     the update waits for the copy
+ *     the saver         └─ copy ─┴─ hash, write, sync, name …
+ *
+ * What gradients change already (running statistics, fp8's scales) is small and taken first. */
 #include "train/state.h"
 #include <string.h>
 
-enum { ALIGN_BYTES = 64, GAP_BYTES_MAX = 4096 };
 enum { FITTED_PARTS = 2 }; /* weights and optimiser: what the checkpoint must have just so */
 enum { STATES_MAX = 4 }; /* tensors that one parameter can be the reason of: itself and its state */
+
+static i64 in_pages(i64 bytes)
+{
+    return (bytes + OS_DIRECT_ALIGN - 1) / OS_DIRECT_ALIGN * OS_DIRECT_ALIGN;
+}
 
 static bool is_state(const struct persistent *t)
 {
@@ -31,40 +40,9 @@ static struct str dtype_text(enum dtype t)
     }
 }
 
-/* Where a byte of the arena lies in the copy. */
-static u8 *copied(const struct snapshot *n, i64 offset)
+static struct st_tensor *tensors_of(const struct ckpt_part *part)
 {
-    for (i64 i = 0; i < n->range_count; i++) {
-        const struct range_copy *r = &n->ranges[i];
-        if (offset >= r->offset && offset < r->offset + r->bytes)
-            return r->to + (offset - r->offset);
-    }
-    ASSERT(!"inside a range");
-    return NULL;
-}
-
-/* Persistents of a kind lie side by side: all are found in a few ranges. */
-static void plan_ranges(struct snapshot *n)
-{
-    const struct program_set *set = n->s->set;
-    for (i64 at = 0;;) { /* the next persistent by its place */
-        const struct persistent *next = NULL;
-        for (i32 i = 0; i < set->persistent_count; i++) {
-            const struct persistent *t = &set->persistents[i];
-            if (is_state(t) && t->offset >= at && (!next || t->offset < next->offset)) next = t;
-        }
-        if (!next) return;
-        i64                end  = next->offset + type_bytes(next->type);
-        struct range_copy *last = n->range_count ? &n->ranges[n->range_count - 1] : NULL;
-        if (last && next->offset - (last->offset + last->bytes) <= GAP_BYTES_MAX) {
-            last->bytes = end - last->offset;
-        } else {
-            ASSERT(n->range_count < COUNT_OF(n->ranges));
-            n->ranges[n->range_count++] =
-                (struct range_copy){ next->offset, end - next->offset, NULL };
-        }
-        at = next->offset + 1;
-    }
+    return (struct st_tensor *)(uintptr_t)part->tensors; /* ours, before they are lent away */
 }
 
 /* --- tensors of files --- */
@@ -95,14 +73,13 @@ static bool is_range(const struct snapshot *n, const struct persistent *state, i
 static void add(struct snapshot *n, struct ckpt_part *part, struct str name, struct type type,
                 const u8 *bytes, i64 offset)
 {
-    struct st_tensor *tensors                = (struct st_tensor *)(uintptr_t)part->tensors;
+    struct str where                         = { (const char *)bytes, type_bytes(type) };
     n->offsets[part - n->parts][part->count] = offset;
-    tensors[part->count++]                   = (struct st_tensor){
-                          name, dtype_text(type.dtype), type.shape, { (const char *)bytes, type_bytes(type) }
-    };
+    tensors_of(part)[part->count++] =
+        (struct st_tensor){ name, dtype_text(type.dtype), type.shape, where };
 }
 
-/* The tensors that are made of persistent t, whose copy begins at `bytes`. */
+/* The tensors that are made of persistent t, whose copy begins at `bytes` (NULL: it has no place yet). */
 static void add_pieces(struct snapshot *n, struct ckpt_part *part, const struct persistent *t,
                        const u8 *bytes)
 {
@@ -117,7 +94,7 @@ static void add_pieces(struct snapshot *n, struct ckpt_part *part, const struct 
         i64                      skip = p->offset - begin;
         if (!covers(t, p)) continue;
         struct str name = str_fmt(n->s->perm, "%.*s/%.*s", STR_ARG(t->name), STR_ARG(p->name));
-        add(n, part, name, p->type, bytes + skip, t->offset + skip);
+        add(n, part, name, p->type, bytes ? bytes + skip : NULL, t->offset + skip);
     }
 }
 
@@ -125,24 +102,75 @@ static struct ckpt_part *new_part(struct snapshot *n, struct str name, i64 tenso
 {
     struct ckpt_part *part      = &n->parts[n->part_count];
     n->offsets[n->part_count++] = NEW(n->s->perm, i64, tensors_max);
-    *part = (struct ckpt_part){ name, NEW(n->s->perm, struct st_tensor, tensors_max), 0 };
+    *part = (struct ckpt_part){ .name = name, .tensors = NEW(n->s->perm, struct st_tensor, tensors_max) };
     return part;
 }
 
-static void lay_out(struct snapshot *n)
+/* What there is to save, and in which file. */
+static void name_all(struct snapshot *n)
 {
     const struct program_set *set     = n->s->set;
     i64                       most    = STATES_MAX * set->persistent_count;
     struct ckpt_part         *weights = new_part(n, STR("weights"), most);
     struct ckpt_part         *state   = new_part(n, STR("optimiser"), most);
-    struct ckpt_part         *run     = new_part(n, STR("run"), state_count());
+    new_part(n, STR("run"), state_count());
     for (i32 i = 0; i < set->persistent_count; i++) {
         const struct persistent *t = &set->persistents[i];
         if (!is_state(t)) continue;
-        add_pieces(n, t->kind == VALUE_STATE ? state : weights, t, copied(n, t->offset));
+        add_pieces(n, t->kind == VALUE_STATE ? state : weights, t, NULL);
     }
-    state_describe((struct st_tensor *)(uintptr_t)run->tensors, n->numbers);
-    run->count = state_count();
+}
+
+/* Gives everything its place in memory: files as the disk takes them, each from a page's beginning. */
+static void lay_out(struct snapshot *n, u8 *at)
+{
+    for (i64 p = 0; p < FITTED_PARTS; p++) {
+        struct ckpt_part *part = &n->parts[p];
+        part->whole = (struct str){ (const char *)at,
+                                    st_lay_out(tensors_of(part), part->count, at, n->s->scratch) };
+        at += in_pages(part->whole.len);
+    }
+    struct ckpt_part *run = &n->parts[FITTED_PARTS];
+    n->numbers            = at;
+    run->count            = state_count();
+    state_describe(tensors_of(run), at);
+}
+
+static bool changes(const struct program *p, i64 begin, i64 end)
+{
+    for (i32 i = 0; p && i < p->graph->node_count; i++) {
+        const struct node *node   = &p->graph->nodes[i];
+        u32                writes = (u32)op_info(node->op)->writes;
+        for (i32 k = 0; writes >> k; k++) {
+            i64 at = p->offset[node->in[k]];
+            if (writes >> k & 1 && at >= begin && at < end) return true;
+        }
+    }
+    return false;
+}
+
+/* Do the gradients of the next step change it, before its update? */
+static bool is_early(const struct snapshot *n, i64 begin, i64 end)
+{
+    struct program *const *all = n->s->set->programs;
+    return changes(all[PROGRAM_TRAIN], begin, end) || changes(all[PROGRAM_TRAIN_LAST], begin, end);
+}
+
+static void plan_copies(struct snapshot *n)
+{
+    i64 most  = n->parts[0].count + n->parts[1].count;
+    n->copies = NEW(n->s->perm, struct backend_copy, most);
+    for (i32 early = 1; early >= 0; early--) {
+        for (i64 p = 0; p < FITTED_PARTS; p++)
+            for (i64 i = 0; i < n->parts[p].count; i++) {
+                i64        offset = n->offsets[p][i];
+                struct str to     = n->parts[p].tensors[i].bytes;
+                if (is_early(n, offset, offset + to.len) != early) continue;
+                n->copies[n->copy_count++] =
+                    (struct backend_copy){ offset, (u8 *)(uintptr_t)to.data, to.len };
+            }
+        if (early) n->early_count = n->copy_count;
+    }
 }
 
 void snapshot_add_kept(struct snapshot *n)
@@ -161,35 +189,37 @@ void snapshot_add_kept(struct snapshot *n)
 
 /* --- life --- */
 
-static i64 room(i64 bytes) { return (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES; }
-
 enum status snapshot_open(struct snapshot *n, struct session *s, struct guard *g, struct err *err)
 {
     *n = (struct snapshot){ .s = s, .guard = g, .bytes = state_bytes() };
-    plan_ranges(n);
-    for (i64 i = 0; i < n->range_count; i++) n->bytes += room(n->ranges[i].bytes);
-    i64 all = s->set->arena_bytes + g->copy_bytes + n->bytes;
-    if (s->target.memory_bytes && all > s->target.memory_bytes)
-        return err_set(err, STATUS_USAGE,
-                       "the run and the copy that checkpoints are made from need %.2f GiB, and "
-                       "there are %.2f: take a smaller batch, or leave out checkpoint.dir",
-                       (f64)all * 0x1p-30, (f64)s->target.memory_bytes * 0x1p-30);
-    u8 *at = n->memory = pages_open(n->bytes);
-    if (!at)
+    name_all(n);
+    for (i64 p = 0; p < FITTED_PARTS; p++)
+        n->bytes += in_pages(st_lay_out(tensors_of(&n->parts[p]), n->parts[p].count, NULL, s->scratch));
+    enum status st = session_fits_host(s, g->copy_bytes + n->bytes,
+                                       "the copy that checkpoints are made from",
+                                       "leave out checkpoint.dir", err);
+    if (st) return st;
+    n->memory = pages_open(n->bytes);
+    if (!n->memory)
         return err_set(err, STATUS_WORLD, "the system refused %lld bytes for checkpoints",
                        (long long)n->bytes);
-    for (i64 i = 0; i < n->range_count; i++) {
-        n->ranges[i].to = at;
-        at += room(n->ranges[i].bytes);
-    }
-    n->numbers = at;
-    lay_out(n);
+    lay_out(n, n->memory);
+    plan_copies(n);
     return STATUS_OK;
+}
+
+void snapshot_prepare(void *snapshot)
+{
+    struct snapshot *n = snapshot;
+    struct backend  *b = n->s->backend;
+    b->table->pin(b, n->memory, n->bytes, &n->slower);
 }
 
 void snapshot_close(struct snapshot *n)
 {
-    if (n->memory) pages_close(n->memory, n->bytes);
+    if (!n->memory) return;
+    n->s->backend->table->unpin(n->s->backend);
+    pages_close(n->memory, n->bytes);
     n->memory = NULL;
 }
 
@@ -197,10 +227,17 @@ void snapshot_take(struct snapshot *n, const struct run_state *r)
 {
     struct backend *b    = n->s->backend;
     ticket          last = 0;
-    for (i64 i = 0; i < n->range_count; i++)
-        last = b->table->get(b, n->ranges[i].offset, n->ranges[i].to, n->ranges[i].bytes);
+    for (i64 i = 0; i < n->early_count; i++)
+        last = b->table->get(b, n->copies[i].offset, n->copies[i].to, n->copies[i].bytes);
     state_collect(r, n->guard, n->numbers);
-    b->table->wait(b, last);
+    if (n->early_count) b->table->wait(b, last);
+}
+
+void snapshot_copy(void *snapshot)
+{
+    struct snapshot *n = snapshot;
+    struct backend  *b = n->s->backend;
+    b->table->copy(b, n->copies + n->early_count, n->copy_count - n->early_count);
 }
 
 static struct str shape_words(struct arena *perm, struct shape s)

@@ -19,9 +19,9 @@ void state_collect(const struct run_state *r, const struct guard *g, u8 *bytes);
 enum status state_put_back(struct run_state *r, struct guard *g, const struct st_file *file,
                            struct err *err);
 
-/* snapshot.c: everything. Memory of its own, planned before the run begins; a checkpoint's files are
- * made from it while the run goes on. */
-enum { SNAPSHOT_PARTS = 4, SNAPSHOT_RANGES_MAX = 16 };
+/* snapshot.c: everything. Memory of its own, planned before the run begins, in which weights and
+ * optimiser lie as in the checkpoint's files. */
+enum { SNAPSHOT_PARTS = 4 };
 struct snapshot {
     struct session *s;
     struct guard   *guard;
@@ -31,17 +31,19 @@ struct snapshot {
          parts[SNAPSHOT_PARTS];   /* weights, optimiser, run; kept where guard has a copy */
     i64 *offsets[SNAPSHOT_PARTS]; /* in the arena, of each tensor of the first two */
     i64  part_count;
-    struct range_copy {
-        i64 offset, bytes; /* in the arena */
-        u8 *to;
-    } ranges[SNAPSHOT_RANGES_MAX];
-    i64 range_count;
-    u8 *numbers; /* of state.c */
+    struct backend_copy *copies; /* of those; first the ones that the next gradients change */
+    i64                  copy_count, early_count;
+    u8                  *numbers; /* of state.c */
+    struct err           slower;  /* why copies are, where they are */
 };
 enum status snapshot_open(struct snapshot *n, struct session *s, struct guard *g, struct err *err);
 void        snapshot_add_kept(struct snapshot *n); /* once guard has started */
 void        snapshot_close(struct snapshot *n);    /* a zeroed one too */
+/* A snapshot: `take` what the next step begins to change, then, in another thread, `copy` the rest,
+ * which only its update does. */
 void        snapshot_take(struct snapshot *n, const struct run_state *r);
+void        snapshot_prepare(void *snapshot); /* its memory: takes its time, in another thread too */
+void        snapshot_copy(void *snapshot);
 /* Has the checkpoint the tensors of this run, all of them and no others? USAGE, "it has no …". */
 enum status snapshot_fits(const struct snapshot *n, const struct ckpt_loaded *from,
                           struct err *err);

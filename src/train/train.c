@@ -298,6 +298,18 @@ static void look_ahead(struct loop *l)
     if (l->ahead) micro_step(l, l->ahead, l->at.step + 1, 0, lr_of(l, l->at.step + 1));
 }
 
+static void update(struct loop *l)
+{
+    struct backend *b = l->s.backend;
+    if (saving_copies(&l->saving)) {
+        enter(l, PART_checkpoint);
+        saving_wait_copied(&l->saving);
+        account_step(l->listener->account, l->at.step, enter(l, PART_other));
+    }
+    run_program(l, PROGRAM_UPDATE);
+    b->table->mark(b);
+}
+
 /* One update from the micro-batches that make it; the epoch's end makes a smaller one. Returns the
  * last of them. */
 static struct batch step(struct loop *l, struct batch *b, f64 lr)
@@ -321,7 +333,7 @@ static struct batch step(struct loop *l, struct batch *b, f64 lr)
         f64 times = (f64)samples / (f64)first; /* it was divided by all the step's rows */
         noise_add(&l->at.noise, part * times * times, first, gradient_square(l), samples);
     }
-    run_program(l, PROGRAM_UPDATE);
+    update(l);
     struct batch last = *b; /* the loader may take it back now */
     if (ahead_due(l, b)) look_ahead(l);
     add_losses(l, &told, rows);

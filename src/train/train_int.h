@@ -60,6 +60,10 @@ struct limits { /* where the run ends, and the settings of the rate in steps and
 struct limits session_limits(const struct session *s); /* whichever of epochs and steps comes first */
 i64           session_epoch_samples(const struct session *s); /* that are trained */
 i64           session_step_samples(const struct session *s);  /* of a whole step */
+/* Is there memory in the host for `bytes` of copies, beside the arena where that lies there too? USAGE
+ * with a sentence: "the run and WHAT need …: REMEDY". */
+enum status session_fits_host(const struct session *s, i64 bytes, const char *what, const char *remedy,
+                              struct err *err);
 void        session_close(struct session *s); /* of a zeroed or half-opened one too */
 
 /* Host to arena and back by name; a name no program uses is left out. */

@@ -32,8 +32,8 @@ static enum status save(struct ckpt_store *s, i64 step, f64 value, struct arena 
     t[0]     = (struct st_tensor){ STR("w"), STR("F32"), shape_2(2, 2), { (char *)w, 16 } };
     t[1]     = (struct st_tensor){ STR("b"), STR("F32"), shape_1(2), { (char *)(w + 4), 8 } };
     t[2]     = (struct st_tensor){ STR("step"), STR("I64"), shape_1(1), { (char *)counter, 8 } };
-    parts[0] = (struct ckpt_part){ STR("weights"), t, 2 };
-    parts[1] = (struct ckpt_part){ STR("state"), t + 2, 1 };
+    parts[0] = (struct ckpt_part){ STR("weights"), t, 2, STR("") };
+    parts[1] = (struct ckpt_part){ STR("state"), t + 2, 1, STR("") };
     *m       = (struct ckpt_manifest){ .run = STR("r1"), .state = STR("{\"threads\":2}") };
     m->id    = (struct ckpt_id){ .step = step, .attempt = MAX(1, ckpt_attempt_last(s)) };
     m->value = value;
@@ -123,6 +123,34 @@ TEST(a_checkpoint_is_read_as_it_was_written)
 
     CHECK_OK(ckpt_store_open(os_real(), folder, perm, &s, &err)); /* the next start */
     CHECK_EQ(ckpt_attempt_last(s), 1);
+    ckpt_store_close(s);
+}
+
+/* Two tensors and more than is written at once, in one piece of memory or put together: one file. */
+TEST(a_file_that_lies_ready_is_the_one_that_is_put_together)
+{
+    enum { FIRST = (17 << 20) / 4, SECOND = 1234 };
+    struct ckpt_store   *s;
+    struct ckpt_manifest m       = { .run = STR("r"), .state = STR("{}"), .id = { 1, 1, 0 } };
+    f32                 *numbers = NEW(perm, f32, FIRST + SECOND);
+    struct st_tensor     t[2];
+    for (i64 i = 0; i < FIRST + SECOND; i++) numbers[i] = (f32)i;
+    struct str first = { (char *)numbers, 4 * FIRST }, second = { (char *)(numbers + FIRST), 4 * SECOND };
+    t[0] = (struct st_tensor){ STR("z"), STR("F32"), shape_1(FIRST), first };
+    t[1] = (struct st_tensor){ STR("b"), STR("F32"), shape_1(SECOND), second };
+    struct st_tensor placed[2] = { t[0], t[1] };
+    i64              bytes     = st_lay_out(placed, 2, NULL, scratch);
+    u8              *ready     = arena_take(perm, bytes, 1, OS_DIRECT_ALIGN);
+    CHECK_EQ(st_lay_out(placed, 2, ready, scratch), bytes);
+    for (i64 i = 0; i < 2; i++)
+        memcpy((u8 *)(uintptr_t)placed[i].bytes.data, t[i].bytes.data, (size_t)t[i].bytes.len);
+    struct ckpt_part parts[] = { { STR("together"), t, 2, STR("") },
+                                 { STR("ready"), placed, 2, { (char *)ready, bytes } } };
+    CHECK_OK(ckpt_store_open(os_real(), folder_new(perm), perm, &s, &err));
+    CHECK_OK(ckpt_write(s, &m, parts, 2, perm, scratch, &err));
+    CHECK_EQ(m.shards[0].bytes, bytes);
+    CHECK_EQ(m.shards[1].bytes, bytes);
+    CHECK_EQ(m.shards[1].hash, m.shards[0].hash);
     ckpt_store_close(s);
 }
 

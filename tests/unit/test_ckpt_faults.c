@@ -89,7 +89,7 @@ static struct next *next_new(struct world *w, i64 attempt, struct arena *perm)
         n->tensors[i] = (struct st_tensor){
             STR("t"), STR("F32"), shape_1(SHARD_FLOATS), { (char *)to, SHARD_FLOATS * 4 }
         };
-        n->parts[i] = (struct ckpt_part){ str_of(names[i]), &n->tensors[i], 1 };
+        n->parts[i] = (struct ckpt_part){ str_of(names[i]), &n->tensors[i], 1, STR("") };
     }
     w->writes++;
     return n;

@@ -20,7 +20,7 @@ static void save(struct elsewhere *e, struct ckpt_store *store, i64 step, struct
     struct arena         scratch = arena_part(perm, 1 << 21);
     i64                  number  = step;
     struct st_tensor     t       = { STR("t"), STR("I64"), shape_1(1), { (char *)&number, 8 } };
-    struct ckpt_part     part    = { STR("weights"), &t, 1 };
+    struct ckpt_part     part    = { STR("weights"), &t, 1, STR("") };
     m.id = (struct ckpt_id){ .step = step, .attempt = uploader_attempt(e->up) };
     CHECK_EQ(ckpt_write(store, &m, &part, 1, perm, scratch, &err), STATUS_OK);
     elsewhere_saved(e, store, &m);

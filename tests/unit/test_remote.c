@@ -45,7 +45,7 @@ static struct ckpt_manifest save(struct site *m, i64 step, f64 loss, struct aren
     struct arena         scratch = arena_part(perm, 1 << 21);
     i64                 *bytes   = NEW(perm, i64, 1);
     struct st_tensor     t       = { STR("t"), STR("I64"), shape_1(1), { (char *)bytes, 8 } };
-    struct ckpt_part     parts[] = { { STR("weights"), &t, 1 }, { STR("state"), &t, 1 } };
+    struct ckpt_part     parts[] = { { STR("weights"), &t, 1, STR("") }, { STR("state"), &t, 1, STR("") } };
     *bytes                       = step;
     c.id = (struct ckpt_id){ .step = step, .attempt = uploader_attempt(m->up) };
     if (!isnan(loss)) c.metric = STR("loss");

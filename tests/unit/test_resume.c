@@ -355,6 +355,45 @@ static void check_marked(const char *name, const u8 *marks, size_t bytes)
     }
 }
 
+/* Everything of it, also what the next gradients have changed before the copy was made. */
+TEST(a_snapshot_is_of_one_moment)
+{
+    struct settings s = small_run(perm, folder_new(perm).data, network);
+    struct session   session;
+    struct guard     guard;
+    struct snapshot  n;
+    struct run_state at = { .loss = 0 };
+    struct err       err;
+    CHECK_EQ(session_open(&session, os_real(), &s, perm, &err), STATUS_OK);
+    CHECK_EQ(guard_open(&guard, &session, 1, &err), STATUS_OK);
+    CHECK_EQ(snapshot_open(&n, &session, &guard, &err), STATUS_OK);
+    CHECK_EQ(session_start(&session, &err), STATUS_OK);
+    struct backend *b = session.backend;
+    for (i32 i = 0; i < session.set->persistent_count; i++) { /* whatever is no state is 0 */
+        const struct persistent *t = &session.set->persistents[i];
+        if (!guard_copies(t)) b->table->put(b, t->offset, NULL, type_bytes(t->type));
+    }
+    u8 *before = NEW(perm, u8, session.set->persistent_bytes);
+    i64 same = 0, changed = 0;
+    b->table->wait(b, b->table->get(b, 0, before, session.set->persistent_bytes));
+    snapshot_take(&n, &at);
+    b->table->run(b, session.set->programs[PROGRAM_TRAIN]);
+    for (i64 i = 0; i < n.copy_count; i++) {
+        const struct backend_copy *c = &n.copies[i];
+        u8                        *now = NEW(perm, u8, c->bytes);
+        b->table->wait(b, b->table->get(b, c->offset, now, c->bytes));
+        changed += memcmp(now, before + c->offset, (size_t)c->bytes) != 0;
+    }
+    snapshot_copy(&n);
+    for (i64 i = 0; i < n.copy_count; i++)
+        same += !memcmp(n.copies[i].to, before + n.copies[i].offset, (size_t)n.copies[i].bytes);
+    CHECK_EQ(same, n.copy_count);
+    CHECK(changed > 0); /* the variance of a batch norm; its mean stays 0 */
+    CHECK_EQ(n.early_count, 2);
+    snapshot_close(&n);
+    session_close(&session);
+}
+
 TEST(every_field_of_the_state_has_a_row)
 {
     static u8 run_marks[sizeof(struct run_state)], guard_marks[sizeof(struct guard)];

@@ -10,7 +10,7 @@
 #include <emmintrin.h>
 #endif
 
-enum { COPY_BLOCK_BYTES = 1 << 20, STREAM_BYTES_MIN = 1 << 16 };
+enum { COPY_BLOCK_BYTES = 1 << 20, STREAM_BYTES_MIN = 1 << 16, PAGE_BYTES = 4096 };
 
 /* What the arena holds before anything is written: all ones, which is a NaN in every float type,
  * so that a value read before it was written shows, and is told apart from what was written. */
@@ -237,6 +237,27 @@ static ticket cpu_get(struct backend *b, i64 offset, void *to, i64 bytes)
     return 0;
 }
 
+static void cpu_mark(struct backend *b) { (void)b; }
+
+static void cpu_copy(struct backend *b, const struct backend_copy *list, i64 count)
+{
+    const u8 *arena = cpu_of(b)->arena;
+    for (i64 i = 0; i < count; i++)
+        copy_past_caches(list[i].to, arena + list[i].offset, list[i].bytes);
+}
+
+/* Touched here, so that the first copy does not wait for the system's pages. */
+static enum status cpu_pin(struct backend *b, void *memory, i64 bytes, struct err *err)
+{
+    volatile u8 *at = memory;
+    (void)b;
+    (void)err;
+    for (i64 i = 0; i < bytes; i += PAGE_BYTES) at[i] = at[i]; /* what is there stays */
+    return STATUS_OK;
+}
+
+static void cpu_unpin(struct backend *b) { (void)b; }
+
 static ticket cpu_run(struct backend *b, const struct program *p)
 {
     const struct ready *ready = p->prepared;
@@ -297,6 +318,10 @@ static const struct backend_table cpu_table = {
     .get        = cpu_get,
     .run        = cpu_run,
     .wait       = cpu_wait,
+    .mark       = cpu_mark,
+    .copy       = cpu_copy,
+    .pin        = cpu_pin,
+    .unpin      = cpu_unpin,
     .time       = cpu_time,
     .used_bytes = cpu_used_bytes,
     .close      = cpu_close,

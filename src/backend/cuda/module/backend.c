@@ -10,6 +10,7 @@ enum { UNWRITTEN = 0xFF };  /* a NaN in every float type: what was never written
 enum { TUNING_RESERVE = 1 << 24 }; /* address space only */
 enum { TRIES_DEFAULT = 8, TRIES_MAX = 64 }; /* of algorithms, a matrix product */
 enum { STAGE_BYTES = 1 << 22, STAGES = 4 };
+enum { PIN_BYTES = 1 << 28 }; /* at once: the driver's locks are held meanwhile, and launches wait */
 
 /* Pinned memory that host data passes through, so that `put` need not wait for the copy. */
 struct stage {
@@ -40,6 +41,10 @@ struct cuda {
     i32            stage_next;
     struct answer  answers[ANSWERS];
     ticket         asked; /* answers so far */
+    cudaStream_t   copies;         /* of state, beside the programs */
+    cudaEvent_t    marked, copied; /* the state is there; all copies of it are */
+    u8            *pinned;         /* memory that copies go to */
+    i64            pinned_bytes;   /* of it, from the beginning */
     bool           keeps_choices; /* on disk */
     struct arena  *perm;          /* of whoever opened it */
 };
@@ -379,6 +384,58 @@ static void cuda_wait(struct backend *b, ticket t)
         if (!t || cuda->answers[i].ticket <= t) deliver(&cuda->answers[i]);
 }
 
+static void cuda_mark(struct backend *b)
+{
+    must(cudaEventRecord(cuda_of(b)->marked, cuda_of(b)->gpu.stream));
+}
+
+/* The thread sleeps meanwhile: it has a core of the host's, which others can use. */
+static void cuda_copy(struct backend *b, const struct backend_copy *list, i64 count)
+{
+    struct cuda *cuda = cuda_of(b);
+    must(cudaStreamWaitEvent(cuda->copies, cuda->marked, 0));
+    for (i64 i = 0, part; i < count; i++) {
+        const struct backend_copy *c = &list[i];
+        for (i64 at = 0; at < c->bytes; at += part) { /* none may cross what was pinned at once */
+            i64 place = (i64)((uintptr_t)c->to - (uintptr_t)cuda->pinned) + at;
+            part      = MIN(c->bytes - at, PIN_BYTES - place % PIN_BYTES);
+            must(cudaMemcpyAsync(c->to + at, cuda->arena + c->offset + at, (size_t)part,
+                                 cudaMemcpyDeviceToHost, cuda->copies));
+        }
+    }
+    must(cudaEventRecord(cuda->copied, cuda->copies));
+    must(cudaEventSynchronize(cuda->copied));
+}
+
+static enum status cuda_pin(struct backend *b, void *memory, i64 bytes, struct err *err)
+{
+    struct cuda *cuda = cuda_of(b);
+    ASSERT(!cuda->pinned_bytes);
+    cuda->pinned = memory;
+    while (cuda->pinned_bytes < bytes) {
+        i64         part = MIN(PIN_BYTES, bytes - cuda->pinned_bytes);
+        cudaError_t e    = cudaHostRegister(cuda->pinned + cuda->pinned_bytes, (size_t)part,
+                                            cudaHostRegisterDefault);
+        if (e != cudaSuccess) {
+            cudaGetLastError();
+            return err_set(err, STATUS_WORLD,
+                           "the system pins %.2f GiB of the %.2f that checkpoints are copied to (%s): "
+                           "the copy will be slower",
+                           (f64)cuda->pinned_bytes * 0x1p-30, (f64)bytes * 0x1p-30,
+                           cudaGetErrorString(e));
+        }
+        cuda->pinned_bytes += part;
+    }
+    return STATUS_OK;
+}
+
+static void cuda_unpin(struct backend *b)
+{
+    struct cuda *cuda = cuda_of(b);
+    for (i64 at = 0; at < cuda->pinned_bytes; at += PIN_BYTES) cudaHostUnregister(cuda->pinned + at);
+    cuda->pinned_bytes = 0;
+}
+
 static void cuda_time(struct backend *b, const struct program *p, f64 *seconds)
 {
     struct cuda           *cuda     = cuda_of(b);
@@ -429,6 +486,9 @@ static void cuda_close(struct backend *b)
         if (cuda->answers[i].pinned) cudaFreeHost(cuda->answers[i].pinned);
         if (cuda->answers[i].done) cudaEventDestroy(cuda->answers[i].done);
     }
+    if (cuda->marked) cudaEventDestroy(cuda->marked);
+    if (cuda->copied) cudaEventDestroy(cuda->copied);
+    if (cuda->copies) cudaStreamDestroy(cuda->copies);
     if (cuda->gpu.stream) cudaStreamDestroy(cuda->gpu.stream);
     cuda->arena = NULL;
 }
@@ -445,6 +505,10 @@ static const struct backend_table cuda_table = {
     .get        = cuda_get,
     .run        = cuda_run,
     .wait       = cuda_wait,
+    .mark       = cuda_mark,
+    .copy       = cuda_copy,
+    .pin        = cuda_pin,
+    .unpin      = cuda_unpin,
     .time       = cuda_time,
     .used_bytes = cuda_used_bytes,
     .close      = cuda_close,
@@ -469,6 +533,10 @@ static enum status open_device(struct cuda *cuda, struct arena *perm, struct err
     size_t free_bytes = 0, all_bytes = 0;
     e = cudaGetDeviceProperties(&p, 0);
     if (e == cudaSuccess) e = cudaStreamCreateWithFlags(&cuda->gpu.stream, cudaStreamNonBlocking);
+    if (e == cudaSuccess) e = cudaStreamCreateWithFlags(&cuda->copies, cudaStreamNonBlocking);
+    if (e == cudaSuccess) e = cudaEventCreateWithFlags(&cuda->marked, cudaEventDisableTiming);
+    if (e == cudaSuccess)
+        e = cudaEventCreateWithFlags(&cuda->copied, cudaEventDisableTiming | cudaEventBlockingSync);
     if (e == cudaSuccess) e = cudaMemGetInfo(&free_bytes, &all_bytes);
     for (i32 i = 0; e == cudaSuccess && i < STAGES; i++)
         e = open_pinned(&cuda->stages[i].pinned, STAGE_BYTES, &cuda->stages[i].done);
