@@ -17,6 +17,9 @@ Rows
     mlp      the classifier 784-128-10, 10,000 samples, 5 epochs, batch 32: seconds
     curve    GPT-2 124M on DIR/train.bin, 1,000 steps: each hundredth loss against PyTorch's, and PyTorch's two attentions against each other
     text     seconds from process start to a loss of 1.65 on DIR/val.bin, trained on DIR/train.bin
+    stall    what a checkpoint of the 1558M takes from its steps (17.4 GiB; needs twice that of disk)
+    resume   a run killed twice, its tuning cache deleted, goes on with the same losses to the bit; a checkpoint of
+             the processor's goes on here and says why not to the bit
     kernels  where the time goes: each kernel's share, and of its own roofline
 
 A figure of ours is the median over the last two thirds of its steps; PyTorch's likewise, compiled, with
@@ -33,7 +36,8 @@ import statistics
 import subprocess
 import sys
 
-from common import DATA, TOP, Failed, Record, first_line, machine, put, train
+import stall
+from common import DATA, FRUGAL, TOP, Failed, Record, first_line, machine, put, spawn, train
 
 BUILD = os.path.join(TOP, "build")
 XL = ["model.depth=48", "model.width=1600", "model.heads=25", "train.batch=16"]
@@ -222,6 +226,56 @@ def row_text(options):
                  must=120, aim=75, more=False)
 
 
+def row_stall(options):
+    """torch.save of the same state blocks for 25.8 s there, dcp.async_save for 12.4; the link takes 0.34."""
+    blocked, total, size, free = stall.ours("bench/gpu/gpt.yaml", 240, 60, *XL, "train.device=cuda", "checkpoint.keep=1")
+    yield figure("stall", f"1558M, {size / 2**30:.1f} GiB: blocked, the worst of {len(blocked)}", max(blocked), "s", must=0.4, more=False)
+    yield figure("stall", "total: steps from snapshot to disk, less as many without", statistics.median(total), "s", more=False)
+    yield figure("stall", "a step beside no save", 1e3 * free, "ms", more=False)
+
+
+def cut(step, *settings):
+    """A run that is killed once it has told that step: its losses so far, and what it said when it went on."""
+    process = spawn([FRUGAL, "train", os.path.join(TOP, "bench/gpu/gpt.yaml"), "--json", *settings])
+    losses, words = {}, []
+    for line in process.stdout:
+        event = json.loads(line)
+        if event["event"] == "checkpoint" and event["what"] == "resumed":
+            words.append(event["text"] or "to the bit")
+        elif event["event"] == "step":
+            losses[event["step"]] = event["loss"]
+            if event["step"] >= step:
+                process.kill()
+    process.wait()
+    return losses, words
+
+
+def row_resume(options):
+    folder = os.path.join(DATA, "resume")
+    small = [*SMALL, "model.dropout=0.1", "train.accumulate=2", "train.steps=400", "train.device=cuda"]
+    for precision in ("fp32", "bf16", "fp16"):
+        settings, losses, words = [*small, f"train.precision={precision}"], {}, []
+        no_cache()
+        whole = run("bench/gpu/gpt.yaml", *settings)["losses"]
+        shutil.rmtree(folder, ignore_errors=True)
+        for step in (130, 270, 401):
+            no_cache()
+            more, said = cut(step, *settings, f"checkpoint.dir={folder}", "checkpoint.every=10")
+            losses.update(more)
+            words += said
+        yield figure("resume", f"{precision}: losses of {len(whole)} steps that differ after two kills",
+                     sum(losses.get(n) != loss for n, loss in whole.items()), "steps", must=0, more=False)
+        yield figure("resume", f"{precision}: went on twice, both times \"to the bit\"; said {' | '.join(words)}",
+                     0 if words == ["to the bit"] * 2 else 1, "wrong", must=0, more=False)
+    shutil.rmtree(folder, ignore_errors=True)
+    both = [*SMALL, "train.precision=fp32", f"checkpoint.dir={folder}", "checkpoint.every=5"]
+    train("bench/gpu/gpt.yaml", *both, "train.steps=10", "train.device=cpu")
+    events, _, _ = train("bench/gpu/gpt.yaml", *both, "train.steps=20", "train.device=cuda")
+    told = [e for e in events if e["event"] == "checkpoint" and e["what"] == "resumed"]
+    yield figure("resume", f"the processor's checkpoint goes on here, not to the bit: {told[0]['text'] if told else 'no word'}",
+                 0 if told and told[0]["step"] == 10 and told[0]["text"] else 1, "wrong", must=0, more=False)
+
+
 def row_kernels(options):
     for name, settings in (("gpt2", []), ("gpt2-xl", XL), ("text", ["train.recipe=modern", "train.optimiser=muon"])):
         done = subprocess.run([tool("bench_profile"), os.path.join(TOP, "bench/gpu/gpt.yaml"), "train.device=cuda", *settings],
@@ -231,7 +285,8 @@ def row_kernels(options):
 
 
 ROWS = {"ops": row_ops, "shapes": row_shapes, "memory": row_memory, "whole": row_whole, "gpt2": row_gpt2, "recompute": row_recompute,
-        "gpt2-xl": row_gpt2_xl, "order": row_order, "fp8": row_fp8, "resnet": row_resnet, "mlp": row_mlp, "curve": row_curve, "text": row_text, "kernels": row_kernels}
+        "gpt2-xl": row_gpt2_xl, "order": row_order, "fp8": row_fp8, "resnet": row_resnet, "mlp": row_mlp, "curve": row_curve, "text": row_text,
+        "stall": row_stall, "resume": row_resume, "kernels": row_kernels}
 
 HEAD = f"{'row':<10} {'what':<64} {'ours':>10} {'unit':<9} {'torch':>9} {'ratio':>6} {'must':>8} {'aim':>8}"
 

@@ -53,13 +53,16 @@ def steps_of(events):
     return seconds, saves
 
 
-def ours(steps, save_every):
-    """blocked and total of each save but the last, which no step runs beside; bytes of one."""
+def ours(file, steps, save_every, *settings):
+    """blocked and total of each save but the last, which no step runs beside; bytes of one; a step's seconds."""
     shutil.rmtree(FOLDER, ignore_errors=True)
-    events, _, _ = common.train(FILE, f"checkpoint.dir={FOLDER}", f"checkpoint.every={save_every}",
-                                "checkpoint.keep=3", f"train.steps={steps}", "train.log_every=1")
+    events, _, _ = common.train(file, f"checkpoint.dir={FOLDER}", f"checkpoint.every={save_every}",
+                                f"train.steps={steps}", "train.log_every=1", *settings)
+    shutil.rmtree(FOLDER, ignore_errors=True)
     seconds, saves = steps_of(events)
     saves = saves[:-1]
+    if not saves:
+        raise common.Failed("no save was done before the last step: more steps are needed")
     beside = {n for window, _ in saves for n in window}
     free = statistics.median(s for n, s in seconds.items() if n not in beside and n > 2)
     return ([e["blocked_s"] for _, e in saves],
@@ -96,7 +99,7 @@ def main(python, *arguments):
     blocked, total, saved, peer = [], [], [], None
     busy = common.busy_share()
     for _ in range(rounds):
-        b, t, size, free = ours(steps, EVERY)
+        b, t, size, free = ours(FILE, steps, EVERY, "checkpoint.keep=3")
         blocked += b
         total += t
         peer = peer or peer_start(python, size)
