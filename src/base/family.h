@@ -3,7 +3,8 @@
  *
  * A launcher (torchrun, a shell script) is one process of many, and often not the one that saves. So
  * signals go to those of the family that have a handler for them: a process without one would die of
- * most signals instead of saving. One program at a time; all but family_writes from one thread. */
+ * most signals instead of saving. One program at a time; all but family_writes and family_cpu_ns from
+ * one thread. */
 #ifndef BASE_FAMILY_H
 #define BASE_FAMILY_H
 #include "base/os.h"
@@ -40,5 +41,8 @@ void family_kill(struct family *p);
 
 /* Does a process of the family have this file open for writing? The path is absolute, without links. */
 bool family_writes(struct str path);
+
+/* Processor time of the whole family so far, the buried included. */
+i64 family_cpu_ns(void);
 
 #endif

@@ -115,6 +115,9 @@ static void show_result(struct say *s, const struct supervise_result *r, f64 usd
         say_message(s, "frugal: step %lld, %.4g steps a second\n", (long long)r->step,
                     r->steps_per_s);
     if (!isnan(r->metric)) say_message(s, "frugal: metric %.6g\n", r->metric);
+    if (usage_is_ill(r->seen.usage.shape))
+        say_message(s, "frugal: %s: %.*s\n", r->seen.gpu ? "GPUs" : "cores",
+                    STR_ARG(usage_text(&r->seen.usage, &perm)));
     if (r->stopped && r->stopped != STOP_SIGNAL) say_message(s, "frugal: stopped: %s\n", r->why);
     if (isnan(r->dollars))
         say_message(s, "frugal: %.1f s; the price is not known (train.usd_hour)\n", r->seconds);
@@ -158,6 +161,8 @@ static enum status supervise(struct record *r, const struct settings *s, char *c
     r->config.run.steps_planned        = s->train.steps;
     os_signals_catch();
     enum status st = supervise_run(r->cli->os, &told, &listener, result, err);
+    if (r->recorder && result->seen.usage.shape)
+        recorder_usage(r->recorder, str_of(usage_name(result->seen.usage.shape)), result->seen.usage.mean);
     record_close(r, result->stopped ? result->stopped : st ? STOP_NONE : STOP_END);
     return st;
 }

@@ -40,7 +40,8 @@ enum status command_train(struct cli *c, struct err *err)
         return err_set(err, STATUS_USAGE,
                        "when does the run end? Give train.epochs=5, train.steps=1000 or a target");
 
-    shown.every = t->log_every;
+    shown.every          = t->log_every;
+    shown.runs_per_month = config->settings.run.runs_per_month;
     st          = record_init(&record, c, config, "train", err);
     if (st) return st;
     st = hearing_open(&hearing, c->os, &config->settings.spot, &orders, err);

@@ -2,6 +2,7 @@
 #include "cli/progress.h"
 #include "base/json.h"
 #include "cli/peak.h"
+#include "cli/verdict_show.h"
 #include "plan/catalogue.h"
 #include "train/noise.h"
 #include <math.h>
@@ -553,9 +554,18 @@ static void summary(struct progress *p, const struct train_result *r)
                money.len ? " and " : "", STR_ARG(money));
 }
 
+static void show_verdict(struct progress *p, const struct train_result *r)
+{
+    struct arena   scratch = p->scratch;
+    struct verdict v       = verdict_of(&r->evidence, &scratch);
+    if (verdict_due(&r->evidence))
+        verdict_show(p->say, &r->evidence, &v, r->dollars, p->runs_per_month, scratch);
+}
+
 static void on_done(void *context, const struct train_result *r)
 {
     struct progress *p = context;
+    show_verdict(p, r);
     if (p->say->json) done_event(p, r);
     else summary(p, r);
 }

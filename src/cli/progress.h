@@ -10,6 +10,7 @@ struct progress {
     f64          next_s; /* no step is shown before the run is so old */
     f64          usd_hour, peak_flops_s; /* of the device; NaN: not known */
     i64          every; /* steps between two shown; 0: by the clock */
+    f64          runs_per_month; /* NaN: not known */
 };
 
 struct train_listener progress_listener(struct progress *p);

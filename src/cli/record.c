@@ -281,6 +281,8 @@ static void on_done(void *context, const struct train_result *e)
                                     .saved_step = r->saved_step };
     if (!r->recorder) return;
     recorder_energy(r->recorder, e->power.energy_wh);
+    if (e->evidence.usage.shape)
+        recorder_usage(r->recorder, str_of(usage_name(e->evidence.usage.shape)), e->evidence.usage.mean);
     if (e->stopped == STOP_SIGNAL) recorder_put(r->recorder, LEDGER_TABLE_interruption, &row);
 }
 

@@ -15,7 +15,7 @@
 #define RUN_COLUMNS_H
 #include "run/account.h"
 
-enum { LEDGER_VERSION = 3 };
+enum { LEDGER_VERSION = 4 };
 
 #define LEDGER_TABLES(T)                                                                           \
     T(run, 1, "what was asked for")                                                                \
@@ -76,7 +76,9 @@ enum { LEDGER_VERSION = 3 };
     C(INT, arena_bytes, 1, "planned by the compiler")                                              \
     C(INT, peak_rss_bytes, 1, "of the process")                                                    \
     C(REAL, energy_wh, 2, "of the GPU, as its driver counts; NULL: not known")                     \
-    C(INT, boot_wall_ns, 3, "when the machine was started; 0: not known")
+    C(INT, boot_wall_ns, 3, "when the machine was started; 0: not known")                          \
+    C(TEXT, usage, 4, "of its GPUs, else cores: steady-high, oscillating, …; empty: not known")    \
+    C(REAL, busy, 4, "part of the time that they worked, in the worst minute")
 
 #define LEDGER_step(C)                                                                             \
     C(KEY, segment, 1, "segment.id")                                                               \

@@ -2,11 +2,16 @@
 #include "run/lookout.h"
 #include "backend/cuda/nvml.h"
 #include "base/thread.h"
+#include "run/watch.h"
 #include <math.h>
 
 enum { GPUS_MAX = 16, SCRATCH_BYTES = 1 << 20 };
 
-static const i64 look_every_ns = 200000000; /* GPM counts over any interval; 100 to 200 ms show steps */
+/* GPM counts over any interval; 100 to 200 ms show steps. A family of processes takes a millisecond or
+ * more to find. */
+static const i64 look_every_ns = 200000000, family_every_ns = 1000000000;
+static const f64 begun_at = 0.05; /* what comes before the first work is start-up, no gap */
+static const i64 probe_every_ns = 5000000000;
 
 struct gpu {
     struct nvml        *nvml; /* its own: one measurement at a time */
@@ -19,7 +24,8 @@ struct lookout {
     struct gpu            gpus[GPUS_MAX];
     i64                   gpu_count;
     i64                   cpu_ns, cpu_at_ns; /* at the look before; 0: none */
-    struct probe          first, last;
+    bool                  begun; /* it has worked */
+    struct probe          first, last; /* last: clocks are the highest that were seen */
 
     pthread_t       thread;
     bool            running; /* the thread was started */
@@ -61,24 +67,37 @@ static f64 gpus_busy(struct lookout *l)
 }
 
 /* NaN at the first look. */
-static f64 cores_busy(struct lookout *l, i64 now_ns, i64 cpu_ns)
+static f64 cores_busy(struct lookout *l, i64 now_ns)
 {
-    f64 busy = NAN;
-    if (l->cpu_at_ns && cpu_ns >= 0 && now_ns > l->cpu_at_ns)
+    i64 cpu_ns = l->c.cpu_ns ? l->c.cpu_ns() : probe_own_ns(l->c.os, l->scratch);
+    f64 busy   = NAN;
+    if (l->cpu_at_ns && cpu_ns >= l->cpu_ns && now_ns > l->cpu_at_ns)
         busy = (f64)(cpu_ns - l->cpu_ns) / (f64)(now_ns - l->cpu_at_ns) / (f64)MAX(l->c.cores, 1);
     l->cpu_ns    = cpu_ns;
     l->cpu_at_ns = now_ns;
     return busy;
 }
 
+/* A core that idles for a moment lowers its clock: the highest counts. */
+static void look_at_machine(struct lookout *l, struct arena scratch)
+{
+    struct probe *before = NEW(&scratch, struct probe, 1);
+    *before              = l->last;
+    probe_read(&l->last, l->c.os, scratch);
+    for (i64 i = 0; i < l->last.core_count; i++)
+        l->last.cores[i].mhz = MAX(l->last.cores[i].mhz, before->cores[i].mhz);
+    if (!l->first.at_ns) l->first = l->last;
+}
+
 void lookout_look(struct lookout *l)
 {
-    probe_read(&l->last, l->c.os, l->scratch);
-    if (!l->first.at_ns) l->first = l->last;
-    i64 cpu_ns = l->c.cpu_ns ? l->c.cpu_ns() : l->last.own_ns;
-    f64 busy   = l->gpu_count ? gpus_busy(l) : cores_busy(l, l->last.at_ns, cpu_ns);
+    i64 now_ns = l->c.os->now_ns(l->c.os);
+    if (now_ns - l->last.at_ns >= probe_every_ns || !l->first.at_ns) look_at_machine(l, l->scratch);
+    f64 busy = l->gpu_count ? gpus_busy(l) : cores_busy(l, now_ns);
+    l->begun |= busy > begun_at;
+    if (!l->begun) busy = NAN;
     pthread_mutex_lock(&l->lock);
-    watch_add(l->watch, l->last.at_ns, busy);
+    watch_add(l->watch, now_ns, busy);
     pthread_mutex_unlock(&l->lock);
 }
 
@@ -87,10 +106,10 @@ void lookout_look(struct lookout *l)
 static void *work(void *context)
 {
     struct lookout *l    = context;
-    bool            stop = false;
+    bool            stop = false, family = l->c.cpu_ns && !l->gpu_count;
     while (!stop) {
         lookout_look(l);
-        i64 until_ns = l->c.os->now_ns(l->c.os) + look_every_ns;
+        i64 until_ns = l->c.os->now_ns(l->c.os) + (family ? family_every_ns : look_every_ns);
         pthread_mutex_lock(&l->lock);
         while (!l->stop && thread_wait_until(&l->changed, &l->lock, until_ns)) {}
         stop = l->stop;
@@ -138,6 +157,8 @@ bool lookout_news(struct lookout *l, struct usage *u)
     return news;
 }
 
+bool lookout_sees_gpus(const struct lookout *l) { return l->gpu_count > 0; }
+
 struct lookout_seen lookout_end(struct lookout *l)
 {
     struct lookout_seen seen = { .usage.lag_s = NAN };
@@ -149,6 +170,7 @@ struct lookout_seen lookout_end(struct lookout *l)
     if (l->running) pthread_join(l->thread, NULL);
     l->running = false;
     lookout_look(l); /* so that the last moments count */
+    look_at_machine(l, l->scratch);
     seen.usage = watch_worst(l->watch);
     seen.load  = probe_load(&l->first, &l->last, l->scratch);
     seen.gpu   = l->gpu_count > 0;

@@ -1,12 +1,12 @@
 /* lookout.h - a thread that looks five times a second how busy the processors are, while a run runs.
  *
  * GPUs by their driver (GPM from Hopper on, else its utilisation counter), else the processor time of
- * the run by the cores it may use. The trainer and `frugal run` open one when steps begin; it costs
- * some tens of microseconds a look. */
+ * the run by the cores it may use (somebody else's program: once a second). The trainer and `frugal run`
+ * open one when steps begin; it costs some tens of microseconds a look. */
 #ifndef RUN_LOOKOUT_H
 #define RUN_LOOKOUT_H
 #include "run/probe.h"
-#include "run/watch.h"
+#include "run/usage.h"
 
 struct lookout; /* lives in `perm` */
 
@@ -19,7 +19,7 @@ struct lookout_config {
 };
 
 struct lookout_seen {
-    struct usage usage; /* of the worst minute (watch.h) */
+    struct usage usage; /* of the worst minute (usage.h) */
     struct load  load;  /* of the machine from the first look to the last */
     bool         gpu;   /* usage is of GPUs */
 };
@@ -30,6 +30,7 @@ void            lookout_look(struct lookout *l); /* what it does each time; once
 void            lookout_mark(struct lookout *l, enum rhythm what); /* begins now; l may be NULL */
 /* The first minute that is not well, once: true. */
 bool                lookout_news(struct lookout *l, struct usage *u);
+bool                lookout_sees_gpus(const struct lookout *l);
 struct lookout_seen lookout_end(struct lookout *l); /* of a NULL one: nothing was seen */
 
 #endif

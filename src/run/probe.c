@@ -85,7 +85,7 @@ static f64 stalled_s(struct str text)
 }
 
 /* Behind the name, which may hold anything, fields 3 (state) to 15 (system time), in ticks. */
-static i64 own_ns(struct str text)
+static i64 own_ns_of(struct str text)
 {
     i64 v[13] = { 0 }, end = text.len;
     while (end > 0 && text.data[end - 1] != ')') end--;
@@ -94,13 +94,18 @@ static i64 own_ns(struct str text)
     return (v[10] + v[11]) * (1000000000 / MAX(sysconf(_SC_CLK_TCK), 1));
 }
 
+i64 probe_own_ns(struct os *os, struct arena scratch)
+{
+    return own_ns_of(proc(os, "/proc/self/stat", &scratch));
+}
+
 void probe_read(struct probe *p, struct os *os, struct arena scratch)
 {
     *p                = (struct probe){ .at_ns = os->now_ns(os) };
     struct str memory = proc(os, "/proc/meminfo", &scratch);
     struct str counts = proc(os, "/proc/vmstat", &scratch);
     f64        swap   = value_of(counts, "pswpin") + value_of(counts, "pswpout");
-    p->own_ns            = own_ns(proc(os, "/proc/self/stat", &scratch));
+    p->own_ns            = probe_own_ns(os, scratch);
     p->swap_pages        = isnan(swap) ? -1 : (i64)swap;
     p->memory_bytes      = value_of(memory, "MemTotal") * 1024;
     p->memory_free_bytes = value_of(memory, "MemAvailable") * 1024;
@@ -117,27 +122,31 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* What a core could do for us: its clock, without what other guests of the host took. */
+/* What a core could do for us: its clock, without what other guests of the host took. NaN: it had
+ * little to do, and then its clock says nothing. */
 static f64 speed_of(const struct probe_core *from, const struct probe_core *to)
 {
-    f64 stolen = (f64)(to->stolen - from->stolen);
-    f64 all    = stolen + (f64)(to->busy - from->busy) + (f64)(to->idle - from->idle) +
-              (f64)(to->waits - from->waits);
-    return (to->mhz > 0 ? to->mhz : 1) * (all > 0 ? 1 - stolen / all : 1);
+    f64 stolen = (f64)(to->stolen - from->stolen), busy = (f64)(to->busy - from->busy);
+    f64 all = stolen + busy + (f64)(to->idle - from->idle) + (f64)(to->waits - from->waits);
+    if (!(stolen + busy > all / 2)) return NAN;
+    return (to->mhz > 0 ? to->mhz : 1) * (1 - stolen / all);
 }
 
 static void find_slowest(struct load *l, const struct probe *from, const struct probe *to,
                          struct arena scratch)
 {
-    i64  count = l->core_count;
-    f64 *speed = NEW(&scratch, f64, MAX(count, 1));
-    f64 *order = NEW(&scratch, f64, MAX(count, 1));
-    for (i64 i = 0; i < count; i++) order[i] = speed[i] = speed_of(&from->cores[i], &to->cores[i]);
+    f64 *order = NEW(&scratch, f64, MAX(l->core_count, 1)), slowest = INFINITY;
+    i64  count = 0;
+    for (i64 i = 0; i < l->core_count; i++) {
+        f64 speed = speed_of(&from->cores[i], &to->cores[i]);
+        if (isnan(speed)) continue;
+        order[count++] = speed;
+        if (speed < slowest) l->core_index = i;
+        slowest = MIN(slowest, speed);
+    }
     qsort(order, (size_t)count, sizeof *order, by_value);
     f64 middle      = count ? order[count / 2] : 0;
-    l->core_slowest = count > 1 && middle > 0 ? order[0] / middle : NAN;
-    for (i64 i = count - 1; i >= 0; i--)
-        if (speed[i] == order[0]) l->core_index = i;
+    l->core_slowest = count > 1 && middle > 0 ? slowest / middle : NAN;
 }
 
 struct load probe_load(const struct probe *from, const struct probe *to, struct arena scratch)

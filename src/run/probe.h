@@ -24,15 +24,17 @@ struct probe {
     i64               core_count;
 };
 
-/* Takes some tens of microseconds. */
+/* Takes some tens of microseconds, on machines with many cores some milliseconds. */
 void probe_read(struct probe *p, struct os *os, struct arena scratch);
+i64  probe_own_ns(struct os *os, struct arena scratch); /* the one number, at once; -1: not told */
 
 struct load {
     f64 seconds;
     f64 own_cores;     /* this process's processor time by the clock's */
     f64 busy;          /* all cores, part of the time */
     f64 disk;          /* part of the time that cores had nothing but a disk to wait for */
-    f64 core_slowest;  /* its speed by that of the middle one: clock, and what others took of it */
+    f64 core_slowest;  /* of those that worked most of the time, its speed by that of the middle one:
+                          clock, and what others took of it */
     i64 core_index;    /* which one */
     i64 core_count;
     f64 swap_bytes_s;

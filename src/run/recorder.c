@@ -86,6 +86,7 @@ static struct segment_row segment_new(struct os *os, const struct segment_row *k
     s.loss          = NAN;
     s.value         = NAN;
     s.energy_wh     = NAN;
+    s.busy          = NAN;
     s.version       = STR(FRUGAL_VERSION);
     s.machine       = str_copy(perm, str_of(host));
     s.boot          = first_line(os, "/proc/sys/kernel/random/boot_id", perm);
@@ -357,6 +358,14 @@ void recorder_energy(struct recorder *r, f64 wh)
 {
     pthread_mutex_lock(&r->lock);
     r->now.energy_wh = wh;
+    pthread_mutex_unlock(&r->lock);
+}
+
+void recorder_usage(struct recorder *r, struct str shape, f64 busy)
+{
+    pthread_mutex_lock(&r->lock);
+    r->now.usage = shape;
+    r->now.busy  = busy;
     pthread_mutex_unlock(&r->lock);
 }
 

@@ -14,7 +14,7 @@
 #include "run/hazard.h"
 #include "run/probe.h"
 #include "run/split.h"
-#include "run/watch.h"
+#include "run/usage.h"
 
 enum { STAGE_READ, STAGE_DECODE, STAGE_AUGMENT, STAGES };
 

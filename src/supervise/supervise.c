@@ -1,5 +1,6 @@
 /* supervise.c - the loop around somebody else's program. */
 #include "supervise/supervise.h"
+#include "base/pool.h"
 #include "supervise/carry.h"
 #include "supervise/observe.h"
 #include <math.h>
@@ -26,6 +27,7 @@ struct run {
     struct carry                    *carry; /* NULL: nothing is carried */
     struct observer                 *observer;
     struct notice_watch             *watch;
+    struct lookout                  *lookout;
     struct stop                      stop;
     struct family                    program;
     i64                              begin_ns, start_ns; /* of all; of this start */
@@ -191,6 +193,7 @@ static void on_observed(void *context, const struct observed *o)
         r->first_step_ns = now_ns(r);
         begin_work(r);
     }
+    if (o->step > result->step) lookout_mark(r->lookout, RHYTHM_STEP);
     if (o->step >= 0) result->step = o->step;
     if (o->step > r->first_step && r->first_step >= 0)
         result->steps_per_s =
@@ -205,6 +208,7 @@ static void on_observed(void *context, const struct observed *o)
     e.target_reached   = metric_falls(c->metric) ? o->metric <= c->target : o->metric >= c->target;
     r->eval_step       = o->step;
     result->metric     = o->metric;
+    lookout_mark(r->lookout, RHYTHM_EVALUATION);
     result->target_reached |= e.target_reached;
     if (r->listener->on_eval)
         r->listener->on_eval(r->listener->context, result->loss, o->metric, e.target_reached);
@@ -253,6 +257,7 @@ static void hear_carry(struct run *r)
             (f64)s.bytes / 1e6);
     if (s.count > r->told_count && r->listener->on_carried)
         r->listener->on_carried(r->listener->context, s.step, s.bytes);
+    if (s.count > r->told_count) lookout_mark(r->lookout, RHYTHM_CHECKPOINT);
     if (s.count > r->told_count) r->told_waits = false;
     r->told_count = s.count;
     if (s.failed.status && strcmp(s.failed.text, r->told_failed)) {
@@ -264,6 +269,14 @@ static void hear_carry(struct run *r)
             s.waits, (f64)waits_long_ns / 6e10);
         r->told_waits = true;
     }
+}
+
+static void hear_lookout(struct run *r)
+{
+    struct usage u;
+    struct arena scratch = r->perm;
+    if (!lookout_news(r->lookout, &u)) return;
+    say(r, "%s: %.*s", lookout_sees_gpus(r->lookout) ? "GPUs" : "cores", STR_ARG(usage_text(&u, &scratch)));
 }
 
 /* --- one start ---------------------------------------------------------------------------------- */
@@ -299,6 +312,7 @@ static void watch_over(struct run *r, struct family_end *end)
         if (now_ns(r) - looked_ns > look_ns) {
             observer_look(r->observer, r->os);
             hear_carry(r);
+            hear_lookout(r);
             looked_ns = now_ns(r);
         }
         if (r->redoes && now_ns(r) >= r->redo_until_ns) {
@@ -516,8 +530,13 @@ enum status supervise_run(struct os *os, const struct supervise_config *c,
     }
     if (!st) st = notice_watch_open(os, c->spot, on_notice, &r, &r.watch, err);
     if (!st) {
-        st = run_all(&r, err);
-        st = wait_for_upload(&r, st, err);
+        struct lookout_config looks = { os, STR(""), true, family_cpu_ns, pool_machine_threads() };
+        r.lookout                   = lookout_new(&r.perm, &looks);
+        lookout_start(r.lookout, NULL);
+        st           = run_all(&r, err);
+        result->seen = lookout_end(r.lookout);
+        r.lookout    = NULL;
+        st           = wait_for_upload(&r, st, err);
     }
     notice_watch_close(r.watch);
     finish(&r);

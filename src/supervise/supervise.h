@@ -11,6 +11,7 @@
 #define SUPERVISE_SUPERVISE_H
 #include "base/family.h"
 #include "run/account.h"
+#include "run/lookout.h"
 #include "run/notice.h"
 #include "run/program.h"
 #include "run/stop.h"
@@ -50,6 +51,7 @@ struct supervise_result {
     f64               waited_s;         /* between a death and the next start */
     i64               step;             /* -1: none was seen */
     f64               steps_per_s, loss, metric; /* NaN: not seen */
+    struct lookout_seen seen;                    /* how busy GPUs, else cores, were */
     struct family_end end;                       /* of the last start */
     enum stop_reason  stopped;                   /* STOP_NONE: it ended by itself */
     char              why[STOP_TEXT_MAX];

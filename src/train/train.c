@@ -21,12 +21,14 @@ struct loop {
     struct lint_facts            facts;
     bool                         told[LINT_COUNT]; /* by rule */
     struct run_state             at;
-    i64                          samples_before; /* trained by earlier processes */
+    i64                          steps_before, samples_before; /* by earlier processes */
     struct train_metric          metric;
     struct train_scaling         scaling;
     struct guard                 guard;
     struct saving                saving;
     struct meter                 meter;
+    struct lookout              *lookout;
+    i64                          evaluations; /* of this process */
     struct step_split            split; /* of this process's steps, as are the next two */
     struct quantiles             times; /* of steps, loading included, evaluation not */
     struct profile              *profile;      /* NULL: no step is looked at */
@@ -129,6 +131,17 @@ static void judge_loading(struct loop *l)
     l->facts.load_s    = step_s / (f64)MAX(l->s.config.accumulate, 1);
     l->facts.compute_s = (step_s - wait_s) / (f64)MAX(l->s.config.accumulate, 1);
     tell_findings(l);
+}
+
+/* Once, after the first minute that is not well. */
+static void tell_usage(struct loop *l)
+{
+    struct usage u;
+    struct arena scratch = l->s.scratch;
+    if (!lookout_news(l->lookout, &u)) return;
+    struct str text = str_fmt(&scratch, "%s: %.*s", l->s.target.bus_id.len ? "the GPU" : "the cores",
+                              STR_ARG(usage_text(&u, &scratch)));
+    TELL(l->listener, on_note, text);
 }
 
 static f64 tokens_per_s(const struct loop *l, f64 samples_per_s)
@@ -361,6 +374,8 @@ static enum status evaluate_now(struct loop *l, enum stop_action *now, struct er
 {
     struct train_eval e  = { .step = l->at.step, .epoch = l->at.epoch + 1 };
     enter(l, PART_evaluation);
+    lookout_mark(l->lookout, RHYTHM_EVALUATION);
+    l->evaluations++;
     enum status st = evaluate(&l->s, &e, err);
     if (st) return st; /* half an evaluation says nothing: the one before it stands */
     l->at.eval_due = false;
@@ -418,6 +433,7 @@ static enum status one_step(struct loop *l, struct batch *b, i64 begin_ns, struc
     struct stop *stop = &l->guard.stop;
     f64 lr      = lr_of(l, l->at.step);
     l->at.epoch = b->epoch;
+    lookout_mark(l->lookout, RHYTHM_STEP);
     struct batch last = step(l, b, lr);
     i64 step_ns = enter(l, PART_logging) - begin_ns;
     l->at.steps_ns += step_ns;
@@ -428,6 +444,7 @@ static enum status one_step(struct loop *l, struct batch *b, i64 begin_ns, struc
         l->result->first_step_ms = (f64)os_process_age_ns() / 1e6;
     tell_step(l, lr);
     judge_loading(l);
+    tell_usage(l);
     enter(l, PART_other);
     measure_peak(l);
     enum stop_action now = stop_step(stop, l->at.step, elapsed_s(l), l->at.loss);
@@ -439,6 +456,7 @@ static enum status one_step(struct loop *l, struct batch *b, i64 begin_ns, struc
     if (st || !l->saving.saver) return st;
     enter(l, PART_checkpoint);
     st = saving_step(&l->saving, step_ns, err);
+    if (l->saving.taken_step == l->at.step) lookout_mark(l->lookout, RHYTHM_CHECKPOINT);
     enter(l, PART_other);
     return st;
 }
@@ -518,6 +536,9 @@ static void fill_result(struct loop *l)
     r->input_share         = input_share(l);
     r->split               = l->split;
     r->power               = meter_end(&l->meter, &l->s);
+    r->evidence            = judge_end(&l->s, l->lookout, &l->split, &l->saving,
+                                       (struct judged_counts){ l->at.step - l->steps_before, l->evaluations,
+                                                               l->limits.epoch_steps });
     r->loss                = l->at.eval_step >= 0 ? l->at.last_eval.loss : l->at.loss;
     r->metric_count        = l->at.eval_step >= 0 ? l->at.last_eval.metric_count : 0;
     memcpy(r->metrics, l->at.last_eval.metrics, sizeof r->metrics);
@@ -626,8 +647,10 @@ enum status train_run(struct os *os, const struct settings *settings,
     if (!st) {
         l.begin_ns -= l.at.elapsed_ns; /* of earlier starts */
         l.samples_before = l.at.samples;
+        l.steps_before   = l.at.step;
         l.scaling        = scaling_now(&l.s);
         l.meter          = meter_begin(&l.s);
+        l.lookout        = judge_begin(&l.s);
         l.step_flops     = session_step_flops(&l.s);
         split_begin(&l.split, now_ns(&l));
         if (l.s.settings->profile.active)

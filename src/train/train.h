@@ -10,6 +10,7 @@
 #include "run/account.h"
 #include "run/quantiles.h"
 #include "run/split.h"
+#include "run/verdict.h"
 #include "train/lint.h"
 #include "train/settings.h"
 #include "run/stop.h"
@@ -162,6 +163,7 @@ struct train_result {
     f64                 model_flops_per_s; /* in them, what is recomputed left out: for MFU */
     f64                 peak_flops_s;   /* measured; NaN: not, or the run was too short */
     struct train_power  power;
+    struct evidence     evidence;       /* of what binds it, for verdict_of; texts are constants */
     f64                 loss;           /* of the last evaluation; of the last step without one */
     struct train_metric metrics[TRAIN_METRICS_MAX]; /* of the same evaluation */
     i64                 metric_count;

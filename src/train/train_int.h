@@ -2,6 +2,7 @@
 #ifndef TRAIN_TRAIN_INT_H
 #define TRAIN_TRAIN_INT_H
 #include "backend/backend.h"
+#include "run/lookout.h"
 #include "train/noise.h"
 #include "train/train.h"
 
@@ -108,6 +109,16 @@ f64                useful_share(struct session *s);
 /* FLOPs a second that a large product reaches here, in the run's precision: some 50 ms. NaN: a device
  * that is not measured, the catalogue knows its peak. */
 f64                peak_measured(struct session *s);
+
+/* judge.c: what run/verdict.h wants to know. */
+struct judged_counts {
+    i64 steps, evaluations; /* of this process */
+    i64 epoch_steps;
+};
+struct saving;
+struct lookout *judge_begin(struct session *s);
+struct evidence judge_end(struct session *s, struct lookout *l, const struct step_split *split,
+                          const struct saving *v, struct judged_counts counts);
 
 /* check.c */
 f64 session_flops(const struct session *s, enum program_id id); /* 0: there is no such program */

@@ -143,3 +143,15 @@ TEST(a_file_is_written_while_one_of_the_family_has_it_open_for_that)
     CHECK(!family_writes(path)); /* reading is not writing */
     finish(&f);
 }
+
+TEST(processor_time_is_of_the_whole_family_and_stays_when_one_is_buried)
+{
+    struct family f;
+    start(perm, &f, "sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; echo done; sleep 60; exit");
+    CHECK_STR(read_line(perm, &f), "done"); /* the child is gone, and its parent knows what it took */
+    i64 after = family_cpu_ns();
+    CHECK(after >= 10000000); /* a tick; such a loop takes tens of milliseconds at least */
+    CHECK(family_cpu_ns() >= after);
+    finish(&f);
+    CHECK_EQ(family_cpu_ns(), 0);
+}

@@ -9,7 +9,7 @@ TEST(what_lies_between_two_readings)
     struct probe      *from = NEW(perm, struct probe, 1), *to = NEW(perm, struct probe, 1);
     probe_read(from, &m->os, scratch);
     CHECK_EQ(from->core_count, MACHINE_CORES);
-    machine_os_run(m, 2000000000, 0.5);
+    machine_os_run(m, 2000000000, 0.6);
     m->swap_pages += 512;
     m->stalled_us += 500000;
     m->cores[1].mhz = 1500;
@@ -17,8 +17,8 @@ TEST(what_lies_between_two_readings)
     probe_read(to, &m->os, scratch);
     struct load l = probe_load(from, to, scratch);
     CHECK_EQ(l.seconds, 2.0);
-    CHECK_NEAR(l.own_cores, 2, 0.01); /* ticks of 10 ms */
-    CHECK_NEAR(l.busy, 0.5 * 4 / 5, 1e-9);
+    CHECK_NEAR(l.own_cores, 2.4, 0.01); /* ticks of 10 ms */
+    CHECK_NEAR(l.busy, 0.6 * 4 / 5, 1e-9);
     CHECK_NEAR(l.disk, 1.0 / 5, 1e-9);
     CHECK_NEAR(l.core_slowest, 0.5, 1e-9);
     CHECK_EQ(l.core_index, 1);
@@ -38,6 +38,19 @@ TEST(a_core_that_other_guests_take_is_slow)
     probe_read(to, &m->os, scratch);
     CHECK_NEAR(probe_load(from, to, scratch).core_slowest, 0.5, 1e-9);
     CHECK_EQ(probe_load(from, to, scratch).core_index, 3);
+}
+
+/* Idle ones save power: that they are slow is no ailment. */
+TEST(a_core_without_work_is_not_slow)
+{
+    struct machine_os *m    = machine_os_new(perm);
+    struct probe      *from = NEW(perm, struct probe, 1), *to = NEW(perm, struct probe, 1);
+    probe_read(from, &m->os, scratch);
+    machine_os_run(m, 1000000000, 0.75);
+    m->cores[2].mhz  = 800;
+    m->cores[2].busy = 0;
+    probe_read(to, &m->os, scratch);
+    CHECK_EQ(probe_load(from, to, scratch).core_slowest, 1.0);
 }
 
 TEST(what_the_kernel_does_not_tell_is_not_known)

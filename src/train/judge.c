@@ -1,0 +1,78 @@
+/* judge.c - what is known of a run when it has ended, for run/verdict.h to judge. */
+#include "train/saving.h"
+#include <math.h>
+
+/* Rates are measured for runs of which that is less than a hundredth. */
+static const i64 rated_after_ns = 5000000000;
+
+struct lookout *judge_begin(struct session *s)
+{
+    struct lookout_config c = { .os     = s->os,
+                                .bus_id = s->target.bus_id,
+                                .cores  = MAX(s->target.threads, 1) };
+    struct lookout       *l = lookout_new(s->perm, &c);
+    lookout_start(l, NULL); /* without its thread it sees the beginning and the end */
+    return l;
+}
+
+static struct cost step_cost(const struct session *s)
+{
+    static const enum program_id ids[] = { PROGRAM_TRAIN, PROGRAM_ADD, PROGRAM_UPDATE };
+    f64                          times[] = { 1, (f64)(MAX(s->config.accumulate, 1) - 1), 1 };
+    struct cost                  sum     = { 0 };
+    for (i64 i = 0; i < COUNT_OF(ids); i++) {
+        const struct program *p = s->set->programs[ids[i]];
+        struct cost           c = p ? program_cost(p, s->scratch) : (struct cost){ 0 };
+        sum.flops += times[i] * c.flops;
+        sum.bytes += times[i] * c.bytes;
+    }
+    return sum;
+}
+
+static void add_rates(struct session *s, struct evidence *e)
+{
+    enum dtype  now = s->precision.dtype, low = s->target.low;
+    i64         ns  = e->split.ns[PART_compute] + e->split.ns[PART_forward] + e->split.ns[PART_backward] +
+             e->split.ns[PART_update];
+    struct target t = s->target;
+    e->flops_part = e->bandwidth_part = e->low_speedup = NAN;
+    if (split_sum(&e->split) < rated_after_ns || !ns) return;
+    if (s->backend->table->rate) s->backend->table->rate(s->backend, &t);
+    struct cost c  = step_cost(s);
+    f64         per_s = (f64)e->steps / ((f64)ns * 1e-9);
+    if (t.flops_s[now] > 0) e->flops_part = c.flops * per_s / t.flops_s[now];
+    if (t.bandwidth_bytes_s > 0) e->bandwidth_part = c.bytes * per_s / t.bandwidth_bytes_s;
+    if (now == DT_F32 && low != DT_F32 && t.flops_s[now] > 0) {
+        e->low_speedup = t.flops_s[low] / t.flops_s[now];
+        e->low         = precision_name(low);
+    }
+}
+
+/* What does not grow with the batch is counted as if it did: so many fit in any case. */
+static i64 batch_that_fits(const struct session *s)
+{
+    f64 times = (f64)s->target.memory_bytes / (f64)MAX(s->set->arena_bytes, 1);
+    return (i64)MIN((f64)s->config.batch * times, (f64)dataset_count(s->data, SPLIT_TRAIN));
+}
+
+struct evidence judge_end(struct session *s, struct lookout *l, const struct step_split *split,
+                          const struct saving *v, struct judged_counts counts)
+{
+    struct lookout_seen        seen = lookout_end(l);
+    const struct train_config *t    = &s->settings->train;
+    struct evidence            e    = { .split      = *split,
+                                        .steps      = counts.steps,
+                                        .batch      = s->config.batch,
+                                        .accumulate = MAX(s->config.accumulate, 1),
+                                        .batch_fits = batch_that_fits(s),
+                                        .saves      = v->figures.count,
+                                        .hazard     = v->facts.hazard,
+                                        .eval_count = counts.evaluations,
+                                        .eval_every = t->eval_every ? t->eval_every : counts.epoch_steps,
+                                        .log_every  = t->log_every,
+                                        .threads    = s->target.bus_id.len ? 0 : s->target.threads,
+                                        .load       = seen.load,
+                                        .usage      = seen.usage };
+    add_rates(s, &e);
+    return e;
+}
