@@ -19,6 +19,7 @@ static i64 numbers_of(struct str line, i64 *out, i64 count_max)
     i64        count = 0;
     struct str word;
     while (count < count_max && str_cut(&line, ' ', &word)) {
+        word = str_trim(word);
         if (!word.len) continue;
         if (!str_i64(word, &out[count]) || out[count] < -largest || out[count] > largest) break;
         count++;
@@ -106,6 +107,7 @@ void probe_read(struct probe *p, struct os *os, struct arena scratch)
     struct str counts = proc(os, "/proc/vmstat", &scratch);
     f64        swap   = value_of(counts, "pswpin") + value_of(counts, "pswpout");
     p->own_ns            = probe_own_ns(os, scratch);
+    p->own_bytes         = value_of(proc(os, "/proc/self/status", &scratch), "RssAnon") * 1024;
     p->swap_pages        = isnan(swap) ? -1 : (i64)swap;
     p->memory_bytes      = value_of(memory, "MemTotal") * 1024;
     p->memory_free_bytes = value_of(memory, "MemAvailable") * 1024;
@@ -160,7 +162,8 @@ struct load probe_load(const struct probe *from, const struct probe *to, struct 
                       .core_count        = MIN(from->core_count, to->core_count),
                       .memory_stalled    = (to->memory_stalled_s - from->memory_stalled_s) / s,
                       .memory_bytes      = to->memory_bytes,
-                      .memory_free_bytes = to->memory_free_bytes };
+                      .memory_free_bytes = to->memory_free_bytes,
+                      .own_bytes         = to->own_bytes };
     for (i64 i = 0; i < l.core_count; i++) {
         const struct probe_core *a = &from->cores[i], *b = &to->cores[i];
         busy += (f64)(b->busy - a->busy);

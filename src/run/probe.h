@@ -17,6 +17,7 @@ struct probe_core {
 struct probe {
     i64               at_ns;
     i64               own_ns;            /* processor time of this process; -1: not told */
+    f64               own_bytes;         /* its memory, mapped files not counted; NaN: not told */
     i64               swap_pages;        /* in and out, since the machine began; -1: not told */
     f64               memory_bytes, memory_free_bytes; /* NaN: not told */
     f64               memory_stalled_s;  /* all that run waited for memory; NaN: not told */
@@ -39,7 +40,7 @@ struct load {
     i64 core_count;
     f64 swap_bytes_s;
     f64 memory_stalled; /* part of the time */
-    f64 memory_bytes, memory_free_bytes; /* at the end of it */
+    f64 memory_bytes, memory_free_bytes, own_bytes; /* at the end of it */
 };
 struct load probe_load(const struct probe *from, const struct probe *to, struct arena scratch);
 

@@ -67,19 +67,10 @@ static bool waits_for_data(const struct evidence *e, f64 at)
     return part_of(e, PART_input) >= at && !memory_is_short(e);
 }
 
-static i64 slowest_stage(const struct evidence *e)
-{
-    i64 slowest = 0;
-    for (i64 i = 1; i < STAGES; i++)
-        if (e->stage_s[i] > e->stage_s[slowest]) slowest = i;
-    return slowest;
-}
-
 /* Reading is what takes the workers' time; where samples are mapped only the kernel can tell. */
 static bool reading_binds(const struct evidence *e)
 {
-    i64 slowest = slowest_stage(e);
-    if (e->stage_s[slowest] > 0) return slowest == STAGE_READ;
+    if (e->read_s > 0) return e->read_s >= MAX(e->decode_s, e->augment_s);
     return e->load.seconds > 0 && e->load.disk * (f64)e->load.core_count >= part_of(e, PART_input) / 2;
 }
 
@@ -96,7 +87,7 @@ typedef bool rule(const struct evidence *e, f64 at, struct ailing *a, struct are
 
 static void data_fix(const struct evidence *e, struct ailing *a, i64 workers, struct arena *perm)
 {
-    a->fix  = str_fmt(perm, "data.workers=%lld", (long long)workers);
+    a->fix  = str_fmt(perm, "loader.workers=%lld", (long long)workers);
     a->gain = a->foretold = part_of(e, PART_input);
 }
 
@@ -128,13 +119,13 @@ static bool check_slow_network(const struct evidence *e, f64 at, struct ailing *
 static bool check_slow_augmentation(const struct evidence *e, f64 at, struct ailing *a,
                                     struct arena *perm)
 {
-    i64 slowest = slowest_stage(e), cores = MAX(e->load.core_count, 1);
-    if (!waits_for_data(e, at) || reading_binds(e) || !(e->stage_s[slowest] > 0)) return false;
+    i64 cores = MAX(e->load.core_count, 1);
+    if (!waits_for_data(e, at) || reading_binds(e) || !(e->decode_s + e->augment_s > 0)) return false;
     data_fix(e, a, MIN(workers_needed(e), cores), perm);
     bool full = e->workers >= cores;
-    if (full) a->fix = STR("data.memory_cache=on");
+    if (full) a->fix = STR("loader.keep=on");
     a->text = str_fmt(perm, "steps wait for data %.0f %% of the time, and most of that is %s%s",
-                      100 * a->gain, slowest == STAGE_DECODE ? "decoding" : "augmenting",
+                      100 * a->gain, e->decode_s > e->augment_s ? "decoding" : "augmenting",
                       full ? "; every core has a worker already" : "");
     return true;
 }
@@ -268,7 +259,7 @@ static bool check_too_many_workers(const struct evidence *e, f64 at, struct aili
     i64 fits = (i64)((at - 0.2) * e->load.memory_bytes / e->worker_bytes) -
                (i64)((taken - (f64)e->workers * e->worker_bytes) / e->worker_bytes);
     a->gain = a->foretold = MAX(part_of(e, PART_input), e->load.memory_stalled);
-    a->fix = a->tried = str_fmt(perm, "data.workers=%lld", (long long)MIN(MAX(fits, 1), e->workers - 1));
+    a->fix = a->tried = str_fmt(perm, "loader.workers=%lld", (long long)MIN(MAX(fits, 1), e->workers - 1));
     a->text = str_fmt(perm, "%lld workers of %.3g MiB each, and %.0f %% of the memory is taken",
                       (long long)e->workers, e->worker_bytes / 0x1p20,
                       100 * taken / e->load.memory_bytes);
@@ -281,7 +272,7 @@ static bool check_oscillation(const struct evidence *e, f64 at, struct ailing *a
     bool other = e->usage.with == RHYTHM_CHECKPOINT || e->usage.with == RHYTHM_EVALUATION;
     if (e->usage.shape != USAGE_OSCILLATING || e->usage.low < at || other) return false;
     a->gain = a->foretold = 1 - e->usage.mean / e->usage.p95;
-    a->fix  = str_fmt(perm, "data.prefetch=%d", 8);
+    a->fix  = str_fmt(perm, "loader.prefetch=%d", 8);
     a->text = usage_text(&e->usage, perm);
     return true;
 }

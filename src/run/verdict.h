@@ -16,16 +16,14 @@
 #include "run/split.h"
 #include "run/usage.h"
 
-enum { STAGE_READ, STAGE_DECODE, STAGE_AUGMENT, STAGES };
-
 struct evidence {
     struct step_split split; /* of the run's time from its first step on */
     i64               steps;
     f64 communication_s; /* of it: waiting for other devices */
     f64 flops_part, bandwidth_part; /* of what the machine can do, while it computes; NaN: not known */
 
-    f64  stage_s[STAGES];     /* of all the loader's workers; all 0: samples are mapped memory */
-    i64  workers;             /* of the loader */
+    f64  read_s, decode_s, augment_s; /* of all the loader's workers; 0: samples are mapped memory */
+    i64  workers;             /* of the loader, of the stage that has the most */
     f64  worker_bytes;        /* that each holds */
     bool remote;              /* samples come over a network */
 
@@ -100,7 +98,7 @@ struct dollars ailing_dollars(const struct ailing *a, f64 usd_run, f64 runs_per_
 
 /* "data bound: 43 % of the time goes into waiting for data". */
 struct str verdict_text(const struct verdict *v, struct arena *perm);
-/* "slow_disk: …; data.workers=8 gives back 43 % of the run, $1.20 a run and $14 a year; confirmed: …". */
+/* "slow_disk: …; loader.workers=8 gives back 43 % of the run, $1.20 a run and $14 a year; confirmed: …". */
 struct str ailing_text(const struct ailing *a, struct dollars d, struct arena *perm);
 
 #endif

@@ -55,8 +55,27 @@ static i64 batch_that_fits(const struct session *s)
     return (i64)MIN((f64)s->config.batch * times, (f64)dataset_count(s->data, SPLIT_TRAIN));
 }
 
+static bool is_remote(struct str path)
+{
+    return str_starts(path, STR("http://")) || str_starts(path, STR("https://")) ||
+           str_starts(path, STR("s3://")) || str_starts(path, STR("gs://"));
+}
+
+/* What the process holds beside the plan's memory is the loader's, but for little. */
+static void add_loader(const struct session *s, const struct loader_stats *stats, struct evidence *e)
+{
+    e->remote       = is_remote(s->settings->data.path);
+    f64 arena_bytes = s->target.bus_id.len ? 0 : (f64)s->set->arena_bytes; /* on a GPU it is not here */
+    e->read_s       = (f64)stats->stage[STAGE_READ].busy_ns * 1e-9;
+    e->decode_s     = (f64)stats->stage[STAGE_DECODE].busy_ns * 1e-9;
+    e->augment_s    = (f64)stats->stage[STAGE_AUGMENT].busy_ns * 1e-9;
+    for (i64 i = 0; i < STAGE_COUNT; i++) e->workers = MAX(e->workers, stats->stage[i].workers);
+    if (e->workers) e->worker_bytes = MAX(e->load.own_bytes - arena_bytes, 0) / (f64)e->workers;
+}
+
 struct evidence judge_end(struct session *s, struct lookout *l, const struct step_split *split,
-                          const struct saving *v, struct judged_counts counts)
+                          const struct saving *v, const struct loader_stats *loaded,
+                          struct judged_counts counts)
 {
     struct lookout_seen        seen = lookout_end(l);
     const struct train_config *t    = &s->settings->train;
@@ -74,5 +93,6 @@ struct evidence judge_end(struct session *s, struct lookout *l, const struct ste
                                         .load       = seen.load,
                                         .usage      = seen.usage };
     add_rates(s, &e);
+    add_loader(s, loaded, &e);
     return e;
 }

@@ -536,7 +536,8 @@ static void fill_result(struct loop *l)
     r->input_share         = input_share(l);
     r->split               = l->split;
     r->power               = meter_end(&l->meter, &l->s);
-    r->evidence            = judge_end(&l->s, l->lookout, &l->split, &l->saving,
+    struct loader_stats loaded = loader_stats(l->loader);
+    r->evidence            = judge_end(&l->s, l->lookout, &l->split, &l->saving, &loaded,
                                        (struct judged_counts){ l->at.step - l->steps_before, l->evaluations,
                                                                l->limits.epoch_steps });
     r->loss                = l->at.eval_step >= 0 ? l->at.last_eval.loss : l->at.loss;

@@ -118,7 +118,8 @@ struct judged_counts {
 struct saving;
 struct lookout *judge_begin(struct session *s);
 struct evidence judge_end(struct session *s, struct lookout *l, const struct step_split *split,
-                          const struct saving *v, struct judged_counts counts);
+                          const struct saving *v, const struct loader_stats *loaded,
+                          struct judged_counts counts);
 
 /* check.c */
 f64 session_flops(const struct session *s, enum program_id id); /* 0: there is no such program */

@@ -91,13 +91,13 @@ static void load(struct running *r)
 {
     struct scene *s = r->s;
     enter(r, PART_input);
-    s->e.stage_s[STAGE_READ] += (f64)call_ns(r, s->read_ms, false) * 1e-9;
+    s->e.read_s += (f64)call_ns(r, s->read_ms, false) * 1e-9;
     i64 begin = clock_ns(r);
     work(r, s->decode_ms, 0.2);
-    s->e.stage_s[STAGE_DECODE] += (f64)(clock_ns(r) - begin) * 1e-9;
+    s->e.decode_s += (f64)(clock_ns(r) - begin) * 1e-9;
     begin = clock_ns(r);
     work(r, s->augment_ms, 0.2);
-    s->e.stage_s[STAGE_AUGMENT] += (f64)(clock_ns(r) - begin) * 1e-9;
+    s->e.augment_s += (f64)(clock_ns(r) - begin) * 1e-9;
 }
 
 static void step(struct running *r, i64 index, struct fake_nvml *gpu)
@@ -251,9 +251,9 @@ static const struct {
     void (*seed)(struct scene *), (*near)(struct scene *);
     const char *fix;
 } seeded[] = {
-    { AILMENT_slow_disk, slow_disk, slow_disk_near, "data.workers=2" },
-    { AILMENT_slow_network, slow_network, slow_network_near, "data.workers=4" },
-    { AILMENT_slow_augmentation, slow_augmentation, slow_augmentation_near, "data.workers=2" },
+    { AILMENT_slow_disk, slow_disk, slow_disk_near, "loader.workers=2" },
+    { AILMENT_slow_network, slow_network, slow_network_near, "loader.workers=4" },
+    { AILMENT_slow_augmentation, slow_augmentation, slow_augmentation_near, "loader.workers=2" },
     { AILMENT_tiny_batch, tiny_batch, tiny_batch_near, "train.batch=64 train.lr_batch=32" },
     { AILMENT_fp32_where_bf16, fp32_where_bf16, fp32_where_bf16_near, "train.precision=bf16" },
     { AILMENT_checkpoint_too_often, checkpoint_too_often, checkpoint_too_often_near,
@@ -263,8 +263,8 @@ static const struct {
     { AILMENT_logging_every_step, logging_every_step, logging_every_step_near, "train.log_every=0" },
     { AILMENT_one_slow_core, one_slow_core, one_slow_core_near, "train.threads=3" },
     { AILMENT_swapping, swapping, swapping_near, "train.batch=16 train.accumulate=2" },
-    { AILMENT_too_many_workers, too_many_workers, too_many_workers_near, "data.workers=10" },
-    { AILMENT_oscillation, oscillation, oscillation_near, "data.prefetch=8" },
+    { AILMENT_too_many_workers, too_many_workers, too_many_workers_near, "loader.workers=10" },
+    { AILMENT_oscillation, oscillation, oscillation_near, "loader.prefetch=8" },
 };
 
 _Static_assert(sizeof seeded / sizeof *seeded == AILMENTS, "each ailment is seeded");

@@ -75,5 +75,6 @@ TEST(the_real_kernel_is_understood)
     CHECK(p->core_count >= 1);
     CHECK(p->own_ns >= 0);
     CHECK(p->swap_pages >= 0);
+    CHECK(p->own_bytes > 0 && p->own_bytes < p->memory_bytes);
     CHECK(p->memory_bytes > p->memory_free_bytes && p->memory_free_bytes > 0);
 }

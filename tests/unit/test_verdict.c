@@ -52,7 +52,7 @@ TEST(the_largest_gain_comes_first)
     struct evidence e = with_parts(60, 10, 30, 0);
     e.eval_count      = 9;
     e.eval_every      = 10;
-    e.stage_s[STAGE_READ] = 1;
+    e.read_s = 1;
     struct verdict v      = verdict_of(&e, perm);
     CHECK_EQ(v.count, 2);
     CHECK_EQ(v.ailing[0].ailment, AILMENT_evaluation_too_often);
@@ -64,7 +64,7 @@ TEST(the_largest_gain_comes_first)
 TEST(memory_comes_before_data)
 {
     struct evidence e     = with_parts(50, 50, 0, 0);
-    e.stage_s[STAGE_READ] = 1;
+    e.read_s = 1;
     CHECK_EQ(verdict_of(&e, perm).ailing[0].ailment, AILMENT_slow_disk);
     e.batch = 8;
     e.load  = (struct load){ .seconds = 1, .swap_bytes_s = 1e8, .memory_stalled = 0.3, .core_slowest = NAN,
