@@ -1,5 +1,6 @@
 /* libraries.c - finding the optional libraries, for frugal doctor. */
 #include "cli/libraries.h"
+#include "data/image.h"
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,12 @@
 #endif
 #ifndef FRUGAL_CURL_SONAME
 #define FRUGAL_CURL_SONAME NULL
+#endif
+#ifndef FRUGAL_JPEG_SONAME
+#define FRUGAL_JPEG_SONAME NULL
+#endif
+#ifndef FRUGAL_PNG_SONAME
+#define FRUGAL_PNG_SONAME NULL
 #endif
 
 const struct library libraries[] = {
@@ -42,6 +49,8 @@ struct str library_version(const struct library *l, struct arena *perm)
     };
     const void *(*version)(void);
     if (!l->soname) return STR("");
+    if (!l->symbol)
+        return str_of(image_library(strcmp(l->name, "libpng") ? IMAGE_JPEG : IMAGE_PNG));
     setenv("OPENBLAS_NUM_THREADS", "1", 0); /* or loading it starts threads */
     void *handle = dlopen(l->soname, RTLD_LAZY | RTLD_LOCAL);
     void *symbol = handle ? dlsym(handle, l->symbol) : NULL;

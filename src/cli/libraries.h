@@ -6,7 +6,7 @@
 struct library {
     const char *name;
     const char *soname; /* NULL: its header was not there when frugal was built */
-    const char *symbol; /* of the function that tells its version */
+    const char *symbol; /* of the function that tells its version; NULL: the decoder of images knows */
     const char *use, *without, *package;
 };
 
