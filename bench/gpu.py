@@ -79,7 +79,7 @@ def run(file, *settings):
     times = [b["elapsed_s"] - a["elapsed_s"] for a, b in zip(told, told[1:])]
     five = done["first_step_ms"] / 1e3 + (told[4]["elapsed_s"] - told[0]["elapsed_s"] if len(told) > 4 else 0)
     return {"ms": 1e3 * statistics.median(times[len(times) // 3:]) if times else None, "five_steps_s": five, "seconds": seconds, "done": done,
-            "peak_gib": done["arena_bytes_used"] / 2**30, "planned": done["arena_bytes_planned"] == done["arena_bytes_used"],
+            "peak_gib": done["arena_bytes_used"] / 2**30, "driver_gib": done["device_bytes"] / 2**30, "planned": done["arena_bytes_planned"] == done["arena_bytes_used"],
             "losses": {e["step"]: e["loss"] for e in told}, "evals": [e for e in events if e["event"] == "eval"]}
 
 
@@ -99,7 +99,7 @@ def gpt(name, options, settings, shape, steps, must, aim, five, memory):
     rate = shape[3] * 1024 / ours["ms"] * 1e3
     yield figure(name, "speed", rate, "tokens/s", best.get("tokens_s"), must, aim)
     yield figure(name, "fifth step done after", ours["five_steps_s"], "s", best.get("five_steps_s"), *five, more=False)
-    yield figure(name, "memory" + ("" if ours["planned"] else ", NOT as planned"), ours["peak_gib"], "GiB",
+    yield figure(name, "memory" + ("" if ours["planned"] else ", NOT as planned") + f"; {ours['driver_gib']:.1f} GiB by the driver", ours["peak_gib"], "GiB",
                  best.get("peak_gib"), *memory, more=False)
 
 

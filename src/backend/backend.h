@@ -58,6 +58,8 @@ struct backend_table {
     void (*time)(struct backend *, const struct program *, f64 *seconds);
     /* End of the highest byte of the arena written since alloc: measured, not planned. */
     i64 (*used_bytes)(struct backend *);
+    /* Of the device's memory, by its driver, since open: arena, libraries and graphs. NULL: it is the host's. */
+    i64 (*device_bytes)(struct backend *);
     void (*close)(struct backend *);
 };
 

@@ -448,6 +448,7 @@ static void done_event(struct progress *p, const struct train_result *r)
     event_f64(&b, "dollars", r->dollars);
     event_i64(&b, "arena_bytes_planned", r->arena_bytes_planned);
     event_i64(&b, "arena_bytes_used", r->arena_bytes_used);
+    event_f64(&b, "device_bytes", r->device_bytes < 0 ? NAN : (f64)r->device_bytes);
     event_i64(&b, "peak_rss_bytes", r->peak_rss_bytes);
     event_str(&b, "out", r->out);
     event_end(&b, p->say);
@@ -538,6 +539,9 @@ static void summary(struct progress *p, const struct train_result *r)
                STR_ARG(text_bytes(&scratch, (f64)r->arena_bytes_planned)),
                STR_ARG(text_bytes(&scratch, (f64)r->arena_bytes_used)),
                STR_ARG(text_bytes(&scratch, (f64)r->peak_rss_bytes)));
+    if (r->device_bytes >= 0)
+        say_result(s, "%-12s%.*s taken by the driver's count, libraries included\n", "GPU memory",
+                   STR_ARG(text_bytes(&scratch, (f64)r->device_bytes)));
     if (r->out.len && r->weights_step != r->steps)
         say_result(s, "%-12s%.*s, those of step %lld\n", "weights", STR_ARG(r->out),
                    (long long)r->weights_step);

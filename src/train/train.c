@@ -551,6 +551,7 @@ static void fill_result(struct loop *l)
     r->step_samples        = session_step_samples(&l->s);
     r->arena_bytes_planned = l->s.set->arena_bytes;
     r->arena_bytes_used    = l->s.backend->table->used_bytes(l->s.backend);
+    r->device_bytes        = l->s.backend->table->device_bytes ? l->s.backend->table->device_bytes(l->s.backend) : -1;
     r->peak_rss_bytes      = os_peak_rss_bytes();
     if (l->kept) r->out = l->s.settings->train.out;
     r->seconds = elapsed_s(l);

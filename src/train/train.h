@@ -179,6 +179,7 @@ struct train_result {
     i64                 step_samples;   /* of a whole step */
     f64                 dollars;        /* seconds x usd_hour */
     i64                 arena_bytes_planned, arena_bytes_used, peak_rss_bytes;
+    i64                 device_bytes; /* by the GPU's driver, its context apart; -1: no GPU */
     struct str          out;            /* where the weights lie; empty: not saved. Lives as long
                                            as the settings */
 };

@@ -153,6 +153,7 @@ static struct train_result a_result(f64 dollars)
                                   .dollars             = dollars,
                                   .arena_bytes_planned = 4100000,
                                   .arena_bytes_used    = 4100000,
+                                  .device_bytes        = -1,
                                   .peak_rss_bytes      = 38000000,
                                   .out                 = STR("w.safetensors") };
 }

@@ -33,7 +33,7 @@ struct cuda {
     struct backend base;
     struct gpu     gpu;
     struct str     name, bus_id;
-    i64            memory_bytes;
+    i64            memory_bytes; /* that was free once the context stood */
     f64            flops_s, bandwidth_bytes_s; /* of plain f32; by the clocks the driver tells */
     u8            *arena;
     i64            arena_bytes;
@@ -474,6 +474,13 @@ static i64 cuda_used_bytes(struct backend *b)
     return 0;
 }
 
+static i64 cuda_device_bytes(struct backend *b)
+{
+    size_t free_bytes = 0, all_bytes = 0;
+    must(cudaMemGetInfo(&free_bytes, &all_bytes));
+    return cuda_of(b)->memory_bytes - (i64)free_bytes;
+}
+
 static void cuda_close(struct backend *b)
 {
     struct cuda *cuda = cuda_of(b);
@@ -511,6 +518,7 @@ static const struct backend_table cuda_table = {
     .unpin      = cuda_unpin,
     .time       = cuda_time,
     .used_bytes = cuda_used_bytes,
+    .device_bytes = cuda_device_bytes,
     .close      = cuda_close,
 };
 
