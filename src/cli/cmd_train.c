@@ -2,6 +2,7 @@
 #include "cli/commands.h"
 #include "cli/config.h"
 #include "cli/hearing.h"
+#include "cli/logs.h"
 #include "cli/profile_show.h"
 #include "cli/progress.h"
 #include "cli/record.h"
@@ -26,8 +27,9 @@ enum status command_train(struct cli *c, struct err *err)
     struct config        *config;
     struct train_result   result   = { 0 };
     struct progress       shown    = { .say = c->say, .scratch = arena_part(c->perm, EVENT_BYTES) };
-    struct train_listener show = progress_listener(&shown), profiled, heard, listener;
+    struct train_listener show = progress_listener(&shown), profiled, logged, heard, listener;
     struct profile_shown  profile = { .cli = c };
+    struct logs           logs;
     struct hearing        hearing;
     struct record         record;
     struct train_orders   orders = TRAIN_ORDERS_NONE;
@@ -49,13 +51,16 @@ enum status command_train(struct cli *c, struct err *err)
     record.place    = config->settings.checkpoint.dir;
     record.orders   = &orders;
     profile.config  = &config->settings.profile;
-    profiled        = profile_listener(&profile, &show);
-    heard           = hearing_listener(&hearing, &profiled);
-    listener        = record_listener(&record, &heard);
+    heard           = hearing_listener(&hearing, &show);
+    profiled        = profile_listener(&profile, &heard);
+    logs            = logs_init(c, config);
+    logged          = logs_listener(&logs, &profiled);
+    listener        = record_listener(&record, &logged);
     orders.fresh    = c->request->flags & FLAG_fresh;
     listener.orders = &orders;
     os_signals_catch();
     st = train_run(c->os, &config->settings, &listener, &result, err);
+    logs_close(&logs);
     hearing_close(&hearing);
     record_close(&record, result.stopped);
     if (!st && result.target_set && !result.target_reached)

@@ -5,6 +5,7 @@
 #include "compile/compile.h"
 #include "data/data.h"
 #include "model/model.h"
+#include "run/figures.h"
 #include "run/ledger.h"
 #include "run/notice.h"
 #include "run/profile.h"
@@ -106,6 +107,7 @@ struct settings {
     struct run_config   run;
     struct program_config program;
     struct profile_config profile;
+    struct log_config   log;
     bool       profile_only; /* the run ends with the last profiled step; no option */
     struct str choices; /* of kernels, from the checkpoint that is gone on from; no option */
 };

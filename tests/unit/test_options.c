@@ -56,6 +56,7 @@ TEST(every_field_of_the_settings_has_one_row)
                     { "sweep", "src/train/settings.h", "sweep_config" },
                     { "spot", "src/run/notice.h", "spot_config" },
                     { "run", "src/run/ledger.h", "run_config" },
+                    { "log", "src/run/figures.h", "log_config" },
                     { "profile", "src/run/profile.h", "profile_config" },
                     { "program", "src/run/program.h", "program_config" } };
     i64 rows    = 0;

@@ -1,0 +1,171 @@
+/* figures_web.c - Prometheus text (exposition format 0.0.4) on 127.0.0.1. One question at a time, each within a
+ * second: a reader that dawdles keeps other readers waiting, never the run. */
+#include "run/figures_int.h"
+#include "base/thread.h"
+#include <math.h>
+
+enum { QUESTION_BYTES_MAX = 4096, ANSWER_BYTES = 1 << 16 };
+static const i64 question_ns = (i64)1000000000;
+static const struct str loopback = STR_INIT("127.0.0.1");
+
+static const char *const metrics[][2] = {
+#define FIGURE(name, metric, help) { metric, help },
+    FIGURES(FIGURE)
+#undef FIGURE
+};
+
+/* A label's value: backslash, quote and line end are escaped. */
+static void add_label(struct textbuf *b, struct str s)
+{
+    for (i64 i = 0; i < s.len; i++) {
+        char c = s.data[i];
+        if (c == '\\' || c == '"') textbuf_fmt(b, "\\%c", c);
+        else if (c == '\n') textbuf_fmt(b, "\\n");
+        else textbuf_fmt(b, "%c", c);
+    }
+}
+
+static void add_family(struct textbuf *b, const char *name, const char *kind, const char *help)
+{
+    textbuf_fmt(b, "# HELP frugal_%s %s\n# TYPE frugal_%s %s\n", name, help, name, kind);
+}
+
+/* frugal_NAME{run="…" */
+static void add_sample(struct textbuf *b, const struct figures_web *w, const char *name)
+{
+    textbuf_fmt(b, "frugal_%s{run=\"", name);
+    add_label(b, w->run);
+    textbuf_fmt(b, "\"");
+}
+
+static void add_value(struct textbuf *b, f64 v)
+{
+    textbuf_fmt(b, "} ");
+    if (isfinite(v)) textbuf_f64(b, v);
+    else textbuf_fmt(b, v > 0 ? "+Inf" : "-Inf");
+    textbuf_fmt(b, "\n");
+}
+
+struct str figures_web_text(const struct figures_web *w, struct arena *perm)
+{
+    struct textbuf b = textbuf_new(perm);
+    add_family(&b, "up", "gauge", "1 while the run goes on");
+    add_sample(&b, w, "up");
+    add_value(&b, 1);
+    if (!w->any) return textbuf_str(&b);
+    add_family(&b, "step", "gauge", "steps done");
+    add_sample(&b, w, "step");
+    add_value(&b, (f64)w->now.step);
+    for (i64 i = 0; i < FIGURE_COUNT; i++) {
+        if (isnan(w->now.value[i])) continue;
+        add_family(&b, metrics[i][0], "gauge", metrics[i][1]);
+        add_sample(&b, w, metrics[i][0]);
+        if (i == FIGURE_eval_value) {
+            textbuf_fmt(&b, ",metric=\"");
+            add_label(&b, w->metric);
+            textbuf_fmt(&b, "\"");
+        }
+        add_value(&b, w->now.value[i]);
+    }
+    add_family(&b, "split_seconds_total", "counter", "where this process's time went, by part");
+    for (i64 i = 0; i < PART_COUNT; i++) {
+        add_sample(&b, w, "split_seconds_total");
+        textbuf_fmt(&b, ",part=\"%s\"", split_name((enum part)i));
+        add_value(&b, (f64)w->now.split.ns[i] * 1e-9);
+    }
+    return textbuf_str(&b);
+}
+
+/* Until the empty line that ends a question, or its time is over. */
+static struct str read_question(struct figures_web *w, struct file f, char *to)
+{
+    i64 count = 0, got = 1, until = w->os->now_ns(w->os) + question_ns;
+    while (got && count < QUESTION_BYTES_MAX) {
+        i64 left = until - w->os->now_ns(w->os);
+        if (left <= 0 || os_wait_any(&f, 1, left) < 0) break;
+        if (w->os->read(w->os, f, to + count, QUESTION_BYTES_MAX - count, -1, &got, NULL)) break;
+        count += got;
+        if (str_ends((struct str){ to, count }, STR("\r\n\r\n"))) return (struct str){ to, count };
+    }
+    return (struct str){ 0 };
+}
+
+static void answer(struct figures_web *w, struct file f, struct arena scratch)
+{
+    char               bytes[QUESTION_BYTES_MAX];
+    struct figures_web copy;
+    struct str         question = read_question(w, f, bytes), body = STR("see /metrics\n");
+    const char        *status   = "404 Not Found";
+    if (!question.len) return;
+    if (!str_starts(question, STR("GET "))) {
+        status = "405 Method Not Allowed";
+    } else if (str_starts(question, STR("GET /metrics ")) || str_starts(question, STR("GET / "))) {
+        pthread_mutex_lock(&w->lock);
+        copy = (struct figures_web){ .run = w->run, .metric = w->metric, .now = w->now, .any = w->any };
+        pthread_mutex_unlock(&w->lock);
+        status = "200 OK";
+        body   = figures_web_text(&copy, &scratch);
+    }
+    struct str head = str_fmt(&scratch,
+                              "HTTP/1.1 %s\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
+                              "Content-Length: %lld\r\nConnection: close\r\n\r\n",
+                              status, (long long)body.len);
+    if (!w->os->write(w->os, f, head, NULL)) w->os->write(w->os, f, body, NULL);
+}
+
+static bool is_stopped(struct figures_web *w)
+{
+    pthread_mutex_lock(&w->lock);
+    bool stop = w->stop;
+    pthread_mutex_unlock(&w->lock);
+    return stop;
+}
+
+static void *serve(void *context)
+{
+    struct figures_web *w    = context;
+    struct arena        room = arena_open(ANSWER_BYTES);
+    while (room.begin && !is_stopped(w)) {
+        struct file f = { -1 };
+        if (w->os->accept(w->os, w->listener, -1, &f, NULL)) continue;
+        if (!is_stopped(w)) answer(w, f, room);
+        w->os->close(w->os, &f, NULL);
+    }
+    if (room.begin) arena_close(&room);
+    return NULL;
+}
+
+enum status figures_web_open(struct figures_web *w, struct os *os, i32 port, struct err *err)
+{
+    w->os          = os;
+    enum status st = os->listen(os, loopback, port, &w->listener, err);
+    if (st) return st;
+    w->port = os->port_of(os, w->listener);
+    ASSERT(!pthread_mutex_init(&w->lock, NULL));
+    st = thread_start(&w->thread, serve, w, "the thread that answers Prometheus", err);
+    if (st) os->close(os, &w->listener, NULL);
+    return st;
+}
+
+void figures_web_put(struct figures_web *w, const struct figures *f)
+{
+    if (w->listener.fd < 0) return;
+    pthread_mutex_lock(&w->lock);
+    w->now = *f;
+    w->any = true;
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* A connection of our own wakes the thread that waits for one. */
+void figures_web_close(struct figures_web *w)
+{
+    struct file f = { -1 };
+    if (w->listener.fd < 0) return;
+    pthread_mutex_lock(&w->lock);
+    w->stop = true;
+    pthread_mutex_unlock(&w->lock);
+    w->os->connect(w->os, loopback, w->port, question_ns, &f, NULL);
+    pthread_join(w->thread, NULL);
+    if (f.fd >= 0) w->os->close(w->os, &f, NULL);
+    w->os->close(w->os, &w->listener, NULL);
+}
