@@ -76,7 +76,8 @@ TEST(json_events_describes_every_field)
                                          "src/cli/sweep_show.c", "src/cli/cmd_runs.c",
                                          "src/cli/cmd_report.c", "src/cli/report_show.c",
                                          "src/cli/cmd_checkpoints.c", "src/cli/plan_show.c",
-                                         "src/cli/plan_scale.c", "src/cli/profile_show.c" };
+                                         "src/cli/plan_scale.c", "src/cli/profile_show.c",
+                                         "src/cli/cmd_tokenize.c" };
     struct str               page, text, line;
     struct err               err    = { 0 };
     i64                      fields = 0;
