@@ -1,14 +1,18 @@
 /* cmd_plan.c - frugal plan WHAT: what training it would cost, where, and how. */
 #include "backend/backend.h"
+#include "backend/cuda/cuda.h"
 #include "base/pool.h"
 #include "cli/config.h"
+#include "cli/foretell.h"
 #include "cli/plan.h"
+#include "cli/record.h"
 #include "plan/calibrate.h"
 #include "plan/known.h"
 #include "plan/scaling.h"
 #include "run/ledger.h"
 #include "train/train.h"
 #include <math.h>
+#include <string.h>
 
 enum status command_plan(struct cli *c, struct err *err);
 
@@ -115,6 +119,8 @@ static enum status job_of_run(struct cli *c, struct question *q, struct err *err
     q->usd_hour = config->settings.train.usd_hour;
     q->ours     = true;
     q->run_file = c->request->arguments[0];
+    q->settings = record_settings(config, c->perm);
+    q->ledger   = config->settings.run.ledger;
     i64 every =
         config->settings.train.eval_every ? config->settings.train.eval_every : o.epoch_steps;
     q->job = (struct plan_job){ .name         = q->run_file,
@@ -135,8 +141,6 @@ static enum status job_of_run(struct cli *c, struct question *q, struct err *err
                         (long long)batch_auto));
     if (config->settings.train.target == config->settings.train.target)
         note(q, STR("the target may be reached before the last step: the whole run is priced"));
-    note(q, STR("data loading keeps up with the steps: `frugal doctor` with the run file measures "
-                "it here"));
     if (o.steps) return STATUS_OK;
     return err_set(err, STATUS_USAGE, "the run has no end: train.steps or train.epochs says it");
 }
@@ -231,6 +235,7 @@ enum status plan_ask(struct cli *c, struct question *q, struct err *err)
     struct str            what, text;
     struct known          read;
     q->usd_hour = NAN;
+    q->ledger   = c->os->env(c->os, "FRUGAL_RUN_LEDGER");
     if (!r->argument_count)
         return err_set(err, STATUS_USAGE, "plan what? A run file, a config.json or a model's name");
     what = r->arguments[0];
@@ -246,13 +251,6 @@ enum status plan_ask(struct cli *c, struct question *q, struct err *err)
 
 /* --- where --- */
 
-static struct str rates_path(struct cli *c)
-{
-    struct str path = ledger_path(c->os, STR(""), c->perm);
-    while (path.len && path.data[path.len - 1] != '/') path.len--;
-    return str_cat(c->perm, path, STR("rates.csv"));
-}
-
 static enum status open_here(void *context, struct arena *perm, struct backend **out,
                              struct err *err)
 {
@@ -260,33 +258,49 @@ static enum status open_here(void *context, struct arena *perm, struct backend *
     return backend_cpu_open(perm, pool_machine_threads(), BACKEND_FAST, out, err);
 }
 
-static enum status add_here(struct cli *c, struct question *q, struct err *err)
+static enum status add_processor(struct cli *c, struct question *q, struct err *err)
 {
     struct rates   *r = NEW(c->perm, struct rates, 1);
     struct target   t;
-    struct backend *b;
-    struct str      text, path = rates_path(c);
     struct os_stat  there;
-    bool            measured = !c->os->stat(c->os, path, &there, NULL);
-    enum status     st       = open_here(NULL, c->perm, &b, err);
-    *r                       = *rates_of_cpus();
+    struct backend *b;
+    bool measured = !c->os->stat(c->os, foretell_rates_path(c->os, c->perm), &there, NULL);
+    enum status st = open_here(NULL, c->perm, &b, err);
     if (st) return st;
+    q->here[q->here_count++] = b;
     b->table->describe(b, &t);
-    if (!measured) b->table->rate(b, &t);
-    b->table->close(b);
-    if (measured) st = os_read_all(c->os, path, c->perm, &text, err);
-    if (measured && !st) st = rates_parse(r, path, text, err);
-    if (st) return st;
-    if (measured) {
-        t.flops_s[DT_F32]   = r->peak[RATE_F32].flops;
-        t.flops_s[DT_BF16]  = r->peak[RATE_LOW].flops;
-        t.bandwidth_bytes_s = r->peak[RATE_F32].bytes;
-    } else {
+    *r = *rates_of_cpus();
+    if (measured) st = foretell_read_rates(c->os, c->perm, &t, r, err);
+    else b->table->rate(b, &t);
+    if (!measured)
         note(q, STR("this machine: rates of another processor's kernels; `frugal plan --calibrate` "
                     "measures its own"));
-    }
     q->devices[q->device_count++] = device_here(&t, r, q->usd_hour);
-    return STATUS_OK;
+    return st;
+}
+
+/* As the driver describes it; rates of its row in the catalogue, where it has one. */
+static void add_gpu(struct cli *c, struct question *q)
+{
+    struct target     t;
+    struct backend   *b;
+    struct device     known;
+    struct err        why;
+    const struct gpu *g;
+    if (!backend_cuda_likely() || backend_cuda_open(c->perm, &b, &why)) return;
+    q->here[q->here_count++] = b;
+    b->table->describe(b, &t);
+    struct device d = device_here(&t, rates_of_gpus(), q->usd_hour);
+    g               = catalogue_gpu_of_driver(q->catalogue, t.name);
+    d.cores         = pool_machine_threads();
+    d.copy_bytes_s  = 1e9 * assumed_copy_gb_s;
+    if (g && !device_of_gpu(q->catalogue, g->name, c->perm, &known, &why)) {
+        memcpy(d.target.flops_s, known.target.flops_s, sizeof d.target.flops_s);
+        memcpy(d.peak_flops_s, known.peak_flops_s, sizeof d.peak_flops_s);
+        d.target.bandwidth_bytes_s = known.target.bandwidth_bytes_s;
+        d.model                    = known.model;
+    }
+    q->devices[q->device_count++] = d;
 }
 
 static enum status devices_of(struct cli *c, struct question *q, struct err *err)
@@ -298,7 +312,7 @@ static enum status devices_of(struct cli *c, struct question *q, struct err *err
     enum status           st =
         catalogue_open(c->os, c->perm, r->value[FLAG_INDEX_prices], &q->catalogue, err);
     if (st) return st;
-    q->devices = NEW(c->perm, struct device, q->catalogue->machine_count + 1);
+    q->devices = NEW(c->perm, struct device, q->catalogue->machine_count + 2);
     for (i64 i = 0; i < q->catalogue->machine_count; i++) {
         const struct machine *m = &q->catalogue->machines[i];
         if (cloud.len && !str_eq(cloud, m->provider)) continue;
@@ -309,9 +323,11 @@ static enum status devices_of(struct cli *c, struct question *q, struct err *err
     if (unknown)
         note(q, str_fmt(c->perm, "%lld machines are left out: their rates or memory are not known",
                         (long long)unknown));
-    if (q->ours && isnan(q->usd_hour))
-        note(q, STR("this machine is left out: train.usd_hour is not given"));
-    if (q->ours && !isnan(q->usd_hour) && !cloud.len) st = add_here(c, q, err);
+    q->rented_count = q->device_count;
+    if (q->ours && !cloud.len) {
+        st = add_processor(c, q, err);
+        add_gpu(c, q);
+    }
     if (!st && !q->device_count)
         st = err_set(err, STATUS_NO,
                      "the catalogue has no machine of %.*s; `frugal prices` lists all",
@@ -329,7 +345,7 @@ static enum status calibrate_here(struct cli *c, struct arena scratch, struct er
     struct backend     *b;
     struct target       t;
     i64                 count;
-    struct str          path = rates_path(c), folder = path;
+    struct str          path = foretell_rates_path(c->os, c->perm), folder = path;
     while (folder.len && folder.data[folder.len - 1] != '/') folder.len--;
     enum status st = calibrate(c->perm, open_here, NULL, &samples, &count, scratch, err);
     if (!st) st = open_here(NULL, c->perm, &b, err);
@@ -346,13 +362,35 @@ static enum status calibrate_here(struct cli *c, struct arena scratch, struct er
     return st;
 }
 
+/* An hour of this machine has no price, so it cannot be ranked; how long it takes can be told. */
+static void tell_unpriced(struct cli *c, struct question *q, const struct plan_variants *v,
+                          struct arena scratch)
+{
+    struct plan_result *r = NEW(c->perm, struct plan_result, 1);
+    for (i64 i = q->rented_count; i < q->device_count && isnan(q->usd_hour); i++) {
+        struct device *d    = &q->devices[i];
+        d->usd_h[PRICE_OWN] = 0;
+        plan_search(&q->job, v, d, 1, q->catalogue, &q->limits, r, scratch);
+        d->usd_h[PRICE_OWN] = NAN;
+        if (!r->count) continue;
+        struct plan_row *row = &r->rows[0];
+        note(q, str_fmt(c->perm,
+                        "%.*s: %.3g h in %s, and no rank: train.usd_hour says what an hour costs",
+                        STR_ARG(d->name), row->hours, precision_text(row->precision)));
+        row->bill.total = NAN;
+        plan_foretell(c, q, row);
+    }
+}
+
 static enum status answer(struct cli *c, struct question *q, struct arena scratch, struct err *err)
 {
     struct plan_variants *v  = NEW(c->perm, struct plan_variants, 1);
     struct plan_result   *r  = NEW(c->perm, struct plan_result, 1);
     enum status           st = plan_compile(c->perm, &q->job, v, scratch, err);
     if (st) return st;
-    plan_search(&q->job, v, q->devices, q->device_count, q->catalogue, &q->limits, r, scratch);
+    i64 ranked = isnan(q->usd_hour) ? q->rented_count : q->device_count;
+    plan_search(&q->job, v, q->devices, ranked, q->catalogue, &q->limits, r, scratch);
+    tell_unpriced(c, q, v, scratch);
     if (r->count) plan_show(c, q, v, r);
     for (i64 i = 0; i < MIN(r->count, FORETOLD); i++) plan_foretell(c, q, &r->rows[i]);
     if (r->count && c->request->flags & FLAG_scale_model) return plan_scale(c, q, scratch, err);
@@ -377,9 +415,10 @@ enum status command_plan(struct cli *c, struct err *err)
         st = limits_of(c->request, &q->limits, err);
         if (!st) st = plan_ask(c, q, err);
         if (!st) st = devices_of(c, q, err);
-        if (!st) plan_lives(c, q);
+        if (!st) plan_learn(c, q);
         if (!st) st = answer(c, q, scratch, err);
     }
+    for (i64 i = 0; i < q->here_count; i++) q->here[i]->table->close(q->here[i]);
     arena_close(&scratch);
     return st;
 }

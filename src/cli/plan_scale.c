@@ -45,7 +45,7 @@ enum status plan_scale(struct cli *c, const struct question *asked, struct arena
         enum status st = plan_ask(c, &q, err);
         if (!st) st = plan_compile(c->perm, &q.job, &v, scratch, err);
         if (st) return st;
-        plan_search(&q.job, &v, q.devices, q.device_count, q.catalogue, &q.limits, r, scratch);
+        plan_search(&q.job, &v, q.devices, q.rented_count, q.catalogue, &q.limits, r, scratch);
         if (r->count) show(c, &q, &v, &r->rows[0]);
     }
     return STATUS_OK;

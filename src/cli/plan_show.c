@@ -37,11 +37,6 @@ static bool is_old(struct cli *c, const struct plan_row *r)
     return r->device->row && !(price_age_days(c, r) <= PRICE_OLD_DAYS);
 }
 
-static const char *precision_text(const struct plan_row *r)
-{
-    return r->precision == DT_BF16 ? "bf16" : r->precision == DT_F16 ? "fp16" : "fp32";
-}
-
 static struct str ms_text(struct arena *perm, f64 seconds)
 {
     return str_fmt(perm, seconds < 10 ? "%.4g" : "%.0f", seconds * 1e3);
@@ -66,7 +61,7 @@ static void show_row(struct cli *c, i64 rank, const struct plan_row *r)
         "%3lld %10.*s %9.*s %6.1f %6.*s  %9s%s %-30.*s %-5s %-12.*s %-7s%s %8.*s %8.*s %5.*s  %s\n",
         (long long)rank, STR_ARG(text_dollars(&s, r->bill.total)),
         STR_ARG(hours_text(&s, r->hours)), r->outcome.interruptions, STR_ARG(odds),
-        price_name(r->price), is_old(c, r) ? "*" : " ", STR_ARG(where(&s, r)), precision_text(r),
+        price_name(r->price), is_old(c, r) ? "*" : " ", STR_ARG(where(&s, r)), precision_text(r->precision),
         STR_ARG(cut_text(&s, r)), recompute_text(r->variant), r->sharded ? "+" : " ",
         STR_ARG(text_bytes(&s, r->memory_bytes)), STR_ARG(ms_text(&s, r->step.step_s)),
         STR_ARG(mfu), estimate_bound(&r->step));
@@ -84,7 +79,7 @@ static void json_row(struct cli *c, const struct question *q, i64 rank, const st
     event_f64(&b, "price_age_days", price_age_days(c, r));
     event_i64(&b, "gpus", r->device->row && r->device->row->gpus ? r->gpus : 0);
     event_i64(&b, "runs_side_by_side", r->side_by_side);
-    event_str(&b, "precision", str_of(precision_text(r)));
+    event_str(&b, "precision", str_of(precision_text(r->precision)));
     event_str(&b, "recompute", str_of(recompute_text(r->variant)));
     event_bool(&b, "sharded", r->sharded);
     event_i64(&b, "batch", r->micro);
@@ -109,6 +104,9 @@ static void json_row(struct cli *c, const struct question *q, i64 rank, const st
     event_f64(&b, "usd_lost", r->bill.lost);
     event_f64(&b, "usd_starting", r->bill.starting);
     event_f64(&b, "usd_storage", r->bill.storage);
+    event_f64(&b, "pace_learned", r->device->pace_runs[r->precision] ? r->device->pace[r->precision] : NAN);
+    event_i64(&b, "pace_runs", r->device->pace_runs[r->precision]);
+    event_bool(&b, "memory_exact", r->exact);
     event_str(&b, "assumed", r->device->assumed);
     event_end(&b, c->say);
 }

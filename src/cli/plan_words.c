@@ -20,12 +20,16 @@ static struct str machine_of(const struct plan_row *r, struct arena *perm)
     return m ? str_fmt(perm, "%.*s/%.*s", STR_ARG(m->provider), STR_ARG(m->name)) : STR("");
 }
 
+const char *precision_text(enum dtype t)
+{
+    return t == DT_BF16 ? "bf16" : t == DT_F16 ? "fp16" : "fp32";
+}
+
 i64 plan_words(const struct plan_row *r, struct arena *perm, struct str out[PLAN_WORDS_MAX])
 {
     bool        every = r->variant->recompute.kind == RECOMPUTE_EVERY;
-    const char *lower = r->precision == DT_BF16 ? "bf16" : r->precision == DT_F16 ? "fp16" : "fp32";
     i64         n     = 0;
-    out[n++]          = str_fmt(perm, "train.precision=%s", lower);
+    out[n++]          = str_fmt(perm, "train.precision=%s", precision_text(r->precision));
     out[n++]          = str_fmt(perm, "train.batch=%lld", (long long)r->micro);
     out[n++]          = str_fmt(perm, "train.accumulate=%lld", (long long)r->accumulate);
     out[n++] = str_fmt(perm, "train.recompute=%s", every ? "every" : recompute_text(r->variant));
@@ -47,6 +51,14 @@ void plan_foretell(struct cli *c, const struct question *q, const struct plan_ro
     for (i64 i = 0; i < count; i++) all[i] = ask->arguments[i + 1];
     count += plan_words(r, c->perm, all + count);
     if (config_read(c->os, c->perm, q->run_file, all, count, &config, NULL)) return;
-    record_prediction(c, config, STR("plan"), machine_of(r, c->perm), r->hours * 3600,
-                      r->bill.total, (i64)r->memory_bytes);
+    struct prediction_row row = { .by          = STR("plan"),
+                                  .machine     = machine_of(r, c->perm),
+                                  .seconds     = r->hours * 3600,
+                                  .usd         = r->bill.total,
+                                  .arena_bytes = (i64)r->memory_bytes,
+                                  .step_s      = r->step.rates_s,
+                                  .device      = r->device->model,
+                                  .precision   = str_of(precision_text(r->precision)),
+                                  .rates       = r->device->rates_key };
+    record_prediction(c, config, &row);
 }

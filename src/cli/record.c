@@ -1,5 +1,6 @@
 /* record.c - from what a run tells to rows of the ledger. */
 #include "cli/record.h"
+#include "cli/foretell.h"
 #include "base/hash.h"
 #include "plan/catalogue.h"
 #include "run/notice.h"
@@ -67,7 +68,7 @@ static enum status find_price(struct config *config, struct cli *c, struct price
 
 /* ---- the run ---- */
 
-static struct str settings_text(const struct config *config, struct arena *perm)
+struct str record_settings(const struct config *config, struct arena *perm)
 {
     struct arena   values = arena_part(perm, 1 << 20);
     struct textbuf b      = textbuf_new(perm);
@@ -93,7 +94,7 @@ static struct run_row run_of(const struct config *config, const char *kind, stru
     const struct run_config *c = &config->settings.run;
     struct run_row           r = { .name           = c->name.len ? c->name : stem_of(config->file),
                                    .kind           = str_of(kind),
-                                   .settings       = settings_text(config, perm),
+                                   .settings       = record_settings(config, perm),
                                    .runs_per_month = c->runs_per_month,
                                    .target         = config->settings.train.target };
     struct textbuf           b = textbuf_new(perm);
@@ -123,17 +124,23 @@ static void learn_life(struct cli *c, struct settings *s, struct str path)
     if (memory.begin) arena_close(&memory);
 }
 
-/* Dollars a GiB and month there; NaN: not known. */
-static f64 storage_price(struct cli *c, const struct checkpoint_config *k)
+/* What keeping and asking costs there. Within a cloud it is taken to lie in the machine's region, where reading is
+ * free of charge; to another cloud's machine it goes over the internet. */
+static void price_store(struct record *r, const struct settings *s)
 {
-    struct catalogue *all;
-    struct str class    = str_copy(c->perm, k->storage_class);
-    struct str provider = str_starts(k->to, STR("gs://")) ? STR("gcp") : STR("aws");
-    char      *lower    = NEW(c->perm, char, class.len + 1);
-    if (k->endpoint.len || catalogue_open(c->os, c->perm, STR(""), &all, NULL)) return NAN;
-    for (i64 i = 0; i < class.len; i++) lower[i] = (char)tolower((unsigned char)class.data[i]);
-    const struct storage *s = catalogue_storage(all, provider, (struct str){ lower, class.len });
-    return s ? s->gb_month_usd * 1.073741824 : NAN;
+    const struct checkpoint_config *k        = &s->checkpoint;
+    struct str                      provider = str_starts(k->to, STR("gs://")) ? STR("gcp") : STR("aws");
+    struct str                      machine = s->run.machine, cloud = STR("");
+    struct catalogue               *all;
+    char                           *lower = NEW(r->cli->perm, char, k->storage_class.len + 1);
+    if (k->endpoint.len || catalogue_open(r->cli->os, r->cli->perm, STR(""), &all, NULL)) return;
+    for (i64 i = 0; i < k->storage_class.len; i++)
+        lower[i] = (char)tolower((unsigned char)k->storage_class.data[i]);
+    r->remote.price =
+        catalogue_storage(all, provider, (struct str){ lower, k->storage_class.len });
+    str_cut(&machine, '/', &cloud);
+    if (r->remote.price && cloud.len && !str_eq(cloud, provider))
+        r->remote.egress_gb_usd = r->remote.price->egress_internet_gb_usd;
 }
 
 /* With checkpoint.to, the ledger's rows go there too; that they cannot is told like all else. */
@@ -150,9 +157,9 @@ static void open_shelf(struct record *r, const struct settings *s)
                                                   cloud == CLOUD_GCP || str_eq(s->spot.cloud, STR("gcp")) };
     struct err                      why   = { 0 };
     if (!k->to.len || !r->config.path.len) return;
-    r->remote.place         = k->to;
-    r->remote.keep          = MIN(k->keep_remote, RECORD_REMOTE_MAX);
-    r->remote.usd_gib_month = storage_price(r->cli, k);
+    r->remote.place = k->to;
+    r->remote.keep  = MIN(k->keep_remote, RECORD_REMOTE_MAX);
+    price_store(r, s);
     if (shelf_open(&r->shelf, r->cli->os, &where, r->cli->perm, &why))
         return; /* the run says why */
     r->config.store = &r->shelf.store;
@@ -203,6 +210,11 @@ static void on_start(void *context, const struct train_start *e)
                                                         .arena_bytes = e->arena_bytes_planned,
                                                         .step_from   = e->step };
     record_open(r);
+    struct prediction_row told;
+    if (r->recorder && foretell_step(r->cli->os, e, r->cli->perm, &told)) {
+        told.made_wall_ns = r->cli->os->wall_ns(r->cli->os);
+        recorder_put(r->recorder, LEDGER_TABLE_prediction, &told);
+    }
     if (r->recorder && e->step)
         account_steps_done(r->config.account, recorder_steps_before(r->recorder));
 }
@@ -223,6 +235,16 @@ static void on_eval(void *context, const struct train_eval *e)
     for (i64 i = 0; i < e->metric_count; i++)
         if (str_eq(e->metrics[i].name, r->config.run.metric)) value = e->metrics[i].value;
     if (r->recorder) recorder_eval(r->recorder, e->loss, value, e->target_reached);
+}
+
+static const f64 gib_gb = 1.073741824;
+
+static f64 requests_usd(const struct record *r, const struct s3_sums *asked)
+{
+    const struct storage *s = r->remote.price;
+    if (!s) return NAN;
+    return ((f64)asked->puts * s->put_1000_usd + (f64)asked->gets * s->get_1000_usd) / 1000 +
+           (f64)asked->bytes_in * 1e-9 * r->remote.egress_gb_usd;
 }
 
 /* A new one in the object store; the oldest goes when there are more than shall stay. */
@@ -256,8 +278,9 @@ static void on_checkpoint(void *context, const struct train_checkpoint *e)
     if (e->kind == CHECKPOINT_UPLOADED) {
         row.place         = r->remote.place;
         row.bytes         = e->bytes ? e->bytes : r->saved_bytes; /* all of a run are alike */
-        row.usd_gib_month = r->remote.usd_gib_month;
+        row.usd_gib_month = r->remote.price ? r->remote.price->gb_month_usd * gib_gb : NAN;
         put_remote(r, &row);
+        recorder_requests(r->recorder, requests_usd(r, &e->asked));
     }
 }
 
@@ -283,6 +306,11 @@ static void on_done(void *context, const struct train_result *e)
     recorder_energy(r->recorder, e->power.energy_wh);
     if (e->evidence.usage.shape)
         recorder_usage(r->recorder, str_of(usage_name(e->evidence.usage.shape)), e->evidence.usage.mean);
+    if (r->remote.place.len) {
+        struct s3_sums asked = { e->saving.remote_puts, e->saving.remote_gets, e->saving.remote_bytes,
+                                 e->saving.remote_bytes_in };
+        recorder_requests(r->recorder, requests_usd(r, &asked));
+    }
     if (e->stopped == STOP_SIGNAL) recorder_put(r->recorder, LEDGER_TABLE_interruption, &row);
 }
 
@@ -323,21 +351,17 @@ void record_work_close(struct record *r, i64 done, enum status st)
     record_close(r, st == STATUS_INTERRUPTED ? STOP_SIGNAL : st ? STOP_NONE : STOP_END);
 }
 
-void record_prediction(struct cli *c, const struct config *config, struct str by,
-                       struct str machine, f64 seconds, f64 usd, i64 arena_bytes)
+void record_prediction(struct cli *c, const struct config *config,
+                       const struct prediction_row *foretold)
 {
     struct arena          memory = arena_open((i64)1 << 30);
     struct str            path   = ledger_path(c->os, config->settings.run.ledger, c->perm);
-    struct prediction_row row    = { .by           = by,
-                                     .machine      = machine,
-                                     .made_wall_ns = c->os->wall_ns(c->os),
-                                     .seconds      = seconds,
-                                     .usd          = usd,
-                                     .arena_bytes  = arena_bytes };
+    struct prediction_row row    = *foretold;
     struct ledger        *l;
     if (!memory.begin) return;
-    row.settings   = report_settings_key(settings_text(config, &memory), &memory);
-    struct str key = str_fmt(&memory, "%.*s %.*s", STR_ARG(row.settings), STR_ARG(machine));
+    row.made_wall_ns = c->os->wall_ns(c->os);
+    row.settings     = report_settings_key(record_settings(config, &memory), &memory);
+    struct str key = str_fmt(&memory, "%.*s %.*s", STR_ARG(row.settings), STR_ARG(row.machine));
     row.id         = str_sub(sha256_hex(&memory, key), 0, 12);
     if (path.len && !ledger_open(c->os, path, &memory, &l, NULL)) {
         ledger_put(l, LEDGER_TABLE_prediction, &row, NULL);

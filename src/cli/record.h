@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/config.h"
 #include "cli/shelf.h"
+#include "plan/catalogue.h"
 #include "run/recorder.h"
 #include "train/train.h"
 
@@ -19,7 +20,8 @@ struct record {
     i64                    saved_step, saved_bytes; /* of the newest; 0: none */
     struct remote_rows { /* those in the object store, as they come and go */
         struct str            place;
-        f64                   usd_gib_month;
+        const struct storage *price;       /* NULL: not known */
+        f64                   egress_gb_usd; /* of bytes out of it to where this runs */
         i64                   keep, count; /* keep 0: all of them */
         struct checkpoint_row rows[RECORD_REMOTE_MAX];
     } remote;
@@ -41,9 +43,11 @@ void record_close(struct record *r, enum stop_reason why);
 void record_work_open(struct record *r, const struct settings *s, const char *unit);
 void record_work_close(struct record *r, i64 done, enum status st);
 
-/* What somebody foretold of a run with these settings, for `frugal report` to compare: on that
- * machine (PROVIDER/NAME; empty: this one). Where there is no ledger, nothing. */
-void record_prediction(struct cli *c, const struct config *config, struct str by,
-                       struct str machine, f64 seconds, f64 usd, i64 arena_bytes);
+/* Settings that are not the default, KEY=VALUE a line. */
+struct str record_settings(const struct config *config, struct arena *perm);
+/* What somebody foretold of a run with these settings, for `frugal report` to compare: id, settings and
+ * time are filled in. Where there is no ledger, nothing. */
+void record_prediction(struct cli *c, const struct config *config,
+                       const struct prediction_row *foretold);
 
 #endif

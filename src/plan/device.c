@@ -1,5 +1,6 @@
 /* device.c - from the catalogue's rows to rates, links and memory. */
 #include "plan/device.h"
+#include "plan/table.h"
 #include <math.h>
 
 #define ASSUME(name, value, unit, why) const f64 assumed_##name = value;
@@ -94,6 +95,8 @@ enum status device_of_machine(const struct catalogue *c, const struct machine *m
     if (gpu) use_gpu(&d, m, gpu);
     else if (cpu) use_cpu(&d, m, cpu);
     d.target.name           = d.name;
+    d.cores                 = m->vcpus > 0 ? m->vcpus / MAX(1, (f64)d.units) : 1;
+    d.model                 = m->gpu.len ? m->gpu : m->cpu;
     d.network.net_bytes_s   = 1e9 / 8 * m->net_gbit_s * assumed_net_part;
     d.network.net_latency_s = 1e-6 * assumed_net_latency_us;
     d.assumed               = machine_assumed(perm, m);
@@ -102,9 +105,25 @@ enum status device_of_machine(const struct catalogue *c, const struct machine *m
     return err_set(err, STATUS_NO, "%.*s: its rates or memory are not known", STR_ARG(d.name));
 }
 
+enum status device_of_gpu(const struct catalogue *c, struct str gpu, struct arena *perm,
+                          struct device *out, struct err *err)
+{
+    struct machine *m = NEW(perm, struct machine, 1);
+    table_clear(&table_machines, m);
+    m->gpu  = gpu;
+    m->name = gpu;
+    m->gpus = 1;
+    return device_of_machine(c, m, perm, out, err);
+}
+
 struct device device_here(const struct target *t, const struct rates *r, f64 usd_h)
 {
-    struct device d = { .name = STR("this machine"), .units = 1, .target = *t, .rates = r };
+    struct device d = { .name   = t->gpus ? STR("this machine's GPU") : STR("this machine"),
+                        .units  = 1,
+                        .target = *t,
+                        .rates  = r,
+                        .cores  = MAX(t->threads, 1),
+                        .model  = t->name };
     d.network       = (struct network){ .gpus = 1, .link_bytes_s = INFINITY, .net_bytes_s = NAN };
     for (i32 i = 0; i < DT_COUNT; i++) d.peak_flops_s[i] = t->flops_s[i];
     for (i32 p = 0; p < PRICE_COUNT; p++) d.usd_h[p] = NAN;

@@ -28,8 +28,15 @@ struct device {
     f64            peak_flops_s[DT_COUNT]; /* by the data sheet: what MFU is of; NaN: unknown */
     f64            usd_h[PRICE_COUNT];     /* of the machine; NaN: not known, not sold so */
     struct billing billing;
+    f64            cores;        /* of the host for each unit, or vCPUs: what loads data */
     f64            copy_bytes_s; /* of a unit's state to the host; 0: it is the host's */
     struct str     assumed;      /* names of the catalogue's figures that were assumed */
+    struct str     rates_key;    /* of `rates`: what is learned holds for these */
+    struct str     model;        /* a row of the catalogue's GPUs or CPUs, or the processor's name */
+    /* Learned from the user's own runs (plan/lessons.h); 0: nothing was. */
+    f64 pace[DT_COUNT]; /* a step in that precision takes so many times what the rates say */
+    i64 pace_runs[DT_COUNT];
+    f64 warm_s, boot_s; /* process to first step, machine to process */
 };
 
 /* What compile must know of such a machine: as our kernels are, but for their workspaces. */
@@ -39,6 +46,9 @@ struct target target_of_cpus(void);
 /* NO and a sentence where a figure without which nothing can be said is missing. */
 enum status device_of_machine(const struct catalogue *c, const struct machine *m,
                               struct arena *perm, struct device *out, struct err *err);
+/* One GPU of a row of the catalogue, without machine or price. */
+enum status device_of_gpu(const struct catalogue *c, struct str gpu, struct arena *perm,
+                          struct device *out, struct err *err);
 /* The machine at hand, as its backend describes and rates it. */
 struct device device_here(const struct target *t, const struct rates *r, f64 usd_h);
 

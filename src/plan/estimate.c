@@ -48,9 +48,10 @@ struct estimate estimate_step(const struct device *d, const struct step_work *w,
 {
     struct parts p = { 0 }, update = { 0 };
     f64          micro = (f64)s->micro, n = (f64)s->gpus, k = (f64)s->accumulate;
-    add(&p, d, &w->train, micro, 1);
-    add(&p, d, later(w), micro, k - 1);
-    add(&update, d, &w->update, micro, 1);
+    f64          pace = d->pace[precision] > 0 ? d->pace[precision] : 1;
+    add(&p, d, &w->train, micro, pace);
+    add(&p, d, later(w), micro, pace * (k - 1));
+    add(&update, d, &w->update, micro, pace);
     f64             sent = w->gradient_bytes * s->gradient_part;
     struct estimate e    = { .forward_s  = p.forward_s,
                              .backward_s = p.backward_s,
@@ -63,9 +64,9 @@ struct estimate estimate_step(const struct device *d, const struct step_work *w,
     f64 last     = network_all_reduce_s(&d->network, MIN(sent, 1e6 * assumed_bucket_mb), s->gpus);
     e.exposed_s  = MAX(e.comm_s - p.backward_s / k, last);
     f64 alone    = e.forward_s + e.backward_s + e.update_s;
+    e.rates_s    = alone / pace;
     e.guessed    = p.guessed_s + update.guessed_s > guessed_most * alone;
-    f64 cores    = d->row && d->row->vcpus > 0 ? d->row->vcpus / MAX(1, (f64)d->units) : 1;
-    e.load_s     = MAX(0, s->load_sample_s * micro * k / cores - alone - e.exposed_s);
+    e.load_s     = MAX(0, s->load_sample_s * micro * k / d->cores - alone - e.exposed_s);
     e.step_s     = alone + e.exposed_s + e.load_s;
     e.efficiency = alone / (alone + e.exposed_s);
     e.mfu        = s->model_flops * micro * k * n / (e.step_s * n * d->peak_flops_s[precision]);

@@ -15,6 +15,7 @@ struct step_shape {    /* how a step is cut up */
 };
 
 struct estimate { /* seconds of a step */
+    f64  rates_s; /* the next three together by the rates alone, before what was learned from runs */
     f64  forward_s, backward_s, update_s;
     f64  begin_s, flops_s, bytes_s; /* the same sum by cause */
     f64  comm_s;                    /* all of it */

@@ -19,11 +19,14 @@ static enum dtype precision_of(const struct device *d, const struct plan_variant
     return v->low ? d->target.low : DT_F32;
 }
 
-/* Sharded: every GPU holds its part of the state, and one gathered block or so (a part of 16). */
-static f64 memory_of(const struct plan_row *r, const struct step_work *w)
+/* Sharded: every GPU holds its part of the state, and two gathered blocks with the gradients of one; where
+ * nobody says how many blocks there are, a part of 16. */
+static f64 memory_of(const struct plan_job *job, const struct plan_row *r, const struct step_work *w)
 {
     f64 all = step_work_bytes(w, (f64)r->micro), n = (f64)r->gpus;
-    return r->sharded ? all - w->state_bytes * (1 - 1 / n) + w->gradient_bytes / 16 : all;
+    f64 blocks = job->deeper ? MAX((f64)job->depth[2] / 3, 1) : 16;
+    f64 gathered = w->parameters * (r->variant->low ? 2 : 4) / blocks;
+    return r->sharded ? all - w->state_bytes * (1 - 1 / n) + gathered : all;
 }
 
 /* Parameters are gathered for each micro-batch's way forward and backward, gradients scattered;
@@ -51,7 +54,7 @@ bool plan_cut(const struct plan_job *job, const struct plan_variants *v, f64 gra
                                       .gradient_part = gradient_part,
                                       .load_sample_s = job->load_sample_s,
                                       .model_flops   = v->model_flops };
-    r->memory_bytes               = memory_of(r, w);
+    r->memory_bytes               = memory_of(job, r, w);
     if (r->memory_bytes > (f64)r->device->target.memory_bytes) return false;
     r->step = estimate_step(r->device, w, r->precision, &shape);
     if (r->sharded) shard(r, w, &r->step);
@@ -106,9 +109,10 @@ static struct risk_job risk_of(const struct plan_row *r)
     f64             rate = copy > 0 ? copy : r->device->target.bandwidth_bytes_s / 2;
     f64             net = r->device->network.net_bytes_s, upload = 1e9 * assumed_upload_gb_s;
     f64             up    = net > 0 ? MIN(upload, net) : upload;
-    f64             boot  = r->device->row ? assumed_boot_s : 0;
+    f64             boot  = r->device->boot_s > 0 ? r->device->boot_s : assumed_boot_s;
+    f64             warm  = r->device->warm_s > 0 ? r->device->warm_s : assumed_warm_s;
     struct risk_job j     = { .work_s  = r->work_s,
-                              .start_s = boot + assumed_warm_s + saved / up,
+                              .start_s = (r->device->row ? boot : 0) + warm + saved / up,
                               .wait_s  = r->price == PRICE_SPOT ? assumed_spot_wait_s : 0 };
     f64             stall = saved / rate / (r->sharded ? (f64)r->gpus : 1);
     j.save                = (struct save_costs){ .stall_s        = MAX(stall, stall_least_s),

@@ -15,7 +15,7 @@
 #define RUN_COLUMNS_H
 #include "run/account.h"
 
-enum { LEDGER_VERSION = 4 };
+enum { LEDGER_VERSION = 5 };
 
 #define LEDGER_TABLES(T)                                                                           \
     T(run, 1, "what was asked for")                                                                \
@@ -78,7 +78,8 @@ enum { LEDGER_VERSION = 4 };
     C(REAL, energy_wh, 2, "of the GPU, as its driver counts; NULL: not known")                     \
     C(INT, boot_wall_ns, 3, "when the machine was started; 0: not known")                          \
     C(TEXT, usage, 4, "of its GPUs, else cores: steady-high, oscillating, …; empty: not known")    \
-    C(REAL, busy, 4, "part of the time that they worked, in the worst minute")
+    C(REAL, busy, 4, "part of the time that they worked, in the worst minute")                     \
+    C(REAL, requests_usd, 5, "to the object store, and of bytes out of it; NULL: not known")
 
 #define LEDGER_step(C)                                                                             \
     C(KEY, segment, 1, "segment.id")                                                               \
@@ -107,7 +108,11 @@ enum { LEDGER_VERSION = 4 };
     C(REAL, seconds, 1, "of the whole run")                                                        \
     C(REAL, usd, 1, "of the whole run")                                                            \
     C(INT, arena_bytes, 1, "of memory")                                                            \
-    C(TEXT, settings, 3, "12 hexadecimal digits made from those that change what a run takes")
+    C(TEXT, settings, 3, "12 hexadecimal digits made from those that change what a run takes")     \
+    C(REAL, step_s, 5, "of a step's computing, before anything was learned from runs")             \
+    C(TEXT, device, 5, "that it is of: a row of the catalogue's GPUs, or the processor's name")    \
+    C(TEXT, precision, 5, "fp32, bf16, …")                                                         \
+    C(TEXT, rates, 5, "12 hexadecimal digits made from the rates that step_s rests on")
 
 #define LEDGER_checkpoint(C)                                                                       \
     C(KEY, segment, 1, "segment.id")                                                               \

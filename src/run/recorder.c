@@ -369,6 +369,13 @@ void recorder_usage(struct recorder *r, struct str shape, f64 busy)
     pthread_mutex_unlock(&r->lock);
 }
 
+void recorder_requests(struct recorder *r, f64 usd)
+{
+    pthread_mutex_lock(&r->lock);
+    r->now.requests_usd = usd;
+    pthread_mutex_unlock(&r->lock);
+}
+
 /* With the lock held; where the queue is full the row is lost, and that will be told. */
 static void enqueue(struct recorder *r, enum ledger_table table, const void *row)
 {

@@ -47,6 +47,7 @@ void recorder_step(struct recorder *r, i64 step, i64 samples, i64 tokens, f64 lo
 void recorder_eval(struct recorder *r, f64 loss, f64 value, bool target_reached);
 void recorder_energy(struct recorder *r, f64 wh); /* so far */
 void recorder_usage(struct recorder *r, struct str shape, f64 busy); /* the text must stay */
+void recorder_requests(struct recorder *r, f64 usd); /* likewise; NaN: not known */
 /* A prediction, checkpoint or interruption; run or segment is filled in. */
 void recorder_put(struct recorder *r, enum ledger_table table, const void *row);
 

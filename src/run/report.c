@@ -9,7 +9,8 @@ static const f64 day_ns = 86400e9, month_days = 365.25 / 12;
 
 const char *bill_part_name(i64 part)
 {
-    return part < TERM_COUNT ? term_name((enum term)part) : "storage";
+    if (part < TERM_COUNT) return term_name((enum term)part);
+    return part == BILL_STORAGE ? "storage" : "requests";
 }
 
 /* Everything that is read, by table. */
@@ -111,16 +112,17 @@ static bool is_stored_apart(struct str place)
     return str_starts(place, STR("s3://")) || str_starts(place, STR("gs://"));
 }
 
-static i64 storage_nusd(const struct rows *r, struct str segment, i64 now_wall_ns, bool *known)
+static i64 storage_nusd(const struct rows *r, const struct segment_row *s, i64 now_wall_ns,
+                        bool *known)
 {
     f64 sum = 0;
-    i64 i   = FIRST(r->checkpoints, r->checkpoint_count, segment, segment);
-    for (; i < r->checkpoint_count && str_eq(r->checkpoints[i].segment, segment); i++) {
+    i64 i   = FIRST(r->checkpoints, r->checkpoint_count, segment, s->id);
+    for (; i < r->checkpoint_count && str_eq(r->checkpoints[i].segment, s->id); i++) {
         const struct checkpoint_row *c = &r->checkpoints[i];
         if (!is_stored_apart(c->place)) continue;
         i64 until_ns = c->removed_wall_ns ? c->removed_wall_ns : now_wall_ns;
         f64 months   = (f64)(until_ns - c->saved_wall_ns) / day_ns / month_days;
-        *known &= !isnan(c->usd_gib_month);
+        *known &= !isnan(c->usd_gib_month) && !isnan(s->requests_usd);
         if (!isnan(c->usd_gib_month))
             sum += (f64)c->bytes / (f64)(1 << 30) * c->usd_gib_month * months;
     }
@@ -135,7 +137,8 @@ static void add_dollars(struct run_bill *b, const struct rows *r, i64 segment, i
     const struct price_row   *price = price_of(r, s->price);
     i64                       ns[TERM_COUNT], parts[TERM_COUNT], own_ns = r->own_ns[segment];
     segment_terms(s, ns);
-    i64 stored = storage_nusd(r, s->id, now_wall_ns, &b->storage_known);
+    i64 stored = storage_nusd(r, s, now_wall_ns, &b->storage_known);
+    i64 asked  = isnan(s->requests_usd) ? 0 : llround(s->requests_usd * 1e9);
     i64 alone  = price ? bill_nusd(price, s->metered_ns, was_taken(r, s->id)) : -1;
     if (alone < 0) b->priced = false;
     if (alone < 0) return;
@@ -144,7 +147,8 @@ static void add_dollars(struct run_bill *b, const struct rows *r, i64 segment, i
     bill_split(mine[0], ns, TERM_COUNT, parts, scratch);
     for (i64 i = 0; i < TERM_COUNT; i++) b->part_nusd[i] += parts[i];
     b->part_nusd[BILL_STORAGE] += stored;
-    b->nusd += mine[0] + stored;
+    b->part_nusd[BILL_REQUESTS] += asked;
+    b->nusd += mine[0] + stored + asked;
     if (s->target_ns && !b->reached) {
         i64 until[2] = { s->target_ns, MAX(s->metered_ns - s->target_ns, 0) };
         bill_split(mine[0], until, 2, mine, scratch);
@@ -214,6 +218,7 @@ static void add_predictions(struct run_bill *b, const struct rows *r, struct are
         const struct prediction_row *p = &r->predictions[i];
         bool likely = !p->run.len && str_eq(p->settings, key) && str_eq(p->machine, machine) &&
                       p->made_wall_ns <= b->row.begin_wall_ns;
+        if (isnan(p->seconds) && isnan(p->usd)) continue; /* of a step alone */
         if ((!likely && !str_eq(p->run, b->row.id)) || p->made_wall_ns < newest) continue;
         newest           = p->made_wall_ns;
         b->predicted_s   = p->seconds;
@@ -237,7 +242,8 @@ static struct run_bill bill_of(const struct run_row *run, const struct rows *r, 
     for (; s < r->segment_count && str_eq(r->segments[s].run, run->id); s++, b.segment_count++)
         add_segment(&b, r, s, now_wall_ns, scratch);
     if (b.priced && b.own_ns)
-        b.usd_hour = (f64)(b.nusd - b.part_nusd[BILL_STORAGE]) * 3600 / (f64)b.own_ns;
+        b.usd_hour = (f64)(b.nusd - b.part_nusd[BILL_STORAGE] - b.part_nusd[BILL_REQUESTS]) * 3600 /
+                     (f64)b.own_ns;
     if (r->prediction_count) add_predictions(&b, r, scratch);
     return b;
 }

@@ -6,7 +6,7 @@
 #include "run/hazard.h"
 
 /* What a run's dollars went into: its terms of time, and what was kept of it. */
-enum { BILL_STORAGE = TERM_COUNT, BILL_PARTS };
+enum { BILL_STORAGE = TERM_COUNT, BILL_REQUESTS, BILL_PARTS };
 const char *bill_part_name(i64 part);
 
 enum run_state { RUN_ENDED, RUN_RUNS, RUN_KILLED };
@@ -21,7 +21,7 @@ struct run_bill {
     i64                 own_ns; /* of metered_ns, after sharing machines with others */
     bool                priced; /* every segment's price is known; else no dollars are */
     i64                 nusd, part_nusd[BILL_PARTS]; /* nano-dollars; the parts sum to the whole */
-    bool                storage_known; /* false: something is kept whose price is not known */
+    bool                storage_known; /* false: something is kept or asked for whose price is not known */
     f64                 usd_hour;      /* of the machine, mean over the run; NaN: not known */
     i64                 steps, work;   /* done; samples or tokens that count, as row.unit says */
     f64                 loss, value;

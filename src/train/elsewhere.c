@@ -103,7 +103,9 @@ enum status elsewhere_step(struct elsewhere *e, f64 interval_s, struct err *err)
     struct upload_state s = uploader_state(e->up);
     if (ckpt_order(e->told, s.newest) < 0) {
         e->told = s.newest;
-        tell(e, CHECKPOINT_UPLOADED, s.newest.step, "");
+        resume_tell(e->listener, &(struct train_checkpoint){ .kind  = CHECKPOINT_UPLOADED,
+                                                             .step  = s.newest.step,
+                                                             .asked = s.sums });
     }
     if (s.failed.status && !e->told_failed)
         tell(e, CHECKPOINT_NOT_UPLOADED, s.newest.step, s.failed.text);
@@ -143,6 +145,7 @@ void elsewhere_figures(struct elsewhere *e, struct train_saving *to)
     to->remote_puts       = s.sums.puts;
     to->remote_gets       = s.sums.gets;
     to->remote_bytes      = s.sums.bytes_out;
+    to->remote_bytes_in   = s.sums.bytes_in;
 }
 
 void elsewhere_close(struct elsewhere *e, bool ended)

@@ -105,6 +105,8 @@ static void tell_start(struct loop *l)
                              .flops_step          = session_step_flops(s),
                              .usd_hour            = s->settings->train.usd_hour,
                              .lr                  = l->limits.rates.lr,
+                             .set                 = s->set,
+                             .target              = &s->target,
                              .lr_given            = s->settings->train.lr };
     TELL(l->listener, on_start, &e);
     if (s->note.len) TELL(l->listener, on_note, s->note);

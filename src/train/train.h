@@ -49,6 +49,8 @@ struct train_start {
     f64        muon_share;           /* its part of a step's work, used or not; 0: not asked for */
     f64        usd_hour;
     f64        lr, lr_given;         /* after and before it followed the batch (train.lr_batch) */
+    const struct program_set *set;   /* what will run, and for which machine it was compiled */
+    const struct target      *target;
 };
 
 /* Of fp16, whose loss is multiplied by a scale that finds itself. */
@@ -120,6 +122,7 @@ struct train_checkpoint {
     struct str                 text;
     f64                        blocked_s, persist_s; /* saved: the steps stood still; until it was safe */
     i64                        bytes;
+    struct s3_sums             asked; /* uploaded: all that was asked of the object store so far */
 };
 
 /* Of all checkpoints of this start of the run. */
@@ -134,7 +137,7 @@ struct train_saving {
     f64 persist_s;           /* of the last: from the snapshot to the disk */
     i64 remote_step;         /* of the newest in the object store; -1: none */
     i64 remote_puts, remote_gets; /* requests to it, by what they cost */
-    i64 remote_bytes;        /* sent to it */
+    i64 remote_bytes, remote_bytes_in; /* sent to it; read from it */
 };
 
 /* Where the time before the first step goes, in seconds. */

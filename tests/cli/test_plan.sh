@@ -16,7 +16,7 @@ has out '^run.yaml: 76 parameters, 920 steps of 16 samples$'
 has out '^  1 +(under )?\$[0-9.]+ +[0-9.]+ (min|h) .*(spot|on-demand)'
 has out '^Why the first$'
 has out '^  The next, '
-has out 'this machine is left out: train.usd_hour is not given'
+has out 'this machine: [0-9.e-]+ h in (fp32|bf16), and no rank: train.usd_hour says what an hour costs'
 has out '^  boot_s +180 s '
 lacks out 'this machine own rate'
 
@@ -52,10 +52,19 @@ run 0 plan run.yaml --prices mine.csv
 has out '^  1 .*on-demand.? +lambda gpu_1x_a10'
 
 # Spot machines of the ledger stand for the prior.
-run 0 train run.yaml train.epochs=1 run.market=spot train.usd_hour=1 "run.ledger=$XDG_STATE_HOME/frugal/ledger.db"
-if [ -e "$XDG_STATE_HOME/frugal/ledger.db" ]; then
-  run 0 plan run.yaml
+ledger="run.ledger=$folder/ledger.db"
+run 0 train run.yaml train.epochs=1 run.market=spot train.usd_hour=1 "$ledger"
+if [ -e "$folder/ledger.db" ]; then
+  run 0 plan run.yaml "$ledger"
   has out 'spot machines live [0-9.]+ h in the mean: 1 of them in your ledger'
+  has out '^  starting on .* takes [0-9.e-]+ s, by 1 runs, instead of warm_s$'
+  # What was foretold is held against what it took, once it took long enough to tell.
+  run 0 plan run.yaml "$ledger" train.usd_hour=0 train.epochs=20000 train.eval_every=1000000
+  run 0 train run.yaml "$ledger" train.usd_hour=0 train.epochs=20000 train.precision=fp32 train.batch=16 train.accumulate=1 \
+    train.recompute=none train.eval_every=1000000
+  run 0 plan run.yaml "$ledger" train.usd_hour=0 --json
+  has out '"machine":"this machine".*"pace_learned":[0-9.e-]+,"pace_runs":1,"memory_exact":true'
+  has out 'load_s 0: loading kept up with|loading: [0-9.e+]+ samples a second here'
 fi
 
 # Models that others train, several runs, smaller ones.

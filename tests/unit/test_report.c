@@ -101,6 +101,7 @@ TEST(parts_sum_to_the_bill_whatever_happened)
             s.step      = draw(&w, 1000);
             s.samples   = s.step * 32;
             s.target_ns = draw(&w, 2) * draw(&w, s.metered_ns + 1);
+            s.requests_usd = draw(&w, 3) ? (f64)draw(&w, 10000) / 9973 : NAN;
             put(&w, LEDGER_TABLE_segment, &s);
             struct checkpoint_row c = {
                 s.id, 1, STR("s3://b/1"), draw(&w, 1ll << 40), 0, 0, 0, draw(&w, 2) * s_ns, 0.02
@@ -162,6 +163,34 @@ TEST(a_restart_counts_its_work_once)
     CHECK_EQ(r->nusd, 130 * 1000000);     /* $0.001 a second */
     CHECK_EQ(r->part_nusd[TERM_redone], 10 * 1000000);
     CHECK_EQ(r->target_nusd, 110 * 1000000);
+    ledger_close(w.l);
+}
+
+/* A thousand PUTs at half a cent; what was not priced is told, and never zero. */
+TEST(requests_are_on_the_bill)
+{
+    struct world       w              = world_new(perm, 1);
+    struct run_row     run            = run_row(&w, "kept"), old = run_row(&w, "old");
+    struct segment_row s              = segment_row(&w, run.id), t = segment_row(&w, old.id);
+    i64                ns[TERM_COUNT] = { [TERM_compute] = 1000 * s_ns }, count;
+    put_price(&w, 3.6);
+    segment_set_terms(&s, ns);
+    segment_set_terms(&t, ns);
+    s.requests_usd = 0.005;
+    t.requests_usd = NAN;
+    struct checkpoint_row c[] = { { .segment = s.id, .place = STR("s3://b/1") },
+                                  { .segment = t.id, .place = STR("s3://b/1") } };
+    for (i64 i = 0; i < 2; i++) {
+        put(&w, LEDGER_TABLE_run, i ? &old : &run);
+        put(&w, LEDGER_TABLE_segment, i ? &t : &s);
+        put(&w, LEDGER_TABLE_checkpoint, &c[i]);
+    }
+    struct run_bill *b = read_all(&w, 2000 * s_ns, &count);
+    CHECK_EQ(count, 2);
+    CHECK_EQ(b[0].part_nusd[BILL_REQUESTS], 5000000);
+    CHECK_EQ(b[0].nusd, 1000000000 + 5000000);
+    CHECK_NEAR(b[0].usd_hour, 3.6, 1e-9); /* the machine's hour is no dearer for it */
+    CHECK(b[0].storage_known && !b[1].storage_known);
     ledger_close(w.l);
 }
 
