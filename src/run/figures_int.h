@@ -20,7 +20,7 @@ enum status csv_sink_put(struct sink *s, const struct figures *f, struct arena s
 enum status tb_sink_open(struct sink *s, i64 step, struct arena scratch, struct err *err);
 enum status tb_sink_put(struct sink *s, const struct figures *f, struct arena scratch, struct err *err);
 
-/* figures_web.c: answers GET /metrics with the newest row, from a thread of its own. */
+/* figures_web.c: answers GET /metrics with the newest of each figure, from a thread of its own. */
 struct figures_web {
     struct os      *os;
     struct str      run, metric;

@@ -147,11 +147,15 @@ enum status figures_web_open(struct figures_web *w, struct os *os, i32 port, str
     return st;
 }
 
+/* What a row leaves out stays as it was known last. */
 void figures_web_put(struct figures_web *w, const struct figures *f)
 {
     if (w->listener.fd < 0) return;
     pthread_mutex_lock(&w->lock);
-    w->now = *f;
+    struct figures before = w->now;
+    w->now                = *f;
+    for (i64 i = 0; w->any && i < FIGURE_COUNT; i++)
+        if (isnan(f->value[i])) w->now.value[i] = before.value[i];
     w->any = true;
     pthread_mutex_unlock(&w->lock);
 }
