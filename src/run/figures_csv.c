@@ -14,8 +14,7 @@ static struct str header_of(const struct sink *s, struct arena *perm)
     return textbuf_str(&b);
 }
 
-/* Of a file with our header, header and rows up to that step; a last row without a line end was torn. */
-static struct str beginning(struct str text, struct str header, i64 step)
+struct str csv_sink_kept(struct str text, struct str header, i64 step)
 {
     i64 at = header.len;
     while (at < text.len) {
@@ -52,7 +51,7 @@ enum status csv_sink_open(struct sink *s, i64 step, struct arena scratch, struct
     if (!s->os->stat(s->os, s->path, &there, NULL) && there.bytes) st = s->os->map(s->os, s->path, &old, err);
     if (st) return st;
     if (!old.len) st = renew(s, header, scratch, err);
-    else if (str_starts(old, header)) st = renew(s, beginning(old, header, step), scratch, err);
+    else if (str_starts(old, header)) st = renew(s, csv_sink_kept(old, header, step), scratch, err);
     else
         st = err_set(err, STATUS_USAGE,
                      "%.*s has other columns than this run and is left as it is: give another log.csv",

@@ -16,6 +16,8 @@ struct sink {
 /* figures_csv.c: keeps what is there up to that step; a file with other columns is left alone. */
 enum status csv_sink_open(struct sink *s, i64 step, struct arena scratch, struct err *err);
 enum status csv_sink_put(struct sink *s, const struct figures *f, struct arena scratch, struct err *err);
+/* Of a file with this header, it and the rows up to that step; a last row without a line end was torn. */
+struct str csv_sink_kept(struct str text, struct str header, i64 step);
 /* figures_tb.c: a new file; its readers forget what older ones have of later steps. */
 enum status tb_sink_open(struct sink *s, i64 step, struct arena scratch, struct err *err);
 enum status tb_sink_put(struct sink *s, const struct figures *f, struct arena scratch, struct err *err);

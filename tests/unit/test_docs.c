@@ -5,6 +5,7 @@
 #include "cli/options.h"
 #include "harness.h"
 #include "run/columns.h"
+#include "run/figures.h"
 
 /* A cell of the table: bars would end it. */
 static void add_cell(struct textbuf *b, struct str s)
@@ -97,4 +98,20 @@ TEST(json_events_describes_every_field)
         }
     }
     CHECK(fields > 40); /* or the sources are not read as we think */
+}
+
+TEST(figures_lists_every_figure)
+{
+    static const char *const names[] = {
+#define FIGURE(name, metric, help) #name,
+        FIGURES(FIGURE)
+#undef FIGURE
+    };
+    struct str page;
+    struct err err;
+    CHECK_EQ(os_read_all(os_real(), STR("docs/formats/figures.md"), perm, &page, &err), STATUS_OK);
+    for (i64 i = 0; i < FIGURE_COUNT; i++) {
+        struct str word = str_fmt(perm, "`%s`", i == FIGURE_eval_value ? "eval_METRIC" : names[i]);
+        if (!strstr(page.data, str_z(perm, word))) harness_fail(__FILE__, __LINE__, "lacks %s", word.data);
+    }
 }

@@ -5,6 +5,7 @@
 #include "harness.h"
 #include "run/chrome.h"
 #include "run/memory_use.h"
+#include "support/sim_os.h"
 #include "support/small_run.h"
 #include "train/train.h"
 #include <stdatomic.h>
@@ -28,6 +29,7 @@ struct seen {
     struct arena *perm;
     i64           told, steps;
     struct str    trace; /* to write; empty: none */
+    bool          gpu;   /* it is said to be of one */
     void (*look)(struct seen *, const struct train_profile *);
 };
 
@@ -193,18 +195,24 @@ TEST(memory_over_a_step_is_the_union_of_what_lives)
 static void look_at_trace(struct seen *seen, const struct train_profile *e)
 {
     struct err err = { 0 };
-    CHECK_EQ(chrome_write(os_real(), seen->trace, e->profile, e->target, 77, *seen->perm, &err), STATUS_OK);
-    seen->trace = (struct str){ 0 };
+    struct target gpu = *e->target;
+    gpu.gpus          = seen->gpu;
+    CHECK_EQ(chrome_write(os_real(), seen->trace, e->profile, &gpu, 77, *seen->perm, &err), STATUS_OK);
 }
 
-TEST(the_trace_is_json_with_steps_and_pairs)
+struct counts {
+    i64 steps, ops, launches, kernels;
+};
+
+static struct counts count_events(struct arena *perm, bool gpu)
 {
-    const char  *folder = temp_folder(perm);
-    struct str   path   = str_fmt(perm, "%s/trace.json", folder), text;
-    struct seen  seen   = { .perm = perm, .trace = path, .look = look_at_trace };
-    struct json *root;
-    struct err   err     = { 0 };
-    i64          steps   = 0, ops = 0, kernels = 0, version;
+    const char   *folder = temp_folder(perm);
+    struct str    path   = str_fmt(perm, "%s/trace.json", folder), text;
+    struct seen   seen   = { .perm = perm, .trace = path, .gpu = gpu, .look = look_at_trace };
+    struct counts c      = { 0 };
+    struct json  *root;
+    struct err    err = { 0 };
+    i64           version;
     run(&seen, (struct profile_config){ .active = 2 }, 1, false);
     CHECK_EQ(os_read_all(os_real(), path, perm, &text, &err), STATUS_OK);
     CHECK_EQ(json_parse(perm, text, &root, &err), STATUS_OK);
@@ -213,16 +221,44 @@ TEST(the_trace_is_json_with_steps_and_pairs)
     CHECK(json_get(json_get(root, STR("distributedInfo")), STR("rank")));
     for (struct json *j = json_get(root, STR("traceEvents"))->first; j; j = j->next) {
         struct json *category = json_get(j, STR("cat"));
-        steps += str_starts(json_get(j, STR("name"))->text, STR("ProfilerStep#"));
+        c.steps += str_starts(json_get(j, STR("name"))->text, STR("ProfilerStep#"));
         if (!category) continue;
-        ops += str_eq(category->text, STR("cpu_op"));
-        kernels += str_eq(category->text, STR("kernel"));
+        c.ops += str_eq(category->text, STR("cpu_op"));
+        c.launches += str_eq(category->text, STR("cuda_runtime"));
+        c.kernels += str_eq(category->text, STR("kernel"));
     }
-    CHECK_EQ(steps, 2);
-    CHECK(ops > 0);
-    CHECK_EQ(ops, kernels);
     unlink(path.data);
     rmdir(folder);
+    return c;
+}
+
+TEST(the_trace_is_json_with_steps_ops_and_kernels)
+{
+    struct counts cpu = count_events(perm, false), gpu = count_events(perm, true);
+    CHECK_EQ(cpu.steps, 2);
+    CHECK(cpu.ops > 0);
+    CHECK_EQ(cpu.ops, cpu.kernels);
+    CHECK_EQ(cpu.launches, 0);
+    CHECK_EQ(gpu.launches, gpu.kernels);
+}
+
+TEST(a_trace_that_cannot_be_written_leaves_nothing)
+{
+    struct program        p   = { .graph = graph_new(perm, STR("none")) };
+    struct program_set    set = { .programs = { [PROGRAM_UPDATE] = &p } };
+    struct profile_config c   = { .active = 1 };
+    struct profile       *f   = profile_new(perm, &c, &set, 0, 1);
+    struct target         t   = { .name = STR("none") };
+    struct str            to  = STR("/trace.json");
+    for (i64 call = 1;; call++) {
+        struct sim_os *sim = sim_os_new(perm);
+        struct err     err = { 0 };
+        sim->full_at       = call;
+        if (!chrome_write(&sim->os, to, f, &t, 1, scratch, &err)) break;
+        CHECK_EQ(err.status, STATUS_WORLD);
+        CHECK(!sim_os_look(sim, to).data);
+        CHECK(call < 20);
+    }
 }
 
 /* More than there is room for: the newest stay, and the file has its bound. */

@@ -1,0 +1,58 @@
+#!/bin/sh
+# test_profile.sh: frugal profile, train --profile and log.* as a user types them.
+. "$(dirname "$0")/common.sh"
+
+four_classes
+cat >run.yaml <<YAML
+data: {kind: idx, path: images, labels: labels}
+model:
+  layers:
+    - flatten
+    - dense: {units: 8, activation: relu}
+    - dense: 4
+train: {epochs: 3, out: weights.safetensors}
+checkpoint: {dir: kept}
+YAML
+
+run 0 profile run.yaml active=2 trace=trace.json
+has out '^Profile of 2 steps: [0-9.]+ ms a step on '
+has out '^  forward +[0-9.]+ +[0-9.]+%'
+has out '^  all +[0-9.]+ +100.0%$'
+has out '^  matmul\+relu +1 .*f32\[32,4\] f32\[8,4\] f32\[8\] -> f32\[32,8\]$'
+has out '^  train: .* at .*, of which .* stay$'
+has err 'trace in trace.json'
+[ -s trace.json ] || fail "no trace"
+[ ! -e weights.safetensors ] && [ ! -e kept ] || fail "a profile keeps nothing"
+
+run 0 profile run.yaml limit=1 sort=memory
+has out 'and [0-9]+ more: limit=0 shows all'
+run 0 profile run.yaml train.accumulate=2 limit=0
+lacks out 'limit=0 shows all'
+run 2 profile run.yaml sort=colour
+has err 'profile.sort is colour; expected one of time\|calls'
+run 2 profile run.yaml wait=1000000
+has err 'the run ended before a step was profiled'
+run 3 profile run.yaml trace=/dev/full/trace.json
+has err '/dev/full/trace.json'
+run 2 profile
+has err 'which run file'
+
+# On the way of a run, which goes on to its end.
+run 0 train run.yaml --profile wait=1,warmup=1,active=2,limit=3
+has out '^Profile of 2 steps'
+has out '^accuracy'
+[ -s weights.safetensors ] || fail "the run did not end"
+run 2 train run.yaml --profile active=none
+has err 'profile.active'
+rm -rf kept
+
+# Figures: one row a step, none twice after an interruption that is gone on from; what fails is a warning.
+run 0 train run.yaml train.log_every=1 train.steps=10 log.csv=run.csv log.tensorboard=tb
+run 0 train run.yaml train.log_every=1 train.steps=20 log.csv=run.csv log.tensorboard=tb
+[ "$(cut -d, -f1 run.csv | tr '\n' ' ')" = "step $(seq -s ' ' 1 20) " ] || fail "not one row a step: $(cut -d, -f1 run.csv | tr '\n' ' ')"
+[ "$(ls tb | wc -l)" = 2 ] || fail "not one event file a start"
+run 0 train run.yaml --fresh train.steps=10 log.csv=/dev/full/x log.tensorboard=/dev/full/tb
+has err '^warning: .*/dev/full/x'
+has err '^warning: .*/dev/full/tb'
+has out '^accuracy'
+exit $failed
