@@ -315,10 +315,13 @@ static enum status sim_sync_dir_of(struct os *os, struct str path, struct err *e
     return STATUS_OK;
 }
 
+/* What the kernel tells of the machine is on no disk, and asking for it no call that counts: a thread does, at times of
+ * its own. */
 static enum status sim_stat(struct os *os, struct str path, struct os_stat *out, struct err *err)
 {
     struct sim_os *sim = sim_of(os);
-    enum status    st  = step(sim, err);
+    if (str_starts(path, STR("/proc/"))) return absent(err, path);
+    enum status st = step(sim, err);
     if (st) return st;
     struct sim_name *n = find(sim->disk, path);
     *out               = (struct os_stat){ .is_dir = is_dir(sim->disk, path) };
