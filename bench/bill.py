@@ -9,25 +9,40 @@ held-out loss at the end is the mark that every later run must reach; each adds 
     recipe     examples/gpt_modern.yaml: Muon, today's block and schedule, its 300 steps to the end
     target     ends when an evaluation has reached the mark, looked at every 25 steps
     precision  train.precision=auto: bf16 where this processor is faster with it
-    spot       the spot price of the same machine; it is the price alone, nothing is interrupted in so short a run
+    spot       the spot price of the same machine, with checkpoints; it is interrupted once, by SIGTERM as a notice does it, and
+               started again: what that costs is in its bill
 
 The price is that of two vCPUs of the catalogue's c7a.48xlarge, the machine with cores like those this was first measured on; it
 is billed by the second. All runs are in a ledger of their own, build/bench/bill.db; the table, the sums and the picture
 (bench/results/bill-DATE.svg) are what `frugal report` makes of it. `busy` is the share of the cores in use while nothing of ours runs: above
 BUSY_MAX a run is marked DISTURBED. The exit code is 1 if a run misses the mark or the last costs more than the
-first, 3 if a run failed. --quick takes a few steps, keeps nothing and judges nothing.
+first, 3 if a run failed. --quick takes a few steps, keeps nothing and judges nothing. About four minutes on two quiet
+Zen 4 cores.
+
+The table between the two marks in README.md ("What it saves") is written anew from the rows when all of them met the
+mark undisturbed; else it is left, and that is said.
 """
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 
 import common
-from common import BUSY_MAX, DATA, Failed, Record, busy_share, machine, make_text, note, train, two_cores
+from common import BUSY_MAX, DATA, TOP, Failed, Record, busy_share, machine, make_text, note, reap, spawn, train, two_cores
 
 MACHINE, VCPUS = "c7a.48xlarge", 2
 QUICK_STEPS = 6
 LEDGER = os.path.join(DATA, "bill.db")
+KEPT = "bill-kept"                      # the spot run's checkpoints, in DATA
+CUT_AT = 3                              # evaluations until it is interrupted
+WHAT = {"default": "fp32, AdamW, nothing recomputed, 1,000 steps to the end, on demand",
+        "recipe": "`train.recipe=modern`: Muon, today's block and schedule, 300 steps",
+        "target": "ends when the held-out loss is the default's: `train.target`",
+        "precision": "`train.precision=auto`: bf16 on this processor",
+        "spot": "the machine's spot price; interrupted once, resumed from its checkpoint"}
+MARKS = ("<!-- bench/run bill writes this table -->\n", "<!-- until here -->\n")
 
 
 def frugal(*words):
@@ -58,18 +73,37 @@ def runs(quick):
             ("recipe", modern, whole + fp32 + paid + steps),
             ("target", modern, stop + fp32 + paid + steps),
             ("precision", modern, stop + auto + paid + steps),
-            ("spot", modern, stop + auto + cheap + steps)]
+            ("spot", modern, stop + auto + cheap + [f"checkpoint.dir={KEPT}"] + steps)]
+
+
+def interrupted(file, settings):
+    """The run until its third evaluation, when it is asked to go: it saves and says that it can be resumed. Its events, and
+    whether it is to be; one that was done before is whole."""
+    process, events = spawn([common.FRUGAL, "train", os.path.join(TOP, file), "--json", *settings]), []
+    for line in process.stdout:
+        events.append(json.loads(line))
+        if sum(e["event"] == "eval" for e in events) == CUT_AT and events[-1]["event"] == "eval":
+            process.send_signal(signal.SIGTERM)
+    reap(process)
+    if process.returncode not in (0, 1, 4):  # 4: interrupted and safe
+        raise Failed(f"the interrupted run ended with {process.returncode}: {common.last_words()}")
+    return events, process.returncode == 4
 
 
 def measure(name, file, settings, mark):
     """One run, recorded, as a row."""
-    busy = busy_share()
-    settings = [s.format(mark=mark) for s in settings]
-    events, seconds, _ = train(file, "data.path=text.txt", "data.eval_samples=512", f"run.name={name}",
-                               f"run.ledger={LEDGER}", *settings, fine=(0, 1))  # 1: misses its target; judged below
+    busy, events, goes_on = busy_share(), [], True
+    settings = ["data.path=text.txt", "data.eval_samples=512", f"run.name={name}", f"run.ledger={LEDGER}",
+                *(s.format(mark=mark) for s in settings)]
+    if name == "spot":
+        shutil.rmtree(os.path.join(DATA, KEPT), ignore_errors=True)
+        events, goes_on = interrupted(file, settings)
+    if goes_on:
+        events, _, _ = train(file, *settings, fine=(0, 1))  # 1: misses its target; judged below
     bill = json.loads(frugal("report", name, "--ledger", LEDGER, "--json"))
-    return {"run": name, "id": bill["run"], "steps": events[-1]["steps"], "loss": events[-1]["loss"], "seconds": seconds,
-            "dollars": bill["dollars"], "parts": bill["parts"], "precision": events[0]["precision"], "busy": busy}
+    start = next(e for e in events if e["event"] == "start")
+    return {"run": name, "id": bill["run"], "steps": events[-1]["steps"], "loss": events[-1]["loss"], "seconds": bill["metered_s"],
+            "dollars": bill["dollars"], "parts": bill["parts"], "precision": start["precision"], "busy": busy}
 
 
 HEAD = f"{'run':<10} {'steps':>5} {'loss':>7} {'precision':<9} {'seconds':>8} {'dollars':>10}  {'busy':>4}"
@@ -78,6 +112,33 @@ HEAD = f"{'run':<10} {'steps':>5} {'loss':>7} {'precision':<9} {'seconds':>8} {'
 def table_line(r):
     return f"{r['run']:<10} {r['steps']:>5} {r['loss']:>7.4f} {r['precision']:<9} {r['seconds']:>8.2f} {r['dollars']:>10.6f}  " \
            f"{100 * r['busy']:>3.0f}%" + ("  DISTURBED" if r["busy"] > BUSY_MAX else "")
+
+
+def readme_table(rows, about):
+    """The rows as a table for README.md, and what they were measured on."""
+    lines = ["| run | what it adds | steps | held-out loss | seconds | $ a thousand runs | of the default |", "|---|---|---|---|---|---|---|"]
+    for r in rows:
+        lines.append(f"| {r['run']} | {WHAT[r['run']]} | {r['steps']:,} | {r['loss']:.3f} | {r['seconds']:.1f} | "
+                     f"{1000 * r['dollars']:.2f} | {100 * r['dollars'] / rows[0]['dollars']:.0f} % |")
+    day = about["date"][:10]
+    return "\n".join(lines) + f"\n\nTwo cores, {about['machine'].split(';')[0]}; {about['price']}; {day} " \
+        f"([all of it](bench/results/bill-{day}.txt), [picture](bench/results/bill-{day}.svg)).\n"
+
+
+def renewed(readme, table):
+    """The text with what lies between the two marks replaced."""
+    before, rest = readme.split(MARKS[0], 1)
+    return before + MARKS[0] + table + MARKS[1] + rest.split(MARKS[1], 1)[1]
+
+
+def write_readme(rows, about):
+    path = os.path.join(TOP, "README.md")
+    with open(path) as f:
+        text = renewed(f.read(), readme_table(rows, about))
+    with open(path + ".part", "w") as f:
+        f.write(text)
+    os.rename(path + ".part", path)
+    note("README.md: the table of \"What it saves\" is new")
 
 
 def main(*arguments):
@@ -105,7 +166,12 @@ def main(*arguments):
         return 0
     with open(record.path + ".txt", "a") as f:
         f.write("\n" + told)
-    return int(any(r["loss"] > mark for r in rows) or rows[-1]["dollars"] > rows[0]["dollars"])
+    missed = any(r["loss"] > mark for r in rows) or rows[-1]["dollars"] > rows[0]["dollars"]
+    if missed or any(r["busy"] > BUSY_MAX for r in rows):
+        note("README.md is left as it is: a run missed the mark, or was measured beside other work")
+    else:
+        write_readme(rows, about)
+    return int(missed)
 
 
 if __name__ == "__main__":

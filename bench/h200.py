@@ -106,7 +106,7 @@ def main(arguments):
         return 0
     subprocess.run(["cmake", "--build", "build", "--target", "bench_published"], cwd=common.TOP, check=True,
                    stdout=subprocess.DEVNULL)
-    record = common.Record("h200", HEAD, line, common.machine(command="bench/run h200", measured=f"bench/results/{KEPT}"),
+    record = common.Record("h200", HEAD, line, common.machine(command="bench/run h200", kept=f"bench/results/{KEPT}"),
                            "--json" in arguments)
     rows = [foretell("1558M", "124M", rates(of["124M"])), foretell("124M", "1558M", rates(of["1558M"])),
             foretell("124M", "both", rates(of["124M"], of["1558M"])), foretell("1558M", "both", rates(of["124M"], of["1558M"]))]

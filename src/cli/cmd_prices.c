@@ -205,6 +205,11 @@ static enum status show_machines(struct cli *c, const struct catalogue *k, struc
     return STATUS_OK;
 }
 
+static struct str dollars_or(struct arena *perm, f64 usd)
+{
+    return isnan(usd) ? STR("not known") : str_fmt(perm, "$%.2f", usd);
+}
+
 /* All of one machine, in every region, with what its reservations ask for, its GPU and the rule of
  * its bill. */
 static enum status show_one(struct cli *c, const struct catalogue *k, struct str name,
@@ -231,6 +236,13 @@ static enum status show_one(struct cli *c, const struct catalogue *k, struct str
         show_row(c, &table_billing, catalogue_billing(k, m->provider));
         if (m->gpus) {
             say_heading(c->say, "Each of its GPUs");
+            if (m->gpus > 1)
+                say_result(c->say,
+                           "  an hour of one: %.*s on demand, %.*s spot; all %d are sold together "
+                           "(`frugal help claims`)\n",
+                           STR_ARG(dollars_or(&s, m->on_demand_usd_h / m->gpus)),
+                           STR_ARG(dollars_or(&s, m->spot_usd_h / m->gpus)),
+                           m->gpus);
             show_row(c, &table_gpus, catalogue_gpu(k, m->gpu));
         }
     }

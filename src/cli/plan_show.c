@@ -238,6 +238,7 @@ static void show_assumed(struct cli *c, const struct question *q, const struct p
     for (i64 i = 0; i < assumption_count; i++)
         say_result(c->say, "  %-16s %6g %-8s %s\n", assumptions[i].name, assumptions[i].value,
                    assumptions[i].unit, assumptions[i].why);
+    say_result(c->say, "  `frugal help claims`: figures that circulate, ours, and why they differ\n");
 }
 
 static void json_rest(struct cli *c, const struct question *q)

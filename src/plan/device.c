@@ -83,6 +83,24 @@ static bool sound(const struct device *d)
            d->target.memory_bytes > 0 && d->units > 0;
 }
 
+/* Figures that a plan of it rests on and nobody read in a source: of the machine, its GPU, its bill and
+ * what keeps its checkpoints. */
+static struct str assumed_of(const struct catalogue *c, const struct machine *m, struct arena *perm)
+{
+    const struct storage *s     = catalogue_storage(c, m->provider, STR(""));
+    struct arena          parts = arena_part(perm, 1 << 12);
+    struct textbuf        b     = textbuf_new(perm);
+    struct str            all[] = {
+        table_assumed(&table_machines, m, &parts),
+        m->gpu.len ? table_assumed(&table_gpus, catalogue_gpu(c, m->gpu), &parts) : STR(""),
+        table_assumed(&table_billing, catalogue_billing(c, m->provider), &parts),
+        s && s->fact.assumed & 1 ? STR("storage's gb_month_usd") : STR(""),
+    };
+    for (i64 i = 0; i < COUNT_OF(all); i++)
+        if (all[i].len) textbuf_fmt(&b, "%s%.*s", b.len ? ", " : "", STR_ARG(all[i]));
+    return textbuf_str(&b);
+}
+
 enum status device_of_machine(const struct catalogue *c, const struct machine *m,
                               struct arena *perm, struct device *out, struct err *err)
 {
@@ -99,7 +117,7 @@ enum status device_of_machine(const struct catalogue *c, const struct machine *m
     d.model                 = m->gpu.len ? m->gpu : m->cpu;
     d.network.net_bytes_s   = 1e9 / 8 * m->net_gbit_s * assumed_net_part;
     d.network.net_latency_s = 1e-6 * assumed_net_latency_us;
-    d.assumed               = machine_assumed(perm, m);
+    d.assumed               = assumed_of(c, m, perm);
     *out                    = d;
     if (sound(&d)) return STATUS_OK;
     return err_set(err, STATUS_NO, "%.*s: its rates or memory are not known", STR_ARG(d.name));

@@ -19,14 +19,16 @@ static enum dtype precision_of(const struct device *d, const struct plan_variant
     return v->low ? d->target.low : DT_F32;
 }
 
-/* Sharded: every GPU holds its part of the state, and two gathered blocks with the gradients of one; where
- * nobody says how many blocks there are, a part of 16. */
+/* Sharded: every GPU holds its part of the state, and two gathered blocks with the gradients of one (where
+ * nobody says how many blocks there are, a part of 16); what else does not grow with the batch, weights in two
+ * bytes above all, lives for a block at a time. */
 static f64 memory_of(const struct plan_job *job, const struct plan_row *r, const struct step_work *w)
 {
-    f64 all = step_work_bytes(w, (f64)r->micro), n = (f64)r->gpus;
-    f64 blocks = job->deeper ? MAX((f64)job->depth[2] / 3, 1) : 16;
+    f64 blocks   = job->deeper ? MAX((f64)job->depth[2] / 3, 1) : 16;
     f64 gathered = w->parameters * (r->variant->low ? 2 : 4) / blocks;
-    return r->sharded ? all - w->state_bytes * (1 - 1 / n) + gathered : all;
+    if (!r->sharded) return step_work_bytes(w, (f64)r->micro);
+    return (f64)r->micro * w->memory_sample + w->state_bytes / (f64)r->gpus + gathered +
+           MIN(MAX(w->memory_fixed - w->state_bytes, 0), gathered);
 }
 
 /* Parameters are gathered for each micro-batch's way forward and backward, gradients scattered;

@@ -24,6 +24,7 @@ run 0 prices p4d.24xlarge
 has out 'net_gbit_s +~400'
 has out 'reserved_1y_usd_h +not known'
 has out 'free_interrupted_s +3600'
+has out 'an hour of one: \$[0-9.]+ on demand, \$[0-9.]+ spot; all 8 are sold together'
 has out 'memory_usable_gib +~37.2'
 run 1 prices p4d.24xlarges
 run 0 prices gpus --json
