@@ -163,6 +163,7 @@ static enum status supervise(struct record *r, const struct settings *s, char *c
     enum status st = supervise_run(r->cli->os, &told, &listener, result, err);
     if (r->recorder && result->seen.usage.shape)
         recorder_usage(r->recorder, str_of(usage_name(result->seen.usage.shape)), result->seen.usage.mean);
+    r->deadline_ns = result->deadline_ns;
     record_close(r, result->stopped ? result->stopped : st ? STOP_NONE : STOP_END);
     return st;
 }

@@ -7,6 +7,9 @@ static void on_notice(void *context, const struct notice *n)
 {
     struct hearing *h = context;
     if (n->act == NOTICE_END) {
+        pthread_mutex_lock(&h->orders->lock);
+        h->orders->notice_s = (f64)(n->deadline_ns - h->os->now_ns(h->os)) * 1e-9;
+        pthread_mutex_unlock(&h->orders->lock);
         train_order(h->orders, ORDER_EXIT, n->deadline_ns, n->text);
         return;
     }
@@ -41,7 +44,7 @@ static void on_done(void *context, const struct train_result *r)
 enum status hearing_open(struct hearing *h, struct os *os, const struct spot_config *c,
                          struct train_orders *orders, struct err *err)
 {
-    *h = (struct hearing){ .orders = orders };
+    *h = (struct hearing){ .os = os, .orders = orders };
     pthread_mutex_init(&h->lock, NULL);
     return notice_watch_open(os, c, on_notice, h, &h->watch, err);
 }

@@ -6,6 +6,7 @@
 #include "train/train.h"
 
 struct hearing {
+    struct os            *os;
     struct train_orders  *orders;
     struct notice_watch  *watch; /* NULL: there is no cloud to hear */
     struct train_listener show;  /* whose on_note tells the user */

@@ -112,13 +112,17 @@ static void learn_life(struct cli *c, struct settings *s, struct str path)
     struct os_stat   there;
     struct lifetime *lives;
     i64              count = 0;
-    bool             spot  = str_eq(s->run.market, STR("spot")) && s->checkpoint.dir.len;
+    bool             saves = s->checkpoint.dir.len || s->checkpoint.to.len;
+    bool             spot  = str_eq(s->run.market, STR("spot")) && saves;
     if (spot && isnan(s->checkpoint.mtti_hours) && path.len && memory.begin &&
         !c->os->stat(c->os, path, &there, NULL) && !ledger_open(c->os, path, &memory, &l, NULL)) {
         if (!report_lifetimes(l, s->run.machine, c->os->wall_ns(c->os), &memory, &lives, &count,
                               NULL) &&
-            count)
-            s->checkpoint.mtti_hours = hazard_mean_s(hazard_fit(lives, count)) / 3600;
+            count) {
+            struct hazard h           = hazard_fit(lives, count);
+            s->checkpoint.mtti_hours  = hazard_mean_s(h) / 3600;
+            s->checkpoint.mtti_shape  = h.shape;
+        }
         ledger_close(l);
     }
     if (memory.begin) arena_close(&memory);
@@ -284,22 +288,25 @@ static void on_checkpoint(void *context, const struct train_checkpoint *e)
     }
 }
 
-/* By its provider, which says when; a user's signal says nothing. */
-static bool taken_away(struct train_orders *o)
+/* By its provider, which says when; a user's signal says nothing. Returns the time it gave, NaN: none. */
+static f64 hear_deadline(struct record *r)
 {
-    if (!o) return false;
+    struct train_orders *o = r->orders;
+    if (!o) return NAN;
     pthread_mutex_lock(&o->lock);
-    bool taken = o->deadline_ns != 0;
+    f64 notice_s   = o->deadline_ns ? o->notice_s : NAN;
+    r->deadline_ns = o->deadline_ns;
     pthread_mutex_unlock(&o->lock);
-    return taken;
+    return notice_s;
 }
 
 static void on_done(void *context, const struct train_result *e)
 {
-    struct record          *r   = context;
-    struct interruption_row row = { .kind = taken_away(r->orders) ? STR("notice") : STR("signal"),
+    struct record          *r        = context;
+    f64                     notice_s = hear_deadline(r);
+    struct interruption_row row = { .kind       = isnan(notice_s) ? STR("signal") : STR("notice"),
                                     .at_wall_ns = r->cli->os->wall_ns(r->cli->os),
-                                    .notice_s   = NAN,
+                                    .notice_s   = notice_s,
                                     .step       = e->steps,
                                     .saved_step = r->saved_step };
     if (!r->recorder) return;
@@ -329,7 +336,9 @@ struct train_listener record_listener(struct record *r, const struct train_liste
 void record_close(struct record *r, enum stop_reason why)
 {
     struct err failure = { 0 };
-    if (r->recorder) recorder_close(r->recorder, why ? stop_reason_name(why) : STR("failed"), NULL);
+    struct str ended   = why ? stop_reason_name(why) : STR("failed");
+    hear_deadline(r); /* it may have come before there was anything to tell of */
+    if (r->recorder) recorder_close(r->recorder, ended, r->deadline_ns, NULL);
     if (r->recorder && recorder_warning(r->recorder, &failure)) tell(r, &failure);
     r->recorder = NULL;
     shelf_close(&r->shelf);

@@ -26,6 +26,7 @@ struct record {
         struct checkpoint_row rows[RECORD_REMOTE_MAX];
     } remote;
     struct train_orders *orders; /* that end the run when its machine is taken away; NULL: none */
+    i64                  deadline_ns; /* when it is; what is not in the object store by then stays out. 0: none */
     struct shelf         shelf;  /* the ledger's rows there */
 };
 

@@ -61,11 +61,13 @@ static enum status put(void *context, struct str segment, struct str lines, stru
     return s3_put(s->s3, key_of(s, segment, &scratch), lines, scratch, err);
 }
 
+static void cancel(void *context) { s3_cancel(((struct shelf *)context)->s3); }
+
 enum status shelf_open(struct shelf *s, struct os *os, const struct s3_settings *settings,
                        struct arena *perm, struct err *err)
 {
     struct s3_settings with = *settings;
-    *s                      = (struct shelf){ .store = { s, fetch, put } };
+    *s                      = (struct shelf){ .store = { s, fetch, put, cancel } };
     with.limit_ns           = call_limit_ns;
     enum status st          = web_open(os, perm, &s->web, err);
     if (!st) st = s3_open(os, s->web, &with, perm, &s->s3, err);

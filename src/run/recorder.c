@@ -48,7 +48,7 @@ struct recorder {
     i64                made, taken;
     i64                steps_before; /* -1: not read yet */
     struct err         failure;      /* of the newest try; status OK: it went well */
-    bool               warned, stop;
+    bool               warned, stop, done;
     bool               wake;       /* a checkpoint waits: the next heartbeat is now */
     i64                eval_at_ns; /* of the last evaluation's summary */
 
@@ -300,6 +300,10 @@ static void *work(void *context)
         beat(r);
     }
     if (r->ledger) ledger_close(r->ledger);
+    pthread_mutex_lock(&r->lock);
+    r->done = true;
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->lock);
     return NULL;
 }
 
@@ -437,13 +441,16 @@ bool recorder_warning(struct recorder *r, struct err *err)
     return now;
 }
 
-enum status recorder_close(struct recorder *r, struct str ended, struct err *err)
+enum status recorder_close(struct recorder *r, struct str ended, i64 until_ns, struct err *err)
 {
     pthread_mutex_lock(&r->lock);
     r->now.ended = str_copy(&r->texts, ended);
     r->stop      = true;
     pthread_cond_broadcast(&r->changed);
+    while (until_ns && !r->done && thread_wait_until(&r->changed, &r->lock, until_ns)) continue;
+    bool late = until_ns && !r->done;
     pthread_mutex_unlock(&r->lock);
+    if (late && r->config.store) r->config.store->cancel(r->config.store->context);
     pthread_join(r->thread, NULL);
     arena_close(&r->memory);
     if (err && r->failure.status) *err = r->failure;

@@ -18,6 +18,7 @@ struct recorder_store {
     /* The segment's lines, in the place of what was put for it before. */
     enum status (*put)(void *context, struct str segment, struct str lines, struct arena scratch,
                        struct err *err);
+    void (*cancel)(void *context); /* from the run's thread: no question is worth waiting for any more */
 };
 
 /* Of the segment: device, gpus, precision, batch, accumulate, flops_step, arena_bytes and step_from;
@@ -52,8 +53,9 @@ void recorder_requests(struct recorder *r, f64 usd); /* likewise; NaN: not known
 void recorder_put(struct recorder *r, enum ledger_table table, const void *row);
 
 bool recorder_warning(struct recorder *r, struct err *err); /* true once: something failed */
-/* The last heartbeat, with the reason of the end; waits until it is written, for some seconds at
- * most. WORLD: what came last is not in the ledger. */
-enum status recorder_close(struct recorder *r, struct str ended, struct err *err);
+/* The last heartbeat, with the reason of the end; waits until it is written, and in the store if that
+ * is done by then (on the clock of now_ns; 0: no limit but the store's own). WORLD: what came last is
+ * not in the ledger, or not in the store. */
+enum status recorder_close(struct recorder *r, struct str ended, i64 until_ns, struct err *err);
 
 #endif

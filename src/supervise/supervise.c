@@ -498,6 +498,7 @@ static void finish(struct run *r)
     result->dollars                 = result->seconds / 3600 * r->c->stop.usd_hour;
     bool from_outside               = r->asked && r->asked != ASKED_BY_POLICY;
     result->stopped                 = from_outside ? STOP_SIGNAL : r->stop.reason;
+    result->deadline_ns             = r->deadline_ns;
     snprintf(result->why, sizeof result->why, "%s", r->asked ? r->reason : "");
     if (!r->carry) return;
     struct carry_state s = carry_state(r->carry);

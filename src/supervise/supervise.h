@@ -56,6 +56,7 @@ struct supervise_result {
     enum stop_reason  stopped;                   /* STOP_NONE: it ended by itself */
     char              why[STOP_TEXT_MAX];
     bool              target_reached;
+    i64               deadline_ns; /* of a notice, on the clock of now_ns; 0: none came */
 };
 
 /* OK: the program ended with 0, or was ended by target, patience or budget. NO: it failed too often.

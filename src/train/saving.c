@@ -47,7 +47,9 @@ enum status saving_open(struct saving *v, struct os *os, const struct settings *
     v->figures = (struct train_saving){
         .resumed_step = -1, .step = -1, .remote_step = -1, .total_s = NAN, .persist_s = NAN
     };
-    if (hours > 0) v->facts.hazard = hazard_of_mean(hours * 3600, hazard_prior.shape);
+    f64 shape = settings->checkpoint.mtti_shape;
+    if (isnan(shape)) shape = hazard_prior.shape;
+    if (hours > 0) v->facts.hazard = hazard_of_mean(hours * 3600, shape);
     enum status st = STATUS_OK;
     if (settings->checkpoint.dir.len || settings->checkpoint.to.len)
         st = cadence_parse(settings->checkpoint.every, &v->cadence, err);
@@ -319,9 +321,13 @@ static enum status end_elsewhere(struct saving *v, enum status so_far, i64 deadl
     elsewhere_figures(&v->resume.elsewhere, &v->figures);
     if (st != STATUS_NO) return st ? err_set(err, st, "%s", why.text) : st;
     if (!so_far) return err_set(err, STATUS_WORLD, "%s", why.text);
-    tell(v, &(struct train_checkpoint){ .kind = CHECKPOINT_NOT_UPLOADED,
-                                        .step = v->figures.step,
-                                        .text = str_of(why.text) });
+    struct arena scratch = v->s->scratch;
+    i64          there   = MAX(v->figures.remote_step, 0);
+    tell(v, &(struct train_checkpoint){
+                .kind = CHECKPOINT_NOT_UPLOADED,
+                .step = v->figures.step,
+                .text = str_fmt(&scratch, "%s; %lld steps will be done again, from step %lld on", why.text,
+                                (long long)(v->figures.step - there), (long long)there) });
     return STATUS_OK;
 }
 

@@ -80,6 +80,7 @@ struct checkpoint_config {
     i64        keep;       /* the newest so many, and the best */
     struct str on_usr1;    /* save | exit: what SIGUSR1 asks for */
     f64        mtti_hours; /* how long machines last on average; NaN: not known */
+    f64        mtti_shape; /* of the law by which they go (run/hazard.h); NaN: as most do */
     struct str to;         /* an object store they are carried to as well, s3:// or gs://; empty: none */
     i64        keep_remote;   /* as keep, there; 0: all */
     struct str storage_class; /* of what is carried; empty: the bucket's */

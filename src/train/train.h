@@ -201,6 +201,7 @@ struct train_orders {
     pthread_mutex_t  lock;  /* of the rest */
     enum train_order pending;
     i64              deadline_ns; /* of ORDER_EXIT, on the clock of os->now_ns; 0: none */
+    f64              notice_s;    /* that a provider gave, from its word to then */
     char             why[256];
 };
 #define TRAIN_ORDERS_NONE { .lock = PTHREAD_MUTEX_INITIALIZER }

@@ -75,7 +75,7 @@ TEST(a_run_and_its_restart_arrive_whole)
     i64                    count;
     CHECK_EQ(recorder_steps_before(r), 0);
     run_some(r, c.account, 0, 8);
-    CHECK_EQ(recorder_close(r, STR("signal"), NULL), STATUS_OK);
+    CHECK_EQ(recorder_close(r, STR("signal"), 0, NULL), STATUS_OK);
     c.run.id            = recorder_run_id(r);
     c.segment.step_from = 5;
     r                   = start(&c, perm);
@@ -85,7 +85,7 @@ TEST(a_run_and_its_restart_arrive_whole)
         .step = 10, .place = STR("here"), .bytes = 7, .usd_gib_month = NAN
     };
     recorder_put(r, LEDGER_TABLE_checkpoint, &saved);
-    CHECK_EQ(recorder_close(r, STR("target"), NULL), STATUS_OK);
+    CHECK_EQ(recorder_close(r, STR("target"), 0, NULL), STATUS_OK);
 
     struct segment_row *s = segments_at(path, perm, &count);
     CHECK_EQ(count, 2);
@@ -174,7 +174,7 @@ TEST(a_run_that_evaluates_all_the_time_loses_no_other_row)
         recorder_eval(r, 1, 0.5, i == 10000);
     }
     recorder_put(r, LEDGER_TABLE_interruption, &row);
-    CHECK_EQ(recorder_close(r, STR("signal"), &err), STATUS_OK);
+    CHECK_EQ(recorder_close(r, STR("signal"), 0, &err), STATUS_OK);
     CHECK(!recorder_warning(r, &err));
     CHECK_EQ(rows_at(path, LEDGER_TABLE_interruption, perm), 1);
     i64 count = rows_at(path, LEDGER_TABLE_step, perm);
@@ -189,7 +189,7 @@ struct shelf {
     } has;
     struct arena room;
     atomic_llong puts;
-    atomic_bool  away;
+    atomic_bool  away, stuck, cancelled;
 };
 
 static enum status shelf_fetch(void *context, struct arena *perm, struct str *lines,
@@ -209,7 +209,8 @@ static enum status shelf_put(void *context, struct str segment, struct str lines
     struct shelf *shelf = context;
     i64           i     = 0;
     (void)scratch;
-    if (shelf->away) return err_set(err, STATUS_WORLD, "the store is away");
+    while (shelf->stuck && !shelf->cancelled) usleep(1000);
+    if (shelf->away || shelf->stuck) return err_set(err, STATUS_WORLD, "the store is away");
     while (i < shelf->has.count && !str_eq(shelf->has.segments[i], segment)) i++;
     ASSERT(i < COUNT_OF(shelf->has.segments));
     shelf->has.segments[i] = str_copy(&shelf->room, segment);
@@ -219,11 +220,31 @@ static enum status shelf_put(void *context, struct str segment, struct str lines
     return STATUS_OK;
 }
 
+static void shelf_cancel(void *context) { ((struct shelf *)context)->cancelled = true; }
+
+/* A machine that goes at a stated time does not wait for a store that hangs; its own ledger has all. */
+TEST(rows_that_would_come_too_late_are_given_up)
+{
+    struct shelf           shelf = { .room = arena_part(perm, 1 << 20), .stuck = true };
+    struct recorder_store  store = { &shelf, shelf_fetch, shelf_put, shelf_cancel };
+    struct recorder_config c     = config_at(str_cat(perm, folder_new(perm), STR("/ledger.db")));
+    struct err             err   = { 0 };
+    i64                    count, until = os_real()->now_ns(os_real()) + 200000000;
+    c.store            = &store;
+    struct recorder *r = start(&c, perm);
+    run_some(r, c.account, 0, 20);
+    CHECK_EQ(recorder_close(r, STR("signal"), until, &err), STATUS_WORLD);
+    CHECK(os_real()->now_ns(os_real()) >= until); /* it had its time */
+    CHECK(shelf.cancelled);
+    CHECK(strstr(err.text, "the object store lacks rows of this run"));
+    CHECK_EQ(segments_at(c.path, perm, &count)->step, 20);
+}
+
 /* The first is killed after its checkpoint, its disk is gone; the second runs elsewhere. */
 TEST(with_the_disk_gone_the_store_still_knows_both_segments)
 {
     struct shelf           shelf = { .room = arena_part(perm, 1 << 20) };
-    struct recorder_store  store = { &shelf, shelf_fetch, shelf_put };
+    struct recorder_store  store = { &shelf, shelf_fetch, shelf_put, shelf_cancel };
     struct recorder_config c     = config_at(str_cat(perm, folder_new(perm), STR("/ledger.db")));
     i64                    count;
     c.store                     = &store;
@@ -236,7 +257,7 @@ TEST(with_the_disk_gone_the_store_still_knows_both_segments)
     CHECK_EQ(shelf.puts, 1);
     struct shelved then = shelf.has; /* when the machine dies; the end below was never seen */
     c.run.id            = recorder_run_id(r);
-    recorder_close(r, STR("end"), NULL);
+    recorder_close(r, STR("end"), 0, NULL);
     shelf.has = then;
 
     c.path              = str_cat(perm, folder_new(perm), STR("/ledger.db"));
@@ -244,7 +265,7 @@ TEST(with_the_disk_gone_the_store_still_knows_both_segments)
     r                   = start(&c, perm);
     CHECK_EQ(recorder_steps_before(r), 8);
     run_some(r, c.account, 6, 10);
-    CHECK_EQ(recorder_close(r, STR("target"), NULL), STATUS_OK);
+    CHECK_EQ(recorder_close(r, STR("target"), 0, NULL), STATUS_OK);
     struct segment_row *s = segments_at(c.path, perm, &count);
     CHECK_EQ(count, 2);
     CHECK_EQ(s[0].step, 8);
@@ -257,7 +278,7 @@ TEST(with_the_disk_gone_the_store_still_knows_both_segments)
 TEST(a_store_that_is_away_is_a_warning_and_gets_its_rows_later)
 {
     struct shelf           shelf = { .room = arena_part(perm, 1 << 20), .away = true };
-    struct recorder_store  store = { &shelf, shelf_fetch, shelf_put };
+    struct recorder_store  store = { &shelf, shelf_fetch, shelf_put, shelf_cancel };
     struct recorder_config c     = config_at(str_cat(perm, folder_new(perm), STR("/ledger.db")));
     struct err             err   = { 0 };
     i64                    count;
@@ -269,7 +290,7 @@ TEST(a_store_that_is_away_is_a_warning_and_gets_its_rows_later)
     CHECK(warned);
     CHECK(strstr(err.text, "the store is away"));
     shelf.away = false;
-    CHECK_EQ(recorder_close(r, STR("end"), NULL), STATUS_OK);
+    CHECK_EQ(recorder_close(r, STR("end"), 0, NULL), STATUS_OK);
     CHECK_EQ(shelf.has.count, 1);
     CHECK_EQ(segments_at(c.path, perm, &count)->step, 20);
 }
@@ -280,9 +301,9 @@ TEST(a_rented_machine_is_billed_from_its_start)
     struct recorder_config c    = config_at(path);
     i64                    count;
     c.rented = true;
-    recorder_close(start(&c, perm), STR("end"), NULL);
+    recorder_close(start(&c, perm), STR("end"), 0, NULL);
     usleep(30000);
-    recorder_close(start(&c, perm), STR("end"), NULL);
+    recorder_close(start(&c, perm), STR("end"), 0, NULL);
     struct segment_row *s = segments_at(path, perm, &count);
     CHECK_EQ(count, 2);
     CHECK(s[0].booting_ns > 0 && s[0].idle_ns == 0);
@@ -303,7 +324,7 @@ TEST(a_ledger_that_cannot_be_written_is_one_warning)
     CHECK(strstr(err.text, "file"));
     CHECK(!recorder_warning(r, &err));
     for (i64 i = 0; i < 100; i++) recorder_eval(r, 0, 0, false); /* more than the queue holds */
-    CHECK_EQ(recorder_close(r, STR("end"), &err), STATUS_WORLD);
+    CHECK_EQ(recorder_close(r, STR("end"), 0, &err), STATUS_WORLD);
 }
 
 TEST(what_could_not_be_written_comes_with_a_later_heartbeat)
@@ -319,7 +340,7 @@ TEST(what_could_not_be_written_comes_with_a_later_heartbeat)
     recorder_steps_before(r);
     recorder_eval(r, 0.25, 0.75, false);
     unlink(str_z(perm, wall));
-    CHECK_EQ(recorder_close(r, STR("end"), &err), STATUS_OK);
+    CHECK_EQ(recorder_close(r, STR("end"), 0, &err), STATUS_OK);
     CHECK_EQ(ledger_open(os_real(), path, perm, &l, NULL), STATUS_OK);
     CHECK_EQ(ledger_read(l, LEDGER_TABLE_step, NULL, STR(""), perm, &steps, &count, NULL),
              STATUS_OK);
@@ -350,6 +371,6 @@ TEST(a_step_costs_next_to_nothing)
     f64 us = (f64)best / 1e3 / STEPS;
     printf("(%.2f us a step) ", us);
     CHECK(us < 20);
-    CHECK_EQ(recorder_close(r, STR("end"), NULL), STATUS_OK);
+    CHECK_EQ(recorder_close(r, STR("end"), 0, NULL), STATUS_OK);
 }
 #endif
