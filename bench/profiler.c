@@ -75,12 +75,12 @@ int main(int argc, char **argv)
     struct err     err;
     for (int i = 4; i < argc; i++) overrides[i - 4] = str_of(argv[i]);
     check(config_read(os_real(), &perm, str_of(argv[3]), overrides, argc - 4, &config, &err), &err);
-    struct settings *s    = &config->settings;
-    s->train.steps        = steps;
-    s->train.epochs       = 0;
-    s->train.eval_every   = 10 * steps; /* the last step's comes after our clock has stopped */
-    s->data.eval_samples  = 1;
-    s->train.target       = 0.0 / 0.0;
+    struct settings *s   = &config->settings;
+    s->train.steps       = steps;
+    s->train.epochs      = 0;
+    s->train.eval_every  = 10 * steps; /* the last step's comes after our clock has stopped */
+    s->data.eval_samples = 1;
+    s->train.target      = 0.0 / 0.0;
     for (i64 round = 0; round < rounds; round++) {
         f64 seconds[VARIANTS];
         for (i64 i = 0; i < VARIANTS; i++) {

@@ -35,7 +35,8 @@ enum status command_profile(struct cli *c, struct err *err)
     struct train_result   result;
     struct config        *config;
     *r = *c->request;
-    for (i64 i = 1; i < r->argument_count; i++) r->arguments[i] = whole_key(c->perm, r->arguments[i]);
+    for (i64 i = 1; i < r->argument_count; i++)
+        r->arguments[i] = whole_key(c->perm, r->arguments[i]);
     enum status st = config_of_request(r, c->os, c->perm, &config, err);
     if (st) return st;
     steps_only(&config->settings);
@@ -49,6 +50,7 @@ enum status command_profile(struct cli *c, struct err *err)
     st = train_run(c->os, &config->settings, &listen, &result, err);
     if (!st && shown.err.status) st = err_set(err, shown.err.status, "%s", shown.err.text);
     if (!st && !shown.steps)
-        st = err_set(err, STATUS_USAGE, "the run ended before a step was profiled: lower wait and warmup");
+        st = err_set(err, STATUS_USAGE,
+                     "the run ended before a step was profiled: lower wait and warmup");
     return st;
 }

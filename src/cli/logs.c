@@ -79,10 +79,12 @@ static void on_step(void *context, const struct train_progress *e)
 static void on_eval(void *context, const struct train_eval *e)
 {
     struct logs *l = context;
-    if (!l->log || e->step != l->row.step) return; /* made up for after an interruption: that row is written */
+    if (!l->log || e->step != l->row.step)
+        return; /* made up for after an interruption: that row is written */
     l->row.value[FIGURE_eval_loss] = l->row.value[FIGURE_eval_value] = e->loss;
     for (i64 i = 0; i < e->metric_count; i++)
-        if (str_eq(e->metrics[i].name, l->metric)) l->row.value[FIGURE_eval_value] = e->metrics[i].value;
+        if (str_eq(e->metrics[i].name, l->metric))
+            l->row.value[FIGURE_eval_value] = e->metrics[i].value;
     l->due = true;
 }
 

@@ -7,7 +7,12 @@
 #include <math.h>
 #include <unistd.h>
 
-enum { RESERVE_GIB = 4, SPARK_COLUMNS = 60, HOLDERS_SHOWN = 6, WHAT_COLUMNS = 60 }; /* address space only */
+enum {
+    RESERVE_GIB   = 4,
+    SPARK_COLUMNS = 60,
+    HOLDERS_SHOWN = 6,
+    WHAT_COLUMNS  = 60
+}; /* address space only */
 
 static void show_parts(struct say *say, const struct profile *p, struct arena scratch)
 {
@@ -26,7 +31,8 @@ static void show_parts(struct say *say, const struct profile *p, struct arena sc
             event_end(&b, say);
         } else if (s.ns[i]) {
             say_result(say, "  %-12s %10.4f %6.1f%%  %s\n", split_name((enum part)i),
-                       1e-6 * (f64)s.ns[i] / steps, 100 * (f64)s.ns[i] / all, split_help((enum part)i));
+                       1e-6 * (f64)s.ns[i] / steps, 100 * (f64)s.ns[i] / all,
+                       split_help((enum part)i));
         }
     }
     if (!say->json) say_result(say, "  %-12s %10.4f %6.1f%%\n", "all", 1e-6 * all / steps, 100.0);
@@ -46,18 +52,21 @@ static void op_event(struct say *say, const struct op_row *r, struct arena scrat
     event_end(&b, say);
 }
 
-static void op_words(struct say *say, const struct op_row *r, f64 steps, f64 all_s, struct arena scratch)
+static void op_words(struct say *say, const struct op_row *r, f64 steps, f64 all_s,
+                     struct arena scratch)
 {
-    struct str flops = text_si(&scratch, r->cost.flops / steps), moved = text_bytes(&scratch, r->cost.bytes / steps);
+    struct str flops  = text_si(&scratch, r->cost.flops / steps),
+               moved  = text_bytes(&scratch, r->cost.bytes / steps);
     struct str memory = text_bytes(&scratch, (f64)r->memory_bytes), roof = STR("-"), what = r->what;
     if (r->roof_s > 0) roof = str_fmt(&scratch, "%.0f%%", 100 * op_roof_share(r));
     if (what.len > WHAT_COLUMNS) what = str_fmt(&scratch, "%.*s...", WHAT_COLUMNS - 3, what.data);
     say_result(say, "  %-18.*s %6.4g %9.4f %6.1f%% %9.*s %9.*s %9.*s %6.*s  %.*s\n", STR_ARG(r->op),
-               (f64)r->calls / steps, 1e3 * r->seconds / steps, 100 * r->seconds / all_s, STR_ARG(flops),
-               STR_ARG(moved), STR_ARG(memory), STR_ARG(roof), STR_ARG(what));
+               (f64)r->calls / steps, 1e3 * r->seconds / steps, 100 * r->seconds / all_s,
+               STR_ARG(flops), STR_ARG(moved), STR_ARG(memory), STR_ARG(roof), STR_ARG(what));
 }
 
-static void show_ops(const struct profile_shown *shown, const struct train_profile *e, struct arena scratch)
+static void show_ops(const struct profile_shown *shown, const struct train_profile *e,
+                     struct arena scratch)
 {
     struct say     *say   = shown->cli->say;
     struct op_table t     = profile_table(e->profile, e->target, &scratch);
@@ -67,8 +76,8 @@ static void show_ops(const struct profile_shown *shown, const struct train_profi
     if (!say->json) {
         say_result(say, "\n");
         say_heading(say, "A step by op and shape");
-        say_result(say, "  %-18s %6s %9s %7s %9s %9s %9s %6s  %s\n", "op", "calls", "ms", "share", "FLOPs",
-                   "moved", "memory", "roof", "shapes");
+        say_result(say, "  %-18s %6s %9s %7s %9s %9s %9s %6s  %s\n", "op", "calls", "ms", "share",
+                   "FLOPs", "moved", "memory", "roof", "shapes");
     }
     for (i64 i = 0; i < limit; i++)
         if (say->json) op_event(say, &t.rows[i], scratch);
@@ -86,7 +95,8 @@ static void memory_event(struct say *say, const struct program *p, const struct 
     event_i64(&b, "peak_bytes", m->peak_bytes);
     event_i64(&b, "peak_instruction", m->peak);
     textbuf_fmt(&b, ",\"use_bytes\":[");
-    for (i32 i = 0; i < p->instr_count; i++) textbuf_fmt(&b, "%s%lld", i ? "," : "", (long long)m->bytes[i]);
+    for (i32 i = 0; i < p->instr_count; i++)
+        textbuf_fmt(&b, "%s%lld", i ? "," : "", (long long)m->bytes[i]);
     textbuf_fmt(&b, "],\"holders\":[");
     for (i64 i = 0; i < m->holder_count; i++) {
         textbuf_fmt(&b, "%s{\"name\":", i ? "," : "");
@@ -101,8 +111,8 @@ static void memory_event(struct say *say, const struct program *p, const struct 
 static struct str spark(const struct program *p, const struct memory_use *m, struct arena *perm)
 {
     static const char levels[] = " .:-=+*#%@";
-    i64               columns = MIN(SPARK_COLUMNS, p->instr_count), range = m->peak_bytes - m->persistent_bytes;
-    struct textbuf    b = textbuf_new(perm);
+    i64 columns = MIN(SPARK_COLUMNS, p->instr_count), range = m->peak_bytes - m->persistent_bytes;
+    struct textbuf b = textbuf_new(perm);
     for (i64 c = 0; c < columns; c++) {
         i64 most = 0;
         for (i64 i = c * p->instr_count / columns; i < (c + 1) * p->instr_count / columns; i++)
@@ -123,10 +133,12 @@ static void memory_words(struct say *say, const struct program *p, const struct 
                STR_ARG(text_bytes(&scratch, (f64)m->persistent_bytes)));
     say_result(say, "    [%.*s]\n", STR_ARG(spark(p, m, &scratch)));
     for (i64 i = 0; i < MIN(m->holder_count, HOLDERS_SHOWN); i++)
-        say_result(say, "    %9.*s  %.*s\n", STR_ARG(text_bytes(&scratch, (f64)m->holders[i].bytes)),
+        say_result(say, "    %9.*s  %.*s\n",
+                   STR_ARG(text_bytes(&scratch, (f64)m->holders[i].bytes)),
                    STR_ARG(m->holders[i].name));
     if (m->holder_count > HOLDERS_SHOWN)
-        say_result(say, "    and %lld smaller ones\n", (long long)(m->holder_count - HOLDERS_SHOWN));
+        say_result(say, "    and %lld smaller ones\n",
+                   (long long)(m->holder_count - HOLDERS_SHOWN));
 }
 
 static void show_memory(struct say *say, const struct program_set *set, struct arena scratch)
@@ -146,13 +158,15 @@ static void show_memory(struct say *say, const struct program_set *set, struct a
     }
 }
 
-static void write_trace(struct profile_shown *shown, const struct train_profile *e, struct arena scratch)
+static void write_trace(struct profile_shown *shown, const struct train_profile *e,
+                        struct arena scratch)
 {
-    struct say *say = shown->cli->say;
-    struct str  to  = shown->config->trace;
+    struct say *say     = shown->cli->say;
+    struct str  to      = shown->config->trace;
     i64         dropped = profile_spans_dropped(e->profile);
     if (!to.len) return;
-    if (chrome_write(shown->cli->os, to, e->profile, e->target, (i64)getpid(), scratch, &shown->err)) {
+    if (chrome_write(shown->cli->os, to, e->profile, e->target, (i64)getpid(), scratch,
+                     &shown->err)) {
         say_message(say, "warning: no trace: %s\n", shown->err.text);
         return;
     }
@@ -170,7 +184,8 @@ static void on_profile(void *context, const struct train_profile *e)
     struct step_split     s     = profile_split(e->profile);
     shown->steps                = profile_steps(e->profile);
     if (!shown->steps)
-        say_message(say, "nothing was profiled: the run ended in the %lld steps that were let pass\n",
+        say_message(say,
+                    "nothing was profiled: the run ended in the %lld steps that were let pass\n",
                     (long long)(shown->config->wait + shown->config->warmup));
     if (!shown->steps || !room.begin) return;
     if (say->json) {

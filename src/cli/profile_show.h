@@ -8,7 +8,7 @@ struct profile_shown {
     struct cli                  *cli;
     const struct profile_config *config;
     i64                          steps; /* that were profiled */
-    struct err                   err;   /* of the trace, which could not be written; else status 0 */
+    struct err                   err; /* of the trace, which could not be written; else status 0 */
 };
 
 struct train_listener profile_listener(struct profile_shown *p, const struct train_listener *next);

@@ -50,7 +50,8 @@ static void add_operands(struct writer *w, const struct graph *g, const struct n
     for (i32 i = 0; i < n->in_count; i++) {
         struct shape s = graph_type(g, n->in[i]).shape;
         textbuf_fmt(&w->b, "%s[", i ? "," : "");
-        for (i32 k = 0; k < s.rank; k++) textbuf_fmt(&w->b, "%s%lld", k ? "," : "", (long long)s.dim[k]);
+        for (i32 k = 0; k < s.rank; k++)
+            textbuf_fmt(&w->b, "%s%lld", k ? "," : "", (long long)s.dim[k]);
         textbuf_fmt(&w->b, "]");
     }
     textbuf_fmt(&w->b, "],\"Input type\":[");
@@ -79,11 +80,12 @@ static void add_instr(struct writer *w, const struct profile_span *s, struct are
         end_event(w);
     }
     begin_event(w, "kernel", ins->kernel.len ? ins->kernel : name, true, s);
-    textbuf_fmt(&w->b, "\"External id\":%lld,\"correlation\":%lld,\"device\":%d,\"stream\":%d", id, id,
-                DEVICE, STREAM);
+    textbuf_fmt(&w->b, "\"External id\":%lld,\"correlation\":%lld,\"device\":%d,\"stream\":%d", id,
+                id, DEVICE, STREAM);
     end_event(w);
     textbuf_fmt(&w->b,
-                ",\n{\"ph\":\"C\",\"name\":\"memory\",\"pid\":%d,\"ts\":%lld.%03lld,\"args\":{\"bytes\":%lld}}",
+                ",\n{\"ph\":\"C\",\"name\":\"memory\",\"pid\":%d,\"ts\":%lld.%03lld,\"args\":{"
+                "\"bytes\":%lld}}",
                 DEVICE, (long long)((s->begin_ns - w->base_ns) / 1000),
                 (long long)((s->begin_ns - w->base_ns) % 1000),
                 (long long)w->memory[s->program][s->instr]);
@@ -103,11 +105,13 @@ static void add_span(struct writer *w, const struct profile_span *s, struct aren
 
 static void name_thread(struct writer *w, i64 pid, i32 tid, const char *process, const char *thread)
 {
-    textbuf_fmt(&w->b,
-                "%s\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%lld,\"tid\":0,\"ts\":0,\"args\":"
-                "{\"name\":\"%s\"}},\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%lld,\"tid\":%d,\"ts\":0,"
-                "\"args\":{\"name\":\"%s\"}}",
-                w->separator, (long long)pid, process, (long long)pid, tid, thread);
+    textbuf_fmt(
+        &w->b,
+        "%s\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%lld,\"tid\":0,\"ts\":0,\"args\":"
+        "{\"name\":\"%s\"}},\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%lld,\"tid\":%d,"
+        "\"ts\":0,"
+        "\"args\":{\"name\":\"%s\"}}",
+        w->separator, (long long)pid, process, (long long)pid, tid, thread);
     w->separator = ",";
 }
 
@@ -118,7 +122,8 @@ static void add_head(struct writer *w, const struct target *t)
     textbuf_fmt(&w->b,
                 ",\"totalGlobalMem\":%lld}],\"distributedInfo\":{\"backend\":\"none\",\"rank\":0,"
                 "\"world_size\":1},\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":%lld,"
-                "\"frugal\":{\"version\":\"" FRUGAL_VERSION "\",\"events_dropped\":%lld},\"traceEvents\":[",
+                "\"frugal\":{\"version\":\"" FRUGAL_VERSION
+                "\",\"events_dropped\":%lld},\"traceEvents\":[",
                 (long long)t->memory_bytes,
                 (long long)(w->os->wall_ns(w->os) - w->os->now_ns(w->os) + w->base_ns),
                 (long long)profile_spans_dropped(w->p));
@@ -134,7 +139,8 @@ static i64 earliest_ns(const struct profile *p)
 }
 
 enum status chrome_write(struct os *os, struct str path, const struct profile *p,
-                         const struct target *target, i64 pid, struct arena scratch, struct err *err)
+                         const struct target *target, i64 pid, struct arena scratch,
+                         struct err *err)
 {
     struct writer             w    = { .os        = os,
                                        .file      = { -1 },
@@ -146,8 +152,10 @@ enum status chrome_write(struct os *os, struct str path, const struct profile *p
                                        .separator = "" };
     const struct program_set *set  = profile_set(p);
     struct str                part = os_part_name(&scratch, path);
+    struct arena              lent = arena_part(&scratch, (scratch.end - scratch.begin) / 2);
     for (i32 id = 0; id < PROGRAM_COUNT; id++)
-        if (set->programs[id]) w.memory[id] = memory_use_of(set, set->programs[id], &scratch, scratch).bytes;
+        if (set->programs[id])
+            w.memory[id] = memory_use_of(set, set->programs[id], &scratch, lent).bytes;
     struct arena text = arena_part(&scratch, FLUSH_BYTES + 4 * EVENT_BYTES_MAX);
     w.b               = textbuf_new(&text);
     w.st              = os->create(os, part, &w.file, err);

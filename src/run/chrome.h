@@ -7,6 +7,7 @@
 
 /* `pid` is that of the process; the trace begins with the oldest event kept. */
 enum status chrome_write(struct os *os, struct str path, const struct profile *p,
-                         const struct target *target, i64 pid, struct arena scratch, struct err *err);
+                         const struct target *target, i64 pid, struct arena scratch,
+                         struct err *err);
 
 #endif

@@ -1,8 +1,15 @@
 /* figures.c - the queue, and the thread that empties it into files. */
-#include "run/figures_int.h"
 #include "base/thread.h"
+#include "run/figures_int.h"
 
-enum { QUEUE_MAX = 256, SINK_CSV = 0, SINK_TB = 1, SINKS = 2, WARNINGS_MAX = 4, RESERVE_BYTES = 1 << 20 };
+enum {
+    QUEUE_MAX     = 256,
+    SINK_CSV      = 0,
+    SINK_TB       = 1,
+    SINKS         = 2,
+    WARNINGS_MAX  = 4,
+    RESERVE_BYTES = 1 << 20
+};
 static const i64 retry_ns = (i64)60 * 1000000000;
 
 struct entry {
@@ -28,8 +35,8 @@ struct figures_log {
     bool               stop;
 };
 
-static enum status (*const openers[SINKS])(struct sink *, i64, struct arena, struct err *) = { csv_sink_open,
-                                                                                              tb_sink_open };
+static enum status (*const openers[SINKS])(struct sink *, i64, struct arena,
+                                           struct err *) = { csv_sink_open, tb_sink_open };
 static enum status (*const putters[SINKS])(struct sink *, const struct figures *, struct arena,
                                            struct err *) = { csv_sink_put, tb_sink_put };
 
@@ -118,15 +125,18 @@ struct figures_log *figures_open(struct os *os, struct arena *perm, const struct
     ASSERT(!pthread_mutex_init(&l->lock, NULL));
     thread_cond_init(&l->changed);
     for (i64 i = 0; i < SINKS; i++) {
-        l->sink[i]   = (struct sink){ .os = os, .metric = metric, .file = { -1 } };
-        struct str p = i == SINK_CSV ? c->log.csv : c->log.tensorboard;
+        l->sink[i]      = (struct sink){ .os = os, .metric = metric, .file = { -1 } };
+        struct str p    = i == SINK_CSV ? c->log.csv : c->log.tensorboard;
         l->sink[i].path = str_copy(perm, p);
         l->wanted[i]    = p.len > 0;
     }
-    l->web = (struct figures_web){ .run = str_copy(perm, c->run), .metric = metric, .listener = { -1 } };
-    if (c->log.prometheus && figures_web_open(&l->web, os, (i32)c->log.prometheus, &why)) warn(l, &why);
+    l->web =
+        (struct figures_web){ .run = str_copy(perm, c->run), .metric = metric, .listener = { -1 } };
+    if (c->log.prometheus && figures_web_open(&l->web, os, (i32)c->log.prometheus, &why))
+        warn(l, &why);
     if (!files) return l;
-    if (thread_start(&l->thread, write_all, l, "the thread that writes figures", &why)) warn(l, &why);
+    if (thread_start(&l->thread, write_all, l, "the thread that writes figures", &why))
+        warn(l, &why);
     else l->writes = true;
     return l;
 }

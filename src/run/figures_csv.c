@@ -18,9 +18,9 @@ struct str csv_sink_kept(struct str text, struct str header, i64 step)
 {
     i64 at = header.len;
     while (at < text.len) {
-        struct str rest  = str_sub(text, at, text.len), field = rest;
-        i64        end   = str_find(rest, '\n'), comma = str_find(rest, ','), of;
-        field.len        = MAX(comma, 0);
+        struct str rest = str_sub(text, at, text.len), field = rest;
+        i64        end = str_find(rest, '\n'), comma = str_find(rest, ','), of;
+        field.len = MAX(comma, 0);
         if (end < 0 || comma < 0 || !str_i64(field, &of) || of > step) break;
         at += end + 1;
     }
@@ -44,23 +44,26 @@ static enum status renew(struct sink *s, struct str kept, struct arena scratch, 
 enum status csv_sink_open(struct sink *s, i64 step, struct arena scratch, struct err *err)
 {
     struct str     header = header_of(s, &scratch), old = { 0 };
-    struct os_stat there  = { 0 };
-    enum status    st     = STATUS_OK;
+    struct os_stat there = { 0 };
+    enum status    st    = STATUS_OK;
     if (s->file.fd >= 0) s->os->close(s->os, &s->file, NULL);
     s->opened++;
-    if (!s->os->stat(s->os, s->path, &there, NULL) && there.bytes) st = s->os->map(s->os, s->path, &old, err);
+    if (!s->os->stat(s->os, s->path, &there, NULL) && there.bytes)
+        st = s->os->map(s->os, s->path, &old, err);
     if (st) return st;
     if (!old.len) st = renew(s, header, scratch, err);
     else if (str_starts(old, header)) st = renew(s, csv_sink_kept(old, header, step), scratch, err);
     else
-        st = err_set(err, STATUS_USAGE,
-                     "%.*s has other columns than this run and is left as it is: give another log.csv",
-                     STR_ARG(s->path));
+        st = err_set(
+            err, STATUS_USAGE,
+            "%.*s has other columns than this run and is left as it is: give another log.csv",
+            STR_ARG(s->path));
     if (old.len) s->os->unmap(s->os, old);
     return st;
 }
 
-enum status csv_sink_put(struct sink *s, const struct figures *f, struct arena scratch, struct err *err)
+enum status csv_sink_put(struct sink *s, const struct figures *f, struct arena scratch,
+                         struct err *err)
 {
     struct textbuf b = textbuf_new(&scratch);
     textbuf_fmt(&b, "%lld,%lld.%03lld", (long long)f->step, (long long)(f->wall_ns / 1000000000),

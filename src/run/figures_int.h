@@ -15,12 +15,14 @@ struct sink {
 
 /* figures_csv.c: keeps what is there up to that step; a file with other columns is left alone. */
 enum status csv_sink_open(struct sink *s, i64 step, struct arena scratch, struct err *err);
-enum status csv_sink_put(struct sink *s, const struct figures *f, struct arena scratch, struct err *err);
+enum status csv_sink_put(struct sink *s, const struct figures *f, struct arena scratch,
+                         struct err *err);
 /* Of a file with this header, it and the rows up to that step; a last row without a line end was torn. */
 struct str csv_sink_kept(struct str text, struct str header, i64 step);
 /* figures_tb.c: a new file; its readers forget what older ones have of later steps. */
 enum status tb_sink_open(struct sink *s, i64 step, struct arena scratch, struct err *err);
-enum status tb_sink_put(struct sink *s, const struct figures *f, struct arena scratch, struct err *err);
+enum status tb_sink_put(struct sink *s, const struct figures *f, struct arena scratch,
+                        struct err *err);
 
 /* figures_web.c: answers GET /metrics with the newest of each figure, from a thread of its own. */
 struct figures_web {
@@ -37,7 +39,8 @@ struct figures_web {
 enum status figures_web_open(struct figures_web *w, struct os *os, i32 port, struct err *err);
 void        figures_web_put(struct figures_web *w, const struct figures *f);
 void        figures_web_close(struct figures_web *w);
-struct str  figures_web_text(const struct figures_web *w, struct arena *perm); /* the page: no lock is taken */
+struct str  figures_web_text(const struct figures_web *w,
+                             struct arena             *perm); /* the page: no lock is taken */
 
 const char *figure_name(enum figure f);
 

@@ -1,8 +1,8 @@
 /* figures_tb.c - TensorBoard's event files: records of length, masked CRC-32C, bytes, masked CRC-32C, each an
  * Event of Protocol Buffers: wall_time 1, step 2, file_version 3, summary 5 { value 1 { tag 1, simple_value 2
  * } }, session_log 7 { status 1 }. supervise/tensorboard.c reads them. */
-#include "run/figures_int.h"
 #include "base/hash.h"
+#include "run/figures_int.h"
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -36,7 +36,8 @@ static u32 masked(struct str bytes)
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
-static enum status write_record(struct sink *s, struct str event, struct arena scratch, struct err *err)
+static enum status write_record(struct sink *s, struct str event, struct arena scratch,
+                                struct err *err)
 {
     struct textbuf b      = textbuf_new(&scratch);
     u64            length = (u64)event.len;
@@ -66,8 +67,9 @@ enum status tb_sink_open(struct sink *s, i64 step, struct arena scratch, struct 
     enum status st             = s->os->make_dir(s->os, s->path, err);
     gethostname(host, sizeof host - 1);
     if (s->file.fd >= 0) s->os->close(s->os, &s->file, NULL);
-    struct str name = str_fmt(&scratch, "%.*s/events.out.tfevents.%010lld.%s.%d.%lld", STR_ARG(s->path),
-                              (long long)(wall / 1000000000), host, (int)getpid(), (long long)s->opened++);
+    struct str name =
+        str_fmt(&scratch, "%.*s/events.out.tfevents.%010lld.%s.%d.%lld", STR_ARG(s->path),
+                (long long)(wall / 1000000000), host, (int)getpid(), (long long)s->opened++);
     if (!st) st = s->os->create(s->os, name, &s->file, err);
     struct arena   lent  = arena_part(&scratch, 4096);
     struct textbuf event = event_of(&lent, wall, 0);
@@ -80,17 +82,19 @@ enum status tb_sink_open(struct sink *s, i64 step, struct arena scratch, struct 
     return st;
 }
 
-enum status tb_sink_put(struct sink *s, const struct figures *f, struct arena scratch, struct err *err)
+enum status tb_sink_put(struct sink *s, const struct figures *f, struct arena scratch,
+                        struct err *err)
 {
-    struct arena   events = arena_part(&scratch, 1 << 14), summaries = arena_part(&scratch, 1 << 14);
-    struct textbuf event = event_of(&events, f->wall_ns, f->step), summary = textbuf_new(&summaries);
+    struct arena events = arena_part(&scratch, 1 << 14), summaries = arena_part(&scratch, 1 << 14);
+    struct textbuf event   = event_of(&events, f->wall_ns, f->step),
+                   summary = textbuf_new(&summaries);
     for (i64 i = 0; i < FIGURE_COUNT; i++) {
         struct arena   lent = scratch, values = arena_part(&lent, 1 << 10);
         struct textbuf b      = textbuf_new(&values);
         f32            number = (f32)f->value[i];
         const char    *name   = figure_name((enum figure)i);
         bool           eval   = i == FIGURE_eval_loss || i == FIGURE_eval_value;
-        struct str     tag    = str_fmt(&lent, "%s/%s", eval ? "eval" : "train", eval ? name + 5 : name);
+        struct str tag = str_fmt(&lent, "%s/%s", eval ? "eval" : "train", eval ? name + 5 : name);
         if (i == FIGURE_eval_value) tag = str_cat(&lent, STR("eval/"), s->metric);
         bool twice = i == FIGURE_eval_value && str_eq(s->metric, STR("loss"));
         if (isnan(f->value[i]) || twice) continue;

@@ -1,12 +1,12 @@
 /* figures_web.c - Prometheus text (exposition format 0.0.4) on 127.0.0.1. One question at a time, each within a
  * second: a reader that dawdles keeps other readers waiting, never the run. */
-#include "run/figures_int.h"
 #include "base/thread.h"
+#include "run/figures_int.h"
 #include <math.h>
 
 enum { QUESTION_BYTES_MAX = 4096, ANSWER_BYTES = 1 << 16 };
-static const i64 question_ns = (i64)1000000000;
-static const struct str loopback = STR_INIT("127.0.0.1");
+static const i64        question_ns = (i64)1000000000;
+static const struct str loopback    = STR_INIT("127.0.0.1");
 
 static const char *const metrics[][2] = {
 #define FIGURE(name, metric, help) { metric, help },
@@ -95,21 +95,24 @@ static void answer(struct figures_web *w, struct file f, struct arena scratch)
     char               bytes[QUESTION_BYTES_MAX];
     struct figures_web copy;
     struct str         question = read_question(w, f, bytes), body = STR("see /metrics\n");
-    const char        *status   = "404 Not Found";
+    const char        *status = "404 Not Found";
     if (!question.len) return;
     if (!str_starts(question, STR("GET "))) {
         status = "405 Method Not Allowed";
     } else if (str_starts(question, STR("GET /metrics ")) || str_starts(question, STR("GET / "))) {
         pthread_mutex_lock(&w->lock);
-        copy = (struct figures_web){ .run = w->run, .metric = w->metric, .now = w->now, .any = w->any };
+        copy = (struct figures_web){
+            .run = w->run, .metric = w->metric, .now = w->now, .any = w->any
+        };
         pthread_mutex_unlock(&w->lock);
         status = "200 OK";
         body   = figures_web_text(&copy, &scratch);
     }
-    struct str head = str_fmt(&scratch,
-                              "HTTP/1.1 %s\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
-                              "Content-Length: %lld\r\nConnection: close\r\n\r\n",
-                              status, (long long)body.len);
+    struct str head =
+        str_fmt(&scratch,
+                "HTTP/1.1 %s\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
+                "Content-Length: %lld\r\nConnection: close\r\n\r\n",
+                status, (long long)body.len);
     if (!w->os->write(w->os, f, head, NULL)) w->os->write(w->os, f, body, NULL);
 }
 

@@ -34,7 +34,8 @@ static i64 union_bytes(const struct claim *claims, i64 count, i32 node)
 static bool is_taken_over(const struct claim *claims, i64 count, const struct claim *c, i32 node)
 {
     for (i64 i = 0; i < count; i++)
-        if (claims[i].first == node && claims[i].begin == c->begin && c->first < node) return c->last == node;
+        if (claims[i].first == node && claims[i].begin == c->begin && c->first < node)
+            return c->last == node;
     return false;
 }
 
@@ -48,8 +49,8 @@ static struct str holder_name(const struct program *p, const struct claim *c, st
 struct memory_use memory_use_of(const struct program_set *set, const struct program *p,
                                 struct arena *perm, struct arena scratch)
 {
-    struct memory_use m      = { .persistent_bytes = set->persistent_bytes };
-    i64               room   = p->graph->value_count + p->instr_count + 1, count = 0;
+    struct memory_use m    = { .persistent_bytes = set->persistent_bytes };
+    i64               room = p->graph->value_count + p->instr_count + 1, count = 0;
     struct claim     *claims = NEW(&scratch, struct claim, room);
     i64               all    = program_claims(p, claims, scratch);
     for (i64 i = 0; i < all; i++) /* persistents lie below all others */
@@ -64,8 +65,8 @@ struct memory_use memory_use_of(const struct program_set *set, const struct prog
     for (i64 i = 0; i < count && p->instr_count; i++)
         if (lives(&claims[i], p->instrs[m.peak].node) &&
             !is_taken_over(claims, count, &claims[i], p->instrs[m.peak].node))
-            m.holders[m.holder_count++] = (struct memory_holder){
-                holder_name(p, &claims[i], perm), claims[i].end - claims[i].begin };
+            m.holders[m.holder_count++] = (struct memory_holder){ holder_name(p, &claims[i], perm),
+                                                                  claims[i].end - claims[i].begin };
     qsort(m.holders, (size_t)m.holder_count, sizeof *m.holders, larger_first);
     return m;
 }

@@ -11,8 +11,8 @@ struct memory_holder {
 
 struct memory_use {
     i64  persistent_bytes; /* parameters, gradients, …: there all the time */
-    i64 *bytes;            /* by instruction: these and the temporaries that live then, shared bytes once */
-    i32  peak;             /* the instruction with the most; the first of several */
+    i64 *bytes; /* by instruction: these and the temporaries that live then, shared bytes once */
+    i32  peak;  /* the instruction with the most; the first of several */
     i64  peak_bytes;
     struct memory_holder *holders; /* temporaries at the peak, the largest first */
     i64                   holder_count;

@@ -17,7 +17,11 @@ static struct str types_text(struct arena *perm, const struct graph *g, const st
         char         text[128];
         struct arena lent = { (u8 *)text, (u8 *)text + sizeof text, NULL };
         struct str   type = type_text(&lent, g->values[value].type);
-        textbuf_fmt(&b, "%s%.*s", i == n->in_count ? (i ? " -> " : "-> ") : i ? " " : "", STR_ARG(type));
+        textbuf_fmt(&b, "%s%.*s",
+                    i == n->in_count ? (i ? " -> " : "-> ")
+                    : i              ? " "
+                                     : "",
+                    STR_ARG(type));
     }
     return textbuf_str(&b);
 }
@@ -38,7 +42,7 @@ static struct op_row row_of(const struct program *p, i32 i, const struct target 
     struct arena        scratch = *perm;
     struct sig          sig     = graph_sig(p->graph, n, &scratch);
     struct op_row       r       = { .cost = op_cost(&sig), .memory_bytes = ins->work_bytes };
-    r.roof_s                    = roof_of(target, &sig, r.cost); /* sig's memory is lent until here */
+    r.roof_s = roof_of(target, &sig, r.cost); /* sig's memory is lent until here */
     for (i32 k = 0; k < node_results(n); k++)
         r.memory_bytes += type_bytes(graph_type(p->graph, n->out + k));
     r.op      = op_text(perm, n->op, &n->at);
@@ -46,7 +50,8 @@ static struct op_row row_of(const struct program *p, i32 i, const struct target 
     i64 colon = by == OPS_BY_KERNEL ? str_find(r.what, ':') : -1;
     if (colon >= 0) r.what.len = colon; /* of a product without its algorithm */
     if (by == OPS_EACH)
-        r.what = str_fmt(perm, "%.*s %.*s %.*s", STR_ARG(ins->kernel), STR_ARG(n->name), STR_ARG(r.what));
+        r.what = str_fmt(perm, "%.*s %.*s %.*s", STR_ARG(ins->kernel), STR_ARG(n->name),
+                         STR_ARG(r.what));
     return r;
 }
 
@@ -57,7 +62,8 @@ void op_table_add(struct op_table *t, const struct program *p, const struct targ
     for (i32 i = 0; i < p->instr_count; i++) {
         struct op_row r  = row_of(p, i, target, by, perm);
         i64           at = by == OPS_EACH ? before + i : 0;
-        while (at < t->count && !(str_eq(t->rows[at].op, r.op) && str_eq(t->rows[at].what, r.what))) at++;
+        while (at < t->count && !(str_eq(t->rows[at].op, r.op) && str_eq(t->rows[at].what, r.what)))
+            at++;
         if (at == t->count) t->rows[t->count++] = (struct op_row){ .op = r.op, .what = r.what };
         struct op_row *to = &t->rows[at];
         to->calls += calls;

@@ -11,12 +11,12 @@ struct profile {
     const struct program_set *set;
     i64                       first_step;
     i64                       step, begin_ns; /* of the step going on; step -1: none is kept */
-    struct step_split         before, sum;    /* at the first active step's begin; of those that ended */
-    i64                       steps;          /* that ended */
-    f64                      *once;           /* of a call */
-    f64                      *seconds[PROGRAM_COUNT]; /* of all calls, by instruction */
-    i64                       calls[PROGRAM_COUNT];
-    struct trace             *trace;
+    struct step_split before, sum; /* at the first active step's begin; of those that ended */
+    i64               steps;       /* that ended */
+    f64              *once;        /* of a call */
+    f64              *seconds[PROGRAM_COUNT]; /* of all calls, by instruction */
+    i64               calls[PROGRAM_COUNT];
+    struct trace     *trace;
 };
 
 static i64 instrs_of(const struct program_set *set, enum program_id id)
@@ -27,7 +27,7 @@ static i64 instrs_of(const struct program_set *set, enum program_id id)
 struct profile *profile_new(struct arena *perm, const struct profile_config *c,
                             const struct program_set *set, i64 first_step, i64 accumulate)
 {
-    struct profile *p = NEW(perm, struct profile, 1);
+    struct profile *p    = NEW(perm, struct profile, 1);
     i64             most = 1;
     *p = (struct profile){ .config = *c, .set = set, .first_step = first_step, .step = -1 };
     for (i32 id = 0; id < PROGRAM_COUNT; id++) {
@@ -35,8 +35,8 @@ struct profile *profile_new(struct arena *perm, const struct profile_config *c,
         p->seconds[id] = NEW(perm, f64, MAX(instrs_of(set, id), 1));
     }
     i64 a_step = instrs_of(set, PROGRAM_TRAIN) + (accumulate - 1) * instrs_of(set, PROGRAM_ADD) +
-                 instrs_of(set, PROGRAM_UPDATE) + 2 * instrs_of(set, PROGRAM_SQUARE) + PARTS_A_STEP +
-                 accumulate * PARTS_A_BATCH;
+                 instrs_of(set, PROGRAM_UPDATE) + 2 * instrs_of(set, PROGRAM_SQUARE) +
+                 PARTS_A_STEP + accumulate * PARTS_A_BATCH;
     p->once  = NEW(perm, f64, most);
     p->trace = trace_new(perm, MIN(MIN(c->active, SPANS_MAX) * a_step, SPANS_MAX));
     return p;
@@ -59,11 +59,15 @@ bool profile_over(const struct profile *p, i64 step)
 }
 
 /* What an event is lies in its value: kind, then program and instruction, part or step. */
-static i64 packed(enum profile_event kind, i64 high, i64 low) { return (i64)kind << 56 | high << 32 | low; }
+static i64 packed(enum profile_event kind, i64 high, i64 low)
+{
+    return (i64)kind << 56 | high << 32 | low;
+}
 
 static void keep(struct profile *p, i64 value, i64 begin_ns, i64 end_ns)
 {
-    trace_add(p->trace, (struct trace_event){ .begin_ns = begin_ns, .end_ns = end_ns, .value = value });
+    trace_add(p->trace,
+              (struct trace_event){ .begin_ns = begin_ns, .end_ns = end_ns, .value = value });
 }
 
 void profile_step(struct profile *p, i64 step, i64 now_ns, const struct step_split *split)
@@ -82,7 +86,8 @@ void profile_step(struct profile *p, i64 step, i64 now_ns, const struct step_spl
 
 void profile_part(struct profile *p, enum part part, i64 begin_ns, i64 end_ns)
 {
-    if (p && p->step >= 0 && end_ns > begin_ns) keep(p, packed(PROFILE_PART, 0, part), begin_ns, end_ns);
+    if (p && p->step >= 0 && end_ns > begin_ns)
+        keep(p, packed(PROFILE_PART, 0, part), begin_ns, end_ns);
 }
 
 f64 *profile_seconds(struct profile *p) { return p->once; }
@@ -131,7 +136,8 @@ struct op_table profile_table(const struct profile *p, const struct target *t, s
     struct op_table table = op_table_new(perm, rows);
     for (i32 id = 0; id < PROGRAM_COUNT; id++)
         if (p->calls[id])
-            op_table_add(&table, p->set->programs[id], t, p->seconds[id], p->calls[id], OPS_BY_SHAPE, perm);
+            op_table_add(&table, p->set->programs[id], t, p->seconds[id], p->calls[id],
+                         OPS_BY_SHAPE, perm);
     op_table_sort(&table, op_sort_of(p->config.sort));
     return table;
 }
@@ -142,7 +148,7 @@ i64 profile_spans_dropped(const struct profile *p) { return trace_dropped(p->tra
 
 struct profile_span profile_span(const struct profile *p, i64 index)
 {
-    struct trace_event e = trace_get(p->trace, index);
+    struct trace_event e   = trace_get(p->trace, index);
     i64                low = e.value & 0xffffffff;
     return (struct profile_span){ .kind     = (enum profile_event)(e.value >> 56),
                                   .begin_ns = e.begin_ns,

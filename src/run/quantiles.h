@@ -15,7 +15,7 @@ struct quantiles { /* all zero: nothing yet */
 
 void quantiles_add(struct quantiles *q, i64 ns); /* >= 0 */
 /* In seconds, the value that `part` (0 to 1) of all do not exceed, by the nearest rank; NaN: none yet. */
-f64  quantiles_at(const struct quantiles *q, f64 part);
-f64  quantiles_per_s(const struct quantiles *q); /* count over sum; NaN: none yet */
+f64 quantiles_at(const struct quantiles *q, f64 part);
+f64 quantiles_per_s(const struct quantiles *q); /* count over sum; NaN: none yet */
 
 #endif

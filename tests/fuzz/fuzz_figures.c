@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     if (!perm.begin) perm = arena_open((i64)1 << 30);
     struct arena here   = perm;
     struct str   header = STR("step,loss\n"), rest = { (const char *)data, (i64)bytes }, line;
-    struct str   kept   = csv_sink_kept(str_cat(&here, header, rest), header, 1000);
+    struct str   kept = csv_sink_kept(str_cat(&here, header, rest), header, 1000);
     ASSERT(str_starts(kept, header));
     ASSERT(str_ends(kept, STR("\n")));
     ASSERT(kept.len <= header.len + rest.len);

@@ -17,9 +17,10 @@ static struct figures row(i64 step)
     return f;
 }
 
-static const struct str path   = STR_INIT("/run.csv");
-static const char      *header = "step,time,elapsed_s,loss,lr,samples_per_s,tokens_per_s,steps_per_s,step_p50_s,"
-                                 "step_p95_s,step_p99_s,input_share,mfu,dollars,eval_loss,eval_accuracy\n";
+static const struct str path = STR_INIT("/run.csv");
+static const char      *header =
+    "step,time,elapsed_s,loss,lr,samples_per_s,tokens_per_s,steps_per_s,step_p50_s,"
+    "step_p95_s,step_p99_s,input_share,mfu,dollars,eval_loss,eval_accuracy\n";
 
 static struct sink sink_of(struct os *os, struct str at)
 {
@@ -32,7 +33,8 @@ static struct str table(struct arena *perm, const i64 *steps, i64 count)
     struct textbuf b = textbuf_new(perm);
     textbuf_fmt(&b, "%s", header);
     for (i64 i = 0; i < count; i++)
-        textbuf_fmt(&b, "%lld,1700000000.005,,0.5,,,,,,,,,,,,%g\n", (long long)steps[i], (f64)steps[i] / 4);
+        textbuf_fmt(&b, "%lld,1700000000.005,,0.5,,,,,,,,,,,,%g\n", (long long)steps[i],
+                    (f64)steps[i] / 4);
     return textbuf_str(&b);
 }
 
@@ -44,10 +46,10 @@ static enum status put(struct sink *s, i64 step, struct arena scratch)
 
 TEST(a_csv_goes_on_from_a_step)
 {
-    static const i64 all[]   = { 1, 4, 9 }, on[] = { 1, 4, 6 };
-    struct sim_os   *sim     = sim_os_new(perm);
-    struct sink      s       = sink_of(&sim->os, path);
-    struct err       err     = { 0 };
+    static const i64 all[] = { 1, 4, 9 }, on[] = { 1, 4, 6 };
+    struct sim_os   *sim = sim_os_new(perm);
+    struct sink      s   = sink_of(&sim->os, path);
+    struct err       err = { 0 };
     CHECK_EQ(csv_sink_open(&s, 0, scratch, &err), STATUS_OK);
     for (i64 i = 0; i < 3; i++) CHECK_EQ(put(&s, all[i], scratch), STATUS_OK);
     CHECK_STR(sim_os_look(sim, path), table(perm, all, 3));
@@ -70,7 +72,9 @@ TEST(a_torn_row_is_left_out_and_a_foreign_file_left_alone)
     CHECK_STR(sim_os_look(sim, path), whole);
     sim_os_put(sim, path, STR("name,age\nanna,7\n"));
     CHECK_EQ(csv_sink_open(&s, 0, scratch, &err), STATUS_USAGE);
-    CHECK_STR(err.text, "/run.csv has other columns than this run and is left as it is: give another log.csv");
+    CHECK_STR(
+        err.text,
+        "/run.csv has other columns than this run and is left as it is: give another log.csv");
     CHECK_STR(sim_os_look(sim, path), "name,age\nanna,7\n");
 }
 
@@ -147,7 +151,8 @@ static i64 our_clock(struct os *os)
 
 static bool is_warned(struct figures_log *l, struct err *err)
 {
-    for (i64 i = 0; i < 20000; i++) { /* some 20 s: the writer's thread is given all the time it may need */
+    for (i64 i = 0; i < 20000;
+         i++) { /* some 20 s: the writer's thread is given all the time it may need */
         if (figures_warning(l, err)) return true;
         usleep(1000);
     }
@@ -156,14 +161,15 @@ static bool is_warned(struct figures_log *l, struct err *err)
 
 TEST(a_full_disk_is_a_sentence_and_tried_again)
 {
-    static const i64      rows[]     = { 3 };
-    char                  folder[64] = "/tmp/frugal-test-XXXXXX";
-    struct os             os         = *os_real();
-    struct err            err        = { 0 };
-    struct figures        f;
-    struct str            text;
+    static const i64 rows[]     = { 3 };
+    char             folder[64] = "/tmp/frugal-test-XXXXXX";
+    struct os        os         = *os_real();
+    struct err       err        = { 0 };
+    struct figures   f;
+    struct str       text;
     CHECK(mkdtemp(folder));
-    struct figures_config c = { .log.csv = str_fmt(perm, "%s/run.csv", folder), .metric = STR("accuracy") };
+    struct figures_config c = { .log.csv = str_fmt(perm, "%s/run.csv", folder),
+                                .metric  = STR("accuracy") };
     os.write                = write_or_full;
     os.now_ns               = our_clock;
     full                    = true;
@@ -184,7 +190,8 @@ TEST(a_full_disk_is_a_sentence_and_tried_again)
     CHECK_EQ(os_read_all(os_real(), c.log.csv, perm, &text, &err), STATUS_OK);
     i64 lines = 0;
     for (i64 i = 0; i < text.len; i++) lines += text.data[i] == '\n';
-    CHECK(lines == 2 || lines == 3); /* row 2 too, where the writer came to it after the clock had moved */
+    CHECK(lines == 2 ||
+          lines == 3); /* row 2 too, where the writer came to it after the clock had moved */
     CHECK(str_ends(text, str_sub(table(perm, rows, 1), (i64)strlen(header), 1 << 20)));
     unlink(c.log.csv.data);
     rmdir(folder);
@@ -192,12 +199,13 @@ TEST(a_full_disk_is_a_sentence_and_tried_again)
 
 TEST(rows_of_steps_that_did_not_happen_go_away)
 {
-    static const i64      kept[]     = { 1, 2, 4 };
-    char                  folder[64] = "/tmp/frugal-test-XXXXXX";
-    struct err            err        = { 0 };
-    struct str            text;
+    static const i64 kept[]     = { 1, 2, 4 };
+    char             folder[64] = "/tmp/frugal-test-XXXXXX";
+    struct err       err        = { 0 };
+    struct str       text;
     CHECK(mkdtemp(folder));
-    struct figures_config c = { .log.csv = str_fmt(perm, "%s/run.csv", folder), .metric = STR("accuracy") };
+    struct figures_config c = { .log.csv = str_fmt(perm, "%s/run.csv", folder),
+                                .metric  = STR("accuracy") };
     struct figures_log   *l = figures_open(os_real(), perm, &c);
     for (i64 step = 1; step <= 5; step++) {
         struct figures f = row(step);
@@ -225,12 +233,12 @@ TEST(nothing_asked_for_is_nothing_done)
 
 static struct http_answer ask(struct arena *perm, i32 port, const char *method, const char *where)
 {
-    struct http_answer   a = { 0 };
-    struct http_question q = { .method     = str_of(method),
-                               .path       = str_of(where),
-                               .to         = { STR("127.0.0.1"), port },
-                               .connect_ns = (i64)20 * 1000000000,
-                               .answer_ns  = (i64)20 * 1000000000 };
+    struct http_answer   a   = { 0 };
+    struct http_question q   = { .method     = str_of(method),
+                                 .path       = str_of(where),
+                                 .to         = { STR("127.0.0.1"), port },
+                                 .connect_ns = (i64)20 * 1000000000,
+                                 .answer_ns  = (i64)20 * 1000000000 };
     struct err           err = { 0 };
     if (http_ask(os_real(), &q, perm, &a, &err)) harness_fail(__FILE__, __LINE__, "%s", err.text);
     return a;
@@ -241,18 +249,21 @@ TEST(prometheus_is_answered)
     struct figures_web *w   = NEW(perm, struct figures_web, 1);
     struct err          err = { 0 };
     struct figures      f   = row(3);
-    *w = (struct figures_web){ .run = STR("a \"b\"\\\n"), .metric = STR("accuracy"), .listener = { -1 } };
+    *w                      = (struct figures_web){ .run      = STR("a \"b\"\\\n"),
+                                                    .metric   = STR("accuracy"),
+                                                    .listener = { -1 } };
     CHECK_EQ(figures_web_open(w, os_real(), 0, &err), STATUS_OK);
     struct http_answer a = ask(perm, w->port, "GET", "/metrics");
     CHECK_EQ(a.code, 200);
     CHECK(strstr(a.body.data, "frugal_up{run=\"a \\\"b\\\"\\\\\\n\"} 1\n"));
     CHECK(!strstr(a.body.data, "frugal_step"));
-    f.value[FIGURE_lr]      = INFINITY;
-    f.split.ns[PART_input]  = 1500000000;
+    f.value[FIGURE_lr]     = INFINITY;
+    f.split.ns[PART_input] = 1500000000;
     figures_web_put(w, &f);
     a = ask(perm, w->port, "GET", "/metrics");
     CHECK_STR(http_header(&a, STR("Content-Type")), "text/plain; version=0.0.4; charset=utf-8");
-    CHECK(strstr(a.body.data, "# TYPE frugal_loss gauge\nfrugal_loss{run=\"a \\\"b\\\"\\\\\\n\"} 0.5\n"));
+    CHECK(strstr(a.body.data,
+                 "# TYPE frugal_loss gauge\nfrugal_loss{run=\"a \\\"b\\\"\\\\\\n\"} 0.5\n"));
     CHECK(strstr(a.body.data, ",metric=\"accuracy\"} 0.75\n"));
     CHECK(strstr(a.body.data, "} +Inf\n"));
     CHECK(strstr(a.body.data, ",part=\"input\"} 1.5\n"));
@@ -276,7 +287,9 @@ TEST(a_reader_that_dawdles_stops_nobody)
     struct file         idle;
     *w = (struct figures_web){ .run = STR("x"), .metric = STR("loss"), .listener = { -1 } };
     CHECK_EQ(figures_web_open(w, os_real(), 0, &err), STATUS_OK);
-    CHECK_EQ(os_real()->connect(os_real(), STR("127.0.0.1"), w->port, (i64)10 * 1000000000, &idle, &err), STATUS_OK);
+    CHECK_EQ(
+        os_real()->connect(os_real(), STR("127.0.0.1"), w->port, (i64)10 * 1000000000, &idle, &err),
+        STATUS_OK);
     for (i64 step = 0; step < 1000; step++) {
         struct figures f = row(step);
         figures_web_put(w, &f);

@@ -30,6 +30,7 @@ struct seen {
     i64           told, steps;
     struct str    trace; /* to write; empty: none */
     bool          gpu;   /* it is said to be of one */
+    i64           peak;  /* of a step's memory */
     void (*look)(struct seen *, const struct train_profile *);
 };
 
@@ -41,7 +42,8 @@ static void on_profile(void *context, const struct train_profile *e)
     if (s->look) s->look(s, e);
 }
 
-static struct train_result run(struct seen *seen, struct profile_config c, i64 accumulate, bool only)
+static struct train_result run(struct seen *seen, struct profile_config c, i64 accumulate,
+                               bool only)
 {
     const char           *folder = temp_folder(seen->perm);
     struct settings       s      = small_run(seen->perm, folder, network);
@@ -62,8 +64,8 @@ static struct train_result run(struct seen *seen, struct profile_config c, i64 a
 /* What lies in steps: their wall clock, once by the parts, once by the steps' events, once by tiling. */
 static void look_at_time(struct seen *seen, const struct train_profile *e)
 {
-    struct step_split sum   = profile_split(e->profile);
-    i64               steps = 0, parts = 0, instrs = 0, wall = 0, in_parts = 0, in_instrs = 0, at = -1;
+    struct step_split sum = profile_split(e->profile);
+    i64 steps = 0, parts = 0, instrs = 0, wall = 0, in_parts = 0, in_instrs = 0, at = -1;
     (void)seen;
     for (i64 i = 0; i < profile_span_count(e->profile); i++) {
         struct profile_span s = profile_span(e->profile, i);
@@ -109,7 +111,8 @@ TEST(a_profile_alone_ends_with_its_last_step)
 TEST(a_run_that_ends_early_tells_what_it_has)
 {
     struct seen         seen = { .perm = perm };
-    struct train_result r    = run(&seen, (struct profile_config){ .wait = 2, .active = 1000 }, 1, false);
+    struct train_result r =
+        run(&seen, (struct profile_config){ .wait = 2, .active = 1000 }, 1, false);
     CHECK_EQ(seen.told, 1);
     CHECK_EQ(seen.steps, r.steps - 2);
     run(&seen, (struct profile_config){ .wait = 1000, .active = 1 }, 1, false);
@@ -119,9 +122,9 @@ TEST(a_run_that_ends_early_tells_what_it_has)
 
 static void look_at_ops(struct seen *seen, const struct train_profile *e)
 {
-    struct op_table           t     = profile_table(e->profile, e->target, seen->perm);
-    const struct program_set *set   = profile_set(e->profile);
-    struct cost               train = program_cost(set->programs[PROGRAM_TRAIN], *seen->perm);
+    struct op_table           t      = profile_table(e->profile, e->target, seen->perm);
+    const struct program_set *set    = profile_set(e->profile);
+    struct cost               train  = program_cost(set->programs[PROGRAM_TRAIN], *seen->perm);
     struct cost               update = program_cost(set->programs[PROGRAM_UPDATE], *seen->perm);
     f64                       flops = 0, steps = (f64)profile_steps(e->profile);
     i64                       calls = 0;
@@ -135,7 +138,8 @@ static void look_at_ops(struct seen *seen, const struct train_profile *e)
     }
     CHECK_EQ(calls, profile_steps(e->profile) * (set->programs[PROGRAM_TRAIN]->instr_count +
                                                  set->programs[PROGRAM_UPDATE]->instr_count));
-    CHECK_NEAR(flops, steps * (train.flops + update.flops), 1e-9 * flops); /* sums in another order */
+    CHECK_NEAR(flops, steps * (train.flops + update.flops),
+               1e-9 * flops); /* sums in another order */
     op_table_sort(&t, op_sort_of(STR("memory")));
     for (i64 i = 1; i < t.count; i++) CHECK(t.rows[i].memory_bytes <= t.rows[i - 1].memory_bytes);
     op_table_sort(&t, op_sort_of(STR("roof")));
@@ -150,8 +154,8 @@ TEST(ops_are_grouped_and_counted)
 }
 
 /* Byte by byte, as slowly as it can be done. */
-static i64 bytes_marked(const struct program *p, i64 from, const struct claim *claims, i64 count, i32 node,
-                        struct arena scratch)
+static i64 bytes_marked(const struct program *p, i64 from, const struct claim *claims, i64 count,
+                        i32 node, struct arena scratch)
 {
     u8 *mark = NEW(&scratch, u8, p->bytes + 1);
     i64 sum  = 0;
@@ -168,10 +172,11 @@ static void look_at_memory(struct seen *seen, const struct train_profile *e)
     const struct program     *p       = set->programs[PROGRAM_TRAIN];
     struct arena              scratch = arena_part(seen->perm, 16 << 20);
     struct memory_use         m       = memory_use_of(set, p, seen->perm, scratch);
-    struct claim             *claims  = NEW(seen->perm, struct claim, p->graph->value_count + p->instr_count);
-    i64                       count = program_claims(p, claims, scratch), most = 0, held = 0;
+    struct claim *claims = NEW(seen->perm, struct claim, p->graph->value_count + p->instr_count);
+    i64           count = program_claims(p, claims, scratch), most = 0, held = 0;
     for (i32 i = 0; i < p->instr_count; i++) {
-        i64 truth = bytes_marked(p, set->persistent_bytes, claims, count, p->instrs[i].node, scratch);
+        i64 truth =
+            bytes_marked(p, set->persistent_bytes, claims, count, p->instrs[i].node, scratch);
         CHECK_EQ(m.bytes[i], set->persistent_bytes + truth);
         most = MAX(most, m.bytes[i]);
     }
@@ -182,7 +187,8 @@ static void look_at_memory(struct seen *seen, const struct train_profile *e)
         CHECK(m.holders[i].name.len > 0);
         held += m.holders[i].bytes;
     }
-    CHECK_EQ(held, most - set->persistent_bytes); /* whose bytes are taken over is not named twice */
+    CHECK_EQ(held,
+             most - set->persistent_bytes); /* whose bytes are taken over is not named twice */
 }
 
 TEST(memory_over_a_step_is_the_union_of_what_lives)
@@ -194,10 +200,15 @@ TEST(memory_over_a_step_is_the_union_of_what_lives)
 
 static void look_at_trace(struct seen *seen, const struct train_profile *e)
 {
-    struct err err = { 0 };
-    struct target gpu = *e->target;
-    gpu.gpus          = seen->gpu;
-    CHECK_EQ(chrome_write(os_real(), seen->trace, e->profile, &gpu, 77, *seen->perm, &err), STATUS_OK);
+    struct err    err  = { 0 };
+    struct target gpu  = *e->target;
+    struct arena  lent = arena_part(seen->perm, 1 << 24);
+    gpu.gpus           = seen->gpu;
+    seen->peak         = memory_use_of(profile_set(e->profile),
+                                       profile_set(e->profile)->programs[PROGRAM_TRAIN], seen->perm, lent)
+                     .peak_bytes;
+    CHECK_EQ(chrome_write(os_real(), seen->trace, e->profile, &gpu, 77, *seen->perm, &err),
+             STATUS_OK);
 }
 
 struct counts {
@@ -212,7 +223,7 @@ static struct counts count_events(struct arena *perm, bool gpu)
     struct counts c      = { 0 };
     struct json  *root;
     struct err    err = { 0 };
-    i64           version;
+    i64           version, most = 0;
     run(&seen, (struct profile_config){ .active = 2 }, 1, false);
     CHECK_EQ(os_read_all(os_real(), path, perm, &text, &err), STATUS_OK);
     CHECK_EQ(json_parse(perm, text, &root, &err), STATUS_OK);
@@ -220,13 +231,17 @@ static struct counts count_events(struct arena *perm, bool gpu)
     CHECK(json_get(root, STR("deviceProperties")));
     CHECK(json_get(json_get(root, STR("distributedInfo")), STR("rank")));
     for (struct json *j = json_get(root, STR("traceEvents"))->first; j; j = j->next) {
-        struct json *category = json_get(j, STR("cat"));
+        struct json *category = json_get(j, STR("cat")), *args = json_get(j, STR("args"));
+        i64          bytes;
+        if (json_get(args, STR("bytes")) && json_i64(json_get(args, STR("bytes")), &bytes))
+            most = MAX(most, bytes);
         c.steps += str_starts(json_get(j, STR("name"))->text, STR("ProfilerStep#"));
         if (!category) continue;
         c.ops += str_eq(category->text, STR("cpu_op"));
         c.launches += str_eq(category->text, STR("cuda_runtime"));
         c.kernels += str_eq(category->text, STR("kernel"));
     }
+    CHECK_EQ(most, seen.peak); /* the counter's */
     unlink(path.data);
     rmdir(folder);
     return c;
@@ -265,12 +280,12 @@ TEST(a_trace_that_cannot_be_written_leaves_nothing)
 TEST(a_long_profile_drops_its_oldest_events)
 {
     enum { STEPS = 60000 };
-    struct program     p   = { .graph = graph_new(perm, STR("none")) };
-    struct program_set set = { .programs = { [PROGRAM_UPDATE] = &p } };
-    struct profile_config c = { .active = STEPS };
-    struct profile    *f   = profile_new(perm, &c, &set, 0, 1);
-    struct step_split  s;
-    i64                now = 0;
+    struct program        p   = { .graph = graph_new(perm, STR("none")) };
+    struct program_set    set = { .programs = { [PROGRAM_UPDATE] = &p } };
+    struct profile_config c   = { .active = STEPS };
+    struct profile       *f   = profile_new(perm, &c, &set, 0, 1);
+    struct step_split     s;
+    i64                   now = 0;
     split_begin(&s, now);
     for (i64 i = 0; i <= STEPS; i++) {
         profile_step(f, i, now, &s);

@@ -6,9 +6,9 @@
 
 TEST(every_nanosecond_lies_in_one_part)
 {
-    struct rng_key r   = { .seed = test_seed() };
-    i64          now = 12345, begin = now, true_ns[PART_COUNT] = { 0 };
-    enum part    part = PART_other;
+    struct rng_key    r   = { .seed = test_seed() };
+    i64               now = 12345, begin = now, true_ns[PART_COUNT] = { 0 };
+    enum part         part = PART_other;
     struct step_split s;
     split_begin(&s, now);
     for (i64 i = 0; i < 10000; i++) {
@@ -60,7 +60,7 @@ TEST(quantiles_are_within_a_hundredth)
     static const f64  parts[] = { 0, 0.01, 0.5, 0.95, 0.99, 1 };
     struct rng_key    r       = { .seed = test_seed() };
     struct quantiles *q       = NEW(perm, struct quantiles, 1);
-    i64              *all     = NEW(perm, i64, COUNT), sum = 0;
+    i64              *all = NEW(perm, i64, COUNT), sum = 0;
     CHECK(isnan(quantiles_at(q, 0.5)));
     CHECK(isnan(quantiles_per_s(q)));
     for (i64 i = 0; i < COUNT; i++) {
