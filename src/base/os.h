@@ -81,6 +81,11 @@ struct os_child {
 typedef int os_child_fn(void *context, struct file stream);
 enum status os_child_start(struct os_child *c, os_child_fn *work, void *context, struct err *);
 void        os_child_end(struct os_child *c); /* asks it to stop, waits, and closes the stream */
+/* What a shell command prints, at most bytes_max, within limit_ns; its errors go where ours do, its input
+ * is empty. WORLD: it cannot be run, ends with another code than 0, or takes too long; then it is
+ * killed. */
+enum status os_output_of(const char *command, i64 limit_ns, i64 bytes_max, struct arena *perm,
+                         struct str *out, struct err *err);
 /* Which of the streams has something to read, or is closed; -1: none within limit_ns, or before a
  * signal came. */
 i64         os_wait_any(const struct file *streams, i64 count, i64 limit_ns);

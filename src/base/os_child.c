@@ -1,8 +1,10 @@
 /* os_child.c - a second process of ours, and a stream of messages to it. */
-#include "base/os.h"
+#include "base/os_int.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <spawn.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -55,4 +57,67 @@ i64 os_wait_any(const struct file *streams, i64 count, i64 limit_ns)
     for (i64 i = 0; i < count; i++)
         if (p[i].revents) return i;
     return -1;
+}
+
+/* --- somebody else's program ---------------------------------------------------------------------- */
+
+/* With no signal blocked or ignored, whatever the thread has; a group of its own, to be killed whole. */
+static int spawn_shell(const char *command, int out, pid_t *pid)
+{
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t          how;
+    sigset_t                   none, all;
+    const char                *argv[] = { "sh", "-c", command, NULL };
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&files, out, 1);
+    posix_spawnattr_init(&how);
+    posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+    posix_spawnattr_setsigmask(&how, &none);
+    posix_spawnattr_setsigdefault(&how, &all);
+    int reason = posix_spawn(pid, "/bin/sh", &files, &how, (char *const *)(uintptr_t)argv, environ);
+    posix_spawnattr_destroy(&how);
+    posix_spawn_file_actions_destroy(&files);
+    return reason;
+}
+
+/* Until its end is closed; false: the time was over. */
+static bool read_until(int in, i64 until_ns, i64 bytes_max, struct textbuf *b)
+{
+    char part[4096];
+    for (;;) {
+        struct pollfd p    = { in, POLLIN, 0 };
+        i64           left = (until_ns - os_clock_ns(CLOCK_MONOTONIC)) / 1000000;
+        int           n    = left > 0 ? poll(&p, 1, (int)left) : 0;
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return false;
+        ssize_t got = read(in, part, sizeof part);
+        if (got <= 0) return got == 0;
+        textbuf_add(b, (struct str){ part, MIN((i64)got, bytes_max - b->len) });
+    }
+}
+
+enum status os_output_of(const char *command, i64 limit_ns, i64 bytes_max, struct arena *perm,
+                         struct str *out, struct err *err)
+{
+    int            ends[2], status = 0;
+    pid_t          pid;
+    struct textbuf b = textbuf_new(perm);
+    if (pipe2(ends, O_CLOEXEC))
+        return err_set(err, STATUS_WORLD, "cannot open a pipe: %s", strerror(errno));
+    int reason = spawn_shell(command, ends[1], &pid);
+    close(ends[1]);
+    bool in_time =
+        !reason && read_until(ends[0], os_clock_ns(CLOCK_MONOTONIC) + limit_ns, bytes_max, &b);
+    close(ends[0]);
+    *out = textbuf_str(&b);
+    if (reason) return err_set(err, STATUS_WORLD, "cannot start sh: %s", strerror(reason));
+    if (!in_time) kill(-pid, SIGKILL);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue; /* or others have buried it */
+    if (!in_time) return err_set(err, STATUS_WORLD, "it took more than %g s", (f64)limit_ns * 1e-9);
+    if (!status) return STATUS_OK;
+    return err_set(err, STATUS_WORLD, "it ended with %d",
+                   WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }

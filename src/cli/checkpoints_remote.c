@@ -1,5 +1,6 @@
-/* checkpoints_remote.c - frugal checkpoints on object stores: list with what keeping them costs, delete
- * the old, copy to and fro, restore from an archive, and the bucket's lifecycle. */
+/* checkpoints_remote.c - frugal checkpoints on object stores: list, verify and show with what keeping and
+ * reading them costs, delete the old, copy to and fro, restore from an archive, and the bucket's
+ * lifecycle. */
 #include "cli/checkpoints.h"
 #include "plan/catalogue.h"
 #include "run/notice.h"
@@ -8,6 +9,7 @@
 #include <math.h>
 
 enum { DAYS_DEFAULT = 7, ABORT_DAYS = 2, MEMORY_BYTES = 1 << 26 };
+enum { PART_BYTES = 8 << 20 }; /* that one request reads */
 
 bool checkpoints_is_remote(struct str where)
 {
@@ -46,32 +48,70 @@ static const struct storage *storage_of(struct cli *c, struct str where, struct 
     return catalogue_storage(catalogue_new(c->perm), provider, str_of(low));
 }
 
-/* What a month of it costs; a class with a minimum bills at least that. */
-static void tell_cost(struct cli *c, struct str where, const struct ckpt_list *l, struct str class)
+/* What it costs to keep and to read those that are believed, or `only` one of them. */
+struct cost {
+    f64 bytes, requests;
+    f64 month_usd; /* of a class with a minimum at least that */
+    f64 early_usd; /* of the minimum, what is still to be paid if they are deleted now */
+    f64 requests_usd, retrieve_usd, egress_usd; /* once, read from outside the region */
+};
+
+static struct cost cost_of(struct cli *c, const struct ckpt_list *l, const struct ckpt *only,
+                           const struct storage *s)
+{
+    struct cost sum   = { 0 };
+    f64         now_d = (f64)c->os->wall_ns(c->os) / 86400e9;
+    for (i64 i = 0; i < l->count; i++) {
+        const struct ckpt_manifest *m = &l->items[i].manifest;
+        if (l->items[i].why.status || (only && only != &l->items[i])) continue;
+        f64 bytes = (f64)ckpt_bytes(m), age_d = now_d - (f64)m->wall_ns / 86400e9;
+        sum.bytes += bytes;
+        for (i64 k = 0; k < m->shard_count; k++)
+            sum.requests += 1 + ceil((f64)m->shards[k].bytes / PART_BYTES);
+        sum.requests += 1; /* the manifest; before each shard a HEAD */
+        if (s && age_d < s->minimum_days)
+            sum.early_usd += storage_dollars(s, bytes, 0) * (1 - MAX(age_d, 0) / s->minimum_days);
+    }
+    sum.month_usd    = s ? storage_dollars(s, sum.bytes, 30) : NAN;
+    sum.requests_usd = s ? sum.requests / 1000 * s->get_1000_usd : NAN;
+    sum.retrieve_usd = s ? sum.bytes / 1e9 * s->retrieve_gb_usd : NAN;
+    sum.egress_usd   = s ? sum.bytes / 1e9 * s->egress_internet_gb_usd : NAN;
+    return sum;
+}
+
+static void tell_cost(struct cli *c, struct str where, const struct ckpt_list *l,
+                      const struct ckpt *only, struct str class)
 {
     struct arena          scratch = *c->perm;
     const struct storage *s       = storage_of(c, where, class);
-    f64                   bytes   = 0;
-    for (i64 i = 0; i < l->count; i++)
-        if (!l->items[i].why.status) bytes += (f64)ckpt_bytes(&l->items[i].manifest);
-    f64 month = s ? storage_dollars(s, bytes, 30) : NAN,
-        back  = s ? bytes / 1e9 * (s->egress_internet_gb_usd + s->retrieve_gb_usd) : NAN;
+    struct cost           sum     = cost_of(c, l, only, s);
+    f64                   back    = sum.requests_usd + sum.retrieve_usd + sum.egress_usd;
     if (c->say->json) {
         struct textbuf b = event_begin(&scratch, "storage");
-        event_f64(&b, "bytes", bytes);
+        event_f64(&b, "bytes", sum.bytes);
         event_str(&b, "storage_class", s ? s->name : class);
-        event_f64(&b, "month_usd", month);
+        event_f64(&b, "month_usd", sum.month_usd);
         event_f64(&b, "minimum_days", s ? s->minimum_days : NAN);
+        event_f64(&b, "early_usd", sum.early_usd);
         event_f64(&b, "fetch_usd", back);
+        event_f64(&b, "requests_usd", sum.requests_usd);
+        event_f64(&b, "retrieve_usd", sum.retrieve_usd);
+        event_f64(&b, "egress_usd", sum.egress_usd);
         event_end(&b, c->say);
         return;
     }
     if (!s) return;
-    say_result(c->say, "%.*s in %.*s: %.*s a month", STR_ARG(text_bytes(&scratch, bytes)),
-               STR_ARG(s->name), STR_ARG(text_dollars(&scratch, month)));
-    if (s->minimum_days > 0) say_result(c->say, ", billed for at least %g days", s->minimum_days);
-    say_result(c->say, "; to read all of it elsewhere than in its region %.*s\n",
-               STR_ARG(text_dollars(&scratch, back)));
+    say_result(c->say, "%.*s in %.*s: %.*s a month", STR_ARG(text_bytes(&scratch, sum.bytes)),
+               STR_ARG(s->name), STR_ARG(text_dollars(&scratch, sum.month_usd)));
+    if (s->minimum_days > 0)
+        say_result(c->say, ", billed for at least %g days, of which %.*s would still be due",
+                   s->minimum_days, STR_ARG(text_dollars(&scratch, sum.early_usd)));
+    say_result(c->say, "; to read it elsewhere than in its region %.*s (%.0f requests %.*s",
+               STR_ARG(text_dollars(&scratch, back)), sum.requests,
+               STR_ARG(text_dollars(&scratch, sum.requests_usd)));
+    if (sum.retrieve_usd > 0)
+        say_result(c->say, ", retrieval %.*s", STR_ARG(text_dollars(&scratch, sum.retrieve_usd)));
+    say_result(c->say, ", egress %.*s)\n", STR_ARG(text_dollars(&scratch, sum.egress_usd)));
 }
 
 static enum status run_list(struct cli *c, const struct str *a, i64 count, struct err *err)
@@ -86,9 +126,61 @@ static enum status run_list(struct cli *c, const struct str *a, i64 count, struc
         checkpoints_tell(c, &list, i, "believed", &list.items[i].why);
     if (list.count && !list.items[0].why.status)
         remote_class(r, &list.items[0].manifest, c->perm, &class, NULL);
-    if (list.count) tell_cost(c, a[0], &list, class);
+    if (list.count) tell_cost(c, a[0], &list, NULL, class);
     else if (!c->say->json) say_message(c->say, "%.*s has no checkpoints\n", STR_ARG(a[0]));
     remote_close(r);
+    return STATUS_OK;
+}
+
+static enum status run_verify(struct cli *c, const struct str *a, i64 count, struct err *err)
+{
+    struct remote   *r;
+    struct ckpt_list list;
+    struct ckpt     *only = NULL;
+    i64              bad = 0, seen = 0;
+    enum status      st = list_remote(c, a[0], &r, &list, err);
+    if (st) return st;
+    if (count > 1) st = checkpoints_find(&list, a[1], a[0], &only, err);
+    for (i64 i = 0; i < list.count && !st; i++) {
+        struct err why = list.items[i].why;
+        if (only && only != &list.items[i]) continue;
+        if (!why.status) why.status = remote_verify(r, &list.items[i].manifest, *c->perm, &why);
+        bad += why.status != STATUS_OK;
+        checkpoints_tell(c, &list, i, "whole", &why);
+        seen++;
+    }
+    remote_close(r);
+    if (st || !bad) return st;
+    return err_set(err, STATUS_NO, "%lld of %lld checkpoints cannot be restored", (long long)bad,
+                   (long long)seen);
+}
+
+/* One that lies in an archive has no rate: its sentence says how long it takes. */
+static enum status run_show(struct cli *c, const struct str *a, i64 count, struct err *err)
+{
+    struct remote   *r;
+    struct ckpt_list list;
+    struct ckpt     *k;
+    struct err       archived = { 0 };
+    struct str class          = STR("");
+    f64         rate;
+    enum status st = list_remote(c, a[0], &r, &list, err);
+    if (st) return st;
+    st = checkpoints_find(&list, count > 1 ? a[1] : STR(""), a[0], &k, err);
+    if (!st && k->why.status) st = err_set(err, k->why.status, "%s", k->why.text);
+    if (!st && !k->manifest.shard_count)
+        st = err_set(err, STATUS_NO, "%.*s has no shards", STR_ARG(k->folder));
+    if (!st) st = checkpoints_rate(c, &rate, err);
+    if (!st) st = remote_class(r, &k->manifest, c->perm, &class, err);
+    if (!st && remote_readable(r, &k->manifest, *c->perm, &archived) == STATUS_NO) rate = NAN;
+    if (!st && rate == 0) st = remote_rate(r, &k->manifest, *c->perm, &rate, err);
+    remote_close(r);
+    if (st) return st;
+    checkpoints_tell(c, &list, k - list.items, "believed", &k->why);
+    checkpoints_tell_inside(c, &k->manifest);
+    if (isnan(rate)) say_message(c->say, "%s\n", archived.text);
+    else checkpoints_tell_restore(c, k, rate, "read from there just now");
+    tell_cost(c, a[0], &list, k, class);
     return STATUS_OK;
 }
 
@@ -203,6 +295,7 @@ static enum status run_lifecycle(struct cli *c, const struct str *a, i64 count, 
     st = remote_lifecycle(r, &rules, *c->perm, &others, err);
     remote_close(r);
     if (st) return st;
+    const struct storage *cold = storage_of(c, a[0], rules.storage_class);
     if (c->say->json) {
         struct arena   scratch = *c->perm;
         struct textbuf b       = event_begin(&scratch, "lifecycle");
@@ -210,6 +303,10 @@ static enum status run_lifecycle(struct cli *c, const struct str *a, i64 count, 
         event_i64(&b, "abort_days", rules.abort_days);
         event_i64(&b, "cold_days", rules.cold_days);
         event_str(&b, "storage_class", rules.storage_class);
+        event_f64(&b, "gb_month_usd", cold ? cold->gb_month_usd : NAN);
+        event_f64(&b, "minimum_days", cold ? cold->minimum_days : NAN);
+        event_f64(&b, "move_1000_usd", cold ? cold->put_1000_usd : NAN);
+        event_f64(&b, "retrieve_gb_usd", cold ? cold->retrieve_gb_usd : NAN);
         event_end(&b, c->say);
         return STATUS_OK;
     }
@@ -219,6 +316,12 @@ static enum status run_lifecycle(struct cli *c, const struct str *a, i64 count, 
                "%lld rules of others stay as they were\n",
                (long long)rules.abort_days, STR_ARG(rules.storage_class),
                (long long)rules.cold_days, (long long)others);
+    if (cold)
+        say_result(c->say,
+                   "a GB there costs $%.3g a month, and at least $%.3g for its %g days; moving 1,000 "
+                   "objects $%.3g, reading a GB back $%.3g\n",
+                   cold->gb_month_usd, storage_dollars(cold, 1e9, 0), cold->minimum_days,
+                   cold->put_1000_usd, cold->retrieve_gb_usd);
     return STATUS_OK;
 }
 
@@ -228,6 +331,8 @@ static const struct verb {
     enum status (*run)(struct cli *c, const struct str *arguments, i64 count, struct err *err);
 } verbs[] = {
     { "list", "s3://BUCKET/PREFIX", 1, 1, run_list },
+    { "verify", "s3://BUCKET/PREFIX [NAME]", 1, 2, run_verify },
+    { "show", "s3://BUCKET/PREFIX [NAME]", 1, 2, run_show },
     { "prune", "s3://BUCKET/PREFIX [--keep N]", 1, 1, run_prune },
     { "copy", "FROM TO [NAME]", 2, 3, run_copy },
     { "restore", "s3://BUCKET/PREFIX [NAME] [--days N]", 1, 2, run_restore },
@@ -246,7 +351,7 @@ enum status checkpoints_remote(struct cli *c, struct str verb, const struct str 
         return v->run(c, arguments, count, err);
     }
     return err_set(err, STATUS_USAGE,
-                   "%.*s cannot be done in an object store; list, prune, copy, restore and lifecycle "
-                   "can",
+                   "%.*s cannot be done in an object store; list, verify, show, prune, copy, restore and "
+                   "lifecycle can",
                    (int)MIN(verb.len, 80), verb.data);
 }

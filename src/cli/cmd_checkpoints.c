@@ -133,10 +133,11 @@ static enum status measure_rate(struct cli *c, const struct ckpt *k, f64 *rate, 
     return st;
 }
 
-static enum status restore_rate(struct cli *c, const struct ckpt *k, f64 *rate, struct err *err)
+enum status checkpoints_rate(struct cli *c, f64 *rate, struct err *err)
 {
     struct str text = c->request->value[FLAG_INDEX_rate];
-    if (!(c->request->flags & FLAG_rate)) return measure_rate(c, k, rate, err);
+    *rate           = 0;
+    if (!(c->request->flags & FLAG_rate)) return STATUS_OK;
     if (!str_f64(text, rate) || !(*rate > 0))
         return err_set(err, STATUS_USAGE, "--rate is %.*s; expected megabytes a second, like 500",
                        (int)MIN(text.len, 40), text.data);
@@ -144,7 +145,7 @@ static enum status restore_rate(struct cli *c, const struct ckpt *k, f64 *rate, 
     return STATUS_OK;
 }
 
-static void tell_restore(struct cli *c, const struct ckpt *k, f64 rate)
+void checkpoints_tell_restore(struct cli *c, const struct ckpt *k, f64 rate, const char *measured)
 {
     struct arena scratch = *c->perm;
     i64          bytes   = ckpt_bytes(&k->manifest);
@@ -161,7 +162,20 @@ static void tell_restore(struct cli *c, const struct ckpt *k, f64 rate)
     }
     struct str size = text_bytes(&scratch, (f64)bytes), speed = text_bytes(&scratch, rate);
     say_result(c->say, "restore   %.*s in %.2f s at %.*s/s, %s\n", STR_ARG(size), (f64)bytes / rate,
-               STR_ARG(speed), given ? "as given" : "read here just now, perhaps from memory");
+               STR_ARG(speed), given ? "as given" : measured);
+}
+
+void checkpoints_tell_inside(struct cli *c, const struct ckpt_manifest *m)
+{
+    if (c->say->json) return;
+    say_result(c->say, "run       %.*s, attempt %lld, save %lld\n", STR_ARG(m->run),
+               (long long)m->id.attempt, (long long)m->id.save);
+    for (i64 i = 0; i < m->shard_count; i++) {
+        struct arena scratch = *c->perm;
+        struct str   bytes   = text_bytes(&scratch, (f64)m->shards[i].bytes);
+        say_result(c->say, "shard     %-28.*s %9.*s\n", STR_ARG(m->shards[i].name), STR_ARG(bytes));
+    }
+    say_result(c->say, "state     %.*s\n", STR_ARG(m->state));
 }
 
 static enum status run_show(struct cli *c, const struct str *arguments, i64 count, struct err *err)
@@ -174,22 +188,12 @@ static enum status run_show(struct cli *c, const struct str *arguments, i64 coun
     if (!st && k->why.status) st = err_set(err, k->why.status, "%s", k->why.text);
     if (!st && !k->manifest.shard_count)
         st = err_set(err, STATUS_NO, "%.*s has no shards", STR_ARG(k->folder));
-    if (!st) st = restore_rate(c, k, &rate, err);
+    if (!st) st = checkpoints_rate(c, &rate, err);
+    if (!st && !rate) st = measure_rate(c, k, &rate, err);
     if (st) return st;
     checkpoints_tell(c, &list, k - list.items, "believed", &k->why);
-    if (!c->say->json) {
-        const struct ckpt_manifest *m = &k->manifest;
-        say_result(c->say, "run       %.*s, attempt %lld, save %lld\n", STR_ARG(m->run),
-                   (long long)m->id.attempt, (long long)m->id.save);
-        for (i64 i = 0; i < m->shard_count; i++) {
-            struct arena scratch = *c->perm;
-            struct str   bytes   = text_bytes(&scratch, (f64)m->shards[i].bytes);
-            say_result(c->say, "shard     %-28.*s %9.*s\n", STR_ARG(m->shards[i].name),
-                       STR_ARG(bytes));
-        }
-        say_result(c->say, "state     %.*s\n", STR_ARG(m->state));
-    }
-    tell_restore(c, k, rate);
+    checkpoints_tell_inside(c, &k->manifest);
+    checkpoints_tell_restore(c, k, rate, "read here just now, perhaps from memory");
     return STATUS_OK;
 }
 

@@ -3,6 +3,8 @@
 #include <string.h>
 
 static const i64 renew_ahead_s  = 300;
+enum { PROCESS_BYTES_MAX = 1 << 16 };
+static const i64 process_limit_ns = (i64)60 * 1000000000; /* it may ask a person, or a service */
 static const i64 memory_bytes   = 1 << 20; /* tokens and the replies that bring them */
 static const i64 file_bytes_max = 1 << 18;
 
@@ -109,11 +111,23 @@ static enum status source_environment(struct credential_chain *c, struct arena *
     return STATUS_OK;
 }
 
+/* The user's own command, which prints them (AWS's documentation, "Sourcing credentials with an external
+ * process"). What it printed is never told: it may hold a secret. */
+static enum status held_of_process(struct str command, struct arena *perm, struct held *out,
+                                   struct err *err)
+{
+    struct err  why = { 0 };
+    struct str  text;
+    enum status st = os_output_of(str_fmt(perm, "%.*s", STR_ARG(command)).data, process_limit_ns,
+                                  PROCESS_BYTES_MAX, perm, &text, &why);
+    if (st) return err_set(err, STATUS_WORLD, "credential_process gives no credentials: %s", why.text);
+    return held_of_json(text, "credential_process", perm, out, err);
+}
+
 static enum status source_profile(struct credential_chain *c, struct arena *perm, struct held *out,
                                   struct err *err)
 {
-    static const char *const foreign[] = { "role_arn", "sso_session", "sso_start_url",
-                                           "credential_process" };
+    static const char *const foreign[] = { "role_arn", "sso_session", "sso_start_url" };
     struct os               *os        = c->os;
     bool                     chosen;
     struct str               name = profile_name(os, &chosen);
@@ -128,6 +142,8 @@ static enum status source_profile(struct credential_chain *c, struct arena *perm
                          profile_value(os, perm, STR("web_identity_token_file")),
                          profile_value(os, perm, STR("role_session_name")) };
     if (role.arn.len && role.token_file.len) return role_by_web_identity(c, &role, perm, out, err);
+    struct str process = profile_value(os, perm, STR("credential_process"));
+    if (process.len) return held_of_process(process, perm, out, err);
     for (i64 i = 0; i < COUNT_OF(foreign); i++)
         if (profile_value(os, perm, str_of(foreign[i])).len)
             return err_set(err, STATUS_USAGE,

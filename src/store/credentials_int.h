@@ -30,6 +30,10 @@ enum status source_instance(struct credential_chain *c, struct arena *perm, stru
 enum status source_google(struct credential_chain *c, struct arena *perm, struct held *out,
                           struct err *err);
 
+/* {"AccessKeyId": …, "SecretAccessKey": …, "Token" or "SessionToken": …, "Expiration": …} */
+enum status held_of_json(struct str text, const char *who, struct arena *perm, struct held *out,
+                         struct err *err);
+
 struct role {
     struct str arn, token_file, session; /* session may be empty */
 };

@@ -31,9 +31,8 @@ static enum status refused(const char *who, i32 status, struct err *err)
     return err_set(err, STATUS_WORLD, "%s gives no credentials: it answered %d", who, status);
 }
 
-/* {"AccessKeyId": …, "SecretAccessKey": …, "Token": …, "Expiration": …} */
-static enum status held_of_json(struct str text, const char *who, struct arena *perm,
-                                struct held *out, struct err *err)
+enum status held_of_json(struct str text, const char *who, struct arena *perm, struct held *out,
+                         struct err *err)
 {
     struct json *root;
     enum status  st = json_parse(perm, text, &root, NULL);
@@ -42,6 +41,7 @@ static enum status held_of_json(struct str text, const char *who, struct arena *
     struct json *id     = json_get(root, STR("AccessKeyId")),
                 *secret = json_get(root, STR("SecretAccessKey"));
     struct json *token = json_get(root, STR("Token")), *expires = json_get(root, STR("Expiration"));
+    if (!token) token = json_get(root, STR("SessionToken"));
     if (!id || !secret || !id->text.len || !secret->text.len)
         return err_set(err, STATUS_WORLD, "%s answered without AccessKeyId and SecretAccessKey",
                        who);

@@ -4,11 +4,12 @@
  * it here too, without a sync: shards, then the manifest. Two writers are kept apart by numbers: each
  * start claims the next, every name holds the number, and whoever sees a higher one stops. */
 #include "store/remote.h"
+#include "base/hash.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { CLAIMS_MAX = 100 };
+enum { CLAIMS_MAX = 100, VERIFY_BYTES = 8 << 20 };
 static const i64 orphan_s = 86400;
 
 struct remote {
@@ -308,6 +309,53 @@ enum status remote_fetch(struct remote *r, const struct ckpt_manifest *m, struct
     if (st) return STATUS_WORLD; /* a shard that is missing (NO) is no archive */
     st = ckpt_import_commit(to, m, scratch, err);
     return st == STATUS_NO ? STATUS_WORLD : st;
+}
+
+static enum status verify_shard(struct remote *r, const struct ckpt_manifest *m, i64 i,
+                                struct arena scratch, struct err *err)
+{
+    const struct ckpt_shard *s   = &m->shards[i];
+    struct str               key = object_key(r, &scratch, m->id, s->name);
+    struct xxh64             hash;
+    struct s3_object         there;
+    enum status              st = s3_head(r->s3, key, &scratch, &there, err);
+    if (!st && there.bytes != s->bytes)
+        return err_set(err, STATUS_NO, "%.*s has %lld bytes, and its manifest says %lld",
+                       STR_ARG(s3_address(r->s3, &scratch, key)), (long long)there.bytes,
+                       (long long)s->bytes);
+    xxh64_init(&hash);
+    for (i64 at = 0; at < s->bytes && !st; at += VERIFY_BYTES) {
+        struct arena turn = scratch;
+        struct str   bytes;
+        st = s3_get_range(r->s3, key, at, MIN(VERIFY_BYTES, s->bytes - at), &turn, &bytes, err);
+        if (!st) xxh64_add(&hash, bytes);
+    }
+    if (st || xxh64_end(&hash) == s->hash) return st;
+    return err_set(err, STATUS_NO, "%.*s is damaged: its hash is %016llx, and its manifest says %016llx",
+                   STR_ARG(s3_address(r->s3, &scratch, key)), (unsigned long long)xxh64_end(&hash),
+                   (unsigned long long)s->hash);
+}
+
+enum status remote_verify(struct remote *r, const struct ckpt_manifest *m, struct arena scratch,
+                          struct err *err)
+{
+    enum status st = remote_readable(r, m, scratch, err);
+    for (i64 i = 0; i < m->shard_count && !st; i++) st = verify_shard(r, m, i, scratch, err);
+    return st;
+}
+
+enum status remote_rate(struct remote *r, const struct ckpt_manifest *m, struct arena scratch,
+                        f64 *bytes_s, struct err *err)
+{
+    const struct ckpt_shard *largest  = &m->shards[0];
+    i64                      begin_ns = r->os->now_ns(r->os);
+    struct str               bytes    = STR("");
+    for (i64 i = 1; i < m->shard_count; i++)
+        if (m->shards[i].bytes > largest->bytes) largest = &m->shards[i];
+    struct str  key = object_key(r, &scratch, m->id, largest->name);
+    enum status st  = s3_get_range(r->s3, key, 0, MIN(VERIFY_BYTES, largest->bytes), &scratch, &bytes, err);
+    *bytes_s        = (f64)bytes.len * 1e9 / (f64)MAX(1, r->os->now_ns(r->os) - begin_ns);
+    return st;
 }
 
 enum status remote_fetch_newer(struct remote *r, struct ckpt_id have, struct ckpt_store *to,

@@ -45,6 +45,12 @@ enum status remote_give_up(struct remote *r, struct arena scratch, struct err *e
  * it takes and what it costs to bring it back. */
 enum status remote_fetch(struct remote *r, const struct ckpt_manifest *m, struct ckpt_store *to,
                          struct arena scratch, struct err *err);
+/* Reads every byte of it and holds that against the manifest. NO: damaged, or in an archive. */
+enum status remote_verify(struct remote *r, const struct ckpt_manifest *m, struct arena scratch,
+                          struct err *err);
+/* Bytes a second that a restore from here would have, by the first few of its largest shard. */
+enum status remote_rate(struct remote *r, const struct ckpt_manifest *m, struct arena scratch,
+                        f64 *bytes_s, struct err *err);
 /* Can it be read now? As remote_fetch. */
 enum status remote_readable(struct remote *r, const struct ckpt_manifest *m, struct arena scratch,
                             struct err *err);

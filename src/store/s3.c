@@ -38,6 +38,7 @@ static enum status endpoint_of(struct s3 *s, struct str said, struct arena *perm
         if (!said.len) said = os->env(os, "AWS_ENDPOINT_URL");
         if (!said.len) said = profile_value(os, perm, STR("endpoint_url"));
     }
+    if (!said.len && s->kind == SIGV4_GOOGLE) said = os->env(os, "STORAGE_EMULATOR_HOST");
     s->own_endpoint = said.len > 0;
     s->https        = !str_starts(said, STR("http://"));
     if (!said.len) return STATUS_OK;

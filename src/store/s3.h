@@ -11,7 +11,7 @@
 struct s3_settings {
     struct str to;       /* s3://bucket/prefix or gs://bucket/prefix */
     struct str endpoint; /* https://HOST[:PORT]; empty: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, the
-                                 profile's endpoint_url, the cloud's own */
+                                 profile's endpoint_url (gs://: STORAGE_EMULATOR_HOST), the cloud's own */
     struct str region;   /* empty: AWS_REGION, AWS_DEFAULT_REGION, the profile's, us-east-1 */
     struct str style;    /* auto (or empty) | path | host: where the bucket's name stands */
     struct str storage_class;    /* of what s3_upload sends; empty: the bucket's */

@@ -171,6 +171,30 @@ def check_expired(s, folder):
     call(s, "put", "runs/p", "x", rc=2, AWS_ACCESS_KEY_ID=None)  # none at all
 
 
+def check_process(s, folder):
+    """Keys that a command of the user's prints; expired ones are asked for again, once."""
+    config, printed, calls = (os.path.join(folder, n) for n in ("config", "printed", "calls"))
+    s.keys["AKIDPROC"], s.tokens["AKIDPROC"] = SECRET + "3", "token-proc"
+    env = {"AWS_ACCESS_KEY_ID": None, "AWS_CONFIG_FILE": config}
+
+    def says(command, text=""):
+        with open(config, "w") as f:
+            f.write(f"[default]\ncredential_process = {command}\n")
+        with open(printed, "w") as f:
+            f.write(text)
+
+    keys = lambda token: f'{{"Version": 1, "AccessKeyId": "AKIDPROC", "SecretAccessKey": "{SECRET}3", "SessionToken": "{token}"}}'
+    says(f"echo >>'{calls}'; cat '{printed}'", keys("token-proc"))
+    call(s, "put", "runs/process", "x", **env)
+    says(f"echo >>'{calls}'; cat '{printed}'", keys("token-stale"))
+    call(s, "put", "runs/process", "x", rc=3, **env)
+    assert os.path.getsize(calls) == 3 and b"ExpiredToken" in said[-1], said[-1]
+    for command, sentence in (("exit 7", b"it ended with 7"), ("echo no", b"not JSON"), ("echo {}", b"without AccessKeyId")):
+        says(command)
+        call(s, "put", "runs/process", "x", rc=3, **env)
+        assert b"credential_process" in said[-1] and sentence in said[-1], said[-1]
+
+
 def check_services(s, folder):
     """Credentials from each of the services, over HTTP; then ones that the store calls expired: renewed once."""
     token, near = os.path.join(folder, "token"), f"http://localhost:{s.port}"
@@ -219,6 +243,7 @@ def main():
         check_clock_region_style(s)
         check_google(s)
         check_expired(s, folder)
+        check_process(s, folder)
         check_services(s, folder)
         check_archive(s)
         requests = len(s.log)

@@ -69,6 +69,22 @@ TEST(a_child_ends_when_its_own_stream_closes)
     for (i64 i = 0; i < 3; i++) CHECK_EQ(c[i].pid, 0);
 }
 
+TEST(what_a_command_prints_is_read)
+{
+    struct str out;
+    struct err err = { 0 };
+    CHECK_EQ(os_output_of("cat; echo a 'b c'", 10000000000, 100, perm, &out, &err), STATUS_OK);
+    CHECK_STR(out, "a b c\n");
+    CHECK_EQ(os_output_of("yes | head -c 100000", 10000000000, 7, perm, &out, &err), STATUS_OK);
+    CHECK_EQ(out.len, 7);
+    CHECK_EQ(os_output_of("exit 3", 10000000000, 100, perm, &out, &err), STATUS_WORLD);
+    CHECK(strstr(err.text, "it ended with 3"));
+    CHECK_EQ(os_output_of("kill -9 $$", 10000000000, 100, perm, &out, &err), STATUS_WORLD);
+    CHECK(strstr(err.text, "it ended with 137"));
+    CHECK_EQ(os_output_of("sleep 100 | cat", 50000000, 100, perm, &out, &err), STATUS_WORLD);
+    CHECK(strstr(err.text, "it took more than 0.05 s"));
+}
+
 static int falls(void *context, struct file stream)
 {
     (void)context;
