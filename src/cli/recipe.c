@@ -15,7 +15,8 @@ static const struct {
 static const char *model_of(const struct settings *s)
 {
     if (str_eq(s->model.kind, STR("gpt"))) return "gpt";
-    bool images = str_eq(data_kind(&s->data), STR("idx"));
+    struct str kind   = data_kind(os_real(), &s->data);
+    bool       images = str_eq(kind, STR("idx")) || str_eq(kind, STR("images"));
     return images && str_eq(s->model.kind, STR("layers")) ? "images" : NULL;
 }
 
@@ -41,7 +42,7 @@ enum status config_add_recipe(struct config *c, struct arena *perm, struct err *
                        "train.recipe=%.*s: there are recipes for model.kind=gpt and for layers on "
                        "images, not for model.kind=%.*s on data of kind %.*s",
                        STR_ARG(recipe), STR_ARG(c->settings.model.kind),
-                       STR_ARG(data_kind(&c->settings.data)));
+                       STR_ARG(data_kind(os_real(), &c->settings.data)));
     for (i64 i = 0; i < COUNT_OF(rows); i++) {
         if (!str_eq(recipe, str_of(rows[i].recipe)) ||
             !str_eq(str_of(rows[i].model), str_of(model)) ||

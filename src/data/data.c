@@ -4,19 +4,23 @@
 #include <math.h>
 
 static const struct format *const formats[] = {
-    &format_idx, &format_tokens, &format_text, &format_csv, &format_lines, &format_clicks,
+    &format_idx,   &format_tokens, &format_text,   &format_csv,
+    &format_lines, &format_clicks, &format_images,
 };
 
-/* auto: by its name; .gz at the end does not count. */
-struct str data_kind(const struct data_config *config)
+/* auto: by its name, where .gz at the end does not count; a folder is one of images. */
+struct str data_kind(struct os *os, const struct data_config *config)
 {
-    struct str path = config->path;
+    struct str     path = config->path;
+    struct os_stat stat;
     if (config->kind.len && !str_eq(config->kind, STR("auto"))) return config->kind;
     if (config->file_count) return STR("lines");
     if (str_ends(path, STR(".gz"))) path = str_sub(path, 0, path.len - 3);
     if (str_ends(path, STR("-ubyte")) || str_glob(STR("*.idx*"), path)) return STR("idx");
     if (str_ends(path, STR(".bin"))) return STR("tokens");
     if (str_ends(path, STR(".csv"))) return STR("csv");
+    if (str_ends(path, STR(".tar"))) return STR("images");
+    if (path.len && !os->stat(os, path, &stat, NULL) && stat.is_dir) return STR("images");
     return STR("text");
 }
 
@@ -41,8 +45,8 @@ static enum status unknown_kind(struct str kind, struct err *err)
 enum status dataset_open(struct os *os, const struct data_config *config, struct arena *perm,
                          struct dataset **out, struct err *err)
 {
-    struct str kind = data_kind(config);
-    *out            = NULL;
+    struct str kind             = data_kind(os, config);
+    *out                        = NULL;
     const struct format *format = format_find(kind);
     if (!format) return unknown_kind(kind, err);
     if (!(config->held_out >= 0 && config->held_out < 1))

@@ -11,7 +11,7 @@
 #define DATA_COLUMNS_MAX 256
 
 struct data_config {
-    struct str kind;   /* auto | idx | tokens | text | csv | lines | synthetic_clicks */
+    struct str kind;   /* auto | idx | tokens | text | csv | lines | images | synthetic_clicks */
     struct str path;   /* idx: images; tokens, text, csv: the file */
     struct str labels; /* idx */
     struct str eval_path, eval_labels; /* held out; empty: `held_out` of the samples */
@@ -28,6 +28,14 @@ struct data_config {
     struct str categorical[DATA_COLUMNS_MAX]; /* csv: integers or words, hashed into `buckets` rows */
     i64        categorical_count;
     i64        buckets;                /* rows of each categorical column's table */
+    i64        image_size;             /* images: side of the squares that the model sees */
+    bool       image_colour;           /* false: one channel */
+    struct str image_crop;             /* random | centre | pad | whole */
+    f64        image_area_min, image_area_max, image_ratio; /* random: of a crop; ratio and 1 / ratio */
+    f64        image_centre;           /* side of the middle square, by the shorter side */
+    i64        image_pad, image_cutout; /* pixels; 0: none */
+    f64        image_flip;             /* chance */
+    struct str image_normalise;        /* none | imagenet | half */
     u64        seed;                   /* synthetic_clicks: which of its worlds */
     struct str cache;                  /* folder for unpacked .gz and what lies elsewhere; empty:
                                           ~/.cache/frugal */
@@ -39,7 +47,7 @@ enum split { SPLIT_TRAIN, SPLIT_EVAL, SPLIT_COUNT };
 
 struct dataset;
 
-struct str   data_kind(const struct data_config *config); /* its format: as given, or by its name */
+struct str   data_kind(struct os *os, const struct data_config *config); /* as given, or by its name */
 enum status  dataset_open(struct os *os, const struct data_config *config, struct arena *perm,
                           struct dataset **out, struct err *err);
 void         dataset_close(struct dataset *d);

@@ -37,7 +37,7 @@ struct format {
 };
 
 extern const struct format format_idx, format_tokens, format_text, format_csv, format_lines,
-    format_clicks;
+    format_clicks, format_images;
 
 /* The bytes of a file: mapped, and unpacked first where its name ends in .gz. */
 struct source {

@@ -339,7 +339,8 @@ static void lanes_new(struct pipeline *p)
 static struct pipeline *memory_new(const struct course *c, struct err *err)
 {
     const struct feeds *feeds = &c->dataset->feeds;
-    i64 slots = LOADER_PREFETCH_MAX + 1, reserve = 1 << 20, queue = c->config.options.queue;
+    i64 ahead = c->config.options.prefetch ? c->config.options.prefetch : LOADER_PREFETCH_MAX;
+    i64 slots = ahead + 1, reserve = 1 << 20, queue = c->config.options.queue;
     i64 items = STAGE_COUNT * (LOADER_WORKERS_MAX + MAX(queue, 2 * LOADER_WORKERS_MAX));
     for (i32 f = 0; f < feeds->count; f++)
         reserve += slots * (c->config.batch * type_bytes(feeds->feed[f].type) + ALIGN);

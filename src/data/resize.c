@@ -2,6 +2,7 @@
  * fraction, then of columns. What a row needs stays in the first cache. */
 #include "data/resize.h"
 #include "data/resize_int.h"
+#include <math.h>
 #include <string.h>
 
 enum {
@@ -19,13 +20,11 @@ static i64 taps_max(f64 length, i64 count)
 }
 
 /* The weights of result i before they are rounded; returns their sum. */
-static f64 triangle(struct axis *a, i64 i, f64 from, f64 step, i64 size, f64 *weight)
+static f64 triangle(struct axis *a, i64 i, f64 from, f64 step, i64 least, i64 most, f64 *weight)
 {
     f64 support = MAX(step, 1), centre = from + ((f64)i + 0.5) * step, sum = 0;
-    i64 begin = MAX((i64)(centre - support + 0.5), 0),
-        end   = MIN((i64)(centre + support + 0.5), size);
-    begin     = MIN(begin, size - 1);
-    end       = MAX(end, begin + 1);
+    i64 begin = MIN(MAX((i64)(centre - support + 0.5), least), most - 1);
+    i64 end   = MAX(MIN((i64)(centre + support + 0.5), most), begin + 1);
     for (i64 k = begin; k < end; k++) {
         f64 distance      = ((f64)k - centre + 0.5) / support;
         f64 height        = 1 - (distance < 0 ? -distance : distance);
@@ -73,15 +72,15 @@ static struct axis axis_new(struct arena *perm, f64 from, f64 length, i64 size, 
                             i32 bits_max)
 {
     struct axis a    = { .taps = taps_max(length, count), .bits = 14 };
-    f64         step = length / (f64)count;
-    f64         top  = 0;
-    a.first          = NEW(perm, i32, count);
-    a.count          = NEW(perm, i32, count);
-    a.weight         = NEW(perm, i16, count * a.taps);
-    f64 *weight      = NEW(perm, f64, count * a.taps);
-    f64 *sum         = NEW(perm, f64, count);
+    f64         step = length / (f64)count, top = 0;
+    i64         least = (i64)from, most = MIN((i64)ceil(from + length), size); /* of the part */
+    a.first     = NEW(perm, i32, count);
+    a.count     = NEW(perm, i32, count);
+    a.weight    = NEW(perm, i16, count * a.taps);
+    f64 *weight = NEW(perm, f64, count * a.taps);
+    f64 *sum    = NEW(perm, f64, count);
     for (i64 i = 0; i < count; i++) {
-        sum[i] = triangle(&a, i, from, step, size, weight + i * a.taps);
+        sum[i] = triangle(&a, i, from, step, least, most, weight + i * a.taps);
         for (i64 k = 0; k < a.count[i]; k++) top = MAX(top, weight[i * a.taps + k] / sum[i]);
     }
     while (a.bits < bits_max && top * (f64)(2 << a.bits) <= WEIGHT_MAX) a.bits++;

@@ -18,10 +18,13 @@ idx "$folder/images" '\0\0\010\003\0\0\0\100\0\0\0\034\0\0\0\034' $((64 * 784))
 head -c 20000 <(yes 'the quick brown fox jumps over the lazy dog') >"$folder/text.txt"
 for k in 1 2 3 4 5; do seq -f "w%g$k" 1 300 >"$folder/words$k"; done
 
+"$top/build/idx_folder" "$folder/images" "$folder/labels" "$folder/pictures" || fail "no folder of pictures"
+
 idx_data="data.path=$folder/images data.labels=$folder/labels data.eval_path=$folder/images data.eval_labels=$folder/labels"
 declare -A data=(
   [fashion]=$idx_data
   [resnet]=$idx_data
+  [images]="data.path=$folder/pictures train.batch=16"
   [gpt]="data.path=$folder/text.txt model.depth=2 train.batch=2"
   [gpt_modern]="data.path=$folder/text.txt model.depth=2 train.batch=32"
   [encoder]="data.files=[$folder/words1,$folder/words2,$folder/words3,$folder/words4,$folder/words5] model.depth=2"
@@ -40,6 +43,7 @@ for file in "$top"/examples/*.yaml; do
   losses=()
   for build in build build-none; do
     [ -x "$top/$build/frugal" ] || continue
+    [ $name$build != imagesbuild-none ] || continue # which cannot read PNGs
     loss=$(first_loss "$top/$build/frugal" "$name")
     [ -n "$loss" ] || { fail "$name with $build: $(head -n 1 "$folder/err")"; continue; }
     losses+=("$loss")

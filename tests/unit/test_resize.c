@@ -50,8 +50,8 @@ static f64 exact(const struct image *m, const struct resize *r, i64 x, i64 y, i6
 {
     f64 across = r->width / (f64)r->to_width, down = r->height / (f64)r->to_height;
     f64 cx = r->x + ((f64)x + 0.5) * across, cy = r->y + ((f64)y + 0.5) * down, sum = 0, all = 0;
-    for (i64 v = 0; v < m->height; v++)
-        for (i64 u = 0; u < m->width; u++) {
+    for (i64 v = (i64)r->y; v < m->height && (f64)v < r->y + r->height; v++)
+        for (i64 u = (i64)r->x; u < m->width && (f64)u < r->x + r->width; u++) {
             f64 w = height_at((f64)u + 0.5 - cx, fmax(across, 1)) *
                     height_at((f64)v + 0.5 - cy, fmax(down, 1));
             sum += w * m->pixels[v * m->stride + u * m->channels + c];

@@ -1,0 +1,177 @@
+/* augment.c - views drawn and made. */
+#include "data/augment.h"
+#include <math.h>
+#include <string.h>
+
+/* The means and deviations of ImageNet's channels, as everybody's models expect them. */
+static const f64 imagenet_mean[3]      = { 0.485, 0.456, 0.406 };
+static const f64 imagenet_deviation[3] = { 0.229, 0.224, 0.225 };
+
+static void normal_set(struct augment *a, const f64 *mean, const f64 *deviation)
+{
+    a->is_normal = true;
+    for (i32 c = 0; c < 3; c++) {
+        a->normal.factor[c] = (f32)(1 / (255 * deviation[c]));
+        a->normal.shift[c]  = (f32)(-mean[c] / deviation[c]);
+    }
+}
+
+enum status augment_from(const struct data_config *config, struct augment *out, struct err *err)
+{
+    static const char *const crops[] = { "random", "centre", "pad", "whole" };
+    static const f64         half[3] = { 0.5, 0.5, 0.5 };
+    *out                             = (struct augment){ .crop     = CROP_WHOLE,
+                                                         .size     = config->image_size,
+                                                         .channels = config->image_colour ? 3 : 1,
+                                                         .pad      = config->image_pad,
+                                                         .cutout   = config->image_cutout,
+                                                         .area_min = config->image_area_min,
+                                                         .area_max = config->image_area_max,
+                                                         .ratio    = config->image_ratio,
+                                                         .centre   = config->image_centre,
+                                                         .flip     = config->image_flip };
+    for (i32 i = 0; i < COUNT_OF(crops); i++)
+        if (str_eq(config->image_crop, str_of(crops[i]))) out->crop = (enum crop)i;
+    if (str_eq(config->image_normalise, STR("imagenet")))
+        normal_set(out, imagenet_mean, imagenet_deviation);
+    if (str_eq(config->image_normalise, STR("half"))) normal_set(out, half, half);
+    if (out->area_min > out->area_max)
+        return err_set(err, STATUS_USAGE,
+                       "data.image_area_min is %g, above data.image_area_max, %g", out->area_min,
+                       out->area_max);
+    if (out->size < 1 || out->size > IMAGE_SIDE_MAX || out->pad >= out->size)
+        return err_set(err, STATUS_USAGE, "pictures of %lld pixels cannot be moved by %lld",
+                       (long long)out->size, (long long)out->pad);
+    return STATUS_OK;
+}
+
+/* ---- views ---- */
+
+/* The draws of a sample, each at a place of its own. */
+enum draw { DRAW_FLIP, DRAW_MOVE_X, DRAW_MOVE_Y, DRAW_HOLE_X, DRAW_HOLE_Y, DRAW_CROP, TRIES = 10 };
+
+static i64 draw_below(struct rng_key key, u64 element, i64 below)
+{
+    return (i64)(rng_uniform(key, element) * (f64)below);
+}
+
+static struct rect middle(i64 width, i64 height, i64 part_width, i64 part_height)
+{
+    return (struct rect){ (width - part_width) / 2, (height - part_height) / 2, part_width,
+                          part_height };
+}
+
+/* torchvision's RandomResizedCrop.get_params: ten tries at an area and a shape that fit, then as much of
+ * the middle as the shapes allow. */
+static struct rect random_part(const struct augment *a, i64 width, i64 height, struct rng_key key)
+{
+    f64 log_ratio = log(a->ratio);
+    for (u64 try = 0; try < TRIES; try++) {
+        u64 at    = DRAW_CROP + 4 * try;
+        f64 share = a->area_min + (a->area_max - a->area_min) * rng_uniform(key, at);
+        f64 area  = (f64)(width * height) * share;
+        f64 shape = exp(log_ratio * (2 * rng_uniform(key, at + 1) - 1));
+        i64 w = lrint(sqrt(area * shape)), h = lrint(sqrt(area / shape));
+        if (w < 1 || h < 1 || w > width || h > height) continue;
+        return (struct rect){ draw_below(key, at + 2, width - w + 1),
+                              draw_below(key, at + 3, height - h + 1), w, h };
+    }
+    f64 shape = (f64)width / (f64)height;
+    if (shape < 1 / a->ratio) return middle(width, height, width, lrint((f64)width * a->ratio));
+    if (shape > a->ratio) return middle(width, height, lrint((f64)height * a->ratio), height);
+    return (struct rect){ 0, 0, width, height };
+}
+
+static struct rect centre_part(const struct augment *a, i64 width, i64 height)
+{
+    i64 side = MAX(lrint((f64)MIN(width, height) * a->centre), 1);
+    return middle(width, height, side, side);
+}
+
+struct view view_still(const struct augment *a, i64 width, i64 height)
+{
+    bool        all  = a->crop == CROP_WHOLE || a->crop == CROP_PAD;
+    struct rect part = { 0, 0, width, height };
+    return (struct view){ .part = all ? part : centre_part(a, width, height) };
+}
+
+struct view view_draw(const struct augment *a, i64 width, i64 height, struct rng_key key)
+{
+    struct view v = view_still(a, width, height);
+    if (a->crop == CROP_RANDOM) v.part = random_part(a, width, height, key);
+    v.mirrored = rng_uniform(key, DRAW_FLIP) < a->flip;
+    if (a->crop == CROP_PAD) {
+        v.dx = draw_below(key, DRAW_MOVE_X, 2 * a->pad + 1) - a->pad;
+        v.dy = draw_below(key, DRAW_MOVE_Y, 2 * a->pad + 1) - a->pad;
+    }
+    v.hole_x = a->cutout ? draw_below(key, DRAW_HOLE_X, a->size) : -a->size;
+    v.hole_y = a->cutout ? draw_below(key, DRAW_HOLE_Y, a->size) : -a->size;
+    return v;
+}
+
+/* ---- what they show ---- */
+
+/* Where the part lies in the image, which may hold more of the picture. */
+static struct resize resize_of(const struct augment *a, const struct view *v,
+                               const struct image *image, struct rect part)
+{
+    return (struct resize){ .x         = image->x + (f64)(v->part.x - part.x) * image->scale,
+                            .y         = image->y + (f64)(v->part.y - part.y) * image->scale,
+                            .width     = (f64)v->part.width * image->scale,
+                            .height    = (f64)v->part.height * image->scale,
+                            .mirrored  = v->mirrored,
+                            .to_width  = a->size,
+                            .to_height = a->size };
+}
+
+i64 view_room(const struct augment *a, const struct view *v, const struct image *image)
+{
+    struct resize r = resize_of(a, v, image, v->part); /* its place does not matter */
+    return resize_room(image, &r) + 2 * a->size * a->size * a->channels;
+}
+
+/* Row y of the picture moved by (dx, dy); black where there is none. */
+static void moved_row(const struct augment *a, const struct view *v, const u8 *from, i64 y, u8 *to)
+{
+    i64 ch = a->channels, begin = MAX(v->dx, 0), end = MIN(a->size + v->dx, a->size);
+    memset(to, 0, (size_t)(a->size * ch));
+    if (y < v->dy || y >= a->size + v->dy) return;
+    memcpy(to + begin * ch, from + ((y - v->dy) * a->size + begin - v->dx) * ch,
+           (size_t)((end - begin) * ch));
+}
+
+static void make_moved(const struct augment *a, const struct view *v, const struct image *image,
+                       const struct resize *r, enum isa isa, u8 *room, void *to)
+{
+    i64 row  = a->size * a->channels;
+    u8 *from = room + resize_room(image, r), *moved = from + row * a->size;
+    image_resize(image, r, NULL, isa, room, from);
+    for (i64 y = 0; y < a->size; y++) {
+        u8 *line = a->is_normal ? moved : (u8 *)to + y * row;
+        moved_row(a, v, from, y, line);
+        for (i64 i = 0; a->is_normal && i < row; i++)
+            ((f32 *)to)[y * row + i] =
+                (f32)line[i] * a->normal.factor[i % a->channels] + a->normal.shift[i % a->channels];
+    }
+}
+
+/* DeVries and Taylor 2017: a square of zeros, which may lie partly outside. */
+static void cut_hole(const struct augment *a, const struct view *v, void *to)
+{
+    i64 bytes = a->channels * (a->is_normal ? (i64)sizeof(f32) : 1);
+    i64 x0    = MAX(v->hole_x - a->cutout / 2, 0),
+        x1    = MIN(v->hole_x - a->cutout / 2 + a->cutout, a->size);
+    i64 y0    = MAX(v->hole_y - a->cutout / 2, 0),
+        y1    = MIN(v->hole_y - a->cutout / 2 + a->cutout, a->size);
+    for (i64 y = y0; y < y1 && x0 < x1; y++)
+        memset((u8 *)to + (y * a->size + x0) * bytes, 0, (size_t)((x1 - x0) * bytes));
+}
+
+void view_make(const struct augment *a, const struct view *v, const struct image *image,
+               struct rect part, enum isa isa, u8 *room, void *to)
+{
+    struct resize r = resize_of(a, v, image, part);
+    if (v->dx || v->dy) make_moved(a, v, image, &r, isa, room, to);
+    else image_resize(image, &r, a->is_normal ? &a->normal : NULL, isa, room, to);
+    cut_hole(a, v, to);
+}

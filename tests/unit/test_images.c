@@ -1,0 +1,164 @@
+/* test_images.c - folders of pictures through the loader: labels, splits, and the same bytes however they
+ * are made. */
+#include "base/hash.h"
+#include "base/rng.h"
+#include "data/data.h"
+#include "data/image.h"
+#include "harness.h"
+#include "support/folder.h"
+#include "support/picture.h"
+
+enum { CLASSES = 3, EACH = 20 };
+
+/* CLASSES folders of EACH pictures of sides between 40 and 139. */
+static struct str pictures(struct arena *perm, u64 seed)
+{
+    static const char *const names[CLASSES] = { "ant", "bee", "cat" };
+    struct str               dir            = folder_new(perm);
+    for (i64 c = 0; c < CLASSES; c++) {
+        struct str sub = str_fmt(perm, "%.*s/%s", STR_ARG(dir), names[c]);
+        CHECK(!os_real()->make_dir(os_real(), sub, NULL));
+        for (i64 i = 0; i < EACH; i++) {
+            i64 side = 40 + (i64)((seed + (u64)(c * 31 + i * 17)) % 100);
+            folder_put(perm, sub, str_z(perm, str_fmt(perm, "%02lld.jpg", (long long)i)),
+                       picture_jpeg(perm, side, 179 - side, seed + (u64)(c * EACH + i)));
+        }
+    }
+    return dir;
+}
+
+static struct data_config config_of(struct str dir)
+{
+    return (struct data_config){ .path            = dir,
+                                 .held_out        = 0.2,
+                                 .image_size      = 24,
+                                 .image_colour    = true,
+                                 .image_crop      = STR("random"),
+                                 .image_area_min  = 0.08,
+                                 .image_area_max  = 1,
+                                 .image_ratio     = 4.0 / 3,
+                                 .image_centre    = 0.875,
+                                 .image_flip      = 0.5,
+                                 .image_cutout    = 5,
+                                 .image_normalise = STR("imagenet") };
+}
+
+static struct dataset *opened(struct arena *perm, const struct data_config *c)
+{
+    struct dataset *d;
+    struct err      err;
+    if (!image_library(IMAGE_JPEG)) SKIP("this build has no libjpeg");
+    if (dataset_open(os_real(), c, perm, &d, &err))
+        harness_fail(__FILE__, __LINE__, "%s", err.text);
+    return d;
+}
+
+/* All batches of two epochs in one number. */
+static u64 print_of(struct arena perm, struct dataset *d, struct loader_options options)
+{
+    struct loader_config c = { .split   = SPLIT_TRAIN,
+                               .seed    = 9,
+                               .shuffle = true,
+                               .forever = true,
+                               .batch   = 7,
+                               .options = options };
+    struct loader       *l;
+    struct err           err;
+    u64                  print = 0;
+    if (loader_open(&perm, d, &c, &l, &err)) harness_fail(__FILE__, __LINE__, "%s", err.text);
+    for (struct batch *b = loader_next(l); b && b->epoch < 2; b = loader_next(l)) {
+        const struct feeds *feeds = dataset_feeds(d);
+        for (i32 f = 0; f < feeds->count; f++)
+            print = rng_mix(print ^ xxh64((struct str){
+                                        b->data[f], b->count * type_bytes(feeds->feed[f].type) }));
+    }
+    CHECK(loader_close(l));
+    return print;
+}
+
+static struct loader_options threads(i64 count, struct str keep)
+{
+    return (struct loader_options){ .workers       = { count, count, count },
+                                    .workers_count = STAGE_COUNT,
+                                    .keep          = keep };
+}
+
+TEST(batches_are_the_same_for_any_threads_and_with_samples_kept)
+{
+    static const char *const crops[] = { "random", "centre", "pad", "whole" };
+    u64                      seed    = test_seed();
+    struct data_config       c       = config_of(pictures(perm, seed % 1000));
+    for (i64 i = 0; i < COUNT_OF(crops); i++) {
+        c.image_crop        = str_of(crops[i]);
+        c.image_pad         = 3;
+        c.image_normalise   = i % 2 ? STR("none") : STR("half");
+        c.image_colour      = i != 2;
+        struct dataset *d   = opened(perm, &c);
+        u64             one = print_of(scratch, d, threads(1, STR("off")));
+        CHECK_EQ(print_of(scratch, d, threads(5, STR("off"))), one);
+        CHECK_EQ(print_of(scratch, d, threads(3, STR("on"))), one);
+        dataset_close(d);
+    }
+}
+
+TEST(classes_are_subfolders_and_each_is_held_out)
+{
+    struct data_config   c = config_of(pictures(perm, 1));
+    struct dataset      *d = opened(perm, &c);
+    struct loader_config l = { .split   = SPLIT_EVAL,
+                               .batch   = 12,
+                               .options = threads(2, STR("off")) };
+    struct loader       *loader;
+    i64                  seen[CLASSES] = { 0 };
+    CHECK_EQ(dataset_count(d, SPLIT_TRAIN), 48);
+    CHECK_EQ(dataset_count(d, SPLIT_EVAL), 12);
+    CHECK_EQ(feeds_find(dataset_feeds(d), STR("y"))->range, CLASSES);
+    CHECK_STR(type_text(perm, feeds_find(dataset_feeds(d), STR("x"))->type), "f32[24,24,3]");
+    CHECK(!loader_open(perm, d, &l, &loader, NULL));
+    const i32 *y = loader_next(loader)->data[1];
+    for (i64 i = 0; i < 12; i++) seen[y[i]]++;
+    for (i64 i = 0; i < CLASSES; i++) CHECK_EQ(seen[i], 4);
+    CHECK(loader_close(loader));
+    dataset_close(d);
+
+    c.samples = 6; /* two of each, not six of the first */
+    d         = opened(perm, &c);
+    l         = (struct loader_config){ .batch = 6, .options = threads(1, STR("off")) };
+    CHECK(!loader_open(perm, d, &l, &loader, NULL));
+    y = loader_next(loader)->data[1];
+    for (i64 i = 0; i < 6; i++) CHECK_EQ(y[i], i / 2);
+    CHECK(loader_close(loader));
+    dataset_close(d);
+}
+
+TEST(a_broken_picture_is_named)
+{
+    struct str           dir = pictures(perm, 2);
+    struct data_config   c   = config_of(dir);
+    struct loader_config l   = { .batch = 60, .options = threads(2, STR("off")) };
+    struct loader       *loader;
+    struct err           err = { 0 };
+    folder_put(perm, dir, "bee/07.jpg", STR("\xff\xd8\xff and then nothing"));
+    c.held_out        = 0;
+    struct dataset *d = opened(perm, &c);
+    CHECK(!loader_open(perm, d, &l, &loader, &err));
+    CHECK(!loader_next(loader));
+    CHECK(loader_failed(loader, &err));
+    CHECK(strstr(err.text, "bee/07.jpg"));
+    CHECK(loader_close(loader));
+    dataset_close(d);
+}
+
+TEST(mistakes_are_told)
+{
+    struct data_config c = config_of(folder_new(perm));
+    struct dataset    *d;
+    struct err         err;
+    if (!image_library(IMAGE_JPEG)) SKIP("this build has no libjpeg");
+    CHECK(dataset_open(os_real(), &c, perm, &d, &err));
+    c.path           = pictures(perm, 3);
+    c.image_area_min = 0.5;
+    c.image_area_max = 0.4;
+    CHECK(dataset_open(os_real(), &c, perm, &d, &err));
+    CHECK(strstr(err.text, "image_area_min"));
+}
