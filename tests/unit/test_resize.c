@@ -36,7 +36,7 @@ static void *resized(struct arena *perm, const struct image *m, const struct res
                      const struct normal *n, enum isa isa)
 {
     i64 bytes = r->to_width * r->to_height * m->channels * (n ? 4 : 1);
-    u8 *to = NEW(perm, u8, bytes + 1), *room = NEW(perm, u8, resize_room(m, r));
+    u8 *to = arena_take(perm, bytes + 1, 1, 64), *room = NEW(perm, u8, resize_room(m, r));
     to[bytes] = 77; /* whoever writes too far is seen */
     image_resize(m, r, n, isa, room, to);
     CHECK_EQ(to[bytes], 77);
