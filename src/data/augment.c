@@ -29,7 +29,8 @@ enum status augment_from(const struct data_config *config, struct augment *out, 
                                                          .area_max = config->image_area_max,
                                                          .ratio    = config->image_ratio,
                                                          .centre   = config->image_centre,
-                                                         .flip     = config->image_flip };
+                                                         .flip     = config->image_flip,
+                             .mixup    = config->image_mixup };
     for (i32 i = 0; i < COUNT_OF(crops); i++)
         if (str_eq(config->image_crop, str_of(crops[i]))) out->crop = (enum crop)i;
     if (str_eq(config->image_normalise, STR("imagenet")))
@@ -174,4 +175,34 @@ void view_make(const struct augment *a, const struct view *v, const struct image
     if (v->dx || v->dy) make_moved(a, v, image, &r, isa, room, to);
     else image_resize(image, &r, a->is_normal ? &a->normal : NULL, isa, room, to);
     cut_hole(a, v, to);
+}
+
+/* ---- two of them mixed ---- */
+
+/* Johnk's way (1964): of points below the diagonal, the share of the first. */
+f64 mix_share(f64 alpha, struct rng_key key)
+{
+    ASSERT(alpha > 0 && alpha <= 1);
+    for (u64 i = 0;; i += 2) {
+        f64 a = pow(rng_uniform(key, i), 1 / alpha), b = pow(rng_uniform(key, i + 1), 1 / alpha);
+        if (a + b > 0 && a + b <= 1) return a / (a + b);
+    }
+}
+
+void mix_f32(f32 *a, f32 *b, i64 count, f32 share)
+{
+    for (i64 i = 0; i < count; i++) {
+        f32 x = a[i], y = b[i];
+        a[i]  = share * x + (1 - share) * y;
+        b[i]  = share * y + (1 - share) * x;
+    }
+}
+
+void mix_u8(u8 *a, u8 *b, i64 count, f32 share)
+{
+    for (i64 i = 0; i < count; i++) {
+        f32 x = a[i], y = b[i];
+        a[i]  = (u8)(share * x + (1 - share) * y + 0.5f);
+        b[i]  = (u8)(share * y + (1 - share) * x + 0.5f);
+    }
 }

@@ -20,7 +20,7 @@ struct augment {
     enum crop     crop;
     i64           size, channels; /* of the result: size x size */
     i64           pad, cutout;
-    f64           area_min, area_max, ratio, centre, flip;
+    f64           area_min, area_max, ratio, centre, flip, mixup;
     bool          is_normal; /* f32 by `normal`; else bytes */
     struct normal normal;
 };
@@ -44,5 +44,11 @@ struct view view_still(const struct augment *a, i64 width, i64 height);
 i64  view_room(const struct augment *a, const struct view *v, const struct image *image);
 void view_make(const struct augment *a, const struct view *v, const struct image *image,
                struct rect part, enum isa isa, u8 *room, void *to);
+
+/* The share of itself that a picture keeps when two are mixed: Beta(alpha, alpha), 0 < alpha <= 1. */
+f64  mix_share(f64 alpha, struct rng_key key);
+/* a = share a + (1 - share) b, and b likewise. */
+void mix_f32(f32 *a, f32 *b, i64 count, f32 share);
+void mix_u8(u8 *a, u8 *b, i64 count, f32 share); /* rounded */
 
 #endif

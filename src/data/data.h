@@ -35,6 +35,7 @@ struct data_config {
     f64        image_centre;           /* side of the middle square, by the shorter side */
     i64        image_pad, image_cutout; /* pixels; 0: none */
     f64        image_flip;             /* chance */
+    f64        image_mixup;            /* alpha of the Beta law that mixes two pictures; 0: none */
     struct str image_normalise;        /* none | imagenet | half */
     u64        seed;                   /* synthetic_clicks: which of its worlds */
     struct str cache;                  /* folder for unpacked .gz and what lies elsewhere; empty:

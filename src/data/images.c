@@ -4,7 +4,8 @@
  *     decode     the part that the view will show, or what is kept      image_decode
  *     augment    that part at its size, mirrored, …, into the batch     view_make
  *
- * Feeds: "x" u8 or, normalised, f32[size, size, channels]; "y" i32, the class.
+ * Feeds: "x" u8 or, normalised, f32[size, size, channels]; "y" i32, the class; with mixup "y_other" i32,
+ * the other picture's, and "y_share" f32, what counts of y.
  *
  * What is kept for later epochs (sample.whole) must lead to the same bytes as decoding anew. So it is the
  * whole picture in full size; where a crop of it might be decoded at a smaller scale, it is the file. */
@@ -19,7 +20,7 @@ struct images_state {
     i64          *number[SPLIT_COUNT];    /* of each sample in its place; NULL: as they come */
     i64           first_held;             /* then: where the held-out ones begin */
     struct augment augment;
-    u64            view_name; /* of the randomness of views */
+    u64            view_name, mix_name; /* of the randomness of views and of mixing */
     enum isa       isa;
 };
 
@@ -101,6 +102,7 @@ static enum status open_images(struct dataset *d, const struct data_config *conf
     struct images_state *state = d->state = NEW(perm, struct images_state, 1);
     state->isa                            = kernel_isa();
     state->view_name                      = str_hash(STR("data.view"));
+    state->mix_name                       = str_hash(STR("data.mixup"));
     enum status st                        = augment_from(config, &state->augment, err);
     if (!st) st = open_place(d, config, SPLIT_TRAIN, perm, err);
     if (!st && config->eval_path.len) st = open_place(d, config, SPLIT_EVAL, perm, err);
@@ -118,8 +120,13 @@ static enum status open_images(struct dataset *d, const struct data_config *conf
     dataset_add_feed(d, STR("x"),
                      type_of(a->is_normal ? DT_F32 : DT_U8, shape_3(a->size, a->size, a->channels)),
                      0);
-    dataset_add_feed(d, STR("y"), type_of(DT_I32, shape_of(0, NULL)),
-                     place_classes(state->place[SPLIT_TRAIN]));
+    struct type label   = type_of(DT_I32, shape_of(0, NULL));
+    i64         classes = place_classes(state->place[SPLIT_TRAIN]);
+    dataset_add_feed(d, STR("y"), label, classes);
+    if (a->mixup > 0) {
+        dataset_add_feed(d, STR("y_other"), label, classes);
+        dataset_add_feed(d, STR("y_share"), type_of(DT_F32, shape_of(0, NULL)), 0);
+    }
     return STATUS_OK;
 }
 
@@ -273,7 +280,34 @@ static enum status augment_images(const struct dataset *d, struct sample *s, str
     view_make(&state->augment, &v, &head.image, head.part, state->isa, s->spare->data + used,
               s->to[0]);
     *(i32 *)s->to[1] = (i32)s->label;
+    if (state->augment.mixup > 0) { /* until it is mixed, all its own */
+        *(i32 *)s->to[2] = (i32)s->label;
+        *(f32 *)s->to[3] = 1;
+    }
     return STATUS_OK;
+}
+
+/* The first with the last of the batch, the second with the last but one, … */
+static void collate_images(const struct dataset *d, const struct collation *c)
+{
+    const struct images_state *state = d->state;
+    const struct augment      *a     = &state->augment;
+    if (a->mixup <= 0 || c->split == SPLIT_EVAL) return;
+    struct rng_key key   = { .seed   = c->seed,
+                             .name   = state->mix_name,
+                             .step   = (u64)c->epoch,
+                             .sample = (u64)c->index };
+    f32            share = (f32)mix_share(a->mixup, key);
+    i64            size  = a->size * a->size * a->channels;
+    i32           *y = c->to[1], *other = c->to[2];
+    f32           *shares = c->to[3];
+    for (i64 i = 0, j = c->count - 1; i < j; i++, j--) {
+        if (a->is_normal) mix_f32((f32 *)c->to[0] + i * size, (f32 *)c->to[0] + j * size, size, share);
+        else mix_u8((u8 *)c->to[0] + i * size, (u8 *)c->to[0] + j * size, size, share);
+        other[i]  = y[j];
+        other[j]  = y[i];
+        shares[i] = shares[j] = share;
+    }
 }
 
 const struct format format_images = {
@@ -282,6 +316,7 @@ const struct format format_images = {
     .read    = read_images,
     .decode  = decode_images,
     .augment = augment_images,
+    .collate = collate_images,
     .order   = order_images,
     .close   = close_images,
 };

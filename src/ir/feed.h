@@ -7,7 +7,8 @@
 #define FEEDS_MAX 8
 
 struct feed {
-    struct str  name;  /* "x": the sample, "y": its target, "lens": valid length, "dense": numbers */
+    struct str  name;  /* "x": the sample, "y": its target, "lens": valid length, "dense": numbers,
+                          "y_other", "y_share": a sample mixed of two */
     struct type type;  /* of one sample, without the batch axis (rank 0: a scalar) */
     i64         range; /* i32 feeds: values lie in [0, range): classes, vocabulary; else 0 */
 };

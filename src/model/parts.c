@@ -156,11 +156,25 @@ static void output_sum(struct builder *b, const char *name, i32 rows)
     graph_output(b->g, sum, total);
 }
 
+/* Of samples mixed from two (mixup): their loss against either class, by its share. */
+static i32 mixed_loss(struct builder *b, i32 logits, i32 loss, f64 smoothing)
+{
+    i32 other = build_xent(b->g, STR("xent.other"), logits, part_input(b, STR("y_other")), smoothing);
+    i32 share = part_float(b, part_input(b, STR("y_share")));
+    i32 rest  = build_scale(b->g, STR("mix.rest"), share, -1, 1);
+    loss      = build_binary(b->g, OP_MUL, STR("mix.own"), loss, share);
+    other     = build_binary(b->g, OP_MUL, STR("mix.other"), other, rest);
+    return build_binary(b->g, OP_ADD, STR("mix"), loss, other);
+}
+
 void part_loss_classes(struct builder *b, i32 logits)
 {
     i32 y         = part_input(b, STR("y"));
     f64 smoothing = b->mode == MODE_TRAIN ? b->m->config.smoothing : 0;
-    output_sum(b, "loss", build_xent(b->g, STR("xent"), logits, y, smoothing));
+    i32 loss      = build_xent(b->g, STR("xent"), logits, y, smoothing);
+    if (b->mode == MODE_TRAIN && feeds_find(&b->m->feeds, STR("y_other")))
+        loss = mixed_loss(b, logits, loss, smoothing);
+    output_sum(b, "loss", loss);
     if (model_rows(b->m) == 1)
         output_sum(b, "hits", build_binary(b->g, OP_HITS, STR("hits.rows"), logits, y));
 }

@@ -126,3 +126,23 @@ TEST(a_view_depends_on_its_address_alone)
         CHECK(memcmp(&a.part, &c.part, sizeof a.part));
     }
 }
+
+TEST(shares_of_mixed_pictures_follow_their_beta_law)
+{
+    static const f64 alphas[] = { 0.2, 0.5, 1 };
+    u64              seed     = test_seed();
+    for (i64 a = 0; a < COUNT_OF(alphas); a++) {
+        enum { COUNT = 20000 };
+        f64 mean = 0, square = 0;
+        for (i64 i = 0; i < COUNT; i++) {
+            f64 x = mix_share(alphas[a], (struct rng_key){ .seed = seed, .sample = (u64)i });
+            CHECK(x >= 0 && x <= 1);
+            mean += x / COUNT;
+            square += (x - 0.5) * (x - 0.5) / COUNT;
+        }
+        /* Beta(a, a): mean 1/2, variance 1 / (4 (2 a + 1)) <= 0.18. Six standard errors: at most
+         * 6 sqrt(0.18 / 20000) = 0.018, and of the variance 6 * 0.11 / sqrt(20000) = 0.005. */
+        CHECK_NEAR(mean, 0.5, 0.018);
+        CHECK_NEAR(square, 1 / (4 * (2 * alphas[a] + 1)), 0.005);
+    }
+}

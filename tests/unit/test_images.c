@@ -131,6 +131,40 @@ TEST(classes_are_subfolders_and_each_is_held_out)
     dataset_close(d);
 }
 
+/* The first batch. */
+static struct batch *first_batch(struct arena *perm, struct dataset *d, struct loader **l)
+{
+    struct loader_config c = { .batch = 9, .options = threads(3, STR("off")) };
+    CHECK(!loader_open(perm, d, &c, l, NULL));
+    return loader_next(*l);
+}
+
+TEST(mixed_pictures_are_two_by_their_shares)
+{
+    struct data_config c     = config_of(pictures(perm, 4));
+    struct dataset    *plain = opened(perm, &c);
+    struct loader     *l[2];
+    enum { SIZE = 24 * 24 * 3 };
+    c.image_mixup         = 0.7;
+    struct dataset *mixed = opened(perm, &c);
+    struct batch   *a = first_batch(perm, plain, &l[0]), *b = first_batch(perm, mixed, &l[1]);
+    const f32      *from = a->data[0], *to = b->data[0], *share = b->data[3];
+    const i32      *y = b->data[1], *other = b->data[2];
+    for (i64 i = 0; i < 9; i++) {
+        i64 j = 8 - i;
+        CHECK_EQ(y[i], ((i32 *)a->data[1])[i]);
+        CHECK_EQ(other[i], y[j]);
+        CHECK_EQ(share[i], i == 4 ? 1.0f : share[0]); /* the middle one has nobody */
+        for (i64 k = 0; k < SIZE; k++)
+            CHECK_NEAR(to[i * SIZE + k],
+                       share[i] * from[i * SIZE + k] + (1 - share[i]) * from[j * SIZE + k],
+                       1e-5); /* f32, values below 3 */
+    }
+    for (i64 i = 0; i < 2; i++) CHECK(loader_close(l[i]));
+    dataset_close(plain);
+    dataset_close(mixed);
+}
+
 TEST(a_broken_picture_is_named)
 {
     struct str           dir = pictures(perm, 2);

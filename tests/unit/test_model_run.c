@@ -8,7 +8,7 @@
 #include "model/model.h"
 
 enum { BATCH = 3, CONTEXT = 5, VOCABULARY = 11, CLASSES = 4 };
-enum data { IMAGES, TOKENS, LINES, CLICKS };
+enum data { IMAGES, MIXED, TOKENS, LINES, CLICKS };
 
 /* ---- the models, as small as they come */
 
@@ -54,6 +54,7 @@ static const struct model_case {
       "[{conv: {filters: 3, padding: valid, activation: sigmoid}}, {maxpool: {size: 2, stride: "
       "1}}, "
       "{conv: {filters: 2, padding: 1}}, {avgpool: 2}, flatten, {dense: 4}]" },
+    { "layers", MIXED, plain, "[flatten, {dense: 7}, gelu, {dense: 4}]" },
     { "layers", TOKENS, plain,
       "[{embedding: 6}, rmsnorm, {dense: {units: 9, activation: relu2}}, {dense: 11}]" },
 };
@@ -91,6 +92,12 @@ static struct feeds feeds_of(enum data data)
         return (struct feeds){ { { STR("x"), type_of(DT_U8, shape_3(6, 6, 2)), 0 },
                                  { STR("y"), type_of(DT_I32, none), CLASSES } },
                                2 };
+    case MIXED:
+        return (struct feeds){ { { STR("x"), type_of(DT_F32, shape_3(6, 6, 2)), 0 },
+                                 { STR("y"), type_of(DT_I32, none), CLASSES },
+                                 { STR("y_other"), type_of(DT_I32, none), CLASSES },
+                                 { STR("y_share"), type_of(DT_F32, none), 0 } },
+                               4 };
     case TOKENS:
         return (struct feeds){ { ids, { STR("y"), type_of(DT_I32, row), VOCABULARY } }, 2 };
     case LINES:
