@@ -14,6 +14,10 @@
 
 #include <jerror.h>
 
+#ifndef LIBJPEG_TURBO_VERSION
+#error "this is not libjpeg-turbo; build with FRUGAL_JPEG=OFF"
+#endif
+
 enum {
     LOOK          = 11,
     SLOTS         = 1 << LOOK,
@@ -24,7 +28,7 @@ enum {
 };
 
 /* How libjpeg's own decoder begins: jpegint.h, which is not installed. Unchanged since libjpeg 6b of
- * 1998, up to libjpeg-turbo 3.1; test_image compares what comes of it with libjpeg's own, bit by bit. */
+ * 1998, up to libjpeg-turbo 3.1; test_jpeg compares what comes of it with libjpeg's own, bit by bit. */
 struct entropy_head {
     void (*start_pass)(j_decompress_ptr);
     boolean (*decode_mcu)(j_decompress_ptr, JBLOCKROW *);
@@ -274,7 +278,7 @@ INLINE struct jpeg_bits ac_skip(struct jpeg_bits in, const struct table *t)
     return in;
 }
 
-static boolean decode_mcu(j_decompress_ptr cinfo, JBLOCKROW *blocks)
+INLINE boolean mcu_read(j_decompress_ptr cinfo, JBLOCKROW *blocks)
 {
     struct jpeg_scan *s      = cinfo->client_data;
     struct jpeg_bits  in     = s->in;
@@ -296,6 +300,20 @@ static boolean decode_mcu(j_decompress_ptr cinfo, JBLOCKROW *blocks)
     s->in = in;
     return TRUE;
 }
+
+static boolean decode_mcu(j_decompress_ptr cinfo, JBLOCKROW *blocks)
+{
+    return mcu_read(cinfo, blocks);
+}
+
+#ifdef FRUGAL_X86
+/* Shifts that leave the flags alone: a cycle less for each code on Intel's. */
+__attribute__((target("bmi2"))) static boolean decode_mcu_bmi2(j_decompress_ptr cinfo,
+                                                               JBLOCKROW       *blocks)
+{
+    return mcu_read(cinfo, blocks);
+}
+#endif
 
 /* The scan's bytes up to the marker that ends it, without stuffing. */
 static i64 unstuff(const u8 *from, i64 bytes, u8 *to)
@@ -349,5 +367,8 @@ void jpeg_scan_begin(struct jpeg_decompress_struct *cinfo, struct jpeg_scan *sca
     }
     cinfo->client_data  = scan;
     entropy->decode_mcu = decode_mcu;
+#ifdef FRUGAL_X86
+    if (__builtin_cpu_supports("bmi2")) entropy->decode_mcu = decode_mcu_bmi2;
+#endif
 }
 #endif
