@@ -48,6 +48,11 @@ says 3 '^cut.gz: .*ends too early' train run.yaml data.path=cut.gz
 says 3 '^damaged.gz: ' train run.yaml data.path=damaged.gz
 says 2 '400 images, fewer has 396 labels' train run.yaml data.labels=fewer
 says 3 'not a plain file' train run.yaml data.path=.
+mkdir -p flat none && cp images flat/a.jpg
+says 2 '^flat: no picture says its class' train run.yaml data.kind=images data.path=flat
+says 2 '^none holds no sample' train run.yaml data.kind=auto data.path=none
+says 2 '^data.image_area_min is 0.9, above' train run.yaml data.kind=images data.path=flat data.image_area_min=0.9 \
+  data.image_area_max=0.5
 says 2 'text: 8893 tokens are fewer .*data.context' train gpt.yaml data.context=10000
 says 2 '^empty: no line with text' train gpt.yaml data.kind=lines data.files=text,empty
 printf 'y,a\n1,2\n0,nan\n' >nan.csv
