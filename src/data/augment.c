@@ -30,7 +30,7 @@ enum status augment_from(const struct data_config *config, struct augment *out, 
                                                          .ratio    = config->image_ratio,
                                                          .centre   = config->image_centre,
                                                          .flip     = config->image_flip,
-                             .mixup    = config->image_mixup };
+                                                         .mixup    = config->image_mixup };
     for (i32 i = 0; i < COUNT_OF(crops); i++)
         if (str_eq(config->image_crop, str_of(crops[i]))) out->crop = (enum crop)i;
     if (str_eq(config->image_normalise, STR("imagenet")))
@@ -96,6 +96,15 @@ struct view view_still(const struct augment *a, i64 width, i64 height)
     return (struct view){ .part = all ? part : centre_part(a, width, height) };
 }
 
+/* DeVries and Taylor 2017: a square around any pixel, of which a part may lie outside. */
+static struct rect hole_draw(const struct augment *a, struct rng_key key)
+{
+    i64 x = draw_below(key, DRAW_HOLE_X, a->size) - a->cutout / 2, x0 = MAX(x, 0);
+    i64 y = draw_below(key, DRAW_HOLE_Y, a->size) - a->cutout / 2, y0 = MAX(y, 0);
+    return (struct rect){ x0, y0, MIN(x + a->cutout, a->size) - x0,
+                          MIN(y + a->cutout, a->size) - y0 };
+}
+
 struct view view_draw(const struct augment *a, i64 width, i64 height, struct rng_key key)
 {
     struct view v = view_still(a, width, height);
@@ -105,8 +114,7 @@ struct view view_draw(const struct augment *a, i64 width, i64 height, struct rng
         v.dx = draw_below(key, DRAW_MOVE_X, 2 * a->pad + 1) - a->pad;
         v.dy = draw_below(key, DRAW_MOVE_Y, 2 * a->pad + 1) - a->pad;
     }
-    v.hole_x = a->cutout ? draw_below(key, DRAW_HOLE_X, a->size) : -a->size;
-    v.hole_y = a->cutout ? draw_below(key, DRAW_HOLE_Y, a->size) : -a->size;
+    if (a->cutout) v.hole = hole_draw(a, key);
     return v;
 }
 
@@ -156,16 +164,11 @@ static void make_moved(const struct augment *a, const struct view *v, const stru
     }
 }
 
-/* DeVries and Taylor 2017: a square of zeros, which may lie partly outside. */
-static void cut_hole(const struct augment *a, const struct view *v, void *to)
+static void cut_hole(const struct augment *a, const struct rect *hole, void *to)
 {
     i64 bytes = a->channels * (a->is_normal ? (i64)sizeof(f32) : 1);
-    i64 x0    = MAX(v->hole_x - a->cutout / 2, 0),
-        x1    = MIN(v->hole_x - a->cutout / 2 + a->cutout, a->size);
-    i64 y0    = MAX(v->hole_y - a->cutout / 2, 0),
-        y1    = MIN(v->hole_y - a->cutout / 2 + a->cutout, a->size);
-    for (i64 y = y0; y < y1 && x0 < x1; y++)
-        memset((u8 *)to + (y * a->size + x0) * bytes, 0, (size_t)((x1 - x0) * bytes));
+    for (i64 y = hole->y; y < hole->y + hole->height; y++)
+        memset((u8 *)to + (y * a->size + hole->x) * bytes, 0, (size_t)(hole->width * bytes));
 }
 
 void view_make(const struct augment *a, const struct view *v, const struct image *image,
@@ -174,7 +177,7 @@ void view_make(const struct augment *a, const struct view *v, const struct image
     struct resize r = resize_of(a, v, image, part);
     if (v->dx || v->dy) make_moved(a, v, image, &r, isa, room, to);
     else image_resize(image, &r, a->is_normal ? &a->normal : NULL, isa, room, to);
-    cut_hole(a, v, to);
+    if (v->hole.width) cut_hole(a, &v->hole, to);
 }
 
 /* ---- two of them mixed ---- */
@@ -193,8 +196,8 @@ void mix_f32(f32 *a, f32 *b, i64 count, f32 share)
 {
     for (i64 i = 0; i < count; i++) {
         f32 x = a[i], y = b[i];
-        a[i]  = share * x + (1 - share) * y;
-        b[i]  = share * y + (1 - share) * x;
+        a[i] = share * x + (1 - share) * y;
+        b[i] = share * y + (1 - share) * x;
     }
 }
 
@@ -202,7 +205,7 @@ void mix_u8(u8 *a, u8 *b, i64 count, f32 share)
 {
     for (i64 i = 0; i < count; i++) {
         f32 x = a[i], y = b[i];
-        a[i]  = (u8)(share * x + (1 - share) * y + 0.5f);
-        b[i]  = (u8)(share * y + (1 - share) * x + 0.5f);
+        a[i] = (u8)(share * x + (1 - share) * y + 0.5f);
+        b[i] = (u8)(share * y + (1 - share) * x + 0.5f);
     }
 }

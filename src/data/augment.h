@@ -29,7 +29,7 @@ struct view {
     struct rect part;
     bool        mirrored;
     i64         dx, dy; /* the result begins so many pixels to the right and below; -pad to pad */
-    i64         hole_x, hole_y; /* the middle of the hole of side `cutout` */
+    struct rect hole;   /* of the result; no width: none */
 };
 
 /* From the image_ settings of data. */
@@ -46,7 +46,7 @@ void view_make(const struct augment *a, const struct view *v, const struct image
                struct rect part, enum isa isa, u8 *room, void *to);
 
 /* The share of itself that a picture keeps when two are mixed: Beta(alpha, alpha), 0 < alpha <= 1. */
-f64  mix_share(f64 alpha, struct rng_key key);
+f64 mix_share(f64 alpha, struct rng_key key);
 /* a = share a + (1 - share) b, and b likewise. */
 void mix_f32(f32 *a, f32 *b, i64 count, f32 share);
 void mix_u8(u8 *a, u8 *b, i64 count, f32 share); /* rounded */

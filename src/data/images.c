@@ -43,8 +43,8 @@ static const i64 samples_max = (i64)1 << 30;
 static void split_evenly(struct dataset *d, struct arena *perm)
 {
     struct images_state *state = d->state;
-    i64                  held = d->count[SPLIT_EVAL], count = d->count[SPLIT_TRAIN] + held,
-        so_far[SPLIT_COUNT] = { 0 };
+    i64                  held = d->count[SPLIT_EVAL], so_far[SPLIT_COUNT] = { 0 };
+    i64                  count = d->count[SPLIT_TRAIN] + held;
     for (i32 s = 0; s < SPLIT_COUNT; s++) state->number[s] = NEW(perm, i64, d->count[s]);
     for (i64 n = 0; n < count; n++) {
         i64        next = held ? (2 * so_far[SPLIT_EVAL] + 1) * count / (2 * held) : count;
@@ -163,6 +163,12 @@ static enum status read_images(const struct dataset *d, struct sample *s, struct
     const struct place        *place = place_of(state, s->split);
     i64                        n     = number_of(state, s->split, s->number);
     s->label                         = place_class(place, n);
+    if (s->label < 0) {
+        char         text[NAME_BYTES_MAX];
+        struct arena lent = { (u8 *)text, (u8 *)text + sizeof text, NULL };
+        return err_set(err, STATUS_USAGE, "%.*s has no class",
+                       STR_ARG(place_name(place, n, &lent)));
+    }
     return place_read(place, n, &s->raw, s->stop, err);
 }
 
@@ -293,16 +299,16 @@ static void collate_images(const struct dataset *d, const struct collation *c)
     const struct images_state *state = d->state;
     const struct augment      *a     = &state->augment;
     if (a->mixup <= 0 || c->split == SPLIT_EVAL) return;
-    struct rng_key key   = { .seed   = c->seed,
-                             .name   = state->mix_name,
-                             .step   = (u64)c->epoch,
-                             .sample = (u64)c->index };
-    f32            share = (f32)mix_share(a->mixup, key);
-    i64            size  = a->size * a->size * a->channels;
-    i32           *y = c->to[1], *other = c->to[2];
-    f32           *shares = c->to[3];
+    struct rng_key key = {
+        .seed = c->seed, .name = state->mix_name, .step = (u64)c->epoch, .sample = (u64)c->index
+    };
+    f32  share = (f32)mix_share(a->mixup, key);
+    i64  size  = a->size * a->size * a->channels;
+    i32 *y = c->to[1], *other = c->to[2];
+    f32 *shares = c->to[3];
     for (i64 i = 0, j = c->count - 1; i < j; i++, j--) {
-        if (a->is_normal) mix_f32((f32 *)c->to[0] + i * size, (f32 *)c->to[0] + j * size, size, share);
+        if (a->is_normal)
+            mix_f32((f32 *)c->to[0] + i * size, (f32 *)c->to[0] + j * size, size, share);
         else mix_u8((u8 *)c->to[0] + i * size, (u8 *)c->to[0] + j * size, size, share);
         other[i]  = y[j];
         other[j]  = y[i];

@@ -224,10 +224,10 @@ INLINE struct jpeg_bits dc_read(struct jpeg_bits in, const struct table *t, i32 
     entry e = t->one[look_at(in)];
     if (e & PART) {
         struct slow s = slow_code(in, t, false);
-        *dc += s.value;
+        *dc           = (i32)((u32)*dc + (u32)s.value); /* a broken file's may wrap around */
         return s.in;
     }
-    *dc += (i16)(e >> 16);
+    *dc = (i32)((u32)*dc + (u32)(i16)(e >> 16));
     return drop(in, bits_of(e));
 }
 
@@ -336,8 +336,8 @@ static i64 unstuff(const u8 *from, i64 bytes, u8 *to)
  * libjpeg's to judge. */
 static bool is_plain(const struct jpeg_decompress_struct *cinfo)
 {
-    if (cinfo->progressive_mode || cinfo->arith_code || cinfo->restart_interval ||
-        cinfo->comps_in_scan != cinfo->num_components)
+    bool whole = cinfo->comps_in_scan == cinfo->num_components && cinfo->Ss == 0 && cinfo->Se == 63;
+    if (!whole || cinfo->progressive_mode || cinfo->arith_code || cinfo->restart_interval)
         return false;
     for (i32 i = 0; i < cinfo->comps_in_scan; i++) {
         const JHUFF_TBL *ac      = cinfo->ac_huff_tbl_ptrs[cinfo->cur_comp_info[i]->ac_tbl_no];

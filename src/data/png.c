@@ -62,8 +62,9 @@ const char *png_version(void) { return png_get_libpng_ver(NULL); }
 
 enum status png_look(struct str name, struct str file, struct image_info *out, struct err *err)
 {
-    struct job job;
-    if (job_open(&job, name, file, err)) return err->status;
+    struct job  job;
+    enum status st = job_open(&job, name, file, err);
+    if (st) return st;
     if (setjmp(png_jmpbuf(job.png))) {
         job_close(&job);
         return STATUS_USAGE;
@@ -135,8 +136,9 @@ static void part_read(struct job *job, const struct image_info *info, const stru
 enum status png_decode(struct str name, struct str file, const struct image_info *info,
                        const struct image_want *want, u8 *room, struct image *out, struct err *err)
 {
-    struct job job;
-    if (job_open(&job, name, file, err)) return err->status;
+    struct job  job;
+    enum status st = job_open(&job, name, file, err);
+    if (st) return st;
     if (setjmp(png_jmpbuf(job.png))) {
         job_close(&job);
         return STATUS_USAGE;

@@ -107,14 +107,22 @@ TEST(a_hole_is_a_square_of_zeros)
     struct rect  all = { 0, 0, 8, 8 };
     a.normal         = (struct normal){ { 2 }, { 1 } };
     f32 to[64];
+    i64 cut = 0;
     for (i64 i = 0; i < 100; i++) {
         struct view v = draw(&a, 8, 8, 6, i);
+        struct rect h = v.hole;
+        CHECK(h.x >= 0 && h.width >= 2 && h.width <= 3 && h.x + h.width <= 8);
+        CHECK(h.y >= 0 && h.height >= 2 && h.height <= 3 && h.y + h.height <= 8);
+        cut += h.width < 3;
         view_make(&a, &v, &m, all, kernel_isa(), NEW(perm, u8, view_room(&a, &v, &m)), to);
         for (i64 k = 0; k < 64; k++) {
-            bool hole = llabs(k % 8 - v.hole_x) <= 1 && llabs(k / 8 - v.hole_y) <= 1;
-            CHECK_EQ(to[k], hole ? 0.0f : 2.0f * (f32)m.pixels[k] + 1);
+            bool in =
+                k % 8 >= h.x && k % 8 < h.x + h.width && k / 8 >= h.y && k / 8 < h.y + h.height;
+            CHECK_EQ(to[k], in ? 0.0f : 2.0f * (f32)m.pixels[k] + 1);
         }
     }
+    CHECK(cut > 5 && cut < 60); /* one in four lies partly outside */
+    CHECK_EQ(view_still(&a, 8, 8).hole.width, 0);
 }
 
 TEST(a_view_depends_on_its_address_alone)
