@@ -104,6 +104,7 @@ static void json_row(struct cli *c, const struct question *q, i64 rank, const st
     event_f64(&b, "usd_lost", r->bill.lost);
     event_f64(&b, "usd_starting", r->bill.starting);
     event_f64(&b, "usd_storage", r->bill.storage);
+    event_f64(&b, "usd_requests", r->bill.requests);
     event_f64(&b, "pace_learned", r->device->pace_runs[r->precision] ? r->device->pace[r->precision] : NAN);
     event_i64(&b, "pace_runs", r->device->pace_runs[r->precision]);
     event_bool(&b, "memory_exact", r->exact);
@@ -154,10 +155,10 @@ static void show_reason(struct cli *c, const struct question *q, const struct pl
     say_result(
         c->say,
         "  %.*s = %.*s of work + %.*s starting + %.*s lost to saves and interruptions + %.*s "
-        "storage.\n",
+        "storage + %.*s requests.\n",
         STR_ARG(text_dollars(&s, r->bill.total)), STR_ARG(text_dollars(&s, r->bill.useful)),
         STR_ARG(text_dollars(&s, r->bill.starting)), STR_ARG(text_dollars(&s, r->bill.lost)),
-        STR_ARG(text_dollars(&s, r->bill.storage)));
+        STR_ARG(text_dollars(&s, r->bill.storage)), STR_ARG(text_dollars(&s, r->bill.requests)));
     show_ops(c, r);
     if (r->price == PRICE_SPOT) show_spot(c, q, v, r);
     if (p->count > 1) {

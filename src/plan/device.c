@@ -83,18 +83,26 @@ static bool sound(const struct device *d)
            d->target.memory_bytes > 0 && d->units > 0;
 }
 
+/* Figures of a row lie one by one, a bit each. */
+static bool is_assumed(const struct storage *s, const f64 *figure)
+{
+    return s->fact.assumed >> (figure - &s->gb_month_usd) & 1;
+}
+
 /* Figures that a plan of it rests on and nobody read in a source: of the machine, its GPU, its bill and
  * what keeps its checkpoints. */
 static struct str assumed_of(const struct catalogue *c, const struct machine *m, struct arena *perm)
 {
-    const struct storage *s     = catalogue_storage(c, m->provider, STR(""));
+    static const struct storage none;
+    const struct storage *found = catalogue_storage(c, m->provider, STR("")), *s = found ? found : &none;
     struct arena          parts = arena_part(perm, 1 << 12);
     struct textbuf        b     = textbuf_new(perm);
     struct str            all[] = {
         table_assumed(&table_machines, m, &parts),
         m->gpu.len ? table_assumed(&table_gpus, catalogue_gpu(c, m->gpu), &parts) : STR(""),
         table_assumed(&table_billing, catalogue_billing(c, m->provider), &parts),
-        s && s->fact.assumed & 1 ? STR("storage's gb_month_usd") : STR(""),
+        is_assumed(s, &s->gb_month_usd) ? STR("storage's gb_month_usd") : STR(""),
+        is_assumed(s, &s->put_1000_usd) ? STR("storage's put_1000_usd") : STR(""),
     };
     for (i64 i = 0; i < COUNT_OF(all); i++)
         if (all[i].len) textbuf_fmt(&b, "%s%.*s", b.len ? ", " : "", STR_ARG(all[i]));

@@ -10,6 +10,7 @@ static const f64 year_s         = 365.25 * 86400; /* what takes longer is no pla
 static const f64 interval_max_s = 1800;
 static const f64 stall_least_s  = 0.05; /* of a save, however small */
 static const f64 free_most      = 0.5;  /* of the bill that machines taken early may give away */
+static const f64 manifest_requests = 3; /* of a save, beside its parts: begin, end, manifest */
 static const u64 seed           = 20;   /* of the plays: the same plan for the same question */
 
 /* --- a step --- */
@@ -126,13 +127,18 @@ static struct risk_job risk_of(const struct plan_row *r)
     return j;
 }
 
-static f64 storage_usd(const struct plan_row *r, const struct catalogue *c, f64 seconds)
+/* Of one run's checkpoints; nothing where the provider keeps none, or nobody knows at what price. */
+static void price_checkpoints(struct plan_row *r, const struct catalogue *c, f64 seconds)
 {
-    const struct storage *s =
-        r->device->row ? catalogue_storage(c, r->device->row->provider, STR("")) : NULL;
-    f64 usd =
-        s ? storage_dollars(s, assumed_keep * r->variant->work.saved_bytes, seconds / 86400) : 0;
-    return usd > 0 ? usd : 0;
+    const struct device  *d     = r->device;
+    const struct storage *s     = d->row ? catalogue_storage(c, d->row->provider, STR("")) : NULL;
+    f64                   bytes = r->variant->work.saved_bytes, runs = (f64)r->side_by_side;
+    f64                   saves = floor(r->work_s / r->outcome.interval_s);
+    if (!s) return;
+    f64 kept  = storage_dollars(s, assumed_keep * bytes, seconds / 86400);
+    f64 asked = saves * (ceil(bytes / (1e6 * assumed_part_mb)) + manifest_requests) * s->put_1000_usd / 1000;
+    r->bill.storage  = kept > 0 ? kept * runs : 0;
+    r->bill.requests = asked > 0 ? asked * runs : 0;
 }
 
 /* Rounds of runs side by side, on all machines; whole units of the provider's clock. */
@@ -147,8 +153,9 @@ static void bill(struct plan_row *r, const struct catalogue *c, i64 runs, f64 st
     r->bill.useful   = rate * scale * r->work_s;
     r->bill.starting = rate * scale * MIN(starting_s, o->up_s - r->work_s);
     r->bill.lost     = MAX(rate * billed - r->bill.useful - r->bill.starting, 0);
-    r->bill.storage  = storage_usd(r, c, o->wall_s * (f64)rounds) * (f64)r->side_by_side;
-    r->bill.total    = r->bill.useful + r->bill.lost + r->bill.starting + r->bill.storage;
+    price_checkpoints(r, c, o->wall_s * (f64)rounds);
+    r->bill.requests *= (f64)rounds;
+    r->bill.total = r->bill.useful + r->bill.lost + r->bill.starting + r->bill.storage + r->bill.requests;
 }
 
 static void price(struct plan_row *r, const struct catalogue *c, const struct plan_limits *l,

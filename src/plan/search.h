@@ -23,6 +23,7 @@ struct plan_bill { /* dollars, of all runs; `total` is the sum of the others, in
     f64 lost;      /* stalls of saves, work done again */
     f64 starting;  /* boot, load, compile, of every machine */
     f64 storage;   /* of checkpoints */
+    f64 requests;  /* that bring them to the object store; reading them back in its region is nearly free */
     f64 total;
 };
 

@@ -19,7 +19,7 @@ has out '^  The next, '
 has out 'this machine: [0-9.e-]+ h in (fp32|bf16), and no rank: train.usd_hour says what an hour costs'
 has out '^  boot_s +180 s '
 has out '^  `frugal help claims`: figures that circulate'
-has out '^  of aws g4dn.xlarge: .*memory_usable_gib, storage.s gb_month_usd$'
+has out '^  of aws g4dn.xlarge: .*memory_usable_gib, storage.s gb_month_usd, storage.s put_1000_usd$'
 lacks out 'this machine own rate'
 
 # With a price this machine takes part, and a free one cannot be beaten.

@@ -63,8 +63,8 @@ TEST(the_parts_of_a_bill_are_its_sum)
     CHECK(r->count > 10);
     for (i64 i = 0; i < r->count; i++) {
         struct plan_bill b = r->rows[i].bill;
-        CHECK_EQ(b.total, b.useful + b.lost + b.starting + b.storage);
-        CHECK(b.useful > 0 && b.lost >= 0 && b.starting >= 0 && b.storage >= 0);
+        CHECK_EQ(b.total, b.useful + b.lost + b.starting + b.storage + b.requests);
+        CHECK(b.useful > 0 && b.lost >= 0 && b.starting >= 0 && b.storage >= 0 && b.requests >= 0);
         CHECK(i == 0 || r->rows[i - 1].bill.total <= b.total);
         CHECK(r->rows[i].micro * r->rows[i].accumulate * r->rows[i].gpus == s->job.batch_total);
         CHECK(r->rows[i].memory_bytes <= (f64)r->rows[i].device->target.memory_bytes);
@@ -91,6 +91,23 @@ TEST(dearer_prices_never_make_a_plan_cheaper)
         CHECK(now >= before * (1 - 1e-12));
         before = now;
     }
+}
+
+/* A save every few minutes, in parts of some megabytes: that is money. */
+TEST(requests_cost_what_the_store_asks_for)
+{
+    struct setting *s      = setting(perm, scratch, 12, 768);
+    f64             before = 0, after = 0;
+    for (i64 trial = 0; trial < 2; trial++) {
+        struct plan_result *r = search(s, perm, scratch);
+        for (i64 i = 0; i < r->count; i++)
+            if (str_eq(r->rows[i].device->row->provider, STR("aws")))
+                *(trial ? &after : &before) += r->rows[i].bill.requests;
+        for (i64 i = 0; i < s->catalogue->storage_count; i++)
+            s->catalogue->storage[i].put_1000_usd *= 2;
+    }
+    CHECK(before > 0);
+    CHECK(after > before);
 }
 
 TEST(more_memory_never_makes_a_plan_impossible_or_dearer)
