@@ -380,10 +380,11 @@ void recorder_requests(struct recorder *r, f64 usd)
     pthread_mutex_unlock(&r->lock);
 }
 
-/* With the lock held; where the queue is full the row is lost, and that will be told. */
+/* With the lock held; where the queue is full the row is lost, and that will be told. One place is kept
+ * for the end, which comes when a slow store has held everything up. */
 static void enqueue(struct recorder *r, enum ledger_table table, const void *row)
 {
-    if (r->made - r->taken == QUEUE) {
+    if (r->made - r->taken >= (table == LEDGER_TABLE_interruption ? QUEUE : QUEUE - 1)) {
         if (!r->failure.status)
             err_set(&r->failure, STATUS_WORLD,
                     "the ledger %.*s takes rows too slowly; some are lost",

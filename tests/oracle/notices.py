@@ -152,7 +152,7 @@ class Notice:
         honest = [e for e in told if e["what"] in ("not uploaded", "failed")]
         kind = "complete" if done in there else "honest" if honest else "nothing" if not done else None
         assert kind, ("not there, and nothing said", done, there, *about)
-        if kind != "nothing" and "without SQLite" not in words:
+        if any(e["event"] == "step" for e in self.events) and "without SQLite" not in words:
             with contextlib.closing(sqlite3.connect(ledger)) as rows:
                 kinds = rows.execute("select kind, notice_s from interruption").fetchall()
             assert len(kinds) == 1 and kinds[0][0] == "notice" and kinds[0][1] < self.notice_s + 2, (kinds, *about)

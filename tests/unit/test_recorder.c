@@ -189,7 +189,7 @@ struct shelf {
     } has;
     struct arena room;
     atomic_llong puts;
-    atomic_bool  away, stuck, cancelled;
+    atomic_bool  away, stuck, asked, cancelled; /* stuck: nothing is answered before it is cancelled */
 };
 
 static enum status shelf_fetch(void *context, struct arena *perm, struct str *lines,
@@ -209,6 +209,7 @@ static enum status shelf_put(void *context, struct str segment, struct str lines
     struct shelf *shelf = context;
     i64           i     = 0;
     (void)scratch;
+    shelf->asked = true;
     while (shelf->stuck && !shelf->cancelled) usleep(1000);
     if (shelf->away || shelf->stuck) return err_set(err, STATUS_WORLD, "the store is away");
     while (i < shelf->has.count && !str_eq(shelf->has.segments[i], segment)) i++;
@@ -229,15 +230,24 @@ TEST(rows_that_would_come_too_late_are_given_up)
     struct recorder_store  store = { &shelf, shelf_fetch, shelf_put, shelf_cancel };
     struct recorder_config c     = config_at(str_cat(perm, folder_new(perm), STR("/ledger.db")));
     struct err             err   = { 0 };
-    i64                    count, until = os_real()->now_ns(os_real()) + 200000000;
+    i64                    count;
     c.store            = &store;
     struct recorder *r = start(&c, perm);
     run_some(r, c.account, 0, 20);
+    for (i64 i = 0; i < 100; i++) { /* more than are held while the store is waited for */
+        struct checkpoint_row saved = { .step = i, .place = STR("here"), .usd_gib_month = NAN };
+        recorder_put(r, LEDGER_TABLE_checkpoint, &saved);
+        while (!shelf.asked) usleep(1000);
+    }
+    struct interruption_row taken = { .kind = STR("notice"), .notice_s = 0.2 };
+    recorder_put(r, LEDGER_TABLE_interruption, &taken);
+    i64 until = os_real()->now_ns(os_real()) + 200000000;
     CHECK_EQ(recorder_close(r, STR("signal"), until, &err), STATUS_WORLD);
     CHECK(os_real()->now_ns(os_real()) >= until); /* it had its time */
     CHECK(shelf.cancelled);
     CHECK(strstr(err.text, "the object store lacks rows of this run"));
     CHECK_EQ(segments_at(c.path, perm, &count)->step, 20);
+    CHECK_EQ(rows_at(c.path, LEDGER_TABLE_interruption, perm), 1);
 }
 
 /* The first is killed after its checkpoint, its disk is gone; the second runs elsewhere. */
