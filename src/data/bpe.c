@@ -279,6 +279,11 @@ static enum status encode_words(struct bpe_coder *c, struct str text, u32 *to, i
     return STATUS_OK;
 }
 
+static enum status no_memory(struct str text, struct err *err)
+{
+    return err_set(err, STATUS_WORLD, "no memory for a text of %lld bytes", (long long)text.len);
+}
+
 /* A piece that begins a text, or stands behind an added token. The first word with the blank before
  * it: it ends where the word that the blank begins would end. */
 static enum status encode_piece(struct bpe_coder *c, struct str text, bool begins, u32 *to,
@@ -309,41 +314,58 @@ static const struct bpe_added *added_at(const struct bpe *b, struct str text, i6
 static const struct bpe_added *next_added(const struct bpe *b, struct str text, i64 *at, bool late)
 {
     const struct bpe_added *found = NULL;
-    for (; *at < text.len; ++*at) {
-        u8 c = (u8)text.data[*at];
-        if (b->added_first[c] == b->added_first[c + 1]) continue;
+    if (!b->added_count) *at = text.len;
+    for (; *at < text.len && !found; *at += !found) {
+        if (b->added_byte >= 0) { /* all begin with the same: the library looks for it faster */
+            const char *p = memchr(text.data + *at, b->added_byte, (size_t)(text.len - *at));
+            *at           = p ? p - text.data : text.len;
+            if (!p) break;
+        }
         found = added_at(b, text, *at, late);
-        if (found) break;
     }
     return found;
 }
 
-/* Added tokens that are not late cut the whole text, the late ones what lies between those. */
-static enum status encode_between(struct bpe_coder *c, struct str text, bool begins, bool late,
-                                  u32 *to, i64 *count, struct err *err)
+/* A text in which only late tokens are still to be found. */
+static enum status encode_late(struct bpe_coder *c, struct str text, bool begins, u32 *to,
+                               i64 *count, struct err *err)
 {
-    for (i64 at = 0; at < text.len;) {
+    for (i64 at = 0; at < text.len; begins = true) {
         i64                     end   = at;
-        const struct bpe_added *added = next_added(c->bpe, text, &end, late);
-        struct str              piece = str_sub(text, at, end);
-        enum status             st    = late ? encode_piece(c, piece, begins, to, count, err)
-                                             : encode_between(c, piece, begins, true, to, count, err);
+        const struct bpe_added *added = next_added(c->bpe, text, &end, true);
+        enum status st = encode_piece(c, str_sub(text, at, end), begins, to, count, err);
         if (st) return st;
-        at     = end;
-        begins = true;
-        if (!added) continue;
-        to[(*count)++] = added->id;
-        at += added->text.len;
+        if (added) to[(*count)++] = added->id;
+        at = end + (added ? added->text.len : 0);
     }
     return STATUS_OK;
+}
+
+static enum status encode_normal(struct bpe_coder *c, struct str text, bool begins, u32 *to,
+                                 i64 *count, struct err *err)
+{
+    const struct nfc *nfc = c->bpe->nfc;
+    if (!nfc || nfc_is(nfc, text)) return encode_late(c, text, begins, to, count, err);
+    struct arena scratch = arena_open(40 * text.len + 64);
+    if (!scratch.begin) return no_memory(text, err);
+    enum status st = encode_late(c, nfc_apply(nfc, text, &scratch), begins, to, count, err);
+    arena_close(&scratch);
+    return st;
 }
 
 enum status bpe_encode(struct bpe_coder *c, struct str text, bool begins, u32 *to, i64 *count,
                        struct err *err)
 {
     *count = 0;
-    if (!c->bpe->added_count) return encode_piece(c, text, begins, to, count, err);
-    return encode_between(c, text, begins, false, to, count, err);
+    for (i64 at = 0; at < text.len; begins = true) {
+        i64                     end   = at;
+        const struct bpe_added *added = next_added(c->bpe, text, &end, false);
+        enum status st = encode_normal(c, str_sub(text, at, end), begins, to, count, err);
+        if (st) return st;
+        if (added) to[(*count)++] = added->id;
+        at = end + (added ? added->text.len : 0);
+    }
+    return STATUS_OK;
 }
 
 bool bpe_find_added(const struct bpe *b, struct str text, u32 *id)

@@ -4,10 +4,11 @@
  * the words it has seen. What a file asks for that is not known here is refused with a sentence,
  * never passed over: a wrong token is worse than none.
  *
- *     text  --added tokens-->  pieces  --presplit.h-->  words  --merges, lowest rank first-->  tokens */
+ *     text  --added tokens, nfc.h-->  pieces  --presplit.h-->  words  --merges, lowest rank first-->  tokens */
 #ifndef DATA_BPE_H
 #define DATA_BPE_H
 #include "base/os.h"
+#include "data/nfc.h"
 #include "data/presplit.h"
 
 struct bpe_added {
@@ -31,6 +32,7 @@ struct bpe {
     enum presplit        split;
     struct presplit_cuts cuts;
     const u8            *classes;
+    const struct nfc    *nfc; /* text is brought to that form before words are sought; NULL: not */
     bool                 prefix_blank; /* a piece that does not begin with a blank gets one */
     bool              whole_words; /* a word that is a token is that token, whatever the merges */
     u32               byte_id[256];
@@ -41,8 +43,9 @@ struct bpe {
     u64               word_mask;
     struct bpe_added *added; /* by first byte, then longest first */
     i64               added_count;
-    i16               added_first[257]; /* those with first byte b: added_first[b] to [b + 1] */
-    struct str        hash;             /* SHA-256 of the files, 64 digits */
+    i32        added_byte; /* the first byte of all of them; -1: they differ, or there is none */
+    i16        added_first[257]; /* those with first byte b: added_first[b] to [b + 1] */
+    struct str hash;             /* SHA-256 of the files, 64 digits */
 };
 
 /* A folder with tokenizer.json, or vocab.json and merges.txt, or encoder.json and vocab.bpe; or one

@@ -221,6 +221,9 @@ static void finish_added(struct bpe *b)
         while (at < b->added_count && (u8)b->added[at].text.data[0] < byte) at++;
         b->added_first[byte] = at;
     }
+    b->added_byte = -1;
+    if (at && b->added[0].text.data[0] == b->added[at - 1].text.data[0])
+        b->added_byte = (u8)b->added[0].text.data[0];
     /* No cut may fall inside an added token, nor, where pieces get a blank before them, behind one. */
     for (i64 i = 0; i < b->added_count; i++) {
         struct str text = b->added[i].text;
@@ -274,6 +277,9 @@ static enum status read_added(struct reader *r, const struct json *list)
         for (i64 i = 0; i < b->added_count; i++)
             if (str_eq(b->added[i].text, text))
                 return refuse(r, "given twice, the added token ", text);
+        if (b->nfc && json_is(json_get(v, STR("normalized")), STR("true")) && !nfc_is(b->nfc, text))
+            return refuse(r, "not supported, because it is not in form NFC: the added token ",
+                          text);
         if (id != (i64)added_id(r, text))
             return refuse(r, "Hugging Face would give another number to the added token ", text);
         b->vocabulary = MAX(b->vocabulary, id + 1);
@@ -351,6 +357,15 @@ static enum status read_model(struct reader *r, const struct json *model)
     return st;
 }
 
+static enum status read_normalizer(struct reader *r, const struct json *v)
+{
+    if (!str_eq(type_name(v), STR("NFC")))
+        return refuse(
+            r, "text would have to be normalised in a way that is not supported: ", type_name(v));
+    r->bpe->nfc = nfc_new(r->perm);
+    return STATUS_OK;
+}
+
 static struct reader reader_new(struct str name, struct arena *perm, struct err *err)
 {
     struct reader r = { .name = name, .perm = perm, .err = err };
@@ -377,9 +392,7 @@ enum status bpe_parse_tokenizer(struct str name, struct str json, struct arena *
     if (!r.scratch.begin) return STATUS_WORLD;
     enum status        st         = parse_json(&r, json, &root);
     const struct json *normalizer = st ? NULL : json_get(root, STR("normalizer"));
-    if (!st && normalizer && normalizer->kind != JSON_NULL)
-        st = refuse(&r, "text would have to be normalised first, which is not supported: ",
-                    type_name(normalizer));
+    if (!st && normalizer && normalizer->kind != JSON_NULL) st = read_normalizer(&r, normalizer);
     if (!st) st = read_pre_tokenizer(&r, json_get(root, STR("pre_tokenizer")));
     if (!st) st = read_model(&r, json_get(root, STR("model")));
     if (!st) st = read_added(&r, json_get(root, STR("added_tokens")));

@@ -39,7 +39,7 @@ def put(folder, name, data):
 # ---- texts ----
 
 BITS = ["'", "'s", "'S", "'ll", "'\u017f", "'re", "'VE", " ", "  ", "\n", "\r\n", "\n\n", "\t", "\u00a0", "\u3000", "\u2028", "\x85",
-        "\x1c", "a", "Z", "the", " of", "\u00e9", "e\u0301", "\u65e5\u672c", "\u0e44\u0e17\u0e22", "\U0001f642\u200d\U0001f642", "1", "23", "4567",
+        "\x1c", "a", "Z", "the", " of", "\u00e9", "e\u0301", "o\u0301\u0328", "\u0344", "\u1112\u1161\u11ab", "\uac00\u11a8", "\u0958", "\u212b", "\u0625\u0651\u064e", "\u65e5\u672c", "\u0e44\u0e17\u0e22", "\U0001f642\u200d\U0001f642", "1", "23", "4567",
         "\u2163", "\u00bd", "\u0664", ".", "...", "!?", "()", "_", "\ufeff", "\u200b", "\ufffd", END, "<|", "|>", "<a b>", "<ab", "\nq"]
 
 
@@ -104,6 +104,8 @@ def draw_tokenizer(text):
         t.pre_tokenizer = pre_tokenizers.Sequence([
             pre_tokenizers.Split(Regex(REGEXES[kind - 1]), "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    if RNG.random() < 0.4:
+        t.normalizer = normalizers.NFC()
     t.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(vocab_size=RNG.choice([257, 300, 600, 3000]), show_progress=False,
                                   special_tokens=[END] if RNG.random() < 0.7 else [],

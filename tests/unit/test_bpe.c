@@ -161,7 +161,7 @@ TEST(what_is_not_supported_is_named)
         const char *head, *model, *says;
     } rows[] = {
         { BYTE_LEVEL ",\"normalizer\":{\"type\":\"Lowercase\"}", "",
-          "normalised first, which is not supported: Lowercase" },
+          "in a way that is not supported: Lowercase" },
         { "\"pre_tokenizer\":{\"type\":\"Whitespace\"}", "", "not pre_tokenizer Whitespace" },
         { "\"pre_tokenizer\":null", "", "not pre_tokenizer none" },
         { "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\","

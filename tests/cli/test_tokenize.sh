@@ -1,0 +1,48 @@
+#!/bin/sh
+# test_tokenize.sh: frugal tokenize as one uses it: a vocabulary of one's own, tokens, more of them, a run on them.
+. "$(dirname "$0")/common.sh"
+top_text=$top/docs/formats/data.md
+
+run 0 tokenize --train 400 --tokenizer mine --out text.bin "$top_text"
+has out 'mine  400 tokens'
+has out 'text.bin  [0-9,]+ tokens, [0-9.]+ bytes each'
+has out 'data.path=text.bin data.token_type=u16 data.vocabulary=400'
+for file in mine/vocab.json mine/merges.txt mine/tokenizer.json text.bin text.bin.json; do
+  [ -s $file ] || fail "no $file"
+done
+[ ! -e text.bin.parts ] || fail "text.bin.parts is left"
+
+# a document of its own, packed, behind what is there; the first part stays as it was
+gzip -c "$top/LICENSE" >licence.gz
+cp text.bin first.bin
+run 0 tokenize --tokenizer mine --out text.bin --append --json licence.gz
+has out '"event":"tokenized".*"documents":1'
+cmp -n "$(wc -c <first.bin)" first.bin text.bin || fail "what was there has changed"
+run 0 tokenize --tokenizer mine/vocab.json --out both.bin "$top_text" licence.gz --threads 3
+cmp both.bin text.bin || fail "appending gives other tokens than one command"
+
+run 0 train "$top/examples/gpt.yaml" data.path=text.bin data.vocabulary=400 data.context=16 train.steps=2 \
+  train.target=none model.layers=1 model.width=16 model.heads=1 train.batch=2 train.eval_every=0
+
+run 2 tokenize "$top_text"
+has err '--tokenizer is needed, and --out or --train'
+run 2 tokenize --tokenizer mine --out text.bin "$top_text"
+has err 'text.bin is there already; --append adds to it'
+run 2 tokenize --train 400 --tokenizer mine "$top_text"
+has err 'holds a tokenizer already'
+run 2 tokenize --train 200 --tokenizer other "$top_text"
+has err 'a vocabulary of 200 tokens; it must be 257 to'
+run 2 tokenize --tokenizer mine --out x.bin --separator '<x>' "$top_text"
+has err '--separator <x> is none of'
+run 3 tokenize --tokenizer mine --out x.bin no-such-text
+has err 'no-such-text'
+run 2 tokenize --tokenizer . --out x.bin "$top_text"
+has err 'neither tokenizer.json'
+run 2 tokenize --tokenizer mine --out x.bin --threads 0 "$top_text"
+has err '--threads takes a whole number'
+[ ! -e x.bin ] && [ ! -e x.bin.parts ] || fail "something of x.bin is left"
+
+printf 'abc\377def' >spoilt.txt
+run 0 tokenize --tokenizer mine --out spoilt.bin spoilt.txt
+has err '1 places are not UTF-8'
+exit $failed
