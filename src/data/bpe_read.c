@@ -216,7 +216,8 @@ static void finish_added(struct bpe *b)
 {
     i16 at  = 0;
     b->cuts = (struct presplit_cuts){ true, true };
-    qsort(b->added, (size_t)b->added_count, sizeof *b->added, by_first_byte_longest);
+    if (b->added_count)
+        qsort(b->added, (size_t)b->added_count, sizeof *b->added, by_first_byte_longest);
     for (i32 byte = 0; byte <= 256; byte++) {
         while (at < b->added_count && (u8)b->added[at].text.data[0] < byte) at++;
         b->added_first[byte] = at;
