@@ -6,8 +6,8 @@
 
 enum status command_tokenize(struct cli *c, struct err *err);
 
-enum { BAR_COLUMNS = 20 };
-static const i64 memory_bytes = (i64)64 << 30; /* address space */
+enum { BAR_COLUMNS = 20, TEXTS_MAX = 1 << 20, FOLDERS_DEEP_MAX = 32 };
+static const i64 train_bytes = (i64)64 << 30, encode_bytes = (i64)8 << 30; /* address space */
 static const f64 live_every_s = 0.1, plain_every_s = 5.0, json_every_s = 1.0;
 
 struct show { /* how far it is */
@@ -106,6 +106,34 @@ static void show_result(struct cli *c, const struct tokenize_result *r, const st
                STR_ARG(out), STR_ARG(r->type), (long long)b->vocabulary);
 }
 
+struct texts {
+    struct str *paths;
+    i64         count;
+};
+
+/* A file as it is, of a folder all that lies below it, by name. */
+static enum status add_texts(struct cli *c, struct str path, i32 depth, struct arena *memory,
+                             struct texts *to, struct err *err)
+{
+    struct os_stat stat;
+    struct str    *names;
+    i64            count;
+    enum status    st = c->os->stat(c->os, path, &stat, err);
+    if (st) return st;
+    if (to->count == TEXTS_MAX || depth > FOLDERS_DEEP_MAX)
+        return err_set(err, STATUS_USAGE, "%.*s: more than %d files, or folders more than %d deep",
+                       STR_ARG(path), TEXTS_MAX, FOLDERS_DEEP_MAX);
+    if (!stat.is_dir) {
+        to->paths[to->count++] = path;
+        return STATUS_OK;
+    }
+    st = c->os->list(c->os, path, memory, &names, &count, err);
+    for (i64 i = 0; i < count && !st; i++)
+        st = add_texts(c, str_fmt(memory, "%.*s/%.*s", STR_ARG(path), STR_ARG(names[i])), depth + 1,
+                       memory, to, err);
+    return st;
+}
+
 static enum status pick_separator(struct cli *c, const struct bpe *b,
                                   struct tokenize_config *config, struct err *err)
 {
@@ -127,7 +155,8 @@ static enum status count_flag(const struct request *r, i64 flag, i64 max, i64 *o
                    STR_ARG(flags[flag].name), (long long)max, (int)MIN(text.len, 40), text.data);
 }
 
-static enum status train(struct cli *c, i32 threads, struct arena *memory, struct err *err)
+static enum status train(struct cli *c, const struct texts *texts, i32 threads,
+                         struct arena *memory, struct err *err)
 {
     const struct request   *r      = c->request;
     struct str              folder = r->value[FLAG_INDEX_tokenizer];
@@ -136,8 +165,8 @@ static enum status train(struct cli *c, i32 threads, struct arena *memory, struc
     struct os_stat          stat;
     struct show             show   = { .cli = c, .begin_ns = c->os->now_ns(c->os) };
     struct bpe_train_config config = {
-        .paths      = r->arguments,
-        .path_count = r->argument_count,
+        .paths      = texts->paths,
+        .path_count = texts->count,
         .special    = r->flags & FLAG_separator ? named : STR("<|endoftext|>"),
         .threads    = threads,
         .listener   = { &show, on_progress },
@@ -169,15 +198,16 @@ static enum status train(struct cli *c, i32 threads, struct arena *memory, struc
     return STATUS_OK;
 }
 
-static enum status tokenize(struct cli *c, i32 threads, struct arena *memory, struct err *err)
+static enum status tokenize(struct cli *c, const struct texts *texts, i32 threads,
+                            struct arena *memory, struct err *err)
 {
     const struct request  *r = c->request;
     struct bpe            *b;
     struct tokenize_result result;
     struct show            show   = { .cli = c, .begin_ns = c->os->now_ns(c->os) };
     struct tokenize_config config = {
-        .paths      = r->arguments,
-        .path_count = r->argument_count,
+        .paths      = texts->paths,
+        .path_count = texts->count,
         .out        = r->value[FLAG_INDEX_out],
         .append     = r->flags & FLAG_append,
         .threads    = threads,
@@ -203,11 +233,14 @@ enum status command_tokenize(struct cli *c, struct err *err)
                        "--tokenizer is needed, and --out or --train; see `frugal help tokenize`");
     if (r->flags & FLAG_threads) st = count_flag(r, FLAG_INDEX_threads, 1024, &threads, err);
     if (st) return st;
-    struct arena memory = arena_open(memory_bytes);
+    struct arena memory = arena_open(trains ? train_bytes : encode_bytes);
     if (!memory.begin) return err_set(err, STATUS_WORLD, "the system refuses address space");
+    struct texts texts = { NEW(&memory, struct str, TEXTS_MAX), 0 };
+    for (i64 i = 0; i < r->argument_count && !st; i++)
+        st = add_texts(c, r->arguments[i], 0, &memory, &texts, err);
     os_signals_catch();
-    if (trains) st = train(c, (i32)threads, &memory, err);
-    if (!st && encodes) st = tokenize(c, (i32)threads, &memory, err);
+    if (!st && trains) st = train(c, &texts, (i32)threads, &memory, err);
+    if (!st && encodes) st = tokenize(c, &texts, (i32)threads, &memory, err);
     arena_close(&memory);
     return st;
 }

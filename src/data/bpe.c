@@ -284,18 +284,15 @@ static enum status no_memory(struct str text, struct err *err)
     return err_set(err, STATUS_WORLD, "no memory for a text of %lld bytes", (long long)text.len);
 }
 
-/* A piece that begins a text, or stands behind an added token. The first word with the blank before
- * it: it ends where the word that the blank begins would end. */
+/* A piece that begins a text, or stands behind an added token, gets a blank before it if the tokenizer asks
+ * for that and it has none. */
 static enum status encode_piece(struct bpe_coder *c, struct str text, bool begins, u32 *to,
                                 i64 *count, struct err *err)
 {
-    const struct bpe *b = c->bpe;
-    if (!begins || !b->prefix_blank || !text.len || text.data[0] == ' ')
+    if (!begins || !c->bpe->prefix_blank || !text.len || text.data[0] == ' ')
         return encode_words(c, text, to, count, err);
     struct arena scratch = arena_open(text.len + 64);
-    if (!scratch.begin)
-        return err_set(err, STATUS_WORLD, "no memory for a text of %lld bytes",
-                       (long long)text.len);
+    if (!scratch.begin) return no_memory(text, err);
     enum status st = encode_words(c, str_cat(&scratch, STR(" "), text), to, count, err);
     arena_close(&scratch);
     return st;
@@ -326,14 +323,19 @@ static const struct bpe_added *next_added(const struct bpe *b, struct str text, 
     return found;
 }
 
-/* A text in which only late tokens are still to be found. */
-static enum status encode_late(struct bpe_coder *c, struct str text, bool begins, u32 *to,
-                               i64 *count, struct err *err)
+static enum status encode_normal(struct bpe_coder *c, struct str text, bool begins, u32 *to,
+                                 i64 *count, struct err *err);
+
+/* Added tokens that are not late cut the whole text; what lies between them is normalised, then cut by the late ones. */
+static enum status encode_between(struct bpe_coder *c, struct str text, bool begins, bool late,
+                                  u32 *to, i64 *count, struct err *err)
 {
     for (i64 at = 0; at < text.len; begins = true) {
         i64                     end   = at;
-        const struct bpe_added *added = next_added(c->bpe, text, &end, true);
-        enum status st = encode_piece(c, str_sub(text, at, end), begins, to, count, err);
+        const struct bpe_added *added = next_added(c->bpe, text, &end, late);
+        struct str              piece = str_sub(text, at, end);
+        enum status             st    = late ? encode_piece(c, piece, begins, to, count, err)
+                                             : encode_normal(c, piece, begins, to, count, err);
         if (st) return st;
         if (added) to[(*count)++] = added->id;
         at = end + (added ? added->text.len : 0);
@@ -345,10 +347,11 @@ static enum status encode_normal(struct bpe_coder *c, struct str text, bool begi
                                  i64 *count, struct err *err)
 {
     const struct nfc *nfc = c->bpe->nfc;
-    if (!nfc || nfc_is(nfc, text)) return encode_late(c, text, begins, to, count, err);
+    if (!nfc || nfc_is(nfc, text)) return encode_between(c, text, begins, true, to, count, err);
     struct arena scratch = arena_open(40 * text.len + 64);
     if (!scratch.begin) return no_memory(text, err);
-    enum status st = encode_late(c, nfc_apply(nfc, text, &scratch), begins, to, count, err);
+    enum status st =
+        encode_between(c, nfc_apply(nfc, text, &scratch), begins, true, to, count, err);
     arena_close(&scratch);
     return st;
 }
@@ -357,15 +360,7 @@ enum status bpe_encode(struct bpe_coder *c, struct str text, bool begins, u32 *t
                        struct err *err)
 {
     *count = 0;
-    for (i64 at = 0; at < text.len; begins = true) {
-        i64                     end   = at;
-        const struct bpe_added *added = next_added(c->bpe, text, &end, false);
-        enum status st = encode_normal(c, str_sub(text, at, end), begins, to, count, err);
-        if (st) return st;
-        if (added) to[(*count)++] = added->id;
-        at = end + (added ? added->text.len : 0);
-    }
-    return STATUS_OK;
+    return encode_between(c, text, begins, false, to, count, err);
 }
 
 bool bpe_find_added(const struct bpe *b, struct str text, u32 *id)

@@ -64,8 +64,8 @@ struct bpe_coder; /* for one thread */
 
 i64               bpe_coder_bytes(void); /* what an arena needs to hold one */
 struct bpe_coder *bpe_coder_new(struct arena *perm, const struct bpe *b);
-/* Valid UTF-8, whole or cut as b->cuts allows; `begins`: nothing comes before it. Room in `to`:
- * one token a byte, and one more for each piece (text.len * 2 + 1 is always enough). */
+/* Valid UTF-8, whole or cut as b->cuts allows; `begins`: nothing comes before it. `to` has room for
+ * tokens_max(text.len) of tokenize.h. */
 enum status bpe_encode(struct bpe_coder *c, struct str text, bool begins, u32 *to, i64 *count,
                        struct err *err);
 

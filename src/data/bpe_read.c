@@ -10,7 +10,7 @@
 #include <string.h>
 
 static const i64 file_bytes_max = (i64)256 << 20;
-static const i64 token_id_max   = (i64)1 << 30;
+static const i64 token_id_max   = (1 << 24) - 1;
 enum { ADDED_MAX = 8192, CODES = 0x180 };
 
 struct token {
@@ -81,7 +81,7 @@ static enum status read_tokens(struct reader *r, const struct json *vocab)
     for (const struct json *v = vocab->first; v; v = v->next) {
         i64 id;
         if (!json_i64(v, &id) || id < 0 || id > token_id_max)
-            return refuse(r, "no whole number from 0 to 2^30 for the token ", v->key);
+            return refuse(r, "no whole number below 2^24 for the token ", v->key);
         struct str text      = v->key.len ? v->key : STR("");
         *token_slot(r, text) = (struct token){ text, (u32)id };
         r->bpe->vocabulary   = MAX(r->bpe->vocabulary, id + 1);
@@ -343,7 +343,9 @@ static enum status read_model(struct reader *r, const struct json *model)
 {
     const struct json *dropout = json_get(model, STR("dropout"));
     f64                chance  = 0;
-    if (!str_eq(type_name(model), STR("BPE")))
+    bool               unnamed =
+        !json_get(model, STR("type")) && json_get(model, STR("merges")); /* GPT-2's own */
+    if (!str_eq(type_name(model), STR("BPE")) && !unnamed)
         return refuse(r, "only BPE is supported, not model ", type_name(model));
     if (!is_null_or_empty(dropout) && (!json_f64(dropout, &chance) || chance != 0))
         return refuse(r, "model.dropout makes tokens random, which is not supported", STR(""));
@@ -367,13 +369,14 @@ static enum status read_normalizer(struct reader *r, const struct json *v)
     return STATUS_OK;
 }
 
-static struct reader reader_new(struct str name, struct arena *perm, struct err *err)
+static struct reader reader_new(struct str name, i64 bytes, struct arena *perm, struct err *err)
 {
     struct reader r = { .name = name, .perm = perm, .err = err };
     r.bpe           = NEW(perm, struct bpe, 1);
     r.bpe->split    = PRESPLIT_GPT2;
     r.bpe->classes  = char_classes(perm);
-    r.scratch       = arena_open(file_bytes_max * 64); /* address space: a value takes 88 bytes */
+    r.scratch =
+        arena_open(128 * bytes + 4 * token_id_max); /* address space: a value takes 88 bytes */
     if (!r.scratch.begin) err_set(err, STATUS_WORLD, "the system refuses address space");
     return r;
 }
@@ -388,7 +391,7 @@ static enum status parse_json(struct reader *r, struct str text, struct json **r
 enum status bpe_parse_tokenizer(struct str name, struct str json, struct arena *perm,
                                 struct bpe **out, struct err *err)
 {
-    struct reader r = reader_new(name, perm, err);
+    struct reader r = reader_new(name, json.len, perm, err);
     struct json  *root;
     if (!r.scratch.begin) return STATUS_WORLD;
     enum status        st         = parse_json(&r, json, &root);
@@ -430,7 +433,7 @@ static void add_end_of_text(struct reader *r)
 enum status bpe_parse_vocabulary(struct str name, struct str vocab, struct str merges,
                                  struct arena *perm, struct bpe **out, struct err *err)
 {
-    struct reader r = reader_new(name, perm, err);
+    struct reader r = reader_new(name, vocab.len + merges.len, perm, err);
     struct json  *root;
     if (!r.scratch.begin) return STATUS_WORLD;
     enum status st = parse_json(&r, vocab, &root);

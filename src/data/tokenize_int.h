@@ -20,6 +20,14 @@ struct keep {
     i64                     documents_before, source_bytes_before;
 };
 
+struct token_side { /* OUT.json */
+    struct str type, hash, work;
+    i64        tokens, vocabulary, documents, source_bytes;
+};
+
+enum status token_side_read(struct os *os, struct str path, struct arena *perm,
+                            struct token_side *out, struct err *err);
+
 i64 token_bytes(const struct bpe *b); /* 2, or 4 where the vocabulary needs them */
 
 /* Names the run, reads what there is of OUT, holds the folder of segments, and ends what a run that was

@@ -25,11 +25,6 @@ static struct str segment_path(const struct keep *k, struct arena *perm, i64 seg
 
 /* ---- the sidecar ---- */
 
-struct side {
-    struct str type, hash, work;
-    i64        tokens, documents, source_bytes;
-};
-
 static struct str side_text(const struct keep *k, struct arena *perm)
 {
     const struct tokenize_result *r = k->result;
@@ -51,8 +46,8 @@ static bool side_str(const struct json *root, const char *key, struct str *out)
     return v && v->kind == JSON_STRING;
 }
 
-static enum status side_read(struct os *os, struct str path, struct arena *perm, struct side *out,
-                             struct err *err)
+enum status token_side_read(struct os *os, struct str path, struct arena *perm,
+                            struct token_side *out, struct err *err)
 {
     struct str   text, format;
     struct json *root;
@@ -65,6 +60,7 @@ static enum status side_read(struct os *os, struct str path, struct arena *perm,
         side_str(root, "token_type", &out->type) && side_str(root, "tokenizer", &out->hash) &&
         side_str(root, "work", &out->work) &&
         json_i64(json_get(root, STR("tokens")), &out->tokens) &&
+        json_i64(json_get(root, STR("vocabulary")), &out->vocabulary) &&
         json_i64(json_get(root, STR("documents")), &out->documents) &&
         json_i64(json_get(root, STR("source_bytes")), &out->source_bytes))
         return STATUS_OK;
@@ -89,9 +85,9 @@ static void remove_parts(struct keep *k, struct arena scratch)
 static enum status finish_killed(struct keep *k, i64 out_bytes, struct arena scratch,
                                  struct err *err)
 {
-    struct str  done = path_in(k, &scratch, STR("done.json")), text;
-    struct side side;
-    if (side_read(k->os, done, &scratch, &side, NULL)) return STATUS_OK;
+    struct str        done = path_in(k, &scratch, STR("done.json")), text;
+    struct token_side side;
+    if (token_side_read(k->os, done, &scratch, &side, NULL)) return STATUS_OK;
     i64 width = str_eq(side.type, STR("u32")) ? 4 : 2;
     if (out_bytes != side.tokens * width) return STATUS_OK;
     enum status st = os_read_all(k->os, done, &scratch, &text, err);
@@ -106,11 +102,11 @@ static enum status finish_killed(struct keep *k, i64 out_bytes, struct arena scr
 static enum status check_before(struct keep *k, i64 out_bytes, bool append, struct arena scratch,
                                 struct err *err)
 {
-    struct side side;
+    struct token_side side;
     if (!append)
         return err_set(err, STATUS_USAGE, "%.*s is there already; --append adds to it",
                        STR_ARG(k->out));
-    enum status st = side_read(k->os, k->side, &scratch, &side, err);
+    enum status st = token_side_read(k->os, k->side, &scratch, &side, err);
     if (st) return st;
     if (!str_eq(side.hash, k->hash))
         return err_set(err, STATUS_USAGE,
@@ -140,9 +136,6 @@ static enum status name_work(struct keep *k, const struct tokenize_config *confi
         struct os_stat stat;
         enum status    st = k->os->stat(k->os, config->paths[i], &stat, err);
         if (st) return st;
-        if (stat.is_dir)
-            return err_set(err, STATUS_USAGE, "%.*s is a folder, not a text",
-                           STR_ARG(config->paths[i]));
         *bytes_all += stat.bytes;
         sha256_add(&s, str_fmt(&line, "%.*s %lld %lld\n", STR_ARG(config->paths[i]),
                                (long long)stat.bytes, (long long)stat.mtime_ns));
@@ -227,7 +220,11 @@ static enum status publish_all(struct keep *k, struct arena scratch, struct err 
     if (k->result->tokens_before) st = k->os->map(k->os, k->out, &parts[count++], err);
     for (i64 i = 0; i < k->segment && !st; i++)
         st = k->os->map(k->os, segment_path(k, &scratch, i), &parts[count++], err);
-    if (!st) st = os_publish_parts(k->os, k->out, parts, count, scratch, err);
+    struct str whole =
+        path_in(k, &scratch, STR("whole")); /* there, so that a kill leaves nothing elsewhere */
+    if (!st) st = os_publish_parts(k->os, whole, parts, count, scratch, err);
+    if (!st) st = k->os->rename(k->os, whole, k->out, err);
+    if (!st) st = k->os->sync_dir_of(k->os, k->out, err);
     for (i64 i = 0; i < count; i++)
         if (parts[i].len) k->os->unmap(k->os, parts[i]);
     return st;

@@ -8,6 +8,7 @@
  * token but the first is a target once. What is left at the end is too short for a window and is
  * not used. Feeds: "x" i32[context], "y" i32[context], both in [0, vocabulary). */
 #include "data/data_int.h"
+#include "data/tokenize_int.h"
 #include <string.h>
 
 struct tokens_state {
@@ -56,7 +57,8 @@ static enum status open_file(struct dataset *d, const struct data_config *config
     i64        count = bytes.len / state->width;
     if (bytes.len % state->width)
         return err_set(err, STATUS_USAGE,
-                       "%.*s: %lld bytes are no whole number of %lld-byte tokens", STR_ARG(path),
+                       "%.*s: %lld bytes are no whole number of %lld-byte tokens; of text `frugal tokenize` makes them",
+                       STR_ARG(path),
                        (long long)bytes.len, (long long)state->width);
     if (count < state->context + 1)
         return err_set(err, STATUS_USAGE,
@@ -95,6 +97,21 @@ static enum status open_windows(struct dataset *d, const struct data_config *con
     return STATUS_OK;
 }
 
+/* What `frugal tokenize` left beside the file is heard: the type must be the one that it says, and the vocabulary is
+ * its own unless another is asked for. */
+static enum status heed_side(struct os *os, const struct data_config *config, i64 width, i64 *vocabulary,
+                             struct arena scratch, struct err *err)
+{
+    struct str        path = str_cat(&scratch, config->path, STR(".json"));
+    struct token_side side;
+    if (token_side_read(os, path, &scratch, &side, NULL)) return STATUS_OK; /* somebody else's */
+    if (!str_eq(side.type, width == 2 ? STR("u16") : STR("u32")))
+        return err_set(err, STATUS_USAGE, "%.*s holds %.*s tokens, says %.*s; set data.token_type=%.*s",
+                       STR_ARG(config->path), STR_ARG(side.type), STR_ARG(path), STR_ARG(side.type));
+    if (!*vocabulary) *vocabulary = side.vocabulary;
+    return STATUS_OK;
+}
+
 static enum status open_tokens(struct dataset *d, const struct data_config *config,
                                struct arena *perm, struct err *err)
 {
@@ -106,7 +123,9 @@ static enum status open_tokens(struct dataset *d, const struct data_config *conf
     if (config->vocabulary < 0 || config->vocabulary > INT32_MAX)
         return err_set(err, STATUS_USAGE, "data.vocabulary is %lld; it must be 0 to %d",
                        (long long)config->vocabulary, INT32_MAX);
-    return open_windows(d, config, width, config->vocabulary, perm, err);
+    i64         vocabulary = config->vocabulary;
+    enum status st         = heed_side(d->os, config, width, &vocabulary, *perm, err);
+    return st ? st : open_windows(d, config, width, vocabulary, perm, err);
 }
 
 static enum status open_text(struct dataset *d, const struct data_config *config,

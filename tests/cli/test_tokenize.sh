@@ -21,8 +21,13 @@ cmp -n "$(wc -c <first.bin)" first.bin text.bin || fail "what was there has chan
 run 0 tokenize --tokenizer mine/vocab.json --out both.bin "$top_text" licence.gz --threads 3
 cmp both.bin text.bin || fail "appending gives other tokens than one command"
 
-run 0 train "$top/examples/gpt.yaml" data.path=text.bin data.vocabulary=400 data.context=16 train.steps=2 \
+run 0 train "$top/examples/gpt.yaml" data.path=text.bin data.context=16 train.steps=2 \
   train.target=none model.layers=1 model.width=16 model.heads=1 train.batch=2 train.eval_every=0
+
+# a folder is its files, by name
+mkdir -p folder/b && cp "$top_text" folder/a.md && cp "$top/LICENSE" folder/b/c
+run 0 tokenize --tokenizer mine --out folder.bin folder
+cmp folder.bin both.bin || fail "a folder gives other tokens than its files"
 
 run 2 tokenize "$top_text"
 has err '--tokenizer is needed, and --out or --train'

@@ -91,7 +91,11 @@ TEST(any_number_of_threads_gives_the_same_tokens_and_the_loader_reads_them)
     struct err         err;
     CHECK_EQ(dataset_open(os_real(), &c, perm, &d, &err), STATUS_OK);
     CHECK_EQ(dataset_count(d, SPLIT_TRAIN), (one.len / 2 - 1) / 8);
+    CHECK_EQ(dataset_feeds(d)->feed[0].range, b->vocabulary); /* the sidecar tells */
     dataset_close(d);
+    c.token_type = STR("u32");
+    CHECK_EQ(dataset_open(os_real(), &c, perm, &d, &err), STATUS_USAGE);
+    CHECK(strstr(err.text, "set data.token_type=u16"));
 }
 
 /* ---- accidents ---- */
@@ -177,6 +181,29 @@ TEST(a_run_that_was_stopped_goes_on_where_it_was)
     CHECK(r.bytes_kept > 0);
     CHECK_STR(sim_os_look(w, STR("/t/out.bin")), sim_os_look(sim, STR("/t/out.bin")));
     CHECK(!sim_os_look(w, STR("/t/out.bin.parts/lock")).data);
+}
+
+static bool stop_at_once(void *context, const struct tokenize_progress *p)
+{
+    *(i64 *)context = p->bytes;
+    return false;
+}
+
+TEST(a_signal_ends_it_after_a_segment_and_the_next_run_goes_on)
+{
+    struct arena           s   = scratch;
+    struct sim_os         *sim = world(&s, 7);
+    struct bpe            *b   = trained(perm, &sim->os, first, 1, STR("/v"), 1);
+    struct tokenize_config c   = small_pieces(first, 1, STR("/t/out.bin"), 1);
+    struct tokenize_result r;
+    struct err             err   = { 0 };
+    i64                    bytes = 0;
+    c.listener                   = (struct tokenize_listener){ &bytes, stop_at_once };
+    CHECK_EQ(tokenize_files(&sim->os, b, &c, &r, &err), STATUS_INTERRUPTED);
+    CHECK(bytes > 0 && !sim_os_look(sim, STR("/t/out.bin")).data);
+    c.listener = (struct tokenize_listener){ 0 };
+    CHECK_EQ(tokenize_files(&sim->os, b, &c, &r, &err), STATUS_OK);
+    CHECK_EQ(r.bytes_kept, bytes);
 }
 
 TEST(what_does_not_fit_together_is_refused)
