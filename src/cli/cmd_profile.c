@@ -1,6 +1,7 @@
 /* cmd_profile.c - frugal profile RUN.YAML KEY=VALUE...: a few steps of the run, looked at closely. */
 #include "cli/commands.h"
 #include "cli/config.h"
+#include "cli/experiments.h"
 #include "cli/profile_show.h"
 #include "cli/progress.h"
 
@@ -8,12 +9,22 @@ enum status command_profile(struct cli *c, struct err *err);
 
 enum { EVENT_BYTES = 1 << 16, ACTIVE_STEPS = 3 };
 
+static const f64 verdict_seconds = 6; /* from five on the machine's rates are measured too */
+
 /* sort=memory is short for profile.sort=memory. */
 static struct str whole_key(struct arena *perm, struct str key_value)
 {
     struct str key = str_sub(key_value, 0, MAX(str_find(key_value, '='), 0));
     bool       has = !key.len || str_find(key, '.') >= 0;
     return has ? key_value : str_cat(perm, STR("profile."), key_value);
+}
+
+static enum status seconds_of(const struct request *r, f64 *out, struct err *err)
+{
+    struct str given = r->value[FLAG_INDEX_seconds];
+    if (str_f64(given, out) && *out >= 0 && *out <= 3600) return STATUS_OK;
+    return err_set(err, STATUS_USAGE, "--seconds is %.*s; expected a number like 6, or 0 for no verdict",
+                   STR_ARG(given));
 }
 
 /* Nothing is kept of it. */
@@ -38,7 +49,11 @@ enum status command_profile(struct cli *c, struct err *err)
     for (i64 i = 1; i < r->argument_count; i++)
         r->arguments[i] = whole_key(c->perm, r->arguments[i]);
     enum status st = config_of_request(r, c->os, c->perm, &config, err);
+    f64 seconds = verdict_seconds;
+    if (!st && r->flags & FLAG_seconds) st = seconds_of(r, &seconds, err);
     if (st) return st;
+    struct config *asked = NEW(c->perm, struct config, 1); /* the run as it is, for its verdict */
+    *asked               = *config;
     steps_only(&config->settings);
     struct train_listener show   = { .context    = all.context,
                                      .on_start   = all.on_start,
@@ -52,5 +67,5 @@ enum status command_profile(struct cli *c, struct err *err)
     if (!st && !shown.steps)
         st = err_set(err, STATUS_USAGE,
                      "the run ended before a step was profiled: lower wait and warmup");
-    return st;
+    return st ? st : experiments_show(c, asked, seconds, err);
 }

@@ -43,7 +43,7 @@ static enum status measure(void *context, const struct tune_value *v, f64 *secon
     struct config  *config  = NEW(&scratch, struct config, 1);
     struct measured m       = { 0 };
     enum status     st      = settings_with(t, v->words, &scratch, config, err);
-    if (!st) st = tune_run(t->cli->os, &config->settings, t->trial_s, &m, err);
+    if (!st) st = tune_run(t->cli->os, &config->settings, t->trial_s, MEASURE_STEPS, &m, err);
     *seconds = m.seconds;
     t->measured++;
     if (!st && t->cli->say->live)
@@ -124,7 +124,7 @@ static enum status look_first(struct tune *t, f64 seconds, struct err *err)
     const struct settings *s = &t->config->settings;
     i64                    values = 0;
     t->trial_s                    = MIN(MAX(seconds / 40, trial_least_s), trial_most_s);
-    enum status st = tune_run(t->cli->os, s, t->trial_s, &t->first, err);
+    enum status st = tune_run(t->cli->os, s, t->trial_s, MEASURE_STEPS, &t->first, err);
     if (st) return st == STATUS_NO ? err_set(err, STATUS_USAGE, "the run itself does not start: %s", t->first.text) : st;
     i64               cores = pool_machine_threads();
     struct tune_facts f     = { .gpus       = t->first.gpus,

@@ -4,6 +4,7 @@
 #define CLI_TUNE_H
 #include "cli/commands.h"
 #include "cli/config.h"
+#include "run/verdict.h"
 #include "train/tune.h"
 
 /* What a measurement's process tells, in one message. */
@@ -14,12 +15,21 @@ struct measured {
     f64         seconds;   /* of a sample, warm */
     i64         sample_tokens; /* 0: samples are not sequences */
     i64         gpus, batch, accumulate;
+    i64         train_samples;
     bool        batch_norm, low;
+    struct evidence evidence; /* MEASURE_WHOLE: what binds it */
+};
+
+/* What of the run is measured. */
+enum measure_of {
+    MEASURE_STEPS, /* nothing is evaluated or saved */
+    MEASURE_WHOLE, /* evaluations and checkpoints too; these go to a folder beside checkpoint.dir that is removed */
 };
 
 /* The run with these settings for some steps: at least so many seconds of them, warm-up apart. STATUS_NO: it cannot
  * run, `out` says why; INTERRUPTED: a signal came. */
-enum status tune_run(struct os *os, const struct settings *s, f64 seconds, struct measured *out, struct err *err);
+enum status tune_run(struct os *os, const struct settings *s, f64 seconds, enum measure_of of, struct measured *out,
+                     struct err *err);
 
 /* run.yaml -> run.tuned.yaml: what the user said and what won, `words` with reasons behind the lines that changed.
  * A file of that name that is not ours is left alone: STATUS_USAGE. */

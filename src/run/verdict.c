@@ -203,11 +203,9 @@ static bool check_logging_every_step(const struct evidence *e, f64 at, struct ai
 {
     f64 part = part_of(e, PART_logging);
     if (part < at || !e->log_every) return false;
-    a->gain     = part;
-    a->foretold = part / 2;
-    a->fix      = STR("train.log_every=0");
-    a->tried    = str_fmt(perm, "train.log_every=%lld", (long long)(2 * e->log_every));
-    a->text     = str_fmt(perm, "%.0f %% of the time goes into telling of every %s", 100 * part,
+    a->gain = part;
+    a->fix  = STR("train.log_every=0");
+    a->text = str_fmt(perm, "%.0f %% of the time goes into telling of every %s", 100 * part,
                           e->log_every == 1 ? "step"
                                             : str_fmt(perm, "%lldth step", (long long)e->log_every).data);
     return true;
@@ -299,6 +297,12 @@ static void find_bound(struct verdict *v, const struct evidence *e)
     }
 }
 
+/* What happens between steps is left out where only these are tried. */
+static f64 steps_part(const struct evidence *e)
+{
+    return 1 - part_of(e, PART_evaluation) - part_of(e, PART_checkpoint) - part_of(e, PART_logging);
+}
+
 static f64 worth(const struct ailing *a) { return isnan(a->gain) ? 0 : a->gain; }
 
 struct verdict verdict_of(const struct evidence *e, struct arena *perm)
@@ -307,7 +311,8 @@ struct verdict verdict_of(const struct evidence *e, struct arena *perm)
     find_bound(&v, e);
     for (i64 i = 0; i < AILMENTS; i++) {
         struct ailing a = { .ailment = (enum ailment)i, .gain = NAN, .foretold = NAN, .measured = NAN };
-        if (!rules[i](e, ailments[i].at, &a, perm)) continue;
+        if (!rules[i](e, ailments[i].at, &a, perm) || a.gain < noise) continue;
+        if (!verdict_tries_whole(a.ailment)) a.foretold /= steps_part(e);
         i64 at = v.count++;
         for (; at > 0 && worth(&v.ailing[at - 1]) < worth(&a); at--) v.ailing[at] = v.ailing[at - 1];
         v.ailing[at] = a;
@@ -320,9 +325,13 @@ void verdict_confirm(struct ailing *a, f64 before_s, f64 after_s)
     f64 fall     = 1 - after_s / before_s;
     a->measured  = fall;
     a->confirmed = fall > noise && !(fall < a->foretold / 2);
-    if (isnan(a->gain)) a->gain = fall;
-    else if (a->foretold > 0) a->gain *= fall / a->foretold;
-    a->gain = MIN(MAX(a->gain, 0), 0.99);
+    if (isnan(a->gain)) a->gain = MAX(fall, 0);
+    else if (a->foretold > 0) a->gain *= MIN(MAX(fall / a->foretold, 0), 1);
+}
+
+bool verdict_tries_whole(enum ailment a)
+{
+    return ailments[a].bound == BOUND_evaluation || ailments[a].bound == BOUND_checkpoint;
 }
 
 struct dollars ailing_dollars(const struct ailing *a, f64 usd_run, f64 runs_per_month)

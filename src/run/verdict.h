@@ -56,7 +56,7 @@ enum ailment {
     AILMENTS
 };
 
-enum experiment { EXPERIMENT_REPLAY, EXPERIMENT_SETTING };
+enum experiment { EXPERIMENT_NONE, EXPERIMENT_REPLAY, EXPERIMENT_SETTING };
 
 struct ailment_row {
     const char     *name;
@@ -73,7 +73,7 @@ struct ailing {
     struct str   fix;    /* KEY=VALUE, or several between blanks */
     struct str   tried;  /* the settings of its experiment; empty: it needs none */
     f64          gain;   /* part of the run's time that the fix gives back; NaN: not known */
-    f64          foretold; /* part by which a sample shall take less time in the experiment */
+    f64          foretold; /* part by which a sample shall take less time in the experiment; NaN: not known */
     f64          measured; /* the same as it came; NaN: not tried yet */
     bool         confirmed;
 };
@@ -87,8 +87,10 @@ struct verdict {
 
 struct verdict verdict_of(const struct evidence *e, struct arena *perm);
 
+/* Does its experiment need evaluations and checkpoints, or steps alone? */
+bool verdict_tries_whole(enum ailment a);
 /* Seconds a sample without and with what the experiment changed. It is confirmed if at least half of
- * what was foretold comes, and more than noise; `gain` is then what was measured. */
+ * what was foretold comes, and more than noise; where less than that comes `gain` is less. */
 void verdict_confirm(struct ailing *a, f64 before_s, f64 after_s);
 
 struct dollars {

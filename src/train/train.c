@@ -1,6 +1,7 @@
 /* train.c - the loop: batch, gradients, update; evaluation when due; stop at the end, when a signal
  * asks, or when guard.c says so. Nothing is allocated between two steps. */
 #include "train/train.h"
+#include "train/replay.h"
 #include "train/saving.h"
 #include <math.h>
 #include <string.h>
@@ -16,6 +17,7 @@ struct loop {
     struct session               s;
     const struct train_listener *listener;
     struct loader               *loader;
+    struct replay                replay;
     i64                          begin_ns;  /* of the run */
     struct limits                limits;
     struct lint_facts            facts;
@@ -205,7 +207,7 @@ static f64 lr_of(const struct loop *l, i64 step)
 static struct batch *next_batch(struct loop *l)
 {
     i64           begin = enter(l, PART_input);
-    struct batch *b     = loader_next(l->loader);
+    struct batch *b     = replay_next(&l->replay, l->loader, dataset_feeds(l->s.data), l->s.perm);
     i64           end   = enter(l, PART_other);
     account_step(l->listener->account, l->at.step, end);
     l->at.waited_ns += end - begin;
@@ -615,6 +617,7 @@ static enum status prepare(struct loop *l, struct os *os, const struct settings 
     l->limits    = session_limits(&l->s);
     l->evaluates = dataset_count(l->s.data, SPLIT_EVAL) > 0;
     l->looks_ahead = can_look_ahead(&l->s);
+    l->replay.wanted = MIN(settings->replay, REPLAY_MAX);
     st           = target_check(&l->s, err);
     if (!st) st = guard_open(&l->guard, &l->s, l->limits.steps, err);
     if (!st) st = saving_plan(&l->saving, &l->s, &l->guard, &l->at, err);

@@ -19,6 +19,7 @@ struct scene {
     f64  compute_ms, update_ms, launch_ms, log_ms, save_ms, eval_ms;
     i64  save_every, eval_every;
     f64  swap_pages; /* a step */
+    f64  stalled_ms; /* of a step, by the kernel's count: waiting for memory */
     f64  wave_s;     /* the GPU's activity: high for half of it, low for the other */
     f64  wave_low;
     struct machine_os *machine;
@@ -116,6 +117,7 @@ static void step(struct running *r, i64 index, struct fake_nvml *gpu)
     enter(r, PART_update);
     work(r, s->update_ms, 0.9);
     s->machine->swap_pages = (i64)(s->swap_pages * (f64)index);
+    s->machine->stalled_us += (i64)(1e3 * s->stalled_ms);
     enter(r, PART_logging);
     if (s->e.log_every && index % s->e.log_every == 0) call_ns(r, s->log_ms, true);
     enter(r, PART_checkpoint);
@@ -220,14 +222,23 @@ static void logging_every_step_near(struct scene *s)
 static void one_slow_core(struct scene *s) { s->machine->cores[2].mhz = 1500; }
 static void one_slow_core_near(struct scene *s) { s->machine->cores[2].mhz = 2370; } /* worth its seat */
 
-static void swapping(struct scene *s) { s->swap_pages = 100; }
-static void swapping_near(struct scene *s) { s->swap_pages = 4; } /* 0.8 MiB/s */
+static void swapping(struct scene *s)
+{
+    s->swap_pages = 100;
+    s->stalled_ms = 5;
+}
+static void swapping_near(struct scene *s)
+{
+    s->swap_pages = 4; /* 0.8 MiB/s */
+    s->stalled_ms = 5;
+}
 
 static void too_many_workers(struct scene *s)
 {
     s->e.workers         = 16;
     s->e.worker_bytes    = 600 << 20;
     s->machine->free_kib = 1 << 20;
+    s->stalled_ms        = 2;
 }
 static void too_many_workers_near(struct scene *s)
 {

@@ -1,0 +1,104 @@
+/* experiments.c - a verdict's ailments tried out, each in processes of its own (cli/tune.h). */
+#include "cli/experiments.h"
+#include "cli/tune.h"
+#include "cli/verdict_show.h"
+#include <math.h>
+#include <stdlib.h>
+
+enum { ROUNDS = 3 };
+
+static const f64 trial_part = 1.0 / 6; /* of the look at the run as it is */
+static const f64 periods    = 8;       /* of what is made rarer, in a trial */
+static const f64 trial_most_s = 20;    /* what is that rare already is not tried */
+
+struct lab {
+    struct cli          *cli;
+    const struct config *config;
+    struct measured      whole; /* the run as it is */
+    f64                  trial_s;
+};
+
+static int by_value(const void *a, const void *b)
+{
+    f64 x = *(const f64 *)a, y = *(const f64 *)b;
+    return (x > y) - (x < y);
+}
+
+static f64 median(f64 *values)
+{
+    qsort(values, ROUNDS, sizeof *values, by_value);
+    return values[ROUNDS / 2];
+}
+
+/* Seconds of a sample with these settings, and with batches from memory where that is the experiment. */
+static enum status trial(struct lab *l, const struct ailing *a, struct str words, bool replay, f64 seconds,
+                         f64 *out, struct err *err)
+{
+    struct arena    scratch = *l->cli->perm;
+    struct config  *config  = NEW(&scratch, struct config, 1);
+    struct measured m       = { 0 };
+    struct str      one;
+    bool            whole = verdict_tries_whole(a->ailment);
+    enum status     st    = STATUS_OK;
+    *config               = *l->config;
+    while (!st && str_cut(&words, ' ', &one)) st = config_add_override(config, &scratch, one, err);
+    if (replay) config->settings.replay = 2 * MAX(l->whole.accumulate, 1);
+    if (!st) st = tune_run(l->cli->os, &config->settings, seconds, whole ? MEASURE_WHOLE : MEASURE_STEPS, &m, err);
+    *out = m.seconds;
+    return st;
+}
+
+/* Long enough to see several of what happens rarely; NaN: that would take too long. */
+static f64 trial_seconds(const struct lab *l, const struct ailing *a)
+{
+    const struct evidence *e      = &l->whole.evidence;
+    f64                    step_s = (f64)split_sum(&e->split) * 1e-9 / (f64)MAX(e->steps, 1), needed = 0;
+    enum bound             bound  = ailments[a->ailment].bound;
+    if (bound == BOUND_evaluation) needed = periods * step_s * (f64)e->eval_every;
+    if (bound == BOUND_checkpoint) needed = periods * step_s * (f64)e->steps / (f64)MAX(e->saves, 1);
+    return needed > trial_most_s ? NAN : MAX(needed, l->trial_s);
+}
+
+/* In turns, so that whatever disturbs the machine meets both. */
+static enum status experiment(struct lab *l, struct ailing *a, struct err *err)
+{
+    f64         before[ROUNDS], after[ROUNDS], seconds = trial_seconds(l, a);
+    bool        replay = ailments[a->ailment].experiment == EXPERIMENT_REPLAY;
+    enum status st     = STATUS_OK;
+    if (ailments[a->ailment].experiment == EXPERIMENT_NONE || isnan(seconds)) return STATUS_OK;
+    if (l->cli->say->live)
+        say_live(l->cli->say, str_fmt(l->cli->perm, "trying out %s", ailments[a->ailment].name));
+    for (i64 i = 0; i < ROUNDS && !st; i++) {
+        st = trial(l, a, STR(""), false, seconds, &before[i], err);
+        if (!st) st = trial(l, a, replay ? STR("") : a->tried, replay, seconds, &after[i], err);
+    }
+    if (!st) verdict_confirm(a, median(before), median(after));
+    if (st == STATUS_NO) return STATUS_OK; /* it cannot run that way: not confirmed */
+    return st;
+}
+
+/* Of the whole run at this pace; NaN: it has no end, or no price. */
+static f64 run_dollars(const struct lab *l)
+{
+    const struct train_config *t = &l->config->settings.train;
+    f64 by_steps  = t->steps ? (f64)(t->steps * l->whole.batch * l->whole.accumulate) : INFINITY;
+    f64 by_epochs = t->epochs ? (f64)t->epochs * (f64)l->whole.train_samples : INFINITY;
+    f64 samples   = MIN(by_steps, by_epochs);
+    if (isinf(samples)) return NAN;
+    return samples * l->whole.seconds / 3600 * l->config->settings.train.usd_hour;
+}
+
+enum status experiments_show(struct cli *c, const struct config *config, f64 seconds, struct err *err)
+{
+    struct lab l = { .cli = c, .config = config, .trial_s = seconds * trial_part };
+    if (!(seconds > 0)) return STATUS_OK;
+    enum status st = tune_run(c->os, &config->settings, seconds, MEASURE_WHOLE, &l.whole, err);
+    if (st) return st;
+    struct arena   texts = arena_part(c->perm, 1 << 16);
+    struct verdict v     = verdict_of(&l.whole.evidence, &texts);
+    for (i64 i = 0; i < v.count && !st; i++) st = experiment(&l, &v.ailing[i], err);
+    if (st) return st;
+    if (!c->say->json) say_result(c->say, "\n");
+    verdict_show(c->say, &l.whole.evidence, &v, run_dollars(&l), config->settings.run.runs_per_month, *c->perm);
+    return STATUS_OK;
+}
