@@ -1,5 +1,6 @@
 /* check.c - the facts that lint.c judges: what data, plan and machine make of the settings. */
 #include "base/pool.h"
+#include "train/cadence.h"
 #include "train/train_int.h"
 #include <math.h>
 
@@ -46,6 +47,22 @@ static void add_naive(const struct session *s, struct lint_facts *f)
     }
 }
 
+/* For ever where nobody says that it may be taken away. */
+static f64 machine_life_s(const struct settings *s)
+{
+    if (s->checkpoint.mtti_hours > 0) return 3600 * s->checkpoint.mtti_hours;
+    return str_eq(s->run.market, STR("spot")) ? hazard_mean_s(hazard_prior) : INFINITY;
+}
+
+/* NaN: frugal finds it, or a step's time is not known. */
+static f64 save_every_s(const struct settings *s, f64 step_s)
+{
+    struct cadence c;
+    if (!s->checkpoint.every.len || cadence_parse(s->checkpoint.every, &c, NULL) || c.unit == EVERY_AUTO)
+        return NAN;
+    return c.unit == EVERY_STEPS ? c.value * step_s : c.value;
+}
+
 struct lint_facts facts_of(struct session *s, const struct limits *limits)
 {
     struct lint_facts f = { .settings      = s->settings,
@@ -65,6 +82,11 @@ struct lint_facts facts_of(struct session *s, const struct limits *limits)
                             .step_flops    = session_step_flops(s),
                             .eval_flops    = eval_flops(s),
                             .cores         = pool_machine_threads(),
+                            .gpu           = s->target.bus_id.len > 0,
+                            .low_speedup   = NAN,
+                            .disk_remote   = os_disk_is_remote(s->settings->checkpoint.dir),
+                            .mtti_s        = machine_life_s(s->settings),
+                            .save_every_s  = save_every_s(s->settings, NAN),
                             .load_s        = NAN,
                             .compute_s     = NAN };
     add_plain(s, &f);
@@ -88,10 +110,25 @@ static f64 least_load_s(struct session *s, struct loader *loader)
     return (f64)least * 1e-9 / BATCHES;
 }
 
+/* The same step compiled for narrower numbers. */
+static void add_low_speedup(struct session *s, struct lint_facts *f)
+{
+    struct compile_config low = s->config;
+    struct run_plan       now, then;
+    low.precision = f->low;
+    if (f->precision != DT_F32 || f->low == DT_F32) return;
+    if (s->backend->table->rate) s->backend->table->rate(s->backend, &s->target);
+    if (plan_of(s, &s->config, &now, NULL) || plan_of(s, &low, &then, NULL)) return;
+    f->low_speedup = now.seconds[PROGRAM_TRAIN] / then.seconds[PROGRAM_TRAIN];
+}
+
 void facts_measure(struct session *s, struct loader *loader, struct lint_facts *f)
 {
     bool known = s->target.seconds || s->target.flops_s[DT_F32] > 0;
     if (!known) return; /* of what a step takes */
     f->load_s    = least_load_s(s, loader);
     f->compute_s = program_seconds(s->set->programs[PROGRAM_TRAIN], &s->target, s->scratch);
+    f->save_every_s =
+        save_every_s(s->settings, MAX(f->load_s, f->compute_s) * (f64)MAX(s->config.accumulate, 1));
+    add_low_speedup(s, f);
 }

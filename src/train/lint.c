@@ -81,6 +81,69 @@ static struct str check_threads_beyond_cores(const struct lint_facts *f, struct 
                    (long long)train_of(f)->threads, f->cores);
 }
 
+static struct str check_cores_idle(const struct lint_facts *f, struct arena *perm)
+{
+    i64 threads = train_of(f)->threads;
+    if (f->gpu || !threads || 2 * threads >= f->cores) return fine;
+    return str_fmt(perm, "train.threads=%lld on %d cores, which are paid for: without it there are as many as cores",
+                   (long long)threads, f->cores);
+}
+
+/* Limits of this and the next: those of run/verdict.def. */
+static struct str check_fp32_where_faster(const struct lint_facts *f, struct arena *perm)
+{
+    if (f->precision != DT_F32 || !(f->low_speedup >= 1.3)) return fine;
+    return str_fmt(perm,
+                   "a step in fp32, which in %s would be %.1f times as fast by what this machine was measured to do: "
+                   "train.precision=auto",
+                   f->low == DT_BF16 ? "bf16" : "fp16", f->low_speedup);
+}
+
+static struct str check_memory_nearly_full(const struct lint_facts *f, struct arena *perm)
+{
+    const struct train_config *t     = train_of(f);
+    bool                       meant = t->memory_gib > 0 || !t->batch || str_eq(t->recompute, STR("auto"));
+    if (meant || !f->memory_bytes || (f64)f->train_bytes <= 0.9 * (f64)f->memory_bytes) return fine;
+    return str_fmt(perm,
+                   "the run takes %.3g of %.3g GiB, and the data's cache and checkpoints need some too: "
+                   "train.recompute=auto, or half of train.batch with twice train.accumulate",
+                   gib(f->train_bytes), gib(f->memory_bytes));
+}
+
+/* --- machines that may be taken away --- */
+
+static bool is_spot(const struct lint_facts *f)
+{
+    return str_eq(f->settings->run.market, STR("spot"));
+}
+
+static struct str check_spot_without_checkpoints(const struct lint_facts *f, struct arena *perm)
+{
+    if (!is_spot(f) || f->settings->checkpoint.dir.len || f->settings->checkpoint.to.len) return fine;
+    return str_fmt(perm, "run.market=spot without checkpoints: all of the run is lost when the machine is "
+                         "taken away. checkpoint.to=s3://BUCKET/PREFIX keeps them elsewhere");
+}
+
+static struct str check_spot_checkpoints_on_it(const struct lint_facts *f, struct arena *perm)
+{
+    const struct checkpoint_config *c = &f->settings->checkpoint;
+    if (!is_spot(f) || !c->dir.len || c->to.len || f->disk_remote) return fine;
+    return str_fmt(perm,
+                   "run.market=spot with checkpoints on the machine's own disk, which may go with it: "
+                   "checkpoint.to=s3://BUCKET/PREFIX, or a checkpoint.dir that stays");
+}
+
+/* On average half an interval is lost with a machine. */
+static struct str check_interval_beyond_machine(const struct lint_facts *f, struct arena *perm)
+{
+    f64 lost = f->save_every_s / 2 / f->mtti_s;
+    if (!f->settings->checkpoint.dir.len || !(lost >= 0.05)) return fine;
+    return str_fmt(perm,
+                   "a checkpoint every %.3g min on machines that last %.3g h loses %.0f %% of the work: "
+                   "checkpoint.every=auto",
+                   f->save_every_s / 60, f->mtti_s / 3600, 100 * lost);
+}
+
 /* --- the learning rate --- */
 
 static struct str check_warmup_longer_than_run(const struct lint_facts *f, struct arena *perm)

@@ -23,6 +23,10 @@ struct lint_facts { /* settings, and what data, plan and machine make of them */
     i32                    naive_count;            /* instructions of training by a kernel `…_naive` */
     struct str             naive_op;               /* the op of the first */
     i32                    cores;
+    bool                   gpu;         /* computes, not the cores */
+    f64                    low_speedup; /* of a step in `low`, by the rates of this machine; NaN: not known */
+    bool                   disk_remote; /* checkpoint.dir outlives the machine */
+    f64                    save_every_s, mtti_s; /* NaN: by itself, or not known; how long the machine lasts */
     f64                    load_s, compute_s; /* of a batch, measured; NaN: not known */
 };
 

@@ -39,6 +39,10 @@ warns dropout_within_an_epoch model.dropout=0.1
 warns evaluation_dominates train.eval_every=1
 warns batch_larger_than_data train.batch=100000
 warns "" train.batch=auto
+warns spot_without_checkpoints run.market=spot
+warns spot_checkpoints_on_it run.market=spot checkpoint.dir=kept
+warns "spot_checkpoints_on_it interval_beyond_machine" run.market=spot checkpoint.dir=kept checkpoint.every=2h
+rm -rf kept
 
 rules train.precision=fp16 train.loss_scale=1 | grep -q fp16_without_scaling || fail "fp16 without a scale"
 rules train.precision=fp16 | grep -q fp16_without_scaling && fail "fp16 with a scale"
@@ -49,12 +53,13 @@ grep -q '"event":"finding","rule":"lr_unusual","text":"train.lr of 0.5' out || f
 ! grep -q warning err || fail "an event and a warning"
 
 # doctor: 1 with a finding, 0 without, 2 for a rule that does not exist.
-"$frugal" doctor gpt.yaml >out 2>err || fail "doctor of a sound run"
+allow=train.allow=[fp32_where_faster] # on machines where it is
+"$frugal" doctor gpt.yaml "$allow" >out 2>err || fail "doctor of a sound run"
 grep -q 'a batch takes .* ms to load' out || fail "doctor does not tell of loading"
-"$frugal" doctor gpt.yaml train.lr=0.5 train.nesterov=true >out 2>err
+"$frugal" doctor gpt.yaml "$allow" train.lr=0.5 train.nesterov=true >out 2>err
 [ $? = 1 ] && [ "$(grep -c '^warning:' err)" = 2 ] || fail "doctor of two mistakes"
 tail -n 1 err | grep -q 'gpt.yaml: 2 likely mistakes; train.allow=lr_unusual' || fail "doctor's last word"
-"$frugal" doctor gpt.yaml train.lr=0.5 train.allow=lr_unusual >out 2>err || fail "doctor of what is meant"
+"$frugal" doctor gpt.yaml train.lr=0.5 train.allow=[lr_unusual,fp32_where_faster] >out 2>err || fail "doctor of what is meant"
 "$frugal" train gpt.yaml train.allow=lr_unusal >out 2>err
 [ $? = 2 ] && grep -q 'there is no rule lr_unusal' err || fail "a rule that does not exist"
 
@@ -65,11 +70,11 @@ grep -q '\[loader_bound\]$' err || fail "doctor does not see that the loader is 
 grep -q '\[loader_bound\]$' err || fail "the run does not see that the loader is slow"
 
 # What we show others is sound.
-"$frugal" doctor "$top/examples/ranker.yaml" >out 2>err || fail "doctor of ranker.yaml"
-"$frugal" doctor "$top/examples/gpt.yaml" data.path=text >out 2>err || fail "doctor of gpt.yaml"
+"$frugal" doctor "$top/examples/ranker.yaml" "$allow" >out 2>err || fail "doctor of ranker.yaml"
+"$frugal" doctor "$top/examples/gpt.yaml" data.path=text "$allow" >out 2>err || fail "doctor of gpt.yaml"
 if [ -d /usr/share/datasets/fashion-mnist ]; then
   for name in fashion resnet; do
-    "$frugal" doctor "$top/examples/$name.yaml" >out 2>err || fail "doctor of $name.yaml"
+    "$frugal" doctor "$top/examples/$name.yaml" "$allow" >out 2>err || fail "doctor of $name.yaml"
   done
 fi
 exit $failed

@@ -29,6 +29,9 @@ static struct lint_facts sound(void)
                                 .step_flops    = 3e9,
                                 .eval_flops    = 30e9,
                                 .cores         = 2,
+                                .low_speedup   = NAN,
+                                .save_every_s  = NAN,
+                                .mtti_s        = INFINITY,
                                 .load_s        = 1e-4,
                                 .compute_s     = 1e-3 };
 }
@@ -127,6 +130,43 @@ static void dropout_within_an_epoch(struct lint_facts *f, bool near)
     f->steps               = f->epoch_steps + near;
 }
 
+static void cores_idle(struct lint_facts *f, bool near)
+{
+    f->cores               = 16;
+    settings.train.threads = near ? 8 : 7;
+}
+
+static void fp32_where_faster(struct lint_facts *f, bool near)
+{
+    f->precision   = DT_F32;
+    f->low_speedup = near ? 1.2 : 1.8;
+}
+
+static void memory_nearly_full(struct lint_facts *f, bool near)
+{
+    f->train_bytes = f->memory_bytes / 100 * (near ? 89 : 95);
+}
+
+static void spot_without_checkpoints(struct lint_facts *f, bool near)
+{
+    (void)f;
+    settings.run.market = near ? STR("on-demand") : STR("spot");
+}
+
+static void spot_checkpoints_on_it(struct lint_facts *f, bool near)
+{
+    settings.run.market     = STR("spot");
+    settings.checkpoint.dir = STR("kept");
+    f->disk_remote          = near;
+}
+
+static void interval_beyond_machine(struct lint_facts *f, bool near)
+{
+    settings.checkpoint.dir = STR("kept");
+    f->mtti_s               = 3600;
+    f->save_every_s         = near ? 350 : 600;
+}
+
 static mistake *const mistakes[LINT_COUNT] = {
 #define RULE(name, about) name,
 #include "train/lint.def"
@@ -167,7 +207,8 @@ TEST(every_finding_names_a_remedy)
         CHECK_EQ(lint(&f, found, perm), 1);
         const char *text = str_z(perm, found[0].text);
         CHECK(strlen(text) < 240 && !strchr(text, '\n'));
-        CHECK(strstr(text, "train.") || strstr(text, "model.") || strstr(text, "faster disk"));
+        CHECK(strstr(text, "train.") || strstr(text, "model.") || strstr(text, "faster disk") ||
+              strstr(text, "checkpoint."));
     }
 }
 
