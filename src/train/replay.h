@@ -12,7 +12,8 @@ struct replay {
     i64          count, next;
 };
 
-/* The loader's next batch until as many were kept; from then on those, in turn. */
-struct batch *replay_next(struct replay *r, struct loader *l, const struct feeds *feeds, struct arena *perm);
+struct batch *replay_next(struct replay *r); /* of those that were kept, in turn; NULL: not enough yet */
+/* What the loader gave, NULL too: until there are enough, it is kept. */
+void replay_keep(struct replay *r, const struct batch *b, const struct feeds *feeds, struct arena *perm);
 
 #endif

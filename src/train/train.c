@@ -207,8 +207,10 @@ static f64 lr_of(const struct loop *l, i64 step)
 static struct batch *next_batch(struct loop *l)
 {
     i64           begin = enter(l, PART_input);
-    struct batch *b     = replay_next(&l->replay, l->loader, dataset_feeds(l->s.data), l->s.perm);
+    struct batch *b     = replay_next(&l->replay);
+    if (!b) b = loader_next(l->loader);
     i64           end   = enter(l, PART_other);
+    replay_keep(&l->replay, b, dataset_feeds(l->s.data), l->s.perm);
     account_step(l->listener->account, l->at.step, end);
     l->at.waited_ns += end - begin;
     return b;
