@@ -3,9 +3,9 @@
 #include "run/verdict.h"
 #include <math.h>
 
-static const f64 noise        = 0.02; /* of a measured time: less is none */
-static const f64 eval_wanted  = 0.05; /* part of the run that evaluation may take */
-static const f64 workers_room = 1.2;  /* more than the mean asks for, because samples differ */
+static const f64 noise         = 0.02; /* of a measured time: less is none */
+static const f64 eval_wanted   = 0.05; /* part of the run that evaluation may take */
+static const f64 memory_wanted = 0.7;  /* part of the memory that may be taken */
 
 const struct ailment_row ailments[AILMENTS] = {
 #define AILMENT(name, bound, at, experiment, source, about)                                        \
@@ -74,20 +74,15 @@ static bool reading_binds(const struct evidence *e)
     return e->load.seconds > 0 && e->load.disk * (f64)e->load.core_count >= part_of(e, PART_input) / 2;
 }
 
-/* As many as bring a sample when it is needed. */
-static i64 workers_needed(const struct evidence *e)
-{
-    f64 waits = MIN(part_of(e, PART_input), 0.95);
-    return (i64)ceil((f64)MAX(e->workers, 1) / (1 - waits) * workers_room);
-}
-
 /* --- the rules ---------------------------------------------------------------------------------- */
 
 typedef bool rule(const struct evidence *e, f64 at, struct ailing *a, struct arena *perm);
 
-static void data_fix(const struct evidence *e, struct ailing *a, i64 workers, struct arena *perm)
+/* Left alone the loader finds as many workers as bring samples in time. Where it did, only reading and
+ * decoding less often is left. */
+static void data_fix(const struct evidence *e, struct ailing *a)
 {
-    a->fix  = str_fmt(perm, "loader.workers=%lld", (long long)workers);
+    a->fix  = e->workers_fixed ? STR("loader.workers=auto") : STR("loader.keep=on");
     a->gain = a->foretold = part_of(e, PART_input);
 }
 
@@ -99,7 +94,7 @@ static rule check_slow_disk, check_slow_network, check_slow_augmentation, check_
 static bool check_slow_disk(const struct evidence *e, f64 at, struct ailing *a, struct arena *perm)
 {
     if (!waits_for_data(e, at) || e->remote || !reading_binds(e)) return false;
-    data_fix(e, a, workers_needed(e), perm);
+    data_fix(e, a);
     a->text = str_fmt(perm, "steps wait for data %.0f %% of the time, and most of that is reading the disk",
                       100 * a->gain);
     return true;
@@ -108,10 +103,8 @@ static bool check_slow_disk(const struct evidence *e, f64 at, struct ailing *a, 
 static bool check_slow_network(const struct evidence *e, f64 at, struct ailing *a, struct arena *perm)
 {
     if (!waits_for_data(e, at) || !e->remote || !reading_binds(e)) return false;
-    data_fix(e, a, workers_needed(e), perm);
-    a->text = str_fmt(perm,
-                      "steps wait for data %.0f %% of the time, and most of that is the network's; more "
-                      "reads at once, or a copy on a local disk",
+    data_fix(e, a);
+    a->text = str_fmt(perm, "steps wait for data %.0f %% of the time, and most of that is the network's",
                       100 * a->gain);
     return true;
 }
@@ -119,14 +112,10 @@ static bool check_slow_network(const struct evidence *e, f64 at, struct ailing *
 static bool check_slow_augmentation(const struct evidence *e, f64 at, struct ailing *a,
                                     struct arena *perm)
 {
-    i64 cores = MAX(e->load.core_count, 1);
     if (!waits_for_data(e, at) || reading_binds(e) || !(e->decode_s + e->augment_s > 0)) return false;
-    data_fix(e, a, MIN(workers_needed(e), cores), perm);
-    bool full = e->workers >= cores;
-    if (full) a->fix = STR("loader.keep=on");
-    a->text = str_fmt(perm, "steps wait for data %.0f %% of the time, and most of that is %s%s",
-                      100 * a->gain, e->decode_s > e->augment_s ? "decoding" : "augmenting",
-                      full ? "; every core has a worker already" : "");
+    data_fix(e, a);
+    a->text = str_fmt(perm, "steps wait for data %.0f %% of the time, and most of that is %s", 100 * a->gain,
+                      e->decode_s > e->augment_s ? "decoding" : "augmenting");
     return true;
 }
 
@@ -254,10 +243,12 @@ static bool check_too_many_workers(const struct evidence *e, f64 at, struct aili
     f64 taken = e->load.memory_bytes - e->load.memory_free_bytes;
     if (!(e->load.seconds > 0) || !(taken > at * e->load.memory_bytes) || !loader_fills_memory(e))
         return false;
-    i64 fits = (i64)((at - 0.2) * e->load.memory_bytes / e->worker_bytes) -
-               (i64)((taken - (f64)e->workers * e->worker_bytes) / e->worker_bytes);
+    f64 rest  = taken - (f64)e->workers * e->worker_bytes;
+    f64 room  = MAX(memory_wanted * e->load.memory_bytes - rest, e->worker_bytes);
+    i64 fits  = MIN(MAX((i64)(room / e->worker_bytes), 1), e->workers - 1);
     a->gain = a->foretold = MAX(part_of(e, PART_input), e->load.memory_stalled);
-    a->fix = a->tried = str_fmt(perm, "loader.workers=%lld", (long long)MIN(MAX(fits, 1), e->workers - 1));
+    a->fix = a->tried = e->workers_fixed ? str_fmt(perm, "loader.workers=%lld", (long long)fits)
+                                         : str_fmt(perm, "loader.memory_gib=%.2g", room / 0x1p30);
     a->text = str_fmt(perm, "%lld workers of %.3g MiB each, and %.0f %% of the memory is taken",
                       (long long)e->workers, e->worker_bytes / 0x1p20,
                       100 * taken / e->load.memory_bytes);
@@ -270,7 +261,7 @@ static bool check_oscillation(const struct evidence *e, f64 at, struct ailing *a
     bool other = e->usage.with == RHYTHM_CHECKPOINT || e->usage.with == RHYTHM_EVALUATION;
     if (e->usage.shape != USAGE_OSCILLATING || e->usage.low < at || other) return false;
     a->gain = a->foretold = 1 - e->usage.mean / e->usage.p95;
-    a->fix  = str_fmt(perm, "loader.prefetch=%d", 8);
+    a->fix  = str_fmt(perm, "loader.prefetch=%lld", (long long)MIN(MAX(2 * e->prefetch, 4), 64));
     a->text = usage_text(&e->usage, perm);
     return true;
 }

@@ -24,7 +24,9 @@ struct evidence {
 
     f64  read_s, decode_s, augment_s; /* of all the loader's workers; 0: samples are mapped memory */
     i64  workers;             /* of the loader, of the stage that has the most */
+    bool workers_fixed;       /* by the user; else the loader finds their number */
     f64  worker_bytes;        /* that each holds */
+    i64  prefetch;            /* batches made ahead */
     bool remote;              /* samples come over a network */
 
     i64        batch, accumulate;

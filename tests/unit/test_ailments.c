@@ -42,7 +42,9 @@ static struct scene healthy(struct arena *perm)
     s.e = (struct evidence){ .flops_part     = 0.7,
                              .bandwidth_part = 0.4,
                              .workers        = 1,
+                             .workers_fixed  = true,
                              .worker_bytes   = 64 << 20,
+                             .prefetch       = 4,
                              .batch          = 32,
                              .accumulate     = 1,
                              .batch_fits     = 256,
@@ -262,9 +264,9 @@ static const struct {
     void (*seed)(struct scene *), (*near)(struct scene *);
     const char *fix;
 } seeded[] = {
-    { AILMENT_slow_disk, slow_disk, slow_disk_near, "loader.workers=2" },
-    { AILMENT_slow_network, slow_network, slow_network_near, "loader.workers=4" },
-    { AILMENT_slow_augmentation, slow_augmentation, slow_augmentation_near, "loader.workers=2" },
+    { AILMENT_slow_disk, slow_disk, slow_disk_near, "loader.workers=auto" },
+    { AILMENT_slow_network, slow_network, slow_network_near, "loader.workers=auto" },
+    { AILMENT_slow_augmentation, slow_augmentation, slow_augmentation_near, "loader.workers=auto" },
     { AILMENT_tiny_batch, tiny_batch, tiny_batch_near, "train.batch=64 train.lr_batch=32" },
     { AILMENT_fp32_where_bf16, fp32_where_bf16, fp32_where_bf16_near, "train.precision=bf16" },
     { AILMENT_checkpoint_too_often, checkpoint_too_often, checkpoint_too_often_near,
@@ -274,7 +276,7 @@ static const struct {
     { AILMENT_logging_every_step, logging_every_step, logging_every_step_near, "train.log_every=0" },
     { AILMENT_one_slow_core, one_slow_core, one_slow_core_near, "train.threads=3" },
     { AILMENT_swapping, swapping, swapping_near, "train.batch=16 train.accumulate=2" },
-    { AILMENT_too_many_workers, too_many_workers, too_many_workers_near, "loader.workers=10" },
+    { AILMENT_too_many_workers, too_many_workers, too_many_workers_near, "loader.workers=9" },
     { AILMENT_oscillation, oscillation, oscillation_near, "loader.prefetch=8" },
 };
 
@@ -302,6 +304,19 @@ TEST(each_ailment_is_named_alone_with_its_fix)
         CHECK_STR(v.ailing[0].fix, seeded[i].fix);
         CHECK(v.ailing[0].text.len > 0);
     }
+}
+
+/* Where the loader has found its workers itself, more of them is no advice. */
+TEST(a_loader_that_finds_its_workers_gets_another_fix)
+{
+    struct scene s    = healthy(perm);
+    s.e.workers_fixed = false;
+    slow_disk(&s);
+    CHECK_STR(run_scene(&s, perm).ailing[0].fix, "loader.keep=on");
+    s                 = healthy(perm);
+    s.e.workers_fixed = false;
+    too_many_workers(&s);
+    CHECK_STR(run_scene(&s, perm).ailing[0].fix, "loader.memory_gib=5.6");
 }
 
 TEST(its_near_miss_is_not)
