@@ -14,7 +14,7 @@ train: {epochs: 3, out: weights.safetensors}
 checkpoint: {dir: kept}
 YAML
 
-run 0 profile run.yaml active=2 trace=trace.json
+run 0 profile run.yaml active=2 trace=trace.json --seconds 0
 has out '^Profile of 2 steps: [0-9.]+ ms a step on '
 has out '^  forward +[0-9.]+ +[0-9.]+%'
 has out '^  all +[0-9.]+ +100.0%$'
@@ -24,9 +24,9 @@ has err 'trace in trace.json'
 [ -s trace.json ] || fail "no trace"
 [ ! -e weights.safetensors ] && [ ! -e kept ] || fail "a profile keeps nothing"
 
-run 0 profile run.yaml limit=1 sort=memory
+run 0 profile run.yaml limit=1 sort=memory --seconds 0
 has out 'and [0-9]+ more: limit=0 shows all'
-run 0 profile run.yaml train.accumulate=2 limit=0
+run 0 profile run.yaml train.accumulate=2 limit=0 --seconds 0
 lacks out 'limit=0 shows all'
 run 2 profile run.yaml sort=colour
 has err 'profile.sort is colour; expected one of time\|calls'
