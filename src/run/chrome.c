@@ -133,7 +133,7 @@ static void add_head(struct writer *w, const struct target *t)
 
 static i64 earliest_ns(const struct profile *p)
 {
-    i64 ns = INT64_MAX;
+    i64 ns = profile_span_count(p) ? INT64_MAX : 0;
     for (i64 i = 0; i < profile_span_count(p); i++) ns = MIN(ns, profile_span(p, i).begin_ns);
     return ns;
 }
