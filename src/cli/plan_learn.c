@@ -30,6 +30,22 @@ static void learn_lives(struct cli *c, struct question *q, struct ledger *l)
                 hazard_mean_s(q->limits.spot) / 3600, (long long)count));
 }
 
+/* Of machines that were used before: they differ more than a mean of all can say. */
+static void learn_own_life(struct cli *c, struct question *q, struct device *d, struct ledger *l,
+                           const struct lessons *all)
+{
+    struct lifetime *lives;
+    i64              count = 0, now = c->os->wall_ns(c->os);
+    if (!d->row) return;
+    struct str machine =
+        str_fmt(c->perm, "%.*s/%.*s", STR_ARG(d->row->provider), STR_ARG(d->row->name));
+    if (!lessons_ran_on(all, machine)) return;
+    if (report_lifetimes(l, machine, now, c->perm, &lives, &count, NULL) || !count) return;
+    d->spot = hazard_fit(lives, count);
+    note(q, str_fmt(c->perm, "spot %.*s live %.3g h: %lld of them in your ledger, and the prior",
+                    STR_ARG(machine), hazard_mean_s(d->spot) / 3600, (long long)count));
+}
+
 static void learn_pace(struct device *d, enum dtype t, const struct lessons *all)
 {
     struct lesson p = lesson_pace(all, d->model, str_of(precision_text(t)), d->rates_key);
@@ -107,6 +123,8 @@ void plan_learn(struct cli *c, struct question *q)
     if (any && !ledger_open(c->os, path, c->perm, &l, NULL)) {
         learn_lives(c, q, l);
         if (lessons_read(l, q->catalogue, c->perm, &all, NULL)) all = NULL;
+        for (i64 i = 0; all && i < q->device_count; i++)
+            learn_own_life(c, q, &q->devices[i], l, all);
         ledger_close(l);
     }
     for (i64 i = 0; all && i < q->device_count; i++) {

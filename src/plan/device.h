@@ -5,6 +5,7 @@
 #include "plan/catalogue.h"
 #include "plan/network.h"
 #include "plan/rates.h"
+#include "run/hazard.h"
 
 /* Figures that nobody could look up (assumed.def). */
 #define ASSUME(name, value, unit, why) extern const f64 assumed_##name;
@@ -37,6 +38,7 @@ struct device {
     f64 pace[DT_COUNT]; /* a step in that precision takes so many times what the rates say */
     i64 pace_runs[DT_COUNT];
     f64 warm_s, boot_s; /* process to first step, machine to process */
+    struct hazard spot; /* of this kind of machine; scale_s 0: that of all, or the prior */
 };
 
 /* What compile must know of such a machine: as our kernels are, but for their workspaces. */

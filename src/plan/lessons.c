@@ -200,6 +200,17 @@ struct lesson lesson_stall_bytes_s(const struct lessons *l, struct str device)
     return median(&found);
 }
 
+bool lessons_ran_on(const struct lessons *l, struct str machine)
+{
+    for (i64 i = 0; i < l->run_count; i++) {
+        struct str rest = l->runs[i].settings, line, key;
+        while (str_cut(&rest, '\n', &line))
+            if (str_cut(&line, '=', &key) && str_eq(key, STR("run.machine")) && str_eq(line, machine))
+                return true;
+    }
+    return false;
+}
+
 /* Do they read the same data in the same way? */
 static bool same_data(struct str a, struct str b)
 {

@@ -31,6 +31,9 @@ struct lesson lesson_stall_bytes_s(const struct lessons *l, struct str device); 
 struct lesson lesson_load_s(const struct lessons *l, struct str host, struct str settings,
                             struct lesson *kept_up);
 
+/* Has any run said that it ran on that machine (run.machine=PROVIDER/NAME)? */
+bool lessons_ran_on(const struct lessons *l, struct str machine);
+
 /* 12 hexadecimal digits for rates as a text (rates_print). */
 struct str lesson_rates_key(struct str text, struct arena *perm);
 

@@ -99,7 +99,9 @@ static i64 rounds_of(const struct plan_row *r, i64 runs)
 static struct hazard hazard_of(const struct plan_row *r, const struct plan_limits *l)
 {
     struct hazard prior = hazard_of_mean(3600 * assumed_spot_mean_h, hazard_prior.shape);
-    struct hazard spot  = l->spot.scale_s > 0 ? l->spot : prior;
+    struct hazard spot  = r->device->spot.scale_s > 0 ? r->device->spot
+                          : l->spot.scale_s > 0       ? l->spot
+                                                      : prior;
     f64           gpus  = (f64)(r->machines * r->device->units);
     if (r->price != PRICE_SPOT) return (struct hazard){ 1, 3600 * assumed_fault_h / gpus };
     if (r->machines == 1) return spot;

@@ -60,6 +60,9 @@ if [ -e "$folder/ledger.db" ]; then
   run 0 plan run.yaml "$ledger"
   has out 'spot machines live [0-9.]+ h in the mean: 1 of them in your ledger'
   has out '^  starting on .* takes [0-9.e-]+ s, by 1 runs, instead of warm_s$'
+  run 0 train run.yaml train.epochs=1 run.market=spot run.machine=aws/g4dn.xlarge train.usd_hour=1 "$ledger"
+  run 0 plan run.yaml "$ledger"
+  has out 'spot aws/g4dn.xlarge live [0-9.]+ h: 1 of them in your ledger'
   # What was foretold is held against what it took, once it took long enough to tell.
   run 0 plan run.yaml "$ledger" train.usd_hour=0 train.epochs=20000 train.eval_every=1000000
   run 0 train run.yaml "$ledger" train.usd_hour=0 train.epochs=20000 train.precision=fp32 train.batch=16 train.accumulate=1 \

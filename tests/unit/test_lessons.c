@@ -161,6 +161,16 @@ TEST(plans_are_found_by_settings)
     ledger_close(w.l);
 }
 
+TEST(machines_are_known_by_the_name_that_runs_gave_them)
+{
+    struct world w = world_new(perm);
+    tell(&w, (struct story){ .settings = "run.machine=aws/p4d.24xlarge\n", .told_s = 1, .took_s = 1 });
+    struct lessons *l = learn(&w);
+    CHECK(lessons_ran_on(l, STR("aws/p4d.24xlarge")));
+    CHECK(!lessons_ran_on(l, STR("aws/p4d")));
+    ledger_close(w.l);
+}
+
 TEST(starting_saving_and_loading_are_those_of_earlier_runs)
 {
     struct world          w = world_new(perm);

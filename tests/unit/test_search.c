@@ -186,6 +186,8 @@ TEST(longer_lives_make_spot_cheaper)
     struct plan_result *r = search(s, perm, scratch);
     CHECK_EQ(r->rows[0].price, PRICE_SPOT);
     CHECK(r->rows[0].bill.total < before);
+    s->devices[0].spot = hazard_of_mean(0.3 * 3600, 0.7); /* what is known of this kind outweighs it */
+    CHECK(search(s, perm, scratch)->rows[0].bill.total > before);
 }
 
 /* The line through two shallow models is the deep one. */
