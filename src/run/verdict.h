@@ -102,7 +102,7 @@ struct dollars ailing_dollars(const struct ailing *a, f64 usd_run, f64 runs_per_
 
 /* "data bound: 43 % of the time goes into waiting for data". */
 struct str verdict_text(const struct verdict *v, struct arena *perm);
-/* "slow_disk: …; loader.workers=8 gives back 43 % of the run, $1.20 a run and $14 a year; confirmed: …". */
+/* "slow_disk: …; loader.workers=auto gives back 43 % of the run, $1.20 a run, $14 a year; … confirmed". */
 struct str ailing_text(const struct ailing *a, struct dollars d, struct arena *perm);
 
 #endif

@@ -1,7 +1,9 @@
 /* What a real run tells of itself at its end, and the verdict on it. The ailments here outweigh by far what
  * a busy machine does to a run of milliseconds: one is ten times the rest, the other is asleep. */
+#include "data/image.h"
 #include "harness.h"
 #include "support/folder.h"
+#include "support/picture.h"
 #include "support/small_run.h"
 #include "train/train.h"
 #include <unistd.h>
@@ -21,12 +23,38 @@ static bool has(const struct verdict *v, enum ailment a)
     return false;
 }
 
+static struct verdict verdict_with(struct os *os, const struct settings *s, const struct train_listener *l,
+                                   struct train_result *r, struct arena *perm)
+{
+    struct err err = { 0 };
+    if (train_run(os, s, l, r, &err)) harness_fail(__FILE__, __LINE__, "%s", err.text);
+    return verdict_of(&r->evidence, perm);
+}
+
 static struct verdict verdict_on(const struct settings *s, const struct train_listener *l,
                                  struct train_result *r, struct arena *perm)
 {
-    struct err err = { 0 };
-    CHECK_EQ(train_run(os_real(), s, l, r, &err), STATUS_OK);
-    return verdict_of(&r->evidence, perm);
+    return verdict_with(os_real(), s, l, r, perm);
+}
+
+/* A disk that takes 30 ms for each read. */
+static enum status slow_read(struct os *os, struct file f, void *to, i64 bytes, i64 at, i64 *got, struct err *err)
+{
+    (void)os;
+    usleep(30000);
+    return os_real()->read(os_real(), f, to, bytes, at, got, err);
+}
+
+static struct str pictures(struct arena *perm)
+{
+    struct str dir = folder_new(perm);
+    for (i64 i = 0; i < 12; i++) {
+        struct str sub = str_fmt(perm, "%.*s/%s", STR_ARG(dir), i % 2 ? "ant" : "bee");
+        CHECK(!os_real()->make_dir(os_real(), sub, NULL));
+        folder_put(perm, sub, str_z(perm, str_fmt(perm, "%02lld.jpg", (long long)i)),
+                   picture_jpeg(perm, 40, 40, (u64)i));
+    }
+    return dir;
 }
 
 TEST(a_run_that_evaluates_after_every_step_is_told_to_do_it_less)
@@ -62,4 +90,30 @@ TEST(a_run_that_tells_of_every_step_is_told_not_to)
     s.train.log_every = 0; /* the same, and nobody asked for it: no setting would help */
     v                 = verdict_on(&s, &l, &r, perm);
     CHECK(!has(&v, AILMENT_logging_every_step));
+}
+
+/* The loader asks for as many at once as help, and still a step of microseconds waits. */
+TEST(a_slow_disk_at_the_seam_is_named)
+{
+    struct settings       s  = small_run(perm, folder_new(perm).data, "[flatten, {dense: 2}]");
+    struct os             os = *os_real();
+    struct train_listener l  = { 0 };
+    struct train_result   r;
+    if (!image_library(IMAGE_JPEG)) SKIP("this build has no libjpeg");
+    os.read = slow_read;
+    s.data  = (struct data_config){ .kind            = STR("images"),
+                                    .path            = pictures(perm),
+                                    .image_size      = 8,
+                                    .image_crop      = STR("whole"),
+                                    .image_normalise = STR("none") };
+    s.train.batch    = 4;
+    s.train.epochs   = 1;
+    struct verdict v = verdict_with(&os, &s, &l, &r, perm);
+    struct load *m   = &r.evidence.load;
+    if (m->memory_free_bytes < 0.15 * m->memory_bytes || m->swap_bytes_s > 0)
+        SKIP("this machine is short of memory, which comes first");
+    CHECK_EQ(v.bound, BOUND_data);
+    CHECK(r.evidence.read_s > 12 * 0.03 && r.evidence.workers >= 1);
+    CHECK(has(&v, AILMENT_slow_disk));
+    CHECK(!has(&v, AILMENT_slow_network) && !has(&v, AILMENT_slow_augmentation));
 }
