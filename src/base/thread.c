@@ -1,8 +1,11 @@
 /* thread.c - starting a thread with all signals blocked, and waiting with a limit. */
 #include "base/thread.h"
+#include "base/text.h"
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum status thread_start(pthread_t *thread, void *(*main)(void *), void *context, const char *what,
                          struct err *err)
@@ -36,4 +39,15 @@ i64 thread_cpu_ns(void)
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (i64)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+i64 thread_delay_ns(int *fd)
+{
+    char text[128];
+    i64  delay = 0;
+    if (*fd < 0) *fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+    ssize_t    got  = *fd < 0 ? 0 : pread(*fd, text, sizeof text, 0);
+    struct str rest = { text, MAX((i64)got, 0) }, cpu, field; /* "on-core delayed slices" */
+    if (str_cut(&rest, ' ', &cpu) && str_cut(&rest, ' ', &field)) str_i64(field, &delay);
+    return delay;
 }

@@ -17,7 +17,7 @@ struct reading {
     i64          waited_ns; /* the wait that goes on included */
     struct tally tally;
     struct {
-        i64 samples, busy_ns, cpu_ns;
+        i64 samples, busy_ns, cpu_ns, probed_ns, delay_ns;
     } lane[STAGE_COUNT];
 };
 
@@ -28,9 +28,11 @@ static struct reading reading_now(const struct pipeline *p)
     struct reading r   = { .now_ns = now, .tally = p->tally };
     r.waited_ns        = p->tally.waited_ns + (p->next_since_ns ? now - p->next_since_ns : 0);
     for (i64 k = 0; k < p->lane_count; k++) {
-        r.lane[k].samples = p->lanes[k].samples;
-        r.lane[k].busy_ns = p->lanes[k].busy_ns;
-        r.lane[k].cpu_ns  = p->lanes[k].cpu_ns;
+        r.lane[k].samples   = p->lanes[k].samples;
+        r.lane[k].busy_ns   = p->lanes[k].busy_ns;
+        r.lane[k].cpu_ns    = p->lanes[k].cpu_ns;
+        r.lane[k].probed_ns = p->lanes[k].probed_ns;
+        r.lane[k].delay_ns  = p->lanes[k].delay_ns;
     }
     return r;
 }
@@ -45,12 +47,16 @@ static struct tuner_seen seen_since(const struct reading *a, const struct readin
                                  .away_s       = seconds(b->tally.away_ns - a->tally.away_ns),
                                  .taken        = b->tally.samples - a->tally.samples,
                                  .sample_bytes = b->tally.sample_bytes_max };
-    for (i64 k = 0; k < STAGE_COUNT; k++)
+    for (i64 k = 0; k < STAGE_COUNT; k++) { /* a thread that waits for a core is not busy */
+        f64 probed = seconds(b->lane[k].probed_ns - a->lane[k].probed_ns);
+        f64 delay  = seconds(b->lane[k].delay_ns - a->lane[k].delay_ns);
+        f64 busy   = seconds(b->lane[k].busy_ns - a->lane[k].busy_ns);
         s.stage[k] = (struct tuner_stage){
             .samples = b->lane[k].samples - a->lane[k].samples,
-            .busy_s  = seconds(b->lane[k].busy_ns - a->lane[k].busy_ns),
+            .busy_s  = probed > 0 ? busy * MAX(1 - delay / probed, 0) : busy,
             .cpu_s   = seconds(b->lane[k].cpu_ns - a->lane[k].cpu_ns),
         };
+    }
     return s;
 }
 
@@ -139,6 +145,7 @@ struct tuner_limits conductor_limits(const struct pipeline *p)
                                            .memory_bytes = p->memory_bytes - p->kept_bytes_max,
                                            .batch        = c->batch };
     l.cpu                              = (f64)(o->cpu ? o->cpu : pool_machine_threads());
+    l.cpu_strict                       = o->cpu && o->cpu < pool_machine_threads();
     for (i64 k = 0; k < p->lane_count; k++) {
         l.stage[k]   = p->lanes[k].stage;
         l.workers[k] = o->workers_count == 1 ? o->workers[0] : 0;

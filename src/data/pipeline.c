@@ -14,9 +14,11 @@
 #include "data/pipeline_int.h"
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { ALIGN = 64, NEXT_TRIED_MAX = 64, SKIPS_SAID = 8 };
 static const i64 close_limit_ns = 1000000000; /* for threads that wait for a disk or a network */
+static const i64 probe_every_ns = 5000000; /* of a thread: the two looks take a thousandth of it */
 static const i64 pause_min_ns   = 1000000000; /* the caller does something else, not a step */
 enum { PAUSE_TIMES = 8 };                     /* so many times as long as it mostly does */
 
@@ -238,14 +240,38 @@ static void finish(struct pipeline *p, struct item *i)
     if (--s->left == 0) collate(p, s);
 }
 
-static void account(struct pipeline *p, struct lane *l, const struct item *i, i64 busy_ns,
-                    i64 cpu_ns)
+/* What a sample took of its stage. */
+struct took {
+    i64  busy_ns, cpu_ns, delay_ns;
+    bool probed; /* the delay is known: to ask for it costs too much for each */
+};
+
+static struct took item_run_timed(struct pipeline *p, struct item *i, struct worker *w)
+{
+    i64         begin_ns = p->os->now_ns(p->os), cpu_ns = thread_cpu_ns();
+    struct took t = { .probed = begin_ns - w->probed_at_ns > probe_every_ns };
+    if (t.probed) t.delay_ns = -thread_delay_ns(&w->delay_fd);
+    item_run(p, i, w);
+    i64 end_ns = p->os->now_ns(p->os);
+    t.busy_ns  = end_ns - begin_ns;
+    t.cpu_ns   = thread_cpu_ns() - cpu_ns;
+    if (t.probed) {
+        t.delay_ns += thread_delay_ns(&w->delay_fd);
+        w->probed_at_ns = end_ns;
+    }
+    return t;
+}
+
+/* Under the lock. */
+static void account(struct pipeline *p, struct lane *l, const struct item *i, const struct took *t)
 {
     i64 decoded = i->borrows ? i->own.room : i->sample.decoded.room;
     if (l == p->lanes && i->borrows) return; /* no work of this stage */
     l->samples++;
-    l->busy_ns += busy_ns;
-    l->cpu_ns += cpu_ns;
+    l->busy_ns += t->busy_ns;
+    l->cpu_ns += t->cpu_ns;
+    l->delay_ns += t->delay_ns;
+    if (t->probed) l->probed_ns += t->busy_ns;
     if (l->stage == STAGE_DECODE) p->tally.decoded_bytes += i->sample.decoded.bytes;
     p->tally.sample_bytes_max = MAX(p->tally.sample_bytes_max, i->sample.raw.room + decoded);
 }
@@ -258,16 +284,14 @@ static void *worker_main(void *context)
     pthread_mutex_lock(&p->lock);
     for (struct item *i; (i = take(w));) {
         pthread_mutex_unlock(&p->lock);
-        i64 begin_ns = p->os->now_ns(p->os), cpu_ns = thread_cpu_ns();
-        item_run(p, i, w);
-        i64 busy_ns = p->os->now_ns(p->os) - begin_ns;
-        cpu_ns      = thread_cpu_ns() - cpu_ns;
+        struct took took = item_run_timed(p, i, w);
         pthread_mutex_lock(&p->lock);
-        account(p, l, i, busy_ns, cpu_ns);
+        account(p, l, i, &took);
         struct lane *next = i->borrows ? end - 1 : l + 1;
         if (i->status || l == end - 1) finish(p, i);
         else if (!push(p, next, i)) break;
     }
+    if (w->delay_fd >= 0) close(w->delay_fd);
     p->alive--;
     pthread_cond_broadcast(&p->ended);
     pthread_mutex_unlock(&p->lock);
@@ -282,7 +306,7 @@ static enum status start_workers(struct pipeline *p, i64 lane, i64 count, struct
     enum status  st = STATUS_OK;
     while (!st && l->started < count) {
         struct worker *w = &p->workers[lane][l->started];
-        *w               = (struct worker){ .pipeline = p, .lane = l, .index = l->started };
+        *w = (struct worker){ .pipeline = p, .lane = l, .index = l->started, .delay_fd = -1 };
         pthread_mutex_lock(
             &p->lock); /* which it takes first: it is counted before it does anything */
         st = thread_start(&w->thread, worker_main, w, "a thread of the loader", err);

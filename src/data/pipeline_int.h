@@ -43,6 +43,7 @@ struct lane {
     i64            workers, started; /* threads that work; that there are, the others are parked */
     pthread_cond_t go, room, parked; /* something to do; room in the queue; to be a worker again */
     i64            samples, busy_ns, cpu_ns;
+    i64 probed_ns, delay_ns; /* busy, of some samples; in that, ready and without a core */
 };
 
 struct worker {
@@ -50,6 +51,8 @@ struct worker {
     struct lane     *lane;
     i64              index; /* in the lane */
     struct buffer    spare;
+    i64              probed_at_ns; /* its delay was last looked at */
+    int              delay_fd;     /* base/thread.h */
     pthread_t        thread;
 };
 

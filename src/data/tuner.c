@@ -5,9 +5,9 @@
  *       └──────────────► HOLDS ◄──────────────────┘
  *                        HOLDS ──the work changed, or time to see again──► LOOKS
  *
- * A stage's threads divide their time between work and waiting for a disk or a network; the second may
- * exceed the cores, and is known only where threads do not also wait for a core. So the least waiting
- * seen of late counts, and an estimate that was too low is found out by threads that never rest. */
+ * A stage's threads divide their time between work, of which there is only as much as cores, and waiting
+ * for a disk or a network, which any number can do. The least waiting seen of late counts, because
+ * whatever disturbs only adds; an estimate that was too low is found out by threads that never rest. */
 #include "data/tuner.h"
 #include "base/text.h"
 #include <math.h>
@@ -17,6 +17,7 @@ static const f64 wait_much   = 0.05;           /* that is worth another look */
 static const f64 look_s = 0.25, judge_s = 0.5; /* measured for, at least */
 static const f64 late_s      = 2;              /* however few samples came */
 static const f64 headroom    = 1.1;            /* over what the caller can take */
+static const f64 spare       = 0.25;           /* of a thread: work comes in pieces */
 static const f64 io_headroom = 1.25;           /* waits vary more than work */
 static const f64 io_rise     = 1.25;           /* at which an estimate follows what is seen */
 static const f64 helps = 1.02, harms = 0.95;   /* rate by the rate before */
@@ -115,7 +116,8 @@ static f64 demand(const struct tuner_seen *s)
 static i64 workers_for(const struct tuner *t, i64 k, f64 rate)
 {
     f64 need = rate * (t->cpu_s[k] + io_headroom * t->io_s[k]);
-    return need < (f64)t->limits.workers_max ? MAX((i64)ceil(need), 1) : t->limits.workers_max;
+    return need < (f64)t->limits.workers_max ? MAX((i64)ceil(need + spare), 1)
+                                             : t->limits.workers_max;
 }
 
 static f64 cores_rate(const struct tuner *t) /* samples a second that the cores allow */
@@ -125,8 +127,22 @@ static f64 cores_rate(const struct tuner *t) /* samples a second that the cores 
     return cpu > 0 ? t->limits.cpu / cpu : INFINITY;
 }
 
+static f64 sample_s(const struct tuner *t, i64 k) { return t->cpu_s[k] + t->io_s[k]; }
+
+/* No more cores may be busy than are allowed: the stage that has most threads, and so the finest steps,
+ * holds back the others. */
+static void within_cores(const struct tuner *t, struct tuner_choice *c)
+{
+    i64 k = 0;
+    if (!t->limits.cpu_strict) return;
+    for (i64 i = 1; i < t->limits.stages; i++)
+        if (sample_s(t, i) > sample_s(t, k)) k = i;
+    f64 most = floor(cores_rate(t) * sample_s(t, k));
+    if (most < (f64)c->workers[k]) c->workers[k] = MAX((i64)most, 1);
+}
+
 /* The numbers say that it is enough, and it is not: threads that never rest become more while there are
- * cores, and else more batches smooth what comes by fits and starts. */
+ * cores; more batches smooth what comes by fits and starts, where most come in time. */
 static void widen(const struct tuner *t, const struct tuner_seen *s, struct tuner_choice *c)
 {
     f64 cpu_s = 0, most = 0;
@@ -138,7 +154,7 @@ static void widen(const struct tuner *t, const struct tuner_seen *s, struct tune
     }
     if (most > never_rests && cpu_s < cores_left * t->limits.cpu * s->seconds)
         c->workers[at] = MIN(c->workers[at] * 3 / 2 + 1, t->limits.workers_max);
-    else c->prefetch = MIN(2 * c->prefetch, t->limits.prefetch_max);
+    else if (s->wait_s < s->away_s) c->prefetch = MIN(2 * c->prefetch, t->limits.prefetch_max);
 }
 
 static void hold(struct tuner *t, const struct tuner_seen *s)
@@ -168,9 +184,11 @@ static void look(struct tuner *t, const struct tuner_seen *s)
     for (i64 k = 0; k < t->limits.stages; k++)
         next.workers[k] =
             MAX(t->now.workers[k], MIN(workers_for(t, k, goal), GROWTH_MAX * t->now.workers[k]));
+    within_cores(t, &next);
     fit(t, &next, s->sample_bytes);
     if (same(t, &next, &t->now)) {
         widen(t, s, &next);
+        within_cores(t, &next);
         fit(t, &next, s->sample_bytes);
     }
     if (wait_share(s) <= wait_enough || same(t, &next, &t->now)) hold(t, s);

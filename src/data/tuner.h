@@ -21,14 +21,16 @@ struct tuner_limits {
     i64        workers[STAGE_COUNT]; /* fixed; 0: to be found */
     i64        queue, prefetch;      /* likewise */
     i64        workers_max, prefetch_max;
-    f64        cpu; /* cores */
+    f64        cpu;        /* cores */
+    bool       cpu_strict; /* the machine has more, which are not for us */
     i64        memory_bytes;
     i64        batch, batch_bytes; /* samples; of one batch */
 };
 
 struct tuner_stage {
     i64 samples; /* done */
-    f64 busy_s, cpu_s;
+    f64 busy_s;  /* at work, or waiting for a disk or a network; not for a core */
+    f64 cpu_s;   /* at work */
 };
 
 /* What was measured. */

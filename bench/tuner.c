@@ -1,0 +1,256 @@
+/* tuner.c - the loader's self-tuning against the best fixed numbers: `bench_tuner [ROW…]`.
+ *
+ * Made-up stages that compute or sleep, in three mixes, and a caller that takes batches as fast as they
+ * come. Every combination of threads from a grid is measured for a moment, the best of them for longer;
+ * then a loader is opened with one thread a stage and one batch ahead, and has 30 seconds to find its
+ * numbers. At the end both are measured in turn, round after round, so that whatever disturbs meets
+ * both; the medians are compared. Exit 1: the tuned is more than 5 % behind. */
+#include "base/pool.h"
+#include "base/rng.h"
+#include "data/data_int.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BATCH = 32, SAMPLES = 1 << 20, WORKERS_GRID = 12, BEST = 6, ROUNDS = 5 };
+static const f64 tune_s = 30, moment_s = 0.35, long_s = 2, round_s = 2, warm_s = 0.2, pause_s = 1.2;
+static const f64 allowed = 0.95;
+
+struct mix {
+    const char *name;
+    i64         compute_us[STAGE_COUNT], sleep_us[STAGE_COUNT];
+};
+
+static const struct mix mixes[] = {
+    { "cpu", { 50, 4000, 1000 }, { 0, 0, 0 } },
+    { "io", { 50, 1000, 200 }, { 20000, 0, 0 } },
+    { "mixed", { 50, 3000, 1000 }, { 20000, 2000, 0 } },
+};
+
+/* --- the stages --- */
+
+static f64 turns_us; /* of the loop below, in a microsecond of this processor left alone */
+
+static u64 turn(i64 times)
+{
+    u64 x = 1;
+    for (i64 i = 0; i < times; i++) x = rng_mix(x);
+    return x;
+}
+
+static f64 now_s(void) { return (f64)os_real()->now_ns(os_real()) * 1e-9; }
+
+static void calibrate(void)
+{
+    enum { TURNS = 2000000 };
+    volatile u64 sink;
+    for (i32 i = 0; i < 5; i++) {
+        f64 begin = now_s();
+        sink      = turn(TURNS);
+        turns_us  = MAX(turns_us, TURNS / (1e6 * (now_s() - begin)));
+    }
+    (void)sink;
+}
+
+static enum status work(const struct dataset *d, struct sample *s, enum stage stage)
+{
+    const struct mix *m = d->state;
+    if (m->sleep_us[stage]) d->os->sleep_ns(d->os, m->sleep_us[stage] * 1000);
+    u64 x = turn((i64)(turns_us * (f64)m->compute_us[stage]));
+    if (stage == STAGE_AUGMENT) *(f32 *)s->to[0] = (f32)x;
+    return STATUS_OK;
+}
+
+static enum status read_made(const struct dataset *d, struct sample *s, struct err *err)
+{
+    (void)err;
+    return work(d, s, STAGE_READ);
+}
+
+static enum status decode_made(const struct dataset *d, struct sample *s, struct err *err)
+{
+    (void)err;
+    return work(d, s, STAGE_DECODE);
+}
+
+static enum status augment_made(const struct dataset *d, struct sample *s, struct err *err)
+{
+    (void)err;
+    return work(d, s, STAGE_AUGMENT);
+}
+
+static const struct format format_made = {
+    .kind = { "made", 4 }, .read = read_made, .decode = decode_made, .augment = augment_made
+};
+
+/* --- measuring --- */
+
+struct choice {
+    i64 workers[STAGE_COUNT], prefetch;
+    f64 rate;
+};
+
+static struct loader *open_loader(struct dataset *d, struct arena *perm, struct loader_options o)
+{
+    struct loader_config c = { .batch = BATCH, .forever = true, .options = o };
+    struct loader       *l;
+    struct err           err;
+    if (!loader_open(perm, d, &c, &l, &err)) return l;
+    fprintf(stderr, "bench_tuner: %s\n", err.text);
+    exit(3);
+}
+
+/* Samples that came through the last stage, while all batches are taken. */
+static f64 rate_for(struct loader *l, f64 seconds)
+{
+    i64 first = loader_stats(l).stage[STAGE_AUGMENT].samples;
+    f64 begin = now_s();
+    i64 until = (i64)((begin + seconds) * 1e9);
+    while (loader_ready(l, until) && now_s() < begin + seconds) loader_next(l);
+    return (f64)(loader_stats(l).stage[STAGE_AUGMENT].samples - first) / (now_s() - begin);
+}
+
+static struct loader *open_fixed(struct dataset *d, struct arena *perm, const struct choice *c)
+{
+    struct loader_options o = { .workers_count = STAGE_COUNT, .prefetch = c->prefetch };
+    memcpy(o.workers, c->workers, sizeof o.workers);
+    o.queue = 2 * MAX(MAX(c->workers[0], c->workers[1]), c->workers[2]);
+    return open_loader(d, perm, o);
+}
+
+static f64 measure_fixed(struct dataset *d, struct arena perm, const struct choice *c, f64 seconds)
+{
+    struct loader *l = open_fixed(d, &perm, c);
+    (void)rate_for(l, warm_s);
+    f64 rate = rate_for(l, seconds);
+    loader_close(l);
+    return rate;
+}
+
+/* 1, 2, 3, 4, 6, 8, 12, … up to `most`. */
+static i64 grid(i64 most, i64 *out)
+{
+    i64 count = 0;
+    for (i64 n = 1; n <= most; n = n == 1 || (n & (n - 1)) ? (n == 1 ? 2 : n / 3 * 4) : n * 3 / 2)
+        if (count < 2 * WORKERS_GRID) out[count++] = n;
+    return count;
+}
+
+static void insert(struct choice *best, struct choice c)
+{
+    for (i64 i = 0; i < BEST; i++)
+        if (c.rate > best[i].rate) {
+            struct choice worse = best[i];
+            best[i]             = c;
+            c                   = worse;
+        }
+}
+
+/* Stages that only compute gain nothing from more threads than twice the cores. */
+static struct choice search(struct dataset *d, struct arena perm)
+{
+    const struct mix *m = d->state;
+    i64               values[STAGE_COUNT][2 * WORKERS_GRID], counts[STAGE_COUNT], tried = 0;
+    i64               cores      = pool_machine_threads();
+    struct choice     best[BEST] = { 0 }, c = { .prefetch = 16 };
+    for (i64 k = 0; k < STAGE_COUNT; k++)
+        counts[k] = grid(m->sleep_us[k] > 10000 ? LOADER_WORKERS_MAX
+                         : m->sleep_us[k]       ? 4 * cores
+                         : k                    ? 2 * cores
+                                                : 2,
+                         values[k]);
+    for (i64 i = 0; i < counts[0] * counts[1] * counts[2]; i++, tried++) {
+        c.workers[0] = values[0][i % counts[0]];
+        c.workers[1] = values[1][i / counts[0] % counts[1]];
+        c.workers[2] = values[2][i / counts[0] / counts[1]];
+        c.rate       = measure_fixed(d, perm, &c, moment_s);
+        insert(best, c);
+        fprintf(stderr, "\r%s: %lld settings tried, best %.0f samples/s", m->name,
+                (long long)tried + 1, best[0].rate);
+    }
+    fprintf(stderr, "\n");
+    for (i64 i = 0; i < BEST; i++) best[i].rate = measure_fixed(d, perm, &best[i], long_s);
+    for (i64 i = 1; i < BEST; i++)
+        if (best[i].rate > best[0].rate) best[0] = best[i];
+    return best[0];
+}
+
+static int by_value(const void *a, const void *b)
+{
+    f64 x = *(const f64 *)a, y = *(const f64 *)b;
+    return (x > y) - (x < y);
+}
+
+static f64 median(f64 *v)
+{
+    qsort(v, ROUNDS, sizeof *v, by_value);
+    return v[ROUNDS / 2];
+}
+
+/* Half a minute on its own; returns when it first came within the 5 %. */
+static f64 tune(struct loader *l, f64 rate)
+{
+    f64  begin = now_s(), reached = NAN;
+    char line[LOADER_LINE_MAX];
+    while (now_s() < begin + tune_s) {
+        f64 at = now_s() - begin;
+        if (rate_for(l, 0.5) >= allowed * rate && !(reached >= 0)) reached = at + 0.5;
+        while (loader_says(l, line)) printf("    %4.1f s  %s\n", now_s() - begin, line);
+    }
+    return reached;
+}
+
+static bool row(const struct mix *m, struct arena perm)
+{
+    struct dataset d = { .format = &format_made, .os = os_real(), .state = (void *)m };
+    f64            fixed[ROUNDS], tuned[ROUNDS];
+    d.count[SPLIT_TRAIN] = SAMPLES;
+    dataset_add_feed(&d, STR("x"), type_of(DT_F32, shape_1(1)), 0);
+    printf("%s: a sample computes %lld + %lld + %lld us and sleeps %lld + %lld + %lld us\n",
+           m->name, (long long)m->compute_us[0], (long long)m->compute_us[1],
+           (long long)m->compute_us[2], (long long)m->sleep_us[0], (long long)m->sleep_us[1],
+           (long long)m->sleep_us[2]);
+    struct choice  best    = search(&d, perm);
+    struct loader *l       = open_loader(&d, &perm, (struct loader_options){ 0 });
+    f64            reached = tune(l, best.rate);
+    struct loader *other   = open_fixed(&d, &perm, &best);
+    for (i64 i = 0; i < ROUNDS; i++) { /* what lies ready when its turn comes does not count */
+        (void)rate_for(other, warm_s);
+        fixed[i] = rate_for(other, round_s);
+        os_real()->sleep_ns(os_real(), (i64)(pause_s * 1e9));
+        (void)rate_for(l, warm_s);
+        tuned[i] = rate_for(l, round_s);
+        os_real()->sleep_ns(os_real(), (i64)(pause_s * 1e9));
+    }
+    struct loader_stats s     = loader_stats(l);
+    f64                 ratio = median(tuned) / median(fixed);
+    printf(
+        "  best fixed  read %3lld  decode %3lld  augment %3lld  prefetch %2lld  %8.1f samples/s\n",
+        (long long)best.workers[0], (long long)best.workers[1], (long long)best.workers[2],
+        (long long)best.prefetch, median(fixed));
+    printf(
+        "  tuned       read %3lld  decode %3lld  augment %3lld  prefetch %2lld  %8.1f samples/s  "
+        "%.3f of it, within 5 %% after %.1f s\n",
+        (long long)s.stage[0].workers, (long long)s.stage[1].workers, (long long)s.stage[2].workers,
+        (long long)s.prefetch, median(tuned), ratio, reached);
+    loader_close(other);
+    loader_close(l);
+    return ratio >= allowed;
+}
+
+int main(int argc, char **argv)
+{
+    struct arena perm = arena_open((i64)1 << 30);
+    bool         good = true;
+    calibrate();
+    printf("%d cores; from one thread a stage and one batch ahead, %.0f s\n",
+           pool_machine_threads(), tune_s);
+    for (i64 i = 0; i < COUNT_OF(mixes); i++) {
+        bool asked = argc < 2;
+        for (int a = 1; a < argc; a++) asked = asked || !strcmp(argv[a], mixes[i].name);
+        if (asked) good = row(&mixes[i], perm) && good;
+        fflush(stdout);
+    }
+    return good ? 0 : 1;
+}
