@@ -187,7 +187,9 @@ static struct str list_text(const struct option *o, const struct settings *s, st
     textbuf_fmt(&b, "[");
     for (i64 i = 0; i < count; i++) {
         if (i) textbuf_fmt(&b, ", ");
-        if (o->kind == OPTION_INTS) textbuf_fmt(&b, "%lld", (long long)ints[i]);
+        bool word = o->kind == OPTION_INTS && !ints[i] && option_zero_word(o).len;
+        if (word) textbuf_add(&b, option_zero_word(o));
+        else if (o->kind == OPTION_INTS) textbuf_fmt(&b, "%lld", (long long)ints[i]);
         else add_word(&b, texts[i], false);
     }
     textbuf_fmt(&b, "]");

@@ -152,7 +152,8 @@ static struct str interval_words(struct str text, struct arena *perm)
 
 struct str option_zero_word(const struct option *o)
 {
-    i64 bar = o->kind == OPTION_INT ? str_find(o->allowed, '|') : -1;
+    bool whole = o->kind == OPTION_INT || o->kind == OPTION_INTS;
+    i64  bar   = whole ? str_find(o->allowed, '|') : -1;
     return bar < 0 ? STR("") : str_sub(o->allowed, bar + 1, o->allowed.len);
 }
 
@@ -171,8 +172,9 @@ struct str option_expects(const struct option *o, struct arena *perm)
     case OPTION_CHOICE:
     case OPTION_DTYPE: return str_fmt(perm, "one of %.*s", STR_ARG(o->allowed));
     case OPTION_INTS:
-        return str_fmt(perm, "a list of whole numbers%.*s, %lld of them at most", STR_ARG(range),
-                       (long long)o->count_max);
+        return str_fmt(perm, "a list of whole numbers%.*s%s%.*s, %lld of them at most",
+                       STR_ARG(range), option_zero_word(o).len ? " or " : "",
+                       STR_ARG(option_zero_word(o)), (long long)o->count_max);
     case OPTION_TEXTS:
         return str_fmt(perm, "a list of texts (%.*s), %lld of them at most", STR_ARG(o->allowed),
                        (long long)o->count_max);

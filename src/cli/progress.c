@@ -436,6 +436,7 @@ static void done_event(struct progress *p, const struct train_result *r)
     event_str(&b, "stopped", stop_reason_name(r->stopped));
     event_str(&b, "why", str_of(r->why));
     event_i64(&b, "rollbacks", r->rollbacks);
+    event_i64(&b, "samples_skipped", r->samples_skipped);
     event_i64(&b, "weights_step", r->weights_step);
     event_f64(&b, "saved_s", r->saved_s);
     event_f64(&b, "saved_dollars", r->saved_dollars);
@@ -518,6 +519,9 @@ static void summary(struct progress *p, const struct train_result *r)
     if (r->target_set)
         say_result(s, "%-12s%s\n", "target", r->target_reached ? "reached" : "not reached");
     if (r->stopped != STOP_END) say_result(s, "%-12s%s\n", "stopped", r->why);
+    if (r->samples_skipped)
+        say_result(s, "%-12s%lld samples could not be had, others took their places\n", "skipped",
+                   (long long)r->samples_skipped);
     if (!isnan(r->scaling.scale))
         say_result(s, "%-12s%g at the end; %lld steps overflowed and were skipped\n", "loss scale",
                    r->scaling.scale, (long long)r->scaling.skipped);

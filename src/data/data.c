@@ -71,9 +71,11 @@ enum status dataset_open(struct os *os, const struct data_config *config, struct
     return STATUS_OK;
 }
 
-void dataset_close(struct dataset *d)
+bool dataset_close(struct dataset *d)
 {
-    if (d && !d->held) d->format->close(d);
+    bool held = d && d->held;
+    if (d && !held) d->format->close(d);
+    return !held;
 }
 
 const struct feeds *dataset_feeds(const struct dataset *d) { return &d->feeds; }

@@ -38,6 +38,7 @@ struct data_config {
     f64        image_mixup;            /* alpha of the Beta law that mixes two pictures; 0: none */
     struct str image_normalise;        /* none | imagenet | half */
     u64        seed;                   /* synthetic_clicks: which of its worlds */
+    struct str on_error;               /* stop | skip: a sample that cannot be had */
     struct str cache;                  /* folder for unpacked .gz and what lies elsewhere; empty:
                                           ~/.cache/frugal */
     i64        cache_bytes;            /* of what lies elsewhere; at most so many */
@@ -51,7 +52,7 @@ struct dataset;
 struct str   data_kind(struct os *os, const struct data_config *config); /* as given, or by its name */
 enum status  dataset_open(struct os *os, const struct data_config *config, struct arena *perm,
                           struct dataset **out, struct err *err);
-void         dataset_close(struct dataset *d);
+bool         dataset_close(struct dataset *d); /* false: a thread does not let it go, see loader_close */
 const struct feeds *dataset_feeds(const struct dataset *d);
 i64          dataset_count(const struct dataset *d, enum split s);
 /* Copies samples index[0..count) into one buffer a feed, batch axis first. Thread-safe. */

@@ -335,6 +335,5 @@ int64_t frugal_memory_bytes(const struct frugal_run *run) { return run->s.set->a
 void frugal_stop(struct frugal_run *run)
 {
     struct arena perm = run->perm; /* holds `run` itself */
-    session_close(&run->s);
-    arena_close(&perm);
+    if (session_close(&run->s)) arena_close(&perm);
 }

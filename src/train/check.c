@@ -125,7 +125,8 @@ static void add_low_speedup(struct session *s, struct lint_facts *f)
 void facts_measure(struct session *s, struct loader *loader, struct lint_facts *f)
 {
     bool known = s->target.seconds || s->target.flops_s[DT_F32] > 0;
-    if (!known) return; /* of what a step takes */
+    if (!known) return;                      /* of what a step takes */
+    if (loader_stats(loader).stages) return; /* what it can is found out while it runs */
     f->load_s    = least_load_s(s, loader);
     f->compute_s = program_seconds(s->set->programs[PROGRAM_TRAIN], &s->target, s->scratch);
     f->save_every_s =

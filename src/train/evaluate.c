@@ -64,23 +64,31 @@ enum status target_check(const struct session *s, struct err *err)
                    STR_ARG(metric), STR_ARG(model_metric(s->model)));
 }
 
+/* One loader for all evaluations: what it has learned of its work, and its first batches, are there. */
+static enum status open_eval_loader(struct session *s, struct err *err)
+{
+    struct loader_config c = { .split   = SPLIT_EVAL,
+                               .batch   = s->config.eval_batch,
+                               .forever = true,
+                               .skip    = str_eq(s->settings->data.on_error, STR("skip")),
+                               .options = s->settings->loader };
+    return s->eval_loader ? STATUS_OK : loader_open(s->perm, s->data, &c, &s->eval_loader, err);
+}
+
 enum status evaluate(struct session *s, struct train_eval *out, struct err *err)
 {
-    struct loader_config c       = { .split = SPLIT_EVAL, .batch = s->config.eval_batch };
-    struct arena         scratch = s->scratch;
-    struct totals        t       = { 0 };
-    struct loader       *l;
-    i64                  begin_ns = s->os->now_ns(s->os);
+    struct arena  scratch  = s->scratch;
+    struct totals t        = { 0 };
+    i64           begin_ns = s->os->now_ns(s->os);
     if (session_has(s, STR("scores")))
         t.scored = NEW(&scratch, struct scored, dataset_count(s->data, SPLIT_EVAL));
-    struct arena buffers = arena_part(&scratch, (scratch.end - scratch.begin) / 2);
-    enum status  st      = loader_open(&buffers, s->data, &c, &l, err);
-    if (st) return st;
-    for (struct batch *b; !st && (b = loader_next(l));) {
-        run_batch(s, &t, b, scratch);
-        st = session_check_signal(s, out->step, err);
+    enum status st = open_eval_loader(s, err);
+    for (bool ends = false; !st && !ends;) {
+        struct batch *b = session_batch(s, s->eval_loader, out->step, &st, err);
+        if (b) run_batch(s, &t, b, scratch);
+        if (b) ends = b->ends_epoch;
+        if (!st) st = session_check_signal(s, out->step, err);
     }
-    loader_close(l);
     if (st) return st;
     out->samples = dataset_count(s->data, SPLIT_EVAL);
     out->loss    = t.loss / (f64)t.rows;

@@ -266,12 +266,28 @@ enum status session_fits_host(const struct session *s, i64 bytes, const char *wh
                    (f64)there * 0x1p-30, remedy, far ? "" : ", or take a smaller batch");
 }
 
-void session_close(struct session *s)
+struct batch *session_batch(struct session *s, struct loader *l, i64 steps, enum status *st,
+                            struct err *err)
+{
+    static const i64 listen_ns = 100000000;
+    struct batch    *b         = NULL;
+    *st                        = STATUS_OK;
+    while (!*st && !loader_ready(l, s->os->now_ns(s->os) + listen_ns))
+        *st = session_check_signal(s, steps, err);
+    if (*st) return NULL;
+    b = loader_next(l);
+    if (!b) *st = loader_failed(l, err);
+    return b;
+}
+
+bool session_close(struct session *s)
 {
     if (s->backend) s->backend->table->close(s->backend);
-    if (s->data) dataset_close(s->data);
+    if (s->eval_loader) loader_close(s->eval_loader);
+    bool all = dataset_close(s->data);
     if (s->scratch.begin) arena_close(&s->scratch);
     *s = (struct session){ 0 };
+    return all;
 }
 
 /* An order to save stays noted until it is done; one to exit is as good as a signal. */

@@ -100,6 +100,7 @@ struct sweep_config {
 
 struct settings {
     struct data_config  data;
+    struct loader_options loader;
     struct model_config model;
     struct train_config train;
     struct checkpoint_config checkpoint;

@@ -40,6 +40,8 @@ struct loop {
     f64                          peak_flops_s; /* peak_measured, likewise */
     bool                         looks_ahead; /* see can_look_ahead */
     struct batch                *ahead; /* of the next step, if it was fetched already */
+    enum status                  input; /* of the batch that did not come, and why */
+    struct err                   input_err;
     bool                         begun; /* its gradients are being computed */
     bool                         evaluates;
     bool                         kept; /* train.out was written */
@@ -204,16 +206,33 @@ static f64 lr_of(const struct loop *l, i64 step)
     return schedule_lr(&l->limits.rates, step, l->limits.steps) * l->guard.lr_factor;
 }
 
+/* The caller waited since begin_ns, and it came or never will. */
+static struct batch *got_batch(struct loop *l, struct batch *b, i64 begin_ns)
+{
+    i64 end_ns = enter(l, PART_other);
+    if (b) replay_keep(&l->replay, b, dataset_feeds(l->s.data), l->s.perm);
+    account_step(l->listener->account, l->at.step, end_ns);
+    l->at.waited_ns += end_ns - begin_ns;
+    return b;
+}
+
+/* The first of a step, or no more. */
+static struct batch *first_batch(struct loop *l)
+{
+    i64           begin_ns = enter(l, PART_input);
+    struct batch *b        = replay_next(&l->replay);
+    if (!b) b = session_batch(&l->s, l->loader, l->at.step, &l->input, &l->input_err);
+    return got_batch(l, b, begin_ns);
+}
+
+/* Another of the same step, which listens to nobody: half a step cannot be saved. */
 static struct batch *next_batch(struct loop *l)
 {
-    i64           begin = enter(l, PART_input);
-    struct batch *b     = replay_next(&l->replay);
+    i64           begin_ns = enter(l, PART_input);
+    struct batch *b        = replay_next(&l->replay);
     if (!b) b = loader_next(l->loader);
-    i64           end   = enter(l, PART_other);
-    replay_keep(&l->replay, b, dataset_feeds(l->s.data), l->s.perm);
-    account_step(l->listener->account, l->at.step, end);
-    l->at.waited_ns += end - begin;
-    return b;
+    if (!b) l->input = loader_failed(l->loader, &l->input_err);
+    return got_batch(l, b, begin_ns);
 }
 
 /* On a device that works behind our back this only asks for the work, unless the step is profiled. */
@@ -300,14 +319,14 @@ static bool can_look_ahead(const struct session *s)
            !writes_state(s->set->programs[PROGRAM_TRAIN_LAST]);
 }
 
-/* Not past the end, not before an evaluation, and not where it would blur a profiled step. */
+/* Not before the data is there, not past the end, not before an evaluation, and not where it would blur a profiled step. */
 static bool ahead_due(const struct loop *l, const struct batch *b)
 {
     bool last  = l->limits.steps && l->at.step + 1 >= l->limits.steps;
     i64  every = l->s.settings->train.eval_every;
     bool eval  = l->evaluates && (every ? (l->at.step + 1) % every == 0 : b->ends_epoch);
     bool timed = profile_on(l->profile, l->at.step) || profile_on(l->profile, l->at.step + 1);
-    return l->looks_ahead && !last && !eval && !timed;
+    return l->looks_ahead && !last && !eval && !timed && loader_ready(l->loader, 0);
 }
 
 static void look_ahead(struct loop *l)
@@ -330,7 +349,7 @@ static void update(struct loop *l)
 }
 
 /* One update from the micro-batches that make it; the epoch's end makes a smaller one. Returns the
- * last of them. */
+ * last of them, or none (l->input) and nothing is done. */
 static struct batch step(struct loop *l, struct batch *b, f64 lr)
 {
     struct session *s       = &l->s;
@@ -339,7 +358,7 @@ static struct batch step(struct loop *l, struct batch *b, f64 lr)
     f64             part = NAN; /* of the whole gradient's square, from the first batch alone */
     struct told     told;
     l->at.loss = l->metric.value = 0;
-    for (;; b = next_batch(l)) {
+    for (;;) {
         if (!l->begun) micro_step(l, b, l->at.step, done, lr);
         l->begun = false;
         ask_losses(l, &told);
@@ -347,6 +366,8 @@ static struct batch step(struct loop *l, struct batch *b, f64 lr)
         done += b->count;
         if (done >= samples) break;
         add_losses(l, &told, rows);
+        b = next_batch(l);
+        if (!b) return (struct batch){ 0 };
     }
     if (s->config.square) {
         f64 times = (f64)samples / (f64)first; /* it was divided by all the step's rows */
@@ -434,6 +455,21 @@ static enum status after_step(struct loop *l, enum stop_action now, struct err *
     return st;
 }
 
+static enum status input_failed(const struct loop *l, struct err *err)
+{
+    if (l->input && err) *err = l->input_err;
+    return l->input;
+}
+
+/* What the loader has decided or left out. */
+static void tell_loader(struct loop *l)
+{
+    char line[LOADER_LINE_MAX];
+    while (loader_says(l->loader, line)) TELL(l->listener, on_note, str_of(line));
+    while (l->s.eval_loader && loader_says(l->s.eval_loader, line))
+        TELL(l->listener, on_note, str_of(line));
+}
+
 static enum status one_step(struct loop *l, struct batch *b, i64 begin_ns, struct err *err)
 {
     struct stop *stop = &l->guard.stop;
@@ -441,6 +477,7 @@ static enum status one_step(struct loop *l, struct batch *b, i64 begin_ns, struc
     l->at.epoch = b->epoch;
     lookout_mark(l->lookout, RHYTHM_STEP);
     struct batch last = step(l, b, lr);
+    if (l->input) return input_failed(l, err);
     i64 step_ns = enter(l, PART_logging) - begin_ns;
     l->at.steps_ns += step_ns;
     quantiles_add(&l->times, step_ns);
@@ -449,6 +486,7 @@ static enum status one_step(struct loop *l, struct batch *b, i64 begin_ns, struc
     if (isnan(l->result->first_step_ms))
         l->result->first_step_ms = (f64)os_process_age_ns() / 1e6;
     tell_step(l, lr);
+    tell_loader(l);
     judge_loading(l);
     tell_usage(l);
     enter(l, PART_other);
@@ -502,9 +540,10 @@ static enum status steps(struct loop *l, struct err *err)
     while (!st && !is_done(l)) {
         i64           begin_ns = begin_step(l);
         if (is_done(l)) break;
-        struct batch *b        = l->ahead ? l->ahead : next_batch(l);
+        struct batch *b        = l->ahead ? l->ahead : first_batch(l);
         if (l->ahead) account_step(l->listener->account, l->at.step, begin_ns);
         l->ahead = NULL;
+        if (!b) st = input_failed(l, err);
         if (!b) break;
         st = one_step(l, b, begin_ns, err);
     }
@@ -543,6 +582,8 @@ static void fill_result(struct loop *l)
     r->split               = l->split;
     r->power               = meter_end(&l->meter, &l->s);
     struct loader_stats loaded = loader_stats(l->loader);
+    r->samples_skipped     = loaded.skipped;
+    if (l->s.eval_loader) r->samples_skipped += loader_stats(l->s.eval_loader).skipped;
     r->evidence            = judge_end(&l->s, l->lookout, &l->split, &l->saving, &loaded,
                                        (struct judged_counts){ l->at.step - l->steps_before, l->evaluations,
                                                                l->limits.epoch_steps });
@@ -573,9 +614,12 @@ static enum status open_loader(struct loop *l, struct err *err)
                                           .shuffle   = c->shuffle,
                                           .drop_last = c->drop_last,
                                           .forever   = true,
+                                          .skip      = str_eq(l->s.settings->data.on_error, STR("skip")),
                                           .batch     = l->s.config.batch,
                                           .epoch     = l->at.next_epoch,
-                                          .index     = l->at.next_index };
+                                          .index     = l->at.next_index,
+                                          .epochs    = l->limits.epochs,
+                                          .options   = l->s.settings->loader };
     return loader_open(l->s.perm, l->s.data, &config, &l->loader, err);
 }
 
@@ -675,8 +719,7 @@ enum status train_run(struct os *os, const struct settings *settings,
     if (l.loader) loader_close(l.loader);
     l.saving.resume.ended = !st;
     saving_close(&l.saving);
-    session_close(&l.s);
-    arena_close(&perm);
+    if (session_close(&l.s)) arena_close(&perm);
     if (ended) TELL(listener, on_done, result);
     return st;
 }

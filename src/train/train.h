@@ -174,6 +174,7 @@ struct train_result {
     struct train_scaling scaling;
     i64                 weights_step;   /* after which the weights were these: the last or the best */
     i64                 rollbacks;
+    i64                 samples_skipped; /* that could not be had (data.on_error=skip) */
     enum stop_reason    stopped;
     char                why[STOP_TEXT_MAX]; /* the same in words */
     f64                 saved_s, saved_dollars; /* of the planned run, by ending early; NaN: nothing */

@@ -22,6 +22,7 @@ struct session {
     struct arena          *perm;    /* of the run, the caller's */
     struct arena           scratch; /* of whatever is going on */
     struct dataset        *data;
+    struct loader         *eval_loader; /* NULL: nothing was evaluated yet */
     struct model          *model;
     struct backend        *backend;
     struct target          target;
@@ -65,7 +66,12 @@ i64           session_step_samples(const struct session *s);  /* of a whole step
  * with a sentence: "the run and WHAT need …: REMEDY". */
 enum status session_fits_host(const struct session *s, i64 bytes, const char *what, const char *remedy,
                               struct err *err);
-void        session_close(struct session *s); /* of a zeroed or half-opened one too */
+bool        session_close(struct session *s); /* of a zeroed or half-opened one too; false: a thread that
+                                                 does not end keeps `perm`, which must not be freed */
+/* The next batch, or a signal or an order: a disk or a network may keep it waiting. NULL: *st says
+ * why; STATUS_OK: it was the last. */
+struct batch *session_batch(struct session *s, struct loader *l, i64 steps, enum status *st,
+                            struct err *err);
 
 /* Host to arena and back by name; a name no program uses is left out. */
 void session_put(struct session *s, struct str name, const void *data, i64 bytes);

@@ -50,6 +50,7 @@ TEST(every_field_of_the_settings_has_one_row)
     static const struct {
         const char *section, *path, *name;
     } structs[] = { { "data", "src/data/data.h", "data_config" },
+                    { "loader", "src/data/data.h", "loader_options" },
                     { "model", "src/model/model.h", "model_config" },
                     { "train", "src/train/settings.h", "train_config" },
                     { "checkpoint", "src/train/settings.h", "checkpoint_config" },
