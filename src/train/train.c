@@ -210,7 +210,7 @@ static f64 lr_of(const struct loop *l, i64 step)
 static struct batch *got_batch(struct loop *l, struct batch *b, i64 begin_ns)
 {
     i64 end_ns = enter(l, PART_other);
-    if (b) replay_keep(&l->replay, b, dataset_feeds(l->s.data), l->s.perm);
+    replay_keep(&l->replay, b, dataset_feeds(l->s.data), l->s.perm);
     account_step(l->listener->account, l->at.step, end_ns);
     l->at.waited_ns += end_ns - begin_ns;
     return b;
