@@ -135,7 +135,8 @@ static enum status look_first(struct tune *t, f64 seconds, struct err *err)
                                 .batch_norm = t->first.batch_norm,
                                 .low        = t->first.low,
                                 .wide       = s->model.dtype == DT_F64,
-                                .recomputes = !str_eq(s->train.recompute, STR("none")) };
+                                .recomputes = !str_eq(s->train.recompute, STR("none")),
+                                .loads = str_eq(data_kind(t->cli->os, &s->data), STR("images")) };
     t->lever_count = tune_levers(&f, t->levers, t->cli->perm);
     for (i64 i = 0; i < t->lever_count; i++) values += t->levers[i].count;
     t->trial_s = MIN(MAX(seconds / (f64)(values * TUNE_ROUNDS), trial_least_s), trial_most_s);

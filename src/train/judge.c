@@ -70,6 +70,8 @@ static void add_loader(const struct session *s, const struct loader_stats *stats
     e->decode_s     = (f64)stats->stage[STAGE_DECODE].busy_ns * 1e-9;
     e->augment_s    = (f64)stats->stage[STAGE_AUGMENT].busy_ns * 1e-9;
     for (i64 i = 0; i < STAGE_COUNT; i++) e->workers = MAX(e->workers, stats->stage[i].workers);
+    for (i64 i = 0; i < s->settings->loader.workers_count; i++)
+        e->workers_fixed |= s->settings->loader.workers[i] > 0;
     e->prefetch = stats->prefetch;
     if (e->workers) e->worker_bytes = MAX(e->load.own_bytes - arena_bytes, 0) / (f64)e->workers;
 }

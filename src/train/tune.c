@@ -41,6 +41,15 @@ static void add_batches(struct tune_lever *l, const struct tune_facts *f, struct
     }
 }
 
+/* Threads that the loader finds by itself, against fixed ones that are there from the first batch on. */
+static void add_workers(struct tune_lever *l, const struct tune_facts *f, struct arena *perm)
+{
+    add(l, STR("")); /* as it is */
+    add(l, STR("loader.workers=auto"));
+    for (i64 n = 1; n <= 2 * f->cores && n <= 256; n *= 2)
+        add(l, str_fmt(perm, "loader.workers=%lld", (long long)n));
+}
+
 i64 tune_levers(const struct tune_facts *f, struct tune_lever *out, struct arena *perm)
 {
     i64                count = 0;
@@ -58,6 +67,7 @@ i64 tune_levers(const struct tune_facts *f, struct tune_lever *out, struct arena
     if (f->recomputes) add(l, STR(""));
     add(l, STR("train.recompute=none"));
     if (!f->recomputes) add(l, STR("train.recompute=all"));
+    if (f->loads) add_workers(lever_new(out, &count, "loader", false), f, perm);
     return count;
 }
 

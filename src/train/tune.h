@@ -37,6 +37,7 @@ struct tune_facts {
     bool low;               /* activations are bf16 or f16 already */
     bool wide;              /* the model is f64: precision is no lever */
     bool recomputes;
+    bool loads;             /* samples are read, decoded and augmented, not mapped memory */
 };
 
 i64 tune_levers(const struct tune_facts *f, struct tune_lever *out, struct arena *perm);

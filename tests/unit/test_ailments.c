@@ -2,6 +2,7 @@
  * or by what the GPU's driver says. Each must be named, alone and with its fix; its near miss must not be;
  * and a healthy run is left in peace. The run is a loop of our own on a clock of our own: no thread, no
  * real time. What a real run collects as evidence is tests/cli/test_verdict.sh's. */
+#include "cli/options.h"
 #include "fake/nvml.h"
 #include "harness.h"
 #include "run/lookout.h"
@@ -282,6 +283,21 @@ static const struct {
 
 _Static_assert(sizeof seeded / sizeof *seeded == AILMENTS, "each ailment is seeded");
 
+/* As a user would type it. */
+static void check_settings(struct str words, struct arena *perm)
+{
+    struct settings *s = NEW(perm, struct settings, 1);
+    struct str       word, key;
+    while (str_cut(&words, ' ', &word)) {
+        struct err err = { 0 };
+        CHECK(str_cut(&word, '=', &key));
+        const struct option *o = option_find(key);
+        if (!o || option_set_text(o, s, word, perm, &err))
+            harness_fail(__FILE__, __LINE__, "%.*s=%.*s: %s", STR_ARG(key), STR_ARG(word),
+                         o ? err.text : "no such setting");
+    }
+}
+
 TEST(a_healthy_run_is_left_in_peace)
 {
     struct scene   s = healthy(perm);
@@ -303,6 +319,8 @@ TEST(each_ailment_is_named_alone_with_its_fix)
         CHECK_STR(ailments[v.ailing[0].ailment].name, ailments[seeded[i].ailment].name);
         CHECK_STR(v.ailing[0].fix, seeded[i].fix);
         CHECK(v.ailing[0].text.len > 0);
+        check_settings(v.ailing[0].fix, perm);
+        check_settings(v.ailing[0].tried, perm);
     }
 }
 
@@ -317,6 +335,7 @@ TEST(a_loader_that_finds_its_workers_gets_another_fix)
     s.e.workers_fixed = false;
     too_many_workers(&s);
     CHECK_STR(run_scene(&s, perm).ailing[0].fix, "loader.memory_gib=5.6");
+    check_settings(STR("loader.keep=on loader.memory_gib=5.6"), perm);
 }
 
 TEST(its_near_miss_is_not)

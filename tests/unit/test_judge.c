@@ -92,7 +92,6 @@ TEST(a_run_that_tells_of_every_step_is_told_not_to)
     CHECK(!has(&v, AILMENT_logging_every_step));
 }
 
-/* The loader asks for as many at once as help, and still a step of microseconds waits. */
 TEST(a_slow_disk_at_the_seam_is_named)
 {
     struct settings       s  = small_run(perm, folder_new(perm).data, "[flatten, {dense: 2}]");
@@ -106,8 +105,10 @@ TEST(a_slow_disk_at_the_seam_is_named)
                                     .image_size      = 8,
                                     .image_crop      = STR("whole"),
                                     .image_normalise = STR("none") };
-    s.train.batch    = 4;
-    s.train.epochs   = 1;
+    s.train.batch          = 4;
+    s.train.epochs         = 1;
+    s.loader.workers[0]    = 2; /* of each stage, and no more */
+    s.loader.workers_count = 1;
     struct verdict v = verdict_with(&os, &s, &l, &r, perm);
     struct load *m   = &r.evidence.load;
     if (m->memory_free_bytes < 0.15 * m->memory_bytes || m->swap_bytes_s > 0)
@@ -115,5 +116,6 @@ TEST(a_slow_disk_at_the_seam_is_named)
     CHECK_EQ(v.bound, BOUND_data);
     CHECK(r.evidence.read_s > 12 * 0.03 && r.evidence.workers >= 1);
     CHECK(has(&v, AILMENT_slow_disk));
+    CHECK_STR(v.ailing[0].fix, "loader.workers=auto");
     CHECK(!has(&v, AILMENT_slow_network) && !has(&v, AILMENT_slow_augmentation));
 }

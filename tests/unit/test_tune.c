@@ -120,6 +120,22 @@ TEST(a_steps_samples_stay_as_many)
     CHECK(l && l->count == 3 && !l->digits); /* 6, 3, 1 */
 }
 
+TEST(the_loader_is_a_lever_where_samples_are_loaded)
+{
+    struct tune_lever        levers[TUNE_LEVERS_MAX];
+    struct tune_facts        f     = { .cores = 2, .threads = 2, .batch = 8, .accumulate = 1, .loads = true };
+    i64                      count = tune_levers(&f, levers, perm);
+    const struct tune_lever *l     = find(levers, count, "loader");
+    CHECK(l && !l->digits); /* batches do not depend on it */
+    CHECK_EQ(l->count, 5);
+    CHECK_STR(l->values[0].words, ""); /* as it is */
+    CHECK_STR(l->values[1].words, "loader.workers=auto");
+    CHECK_STR(l->values[4].words, "loader.workers=4");
+    f.loads = false;
+    count   = tune_levers(&f, levers, perm);
+    CHECK(!find(levers, count, "loader"));
+}
+
 TEST(levers_that_would_change_more_are_left_out)
 {
     struct tune_lever levers[TUNE_LEVERS_MAX];
