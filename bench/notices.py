@@ -4,7 +4,7 @@ Every notice is one run (tests/oracle/notices.py): a scripted metadata service o
 Azure (30), an S3 server that checks every signature and takes bodies at a stated rate, and one of seven phases of the
 run's life. Of each cloud one more notice in eight has a store that is too slow for it (AWS with 8 s of notice, to
 keep this short). Complete: the manifest of the run's last step is in the store, and all that it names, before the
-machine is gone. Honest: it is not, the run has said so, and what was there before is whole. Nothing: the notice came before
+machine is gone. Honest: it is not, the run has said so before that, and what was there before is whole. Nothing: the notice came before
 the first step. Seconds are from the cloud's word to the end of the process; AWS is asked every five seconds.
 """
 import os
@@ -21,7 +21,7 @@ sys.path.insert(0, os.path.join(common.TOP, "tests", "oracle"))
 import notices
 from s3_train import data
 
-COUNT, AT_ONCE, LATE_S = 100, 2, 1.0
+COUNT, AT_ONCE = 100, 4
 RATES = [None, 400_000, 60_000, 20_000]  # bytes a second; a checkpoint has some 60,000
 TOO_SLOW, SHORT_S = 1_000, 8
 HEAD = f"{'cloud':<7}{'phase':<12}{'notices':>8}{'complete':>10}{'honest':>8}{'nothing':>9}{'seconds':>9}{'most':>7}{'lost steps':>12}  right"
@@ -34,7 +34,7 @@ def line(r):
 
 def right(r):
     """Complete where there was time for it, and never after the end."""
-    if r["left"] < -LATE_S or r["kind"] is None:
+    if r["left"] < 0 or r["kind"] is None:
         return False
     if r["rate"] == TOO_SLOW:
         return r["kind"] in ("honest", "nothing") or r["lost"] == 0

@@ -12,6 +12,7 @@ enum { FREE_STEPS_MIN = 3 }; /* steps without a save, before slower ones can be 
 static const i64 wait_ns      = 1000000000;
 static const f64 told_again   = 2;   /* the interval, when it has changed by this factor */
 static const f64 deadline_use = 0.8; /* of the time left: what a save may be expected to take */
+static const i64 farewell_ns  = 1500000000; /* of a notice: for what is said last, and the ledger's rows */
 
 static i64 now_ns(const struct saving *v) { return v->s->os->now_ns(v->s->os); }
 
@@ -309,7 +310,7 @@ static i64 deadline_ns(struct train_orders *o)
     pthread_mutex_lock(&o->lock);
     i64 at = o->deadline_ns;
     pthread_mutex_unlock(&o->lock);
-    return at;
+    return at ? at - farewell_ns : 0;
 }
 
 /* Waits for the uploads. A run that is interrupted anyway says what is not there, and ends as such. */

@@ -107,7 +107,7 @@ class Notice:
     def watch(self, process, server):
         """Reads what the run tells, and gives the notice when its moment has come."""
         for line in process.stdout:
-            event = json.loads(line)
+            event = dict(json.loads(line), heard=time.time())
             self.events.append(event)
             if event["event"] == "step" and event["step"] >= self.step and not self.metadata.told_at:
                 if self.phase != "uploading" or any(m == "PUT" and "/step-" in t for m, t in server.log):
@@ -143,7 +143,8 @@ class Notice:
             return self.judge(rc, ended, words[0], server, os.path.join(m.folder.name, "ledger.db"))
 
     def judge(self, rc, ended, words, server, ledger):
-        """What became of it: complete, honest or nothing to save; anything else is an AssertionError."""
+        """What became of it: complete, honest or nothing to save; anything else is an AssertionError. `left` is what the
+        notice had left when that was done, or said."""
         about = (self.cloud, self.phase, self.rate, self.notice_s, words[-600:])
         assert rc == 4, (rc, *about)
         done = max([e["step"] for e in self.events if e["event"] == "step"], default=EVERY if self.phase == "again" else 0)
@@ -158,5 +159,6 @@ class Notice:
             assert len(kinds) == 1 and kinds[0][0] == "notice" and kinds[0][1] < self.notice_s + 2, (kinds, *about)
         lost = done - max([s for s in there if s <= done], default=0)
         return {"cloud": self.cloud, "phase": self.phase, "rate": self.rate, "notice_s": self.notice_s, "kind": kind,
-                "seconds": ended - self.metadata.told_at, "left": self.metadata.gone_at - ended, "steps": done, "lost": lost,
+                "seconds": ended - self.metadata.told_at, "steps": done,
+                "left": self.metadata.gone_at - (honest[-1]["heard"] if kind == "honest" else ended), "lost": lost,
                 "said": honest[-1]["text"] if kind == "honest" else ""}
