@@ -4,7 +4,6 @@
  * nobody stops for it. Where all numbers are given it has nothing to find, and does not run. */
 #include "base/pool.h"
 #include "data/pipeline_int.h"
-#include <math.h>
 #include <stdio.h>
 
 static const i64 tick_ns = 50000000, tick_held_ns = 500000000;
@@ -133,7 +132,7 @@ static void *conductor_main(void *context)
     return NULL;
 }
 
-struct tuner_limits conductor_limits(const struct pipeline *p)
+static struct tuner_limits conductor_limits(const struct pipeline *p)
 {
     const struct loader_config  *c     = &p->course.config;
     const struct loader_options *o     = &c->options;

@@ -106,7 +106,6 @@ struct pipeline {
 enum status pipeline_apply(struct pipeline *p, const struct tuner_choice *c, struct err *err);
 void        pipeline_say(struct pipeline *p, const char *line); /* under the lock */
 
-struct tuner_limits conductor_limits(const struct pipeline *p);
-enum status         conductor_start(struct pipeline *p, struct err *err);
+enum status conductor_start(struct pipeline *p, struct err *err);
 
 #endif
