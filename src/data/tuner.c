@@ -15,12 +15,14 @@
 static const f64 wait_enough = 0.01;           /* share of the caller's time that nobody minds */
 static const f64 wait_much   = 0.05;           /* that is worth another look */
 static const f64 look_s = 0.25, judge_s = 0.5; /* measured for, at least */
-static const f64 late_s      = 2;              /* however few samples came */
-static const f64 headroom    = 1.1;            /* over what the caller can take */
-static const f64 spare       = 0.25;           /* of a thread: work comes in pieces */
-static const f64 io_headroom = 1.25;           /* waits vary more than work */
-static const f64 io_rise     = 1.25;           /* at which an estimate follows what is seen */
-static const f64 helps = 1.02, harms = 0.95;   /* rate by the rate before */
+static const f64 late_s   = 2;                 /* however few samples came */
+static const f64 headroom = 1.1;               /* over what the caller can take */
+static const f64 spare    = 0.25;              /* of a thread: work comes in pieces */
+static const f64 crowd = 1.5; /* threads to a core, where the cores are what limits: one is always
+                                        ready, and others on the machine get no more than their share */
+static const f64 io_headroom = 1.25;         /* waits vary more than work */
+static const f64 io_rise     = 1.25;         /* at which an estimate follows what is seen */
+static const f64 helps = 1.02, harms = 0.95; /* rate by the rate before */
 static const f64 never_rests = 0.9, cores_left = 0.9;
 static const f64 other_work = 1.5;                /* seconds of a sample by those before */
 static const f64 hold_min_s = 5, hold_max_s = 60; /* doubled while nothing new comes of looking */
@@ -113,18 +115,19 @@ static f64 demand(const struct tuner_seen *s)
     return s->away_s > 0 && s->taken > 0 ? (f64)s->taken / s->away_s : INFINITY;
 }
 
-static i64 workers_for(const struct tuner *t, i64 k, f64 rate)
-{
-    f64 need = rate * (t->cpu_s[k] + io_headroom * t->io_s[k]);
-    return need < (f64)t->limits.workers_max ? MAX((i64)ceil(need + spare), 1)
-                                             : t->limits.workers_max;
-}
-
 static f64 cores_rate(const struct tuner *t) /* samples a second that the cores allow */
 {
     f64 cpu = 0;
     for (i64 k = 0; k < t->limits.stages; k++) cpu += t->cpu_s[k];
     return cpu > 0 ? t->limits.cpu / cpu : INFINITY;
+}
+
+static i64 workers_for(const struct tuner *t, i64 k, f64 rate)
+{
+    f64 cpu  = rate < cores_rate(t) || t->limits.cpu_strict ? 1 : crowd;
+    f64 need = rate * (cpu * t->cpu_s[k] + io_headroom * t->io_s[k]);
+    return need < (f64)t->limits.workers_max ? MAX((i64)ceil(need + spare), 1)
+                                             : t->limits.workers_max;
 }
 
 static f64 sample_s(const struct tuner *t, i64 k) { return t->cpu_s[k] + t->io_s[k]; }
