@@ -28,7 +28,8 @@ struct far {
                         i64 count, void *to, const atomic_bool *stop, struct err *);
 };
 
-bool       far_is(struct str path);                 /* is it elsewhere? */
+bool       far_is(struct str path);   /* is it elsewhere? */
+struct str far_file_path(struct str path); /* of an address without its query; else the path itself */
 struct str far_shown(struct arena *perm, struct str url); /* without password and query, for sentences */
 
 #endif

@@ -48,11 +48,16 @@ enum status s3_get(struct s3 *s, struct str key, struct arena *perm, struct str 
                    struct err *err); /* NO: absent */
 enum status s3_get_range(struct s3 *s, struct str key, i64 from, i64 count, struct arena *perm,
                          struct str *bytes, struct err *err); /* all of them; NO: absent */
+/* The same of the object with that ETag (empty: of any), until `stop`, which may be NULL, says so. */
+enum status s3_get_version(struct s3 *s, struct str key, struct str etag, i64 from, i64 count,
+                           const atomic_bool *stop, struct arena *perm, struct str *bytes,
+                           struct err *err);
 
 struct s3_object {
     struct str key;
     i64        bytes;
     i64        modified_s;    /* since 1970, in lists; 0: not told */
+    struct str etag;          /* of s3_head, with its quotes; empty: not told */
     struct str storage_class; /* empty: STANDARD */
     bool       archived;      /* must be restored before it can be read */
     bool       restoring;     /* that is under way */

@@ -48,6 +48,9 @@ static enum status get(struct s3 *s, struct s3_call *c, struct arena *perm, stru
     struct s3_answer a;
     enum status      st = s3_send(s, c, perm, &a, err);
     if (st) return st;
+    if (a.status == 412)
+        return err_set(err, STATUS_WORLD, "%.*s has changed since it was opened",
+                       STR_ARG(s3_address(s, perm, c->key)));
     if (!s3_good(&a)) {
         s3_refused(s, c, &a, err);
         return a.status == 404 ? STATUS_NO : STATUS_WORLD;
@@ -63,19 +66,31 @@ enum status s3_get(struct s3 *s, struct str key, struct arena *perm, struct str 
     return get(s, &c, perm, bytes, err);
 }
 
-enum status s3_get_range(struct s3 *s, struct str key, i64 from, i64 count, struct arena *perm,
-                         struct str *bytes, struct err *err)
+enum status s3_get_version(struct s3 *s, struct str key, struct str etag, i64 from, i64 count,
+                           const atomic_bool *stop, struct arena *perm, struct str *bytes,
+                           struct err *err)
 {
     ASSERT(count > 0);
     struct str range =
         str_fmt(perm, "bytes=%lld-%lld", (long long)from, (long long)(from + count - 1));
-    struct s3_call c  = { .method = "GET", .key = key, .range = range, .reply_bytes_max = count };
+    struct s3_call c  = { .method          = "GET",
+                          .key             = key,
+                          .range           = range,
+                          .if_etag         = etag,
+                          .stop            = stop,
+                          .reply_bytes_max = count };
     enum status    st = get(s, &c, perm, bytes, err);
     if (!st && bytes->len != count)
         return err_set(err, STATUS_WORLD, "%.*s ends after %lld bytes; %lld were expected",
                        STR_ARG(s3_address(s, perm, key)), (long long)(from + bytes->len),
                        (long long)(from + count));
     return st;
+}
+
+enum status s3_get_range(struct s3 *s, struct str key, i64 from, i64 count, struct arena *perm,
+                         struct str *bytes, struct err *err)
+{
+    return s3_get_version(s, key, STR(""), from, count, NULL, perm, bytes, err);
 }
 
 /* The classes that keep objects offline; GLACIER_IR, despite its name, does not. */
@@ -98,6 +113,7 @@ enum status s3_head(struct s3 *s, struct str key, struct arena *perm, struct s3_
     struct str restore = web_header(&a.reply, STR("x-amz-restore"));
     *out               = (struct s3_object){ .key           = key,
                                              .storage_class = web_header(&a.reply, STR("x-amz-storage-class")) };
+    out->etag = web_header(&a.reply, STR("ETag"));
     if (!str_i64(web_header(&a.reply, STR("Content-Length")), &out->bytes)) out->bytes = -1;
     out->restoring =
         restore.len && memmem(restore.data, (size_t)restore.len, "\"true\"", 6) != NULL;

@@ -34,6 +34,8 @@ struct s3_call {
     i64         query_count;
     struct str  body;
     struct str  range;            /* "bytes=0-9" */
+    struct str  if_etag;          /* only of the object that has it */
+    const atomic_bool *stop;      /* of this call alone; may be NULL */
     bool        checksum;         /* the body's CRC-32C goes with it */
     bool        checksum_of_each; /* a multipart upload begins whose parts will carry theirs */
     bool        if_absent;

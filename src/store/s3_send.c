@@ -7,15 +7,12 @@
  *         ─► anything else                   that is the answer */
 #include "base/date.h"
 #include "base/hash.h"
-#include "base/rng.h"
+#include "store/retry.h"
 #include "store/s3_int.h"
 #include "store/xml.h"
 #include <string.h>
 
-enum { TRIES_MAX = 14, MOVES_MAX = 2 };
-static const i64 wait_first_ns  = 100000000;            /* full jitter: up to this, doubling, */
-static const i64 wait_most_ns   = (i64)10 * 1000000000; /* to at most this */
-static const i64 wait_slice_ns  = 50000000;             /* how soon a cancel is seen */
+enum { MOVES_MAX = 2 };
 static const i64 skew_noticed_s = 60;
 
 /* --- the words ------------------------------------------------------------------------------------ */
@@ -72,6 +69,7 @@ static void add_meaning(struct headers *h, struct s3 *s, const struct s3_call *c
 {
     bool google = s->kind == SIGV4_GOOGLE;
     if (c->range.len) add(h, STR("Range"), c->range);
+    if (c->if_etag.len) add(h, STR("If-Match"), c->if_etag);
     if (c->checksum) {
         struct str crc = s3_crc_text(perm, crc32c_add(0, c->body));
         if (google) add(h, STR("x-goog-hash"), str_cat(perm, STR("crc32c="), crc));
@@ -154,8 +152,7 @@ static bool may_pass(const struct s3_answer *a)
                                          "BadDigest",
                                          "XAmzContentSHA256Mismatch",
                                          "ConditionalRequestConflict" };
-    if (a->status >= 500 && a->status != 501) return true;
-    return a->status == 429 || a->status == 408 || is_one_of(a->code, codes, COUNT_OF(codes));
+    return retry_status(a->status) || is_one_of(a->code, codes, COUNT_OF(codes));
 }
 
 static bool is_expired(const struct s3_answer *a)
@@ -231,16 +228,6 @@ static enum verdict judge(struct s3 *s, const struct target *t, const struct cre
     return VERDICT_DONE;
 }
 
-static void wait_jittered(struct s3 *s, i64 tries, i64 until_ns)
-{
-    i64 most    = MIN(wait_most_ns, wait_first_ns << MIN(tries - 1, 20));
-    u64 number  = (u64)atomic_fetch_add(&s->waits, 1);
-    i64 wait_ns = (i64)((f64)most * rng_uniform((struct rng_key){ .seed = s->seed }, number));
-    i64 end     = MIN(until_ns, s->os->now_ns(s->os) + wait_ns);
-    while (!atomic_load(&s->cancel) && s->os->now_ns(s->os) < end)
-        s->os->sleep_ns(s->os, MIN(wait_slice_ns, end - s->os->now_ns(s->os)));
-}
-
 static void count(struct s3 *s, const struct s3_call *c, const struct s3_answer *a)
 {
     bool get = c->method[0] == 'H' || (c->method[0] == 'G' && c->key.len);
@@ -263,7 +250,7 @@ static enum status try_once(struct s3 *s, const struct s3_call *c, const struct 
                               .header_count    = h.count,
                               .body            = c->body,
                               .reply_bytes_max = MAX(c->reply_bytes_max, 65536),
-                              .cancel          = &s->cancel };
+                              .cancel          = c->stop ? c->stop : &s->cancel };
     enum status        st = s->web->send(s->web, &r, perm, &a->reply, err);
     count(s, c, a);
     if (st) return st;
@@ -297,12 +284,14 @@ enum status s3_send(struct s3 *s, const struct s3_call *c, struct arena *perm, s
         }
         a->unanswered = tries.unanswered;
         if (verdict == VERDICT_DONE) return STATUS_OK;
-        if (verdict == VERDICT_LATER) wait_jittered(s, tries.count, until_ns);
-        if (atomic_load(&s->cancel))
+        if (verdict == VERDICT_LATER)
+            retry_wait(s->os, s->seed, (u64)atomic_fetch_add(&s->waits, 1), tries.count, until_ns,
+                       c->stop, &s->cancel);
+        if (atomic_load(&s->cancel) || (c->stop && atomic_load(c->stop)))
             return err_set(err, STATUS_INTERRUPTED, "%s %.*s was cut off", c->method,
                            STR_ARG(c->key));
         i64 now_ns = s->os->now_ns(s->os);
-        if (now_ns < until_ns && tries.count < TRIES_MAX) continue;
+        if (now_ns < until_ns && tries.count < RETRY_TRIES_MAX) continue;
         return err_set(err, STATUS_WORLD, "after %lld tries in %.1f s: %s", (long long)tries.count,
                        (f64)(now_ns - begin_ns) / 1e9, last.text);
     }

@@ -1,5 +1,6 @@
 #include "support/fake_s3.h"
 #include "base/date.h"
+#include "base/hash.h"
 #include <string.h>
 #include <time.h>
 
@@ -82,7 +83,13 @@ static void get(struct fake_s3 *f, const struct web_request *r, struct str key, 
         (struct pair){ STR("Content-Length"), str_fmt(perm, "%lld", (long long)o->len) };
     reply->headers[1]   = (struct pair){ STR("x-amz-storage-class"),
                                          str_of(o->storage_class ? o->storage_class : "") };
-    reply->header_count = 2;
+    reply->headers[2]   = (struct pair){
+        STR("ETag"), str_fmt(perm, "\"%016llx\"", (unsigned long long)xxh64((struct str){ o->bytes, o->len }))
+    };
+    reply->header_count = 3;
+    struct str wanted   = header_of(r, STR("If-Match"));
+    if (wanted.len && !str_eq(wanted, reply->headers[2].value))
+        answer_error(reply, 412, "PreconditionFailed", perm);
 }
 
 /* The value of a name in the query, with %2F decoded: no other character of our keys is encoded. */
