@@ -1,17 +1,18 @@
 /* data.c - the table of formats, and what they share. */
 #include "data/data.h"
+#include "base/far.h"
 #include "data/data_int.h"
 #include <math.h>
 
 static const struct format *const formats[] = {
     &format_idx,   &format_tokens, &format_text,   &format_csv,
-    &format_lines, &format_clicks, &format_images,
+    &format_jsonl, &format_lines,  &format_clicks, &format_images,
 };
 
 /* auto: by its name, where .gz at the end does not count; a folder is one of images. */
 struct str data_kind(struct os *os, const struct data_config *config)
 {
-    struct str     path = config->path;
+    struct str     path = far_file_path(config->path);
     struct os_stat stat;
     if (config->kind.len && !str_eq(config->kind, STR("auto"))) return config->kind;
     if (config->file_count) return STR("lines");
@@ -19,9 +20,21 @@ struct str data_kind(struct os *os, const struct data_config *config)
     if (str_ends(path, STR("-ubyte")) || str_glob(STR("*.idx*"), path)) return STR("idx");
     if (str_ends(path, STR(".bin"))) return STR("tokens");
     if (str_ends(path, STR(".csv"))) return STR("csv");
+    if (str_ends(path, STR(".jsonl")) || str_ends(path, STR(".ndjson"))) return STR("jsonl");
     if (str_ends(path, STR(".tar"))) return STR("images");
     if (path.len && !os->stat(os, path, &stat, NULL) && stat.is_dir) return STR("images");
     return STR("text");
+}
+
+bool data_is_far(const struct data_config *config)
+{
+    const struct str named[] = { config->path, config->labels, config->eval_path,
+                                 config->eval_labels };
+    for (i64 i = 0; i < COUNT_OF(named); i++)
+        if (far_is(named[i])) return true;
+    for (i64 i = 0; i < config->file_count; i++)
+        if (far_is(config->files[i])) return true;
+    return false;
 }
 
 static const struct format *format_find(struct str kind)

@@ -11,7 +11,7 @@
 #define DATA_COLUMNS_MAX 256
 
 struct data_config {
-    struct str kind;   /* auto | idx | tokens | text | csv | lines | images | synthetic_clicks */
+    struct str kind;   /* auto | idx | tokens | text | csv | jsonl | lines | images | synthetic_clicks */
     struct str path;   /* idx: images; tokens, text, csv: the file */
     struct str labels; /* idx */
     struct str eval_path, eval_labels; /* held out; empty: `held_out` of the samples */
@@ -50,6 +50,8 @@ enum split { SPLIT_TRAIN, SPLIT_EVAL, SPLIT_COUNT };
 struct dataset;
 
 struct str   data_kind(struct os *os, const struct data_config *config); /* as given, or by its name */
+bool         data_is_far(const struct data_config *config); /* is any of its files elsewhere? */
+/* What is elsewhere is reached by os->far (base/far.h). */
 enum status  dataset_open(struct os *os, const struct data_config *config, struct arena *perm,
                           struct dataset **out, struct err *err);
 bool         dataset_close(struct dataset *d); /* false: a thread does not let it go, see loader_close */

@@ -36,14 +36,16 @@ struct format {
     f64 (*best_auc)(const struct dataset *d);    /* NULL: nobody knows */
 };
 
-extern const struct format format_idx, format_tokens, format_text, format_csv, format_lines,
-    format_clicks, format_images;
+extern const struct format format_idx, format_tokens, format_text, format_csv, format_jsonl,
+    format_lines, format_clicks, format_images;
 
 /* The bytes of a file: mapped, and unpacked first where its name ends in .gz. */
 struct source {
     struct str   bytes;
     struct str   mapped; /* what to unmap; empty: `own` holds the bytes */
     struct arena own;
+    bool         pinned; /* a file from elsewhere, held in its cache by: */
+    struct file  pin;
 };
 
 enum status source_open(struct os *os, struct str path, const struct data_config *config,
@@ -72,15 +74,5 @@ struct idx {
     const u8 *data;
 };
 enum status idx_parse(struct str path, struct str bytes, struct idx *out, struct err *err);
-
-struct csv_table {
-    i64          rows;
-    f32         *dense; /* [rows, numeric columns] */
-    i32         *x;     /* [rows, categorical columns] */
-    f32         *y;     /* [rows] */
-    struct arena own;   /* holds them; to be closed also after a failure, where begin is not NULL */
-};
-enum status csv_parse(struct str path, struct str text, const struct data_config *config,
-                      i64 rows_max, struct csv_table *out, struct err *err); /* rows_max 0: all */
 
 #endif

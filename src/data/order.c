@@ -94,3 +94,12 @@ i64 order_shard(struct order *o, i64 count, u64 seed, i64 epoch, i64 turn, i64 *
     pthread_mutex_unlock(&o->lock);
     return s;
 }
+
+i64 order_turn(struct order *o, i64 count, u64 seed, i64 epoch, i64 index)
+{
+    pthread_mutex_lock(&o->lock);
+    const struct table *t    = table_of(o, count, seed, epoch);
+    i64                 turn = last_at_most(t->begin, t->shards, index);
+    pthread_mutex_unlock(&o->lock);
+    return turn;
+}

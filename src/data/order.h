@@ -22,6 +22,8 @@ i64 order_at(struct order *o, i64 count, u64 seed, i64 epoch, i64 index);
 /* The shard that comes `turn`-th in that epoch (-1: there are not so many), and where it begins. */
 i64 order_shard(struct order *o, i64 count, u64 seed, i64 epoch, i64 turn, i64 *index);
 
+/* The turn of the shard that has that index, before blocks are permuted. */
+i64 order_turn(struct order *o, i64 count, u64 seed, i64 epoch, i64 index);
 /* The last of begin[0..count), which rise, that is at most `value`. */
 i64 last_at_most(const i64 *begin, i64 count, i64 value);
 

@@ -6,9 +6,7 @@ static const i64 own_bytes = (i64)64 << 30; /* address space: names of some 10^9
 
 static bool is_shards(struct str path)
 {
-    i64 query = far_is(path) ? str_find(path, '?') : -1;
-    if (query >= 0) path = str_sub(path, 0, query);
-    return str_find(path, '{') >= 0 || str_ends(path, STR(".tar"));
+    return str_find(path, '{') >= 0 || str_ends(far_file_path(path), STR(".tar"));
 }
 
 enum status place_open(struct os *os, const struct data_config *config, struct str path,

@@ -14,9 +14,10 @@
 #include "data/tar.h"
 #include <string.h>
 
-enum { OPENERS_MAX = 16 };
+enum { OPENERS_MAX = 16, RUNNERS = 2 };
 static const i64 block_max       = 1 << 18;
 static const i64 index_bytes_max = (i64)4 << 30;
+static const i64 piece_bytes     = 8 << 20; /* of one request */
 static const i64 scratch_bytes   = 1 << 20;
 static const i64 shown_max       = 200;
 
@@ -28,6 +29,19 @@ struct shard {
     struct arena       own;
 };
 
+/* Threads that run ahead of the readers: while a block is read, the shards of the next are fetched. */
+struct ahead {
+    pthread_t       thread[RUNNERS];
+    i64             threads;
+    pthread_mutex_t lock; /* of what follows, except for stop */
+    pthread_cond_t  moved;
+    i64             count, epoch; /* of which order; count 0: none yet */
+    u64             seed;
+    i64             turn; /* the next shard to fetch */
+    i64             end;  /* shards that begin before this index are wanted */
+    atomic_bool     stop;
+};
+
 struct shards {
     struct os        *os;
     struct str        cache_folder; /* empty: nothing can be kept */
@@ -35,6 +49,8 @@ struct shards {
     struct shard     *shard;
     i64               count;
     i64              *begin; /* [count + 1]: number of the first sample */
+    i64               block;
+    struct ahead      ahead;
 };
 
 /* --- indexes --------------------------------------------------------------------------------------- */
@@ -44,8 +60,7 @@ static bool is_here(const struct shards *s) { return !s->cache; }
 /* SHARD.idx, in front of what an address may ask behind a question mark. */
 static struct str beside(struct str path, struct arena *perm)
 {
-    i64 query = far_is(path) ? str_find(path, '?') : -1;
-    if (query < 0) query = path.len;
+    i64 query = far_file_path(path).len;
     return str_fmt(perm, "%.*s.idx%.*s", (int)query, path.data, (int)(path.len - query),
                    path.data + query);
 }
@@ -93,21 +108,42 @@ static void keep_index(const struct shards *s, struct shard *x, struct str bytes
     else ASSERT(take_index(x, bytes));
 }
 
+/* A shard for which the cache has no room, into memory. */
+static enum status read_whole(const struct shards *s, const struct shard *x, struct arena *own,
+                              struct str *bytes, struct err *err)
+{
+    struct far *far = s->os->far;
+    i64         all = x->version.bytes;
+    enum status st  = STATUS_OK;
+    *own            = arena_open(all + 4096);
+    if (!own->begin)
+        return err_set(err, STATUS_WORLD, "no memory for a shard of %lld bytes", (long long)all);
+    char *to = NEW(own, char, all);
+    for (i64 at = 0; at < all && !st; at += piece_bytes)
+        st = far->read(far, x->path, &x->version, at, MIN(piece_bytes, all - at), to + at, NULL, err);
+    if (st) arena_close(own);
+    *bytes = (struct str){ to, all };
+    return st;
+}
+
 /* From the shard itself. */
 static enum status make_index(const struct shards *s, struct shard *x, struct str kept,
                               struct arena scratch, struct err *err)
 {
-    struct os  *os = s->os;
-    struct str  bytes, index;
-    struct file pin = { -1 };
-    enum status st  = is_here(s) ? os->map(os, x->path, &bytes, err)
-                                 : far_cache_map(s->cache, x->path, &x->version, &bytes, &pin, err);
-    if (st) return st == STATUS_NO ? STATUS_WORLD : st; /* its sentence says why it cannot be had */
+    struct os   *os = s->os;
+    struct str   bytes, index;
+    struct file  pin   = { -1 };
+    struct arena whole = { 0 };
+    enum status  st    = is_here(s) ? os->map(os, x->path, &bytes, err)
+                                    : far_cache_map(s->cache, x->path, &x->version, &bytes, &pin, err);
+    if (st == STATUS_NO) st = read_whole(s, x, &whole, &bytes, err);
+    if (st) return st;
     x->own = arena_open(bytes.len + (1 << 20));
     if (!x->own.begin) st = err_set(err, STATUS_WORLD, "no memory for an index");
     struct str shown = far_shown(&scratch, x->path);
     if (!st) st = shard_index_make(shown, bytes, str_of(x->version.tag), &x->own, &index, err);
-    if (bytes.len) os->unmap(os, bytes);
+    if (whole.begin) arena_close(&whole);
+    else if (bytes.len) os->unmap(os, bytes);
     if (pin.fd >= 0) os->close(os, &pin, NULL);
     if (!st) keep_index(s, x, index, kept, scratch);
     return st;
@@ -213,7 +249,7 @@ static enum status open_all(struct shards *s, struct err *err)
     return err_set(err, o.err.status, "%s", o.err.text);
 }
 
-/* Half of the cache without its largest shard, so that it holds what this block and the next need. */
+/* So many that the cache holds what this block and the next need, and the shards they share. */
 static i64 block_of(const struct shards *s, const struct data_config *config)
 {
     i64 bytes = 0, largest = 0, samples = MAX(s->begin[s->count], 1);
@@ -223,8 +259,77 @@ static i64 block_of(const struct shards *s, const struct data_config *config)
         largest = MAX(largest, s->shard[i].version.bytes);
     }
     if (largest > config->cache_bytes) return block_max; /* nothing is kept, so nothing is gained */
-    f64 held = (f64)(config->cache_bytes - largest) / 2 / ((f64)bytes / (f64)samples);
+    f64 held = (f64)(config->cache_bytes - 2 * largest) / 2 / ((f64)bytes / (f64)samples);
     return (i64)MIN(MAX(held, 1), (f64)block_max);
+}
+
+/* --- running ahead --------------------------------------------------------------------------------- */
+
+static void *run_ahead(void *context)
+{
+    struct place  *p = context;
+    struct shards *s = p->state;
+    struct ahead  *a = &s->ahead;
+    pthread_mutex_lock(&a->lock);
+    while (!atomic_load(&a->stop)) {
+        i64 begin = 0, shard = -1;
+        if (a->count) shard = order_shard(p->order, a->count, a->seed, a->epoch, a->turn, &begin);
+        if (shard < 0 || begin >= a->end) {
+            pthread_cond_wait(&a->moved, &a->lock);
+            continue;
+        }
+        a->turn++;
+        pthread_mutex_unlock(&a->lock);
+        struct shard *x = &s->shard[shard];
+        far_cache_fetch(s->cache, x->path, &x->version, &a->stop, NULL); /* a reader will tell */
+        pthread_mutex_lock(&a->lock);
+    }
+    pthread_mutex_unlock(&a->lock);
+    return NULL;
+}
+
+static void ahead_start(struct place *p)
+{
+    struct shards *s = p->state;
+    struct ahead  *a = &s->ahead;
+    pthread_mutex_init(&a->lock, NULL);
+    pthread_cond_init(&a->moved, NULL);
+    while (a->threads < RUNNERS && !thread_start(&a->thread[a->threads], run_ahead, p,
+                                                 "a thread that fetches shards", NULL))
+        a->threads++;
+}
+
+static void ahead_end(struct ahead *a)
+{
+    pthread_mutex_lock(&a->lock);
+    atomic_store(&a->stop, true);
+    pthread_cond_broadcast(&a->moved);
+    pthread_mutex_unlock(&a->lock);
+    for (i64 i = 0; i < a->threads; i++) pthread_join(a->thread[i], NULL);
+    pthread_cond_destroy(&a->moved);
+    pthread_mutex_destroy(&a->lock);
+}
+
+/* The readers have come to that index: to the end of the next block all shall be there. */
+static void ahead_shards(const struct place *p, i64 count, u64 seed, i64 epoch, i64 index)
+{
+    struct shards *s = p->state;
+    struct ahead  *a = &s->ahead;
+    i64            block = index / s->block, end = (block + 2) * s->block;
+    if (!a->threads) return;
+    pthread_mutex_lock(&a->lock);
+    if (a->count != count || a->seed != seed || a->epoch < epoch) {
+        a->count = count;
+        a->seed  = seed;
+        a->epoch = epoch;
+        a->turn  = order_turn(p->order, count, seed, epoch, block * s->block);
+        a->end   = 0;
+    }
+    if (a->epoch == epoch && end > a->end) { /* one that asks late moves nothing back */
+        a->end = end;
+        pthread_cond_broadcast(&a->moved);
+    }
+    pthread_mutex_unlock(&a->lock);
 }
 
 static enum status open_shards(struct place *p, const struct data_config *config, struct str path,
@@ -256,13 +361,16 @@ static enum status open_shards(struct place *p, const struct data_config *config
         for (i64 k = 0; k < x->count; k++) p->classes = MAX(p->classes, x->sample[k].class + 1);
     }
     p->count = s->begin[s->count];
-    p->order = order_new(&p->own, s->begin, s->count, block_of(s, config));
+    s->block = block_of(s, config);
+    p->order = order_new(&p->own, s->begin, s->count, s->block);
+    if (s->cache) ahead_start(p);
     return STATUS_OK;
 }
 
 static void close_shards(struct place *p)
 {
     struct shards *s = p->state;
+    if (s && s->ahead.threads) ahead_end(&s->ahead);
     for (i64 i = 0; s && s->shard && i < s->count; i++) {
         if (s->shard[i].mapped.len) s->os->unmap(s->os, s->shard[i].mapped);
         if (s->shard[i].own.begin) arena_close(&s->shard[i].own);
@@ -329,4 +437,4 @@ static enum status read_shards(const struct place *p, i64 n, struct buffer *to,
 }
 
 const struct place_kind place_shards = { open_shards, close_shards, class_shards, name_shards,
-                                         read_shards, NULL };
+                                         read_shards, ahead_shards };

@@ -2,10 +2,13 @@
  *
  * A .gz ends with the CRC-32 and the length of what it holds (RFC 1952), so the file names its own
  * cache: NAME-CRC-LENGTH. The same two numbers are checked each time it is opened, and a cache that
- * does not fit is written anew. Where no cache can be written, the bytes stay in memory. */
+ * does not fit is written anew. Where no cache can be written, the bytes stay in memory. A file from
+ * elsewhere is first brought into the cache of far_cache.h, whole. */
 #include "base/gzip.h"
 #include "base/hash.h"
+#include "base/far.h"
 #include "data/data_int.h"
+#include "data/far_cache.h"
 
 static const i64 gz_bytes_min       = 18; /* header and trailer */
 static const i64 unpacked_bytes_max = (i64)8 << 30;
@@ -94,19 +97,44 @@ static enum status open_gz(struct os *os, struct str path, struct str gz, struct
     return st;
 }
 
+/* A file from elsewhere, whole, through the cache. */
+static enum status map_far(struct os *os, struct str url, const struct data_config *config,
+                           struct arena scratch, struct str *bytes, struct file *pin,
+                           struct err *err)
+{
+    struct str      dir = cache_dir(os, config->cache, &scratch);
+    struct far_file version;
+    if (!os->far || !dir.len || dir.len > FAR_CACHE_FOLDER_MAX - 16)
+        return err_set(err, STATUS_USAGE, "%.*s lies elsewhere, and %s", STR_ARG(url),
+                       os->far ? "there is no folder to keep it in: set data.cache"
+                               : "cannot be reached from here");
+    enum status st = os->far->look(os->far, url, NULL, &version, err);
+    if (st) return st == STATUS_NO ? STATUS_USAGE : st;
+    struct far_cache *c =
+        far_cache_new(os, str_cat(&scratch, dir, STR("/files")), config->cache_bytes, &scratch);
+    st = far_cache_map(c, url, &version, bytes, pin, err);
+    far_cache_release(c);
+    return st == STATUS_NO ? STATUS_USAGE : st;
+}
+
 enum status source_open(struct os *os, struct str path, const struct data_config *config,
                         struct arena scratch, struct source *out, struct err *err)
 {
-    struct str bytes;
-    *out           = (struct source){ 0 };
-    enum status st = os->map(os, path, &bytes, err);
+    struct str  bytes;
+    struct file pin = { -1 };
+    *out            = (struct source){ 0 };
+    enum status st  = far_is(path) ? map_far(os, path, config, scratch, &bytes, &pin, err)
+                                   : os->map(os, path, &bytes, err);
     if (st) return st;
-    if (!str_ends(path, STR(".gz"))) {
+    if (!str_ends(far_file_path(path), STR(".gz"))) {
         out->bytes = out->mapped = bytes;
+        out->pin                 = pin;
+        out->pinned              = pin.fd >= 0;
         return STATUS_OK;
     }
-    st = open_gz(os, path, bytes, config->cache, scratch, out, err);
+    st = open_gz(os, far_shown(&scratch, path), bytes, config->cache, scratch, out, err);
     if (bytes.len) os->unmap(os, bytes);
+    if (pin.fd >= 0) os->close(os, &pin, NULL);
     if (st) source_close(os, out);
     return st;
 }
@@ -114,6 +142,7 @@ enum status source_open(struct os *os, struct str path, const struct data_config
 void source_close(struct os *os, struct source *s)
 {
     if (s->mapped.len) os->unmap(os, s->mapped);
+    if (s->pinned) os->close(os, &s->pin, NULL);
     if (s->own.begin) arena_close(&s->own);
     *s = (struct source){ 0 };
 }

@@ -1,6 +1,8 @@
 /* session.c - opening a run: data, model, backend, programs; then its memory. */
 #include "backend/cuda/cuda.h"
 #include "base/pool.h"
+#include "store/reach.h"
+#include "train/elsewhere.h"
 #include "train/train_int.h"
 #include <stdio.h>
 #include <string.h>
@@ -56,10 +58,23 @@ static struct compile_config config_of(const struct train_config *t)
                                     .accumulate = t->accumulate };
 }
 
+/* Data elsewhere are reached by what the store can do, with the environment's credentials. */
+static void open_far(struct session *s)
+{
+    struct s3_settings how = train_upload_settings(s->os, s->settings).where;
+    struct os         *os  = NEW(s->perm, struct os, 1);
+    *os                    = *s->os;
+    os->far = s->far = reach_open(s->os, NULL,
+                                  &(struct s3_settings){ .ask_aws = how.ask_aws,
+                                                         .ask_gcp = how.ask_gcp }, s->perm);
+    s->os = os;
+}
+
 static enum status begin(struct session *s, struct os *os, const struct settings *settings,
                          struct arena *perm, struct err *err)
 {
     *s         = (struct session){ .os = os, .settings = settings, .perm = perm };
+    if (data_is_far(&settings->data) && !os->far) open_far(s);
     s->config  = config_of(&settings->train);
     s->scratch = arena_open((i64)SCRATCH_RESERVE_GIB << 30);
     if (s->scratch.begin) return fuse_of(&settings->train, &s->config.fuse, err);
@@ -159,7 +174,7 @@ enum status session_open(struct session *s, struct os *os, const struct settings
 {
     i64         from = os->now_ns(os);
     enum status st   = begin(s, os, settings, perm, err);
-    if (!st) st = dataset_open(os, &settings->data, perm, &s->data, err);
+    if (!st) st = dataset_open(s->os, &settings->data, perm, &s->data, err);
     s->startup.data = lap(s, &from);
     if (!st && !dataset_count(s->data, SPLIT_TRAIN))
         st = err_set(err, STATUS_USAGE, "the data set has no training samples");
@@ -182,7 +197,7 @@ enum status train_outline(struct os *os, const struct settings *settings, struct
     const struct train_config *t = &settings->train;
     struct session             s;
     enum status                st = begin(&s, os, settings, perm, err);
-    if (!st) st = dataset_open(os, &settings->data, perm, &s.data, err);
+    if (!st) st = dataset_open(s.os, &settings->data, perm, &s.data, err);
     if (!st) st = model_new(perm, &settings->model, dataset_feeds(s.data), &s.model, err);
     if (!st) {
         s.config.batch      = t->batch_total ? t->batch_total : MAX(t->batch, 1);
@@ -285,6 +300,7 @@ bool session_close(struct session *s)
     if (s->backend) s->backend->table->close(s->backend);
     if (s->eval_loader) loader_close(s->eval_loader);
     bool all = dataset_close(s->data);
+    if (all) reach_close(s->far); /* or a thread that hangs may still ask it */
     if (s->scratch.begin) arena_close(&s->scratch);
     *s = (struct session){ 0 };
     return all;

@@ -18,6 +18,7 @@ struct str       precision_name(enum dtype t); /* the word of train.precision */
 /* Everything a run holds: opened in this order, closed in the opposite one. */
 struct session {
     struct os             *os;
+    struct far            *far; /* ours, to be closed; NULL: no data elsewhere */
     const struct settings *settings;
     struct arena          *perm;    /* of the run, the caller's */
     struct arena           scratch; /* of whatever is going on */

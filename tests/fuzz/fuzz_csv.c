@@ -1,6 +1,6 @@
 /* fuzz_csv.c - any bytes as a table with columns l, a, b, c, d: refused with a sentence, or every
  * row of every category lies where its column's rows are. */
-#include "data/data_int.h"
+#include "data/table.h"
 #include <math.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
                                         .categorical       = { STR("c"), STR("d") },
                                         .categorical_count = 2,
                                         .buckets           = 10 };
-    struct csv_table         t;
+    struct table             t;
     struct err               err  = { 0 };
     struct str               text = { (const char *)data, (i64)bytes };
     if (csv_parse(STR("fuzz"), text, &config, 0, &t, &err)) ASSERT(err.text[0] != '\0');

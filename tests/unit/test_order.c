@@ -75,6 +75,7 @@ TEST(a_block_needs_few_shards_and_epochs_differ)
     for (i64 turn = 0; turn < SHARDS; turn++) {
         CHECK(order_shard(o, SHARDS * EACH, seed, 0, turn, &index) >= 0);
         CHECK_EQ(index, turn * EACH);
+        CHECK_EQ(order_turn(o, SHARDS * EACH, seed, 0, index + EACH - 1), turn);
     }
     order_release(o);
 }

@@ -3,8 +3,10 @@
 #include "data/place_int.h"
 #include "data/shard.h"
 #include "harness.h"
+#include "support/fake_far.h"
 #include "support/folder.h"
 #include "support/shards.h"
+#include <pthread.h>
 #include <unistd.h>
 
 enum { BYTES = 700 };
@@ -196,6 +198,169 @@ TEST(a_folder_has_its_subfolders_as_classes)
     unlink(str_z(perm, place_name(p, 10, perm)));
     CHECK(place_read(p, 10, &b, NULL, &err));
     CHECK(strstr(err.text, "class2/1.JPG"));
+    place_close(p);
+    buffer_release(&b);
+}
+
+/* --- elsewhere ------------------------------------------------------------------------------------- */
+
+enum { SHARDS = 40, EACH = 25, COUNT = SHARDS * EACH };
+
+struct far_world {
+    struct os          os;
+    struct fake_far   *far;
+    struct data_config config;
+    struct str         pattern;
+    i64                bytes; /* of all shards */
+};
+
+static struct far_world *far_world_new(bool indexes, struct arena *perm)
+{
+    struct far_world *w   = NEW(perm, struct far_world, 1);
+    struct err        err = { 0 };
+    w->os                 = *os_real();
+    w->far                = fake_far_new(perm);
+    w->os.far             = &w->far->far;
+    w->config             = config_of(folder_new(perm), perm);
+    w->pattern            = STR("s3://bucket/set-{00..39}.tar");
+    for (i64 i = 0; i < SHARDS; i++) {
+        struct str url   = str_fmt(perm, "s3://bucket/set-%02lld.tar", (long long)i), index;
+        struct str bytes = shard_bytes(perm, i * EACH, EACH, 4000);
+        fake_far_put(w->far, url, bytes);
+        w->bytes += bytes.len;
+        if (!indexes) continue;
+        CHECK(!shard_index_make(url, bytes, STR("pack:"), perm, &index, &err));
+        fake_far_put(w->far, str_cat(perm, url, STR(".idx")), index);
+    }
+    w->config.cache_bytes = w->bytes / 10;
+    return w;
+}
+
+/* Readers as the loader has them: each takes the next index of the epoch and reads its sample. */
+struct epoch {
+    struct place *place;
+    i64           number;
+    u64           seed;
+    atomic_llong  next, wrong;
+    atomic_char   seen[COUNT];
+    i64           order[COUNT];
+};
+
+static void *read_epoch(void *context)
+{
+    struct epoch *e = context;
+    struct buffer b = { 0 };
+    for (i64 i; (i = atomic_fetch_add(&e->next, 1)) < COUNT;) {
+        i64 n       = place_order(e->place, COUNT, e->seed, e->number, i);
+        e->order[i] = n;
+        if (place_read(e->place, n, &b, NULL, NULL) || atomic_fetch_add(&e->seen[n], 1) ||
+            !shard_is((struct str){ (char *)b.data, b.bytes }, n, 4000))
+            atomic_fetch_add(&e->wrong, 1);
+    }
+    buffer_release(&b);
+    return NULL;
+}
+
+static struct epoch *run_epoch(struct place *p, i64 number, u64 seed, int threads,
+                               struct arena *perm)
+{
+    struct epoch *e = NEW(perm, struct epoch, 1);
+    pthread_t     thread[8];
+    e->place  = p;
+    e->number = number;
+    e->seed   = seed;
+    for (int i = 0; i < threads; i++)
+        CHECK_EQ(pthread_create(&thread[i], NULL, read_epoch, e), 0);
+    for (int i = 0; i < threads; i++) pthread_join(thread[i], NULL);
+    CHECK_EQ(e->wrong, 0);
+    return e;
+}
+
+TEST(an_epoch_fetches_each_byte_once_with_a_cache_of_a_tenth)
+{
+    u64               seed = test_seed();
+    struct far_world *w    = far_world_new(true, perm);
+    struct place     *p;
+    struct err        err;
+    CHECK(!place_open(&w->os, &w->config, w->pattern, perm, &p, &err));
+    CHECK_EQ(place_count(p), COUNT);
+    CHECK_EQ(place_classes(p), 10);
+    i64 opening = w->far->read_bytes;
+    CHECK(opening < w->bytes / 20);
+    for (i64 number = 0; number < 3; number++) {
+        i64 before = w->far->read_bytes;
+        run_epoch(p, number, seed, 4, perm);
+        i64 fetched = w->far->read_bytes - before;
+        CHECK(fetched <= w->bytes * 105 / 100);
+        CHECK(fetched >= w->bytes * 85 / 100); /* or it was no cache of a tenth */
+    }
+    place_close(p);
+}
+
+TEST(the_order_is_the_same_for_any_readers_and_wherever_shards_lie)
+{
+    u64               seed = test_seed();
+    struct far_world *w    = far_world_new(true, perm);
+    struct place     *p;
+    i64              *first = NULL;
+    for (int threads = 1; threads <= 8; threads *= 2) {
+        CHECK(!place_open(&w->os, &w->config, w->pattern, perm, &p, NULL));
+        struct epoch *e = run_epoch(p, 3, seed, threads, perm);
+        if (!first) first = e->order;
+        CHECK(!memcmp(first, e->order, sizeof e->order));
+        place_close(p);
+    }
+    struct str dir = folder_new(perm);
+    for (i64 i = 0; i < SHARDS; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "set-%02lld.tar", (long long)i);
+        folder_put(perm, dir, name, w->far->bytes[2 * i]);
+    }
+    CHECK(!place_open(os_real(), &w->config, str_cat(perm, dir, STR("/set-{00..39}.tar")), perm, &p,
+                      NULL));
+    CHECK(!memcmp(first, run_epoch(p, 3, seed, 2, perm)->order, COUNT * sizeof *first));
+    place_close(p);
+}
+
+TEST(indexes_that_nobody_packed_are_made_once)
+{
+    struct far_world *w = far_world_new(false, perm);
+    struct place     *p;
+    struct err        err;
+    CHECK(!place_open(&w->os, &w->config, w->pattern, perm, &p, &err));
+    CHECK_EQ(place_count(p), COUNT);
+    CHECK_EQ(w->far->read_bytes, w->bytes);
+    run_epoch(p, 0, 1, 2, perm);
+    place_close(p);
+    i64 before = w->far->read_bytes;
+    CHECK(!place_open(&w->os, &w->config, w->pattern, perm, &p, &err));
+    CHECK_EQ(w->far->read_bytes, before);
+    place_close(p);
+}
+
+TEST(shards_larger_than_the_cache_are_read_by_ranges)
+{
+    struct far_world *w   = far_world_new(true, perm);
+    w->config.cache_bytes = 1000;
+    struct place *p;
+    CHECK(!place_open(&w->os, &w->config, w->pattern, perm, &p, NULL));
+    run_epoch(p, 0, 1, 2, perm);
+    CHECK(w->far->read_bytes < w->bytes * 105 / 100);
+    place_close(p);
+}
+
+TEST(a_shard_that_is_missing_or_changes_is_named)
+{
+    struct far_world *w = far_world_new(true, perm);
+    struct place     *p;
+    struct buffer     b = { 0 };
+    struct err        err;
+    CHECK(place_open(&w->os, &w->config, STR("s3://bucket/set-{38..41}.tar"), perm, &p, &err));
+    CHECK(strstr(err.text, "set-40.tar"));
+    CHECK(!place_open(&w->os, &w->config, w->pattern, perm, &p, &err));
+    fake_far_put(w->far, w->far->url[2 * 7], shard_bytes(perm, 0, EACH, 4000));
+    CHECK(place_read(p, 7 * EACH, &b, NULL, &err));
+    CHECK(strstr(err.text, "changed"));
     place_close(p);
     buffer_release(&b);
 }
