@@ -55,6 +55,15 @@ static bool takes_command_line(const struct command *c)
     return false;
 }
 
+/* --shard-bytes is --shard_bytes. */
+static bool is_flag(struct str flag, struct str name)
+{
+    if (flag.len != name.len) return false;
+    for (i64 i = 0; i < flag.len; i++)
+        if (flag.data[i] != (name.data[i] == '-' ? '_' : name.data[i])) return false;
+    return true;
+}
+
 /* --name, --name=value or --name value; moves *i past the value. */
 static enum status flag_parse(char *const *argv, i64 count, i64 *i, struct request *r,
                               struct err *err)
@@ -66,7 +75,7 @@ static enum status flag_parse(char *const *argv, i64 count, i64 *i, struct reque
         name  = str_sub(name, 0, equals);
     }
     for (i64 f = 0; f < FLAG_COUNT; f++) {
-        if (!str_eq(flags[f].name, name) || !(r->command->flags & ((u64)1 << f))) continue;
+        if (!is_flag(flags[f].name, name) || !(r->command->flags & ((u64)1 << f))) continue;
         bool takes = flags[f].argument.len > 0;
         if (takes && !value.data && *i + 1 < count) value = str_of(argv[++*i]);
         if (takes != (value.data != NULL))

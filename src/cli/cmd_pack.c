@@ -1,0 +1,155 @@
+/* cmd_pack.c - frugal pack: a folder into shards, and what that trades. */
+#include "data/pack.h"
+#include "base/far.h"
+#include "cli/commands.h"
+#include "data/image.h"
+#include "store/reach.h"
+
+enum status command_pack(struct cli *c, struct err *err);
+
+static const f64 live_every_s = 0.1, plain_every_s = 5.0, measure_s = 1.0;
+static const i64 cache_bytes = (i64)16 * 1000000000;
+
+struct packing {
+    struct cli *cli;
+    i64         begin_ns;
+    f64         next_s;
+};
+
+static bool on_progress(void *context, i64 samples, i64 count)
+{
+    struct packing *p     = context;
+    struct cli     *c     = p->cli;
+    f64             now_s = 1e-9 * (f64)(c->os->now_ns(c->os) - p->begin_ns);
+    if (now_s >= p->next_s && !c->say->json) {
+        struct arena scratch = *c->perm;
+        struct str   line    = str_fmt(&scratch, "packed %.*s of %.*s samples",
+                                       STR_ARG(text_count(&scratch, (f64)samples)),
+                                       STR_ARG(text_count(&scratch, (f64)count)));
+        if (c->say->live) say_live(c->say, line);
+        else say_message(c->say, "%.*s\n", STR_ARG(line));
+        p->next_s = now_s + (c->say->live ? live_every_s : plain_every_s);
+    }
+    return c->os->signal_take(c->os) == OS_SIGNAL_NONE;
+}
+
+static enum status number(const struct request *r, i64 index, i64 usual, i64 least, i64 most,
+                          i64 *out, struct err *err)
+{
+    struct str text = r->value[index];
+    *out            = usual;
+    if (!text.len || (str_i64(text, out) && *out >= least && *out <= most)) return STATUS_OK;
+    return err_set(err, STATUS_USAGE, "--%.*s is %.*s; expected a whole number from %lld to %lld",
+                   STR_ARG(flags[index].name), (int)MIN(text.len, 40), text.data, (long long)least,
+                   (long long)most);
+}
+
+static enum status read_request(const struct request *r, struct pack_config *out, struct err *err)
+{
+    out->to = r->value[FLAG_INDEX_to];
+    if (r->argument_count != 1)
+        return err_set(err, STATUS_USAGE, "pack which folder? frugal pack FOLDER --to PREFIX");
+    if (!out->to.len || far_is(out->to))
+        return err_set(err, STATUS_USAGE,
+                       "say where the shards shall lie on this machine's disks: --to PREFIX makes "
+                       "PREFIX-000000.tar");
+    if (r->value[FLAG_INDEX_quality].len && !r->value[FLAG_INDEX_size].len)
+        return err_set(err, STATUS_USAGE,
+                       "--quality is of the JPEGs that --size writes; without it files stay as they "
+                       "are");
+    enum status st = number(r, FLAG_INDEX_shard_bytes, 256000000, 1, (i64)1 << 40,
+                            &out->shard_bytes, err);
+    if (!st) st = number(r, FLAG_INDEX_size, 0, 1, IMAGE_SIDE_MAX, &out->size, err);
+    if (!st) st = number(r, FLAG_INDEX_quality, 90, 1, 100, &out->quality, err);
+    return st;
+}
+
+struct trade {
+    struct pack_result result;
+    struct pack_speed  before, after;
+    f64                seconds;
+};
+
+static void show_json(struct cli *c, const struct trade *t, struct str pattern,
+                      struct arena scratch)
+{
+    struct textbuf b = event_begin(&scratch, "packed");
+    event_str(&b, "path", pattern);
+    event_i64(&b, "samples", t->result.samples);
+    event_i64(&b, "shards", t->result.shards);
+    event_i64(&b, "shards_before", t->result.shards_before);
+    event_i64(&b, "bytes_in", t->result.bytes_in);
+    event_i64(&b, "bytes_out", t->result.bytes_out);
+    event_f64(&b, "samples_s_before", t->before.samples_s);
+    event_f64(&b, "samples_s_after", t->after.samples_s);
+    event_f64(&b, "bytes_s_before", t->before.bytes_s);
+    event_f64(&b, "bytes_s_after", t->after.bytes_s);
+    event_f64(&b, "elapsed_s", t->seconds);
+    event_end(&b, c->say);
+}
+
+static void show(struct cli *c, const struct trade *t, struct str pattern, struct arena scratch)
+{
+    const struct pack_result *r = &t->result;
+    say_result(c->say, "%.*s: %.*s samples in %lld shards", STR_ARG(pattern),
+               STR_ARG(text_count(&scratch, (f64)r->samples)), (long long)r->shards);
+    if (r->shards_before)
+        say_result(c->say, ", %lld of them from an earlier start", (long long)r->shards_before);
+    say_result(c->say, "\n");
+    if (r->bytes_in)
+        say_result(c->say, "bytes   %.*s in files -> %.*s in shards (%+.1f %%)\n",
+                   STR_ARG(text_bytes(&scratch, (f64)r->bytes_in)),
+                   STR_ARG(text_bytes(&scratch, (f64)r->bytes_out)),
+                   100 * ((f64)r->bytes_out / (f64)r->bytes_in - 1));
+    say_result(c->say,
+               "reading %.*s -> %.*s samples/s, %.*s/s -> %.*s/s (one thread, in random order, as "
+               "this machine has them in its memory now)\n",
+               STR_ARG(text_count(&scratch, t->before.samples_s)),
+               STR_ARG(text_count(&scratch, t->after.samples_s)),
+               STR_ARG(text_bytes(&scratch, t->before.bytes_s)),
+               STR_ARG(text_bytes(&scratch, t->after.bytes_s)));
+}
+
+/* Packs what was opened, then reads both. */
+static enum status trade(struct cli *c, const struct pack_config *config, const struct place *from,
+                         struct data_config *data, struct err *err)
+{
+    struct arena   scratch = *c->perm;
+    struct place  *to      = NULL;
+    struct trade   t       = { 0 };
+    struct packing p       = { .cli      = c,
+                               .begin_ns = c->os->now_ns(c->os),
+                               .next_s   = c->say->live ? 0 : plain_every_s };
+    enum status    st      = pack(c->os, from, config, on_progress, &p, &t.result, err);
+    if (st) return st;
+    struct str pattern =
+        t.result.shards == 1
+            ? str_cat(&scratch, config->to, STR("-000000.tar"))
+            : str_fmt(&scratch, "%.*s-{000000..%06lld}.tar", STR_ARG(config->to),
+                      (long long)t.result.shards - 1);
+    st = place_open(c->os, data, pattern, &scratch, &to, err);
+    if (!st) st = pack_measure(c->os, from, measure_s, &t.before, err);
+    if (!st) st = pack_measure(c->os, to, measure_s, &t.after, err);
+    place_close(to);
+    t.seconds = 1e-9 * (f64)(c->os->now_ns(c->os) - p.begin_ns);
+    if (!st && c->say->json) show_json(c, &t, pattern, scratch);
+    else if (!st) show(c, &t, pattern, scratch);
+    return st;
+}
+
+enum status command_pack(struct cli *c, struct err *err)
+{
+    struct pack_config config = { 0 };
+    struct data_config data   = { .cache_bytes = cache_bytes };
+    struct place      *from   = NULL;
+    struct os          os     = *c->os;
+    enum status        st     = read_request(c->request, &config, err);
+    if (st) return st;
+    struct str path = c->request->arguments[0];
+    if (far_is(path)) os.far = reach_open(c->os, NULL, &(struct s3_settings){ 0 }, c->perm);
+    st = place_open(&os, &data, path, c->perm, &from, err);
+    if (!st) st = trade(c, &config, from, &data, err);
+    place_close(from);
+    reach_close(os.far);
+    return st;
+}
