@@ -152,8 +152,9 @@ bool tar_is_header_of(const char *block, struct str name, i64 bytes)
     i64              said      = 0;
     if (!sum_is_right(block) || !number_of(block + SIZE_AT, SIZE_BYTES, &said)) return false;
     if (said != bytes && bytes < octal_max) return false;
-    struct str field = text_of(block + NAME_AT, NAME_BYTES);
-    return str_ends(name, field) || name.len >= NAME_BYTES;
+    for (i64 i = 0; i < name.len; i++)
+        if (name.data[i] & 0x80) return true;
+    return str_ends(name, text_of(block + NAME_AT, NAME_BYTES)) || name.len >= NAME_BYTES;
 }
 
 static void put_octal(char *field, i64 digits, i64 value)

@@ -25,8 +25,8 @@ struct tar_member { /* a plain file; everything else is passed over */
  * not written in one piece are put together in perm. */
 enum status tar_next(struct tar *t, struct arena *perm, struct tar_member *out, struct err *err);
 
-/* Is this block the header of a file of so many bytes with that name? A long name is known by its
- * end only, a size of 8 GiB or more not at all: pax keeps them elsewhere. */
+/* Is this block the header of a file of so many bytes with that name? A name that is long or not in
+ * ASCII, and a size of 8 GiB or more, are believed: pax keeps them elsewhere. */
 bool tar_is_header_of(const char *block, struct str name, i64 bytes);
 
 /* The header of a plain file, nothing in it but name, size and what must be there: the same file gives
