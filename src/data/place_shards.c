@@ -326,7 +326,9 @@ static void ahead_shards(const struct place *p, i64 count, u64 seed, i64 epoch, 
         a->end   = 0;
     }
     if (a->epoch == epoch && end > a->end) { /* one that asks late moves nothing back */
-        a->end = end;
+        i64 turn = order_turn(p->order, count, seed, epoch, block * s->block);
+        a->turn  = MAX(a->turn, turn); /* what the readers have behind them is of no use */
+        a->end   = end;
         pthread_cond_broadcast(&a->moved);
     }
     pthread_mutex_unlock(&a->lock);

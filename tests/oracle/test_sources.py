@@ -8,7 +8,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 READ = os.path.join(TOP, "build", "read_place")
 SEED = int(os.environ.get("CHECK_SEED") or random.SystemRandom().getrandbits(64))
 RNG = random.Random(SEED)
-SHARDS, EACH, FORMATS = 30, 12, (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)
+SHARDS, EACH, FORMATS = 60, 12, (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)
 if not os.path.exists(READ):
     print("no build/read_place yet")
     sys.exit(77)

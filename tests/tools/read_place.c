@@ -9,27 +9,37 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+enum { BATCH = 16 }; /* as in the loader, no reader is further ahead of another */
+
 struct epoch {
-    struct place *place;
-    i64           number, count;
-    u64          *hash; /* [count]: of the sample at that index */
-    atomic_llong  next;
-    atomic_bool   failed;
+    struct place     *place;
+    i64               number, count;
+    u64              *hash; /* [count]: of the sample at that index */
+    pthread_barrier_t batch_ends;
+    atomic_llong      next;
+    atomic_bool       failed;
 };
+
+static void read_one(struct epoch *e, i64 index, struct buffer *b)
+{
+    struct err err = { 0 };
+    i64        n   = place_order(e->place, e->count, 7, e->number, index);
+    if (place_read(e->place, n, b, NULL, &err)) {
+        fprintf(stderr, "%s\n", err.text);
+        e->failed = true;
+    }
+    e->hash[index] = xxh64((struct str){ (char *)b->data, b->bytes }) + (u64)place_class(e->place, n);
+}
 
 static void *read_some(void *context)
 {
-    struct epoch *e   = context;
-    struct buffer b   = { 0 };
-    struct err    err = { 0 };
-    for (i64 i; (i = atomic_fetch_add(&e->next, 1)) < e->count && !e->failed;) {
-        i64 n = place_order(e->place, e->count, 7, e->number, i);
-        if (place_read(e->place, n, &b, NULL, &err)) {
-            fprintf(stderr, "%s\n", err.text);
-            e->failed = true;
-            break;
-        }
-        e->hash[i] = xxh64((struct str){ (char *)b.data, b.bytes }) + (u64)place_class(e->place, n);
+    struct epoch *e = context;
+    struct buffer b = { 0 };
+    for (i64 end = BATCH; end < e->count + BATCH; end += BATCH) {
+        for (i64 i; (i = atomic_fetch_add(&e->next, 1)) < MIN(end, e->count);) read_one(e, i, &b);
+        if (pthread_barrier_wait(&e->batch_ends) == PTHREAD_BARRIER_SERIAL_THREAD)
+            atomic_store(&e->next, end); /* each has taken one too many */
+        pthread_barrier_wait(&e->batch_ends);
     }
     buffer_release(&b);
     return NULL;
@@ -52,6 +62,7 @@ int main(int argc, char **argv)
     }
     struct epoch e = { .place = place, .count = place_count(place) };
     e.hash         = NEW(&perm, u64, e.count);
+    pthread_barrier_init(&e.batch_ends, NULL, (unsigned)threads);
     for (e.number = 0; e.number < epochs && !e.failed; e.number++) {
         atomic_store(&e.next, 0);
         for (i64 i = 0; i < threads; i++) pthread_create(&thread[i], NULL, read_some, &e);

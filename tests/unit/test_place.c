@@ -204,7 +204,7 @@ TEST(a_folder_has_its_subfolders_as_classes)
 
 /* --- elsewhere ------------------------------------------------------------------------------------- */
 
-enum { SHARDS = 40, EACH = 25, COUNT = SHARDS * EACH };
+enum { SHARDS = 40, EACH = 25, COUNT = SHARDS * EACH }; /* a whole number of batches */
 
 struct far_world {
     struct os          os;
@@ -236,12 +236,16 @@ static struct far_world *far_world_new(bool indexes, struct arena *perm)
     return w;
 }
 
-/* Readers as the loader has them: each takes the next index of the epoch and reads its sample. */
+/* Readers as the loader has them: each takes the next index of the epoch and reads its sample, and none
+ * is further ahead of another than a batch. */
+enum { BATCH = 8 };
+
 struct epoch {
-    struct place *place;
-    i64           number;
-    u64           seed;
-    atomic_llong  next, wrong;
+    struct place     *place;
+    i64               number;
+    u64               seed;
+    pthread_barrier_t batch_ends;
+    atomic_llong      next, wrong;
     atomic_char   seen[COUNT];
     i64           order[COUNT];
 };
@@ -250,12 +254,17 @@ static void *read_epoch(void *context)
 {
     struct epoch *e = context;
     struct buffer b = { 0 };
-    for (i64 i; (i = atomic_fetch_add(&e->next, 1)) < COUNT;) {
-        i64 n       = place_order(e->place, COUNT, e->seed, e->number, i);
-        e->order[i] = n;
-        if (place_read(e->place, n, &b, NULL, NULL) || atomic_fetch_add(&e->seen[n], 1) ||
-            !shard_is((struct str){ (char *)b.data, b.bytes }, n, 4000))
-            atomic_fetch_add(&e->wrong, 1);
+    for (i64 end = BATCH; end <= COUNT; end += BATCH) {
+        for (i64 i; (i = atomic_fetch_add(&e->next, 1)) < end;) {
+            i64 n       = place_order(e->place, COUNT, e->seed, e->number, i);
+            e->order[i] = n;
+            if (place_read(e->place, n, &b, NULL, NULL) || atomic_fetch_add(&e->seen[n], 1) ||
+                !shard_is((struct str){ (char *)b.data, b.bytes }, n, 4000))
+                atomic_fetch_add(&e->wrong, 1);
+        }
+        if (pthread_barrier_wait(&e->batch_ends) == PTHREAD_BARRIER_SERIAL_THREAD)
+            atomic_store(&e->next, end); /* each has taken one too many */
+        pthread_barrier_wait(&e->batch_ends);
     }
     buffer_release(&b);
     return NULL;
@@ -269,9 +278,11 @@ static struct epoch *run_epoch(struct place *p, i64 number, u64 seed, int thread
     e->place  = p;
     e->number = number;
     e->seed   = seed;
+    pthread_barrier_init(&e->batch_ends, NULL, (unsigned)threads);
     for (int i = 0; i < threads; i++)
         CHECK_EQ(pthread_create(&thread[i], NULL, read_epoch, e), 0);
     for (int i = 0; i < threads; i++) pthread_join(thread[i], NULL);
+    pthread_barrier_destroy(&e->batch_ends);
     CHECK_EQ(e->wrong, 0);
     return e;
 }
