@@ -109,7 +109,7 @@ TEST(a_server_may_be_slow_silent_endless_or_gone)
                                         .path       = STR("/x"),
                                         .to         = { STR("127.0.0.1"), served_port(s) },
                                         .connect_ns = 1000000000,
-                                        .answer_ns  = 200000000 };
+                                        .answer_ns  = manner == NEVER ? 200000000 : 10000000000 };
         struct http_answer   a;
         struct err           err   = { 0 };
         struct os           *os    = os_real();
