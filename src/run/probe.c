@@ -85,14 +85,15 @@ static f64 stalled_s(struct str text)
     return NAN;
 }
 
-/* Behind the name, which may hold anything, fields 3 (state) to 15 (system time), in ticks. */
+/* Behind the name, which may hold anything, fields 3 (state) to 15 (system time), in ticks; -1: they are none. */
 static i64 own_ns_of(struct str text)
 {
     i64 v[13] = { 0 }, end = text.len;
     while (end > 0 && text.data[end - 1] != ')') end--;
     struct str state, rest = str_trim(str_sub(text, end, text.len));
     if (!str_cut(&rest, ' ', &state) || numbers_of(rest, v, COUNT_OF(v)) < 12) return -1;
-    return (v[10] + v[11]) * (1000000000 / MAX(sysconf(_SC_CLK_TCK), 1));
+    i64 ticks = v[10] + v[11], tick_ns = 1000000000 / MAX(sysconf(_SC_CLK_TCK), 1);
+    return ticks < 0 || ticks > INT64_MAX / tick_ns ? -1 : ticks * tick_ns;
 }
 
 i64 probe_own_ns(struct os *os, struct arena scratch)
