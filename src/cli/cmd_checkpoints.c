@@ -200,7 +200,7 @@ static enum status run_show(struct cli *c, const struct str *arguments, i64 coun
 enum status checkpoints_number(struct cli *c, i64 flag, i64 *value, struct err *err)
 {
     struct str text = c->request->value[flag];
-    if (!(c->request->flags & 1u << flag) || (str_i64(text, value) && *value >= 1))
+    if (!(c->request->flags & (u64)1 << flag) || (str_i64(text, value) && *value >= 1))
         return STATUS_OK;
     return err_set(err, STATUS_USAGE, "--%.*s is %.*s; expected a whole number of at least 1",
                    STR_ARG(flags[flag].name), (int)MIN(text.len, 40), text.data);
