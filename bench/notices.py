@@ -1,7 +1,7 @@
 """notices.py [--quick] [--json] [--count=N] [--seed=S]: N spot notices (100) to runs whose checkpoints go to an object store.
 
 Every notice is one run (tests/oracle/notices.py): a scripted metadata service of AWS (120 s of notice), GCP (30) or
-Azure (30), an S3 server that checks every signature and takes bodies at a stated rate, and one of seven phases of the
+Azure (30), or SIGTERM with 15 s to go; an S3 server that checks every signature and takes bodies at a stated rate, and one of seven phases of the
 run's life. Of each cloud one more notice in eight has a store that is too slow for it (AWS with 8 s of notice, to
 keep this short). Complete: the manifest of the run's last step is in the store, and all that it names, before the
 machine is gone. Honest: it is not, the run has said so before that, and what was there before is whole. Nothing: the notice came before
@@ -24,11 +24,11 @@ from s3_train import data
 COUNT, AT_ONCE = 100, 4
 RATES = [None, 400_000, 60_000, 20_000]  # bytes a second; a checkpoint has some 60,000
 TOO_SLOW, SHORT_S = 1_000, 8
-HEAD = f"{'cloud':<7}{'phase':<12}{'notices':>8}{'complete':>10}{'honest':>8}{'nothing':>9}{'seconds':>9}{'most':>7}{'lost steps':>12}  right"
+HEAD = f"{'cloud':<9}{'phase':<12}{'notices':>8}{'complete':>10}{'honest':>8}{'nothing':>9}{'seconds':>9}{'most':>7}{'lost steps':>12}  right"
 
 
 def line(r):
-    return (f"{r['cloud']:<7}{r['phase']:<12}{r['notices']:>8}{r['complete']:>10}{r['honest']:>8}{r['nothing']:>9}"
+    return (f"{r['cloud']:<9}{r['phase']:<12}{r['notices']:>8}{r['complete']:>10}{r['honest']:>8}{r['nothing']:>9}"
             f"{r['seconds']:>9.1f}{r['most']:>7.1f}{r['lost']:>12}  {'all' if r['right'] == r['notices'] else r['right']}")
 
 
@@ -68,8 +68,8 @@ def main(arguments):
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(AT_ONCE) as pool:
         run, asked = data(folder), []
         for i in range(count):
-            slow = i % 8 == 7
-            asked.append(pool.submit(give, run, clouds[i % 3], notices.PHASES[i // 3 % 7], TOO_SLOW if slow else draw.choice(RATES), seed + i))
+            slow = i // 4 % 8 == 7
+            asked.append(pool.submit(give, run, clouds[i % 4], notices.PHASES[i // 4 % 7], TOO_SLOW if slow else draw.choice(RATES), seed + i))
         given = [a.result() for a in asked]
     groups = {}
     for r in given:

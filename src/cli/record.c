@@ -294,7 +294,7 @@ static f64 hear_deadline(struct record *r)
     struct train_orders *o = r->orders;
     if (!o) return NAN;
     pthread_mutex_lock(&o->lock);
-    f64 notice_s   = o->deadline_ns ? o->notice_s : NAN;
+    f64 notice_s   = o->notice_s != 0 ? o->notice_s : NAN;
     r->deadline_ns = o->deadline_ns;
     pthread_mutex_unlock(&o->lock);
     return notice_s;

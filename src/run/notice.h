@@ -29,6 +29,7 @@ struct notice {
 struct spot_config {
     struct str cloud;    /* auto | none | aws | gcp | azure */
     struct str metadata; /* http://HOST[:PORT] of its service; empty: where the cloud has it */
+    f64        grace_s;  /* from SIGTERM until the process is killed; 0: nobody kills it */
 };
 
 /* On the watcher's thread, each notice once. It must be quick, and must not close the watcher. */

@@ -322,6 +322,16 @@ static enum status check_orders(struct session *s, i64 steps, struct err *err)
     return st;
 }
 
+/* Who sends SIGTERM may kill the process soon after: that is a deadline as good as a cloud's. */
+static void note_grace(struct session *s)
+{
+    i64 at = s->os->now_ns(s->os) + (i64)(1e9 * s->settings->spot.grace_s);
+    if (s->settings->spot.grace_s <= 0 || !s->orders) return;
+    pthread_mutex_lock(&s->orders->lock);
+    if (!s->orders->deadline_ns || at < s->orders->deadline_ns) s->orders->deadline_ns = at;
+    pthread_mutex_unlock(&s->orders->lock);
+}
+
 enum status session_check_signal(struct session *s, i64 steps, struct err *err)
 {
     enum os_signal got = s->os->signal_take(s->os);
@@ -329,6 +339,7 @@ enum status session_check_signal(struct session *s, i64 steps, struct err *err)
     bool exits = got != OS_SIGNAL_USR1 || str_eq(s->settings->checkpoint.on_usr1, STR("exit"));
     s->asked_to_save |= !exits;
     if (!exits) return STATUS_OK;
+    if (got == OS_SIGNAL_TERM) note_grace(s);
     return err_set(err, STATUS_INTERRUPTED, "stopped by %s after step %lld",
                    got == OS_SIGNAL_INT    ? "Ctrl-C"
                    : got == OS_SIGNAL_TERM ? "SIGTERM"

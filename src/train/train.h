@@ -201,8 +201,8 @@ struct train_orders {
     bool             fresh; /* begin anew: the checkpoints that are there are removed */
     pthread_mutex_t  lock;  /* of the rest */
     enum train_order pending;
-    i64              deadline_ns; /* of ORDER_EXIT, on the clock of os->now_ns; 0: none */
-    f64              notice_s;    /* that a provider gave, from its word to then */
+    i64              deadline_ns; /* of ORDER_EXIT or SIGTERM, on the clock of os->now_ns; 0: none */
+    f64              notice_s;    /* that a provider gave, from its word to then; 0: none did */
     char             why[256];
 };
 #define TRAIN_ORDERS_NONE { .lock = PTHREAD_MUTEX_INITIALIZER }

@@ -29,7 +29,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         run = data(folder)
         fast = lambda phase, cloud: Notice(run, cloud, phase, RNG.choice(RATES), CLOUDS[cloud], RNG)
-        quick = ["gcp", "azure"]  # AWS is asked every five seconds: the slow one is its
+        quick = ["gcp", "azure", "sigterm"]  # AWS is asked every five seconds: the slow one is its
         slow = Notice(run, "aws", "uploading", TOO_SLOW, 7, RNG)
         results += side_by_side([slow, *[fast(p, RNG.choice(quick)) for p in PHASES[:3]]])
         results += side_by_side([fast(p, RNG.choice(quick)) for p in PHASES[3:]])

@@ -233,7 +233,7 @@ TEST(aws_tells_each_thing_once_and_a_token_that_expired_is_renewed)
     struct service       s      = { 0 };
     struct heard         h      = { 0 };
     struct served       *server = served_open(perm, aws, &s);
-    struct spot_config   c      = { STR("aws"), served_url(server, perm) };
+    struct spot_config   c      = { .cloud = STR("aws"), .metadata = served_url(server, perm) };
     struct notice_watch *w;
     CHECK_EQ(notice_watch_open_every(watched_os(), &c, poll_ns, hear, &h, &w, NULL), STATUS_OK);
     WAIT_UNTIL(h.saves == 1); /* the rebalance recommendation */
@@ -258,7 +258,7 @@ TEST(gcp_waits_for_a_change_and_hears_of_it_at_once)
     struct service       s      = { 0 };
     struct heard         h      = { 0 };
     struct served       *server = served_open(perm, gcp, &s);
-    struct spot_config   c      = { STR("gcp"), served_url(server, perm) };
+    struct spot_config   c      = { .cloud = STR("gcp"), .metadata = served_url(server, perm) };
     struct notice_watch *w;
     CHECK_EQ(notice_watch_open_every(watched_os(), &c, poll_ns, hear, &h, &w, NULL), STATUS_OK);
     WAIT_UNTIL(h.logs == 1); /* the live migration */
@@ -277,7 +277,7 @@ TEST(azure_is_asked_for_our_name_and_its_events)
     struct service       s      = { 0 };
     struct heard         h      = { 0 };
     struct served       *server = served_open(perm, azure, &s);
-    struct spot_config   c      = { STR("azure"), served_url(server, perm) };
+    struct spot_config   c      = { .cloud = STR("azure"), .metadata = served_url(server, perm) };
     struct notice_watch *w;
     CHECK_EQ(notice_watch_open_every(watched_os(), &c, poll_ns, hear, &h, &w, NULL), STATUS_OK);
     WAIT_UNTIL(s.asked >= 3);
@@ -297,7 +297,7 @@ TEST(a_service_that_refuses_or_hangs_is_told_of_once_and_closing_does_not_wait)
         struct service       s      = { .code = 403, .hangs = hangs };
         struct heard         h      = { 0 };
         struct served       *server = served_open(perm, aws, &s);
-        struct spot_config   c      = { STR("aws"), served_url(server, perm) };
+        struct spot_config   c      = { .cloud = STR("aws"), .metadata = served_url(server, perm) };
         struct notice_watch *w;
         struct os           *os = os_real();
         CHECK_EQ(notice_watch_open_every(watched_os(), &c, poll_ns, hear, &h, &w, NULL), STATUS_OK);
@@ -346,7 +346,7 @@ TEST(addresses_come_from_the_environment_and_aws_can_be_forbidden)
         struct service       s      = { .coming = true };
         struct heard         h      = { 0 };
         struct served       *server = served_open(perm, services[i], &s);
-        struct spot_config   c      = { str_of(words[i]), STR("") };
+        struct spot_config   c      = { .cloud = str_of(words[i]), .metadata = STR("") };
         struct os           *os     = watched_os();
         struct notice_watch *w;
         env_url      = served_url(server, perm);
@@ -367,7 +367,7 @@ TEST(addresses_come_from_the_environment_and_aws_can_be_forbidden)
 
 TEST(without_a_cloud_nobody_is_asked)
 {
-    struct spot_config   c   = { STR("auto"), STR("") };
+    struct spot_config   c   = { .cloud = STR("auto"), .metadata = STR("") };
     struct sim_os       *sim = sim_os_new(perm); /* its connect asserts */
     struct heard         h   = { 0 };
     struct notice_watch *w;
@@ -375,10 +375,10 @@ TEST(without_a_cloud_nobody_is_asked)
     CHECK_EQ(notice_watch_open(&sim->os, &c, hear, &h, &w, &err), STATUS_OK);
     CHECK(!w);
     notice_watch_close(w);
-    c = (struct spot_config){ STR("none"), STR("http://127.0.0.1:1") };
+    c = (struct spot_config){ .cloud = STR("none"), .metadata = STR("http://127.0.0.1:1") };
     CHECK_EQ(notice_watch_open(&sim->os, &c, hear, &h, &w, &err), STATUS_OK);
     CHECK(!w);
-    c = (struct spot_config){ STR("aws"), STR("https://secure") };
+    c = (struct spot_config){ .cloud = STR("aws"), .metadata = STR("https://secure") };
     CHECK_EQ(notice_watch_open(&sim->os, &c, hear, &h, &w, &err), STATUS_USAGE);
     CHECK(strstr(err.text, "https://secure is no address"));
 }

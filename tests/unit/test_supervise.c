@@ -76,7 +76,7 @@ static void stage_init(struct stage *s, struct arena *perm, const char *script)
                                           .step         = STR("step ([0-9]+)"),
                                           .metric       = STR("metric ([0-9.]+)") };
     CHECK_EQ(os_real()->make_dir(os_real(), s->program.folder, NULL), STATUS_OK);
-    s->spot   = (struct spot_config){ STR("none"), STR("") };
+    s->spot   = (struct spot_config){ .cloud = STR("none"), .metadata = STR("") };
     s->config = (struct supervise_config){ .command = s->argv,
                                            .program = &s->program,
                                            .spot    = &s->spot,
@@ -257,7 +257,7 @@ TEST(a_notice_makes_it_save_and_end_with_4)
     atomic_bool    coming = true; /* AWS is asked every five seconds, and at once when we begin */
     struct served *server = served_open(perm, aws, &coming);
     stage_init(&s, perm, SAVES);
-    s.spot         = (struct spot_config){ STR("aws"), served_url(server, perm) };
+    s.spot         = (struct spot_config){ .cloud = STR("aws"), .metadata = served_url(server, perm) };
     s.config.store = STR("");
     enum status st = play(&s);
     served_close(server);
