@@ -106,8 +106,11 @@ static void compare(struct bench *b, struct str name, const void *want, struct t
     if (!p) return;
     void *got = arena_take(&b->scratch, MAX(1, type_bytes(t)), 1, 64);
     b->gpu->table->wait(b->gpu, b->gpu->table->get(b->gpu, p->offset, got, type_bytes(t)));
-    struct tensor first = { b->c.data[0], b->c.in[0], shape_count(b->c.in[0].shape) };
-    f64           d     = near_distance(got, want, t, b->c.in_count ? &first : NULL);
+    struct tensor in[OP_IN_MAX];
+    for (i32 i = 0; i < b->c.in_count; i++)
+        in[i] = (struct tensor){ b->c.data[i], b->c.in[i], shape_count(b->c.in[i].shape) };
+    f64 d = near_distance(got, want, t,
+                          near_terms(b->c.op, &b->c.at, in, b->c.in_count, shape_count(t.shape)));
     if (d <= allowed(&b->c, t)) return;
     struct str text = op_case_text(&b->c, &b->scratch), chain = op_text(&b->scratch, b->c.op, &b->c.at);
     printf("  WRONG %.*s of %.*s [%.*s%s]: off by %.3g, allowed %.3g (CHECK_SEED=%llu)\n", STR_ARG(name),

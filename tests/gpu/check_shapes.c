@@ -1,12 +1,13 @@
 /* check_shapes.c - a run's instructions at their real shapes, against the naive kernels:
  *
- *     check_shapes [--spoil] RUN.YAML [key=value…]
+ *     check_shapes [--spoil] [--parts=BYTES] RUN.YAML [key=value…]
  *
  * Opens the run as `frugal train` does and goes through one batch's gradients and the update an instruction
  * at a time, on the device that the run has. The first of each kind (op, attributes, types) is checked on what it was
  * given there: where results are many, a random sample of rows, samples or, of a weight's gradient, columns is
  * computed naively. Compared as support/near.h says; exit 1 if any was wrong. --spoil changes a number in each result: all
- * must be found. CHECK_SEED repeats a printed seed. */
+ * must be found. --parts takes the loss over so many bytes of logits at a time, as GPUs do.
+ * CHECK_SEED repeats a printed seed. */
 #include "backend/cpu/kernel.h"
 #include "cli/config.h"
 #include "support/near.h"
@@ -88,6 +89,7 @@ static enum cut cut_of(const struct program *p, const struct node *n)
     if (n->op == OP_MATMUL && n->at.ta) return flat ? CUT_COLUMNS : CUT_SAMPLES;
     if (n->op == OP_MATMUL && !flat) return CUT_SAMPLES;
     if (op->effect != EFFECT_NONE || op->batch != BATCH_ROWS || op->attrs & A_dims) return CUT_NONE;
+    if (op->attrs & A_axis && !n->at.axis) return CUT_NONE; /* samples are what it moves */
     for (i32 i = 1; i < node_results(n); i++) /* sums over the samples beside results of each */
         if (type_at(p, n->out + i).shape.dim[0] != type_at(p, n->out).shape.dim[0]) return CUT_NONE;
     return is_by_row(p, n) ? CUT_ROWS : CUT_SAMPLES;
@@ -181,8 +183,7 @@ static void run_naively(struct check *c, struct trial *t)
 }
 
 /* Farthest of a result, or of an input written in place, as a part of what is allowed. */
-static f64 compare(struct check *c, struct trial *t, i32 value, const struct tensor *want,
-                   const struct tensor *first)
+static f64 compare(struct check *c, struct trial *t, i32 value, const struct tensor *want, f64 terms)
 {
     struct type   in[OP_IN_MAX];
     struct tensor got = fetch_parts(c, t, value);
@@ -192,25 +193,22 @@ static f64 compare(struct check *c, struct trial *t, i32 value, const struct ten
         f64 x = element_get(got.data, got.type.dtype, 0);
         element_set(got.data, got.type.dtype, 0, x + 1 + x * x * (f64)got.count);
     }
-    f64 off = near_distance(got.data, want->data, want->type, first);
+    f64 off = near_distance(got.data, want->data, want->type, terms);
     f64 may = near_allowed(t->n->op, &t->n->at, in, t->n->in_count, want->type, t->terms);
     return off == 0 ? 0 : may > 0 ? off / may : INFINITY;
 }
 
 static f64 trial_end(struct check *c, struct trial *t)
 {
-    struct tensor first = t->in[0]; /* as it was */
-    u32           writes = op_info(t->n->op)->writes;
-    f64           worst  = 0;
-    if (writes) {
-        first = tensor_new(c, first.type.dtype, first.type.shape);
-        memcpy(first.data, t->in[0].data, (size_t)type_bytes(first.type));
-    }
+    u32 writes = op_info(t->n->op)->writes;
+    f64 worst  = 0, terms[OP_OUT_MAX];
+    for (i32 i = 0; i < node_results(t->n); i++) /* of operands as they were */
+        terms[i] = near_terms(t->n->op, &t->n->at, t->in, own_inputs(t->n), t->out[i].count);
     run_naively(c, t);
     for (i32 i = 0; i < node_results(t->n); i++)
-        worst = MAX(worst, compare(c, t, t->n->out + i, &t->out[i], t->n->in_count ? &first : NULL));
+        worst = MAX(worst, compare(c, t, t->n->out + i, &t->out[i], terms[i]));
     for (i32 i = 0; i < t->n->in_count; i++)
-        if (writes >> i & 1) worst = MAX(worst, compare(c, t, t->n->in[i], &t->in[i], NULL));
+        if (writes >> i & 1) worst = MAX(worst, compare(c, t, t->n->in[i], &t->in[i], 0));
     return worst;
 }
 
@@ -275,13 +273,26 @@ static void feed(struct session *s)
     loader_close(loader);
 }
 
+/* The program anew, with the loss in parts. */
+static void compile_in_parts(struct session *s, i64 part_bytes)
+{
+    struct err err;
+    s->target.loss_part_bytes = part_bytes;
+    must(compile(s->perm, &s->target, &s->config, model_build, s->model, &s->set, s->scratch, &err), &err);
+}
+
 int main(int argc, char **argv)
 {
-    struct check c = { .spoil = argc > 1 && !strcmp(argv[1], "--spoil") };
-    argv += c.spoil;
-    argc -= c.spoil;
+    static const struct str parts = STR_INIT("--parts=");
+    struct check            c     = { 0 };
+    i64                     part_bytes = 0;
+    for (; argc > 1 && argv[1][0] == '-'; argv++, argc--) {
+        struct str word = str_of(argv[1]);
+        c.spoil |= str_eq(word, STR("--spoil"));
+        if (str_starts(word, parts)) str_i64(str_of(argv[1] + parts.len), &part_bytes);
+    }
     if (argc < 2) {
-        fprintf(stderr, "check_shapes [--spoil] RUN.YAML [key=value...]\n");
+        fprintf(stderr, "check_shapes [--spoil] [--parts=BYTES] RUN.YAML [key=value...]\n");
         return STATUS_USAGE;
     }
     struct os     *os = os_real();
@@ -296,6 +307,7 @@ int main(int argc, char **argv)
     for (int i = 2; i < argc; i++) overrides[i - 2] = str_of(argv[i]);
     must(config_read(os, &perm, str_of(argv[1]), overrides, argc - 2, &config, &err), &err);
     must(session_open(&s, os, &config->settings, &perm, &err), &err);
+    if (part_bytes) compile_in_parts(&s, part_bytes);
     must(session_start(&s, &err), &err);
     feed(&s);
     c.s          = &s;

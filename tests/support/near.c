@@ -3,17 +3,35 @@
 #include "support/op_case.h"
 #include <math.h>
 
-static f64 square_norm(const struct tensor *x)
+/* Of the gradient of a norm: which operand 1/deviation is; else NULL. */
+static const struct tensor *rstds_of(i32 op, const struct tensor *in)
 {
-    f64 sum = 0;
-    for (i64 i = 0; i < x->count; i++) {
-        f64 v = element_get(x->data, x->type.dtype, i);
-        if (isfinite(v)) sum += v * v;
-    }
-    return sum;
+    if (op == OP_LAYERNORM_GRAD) return &in[4];
+    return op == OP_RMSNORM_GRAD || op == OP_QKNORM_GRAD ? &in[2] : NULL;
 }
 
-f64 near_distance(const void *got, const void *want, struct type t, const struct tensor *first)
+/* 1/deviation of what element i was normalised with: its row, or its head, of which the last may be left alone. */
+static f64 rstd_at(const struct tensor *rstds, i64 i, i64 width, i64 run, i64 rows)
+{
+    i64 runs = rstds->count / rows, which = i % width / run;
+    return which < runs ? element_get(rstds->data, rstds->type.dtype, i / width * runs + which) : 1;
+}
+
+f64 near_terms(i32 op, const struct attrs *at, const struct tensor *in, i32 in_count, i64 count)
+{
+    if (!in_count || in[0].count != count || !count || !dtype_is_float(in[0].type.dtype)) return 0;
+    const struct tensor *rstds = rstds_of(op, in);
+    i64 width = shape_last(in[0].type.shape), run = op == OP_QKNORM_GRAD ? at->head_dim : width;
+    f64 sum   = 0;
+    for (i64 i = 0; i < count; i++) {
+        f64 v = element_get(in[0].data, in[0].type.dtype, i);
+        if (rstds) v *= rstd_at(rstds, i, width, run, count / width);
+        if (isfinite(v)) sum += v * v;
+    }
+    return sqrt(sum);
+}
+
+f64 near_distance(const void *got, const void *want, struct type t, f64 terms)
 {
     f64 off = 0, size = 0;
     i64 count = shape_count(t.shape);
@@ -25,9 +43,8 @@ f64 near_distance(const void *got, const void *want, struct type t, const struct
         size += w * w;
     }
     if (off == 0) return 0;
-    if (first && first->count == count && dtype_is_float(first->type.dtype))
-        size = fmax(size, square_norm(first));
-    return off == off ? sqrt(off / (size > 0 ? size : 1)) : INFINITY;
+    size = fmax(sqrt(size), terms);
+    return off == off ? sqrt(off) / (size > 0 ? size : 1) : INFINITY;
 }
 
 static f64 roundoff(enum dtype t)
