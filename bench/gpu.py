@@ -15,7 +15,8 @@ Rows
     fp8      the large one with hidden layers' products on 8-bit operands: off, where it pays, wherever it can
     resnet   ResNet-20, batch 128, in fp32 and bf16: images/s
     mlp      the classifier 784-128-10, 10,000 samples, 5 epochs, batch 32: seconds
-    curve    GPT-2 124M on DIR/train.bin, 1,000 steps: each hundredth loss against PyTorch's, and PyTorch's two attentions against each other
+    curve    GPT-2 124M on DIR/train.bin, its windows mixed, 1,000 steps: each hundredth loss against PyTorch's, and PyTorch's with flash
+             attention against its own with cuDNN's; all three at once, 90 GiB
     text     seconds from process start to a loss of 1.65 on DIR/val.bin, trained on DIR/train.bin
     stall    what a checkpoint of the 1558M takes from its steps (17.4 GiB; needs twice that of disk)
     resume   a run killed twice, its tuning cache deleted each time, goes on with the same losses to the bit; a checkpoint of
@@ -37,9 +38,10 @@ import subprocess
 import sys
 
 import stall
-from common import DATA, FRUGAL, TOP, Failed, Record, first_line, machine, put, spawn, train
+from common import DATA, FRUGAL, TOP, Failed, Record, first_line, last_words, machine, put, spawn, train
 
 BUILD = os.path.join(TOP, "build")
+WINDOW = 2 * 1024  # bytes
 XL = ["model.depth=48", "model.width=1600", "model.heads=25", "train.batch=16"]
 
 
@@ -50,15 +52,23 @@ def tool(name):
     return path
 
 
-def torch_says(options, *arguments):
-    """What the peer prints, or {} without one."""
-    if not options["torch"]:
+def torch_begins(options, *arguments):
+    """The peer at work, or None without one."""
+    return options["torch"] and spawn([options["torch"], os.path.join(TOP, "bench", "gpu_peer.py"), *map(str, arguments)])
+
+
+def torch_ends(process):
+    """What it printed last, or {} where there is none."""
+    if not process:
         return {}
-    done = subprocess.run([options["torch"], os.path.join(TOP, "bench", "gpu_peer.py"), *map(str, arguments)],
-                          cwd=DATA, capture_output=True, text=True)
-    if done.returncode:
-        raise Failed("PyTorch: " + "".join(done.stderr.splitlines(True)[-3:]))
-    return json.loads(done.stdout.splitlines()[-1])
+    words = process.communicate()[0]
+    if process.returncode:
+        raise Failed(f"PyTorch: {last_words()}")
+    return json.loads(words.splitlines()[-1])
+
+
+def torch_says(options, *arguments):
+    return torch_ends(torch_begins(options, *arguments))
 
 
 def random_tokens():
@@ -204,22 +214,32 @@ def tokens_of(options):
     return [f"data.path={options['tokens']}/train.bin"]
 
 
+def mixed_windows(path):
+    """Windows of the text in random order: in the corpus' own a batch is a few neighbouring files, and its loss is theirs."""
+    with open(path, "rb") as f:
+        text = f.read()
+    order = list(range(len(text) // WINDOW))
+    random.Random(1).shuffle(order)
+    put("curve.bin", b"".join(text[WINDOW * i:WINDOW * i + WINDOW] for i in order) + text[:2])
+    return os.path.join(DATA, "curve.bin")
+
+
 def row_curve(options):
-    path, init = tokens_of(options), os.path.join(DATA, "init.safetensors")
-    shared = [*path, "train.shuffle=false", "train.schedule=cosine", "train.lr_end=0.1", "train.warmup=100"]
+    """The three share the GPU: only losses count."""
+    init, tokens = os.path.join(DATA, "init.safetensors"), mixed_windows(tokens_of(options)[0].split("=")[1])
+    shared = [f"data.path={tokens}", "train.shuffle=false", "train.schedule=cosine", "train.lr_end=0.1", "train.warmup=100"]
     run("bench/gpu/gpt.yaml", *shared, "train.steps=2", "train.lr=1e-30", "train.decay=0", f"train.out={init}")
-    ours = run("bench/gpu/gpt.yaml", *shared, "train.steps=1000")["losses"]
+    peers = {kind: torch_begins(options, "curve", init, tokens, 1000, 64, kind) for kind in ("flash", "cudnn")}
+    ours, losses = run("bench/gpu/gpt.yaml", *shared, "train.steps=1000")["losses"], {}
     yield {"row": "curve", "text": "ours: " + ", ".join(f"{ours[n]:.4f} at {n}" for n in range(100, 1001, 100))}
-    peer = {}
-    for kind in ("flash", "cudnn") if options["torch"] else ():
-        losses = torch_says(options, "curve", init, path[0].split("=")[1], 1000, 64, kind)["losses"]
-        for step, loss in losses.items():
+    for kind, peer in peers.items():
+        losses[kind] = torch_ends(peer).get("losses", {})
+        for step, loss in losses[kind].items():
             mine = ours[int(step)]
-            if kind == "flash":
-                yield figure("curve", f"loss at {step}: {mine:.4f}, PyTorch {loss:.4f}, apart", abs(mine / loss - 1), "relative", must=0.005, more=False)
-            else:
-                yield figure("curve", f"PyTorch's own at {step}: {kind} {loss:.4f}, flash {peer[step]:.4f}, apart", abs(loss / peer[step] - 1), "relative", more=False)
-        peer = losses
+            yield figure("curve", f"loss at {step}: {mine:.4f}, PyTorch's with {kind} {loss:.4f}, apart", abs(mine / loss - 1), "relative",
+                         must=0.005 if kind == "flash" else None, more=False)
+    for step, loss in losses["flash"].items():
+        yield figure("curve", f"PyTorch's two at {step}, apart", abs(losses["cudnn"][step] / loss - 1), "relative", more=False)
     os.remove(init)
 
 
