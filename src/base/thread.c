@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -39,6 +40,13 @@ i64 thread_cpu_ns(void)
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (i64)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+i64 thread_waits(void)
+{
+    struct rusage use;
+    getrusage(RUSAGE_THREAD, &use);
+    return use.ru_nvcsw;
 }
 
 i64 thread_delay_ns(int *fd)

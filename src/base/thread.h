@@ -15,6 +15,7 @@ enum status thread_start(pthread_t *thread, void *(*main)(void *), void *context
                          struct err *err);
 
 i64 thread_cpu_ns(void); /* that this thread has computed */
+i64 thread_waits(void);  /* times that it gave up its core to wait for something */
 /* How long this thread has been ready and had no core: the kernel's own count. The first call of a
  * thread opens *fd, which was -1 and is -1 again where the kernel keeps none; then it is 0. */
 i64 thread_delay_ns(int *fd);

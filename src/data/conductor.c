@@ -12,12 +12,10 @@ static const f64 keep_wait = 0.01; /* share of the caller's time: below, keeping
 enum { KEEP_SAMPLES = 64 };        /* decoded, from which their mean is taken */
 
 struct reading {
-    i64          now_ns;
-    i64          waited_ns; /* the wait that goes on included */
-    struct tally tally;
-    struct {
-        i64 samples, busy_ns, cpu_ns, probed_ns, delay_ns;
-    } lane[STAGE_COUNT];
+    i64              now_ns;
+    i64              waited_ns; /* the wait that goes on included */
+    struct tally     tally;
+    struct lane_sums lane[STAGE_COUNT];
 };
 
 /* Under the lock. */
@@ -26,13 +24,7 @@ static struct reading reading_now(const struct pipeline *p)
     i64            now = p->os->now_ns(p->os);
     struct reading r   = { .now_ns = now, .tally = p->tally };
     r.waited_ns        = p->tally.waited_ns + (p->next_since_ns ? now - p->next_since_ns : 0);
-    for (i64 k = 0; k < p->lane_count; k++) {
-        r.lane[k].samples   = p->lanes[k].samples;
-        r.lane[k].busy_ns   = p->lanes[k].busy_ns;
-        r.lane[k].cpu_ns    = p->lanes[k].cpu_ns;
-        r.lane[k].probed_ns = p->lanes[k].probed_ns;
-        r.lane[k].delay_ns  = p->lanes[k].delay_ns;
-    }
+    for (i64 k = 0; k < p->lane_count; k++) r.lane[k] = p->lanes[k].sums;
     return r;
 }
 
@@ -46,15 +38,11 @@ static struct tuner_seen seen_since(const struct reading *a, const struct readin
                                  .away_s       = seconds(b->tally.away_ns - a->tally.away_ns),
                                  .taken        = b->tally.samples - a->tally.samples,
                                  .sample_bytes = b->tally.sample_bytes_max };
-    for (i64 k = 0; k < STAGE_COUNT; k++) { /* a thread that waits for a core is not busy */
-        f64 probed = seconds(b->lane[k].probed_ns - a->lane[k].probed_ns);
-        f64 delay  = seconds(b->lane[k].delay_ns - a->lane[k].delay_ns);
-        f64 busy   = seconds(b->lane[k].busy_ns - a->lane[k].busy_ns);
-        s.stage[k] = (struct tuner_stage){
-            .samples = b->lane[k].samples - a->lane[k].samples,
-            .busy_s  = probed > 0 ? busy * MAX(1 - delay / probed, 0) : busy,
-            .cpu_s   = seconds(b->lane[k].cpu_ns - a->lane[k].cpu_ns),
-        };
+    for (i64 k = 0; k < STAGE_COUNT; k++) {
+        const struct lane_sums *from = &a->lane[k], *to = &b->lane[k];
+        s.stage[k] = (struct tuner_stage){ .samples = to->samples - from->samples,
+                                           .busy_s  = seconds(to->own_ns - from->own_ns),
+                                           .cpu_s   = seconds(to->cpu_ns - from->cpu_ns) };
     }
     return s;
 }
@@ -85,11 +73,11 @@ static void keep(struct pipeline *p)
  * samples fit, and if there is a later epoch to use them in. */
 static void keep_if_it_pays(struct pipeline *p, const struct tuner_seen *s)
 {
-    const struct lane *read = &p->lanes[0], *decode = decode_lane(p);
-    i64                epochs = p->course.config.epochs;
-    bool               last   = epochs && p->epoch + 1 >= epochs;
-    bool               waits  = s->wait_s > keep_wait * (s->wait_s + s->away_s);
+    i64  epochs = p->course.config.epochs;
+    bool last   = epochs && p->epoch + 1 >= epochs;
+    bool waits  = s->wait_s > keep_wait * (s->wait_s + s->away_s);
     if (!may_keep(p) || atomic_load(&p->kept) || last || !waits) return;
+    const struct lane_sums *read = &p->lanes[0].sums, *decode = &decode_lane(p)->sums;
     if (decode->samples < KEEP_SAMPLES || p->tuner.state != TUNER_HOLDS) return;
     f64 bytes  = (f64)p->tally.decoded_bytes / (f64)decode->samples * (f64)p->course.count;
     f64 one_ns = (f64)read->busy_ns / (f64)MAX(read->samples, 1) +
@@ -143,7 +131,7 @@ static struct tuner_limits conductor_limits(const struct pipeline *p)
                                            .workers_max  = LOADER_WORKERS_MAX,
                                            .memory_bytes = p->memory_bytes - p->kept_bytes_max,
                                            .batch        = c->batch };
-    l.cpu                              = (f64)(o->cpu ? o->cpu : pool_machine_threads());
+    l.cpu                              = (f64)p->cores;
     l.cpu_strict                       = o->cpu && o->cpu < pool_machine_threads();
     for (i64 k = 0; k < p->lane_count; k++) {
         l.stage[k]   = p->lanes[k].stage;
@@ -170,6 +158,7 @@ enum status conductor_start(struct pipeline *p, struct err *err)
         o->memory_gib > 0 ? (i64)(o->memory_gib * 0x1p30) : os_memory_free_bytes() / 2;
     p->kept_bytes_max = may_keep(p) ? (i64)(kept_part * (f64)p->memory_bytes) : 0;
     if (str_eq(o->keep, STR("on")) && p->kept_bytes_max) keep(p);
+    p->cores                   = o->cpu ? o->cpu : pool_machine_threads();
     struct tuner_limits limits = conductor_limits(p);
     tuner_start(&p->tuner, &limits);
     enum status st = pipeline_apply(p, &p->tuner.now, err);

@@ -64,14 +64,14 @@ void         dataset_fetch(const struct dataset *d, enum split s, const i64 *ind
 f64          dataset_best_auc(const struct dataset *d); /* the best any model can do on the held-out
                                            samples, where the truth is known; else NaN */
 
-/* What a sample of a format with stages (data/stage.h) goes through, each on threads of its own. */
+/* What a sample of a format with stages (data/stage.h) goes through. */
 enum stage { STAGE_READ, STAGE_DECODE, STAGE_AUGMENT, STAGE_COUNT };
-#define LOADER_WORKERS_MAX 256 /* threads of a stage */
+#define LOADER_WORKERS_MAX 256 /* threads in a stage at once */
 #define LOADER_PREFETCH_MAX 64 /* batches */
 
 /* How batches are made ahead; never which. 0: found while it runs, docs/decisions/loader.md. */
 struct loader_options {
-    i64        workers[STAGE_COUNT]; /* threads that read, decode, augment; one number: for each */
+    i64        workers[STAGE_COUNT]; /* threads that read, decode, augment at once; one number: for each */
     i64        workers_count;
     i64        queue;      /* samples that may wait before a stage */
     i64        prefetch;   /* batches ready or being made */

@@ -1,4 +1,4 @@
-/* pipeline.c - samples go from stage to stage on the threads of each, and end in their place in a batch.
+/* pipeline.c - samples go from stage to stage, and end in their place in a batch.
  *
  *     order ─► read ─►[queue]─► decode ─►[queue]─► augment ─► slot of the batch ─► the caller
  *                └──────── what is kept in memory ───────┘
@@ -6,8 +6,15 @@
  * A sample is given its batch and its place in it before anything is done for it, so it does not matter
  * which thread does what and when: the batches are the same. A slot is ready when all its samples are in
  * place; the caller takes slots in their order. At most `prefetch` batches are begun beyond those given,
- * at most `flying_max` samples are on their way, and each queue has a bound of its own. A thread waits
- * for room in the queue after it, and the last stage never waits: so the first batch always gets on.
+ * and at most `flying_max` samples are on their way.
+ *
+ * All threads are alike. One that has finished a stage goes on with the same sample, which lies in its
+ * core's caches, if the next stage may have one more; else the sample waits in that stage's queue, and the
+ * thread looks for other work, in the last stage first. How many may be in a stage at once: its `workers`,
+ * and in all stages that only compute, together, as many as there are cores. So where the cores are what
+ * limits, each of as many threads takes its samples all the way, and nobody is woken; the others stay
+ * asleep. No stage begins a sample while a queue behind it is full, and a thread that holds a sample
+ * never waits: so the first batch always gets on.
  *
  * A sample that cannot be had gives its place to the next of the epoch's order that can: a function of
  * (seed, epoch, index) again, as long as the same samples fail. */
@@ -16,9 +23,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ALIGN = 64, NEXT_TRIED_MAX = 64, SKIPS_SAID = 8 };
+enum { ALIGN = 64, NEXT_TRIED_MAX = 64, SKIPS_SAID = 8, CLASSIFY_SAMPLES = 16 };
+enum { THREADS_MAX = STAGE_COUNT * LOADER_WORKERS_MAX };
 static const i64 close_limit_ns = 1000000000; /* for threads that wait for a disk or a network */
-static const i64 probe_every_ns = 5000000; /* of a thread: the two looks take a thousandth of it */
 static const i64 pause_min_ns   = 1000000000; /* the caller does something else, not a step */
 enum { PAUSE_TIMES = 8 };                     /* so many times as long as it mostly does */
 
@@ -78,10 +85,10 @@ static bool is_kept(struct pipeline *p, struct item *i)
     return i->borrows;
 }
 
-static void item_run(struct pipeline *p, struct item *i, struct worker *w)
+static void item_run(struct pipeline *p, struct item *i, const struct lane *lane,
+                     struct buffer *spare)
 {
-    const struct lane *lane = w->lane;
-    i->sample.spare         = &w->spare;
+    i->sample.spare = spare;
     if (lane == p->lanes) {
         i->sample.number = course_number(&p->course, i->sample.epoch, i->sample.index);
         if (is_kept(p, i)) return;
@@ -103,9 +110,30 @@ static struct slot *slot_of(struct pipeline *p, i64 batch)
     return &p->slots[batch % p->slot_count];
 }
 
+/* That which was given back last: no more memory is touched than batches are in use at once. */
+static struct room *room_take(struct pipeline *p)
+{
+    struct room *r = p->room_free;
+    if (r) p->room_free = r->next;
+    else r = &p->rooms[p->room_count++];
+    ASSERT(p->room_count <= p->slot_count);
+    return r;
+}
+
+static void room_give_back(struct pipeline *p, struct room *r)
+{
+    r->next      = p->room_free;
+    p->room_free = r;
+}
+
+static bool may_begin(const struct pipeline *p)
+{
+    return !p->all_begun && p->begun < p->given + p->prefetch;
+}
+
 static bool batch_begin(struct pipeline *p)
 {
-    if (p->all_begun || p->begun >= p->given + p->prefetch) return false;
+    if (!may_begin(p)) return false;
     if (!course_batch(&p->course, p->index)) {
         if (!p->course.config.forever) {
             p->all_begun = true;
@@ -116,6 +144,8 @@ static bool batch_begin(struct pipeline *p)
         p->index = 0;
     }
     struct slot *s = slot_of(p, p->begun++);
+    s->room        = room_take(p);
+    memcpy(s->batch.data, s->room->data, sizeof s->room->data);
     course_describe(&p->course, p->epoch, p->index, &s->batch);
     s->left      = s->batch.count;
     s->ready     = false;
@@ -130,19 +160,23 @@ static bool batch_begin(struct pipeline *p)
 static struct item *item_new(struct pipeline *p)
 {
     struct item *i = p->free;
-    if (p->flying >= p->flying_max) return NULL;
     if (i) p->free = i->next;
     else if (p->item_count < p->item_max) i = &p->items[p->item_count++];
     if (i) p->flying++;
     return i;
 }
 
-/* The next sample of the order; NULL: nothing may be begun now. */
+/* Samples of the newest batch that are not yet on their way. */
+static i64 unissued(struct pipeline *p)
+{
+    return p->begun ? slot_of(p, p->begun - 1)->batch.count - p->issued : 0;
+}
+
+/* The next sample of the order; NULL: there is none. */
 static struct item *issue(struct pipeline *p)
 {
     const struct feeds *feeds = &p->course.dataset->feeds;
-    bool all_issued           = !p->begun || p->issued == slot_of(p, p->begun - 1)->batch.count;
-    if (all_issued && !batch_begin(p)) return NULL;
+    if (!unissued(p) && !batch_begin(p)) return NULL;
     struct item *i = item_new(p);
     if (!i) return NULL;
     struct batch *b = &slot_of(p, p->begun - 1)->batch;
@@ -165,40 +199,72 @@ static struct item *issue(struct pipeline *p)
 static struct item *pop(struct lane *l)
 {
     struct item *i = l->first;
-    if (!i) return NULL;
-    l->first = i->next;
+    l->first       = i->next;
     l->queued--;
-    pthread_cond_signal(&l->room);
     return i;
 }
 
-/* False: the pipeline closes. */
-static bool push(struct pipeline *p, struct lane *l, struct item *i)
+static void push(struct lane *l, struct item *i)
 {
-    while (l->queued >= l->queue_max && !p->stop) pthread_cond_wait(&l->room, &p->lock);
-    if (p->stop) return false;
     i->next = NULL;
     if (l->first) l->last->next = i;
     else l->first = i;
     l->last = i;
     l->queued++;
-    pthread_cond_signal(&l->go);
-    return true;
 }
 
-static struct item *take(struct worker *w)
+/* Threads in stages that only compute. */
+static i64 computing(const struct pipeline *p)
 {
-    struct pipeline *p = w->pipeline;
-    struct lane     *l = w->lane;
-    struct item     *i = NULL;
+    i64 threads = 0;
+    for (i64 k = 0; k < p->lane_count; k++)
+        if (p->lanes[k].computes) threads += p->lanes[k].running;
+    return threads;
+}
+
+/* How many more may be in this stage now, if there is something to do in it. */
+static i64 permits(const struct pipeline *p, const struct lane *l)
+{
+    i64 more = l->workers - l->running;
+    for (const struct lane *later = l + 1; later < p->lanes + p->lane_count; later++)
+        if (later->queued >= later->queue_max) return 0;
+    return l->computes ? MIN(more, p->cores - computing(p)) : more;
+}
+
+/* How many threads could begin something in this stage now. */
+static i64 openings(struct pipeline *p, const struct lane *l)
+{
+    i64 samples = l->queued;
+    if (l == p->lanes)
+        samples = MIN(may_begin(p) ? LOADER_WORKERS_MAX : unissued(p), p->flying_max - p->flying);
+    return samples > 0 ? MAX(MIN(samples, permits(p, l)), 0) : 0;
+}
+
+/* Wakes a thread if there is more to do than those that are woken already will find. */
+static void call(struct pipeline *p)
+{
+    i64 count = 0;
+    if (p->called >= p->idle) return;
+    for (i64 k = 0; k < p->lane_count; k++) count += openings(p, &p->lanes[k]);
+    if (p->called >= count) return;
+    p->called++;
+    pthread_cond_signal(&p->go);
+}
+
+/* Something to do, and in which stage; NULL: the pipeline closes. */
+static struct item *take(struct pipeline *p, struct lane **at)
+{
     while (!p->stop) {
-        if (w->index >= l->workers) {
-            pthread_cond_wait(&l->parked, &p->lock);
-            continue;
+        for (struct lane *l = p->lanes + p->lane_count; l-- > p->lanes;) {
+            struct item *i = NULL;
+            if (openings(p, l)) i = l == p->lanes ? issue(p) : pop(l);
+            *at = l;
+            if (i) return i;
         }
-        i = l == p->lanes ? issue(p) : pop(l);
-        if (i) return i;
-        pthread_cond_wait(&l->go, &p->lock);
+        p->idle++;
+        pthread_cond_wait(&p->go, &p->lock);
+        p->idle--;
+        if (p->called) p->called--;
     }
     return NULL;
 }
@@ -218,7 +284,7 @@ static void collate(struct pipeline *p, struct slot *s)
         pthread_mutex_lock(&p->lock);
     }
     s->ready = true;
-    pthread_cond_signal(&p->made);
+    if (s == slot_of(p, p->given)) pthread_cond_signal(&p->made);
 }
 
 /* The sample is in its place, or never will be. */
@@ -236,30 +302,40 @@ static void finish(struct pipeline *p, struct item *i)
     i->next = p->free;
     p->free = i;
     p->flying--;
-    pthread_cond_signal(&p->lanes[0].go);
     if (--s->left == 0) collate(p, s);
 }
 
 /* What a sample took of its stage. */
 struct took {
-    i64  busy_ns, cpu_ns, delay_ns;
-    bool probed; /* the delay is known: to ask for it costs too much for each */
+    i64 busy_ns, cpu_ns;
+    i64 delay_ns; /* ready, and without a core; 0 where that was not looked at, which takes a while */
+    bool waited; /* for a disk, a network, … */
 };
 
-static struct took item_run_timed(struct pipeline *p, struct item *i, struct worker *w)
+static struct took item_run_timed(struct worker *w, const struct lane *l, struct item *i,
+                                  bool look_at_delay)
 {
-    i64         begin_ns = p->os->now_ns(p->os), cpu_ns = thread_cpu_ns();
-    struct took t = { .probed = begin_ns - w->probed_at_ns > probe_every_ns };
-    if (t.probed) t.delay_ns = -thread_delay_ns(&w->delay_fd);
-    item_run(p, i, w);
-    i64 end_ns = p->os->now_ns(p->os);
-    t.busy_ns  = end_ns - begin_ns;
-    t.cpu_ns   = thread_cpu_ns() - cpu_ns;
-    if (t.probed) {
-        t.delay_ns += thread_delay_ns(&w->delay_fd);
-        w->probed_at_ns = end_ns;
-    }
+    struct os  *os    = w->pipeline->os;
+    struct took t     = { .busy_ns  = -os->now_ns(os),
+                          .cpu_ns   = -thread_cpu_ns(),
+                          .delay_ns = look_at_delay ? -thread_delay_ns(&w->delay_fd) : 0 };
+    i64         waits = thread_waits();
+    item_run(w->pipeline, i, l, &w->spare);
+    t.waited = thread_waits() > waits;
+    if (look_at_delay) t.delay_ns += thread_delay_ns(&w->delay_fd);
+    t.cpu_ns += thread_cpu_ns();
+    t.busy_ns += os->now_ns(os);
     return t;
+}
+
+/* Do threads in this stage need a core all the time? */
+static void classify(struct lane *l, const struct took *t)
+{
+    l->seen++;
+    l->seen_waiting += t->waited;
+    if (l->seen < CLASSIFY_SAMPLES) return;
+    l->computes = 10 * l->seen_waiting < l->seen;
+    l->seen = l->seen_waiting = 0;
 }
 
 /* Under the lock. */
@@ -267,29 +343,46 @@ static void account(struct pipeline *p, struct lane *l, const struct item *i, co
 {
     i64 decoded = i->borrows ? i->own.room : i->sample.decoded.room;
     if (l == p->lanes && i->borrows) return; /* no work of this stage */
-    l->samples++;
-    l->busy_ns += t->busy_ns;
-    l->cpu_ns += t->cpu_ns;
-    l->delay_ns += t->delay_ns;
-    if (t->probed) l->probed_ns += t->busy_ns;
+    l->sums.samples++;
+    l->sums.busy_ns += t->busy_ns;
+    l->sums.cpu_ns += t->cpu_ns;
+    l->sums.own_ns += t->waited ? MAX(t->busy_ns - t->delay_ns, t->cpu_ns) : t->cpu_ns;
+    classify(l, t);
     if (l->stage == STAGE_DECODE) p->tally.decoded_bytes += i->sample.decoded.bytes;
     p->tally.sample_bytes_max = MAX(p->tally.sample_bytes_max, i->sample.raw.room + decoded);
+}
+
+/* The stage is done: goes on with the sample in the next, or returns NULL. */
+static struct item *pass_on(struct pipeline *p, struct item *i, struct lane **at)
+{
+    struct lane *last = p->lanes + p->lane_count - 1, *next = i->borrows ? last : *at + 1;
+    if (i->status || *at == last) {
+        finish(p, i);
+        return NULL;
+    }
+    *at = next;
+    if (!next->queued && permits(p, next) > 0) return i;
+    push(next, i);
+    return NULL;
 }
 
 static void *worker_main(void *context)
 {
     struct worker   *w = context;
     struct pipeline *p = w->pipeline;
-    struct lane     *l = w->lane, *end = p->lanes + p->lane_count;
+    struct item     *i = NULL;
+    struct lane     *l;
     pthread_mutex_lock(&p->lock);
-    for (struct item *i; (i = take(w));) {
+    while (!p->stop && (i || (i = take(p, &l)))) {
+        l->running++;
+        call(p);
+        bool waits = !l->computes;
         pthread_mutex_unlock(&p->lock);
-        struct took took = item_run_timed(p, i, w);
+        struct took took = item_run_timed(w, l, i, waits);
         pthread_mutex_lock(&p->lock);
+        l->running--;
         account(p, l, i, &took);
-        struct lane *next = i->borrows ? end - 1 : l + 1;
-        if (i->status || l == end - 1) finish(p, i);
-        else if (!push(p, next, i)) break;
+        i = pass_on(p, i, &l);
     }
     if (w->delay_fd >= 0) close(w->delay_fd);
     p->alive--;
@@ -300,18 +393,17 @@ static void *worker_main(void *context)
 
 /* --- threads --- */
 
-static enum status start_workers(struct pipeline *p, i64 lane, i64 count, struct err *err)
+static enum status start_threads(struct pipeline *p, i64 count, struct err *err)
 {
-    struct lane *l  = &p->lanes[lane];
-    enum status  st = STATUS_OK;
-    while (!st && l->started < count) {
-        struct worker *w = &p->workers[lane][l->started];
-        *w = (struct worker){ .pipeline = p, .lane = l, .index = l->started, .delay_fd = -1 };
+    enum status st = STATUS_OK;
+    while (!st && p->started < count) {
+        struct worker *w = &p->workers[p->started];
+        *w               = (struct worker){ .pipeline = p, .delay_fd = -1 };
         pthread_mutex_lock(
             &p->lock); /* which it takes first: it is counted before it does anything */
         st = thread_start(&w->thread, worker_main, w, "a thread of the loader", err);
         p->alive += !st;
-        l->started += !st;
+        p->started += !st;
         pthread_mutex_unlock(&p->lock);
     }
     return st;
@@ -319,26 +411,20 @@ static enum status start_workers(struct pipeline *p, i64 lane, i64 count, struct
 
 enum status pipeline_apply(struct pipeline *p, const struct tuner_choice *c, struct err *err)
 {
-    enum status st         = STATUS_OK;
-    i64         flying_max = 0;
-    for (i64 k = 0; k < p->lane_count; k++) {
-        enum status one = start_workers(p, k, c->workers[k], err);
-        if (one) st = one;
-    }
+    i64 threads = 0, flying_max = 0;
     pthread_mutex_lock(&p->lock);
     for (i64 k = 0; k < p->lane_count; k++) {
         struct lane *l = &p->lanes[k];
-        l->workers     = MIN(c->workers[k], l->started);
+        l->workers     = c->workers[k];
         l->queue_max   = c->queue[k];
+        threads += l->workers;
         flying_max += l->workers + l->queue_max;
-        pthread_cond_broadcast(&l->parked);
-        pthread_cond_broadcast(&l->go);
-        pthread_cond_broadcast(&l->room);
     }
     p->flying_max = flying_max;
     p->prefetch   = c->prefetch;
+    call(p);
     pthread_mutex_unlock(&p->lock);
-    return st;
+    return start_threads(p, threads, err); /* where some are refused, the others do it */
 }
 
 /* --- open, next, close --- */
@@ -352,10 +438,7 @@ static void lanes_new(struct pipeline *p)
         struct lane *l = &p->lanes[p->lane_count];
         l->stage       = s;
         l->run         = hooks[s];
-        pthread_cond_init(&l->go, NULL);
-        pthread_cond_init(&l->room, NULL);
-        pthread_cond_init(&l->parked, NULL);
-        p->workers[p->lane_count++] = NEW(&p->arena, struct worker, LOADER_WORKERS_MAX);
+        p->lane_count++;
     }
 }
 
@@ -369,8 +452,8 @@ static struct pipeline *memory_new(const struct course *c, struct err *err)
     for (i32 f = 0; f < feeds->count; f++)
         reserve += slots * (c->config.batch * type_bytes(feeds->feed[f].type) + ALIGN);
     reserve += (i64)sizeof(struct pipeline) + slots * (i64)sizeof(struct slot) +
-               items * (i64)sizeof(struct item) +
-               STAGE_COUNT * LOADER_WORKERS_MAX * (i64)sizeof(struct worker);
+               slots * (i64)sizeof(struct room) + items * (i64)sizeof(struct item) +
+               THREADS_MAX * (i64)sizeof(struct worker);
     struct arena arena = arena_open(reserve);
     if (!arena.begin) {
         err_set(err, STATUS_WORLD, "the system refuses %lld bytes of addresses for batches",
@@ -380,14 +463,26 @@ static struct pipeline *memory_new(const struct course *c, struct err *err)
     struct pipeline *p = NEW(&arena, struct pipeline, 1);
     p->slots           = NEW(&arena, struct slot, slots);
     p->slot_count      = slots;
+    p->rooms           = NEW(&arena, struct room, slots);
+    p->workers         = NEW(&arena, struct worker, THREADS_MAX);
     p->items           = NEW(&arena, struct item, items);
     p->item_max        = items;
     for (i64 s = 0; s < slots; s++)
         for (i32 f = 0; f < feeds->count; f++)
-            p->slots[s].batch.data[f] =
+            p->rooms[s].data[f] =
                 arena_take(&arena, c->config.batch, type_bytes(feeds->feed[f].type), ALIGN);
     p->arena = arena;
     return p;
+}
+
+/* It is held for less time than it takes to fall asleep and be woken. */
+static void lock_init(pthread_mutex_t *lock)
+{
+    pthread_mutexattr_t spins;
+    pthread_mutexattr_init(&spins);
+    pthread_mutexattr_settype(&spins, PTHREAD_MUTEX_ADAPTIVE_NP);
+    pthread_mutex_init(lock, &spins);
+    pthread_mutexattr_destroy(&spins);
 }
 
 enum status pipeline_open(const struct course *c, struct pipeline **out, struct err *err)
@@ -399,7 +494,8 @@ enum status pipeline_open(const struct course *c, struct pipeline **out, struct 
     p->os     = c->dataset->os;
     p->epoch  = c->config.epoch;
     p->index  = c->config.index;
-    pthread_mutex_init(&p->lock, NULL);
+    lock_init(&p->lock);
+    pthread_cond_init(&p->go, NULL);
     thread_cond_init(&p->made);
     thread_cond_init(&p->ended);
     thread_cond_init(&p->tick);
@@ -447,6 +543,8 @@ static bool await_next(struct pipeline *p, i64 until_ns)
         p->next_since_ns = p->os->now_ns(p->os);
         account_away(p, p->next_since_ns);
     }
+    p->called = 0; /* glibc may lose a signal (its bug 25847): rather one too many */
+    call(p);
     while (!next_is_there(p))
         if (!thread_wait_until(&p->made, &p->lock, until_ns)) break;
     return next_is_there(p);
@@ -464,6 +562,8 @@ struct batch *pipeline_next(struct pipeline *p)
 {
     struct batch *b = NULL;
     pthread_mutex_lock(&p->lock);
+    if (p->held) room_give_back(p, p->held);
+    p->held = NULL;
     ASSERT(await_next(p, INT64_MAX));
     struct slot *s = slot_of(p, p->given);
     if (!p->failed && p->begun > p->given) {
@@ -478,8 +578,9 @@ struct batch *pipeline_next(struct pipeline *p)
         p->given++;
         p->tally.batches++;
         p->tally.samples += b->count;
+        p->held = s->room;
         say_skipped(p, s);
-        pthread_cond_broadcast(&p->lanes[0].go);
+        call(p);
     }
     pthread_mutex_unlock(&p->lock);
     return b;
@@ -505,9 +606,10 @@ struct loader_stats pipeline_stats(struct pipeline *p)
                                  .stages     = p->lane_count };
     for (i64 k = 0; k < p->lane_count; k++) {
         const struct lane *l = &p->lanes[k];
-        s.stage[l->stage]    = (struct loader_stage_stats){
-               .workers = l->workers, .samples = l->samples, .busy_ns = l->busy_ns, .cpu_ns = l->cpu_ns
-        };
+        s.stage[l->stage]    = (struct loader_stage_stats){ .workers = l->workers,
+                                                            .samples = l->sums.samples,
+                                                            .busy_ns = l->sums.busy_ns,
+                                                            .cpu_ns  = l->sums.cpu_ns };
     }
     pthread_mutex_unlock(&p->lock);
     return s;
@@ -515,13 +617,7 @@ struct loader_stats pipeline_stats(struct pipeline *p)
 
 static void release(struct pipeline *p)
 {
-    for (i64 k = 0; k < p->lane_count; k++) {
-        struct lane *l = &p->lanes[k];
-        for (i64 w = 0; w < l->started; w++) buffer_release(&p->workers[k][w].spare);
-        pthread_cond_destroy(&l->go);
-        pthread_cond_destroy(&l->room);
-        pthread_cond_destroy(&l->parked);
-    }
+    for (i64 w = 0; w < p->started; w++) buffer_release(&p->workers[w].spare);
     for (i64 i = 0; i < p->item_count; i++) {
         struct item *item = &p->items[i];
         if (item->borrows) item->sample.decoded = item->own;
@@ -532,6 +628,7 @@ static void release(struct pipeline *p)
     pthread_cond_destroy(&p->tick);
     pthread_cond_destroy(&p->ended);
     pthread_cond_destroy(&p->made);
+    pthread_cond_destroy(&p->go);
     pthread_mutex_destroy(&p->lock);
     struct arena arena = p->arena;
     arena_close(&arena);
@@ -548,18 +645,13 @@ bool pipeline_close(struct pipeline *p)
 {
     pthread_mutex_lock(&p->lock);
     atomic_store(&p->stop, true);
-    for (i64 k = 0; k < p->lane_count; k++) {
-        pthread_cond_broadcast(&p->lanes[k].parked);
-        pthread_cond_broadcast(&p->lanes[k].go);
-        pthread_cond_broadcast(&p->lanes[k].room);
-    }
+    pthread_cond_broadcast(&p->go);
     pthread_cond_signal(&p->tick);
     i64 until_ns = p->os->now_ns(p->os) + close_limit_ns;
     while (p->alive && thread_wait_until(&p->ended, &p->lock, until_ns)) continue;
     bool all = p->alive == 0;
     pthread_mutex_unlock(&p->lock);
-    for (i64 k = 0; k < p->lane_count; k++)
-        for (i64 w = 0; w < p->lanes[k].started; w++) let_go(p->workers[k][w].thread, all);
+    for (i64 w = 0; w < p->started; w++) let_go(p->workers[w].thread, all);
     if (p->conducted) let_go(p->conductor, all);
     if (all) release(p);
     else p->course.dataset->held = true;

@@ -21,9 +21,16 @@ struct item {
     struct item  *next;
 };
 
+/* Memory for a batch. */
+struct room {
+    void        *data[FEEDS_MAX];
+    struct room *next; /* free one */
+};
+
 /* A batch being made, made, or with the caller. */
 struct slot {
     struct batch batch;
+    struct room *room;
     i64          left; /* samples not yet in place */
     bool         ready;
     i64          skipped;
@@ -34,25 +41,28 @@ struct slot {
 
 typedef enum status stage_fn(const struct dataset *d, struct sample *s, struct err *err);
 
-/* A stage: its threads, and what waits before it. */
+/* What samples took of a stage. */
+struct lane_sums {
+    i64 samples, busy_ns, cpu_ns;
+    i64 own_ns; /* busy, less what was spent ready and without a core */
+};
+
+/* A stage, and what waits before it. */
 struct lane {
-    enum stage     stage;
-    stage_fn      *run;
-    struct item   *first, *last; /* the queue; the first lane's is the order of the data itself */
-    i64            queued, queue_max;
-    i64            workers, started; /* threads that work; that there are, the others are parked */
-    pthread_cond_t go, room, parked; /* something to do; room in the queue; to be a worker again */
-    i64            samples, busy_ns, cpu_ns;
-    i64 probed_ns, delay_ns; /* busy, of some samples; in that, ready and without a core */
+    enum stage   stage;
+    stage_fn    *run;
+    struct item *first, *last; /* the queue; the first lane's is the order of the data itself */
+    i64          queued, queue_max;
+    i64          running, workers;   /* threads in it; that may be */
+    bool         computes;           /* and does not wait; false until it is known */
+    i64          seen, seen_waiting; /* samples since then; of those, that waited for something */
+    struct lane_sums sums;
 };
 
 struct worker {
     struct pipeline *pipeline;
-    struct lane     *lane;
-    i64              index; /* in the lane */
     struct buffer    spare;
-    i64              probed_at_ns; /* its delay was last looked at */
-    int              delay_fd;     /* base/thread.h */
+    int              delay_fd; /* base/thread.h */
     pthread_t        thread;
 };
 
@@ -70,11 +80,16 @@ struct pipeline {
     struct os    *os;
     struct arena  arena; /* holds all of this */
 
-    pthread_mutex_t lock;              /* of all below, but for what is said to be another's */
-    pthread_cond_t  made, ended, tick; /* a batch is there; a thread has ended; the conductor's */
+    pthread_mutex_t lock;                  /* of all below, but for what is said to be another's */
+    pthread_cond_t  go, made, ended, tick; /* something to do; a batch is there; a thread has ended;
+                                              the conductor's */
+    i64             idle, called; /* threads that wait for `go`; that it was sent to since */
     struct slot    *slots;
     i64             slot_count;
-    i64          begun, given; /* batches; begun <= given + prefetch, but after that was lowered */
+    struct room    *rooms, *room_free;
+    i64             room_count; /* that were ever in use, of slot_count */
+    struct room    *held;       /* the caller's; NULL: it has none */
+    i64          begun, given;  /* batches; begun <= given + prefetch, but after that was lowered */
     i64          prefetch;
     i64          epoch, index; /* of the next batch to begin */
     i64          issued;       /* samples of the newest batch that are on their way */
@@ -82,6 +97,7 @@ struct pipeline {
     struct item *items, *free;
     i64          item_count, item_max; /* that there are; that may be */
     i64          flying, flying_max;   /* on their way */
+    i64          cores;                /* for threads in stages that only compute */
     struct lane  lanes[STAGE_COUNT];
     i64          lane_count;
     struct tally tally;
@@ -96,13 +112,14 @@ struct pipeline {
     _Atomic(struct kept *) kept; /* NULL: none are, or not yet */
     i64                    memory_bytes, kept_bytes_max;
 
-    struct worker *workers[STAGE_COUNT]; /* by lane; the conductor's once it runs */
+    struct worker *workers; /* the conductor's once it runs */
+    i64            started; /* threads */
     pthread_t      conductor;
     bool           conducted;
     struct tuner   tuner; /* the conductor's */
 };
 
-/* Threads of each lane as chosen; more are started where there are too few. Not under the lock. */
+/* As many threads in each lane as chosen; more are started where there are too few. Not under the lock. */
 enum status pipeline_apply(struct pipeline *p, const struct tuner_choice *c, struct err *err);
 void        pipeline_say(struct pipeline *p, const char *line); /* under the lock */
 

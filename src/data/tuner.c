@@ -18,8 +18,9 @@ static const f64 look_s = 0.25, judge_s = 0.5; /* measured for, at least */
 static const f64 late_s   = 2;                 /* however few samples came */
 static const f64 headroom = 1.1;               /* over what the caller can take */
 static const f64 spare    = 0.25;              /* of a thread: work comes in pieces */
-static const f64 crowd = 1.5; /* threads to a core, where the cores are what limits: one is always
-                                        ready, and others on the machine get no more than their share */
+static const f64 crowd = 3; /* threads for the work of one core, in a stage that also waits, where
+                                  the cores are what limits: most that are ready find none free */
+static const f64 computes    = 0.1;          /* waiting by work, below which a stage only works */
 static const f64 io_headroom = 1.25;         /* waits vary more than work */
 static const f64 io_rise     = 1.25;         /* at which an estimate follows what is seen */
 static const f64 helps = 1.02, harms = 0.95; /* rate by the rate before */
@@ -122,10 +123,14 @@ static f64 cores_rate(const struct tuner *t) /* samples a second that the cores 
     return cpu > 0 ? t->limits.cpu / cpu : INFINITY;
 }
 
+/* Where the cores are what limits, a stage that only computes may have all of them: the pipeline shares
+ * them out. */
 static i64 workers_for(const struct tuner *t, i64 k, f64 rate)
 {
-    f64 cpu  = rate < cores_rate(t) || t->limits.cpu_strict ? 1 : crowd;
-    f64 need = rate * (cpu * t->cpu_s[k] + io_headroom * t->io_s[k]);
+    bool full = rate >= cores_rate(t) && !t->limits.cpu_strict;
+    if (full && t->io_s[k] < computes * t->cpu_s[k])
+        return MIN((i64)ceil(t->limits.cpu), t->limits.workers_max);
+    f64 need = rate * ((full ? crowd : 1) * t->cpu_s[k] + io_headroom * t->io_s[k]);
     return need < (f64)t->limits.workers_max ? MAX((i64)ceil(need + spare), 1)
                                              : t->limits.workers_max;
 }

@@ -15,11 +15,13 @@ struct made {
     i64            delay_ns;  /* of a stage, at most */
     bool           blocks;    /* a read does not end before `released` */
     bool           polite;    /* or before it is asked to stop */
+    i64            reads_met; /* nor before so many are there at once */
+    i64            compute;   /* turns of a loop in each stage */
     atomic_bool    released;
     atomic_llong   reads, reads_done, decodes;
+    atomic_llong   alone;             /* samples that one thread took all the way */
+    atomic_llong   computing, beside; /* threads in the loop now; times that there was another */
 };
-
-static const struct made *made_of(const struct dataset *d) { return d->state; }
 
 static bool is_bad(const struct made *m, i64 number, enum stage stage)
 {
@@ -32,25 +34,35 @@ static enum status work(const struct dataset *d, struct sample *s, enum stage st
                         struct err *err)
 {
     static const char *const names[] = { "read", "decode", "augment" };
-    const struct made       *m       = made_of(d);
+    struct made             *m       = d->state;
     if (m->delay_ns) {
         u64 draw = rng_mix((u64)(s->number * 8 + s->epoch * 131 + stage));
         d->os->sleep_ns(d->os, (i64)(draw % (u64)m->delay_ns));
     }
+    volatile u64 turned = (u64)s->number;
+    atomic_fetch_add(&m->beside, atomic_fetch_add(&m->computing, 1) > 0);
+    for (i64 i = 0; i < m->compute; i++) turned = rng_mix(turned);
+    atomic_fetch_sub(&m->computing, 1);
     if (!is_bad(m, s->number, stage)) return STATUS_OK;
     return err_set(err, STATUS_WORLD, "cannot %s sample %lld", names[stage], (long long)s->number);
 }
+
+static _Thread_local u8 this_thread;
 
 static enum status read_made(const struct dataset *d, struct sample *s, struct err *err)
 {
     struct made *m = d->state;
     atomic_fetch_add(&m->reads, 1);
-    while (m->blocks && !m->released && !(m->polite && *s->stop)) d->os->sleep_ns(d->os, 1000000);
+    while (m->blocks && !m->released && !(m->polite && *s->stop)) {
+        d->os->sleep_ns(d->os, 1000000);
+        if (m->reads_met && m->reads >= m->reads_met) m->released = true;
+    }
     atomic_fetch_add(&m->reads_done, 1);
     enum status st = buffer_resize(&s->raw, 8 + s->number % 100, err);
     if (st) return st;
     memset(s->raw.data, (int)(s->number & 0xff), (size_t)s->raw.bytes);
     memcpy(s->raw.data, &s->number, 8);
+    s->width = (i64)(uintptr_t)&this_thread;
     return work(d, s, STAGE_READ, err);
 }
 
@@ -69,8 +81,10 @@ static enum status decode_made(const struct dataset *d, struct sample *s, struct
 
 static enum status augment_made(const struct dataset *d, struct sample *s, struct err *err)
 {
+    struct made   *m   = d->state;
     struct rng_key key = { .seed = s->seed, .step = (u64)s->epoch, .sample = (u64)s->index };
     i64            number;
+    atomic_fetch_add(&m->alone, s->width == (i64)(uintptr_t)&this_thread);
     memcpy(&number, s->decoded.data, 8);
     *(i64 *)s->to[0] = number;
     *(i64 *)s->to[1] = (i64)rng_u32(key, 0) * 10 + s->label;
@@ -401,5 +415,58 @@ TEST(pipeline_counts_what_the_caller_waits)
     CHECK_EQ(s.stages, 3);
     CHECK_EQ(s.stage[STAGE_READ].samples, 100);
     CHECK(s.stage[STAGE_READ].busy_ns > s.stage[STAGE_READ].cpu_ns); /* it slept */
+    CHECK(loader_close(l));
+}
+
+/* What a thread has in its core's caches it does not hand to another, and where all stages compute, there
+ * are no more threads at it than cores, however many there may be. */
+TEST(pipeline_takes_a_sample_all_the_way_on_one_thread)
+{
+    enum { COUNT = 2000 };
+    struct made         *m = made_new(perm, COUNT);
+    struct loader_config c = { .batch = 10, .options = fixed(4, 8, 8, 8, 4) };
+    m->compute             = 10000;
+    c.options.cpu          = 1;
+    struct loader *l       = open_loader(perm, m, c);
+    while (loader_next(l)) continue;
+    CHECK(m->alone > COUNT / 2);                /* nearly all, where nothing disturbs */
+    CHECK(m->beside < STAGE_COUNT * COUNT / 4); /* few, before it is known that they compute */
+    CHECK(loader_close(l));
+}
+
+/* One core is no reason to wait for one read after the other. */
+TEST(pipeline_has_as_many_reads_at_once_as_it_may)
+{
+    enum { READS = 24 };
+    struct made         *m = made_new(perm, 400);
+    struct loader_config c = { .batch = 10, .options = fixed(READS, 2, 1, 4, 4) };
+    m->blocks              = true; /* until all of them are there */
+    m->reads_met           = READS;
+    c.options.cpu          = 1;
+    struct loader *l       = open_loader(perm, m, c);
+    while (loader_next(l)) continue;
+    CHECK(!loader_failed(l, NULL));
+    CHECK_EQ(m->reads, 400);
+    CHECK(loader_close(l));
+}
+
+/* Memory is for as many batches as are in use at once, not for as many as may ever be. */
+TEST(pipeline_takes_the_memory_that_was_given_back_last)
+{
+    enum { BATCHES = 3 * LOADER_PREFETCH_MAX };
+    struct made         *m = made_new(perm, 1000);
+    struct loader_config c = { .batch = 4, .forever = true, .options = { .keep = STR("off") } };
+    struct loader       *l = open_loader(perm, m, c);
+    void                *seen[BATCHES];
+    i64                  count = 0, prefetch = 0;
+    for (i64 i = 0; i < BATCHES; i++) {
+        void *data = loader_next(l)->data[0];
+        i64   k    = 0;
+        while (k < count && seen[k] != data) k++;
+        if (k == count) seen[count++] = data;
+        prefetch = MAX(prefetch, loader_stats(l).prefetch);
+    }
+    CHECK(prefetch < LOADER_PREFETCH_MAX / 2); /* else this shows nothing */
+    CHECK(count <= prefetch + 1);
     CHECK(loader_close(l));
 }
