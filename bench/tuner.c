@@ -17,7 +17,7 @@
 #include <string.h>
 
 enum { BATCH = 32, SAMPLES = 1 << 20, GRID = 8, BEST = 4, ROUNDS = 5 };
-static const f64 tune_s = 30, moment_s = 0.2, long_s = 1, round_s = 1, warm_s = 0.1, pause_s = 1.1;
+static const f64 tune_s = 30, moment_s = 0.15, long_s = 1, round_s = 1, warm_s = 0.1, pause_s = 1.1;
 static const f64 allowed = 0.95;
 
 struct mix {
@@ -104,14 +104,17 @@ static struct loader *open_loader(struct dataset *d, struct arena *perm, struct 
     exit(3);
 }
 
-/* Samples that came through the last stage, while all batches are taken. */
+/* Samples that came through the last stage. */
+static i64 made(struct loader *l) { return loader_stats(l).stage[STAGE_AUGMENT].samples; }
+
+/* Of those, while all batches are taken. */
 static f64 rate_for(struct loader *l, f64 seconds)
 {
-    i64 first = loader_stats(l).stage[STAGE_AUGMENT].samples;
+    i64 first = made(l);
     f64 begin = now_s();
     i64 until = (i64)((begin + seconds) * 1e9);
     while (loader_ready(l, until) && now_s() < begin + seconds) loader_next(l);
-    return (f64)(loader_stats(l).stage[STAGE_AUGMENT].samples - first) / (now_s() - begin);
+    return (f64)(made(l) - first) / (now_s() - begin);
 }
 
 static struct loader *open_fixed(struct dataset *d, struct arena *perm, const struct choice *c)
@@ -149,12 +152,10 @@ struct search {
     i64             tried;
 };
 
-/* True: it is the best so far. */
-static bool try(struct search *s, struct choice c, f64 seconds)
+static void try(struct search *s, struct choice c, f64 seconds)
 {
     const struct mix *m = s->dataset->state;
     c.rate              = measure_fixed(s->dataset, s->perm, &c, seconds);
-    bool is_best        = c.rate > s->best[0].rate;
     for (i64 i = 0; i < BEST; i++)
         if (c.rate > s->best[i].rate) {
             struct choice worse = s->best[i];
@@ -163,20 +164,18 @@ static bool try(struct search *s, struct choice c, f64 seconds)
         }
     fprintf(stderr, "\r%s: %lld settings tried, best %.0f samples/s", m->name,
             (long long)++s->tried, s->best[0].rate);
-    return is_best;
 }
 
-/* From the best, up and down by the factor over / under in each stage, as long as it gets better. */
+/* From the best, up and down by the factor over / under in each stage, as long as that brings a hundredth. */
 static void refine(struct search *s, i64 over, i64 under)
 {
-    for (bool better = true; better;) {
-        better = false;
-        for (i64 k = 0; k < 2 * STAGE_COUNT; k++) {
-            struct choice c  = s->best[0];
-            i64           n  = c.workers[k / 2];
-            c.workers[k / 2] = k % 2 ? n * under / over : (n * over + under - 1) / under;
-            if (c.workers[k / 2] < 1 || c.workers[k / 2] > s->most[k / 2]) continue;
-            if (c.workers[k / 2] != n && try(s, c, 2 * moment_s)) better = true;
+    for (f64 before = 0; s->best[0].rate > 1.01 * before;) {
+        before = s->best[0].rate;
+        for (i64 i = 0; i < 2 * STAGE_COUNT; i++) {
+            struct choice c = s->best[0];
+            i64          *n = &c.workers[i / 2];
+            *n              = i % 2 ? *n * under / over : (*n * over + under - 1) / under;
+            if (*n >= 1 && *n <= s->most[i / 2]) try(s, c, 2 * moment_s);
         }
     }
 }
@@ -235,6 +234,16 @@ static f64 tune(struct loader *l, f64 rate)
     return reached;
 }
 
+/* Until it has made all that it may ahead; so long that it takes it for a pause, and no slow caller. */
+static void rest(struct loader *l)
+{
+    os_real()->sleep_ns(os_real(), (i64)(pause_s * 1e9));
+    for (i64 before = -1; before != made(l);) {
+        before = made(l);
+        os_real()->sleep_ns(os_real(), (i64)(warm_s * 1e9));
+    }
+}
+
 static bool row(const struct mix *m, struct arena perm)
 {
     struct dataset d = { .format = &format_made, .os = os_real(), .state = (void *)m };
@@ -252,10 +261,10 @@ static bool row(const struct mix *m, struct arena perm)
     for (i64 i = 0; i < ROUNDS; i++) { /* what lies ready when its turn comes does not count */
         (void)rate_for(other, warm_s);
         fixed[i] = rate_for(other, round_s);
-        os_real()->sleep_ns(os_real(), (i64)(pause_s * 1e9));
+        rest(other);
         (void)rate_for(l, warm_s);
         tuned[i] = rate_for(l, round_s);
-        os_real()->sleep_ns(os_real(), (i64)(pause_s * 1e9));
+        rest(l);
     }
     struct loader_stats s     = loader_stats(l);
     f64                 ratio = median(tuned) / median(fixed);
