@@ -20,7 +20,7 @@ static const f64 headroom = 1.1;               /* over what the caller can take 
 static const f64 spare    = 0.25;              /* of a thread: work comes in pieces */
 static const f64 crowd = 3; /* threads for the work of one core, in a stage that also waits, where
                                   the cores are what limits: most that are ready find none free */
-static const f64 computes    = 0.1;          /* waiting by work, below which a stage only works */
+static const f64 computes    = 0.03;         /* waiting by work, below which a stage only works */
 static const f64 io_headroom = 1.25;         /* waits vary more than work */
 static const f64 io_rise     = 1.25;         /* at which an estimate follows what is seen */
 static const f64 helps = 1.02, harms = 0.95; /* rate by the rate before */
