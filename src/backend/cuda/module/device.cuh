@@ -105,18 +105,23 @@ __device__ inline f32 block_max(f32 x)
     return warp_max(lane < warps ? part[lane] : -INFINITY);
 }
 
-/* Sums of `parts` rows of partial sums, part[p * step + column]: 32 columns a block, 8 threads each,
- * which meet in shared memory. Thread (column, 0) has the result. Call with blockDim (32, 8). */
+/* Sums of `parts` rows of partial sums, part[p * step + column]: 32 columns a block, 32 threads each,
+ * which meet in shared memory. Every thread has its column's sum. Call with blockDim PART_THREADS. */
+#define PART_THREADS dim3(32, 32)
 __device__ inline f32 sum_parts(const f32 *part, i64 step, i64 parts, bool inside)
 {
-    __shared__ f32 meet[8][33];
+    __shared__ f32 meet[32][33];
     f32            sum = 0;
-    for (i64 p = threadIdx.y; inside && p < parts; p += 8) sum += part[p * step];
+#pragma unroll 8
+    for (i64 p = threadIdx.y; inside && p < parts; p += 32) sum += part[p * step];
     __syncthreads();
     meet[threadIdx.y][threadIdx.x] = sum;
+    for (int half = 16; half; half /= 2) {
+        __syncthreads();
+        if (threadIdx.y < half) meet[threadIdx.y][threadIdx.x] += meet[threadIdx.y + half][threadIdx.x];
+    }
     __syncthreads();
-    for (int k = 1; k < 8; k++) sum += meet[(threadIdx.y + k) % 8][threadIdx.x];
-    return sum;
+    return meet[0][threadIdx.x];
 }
 
 static inline i64 div_up(i64 a, i64 b) { return (a + b - 1) / b; }

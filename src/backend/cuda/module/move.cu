@@ -221,7 +221,7 @@ static void run_SUM(const struct gpu_call *c)
                 sum_columns<S, 1><<<grid, block, 0, c->gpu->stream>>>(
                     (f32 *)c->work, data_of<S>(c->in[0]), a.middle, a.inner, a.parts);
             dim3 ends((unsigned)div_up(a.inner, 32), (unsigned)a.outer);
-            add_parts<T><<<ends, block, 0, c->gpu->stream>>>(
+            add_parts<T><<<ends, PART_THREADS, 0, c->gpu->stream>>>(
                 data_of<T>(c->out[0]), (f32 *)c->work, a.inner, a.parts);
         });
     });

@@ -226,24 +226,21 @@ __global__ void row_norm_dw(f32 *part, const T *dy, const T *x, const f32 *means
     part[(2 * blockIdx.y + 1) * s.width + column] = db;
 }
 
-/* Adds the parts of both sums: blockDim (32, 8). */
+/* Adds the parts: blockIdx.y 0 those of dw, 1 those of db. */
 template <class W>
 __global__ void add_pairs(W *dw, W *db, const f32 *part, i64 width, i64 parts)
 {
     i64  column = (i64)blockIdx.x * 32 + threadIdx.x;
     bool inside = column < width;
-    f32  sum_w = sum_parts(part + column, 2 * width, parts, inside);
-    f32  sum_b = sum_parts(part + width + column, 2 * width, parts, inside);
-    if (!inside || threadIdx.y) return;
-    dw[column] = from_f32<W>(sum_w);
-    if (db) db[column] = from_f32<W>(sum_b);
+    f32  sum    = sum_parts(part + blockIdx.y * width + column, 2 * width, parts, inside);
+    if (inside && !threadIdx.y) (blockIdx.y ? db : dw)[column] = from_f32<W>(sum);
 }
 
 template <class W>
 static void launch_add_pairs(const struct gpu_call *c, W *dw, W *db, i64 width, i64 parts)
 {
-    add_pairs<W><<<(unsigned)div_up(width, 32), dim3(32, 8), 0, c->gpu->stream>>>(
-        dw, db, (f32 *)c->work, width, parts);
+    dim3 grid((unsigned)div_up(width, 32), db ? 2 : 1);
+    add_pairs<W><<<grid, PART_THREADS, 0, c->gpu->stream>>>(dw, db, (f32 *)c->work, width, parts);
 }
 
 static i64 parts_of(i64 rows) { return MAX(1, MIN(264, rows / 32)); } /* twice an H200's processors */
