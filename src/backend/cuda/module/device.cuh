@@ -71,6 +71,19 @@ template <int N, class T> struct alignas(N * sizeof(T) > 16 ? 16 : N * sizeof(T)
     __device__ f32 operator[](int i) const { return to_f32(v[i]); }
 };
 
+/* 16 bytes on their way into shared memory while the thread goes on. After async_wait<N> all but the last N
+ * groups of its copies are there, for itself: others need a barrier. */
+__device__ inline void async_copy(void *to, const void *from)
+{
+    unsigned at = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+}
+__device__ inline void async_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int N> __device__ inline void async_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
 __device__ inline f32 warp_sum(f32 x)
 {
 #pragma unroll

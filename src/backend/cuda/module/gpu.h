@@ -22,6 +22,7 @@ struct gpu {
     cudaStream_t   stream;
     i32            processors; /* multiprocessors */
     i32            capability; /* 90: sm_90 */
+    i64            shared_bytes; /* a block's shared memory at most */
     void          *blas;       /* gemm.c's, from the first product on */
     struct tuning *tuning;     /* choices of products so far */
     i64            tries;      /* algorithms a product is tried with */
