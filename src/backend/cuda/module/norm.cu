@@ -184,6 +184,122 @@ __global__ void row_norm_grad(T *dx, f32 *part, const T *dy, const T *x, const W
     }
 }
 
+/* A run of 16 bytes from shared memory, even if the compiler has it still: registers are needed for sums. */
+template <class T> __device__ inline chunk<CHUNK, T> read_again(const chunk<CHUNK, T> *from)
+{
+    union {
+        unsigned        word[4];
+        chunk<CHUNK, T> run;
+    } to;
+    asm volatile("ld.volatile.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to.word[0]), "=r"(to.word[1]), "=r"(to.word[2]), "=r"(to.word[3])
+                 : "r"((unsigned)__cvta_generic_to_shared(from)));
+    return to.run;
+}
+
+/* The sums of a block's warps: one after another adds its own to what lies in `sums`, and the last one stores them in
+ * `to`. Barriers come first: whatever the threads had in `sums` is done with. */
+template <int C, bool MEAN>
+__device__ inline void meet_sums(f32 (&dw)[C][CHUNK], f32 (&db)[C][CHUNK], f32 *sums, f32 *to, int width)
+{
+    int  lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    auto meet = [&](f32 *mine, int at) {
+        f32 so_far[CHUNK] = {};
+        if (warp) load_f32<CHUNK>(so_far, sums + at);
+#pragma unroll
+        for (int n = 0; n < CHUNK; n++) so_far[n] += mine[n];
+        store_f32<CHUNK>((warp == WARPS - 1 ? to : sums) + at, so_far);
+    };
+    for (int turn = 0; turn < WARPS; turn++) {
+        __syncthreads();
+        if (turn != warp) continue;
+#pragma unroll
+        for (int c = 0; c < C; c++) {
+            int column = (c * 32 + lane) * CHUNK;
+            if (column >= width) continue;
+            meet(dw[c], column);
+            if (MEAN) meet(db[c], width + column);
+        }
+    }
+}
+
+/* The same for rows of 16-bit numbers, a warp a row and C runs a lane: the next row is on its way into shared memory
+ * while the warp works on this one. Lanes copy what they read themselves, and dw and db stay in registers, so that
+ * no warp waits for another before the end, when the block's sums meet. */
+template <int C, class T, class W, bool MEAN>
+__global__ void __launch_bounds__(THREADS, C <= 3 ? 2 : 1)
+row_norm_grad_streamed(T *dx, f32 *part, const T *dy, const T *x, const W *w, const T *also,
+                       const f32 *means, const f32 *rstds, struct row_norm s)
+{
+    extern __shared__ __align__(32) u8 rows_ahead[]; /* [warp][turn][x, dy, also][C][lane] */
+    typedef chunk<CHUNK, T> run;
+    int  lane = threadIdx.x % 32, warp = threadIdx.x / 32, width = (int)s.width, turn = 0;
+    run *mine = reinterpret_cast<run *>(rows_ahead) + warp * (2 * 3 * C * 32) + lane;
+    f32  dw[C][CHUNK] = {}, db[C][CHUNK] = {}, scale[C][CHUNK], next_mean = 0, next_rstd = 0;
+    auto slot   = [&](int which, int operand, int c) { return mine + ((which * 3 + operand) * C + c) * 32; };
+    auto column = [&](int c) { return (c * 32 + lane) * CHUNK; };
+    auto fetch  = [&](i64 row, int which) {
+        if (row < s.rows) {
+#pragma unroll
+            for (int c = 0; c < C; c++) {
+                i64 at = row * width + column(c);
+                if (column(c) >= width) continue;
+                async_copy(slot(which, 0, c), x + at);
+                async_copy(slot(which, 1, c), dy + at);
+                if (also) async_copy(slot(which, 2, c), also + at);
+            }
+            next_mean = MEAN ? means[row] : 0;
+            next_rstd = rstds[row];
+        }
+        async_group();
+    };
+#pragma unroll
+    for (int c = 0; c < C; c++) {
+#pragma unroll
+        for (int n = 0; n < CHUNK; n++) scale[c][n] = 1;
+        if (w && column(c) < width) load_f32<CHUNK>(scale[c], w + column(c));
+        for (int k = 0; k < 6 && column(c) >= width; k++) slot(k / 3, k % 3, c)->clear(); /* never copied to */
+    }
+    i64 step = (i64)gridDim.x * WARPS, first = (i64)blockIdx.x * WARPS + warp;
+    fetch(first, 0);
+    for (i64 row = first; row < s.rows; row += step, turn ^= 1) {
+        f32 mean = next_mean, rstd = next_rstd, sum_g = 0, sum_gx = 0;
+        fetch(row + step, turn ^ 1);
+        async_wait<1>();
+#pragma unroll
+        for (int c = 0; c < C; c++) {
+            run of_x = *slot(turn, 0, c), of_d = *slot(turn, 1, c);
+#pragma unroll
+            for (int n = 0; n < CHUNK; n++) {
+                f32 xhat = (of_x[n] - mean) * rstd, g = of_d[n];
+                dw[c][n] += g * xhat;
+                if (MEAN) db[c][n] += g;
+                g *= scale[c][n];
+                if (MEAN) sum_g += g;
+                sum_gx += g * xhat;
+            }
+        }
+        sum_g  = MEAN ? warp_sum(sum_g) / (f32)width : 0;
+        sum_gx = warp_sum(sum_gx) / (f32)width;
+#pragma unroll
+        for (int c = 0; c < C; c++) {
+            if (column(c) >= width) continue;
+            run of_x = read_again(slot(turn, 0, c)), of_d = read_again(slot(turn, 1, c));
+            run more = *slot(turn, 2, c);
+            f32 d[CHUNK];
+#pragma unroll
+            for (int n = 0; n < CHUNK; n++) {
+                f32 xhat = (of_x[n] - mean) * rstd;
+                d[n]     = rstd * (of_d[n] * scale[c][n] - sum_g - xhat * sum_gx);
+                if (also) d[n] = to_f32(from_f32<T>(d[n])) + more[n];
+            }
+            store_f32<CHUNK>(dx + row * width + column(c), d);
+        }
+    }
+    async_wait<0>();
+    meet_sums<C, MEAN>(dw, db, reinterpret_cast<f32 *>(rows_ahead), part + (i64)blockIdx.x * 2 * width, width);
+}
+
 /* Rows too wide or too odd for that: a warp a row, and a thread a column. */
 template <class T, class W, bool MEAN>
 __global__ void row_norm_dx(T *dx, const T *dy, const T *x, const W *w, const f32 *means,
@@ -377,6 +493,57 @@ template <bool MEAN> static void run_grad_in_registers(const struct gpu_call *c)
     });
 }
 
+enum { STREAMED_RUNS_MAX = 7 }; /* of a lane: 1792 columns */
+
+static i64 runs_of(i64 width) /* of a lane, in sizes that there are kernels for */
+{
+    i64 runs = MAX(3, div_up(width, 32 * CHUNK));
+    return runs == 6 ? 7 : runs;
+}
+
+static i64 streamed_bytes(i64 width) { return WARPS * 2 * 3 * runs_of(width) * 32 * 16; }
+
+/* One or two on each of an H200's processors; two rows a warp at least. */
+static i64 streamed_blocks(const struct row_norm &s)
+{
+    return MAX(1, MIN(runs_of(s.width) == 3 ? 264 : 132, s.rows / (2 * WARPS)));
+}
+
+template <bool MEAN> static i64 work_streamed(const struct gpu_call *c)
+{
+    struct row_norm s = norm_grad_of<MEAN>(c).s;
+    return 2 * streamed_blocks(s) * s.width * (i64)sizeof(f32);
+}
+
+template <bool MEAN> static void run_grad_streamed(const struct gpu_call *c)
+{
+    struct norm_grad n      = norm_grad_of<MEAN>(c);
+    i64              blocks = streamed_blocks(n.s), bytes = streamed_bytes(n.s.width);
+    if (!n.s.rows) return;
+    with_types(n.x->type.dtype, c->out[1].type.dtype, [&](auto t, auto v) {
+        typedef decltype(t) T;
+        typedef decltype(v) W;
+        auto launch = [&](auto runs) {
+            auto f = row_norm_grad_streamed<decltype(runs)::value, T, W, MEAN>;
+            cudaFuncSetAttribute(f, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+            f<<<(unsigned)blocks, THREADS, (size_t)bytes, c->gpu->stream>>>(
+                data_of<T>(c->out[0]), (f32 *)c->work, data_of<T>(*n.dy), data_of<T>(*n.x),
+                n.w ? data_of<W>(*n.w) : NULL, n.also ? data_of<T>(*n.also) : NULL, n.means, n.rstds,
+                n.s);
+            launch_add_pairs<W>(c, data_of<W>(c->out[1]), MEAN ? data_of<W>(c->out[2]) : NULL,
+                                n.s.width, blocks);
+        };
+        if constexpr (sizeof(T) == 2) {
+            switch (runs_of(n.s.width)) {
+            case 3: launch(std::integral_constant<int, 3>()); break;
+            case 4: launch(std::integral_constant<int, 4>()); break;
+            case 5: launch(std::integral_constant<int, 5>()); break;
+            default: launch(std::integral_constant<int, 7>());
+            }
+        }
+    });
+}
+
 template <bool MEAN> static void run_grad(const struct gpu_call *c)
 {
     struct norm_grad n = norm_grad_of<MEAN>(c);
@@ -403,6 +570,13 @@ static bool takes_grad(const struct gpu_call *c)
     const struct chain *then = &c->at->then;
     bool adds = !then->count || (then->count == 1 && !then->keep && then->op[0] == OP_ADD);
     return adds && in_registers(shape_last(c->in[1].type.shape));
+}
+
+static bool takes_grad_streamed(const struct gpu_call *c)
+{
+    i64 width = shape_last(c->in[1].type.shape);
+    return takes_grad(c) && dtype_bytes(c->in[1].type.dtype) == 2 &&
+           width <= STREAMED_RUNS_MAX * 32 * CHUNK && streamed_bytes(width) <= c->gpu->shared_bytes;
 }
 
 /* --- batch norm: columns of [rows, width] --- */
@@ -568,6 +742,10 @@ extern "C" const struct gpu_kernel gpu_kernels_norm[] = {
     { OP_ADD_RMSNORM, "cuda", NULL, run_add_forward<false>, NULL, NULL, false },
     { OP_LAYERNORM, "cuda", NULL, run_forward<true>, NULL, NULL, false },
     { OP_RMSNORM, "cuda", NULL, run_forward<false>, NULL, NULL, false },
+    { OP_LAYERNORM_GRAD, "cuda_streamed", takes_grad_streamed, run_grad_streamed<true>,
+      work_streamed<true>, NULL, true },
+    { OP_RMSNORM_GRAD, "cuda_streamed", takes_grad_streamed, run_grad_streamed<false>,
+      work_streamed<false>, NULL, true },
     { OP_LAYERNORM_GRAD, "cuda_rows", takes_grad, run_grad_in_registers<true>, work_rows, NULL, true },
     { OP_RMSNORM_GRAD, "cuda_rows", takes_grad, run_grad_in_registers<false>, work_rows, NULL, true },
     { OP_LAYERNORM_GRAD, "cuda", NULL, run_grad<true>, work_row_norm_grad, NULL, false },
