@@ -123,6 +123,17 @@ static dnn_desc by_key(struct sketch *g, dnn_desc x)
     return y;
 }
 
+/* x y, for each head of k and v the sum over the queries' heads that share it. */
+static void product_by_group(struct sketch *g, dnn_desc x, dnn_desc y, i64 id)
+{
+    dnn_desc result = bound(g, id, g->k.G, false), all = result;
+    if (g->k.G != g->k.H)
+        all = dnn_tensor(&g->s, (struct dnn_tensor){ .type = g->low,
+                                                     .dim  = { g->k.B, g->k.H, g->k.T, g->k.D } });
+    dnn_matmul(&g->s, x, y, all);
+    if (all != result) dnn_reduce(&g->s, CUDNN_REDUCE_TENSOR_ADD, all, result);
+}
+
 static void draw_backward(struct sketch *g)
 {
     struct dnn_sketch *s = &g->s;
@@ -139,14 +150,14 @@ static void draw_backward(struct sketch *g)
 
     dnn_desc x = f_map(g, CUDNN_POINTWISE_SUB, scaled_scores(g, q, k_t, scale), per_row(g, ID_LSE));
     dnn_desc p = f_map(g, CUDNN_POINTWISE_EXP, mask(g, x), NULL);
-    dnn_matmul(s, by_key(g, p), d_o, bound(g, ID_DV, g->k.G, false));
+    product_by_group(g, by_key(g, p), d_o, ID_DV);
 
     dnn_desc dp = scores(g, CUDNN_DATA_FLOAT);
     dnn_matmul(s, d_o, v_t, dp);
     dnn_desc ds = f_map(g, CUDNN_POINTWISE_MUL, f_map(g, CUDNN_POINTWISE_SUB, dp, sum), p);
     dnn_desc last = scores(g, g->low);
     dnn_map(s, CUDNN_POINTWISE_MUL, ds, scale, NULL, last, CUDNN_DATA_FLOAT);
-    dnn_matmul(s, by_key(g, last), q, bound(g, ID_DK, g->k.G, false));
+    product_by_group(g, by_key(g, last), q, ID_DK);
 
     dnn_desc k = dnn_tensor(s, (struct dnn_tensor){ g->low, { B, g->k.G, T, D }, { T * W, D, W, 1 },
                                                     0, false });
@@ -201,7 +212,7 @@ static bool takes(const struct gpu_call *c)
 {
     struct key k      = key_of(c);
     bool       padded = c->in_count == (c->op == OP_ATTENTION ? 2 : 5);
-    if (padded || k.D % 8 || k.D > 128 || k.G != k.H || k.T < 2 || k.B < 1) return false;
+    if (padded || k.D % 8 || k.D > 128 || k.T < 2 || k.B < 1) return false;
     if (k.dtype != DT_BF16 && k.dtype != DT_F16) return false;
     struct sdpa *a = sdpa_of(c);
     return a && a->found && a->scale == (f32)c->at->scale;
