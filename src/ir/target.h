@@ -51,6 +51,9 @@ struct target {
     const char *(*kernel_name)(const struct target *, const struct graph *, const struct node *);
     /* Seconds of that kernel, tried out when first asked for; 0: not known. */
     f64 (*seconds)(const struct target *, const struct graph *, const struct node *);
+    /* Seconds of a copy inside its memory that moves so many bytes, half of them read and half written: measured when first
+     * asked for. NULL, or 0: not known, go by bandwidth_bytes_s. */
+    f64 (*copy_s)(const struct target *, f64 bytes);
     void *backend;
 };
 

@@ -30,7 +30,8 @@ static f64 roof_of(const struct target *t, const struct sig *sig, struct cost co
 {
     bool low  = op_info(sig->op)->dtype_class == CLASS_LOW;
     f64  rate = t->flops_s[low ? sig->in[0].dtype : DT_F32];
-    f64  work = rate > 0 ? cost.flops / rate : 0;
+    f64  work = rate > 0 ? cost.flops / rate : 0, copy = t->copy_s ? t->copy_s(t, cost.bytes) : 0;
+    if (copy > 0) return MAX(work, copy);
     return MAX(work, t->bandwidth_bytes_s > 0 ? cost.bytes / t->bandwidth_bytes_s : 0);
 }
 

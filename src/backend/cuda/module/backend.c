@@ -29,6 +29,8 @@ struct answer {
     ticket      ticket;
 };
 
+enum { COPIES = 16, COPY_BYTES_MIN = 1 << 15 }; /* timed: each twice the one before, up to 1 GiB */
+
 struct cuda {
     struct backend base;
     struct gpu     gpu;
@@ -46,6 +48,7 @@ struct cuda {
     u8            *pinned;         /* memory that copies go to */
     i64            pinned_bytes;   /* of it, from the beginning */
     bool           keeps_choices; /* on disk */
+    f64            copy_s[COPIES]; /* of COPY_BYTES_MIN << i; 0: not timed */
     struct arena  *perm;          /* of whoever opened it */
 };
 
@@ -136,6 +139,47 @@ static f64 target_seconds_tried(const struct target *t, const struct graph *g, c
     return known > 0 ? known : gpu_trial_s(c, o.in, n->in_count, o.out, node_results(n), cuda->perm);
 }
 
+/* --- copies, the measure of what moves bytes --- */
+
+struct timed_copy {
+    u8          *memory;
+    i64          bytes; /* that it moves */
+    cudaStream_t stream;
+};
+
+static bool launch_copy(void *context)
+{
+    const struct timed_copy *c    = context;
+    size_t                   half = (size_t)c->bytes / 2;
+    return cudaMemcpyAsync(c->memory, c->memory + half, half, cudaMemcpyDeviceToDevice, c->stream) == cudaSuccess;
+}
+
+static void time_copies(struct cuda *cuda)
+{
+    struct timed_copy c = { NULL, (i64)COPY_BYTES_MIN << (COPIES - 1), cuda->gpu.stream };
+    if (cudaMalloc((void **)&c.memory, (size_t)c.bytes) != cudaSuccess) {
+        (void)cudaGetLastError(); /* memory is short: the clocks' rate must do */
+        return;
+    }
+    cudaMemsetAsync(c.memory, 0x30, (size_t)c.bytes, c.stream);
+    for (i32 i = COPIES - 1; i >= 0; i--, c.bytes /= 2)
+        cuda->copy_s[i] = MAX(0, (f64)gpu_time_ms(&cuda->gpu, launch_copy, &c) * 1e-3);
+    cudaFree(c.memory);
+}
+
+/* By a line through the two sizes around it. */
+static f64 target_copy_s(const struct target *t, f64 bytes)
+{
+    struct cuda *cuda = t->backend;
+    f64          size = COPY_BYTES_MIN;
+    i32          i    = 0;
+    if (!cuda->arena) return 0; /* it is closed */
+    if (cuda->copy_s[COPIES - 1] <= 0) time_copies(cuda);
+    while (i < COPIES - 2 && 2 * size < bytes) i++, size *= 2;
+    f64 low = cuda->copy_s[i], high = cuda->copy_s[i + 1];
+    return bytes <= COPY_BYTES_MIN ? low : low + (high - low) * (bytes - size) / size;
+}
+
 /* --- the table --- */
 
 static void cuda_describe(struct backend *b, struct target *t)
@@ -157,7 +201,9 @@ static void cuda_describe(struct backend *b, struct target *t)
     t->work_bytes     = target_work_bytes;
     t->kernel_name    = target_kernel_name;
     t->seconds        = target_seconds_tried;
+    t->copy_s         = target_copy_s;
     t->fp8            = cuda->gpu.capability >= 89;
+    if (t->fp8) t->flops_s[DT_U8] = 2 * t->flops_s[DT_BF16];
     t->backend        = cuda;
 }
 
