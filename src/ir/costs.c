@@ -5,11 +5,12 @@
 
 static f64 bytes_of(struct type t) { return (f64)type_bytes(t); }
 
-/* All inputs read and the first result written. */
+/* All inputs read, those that are changed in place written, and the first result written. */
 static f64 traffic(const struct sig *s)
 {
-    f64 bytes = 0;
-    for (i32 i = 0; i < s->in_count; i++) bytes += bytes_of(s->in[i]);
+    f64 bytes  = 0;
+    u32 writes = s->op < OP_COUNT ? op_info(s->op)->writes : 0;
+    for (i32 i = 0; i < s->in_count; i++) bytes += bytes_of(s->in[i]) * (1 + (writes >> i & 1));
     return bytes + bytes_of(s->out[0]);
 }
 
