@@ -30,13 +30,15 @@ static bool no_f64(const struct gpu_call *c)
     return true;
 }
 
-/* FRUGAL_GPU_OFF=conv,sdpa leaves families out, to see what they give or where a fault lies. */
-static bool is_off(struct str family)
+/* FRUGAL_GPU_OFF=conv,sdpa,sum.cuda_rows leaves families or single kernels out, to see what they give or where a fault lies. */
+static bool is_off(struct str family, const struct gpu_kernel *k)
 {
     struct os *os  = os_real();
-    struct str off = os->env(os, "FRUGAL_GPU_OFF"), word;
+    struct str off = os->env(os, "FRUGAL_GPU_OFF"), word, op;
     while (str_cut(&off, ',', &word)) {
         if (str_eq(word, family)) return true;
+        if (str_cut(&word, '.', &op) && str_eq(op, str_of(op_info(k->op)->name)) && str_eq(word, str_of(k->name)))
+            return true;
     }
     return false;
 }
@@ -46,10 +48,10 @@ const struct gpu_kernel *gpu_kernel_after(const struct gpu_call *c, const struct
     bool passed = !k;
     if (!no_f64(c)) return NULL;
     for (i64 f = 0; f < COUNT_OF(families); f++) {
-        if (is_off(families[f].name)) continue;
         for (i32 i = 0; i < *families[f].count; i++) {
             const struct gpu_kernel *next = &families[f].kernels[i];
-            if (passed && next->op == c->op && (!next->takes || next->takes(c))) return next;
+            if (passed && next->op == c->op && !is_off(families[f].name, next) && (!next->takes || next->takes(c)))
+                return next;
             passed |= next == k;
         }
     }
