@@ -1,5 +1,5 @@
-/* backend.c - the GPU behind the backend's table: one arena in device memory, one stream, and every
- * program captured as a CUDA graph when it is prepared, so that a run is one launch. */
+/* backend.c - the GPU behind the backend's table: one arena in device memory, one stream for all
+ * programs, and each of them captured as a CUDA graph when it is prepared, so that a run is one launch. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/module/gemm.h"
 #include "base/os.h"
@@ -9,13 +9,15 @@
 enum { UNWRITTEN = 0xFF };  /* a NaN in every float type: what was never written shows */
 enum { TUNING_RESERVE = 1 << 24 }; /* address space only */
 enum { TRIES_DEFAULT = 8, TRIES_MAX = 64 }; /* of algorithms, a matrix product */
-enum { STAGE_BYTES = 1 << 22, STAGES = 4 };
+enum { STAGE_BYTES = 1 << 22, STAGES_FIRST = 2, STAGES_MAX = 64, STAGED_MIN = 1 << 16 };
 enum { PIN_BYTES = 1 << 28 }; /* at once: the driver's locks are held meanwhile, and launches wait */
 
-/* Pinned memory that host data passes through, so that `put` need not wait for the copy. */
+/* What host data passes through, so that `put` need not wait and the next batch crosses the link beside
+ * the programs: pinned memory, then as much of the device's, on a stream of its own; from there to its place in turn
+ * with the programs, at the device's own speed. */
 struct stage {
-    u8         *pinned;
-    cudaEvent_t done;
+    u8         *pinned, *device;
+    cudaEvent_t arrived, done; /* on the device; in its place */
     bool        busy;
 };
 
@@ -39,8 +41,10 @@ struct cuda {
     f64            flops_s, bandwidth_bytes_s; /* of plain f32; by the clocks the driver tells */
     u8            *arena;
     i64            arena_bytes;
-    struct stage   stages[STAGES];
-    i32            stage_next;
+    struct stage   stages[STAGES_MAX];
+    i32            stage_count, stage_next;
+    cudaStream_t   inputs; /* to the stages */
+    bool           begun;  /* a program has run: what is put from now on is mostly batches */
     struct answer  answers[ANSWERS];
     ticket         asked; /* answers so far */
     cudaStream_t   copies;         /* of state, beside the programs */
@@ -351,29 +355,80 @@ static enum status cuda_prepare(struct backend *b, struct program *p, struct are
     return st;
 }
 
-/* The next piece of pinned memory, once the copy that used it last is done. */
+static cudaError_t open_pinned(u8 **to, i64 bytes, cudaEvent_t *done)
+{
+    void       *pinned = NULL;
+    cudaError_t e      = cudaHostAlloc(&pinned, (size_t)bytes, cudaHostAllocDefault);
+    *to                = pinned;
+    return e == cudaSuccess ? cudaEventCreateWithFlags(done, cudaEventDisableTiming) : e;
+}
+
+/* One more, or not: then the others are waited for. */
+static cudaError_t open_stage(struct cuda *cuda)
+{
+    struct stage *s      = &cuda->stages[cuda->stage_count];
+    void         *device = NULL;
+    cudaError_t   e      = open_pinned(&s->pinned, STAGE_BYTES, &s->done);
+    if (e == cudaSuccess) e = cudaEventCreateWithFlags(&s->arrived, cudaEventDisableTiming);
+    if (e == cudaSuccess) e = cudaMalloc(&device, STAGE_BYTES);
+    s->device = device;
+    if (e == cudaSuccess) cuda->stage_count++;
+    return e;
+}
+
+static void close_stage(struct stage *s)
+{
+    if (s->pinned) cudaFreeHost(s->pinned);
+    if (s->device) cudaFree(s->device);
+    if (s->done) cudaEventDestroy(s->done);
+    if (s->arrived) cudaEventDestroy(s->arrived);
+    *s = (struct stage){ 0 };
+}
+
+/* The next that is free. Where batches are put faster than programs take them, there are as many as the batches
+ * need; weights at the start of a run are waited for instead. */
 static struct stage *next_stage(struct cuda *cuda)
 {
-    struct stage *s  = &cuda->stages[cuda->stage_next];
-    cuda->stage_next = (cuda->stage_next + 1) % STAGES;
-    if (s->busy) must(cudaEventSynchronize(s->done));
-    s->busy = true;
+    struct stage *s = &cuda->stages[cuda->stage_next];
+    if (s->busy && cudaEventQuery(s->done) == cudaErrorNotReady) {
+        cudaGetLastError(); /* that is not an error, and is kept as one */
+        if (cuda->begun && cuda->stage_count < STAGES_MAX) {
+            struct stage *more = &cuda->stages[cuda->stage_count];
+            if (open_stage(cuda) == cudaSuccess) {
+                more->busy = true;
+                return more;
+            }
+            cudaGetLastError();
+            close_stage(more);
+        }
+        must(cudaEventSynchronize(s->done));
+    }
+    cuda->stage_next = (cuda->stage_next + 1) % cuda->stage_count;
+    s->busy          = true;
     return s;
 }
 
 static ticket cuda_put(struct backend *b, i64 offset, const void *from, i64 bytes)
 {
     struct cuda *cuda = cuda_of(b);
+    cudaStream_t turn = cuda->gpu.stream;
     ASSERT(offset >= 0);
     ASSERT(offset + bytes <= cuda->arena_bytes);
-    if (!from) must(cudaMemsetAsync(cuda->arena + offset, 0, (size_t)bytes, cuda->gpu.stream));
+    if (!from) must(cudaMemsetAsync(cuda->arena + offset, 0, (size_t)bytes, turn));
     for (i64 at = 0; from && at < bytes; at += STAGE_BYTES) {
-        i64           part = MIN(STAGE_BYTES, bytes - at);
+        size_t        part = (size_t)MIN(STAGE_BYTES, bytes - at);
         struct stage *s    = next_stage(cuda);
-        memcpy(s->pinned, (const u8 *)from + at, (size_t)part);
-        must(cudaMemcpyAsync(cuda->arena + offset + at, s->pinned, (size_t)part,
-                             cudaMemcpyHostToDevice, cuda->gpu.stream));
-        must(cudaEventRecord(s->done, cuda->gpu.stream));
+        u8           *to   = cuda->arena + offset + at;
+        memcpy(s->pinned, (const u8 *)from + at, part);
+        if (part < STAGED_MIN) {
+            must(cudaMemcpyAsync(to, s->pinned, part, cudaMemcpyHostToDevice, turn));
+        } else {
+            must(cudaMemcpyAsync(s->device, s->pinned, part, cudaMemcpyHostToDevice, cuda->inputs));
+            must(cudaEventRecord(s->arrived, cuda->inputs));
+            must(cudaStreamWaitEvent(turn, s->arrived, 0));
+            must(cudaMemcpyAsync(to, s->device, part, cudaMemcpyDeviceToDevice, turn));
+        }
+        must(cudaEventRecord(s->done, turn));
     }
     return 0;
 }
@@ -416,6 +471,7 @@ static ticket cuda_run(struct backend *b, const struct program *p)
     struct cuda           *cuda     = cuda_of(b);
     const struct prepared *prepared = p->prepared;
     ASSERT(prepared);
+    cuda->begun = true;
     if (prepared->graph) must(cudaGraphLaunch(prepared->graph, cuda->gpu.stream));
     else run_all(prepared);
     must(cudaGetLastError());
@@ -531,10 +587,7 @@ static void cuda_close(struct backend *b)
 {
     struct cuda *cuda = cuda_of(b);
     if (cuda->arena) cudaFree(cuda->arena);
-    for (i32 i = 0; i < STAGES; i++) {
-        if (cuda->stages[i].pinned) cudaFreeHost(cuda->stages[i].pinned);
-        if (cuda->stages[i].done) cudaEventDestroy(cuda->stages[i].done);
-    }
+    for (i32 i = 0; i < STAGES_MAX; i++) close_stage(&cuda->stages[i]);
     for (i32 i = 0; i < ANSWERS; i++) {
         if (cuda->answers[i].pinned) cudaFreeHost(cuda->answers[i].pinned);
         if (cuda->answers[i].done) cudaEventDestroy(cuda->answers[i].done);
@@ -542,6 +595,7 @@ static void cuda_close(struct backend *b)
     if (cuda->marked) cudaEventDestroy(cuda->marked);
     if (cuda->copied) cudaEventDestroy(cuda->copied);
     if (cuda->copies) cudaStreamDestroy(cuda->copies);
+    if (cuda->inputs) cudaStreamDestroy(cuda->inputs);
     if (cuda->gpu.stream) cudaStreamDestroy(cuda->gpu.stream);
     cuda->arena = NULL;
 }
@@ -568,14 +622,6 @@ static const struct backend_table cuda_table = {
     .close      = cuda_close,
 };
 
-static cudaError_t open_pinned(u8 **to, i64 bytes, cudaEvent_t *done)
-{
-    void       *pinned = NULL;
-    cudaError_t e      = cudaHostAlloc(&pinned, (size_t)bytes, cudaHostAllocDefault);
-    *to                = pinned;
-    return e == cudaSuccess ? cudaEventCreateWithFlags(done, cudaEventDisableTiming) : e;
-}
-
 static enum status open_device(struct cuda *cuda, struct arena *perm, struct err *err)
 {
     struct cudaDeviceProp p;
@@ -591,9 +637,9 @@ static enum status open_device(struct cuda *cuda, struct arena *perm, struct err
     if (e == cudaSuccess) e = cudaEventCreateWithFlags(&cuda->marked, cudaEventDisableTiming);
     if (e == cudaSuccess)
         e = cudaEventCreateWithFlags(&cuda->copied, cudaEventDisableTiming | cudaEventBlockingSync);
+    if (e == cudaSuccess) e = cudaStreamCreateWithFlags(&cuda->inputs, cudaStreamNonBlocking);
+    while (e == cudaSuccess && cuda->stage_count < STAGES_FIRST) e = open_stage(cuda);
     if (e == cudaSuccess) e = cudaMemGetInfo(&free_bytes, &all_bytes);
-    for (i32 i = 0; e == cudaSuccess && i < STAGES; i++)
-        e = open_pinned(&cuda->stages[i].pinned, STAGE_BYTES, &cuda->stages[i].done);
     for (i32 i = 0; e == cudaSuccess && i < ANSWERS; i++)
         e = open_pinned(&cuda->answers[i].pinned, ANSWER_BYTES, &cuda->answers[i].done);
     if (e != cudaSuccess)
