@@ -71,6 +71,7 @@ static void endless(struct settings *s)
     s->train.gradients  = STR("");
     s->train.epochs     = 0;
     s->train.steps      = 1000000000;
+    s->train.max_seconds = s->train.max_dollars = NAN;
     s->train.target     = NAN;
     s->train.patience   = 0;
     s->train.forecast   = 0;

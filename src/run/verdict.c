@@ -40,13 +40,19 @@ static f64 computing(const struct evidence *e)
     return part_of(e, PART_compute) + part_of(e, PART_forward) + part_of(e, PART_backward);
 }
 
+/* Steps stand still for checkpoints, or take longer beside one. */
+static f64 saving(const struct evidence *e)
+{
+    return fmax(part_of(e, PART_checkpoint), e->saving_s / total_s(e)); /* NaN: the other one */
+}
+
 static f64 part_of_bound(const struct evidence *e, enum bound b)
 {
     switch (b) {
     case BOUND_data: return part_of(e, PART_input);
     case BOUND_launch: return part_of(e, PART_launch);
-    case BOUND_communication: return total_s(e) > 0 ? e->communication_s / total_s(e) : 0;
-    case BOUND_checkpoint: return part_of(e, PART_checkpoint);
+    case BOUND_communication: return e->threads ? 0 : part_of(e, PART_copy); /* in memory a copy is none */
+    case BOUND_checkpoint: return saving(e);
     case BOUND_evaluation: return part_of(e, PART_evaluation);
     case BOUND_bandwidth: return e->bandwidth_part;
     case BOUND_compute: return e->flops_part;
@@ -155,7 +161,7 @@ static bool check_fp32_where_bf16(const struct evidence *e, f64 at, struct ailin
 static bool check_checkpoint_too_often(const struct evidence *e, f64 at, struct ailing *a,
                                        struct arena *perm)
 {
-    f64 part = part_of(e, PART_checkpoint), total = total_s(e);
+    f64 part = saving(e), total = total_s(e);
     if (part < at || e->saves < 2) return false;
     struct save_costs costs = { .stall_s = part * total / (f64)e->saves };
     f64 every_s = total / (f64)e->saves, best_s = hazard_save_due_s(e->hazard, &costs, total) - total;
@@ -335,6 +341,8 @@ struct str verdict_text(const struct verdict *v, struct arena *perm)
 {
     const char *name = bound_name(v->bound);
     if (isnan(v->part)) return str_fmt(perm, "%s bound", name);
+    if (v->bound <= BOUND_bandwidth && v->part > 1) /* convolutions that multiply less, sums in a cache */
+        return str_fmt(perm, "%s bound, beyond what was measured of this machine", name);
     if (v->bound <= BOUND_bandwidth)
         return str_fmt(perm, "%s bound, at %.0f %% of what this machine can do", name, 100 * v->part);
     return str_fmt(perm, "%s bound: it takes %.0f %% of the time", name, 100 * v->part);

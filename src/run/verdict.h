@@ -17,9 +17,8 @@
 #include "run/usage.h"
 
 struct evidence {
-    struct step_split split; /* of the run's time from its first step on */
+    struct step_split split; /* of the run's time from its first batch on */
     i64               steps;
-    f64 communication_s; /* of it: waiting for other devices */
     f64 flops_part, bandwidth_part; /* of what the machine can do, while it computes; NaN: not known */
 
     f64  read_s, decode_s, augment_s; /* of all the loader's workers; 0: samples are mapped memory */
@@ -35,6 +34,7 @@ struct evidence {
     struct str low;            /* bf16 or fp16 */
 
     i64           saves;       /* checkpoints taken */
+    f64           saving_s;    /* that they cost, steps that took longer beside one included; NaN: not known */
     struct hazard hazard;      /* of the machine */
     i64           eval_count, eval_every; /* steps */
     i64           log_every;              /* steps; 0: by the clock */

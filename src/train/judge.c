@@ -88,6 +88,7 @@ struct evidence judge_end(struct session *s, struct lookout *l, const struct ste
                                         .accumulate = MAX(s->config.accumulate, 1),
                                         .batch_fits = batch_that_fits(s),
                                         .saves      = v->figures.count,
+                                        .saving_s   = v->figures.total_s,
                                         .hazard     = v->facts.hazard,
                                         .eval_count = counts.evaluations,
                                         .eval_every = t->eval_every ? t->eval_every : counts.epoch_steps,
@@ -95,6 +96,7 @@ struct evidence judge_end(struct session *s, struct lookout *l, const struct ste
                                         .threads    = s->target.bus_id.len ? 0 : s->target.threads,
                                         .load       = seen.load,
                                         .usage      = seen.usage };
+    e.split.ns[PART_input] -= counts.first_wait_ns;
     add_rates(s, &e);
     add_loader(s, loaded, &e);
     return e;

@@ -31,6 +31,7 @@ struct loop {
     struct meter                 meter;
     struct lookout              *lookout;
     i64                          evaluations; /* of this process */
+    i64                          first_wait_ns; /* for its first batch: start-up, no sign of slow data */
     struct step_split            split; /* of this process's steps, as are the next two */
     struct quantiles             times; /* of steps, loading included, evaluation not */
     struct profile              *profile;      /* NULL: no step is looked at */
@@ -222,7 +223,9 @@ static struct batch *first_batch(struct loop *l)
     i64           begin_ns = enter(l, PART_input);
     struct batch *b        = replay_next(&l->replay);
     if (!b) b = session_batch(&l->s, l->loader, l->at.step, &l->input, &l->input_err);
-    return got_batch(l, b, begin_ns);
+    got_batch(l, b, begin_ns);
+    if (!l->first_wait_ns) l->first_wait_ns = l->split.ns[PART_input];
+    return b;
 }
 
 /* Another of the same step, which listens to nobody: half a step cannot be saved. */
@@ -586,7 +589,7 @@ static void fill_result(struct loop *l)
     if (l->s.eval_loader) r->samples_skipped += loader_stats(l->s.eval_loader).skipped;
     r->evidence            = judge_end(&l->s, l->lookout, &l->split, &l->saving, &loaded,
                                        (struct judged_counts){ l->at.step - l->steps_before, l->evaluations,
-                                                               l->limits.epoch_steps });
+                                                               l->limits.epoch_steps, l->first_wait_ns });
     r->loss                = l->at.eval_step >= 0 ? l->at.last_eval.loss : l->at.loss;
     r->metric_count        = l->at.eval_step >= 0 ? l->at.last_eval.metric_count : 0;
     memcpy(r->metrics, l->at.last_eval.metrics, sizeof r->metrics);

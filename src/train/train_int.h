@@ -121,6 +121,7 @@ f64                peak_measured(struct session *s);
 struct judged_counts {
     i64 steps, evaluations; /* of this process */
     i64 epoch_steps;
+    i64 first_wait_ns; /* of the split's input: start-up */
 };
 struct saving;
 struct lookout *judge_begin(struct session *s);

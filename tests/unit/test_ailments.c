@@ -1,7 +1,7 @@
 /* Twelve ailments, each seeded into a run on a made-up machine: by delays at the seam, by what /proc says
  * or by what the GPU's driver says. Each must be named, alone and with its fix; its near miss must not be;
  * and a healthy run is left in peace. The run is a loop of our own on a clock of our own: no thread, no
- * real time. What a real run collects as evidence is tests/cli/test_verdict.sh's. */
+ * real time. The same in the program itself is tests/oracle/test_ailments.py. */
 #include "cli/options.h"
 #include "fake/nvml.h"
 #include "harness.h"

@@ -29,8 +29,10 @@ TEST(the_largest_part_beyond_its_limit_binds)
     struct evidence e = with_parts(85, 5, 0, 0);
     e.split.ns[PART_checkpoint] = 10;
     CHECK_EQ(bound_of(e, perm), BOUND_checkpoint);
-    e.communication_s = 20e-9;
+    e.split.ns[PART_copy] = 20; /* to a GPU */
     CHECK_EQ(bound_of(e, perm), BOUND_communication);
+    e.threads = 2; /* in the processor's own memory */
+    CHECK_EQ(bound_of(e, perm), BOUND_checkpoint);
 }
 
 TEST(arithmetic_is_bound_by_what_it_uses_most_of)
@@ -40,6 +42,9 @@ TEST(arithmetic_is_bound_by_what_it_uses_most_of)
     struct verdict v  = verdict_of(&e, perm);
     CHECK_EQ(v.bound, BOUND_bandwidth);
     CHECK_STR(verdict_text(&v, perm), "memory bandwidth bound, at 80 % of what this machine can do");
+    e.bandwidth_part = 1.2; /* it lies in a cache */
+    v                = verdict_of(&e, perm);
+    CHECK_STR(verdict_text(&v, perm), "memory bandwidth bound, beyond what was measured of this machine");
     e.bandwidth_part = e.flops_part = NAN; /* nobody knows */
     v                               = verdict_of(&e, perm);
     CHECK_STR(verdict_text(&v, perm), "compute bound");
@@ -58,6 +63,22 @@ TEST(the_largest_gain_comes_first)
     CHECK_EQ(v.ailing[0].ailment, AILMENT_evaluation_too_often);
     CHECK_EQ(v.ailing[1].ailment, AILMENT_slow_disk);
     CHECK(v.ailing[0].gain > v.ailing[1].gain);
+}
+
+/* Steps that take longer beside a save are its cost, too. */
+TEST(a_checkpoint_costs_more_than_the_time_it_stops_the_run)
+{
+    struct evidence e           = with_parts(96, 1, 0, 0);
+    e.split.ns[PART_checkpoint] = 3;
+    e.saves                     = 10;
+    e.saving_s                  = NAN; /* nobody knows */
+    CHECK_EQ(verdict_of(&e, perm).count, 0);
+    e.saving_s       = 30e-9;
+    struct verdict v = verdict_of(&e, perm);
+    CHECK_EQ(v.bound, BOUND_checkpoint);
+    CHECK_EQ(v.count, 1);
+    CHECK_EQ(v.ailing[0].ailment, AILMENT_checkpoint_too_often);
+    CHECK_NEAR(v.part, 0.3, 1e-12);
 }
 
 /* Late data are a symptom there: the row of memory is named, not the disk's. */

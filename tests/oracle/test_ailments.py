@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Twelve ailments, each seeded into the program itself: build/frugal_seeded is frugal with delays at its seam to the outside world and with
+/proc as a script says (tests/fake/seeded.c); data, threads, network and arithmetic are real. Each must be named, alone, with its fix; its
+near miss must not be; a healthy run gets no alarm. And replayed batches must confirm a slow disk, and refute one that was slow at first only.
+
+Seeds outweigh the rest of a step several times, near misses are far below the limits, so that a busy machine turns neither into the other; the
+clock runs twelve times as fast, so that the ten seconds after which a run is judged are one."""
+import http.server, json, math, os, random, struct, subprocess, sys, tempfile, threading, zlib
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SEEDED = os.path.join(TOP, "build", "frugal_seeded")
+if not os.path.exists(SEEDED):
+    print("no build/frugal_seeded yet")
+    sys.exit(77)
+
+TURNS = 3
+RUN = """
+data: {kind: images, path: small, image_size: 32, image_colour: false, image_crop: whole, held_out: 0}
+model: {layers: [{conv: 128}, relu, {conv: 128}, relu, flatten, {dense: 2}]}
+train: {batch: 8, epochs: 0, steps: 1000000, lr: 0.001, max_seconds: 18, threads: 2}
+loader: {workers: 1, prefetch: 8, keep: off}
+"""
+WIDE = "model.layers=[flatten, {dense: 8000}, relu, {dense: 2}]"  # many weights, little work
+TINY = ["train.batch=1", WIDE]
+SAVES = ["checkpoint.dir=kept", "checkpoint.every=10", "--fresh"]
+EVALUATES = ["data.held_out=0.5", "train.eval_batch=1"]
+FAR = ["data.path=URL/small-000000.tar", "data.cache=far"]
+CROWDED = ["loader.workers=16"]
+
+# ailment, fix, (seeds, settings), (seeds, settings) of its near miss
+ROWS = [
+    ("slow_disk", "loader.workers=auto", ("read_ms=150", []), ("read_ms=20", ["loader.workers=4"])),  # enough of them
+    ("slow_network", "loader.workers=auto", ("far_ms=150", FAR + ["data.cache_bytes=0"]), ("far_ms=150", FAR)),  # kept on the disk
+    ("slow_augmentation", "loader.workers=auto", ("", ["data.path=large", "train.max_seconds=24"]), ("", ["data.path=medium"])),
+    ("tiny_batch", "train.batch=2 train.lr_batch=1", ("", TINY), ("", TINY + ["train.memory_gib=0.18"])),  # no room for two
+    ("fp32_where_bf16", "train.precision=bf16", ("isa=all clock=6", ["train.threads=1"]), ("isa=all", ["train.precision=bf16"])),
+    ("checkpoint_too_often", "checkpoint.every=auto", ("copy_ms=2000", SAVES), ("copy_ms=2000", SAVES + ["checkpoint.mtti_hours=0.0005"])),
+    ("evaluation_too_often", None, ("", EVALUATES + ["train.eval_every=1"]), ("", EVALUATES + ["train.eval_every=1000000"])),
+    ("logging_every_step", "train.log_every=0", ("tell_ms=500", ["train.log_every=1"]), ("tell_ms=10", ["train.log_every=20"])),
+    ("one_slow_core", "train.threads=1", ("mhz=900", []), ("mhz=2000", [])),  # worth its seat
+    ("swapping", "train.batch=4 train.accumulate=2", ("swap_mib_s=20 stalled=0.3", []), ("swap_mib_s=0.5 stalled=0.3", [])),
+    ("too_many_workers", "loader.workers=9", ("free_gib=1 own_gib=10 stalled=0.2", CROWDED), ("free_gib=3 own_gib=10 stalled=0.2", CROWDED)),
+    ("oscillation", "loader.prefetch=4", ("wave_s=8 wave_low=0.05", ["loader.prefetch=2", "train.max_seconds=30"]),
+     ("wave_s=8 wave_low=0.4", ["loader.prefetch=2", "train.max_seconds=30"])),
+]
+
+
+def write_png(path, side, rng):
+    """Grey, of four values: so that it takes some work to inflate."""
+    rows = b"".join(b"\0" + bytes(rng.choices(b"\0\x50\xa0\xf0", k=side)) for _ in range(min(side, 64))) * (side // min(side, 64))
+    chunk = lambda kind, body: struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+    with open(path, "wb") as f:
+        f.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)) +
+                chunk(b"IDAT", zlib.compress(rows, 1)) + chunk(b"IEND", b""))
+
+
+def write_pictures(name, side, count):
+    rng = random.Random(side)
+    for i in range(count):
+        os.makedirs(f"{name}/{'ab'[i % 2]}", exist_ok=True)
+        write_png(f"{name}/{'ab'[i % 2]}/{i}.png", side, rng)
+
+
+class Ranges(http.server.BaseHTTPRequestHandler):
+    protocol_version, wbufsize = "HTTP/1.1", 1 << 20  # else the second packet of an answer waits for an ACK of the first
+
+    def log_message(self, *args):
+        pass
+
+    def do_GET(self):
+        name = os.path.basename(self.path)
+        whole = open(name, "rb").read() if os.path.exists(name) else b""
+        first, last = (int(x) for x in self.headers["Range"].removeprefix("bytes=").split("-"))
+        body = whole[first:last + 1]
+        self.send_response(206 if body else 404)
+        self.send_header("Content-Range", f"bytes {first}-{first + len(body) - 1}/{len(whole)}")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def frugal(command, seeds, settings):
+    """What the program says, event by event."""
+    env = {**os.environ, "FRUGAL_RUN_LEDGER": "none", "FRUGAL_ISA": "avx2", "SEEDED": "clock=12 " + seeds.replace("isa=all", "")}
+    if "isa=all" in seeds:
+        del env["FRUGAL_ISA"]
+    done = subprocess.run([SEEDED, *command, "--json", *[s.replace("URL", URL) for s in settings]], env=env, capture_output=True, timeout=300)
+    assert done.returncode == 0, (command, settings, done.stderr.decode())
+    return [json.loads(line) for line in done.stdout.decode().splitlines()]
+
+
+def verdict(command, seeds, settings):
+    events = frugal(command, seeds, settings)
+    found = [e for e in events if e["event"] == "verdict"]
+    return found[0] if found else None, [e for e in events if e["event"] == "ailment"], events[-1]
+
+
+def shares(done):
+    split = done.get("split_ns", {})
+    return {k: round(v / sum(split.values()), 3) for k, v in split.items() if v}
+
+
+def judged(wanted, seeds, settings):
+    """A run that ends in these ailments. What disturbs the machine for a second or two may spoil one or two of them, which is told."""
+    for turn in range(TURNS):
+        found, ailing, done = verdict(["train", "run.yaml"], seeds, settings)
+        if found and [a["ailment"] for a in ailing] == wanted:
+            return found, ailing
+        print(f"not {wanted}, turn {turn + 1}: {found} {ailing} {shares(done)}", flush=True)
+    raise SystemExit(f"{seeds} {settings} was not judged as {wanted}")
+
+
+def check_row(name, fix, seeded, near):
+    found, ailing = judged([name], *seeded)
+    if name == "evaluation_too_often":  # so that it takes a twentieth
+        fix = f"train.eval_every={math.ceil(found['part'] / (1 - found['part']) * 0.95 / 0.05)}"
+    assert ailing[0]["fix"] == fix, (name, ailing[0], fix)
+    assert ailing[0]["gain"] >= 0.1, ailing[0]
+    judged([], *near)
+    print(f"{name}: {fix}", flush=True)
+
+
+def replayed(seeds):
+    """The disk as `frugal profile` judges it, once it was tried out with batches from memory."""
+    found, ailing, _ = verdict(["profile", "run.yaml", "--seconds", "6"], seeds, [])
+    assert found and found["bound"] == "data" and [a["ailment"] for a in ailing] == ["slow_disk"], (found, ailing)
+    print(f"slow_disk by {seeds}: with batches from memory a sample takes {100 * ailing[0]['measured']:.0f} % less")
+    return ailing[0]
+
+
+def check_replay():
+    """Slow all the time: confirmed. Slow at first only: the run did wait, and the experiment refutes it."""
+    slow = replayed("read_ms=150")
+    assert slow["confirmed"] and slow["measured"] > 0.3, slow
+    assert any(not replayed("clock=5 read_ms=200 reads=16")["confirmed"] for _ in range(TURNS)), "never refuted"
+
+
+def main():
+    write_pictures("small", 32, 64)
+    write_pictures("medium", 128, 16)
+    write_pictures("large", 2048, 8)
+    with open("run.yaml", "w") as f:
+        f.write(RUN)
+    subprocess.run([os.path.join(TOP, "build", "frugal"), "pack", "small", "--to", "small"], check=True, capture_output=True)
+    found, _ = judged([], "", [])
+    assert found["bound"] in ("compute", "memory bandwidth") and found["usage"] == "steady-high", found
+    for row in ROWS:
+        if row[0] == "fp32_where_bf16" and "avx512_bf16" not in open("/proc/cpuinfo").read():
+            print("fp32_where_bf16 was left out: this processor has no products in bf16")
+        else:
+            check_row(*row)
+    check_replay()
+
+
+with tempfile.TemporaryDirectory() as folder, http.server.ThreadingHTTPServer(("127.0.0.1", 0), Ranges) as server:
+    os.chdir(folder)
+    URL = f"http://127.0.0.1:{server.server_port}"
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    main()
+    server.shutdown()
+    os.chdir(TOP)
