@@ -66,12 +66,14 @@ static void on_step(void *context, const struct train_progress *e)
 /* Nothing is kept of it, and it would go on for ever. */
 static void endless(struct settings *s)
 {
+    s->timed            = true;
     s->checkpoint.to    = STR("");
     s->train.out        = STR("");
     s->train.gradients  = STR("");
     s->train.epochs     = 0;
     s->train.steps      = 1000000000;
-    s->train.max_seconds = s->train.max_dollars = NAN;
+    s->train.max_seconds = NAN;
+    s->train.max_dollars = NAN;
     s->train.target     = NAN;
     s->train.patience   = 0;
     s->train.forecast   = 0;

@@ -111,6 +111,7 @@ struct settings {
     struct profile_config profile;
     struct log_config   log;
     bool       profile_only; /* the run ends with the last profiled step; no option */
+    bool       timed;   /* its steps are compared: the machine's peak is not measured among them; no option */
     i64        replay;  /* batches that come again and again, an experiment (train/replay.h); no option */
     struct str choices; /* of kernels, from the checkpoint that is gone on from; no option */
 };

@@ -160,7 +160,7 @@ static f64 tokens_per_s(const struct loop *l, f64 samples_per_s)
 /* What MFU is measured by: once, when it is less than a hundredth of the run so far. */
 static void measure_peak(struct loop *l)
 {
-    if (!isnan(l->useful) || split_sum(&l->split) < peak_after_ns) return;
+    if (!isnan(l->useful) || l->s.settings->timed || split_sum(&l->split) < peak_after_ns) return;
     l->useful       = useful_share(&l->s);
     l->peak_flops_s = peak_measured(&l->s);
 }
