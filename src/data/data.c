@@ -107,6 +107,13 @@ void dataset_fetch(const struct dataset *d, enum split s, const i64 *index, i64 
     d->format->fetch(d, s, index, count, to);
 }
 
+i64 dataset_block(const struct dataset *d) { return d->format->block ? d->format->block(d) : 0; }
+
+bool dataset_says(struct dataset *d, char line[LOADER_LINE_MAX])
+{
+    return d->format->says && d->format->says(d, line);
+}
+
 f64 dataset_best_auc(const struct dataset *d)
 {
     return d->format->best_auc ? d->format->best_auc(d) : NAN;

@@ -126,6 +126,10 @@ struct loader_stats {
 
 enum { LOADER_LINE_MAX = 240 };
 
+/* Training samples that are shuffled together, where the order depends on it; 0: all of them. */
+i64  dataset_block(const struct dataset *d);
+bool dataset_says(struct dataset *d, char line[LOADER_LINE_MAX]); /* as loader_says */
+
 enum status   loader_open(struct arena *perm, struct dataset *d, const struct loader_config *c,
                           struct loader **out, struct err *err);
 bool          loader_ready(struct loader *l, i64 until_ns); /* would loader_next return soon? Waits for

@@ -32,6 +32,9 @@ struct format {
     void (*collate)(const struct dataset *d, const struct collation *c);
     /* Which sample stands at `index` of the epoch's shuffled order; NULL: rng_permute. */
     i64 (*order)(const struct dataset *d, enum split s, u64 seed, i64 epoch, i64 index);
+    /* See dataset_block and dataset_says; NULL: 0, and nothing. */
+    i64 (*block)(const struct dataset *d);
+    bool (*says)(struct dataset *d, char line[LOADER_LINE_MAX]);
     void (*close)(struct dataset *d);            /* state may be NULL or half filled */
     f64 (*best_auc)(const struct dataset *d);    /* NULL: nobody knows */
 };

@@ -19,6 +19,8 @@ struct far_cache {
     pthread_cond_t  landed;
     u64             flight[FLIGHTS_MAX]; /* hashes of what threads of this process fetch */
     i64             flight_count;
+    struct err      why;  /* of the first file that could not be kept */
+    bool            told; /* that */
     atomic_llong    fetched_bytes, direct_bytes, evicted;
     atomic_llong    off_until_ns; /* nothing is kept before */
 };
@@ -282,14 +284,27 @@ static enum status fetch(struct far_cache *c, const struct item *x, const atomic
     c->flight[c->flight_count++] = x->hash;
     pthread_mutex_unlock(&c->lock);
 
-    enum status st = fetch_once(c, x, stop, err);
+    struct err  why = { 0 };
+    enum status st  = fetch_once(c, x, stop, &why);
+    if (st && err) *err = why;
 
     pthread_mutex_lock(&c->lock);
+    if (st == STATUS_NO && !c->why.status) c->why = why;
     c->flight[flight_of(c, x->hash)] = c->flight[c->flight_count - 1];
     c->flight_count--;
     pthread_cond_broadcast(&c->landed);
     pthread_mutex_unlock(&c->lock);
     return st;
+}
+
+bool far_cache_says(struct far_cache *c, struct err *why)
+{
+    pthread_mutex_lock(&c->lock);
+    bool news = c->why.status && !c->told;
+    c->told |= news;
+    if (news) *why = c->why;
+    pthread_mutex_unlock(&c->lock);
+    return news;
 }
 
 enum status far_cache_fetch(struct far_cache *c, struct str url, const struct far_file *version,

@@ -33,6 +33,9 @@ enum status far_cache_fetch(struct far_cache *c, struct str url, const struct fa
 enum status far_cache_map(struct far_cache *c, struct str url, const struct far_file *version,
                           struct str *bytes, struct file *pin, struct err *err);
 
+/* Once: why a file could not be kept, the first that could not; false: there is nothing to say. */
+bool far_cache_says(struct far_cache *c, struct err *why);
+
 struct far_cache_sums {
     i64  fetched_bytes; /* of whole files */
     i64  direct_bytes;  /* of ranges that went past the cache */

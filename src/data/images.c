@@ -157,6 +157,18 @@ static i64 order_images(const struct dataset *d, enum split s, u64 seed, i64 epo
     return place_order(place_of(state, s), d->count[s], seed, epoch, index);
 }
 
+static i64 block_images(const struct dataset *d)
+{
+    const struct images_state *state = d->state;
+    return state->number[SPLIT_TRAIN] ? 0 : place_block(state->place[SPLIT_TRAIN]);
+}
+
+static bool says_images(struct dataset *d, char line[LOADER_LINE_MAX])
+{
+    struct images_state *state = d->state;
+    return place_says(state->place[SPLIT_TRAIN], line) || place_says(state->place[SPLIT_EVAL], line);
+}
+
 static enum status read_images(const struct dataset *d, struct sample *s, struct err *err)
 {
     const struct images_state *state = d->state;
@@ -324,5 +336,7 @@ const struct format format_images = {
     .augment = augment_images,
     .collate = collate_images,
     .order   = order_images,
+    .block   = block_images,
+    .says    = says_images,
     .close   = close_images,
 };

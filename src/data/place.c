@@ -69,6 +69,13 @@ i64 place_order(const struct place *p, i64 count, u64 seed, i64 epoch, i64 index
     return order_at(p->order, count, seed, epoch, index);
 }
 
+i64 place_block(const struct place *p) { return p->block; }
+
+bool place_says(struct place *p, char line[LOADER_LINE_MAX])
+{
+    return p && p->kind->says && p->kind->says(p, line);
+}
+
 enum status read_range(struct os *os, struct str path, i64 at, i64 bytes, void *to, struct err *err)
 {
     struct file f;

@@ -34,4 +34,8 @@ enum status place_read(const struct place *p, i64 n, struct buffer *to, const at
  * samples permuted inside blocks, so that what is read together lies together. */
 i64 place_order(const struct place *p, i64 count, u64 seed, i64 epoch, i64 index);
 
+i64  place_block(const struct place *p); /* samples permuted together; 0: all of them */
+/* What it had to do that the user does not expect; false: nothing more. One thread asks. */
+bool place_says(struct place *p, char line[LOADER_LINE_MAX]);
+
 #endif

@@ -101,4 +101,4 @@ static enum status read_folder(const struct place *p, i64 n, struct buffer *to,
 }
 
 const struct place_kind place_folder = { open_folder, close_folder, class_folder, name_folder,
-                                         read_folder, NULL };
+                                         read_folder, NULL, NULL };

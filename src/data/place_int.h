@@ -16,6 +16,7 @@ struct place_kind {
                         struct err *err);
     /* The loader has come to that index; NULL: that is of no interest. */
     void (*ahead)(const struct place *p, i64 count, u64 seed, i64 epoch, i64 index);
+    bool (*says)(struct place *p, char line[LOADER_LINE_MAX]); /* NULL: it never does */
 };
 extern const struct place_kind place_folder, place_shards;
 
@@ -25,6 +26,7 @@ struct place {
     struct arena             own; /* holds what grows with the data set */
     i64                      count, classes;
     struct order            *order;
+    i64                      block; /* of it; 0: all samples are one */
     void                    *state;
 };
 

@@ -12,6 +12,7 @@
 #include "data/place_int.h"
 #include "data/shard.h"
 #include "data/tar.h"
+#include <stdio.h>
 #include <string.h>
 
 enum { OPENERS_MAX = 16, RUNNERS = 2 };
@@ -27,6 +28,7 @@ struct shard {
     struct shard_index index;
     struct str         mapped; /* what its index lies in, or: */
     struct arena       own;
+    bool               made;   /* the index, now */
 };
 
 /* Threads that run ahead of the readers: while a block is read, the shards of the next are fetched. */
@@ -49,7 +51,7 @@ struct shards {
     struct shard     *shard;
     i64               count;
     i64              *begin; /* [count + 1]: number of the first sample */
-    i64               block;
+    bool              told;  /* that shards elsewhere were read whole */
     struct ahead      ahead;
 };
 
@@ -146,6 +148,7 @@ static enum status make_index(const struct shards *s, struct shard *x, struct st
     else if (bytes.len) os->unmap(os, bytes);
     if (pin.fd >= 0) os->close(os, &pin, NULL);
     if (!st) keep_index(s, x, index, kept, scratch);
+    x->made = !st;
     return st;
 }
 
@@ -315,18 +318,18 @@ static void ahead_shards(const struct place *p, i64 count, u64 seed, i64 epoch, 
 {
     struct shards *s = p->state;
     struct ahead  *a = &s->ahead;
-    i64            block = index / s->block, end = (block + 2) * s->block;
+    i64            block = index / p->block, end = (block + 2) * p->block;
     if (!a->threads) return;
     pthread_mutex_lock(&a->lock);
     if (a->count != count || a->seed != seed || a->epoch < epoch) {
         a->count = count;
         a->seed  = seed;
         a->epoch = epoch;
-        a->turn  = order_turn(p->order, count, seed, epoch, block * s->block);
+        a->turn  = order_turn(p->order, count, seed, epoch, block * p->block);
         a->end   = 0;
     }
     if (a->epoch == epoch && end > a->end) { /* one that asks late moves nothing back */
-        i64 turn = order_turn(p->order, count, seed, epoch, block * s->block);
+        i64 turn = order_turn(p->order, count, seed, epoch, block * p->block);
         a->turn  = MAX(a->turn, turn); /* what the readers have behind them is of no use */
         a->end   = end;
         pthread_cond_broadcast(&a->moved);
@@ -363,8 +366,8 @@ static enum status open_shards(struct place *p, const struct data_config *config
         for (i64 k = 0; k < x->count; k++) p->classes = MAX(p->classes, x->sample[k].class + 1);
     }
     p->count = s->begin[s->count];
-    s->block = block_of(s, config);
-    p->order = order_new(&p->own, s->begin, s->count, s->block);
+    p->block = block_of(s, config);
+    p->order = order_new(&p->own, s->begin, s->count, p->block);
     if (s->cache) ahead_start(p);
     return STATUS_OK;
 }
@@ -438,5 +441,27 @@ static enum status read_shards(const struct place *p, i64 n, struct buffer *to,
     return buffer_resize(to, m->bytes, err);
 }
 
+/* On a disk a look through the shards is soon done; over a network it is all of the data, once. */
+static bool says_shards(struct place *p, char line[LOADER_LINE_MAX])
+{
+    struct shards *s     = p->state;
+    struct err     why   = { 0 };
+    i64            count = 0, bytes = 0;
+    for (i64 i = 0; s->cache && !s->told && i < s->count; i++) {
+        count += s->shard[i].made;
+        bytes += s->shard[i].made ? s->shard[i].version.bytes : 0;
+    }
+    s->told = true;
+    if (count)
+        snprintf(line, LOADER_LINE_MAX,
+                 "%lld of %lld shards have no index beside them: they were read whole to make one, %.3g MB; frugal "
+                 "pack writes SHARD.idx",
+                 (long long)count, (long long)s->count, (f64)bytes * 1e-6);
+    else if (s->cache && far_cache_says(s->cache, &why))
+        snprintf(line, LOADER_LINE_MAX, "samples are fetched each time they are read: %.180s", why.text);
+    else return false;
+    return true;
+}
+
 const struct place_kind place_shards = { open_shards, close_shards, class_shards, name_shards,
-                                         read_shards, ahead_shards };
+                                         read_shards, ahead_shards, says_shards };

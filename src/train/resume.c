@@ -88,6 +88,12 @@ static struct str model_mark(struct session *s, struct arena *perm)
     return str_fmt(perm, "%016llx", (unsigned long long)str_hash(text));
 }
 
+/* Samples that are shuffled together, as it was found where nobody said it: the order depends on it. */
+static struct str block_text(const struct session *s, struct arena *perm)
+{
+    return str_fmt(perm, "%lld", (long long)dataset_block(s->data));
+}
+
 /* What must be the same. */
 enum { MUST_COUNT = 8 };
 struct must {
@@ -153,6 +159,7 @@ struct str resume_text(struct session *s, struct arena *perm)
     add_text(&b, "device", s->target.name);
     add_text(&b, "threads", str_fmt(&parts, "%d", s->target.threads));
     add_text(&b, "batch", str_fmt(&parts, "%lld", (long long)s->config.batch));
+    add_text(&b, "data.shuffle_block", block_text(s, &parts));
     add_text(&b, "kernels", kernels(s, &parts, s->scratch));
     if (s->backend->table->choices)
         add_text(&b, "choices", s->backend->table->choices(s->backend, &parts));
@@ -191,6 +198,8 @@ static void keep_choices(struct resume *r, struct arena *perm)
     t->init                    = STR(""); /* its weights are in the checkpoint */
     r->settings.choices        = text_before(r, "choices");
     str_i64(text_before(r, "batch"), &batch);
+    if (!r->settings.data.shuffle_block)
+        str_i64(text_before(r, "data.shuffle_block"), &r->settings.data.shuffle_block);
     bool halved = t->noise_scale && t->accumulate <= 1 && !t->batch_total; /* session.c */
     if (!t->batch) t->batch = halved ? 2 * batch : batch;
     if (str_eq(t->precision, STR("auto")))
@@ -282,6 +291,9 @@ static enum status check_same(struct resume *r, struct session *s, const struct 
     struct must must[MUST_COUNT];
     struct err  why;
     musts(s, s->perm, must);
+    struct str block = text_before(r, "data.shuffle_block"), now = block_text(s, s->perm);
+    if (block.len && !str_eq(block, now)) /* an older checkpoint does not say it */
+        return another(r, err, str_fmt(s->perm, "data.shuffle_block was %.*s and is %.*s", STR_ARG(block), STR_ARG(now)));
     for (i64 i = 0; i < MUST_COUNT; i++) {
         struct str was = text_before(r, must[i].key), is = must[i].value;
         if (i == 1 && snapshot_fits(n, &r->loaded, &why)) return another(r, err, str_of(why.text));

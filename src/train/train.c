@@ -468,6 +468,7 @@ static enum status input_failed(const struct loop *l, struct err *err)
 static void tell_loader(struct loop *l)
 {
     char line[LOADER_LINE_MAX];
+    while (dataset_says(l->s.data, line)) TELL(l->listener, on_note, str_of(line));
     while (loader_says(l->loader, line)) TELL(l->listener, on_note, str_of(line));
     while (l->s.eval_loader && loader_says(l->s.eval_loader, line))
         TELL(l->listener, on_note, str_of(line));

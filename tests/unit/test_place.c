@@ -338,14 +338,19 @@ TEST(indexes_that_nobody_packed_are_made_once)
     struct far_world *w = far_world_new(false, perm);
     struct place     *p;
     struct err        err;
+    char              line[LOADER_LINE_MAX];
     CHECK(!place_open(&w->os, &w->config, w->pattern, perm, &p, &err));
     CHECK_EQ(place_count(p), COUNT);
     CHECK_EQ(w->far->read_bytes, w->bytes);
+    CHECK(place_says(p, line));
+    CHECK(strstr(line, "have no index beside them: they were read whole"));
+    CHECK(!place_says(p, line));
     run_epoch(p, 0, 1, 2, perm);
     place_close(p);
     i64 before = w->far->read_bytes;
     CHECK(!place_open(&w->os, &w->config, w->pattern, perm, &p, &err));
     CHECK_EQ(w->far->read_bytes, before);
+    CHECK(!place_says(p, line));
     place_close(p);
 }
 
@@ -354,9 +359,14 @@ TEST(shards_larger_than_the_cache_are_read_by_ranges)
     struct far_world *w   = far_world_new(true, perm);
     w->config.cache_bytes = 1000;
     struct place *p;
+    char          line[LOADER_LINE_MAX];
     CHECK(!place_open(&w->os, &w->config, w->pattern, perm, &p, NULL));
+    CHECK(!place_says(p, line)); /* nothing was wanted yet */
     run_epoch(p, 0, 1, 2, perm);
     CHECK(w->far->read_bytes < w->bytes * 105 / 100);
+    CHECK(place_says(p, line));
+    CHECK(strstr(line, "are more than the cache may hold, 1000 (data.cache_bytes)"));
+    CHECK(!place_says(p, line));
     place_close(p);
 }
 

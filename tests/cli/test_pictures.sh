@@ -1,0 +1,35 @@
+#!/bin/sh
+# test_pictures.sh: a damaged picture stops the run or is skipped, as asked; a run on shards goes on in the same order with another cache.
+. "$(dirname "$0")/common.sh"
+
+four_classes
+"$top/build/idx_folder" images labels pictures || { echo "this build has no libpng to make pictures with"; exit 77; }
+cat >run.yaml <<'Y'
+data: {kind: images, path: pictures, image_size: 8, image_colour: false, image_crop: whole, cache: cached}
+model: {layers: [flatten, {dense: 8}, relu, {dense: 4}]}
+train: {batch: 16, epochs: 2, lr: 0.01}
+Y
+run 0 pack pictures --to packed --shard-bytes 20e3
+
+bad=$(find pictures -name '*.png' | sort | sed -n 150p)
+head -c 40 "$bad" >cut && mv cut "$bad"
+run 2 train run.yaml
+has err "$bad"
+run 0 train run.yaml data.on_error=skip
+has err "note: 1 sample skipped: .*$bad"
+has out '^accuracy'
+run 0 train run.yaml data.on_error=skip --json
+has out '"samples_skipped":2' # once an epoch
+
+# The block of samples that are shuffled together follows from data.cache_bytes unless it is given, or there is a checkpoint.
+shards="data.path=$(ls packed-*.tar | sed -n '$s/packed-\(.*\).tar/packed-{000000..\1}.tar/p')"
+run 0 train run.yaml "$shards" data.cache_bytes=200e3 train.steps=20 train.epochs=0 train.schedule=constant train.out=whole.safetensors
+run 0 train run.yaml "$shards" data.cache_bytes=100e3 train.steps=20 train.epochs=0 train.schedule=constant train.out=other.safetensors
+cmp -s whole.safetensors other.safetensors && fail 'another cache, and the same order: this test shows nothing'
+run 0 train run.yaml "$shards" data.cache_bytes=200e3 train.steps=9 train.epochs=0 train.schedule=constant checkpoint.dir=kept
+run 2 train run.yaml "$shards" data.shuffle_block=7 train.steps=20 train.epochs=0 train.schedule=constant checkpoint.dir=kept
+has err 'data.shuffle_block was [0-9]+ and is 7'
+run 0 train run.yaml "$shards" data.cache_bytes=100e3 train.steps=20 train.epochs=0 train.schedule=constant checkpoint.dir=kept \
+  train.out=resumed.safetensors
+cmp -s whole.safetensors resumed.safetensors || fail 'with another cache the run went on in another order'
+exit $failed
