@@ -177,6 +177,23 @@ TEST(tuner_takes_no_more_than_the_caller_needs_and_gives_back)
     CHECK(t.now.workers[STAGE_READ] <= 6);
 }
 
+TEST(tuner_lets_stages_share_the_cores_where_those_are_what_limits)
+{
+    struct sim          m      = { .cpu_s = { 1e-5, 4e-3, 1e-3 }, .cores = 4, .batch = 32 };
+    struct tuner_limits limits = limits_of(&m);
+    struct tuner        t;
+    char                line[LOADER_LINE_MAX];
+    tuner_start(&t, &limits);
+    sim_tune(&m, &t, 30, line);
+    for (i64 k = 0; k < STAGE_COUNT; k++) CHECK_EQ(t.now.workers[k], 4);
+    m.io_s[STAGE_DECODE] =
+        4e-3; /* 800 samples a second: 6.4 threads, if each that is ready had a core */
+    tuner_start(&t, &limits);
+    sim_tune(&m, &t, 30, line);
+    CHECK(t.now.workers[STAGE_DECODE] >= 12);
+    CHECK_EQ(t.now.workers[STAGE_AUGMENT], 4);
+}
+
 TEST(tuner_keeps_to_the_cores_and_the_memory_that_it_may_have)
 {
     u64  first = test_seed();
