@@ -7,7 +7,7 @@
  * than are needed cost little here, so that the rate has one broad top.) Then a loader is opened with one
  * thread a stage and one batch ahead, and has 30 seconds to find its numbers. At the end both are measured in
  * turn, round after round, so that whatever disturbs meets both; the medians are compared. Exit 1: the
- * tuned is more than 5 % behind. All three rows take four minutes on 16 cores. */
+ * tuned is more than 5 % behind. All three rows take 3.4 minutes on two cores. */
 #include "base/pool.h"
 #include "base/rng.h"
 #include "data/data_int.h"
