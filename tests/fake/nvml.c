@@ -1,7 +1,9 @@
 /* nvml.c - the functions that frugal calls of the driver's library, answered by a script. */
 #include "fake/nvml.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct fake_nvml fake_nvml = { .devices       = 1,
                                .name          = "NVIDIA H200",
@@ -17,6 +19,18 @@ struct fake_nvml fake_nvml = { .devices       = 1,
 enum { FAILED = 999 };
 
 static int fails(const char *name) { return fake_nvml.fails && !strcmp(fake_nvml.fails, name); }
+
+/* FAKE_NVML_WAVE=500:5 - at 95 % for 500 ms, at 5 % for the next, and so on; else as the script says. */
+static double activity_now(void)
+{
+    const char     *wave = getenv("FAKE_NVML_WAVE");
+    long long       half_ms;
+    double          low;
+    struct timespec t;
+    if (!wave || sscanf(wave, "%lld:%lf", &half_ms, &low) != 2) return fake_nvml.activity;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (t.tv_sec * 1000 + t.tv_nsec / 1000000) / half_ms % 2 ? 95 : low;
+}
 
 #define ANSWER(name, arguments, ...)                                                               \
     int name arguments;                                                                            \
@@ -79,7 +93,7 @@ ANSWER(nvmlDeviceGetTemperature, (void *d, int which, unsigned *c), (void)d; (vo
 ANSWER(nvmlDeviceGetTotalEnergyConsumption, (void *d, unsigned long long *mj), (void)d;
        *mj = fake_nvml.energy_mj)
 ANSWER(nvmlDeviceGetUtilizationRates, (void *d, struct utilisation *u), (void)d;
-       *u = (struct utilisation){ (unsigned)fake_nvml.activity, 0 })
+       *u = (struct utilisation){ (unsigned)activity_now(), 0 })
 ANSWER(nvmlGpmQueryDeviceSupport, (void *d, struct support *s), (void)d;
        if (s->version != 1) return FAILED;
        s->supported = fake_nvml.gpm_supported)
@@ -88,4 +102,4 @@ ANSWER(nvmlGpmSampleFree, (void *sample), free(sample); fake_nvml.samples--)
 ANSWER(nvmlGpmSampleGet, (void *d, void *sample), (void)d; (void)sample)
 ANSWER(nvmlGpmMetricsGet, (struct request *r),
        if (r->version != 1 || r->count != 1 || r->metrics[0].id != 2) return FAILED;
-       r->metrics[0].value = fake_nvml.activity)
+       r->metrics[0].value = activity_now())

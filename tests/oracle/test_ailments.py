@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Twelve ailments, each seeded into the program itself: build/frugal_seeded is frugal with delays at its seam to the outside world and with
 /proc as a script says (tests/fake/seeded.c); data, threads, network and arithmetic are real. Each must be named, alone, with its fix; its
-near miss must not be; a healthy run gets no alarm. And replayed batches must confirm a slow disk, and refute one that was slow at first only.
+near miss must not be; a healthy run gets no alarm. And replayed batches must confirm a slow disk, and refute one that was slow at first only; and
+a GPU that starves under somebody else's program is seen.
 
 Seeds outweigh the rest of a step several times, near misses are far below the limits, so that a busy machine turns neither into the other; the
 clock runs twelve times as fast, so that the ten seconds after which a run is judged are one."""
@@ -135,6 +136,17 @@ def check_replay():
     assert any(not replayed("clock=6 read_ms=400 reads=16")["confirmed"] for _ in range(TURNS)), "never refuted"
 
 
+def check_gpu():
+    """Somebody else's program under `frugal run`, and a driver's library that tells of a GPU that starves every other half second."""
+    for low, named in ((5, True), (40, False)):  # percent
+        env = {**os.environ, "FRUGAL_RUN_LEDGER": "none", "SEEDED": "clock=12", "FAKE_NVML_WAVE": f"250:{low}",
+               "FRUGAL_NVML": os.path.join(TOP, "build", "libfake_nvml.so")}
+        done = subprocess.run([SEEDED, "run", "--", "sleep", "2"], env=env, capture_output=True, timeout=300)
+        said = [line for line in done.stderr.decode().splitlines() if line.startswith("frugal: GPUs: oscillating")]
+        assert done.returncode == 0 and bool(said) == named, done
+        print(said or "no GPU starves")
+
+
 def main():
     write_pictures("small", 32, 64)
     write_pictures("medium", 128, 16)
@@ -150,6 +162,7 @@ def main():
         else:
             check_row(*row)
     check_replay()
+    check_gpu()
 
 
 with tempfile.TemporaryDirectory() as folder, http.server.ThreadingHTTPServer(("127.0.0.1", 0), Ranges) as server:
