@@ -433,7 +433,7 @@ TEST(a_result_that_is_off_is_noticed)
         i64            at = draw_to(&draw, shape_count(c->out[0].shape));
         f32           *x  = got.data[0];
         CHECK(!find_miss(&s, &got, &want, &miss));
-        x[at] += 1e-2f + 1e-2f * fabsf(x[at]);
+        x[at] += 1e-2f * (1 + fabsf(x[at])) * (f32)norm_condition(c, &want, 0);
         CHECK(find_miss(&s, &got, &want, &miss));
         CHECK_EQ(miss.element, at);
         x[at] = NAN;
