@@ -19,7 +19,7 @@ struct far_cache {
     pthread_cond_t  landed;
     u64             flight[FLIGHTS_MAX]; /* hashes of what threads of this process fetch */
     i64             flight_count;
-    struct err      why;  /* of the first file that could not be kept */
+    struct err      why;  /* of the first file that cannot be kept, for good or for a while */
     bool            told; /* that */
     atomic_llong    fetched_bytes, direct_bytes, evicted;
     atomic_llong    off_until_ns; /* nothing is kept before */
@@ -183,6 +183,19 @@ static enum status reserve(struct far_cache *c, const struct item *x, struct str
 
 /* --- fetching -------------------------------------------------------------------------------------- */
 
+/* The folder cannot be written: nothing is tried there for a while. */
+static enum status hold_off(struct far_cache *c)
+{
+    atomic_store(&c->off_until_ns, c->os->now_ns(c->os) + pause_ns);
+    return STATUS_NO;
+}
+
+/* Or is it only that what others read just now leaves no room? */
+static bool is_lasting(const struct far_cache *c, const struct item *x)
+{
+    return x->version->bytes > c->bytes_max || c->os->now_ns(c->os) < atomic_load(&c->off_until_ns);
+}
+
 /* From there into the part file. *full: the disk's fault, not the net's. */
 static enum status carry(struct far_cache *c, const struct item *x, struct file f, bool *full,
                          const atomic_bool *stop, struct err *err)
@@ -223,8 +236,7 @@ static enum status bring(struct far_cache *c, const struct item *x, const atomic
     if (!st) return STATUS_OK;
     os->remove(os, part, NULL);
     if (!full) return st;
-    atomic_store(&c->off_until_ns, os->now_ns(os) + pause_ns);
-    return STATUS_NO;
+    return hold_off(c);
 }
 
 static bool is_there(struct far_cache *c, const struct item *x)
@@ -247,13 +259,13 @@ static enum status fetch_once(struct far_cache *c, const struct item *x, const a
                        (long long)c->bytes_max);
     if (os->now_ns(os) < atomic_load(&c->off_until_ns))
         return err_set(err, STATUS_NO, "%.*s could not be written", STR_ARG(c->folder));
-    if (os->make_dir(os, c->folder, err)) return STATUS_NO;
+    if (os->make_dir(os, c->folder, err)) return hold_off(c);
     while ((st = os->lock(os, x->lock, &held, err)) == STATUS_NO) {
         if (is_there(c, x)) return STATUS_OK;
         if (stopped(stop)) return err_set(err, STATUS_INTERRUPTED, "the wait was cut off");
         os->sleep_ns(os, wait_ns);
     }
-    if (st) return STATUS_NO;
+    if (st) return hold_off(c);
     if (!is_there(c, x)) st = bring(c, x, stop, err);
     os->close(os, &held, NULL);
     return st;
@@ -289,7 +301,7 @@ static enum status fetch(struct far_cache *c, const struct item *x, const atomic
     if (st && err) *err = why;
 
     pthread_mutex_lock(&c->lock);
-    if (st == STATUS_NO && !c->why.status) c->why = why;
+    if (st == STATUS_NO && is_lasting(c, x) && !c->why.status) c->why = why;
     c->flight[flight_of(c, x->hash)] = c->flight[c->flight_count - 1];
     c->flight_count--;
     pthread_cond_broadcast(&c->landed);
