@@ -26,7 +26,7 @@ static void send_file(struct server *s, struct str request, struct file stream)
     to      = MIN(to, FILE_BYTES - 1);
     int len = snprintf(head, sizeof head,
                        "HTTP/1.1 %s\r\nContent-Range: bytes %lld-%lld/%d\r\nETag: \"%d\"\r\n"
-                       "Content-Length: %lld\r\n\r\n",
+                       "Connection: close\r\nContent-Length: %lld\r\n\r\n",
                        s->no_ranges ? "200 OK" : "206 Partial Content", from, to, FILE_BYTES,
                        s->changed ? 8 : 7, s->no_ranges ? (long long)FILE_BYTES : to - from + 1);
     os->write(os, stream, (struct str){ head, len }, NULL);
