@@ -16,13 +16,13 @@ static const i64 largest = (i64)1 << 50; /* of what is summed up here */
 /* The numbers behind a line's first word; how many there are. */
 static i64 numbers_of(struct str line, i64 *out, i64 count_max)
 {
-    i64        count = 0;
+    i64        count = 0, number;
     struct str word;
     while (count < count_max && str_cut(&line, ' ', &word)) {
         word = str_trim(word);
         if (!word.len) continue;
-        if (!str_i64(word, &out[count]) || out[count] < -largest || out[count] > largest) break;
-        count++;
+        if (!str_i64(word, &number) || number < -largest || number > largest) break;
+        out[count++] = number;
     }
     return count;
 }
