@@ -30,7 +30,7 @@ static bool no_f64(const struct gpu_call *c)
     return true;
 }
 
-/* FRUGAL_GPU_OFF=conv,sdpa,sum.cuda_rows leaves families or single kernels out, to see what they give or where a fault lies. */
+/* FRUGAL_GPU_OFF=conv,layernorm_grad.cuda_streamed leaves families or single kernels out, to see what they give or where a fault lies. */
 static bool is_off(struct str family, const struct gpu_kernel *k)
 {
     struct os *os  = os_real();
