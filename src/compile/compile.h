@@ -46,6 +46,7 @@ struct compile_config {
     f64                     clip;   /* largest gradient norm; 0: no clipping */
     struct str              freeze; /* glob over parameter names; empty: none */
     enum dtype              precision;  /* of activations and products: F32, BF16 or F16 */
+    bool                    wide_sums;  /* a residual stream, and its gradient, stay f32 */
     bool                    stochastic; /* parameters are rounded to it at random, while training */
     enum fp8_kind           fp8;        /* hidden layers' products on 8-bit operands, while training */
     struct scaling_config   scaling;

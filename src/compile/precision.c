@@ -9,6 +9,9 @@
  * a parameter (an embedding). An operand stays as it is wherever the op's own shape rule takes it
  * beside the others: so biases and norms' weights are read as f32 without a word here.
  *
+ * With `wide_sums` the stream of a residual network is f32 too: what an embedding gives, whatever is added to it,
+ * and its gradients. What is added is made f32 where it comes from, a product, and norms give the low type on.
+ *
  * A value is cast at most once each way, before its first reader, and never there and back. */
 #include "compile/compile_int.h"
 #include "ir/build.h"
@@ -22,6 +25,9 @@ struct lowering {
     i32          *now;        /* by value: what its readers take */
     i32          *cast[2];    /* by value: its copy in the low type [0], in f32 [1], or -1 */
     bool         *kept;       /* by value: persists, or only leads to what does: shall be f32 */
+    bool         *stream;     /* by value: of the residual stream, which is f32; NULL: no such thing */
+    i32          *readers;    /* by value, in the model as it was written */
+    bool         *added;      /* by value: one of them is a sum */
 };
 
 /* Gradients of parameters, also while they are scaled, turned round or added up on their way. */
@@ -95,6 +101,24 @@ static bool accepted(const struct lowering *l, const struct node *n, struct type
     return op_info(n->op)->shape(&s, &why) == STATUS_OK;
 }
 
+static bool reads_stream(const struct lowering *l, const struct node *n)
+{
+    for (i32 k = 0; k < n->in_count && l->stream; k++)
+        if (l->stream[n->in[k]]) return true;
+    return false;
+}
+
+/* A low value in f32: by the product itself where nobody else reads it, else by a cast. */
+static i32 raise(struct lowering *l, i32 value)
+{
+    struct value *v = &l->g->values[value];
+    struct node  *n = v->node < 0 ? NULL : &l->g->nodes[v->node];
+    if (!n || n->op != OP_MATMUL || l->readers[value] != 1) return as_type(l, value, DT_F32);
+    n->at.wide    = 1;
+    v->type.dtype = DT_F32;
+    return value;
+}
+
 /* Casts operands until the op takes them together. */
 static void agree(struct lowering *l, struct node *n, const struct node *was, struct type *out)
 {
@@ -102,6 +126,8 @@ static void agree(struct lowering *l, struct node *n, const struct node *was, st
     for (i32 k = 0; k < n->in_count && op->dtype_class == CLASS_FP32; k++)
         if (dtype_is_float(l->was[was->in[k]].dtype))
             n->in[k] = as_type(l, n->in[k], l->was[was->in[k]].dtype);
+    for (i32 k = 0; k < n->in_count && op->dtype_class == CLASS_AS_IN && reads_stream(l, n); k++)
+        if (dtype_of(l, n->in[k]) == l->low) n->in[k] = raise(l, n->in[k]);
     if (op->dtype_class == CLASS_LOW) n->in[0] = as_type(l, n->in[0], l->low);
     for (i32 k = 0; k < n->in_count && !accepted(l, n, out); k++)
         if (dtype_of(l, n->in[k]) == DT_F32) n->in[k] = as_type(l, n->in[k], l->low);
@@ -129,6 +155,14 @@ static bool reads_param(const struct lowering *l, const struct node *n)
     return false;
 }
 
+/* Is the node's result the stream again, or its gradient? That of a norm or of dropout is where something is added to it. */
+static bool goes_on(const struct lowering *l, const struct node *n)
+{
+    bool begins = n->op == OP_LAYERNORM || n->op == OP_RMSNORM || n->op == OP_DROPOUT;
+    return n->op == OP_EMBEDDING || n->op == OP_ADD || n->op == OP_LAYERNORM_GRAD ||
+           n->op == OP_RMSNORM_GRAD || (begins && l->added[n->out]);
+}
+
 static void lower(struct lowering *l, const struct node *was)
 {
     struct graph         *g  = l->g;
@@ -150,7 +184,9 @@ static void lower(struct lowering *l, const struct node *was)
         if (keeps && dtype_of(l, n.out + k) != l->was[n.out + k].dtype) keep_wide(l, n.out + k);
     }
     bool born = op->dtype_class == CLASS_AS_IN && op->out_count && reads_param(l, &n);
-    if (born && dtype_of(l, n.out) == DT_F32) l->now[n.out] = as_type(l, n.out, l->low);
+    if (!op->out_count || dtype_of(l, n.out) != DT_F32) return;
+    if (l->stream && goes_on(l, &n) && (born || reads_stream(l, &n))) l->stream[n.out] = true;
+    else if (born) l->now[n.out] = as_type(l, n.out, l->low);
 }
 
 static void scale_loss(struct lowering *l, const struct compile_config *c)
@@ -170,6 +206,14 @@ static struct lowering lowering_new(struct graph *g, const struct compile_config
     l.cast[0]         = NEW(scratch, i32, room);
     l.cast[1]         = NEW(scratch, i32, room);
     l.kept            = NEW(scratch, bool, room);
+    l.stream          = c->wide_sums ? NEW(scratch, bool, room) : NULL;
+    l.readers         = NEW(scratch, i32, room);
+    l.added           = NEW(scratch, bool, room);
+    for (i32 i = 0; i < g->node_count; i++)
+        for (i32 k = 0; k < g->nodes[i].in_count; k++) {
+            l.readers[g->nodes[i].in[k]]++;
+            l.added[g->nodes[i].in[k]] |= g->nodes[i].op == OP_ADD;
+        }
     for (i32 v = 0; v < room; v++) {
         l.was[v]     = v < count ? g->values[v].type : (struct type){ 0 };
         l.now[v]     = v;

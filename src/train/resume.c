@@ -45,6 +45,7 @@ static const struct {
     SETTING(NUMBER, CHANGES, lr_end),
     SETTING(INT, CHANGES, warmup),
     SETTING(TEXT, CHANGES, warmup_unit),
+    SETTING(TRUTH, CHANGES, wide_sums),
     SETTING(TRUTH, CHANGES, stochastic_rounding),
     SETTING(INT, ENDS, epochs),
     SETTING(INT, ENDS, steps),

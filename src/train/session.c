@@ -50,6 +50,7 @@ static struct compile_config config_of(const struct train_config *t)
                                     .muon_scale = match ? MUON_MATCH_RMS_ADAMW : MUON_ORIGINAL,
                                     .clip       = t->clip,
                                     .freeze     = t->freeze,
+                                    .wide_sums  = t->wide_sums,
                                     .stochastic = t->stochastic_rounding,
                                     .scaling    = { t->loss_scale, t->loss_scale_growth,
                                                     t->loss_scale_backoff, t->loss_scale_every },

@@ -59,6 +59,7 @@ struct train_config {
     f64        usd_hour;         /* price of the machine; NaN: unknown, and said so */
     struct str precision;        /* fp32 | bf16 | fp16 | auto: of activations and products */
     struct str fp8;              /* off | auto | on: hidden layers' products on 8-bit operands */
+    bool       wide_sums;           /* a residual stream stays f32 */
     bool       stochastic_rounding; /* of weights to that */
     f64        loss_scale, loss_scale_growth, loss_scale_backoff; /* fp16 */
     i64        loss_scale_every; /* good steps until it grows */
