@@ -453,10 +453,8 @@ static void case_dropout(struct maker *m)
     add_uniform(m, DT_I32, shape_1(4), 0, 1e6);
 }
 
-static void case_xent(struct maker *m)
+static void xent_over(struct maker *m, struct shape rows, i64 V)
 {
-    struct shape rows  = draw_coin(m->draw) ? shape_1(size(m, 65)) : shape_2(2, size(m, 33));
-    i64          V     = 1 + size(m, 1024);
     struct shape x     = rows;
     x.dim[x.rank++]    = V;
     m->c->at.smoothing = draw_coin(m->draw) ? 0 : 0.1;
@@ -465,9 +463,17 @@ static void case_xent(struct maker *m)
     add_uniform(m, DT_I32, rows, -1, (f64)V);
 }
 
+static void case_xent(struct maker *m)
+{
+    struct shape rows = draw_coin(m->draw) ? shape_1(size(m, 65)) : shape_2(2, size(m, 33));
+    xent_over(m, rows, 1 + size(m, 1024));
+}
+
+/* Some as wide as a vocabulary, for which there are kernels of their own. */
 static void case_xent_both(struct maker *m)
 {
-    case_xent(m);
+    if (draw_to(m->draw, 4)) case_xent(m);
+    else xent_over(m, shape_1(size(m, 9)), 8 * (1024 + (i64)draw_to(m->draw, 6200)));
     m->c->at.cap = draw_coin(m->draw) ? 0 : 15;
     add_normal(m, wide_dtype(m), m->c->in[1].shape, 1, 0);
 }

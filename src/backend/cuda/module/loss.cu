@@ -191,6 +191,143 @@ xent_both(T *dx, f32 *loss, const T *x, const i32 *targets, const f32 *dloss, st
     }
 }
 
+/* --- the same of 16-bit rows, with the next ones on their way --- */
+
+/* A block goes from row to row and reads each once: a thread keeps its part in registers, asks for its part of the row after
+ * the next, and meets the others once, for the row's sum. Powers are of 2, which is what the card computes. */
+enum { STREAM_THREADS = 1024, STREAM_RUNS = 7, AHEAD = 2 };
+#define LOG2_E 1.442695041f
+#define LN_2   0.6931471806f
+
+template <class T> struct two; /* numbers in a word */
+template <> struct two<bf16> {
+    typedef __nv_bfloat162 type;
+    static __device__ float2 wide(type x) { return __bfloat1622float2(x); }
+    static __device__ type   low(f32 x, f32 y) { return __floats2bfloat162_rn(x, y); }
+};
+template <> struct two<f16> {
+    typedef __half2 type;
+    static __device__ float2 wide(type x) { return __half22float2(x); }
+    static __device__ type   low(f32 x, f32 y) { return __floats2half2_rn(x, y); }
+};
+
+__device__ inline f32 exp2_fast(f32 x)
+{
+    f32 y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* log2 of the sum over the block of 2^top sum. By turns, so that one barrier is enough. */
+__device__ inline f32 block_log2_sum(f32 top, f32 sum, int turn)
+{
+    __shared__ f32 tops[2][STREAM_THREADS / 32], sums[2][STREAM_THREADS / 32];
+    int            lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    f32            all  = warp_max(top);
+    sum                 = warp_sum(sum * exp2_fast(top - all));
+    if (!lane) tops[turn][warp] = all, sums[turn][warp] = sum;
+    __syncthreads();
+    top = tops[turn][lane];
+    all = warp_max(top);
+    return all + log2f(warp_sum(sums[turn][lane] * exp2_fast(top - all)));
+}
+
+/* A thread's part of a row: every STREAM_THREADSth run of 16 bytes, -inf behind the end. */
+template <class T, bool CAP> struct row_part {
+    typedef typename two<T>::type pair;
+    pair                          v[STREAM_RUNS][4];
+
+    __device__ void take(const uint4 *row, int runs)
+    {
+#pragma unroll
+        for (int k = 0; k < STREAM_RUNS; k++) {
+            int at = k * STREAM_THREADS + (int)threadIdx.x;
+            if (at < runs) *reinterpret_cast<uint4 *>(v[k]) = row[at];
+            else v[k][0] = v[k][1] = v[k][2] = v[k][3] = two<T>::low(-INFINITY, -INFINITY);
+        }
+    }
+    __device__ f32 largest() const /* a cap keeps the order */
+    {
+        pair top = v[0][0];
+#pragma unroll
+        for (int i = 1; i < 4 * STREAM_RUNS; i++) top = __hmax2(top, v[i / 4][i % 4]);
+        float2 both = two<T>::wide(top);
+        return fmaxf(-1e30f, fmaxf(both.x, both.y));
+    }
+    __device__ f32 sum(f32 top2, const struct both &s) const
+    {
+        f32 sum = 0;
+#pragma unroll
+        for (int i = 0; i < 4 * STREAM_RUNS; i++) {
+            float2 x = two<T>::wide(v[i / 4][i % 4]);
+            sum += exp2_fast(fmaf(capped<T, CAP>(x.x, s), LOG2_E, -top2)) +
+                   exp2_fast(fmaf(capped<T, CAP>(x.y, s), LOG2_E, -top2));
+        }
+        return sum;
+    }
+    __device__ static f32 grad(f32 x, f32 lse2, f32 d, const struct both &s)
+    {
+        f32 y = capped<T, CAP>(x, s), part = y * s.per_cap, p = exp2_fast(fmaf(y, LOG2_E, -lse2)) * d;
+        return CAP ? p * (1 - part * part) : p;
+    }
+    __device__ void put_grad(uint4 *to, int runs, f32 lse2, f32 d, const struct both &s) const
+    {
+#pragma unroll
+        for (int k = 0; k < STREAM_RUNS; k++) {
+            int at = k * STREAM_THREADS + (int)threadIdx.x;
+            alignas(16) pair out[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                float2 x = two<T>::wide(v[k][i]);
+                out[i]   = two<T>::low(grad(x.x, lse2, d, s), grad(x.y, lse2, d, s));
+            }
+            if (at < runs) to[at] = *reinterpret_cast<uint4 *>(out);
+        }
+    }
+    /* What follows computes from 16 bits again: all in f32 at once has no room in registers. */
+    __device__ void forget_f32()
+    {
+#pragma unroll
+        for (int i = 0; i < 4 * STREAM_RUNS; i++) asm volatile("" : "+r"(*reinterpret_cast<u32 *>(&v[i / 4][i % 4])));
+    }
+};
+
+template <class T, bool CAP>
+__global__ void __launch_bounds__(STREAM_THREADS, 1)
+xent_both_streamed(T *dx, f32 *loss, const T *x, const i32 *targets, const f32 *dloss, struct both s, i64 rows)
+{
+    extern __shared__ __align__(16) u8 rows_ahead[];
+    uint4 *queue = reinterpret_cast<uint4 *>(rows_ahead); /* [turn][run] */
+    int    runs  = (int)s.width / 8, turn = 0;
+    auto   ask   = [&](i64 row, int which) {
+        for (int at = (int)threadIdx.x; row < rows && at < runs; at += STREAM_THREADS)
+            async_copy(queue + which * runs + at, x + row * s.width + at * 8);
+        async_group();
+    };
+    for (int i = 0; i < AHEAD; i++) ask(blockIdx.x + (i64)i * gridDim.x, i);
+    for (i64 row = blockIdx.x; row < rows; row += gridDim.x, turn ^= 1) {
+        i32                  target = targets[row];
+        f32                  d = target < 0 ? 0 : dloss[row], own = 0;
+        bool                 mine = target < 0 ? !threadIdx.x : target / 8 % STREAM_THREADS == (int)threadIdx.x;
+        struct row_part<T, CAP> part;
+        async_wait<AHEAD - 1>();
+        part.take(queue + turn * runs, runs);
+        if (mine && target >= 0) own = capped<T, CAP>(to_f32(reinterpret_cast<T *>(queue + turn * runs)[target]), s);
+        f32 top2 = capped<T, CAP>(part.largest(), s) * LOG2_E;
+        ask(row + (i64)AHEAD * gridDim.x, turn);
+        f32 sum = part.sum(top2, s);
+        part.forget_f32();
+        f32 lse2 = block_log2_sum(top2, sum, turn);
+        part.put_grad(reinterpret_cast<uint4 *>(dx + row * s.width), runs, lse2, d, s);
+        if (!mine) continue;
+        f32 slope = own * s.per_cap;
+        loss[row] = target < 0 ? 0 : lse2 * LN_2 - own;
+        if (target >= 0)
+            dx[row * s.width + target] =
+                from_f32<T>((exp2_fast(fmaf(own, LOG2_E, -lse2)) - 1) * d * (1 - slope * slope));
+    }
+}
+
 template <class T, class S> __global__ void bce(f32 *loss, const T *x, const S *t, i64 count)
 {
     i64 i = (i64)blockIdx.x * THREADS + threadIdx.x;
@@ -307,13 +444,51 @@ template <bool CAP> static void run_both(const struct gpu_call *c, struct both s
     });
 }
 
+static struct both both_of(const struct gpu_call *c)
+{
+    f32 cap = (f32)c->at->cap;
+    return { width_of(c->in[0]), (f32)c->at->smoothing, cap, cap > 0 ? 1 / cap : 0 };
+}
+
 static void run_XENT_BOTH(const struct gpu_call *c)
 {
-    f32         cap = (f32)c->at->cap;
-    struct both s   = { width_of(c->in[0]), (f32)c->at->smoothing, cap, cap > 0 ? 1 / cap : 0 };
+    struct both s = both_of(c);
     if (!c->in[0].count) return;
-    if (cap > 0) run_both<true>(c, s);
+    if (s.cap > 0) run_both<true>(c, s);
     else run_both<false>(c, s);
+}
+
+static i64 streamed_bytes(const struct gpu_call *c) { return AHEAD * width_of(c->in[0]) * 2; }
+
+/* A row that every thread has a part of, and that none has too much of. */
+static bool takes_streamed(const struct gpu_call *c)
+{
+    i64 width = width_of(c->in[0]), run = STREAM_THREADS * 8;
+    return dtype_bytes(c->in[0].type.dtype) == 2 && c->at->smoothing == 0 && width % 8 == 0 && width >= run &&
+           width <= STREAM_RUNS * run && streamed_bytes(c) + 1024 <= c->gpu->shared_bytes;
+}
+
+template <class T, bool CAP> static void launch_streamed(const struct gpu_call *c, struct both s)
+{
+    i64  rows = rows_of(c->in[0]), bytes = streamed_bytes(c);
+    auto f = xent_both_streamed<T, CAP>;
+    cudaFuncSetAttribute(f, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    f<<<(unsigned)MIN(rows, c->gpu->processors), STREAM_THREADS, (size_t)bytes, c->gpu->stream>>>(
+        data_of<T>(c->out[0]), data_of<f32>(c->out[1]), data_of<T>(c->in[0]), data_of<i32>(c->in[1]),
+        data_of<f32>(c->in[2]), s, rows);
+}
+
+static void run_streamed(const struct gpu_call *c)
+{
+    struct both s = both_of(c);
+    if (!c->in[0].count) return;
+    with_type(c->in[0].type.dtype, [&](auto t) {
+        typedef decltype(t) T;
+        if constexpr (sizeof(T) == 2) {
+            if (s.cap > 0) launch_streamed<T, true>(c, s);
+            else launch_streamed<T, false>(c, s);
+        }
+    });
 }
 
 static void run_BCE(const struct gpu_call *c)
@@ -361,6 +536,7 @@ extern "C" const struct gpu_kernel gpu_kernels_loss[] = {
     { OP_SOFTMAX_GRAD, "cuda", NULL, run_SOFTMAX_GRAD, NULL, NULL, false },
     { OP_XENT, "cuda", NULL, run_XENT, NULL, NULL, false },
     { OP_XENT_GRAD, "cuda", NULL, run_XENT_GRAD, NULL, NULL, false },
+    { OP_XENT_BOTH, "cuda_streamed", takes_streamed, run_streamed, NULL, NULL, false },
     { OP_XENT_BOTH, "cuda", NULL, run_XENT_BOTH, NULL, NULL, false },
     { OP_BCE, "cuda", NULL, run_BCE, NULL, NULL, false },
     { OP_BCE_GRAD, "cuda", NULL, run_BCE_GRAD, NULL, NULL, false },
