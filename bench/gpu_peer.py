@@ -2,7 +2,7 @@
 
     gpu_peer.py speed DEPTH WIDTH HEADS BATCH STEPS ATTENTION   GPT-2, compiled, bf16 autocast, fused AdamW, random tokens
     gpu_peer.py mlp                                             784-128-10, eager
-    gpu_peer.py curve INIT.safetensors TOKENS.bin STEPS BATCH ATTENTION   the losses of GPT-2 124M, from the weights and batches that ours had
+    gpu_peer.py curve INIT.safetensors TOKENS.bin STEPS BATCH RATE ATTENTION   the losses of GPT-2 124M, from the weights and batches that ours had
 
 ATTENTION is cudnn or flash, the library that scaled_dot_product_attention must take.
 """
@@ -125,10 +125,10 @@ def load(model, path):
         p.data.copy_(values.view(p.shape))
 
 
-def curve(init, tokens, steps, batch, attention):
-    model = GPT(12, 768, 12).cuda()
+def curve(init, tokens, steps, batch, rate, attention):
+    model, lr = GPT(12, 768, 12).cuda(), float(rate)
     load(model, init)
-    opt = optimiser(model, 6e-4)
+    opt = optimiser(model, lr)
     step = stepper(model, opt)
     data = np.memmap(tokens, dtype=np.uint16, mode="r")
     warm, losses = steps // 10, {}
@@ -137,7 +137,7 @@ def curve(init, tokens, steps, batch, attention):
         row = torch.from_numpy(data[at:at + batch * CONTEXT + 1].astype(np.int64)).cuda()
         part = (i + 1) / warm if i < warm else 0.1 + 0.45 * (1 + math.cos(math.pi * (i - warm) / (steps - warm)))
         for group in opt.param_groups:
-            group["lr"] = 6e-4 * part
+            group["lr"] = lr * part
         with sdpa_kernel(KINDS[attention]):
             loss = step(row[:-1].view(batch, CONTEXT), row[1:].view(batch, CONTEXT))
         if (i + 1) % 100 == 0:
