@@ -4,6 +4,7 @@
 #include "cli/experiments.h"
 #include "cli/profile_show.h"
 #include "cli/progress.h"
+#include "cli/tune.h"
 
 enum status command_profile(struct cli *c, struct err *err);
 
@@ -38,34 +39,69 @@ static void steps_only(struct settings *s)
     s->train.gradients = STR("");
 }
 
-enum status command_profile(struct cli *c, struct err *err)
+struct look {
+    struct cli    *cli;
+    struct config *config;
+};
+
+static enum status look_at_steps(struct look *l, struct err *err)
 {
-    struct request       *r       = NEW(c->perm, struct request, 1);
+    struct cli           *c       = l->cli;
     struct progress       started = { .say = c->say, .scratch = arena_part(c->perm, EVENT_BYTES) };
     struct train_listener all     = progress_listener(&started);
+    struct train_listener show    = { .context    = all.context,
+                                      .on_start   = all.on_start,
+                                      .on_note    = all.on_note,
+                                      .on_finding = all.on_finding };
+    struct profile_shown  shown   = { .cli = c, .config = &l->config->settings.profile };
+    struct train_listener listen  = profile_listener(&shown, &show);
     struct train_result   result;
-    struct config        *config;
+    enum status           st = train_run(c->os, &l->config->settings, &listen, &result, err);
+    if (!st && shown.err.status) st = err_set(err, shown.err.status, "%s", shown.err.text);
+    if (!st && !shown.steps)
+        st = err_set(err, STATUS_USAGE,
+                     "the run ended before a step was profiled: lower wait and warmup");
+    struct err *first = st ? NULL : err; /* what was told goes out in any case */
+    return say_close(c->say, first) && !st ? STATUS_WORLD : st;
+}
+
+static int look(void *context, struct file stream)
+{
+    struct look *l   = context;
+    struct os   *os  = l->cli->os;
+    struct err   end = { 0 };
+    end.status       = look_at_steps(l, &end);
+    struct str whole = { (const char *)&end, sizeof end };
+    return os->write(os, stream, whole, NULL) ? STATUS_WORLD : (int)end.status;
+}
+
+/* In a process of its own, as every look: what a driver begins in one, no copy of it can go on with. */
+static enum status look_elsewhere(struct cli *c, struct config *config, struct err *err)
+{
+    struct look     l   = { c, config };
+    struct err      end = { 0 };
+    struct os_child child;
+    enum status     st = os_child_start(&child, look, &l, err);
+    if (!st) st = child_word(c->os, &child, &end, sizeof end, err);
+    if (!st && end.status) st = err_set(err, end.status, "%s", end.text);
+    return st;
+}
+
+enum status command_profile(struct cli *c, struct err *err)
+{
+    struct request *r = NEW(c->perm, struct request, 1);
+    struct config  *config;
     *r = *c->request;
     for (i64 i = 1; i < r->argument_count; i++)
         r->arguments[i] = whole_key(c->perm, r->arguments[i]);
-    enum status st = config_of_request(r, c->os, c->perm, &config, err);
-    f64 seconds = verdict_seconds;
+    enum status st      = config_of_request(r, c->os, c->perm, &config, err);
+    f64         seconds = verdict_seconds;
     if (!st && r->flags & FLAG_seconds) st = seconds_of(r, &seconds, err);
     if (st) return st;
     struct config *asked = NEW(c->perm, struct config, 1); /* the run as it is, for its verdict */
     *asked               = *config;
     steps_only(&config->settings);
-    struct train_listener show   = { .context    = all.context,
-                                     .on_start   = all.on_start,
-                                     .on_note    = all.on_note,
-                                     .on_finding = all.on_finding };
-    struct profile_shown  shown  = { .cli = c, .config = &config->settings.profile };
-    struct train_listener listen = profile_listener(&shown, &show);
     os_signals_catch();
-    st = train_run(c->os, &config->settings, &listen, &result, err);
-    if (!st && shown.err.status) st = err_set(err, shown.err.status, "%s", shown.err.text);
-    if (!st && !shown.steps)
-        st = err_set(err, STATUS_USAGE,
-                     "the run ended before a step was profiled: lower wait and warmup");
+    st = look_elsewhere(c, config, err);
     return st ? st : experiments_show(c, asked, seconds, err);
 }

@@ -20,6 +20,9 @@ struct measured {
     struct evidence evidence; /* MEASURE_WHOLE: what binds it */
 };
 
+/* The one message of a child that then ends. INTERRUPTED: a signal came first; NO: it ended without one. */
+enum status child_word(struct os *os, struct os_child *child, void *out, i64 bytes, struct err *err);
+
 /* What of the run is measured. */
 enum measure_of {
     MEASURE_STEPS, /* nothing is evaluated or saved */

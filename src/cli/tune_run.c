@@ -122,8 +122,7 @@ static int measure(void *context, struct file stream)
     return STATUS_WORLD;
 }
 
-/* The child's one message. */
-static enum status hear(struct os *os, struct os_child *child, struct measured *out, struct err *err)
+enum status child_word(struct os *os, struct os_child *child, void *out, i64 bytes, struct err *err)
 {
     i64 got = 0;
     while (os_wait_any(&child->stream, 1, look_ns) < 0) {
@@ -132,12 +131,17 @@ static enum status hear(struct os *os, struct os_child *child, struct measured *
         os_child_end(child);
         return err_set(err, STATUS_INTERRUPTED, "stopped by a signal: nothing was written");
     }
-    enum status st = os->read(os, child->stream, out, sizeof *out, -1, &got, NULL);
+    enum status st = os->read(os, child->stream, out, bytes, -1, &got, NULL);
     os_child_end(child);
-    if (st || got != sizeof *out)
-        return err_set(err, STATUS_NO, "its process ended without a word: out of memory?");
-    return out->status ? err_set(err, out->status == STATUS_INTERRUPTED ? STATUS_INTERRUPTED : STATUS_NO, "%s", out->text)
-                       : STATUS_OK;
+    if (!st && got == bytes) return STATUS_OK;
+    return err_set(err, STATUS_NO, "its process ended without a word: out of memory?");
+}
+
+static enum status hear(struct os *os, struct os_child *child, struct measured *out, struct err *err)
+{
+    enum status st = child_word(os, child, out, sizeof *out, err);
+    if (st || !out->status) return st;
+    return err_set(err, out->status == STATUS_INTERRUPTED ? STATUS_INTERRUPTED : STATUS_NO, "%s", out->text);
 }
 
 enum status tune_run(struct os *os, const struct settings *s, f64 seconds, enum measure_of of, struct measured *out,
