@@ -22,6 +22,7 @@ Rows
     stall    what a checkpoint of the 1558M takes from its steps (17.4 GiB; needs twice that of disk)
     resume   a run killed twice, its tuning cache deleted each time, goes on with the same losses to the bit; a checkpoint of
              the processor's goes on here and says why not to the bit
+    profile  `frugal profile` of the small one: parts, ops, memory and a verdict
     kernels  where the time goes: each kernel's share, and of its own roofline
 
 A figure of ours is the median over the last two thirds of its steps; PyTorch's likewise, compiled, with
@@ -323,6 +324,13 @@ def row_resume(options):
                  0 if told and told[0]["step"] == 10 and told[0]["text"] else 1, "wrong", must=0, more=False)
 
 
+def row_profile(options):
+    done = subprocess.run([FRUGAL, "profile", os.path.join(TOP, "bench/gpu/gpt.yaml"), "--json", "--seconds=4"], cwd=DATA, capture_output=True, text=True)
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    words = ", ".join(sorted({e["event"] for e in told})) or done.stderr.strip()
+    yield figure("profile", f"told {words}", done.returncode, "exit", must=0, more=False)
+
+
 def row_kernels(options):
     for name, settings in (("gpt2", []), ("gpt2-xl", XL), ("text", ["train.recipe=modern", "train.optimiser=muon"])):
         done = subprocess.run([tool("bench_profile"), os.path.join(TOP, "bench/gpu/gpt.yaml"), "train.device=cuda", *settings],
@@ -333,7 +341,7 @@ def row_kernels(options):
 
 ROWS = {"ops": row_ops, "shapes": row_shapes, "memory": row_memory, "whole": row_whole, "gpt2": row_gpt2, "recompute": row_recompute,
         "gpt2-xl": row_gpt2_xl, "order": row_order, "wide": row_wide, "fp8": row_fp8, "resnet": row_resnet, "mlp": row_mlp, "curve": row_curve,
-        "text": row_text, "stall": row_stall, "resume": row_resume, "kernels": row_kernels}
+        "text": row_text, "stall": row_stall, "resume": row_resume, "profile": row_profile, "kernels": row_kernels}
 
 HEAD = f"{'row':<10} {'what':<64} {'ours':>10} {'unit':<9} {'torch':>9} {'ratio':>6} {'must':>8} {'aim':>8}"
 

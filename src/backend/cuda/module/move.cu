@@ -139,10 +139,14 @@ __global__ void sum_rows(T *y, const S *x, i64 outer, i64 middle) /* inner 1: a 
     if (!threadIdx.x) y[blockIdx.x] = from_f32<T>(sum);
 }
 
+/* At most: four on each of an H200's processors, all of them at once. A few more would wait for those, and run almost alone. */
+enum { SUM_BLOCKS = 528, SUM_ROWS_MIN = 64 };
+
 /* Columns in parts of the middle axis: a thread has N neighbouring columns, a block 32 x N columns
  * and eight rows at a time. */
 template <class S, int N>
-__global__ void sum_columns(f32 *part, const S *x, i64 middle, i64 inner, i64 parts)
+__global__ void __launch_bounds__(256, SUM_BLOCKS / 132)
+sum_columns(f32 *part, const S *x, i64 middle, i64 inner, i64 parts)
 {
     __shared__ f32 meet[8][32 * N + 1];
     i64 column = ((i64)blockIdx.x * 32 + threadIdx.x) * N, p = blockIdx.y, outer = blockIdx.z;
@@ -186,7 +190,7 @@ static struct around sum_of(const struct gpu_call *c)
     i32           from = (i32)c->at->axis, to = from + (i32)c->at->count;
     struct around a = { shape_span(x, 0, from), shape_span(x, from, to), shape_span(x, to, x.rank), 1 };
     i64 columns = div_up(a.inner, a.inner % 8 ? 32 : 256) * a.outer;
-    while (a.parts < 256 && a.middle / a.parts > 64 && columns * a.parts < 528) a.parts *= 2; /* four a processor */
+    a.parts     = MAX(1, MIN(SUM_BLOCKS / MAX(1, columns), a.middle / SUM_ROWS_MIN));
     return a;
 }
 

@@ -63,8 +63,9 @@ __global__ void row_norm_forward(T *y, f32 *means, f32 *rstds, const T *x, const
 /* The same with the row in registers, C runs of CHUNK a lane: it is read once. With ADD the row is that
  * of a + b, which is stored too, and taken as it is stored. */
 template <int C, class T, class W, bool MEAN, bool ADD>
-__global__ void row_norm_held(T *y, f32 *means, f32 *rstds, const T *a, const T *b, T *sums,
-                              const W *w, const W *shift, struct row_norm s)
+__global__ void __launch_bounds__(THREADS, sizeof(T) > 2 ? 1 : C > 4 ? 3 : C > 3 ? 4 : 5)
+row_norm_held(T *y, f32 *means, f32 *rstds, const T *a, const T *b, T *sums, const W *w, const W *shift,
+              struct row_norm s)
 {
     i64 row = (i64)blockIdx.x * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (row >= s.rows) return;
@@ -422,7 +423,10 @@ template <bool MEAN, bool ADD> static void run_held(const struct gpu_call *c)
                     c->in_count > first ? data_of<W>(c->in[first]) : NULL,
                     c->in_count > first + 1 ? data_of<W>(c->in[first + 1]) : NULL, s);
         };
-        if (s.width <= HELD_WIDTH_MAX / 2) launch(std::integral_constant<int, 4>());
+        i64 runs = div_up(s.width, 32 * CHUNK); /* no more registers than the models at hand need: more warps find room */
+        if (runs <= 3) launch(std::integral_constant<int, 3>());
+        else if (runs <= 4) launch(std::integral_constant<int, 4>());
+        else if (runs <= 7) launch(std::integral_constant<int, 7>());
         else launch(std::integral_constant<int, 8>());
     });
 }
