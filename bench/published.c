@@ -43,7 +43,7 @@ static const struct published {
     f64                 hbm_tb_s; /* where it is not the data sheet's */
 } runs[] = {
     { .what       = "frugal GPT-2 124M, one H200 (the rates' own source)",
-      .source     = "bench/results/gpu-2026-11-15.txt",
+      .source     = "bench/results/gpu-kernels-2026-11-15.txt",
       .name       = "gpt2",
       .provider   = "verda",
       .machine    = "H200",
