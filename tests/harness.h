@@ -105,6 +105,7 @@ harness_fail(const char *file, int line, const char *format, ...)
     printf("\n  %s:%d: ", file, line);
     vprintf(format, args);
     printf("\n  ");
+    fflush(stdout);
     va_end(args);
     longjmp(harness_out, HARNESS_FAILED);
 }
@@ -162,6 +163,7 @@ static enum harness_end harness_run(harness_fn *fn)
 {
     struct arena perm = arena_open(harness_arena_bytes), scratch = arena_open(harness_arena_bytes);
     enum harness_end end = harness_call(fn, &perm, scratch);
+    if (end == HARNESS_FAILED) return end; /* threads that it left behind may still read there */
     arena_close(&perm);
     arena_close(&scratch);
     return end;

@@ -178,8 +178,8 @@ static struct outcome absolute(const struct subject *s)
  * ever exceeded (Higham and Mary, SIAM J. Sci. Comput. 41, 2019, theorem 2.4 with lambda = 4).
  * 16 EPS are for everything else: a vector exp or tanh, a reciprocal, a few products. Attention on
  * a low type may round probabilities and gradients of scores to it before it multiplies them: one
- * rounding of each term, whose errors have random signs too. Then both sides are rounded to the
- * result's dtype once. */
+ * rounding of each term, whose errors have random signs too; of its gradient's terms the sizes are known
+ * (attention_terms). Then both sides are rounded to the result's dtype once. */
 static f64 allowed(const struct op_case *c, i64 count, i64 i, enum dtype t, f64 want, f64 size)
 {
     bool attention = c->op == OP_ATTENTION || c->op == OP_ATTENTION_GRAD;
@@ -225,6 +225,40 @@ static f64 norm_condition(const struct op_case *c, const struct outcome *want, i
     return MAX(1, forward && result == 0 ? rstd : rstd * rstd);
 }
 
+static f64 input(const struct op_case *c, i32 k, i64 i)
+{
+    return element_get(c->data[k], c->in[k].dtype, i);
+}
+
+/* The sizes of the terms of attention's gradient, by element: of two keys that are nearly the same and share a
+ * query's attention the gradients of scores are opposite, and hardly anything of large terms is left. */
+static f64 *attention_terms(const struct subject *s)
+{
+    const struct op_case *c = s->c; /* inputs: gradient, qkv, result, lse (, lengths) */
+    i64  T = c->in[1].shape.dim[1], H = c->at.heads, G = c->at.kv_heads, all = H + 2 * G;
+    i64  D = c->in[1].shape.dim[2] / all, pairs = c->in[1].shape.dim[0] * H * T * T;
+    f64 *size = NEW(s->perm, f64, shape_count(c->in[1].shape));
+    for (i64 n = 0; n < pairs; n++) {
+        i64 key = n % T, t = n / T % T, h = n / T / T % H, b = n / T / T / H;
+        i64 len = c->in_count == 5 ? MIN(T, (i64)input(c, 4, b)) : T;
+        i64 q = ((b * T + t) * all + h) * D, k = ((b * T + key) * all + H + h * G / H) * D;
+        i64 v = k + G * D, o = ((b * T + t) * H + h) * D;
+        f64 score = 0, change = 0;
+        if (t >= len || key >= (c->at.causal ? t + 1 : len)) continue;
+        for (i64 d = 0; d < D; d++) {
+            score += c->at.scale * input(c, 1, q + d) * input(c, 1, k + d);
+            change += input(c, 0, o + d) * (input(c, 1, v + d) - input(c, 2, o + d));
+        }
+        f64 p = exp(score - input(c, 3, (b * H + h) * T + t)), ds = c->at.scale * p * fabs(change);
+        for (i64 d = 0; d < D; d++) {
+            size[q + d] += ds * fabs(input(c, 1, k + d));
+            size[k + d] += ds * fabs(input(c, 1, q + d));
+            size[v + d] += p * fabs(input(c, 0, o + d));
+        }
+    }
+    return size;
+}
+
 /* Winograd's transforms add up a tile before they multiply and take its results apart after: an error
  * is relative to the largest of them, not to the element it is found in (Barabasz and others, ACM
  * Trans. Math. Softw. 46, 2020). */
@@ -237,6 +271,8 @@ static bool find_miss(const struct subject *s, const struct outcome *got,
     struct outcome        sizes;
     bool                  mixes = c->nearness == NEAR_SUM && mixes_tiles(s->kernel);
     if (c->nearness == NEAR_SUM) sizes = absolute(s);
+    bool low   = unit_roundoff(want->type[0].dtype) > 0x1p-24;
+    f64 *terms = low && c->op == OP_ATTENTION_GRAD ? attention_terms(s) : NULL;
     for (i32 r = 0; r < want->count; r++) {
         enum dtype t     = want->type[r].dtype;
         i64        count = shape_count(want->type[r].shape);
@@ -248,6 +284,7 @@ static bool find_miss(const struct subject *s, const struct outcome *got,
             f64 g = element_get(got->data[r], t, i), w = element_get(want->data[r], t, i);
             f64 size  = c->nearness == NEAR_SUM && !mixes ? element_get(sizes.data[r], t, i) : top;
             f64 limit = allowed(c, count, i, t, w, size);
+            if (terms) limit += terms[i] * unit_roundoff(t);
             if (g == w || fabs(g - w) <= limit) continue;
             *miss = (struct miss){ r, i, g, w, limit };
             return true;
