@@ -121,21 +121,21 @@ def gpt(name, options, settings, shape, steps, must, aim, five, memory):
 def row_ops(options):
     done = subprocess.run([tool("check_ops"), "5"], capture_output=True, text=True)
     words = done.stdout.splitlines()
-    yield figure("ops", words[-1] if words else "nothing told", done.returncode, "wrong", must=0, more=False)
+    yield figure("ops", words[-1] if words else "nothing told", done.returncode, "wrong", must=0, more=False, size=True)
 
 
 def row_memory(options):
     if not shutil.which("compute-sanitizer"):
         raise Failed("compute-sanitizer is not installed")
     done = subprocess.run(["compute-sanitizer", "--error-exitcode=9", tool("check_ops"), "1"], capture_output=True, text=True)
-    yield figure("memory", done.stdout.splitlines()[-1], done.returncode, "found", must=0, more=False)
+    yield figure("memory", done.stdout.splitlines()[-1], done.returncode, "found", must=0, more=False, size=True)
 
 
 def row_shapes(options):
     for name, settings in (("124M", []), ("1558M", [*XL, "model.depth=2"]), ("1558M fp8", [*XL, "model.depth=2", "train.fp8=on"])):
         done = subprocess.run([tool("check_shapes"), os.path.join(TOP, "bench/gpu/gpt.yaml"), *settings], cwd=DATA, capture_output=True, text=True)
         words = done.stdout.splitlines() or [done.stderr.strip()]
-        yield figure("shapes", f"{name}: {words[-1]}", done.returncode, "wrong", must=0, more=False)
+        yield figure("shapes", f"{name}: {words[-1]}", done.returncode, "wrong", must=0, more=False, size=True)
 
 
 SMALL = ["model.depth=2", "model.width=128", "model.heads=4", "data.context=128", "train.batch=8"]
@@ -325,10 +325,11 @@ def row_resume(options):
 
 
 def row_profile(options):
-    done = subprocess.run([FRUGAL, "profile", os.path.join(TOP, "bench/gpu/gpt.yaml"), "--json", "--seconds=4"], cwd=DATA, capture_output=True, text=True)
-    told = [json.loads(line) for line in done.stdout.splitlines()]
-    words = ", ".join(sorted({e["event"] for e in told})) or done.stderr.strip()
-    yield figure("profile", f"told {words}", done.returncode, "exit", must=0, more=False)
+    process = spawn([FRUGAL, "profile", os.path.join(TOP, "bench/gpu/gpt.yaml"), "train.device=cuda", "--json", "--seconds=4"])
+    lines = process.communicate()[0].splitlines()
+    if process.returncode:
+        raise Failed(f"frugal profile ended with {process.returncode}: {last_words()}")
+    yield {"row": "profile", "text": "told " + ", ".join(sorted({json.loads(line)["event"] for line in lines}))}
 
 
 def row_kernels(options):

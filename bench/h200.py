@@ -16,11 +16,11 @@ import common
 KEPT = "gpu-2026-11-15.txt"
 PEAK_FLOPS, PEAK_BYTES = 790e12, 4.8e12  # a large product as measured; the data sheet's memory
 BY_FLOPS = {"matmul", "attention", "attention_grad"}
-SCALARS = {"broadcast", "clip"}  # of a number: nothing follows from their bytes
+SCALARS = {"broadcast", "clip", "muon"}  # of a number: nothing follows from their bytes
 SIZES = {"124M": ("gpt2", 64), "1558M": ("gpt2-xl", 16)}  # a known model, which is its name among the kernels too, and its batch
 HEAD = (f"{'model':<8}{'rates from':>12}{'told':>10}{'measured':>10}{'error':>8}{'plan':>8}{'used':>8}{'error':>8}\n"
         f"{'':<8}{'':>12}{'tok/s':>10}{'tok/s':>10}{'%':>8}{'GiB':>8}{'GiB':>8}{'%':>8}")
-LINE = re.compile(r"^kernels +([a-z0-9-]+):   ([a-z0-9_]+)(?:\+[a-z0-9_]+)*\s+[a-z_]+\s+\d+\s+([\d.]+)\s+[\d.]+%\s+([\d.]+)\s+([\d.]+)\s+\d+%")
+LINE = re.compile(r"^kernels +([a-z0-9-]+):   ([a-z0-9_]+)(?:\+[a-z0-9_]+)*\s+[a-z0-9_]+\s+\d+\s+([\d.]+)\s+[\d.]+%\s+([\d.]+)\s+([\d.]+)\s+\d+%")
 
 
 def kept():

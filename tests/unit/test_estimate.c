@@ -65,7 +65,7 @@ static struct estimate on_h200(struct arena *perm, struct arena scratch, i64 dep
     return estimate_step(&d, &w, DT_BF16, &shape);
 }
 
-/* bench/results/gpu-2026-11-15.txt, whose profiles the rates come from: 10 % is what the plan promises (`bench/run
+/* bench/results/gpu-kernels-2026-11-15.txt, whose profiles the rates come from: 10 % is what the plan promises (`bench/run
  * h200` foretells each size from the other's profile alone). Memory is to the byte but for kernels'
  * workspaces. */
 TEST(gpt2_on_an_h200_as_it_was_measured)
