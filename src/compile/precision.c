@@ -27,7 +27,8 @@ struct lowering {
     bool         *kept;       /* by value: persists, or only leads to what does: shall be f32 */
     bool         *stream;     /* by value: of the residual stream, which is f32; NULL: no such thing */
     i32          *readers;    /* by value, in the model as it was written */
-    bool         *added;      /* by value: one of them is a sum */
+    bool         *added;      /* by value: one of them is a sum, or dropout before one */
+    bool          fp8;        /* products may read 8 bits, and then give no f32 */
 };
 
 /* Gradients of parameters, also while they are scaled, turned round or added up on their way. */
@@ -108,12 +109,12 @@ static bool reads_stream(const struct lowering *l, const struct node *n)
     return false;
 }
 
-/* A low value in f32: by the product itself where nobody else reads it, else by a cast. */
+/* A low value in f32: by the product itself where nobody else reads it and it may, else by a cast. */
 static i32 raise(struct lowering *l, i32 value)
 {
     struct value *v = &l->g->values[value];
     struct node  *n = v->node < 0 ? NULL : &l->g->nodes[v->node];
-    if (!n || n->op != OP_MATMUL || l->readers[value] != 1) return as_type(l, value, DT_F32);
+    if (!n || n->op != OP_MATMUL || l->readers[value] != 1 || l->fp8) return as_type(l, value, DT_F32);
     n->at.wide    = 1;
     v->type.dtype = DT_F32;
     return value;
@@ -201,6 +202,7 @@ static struct lowering lowering_new(struct graph *g, const struct compile_config
     i32             count = g->value_count, room = 3 * count + 2; /* two casts of each, rng */
     struct lowering l = { .g = g, .low = c->precision };
     l.stochastic      = c->stochastic && g->forward_count;
+    l.fp8             = c->fp8 != FP8_OFF;
     l.was             = NEW(scratch, struct type, room);
     l.now             = NEW(scratch, i32, room);
     l.cast[0]         = NEW(scratch, i32, room);
@@ -209,11 +211,14 @@ static struct lowering lowering_new(struct graph *g, const struct compile_config
     l.stream          = c->wide_sums ? NEW(scratch, bool, room) : NULL;
     l.readers         = NEW(scratch, i32, room);
     l.added           = NEW(scratch, bool, room);
-    for (i32 i = 0; i < g->node_count; i++)
-        for (i32 k = 0; k < g->nodes[i].in_count; k++) {
-            l.readers[g->nodes[i].in[k]]++;
-            l.added[g->nodes[i].in[k]] |= g->nodes[i].op == OP_ADD;
+    for (i32 i = g->node_count - 1; i >= 0; i--) {
+        const struct node *n   = &g->nodes[i];
+        bool               adds = n->op == OP_ADD || (n->op == OP_DROPOUT && l.added[n->out]);
+        for (i32 k = 0; k < n->in_count; k++) {
+            l.readers[n->in[k]]++;
+            l.added[n->in[k]] |= adds;
         }
+    }
     for (i32 v = 0; v < room; v++) {
         l.was[v]     = v < count ? g->values[v].type : (struct type){ 0 };
         l.now[v]     = v;
