@@ -472,9 +472,12 @@ static void case_xent(struct maker *m)
 /* Some as wide as a vocabulary, for which there are kernels of their own. */
 static void case_xent_both(struct maker *m)
 {
-    if (draw_to(m->draw, 4)) case_xent(m);
-    else xent_over(m, shape_1(size(m, 9)), 8 * (1024 + (i64)draw_to(m->draw, 6200)));
-    m->c->at.cap = draw_coin(m->draw) ? 0 : 15;
+    static const f64 caps[] = { 0, 0, 2, 15 };
+    i64              kind   = (i64)draw_to(m->draw, 8); /* many rows, or wide ones, or neither */
+    if (kind > 1) case_xent(m);
+    else if (kind) xent_over(m, shape_1(size(m, 9)), 8 * (1024 + (i64)draw_to(m->draw, 6200)));
+    else xent_over(m, shape_1(300 + (i64)draw_to(m->draw, 100)), 8 * (1024 + (i64)draw_to(m->draw, 40)));
+    m->c->at.cap = caps[draw_to(m->draw, COUNT_OF(caps))];
     add_normal(m, wide_dtype(m), m->c->in[1].shape, 1, 0);
 }
 

@@ -235,7 +235,7 @@ __device__ inline f32 block_log2_sum(f32 top, f32 sum, int turn)
 /* A thread's part of a row: every STREAM_THREADSth run of 16 bytes, -inf behind the end. */
 template <class T, bool CAP> struct row_part {
     typedef typename two<T>::type pair;
-    pair                          v[STREAM_RUNS][4];
+    alignas(16) pair              v[STREAM_RUNS][4];
 
     __device__ void take(const uint4 *row, int runs)
     {
@@ -254,11 +254,12 @@ template <class T, bool CAP> struct row_part {
         float2 both = two<T>::wide(top);
         return fmaxf(-1e30f, fmaxf(both.x, both.y));
     }
-    __device__ f32 sum(f32 top2, const struct both &s) const
+    __device__ f32 sum(int runs, f32 top2, const struct both &s) const
     {
         f32 sum = 0;
 #pragma unroll
         for (int i = 0; i < 4 * STREAM_RUNS; i++) {
+            if (CAP && i / 4 * STREAM_THREADS + (int)threadIdx.x >= runs) break; /* a cap makes a number of -inf */
             float2 x = two<T>::wide(v[i / 4][i % 4]);
             sum += exp2_fast(fmaf(capped<T, CAP>(x.x, s), LOG2_E, -top2)) +
                    exp2_fast(fmaf(capped<T, CAP>(x.y, s), LOG2_E, -top2));
@@ -315,7 +316,7 @@ xent_both_streamed(T *dx, f32 *loss, const T *x, const i32 *targets, const f32 *
         if (mine && target >= 0) own = capped<T, CAP>(to_f32(reinterpret_cast<T *>(queue + turn * runs)[target]), s);
         f32 top2 = capped<T, CAP>(part.largest(), s) * LOG2_E;
         ask(row + (i64)AHEAD * gridDim.x, turn);
-        f32 sum = part.sum(top2, s);
+        f32 sum = part.sum(runs, top2, s);
         part.forget_f32();
         f32 lse2 = block_log2_sum(top2, sum, turn);
         part.put_grad(reinterpret_cast<uint4 *>(dx + row * s.width), runs, lse2, d, s);
