@@ -37,6 +37,16 @@ has err '/dev/full/trace.json'
 run 2 profile
 has err 'which run file'
 
+# A driver that one process began with cannot be gone on with in its copy: every look has its own.
+frugal=$top/build/frugal_seeded
+export SEEDED="gpu=1"
+run 0 profile run.yaml train.device=cuda train.epochs=0 --seconds 1
+has out '^Profile of 3 steps'
+has out '^  train: .* at .*, of which .* stay$'
+has out '^verdict '
+unset SEEDED
+frugal=${FRUGAL:-$top/build/frugal}
+
 # On the way of a run, which goes on to its end.
 run 0 train run.yaml --profile wait=1,warmup=1,active=2,limit=3
 has out '^Profile of 2 steps'

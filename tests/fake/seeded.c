@@ -7,6 +7,7 @@
  *
  * The clock may run faster, so that limits of seconds need none; delays are given in its time. Delays are slept at
  * the seam, by the thread that calls it; files of /proc tell of two cores and 16 GiB, as the numbers below say. */
+#include "backend/cuda/cuda.h"
 #include "base/far.h"
 #include "base/thread.h"
 #include "store/reach.h"
@@ -25,6 +26,7 @@
     SEED(reads, 1e18, "so many of them, by each process; further ones take as long as they do")    \
     SEED(far_ms, 0, "each read over the network")                                                  \
     SEED(copy_ms, 0, "each copy that a checkpoint is written from")                                \
+    SEED(gpu, 0, "1: the processor answers as a GPU would")                                        \
     SEED(tell_ms, 0, "each write to the standard output")                                          \
     SEED(mhz, 3000, "of the second core; the first has 3000")                                      \
     SEED(swap_mib_s, 0, "to the swap space and back")                                              \
@@ -153,6 +155,19 @@ void __wrap_snapshot_copy(void *snapshot)
 {
     delay(seed.copy_ms);
     __real_snapshot_copy(snapshot);
+}
+
+/* As a driver has it: what was begun in one process cannot be gone on with in its copy. */
+enum status __real_backend_cuda_open(struct arena *perm, struct backend **out, struct err *err);
+enum status __wrap_backend_cuda_open(struct arena *perm, struct backend **out, struct err *err);
+enum status __wrap_backend_cuda_open(struct arena *perm, struct backend **out, struct err *err)
+{
+    static pid_t begun_in;
+    if (seed.gpu <= 0) return __real_backend_cuda_open(perm, out, err);
+    if (begun_in && begun_in != getpid())
+        return err_set(err, STATUS_WORLD, "the GPU does not answer: initialization error");
+    begun_in = getpid();
+    return backend_cpu_open(perm, 1, BACKEND_FAST, out, err);
 }
 
 static ssize_t tell(void *context, const char *text, size_t bytes)
