@@ -6,7 +6,7 @@
 #include "train/elsewhere.h"
 
 static struct err err;
-static i64        later_ns; /* the clock of the test, ahead of the machine's */
+static _Atomic i64 later_ns; /* the clock of the test, ahead of the machine's; threads read it */
 
 static i64 now_ns(struct os *os) { return os_real()->now_ns(os) + later_ns; }
 static i64 wall_ns(struct os *os) { return os_real()->wall_ns(os) + later_ns; }
