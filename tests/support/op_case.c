@@ -422,6 +422,8 @@ static void case_attention(struct maker *m)
     static const i64 dims[] = { 1, 4, 5, 8, 16, 24, 32, 48, 64, 80, 96, 128 };
     i64              D = dims[draw_to(m->draw, COUNT_OF(dims))], G = 1 + draw_to(m->draw, 2);
     i64 H = G * (1 + draw_to(m->draw, 3)), B = 1 + draw_to(m->draw, 2), T = size(m, 65);
+    bool whole = draw_to(m->draw, 4) == 0; /* blocks of rows and a size of head that fast kernels are made for */
+    if (whole) D = 64, T = 128 * (1 + draw_to(m->draw, 2));
     m->c->at.heads    = H;
     m->c->at.kv_heads = G;
     m->c->at.causal   = draw_coin(m->draw);
@@ -429,7 +431,7 @@ static void case_attention(struct maker *m)
     f64 scale         = draw_coin(m->draw) ? 1 : 3;
     m->c->terms       = (f64)(T * (H / G) + D) * pow(scale, 4);
     add_normal(m, m->dtype, shape_3(B, T, (H + 2 * G) * D), scale, 0);
-    if (draw_coin(m->draw)) add_uniform(m, DT_I32, shape_1(B), 0, (f64)(T + 1));
+    if (!whole && draw_coin(m->draw)) add_uniform(m, DT_I32, shape_1(B), 0, (f64)(T + 1));
 }
 
 static void case_heads(struct maker *m)
