@@ -33,7 +33,7 @@ u32  rng_u32(struct rng_key key, u64 element);
 f64  rng_uniform(struct rng_key key, u64 element); /* [0, 1), 32 bits */
 f64  rng_normal(struct rng_key key, u64 element);  /* Box-Muller: elements 2i, 2i+1 share a pair */
 
-/* (f32)(scale * rng_normal) of elements first .. first+count-1, three times as fast. */
+/* (f32)(scale * rng_normal) of elements first .. first+count-1, many times as fast. */
 void rng_fill_normal(struct rng_key key, u64 first_element, i64 count, f64 scale, f32 *out);
 
 /* Elements first .. first+count-1: rng_uniform cut (not rounded) to f32's 24 bits, so in [0, 1). */
