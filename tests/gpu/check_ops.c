@@ -67,6 +67,7 @@ static void add_chain(struct bench *b, struct draw *d)
     then->count           = 1 + (i32)draw_to(d, 3);
     then->keep            = draw_to(d, 2) && op_info(c->op)->out_count < OP_OUT_MAX;
     for (i32 i = 0; i < then->count; i++) then->op[i] = maps[draw_to(d, COUNT_OF(maps))];
+    if (draw_to(d, 2)) *then = (struct chain){ .count = 1, .op = { OP_ADD } }; /* a residual's, which kernels know */
     for (i32 i = c->in_count; i < inputs_of(c); i++) {
         c->in[i]   = c->out[0];
         c->data[i] = arena_take(&b->perm, MAX(1, type_bytes(c->in[i])), 1, 64);

@@ -323,9 +323,15 @@ static void case_embedding(struct maker *m)
     m->c->terms = (f64)(2 * ids);
 }
 
+/* In large draws some have more rows than a GPU's blocks take at once, or more columns. */
 static void case_layernorm(struct maker *m)
 {
-    struct shape s = shape_3(1 + draw_to(m->draw, 3), size(m, 65), size(m, 1024));
+    static const i64 wide[] = { 1032, 1600, 2048, 3072, 4096, 4104 };
+    struct shape     s      = shape_3(1 + draw_to(m->draw, 3), size(m, 65), size(m, 1024));
+    i64              kind   = m->draw->large ? draw_to(m->draw, 4) : 0;
+    if (kind == 1) s = shape_2(5000 + draw_to(m->draw, 5000), 8 * (1 + draw_to(m->draw, 16)));
+    if (kind == 2) s = shape_2(1 + draw_to(m->draw, 200), wide[draw_to(m->draw, COUNT_OF(wide))]);
+    if (kind == 3) s = shape_2(2200 + draw_to(m->draw, 1000), 1600);
     enum dtype   w = weight_dtype(m);
     m->c->at.eps   = 1e-5;
     m->c->terms    = (f64)(shape_last(s) + shape_rows(s));

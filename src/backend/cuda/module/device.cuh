@@ -40,25 +40,6 @@ template <class T> __device__ inline void store_pack(T *p, const pack<T> &v)
 {
     *reinterpret_cast<pack<T> *>(p) = v;
 }
-/* N numbers of any type as f32: as wide as the type allows. */
-template <int N, class T> __device__ inline void load_f32(f32 *to, const T *p)
-{
-    struct alignas(N * sizeof(T)) wide {
-        T v[N];
-    } w = *reinterpret_cast<const wide *>(p);
-#pragma unroll
-    for (int i = 0; i < N; i++) to[i] = to_f32(w.v[i]);
-}
-template <int N, class T> __device__ inline void store_f32(T *p, const f32 *from)
-{
-    struct alignas(N * sizeof(T)) wide {
-        T v[N];
-    } w;
-#pragma unroll
-    for (int i = 0; i < N; i++) w.v[i] = from_f32<T>(from[i]);
-    *reinterpret_cast<wide *>(p) = w;
-}
-
 /* N numbers as they lie in memory: half the registers of their f32s where T is of 16 bits. */
 template <int N, class T> struct alignas(N * sizeof(T) > 16 ? 16 : N * sizeof(T)) chunk {
     T               v[N];
@@ -68,8 +49,36 @@ template <int N, class T> struct alignas(N * sizeof(T) > 16 ? 16 : N * sizeof(T)
 #pragma unroll
         for (int i = 0; i < N; i++) v[i] = from_f32<T>(0);
     }
-    __device__ f32 operator[](int i) const { return to_f32(v[i]); }
+    __device__ void set(const f32 *from)
+    {
+#pragma unroll
+        for (int i = 0; i < N; i++) v[i] = from_f32<T>(from[i]);
+    }
+    __device__ f32 operator[](int i) const
+    {
+        if constexpr (std::is_same_v<T, bf16> && N % 2 == 0) { /* by one instruction each, the upper of two as well */
+            u32 two;
+            memcpy(&two, v + i / 2 * 2, sizeof two);
+            return __uint_as_float(i % 2 ? two & 0xFFFF0000u : two << 16);
+        }
+        return to_f32(v[i]);
+    }
 };
+
+/* N numbers of any type as f32. */
+template <int N, class T> __device__ inline void load_f32(f32 *to, const T *p)
+{
+    chunk<N, T> c;
+    c.load(p);
+#pragma unroll
+    for (int i = 0; i < N; i++) to[i] = c[i];
+}
+template <int N, class T> __device__ inline void store_f32(T *p, const f32 *from)
+{
+    chunk<N, T> c;
+    c.set(from);
+    *reinterpret_cast<chunk<N, T> *>(p) = c;
+}
 
 /* 16 bytes on their way into shared memory while the thread goes on. After async_wait<N> all but the last N
  * groups of its copies are there, for itself: others need a barrier. */

@@ -1,4 +1,4 @@
-/* norm.cu - layer norm and RMS norm, a warp a row; batch norm, columns summed in parts.
+/* norm.cu - layer norm and RMS norm, by rows; batch norm, columns summed in parts.
  *
  * With xhat = (x - mean) rstd and g = dy w, all of them have (m: mean over what was normalised)
  *     dx = rstd (g - m(g) - xhat m(g xhat))
@@ -185,120 +185,164 @@ __global__ void row_norm_grad(T *dx, f32 *part, const T *dy, const T *x, const W
     }
 }
 
-/* A run of 16 bytes from shared memory, even if the compiler has it still: registers are needed for sums. */
-template <class T> __device__ inline chunk<CHUNK, T> read_again(const chunk<CHUNK, T> *from)
+/* --- the same for rows of 16-bit numbers, by batches through shared memory ---
+ *
+ * The next batch is on its way while a block works on one. Warps take the two sums of each row; then a thread has one run
+ * of columns, in every G-th row, so that sums over rows take few registers, whatever the width:
+ *
+ *     thread    0 .. units-1 | units .. 2 units-1 |         A batch is contiguous, and a thread's runs lie
+ *     turn 0    row 0        | row 1              |  G = 2  G x units apart. It copies what it reads here
+ *     turn 1    row 2        | row 3              |         itself, so it may copy again without a barrier. */
+enum { BATCH_WARPS = 16, BATCH_THREADS = 32 * BATCH_WARPS, BATCH_TURNS = 4 };
+enum { BATCH_MEET_MAX = 256 }; /* bytes of shared memory for what is known of rows */
+
+template <class T, class W> struct norm_rows {
+    T              *dx;
+    const T        *dy, *x, *also; /* no `also`: NULL */
+    const W        *w;             /* NULL: ones */
+    const f32      *means, *rstds;
+    struct row_norm s;
+};
+
+/* Has this thread a run in this turn of the batch? */
+template <int G> __device__ inline bool has_run(i64 batch, i64 end, int turn, int units)
 {
-    union {
-        unsigned        word[4];
-        chunk<CHUNK, T> run;
-    } to;
-    asm volatile("ld.volatile.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to.word[0]), "=r"(to.word[1]), "=r"(to.word[2]), "=r"(to.word[3])
-                 : "r"((unsigned)__cvta_generic_to_shared(from)));
-    return to.run;
+    int group = (int)threadIdx.x / units;
+    return group < G && batch + turn * G + group < end;
 }
 
-/* The sums of a block's warps: one after another adds its own to what lies in `sums`, and the last one stores them in
- * `to`. Barriers come first: whatever the threads had in `sums` is done with. */
-template <int C, bool MEAN>
-__device__ inline void meet_sums(f32 (&dw)[C][CHUNK], f32 (&db)[C][CHUNK], f32 *sums, f32 *to, int width)
+/* To [x, dy, also][row][unit]. */
+template <int G, class T, class W>
+__device__ inline void fetch_batch(chunk<CHUNK, T> *to, const norm_rows<T, W> &n, i64 batch, i64 end)
 {
-    int  lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    auto meet = [&](f32 *mine, int at) {
-        f32 so_far[CHUNK] = {};
-        if (warp) load_f32<CHUNK>(so_far, sums + at);
+    int units = (int)n.s.width / CHUNK, operand = BATCH_TURNS * G * units;
 #pragma unroll
-        for (int n = 0; n < CHUNK; n++) so_far[n] += mine[n];
-        store_f32<CHUNK>((warp == WARPS - 1 ? to : sums) + at, so_far);
-    };
-    for (int turn = 0; turn < WARPS; turn++) {
-        __syncthreads();
-        if (turn != warp) continue;
+    for (int turn = 0; turn < BATCH_TURNS; turn++) {
+        int i  = turn * G * units + (int)threadIdx.x;
+        i64 at = (batch * units + i) * CHUNK;
+        if (!has_run<G>(batch, end, turn, units)) break;
+        async_copy(to + i, n.x + at);
+        async_copy(to + i + operand, n.dy + at);
+        if (n.also) async_copy(to + i + 2 * operand, n.also + at);
+    }
+    async_group();
+}
+
+/* This lane's part of a row's sums of g and g (x - mean); SHARE warps have a row. */
+template <int SHARE, bool MEAN, class T>
+__device__ inline float2 sums_of_row(const chunk<CHUNK, T> *row, int operand, const f32 (&w)[BATCH_TURNS][CHUNK],
+                                     int unit, int units, f32 mean)
+{
+    float2 sum = make_float2(0, 0);
 #pragma unroll
-        for (int c = 0; c < C; c++) {
-            int column = (c * 32 + lane) * CHUNK;
-            if (column >= width) continue;
-            meet(dw[c], column);
-            if (MEAN) meet(db[c], width + column);
+    for (int turn = 0; turn < BATCH_TURNS; turn++) {
+        int at = unit + turn * SHARE * 32;
+        if (at >= units) break;
+        chunk<CHUNK, T> of_x = row[at], of_d = row[at + operand];
+#pragma unroll
+        for (int n = 0; n < CHUNK; n++) {
+            f32 g = of_d[n] * w[turn][n];
+            if (MEAN) sum.x += g;
+            sum.y += g * (of_x[n] - mean);
+        }
+    }
+    return sum;
+}
+
+/* A run of dx, stored; what it gives to dw and db. `is`: mean and rstd; `m`: the row's means of g and g xhat. */
+template <class T, class W>
+__device__ inline void finish_run(const norm_rows<T, W> &n, i64 at, const chunk<CHUNK, T> *batch, int operand,
+                                  const f32 (&w)[CHUNK], float2 is, float2 m, f32 (&sums)[2][CHUNK])
+{
+    chunk<CHUNK, T> of_x = batch[0], of_d = batch[operand], result;
+    f32             d[CHUNK];
+#pragma unroll
+    for (int k = 0; k < CHUNK; k++) {
+        f32 xhat = (of_x[k] - is.x) * is.y, g = of_d[k];
+        sums[0][k] += g * xhat;
+        sums[1][k] += g;
+        d[k] = is.y * (g * w[k] - m.x - xhat * m.y);
+    }
+    result.set(d);
+    if (n.also) {
+        chunk<CHUNK, T> more = batch[2 * operand];
+#pragma unroll
+        for (int k = 0; k < CHUNK; k++) d[k] = result[k] + more[k];
+        result.set(d);
+    }
+    *reinterpret_cast<chunk<CHUNK, T> *>(n.dx + at) = result;
+}
+
+/* A column's sums are in G threads: they meet, and the block's part is stored. */
+template <int G> __device__ inline void store_part(f32 *to, f32 *meet, const f32 (&sums)[2][CHUNK], int width)
+{
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < 2; k++) {
+        if ((int)threadIdx.x * CHUNK < G * width) store_f32<CHUNK>(meet + k * G * width + threadIdx.x * CHUNK, sums[k]);
+    }
+    __syncthreads();
+    for (int k = 0; k < 2; k++) {
+        for (int i = threadIdx.x; i < width; i += BATCH_THREADS) {
+            f32 sum = 0;
+#pragma unroll
+            for (int g = 0; g < G; g++) sum += meet[(k * G + g) * width + i];
+            to[k * width + i] = sum;
         }
     }
 }
 
-/* The same for rows of 16-bit numbers, a warp a row and C runs a lane: the next row is on its way into shared memory
- * while the warp works on this one. Lanes copy what they read themselves, and dw and db stay in registers, so that
- * no warp waits for another before the end, when the block's sums meet. */
-template <int C, class T, class W, bool MEAN>
-__global__ void __launch_bounds__(THREADS, C <= 3 ? 2 : 1)
-row_norm_grad_streamed(T *dx, f32 *part, const T *dy, const T *x, const W *w, const T *also,
-                       const f32 *means, const f32 *rstds, struct row_norm s)
+template <int G, class T, class W, bool MEAN>
+__global__ void __launch_bounds__(BATCH_THREADS, 1) row_norm_grad_streamed(norm_rows<T, W> n, f32 *part)
 {
-    extern __shared__ __align__(32) u8 rows_ahead[]; /* [warp][turn][x, dy, also][C][lane] */
-    typedef chunk<CHUNK, T> run;
-    int  lane = threadIdx.x % 32, warp = threadIdx.x / 32, width = (int)s.width, turn = 0;
-    run *mine = reinterpret_cast<run *>(rows_ahead) + warp * (2 * 3 * C * 32) + lane;
-    f32  dw[C][CHUNK] = {}, db[C][CHUNK] = {}, scale[C][CHUNK], next_mean = 0, next_rstd = 0;
-    auto slot   = [&](int which, int operand, int c) { return mine + ((which * 3 + operand) * C + c) * 32; };
-    auto column = [&](int c) { return (c * 32 + lane) * CHUNK; };
-    auto fetch  = [&](i64 row, int which) {
-        if (row < s.rows) {
+    constexpr int ROWS = BATCH_TURNS * G, SHARE = BATCH_WARPS / ROWS;
+    extern __shared__ __align__(32) u8 ahead[];       /* two batches */
+    __shared__ float2 meet[ROWS][SHARE], known[ROWS]; /* parts of a row's means; its mean and rstd */
+    auto *batches = reinterpret_cast<chunk<CHUNK, T> *>(ahead);
+    int   units = (int)n.s.width / CHUNK, operand = ROWS * units, which = 0;
+    int   warp = threadIdx.x / 32, row = warp / SHARE, unit = warp % SHARE * 32 + threadIdx.x % 32;
+    i64   from = n.s.rows * blockIdx.x / gridDim.x, to = n.s.rows * (blockIdx.x + 1) / gridDim.x;
+    f32   sums[2][CHUNK] = {}, w[CHUNK], row_w[BATCH_TURNS][CHUNK], per = 1 / (f32)n.s.width, mean = 0, rstd = 0;
+    auto  load_w = [&](f32 *to_w, int at) {
 #pragma unroll
-            for (int c = 0; c < C; c++) {
-                i64 at = row * width + column(c);
-                if (column(c) >= width) continue;
-                async_copy(slot(which, 0, c), x + at);
-                async_copy(slot(which, 1, c), dy + at);
-                if (also) async_copy(slot(which, 2, c), also + at);
-            }
-            next_mean = MEAN ? means[row] : 0;
-            next_rstd = rstds[row];
-        }
-        async_group();
+        for (int k = 0; k < CHUNK; k++) to_w[k] = 1;
+        if (n.w && at < units) load_f32<CHUNK>(to_w, n.w + at * CHUNK);
     };
+    auto look_up = [&](i64 at) { /* a batch ahead */
+        if (MEAN && at < to) mean = n.means[at];
+        if (at < to) rstd = n.rstds[at];
+    };
+    fetch_batch<G>(batches, n, from, to);
+    fetch_batch<G>(batches + 3 * operand, n, from + ROWS, to);
+    look_up(from + row);
+    load_w(w, (int)threadIdx.x % units);
 #pragma unroll
-    for (int c = 0; c < C; c++) {
-#pragma unroll
-        for (int n = 0; n < CHUNK; n++) scale[c][n] = 1;
-        if (w && column(c) < width) load_f32<CHUNK>(scale[c], w + column(c));
-        for (int k = 0; k < 6 && column(c) >= width; k++) slot(k / 3, k % 3, c)->clear(); /* never copied to */
-    }
-    i64 step = (i64)gridDim.x * WARPS, first = (i64)blockIdx.x * WARPS + warp;
-    fetch(first, 0);
-    for (i64 row = first; row < s.rows; row += step, turn ^= 1) {
-        f32 mean = next_mean, rstd = next_rstd, sum_g = 0, sum_gx = 0;
-        fetch(row + step, turn ^ 1);
+    for (int turn = 0; turn < BATCH_TURNS; turn++) load_w(row_w[turn], unit + turn * SHARE * 32);
+    for (i64 batch = from; batch < to; batch += ROWS, which ^= 1) {
+        auto  *here = batches + which * 3 * operand;
+        float2 is = make_float2(mean, rstd), sum = make_float2(0, 0);
+        look_up(batch + ROWS + row);
         async_wait<1>();
-#pragma unroll
-        for (int c = 0; c < C; c++) {
-            run of_x = *slot(turn, 0, c), of_d = *slot(turn, 1, c);
-#pragma unroll
-            for (int n = 0; n < CHUNK; n++) {
-                f32 xhat = (of_x[n] - mean) * rstd, g = of_d[n];
-                dw[c][n] += g * xhat;
-                if (MEAN) db[c][n] += g;
-                g *= scale[c][n];
-                if (MEAN) sum_g += g;
-                sum_gx += g * xhat;
-            }
+        __syncthreads();
+        if (batch + row < to) sum = sums_of_row<SHARE, MEAN>(here + row * units, operand, row_w, unit, units, is.x);
+        sum = make_float2(MEAN ? warp_sum(sum.x) * per : 0, warp_sum(sum.y) * per * is.y);
+        if (threadIdx.x % 32 == 0) {
+            meet[row][warp % SHARE] = sum;
+            known[row]              = is;
         }
-        sum_g  = MEAN ? warp_sum(sum_g) / (f32)width : 0;
-        sum_gx = warp_sum(sum_gx) / (f32)width;
+        __syncthreads();
 #pragma unroll
-        for (int c = 0; c < C; c++) {
-            if (column(c) >= width) continue;
-            run of_x = read_again(slot(turn, 0, c)), of_d = read_again(slot(turn, 1, c));
-            run more = *slot(turn, 2, c);
-            f32 d[CHUNK];
+        for (int turn = 0; turn < BATCH_TURNS; turn++) {
+            int    i = turn * G * units + (int)threadIdx.x, r = turn * G + (int)threadIdx.x / units;
+            float2 m = make_float2(0, 0);
+            if (!has_run<G>(batch, to, turn, units)) break;
 #pragma unroll
-            for (int n = 0; n < CHUNK; n++) {
-                f32 xhat = (of_x[n] - mean) * rstd;
-                d[n]     = rstd * (of_d[n] * scale[c][n] - sum_g - xhat * sum_gx);
-                if (also) d[n] = to_f32(from_f32<T>(d[n])) + more[n];
-            }
-            store_f32<CHUNK>(dx + row * width + column(c), d);
+            for (int k = 0; k < SHARE; k++) m = make_float2(m.x + meet[r][k].x, m.y + meet[r][k].y);
+            finish_run(n, (batch * units + i) * CHUNK, here + i, operand, w, known[r], m, sums);
         }
+        fetch_batch<G>(here, n, batch + 2 * ROWS, to);
     }
-    async_wait<0>();
-    meet_sums<C, MEAN>(dw, db, reinterpret_cast<f32 *>(rows_ahead), part + (i64)blockIdx.x * 2 * width, width);
+    store_part<G>(part + (i64)blockIdx.x * 2 * n.s.width, reinterpret_cast<f32 *>(ahead), sums, (int)n.s.width);
 }
 
 /* Rows too wide or too odd for that: a warp a row, and a thread a column. */
@@ -497,20 +541,20 @@ template <bool MEAN> static void run_grad_in_registers(const struct gpu_call *c)
     });
 }
 
-enum { STREAMED_RUNS_MAX = 7 }; /* of a lane: 1792 columns */
-
-static i64 runs_of(i64 width) /* of a lane, in sizes that there are kernels for */
+/* Rows side by side in a batch: as many as the threads have runs for. */
+static i64 groups_of(i64 width)
 {
-    i64 runs = MAX(3, div_up(width, 32 * CHUNK));
-    return runs == 6 ? 7 : runs;
+    i64 groups = BATCH_THREADS * CHUNK / width;
+    return groups >= 4 ? 4 : groups >= 2 ? 2 : groups;
 }
 
-static i64 streamed_bytes(i64 width) { return WARPS * 2 * 3 * runs_of(width) * 32 * 16; }
+/* Of two batches, three operands each. */
+static i64 streamed_bytes(i64 width) { return 2 * 3 * BATCH_TURNS * groups_of(width) * width * 2; }
 
-/* One or two on each of an H200's processors; two rows a warp at least. */
+/* One on each of an H200's processors; a batch each at least. */
 static i64 streamed_blocks(const struct row_norm &s)
 {
-    return MAX(1, MIN(runs_of(s.width) == 3 ? 264 : 132, s.rows / (2 * WARPS)));
+    return MAX(1, MIN(132, s.rows / (BATCH_TURNS * groups_of(s.width))));
 }
 
 template <bool MEAN> static i64 work_streamed(const struct gpu_call *c)
@@ -527,24 +571,22 @@ template <bool MEAN> static void run_grad_streamed(const struct gpu_call *c)
     with_types(n.x->type.dtype, c->out[1].type.dtype, [&](auto t, auto v) {
         typedef decltype(t) T;
         typedef decltype(v) W;
-        auto launch = [&](auto runs) {
-            auto f = row_norm_grad_streamed<decltype(runs)::value, T, W, MEAN>;
+        norm_rows<T, W> rows = { data_of<T>(c->out[0]), data_of<T>(*n.dy), data_of<T>(*n.x),
+                                 n.also ? data_of<T>(*n.also) : NULL, n.w ? data_of<W>(*n.w) : NULL,
+                                 n.means, n.rstds, n.s };
+        auto launch = [&](auto groups) {
+            auto f = row_norm_grad_streamed<decltype(groups)::value, T, W, MEAN>;
             cudaFuncSetAttribute(f, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
-            f<<<(unsigned)blocks, THREADS, (size_t)bytes, c->gpu->stream>>>(
-                data_of<T>(c->out[0]), (f32 *)c->work, data_of<T>(*n.dy), data_of<T>(*n.x),
-                n.w ? data_of<W>(*n.w) : NULL, n.also ? data_of<T>(*n.also) : NULL, n.means, n.rstds,
-                n.s);
-            launch_add_pairs<W>(c, data_of<W>(c->out[1]), MEAN ? data_of<W>(c->out[2]) : NULL,
-                                n.s.width, blocks);
+            f<<<(unsigned)blocks, BATCH_THREADS, (size_t)bytes, c->gpu->stream>>>(rows, (f32 *)c->work);
         };
         if constexpr (sizeof(T) == 2) {
-            switch (runs_of(n.s.width)) {
-            case 3: launch(std::integral_constant<int, 3>()); break;
+            switch (groups_of(n.s.width)) {
             case 4: launch(std::integral_constant<int, 4>()); break;
-            case 5: launch(std::integral_constant<int, 5>()); break;
-            default: launch(std::integral_constant<int, 7>());
+            case 2: launch(std::integral_constant<int, 2>()); break;
+            default: launch(std::integral_constant<int, 1>());
             }
         }
+        launch_add_pairs<W>(c, data_of<W>(c->out[1]), MEAN ? data_of<W>(c->out[2]) : NULL, n.s.width, blocks);
     });
 }
 
@@ -580,7 +622,7 @@ static bool takes_grad_streamed(const struct gpu_call *c)
 {
     i64 width = shape_last(c->in[1].type.shape);
     return takes_grad(c) && dtype_bytes(c->in[1].type.dtype) == 2 &&
-           width <= STREAMED_RUNS_MAX * 32 * CHUNK && streamed_bytes(width) <= c->gpu->shared_bytes;
+           groups_of(width) && streamed_bytes(width) + BATCH_MEET_MAX <= c->gpu->shared_bytes;
 }
 
 /* --- batch norm: columns of [rows, width] --- */
