@@ -8,6 +8,7 @@
 #include "cli/config.h"
 #include "run/op_table.h"
 #include "train/train_int.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,11 +90,11 @@ static void profile(struct session *s, enum program_id id, bool each)
     printf("  %-22s %-24s %5s %9s %6s %8s %7s %5s\n", "op", each ? "what" : "kernel", "count", "ms",
            "share", "GFLOP/s", "GB/s", "roof");
     for (i64 i = 0; i < t.count; i++) {
-        const struct op_row *r = &t.rows[i];
+        const struct op_row *r  = &t.rows[i];
+        f64                  by = r->seconds > 0 ? r->seconds : INFINITY; /* another's kernel did the work */
         printf("  %-22.*s %-24.*s %5lld %9.3f %5.1f%% %8.1f %7.1f %4.0f%%\n", STR_ARG(r->op),
                STR_ARG(r->what), (long long)r->calls, r->seconds * 1e3, 100 * r->seconds / sum,
-               r->cost.flops / r->seconds * 1e-9, r->cost.bytes / r->seconds * 1e-9,
-               100 * r->roof_s / r->seconds);
+               r->cost.flops / by * 1e-9, r->cost.bytes / by * 1e-9, 100 * r->roof_s / by);
     }
     printf("\n");
 }

@@ -58,7 +58,7 @@ static void op_words(struct say *say, const struct op_row *r, f64 steps, f64 all
     struct str flops  = text_si(&scratch, r->cost.flops / steps),
                moved  = text_bytes(&scratch, r->cost.bytes / steps);
     struct str memory = text_bytes(&scratch, (f64)r->memory_bytes), roof = STR("-"), what = r->what;
-    if (r->roof_s > 0) roof = str_fmt(&scratch, "%.0f%%", 100 * op_roof_share(r));
+    if (!isnan(op_roof_share(r))) roof = str_fmt(&scratch, "%.0f%%", 100 * op_roof_share(r));
     if (what.len > WHAT_COLUMNS) what = str_fmt(&scratch, "%.*s...", WHAT_COLUMNS - 3, what.data);
     say_result(say, "  %-18.*s %6.4g %9.4f %6.1f%% %9.*s %9.*s %9.*s %6.*s  %.*s\n", STR_ARG(r->op),
                (f64)r->calls / steps, 1e3 * r->seconds / steps, 100 * r->seconds / all_s,

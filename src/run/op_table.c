@@ -76,7 +76,11 @@ void op_table_add(struct op_table *t, const struct program *p, const struct targ
     }
 }
 
-f64 op_roof_share(const struct op_row *r) { return r->roof_s > 0 ? r->roof_s / r->seconds : NAN; }
+f64 op_roof_share(const struct op_row *r)
+{
+    bool known = r->roof_s > 0 && r->seconds > 0; /* what another's kernel does takes no time of its own */
+    return known ? r->roof_s / r->seconds : NAN;
+}
 
 /* The key by which the largest comes first. */
 static f64 key_of(const struct op_row *r, enum op_sort by)
@@ -87,7 +91,7 @@ static f64 key_of(const struct op_row *r, enum op_sort by)
     case OPS_FLOPS: return r->cost.flops;
     case OPS_BYTES: return r->cost.bytes;
     case OPS_MEMORY: return (f64)r->memory_bytes;
-    case OPS_ROOF: return r->roof_s > 0 ? -op_roof_share(r) : -INFINITY; /* not known: last */
+    case OPS_ROOF: return isnan(op_roof_share(r)) ? -INFINITY : -op_roof_share(r); /* not known: last */
     }
     ASSERT(!"an order without a key");
     return 0;

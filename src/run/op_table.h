@@ -32,6 +32,6 @@ void op_table_add(struct op_table *t, const struct program *p, const struct targ
 enum op_sort { OPS_TIME, OPS_CALLS, OPS_FLOPS, OPS_BYTES, OPS_MEMORY, OPS_ROOF }; /* roof: lowest first */
 enum op_sort op_sort_of(struct str name); /* "time", "calls", …; anything else is time */
 void op_table_sort(struct op_table *t, enum op_sort by);
-f64  op_roof_share(const struct op_row *r); /* roof over time; NaN: not known */
+f64  op_roof_share(const struct op_row *r); /* roof over time; NaN: not known, or no time of its own */
 
 #endif

@@ -77,6 +77,17 @@ static void add_chain(struct bench *b, struct draw *d)
     if (then->keep) c->out[op_info(c->op)->out_count] = c->out[0];
 }
 
+/* The gradient of a norm is followed by a sum over its rows, a bias's gradient, which its kernel may take as well. */
+static bool has_sum(const struct op_case *c)
+{
+    return c->op == OP_LAYERNORM_GRAD || c->op == OP_RMSNORM_GRAD;
+}
+
+static struct attrs sum_attrs(const struct op_case *c)
+{
+    return (struct attrs){ .count = c->out[0].shape.rank - 1, .wide = c->out[1].dtype == DT_F32 };
+}
+
 static enum status build(void *context, struct graph *g, i64 batch, enum graph_mode mode,
                          struct err *err)
 {
@@ -91,6 +102,9 @@ static enum status build(void *context, struct graph *g, i64 batch, enum graph_m
     i32 out = graph_op(g, c->op, STR("op"), in, inputs_of(c), &c->at);
     for (i32 i = 0; out >= 0 && i < results_of(c); i++)
         graph_output(g, out + i, name_of(g->perm, "out", i));
+    struct attrs over_rows = sum_attrs(c);
+    if (has_sum(c) && out >= 0)
+        graph_output(g, graph_op(g, OP_SUM, STR("sum"), &out, 1, &over_rows), STR("sum"));
     return graph_status(g, err);
 }
 
@@ -100,23 +114,46 @@ static f64 allowed(const struct op_case *c, struct type t)
     return near_allowed(c->op, &c->at, c->in, c->in_count, t, c->terms);
 }
 
+static void *fetched(struct bench *b, const struct persistent *p, struct type t)
+{
+    void *got = arena_take(&b->scratch, MAX(1, type_bytes(t)), 1, 64);
+    b->gpu->table->wait(b->gpu, b->gpu->table->get(b->gpu, p->offset, got, type_bytes(t)));
+    return got;
+}
+
+static void wrong(struct bench *b, struct str name, f64 distance, f64 limit)
+{
+    struct str text = op_case_text(&b->c, &b->scratch), chain = op_text(&b->scratch, b->c.op, &b->c.at);
+    printf("  WRONG %.*s of %.*s [%.*s%s]: off by %.3g, allowed %.3g (CHECK_SEED=%llu)\n", STR_ARG(name),
+           STR_ARG(text), STR_ARG(chain), b->c.at.then.keep ? " kept" : "", distance, limit, (unsigned long long)b->seed);
+    b->failed++;
+}
+
+/* By the naive sum of the rows that the GPU stored. */
+static void compare_sum(struct bench *b, const struct program_set *set)
+{
+    struct type   x  = b->c.out[0], y = type_of(b->c.out[1].dtype, shape_1(shape_last(x.shape)));
+    struct attrs  at = sum_attrs(&b->c);
+    struct tensor in = { fetched(b, program_set_find(set, STR("out0")), x), x, shape_count(x.shape) };
+    struct tensor want = { arena_take(&b->scratch, MAX(1, type_bytes(y)), 1, 64), y, shape_count(y.shape) };
+    struct call   call = { OP_SUM, &at, &in, 1, &want, NULL, 0, NULL };
+    kernel_run(kernel_choose(&call, true), &call);
+    f64 d     = near_distance(fetched(b, program_set_find(set, STR("sum")), y), want.data, y, 0);
+    f64 limit = near_allowed(OP_SUM, &at, &x, 1, y, (f64)shape_rows(x.shape));
+    if (d > limit) wrong(b, STR("sum"), d, limit);
+}
+
 static void compare(struct bench *b, struct str name, const void *want, struct type t,
                     const struct program_set *set)
 {
     const struct persistent *p = program_set_find(set, name);
     if (!p) return;
-    void *got = arena_take(&b->scratch, MAX(1, type_bytes(t)), 1, 64);
-    b->gpu->table->wait(b->gpu, b->gpu->table->get(b->gpu, p->offset, got, type_bytes(t)));
     struct tensor in[OP_IN_MAX];
     for (i32 i = 0; i < b->c.in_count; i++)
         in[i] = (struct tensor){ b->c.data[i], b->c.in[i], shape_count(b->c.in[i].shape) };
-    f64 d = near_distance(got, want, t,
+    f64 d = near_distance(fetched(b, p, t), want, t,
                           near_terms(b->c.op, &b->c.at, in, b->c.in_count, shape_count(t.shape)));
-    if (d <= allowed(&b->c, t)) return;
-    struct str text = op_case_text(&b->c, &b->scratch), chain = op_text(&b->scratch, b->c.op, &b->c.at);
-    printf("  WRONG %.*s of %.*s [%.*s%s]: off by %.3g, allowed %.3g (CHECK_SEED=%llu)\n", STR_ARG(name),
-           STR_ARG(text), STR_ARG(chain), b->c.at.then.keep ? " kept" : "", d, allowed(&b->c, t), (unsigned long long)b->seed);
-    b->failed++;
+    if (!(d <= allowed(&b->c, t))) wrong(b, name, d, allowed(&b->c, t));
 }
 
 /* What the naive kernel leaves in results and in inputs that it writes. */
@@ -166,6 +203,7 @@ static bool run_case(struct bench *b)
         for (i32 i = 0; i < c->in_count; i++) {
             if (writes(c, i)) compare(b, name_of(&b->scratch, "in", i), in[i].data, c->in[i], set);
         }
+        if (has_sum(c)) compare_sum(b, set);
         b->ran++;
         for (i32 i = 0; i < set->programs[PROGRAM_EVAL]->instr_count; i++) {
             struct str name = set->programs[PROGRAM_EVAL]->instrs[i].kernel;

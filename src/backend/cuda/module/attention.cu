@@ -180,7 +180,7 @@ static void run_ATTENTION_GRAD(const struct gpu_call *c)
 }
 
 extern "C" const struct gpu_kernel gpu_kernels_attention[] = {
-    { OP_ATTENTION, "cuda", NULL, run_ATTENTION, NULL, NULL, false },
-    { OP_ATTENTION_GRAD, "cuda", NULL, run_ATTENTION_GRAD, NULL, NULL, false },
+    { OP_ATTENTION, "cuda", NULL, run_ATTENTION, NULL, NULL, 0 },
+    { OP_ATTENTION_GRAD, "cuda", NULL, run_ATTENTION_GRAD, NULL, NULL, 0 },
 };
 GPU_FAMILY(attention)

@@ -65,6 +65,7 @@ struct ready { /* one launch, nothing left to decide; an instruction with a chai
 struct prepared {
     struct ready   *list;
     i32             count;
+    bool           *joined; /* by instruction: a kernel of one before it does its work */
     cudaGraphExec_t graph; /* NULL: it could not be captured */
 };
 
@@ -303,6 +304,53 @@ static enum status prepare_chain(struct cuda *cuda, const struct node *n, struct
     return st;
 }
 
+/* --- sums over rows, by the kernel that makes the rows --- */
+
+/* Does the instruction read or write any of these bytes of the arena? */
+static bool touches(const struct program *p, i32 index, i64 begin, i64 end)
+{
+    const struct instr *instr = &p->instrs[index];
+    const struct node  *n     = &p->graph->nodes[instr->node];
+    bool any = instr->work_bytes && instr->work_offset < end && instr->work_offset + instr->work_bytes > begin;
+    for (i32 k = 0; k < n->in_count + node_results(n); k++) {
+        i32 value = k < n->in_count ? n->in[k] : n->out + k - n->in_count;
+        i64 at    = p->offset[value];
+        any |= at < end && at + type_bytes(p->graph->values[value].type) > begin;
+    }
+    return any;
+}
+
+/* The sum over rows of what this instruction stores (the gradient of the bias that was added there), if it may as well
+ * be written now: nothing until then touches its bytes. -1: there is none. */
+static i32 find_sum(const struct program *p, i32 index)
+{
+    const struct graph *g = p->graph;
+    const struct node  *n = &g->nodes[p->instrs[index].node];
+    for (i32 i = index + 1; i < p->instr_count; i++) {
+        const struct node *sum  = &g->nodes[p->instrs[i].node];
+        struct type        type = g->values[sum->out].type;
+        if (sum->op != OP_SUM || sum->at.axis || graph_viewed(g, sum->in[0]) != n->out ||
+            !type_eq(type, g->values[n->out + 1].type))
+            continue;
+        for (i32 k = index; k < i; k++)
+            if (touches(p, k, p->offset[sum->out], p->offset[sum->out] + type_bytes(type))) return -1;
+        return i;
+    }
+    return -1;
+}
+
+static void join_sum(struct cuda *cuda, const struct program *p, struct ready *r, struct prepared *to,
+                     struct arena *perm)
+{
+    i32            at  = find_sum(p, r->instr);
+    struct tensor *sum = NEW(perm, struct tensor, 1);
+    if (at < 0) return;
+    *sum                 = tensor_of(cuda, p->graph, p, p->graph->nodes[p->instrs[at].node].out);
+    r->call.sum          = sum;
+    to->joined[at]       = true;
+    p->instrs[at].kernel = STR("joined");
+}
+
 static enum status prepare_one(struct cuda *cuda, const struct program *p, i32 index,
                                struct prepared *to, struct arena *perm, struct err *err)
 {
@@ -316,7 +364,8 @@ static enum status prepare_one(struct cuda *cuda, const struct program *p, i32 i
     enum status st           = prepare_call(cuda, n, instr, r, perm, err);
     if (st) return st;
     instr->kernel = str_of(name_of(r->kernel, &r->call));
-    if (!n->at.then.count || r->kernel->then) return STATUS_OK;
+    if (r->kernel->does & DOES_SUM) join_sum(cuda, p, r, to, perm);
+    if (!n->at.then.count || r->kernel->does & DOES_CHAIN) return STATUS_OK;
     return prepare_chain(cuda, n, instr, to, perm, err);
 }
 
@@ -344,10 +393,11 @@ static enum status cuda_prepare(struct backend *b, struct program *p, struct are
     struct cuda     *cuda     = cuda_of(b);
     struct prepared *prepared = NEW(perm, struct prepared, 1);
     enum status      st       = STATUS_OK;
-    prepared->list = NEW(perm, struct ready, MAX(1, p->instr_count * (1 + THEN_MAX)));
+    prepared->list   = NEW(perm, struct ready, MAX(1, p->instr_count * (1 + THEN_MAX)));
+    prepared->joined = NEW(perm, bool, MAX(1, p->instr_count));
     ASSERT(cuda->arena);
     for (i32 i = 0; !st && i < p->instr_count; i++)
-        st = prepare_one(cuda, p, i, prepared, perm, err);
+        if (!prepared->joined[i]) st = prepare_one(cuda, p, i, prepared, perm, err);
     if (!st) capture(cuda, prepared);
     if (!st && cuda->keeps_choices) /* a disk that refuses costs the next run its tries, no more */
         (void)tuning_save(cuda->gpu.tuning, os_real(), *perm, NULL);

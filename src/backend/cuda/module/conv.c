@@ -305,11 +305,11 @@ static void run_plain(const struct gpu_call *c)
 
 extern const struct gpu_kernel gpu_kernels_conv[];
 const struct gpu_kernel        gpu_kernels_conv[] = {
-    { OP_CONV2D, "cudnn", takes_whole, run, work_whole, plan_whole, true },
-    { OP_CONV2D, "cudnn", takes_plain, run_plain, work_plain, plan_plain, false },
-    { OP_CONV2D_GRAD_X, "cudnn", takes_whole, run, work_whole, plan_whole, true },
-    { OP_CONV2D_GRAD_X, "cudnn", takes_plain, run_plain, work_plain, plan_plain, false },
-    { OP_CONV2D_GRAD_W, "cudnn", takes_plain, run_plain, work_plain, plan_plain, false },
+    { OP_CONV2D, "cudnn", takes_whole, run, work_whole, plan_whole, DOES_CHAIN },
+    { OP_CONV2D, "cudnn", takes_plain, run_plain, work_plain, plan_plain, 0 },
+    { OP_CONV2D_GRAD_X, "cudnn", takes_whole, run, work_whole, plan_whole, DOES_CHAIN },
+    { OP_CONV2D_GRAD_X, "cudnn", takes_plain, run_plain, work_plain, plan_plain, 0 },
+    { OP_CONV2D_GRAD_W, "cudnn", takes_plain, run_plain, work_plain, plan_plain, 0 },
 };
 extern const i32 gpu_kernels_conv_count;
 const i32        gpu_kernels_conv_count = (i32)COUNT_OF(gpu_kernels_conv);

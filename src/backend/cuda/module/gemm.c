@@ -349,10 +349,10 @@ static bool takes_chain(const struct gpu_call *c) { return takes(c) && epilogue_
 
 extern const struct gpu_kernel gpu_kernels_gemm[];
 const struct gpu_kernel        gpu_kernels_gemm[] = {
-    { OP_MATMUL, "cublaslt", takes_chain, run, work, plan, true },
-    { OP_MATMUL, "cublaslt", takes, run, work, plan, false },
-    { OP_MATMUL_FP8, "cublaslt", takes_chain, run, work, plan, true },
-    { OP_MATMUL_FP8, "cublaslt", takes, run, work, plan, false },
+    { OP_MATMUL, "cublaslt", takes_chain, run, work, plan, DOES_CHAIN },
+    { OP_MATMUL, "cublaslt", takes, run, work, plan, 0 },
+    { OP_MATMUL_FP8, "cublaslt", takes_chain, run, work, plan, DOES_CHAIN },
+    { OP_MATMUL_FP8, "cublaslt", takes, run, work, plan, 0 },
 };
 extern const i32 gpu_kernels_gemm_count;
 const i32        gpu_kernels_gemm_count = (i32)COUNT_OF(gpu_kernels_gemm);

@@ -35,10 +35,17 @@ struct gpu_call {
     const struct tensor *in;       /* those of the maps in at->then follow */
     i32                  in_count; /* the op's own */
     const struct tensor *out;
+    const struct tensor *sum;      /* DOES_SUM: where to add up the columns of out[0] as it is stored, or NULL */
     void                *work;
     i64                  work_bytes;
     void                *plan;
     struct gpu          *gpu;
+};
+
+/* What a kernel can do besides its op, in the same pass; else it is launched after it. */
+enum {
+    DOES_CHAIN = 1, /* the maps of at->then */
+    DOES_SUM   = 2, /* a sum over the rows of out[0], of out[1]'s type; may be written once all operands are read */
 };
 
 struct gpu_kernel {
@@ -48,7 +55,7 @@ struct gpu_kernel {
     void (*run)(const struct gpu_call *);
     i64 (*work)(const struct gpu_call *);              /* workspace bytes; NULL: none */
     void *(*plan)(const struct gpu_call *, struct arena *perm); /* NULL: nothing to plan */
-    bool  then; /* applies at->then itself; else each map of the chain is launched after it */
+    u32   does; /* bits */
 };
 
 const struct gpu_kernel *gpu_kernel_choose(const struct gpu_call *c); /* NULL: none takes it */

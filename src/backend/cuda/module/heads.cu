@@ -284,11 +284,11 @@ static void run_QKNORM_GRAD(const struct gpu_call *c)
 }
 
 extern "C" const struct gpu_kernel gpu_kernels_heads[] = {
-    { OP_ROPE, "cuda_runs", takes_runs, run_ROPE_runs, NULL, NULL, false },
-    { OP_QKNORM, "cuda_runs", takes_runs, run_QKNORM_runs, NULL, NULL, false },
-    { OP_QKNORM_GRAD, "cuda_runs", takes_runs, run_QKNORM_GRAD_runs, NULL, NULL, false },
-    { OP_ROPE, "cuda", NULL, run_ROPE, NULL, NULL, false },
-    { OP_QKNORM, "cuda", NULL, run_QKNORM, NULL, NULL, false },
-    { OP_QKNORM_GRAD, "cuda", NULL, run_QKNORM_GRAD, NULL, NULL, false },
+    { OP_ROPE, "cuda_runs", takes_runs, run_ROPE_runs, NULL, NULL, 0 },
+    { OP_QKNORM, "cuda_runs", takes_runs, run_QKNORM_runs, NULL, NULL, 0 },
+    { OP_QKNORM_GRAD, "cuda_runs", takes_runs, run_QKNORM_GRAD_runs, NULL, NULL, 0 },
+    { OP_ROPE, "cuda", NULL, run_ROPE, NULL, NULL, 0 },
+    { OP_QKNORM, "cuda", NULL, run_QKNORM, NULL, NULL, 0 },
+    { OP_QKNORM_GRAD, "cuda", NULL, run_QKNORM_GRAD, NULL, NULL, 0 },
 };
 GPU_FAMILY(heads)

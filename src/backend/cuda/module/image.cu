@@ -238,12 +238,12 @@ static void run_AVGPOOL_GRAD(const struct gpu_call *c)
 }
 
 extern "C" const struct gpu_kernel gpu_kernels_image[] = {
-    { OP_CONV2D, "cuda_naive", NULL, run_CONV2D, NULL, NULL, false },
-    { OP_CONV2D_GRAD_X, "cuda_naive", NULL, run_CONV2D_GRAD_X, NULL, NULL, false },
-    { OP_CONV2D_GRAD_W, "cuda_naive", NULL, run_CONV2D_GRAD_W, NULL, NULL, false },
-    { OP_MAXPOOL, "cuda", NULL, run_pool<true>, NULL, NULL, false },
-    { OP_MAXPOOL_GRAD, "cuda", NULL, run_MAXPOOL_GRAD, NULL, NULL, false },
-    { OP_AVGPOOL, "cuda", NULL, run_pool<false>, NULL, NULL, false },
-    { OP_AVGPOOL_GRAD, "cuda", NULL, run_AVGPOOL_GRAD, NULL, NULL, false },
+    { OP_CONV2D, "cuda_naive", NULL, run_CONV2D, NULL, NULL, 0 },
+    { OP_CONV2D_GRAD_X, "cuda_naive", NULL, run_CONV2D_GRAD_X, NULL, NULL, 0 },
+    { OP_CONV2D_GRAD_W, "cuda_naive", NULL, run_CONV2D_GRAD_W, NULL, NULL, 0 },
+    { OP_MAXPOOL, "cuda", NULL, run_pool<true>, NULL, NULL, 0 },
+    { OP_MAXPOOL_GRAD, "cuda", NULL, run_MAXPOOL_GRAD, NULL, NULL, 0 },
+    { OP_AVGPOOL, "cuda", NULL, run_pool<false>, NULL, NULL, 0 },
+    { OP_AVGPOOL_GRAD, "cuda", NULL, run_AVGPOOL_GRAD, NULL, NULL, 0 },
 };
 GPU_FAMILY(image)

@@ -533,14 +533,14 @@ static void run_HITS(const struct gpu_call *c)
 }
 
 extern "C" const struct gpu_kernel gpu_kernels_loss[] = {
-    { OP_SOFTMAX, "cuda", NULL, run_SOFTMAX, NULL, NULL, false },
-    { OP_SOFTMAX_GRAD, "cuda", NULL, run_SOFTMAX_GRAD, NULL, NULL, false },
-    { OP_XENT, "cuda", NULL, run_XENT, NULL, NULL, false },
-    { OP_XENT_GRAD, "cuda", NULL, run_XENT_GRAD, NULL, NULL, false },
-    { OP_XENT_BOTH, "cuda_streamed", takes_streamed, run_streamed, NULL, NULL, false },
-    { OP_XENT_BOTH, "cuda", NULL, run_XENT_BOTH, NULL, NULL, false },
-    { OP_BCE, "cuda", NULL, run_BCE, NULL, NULL, false },
-    { OP_BCE_GRAD, "cuda", NULL, run_BCE_GRAD, NULL, NULL, false },
-    { OP_HITS, "cuda", NULL, run_HITS, NULL, NULL, false },
+    { OP_SOFTMAX, "cuda", NULL, run_SOFTMAX, NULL, NULL, 0 },
+    { OP_SOFTMAX_GRAD, "cuda", NULL, run_SOFTMAX_GRAD, NULL, NULL, 0 },
+    { OP_XENT, "cuda", NULL, run_XENT, NULL, NULL, 0 },
+    { OP_XENT_GRAD, "cuda", NULL, run_XENT_GRAD, NULL, NULL, 0 },
+    { OP_XENT_BOTH, "cuda_streamed", takes_streamed, run_streamed, NULL, NULL, 0 },
+    { OP_XENT_BOTH, "cuda", NULL, run_XENT_BOTH, NULL, NULL, 0 },
+    { OP_BCE, "cuda", NULL, run_BCE, NULL, NULL, 0 },
+    { OP_BCE_GRAD, "cuda", NULL, run_BCE_GRAD, NULL, NULL, 0 },
+    { OP_HITS, "cuda", NULL, run_HITS, NULL, NULL, 0 },
 };
 GPU_FAMILY(loss)

@@ -287,6 +287,6 @@ extern "C" const struct gpu_kernel gpu_kernels_map[] = {
     ROW(RELU2_GRAD) ROW(GELU) ROW(GELU_GRAD) ROW(SILU) ROW(SILU_GRAD) ROW(TANH) ROW(TANH_GRAD)
     ROW(SIGMOID) ROW(SIGMOID_GRAD) ROW(EXP) ROW(LOG) ROW(SQRT) ROW(SOFTCAP) ROW(SOFTCAP_GRAD)
     ROW(SWIGLU) ROW(SWIGLU_GRAD) ROW(FILL) ROW(DROPOUT)
-    { OP_CAST, "cuda", takes_CAST, run_CAST, NULL, NULL, false },
+    { OP_CAST, "cuda", takes_CAST, run_CAST, NULL, NULL, 0 },
 };
 GPU_FAMILY(map)

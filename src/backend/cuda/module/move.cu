@@ -335,13 +335,13 @@ static void run_EMBEDDING_GRAD(const struct gpu_call *c)
 }
 
 extern "C" const struct gpu_kernel gpu_kernels_move[] = {
-    { OP_TRANSPOSE, "cuda", NULL, run_TRANSPOSE, NULL, NULL, false },
-    { OP_CONCAT, "cuda", NULL, run_CONCAT, NULL, NULL, false },
-    { OP_SLICE, "cuda", NULL, run_SLICE, NULL, NULL, false },
-    { OP_SLICE_GRAD, "cuda", NULL, run_SLICE_GRAD, NULL, NULL, false },
-    { OP_BROADCAST, "cuda", NULL, run_BROADCAST, NULL, NULL, false },
-    { OP_SUM, "cuda", NULL, run_SUM, work_SUM, NULL, false },
-    { OP_EMBEDDING, "cuda", NULL, run_EMBEDDING, NULL, NULL, false },
-    { OP_EMBEDDING_GRAD, "cuda_sorted", NULL, run_EMBEDDING_GRAD, work_EMBEDDING_GRAD, NULL, false },
+    { OP_TRANSPOSE, "cuda", NULL, run_TRANSPOSE, NULL, NULL, 0 },
+    { OP_CONCAT, "cuda", NULL, run_CONCAT, NULL, NULL, 0 },
+    { OP_SLICE, "cuda", NULL, run_SLICE, NULL, NULL, 0 },
+    { OP_SLICE_GRAD, "cuda", NULL, run_SLICE_GRAD, NULL, NULL, 0 },
+    { OP_BROADCAST, "cuda", NULL, run_BROADCAST, NULL, NULL, 0 },
+    { OP_SUM, "cuda", NULL, run_SUM, work_SUM, NULL, 0 },
+    { OP_EMBEDDING, "cuda", NULL, run_EMBEDDING, NULL, NULL, 0 },
+    { OP_EMBEDDING_GRAD, "cuda_sorted", NULL, run_EMBEDDING_GRAD, work_EMBEDDING_GRAD, NULL, 0 },
 };
 GPU_FAMILY(move)

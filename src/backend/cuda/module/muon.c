@@ -123,7 +123,7 @@ static bool takes(const struct gpu_call *c)
 
 extern const struct gpu_kernel gpu_kernels_muon[];
 const struct gpu_kernel        gpu_kernels_muon[] = {
-    { OP_MUON, "cublaslt_bf16", takes, run, work, plan, false },
+    { OP_MUON, "cublaslt_bf16", takes, run, work, plan, 0 },
 };
 extern const i32 gpu_kernels_muon_count;
 const i32        gpu_kernels_muon_count = (i32)COUNT_OF(gpu_kernels_muon);

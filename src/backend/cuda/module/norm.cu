@@ -194,6 +194,7 @@ __global__ void row_norm_grad(T *dx, f32 *part, const T *dy, const T *x, const W
  *     turn 0    row 0        | row 1              |  G = 2  G x units apart. It copies what it reads here
  *     turn 1    row 2        | row 3              |         itself, so it may copy again without a barrier. */
 enum { BATCH_WARPS = 16, BATCH_THREADS = 32 * BATCH_WARPS, BATCH_TURNS = 4 };
+enum { SUMS = 3 }; /* over rows: dw, db, dx */
 enum { BATCH_MEET_MAX = 256 }; /* bytes of shared memory for what is known of rows */
 
 template <class T, class W> struct norm_rows {
@@ -202,6 +203,7 @@ template <class T, class W> struct norm_rows {
     const W        *w;             /* NULL: ones */
     const f32      *means, *rstds;
     struct row_norm s;
+    bool            total; /* is the sum over rows of dx (and `also`) asked for? */
 };
 
 /* Has this thread a run in this turn of the batch? */
@@ -249,10 +251,10 @@ __device__ inline float2 sums_of_row(const chunk<CHUNK, T> *row, int operand, co
     return sum;
 }
 
-/* A run of dx, stored; what it gives to dw and db. `is`: mean and rstd; `m`: the row's means of g and g xhat. */
+/* A run of dx, stored; what it gives to dw, db and the sum of dx. `is`: mean and rstd; `m`: the row's means of g and g xhat. */
 template <class T, class W>
 __device__ inline void finish_run(const norm_rows<T, W> &n, i64 at, const chunk<CHUNK, T> *batch, int operand,
-                                  const f32 (&w)[CHUNK], float2 is, float2 m, f32 (&sums)[2][CHUNK])
+                                  const f32 (&w)[CHUNK], float2 is, float2 m, f32 (&sums)[SUMS][CHUNK])
 {
     chunk<CHUNK, T> of_x = batch[0], of_d = batch[operand], result;
     f32             d[CHUNK];
@@ -271,18 +273,20 @@ __device__ inline void finish_run(const norm_rows<T, W> &n, i64 at, const chunk<
         result.set(d);
     }
     *reinterpret_cast<chunk<CHUNK, T> *>(n.dx + at) = result;
+#pragma unroll
+    for (int k = 0; n.total && k < CHUNK; k++) sums[2][k] += result[k];
 }
 
 /* A column's sums are in G threads: they meet, and the block's part is stored. */
-template <int G> __device__ inline void store_part(f32 *to, f32 *meet, const f32 (&sums)[2][CHUNK], int width)
+template <int G> __device__ inline void store_part(f32 *to, f32 *meet, const f32 (&sums)[SUMS][CHUNK], int width)
 {
     __syncthreads();
 #pragma unroll
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < SUMS; k++) {
         if ((int)threadIdx.x * CHUNK < G * width) store_f32<CHUNK>(meet + k * G * width + threadIdx.x * CHUNK, sums[k]);
     }
     __syncthreads();
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < SUMS; k++) {
         for (int i = threadIdx.x; i < width; i += BATCH_THREADS) {
             f32 sum = 0;
 #pragma unroll
@@ -302,7 +306,7 @@ __global__ void __launch_bounds__(BATCH_THREADS, 1) row_norm_grad_streamed(norm_
     int   units = (int)n.s.width / CHUNK, operand = ROWS * units, which = 0;
     int   warp = threadIdx.x / 32, row = warp / SHARE, unit = warp % SHARE * 32 + threadIdx.x % 32;
     i64   from = n.s.rows * blockIdx.x / gridDim.x, to = n.s.rows * (blockIdx.x + 1) / gridDim.x;
-    f32   sums[2][CHUNK] = {}, w[CHUNK], row_w[BATCH_TURNS][CHUNK], per = 1 / (f32)n.s.width, mean = 0, rstd = 0;
+    f32   sums[SUMS][CHUNK] = {}, w[CHUNK], row_w[BATCH_TURNS][CHUNK], per = 1 / (f32)n.s.width, mean = 0, rstd = 0;
     auto  load_w = [&](f32 *to_w, int at) {
 #pragma unroll
         for (int k = 0; k < CHUNK; k++) to_w[k] = 1;
@@ -342,7 +346,7 @@ __global__ void __launch_bounds__(BATCH_THREADS, 1) row_norm_grad_streamed(norm_
         }
         fetch_batch<G>(here, n, batch + 2 * ROWS, to);
     }
-    store_part<G>(part + (i64)blockIdx.x * 2 * n.s.width, reinterpret_cast<f32 *>(ahead), sums, (int)n.s.width);
+    store_part<G>(part + (i64)blockIdx.x * SUMS * n.s.width, reinterpret_cast<f32 *>(ahead), sums, (int)n.s.width);
 }
 
 /* Rows too wide or too odd for that: a warp a row, and a thread a column. */
@@ -387,21 +391,32 @@ __global__ void row_norm_dw(f32 *part, const T *dy, const T *x, const f32 *means
     part[(2 * blockIdx.y + 1) * s.width + column] = db;
 }
 
-/* Adds the parts: blockIdx.y 0 those of dw, 1 those of db. */
-template <class W>
-__global__ void add_pairs(W *dw, W *db, const f32 *part, i64 width, i64 parts)
+template <class W> struct added { /* sums in `parts` parts, [part][sum][width]; NULL: not asked for */
+    W  *to[SUMS];
+    i64 count, width, parts;
+};
+
+template <class W> __global__ void add_sums(const f32 *part, struct added<W> a)
 {
     i64  column = (i64)blockIdx.x * 32 + threadIdx.x;
-    bool inside = column < width;
-    f32  sum    = sum_parts(part + blockIdx.y * width + column, 2 * width, parts, inside);
-    if (inside && !threadIdx.y) (blockIdx.y ? db : dw)[column] = from_f32<W>(sum);
+    bool inside = column < a.width;
+    W   *to     = a.to[blockIdx.y];
+    if (!to) return;
+    f32 sum = sum_parts(part + blockIdx.y * a.width + column, a.count * a.width, a.parts, inside);
+    if (inside && !threadIdx.y) to[column] = from_f32<W>(sum);
 }
 
+template <class W> static void launch_add_sums(const struct gpu_call *c, struct added<W> a)
+{
+    dim3 grid((unsigned)div_up(a.width, 32), (unsigned)a.count);
+    add_sums<W><<<grid, PART_THREADS, 0, c->gpu->stream>>>((f32 *)c->work, a);
+}
+
+/* dw and, where there is one, db. */
 template <class W>
 static void launch_add_pairs(const struct gpu_call *c, W *dw, W *db, i64 width, i64 parts)
 {
-    dim3 grid((unsigned)div_up(width, 32), db ? 2 : 1);
-    add_pairs<W><<<grid, PART_THREADS, 0, c->gpu->stream>>>(dw, db, (f32 *)c->work, width, parts);
+    launch_add_sums<W>(c, { { dw, db, NULL }, 2, width, parts });
 }
 
 static i64 parts_of(i64 rows) { return MAX(1, MIN(264, rows / 32)); } /* twice an H200's processors */
@@ -560,7 +575,7 @@ static i64 streamed_blocks(const struct row_norm &s)
 template <bool MEAN> static i64 work_streamed(const struct gpu_call *c)
 {
     struct row_norm s = norm_grad_of<MEAN>(c).s;
-    return 2 * streamed_blocks(s) * s.width * (i64)sizeof(f32);
+    return SUMS * streamed_blocks(s) * s.width * (i64)sizeof(f32);
 }
 
 template <bool MEAN> static void run_grad_streamed(const struct gpu_call *c)
@@ -573,7 +588,7 @@ template <bool MEAN> static void run_grad_streamed(const struct gpu_call *c)
         typedef decltype(v) W;
         norm_rows<T, W> rows = { data_of<T>(c->out[0]), data_of<T>(*n.dy), data_of<T>(*n.x),
                                  n.also ? data_of<T>(*n.also) : NULL, n.w ? data_of<W>(*n.w) : NULL,
-                                 n.means, n.rstds, n.s };
+                                 n.means, n.rstds, n.s, c->sum != NULL };
         auto launch = [&](auto groups) {
             auto f = row_norm_grad_streamed<decltype(groups)::value, T, W, MEAN>;
             cudaFuncSetAttribute(f, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
@@ -586,7 +601,8 @@ template <bool MEAN> static void run_grad_streamed(const struct gpu_call *c)
             default: launch(std::integral_constant<int, 1>());
             }
         }
-        launch_add_pairs<W>(c, data_of<W>(c->out[1]), MEAN ? data_of<W>(c->out[2]) : NULL, n.s.width, blocks);
+        launch_add_sums<W>(c, { { data_of<W>(c->out[1]), MEAN ? data_of<W>(c->out[2]) : NULL,
+                                  c->sum ? data_of<W>(*c->sum) : NULL }, SUMS, n.s.width, blocks });
     });
 }
 
@@ -780,24 +796,24 @@ static void run_BATCHNORM_GRAD(const struct gpu_call *c)
 static bool takes_batchnorm(const struct gpu_call *c) { return c->in[3].type.dtype == DT_F32; }
 
 extern "C" const struct gpu_kernel gpu_kernels_norm[] = {
-    { OP_LAYERNORM, "cuda_held", takes_held, run_held<true, false>, NULL, NULL, false },
-    { OP_RMSNORM, "cuda_held", takes_held, run_held<false, false>, NULL, NULL, false },
-    { OP_ADD_LAYERNORM, "cuda_held", takes_held, run_held<true, true>, NULL, NULL, false },
-    { OP_ADD_RMSNORM, "cuda_held", takes_held, run_held<false, true>, NULL, NULL, false },
-    { OP_ADD_LAYERNORM, "cuda", NULL, run_add_forward<true>, NULL, NULL, false },
-    { OP_ADD_RMSNORM, "cuda", NULL, run_add_forward<false>, NULL, NULL, false },
-    { OP_LAYERNORM, "cuda", NULL, run_forward<true>, NULL, NULL, false },
-    { OP_RMSNORM, "cuda", NULL, run_forward<false>, NULL, NULL, false },
+    { OP_LAYERNORM, "cuda_held", takes_held, run_held<true, false>, NULL, NULL, 0 },
+    { OP_RMSNORM, "cuda_held", takes_held, run_held<false, false>, NULL, NULL, 0 },
+    { OP_ADD_LAYERNORM, "cuda_held", takes_held, run_held<true, true>, NULL, NULL, 0 },
+    { OP_ADD_RMSNORM, "cuda_held", takes_held, run_held<false, true>, NULL, NULL, 0 },
+    { OP_ADD_LAYERNORM, "cuda", NULL, run_add_forward<true>, NULL, NULL, 0 },
+    { OP_ADD_RMSNORM, "cuda", NULL, run_add_forward<false>, NULL, NULL, 0 },
+    { OP_LAYERNORM, "cuda", NULL, run_forward<true>, NULL, NULL, 0 },
+    { OP_RMSNORM, "cuda", NULL, run_forward<false>, NULL, NULL, 0 },
     { OP_LAYERNORM_GRAD, "cuda_streamed", takes_grad_streamed, run_grad_streamed<true>,
-      work_streamed<true>, NULL, true },
+      work_streamed<true>, NULL, DOES_CHAIN | DOES_SUM },
     { OP_RMSNORM_GRAD, "cuda_streamed", takes_grad_streamed, run_grad_streamed<false>,
-      work_streamed<false>, NULL, true },
-    { OP_LAYERNORM_GRAD, "cuda_rows", takes_grad, run_grad_in_registers<true>, work_rows, NULL, true },
-    { OP_RMSNORM_GRAD, "cuda_rows", takes_grad, run_grad_in_registers<false>, work_rows, NULL, true },
-    { OP_LAYERNORM_GRAD, "cuda", NULL, run_grad<true>, work_row_norm_grad, NULL, false },
-    { OP_RMSNORM_GRAD, "cuda", NULL, run_grad<false>, work_row_norm_grad, NULL, false },
-    { OP_BATCHNORM, "cuda", takes_batchnorm, run_BATCHNORM, work_batchnorm, NULL, false },
-    { OP_BATCHNORM_EVAL, "cuda", NULL, run_BATCHNORM_EVAL, NULL, NULL, false },
-    { OP_BATCHNORM_GRAD, "cuda", NULL, run_BATCHNORM_GRAD, work_batchnorm, NULL, false },
+      work_streamed<false>, NULL, DOES_CHAIN | DOES_SUM },
+    { OP_LAYERNORM_GRAD, "cuda_rows", takes_grad, run_grad_in_registers<true>, work_rows, NULL, DOES_CHAIN },
+    { OP_RMSNORM_GRAD, "cuda_rows", takes_grad, run_grad_in_registers<false>, work_rows, NULL, DOES_CHAIN },
+    { OP_LAYERNORM_GRAD, "cuda", NULL, run_grad<true>, work_row_norm_grad, NULL, 0 },
+    { OP_RMSNORM_GRAD, "cuda", NULL, run_grad<false>, work_row_norm_grad, NULL, 0 },
+    { OP_BATCHNORM, "cuda", takes_batchnorm, run_BATCHNORM, work_batchnorm, NULL, 0 },
+    { OP_BATCHNORM_EVAL, "cuda", NULL, run_BATCHNORM_EVAL, NULL, NULL, 0 },
+    { OP_BATCHNORM_GRAD, "cuda", NULL, run_BATCHNORM_GRAD, work_batchnorm, NULL, 0 },
 };
 GPU_FAMILY(norm)

@@ -265,12 +265,12 @@ static bool takes_f32(const struct gpu_call *c)
 }
 
 extern "C" const struct gpu_kernel gpu_kernels_optimiser[] = {
-    { OP_SUMSQ, "cuda", NULL, run_SUMSQ, work_SUMSQ, NULL, false },
-    { OP_CLIP, "cuda", NULL, run_CLIP, NULL, NULL, false },
-    { OP_UNSCALE, "cuda", NULL, run_UNSCALE, NULL, NULL, false },
-    { OP_ACCUMULATE, "cuda", NULL, run_ACCUMULATE, NULL, NULL, false },
-    { OP_SGD, "cuda", takes_f32, run_SGD, NULL, NULL, false },
-    { OP_ADAM, "cuda", takes_f32, run_adam<false>, NULL, NULL, false },
-    { OP_ADAMW, "cuda", takes_f32, run_adam<true>, NULL, NULL, false },
+    { OP_SUMSQ, "cuda", NULL, run_SUMSQ, work_SUMSQ, NULL, 0 },
+    { OP_CLIP, "cuda", NULL, run_CLIP, NULL, NULL, 0 },
+    { OP_UNSCALE, "cuda", NULL, run_UNSCALE, NULL, NULL, 0 },
+    { OP_ACCUMULATE, "cuda", NULL, run_ACCUMULATE, NULL, NULL, 0 },
+    { OP_SGD, "cuda", takes_f32, run_SGD, NULL, NULL, 0 },
+    { OP_ADAM, "cuda", takes_f32, run_adam<false>, NULL, NULL, 0 },
+    { OP_ADAMW, "cuda", takes_f32, run_adam<true>, NULL, NULL, 0 },
 };
 GPU_FAMILY(optimiser)

@@ -169,8 +169,8 @@ static void run_FP8_ADVANCE(const struct gpu_call *c)
 }
 
 extern "C" const struct gpu_kernel gpu_kernels_quantise[] = {
-    { OP_QUANTISE, "cuda", takes, run_QUANTISE, NULL, NULL, false },
-    { OP_MATMUL_FP8, "cuda_naive", NULL, run_MATMUL_FP8, NULL, NULL, false },
-    { OP_FP8_ADVANCE, "cuda", NULL, run_FP8_ADVANCE, NULL, NULL, false },
+    { OP_QUANTISE, "cuda", takes, run_QUANTISE, NULL, NULL, 0 },
+    { OP_MATMUL_FP8, "cuda_naive", NULL, run_MATMUL_FP8, NULL, NULL, 0 },
+    { OP_FP8_ADVANCE, "cuda", NULL, run_FP8_ADVANCE, NULL, NULL, 0 },
 };
 GPU_FAMILY(quantise)

@@ -58,6 +58,6 @@ static void run(const struct gpu_call *c)
 }
 
 extern "C" const struct gpu_kernel gpu_kernels_rounding[] = {
-    { OP_CAST, "cuda_random", takes, run, NULL, NULL, false },
+    { OP_CAST, "cuda_random", takes, run, NULL, NULL, 0 },
 };
 GPU_FAMILY(rounding)

@@ -286,8 +286,8 @@ static void run_backward(const struct gpu_call *c)
 
 extern const struct gpu_kernel gpu_kernels_sdpa[];
 const struct gpu_kernel        gpu_kernels_sdpa[] = {
-    { OP_ATTENTION, "cudnn", takes, run_forward, work, NULL, false },
-    { OP_ATTENTION_GRAD, "cudnn", takes, run_backward, work, NULL, false },
+    { OP_ATTENTION, "cudnn", takes, run_forward, work, NULL, 0 },
+    { OP_ATTENTION_GRAD, "cudnn", takes, run_backward, work, NULL, 0 },
 };
 extern const i32 gpu_kernels_sdpa_count;
 const i32        gpu_kernels_sdpa_count = (i32)COUNT_OF(gpu_kernels_sdpa);
