@@ -235,11 +235,18 @@ static void case_slice(struct maker *m)
     add(m, s);
 }
 
+/* In large draws also what bias gradients sum up: many rows. */
 static void case_sum(struct maker *m)
 {
-    struct shape s = random_shape(m, 4, 20000);
-    m->c->at.axis  = draw_to(m->draw, s.rank);
-    m->c->at.count = 1 + draw_to(m->draw, s.rank - m->c->at.axis);
+    static const i64 widths[] = { 3, 100, 768, 771, 1600, 4800, 6400 };
+    struct shape     s        = random_shape(m, 4, 20000);
+    m->c->at.axis             = draw_to(m->draw, s.rank);
+    m->c->at.count            = 1 + draw_to(m->draw, s.rank - m->c->at.axis);
+    if (m->draw->large && draw_coin(m->draw)) {
+        s = shape_2(200 + draw_to(m->draw, 400), widths[draw_to(m->draw, COUNT_OF(widths))]);
+        m->c->at.axis  = 0;
+        m->c->at.count = 1;
+    }
     m->c->at.wide  = draw_coin(m->draw);
     m->c->macs     = (f64)shape_count(s);
     add(m, s);

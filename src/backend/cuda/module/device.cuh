@@ -127,23 +127,24 @@ __device__ inline f32 block_max(f32 x)
     return warp_max(lane < warps ? part[lane] : -INFINITY);
 }
 
-/* Sums of `parts` rows of partial sums, part[p * step + column]: 32 columns a block, 32 threads each,
- * which meet in shared memory. Every thread has its column's sum. Call with blockDim PART_THREADS. */
-#define PART_THREADS dim3(32, 32)
+/* Sums of `parts` rows of partial sums: a block, PART_THREADS, has PART_COLUMNS columns and loads the numbers of column
+ * threadIdx.x, from part[0] on, step by step; warp threadIdx.y has the sum of column threadIdx.y. */
+enum { PART_COLUMNS = 32 };
+#define PART_THREADS dim3(PART_COLUMNS, 32)
 __device__ inline f32 sum_parts(const f32 *part, i64 step, i64 parts, bool inside)
 {
-    __shared__ f32 meet[32][33];
-    f32            sum = 0;
-#pragma unroll 8
-    for (i64 p = threadIdx.y; inside && p < parts; p += 32) sum += part[p * step];
-    __syncthreads();
-    meet[threadIdx.y][threadIdx.x] = sum;
-    for (int half = 16; half; half /= 2) {
-        __syncthreads();
-        if (threadIdx.y < half) meet[threadIdx.y][threadIdx.x] += meet[threadIdx.y + half][threadIdx.x];
+    constexpr int  AHEAD = 8;
+    __shared__ f32 meet[32][PART_COLUMNS + 1];
+    f32            sum = 0, v[AHEAD];
+    for (i64 p = threadIdx.y; p < parts; p += 32 * AHEAD) {
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) v[k] = inside && p + 32 * k < parts ? part[(p + 32 * k) * step] : 0;
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) sum += v[k];
     }
+    meet[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
-    return meet[0][threadIdx.x];
+    return warp_sum(meet[threadIdx.x][threadIdx.y]);
 }
 
 static inline i64 div_up(i64 a, i64 b) { return (a + b - 1) / b; }

@@ -139,70 +139,85 @@ __global__ void sum_rows(T *y, const S *x, i64 outer, i64 middle) /* inner 1: a 
     if (!threadIdx.x) y[blockIdx.x] = from_f32<T>(sum);
 }
 
-/* At most: four on each of an H200's processors, all of them at once. A few more would wait for those, and run almost alone. */
-enum { SUM_BLOCKS = 528, SUM_ROWS_MIN = 64 };
+/* One on each of an H200's processors at most, all at once: a few more would wait for those, and run almost alone. */
+enum { SUM_BLOCKS = 132, SUM_THREADS = 1024, SUM_ROWS_MIN = 64, SUM_GROUPS_MAX = 64 };
 
-/* Columns in parts of the middle axis: a thread has N neighbouring columns, a block 32 x N columns
- * and eight rows at a time. */
+struct around { /* the middle axis in parts, the inner one in tiles: a block has one of each, and `groups` rows at a time */
+    i64 outer, middle, inner, parts;
+    i32 tiles, tile, groups; /* a tile's width in runs of N numbers, which a thread has */
+};
+
 template <class S, int N>
-__global__ void __launch_bounds__(256, SUM_BLOCKS / 132)
-sum_columns(f32 *part, const S *x, i64 middle, i64 inner, i64 parts)
+__global__ void __launch_bounds__(SUM_THREADS, 1) sum_columns(f32 *part, const S *x, struct around a)
 {
-    __shared__ f32 meet[8][32 * N + 1];
-    i64 column = ((i64)blockIdx.x * 32 + threadIdx.x) * N, p = blockIdx.y, outer = blockIdx.z;
-    i64 each = (middle + parts - 1) / parts, from = p * each, to = min(middle, from + each);
+    constexpr int  AHEAD = 16 / sizeof(S); /* loads on their way */
+    __shared__ f32 meet[SUM_THREADS * N];
+    i64 p = blockIdx.y, outer = blockIdx.z, from = a.middle * p / a.parts, to = a.middle * (p + 1) / a.parts;
+    i64 first = (i64)blockIdx.x * a.tile * N, column = first + threadIdx.x % a.tile * N, step = a.groups * a.inner;
+    int group = (int)threadIdx.x / a.tile, left = group < a.groups && column < a.inner ? (int)(to - from) - group : 0;
     f32 sum[N] = {};
-    if (column < inner) {
-#pragma unroll 4
-        for (i64 i = from + threadIdx.y; i < to; i += 8) {
-            f32 v[N];
-            load_f32<N>(v, x + (outer * middle + i) * inner + column);
+    x += (outer * a.middle + from + group) * a.inner + column;
+    for (; left > 0; left -= AHEAD * a.groups, x += AHEAD * step) {
+        chunk<N, S> v[AHEAD];
 #pragma unroll
-            for (int k = 0; k < N; k++) sum[k] += v[k];
+        for (int k = 0; k < AHEAD; k++) {
+            v[k].clear();
+            if (k * a.groups < left) v[k].load(x + k * step);
+        }
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) {
+#pragma unroll
+            for (int n = 0; n < N; n++) sum[n] += v[k][n];
         }
     }
 #pragma unroll
-    for (int k = 0; k < N; k++) meet[threadIdx.y][threadIdx.x * N + k] = sum[k];
+    for (int n = 0; n < N; n++) meet[threadIdx.x * N + n] = sum[n];
     __syncthreads();
-    for (int k = threadIdx.y * 32 + threadIdx.x; k < 32 * N; k += 256) {
+    for (int k = threadIdx.x; k < a.tile * N && first + k < a.inner; k += SUM_THREADS) {
         f32 all = 0;
-        for (int y = 0; y < 8; y++) all += meet[y][k];
-        i64 at = (i64)blockIdx.x * 32 * N + k;
-        if (at < inner) part[(outer * parts + p) * inner + at] = all;
+        for (int g = 0; g < a.groups; g++) all += meet[g * a.tile * N + k];
+        part[(outer * a.parts + p) * a.inner + first + k] = all;
     }
 }
 
 template <class T> __global__ void add_parts(T *y, const f32 *part, i64 inner, i64 parts)
 {
-    i64  column = (i64)blockIdx.x * 32 + threadIdx.x, outer = blockIdx.y;
-    bool inside = column < inner;
-    f32  sum    = sum_parts(part + outer * parts * inner + column, inner, parts, inside);
-    if (inside && !threadIdx.y) y[outer * inner + column] = from_f32<T>(sum);
+    i64 first = (i64)blockIdx.x * PART_COLUMNS, column = first + threadIdx.x, outer = blockIdx.y;
+    f32 sum   = sum_parts(part + outer * parts * inner + column, inner, parts, column < inner);
+    if (!threadIdx.x && first + threadIdx.y < inner) y[outer * inner + first + threadIdx.y] = from_f32<T>(sum);
 }
 
-struct around {
-    i64 outer, middle, inner, parts;
-};
+static i64 numbers_of(i64 inner) { return inner % 8 ? 1 : 8; } /* a thread takes at once */
 
 static struct around sum_of(const struct gpu_call *c)
 {
     struct shape  x    = c->in[0].type.shape;
     i32           from = (i32)c->at->axis, to = from + (i32)c->at->count;
-    struct around a = { shape_span(x, 0, from), shape_span(x, from, to), shape_span(x, to, x.rank), 1 };
-    i64 columns = div_up(a.inner, a.inner % 8 ? 32 : 256) * a.outer;
-    a.parts     = MAX(1, MIN(SUM_BLOCKS / MAX(1, columns), a.middle / SUM_ROWS_MIN));
+    struct around a    = { shape_span(x, 0, from), shape_span(x, from, to), shape_span(x, to, x.rank), 1, 1, 1, 1 };
+    i64           runs = a.inner / numbers_of(a.inner);
+    a.tiles  = (i32)MAX(1, div_up(runs, SUM_THREADS / 4)); /* narrow ones: then there are fewer parts */
+    a.tile   = (i32)MAX(1, div_up(runs, a.tiles));
+    a.groups = MIN(SUM_GROUPS_MAX, SUM_THREADS / a.tile);
+    a.parts  = MAX(1, MIN(SUM_BLOCKS / MAX(1, a.tiles * a.outer), a.middle / SUM_ROWS_MIN));
     return a;
+}
+
+/* One part in f32 is the result. */
+static bool in_one_pass(const struct gpu_call *c, const struct around &a)
+{
+    return a.inner == 1 || (a.parts == 1 && c->out[0].type.dtype == DT_F32);
 }
 
 static i64 work_SUM(const struct gpu_call *c)
 {
     struct around a = sum_of(c);
-    return a.inner == 1 ? 0 : a.outer * a.parts * a.inner * (i64)sizeof(f32);
+    return in_one_pass(c, a) ? 0 : a.outer * a.parts * a.inner * (i64)sizeof(f32);
 }
 
 static void run_SUM(const struct gpu_call *c)
 {
-    struct around a = sum_of(c);
+    struct around a   = sum_of(c);
+    bool          one = in_one_pass(c, a);
     if (!c->out[0].count) return;
     ASSERT(a.outer < 65536 || a.inner == 1);
     with_type(c->in[0].type.dtype, [&](auto s) {
@@ -215,16 +230,12 @@ static void run_SUM(const struct gpu_call *c)
                     data_of<T>(c->out[0]), data_of<S>(c->in[0]), a.outer, a.middle);
                 return;
             }
-            dim3 block(32, 8);
-            i64  wide = a.inner % 8 ? 32 : 256;
-            dim3 grid((unsigned)div_up(a.inner, wide), (unsigned)a.parts, (unsigned)a.outer);
-            if (wide == 256)
-                sum_columns<S, 8><<<grid, block, 0, c->gpu->stream>>>(
-                    (f32 *)c->work, data_of<S>(c->in[0]), a.middle, a.inner, a.parts);
-            else
-                sum_columns<S, 1><<<grid, block, 0, c->gpu->stream>>>(
-                    (f32 *)c->work, data_of<S>(c->in[0]), a.middle, a.inner, a.parts);
-            dim3 ends((unsigned)div_up(a.inner, 32), (unsigned)a.outer);
+            dim3 grid((unsigned)a.tiles, (unsigned)a.parts, (unsigned)a.outer);
+            f32 *to = (f32 *)(one ? c->out[0].data : c->work);
+            auto f  = numbers_of(a.inner) == 8 ? sum_columns<S, 8> : sum_columns<S, 1>;
+            f<<<grid, SUM_THREADS, 0, c->gpu->stream>>>(to, data_of<S>(c->in[0]), a);
+            if (one) return;
+            dim3 ends((unsigned)div_up(a.inner, PART_COLUMNS), (unsigned)a.outer);
             add_parts<T><<<ends, PART_THREADS, 0, c->gpu->stream>>>(
                 data_of<T>(c->out[0]), (f32 *)c->work, a.inner, a.parts);
         });

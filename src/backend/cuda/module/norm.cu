@@ -398,17 +398,16 @@ template <class W> struct added { /* sums in `parts` parts, [part][sum][width]; 
 
 template <class W> __global__ void add_sums(const f32 *part, struct added<W> a)
 {
-    i64  column = (i64)blockIdx.x * 32 + threadIdx.x;
-    bool inside = column < a.width;
-    W   *to     = a.to[blockIdx.y];
+    i64 first = (i64)blockIdx.x * PART_COLUMNS, column = first + threadIdx.x;
+    W  *to    = a.to[blockIdx.y];
     if (!to) return;
-    f32 sum = sum_parts(part + blockIdx.y * a.width + column, a.count * a.width, a.parts, inside);
-    if (inside && !threadIdx.y) to[column] = from_f32<W>(sum);
+    f32 sum = sum_parts(part + blockIdx.y * a.width + column, a.count * a.width, a.parts, column < a.width);
+    if (!threadIdx.x && first + threadIdx.y < a.width) to[first + threadIdx.y] = from_f32<W>(sum);
 }
 
 template <class W> static void launch_add_sums(const struct gpu_call *c, struct added<W> a)
 {
-    dim3 grid((unsigned)div_up(a.width, 32), (unsigned)a.count);
+    dim3 grid((unsigned)div_up(a.width, PART_COLUMNS), (unsigned)a.count);
     add_sums<W><<<grid, PART_THREADS, 0, c->gpu->stream>>>((f32 *)c->work, a);
 }
 
