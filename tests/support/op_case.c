@@ -325,6 +325,7 @@ static void case_fp8_advance(struct maker *m)
 static void case_embedding(struct maker *m)
 {
     i64 rows = size(m, 129), ids = size(m, 512);
+    if (m->draw->large) rows = draw_coin(m->draw) ? 3 : 1 + draw_to(m->draw, 3000); /* long runs, or none */
     add(m, shape_2(rows, size(m, 384)));
     add_uniform(m, DT_I32, draw_coin(m->draw) ? shape_1(ids) : shape_2(2, ids), 0, (f64)rows);
     m->c->terms = (f64)(2 * ids);

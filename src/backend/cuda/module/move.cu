@@ -4,30 +4,115 @@
 
 enum { THREADS = 256 };
 
-/* --- bytes change their place; the type matters by its size alone --- */
+/* --- elements change their place: `to` and `from` say where the i-th goes, and where it comes from (-1: it is 0) ---
+ *
+ * The type matters by its size alone. Where places allow it, an element is 16 bytes. */
 
-template <class F> static void with_size(enum dtype t, F f)
-{
-    i64 bytes = dtype_bytes(t);
-    if (bytes == 4) f(u32());
-    else if (bytes == 2) f(u16());
-    else f(u8());
-}
-
-struct strides { /* of the source, by axis of the result */
-    i32 rank;
-    i64 dim[RANK_MAX], step[RANK_MAX];
+struct in_place {
+    __device__ i64 to(i64 i) const { return i; }
+    __device__ i64 from(i64 i) const { return i; }
 };
 
-template <class T> __global__ void gather(T *y, const T *x, i64 count, struct strides s)
-{
-    i64 i = (i64)blockIdx.x * THREADS + threadIdx.x, rest = i, from = 0;
-    if (i >= count) return;
-    for (i32 axis = s.rank - 1; axis >= 0; axis--) {
-        from += rest % s.dim[axis] * s.step[axis];
-        rest /= s.dim[axis];
+struct strides : in_place { /* of the source, by axis of the result */
+    i32            rank;
+    i64            dim[RANK_MAX], step[RANK_MAX];
+    __device__ i64 from(i64 i) const
+    {
+        i64 at = 0;
+#pragma unroll
+        for (i32 axis = RANK_MAX - 1; axis >= 0; axis--) {
+            if (axis >= rank) continue;
+            at += i % dim[axis] * step[axis];
+            i /= dim[axis];
+        }
+        return at;
     }
-    y[i] = x[from];
+    bool widen(i64 by) /* to elements `by` times as large; false: they would not fit */
+    {
+        bool fits = step[rank - 1] == 1 && dim[rank - 1] % by == 0;
+        for (i32 axis = 0; axis < rank - 1; axis++) fits &= step[axis] % by == 0;
+        for (i32 axis = 0; fits && axis < rank - 1; axis++) step[axis] /= by;
+        if (fits) dim[rank - 1] /= by;
+        return fits;
+    }
+};
+
+/* A run of `part` elements in every `whole`, from `start` on: where a slice lies in its tensor. */
+struct run : in_place {
+    i64            part, whole, start;
+    __device__ i64 outside(i64 i) const { return i / part * whole + start + i % part; }
+    bool           widen(i64 by)
+    {
+        if (part % by || whole % by || start % by) return false;
+        part /= by, whole /= by, start /= by;
+        return true;
+    }
+};
+
+struct taken : run {
+    __device__ i64 from(i64 i) const { return outside(i); }
+};
+
+struct put : run {
+    __device__ i64 to(i64 i) const { return outside(i); }
+};
+
+struct put_in_zeros : run {
+    __device__ i64 from(i64 i) const
+    {
+        i64 at = i % whole - start;
+        return at >= 0 && at < part ? i / whole * part + at : -1;
+    }
+};
+
+struct repeated : in_place { /* y is [outer, times, inner], x is [outer, inner] */
+    i64            times, inner;
+    __device__ i64 from(i64 i) const { return i / inner / times * inner + i % inner; }
+    bool           widen(i64 by) { return inner % by ? false : (inner /= by, true); }
+};
+
+struct looked_up : in_place { /* rows of a table */
+    const i32     *ids;
+    i64            width;
+    __device__ i64 from(i64 i) const { return ids[i / width] * width + i % width; }
+    bool           widen(i64 by) { return width % by ? false : (width /= by, true); }
+};
+
+enum { MOVES = 4 }; /* of a thread */
+
+template <class T, class P> __global__ void move(T *y, const T *x, i64 count, P place)
+{
+    i64 first = (i64)blockIdx.x * THREADS * MOVES + threadIdx.x;
+    T   v[MOVES];
+#pragma unroll
+    for (int k = 0; k < MOVES; k++) {
+        i64 i = first + k * THREADS, from = i < count ? place.from(i) : -1;
+        v[k]  = from >= 0 ? x[from] : T();
+    }
+#pragma unroll
+    for (int k = 0; k < MOVES; k++) {
+        i64 i = first + k * THREADS;
+        if (i < count) y[place.to(i)] = v[k];
+    }
+}
+
+template <class P>
+static void launch_move(const struct gpu_call *c, const struct tensor &y, const struct tensor &x, i64 count, P place)
+{
+    i64  bytes   = dtype_bytes(y.type.dtype), by = 16 / bytes;
+    bool aligned = ((uintptr_t)y.data | (uintptr_t)x.data) % 16 == 0;
+    auto launch  = [&](auto t) {
+        typedef decltype(t) T;
+        unsigned blocks = (unsigned)div_up(count, THREADS * MOVES);
+        move<T, P><<<blocks, THREADS, 0, c->gpu->stream>>>(data_of<T>(y), data_of<T>(x), count, place);
+    };
+    if (!count) return;
+    if (aligned && count % by == 0 && place.widen(by)) {
+        count /= by;
+        launch(uint4());
+    } else if (bytes == 4) launch(u32());
+    else if (bytes == 2) launch(u16());
+    else launch(u8());
 }
 
 static void run_TRANSPOSE(const struct gpu_call *c)
@@ -39,92 +124,58 @@ static void run_TRANSPOSE(const struct gpu_call *c)
         s.dim[i]  = y.dim[i];
         s.step[i] = shape_span(x, (i32)c->at->dims.dim[i] + 1, x.rank);
     }
-    if (!c->out[0].count) return;
-    with_size(c->out[0].type.dtype, [&](auto t) {
-        typedef decltype(t) T;
-        gather<T><<<(unsigned)div_up(c->out[0].count, THREADS), THREADS, 0, c->gpu->stream>>>(
-            data_of<T>(c->out[0]), data_of<T>(c->in[0]), c->out[0].count, s);
-    });
+    launch_move(c, c->out[0], c->in[0], c->out[0].count, s);
 }
 
-/* A run of `part` elements in every `whole`, from `start` on: where a slice lies in its tensor. */
-struct run {
-    i64 part, whole, start;
-};
-
-template <class T> __global__ void take_runs(T *y, const T *x, i64 count, struct run r)
-{
-    i64 i = (i64)blockIdx.x * THREADS + threadIdx.x;
-    if (i < count) y[i] = x[i / r.part * r.whole + r.start + i % r.part];
-}
-
-template <class T> __global__ void put_runs(T *y, const T *x, i64 count, struct run r)
-{
-    i64 i = (i64)blockIdx.x * THREADS + threadIdx.x;
-    if (i < count) y[i / r.part * r.whole + r.start + i % r.part] = x[i];
-}
-
-template <class T> __global__ void put_runs_in_zeros(T *y, const T *x, i64 count, struct run r)
-{
-    i64 i = (i64)blockIdx.x * THREADS + threadIdx.x, at = i % r.whole - r.start;
-    if (i < count) y[i] = at >= 0 && at < r.part ? x[i / r.whole * r.part + at] : T(0);
-}
-
-static struct run run_of(const struct gpu_call *c, struct shape part, struct shape whole, i64 start)
+template <class P> static P run_of(const struct gpu_call *c, struct shape part, struct shape whole, i64 start)
 {
     i32 axis  = (i32)c->at->axis;
     i64 inner = shape_span(whole, axis + 1, whole.rank);
-    return { part.dim[axis] * inner, whole.dim[axis] * inner, start * inner };
+    P   place = {};
+    place.part  = part.dim[axis] * inner;
+    place.whole = whole.dim[axis] * inner;
+    place.start = start * inner;
+    return place;
 }
-
-#define MOVE(kernel, count, y, x, r)                                                               \
-    do {                                                                                           \
-        if (count)                                                                                 \
-            with_size((y).type.dtype, [&](auto t) {                                                \
-                typedef decltype(t) T;                                                             \
-                kernel<T><<<(unsigned)div_up(count, THREADS), THREADS, 0, c->gpu->stream>>>(       \
-                    data_of<T>(y), data_of<T>(x), count, r);                                       \
-            });                                                                                    \
-    } while (0)
 
 static void run_CONCAT(const struct gpu_call *c)
 {
     i64 start = 0;
     for (i32 k = 0; k < c->in_count; k++) {
-        struct run r = run_of(c, c->in[k].type.shape, c->out[0].type.shape, start);
-        MOVE(put_runs, c->in[k].count, c->out[0], c->in[k], r);
-        start += c->in[k].type.shape.dim[c->at->axis];
+        struct shape part = c->in[k].type.shape;
+        launch_move(c, c->out[0], c->in[k], c->in[k].count, run_of<put>(c, part, c->out[0].type.shape, start));
+        start += part.dim[c->at->axis];
     }
 }
 
 static void run_SLICE(const struct gpu_call *c)
 {
-    struct run r = run_of(c, c->out[0].type.shape, c->in[0].type.shape, c->at->start);
-    MOVE(take_runs, c->out[0].count, c->out[0], c->in[0], r);
+    launch_move(c, c->out[0], c->in[0], c->out[0].count,
+                run_of<taken>(c, c->out[0].type.shape, c->in[0].type.shape, c->at->start));
 }
 
 static void run_SLICE_GRAD(const struct gpu_call *c)
 {
-    struct run r = run_of(c, c->in[0].type.shape, c->out[0].type.shape, c->at->start);
-    MOVE(put_runs_in_zeros, c->out[0].count, c->out[0], c->in[0], r);
-}
-
-struct repeat { /* y is [outer, times, inner], x is [outer, inner] */
-    i64 times, inner;
-};
-
-template <class T> __global__ void repeat_runs(T *y, const T *x, i64 count, struct repeat r)
-{
-    i64 i = (i64)blockIdx.x * THREADS + threadIdx.x;
-    if (i < count) y[i] = x[i / r.inner / r.times * r.inner + i % r.inner];
+    launch_move(c, c->out[0], c->in[0], c->out[0].count,
+                run_of<put_in_zeros>(c, c->in[0].type.shape, c->out[0].type.shape, c->at->start));
 }
 
 static void run_BROADCAST(const struct gpu_call *c)
 {
-    struct shape  y     = c->out[0].type.shape;
-    i32           first = (i32)c->at->axis, past = first + c->at->dims.rank;
-    struct repeat r     = { shape_count(c->at->dims), shape_span(y, past, y.rank) };
-    MOVE(repeat_runs, c->out[0].count, c->out[0], c->in[0], r);
+    struct shape    y     = c->out[0].type.shape;
+    i32             first = (i32)c->at->axis, past = first + c->at->dims.rank;
+    struct repeated r     = {};
+    r.times               = shape_count(c->at->dims);
+    r.inner               = shape_span(y, past, y.rank);
+    launch_move(c, c->out[0], c->in[0], c->out[0].count, r);
+}
+
+static void run_EMBEDDING(const struct gpu_call *c)
+{
+    struct looked_up rows = {};
+    rows.ids              = data_of<i32>(c->in[1]);
+    rows.width            = c->in[0].type.shape.dim[1];
+    launch_move(c, c->out[0], c->in[0], c->out[0].count, rows);
 }
 
 /* --- sums: x is [outer, middle, inner], y [outer, inner] --- */
@@ -242,29 +293,12 @@ static void run_SUM(const struct gpu_call *c)
     });
 }
 
-/* --- rows of tables --- */
+/* --- the gradient of a table ---
+ *
+ * Ids are sorted with their places (a stable sort, so the order of addition is fixed), and each row of the table adds up
+ * its own run: a warp does, or the whole block where the run is long. */
 
-template <class T> __global__ void embedding(T *y, const T *table, const i32 *ids, i64 width)
-{
-    const T *from = table + (i64)ids[blockIdx.x] * width;
-    T       *to   = y + (i64)blockIdx.x * width;
-    for (i64 i = threadIdx.x; i < width; i += blockDim.x) to[i] = from[i];
-}
-
-static void run_EMBEDDING(const struct gpu_call *c)
-{
-    i64 width = c->in[0].type.shape.dim[1];
-    if (!c->out[0].count) return;
-    with_type(c->out[0].type.dtype, [&](auto t) {
-        typedef decltype(t) T;
-        embedding<T><<<(unsigned)c->in[1].count, (unsigned)MIN(256, div_up(width, 32) * 32), 0,
-                       c->gpu->stream>>>(data_of<T>(c->out[0]), data_of<T>(c->in[0]),
-                                         data_of<i32>(c->in[1]), width);
-    });
-}
-
-/* The gradient: ids are sorted with their places (a stable sort, so the order of addition is
- * fixed), and each row of the table adds up its own run. */
+enum { RUN_WARPS = 16, RUN_THREADS = 32 * RUN_WARPS, RUN_SHORT = 32, RUN_AHEAD = 4 };
 
 __global__ void count_up(i32 *places, i64 count)
 {
@@ -272,33 +306,83 @@ __global__ void count_up(i32 *places, i64 count)
     if (i < count) places[i] = (i32)i;
 }
 
-__device__ inline i64 first_not_below(const i32 *sorted, i64 count, i32 id)
+/* Where the run of each row begins, and where the last one ends. */
+__global__ void find_starts(i32 *starts, const i32 *sorted, i64 count, i64 rows)
 {
-    i64 low = 0, high = count;
+    i64 row = (i64)blockIdx.x * THREADS + threadIdx.x, low = 0, high = count;
+    if (row > rows) return;
     while (low < high) {
         i64 middle = (low + high) / 2;
-        if (sorted[middle] < id) low = middle + 1;
+        if (sorted[middle] < row) low = middle + 1;
         else high = middle;
     }
-    return low;
+    starts[row] = (i32)low;
 }
 
-template <class T, class S>
-__global__ void add_runs(T *table, const S *dy, const i32 *ids, const i32 *places, i64 count,
-                         i64 width)
+/* Every step-th place from `from` on: the numbers there. */
+template <int N, class S>
+__device__ inline void add_places(f32 (&sum)[N], const S *dy, const i32 *places, int from, int to, int step, i64 width)
 {
-    i64 row = blockIdx.x;
-    i64 from = first_not_below(ids, count, (i32)row), to = first_not_below(ids, count, (i32)row + 1);
-    for (i64 k = threadIdx.x; k < width; k += blockDim.x) {
-        f32 sum = 0;
-#pragma unroll 4
-        for (i64 i = from; i < to; i++) sum += to_f32(dy[(i64)places[i] * width + k]);
-        table[row * width + k] = from_f32<T>(sum);
+    for (int i = from; i < to; i += RUN_AHEAD * step) {
+        chunk<N, S> v[RUN_AHEAD];
+#pragma unroll
+        for (int k = 0; k < RUN_AHEAD; k++) {
+            v[k].clear();
+            if (i + k * step < to) v[k].load(dy + places[i + k * step] * width);
+        }
+#pragma unroll
+        for (int k = 0; k < RUN_AHEAD; k++) {
+#pragma unroll
+            for (int n = 0; n < N; n++) sum[n] += v[k][n];
+        }
     }
 }
 
-struct sorted { /* four lists of ids or places, then what the sort needs */
-    i64    count, list_bytes;
+/* By the whole block: `groups` threads share a run of columns. */
+template <int N, class T, class S>
+__device__ inline void add_long_run(T *row, const S *dy, const i32 *places, int from, int to, i64 width)
+{
+    __shared__ f32 meet[RUN_THREADS * N];
+    int units = (int)(width / N), tile = min(units, RUN_THREADS), groups = RUN_THREADS / tile;
+    int group = (int)threadIdx.x / tile;
+    for (int base = 0; base < units; base += tile) {
+        int unit   = base + (int)threadIdx.x % tile;
+        f32 sum[N] = {};
+        if (group < groups && unit < units) add_places(sum, dy + unit * N, places, from + group, to, groups, width);
+        __syncthreads();
+        store_f32<N>(meet + threadIdx.x * N, sum);
+        __syncthreads();
+        if (group || unit >= units) continue;
+        for (int g = 1; g < groups; g++) {
+#pragma unroll
+            for (int n = 0; n < N; n++) sum[n] += meet[(g * tile + threadIdx.x) * N + n];
+        }
+        store_f32<N>(row + unit * N, sum);
+    }
+}
+
+template <int N, class T, class S>
+__global__ void __launch_bounds__(RUN_THREADS)
+add_runs(T *table, const S *dy, const i32 *places, const i32 *starts, i64 rows, i64 width)
+{
+    i64 first = (i64)blockIdx.x * RUN_WARPS, row = first + threadIdx.x / 32;
+    int from = row < rows ? starts[row] : 0, to = row < rows ? starts[row + 1] : 0;
+    if (row < rows && to - from <= RUN_SHORT) {
+        for (i64 column = threadIdx.x % 32 * N; column < width; column += 32 * N) {
+            f32 sum[N] = {};
+            add_places(sum, dy + column, places, from, to, 1, width);
+            store_f32<N>(table + row * width + column, sum);
+        }
+    }
+    if (!__syncthreads_or(to - from > RUN_SHORT)) return;
+    for (row = first; row < min(rows, first + RUN_WARPS); row++) {
+        from = starts[row], to = starts[row + 1];
+        if (to - from > RUN_SHORT) add_long_run<N>(table + row * width, dy, places, from, to, width);
+    }
+}
+
+struct sorted { /* three lists of ids or places, where the rows' runs begin, then what the sort needs */
+    i64    count, list_bytes, rows, start_bytes;
     size_t sort_bytes;
     int    bits;
 };
@@ -308,7 +392,9 @@ static struct sorted sorted_of(const struct gpu_call *c)
     struct sorted s = {};
     s.count         = c->in[1].count;
     s.list_bytes    = div_up(s.count * (i64)sizeof(i32), 256) * 256;
-    while (s.bits < 31 && (i64)1 << s.bits < c->out[0].type.shape.dim[0]) s.bits++;
+    s.rows          = c->out[0].type.shape.dim[0];
+    s.start_bytes   = div_up((s.rows + 1) * (i64)sizeof(i32), 256) * 256;
+    while (s.bits < 31 && (i64)1 << s.bits < s.rows) s.bits++;
     cub::DeviceRadixSort::SortPairs(NULL, s.sort_bytes, (i32 *)NULL, (i32 *)NULL, (i32 *)NULL,
                                     (i32 *)NULL, (int)s.count, 0, MAX(1, s.bits));
     return s;
@@ -317,7 +403,7 @@ static struct sorted sorted_of(const struct gpu_call *c)
 static i64 work_EMBEDDING_GRAD(const struct gpu_call *c)
 {
     struct sorted s = sorted_of(c);
-    return 3 * s.list_bytes + (i64)s.sort_bytes;
+    return 3 * s.list_bytes + s.start_bytes + (i64)s.sort_bytes;
 }
 
 static void run_EMBEDDING_GRAD(const struct gpu_call *c)
@@ -326,21 +412,23 @@ static void run_EMBEDDING_GRAD(const struct gpu_call *c)
     i64           width  = c->out[0].type.shape.dim[1];
     u8           *work   = (u8 *)c->work;
     i32          *places = (i32 *)work, *ids = (i32 *)(work + s.list_bytes);
-    i32          *order  = (i32 *)(work + 2 * s.list_bytes);
+    i32          *order  = (i32 *)(work + 2 * s.list_bytes), *starts = (i32 *)(work + 3 * s.list_bytes);
+    auto          stream = c->gpu->stream;
     if (!c->out[0].count) return;
     if (s.count) {
-        count_up<<<(unsigned)div_up(s.count, THREADS), THREADS, 0, c->gpu->stream>>>(places, s.count);
-        cub::DeviceRadixSort::SortPairs(work + 3 * s.list_bytes, s.sort_bytes,
+        count_up<<<(unsigned)div_up(s.count, THREADS), THREADS, 0, stream>>>(places, s.count);
+        cub::DeviceRadixSort::SortPairs(work + 3 * s.list_bytes + s.start_bytes, s.sort_bytes,
                                         data_of<i32>(c->in[1]), ids, places, order, (int)s.count, 0,
-                                        MAX(1, s.bits), c->gpu->stream);
+                                        MAX(1, s.bits), stream);
     }
+    find_starts<<<(unsigned)div_up(s.rows + 1, THREADS), THREADS, 0, stream>>>(starts, ids, s.count, s.rows);
     with_type(c->in[0].type.dtype, [&](auto d) {
         with_type(c->out[0].type.dtype, [&](auto t) {
             typedef decltype(d) S;
             typedef decltype(t) T;
-            add_runs<T, S><<<(unsigned)c->out[0].type.shape.dim[0],
-                             (unsigned)MIN(256, div_up(width, 32) * 32), 0, c->gpu->stream>>>(
-                data_of<T>(c->out[0]), data_of<S>(c->in[0]), ids, order, s.count, width);
+            auto f = width % 8 ? add_runs<1, T, S> : add_runs<8, T, S>;
+            f<<<(unsigned)div_up(s.rows, RUN_WARPS), RUN_THREADS, 0, stream>>>(
+                data_of<T>(c->out[0]), data_of<S>(c->in[0]), order, starts, s.rows, width);
         });
     });
 }
