@@ -52,38 +52,59 @@ static void put_numbers(struct session *s, const struct persistent *t, i64 from,
             count * (i64)sizeof *values);
 }
 
-/* Numbers from `from` on, by many hands: each is a function of its address alone. */
+/* Numbers from `from` on, by many hands: each is a function of its address alone. The calling thread meanwhile puts those that
+ * were made before to where they belong. */
 struct fill {
-    const struct init *init;
-    struct rng_key     key;
-    f32               *to;
-    i64                from, count;
+    struct session          *s;
+    const struct persistent *t;
+    struct rng_key           key;
+    struct arena             scratch;
+    f32                     *to;
+    i64                      from, count;
+    f32                     *made; /* made_count of them, from made_from on, are not yet put */
+    i64                      made_from, made_count;
 };
+
+static void put_made(struct fill *f)
+{
+    if (f->made_count) put_numbers(f->s, f->t, f->made_from, f->made, f->made_count, f->scratch);
+    f->made_count = 0;
+}
 
 static void fill_block(void *context, i64 block, i32 worker)
 {
-    const struct fill *f    = context;
+    struct fill       *f    = context;
+    const struct init *init = &f->t->init;
     i64                from = block * FILL_BLOCK, count = MIN(FILL_BLOCK, f->count - from);
     f32               *to   = f->to + from;
-    (void)worker;
-    if (f->init->kind == INIT_NORMAL)
-        rng_fill_normal(f->key, (u64)(f->from + from), count, f->init->scale, to);
+    if (!worker) put_made(f);
+    if (init->kind == INIT_NORMAL)
+        rng_fill_normal(f->key, (u64)(f->from + from), count, init->scale, to);
     else
-        for (i64 i = 0; i < count; i++) to[i] = initial(f->init, f->key, f->from + from + i);
+        for (i64 i = 0; i < count; i++) to[i] = initial(init, f->key, f->from + from + i);
 }
 
 static void put_initial(struct session *s, const struct persistent *t, struct pool *pool,
                         struct arena scratch)
 {
-    struct fill f     = { .init = &t->init,
-                          .key  = { .seed = s->settings->train.seed, .name = str_hash(t->name) },
-                          .to   = NEW(&scratch, f32, CHUNK) };
-    i64         count = shape_count(t->type.shape);
-    for (; f.from < count; f.from += CHUNK) {
-        f.count = MIN(CHUNK, count - f.from);
+    struct fill f     = { .s   = s,
+                          .t   = t,
+                          .key = { .seed = s->settings->train.seed, .name = str_hash(t->name) },
+                          .to  = NEW(&scratch, f32, CHUNK) };
+    f32        *other = NEW(&scratch, f32, CHUNK);
+    i64         all   = shape_count(t->type.shape);
+    f.scratch         = scratch;
+    for (; f.from < all; f.from += CHUNK) {
+        f.count = MIN(CHUNK, all - f.from);
         pool_run(pool, (f.count + FILL_BLOCK - 1) / FILL_BLOCK, fill_block, &f);
-        put_numbers(s, t, f.from, f.to, f.count, scratch);
+        put_made(&f);
+        f.made       = f.to;
+        f.made_from  = f.from;
+        f.made_count = f.count;
+        f.to         = other;
+        other        = f.made;
     }
+    put_made(&f);
 }
 
 /* The file's name for one of our tensors: the right side of "theirs=ours", or the same. */
