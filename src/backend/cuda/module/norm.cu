@@ -330,10 +330,8 @@ __global__ void __launch_bounds__(BATCH_THREADS, 1) row_norm_grad_streamed(norm_
         __syncthreads();
         if (batch + row < to) sum = sums_of_row<SHARE, MEAN>(here + row * units, operand, row_w, unit, units, is.x);
         sum = make_float2(MEAN ? warp_sum(sum.x) * per : 0, warp_sum(sum.y) * per * is.y);
-        if (threadIdx.x % 32 == 0) {
-            meet[row][warp % SHARE] = sum;
-            known[row]              = is;
-        }
+        if (threadIdx.x % 32 == 0) meet[row][warp % SHARE] = sum;
+        if (unit == 0) known[row] = is;
         __syncthreads();
 #pragma unroll
         for (int turn = 0; turn < BATCH_TURNS; turn++) {
