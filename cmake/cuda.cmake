@@ -33,6 +33,10 @@ foreach(arch ${FRUGAL_CUDA_ARCHS})
     list(APPEND gencode -gencode=arch=compute_${arch},code=sm_${arch})
 endforeach()
 file(GLOB kernels CONFIGURE_DEPENDS src/backend/cuda/module/*.cu)
+set(sm90a "")
+if("90a" IN_LIST FRUGAL_CUDA_ARCHS)
+    set(sm90a -DFRUGAL_SM90A)
+endif()
 set(objects "")
 foreach(file ${kernels})
     cmake_path(GET file STEM name)
@@ -40,7 +44,7 @@ foreach(file ${kernels})
     add_custom_command(OUTPUT ${object} DEPENDS ${file} DEPFILE ${object}.d VERBATIM
         COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cuda
         COMMAND ${NVCC} -std=c++17 -O3 -lineinfo --threads 2 ${gencode} -I${CMAKE_SOURCE_DIR}/src
-                -D_Noreturn= -D_Static_assert=static_assert -Werror all-warnings
+                -D_Noreturn= -D_Static_assert=static_assert ${sm90a} -Werror all-warnings
                 -Xcompiler -fPIC,-Wall,-Wextra,-fvisibility=hidden
                 -MD -MF ${object}.d -c ${file} -o ${object})
     list(APPEND objects ${object})

@@ -438,6 +438,7 @@ static void case_attention(struct maker *m)
     i64 H = G * (1 + draw_to(m->draw, 3)), B = 1 + draw_to(m->draw, 2), T = size(m, 65);
     bool whole = draw_to(m->draw, 4) == 0; /* blocks of rows and a size of head that fast kernels are made for */
     if (whole) D = 64, T = 128 * (1 + draw_to(m->draw, 2));
+    if (whole && m->draw->large && draw_coin(m->draw)) B = 6, H = 8, G = 4, T = 512; /* more blocks than processors */
     m->c->at.heads    = H;
     m->c->at.kv_heads = G;
     m->c->at.causal   = draw_coin(m->draw);

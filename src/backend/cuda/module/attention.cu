@@ -1,5 +1,5 @@
 /* attention.cu - softmax(q . k) v and its gradient, a warp a query or a key: right for every shape
- * and mask, and behind cuDNN where that has a kernel.
+ * and mask, and behind those of cuDNN and of Hopper's tensor cores where these have a kernel.
  *
  * qkv is [B, T, H + 2G, D]: H query heads, G key heads, G value heads. With p = exp(s - lse) and
  * delta = do . o, the gradient of a score is ds = p (do . v - delta). */

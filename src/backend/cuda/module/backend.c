@@ -342,9 +342,9 @@ static i32 find_sum(const struct program *p, i32 index)
 static void join_sum(struct cuda *cuda, const struct program *p, struct ready *r, struct prepared *to,
                      struct arena *perm)
 {
-    i32            at  = find_sum(p, r->instr);
-    struct tensor *sum = NEW(perm, struct tensor, 1);
+    i32 at = find_sum(p, r->instr);
     if (at < 0) return;
+    struct tensor *sum   = NEW(perm, struct tensor, 1);
     *sum                 = tensor_of(cuda, p->graph, p, p->graph->nodes[p->instrs[at].node].out);
     r->call.sum          = sum;
     to->joined[at]       = true;

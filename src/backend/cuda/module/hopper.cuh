@@ -14,6 +14,11 @@ enum { TILE = 64, TILE_BYTES = TILE * TILE * 2 };
 #if !defined __CUDA_ARCH__ || defined __CUDA_ARCH_FEAT_SM90_ALL
 #define HOPPER
 #endif
+#ifdef FRUGAL_SM90A /* of cmake/cuda.cmake: sm_90a is among those that are built */
+enum { BUILT_FOR_HOPPER = true };
+#else
+enum { BUILT_FOR_HOPPER = false };
+#endif
 
 __device__ inline u32 shared_at(const void *p) { return (u32)__cvta_generic_to_shared(p); }
 
@@ -73,16 +78,17 @@ enum { STEP_ALONG = 32 >> 4, STEP_DOWN = 2048 >> 4 }; /* to the next 16 numbers 
 /* What was written to registers is there for products that follow. */
 __device__ inline void registers_ready() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void products_group() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-/* All but the last N groups are done. */
-template <int N> __device__ inline void products_wait()
-{
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
-}
 
 #define HOPPER_D                                                                                                        \
     "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}"
 #define HOPPER_8(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
 #define HOPPER_32(d) HOPPER_8(d, 0), HOPPER_8(d, 8), HOPPER_8(d, 16), HOPPER_8(d, 24)
+/* All but the last N groups are done: d may be read. The compiler must not read it before, hence it passes through here. */
+template <int N> __device__ inline void products_wait(f32 (&d)[32])
+{
+    asm volatile("wgmma.wait_group.sync.aligned %32;" : HOPPER_32(d) : "n"(N) : "memory");
+}
+
 #define HOPPER_MULTIPLY(type)                                                                                           \
     asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %37, 0;\n"                                                       \
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32." type " " HOPPER_D ", {%32,%33,%34,%35}, %36, add, 1, 1, %38;\n}" \

@@ -5,9 +5,11 @@
  * where five are needed; cuDNN's way to the same bits writes all gradients of scores to memory and reads them again, which takes
  * longer.
  *
- * A block has a warp that copies and two warpgroups that compute, each with 64 rows of its own; it goes through the blocks of
+ * A block has a thread that copies and two warpgroups that compute, each with 64 rows of its own; it goes through the blocks of
  * all heads, so that the next one's tiles are there when the last has ended. The last product of a tile is given to the tensor
- * cores with the first of the next one. */
+ * cores with the first of the next one.
+ *
+ * What is not finite in v or in the result's gradient spreads to all rows of its tile: a weight of 0 is multiplied too. */
 #include "backend/cuda/module/hopper.cuh"
 
 enum { GROUPS = 2, BLOCK = GROUPS * TILE, WARPS = 4 * GROUPS, THREADS = 128 * (GROUPS + 1), STAGES = 4 };
@@ -251,11 +253,11 @@ __device__ inline void dq_block(struct dq_room *m, struct walk &w, struct ring o
         products_group();
         product<T>(dp, d_o, tile_words(m->v[w.at.at]));
         products_group();
-        products_wait<1>();
+        products_wait<1>(s);
         if (held >= 0) release(&m->empty[held]);
         held = w.at.at;
         by_query(s, lse, a.scale2, a.causal && w.tile == w.high);
-        products_wait<0>();
+        products_wait<0>(dp);
 #pragma unroll
         for (int n = 0; n < 32; n++) s[n] *= dp[n] - delta[n / 2 % 2];
         pack_pairs<T>(ds, s);
@@ -263,7 +265,7 @@ __device__ inline void dq_block(struct dq_room *m, struct walk &w, struct ring o
     w.find(m);
     add_product<T>(sum, ds, tile_words(m->k[held]));
     products_group();
-    products_wait<0>();
+    products_wait<0>(sum);
     release(&m->empty[held]);
     store_tile(dq, stride, sum, a.scale);
 }
@@ -321,17 +323,17 @@ __device__ inline void o_block(struct q_room *m, struct walk &w, struct ring own
         w.step();
     };
     scores();
-    products_wait<0>();
+    products_wait<0>(s);
     weights();
     hold();
     for (; count > 1; count--) {
         scores();
         add_product<T>(sum, ps, tile_words(m->v[held]));
         products_group();
-        products_wait<1>();
+        products_wait<1>(s);
         weights();
         if (__any_sync(~0u, all[0] < 0)) break; /* never: keeps the compiler from waiting before the weights are there */
-        products_wait<0>();
+        products_wait<0>(sum);
         release(&m->empty[held]);
         if (__any_sync(~0u, old[0] != 1 || old[1] != 1)) {
 #pragma unroll
@@ -342,7 +344,7 @@ __device__ inline void o_block(struct q_room *m, struct walk &w, struct ring own
     w.find(m);
     add_product<T>(sum, ps, tile_words(m->v[held]));
     products_group();
-    products_wait<0>();
+    products_wait<0>(sum);
     release(&m->empty[held]);
     for (int r = 0; r < 2; r++) {
         all[r] += __shfl_xor_sync(~0u, all[r], 1);
@@ -510,19 +512,20 @@ __device__ inline void kv_block(struct kv_room *m, struct walk &w, struct ring o
         products_group();
         product<T>(dp, v, tile_words(m->d_o[w.at.at]));
         products_group();
-        products_wait<1>();
+        products_wait<1>(s);
         if (held >= 0) release(&m->empty[held]);
         held = w.at.at;
         by_key(s, m->lse[held], a.scale2, a.causal && w.tile == w.low);
         pack_pairs<T>(ps, s);
-        products_wait<0>();
+        products_wait<0>(dp);
         times_excess(s, dp, m->delta[held]);
         pack_pairs<T>(ds, s);
     }
     w.find(m);
     add();
     products_group();
-    products_wait<0>();
+    products_wait<0>(k_sum);
+    products_wait<0>(v_sum);
     release(&m->empty[held]);
     store_tile(dk, stride, k_sum, a.scale);
     store_tile(dk + a.G * TILE, stride, v_sum, 1);
@@ -589,7 +592,7 @@ static i64 room_bytes(void) { return (i64)MAX(sizeof(struct dq_room), sizeof(str
 static bool takes_heads(const struct gpu_call *c, const struct type *qkv)
 {
     i64 H = c->at->heads, G = c->at->kv_heads, T = qkv->shape.dim[1];
-    return c->gpu->capability == 90 && qkv->shape.dim[2] == (H + 2 * G) * TILE && H % G == 0 && T % BLOCK == 0 &&
+    return BUILT_FOR_HOPPER && c->gpu->capability == 90 && c->at->scale > 0 && qkv->shape.dim[2] == (H + 2 * G) * TILE && H % G == 0 && T % BLOCK == 0 &&
            qkv->shape.dim[0] * T > 0 && dtype_bytes(qkv->dtype) == 2 && room_bytes() <= c->gpu->shared_bytes && find_encoder();
 }
 static bool takes(const struct gpu_call *c) { return c->in_count == 1 && takes_heads(c, &c->in[0].type); }
@@ -641,7 +644,7 @@ static void run_grad(const struct gpu_call *c)
 }
 
 extern "C" const struct gpu_kernel gpu_kernels_hopper_attention[] = {
-    { OP_ATTENTION, "hopper", takes, run, NULL, NULL, false },
-    { OP_ATTENTION_GRAD, "hopper", takes_grad, run_grad, work_grad, NULL, false },
+    { OP_ATTENTION, "hopper", takes, run, NULL, NULL, 0 },
+    { OP_ATTENTION_GRAD, "hopper", takes_grad, run_grad, work_grad, NULL, 0 },
 };
 GPU_FAMILY(hopper_attention)

@@ -281,7 +281,7 @@ static void run_DROPOUT(const struct gpu_call *c)
     });
 }
 
-#define ROW(name) { OP_##name, "cuda", NULL, run_##name, NULL, NULL, false },
+#define ROW(name) { OP_##name, "cuda", NULL, run_##name, NULL, NULL, 0 },
 extern "C" const struct gpu_kernel gpu_kernels_map[] = {
     ROW(ADD) ROW(SUB) ROW(MUL) ROW(DIV) ROW(SCALE) ROW(RELU) ROW(RELU_GRAD) ROW(RELU2)
     ROW(RELU2_GRAD) ROW(GELU) ROW(GELU_GRAD) ROW(SILU) ROW(SILU_GRAD) ROW(TANH) ROW(TANH_GRAD)

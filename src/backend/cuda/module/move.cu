@@ -29,7 +29,7 @@ struct strides : in_place { /* of the source, by axis of the result */
     }
     bool widen(i64 by) /* to elements `by` times as large; false: they would not fit */
     {
-        bool fits = step[rank - 1] == 1 && dim[rank - 1] % by == 0;
+        bool fits = rank > 0 && step[rank - 1] == 1 && dim[rank - 1] % by == 0;
         for (i32 axis = 0; axis < rank - 1; axis++) fits &= step[axis] % by == 0;
         for (i32 axis = 0; fits && axis < rank - 1; axis++) step[axis] /= by;
         if (fits) dim[rank - 1] /= by;
@@ -190,7 +190,7 @@ __global__ void sum_rows(T *y, const S *x, i64 outer, i64 middle) /* inner 1: a 
     if (!threadIdx.x) y[blockIdx.x] = from_f32<T>(sum);
 }
 
-/* One on each of an H200's processors at most, all at once: a few more would wait for those, and run almost alone. */
+/* One on each of an H200's processors, all at once: a few more would wait for those, and run almost alone. (More tiles than that are as many blocks.) */
 enum { SUM_BLOCKS = 132, SUM_THREADS = 1024, SUM_ROWS_MIN = 64, SUM_GROUPS_MAX = 64 };
 
 struct around { /* the middle axis in parts, the inner one in tiles: a block has one of each, and `groups` rows at a time */

@@ -503,7 +503,7 @@ template <bool MEAN> static void run_add_forward(const struct gpu_call *c)
 
 enum { COLUMNS_MAX = 1024 * CHUNK }; /* a block has 1024 threads at most */
 
-static bool in_registers(i64 width) { return width % CHUNK == 0 && width <= COLUMNS_MAX; }
+static bool in_registers(i64 width) { return width > 0 && width % CHUNK == 0 && width <= COLUMNS_MAX; }
 
 /* Blocks, each with its part of the sums: eight on each of an H200's processors. */
 static i64 blocks_of(i64 rows) { return MAX(1, MIN(1056, rows / 16)); }
@@ -579,7 +579,6 @@ template <bool MEAN> static void run_grad_streamed(const struct gpu_call *c)
 {
     struct norm_grad n      = norm_grad_of<MEAN>(c);
     i64              blocks = streamed_blocks(n.s), bytes = streamed_bytes(n.s.width);
-    if (!n.s.rows) return;
     with_types(n.x->type.dtype, c->out[1].type.dtype, [&](auto t, auto v) {
         typedef decltype(t) T;
         typedef decltype(v) W;
@@ -634,7 +633,7 @@ static bool takes_grad(const struct gpu_call *c)
 static bool takes_grad_streamed(const struct gpu_call *c)
 {
     i64 width = shape_last(c->in[1].type.shape);
-    return takes_grad(c) && dtype_bytes(c->in[1].type.dtype) == 2 &&
+    return takes_grad(c) && c->in[1].count && dtype_bytes(c->in[1].type.dtype) == 2 &&
            groups_of(width) && streamed_bytes(width) + BATCH_MEET_MAX <= c->gpu->shared_bytes;
 }
 
