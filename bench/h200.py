@@ -1,6 +1,6 @@
 """h200.py [--json] [--rates]: GPT-2 on one H200, foretold from the profile of the other size.
 
-Reads what was measured and kept in bench/results/gpu-2026-11-15.txt: where each step's time went, op by op (rows `kernels`), and tokens
+Reads what was measured and kept in bench/results/gpu-2026-11-16.txt: where each step's time went, op by op (rows `kernels`), and tokens
 a second and memory of the same run (rows `order`). Rates learned from the profile of 124M alone foretell 1558M and the other way round,
 so that no model is foretold from its own shapes; a step must be within 10 %. Memory is the plan's, which leaves out the workspaces of
 cuBLASLt and cuDNN. --rates prints the rows of both profiles together, those of src/plan/rates.def, and keeps nothing.
@@ -13,7 +13,7 @@ import sys
 
 import common
 
-KEPT = "gpu-2026-11-15.txt"
+KEPT = "gpu-2026-11-16.txt"
 PEAK_FLOPS, PEAK_BYTES = 790e12, 4.8e12  # a large product as measured; the data sheet's memory
 BY_FLOPS = {"matmul", "attention", "attention_grad"}
 SCALARS = {"broadcast", "clip", "muon"}  # of a number: nothing follows from their bytes
