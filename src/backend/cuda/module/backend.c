@@ -219,6 +219,7 @@ static enum status cuda_tune(struct backend *b, const struct backend_tuning *how
     struct arena   room = arena_open(TUNING_RESERVE);
     if (!room.begin) return err_set(err, STATUS_WORLD, "the system refuses address space");
     cuda->gpu.tries     = how->effort == EFFORT_MAX ? TRIES_MAX : TRIES_DEFAULT;
+    cuda->gpu.under_load = how->effort == EFFORT_MAX;
     cuda->gpu.any_order = how->any_order;
     cuda->keeps_choices = true;
     enum status st      = tuning_load(t, os_real(), room, err);

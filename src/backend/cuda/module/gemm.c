@@ -6,6 +6,7 @@
  * with its argument kept, the gradient of gelu. */
 #include "backend/cuda/module/gemm.h"
 #include "backend/cuda/module/launch.h"
+#include "base/rng.h"
 #include "ir/fp8.h"
 #include <cublasLt.h>
 #include <stdio.h>
@@ -220,26 +221,90 @@ static bool recall(struct gpu *gpu, struct gemm_plan *p)
     return known->used;
 }
 
+/* --- under load: at its limit of power a GPU slows down by what a kernel draws, and that depends on the numbers too --- */
+
+enum { LOADED_MS = 60, LOADED_TRIES = 8, NOISE = 1 << 14 };
+
+/* Normal numbers all over an operand: what lies there before the first step is the same byte everywhere. Weights are f32, and stay. */
+static void fill_noise(struct gpu *gpu, const void *operand, i64 count, enum dtype type)
+{
+    f32 numbers[NOISE];
+    u16 low[NOISE];
+    u8 *to    = (u8 *)(uintptr_t)operand;
+    i64 bytes = count * dtype_bytes(type), done = MIN(bytes, (i64)sizeof low);
+    if (type != DT_BF16) return;
+    rng_fill_normal((struct rng_key){ .seed = 1 }, 0, NOISE, 1, numbers);
+    for (i32 i = 0; i < NOISE; i++) {
+        u32 bits;
+        memcpy(&bits, &numbers[i], sizeof bits);
+        low[i] = (u16)(bits >> 16);
+    }
+    cudaMemcpyAsync(to, low, (size_t)done, cudaMemcpyHostToDevice, gpu->stream);
+    for (; done < bytes; done += MIN(done, bytes - done))
+        cudaMemcpyAsync(to + done, to, (size_t)MIN(done, bytes - done), cudaMemcpyDeviceToDevice, gpu->stream);
+}
+
+struct repeated {
+    struct attempt attempt;
+    i32            times;
+};
+
+static bool try_often(void *context)
+{
+    struct repeated *r  = context;
+    bool             ok = true;
+    for (i32 i = 0; ok && i < r->times; i++) ok = try_once(&r->attempt);
+    return ok;
+}
+
+/* Of the candidates that were fastest one by one (ms, below 0: failed), the fastest when it goes on and on. */
+static int best_loaded(struct gpu *gpu, const struct gemm_plan *p, const struct gemm_operands *o,
+                       const cublasLtMatmulHeuristicResult_t *found, f32 *ms, int count)
+{
+    int best  = -1;
+    f32 least = -1;
+    fill_noise(gpu, o->a, p->key.batch * p->key.M * p->key.K, p->key.in);
+    fill_noise(gpu, o->b, p->key.batch * p->key.N * p->key.K, p->key.in);
+    for (int n = 0; n < LOADED_TRIES; n++) {
+        int next = -1;
+        for (int i = 0; i < count; i++) {
+            if (ms[i] >= 0 && (next < 0 || ms[i] < ms[next])) next = i;
+        }
+        if (next < 0) break;
+        struct repeated r    = { { gpu, p, o, &found[next].algo }, MAX(1, (i32)(LOADED_MS / ms[next])) };
+        f32             took = gpu_time_ms(gpu, try_often, &r) / (f32)r.times;
+        if (took >= 0 && (best < 0 || took < least)) {
+            least = took;
+            best  = next;
+        }
+        ms[next] = -1;
+    }
+    return best;
+}
+
 /* The library's own ranking, then the clock over the first few: a candidate that fails is skipped. */
 static bool choose(struct gpu *gpu, struct gemm_plan *p, const struct gemm_operands *o)
 {
     struct blas                    *b    = gpu->blas;
     cublasLtMatmulPreference_t      pref = preference(&p->key);
     cublasLtMatmulHeuristicResult_t found[CANDIDATES_MAX];
-    int                             count = 0, tries = (int)MIN(gpu->tries, CANDIDATES_MAX);
-    f32                             best  = -1;
+    int                             count = 0, tries = (int)MIN(gpu->tries, CANDIDATES_MAX), best = -1;
+    f32                             ms[CANDIDATES_MAX], least = -1;
     cublasLtMatmulAlgoGetHeuristic(b->handle, p->desc, p->a, p->b, p->c, p->c, pref, tries, found,
                                    &count);
     for (int i = 0; i < count; i++) {
-        struct attempt a  = { gpu, p, o, &found[i].algo };
-        f32            ms = gpu_time_ms(gpu, try_once, &a);
-        if (ms < 0 || (best >= 0 && ms >= best)) continue;
-        best    = ms;
-        p->algo = found[i].algo;
+        struct attempt a = { gpu, p, o, &found[i].algo };
+        ms[i]            = gpu_time_ms(gpu, try_once, &a);
+        if (ms[i] < 0 || (best >= 0 && ms[i] >= least)) continue;
+        least = ms[i];
+        best  = i;
     }
     cublasLtMatmulPreferenceDestroy(pref);
+    int loaded = gpu->under_load ? best_loaded(gpu, p, o, found, ms, count) : -1;
+    if (loaded >= 0) best = loaded;
     if (best < 0) return false;
-    struct tuned choice = { .product = p->key, .tried = gpu->tries, .us = (f64)best * 1e3, .used = true };
+    p->algo             = found[best].algo;
+    struct tuned choice = { .product = p->key, .tried = gpu->tries, .us = (f64)least * 1e3, .used = true };
     memcpy(choice.algo, &p->algo, sizeof choice.algo);
     tuning_add(gpu->tuning, choice);
     return true;

@@ -26,6 +26,7 @@ struct gpu {
     void          *blas;       /* gemm.c's, from the first product on */
     struct tuning *tuning;     /* choices of products so far */
     i64            tries;      /* algorithms a product is tried with */
+    bool           under_load; /* and the best of them once more, for long */
     bool           any_order;  /* of backend_tuning */
 };
 
