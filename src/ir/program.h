@@ -18,6 +18,8 @@ struct persistent {
     bool            decay, frozen, hidden;
 };
 
+#define KERNEL_JOINED "joined" /* an instruction's kernel: another's does its work on the way */
+
 struct instr {
     i32        node;
     i64        work_offset; /* workspace in the arena */

@@ -44,7 +44,7 @@ static struct op_row row_of(const struct program *p, i32 i, const struct target 
     struct sig          sig     = graph_sig(p->graph, n, &scratch);
     struct op_row       r       = { .cost = op_cost(&sig), .memory_bytes = ins->work_bytes };
     r.roof_s = roof_of(target, &sig, r.cost); /* sig's memory is lent until here */
-    if (str_eq(ins->kernel, STR("joined"))) r.roof_s = 0, r.cost = (struct cost){ 0 }; /* done on the way, by another */
+    if (str_eq(ins->kernel, STR(KERNEL_JOINED))) r.roof_s = 0, r.cost = (struct cost){ 0 }; /* done on the way, by another */
     for (i32 k = 0; k < node_results(n); k++)
         r.memory_bytes += type_bytes(graph_type(p->graph, n->out + k));
     r.op      = op_text(perm, n->op, &n->at);

@@ -140,7 +140,7 @@ static void compare_sum(struct bench *b, const struct program_set *set)
     kernel_run(kernel_choose(&call, true), &call);
     f64 d     = near_distance(fetched(b, program_set_find(set, STR("sum")), y), want.data, y, 0);
     f64 limit = near_allowed(OP_SUM, &at, &x, 1, y, (f64)shape_rows(x.shape));
-    if (d > limit) wrong(b, STR("sum"), d, limit);
+    if (!(d <= limit)) wrong(b, STR("sum"), d, limit);
 }
 
 static void compare(struct bench *b, struct str name, const void *want, struct type t,

@@ -349,7 +349,7 @@ static void join_sum(struct cuda *cuda, const struct program *p, struct ready *r
     *sum                 = tensor_of(cuda, p->graph, p, p->graph->nodes[p->instrs[at].node].out);
     r->call.sum          = sum;
     to->joined[at]       = true;
-    p->instrs[at].kernel = STR("joined");
+    p->instrs[at].kernel = STR(KERNEL_JOINED);
 }
 
 static enum status prepare_one(struct cuda *cuda, const struct program *p, i32 index,

@@ -259,16 +259,17 @@ static bool try_often(void *context)
 
 /* Of the candidates that were fastest one by one (ms, below 0: failed), the fastest when it goes on and on. */
 static int best_loaded(struct gpu *gpu, const struct gemm_plan *p, const struct gemm_operands *o,
-                       const cublasLtMatmulHeuristicResult_t *found, f32 *ms, int count)
+                       const cublasLtMatmulHeuristicResult_t *found, const f32 *ms, int count)
 {
-    int best  = -1;
-    f32 least = -1;
+    bool tried[CANDIDATES_MAX] = { false };
+    int  best  = -1;
+    f32  least = -1;
     fill_noise(gpu, o->a, p->key.batch * p->key.M * p->key.K, p->key.in);
     fill_noise(gpu, o->b, p->key.batch * p->key.N * p->key.K, p->key.in);
     for (int n = 0; n < LOADED_TRIES; n++) {
         int next = -1;
         for (int i = 0; i < count; i++) {
-            if (ms[i] >= 0 && (next < 0 || ms[i] < ms[next])) next = i;
+            if (ms[i] >= 0 && !tried[i] && (next < 0 || ms[i] < ms[next])) next = i;
         }
         if (next < 0) break;
         struct repeated r    = { { gpu, p, o, &found[next].algo }, MAX(1, (i32)(LOADED_MS / ms[next])) };
@@ -277,7 +278,7 @@ static int best_loaded(struct gpu *gpu, const struct gemm_plan *p, const struct 
             least = took;
             best  = next;
         }
-        ms[next] = -1;
+        tried[next] = true;
     }
     return best;
 }
@@ -304,7 +305,7 @@ static bool choose(struct gpu *gpu, struct gemm_plan *p, const struct gemm_opera
     if (loaded >= 0) best = loaded;
     if (best < 0) return false;
     p->algo             = found[best].algo;
-    struct tuned choice = { .product = p->key, .tried = gpu->tries, .us = (f64)least * 1e3, .used = true };
+    struct tuned choice = { .product = p->key, .tried = gpu->tries, .us = (f64)ms[best] * 1e3, .used = true };
     memcpy(choice.algo, &p->algo, sizeof choice.algo);
     tuning_add(gpu->tuning, choice);
     return true;
