@@ -3,9 +3,9 @@
  *     cmake --build build --target bench_conv && build/bench_conv [THREADS [TYPE [WORD]]]
  *
  * One line for each layer, op and kernel that takes it (TYPE: f32 or bf16 operands, where gradients
- * of weights are f32; WORD: only kernels with it in their name): the least time of several runs, and the rate counting a multiply-add as two, as if the
- * convolution were done as it is written. A star marks the kernel that a run would use; the last
- * lines add those up over the layers of the net. */
+ * of weights are f32; WORD: only kernels with it in their name): the least time of several runs, and
+ * the rate counting a multiply-add as two, as if the convolution were done as it is written. A star
+ * marks the kernel that a run would use; the last lines add those up over the layers of the net. */
 #include "backend/cpu/kernel.h"
 #include "base/arena.h"
 #include "base/half.h"

@@ -58,7 +58,7 @@ static f64 least_s(struct session *s, enum program_id id, f64 budget_s)
     f64                         least = 1e9, begin = now_s();
     for (i32 i = 0; i < REPEATS_MIN || now_s() - begin < budget_s; i++) {
         f64 from = now_s();
-        b->wait(s->backend, b->run(s->backend, s->set->programs[id]));
+        b->wait(s->backend, b->run(s->backend, program_typical(s->set, id)));
         least = MIN(least, now_s() - from);
     }
     return least;
@@ -82,7 +82,7 @@ static struct estimate foretell(const struct session *s, const struct device *d,
     struct step_work  w     = { 0 };
     struct step_shape shape = { .micro = 1, .accumulate = 1, .gpus = 1, .gradient_part = 1 };
     struct arena      perm  = arena_part(&scratch, (scratch.end - scratch.begin) / 2);
-    w.train                 = work_of_program(&perm, s->set->programs[PROGRAM_TRAIN], scratch);
+    w.train                 = work_of_program(&perm, program_typical(s->set, PROGRAM_TRAIN), scratch);
     w.update                = work_of_program(&perm, s->set->programs[PROGRAM_UPDATE], scratch);
     return estimate_step(d, &w, DT_F32, &shape);
 }

@@ -72,7 +72,7 @@ static void run_once(struct set *t, i64 round)
 {
     const struct backend_table *b     = t->s.backend->table;
     f64                         begin = now_s();
-    b->wait(t->s.backend, b->run(t->s.backend, t->s.set->programs[PROGRAM_TRAIN]));
+    b->wait(t->s.backend, b->run(t->s.backend, program_typical(t->s.set, PROGRAM_TRAIN)));
     b->wait(t->s.backend, b->run(t->s.backend, t->s.set->programs[PROGRAM_UPDATE]));
     t->seconds[round] = now_s() - begin;
 }
@@ -85,7 +85,7 @@ static int by_value(const void *a, const void *b)
 
 static void print(struct set *t, i64 rounds, bool again)
 {
-    const struct program *train = t->s.set->programs[PROGRAM_TRAIN];
+    const struct program *train = program_typical(t->s.set, PROGRAM_TRAIN);
     const struct program *update = t->s.set->programs[PROGRAM_UPDATE];
     f64 moved = program_cost(train, t->s.scratch).bytes + program_cost(update, t->s.scratch).bytes;
     qsort(t->seconds, (size_t)rounds, sizeof *t->seconds, by_value);

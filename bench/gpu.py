@@ -1,13 +1,10 @@
-"""The driver of `bench/run gpu`: one NVIDIA GPU, ours checked and timed, PyTorch in the same run.
+"""The driver of `bench/run gpu`: one NVIDIA GPU, ours timed, PyTorch in the same run.
+
+Correctness on a GPU is checked by tests/gpu/run.
 
     gpu.py [--json] [--torch=PYTHON] [--tokens=DIR] [ROW...]
 
 Rows
-    ops      every op of the table on fresh random cases against the naive kernels (check_ops)
-    memory   the same under compute-sanitizer, where that is installed
-    shapes   every kind of instruction of GPT-2 124M and 1558M as timed below, on what it is given there: a random sample of
-             its results against the naive kernels (check_shapes)
-    whole    losses of small models on the GPU against the processor's, from the same weights and batches
     gpt2     GPT-2 124M, bf16, 64 sequences of 1,024 random tokens: tokens/s, memory, seconds to the fifth step
     recompute  the same with every block recomputed
     gpt2-xl  GPT-2 1558M, batch 16
@@ -15,20 +12,22 @@ Rows
     wide     both, with train.wide_sums
     fp8      the large one with hidden layers' products on 8-bit operands: off, where it pays, wherever it can
     resnet   ResNet-20, batch 128, in fp32 and bf16: images/s
+    resnet50 ResNet-50, 224 x 224, batch 256, bf16: images/s with and without train.deterministic, seconds to the fifth step, cold and warm
+    resnet20 ResNet-20, 32 x 32, batch 512, likewise
+    bert     BERT-base on sequences of 20 to 127 tokens, batch 128, bf16: sequences/s, beside PyTorch's padded and packed
+    bert-large  the same of 24 blocks of 1,024 on sequences of 64 to 384 tokens, batch 32
+    llama    a decoder of Llama's kind, 0.9 G parameters: tokens/s at T 2,048, 8,192 and, every block recomputed, 32,768
     mlp      the classifier 784-128-10, 10,000 samples, 5 epochs, batch 32: seconds
     curve    GPT-2 124M on DIR/train.bin, its windows mixed, 1,000 steps: each hundredth loss against PyTorch's, with train.wide_sums as
              its autocast has them and without, and PyTorch's with flash attention against its own with cuDNN's; all four at once, 115 GiB
     text     seconds from process start to a loss of 1.65 on DIR/val.bin, trained on DIR/train.bin
     stall    what a checkpoint of the 1558M takes from its steps (17.4 GiB; needs twice that of disk)
-    resume   a run killed twice, its tuning cache deleted each time, goes on with the same losses to the bit; a checkpoint of
-             the processor's goes on here and says why not to the bit
-    profile  `frugal profile` of the small one: parts, ops, memory and a verdict
     kernels  where the time goes: each kernel's share, and of its own roofline
 
 A figure of ours is the median over the last two thirds of its steps; PyTorch's likewise, compiled, with
 the faster of cuDNN's and flash attention. PYTHON is one that has torch (TORCH_PYTHON; else its columns stay
 empty); DIR holds tokens as u16, train.bin and val.bin. `text` starts with an empty tuning cache.
-The exit code is 1 if something was wrong or a must was missed, 3 if a row failed.
+The exit code is 1 if a must was missed, 3 if a row failed.
 """
 import json
 import math
@@ -41,7 +40,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import stall
-from common import DATA, FRUGAL, TOP, Failed, Record, first_line, last_words, machine, put, spawn, train
+from common import DATA, TOP, Failed, Record, first_line, last_words, machine, put, spawn, train
 
 BUILD = os.path.join(TOP, "build")
 WINDOW = 2 * 1024  # bytes
@@ -118,51 +117,6 @@ def gpt(name, options, settings, shape, steps, must, aim, five, memory):
                  best.get("peak_gib"), *memory, more=False)
 
 
-def row_ops(options):
-    done = subprocess.run([tool("check_ops"), "5"], capture_output=True, text=True)
-    words = done.stdout.splitlines()
-    yield figure("ops", words[-1] if words else "nothing told", done.returncode, "wrong", must=0, more=False, size=True)
-
-
-def row_memory(options):
-    if not shutil.which("compute-sanitizer"):
-        raise Failed("compute-sanitizer is not installed")
-    done = subprocess.run(["compute-sanitizer", "--error-exitcode=9", tool("check_ops"), "1"], capture_output=True, text=True)
-    yield figure("memory", done.stdout.splitlines()[-1], done.returncode, "found", must=0, more=False, size=True)
-
-
-def row_shapes(options):
-    for name, settings in (("124M", []), ("1558M", [*XL, "model.depth=2"]), ("1558M fp8", [*XL, "model.depth=2", "train.fp8=on"])):
-        done = subprocess.run([tool("check_shapes"), os.path.join(TOP, "bench/gpu/gpt.yaml"), *settings], cwd=DATA, capture_output=True, text=True)
-        words = done.stdout.splitlines() or [done.stderr.strip()]
-        yield figure("shapes", f"{name}: {words[-1]}", done.returncode, "wrong", must=0, more=False, size=True)
-
-
-SMALL = ["model.depth=2", "model.width=128", "model.heads=4", "data.context=128", "train.batch=8"]
-TINY = [*SMALL[:3], "data.context=64", "train.batch=2"]  # the processor's fp8 is an emulation
-WHOLE = {  # small models; in f32 only the order of sums differs, below it also where numbers are rounded
-    "gpt": ("bench/gpu/gpt.yaml", [*SMALL, "train.precision=fp32"], 1e-3),
-    "gpt modern": ("bench/gpu/gpt.yaml", [*SMALL, "train.precision=fp32", "train.recipe=modern", "train.optimiser=muon"], 1e-3),
-    "gpt fp16": ("bench/gpu/gpt.yaml", [*SMALL, "train.precision=fp16"], 5e-3),
-    "gpt bf16, rounded at random": ("bench/gpu/gpt.yaml", [*SMALL, "train.precision=bf16", "train.stochastic_rounding=true"], 5e-3),
-    "gpt fp8": ("bench/gpu/gpt.yaml", [*TINY, "train.precision=bf16", "train.fp8=on"], 1e-2),
-    "mlp": ("bench/cpu/mlp.yaml", ["data.samples=330", "data.held_out=0.1", "train.epochs=0", "train.precision=fp32"], 1e-3),  # epochs end, short batches
-    "resnet": ("bench/cpu/resnet.yaml", ["train.batch=32", "train.lr=0.001", "train.precision=fp32"], 1e-3),
-    "resnet bf16": ("bench/cpu/resnet.yaml", ["train.batch=32", "train.lr=0.001", "train.precision=bf16"], 1e-2),
-}
-
-
-def row_whole(options):
-    """Losses of 20 steps: sums in another order and a product's own roundings grow with the steps."""
-    make_images()
-    for name, (file, settings, must) in WHOLE.items():
-        both = [train(file, "train.steps=20", "train.log_every=1", f"train.device={d}", *settings)[0]
-                for d in ("cuda", "cpu")]
-        losses = [[e["loss"] for e in events if e["event"] in ("step", "eval")] for events in both]
-        far = max(abs(a - b) / abs(b) for a, b in zip(*losses))
-        yield figure("whole", f"{name}: farthest of 20 steps' losses from the processor's", far, "relative", must=must, more=False)
-
-
 def row_gpt2(options):
     yield from gpt("gpt2", options, [], (12, 768, 12, 64), 60, 570e3, 640e3, (5, 2), (26, 20))
 
@@ -205,6 +159,95 @@ def row_resnet(options):
     for precision in ("fp32", "bf16"):
         done = run("bench/cpu/resnet.yaml", "train.steps=200", "train.log_every=0", f"train.precision={precision}")["done"]
         yield figure("resnet", f"ResNet-20, batch 128, {precision}", done["samples_per_s"], "images/s")
+
+
+def make_pictures(size, count, classes):
+    """Random ones, once."""
+    random.seed(size)
+    for name, shape, top in ((f"images-{size}", (count, size, size, 3), 256), (f"labels-{size}", (count,), classes)):
+        if not os.path.exists(os.path.join(DATA, name)):
+            pieces = [random.randbytes(math.prod(shape[1:])) for _ in range(shape[0])] # a whole is too long for randbytes
+            body = b"".join(pieces)
+            put(name, bytes([0, 0, 8, len(shape)]) + b"".join(n.to_bytes(4, "big") for n in shape) + (body if top == 256 else bytes(b % top for b in body)))
+
+
+def images(depth, options, size, batch, steps, must, five):
+    name = f"resnet{depth}"
+    make_pictures(size, 8 * batch, 10 if depth == 20 else 250)
+    peers = [torch_says(options, "images", depth, batch, steps, mode) for mode in ("default", "reduce-overhead")]
+    best = max(peers, key=lambda p: p.get("images_s", 0))
+    peer, once = best.get("images_s"), f"train.steps={steps}"
+    no_cache()
+    ours = {what: run(f"bench/gpu/{name}.yaml", once, *more) for what, more in (
+        ("as it comes, cold", ["train.deterministic=false"]), ("as it comes, warm", ["train.deterministic=false"]), ("deterministic", []))}
+    fast = batch / ours["as it comes, warm"]["ms"] * 1e3
+    yield figure(name, "speed, train.deterministic=false", fast, "images/s", peer, peer and must * peer)
+    yield figure(name, "speed", batch / ours["deterministic"]["ms"] * 1e3, "images/s", peer, 0.9 * fast)
+    for what, limit in zip(("as it comes, cold", "as it comes, warm"), five):
+        yield figure(name, f"fifth step done, {what}; first after {ours[what]['done']['first_step_ms'] / 1e3:.2f} s", ours[what]["five_steps_s"], "s",
+                     best.get("five_steps_s"), limit, more=False)
+    yield figure(name, "memory", ours["deterministic"]["peak_gib"], "GiB", best.get("peak_gib"), more=False)
+
+
+def row_resnet50(options):
+    yield from images(50, options, 224, 256, 40, 1.0, (6, 2.5))
+
+
+def row_resnet20(options):
+    yield from images(20, options, 32, 512, 200, 1.0, (None, None))
+
+
+def make_lines(least, most):
+    random.seed(3)
+    for name in ("lines-0", "lines-1"):
+        put(name, b"".join(bytes(97 + b % 26 for b in random.randbytes(random.randint(least, most))) + b"\n" for _ in range(8192)))
+
+
+def encoder(name, options, shape, settings, musts, aims):
+    """Median step of ours over batches of different lengths; torch's batch is always the same one."""
+    batch, least, most = shape[4:7]
+    make_lines(least, most)
+    peers = {mode: torch_says(options, "encoder", *shape, mode) for mode in ("default", "reduce-overhead")}
+    try:
+        peers["packed"] = torch_says(options, "encoder", *shape, "packed")
+    except Failed as why:  # a torch without attention for packed sequences
+        print(why, file=sys.stderr)
+        peers["packed"] = {}
+    padded = max((peers[mode] for mode in ("default", "reduce-overhead")), key=lambda p: p.get("sequences_s", 0))
+    no_cache()
+    ours = run("bench/gpu/bert.yaml", *settings)
+    rate = batch / ours["ms"] * 1e3
+    for what, peer, must, aim in zip(("padded", "packed"), (padded, peers["packed"]), musts, aims):
+        theirs = peer.get("sequences_s")
+        yield figure(name, f"speed; torch {what}", rate, "seq/s", theirs, theirs and must and must * theirs, theirs and aim and aim * theirs)
+    yield figure(name, "fifth step done after", ours["five_steps_s"], "s", padded.get("five_steps_s"), more=False)
+    yield figure(name, "memory", ours["peak_gib"], "GiB", padded.get("peak_gib"), more=False)
+
+
+def row_bert(options):
+    yield from encoder("bert", options, (12, 768, 12, 128, 128, 20, 127, 60), [], (1.6, 1.1), (2.0, 1.25))
+
+
+def row_bert_large(options):
+    large = ["model.depth=24", "model.width=1024", "model.heads=16", "data.context=384", "train.batch=32"]
+    yield from encoder("bert-large", options, (24, 1024, 16, 384, 32, 64, 384, 60), large, (1.4, None), (1.8, None))
+
+
+LLAMA = (("2,048", 2048, 8, "none", 1.12), ("8,192", 8192, 2, "none", 1.1), ("32,768, recomputed", 32768, 1, "all", 1.1))
+
+
+def row_llama(options):
+    random_tokens()
+    no_cache()
+    for name, context, batch, recompute, must in LLAMA:
+        peer = torch_says(options, "decoder", context, batch, 8, int(recompute != "none"))
+        theirs = peer.get("tokens_s")
+        for kind in ("true", "false"):
+            ours = run("bench/gpu/llama.yaml", f"data.context={context}", f"train.batch={batch}", f"train.recompute={recompute}", f"train.deterministic={kind}")
+            yield figure("llama", f"T {name}, batch {batch}, train.deterministic={kind}", batch * context / ours["ms"] * 1e3, "tokens/s", theirs,
+                         theirs and must * theirs, theirs and 1.25 * theirs)
+        yield figure("llama", f"T {name}, memory", ours["peak_gib"], "GiB", peer.get("peak_gib"), more=False)
+        yield figure("llama", f"T {name}, fifth step done after", ours["five_steps_s"], "s", peer.get("five_steps_s"), more=False)
 
 
 def make_images():
@@ -281,68 +324,21 @@ def row_stall(options):
     yield figure("stall", "a step beside no save", 1e3 * free, "ms", more=False)
 
 
-def cut(step, *settings):
-    """A run that is killed once it has told that step: its losses so far, and what it said when it went on."""
-    process = spawn([FRUGAL, "train", os.path.join(TOP, "bench/gpu/gpt.yaml"), "--json", *settings])
-    losses, words = {}, []
-    for line in process.stdout:
-        event = json.loads(line)
-        if event["event"] == "checkpoint" and event["what"] == "resumed":
-            words.append(event["text"] or "to the bit")
-        elif event["event"] == "step":
-            losses[event["step"]] = event["loss"]
-            if event["step"] >= step:
-                process.kill()
-    process.wait()
-    return losses, words
-
-
-def row_resume(options):
-    folder = os.path.join(DATA, "resume")
-    small = [*SMALL, "model.dropout=0.1", "train.accumulate=2", "train.steps=400", "train.device=cuda"]
-    for precision in ("fp32", "bf16", "fp16"):
-        settings, losses, words = [*small, f"train.precision={precision}"], {}, []
-        no_cache()
-        whole = run("bench/gpu/gpt.yaml", *settings)["losses"]
-        shutil.rmtree(folder, ignore_errors=True)
-        for step in (130, 270, 401):
-            if losses:  # the first begins with the choices of the whole run, the others must find them in the checkpoint
-                no_cache()
-            more, said = cut(step, *settings, f"checkpoint.dir={folder}", "checkpoint.every=10")
-            losses.update(more)
-            words += said
-        yield figure("resume", f"{precision}: losses of {len(whole)} steps that differ after two kills",
-                     sum(losses.get(n) != loss for n, loss in whole.items()), "steps", must=0, more=False)
-        yield figure("resume", f"{precision}: went on twice, both times \"to the bit\"; said {' | '.join(words)}",
-                     0 if words == ["to the bit"] * 2 else 1, "wrong", must=0, more=False)
-    shutil.rmtree(folder, ignore_errors=True)
-    both = [*SMALL, "train.precision=fp32", f"checkpoint.dir={folder}", "checkpoint.every=5"]
-    train("bench/gpu/gpt.yaml", *both, "train.steps=10", "train.device=cpu")
-    events, _, _ = train("bench/gpu/gpt.yaml", *both, "train.steps=20", "train.device=cuda")
-    told = [e for e in events if e["event"] == "checkpoint" and e["what"] == "resumed"]
-    yield figure("resume", f"the processor's checkpoint goes on here, not to the bit: {told[0]['text'] if told else 'no word'}",
-                 0 if told and told[0]["step"] == 10 and told[0]["text"] else 1, "wrong", must=0, more=False)
-
-
-def row_profile(options):
-    process = spawn([FRUGAL, "profile", os.path.join(TOP, "bench/gpu/gpt.yaml"), "train.device=cuda", "--json", "--seconds=4"])
-    lines = process.communicate()[0].splitlines()
-    if process.returncode:
-        raise Failed(f"frugal profile ended with {process.returncode}: {last_words()}")
-    yield {"row": "profile", "text": "told " + ", ".join(sorted({json.loads(line)["event"] for line in lines}))}
-
-
 def row_kernels(options):
-    for name, settings in (("gpt2", []), ("gpt2-xl", XL), ("text", ["train.recipe=modern", "train.optimiser=muon"])):
-        done = subprocess.run([tool("bench_profile"), os.path.join(TOP, "bench/gpu/gpt.yaml"), "train.device=cuda", *settings],
+    make_pictures(224, 2048, 250)
+    make_pictures(32, 4096, 10)
+    for name, file, settings in (("gpt2", "gpt", []), ("gpt2-xl", "gpt", XL), ("text", "gpt", ["train.recipe=modern", "train.optimiser=muon"]),
+                                 ("resnet50", "resnet50", []), ("resnet20", "resnet20", [])):
+        done = subprocess.run([tool("bench_profile"), os.path.join(TOP, f"bench/gpu/{file}.yaml"), "train.device=cuda", *settings],
                               cwd=DATA, capture_output=True, text=True)
         for line in done.stdout.splitlines():
             yield {"row": "kernels", "text": f"{name}: {line}"}
 
 
-ROWS = {"ops": row_ops, "shapes": row_shapes, "memory": row_memory, "whole": row_whole, "gpt2": row_gpt2, "recompute": row_recompute,
-        "gpt2-xl": row_gpt2_xl, "order": row_order, "wide": row_wide, "fp8": row_fp8, "resnet": row_resnet, "mlp": row_mlp, "curve": row_curve,
-        "text": row_text, "stall": row_stall, "resume": row_resume, "profile": row_profile, "kernels": row_kernels}
+ROWS = {"gpt2": row_gpt2, "recompute": row_recompute,
+        "gpt2-xl": row_gpt2_xl, "order": row_order, "wide": row_wide, "fp8": row_fp8, "resnet": row_resnet, "resnet50": row_resnet50,
+        "resnet20": row_resnet20, "bert": row_bert, "bert-large": row_bert_large, "llama": row_llama, "mlp": row_mlp, "curve": row_curve,
+        "text": row_text, "stall": row_stall, "kernels": row_kernels}
 
 HEAD = f"{'row':<10} {'what':<64} {'ours':>10} {'unit':<9} {'torch':>9} {'ratio':>6} {'must':>8} {'aim':>8}"
 

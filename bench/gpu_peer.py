@@ -1,10 +1,15 @@
 """The peer's side of `bench/run gpu`: PyTorch on one GPU, one JSON object on standard output.
 
     gpu_peer.py speed DEPTH WIDTH HEADS BATCH STEPS ATTENTION   GPT-2, compiled, bf16 autocast, fused AdamW, random tokens
+    gpu_peer.py images DEPTH BATCH STEPS MODE                   ResNet-20 or -50 on random images that lie on the GPU, channels last, fused SGD
+    gpu_peer.py encoder DEPTH WIDTH HEADS CONTEXT BATCH LEAST MOST STEPS MODE   BERT on sequences of LEAST to MOST tokens that lie on the GPU, padded, or
+                                                                packed (MODE packed: compiled, with torch's attention for packed sequences)
+    gpu_peer.py decoder CONTEXT BATCH STEPS RECOMPUTED          Llama's kind: 16 blocks of 2,048, 16 heads of 128 that share 4 keys, compiled; RECOMPUTED 1:
+                                                                every block is recomputed
     gpu_peer.py mlp                                             784-128-10, eager
     gpu_peer.py curve INIT.safetensors TOKENS.bin STEPS BATCH RATE ATTENTION   the losses of GPT-2 124M, from the weights and batches that ours had
 
-ATTENTION is cudnn or flash, the library that scaled_dot_product_attention must take.
+ATTENTION is cudnn or flash, the library that scaled_dot_product_attention must take; MODE is torch.compile's.
 """
 import json
 import math
@@ -15,6 +20,7 @@ import numpy as np
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+import torch.utils.checkpoint
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 CONTEXT, WORDS = 1024, 50304
@@ -94,6 +100,178 @@ def speed(depth, width, heads, batch, steps, attention):
             "peak_gib": torch.cuda.max_memory_allocated() / 2**30}
 
 
+def unit(inputs, outputs, kernel, stride=1):
+    return [nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False), nn.BatchNorm2d(outputs)]
+
+
+class Residual(nn.Module):
+    def __init__(self, inputs, outputs, stride, middle):
+        super().__init__()
+        if middle:
+            self.f = nn.Sequential(*unit(inputs, middle, 1), nn.ReLU(), *unit(middle, middle, 3, stride), nn.ReLU(), *unit(middle, outputs, 1))
+        else:
+            self.f = nn.Sequential(*unit(inputs, outputs, 3, stride), nn.ReLU(), *unit(outputs, outputs, 3))
+        self.shortcut = nn.Sequential(*([] if inputs == outputs and stride == 1 else unit(inputs, outputs, 1, stride)))
+
+    def forward(self, x):
+        return F.relu(self.f(x) + self.shortcut(x))
+
+
+def resnet(depth):
+    widths, counts, wide = ((16, 32, 64), (3, 3, 3), 1) if depth == 20 else ((64, 128, 256, 512), (3, 4, 6, 3), 4)
+    layers = [*unit(3, 16, 3), nn.ReLU()] if depth == 20 else [*unit(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(2)]
+    channels = widths[0]
+    for part, (width, count) in enumerate(zip(widths, counts)):
+        for i in range(count):
+            layers.append(Residual(channels, wide * width, 2 if part and not i else 1, width if wide > 1 else 0))
+            channels = wide * width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 10 if depth == 20 else 250))
+
+
+def images(depth, batch, steps, mode):
+    torch.backends.cudnn.benchmark = True
+    size, classes = (32, 10) if depth == 20 else (224, 250)
+    model = resnet(depth).cuda().to(memory_format=torch.channels_last)
+    opt = torch.optim.SGD(model.parameters(), 0.05, 0.9, fused=True)
+    compiled = torch.compile(model, mode=None if mode == "default" else mode)
+    x = torch.rand(batch, 3, size, size, device="cuda").to(memory_format=torch.channels_last)
+    y, times = torch.randint(classes, (batch,), device="cuda"), []
+    for i in range(5 + steps):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        with torch.autocast("cuda", torch.bfloat16):
+            out = compiled(x)
+        F.cross_entropy(out.float(), y).backward()
+        opt.step()
+        opt.zero_grad(set_to_none=True)
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - begin)
+        if i == 4:
+            five = time.perf_counter() - BEGUN
+    ms = 1e3 * sorted(times[5:])[steps // 2]
+    return {"ms": ms, "images_s": batch / ms * 1e3, "five_steps_s": five, "peak_gib": torch.cuda.max_memory_allocated() / 2**30}
+
+
+class Encoded(nn.Module):
+    """A block of BERT: the norm follows the addition. where: the mask of padded rows, or offsets and greatest length of packed ones."""
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.ln_1, self.ln_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+
+    def forward(self, x, where):
+        if isinstance(where, tuple):
+            from torch.nn.attention.varlen import varlen_attn
+            q, k, v = self.qkv(x).view(x.size(0), 3, self.heads, -1).unbind(1)
+            mixed = varlen_attn(q, k, v, where[0], where[0], where[1], where[1]).flatten(1)
+        else:
+            q, k, v = self.qkv(x).view(x.size(0), x.size(1), 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+            mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=where).transpose(1, 2).flatten(2)
+        x = self.ln_1(x + self.proj(mixed))
+        return self.ln_2(x + self.down(F.gelu(self.up(x), approximate="tanh")))
+
+
+class Encoder(nn.Module):
+    def __init__(self, depth, width, heads, context):
+        super().__init__()
+        self.wte, self.wpe, self.ln = nn.Embedding(257, width), nn.Embedding(context, width), nn.LayerNorm(width)
+        self.h = nn.ModuleList(Encoded(width, heads) for _ in range(depth))
+        self.pooler, self.classifier = nn.Linear(width, width), nn.Linear(width, 2)
+
+    def forward(self, x, at, where, first):
+        h = self.ln(self.wte(x) + self.wpe(at))
+        for block in self.h:
+            h = block(h, where)
+        return self.classifier(torch.tanh(self.pooler(h[first])))
+
+
+def encoder(depth, width, heads, context, batch, least, most, steps, mode):
+    model = Encoder(depth, width, heads, context).cuda()
+    opt = torch.optim.AdamW(model.parameters(), 3e-5, weight_decay=0.01, fused=True)
+    compiled = torch.compile(model, mode=mode if mode == "reduce-overhead" else None)
+    torch.manual_seed(1)
+    lens = torch.randint(least, most + 1, (batch,), device="cuda")
+    at = torch.arange(context, device="cuda").expand(batch, context)
+    inside, y, times = at < lens[:, None], torch.randint(2, (batch,), device="cuda"), []
+    x = torch.randint(256, (batch, context), device="cuda").masked_fill(~inside, 256)
+    where, first = inside[:, None, None, :], (slice(None), 0)
+    if mode == "packed":
+        ends = torch.cumsum(lens, 0)
+        offsets = torch.cat([ends.new_zeros(1), ends]).int()
+        x, at, where, first = x[inside], at[inside], (offsets, most), offsets[:-1].long()
+    for i in range(5 + steps):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        with torch.autocast("cuda", torch.bfloat16):
+            out = compiled(x, at, where, first)
+        F.cross_entropy(out.float(), y).backward()
+        opt.step()
+        opt.zero_grad(set_to_none=True)
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - begin)
+        if i == 4:
+            five = time.perf_counter() - BEGUN
+    ms = 1e3 * sorted(times[5:])[steps // 2]
+    return {"ms": ms, "sequences_s": batch / ms * 1e3, "five_steps_s": five, "peak_gib": torch.cuda.max_memory_allocated() / 2**30}
+
+
+class Gated(nn.Module):
+    """A block of Llama's kind."""
+    def __init__(self, width, heads, shared, hidden):
+        super().__init__()
+        self.sizes = width, shared * (width // heads), shared * (width // heads)
+        self.heads = heads
+        self.norm_1, self.norm_2 = nn.RMSNorm(width), nn.RMSNorm(width)
+        self.qkv, self.proj = nn.Linear(width, sum(self.sizes), bias=False), nn.Linear(width, width, bias=False)
+        self.gate, self.up, self.down = (nn.Linear(*shape, bias=False) for shape in ((width, hidden), (width, hidden), (hidden, width)))
+
+    def forward(self, x, cos, sin):
+        def turned(t):
+            low, high = t.chunk(2, -1)
+            return torch.cat((low * cos - high * sin, high * cos + low * sin), -1).to(t.dtype)
+        q, k, v = (t.unflatten(-1, (-1, x.size(-1) // self.heads)).transpose(1, 2) for t in self.qkv(self.norm_1(x)).split(self.sizes, -1))
+        mixed = F.scaled_dot_product_attention(turned(q), turned(k), v, is_causal=True, enable_gqa=True)
+        x = x + self.proj(mixed.transpose(1, 2).flatten(2))
+        y = self.norm_2(x)
+        return x + self.down(F.silu(self.gate(y)) * self.up(y))
+
+
+class Decoder(nn.Module):
+    def __init__(self, context, recomputed, width=2048, heads=16, shared=4, hidden=5632, depth=16):
+        super().__init__()
+        self.recomputed = recomputed
+        self.wte, self.head = nn.Embedding(WORDS, width), nn.Linear(width, WORDS, bias=False)
+        self.h, self.norm = nn.ModuleList(Gated(width, heads, shared, hidden) for _ in range(depth)), nn.RMSNorm(width)
+        size = width // heads
+        angles = torch.outer(torch.arange(context), 1e4 ** (-torch.arange(0, size, 2) / size))
+        self.register_buffer("cos", angles.cos())
+        self.register_buffer("sin", angles.sin())
+
+    def forward(self, x, y):
+        h = self.wte(x)
+        for block in self.h:
+            h = torch.utils.checkpoint.checkpoint(block, h, self.cos, self.sin, use_reentrant=False) if self.recomputed else block(h, self.cos, self.sin)
+        return F.cross_entropy(self.head(self.norm(h)).float().flatten(0, 1), y.flatten())
+
+
+def decoder(context, batch, steps, recomputed):
+    model = Decoder(context, recomputed).cuda()
+    step = stepper(model, optimiser(model, 3e-4))
+    x, times = torch.randint(0, 50257, (batch, context), device="cuda"), []
+    with sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION], set_priority=True):
+        for i in range(5 + steps):
+            begin = time.perf_counter()
+            step(x, x)
+            torch.cuda.synchronize()
+            times.append(time.perf_counter() - begin)
+            if i == 4:
+                five = time.perf_counter() - BEGUN
+    ms = 1e3 * sorted(times[5:])[steps // 2]
+    return {"ms": ms, "tokens_s": batch * context / ms * 1e3, "five_steps_s": five, "peak_gib": torch.cuda.max_memory_allocated() / 2**30}
+
+
 def mlp():
     model = nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10)).cuda()
     opt = torch.optim.Adam(model.parameters(), fused=True)
@@ -147,7 +325,7 @@ def curve(init, tokens, steps, batch, rate, attention):
 
 def main(what, *arguments):
     numbers = [int(a) if a.isdigit() else a for a in arguments]
-    print(json.dumps({"speed": speed, "mlp": mlp, "curve": curve}[what](*numbers)), flush=True)
+    print(json.dumps({"speed": speed, "images": images, "encoder": encoder, "decoder": decoder, "mlp": mlp, "curve": curve}[what](*numbers)), flush=True)
 
 
 if __name__ == "__main__":

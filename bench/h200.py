@@ -15,7 +15,7 @@ import common
 
 KEPT = "gpu-2026-11-16.txt"
 PEAK_FLOPS, PEAK_BYTES = 790e12, 4.8e12  # a large product as measured; the data sheet's memory
-BY_FLOPS = {"matmul", "attention", "attention_grad"}
+BY_FLOPS = {"matmul", "attention", "attention_grad", "attention_packed", "attention_packed_grad"}
 SCALARS = {"broadcast", "clip", "muon"}  # of a number: nothing follows from their bytes
 SIZES = {"124M": ("gpt2", 64), "1558M": ("gpt2-xl", 16)}  # a known model, which is its name among the kernels too, and its batch
 HEAD = (f"{'model':<8}{'rates from':>12}{'told':>10}{'measured':>10}{'error':>8}{'plan':>8}{'used':>8}{'error':>8}\n"

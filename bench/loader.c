@@ -78,11 +78,8 @@ int main(int argc, char **argv)
                                    .path            = str_of(argc > 1 ? argv[1] : ""),
                                    .image_size      = 224,
                                    .image_colour    = true,
-                                   .image_crop      = STR("random"),
-                                   .image_area_min  = 0.08,
-                                   .image_area_max  = 1,
-                                   .image_ratio     = 4.0 / 3,
-                                   .image_flip      = 0.5,
+                                   .augment         = { STR("crop"), STR("flip") },
+                                   .augment_count   = 2,
                                    .image_normalise = STR("imagenet") };
     f64                seconds = argc > 2 ? atof(argv[2]) : 4, one = 0;
     i64                most = pool_machine_threads(), cores[CORES_MAX], count = 0;

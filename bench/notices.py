@@ -1,11 +1,12 @@
-"""notices.py [--quick] [--json] [--count=N] [--seed=S]: N spot notices (100) to runs whose checkpoints go to an object store.
+"""notices.py [--quick] [--json] [--count=N] [--jobs=J] [--seed=S]: N spot notices (100) to runs whose checkpoints go to an object store.
 
 Every notice is one run (tests/oracle/notices.py): a scripted metadata service of AWS (120 s of notice), GCP (30) or
 Azure (30), or SIGTERM with 15 s to go; an S3 server that checks every signature and takes bodies at a stated rate, and one of seven phases of the
 run's life. Of each cloud one more notice in eight has a store that is too slow for it (AWS with 8 s of notice, to
 keep this short). Complete: the manifest of the run's last step is in the store, and all that it names, before the
 machine is gone. Honest: it is not, the run has said so before that, and what was there before is whole. Nothing: the notice came before
-the first step. Seconds are from the cloud's word to the end of the process; AWS is asked every five seconds.
+the first step. Seconds are from the cloud's word to the end of the process; AWS is asked every five seconds. J runs (4)
+are under way at a time. Ends with 1 if a notice is not right.
 """
 import os
 import random
@@ -21,7 +22,7 @@ sys.path.insert(0, os.path.join(common.TOP, "tests", "oracle"))
 import notices
 from s3_train import data
 
-COUNT, AT_ONCE = 100, 4
+COUNT, JOBS = 100, 4
 RATES = [None, 400_000, 60_000, 20_000]  # bytes a second; a checkpoint has some 60,000
 TOO_SLOW, SHORT_S = 1_000, 8
 HEAD = f"{'cloud':<9}{'phase':<12}{'notices':>8}{'complete':>10}{'honest':>8}{'nothing':>9}{'seconds':>9}{'most':>7}{'lost steps':>12}  right"
@@ -51,21 +52,23 @@ def give(run, cloud, phase, rate, seed):
 
 
 def main(arguments):
-    count, seed = COUNT, random.SystemRandom().randrange(1 << 32)
+    count, jobs, seed = COUNT, JOBS, random.SystemRandom().randrange(1 << 32)
     for a in arguments:
         if a == "--quick":
             count = 14
         elif a.startswith("--count="):
             count = int(a[len("--count="):])
+        elif a.startswith("--jobs="):
+            jobs = int(a[len("--jobs="):])
         elif a.startswith("--seed="):
             seed = int(a[len("--seed="):])
         elif a != "--json":
             sys.exit(__doc__)
-    about = common.machine(command=f"bench/run notices --count={count} --seed={seed}",
+    about = common.machine(command=f"bench/run notices --count={count} --jobs={jobs} --seed={seed}",
                            rates="bytes/s of a body: " + ", ".join(str(r or "as they come") for r in RATES) + f"; too slow: {TOO_SLOW}")
     record = common.Record("notices", HEAD, line, about, "--json" in arguments, "--quick" not in arguments)
     draw, clouds = random.Random(seed), list(notices.CLOUDS)
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(AT_ONCE) as pool:
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
         run, asked = data(folder), []
         for i in range(count):
             slow = i // 4 % 8 == 7

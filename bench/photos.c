@@ -60,7 +60,7 @@ static void field(c64 *x, u64 photo, u64 number, f32 *noise)
         u     = MIN(u, SIDE - u);
         v     = MIN(v, SIDE - v);
         f64 f = sqrt((f64)(u * u + v * v));
-        x[i]  = i ? CMPLX(noise[2 * i], noise[2 * i + 1]) / f : 0;
+        x[i]  = i ? (noise[2 * i] + I * noise[2 * i + 1]) / f : 0;
         power += i ? 1 / (f * f) : 0;
     }
     for (i64 i = 0; i < SIDE; i++) fourier(x + i * SIDE, 1);
@@ -135,7 +135,7 @@ int main(int argc, char **argv)
     i64          count = argc > 2 ? atoll(argv[2]) : COUNT;
     f64          total = 0;
     char         path[4096];
-    for (i64 k = 0; k < SIDE / 2; k++) root[k] = cexp(CMPLX(0, 2 * M_PI * (f64)k / SIDE));
+    for (i64 k = 0; k < SIDE / 2; k++) root[k] = cexp(I * (2 * M_PI * (f64)k / SIDE));
     mkdir(argv[1], 0777);
     for (i64 i = 0; i < CLASSES; i++) {
         snprintf(path, sizeof path, "%s/class%lld", argv[1], (long long)i);

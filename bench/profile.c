@@ -2,9 +2,9 @@
  *
  * Opens the run as `frugal train` does, feeds it one batch and times the instructions of its
  * programs again and again; the smallest counts, because what disturbs only adds. One line a
- * pair of op and kernel, or with --each one an instruction. FLOPs and bytes are the op table's; `roof` is the
- * time these would take over the time they took: FLOPs at the target's peak, bytes as a copy of as many takes, timed here on
- * a GPU, and at the measured bandwidth on a processor. */
+ * pair of op and kernel, or with --each one an instruction. FLOPs and bytes are the op table's; `roof`
+ * is the time these would take over the time they took: FLOPs at the target's peak, bytes as a copy of
+ * as many takes, timed here on a GPU, and at the measured bandwidth on a processor. */
 #include "cli/config.h"
 #include "run/op_table.h"
 #include "train/train_int.h"
@@ -75,7 +75,7 @@ static f64 measure(struct session *s, const struct program *p, f64 *seconds, str
 
 static void profile(struct session *s, enum program_id id, bool each)
 {
-    const struct program *p = s->set->programs[id];
+    const struct program *p = program_typical(s->set, id);
     if (!p || id == PROGRAM_TRAIN_LAST) return;
     struct arena scratch = s->scratch;
     f64         *seconds = NEW(&scratch, f64, MAX(1, p->instr_count));
@@ -122,7 +122,7 @@ int main(int argc, char **argv)
     if (s.target.copy_s)
         printf("a copy that moves 1 GiB: %.1f GB/s; peak of bf16 products: %.1f TFLOP/s\n\n",
                0x1p30 / s.target.copy_s(&s.target, 0x1p30) * 1e-9, s.target.flops_s[DT_BF16] * 1e-12);
-    for (i32 id = 0; id < PROGRAM_COUNT; id++) profile(&s, id, each);
+    for (i32 id = 0; id < PROGRAM_COUNT; id++) profile(&s, (enum program_id)id, each);
     session_close(&s);
     arena_close(&perm);
     return STATUS_OK;

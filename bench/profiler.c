@@ -41,7 +41,7 @@ static f64 processor_s(void)
     return (f64)t.tv_sec + 1e-9 * (f64)t.tv_nsec;
 }
 
-static void on_step(void *context, const struct train_progress *p)
+static void on_step(void *context, const struct event_step *p)
 {
     struct watch *w = context;
     if (p->step == w->first) w->from_s = processor_s();
@@ -52,13 +52,13 @@ static f64 step_s(struct settings s, enum variant variant, i64 steps)
 {
     struct os             os     = *os_real();
     struct watch          w      = { .first = steps / 4, .last = steps };
-    struct train_listener listen = { .context = &w, .on_step = on_step };
+    struct subscriber listen = { .context = &w, .on_step = on_step };
     struct train_result   result;
     struct err            err = { 0 };
     if (variant == SELDOM_READ) os.now_ns = now_seldom;
     s.profile.wait = s.profile.warmup = 0;
     s.profile.active                  = variant == PROFILED ? steps : 0;
-    check(train_run(&os, &s, &listen, &result, &err), &err);
+    check(train_run(&os, &s, &(struct train_with){ .to = &listen }, &result, &err), &err);
     return (w.to_s - w.from_s) / (f64)(w.last - w.first);
 }
 

@@ -291,7 +291,7 @@ static void tell(const struct published *p, const struct catalogue *c, const str
     d.rates = rates;
     if (p->hbm_tb_s > 0) d.target.bandwidth_bytes_s = 1e12 * p->hbm_tb_s;
     d.target.memory_bytes = INT64_MAX; /* it ran: whether it fits is not the question */
-    struct plan_job job   = { .build       = model_build,
+    struct plan_workload job   = { .build       = model_build,
                               .context     = a,
                               .deeper      = b,
                               .depth       = { 2, 4, k.depth },

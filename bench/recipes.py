@@ -38,7 +38,7 @@ def best_rate(side, steps):
     """Sweeps a side; its rate, the loss of each, and the sweep's dollars."""
     settings, key, rates = SIDES[side]
     over = f"sweep.over=[{{{key}: [{', '.join(map(str, rates))}]}}]"
-    process = spawn([FRUGAL, "sweep", f"{TOP}/{FILE}", "--json", *settings, f"train.steps={steps}", over, "sweep.first=1"])
+    process = spawn([FRUGAL, "sweep", f"{TOP}/{FILE}", "--json", *settings, f"train.steps={steps}", over, "sweep.halving=false"])
     events = [json.loads(line) for line in process.stdout]
     reap(process)
     if process.returncode or not events or events[-1]["event"] != "sweep_done":

@@ -15,7 +15,6 @@ enum { ROUNDS_MAX = 1000, FIXED = 7, AUTO = 5, PERM_GIB = 64 };
 
 struct policy {
     struct str      recompute;
-    i64             every;
     i64             budget_bytes; /* auto */
     struct settings settings;
     struct session  s;
@@ -60,7 +59,6 @@ static void open_policy(struct policy *p, const struct settings *base, struct ar
     f64        begin                  = now_s();
     p->settings                       = *base;
     p->settings.train.recompute       = p->recompute;
-    p->settings.train.recompute_every = p->every;
     if (p->budget_bytes) p->settings.train.memory_gib = (f64)p->budget_bytes / 0x1p30;
     check(session_open(&p->s, os_real(), &p->settings, perm, &err), &err);
     p->compile_s = now_s() - begin;
@@ -72,14 +70,14 @@ static void run_once(struct policy *p, i64 round)
 {
     const struct backend_table *b     = p->s.backend->table;
     f64                         begin = now_s();
-    b->wait(p->s.backend, b->run(p->s.backend, p->s.set->programs[PROGRAM_TRAIN]));
+    b->wait(p->s.backend, b->run(p->s.backend, program_typical(p->s.set, PROGRAM_TRAIN)));
     p->seconds[round] = now_s() - begin;
 }
 
 /* By the same timings for all: those of the first session. */
 static f64 planned_seconds(const struct policy *p, const struct target *target)
 {
-    const struct program *prog = p->s.set->programs[PROGRAM_TRAIN];
+    const struct program *prog = program_typical(p->s.set, PROGRAM_TRAIN);
     f64                   sum  = 0;
     for (i32 i = 0; i < prog->instr_count; i++)
         sum += target_seconds(target, prog->graph, &prog->graph->nodes[prog->instrs[i].node],
@@ -95,11 +93,10 @@ static int by_value(const void *a, const void *b)
 
 static void print(struct policy *p, i64 rounds, const struct target *target)
 {
-    const struct program *prog = p->s.set->programs[PROGRAM_TRAIN];
+    const struct program *prog = program_typical(p->s.set, PROGRAM_TRAIN);
     struct cost           cost = program_cost(prog, p->s.scratch);
     qsort(p->seconds, (size_t)rounds, sizeof *p->seconds, by_value);
     printf("{\"policy\":\"%.*s", STR_ARG(p->recompute));
-    if (str_eq(p->recompute, STR("every"))) printf(" %lld", (long long)p->every);
     printf("\",\"budget_bytes\":%lld,\"persistent_bytes\":%lld,\"planned_bytes\":%lld,"
            "\"measured_bytes\":%lld,\"flops\":%.0f,\"planned_s\":%.6f,\"least_s\":%.6f,"
            "\"median_s\":%.6f,\"compile_s\":%.3f}\n",
@@ -125,8 +122,9 @@ int main(int argc, char **argv)
     for (int i = 3; i < argc; i++) overrides[i - 3] = str_of(argv[i]);
     check(config_read(os_real(), &perm, str_of(argv[2]), overrides, argc - 3, &config, &err), &err);
     for (i32 i = 0; i < FIXED; i++) {
-        all[i].recompute = every[i] > 1 ? STR("every") : every[i] ? STR("all") : STR("none");
-        all[i].every     = MAX(every[i], 1);
+        all[i].recompute = every[i] > 1 ? str_fmt(&perm, "%lld", (long long)every[i])
+                           : every[i]   ? STR("all")
+                                        : STR("none");
         open_policy(&all[i], &config->settings, &perm);
     }
     i64 most  = all[0].s.set->programs[PROGRAM_TRAIN]->bytes;
@@ -134,7 +132,6 @@ int main(int argc, char **argv)
     for (i32 i = 0; i < AUTO; i++) {
         struct policy *p = &all[FIXED + i];
         p->recompute     = STR("auto");
-        p->every         = 1;
         p->budget_bytes  = most - (most - least) * (i + 1) / AUTO;
         open_policy(p, &config->settings, &perm);
     }

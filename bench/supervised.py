@@ -74,7 +74,7 @@ def main(arguments):
         process = subprocess.Popen(
             [common.FRUGAL, "run", "program.folder=save", "checkpoint.dir=kept", "program.settle_s=0.2",
              "program.read=json", "program.step=step", "program.loss=loss", "program.resume=[--resume]",
-             "program.backoff_s=0.1", "run.ledger=none", "spot.cloud=none",
+             "run.ledger=none", "spot.cloud=none",
              "--", python, "-u", PEER, "save/model.pt", steps],
             cwd=FOLDER, stdout=subprocess.DEVNULL, stderr=err)
         kills = kill_often(process, len(read("alone/model.pt")))

@@ -94,9 +94,9 @@ struct choice {
     f64 rate;
 };
 
-static struct loader *open_loader(struct dataset *d, struct arena *perm, struct loader_options o)
+static struct loader *open_loader(struct dataset *d, struct arena *perm, struct loader_options o, i64 queue)
 {
-    struct loader_config c = { .batch = BATCH, .forever = true, .options = o };
+    struct loader_config c = { .batch = BATCH, .forever = true, .queue = queue, .options = o };
     struct loader       *l;
     struct err           err;
     if (!loader_open(perm, d, &c, &l, &err)) return l;
@@ -121,8 +121,7 @@ static struct loader *open_fixed(struct dataset *d, struct arena *perm, const st
 {
     struct loader_options o = { .workers_count = STAGE_COUNT, .prefetch = c->prefetch };
     memcpy(o.workers, c->workers, sizeof o.workers);
-    o.queue = 2 * MAX(MAX(c->workers[0], c->workers[1]), c->workers[2]);
-    return open_loader(d, perm, o);
+    return open_loader(d, perm, o, 2 * MAX(MAX(c->workers[0], c->workers[1]), c->workers[2]));
 }
 
 static f64 measure_fixed(struct dataset *d, struct arena perm, const struct choice *c, f64 seconds)
@@ -255,7 +254,7 @@ static bool row(const struct mix *m, struct arena perm)
            (long long)m->compute_us[2], (long long)m->sleep_us[0], (long long)m->sleep_us[1],
            (long long)m->sleep_us[2]);
     struct choice  best    = search(&d, perm);
-    struct loader *l       = open_loader(&d, &perm, (struct loader_options){ 0 });
+    struct loader *l       = open_loader(&d, &perm, (struct loader_options){ 0 }, 0);
     f64            reached = tune(l, best.rate);
     struct loader *other   = open_fixed(&d, &perm, &best);
     for (i64 i = 0; i < ROUNDS; i++) { /* what lies ready when its turn comes does not count */

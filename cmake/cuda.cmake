@@ -6,7 +6,7 @@
 
 set(FRUGAL_CUDA AUTO CACHE STRING "AUTO, ON or OFF")
 set(FRUGAL_CUDA_ARCHS "80;90a;100" CACHE STRING "GPU architectures to build for")
-find_program(NVCC nvcc HINTS /usr/local/cuda/bin)
+find_program(NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
 if(FRUGAL_CUDA STREQUAL "OFF" OR FRUGAL_SANITIZE OR NOT TARGET frugal)
     return()
 endif()
@@ -37,14 +37,22 @@ set(sm90a "")
 if("90a" IN_LIST FRUGAL_CUDA_ARCHS)
     set(sm90a -DFRUGAL_SM90A)
 endif()
+set(nvcc_werror "")
+if(FRUGAL_WERROR)
+    set(nvcc_werror -Werror all-warnings)
+endif()
 set(objects "")
 foreach(file ${kernels})
-    cmake_path(GET file STEM name)
+    get_filename_component(name ${file} NAME_WE)
     set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)
-    add_custom_command(OUTPUT ${object} DEPENDS ${file} DEPFILE ${object}.d VERBATIM
+    set(depfile DEPFILE ${object}.d)
+    if(CMAKE_VERSION VERSION_LESS 3.20) # which knows it for Ninja only
+        set(depfile "")
+    endif()
+    add_custom_command(OUTPUT ${object} DEPENDS ${file} ${depfile} VERBATIM
         COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cuda
         COMMAND ${NVCC} -std=c++17 -O3 -lineinfo --threads 2 ${gencode} -I${CMAKE_SOURCE_DIR}/src
-                -D_Noreturn= -D_Static_assert=static_assert ${sm90a} -Werror all-warnings
+                -D_Noreturn= -D_Static_assert=static_assert ${sm90a} ${nvcc_werror}
                 -Xcompiler -fPIC,-Wall,-Wextra,-fvisibility=hidden
                 -MD -MF ${object}.d -c ${file} -o ${object})
     list(APPEND objects ${object})
@@ -66,6 +74,17 @@ if(CUDNN_INCLUDE)
     target_include_directories(frugal_cuda SYSTEM PRIVATE ${CUDNN_INCLUDE})
     target_compile_definitions(frugal_cuda PRIVATE FRUGAL_HAVE_CUDNN=1)
 endif()
-target_link_libraries(frugal_cuda PRIVATE frugal_flags ${CUBLASLT} ${CUDART} stdc++ m pthread rt
+# The module needs the shared libstdc++ before cuDNN, loaded later, brings it: otherwise cuDNN crashes in a
+# stream's locale at its first convolution. It is asked for by file name and kept by force, because a linker
+# whose default is --as-needed drops it, and a compiler that finds no libstdc++.so takes libstdc++.a, whose
+# copy of the locale is the one that clashes. The test looks at a module that has nothing else in it.
+add_library(frugal_stdcxx INTERFACE)
+target_link_options(frugal_stdcxx INTERFACE -Wl,--as-needed)
+target_link_libraries(frugal_stdcxx INTERFACE -Wl,--push-state,--no-as-needed -l:libstdc++.so.6 -Wl,--pop-state)
+file(WRITE ${CMAKE_BINARY_DIR}/cuda/empty.c "extern const int nothing;\nconst int nothing = 0;\n")
+add_library(frugal_cuda_empty MODULE ${CMAKE_BINARY_DIR}/cuda/empty.c)
+target_link_libraries(frugal_cuda_empty PRIVATE frugal_stdcxx)
+
+target_link_libraries(frugal_cuda PRIVATE frugal_flags ${CUBLASLT} ${CUDART} frugal_stdcxx m pthread rt
                                           ${CMAKE_DL_LIBS})
 install(TARGETS frugal_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/frugal)

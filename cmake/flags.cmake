@@ -8,7 +8,9 @@ target_compile_definitions(frugal_flags INTERFACE _GNU_SOURCE FRUGAL_VERSION="${
 # so the same source gives the same bits on every machine.
 target_compile_options(frugal_flags INTERFACE
     -std=c11 -fno-math-errno -ffp-contract=off -Wall -Wextra -Wpedantic -Wconversion -Wshadow
-    -fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=) # __FILE__ counts from the top of the repository
+    -fmacro-prefix-map=${CMAKE_SOURCE_DIR}/= # __FILE__ counts from the top of the repository
+    # ASSERT(!"what may not be"), and enum { LIMIT = 3 } in a sum of floats
+    $<$<C_COMPILER_ID:Clang>:-Wno-string-conversion> $<$<C_COMPILER_ID:Clang>:-Wno-enum-float-conversion>)
 if(FRUGAL_WERROR)
     target_compile_options(frugal_flags INTERFACE -Werror)
 endif()
@@ -20,9 +22,9 @@ if(FRUGAL_SANITIZE)
     target_link_options(frugal_flags INTERFACE ${sanitize})
 endif()
 
-# NAME_avx2.c and so on are compiled for that processor; the rest of the house runs anywhere, and
-# asks the processor before it calls them. A kind that the compiler does not know, and all of them
-# elsewhere than on x86, is left out; FRUGAL_X86, FRUGAL_AVX512BF16 and FRUGAL_AMX say what is there.
+# Files NAME_avx2.c and so on are compiled for that processor; all others run anywhere, and ask the
+# processor before they call them. A level that the compiler does not know is left out, and on other
+# processors than x86 all of them; FRUGAL_X86, FRUGAL_AVX512BF16 and FRUGAL_AMX say what is there.
 include(CheckCCompilerFlag)
 set(flags_avx2 -mavx2 -mfma -mf16c)
 set(flags_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c
@@ -45,6 +47,27 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
         target_compile_definitions(frugal_flags INTERFACE FRUGAL_AMX=1)
     endif()
 endif()
+
+# Kernels that are written once for several levels: a row FAMILY(kernels_NAME, LEVEL) of kernels.def is
+# a file NAME_LEVEL.c that includes fast/NAME_impl.h. Appends the files to a list.
+function(frugal_kernel_files list_name)
+    set(rows_of ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels.def)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${rows_of})
+    file(STRINGS ${rows_of} rows REGEX "^FAMILY(_THEN)?\\(")
+    foreach(row ${rows})
+        if(NOT row MATCHES "\\(kernels_([a-z0-9_]+), ([a-z0-9]+)\\)$")
+            message(FATAL_ERROR "kernels.def: expected FAMILY(kernels_NAME, LEVEL), not ${row}")
+        endif()
+        set(name ${CMAKE_MATCH_1})
+        set(level ${CMAKE_MATCH_2})
+        if(level STREQUAL any OR level IN_LIST cpu_kinds)
+            set(file ${CMAKE_BINARY_DIR}/kernels/${name}_${level}.c)
+            file(CONFIGURE OUTPUT ${file} CONTENT "#include \"backend/cpu/fast/${name}_impl.h\"\n")
+            list(APPEND ${list_name} ${file})
+        endif()
+    endforeach()
+    set(${list_name} ${${list_name}} PARENT_SCOPE)
+endfunction()
 
 function(frugal_cpu_flags list_name)
     foreach(kind avx2 avx512 avx512bf16 amx)

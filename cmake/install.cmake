@@ -13,9 +13,13 @@ endif()
 if(TARGET frugal_program)
     # The program writes its own pages, from the table that its parser reads.
     set(pages "")
+    set(emulator "") # where it is built for another processor
+    if(CMAKE_CROSSCOMPILING_EMULATOR)
+        set(emulator "${CMAKE_CROSSCOMPILING_EMULATOR};")
+    endif()
     function(frugal_page file folder rename)
         add_custom_command(OUTPUT ${file} DEPENDS frugal_program VERBATIM
-            COMMAND ${CMAKE_COMMAND} -DOUTPUT=${file} "-DCOMMAND=$<TARGET_FILE:frugal_program>;help;${ARGN}"
+            COMMAND ${CMAKE_COMMAND} -DOUTPUT=${file} "-DCOMMAND=${emulator}$<TARGET_FILE:frugal_program>;help;${ARGN}"
                     -P ${CMAKE_SOURCE_DIR}/cmake/page.cmake)
         install(FILES ${CMAKE_BINARY_DIR}/${file} DESTINATION ${folder} RENAME ${rename})
         set(pages ${pages} ${file} PARENT_SCOPE)

@@ -46,7 +46,5 @@ endfunction()
 #              name      how                   header     library
 frugal_library(SQLITE    linked                sqlite3.h  sqlite3)
 frugal_library(CURL      "loaded at first use" curl/curl.h curl)
-frugal_library(OPENBLAS  "loaded at first use" cblas.h    openblas)
-frugal_library(ONEDNN    "loaded at first use" dnnl.h     dnnl)
 frugal_library(JPEG      linked                jpeglib.h  jpeg)
 frugal_library(PNG       linked                png.h      png)

@@ -7,19 +7,35 @@ set(sanitizer_env
     TSAN_OPTIONS=abort_on_error=1:second_deadlock_stack=1)
 
 # Metadata services are sought on loopback, where nobody answers, and a connection to anywhere else ends
-# the test (tests/guard). The sanitizers want to be loaded first, so their variants go without the guard.
+# the test (tests/guard). The sanitizers want to be loaded first, and an emulator cannot load what is built
+# for another processor: those variants go without the guard.
 set(network_env AWS_EC2_METADATA_SERVICE_ENDPOINT=http://127.0.0.1:1 GCE_METADATA_HOST=127.0.0.1:1
     FRUGAL_SPOT_METADATA=http://127.0.0.1:1)
-if(NOT FRUGAL_SANITIZE)
+if(NOT FRUGAL_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
     list(APPEND network_env LD_PRELOAD=${CMAKE_BINARY_DIR}/libloopback_only.so)
 endif()
 
+# Under an emulator (cmake/aarch64.cmake), those that tests/emulated.txt says to run.
+set(emulated_tests)
+if(CMAKE_CROSSCOMPILING)
+    file(STRINGS tests/emulated.txt emulated_tests REGEX "^run ")
+    list(TRANSFORM emulated_tests REPLACE "^run " "")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS tests/emulated.txt)
+endif()
+
 function(frugal_test name label)
+    if(name IN_LIST emulated_tests)
+        set(label emulated)
+    endif()
     set_tests_properties(${name} PROPERTIES LABELS ${label} SKIP_RETURN_CODE 77 TIMEOUT 1800
         WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} ENVIRONMENT "${sanitizer_env};${network_env}")
 endfunction()
 
-foreach(name tidy test_tidy)
+set(rules tidy test_tidy promises test_promises)
+if(NOT FRUGAL_SANITIZE) # a reading of all files, in which no program of ours takes part
+    list(APPEND rules format test_format)
+endif()
+foreach(name ${rules})
     add_test(NAME ${name} COMMAND ${CMAKE_SOURCE_DIR}/tests/tidy/${name}.sh)
     frugal_test(${name} unit)
 endforeach()
@@ -52,16 +68,19 @@ target_link_libraries(fake_nvml PRIVATE frugal_flags)
 # The program on a machine that ails, for tests/oracle/test_ailments.py and tests/cli/test_profile.sh.
 add_executable(frugal_seeded src/cli/main.c tests/fake/seeded.c)
 target_link_libraries(frugal_seeded PRIVATE frugal_cli)
-target_link_options(frugal_seeded PRIVATE -Wl,--wrap=thread_wait_until,--wrap=reach_open,--wrap=snapshot_copy,--wrap=backend_cuda_open)
+target_link_options(frugal_seeded PRIVATE -Wl,--wrap=thread_wait_until,--wrap=remote_file_read,--wrap=snapshot_copy,--wrap=backend_cuda_open)
 
 file(GLOB units CONFIGURE_DEPENDS tests/unit/test_*.c)
 foreach(file ${units})
-    cmake_path(GET file STEM name)
+    get_filename_component(name ${file} NAME_WE)
     add_executable(${name} ${file})
     target_link_libraries(${name} PRIVATE frugal_test_support)
     add_test(NAME ${name} COMMAND ${name})
     frugal_test(${name} unit)
 endforeach()
+
+# The processor in the place of a GPU.
+target_link_options(test_ahead PRIVATE -Wl,--wrap=backend_cuda_open)
 
 foreach(name test_nvml test_ailments)
     target_compile_definitions(${name} PRIVATE FAKE_NVML="$<TARGET_FILE:fake_nvml>")
@@ -71,27 +90,56 @@ endforeach()
 # The kernels for AMX once more, with its tile instructions in software, and the tests that meet
 # them: so they are tested on processors without it.
 if(amx IN_LIST cpu_kinds)
-    file(GLOB_RECURSE tiles CONFIGURE_DEPENDS src/backend/cpu/*_amx.c)
-    add_library(frugal_soft_amx OBJECT ${tiles} tests/amx/isa.c)
+    set(tiles ${sources})
+    list(FILTER tiles INCLUDE REGEX "_amx\\.c$")
+    add_library(frugal_soft_amx OBJECT ${tiles} tests/amx/processor.c)
     target_link_libraries(frugal_soft_amx PRIVATE frugal_flags)
     target_compile_options(frugal_soft_amx PRIVATE
         "SHELL:-include ${CMAKE_SOURCE_DIR}/tests/amx/soft.h")
-    foreach(name test_fast test_kernels test_conv test_fuse)
+    foreach(name test_fast test_kernels test_conv test_fuse test_levels)
         add_executable(${name}_amx tests/unit/${name}.c $<TARGET_OBJECTS:frugal_soft_amx>)
         target_link_libraries(${name}_amx PRIVATE frugal_test_support)
         add_test(NAME ${name}_amx COMMAND ${name}_amx)
         frugal_test(${name}_amx unit)
+        set_property(TEST ${name}_amx APPEND PROPERTY ENVIRONMENT CHECK_LEVEL=amx)
     endforeach()
 endif()
+
+# Arithmetic of one thread at a time, which the thread sanitizer makes thirty times slower: `./check --long`.
+if(FRUGAL_SANITIZE MATCHES thread)
+    foreach(name test_low_training test_fast_amx test_kernels_amx test_conv_amx test_fuse_amx)
+        if(TEST ${name})
+            set_tests_properties(${name} PROPERTIES LABELS slow)
+        endif()
+    endforeach()
+endif()
+
+# The tests of what comes in forms for several processors, once more at each level of vectors; above
+# the processor's own, and above the caller's FRUGAL_VECTORS, they are skipped by name. ./check runs
+# those of `level`, with --long those of `long` too.
+set(level_tests test_augment test_batchnorm test_conv test_cpu test_fast test_fuse test_images test_jpeg
+    test_kernels test_levels test_muon test_resize test_storage test_vector_math)
+foreach(level none avx2 avx512 avx512bf16 amx)
+    set(label long)
+    if(level MATCHES "^(none|avx2)$")
+        set(label level)
+    endif()
+    foreach(name ${level_tests})
+        add_test(NAME ${name}_level_${level} COMMAND ${name})
+        frugal_test(${name}_level_${level} ${label})
+        set_property(TEST ${name}_level_${level} APPEND PROPERTY ENVIRONMENT CHECK_LEVEL=${level})
+    endforeach()
+endforeach()
 
 add_executable(fuzz_planted tests/fuzz/planted.c tests/fuzz/driver.c)
 target_link_libraries(fuzz_planted PRIVATE frugal_test_support)
 add_test(NAME test_fuzz_driver COMMAND tests/fuzz/test_driver.sh $<TARGET_FILE:fuzz_planted>)
 frugal_test(test_fuzz_driver unit)
 
+add_custom_target(fuzzers) # all of them
 file(GLOB fuzzers CONFIGURE_DEPENDS tests/fuzz/fuzz_*.c)
 foreach(file ${fuzzers})
-    cmake_path(GET file STEM name)
+    get_filename_component(name ${file} NAME_WE)
     string(REPLACE "fuzz_" "" subject ${name})
     add_executable(${name} ${file} tests/fuzz/driver.c)
     target_link_libraries(${name} PRIVATE frugal_test_support)
@@ -99,12 +147,13 @@ foreach(file ${fuzzers})
                                           --crash ${CMAKE_BINARY_DIR}/${name}.crash)
     frugal_test(${name} fuzz)
     set_tests_properties(${name} PROPERTIES TIMEOUT 7200) # the driver keeps its own time
+    add_dependencies(fuzzers ${name})
 endforeach()
 
 # Small programs that the tests in Python drive.
 file(GLOB tools CONFIGURE_DEPENDS tests/tools/*.c)
 foreach(file ${tools})
-    cmake_path(GET file STEM name)
+    get_filename_component(name ${file} NAME_WE)
     add_executable(${name} ${file})
     target_link_libraries(${name} PRIVATE frugal)
 endforeach()
@@ -112,7 +161,7 @@ endforeach()
 # Programs that show the library: each must build from the public header alone, run and exit 0.
 file(GLOB shown CONFIGURE_DEPENDS examples/*.c)
 foreach(file ${shown})
-    cmake_path(GET file STEM name)
+    get_filename_component(name ${file} NAME_WE)
     add_executable(${name} ${file})
     target_link_libraries(${name} PRIVATE frugal)
     add_test(NAME example_${name} COMMAND ${name})
@@ -122,9 +171,19 @@ endforeach()
 # tests/gpu/NAME.c: programs for a machine with a GPU; check_shapes is tried on the processor too.
 file(GLOB gpu_tests CONFIGURE_DEPENDS tests/gpu/*.c)
 foreach(file ${gpu_tests})
-    cmake_path(GET file STEM name)
+    get_filename_component(name ${file} NAME_WE)
     add_executable(${name} ${file})
     target_link_libraries(${name} PRIVATE frugal_test_support)
 endforeach()
 add_test(NAME test_shapes COMMAND tests/gpu/test_shapes.sh $<TARGET_FILE:check_shapes>)
 frugal_test(test_shapes unit)
+
+# Whatever the linker's default is, the CUDA module brings libstdc++ (cmake/cuda.cmake says why).
+if(TARGET frugal_cuda)
+    add_test(NAME test_cuda_needs COMMAND tests/gpu/test_needs.sh ${CMAKE_OBJDUMP}
+             $<TARGET_FILE:frugal_cuda> $<TARGET_FILE:frugal_cuda_empty>)
+    frugal_test(test_cuda_needs unit)
+    add_test(NAME test_cuda_module COMMAND tests/gpu/test_module.py $<TARGET_FILE:frugal_program>
+             $<TARGET_FILE:frugal_cuda> "${FRUGAL_CUDA_ARCHS}")
+    frugal_test(test_cuda_module unit)
+endif()

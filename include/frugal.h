@@ -46,15 +46,15 @@ const char *frugal_version(void);
 /* Called once for each program (training, evaluation). Returns 0, or anything else to give up. */
 typedef int frugal_build_fn(void *context, struct frugal_graph *g, int64_t batch, int training);
 
-int     frugal_input(struct frugal_graph *g, const char *name, enum frugal_dtype dtype, int rank,
-                     const int64_t *dims);
-int     frugal_param(struct frugal_graph *g, const char *name, int rank, const int64_t *dims,
-                     enum frugal_init init, double scale);
+int frugal_input(struct frugal_graph *g, const char *name, enum frugal_dtype dtype, int rank,
+                 const int64_t *dims);
+int frugal_param(struct frugal_graph *g, const char *name, int rank, const int64_t *dims,
+                 enum frugal_init init, double scale);
 /* attributes may be NULL. Returns the first result; further ones are numbered after it. */
 int     frugal_apply(struct frugal_graph *g, const char *op, const char *name, const int *inputs,
                      int count, const char *attributes);
 void    frugal_output(struct frugal_graph *g, int value, const char *name);
-int     frugal_rank(struct frugal_graph *g, int value);           /* 0 where there is no such */
+int     frugal_rank(struct frugal_graph *g, int value);          /* 0 where there is no such */
 int64_t frugal_dim(struct frugal_graph *g, int value, int axis); /* value or axis */
 
 /* --- ops of your own --- */
@@ -97,11 +97,11 @@ struct frugal_config {
     int64_t     eval_batch; /* 0: no evaluation program */
     int         threads;    /* 0: what the machine has */
     uint64_t    seed;
-    const char *optimiser;  /* "sgd", "adam", "adamw" (NULL) or "muon" */
+    const char *optimiser; /* "sgd", "adam", "adamw" (NULL) or "muon" */
     double      lr, beta1, beta2, eps, decay, momentum, clip; /* 0: the usual (lr has none) */
-    double      muon_lr;    /* of hidden matrices; lr is then that of the rest; 0: 0.02 */
-    const char *init;       /* safetensors to start from; NULL: random */
-    const char *freeze;     /* glob over parameter names; NULL: none */
+    double      muon_lr; /* of hidden matrices; lr is then that of the rest; 0: 0.02 */
+    const char *init;    /* safetensors to start from; NULL: random */
+    const char *freeze;  /* glob over parameter names; NULL: none */
 };
 
 /* Compiles, allocates all memory there will be, sets the weights. NULL: one sentence in why. */

@@ -9,6 +9,7 @@
  * Include it once, in tests/unit/test_x.c, and write no main: it is here. A test has `perm` and
  * `scratch`, both empty when it begins. The first failed check ends the test, so checks belong in
  * the thread that the test began in. `build/test_x WORD` runs the tests with WORD in their name.
+ * CHECK_LEVEL=avx2 in the environment runs all of it at that level of vector instructions.
  * Exit: 0 passed, 1 failed or none found, 77 all skipped. */
 #ifndef HARNESS_H
 #define HARNESS_H
@@ -76,6 +77,8 @@
         unsigned long: harness_show_u64, unsigned long long: harness_show_u64,                     \
         float: harness_show_f64, double: harness_show_f64, default: harness_show_pointer)(v)
 /* clang-format on */
+
+const char *level_begin(void); /* support/level.h: why this program cannot run; NULL: it can */
 
 enum { HARNESS_TESTS_MAX = 1024 };
 enum harness_end { HARNESS_PASSED, HARNESS_FAILED, HARNESS_SKIPPED };
@@ -173,7 +176,12 @@ int main(int argc, char **argv)
 {
     static const char *const words[] = { "ok", "FAILED", "skipped" };
     int                      ends[3] = { 0 };
+    const char              *without = level_begin();
 
+    if (without) {
+        printf("vectors (%s) skipped 0.000 s\n", without);
+        return 77;
+    }
     for (int i = 0; i < harness_count; i++) {
         struct timespec begin, end;
         if (argc > 1 && !strstr(harness_tests[i].name, argv[1])) continue;

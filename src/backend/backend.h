@@ -20,8 +20,8 @@ enum effort { EFFORT_DEFAULT, EFFORT_MAX };
 
 struct backend_tuning {
     enum effort effort;
-    bool        any_order; /* sums may be taken as they come, where that is faster: other bits each time */
-    struct str  choices;   /* what `choices` gave on such a device earlier; empty: nothing */
+    bool any_order; /* sums may be taken as they come, where that is faster: other bits each time */
+    struct str choices; /* what `choices` gave on such a device earlier; empty: nothing */
 };
 
 struct backend_copy { /* bytes of the arena that are wanted elsewhere */
@@ -36,7 +36,8 @@ struct backend_table {
     /* Before anything else; NULL: there is nothing to tune. Choices are kept from run to run from now on.
      * STATUS_WORLD: what was kept or given cannot be used, a sentence says why; it goes on without. */
     enum status (*tune)(struct backend *, const struct backend_tuning *, struct err *);
-    struct str (*choices)(struct backend *, struct arena *perm); /* as text, to travel; NULL: none */
+    struct str (*choices)(struct backend *,
+                          struct arena *perm);           /* as text, to travel; NULL: none */
     void (*describe)(struct backend *, struct target *); /* all but the rates: at once */
     void (*rate)(struct backend *, struct target *);     /* measures them: some 50 ms. NULL:
                                                              `describe` knows all it can */
@@ -46,10 +47,11 @@ struct backend_table {
     ticket (*get)(struct backend *, i64 offset, void *to, i64 bytes);
     ticket (*run)(struct backend *, const struct program *);
     void (*wait)(struct backend *, ticket);
-    /* For checkpoints: `copy` is called by another thread, while programs run that leave these bytes
-     * alone, and returns when `to` holds them as they were after all that had been asked for when
-     * `mark` was called last. `pin` has memory ready for that, and takes its time; what lies there stays. WORLD: it will be
-     * slower, a sentence says why. One piece of memory at a time, until `unpin`. */
+    /* For checkpoints: `copy` is called by another thread, while programs run that leave these
+     * bytes alone, and returns when `to` holds them as they were after all that had been asked for
+     * when `mark` was called last. `pin` has memory ready for that, and takes its time; what lies
+     * there stays. WORLD: it will be slower, a sentence says why. One piece of memory at a time,
+     * until `unpin`. */
     void (*mark)(struct backend *);
     void (*copy)(struct backend *, const struct backend_copy *list, i64 count);
     enum status (*pin)(struct backend *, void *memory, i64 bytes, struct err *);
@@ -65,6 +67,10 @@ struct backend_table {
 
 struct backend {
     const struct backend_table *table;
+    /* Where the work is done inside the call: asked before each instruction of `run`; true: it leaves off there,
+     * and what the program was to write is worth nothing. NULL: it never does. */
+    bool (*leaves_off)(void *context);
+    void *context;
 };
 
 /* Kernels that may be used: ALL, or only the naive reference (the truth, for tests). */

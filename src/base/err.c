@@ -18,6 +18,7 @@ enum status err_set(struct err *err, enum status status, const char *format, ...
         if ((unsigned char)*c < ' ' || *c == 0x7f) *c = ' '; /* names from outside may hold them */
     memcpy(err->text, text, sizeof text);
     err->status = status;
+    err->cause  = CAUSE_OTHER;
     return status;
 }
 

@@ -14,13 +14,21 @@ enum status {
     STATUS_INTERRUPTED = 4, /* stopped from outside, safe to resume */
 };
 
-struct err {
-    enum status status;
-    char        text[512]; /* one sentence, no line end */
+/* What the system said, where somebody acts on it. */
+enum err_cause {
+    CAUSE_OTHER,
+    CAUSE_ABSENT, /* there is no such file or folder */
+    CAUSE_FULL,   /* the disk or the quota is full */
 };
 
-/* Writes the sentence (err may be NULL; the arguments may quote err->text) and returns `status`, so
- * `return err_set(...)` reads well. */
+struct err {
+    enum status    status;
+    char           text[512]; /* one sentence, no line end */
+    enum err_cause cause;
+};
+
+/* Writes the sentence (err may be NULL; the arguments may quote err->text), with CAUSE_OTHER, and
+ * returns `status`, so `return err_set(...)` reads well. */
 enum status err_set(struct err *err, enum status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

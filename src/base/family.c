@@ -155,27 +155,32 @@ static bool handles(pid_t pid, i32 signal)
     return mask >> (signal - 1) & 1;
 }
 
+static const struct {
+    const char *name, *full;
+    i32         number;
+} signals[] = { { "term", "SIGTERM", SIGTERM }, { "int", "SIGINT", SIGINT },
+                { "usr1", "SIGUSR1", SIGUSR1 }, { "usr2", "SIGUSR2", SIGUSR2 },
+                { "hup", "SIGHUP", SIGHUP },    { "quit", "SIGQUIT", SIGQUIT } };
+
 i32 signal_number(struct str name)
 {
-    static const struct {
-        const char *name;
-        i32         number;
-    } known[] = { { "term", SIGTERM }, { "int", SIGINT }, { "usr1", SIGUSR1 },
-                  { "usr2", SIGUSR2 }, { "hup", SIGHUP }, { "quit", SIGQUIT } };
-    for (i64 i = 0; i < COUNT_OF(known); i++)
-        if (str_eq(name, str_of(known[i].name))) return known[i].number;
+    for (i64 i = 0; i < COUNT_OF(signals); i++)
+        if (str_eq(name, str_of(signals[i].name))) return signals[i].number;
     return 0;
 }
 
-i64 family_signal(const struct family *p, i32 signal, enum family_part part)
+const char *signal_name(i32 number)
+{
+    for (i64 i = 0; i < COUNT_OF(signals); i++)
+        if (signals[i].number == number) return signals[i].full;
+    return "a signal";
+}
+
+i64 family_signal(i32 signal)
 {
     pid_t pids[MEMBERS_MAX];
     i64   count = members(pids), sent = 0;
-    if (part == FAMILY_LAUNCHER) return p->pid && kill((pid_t)p->pid, signal) == 0;
-    for (i64 i = 0; i < count; i++) {
-        if (part == FAMILY_WORKERS && pids[i] == p->pid) continue;
-        if (handles(pids[i], signal) && kill(pids[i], signal) == 0) sent++;
-    }
+    for (i64 i = 0; i < count; i++) sent += handles(pids[i], signal) && kill(pids[i], signal) == 0;
     return sent;
 }
 
@@ -239,8 +244,9 @@ static i64 ticks_of(pid_t pid)
     long long own[2] = { 0 }, buried[2] = { 0 };
     if (!read_proc(pid, "stat", text, sizeof text)) return 0;
     char *name_end = strrchr(text, ')');
-    if (!name_end || sscanf(name_end + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lld %lld %lld %lld",
-                            &own[0], &own[1], &buried[0], &buried[1]) != 4)
+    if (!name_end ||
+        sscanf(name_end + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lld %lld %lld %lld",
+               &own[0], &own[1], &buried[0], &buried[1]) != 4)
         return 0;
     return own[0] + own[1] + buried[0] + buried[1];
 }

@@ -28,14 +28,10 @@ enum status family_start(struct family *p, const char *const *argv, enum family_
 /* Has the launcher ended? Also buries others of the family that have. */
 bool family_ended(struct family *p, struct family_end *end);
 
-enum family_part {
-    FAMILY_ALL,      /* all of the family with a handler */
-    FAMILY_WORKERS,  /* the same without the launcher */
-    FAMILY_LAUNCHER, /* whether it has a handler or not */
-};
-i32 signal_number(struct str name); /* "term", "usr1"; 0: not known */
-/* To how many it went. */
-i64 family_signal(const struct family *p, i32 signal, enum family_part part);
+i32         signal_number(struct str name); /* "term", "usr1"; 0: not known */
+const char *signal_name(i32 number);        /* "SIGTERM" */
+/* To all of the family with a handler for it; returns how many those were. */
+i64 family_signal(i32 signal);
 /* SIGKILL to the whole family, orphans too, until none is left; the launcher is buried with it. */
 void family_kill(struct family *p);
 

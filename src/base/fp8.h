@@ -13,7 +13,8 @@ static inline f32 fp8_max(enum fp8 format) { return format == FP8_E4M3 ? 448 : 5
 static inline f32 fp8_to_f32(u8 code, enum fp8 format)
 {
     i32 digits = format == FP8_E4M3 ? 3 : 2, bias = format == FP8_E4M3 ? 7 : 15;
-    i32 exponent = code >> digits & (format == FP8_E4M3 ? 15 : 31), fraction = code & ((1 << digits) - 1);
+    i32 exponent = code >> digits & (format == FP8_E4M3 ? 15 : 31),
+        fraction = code & ((1 << digits) - 1);
     f32 sign     = code & 0x80 ? -1.0f : 1.0f;
     if (format == FP8_E4M3 && (code & 0x7F) == 0x7F) return NAN;
     if (format == FP8_E5M2 && exponent == 31) return fraction ? NAN : sign * INFINITY;
@@ -29,8 +30,8 @@ static inline u8 fp8_from_f32(f32 v, enum fp8 format)
     if (v != v) return (u8)(sign | 0x7F);
     if (!(size > 0)) return sign;
     if (size >= fp8_max(format)) return (u8)(sign | (format == FP8_E4M3 ? 0x7E : 0x7B));
-    frexpf(size, &exponent); /* size in [2^(exponent-1), 2^exponent) */
-    i32 least = MAX(exponent - 1, 1 - bias) - digits; /* one unit is 2^least */
+    frexpf(size, &exponent);                           /* size in [2^(exponent-1), 2^exponent) */
+    i32 least = MAX(exponent - 1, 1 - bias) - digits;  /* one unit is 2^least */
     i32 units = (i32)nearbyintf(ldexpf(size, -least)); /* exact, then to even */
     /* units of a normal number carry its leading one, which the exponent's field begins to count */
     return (u8)(sign | (((least + digits + bias - 1) << digits) + units));

@@ -18,7 +18,7 @@ struct json {
 };
 
 /* Messages begin with the place, "line 3, byte 40: ...". Strings may point into `text`. */
-enum status json_parse(struct arena *perm, struct str text, struct json **root, struct err *);
+enum status  json_parse(struct arena *perm, struct str text, struct json **root, struct err *);
 struct json *json_get(const struct json *map, struct str key); /* NULL when absent */
 bool         json_i64(const struct json *v, i64 *out); /* false: no number, or does not fit */
 bool         json_f64(const struct json *v, f64 *out);

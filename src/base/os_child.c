@@ -8,10 +8,22 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { STREAMS_MAX = 1024 };
+enum { STREAMS_MAX = 1024, FILES_MAX = 1024 };
+
+/* As close_range(2), which Linux has since 5.9 and glibc since 2.34. */
+static void close_between(unsigned first, unsigned last)
+{
+#ifdef SYS_close_range
+    if (syscall(SYS_close_range, first, last, 0) == 0) return;
+#endif
+    long most = sysconf(_SC_OPEN_MAX);
+    for (unsigned fd = first; fd <= last && fd < (unsigned long)MAX(most, FILES_MAX); fd++)
+        close((int)fd);
+}
 
 enum status os_child_start(struct os_child *c, os_child_fn *work, void *context, struct err *err)
 {
@@ -23,8 +35,8 @@ enum status os_child_start(struct os_child *c, os_child_fn *work, void *context,
                        strerror(errno));
     pid_t pid = fork();
     if (pid == 0) { /* it keeps the standard streams and its own; the ends of others' are ours */
-        if (ends[1] > 3) close_range(3, (unsigned)ends[1] - 1, 0);
-        close_range((unsigned)ends[1] + 1, ~0u, 0);
+        if (ends[1] > 3) close_between(3, (unsigned)ends[1] - 1);
+        close_between((unsigned)ends[1] + 1, ~0u);
         prctl(PR_SET_PDEATHSIG, SIGTERM);
         if (getppid() != parent) _exit(STATUS_INTERRUPTED); /* it went before we said so */
         _exit(work(context, (struct file){ ends[1] }));
@@ -74,7 +86,8 @@ static int spawn_shell(const char *command, int out, pid_t *pid)
     posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&files, out, 1);
     posix_spawnattr_init(&how);
-    posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+    posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
+                                       POSIX_SPAWN_SETPGROUP);
     posix_spawnattr_setsigmask(&how, &none);
     posix_spawnattr_setsigdefault(&how, &all);
     int reason = posix_spawn(pid, "/bin/sh", &files, &how, (char *const *)(uintptr_t)argv, environ);

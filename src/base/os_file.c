@@ -1,8 +1,12 @@
 /* os_file.c - whole files through the seam, and what the kernel says about us. */
+#include "base/cgroup.h"
 #include "base/os.h"
+#include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* All of an open file into perm. The size is only a hint: kernel files say 0, others may grow. */
@@ -51,13 +55,44 @@ struct str os_part_name(struct arena *perm, struct str path)
     return str_fmt(perm, "%.*s.%d.part", STR_ARG(path), (int)getpid());
 }
 
+/* "BASE.123.part", of a process that does not run here. */
+static bool is_left(struct str name, struct str base)
+{
+    struct str tail = STR(".part");
+    i64        pid;
+    if (name.len <= base.len + 1 + tail.len || !str_starts(name, base) || !str_ends(name, tail))
+        return false;
+    if (name.data[base.len] != '.' ||
+        !str_i64(str_sub(name, base.len + 1, name.len - tail.len), &pid))
+        return false;
+    return pid > 0 && pid <= INT_MAX && pid != getpid() && kill((pid_t)pid, 0) && errno == ESRCH;
+}
+
+void os_part_sweep(struct os *os, struct str path, struct arena scratch)
+{
+    struct str *names, dir = path;
+    i64         count = 0;
+    while (dir.len > 0 && dir.data[dir.len - 1] != '/') dir.len--;
+    struct str base = str_sub(path, dir.len, path.len);
+    if (os->list(os, dir.len ? dir : STR("."), &scratch, &names, &count, NULL)) return;
+    for (i64 i = 0; i < count; i++) {
+        struct file f;
+        struct str  part = str_cat(&scratch, dir, names[i]);
+        if (!is_left(names[i], base) || os->lock(os, part, &f, NULL))
+            continue; /* it is being written */
+        os->remove(os, part, NULL);
+        os->close(os, &f, NULL);
+    }
+}
+
 /* The name only moves once the bytes are on the disk, and we return only once the name is. */
 enum status os_publish_parts(struct os *os, struct str path, const struct str *parts, i64 count,
                              struct arena scratch, struct err *err)
 {
     struct str  part = os_part_name(&scratch, path);
     struct file f    = { -1 };
-    enum status st   = os->create(os, part, &f, err);
+    os_part_sweep(os, path, scratch);
+    enum status st = os->create(os, part, &f, err);
 
     for (i64 i = 0; i < count && !st; i++) st = os->write(os, f, parts[i], err);
     if (!st) st = os->sync(os, f, err);
@@ -117,18 +152,21 @@ static i64 kib_of(struct str path, struct str key)
     return kib;
 }
 
+/* What ulimit -v leaves. */
+static i64 address_space_bytes(void)
+{
+    struct rlimit r;
+    if (getrlimit(RLIMIT_AS, &r) || r.rlim_cur == RLIM_INFINITY) return INT64_MAX;
+    return MAX((i64)r.rlim_cur - kib_of(STR("/proc/self/status"), STR("VmSize")) * 1024, 0);
+}
+
 i64 os_memory_free_bytes(void)
 {
-    static const char *const limits[] = { "/sys/fs/cgroup/memory.max",
-                                          "/sys/fs/cgroup/memory/memory.limit_in_bytes" };
-    char                     text[4096];
-    struct str               value;
-    i64 bytes = kib_of(STR("/proc/meminfo"), STR("MemAvailable")) * 1024, limit;
-    for (i32 i = 0; i < COUNT_OF(limits); i++) {
-        value = str_trim(os_proc_text(str_of(limits[i]), text, sizeof text));
-        if (str_i64(value, &limit)) bytes = MIN(bytes, limit); /* else "max", or no such file */
-    }
-    return bytes;
+    char       text[CGROUP_TEXT_MAX];
+    struct str groups = os_proc_text(CGROUP_OF_PROCESS, text, sizeof text);
+    i64        bytes  = kib_of(STR("/proc/meminfo"), STR("MemAvailable")) * 1024;
+    bytes             = MIN(bytes, cgroup_memory_bytes(os_real(), groups, CGROUP_ROOT));
+    return MIN(bytes, address_space_bytes());
 }
 
 i64 os_peak_rss_bytes(void) { return kib_of(STR("/proc/self/status"), STR("VmHWM")) * 1024; }

@@ -140,6 +140,7 @@ struct pool *pool_open(struct arena *perm, i32 threads)
     struct worker *workers = NEW(perm, struct worker, threads);
     sigset_t       all, before; /* signals are for the thread that opened us */
     sigfillset(&all);
+    sigdelset(&all, SIGBUS); /* a thread's own fault (os_map.c) */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (p->threads = 1; p->threads < threads; p->threads++) {
         struct worker *w = &workers[p->threads];

@@ -58,8 +58,9 @@ u32 rng_u32(struct rng_key key, u64 element)
 
 f64 rng_uniform(struct rng_key key, u64 element) { return rng_u32(key, element) * 0x1p-32; }
 
-/* --- normal numbers: Box and Muller's, by series of our own, which the compiler turns into vectors (hence inlined and without
- * branches) and which give the same bits whatever the C library. Both end where the next term is below 1e-16 of the result. --- */
+/* --- normal numbers: Box and Muller's, by series of our own, which the compiler turns into vectors
+ * (hence inlined and without branches) and which give the same bits whatever the C library. Both
+ * end where the next term is below 1e-16 of the result. --- */
 
 static u64 bits_of(f64 x)
 {
@@ -82,10 +83,11 @@ static f64 f64_of(u32 word) { return (f64)(i32)(word ^ 1u << 31) + 0x1p31; }
  * log x = e log 2 + 2 (s + s^3 / 3 + s^5 / 5 + …). */
 __attribute__((always_inline)) static inline f64 radius_of(u32 word)
 {
-    static const u64 least = 0x3FE6A09E667F3BCD, one = 0x3FF0000000000000; /* bits of sqrt(1/2), the least m, and of 1 */
-    u64 bits = bits_of((f64_of(word) + 0.5) * 0x1p-32) + (one - least);
-    f64 e    = f64_of_bits(bits >> 52 | 0x433ull << 52) - (0x1p52 + 1023);
-    f64 m    = f64_of_bits((bits & ((1ull << 52) - 1)) + least);
+    static const u64 least = 0x3FE6A09E667F3BCD,
+                     one   = 0x3FF0000000000000; /* bits of sqrt(1/2), the least m, and of 1 */
+    u64 bits               = bits_of((f64_of(word) + 0.5) * 0x1p-32) + (one - least);
+    f64 e                  = f64_of_bits(bits >> 52 | 0x433ull << 52) - (0x1p52 + 1023);
+    f64 m                  = f64_of_bits((bits & ((1ull << 52) - 1)) + least);
     f64 s = (m - 1) / (m + 1), z = s * s, sum = 0;
 #pragma GCC unroll 16
     for (int k = 21; k > 0; k -= 2) sum = sum * z + 1.0 / k;
@@ -95,18 +97,18 @@ __attribute__((always_inline)) static inline f64 radius_of(u32 word)
 /* Cosine and sine of 2 pi word / 2^32: by the nearest quarter of a turn, and what is left of it. */
 __attribute__((always_inline)) static inline void turn_of(u32 word, f64 *cosine, f64 *sine)
 {
-    static const f64 step = 6.283185307179586477 * 0x1p-32;
-    u32 nearest = (word + (1u << 29)) >> 30;
-    f64 t = (f64)(i32)(word - (nearest << 30)) * step, z = t * t, c = 1, s = 1;
+    static const f64 step    = 6.283185307179586477 * 0x1p-32;
+    u32              nearest = (word + (1u << 29)) >> 30;
+    f64              t = (f64)(i32)(word - (nearest << 30)) * step, z = t * t, c = 1, s = 1;
 #pragma GCC unroll 16
     for (int k = 16; k > 0; k -= 2) {
         c = 1 - c * z * (1.0 / (k * (k - 1)));
         s = 1 - s * z * (1.0 / (k * (k + 1)));
     }
     u64 quarter = nearest, along = bits_of(c), across = bits_of(s * t);
-    u64 swap    = (along ^ across) & (0 - (quarter & 1)); /* odd quarters: the one for the other */
-    *cosine     = f64_of_bits(along ^ swap ^ ((quarter + 1) & 2) << 62); /* bit 63 is the sign */
-    *sine       = f64_of_bits(across ^ swap ^ (quarter & 2) << 62);
+    u64 swap = (along ^ across) & (0 - (quarter & 1)); /* odd quarters: the one for the other */
+    *cosine  = f64_of_bits(along ^ swap ^ ((quarter + 1) & 2) << 62); /* bit 63 is the sign */
+    *sine    = f64_of_bits(across ^ swap ^ (quarter & 2) << 62);
 }
 
 /* Blocks of four words, each the radius and the angle of two pairs. */
@@ -118,7 +120,9 @@ static void fill_pairs(struct rng_key key, u64 block, f64 *out)
     f64 radius[PAIRS_AT_ONCE], cosine[PAIRS_AT_ONCE], sine[PAIRS_AT_ONCE];
     u64 k = rng_philox_key(key);
     for (int i = 0; i < BLOCKS_AT_ONCE; i++) {
-        u32 counter[4] = { (u32)(block + (u64)i), (u32)((block + (u64)i) >> 32), (u32)key.sample, (u32)key.step }, words[4];
+        u32 counter[4] = { (u32)(block + (u64)i), (u32)((block + (u64)i) >> 32), (u32)key.sample,
+                           (u32)key.step },
+            words[4];
         rng_philox(counter, (u32[2]){ (u32)k, (u32)(k >> 32) }, words);
         radii[2 * i] = words[0], angles[2 * i] = words[1];
         radii[2 * i + 1] = words[2], angles[2 * i + 1] = words[3];
@@ -147,7 +151,8 @@ void rng_fill_normal(struct rng_key key, u64 first_element, i64 count, f64 scale
     i64 at = -(i64)(first_element % 4); /* where the block's first number would go */
     for (u64 block = first_element / 4; at < count; at += COUNT_OF(many), block += BLOCKS_AT_ONCE) {
         fill_pairs(key, block, many);
-        for (i64 i = MAX(0, -at); i < MIN(COUNT_OF(many), count - at); i++) out[at + i] = (f32)(scale * many[i]);
+        for (i64 i = MAX(0, -at); i < MIN(COUNT_OF(many), count - at); i++)
+            out[at + i] = (f32)(scale * many[i]);
     }
 }
 

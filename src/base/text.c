@@ -243,7 +243,8 @@ struct str str_base64(struct arena *perm, struct str bytes)
     char             *text     = NEW(perm, char, len + 1);
     for (i64 i = 0, to = 0; i < bytes.len; i += 3) {
         u32 three = 0;
-        for (i64 k = 0; k < 3; k++) three = three << 8 | (i + k < bytes.len ? (u8)bytes.data[i + k] : 0);
+        for (i64 k = 0; k < 3; k++)
+            three = three << 8 | (i + k < bytes.len ? (u8)bytes.data[i + k] : 0);
         for (int k = 0; k < 4; k++)
             text[to++] = i + k > bytes.len ? '=' : digits[three >> (18 - 6 * k) & 63];
     }
@@ -358,4 +359,36 @@ void textbuf_f64(struct textbuf *b, f64 v)
 struct str textbuf_str(const struct textbuf *b)
 {
     return b->data ? (struct str){ b->data, b->len } : STR("");
+}
+
+/* C0, DEL, C1 (U+0080 to U+009F); U+202A to U+202E, U+2066 to U+2069: they reorder what is read. */
+static bool is_control(const u8 *c, i64 len)
+{
+    if (len == 1) return c[0] < 0x20 || c[0] == 0x7F;
+    if (len == 2) return c[0] == 0xC2 && c[1] < 0xA0;
+    if (len != 3 || c[0] != 0xE2) return false;
+    return (c[1] == 0x80 && c[2] >= 0xAA && c[2] <= 0xAE) ||
+           (c[1] == 0x81 && c[2] >= 0xA6 && c[2] <= 0xA9);
+}
+
+static struct str printable(struct arena *perm, struct str s, const char *kept)
+{
+    struct textbuf b = textbuf_new(perm);
+    for (i64 i = 0; i < s.len;) {
+        i64  end = str_utf8_end(s, i), len = end < 0 ? 1 : end - i;
+        bool keeps = s.data[i] && strchr(kept, s.data[i]);
+        if (end > 0 && (keeps || !is_control((const u8 *)s.data + i, len)))
+            textbuf_add(&b, str_sub(s, i, end));
+        else
+            for (i64 k = i; k < i + len; k++) textbuf_fmt(&b, "\\x%02x", (unsigned)(u8)s.data[k]);
+        i += len;
+    }
+    return textbuf_str(&b);
+}
+
+struct str str_printable(struct arena *perm, struct str s) { return printable(perm, s, ""); }
+
+struct str str_printable_lines(struct arena *perm, struct str s)
+{
+    return printable(perm, s, "\n\t");
 }

@@ -13,6 +13,7 @@ enum status thread_start(pthread_t *thread, void *(*main)(void *), void *context
 {
     sigset_t all, before;
     sigfillset(&all);
+    sigdelset(&all, SIGBUS); /* a thread's own fault (os_map.c) */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int reason = pthread_create(thread, NULL, main, context);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

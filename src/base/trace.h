@@ -14,10 +14,10 @@ struct trace_event {
 };
 
 struct trace;
-struct trace *trace_new(struct arena *perm, i64 events_max); /* >= 1 */
-void          trace_add(struct trace *t, struct trace_event e);
-i64           trace_count(const struct trace *t);            /* kept, at most events_max */
-i64           trace_dropped(const struct trace *t);          /* overwritten */
+struct trace      *trace_new(struct arena *perm, i64 events_max); /* >= 1 */
+void               trace_add(struct trace *t, struct trace_event e);
+i64                trace_count(const struct trace *t);          /* kept, at most events_max */
+i64                trace_dropped(const struct trace *t);        /* overwritten */
 struct trace_event trace_get(const struct trace *t, i64 index); /* 0 is the oldest kept */
 
 #endif

@@ -28,9 +28,28 @@ enum status bills_open(struct bills *b, struct cli *c, struct err *err)
     return st ? st : bills_read(b, err);
 }
 
+/* Rows may have come from anywhere, and are printed: what a terminal would obey is written out. */
+static void make_printable(struct bills *b)
+{
+    struct arena *perm = &b->memory;
+    for (i64 i = 0; i < b->count; i++) {
+        struct run_row *r      = &b->items[i].row;
+        struct str     *texts[] = { &r->id, &r->name, &r->kind, &r->tags, &r->metric, &r->unit };
+        for (i64 t = 0; t < COUNT_OF(texts); t++) *texts[t] = str_printable(perm, *texts[t]);
+        r->settings = str_printable_lines(perm, r->settings);
+        for (i64 k = 0; k < b->items[i].segment_count; k++) {
+            struct segment_row *s = &b->items[i].segments[k];
+            struct str *of[] = { &s->id, &s->version, &s->machine, &s->device, &s->ended, &s->precision, &s->usage };
+            for (i64 t = 0; t < COUNT_OF(of); t++) *of[t] = str_printable(perm, *of[t]);
+        }
+    }
+}
+
 enum status bills_read(struct bills *b, struct err *err)
 {
-    return report_read(b->ledger, b->now_wall_ns, &b->memory, &b->items, &b->count, err);
+    enum status st = report_read(b->ledger, b->now_wall_ns, &b->memory, &b->items, &b->count, err);
+    if (!st) make_printable(b);
+    return st;
 }
 
 void bills_close(struct bills *b)
@@ -106,7 +125,7 @@ const char *state_text(const struct run_bill *b)
 {
     if (b->state == RUN_RUNS) return "runs";
     if (b->state == RUN_KILLED || !b->segment_count) return "killed";
-    return b->segments[b->segment_count - 1].ended.data;
+    return b->segments[b->segment_count - 1].ended.data; /* ends with a zero: str_printable */
 }
 
 i64 bill_per_million(const struct run_bill *b)

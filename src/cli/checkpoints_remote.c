@@ -4,9 +4,10 @@
 #include "cli/checkpoints.h"
 #include "plan/catalogue.h"
 #include "run/notice.h"
-#include "store/remote.h"
+#include "store/ckpt_remote.h"
 #include <ctype.h>
 #include <math.h>
+#include <string.h>
 
 enum { DAYS_DEFAULT = 7, ABORT_DAYS = 2, MEMORY_BYTES = 1 << 26 };
 enum { PART_BYTES = 8 << 20 }; /* that one request reads */
@@ -16,24 +17,24 @@ bool checkpoints_is_remote(struct str where)
     return str_starts(where, STR("s3://")) || str_starts(where, STR("gs://"));
 }
 
-static enum status open_remote(struct cli *c, struct str where, struct remote **out,
+static enum status open_remote(struct cli *c, struct str where, struct ckpt_remote **out,
                                struct err *err)
 {
     enum cloud         here = cloud_of_machine(c->os);
     struct s3_settings s    = { .to      = where,
                                 .ask_aws = here == CLOUD_AWS,
                                 .ask_gcp = here == CLOUD_GCP };
-    return remote_open(c->os, NULL, &s, c->perm, out, err);
+    return ckpt_remote_open(c->os, NULL, &s, c->perm, out, err);
 }
 
-static enum status list_remote(struct cli *c, struct str where, struct remote **r,
+static enum status list_remote(struct cli *c, struct str where, struct ckpt_remote **r,
                                struct ckpt_list *list, struct err *err)
 {
     enum status st = open_remote(c, where, r, err);
     if (st) return st;
     struct arena scratch = arena_part(c->perm, MEMORY_BYTES);
-    st                   = remote_list(*r, c->perm, scratch, list, err);
-    if (st) remote_close(*r);
+    st                   = ckpt_remote_list(*r, c->perm, scratch, list, err);
+    if (st) ckpt_remote_close(*r);
     return st;
 }
 
@@ -59,8 +60,9 @@ struct cost {
 static struct cost cost_of(struct cli *c, const struct ckpt_list *l, const struct ckpt *only,
                            const struct storage *s)
 {
-    struct cost sum   = { 0 };
-    f64         now_d = (f64)c->os->wall_ns(c->os) / 86400e9;
+    struct cost        sum   = { 0 };
+    struct store_price price = s ? store_price_of(s) : (struct store_price){ 0 };
+    f64                now_d = (f64)c->os->wall_ns(c->os) / 86400e9;
     for (i64 i = 0; i < l->count; i++) {
         const struct ckpt_manifest *m = &l->items[i].manifest;
         if (l->items[i].why.status || (only && only != &l->items[i])) continue;
@@ -70,12 +72,12 @@ static struct cost cost_of(struct cli *c, const struct ckpt_list *l, const struc
             sum.requests += 1 + ceil((f64)m->shards[k].bytes / PART_BYTES);
         sum.requests += 1; /* the manifest; before each shard a HEAD */
         if (s && age_d < s->minimum_days)
-            sum.early_usd += storage_dollars(s, bytes, 0) * (1 - MAX(age_d, 0) / s->minimum_days);
+            sum.early_usd += bill_storage_usd(&price, bytes, 0) * (1 - MAX(age_d, 0) / s->minimum_days);
     }
-    sum.month_usd    = s ? storage_dollars(s, sum.bytes, 30) : NAN;
-    sum.requests_usd = s ? sum.requests / 1000 * s->get_1000_usd : NAN;
-    sum.retrieve_usd = s ? sum.bytes / 1e9 * s->retrieve_gb_usd : NAN;
-    sum.egress_usd   = s ? sum.bytes / 1e9 * s->egress_internet_gb_usd : NAN;
+    sum.month_usd    = s ? bill_storage_usd(&price, sum.bytes, 30) : NAN;
+    sum.requests_usd = s ? bill_get_usd(&price, sum.requests) : NAN;
+    sum.retrieve_usd = s ? bill_retrieve_usd(&price, sum.bytes) : NAN;
+    sum.egress_usd   = s ? bill_egress_usd(&price, sum.bytes) : NAN;
     return sum;
 }
 
@@ -116,7 +118,7 @@ static void tell_cost(struct cli *c, struct str where, const struct ckpt_list *l
 
 static enum status run_list(struct cli *c, const struct str *a, i64 count, struct err *err)
 {
-    struct remote   *r;
+    struct ckpt_remote   *r;
     struct ckpt_list list;
     struct str class = STR("");
     (void)count;
@@ -125,16 +127,16 @@ static enum status run_list(struct cli *c, const struct str *a, i64 count, struc
     for (i64 i = 0; i < list.count; i++)
         checkpoints_tell(c, &list, i, "believed", &list.items[i].why);
     if (list.count && !list.items[0].why.status)
-        remote_class(r, &list.items[0].manifest, c->perm, &class, NULL);
+        ckpt_remote_class(r, &list.items[0].manifest, c->perm, &class, NULL);
     if (list.count) tell_cost(c, a[0], &list, NULL, class);
     else if (!c->say->json) say_message(c->say, "%.*s has no checkpoints\n", STR_ARG(a[0]));
-    remote_close(r);
+    ckpt_remote_close(r);
     return STATUS_OK;
 }
 
 static enum status run_verify(struct cli *c, const struct str *a, i64 count, struct err *err)
 {
-    struct remote   *r;
+    struct ckpt_remote   *r;
     struct ckpt_list list;
     struct ckpt     *only = NULL;
     i64              bad = 0, seen = 0;
@@ -144,12 +146,12 @@ static enum status run_verify(struct cli *c, const struct str *a, i64 count, str
     for (i64 i = 0; i < list.count && !st; i++) {
         struct err why = list.items[i].why;
         if (only && only != &list.items[i]) continue;
-        if (!why.status) why.status = remote_verify(r, &list.items[i].manifest, *c->perm, &why);
+        if (!why.status) why.status = ckpt_remote_verify(r, &list.items[i].manifest, *c->perm, &why);
         bad += why.status != STATUS_OK;
         checkpoints_tell(c, &list, i, "whole", &why);
         seen++;
     }
-    remote_close(r);
+    ckpt_remote_close(r);
     if (st || !bad) return st;
     return err_set(err, STATUS_NO, "%lld of %lld checkpoints cannot be restored", (long long)bad,
                    (long long)seen);
@@ -158,7 +160,7 @@ static enum status run_verify(struct cli *c, const struct str *a, i64 count, str
 /* One that lies in an archive has no rate: its sentence says how long it takes. */
 static enum status run_show(struct cli *c, const struct str *a, i64 count, struct err *err)
 {
-    struct remote   *r;
+    struct ckpt_remote   *r;
     struct ckpt_list list;
     struct ckpt     *k;
     struct err       archived = { 0 };
@@ -171,10 +173,10 @@ static enum status run_show(struct cli *c, const struct str *a, i64 count, struc
     if (!st && !k->manifest.shard_count)
         st = err_set(err, STATUS_NO, "%.*s has no shards", STR_ARG(k->folder));
     if (!st) st = checkpoints_rate(c, &rate, err);
-    if (!st) st = remote_class(r, &k->manifest, c->perm, &class, err);
-    if (!st && remote_readable(r, &k->manifest, *c->perm, &archived) == STATUS_NO) rate = NAN;
-    if (!st && rate == 0) st = remote_rate(r, &k->manifest, *c->perm, &rate, err);
-    remote_close(r);
+    if (!st) st = ckpt_remote_class(r, &k->manifest, c->perm, &class, err);
+    if (!st && ckpt_remote_readable(r, &k->manifest, *c->perm, &archived) == STATUS_NO) rate = NAN;
+    if (!st && rate == 0) st = ckpt_remote_rate(r, &k->manifest, *c->perm, &rate, err);
+    ckpt_remote_close(r);
     if (st) return st;
     checkpoints_tell(c, &list, k - list.items, "believed", &k->why);
     checkpoints_tell_inside(c, &k->manifest);
@@ -186,7 +188,7 @@ static enum status run_show(struct cli *c, const struct str *a, i64 count, struc
 
 static enum status fetch(struct cli *c, const struct str *a, struct str name, struct err *err)
 {
-    struct remote     *r;
+    struct ckpt_remote     *r;
     struct ckpt_list   list;
     struct ckpt       *k;
     struct ckpt_store *to;
@@ -196,17 +198,17 @@ static enum status fetch(struct cli *c, const struct str *a, struct str name, st
     if (!st && k->why.status) st = err_set(err, k->why.status, "%s", k->why.text);
     if (!st) st = ckpt_store_open(c->os, a[1], c->perm, &to, err);
     if (!st) {
-        st = remote_fetch(r, &k->manifest, to, *c->perm, err);
+        st = ckpt_remote_fetch(r, &k->manifest, to, *c->perm, err);
         ckpt_store_close(to);
     }
     if (!st) checkpoints_tell_copied(c, k, a[1]);
-    remote_close(r);
+    ckpt_remote_close(r);
     return st;
 }
 
 static enum status carry(struct cli *c, const struct str *a, struct str name, struct err *err)
 {
-    struct remote   *r;
+    struct ckpt_remote   *r;
     struct ckpt_list list;
     struct ckpt     *k;
     enum status      st = ckpt_list(c->os, a[0], c->perm, &list, err);
@@ -214,9 +216,9 @@ static enum status carry(struct cli *c, const struct str *a, struct str name, st
     if (!st) st = ckpt_verify(c->os, k, *c->perm, err);
     if (!st) st = open_remote(c, a[1], &r, err);
     if (st) return st;
-    st = remote_put(r, k->folder, &k->manifest, S3_RESUME, *c->perm, err);
+    st = ckpt_remote_put(r, k->folder, &k->manifest, S3_RESUME, *c->perm, err);
     if (!st) checkpoints_tell_copied(c, k, a[1]);
-    remote_close(r);
+    ckpt_remote_close(r);
     return st;
 }
 
@@ -229,40 +231,29 @@ static enum status run_copy(struct cli *c, const struct str *a, i64 count, struc
     return checkpoints_is_remote(a[0]) ? fetch(c, a, name, err) : carry(c, a, name, err);
 }
 
-/* Those that are believed, but not the newest or the best; what is damaged says not what it has. */
-static enum status delete_old(struct cli *c, struct remote *r, const struct ckpt_list *l, i64 keep,
-                              struct err *err)
-{
-    struct arena scratch = *c->perm;
-    bool        *kept    = NEW(&scratch, bool, l->count);
-    enum status  st      = STATUS_OK;
-    ckpt_mark_kept(l, keep, kept);
-    for (i64 i = l->count - 1; i >= 0 && !st; i--)
-        if (!kept[i] && !l->items[i].why.status)
-            st = remote_delete(r, &l->items[i].manifest, scratch, err);
-    return st;
-}
-
 static enum status run_prune(struct cli *c, const struct str *a, i64 count, struct err *err)
 {
-    struct remote   *r;
+    struct ckpt_remote   *r;
     struct ckpt_list before, after;
     i64              keep = CHECKPOINTS_KEEP;
     enum status      st   = checkpoints_number(c, FLAG_INDEX_keep, &keep, err);
     (void)count;
     if (!st) st = list_remote(c, a[0], &r, &before, err);
     if (st) return st;
-    st                   = delete_old(c, r, &before, keep, err);
+    struct ckpt_list old      = { NEW(c->perm, struct ckpt, before.count), before.count };
+    struct ckpt_id   verified = { 0 };
+    if (before.count) memcpy(old.items, before.items, (size_t)before.count * sizeof *old.items);
+    st                   = ckpt_remote_prune(r, &old, keep, &verified, *c->perm, err);
     struct arena scratch = arena_part(c->perm, MEMORY_BYTES);
-    enum status  listed  = remote_list(r, c->perm, scratch, &after, st ? NULL : err);
+    enum status  listed  = ckpt_remote_list(r, c->perm, scratch, &after, st ? NULL : err);
     if (!listed) checkpoints_tell_pruned(c, &before, &after);
-    remote_close(r);
+    ckpt_remote_close(r);
     return st ? st : listed;
 }
 
 static enum status run_restore(struct cli *c, const struct str *a, i64 count, struct err *err)
 {
-    struct remote   *r;
+    struct ckpt_remote   *r;
     struct ckpt_list list;
     struct ckpt     *k;
     i64              days = DAYS_DEFAULT;
@@ -270,19 +261,19 @@ static enum status run_restore(struct cli *c, const struct str *a, i64 count, st
     if (!st) st = list_remote(c, a[0], &r, &list, err);
     if (st) return st;
     st = checkpoints_find(&list, count > 1 ? a[1] : STR(""), a[0], &k, err);
-    if (!st) st = remote_restore(r, &k->manifest, days, *c->perm, err);
+    if (!st) st = ckpt_remote_restore(r, &k->manifest, days, *c->perm, err);
     if (!st) {
         struct err why = { 0 };
-        remote_readable(r, &k->manifest, *c->perm, &why);
+        ckpt_remote_readable(r, &k->manifest, *c->perm, &why);
         say_message(c->say, "%s\n", why.status ? why.text : "it can be read now");
     }
-    remote_close(r);
+    ckpt_remote_close(r);
     return st;
 }
 
 static enum status run_lifecycle(struct cli *c, const struct str *a, i64 count, struct err *err)
 {
-    struct remote   *r;
+    struct ckpt_remote   *r;
     struct lifecycle rules = { .abort_days    = ABORT_DAYS,
                                .cold_days     = DAYS_DEFAULT,
                                .storage_class = STR("GLACIER_IR") };
@@ -292,8 +283,8 @@ static enum status run_lifecycle(struct cli *c, const struct str *a, i64 count, 
     enum status st = checkpoints_number(c, FLAG_INDEX_days, &rules.cold_days, err);
     if (!st) st = open_remote(c, a[0], &r, err);
     if (st) return st;
-    st = remote_lifecycle(r, &rules, *c->perm, &others, err);
-    remote_close(r);
+    st = ckpt_remote_lifecycle(r, &rules, *c->perm, &others, err);
+    ckpt_remote_close(r);
     if (st) return st;
     const struct storage *cold = storage_of(c, a[0], rules.storage_class);
     if (c->say->json) {
@@ -316,11 +307,12 @@ static enum status run_lifecycle(struct cli *c, const struct str *a, i64 count, 
                "%lld rules of others stay as they were\n",
                (long long)rules.abort_days, STR_ARG(rules.storage_class),
                (long long)rules.cold_days, (long long)others);
+    struct store_price price = cold ? store_price_of(cold) : (struct store_price){ 0 };
     if (cold)
         say_result(c->say,
                    "a GB there costs $%.3g a month, and at least $%.3g for its %g days; moving 1,000 "
                    "objects $%.3g, reading a GB back $%.3g\n",
-                   cold->gb_month_usd, storage_dollars(cold, 1e9, 0), cold->minimum_days,
+                   cold->gb_month_usd, bill_storage_usd(&price, 1e9, 0), cold->minimum_days,
                    cold->put_1000_usd, cold->retrieve_gb_usd);
     return STATUS_OK;
 }

@@ -47,7 +47,7 @@ static void claim_a100_prices(const struct facts *f)
     textbuf_fmt(f->b,
                 "72 h of one p4d.24xlarge at $%.2f are $%.0f. The figure took the price of eight "
                 "GPUs for that of one, and twice.",
-                m->on_demand_usd_h, 72 * m->on_demand_usd_h);
+                m->on_demand_usd_h, bill_estimate_usd(m->on_demand_usd_h, 72 * 3600.0));
     say_claim(f->b, "a single A100 on AWS at $3.21 an hour");
     textbuf_fmt(f->b, "There is none: A100s are sold by eight there, which is $%.2f for each.",
                 each);

@@ -117,7 +117,7 @@ static enum status measure_rate(struct cli *c, const struct ckpt *k, f64 *rate, 
     char                    *buffer  = NEW(&scratch, char, READ_BYTES);
     struct xxh64             hash;
     struct file              f;
-    i64                      got = 1, begin_ns = c->os->now_ns(c->os);
+    i64                      got = 1, begin_ns = clock_now(c->clock);
     for (i64 i = 1; i < k->manifest.shard_count; i++)
         if (k->manifest.shards[i].bytes > largest->bytes) largest = &k->manifest.shards[i];
     struct str  path = str_fmt(&scratch, "%.*s/%.*s", STR_ARG(k->folder), STR_ARG(largest->name));
@@ -129,7 +129,7 @@ static enum status measure_rate(struct cli *c, const struct ckpt *k, f64 *rate, 
         if (!st) xxh64_add(&hash, (struct str){ buffer, got });
     }
     c->os->close(c->os, &f, NULL);
-    *rate = (f64)hash.bytes * 1e9 / (f64)MAX(1, c->os->now_ns(c->os) - begin_ns);
+    *rate = (f64)hash.bytes * 1e9 / (f64)MAX(1, clock_now(c->clock) - begin_ns);
     return st;
 }
 
@@ -189,7 +189,7 @@ static enum status run_show(struct cli *c, const struct str *arguments, i64 coun
     if (!st && !k->manifest.shard_count)
         st = err_set(err, STATUS_NO, "%.*s has no shards", STR_ARG(k->folder));
     if (!st) st = checkpoints_rate(c, &rate, err);
-    if (!st && !rate) st = measure_rate(c, k, &rate, err);
+    if (!st && rate == 0) st = measure_rate(c, k, &rate, err);
     if (st) return st;
     checkpoints_tell(c, &list, k - list.items, "believed", &k->why);
     checkpoints_tell_inside(c, &k->manifest);

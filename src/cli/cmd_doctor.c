@@ -21,7 +21,7 @@ enum { RESERVE_GIB = 64 }; /* address space only */
 struct machine {
     struct str cpu;
     i64        cores_usable, cores;
-    struct str instructions;
+    enum isa   vectors, vectors_used; /* the processor's; and under FRUGAL_VECTORS */
     i64        memory_bytes, memory_free_bytes;      /* 0: not known */
     f64        flops_s[DT_COUNT], bandwidth_bytes_s; /* 0: not known */
     struct str gpu, gpu_missing;                     /* its name, or why there is none */
@@ -58,14 +58,13 @@ static void gpu_look(struct machine *m, struct arena *perm)
 
 static struct machine machine_look(struct arena *perm)
 {
-    static const char *const isa_names[] = { "none beyond the processor's own", "AVX2", "AVX-512",
-                                             "AVX-512 with bf16", "AMX" };
-    struct machine           m           = { .cores_usable = pool_machine_threads(),
-                                             .cores        = sysconf(_SC_NPROCESSORS_CONF),
-                                             .instructions = str_of(isa_names[kernel_isa()]),
-                                             .memory_bytes = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) };
-    struct backend          *cpu;
-    struct target            target;
+    struct machine  m = { .cores_usable = pool_machine_threads(),
+                          .cores        = sysconf(_SC_NPROCESSORS_CONF),
+                          .vectors      = processor_isa(),
+                          .vectors_used = kernel_isa(),
+                          .memory_bytes = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) };
+    struct backend *cpu;
+    struct target   target;
     gpu_look(&m, perm);
     if (backend_cpu_open(perm, 0, BACKEND_FAST, &cpu, NULL)) return m;
     cpu->table->describe(cpu, &target);
@@ -88,8 +87,7 @@ static void print_libraries(struct cli *c)
         say_result(c->say, "  %-9s ", l->name);
         if (version.len) say_result(c->say, "found, %.*s", STR_ARG(version));
         else say_result(c->say, l->soname ? "missing" : "not in this build");
-        if (!l->use[0]) say_result(c->say, "; not used: %s\n", l->without);
-        else if (version.len) say_result(c->say, ", used for %s\n", l->use);
+        if (version.len) say_result(c->say, ", used for %s\n", l->use);
         else
             say_result(c->say, ": %s; install %s%s\n", l->without, l->package,
                        l->soname ? "" : " and build again");
@@ -122,7 +120,10 @@ static void print_machine(struct cli *c, const struct machine *m)
     say_result(c->say, "  %-9s %.*s\n", "CPU", STR_ARG(m->cpu));
     say_result(c->say, "  %-9s %lld usable of %lld\n", "cores", (long long)m->cores_usable,
                (long long)m->cores);
-    say_result(c->say, "  %-9s %.*s\n", "vectors", STR_ARG(m->instructions));
+    say_result(c->say, "  %-9s %s", "vectors", isa_word(m->vectors));
+    if (m->vectors_used < m->vectors)
+        say_result(c->say, ", of which FRUGAL_VECTORS allows %s", isa_word(m->vectors_used));
+    say_result(c->say, "\n");
     say_result(c->say, "  %-9s %.*s, %.*s free\n", "memory",
                STR_ARG(text_bytes(&scratch, (f64)m->memory_bytes)),
                STR_ARG(text_bytes(&scratch, (f64)m->memory_free_bytes)));
@@ -157,7 +158,8 @@ static void print_json(struct cli *c, const struct machine *m)
     event_str(&b, "cpu", m->cpu);
     event_i64(&b, "cores_usable", m->cores_usable);
     event_i64(&b, "cores", m->cores);
-    event_str(&b, "vectors", m->instructions);
+    event_str(&b, "vectors", str_of(isa_word(m->vectors)));
+    event_str(&b, "vectors_used", str_of(isa_word(m->vectors_used)));
     event_i64(&b, "memory_bytes", m->memory_bytes);
     event_i64(&b, "memory_free_bytes", m->memory_free_bytes);
     event_f64(&b, "bandwidth_bytes_s", m->bandwidth_bytes_s);

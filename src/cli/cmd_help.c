@@ -9,6 +9,7 @@ static enum status unknown_topic(struct str word, struct arena scratch, struct e
 {
     struct str best   = { 0 };
     i64        best_d = 1 + word.len / 3;
+    if (option_is_gone(word)) return option_unknown(word, scratch, err);
     if (str_distance(STR("options"), str_sub(word, 0, 64), scratch) <= 2) best = STR("options");
     for (i64 i = 0; i < topic_count + COMMAND_COUNT && word.len < 64; i++) {
         struct str name = i < topic_count ? topics[i].name : commands[i - topic_count].name;

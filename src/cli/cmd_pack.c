@@ -1,9 +1,9 @@
 /* cmd_pack.c - frugal pack: a folder into shards, and what that trades. */
 #include "data/pack.h"
-#include "base/far.h"
 #include "cli/commands.h"
 #include "data/image.h"
-#include "store/reach.h"
+#include "remote/address.h"
+#include "remote/files.h"
 
 enum status command_pack(struct cli *c, struct err *err);
 
@@ -20,7 +20,7 @@ static bool on_progress(void *context, i64 samples, i64 count)
 {
     struct packing *p     = context;
     struct cli     *c     = p->cli;
-    f64             now_s = 1e-9 * (f64)(c->os->now_ns(c->os) - p->begin_ns);
+    f64             now_s = 1e-9 * (f64)(clock_now(c->clock) - p->begin_ns);
     if (now_s >= p->next_s && !c->say->json) {
         struct arena scratch = *c->perm;
         struct str   line    = str_fmt(&scratch, "packed %.*s of %.*s samples",
@@ -49,7 +49,7 @@ static enum status read_request(const struct request *r, struct pack_config *out
     out->to = r->value[FLAG_INDEX_to];
     if (r->argument_count != 1)
         return err_set(err, STATUS_USAGE, "pack which folder? frugal pack FOLDER --to PREFIX");
-    if (!out->to.len || far_is(out->to))
+    if (!out->to.len || address_is_remote(out->to))
         return err_set(err, STATUS_USAGE,
                        "say where the shards shall lie on this machine's disks: --to PREFIX makes "
                        "PREFIX-000000.tar");
@@ -118,7 +118,7 @@ static enum status trade(struct cli *c, const struct pack_config *config, const 
     struct place  *to      = NULL;
     struct trade   t       = { 0 };
     struct packing p       = { .cli      = c,
-                               .begin_ns = c->os->now_ns(c->os),
+                               .begin_ns = clock_now(c->clock),
                                .next_s   = c->say->live ? 0 : plain_every_s };
     enum status    st      = pack(c->os, from, config, on_progress, &p, &t.result, err);
     if (st) return st;
@@ -131,7 +131,7 @@ static enum status trade(struct cli *c, const struct pack_config *config, const 
     if (!st) st = pack_measure(c->os, from, measure_s, &t.before, err);
     if (!st) st = pack_measure(c->os, to, measure_s, &t.after, err);
     place_close(to);
-    t.seconds = 1e-9 * (f64)(c->os->now_ns(c->os) - p.begin_ns);
+    t.seconds = 1e-9 * (f64)(clock_now(c->clock) - p.begin_ns);
     if (!st && c->say->json) show_json(c, &t, pattern, scratch);
     else if (!st) show(c, &t, pattern, scratch);
     return st;
@@ -142,14 +142,14 @@ enum status command_pack(struct cli *c, struct err *err)
     struct pack_config config = { 0 };
     struct data_config data   = { .cache_bytes = cache_bytes };
     struct place      *from   = NULL;
-    struct os          os     = *c->os;
     enum status        st     = read_request(c->request, &config, err);
     if (st) return st;
     struct str path = c->request->arguments[0];
-    if (far_is(path)) os.far = reach_open(c->os, NULL, &(struct s3_settings){ 0 }, c->perm);
-    st = place_open(&os, &data, path, c->perm, &from, err);
+    if (address_is_remote(path))
+        data.remote = remote_files_open(c->os, NULL, &(struct s3_settings){ 0 }, c->perm);
+    st = place_open(c->os, &data, path, c->perm, &from, err);
     if (!st) st = trade(c, &config, from, &data, err);
     place_close(from);
-    reach_close(os.far);
+    remote_files_close(data.remote);
     return st;
 }

@@ -2,10 +2,9 @@
 #include "backend/backend.h"
 #include "backend/cuda/cuda.h"
 #include "base/pool.h"
-#include "cli/config.h"
-#include "cli/foretell.h"
+#include "cli/jobs.h"
 #include "cli/plan.h"
-#include "cli/record.h"
+#include "job/predict.h"
 #include "plan/calibrate.h"
 #include "plan/known.h"
 #include "plan/scaling.h"
@@ -16,7 +15,7 @@
 
 enum status command_plan(struct cli *c, struct err *err);
 
-enum { SCRATCH_GIB = 64, SHALLOW = 2, DEEPER = 4, FORETOLD = 5 }; /* rows the ledger is told of */
+enum { SCRATCH_GIB = 64, SHALLOW = 2, DEEPER = 4, RECORDED = 5 }; /* rows the ledger is told of */
 
 static const f64 batch_tokens =
     524288;                       /* of a step of a known model, unless --batch says another */
@@ -119,11 +118,11 @@ static enum status job_of_run(struct cli *c, struct question *q, struct err *err
     q->usd_hour = config->settings.train.usd_hour;
     q->ours     = true;
     q->run_file = c->request->arguments[0];
-    q->settings = record_settings(config, c->perm);
+    q->settings = settings_changed(config, c->perm);
     q->ledger   = config->settings.run.ledger;
     i64 every =
         config->settings.train.eval_every ? config->settings.train.eval_every : o.epoch_steps;
-    q->job = (struct plan_job){ .name         = q->run_file,
+    q->workload = (struct plan_workload){ .name         = q->run_file,
                                 .config       = o.config,
                                 .build        = model_build,
                                 .context      = o.model,
@@ -137,7 +136,7 @@ static enum status job_of_run(struct cli *c, struct question *q, struct err *err
     if (!o.batch_total)
         note(q, str_fmt(c->perm,
                         "train.batch=auto: %lld samples a step are assumed; "
-                        "train.batch_total says how many",
+                        "train.batch says how many",
                         (long long)batch_auto));
     if (config->settings.train.target == config->settings.train.target)
         note(q, STR("the target may be reached before the last step: the whole run is priced"));
@@ -158,12 +157,12 @@ static enum status shallow(struct cli *c, struct question *q, const struct known
     if (!st) st = known_model_new(&high, context, c->perm, &b, &differs, err);
     if (st) return st;
     if (differs.len) note(q, differs);
-    q->job.build    = model_build;
-    q->job.context  = a;
-    q->job.deeper   = b;
-    q->job.depth[0] = SHALLOW;
-    q->job.depth[1] = DEEPER;
-    q->job.depth[2] = k->depth;
+    q->workload.build    = model_build;
+    q->workload.context  = a;
+    q->workload.deeper   = b;
+    q->workload.depth[0] = SHALLOW;
+    q->workload.depth[1] = DEEPER;
+    q->workload.depth[2] = k->depth;
     return STATUS_OK;
 }
 
@@ -216,7 +215,7 @@ static enum status job_of_known(struct cli *c, struct question *q, const struct 
     }
     i64 samples = 1; /* a power of two, so that GPUs can share it */
     while ((f64)(2 * samples * k->context) <= batch) samples *= 2;
-    q->job       = (struct plan_job){ .name        = k->name,
+    q->workload       = (struct plan_workload){ .name        = k->name,
                                       .config      = { .optimiser = OPTIMISER_ADAMW,
                                                        .eps       = 1e-8,
                                                        .decay     = 0.1,
@@ -224,7 +223,7 @@ static enum status job_of_known(struct cli *c, struct question *q, const struct 
                                                        .fuse      = FUSE_ALL },
                                       .batch_total = samples,
                                       .tokens      = k->context };
-    q->job.steps = (i64)ceil(tokens / (f64)(samples * k->context));
+    q->workload.steps = (i64)ceil(tokens / (f64)(samples * k->context));
     return shallow(c, q, k, k->context, err);
 }
 
@@ -251,116 +250,7 @@ enum status plan_ask(struct cli *c, struct question *q, struct err *err)
 
 /* --- where --- */
 
-static enum status open_here(void *context, struct arena *perm, struct backend **out,
-                             struct err *err)
-{
-    (void)context;
-    return backend_cpu_open(perm, pool_machine_threads(), BACKEND_FAST, out, err);
-}
-
-static enum status add_processor(struct cli *c, struct question *q, struct err *err)
-{
-    struct rates   *r = NEW(c->perm, struct rates, 1);
-    struct target   t;
-    struct os_stat  there;
-    struct backend *b;
-    bool measured = !c->os->stat(c->os, foretell_rates_path(c->os, c->perm), &there, NULL);
-    enum status st = open_here(NULL, c->perm, &b, err);
-    if (st) return st;
-    q->here[q->here_count++] = b;
-    b->table->describe(b, &t);
-    *r = *rates_of_cpus();
-    if (measured) st = foretell_read_rates(c->os, c->perm, &t, r, err);
-    else b->table->rate(b, &t);
-    if (!measured)
-        note(q, STR("this machine: rates of another processor's kernels; `frugal plan --calibrate` "
-                    "measures its own"));
-    q->devices[q->device_count++] = device_here(&t, r, q->usd_hour);
-    return st;
-}
-
-/* As the driver describes it; rates of its row in the catalogue, where it has one. */
-static void add_gpu(struct cli *c, struct question *q)
-{
-    struct target     t;
-    struct backend   *b;
-    struct device     known;
-    struct err        why;
-    const struct gpu *g;
-    if (!backend_cuda_likely() || backend_cuda_open(c->perm, &b, &why)) return;
-    q->here[q->here_count++] = b;
-    b->table->describe(b, &t);
-    struct device d = device_here(&t, rates_of_gpus(), q->usd_hour);
-    g               = catalogue_gpu_of_driver(q->catalogue, t.name);
-    d.cores         = pool_machine_threads();
-    d.copy_bytes_s  = 1e9 * assumed_copy_gb_s;
-    if (g && !device_of_gpu(q->catalogue, g->name, c->perm, &known, &why)) {
-        memcpy(d.target.flops_s, known.target.flops_s, sizeof d.target.flops_s);
-        memcpy(d.peak_flops_s, known.peak_flops_s, sizeof d.peak_flops_s);
-        d.target.bandwidth_bytes_s = known.target.bandwidth_bytes_s;
-        d.model                    = known.model;
-    }
-    q->devices[q->device_count++] = d;
-}
-
-static enum status devices_of(struct cli *c, struct question *q, struct err *err)
-{
-    const struct request *r     = c->request;
-    struct str            cloud = r->value[FLAG_INDEX_on];
-    struct err            why;
-    i64                   unknown = 0;
-    enum status           st =
-        catalogue_open(c->os, c->perm, r->value[FLAG_INDEX_prices], &q->catalogue, err);
-    if (st) return st;
-    q->devices = NEW(c->perm, struct device, q->catalogue->machine_count + 2);
-    for (i64 i = 0; i < q->catalogue->machine_count; i++) {
-        const struct machine *m = &q->catalogue->machines[i];
-        if (cloud.len && !str_eq(cloud, m->provider)) continue;
-        if (device_of_machine(q->catalogue, m, c->perm, &q->devices[q->device_count], &why))
-            unknown++;
-        else q->device_count++;
-    }
-    if (unknown)
-        note(q, str_fmt(c->perm, "%lld machines are left out: their rates or memory are not known",
-                        (long long)unknown));
-    q->rented_count = q->device_count;
-    if (q->ours && !cloud.len) {
-        st = add_processor(c, q, err);
-        add_gpu(c, q);
-    }
-    if (!st && !q->device_count)
-        st = err_set(err, STATUS_NO,
-                     "the catalogue has no machine of %.*s; `frugal prices` lists all",
-                     STR_ARG(cloud));
-    return st;
-}
-
 /* --- the command --- */
-
-/* Some seconds of every kernel, kept for all later plans. */
-static enum status calibrate_here(struct cli *c, struct arena scratch, struct err *err)
-{
-    struct rates       *r = NEW(c->perm, struct rates, 1);
-    struct rate_sample *samples;
-    struct backend     *b;
-    struct target       t;
-    i64                 count;
-    struct str          path = foretell_rates_path(c->os, c->perm), folder = path;
-    while (folder.len && folder.data[folder.len - 1] != '/') folder.len--;
-    enum status st = calibrate(c->perm, open_here, NULL, &samples, &count, scratch, err);
-    if (!st) st = open_here(NULL, c->perm, &b, err);
-    if (st) return st;
-    b->table->describe(b, &t);
-    b->table->rate(b, &t);
-    b->table->close(b);
-    rates_fit(r, &t, samples, count);
-    if (folder.len) st = c->os->make_dir(c->os, folder, err);
-    if (!st) st = os_publish(c->os, path, rates_print(r, c->perm), scratch, err);
-    if (!st)
-        say_message(c->say, "%lld kernels timed; rates written to %.*s\n", (long long)count,
-                    STR_ARG(path));
-    return st;
-}
 
 /* An hour of this machine has no price, so it cannot be ranked; how long it takes can be told. */
 static void tell_unpriced(struct cli *c, struct question *q, const struct plan_variants *v,
@@ -370,7 +260,7 @@ static void tell_unpriced(struct cli *c, struct question *q, const struct plan_v
     for (i64 i = q->rented_count; i < q->device_count && isnan(q->usd_hour); i++) {
         struct device *d    = &q->devices[i];
         d->usd_h[PRICE_OWN] = 0;
-        plan_search(&q->job, v, d, 1, q->catalogue, &q->limits, r, scratch);
+        plan_search(&q->workload, v, d, 1, q->catalogue, &q->limits, r, scratch);
         d->usd_h[PRICE_OWN] = NAN;
         if (!r->count) continue;
         struct plan_row *row = &r->rows[0];
@@ -378,7 +268,7 @@ static void tell_unpriced(struct cli *c, struct question *q, const struct plan_v
                         "%.*s: %.3g h in %s, and no rank: train.usd_hour says what an hour costs",
                         STR_ARG(d->name), row->hours, precision_text(row->precision)));
         row->bill.total = NAN;
-        plan_foretell(c, q, row);
+        plan_record(c, q, row);
     }
 }
 
@@ -386,13 +276,13 @@ static enum status answer(struct cli *c, struct question *q, struct arena scratc
 {
     struct plan_variants *v  = NEW(c->perm, struct plan_variants, 1);
     struct plan_result   *r  = NEW(c->perm, struct plan_result, 1);
-    enum status           st = plan_compile(c->perm, &q->job, v, scratch, err);
+    enum status           st = plan_compile(c->perm, &q->workload, v, scratch, err);
     if (st) return st;
     i64 ranked = isnan(q->usd_hour) ? q->rented_count : q->device_count;
-    plan_search(&q->job, v, q->devices, ranked, q->catalogue, &q->limits, r, scratch);
+    plan_search(&q->workload, v, q->devices, ranked, q->catalogue, &q->limits, r, scratch);
     tell_unpriced(c, q, v, scratch);
     if (r->count) plan_show(c, q, v, r);
-    for (i64 i = 0; i < MIN(r->count, FORETOLD); i++) plan_foretell(c, q, &r->rows[i]);
+    for (i64 i = 0; i < MIN(r->count, RECORDED); i++) plan_record(c, q, &r->rows[i]);
     if (r->count && c->request->flags & FLAG_scale_model) return plan_scale(c, q, scratch, err);
     if (r->count) return STATUS_OK;
     return err_set(err, STATUS_NO,
@@ -410,11 +300,11 @@ enum status command_plan(struct cli *c, struct err *err)
     q->depth_part = q->width_part = 1;
     if (!scratch.begin) return err_set(err, STATUS_WORLD, "the system refuses address space");
     if (c->request->flags & FLAG_calibrate) {
-        st = calibrate_here(c, scratch, err);
+        st = plan_calibrate(c, scratch, err);
     } else {
         st = limits_of(c->request, &q->limits, err);
         if (!st) st = plan_ask(c, q, err);
-        if (!st) st = devices_of(c, q, err);
+        if (!st) st = plan_devices(c, q, err);
         if (!st) plan_learn(c, q);
         if (!st) st = answer(c, q, scratch, err);
     }

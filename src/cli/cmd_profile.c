@@ -1,7 +1,7 @@
 /* cmd_profile.c - frugal profile RUN.YAML KEY=VALUE...: a few steps of the run, looked at closely. */
 #include "cli/commands.h"
-#include "cli/config.h"
 #include "cli/experiments.h"
+#include "cli/jobs.h"
 #include "cli/profile_show.h"
 #include "cli/progress.h"
 #include "cli/tune.h"
@@ -48,15 +48,16 @@ static enum status look_at_steps(struct look *l, struct err *err)
 {
     struct cli           *c       = l->cli;
     struct progress       started = { .say = c->say, .scratch = arena_part(c->perm, EVENT_BYTES) };
-    struct train_listener all     = progress_listener(&started);
-    struct train_listener show    = { .context    = all.context,
+    struct subscriber     all     = progress_subscriber(&started);
+    struct subscriber     show    = { .context    = all.context,
                                       .on_start   = all.on_start,
                                       .on_note    = all.on_note,
                                       .on_finding = all.on_finding };
     struct profile_shown  shown   = { .cli = c, .config = &l->config->settings.profile };
-    struct train_listener listen  = profile_listener(&shown, &show);
+    struct subscriber     listen  = profile_subscriber(&shown, &show);
+    struct job            job     = job_of(c, l->config, "");
     struct train_result   result;
-    enum status           st = train_run(c->os, &l->config->settings, &listen, &result, err);
+    enum status           st = job_train(&job, &listen, &result, err);
     if (!st && shown.err.status) st = err_set(err, shown.err.status, "%s", shown.err.text);
     if (!st && !shown.steps)
         st = err_set(err, STATUS_USAGE,

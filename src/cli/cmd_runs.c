@@ -1,7 +1,7 @@
 /* cmd_runs.c - frugal runs [FILE...]: what the ledger has, what others have, and one run to take
  * along. */
 #include "cli/bills.h"
-#include "cli/shelf.h"
+#include "job/shelf.h"
 #include "run/notice.h"
 #include <math.h>
 

@@ -1,5 +1,5 @@
 /* cmd_show.c - frugal show RUN.YAML: every setting and its origin, then the compiled programs: what
- * each instruction costs in FLOPs, bytes moved and memory. */
+ * each instruction costs in FLOPs, bytes moved and memory. --passes: how the compiler came to them. */
 #include "cli/commands.h"
 #include "cli/config.h"
 #include "train/train.h"
@@ -13,7 +13,7 @@ static void show_settings(struct cli *c, const struct config *config)
     if (!c->say->json) say_heading(c->say, "Settings");
     for (i64 i = 0; i < OPTION_COUNT; i++) {
         struct arena scratch = *c->perm;
-        struct str   value   = option_get_text(&options[i], &config->settings, &scratch);
+        struct str   value   = option_shown_text(&options[i], &config->settings, &scratch);
         struct str   origin  = config_origin_text(config, &options[i], &scratch);
         if (c->say->json) {
             struct textbuf b = event_begin(&scratch, "setting");
@@ -47,8 +47,21 @@ static void show_instr(struct cli *c, const struct program *p, const struct inst
                STR_ARG(moved), STR_ARG(memory));
 }
 
-static void show_program(struct cli *c, const struct program *p)
+/* Of a program that packs sequences: what it is made for, and what a batch of average length takes. */
+static void show_rows(struct cli *c, const struct program *p, const struct program *typical)
 {
+    struct arena scratch = *c->perm;
+    struct str   flops   = text_si(&scratch, program_cost(typical, scratch).flops);
+    say_result(c->say,
+               "  holds %lld rows without padding; made for fewer in steps of %lld as batches have "
+               "them: of average length %lld, %.*s FLOPs\n",
+               (long long)p->rows, (long long)program_row_step(p), (long long)typical->rows,
+               STR_ARG(flops));
+}
+
+static void show_program(struct cli *c, const struct program_set *set, enum program_id id)
+{
+    const struct program *p = set->programs[id], *typical = program_typical(set, id);
     struct arena scratch = *c->perm;
     struct cost  cost    = program_cost(p, scratch);
     struct str   name    = p->graph->name;
@@ -59,6 +72,12 @@ static void show_program(struct cli *c, const struct program *p)
         event_f64(&b, "flops", cost.flops);
         event_f64(&b, "bytes", cost.bytes);
         event_i64(&b, "memory_bytes", p->bytes);
+        if (p->rows) {
+            event_i64(&b, "rows", p->rows);
+            event_i64(&b, "row_step", program_row_step(p));
+            event_i64(&b, "rows_average", typical->rows);
+            event_f64(&b, "flops_average", program_cost(typical, scratch).flops);
+        }
         event_end(&b, c->say);
         return;
     }
@@ -71,6 +90,7 @@ static void show_program(struct cli *c, const struct program *p)
     struct str memory = text_bytes(&scratch, (f64)p->bytes);
     say_result(c->say, "  %-16s %-24s %-20s %-16s %9.*s %9.*s %9.*s\n", "all", "", "", "",
                STR_ARG(flops), STR_ARG(moved), STR_ARG(memory));
+    if (p->rows) show_rows(c, p, typical);
 }
 
 static void show_totals(struct cli *c, const struct program_set *set)
@@ -115,6 +135,33 @@ static void show_choice(struct cli *c, const char *key, struct str value, struct
     }
 }
 
+static void show_pass(struct cli *c, const struct pass_text *p, struct str program)
+{
+    struct arena scratch = *c->perm;
+    if (c->say->json) {
+        struct textbuf b = event_begin(&scratch, "pass");
+        event_str(&b, "program", program);
+        event_str(&b, "pass", p->pass);
+        event_i64(&b, "nodes", p->nodes);
+        event_str(&b, "text", p->text);
+        event_end(&b, c->say);
+        return;
+    }
+    say_result(c->say, "graph %.*s after %.*s, %d nodes\n", STR_ARG(program), STR_ARG(p->pass),
+               p->nodes);
+    say_text(c->say, p->text);
+    say_result(c->say, "\n");
+}
+
+/* Each program's graph, as every pass left it. */
+static void show_passes(struct cli *c, const struct program_set *set)
+{
+    for (i32 id = 0; id < PROGRAM_COUNT; id++)
+        for (i32 i = 0; i < set->passes.count; i++)
+            if ((i32)set->passes.items[i].program == id)
+                show_pass(c, &set->passes.items[i], set->programs[id]->graph->name);
+}
+
 static void show_programs(struct cli *c, const struct train_compiled *found)
 {
     const struct program_set *set = found->set;
@@ -126,7 +173,7 @@ static void show_programs(struct cli *c, const struct train_compiled *found)
             struct arena text = *c->perm, scratch = arena_part(&text, SCRATCH_BYTES);
             say_text(c->say, program_print(set->programs[i], &text, scratch));
         } else {
-            show_program(c, set->programs[i]);
+            show_program(c, set, (enum program_id)i);
         }
     }
     if (!(c->request->flags & FLAG_text)) show_totals(c, set);
@@ -139,9 +186,12 @@ enum status command_show(struct cli *c, struct err *err)
     struct arena          run   = arena_open((i64)RESERVE_GIB << 30); /* data and programs */
     enum status           st    = config_of_request(c->request, c->os, c->perm, &config, err);
     if (!st && !run.begin) st = err_set(err, STATUS_WORLD, "the system refuses address space");
-    if (!st && !(c->request->flags & FLAG_text)) show_settings(c, config);
+    bool passes = c->request->flags & FLAG_passes, text = c->request->flags & FLAG_text;
+    if (!st && !passes && !text) show_settings(c, config);
+    if (!st) config->settings.keep_passes = passes;
     if (!st) st = train_compile(c->os, &config->settings, &run, &found, err);
-    if (!st) show_programs(c, &found);
+    if (!st && passes) show_passes(c, found.set);
+    if (!st && (text || !passes)) show_programs(c, &found);
     if (run.begin) arena_close(&run);
     return st;
 }

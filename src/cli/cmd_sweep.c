@@ -1,8 +1,11 @@
 /* cmd_sweep.c - frugal sweep RUN.YAML KEY=VALUE...: many short runs, few long ones, one table. */
 #include "base/pool.h"
-#include "cli/record.h"
 #include "cli/sweep.h"
+#include "job/record.h"
 #include <math.h>
+
+static const i64 halves     = 2;    /* one trial in so many goes on: docs/decisions/stopping.md */
+static const f64 rung_first = 0.05; /* part of a run before trials are compared */
 
 enum status command_sweep(struct cli *c, struct err *err);
 
@@ -80,9 +83,11 @@ static enum status listen_to_all(struct sweep *s, struct err *err)
     }
     i64            ready = os_wait_any(streams, count, look_ns);
     enum os_signal got   = s->cli->os->signal_take(s->cli->os);
-    if (got == OS_SIGNAL_INT || got == OS_SIGNAL_TERM)
+    if (got != OS_SIGNAL_NONE && got != OS_SIGNAL_USR1)
         return err_set(err, STATUS_INTERRUPTED, "stopped by %s",
-                       got == OS_SIGNAL_INT ? "Ctrl-C" : "SIGTERM");
+                       got == OS_SIGNAL_INT   ? "Ctrl-C"
+                       : got == OS_SIGNAL_HUP ? "SIGHUP"
+                                              : "SIGTERM");
     if (ready < 0) return STATUS_OK;
     if (!trial_read(of[ready], &n)) {
         n        = of[ready]->last;
@@ -164,19 +169,22 @@ static enum status run_recorded(struct sweep *s, struct record *record, struct e
 
 enum status command_sweep(struct cli *c, struct err *err)
 {
-    struct sweep   s = { .cli = c, .begin_ns = c->os->now_ns(c->os) };
+    struct sweep   s = { .cli = c };
     struct record  record;
     struct config *config;
     enum status    st = config_of_request(c->request, c->os, c->perm, &config, err);
-    if (!st) st = record_init(&record, c, config, "sweep", err);
+    if (st) return st;
+    struct job job = job_of(c, config, "sweep");
+    st             = record_init(&record, &job, err);
     if (st) return st;
     s.config  = config;
+    s.bill    = record.config.bill;
     s.scratch = arena_part(c->perm, SCRATCH_BYTES);
     st        = sweep_plan(&s, c->perm, err);
     if (!st) st = prepare(&s, c->perm, err);
     if (st) return st;
     const struct sweep_config *w = &config->settings.sweep;
-    s.asha                       = asha_new(c->perm, s.count, w->eta, w->first);
+    s.asha                       = asha_new(c->perm, s.count, halves, w->halving ? rung_first : 1);
     st                           = results_read(&s, c->perm, err);
     if (st) return st;
     os_signals_catch();

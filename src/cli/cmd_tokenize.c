@@ -18,7 +18,7 @@ struct show { /* how far it is */
 
 static f64 elapsed_s(const struct show *s)
 {
-    return 1e-9 * (f64)(s->cli->os->now_ns(s->cli->os) - s->begin_ns);
+    return 1e-9 * (f64)(clock_now(s->cli->clock) - s->begin_ns);
 }
 
 static struct str progress_words(struct arena *perm, const struct tokenize_progress *p, f64 seconds)
@@ -90,7 +90,7 @@ static void show_result(struct cli *c, const struct tokenize_result *r, const st
     if (r->bad)
         say_message(c->say, "warning: %lld places are not UTF-8; each became U+FFFD\n",
                     (long long)r->bad);
-    if (r->was_done) say_message(c->say, "a run that was killed had done all of this\n");
+    if (r->was_done) say_message(c->say, "an earlier run of this command had done all of this\n");
     if (r->bytes_kept)
         say_message(c->say, "%.*s were done by a run that was killed\n",
                     STR_ARG(text_bytes(&scratch, (f64)r->bytes_kept)));
@@ -163,7 +163,7 @@ static enum status train(struct cli *c, const struct texts *texts, i32 threads,
     struct str              named  = r->value[FLAG_INDEX_separator];
     struct bpe_learned      learned;
     struct os_stat          stat;
-    struct show             show   = { .cli = c, .begin_ns = c->os->now_ns(c->os) };
+    struct show             show   = { .cli = c, .begin_ns = clock_now(c->clock) };
     struct bpe_train_config config = {
         .paths      = texts->paths,
         .path_count = texts->count,
@@ -204,7 +204,7 @@ static enum status tokenize(struct cli *c, const struct texts *texts, i32 thread
     const struct request  *r = c->request;
     struct bpe            *b;
     struct tokenize_result result;
-    struct show            show   = { .cli = c, .begin_ns = c->os->now_ns(c->os) };
+    struct show            show   = { .cli = c, .begin_ns = clock_now(c->clock) };
     struct tokenize_config config = {
         .paths      = texts->paths,
         .path_count = texts->count,

@@ -1,7 +1,8 @@
 /* cmd_tune.c - frugal tune RUN.YAML KEY=VALUE...: what is measured, the table, and the file with the winner. */
 #include "base/date.h"
 #include "base/pool.h"
-#include "cli/record.h"
+#include "cli/jobs.h"
+#include "job/record.h"
 #include "cli/tune.h"
 #include <math.h>
 
@@ -43,7 +44,7 @@ static enum status measure(void *context, const struct tune_value *v, f64 *secon
     struct config  *config  = NEW(&scratch, struct config, 1);
     struct measured m       = { 0 };
     enum status     st      = settings_with(t, v->words, &scratch, config, err);
-    if (!st) st = tune_run(t->cli->os, &config->settings, t->trial_s, MEASURE_STEPS, &m, err);
+    if (!st) st = measure_run(t->cli->os, &config->settings, t->trial_s, MEASURE_STEPS, &m, err);
     *seconds = m.seconds;
     t->measured++;
     if (!st && t->cli->say->live)
@@ -59,7 +60,7 @@ static const char *unit(const struct tune *t) { return t->first.sample_tokens ? 
 /* NaN: the price is not known. */
 static f64 usd_million(const struct tune *t, f64 seconds)
 {
-    return seconds / units(t) * 1e6 / 3600 * t->config->settings.train.usd_hour;
+    return bill_estimate_usd(t->config->settings.train.usd_hour, seconds / units(t) * 1e6);
 }
 
 static void show_event(struct tune *t, const struct tune_lever *l, const struct tune_value *v)
@@ -124,7 +125,7 @@ static enum status look_first(struct tune *t, f64 seconds, struct err *err)
     const struct settings *s = &t->config->settings;
     i64                    values = 0;
     t->trial_s                    = MIN(MAX(seconds / 40, trial_least_s), trial_most_s);
-    enum status st = tune_run(t->cli->os, s, t->trial_s, MEASURE_STEPS, &t->first, err);
+    enum status st = measure_run(t->cli->os, s, t->trial_s, MEASURE_STEPS, &t->first, err);
     if (st) return st == STATUS_NO ? err_set(err, STATUS_USAGE, "the run itself does not start: %s", t->first.text) : st;
     i64               cores = pool_machine_threads();
     struct tune_facts f     = { .gpus       = t->first.gpus,
@@ -205,7 +206,9 @@ enum status command_tune(struct cli *c, struct err *err)
     t->cli         = c;
     enum status st = seconds_of(c->request, &seconds, err);
     if (!st) st = config_of_request(c->request, c->os, c->perm, &t->config, err);
-    if (!st) st = record_init(&record, c, t->config, "tune", err);
+    if (st) return st;
+    struct job job = job_of(c, t->config, "tune");
+    st             = record_init(&record, &job, err);
     if (st) return st;
     os_signals_catch();
     record_work_open(&record, &t->config->settings, "measurements");

@@ -3,6 +3,7 @@
 #define CLI_COMMANDS_H
 #include "base/os.h"
 #include "cli/say.h"
+#include "run/clock.h"
 
 enum {
 #define FLAG(name, argument, help) FLAG_INDEX_##name,
@@ -29,6 +30,7 @@ struct cli {
     struct say           *say;
     struct arena         *perm;
     const struct request *request;
+    struct clock         *clock; /* of the process */
 };
 
 struct command {

@@ -3,22 +3,10 @@
 #include "cli/config.h"
 #include <ctype.h>
 
-/* One sentence behind its place. */
-static enum status at(struct err *err, struct str place, i32 line, const struct err *what)
+enum status config_at(struct err *err, struct str place, i32 line, const struct err *what)
 {
     if (line) return err_set(err, what->status, "%.*s:%d: %s", STR_ARG(place), line, what->text);
     return err_set(err, what->status, "%.*s: %s", STR_ARG(place), what->text);
-}
-
-static enum status unknown_key(struct str key, struct arena scratch, struct err *err)
-{
-    const struct option *near = option_nearest(key, scratch);
-    int                  len  = (int)MIN(key.len, 80);
-    if (!near)
-        return err_set(err, STATUS_USAGE, "unknown key %.*s; `frugal help options` lists them", len,
-                       key.data);
-    return err_set(err, STATUS_USAGE, "unknown key %.*s; did you mean %.*s?", len, key.data,
-                   STR_ARG(near->key));
 }
 
 struct config *config_new(struct arena *perm)
@@ -40,14 +28,14 @@ static enum status section_add(struct config *c, struct arena *perm, const struc
     if (section->kind != YAML_MAP) {
         err_set(&why, STATUS_USAGE, "%.*s: expected settings below it, a line each",
                 STR_ARG(section->key));
-        return at(err, c->file, section->line, &why);
+        return config_at(err, c->file, section->line, &why);
     }
     for (const struct yaml *v = section->first; v; v = v->next) {
         struct str key         = str_fmt(perm, "%.*s.%.*s", STR_ARG(section->key), STR_ARG(v->key));
         const struct option *o = option_find(key);
         enum status          st =
-            o ? option_set(o, &c->settings, v, perm, &why) : unknown_key(key, *perm, &why);
-        if (st) return at(err, c->file, v->line, &why);
+            o ? option_set(o, &c->settings, v, perm, &why) : option_unknown(key, *perm, &why);
+        if (st) return config_at(err, c->file, v->line, &why);
         c->origin[o - options] = (struct origin){ ORIGIN_FILE, v->line };
     }
     return STATUS_OK;
@@ -68,7 +56,7 @@ static enum status unknown_section(struct str name, struct arena scratch, struct
             return err_set(err, STATUS_USAGE, "unknown key %.*s; did you mean %.*s?", STR_ARG(name),
                            STR_ARG(ours));
     }
-    return unknown_key(name, scratch, err);
+    return option_unknown(name, scratch, err);
 }
 
 enum status config_add_file(struct config *c, struct arena *perm, struct str file, struct str text,
@@ -90,7 +78,7 @@ enum status config_add_file(struct config *c, struct arena *perm, struct str fil
             st = section_add(c, perm, section, err);
         } else {
             unknown_section(section->key, *perm, &why);
-            st = at(err, file, section->line, &why);
+            st = config_at(err, file, section->line, &why);
         }
     }
     return st;
@@ -124,13 +112,13 @@ static enum status unknown_variables(struct os *os, struct arena scratch, struct
         if (!str_cut(&pair, '=', &name)) continue;
         struct str key = key_of_variable(name, &here);
         if (!key.len || option_find(key)) continue;
-        unknown_key(key, here, &why);
-        return at(err, name, 0, &why);
+        option_unknown(key, here, &why);
+        return config_at(err, name, 0, &why);
     }
     return STATUS_OK;
 }
 
-/* The two variables that are no settings (see topics.def). */
+/* A variable that is no setting (see topics.def). */
 static enum status known_word(struct os *os, const char *name, const char *words, struct err *err)
 {
     struct str value = os->env(os, name), rest = str_of(words), word;
@@ -145,7 +133,6 @@ enum status config_add_environment(struct config *c, struct os *os, struct arena
                                    struct err *err)
 {
     enum status st = unknown_variables(os, *perm, err);
-    if (!st) st = known_word(os, "FRUGAL_ISA", "any|avx2|avx512|avx512bf16|amx", err);
     if (!st) st = known_word(os, "FRUGAL_KERNELS", "ref", err);
     if (st) return st;
     for (i64 i = 0; i < OPTION_COUNT; i++) {
@@ -156,7 +143,7 @@ enum status config_add_environment(struct config *c, struct os *os, struct arena
         if (!value.data) continue;
         if (option_set_text(&options[i], &c->settings, value, perm, &why)) {
             scratch = *perm;
-            return at(err, option_environment(&options[i], &scratch), 0, &why);
+            return config_at(err, option_environment(&options[i], &scratch), 0, &why);
         }
         c->origin[i] = (struct origin){ ORIGIN_ENVIRONMENT, 0 };
         layers_from(c, &options[i], option_environment(&options[i], perm));
@@ -176,10 +163,11 @@ enum status config_add_override(struct config *c, struct arena *perm, struct str
                        (int)MIN(key_value.len, 80), key_value.data);
 
     const struct option *o = option_find(key);
-    enum status          st =
-        o ? option_set_text(o, &c->settings, value, perm, &why) : unknown_key(key, *perm, &why);
-    if (st) return at(err, STR("command line"), 0, &why);
-    c->origin[o - options] = (struct origin){ ORIGIN_COMMAND_LINE, 0 };
+    bool back = o && o->kind != OPTION_TEXT && str_eq(value, STR("default")); /* takes back what others said */
+    if (back) value = o->initial;
+    enum status st = o ? option_set_text(o, &c->settings, value, perm, &why) : option_unknown(key, *perm, &why);
+    if (st) return config_at(err, STR("command line"), 0, &why);
+    c->origin[o - options] = (struct origin){ back ? ORIGIN_DEFAULT : ORIGIN_COMMAND_LINE, 0 };
     layers_from(c, o, STR("command line, model.layers"));
     return STATUS_OK;
 }
@@ -196,6 +184,7 @@ enum status config_read(struct os *os, struct arena *perm, struct str file,
     for (i64 i = 0; i < override_count && !st; i++)
         st = config_add_override(c, perm, overrides[i], err);
     if (!st) st = config_add_recipe(c, perm, err);
+    if (!st) st = config_check_needs(c, os, *perm, err);
     if (!st) *out = c;
     return st;
 }

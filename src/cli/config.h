@@ -5,7 +5,7 @@
 #define CLI_CONFIG_H
 #include "base/os.h"
 #include "cli/commands.h"
-#include "cli/options.h"
+#include "train/options.h"
 
 enum origin_kind {
     ORIGIN_DEFAULT,
@@ -45,6 +45,12 @@ enum status config_add_override(struct config *c, struct arena *perm, struct str
                                 struct err *err);
 /* Last: what train.recipe says of settings that are still at their default. */
 enum status config_add_recipe(struct config *c, struct arena *perm, struct err *err);
+
+/* After that: a setting that was given and would be ignored is an error (the column `needs` of options.def). */
+enum status config_check_needs(const struct config *c, struct os *os, struct arena scratch, struct err *err);
+
+/* One sentence behind its place: "run.yaml:4: …"; line 0: there is none. */
+enum status config_at(struct err *err, struct str place, i32 line, const struct err *what);
 
 /* "default", "recipe modern", "run.yaml:12", "environment FRUGAL_TRAIN_LR" or "command line". */
 struct str config_origin_text(const struct config *c, const struct option *o, struct arena *perm);

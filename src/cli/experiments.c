@@ -2,6 +2,7 @@
 #include "cli/experiments.h"
 #include "cli/tune.h"
 #include "cli/verdict_show.h"
+#include "run/bill.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -43,7 +44,7 @@ static enum status trial(struct lab *l, const struct ailing *a, struct str words
     *config               = *l->config;
     while (!st && str_cut(&words, ' ', &one)) st = config_add_override(config, &scratch, one, err);
     if (replay) config->settings.replay = 2 * MAX(l->whole.accumulate, 1);
-    if (!st) st = tune_run(l->cli->os, &config->settings, seconds, whole ? MEASURE_WHOLE : MEASURE_STEPS, &m, err);
+    if (!st) st = measure_run(l->cli->os, &config->settings, seconds, whole ? MEASURE_WHOLE : MEASURE_STEPS, &m, err);
     *out = m.seconds;
     return st;
 }
@@ -85,14 +86,14 @@ static f64 run_dollars(const struct lab *l)
     f64 by_epochs = t->epochs ? (f64)t->epochs * (f64)l->whole.train_samples : INFINITY;
     f64 samples   = MIN(by_steps, by_epochs);
     if (isinf(samples)) return NAN;
-    return samples * l->whole.seconds / 3600 * l->config->settings.train.usd_hour;
+    return bill_estimate_usd(l->config->settings.train.usd_hour, samples * l->whole.seconds);
 }
 
 enum status experiments_show(struct cli *c, const struct config *config, f64 seconds, struct err *err)
 {
     struct lab l = { .cli = c, .config = config, .trial_s = seconds * trial_part };
     if (!(seconds > 0)) return STATUS_OK;
-    enum status st = tune_run(c->os, &config->settings, seconds, MEASURE_WHOLE, &l.whole, err);
+    enum status st = measure_run(c->os, &config->settings, seconds, MEASURE_WHOLE, &l.whole, err);
     if (st) return st;
     struct arena   texts = arena_part(c->perm, 1 << 16);
     struct verdict v     = verdict_of(&l.whole.evidence, &texts);

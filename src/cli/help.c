@@ -135,6 +135,8 @@ static void add_option(struct textbuf *b, const struct option *o, struct arena p
     }
     add_row(b, STR("expects"), option_expects(o, &parts), 13);
     textbuf_fmt(b, "  default      %.*s\n", STR_ARG(o->initial.len ? o->initial : STR("empty")));
+    if (o->needs.len) add_row(b, STR("needs"), o->needs, 13);
+    textbuf_fmt(b, "  on resume    %.*s\n", STR_ARG(option_resume_text(o)));
     textbuf_fmt(b, "  example      %.*s=%.*s\n", STR_ARG(o->key), STR_ARG(o->example));
     textbuf_fmt(b, "  environment  %.*s\n", STR_ARG(option_environment(o, &parts)));
 }
@@ -162,7 +164,7 @@ static bool is_section(struct str word)
 static void add_layers(struct textbuf *b)
 {
     static const char *const layers[][3] = {
-#define LAYER(name, takes, alone, keys) { #name, keys, #alone },
+#define LAYER(name, build, takes, alone, keys) { #name, keys, #alone },
 #include "model/layers.def"
 #undef LAYER
     };

@@ -3,7 +3,7 @@
 #ifndef CLI_HELP_H
 #define CLI_HELP_H
 #include "cli/commands.h"
-#include "cli/options.h"
+#include "train/options.h"
 
 struct topic {
     struct str name;  /* "exit-codes" */

@@ -6,12 +6,6 @@
 #include <string.h>
 
 /* The build names those whose headers it found. */
-#ifndef FRUGAL_OPENBLAS_SONAME
-#define FRUGAL_OPENBLAS_SONAME NULL
-#endif
-#ifndef FRUGAL_ONEDNN_SONAME
-#define FRUGAL_ONEDNN_SONAME NULL
-#endif
 #ifndef FRUGAL_SQLITE_SONAME
 #define FRUGAL_SQLITE_SONAME NULL
 #endif
@@ -31,7 +25,7 @@ const struct library libraries[] = {
 };
 const i64 library_count = COUNT_OF(libraries);
 
-/* "OpenBLAS 0.3.21 NO_LAPACKE ...", "libcurl/7.88.1 OpenSSL/...", "1.2.13": from the first digit
+/* "libcurl/7.88.1 OpenSSL/...", "1.2.13": from the first digit
  * to the next blank. */
 static struct str number_in(struct str text)
 {
@@ -44,21 +38,13 @@ static struct str number_in(struct str text)
 
 struct str library_version(const struct library *l, struct arena *perm)
 {
-    struct three { /* how dnnl_version_t begins */
-        int major, minor, patch;
-    };
-    const void *(*version)(void);
+    const char *(*version)(void);
     if (!l->soname) return STR("");
     if (!l->symbol)
         return str_of(image_library(strcmp(l->name, "libpng") ? IMAGE_JPEG : IMAGE_PNG));
-    setenv("OPENBLAS_NUM_THREADS", "1", 0); /* or loading it starts threads */
     void *handle = dlopen(l->soname, RTLD_LAZY | RTLD_LOCAL);
     void *symbol = handle ? dlsym(handle, l->symbol) : NULL;
     if (!symbol) return STR("");
     memcpy(&version, &symbol, sizeof version); /* ISO C has no cast from object to function */
-    if (strcmp(l->symbol, "dnnl_version") == 0) {
-        const struct three *v = version();
-        return str_fmt(perm, "%d.%d.%d", v->major, v->minor, v->patch);
-    }
     return str_copy(perm, number_in(str_of(version())));
 }

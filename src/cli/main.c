@@ -1,18 +1,41 @@
 /* main.c - from argv to an exit code. What a command does is in its cmd_*.c. */
+#include "backend/cpu/kernel.h"
 #include "cli/commands.h"
 #include "cli/help.h"
+#include <unistd.h>
 
 enum { PERM_BYTES = 256 << 20 }; /* address space; only what is touched costs memory */
+
+/* A misspelt FRUGAL_VECTORS would change the kernels in silence; only help runs with one. */
+static enum status command_run(struct cli *cli, struct err *err)
+{
+    enum isa    cap;
+    enum status st = kernel_isa_cap(&cap, err);
+    if (st && !str_eq(cli->request->command->name, STR("help"))) return st;
+    return cli->request->command->run(cli, err);
+}
+
+/* Memory for plans and lists, that is; a run's own is asked for whole, and refused with a sentence. */
+static void no_memory(i64 bytes)
+{
+    static const char text[] =
+        "the system refuses more memory: raise `ulimit -v`, or the limit of this job or container, or "
+        "take a smaller model or batch\n";
+    (void)bytes;
+    if (write(STDERR_FILENO, text, sizeof text - 1) < 0) _exit(STATUS_WORLD);
+    _exit(STATUS_WORLD);
+}
 
 int main(int argc, char **argv)
 {
     static struct request request; /* 4 KiB that need not lie on the stack */
 
+    arena_on_refusal(no_memory);
     struct os   *os   = os_real();
     struct say   say  = say_open(os);
     struct arena perm = arena_open(PERM_BYTES);
-    struct cli   cli  = { os, &say, &perm, &request };
-    struct err   err  = { 0 };
+    struct cli   cli  = { os, &say, &perm, &request, NULL };
+    struct err   err  = { 0 }, lost;
     enum status  st;
 
     if (!perm.begin) {
@@ -20,11 +43,13 @@ int main(int argc, char **argv)
         say_message(&say, "%s\n", err.text);
         return STATUS_WORLD;
     }
-    st       = request_parse(argv + 1, argc - 1, &request, perm, &err);
-    say.json = request.flags & FLAG_json;
+    cli.clock = clock_of_process(&perm, os);
+    st        = request_parse(argv + 1, argc - 1, &request, perm, &err);
+    say.json  = request.flags & FLAG_json;
     if (!st && request.wants_help) say_text(&say, help_command(&perm, request.command));
-    else if (!st) st = request.command->run(&cli, &err);
+    else if (!st) st = command_run(&cli, &err);
 
+    if (os_maps_check(&lost) && st != STATUS_INTERRUPTED) st = lost.status, err = lost;
     if (st && err.text[0]) say_error(&say, &err, perm);
     if (say_close(&say, &err) && !st) {
         st = err.status;

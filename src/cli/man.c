@@ -90,6 +90,10 @@ static void add_settings(struct textbuf *b, struct arena *parts)
         add_sentence(b, o->help);
         textbuf_fmt(b, "Expects ");
         add_sentence(b, option_expects(o, &scratch));
+        if (o->needs.len) {
+            textbuf_fmt(b, "Needs ");
+            add_sentence(b, o->needs);
+        }
         if (o->more.len) {
             add_roff(b, o->more);
             textbuf_fmt(b, "\n");

@@ -6,7 +6,7 @@
 #include "plan/search.h"
 
 struct question {
-    struct plan_job    job;
+    struct plan_workload workload;
     struct plan_limits limits;
     struct catalogue  *catalogue;
     struct device     *devices;
@@ -24,8 +24,12 @@ struct question {
 };
 
 void note(struct question *q, struct str text);
-/* What is to be trained, with parts of its depth and width: fills in the job. */
+/* What is to be trained, with parts of its depth and width: fills in the workload. */
 enum status plan_ask(struct cli *c, struct question *q, struct err *err);
+
+/* plan_devices.c: the catalogue's machines and this one; and this processor's kernels timed for all later plans. */
+enum status plan_devices(struct cli *c, struct question *q, struct err *err);
+enum status plan_calibrate(struct cli *c, struct arena scratch, struct err *err);
 
 /* plan_learn.c: what the user's ledger says of lives, steps, starts, saves and loading. */
 void plan_learn(struct cli *c, struct question *q);
@@ -38,7 +42,7 @@ void plan_show(struct cli *c, const struct question *q, const struct plan_varian
 enum { PLAN_WORDS_MAX = 8 };
 const char *precision_text(enum dtype t); /* the word of train.precision */
 i64  plan_words(const struct plan_row *r, struct arena *perm, struct str out[PLAN_WORDS_MAX]);
-void plan_foretell(struct cli *c, const struct question *q, const struct plan_row *r);
+void plan_record(struct cli *c, const struct question *q, const struct plan_row *r);
 
 /* plan_scale.c: the best plan of narrower and shallower variants of the model. */
 enum status plan_scale(struct cli *c, const struct question *q, struct arena scratch,

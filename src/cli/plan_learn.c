@@ -99,7 +99,7 @@ static void learn_loading(struct cli *c, struct question *q, const struct lesson
     gethostname(host, sizeof host - 1);
     if (all) load = lesson_load_s(all, str_of(host), q->settings, &kept);
     if (load.runs) {
-        q->job.load_sample_s = load.value * pool_machine_threads();
+        q->workload.load_sample_s = load.value * pool_machine_threads();
         note(q, str_fmt(c->perm, "loading: %.3g samples a second here, by %lld runs that waited for them",
                         1 / load.value, (long long)load.runs));
     } else if (kept.runs) {

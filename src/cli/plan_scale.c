@@ -43,9 +43,9 @@ enum status plan_scale(struct cli *c, const struct question *asked, struct arena
         q.depth_part   = parts[i].depth;
         q.width_part   = parts[i].width;
         enum status st = plan_ask(c, &q, err);
-        if (!st) st = plan_compile(c->perm, &q.job, &v, scratch, err);
+        if (!st) st = plan_compile(c->perm, &q.workload, &v, scratch, err);
         if (st) return st;
-        plan_search(&q.job, &v, q.devices, q.rented_count, q.catalogue, &q.limits, r, scratch);
+        plan_search(&q.workload, &v, q.devices, q.rented_count, q.catalogue, &q.limits, r, scratch);
         if (r->count) show(c, &q, &v, &r->rows[0]);
     }
     return STATUS_OK;

@@ -84,7 +84,7 @@ static void json_row(struct cli *c, const struct question *q, i64 rank, const st
     event_bool(&b, "sharded", r->sharded);
     event_i64(&b, "batch", r->micro);
     event_i64(&b, "accumulate", r->accumulate);
-    event_i64(&b, "steps", q->job.steps);
+    event_i64(&b, "steps", q->workload.steps);
     event_f64(&b, "memory_bytes", r->memory_bytes);
     event_i64(&b, "memory_bytes_usable", r->device->target.memory_bytes);
     event_f64(&b, "step_s", r->step.step_s);
@@ -135,7 +135,7 @@ static void show_spot(struct cli *c, const struct question *q, const struct plan
     struct plan_row sure = *r;
     f64             off  = 1 - r->device->usd_h[PRICE_SPOT] / r->device->usd_h[PRICE_ON_DEMAND];
     sure.price           = PRICE_ON_DEMAND;
-    if (isnan(off) || !plan_price(&q->job, v, q->catalogue, &q->limits, 1, &sure, scratch)) return;
+    if (isnan(off) || !plan_price(&q->workload, v, q->catalogue, &q->limits, 1, &sure, scratch)) return;
     f64        pays = risk_break_even(&r->outcome, &sure.outcome);
     struct str from = pays > 0 ? str_fmt(&s, "from %.1f %% off", 100 * pays)
                                : STR("even without (machines taken early are free)");
@@ -190,10 +190,10 @@ static void show_remedies(struct cli *c, const struct question *q, const struct 
 {
     struct arena    s = *c->perm, scratch = arena_part(&s, SCRATCH_BYTES);
     struct plan_row half = *r, fewer = *r, more = *r;
-    struct plan_job longer = q->job;
+    struct plan_workload longer = q->workload;
     say_result(c->say, "  %.*s: %lld GPUs reach %.0f %% of their sum.", STR_ARG(where(&s, r)),
                (long long)r->gpus, 100 * r->step.efficiency);
-    if (!r->sharded && plan_price(&q->job, v, q->catalogue, &q->limits, 0.5, &half, scratch))
+    if (!r->sharded && plan_price(&q->workload, v, q->catalogue, &q->limits, 0.5, &half, scratch))
         say_result(c->say, " Gradients sent as bf16: %.*s.",
                    STR_ARG(text_dollars(&s, half.bill.total)));
     longer.batch_total *= 4;
@@ -203,7 +203,7 @@ static void show_remedies(struct cli *c, const struct question *q, const struct 
                    STR_ARG(text_dollars(&s, more.bill.total)));
     fewer.gpus /= 2;
     fewer.machines = MAX(1, fewer.machines / 2);
-    if (plan_price(&q->job, v, q->catalogue, &q->limits, 1, &fewer, scratch))
+    if (plan_price(&q->workload, v, q->catalogue, &q->limits, 1, &fewer, scratch))
         say_result(c->say, " Half the GPUs: %.*s in %.*s.",
                    STR_ARG(text_dollars(&s, fewer.bill.total)),
                    STR_ARG(hours_text(&s, fewer.hours)));
@@ -217,7 +217,7 @@ static void show_mixed(struct cli *c, const struct question *q, const struct pla
     f64          spot = r->device->usd_h[PRICE_SPOT], list = r->device->usd_h[PRICE_ON_DEMAND];
     if (isnan(q->limits.deadline_s) || !(spot >= 0) || !(list >= 0) || q->limits.runs > 1) return;
     struct risk_mixed m   = plan_mixed(r, &q->limits, scratch);
-    f64               usd = (f64)r->machines * (m.spot_s * spot + m.on_demand_s * list) / 3600;
+    f64               usd = (f64)r->machines * (bill_estimate_usd(spot, m.spot_s) + bill_estimate_usd(list, m.on_demand_s));
     say_result(
         c->say,
         "  %.*s, spot while there is any and on-demand when behind: %.*s, in time in %.0f %% "
@@ -272,9 +272,9 @@ void plan_show(struct cli *c, const struct question *q, const struct plan_varian
     }
     say_heading(c->say,
                 str_z(&s, str_fmt(&s, "%.*s: %s parameters, %lld steps of %lld samples%s",
-                                  STR_ARG(q->job.name),
+                                  STR_ARG(q->workload.name),
                                   str_z(&s, str_trim(text_si(&s, v->parameters))),
-                                  (long long)q->job.steps, (long long)q->job.batch_total,
+                                  (long long)q->workload.steps, (long long)q->workload.batch_total,
                                   q->limits.runs > 1 ? ", several runs" : "")));
     say_result(c->say, "%3s %10s %9s %6s %6s  %-10s %-30s %-5s %-12s %-8s %8s %8s %5s  %s\n", "",
                "dollars", "time", "taken", "in time", "market", "machine", "", "batch", "recompute",

@@ -2,7 +2,8 @@
  * of it, so that `frugal report` can hold the bill against it. */
 #include "cli/config.h"
 #include "cli/plan.h"
-#include "cli/record.h"
+#include "cli/jobs.h"
+#include "job/predict.h"
 
 static const char *market_of(enum price p)
 {
@@ -27,20 +28,19 @@ const char *precision_text(enum dtype t)
 
 i64 plan_words(const struct plan_row *r, struct arena *perm, struct str out[PLAN_WORDS_MAX])
 {
-    bool        every = r->variant->recompute.kind == RECOMPUTE_EVERY;
-    i64         n     = 0;
-    out[n++]          = str_fmt(perm, "train.precision=%s", precision_text(r->precision));
-    out[n++]          = str_fmt(perm, "train.batch=%lld", (long long)r->micro);
-    out[n++]          = str_fmt(perm, "train.accumulate=%lld", (long long)r->accumulate);
-    out[n++] = str_fmt(perm, "train.recompute=%s", every ? "every" : recompute_text(r->variant));
-    if (every) out[n++] = STR("train.recompute_every=2");
+    bool every = r->variant->recompute.kind == RECOMPUTE_EVERY;
+    i64  n     = 0, batch = r->micro * r->accumulate * r->gpus;
+    out[n++] = str_fmt(perm, "train.precision=%s", precision_text(r->precision));
+    out[n++] = str_fmt(perm, "train.batch=%lld", (long long)batch);
+    out[n++] = str_fmt(perm, "train.micro_batch=%lld", (long long)r->micro);
+    out[n++] = str_fmt(perm, "train.recompute=%s", every ? "2" : recompute_text(r->variant));
     if (!r->device->row) return n;
     out[n++] = str_fmt(perm, "run.machine=%.*s", STR_ARG(machine_of(r, perm)));
     out[n++] = str_fmt(perm, "run.market=%s", market_of(r->price));
     return n;
 }
 
-void plan_foretell(struct cli *c, const struct question *q, const struct plan_row *r)
+void plan_record(struct cli *c, const struct question *q, const struct plan_row *r)
 {
     const struct request *ask = c->request;
     struct str            all[ARGUMENTS_MAX + PLAN_WORDS_MAX];
@@ -60,5 +60,6 @@ void plan_foretell(struct cli *c, const struct question *q, const struct plan_ro
                                   .device      = r->device->model,
                                   .precision   = str_of(precision_text(r->precision)),
                                   .rates       = r->device->rates_key };
-    record_prediction(c, config, &row);
+    struct job job = job_of(c, config, "");
+    predict_keep(&job, &row);
 }

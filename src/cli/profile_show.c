@@ -11,6 +11,7 @@ enum {
     RESERVE_GIB   = 4,
     SPARK_COLUMNS = 60,
     HOLDERS_SHOWN = 6,
+    ROWS_MAX      = 20, /* of the table of ops */
     WHAT_COLUMNS  = 60
 }; /* address space only */
 
@@ -23,16 +24,16 @@ static void show_parts(struct say *say, const struct profile *p, struct arena sc
         say_heading(say, "A step by part");
         say_result(say, "  %-12s %10s %7s\n", "part", "ms", "share");
     }
-    for (i64 i = 0; i < PART_COUNT; i++) {
+    for (i64 i = 0; i < PART_LOOP_COUNT; i++) {
         if (say->json) {
             struct textbuf b = event_begin(&scratch, "profile_part");
-            event_str(&b, "part", str_of(split_name((enum part)i)));
+            event_str(&b, "part", str_of(clock_part_name((enum part)i)));
             event_i64(&b, "ns", s.ns[i]);
             event_end(&b, say);
         } else if (s.ns[i]) {
-            say_result(say, "  %-12s %10.4f %6.1f%%  %s\n", split_name((enum part)i),
+            say_result(say, "  %-12s %10.4f %6.1f%%  %s\n", clock_part_name((enum part)i),
                        1e-6 * (f64)s.ns[i] / steps, 100 * (f64)s.ns[i] / all,
-                       split_help((enum part)i));
+                       clock_part_help((enum part)i));
         }
     }
     if (!say->json) say_result(say, "  %-12s %10.4f %6.1f%%\n", "all", 1e-6 * all / steps, 100.0);
@@ -65,12 +66,12 @@ static void op_words(struct say *say, const struct op_row *r, f64 steps, f64 all
                STR_ARG(flops), STR_ARG(moved), STR_ARG(memory), STR_ARG(roof), STR_ARG(what));
 }
 
-static void show_ops(const struct profile_shown *shown, const struct train_profile *e,
+static void show_ops(const struct profile_shown *shown, const struct event_profile *e,
                      struct arena scratch)
 {
     struct say     *say   = shown->cli->say;
     struct op_table t     = profile_table(e->profile, e->target, &scratch);
-    i64             limit = shown->config->limit ? MIN(shown->config->limit, t.count) : t.count;
+    i64             limit = say->json ? t.count : MIN(t.count, ROWS_MAX);
     f64             all_s = 0, steps = (f64)profile_steps(e->profile);
     for (i64 i = 0; i < t.count; i++) all_s += t.rows[i].seconds;
     if (!say->json) {
@@ -83,7 +84,7 @@ static void show_ops(const struct profile_shown *shown, const struct train_profi
         if (say->json) op_event(say, &t.rows[i], scratch);
         else op_words(say, &t.rows[i], steps, all_s, scratch);
     if (!say->json && limit < t.count)
-        say_result(say, "  and %lld more: limit=0 shows all\n", (long long)(t.count - limit));
+        say_result(say, "  and %lld more: --json has them all\n", (long long)(t.count - limit));
 }
 
 static void memory_event(struct say *say, const struct program *p, const struct memory_use *m,
@@ -158,7 +159,7 @@ static void show_memory(struct say *say, const struct program_set *set, struct a
     }
 }
 
-static void write_trace(struct profile_shown *shown, const struct train_profile *e,
+static void write_trace(struct profile_shown *shown, const struct event_profile *e,
                         struct arena scratch)
 {
     struct say *say     = shown->cli->say;
@@ -176,7 +177,7 @@ static void write_trace(struct profile_shown *shown, const struct train_profile 
                     (long long)profile_span_count(e->profile), (long long)dropped);
 }
 
-static void on_profile(void *context, const struct train_profile *e)
+static void on_profile(void *context, const struct event_profile *e)
 {
     struct profile_shown *shown = context;
     struct say           *say   = shown->cli->say;
@@ -205,7 +206,7 @@ static void on_profile(void *context, const struct train_profile *e)
     arena_close(&room);
 }
 
-struct train_listener profile_listener(struct profile_shown *p, const struct train_listener *next)
+struct subscriber profile_subscriber(struct profile_shown *p, const struct subscriber *next)
 {
-    return (struct train_listener){ .context = p, .next = next, .on_profile = on_profile };
+    return (struct subscriber){ .context = p, .next = next, .on_profile = on_profile };
 }

@@ -1,4 +1,4 @@
-/* profile_show.h - the listener that shows a profile: parts, ops, memory; and writes its trace. */
+/* profile_show.h - the subscriber that shows a profile: parts, ops, memory; and writes its trace. */
 #ifndef CLI_PROFILE_SHOW_H
 #define CLI_PROFILE_SHOW_H
 #include "cli/commands.h"
@@ -11,6 +11,6 @@ struct profile_shown {
     struct err                   err; /* of the trace, which could not be written; else status 0 */
 };
 
-struct train_listener profile_listener(struct profile_shown *p, const struct train_listener *next);
+struct subscriber profile_subscriber(struct profile_shown *p, const struct subscriber *next);
 
 #endif

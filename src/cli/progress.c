@@ -1,9 +1,6 @@
 /* progress.c - what a run looks like while it runs, and when it is done. */
 #include "cli/progress.h"
-#include "base/json.h"
-#include "cli/peak.h"
 #include "cli/verdict_show.h"
-#include "plan/catalogue.h"
 #include "train/noise.h"
 #include <math.h>
 
@@ -13,7 +10,7 @@ static const f64 live_every_s = 0.1, plain_every_s = 5.0, json_every_s = 1.0;
 
 enum { BAR_COLUMNS = 10 };
 
-static void add_metric(struct textbuf *b, struct arena *scratch, struct train_metric m)
+static void add_metric(struct textbuf *b, struct arena *scratch, struct event_metric m)
 {
     struct str name = m.name, value = text_metric(scratch, m.name, m.value);
     if (str_eq(name, STR("accuracy"))) name = STR("acc");
@@ -28,17 +25,16 @@ static struct str text_rate(struct arena *perm, f64 rate)
 }
 
 /* "975 steps/s  p50/95/99 1.02/1.1/1.31 ms  wait 3 %  MFU 41 %": what is left out is not known. */
-static void add_speed(struct textbuf *b, struct arena *parts, const struct train_progress *t, f64 mfu)
+static void add_speed(struct textbuf *b, struct arena *parts, const struct event_step *t)
 {
-    const struct quantiles *q = t->times;
-    if (q && q->count)
+    if (!isnan(t->steps_per_s))
         textbuf_fmt(b, "  %.*s steps/s  p50/95/99 %.3g/%.3g/%.3g ms  wait %.0f %%",
-                    STR_ARG(text_rate(parts, quantiles_per_s(q))), 1e3 * quantiles_at(q, 0.5), 1e3 * quantiles_at(q, 0.95),
-                    1e3 * quantiles_at(q, 0.99), 100 * t->input_share);
-    if (!isnan(mfu)) textbuf_fmt(b, "  MFU %.0f %%", 100 * mfu);
+                    STR_ARG(text_rate(parts, t->steps_per_s)), 1e3 * t->step_p50_s, 1e3 * t->step_p95_s,
+                    1e3 * t->step_p99_s, 100 * t->input_share);
+    if (!isnan(t->mfu)) textbuf_fmt(b, "  MFU %.0f %%", 100 * t->mfu);
 }
 
-struct str progress_line(struct arena *perm, const struct train_progress *t, f64 mfu)
+struct str progress_line(struct arena *perm, const struct event_step *t)
 {
     struct arena   parts = arena_part(perm, 4096); /* so that the line grows in place */
     struct textbuf b     = textbuf_new(perm);
@@ -48,20 +44,20 @@ struct str progress_line(struct arena *perm, const struct train_progress *t, f64
     textbuf_fmt(&b, "step %lld", (long long)t->step);
     if (t->steps) textbuf_fmt(&b, "/%lld", (long long)t->steps);
     if (!isnan(t->loss)) textbuf_fmt(&b, "  loss %.4f", t->loss);
-    if (t->metric.name.len) add_metric(&b, &parts, t->metric);
-    if (t->scaling.skipped) textbuf_fmt(&b, "  skipped %lld", (long long)t->scaling.skipped);
+    for (i64 i = 0; i < t->metrics.count; i++) add_metric(&b, &parts, t->metrics.items[i]);
+    if (t->skipped) textbuf_fmt(&b, "  skipped %lld", (long long)t->skipped);
     if (isfinite(t->samples_per_s))
         textbuf_fmt(&b, "  %.*s %s/s", STR_ARG(rate), words ? "tokens" : "samples");
     if (!isnan(t->eta_s)) textbuf_fmt(&b, "  ETA %.*s", STR_ARG(text_clock(&parts, t->eta_s)));
     if (!isnan(t->dollars)) textbuf_fmt(&b, "  %.*s", STR_ARG(text_dollars(&parts, t->dollars)));
     if (t->remote_age_s > 0)
         textbuf_fmt(&b, "  remote %.*s old", STR_ARG(text_clock(&parts, t->remote_age_s)));
-    add_speed(&b, &parts, t, mfu); /* last: a narrow terminal cuts the end off */
+    add_speed(&b, &parts, t); /* last: a narrow terminal cuts the end off */
     return textbuf_str(&b);
 }
 
 /* The line behind a bar, where the terminal has room for one. */
-static struct str with_bar(struct arena *perm, const struct train_progress *t, struct str line,
+static struct str with_bar(struct arena *perm, const struct event_step *t, struct str line,
                            i64 columns)
 {
     char bar[BAR_COLUMNS + 1] = { 0 };
@@ -71,19 +67,7 @@ static struct str with_bar(struct arena *perm, const struct train_progress *t, s
     return str_fmt(perm, "[%s] %.*s", bar, STR_ARG(line));
 }
 
-static void event_metrics(struct textbuf *b, const struct train_metric *metrics, i64 count)
-{
-    textbuf_fmt(b, ",\"metrics\":{");
-    for (i64 i = 0; i < count; i++) {
-        if (i) textbuf_fmt(b, ",");
-        json_add_string(b, metrics[i].name);
-        textbuf_fmt(b, ":");
-        json_add_f64(b, metrics[i].value);
-    }
-    textbuf_fmt(b, "}");
-}
-
-static void start_words(struct progress *p, const struct train_start *t)
+static void start_words(struct progress *p, const struct event_start *t)
 {
     struct arena scratch = p->scratch;
     struct str   batch   = str_fmt(&scratch, "%lld", (long long)t->batch);
@@ -118,195 +102,113 @@ static void start_words(struct progress *p, const struct train_start *t)
                     (long long)(t->batch * t->accumulate));
 }
 
-static void on_start(void *context, const struct train_start *t)
+static void say_event(struct progress *p, enum event_kind kind, const void *event)
 {
-    struct progress *p       = context;
-    struct arena     scratch = p->scratch;
-    p->usd_hour              = t->usd_hour;
-    p->peak_flops_s          = peak_flops_s(t->device, t->precision);
-    if (!p->say->json) {
-        start_words(p, t);
-        return;
-    }
-    struct textbuf b = event_begin(&scratch, "start");
-    event_str(&b, "version", STR(FRUGAL_VERSION));
-    event_str(&b, "device", t->device);
-    event_i64(&b, "parameters", t->parameters);
-    event_i64(&b, "parameters_trained", t->parameters_trained);
-    event_i64(&b, "train_samples", t->train_samples);
-    event_i64(&b, "eval_samples", t->eval_samples);
-    event_i64(&b, "batch", t->batch);
-    event_i64(&b, "accumulate", t->accumulate);
-    event_str(&b, "batch_reason", t->batch_reason);
-    event_bool(&b, "batch_norm", t->batch_norm);
-    event_i64(&b, "steps", t->steps);
-    event_i64(&b, "epochs", t->epochs);
-    event_i64(&b, "arena_bytes_planned", t->arena_bytes_planned);
-    event_str(&b, "metric", t->metric);
-    event_i64(&b, "checkpoint_bytes", t->checkpoint_bytes);
-    event_i64(&b, "copy_bytes", t->copy_bytes);
-    event_f64(&b, "flops_step", t->flops_step);
-    event_f64(&b, "lr", t->lr);
-    event_str(&b, "optimiser", t->optimiser);
-    event_str(&b, "optimiser_reason", t->optimiser_reason);
-    event_f64(&b, "muon_share", t->muon_share);
-    event_str(&b, "precision", t->precision);
-    event_str(&b, "precision_reason", t->precision_reason);
-    event_f64(&b, "usd_hour", t->usd_hour);
-    event_end(&b, p->say);
+    struct arena   scratch = p->scratch;
+    struct textbuf b       = textbuf_new(&scratch);
+    event_json(kind, event, &b);
+    say_line(p->say, &b);
+}
+
+static void on_start(void *context, const struct event_start *t)
+{
+    struct progress *p = context;
+    p->usd_hour        = t->usd_hour;
+    if (p->say->json) say_event(p, EVENT_start, t);
+    else start_words(p, t);
+}
+
+static void finding_words(struct say *s, const struct event_finding *e)
+{
+    say_message(s, "warning: %.*s [%.*s]\n", STR_ARG(e->text), STR_ARG(e->rule));
 }
 
 void say_finding(struct say *s, const struct finding *f, struct arena scratch)
 {
-    const char *rule = lint_rules[f->rule].name;
+    struct event_finding e = { str_of(lint_rules[f->rule].name), f->text };
+    struct textbuf       b = textbuf_new(&scratch);
     if (!s->json) {
-        say_message(s, "warning: %.*s [%s]\n", STR_ARG(f->text), rule);
+        finding_words(s, &e);
         return;
     }
-    struct textbuf b = event_begin(&scratch, "finding");
-    event_str(&b, "rule", str_of(rule));
-    event_str(&b, "text", f->text);
-    event_end(&b, s);
+    event_json(EVENT_finding, &e, &b);
+    say_line(s, &b);
 }
 
-static void on_note(void *context, struct str text)
-{
-    struct progress *p       = context;
-    struct arena     scratch = p->scratch;
-    if (!p->say->json) {
-        say_message(p->say, "note: %.*s\n", STR_ARG(text));
-        return;
-    }
-    struct textbuf b = event_begin(&scratch, "note");
-    event_str(&b, "text", text);
-    event_end(&b, p->say);
-}
-
-static void on_finding(void *context, const struct finding *f)
+static void on_note(void *context, const struct event_note *e)
 {
     struct progress *p = context;
-    say_finding(p->say, f, p->scratch);
+    if (p->say->json) say_event(p, EVENT_note, e);
+    else say_message(p->say, "note: %.*s\n", STR_ARG(e->text));
 }
 
-/* Of the catalogue's peak; of the measured one where it has none. */
-static f64 mfu_of(const struct progress *p, f64 model_flops_per_s, f64 measured_flops_s)
-{
-    return model_flops_per_s / (isnan(p->peak_flops_s) ? measured_flops_s : p->peak_flops_s);
-}
-
-static void step_event(struct progress *p, const struct train_progress *t)
-{
-    struct arena   scratch = p->scratch;
-    struct textbuf b       = event_begin(&scratch, "step");
-    bool           timed   = t->times && t->times->count;
-    event_i64(&b, "step", t->step);
-    event_i64(&b, "steps", t->steps);
-    event_i64(&b, "epoch", t->epoch);
-    event_f64(&b, "elapsed_s", t->elapsed_s);
-    event_f64(&b, "lr", t->lr);
-    event_f64(&b, "loss", t->loss);
-    event_metrics(&b, &t->metric, t->metric.name.len ? 1 : 0);
-    event_f64(&b, "loss_scale", t->scaling.scale);
-    event_i64(&b, "skipped", t->scaling.skipped);
-    event_f64(&b, "samples_per_s", t->samples_per_s);
-    event_f64(&b, "tokens_per_s", t->tokens_per_s);
-    event_f64(&b, "steps_per_s", timed ? quantiles_per_s(t->times) : NAN);
-    event_f64(&b, "step_p50_s", timed ? quantiles_at(t->times, 0.5) : NAN);
-    event_f64(&b, "step_p95_s", timed ? quantiles_at(t->times, 0.95) : NAN);
-    event_f64(&b, "step_p99_s", timed ? quantiles_at(t->times, 0.99) : NAN);
-    event_f64(&b, "input_share", t->input_share);
-    event_f64(&b, "mfu", mfu_of(p, t->model_flops_per_s, t->peak_flops_s));
-    event_f64(&b, "dollars", t->dollars);
-    event_f64(&b, "remote_age_s", t->remote_age_s > 0 ? t->remote_age_s : NAN);
-    event_end(&b, p->say);
-}
-
-static void on_step(void *context, const struct train_progress *t)
+static void on_finding(void *context, const struct event_finding *e)
 {
     struct progress *p = context;
-    bool due = p->every ? t->step % p->every == 0 : t->elapsed_s >= p->next_s || t->step == 1;
+    if (p->say->json) say_event(p, EVENT_finding, e);
+    else finding_words(p->say, e);
+}
+
+static void on_step(void *context, const struct event_step *e)
+{
+    struct progress *p = context;
+    bool due = p->every ? e->step % p->every == 0 : e->elapsed_s >= p->next_s || e->step == 1;
     if (!due) return;
-    struct arena scratch = p->scratch;
-    bool         live    = p->say->live && !p->say->json;
-    p->next_s = t->elapsed_s + (p->say->json ? json_every_s : live ? live_every_s : plain_every_s);
+    struct event_step t       = *e;
+    struct arena      scratch = p->scratch;
+    bool              live    = p->say->live && !p->say->json;
+    p->next_s = t.elapsed_s + (p->say->json ? json_every_s : live ? live_every_s : plain_every_s);
+    event_step_fill(&t);
     if (p->say->json) {
-        step_event(p, t);
+        say_event(p, EVENT_step, &t);
         return;
     }
-    struct str line = progress_line(&scratch, t, mfu_of(p, t->model_flops_per_s, t->peak_flops_s));
+    struct str line = progress_line(&scratch, &t);
     if (!live) say_message(p->say, "%.*s\n", STR_ARG(line));
-    else say_live(p->say, with_bar(&scratch, t, line, p->say->columns));
+    else say_live(p->say, with_bar(&scratch, &t, line, p->say->columns));
 }
 
-static void on_eval(void *context, const struct train_eval *t)
+static void on_eval(void *context, const struct event_eval *t)
 {
     struct progress *p       = context;
     struct arena     scratch = p->scratch;
     if (p->say->json) {
-        struct textbuf b = event_begin(&scratch, "eval");
-        event_i64(&b, "step", t->step);
-        event_i64(&b, "epoch", t->epoch);
-        event_f64(&b, "elapsed_s", t->elapsed_s);
-        event_f64(&b, "eval_s", t->eval_s);
-        event_i64(&b, "samples", t->samples);
-        event_f64(&b, "loss", t->loss);
-        event_metrics(&b, t->metrics, t->metric_count);
-        event_bool(&b, "target_reached", t->target_reached);
-        event_f64(&b, "forecast", t->forecast.value);
-        event_f64(&b, "reach", t->forecast.reach);
-        event_f64(&b, "dollars", t->dollars);
-        event_end(&b, p->say);
+        say_event(p, EVENT_eval, t);
         return;
     }
     struct arena   parts = arena_part(&scratch, 4096);
     struct textbuf b     = textbuf_new(&scratch);
     textbuf_fmt(&b, "evaluated after step %lld, epoch %lld:  loss %.4f", (long long)t->step,
                 (long long)t->epoch, t->loss);
-    for (i64 i = 0; i < t->metric_count; i++) add_metric(&b, &parts, t->metrics[i]);
-    if (!isnan(t->forecast.reach) && !t->target_reached)
-        textbuf_fmt(&b, "  chance of the target %.0f %%", 100 * t->forecast.reach);
+    for (i64 i = 0; i < t->metrics.count; i++) add_metric(&b, &parts, t->metrics.items[i]);
+    if (!isnan(t->reach) && !t->target_reached)
+        textbuf_fmt(&b, "  chance of the target %.0f %%", 100 * t->reach);
     say_message(p->say, "%.*s%s\n", STR_ARG(textbuf_str(&b)),
                 t->target_reached ? "  target reached" : "");
 }
 
-static void on_rollback(void *context, const struct train_rollback *t)
+static void on_rollback(void *context, const struct event_rollback *t)
 {
-    struct progress *p       = context;
-    struct arena     scratch = p->scratch;
+    struct progress *p = context;
     if (p->say->json) {
-        struct textbuf b = event_begin(&scratch, "rollback");
-        event_i64(&b, "step", t->step);
-        event_i64(&b, "to_step", t->to_step);
-        event_i64(&b, "rollbacks", t->count);
-        event_f64(&b, "lr_factor", t->lr_factor);
-        event_str(&b, "why", str_of(t->why));
-        event_end(&b, p->say);
+        say_event(p, EVENT_rollback, t);
         return;
     }
     say_message(
         p->say,
-        "%s: back to the weights of step %lld, on with %g of the learning rate (%lld of %lld "
+        "%.*s: back to the weights of step %lld, on with %g of the learning rate (%lld of %lld "
         "times)\n",
-        t->why, (long long)t->to_step, t->lr_factor, (long long)t->count, (long long)t->count_max);
+        STR_ARG(t->why), (long long)t->to_step, t->lr_factor, (long long)t->rollbacks, (long long)t->rollbacks_max);
 }
 
-static void event_startup(struct textbuf *b, const struct train_startup *s)
-{
-    event_f64(b, "start_data_s", s->data);
-    event_f64(b, "start_device_s", s->device);
-    event_f64(b, "start_compile_s", s->compile);
-    event_f64(b, "start_kernels_s", s->kernels);
-    event_f64(b, "start_weights_s", s->weights);
-}
-
-static void checkpoint_words(struct say *s, const struct train_checkpoint *t)
+static void checkpoint_words(struct say *s, const struct event_checkpoint *t)
 {
     long long step = (long long)t->step;
-    switch (t->kind) {
+    switch (t->what) {
     case CHECKPOINT_RESUMED:
         if (t->text.len)
-            say_message(s, "goes on from step %lld, not to the bit: %.*s\n", step, STR_ARG(t->text));
-        else say_message(s, "goes on from step %lld, to the bit\n", step);
+            say_message(s, "resumed at step %lld, not bit-exact: %.*s\n", step, STR_ARG(t->text));
+        else say_message(s, "resumed at step %lld, bit-exact\n", step);
         break;
     case CHECKPOINT_INTERVAL: say_message(s, "checkpoints %.*s\n", STR_ARG(t->text)); break;
     case CHECKPOINT_DAMAGED:
@@ -328,135 +230,43 @@ static void checkpoint_words(struct say *s, const struct train_checkpoint *t)
     }
 }
 
-static void on_checkpoint(void *context, const struct train_checkpoint *t)
+static void on_checkpoint(void *context, const struct event_checkpoint *t)
 {
-    struct progress *p       = context;
-    struct arena     scratch = p->scratch;
-    if (!p->say->json) {
-        checkpoint_words(p->say, t);
-        return;
-    }
-    bool           saved = t->kind == CHECKPOINT_SAVED;
-    struct textbuf b     = event_begin(&scratch, "checkpoint");
-    event_str(&b, "what", train_checkpoint_name(t->kind));
-    event_i64(&b, "step", t->step);
-    event_str(&b, "text", t->text);
-    event_f64(&b, "blocked_s", saved ? t->blocked_s : NAN);
-    event_f64(&b, "persist_s", saved ? t->persist_s : NAN);
-    event_f64(&b, "bytes", saved ? (f64)t->bytes : NAN);
-    event_end(&b, p->say);
+    struct progress *p = context;
+    if (p->say->json) say_event(p, EVENT_checkpoint, t);
+    else checkpoint_words(p->say, t);
 }
 
-static void saving_fields(struct textbuf *b, const struct train_saving *v)
-{
-    event_i64(b, "checkpoints", v->count);
-    event_i64(b, "checkpoints_failed", v->failed);
-    event_i64(b, "checkpoints_late", v->late);
-    event_f64(b, "checkpoint_step", v->step < 0 ? NAN : (f64)v->step);
-    event_f64(b, "resumed_step", v->resumed_step < 0 ? NAN : (f64)v->resumed_step);
-    event_f64(b, "checkpoint_blocked_s", v->blocked_s);
-    event_f64(b, "checkpoint_total_s", v->total_s);
-    event_f64(b, "remote_step", v->remote_step < 0 ? NAN : (f64)v->remote_step);
-    event_i64(b, "remote_puts", v->remote_puts);
-    event_i64(b, "remote_gets", v->remote_gets);
-    event_i64(b, "remote_bytes", v->remote_bytes);
-}
-
-/* At AWS's list prices: the catalogue's first class, where shards are put unless something else is said. */
-static f64 request_dollars(const struct train_saving *v)
-{
-    struct arena memory = arena_open((i64)64 << 20);
-    if (!memory.begin) return NAN;
-    const struct storage *s = catalogue_storage(catalogue_new(&memory), STR("aws"), STR(""));
-    f64 dollars = ((f64)v->remote_puts * s->put_1000_usd + (f64)v->remote_gets * s->get_1000_usd) / 1000;
-    arena_close(&memory);
-    return dollars;
-}
-
-static void remote_words(struct say *s, const struct train_saving *v, struct arena scratch)
+static void remote_words(struct say *s, const struct event_done *v, struct arena scratch)
 {
     if (!v->remote_puts) return;
     say_result(s, "%-12s", "object store");
     if (v->remote_step >= 0) say_result(s, " step %lld is there", (long long)v->remote_step);
     else say_result(s, " nothing is there");
     struct str sent = text_bytes(&scratch, (f64)v->remote_bytes);
-    say_result(s, "; %.*s sent, %lld requests for %.*s at AWS's prices\n", STR_ARG(sent),
-               (long long)(v->remote_puts + v->remote_gets),
-               STR_ARG(text_dollars(&scratch, request_dollars(v))));
+    say_result(s, "; %.*s sent, %lld requests", STR_ARG(sent), (long long)(v->remote_puts + v->remote_gets));
+    if (!isnan(v->requests_usd)) say_result(s, " for %.*s", STR_ARG(text_dollars(&scratch, v->requests_usd)));
+    else say_result(s, ", whose price is not known");
+    say_result(s, "\n");
 }
 
-static void saving_words(struct say *s, const struct train_saving *v, struct arena scratch)
+static void saving_words(struct say *s, const struct event_done *v, struct arena scratch)
 {
-    if (!v->count && !v->failed) return;
-    say_result(s, "%-12s%lld saved", "checkpoints ", (long long)v->count);
-    if (v->failed) say_result(s, ", %lld failed", (long long)v->failed);
-    if (v->late) say_result(s, ", %lld late", (long long)v->late);
-    if (v->count)
-        say_result(s, "; the newest of step %lld, %.*s", (long long)v->step,
-                   STR_ARG(text_bytes(&scratch, (f64)v->bytes)));
-    say_result(s, "; steps stood still for %.3g s", v->blocked_s);
-    if (!isnan(v->total_s)) say_result(s, ", all they took was %.3g s", v->total_s);
+    if (!v->checkpoints && !v->checkpoints_failed) return;
+    say_result(s, "%-12s%lld saved", "checkpoints ", (long long)v->checkpoints);
+    if (v->checkpoints_failed) say_result(s, ", %lld failed", (long long)v->checkpoints_failed);
+    if (v->checkpoints_late) say_result(s, ", %lld late", (long long)v->checkpoints_late);
+    if (v->checkpoints)
+        say_result(s, "; the newest of step %lld, %.*s", (long long)v->checkpoint_step,
+                   STR_ARG(text_bytes(&scratch, (f64)v->checkpoint_bytes)));
+    say_result(s, "; steps stood still for %.3g s", v->checkpoint_blocked_s);
+    if (!isnan(v->checkpoint_total_s)) say_result(s, ", all they took was %.3g s", v->checkpoint_total_s);
     say_result(s, "\n");
     remote_words(s, v, scratch);
 }
 
-static void event_split(struct textbuf *b, const struct step_split *s)
-{
-    textbuf_fmt(b, ",\"split_ns\":{");
-    for (i64 i = 0; i < PART_COUNT; i++)
-        textbuf_fmt(b, "%s\"%s\":%lld", i ? "," : "", split_name(i), (long long)s->ns[i]);
-    textbuf_fmt(b, "}");
-}
-
-static void done_event(struct progress *p, const struct train_result *r)
-{
-    struct arena   scratch = p->scratch;
-    struct textbuf b       = event_begin(&scratch, "done");
-    event_i64(&b, "steps", r->steps);
-    event_i64(&b, "epochs", r->epochs);
-    event_f64(&b, "seconds", r->seconds);
-    event_f64(&b, "first_step_ms", r->first_step_ms);
-    event_startup(&b, &r->startup);
-    event_f64(&b, "samples_per_s", r->samples_per_s);
-    event_f64(&b, "tokens_per_s", r->tokens_per_s);
-    event_f64(&b, "flops_per_s", r->flops_per_s);
-    event_f64(&b, "steps_per_s", r->steps_per_s);
-    event_f64(&b, "step_p50_s", r->step_p50_s);
-    event_f64(&b, "step_p95_s", r->step_p95_s);
-    event_f64(&b, "step_p99_s", r->step_p99_s);
-    event_f64(&b, "input_share", r->input_share);
-    event_split(&b, &r->split);
-    event_f64(&b, "mfu", mfu_of(p, r->model_flops_per_s, r->peak_flops_s));
-    event_f64(&b, "energy_wh", r->power.energy_wh);
-    event_f64(&b, "watts", r->power.watts);
-    event_f64(&b, "sm_activity", r->power.sm_activity);
-    event_f64(&b, "loss", r->loss);
-    event_metrics(&b, r->metrics, r->metric_count);
-    if (r->target_set) event_bool(&b, "target_reached", r->target_reached);
-    event_str(&b, "stopped", stop_reason_name(r->stopped));
-    event_str(&b, "why", str_of(r->why));
-    event_i64(&b, "rollbacks", r->rollbacks);
-    event_i64(&b, "samples_skipped", r->samples_skipped);
-    event_i64(&b, "weights_step", r->weights_step);
-    event_f64(&b, "saved_s", r->saved_s);
-    event_f64(&b, "saved_dollars", r->saved_dollars);
-    event_f64(&b, "loss_scale", r->scaling.scale);
-    event_i64(&b, "skipped", r->scaling.skipped);
-    saving_fields(&b, &r->saving);
-    event_f64(&b, "noise_scale", r->noise_scale);
-    if (isnan(r->noise_scale)) event_f64(&b, "batch_advised", NAN);
-    else event_i64(&b, "batch_advised", noise_batch(r->noise_scale));
-    event_f64(&b, "dollars", r->dollars);
-    event_i64(&b, "arena_bytes_planned", r->arena_bytes_planned);
-    event_i64(&b, "arena_bytes_used", r->arena_bytes_used);
-    event_f64(&b, "device_bytes", r->device_bytes < 0 ? NAN : (f64)r->device_bytes);
-    event_i64(&b, "peak_rss_bytes", r->peak_rss_bytes);
-    event_str(&b, "out", r->out);
-    event_end(&b, p->say);
-}
-
 /* What the noise of the gradients says of the batch. */
-static void noise_words(struct say *s, const struct train_result *r, struct arena scratch)
+static void noise_words(struct say *s, const struct event_done *r, struct arena scratch)
 {
     f64 scale = r->noise_scale, tokens = scale * r->tokens_per_s / r->samples_per_s;
     if (isnan(scale)) return;
@@ -472,38 +282,34 @@ static void noise_words(struct say *s, const struct train_result *r, struct aren
 }
 
 /* Power, and how busy the GPU was: what its driver and the catalogue tell. */
-static void gpu_words(const struct progress *p, const struct train_result *r)
+static void gpu_words(const struct progress *p, const struct event_done *r)
 {
-    f64 used = mfu_of(p, r->model_flops_per_s, r->peak_flops_s);
-    if (!isnan(used))
-        say_result(p->say, "%-12s%.1f %% of %s\n", "MFU", 100 * used,
-                   isnan(p->peak_flops_s) ? "what a large product was measured to reach here"
-                                          : "the GPU's dense peak");
-    if (!isnan(r->power.energy_wh))
-        say_result(p->say, "%-12s%.3g Wh, %.0f W on average\n", "energy", r->power.energy_wh,
-                   r->power.watts);
-    if (!isnan(r->power.sm_activity))
-        say_result(p->say, "%-12smultiprocessors had work %.0f %% of the time\n", "activity",
-                   100 * r->power.sm_activity);
+    if (!isnan(r->mfu))
+        say_result(p->say, "%-12s%.1f %% of %s\n", "MFU", 100 * r->mfu,
+                   r->mfu_measured ? "what a large product was measured to reach here" : "the GPU's dense peak");
+    if (!isnan(r->energy_wh))
+        say_result(p->say, "%-12s%.3g Wh, %.0f W on average\n", "energy", r->energy_wh, r->watts);
+    if (!isnan(r->sm_activity))
+        say_result(p->say, "%-12smultiprocessors had work %.0f %% of the time\n", "activity", 100 * r->sm_activity);
 }
 
 /* Steps by percentile, and where their time and all between them went; what is less than half a
  * hundredth is not worth a word. */
-static void time_words(struct say *s, const struct train_result *r)
+static void time_words(struct say *s, const struct event_done *r)
 {
-    f64 all_ns = (f64)split_sum(&r->split);
+    f64 all_ns = (f64)split_sum(&r->split_ns);
     if (isnan(r->step_p50_s)) return;
     say_result(s, "%-12s%.3g ms p50, %.3g p95, %.3g p99; %.1f %% of it waiting for data\n", "step",
                1e3 * r->step_p50_s, 1e3 * r->step_p95_s, 1e3 * r->step_p99_s, 100 * r->input_share);
     say_result(s, "%-12s", "spent");
-    for (i64 i = 0, told = 0; i < PART_COUNT; i++)
-        if (200 * (f64)r->split.ns[i] >= all_ns)
-            say_result(s, "%s%s %.1f %%", told++ ? ", " : "", split_name(i),
-                       100 * (f64)r->split.ns[i] / all_ns);
+    for (i64 i = 0, told = 0; i < PART_LOOP_COUNT; i++)
+        if (200 * (f64)r->split_ns.ns[i] >= all_ns)
+            say_result(s, "%s%s %.1f %%", told++ ? ", " : "", clock_part_name((enum part)i),
+                       100 * (f64)r->split_ns.ns[i] / all_ns);
     say_result(s, "\n");
 }
 
-static void summary(struct progress *p, const struct train_result *r)
+static void summary(struct progress *p, const struct event_done *r)
 {
     struct arena scratch = p->scratch;
     struct say  *s       = p->say;
@@ -512,19 +318,19 @@ static void summary(struct progress *p, const struct train_result *r)
         say_result(s, "%-12s%.2f s, no step done\n", "time", r->seconds);
         return;
     }
-    for (i64 i = 0; i < r->metric_count; i++)
-        say_result(s, "%-12.*s%.*s\n", STR_ARG(r->metrics[i].name),
-                   STR_ARG(text_metric(&scratch, r->metrics[i].name, r->metrics[i].value)));
+    for (i64 i = 0; i < r->metrics.count; i++)
+        say_result(s, "%-12.*s%.*s\n", STR_ARG(r->metrics.items[i].name),
+                   STR_ARG(text_metric(&scratch, r->metrics.items[i].name, r->metrics.items[i].value)));
     if (isfinite(r->loss)) say_result(s, "%-12s%.4f\n", "loss", r->loss);
-    if (r->target_set)
+    if (r->target_reached >= 0)
         say_result(s, "%-12s%s\n", "target", r->target_reached ? "reached" : "not reached");
-    if (r->stopped != STOP_END) say_result(s, "%-12s%s\n", "stopped", r->why);
+    if (r->stopped != STOP_END) say_result(s, "%-12s%.*s\n", "stopped", STR_ARG(r->why));
     if (r->samples_skipped)
         say_result(s, "%-12s%lld samples could not be had, others took their places\n", "skipped",
                    (long long)r->samples_skipped);
-    if (!isnan(r->scaling.scale))
+    if (!isnan(r->loss_scale))
         say_result(s, "%-12s%g at the end; %lld steps overflowed and were skipped\n", "loss scale",
-                   r->scaling.scale, (long long)r->scaling.skipped);
+                   r->loss_scale, (long long)r->skipped);
     say_result(s, "%-12s%.*s %s/s, ", "throughput",
                STR_ARG(text_count(&scratch, words ? r->tokens_per_s : r->samples_per_s)),
                words ? "tokens" : "samples");
@@ -537,7 +343,7 @@ static void summary(struct progress *p, const struct train_result *r)
     else
         say_result(s, "%-12s%.2f s for %lld steps; the first was done after %.0f ms\n", "time",
                    r->seconds, (long long)r->steps, r->first_step_ms);
-    saving_words(s, &r->saving, scratch);
+    saving_words(s, r, scratch);
     noise_words(s, r, scratch);
     say_result(s, "%-12s%.*s planned, %.*s used; the process took %.*s at its peak\n", "memory",
                STR_ARG(text_bytes(&scratch, (f64)r->arena_bytes_planned)),
@@ -562,26 +368,25 @@ static void summary(struct progress *p, const struct train_result *r)
                money.len ? " and " : "", STR_ARG(money));
 }
 
-static void show_verdict(struct progress *p, const struct train_result *r)
+static void show_verdict(struct progress *p, const struct event_done *r)
 {
-    struct arena   scratch = p->scratch;
-    struct verdict v       = verdict_of(&r->evidence, &scratch);
-    if (verdict_due(&r->evidence))
-        verdict_show(p->say, &r->evidence, &v, r->dollars, p->runs_per_month, scratch);
+    struct arena scratch = p->scratch;
+    if (!r->evidence || !verdict_due(r->evidence)) return; /* nobody can look again at a run that is replayed */
+    struct verdict v = verdict_of(r->evidence, &scratch);
+    verdict_show(p->say, r->evidence, &v, r->dollars, p->runs_per_month, scratch);
 }
 
-static void on_done(void *context, const struct train_result *r)
+static void on_done(void *context, const struct event_done *r)
 {
     struct progress *p = context;
     show_verdict(p, r);
-    if (p->say->json) done_event(p, r);
+    if (p->say->json) say_event(p, EVENT_done, r);
     else summary(p, r);
 }
 
-struct train_listener progress_listener(struct progress *p)
+struct subscriber progress_subscriber(struct progress *p)
 {
-    p->peak_flops_s = NAN;
-    return (struct train_listener){ .context       = p,
+    return (struct subscriber){ .context       = p,
                                     .on_start      = on_start,
                                     .on_note       = on_note,
                                     .on_finding    = on_finding,

@@ -1,6 +1,7 @@
 /* recipe.c - train.recipe: a row of recipes.def speaks where neither file, environment nor command line
  * did. */
 #include "cli/config.h"
+#include <string.h>
 
 static const struct {
     const char *recipe, *model;
@@ -18,6 +19,12 @@ static const char *model_of(const struct settings *s)
     struct str kind   = data_kind(os_real(), &s->data);
     bool       images = str_eq(kind, STR("idx")) || str_eq(kind, STR("images"));
     return images && str_eq(s->model.kind, STR("layers")) ? "images" : NULL;
+}
+
+static bool suits(const char *row, const char *model, const struct config *c)
+{
+    bool muon = str_eq(c->settings.train.optimiser, STR("muon"));
+    return !strcmp(row, model) || (muon && !strcmp(row, "gpt_muon") && !strcmp(model, "gpt"));
 }
 
 /* Did anyone but the default or a recipe speak of this key, or of one beside it? */
@@ -45,8 +52,7 @@ enum status config_add_recipe(struct config *c, struct arena *perm, struct err *
                        STR_ARG(data_kind(os_real(), &c->settings.data)));
     for (i64 i = 0; i < COUNT_OF(rows); i++) {
         if (!str_eq(recipe, str_of(rows[i].recipe)) ||
-            !str_eq(str_of(rows[i].model), str_of(model)) ||
-            is_said(c, rows[i].key, rows[i].beside))
+            !suits(rows[i].model, model, c) || is_said(c, rows[i].key, rows[i].beside))
             continue;
         const struct option *o  = option_find(rows[i].key);
         enum status          st = option_set_text(o, &c->settings, rows[i].value, perm, err);

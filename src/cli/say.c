@@ -8,7 +8,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { COLUMNS_USUAL = 80 };
+enum { COLUMNS_USUAL = 80, LINE_BYTES = 16384 };
 
 struct say say_open(struct os *os)
 {
@@ -30,18 +30,30 @@ static void end_line(struct say *s)
     s->open_line = false;
 }
 
+/* Names, tags and errors may be somebody else's words: nothing in them shall steer a terminal. A line that is too long
+ * for that is cut. */
+static void print(FILE *to, const char *format, va_list args)
+{
+    char         line[LINE_BYTES], room[4 * LINE_BYTES + 64]; /* \xNN */
+    struct arena memory = { (u8 *)room, (u8 *)room + sizeof room, NULL };
+    int          len    = vsnprintf(line, sizeof line, format, args);
+    struct str   text   = str_printable_lines(&memory, (struct str){ line, MIN(MAX(len, 0), LINE_BYTES - 1) });
+    fwrite(text.data, 1, (size_t)text.len, to);
+}
+
 void say_result(struct say *s, const char *format, ...)
 {
     va_list args;
     end_line(s);
     va_start(args, format);
-    vfprintf(s->results, format, args);
+    print(s->results, format, args);
     va_end(args);
 }
 
 void say_heading(struct say *s, const char *text)
 {
-    say_result(s, s->bold ? "\033[1m%s\033[0m\n" : "%s\n", text);
+    end_line(s);
+    fprintf(s->results, s->bold ? "\033[1m%s\033[0m\n" : "%s\n", text);
 }
 
 void say_text(struct say *s, struct str text)
@@ -55,7 +67,7 @@ void say_message(struct say *s, const char *format, ...)
     va_list args;
     end_line(s);
     va_start(args, format);
-    vfprintf(s->messages, format, args);
+    print(s->messages, format, args);
     va_end(args);
 }
 
@@ -119,7 +131,13 @@ void event_str(struct textbuf *b, const char *key, struct str value)
 
 void event_end(struct textbuf *b, struct say *s)
 {
-    textbuf_fmt(b, "}\n");
+    textbuf_fmt(b, "}");
+    say_line(s, b);
+}
+
+void say_line(struct say *s, struct textbuf *b)
+{
+    textbuf_fmt(b, "\n");
     say_text(s, textbuf_str(b));
     /* Whoever reads us line by line should not wait for a full buffer. */
     if (fflush(s->results) && !s->failed) s->failed = errno;

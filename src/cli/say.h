@@ -33,6 +33,7 @@ void           event_i64(struct textbuf *b, const char *key, i64 value);
 void           event_f64(struct textbuf *b, const char *key, f64 value); /* NaN becomes null */
 void           event_bool(struct textbuf *b, const char *key, bool value);
 void           event_str(struct textbuf *b, const char *key, struct str value);
+void           say_line(struct say *s, struct textbuf *b); /* an event that is whole, and at once */
 void           event_end(struct textbuf *b, struct say *s);
 
 /* Quantities as people read them. */

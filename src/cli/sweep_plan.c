@@ -8,6 +8,8 @@
 #include "cli/sweep.h"
 #include <math.h>
 
+static const u64 seed = 1; /* of the draws */
+
 enum axis_kind { AXIS_LIST, AXIS_LINEAR, AXIS_LOG };
 
 struct axis {
@@ -58,12 +60,9 @@ static enum status axis_read(struct plan *p, const struct yaml *item, struct are
     const struct yaml *v = item->first;
     struct axis       *a = &p->axes[p->axis_count++];
     *a = (struct axis){ .option = option_find(v->key), .first = v->first, .count = v->count };
-    if (!a->option || str_eq(option_section(a->option), STR("sweep"))) {
-        const struct option *near = option_nearest(v->key, scratch);
-        return err_set(err, STATUS_USAGE, "unknown key %.*s%s%.*s%s", (int)MIN(v->key.len, 80),
-                       v->key.data, near ? "; did you mean " : "",
-                       STR_ARG(near ? near->key : STR("")), near ? "?" : "");
-    }
+    if (!a->option) return option_unknown(v->key, scratch, err);
+    if (str_eq(option_section(a->option), STR("sweep")))
+        return err_set(err, STATUS_USAGE, "%.*s cannot vary within a sweep", STR_ARG(v->key));
     for (i64 i = 0; i + 1 < p->axis_count; i++)
         if (p->axes[i].option == a->option)
             return err_set(err, STATUS_USAGE, "%.*s stands there twice", STR_ARG(v->key));
@@ -102,7 +101,7 @@ static enum status axis_set(const struct axis *a, struct settings *s, f64 where,
 }
 
 /* Where on an axis, from 0 to below 1, a trial lies. */
-static f64 place(const struct plan *p, i64 axis, i64 trial, i64 count, u64 seed, bool draws)
+static f64 place(const struct plan *p, i64 axis, i64 trial, i64 count, bool draws)
 {
     u64 name = str_hash(p->axes[axis].option->key);
     if (draws) {
@@ -179,7 +178,7 @@ static enum status plan_trials(struct sweep *s, const struct plan *p, struct are
         struct trial *t = &s->trials[s->count];
         *t              = (struct trial){ .number = s->count + 1, .settings = s->config->settings };
         for (i64 k = 0; k < p->axis_count; k++) {
-            f64         where = place(p, k, i, count, c->seed, draws);
+            f64         where = place(p, k, i, count, draws);
             enum status st    = axis_set(&p->axes[k], &t->settings, where, perm, err);
             if (st) return st;
         }

@@ -9,7 +9,7 @@ static f64 usd_hour(const struct sweep *s) { return s->config->settings.train.us
 /* A trial that shares the machine with others pays its part. */
 static f64 trial_dollars(const struct sweep *s, f64 seconds)
 {
-    return seconds / 3600 * usd_hour(s) / (f64)s->config->settings.sweep.at_once;
+    return bill_estimate_usd(usd_hour(s), seconds) / (f64)s->config->settings.sweep.at_once;
 }
 
 static f64 part_done(const struct note *n) { return n->steps ? (f64)n->step / (f64)n->steps : 0; }
@@ -145,17 +145,16 @@ static struct str command_of(const struct sweep *s, const struct trial *t, struc
     return textbuf_str(&b);
 }
 
-struct bill {
+struct totals {
     i64 done;
     f64 seconds, dollars;       /* of the whole sweep, by the clock */
     f64 saved_s, saved_dollars; /* had all gone to their ends */
 };
 
-static struct bill bill_of(const struct sweep *s)
+static struct totals totals_of(const struct sweep *s)
 {
-    struct os  *os = s->cli->os;
-    struct bill b  = { .seconds = (f64)(os->now_ns(os) - s->begin_ns) / 1e9 };
-    b.dollars      = b.seconds / 3600 * usd_hour(s);
+    struct spent  spent = bill_spent(s->bill);
+    struct totals b     = { .seconds = (f64)spent.ns * 1e-9, .dollars = spent.usd };
     for (i64 i = 0; i < s->count; i++) {
         const struct note *n = &s->trials[i].last;
         b.done += s->asha->trials[i].state == ASHA_DONE;
@@ -176,7 +175,7 @@ static bool never_compared(const struct sweep *s)
     return s->asha->rung_count > 1;
 }
 
-static void end_event(struct sweep *s, const struct trial *best, struct bill bill)
+static void end_event(struct sweep *s, const struct trial *best, struct totals bill)
 {
     struct arena   scratch = s->scratch;
     struct str     command = command_of(s, best, &scratch);
@@ -199,7 +198,7 @@ void sweep_show_end(struct sweep *s)
     struct say  *say     = s->cli->say;
     struct arena scratch = s->scratch;
     i64         *order   = NEW(&scratch, i64, s->count);
-    struct bill  bill    = bill_of(s);
+    struct totals bill   = totals_of(s);
     asha_ranking(s->asha, order);
     s->scratch               = scratch; /* the order stays while rows are made */
     const struct trial *best = &s->trials[order[0]];

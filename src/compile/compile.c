@@ -1,88 +1,11 @@
-/* compile.c - the list of passes, and the set of programs they yield. */
-#include "compile/compile.h"
+/* compile.c - the set of programs that the passes (passes.c) yield. */
 #include "compile/compile_int.h"
 
-struct pass {
-    const char *name;
-    bool        train_only;
-    enum status (*run)(struct graph *g, const struct compile_config *c, struct arena scratch,
-                       struct err *err);
-};
-
-/* Marks parameters whose name matches the glob as frozen; a glob that matches none is an error. */
-static enum status pass_freeze(struct graph *g, const struct compile_config *c,
-                               struct arena scratch, struct err *err)
-{
-    bool any = false;
-    (void)scratch;
-    if (!c->freeze.len) return STATUS_OK;
-    for (i32 i = 0; i < g->value_count; i++) {
-        struct value *v = &g->values[i];
-        if (v->kind == VALUE_PARAM && str_glob(c->freeze, v->name)) any = v->frozen = true;
-    }
-    if (any) return STATUS_OK;
-    return err_set(err, STATUS_USAGE, "train.freeze=%.*s matches no parameter", STR_ARG(c->freeze));
-}
-
-static enum status pass_differentiate(struct graph *g, const struct compile_config *c,
-                                      struct arena scratch, struct err *err)
-{
-    (void)c;
-    return differentiate(g, scratch, err);
-}
-
-static enum status pass_remove_dead(struct graph *g, const struct compile_config *c,
-                                    struct arena scratch, struct err *err)
-{
-    (void)c;
-    (void)err;
-    remove_dead(g, scratch);
-    return STATUS_OK;
-}
-
-static enum status pass_hidden(struct graph *g, const struct compile_config *c,
-                               struct arena scratch, struct err *err)
-{
-    (void)err;
-    if (c->optimiser == OPTIMISER_MUON) mark_hidden(g, scratch);
-    return STATUS_OK;
-}
-
-/* In order. Sharding will follow differentiation; recomputation and fusion follow precision. */
-static const struct pass passes[] = {
-    { "freeze", false, pass_freeze },
-    { "hidden", true, pass_hidden },
-    { "differentiate", true, pass_differentiate },
-    { "remove_dead", false, pass_remove_dead },
-    { "precision", false, assign_precision },
-};
-
-static enum status run_passes(struct graph *g, enum graph_mode mode, const struct compile_config *c,
-                              struct arena scratch, struct err *err)
-{
-    enum status st = graph_verify(g, scratch, err);
-    for (i64 i = 0; !st && i < COUNT_OF(passes); i++) {
-        if (passes[i].train_only && mode != MODE_TRAIN) continue;
-        struct err why;
-        st = passes[i].run(g, c, scratch, err);
-        if (!st && graph_verify(g, scratch, &why)) /* our own fault, so it says whose */
-            st = err_set(err, STATUS_WORLD, "after %s: %s", passes[i].name, why.text);
-    }
-    return st;
-}
-
-static const struct {
-    const char     *name;
-    enum graph_mode mode;
-} kinds[PROGRAM_COUNT] = {
-    [PROGRAM_TRAIN]      = { "train", MODE_TRAIN },
-    [PROGRAM_TRAIN_LAST] = { "train_last", MODE_TRAIN },
-    [PROGRAM_ADD]        = { "train_add", MODE_TRAIN },
-    [PROGRAM_ADD_LAST]   = { "train_add_last", MODE_TRAIN },
-    [PROGRAM_UPDATE]     = { "update", MODE_TRAIN },
-    [PROGRAM_SQUARE]     = { "square", MODE_TRAIN },
-    [PROGRAM_EVAL]       = { "eval", MODE_EVAL },
-    [PROGRAM_EVAL_LAST]  = { "eval_last", MODE_EVAL },
+static const char *const names[PROGRAM_COUNT] = {
+    [PROGRAM_TRAIN] = "train",   [PROGRAM_TRAIN_LAST] = "train_last",
+    [PROGRAM_ADD] = "train_add", [PROGRAM_ADD_LAST] = "train_add_last",
+    [PROGRAM_UPDATE] = "update", [PROGRAM_SQUARE] = "square",
+    [PROGRAM_EVAL] = "eval",     [PROGRAM_EVAL_LAST] = "eval_last",
 };
 
 static i64 batch_of(const struct compile_config *c, enum program_id id)
@@ -98,47 +21,126 @@ static i64 batch_of(const struct compile_config *c, enum program_id id)
     }
 }
 
+struct maker { /* what later programs of fewer rows are made of */
+    struct target         target;
+    struct compile_config config;
+    graph_builder        *build;
+    void                 *context;
+    struct plan          *plan;
+    bool *drop[PROGRAM_COUNT]; /* by value: recomputed in the largest; NULL: no such program */
+};
+
+static struct pass_input input_of(const struct maker *m, enum program_id id)
+{
+    return (struct pass_input){ .config  = &m->config,
+                                .target  = &m->target,
+                                .id      = id,
+                                .build   = m->build,
+                                .context = m->context,
+                                .batch   = batch_of(&m->config, id),
+                                .plan    = m->plan,
+                                .drop    = m->drop[id] };
+}
+
+static bool is_wanted(const struct compile_config *c, enum program_id id, const struct graph *train)
+{
+    if (id == PROGRAM_UPDATE) return train;
+    if (id == PROGRAM_SQUARE) return train && c->square;
+    return batch_of(c, id) > 0;
+}
+
+/* As far as persistents can be seen in it. */
+static enum status make_graph(struct arena *perm, const struct maker *m, enum program_id id,
+                              i64 rows, const struct graph *train, struct pass_list *texts,
+                              struct graph **out, struct arena scratch, struct err *err)
+{
+    struct pass_input in = input_of(m, id);
+    *out                 = graph_new(perm, str_of(names[id]));
+    (*out)->rows         = rows;
+    in.train             = train;
+    return run_passes(*out, STAGE_GRAPH, &in, texts, scratch, err);
+}
+
+static enum status make_graphs(struct arena *perm, struct maker *m, struct graph **graphs,
+                               struct pass_list *texts, struct arena scratch, struct err *err)
+{
+    const struct graph *train = NULL;
+    enum status         st    = STATUS_OK;
+    for (enum program_id id = 0; !st && id < PROGRAM_COUNT; id++) {
+        if (!is_wanted(&m->config, id, train)) continue;
+        st = make_graph(perm, m, id, 0, train, texts, &graphs[id], scratch, err);
+        if (!train && id <= PROGRAM_TRAIN_LAST) train = graphs[id];
+    }
+    return st;
+}
+
+/* With a place for what persists; `drop` keeps what the passes decide to recompute. */
+static enum status finish_graphs(struct arena *perm, struct maker *m, struct graph **graphs,
+                                 struct pass_list *texts, struct arena scratch, struct err *err)
+{
+    enum status st = STATUS_OK;
+    for (enum program_id id = 0; !st && id < PROGRAM_COUNT; id++) {
+        if (!graphs[id]) continue;
+        m->drop[id]          = NEW(perm, bool, graphs[id]->value_count + 1);
+        struct pass_input in = input_of(m, id);
+        st                   = run_passes(graphs[id], STAGE_PLACED, &in, texts, scratch, err);
+    }
+    return st;
+}
+
 enum status compile(struct arena *perm, const struct target *target,
                     const struct compile_config *config, graph_builder *build, void *context,
                     struct program_set **out, struct arena scratch, struct err *err)
 {
     struct graph       *graphs[PROGRAM_COUNT] = { 0 };
     struct program_set *set                   = NEW(perm, struct program_set, 1);
-    enum status         st                    = STATUS_OK;
-    for (i32 id = 0; !st && id < PROGRAM_COUNT; id++) {
-        i64 batch = batch_of(config, (enum program_id)id);
-        if (batch <= 0) continue;
-        graphs[id] = graph_new(perm, str_of(kinds[id].name));
-        st         = build(context, graphs[id], batch, kinds[id].mode, err);
-        if (!st) st = run_passes(graphs[id], kinds[id].mode, config, scratch, err);
-        if (!st && config->fp8 && kinds[id].mode == MODE_TRAIN)
-            st = narrow_products(graphs[id], config->fp8, target, scratch, err);
-        if (!st && (id == PROGRAM_ADD || id == PROGRAM_ADD_LAST))
-            st = add_gradients(graphs[id], err);
-    }
-    struct graph *train =
-        graphs[PROGRAM_TRAIN] ? graphs[PROGRAM_TRAIN] : graphs[PROGRAM_TRAIN_LAST];
-    if (!st && train) {
-        graphs[PROGRAM_UPDATE] = graph_new(perm, str_of(kinds[PROGRAM_UPDATE].name));
-        st = build_update(graphs[PROGRAM_UPDATE], config, train, target->align_bytes, err);
-        if (!st) st = graph_verify(graphs[PROGRAM_UPDATE], scratch, err);
-    }
-    if (!st && train && config->square) {
-        graphs[PROGRAM_SQUARE] = graph_new(perm, str_of(kinds[PROGRAM_SQUARE].name));
-        st = build_square(graphs[PROGRAM_SQUARE], train, target->align_bytes, err);
-    }
-    struct plan *plan = NULL;
-    if (!st) st = lay_out_persistents(perm, target, graphs, set, &plan, err);
-    for (i32 id = PROGRAM_TRAIN; !st && id <= PROGRAM_ADD_LAST; id++) {
-        if (!graphs[id]) continue;
-        st = recompute(graphs[id], config, target, plan, scratch, err);
-        if (!st) st = graph_verify(graphs[id], scratch, err);
-    }
-    for (i32 id = 0; !st && id < PROGRAM_COUNT; id++) {
-        if (graphs[id]) fuse(graphs[id], config->fuse, target, scratch);
-        if (graphs[id]) st = graph_verify(graphs[id], scratch, err);
-    }
-    if (!st) st = lay_out_programs(perm, target, graphs, plan, scratch, err);
+    struct maker       *m                     = NEW(perm, struct maker, 1);
+    struct pass_list   *texts                 = config->keep_passes ? &set->passes : NULL;
+    *m             = (struct maker){ *target, *config, build, context, NULL, { 0 } };
+    set->maker     = m;
+    set->row_share = config->row_share;
+    if (texts) texts->items = NEW(perm, struct pass_text, PROGRAM_COUNT * PASSES_MAX);
+    enum status st = make_graphs(perm, m, graphs, texts, scratch, err);
+    if (!st) st = lay_out_persistents(perm, target, graphs, set, &m->plan, err);
+    if (!st) st = finish_graphs(perm, m, graphs, texts, scratch, err);
+    if (!st) st = lay_out_programs(perm, target, graphs, m->plan, scratch, err);
     *out = set;
     return st;
+}
+
+/* --- fewer rows --- */
+
+/* As the largest was made: what it computes again, this one does too, so that a profile may add them up. */
+enum status compile_rows(struct arena *perm, const struct program_set *set, enum program_id id,
+                         i64 rows, struct program **out, struct arena scratch, struct err *err)
+{
+    const struct maker *m = set->maker;
+    struct graph       *g;
+    enum status         st = make_graph(perm, m, id, rows, NULL, NULL, &g, scratch, err);
+    struct pass_input   in = input_of(m, id);
+    in.decided             = true;
+    if (!st) st = run_passes(g, STAGE_PLACED, &in, NULL, scratch, err);
+    return st ? st : lay_out_program(perm, &m->target, g, m->plan, out, scratch, err);
+}
+
+enum status compile_holding(struct arena *perm, struct program_set *set, enum program_id id,
+                            i64 rows, struct program **out, struct arena scratch, struct err *err)
+{
+    struct program *all = set->programs[id], *p = NULL;
+    struct program *made = all->rows ? program_holding(all, rows) : all;
+    *out                 = made ? made : all;
+    if (made || set->maker->config.fp8) return STATUS_OK;
+    i64         capacity = program_capacity(all, rows);
+    enum status st       = compile_rows(perm, set, id, capacity, &p, scratch, err);
+    if (st) return st;
+    if (p->bytes > set->arena_bytes || p->instr_count != all->instr_count) {
+        *p      = *all;
+        p->rows = capacity;
+    }
+    struct program *before = all; /* the list falls */
+    while (before->smaller && before->smaller->rows > capacity) before = before->smaller;
+    p->smaller      = before->smaller;
+    before->smaller = p;
+    *out            = p;
+    return STATUS_OK;
 }

@@ -3,6 +3,52 @@
 #define COMPILE_COMPILE_INT_H
 #include "compile/compile.h"
 
+struct plan; /* where everything lies: layout.c */
+
+/* What a pass is given besides the graph. */
+struct pass_input {
+    const struct compile_config *config;
+    const struct target         *target;
+    enum program_id              id;
+    graph_builder               *build; /* of the model */
+    void                        *context;
+    i64                          batch; /* samples that it reads */
+    const struct graph          *train; /* UPDATE, SQUARE: whose gradients they are about */
+    struct plan                 *plan;  /* STAGE_PLACED */
+    bool                        *drop; /* STAGE_PLACED, by value: what is not kept. Recomputation */
+    bool                         decided; /* fills it, unless it was filled for more rows */
+};
+
+/* Between the two, what persists in all programs gets its place. */
+enum pass_stage { STAGE_GRAPH, STAGE_PLACED };
+
+typedef enum status pass_fn(struct graph *g, const struct pass_input *in, struct arena scratch,
+                            struct err *err);
+typedef enum status rule_fn(const struct graph *g, const struct pass_input *in,
+                            struct arena scratch, struct err *err);
+
+enum { PASSES_MAX = 16 };
+
+struct pass {
+    const char     *name;
+    u32             programs; /* bits of enum program_id: those it is for */
+    enum pass_stage stage;
+    bool (*applies)(const struct pass_input *in); /* by the configuration; NULL: always */
+    pass_fn *run;
+    rule_fn *holds; /* afterwards: rules.c */
+};
+
+/* The list: passes.c. NULL: there is no more. */
+const struct pass *pass_at(i32 index);
+bool               pass_applies(const struct pass *p, const struct pass_input *in);
+/* Those of a stage in order, each followed by graph_verify and its rule; WORLD: one of these failed.
+ * `texts`, which may be NULL, gets the graph after each. */
+enum status run_passes(struct graph *g, enum pass_stage stage, const struct pass_input *in,
+                       struct pass_list *texts, struct arena scratch, struct err *err);
+
+rule_fn rule_build, rule_freeze, rule_hidden, rule_tables, rule_differentiate, rule_remove_dead,
+    rule_precision, rule_fp8, rule_accumulate, rule_update, rule_square, rule_recompute, rule_fuse;
+
 /* Appends the gradients of every trained parameter with respect to output "loss". */
 enum status differentiate(struct graph *g, struct arena scratch, struct err *err);
 
@@ -21,11 +67,13 @@ struct unscaled {
     i32 step, factor, sumsq;
 };
 struct unscaled unscale(struct graph *g, const struct compile_config *c, i32 sumsq);
-i32             hyper_with_step(struct graph *g, i32 hyper, i32 step); /* hyper f32[4], its last replaced */
+i32 hyper_with_step(struct graph *g, i32 hyper, i32 step); /* hyper f32[4], its last replaced */
 
 /* Has nodes take over the maps that follow them: fuse.c. `patterns`: bits of enum fusion, less those
  * the target lacks. */
 void fuse(struct graph *g, u32 patterns, const struct target *target, struct arena scratch);
+
+u32 fusion_of(i32 op); /* the pattern when a map follows this op; 0: none may */
 
 /* Has the loss over a vocabulary and its gradient taken in parts: loss.c. */
 void join_loss(struct graph *g, i64 part_bytes, struct arena scratch);
@@ -34,8 +82,8 @@ void join_loss(struct graph *g, i64 part_bytes, struct arena scratch);
 void remove_dead(struct graph *g, struct arena scratch);
 
 /* The program that clips and updates, over whole ranges of parameters. */
-enum status build_update(struct graph *g, const struct compile_config *c,
-                         const struct graph *train, i64 align_bytes, struct err *err);
+enum status build_update(struct graph *g, const struct compile_config *c, const struct graph *train,
+                         i64 align_bytes, struct err *err);
 
 /* The program that gives output "grad_square" over all gradients there are. */
 enum status build_square(struct graph *g, const struct graph *train, i64 align_bytes,
@@ -51,9 +99,17 @@ enum status narrow_products(struct graph *g, enum fp8_kind kind, const struct ta
 /* Marks the hidden matrices: hidden.c. Before differentiation, which reads weights too. */
 void mark_hidden(struct graph *g, struct arena scratch);
 
+/* Tables of which a step's rows alone are trained: tables.c. Before differentiation. */
+void             mark_tables(struct graph *g, const struct compile_config *c);
+enum tables_kind tables_optimiser(const struct compile_config *c); /* never AUTO */
+/* In the update: `square` with the squares of their gradients; their own steps. */
+i32  table_square(struct graph *g, const struct graph *train, i32 square);
+void update_tables(struct graph *g, const struct compile_config *c, const struct graph *train,
+                   i32 hyper, i32 factor);
+
 /* Parameters lie in groups, each contiguous: hidden matrices (of an optimiser for them), the others
- * trained with decay, trained without, frozen. */
-enum group { GROUP_HIDDEN, GROUP_DECAY, GROUP_REST, GROUP_FROZEN, GROUP_COUNT };
+ * trained with decay, trained without, frozen, tables of which a step's rows alone are trained. */
+enum group { GROUP_HIDDEN, GROUP_DECAY, GROUP_REST, GROUP_FROZEN, GROUP_TABLES, GROUP_COUNT };
 enum group group_of(const struct value *param);
 /* Elements of groups [from, to), padding counted. */
 i64 group_count(const struct graph *g, enum group from, enum group to, i64 align_bytes);
@@ -72,20 +128,24 @@ struct range range_of(struct str name);
 
 /* Offsets for everything: persistents of all graphs first, then each program's temporaries. What
  * is recomputed is decided between the two: it changes temporaries only. */
-struct plan;
 enum status lay_out_persistents(struct arena *perm, const struct target *target,
                                 struct graph *const *graphs, struct program_set *set,
                                 struct plan **out, struct err *err);
 enum status lay_out_programs(struct arena *perm, const struct target *target,
                              struct graph *const *graphs, struct plan *p, struct arena scratch,
                              struct err *err);
+enum status lay_out_program(struct arena *perm, const struct target *target, struct graph *g,
+                            struct plan *p, struct program **out, struct arena scratch,
+                            struct err *err);
 /* End of the highest byte a program of this graph would touch. */
 i64 program_peak(struct graph *g, const struct target *target, struct plan *p,
                  struct arena scratch);
 
-/* Which forward values are not kept for the backward half but computed again: recompute.c. */
-enum status recompute(struct graph *g, const struct compile_config *c, const struct target *target,
-                      struct plan *p, struct arena scratch, struct err *err);
+/* Which forward values are not kept for the backward half but computed again: recompute.c. `drop`, by
+ * value, comes zeroed. */
+enum status choose_dropped(const struct graph *g, const struct compile_config *c,
+                           const struct target *target, struct plan *p, bool *drop,
+                           struct arena scratch, struct err *err);
 /* Has them computed again where the backward half wants them. */
 void drop_values(struct graph *g, const bool *drop, struct arena scratch);
 /* Everything made inside one block of `every`, but for what the forward half reads outside. */

@@ -79,6 +79,23 @@ static enum status backward_node(struct tape *t, i32 index, struct err *err)
     return graph_status(t->g, err);
 }
 
+/* Of a table: the rows that have one, and their index. */
+static void keep_rows(struct graph *g, const struct value *table, i32 rows, struct str name)
+{
+    i64 sparse_rows = table->sparse_rows, width = table->type.shape.dim[1];
+    i32 index = rows + 1;
+    if (rows < 0) { /* the loss does not depend on it */
+        struct attrs none = { .dims = shape_1(sparse_rows), .dtype = DT_I32, .add = -1 };
+        struct attrs zero = { .dims = shape_2(sparse_rows, width), .dtype = table->type.dtype };
+        rows              = graph_op(g, OP_FILL, name, NULL, 0, &zero);
+        index             = graph_op(g, OP_FILL, name, NULL, 0, &none);
+    }
+    if (rows < 0 || index < 0) return;
+    graph_keep(g, rows, VALUE_GRAD, name);
+    graph_keep(g, index, VALUE_GRAD, str_cat(g->perm, name, STR(".index")));
+    g->values[rows].sparse_rows = g->values[index].sparse_rows = sparse_rows;
+}
+
 /* A parameter's gradient persists under the parameter's name; one that is another's too is copied. */
 static void keep_gradients(struct tape *t, i32 value_count)
 {
@@ -87,6 +104,10 @@ static void keep_gradients(struct tape *t, i32 value_count)
         if (g->values[i].kind != VALUE_PARAM || g->values[i].frozen) continue;
         struct str name = str_cat(g->perm, g->values[i].name, STR(".grad"));
         i32        d    = t->grad[i];
+        if (g->values[i].sparse_rows) {
+            keep_rows(g, &g->values[i], d, name);
+            continue;
+        }
         if (d < 0) {
             struct attrs at = { .dims = g->values[i].type.shape, .dtype = g->values[i].type.dtype };
             d               = graph_op(g, OP_FILL, name, NULL, 0, &at);
@@ -121,16 +142,30 @@ enum status differentiate(struct graph *g, struct arena scratch, struct err *err
     return st ? st : graph_status(g, err);
 }
 
+/* What persisted under a name is a temporary from now on, and another value has the name. */
+static i32 take_name(struct graph *g, i32 value)
+{
+    struct value kept = g->values[value];
+    g->values[value]  = (struct value){ .type = kept.type, .kind = VALUE_TEMP, .node = kept.node };
+    i32 sum           = graph_value(g, VALUE_GRAD, kept.name, kept.type);
+    if (sum >= 0) g->values[sum].sparse_rows = kept.sparse_rows;
+    return sum;
+}
+
 enum status add_gradients(struct graph *g, struct err *err)
 {
     i32 count = g->value_count;
     for (i32 i = 0; i < count && !g->err.status; i++) {
         struct value kept = g->values[i];
         if (kept.kind != VALUE_GRAD || kept.node < 0) continue;
-        g->values[i].kind = VALUE_TEMP;
-        g->values[i].name = (struct str){ 0 };
-        i32 sum           = graph_value(g, VALUE_GRAD, kept.name, kept.type);
-        graph_op(g, OP_ACCUMULATE, kept.name, (i32[]){ sum, i }, 2, NULL);
+        i32 sum = take_name(g, i);
+        if (!kept.sparse_rows) {
+            graph_op(g, OP_ACCUMULATE, kept.name, (i32[]){ sum, i }, 2, NULL);
+            continue;
+        }
+        i32 index = graph_find(g, str_cat(g->perm, kept.name, STR(".index"))),
+            names = take_name(g, index);
+        graph_op(g, OP_ROWS_JOIN, kept.name, (i32[]){ sum, names, i, index }, 4, NULL);
     }
     return graph_status(g, err);
 }

@@ -7,16 +7,16 @@
  * give its layer's gradients. The sizes that depend on the weight decide which tensors have a row of the
  * state, so that programs of any batch agree about it; one whose rows are no multiple of 16 stays as it
  * is altogether. */
+#include "ir/fp8.h"
 #include "compile/compile_int.h"
 #include "ir/build.h"
-#include "ir/fp8.h"
 #include <string.h>
 
 enum { VERDICTS_MAX = 16 };
 enum { LEAST = 256 }; /* AUTO: rows and columns of a weight; smaller products are bound by memory */
 
 struct operand { /* a tensor that is cast: a row of the state */
-    i32  base;    /* the value that is read */
+    i32  base;   /* the value that is read */
     i64  columns;
     bool gradient;
     i32  cast; /* first result of its quantise, -1: not yet */
@@ -84,8 +84,8 @@ static bool is_meant(const struct narrowing *w, const struct node *n, const bool
 
 static void find_weights(struct narrowing *w, struct arena scratch)
 {
-    struct graph *g     = w->g;
-    bool         *leads = NEW(&scratch, bool, g->value_count + 1);
+    struct graph *g         = w->g;
+    bool         *leads     = NEW(&scratch, bool, g->value_count + 1);
     bool         *else_read = NEW(&scratch, bool, g->value_count + 1);
     leads_to_product(g, g->forward_count, leads);
     for (i32 i = 0; i < g->forward_count; i++) {
@@ -115,7 +115,8 @@ static bool is_narrow(const struct narrowing *w, i32 index)
 
 /* --- does it pay? --- */
 
-static f64 seconds_of(const struct target *t, const struct graph *g, i32 value, struct arena scratch)
+static f64 seconds_of(const struct target *t, const struct graph *g, i32 value,
+                      struct arena scratch)
 {
     return target_seconds(t, g, &g->nodes[g->values[value].node], scratch);
 }
@@ -139,8 +140,9 @@ static i32 trial_cast(struct graph *g, i32 x, i32 state, i64 format)
 
 static i32 trial_narrow(struct graph *g, i32 a, i32 qa, i32 b, i32 qb, i64 format, i32 like)
 {
-    struct attrs at = { .format = format, .dims = g->values[like].type.shape,
-                        .dtype = g->values[like].type.dtype };
+    struct attrs at = { .format = format,
+                        .dims   = g->values[like].type.shape,
+                        .dtype  = g->values[like].type.dtype };
     return graph_op(g, OP_MATMUL_FP8, STR("narrow"), (i32[]){ a, b, qa + 2, qb + 2 }, 4, &at);
 }
 
@@ -148,13 +150,18 @@ static i32 trial_narrow(struct graph *g, i32 a, i32 qa, i32 b, i32 qb, i64 forma
 static bool measure(const struct target *t, i64 M, i64 N, i64 K, struct arena scratch)
 {
     struct graph *g = graph_new(&scratch, STR("trial"));
-    i32 x = trial_value(g, "x", DT_BF16, M, K), w = trial_value(g, "w", DT_F32, N, K);
+    i32           x = trial_value(g, "x", DT_BF16, M, K), w = trial_value(g, "w", DT_F32, N, K);
     i32 w16 = trial_value(g, "w16", DT_BF16, N, K), dy = trial_value(g, "dy", DT_BF16, M, N);
-    i32 state = graph_value(g, VALUE_STATE, STR("amax"), type_of(DT_F32, shape_2(1, FP8_STATE)));
-    i32 plain[] = { trial_product(g, x, w16, false, true, 0), trial_product(g, dy, w16, false, false, 0),
+    i32 state   = graph_value(g, VALUE_STATE, STR("amax"), type_of(DT_F32, shape_2(1, FP8_STATE)));
+    i32 plain[] = { trial_product(g, x, w16, false, true, 0),
+                    trial_product(g, dy, w16, false, false, 0),
                     trial_product(g, dy, x, true, false, 1) };
-    i32 qx = trial_cast(g, x, state, 0), qw = trial_cast(g, w, state, 0), qd = trial_cast(g, dy, state, 1);
-    i32 narrow[] = { qx, qw, qd, trial_narrow(g, qx, qx, qw, qw, 0, plain[0]),
+    i32 qx = trial_cast(g, x, state, 0), qw = trial_cast(g, w, state, 0),
+        qd       = trial_cast(g, dy, state, 1);
+    i32 narrow[] = { qx,
+                     qw,
+                     qd,
+                     trial_narrow(g, qx, qx, qw, qw, 0, plain[0]),
                      trial_narrow(g, qd, qd, qw + 1, qw, 1, plain[1]),
                      trial_narrow(g, qd + 1, qd, qx + 1, qx, 1, plain[2]) };
     f64 before = 0, after = 0;
@@ -167,11 +174,11 @@ static bool measure(const struct target *t, i64 M, i64 N, i64 K, struct arena sc
 /* Two layers whose weights are each other's transposed have the same three products. */
 static bool pays(struct narrowing *w, i32 index, struct arena scratch)
 {
-    const struct graph *g = w->g;
-    const struct node  *n = &g->nodes[index];
-    struct sizes        s = sizes_of(g, n);
+    const struct graph *g         = w->g;
+    const struct node  *n         = &g->nodes[index];
+    struct sizes        s         = sizes_of(g, n);
     bool                of_weight = !is_weight(w, n->in[0]) && !is_weight(w, n->in[1]);
-    struct verdict      v = { of_weight ? s.K : s.M, 0, 0, true };
+    struct verdict      v         = { of_weight ? s.K : s.M, 0, 0, true };
     i64                 a = s.N, b = of_weight ? s.M : s.K;
     v.low = MIN(a, b), v.high = MAX(a, b);
     if (w->kind == FP8_ON) return true;
@@ -189,11 +196,12 @@ static bool pays(struct narrowing *w, i32 index, struct arena scratch)
 
 static struct operand *operand_of(struct narrowing *w, i32 value)
 {
-    const struct graph *g = w->g;
-    i32                 base = base_of(g, value);
+    const struct graph *g       = w->g;
+    i32                 base    = base_of(g, value);
     i64                 columns = shape_last(g->values[value].type.shape);
     for (i32 i = 0; i < w->operand_count; i++) {
-        if (w->operands[i].base == base && w->operands[i].columns == columns) return &w->operands[i];
+        if (w->operands[i].base == base && w->operands[i].columns == columns)
+            return &w->operands[i];
     }
     struct operand *o = &w->operands[w->operand_count++];
     *o = (struct operand){ base, columns, g->values[base].node >= g->forward_count, -1 };
@@ -244,6 +252,10 @@ static bool list_operands(struct narrowing *w)
         if (s.M % FP8_ALIGN || s.N % FP8_ALIGN || s.K % FP8_ALIGN) return false;
         if (operand_of(w, n->in[0])->gradient && operand_of(w, n->in[1])->gradient) return false;
     }
+    /* What is left: a weight that no gradient is multiplied by. Later, so that the rows of all others
+     * stay where checkpoints have them. */
+    for (i32 i = 0; i < g->node_count; i++)
+        if (is_narrow(w, i)) operand_of(w, g->nodes[i].in[1]);
     return w->operand_count > 0;
 }
 
@@ -254,8 +266,8 @@ static void rewrite(struct narrowing *w, const bool *picked, struct arena scratc
     i32           count = g->node_count, forward = g->forward_count;
     struct node  *nodes = NEW(&scratch, struct node, count + 1);
     memcpy(nodes, g->nodes, (size_t)count * sizeof *nodes);
-    w->state = graph_value(g, VALUE_STATE, STR("fp8.amax"),
-                           type_of(DT_F32, shape_2(w->operand_count, FP8_STATE)));
+    w->state      = graph_value(g, VALUE_STATE, STR("fp8.amax"),
+                                type_of(DT_F32, shape_2(w->operand_count, FP8_STATE)));
     g->node_count = 0;
     for (i32 i = 0; i < count && !g->err.status; i++) {
         struct node n = nodes[i];
@@ -274,9 +286,9 @@ enum status narrow_products(struct graph *g, enum fp8_kind kind, const struct ta
 {
     struct narrowing w      = { .g = g, .kind = kind, .target = target };
     bool            *picked = NEW(&scratch, bool, g->node_count + 1), any = false;
-    w.weight                = NEW(&scratch, bool, g->value_count + 1);
-    w.input                 = NEW(&scratch, bool, g->value_count + 1);
-    w.operands              = NEW(&scratch, struct operand, 2 * g->node_count + 1);
+    w.weight   = NEW(&scratch, bool, g->value_count + 1);
+    w.input    = NEW(&scratch, bool, g->value_count + 1);
+    w.operands = NEW(&scratch, struct operand, 2 * g->node_count + 1);
     find_weights(&w, scratch);
     if (!list_operands(&w)) return STATUS_OK;
     for (i32 i = 0; i < g->node_count; i++) {
@@ -286,5 +298,5 @@ enum status narrow_products(struct graph *g, enum fp8_kind kind, const struct ta
     if (!any) return STATUS_OK;
     rewrite(&w, picked, scratch);
     if (!g->err.status) remove_dead(g, scratch);
-    return graph_verify(g, scratch, err);
+    return graph_status(g, err);
 }

@@ -30,8 +30,7 @@ bool fusion_find(struct str name, u32 *bits)
     return false;
 }
 
-/* Which pattern it is when a map follows this op. */
-static u32 pattern_of(i32 op)
+u32 fusion_of(i32 op)
 {
     const struct op_info *row = op_info(op);
     if (!(row->attrs & A_then)) return 0;
@@ -100,25 +99,26 @@ static void stand_for(struct fuser *f, i32 old, i32 index)
 {
     struct graph *g = f->g;
     graph_reserve(g);
-    i32 fresh              = g->value_count++;
-    g->values[fresh]       = g->values[old];
-    g->values[fresh].node  = index;
-    f->reads[fresh]        = f->reads[old];
-    f->now[fresh]          = fresh;
-    f->now[old]            = fresh;
-    g->values[old]         = nobody;
+    i32 fresh             = g->value_count++;
+    g->values[fresh]      = g->values[old];
+    g->values[fresh].node = index;
+    f->reads[fresh]       = f->reads[old];
+    f->now[fresh]         = fresh;
+    f->now[old]           = fresh;
+    g->values[old]        = nobody;
 }
 
 /* The node gets its results anew, and behind them what its first was until now. */
 static void keep_result(struct fuser *f, i32 index)
 {
-    struct graph *g = f->g;
-    i32 old = g->nodes[index].out, count = op_info(g->nodes[index].op)->out_count;
+    struct graph *g   = f->g;
+    i32           old = g->nodes[index].out, count = op_info(g->nodes[index].op)->out_count;
     graph_reserve(g);
-    i32 first        = g->value_count++;
-    g->values[first] = (struct value){ .kind = VALUE_TEMP, .type = g->values[old].type, .node = index };
-    f->reads[first]  = 1;
-    f->now[first]    = first;
+    i32 first = g->value_count++;
+    g->values[first] =
+        (struct value){ .kind = VALUE_TEMP, .type = g->values[old].type, .node = index };
+    f->reads[first] = 1;
+    f->now[first]   = first;
     for (i32 i = 1; i <= count; i++) stand_for(f, old + i % count, index);
     f->reads[first + count]--;
     g->nodes[index].out          = first;
@@ -157,7 +157,7 @@ static bool try_operand(struct fuser *f, const struct node *map, i32 at)
     i32 running = now(f, map->in[at]), made = source(f, running), index = g->values[made].node;
     if (index < 0 || g->nodes[index].out != made) return false;
     const struct node *host = &g->nodes[index];
-    if (!(pattern_of(host->op) & f->patterns) || !has_room(g, host, map->op)) return false;
+    if (!(fusion_of(host->op) & f->patterns) || !has_room(g, host, map->op)) return false;
     if (!read_once(f, running) && (running != made || host->at.then.count)) return false;
     i32 operand = map->in_count == 2 ? source(f, map->in[1 - at]) : -1;
     if (operand >= 0 && (!there_at(g, operand, index) ||
@@ -188,8 +188,8 @@ static void become_norm(struct fuser *f, i32 index, const struct node *norm)
 {
     struct graph *g   = f->g;
     struct node   add = g->nodes[index], *n = &g->nodes[index];
-    i32          *in  = NEW(g->perm, i32, 1 + norm->in_count);
-    in[0]             = add.in[0];
+    i32          *in = NEW(g->perm, i32, 1 + norm->in_count);
+    in[0]            = add.in[0];
     memcpy(in + 1, norm->in, (size_t)norm->in_count * sizeof *in);
     in[1]       = add.in[1]; /* in place of the sum */
     *n          = *norm;
@@ -209,10 +209,10 @@ static void fuse_norms(struct fuser *f)
         if (norm_of_sum(norm.op) < 0) continue;
         i32                index = g->values[now(f, norm.in[0])].node;
         const struct node *add   = &g->nodes[MAX(index, 0)];
-        bool               fits  = index >= 0 && add->op == OP_ADD && !add->at.then.count &&
-                    has_values(g) &&
+        bool fits = index >= 0 && add->op == OP_ADD && !add->at.then.count && has_values(g) &&
                     type_eq(g->values[now(f, add->in[0])].type, g->values[now(f, add->in[1])].type);
-        for (i32 k = 1; fits && k < norm.in_count; k++) fits = there_at(g, now(f, norm.in[k]), index);
+        for (i32 k = 1; fits && k < norm.in_count; k++)
+            fits = there_at(g, now(f, norm.in[k]), index);
         if (fits) become_norm(f, index, &norm);
     }
 }
@@ -232,7 +232,8 @@ static void count_reads(struct fuser *f)
 void fuse(struct graph *g, u32 patterns, const struct target *target, struct arena scratch)
 {
     patterns &= ~target->fusions_off;
-    if (patterns & FUSE_LOSS && target->loss_part_bytes) join_loss(g, target->loss_part_bytes, scratch);
+    if (patterns & FUSE_LOSS && target->loss_part_bytes)
+        join_loss(g, target->loss_part_bytes, scratch);
     i32          values = g->value_count + g->node_count * OP_OUT_MAX + 1;
     struct fuser f      = { .g = g, .patterns = patterns };
     f.now               = NEW(&scratch, i32, values);

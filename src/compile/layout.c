@@ -1,7 +1,7 @@
 /* layout.c - the arena's plan: every byte of a run is placed before the first is allocated.
  *
- *   | params: hidden, decay, rest, frozen | grads | state | buffers | scalars | inputs | outputs |
- *   temps … |
+ *   | params: hidden, decay, rest, frozen, tables | grads, rows of tables | state | buffers |
+ *   scalars | inputs | outputs | temps … |
  *
  * Gradients and each optimiser state repeat the layout of the parameters they belong to, so that a
  * sweep or a shard is one range. Inputs and outputs take the largest size any program gives
@@ -27,11 +27,11 @@ static struct persistent *plan_find(struct plan *p, struct str name)
 
 /* The update sweeps over ranges of parameters, gradients and state, as does their norm; a model's
  * tensor may have any name, also one that looks like a range's. State without a '/' in its name is
- * no range of one. */
+ * no range of one, nor is what belongs to a table. */
 static bool is_range(const struct plan *p, const struct graph *g, const struct value *v)
 {
     bool own = v->kind == VALUE_STATE && str_find(v->name, '/') < 0;
-    return (g == p->update || g == p->square) && v->kind <= VALUE_STATE && !own;
+    return (g == p->update || g == p->square) && v->kind <= VALUE_STATE && !own && !v->sparse_rows;
 }
 
 /* Every name once; inputs and outputs keep their largest type. Ranges have no place of their own,
@@ -45,8 +45,8 @@ static enum status collect(struct plan *p, const struct graph *g, struct err *er
         if (!known) {
             ASSERT(p->set->persistent_count < p->persistents_max);
             p->set->persistents[p->set->persistent_count++] =
-                (struct persistent){ v->name, v->kind,  v->type,   v->init,
-                                     -1,      v->decay, v->frozen, v->hidden };
+                (struct persistent){ v->name,  v->kind,   v->type,   v->init,       -1,
+                                     v->decay, v->frozen, v->hidden, v->sparse_rows };
             continue;
         }
         bool resizes = v->kind == VALUE_INPUT || v->kind == VALUE_OUTPUT;
@@ -64,7 +64,10 @@ static void place_params(struct plan *p)
         p->group_begin[which] = p->end;
         for (i32 i = 0; i < p->set->persistent_count; i++) {
             struct persistent *t = &p->set->persistents[i];
-            struct value       v = { .decay = t->decay, .frozen = t->frozen, .hidden = t->hidden };
+            struct value       v = { .decay       = t->decay,
+                                     .frozen      = t->frozen,
+                                     .hidden      = t->hidden,
+                                     .sparse_rows = t->sparse_rows };
             if (t->kind != VALUE_PARAM || group_of(&v) != which) continue;
             t->offset = p->end;
             p->end += aligned(type_bytes(t->type), p->align);
@@ -73,17 +76,23 @@ static void place_params(struct plan *p)
     p->group_begin[GROUP_COUNT] = p->end;
 }
 
-/* Gradients stand in the order of their parameters. */
+/* Gradients stand in the order of their parameters, those of tables' rows behind them. */
 static void place_grads(struct plan *p)
 {
     p->grads = p->end;
     for (i32 i = 0; i < p->set->persistent_count; i++) {
         struct persistent *t = &p->set->persistents[i];
-        if (t->kind != VALUE_GRAD) continue;
+        if (t->kind != VALUE_GRAD || t->sparse_rows) continue;
         struct persistent *param = plan_find(p, str_sub(t->name, 0, t->name.len - 5));
         ASSERT(param && param->offset >= 0);
         t->offset = p->grads + param->offset;
         p->end    = MAX(p->end, t->offset + aligned(type_bytes(t->type), p->align));
+    }
+    for (i32 i = 0; i < p->set->persistent_count; i++) {
+        struct persistent *t = &p->set->persistents[i];
+        if (t->kind != VALUE_GRAD || !t->sparse_rows) continue;
+        t->offset = p->end;
+        p->end += aligned(type_bytes(t->type), p->align);
     }
 }
 
@@ -201,14 +210,23 @@ enum status lay_out_persistents(struct arena *perm, const struct target *target,
 static enum status too_large(const struct program_set *set, const struct target *target,
                              struct err *err)
 {
-    bool evaluates = set->programs[PROGRAM_EVAL] &&
-                     set->programs[PROGRAM_EVAL]->bytes == set->arena_bytes;
-    return err_set(err, STATUS_USAGE,
-                   "the run needs %.3g GiB, %.*s has %.3g GiB for it: %s fits",
+    bool evaluates =
+        set->programs[PROGRAM_EVAL] && set->programs[PROGRAM_EVAL]->bytes == set->arena_bytes;
+    return err_set(err, STATUS_USAGE, "the run needs %.3g GiB, %.*s has %.3g GiB for it: %s fits",
                    (f64)set->arena_bytes / 0x1p30, STR_ARG(target->name),
                    (f64)target->memory_bytes / 0x1p30,
                    evaluates ? "a smaller train.eval_batch"
-                             : "train.batch=auto, train.recompute=auto or a smaller model");
+                             : "train.micro_batch=auto, train.recompute=auto or a smaller model");
+}
+
+enum status lay_out_program(struct arena *perm, const struct target *target, struct graph *g,
+                            struct plan *p, struct program **out, struct arena scratch,
+                            struct err *err)
+{
+    *out         = program_new(perm, p, g);
+    (*out)->rows = g->rows;
+    place_temps(*out, target, p->end, scratch);
+    return program_verify(*out, scratch, err);
 }
 
 enum status lay_out_programs(struct arena *perm, const struct target *target,
@@ -218,11 +236,10 @@ enum status lay_out_programs(struct arena *perm, const struct target *target,
     struct program_set *set = p->set;
     for (i32 i = 0; i < PROGRAM_COUNT; i++) {
         if (!graphs[i]) continue;
-        set->programs[i] = program_new(perm, p, graphs[i]);
-        place_temps(set->programs[i], target, p->end, scratch);
-        set->arena_bytes = MAX(set->arena_bytes, set->programs[i]->bytes);
-        enum status st   = program_verify(set->programs[i], scratch, err);
+        enum status st =
+            lay_out_program(perm, target, graphs[i], p, &set->programs[i], scratch, err);
         if (st) return st;
+        set->arena_bytes = MAX(set->arena_bytes, set->programs[i]->bytes);
     }
     if (target->memory_bytes && set->arena_bytes > target->memory_bytes)
         return too_large(set, target, err);

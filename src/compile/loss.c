@@ -38,7 +38,10 @@ static const struct node *made_by(const struct joiner *j, i32 value, i32 op)
     return n >= 0 && j->from[n].op == op ? &j->from[n] : NULL;
 }
 
-static i32 index_of(const struct joiner *j, const struct node *n) { return n ? (i32)(n - j->from) : NONE; }
+static i32 index_of(const struct joiner *j, const struct node *n)
+{
+    return n ? (i32)(n - j->from) : NONE;
+}
 
 /* The only node that reads the value; NULL if there are more, or the host does. */
 static const struct node *only_reader(const struct joiner *j, i32 value)
@@ -57,7 +60,8 @@ static bool is_given(const struct joiner *j, i32 value, i32 depth)
     i32 n = maker(j, value);
     if (n < 0) return true;
     bool given = depth > 0 && op_info(j->from[n].op)->effect == EFFECT_NONE;
-    for (i32 k = 0; given && k < j->from[n].in_count; k++) given = is_given(j, j->from[n].in[k], depth - 1);
+    for (i32 k = 0; given && k < j->from[n].in_count; k++)
+        given = is_given(j, j->from[n].in[k], depth - 1);
     return given;
 }
 
@@ -70,7 +74,8 @@ static bool find_products(struct joiner *j, i32 d, i32 x, i32 w)
         for (i32 k = 0; k < n->in_count; k++) {
             if (op_is_view(n->op) || graph_viewed(j->g, n->in[k]) != d) continue;
             readers++;
-            if (n->op != OP_MATMUL || k || n->in_count != 2 || n->at.tb || n->at.then.count) return false;
+            if (n->op != OP_MATMUL || k || n->in_count != 2 || n->at.tb || n->at.then.count)
+                return false;
             if (n->at.ta && graph_viewed(j->g, n->in[1]) == graph_viewed(j->g, x)) j->head.dw = i;
             if (!n->at.ta && n->in[1] == w) j->head.dx = i;
         }
@@ -156,17 +161,19 @@ struct part { /* of the rows: its results */
 
 static struct part emit_part(struct joiner *j, i32 x, i32 targets, i32 dloss)
 {
-    const struct head *h = &j->head;
+    const struct head *h       = &j->head;
     const struct node *product = &j->from[h->product], *dx = &j->from[h->dx], *dw = &j->from[h->dw];
     struct graph      *g  = j->g;
     struct attrs       at = { .smoothing = j->from[h->xent].at.smoothing };
     if (h->cap >= 0) at.cap = j->from[h->cap].at.cap;
-    i32 w       = j->now[product->in[1]];
-    i32 logits  = graph_op(g, OP_MATMUL, product->name, (i32[]){ x, w }, 2, &product->at);
-    i32 dlogits = graph_op(g, OP_XENT_BOTH, j->from[h->xent].name, (i32[]){ logits, targets, dloss }, 3, &at);
+    i32 w      = j->now[product->in[1]];
+    i32 logits = graph_op(g, OP_MATMUL, product->name, (i32[]){ x, w }, 2, &product->at);
+    i32 dlogits =
+        graph_op(g, OP_XENT_BOTH, j->from[h->xent].name, (i32[]){ logits, targets, dloss }, 3, &at);
     return (struct part){ .loss = dlogits + 1,
-                          .dx   = graph_op(g, OP_MATMUL, dx->name, (i32[]){ dlogits, w }, 2, &dx->at),
-                          .dw   = graph_op(g, OP_MATMUL, dw->name, (i32[]){ dlogits, x }, 2, &dw->at) };
+                          .dx = graph_op(g, OP_MATMUL, dx->name, (i32[]){ dlogits, w }, 2, &dx->at),
+                          .dw =
+                              graph_op(g, OP_MATMUL, dw->name, (i32[]){ dlogits, x }, 2, &dw->at) };
 }
 
 /* From now on `fresh` is what `old` was: for those who read it, and for the host. */
@@ -174,22 +181,22 @@ static void replace(struct joiner *j, i32 old, i32 fresh)
 {
     struct value *to = &j->g->values[fresh], *was = &j->g->values[old];
     if (was->kind != VALUE_TEMP) {
-        to->kind   = was->kind;
-        to->name   = was->name;
-        was->kind  = VALUE_TEMP;
-        was->name  = (struct str){ 0 };
+        to->kind  = was->kind;
+        to->name  = was->name;
+        was->kind = VALUE_TEMP;
+        was->name = (struct str){ 0 };
     }
     j->now[old] = fresh;
 }
 
 static void emit_head(struct joiner *j)
 {
-    struct graph      *g = j->g;
-    const struct head *h = &j->head;
+    struct graph      *g    = j->g;
+    const struct head *h    = &j->head;
     const struct node *xent = &j->from[h->xent], *product = &j->from[h->product];
-    i64  rows  = shape_rows(g->values[product->out].type.shape);
-    i64  parts = parts_of(type_bytes(g->values[product->out].type), rows, j->part_bytes);
-    i32  dloss = j->from[h->xent_grad].in[0], loss[PARTS_MAX], dx[PARTS_MAX], dw = NONE;
+    i64                rows = shape_rows(g->values[product->out].type.shape);
+    i64          parts = parts_of(type_bytes(g->values[product->out].type), rows, j->part_bytes);
+    i32          dloss = j->from[h->xent_grad].in[0], loss[PARTS_MAX], dx[PARTS_MAX], dw = NONE;
     struct shape wide = shape_2(rows, shape_last(g->values[product->in[0]].type.shape));
     emit_given(j, dloss);
     i32 x       = rows_view(j, product->name, j->now[product->in[0]], wide);
@@ -231,8 +238,8 @@ void join_loss(struct graph *g, i64 part_bytes, struct arena scratch)
     memcpy(j.from, g->nodes, (size_t)j.count * sizeof *j.from);
     count_reads(&j);
     if (!find_head(&j)) return;
-    const i32 replaced[] = { j.head.product, j.head.cap, j.head.xent, j.head.xent_grad,
-                             j.head.cap_grad, j.head.dx, j.head.dw };
+    const i32 replaced[] = { j.head.product,  j.head.cap, j.head.xent, j.head.xent_grad,
+                             j.head.cap_grad, j.head.dx,  j.head.dw };
     for (i32 i = 0; i < COUNT_OF(replaced); i++)
         if (replaced[i] >= 0) j.gone[replaced[i]] = true;
     g->node_count = 0;
@@ -242,6 +249,7 @@ void join_loss(struct graph *g, i64 part_bytes, struct arena scratch)
     }
     for (i32 i = 0; i < COUNT_OF(replaced); i++) {
         const struct node *n = &j.from[MAX(replaced[i], 0)];
-        for (i32 k = 0; replaced[i] >= 0 && k < node_results(n); k++) g->values[n->out + k].node = NONE;
+        for (i32 k = 0; replaced[i] >= 0 && k < node_results(n); k++)
+            g->values[n->out + k].node = NONE;
     }
 }

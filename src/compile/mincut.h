@@ -13,6 +13,6 @@ struct mincut;
 struct mincut *mincut_new(struct arena *perm, i32 vertex_count, i32 edges_max);
 void           mincut_edge(struct mincut *m, i32 from, i32 to, i64 capacity); /* directed, >= 0 */
 /* with_source[vertex]: the smallest such set. Once; some path must have no MINCUT_NEVER-only way. */
-void           mincut_solve(struct mincut *m, bool *with_source);
+void mincut_solve(struct mincut *m, bool *with_source);
 
 #endif

@@ -25,10 +25,10 @@ struct lowering {
     i32          *now;        /* by value: what its readers take */
     i32          *cast[2];    /* by value: its copy in the low type [0], in f32 [1], or -1 */
     bool         *kept;       /* by value: persists, or only leads to what does: shall be f32 */
-    bool         *stream;     /* by value: of the residual stream, which is f32; NULL: no such thing */
-    i32          *readers;    /* by value, in the model as it was written */
-    bool         *added;      /* by value: one of them is a sum, or dropout before one */
-    bool          fp8;        /* products may read 8 bits, and then give no f32 */
+    bool         *stream;  /* by value: of the residual stream, which is f32; NULL: no such thing */
+    i32          *readers; /* by value, in the model as it was written */
+    bool         *added;   /* by value: one of them is a sum, or dropout before one */
+    bool          fp8;     /* products may read 8 bits, and then give no f32 */
 };
 
 /* Gradients of parameters, also while they are scaled, turned round or added up on their way. */
@@ -114,7 +114,8 @@ static i32 raise(struct lowering *l, i32 value)
 {
     struct value *v = &l->g->values[value];
     struct node  *n = v->node < 0 ? NULL : &l->g->nodes[v->node];
-    if (!n || n->op != OP_MATMUL || l->readers[value] != 1 || l->fp8) return as_type(l, value, DT_F32);
+    if (!n || n->op != OP_MATMUL || l->readers[value] != 1 || l->fp8)
+        return as_type(l, value, DT_F32);
     n->at.wide    = 1;
     v->type.dtype = DT_F32;
     return value;
@@ -156,7 +157,8 @@ static bool reads_param(const struct lowering *l, const struct node *n)
     return false;
 }
 
-/* Is the node's result the stream again, or its gradient? That of a norm or of dropout is where something is added to it. */
+/* Is the node's result the stream again, or its gradient? That of a norm or of dropout is where
+ * something is added to it. */
 static bool goes_on(const struct lowering *l, const struct node *n)
 {
     bool begins = n->op == OP_LAYERNORM || n->op == OP_RMSNORM || n->op == OP_DROPOUT;
@@ -212,7 +214,7 @@ static struct lowering lowering_new(struct graph *g, const struct compile_config
     l.readers         = NEW(scratch, i32, room);
     l.added           = NEW(scratch, bool, room);
     for (i32 i = g->node_count - 1; i >= 0; i--) {
-        const struct node *n   = &g->nodes[i];
+        const struct node *n    = &g->nodes[i];
         bool               adds = n->op == OP_ADD || (n->op == OP_DROPOUT && l.added[n->out]);
         for (i32 k = 0; k < n->in_count; k++) {
             l.readers[n->in[k]]++;

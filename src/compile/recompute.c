@@ -76,8 +76,7 @@ void drop_values(struct graph *g, const bool *drop, struct arena scratch)
         for (i32 k = 0; k < n.in_count; k++) in[k] = second(&r, n.in[k]);
         n.in = in;
         graph_reserve(g);
-        for (i32 k = 0; k < node_results(&n); k++)
-            g->values[n.out + k].node = g->node_count;
+        for (i32 k = 0; k < node_results(&n); k++) g->values[n.out + k].node = g->node_count;
         g->nodes[g->node_count++] = n;
     }
 }
@@ -106,20 +105,18 @@ void drop_blocks(const struct graph *g, i64 every, bool *drop)
     }
 }
 
-enum status recompute(struct graph *g, const struct compile_config *config,
-                      const struct target *target, struct plan *p, struct arena scratch,
-                      struct err *err)
+enum status choose_dropped(const struct graph *g, const struct compile_config *config,
+                           const struct target *target, struct plan *p, bool *drop,
+                           struct arena scratch, struct err *err)
 {
     const struct recompute_config *c = &config->recompute;
-    bool       *drop   = NEW(&scratch, bool, g->value_count + 1);
-    i64         budget = c->memory_bytes ? c->memory_bytes : target->memory_bytes;
-    enum status st     = STATUS_OK;
+    i64 budget                       = c->memory_bytes ? c->memory_bytes : target->memory_bytes;
     switch (c->kind) {
-    case RECOMPUTE_NONE: return STATUS_OK;
+    case RECOMPUTE_NONE: break;
     case RECOMPUTE_ALL: drop_blocks(g, 1, drop); break;
     case RECOMPUTE_EVERY: drop_blocks(g, MAX(c->every, 1), drop); break;
-    case RECOMPUTE_AUTO: st = recompute_auto(g, budget, config->fuse, target, p, drop, scratch, err); break;
+    case RECOMPUTE_AUTO:
+        return recompute_auto(g, budget, config->fuse, target, p, drop, scratch, err);
     }
-    if (!st) drop_values(g, drop, scratch);
-    return st;
+    return STATUS_OK;
 }

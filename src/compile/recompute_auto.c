@@ -65,8 +65,7 @@ static f64 seconds_again(const struct search *s, const bool *drop, struct arena 
     for (i32 i = g->forward_count - 1; i >= 0; i--) {
         const struct node *n     = &g->nodes[i];
         bool               again = false;
-        for (i32 k = 0; k < node_results(n); k++)
-            again |= need[n->out + k] && drop[n->out + k];
+        for (i32 k = 0; k < node_results(n); k++) again |= need[n->out + k] && drop[n->out + k];
         if (!again) continue;
         sum += s->seconds[i];
         for (i32 k = 0; k < n->in_count; k++) need[graph_viewed(g, n->in[k])] = true;
@@ -291,6 +290,6 @@ enum status recompute_auto(const struct graph *g, i64 budget, u32 fusions,
     if (s.found) return STATUS_OK;
     return err_set(err, STATUS_USAGE,
                    "the run needs at least %.3g GiB with everything recomputed, and "
-                   "%.3g GiB are allowed: train.batch=auto or a smaller model fits",
+                   "%.3g GiB are allowed: train.micro_batch=auto or a smaller model fits",
                    (f64)s.least_bytes / 0x1p30, (f64)budget / 0x1p30);
 }

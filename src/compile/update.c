@@ -22,6 +22,7 @@ static const struct optimiser_row optimisers[] = {
 enum group group_of(const struct value *param)
 {
     if (param->frozen) return GROUP_FROZEN;
+    if (param->sparse_rows) return GROUP_TABLES;
     return param->hidden ? GROUP_HIDDEN : param->decay ? GROUP_DECAY : GROUP_REST;
 }
 
@@ -121,22 +122,23 @@ static enum dtype param_dtype(const struct graph *train)
 {
     enum dtype dtype = DT_F32;
     for (i32 i = 0; i < train->value_count; i++) {
-        if (train->values[i].kind == VALUE_PARAM) dtype = train->values[i].type.dtype;
+        const struct value *v = &train->values[i];
+        if (v->kind == VALUE_PARAM && !v->sparse_rows) dtype = v->type.dtype;
     }
     return dtype;
 }
 
 /* The sum of squares of all gradients, padding counted: it is 0. */
-static i32 gradient_square(struct graph *g, struct type all)
+static i32 gradient_square(struct graph *g, const struct graph *train, struct type all)
 {
     i32 grads = range(g, VALUE_GRAD, (struct range){ .group = GROUP_FROZEN }, "grads", all);
-    return graph_op(g, OP_SUMSQ, STR("norm"), &grads, 1, NULL);
+    return table_square(g, train, graph_op(g, OP_SUMSQ, STR("norm"), &grads, 1, NULL));
 }
 
 enum status build_square(struct graph *g, const struct graph *train, i64 align, struct err *err)
 {
     i64 count  = group_count(train, GROUP_HIDDEN, GROUP_FROZEN, align);
-    i32 square = gradient_square(g, type_of(param_dtype(train), shape_1(count)));
+    i32 square = gradient_square(g, train, type_of(param_dtype(train), shape_1(count)));
     if (square >= 0) graph_output(g, square, STR("grad_square"));
     return graph_status(g, err);
 }
@@ -147,12 +149,13 @@ struct begin {
     i32 factor, step;
 };
 
-static struct begin begin_update(struct graph *g, const struct compile_config *c, struct type all)
+static struct begin begin_update(struct graph *g, const struct compile_config *c,
+                                 const struct graph *train, struct type all)
 {
     bool            scaled = c->precision == DT_F16;
     struct unscaled u      = { .step = -1 };
     i32             factor;
-    if (c->clip > 0 || scaled) u.sumsq = gradient_square(g, all);
+    if (c->clip > 0 || scaled) u.sumsq = gradient_square(g, train, all);
     if (scaled) u = unscale(g, c, u.sumsq);
     if (c->clip > 0) {
         factor =
@@ -181,7 +184,7 @@ enum status build_update(struct graph *g, const struct compile_config *c, const 
     enum dtype dtype = param_dtype(train);
     i64        total = group_count(train, GROUP_HIDDEN, GROUP_FROZEN, align);
     if (!total) return err_set(err, STATUS_USAGE, "no parameter is left to train: all are frozen");
-    struct begin b     = begin_update(g, c, type_of(dtype, shape_1(total)));
+    struct begin b     = begin_update(g, c, train, type_of(dtype, shape_1(total)));
     i32          hyper = hyper_of(g, "hyper", b.step), muon = -1;
     for (i32 i = 0; i < train->value_count && !g->err.status; i++) {
         const struct value *p = &train->values[i];
@@ -193,6 +196,7 @@ enum status build_update(struct graph *g, const struct compile_config *c, const 
         i64 count = group_count(train, which, which + 1, align);
         if (count) update_group(g, c, which, type_of(dtype, shape_1(count)), hyper, b.factor);
     }
+    update_tables(g, c, train, hyper, b.factor);
     i32 amax = graph_find(train, STR("fp8.amax"));
     if (amax >= 0) {
         i32 state = graph_value(g, VALUE_STATE, STR("fp8.amax"), train->values[amax].type);

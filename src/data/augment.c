@@ -16,30 +16,105 @@ static void normal_set(struct augment *a, const f64 *mean, const f64 *deviation)
     }
 }
 
+/* The words of data.augment. A word without a number has `usual`; NaN: it needs one. */
+enum word { WORD_CROP, WORD_CENTER, WORD_PAD, WORD_FLIP, WORD_CUTOUT, WORD_MIXUP, WORD_COUNT };
+static const struct {
+    const char *name, *range;
+    f64         usual, low, high;
+    bool        whole; /* a whole number */
+} words[WORD_COUNT] = {
+    [WORD_CROP]   = { "crop", "a share of the area above 0, at most 1", 0.08, 1e-9, 1, false },
+    [WORD_CENTER] = { "center", "no number", 0, 0, 0, false },
+    [WORD_PAD]    = { "pad", "pixels", NAN, 0, IMAGE_SIDE_MAX - 1, true },
+    [WORD_FLIP]   = { "flip", "a probability", 0.5, 0, 1, false },
+    [WORD_CUTOUT] = { "cutout", "pixels", NAN, 0, IMAGE_SIDE_MAX, true },
+    [WORD_MIXUP]  = { "mixup", "a number from 0 to 1", NAN, 0, 1, false },
+};
+
+static enum status word_read(struct str text, enum word *word, f64 *number, struct err *err)
+{
+    struct str name = text, value = STR("");
+    i64        at = str_find(text, '=');
+    if (at >= 0) {
+        name  = str_trim(str_sub(text, 0, at));
+        value = str_trim(str_sub(text, at + 1, text.len));
+    }
+    for (i32 i = 0; i < WORD_COUNT; i++) {
+        if (!str_eq(name, str_of(words[i].name))) continue;
+        *word   = (enum word)i;
+        *number = words[i].usual;
+        bool ok = at < 0 ? !isnan(*number) : i != WORD_CENTER && str_f64(value, number);
+        if (ok && *number >= words[i].low && *number <= words[i].high &&
+            (!words[i].whole || *number == rint(*number)))
+            return STATUS_OK;
+        return err_set(err, STATUS_USAGE, "data.augment: %.*s; expected %s with %s, like %s",
+                       STR_ARG(text), words[i].name, words[i].range,
+                       i == WORD_CENTER  ? "center"
+                       : i == WORD_FLIP  ? "flip=0.5"
+                       : i == WORD_MIXUP ? "mixup=0.2"
+                       : i == WORD_CROP  ? "crop=0.25"
+                       : i == WORD_PAD   ? "pad=4"
+                                         : "cutout=8");
+    }
+    return err_set(
+        err, STATUS_USAGE,
+        "data.augment: %.*s is none of crop, center, pad=N, flip, cutout=N, mixup=A and none",
+        (int)MIN(text.len, 40), text.data);
+}
+
+static void word_set(struct augment *a, enum word word, f64 number)
+{
+    switch (word) {
+    case WORD_CROP:
+        a->crop     = CROP_RANDOM;
+        a->area_min = number;
+        break;
+    case WORD_CENTER: a->crop = CROP_CENTRE; break;
+    case WORD_PAD:
+        a->crop = CROP_PAD;
+        a->pad  = (i64)number;
+        break;
+    case WORD_FLIP: a->flip = number; break;
+    case WORD_CUTOUT: a->cutout = (i64)number; break;
+    case WORD_MIXUP: a->mixup = number; break;
+    case WORD_COUNT: break;
+    }
+}
+
+static enum status words_read(const struct data_config *config, struct augment *a, struct err *err)
+{
+    bool seen[WORD_COUNT] = { false };
+    for (i64 i = 0; i < config->augment_count; i++) {
+        enum word word   = WORD_COUNT;
+        f64       number = 0;
+        if (config->augment_count == 1 && str_eq(config->augment[i], STR("none"))) return STATUS_OK;
+        enum status st = word_read(config->augment[i], &word, &number, err);
+        if (st) return st;
+        if (seen[word])
+            return err_set(err, STATUS_USAGE, "data.augment: %s stands there twice",
+                           words[word].name);
+        seen[word] = true;
+        word_set(a, word, number);
+    }
+    if (seen[WORD_CROP] + seen[WORD_CENTER] + seen[WORD_PAD] > 1)
+        return err_set(err, STATUS_USAGE, "data.augment: of crop, center and pad there can be one");
+    return STATUS_OK;
+}
+
 enum status augment_from(const struct data_config *config, struct augment *out, struct err *err)
 {
-    static const char *const crops[] = { "random", "centre", "pad", "whole" };
-    static const f64         half[3] = { 0.5, 0.5, 0.5 };
-    *out                             = (struct augment){ .crop     = CROP_WHOLE,
-                                                         .size     = config->image_size,
-                                                         .channels = config->image_colour ? 3 : 1,
-                                                         .pad      = config->image_pad,
-                                                         .cutout   = config->image_cutout,
-                                                         .area_min = config->image_area_min,
-                                                         .area_max = config->image_area_max,
-                                                         .ratio    = config->image_ratio,
-                                                         .centre   = config->image_centre,
-                                                         .flip     = config->image_flip,
-                                                         .mixup    = config->image_mixup };
-    for (i32 i = 0; i < COUNT_OF(crops); i++)
-        if (str_eq(config->image_crop, str_of(crops[i]))) out->crop = (enum crop)i;
+    static const f64 half[3] = { 0.5, 0.5, 0.5 };
+    *out                     = (struct augment){ .crop     = CROP_WHOLE,
+                                                 .size     = config->image_size,
+                                                 .channels = config->image_colour ? 3 : 1,
+                                                 .area_max = 1, /* these three as torchvision */
+                                                 .ratio    = 4.0 / 3, /* crops by default */
+                                                 .centre   = 224.0 / 256 };
+    enum status st           = words_read(config, out, err);
+    if (st) return st;
     if (str_eq(config->image_normalise, STR("imagenet")))
         normal_set(out, imagenet_mean, imagenet_deviation);
     if (str_eq(config->image_normalise, STR("half"))) normal_set(out, half, half);
-    if (out->area_min > out->area_max)
-        return err_set(err, STATUS_USAGE,
-                       "data.image_area_min is %g, above data.image_area_max, %g", out->area_min,
-                       out->area_max);
     if (out->size < 1 || out->size > IMAGE_SIDE_MAX || out->pad >= out->size)
         return err_set(err, STATUS_USAGE, "pictures of %lld pixels cannot be moved by %lld",
                        (long long)out->size, (long long)out->pad);

@@ -32,7 +32,7 @@ struct view {
     struct rect hole;   /* of the result; no width: none */
 };
 
-/* From the image_ settings of data. */
+/* From data.augment and the image_ settings of data. */
 enum status augment_from(const struct data_config *config, struct augment *out, struct err *err);
 
 /* What training takes; `key` is of the sample: (seed, epoch, index). */

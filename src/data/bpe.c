@@ -326,7 +326,8 @@ static const struct bpe_added *next_added(const struct bpe *b, struct str text, 
 static enum status encode_normal(struct bpe_coder *c, struct str text, bool begins, u32 *to,
                                  i64 *count, struct err *err);
 
-/* Added tokens that are not late cut the whole text; what lies between them is normalised, then cut by the late ones. */
+/* Added tokens that are not late cut the whole text; what lies between them is normalised, then cut
+ * by the late ones. */
 static enum status encode_between(struct bpe_coder *c, struct str text, bool begins, bool late,
                                   u32 *to, i64 *count, struct err *err)
 {

@@ -135,6 +135,7 @@ enum status bpe_train(struct os *os, const struct bpe_train_config *config, stru
                          threads);
     }
     if (!st) st = count_files(&j, pool, config, err);
+    if (!st) st = os_maps_verify(err);
     if (!st) st = put_together(&j, threads, &words, &count, err);
     if (!st) st = bpe_learn(words, count, config, memory, out, err);
     pieces_release(&j.pieces);

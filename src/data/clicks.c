@@ -23,6 +23,7 @@
 enum { CATEGORIES = 26, NUMBERS = 13, PAIRS = 4, WORDS = 40 }; /* words of a sample: + its label */
 enum { TABLES = CATEGORIES + 2 * PAIRS };
 
+static const u64 world_seed      = 0;  /* there is one world */
 static const i64 values_min      = 10; /* of the first column */
 static const i64 buckets_max     = 1 << 24;
 static const i64 samples_default = 1000000, eval_samples_default = 100000;
@@ -116,7 +117,7 @@ static enum status open_clicks(struct dataset *d, const struct data_config *conf
     state->own = arena_open((TABLES * buckets + 1024) * (i64)sizeof(f64));
     if (!state->own.begin)
         return err_set(err, STATUS_WORLD, "no memory for %lld buckets", (long long)buckets);
-    state->seed    = config->seed;
+    state->seed    = world_seed;
     state->buckets = buckets;
     for (i32 j = 0; j < CATEGORIES; j++) {
         f64 step             = pow((f64)buckets / (f64)values_min, (f64)j / (CATEGORIES - 1));
@@ -184,8 +185,8 @@ static f64 best_auc(const struct dataset *d)
     return pairs / (clicks * others); /* NaN where all rows are alike */
 }
 
-const struct format format_clicks = { .kind  = { "synthetic_clicks", 16 },
-                                      .open  = open_clicks,
-                                      .fetch = fetch_clicks,
-                                      .close = close_clicks,
+const struct format format_clicks = { .kind     = { "synthetic_clicks", 16 },
+                                      .open     = open_clicks,
+                                      .fetch    = fetch_clicks,
+                                      .close    = close_clicks,
                                       .best_auc = best_auc };

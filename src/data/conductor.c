@@ -126,13 +126,13 @@ static struct tuner_limits conductor_limits(const struct pipeline *p)
     const struct loader_options *o     = &c->options;
     const struct feeds          *feeds = &p->course.dataset->feeds;
     struct tuner_limits          l     = { .stages       = p->lane_count,
-                                           .queue        = o->queue,
+                                           .queue        = c->queue,
                                            .prefetch     = o->prefetch,
                                            .workers_max  = LOADER_WORKERS_MAX,
                                            .memory_bytes = p->memory_bytes - p->kept_bytes_max,
                                            .batch        = c->batch };
     l.cpu                              = (f64)p->cores;
-    l.cpu_strict                       = o->cpu && o->cpu < pool_machine_threads();
+    l.cpu_strict                       = c->cpu && c->cpu < pool_machine_threads();
     for (i64 k = 0; k < p->lane_count; k++) {
         l.stage[k]   = p->lanes[k].stage;
         l.workers[k] = o->workers_count == 1 ? o->workers[0] : 0;
@@ -158,7 +158,7 @@ enum status conductor_start(struct pipeline *p, struct err *err)
         o->memory_gib > 0 ? (i64)(o->memory_gib * 0x1p30) : os_memory_free_bytes() / 2;
     p->kept_bytes_max = may_keep(p) ? (i64)(kept_part * (f64)p->memory_bytes) : 0;
     if (str_eq(o->keep, STR("on")) && p->kept_bytes_max) keep(p);
-    p->cores                   = o->cpu ? o->cpu : pool_machine_threads();
+    p->cores = p->course.config.cpu ? p->course.config.cpu : pool_machine_threads();
     struct tuner_limits limits = conductor_limits(p);
     tuner_start(&p->tuner, &limits);
     enum status st = pipeline_apply(p, &p->tuner.now, err);

@@ -77,7 +77,7 @@ static enum status parse_header(struct reader *r)
 static enum status parse_row(struct reader *r, struct table *t)
 {
     i64         line = r->csv.line, count = 0;
-    enum status st   = STATUS_OK;
+    enum status st = STATUS_OK;
     for (bool last = false; !st && !last; count++) {
         struct str s;
         st = csv_field(&r->csv, &s, &last, r->err);

@@ -1,7 +1,7 @@
 /* data.c - the table of formats, and what they share. */
 #include "data/data.h"
-#include "base/far.h"
 #include "data/data_int.h"
+#include "remote/address.h"
 #include <math.h>
 
 static const struct format *const formats[] = {
@@ -12,7 +12,7 @@ static const struct format *const formats[] = {
 /* auto: by its name, where .gz at the end does not count; a folder is one of images. */
 struct str data_kind(struct os *os, const struct data_config *config)
 {
-    struct str     path = far_file_path(config->path);
+    struct str     path = address_path(config->path);
     struct os_stat stat;
     if (config->kind.len && !str_eq(config->kind, STR("auto"))) return config->kind;
     if (config->file_count) return STR("lines");
@@ -26,14 +26,14 @@ struct str data_kind(struct os *os, const struct data_config *config)
     return STR("text");
 }
 
-bool data_is_far(const struct data_config *config)
+bool data_is_remote(const struct data_config *config)
 {
     const struct str named[] = { config->path, config->labels, config->eval_path,
                                  config->eval_labels };
     for (i64 i = 0; i < COUNT_OF(named); i++)
-        if (far_is(named[i])) return true;
+        if (address_is_remote(named[i])) return true;
     for (i64 i = 0; i < config->file_count; i++)
-        if (far_is(config->files[i])) return true;
+        if (address_is_remote(config->files[i])) return true;
     return false;
 }
 
@@ -73,6 +73,7 @@ enum status dataset_open(struct os *os, const struct data_config *config, struct
     struct dataset *d = NEW(perm, struct dataset, 1);
     *d                = (struct dataset){ .format = format, .os = os };
     enum status st    = format->open(d, config, perm, err);
+    if (os_maps_verify(NULL)) st = os_maps_check(err); /* whatever the zeros looked like */
     if (!st && !d->count[SPLIT_TRAIN])
         st = err_set(err, STATUS_USAGE, "%.*s holds no sample to train on",
                      STR_ARG(config->path.len ? config->path : STR("the data")));

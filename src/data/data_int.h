@@ -14,9 +14,14 @@ struct dataset {
     struct feeds         feeds;
     i64                  count[SPLIT_COUNT];
     void                *state; /* the format's own, in perm */
-    bool                 keepable; /* decode looks at nothing of the epoch: its result may be kept */
-    bool                 held;     /* by a thread that does not end: it can never be closed */
+    bool keepable;              /* decode looks at nothing of the epoch: its result may be kept */
+    bool held;                  /* by a thread that does not end: it can never be closed */
 };
+
+struct place;
+struct xxh64;
+/* Adds the name, without its folder, and the size of a file to a hash. */
+void fingerprint_file(struct xxh64 *h, struct str path, i64 bytes);
 
 struct format {
     struct str kind;
@@ -32,11 +37,15 @@ struct format {
     void (*collate)(const struct dataset *d, const struct collation *c);
     /* Which sample stands at `index` of the epoch's shuffled order; NULL: rng_permute. */
     i64 (*order)(const struct dataset *d, enum split s, u64 seed, i64 epoch, i64 index);
+    /* Of a sample, where samples have different ones; NULL: they have not. */
+    i64 (*length)(const struct dataset *d, enum split s, i64 number);
     /* See dataset_block and dataset_says; NULL: 0, and nothing. */
     i64 (*block)(const struct dataset *d);
     bool (*says)(struct dataset *d, char line[LOADER_LINE_MAX]);
-    void (*close)(struct dataset *d);            /* state may be NULL or half filled */
-    f64 (*best_auc)(const struct dataset *d);    /* NULL: nobody knows */
+    const struct place *(*place)(const struct dataset *d,
+                                 enum split            s); /* of its samples; NULL: mapped files */
+    void (*close)(struct dataset *d);           /* state may be NULL or half filled */
+    f64 (*best_auc)(const struct dataset *d);   /* NULL: nobody knows */
 };
 
 extern const struct format format_idx, format_tokens, format_text, format_csv, format_jsonl,
@@ -47,7 +56,7 @@ struct source {
     struct str   bytes;
     struct str   mapped; /* what to unmap; empty: `own` holds the bytes */
     struct arena own;
-    bool         pinned; /* a file from elsewhere, held in its cache by: */
+    bool         pinned; /* a remote file, held in its cache by: */
     struct file  pin;
 };
 
@@ -65,7 +74,7 @@ enum status check_context(const struct data_config *config, struct err *err); /*
 /* Moves the last `held_out` of the training samples, at least one where that is not 0, to the held-out
  * ones; returns the number of the first moved. */
 i64  hold_out_last(struct dataset *d, const struct data_config *config);
-i64  limit_count(i64 count, i64 max); /* max 0: no limit */
+i64  limit_count(i64 count, i64 max);                                   /* max 0: no limit */
 void limit_counts(struct dataset *d, const struct data_config *config); /* samples, eval_samples */
 
 /* The parsers, on memory, for the fuzzer. `path` is for messages. */

@@ -179,7 +179,6 @@ static void close_idx(struct dataset *d)
         for (i32 i = 0; i < 2; i++) source_close(d->os, &state->source[s][i]);
 }
 
-const struct format format_idx = { .kind  = { "idx", 3 },
-                                   .open  = open_idx,
-                                   .fetch = fetch_idx,
-                                   .close = close_idx };
+const struct format format_idx = {
+    .kind = { "idx", 3 }, .open = open_idx, .fetch = fetch_idx, .close = close_idx
+};

@@ -6,8 +6,9 @@
  * eighth of its size where that is still at least the size wanted.
  *
  * Pixels are those of Pillow's convert("RGB") or convert("L") (of a JPEG in colour: its own luma):
- * grey and palettes become RGB, alpha is dropped, CMYK is taken as Adobe stores it (inverted), of 16 bits the upper eight stay. EXIF's
- * orientation is not followed, as torchvision's folders do not: pixels stay where the file has them. */
+ * grey and palettes become RGB, alpha is dropped, CMYK is taken as Adobe stores it (inverted), of
+ * 16 bits the upper eight stay. EXIF's orientation is not followed, as torchvision's folders do
+ * not: pixels stay where the file has them. */
 #ifndef DATA_IMAGE_H
 #define DATA_IMAGE_H
 #include "base/err.h"

@@ -11,15 +11,17 @@ enum status image_shrink(struct str name, struct str file, i64 size, i64 quality
     *changed             = false;
     i64 shorter          = st ? 0 : MIN(info.width, info.height);
     if (st || shorter <= size) return st;
-    i64 width = (info.width * size + shorter / 2) / shorter;
-    i64 height = (info.height * size + shorter / 2) / shorter;
-    struct image_want want = { { 0, 0, info.width, info.height }, width, height, 3 };
-    i64               room = image_room(&info, file.len, &want);
-    st                     = buffer_resize(spare, room, err);
+    i64               width  = (info.width * size + shorter / 2) / shorter;
+    i64               height = (info.height * size + shorter / 2) / shorter;
+    struct image_want want   = { { 0, 0, info.width, info.height }, width, height, 3 };
+    i64               room   = image_room(&info, file.len, &want);
+    st                       = buffer_resize(spare, room, err);
     if (!st) st = image_decode(name, file, &info, &want, spare->data, &image, err);
     if (st) return st;
-    struct resize r    = { image.x,  image.y, (f64)info.width * image.scale,
-                           (f64)info.height * image.scale, false, width, height };
+    struct resize r = {
+        image.x, image.y, (f64)info.width * image.scale, (f64)info.height * image.scale, false,
+        width,   height
+    };
     struct buffer work = { 0 }; /* the decoded picture lies in spare */
     i64           rest = resize_room(&image, &r);
     st                 = buffer_resize(&work, rest + width * height * 3, err);
@@ -104,8 +106,8 @@ static void end(j_compress_ptr cinfo)
 enum status image_write_jpeg(const u8 *rgb, i64 width, i64 height, i64 quality, struct buffer *to,
                              struct err *err)
 {
-    struct writing w = { .to = to, .err = err };
-    w.cinfo.err      = jpeg_std_error(&w.manager);
+    struct writing w       = { .to = to, .err = err };
+    w.cinfo.err            = jpeg_std_error(&w.manager);
     w.manager.error_exit   = give_up;
     w.manager.emit_message = keep_quiet;
     w.target               = (struct jpeg_destination_mgr){ .init_destination    = begin,

@@ -166,7 +166,8 @@ static i64 block_images(const struct dataset *d)
 static bool says_images(struct dataset *d, char line[LOADER_LINE_MAX])
 {
     struct images_state *state = d->state;
-    return place_says(state->place[SPLIT_TRAIN], line) || place_says(state->place[SPLIT_EVAL], line);
+    return place_says(state->place[SPLIT_TRAIN], line) ||
+           place_says(state->place[SPLIT_EVAL], line);
 }
 
 static enum status read_images(const struct dataset *d, struct sample *s, struct err *err)
@@ -328,6 +329,12 @@ static void collate_images(const struct dataset *d, const struct collation *c)
     }
 }
 
+static const struct place *place_images(const struct dataset *d, enum split s)
+{
+    const struct images_state *state = d->state;
+    return state->place[s];
+}
+
 const struct format format_images = {
     .kind    = { "images", 6 },
     .open    = open_images,
@@ -338,5 +345,6 @@ const struct format format_images = {
     .order   = order_images,
     .block   = block_images,
     .says    = says_images,
+    .place   = place_images,
     .close   = close_images,
 };

@@ -9,6 +9,7 @@
  * block's bits; whoever has read into them meets the check at the block's end. */
 #include "base/types.h"
 #ifdef FRUGAL_HAVE_JPEG
+#include "backend/cpu/kernel.h"
 #include "data/jpeg_scan.h"
 #include <string.h>
 
@@ -307,7 +308,7 @@ static boolean decode_mcu(j_decompress_ptr cinfo, JBLOCKROW *blocks)
 }
 
 #ifdef FRUGAL_X86
-/* Shifts that leave the flags alone: a cycle less for each code on Intel's. */
+/* Shifts that leave the flags alone: a cycle less for each code on Intel's. Part of the level avx2. */
 __attribute__((target("bmi2"))) static boolean decode_mcu_bmi2(j_decompress_ptr cinfo,
                                                                JBLOCKROW       *blocks)
 {
@@ -368,7 +369,7 @@ void jpeg_scan_begin(struct jpeg_decompress_struct *cinfo, struct jpeg_scan *sca
     cinfo->client_data  = scan;
     entropy->decode_mcu = decode_mcu;
 #ifdef FRUGAL_X86
-    if (__builtin_cpu_supports("bmi2")) entropy->decode_mcu = decode_mcu_bmi2;
+    if (kernel_isa() >= ISA_AVX2) entropy->decode_mcu = decode_mcu_bmi2;
 #endif
 }
 #endif

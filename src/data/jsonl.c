@@ -25,7 +25,8 @@ static enum status field_of(const struct json *row, const struct table_where *w,
     *out                 = STR("");
     if (!v || v->kind == JSON_NULL) return STATUS_OK;
     if (v->kind == JSON_LIST || v->kind == JSON_MAP)
-        return err_set(err, STATUS_USAGE, "%.*s:%lld: \"%.*s\" is a %s; a column needs single values",
+        return err_set(err, STATUS_USAGE,
+                       "%.*s:%lld: \"%.*s\" is a %s; a column needs single values",
                        STR_ARG(w->path), (long long)w->line, (int)MIN(w->column.len, 80),
                        w->column.data, v->kind == JSON_LIST ? "list" : "map");
     *out = v->text;

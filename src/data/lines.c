@@ -119,6 +119,12 @@ static void fetch_lines(const struct dataset *d, enum split s, const i64 *index,
     }
 }
 
+static i64 length_of_line(const struct dataset *d, enum split s, i64 number)
+{
+    const struct lines_state *state = d->state;
+    return MIN(state->line[s][number].text.len, state->context);
+}
+
 static void close_lines(struct dataset *d)
 {
     struct lines_state *state = d->state;
@@ -127,7 +133,8 @@ static void close_lines(struct dataset *d)
     if (state->own.begin) arena_close(&state->own);
 }
 
-const struct format format_lines = { .kind  = { "lines", 5 },
-                                     .open  = open_lines,
-                                     .fetch = fetch_lines,
-                                     .close = close_lines };
+const struct format format_lines = { .kind   = { "lines", 5 },
+                                     .open   = open_lines,
+                                     .fetch  = fetch_lines,
+                                     .length = length_of_line,
+                                     .close  = close_lines };

@@ -25,6 +25,7 @@ struct loader {
     pthread_mutex_t lock;
     pthread_cond_t  changed;
     i64             made, given;        /* batches so far; given <= made < given + slots */
+    i64             verified;           /* batches made before the last look at the files */
     i64             samples, waited_ns; /* given; that the caller waited */
     bool            ended;              /* the thread makes no more */
     bool            stop;               /* it shall make no more */
@@ -32,18 +33,22 @@ struct loader {
 
 i64 course_batch(const struct course *c, i64 index)
 {
-    i64 left = c->count - index;
-    if (left < c->config.batch && c->config.drop_last) return 0;
-    return MIN(left, c->config.batch);
+    i64 whole = c->config.whole, end = whole ? c->count - c->count % whole : c->count;
+    return MAX(MIN(end - index, c->config.batch), 0);
 }
 
-i64 course_number(const struct course *c, i64 epoch, i64 index)
+i64 course_shuffled(const struct course *c, i64 epoch, i64 index)
 {
     const struct dataset *d    = c->dataset;
     u64                   seed = c->config.seed;
     if (!c->config.shuffle) return index;
     if (d->format->order) return d->format->order(d, c->config.split, seed, epoch, index);
     return rng_permute(seed, (u64)epoch, index, c->count);
+}
+
+i64 course_number(const struct course *c, i64 epoch, i64 index)
+{
+    return c->window ? window_number(c, epoch, index) : course_shuffled(c, epoch, index);
 }
 
 void course_describe(const struct course *c, i64 epoch, i64 index, struct batch *b)
@@ -113,17 +118,33 @@ static void ring_new(struct loader *l, struct arena *perm)
             l->ring[slot].data[f] = arena_take(perm, batch, type_bytes(feeds->feed[f].type), ALIGN);
 }
 
+static enum status check_group(const struct loader_config *c, const struct format *f,
+                               struct err *err)
+{
+    if (!c->group) return STATUS_OK;
+    if (!f->length)
+        return err_set(err, STATUS_USAGE,
+                       "data.group_by_length=true needs data.kind=lines: samples of %.*s have no "
+                       "lengths that are known before they are read",
+                       STR_ARG(f->kind));
+    if (c->shuffle) return STATUS_OK;
+    return err_set(
+        err, STATUS_USAGE,
+        "data.group_by_length=true needs train.shuffle=true: without it samples keep the "
+        "order of the data");
+}
+
 static enum status check(const struct loader_config *c, i64 count, struct err *err)
 {
     ASSERT(c->epoch >= 0);
     ASSERT(c->index >= 0);
     if (c->batch < 1)
         return err_set(err, STATUS_USAGE, "a batch of %lld samples is none", (long long)c->batch);
-    if (count < (c->drop_last ? c->batch : 1))
+    if (count < MAX(c->whole, 1))
         return err_set(err, STATUS_USAGE,
                        "the data has %lld %s samples, which make no batch of %lld",
                        (long long)count, c->split == SPLIT_TRAIN ? "training" : "held-out",
-                       (long long)c->batch);
+                       (long long)MAX(c->whole, 1));
     if (c->index > count)
         return err_set(err, STATUS_USAGE, "cannot start at sample %lld of an epoch of %lld",
                        (long long)c->index, (long long)count);
@@ -150,9 +171,11 @@ enum status loader_open(struct arena *perm, struct dataset *d, const struct load
     i64 count      = dataset_count(d, c->split);
     *out           = NULL;
     enum status st = check(c, count, err);
+    if (!st) st = check_group(c, d->format, err);
     if (st) return st;
     struct loader *l = NEW(perm, struct loader, 1);
     l->course        = (struct course){ .dataset = d, .config = *c, .count = count };
+    if (c->group) l->course.window = window_new(perm, &l->course);
     if (d->format->fetch) st = mapped_open(l, perm, err);
     else st = pipeline_open(&l->course, &l->pipeline, err);
     if (!st) *out = l;
@@ -174,10 +197,9 @@ static void await_batch(struct loader *l)
     l->waited_ns += os->now_ns(os) - begin_ns;
 }
 
-struct batch *loader_next(struct loader *l)
+static struct batch *mapped_next(struct loader *l, i64 *made)
 {
     struct batch *b = NULL;
-    if (l->pipeline) return pipeline_next(l->pipeline);
     pthread_mutex_lock(&l->lock);
     await_batch(l);
     if (l->made > l->given) {
@@ -185,13 +207,32 @@ struct batch *loader_next(struct loader *l)
         l->samples += b->count;
     }
     if (half_empty(l)) pthread_cond_signal(&l->changed);
+    *made = l->made;
     pthread_mutex_unlock(&l->lock);
+    return b;
+}
+
+/* A file that was lost meanwhile may have left zeros in any batch: one is given only after a look at the
+ * files that is later than its making. */
+struct batch *loader_next(struct loader *l)
+{
+    if (l->pipeline) {
+        struct batch *b = pipeline_next(l->pipeline);
+        return os_maps_check(NULL) ? NULL : b;
+    }
+    i64           made;
+    struct batch *b = mapped_next(l, &made);
+    if (b && l->given > l->verified) {
+        if (os_maps_verify(NULL)) return NULL;
+        l->verified = made;
+    }
     return b;
 }
 
 enum status loader_failed(struct loader *l, struct err *err)
 {
-    return l->pipeline ? pipeline_failed(l->pipeline, err) : STATUS_OK;
+    enum status st = os_maps_check(err);
+    return st || !l->pipeline ? st : pipeline_failed(l->pipeline, err);
 }
 
 bool loader_says(struct loader *l, char line[LOADER_LINE_MAX])

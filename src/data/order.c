@@ -53,7 +53,7 @@ static const struct table *table_of(struct order *o, i64 count, u64 seed, i64 ep
         const struct table *t = &o->table[i];
         if (t->shards && t->seed == seed && t->epoch == epoch && t->count == count) return t;
     }
-    struct table *t = &o->table[o->next];
+    struct table *t  = &o->table[o->next];
     i64           at = 0;
     o->next          = (o->next + 1) % TABLES;
     t->seed          = seed;

@@ -21,9 +21,9 @@ struct packer {
     char                      tag[SHARD_TAG_BYTES + 1]; /* says of which pack a shard is */
     struct buffer             raw, small, spare;
     struct arena              scratch;
-    i64                       count, next; /* samples; the next to pack */
-    struct file               file;        /* of the shard under way; fd -1: none */
-    i64                       bytes;       /* written to it */
+    i64                       count, next;             /* samples; the next to pack */
+    struct file               file;                    /* of the shard under way; fd -1: none */
+    i64                       bytes;                   /* written to it */
     char                      key[NAME_MAX_BYTES + 1]; /* of the sample before */
 };
 
@@ -43,10 +43,10 @@ static struct str shard_name(const struct packer *p, i64 number, struct arena *p
 /* What the samples are and how they are written, as a hash: another is another pack. */
 static void set_tag(struct packer *p)
 {
-    const struct pack_config *c = p->config;
+    const struct pack_config *c    = p->config;
     struct arena              lent = { (u8 *)p->tag, (u8 *)p->tag + sizeof p->tag, NULL };
     struct xxh64              sum;
-    i64                       how[] = { p->count, c->shard_bytes, c->size, c->size ? c->quality : 0 };
+    i64 how[] = { p->count, c->shard_bytes, c->size, c->size ? c->quality : 0 };
     xxh64_init(&sum);
     xxh64_add(&sum, (struct str){ (const char *)how, sizeof how });
     for (i64 n = 0; n < p->count; n++) {
@@ -109,10 +109,10 @@ static enum status put_member(struct packer *p, struct str name, struct str byte
 static enum status put_sample(struct packer *p, i64 n, struct err *err)
 {
     struct arena scratch = p->scratch;
-    i64          class   = place_class(p->from, n);
-    struct str   extension, key = key_of(p, n, &extension, &scratch);
-    enum status  st    = place_read(p->from, n, &p->raw, NULL, err);
-    struct str   bytes = { (const char *)p->raw.data, p->raw.bytes };
+    i64 class            = place_class(p->from, n);
+    struct str  extension, key = key_of(p, n, &extension, &scratch);
+    enum status st    = place_read(p->from, n, &p->raw, NULL, err);
+    struct str  bytes = { (const char *)p->raw.data, p->raw.bytes };
     if (st) return st;
     p->result->bytes_in += bytes.len;
     if (p->config->size) {
@@ -158,10 +158,11 @@ static enum status pack_shard(struct packer *p, i64 number, pack_progress *progr
     struct os        *os      = p->os;
     struct arena      scratch = p->scratch;
     struct str        path = shard_name(p, number, &scratch), part = os_part_name(&scratch, path);
-    enum status       st   = os->create(os, part, &p->file, err);
-    p->bytes               = 0;
-    p->key[0]              = '\0';
-    p->scratch             = scratch;
+    os_part_sweep(os, path, scratch);
+    enum status st = os->create(os, part, &p->file, err);
+    p->bytes       = 0;
+    p->key[0]      = '\0';
+    p->scratch     = scratch;
     while (!st && p->next < p->count && p->bytes < p->config->shard_bytes) {
         st = put_sample(p, sample_at(p, p->next++), err);
         if (!st && !progress(context, p->next, p->count))
@@ -170,6 +171,7 @@ static enum status pack_shard(struct packer *p, i64 number, pack_progress *progr
     if (!st) st = os->write(os, p->file, (struct str){ zeros, sizeof zeros }, err);
     if (!st) st = os->sync(os, p->file, err);
     if (p->file.fd >= 0 && os->close(os, &p->file, st ? NULL : err) && !st) st = STATUS_WORLD;
+    if (!st) st = os_maps_check(err); /* before samples become a shard that is believed */
     if (!st) st = publish(p, part, path, err);
     if (st) os->remove(os, part, NULL);
     p->result->bytes_out += p->bytes + (i64)sizeof zeros;
@@ -181,7 +183,7 @@ static enum status look_at(struct packer *p, i64 number, struct err *err)
 {
     struct os         *os      = p->os;
     struct arena       scratch = p->scratch;
-    struct str         path    = shard_name(p, number, &scratch), bytes = STR("");
+    struct str         path = shard_name(p, number, &scratch), bytes = STR("");
     struct os_stat     stat;
     struct shard_index x = { 0 };
     if (os->stat(os, path, &stat, NULL)) return STATUS_NO;
@@ -202,13 +204,13 @@ static enum status look_at(struct packer *p, i64 number, struct err *err)
 enum status pack(struct os *os, const struct place *from, const struct pack_config *config,
                  pack_progress *progress, void *context, struct pack_result *out, struct err *err)
 {
-    struct packer p  = { .os      = os,
-                         .from    = from,
-                         .config  = config,
-                         .result  = out,
-                         .count   = place_count(from),
-                         .file    = { -1 },
-                         .scratch = arena_open(scratch_bytes) };
+    struct packer p   = { .os      = os,
+                          .from    = from,
+                          .config  = config,
+                          .result  = out,
+                          .count   = place_count(from),
+                          .file    = { -1 },
+                          .scratch = arena_open(scratch_bytes) };
     struct arena  own = p.scratch;
     enum status   st  = STATUS_OK;
     *out              = (struct pack_result){ .samples = p.count };
@@ -236,7 +238,7 @@ enum status pack_measure(struct os *os, const struct place *p, f64 seconds, stru
 {
     struct buffer b     = { 0 };
     i64           count = place_count(p), begin = os->now_ns(os), samples = 0, bytes = 0;
-    enum status   st    = STATUS_OK;
+    enum status   st = STATUS_OK;
     f64           passed;
     do {
         st = place_read(p, rng_permute(1, (u64)(samples / count), samples % count, count), &b, NULL,

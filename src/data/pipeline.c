@@ -447,7 +447,7 @@ static struct pipeline *memory_new(const struct course *c, struct err *err)
 {
     const struct feeds *feeds = &c->dataset->feeds;
     i64 ahead = c->config.options.prefetch ? c->config.options.prefetch : LOADER_PREFETCH_MAX;
-    i64 slots = ahead + 1, reserve = 1 << 20, queue = c->config.options.queue;
+    i64 slots = ahead + 1, reserve = 1 << 20, queue = c->config.queue;
     i64 items = STAGE_COUNT * (LOADER_WORKERS_MAX + MAX(queue, 2 * LOADER_WORKERS_MAX));
     for (i32 f = 0; f < feeds->count; f++)
         reserve += slots * (c->config.batch * type_bytes(feeds->feed[f].type) + ALIGN);
@@ -480,7 +480,9 @@ static void lock_init(pthread_mutex_t *lock)
 {
     pthread_mutexattr_t spins;
     pthread_mutexattr_init(&spins);
+#ifdef PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP /* glibc has it; the type itself is in an enum */
     pthread_mutexattr_settype(&spins, PTHREAD_MUTEX_ADAPTIVE_NP);
+#endif
     pthread_mutex_init(lock, &spins);
     pthread_mutexattr_destroy(&spins);
 }

@@ -1,12 +1,12 @@
 /* place.c - which kind of place a path is, and what both kinds share. */
-#include "base/far.h"
 #include "data/place_int.h"
+#include "remote/address.h"
 
 static const i64 own_bytes = (i64)64 << 30; /* address space: names of some 10^9 samples */
 
 static bool is_shards(struct str path)
 {
-    return str_find(path, '{') >= 0 || str_ends(far_file_path(path), STR(".tar"));
+    return str_find(path, '{') >= 0 || str_ends(address_path(path), STR(".tar"));
 }
 
 enum status place_open(struct os *os, const struct data_config *config, struct str path,
@@ -16,9 +16,9 @@ enum status place_open(struct os *os, const struct data_config *config, struct s
     *out            = NULL;
     if (path.len > PLACE_PATH_MAX)
         return err_set(err, STATUS_USAGE, "a path of %lld bytes is too long", (long long)path.len);
-    if (far_is(path) && !is_shards(path))
+    if (address_is_remote(path) && !is_shards(path))
         return err_set(err, STATUS_USAGE,
-                       "%.*s is no shard; elsewhere samples lie in NAME.tar or NAME-{000..123}.tar",
+                       "%.*s is no shard; remote samples lie in NAME.tar or NAME-{000..123}.tar",
                        (int)MIN(path.len, 200), path.data);
     p->kind = is_shards(path) ? &place_shards : &place_folder;
     p->os   = os;
@@ -80,7 +80,7 @@ enum status read_range(struct os *os, struct str path, i64 at, i64 bytes, void *
 {
     struct file f;
     i64         done = 0, got = 1;
-    enum status st   = os->open_read(os, path, &f, err);
+    enum status st = os->open_read(os, path, &f, err);
     if (st) return st;
     while (done < bytes && got && !st) {
         st = os->read(os, f, (char *)to + done, bytes - done, at + done, &got, err);
@@ -95,8 +95,8 @@ enum status read_range(struct os *os, struct str path, i64 at, i64 bytes, void *
 
 /* --- patterns -------------------------------------------------------------------------------------- */
 
-struct words { /* what a pair of braces stands for, one after the other */
-    struct str list; /* a,b,c */
+struct words {                     /* what a pair of braces stands for, one after the other */
+    struct str list;               /* a,b,c */
     i64        next, last, digits; /* or numbers */
     bool       numbers;
 };
@@ -107,8 +107,8 @@ static bool words_init(struct words *w, struct str inner)
     for (i64 i = 0; i + 1 < inner.len; i++) {
         if (inner.data[i] != '.' || inner.data[i + 1] != '.') continue;
         struct str first = str_sub(inner, 0, i), last = str_sub(inner, i + 2, inner.len);
-        w->numbers       = true;
-        w->digits        = first.len;
+        w->numbers = true;
+        w->digits  = first.len;
         return str_i64(first, &w->next) && str_i64(last, &w->last) && w->next >= 0 &&
                w->next <= w->last && w->last - w->next < PLACE_SHARDS_MAX && first.len <= 18;
     }
@@ -123,8 +123,8 @@ static bool words_next(struct words *w, struct arena *perm, struct str *out)
     return true;
 }
 
-static enum status expand(struct str done, struct str rest, struct arena *perm,
-                          struct arena *list, i64 *count, struct err *err)
+static enum status expand(struct str done, struct str rest, struct arena *perm, struct arena *list,
+                          i64 *count, struct err *err)
 {
     i64          open = str_find(rest, '{'), close = str_find(rest, '}');
     struct words w;
@@ -141,8 +141,8 @@ static enum status expand(struct str done, struct str rest, struct arena *perm,
         return err_set(err, STATUS_USAGE,
                        "%.*s is no pattern; expected something like train-{000000..000123}.tar",
                        (int)MIN(rest.len, 200), rest.data);
-    struct str front = str_cat(perm, done, str_sub(rest, 0, open));
-    enum status st   = STATUS_OK;
+    struct str  front = str_cat(perm, done, str_sub(rest, 0, open));
+    enum status st    = STATUS_OK;
     while (!st && words_next(&w, perm, &word))
         st = expand(str_cat(perm, front, word), str_sub(rest, close + 1, rest.len), perm, list,
                     count, err);

@@ -1,8 +1,8 @@
-/* place.h - where samples of a file each lie: in a folder or in tar shards, here or elsewhere.
+/* place.h - where samples of a file each lie: in a folder or in tar shards, local or remote.
  *
  *     photos                           a folder: its subfolders are the classes, a file is a sample
  *     photos-{000000..000123}.tar      WebDataset shards: files that share a basename are a sample
- *     https://…  http://…  s3://…  gs://…   shards elsewhere, through a bounded cache on the disk
+ *     https://…  http://…  s3://…  gs://…   remote shards, through a bounded cache on the disk
  *
  * A format that needs bytes to decode (images) asks a place for them and need not know which kind it
  * is. Samples are numbered from 0, in the order of folders and shards. Any thread may ask at any time;
@@ -15,14 +15,14 @@
 struct place;  /* opaque, lives in perm */
 struct buffer; /* stage.h */
 
-/* `path` is data.path or data.eval_path; of the rest cache, cache_bytes and shuffle_block are read. */
+/* `path` is data.path or data.eval_path; of the rest cache, cache_bytes, shuffle_block and remote are read. */
 enum status place_open(struct os *os, const struct data_config *config, struct str path,
                        struct arena *perm, struct place **out, struct err *err);
 void        place_close(struct place *p); /* NULL: nothing to close */
 
-i64        place_count(const struct place *p);
-i64        place_classes(const struct place *p);      /* 0: nobody said any */
-i64        place_class(const struct place *p, i64 n); /* of sample n; -1: none */
+i64 place_count(const struct place *p);
+i64 place_classes(const struct place *p);      /* 0: nobody said any */
+i64 place_class(const struct place *p, i64 n); /* of sample n; -1: none */
 /* For sentences: "photos/cat/7.jpg", "photos-000003.tar: cat/7.jpg". */
 struct str place_name(const struct place *p, i64 n, struct arena *perm);
 /* The file of sample n, whole; the sentence of a failure names it. `stop`, which may be NULL: give up
@@ -34,7 +34,7 @@ enum status place_read(const struct place *p, i64 n, struct buffer *to, const at
  * samples permuted inside blocks, so that what is read together lies together. */
 i64 place_order(const struct place *p, i64 count, u64 seed, i64 epoch, i64 index);
 
-i64  place_block(const struct place *p); /* samples permuted together; 0: all of them */
+i64 place_block(const struct place *p); /* samples permuted together; 0: all of them */
 /* What it had to do that the user does not expect; false: nothing more. One thread asks. */
 bool place_says(struct place *p, char line[LOADER_LINE_MAX]);
 

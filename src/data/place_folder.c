@@ -1,9 +1,11 @@
 /* place_folder.c - a folder whose subfolders are the classes, in order of name; a file is a sample.
  * Without subfolders the files have no class. What is no image is passed over. */
+#include "data/data_int.h"
 #include "data/place_int.h"
 #include "data/shard.h"
 
-struct class { /* a subfolder, or the folder itself */
+struct class
+{ /* a subfolder, or the folder itself */
     struct str  folder;
     struct str *names; /* of its samples */
     i64         count;
@@ -11,8 +13,8 @@ struct class { /* a subfolder, or the folder itself */
 
 struct folder {
     struct class *class;
-    i64          *begin; /* [classes + 1]: number of the first sample */
-    i64           count; /* of classes, at least one */
+    i64 *begin; /* [classes + 1]: number of the first sample */
+    i64  count; /* of classes, at least one */
 };
 
 static bool is_sample(struct str name)
@@ -65,8 +67,8 @@ static enum status open_folder(struct place *p, const struct data_config *config
     i64 *whole = NEW(&p->own, i64, 2);
     whole[1]   = p->count;
     /* Neighbours are of one class and cost no more to read apart, so one block is all of it. */
-    p->order = order_new(&p->own, whole, 1, config->shuffle_block ? config->shuffle_block
-                                                                  : MAX(p->count, 1));
+    p->order = order_new(&p->own, whole, 1,
+                         config->shuffle_block ? config->shuffle_block : MAX(p->count, 1));
     return STATUS_OK;
 }
 
@@ -80,8 +82,8 @@ static i64 class_folder(const struct place *p, i64 n)
 
 static struct str name_folder(const struct place *p, i64 n, struct arena *perm)
 {
-    const struct folder *f     = p->state;
-    i64                  class = last_at_most(f->begin, f->count, n);
+    const struct folder *f = p->state;
+    i64 class              = last_at_most(f->begin, f->count, n);
     return str_fmt(perm, "%.*s/%.*s", STR_ARG(f->class[class].folder),
                    STR_ARG(f->class[class].names[n - f->begin[class]]));
 }
@@ -100,5 +102,23 @@ static enum status read_folder(const struct place *p, i64 n, struct buffer *to,
     return st;
 }
 
-const struct place_kind place_folder = { open_folder, close_folder, class_folder, name_folder,
-                                         read_folder, NULL, NULL };
+/* The names of all, the sizes of some: a look at each of a million files takes minutes on a slow disk. */
+static void fingerprint_folder(const struct place *p, struct xxh64 *h)
+{
+    enum { LOOKS = 4096 };
+    const struct folder *f     = p->state;
+    struct arena         names = p->own;
+    for (i64 c = 0; c < f->count; c++) {
+        if (p->classes) fingerprint_file(h, f->class[c].folder, f->class[c].count);
+        for (i64 i = 0; i < f->class[c].count; i++) xxh64_add(h, f->class[c].names[i]);
+    }
+    for (i64 i = 0; i < MIN(p->count, LOOKS); i++) {
+        struct arena   mine = names;
+        struct os_stat stat = { 0 };
+        struct str     path = name_folder(p, i * (p->count / MIN(p->count, LOOKS)), &mine);
+        if (!p->os->stat(p->os, path, &stat, NULL)) fingerprint_file(h, path, stat.bytes);
+    }
+}
+
+const struct place_kind place_folder = { open_folder, close_folder,       class_folder, name_folder,
+                                         read_folder, fingerprint_folder, NULL,         NULL };

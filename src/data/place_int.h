@@ -1,6 +1,7 @@
 /* place_int.h - the two kinds of place: place_folder.c, place_shards.c. */
 #ifndef DATA_PLACE_INT_H
 #define DATA_PLACE_INT_H
+#include "base/hash.h"
 #include "data/order.h"
 #include "data/place.h"
 #include "data/stage.h"
@@ -14,6 +15,8 @@ struct place_kind {
     struct str (*name)(const struct place *p, i64 n, struct arena *perm);
     enum status (*read)(const struct place *p, i64 n, struct buffer *to, const atomic_bool *stop,
                         struct err *err);
+    void (*fingerprint)(const struct place *p,
+                        struct xxh64       *h); /* names and sizes, without the folder */
     /* The loader has come to that index; NULL: that is of no interest. */
     void (*ahead)(const struct place *p, i64 count, u64 seed, i64 epoch, i64 index);
     bool (*says)(struct place *p, char line[LOADER_LINE_MAX]); /* NULL: it never does */

@@ -1,17 +1,17 @@
-/* place_shards.c - samples in tar shards, on a disk or elsewhere.
+/* place_shards.c - samples in tar shards, local or remote.
  *
  * Opening asks for every shard's index, many at once: it lies beside the shard (SHARD.idx), or in the
  * cache folder from an earlier run, or it is made now from the shard and kept. An index beside a shard
  * is believed when it speaks of as many bytes as the shard has and, on a disk, is not older; and each
  * read compares the member's header with it, so that a sample is the one that is meant or an error. */
-#include "base/far.h"
 #include "base/hash.h"
 #include "base/thread.h"
 #include "data/data_int.h"
-#include "data/far_cache.h"
 #include "data/place_int.h"
+#include "data/remote_cache.h"
 #include "data/shard.h"
 #include "data/tar.h"
+#include "remote/address.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -24,11 +24,11 @@ static const i64 shown_max       = 200;
 
 struct shard {
     struct str         path; /* or address */
-    struct far_file    version;
+    struct remote_file version;
     struct shard_index index;
     struct str         mapped; /* what its index lies in, or: */
     struct arena       own;
-    bool               made;   /* the index, now */
+    bool               made; /* the index, now */
 };
 
 /* Threads that run ahead of the readers: while a block is read, the shards of the next are fetched. */
@@ -45,30 +45,31 @@ struct ahead {
 };
 
 struct shards {
-    struct os        *os;
-    struct str        cache_folder; /* empty: nothing can be kept */
-    struct far_cache *cache;        /* NULL: they lie on a disk */
-    struct shard     *shard;
-    i64               count;
-    i64              *begin; /* [count + 1]: number of the first sample */
-    bool              told;  /* that shards elsewhere were read whole */
-    struct ahead      ahead;
+    struct os           *os;
+    struct str           cache_folder; /* empty: nothing can be kept */
+    struct remote_files *remote;
+    struct remote_cache *cache; /* NULL: they are local */
+    struct shard        *shard;
+    i64                  count;
+    i64                 *begin; /* [count + 1]: number of the first sample */
+    bool                 told;  /* that remote shards were read whole */
+    struct ahead         ahead;
 };
 
 /* --- indexes --------------------------------------------------------------------------------------- */
 
-static bool is_here(const struct shards *s) { return !s->cache; }
+static bool is_local(const struct shards *s) { return !s->cache; }
 
 /* SHARD.idx, in front of what an address may ask behind a question mark. */
 static struct str beside(struct str path, struct arena *perm)
 {
-    i64 query = far_file_path(path).len;
+    i64 query = address_path(path).len;
     return str_fmt(perm, "%.*s.idx%.*s", (int)query, path.data, (int)(path.len - query),
                    path.data + query);
 }
 
 /* Where the cache keeps the index of this version of that file. */
-static struct str kept_name(const struct shards *s, struct str path, const struct far_file *v,
+static struct str kept_name(const struct shards *s, struct str path, const struct remote_file *v,
                             struct arena *perm)
 {
     struct str all = str_fmt(perm, "%.*s\n%s\n%lld", STR_ARG(path), v->tag, (long long)v->bytes);
@@ -103,9 +104,11 @@ static void keep_index(const struct shards *s, struct shard *x, struct str bytes
     struct str near = beside(x->path, &scratch);
     struct str dir  = str_cat(&scratch, s->cache_folder, STR("/indexes"));
     bool       kept =
-        is_here(s) && !os_publish(os, near, bytes, scratch, NULL) && map_index(os, x, near);
+        is_local(s) && !os_publish(os, near, bytes, scratch, NULL) && map_index(os, x, near);
+    bool was = os_private(true);
     if (!kept && s->cache_folder.len && !os->make_dir(os, dir, NULL))
         kept = !os_publish(os, path, bytes, scratch, NULL) && map_index(os, x, path);
+    os_private(was);
     if (kept) arena_close(&x->own);
     else ASSERT(take_index(x, bytes));
 }
@@ -114,7 +117,6 @@ static void keep_index(const struct shards *s, struct shard *x, struct str bytes
 static enum status read_whole(const struct shards *s, const struct shard *x, struct arena *own,
                               struct str *bytes, struct err *err)
 {
-    struct far *far = s->os->far;
     i64         all = x->version.bytes;
     enum status st  = STATUS_OK;
     *own            = arena_open(all + 4096);
@@ -122,7 +124,8 @@ static enum status read_whole(const struct shards *s, const struct shard *x, str
         return err_set(err, STATUS_WORLD, "no memory for a shard of %lld bytes", (long long)all);
     char *to = NEW(own, char, all);
     for (i64 at = 0; at < all && !st; at += piece_bytes)
-        st = far->read(far, x->path, &x->version, at, MIN(piece_bytes, all - at), to + at, NULL, err);
+        st = remote_file_read(s->remote, x->path, &x->version, at, MIN(piece_bytes, all - at),
+                              to + at, NULL, err);
     if (st) arena_close(own);
     *bytes = (struct str){ to, all };
     return st;
@@ -136,13 +139,14 @@ static enum status make_index(const struct shards *s, struct shard *x, struct st
     struct str   bytes, index;
     struct file  pin   = { -1 };
     struct arena whole = { 0 };
-    enum status  st    = is_here(s) ? os->map(os, x->path, &bytes, err)
-                                    : far_cache_map(s->cache, x->path, &x->version, &bytes, &pin, err);
+    enum status  st    = is_local(s)
+                             ? os->map(os, x->path, &bytes, err)
+                             : remote_cache_map(s->cache, x->path, &x->version, &bytes, &pin, err);
     if (st == STATUS_NO) st = read_whole(s, x, &whole, &bytes, err);
     if (st) return st;
     x->own = arena_open(bytes.len + (1 << 20));
     if (!x->own.begin) st = err_set(err, STATUS_WORLD, "no memory for an index");
-    struct str shown = far_shown(&scratch, x->path);
+    struct str shown = address_shown(&scratch, x->path);
     if (!st) st = shard_index_make(shown, bytes, str_of(x->version.tag), &x->own, &index, err);
     if (whole.begin) arena_close(&whole);
     else if (bytes.len) os->unmap(os, bytes);
@@ -152,8 +156,8 @@ static enum status make_index(const struct shards *s, struct shard *x, struct st
     return st;
 }
 
-static enum status open_here(const struct shards *s, struct shard *x, struct arena scratch,
-                             struct err *err)
+static enum status open_local(const struct shards *s, struct shard *x, struct arena scratch,
+                              struct err *err)
 {
     struct os     *os = s->os;
     struct os_stat shard, index;
@@ -175,16 +179,17 @@ static enum status open_here(const struct shards *s, struct shard *x, struct are
 static enum status fetch_index(const struct shards *s, struct shard *x, struct arena scratch,
                                struct err *err)
 {
-    struct far     *far = s->os->far;
-    struct str      url = beside(x->path, &scratch);
-    struct far_file v;
-    if (far->look(far, url, NULL, &v, NULL) || v.bytes > index_bytes_max) return STATUS_NO;
+    struct str         url = beside(x->path, &scratch);
+    struct remote_file v;
+    if (remote_file_stat(s->remote, url, NULL, &v, NULL) || v.bytes > index_bytes_max)
+        return STATUS_NO;
     struct str kept = kept_name(s, url, &v, &scratch);
     if (s->cache_folder.len && map_index(s->os, x, kept)) return STATUS_OK;
     x->own = arena_open(v.bytes + 4096);
     if (!x->own.begin) return err_set(err, STATUS_WORLD, "no memory for an index");
     char       *to = arena_take(&x->own, v.bytes, 1, 8);
-    enum status st = v.bytes ? far->read(far, url, &v, 0, v.bytes, to, NULL, err) : STATUS_OK;
+    enum status st =
+        v.bytes ? remote_file_read(s->remote, url, &v, 0, v.bytes, to, NULL, err) : STATUS_OK;
     if (!st && take_index(x, (struct str){ to, v.bytes })) {
         keep_index(s, x, (struct str){ to, v.bytes }, kept, scratch);
         return STATUS_OK;
@@ -193,11 +198,10 @@ static enum status fetch_index(const struct shards *s, struct shard *x, struct a
     return st ? st : STATUS_NO;
 }
 
-static enum status open_far(const struct shards *s, struct shard *x, struct arena scratch,
-                            struct err *err)
+static enum status open_remote(const struct shards *s, struct shard *x, struct arena scratch,
+                               struct err *err)
 {
-    struct far *far = s->os->far;
-    enum status st  = far->look(far, x->path, NULL, &x->version, err);
+    enum status st = remote_file_stat(s->remote, x->path, NULL, &x->version, err);
     if (st) return st == STATUS_NO ? STATUS_USAGE : st;
     struct str kept = kept_name(s, x->path, &x->version, &scratch);
     if (s->cache_folder.len && map_index(s->os, x, kept)) return STATUS_OK;
@@ -220,12 +224,12 @@ static void *open_some(void *context)
     struct opening *o       = context;
     struct shards  *s       = o->shards;
     struct arena    scratch = arena_open(scratch_bytes);
-    struct err      err     = { STATUS_WORLD, "no memory to open a shard" };
+    struct err      err     = { .status = STATUS_WORLD, .text = "no memory to open a shard" };
     for (i64 i; (i = atomic_fetch_add(&o->next, 1)) < s->count;) {
         enum status st = STATUS_WORLD;
         if (scratch.begin)
-            st = is_here(s) ? open_here(s, &s->shard[i], scratch, &err)
-                            : open_far(s, &s->shard[i], scratch, &err);
+            st = is_local(s) ? open_local(s, &s->shard[i], scratch, &err)
+                             : open_remote(s, &s->shard[i], scratch, &err);
         if (!st) continue;
         pthread_mutex_lock(&o->lock);
         if (i < o->bad) o->bad = i, o->err = err;
@@ -284,7 +288,7 @@ static void *run_ahead(void *context)
         a->turn++;
         pthread_mutex_unlock(&a->lock);
         struct shard *x = &s->shard[shard];
-        far_cache_fetch(s->cache, x->path, &x->version, &a->stop, NULL); /* a reader will tell */
+        remote_cache_fetch(s->cache, x->path, &x->version, &a->stop, NULL); /* a reader will tell */
         pthread_mutex_lock(&a->lock);
     }
     pthread_mutex_unlock(&a->lock);
@@ -316,8 +320,8 @@ static void ahead_end(struct ahead *a)
 /* The readers have come to that index: to the end of the next block all shall be there. */
 static void ahead_shards(const struct place *p, i64 count, u64 seed, i64 epoch, i64 index)
 {
-    struct shards *s = p->state;
-    struct ahead  *a = &s->ahead;
+    struct shards *s     = p->state;
+    struct ahead  *a     = &s->ahead;
     i64            block = index / p->block, end = (block + 2) * p->block;
     if (!a->threads) return;
     pthread_mutex_lock(&a->lock);
@@ -343,18 +347,20 @@ static enum status open_shards(struct place *p, const struct data_config *config
     struct shards *s = p->state = NEW(&p->own, struct shards, 1);
     struct str    *paths;
     s->os           = p->os;
+    s->remote       = config->remote;
     s->cache_folder = cache_dir(p->os, config->cache, &p->own);
-    if (s->cache_folder.len > FAR_CACHE_FOLDER_MAX - 16)
+    if (s->cache_folder.len > REMOTE_CACHE_FOLDER_MAX - 16)
         return err_set(err, STATUS_USAGE, "data.cache is a name of %lld bytes, which is too long",
                        (long long)s->cache_folder.len);
     enum status st = pattern_expand(path, &p->own, &paths, &s->count, err);
     if (st) return st;
-    if (far_is(path) && !p->os->far)
-        return err_set(err, STATUS_USAGE, "%.*s lies elsewhere, which cannot be reached from here",
+    if (address_is_remote(path) && !s->remote)
+        return err_set(err, STATUS_USAGE, "%.*s: remote files cannot be reached from here",
                        (int)MIN(path.len, 200), path.data);
-    if (far_is(path))
-        s->cache = far_cache_new(p->os, str_cat(&p->own, s->cache_folder, STR("/files")),
-                                 s->cache_folder.len ? config->cache_bytes : 0, &p->own);
+    if (address_is_remote(path))
+        s->cache =
+            remote_cache_new(p->os, s->remote, str_cat(&p->own, s->cache_folder, STR("/files")),
+                             s->cache_folder.len ? config->cache_bytes : 0, &p->own);
     s->shard = NEW(&p->own, struct shard, s->count);
     for (i64 i = 0; i < s->count; i++) s->shard[i].path = paths[i];
     st = open_all(s, err);
@@ -380,7 +386,7 @@ static void close_shards(struct place *p)
         if (s->shard[i].mapped.len) s->os->unmap(s->os, s->shard[i].mapped);
         if (s->shard[i].own.begin) arena_close(&s->shard[i].own);
     }
-    if (s && s->cache) far_cache_release(s->cache);
+    if (s && s->cache) remote_cache_release(s->cache);
 }
 
 /* --- asking ---------------------------------------------------------------------------------------- */
@@ -407,7 +413,7 @@ static struct str name_shards(const struct place *p, i64 n, struct arena *perm)
     const struct shard *x      = shard_of(p, n, &sample);
     i64                 member = shard_payload(&x->index, sample);
     if (member < 0) member = x->index.sample[sample].first;
-    struct str shown = far_shown(perm, x->path), name = shard_member_name(&x->index, member);
+    struct str shown = address_shown(perm, x->path), name = shard_member_name(&x->index, member);
     return str_fmt(perm, "%.*s: %.*s", STR_ARG(str_sub(shown, shown.len - shown_max, shown.len)),
                    STR_ARG(str_sub(name, name.len - shown_max, name.len)));
 }
@@ -429,14 +435,14 @@ static enum status read_shards(const struct place *p, i64 n, struct buffer *to,
     if (member < 0) return unfit(p, n, "and its kin have no .jpg, .jpeg or .png", err);
     const struct shard_member *m    = &x->index.member[member];
     i64                        from = m->at - TAR_BLOCK, bytes = m->bytes + TAR_BLOCK;
-    enum status                st   = buffer_resize(to, bytes, err);
-    if (!st && is_here(s)) st = read_range(s->os, x->path, from, bytes, to->data, err);
-    if (!st && !is_here(s))
-        st = far_cache_read(s->cache, x->path, &x->version, from, bytes, to->data, stop, err);
+    enum status                st = buffer_resize(to, bytes, err);
+    if (!st && is_local(s)) st = read_range(s->os, x->path, from, bytes, to->data, err);
+    if (!st && !is_local(s))
+        st = remote_cache_read(s->cache, x->path, &x->version, from, bytes, to->data, stop, err);
     if (st) return st;
     if (!tar_is_header_of((const char *)to->data, shard_member_name(&x->index, member), m->bytes))
-        return unfit(p, n, "is not where the shard's index says; remove the index (.idx), it is old",
-                     err);
+        return unfit(
+            p, n, "is not where the shard's index says; remove the index (.idx), it is old", err);
     memmove(to->data, to->data + TAR_BLOCK, (size_t)m->bytes);
     return buffer_resize(to, m->bytes, err);
 }
@@ -454,14 +460,25 @@ static bool says_shards(struct place *p, char line[LOADER_LINE_MAX])
     s->told = true;
     if (count)
         snprintf(line, LOADER_LINE_MAX,
-                 "%lld of %lld shards have no index beside them: they were read whole to make one, %.3g MB; frugal "
+                 "%lld of %lld shards have no index beside them: they were read whole to make one, "
+                 "%.3g MB; frugal "
                  "pack writes SHARD.idx",
                  (long long)count, (long long)s->count, (f64)bytes * 1e-6);
-    else if (s->cache && far_cache_says(s->cache, &why))
-        snprintf(line, LOADER_LINE_MAX, "samples are fetched each time they are read: %.180s", why.text);
+    else if (s->cache && remote_cache_says(s->cache, &why))
+        snprintf(line, LOADER_LINE_MAX, "samples are fetched each time they are read: %.180s",
+                 why.text);
     else return false;
     return true;
 }
 
-const struct place_kind place_shards = { open_shards, close_shards, class_shards, name_shards,
-                                         read_shards, ahead_shards, says_shards };
+static void fingerprint_shards(const struct place *p, struct xxh64 *h)
+{
+    const struct shards *s = p->state;
+    for (i64 i = 0; i < s->count; i++)
+        fingerprint_file(h, s->shard[i].path, s->shard[i].version.bytes);
+}
+
+const struct place_kind place_shards = {
+    open_shards, close_shards,       class_shards, name_shards,
+    read_shards, fingerprint_shards, ahead_shards, says_shards
+};

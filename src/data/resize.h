@@ -1,9 +1,10 @@
 /* resize.h - a part of an image at another size, smoothed as Pillow does it (bilinear, antialiased).
  *
- * A pixel of the result is a weighted mean of the pixels under a triangle around its place, which is
- * two pixels wide, or two of its own where the image becomes smaller; rows and columns one after the
- * other. Pixels beside the part do not count, as if it had been cut out before. Weights are whole numbers that sum to a power of two, so every processor gives the same bytes,
- * and between the passes seven more bits are kept: the result is within 1 of Pillow's
+ * A pixel of the result is a weighted mean of the pixels under a triangle around its place, which
+ * is two pixels wide, or two of its own where the image becomes smaller; rows and columns one after
+ * the other. Pixels beside the part do not count, as if it had been cut out before. Weights are
+ * whole numbers that sum to a power of two, so every processor gives the same bytes, and between
+ * the passes seven more bits are kept: the result is within 1 of Pillow's
  * (tests/oracle/test_images.py), which rounds between them. */
 #ifndef DATA_RESIZE_H
 #define DATA_RESIZE_H

@@ -62,7 +62,7 @@ static void columns_rgb(const i16 *from, const struct axis *a, i64 width, u8 *to
             sum = _mm256_add_epi32(sum, _mm256_madd_epi16(v, pair));
         }
         sum        = _mm256_shuffle_epi8(_mm256_sra_epi32(sum, bits), bytes);
-        i32 first  = _mm256_cvtsi256_si32(sum),
+        i32 first  = _mm_cvtsi128_si32(_mm256_castsi256_si128(sum)),
             second = _mm_cvtsi128_si32(_mm256_extracti128_si256(sum, 1));
         memcpy(to + 3 * x, &first, 4);
         memcpy(to + 3 * x + 3, &second, 4);

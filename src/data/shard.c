@@ -58,8 +58,8 @@ struct maker {
 static bool has_extension(const struct maker *m, struct str extension)
 {
     for (i64 i = m->sample[m->count - 1].first; i < m->member_count; i++) {
-        struct str e = STR(""), name = { m->names.data + m->member[i].name_at,
-                                         m->member[i].name_bytes };
+        struct str e    = STR(""),
+                   name = { m->names.data + m->member[i].name_at, m->member[i].name_bytes };
         shard_key(name, &e);
         if (str_eq(e, extension)) return true;
     }
@@ -105,16 +105,16 @@ static struct str file_of(struct maker *m, struct str tag, struct arena *perm)
     struct shard_sample *end = NEW(&m->samples, struct shard_sample, 1);
     *end                     = (struct shard_sample){ .first = m->member_count, .class = -1 };
     if (!m->sample) m->sample = end;
-    i64 sample_bytes = (m->count + 1) * (i64)sizeof *m->sample;
-    i64 member_bytes = m->member_count * (i64)sizeof *m->member;
-    i64 bytes        = (i64)sizeof(struct head) + sample_bytes + member_bytes + m->names.len;
-    char       *to   = arena_take(perm, bytes, 1, 8);
-    char       *at   = to + sizeof(struct head);
-    struct head h    = { .version      = 1,
-                         .shard_bytes  = m->tar.bytes.len,
-                         .count        = m->count,
-                         .member_count = m->member_count,
-                         .name_bytes   = m->names.len };
+    i64         sample_bytes = (m->count + 1) * (i64)sizeof *m->sample;
+    i64         member_bytes = m->member_count * (i64)sizeof *m->member;
+    i64         bytes = (i64)sizeof(struct head) + sample_bytes + member_bytes + m->names.len;
+    char       *to    = arena_take(perm, bytes, 1, 8);
+    char       *at    = to + sizeof(struct head);
+    struct head h     = { .version      = 1,
+                          .shard_bytes  = m->tar.bytes.len,
+                          .count        = m->count,
+                          .member_count = m->member_count,
+                          .name_bytes   = m->names.len };
     memcpy(h.magic, magic, sizeof magic);
     memcpy(h.tag, tag.data, (size_t)tag.len);
     memcpy(at, m->sample, (size_t)sample_bytes);
@@ -179,17 +179,17 @@ enum status shard_index_parse(struct str path, struct str bytes, struct shard_in
     if (h.version != 1)
         return err_set(err, STATUS_USAGE, "%.*s is an index of version %u; this frugal reads 1",
                        STR_ARG(path), h.version);
-    i64 left   = bytes.len - (i64)sizeof h;
-    i64 sample = (i64)sizeof *out->sample, member = (i64)sizeof *out->member;
-    bool fits  = h.count >= 0 && h.count < left / sample && h.member_count >= 0 &&
+    i64  left   = bytes.len - (i64)sizeof h;
+    i64  sample = (i64)sizeof *out->sample, member = (i64)sizeof *out->member;
+    bool fits = h.count >= 0 && h.count < left / sample && h.member_count >= 0 &&
                 h.member_count <= (left - (h.count + 1) * sample) / member &&
                 h.name_bytes == left - (h.count + 1) * sample - h.member_count * member;
     const char *at = bytes.data + sizeof h;
     if (!fits || (uintptr_t)at % 8 || h.sum != xxh64((struct str){ at, left }))
         return err_set(err, STATUS_USAGE, "%.*s is damaged", STR_ARG(path));
-    out->shard_bytes  = h.shard_bytes;
-    out->tag          = (struct str){ bytes.data + offsetof(struct head, tag),
-                                      (i64)strnlen(h.tag, sizeof h.tag) };
+    out->shard_bytes = h.shard_bytes;
+    out->tag =
+        (struct str){ bytes.data + offsetof(struct head, tag), (i64)strnlen(h.tag, sizeof h.tag) };
     out->count        = h.count;
     out->member_count = h.member_count;
     out->sample       = (const void *)at;

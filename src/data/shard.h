@@ -21,7 +21,7 @@ struct shard_member {
     u32 name_at, name_bytes;
 };
 
-struct shard_index { /* views into the file's bytes */
+struct shard_index {                 /* views into the file's bytes */
     struct str                 path; /* for messages */
     i64                        shard_bytes;
     struct str                 tag; /* which version of the shard it was made from */
@@ -31,7 +31,8 @@ struct shard_index { /* views into the file's bytes */
     const char                *names;
 };
 
-struct str shard_key(struct str name, struct str *extension); /* data NULL: it belongs to no sample */
+struct str shard_key(struct str  name,
+                     struct str *extension); /* data NULL: it belongs to no sample */
 
 /* The index of a whole shard as the bytes of its file. `tag` is at most SHARD_TAG_BYTES long. */
 enum status shard_index_make(struct str path, struct str shard, struct str tag, struct arena *perm,
@@ -41,7 +42,7 @@ enum status shard_index_parse(struct str path, struct str bytes, struct shard_in
                               struct err *err);
 struct str  shard_member_name(const struct shard_index *x, i64 member);
 /* The file a sample is about, the first with an extension that we can decode; -1: it has none. */
-i64         shard_payload(const struct shard_index *x, i64 sample);
-bool        shard_is_payload(struct str extension); /* jpg, jpeg, png in any case */
+i64  shard_payload(const struct shard_index *x, i64 sample);
+bool shard_is_payload(struct str extension); /* jpg, jpeg, png in any case */
 
 #endif

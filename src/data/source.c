@@ -2,13 +2,13 @@
  *
  * A .gz ends with the CRC-32 and the length of what it holds (RFC 1952), so the file names its own
  * cache: NAME-CRC-LENGTH. The same two numbers are checked each time it is opened, and a cache that
- * does not fit is written anew. Where no cache can be written, the bytes stay in memory. A file from
- * elsewhere is first brought into the cache of far_cache.h, whole. */
+ * does not fit is written anew. Where no cache can be written, the bytes stay in memory. A remote file
+ * is first brought into the cache of remote_cache.h, whole. */
 #include "base/gzip.h"
 #include "base/hash.h"
-#include "base/far.h"
 #include "data/data_int.h"
-#include "data/far_cache.h"
+#include "data/remote_cache.h"
+#include "remote/address.h"
 
 static const i64 gz_bytes_min       = 18; /* header and trailer */
 static const i64 unpacked_bytes_max = (i64)8 << 30;
@@ -68,7 +68,10 @@ static bool cache_write(struct os *os, const struct cache *c, struct str bytes,
 {
     if (!c->dir.len || !fits(c, bytes))
         return false; /* several members: the sum is the last one's */
-    return !os->make_dir(os, c->dir, NULL) && !os_publish(os, c->path, bytes, scratch, NULL);
+    bool was  = os_private(true);
+    bool done = !os->make_dir(os, c->dir, NULL) && !os_publish(os, c->path, bytes, scratch, NULL);
+    os_private(was);
+    return done;
 }
 
 static enum status unpack(struct str path, struct str gz, struct source *out, struct err *err)
@@ -97,23 +100,23 @@ static enum status open_gz(struct os *os, struct str path, struct str gz, struct
     return st;
 }
 
-/* A file from elsewhere, whole, through the cache. */
-static enum status map_far(struct os *os, struct str url, const struct data_config *config,
-                           struct arena scratch, struct str *bytes, struct file *pin,
-                           struct err *err)
+/* A remote file, whole, through the cache. */
+static enum status map_remote(struct os *os, struct str url, const struct data_config *config,
+                              struct arena scratch, struct str *bytes, struct file *pin,
+                              struct err *err)
 {
-    struct str      dir = cache_dir(os, config->cache, &scratch);
-    struct far_file version;
-    if (!os->far || !dir.len || dir.len > FAR_CACHE_FOLDER_MAX - 16)
-        return err_set(err, STATUS_USAGE, "%.*s lies elsewhere, and %s", STR_ARG(url),
-                       os->far ? "there is no folder to keep it in: set data.cache"
-                               : "cannot be reached from here");
-    enum status st = os->far->look(os->far, url, NULL, &version, err);
+    struct str         dir = cache_dir(os, config->cache, &scratch);
+    struct remote_file version;
+    if (!config->remote || !dir.len || dir.len > REMOTE_CACHE_FOLDER_MAX - 16)
+        return err_set(err, STATUS_USAGE, "%.*s is a remote file, and %s", STR_ARG(url),
+                       config->remote ? "there is no folder to keep it in: set data.cache"
+                                      : "remote files cannot be reached from here");
+    enum status st = remote_file_stat(config->remote, url, NULL, &version, err);
     if (st) return st == STATUS_NO ? STATUS_USAGE : st;
-    struct far_cache *c =
-        far_cache_new(os, str_cat(&scratch, dir, STR("/files")), config->cache_bytes, &scratch);
-    st = far_cache_map(c, url, &version, bytes, pin, err);
-    far_cache_release(c);
+    struct remote_cache *c = remote_cache_new(
+        os, config->remote, str_cat(&scratch, dir, STR("/files")), config->cache_bytes, &scratch);
+    st = remote_cache_map(c, url, &version, bytes, pin, err);
+    remote_cache_release(c);
     return st == STATUS_NO ? STATUS_USAGE : st;
 }
 
@@ -123,16 +126,17 @@ enum status source_open(struct os *os, struct str path, const struct data_config
     struct str  bytes;
     struct file pin = { -1 };
     *out            = (struct source){ 0 };
-    enum status st  = far_is(path) ? map_far(os, path, config, scratch, &bytes, &pin, err)
-                                   : os->map(os, path, &bytes, err);
+    enum status st  = address_is_remote(path)
+                          ? map_remote(os, path, config, scratch, &bytes, &pin, err)
+                          : os->map(os, path, &bytes, err);
     if (st) return st;
-    if (!str_ends(far_file_path(path), STR(".gz"))) {
+    if (!str_ends(address_path(path), STR(".gz"))) {
         out->bytes = out->mapped = bytes;
         out->pin                 = pin;
         out->pinned              = pin.fd >= 0;
         return STATUS_OK;
     }
-    st = open_gz(os, far_shown(&scratch, path), bytes, config->cache, scratch, out, err);
+    st = open_gz(os, address_shown(&scratch, path), bytes, config->cache, scratch, out, err);
     if (bytes.len) os->unmap(os, bytes);
     if (pin.fd >= 0) os->close(os, &pin, NULL);
     if (st) source_close(os, out);

@@ -61,8 +61,7 @@ static enum status parse_number(const struct table_where *w, struct str s, f32 *
     return STATUS_OK;
 }
 
-enum status table_label(struct table *t, const struct table_where *w, struct str s,
-                        struct err *err)
+enum status table_label(struct table *t, const struct table_where *w, struct str s, struct err *err)
 {
     return parse_number(w, str_trim(s), &t->y[t->rows], err);
 }
@@ -103,8 +102,8 @@ struct table_set { /* the rows of one split */
 };
 
 struct table_state {
-    struct table table[SPLIT_COUNT];
-    struct table_set   set[SPLIT_COUNT];
+    struct table     table[SPLIT_COUNT];
+    struct table_set set[SPLIT_COUNT];
     i64              numeric, categorical;
 };
 
@@ -112,10 +111,10 @@ static enum status open_split(struct dataset *d, const struct data_config *confi
                               table_parse *parse, struct arena scratch, struct err *err)
 {
     struct table_state *state = d->state;
-    struct table *t     = &state->table[s];
-    struct str        path  = s == SPLIT_TRAIN ? config->path : config->eval_path;
-    i64               limit = s == SPLIT_TRAIN ? config->samples : config->eval_samples;
-    struct source     source;
+    struct table       *t     = &state->table[s];
+    struct str          path  = s == SPLIT_TRAIN ? config->path : config->eval_path;
+    i64                 limit = s == SPLIT_TRAIN ? config->samples : config->eval_samples;
+    struct source       source;
     if (s == SPLIT_TRAIN && !config->eval_path.len) limit = 0; /* the last rows are held out */
     enum status st = source_open(d->os, path, config, scratch, &source, err);
     if (st) return st;
@@ -147,15 +146,15 @@ enum status table_open(struct dataset *d, const struct data_config *config, tabl
                        struct arena *perm, struct err *err)
 {
     struct table_state *state = d->state = NEW(perm, struct table_state, 1);
-    i64               n = config->numeric_count, k = config->categorical_count;
-    enum status       st = check_config(config, err);
-    state->numeric       = n;
-    state->categorical   = k;
+    i64                 n = config->numeric_count, k = config->categorical_count;
+    enum status         st = check_config(config, err);
+    state->numeric         = n;
+    state->categorical     = k;
     if (!st) st = open_split(d, config, SPLIT_TRAIN, parse, *perm, err);
     if (!st && config->eval_path.len) st = open_split(d, config, SPLIT_EVAL, parse, *perm, err);
     if (st) return st;
     if (!config->eval_path.len) {
-        i64                   first = hold_out_last(d, config);
+        i64                     first = hold_out_last(d, config);
         const struct table_set *all   = &state->set[SPLIT_TRAIN];
         state->set[SPLIT_EVAL] =
             (struct table_set){ all->dense + first * n, all->y + first, all->x + first * k };
@@ -172,11 +171,11 @@ void table_fetch(const struct dataset *d, enum split s, const i64 *index, i64 co
 {
     const struct table_state *state = d->state;
     const struct table_set   *set   = &state->set[s];
-    i64                     n = state->numeric, k = state->categorical;
-    void *const            *next  = to;
-    f32                    *dense = n ? *next++ : NULL;
-    i32                    *x     = k ? *next++ : NULL;
-    f32                    *y     = *next;
+    i64                       n = state->numeric, k = state->categorical;
+    void *const              *next  = to;
+    f32                      *dense = n ? *next++ : NULL;
+    i32                      *x     = k ? *next++ : NULL;
+    f32                      *y     = *next;
     for (i64 i = 0; i < count; i++) {
         if (n) memcpy(dense + i * n, set->dense + index[i] * n, (size_t)n * sizeof *dense);
         if (k) memcpy(x + i * k, set->x + index[i] * k, (size_t)k * sizeof *x);

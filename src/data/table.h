@@ -9,7 +9,7 @@ struct table {
     i32         *x;     /* [rows, categorical] */
     f32         *y;     /* [rows] */
     i64          numeric, categorical, buckets;
-    struct arena own;   /* holds them; to be closed also after a failure, where begin is not NULL */
+    struct arena own; /* holds them; to be closed also after a failure, where begin is not NULL */
 };
 
 struct table_where { /* for messages: "clicks.csv:7: ... in column "price" ..." */
@@ -31,7 +31,7 @@ void        table_category(struct table *t, i64 slot, struct str s);
 /* A whole file into a table; rows_max 0: all. For the fuzzer, too. */
 typedef enum status table_parse(struct str path, struct str text, const struct data_config *config,
                                 i64 rows_max, struct table *out, struct err *err);
-table_parse csv_parse, jsonl_parse;
+table_parse         csv_parse, jsonl_parse;
 
 /* The data set, for the formats. */
 enum status table_open(struct dataset *d, const struct data_config *config, table_parse *parse,

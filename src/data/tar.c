@@ -5,20 +5,26 @@
 
 /* Where the fields of a header lie. */
 enum {
-    NAME_AT = 0, NAME_BYTES = 100,
-    MODE_AT = 100, OWNER_AT = 108, GROUP_AT = 116,
-    SIZE_AT = 124, SIZE_BYTES = 12,
-    TIME_AT = 136,
-    SUM_AT = 148, SUM_BYTES = 8,
-    TYPE_AT = 156,
-    MAGIC_AT = 257,
-    PREFIX_AT = 345, PREFIX_BYTES = 155,
+    NAME_AT      = 0,
+    NAME_BYTES   = 100,
+    MODE_AT      = 100,
+    OWNER_AT     = 108,
+    GROUP_AT     = 116,
+    SIZE_AT      = 124,
+    SIZE_BYTES   = 12,
+    TIME_AT      = 136,
+    SUM_AT       = 148,
+    SUM_BYTES    = 8,
+    TYPE_AT      = 156,
+    MAGIC_AT     = 257,
+    PREFIX_AT    = 345,
+    PREFIX_BYTES = 155,
 };
 static const i64 extra_bytes_max = 1 << 20; /* of a long name or pax records */
 
 /* What stands in front of a member and says more of it than its header has room for. */
 struct extra {
-    struct str name; /* data NULL: not said */
+    struct str name;  /* data NULL: not said */
     i64        bytes; /* -1: not said */
 };
 
@@ -110,7 +116,7 @@ static enum status read_header(struct tar *t, struct extra *extra, struct arena 
                                struct tar_member *out, struct err *err)
 {
     const char *block = t->bytes.data + t->at;
-    i64         at    = t->at, bytes = 0;
+    i64         at = t->at, bytes = 0;
     char        type = block[TYPE_AT];
     if (!sum_is_right(block) || !number_of(block + SIZE_AT, SIZE_BYTES, &bytes))
         return broken(t, at, "there is no header", err);

@@ -101,6 +101,8 @@ static enum status encode_segment(struct job *j, struct arena scratch, struct er
         if (st) return st;
     }
     pool_run(j->pool, p->count, encode_piece, j);
+    enum status lost = os_maps_verify(err);
+    if (lost) return lost;
     struct str *tokens = NEW(&scratch, struct str, p->count);
     for (i64 i = 0; i < p->count; i++) {
         const struct encoded *e = &j->encoded[i];

@@ -34,7 +34,7 @@ struct tokenize_result {
     i64        bytes_kept;            /* of them, those that such runs had done */
     i64        bad;                   /* places that were not UTF-8 */
     struct str type;                  /* u16 or u32 */
-    bool       was_done;              /* a run that was killed had only its traces left to remove */
+    bool       was_done;              /* by an earlier run, which may have been killed at its end */
 };
 
 enum status tokenize_files(struct os *os, const struct bpe *b, const struct tokenize_config *config,

@@ -3,7 +3,9 @@
  * In OUT.parts lie RUN-NNNNNN, the segments, and at the end done.json, the text that OUT.json will have. The
  * order is: segments, done.json, OUT (all bytes under another name, then renamed), OUT.json, and OUT.parts
  * goes. Whoever finds done.json and an OUT of just the length it names knows that only the last steps
- * are missing; so text is never appended twice, whenever the kill came. */
+ * are missing. After that OUT.json still names the work that was done last, so that the same command, started
+ * again because it was killed at its very end, finds nothing to do; text is never appended twice, whenever the
+ * kill came. */
 #include "base/hash.h"
 #include "base/json.h"
 #include "data/tokenize_int.h"
@@ -103,10 +105,14 @@ static enum status check_before(struct keep *k, i64 out_bytes, bool append, stru
                                 struct err *err)
 {
     struct token_side side;
+    enum status       st = token_side_read(k->os, k->side, &scratch, &side, err);
+    bool last            = !st && str_eq(side.work, k->work) && out_bytes == side.tokens * k->width;
+    k->result->was_done  = last; /* work names files, their times, and the vocabulary */
+    if (last) k->result->tokens = side.tokens;
+    if (last) return STATUS_OK;
     if (!append)
         return err_set(err, STATUS_USAGE, "%.*s is there already; --append adds to it",
                        STR_ARG(k->out));
-    enum status st = token_side_read(k->os, k->side, &scratch, &side, err);
     if (st) return st;
     if (!str_eq(side.hash, k->hash))
         return err_set(err, STATUS_USAGE,

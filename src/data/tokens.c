@@ -11,6 +11,10 @@
 #include "data/tokenize_int.h"
 #include <string.h>
 
+/* Of a vocabulary that nobody asked for: four times what the largest published tokenizers have (262,144). A
+ * few bytes of the wrong type, or a sidecar, must not make a model of many gigabytes. */
+static const i64 vocabulary_believed_max = 1 << 20;
+
 struct tokens_state {
     struct source source[SPLIT_COUNT];
     const char   *begin[SPLIT_COUNT]; /* of sample 0 */
@@ -57,9 +61,9 @@ static enum status open_file(struct dataset *d, const struct data_config *config
     i64        count = bytes.len / state->width;
     if (bytes.len % state->width)
         return err_set(err, STATUS_USAGE,
-                       "%.*s: %lld bytes are no whole number of %lld-byte tokens; of text `frugal tokenize` makes them",
-                       STR_ARG(path),
-                       (long long)bytes.len, (long long)state->width);
+                       "%.*s: %lld bytes are no whole number of %lld-byte tokens; of text `frugal "
+                       "tokenize` makes them",
+                       STR_ARG(path), (long long)bytes.len, (long long)state->width);
     if (count < state->context + 1)
         return err_set(err, STATUS_USAGE,
                        "%.*s: %lld tokens are fewer than one sample's %lld (data.context + 1)",
@@ -77,6 +81,17 @@ static enum status open_file(struct dataset *d, const struct data_config *config
     return STATUS_OK;
 }
 
+static enum status check_vocabulary(const struct data_config *config, i64 width, i64 vocabulary,
+                                    struct err *err)
+{
+    if (config->vocabulary || vocabulary <= vocabulary_believed_max) return STATUS_OK;
+    return err_set(err, STATUS_USAGE,
+                   "%.*s: a vocabulary of %lld tokens is larger than any tokenizer's; is "
+                   "data.token_type=%s right? data.vocabulary=%lld accepts it",
+                   STR_ARG(config->path), (long long)vocabulary, width == 4 ? "u32" : "u16",
+                   (long long)vocabulary);
+}
+
 static enum status open_windows(struct dataset *d, const struct data_config *config, i64 width,
                                 i64 vocabulary, struct arena *perm, struct err *err)
 {
@@ -87,6 +102,7 @@ static enum status open_windows(struct dataset *d, const struct data_config *con
     if (!st) st = open_file(d, config, SPLIT_TRAIN, config->path, *perm, &vocabulary, err);
     if (!st && config->eval_path.len)
         st = open_file(d, config, SPLIT_EVAL, config->eval_path, *perm, &vocabulary, err);
+    if (!st) st = check_vocabulary(config, width, vocabulary, err);
     if (st) return st;
     if (!config->eval_path.len)
         state->begin[SPLIT_EVAL] =
@@ -99,15 +115,16 @@ static enum status open_windows(struct dataset *d, const struct data_config *con
 
 /* What `frugal tokenize` left beside the file is heard: the type must be the one that it says, and the vocabulary is
  * its own unless another is asked for. */
-static enum status heed_side(struct os *os, const struct data_config *config, i64 width, i64 *vocabulary,
-                             struct arena scratch, struct err *err)
+static enum status heed_side(struct os *os, const struct data_config *config, i64 width,
+                             i64 *vocabulary, struct arena scratch, struct err *err)
 {
     struct str        path = str_cat(&scratch, config->path, STR(".json"));
     struct token_side side;
     if (token_side_read(os, path, &scratch, &side, NULL)) return STATUS_OK; /* somebody else's */
     if (!str_eq(side.type, width == 2 ? STR("u16") : STR("u32")))
-        return err_set(err, STATUS_USAGE, "%.*s holds %.*s tokens, says %.*s; set data.token_type=%.*s",
-                       STR_ARG(config->path), STR_ARG(side.type), STR_ARG(path), STR_ARG(side.type));
+        return err_set(
+            err, STATUS_USAGE, "%.*s holds %.*s tokens, says %.*s; set data.token_type=%.*s",
+            STR_ARG(config->path), STR_ARG(side.type), STR_ARG(path), STR_ARG(side.type));
     if (!*vocabulary) *vocabulary = side.vocabulary;
     return STATUS_OK;
 }
@@ -158,11 +175,9 @@ static void close_tokens(struct dataset *d)
     for (i32 s = 0; s < SPLIT_COUNT; s++) source_close(d->os, &state->source[s]);
 }
 
-const struct format format_tokens = { .kind  = { "tokens", 6 },
-                                      .open  = open_tokens,
-                                      .fetch = fetch_windows,
-                                      .close = close_tokens };
-const struct format format_text = { .kind  = { "text", 4 },
-                                    .open  = open_text,
-                                    .fetch = fetch_windows,
-                                    .close = close_tokens };
+const struct format format_tokens = {
+    .kind = { "tokens", 6 }, .open = open_tokens, .fetch = fetch_windows, .close = close_tokens
+};
+const struct format format_text = {
+    .kind = { "text", 4 }, .open = open_text, .fetch = fetch_windows, .close = close_tokens
+};

@@ -116,10 +116,38 @@ i32 build_attention(struct graph *g, struct str name, i32 qkv, i32 lens, i64 hea
     return op_with(g, OP_ATTENTION, name, in, lens < 0 ? 1 : 2, at);
 }
 
-i32 build_rope(struct graph *g, struct str name, i32 qkv, i64 heads, i64 head_dim, f64 base)
+struct packed build_pack(struct graph *g, struct str name, i32 x, i32 lens)
 {
-    struct attrs at = { .heads = heads, .head_dim = head_dim, .base = base };
-    return op_with(g, OP_ROPE, name, &qkv, 1, at);
+    struct packed rows = { -1, -1, -1, -1, 0 };
+    if (g->err.status) return rows;
+    struct shape s    = graph_type(g, x).shape;
+    i64          most = s.dim[0] * s.dim[1];
+    g->rows           = g->rows ? MIN(g->rows, most) : most;
+    rows.tokens =
+        op_with(g, OP_PACK, name, (i32[]){ x, lens }, 2, (struct attrs){ .count = g->rows });
+    rows.longest = MIN(s.dim[1], g->rows);
+    if (rows.tokens < 0) return rows;
+    rows.sample   = rows.tokens + 1;
+    rows.position = rows.tokens + 2;
+    rows.offsets  = rows.tokens + 3;
+    return rows;
+}
+
+i32 build_attention_packed(struct graph *g, struct str name, i32 qkv, const struct packed *rows,
+                           i64 heads, i64 kv_heads, bool causal, f64 scale)
+{
+    if (g->err.status) return -1;
+    f64          head_dim = (f64)shape_last(graph_type(g, qkv).shape) / (f64)(heads + 2 * kv_heads);
+    struct attrs at       = { .heads = heads, .kv_heads = kv_heads, .causal = causal };
+    at.count              = rows->longest;
+    at.scale              = scale != 0 ? scale : 1 / sqrt(head_dim);
+    return op_with(g, OP_ATTENTION_PACKED, name, (i32[]){ qkv, rows->offsets }, 2, at);
+}
+
+i32 build_rope(struct graph *g, struct str name, i32 qkv, i32 at, i64 heads, i64 head_dim, f64 base)
+{
+    struct attrs attrs = { .heads = heads, .head_dim = head_dim, .base = base };
+    return op_with(g, OP_ROPE, name, (i32[]){ qkv, at }, at < 0 ? 1 : 2, attrs);
 }
 
 i32 build_qknorm(struct graph *g, struct str name, i32 qkv, i64 heads, i64 head_dim, f64 eps)
@@ -133,13 +161,18 @@ i32 build_softcap(struct graph *g, struct str name, i32 x, f64 cap)
     return op_with(g, OP_SOFTCAP, name, &x, 1, (struct attrs){ .cap = cap });
 }
 
-i32 build_dropout(struct graph *g, struct str name, i32 x, f64 p)
+i32 build_dropout_packed(struct graph *g, struct str name, i32 x, f64 p, const struct packed *rows)
 {
     if (p == 0) return x;
     i32 rng  = graph_value(g, VALUE_SCALAR, STR("rng"), type_of(DT_I32, shape_1(4)));
-    i32 in[] = { x, rng };
-    return op_with(g, OP_DROPOUT, name, in, 2,
+    i32 in[] = { x, rng, rows ? rows->sample : -1, rows ? rows->position : -1 };
+    return op_with(g, OP_DROPOUT, name, in, rows ? 4 : 2,
                    (struct attrs){ .p = p, .key = (i64)str_hash(name) });
+}
+
+i32 build_dropout(struct graph *g, struct str name, i32 x, f64 p)
+{
+    return build_dropout_packed(g, name, x, p, NULL);
 }
 
 i32 build_xent(struct graph *g, struct str name, i32 logits, i32 targets, f64 smoothing)

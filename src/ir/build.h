@@ -27,11 +27,23 @@ i32 build_pool(struct graph *g, i32 op, struct str name, i32 x, i64 kernel, i64 
 /* lens may be -1. scale 0: 1/sqrt(head_dim). */
 i32 build_attention(struct graph *g, struct str name, i32 qkv, i32 lens, i64 heads, i64 kv_heads,
                     bool causal, f64 scale);
-i32 build_rope(struct graph *g, struct str name, i32 qkv, i64 heads, i64 head_dim, f64 base);
+/* at: positions i32[B,T]; -1: the index on axis 1. */
+i32 build_rope(struct graph *g, struct str name, i32 qkv, i32 at, i64 heads, i64 head_dim,
+               f64 base);
 i32 build_qknorm(struct graph *g, struct str name, i32 qkv, i64 heads, i64 head_dim, f64 eps);
 i32 build_softcap(struct graph *g, struct str name, i32 x, f64 cap);
+/* Sequences x i32[B,T] without their padding, by lens i32[B]; g->rows of them, or all there may be. */
+struct packed {
+    i32 tokens, sample, position; /* i32[rows] */
+    i32 offsets;                  /* i32[B+1]; -1: nothing is packed */
+    i64 longest;
+};
+struct packed build_pack(struct graph *g, struct str name, i32 x, i32 lens);
+i32 build_attention_packed(struct graph *g, struct str name, i32 qkv, const struct packed *rows,
+                           i64 heads, i64 kv_heads, bool causal, f64 scale);
 /* p == 0 returns x itself. The rng tensor is the graph's scalar "rng". */
 i32 build_dropout(struct graph *g, struct str name, i32 x, f64 p);
+i32 build_dropout_packed(struct graph *g, struct str name, i32 x, f64 p, const struct packed *rows);
 i32 build_xent(struct graph *g, struct str name, i32 logits, i32 targets, f64 smoothing);
 
 #endif

@@ -8,9 +8,9 @@ static f64 bytes_of(struct type t) { return (f64)type_bytes(t); }
 /* All inputs read, those that are changed in place written, and the first result written. */
 static f64 traffic(const struct sig *s)
 {
-    f64 bytes  = 0;
-    u32 writes = s->op < OP_COUNT ? op_info(s->op)->writes : 0;
-    for (i32 i = 0; i < s->in_count; i++) bytes += bytes_of(s->in[i]) * (1 + (writes >> i & 1));
+    f64 bytes = 0;
+    for (i32 i = 0; i < s->in_count; i++)
+        bytes += bytes_of(s->in[i]) * (s->op < OP_COUNT && op_writes(op_info(s->op), i) ? 2 : 1);
     return bytes + bytes_of(s->out[0]);
 }
 
@@ -61,6 +61,16 @@ struct cost cost_matmul_fp8(const struct sig *s)
 struct cost cost_embedding(const struct sig *s)
 {
     return (struct cost){ 0, bytes_of(s->in[1]) + 2 * bytes_of(s->out[0]) };
+}
+
+/* Of the table and its state the rows that are named: read and written. */
+struct cost cost_rows(const struct sig *s)
+{
+    f64 rows = bytes_of(s->in[1]), bytes = rows + bytes_of(s->in[2]);
+    for (i32 i = 0; i < s->in_count; i++)
+        if (op_writes(op_info(s->op), i))
+            bytes += 2 * (s->in[i].shape.rank == 2 ? rows : bytes_of(s->in[2]));
+    return (struct cost){ 8 * count(s->in[1]), bytes };
 }
 
 struct cost cost_norm(const struct sig *s)
@@ -118,6 +128,25 @@ struct cost cost_attention(const struct sig *s)
 struct cost cost_attention_grad(const struct sig *s)
 {
     return (struct cost){ attention_flops(s, s->in[1].shape, 5), traffic(s) };
+}
+
+/* Lengths are known at run time only: as if all sequences had the mean of what the rows hold. */
+static f64 packed_flops(const struct sig *s, struct type offsets, struct shape qkv, f64 products)
+{
+    f64 rows = (f64)qkv.dim[0], mean = rows / (count(offsets) - 1);
+    f64 d = (f64)qkv.dim[1] / ((f64)s->at->heads + 2 * (f64)s->at->kv_heads);
+    f64 n = 2 * products * (f64)s->at->heads * rows * MIN(mean, (f64)s->at->count) * d;
+    return s->at->causal ? n / 2 : n;
+}
+
+struct cost cost_attention_packed(const struct sig *s)
+{
+    return (struct cost){ packed_flops(s, s->in[1], s->in[0].shape, 2), traffic(s) };
+}
+
+struct cost cost_attention_packed_grad(const struct sig *s)
+{
+    return (struct cost){ packed_flops(s, s->in[4], s->in[1].shape, 5), traffic(s) };
 }
 
 /* max, exp, sum over the logits. */

@@ -187,8 +187,11 @@ void grad_matmul(struct graph *g, const struct node *n, const i32 *dout, const b
 void grad_embedding(struct graph *g, const struct node *n, const i32 *dout, const bool *want,
                     i32 *din)
 {
-    struct attrs at = { .dims = value_shape(g, n->in[0]) };
-    if (want[0]) din[0] = emit(g, n, OP_EMBEDDING_GRAD, (i32[]){ dout[0], n->in[1] }, 2, &at);
+    struct attrs at = { .dims  = value_shape(g, n->in[0]),
+                        .count = g->values[n->in[0]].sparse_rows };
+    if (want[0] && at.count)
+        din[0] = emit(g, n, OP_EMBEDDING_ROWS, (i32[]){ dout[0], n->in[1] }, 2, &at);
+    else if (want[0]) din[0] = emit(g, n, OP_EMBEDDING_GRAD, (i32[]){ dout[0], n->in[1] }, 2, &at);
 }
 
 /* Norms give all their gradients in one node; the results are consecutive. */
@@ -255,11 +258,19 @@ void grad_attention(struct graph *g, const struct node *n, const i32 *dout, cons
     if (want[0]) din[0] = emit(g, n, OP_ATTENTION_GRAD, in, 3 + n->in_count, &n->at);
 }
 
+void grad_attention_packed(struct graph *g, const struct node *n, const i32 *dout, const bool *want,
+                           i32 *din)
+{
+    i32 in[] = { dout[0], n->in[0], n->out, n->out + 1, n->in[1] };
+    if (want[0]) din[0] = emit(g, n, OP_ATTENTION_PACKED_GRAD, in, 5, &n->at);
+}
+
 void grad_rope(struct graph *g, const struct node *n, const i32 *dout, const bool *want, i32 *din)
 {
     struct attrs at = n->at;
     at.inverse      = !at.inverse;
-    if (want[0]) din[0] = emit(g, n, OP_ROPE, dout, 1, &at);
+    i32 in[]        = { dout[0], n->in_count == 2 ? n->in[1] : -1 };
+    if (want[0]) din[0] = emit(g, n, OP_ROPE, in, n->in_count, &at);
 }
 
 void grad_qknorm(struct graph *g, const struct node *n, const i32 *dout, const bool *want, i32 *din)
@@ -272,7 +283,9 @@ void grad_qknorm(struct graph *g, const struct node *n, const i32 *dout, const b
 void grad_dropout(struct graph *g, const struct node *n, const i32 *dout, const bool *want,
                   i32 *din)
 {
-    if (want[0]) din[0] = emit(g, n, OP_DROPOUT, (i32[]){ dout[0], n->in[1] }, 2, &n->at);
+    i32 in[4] = { dout[0] };
+    for (i32 i = 1; i < n->in_count; i++) in[i] = n->in[i];
+    if (want[0]) din[0] = emit(g, n, OP_DROPOUT, in, n->in_count, &n->at);
 }
 
 void grad_xent(struct graph *g, const struct node *n, const i32 *dout, const bool *want, i32 *din)

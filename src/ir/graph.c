@@ -125,8 +125,7 @@ static enum status infer(struct graph *g, const struct node *n, struct type *out
     for (i32 i = 0; i < n->in_count; i++) in[i] = g->values[n->in[i]].type;
     struct sig  s  = { in, node_inputs(n), out, &n->at, n->op };
     enum status st = op_types(&s, &why);
-    if (st)
-        err_set(&g->err, st, "%.*s (%s): %s", STR_ARG(n->name), op_info(n->op)->name, why.text);
+    if (st) err_set(&g->err, st, "%.*s (%s): %s", STR_ARG(n->name), op_info(n->op)->name, why.text);
     for (i32 i = 0; !st && i < node_results(n); i++)
         if (!type_fits(out[i])) st = too_large(g, n->name, out[i]);
     return st;
@@ -229,7 +228,7 @@ static enum status verify_node(const struct graph *g, i32 index, struct arena sc
             (g->values[v].node < 0 && g->values[v].kind == VALUE_TEMP))
             return err_set(err, STATUS_WORLD, "node %d (%s) reads %%%d before it is written", index,
                            row->name, v);
-        if (row->effect == EFFECT_STATE && (row->writes >> i & 1) &&
+        if (row->effect == EFFECT_STATE && op_writes(row, i) &&
             (g->values[v].kind == VALUE_TEMP || g->values[v].node >= 0))
             return err_set(err, STATUS_WORLD, "node %d (%s) overwrites %%%d, which is not state",
                            index, row->name, v);

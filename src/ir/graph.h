@@ -36,11 +36,14 @@ struct value {
     struct str      name; /* unique among persistents; temps: empty */
     struct type     type;
     enum value_kind kind;
-    i32             node;   /* producer, or -1 */
+    i32             node; /* producer, or -1 */
     struct init     init;
     bool            decay;  /* PARAM: belongs to the group with weight decay */
     bool            frozen; /* PARAM: neither gradient nor optimiser state */
     bool            hidden; /* PARAM: a matrix between two others, for an optimiser of matrices */
+    bool            table;  /* PARAM: rows that ids pick, of which a step may need few */
+    i64 sparse_rows; /* PARAM: a table of which a step reads at most so many rows, by one embedding: its
+                                    gradient is of these alone. GRAD, STATE: they are such a table's. 0: not so */
     i64 part_rows[MATRIX_PARTS_MAX]; /* PARAM: rows of the matrices that lie one below the other in
                                         it (queries, keys, values); all 0: it is one */
 };
@@ -49,8 +52,8 @@ struct node {
     i32          op;
     struct str   name; /* stable: path in the model, e.g. h.3.mlp.up; gradients add "'" */
     i32          in_count;
-    i32         *in;  /* value ids */
-    i32          out; /* first result's value id; results are consecutive */
+    i32         *in;    /* value ids */
+    i32          out;   /* first result's value id; results are consecutive */
     i32          block; /* which repeated part of the model it belongs to, from 1; 0: none */
     struct attrs at;
 };
@@ -64,19 +67,21 @@ struct graph {
     struct value *values;
     struct node  *nodes;
     i32           value_count, node_count;
-    i32           forward_count; /* nodes before the gradients; 0: there are none yet */
+    i32           forward_count;         /* nodes before the gradients; 0: there are none yet */
     i32           values_max, nodes_max; /* room in the arrays; they grow by copying */
     i32           block; /* of the nodes that are added now: models set it, passes read it */
-    struct err    err;   /* sticky */
+    i64        rows; /* that sequences are packed into: set before it is built, 0: for all that they
+                            may have; afterwards what it was built for, 0: nothing is packed */
+    struct err err;  /* sticky */
 };
 
-i32 node_inputs(const struct node *n);  /* the op's own; the rest belongs to its chain */
+i32 node_inputs(const struct node *n); /* the op's own; the rest belongs to its chain */
 i32 node_results(const struct node *n);
 
 struct graph *graph_new(struct arena *perm, struct str name);
 struct graph *graph_copy(const struct graph *g, struct arena *perm); /* to change; shares names and
                                                                         inputs of nodes */
-enum status   graph_status(const struct graph *g, struct err *err); /* copies the sentence */
+enum status   graph_status(const struct graph *g, struct err *err);  /* copies the sentence */
 
 /* Room for one more value and one more node; the arrays may move. */
 void graph_reserve(struct graph *g);
@@ -100,8 +105,8 @@ struct type graph_type(const struct graph *g, i32 value);
 struct sig  graph_sig(const struct graph *g, const struct node *n, struct arena *scratch);
 /* May the node's first result take the memory of input k, once it dies? By the table; and the node's
  * chain must not read it later. */
-bool        graph_may_share(const struct graph *g, const struct node *n, i32 k);
-i32         graph_viewed(const struct graph *g, i32 value); /* whose bytes a chain of views shows */
+bool graph_may_share(const struct graph *g, const struct node *n, i32 k);
+i32  graph_viewed(const struct graph *g, i32 value); /* whose bytes a chain of views shows */
 
 /* Checks everything a pass could break, and survives whatever program_parse lets through: order,
  * types by the shape rules, sizes, names, writes. */

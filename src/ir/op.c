@@ -23,6 +23,8 @@ const struct op_info *op_info(i32 op)
 
 i32 op_count(void) { return OP_COUNT + registered_count; }
 
+bool op_writes(const struct op_info *row, i32 k) { return k < 16 && (row->writes >> k & 1); }
+
 bool op_is_view(i32 op) { return op_info(op)->cost == cost_free; }
 
 bool op_is_map(i32 op)
@@ -98,7 +100,7 @@ u64 op_attrs(i32 op, const struct attrs *at)
 
 void attrs_copy(struct attrs *to, const struct attrs *from, u64 bits)
 {
-#define ATTR(field, kind) \
+#define ATTR(field, kind)                                                                          \
     if (bits & A_##field) to->field = from->field;
 #include "ir/attrs.def"
 #undef ATTR
@@ -135,7 +137,7 @@ struct cost op_cost(const struct sig *s)
     const struct op_info *row = op_info(s->op);
     struct cost           sum = row->cost(s);
     for (i32 i = 0; i < s->at->then.count; i++) {
-        i32         op   = s->at->then.op[i], inputs = op_info(op)->in_min;
+        i32         op = s->at->then.op[i], inputs = op_info(op)->in_min;
         struct type in[] = { s->out[0], s->out[0] }, out[] = { s->out[0] };
         sum.flops += op_info(op)->cost(&(struct sig){ in, inputs, out, s->at, op }).flops;
         sum.bytes += (f64)type_bytes(s->out[0]) * (inputs - 1);

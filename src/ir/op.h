@@ -110,20 +110,21 @@ struct op_info {
     void (*run)(const struct call *); /* ops registered at run time: their naive kernel */
 };
 
-const struct op_info *op_info(i32 op);               /* ASSERTs that op exists */
-bool                  op_is_view(i32 op);            /* its result is its input's memory: no work */
-bool                  op_is_map(i32 op);             /* element by element: may stand in a chain */
+const struct op_info *op_info(i32 op);                             /* ASSERTs that op exists */
+bool                  op_writes(const struct op_info *row, i32 k); /* input k, in place */
+bool                  op_is_view(i32 op); /* its result is its input's memory: no work */
+bool                  op_is_map(i32 op);  /* element by element: may stand in a chain */
 bool                  op_find(struct str name, i32 *op);
-i32                   op_count(void);                /* built in + registered */
+i32                   op_count(void); /* built in + registered */
 /* Adds a row; names must be new. The row is copied; name must outlive the process. */
-enum status           op_register(const struct op_info *row, i32 *op, struct err *err);
+enum status op_register(const struct op_info *row, i32 *op, struct err *err);
 
 /* What a chain adds to the op that carries it. */
 i32         op_then_inputs(const struct attrs *at);
 i32         op_result_count(i32 op, const struct attrs *at);
-u64         op_attrs(i32 op, const struct attrs *at);      /* bits of all that have a meaning */
+u64         op_attrs(i32 op, const struct attrs *at); /* bits of all that have a meaning */
 void        attrs_copy(struct attrs *to, const struct attrs *from, u64 bits);
-enum status op_types(struct sig *s, struct err *err);      /* the shape rule and the chain's */
+enum status op_types(struct sig *s, struct err *err); /* the shape rule and the chain's */
 struct cost op_cost(const struct sig *s);
 struct str  op_text(struct arena *perm, i32 op, const struct attrs *at); /* matmul+add+relu */
 

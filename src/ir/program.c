@@ -9,6 +9,36 @@ const struct persistent *program_set_find(const struct program_set *s, struct st
     return NULL;
 }
 
+enum { ROW_STEPS = 32, ROW_UNIT = 32 }; /* ROW_UNIT: rows that fit kernels' tiles */
+
+i64 program_row_step(const struct program *p)
+{
+    i64 step = (p->rows + ROW_STEPS - 1) / ROW_STEPS;
+    return MAX(1, (step + ROW_UNIT - 1) / ROW_UNIT) * ROW_UNIT;
+}
+
+i64 program_capacity(const struct program *p, i64 rows)
+{
+    i64 step = program_row_step(p);
+    return MIN(p->rows, (MAX(rows, 1) + step - 1) / step * step);
+}
+
+struct program *program_holding(struct program *largest, i64 rows)
+{
+    struct program *p        = largest;
+    i64             capacity = program_capacity(largest, rows);
+    while (p && p->rows > capacity) p = p->smaller;
+    return p && p->rows == capacity ? p : NULL;
+}
+
+struct program *program_typical(const struct program_set *s, enum program_id id)
+{
+    struct program *p = s->programs[id];
+    if (!p || !p->rows || s->row_share <= 0) return p;
+    struct program *typical = program_holding(p, (i64)((f64)p->rows * s->row_share + 0.5));
+    return typical ? typical : p;
+}
+
 struct cost program_cost(const struct program *p, struct arena scratch)
 {
     struct cost sum = { 0 };

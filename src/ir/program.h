@@ -16,6 +16,7 @@ struct persistent {
     struct init     init;
     i64             offset; /* in the arena */
     bool            decay, frozen, hidden;
+    i64             sparse_rows;
 };
 
 #define KERNEL_JOINED "joined" /* an instruction's kernel: another's does its work on the way */
@@ -24,16 +25,18 @@ struct instr {
     i32        node;
     i64        work_offset; /* workspace in the arena */
     i64        work_bytes;
-    struct str kernel;      /* chosen by the backend */
+    struct str kernel; /* chosen by the backend */
 };
 
 struct program {
-    struct graph *graph;
-    i64          *offset; /* of each value in the arena; -1: it has no memory (unused) */
-    struct instr *instrs; /* nodes that do something; reshapes do not */
-    i32           instr_count;
-    i64           bytes;  /* end of the highest tensor this program touches */
-    void         *prepared; /* the backend's own */
+    struct graph   *graph;
+    i64            *offset; /* of each value in the arena; -1: it has no memory (unused) */
+    struct instr   *instrs; /* nodes that do something; reshapes do not */
+    i32             instr_count;
+    i64             bytes;    /* end of the highest tensor this program touches */
+    void           *prepared; /* the backend's own; NULL: not yet */
+    i64             rows;     /* that it packs sequences into, its capacity; 0: it packs none */
+    struct program *smaller; /* the same for fewer rows, where that has been made; the list falls */
 };
 
 enum program_id {
@@ -41,11 +44,22 @@ enum program_id {
     PROGRAM_TRAIN_LAST, /* of the short last batch of an epoch */
     PROGRAM_ADD,        /* later micro-batches: gradients are added to those that are there */
     PROGRAM_ADD_LAST,
-    PROGRAM_UPDATE,     /* clip and optimiser */
-    PROGRAM_SQUARE,     /* squared norm of the gradients there are */
+    PROGRAM_UPDATE, /* clip and optimiser */
+    PROGRAM_SQUARE, /* squared norm of the gradients there are */
     PROGRAM_EVAL,
     PROGRAM_EVAL_LAST,
     PROGRAM_COUNT
+};
+
+/* A graph as it was after a pass of compile; kept where the configuration asks for it. */
+struct pass_text {
+    enum program_id program;
+    struct str      pass, text; /* text: graph_print */
+    i32             nodes;
+};
+struct pass_list {
+    struct pass_text *items;
+    i32               count;
 };
 
 struct program_set {
@@ -53,8 +67,21 @@ struct program_set {
     i32                persistent_count;
     i64                persistent_bytes; /* their end in the arena */
     i64                arena_bytes;      /* exact: the end of the highest tensor of any program */
-    struct program    *programs[PROGRAM_COUNT]; /* NULL where there is none */
+    struct program
+                 *programs[PROGRAM_COUNT]; /* NULL where there is none; of those that pack rows the
+                                                   one that holds all that a batch may have */
+    f64           row_share; /* of all rows, that a batch of the data has on average; 0: all */
+    struct maker *maker;     /* compile's own, for programs of fewer rows */
+    struct pass_list passes; /* in the order in which they ran; empty: nobody asked for them */
 };
+
+/* Capacities are the multiples of `program_row_step` and the whole: few enough that each is worth preparing,
+ * and a batch that fills half of the whole wastes 3 % on average. The same rows always get the same one. */
+i64             program_row_step(const struct program *p);
+i64             program_capacity(const struct program *p, i64 rows);
+struct program *program_holding(struct program *largest, i64 rows); /* NULL: it has not been made */
+/* What a batch of average length takes, if that has been made, else programs[id]; NULL: none. */
+struct program *program_typical(const struct program_set *s, enum program_id id);
 
 const struct persistent *program_set_find(const struct program_set *s, struct str name);
 struct cost              program_cost(const struct program *p, struct arena scratch);
@@ -62,6 +89,8 @@ struct cost              program_cost(const struct program *p, struct arena scra
 /* Text: one line an instruction, with operands, types, offsets, kernel and cost. Reading it back
  * gives the same graph and layout, and printing that the same text. */
 struct str  program_print(const struct program *p, struct arena *perm, struct arena scratch);
+struct str  graph_print(const struct graph *g,
+                        struct arena       *perm); /* the same, without what a layout adds */
 enum status program_parse(struct arena *perm, struct str text, struct program **out,
                           struct err *err);
 

@@ -66,15 +66,15 @@ static void add_attrs(struct textbuf *b, const struct attrs *at, u64 mask)
     textbuf_add(b, STR("}"));
 }
 
-/* One value's own part: [kind "name"] type @offset [flags]. */
-static void add_value(struct textbuf *b, const struct program *p, i32 v)
+/* One value's own part: [kind "name"] type [@offset] [flags]. `offset`: by value, or NULL. */
+static void add_value(struct textbuf *b, const struct graph *g, const i64 *offset, i32 v)
 {
-    const struct value *x = &p->graph->values[v];
+    const struct value *x = &g->values[v];
     if (x->kind != VALUE_TEMP)
         textbuf_fmt(b, "%s \"%.*s\" ", kind_names[x->kind], STR_ARG(x->name));
     textbuf_add(b, dtype_name(x->type.dtype));
     add_shape(b, x->type.shape);
-    textbuf_fmt(b, " @%lld", (long long)p->offset[v]);
+    if (offset) textbuf_fmt(b, " @%lld", (long long)offset[v]);
     if (x->decay) textbuf_add(b, STR(" decay"));
     if (x->frozen) textbuf_add(b, STR(" frozen"));
     if (x->init.kind != INIT_ZERO) {
@@ -83,14 +83,23 @@ static void add_value(struct textbuf *b, const struct program *p, i32 v)
     }
 }
 
-static void add_node(struct textbuf *b, const struct program *p, i32 index, const struct instr *ins,
-                     struct arena scratch)
+static void add_given(struct textbuf *b, const struct graph *g, const i64 *offset)
 {
-    const struct node    *n   = &p->graph->nodes[index];
-    const struct op_info *row = op_info(n->op);
-    i32                   results = node_results(n);
+    for (i32 v = 0; v < g->value_count; v++) {
+        if (g->values[v].kind == VALUE_TEMP || g->values[v].node >= 0) continue;
+        textbuf_fmt(b, "%%%d = ", v);
+        add_value(b, g, offset, v);
+        textbuf_add(b, STR("\n"));
+    }
+}
+
+/* Without the end of its line. */
+static void add_node(struct textbuf *b, const struct graph *g, const i64 *offset,
+                     const struct node *n)
+{
+    i32 results = node_results(n);
     for (i32 i = 0; i < results; i++) textbuf_fmt(b, "%s%%%d", i ? ", " : "", n->out + i);
-    textbuf_fmt(b, "%s%s(", results ? " = " : "", row->name);
+    textbuf_fmt(b, "%s%s(", results ? " = " : "", op_info(n->op)->name);
     for (i32 i = 0; i < n->in_count; i++) textbuf_fmt(b, "%s%%%d", i ? ", " : "", n->in[i]);
     textbuf_add(b, STR(")"));
     add_attrs(b, &n->at, op_attrs(n->op, &n->at));
@@ -98,16 +107,18 @@ static void add_node(struct textbuf *b, const struct program *p, i32 index, cons
     if (n->block) textbuf_fmt(b, " block=%d", n->block);
     for (i32 i = 0; i < results; i++) {
         textbuf_add(b, i ? STR(", ") : STR(" -> "));
-        add_value(b, p, n->out + i);
+        add_value(b, g, offset, n->out + i);
     }
-    if (ins) {
-        struct sig  s = graph_sig(p->graph, n, &scratch);
-        struct cost c = op_cost(&s);
-        textbuf_fmt(b, " ; kernel=%.*s work=%lld@%lld flops=%.0f bytes=%.0f",
-                    STR_ARG(ins->kernel.len ? ins->kernel : STR("-")), (long long)ins->work_bytes,
-                    (long long)ins->work_offset, c.flops, c.bytes);
-    }
-    textbuf_add(b, STR("\n"));
+}
+
+static void add_instr(struct textbuf *b, const struct graph *g, const struct instr *ins,
+                      struct arena scratch)
+{
+    struct sig  s = graph_sig(g, &g->nodes[ins->node], &scratch);
+    struct cost c = op_cost(&s);
+    textbuf_fmt(b, " ; kernel=%.*s work=%lld@%lld flops=%.0f bytes=%.0f",
+                STR_ARG(ins->kernel.len ? ins->kernel : STR("-")), (long long)ins->work_bytes,
+                (long long)ins->work_offset, c.flops, c.bytes);
 }
 
 struct str program_print(const struct program *p, struct arena *perm, struct arena scratch)
@@ -116,16 +127,23 @@ struct str program_print(const struct program *p, struct arena *perm, struct are
     const struct graph *g   = p->graph;
     i32                 ins = 0;
     textbuf_fmt(&b, "program %.*s bytes=%lld\n", STR_ARG(g->name), (long long)p->bytes);
-    for (i32 v = 0; v < g->value_count; v++) {
-        if (g->values[v].kind == VALUE_TEMP || g->values[v].node >= 0) continue;
-        textbuf_fmt(&b, "%%%d = ", v);
-        add_value(&b, p, v);
-        textbuf_add(&b, STR("\n"));
-    }
+    add_given(&b, g, p->offset);
     for (i32 i = 0; i < g->node_count; i++) {
         bool works = ins < p->instr_count && p->instrs[ins].node == i;
-        add_node(&b, p, i, works ? &p->instrs[ins] : NULL, scratch);
-        ins += works;
+        add_node(&b, g, p->offset, &g->nodes[i]);
+        if (works) add_instr(&b, g, &p->instrs[ins++], scratch);
+        textbuf_add(&b, STR("\n"));
+    }
+    return textbuf_str(&b);
+}
+
+struct str graph_print(const struct graph *g, struct arena *perm)
+{
+    struct textbuf b = textbuf_new(perm);
+    add_given(&b, g, NULL);
+    for (i32 i = 0; i < g->node_count; i++) {
+        add_node(&b, g, NULL, &g->nodes[i]);
+        textbuf_add(&b, STR("\n"));
     }
     return textbuf_str(&b);
 }

@@ -258,8 +258,8 @@ enum status shape_matmul_fp8(struct sig *s, struct err *err)
         return fail(err, "dims must be those of the product", s->in[0], s->out[0]);
     if (s->at->format < 0 || s->at->format > 2 || s->at->dtype == DT_F64)
         return err_set(err, STATUS_USAGE, "both operands are e5m2, or the result is f64");
-    if (s->in_count == 5 && (!shape_eq(in_shape(s, 4), shape_1(b.dim[0])) ||
-                             !fits_beside(s->in[4], s->at->dtype)))
+    if (s->in_count == 5 &&
+        (!shape_eq(in_shape(s, 4), shape_1(b.dim[0])) || !fits_beside(s->in[4], s->at->dtype)))
         return fail(err, "the bias must have one number a column", s->out[0], s->in[4]);
     return need_float(err, s->out[0]);
 }
@@ -428,6 +428,37 @@ enum status shape_attention(struct sig *s, struct err *err)
     return need_float(err, s->in[0]);
 }
 
+enum status shape_pack(struct sig *s, struct err *err)
+{
+    struct shape x    = in_shape(s, 0);
+    i64          rows = s->at->count;
+    if (x.rank != 2 || s->in[0].dtype != DT_I32 ||
+        !type_eq(s->in[1], type_of(DT_I32, shape_1(x.dim[0]))))
+        return fail(err, "needs i32 tokens [B,T] and lengths [B]", s->in[0], s->in[1]);
+    if (rows < x.dim[0] || rows > x.dim[0] * x.dim[1])
+        return fail_one(err, "count must be rows for one token of each sequence or more", s->in[0]);
+    s->out[0] = s->out[1] = s->out[2] = type_of(DT_I32, shape_1(rows));
+    s->out[3]                         = type_of(DT_I32, shape_1(x.dim[0] + 1));
+    return STATUS_OK;
+}
+
+enum status shape_attention_packed(struct sig *s, struct err *err)
+{
+    struct shape x = in_shape(s, 0), offsets = in_shape(s, 1);
+    i64          h = s->at->heads, rows = x.rank == 2 ? x.dim[0] : 0;
+    struct type  one = type_of(s->in[0].dtype, shape_3(1, rows, x.rank == 2 ? x.dim[1] : 0));
+    struct sig   all = { &one, 1, s->out, s->at, s->op };
+    if (x.rank != 2 || s->at->count < 1 || s->at->count > rows)
+        return fail_one(err, "needs packed rows, and count the longest sequence's", s->in[0]);
+    if (s->in[1].dtype != DT_I32 || offsets.rank != 1 || offsets.dim[0] < 2)
+        return fail(err, "needs i32 offsets, one more than sequences", s->in[0], s->in[1]);
+    enum status st = shape_attention(&all, err);
+    if (st) return st;
+    s->out[0].shape = shape_2(rows, shape_last(s->out[0].shape));
+    s->out[1].shape = shape_2(h, rows);
+    return STATUS_OK;
+}
+
 enum status shape_attention_grad(struct sig *s, struct err *err)
 {
     if (same_dtype(s, 1, 2, err)) return STATUS_USAGE;
@@ -444,6 +475,15 @@ enum status shape_heads(struct sig *s, struct err *err)
     return shape_map(s, err);
 }
 
+enum status shape_rope(struct sig *s, struct err *err)
+{
+    struct shape x  = in_shape(s, 0);
+    enum status  st = shape_heads(s, err);
+    if (st || s->in_count == 1) return st;
+    if (type_eq(s->in[1], type_of(DT_I32, shape_2(x.dim[0], x.dim[1])))) return STATUS_OK;
+    return fail(err, "needs i32 positions [B,T]", s->in[0], s->in[1]);
+}
+
 enum status shape_qknorm(struct sig *s, struct err *err)
 {
     enum status st = shape_heads(s, err);
@@ -456,6 +496,10 @@ enum status shape_qknorm(struct sig *s, struct err *err)
 enum status shape_dropout(struct sig *s, struct err *err)
 {
     if (need_rng(s, err)) return STATUS_USAGE;
+    struct type rows = type_of(DT_I32, shape_1(in_shape(s, 0).dim[0]));
+    if (s->in_count == 3 ||
+        (s->in_count == 4 && (!type_eq(s->in[2], rows) || !type_eq(s->in[3], rows))))
+        return fail(err, "needs a sample and a position of each row", s->in[0], s->in[2]);
     if (!(s->at->p >= 0 && s->at->p < 1))
         return err_set(err, STATUS_USAGE, "dropout rate %g must be at least 0 and below 1",
                        s->at->p);
@@ -552,4 +596,65 @@ enum status shape_muon(struct sig *s, struct err *err)
 {
     if (in_shape(s, 0).rank < 2) return fail_one(err, "needs a matrix", s->in[0]);
     return optimiser(s, 1, err);
+}
+
+/* dy, ids -> rows, index */
+enum status shape_embedding_rows(struct sig *s, struct err *err)
+{
+    struct shape y = in_shape(s, 0), ids = in_shape(s, 1);
+    if (s->in[1].dtype != DT_I32 || y.rank != ids.rank + 1 || shape_rows(y) != shape_count(ids))
+        return fail(err, "needs a row for each i32 id", s->in[0], s->in[1]);
+    if (s->at->count < 1 || s->at->count > TENSOR_BYTES_MAX)
+        return fail_one(err, "needs room for a row at least", s->in[0]);
+    s->out[0] = result(s, shape_2(s->at->count, shape_last(y)));
+    s->out[1] = type_of(DT_I32, shape_1(s->at->count));
+    return need_float(err, s->in[0]);
+}
+
+/* Input `at` and the next: rows [count, width] of floating-point numbers, and their i32 index. */
+static enum status rows_and_index(const struct sig *s, i32 at, i64 width, struct err *err)
+{
+    struct type rows = s->in[at], index = s->in[at + 1];
+    bool fits = rows.shape.rank == 2 && rows.shape.dim[1] == width && dtype_is_float(rows.dtype);
+    if (!fits || !type_eq(index, type_of(DT_I32, shape_1(rows.shape.dim[0]))))
+        return fail(err, "needs rows of a table and their i32 index", rows, index);
+    return STATUS_OK;
+}
+
+enum status shape_rows_join(struct sig *s, struct err *err)
+{
+    i64         width = shape_last(in_shape(s, 0));
+    enum status st    = rows_and_index(s, 0, width, err);
+    if (!st) st = rows_and_index(s, 2, width, err);
+    return st ? st : same_dtype(s, 0, 2, err);
+}
+
+/* A table, rows, index, then `states` tensors of shape `state`, hyper f32[4] and the factor. */
+static enum status row_optimiser(struct sig *s, i32 states, struct shape state, struct err *err)
+{
+    struct type p = s->in[0];
+    if (p.shape.rank != 2 || !dtype_is_float(p.dtype))
+        return fail_one(err, "needs a table [rows, width]", p);
+    if (rows_and_index(s, 1, p.shape.dim[1], err)) return STATUS_USAGE;
+    for (i32 i = 3; i < 3 + states; i++)
+        if (!type_eq(s->in[i], type_of(wide(p.dtype), state)))
+            return fail(err, "the state does not fit the table", p, s->in[i]);
+    if (!type_eq(s->in[3 + states], type_of(DT_F32, shape_1(4))))
+        return fail_one(err, "the hyper tensor must be f32[4]", s->in[3 + states]);
+    return STATUS_OK;
+}
+
+enum status shape_rows_sgd(struct sig *s, struct err *err)
+{
+    return row_optimiser(s, 0, in_shape(s, 0), err);
+}
+
+enum status shape_rows_adagrad(struct sig *s, struct err *err)
+{
+    return row_optimiser(s, 1, shape_1(in_shape(s, 0).dim[0]), err);
+}
+
+enum status shape_rows_adam(struct sig *s, struct err *err)
+{
+    return row_optimiser(s, 2, in_shape(s, 0), err);
 }

@@ -68,14 +68,32 @@ enum status block_check(const struct model *m, struct err *err)
     return st ? st : check_heads(c, err);
 }
 
+static bool is_packed(const struct builder *b) { return b->rows.offsets >= 0; }
+
+void block_pack(struct builder *b)
+{
+    /* One after the other: which argument of a call is evaluated first is the compiler's choice. */
+    i32 lens = part_input(b, STR("lens")), x = part_input(b, STR("x"));
+    b->rows = build_pack(b->g, STR("pack"), x, lens);
+}
+
+i32 block_first(struct builder *b, i32 x)
+{
+    i32 first       = build_slice(b->g, STR("first"), b->rows.offsets, 0, 0, b->batch);
+    b->rows.offsets = -1;
+    return build_embedding(b->g, STR("first.row"), x, first);
+}
+
 i32 block_embed(struct builder *b)
 {
     const struct feed *x     = feeds_find(&b->m->feeds, STR("x"));
     i64                width = b->m->config.width, context = x->type.shape.dim[0];
     i32                wte = part_weight(b, STR("wte"), shape_2(x->range, width), block_init(1));
-    i32                y   = build_embedding(b->g, STR("wte"), wte, part_input(b, STR("x")));
+    i32                ids = is_packed(b) ? b->rows.tokens : part_input(b, STR("x"));
+    i32                y   = build_embedding(b->g, STR("wte"), wte, ids);
     if (!is_word(b->m->config.positions, "learned")) return y;
     i32 wpe = part_weight(b, STR("wpe"), shape_2(context, width), block_init(1));
+    if (is_packed(b)) wpe = build_embedding(b->g, STR("wpe.rows"), wpe, b->rows.position);
     return build_binary(b->g, OP_ADD, STR("wpe"), y, wpe);
 }
 
@@ -83,6 +101,25 @@ i32 block_norm(struct builder *b, struct str path, i32 x, const struct block *k)
 {
     return is_word(b->m->config.norm, "rms") ? part_rmsnorm(b, path, x, k->eps)
                                              : part_layernorm(b, path, x, k->eps);
+}
+
+/* Norm and rotation of heads, which know sequences: packed rows are one, with positions of their own. */
+static i32 block_heads(struct builder *b, struct str path, i32 x, i64 heads, i64 head_dim)
+{
+    const struct model_config *c    = &b->m->config;
+    struct graph              *g    = b->g;
+    bool                       turn = is_word(c->positions, "rotary");
+    if (g->err.status || (!c->qk_norm && !turn)) return x;
+    struct shape was = graph_type(g, x).shape;
+    i32          at  = -1;
+    if (is_packed(b)) {
+        x  = build_reshape(g, part_name(b, path, "one"), x, shape_3(1, was.dim[0], was.dim[1]));
+        at = build_reshape(g, part_name(b, path, "at"), b->rows.position, shape_2(1, was.dim[0]));
+    }
+    if (c->qk_norm)
+        x = build_qknorm(g, part_name(b, path, "qknorm"), x, heads, head_dim, qk_norm_eps);
+    if (turn) x = build_rope(g, part_name(b, path, "rope"), x, at, heads, head_dim, c->rope_base);
+    return build_reshape(g, part_name(b, path, "rows"), x, was);
 }
 
 i32 block_attention(struct builder *b, struct str path, i32 x, const struct block *k)
@@ -95,11 +132,9 @@ i32 block_attention(struct builder *b, struct str path, i32 x, const struct bloc
 
     x = part_dense(b, part_name(b, path, "qkv"), x, packed);
     part_packed(b, part_name(b, path, "qkv"), heads * head_dim, kv * head_dim, kv * head_dim);
-    if (c->qk_norm)
-        x = build_qknorm(g, part_name(b, path, "qknorm"), x, heads + kv, head_dim, qk_norm_eps);
-    if (is_word(c->positions, "rotary"))
-        x = build_rope(g, part_name(b, path, "rope"), x, heads + kv, head_dim, c->rope_base);
-    x = build_attention(g, path, x, k->lens, heads, kv, k->causal, 0);
+    x = block_heads(b, path, x, heads + kv, head_dim);
+    x = is_packed(b) ? build_attention_packed(g, path, x, &b->rows, heads, kv, k->causal, 0)
+                     : build_attention(g, path, x, -1, heads, kv, k->causal, 0);
     x = part_dense(b, part_name(b, path, "proj"), x, proj);
     return part_dropout(b, path, x, c->dropout);
 }

@@ -7,7 +7,8 @@
  *
  * BERT puts a token [CLS] first. Data that has none loses little: position 0 knows by its
  * position that it is the one to be asked, and reads all the others. Positions at or after `lens`
- * are padding; attention leaves them out, so nothing of them reaches position 0. */
+ * are padding: the rows before it are packed one sequence after the other, and the model works on
+ * these alone. */
 #include "model/model_int.h"
 
 static const f64 norm_eps = 1e-12; /* as BERT */
@@ -27,8 +28,7 @@ static i32 encoder_head(struct builder *b, i32 x)
     struct dense pooler  = { width, true, block_init(1) };
     struct dense last    = { classes, true, block_init(1) };
 
-    x = build_slice(b->g, STR("first"), x, 1, 0, 1);
-    x = build_reshape(b->g, STR("first.row"), x, shape_2(b->batch, width));
+    x = block_first(b, x);
     x = build_unary(b->g, OP_TANH, STR("pooler.act"), part_dense(b, STR("pooler"), x, pooler));
     x = part_dropout(b, STR("pooler"), x, b->m->config.dropout);
     return part_dense(b, STR("classifier"), x, last);
@@ -36,9 +36,8 @@ static i32 encoder_head(struct builder *b, i32 x)
 
 enum status encoder_build(struct builder *b, struct err *err)
 {
-    struct block k = {
-        .lens = part_input(b, STR("lens")), .causal = false, .out_scale = 1, .eps = norm_eps
-    };
+    struct block k = { .causal = false, .out_scale = 1, .eps = norm_eps };
+    block_pack(b);
     i32 x = block_norm(b, STR("ln_emb"), block_embed(b), &k);
     x     = part_dropout(b, STR("wte"), x, b->m->config.dropout);
 

@@ -29,7 +29,7 @@ static i32 gpt_head(struct builder *b, i32 x)
 {
     const struct model_config *c    = &b->m->config;
     struct shape               size = shape_2(feeds_find(&b->m->feeds, STR("y"))->range, c->width);
-    struct init                init = block_init_or_zero(c->zero_head && !c->tied, 1);
+    struct init                init = block_init_or_zero(false, 1);
     i32 weight = part_weight(b, c->tied ? STR("wte") : STR("head"), size, init);
     i32 logits = build_matmul(b->g, STR("head"), x, weight, -1, false, true);
     if (c->softcap > 0) logits = build_softcap(b->g, STR("head.softcap"), logits, c->softcap);
@@ -39,8 +39,7 @@ static i32 gpt_head(struct builder *b, i32 x)
 enum status gpt_build(struct builder *b, struct err *err)
 {
     i64          depth = b->m->config.depth;
-    struct block k     = { .lens      = -1,
-                           .causal    = true,
+    struct block k     = { .causal    = true,
                            .out_scale = 1 / sqrt(2.0 * (f64)depth), /* two additions a block */
                            .eps       = norm_eps };
     i32          x     = part_dropout(b, STR("wte"), block_embed(b), b->m->config.dropout);

@@ -80,7 +80,7 @@ struct str net_shape(struct net *n, i32 x); /* "[28,28,1]", of one sample */
 void layer_read(struct net *n, struct scope *scope, struct yaml *entry, struct layer *l);
 
 /* ---- layers_build.c */
-#define LAYER(name, ...) layer_fn layer_##name;
+#define LAYER(name, build, ...) layer_fn build;
 #include "model/layers.def"
 #undef LAYER
 

@@ -3,8 +3,8 @@
 #include "model/layers_int.h"
 
 static const struct layer_kind kinds[] = {
-#define LAYER(name, takes, alone, keys)                                                            \
-    { #name, LAYER_##name, TAKES_##takes, KEY_##alone, keys, layer_##name },
+#define LAYER(name, build, takes, alone, keys)                                                     \
+    { #name, LAYER_##name, TAKES_##takes, KEY_##alone, keys, build },
 #include "model/layers.def"
 #undef LAYER
 };

@@ -3,13 +3,13 @@
 #include "model/model_int.h"
 
 static const struct model_kind kinds[] = {
-#define MODEL(name, data) { #name, data, name##_check, name##_build },
+#define MODEL(name, data, check, build) { #name, data, check, build },
 #include "model/models.def"
 #undef MODEL
 };
 
 static const char kind_names[] =
-#define MODEL(name, data) #name " "
+#define MODEL(name, ...) #name " "
 #include "model/models.def"
 #undef MODEL
     ;
@@ -83,7 +83,7 @@ enum status model_build(void *context, struct graph *g, i64 batch, enum graph_mo
                         struct err *err)
 {
     const struct model *m  = context;
-    struct builder      b  = { m, g, batch, mode };
+    struct builder      b  = { m, g, batch, mode, { .offsets = -1 } };
     enum status         st = m->kind->build(&b, err);
     return st ? st : graph_status(g, err);
 }

@@ -19,7 +19,6 @@ struct model_config {
     struct str   activation;                            /* gelu | relu2 | swiglu | relu | silu */
     bool         qk_norm, tied, bias;
     bool         zero_init; /* matrices that write to the residual begin at 0 */
-    bool         zero_head; /* and so does an untied head */
     f64          softcap, dropout, rope_base;
     i64          table_width; /* ranker: width of an embedding row */
     i64          mlp[8];      /* ranker: widths of the dense layers before the last */

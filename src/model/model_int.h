@@ -27,6 +27,7 @@ struct builder {
     struct graph       *g;
     i64                 batch;
     enum graph_mode     mode;
+    struct packed rows; /* that x has now instead of [batch, T]; offsets -1: it is not packed */
 };
 
 /* The sizes that a setting or a layer's key may have: large enough for every model, and small
@@ -54,10 +55,10 @@ struct str   part_name(struct builder *b, struct str path, const char *leaf); /*
 struct shape part_sample(const struct builder *b, i32 x); /* shape without the batch axis */
 struct init  part_glorot(i64 fan_in, i64 fan_out); /* uniform, Glorot and Bengio 2010, (16) */
 i32          part_input(struct builder *b, struct str feed);
-i32  part_float(struct builder *b, i32 x); /* in the model's element type; u8 scaled to [0, 1] */
-i32  part_weight(struct builder *b, struct str path, struct shape s, struct init init); /* decays */
-i32  part_vector(struct builder *b, struct str path, const char *leaf, i64 count, f64 value);
-i32  part_dense(struct builder *b, struct str path, i32 x, struct dense d);
+i32 part_float(struct builder *b, i32 x); /* in the model's element type; u8 scaled to [0, 1] */
+i32 part_weight(struct builder *b, struct str path, struct shape s, struct init init); /* decays */
+i32 part_vector(struct builder *b, struct str path, const char *leaf, i64 count, f64 value);
+i32 part_dense(struct builder *b, struct str path, i32 x, struct dense d);
 /* The weight of that dense layer is several, one below the other, with so many rows; the third may be 0. */
 void part_packed(struct builder *b, struct str path, i64 first, i64 second, i64 third);
 i32  part_layernorm(struct builder *b, struct str path, i32 x, f64 eps);
@@ -72,24 +73,25 @@ void       part_loss_clicks(struct builder *b, i32 logits);  /* [batch]; outputs
 
 /* ---- block.c: the halves of a transformer block, from the model's settings */
 struct block {
-    i32  lens;      /* i32[batch]: valid length of each sequence; -1: all of it */
     bool causal;    /* a position reads only those before it */
     f64  out_scale; /* factor on the first values of the matrices that write to the residual */
     f64  eps;       /* of the norms */
 };
 
 enum status block_check(const struct model *m, struct err *err);
-i32         block_embed(struct builder *b); /* tokens x by wte, and their positions by wpe */
-i32         block_norm(struct builder *b, struct str path, i32 x, const struct block *k);
-i32         block_attention(struct builder *b, struct str path, i32 x, const struct block *k);
-i32         block_mlp(struct builder *b, struct str path, i32 x, const struct block *k);
+void block_pack(struct builder *b); /* from here on x is the rows that are no padding, by lens */
+i32  block_first(struct builder *b, i32 x); /* of each sequence; from here on nothing is packed */
+i32  block_embed(struct builder *b);        /* tokens x by wte, and their positions by wpe */
+i32  block_norm(struct builder *b, struct str path, i32 x, const struct block *k);
+i32  block_attention(struct builder *b, struct str path, i32 x, const struct block *k);
+i32  block_mlp(struct builder *b, struct str path, i32 x, const struct block *k);
 struct init block_init(f64 scale); /* normal, 0.02 * scale: Radford et al. 2019 */
 struct init block_init_or_zero(bool zero, f64 scale);
 
 /* ---- one file each */
-#define MODEL(name, data)                                                                          \
-    enum status name##_check(const struct model *m, struct err *err);                              \
-    enum status name##_build(struct builder *b, struct err *err);
+#define MODEL(name, data, check, build)                                                            \
+    enum status check(const struct model *m, struct err *err);                                     \
+    enum status build(struct builder *b, struct err *err);
 #include "model/models.def"
 #undef MODEL
 

@@ -144,7 +144,8 @@ i32 part_batchnorm(struct builder *b, struct str path, i32 x)
 i32 part_dropout(struct builder *b, struct str path, i32 x, f64 rate)
 {
     if (b->mode == MODE_EVAL) return x;
-    return build_dropout(b->g, part_name(b, path, "dropout"), x, rate);
+    return build_dropout_packed(b->g, part_name(b, path, "dropout"), x, rate,
+                                b->rows.offsets < 0 ? NULL : &b->rows);
 }
 
 /* The sum over all rows becomes an output the host can read. */
@@ -159,7 +160,8 @@ static void output_sum(struct builder *b, const char *name, i32 rows)
 /* Of samples mixed from two (mixup): their loss against either class, by its share. */
 static i32 mixed_loss(struct builder *b, i32 logits, i32 loss, f64 smoothing)
 {
-    i32 other = build_xent(b->g, STR("xent.other"), logits, part_input(b, STR("y_other")), smoothing);
+    i32 other =
+        build_xent(b->g, STR("xent.other"), logits, part_input(b, STR("y_other")), smoothing);
     i32 share = part_float(b, part_input(b, STR("y_share")));
     i32 rest  = build_scale(b->g, STR("mix.rest"), share, -1, 1);
     loss      = build_binary(b->g, OP_MUL, STR("mix.own"), loss, share);

@@ -31,6 +31,7 @@ static i32 ranker_inputs(struct builder *b)
     i32                table = part_weight(b, STR("table"), shape_2(f->range, width), init);
     i32                rows  = build_embedding(b->g, STR("table"), table, part_input(b, STR("x")));
     if (table >= 0) b->g->values[table].decay = false; /* else rows never seen would fade */
+    if (table >= 0) b->g->values[table].table = true;
     rows = build_reshape(b->g, STR("table.row"), rows,
                          shape_2(b->batch, f->type.shape.dim[0] * width));
     if (!feeds_find(&b->m->feeds, STR("dense"))) return rows;

@@ -164,8 +164,7 @@ struct billing_rule billing_rule_of(const struct billing *b); /* what is not kno
  * back. */
 f64 billed_seconds(const struct billing *rule, f64 up_s, bool interrupted);
 f64 billed_dollars(const struct billing *rule, f64 usd_h, f64 up_s, bool interrupted);
-/* Keeping so many bytes for so many days; classes with a minimum bill at least that. */
-f64 storage_dollars(const struct storage *s, f64 bytes, f64 days);
+struct store_price store_price_of(const struct storage *s); /* egress: over the internet */
 
 /* ---- marks ---- */
 

@@ -151,11 +151,12 @@ static enum status walk_terms(struct offers *o, struct str kind, bool reserved, 
 
 enum status import_aws(struct offers *o, struct str text)
 {
-    struct skus skus = { NEW(o->perm, struct sku, SKUS_MAX), 0 };
-    struct str  products, terms, kind, date;
-    struct err  why = { 0 };
-    enum status st  = json_walk_find(text, STR("products"), &products, &why);
-    o->state        = &skus;
+    struct skus *skus = NEW(o->perm, struct skus, 1);
+    struct str   products, terms, kind, date;
+    struct err   why = { 0 };
+    enum status  st  = json_walk_find(text, STR("products"), &products, &why);
+    skus->sku        = NEW(o->perm, struct sku, SKUS_MAX);
+    o->state         = skus;
     if (!st && !json_walk_find(text, STR("publicationDate"), &date, &why))
         day_parse(str_sub(date, 1, 11), &o->how.as_of_day);
     if (!st) st = walk_products(o, products, &why);

@@ -4,11 +4,11 @@
 #include "plan/import_int.h"
 #include <math.h>
 
-enum part { CORE, RAM, GPU, PART_COUNT };
+enum resource { CORE, RAM, GPU, RESOURCE_COUNT };
 
 static const struct series {
     struct str machines;         /* pattern */
-    struct str part[PART_COUNT]; /* how the descriptions of its SKUs begin; empty: has none */
+    struct str part[RESOURCE_COUNT]; /* how the descriptions of its SKUs begin; empty: has none */
 } series[] = {
 #define GCP_PART(pattern, name, gpu)                                                               \
     { STR_INIT(pattern), { STR_INIT(name " Core "), STR_INIT(name " Ram "), STR_INIT(gpu) } },
@@ -52,8 +52,8 @@ static void add_sku(struct offers *o, const struct json *sku)
     f64                usd     = sku_usd(sku);
     if ((!is_spot && !str_eq(usage, STR("OnDemand"))) || !(usd > 0) || !sold_here(o, sku)) return;
     if (str_starts(what, spot)) what = str_sub(what, spot.len, what.len);
-    for (i64 i = 0; i < COUNT_OF(series) * PART_COUNT; i++) {
-        struct str begin = series[i / PART_COUNT].part[i % PART_COUNT];
+    for (i64 i = 0; i < COUNT_OF(series) * RESOURCE_COUNT; i++) {
+        struct str begin = series[i / RESOURCE_COUNT].part[i % RESOURCE_COUNT];
         if (!begin.len || !str_starts(what, begin)) continue;
         f64 *to = is_spot ? &found[i].spot : &found[i].on_demand;
         *to     = fmin(*to, usd); /* of several regions the cheapest */
@@ -63,8 +63,8 @@ static void add_sku(struct offers *o, const struct json *sku)
 enum status import_gcp(struct offers *o, struct str text)
 {
     const struct catalogue *c     = o->catalogue;
-    struct part_usd_h      *found = NEW(o->perm, struct part_usd_h, COUNT_OF(series) * PART_COUNT);
-    for (i64 i = 0; i < COUNT_OF(series) * PART_COUNT; i++)
+    struct part_usd_h      *found = NEW(o->perm, struct part_usd_h, COUNT_OF(series) * RESOURCE_COUNT);
+    for (i64 i = 0; i < COUNT_OF(series) * RESOURCE_COUNT; i++)
         found[i].on_demand = found[i].spot = NAN;
     o->state       = found;
     enum status st = offers_each(o, text, STR("skus"), add_sku);
@@ -75,7 +75,7 @@ enum status import_gcp(struct offers *o, struct str text)
         while (s < COUNT_OF(series) && !str_glob(series[s].machines, m->name)) s++;
         struct offer *offer = s < COUNT_OF(series) ? offers_get(o, m->name, m->gpu, m->gpus) : NULL;
         if (!offer) continue;
-        const struct part_usd_h *p = &found[s * PART_COUNT];
+        const struct part_usd_h *p = &found[s * RESOURCE_COUNT];
         f64 on_demand              = m->vcpus * p[CORE].on_demand + m->ram_gib * p[RAM].on_demand;
         f64 spot                   = m->vcpus * p[CORE].spot + m->ram_gib * p[RAM].spot;
         if (m->gpus) {

@@ -116,7 +116,7 @@ static void fit_one(struct rates *r, const struct target *t, i32 op, enum rate_w
         low  = MIN(low, x->cost.bytes + x->cost.flops);
         high = MAX(high, x->cost.bytes + x->cost.flops);
     }
-    if (!s.samples || !best_line(&s, high >= sizes_differ * low, c)) return;
+    if (s.samples == 0 || !best_line(&s, high >= sizes_differ * low, c)) return;
     /* Squares of relative errors punish too much more than too little, so the line lies low: it is
      * lifted until the sums agree. */
     for (i64 i = 0; i < count; i++) {

@@ -23,7 +23,7 @@ static enum dtype precision_of(const struct device *d, const struct plan_variant
 /* Sharded: every GPU holds its part of the state, and two gathered blocks with the gradients of one (where
  * nobody says how many blocks there are, a part of 16); what else does not grow with the batch, weights in two
  * bytes above all, lives for a block at a time. */
-static f64 memory_of(const struct plan_job *job, const struct plan_row *r, const struct step_work *w)
+static f64 memory_of(const struct plan_workload *job, const struct plan_row *r, const struct step_work *w)
 {
     f64 blocks   = job->deeper ? MAX((f64)job->depth[2] / 3, 1) : 16;
     f64 gathered = w->parameters * (r->variant->low ? 2 : 4) / blocks;
@@ -47,7 +47,7 @@ static void shard(const struct plan_row *r, const struct step_work *w, struct es
     e->efficiency = compute / (compute + e->exposed_s);
 }
 
-bool plan_cut(const struct plan_job *job, const struct plan_variants *v, f64 gradient_part,
+bool plan_cut(const struct plan_workload *job, const struct plan_variants *v, f64 gradient_part,
               struct plan_row *r)
 {
     const struct step_work *w     = &r->variant->work;
@@ -68,7 +68,7 @@ bool plan_cut(const struct plan_job *job, const struct plan_variants *v, f64 gra
 }
 
 /* The fastest micro-batch that fits: one that divides what a GPU gets of a step. */
-static bool best_cut(const struct plan_job *job, const struct plan_variants *v, struct plan_row *r)
+static bool best_cut(const struct plan_workload *job, const struct plan_variants *v, struct plan_row *r)
 {
     i64             each  = job->batch_total / r->gpus;
     struct plan_row best  = *r;
@@ -137,8 +137,10 @@ static void price_checkpoints(struct plan_row *r, const struct catalogue *c, f64
     f64                   bytes = r->variant->work.saved_bytes, runs = (f64)r->side_by_side;
     f64                   saves = floor(r->work_s / r->outcome.interval_s);
     if (!s) return;
-    f64 kept  = storage_dollars(s, assumed_keep * bytes, seconds / 86400);
-    f64 asked = saves * (ceil(bytes / (1e6 * assumed_part_mb)) + manifest_requests) * s->put_1000_usd / 1000;
+    struct store_price price = store_price_of(s);
+    f64                puts  = saves * (ceil(bytes / (1e6 * assumed_part_mb)) + manifest_requests);
+    f64                kept  = bill_storage_usd(&price, assumed_keep * bytes, seconds / 86400);
+    f64                asked = bill_put_usd(&price, puts);
     r->bill.storage  = kept > 0 ? kept * runs : 0;
     r->bill.requests = asked > 0 ? asked * runs : 0;
 }
@@ -148,7 +150,7 @@ static void bill(struct plan_row *r, const struct catalogue *c, i64 runs, f64 st
 {
     i64                        rounds = rounds_of(r, runs);
     const struct risk_outcome *o      = &r->outcome;
-    f64 rate         = r->device->usd_h[r->price] / 3600 * (f64)(r->machines * rounds);
+    f64 rate         = bill_estimate_usd(r->device->usd_h[r->price], (f64)(r->machines * rounds)); /* of a second */
     f64 billed       = billed_seconds(&r->device->billing, o->billed_s, false);
     f64 scale        = o->up_s > 0 ? billed / o->up_s : 0; /* what was given away, and rounded up */
     r->hours         = o->wall_s * (f64)rounds / 3600;
@@ -180,7 +182,7 @@ static void play(struct plan_row *r, const struct plan_limits *l, struct arena s
         r->in_time = risk_play(&j, &s, deadline_s, MAX(plays, PLAYS_MIN), seed, scratch).in_time;
 }
 
-bool plan_price(const struct plan_job *job, const struct plan_variants *v,
+bool plan_price(const struct plan_workload *job, const struct plan_variants *v,
                 const struct catalogue *c, const struct plan_limits *limits, f64 gradient_part,
                 struct plan_row *row, struct arena scratch)
 {
@@ -209,7 +211,7 @@ struct ranked {
 };
 
 struct candidates {
-    const struct plan_job      *job;
+    const struct plan_workload      *job;
     const struct plan_variants *v;
     const struct plan_limits   *limits;
     struct plan_result         *out;
@@ -220,8 +222,8 @@ struct candidates {
 static f64 least_usd(const struct plan_row *r, i64 runs)
 {
     bool gifts = r->price == PRICE_SPOT && r->machines == 1;
-    return r->device->usd_h[r->price] * r->work_s / 3600 * (gifts ? free_most : 1) *
-           (f64)(r->machines * rounds_of(r, runs));
+    f64  all_s = r->work_s * (f64)(r->machines * rounds_of(r, runs));
+    return bill_estimate_usd(r->device->usd_h[r->price], all_s) * (gifts ? free_most : 1);
 }
 
 /* The best precision and recomputing of this many GPUs; then a row for each market. */
@@ -305,7 +307,7 @@ static bool told_already(const struct plan_result *r, const struct plan_row *row
  * the next smaller micro-batch is tried. False: not even one sample fits. */
 static bool lay_out(const struct candidates *k, struct plan_row *r, struct arena scratch)
 {
-    const struct plan_job *job  = k->job;
+    const struct plan_workload *job  = k->job;
     i64                    each = r->micro * r->accumulate;
     if (job->deeper || r->gpus > 1) return true; /* another program's memory, or only a part of ours */
     while (r->micro) {
@@ -333,7 +335,7 @@ static bool allowed(const struct plan_row *r, const struct plan_limits *l, struc
     return !late && !dear;
 }
 
-void plan_search(const struct plan_job *job, const struct plan_variants *v,
+void plan_search(const struct plan_workload *job, const struct plan_variants *v,
                  const struct device *devices, i64 device_count, const struct catalogue *c,
                  const struct plan_limits *limits, struct plan_result *out, struct arena scratch)
 {

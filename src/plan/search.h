@@ -7,7 +7,7 @@
 #ifndef PLAN_SEARCH_H
 #define PLAN_SEARCH_H
 #include "plan/estimate.h"
-#include "plan/job.h"
+#include "plan/workload.h"
 #include "plan/risk.h"
 
 enum { PLAN_ROWS_MAX = 64, PLAN_GPUS_MAX = 1024 };
@@ -55,18 +55,18 @@ struct plan_result {
     struct plan_exact exact; /* compilations for the rows priced, each once */
 };
 
-void plan_search(const struct plan_job *job, const struct plan_variants *v,
+void plan_search(const struct plan_workload *job, const struct plan_variants *v,
                  const struct device *devices, i64 device_count, const struct catalogue *c,
                  const struct plan_limits *limits, struct plan_result *out, struct arena scratch);
 
 /* Fills in memory and time of the row's own cut (device, variant, gpus, micro, accumulate are given);
  * gradient_part: of the gradients' bytes that are sent. False: too large for the memory. */
-bool plan_cut(const struct plan_job *job, const struct plan_variants *v, f64 gradient_part,
+bool plan_cut(const struct plan_workload *job, const struct plan_variants *v, f64 gradient_part,
               struct plan_row *row);
 
 /* One row again with something changed (device, price, gpus, gradient_part …): for remedies. False:
  * it does not fit. */
-bool plan_price(const struct plan_job *job, const struct plan_variants *v,
+bool plan_price(const struct plan_workload *job, const struct plan_variants *v,
                 const struct catalogue *c, const struct plan_limits *limits, f64 gradient_part,
                 struct plan_row *row, struct arena scratch);
 

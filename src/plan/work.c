@@ -84,6 +84,20 @@ static void weigh(struct step_work *w, const struct program_set *set)
     }
 }
 
+/* What packs sequences is priced for as many rows as a batch has on average; its memory is the largest's. */
+static enum status of_average_length(struct arena *perm, struct program_set *set,
+                                     struct arena scratch, struct err *err)
+{
+    enum status st = STATUS_OK;
+    for (i32 id = 0; !st && id < PROGRAM_COUNT; id++) {
+        const struct program *p = set->programs[id];
+        if (!p || !p->rows || set->row_share <= 0) continue;
+        i64 rows = (i64)((f64)p->rows * set->row_share + 0.5);
+        st = compile_rows(perm, set, (enum program_id)id, rows, &set->programs[id], scratch, err);
+    }
+    return st;
+}
+
 enum status step_work_of(struct arena *perm, const struct target *target,
                          const struct compile_config *config, graph_builder *build, void *context,
                          i64 low, i64 high, struct step_work *out, struct arena scratch,
@@ -101,6 +115,9 @@ enum status step_work_of(struct arena *perm, const struct target *target,
     enum status st = compile(&sets, &t, &c, build, context, &a, scratch, err);
     c.batch        = high;
     if (!st) st = compile(&sets, &t, &c, build, context, &b, scratch, err);
+    if (st) return st;
+    st = of_average_length(&sets, a, scratch, err);
+    if (!st) st = of_average_length(&sets, b, scratch, err);
     if (st) return st;
     struct program **p = a->programs, **q = b->programs;
     f64              x = (f64)low, y = (f64)high;

@@ -1,12 +1,136 @@
-/* bill.c - billing rules, shares and exact parts: pure functions over rows. */
+/* bill.c - a run's bill, prices, billing rules, shares and exact parts. */
 #include "run/bill.h"
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 __extension__ typedef __int128 i128; /* dollars x time does not fit in 64 bits */
 
 static const i64 second_ns = 1000000000;
+static const f64 day_ns = 86400e9, month_days = 365.0 / 12; /* storage is sold by the month, billed by the hour */
+static const f64 gb_bytes = 1e9, gib_bytes = 1 << 30;
+
+struct bill {
+    pthread_mutex_t  lock; /* of what lies below the clock */
+    struct clock    *clock;
+    struct price_row price; /* its texts are not kept */
+    struct spent     earlier;
+    struct store_price store; /* NaN: not known */
+    struct store_requests requests;
+};
+
+struct bill *bill_new(struct arena *perm, struct clock *clock)
+{
+    struct bill *b = NEW(perm, struct bill, 1);
+    ASSERT(!pthread_mutex_init(&b->lock, NULL));
+    b->clock = clock;
+    b->price = (struct price_row){ .usd_hour = NAN };
+    b->store = (struct store_price){ NAN, NAN, NAN, NAN, NAN, NAN };
+    return b;
+}
+
+struct clock *bill_clock(const struct bill *b) { return b ? b->clock : NULL; }
+
+void bill_price(struct bill *b, const struct price_row *price)
+{
+    if (!b) return;
+    pthread_mutex_lock(&b->lock);
+    b->price = (struct price_row){ .usd_hour      = price->usd_hour,
+                                   .granularity_s = price->granularity_s,
+                                   .minimum_s     = price->minimum_s,
+                                   .free_s        = price->free_s };
+    pthread_mutex_unlock(&b->lock);
+}
+
+void bill_earlier(struct bill *b, struct spent earlier)
+{
+    if (!b) return;
+    pthread_mutex_lock(&b->lock);
+    if (isnan(earlier.usd)) earlier.usd = (f64)MAX(bill_nusd(&b->price, earlier.ns, false), 0) * 1e-9;
+    b->earlier.ns  = MAX(b->earlier.ns, earlier.ns);
+    b->earlier.usd = MAX(b->earlier.usd, earlier.usd);
+    pthread_mutex_unlock(&b->lock);
+}
+
+struct spent bill_before(struct bill *b)
+{
+    if (!b) return (struct spent){ 0, NAN };
+    pthread_mutex_lock(&b->lock);
+    struct spent before = b->earlier;
+    pthread_mutex_unlock(&b->lock);
+    return before;
+}
+
+void bill_store(struct bill *b, const struct store_price *price)
+{
+    if (!b) return;
+    pthread_mutex_lock(&b->lock);
+    b->store = *price;
+    pthread_mutex_unlock(&b->lock);
+}
+
+void bill_requested(struct bill *b, struct store_requests all)
+{
+    if (!b) return;
+    pthread_mutex_lock(&b->lock);
+    b->requests = all;
+    pthread_mutex_unlock(&b->lock);
+}
+
+/* With the lock held. */
+static f64 requests_usd(const struct bill *b)
+{
+    const struct store_requests *r = &b->requests;
+    if (!r->puts && !r->gets) return 0;
+    return bill_put_usd(&b->store, (f64)r->puts) + bill_get_usd(&b->store, (f64)r->gets) +
+           bill_egress_usd(&b->store, (f64)r->bytes_out);
+}
+
+static f64 known(f64 usd) { return isnan(usd) ? 0 : usd; }
+
+f64 bill_requests(struct bill *b)
+{
+    if (!b) return 0;
+    pthread_mutex_lock(&b->lock);
+    f64 usd = requests_usd(b);
+    pthread_mutex_unlock(&b->lock);
+    return usd;
+}
+
+struct spent bill_spent_by(struct bill *b, i64 *own_ns_out)
+{
+    i64          terms[TERM_COUNT];
+    struct spent all = { 0, NAN };
+    *own_ns_out      = 0;
+    if (!b) return all;
+    i64 own_ns  = *own_ns_out = clock_terms(b->clock, terms);
+    pthread_mutex_lock(&b->lock);
+    i64 nusd = bill_nusd(&b->price, own_ns, false);
+    all.ns   = b->earlier.ns + own_ns;
+    all.usd  = nusd < 0 ? NAN : b->earlier.usd + (f64)nusd * 1e-9 + known(requests_usd(b));
+    pthread_mutex_unlock(&b->lock);
+    return all;
+}
+
+struct spent bill_spent(struct bill *b)
+{
+    i64 own_ns;
+    return bill_spent_by(b, &own_ns);
+}
+
+f64 bill_elapsed_s(struct bill *b) { return (f64)bill_spent(b).ns * 1e-9; }
+
+f64 bill_limit_s(struct bill *b, f64 max_seconds, f64 max_dollars)
+{
+    if (!b) return max_seconds;
+    i64 before_ns = clock_before_ns(b->clock);
+    pthread_mutex_lock(&b->lock);
+    f64 left_usd = max_dollars - b->earlier.usd - known(requests_usd(b));
+    f64 paid_s   = (f64)b->earlier.ns * 1e-9 + bill_affordable_s(&b->price, left_usd);
+    pthread_mutex_unlock(&b->lock);
+    return fmin(max_seconds + (f64)before_ns * 1e-9, paid_s); /* passes over NaN */
+}
 
 i64 bill_billed_ns(struct billing_rule rule, i64 up_ns, bool taken)
 {
@@ -21,6 +145,39 @@ i64 bill_nusd(const struct price_row *price, i64 up_ns, bool taken)
     struct billing_rule rule = { price->granularity_s, price->minimum_s, price->free_s };
     if (isnan(price->usd_hour)) return -1;
     return llround((f64)bill_billed_ns(rule, up_ns, taken) / 3600e9 * price->usd_hour * 1e9);
+}
+
+f64 bill_affordable_s(const struct price_row *price, f64 usd)
+{
+    f64 up_s = fmax(usd, 0) / price->usd_hour * 3600;
+    if (isnan(usd) || isnan(price->usd_hour)) return NAN;
+    if (up_s < (f64)price->minimum_s) return 0;
+    return price->granularity_s ? floor(up_s / (f64)price->granularity_s) * (f64)price->granularity_s : up_s;
+}
+
+f64 bill_estimate_usd(f64 usd_hour, f64 seconds) { return seconds / 3600 * usd_hour; }
+
+f64 bill_usd_hour(i64 nusd, i64 ns) { return (f64)nusd * 3600 / (f64)ns; }
+
+f64 bill_put_usd(const struct store_price *p, f64 puts) { return puts * p->put_1000_usd / 1000; }
+
+f64 bill_get_usd(const struct store_price *p, f64 gets) { return gets * p->get_1000_usd / 1000; }
+
+f64 bill_retrieve_usd(const struct store_price *p, f64 bytes) { return bytes / gb_bytes * p->retrieve_gb_usd; }
+
+f64 bill_egress_usd(const struct store_price *p, f64 bytes) { return bytes / gb_bytes * p->egress_gb_usd; }
+
+f64 bill_storage_usd(const struct store_price *p, f64 bytes, f64 days)
+{
+    return bytes / gb_bytes * p->gb_month_usd * (MAX(days, p->minimum_days) / month_days);
+}
+
+f64 bill_storage_gib_usd(const struct store_price *p) { return p->gb_month_usd * gib_bytes / gb_bytes; }
+
+i64 bill_stored_nusd(f64 usd_gib_month, i64 bytes, i64 ns)
+{
+    f64 months = (f64)ns / day_ns / month_days;
+    return llround((f64)bytes / gib_bytes * usd_gib_month * months * 1e9);
 }
 
 struct rest {

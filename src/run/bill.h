@@ -1,10 +1,57 @@
-/* bill.h - from seconds to dollars: billing rules, shares of a machine, and parts that sum exactly.
+/* bill.h - from seconds, requests and bytes to dollars: the only code that multiplies by a price.
  *
- * Dollars are whole nano-dollars here (a second at $0.01 an hour is 2,778 of them), so that sums
+ * The progress line, caps, the summary, the ledger, `frugal runs`, `frugal report`, sweeps and plans all ask here, so
+ * that they agree to the cent. A run's bill rests on its clock (clock.h) and has from its first line on what
+ * earlier starts cost, the provider's billing minimum and rounding, process and machine start, and requests.
+ *
+ * Dollars are whole nano-dollars where they are summed (a second at $0.01 an hour is 2,778 of them), so that sums
  * are exact in any order; they are rounded for people only when printed. */
 #ifndef RUN_BILL_H
 #define RUN_BILL_H
+#include "run/clock.h"
 #include "run/ledger.h"
+
+/* What a run has cost: time on the bill, and dollars. */
+struct spent {
+    i64 ns;
+    f64 usd; /* NaN: the price is not known */
+};
+
+/* What an object store asks for. */
+struct store_price {
+    f64 put_1000_usd, get_1000_usd; /* requests */
+    f64 retrieve_gb_usd;            /* of a cold class; NaN: none */
+    f64 egress_gb_usd;              /* to where it is read */
+    f64 gb_month_usd;
+    f64 minimum_days;               /* that an object is billed for at least */
+};
+
+/* A run's bill while it runs; any thread may ask. A NULL one takes everything and knows nothing. */
+struct bill;
+struct bill *bill_new(struct arena *perm, struct clock *clock); /* the clock since the process began */
+struct clock *bill_clock(const struct bill *b);
+/* Of the machine, once, before the first question; until then the price is not known. */
+void bill_price(struct bill *b, const struct price_row *price);
+/* What earlier starts of the run have cost. Several may know it (ledger, checkpoint, tally.h), and none of
+ * them all of it: the largest counts. Dollars that are not known are taken at this machine's price. */
+void         bill_earlier(struct bill *b, struct spent earlier);
+struct spent bill_before(struct bill *b); /* what is known of them so far */
+/* What the object store asks for; until then it is not known. All that this start has asked of it so far; what that
+ * costs, NaN: it asked, and the price is not known, so that the bill goes without. */
+struct store_requests {
+    i64 puts, gets; /* requests, by what they cost */
+    i64 bytes_out;  /* read from it */
+};
+void bill_store(struct bill *b, const struct store_price *price);
+void bill_requested(struct bill *b, struct store_requests all);
+f64  bill_requests(struct bill *b);
+/* All starts of the run until now. */
+struct spent bill_spent(struct bill *b);
+struct spent bill_spent_by(struct bill *b, i64 *own_ns); /* and of its time, what this start took */
+f64          bill_elapsed_s(struct bill *b); /* of it, the time */
+/* Where a run that may take max_seconds and max_dollars (NaN: no such cap) must have ended, in seconds as
+ * bill_elapsed_s counts them; NaN: nowhere. */
+f64 bill_limit_s(struct bill *b, f64 max_seconds, f64 max_dollars);
 
 /* How a provider turns the time that a machine was up into time on the bill. */
 struct billing_rule {
@@ -16,6 +63,22 @@ i64 bill_billed_ns(struct billing_rule rule, i64 up_ns, bool taken); /* 0 for on
 
 /* What a machine costs that was up so long; `taken`: its provider took it back. -1: price unknown. */
 i64 bill_nusd(const struct price_row *price, i64 up_ns, bool taken);
+
+/* How long a machine may be up for so much; 0: not even its minimum. NaN: price or sum unknown. */
+f64 bill_affordable_s(const struct price_row *price, f64 usd);
+
+/* Seconds at a price, by no provider's rule: for estimates, and for time saved or wasted. NaN: one is not known. */
+f64 bill_estimate_usd(f64 usd_hour, f64 seconds);
+/* And back: the price of an hour that came to so much. */
+f64 bill_usd_hour(i64 nusd, i64 ns);
+
+f64 bill_put_usd(const struct store_price *p, f64 puts);
+f64 bill_get_usd(const struct store_price *p, f64 gets);
+f64 bill_retrieve_usd(const struct store_price *p, f64 bytes);
+f64 bill_egress_usd(const struct store_price *p, f64 bytes);
+f64 bill_storage_usd(const struct store_price *p, f64 bytes, f64 days);
+f64 bill_storage_gib_usd(const struct store_price *p); /* a GiB for a month */
+i64 bill_stored_nusd(f64 usd_gib_month, i64 bytes, i64 ns);
 
 /* Parts of `total` as the weights are to one another (all 0: everything to the first): each is off
  * by less than 1, and they sum to `total` exactly. total >= 0, weights >= 0, count >= 1. */

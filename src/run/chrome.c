@@ -97,7 +97,7 @@ static void add_span(struct writer *w, const struct profile_span *s, struct aren
         add_instr(w, s, scratch);
         return;
     }
-    struct str name = str_of(split_name(s->part));
+    struct str name = str_of(clock_part_name(s->part));
     if (s->kind == PROFILE_STEP) name = str_fmt(&scratch, "ProfilerStep#%lld", (long long)s->step);
     begin_event(w, "user_annotation", name, false, s);
     end_event(w);

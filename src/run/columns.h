@@ -13,7 +13,7 @@
  * Instants are nanoseconds since 1970 (`_wall_ns`), durations nanoseconds of a monotonic clock. */
 #ifndef RUN_COLUMNS_H
 #define RUN_COLUMNS_H
-#include "run/account.h"
+#include "run/clock.h"
 
 enum { LEDGER_VERSION = 5 };
 
@@ -49,9 +49,9 @@ enum { LEDGER_VERSION = 5 };
     C(INT, gpus, 1, "that it holds")                                                               \
     C(TEXT, price, 1, "price.id; empty: not known")                                                \
     C(INT, begin_wall_ns, 1, "when the process began")                                             \
-    C(AGE, beat_wall_ns, 1, "its last heartbeat, or its end")                                      \
+    C(AGE, beat_wall_ns, 1, "its last heartbeat, or its end; never falls, even if the clock is set back") \
     C(INT, beat_every_ns, 1, "a killed segment lived at most so much longer than its last one")    \
-    C(TEXT, ended, 1, "end, target, signal, …: why it stopped; empty: it runs, or was killed")     \
+    C(TEXT, ended, 1, "end, target, signal, …: why it stopped; killed: a later start found it dead; empty: it runs, or was killed") \
     C(INT, metered_ns, 1, "the sum of the terms")                                                  \
     C(INT, compute_ns, 1, "steps that count")                                                      \
     C(INT, evaluation_ns, 1, "evaluation")                                                         \

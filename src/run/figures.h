@@ -10,7 +10,7 @@
 #ifndef RUN_FIGURES_H
 #define RUN_FIGURES_H
 #include "base/os.h"
-#include "run/split.h"
+#include "run/clock.h"
 
 struct log_config {
     struct str tensorboard; /* folder for event files; empty: none */

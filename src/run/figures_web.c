@@ -1,11 +1,12 @@
-/* figures_web.c - Prometheus text (exposition format 0.0.4) on 127.0.0.1. One question at a time, each within a
- * second: a reader that dawdles keeps other readers waiting, never the run. */
+/* figures_web.c - Prometheus text (exposition format 0.0.4) on 127.0.0.1. One thread serves all readers, none of which
+ * waits for another: each has a second to ask, and where too many dawdle the oldest goes. */
 #include "base/thread.h"
 #include "run/figures_int.h"
 #include <math.h>
+#include <string.h>
 
-enum { QUESTION_BYTES_MAX = 4096, ANSWER_BYTES = 1 << 16 };
-static const i64        question_ns = (i64)1000000000;
+enum { QUESTION_BYTES_MAX = 4096, ANSWER_BYTES = 1 << 16, READERS_MAX = 32 };
+static const i64        question_ns = (i64)1000000000, retry_ns = (i64)50000000;
 static const struct str loopback    = STR_INIT("127.0.0.1");
 
 static const char *const metrics[][2] = {
@@ -68,35 +69,31 @@ struct str figures_web_text(const struct figures_web *w, struct arena *perm)
         add_value(&b, w->now.value[i]);
     }
     add_family(&b, "split_seconds_total", "counter", "where this process's time went, by part");
-    for (i64 i = 0; i < PART_COUNT; i++) {
+    for (i64 i = 0; i < PART_LOOP_COUNT; i++) {
         add_sample(&b, w, "split_seconds_total");
-        textbuf_fmt(&b, ",part=\"%s\"", split_name((enum part)i));
+        textbuf_fmt(&b, ",part=\"%s\"", clock_part_name((enum part)i));
         add_value(&b, (f64)w->now.split.ns[i] * 1e-9);
     }
     return textbuf_str(&b);
 }
 
-/* Until the empty line that ends a question, or its time is over. */
-static struct str read_question(struct figures_web *w, struct file f, char *to)
-{
-    i64 count = 0, got = 1, until = w->os->now_ns(w->os) + question_ns;
-    while (got && count < QUESTION_BYTES_MAX) {
-        i64 left = until - w->os->now_ns(w->os);
-        if (left <= 0 || os_wait_any(&f, 1, left) < 0) break;
-        if (w->os->read(w->os, f, to + count, QUESTION_BYTES_MAX - count, -1, &got, NULL)) break;
-        count += got;
-        if (str_ends((struct str){ to, count }, STR("\r\n\r\n"))) return (struct str){ to, count };
-    }
-    return (struct str){ 0 };
-}
+struct reader {
+    struct file f;
+    i64         until_ns; /* that it has to ask */
+    i64         count;
+    char        question[QUESTION_BYTES_MAX];
+};
 
-static void answer(struct figures_web *w, struct file f, struct arena scratch)
+struct readers {
+    struct reader *of[READERS_MAX]; /* the oldest first; behind `count` those that are free */
+    i64            count;
+};
+
+static void answer(struct figures_web *w, const struct reader *r, struct arena scratch)
 {
-    char               bytes[QUESTION_BYTES_MAX];
     struct figures_web copy;
-    struct str         question = read_question(w, f, bytes), body = STR("see /metrics\n");
+    struct str         question = { r->question, r->count }, body = STR("see /metrics\n");
     const char        *status = "404 Not Found";
-    if (!question.len) return;
     if (!str_starts(question, STR("GET "))) {
         status = "405 Method Not Allowed";
     } else if (str_starts(question, STR("GET /metrics ")) || str_starts(question, STR("GET / "))) {
@@ -113,7 +110,8 @@ static void answer(struct figures_web *w, struct file f, struct arena scratch)
                 "HTTP/1.1 %s\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
                 "Content-Length: %lld\r\nConnection: close\r\n\r\n",
                 status, (long long)body.len);
-    if (!w->os->write(w->os, f, head, NULL)) w->os->write(w->os, f, body, NULL);
+    struct str all = str_cat(&scratch, head, body); /* less than a socket holds: nobody has to read for it to go */
+    w->os->write(w->os, r->f, all, NULL);
 }
 
 static bool is_stopped(struct figures_web *w)
@@ -124,17 +122,63 @@ static bool is_stopped(struct figures_web *w)
     return stop;
 }
 
+static void drop(struct figures_web *w, struct readers *all, i64 i)
+{
+    struct reader *r = all->of[i];
+    w->os->close(w->os, &r->f, NULL);
+    all->count--;
+    memmove(all->of + i, all->of + i + 1, (size_t)(all->count - i) * sizeof *all->of);
+    all->of[all->count] = r;
+}
+
+static void greet(struct figures_web *w, struct readers *all)
+{
+    struct file f = { -1 };
+    bool        failed = w->os->accept(w->os, w->listener, 0, &f, NULL);
+    if (all->count && (failed || all->count == READERS_MAX)) drop(w, all, 0); /* failed: too many files are open */
+    else if (failed) w->os->sleep_ns(w->os, retry_ns);
+    if (failed) return;
+    struct reader *r = all->of[all->count++];
+    r->f             = f;
+    r->count         = 0;
+    r->until_ns      = w->os->now_ns(w->os) + question_ns;
+}
+
+/* What it has said so far; an empty line ends a question. */
+static void listen_to(struct figures_web *w, struct readers *all, i64 i, struct arena scratch)
+{
+    struct reader *r   = all->of[i];
+    i64            got = 0;
+    if (w->os->read(w->os, r->f, r->question + r->count, QUESTION_BYTES_MAX - r->count, -1, &got, NULL)) got = 0;
+    r->count += got;
+    bool whole = str_ends((struct str){ r->question, r->count }, STR("\r\n\r\n"));
+    if (whole) answer(w, r, scratch);
+    if (whole || !got || r->count == QUESTION_BYTES_MAX) drop(w, all, i);
+}
+
+static void serve_once(struct figures_web *w, struct readers *all, struct arena scratch)
+{
+    struct file streams[READERS_MAX + 1] = { w->listener };
+    i64         now = w->os->now_ns(w->os), first = all->count ? all->of[0]->until_ns - now : question_ns;
+    for (i64 i = 0; i < all->count; i++) streams[i + 1] = all->of[i]->f;
+    i64 ready = os_wait_any(streams, all->count + 1, MAX(first, 0));
+    if (ready == 0) greet(w, all);
+    if (ready > 0) listen_to(w, all, ready - 1, scratch);
+    while (all->count && all->of[0]->until_ns <= w->os->now_ns(w->os)) drop(w, all, 0);
+}
+
 static void *serve(void *context)
 {
     struct figures_web *w    = context;
-    struct arena        room = arena_open(ANSWER_BYTES);
-    while (room.begin && !is_stopped(w)) {
-        struct file f = { -1 };
-        if (w->os->accept(w->os, w->listener, -1, &f, NULL)) continue;
-        if (!is_stopped(w)) answer(w, f, room);
-        w->os->close(w->os, &f, NULL);
-    }
-    if (room.begin) arena_close(&room);
+    struct arena        room = arena_open(2 * ANSWER_BYTES + READERS_MAX * (i64)sizeof(struct reader));
+    struct readers      all  = { 0 };
+    if (!room.begin) return NULL;
+    struct arena   scratch = room;
+    struct reader *readers = NEW(&scratch, struct reader, READERS_MAX);
+    for (i64 i = 0; i < READERS_MAX; i++) all.of[i] = &readers[i];
+    while (!is_stopped(w)) serve_once(w, &all, scratch);
+    while (all.count) drop(w, &all, 0);
+    arena_close(&room);
     return NULL;
 }
 

@@ -6,12 +6,15 @@
  * file: SQLite undoes what was half done. */
 #include "run/run_int.h"
 #ifdef FRUGAL_HAVE_SQLITE
+#include <fcntl.h>
 #include <math.h>
 #include <sqlite3.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     BUSY_MS        = 5000,
+    BUSY_TRY_MS    = 10,
     APPLICATION_ID = 0x66727567, /* "frug", in the file's header */
     SQL_BYTES      = 1 << 16
 };
@@ -21,7 +24,18 @@ struct ledger {
     struct str    path;
     sqlite3_stmt *put[LEDGER_TABLE_COUNT]; /* made when first needed */
     struct arena  scratch;
+    struct os         *os;
+    const atomic_bool *give_up; /* NULL: never before BUSY_MS */
 };
+
+/* Another writes: shall we try again? */
+static int busy(void *context, int tries)
+{
+    struct ledger *l = context;
+    if (tries >= BUSY_MS / BUSY_TRY_MS || (l->give_up && atomic_load(l->give_up))) return 0;
+    l->os->sleep_ns(l->os, (i64)BUSY_TRY_MS * 1000000);
+    return 1;
+}
 
 static enum status failed(struct ledger *l, const char *what, struct err *err)
 {
@@ -124,7 +138,7 @@ static enum status journal(struct ledger *l, struct os *os, struct err *err)
         if (str_eq(ask(l, wal ? "PRAGMA journal_mode=WAL" : "PRAGMA journal_mode=DELETE", &here),
                    str_of(want)))
             return STATUS_OK;
-        if (sqlite3_errcode(l->db) != SQLITE_BUSY) break;
+        if (sqlite3_errcode(l->db) != SQLITE_BUSY || (l->give_up && atomic_load(l->give_up))) break;
         os->sleep_ns(os, TRY_NS);
     }
     return failed(l, "open", err);
@@ -136,11 +150,15 @@ static enum status open_file(struct ledger *l, struct os *os, struct err *err)
     const char  *z     = str_z(&here, l->path);
     const char  *slash = strrchr(z, '/');
     enum status  st    = STATUS_OK;
+    bool         was   = os_private(true);
     if (slash) st = os->make_dir(os, str_sub(l->path, 0, slash - z), err);
+    os_private(was);
     if (st) return st;
+    int fd = open(z, O_RDWR | O_CREAT | O_CLOEXEC, 0600); /* SQLite's others beside it get the same mode */
+    if (fd >= 0) close(fd);
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
     if (sqlite3_open_v2(z, &l->db, flags, NULL) != SQLITE_OK) return failed(l, "open", err);
-    sqlite3_busy_timeout(l->db, BUSY_MS);
+    sqlite3_busy_handler(l->db, busy, l);
     st = journal(l, os, err);
     if (!st) st = exec(l, "PRAGMA synchronous=NORMAL", "open", err);
     return st ? st : upgrade(l, err);
@@ -149,7 +167,15 @@ static enum status open_file(struct ledger *l, struct os *os, struct err *err)
 enum status ledger_open(struct os *os, struct str path, struct arena *perm, struct ledger **out,
                         struct err *err)
 {
+    return ledger_open_patient(os, path, NULL, perm, out, err);
+}
+
+enum status ledger_open_patient(struct os *os, struct str path, const atomic_bool *give_up, struct arena *perm,
+                                struct ledger **out, struct err *err)
+{
     struct ledger *l = NEW(perm, struct ledger, 1);
+    l->os            = os;
+    l->give_up       = give_up;
     l->path          = str_copy(perm, path);
     l->scratch       = arena_part(perm, SQL_BYTES);
     enum status st   = open_file(l, os, err);

@@ -10,6 +10,7 @@
 #define RUN_LEDGER_H
 #include "base/os.h"
 #include "run/columns.h"
+#include <stdatomic.h>
 
 /* Section `run` of a run file. */
 struct run_config {
@@ -51,6 +52,9 @@ struct str ledger_path(struct os *os, struct str asked, struct arena *perm);
  * other processes and threads have their own. */
 enum status ledger_open(struct os *os, struct str path, struct arena *perm, struct ledger **out,
                         struct err *err);
+/* The same; others who write are waited for only until give_up is true, which any thread may set. */
+enum status ledger_open_patient(struct os *os, struct str path, const atomic_bool *give_up, struct arena *perm,
+                                struct ledger **out, struct err *err);
 void        ledger_close(struct ledger *l);
 
 /* All rows put between the two reach the file together or not at all. Waits a few seconds for
@@ -74,6 +78,11 @@ enum status ledger_import(struct ledger *l, struct str lines, struct arena scrat
                           struct err *err);
 
 struct str ledger_new_id(struct arena *perm); /* 12 hexadecimal digits, by chance */
+extern const struct str segment_killed; /* segment.ended of one that a later start found dead */
+/* One that has not ended and is not heard of for so long was killed. */
+i64 segment_silence_ns(const struct segment_row *s);
+/* Does it run at that time? A heartbeat from the future, where a clock was set back, is none. */
+bool segment_runs(const struct segment_row *s, i64 now_wall_ns);
 /* The terms of a segment, in the order of enum term. */
 void segment_terms(const struct segment_row *s, i64 ns[TERM_COUNT]);
 void segment_set_terms(struct segment_row *s, const i64 ns[TERM_COUNT]); /* and their sum */

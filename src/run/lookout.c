@@ -2,7 +2,7 @@
 #include "run/lookout.h"
 #include "backend/cuda/nvml.h"
 #include "base/thread.h"
-#include "run/watch.h"
+#include "run/utilisation.h"
 #include <math.h>
 
 enum { GPUS_MAX = 16, SCRATCH_BYTES = 1 << 20 };
@@ -32,7 +32,7 @@ struct lookout {
     pthread_mutex_t lock;    /* of all below */
     pthread_cond_t  changed;
     bool            stop, told;
-    struct watch   *watch;
+    struct utilisation *utilisation;
 };
 
 /* --- what is looked at -------------------------------------------------------------------------- */
@@ -97,7 +97,7 @@ void lookout_look(struct lookout *l)
     l->begun |= busy > begun_at;
     if (!l->begun) busy = NAN;
     pthread_mutex_lock(&l->lock);
-    watch_add(l->watch, now_ns, busy);
+    utilisation_add(l->utilisation, now_ns, busy);
     pthread_mutex_unlock(&l->lock);
 }
 
@@ -123,7 +123,7 @@ struct lookout *lookout_new(struct arena *perm, const struct lookout_config *c)
     struct lookout *l = NEW(perm, struct lookout, 1);
     l->c              = *c;
     l->scratch        = arena_part(perm, SCRATCH_BYTES);
-    l->watch          = watch_new(perm);
+    l->utilisation          = utilisation_new(perm);
     ASSERT(!pthread_mutex_init(&l->lock, NULL));
     thread_cond_init(&l->changed);
     open_gpus(l, perm);
@@ -142,7 +142,7 @@ void lookout_mark(struct lookout *l, enum rhythm what)
     if (!l) return;
     i64 now_ns = l->c.os->now_ns(l->c.os);
     pthread_mutex_lock(&l->lock);
-    watch_mark(l->watch, what, now_ns);
+    utilisation_mark(l->utilisation, what, now_ns);
     pthread_mutex_unlock(&l->lock);
 }
 
@@ -150,7 +150,7 @@ bool lookout_news(struct lookout *l, struct usage *u)
 {
     if (!l) return false;
     pthread_mutex_lock(&l->lock);
-    *u        = watch_worst_minute(l->watch);
+    *u        = utilisation_worst_minute(l->utilisation);
     bool news = !l->told && usage_is_ill(u->shape);
     l->told |= news;
     pthread_mutex_unlock(&l->lock);
@@ -171,7 +171,7 @@ struct lookout_seen lookout_end(struct lookout *l)
     l->running = false;
     lookout_look(l); /* so that the last moments count */
     look_at_machine(l, l->scratch);
-    seen.usage = watch_worst(l->watch);
+    seen.usage = utilisation_worst(l->utilisation);
     seen.load  = probe_load(&l->first, &l->last, l->scratch);
     seen.gpu   = l->gpu_count > 0;
     while (l->gpu_count) nvml_close(l->gpus[--l->gpu_count].nvml);

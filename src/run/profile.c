@@ -17,6 +17,8 @@ struct profile {
     f64              *seconds[PROGRAM_COUNT]; /* of all calls, by instruction */
     i64               calls[PROGRAM_COUNT];
     struct trace     *trace;
+    struct clock     *clock;
+    bool              timing; /* a call whose parts are known only after it */
 };
 
 static i64 instrs_of(const struct program_set *set, enum program_id id)
@@ -31,8 +33,8 @@ struct profile *profile_new(struct arena *perm, const struct profile_config *c,
     i64             most = 1;
     *p = (struct profile){ .config = *c, .set = set, .first_step = first_step, .step = -1 };
     for (i32 id = 0; id < PROGRAM_COUNT; id++) {
-        most           = MAX(most, instrs_of(set, id));
-        p->seconds[id] = NEW(perm, f64, MAX(instrs_of(set, id), 1));
+        most           = MAX(most, instrs_of(set, (enum program_id)id));
+        p->seconds[id] = NEW(perm, f64, MAX(instrs_of(set, (enum program_id)id), 1));
     }
     i64 a_step = instrs_of(set, PROGRAM_TRAIN) + (accumulate - 1) * instrs_of(set, PROGRAM_ADD) +
                  instrs_of(set, PROGRAM_UPDATE) + 2 * instrs_of(set, PROGRAM_SQUARE) +
@@ -70,27 +72,43 @@ static void keep(struct profile *p, i64 value, i64 begin_ns, i64 end_ns)
               (struct trace_event){ .begin_ns = begin_ns, .end_ns = end_ns, .value = value });
 }
 
-void profile_step(struct profile *p, i64 step, i64 now_ns, const struct step_split *split)
+static void keep_part(struct profile *p, enum part part, i64 begin_ns, i64 end_ns)
+{
+    if (p->step >= 0 && end_ns > begin_ns) keep(p, packed(PROFILE_PART, 0, part), begin_ns, end_ns);
+}
+
+static void part_ended(void *context, enum part part, i64 begin_ns, i64 end_ns)
+{
+    struct profile *p = context;
+    if (!p->timing) keep_part(p, part, begin_ns, end_ns);
+}
+
+void profile_watch(struct profile *p, struct clock *clock)
+{
+    p->clock = clock;
+    clock_watch(clock, part_ended, p);
+}
+
+void profile_step(struct profile *p, i64 step, i64 now_ns)
 {
     if (!p) return;
+    struct step_split split = clock_split(p->clock);
     if (p->step >= 0) {
         keep(p, packed(PROFILE_STEP, 0, p->step + 1), p->begin_ns, now_ns);
-        p->sum = split_since(split, &p->before);
+        p->sum = split_since(&split, &p->before);
         p->steps++;
     }
     bool active = is_active(p, step);
-    if (active && !p->steps) p->before = *split;
+    if (active && !p->steps) p->before = split;
     p->step     = active ? step : -1;
     p->begin_ns = now_ns;
 }
 
-void profile_part(struct profile *p, enum part part, i64 begin_ns, i64 end_ns)
+f64 *profile_seconds(struct profile *p)
 {
-    if (p && p->step >= 0 && end_ns > begin_ns)
-        keep(p, packed(PROFILE_PART, 0, part), begin_ns, end_ns);
+    p->timing = true;
+    return p->once;
 }
-
-f64 *profile_seconds(struct profile *p) { return p->once; }
 
 /* Lays the instructions one behind the other from begin_ns on, none beyond end_ns: a device's clock is not
  * ours. Returns where the forward ones end; *at is where all do. */
@@ -111,18 +129,18 @@ static i64 lay(struct profile *p, enum program_id id, i64 begin_ns, i64 end_ns, 
     return turn;
 }
 
-void profile_ran(struct profile *p, enum program_id id, i64 begin_ns, i64 end_ns, enum part from,
-                 struct step_split *split)
+void profile_ran(struct profile *p, enum program_id id, i64 begin_ns, i64 end_ns, enum part from)
 {
     i64       end, turn = lay(p, id, begin_ns, end_ns, &end);
     enum part rest = id == PROGRAM_UPDATE ? PART_update : PART_backward;
     p->calls[id] += p->step >= 0;
-    split_move(split, from, PART_forward, turn - begin_ns);
-    split_move(split, from, rest, end - turn);
-    split_move(split, from, PART_launch, end_ns - end);
-    profile_part(p, PART_forward, begin_ns, turn);
-    profile_part(p, rest, turn, end);
-    profile_part(p, PART_launch, end, end_ns);
+    p->timing = false;
+    clock_move(p->clock, from, PART_forward, turn - begin_ns);
+    clock_move(p->clock, from, rest, end - turn);
+    clock_move(p->clock, from, PART_launch, end_ns - end);
+    keep_part(p, PART_forward, begin_ns, turn);
+    keep_part(p, rest, turn, end);
+    keep_part(p, PART_launch, end, end_ns);
 }
 
 i64 profile_steps(const struct profile *p) { return p->steps; }
@@ -132,7 +150,7 @@ struct step_split profile_split(const struct profile *p) { return p->sum; }
 struct op_table profile_table(const struct profile *p, const struct target *t, struct arena *perm)
 {
     i64 rows = 0;
-    for (i32 id = 0; id < PROGRAM_COUNT; id++) rows += instrs_of(p->set, id);
+    for (i32 id = 0; id < PROGRAM_COUNT; id++) rows += instrs_of(p->set, (enum program_id)id);
     struct op_table table = op_table_new(perm, rows);
     for (i32 id = 0; id < PROGRAM_COUNT; id++)
         if (p->calls[id])

@@ -4,19 +4,18 @@
  *     steps   | wait … | warmup … | active … |        as torch.profiler.schedule, once
  *                                  ^ what is kept
  *
- * The loop (train/train.c) runs the programs of these steps with backend->time instead of run, and tells.
+ * The loop (train/step.c) runs the programs of these steps with backend->time instead of run, and reports.
  * Nothing is allocated after _new: instructions are summed up, and their intervals go to a ring of bounded
  * size, from which run/chrome.h writes a trace. One owner, no locks. A NULL profile looks at nothing. */
 #ifndef RUN_PROFILE_H
 #define RUN_PROFILE_H
 #include "base/trace.h"
 #include "run/op_table.h"
-#include "run/split.h"
+#include "run/clock.h"
 
 struct profile_config {
     i64        wait, warmup, active; /* steps; active 0: none are looked at */
     struct str sort;                 /* op_sort_of */
-    i64        limit;                /* rows shown; 0: all */
     struct str trace;                /* Chrome trace to write; empty: none */
 };
 
@@ -39,15 +38,14 @@ struct profile *profile_new(struct arena *perm, const struct profile_config *c,
 bool profile_on(const struct profile *p, i64 step);   /* is the step of this number (from 0) timed? */
 bool profile_over(const struct profile *p, i64 step); /* are all that are to be looked at done before it? */
 
-/* Told by the loop. A step begins, which ends the one before. */
-void profile_step(struct profile *p, i64 step, i64 now_ns, const struct step_split *split);
-/* A part has ended. */
-void profile_part(struct profile *p, enum part part, i64 begin_ns, i64 end_ns);
-/* Room for what backend->time gives; then what it gave. Moves the call's time, which `split` has under
- * `from`, to forward, backward or update, and the rest to launch. */
+/* From now on the parts of the clock are kept as intervals. */
+void profile_watch(struct profile *p, struct clock *clock);
+/* Reported by the loop. A step begins, which ends the one before. */
+void profile_step(struct profile *p, i64 step, i64 now_ns);
+/* Room for what backend->time gives, asked for before the call; then what it gave. Moves the call's time, which the
+ * clock has under `from`, to forward, backward or update, and the rest to launch. */
 f64 *profile_seconds(struct profile *p);
-void profile_ran(struct profile *p, enum program_id id, i64 begin_ns, i64 end_ns, enum part from,
-                 struct step_split *split);
+void profile_ran(struct profile *p, enum program_id id, i64 begin_ns, i64 end_ns, enum part from);
 
 /* What was found; steps 0: nothing. */
 i64               profile_steps(const struct profile *p); /* active ones that ended */

@@ -1,5 +1,5 @@
 /* program.h - what `frugal run` is told about the program that it runs: section `program` of a run
- * file. The values are in cli/options.def; here, because settings may name lower rooms only. */
+ * file. The values are in train/options.def; here, because settings may name lower rooms only. */
 #ifndef RUN_PROGRAM_H
 #define RUN_PROGRAM_H
 #include "base/text.h"
@@ -10,12 +10,10 @@ struct program_config {
     i64        file_count;
     f64        settle_s;    /* a closed file is complete when it has not changed for so long */
     struct str marker;      /* or when FILE + this is there; empty: there are none such */
-    struct str signal;      /* that asks it to save and end */
-    struct str save_signal; /* that asks it to save and go on; none */
-    struct str signal_to;   /* all | workers | launcher */
+    struct str signal[2];   /* that asks it to save and end; that asks it to save and go on */
+    i64        signal_count;
     f64        grace_s;     /* from that signal until it is killed */
     i64        restarts;    /* in a row without a new checkpoint */
-    f64        backoff_s;   /* before the first of them; doubles */
     struct str resume[16];  /* arguments added where there is a checkpoint to go on from */
     i64        resume_count;
     struct str read; /* none | regex | json | tensorboard: what the next three are found in */

@@ -2,11 +2,18 @@
  * training step ever waits for a disk: a step costs a lock that nobody holds and a few copies.
  *
  * The thread opens the ledger, writes the segment's row at once, and again at each heartbeat: every
- * ten seconds, and when a checkpoint was saved. What cannot be written is kept and tried again at the
- * next one; the first failure is told once, by recorder_warning, and training goes on. */
+ * second, or as much less often as keeps it below a hundredth of its thread's time, at least every ten;
+ * and when a checkpoint was saved. What cannot be written is kept and tried again at the next one; the
+ * first failure is told once, by recorder_warning, and training goes on.
+ *
+ * Earlier segments of the run that nobody ended are closed when the ledger is opened: the process that
+ * wrote them is gone, and tally.h may know how long it lived. */
 #ifndef RUN_RECORDER_H
 #define RUN_RECORDER_H
 #include "run/ledger.h"
+#include "run/bill.h"
+#include "run/event_log.h"
+#include "run/tally.h"
 
 struct recorder;
 
@@ -18,20 +25,26 @@ struct recorder_store {
     /* The segment's lines, in the place of what was put for it before. */
     enum status (*put)(void *context, struct str segment, struct str lines, struct arena scratch,
                        struct err *err);
+    /* Likewise its event log; NULL: nowhere. */
+    enum status (*put_events)(void *context, struct str segment, struct str lines, struct arena scratch,
+                              struct err *err);
     void (*cancel)(void *context); /* from the run's thread: no question is worth waiting for any more */
 };
 
-/* Of the segment: device, gpus, precision, batch, accumulate, flops_step, arena_bytes and step_from;
+/* Of the segment: id (empty: a new one), device, gpus, precision, batch, accumulate, flops_step, arena_bytes and step_from;
  * the rest is found out here. The store is read before the first heartbeat, and renewed after each
- * checkpoint and at the end. */
+ * checkpoint, every half minute and at the end. */
 struct recorder_config {
     struct str                   path;    /* of the ledger */
-    struct account              *account; /* that the run keeps, since the process began */
+    struct bill                 *bill;    /* that the run keeps, since the process began; NULL: a stream is replayed,
+                                             which says where its time went */
     struct run_row               run;     /* an empty id: a new run */
     struct segment_row           segment;
     struct price_row             price;   /* usd_hour NaN: not known; its id is made here */
     bool                         rented;  /* the machine's time before the process is billed too */
-    i64                          beat_ns; /* between two heartbeats; 0: ten seconds */
+    i64                          beat_ns; /* between two heartbeats; 0: as they come */
+    struct tally_file            before;  /* of the run's earlier starts; an empty run: not known */
+    struct event_log            *log;     /* written and carried with the rows; NULL: none */
     const struct recorder_store *store;   /* NULL: none */
 };
 
@@ -39,23 +52,26 @@ struct recorder_config {
 enum status recorder_open(struct os *os, struct arena *perm, const struct recorder_config *config,
                           struct recorder **out, struct err *err);
 struct str  recorder_run_id(const struct recorder *r);
-/* The highest step that earlier segments of this run had done; waits until the ledger was read, and
- * is 0 where it could not be. */
-i64 recorder_steps_before(struct recorder *r);
+/* What earlier segments of this run did, as the ledger has it: the highest step, and all they cost. */
+struct recorder_before {
+    i64          steps;
+    struct spent spent;
+};
+/* Waits until the ledger was read, but no longer than limit_ns. False: not yet, or it cannot be read. */
+bool recorder_before(struct recorder *r, i64 limit_ns, struct recorder_before *out);
 
 /* After a step: of the run the steps done, of this segment the samples and tokens. */
 void recorder_step(struct recorder *r, i64 step, i64 samples, i64 tokens, f64 loss);
-void recorder_eval(struct recorder *r, f64 loss, f64 value, bool target_reached);
-void recorder_energy(struct recorder *r, f64 wh); /* so far */
-void recorder_usage(struct recorder *r, struct str shape, f64 busy); /* the text must stay */
-void recorder_requests(struct recorder *r, f64 usd); /* likewise; NaN: not known */
+/* terms NULL: as the bill's clock has them now. */
+void recorder_eval(struct recorder *r, const struct event_terms *terms, f64 loss, f64 value, bool target_reached);
+void recorder_done(struct recorder *r, const struct event_done *e); /* energy, usage, where the time went */
 /* A prediction, checkpoint or interruption; run or segment is filled in. */
 void recorder_put(struct recorder *r, enum ledger_table table, const void *row);
 
 bool recorder_warning(struct recorder *r, struct err *err); /* true once: something failed */
 /* The last heartbeat, with the reason of the end; waits until it is written, and in the store if that
- * is done by then (on the clock of now_ns; 0: no limit but the store's own). WORLD: what came last is
- * not in the ledger, or not in the store. */
+ * is done by then (on the clock of now_ns; 0: no limit but the store's own and the ledger's); then neither is
+ * waited for any more. WORLD: what came last is not in the ledger, or not in the store. */
 enum status recorder_close(struct recorder *r, struct str ended, i64 until_ns, struct err *err);
 
 #endif

@@ -115,18 +115,17 @@ static bool is_stored_apart(struct str place)
 static i64 storage_nusd(const struct rows *r, const struct segment_row *s, i64 now_wall_ns,
                         bool *known)
 {
-    f64 sum = 0;
+    i64 sum = 0;
     i64 i   = FIRST(r->checkpoints, r->checkpoint_count, segment, s->id);
     for (; i < r->checkpoint_count && str_eq(r->checkpoints[i].segment, s->id); i++) {
         const struct checkpoint_row *c = &r->checkpoints[i];
         if (!is_stored_apart(c->place)) continue;
         i64 until_ns = c->removed_wall_ns ? c->removed_wall_ns : now_wall_ns;
-        f64 months   = (f64)(until_ns - c->saved_wall_ns) / day_ns / month_days;
         *known &= !isnan(c->usd_gib_month) && !isnan(s->requests_usd);
         if (!isnan(c->usd_gib_month))
-            sum += (f64)c->bytes / (f64)(1 << 30) * c->usd_gib_month * months;
+            sum += bill_stored_nusd(c->usd_gib_month, c->bytes, until_ns - c->saved_wall_ns);
     }
-    return llround(sum * 1e9);
+    return sum;
 }
 
 /* A segment's dollars: by the rule for all its time, of which it pays its share; then by term. */
@@ -174,8 +173,8 @@ static void add_segment(struct run_bill *b, const struct rows *r, i64 segment, i
     b->reached |= s->target_ns > 0;
     if (!isnan(s->loss)) b->loss = s->loss;
     if (!isnan(s->value)) b->value = s->value;
-    bool alive = !s->ended.len && now_wall_ns - s->beat_wall_ns < 3 * s->beat_every_ns;
-    b->state   = s->ended.len ? RUN_ENDED : alive ? RUN_RUNS : RUN_KILLED;
+    bool killed = str_eq(s->ended, segment_killed) || (!s->ended.len && !segment_runs(s, now_wall_ns));
+    b->state    = killed ? RUN_KILLED : s->ended.len ? RUN_ENDED : RUN_RUNS;
     if (b->state == RUN_KILLED) b->uncertain_ns += s->beat_every_ns;
     i64 i = FIRST(r->interruptions, r->interruption_count, segment, s->id);
     for (; i < r->interruption_count && str_eq(r->interruptions[i].segment, s->id); i++)
@@ -242,8 +241,7 @@ static struct run_bill bill_of(const struct run_row *run, const struct rows *r, 
     for (; s < r->segment_count && str_eq(r->segments[s].run, run->id); s++, b.segment_count++)
         add_segment(&b, r, s, now_wall_ns, scratch);
     if (b.priced && b.own_ns)
-        b.usd_hour = (f64)(b.nusd - b.part_nusd[BILL_STORAGE] - b.part_nusd[BILL_REQUESTS]) * 3600 /
-                     (f64)b.own_ns;
+        b.usd_hour = bill_usd_hour(b.nusd - b.part_nusd[BILL_STORAGE] - b.part_nusd[BILL_REQUESTS], b.own_ns);
     if (r->prediction_count) add_predictions(&b, r, scratch);
     return b;
 }
@@ -302,7 +300,7 @@ enum status report_lifetimes(struct ledger *l, struct str machine, i64 now_wall_
         const struct segment_row *s    = &r.segments[i];
         bool                      last = i + 1 == r.segment_count || !str_eq(s->boot, s[1].boot);
         if (!last || !on_spot(&r, s, machine)) continue;
-        bool silent = !s->ended.len && now_wall_ns - s->beat_wall_ns >= 3 * s->beat_every_ns;
+        bool silent = str_eq(s->ended, segment_killed) || (!s->ended.len && !segment_runs(s, now_wall_ns));
         (*lives)[(*count)++] =
             (struct lifetime){ .age_s       = (f64)(s->beat_wall_ns - s->boot_wall_ns) / 1e9,
                                .interrupted = silent || was_taken(&r, s->id) };

@@ -128,6 +128,20 @@ struct str ledger_new_id(struct arena *perm)
     return str_fmt(perm, "%012llx", (unsigned long long)bits);
 }
 
+const struct str segment_killed = STR_INIT("killed");
+
+i64 segment_silence_ns(const struct segment_row *s)
+{
+    static const i64 least_ns = (i64)30000000000; /* writers wait for one another, and clocks differ */
+    return MAX(3 * s->beat_every_ns, least_ns);
+}
+
+bool segment_runs(const struct segment_row *s, i64 now_wall_ns)
+{
+    i64 silent_ns = now_wall_ns - s->beat_wall_ns, limit_ns = segment_silence_ns(s);
+    return !s->ended.len && silent_ns < limit_ns && silent_ns > -limit_ns;
+}
+
 void segment_terms(const struct segment_row *s, i64 ns[TERM_COUNT])
 {
 #define GET(name, group, help) ns[TERM_##name] = s->name##_ns;

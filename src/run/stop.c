@@ -41,6 +41,7 @@ void stop_init(struct stop *s, const struct stop_config *c)
     *s = (struct stop){
         .config = *c, .best = NAN, .start = NAN, .first = NAN, .stride = 1, .forecast = { NAN, NAN }
     };
+    s->config.limit_s = c->max_seconds; /* until the caller says what dollars allow */
 }
 
 __attribute__((format(printf, 4, 5))) static enum stop_action
@@ -54,10 +55,19 @@ say(struct stop *s, enum stop_action action, enum stop_reason reason, const char
     return action;
 }
 
-/* The end of time or money, whichever comes first, in seconds. */
-static f64 limit_s(const struct stop_config *c)
+/* Of an evaluation: the longest so far, or what it is expected to take. */
+static f64 eval_s(const struct stop *s) { return s->eval_s > 0 ? s->eval_s : s->config.eval_s; }
+
+bool stop_eval_fits(const struct stop *s, f64 elapsed_s)
 {
-    return fmin(c->max_seconds, c->max_dollars / c->usd_hour * 3600); /* passes over NaN */
+    return !(elapsed_s + eval_s(s) + s->config.save_s > s->config.limit_s);
+}
+
+/* Before the cap a run leaves off training for its last evaluation, if that is the smaller part of what
+ * the cap allows, and for its last save. */
+static f64 kept_back_s(const struct stop *s)
+{
+    return s->config.save_s + (2 * eval_s(s) <= s->config.limit_s ? eval_s(s) : 0);
 }
 
 /* --- steps ------------------------------------------------------------------------------------ */
@@ -105,6 +115,21 @@ static bool spiked(struct stop *s, f64 loss)
     return s->high >= SPIKE_STEPS;
 }
 
+/* With what is kept back and the next step, which must fit as well. */
+static enum stop_action over(struct stop *s, f64 elapsed_s, f64 kept_s, f64 step_s)
+{
+    const struct stop_config *c        = &s->config;
+    char                      kept[96] = "";
+    if (!(elapsed_s + kept_s + step_s > c->limit_s)) return STOP_GO_ON;
+    if (kept_s > 0)
+        snprintf(kept, sizeof kept, ", but for %.2g s kept back for the last evaluation and the last save", kept_s);
+    if (c->limit_s == c->max_seconds)
+        return say(s, STOP_NOW, STOP_BUDGET, "the %g s of train.max_seconds are used up%s", c->max_seconds, kept);
+    return say(s, STOP_NOW, STOP_BUDGET, "the $%g of train.max_dollars are spent%s", c->max_dollars, kept);
+}
+
+enum stop_action stop_over(struct stop *s, f64 elapsed_s) { return over(s, elapsed_s, 0, 0); }
+
 enum stop_action stop_step(struct stop *s, i64 step, f64 elapsed_s, f64 loss)
 {
     const struct stop_config *c      = &s->config;
@@ -118,11 +143,7 @@ enum stop_action stop_step(struct stop *s, i64 step, f64 elapsed_s, f64 loss)
     }
     if (!isfinite(loss)) return diverged(s, no_number(loss), step);
     if (c->rollbacks && spiked(s, loss)) return diverged(s, "jumped up and stayed there", step);
-    if (!(elapsed_s + s->eval_s + (first ? 0 : step_s) > limit_s(c))) return STOP_GO_ON;
-    if (limit_s(c) == c->max_seconds)
-        return say(s, STOP_NOW, STOP_BUDGET, "the %g s of train.max_seconds are used up",
-                   c->max_seconds);
-    return say(s, STOP_NOW, STOP_BUDGET, "the $%g of train.max_dollars are spent", c->max_dollars);
+    return over(s, elapsed_s, kept_back_s(s), first ? 0 : step_s);
 }
 
 /* --- evaluations ------------------------------------------------------------------------------ */
@@ -184,11 +205,11 @@ static f64 horizon(const struct stop *s, i64 step, f64 elapsed_s)
 {
     const struct stop_config *c    = &s->config;
     f64                       end  = c->steps_max ? (f64)c->steps_max : NAN;
-    f64                       left = limit_s(c) - elapsed_s;
+    f64                       left = c->limit_s - elapsed_s;
     return fmin(end, (f64)step + left / pace_s(s, step, elapsed_s)); /* passes over NaN */
 }
 
-static enum stop_action foretell(struct stop *s, const struct stop_eval *e)
+static enum stop_action judge_forecast(struct stop *s, const struct stop_eval *e)
 {
     const struct stop_config *c   = &s->config;
     f64                       end = horizon(s, e->step, e->elapsed_s);
@@ -224,7 +245,7 @@ enum stop_action stop_at_eval(struct stop *s, const struct stop_eval *e)
         return say(s, STOP_NOW, STOP_PATIENCE,
                    "%lld evaluations in a row were no better than %.*s %.4g after step %lld",
                    (long long)s->worse, STR_ARG(c->metric), s->best, (long long)s->best_step);
-    return foretell(s, e);
+    return judge_forecast(s, e);
 }
 
 void stop_end(struct stop *s, enum stop_reason reason, i64 step)

@@ -5,7 +5,7 @@
  *
  *   target     an evaluation reached it
  *   patience   so many evaluations in a row were no better than the best by min_improvement
- *   budget     time or money is used up, up to one more step and the last evaluation
+ *   budget     time or money is used up, but for the last evaluation and the last save
  *   forecast   the target will be missed, with the confidence that was asked for
  *   diverged   the loss is no number, or it jumped and stays up: back to sound weights a few times,
  *              then the end
@@ -40,6 +40,9 @@ struct stop_config {
     f64        min_improvement; /* of the metric, in its own unit */
     f64        max_seconds;     /* NaN: none */
     f64        max_dollars;     /* NaN: none */
+    f64        limit_s;         /* where the first of these two is reached, on the clock of elapsed_s; NaN: nowhere.
+                                   stop_init knows max_seconds alone, bill_limit_s both */
+    f64        eval_s, save_s;  /* kept back for the last evaluation, while none was timed, and for the last save */
     f64        usd_hour;
     i64        steps_max;       /* 0: open */
     f64        forecast;        /* confidence asked for; 0: never stops by it */
@@ -86,6 +89,10 @@ struct stop {
 void             stop_init(struct stop *s, const struct stop_config *c);
 enum stop_action stop_step(struct stop *s, i64 step, f64 elapsed_s, f64 loss);
 enum stop_action stop_at_eval(struct stop *s, const struct stop_eval *e);
+/* Before the first step of a start: STOP_NOW where earlier ones have used the cap up. */
+enum stop_action stop_over(struct stop *s, f64 elapsed_s);
+/* Is there time for an evaluation within the cap? What follows the end of a budget must fit into it too. */
+bool             stop_eval_fits(const struct stop *s, f64 elapsed_s);
 /* STOP_END or STOP_SIGNAL, unless there was a reason before. */
 void             stop_end(struct stop *s, enum stop_reason reason, i64 step);
 void             stop_rolled_back(struct stop *s, i64 to_step); /* what came after is forgotten */

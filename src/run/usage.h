@@ -5,7 +5,7 @@
  *     oscillating  ###__###_   it starves between two pieces of work
  *     dead gaps    ####_____   something stops it for seconds
  *
- * Plain figures, from watch.h; the verdict, the summary and the ledger read them. */
+ * Plain figures, from utilisation.h; the verdict, the summary and the ledger read them. */
 #ifndef RUN_USAGE_H
 #define RUN_USAGE_H
 #include "base/text.h"

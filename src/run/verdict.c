@@ -132,8 +132,7 @@ static bool check_tiny_batch(const struct evidence *e, f64 at, struct ailing *a,
     if (!(fixed > 0) || fixed < at * work || e->batch_fits < 2 * e->batch) return false;
     a->gain = a->foretold = fixed / 2; /* half of it for each sample of a batch twice as large */
     if (e->accumulate > 1 && e->accumulate % 2 == 0)
-        a->fix = str_fmt(perm, "train.batch=%lld train.accumulate=%lld", (long long)(2 * e->batch),
-                         (long long)(e->accumulate / 2));
+        a->fix = str_fmt(perm, "train.micro_batch=%lld", (long long)(2 * e->batch));
     else
         a->fix = str_fmt(perm, "train.batch=%lld train.lr_batch=%lld", (long long)(2 * e->batch),
                          (long long)e->batch);
@@ -223,8 +222,7 @@ static bool check_one_slow_core(const struct evidence *e, f64 at, struct ailing 
 static struct str smaller_batch(const struct evidence *e, struct arena *perm)
 {
     if (e->batch < 2) return STR("train.recompute=auto");
-    return str_fmt(perm, "train.batch=%lld train.accumulate=%lld", (long long)(e->batch / 2),
-                   (long long)(2 * MAX(e->accumulate, 1)));
+    return str_fmt(perm, "train.micro_batch=%lld", (long long)(e->batch / 2));
 }
 
 static bool loader_fills_memory(const struct evidence *e)

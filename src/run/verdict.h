@@ -13,7 +13,7 @@
 #define RUN_VERDICT_H
 #include "run/hazard.h"
 #include "run/probe.h"
-#include "run/split.h"
+#include "run/clock.h"
 #include "run/usage.h"
 
 struct evidence {

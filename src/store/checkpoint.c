@@ -22,7 +22,8 @@ enum { PINS_MAX = 16, WRITE_TRIES = 2 };
 enum { BLOCK_BYTES = 512 << 10, CHUNK_BYTES = 16 << 20 };
 
 struct ckpt_store {
-    struct os      *os;
+    struct os      *outer; /* as it was given: of the way to the folder */
+    struct os      *os;    /* that follows no links in it */
     struct str      folder;
     struct file     lock;
     struct ckpt_id  last;     /* of the newest name ever seen here; attempt 0: none */
@@ -121,20 +122,37 @@ static enum status write_file(struct os *os, struct str path, const struct str *
     return st;
 }
 
-/* Whatever lies in the folder goes, and the folder: the manifest for certain before the rest. */
-static enum status delete_folder(struct os *os, struct str folder, struct arena scratch,
-                                 struct err *err)
+/* A name that a save, an import or `frugal run` gives a file of a checkpoint. */
+static bool is_ours(struct str name)
+{
+    bool part = str_starts(name, STR(CKPT_MANIFEST ".")) && str_ends(name, STR(".part"));
+    return part || str_ends(name, STR(".safetensors")) || str_starts(name, STR("file-"));
+}
+
+static bool is_named(const struct ckpt_manifest *m, struct str name)
+{
+    for (i64 i = 0; i < m->shard_count; i++)
+        if (str_eq(m->shards[i].name, name)) return true;
+    return false;
+}
+
+/* What the manifest names goes, and what a save may have left; the manifest for certain before the
+ * rest. A folder that holds other files stays, with them. */
+static enum status delete_folder(struct os *os, struct str folder, const struct ckpt_manifest *m,
+                                 struct arena scratch, struct err *err)
 {
     struct str  manifest = ckpt_path(&scratch, folder, STR(CKPT_MANIFEST)), *names;
-    i64         count    = 0;
-    enum status st       = os->list(os, folder, &scratch, &names, &count, err);
+    i64         count = 0, others = 0;
+    enum status st = os->list(os, folder, &scratch, &names, &count, err);
     for (i64 i = 0; i < count && !st; i++)
         if (str_eq(names[i], STR(CKPT_MANIFEST))) st = os->remove(os, manifest, err);
     if (!st) st = os->sync_dir_of(os, manifest, err); /* also where an earlier process removed it */
-    for (i64 i = 0; i < count && !st; i++)
-        if (!str_eq(names[i], STR(CKPT_MANIFEST)))
-            st = os->remove(os, ckpt_path(&scratch, folder, names[i]), err);
-    return st ? st : os->remove(os, folder, err);
+    for (i64 i = 0; i < count && !st; i++) {
+        if (str_eq(names[i], STR(CKPT_MANIFEST))) continue;
+        if (!is_ours(names[i]) && !is_named(m, names[i])) others++;
+        else st = os->remove(os, ckpt_path(&scratch, folder, names[i]), err);
+    }
+    return st || others ? st : os->remove(os, folder, err);
 }
 
 /* The shards are on the disk; from here on the manifest makes them a checkpoint. */
@@ -166,17 +184,51 @@ static struct ckpt_id next_id(struct ckpt_store *s, i64 step, i64 attempt)
     return s->last = (struct ckpt_id){ step, attempt, save };
 }
 
+static enum status make_and_lock(struct ckpt_store *s, struct arena scratch, struct err *err);
+
+/* Whoever deletes the lock of a process that runs (a cleaner of old files, rm -r) lets the next one in:
+ * it is taken again, unless somebody has been faster. */
+static enum status keep_lock(struct ckpt_store *s, struct arena scratch, struct err *err)
+{
+    struct str *names, path = ckpt_path(&scratch, s->folder, STR("lock"));
+    struct err  why   = { 0 };
+    i64         count = 0;
+    if (s->os->holds(s->os, s->lock, path)) return STATUS_OK;
+    struct file old = s->lock;
+    os_beneath_end(s->os); /* the folder may be another by now */
+    s->lock.fd     = -1;
+    enum status st = make_and_lock(s, scratch, &why);
+    if (st) { /* the next save tries again */
+        s->lock = old;
+        return err_set(err, st, "the lock of %.*s was deleted: %s", STR_ARG(s->folder), why.text);
+    }
+    s->os->close(s->os, &old, NULL);
+    st = s->os->list(s->os, s->folder, &scratch, &names, &count, err);
+    for (i64 i = 0; i < count && !st; i++) {
+        struct ckpt_id id;
+        if (ckpt_name_parse(names[i], &id) && ckpt_order(s->last, id) < 0)
+            st = err_set(
+                err, STATUS_INTERRUPTED,
+                "the lock of %.*s was deleted, and another process has saved %.*s there since",
+                STR_ARG(s->folder), STR_ARG(names[i]));
+    }
+    return st;
+}
+
 enum status ckpt_write(struct ckpt_store *s, struct ckpt_manifest *m, const struct ckpt_part *parts,
                        i64 count, struct arena *perm, struct arena scratch, struct err *err)
 {
-    struct os *os     = s->os;
+    struct os  *os = s->os;
+    enum status st = keep_lock(s, scratch, err);
+    if (st) return st;
     m->id             = next_id(s, m->id.step, m->id.attempt);
     m->wall_ns        = os->wall_ns(os);
     m->shards         = NEW(perm, struct ckpt_shard, count);
     m->shard_count    = count;
     struct str folder = ckpt_store_path(s, &scratch, m->id);
+    bool       was    = os_private(true);
 
-    enum status st = os->make_dir(os, folder, err);
+    st = os->make_dir(os, folder, err);
     for (i64 i = 0; i < count && !st; i++) {
         struct arena memory = scratch;
         m->shards[i].name   = str_cat(perm, parts[i].name, STR(".safetensors"));
@@ -189,7 +241,8 @@ enum status ckpt_write(struct ckpt_store *s, struct ckpt_manifest *m, const stru
         }
     }
     if (!st) st = commit(os, folder, m, scratch, err);
-    if (st) delete_folder(os, folder, scratch, NULL);
+    if (st) delete_folder(os, folder, m, scratch, NULL);
+    os_private(was);
     return st;
 }
 
@@ -199,16 +252,22 @@ enum status ckpt_import_begin(struct ckpt_store *s, const struct ckpt_manifest *
     struct ckpt_list list;
     struct arena     scratch = *perm;
     struct os       *os      = s->os;
-    enum status      st      = ckpt_list(os, s->folder, &scratch, &list, err);
+    enum status      st      = keep_lock(s, scratch, err);
+    if (st) return st;
+    st = ckpt_list(os, s->folder, &scratch, &list, err);
     for (i64 i = 0; i < list.count && !st; i++) {
         struct ckpt *c = &list.items[i];
         if (ckpt_order(c->id, m->id) || c->id.step != m->id.step) continue;
         st = ckpt_verify(os, c, scratch, err);
         if (!st) return err_set(err, STATUS_NO, "%.*s is here already", STR_ARG(c->folder));
-        if (st != STATUS_USAGE) st = delete_folder(os, c->folder, scratch, err);
+        if (st == STATUS_NO)
+            st = delete_folder(os, c->folder, m, scratch, err); /* a whole one follows */
     }
-    *folder = ckpt_store_path(s, perm, m->id);
-    return st ? st : os->make_dir(os, *folder, err);
+    *folder  = ckpt_store_path(s, perm, m->id);
+    bool was = os_private(true);
+    if (!st) st = os->make_dir(os, *folder, err);
+    os_private(was);
+    return st;
 }
 
 /* Whoever wrote the shard did not sync it. */
@@ -218,7 +277,7 @@ static enum status settle_shard(struct os *os, struct str path, const struct ckp
     struct file f;
     enum status st = os->open_read(os, path, &f, err);
     if (st) return st;
-    st = ckpt_shard_verify(os, f, path, shard, scratch, err);
+    st = ckpt_shard_verify(os, f, path, shard, NULL, scratch, err);
     if (!st) st = os->sync(os, f, err);
     os->close(os, &f, NULL);
     return st;
@@ -240,7 +299,7 @@ enum status ckpt_import_commit(struct ckpt_store *s, const struct ckpt_manifest 
 
 void ckpt_import_drop(struct ckpt_store *s, const struct ckpt_manifest *m, struct arena scratch)
 {
-    delete_folder(s->os, ckpt_store_path(s, &scratch, m->id), scratch, NULL);
+    delete_folder(s->os, ckpt_store_path(s, &scratch, m->id), m, scratch, NULL);
 }
 
 static enum status copy_file(struct os *os, struct str from, struct str to, struct arena scratch,
@@ -315,14 +374,19 @@ static i64 mark_kept(struct ckpt_store *s, const struct ckpt_list *l, i64 keep, 
 }
 
 /* One that has been read back and is newer than what goes: an earlier one, which saves reading, or
- * the newest that is whole; -1: there is none. Those found damaged are believed no longer. */
-static i64 find_verified(struct ckpt_store *s, struct ckpt_list *l, i64 first, struct arena scratch)
+ * the newest that is whole; -1: there is none, or *urgent is true. Those found damaged are
+ * believed no longer. */
+static i64 find_verified(struct ckpt_store *s, struct ckpt_list *l, i64 first,
+                         const atomic_bool *urgent, struct arena scratch)
 {
     for (i64 i = 0; i < first; i++)
         if (!l->items[i].why.status && !ckpt_order(l->items[i].id, s->verified)) return i;
     for (i64 i = 0; i < l->count; i++) {
         struct ckpt *c = &l->items[i];
-        if (c->why.status || ckpt_verify(s->os, c, scratch, &c->why)) continue;
+        if (c->why.status) continue;
+        enum status st = ckpt_verify_unless(s->os, c, urgent, scratch, &c->why);
+        if (st == STATUS_INTERRUPTED) return -1;
+        if (st) continue;
         s->verified = c->id;
         return i;
     }
@@ -331,6 +395,12 @@ static i64 find_verified(struct ckpt_store *s, struct ckpt_list *l, i64 first, s
 
 enum status ckpt_prune(struct ckpt_store *s, i64 keep, struct arena scratch, struct err *err)
 {
+    return ckpt_prune_unless(s, keep, NULL, scratch, err);
+}
+
+enum status ckpt_prune_unless(struct ckpt_store *s, i64 keep, const atomic_bool *urgent,
+                              struct arena scratch, struct err *err)
+{
     struct ckpt_list list;
     enum status      st = ckpt_list(s->os, s->folder, &scratch, &list, err);
     if (st) return st;
@@ -338,11 +408,40 @@ enum status ckpt_prune(struct ckpt_store *s, i64 keep, struct arena scratch, str
     bool *kept  = NEW(&scratch, bool, list.count);
     i64   first = mark_kept(s, &list, keep, kept);
     if (first == list.count) return STATUS_OK;
-    i64 verified = find_verified(s, &list, first, scratch);
+    i64 verified = find_verified(s, &list, first, urgent, scratch);
     mark_kept(s, &list, keep, kept); /* without the damaged */
     for (i64 i = list.count - 1; i > verified && verified >= 0 && !st; i--)
-        if (!kept[i]) st = delete_folder(s->os, list.items[i].folder, scratch, err);
+        if (!kept[i])
+            st = delete_folder(s->os, list.items[i].folder, &list.items[i].manifest, scratch, err);
     return st;
+}
+
+/* The oldest that may go where the disk is full: not the newest, not the pinned, the best only where
+ * there is no other; -1: none. */
+static i64 oldest_to_go(struct ckpt_store *s, const struct ckpt_list *l)
+{
+    i64 best = ckpt_best(l), newest = 0, last = -1;
+    while (newest < l->count && l->items[newest].why.status) newest++;
+    for (i64 i = newest + 1; i < l->count; i++) {
+        if (l->items[i].why.status || is_pinned(s, l->items[i].id)) continue;
+        if (i != best || last < 0) last = i;
+    }
+    return last;
+}
+
+enum status ckpt_free_oldest(struct ckpt_store *s, struct arena scratch, struct ckpt_id *went,
+                             struct err *err)
+{
+    struct ckpt_list list;
+    enum status      st = ckpt_list(s->os, s->folder, &scratch, &list, err);
+    if (st) return st;
+    i64 goes     = oldest_to_go(s, &list);
+    i64 verified = goes < 0 ? -1 : find_verified(s, &list, goes, NULL, scratch);
+    if (verified < 0 || verified >= goes)
+        return err_set(err, STATUS_NO,
+                       "no checkpoint can go: none that is newer is known to be whole");
+    *went = list.items[goes].id;
+    return delete_folder(s->os, list.items[goes].folder, &list.items[goes].manifest, scratch, err);
 }
 
 enum status ckpt_clear(struct ckpt_store *s, struct arena scratch, struct err *err)
@@ -350,8 +449,8 @@ enum status ckpt_clear(struct ckpt_store *s, struct arena scratch, struct err *e
     struct ckpt_list list;
     enum status      st = ckpt_list(s->os, s->folder, &scratch, &list, err);
     for (i64 i = list.count - 1; i >= 0 && !st; i--)
-        if (list.items[i].why.status != STATUS_USAGE)
-            st = delete_folder(s->os, list.items[i].folder, scratch, err);
+        if (!list.items[i].why.status || list.items[i].why.status == STATUS_NO)
+            st = delete_folder(s->os, list.items[i].folder, &list.items[i].manifest, scratch, err);
     return st;
 }
 
@@ -397,7 +496,7 @@ static enum status tidy_up(struct ckpt_store *s, struct arena scratch, struct er
         if (!ckpt_name_parse(names[i], &id)) continue;
         if (ckpt_order(s->last, id) < 0) s->last = id;
         if (!ckpt_has_manifest(os, folder, memory, &why))
-            st = delete_folder(os, folder, memory, err);
+            st = delete_folder(os, folder, &(struct ckpt_manifest){ 0 }, memory, err);
         else if (!why.status)
             st = os->sync_dir_of(os, ckpt_path(&memory, folder, STR(CKPT_MANIFEST)), err);
     }
@@ -417,16 +516,26 @@ static enum status take_lock(struct ckpt_store *s, struct arena scratch, struct 
     return st ? err_set(err, st, "%s", why.text) : STATUS_OK;
 }
 
+/* Both are nobody else's to read. */
+static enum status make_and_lock(struct ckpt_store *s, struct arena scratch, struct err *err)
+{
+    bool        was = os_private(true);
+    enum status st  = make_folder(s->outer, s->folder, err);
+    if (!st) st = take_lock(s, scratch, err);
+    os_private(was);
+    return st;
+}
+
 enum status ckpt_store_open(struct os *os, struct str folder, struct arena *perm,
                             struct ckpt_store **out, struct err *err)
 {
     struct ckpt_store *s = NEW(perm, struct ckpt_store, 1);
     while (folder.len > 1 && str_ends(folder, STR("/"))) folder.len--;
-    *s   = (struct ckpt_store){ .os = os, .folder = str_copy(perm, folder), .lock = { -1 } };
-    *out = NULL;
+    *s    = (struct ckpt_store){ .outer = os, .folder = str_copy(perm, folder), .lock = { -1 } };
+    s->os = os_beneath(os, s->folder, perm);
+    *out  = NULL;
     pthread_mutex_init(&s->mutex, NULL);
-    enum status st = make_folder(os, s->folder, err);
-    if (!st) st = take_lock(s, *perm, err);
+    enum status st = make_and_lock(s, *perm, err);
     if (!st) st = tidy_up(s, *perm, err);
     if (st) ckpt_store_close(s);
     else *out = s;
@@ -436,7 +545,11 @@ enum status ckpt_store_open(struct os *os, struct str folder, struct arena *perm
 void ckpt_store_close(struct ckpt_store *s)
 {
     if (s->lock.fd >= 0) s->os->close(s->os, &s->lock, NULL);
+    os_beneath_end(s->os);
     pthread_mutex_destroy(&s->mutex);
 }
+
+struct str ckpt_store_folder(const struct ckpt_store *s) { return s->folder; }
+struct os *ckpt_store_os(const struct ckpt_store *s) { return s->os; }
 
 i64 ckpt_attempt_last(const struct ckpt_store *s) { return s->last.attempt; }

@@ -7,8 +7,12 @@
 struct str ckpt_path(struct arena *perm, struct str folder, struct str name);
 /* True too where the folder cannot be listed, and err then says why: nothing may be deleted. */
 bool ckpt_has_manifest(struct os *os, struct str folder, struct arena scratch, struct err *err);
-/* From where the file stands to its end. */
+/* From where the file stands to its end. INTERRUPTED, without a sentence: *urgent (NULL: never) is true. */
 enum status ckpt_shard_verify(struct os *os, struct file f, struct str path,
-                              const struct ckpt_shard *s, struct arena scratch, struct err *err);
+                              const struct ckpt_shard *s, const atomic_bool *urgent,
+                              struct arena scratch, struct err *err);
+/* ckpt_verify; INTERRUPTED likewise. */
+enum status ckpt_verify_unless(struct os *os, const struct ckpt *c, const atomic_bool *urgent,
+                               struct arena scratch, struct err *err);
 
 #endif

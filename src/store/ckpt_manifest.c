@@ -31,7 +31,7 @@ static bool take_number(struct str *rest, char end, i64 least, i64 *out)
     if (!str_cut(rest, end, &digits)) return false;
     for (i64 i = 0; i < digits.len; i++)
         if (digits.data[i] < '0' || digits.data[i] > '9') return false;
-    return str_i64(digits, out) && *out >= least;
+    return str_i64(digits, out) && *out >= least && *out <= CKPT_NUMBER_MAX;
 }
 
 bool ckpt_name_parse(struct str name, struct ckpt_id *out)
@@ -120,9 +120,9 @@ static bool take_string(const struct json *map, struct str key, struct str *out)
     return true;
 }
 
-static bool take_count(const struct json *map, struct str key, i64 least, i64 *out)
+static bool take_count(const struct json *map, struct str key, i64 least, i64 most, i64 *out)
 {
-    return json_i64(json_get(map, key), out) && *out >= least;
+    return json_i64(json_get(map, key), out) && *out >= least && *out <= most;
 }
 
 /* A name that stays inside its folder, whatever reads it. */
@@ -151,7 +151,7 @@ static enum status parse_shards(const struct reader *r, const struct json *list,
         struct ckpt_shard *s = &out->shards[out->shard_count++];
         struct str         hash;
         if (!take_string(v, STR("name"), &s->name) || !is_shard_name(s->name) ||
-            !take_count(v, STR("bytes"), 0, &s->bytes) || s->bytes > INT64_MAX - total ||
+            !take_count(v, STR("bytes"), 0, CKPT_NUMBER_MAX - total, &s->bytes) ||
             !take_string(v, STR("xxh64"), &hash) || !hash_parse(hash, &s->hash))
             return damaged(r, "a shard is not described by name, bytes and xxh64");
         total += s->bytes;
@@ -192,7 +192,7 @@ enum status ckpt_manifest_parse(struct str path, struct str text, struct arena *
     i64           version;
     *out = (struct ckpt_manifest){ 0 };
     if (json_parse(perm, text, &root, &why)) return damaged(&r, why.text);
-    if (!take_count(root, STR("frugal_checkpoint"), 1, &version))
+    if (!take_count(root, STR("frugal_checkpoint"), 1, INT64_MAX, &version))
         return damaged(&r, "it does not say which version it is");
     if (version != VERSION)
         return err_set(err, STATUS_USAGE,
@@ -202,11 +202,11 @@ enum status ckpt_manifest_parse(struct str path, struct str text, struct arena *
     enum status        st    = check_seal(&r, text);
     const struct json *state = json_get(root, STR("state"));
     if (st) return st;
-    if (!take_count(root, STR("step"), 0, &out->id.step) ||
-        !take_count(root, STR("attempt"), 1, &out->id.attempt) ||
-        !take_count(root, STR("save"), 1, &out->id.save) ||
+    if (!take_count(root, STR("step"), 0, CKPT_NUMBER_MAX, &out->id.step) ||
+        !take_count(root, STR("attempt"), 1, CKPT_NUMBER_MAX, &out->id.attempt) ||
+        !take_count(root, STR("save"), 1, CKPT_NUMBER_MAX, &out->id.save) ||
         !take_string(root, STR("run"), &out->run) ||
-        !take_count(root, STR("wall_ns"), INT64_MIN, &out->wall_ns))
+        !take_count(root, STR("wall_ns"), 0, INT64_MAX, &out->wall_ns))
         return damaged(&r, "it lacks step, attempt, save, run or wall_ns");
     if (!state || state->kind != JSON_MAP || !state->next)
         return damaged(&r, "it has no map \"state\"");

@@ -4,7 +4,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const i64 read_bytes = 1 << 20;
+enum { READ_TRIES = 3 };
+static const i64 read_bytes   = 1 << 20;
+static const i64 read_wait_ns = 200000000; /* before the second try; doubled before the next */
 
 struct str ckpt_path(struct arena *perm, struct str folder, struct str name)
 {
@@ -42,15 +44,17 @@ static int newest_first(const void *a, const void *b)
     return order ? order : (y->id.step > x->id.step) - (y->id.step < x->id.step);
 }
 
-enum status ckpt_list(struct os *os, struct str folder, struct arena *perm, struct ckpt_list *out,
-                      struct err *err)
+static enum status list_in(struct os *os, struct str folder, struct arena *perm,
+                           struct ckpt_list *out, struct err *err)
 {
     struct os_stat stat;
     struct str    *names;
+    struct err     why = { 0 };
     i64            count;
-    *out = (struct ckpt_list){ 0 };
-    if (os->stat(os, folder, &stat, NULL)) return STATUS_OK;
-    enum status st = os->list(os, folder, perm, &names, &count, err);
+    enum status    st = os->stat(os, folder, &stat, &why);
+    if (st && why.cause == CAUSE_ABSENT) return STATUS_OK;
+    if (st) return err_set(err, st, "%s", why.text);
+    st = os->list(os, folder, perm, &names, &count, err);
     if (st) return st;
     out->items = NEW(perm, struct ckpt, count);
     for (i64 i = 0; i < count; i++) {
@@ -59,11 +63,22 @@ enum status ckpt_list(struct os *os, struct str folder, struct arena *perm, stru
         c.folder = ckpt_path(perm, folder, names[i]);
         if (!ckpt_has_manifest(os, c.folder, *perm, &c.why)) continue;
         if (!c.why.status) read_manifest(os, &c, perm);
-        else if (os->stat(os, c.folder, &stat, NULL)) continue; /* deleted while we looked */
+        if (c.why.status == STATUS_WORLD && c.why.cause == CAUSE_ABSENT)
+            continue; /* deleted while we looked */
         out->items[out->count++] = c;
     }
     qsort(out->items, (size_t)out->count, sizeof *out->items, newest_first);
     return STATUS_OK;
+}
+
+enum status ckpt_list(struct os *os, struct str folder, struct arena *perm, struct ckpt_list *out,
+                      struct err *err)
+{
+    struct os *inside = os_beneath(os, folder, perm);
+    *out              = (struct ckpt_list){ 0 };
+    enum status st    = list_in(inside, folder, perm, out, err);
+    os_beneath_end(inside);
+    return st;
 }
 
 i64 ckpt_best(const struct ckpt_list *l)
@@ -85,12 +100,13 @@ void ckpt_mark_kept(const struct ckpt_list *l, i64 keep, bool *kept)
     for (i64 i = 0; i < l->count; i++) {
         enum status why = l->items[i].why.status;
         believed += !why;
-        kept[i] = why ? why != STATUS_NO : believed <= keep || i == best;
+        kept[i] = why || believed <= keep || i == best;
     }
 }
 
 enum status ckpt_shard_verify(struct os *os, struct file f, struct str path,
-                              const struct ckpt_shard *s, struct arena scratch, struct err *err)
+                              const struct ckpt_shard *s, const atomic_bool *urgent,
+                              struct arena scratch, struct err *err)
 {
     struct xxh64 hash;
     i64          room = MIN(read_bytes, s->bytes + 1); /* one more, to see whether there is more */
@@ -98,6 +114,7 @@ enum status ckpt_shard_verify(struct os *os, struct file f, struct str path,
     enum status  st     = STATUS_OK;
     xxh64_init(&hash);
     for (i64 got = 1; !st && got > 0 && (i64)hash.bytes <= s->bytes;) {
+        if (urgent && atomic_load(urgent)) return STATUS_INTERRUPTED;
         st = os->read(os, f, buffer, room, -1, &got, err);
         if (!st) xxh64_add(&hash, (struct str){ buffer, got });
     }
@@ -115,35 +132,49 @@ enum status ckpt_shard_verify(struct os *os, struct file f, struct str path,
 
 /* Read, not mapped: a disk that cannot read must give an error here, not a signal. */
 static enum status verify_shard(struct os *os, struct str path, const struct ckpt_shard *s,
-                                struct arena scratch, struct err *err)
+                                const atomic_bool *urgent, struct arena scratch, struct err *err)
 {
     struct file f;
-    enum status st = os->open_read(os, path, &f, err);
-    if (st) return st;
-    st = ckpt_shard_verify(os, f, path, s, scratch, err);
+    struct err  why = { 0 };
+    enum status st  = os->open_read(os, path, &f, &why);
+    if (st && why.cause == CAUSE_ABSENT)
+        return err_set(err, STATUS_NO, "%.*s is missing", STR_ARG(path));
+    if (st) return err_set(err, st, "%s", why.text);
+    st = ckpt_shard_verify(os, f, path, s, urgent, scratch, err);
     os->close(os, &f, NULL);
     return st;
 }
 
 enum status ckpt_verify(struct os *os, const struct ckpt *c, struct arena scratch, struct err *err)
 {
+    return ckpt_verify_unless(os, c, NULL, scratch, err);
+}
+
+enum status ckpt_verify_unless(struct os *os, const struct ckpt *c, const atomic_bool *urgent,
+                               struct arena scratch, struct err *err)
+{
     enum status st = c->why.status;
     if (st) return err_set(err, st, "%s", c->why.text);
     for (i64 i = 0; i < c->manifest.shard_count && !st; i++) {
         const struct ckpt_shard *s    = &c->manifest.shards[i];
         struct str               path = ckpt_path(&scratch, c->folder, s->name);
-        st                            = verify_shard(os, path, s, scratch, err);
+        struct err               why  = { 0 };
+        st                            = verify_shard(os, path, s, urgent, scratch, &why);
+        if (st == STATUS_NO) /* one bad reading is not damage yet */
+            st = verify_shard(os, path, s, urgent, scratch, &why);
+        if (st == STATUS_INTERRUPTED) return st;
+        if (st) err_set(err, st, "%s", why.text);
     }
     return st;
 }
 
-enum status ckpt_load(struct os *os, const struct ckpt *c, struct arena *perm,
-                      struct ckpt_loaded *out, struct err *err)
+/* Verified before. */
+static enum status map_shards(struct os *os, const struct ckpt *c, struct arena *perm,
+                              struct ckpt_loaded *out, struct err *err)
 {
     const struct ckpt_manifest *m      = &c->manifest;
     struct arena                before = *perm;
-    enum status                 st     = ckpt_verify(os, c, *perm, err);
-    if (st) return st;
+    enum status                 st     = STATUS_OK;
     *out = (struct ckpt_loaded){ c, NEW(perm, struct st_file, m->shard_count) };
     for (i64 i = 0; i < m->shard_count && !st; i++)
         st = st_open(os, ckpt_path(perm, c->folder, m->shards[i].name), perm, &out->shards[i], err);
@@ -154,15 +185,46 @@ enum status ckpt_load(struct os *os, const struct ckpt *c, struct arena *perm,
     return st;
 }
 
+enum status ckpt_load(struct os *os, const struct ckpt *c, struct arena *perm,
+                      struct ckpt_loaded *out, struct err *err)
+{
+    enum status st = ckpt_verify(os, c, *perm, err);
+    return st ? st : map_shards(os, c, perm, out, err);
+}
+
+/* Reads all of it; what could not be read is tried again, for a moment. */
+static enum status check(struct os *os, struct ckpt *c, struct arena *perm)
+{
+    for (i64 i = 0;; i++) {
+        if (!c->why.status) ckpt_verify(os, c, *perm, &c->why);
+        if (c->why.status != STATUS_WORLD || i == READ_TRIES - 1) return c->why.status;
+        os->sleep_ns(os, read_wait_ns << i);
+        c->why = (struct err){ 0 };
+        read_manifest(os, c, perm);
+    }
+}
+
+enum status ckpt_newest(struct os *os, struct ckpt_list *l, struct arena *perm, struct ckpt **out,
+                        struct err *err)
+{
+    for (i64 i = 0; i < l->count; i++) {
+        struct ckpt *c = *out = &l->items[i];
+        enum status  st       = check(os, c, perm);
+        if (!st) return STATUS_OK;
+        if (st != STATUS_NO) return err_set(err, st, "%s", c->why.text);
+    }
+    *out = NULL;
+    if (!l->count) return err_set(err, STATUS_NO, "there is no checkpoint");
+    return err_set(err, STATUS_NO, "none of the %lld checkpoints is whole; of the newest, %s",
+                   (long long)l->count, l->items[0].why.text);
+}
+
 enum status ckpt_load_newest(struct os *os, struct ckpt_list *l, struct arena *perm,
                              struct ckpt_loaded *out, struct err *err)
 {
-    for (i64 i = 0; i < l->count; i++) {
-        struct ckpt *c = &l->items[i];
-        if (!c->why.status && !ckpt_load(os, c, perm, out, &c->why)) return STATUS_OK;
-    }
-    if (!l->count) return err_set(err, STATUS_NO, "there is no checkpoint");
-    return err_set(err, STATUS_NO, "none of the %lld checkpoints can be read", (long long)l->count);
+    struct ckpt *c;
+    enum status  st = ckpt_newest(os, l, perm, &c, err);
+    return st ? st : map_shards(os, c, perm, out, err);
 }
 
 void ckpt_unload(struct os *os, struct ckpt_loaded *l)

@@ -23,7 +23,7 @@ enum status st_open(struct os *os, struct str path, struct arena *perm, struct s
 void        st_close(struct os *os, struct st_file *f);
 const struct st_tensor *st_find(const struct st_file *f, struct str name);
 /* Converts to f32, exactly from F32, F16 and BF16, to nearest from F64; false for other types. */
-bool        st_to_f32(const struct st_tensor *t, f32 *to);
+bool st_to_f32(const struct st_tensor *t, f32 *to);
 /* Written under a temporary name, synced and renamed. Tensors are put in the order Python puts them
  * in, and the metadata is always {"format":"pt"}: the bytes depend on the tensors only. */
 enum status st_save(struct os *os, struct str path, const struct st_tensor *tensors, i64 count,

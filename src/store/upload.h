@@ -6,12 +6,14 @@
  * and those superseded are tagged for the bucket's lifecycle. */
 #ifndef STORE_UPLOAD_H
 #define STORE_UPLOAD_H
-#include "store/remote.h"
+#include "store/ckpt_remote.h"
 
 struct upload_settings {
     struct s3_settings where;
     i64                keep; /* remote ones, beside the best; 0: all of them */
     struct web        *web;  /* NULL: libcurl */
+    f64 wait_s; /* uploader_wait_end waits so long without a deadline; NaN: twice what is
+                                  left should take, and two minutes at least */
 };
 
 struct upload_state {
@@ -35,7 +37,7 @@ enum status uploader_start(struct os *os, const struct upload_settings *c, struc
 i64         uploader_attempt(const struct uploader *u);
 /* Before the first offer: brings the newest remote checkpoint here if it is newer than `have`, the
  * newest whole one in the local store (attempt 0: none); `said` gets sentences on what was passed
- * over. NO: there is none. */
+ * over. NO: there is none; `have` is uploaded where the store lacks it. */
 enum status uploader_restore(struct uploader *u, struct ckpt_id have, struct arena *perm,
                              struct str *said, struct ckpt_id *got, struct err *err);
 /* Before the first offer: deletes all that is there. */
@@ -43,11 +45,19 @@ enum status uploader_clear(struct uploader *u, struct err *err);
 /* A checkpoint that ckpt_write has just finished. Never waits. From any one thread. */
 void                uploader_offer(struct uploader *u, const struct ckpt_manifest *m);
 struct upload_state uploader_state(struct uploader *u);
+/* The run must end soon: what is offered no longer waits until a checkpoint is read back for pruning. */
+void uploader_hurry(struct uploader *u);
+/* The waits below ask `until_ns` again and again; they end when it says so (0: it does not). */
+void uploader_listen(struct uploader *u, i64 (*until_ns)(void *context), void *context);
 /* Until nothing runs or waits, or the time is over (on the clock of now_ns; 0: no limit): OK, or NO
  * with a sentence that says what is not there. INTERRUPTED: taken over by a later start. */
 enum status uploader_wait_until(struct uploader *u, i64 until_ns, struct err *err);
-/* Drops the waiting one: what runs is the last that can be in time. */
-void uploader_drop_waiting(struct uploader *u);
+/* The run ends: waits until its deadline (0: none, then for wait_s); where not all can be in time, the one
+ * on its way is worth more than the one that waits. `say`, which may be NULL, hears of a wait that is longer
+ * than a second. NO: the sentence says what is not there, and the command that uploads it later. */
+enum status uploader_wait_end(struct uploader *u, i64                                 deadline_ns,
+                              void (*say)(void *context, const char *sentence), void *context,
+                              struct err *err);
 /* Ends the thread; what runs is cut off. `ended`: the run is done, its checkpoints may go cold. */
 void uploader_close(struct uploader *u, bool ended);
 

@@ -28,6 +28,7 @@ struct carry {
     struct folder_list  kept;    /* what the newest checkpoint holds */
     char                run[64]; /* id in the ledger; empty: none */
     bool                fresh;   /* nobody has used the store before us, nor have we */
+    atomic_bool         hurried; /* the run must end soon */
     bool                thread_runs, pausing;
     pthread_t           thread;
     pthread_mutex_t     lock; /* of what follows, and of pausing */
@@ -51,23 +52,58 @@ static void find_run(struct carry *c, struct arena scratch)
         if (!list.items[i].why.status) carry_set_run(c, list.items[i].manifest.run);
 }
 
+static enum status stays(const struct carry *c, enum status st, const char *why, struct err *err)
+{
+    return err_set(err, st == STATUS_NO ? STATUS_WORLD : st,
+                   "%s. The program was not started and no file was moved: start again once it can be "
+                   "read, or begin anew with --fresh (frugal checkpoints verify %.*s)",
+                   why, STR_ARG(c->config.store));
+}
+
+/* The newest whole one that is here; NULL: there is none at all. `said` gets what is damaged. */
+static enum status newest_here(struct carry *c, struct arena *perm, struct ckpt **out,
+                               struct textbuf *said, struct err *err)
+{
+    struct ckpt_list list;
+    struct err       why = { 0 };
+    *out                 = NULL;
+    enum status st       = ckpt_list(c->os, c->config.store, perm, &list, &why);
+    if (!st && !list.count) return STATUS_OK;
+    if (!st) st = ckpt_newest(c->os, &list, perm, out, &why);
+    if (st) return stays(c, st, why.text, err);
+    for (i64 i = 0; said && &list.items[i] != *out; i++)
+        textbuf_fmt(said, "%s; going on from step %lld, %lld steps earlier\n", list.items[i].why.text,
+                    (long long)(*out)->id.step,
+                    (long long)MAX(list.items[i].id.step - (*out)->id.step, 0));
+    return STATUS_OK;
+}
+
+/* All that was carried goes: the program begins anew. */
+static enum status clear(struct carry *c, struct arena scratch, struct err *err)
+{
+    enum status st = ckpt_clear(c->store, scratch, err);
+    return !st && c->up ? uploader_clear(c->up, err) : st;
+}
+
 /* The number of this start, and from the object store whatever is newer than what is here. */
 static enum status fetch_newer(struct carry *c, struct arena *perm, struct err *err)
 {
-    struct ckpt_list list;
-    struct ckpt_id   have    = { 0 }, got;
-    struct arena     scratch = *perm;
-    c->last.attempt          = ckpt_attempt_last(c->store) + 1;
-    if (!c->config.to) return STATUS_OK;
-    enum status st = ckpt_list(c->os, c->config.store, &scratch, &list, err);
-    for (i64 i = 0; i < list.count && !st && !have.attempt; i++)
-        if (!list.items[i].why.status && !ckpt_verify(c->os, &list.items[i], scratch, NULL))
-            have = list.items[i].id;
-    if (!st) st = uploader_start(c->os, c->config.to, c->store, perm, &c->up, err);
+    struct ckpt   *newest  = NULL;
+    struct ckpt_id got;
+    struct arena   scratch = *perm;
+    struct err     here    = { 0 };
+    c->last.attempt        = ckpt_attempt_last(c->store) + 1;
+    enum status st = c->config.to ? uploader_start(c->os, c->config.to, c->store, perm, &c->up, err) : STATUS_OK;
     if (st) return st;
-    c->last.attempt = uploader_attempt(c->up);
-    st              = uploader_restore(c->up, have, perm, &c->said, &got, err);
-    return st == STATUS_NO ? STATUS_OK : st;
+    if (c->up) c->last.attempt = uploader_attempt(c->up);
+    if (c->config.fresh) return clear(c, *perm, err);
+    if (!c->up) return STATUS_OK;
+    scratch           = *perm;
+    enum status found = newest_here(c, &scratch, &newest, NULL, &here);
+    struct ckpt_id have = newest && !found ? newest->id : (struct ckpt_id){ 0 };
+    st                  = uploader_restore(c->up, have, perm, &c->said, &got, err);
+    if (st == STATUS_WORLD) return stays(c, st, err->text, err);
+    return st == STATUS_NO ? STATUS_OK : st; /* what is here is looked at again, with its sentence */
 }
 
 enum status carry_open(struct os *os, const struct carry_config *config, struct arena *perm,
@@ -77,7 +113,7 @@ enum status carry_open(struct os *os, const struct carry_config *config, struct 
     *out            = NULL;
     *c              = (struct carry){ .os = os, .config = *config };
     struct os_stat lock;
-    c->fresh       = os->stat(os, folder_path(perm, config->store, STR("lock")), &lock, NULL);
+    c->fresh       = !config->fresh && os->stat(os, folder_path(perm, config->store, STR("lock")), &lock, NULL);
     enum status st = os->make_dir(os, config->program->folder, err);
     if (!st) st = ckpt_store_open(os, config->store, perm, &c->store, err);
     if (st) return st;
@@ -92,6 +128,7 @@ enum status carry_open(struct os *os, const struct carry_config *config, struct 
     }
     st = fetch_newer(c, perm, err);
     if (st) {
+        if (c->up) uploader_close(c->up, false);
         ckpt_store_close(c->store);
         return st;
     }
@@ -227,14 +264,6 @@ static bool unchanged(struct carry *c, const struct folder_file *f, const struct
     return again.hash == copy->hash && again.bytes == copy->bytes;
 }
 
-static void discard(struct carry *c, struct str folder, const struct ckpt_manifest *m,
-                    struct arena scratch)
-{
-    for (i64 i = 0; i < m->shard_count; i++)
-        c->os->remove(c->os, folder_path(&scratch, folder, m->shards[i].name), NULL);
-    c->os->remove(c->os, folder, NULL);
-}
-
 /* Copies all into the store's folder. NO: one changed meanwhile. */
 static enum status copy_files(struct carry *c, const struct folder_list *l, struct str to,
                               struct ckpt_manifest *m, enum carry_moment moment,
@@ -246,7 +275,8 @@ static enum status copy_files(struct carry *c, const struct folder_list *l, stru
         struct copied copied;
         struct str    from = folder_path(&here, c->folder, l->files[i].path);
         st =
-            folder_copy(c->os, from, folder_path(&here, to, m->shards[i].name), here, &copied, err);
+            folder_copy(ckpt_store_os(c->store), from, folder_path(&here, to, m->shards[i].name), here,
+                        &copied, err);
         m->shards[i].bytes = copied.bytes;
         m->shards[i].hash  = copied.hash;
     }
@@ -269,6 +299,13 @@ static const struct folder_file *newest_file(const struct folder_list *l)
     return newest;
 }
 
+static void note_freed(struct carry *c)
+{
+    pthread_mutex_lock(&c->lock);
+    c->state.freed++;
+    pthread_mutex_unlock(&c->lock);
+}
+
 static enum status take(struct carry *c, const struct folder_list *l, i64 step,
                         enum carry_moment moment, struct arena scratch, struct err *err)
 {
@@ -281,12 +318,17 @@ static enum status take(struct carry *c, const struct folder_list *l, i64 step,
     for (i64 i = 0; i < l->count; i++)
         m.shards[i].name = str_fmt(&scratch, "file-%lld", (long long)i);
     m.state        = state_text(&scratch, l, m.shards);
-    enum status st = ckpt_import_begin(c->store, &m, &scratch, &folder, err);
-    if (st) return st;
-    st = copy_files(c, l, folder, &m, moment, scratch, err);
-    if (st) discard(c, folder, &m, scratch);
-    else st = ckpt_import_commit(c->store, &m, scratch, err);
-    if (st) return st;
+    enum status st;
+    for (;;) { /* where the disk is full, older ones make room */
+        struct ckpt_id went;
+        st = ckpt_import_begin(c->store, &m, &scratch, &folder, err);
+        if (!st) st = copy_files(c, l, folder, &m, moment, scratch, err);
+        if (!st) st = ckpt_import_commit(c->store, &m, scratch, err);
+        else ckpt_import_drop(c->store, &m, scratch);
+        if (!st) break;
+        if (err->cause != CAUSE_FULL || ckpt_free_oldest(c->store, scratch, &went, NULL)) return st;
+        note_freed(c);
+    }
     c->last = m.id;
     keep_list(c, l);
     if (c->up) uploader_offer(c->up, &m);
@@ -300,7 +342,7 @@ static enum status take(struct carry *c, const struct folder_list *l, i64 step,
     c->state.complete_ns = since;
     snprintf(c->state.newest, sizeof c->state.newest, "%.*s", STR_ARG(newest->path));
     pthread_mutex_unlock(&c->lock);
-    return ckpt_prune(c->store, c->config.keep, scratch, err);
+    return ckpt_prune_unless(c->store, c->config.keep, &c->hurried, scratch, err);
 }
 
 static void note(struct carry *c, const struct folder_file *waits, enum status st,
@@ -335,6 +377,18 @@ enum status carry_look(struct carry *c, i64 step, enum carry_moment moment, stru
 
 /* --- bringing one back -------------------------------------------------------------------------- */
 
+/* A path from a manifest, which whoever can write to the store may have written. */
+static bool stays_inside(struct str path)
+{
+    struct str part;
+    if (!path.len || str_find(path, '\0') >= 0) return false;
+    for (struct str rest = path; str_cut(&rest, '/', &part);)
+        if (!part.len || str_eq(part, STR(".")) || str_eq(part, STR("..")) ||
+            str_starts(part, STR(".frugal")))
+            return false;
+    return !str_ends(path, STR("/"));
+}
+
 /* The files that a checkpoint holds, in the order of its shards. */
 static enum status read_state(const struct ckpt *k, struct arena *perm, struct folder_list *out,
                               struct err *err)
@@ -352,6 +406,7 @@ static enum status read_state(const struct ckpt *k, struct arena *perm, struct f
             if (!path || path->kind != JSON_STRING ||
                 !json_i64(json_get(v, STR("mtime_ns")), &f->mtime_ns))
                 break;
+            if (!stays_inside(path->text)) break;
             f->path  = path->text;
             f->bytes = k->manifest.shards[out->count++].bytes;
         }
@@ -392,6 +447,7 @@ static enum status bring_back(struct carry *c, const struct ckpt *k, i64 shard,
     struct str    from = folder_path(&scratch, k->folder, k->manifest.shards[shard].name);
     while (dir.data[dir.len - 1] != '/') dir.len--;
     enum status st = os->make_dir(os, str_sub(dir, 0, dir.len - 1), err);
+    if (!st) os_part_sweep(os, to, scratch);
     if (!st) st = folder_copy(os, from, part, scratch, &copied, err);
     if (!st && copied.hash != k->manifest.shards[shard].hash)
         st = err_set(err, STATUS_WORLD, "%.*s changed while it was read", STR_ARG(from));
@@ -423,33 +479,26 @@ static enum status restore(struct carry *c, const struct ckpt *k, const struct f
 enum status carry_restore(struct carry *c, struct arena *perm, struct str *said, bool *found,
                           struct err *err)
 {
-    struct arena     scratch = c->memory[1];
-    struct ckpt_list list;
-    struct textbuf   b  = textbuf_new(perm);
-    enum status      st = ckpt_list(c->os, c->config.store, &scratch, &list, err);
+    struct arena       scratch = c->memory[1];
+    struct ckpt       *k;
+    struct folder_list wanted;
+    struct textbuf     b = textbuf_new(perm);
     if (c->said.len) textbuf_fmt(&b, "%.*s\n", STR_ARG(c->said));
-    c->said = STR("");
-    *found  = false;
-    for (i64 i = 0; i < list.count && !st && !*found; i++) {
-        struct arena       here = scratch;
-        struct ckpt       *k    = &list.items[i];
-        struct folder_list wanted;
-        if (!k->why.status) ckpt_verify(c->os, k, here, &k->why);
-        if (!k->why.status) read_state(k, &here, &wanted, &k->why);
-        if (k->why.status) {
-            textbuf_fmt(&b, "%s; the one before it is tried\n", k->why.text);
-            continue;
-        }
+    c->said        = STR("");
+    *found         = false;
+    enum status st = newest_here(c, &scratch, &k, &b, err);
+    if (!st && k) st = read_state(k, &scratch, &wanted, err);
+    if (!st && k) {
         st     = restore(c, k, &wanted, &b, err);
         *found = !st;
         pthread_mutex_lock(&c->lock);
         snprintf(c->state.newest, sizeof c->state.newest, "%.*s",
                  STR_ARG(newest_file(&wanted)->path));
         pthread_mutex_unlock(&c->lock);
-    }
-    if (!st && !*found) {
-        if (c->fresh) st = carry_look(c, 0, CARRY_EXITED, err);
-        else st = restore(c, NULL, &(struct folder_list){ 0 }, &b, err);
+    } else if (!st && c->fresh) {
+        st = carry_look(c, 0, CARRY_EXITED, err);
+    } else if (!st) {
+        st = restore(c, NULL, &(struct folder_list){ 0 }, &b, err);
     }
     c->fresh = false;
     *said    = textbuf_str(&b);
@@ -498,6 +547,12 @@ void carry_pause(struct carry *c)
     c->thread_runs = false;
 }
 
+void carry_hurry(struct carry *c)
+{
+    atomic_store(&c->hurried, true);
+    if (c->up) uploader_hurry(c->up);
+}
+
 void carry_step(struct carry *c, i64 step)
 {
     pthread_mutex_lock(&c->lock);
@@ -520,11 +575,8 @@ struct upload_state carry_upload(struct carry *c)
     return c->up ? uploader_state(c->up) : (struct upload_state){ .alone = true };
 }
 
-enum status carry_wait_until(struct carry *c, i64 until_ns, struct err *err)
+enum status carry_wait_end(struct carry *c, i64 deadline_ns, void (*say)(void *, const char *),
+                           void *context, struct err *err)
 {
-    if (!c->up) return STATUS_OK;
-    struct upload_state s      = uploader_state(c->up);
-    f64                 left_s = (f64)(until_ns - c->os->now_ns(c->os)) / 1e9;
-    if (s.bytes_s > 0 && (f64)s.bytes_left / s.bytes_s > left_s) uploader_drop_waiting(c->up);
-    return uploader_wait_until(c->up, until_ns, err);
+    return c->up ? uploader_wait_end(c->up, deadline_ns, say, context, err) : STATUS_OK;
 }

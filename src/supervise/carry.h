@@ -20,6 +20,8 @@ struct carry_config {
     i64                           keep;
     i64                           look_ns; /* between two looks */
     const struct upload_settings *to;      /* to an object store as well; NULL: none */
+    bool                          fresh;   /* begin anew: what was carried is removed, and files that lie in the
+                                              folder go aside */
 };
 
 /* Whether files that are open or were written just now may still be half. */
@@ -34,6 +36,7 @@ struct carry_state {
     char       waits[256];  /* a file that is new and not complete; empty: none */
     i64        waits_ns;    /* since when there has been such a one */
     i64        discarded;   /* copies thrown away, because a file changed meanwhile */
+    i64        freed;       /* older checkpoints deleted because the disk is full */
     struct err failed;      /* why the last try failed; OK: it did not */
 };
 
@@ -50,7 +53,8 @@ void carry_close(struct carry *c, bool ended);
 
 /* Before the program starts: the folder becomes what the newest whole checkpoint has; other files go
  * to FOLDER/.frugal-aside, for they may be half. *found: there is one. `said` gets sentences on
- * damaged ones and on what went aside. Only where the store was never used, what lies in the folder
+ * damaged ones and on what went aside. WORLD: one cannot be read, or none is whole, and no file was
+ * moved. Only where the store was never used, what lies in the folder
  * is believed as it is, and becomes the first checkpoint. */
 enum status carry_restore(struct carry *c, struct arena *perm, struct str *said, bool *found,
                           struct err *err);
@@ -59,13 +63,16 @@ enum status carry_look(struct carry *c, i64 step, enum carry_moment moment, stru
 
 enum status        carry_begin(struct carry *c, struct err *err);
 void               carry_pause(struct carry *c);
+/* The run must end soon: nothing is read back for pruning any more. From any thread. */
+void               carry_hurry(struct carry *c);
 void               carry_step(struct carry *c, i64 step); /* how far the program is */
 struct carry_state carry_state(struct carry *c);
 
 /* The object store. Without one all is there and well. */
 struct upload_state carry_upload(struct carry *c);
-/* Waits until what was carried is there too, or the time is over; where it cannot all be in time, the
- * one on its way is worth more than the one that waits. NO: a sentence says what is not there. */
-enum status carry_wait_until(struct carry *c, i64 until_ns, struct err *err);
+/* As uploader_wait_end. */
+enum status carry_wait_end(struct carry *c, i64 deadline_ns,
+                           void (*say)(void *context, const char *sentence), void *context,
+                           struct err *err);
 
 #endif

@@ -1,6 +1,7 @@
 /* observe.c - lines and event files as observations. */
 #include "supervise/observe.h"
 #include "base/json.h"
+#include "supervise/pattern.h"
 #include "supervise/tensorboard.h"
 #include <math.h>
 #include <regex.h>
@@ -40,15 +41,18 @@ struct observer {
 
 static enum status compile(struct observer *o, i64 v, const char *key, struct err *err)
 {
-    char why[128];
+    char        text[128];
+    const char *why = pattern_refused(o->name[v]);
     if (!o->name[v].len) return STATUS_OK;
-    int bad = regcomp(&o->regex[v], str_z(o->perm, o->name[v]), REG_EXTENDED | REG_NEWLINE);
-    if (!bad && o->regex[v].re_nsub >= 1) return STATUS_OK;
-    if (bad) regerror(bad, &o->regex[v], why, sizeof why);
-    else regfree(&o->regex[v]);
-    enum status st =
-        err_set(err, STATUS_USAGE, "program.%s is %.*s: %s", key, (int)MIN(o->name[v].len, 80),
-                o->name[v].data, bad ? why : "it has no (group) around the number");
+    if (!why) {
+        int bad = regcomp(&o->regex[v], str_z(o->perm, o->name[v]), REG_EXTENDED | REG_NEWLINE);
+        if (!bad && o->regex[v].re_nsub >= 1) return STATUS_OK;
+        if (bad) regerror(bad, &o->regex[v], text, sizeof text);
+        else regfree(&o->regex[v]);
+        why = bad ? text : "it has no (group) around the number";
+    }
+    enum status st = err_set(err, STATUS_USAGE, "program.%s is %.*s: %s", key,
+                             (int)MIN(o->name[v].len, 80), o->name[v].data, why);
     o->name[v] = STR("");
     return st;
 }

@@ -1,6 +1,7 @@
 /* supervise.c - the loop around somebody else's program. */
 #include "supervise/supervise.h"
 #include "base/pool.h"
+#include "run/ledger.h"
 #include "supervise/carry.h"
 #include "supervise/observe.h"
 #include <math.h>
@@ -11,8 +12,9 @@
 enum { PERM_GIB = 4, NOTICES_MAX = 8, OUTPUT_BYTES = 1 << 16, ARGUMENTS_MAX = 1024 };
 
 static const i64 tick_ns = 50000000, second_ns = 1000000000, look_ns = 500000000,
-                 look_least_ns = 50000000, backoff_max_ns = 60000000000,
-                 upload_patience_ns = 600000000000, waits_long_ns = 600000000000;
+                 look_least_ns = 50000000, backoff_first_ns = 1000000000, backoff_max_ns = 60000000000,
+                 waits_long_ns = 600000000000;
+static const i64 farewell_ns = 2500000000; /* of a notice: for the ledger's rows and what is said last */
 static const f64 saving_part =
     0.75; /* of a notice, for the program; the rest is to carry its files */
 
@@ -30,7 +32,9 @@ struct run {
     struct lookout                  *lookout;
     struct stop                      stop;
     struct family                    program;
-    i64                              begin_ns, start_ns; /* of all; of this start */
+    struct bill                     *bill;     /* the caller's, or our own */
+    struct clock                    *clock;    /* of it */
+    i64                              start_ns; /* of this start */
     i64             redo_ns;       /* that the deaths so far have cost, still to be done again */
     i64             redo_until_ns; /* redoes: until then that is what it does */
     bool            redoes;
@@ -45,7 +49,7 @@ struct run {
     i64             handlers;              /* processes that were asked and listen */
     bool            killed;                /* by us */
     i64             told_count;            /* checkpoints that were told */
-    bool            told_waits, told_alone;
+    bool            told_waits, told_alone, told_full;
     struct ckpt_id  told_remote; /* the newest in the object store */
     char            told_failed[512];
     pthread_mutex_t lock; /* of the notices: the watcher's thread puts them here */
@@ -69,16 +73,11 @@ static void say_lines(struct run *r, struct str lines)
     while (str_cut(&lines, '\n', &line)) say(r, "%.*s", STR_ARG(line));
 }
 
-static i64 now_ns(struct run *r) { return r->os->now_ns(r->os); }
-static f64 elapsed_s(struct run *r) { return (f64)(now_ns(r) - r->begin_ns) / 1e9; }
+static i64 now_ns(struct run *r) { return clock_now(r->clock); }
+/* Of the whole run: earlier starts of ours count too. */
+static f64 elapsed_s(struct run *r) { return bill_elapsed_s(r->bill); }
 
 /* --- asking it to save -------------------------------------------------------------------------- */
-
-static enum family_part part_of(const struct program_config *p)
-{
-    if (str_eq(p->signal_to, STR("workers"))) return FAMILY_WORKERS;
-    return str_eq(p->signal_to, STR("launcher")) ? FAMILY_LAUNCHER : FAMILY_ALL;
-}
 
 /* The program shall save and end, and is killed when the time is over. Where it handles no signal it is
  * not sent any, for it would die of it in the middle of whatever it does: it is ended as soon as its
@@ -86,8 +85,9 @@ static enum family_part part_of(const struct program_config *p)
 static void ask_to_end(struct run *r, enum asked by, i64 limit_ns, const char *reason)
 {
     const struct program_config *p      = r->c->program;
-    i32                          signal = signal_number(p->signal);
+    i32                          signal = signal_number(p->signal[0]);
     i64                          end    = now_ns(r) + limit_ns;
+    if (r->carry && by != ASKED_BY_POLICY) carry_hurry(r->carry);
     if (r->asked) {
         r->kill_ns = MIN(r->kill_ns, end);
         return;
@@ -98,19 +98,19 @@ static void ask_to_end(struct run *r, enum asked by, i64 limit_ns, const char *r
     r->kill_ns     = end;
     snprintf(r->reason, sizeof r->reason, "%s", reason);
     if (!r->program.pid) return;
-    r->handlers = family_signal(&r->program, signal, part_of(p));
+    r->handlers = family_signal(signal);
     if (r->handlers) {
-        say(r, "%s: asked %lld process%s to save (SIG%s), %.0f s to do it", reason,
-            (long long)r->handlers, r->handlers == 1 ? "" : "es", sigabbrev_np(signal),
+        say(r, "%s: asked %lld process%s to save (%s), %.0f s to do it", reason,
+            (long long)r->handlers, r->handlers == 1 ? "" : "es", signal_name(signal),
             (f64)limit_ns / 1e9);
     } else if (r->carry && by != ASKED_BY_USER) {
         say(r,
-            "%s: none of its processes handles SIG%s; it ends with its next checkpoint, in %.0f s "
+            "%s: none of its processes handles %s; it ends with its next checkpoint, in %.0f s "
             "at the latest",
-            reason, sigabbrev_np(signal), (f64)limit_ns / 1e9);
+            reason, signal_name(signal), (f64)limit_ns / 1e9);
     } else {
-        say(r, "%s: none of its processes handles SIG%s, so it is ended", reason,
-            sigabbrev_np(signal));
+        say(r, "%s: none of its processes handles %s, so it is ended", reason,
+            signal_name(signal));
         r->kill_ns = now_ns(r);
     }
 }
@@ -127,13 +127,13 @@ static i64 saved_step(struct run *r) { return r->carry ? carry_state(r->carry).s
 static void ask_to_save(struct run *r, const char *reason)
 {
     const struct program_config *p      = r->c->program;
-    i32                          signal = signal_number(p->save_signal);
-    i64 count = signal && r->program.pid ? family_signal(&r->program, signal, part_of(p)) : 0;
+    i32                          signal = p->signal_count > 1 ? signal_number(p->signal[1]) : 0;
+    i64 count = signal && r->program.pid ? family_signal(signal) : 0;
     if (count)
         say(r, "%s: asked %lld process%s to save", reason, (long long)count, count > 1 ? "es" : "");
     else if (signal)
         say(r, "%s: none of its processes handles the signal that asks to save", reason);
-    else say(r, "%s: going on; program.save_signal=usr1 would ask it to save now", reason);
+    else say(r, "%s: going on; program.signal=[term, usr1] would ask it to save now, with SIGUSR1", reason);
 }
 
 /* --- what is heard ------------------------------------------------------------------------------ */
@@ -144,6 +144,12 @@ static void on_notice(void *context, const struct notice *n)
     pthread_mutex_lock(&r->lock);
     if (r->notice_count < NOTICES_MAX) r->notices[r->notice_count++] = *n;
     pthread_mutex_unlock(&r->lock);
+}
+
+/* Of several deadlines the earliest holds. */
+static void end_by(struct run *r, i64 deadline_ns)
+{
+    if (!r->deadline_ns || deadline_ns < r->deadline_ns) r->deadline_ns = deadline_ns;
 }
 
 static void hear_notices(struct run *r)
@@ -158,11 +164,21 @@ static void hear_notices(struct run *r)
         const struct notice *n = &taken[i];
         if (n->act == NOTICE_LOG) say(r, "%s", n->text);
         if (n->act == NOTICE_SAVE) ask_to_save(r, n->text);
-        if (n->act == NOTICE_END) r->deadline_ns = n->deadline_ns;
+        if (n->act == NOTICE_END) end_by(r, n->deadline_ns);
         if (n->act == NOTICE_END)
             ask_to_end(r, ASKED_BY_NOTICE,
                        (i64)(saving_part * (f64)MAX(n->deadline_ns - now_ns(r), 0)), n->text);
     }
+}
+
+/* Where spot.grace_s says when the process is killed, the program gets its part of that, and uploads the rest. */
+static void hear_end(struct run *r, enum os_signal s)
+{
+    i64 grace_ns = (i64)(r->c->program->grace_s * 1e9), killed_ns = (i64)(r->c->spot->grace_s * 1e9);
+    i64 came_ns  = r->os->signal_ns ? r->os->signal_ns(r->os) : 0;
+    if (killed_ns > 0) end_by(r, (came_ns ? came_ns : now_ns(r)) + killed_ns);
+    if (killed_ns > 0) grace_ns = MIN(grace_ns, (i64)(saving_part * (f64)MAX(r->deadline_ns - farewell_ns - now_ns(r), 0)));
+    ask_to_end(r, ASKED_BY_SIGNAL, grace_ns, s == OS_SIGNAL_HUP ? "stopped by SIGHUP" : "stopped by SIGTERM");
 }
 
 static void hear_signals(struct run *r)
@@ -171,7 +187,7 @@ static void hear_signals(struct run *r)
     while ((s = r->os->signal_take(r->os)) != OS_SIGNAL_NONE) {
         i64 grace_ns = (i64)(r->c->program->grace_s * 1e9);
         if (s == OS_SIGNAL_INT) ask_to_end(r, ASKED_BY_USER, grace_ns, "stopped by Ctrl-C");
-        if (s == OS_SIGNAL_TERM) ask_to_end(r, ASKED_BY_SIGNAL, grace_ns, "stopped by SIGTERM");
+        if (s == OS_SIGNAL_TERM || s == OS_SIGNAL_HUP) hear_end(r, s);
         if (s == OS_SIGNAL_USR1) ask_to_save(r, "SIGUSR1 came");
     }
 }
@@ -179,8 +195,8 @@ static void hear_signals(struct run *r)
 /* What it does from here on counts, but for the time that a death has cost: so much is done again. */
 static void begin_work(struct run *r)
 {
-    account_enter(r->c->account, r->redo_ns > 0 ? TERM_redone : TERM_compute, now_ns(r));
-    r->redo_until_ns = now_ns(r) + r->redo_ns;
+    r->redo_until_ns = clock_enter(r->clock, PART_compute) + r->redo_ns;
+    clock_redo(r->clock, r->redo_ns > 0);
     r->redoes        = r->redo_ns > 0;
 }
 
@@ -211,14 +227,16 @@ static void on_observed(void *context, const struct observed *o)
     lookout_mark(r->lookout, RHYTHM_EVALUATION);
     result->target_reached |= e.target_reached;
     if (r->listener->on_eval)
-        r->listener->on_eval(r->listener->context, result->loss, o->metric, e.target_reached);
+        r->listener->on_eval(r->listener->context, &e, result->loss);
     if (!r->stop.reason) stop_at_eval(&r->stop, &e);
 }
 
 /* The rules of `frugal train`. Whether a loss is no number is the program's own affair. */
 static void judge(struct run *r)
 {
+    struct stop_config *c = &r->stop.config;
     if (r->asked) return;
+    c->limit_s = bill_limit_s(r->bill, c->max_seconds, c->max_dollars);
     if (!r->stop.reason) stop_step(&r->stop, MAX(r->result->step, 0), elapsed_s(r), 0);
     if (r->stop.reason)
         ask_to_end(r, ASKED_BY_POLICY, (i64)(r->c->program->grace_s * 1e9), r->stop.text);
@@ -227,6 +245,7 @@ static void judge(struct run *r)
 static void hear_upload(struct run *r)
 {
     struct upload_state s = carry_upload(r->carry);
+    bill_requested(r->bill, (struct store_requests){ s.sums.puts, s.sums.gets, s.sums.bytes_in });
     if (!s.alone && !r->told_alone)
         say(r,
             "the object store ignores conditions (If-None-Match), so a second writer there cannot "
@@ -264,6 +283,13 @@ static void hear_carry(struct run *r)
         say(r, "nothing could be carried: %s", s.failed.text);
         snprintf(r->told_failed, sizeof r->told_failed, "%s", s.failed.text);
     }
+    if (s.failed.status == STATUS_INTERRUPTED && !r->asked)
+        ask_to_end(r, ASKED_BY_USER, 0, s.failed.text);
+    if (s.freed && !r->told_full)
+        say(r, "the disk of %.*s is full: older checkpoints are deleted to make room, and fewer are kept than "
+               "checkpoint.keep=%lld asks for",
+            STR_ARG(r->c->store), (long long)r->c->keep);
+    r->told_full |= s.freed > 0;
     if (s.waits[0] && now_ns(r) - s.waits_ns > waits_long_ns && !r->told_waits) {
         say(r, "%s has not been complete for %.0f minutes, and nothing is carried until it is",
             s.waits, (f64)waits_long_ns / 6e10);
@@ -316,7 +342,7 @@ static void watch_over(struct run *r, struct family_end *end)
             looked_ns = now_ns(r);
         }
         if (r->redoes && now_ns(r) >= r->redo_until_ns) {
-            account_enter(r->c->account, TERM_compute, now_ns(r));
+            clock_redo(r->clock, false);
             r->redo_ns = 0;
             r->redoes  = false;
         }
@@ -373,7 +399,7 @@ static bool is_trusted(const struct run *r, struct family_end end)
 {
     if (r->killed) return false;
     if (!r->asked || !r->handlers) return end.code == 0;
-    return !end.signal || end.signal == signal_number(r->c->program->signal);
+    return !end.signal || end.signal == signal_number(r->c->program->signal[0]);
 }
 
 /* From the newest checkpoint, or from the start, to the death all is lost. */
@@ -404,8 +430,8 @@ static enum status run_once(struct run *r, struct family_end *end, struct err *e
     if (r->carry) st = carry_begin(r->carry, err);
     if (st) family_kill(&r->program);
     else watch_over(r, end);
-    i64 death_ns = now_ns(r);
-    account_enter(r->c->account, TERM_checkpoint, death_ns);
+    i64 death_ns = clock_enter(r->clock, PART_checkpoint);
+    clock_redo(r->clock, false);
     if (r->carry) carry_pause(r->carry);
     if (!st && r->carry && is_trusted(r, *end))
         st = carry_look(r->carry, MAX(r->result->step, 0), CARRY_EXITED, err);
@@ -425,18 +451,17 @@ static void describe(struct family_end end, char *text, size_t bytes)
 /* Until the next start, or until something asks to end. */
 static void back_off(struct run *r, i64 failures)
 {
-    i64 wait = (i64)(r->c->program->backoff_s * 1e9);
+    i64 wait = r->c->backoff_ns ? r->c->backoff_ns : backoff_first_ns;
     for (i64 i = 1; i < failures; i++) wait = MIN(2 * wait, backoff_max_ns);
-    i64 begin = now_ns(r);
-    account_enter(r->c->account, TERM_idle, begin);
+    i64 before_ns = clock_part_ns(r->clock, PART_idle), begin = clock_enter(r->clock, PART_idle);
     while (!r->asked && now_ns(r) - begin < wait) {
         r->os->sleep_ns(r->os, MIN(tick_ns, wait));
         hear_signals(r);
         hear_notices(r);
         judge(r);
     }
-    r->result->waited_s += (f64)(now_ns(r) - begin) / 1e9;
-    account_enter(r->c->account, TERM_starting, now_ns(r));
+    clock_enter(r->clock, PART_start);
+    r->result->waited_s += (f64)(clock_part_ns(r->clock, PART_idle) - before_ns) / 1e9;
 }
 
 static enum status interrupted(struct run *r, struct err *err)
@@ -450,13 +475,15 @@ static enum status interrupted(struct run *r, struct err *err)
                    STR_ARG(r->c->store));
 }
 
+static void on_waiting(void *context, const char *sentence) { say(context, "%s", sentence); }
+
 /* What was carried shall be in the object store too when we are gone. */
 static enum status wait_for_upload(struct run *r, enum status st, struct err *err)
 {
     struct err why = { 0 };
     if (!r->carry) return st;
-    i64         until = r->deadline_ns ? r->deadline_ns : now_ns(r) + upload_patience_ns;
-    enum status sent  = carry_wait_until(r->carry, until, &why);
+    i64         deadline = r->deadline_ns ? r->deadline_ns - farewell_ns : 0;
+    enum status sent     = carry_wait_end(r->carry, deadline, on_waiting, r, &why);
     hear_carry(r);
     if (!sent) return st;
     if (st) say(r, "%s", why.text); /* there is a reason already why it ended */
@@ -471,6 +498,10 @@ static enum status run_all(struct run *r, struct err *err)
         char how[64];
         hear_signals(r); /* one may have come before there was anything to end */
         hear_notices(r);
+        judge(r);        /* earlier starts may have used the caps up */
+        if (r->asked == ASKED_BY_POLICY && !result->starts)
+            return err_set(err, STATUS_NO, "%s: the program was not started", r->reason);
+        if (r->asked == ASKED_BY_POLICY) return STATUS_OK;
         if (r->asked) return interrupted(r, err);
         i64         before = r->told_count;
         enum status st     = run_once(r, &result->end, err);
@@ -494,8 +525,10 @@ static enum status run_all(struct run *r, struct err *err)
 static void finish(struct run *r)
 {
     struct supervise_result *result = r->result;
-    result->seconds                 = elapsed_s(r);
-    result->dollars                 = result->seconds / 3600 * r->c->stop.usd_hour;
+    clock_stop(r->clock); /* what is printed, and what the ledger keeps, is this */
+    struct spent             spent  = bill_spent(r->bill);
+    result->seconds                 = (f64)spent.ns * 1e-9;
+    result->dollars                 = spent.usd;
     bool from_outside               = r->asked && r->asked != ASKED_BY_POLICY;
     result->stopped                 = from_outside ? STOP_SIGNAL : r->stop.reason;
     result->deadline_ns             = r->deadline_ns;
@@ -514,8 +547,7 @@ enum status supervise_run(struct os *os, const struct supervise_config *c,
     i64        settle_ns =
         (i64)(c->program->settle_s * 1e9); /* to be seen unchanged it is looked at twice */
     struct carry_config carried = { c->program, c->store, c->keep,
-                                    MAX(MIN(look_ns, settle_ns / 2), look_least_ns), c->to };
-    r.begin_ns                  = os->now_ns(os);
+                                    MAX(MIN(look_ns, settle_ns / 2), look_least_ns), c->to, c->fresh };
     r.perm                      = arena_open((i64)PERM_GIB << 30);
     *result =
         (struct supervise_result){ .step = -1, .steps_per_s = NAN, .loss = NAN, .metric = NAN };
@@ -523,6 +555,12 @@ enum status supervise_run(struct os *os, const struct supervise_config *c,
         return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
     pthread_mutex_init(&r.lock, NULL);
     stop_init(&r.stop, &c->stop);
+    r.bill = c->bill;
+    if (!r.bill) {
+        r.bill = bill_new(&r.perm, clock_new(&r.perm, os));
+        bill_price(r.bill, &(struct price_row){ .usd_hour = c->stop.usd_hour });
+    }
+    r.clock = bill_clock(r.bill);
     enum status st = observer_new(&r.perm, c->program, on_observed, &r, &r.observer, err);
     if (!st && c->store.len) st = carry_open(os, &carried, &r.perm, &r.carry, err);
     if (!st && l->on_begin) {

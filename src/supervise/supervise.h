@@ -10,7 +10,7 @@
 #ifndef SUPERVISE_SUPERVISE_H
 #define SUPERVISE_SUPERVISE_H
 #include "base/family.h"
-#include "run/account.h"
+#include "run/bill.h"
 #include "run/lookout.h"
 #include "run/notice.h"
 #include "run/program.h"
@@ -24,8 +24,10 @@ struct supervise_config {
     struct stop_config            stop;
     struct str                    store; /* of carried files; empty: none are */
     i64                           keep;
+    i64                           backoff_ns; /* before the first restart, doubled with each in a row; 0: a second */
     const struct upload_settings *to;      /* to which object store they go as well; NULL: none */
-    struct account               *account; /* of the whole run; NULL: nobody asks */
+    struct bill                  *bill;    /* of the whole run, its price set; NULL: it has its own */
+    bool                          fresh;   /* begin anew: what was carried before is removed */
 };
 
 /* Any of them but on_message may be NULL; called from the thread of supervise_run. */
@@ -37,7 +39,7 @@ struct supervise_listener {
      * none. Returns the one that this is; the text must stay. */
     struct str (*on_begin)(void *context, struct str run);
     void (*on_step)(void *context, i64 step, f64 loss); /* NaN: not known */
-    void (*on_eval)(void *context, f64 loss, f64 metric, bool target_reached);
+    void (*on_eval)(void *context, const struct stop_eval *e, f64 loss);
     void (*on_carried)(void *context, i64 step, i64 bytes);
     void (*on_interruption)(void *context, const char *kind, f64 notice_s, i64 step,
                             i64 saved_step);
@@ -46,7 +48,7 @@ struct supervise_listener {
 struct supervise_result {
     i64               starts;
     i64               carried, discarded; /* checkpoints */
-    f64               seconds, dollars; /* of all, waiting included; dollars NaN: no price known */
+    f64               seconds, dollars; /* of all starts of the run, waiting included; dollars NaN: no price known */
     f64               redone_s;         /* from the newest carried checkpoint to each death */
     f64               waited_s;         /* between a death and the next start */
     i64               step;             /* -1: none was seen */

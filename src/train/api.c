@@ -240,10 +240,10 @@ static void settings_of(struct frugal_run *run, const struct frugal_config *c)
     t->clip                = c->clip;
     t->lr                  = c->lr;
     t->muon_lr             = or_usual(c->muon_lr, 0.02);
-    t->muon_momentum       = 0.95;
     if (c->init) t->init = str_copy(&run->perm, str_of(c->init));
     if (c->freeze) t->freeze = str_copy(&run->perm, str_of(c->freeze));
-    t->batch      = c->batch;
+    t->init_strict = true;
+    t->batch       = c->batch;
     t->eval_batch = c->eval_batch;
     t->threads    = c->threads;
     run->lr       = c->lr;

@@ -1,14 +1,20 @@
 /* batch.c - how many samples are computed at once, and how many times a step.
  *
- * train.batch=auto needs no trial run: the plan of memory grows by the same bytes with every
- * sample, so two plans give the line, the budget a point on it, and another plan the proof. From
- * the largest batch that fits it then halves while a sample takes hardly longer by the machine's
- * rates: a batch beyond that costs memory, and learning, and gains nothing. */
+ * auto needs no trial run: the plan of memory grows by the same bytes with every sample, so two plans
+ * give the line, the budget a point on it, and another plan the proof. train.micro_batch=auto is the
+ * whole step, and only where that does not fit the largest part of it that does. train.batch=auto
+ * halves from the largest batch that fits while a sample takes hardly longer by the machine's rates: a
+ * batch beyond that costs memory, and learning, and gains nothing. */
 #include "train/train_int.h"
 #include <math.h>
 
-static const f64 pays = 1.02;        /* a sample may take so much longer in half the batch */
-enum { SAMPLE = 8, PLANS_MAX = 16 }; /* batch of the first plan; plans along the line */
+static const f64 pays = 1.02; /* a sample may take so much longer in half the batch */
+enum {
+    SAMPLE    = 8,  /* batch of the first plan */
+    PLANS_MAX = 16, /* along the line */
+    PARTS_MAX =
+        1024, /* micro-batches of a step that nobody asked for: beyond it the batch is a mistake */
+};
 
 struct plan {
     i64 bytes;
@@ -35,12 +41,23 @@ static enum status plan_for(struct chooser *c, i64 batch, struct plan *out, stru
     return st;
 }
 
+/* The largest divisor of at most `at_most`, in a bounded time: of a huge number one may be missed. */
+static i64 divisor(i64 of, i64 at_most)
+{
+    enum { TRIES = 1 << 20 };
+    i64 parts = of / at_most + (of % at_most != 0);
+    for (i64 k = parts; k - parts < TRIES && k <= of; k++)
+        if (of % k == 0) return of / k;
+    for (i64 d = MIN(at_most, TRIES); d > 1; d--)
+        if (of % d == 0) return d;
+    return 1;
+}
+
 /* The largest batch of at most `batch` that may be asked for: a divisor of the step. */
 static i64 allowed(const struct chooser *c, i64 batch)
 {
-    batch = MIN(batch, c->most);
-    while (c->total && batch > 1 && c->total % batch) batch--;
-    return MAX(batch, 1);
+    batch = MAX(MIN(batch, c->most), 1);
+    return c->total ? divisor(c->total, batch) : batch;
 }
 
 /* The largest batch that fits, within a sixty-fourth: along the line to where the budget lies, and
@@ -65,11 +82,12 @@ static enum status largest(struct chooser *c, i64 *fits, struct err *err)
     *fits = MAX(low, 1);
     if (!st && !low) st = plan_for(c, 1, &plan, err);
     if (st || plan.bytes <= budget || low) return st;
-    return err_set(err, STATUS_USAGE,
-                   "train.batch=auto: even one sample at a time needs %.3g GiB, and %.3g GiB are "
-                   "allowed: %sa smaller model or a shorter data.context fits",
-                   (f64)plan.bytes / 0x1p30, (f64)budget / 0x1p30,
-                   c->config.recompute.kind == RECOMPUTE_NONE ? "train.recompute=auto, " : "");
+    return err_set(
+        err, STATUS_USAGE,
+        "even one sample at a time needs %.3g GiB, and %.3g GiB are allowed: %sa smaller "
+        "model or a shorter data.context fits",
+        (f64)plan.bytes / 0x1p30, (f64)budget / 0x1p30,
+        c->config.recompute.kind == RECOMPUTE_NONE ? "train.recompute=auto, " : "");
 }
 
 /* Half of it, and half again, while that hardly costs time. */
@@ -86,65 +104,109 @@ static enum status smallest_that_pays(struct chooser *c, i64 *batch, struct err 
     return st;
 }
 
-static enum status choose(struct chooser *c, struct err *err)
+/* The largest that fits, in c->config.batch. */
+static enum status choose_largest(struct chooser *c, i64 *batch, struct err *err)
 {
-    struct session *s = c->s;
-    i64             fits;
-    if (s->backend->table->rate) s->backend->table->rate(s->backend, &s->target);
-    enum status st = largest(c, &fits, err);
+    enum status st = largest(c, batch, err);
     if (st && c->config.recompute.kind == RECOMPUTE_AUTO) { /* kept whole it does not fit */
         c->config.recompute.kind = RECOMPUTE_ALL;
-        st                       = largest(c, &fits, err);
+        st                       = largest(c, batch, err);
     }
-    i64  batch = st ? 0 : allowed(c, fits), most = batch;
-    bool rated = s->target.flops_s[DT_F32] > 0; /* else nobody knows what pays */
+    if (!st) *batch = allowed(c, *batch);
+    return st;
+}
+
+static void say_why(struct session *s, struct str why, const char *key)
+{
+    s->batch_reason = why;
+    if (s->settings->train.deterministic)
+        s->batch_reason =
+            str_fmt(s->perm,
+                    "%.*s; free memory and measured speed decide, so another start may "
+                    "choose another: %s=%lld repeats this run bit by bit",
+                    STR_ARG(why), key, (long long)s->config.batch);
+}
+
+/* train.batch=auto */
+static enum status choose_batch(struct chooser *c, struct err *err)
+{
+    struct session *s    = c->s;
+    i64             most = 0, batch;
+    if (s->backend->table->rate) s->backend->table->rate(s->backend, &s->target);
+    enum status st    = choose_largest(c, &most, err);
+    bool        rated = s->target.flops_s[DT_F32] > 0; /* else nobody knows what pays */
+    batch             = most;
     if (!st && rated) st = smallest_that_pays(c, &batch, err);
     if (st) return st;
     s->config.batch = batch;
-    struct str largest =
+    struct str why =
         str_fmt(s->perm, "the largest that fits %.3g GiB", (f64)s->target.memory_bytes / 0x1p30);
-    if (most == c->most) largest = c->total ? STR("a whole step") : STR("all samples there are");
-    s->batch_reason = largest;
+    if (most == c->most) why = STR("all samples there are");
     if (batch < most)
-        s->batch_reason = str_fmt(s->perm, "%lld, %.*s, would gain less than %.0f %% a sample",
-                                  (long long)most, STR_ARG(largest), 100 * (pays - 1));
+        why = str_fmt(s->perm, "%lld, %.*s, would gain less than %.0f %% a sample", (long long)most,
+                      STR_ARG(why), 100 * (pays - 1));
+    say_why(s, why, "train.batch");
     return STATUS_OK;
 }
 
 /* What was asked for, without looking at the machine. */
 static enum status check(const struct train_config *t, struct err *err)
 {
-    i64 total = t->batch_total, batch = t->batch, n = t->accumulate;
-    if (!total) return STATUS_OK;
-    if (n > 1 && (!batch || total % n || total / n != batch))
-        return err_set(
-            err, STATUS_USAGE,
-            "train.accumulate=%lld does not go with train.batch_total=%lld: leave it out, it "
-            "follows from train.batch",
-            (long long)n, (long long)total);
-    if (!batch || total % batch == 0) return STATUS_OK;
+    i64 batch = t->batch, micro = t->micro_batch;
+    if (!batch && micro)
+        return err_set(err, STATUS_USAGE,
+                       "train.batch=auto finds what is computed at once: leave out "
+                       "train.micro_batch=%lld, or say "
+                       "how many samples a step sees with train.batch",
+                       (long long)micro);
+    if (!micro || batch % micro == 0) return STATUS_OK;
+    i64 less = divisor(batch, MIN(micro, batch)),
+        more = batch / divisor(batch, MAX(batch / micro, 1));
     return err_set(err, STATUS_USAGE,
-                   "train.batch_total=%lld is no multiple of train.batch=%lld: %lld or %lld is, or "
-                   "train.batch=auto finds one that divides it",
-                   (long long)total, (long long)batch, (long long)MAX(total / batch, 1) * batch,
-                   (long long)(total / batch + 1) * batch);
+                   "train.micro_batch=%lld does not divide train.batch=%lld: %lld and %lld do",
+                   (long long)micro, (long long)batch, (long long)less, (long long)more);
+}
+
+/* A step never goes over the end of an epoch. */
+static void accumulate(struct session *s, i64 batch, i64 train)
+{
+    i64 n                = MAX(batch / s->config.batch, 1);
+    s->config.accumulate = MIN(n, train / s->config.batch + 1);
 }
 
 enum status batch_resolve(struct session *s, struct err *err)
 {
     const struct train_config *t     = &s->settings->train;
     i64                        train = dataset_count(s->data, SPLIT_TRAIN);
-    i64                        total = t->batch_total;
-    s->config.batch                  = MIN(t->batch, train);
-    enum status st                   = check(t, err);
-    if (!st && !t->batch) {
-        struct chooser c = { .s = s, .config = s->config, .total = total };
-        c.most           = total ? MIN(total, train) : train;
-        if (total) c.config.accumulate = 2; /* with the program that adds gradients */
-        st = choose(&c, err);
-    }
+    enum status                st    = check(t, err);
+    s->config.batch                  = MIN(t->micro_batch ? t->micro_batch : t->batch, train);
+    s->config.accumulate             = 1;
+    if (!st && !t->batch)
+        return choose_batch(&(struct chooser){ .s = s, .config = s->config, .most = train }, err);
+    if (!st && t->micro_batch) accumulate(s, t->batch, train);
+    return st;
+}
+
+enum status batch_shrink(struct session *s, struct err *err)
+{
+    const struct train_config *t     = &s->settings->train;
+    i64                        train = dataset_count(s->data, SPLIT_TRAIN), micro = 0;
+    struct chooser             c = { .s = s, .config = s->config, .total = t->batch };
+    if (!t->batch || t->micro_batch) return err_set(err, STATUS_NO, "as many as were asked for");
+    c.most              = MIN(t->noise_scale ? t->batch / 2 : t->batch, train);
+    c.config.accumulate = 2; /* with the program that adds gradients */
+    c.config.eval_batch = c.config.eval_batch_last = 0;
+    enum status st                                 = choose_largest(&c, &micro, err);
+    if (!st && micro >= s->config.batch)
+        st = err_set(err, STATUS_NO, "it is not what does not fit");
+    if (!st && c.most / micro > PARTS_MAX)
+        st = err_set(err, STATUS_NO, "a step would take for ever");
     if (st) return st;
-    i64 n                = total ? MAX(total / s->config.batch, 1) : t->accumulate;
-    s->config.accumulate = MIN(n, train / s->config.batch + 1); /* no step over epochs */
+    s->config.batch = micro;
+    accumulate(s, t->batch, train);
+    say_why(s,
+            str_fmt(s->perm, "the largest part of train.batch=%lld that fits %.3g GiB",
+                    (long long)t->batch, (f64)s->target.memory_bytes / 0x1p30),
+            "train.micro_batch");
     return STATUS_OK;
 }

@@ -7,7 +7,7 @@
 /* A program that does not exist costs nothing. */
 f64 session_flops(const struct session *s, enum program_id id)
 {
-    const struct program *p = s->set->programs[id];
+    const struct program *p = program_typical(s->set, id);
     return p ? program_cost(p, s->scratch).flops : 0;
 }
 
@@ -39,7 +39,7 @@ static void add_plain(struct session *s, struct lint_facts *f)
 
 static void add_naive(const struct session *s, struct lint_facts *f)
 {
-    const struct program *p = s->set->programs[PROGRAM_TRAIN];
+    const struct program *p = program_typical(s->set, PROGRAM_TRAIN);
     for (i32 i = p->instr_count - 1; i >= 0; i--) {
         if (!str_ends(p->instrs[i].kernel, STR("_naive"))) continue;
         f->naive_count++;
@@ -99,12 +99,12 @@ static f64 least_load_s(struct session *s, struct loader *loader)
 {
     enum { READY = 16, TURNS = 8, BATCHES = 8 }; /* READY: batches that may lie there already */
     static const i64 enough_ns = 200000000;
-    i64              least = INT64_MAX, start = s->os->now_ns(s->os), now = start;
+    i64              least = INT64_MAX, start = clock_now(s->clock), now = start;
     for (i32 i = 0; i < READY; i++) (void)loader_next(loader);
     for (i32 turn = 0; turn < TURNS && now - start < enough_ns; turn++) {
-        i64 begin = s->os->now_ns(s->os);
+        i64 begin = clock_now(s->clock);
         for (i32 i = 0; i < BATCHES; i++) (void)loader_next(loader);
-        now   = s->os->now_ns(s->os);
+        now   = clock_now(s->clock);
         least = MIN(least, now - begin);
     }
     return (f64)least * 1e-9 / BATCHES;
@@ -128,7 +128,7 @@ void facts_measure(struct session *s, struct loader *loader, struct lint_facts *
     if (!known) return;                      /* of what a step takes */
     if (loader_stats(loader).stages) return; /* what it can is found out while it runs */
     f->load_s    = least_load_s(s, loader);
-    f->compute_s = program_seconds(s->set->programs[PROGRAM_TRAIN], &s->target, s->scratch);
+    f->compute_s = program_seconds(program_typical(s->set, PROGRAM_TRAIN), &s->target, s->scratch);
     f->save_every_s =
         save_every_s(s->settings, MAX(f->load_s, f->compute_s) * (f64)MAX(s->config.accumulate, 1));
     add_low_speedup(s, f);

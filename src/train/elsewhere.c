@@ -1,18 +1,17 @@
 /* elsewhere.c - telling the uploader what is there, and the user what became of it. */
 #include "train/elsewhere.h"
 #include "run/notice.h"
-#include "train/resume.h"
+#include "train/restore.h"
 #include <math.h>
 #include <stdio.h>
 
-static const i64 patience_ns = (i64)600 * 1000000000; /* at the end of a run without a deadline */
 static const f64 behind_least_s = 30;
 static const f64 behind         = 2; /* intervals without a remote checkpoint */
 
-static void tell(struct elsewhere *e, enum train_checkpoint_kind kind, i64 step, const char *text)
+static void tell(struct elsewhere *e, enum checkpoint_kind kind, i64 step, const char *text)
 {
-    resume_tell(e->listener,
-                &(struct train_checkpoint){ .kind = kind, .step = step, .text = str_of(text) });
+    checkpoint_tell(e->listener,
+                &(struct event_checkpoint){ .what = kind, .step = step, .text = str_of(text) });
 }
 
 struct upload_settings train_upload_settings(struct os *os, const struct settings *settings)
@@ -22,18 +21,16 @@ struct upload_settings train_upload_settings(struct os *os, const struct setting
     enum cloud here = str_eq(cloud, STR("auto")) ? cloud_of_machine(os) : CLOUD_NONE;
     return (struct upload_settings){
         .where = { .to            = c->to,
-                   .endpoint      = c->endpoint,
-                   .region        = c->region,
-                   .style         = c->style,
                    .storage_class = c->storage_class,
                    .ask_aws       = here == CLOUD_AWS || str_eq(cloud, STR("aws")),
                    .ask_gcp       = here == CLOUD_GCP || str_eq(cloud, STR("gcp")) },
-        .keep  = c->keep_remote,
+        .keep   = c->keep,
+        .wait_s = c->upload_wait_s,
     };
 }
 
 enum status elsewhere_open(struct elsewhere *e, struct os *os, const struct settings *settings,
-                           const struct train_listener *listener, struct ckpt_store *store,
+                           const struct train_with *listener, struct ckpt_store *store,
                            struct arena *perm, i64 *attempt, struct err *err)
 {
     *e = (struct elsewhere){ .os = os, .listener = listener, .begin_ns = os->now_ns(os) };
@@ -103,9 +100,11 @@ enum status elsewhere_step(struct elsewhere *e, f64 interval_s, struct err *err)
     struct upload_state s = uploader_state(e->up);
     if (ckpt_order(e->told, s.newest) < 0) {
         e->told = s.newest;
-        resume_tell(e->listener, &(struct train_checkpoint){ .kind  = CHECKPOINT_UPLOADED,
-                                                             .step  = s.newest.step,
-                                                             .asked = s.sums });
+        checkpoint_tell(e->listener, &(struct event_checkpoint){ .what            = CHECKPOINT_UPLOADED,
+                                                             .step            = s.newest.step,
+                                                             .remote_puts     = s.sums.puts,
+                                                             .remote_gets     = s.sums.gets,
+                                                             .remote_bytes_in = s.sums.bytes_in });
     }
     if (s.failed.status && !e->told_failed)
         tell(e, CHECKPOINT_NOT_UPLOADED, s.newest.step, s.failed.text);
@@ -125,14 +124,18 @@ f64 elsewhere_needs_s(struct elsewhere *e, i64 bytes)
     return s.bytes_s > 0 ? (f64)(s.bytes_left + bytes) / s.bytes_s : 0;
 }
 
-enum status elsewhere_end(struct elsewhere *e, i64 deadline_ns, struct err *err)
+static void on_waiting(void *context, const char *sentence)
+{
+    struct elsewhere *e = context;
+    emit_note(e->listener->to, &(struct event_note){ str_of(sentence) });
+}
+
+enum status elsewhere_end(struct elsewhere *e, i64 deadline_ns, i64 (*until_ns)(void *context), void *context,
+                          struct err *err)
 {
     if (!e->up) return STATUS_OK;
-    i64  now_ns = e->os->now_ns(e->os), until = deadline_ns ? deadline_ns : now_ns + patience_ns;
-    bool in_time = elsewhere_needs_s(e, 0) * 1e9 <= (f64)(until - now_ns);
-    if (!in_time)
-        uploader_drop_waiting(e->up); /* what runs may be whole in time, and is worth more */
-    enum status st = uploader_wait_until(e->up, until, err);
+    uploader_listen(e->up, until_ns, context);
+    enum status st = uploader_wait_end(e->up, deadline_ns, on_waiting, e, err);
     if (!st) st = elsewhere_step(e, NAN, err);
     return st;
 }

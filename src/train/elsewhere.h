@@ -8,7 +8,7 @@
 struct elsewhere {
     struct os                   *os;
     struct uploader             *up; /* NULL: none */
-    const struct train_listener *listener;
+    const struct train_with *listener;
     i64                          begin_ns;
     struct ckpt_id               told; /* the newest that the user heard of */
     bool                         told_failed, told_behind, told_note;
@@ -16,7 +16,7 @@ struct elsewhere {
 
 /* Claims the number of this start: *attempt. */
 enum status elsewhere_open(struct elsewhere *e, struct os *os, const struct settings *settings,
-                           const struct train_listener *listener, struct ckpt_store *store,
+                           const struct train_with *listener, struct ckpt_store *store,
                            struct arena *perm, i64 *attempt, struct err *err);
 /* *brought: a newer one than `have` (attempt 0: none) is in the local store now. */
 enum status elsewhere_restore(struct elsewhere *e, struct ckpt_id have, struct arena *perm,
@@ -29,9 +29,10 @@ enum status elsewhere_step(struct elsewhere *e, f64 interval_s, struct err *err)
 f64         elsewhere_age_s(struct elsewhere *e); /* of the newest there; NaN: none */
 /* Seconds until one more of so many bytes would be there, by the rate of those before; 0: not known. */
 f64 elsewhere_needs_s(struct elsewhere *e, i64 bytes);
-/* Waits for what was offered, until the deadline (0: as long as it takes, within reason). NO: it is not
- * there, and the sentence says what is lost. */
-enum status elsewhere_end(struct elsewhere *e, i64 deadline_ns, struct err *err);
+/* Waits for what was offered, until the deadline (0: none, then for checkpoint.upload_wait_s), or until
+ * `until_ns` says, as for uploader_listen. NO: it is not there, and the sentence says how to bring it there. */
+enum status elsewhere_end(struct elsewhere *e, i64 deadline_ns, i64 (*until_ns)(void *context), void *context,
+                          struct err *err);
 void        elsewhere_figures(struct elsewhere *e, struct train_saving *to);
 void        elsewhere_close(struct elsewhere *e, bool ended);
 

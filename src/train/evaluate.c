@@ -23,15 +23,16 @@ static void add_scores(struct session *s, struct totals *t, const struct batch *
     }
 }
 
-static void run_batch(struct session *s, struct totals *t, const struct batch *b,
-                      struct arena scratch)
+static enum status run_batch(struct session *s, struct totals *t, const struct batch *b,
+                             struct arena scratch, struct err *err)
 {
-    const struct feeds *feeds = dataset_feeds(s->data);
-    f64                 loss, hits;
-    for (i32 f = 0; f < feeds->count; f++)
-        session_put(s, feeds->feed[f].name, b->data[f], b->count * type_bytes(feeds->feed[f].type));
     enum program_id id = b->count == s->config.eval_batch ? PROGRAM_EVAL : PROGRAM_EVAL_LAST;
-    s->backend->table->run(s->backend, s->set->programs[id]);
+    struct program *p;
+    f64             loss, hits;
+    enum status     st = session_program(s, id, session_rows(s, b), &p, err);
+    if (st) return st;
+    session_put_batch(s, id, b);
+    s->backend->table->run(s->backend, p);
     session_get_numbers(s, STR("loss"), &loss, 1);
     t->loss += loss;
     t->rows += b->count * model_rows(s->model);
@@ -40,12 +41,13 @@ static void run_batch(struct session *s, struct totals *t, const struct batch *b
         t->hits += hits;
     }
     if (t->scored) add_scores(s, t, b, scratch);
+    return STATUS_OK;
 }
 
 static void add_metric(struct train_eval *e, struct str name, f64 value)
 {
-    ASSERT(e->metric_count < TRAIN_METRICS_MAX);
-    e->metrics[e->metric_count++] = (struct train_metric){ name, value };
+    ASSERT(e->metric_count < EVENT_METRICS_MAX);
+    e->metrics[e->metric_count++] = (struct event_metric){ name, value };
 }
 
 struct str target_metric(const struct session *s)
@@ -77,15 +79,14 @@ static enum status open_eval_loader(struct session *s, struct err *err)
 
 enum status evaluate(struct session *s, struct train_eval *out, struct err *err)
 {
-    struct arena  scratch  = s->scratch;
-    struct totals t        = { 0 };
-    i64           begin_ns = s->os->now_ns(s->os);
+    struct arena  scratch = s->scratch;
+    struct totals t       = { 0 };
     if (session_has(s, STR("scores")))
         t.scored = NEW(&scratch, struct scored, dataset_count(s->data, SPLIT_EVAL));
     enum status st = open_eval_loader(s, err);
     for (bool ends = false; !st && !ends;) {
         struct batch *b = session_batch(s, s->eval_loader, out->step, &st, err);
-        if (b) run_batch(s, &t, b, scratch);
+        if (b) st = run_batch(s, &t, b, scratch, err);
         if (b) ends = b->ends_epoch;
         if (!st) st = session_check_signal(s, out->step, err);
     }
@@ -99,7 +100,6 @@ enum status evaluate(struct session *s, struct train_eval *out, struct err *err)
     f64 best = dataset_best_auc(s->data);
     if (!isnan(best)) add_metric(out, STR("best_auc"), best);
     out->target_reached = target_met(target_metric(s), s->settings->train.target, out);
-    out->eval_s         = (f64)(s->os->now_ns(s->os) - begin_ns) / 1e9;
     return STATUS_OK;
 }
 

@@ -9,6 +9,8 @@
 #include <math.h>
 #include <string.h>
 
+static const f64 spike = 8; /* standard deviations of the loss: docs/decisions/stopping.md */
+
 bool guard_copies(const struct persistent *t)
 {
     bool state = t->kind == VALUE_PARAM || t->kind == VALUE_STATE || t->kind == VALUE_BUFFER;
@@ -90,7 +92,7 @@ enum status guard_open(struct guard *g, struct session *s, i64 steps_max, struct
                                      .steps_max       = steps_max,
                                      .forecast        = c->forecast,
                                      .rollbacks       = c->rollbacks,
-                                     .spike           = c->spike };
+                                     .spike           = spike };
     *g                           = (struct guard){ .s = s, .lr_factor = 1 };
     stop_init(&g->stop, &p);
     enum status st = check(s, err);
@@ -150,6 +152,6 @@ void guard_result(const struct guard *g, i64 step, struct train_result *r)
     r->weights_step      = g->restored ? g->copy_step : step;
     r->stopped           = s->reason;
     r->saved_s           = stop_saved_s(s, step, r->seconds);
-    r->saved_dollars     = r->saved_s / 3600 * s->config.usd_hour;
+    r->saved_dollars     = bill_estimate_usd(s->config.usd_hour, r->saved_s);
     memcpy(r->why, s->text, sizeof r->why);
 }

@@ -21,7 +21,7 @@ static struct cost step_cost(const struct session *s)
     f64                          times[] = { 1, (f64)(MAX(s->config.accumulate, 1) - 1), 1 };
     struct cost                  sum     = { 0 };
     for (i64 i = 0; i < COUNT_OF(ids); i++) {
-        const struct program *p = s->set->programs[ids[i]];
+        const struct program *p = program_typical(s->set, ids[i]);
         struct cost           c = p ? program_cost(p, s->scratch) : (struct cost){ 0 };
         sum.flops += times[i] * c.flops;
         sum.bytes += times[i] * c.bytes;
@@ -76,13 +76,12 @@ static void add_loader(const struct session *s, const struct loader_stats *stats
     if (e->workers) e->worker_bytes = MAX(e->load.own_bytes - arena_bytes, 0) / (f64)e->workers;
 }
 
-struct evidence judge_end(struct session *s, struct lookout *l, const struct step_split *split,
-                          const struct saving *v, const struct loader_stats *loaded,
+struct evidence judge_end(struct session *s, struct lookout *l, const struct saving *v, const struct loader_stats *loaded,
                           struct judged_counts counts)
 {
     struct lookout_seen        seen = lookout_end(l);
     const struct train_config *t    = &s->settings->train;
-    struct evidence            e    = { .split      = *split,
+    struct evidence            e    = { .split      = clock_split(s->clock),
                                         .steps      = counts.steps,
                                         .batch      = s->config.batch,
                                         .accumulate = MAX(s->config.accumulate, 1),
@@ -96,7 +95,7 @@ struct evidence judge_end(struct session *s, struct lookout *l, const struct ste
                                         .threads    = s->target.bus_id.len ? 0 : s->target.threads,
                                         .load       = seen.load,
                                         .usage      = seen.usage };
-    e.split.ns[PART_input] -= counts.first_wait_ns;
+    e.split.ns[PART_fill] = 0; /* start-up, and no sign of slow data */
     add_rates(s, &e);
     add_loader(s, loaded, &e);
     return e;

@@ -106,7 +106,7 @@ static struct str check_memory_nearly_full(const struct lint_facts *f, struct ar
     if (meant || !f->memory_bytes || (f64)f->train_bytes <= 0.9 * (f64)f->memory_bytes) return fine;
     return str_fmt(perm,
                    "the run takes %.3g of %.3g GiB, and the data's cache and checkpoints need some too: "
-                   "train.recompute=auto, or half of train.batch with twice train.accumulate",
+                   "train.recompute=auto, or a train.micro_batch of half the samples",
                    gib(f->train_bytes), gib(f->memory_bytes));
 }
 
@@ -204,20 +204,11 @@ static struct str check_decay_in_adam(const struct lint_facts *f, struct arena *
         t->decay);
 }
 
-static struct str check_nesterov_without_sgd(const struct lint_facts *f, struct arena *perm)
-{
-    const struct train_config *t = train_of(f);
-    if (!t->nesterov || str_eq(f->optimiser, STR("sgd"))) return fine;
-    return str_fmt(perm,
-                   "train.nesterov does nothing with %.*s: train.optimiser=sgd, or leave it out",
-                   STR_ARG(f->optimiser));
-}
-
 /* --- data and evaluation --- */
 
 static struct str check_batch_larger_than_data(const struct lint_facts *f, struct arena *perm)
 {
-    i64 asked = MAX(train_of(f)->batch, train_of(f)->batch_total);
+    i64 asked = train_of(f)->batch;
     if (asked <= f->train_samples) return fine;
     return str_fmt(perm,
                    "a step of %lld samples, and there are %lld: every step sees all of them. "

@@ -3,9 +3,15 @@
 #include "train/train_int.h"
 #include <math.h>
 
+static i64 loop_ns(struct session *s)
+{
+    struct step_split split = clock_split(s->clock);
+    return split_sum(&split);
+}
+
 struct meter meter_begin(struct session *s)
 {
-    struct meter m = { .begin_ns = s->os->now_ns(s->os) };
+    struct meter m = { .begin_ns = loop_ns(s) };
     if (!s->target.bus_id.len || nvml_open(s->perm, &m.nvml, NULL)) return m;
     m.device = nvml_device_at(m.nvml, s->target.bus_id, s->scratch);
     if (!m.device) return m;
@@ -20,7 +26,7 @@ struct train_power meter_end(struct meter *m, struct session *s)
     if (m->device) {
         f64 joules    = nvml_energy_j(m->nvml, m->device) - m->begin_j;
         p.energy_wh   = joules / 3600;
-        p.watts       = joules / ((f64)(s->os->now_ns(s->os) - m->begin_ns) / 1e9);
+        p.watts       = joules / ((f64)(loop_ns(s) - m->begin_ns) / 1e9);
         p.sm_activity = nvml_activity_end(m->nvml, m->device);
     }
     if (m->nvml) nvml_close(m->nvml);

@@ -22,12 +22,23 @@ enum optimiser_kind optimiser_of(struct str name)
     return OPTIMISER_ADAMW;
 }
 
+enum tables_kind tables_of(struct str word)
+{
+    static const char *const words[] = { [TABLES_AUTO] = "auto", [TABLES_DENSE] = "dense", [TABLES_SGD] = "sgd",
+                                         [TABLES_ADAGRAD] = "adagrad", [TABLES_ADAM] = "adam" };
+    for (i64 i = 0; i < COUNT_OF(words); i++)
+        if (str_eq(word, str_of(words[i]))) return (enum tables_kind)i;
+    return TABLES_AUTO;
+}
+
 struct str optimiser_name(enum optimiser_kind kind)
 {
     for (i32 i = 0; i < COUNT_OF(kinds); i++)
         if (kinds[i].kind == kind) return str_of(kinds[i].name);
     return STR("");
 }
+
+static const f64 share_max = 0.15; /* of a step's work that auto lets muon be: docs/decisions/recipes.md */
 
 static bool has_op(const struct program *p, i32 op)
 {
@@ -55,7 +66,7 @@ enum status optimiser_resolve(struct session *s, struct err *err)
     const struct program      *u     = s->set->programs[PROGRAM_UPDATE];
     bool                       asked = str_eq(t->optimiser, STR("muon"));
     s->muon_share                    = 0;
-    if (s->config.optimiser != OPTIMISER_MUON || !u) return STATUS_OK;
+    if (s->config.optimiser != OPTIMISER_MUON || !u || s->settings->optimiser_chosen.len) return STATUS_OK;
     if (!has_op(u, OP_MUON)) {
         s->optimiser_reason = STR("the model has no matrix between two others for muon");
         if (!asked) return s->config.optimiser = OPTIMISER_ADAMW, STATUS_OK;
@@ -65,18 +76,18 @@ enum status optimiser_resolve(struct session *s, struct err *err)
     }
     f64 update = session_flops(s, PROGRAM_UPDATE);
     f64 batch  = MAX(session_flops(s, PROGRAM_TRAIN), session_flops(s, PROGRAM_TRAIN_LAST));
-    i64 count = MAX(s->config.accumulate, 1), more = accumulate_for(update, batch, t->muon_share);
+    i64 count = MAX(s->config.accumulate, 1), more = accumulate_for(update, batch, share_max);
     s->muon_share = muon_share(update, batch, count);
-    if (asked || s->muon_share <= t->muon_share) {
+    if (asked || s->muon_share <= share_max) {
         s->optimiser_reason =
             str_fmt(s->perm, "Newton-Schulz is %.1f %% of a step's work", 100 * s->muon_share);
         return STATUS_OK;
     }
     s->optimiser_reason = str_fmt(
         s->perm,
-        "muon would be %.1f %% of a step's work, more than train.muon_share=%g; with "
-        "train.accumulate=%lld it is %.1f %%",
-        100 * s->muon_share, t->muon_share, (long long)more, 100 * muon_share(update, batch, more));
+        "muon would be %.1f %% of a step's work, more than %.0f %%; with train.batch=%lld it is %.1f %%",
+        100 * s->muon_share, 100 * share_max, (long long)(more * s->config.batch),
+        100 * muon_share(update, batch, more));
     s->config.optimiser = OPTIMISER_ADAMW;
     return STATUS_OK;
 }

@@ -15,9 +15,13 @@ enum status plan_of(struct session *s, const struct compile_config *config, stru
     *out                = (struct run_plan){ 0 };
     enum status st = compile(&perm, &target, config, model_build, s->model, &set, scratch, err);
     for (i32 id = 0; !st && id < PROGRAM_COUNT; id++) {
-        const struct program *p = set->programs[id];
+        struct program *p = set->programs[id];
         if (!p) continue;
-        out->bytes[id]   = p->bytes;
+        out->bytes[id] = p->bytes;
+        if (p->rows && set->row_share > 0)
+            st = compile_rows(&perm, set, (enum program_id)id,
+                              (i64)((f64)p->rows * set->row_share + 0.5), &p, scratch, err);
+        if (st) break;
         out->flops[id]   = program_cost(p, scratch).flops;
         out->seconds[id] = begin_s * p->instr_count + program_seconds(p, &target, scratch);
     }

@@ -17,28 +17,45 @@ struct saver {
     pthread_t       thread;
     pthread_mutex_t lock;
     pthread_cond_t  changed;
-    bool            awake, busy, copying, stop, told; /* told: `saved` was taken */
+    bool            awake, busy, copying, pruning, stop, told; /* told: `saved` was taken */
+    atomic_bool     hurried; /* no reading back for pruning any more */
     struct saved    saved;
 };
 
 static i64 now_ns(const struct saver *s) { return s->config.os->now_ns(s->config.os); }
 
-static void save(struct saver *s)
+static i64 bytes_of(const struct ckpt_part *parts, i64 count)
 {
-    struct arena         perm = s->memory, scratch = arena_part(&perm, MEMORY_BYTES / 2);
-    struct ckpt_manifest m   = s->manifest;
-    struct saved         out = { 0 };
-    enum status          st =
-        ckpt_write(s->config.store, &m, s->parts, s->part_count, &perm, scratch, &out.err);
-    out.err.status = st;
-    out.id         = m.id;
-    out.persist_s  = (f64)(now_ns(s) - s->begin_ns) * 1e-9;
-    if (!st) {
-        out.bytes = ckpt_bytes(&m);
-        if (s->config.saved) s->config.saved(s->config.context, s->config.store, &m);
-        ckpt_prune(s->config.store, s->config.keep, scratch, NULL); /* what stays is no harm */
+    i64 bytes = 0;
+    for (i64 i = 0; i < count; i++) {
+        bytes += parts[i].whole.len;
+        for (i64 t = 0; t < parts[i].count && !parts[i].whole.len; t++)
+            bytes += parts[i].tensors[t].bytes.len;
     }
-    s->saved = out;
+    return bytes;
+}
+
+/* Where the disk cannot take it, older ones make room, as long as a newer one is whole. */
+static enum status write_in_room(struct saver *s, struct ckpt_manifest *m, struct arena *perm,
+                                 struct arena scratch, struct saved *out)
+{
+    struct ckpt_store *store = s->config.store;
+    struct str         path  = ckpt_store_path(store, &scratch, m->id);
+    struct ckpt_id     went;
+    i64                bytes = bytes_of(s->parts, s->part_count);
+    for (;;) {
+        i64 room = os_disk_free_bytes(path);
+        if (room < 0 || room > bytes || ckpt_free_oldest(store, scratch, &went, NULL)) break;
+        out->freed++;
+    }
+    for (;;) { /* a quota is seen by the write alone */
+        struct arena turn = *perm;
+        enum status  st = ckpt_write(store, m, s->parts, s->part_count, &turn, scratch, &out->err);
+        if (!st) *perm = turn;
+        if (!st || out->err.cause != CAUSE_FULL) return st;
+        if (ckpt_free_oldest(store, scratch, &went, NULL)) return st;
+        out->freed++;
+    }
 }
 
 /* Sets the flag for all to see. */
@@ -48,6 +65,27 @@ static void change(struct saver *s, bool *flag, bool to)
     *flag = to;
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
+}
+
+static void save(struct saver *s)
+{
+    struct arena         perm = s->memory, scratch = arena_part(&perm, MEMORY_BYTES / 2);
+    struct ckpt_manifest m   = s->manifest;
+    struct saved         out = { 0 };
+    enum status          st  = write_in_room(s, &m, &perm, scratch, &out);
+    if (!st) out.err = (struct err){ 0 };
+    out.err.status = st;
+    out.id         = m.id;
+    out.persist_s  = (f64)(now_ns(s) - s->begin_ns) * 1e-9;
+    if (!st) {
+        out.bytes = ckpt_bytes(&m);
+        if (s->config.saved) s->config.saved(s->config.context, s->config.store, &m);
+        change(s, &s->pruning, true);
+        /* What stays is no harm, and may go after the next save. */
+        ckpt_prune_unless(s->config.store, s->config.keep, &s->hurried, scratch, NULL);
+        change(s, &s->pruning, false);
+    }
+    s->saved = out;
 }
 
 /* Until it is set, or we are to stop; returns it. */
@@ -96,8 +134,11 @@ enum status saver_open(const struct saver_config *c, struct arena *perm, struct 
     return st;
 }
 
+void saver_hurry(struct saver *s) { atomic_store(&s->hurried, true); }
+
 void saver_close(struct saver *s)
 {
+    saver_hurry(s);
     change(s, &s->stop, true);
     pthread_join(s->thread, NULL);
     pthread_cond_destroy(&s->changed);
@@ -113,6 +154,14 @@ bool saver_idle(struct saver *s)
     bool idle = !s->busy;
     pthread_mutex_unlock(&s->lock);
     return idle;
+}
+
+bool saver_writes(struct saver *s)
+{
+    pthread_mutex_lock(&s->lock);
+    bool writes = s->busy && !s->pruning && !s->told;
+    pthread_mutex_unlock(&s->lock);
+    return writes;
 }
 
 bool saver_wait(struct saver *s, i64 limit_ns)

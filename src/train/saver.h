@@ -24,6 +24,7 @@ struct saved { /* what became of one */
     struct ckpt_id id;
     i64            bytes;
     f64            persist_s; /* from saver_begin to the disk */
+    i64            freed;     /* older ones that were deleted because the disk is full */
     struct err     err;       /* status OK: it is there */
 };
 
@@ -31,10 +32,14 @@ struct saver;
 
 enum status saver_open(const struct saver_config *c, struct arena *perm, struct saver **out,
                        struct err *err);
-void        saver_close(struct saver *s); /* finishes what was begun */
+/* Finishes what was begun, but gives up reading back for pruning. */
+void        saver_close(struct saver *s);
+/* The run must end soon: older checkpoints that cannot go without reading one back stay. */
+void        saver_hurry(struct saver *s);
 /* Has the thread prepare, if it has not begun to; it is not idle before. */
 void        saver_prepare(struct saver *s);
 bool        saver_idle(struct saver *s);
+bool        saver_writes(struct saver *s); /* one is on its way to the disk; not so while it only prunes */
 bool        saver_wait(struct saver *s, i64 limit_ns); /* until idle; false: not within the limit */
 /* When idle. `m` as for ckpt_write. */
 void saver_begin(struct saver *s, const struct ckpt_manifest *m, const struct ckpt_part *parts,

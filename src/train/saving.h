@@ -3,17 +3,18 @@
 #ifndef TRAIN_SAVING_H
 #define TRAIN_SAVING_H
 #include "train/cadence.h"
-#include "train/resume.h"
+#include "train/restore.h"
 #include "train/saver.h"
 
 struct saving {
-    struct resume        resume;
+    struct restore      *from; /* its store and run */
     struct snapshot      snapshot;
     struct saver        *saver; /* NULL: no checkpoints */
     struct session      *s;
     struct run_state    *at;
     struct guard        *guard;
-    struct str           text; /* of resume.c, for every manifest */
+    struct str           text; /* of identity.c, for every manifest */
+    i64                  text_prepared; /* programs that were, when it was written */
     struct cadence       cadence;
     struct cadence_facts facts;
     f64                  told_s;               /* interval that the user was told last */
@@ -21,6 +22,10 @@ struct saving {
     i64                  age_begin_ns;         /* the machine's start, on our clock */
     i64                  taken_ns, taken_step; /* of the newest snapshot, or of the start */
     bool                 late;                 /* the one due now has been counted as late */
+    struct err           lost;                 /* why nothing can be saved any more; OK: it can */
+    bool                 told_full;            /* that the disk is, and fewer are kept */
+    i64                  deadline_ns, heard_ns; /* of the process, and when we first heard of it; 0: none */
+    bool                 interrupted;          /* before it came to its end */
     /* what the newest one takes */
     f64                 blocked_s, held_s;       /* after the step; before the next update */
     bool                beside;                  /* it was being written when the last step ended */
@@ -29,21 +34,33 @@ struct saving {
     struct train_saving figures;
 };
 
-/* In the order of a run. `settings` of ->resume are the run's from then on. */
-enum status saving_open(struct saving *v, struct os *os, const struct settings *settings,
-                        const struct train_listener *listener, struct arena *perm, struct err *err);
-enum status saving_plan(struct saving *v, struct session *s, struct guard *g, struct run_state *at,
-                        struct err *err); /* compiled, nothing allocated; *at says where to start */
-enum status saving_start(struct saving *v,
-                         struct err    *err); /* weights are set: puts the state back */
+/* In the order of a run. */
+enum status saving_init(struct saving *v, const struct settings *settings, struct err *err);
+enum status saving_plan(struct saving *v, struct restore *from, struct session *s, struct guard *g,
+                        struct run_state *at, struct err *err); /* compiled, nothing allocated */
+enum status saving_start(struct saving *v, struct err *err);    /* tensors are restored */
 /* Is a copy being made of what an update changes? It must wait. */
 bool saving_copies(struct saving *v);
 void saving_wait_copied(struct saving *v);
 /* After each step, evaluation included. INTERRUPTED: a later start of the run has taken over. */
 enum status saving_step(struct saving *v, i64 step_ns, struct err *err);
+/* Until when, of a process that is killed at a deadline (0: never), the last checkpoint must be safe; and how
+ * much of a notice is left for it. */
+i64 saving_until_ns(struct saving *v, i64 deadline_ns);
+i64 saving_usable_ns(const struct saving *v, i64 notice_ns);
+/* Will the last save be safe by then if it begins in so many seconds, and after the one that is being written? */
+bool saving_fits(struct saving *v, f64 before_s, i64 until_ns);
+/* Seconds that the last save will take, by the one before; 0: nothing is saved, or nobody knows. */
+f64 saving_needs_s(struct saving *v);
 /* The run ends (so_far OK) or is interrupted; the last state is on the disk, and elsewhere, when it
- * returns. */
+ * returns. INTERRUPTED: its uploads were, by a signal or a notice. */
 enum status saving_end(struct saving *v, enum status so_far, struct err *err);
 void        saving_close(struct saving *v);
+
+/* Shared by saving.c and last_save.c only. */
+void saving_tell(struct saving *v, const struct event_checkpoint *e);
+void saving_take(struct saving *v);   /* a snapshot of now, and the saver begins */
+void saving_settle(struct saving *v); /* what became of the last one */
+f64  saving_safe_s(struct saving *v); /* from a snapshot until it outlives the machine, by the last; NaN: not known */
 
 #endif

@@ -1,11 +1,9 @@
 /* session.c - opening a run: data, model, backend, programs; then its memory. */
 #include "backend/cuda/cuda.h"
 #include "base/pool.h"
-#include "store/reach.h"
+#include "remote/files.h"
 #include "train/elsewhere.h"
 #include "train/train_int.h"
-#include <stdio.h>
-#include <string.h>
 
 enum { SCRATCH_RESERVE_GIB = 64 }; /* address space only: pages are taken when touched */
 
@@ -21,9 +19,9 @@ void train_batches(const struct train_config *t, i64 train_samples, i64 eval_sam
 
 static struct recompute_config recompute_of(const struct train_config *t)
 {
-    struct recompute_config c = { .every = t->recompute_every };
+    struct recompute_config c = { .every = 0 };
     if (str_eq(t->recompute, STR("all"))) c.kind = RECOMPUTE_ALL;
-    if (str_eq(t->recompute, STR("every"))) c.kind = RECOMPUTE_EVERY;
+    if (str_i64(t->recompute, &c.every)) c.kind = RECOMPUTE_EVERY;
     if (str_eq(t->recompute, STR("auto"))) c.kind = RECOMPUTE_AUTO;
     return c;
 }
@@ -40,46 +38,53 @@ static enum status fuse_of(const struct train_config *t, u32 *bits, struct err *
     return STATUS_OK;
 }
 
-static struct compile_config config_of(const struct train_config *t)
+/* Of fp16's loss scale, as PyTorch's GradScaler has them. */
+static const f64 scale_growth = 2, scale_backoff = 0.5;
+static const i64 scale_every = 2000; /* good steps until it grows */
+
+static struct compile_config config_of(const struct settings *settings)
 {
-    bool match = str_eq(t->muon_scale, STR("match_rms_adamw"));
-    return (struct compile_config){ .optimiser  = optimiser_of(t->optimiser),
+    const struct train_config *t    = &settings->train;
+    struct str                 kept = settings->optimiser_chosen;
+    return (struct compile_config){ .optimiser  = optimiser_of(kept.len ? kept : t->optimiser),
+                                    .tables     = tables_of(t->tables),
                                     .eps        = t->eps,
                                     .decay      = t->decay,
                                     .nesterov   = t->nesterov,
-                                    .muon_scale = match ? MUON_MATCH_RMS_ADAMW : MUON_ORIGINAL,
                                     .clip       = t->clip,
                                     .freeze     = t->freeze,
                                     .wide_sums  = t->wide_sums,
                                     .stochastic = t->stochastic_rounding,
-                                    .scaling    = { t->loss_scale, t->loss_scale_growth,
-                                                    t->loss_scale_backoff, t->loss_scale_every },
+                                    .scaling    = { t->loss_scale, scale_growth, scale_backoff,
+                                                    scale_every },
                                     .recompute  = recompute_of(t),
-                                    .square     = t->noise_scale,
-                                    .accumulate = t->accumulate };
+                                    .square     = t->noise_scale };
 }
 
-/* Data elsewhere are reached by what the store can do, with the environment's credentials. */
-static void open_far(struct session *s)
+/* Remote data are read with the credentials of the environment. */
+static enum status open_data(struct session *s, struct err *err)
 {
-    struct s3_settings how = train_upload_settings(s->os, s->settings).where;
-    struct os         *os  = NEW(s->perm, struct os, 1);
-    *os                    = *s->os;
-    os->far = s->far = reach_open(s->os, NULL,
-                                  &(struct s3_settings){ .ask_aws = how.ask_aws,
-                                                         .ask_gcp = how.ask_gcp }, s->perm);
-    s->os = os;
+    struct s3_settings  how    = train_upload_settings(s->os, s->settings).where;
+    struct data_config *config = NEW(s->perm, struct data_config, 1);
+    *config                    = s->settings->data;
+    if (data_is_remote(config))
+        config->remote = s->remote = remote_files_open(
+            s->os, NULL, &(struct s3_settings){ .ask_aws = how.ask_aws, .ask_gcp = how.ask_gcp },
+            s->perm);
+    return dataset_open(s->os, config, s->perm, &s->data, err);
 }
 
 static enum status begin(struct session *s, struct os *os, const struct settings *settings,
                          struct arena *perm, struct err *err)
 {
-    *s         = (struct session){ .os = os, .settings = settings, .perm = perm };
-    if (data_is_far(&settings->data) && !os->far) open_far(s);
-    s->config  = config_of(&settings->train);
+    *s         = (struct session){ .os = os, .settings = settings, .perm = perm, .clock = clock_new(perm, os) };
+    s->config  = config_of(settings);
+    s->config.keep_passes = settings->keep_passes;
     s->scratch = arena_open((i64)SCRATCH_RESERVE_GIB << 30);
-    if (s->scratch.begin) return fuse_of(&settings->train, &s->config.fuse, err);
-    return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
+    struct warmup warmup;
+    if (!s->scratch.begin) return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
+    enum status st = warmup_parse(settings->train.warmup, &warmup, err);
+    return st ? st : fuse_of(&settings->train, &s->config.fuse, err);
 }
 
 /* train.device auto: the GPU if there is one that answers, else the processor. */
@@ -141,12 +146,25 @@ static enum status split_step(struct session *s, struct err *err)
     if (s->config.batch % 2)
         return err_set(err, STATUS_USAGE,
                        "train.noise_scale=true computes a step in two halves, and train.batch=%lld "
-                       "has none: an even one has, or train.accumulate=2",
+                       "has none: an even one has",
                        (long long)s->config.batch);
     s->config.batch /= 2;
     s->config.accumulate = 2;
     s->batch_reason      = STR("half a step, to measure the noise of gradients");
     return STATUS_OK;
+}
+
+/* The program for a batch of average length, which is what figures and prices are of. */
+static enum status compile_typical(struct session *s, struct err *err)
+{
+    enum status st = STATUS_OK;
+    for (i32 id = 0; !st && id < PROGRAM_COUNT; id++) {
+        struct program *p = s->set->programs[id];
+        if (!p || !p->rows || s->config.row_share <= 0) continue;
+        i64 rows = (i64)((f64)p->rows * s->config.row_share + 0.5);
+        st = compile_holding(s->perm, s->set, (enum program_id)id, rows, &p, s->scratch, err);
+    }
+    return st;
 }
 
 /* Twice where train.optimiser=auto turns out to be another than the first program assumed. */
@@ -156,40 +174,108 @@ static enum status compile_here(struct session *s, graph_builder *build, void *c
     enum optimiser_kind first = s->config.optimiser;
     enum status         st =
         compile(s->perm, &s->target, &s->config, build, context, &s->set, s->scratch, err);
+    if (!st) st = compile_typical(s, err);
     if (!st) st = optimiser_resolve(s, err);
-    if (!st && s->config.optimiser != first)
-        st = compile(s->perm, &s->target, &s->config, build, context, &s->set, s->scratch, err);
-    return st;
+    if (st || s->config.optimiser == first) return st;
+    st = compile(s->perm, &s->target, &s->config, build, context, &s->set, s->scratch, err);
+    return st ? st : compile_typical(s, err);
 }
 
-/* Seconds since *from, which becomes now. */
-static f64 lap(struct session *s, i64 *from)
+/* Rows that no padding is in, of `count` samples; 0: the data has no lengths. */
+static i64 rows_of(const struct session *s, const i32 *lens, i64 count)
 {
-    i64 begun = *from;
-    *from     = s->os->now_ns(s->os);
-    return (f64)(*from - begun) * 1e-9;
+    const struct feed *x = feeds_find(dataset_feeds(s->data), STR("x"));
+    i64                rows = 0;
+    for (i64 i = 0; i < count && x; i++)
+        rows += MAX(1, MIN(lens[i], x->type.shape.dim[0])); /* as the op `pack` counts them */
+    return rows;
+}
+
+static i32 lens_feed(const struct session *s)
+{
+    const struct feeds *feeds = dataset_feeds(s->data);
+    for (i32 f = 0; f < feeds->count; f++)
+        if (str_eq(feeds->feed[f].name, STR("lens"))) return f;
+    return -1;
+}
+
+i64 session_rows(const struct session *s, const struct batch *b)
+{
+    i32 lens = lens_feed(s);
+    return lens < 0 ? 0 : rows_of(s, b->data[lens], b->count);
+}
+
+/* By a few samples from all over the data. */
+static f64 row_share(const struct session *s)
+{
+    enum { LOOKED_AT = 256 };
+    struct arena        scratch = s->scratch;
+    const struct feeds *feeds   = dataset_feeds(s->data);
+    const struct feed  *x       = feeds_find(feeds, STR("x"));
+    i64                 count   = MIN(LOOKED_AT, dataset_count(s->data, SPLIT_TRAIN));
+    i64                 index[LOOKED_AT];
+    void               *to[FEEDS_MAX];
+    if (lens_feed(s) < 0 || !x || x->type.shape.rank != 1 || !count) return 0;
+    for (i64 i = 0; i < count; i++) index[i] = i * (dataset_count(s->data, SPLIT_TRAIN) / count);
+    for (i32 f = 0; f < feeds->count; f++)
+        to[f] = NEW(&scratch, u8, count * type_bytes(feeds->feed[f].type));
+    dataset_fetch(s->data, SPLIT_TRAIN, index, count, to);
+    return (f64)rows_of(s, to[lens_feed(s)], count) / (f64)(count * x->type.shape.dim[0]);
+}
+
+enum status session_program(struct session *s, enum program_id id, i64 rows, struct program **out,
+                            struct err *err)
+{
+    enum status st = compile_holding(s->perm, s->set, id, rows, out, s->scratch, err);
+    if (st || (*out)->prepared) return st;
+    s->prepared++;
+    return s->backend->table->prepare(s->backend, *out, s->perm, err);
+}
+
+static enum status compile_batches(struct session *s, struct err *err)
+{
+    train_batches(&s->settings->train, dataset_count(s->data, SPLIT_TRAIN), dataset_count(s->data, SPLIT_EVAL),
+                  &s->config);
+    return compile_here(s, model_build, s->model, err);
+}
+
+/* Again with smaller micro-batches where the step does not fit at once and nobody said that it must. */
+static enum status compile_to_fit(struct session *s, struct err *err)
+{
+    struct compile_config asked = s->config;
+    struct err            why   = { 0 };
+    enum status           st    = compile_batches(s, err);
+    if (st != STATUS_USAGE || batch_shrink(s, &why)) return st;
+    s->config.optimiser = asked.optimiser; /* as auto begins */
+    return compile_batches(s, err);
+}
+
+enum status session_open_timed(struct session *s, struct clock *clock, struct os *os, const struct settings *settings,
+                               struct arena *perm, struct err *err)
+{
+    enum status st = begin(s, os, settings, perm, err);
+    if (clock) s->clock = clock;
+    clock_enter(clock, PART_start_data);
+    if (!st) st = open_data(s, err);
+    clock_enter(clock, PART_start_device);
+    if (!st && !dataset_count(s->data, SPLIT_TRAIN))
+        st = err_set(err, STATUS_USAGE, "the data set has no training samples");
+    if (!st) st = model_new(perm, &settings->model, dataset_feeds(s->data), &s->model, err);
+    if (!st) s->config.row_share = row_share(s);
+    if (!st) st = open_backend(s, err);
+    clock_enter(clock, PART_start_compile);
+    if (!st) st = batch_resolve(s, err);
+    if (!st && settings->train.noise_scale) st = split_step(s, err);
+    if (st) return st;
+    st = compile_to_fit(s, err);
+    clock_enter(clock, PART_start);
+    return st ? st : weights_check(s, err);
 }
 
 enum status session_open(struct session *s, struct os *os, const struct settings *settings,
                          struct arena *perm, struct err *err)
 {
-    i64         from = os->now_ns(os);
-    enum status st   = begin(s, os, settings, perm, err);
-    if (!st) st = dataset_open(s->os, &settings->data, perm, &s->data, err);
-    s->startup.data = lap(s, &from);
-    if (!st && !dataset_count(s->data, SPLIT_TRAIN))
-        st = err_set(err, STATUS_USAGE, "the data set has no training samples");
-    if (!st) st = model_new(perm, &settings->model, dataset_feeds(s->data), &s->model, err);
-    if (!st) st = open_backend(s, err);
-    s->startup.device = lap(s, &from);
-    if (!st) st = batch_resolve(s, err);
-    if (!st && settings->train.noise_scale) st = split_step(s, err);
-    if (st) return st;
-    train_batches(&settings->train, dataset_count(s->data, SPLIT_TRAIN),
-                  dataset_count(s->data, SPLIT_EVAL), &s->config);
-    st                 = compile_here(s, model_build, s->model, err);
-    s->startup.compile = lap(s, &from);
-    return st ? st : weights_check(s, err);
+    return session_open_timed(s, NULL, os, settings, perm, err);
 }
 
 enum status train_outline(struct os *os, const struct settings *settings, struct arena *perm,
@@ -198,18 +284,19 @@ enum status train_outline(struct os *os, const struct settings *settings, struct
     const struct train_config *t = &settings->train;
     struct session             s;
     enum status                st = begin(&s, os, settings, perm, err);
-    if (!st) st = dataset_open(s.os, &settings->data, perm, &s.data, err);
+    if (!st) st = open_data(&s, err);
     if (!st) st = model_new(perm, &settings->model, dataset_feeds(s.data), &s.model, err);
     if (!st) {
-        s.config.batch      = t->batch_total ? t->batch_total : MAX(t->batch, 1);
-        s.config.accumulate = t->batch_total ? 1 : MAX(t->accumulate, 1);
+        s.config.batch      = MAX(t->batch, 1);
+        s.config.accumulate = 1;
+        s.config.row_share  = row_share(&s);
         struct limits l     = session_limits(&s);
         *out                = (struct train_outline){ .config      = s.config,
                                                       .model       = s.model,
                                                       .batch_total = session_step_samples(&s),
                                                       .steps       = l.steps,
                                                       .epoch_steps = l.epoch_steps };
-        if (!t->batch && !t->batch_total) out->batch_total = 0;
+        if (!t->batch) out->batch_total = 0;
         out->train_samples = dataset_count(s.data, SPLIT_TRAIN);
         out->eval_samples  = dataset_count(s.data, SPLIT_EVAL);
         out->tokens        = model_rows(s.model) > 1 ? model_rows(s.model) : 0;
@@ -224,49 +311,26 @@ enum status session_build(struct session *s, struct os *os, const struct setting
     enum status st = begin(s, os, settings, perm, err);
     if (!st) st = open_backend(s, err);
     if (st) return st;
-    s->config.batch      = settings->train.batch;
+    i64 batch = settings->train.batch, micro = settings->train.micro_batch;
+    s->config.batch      = micro ? micro : batch;
+    s->config.accumulate = micro ? batch / micro : 1;
     s->config.eval_batch = settings->train.eval_batch;
     return compile_here(s, build, context, err);
 }
 
-i64 session_epoch_samples(const struct session *s)
-{
-    i64 count = dataset_count(s->data, SPLIT_TRAIN);
-    return s->settings->train.drop_last ? count - count % s->config.batch : count;
-}
-
-i64 session_step_samples(const struct session *s)
-{
-    return s->config.batch * MAX(s->config.accumulate, 1);
-}
-
-struct limits session_limits(const struct session *s)
-{
-    const struct train_config *c     = &s->settings->train;
-    i64                        whole = session_step_samples(s);
-    i64                        each  = MAX((session_epoch_samples(s) + whole - 1) / whole, 1);
-    struct limits              l     = { .epochs = c->epochs, .epoch_steps = each };
-    l.steps                          = MIN(c->epochs, INT64_MAX / each) * each;
-    if (c->steps && (!l.steps || c->steps < l.steps)) l.steps = c->steps;
-    l.rates = schedule_resolve(c, (struct pace){ .epoch_steps  = each,
-                                                 .step_samples = whole,
-                                                 .step_rows    = whole * model_rows(s->model),
-                                                 .steps        = l.steps });
-    return l;
-}
-
 enum status session_start(struct session *s, struct err *err)
 {
-    const struct backend_table *b    = s->backend->table;
-    i64                         from = s->os->now_ns(s->os);
-    enum status                 st   = b->alloc(s->backend, s->set->arena_bytes, err);
+    const struct backend_table *b = s->backend->table;
+    clock_enter(s->clock, PART_start_kernels);
+    enum status st = b->alloc(s->backend, s->set->arena_bytes, err);
     for (i32 i = 0; !st && i < PROGRAM_COUNT; i++) {
-        if (s->set->programs[i]) st = b->prepare(s->backend, s->set->programs[i], s->perm, err);
+        struct program *p = program_typical(s->set, (enum program_id)i);
+        if (p) st = b->prepare(s->backend, p, s->perm, err);
         if (!st) st = session_check_signal(s, 0, err);
     }
-    s->startup.kernels = lap(s, &from);
+    clock_enter(s->clock, PART_start_weights);
     if (!st) st = weights_init(s, err);
-    s->startup.weights = lap(s, &from);
+    clock_enter(s->clock, PART_start);
     return st;
 }
 
@@ -288,7 +352,7 @@ struct batch *session_batch(struct session *s, struct loader *l, i64 steps, enum
     static const i64 listen_ns = 100000000;
     struct batch    *b         = NULL;
     *st                        = STATUS_OK;
-    while (!*st && !loader_ready(l, s->os->now_ns(s->os) + listen_ns))
+    while (!*st && !loader_ready(l, clock_now(s->clock) + listen_ns))
         *st = session_check_signal(s, steps, err);
     if (*st) return NULL;
     b = loader_next(l);
@@ -301,138 +365,8 @@ bool session_close(struct session *s)
     if (s->backend) s->backend->table->close(s->backend);
     if (s->eval_loader) loader_close(s->eval_loader);
     bool all = dataset_close(s->data);
-    if (all) reach_close(s->far); /* or a thread that hangs may still ask it */
+    if (all) remote_files_close(s->remote); /* or a thread that hangs may still ask it */
     if (s->scratch.begin) arena_close(&s->scratch);
     *s = (struct session){ 0 };
     return all;
-}
-
-/* An order to save stays noted until it is done; one to exit is as good as a signal. */
-static enum status check_orders(struct session *s, i64 steps, struct err *err)
-{
-    struct train_orders *o  = s->orders;
-    enum status          st = STATUS_OK;
-    if (!o) return st;
-    pthread_mutex_lock(&o->lock);
-    if (o->pending == ORDER_SAVE) s->asked_to_save = true;
-    if (o->pending == ORDER_EXIT)
-        st = err_set(err, STATUS_INTERRUPTED, "stopped after step %lld: %s", (long long)steps,
-                     o->why);
-    o->pending = ORDER_NONE;
-    pthread_mutex_unlock(&o->lock);
-    return st;
-}
-
-/* Who sends SIGTERM may kill the process soon after: that is a deadline as good as a cloud's. */
-static void note_grace(struct session *s)
-{
-    i64 at = s->os->now_ns(s->os) + (i64)(1e9 * s->settings->spot.grace_s);
-    if (s->settings->spot.grace_s <= 0 || !s->orders) return;
-    pthread_mutex_lock(&s->orders->lock);
-    if (!s->orders->deadline_ns || at < s->orders->deadline_ns) s->orders->deadline_ns = at;
-    pthread_mutex_unlock(&s->orders->lock);
-}
-
-enum status session_check_signal(struct session *s, i64 steps, struct err *err)
-{
-    enum os_signal got = s->os->signal_take(s->os);
-    if (got == OS_SIGNAL_NONE) return check_orders(s, steps, err);
-    bool exits = got != OS_SIGNAL_USR1 || str_eq(s->settings->checkpoint.on_usr1, STR("exit"));
-    s->asked_to_save |= !exits;
-    if (!exits) return STATUS_OK;
-    if (got == OS_SIGNAL_TERM) note_grace(s);
-    return err_set(err, STATUS_INTERRUPTED, "stopped by %s after step %lld",
-                   got == OS_SIGNAL_INT    ? "Ctrl-C"
-                   : got == OS_SIGNAL_TERM ? "SIGTERM"
-                                           : "SIGUSR1",
-                   (long long)steps);
-}
-
-void train_order(struct train_orders *o, enum train_order what, i64 deadline_ns, const char *why)
-{
-    pthread_mutex_lock(&o->lock);
-    if (what >= o->pending) {
-        o->pending     = what;
-        o->deadline_ns = deadline_ns;
-        snprintf(o->why, sizeof o->why, "%s", why);
-    }
-    pthread_mutex_unlock(&o->lock);
-}
-
-bool session_has(const struct session *s, struct str name)
-{
-    return program_set_find(s->set, name) != NULL;
-}
-
-void session_put(struct session *s, struct str name, const void *data, i64 bytes)
-{
-    const struct persistent *t = program_set_find(s->set, name);
-    if (!t) return;
-    ASSERT(bytes <= type_bytes(t->type));
-    s->backend->table->put(s->backend, t->offset, data, bytes);
-}
-
-void session_get(struct session *s, struct str name, void *data, i64 bytes)
-{
-    const struct persistent *t = program_set_find(s->set, name);
-    ASSERT(t && bytes <= type_bytes(t->type));
-    s->backend->table->wait(s->backend, s->backend->table->get(s->backend, t->offset, data, bytes));
-}
-
-void session_get_numbers(struct session *s, struct str name, f64 *to, i64 count)
-{
-    const struct persistent *t = program_set_find(s->set, name);
-    ASSERT(t && dtype_is_float(t->type.dtype));
-    session_get(s, name, to, count * dtype_bytes(t->type.dtype));
-    if (t->type.dtype == DT_F64) return;
-    ASSERT(t->type.dtype == DT_F32);
-    for (i64 i = count - 1; i >= 0; i--) { /* from the end: they grow where they lie */
-        f32 narrow;
-        memcpy(&narrow, (const char *)to + i * (i64)sizeof narrow, sizeof narrow);
-        to[i] = (f64)narrow;
-    }
-}
-
-void session_ask(struct session *s, struct str name, struct asked *a)
-{
-    const struct persistent *t = program_set_find(s->set, name);
-    ASSERT(t && dtype_is_float(t->type.dtype));
-    a->dtype  = t->type.dtype;
-    a->ticket = s->backend->table->get(s->backend, t->offset, a->bytes, dtype_bytes(a->dtype));
-}
-
-f64 session_answer(struct session *s, const struct asked *a)
-{
-    f64 wide;
-    f32 narrow;
-    s->backend->table->wait(s->backend, a->ticket);
-    memcpy(&wide, a->bytes, sizeof wide);
-    memcpy(&narrow, a->bytes, sizeof narrow);
-    return a->dtype == DT_F64 ? wide : (f64)narrow;
-}
-
-/* One number, in whichever type the tensor has. */
-static void put_number(struct session *s, struct str name, f64 value)
-{
-    const struct persistent *t      = program_set_find(s->set, name);
-    f32                      narrow = (f32)value;
-    if (t && t->type.dtype == DT_F64) session_put(s, name, &value, sizeof value);
-    else session_put(s, name, &narrow, sizeof narrow);
-}
-
-void session_put_scalars(struct session *s, i64 step, i64 rows, i64 first_sample, f64 lr)
-{
-    const struct train_config *c   = &s->settings->train;
-    bool                       sgd = s->config.optimiser == OPTIMISER_SGD;
-    f64  level     = c->lr > 0 ? lr / c->lr : 0; /* schedule and batch move all rates alike */
-    bool muon_rest = s->config.optimiser == OPTIMISER_MUON && c->muon_rest_lr > 0;
-    f64  own       = muon_rest ? level * c->muon_rest_lr : lr;
-    f32  hyper[4]  = { (f32)own, (f32)(sgd ? c->momentum : c->beta1), (f32)c->beta2,
-                       (f32)(step + 1) };
-    f32  muon[4]   = { (f32)(level * c->muon_lr), (f32)c->muon_momentum, 0, (f32)(step + 1) };
-    i32  rng[4]    = { (i32)(u32)c->seed, (i32)(u32)(c->seed >> 32), (i32)step, (i32)first_sample };
-    session_put(s, STR("hyper"), hyper, sizeof hyper);
-    session_put(s, STR("hyper.muon"), muon, sizeof muon);
-    put_number(s, STR("loss_seed"), 1 / (f64)rows);
-    session_put(s, STR("rng"), rng, sizeof rng);
 }

@@ -149,11 +149,11 @@ static bool changes(const struct program *p, i64 begin, i64 end)
     return false;
 }
 
-/* Do the gradients of the next step change it, before its update? */
-static bool is_early(const struct snapshot *n, i64 begin, i64 end)
+bool gradients_change(const struct session *s, i64 begin, i64 end)
 {
-    struct program *const *all = n->s->set->programs;
-    return changes(all[PROGRAM_TRAIN], begin, end) || changes(all[PROGRAM_TRAIN_LAST], begin, end);
+    struct program *const *all = s->set->programs;
+    return changes(all[PROGRAM_TRAIN], begin, end) || changes(all[PROGRAM_TRAIN_LAST], begin, end) ||
+           changes(all[PROGRAM_ADD], begin, end) || changes(all[PROGRAM_ADD_LAST], begin, end);
 }
 
 static void plan_copies(struct snapshot *n)
@@ -165,7 +165,7 @@ static void plan_copies(struct snapshot *n)
             for (i64 i = 0; i < n->parts[p].count; i++) {
                 i64        offset = n->offsets[p][i];
                 struct str to     = n->parts[p].tensors[i].bytes;
-                if (is_early(n, offset, offset + to.len) != early) continue;
+                if (gradients_change(n->s, offset, offset + to.len) != early) continue;
                 n->copies[n->copy_count++] =
                     (struct backend_copy){ offset, (u8 *)(uintptr_t)to.data, to.len };
             }

@@ -1,13 +1,21 @@
 /* state.c - the numbers of a run that are no tensors of its programs, as tensors of a file, and back:
  * state.def has them. */
 #include "train/state.h"
+#include <math.h>
 #include <string.h>
 
 enum owner { RUN, GUARD };
-enum kind { I64, F64, I32, U8, EVAL };
+enum kind { I64, F64, I32, U8, KNOWN, TEXT, EVAL };
+
+/* No run has so many of anything, and sums and small products of these are still numbers. As doubles
+ * they are exact. */
+#define COUNT_MAX ((i64)1 << 50)
+#define NS_MAX ((i64)1 << 60) /* 36 years */
+#define S_MAX 1.2e9
+#define USD_MAX 1e12
 
 /* An evaluation as numbers: what is fixed, then for each metric which, and its value. */
-enum { EVAL_FIXED = 11, EVAL_NUMBERS = EVAL_FIXED + 2 * TRAIN_METRICS_MAX };
+enum { EVAL_FIXED = 11, EVAL_NUMBERS = EVAL_FIXED + 2 * EVENT_METRICS_MAX };
 static const char *const metric_names[] = { "accuracy", "perplexity", "auc", "best_auc" };
 
 static const struct {
@@ -17,6 +25,8 @@ static const struct {
               [F64]  = { STR_INIT("F64"), 8 },
               [I32]  = { STR_INIT("I32"), 4 },
               [U8]   = { STR_INIT("U8"), 1 },
+              [KNOWN] = { STR_INIT("F64"), 8 },
+              [TEXT] = { STR_INIT("U8"), 1 },
               [EVAL] = { STR_INIT("F64"), 8 } };
 
 static const struct row {
@@ -24,12 +34,13 @@ static const struct row {
     enum owner owner;
     enum kind  kind;
     i64        offset, bytes; /* in its owner */
+    f64        least, most;
 } rows[] = {
 #define OWNER_RUN struct run_state
 #define OWNER_GUARD struct guard
-#define ROW(owner, kind, field)                                                                    \
+#define ROW(owner, kind, field, least, most)                                                       \
     { STR_INIT(#field), owner, kind, (i64)offsetof(OWNER_##owner, field),                          \
-      (i64)sizeof(((OWNER_##owner *)0)->field) },
+      (i64)sizeof(((OWNER_##owner *)0)->field), (f64)(least), (f64)(most) },
 #define NOT(owner, field)
 #include "train/state.def"
 #undef ROW
@@ -74,7 +85,7 @@ static void eval_numbers(const struct train_eval *e, f64 *to)
                               e->dollars,          (f64)e->target_reached,
                               (f64)e->metric_count };
     memcpy(to, fixed, sizeof fixed);
-    for (i64 i = 0; i < TRAIN_METRICS_MAX; i++) {
+    for (i64 i = 0; i < EVENT_METRICS_MAX; i++) {
         f64 which = -1;
         for (i64 k = 0; i < e->metric_count && k < COUNT_OF(metric_names); k++)
             if (str_eq(e->metrics[i].name, str_of(metric_names[k]))) which = (f64)k;
@@ -95,11 +106,11 @@ static void eval_of(const f64 *from, struct train_eval *e)
                               .forecast       = { from[6], from[7] },
                               .dollars        = from[8],
                               .target_reached = from[9] != 0 };
-    for (i64 i = 0; i < TRAIN_METRICS_MAX; i++) {
+    for (i64 i = 0; i < EVENT_METRICS_MAX; i++) {
         f64 which = from[EVAL_FIXED + 2 * i];
         if (!(which >= 0 && which < (f64)COUNT_OF(metric_names))) break;
         e->metrics[e->metric_count++] =
-            (struct train_metric){ str_of(metric_names[(i64)which]), from[EVAL_FIXED + 2 * i + 1] };
+            (struct event_metric){ str_of(metric_names[(i64)which]), from[EVAL_FIXED + 2 * i + 1] };
     }
 }
 
@@ -118,6 +129,52 @@ void state_collect(const struct run_state *r, const struct guard *g, u8 *bytes)
     }
 }
 
+/* Element i of what the file has, as a number; 8-byte integers beyond 2^53 are rounded, and far out of
+ * every range then too. */
+static f64 number_at(enum kind kind, const char *bytes, i64 i)
+{
+    i64 whole;
+    i32 half;
+    f64 real;
+    switch (kind) {
+    case I64: return memcpy(&whole, bytes + 8 * i, 8), (f64)whole;
+    case I32: return memcpy(&half, bytes + 4 * i, 4), (f64)half;
+    case TEXT:
+    case U8: return (f64)(u8)bytes[i];
+    case F64:
+    case KNOWN:
+    case EVAL: break;
+    }
+    return memcpy(&real, bytes + 8 * i, 8), real;
+}
+
+/* Of an evaluation: what is a count or an index, and what is time. */
+static bool eval_in_range(const char *bytes)
+{
+    static const struct {
+        i64 at;
+        f64 least, most;
+    } ranges[] = { { 0, 0, (f64)COUNT_MAX }, { 1, 0, (f64)COUNT_MAX }, { 2, 0, S_MAX },
+                   { 3, 0, S_MAX },          { 4, 0, (f64)COUNT_MAX }, { 10, 0, EVENT_METRICS_MAX } };
+    for (i64 i = 0; i < COUNT_OF(ranges); i++) {
+        f64 x = number_at(EVAL, bytes, ranges[i].at);
+        if (!(x >= ranges[i].least && x <= ranges[i].most)) return false;
+    }
+    return true;
+}
+
+static bool in_range(const struct row *row, struct str bytes)
+{
+    i64 count = bytes.len / kinds[row->kind].bytes;
+    if (row->kind == EVAL) return eval_in_range(bytes.data);
+    if (row->kind == TEXT) return memchr(bytes.data, '\0', (size_t)bytes.len) != NULL;
+    for (i64 i = 0; i < count; i++) {
+        f64 x = number_at(row->kind, bytes.data, i);
+        if (isnan(x) ? row->kind == KNOWN : x < row->least || x > row->most) return false;
+    }
+    return true;
+}
+
 enum status state_put_back(struct run_state *r, struct guard *g, const struct st_file *file,
                            struct err *err)
 {
@@ -131,6 +188,11 @@ enum status state_put_back(struct run_state *r, struct guard *g, const struct st
             return err_set(err, STATUS_USAGE,
                            "the checkpoint's %.*s has another size than this frugal's: it was "
                            "written by another version",
+                           STR_ARG(row->name));
+        if (!in_range(row, t->bytes))
+            return err_set(err, STATUS_WORLD,
+                           "the checkpoint's %.*s is a number that no run has: it is damaged, or was "
+                           "not written by frugal",
                            STR_ARG(row->name));
         if (row->kind != EVAL) {
             memcpy(to, t->bytes.data, (size_t)t->bytes.len);

@@ -36,6 +36,8 @@ struct snapshot {
     u8                  *numbers; /* of state.c */
     struct err           slower;  /* why copies are, where they are */
 };
+/* Do the gradients of a step change these bytes of the arena, before its update does? */
+bool        gradients_change(const struct session *s, i64 begin, i64 end);
 enum status snapshot_open(struct snapshot *n, struct session *s, struct guard *g, struct err *err);
 void        snapshot_add_kept(struct snapshot *n); /* once guard has started */
 void        snapshot_close(struct snapshot *n);    /* a zeroed one too */

@@ -18,7 +18,7 @@ struct str       precision_name(enum dtype t); /* the word of train.precision */
 /* Everything a run holds: opened in this order, closed in the opposite one. */
 struct session {
     struct os             *os;
-    struct far            *far; /* ours, to be closed; NULL: no data elsewhere */
+    struct remote_files   *remote; /* ours, to be closed; NULL: no remote data */
     const struct settings *settings;
     struct arena          *perm;    /* of the run, the caller's */
     struct arena           scratch; /* of whatever is going on */
@@ -32,21 +32,29 @@ struct session {
     struct compile_config  config;
     struct str             batch_reason; /* of train.batch=auto; empty: as given */
     struct program_set    *set;
+    i64                    prepared; /* programs, so far: of packed rows some are made while it runs */
     struct str             optimiser_reason; /* of train.optimiser=auto or muon; else empty */
     f64                    muon_share;       /* of a step's work, whether it was chosen or not */
-    struct train_startup   startup;
+    struct clock          *clock;
     struct train_orders   *orders;        /* NULL: nobody gives any */
     bool                   asked_to_save; /* by a signal or an order, and not done yet */
+    bool                   asked_to_exit; /* likewise, for good */
+    char                   exit_why[256]; /* "SIGTERM", or the order's words */
+    bool                   exit_ordered;
 };
 
 /* optimiser.c */
 enum optimiser_kind optimiser_of(struct str name);
+enum tables_kind    tables_of(struct str word);
 struct str          optimiser_name(enum optimiser_kind kind);
 f64 muon_share(f64 update_flops, f64 batch_flops, i64 accumulate); /* of a step: pure */
 /* Once it is compiled: is what s->config says the optimiser to use? Else changes it there. */
 enum status optimiser_resolve(struct session *s, struct err *err);
 
 /* Data, model, backend and programs; the programs' memory is not allocated yet. */
+enum status session_open_timed(struct session *s, struct clock *clock, struct os *os, const struct settings *settings,
+                               struct arena *perm, struct err *err);
+/* The same, for who asks nobody how long it takes. */
 enum status session_open(struct session *s, struct os *os, const struct settings *settings,
                          struct arena *perm, struct err *err);
 /* The same for a graph of the caller's own: no data set, no model. */
@@ -55,12 +63,18 @@ enum status session_build(struct session *s, struct os *os, const struct setting
                           struct err *err);
 /* Allocates the arena, prepares kernels and sets the weights: from then on it can run. */
 enum status session_start(struct session *s, struct err *err);
-struct limits { /* where the run ends, and the settings of the rate in steps and for this batch */
-    i64                 steps, epochs; /* 0: not limited by it */
-    i64                 epoch_steps;
-    struct train_config rates;
+struct rates { /* the learning rate in steps and for this batch */
+    struct str schedule;
+    f64        lr, lr_end, decay_part; /* of train_config */
+    i64        warmup;                 /* steps */
+};
+struct limits { /* where the run ends */
+    i64          steps, epochs; /* 0: not limited by it */
+    i64          epoch_steps;
+    struct rates rates;
 };
 struct limits session_limits(const struct session *s); /* whichever of epochs and steps comes first */
+i64           session_whole(const struct session *s); /* samples that an epoch has a multiple of (train.drop_last); 0: any */
 i64           session_epoch_samples(const struct session *s); /* that are trained */
 i64           session_step_samples(const struct session *s);  /* of a whole step */
 /* Is there memory in the host for `bytes` of copies, beside the arena where that lies there too? USAGE
@@ -74,8 +88,16 @@ bool        session_close(struct session *s); /* of a zeroed or half-opened one 
 struct batch *session_batch(struct session *s, struct loader *l, i64 steps, enum status *st,
                             struct err *err);
 
+/* Rows of a batch that are no padding; 0: the data has no lengths. */
+i64 session_rows(const struct session *s, const struct batch *b);
+/* Ready to run: the program for so many packed rows, or the only one. Made when it is first asked for. */
+enum status session_program(struct session *s, enum program_id id, i64 rows, struct program **out,
+                            struct err *err);
+
 /* Host to arena and back by name; a name no program uses is left out. */
 void session_put(struct session *s, struct str name, const void *data, i64 bytes);
+/* The feeds of a batch that this program reads. */
+void session_put_batch(struct session *s, enum program_id id, const struct batch *b);
 void session_get(struct session *s, struct str name, void *data, i64 bytes);
 /* The first numbers of a tensor of f32 or, with model.dtype f64, of f64. */
 void session_get_numbers(struct session *s, struct str name, f64 *to, i64 count);
@@ -106,7 +128,7 @@ f64 program_seconds(const struct program *p, const struct target *t, struct aren
 struct meter {
     struct nvml        *nvml; /* NULL: none */
     struct nvml_device *device;
-    i64                 begin_ns;
+    i64                 begin_ns; /* of the loop's time */
     f64                 begin_j;
 };
 struct meter       meter_begin(struct session *s);
@@ -121,12 +143,10 @@ f64                peak_measured(struct session *s);
 struct judged_counts {
     i64 steps, evaluations; /* of this process */
     i64 epoch_steps;
-    i64 first_wait_ns; /* of the split's input: start-up */
 };
 struct saving;
 struct lookout *judge_begin(struct session *s);
-struct evidence judge_end(struct session *s, struct lookout *l, const struct step_split *split,
-                          const struct saving *v, const struct loader_stats *loaded,
+struct evidence judge_end(struct session *s, struct lookout *l, const struct saving *v, const struct loader_stats *loaded,
                           struct judged_counts counts);
 
 /* check.c */
@@ -138,13 +158,26 @@ void facts_measure(struct session *s, struct loader *loader, struct lint_facts *
 
 /* batch.c: config.batch and config.accumulate from what was asked for, the data and the memory. */
 enum status batch_resolve(struct session *s, struct err *err);
+/* It does not fit: a smaller config.batch with a larger config.accumulate does. Not OK: that is no help. */
+enum status batch_shrink(struct session *s, struct err *err);
 
 /* Of fp16, after the last update: precision.c. */
 struct train_scaling scaling_now(struct session *s);
 enum status          scaling_check(struct train_scaling s, i64 step, struct err *err); /* is it lost? */
 
+/* Takes what signals and orders have come; true: one of them asked to stop, and *deadline_ns is when the process
+ * is killed, on the clock of now_ns; 0: nobody says. */
+bool session_must_exit(struct session *s, i64 *deadline_ns);
 /* STATUS_INTERRUPTED and a sentence once a signal or an order has asked to stop; steps: done so far. */
 enum status session_check_signal(struct session *s, i64 steps, struct err *err);
+
+/* feed.c */
+/* May the next batch be copied to a device that works behind the host's back before this step's loss is known? */
+bool can_feed_ahead(const struct session *s);
+/* May the next step's gradients be computed before this one's loss is known? Where the device works behind
+ * the host's back, so that it need not wait while the host looks; and where that leaves no trace if the run
+ * takes another turn: gradients are computed again, running statistics and fp8's scales would not be. */
+bool can_look_ahead(const struct session *s);
 
 /* weights.c */
 enum status weights_init(struct session *s, struct err *err); /* random, then train.init */
@@ -157,14 +190,20 @@ enum status weights_save_check(struct session *s, enum weights_part part, struct
                                struct err *err);
 i64         weights_count(const struct session *s, bool trained_only);
 
-/* schedule.c: pure. Settings with warm-up in steps and the rate scaled to the batch. */
+/* schedule.c: pure. The warm-up in steps and the rate scaled to the batch. */
+enum warmup_unit { WARMUP_STEPS, WARMUP_PERCENT, WARMUP_EPOCHS, WARMUP_TOKENS };
+struct warmup {
+    f64              count;
+    enum warmup_unit unit;
+};
+enum status warmup_parse(struct str text, struct warmup *out, struct err *err); /* train.warmup */
 struct pace {
     i64 epoch_steps, step_samples, step_rows;
     i64 steps; /* of the whole run; 0: open-ended */
 };
-struct train_config schedule_resolve(const struct train_config *c, struct pace pace);
+struct rates schedule_resolve(const struct train_config *c, struct pace pace);
 /* step counts from 0; steps_max 0: open-ended (no decay). */
-f64 schedule_lr(const struct train_config *c, i64 step, i64 steps_max);
+f64 schedule_lr(const struct rates *c, i64 step, i64 steps_max);
 
 /* evaluate.c */
 enum status evaluate(struct session *s, struct train_eval *out, struct err *err); /* out->step set */
@@ -179,7 +218,8 @@ struct run_state {
     i64               epoch;                  /* being trained, from 0 */
     i64               next_epoch, next_index; /* the sample that comes next */
     i64               steps_ns, waited_ns;    /* spent in steps; in them, for data */
-    i64               elapsed_ns;             /* since the run began, when this was collected */
+    i64               elapsed_ns;             /* of all starts of the run, when this was collected */
+    f64               spent_usd;              /* likewise; NaN: the price is not known */
     i64               samples;                /* trained */
     f64               loss;                   /* of the newest batch */
     struct noise      noise;

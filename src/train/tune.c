@@ -32,12 +32,10 @@ static void add_threads(struct tune_lever *l, const struct tune_facts *f, struct
 static void add_batches(struct tune_lever *l, const struct tune_facts *f, struct arena *perm)
 {
     i64 all = f->batch * f->accumulate;
-    add(l, str_fmt(perm, "train.batch=%lld train.accumulate=%lld", (long long)f->batch,
-                   (long long)f->accumulate));
+    add(l, str_fmt(perm, "train.micro_batch=%lld", (long long)f->batch));
     for (i64 parts = 1; parts <= all; parts = parts < 4 ? parts + 1 : parts * 2) {
         if (all % parts || parts == f->accumulate) continue;
-        add(l, str_fmt(perm, "train.batch=%lld train.accumulate=%lld", (long long)(all / parts),
-                       (long long)parts));
+        add(l, str_fmt(perm, "train.micro_batch=%lld", (long long)(all / parts)));
     }
 }
 

@@ -13,7 +13,7 @@
 enum { TUNE_VALUES_MAX = 12, TUNE_LEVERS_MAX = 8, TUNE_ROUNDS = 3 };
 
 struct tune_value {
-    struct str words; /* "train.batch=8 train.accumulate=4" */
+    struct str words; /* "train.micro_batch=8" */
     f64        seconds[TUNE_ROUNDS]; /* of a sample, by round */
     i64        rounds;
     bool       behind;       /* far, after a round */

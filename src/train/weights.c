@@ -172,16 +172,20 @@ static enum status check_names(struct session *s, const struct st_file *f, struc
                     str_eq(their_name(c, s->set->persistents[i].name), f->tensors[k].name);
         if (!known) list_name(&extra, &extra_count, f->tensors[k].name);
     }
-    if (missing_count && !c->init_missing_ok)
+    if (missing_count && c->init_strict)
         return err_set(err, STATUS_USAGE,
                        "%.*s lacks %lld of the model's tensors: %.*s; "
-                       "train.init_missing_ok=true starts those at random",
+                       "train.init_strict=false starts those at random",
                        STR_ARG(c->init), (long long)missing_count, STR_ARG(textbuf_str(&missing)));
-    if (extra_count && !c->init_extra_ok)
+    if (extra_count && c->init_strict)
         return err_set(err, STATUS_USAGE,
                        "%.*s has %lld tensors the model lacks: %.*s; "
-                       "train.init_extra_ok=true leaves them out",
+                       "train.init_strict=false ignores them",
                        STR_ARG(c->init), (long long)extra_count, STR_ARG(textbuf_str(&extra)));
+    if (missing_count || extra_count)
+        s->note = str_fmt(s->perm, "%.*s%s%.*s lacks %lld of the model's tensors, which start at random; %lld of its own "
+                          "are ignored", STR_ARG(s->note), s->note.len ? "; " : "", STR_ARG(c->init),
+                          (long long)missing_count, (long long)extra_count);
     return STATUS_OK;
 }
 
@@ -268,7 +272,7 @@ enum status weights_init(struct session *s, struct err *err)
 
 static bool is_part(const struct persistent *t, enum weights_part part)
 {
-    return part == WEIGHTS_VALUES ? is_weight(t) : t->kind == VALUE_GRAD;
+    return part == WEIGHTS_VALUES ? is_weight(t) : t->kind == VALUE_GRAD && t->type.dtype != DT_I32;
 }
 
 enum status weights_save_check(struct session *s, enum weights_part part, struct str path,
@@ -285,6 +289,7 @@ enum status weights_save_check(struct session *s, enum weights_part part, struct
     }
     if (!s->os->stat(s->os, path, &old, NULL) && old.is_dir)
         return err_set(err, STATUS_USAGE, "%.*s is a folder; name a file to write", STR_ARG(path));
+    os_part_sweep(s->os, path, scratch);
     enum status st = s->os->create(s->os, name, &f, err);
     if (st) return st;
     st = s->os->close(s->os, &f, err);
@@ -304,6 +309,30 @@ static void unscale(struct session *s, f32 *gradient, i64 count)
     for (i64 i = 0; i < count; i++) gradient[i] = (f32)((f64)gradient[i] * factor);
 }
 
+static u8 *get_bytes(struct session *s, const struct persistent *t, struct arena *perm)
+{
+    const struct backend_table *be = s->backend->table;
+    u8                         *to = NEW(perm, u8, type_bytes(t->type));
+    be->wait(s->backend, be->get(s->backend, t->offset, to, type_bytes(t->type)));
+    return to;
+}
+
+/* The gradient of a whole table from that of the rows which have one; its shape becomes the table's. */
+static u8 *spread_rows(struct session *s, const struct persistent *rows, struct str table, struct arena *perm,
+                       struct shape *shape)
+{
+    struct str               name  = str_cat(perm, rows->name, STR(".index"));
+    const struct persistent *names = program_set_find(s->set, name), *whole = program_set_find(s->set, table);
+    const i32               *index = (const i32 *)(const void *)get_bytes(s, names, perm);
+    const u8                *from  = get_bytes(s, rows, perm);
+    i64                      width = type_bytes(rows->type) / rows->type.shape.dim[0];
+    u8                      *to    = NEW(perm, u8, whole->type.shape.dim[0] * width);
+    for (i64 i = 0; i < rows->type.shape.dim[0] && index[i] >= 0; i++)
+        memcpy(to + index[i] * width, from + i * width, (size_t)width);
+    *shape = whole->type.shape;
+    return to;
+}
+
 enum status weights_save(struct session *s, enum weights_part part, struct str path,
                          struct err *err)
 {
@@ -315,15 +344,14 @@ enum status weights_save(struct session *s, enum weights_part part, struct str p
         struct str               name = t->name;
         if (!is_part(t, part)) continue;
         if (part == WEIGHTS_GRADIENTS) name.len -= STR(".grad").len;
-        i64 bytes = type_bytes(t->type);
-        u8 *copy  = NEW(&scratch, u8, bytes);
-        s->backend->table->wait(s->backend,
-                                s->backend->table->get(s->backend, t->offset, copy, bytes));
-        if (part == WEIGHTS_GRADIENTS) unscale(s, (f32 *)(void *)copy, shape_count(t->type.shape));
+        struct shape shape = t->type.shape;
+        bool         rows  = part == WEIGHTS_GRADIENTS && t->sparse_rows;
+        u8          *copy  = rows ? spread_rows(s, t, name, &scratch, &shape) : get_bytes(s, t, &scratch);
+        if (part == WEIGHTS_GRADIENTS) unscale(s, (f32 *)(void *)copy, shape_count(shape));
         list[count++] = (struct st_tensor){ name,
                                             t->type.dtype == DT_F64 ? STR("F64") : STR("F32"),
-                                            t->type.shape,
-                                            { (const char *)copy, bytes } };
+                                            shape,
+                                            { (const char *)copy, type_bytes(type_of(t->type.dtype, shape)) } };
     }
     return st_save(s->os, path, list, count, scratch, err);
 }

@@ -1,5 +1,5 @@
 /* soft.h - the tile instructions in C, so that kernels for AMX are tested on processors without
- * it. Included before all else when the sources *_amx.c are compiled a second time, for tests. */
+ * it. Included before all else when the files *_amx.c are compiled a second time, for tests. */
 #ifndef AMX_SOFT_H
 #define AMX_SOFT_H
 #include "base/half.h"

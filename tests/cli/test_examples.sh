@@ -1,7 +1,7 @@
 #!/bin/bash
 # test_examples.sh: every example runs, a few steps on little data, with the program that has every
 # library and with the one that has none; both begin with the same loss. In no precision does one
-# fall back on the naive kernels.
+# fall back on the naive kernels, but for `pack`: one pass over a batch's tokens.
 top=$(cd "$(dirname "$0")/../.." && pwd)
 [ -x "$top/build/frugal" ] || { echo "no build/frugal yet"; exit 77; }
 folder=$(mktemp -d) || exit 1
@@ -59,11 +59,12 @@ done
 # Single numbers may be the reference's.
 slow_ops() { # EXAMPLE SETTING…
   "$top/build/frugal" show "$top/examples/$1.yaml" ${data[$1]} "${@:2}" 2>"$folder/err" |
-    awk '$4 == "ref" && $3 != "f32[1]" { print $1, $2, $3 } $4 != "" { seen = 1 } END { if (!seen) print "nothing shown" }'
+    awk '$4 == "ref" && $3 != "f32[1]" && $1 != "pack" { print $1, $2, $3 } $4 != "" { seen = 1 } END { if (!seen) print "nothing shown" }'
 }
 for name in "${!data[@]}"; do
   for precision in fp32 bf16 fp16; do
-    for stochastic in false true; do
+    for stochastic in default true; do
+      [ $precision$stochastic != fp32true ] || continue
       slow=$(slow_ops "$name" train.precision=$precision train.stochastic_rounding=$stochastic)
       [ -z "$slow" ] || fail "$name in $precision, stochastic_rounding=$stochastic, runs naive kernels: $slow"
     done

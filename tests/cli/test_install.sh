@@ -25,4 +25,11 @@ at=$(path prefix) libdir=$(path libdir) includedir=$(path includedir)
 printf '#include <frugal.h>\nint main(void) { return 0; }\n' >"$prefix/user.c"
 cc $(value Cflags) "$prefix/user.c" $(value Libs) -o "$prefix/user" && "$prefix/user" ||
   fail "a program does not build with the flags of frugal.pc"
+
+# The program looks for its modules where they are installed: it finds this one, which is none.
+mkdir -p "$libdir/frugal"
+echo 'int nothing;' >"$prefix/empty.c"
+cc -shared -fPIC "$prefix/empty.c" -o "$libdir/frugal/frugal_cuda.so"
+env -u FRUGAL_CUDA FRUGAL_RUN_LEDGER=none "$prefix/bin/frugal" train examples/ranker.yaml train.device=cuda 2>&1 |
+  grep -q 'the CUDA module has no frugal_cuda_open' || fail "the installed module is not found"
 exit $failed

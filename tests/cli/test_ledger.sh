@@ -23,6 +23,12 @@ if grep -q 'built without SQLite' err; then
 fi
 lacks err 'not recorded'
 
+# What it said lies beside the ledger, for its user alone.
+log=$(echo state/events/*/*.jsonl)
+has "$log" '^\{"event":"start",.*"wall_ns":[0-9]+\}$'
+has "$log" '^\{"event":"done",.*"stopped":"end",.*"wall_ns":[0-9]+\}$'
+[ "$(stat -c %a "$log")" = 600 ] || fail "$log can be read by others"
+
 # Nothing yet; then one run, with its parts.
 run 0 runs --ledger "$folder/empty.db"
 has err 'no run is recorded yet'
@@ -136,7 +142,7 @@ has out ' runs +[0-9,]+ ' # its heartbeat is but a second old
 if command -v python3 >/dev/null; then
   python3 -c "import sqlite3, sys; d = sqlite3.connect(sys.argv[1]); d.execute(\"UPDATE segment SET beat_wall_ns = beat_wall_ns - 100000000000 WHERE ended = ''\"); d.commit()" "$FRUGAL_RUN_LEDGER"
   run 0 runs
-  has out ' killed .* \+10 s '
+  has out ' killed .* \+1 s '
   has err 'a killed run'
 fi
 
@@ -150,6 +156,12 @@ run 0 train run.yaml train.epochs=10000000 train.steps=$((steps + 1000)) checkpo
 run 0 runs --json
 has out '"name":"spotted".*"ended":"end".*"segments":2'
 [ "$(grep -c spotted out)" = 1 ] || fail "a restart is a run of its own"
+
+# No home: the run says that it is not recorded; who asked for none hears nothing.
+env -u HOME -u XDG_STATE_HOME -u FRUGAL_RUN_LEDGER "$frugal" train run.yaml train.epochs=2 >out 2>err || fail "no home ended the run"
+[ "$(grep -c 'not recorded: HOME is not set' err)" = 1 ] || fail "no home is not one warning"
+env -u HOME "$frugal" train run.yaml train.epochs=2 run.ledger=none >out 2>err
+lacks err 'not recorded'
 
 # Nowhere to write: one warning, and the run is whole.
 run 0 train run.yaml run.ledger=images/ledger.db train.epochs=2

@@ -33,7 +33,7 @@ warns "" train.lr=0.5 train.allow=lr_unusual
 warns recompute_not_needed train.recompute=all
 warns "" train.recompute=auto
 warns warmup_longer_than_run train.warmup=3
-warns "warmup_longer_than_run decay_in_adam" train.warmup=1 train.warmup_unit=epochs train.decay=0.1 \
+warns "warmup_longer_than_run decay_in_adam" "train.warmup=1 epoch" train.decay=0.1 \
   train.optimiser=adam
 warns dropout_within_an_epoch model.dropout=0.1
 warns evaluation_dominates train.eval_every=1
@@ -56,7 +56,7 @@ grep -q '"event":"finding","rule":"lr_unusual","text":"train.lr of 0.5' out || f
 allow=train.allow=[fp32_where_faster] # on machines where it is
 "$frugal" doctor gpt.yaml "$allow" >out 2>err || fail "doctor of a sound run"
 grep -q 'a batch takes .* ms to load' out || fail "doctor does not tell of loading"
-"$frugal" doctor gpt.yaml "$allow" train.lr=0.5 train.nesterov=true >out 2>err
+"$frugal" doctor gpt.yaml "$allow" train.lr=0.5 train.decay=0.1 train.optimiser=adam >out 2>err
 [ $? = 1 ] && [ "$(grep -c '^warning:' err)" = 2 ] || fail "doctor of two mistakes"
 tail -n 1 err | grep -q 'gpt.yaml: 2 likely mistakes; train.allow=lr_unusual' || fail "doctor's last word"
 "$frugal" doctor gpt.yaml train.lr=0.5 train.allow=[lr_unusual,fp32_where_faster] >out 2>err || fail "doctor of what is meant"

@@ -49,12 +49,11 @@ says 3 '^damaged.gz: ' train run.yaml data.path=damaged.gz
 says 2 '400 images, fewer has 396 labels' train run.yaml data.labels=fewer
 says 3 'not a plain file' train run.yaml data.path=.
 mkdir -p flat none && cp images flat/a.jpg
-says 2 '^flat: no picture says its class' train run.yaml data.kind=images data.path=flat
-says 2 '^none holds no sample' train run.yaml data.kind=auto data.path=none
-says 2 '^data.image_area_min is 0.9, above' train run.yaml data.kind=images data.path=flat data.image_area_min=0.9 \
-  data.image_area_max=0.5
+says 2 '^flat: no picture says its class' train run.yaml data.kind=images data.labels= data.path=flat
+says 2 '^none holds no sample' train run.yaml data.kind=auto data.labels= data.path=none
+says 2 '^data.augment: rotate is none of crop, center, pad=N' train run.yaml data.kind=images data.labels= data.path=flat data.augment=rotate
 says 2 'text: 8893 tokens are fewer .*data.context' train gpt.yaml data.context=10000
-says 2 '^empty: no line with text' train gpt.yaml data.kind=lines data.files=text,empty
+says 2 '^empty: no line with text' train gpt.yaml data.kind=lines data.path= data.files=text,empty
 printf 'y,a\n1,2\n0,nan\n' >nan.csv
 says 2 '^nan.csv:3: "nan" in column "a" is no number' train clicks.yaml data.kind=csv \
   data.path=nan.csv data.label=y data.numeric=a
@@ -68,10 +67,10 @@ says 2 'the run needs .* GiB' train gpt.yaml model.width=131072 model.heads=512 
 says 2 'expected a whole number' train run.yaml train.batch=1e30
 says 2 'train.precision is fp8; expected one of fp32.bf16.fp16.auto' train run.yaml train.precision=fp8
 says 2 '^model.dtype=f64 and a low train.precision' train run.yaml train.precision=bf16 model.dtype=f64
-says 2 'train.loss_scale_backoff' train run.yaml train.loss_scale_backoff=1
+says 2 'train.loss_scale_backoff was replaced by train.loss_scale: a step that is left out halves' train run.yaml train.loss_scale_backoff=1
 says 0 '^evaluated after step 12' train run.yaml train.epochs=1e18 train.steps=12
 says 0 . train run.yaml train.batch=1e12
-says 0 '^evaluated after step 1,' train run.yaml train.accumulate=576460752303423488
+says 0 '^evaluated after step 1,' train run.yaml train.batch=576460752303423488 train.micro_batch=32
 says 0 . train run.yaml train.threads=100
 says 0 . train run.yaml data.samples=1
 says 2 'train.target needs samples' train run.yaml data.held_out=0 train.target=0.5
@@ -89,29 +88,27 @@ lever 2 'needs at least .* with everything recomputed' train gpt.yaml train.memo
 lever 2 'even one sample at a time needs .*train.recompute=auto' train gpt.yaml train.batch=auto \
   train.memory_gib=1e-5
 lever 2 'train.recompute is some; expected one of none' train gpt.yaml train.recompute=some
-lever 2 'train.recompute_every is 0; expected' train gpt.yaml train.recompute_every=0
+lever 2 'train.recompute is 1; expected one of none|all|auto, or a whole number from 2 to 1024' train gpt.yaml train.recompute=1
+lever 2 'train.recompute is every; expected' train gpt.yaml train.recompute=every
 lever 2 'train.batch is most; expected a whole number of at least 1 or auto' train gpt.yaml \
   train.batch=most
-lever 2 'train.batch_total=100 is no multiple of train.batch=32: 96 or 128 is' train run.yaml \
-  train.batch_total=100
-lever 2 'train.accumulate=3 does not go with train.batch_total=64: leave it out' train run.yaml \
-  train.batch_total=64 train.accumulate=3
-lever 2 'train.accumulate is 0; expected a whole number of at least 1' train run.yaml train.accumulate=0
-lever 2 'train.accumulate is 2.5; expected a whole number' train run.yaml train.accumulate=2.5
+lever 2 'train.micro_batch=32 does not divide train.batch=100: 25 and 50 do' train run.yaml \
+  train.batch=100 train.micro_batch=32
+lever 2 'train.batch=auto finds what is computed at once: leave out train.micro_batch=3' train run.yaml \
+  train.batch=auto train.micro_batch=3
+lever 2 'train.micro_batch is 0; expected a whole number of at least 1' train run.yaml train.micro_batch=0
+lever 2 'train.micro_batch is 2.5; expected a whole number' train run.yaml train.micro_batch=2.5
 lever 2 'train.schedule is cosin; expected one of constant' train run.yaml train.schedule=cosin
 lever 2 'train.decay_part is 0; expected' train run.yaml train.decay_part=0
-lever 2 'train.step_every is 0; expected' train run.yaml train.step_every=0
 lever 2 'train.lr_end is 2; expected a number from 0 to 1' train run.yaml train.lr_end=2
-lever 2 'train.lr_scaling is cubic; expected one of auto' train run.yaml train.lr_scaling=cubic
 lever 2 'train.warmup is -1; expected' train run.yaml train.warmup=-1
-lever 2 'train.warmup_unit is days; expected one of steps' train run.yaml train.warmup_unit=days
+lever 2 'train.warmup is 2 days; expected a whole number of steps' train run.yaml 'train.warmup=2 days'
 lever 2 'train.loss_scale is 0; expected a number above 0' train run.yaml train.loss_scale=0
-lever 2 'train.loss_scale_backoff is 1; expected' train run.yaml train.loss_scale_backoff=1
 lever 2 'train.fuse' train run.yaml train.fuse=everything
 lever 2 'train.muon_lr is 0; expected' train run.yaml train.muon_lr=0
 lever 2 'train.patience is -1; expected' train run.yaml train.patience=-1
 lever 2 'train.patience needs samples to evaluate on' train run.yaml train.patience=2 data.held_out=0
-lever 2 'train.forecast needs a target' train run.yaml train.forecast=0.95
+lever 2 'train.forecast does nothing without train.target' train run.yaml train.forecast=0.95
 lever 2 'train.max_dollars needs the price of an hour' train run.yaml train.max_dollars=1
 lever 2 'train.max_seconds is 0; expected' train run.yaml train.max_seconds=0
 lever 2 'train.allow: there is no rule lr_unusal' train run.yaml train.allow=lr_unusal
@@ -126,8 +123,12 @@ says 2 '^command line, model.layers:1: the last layer gives \[3\]' train run.yam
 FRUGAL_TRAIN_BACTH=64 "$frugal" train run.yaml >out 2>err
 [ $? = 2 ] && grep -q 'FRUGAL_TRAIN_BACTH: unknown key train.bacth; did you mean train.batch?' err ||
   fail "a misspelt variable"
-FRUGAL_ISA=sse "$frugal" train run.yaml >out 2>err
-[ $? = 2 ] && grep -q 'FRUGAL_ISA is sse; expected any|avx2|avx512|avx512bf16|amx' err || fail "FRUGAL_ISA"
+for command in 'train run.yaml' doctor 'show run.yaml' version; do
+  FRUGAL_VECTORS=sse "$frugal" $command >out 2>err
+  [ $? = 2 ] && grep -q 'FRUGAL_VECTORS is sse; expected one of none, avx2, avx512, avx512bf16, amx' err ||
+    fail "FRUGAL_VECTORS=sse frugal $command"
+done
+FRUGAL_VECTORS=sse "$frugal" help environment >out 2>err || fail "help with an unknown level of vectors"
 
 # Names that would speak to the terminal do not.
 says 2 'unknown key' train run.yaml "$(printf '\033[31mred')=1"
@@ -141,6 +142,10 @@ says 3 'gone' doctor run.yaml train.init=gone
 says 2 '^half: ' train run.yaml train.init=half
 says 2 '^weights: tensor dense1.weight is f32\[8,4\], the model.s f32\[9,4\]' train run.yaml \
   train.init=weights 'model.layers=[flatten, {dense: 9}, {dense: 4}]'
+deeper='model.layers=[flatten, {dense: 8}, {dense: 4}, {dense: 4}]'
+says 2 "^weights lacks 2 of the model's tensors: dense3.*train.init_strict=false" train run.yaml train.init=weights "$deeper"
+says 0 . train run.yaml train.init=weights train.init_strict=false "$deeper"
+grep -q "weights lacks 2 of the model's tensors, which start at random; 0 of its own are ignored" err || fail "what train.init lacks is not told"
 says 2 'ab is not written theirs=ours' train run.yaml train.init=weights train.rename=ab
 says 2 'the model has no tensor b' train run.yaml train.init=weights train.rename=dense1.weight=b
 says 2 'weights has no tensor a' train run.yaml train.init=weights train.rename=a=dense1.weight

@@ -25,7 +25,7 @@ lacks out 'this machine own rate'
 # With a price this machine takes part, and a free one cannot be beaten.
 run 0 plan run.yaml train.usd_hour=0
 has out '^  1 +.*own rate +this machine'
-has out '^  frugal train run.yaml train.precision=fp32 train.batch=16 train.accumulate=1 train.recompute=none$'
+has out '^  frugal train run.yaml train.precision=fp32 train.batch=16 train.micro_batch=16 train.recompute=none$'
 
 # Its memory is what the run itself plans, evaluation and kernels' workspaces included, to the byte.
 run 0 plan run.yaml train.usd_hour=0 --json
@@ -65,7 +65,7 @@ if [ -e "$folder/ledger.db" ]; then
   has out 'spot aws/g4dn.xlarge live [0-9.]+ h: 1 of them in your ledger'
   # What was foretold is held against what it took, once it took long enough to tell.
   run 0 plan run.yaml "$ledger" train.usd_hour=0 train.epochs=20000 train.eval_every=1000000
-  run 0 train run.yaml "$ledger" train.usd_hour=0 train.epochs=20000 train.precision=fp32 train.batch=16 train.accumulate=1 \
+  run 0 train run.yaml "$ledger" train.usd_hour=0 train.epochs=20000 train.precision=fp32 train.batch=16 train.micro_batch=16 \
     train.recompute=none train.eval_every=1000000
   run 0 plan run.yaml "$ledger" train.usd_hour=0 --json
   has out '"machine":"this machine".*"pace_learned":[0-9.e-]+,"pace_runs":1,"memory_exact":true'

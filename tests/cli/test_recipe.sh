@@ -15,17 +15,16 @@ FRUGAL_TRAIN_CLIP=2 run 0 show run.yaml train.seed=7
 has out '^  model.norm +rms +recipe modern$'
 has out '^  train.schedule +wsd +recipe modern$'
 has out '^  model.softcap +30 +run.yaml:2$'
-has out '^  train.warmup_unit +steps +default$'
 has out '^  train.clip +2 +environment FRUGAL_TRAIN_CLIP$'
 has out '^  train.seed +7 +command line$'
 
 # 64 bytes a step are too few for Muon, 4,096 are not.
-has out '^  train.optimiser +adamw: muon would be [0-9.]+ % of a step'"'"'s work, more than train.muon_share=0.15; with train.accumulate=[0-9]+ it is [0-9.]+ %$'
+has out '^  train.optimiser +adamw: muon would be [0-9.]+ % of a step'"'"'s work, more than 15 %; with train.batch=[0-9]+ it is [0-9.]+ %$'
 run 0 show run.yaml train.batch=128 --json
 has out '"event":"choice","key":"train.optimiser","value":"muon","reason":"Newton-Schulz is [0-9.]+ % of a step'"'"'s work"'
 run 0 train run.yaml --json
 has out '"event":"start".*"optimiser":"adamw","optimiser_reason":"muon would be .*","muon_share":0\.[0-9]+'
-run 0 train run.yaml train.batch=128 train.accumulate=2 train.noise_scale=true
+run 0 train run.yaml train.batch=256 train.micro_batch=128 train.noise_scale=true
 has err '^optimiser muon: Newton-Schulz is'
 has out '^noise +scale [0-9,]+ samples \([0-9,]+ tokens\): with 256 a step'
 

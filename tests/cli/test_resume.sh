@@ -18,7 +18,7 @@ has err 'more to make checkpoints from'
 has out '^checkpoints +[0-9]+ saved.*; the newest of step 3000, .*; steps stood still for [0-9.e-]+ s'
 cmp -s whole saved || fail "saving changed the weights"
 run 0 train run.yaml train.out=again
-has err '^goes on from step 3000, to the bit$'
+has err '^resumed at step 3000, bit-exact$'
 cmp -s whole again || fail "a run that was over has other weights"
 
 # interrupt SIGNAL [SETTING...]: a long run gets the signal once it has a checkpoint.
@@ -70,13 +70,13 @@ has err 'kept holds the checkpoints of another run: train.optimiser was adam and
 run 2 train run.yaml 'model.layers=[flatten, {dense: 4}]'
 has err 'kept holds the checkpoints of another run: its? '
 run 0 train run.yaml train.lr=0.002 train.steps=3010
-has err '^warning: train.lr was 0.001 and is 0.002 now: the run goes on with that$'
-has err '^goes on from step 3000, not to the bit: settings have changed$'
+has err '^warning: train.lr was 0.001 and is 0.002 now$'
+has err '^resumed at step 3000, not bit-exact: settings have changed$'
 newest=$(ls -d kept/step-000003010*)
 echo more >>"$newest/weights.safetensors"
 run 0 train run.yaml train.lr=0.002 train.steps=3010
 has err '^warning: the checkpoint of step 3010 is passed over: .*weights.safetensors'
-has err '^goes on from step 3000, '
+has err '^resumed at step 3000, '
 run 0 train run.yaml --fresh train.steps=60 --json
 has out '"event":"start",.*"checkpoint_bytes":[1-9]'
 has out '"event":"checkpoint","what":"saved","step":60,"text":"","blocked_s":[0-9.e-]+,"persist_s":[0-9.e-]+,"bytes":[0-9]+'

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/common.sh"
 here=$top/tests/cli
 export FRUGAL_SPOT_CLOUD=none
-keep="program.folder=save checkpoint.dir=kept program.settle_s=0.1 program.backoff_s=0.01"
+keep="program.folder=save checkpoint.dir=kept program.settle_s=0.1"
 
 # Usage.
 run 2 run
@@ -28,11 +28,12 @@ has err '^oops$'
 has err '^frugal: 1 start, 0 checkpoints carried, 0.0 s redone$'
 has err '^frugal: [0-9.]+ s; the price is not known \(train.usd_hour\)$'
 run 0 run train.usd_hour=3600 program.read=json program.step=n -- echo '{"n": 41}'
+has err '^frugal: step 41$' # and no pace, of a single step
+lacks err nan
 [ "$(cat out)" = '{"n": 41}' ] || fail "stdout is not the program's"
-has err '^frugal: step 41'
 has err '^frugal: (under )?\$[0-9.]+ for [0-9.]+ s at \$3600 an hour$'
 cat >run.yaml <<END
-program: {restarts: 1, backoff_s: 0.01}
+program: {restarts: 1}
 END
 run 1 run run.yaml -- sh -c 'exit 5'
 has err 'frugal: the program ended with 5; start 2 follows'
@@ -106,6 +107,7 @@ has err 'went to .*/save/.frugal-aside$'
 
 # The ledger: one run, one segment, and what the kills have cost. A build without SQLite has none.
 if ! grep -q 'not recorded' err; then
+  [ "$(grep -c '"event":"interruption","kind":"killed"' events/*/*.jsonl)" = 5 ] || fail "its log has not five interruptions"
   run 0 runs
   has out 'python3 .*rewrites.py save/model 240 +end +240 '
   run 0 report

@@ -45,7 +45,7 @@ if command -v python3 >/dev/null; then
 fi
 
 # The best one's weights, and no others.
-run 0 sweep run.yaml train.out=weights sweep.first=1
+run 0 sweep run.yaml train.out=weights sweep.halving=false
 lacks out ' out '
 [ -s weights ] && [ "$(ls weights*)" = weights ] || fail "weights: $(ls)"
 run 0 train run.yaml train.init=weights train.lr=1e-30 train.epochs=1
@@ -90,7 +90,7 @@ has err '^results:1: '
 
 # Interrupted: the table so far, exit 4, and no process of ours is left.
 rm -f out err
-"$frugal" sweep run.yaml train.epochs=1_000_000_000 sweep.at_once=2 sweep.first=1 train.eval_every=10_000 --json >out 2>err &
+"$frugal" sweep run.yaml train.epochs=1_000_000_000 sweep.at_once=2 sweep.halving=false train.eval_every=10_000 --json >out 2>err &
 pid=$!
 for i in $(seq 100); do grep -qs '"event":"sweep"' out && break; sleep 0.1; done
 sleep 0.3

@@ -22,12 +22,17 @@ run 0 tokenize --tokenizer mine/vocab.json --out both.bin "$top_text" licence.gz
 cmp both.bin text.bin || fail "appending gives other tokens than one command"
 
 run 0 train "$top/examples/gpt.yaml" data.path=text.bin data.context=16 train.steps=2 \
-  train.target=none model.layers=1 model.width=16 model.heads=1 train.batch=2 train.eval_every=0
+  train.target=none model.depth=1 model.width=16 model.heads=1 train.batch=2 train.eval_every=0
 
 # a folder is its files, by name
 mkdir -p folder/b && cp "$top_text" folder/a.md && cp "$top/LICENSE" folder/b/c
 run 0 tokenize --tokenizer mine --out folder.bin folder
 cmp folder.bin both.bin || fail "a folder gives other tokens than its files"
+
+# the same command again, as after a kill at its very end, adds nothing
+run 0 tokenize --tokenizer mine --out text.bin --append licence.gz
+has err 'an earlier run of this command had done all of this'
+cmp both.bin text.bin || fail "the same command appended twice"
 
 run 2 tokenize "$top_text"
 has err '--tokenizer is needed, and --out or --train'

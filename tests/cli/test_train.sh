@@ -95,6 +95,14 @@ has err 'SIGTERM'
 has out '^cost'
 [ -s kept.safetensors ] || fail "interrupted, and the weights are lost"
 
+# A batch that the machine chose may be another next time: the run names the one that repeats it.
+run 0 train run.yaml train.batch=auto train.out=auto.safetensors
+chosen=$(sed -n 's/.*train.batch=\([0-9]*\) repeats this run.*/\1/p' err)
+[ -n "$chosen" ] || fail "train.batch=auto does not say what repeats it"
+run 0 train run.yaml train.batch="$chosen" train.out=again.safetensors
+lacks err 'repeats this run'
+cmp -s auto.safetensors again.safetensors || fail "train.batch=$chosen does not repeat train.batch=auto"
+
 # Where settings come from.
 FRUGAL_TRAIN_SEED=5 "$frugal" show run.yaml train.batch=16 >out 2>err || fail "show"
 has out '^  train.batch +16 +command line$'
@@ -109,6 +117,21 @@ has out '"event":"program","name":"train"'
 run 0 show run.yaml --text
 has out '^program '
 lacks out '^Settings'
+cp out text
+
+# The graphs on the way: the passes in their order, and behind the last the program itself.
+run 0 show run.yaml --passes
+lacks out '^Settings'
+order=$(sed -n 's/^graph train after \([a-z_0-9]*\), .*/\1/p' out | tr '\n' ' ')
+[ "$order" = "build tables differentiate remove_dead fuse " ] || fail "passes: $order"
+sed -n '/^graph train after fuse/,/^$/p' out | sed '1d;$d' >graph
+sed -n '/^program train /,/^program /p' text | sed '1d;/^program /d; s/ ; .*//; s/ @[0-9]*//g' >program
+[ -s graph ] && cmp -s graph program || fail "the last graph is not the program's"
+run 0 show run.yaml --passes train.precision=bf16 train.micro_batch=2 train.recompute=all
+has out '^graph train_add after accumulate, [0-9]+ nodes$'
+has out '^graph eval after precision, [0-9]+ nodes$'
+run 0 show run.yaml --passes --json
+has out '"event":"pass","program":"update","pass":"update","nodes":[0-9]+,"text":"%'
 
 run 0 doctor run.yaml
 has out 'run.yaml: settings, data and model are sound'

@@ -35,7 +35,7 @@ says 0 out '"event":"doctor"' doctor --json
 grep -oE 'build/frugal [a-z]+' "$demo" | cut -d' ' -f2 | sort -u | while read -r word; do
   "$frugal" "$word" --help >/dev/null 2>&1 || echo "$word"
 done >unknown
-grep -oE ' [a-z_.]+=' "$demo" | tr -d ' =' | grep -v '^key$' | while read -r key; do
+grep -oE ' [a-z_]+\.[a-z_.]+=' "$demo" | tr -d ' =' | while read -r key; do
   "$frugal" help "$key" >/dev/null 2>&1 || echo "$key"
 done >>unknown
 [ ! -s unknown ] || { echo "FAILED: demo proposes $(cat unknown), which frugal does not know"; failed=1; }

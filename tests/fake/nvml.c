@@ -85,8 +85,7 @@ ANSWER(nvmlDeviceGetMemoryInfo, (void *d, struct memory *m), (void)d;
 ANSWER(nvmlDeviceGetPowerUsage, (void *d, unsigned *mw), (void)d; *mw = fake_nvml.power_mw)
 ANSWER(nvmlDeviceGetEnforcedPowerLimit, (void *d, unsigned *mw), (void)d; *mw = 700000)
 ANSWER(nvmlDeviceGetClockInfo, (void *d, int which, unsigned *mhz), (void)d;
-       if (which != 1) return FAILED;
-       *mhz = fake_nvml.clock_mhz)
+       if (which != 1) return FAILED; *mhz = fake_nvml.clock_mhz)
 ANSWER(nvmlDeviceGetMaxClockInfo, (void *d, int which, unsigned *mhz), (void)d; (void)which;
        *mhz = 1980)
 ANSWER(nvmlDeviceGetTemperature, (void *d, int which, unsigned *c), (void)d; (void)which; *c = 31)
@@ -95,11 +94,10 @@ ANSWER(nvmlDeviceGetTotalEnergyConsumption, (void *d, unsigned long long *mj), (
 ANSWER(nvmlDeviceGetUtilizationRates, (void *d, struct utilisation *u), (void)d;
        *u = (struct utilisation){ (unsigned)activity_now(), 0 })
 ANSWER(nvmlGpmQueryDeviceSupport, (void *d, struct support *s), (void)d;
-       if (s->version != 1) return FAILED;
-       s->supported = fake_nvml.gpm_supported)
+       if (s->version != 1) return FAILED; s->supported = fake_nvml.gpm_supported)
 ANSWER(nvmlGpmSampleAlloc, (void **sample), *sample = malloc(1); fake_nvml.samples++)
 ANSWER(nvmlGpmSampleFree, (void *sample), free(sample); fake_nvml.samples--)
 ANSWER(nvmlGpmSampleGet, (void *d, void *sample), (void)d; (void)sample)
-ANSWER(nvmlGpmMetricsGet, (struct request *r),
+ANSWER(nvmlGpmMetricsGet, (struct request * r),
        if (r->version != 1 || r->count != 1 || r->metrics[0].id != 2) return FAILED;
        r->metrics[0].value = activity_now())

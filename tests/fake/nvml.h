@@ -6,12 +6,12 @@
 struct fake_nvml {
     int                fails_init; /* what nvmlInit_v2 returns */
     unsigned           devices;
-    const char        *fails;      /* the one function that returns an error; NULL: none */
+    const char        *fails; /* the one function that returns an error; NULL: none */
     const char        *name, *bus_id;
     unsigned long long memory, memory_free, energy_mj;
     unsigned           power_mw, clock_mhz;
     unsigned           gpm_supported;
-    double             activity; /* percent */
+    double             activity;      /* percent */
     int                open, samples; /* inits without shutdown; samples that are not freed */
 };
 

@@ -8,9 +8,8 @@
  * The clock may run faster, so that limits of seconds need none; delays are given in its time. Delays are slept at
  * the seam, by the thread that calls it; files of /proc tell of two cores and 16 GiB, as the numbers below say. */
 #include "backend/cuda/cuda.h"
-#include "base/far.h"
 #include "base/thread.h"
-#include "store/reach.h"
+#include "remote/files.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,9 +21,10 @@
 /* name, when it is not given, what it is */
 #define SEEDS(SEED)                                                                                \
     SEED(clock, 1, "times as fast as the real one")                                                \
+    SEED(own, 0, "1: it counts the process's own processor time: no other program disturbs it")    \
     SEED(read_ms, 0, "each read of a picture")                                                     \
     SEED(reads, 1e18, "so many of them, by each process; further ones take as long as they do")    \
-    SEED(far_ms, 0, "each read over the network")                                                  \
+    SEED(remote_ms, 0, "each read over the network")                                               \
     SEED(copy_ms, 0, "each copy that a checkpoint is written from")                                \
     SEED(gpu, 0, "1: the processor answers as a GPU would")                                        \
     SEED(tell_ms, 0, "each write to the standard output")                                          \
@@ -51,14 +51,24 @@ enum { FDS = 1024, TEXT_BYTES = 1024 };
 
 static const f64 busy = 0.95;
 static struct os real;
-static i64       begin_ns;
+static i64       begin_ns; /* of our clock, when the one that it follows was at base_ns */
+static i64       base_ns;
 static bool      is_picture[FDS]; /* the file that is open there */
 
 /* --- time --------------------------------------------------------------------------------------- */
 
+static i64 followed_ns(void)
+{
+    struct timespec t;
+    if (seed.own <= 0) return real.now_ns(&real);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (i64)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 static i64 now_ns(struct os *os)
 {
-    return begin_ns + (i64)(seed.clock * (f64)(real.now_ns(os) - begin_ns));
+    (void)os;
+    return begin_ns + (i64)(seed.clock * (f64)(followed_ns() - base_ns));
 }
 
 static f64 seconds(void) { return (f64)(now_ns(&real) - begin_ns) * 1e-9; }
@@ -77,8 +87,8 @@ bool __real_thread_wait_until(pthread_cond_t *c, pthread_mutex_t *lock, i64 unti
 bool __wrap_thread_wait_until(pthread_cond_t *c, pthread_mutex_t *lock, i64 until_ns);
 bool __wrap_thread_wait_until(pthread_cond_t *c, pthread_mutex_t *lock, i64 until_ns)
 {
-    f64 after_ns = (f64)(until_ns - begin_ns) / seed.clock;
-    return __real_thread_wait_until(c, lock, begin_ns + (i64)after_ns);
+    f64 left_ns = (f64)(until_ns - now_ns(&real)) / seed.clock;
+    return __real_thread_wait_until(c, lock, real.now_ns(&real) + (i64)left_ns);
 }
 
 /* --- /proc -------------------------------------------------------------------------------------- */
@@ -138,7 +148,17 @@ static enum status open_read(struct os *os, struct str path, struct file *f, str
 
 static atomic_llong reads; /* of pictures, by this process */
 
-static void begin_process(void) { atomic_store(&reads, 0); }
+static i64 forked_ns;
+
+static void before_fork(void) { forked_ns = now_ns(&real); }
+
+static void begin_process(void)
+{
+    atomic_store(&reads, 0);
+    if (seed.own <= 0) return;
+    begin_ns = forked_ns; /* a new process has used no time */
+    base_ns  = followed_ns();
+}
 
 static enum status read_some(struct os *os, struct file f, void *to, i64 bytes, i64 at, i64 *got,
                              struct err *err)
@@ -177,28 +197,20 @@ static ssize_t tell(void *context, const char *text, size_t bytes)
     return write(STDOUT_FILENO, text, bytes);
 }
 
-/* --- files elsewhere ---------------------------------------------------------------------------- */
+/* --- remote files ------------------------------------------------------------------------------- */
 
-static struct far reached;
-
-static enum status far_read(struct far *f, struct str url, const struct far_file *version, i64 from,
-                            i64 count, void *to, const atomic_bool *stop, struct err *err)
+enum status __real_remote_file_read(struct remote_files *r, struct str url,
+                                    const struct remote_file *version, i64 from, i64 count,
+                                    void *to, const atomic_bool *stop, struct err *err);
+enum status __wrap_remote_file_read(struct remote_files *r, struct str url,
+                                    const struct remote_file *version, i64 from, i64 count,
+                                    void *to, const atomic_bool *stop, struct err *err);
+enum status __wrap_remote_file_read(struct remote_files *r, struct str url,
+                                    const struct remote_file *version, i64 from, i64 count,
+                                    void *to, const atomic_bool *stop, struct err *err)
 {
-    delay(seed.far_ms);
-    return reached.read(f, url, version, from, count, to, stop, err);
-}
-
-struct far *__real_reach_open(struct os *os, struct web *web, const struct s3_settings *how,
-                              struct arena *perm);
-struct far *__wrap_reach_open(struct os *os, struct web *web, const struct s3_settings *how,
-                              struct arena *perm);
-struct far *__wrap_reach_open(struct os *os, struct web *web, const struct s3_settings *how,
-                              struct arena *perm)
-{
-    struct far *f = __real_reach_open(os, web, how, perm);
-    reached       = *f;
-    f->read       = far_read;
-    return f;
+    delay(seed.remote_ms);
+    return __real_remote_file_read(r, url, version, from, count, to, stop, err);
 }
 
 /* --- before main -------------------------------------------------------------------------------- */
@@ -227,7 +239,8 @@ __attribute__((constructor)) static void plant_all(void)
     begin_ns       = real.now_ns(os);
     while (str_cut(&all, ' ', &word))
         if (word.len) plant(word);
-    pthread_atfork(NULL, NULL, begin_process);
+    base_ns = followed_ns();
+    pthread_atfork(before_fork, NULL, begin_process);
     os->now_ns    = now_ns;
     os->sleep_ns  = sleep_ns;
     os->open_read = open_read;

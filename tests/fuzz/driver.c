@@ -1,5 +1,5 @@
 /* driver.c - runs a fuzz target with plain gcc: every file of the corpus as it is, then mutated
- * until the time is over (CHECK_SECONDS, 5 by default).
+ * until the time is over (CHECK_SECONDS, 5 by default) or, with CHECK_EXECUTIONS, after so many inputs.
  *
  *     fuzz_x --corpus DIR --crash FILE     as ctest runs it
  *     fuzz_x FILE                          that input once, to debug it
@@ -10,6 +10,7 @@
 #include "base/types.h"
 #include <dirent.h>
 #include <fcntl.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +32,7 @@ static u8          input[INPUT_BYTES_MAX]; /* the one under test: the signal han
 static size_t      input_bytes;
 static const char *crash_path = "fuzz.crash";
 static u64         random_state;
+static i64         executions; /* begun, the one that crashes with them */
 
 static u64 random_next(void) /* splitmix64 */
 {
@@ -46,8 +48,9 @@ static void on_crash(int signal_number)
 {
     int  fd    = open(crash_path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
     bool saved = fd >= 0 && write(fd, input, input_bytes) == (ssize_t)input_bytes;
-    dprintf(2, "signal %d; the input %s %s\n", signal_number, saved ? "is in" : "did not fit in",
-            crash_path);
+    dprintf(2, "signal %d; the input %s %s\n%lld executions, %.2f s of a core\n", signal_number,
+            saved ? "is in" : "did not fit in", crash_path, (long long)executions,
+            (f64)clock() / CLOCKS_PER_SEC);
     signal(signal_number, SIG_DFL);
     raise(signal_number);
 }
@@ -87,6 +90,7 @@ static void input_run(void)
     u8 *copy = malloc(input_bytes ? input_bytes : 1);
     if (!copy) return;
     memcpy(copy, input, input_bytes);
+    executions++;
     alarm(HANG_S);
     LLVMFuzzerTestOneInput(copy, input_bytes);
     alarm(0);
@@ -161,7 +165,7 @@ int main(int argc, char **argv)
 {
     static const int fatal[] = { SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGALRM };
     const char      *seed = getenv("CHECK_SEED"), *limit = getenv("CHECK_SECONDS");
-    i64              tries = 0;
+    const char      *most = getenv("CHECK_EXECUTIONS");
 
     if (argc == 2 && input_read(argv[1], &corpus[0])) {
         corpus_count = 1;
@@ -180,11 +184,14 @@ int main(int argc, char **argv)
            argv[2]);
     fflush(stdout);
 
+    f64 begin_s = now_s(), end_s = limit ? strtod(limit, NULL) : most ? INFINITY : 5;
+    i64 enough = most ? strtoll(most, NULL, 10) : INT64_MAX;
     corpus_run();
-    for (f64 end_s = now_s() + (limit ? strtod(limit, NULL) : 5); now_s() < end_s; tries++) {
+    while (executions < enough && now_s() - begin_s < end_s) {
         input_mutate();
         input_run();
     }
-    printf("%lld mutated inputs\n", (long long)tries);
+    printf("%lld executions in %.2f s, %.2f s of a core\n", (long long)executions,
+           now_s() - begin_s, (f64)clock() / CLOCKS_PER_SEC);
     return 0;
 }

@@ -23,13 +23,18 @@ static void check_cut(enum presplit p, const u8 *classes, struct str text, i64 c
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    static const struct presplit_cuts all     = { true, true };
-    struct arena                      perm    = arena_open((i64)64 << 20);
-    const u8                         *classes = char_classes(&perm);
-    struct str                        text    = { (const char *)data, (i64)bytes };
-    i64                               bad     = 0;
-    bool                              valid   = utf8_valid(text);
-    text = utf8_repair(text, NEW(&perm, char, 3 * (i64)bytes + 1), &bad);
+    static const struct presplit_cuts all = { true, true };
+    static struct arena               once;
+    static const u8                  *classes;
+    if (!once.begin) {
+        once    = arena_open((i64)64 << 20);
+        classes = char_classes(&once);
+    }
+    struct arena perm  = once;
+    struct str   text  = { (const char *)data, (i64)bytes };
+    i64          bad   = 0;
+    bool         valid = utf8_valid(text);
+    text               = utf8_repair(text, NEW(&perm, char, 3 * (i64)bytes + 1), &bad);
     ASSERT(valid == (bad == 0) && utf8_valid(text));
     for (i32 p = 0; p < PRESPLIT_COUNT; p++) {
         for (i64 at = 0, end; at < text.len; at = end) {
@@ -39,6 +44,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         }
         check_cut((enum presplit)p, classes, text, presplit_cut(&all, classes, text, text.len / 2));
     }
-    arena_close(&perm);
     return 0;
 }

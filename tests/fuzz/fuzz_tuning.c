@@ -21,10 +21,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     if (tuning_parse(t, text, scratch, &err)) {
         ASSERT(err.text[0] != '\0');
         ASSERT(!t->count);
+        ASSERT(!t->conv_count);
     } else {
         struct str printed = tuning_print(t, &perm);
         ASSERT(!tuning_parse(again, printed, scratch, &err));
         ASSERT(again->count == t->count);
+        ASSERT(again->conv_count == t->conv_count);
         ASSERT(str_eq(tuning_print(again, &perm), printed));
     }
     arena_close(&perm);

@@ -1,6 +1,6 @@
 /* Any bytes at all, as XML and as a file of profiles: what is found lies inside the input. */
-#include "store/credentials.h"
-#include "store/xml.h"
+#include "remote/credentials.h"
+#include "remote/xml.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

@@ -5,8 +5,8 @@
  * Every second case of an op that maps may follow carries a chain of them. One line an op with the
  * kernels that were chosen; exit 1 if any was wrong. Compared as support/near.h says. */
 #include "backend/backend.h"
-#include "backend/cuda/cuda.h"
 #include "backend/cpu/kernel.h"
+#include "backend/cuda/cuda.h"
 #include "base/os.h"
 #include "compile/compile.h"
 #include "support/near.h"
@@ -61,13 +61,15 @@ static void add_chain(struct bench *b, struct draw *d)
 {
     static const i32 maps[] = { OP_ADD,  OP_SUB,       OP_MUL,  OP_RELU, OP_RELU_GRAD,
                                 OP_GELU, OP_GELU_GRAD, OP_SILU, OP_TANH, OP_SIGMOID };
-    struct op_case *c     = &b->c;
-    struct chain   *then  = &c->at.then;
-    i64             count = shape_count(c->out[0].shape);
-    then->count           = 1 + (i32)draw_to(d, 3);
-    then->keep            = draw_to(d, 2) && op_info(c->op)->out_count < OP_OUT_MAX;
+    struct op_case  *c      = &b->c;
+    struct chain    *then   = &c->at.then;
+    i64              count  = shape_count(c->out[0].shape);
+    then->count             = 1 + (i32)draw_to(d, 3);
+    then->keep              = draw_to(d, 2) && op_info(c->op)->out_count < OP_OUT_MAX;
     for (i32 i = 0; i < then->count; i++) then->op[i] = maps[draw_to(d, COUNT_OF(maps))];
-    if (draw_to(d, 2)) *then = (struct chain){ .count = 1, .op = { OP_ADD } }; /* a residual's, which kernels know */
+    if (draw_to(d, 2))
+        *then =
+            (struct chain){ .count = 1, .op = { OP_ADD } }; /* a residual's, which kernels know */
     for (i32 i = c->in_count; i < inputs_of(c); i++) {
         c->in[i]   = c->out[0];
         c->data[i] = arena_take(&b->perm, MAX(1, type_bytes(c->in[i])), 1, 64);
@@ -123,19 +125,23 @@ static void *fetched(struct bench *b, const struct persistent *p, struct type t)
 
 static void wrong(struct bench *b, struct str name, f64 distance, f64 limit)
 {
-    struct str text = op_case_text(&b->c, &b->scratch), chain = op_text(&b->scratch, b->c.op, &b->c.at);
-    printf("  WRONG %.*s of %.*s [%.*s%s]: off by %.3g, allowed %.3g (CHECK_SEED=%llu)\n", STR_ARG(name),
-           STR_ARG(text), STR_ARG(chain), b->c.at.then.keep ? " kept" : "", distance, limit, (unsigned long long)b->seed);
+    struct str text  = op_case_text(&b->c, &b->scratch),
+               chain = op_text(&b->scratch, b->c.op, &b->c.at);
+    printf("  WRONG %.*s of %.*s [%.*s%s]: off by %.3g, allowed %.3g (CHECK_SEED=%llu)\n",
+           STR_ARG(name), STR_ARG(text), STR_ARG(chain), b->c.at.then.keep ? " kept" : "", distance,
+           limit, (unsigned long long)b->seed);
     b->failed++;
 }
 
 /* By the naive sum of the rows that the GPU stored. */
 static void compare_sum(struct bench *b, const struct program_set *set)
 {
-    struct type   x  = b->c.out[0], y = type_of(b->c.out[1].dtype, shape_1(shape_last(x.shape)));
-    struct attrs  at = sum_attrs(&b->c);
-    struct tensor in = { fetched(b, program_set_find(set, STR("out0")), x), x, shape_count(x.shape) };
-    struct tensor want = { arena_take(&b->scratch, MAX(1, type_bytes(y)), 1, 64), y, shape_count(y.shape) };
+    struct type   x = b->c.out[0], y = type_of(b->c.out[1].dtype, shape_1(shape_last(x.shape)));
+    struct attrs  at   = sum_attrs(&b->c);
+    struct tensor in   = { fetched(b, program_set_find(set, STR("out0")), x), x,
+                           shape_count(x.shape) };
+    struct tensor want = { arena_take(&b->scratch, MAX(1, type_bytes(y)), 1, 64), y,
+                           shape_count(y.shape) };
     struct call   call = { OP_SUM, &at, &in, 1, &want, NULL, 0, NULL };
     kernel_run(kernel_choose(&call, true), &call);
     f64 d     = near_distance(fetched(b, program_set_find(set, STR("sum")), y), want.data, y, 0);

@@ -157,7 +157,7 @@ static void pick_parts(struct check *c, struct trial *t)
  * of the op, or too long. */
 static bool trial_begin(struct check *c, struct trial *t)
 {
-    struct type in[OP_IN_MAX], out[OP_OUT_MAX];
+    struct type in[OP_IN_MAX], out[OP_OUT_MAX] = { 0 }; /* an optimiser has no result */
     struct sig  sig = { in, own_inputs(t->n), out, &t->n->at, t->n->op };
     struct err  err;
     pick_parts(c, t);

@@ -1,7 +1,7 @@
 #!/bin/sh
 # check_shapes on the processor: its kernels are right at a run's shapes, and a spoilt number is found in every result.
 check=$1
-set -- bench/gpu/gpt.yaml data.kind=text data.path=README.md data.context=48 model.depth=1 model.width=64 \
+set -- bench/gpu/gpt.yaml data.kind=text data.vocabulary=default data.path=README.md data.context=48 model.depth=1 model.width=64 \
   model.heads=4 train.batch=3 train.device=cpu
 "$check" "$@" train.precision=fp32 || exit 1
 "$check" "$@" train.precision=bf16 train.recipe=modern train.optimiser=muon || exit 1

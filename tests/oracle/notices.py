@@ -29,6 +29,7 @@ class Metadata:
         handler = type("H", (Handler,), {"service": self})
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.http.daemon_threads = True
+        self.http.handle_error = lambda *_: None  # the run may end before it has heard the answer
         threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         self.address = f"http://127.0.0.1:{self.http.server_address[1]}"
         self.told = threading.Event()

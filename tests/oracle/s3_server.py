@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from xml.etree import ElementTree
 
 KEY_ID, SECRET, REGION, BUCKET = "AKIDTEST", "a-secret/that+must=never-show", "eu-test-1", "bucket"
+HANG_S = 2  # of silence, until the connection is torn
 
 
 def crc32c_table():
@@ -52,11 +53,21 @@ class Torn(Exception):
     pass
 
 
+class Objects(dict):
+    """By key. Tests go through them while threads of the server put and delete: a loop sees those that were there when it began."""
+
+    def __iter__(self):
+        return iter(list(super().keys()))
+
+    def items(self):
+        return list(super().items())
+
+
 class Server:
     def __init__(self):
-        self.objects, self.classes, self.tags, self.uploads = {}, {}, {}, {}
+        self.objects, self.classes, self.tags, self.uploads = Objects(), {}, {}, {}
         self.lifecycle = None
-        self.log, self.faults = [], []
+        self.log, self.faults, self.before = [], [], {}
         self.keys = {KEY_ID: SECRET}
         self.tokens = {}          # key id: the session token that it needs
         self.bearers = set()
@@ -83,14 +94,19 @@ class Server:
         self.http.server_close()
 
     def misbehave(self, match, how, times=1):
-        """match: a method, or a piece of the query: "PUT", "partNumber=2", "POST uploadId"."""
-        self.faults += [(match.split(), how)] * times
+        """match: a method, or a piece of the query: "PUT", "partNumber=2", "POST uploadId". "stale_list" answers a
+        listing with what was there when this was called."""
+        self.before = dict(self.objects)
+        self.faults.append([match.split(), how, times])
 
     def fault_for(self, method, target):
         with self.lock:
-            for i, (words, how) in enumerate(self.faults):
+            for fault in self.faults:
+                words, how, times = fault
                 if all(w == method or w in target for w in words):
-                    del self.faults[i]
+                    fault[2] -= 1
+                    if times == 1:
+                        self.faults.remove(fault)
                     return how
         return None
 
@@ -173,11 +189,11 @@ class Server:
 
     # --- what is asked ---
 
-    def answer(self, method, key, q, headers, body, words):
+    def answer(self, method, key, q, headers, body, words, how):
         if "lifecycle" in q:
             return self.on_lifecycle(method, headers, body)
         if method == "GET" and not key:
-            return self.list_uploads(q) if "uploads" in q else self.list(q)
+            return self.list_uploads(q) if "uploads" in q else self.list(q, self.before if how == "stale_list" else self.objects)
         if "uploads" in q or "uploadId" in q:
             return self.multipart(method, key, q, headers, body)
         if "tagging" in q:
@@ -214,10 +230,10 @@ class Server:
             return 206, extra, body[first:last + 1]
         return 200, extra, body
 
-    def list(self, q):
+    def list(self, q, objects):
         prefix, delimiter = q.get("prefix", ""), q.get("delimiter", "")
         names = collections.OrderedDict()
-        for key in sorted(self.objects):
+        for key in sorted(objects):
             if key.startswith(prefix):
                 cut = key.find(delimiter, len(prefix)) if delimiter else -1
                 names[key if cut < 0 else key[:cut + 1]] = cut < 0
@@ -225,8 +241,8 @@ class Server:
         shown, more = names[:self.page], len(names) > self.page
         escape = lambda s: s.replace("&", "&amp;").replace("<", "&lt;")
         xml = "".join(
-            f"<Contents><Key>{escape(n)}</Key><Size>{len(self.objects[n])}</Size>"
-            f"<StorageClass>{self.classes.get(n) or 'STANDARD'}</StorageClass></Contents>" if n in self.objects
+            f"<Contents><Key>{escape(n)}</Key><Size>{len(objects[n])}</Size>"
+            f"<StorageClass>{self.classes.get(n) or 'STANDARD'}</StorageClass></Contents>" if n in objects
             else f"<CommonPrefixes><Prefix>{escape(n)}</Prefix></CommonPrefixes>" for n in shown)
         if more:
             xml += f"<NextContinuationToken>{escape(shown[-1])}</NextContinuationToken>"
@@ -301,9 +317,11 @@ class Handler(BaseHTTPRequestHandler):
             return self.reply(200, [], given, None)
         how = store.fault_for(self.command, self.path)
         try:
-            if how == "torn":
+            if how == "hang":
+                time.sleep(HANG_S)
+            if how in ("torn", "hang"):
                 raise Torn
-            if how and how[0] in "45":
+            if how and how[0] in "345":
                 status, _, code = how.partition(" ")
                 raise Refused(int(status), code or "InternalError")
             q = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
@@ -313,11 +331,13 @@ class Handler(BaseHTTPRequestHandler):
                 raise Refused(404, "NoSuchBucket")
             with store.lock:
                 words = store.check(self.command, path, query, headers, body)
-                status, extra, data = store.answer(self.command, key, q, headers, body, words)
+                status, extra, data = store.answer(self.command, key, q, headers, body, words, how)
             if how == "torn_after":
                 raise Torn
             if how == "error_in_200":
                 data = b'<?xml version="1.0"?>\n  <Error><Code>InternalError</Code><Message>try again</Message></Error>'
+            if how == "wrong_bytes" and data:
+                data = data[:len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1:]
             self.reply(status, extra, data, how)
         except Refused as e:
             xml = f"<Error><Code>{e.code}</Code><Message>{e.message}</Message>{e.extra}</Error>"

@@ -17,7 +17,7 @@ import tempfile
 import numpy as np
 import torch
 
-from oracle import load, run_frugal, seed_of
+from oracle import check_memory, load, run_frugal, seed_of
 from test_models import ADAMW, ENCODER, GPT, MODERN, click_data, image_data, line_data, text_data
 
 STEPS, TOLERANCE = 50, 1e-5
@@ -35,15 +35,16 @@ CASES = {
     "encoder-dropout": (dict(ENCODER, dropout=0.1), line_data(1, EPOCH // 3, 12, 3)),  # lines of all lengths
     "layers-dropout": (SMOOTH, image_data(1, EPOCH, (8, 8), 10)),
     "ranker": (RANKER, click_data(1, EPOCH, 40, 5, 3)),
+    "ranker-rows": (RANKER, click_data(1, EPOCH, 2000, 5, 3)),  # train.tables=auto: by rows
 }
 
 
 def both(folder, settings, steps, **train):
     """The same run in one batch a step and in micro-batches: (losses, done) of each."""
     large = run_frugal(folder, settings, steps, batch=BATCH * TIMES, **train)
-    micro = run_frugal(folder, settings, steps, batch=BATCH, accumulate=TIMES, **train)
+    micro = run_frugal(folder, settings, steps, batch=BATCH * TIMES, micro_batch=BATCH, **train)
     for _, done in (large, micro):
-        assert done["arena_bytes_planned"] == done["arena_bytes_used"], "planned and used memory differ"
+        check_memory(settings, done)
     return large[0], micro[0]
 
 
@@ -52,7 +53,7 @@ def gradients(folder, settings, samples, **train):
     settings = json.loads(json.dumps(settings))
     settings["data"]["samples"] = samples
     out = []
-    for batch in ({"batch": BATCH * TIMES}, {"batch": BATCH, "accumulate": TIMES}):
+    for batch in ({"batch": BATCH * TIMES}, {"batch": BATCH * TIMES, "micro_batch": BATCH}):
         run_frugal(folder, settings, 1, gradients=f"{folder}/grads", **batch, **train)
         out.append(load(f"{folder}/grads"))
     return out

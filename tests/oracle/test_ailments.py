@@ -4,9 +4,12 @@
 near miss must not be; a healthy run gets no alarm. And replayed batches must confirm a slow disk, and refute one that was slow at first only; and
 a GPU that starves under somebody else's program is seen.
 
-Seeds outweigh the rest of a step several times, near misses are far below the limits, so that a busy machine turns neither into the other; the
-clock runs twelve times as fast, so that the ten seconds after which a run is judged are one."""
+The clock runs twelve times as fast, so that the ten seconds after which a run is judged are one. Seeds outweigh the rest of a step, near misses
+are far below the limits; but beside other programs steps take several times as long, and delays do not. So a wrong verdict counts only if others
+had little of the machine meanwhile; where they always have much, the row is left out by name and the test is skipped (77)."""
 import http.server, json, math, os, random, struct, subprocess, sys, tempfile, threading, zlib
+
+from busy import Others
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SEEDED = os.path.join(TOP, "build", "frugal_seeded")
@@ -14,9 +17,11 @@ if not os.path.exists(SEEDED):
     print("no build/frugal_seeded yet")
     sys.exit(77)
 
-TURNS = 3
+TURNS, TRIES = 3, 8  # wrong verdicts that count until the test fails; those and others, until the machine is too busy
+OTHERS_MOST = 0.1    # of the processor time of the machine; above it a verdict does not count
+left_out = []
 RUN = """
-data: {kind: images, path: small, image_size: 32, image_colour: false, image_crop: whole, held_out: 0}
+data: {kind: images, path: small, image_size: 32, image_colour: false, augment: [flip], held_out: 0}
 model: {layers: [{conv: 128}, relu, {conv: 128}, relu, flatten, {dense: 2}]}
 train: {batch: 8, epochs: 0, steps: 1000000, lr: 0.001, max_seconds: 15, threads: 2}
 loader: {workers: 1, prefetch: 8, keep: off}
@@ -25,13 +30,13 @@ WIDE = "model.layers=[flatten, {dense: 8000}, relu, {dense: 2}]"  # many weights
 TINY = ["train.batch=1", WIDE]
 SAVES = ["checkpoint.dir=kept", "checkpoint.every=10", "--fresh"]
 EVALUATES = ["data.held_out=0.5", "train.eval_batch=1"]
-FAR = ["data.path=URL/small-000000.tar", "data.cache=far"]
+REMOTE = ["data.path=URL/small-000000.tar", "data.cache=remote"]
 CROWDED = ["loader.workers=16"]
 
 # ailment, fix, (seeds, settings), (seeds, settings) of its near miss
 ROWS = [
     ("slow_disk", "loader.workers=auto", ("read_ms=150", []), ("read_ms=20", ["loader.workers=4"])),  # enough of them
-    ("slow_network", "loader.workers=auto", ("far_ms=150", FAR + ["data.cache_bytes=0"]), ("far_ms=150", FAR)),  # kept on the disk
+    ("slow_network", "loader.workers=auto", ("remote_ms=150", REMOTE + ["data.cache_bytes=0"]), ("remote_ms=150", REMOTE)),  # kept on the disk
     ("slow_augmentation", "loader.workers=auto", ("", ["data.path=large", "train.max_seconds=24"]), ("", ["data.path=medium"])),
     ("tiny_batch", "train.batch=2 train.lr_batch=1", ("", TINY), ("", TINY + ["train.memory_gib=0.18"])),  # no room for two
     ("fp32_where_bf16", "train.precision=bf16", ("isa=all clock=6", ["train.threads=1"]), ("isa=all", ["train.precision=bf16"])),
@@ -39,7 +44,7 @@ ROWS = [
     ("evaluation_too_often", None, ("", EVALUATES + ["train.eval_every=1"]), ("", EVALUATES + ["train.eval_every=1000000"])),
     ("logging_every_step", "train.log_every=0", ("tell_ms=500", ["train.log_every=1"]), ("tell_ms=10", ["train.log_every=20"])),
     ("one_slow_core", "train.threads=1", ("mhz=900", []), ("mhz=2000", [])),  # worth its seat
-    ("swapping", "train.batch=4 train.accumulate=2", ("swap_mib_s=20 stalled=0.3", []), ("swap_mib_s=0.5 stalled=0.3", [])),
+    ("swapping", "train.micro_batch=4", ("swap_mib_s=20 stalled=0.3", []), ("swap_mib_s=0.5 stalled=0.3", [])),
     ("too_many_workers", "loader.workers=9", ("free_gib=1 own_gib=10 stalled=0.2", CROWDED), ("free_gib=3 own_gib=10 stalled=0.2", CROWDED)),
     ("oscillation", "loader.prefetch=4", ("wave_s=8 wave_low=0.05", ["loader.prefetch=2", "train.max_seconds=30"]),
      ("wave_s=8 wave_low=0.4", ["loader.prefetch=2", "train.max_seconds=30"])),
@@ -82,9 +87,9 @@ class Ranges(http.server.BaseHTTPRequestHandler):
 
 def frugal(command, seeds, settings):
     """What the program says, event by event."""
-    env = {**os.environ, "FRUGAL_RUN_LEDGER": "none", "FRUGAL_ISA": "avx2", "SEEDED": "clock=12 " + seeds.replace("isa=all", "")}
+    env = {**os.environ, "FRUGAL_RUN_LEDGER": "none", "FRUGAL_VECTORS": "avx2", "SEEDED": "clock=12 " + seeds.replace("isa=all", "")}
     if "isa=all" in seeds:
-        del env["FRUGAL_ISA"]
+        del env["FRUGAL_VECTORS"]
     done = subprocess.run([SEEDED, *command, "--json", *[s.replace("URL", URL) for s in settings]], env=env, capture_output=True, timeout=300)
     assert done.returncode == 0, (command, settings, done.stderr.decode())
     return [json.loads(line) for line in done.stdout.decode().splitlines()]
@@ -101,14 +106,32 @@ def shares(done):
     return {k: round(v / sum(split.values()), 3) for k, v in split.items() if v}
 
 
+class Busy(Exception):
+    pass
+
+
+def undisturbed(wanted, attempt):
+    """What `attempt` finds, or, if that is None and its text, what it finds next. What disturbs the machine for a second or two may spoil
+    a turn or two, which is told."""
+    wrong = 0
+    for turn in range(TRIES):
+        with Others() as others:
+            found, text = attempt()
+        if found is not None:
+            return found
+        print(f"not {wanted}, turn {turn + 1}, others had {100 * others.part:.0f} % of the machine: {text}", flush=True)
+        wrong += others.part <= OTHERS_MOST
+        assert wrong < TURNS, f"not {wanted} in {TURNS} turns that nobody disturbed"
+    raise Busy(wanted)
+
+
 def judged(wanted, seeds, settings):
-    """A run that ends in these ailments. What disturbs the machine for a second or two may spoil one or two of them, which is told."""
-    for turn in range(TURNS):
+    """A run that ends in these ailments, each of them worth a tenth of it."""
+    def attempt():
         found, ailing, done = verdict(["train", "run.yaml"], seeds, settings)
-        if found and [a["ailment"] for a in ailing] == wanted:
-            return found, ailing
-        print(f"not {wanted}, turn {turn + 1}: {found} {ailing} {shares(done)}", flush=True)
-    raise SystemExit(f"{seeds} {settings} was not judged as {wanted}")
+        right = found and [a["ailment"] for a in ailing] == wanted and all(a["gain"] >= 0.1 for a in ailing)
+        return (found, ailing) if right else None, f"{seeds} {settings}: {found} {ailing} {shares(done)}"
+    return undisturbed(wanted or "healthy", attempt)
 
 
 def check_row(name, fix, seeded, near):
@@ -116,35 +139,54 @@ def check_row(name, fix, seeded, near):
     if name == "evaluation_too_often":  # so that it takes a twentieth
         fix = f"train.eval_every={math.ceil(found['part'] / (1 - found['part']) * 0.95 / 0.05)}"
     assert ailing[0]["fix"] == fix, (name, ailing[0], fix)
-    assert ailing[0]["gain"] >= 0.1, ailing[0]
     judged([], *near)
     print(f"{name}: {fix}", flush=True)
 
 
-def replayed(seeds):
+def check_healthy():
+    found, _ = judged([], "", [])
+    assert found["bound"] in ("compute", "memory bandwidth") and found["usage"] == "steady-high", found
+
+
+def replayed(seeds, wanted, right):
     """The disk as `frugal profile` judges it, once it was tried out with batches from memory."""
-    found, ailing, _ = verdict(["profile", "run.yaml", "--seconds", "6"], seeds, [])
-    assert found and found["bound"] == "data" and [a["ailment"] for a in ailing] == ["slow_disk"], (found, ailing)
-    print(f"slow_disk by {seeds}: with batches from memory a sample takes {100 * ailing[0]['measured']:.0f} % less")
-    return ailing[0]
+    def attempt():
+        found, ailing, _ = verdict(["profile", "run.yaml", "--seconds", "6"], seeds, [])
+        good = found and found["bound"] == "data" and [a["ailment"] for a in ailing] == ["slow_disk"] and right(ailing[0])
+        return ailing[0] if good else None, f"{found} {ailing}"
+    slow = undisturbed(wanted, attempt)
+    print(f"{wanted} by {seeds}: with batches from memory a sample takes {100 * slow['measured']:.0f} % less", flush=True)
 
 
 def check_replay():
     """Slow all the time: confirmed. Slow at first only: the run did wait, and the experiment refutes it."""
-    slow = replayed("read_ms=150")
-    assert slow["confirmed"] and slow["measured"] > 0.3, slow
-    assert any(not replayed("clock=6 read_ms=400 reads=16")["confirmed"] for _ in range(TURNS)), "never refuted"
+    replayed("read_ms=150", "slow_disk confirmed", lambda a: a["confirmed"] and a["measured"] > 0.3)
+    replayed("clock=6 read_ms=400 reads=16", "slow_disk refuted", lambda a: not a["confirmed"])
+
+
+def gpu_run(low):
+    """What `frugal run` says of a driver's library that tells of a GPU that starves every other half second."""
+    env = {**os.environ, "FRUGAL_RUN_LEDGER": "none", "SEEDED": "clock=12", "FAKE_NVML_WAVE": f"250:{low}",
+           "FRUGAL_NVML": os.path.join(TOP, "build", "libfake_nvml.so")}
+    done = subprocess.run([SEEDED, "run", "--", "sleep", "2"], env=env, capture_output=True, timeout=300)
+    assert done.returncode == 0, done
+    return [line for line in done.stderr.decode().splitlines() if line.startswith("frugal: GPUs: oscillating")]
 
 
 def check_gpu():
-    """Somebody else's program under `frugal run`, and a driver's library that tells of a GPU that starves every other half second."""
+    """Somebody else's program under `frugal run`."""
     for low, named in ((5, True), (40, False)):  # percent
-        env = {**os.environ, "FRUGAL_RUN_LEDGER": "none", "SEEDED": "clock=12", "FAKE_NVML_WAVE": f"250:{low}",
-               "FRUGAL_NVML": os.path.join(TOP, "build", "libfake_nvml.so")}
-        done = subprocess.run([SEEDED, "run", "--", "sleep", "2"], env=env, capture_output=True, timeout=300)
-        said = [line for line in done.stderr.decode().splitlines() if line.startswith("frugal: GPUs: oscillating")]
-        assert done.returncode == 0 and bool(said) == named, done
-        print(said or "no GPU starves")
+        def attempt():
+            said = gpu_run(low)
+            return said if bool(said) == named else None, said
+        print(undisturbed(f"a GPU at {low} %", attempt) or "no GPU starves", flush=True)
+
+
+def unless_busy(check, *arguments):
+    try:
+        check(*arguments)
+    except Busy as what:
+        left_out.append(str(what))
 
 
 def main():
@@ -154,15 +196,14 @@ def main():
     with open("run.yaml", "w") as f:
         f.write(RUN)
     subprocess.run([os.path.join(TOP, "build", "frugal"), "pack", "small", "--to", "small"], check=True, capture_output=True)
-    found, _ = judged([], "", [])
-    assert found["bound"] in ("compute", "memory bandwidth") and found["usage"] == "steady-high", found
+    unless_busy(check_healthy)
     for row in ROWS:
         if row[0] == "fp32_where_bf16" and "avx512_bf16" not in open("/proc/cpuinfo").read():
             print("fp32_where_bf16 was left out: this processor has no products in bf16")
         else:
-            check_row(*row)
-    check_replay()
-    check_gpu()
+            unless_busy(check_row, *row)
+    unless_busy(check_replay)
+    unless_busy(check_gpu)
 
 
 with tempfile.TemporaryDirectory() as folder, http.server.ThreadingHTTPServer(("127.0.0.1", 0), Ranges) as server:
@@ -172,3 +213,6 @@ with tempfile.TemporaryDirectory() as folder, http.server.ThreadingHTTPServer(("
     main()
     server.shutdown()
     os.chdir(TOP)
+if left_out:
+    print(f"the machine is too busy with other work to judge: {', '.join(left_out)}")
+    sys.exit(77)

@@ -15,7 +15,6 @@ def check_machine_lost(s, run, alone):
     a.process.kill()
     a.process.communicate()
     b = Machine(s, run, "train.steps=100000").start()
-    before = len(s.objects)
     wait_until(lambda: any("/attempts/000002" in k for k in s.objects) and s.count("PUT", ".2.", "manifest.json") >= 2)
     b.process.send_signal(signal.SIGTERM)
     b.end(4)
@@ -27,7 +26,7 @@ def check_machine_lost(s, run, alone):
     c = Machine(s, run, f"train.steps={steps}", "train.out=w.safetensors").start()
     c.end(0)
     assert c.told("resumed")[0]["step"] == last and not c.told("resumed")[0]["text"], c.told("resumed")
-    alone.args = [x for x in alone.args if not x.startswith("checkpoint.to")]
+    alone.args = [x for x in alone.args if not x.startswith("checkpoint.to")] + ["checkpoint.every=auto"]
     alone.start(f"train.steps={steps}", "train.out=w.safetensors").end(0)
     assert c.weights() == alone.weights(), "not the same bits"
     kept = steps_there(s)

@@ -37,7 +37,7 @@ def lives(folder):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         run = data(folder)
-        train(folder, run, "train.steps=20", "checkpoint.every=1000")
+        train(folder, run, "train.steps=20", "checkpoint.every=auto")
         lives(folder)
         events = train(folder, run, "train.steps=1000000000", "train.max_seconds=6", "checkpoint.dir=kept", "checkpoint.every=auto")
         told = [e["text"] for e in events if e["event"] == "checkpoint" and e["what"] == "interval"]

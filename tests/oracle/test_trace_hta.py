@@ -21,7 +21,7 @@ STEPS = 4
 
 def profiled(folder):
     """What `frugal profile` says: nanoseconds by part, and seconds of all ops."""
-    text = small.frugal(folder, "profile", "run.yaml", "wait=2", f"active={STEPS}", "limit=0", "trace=trace.json", "--json", "--seconds", "0")
+    text = small.frugal(folder, "profile", "run.yaml", "wait=2", f"active={STEPS}", "trace=trace.json", "--json", "--seconds", "0")
     events = [json.loads(line) for line in text.splitlines()]
     parts = {e["part"]: e["ns"] for e in events if e["event"] == "profile_part"}
     whole = next(e for e in events if e["event"] == "profile")

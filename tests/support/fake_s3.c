@@ -81,11 +81,12 @@ static void get(struct fake_s3 *f, const struct web_request *r, struct str key, 
            str_copy(perm, str_sub((struct str){ o->bytes, o->len }, from, to + 1)));
     reply->headers[0] =
         (struct pair){ STR("Content-Length"), str_fmt(perm, "%lld", (long long)o->len) };
-    reply->headers[1]   = (struct pair){ STR("x-amz-storage-class"),
-                                         str_of(o->storage_class ? o->storage_class : "") };
-    reply->headers[2]   = (struct pair){
-        STR("ETag"), str_fmt(perm, "\"%016llx\"", (unsigned long long)xxh64((struct str){ o->bytes, o->len }))
-    };
+    reply->headers[1] = (struct pair){ STR("x-amz-storage-class"),
+                                       str_of(o->storage_class ? o->storage_class : "") };
+    reply->headers[2] =
+        (struct pair){ STR("ETag"),
+                       str_fmt(perm, "\"%016llx\"",
+                               (unsigned long long)xxh64((struct str){ o->bytes, o->len })) };
     reply->header_count = 3;
     struct str wanted   = header_of(r, STR("If-Match"));
     if (wanted.len && !str_eq(wanted, reply->headers[2].value))
@@ -162,7 +163,15 @@ static void serve(struct fake_s3 *f, const struct web_request *r, struct arena *
     else if (str_eq(r->method, STR("DELETE"))) {
         if (o) *o = f->objects[--f->count];
         answer(reply, 204, STR(""));
-    } else get(f, r, key, perm, reply);
+    } else {
+        bool faulty = f->fault_count > 0 &&
+                      memmem(key.data, (size_t)key.len, f->fault_key, strlen(f->fault_key));
+        f->fault_count -= faulty;
+        get(f, r, key, perm, reply);
+        if (faulty && f->fault_status != 200) answer_error(reply, f->fault_status, "Odd", perm);
+        else if (faulty && reply->body.len)
+            ((char *)(uintptr_t)reply->body.data)[reply->body.len / 2] ^= 1;
+    }
 }
 
 static enum status fake_send(struct web *web, const struct web_request *r, struct arena *perm,
@@ -185,14 +194,18 @@ static enum status fake_send(struct web *web, const struct web_request *r, struc
     return lost ? err_set(err, STATUS_WORLD, "nobody answers") : STATUS_OK;
 }
 
+/* Waits between tries are long for a real store's sake. */
+static void sleep_less(struct os *os, i64 ns) { os_real()->sleep_ns(os, ns / 8); }
+
 struct fake_s3 *fake_s3_new(struct arena *perm, struct os *os)
 {
     struct fake_s3 *f = NEW(perm, struct fake_s3, 1);
     f->web            = (struct web){ .context = f, .send = fake_send };
     f->memory         = arena_part(perm, 64 << 20);
     pthread_mutex_init(&f->lock, NULL);
-    *os     = *os_real();
-    os->env = fake_env;
+    *os          = *os_real();
+    os->env      = fake_env;
+    os->sleep_ns = sleep_less;
     return f;
 }
 
@@ -207,5 +220,14 @@ void fake_s3_up(struct fake_s3 *f)
 {
     pthread_mutex_lock(&f->lock);
     f->down_at = 0;
+    pthread_mutex_unlock(&f->lock);
+}
+
+void fake_s3_fault(struct fake_s3 *f, const char *key, i32 status, i64 count)
+{
+    pthread_mutex_lock(&f->lock);
+    f->fault_key    = key;
+    f->fault_status = status;
+    f->fault_count  = count;
     pthread_mutex_unlock(&f->lock);
 }

@@ -15,9 +15,9 @@ static i64 print_cores(const struct machine_os *m, char *to)
     i64 at = snprintf(to, TEXT_BYTES, "cpu  1 2 3 4 5 6 7 8 9 10\n");
     for (i64 i = 0; i < MACHINE_CORES; i++) {
         const struct probe_core *c = &m->cores[i];
-        at += snprintf(to + at, (size_t)(TEXT_BYTES - at), "cpu%d %lld 0 0 %lld %lld 0 0 %lld 0 0\n",
-                       (int)i, (long long)c->busy, (long long)c->idle, (long long)c->waits,
-                       (long long)c->stolen);
+        at += snprintf(to + at, (size_t)(TEXT_BYTES - at),
+                       "cpu%d %lld 0 0 %lld %lld 0 0 %lld 0 0\n", (int)i, (long long)c->busy,
+                       (long long)c->idle, (long long)c->waits, (long long)c->stolen);
     }
     return at + snprintf(to + at, (size_t)(TEXT_BYTES - at), "intr 12345\nctxt 6\n");
 }
@@ -26,8 +26,8 @@ static i64 print_clocks(const struct machine_os *m, char *to)
 {
     i64 at = 0;
     for (i64 i = 0; i < MACHINE_CORES; i++)
-        at += snprintf(to + at, (size_t)(TEXT_BYTES - at), "processor\t: %d\ncpu MHz\t\t: %.3f\n\n", (int)i,
-                       m->cores[i].mhz);
+        at += snprintf(to + at, (size_t)(TEXT_BYTES - at), "processor\t: %d\ncpu MHz\t\t: %.3f\n\n",
+                       (int)i, m->cores[i].mhz);
     return at;
 }
 
@@ -37,16 +37,19 @@ static i64 print_file(const struct machine_os *m, i64 file, char *to)
     case 0: return print_cores(m, to);
     case 1: return print_clocks(m, to);
     case 2:
-        return snprintf(to, TEXT_BYTES, "MemTotal: %11lld kB\nMemFree: 17 kB\nMemAvailable: %7lld kB\n",
+        return snprintf(to, TEXT_BYTES,
+                        "MemTotal: %11lld kB\nMemFree: 17 kB\nMemAvailable: %7lld kB\n",
                         (long long)m->memory_kib, (long long)m->free_kib);
     case 3:
         return snprintf(to, TEXT_BYTES, "nr_free_pages 7\npswpin %lld\npswpout 0\npgmajfault 3\n",
                         (long long)m->swap_pages);
     case 4:
-        return snprintf(to, TEXT_BYTES, "some avg10=0.00 total=9\nfull avg10=0.00 avg60=0.00 total=%lld\n",
+        return snprintf(to, TEXT_BYTES,
+                        "some avg10=0.00 total=9\nfull avg10=0.00 avg60=0.00 total=%lld\n",
                         (long long)m->stalled_us);
     default:
-        return snprintf(to, TEXT_BYTES, "7 (a name) S) R 1 7 7 0 -1 4194304 1 2 3 4 %lld 0 0 0 20 0 3 0",
+        return snprintf(to, TEXT_BYTES,
+                        "7 (a name) S) R 1 7 7 0 -1 4194304 1 2 3 4 %lld 0 0 0 20 0 3 0",
                         (long long)(m->own_ns / TICK_NS));
     }
 }
@@ -100,7 +103,9 @@ static void sleep_ns(struct os *os, i64 ns) { machine_os_run(of(os), ns, 0); }
 struct machine_os *machine_os_new(struct arena *perm)
 {
     struct machine_os *m = NEW(perm, struct machine_os, 1);
-    *m = (struct machine_os){ .os = *os_real(), .now_ns = 1, .memory_kib = 16 << 20, .free_kib = 12 << 20 };
+    *m                   = (struct machine_os){
+                          .os = *os_real(), .now_ns = 1, .memory_kib = 16 << 20, .free_kib = 12 << 20
+    };
     for (i64 i = 0; i < MACHINE_CORES; i++) m->cores[i].mhz = 3000;
     m->os.context   = m;
     m->os.open_read = open_read;
@@ -117,7 +122,8 @@ void machine_os_run(struct machine_os *m, i64 ns, f64 busy)
     m->now_ns += ns;
     m->own_ns += (i64)((f64)ns * busy * MACHINE_CORES);
     for (i64 i = 0; i < MACHINE_CORES; i++) {
-        m->cores[i].busy += (i64)((f64)ns * busy / 1000); /* ticks of any length: only ratios count */
+        m->cores[i].busy +=
+            (i64)((f64)ns * busy / 1000); /* ticks of any length: only ratios count */
         m->cores[i].idle += (i64)((f64)ns * (1 - busy) / 1000);
     }
 }

@@ -22,7 +22,7 @@ f64 near_terms(i32 op, const struct attrs *at, const struct tensor *in, i32 in_c
     if (!in_count || in[0].count != count || !count || !dtype_is_float(in[0].type.dtype)) return 0;
     const struct tensor *rstds = rstds_of(op, in);
     i64 width = shape_last(in[0].type.shape), run = op == OP_QKNORM_GRAD ? at->head_dim : width;
-    f64 sum   = 0;
+    f64 sum = 0;
     for (i64 i = 0; i < count; i++) {
         f64 v = element_get(in[0].data, in[0].type.dtype, i);
         if (rstds) v *= rstd_at(rstds, i, width, run, count / width);
@@ -56,11 +56,14 @@ f64 near_allowed(i32 op, const struct attrs *at, const struct type *in, i32 in_c
                  f64 terms)
 {
     f64 operand = 0x1p-24;
-    if (op == OP_MUON) return 0.05; /* five steps of a steep iteration in bf16: 2^-9 each, enlarged */
+    /* Five steps of a steep iteration in bf16: simulated for 1,000 random matrices, the direction is off by that at
+     * most (tests/oracle/test_precision.py muon). */
+    if (op == OP_MUON) return 0.1;
     if (op == OP_MATMUL_FP8) /* Hopper's fp8 units add in some 14 bits (arXiv 2412.19437, 3.3.2) */
         return (1 + at->then.count) * (16 * roundoff(t.dtype) + 0x1p-10);
     if (!dtype_is_float(t.dtype)) return 0;
     for (i32 i = 0; i < in_count; i++)
         if (dtype_is_float(in[i].dtype)) operand = fmax(operand, roundoff(in[i].dtype));
-    return (1 + at->then.count) * (16 * roundoff(t.dtype) + 2 * operand + 0x1p-24 * sqrt(fmax(terms, 256)));
+    return (1 + at->then.count) *
+           (16 * roundoff(t.dtype) + 2 * operand + 0x1p-24 * sqrt(fmax(terms, 256)));
 }

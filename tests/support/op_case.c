@@ -1,8 +1,8 @@
 /* op_case.c - generators of cases, one a forward op, and how gradients follow from them. */
 #include "support/op_case.h"
+#include "backend/cpu/ref/ref_int.h"
 #include "base/fp8.h"
 #include "ir/fp8.h"
-#include "backend/cpu/ref/ref_int.h"
 #include <string.h>
 
 /* --- drawing --- */
@@ -247,8 +247,8 @@ static void case_sum(struct maker *m)
         m->c->at.axis  = 0;
         m->c->at.count = 1;
     }
-    m->c->at.wide  = draw_coin(m->draw);
-    m->c->macs     = (f64)shape_count(s);
+    m->c->at.wide = draw_coin(m->draw);
+    m->c->macs    = (f64)shape_count(s);
     add(m, s);
 }
 
@@ -285,7 +285,7 @@ static i64 size_16(struct maker *m, i64 size_max) { return (size(m, size_max) + 
 static void case_quantise(struct maker *m)
 {
     static const f64 scales[] = { 1e-6, 0.02, 1, 300 };
-    enum dtype       t = m->dtype == DT_F64 ? DT_F32 : m->dtype; /* f64 has no such cast */
+    enum dtype       t        = m->dtype == DT_F64 ? DT_F32 : m->dtype; /* f64 has no such cast */
     i64              rows = 1 + draw_to(m->draw, 3), used = draw_to(m->draw, 3);
     m->c->at.start  = draw_to(m->draw, rows);
     m->c->at.format = draw_coin(m->draw);
@@ -325,7 +325,8 @@ static void case_fp8_advance(struct maker *m)
 static void case_embedding(struct maker *m)
 {
     i64 rows = size(m, 129), ids = size(m, 512);
-    if (m->draw->large) rows = draw_coin(m->draw) ? 3 : 1 + draw_to(m->draw, 3000); /* long runs, or none */
+    if (m->draw->large)
+        rows = draw_coin(m->draw) ? 3 : 1 + draw_to(m->draw, 3000); /* long runs, or none */
     add(m, shape_2(rows, size(m, 384)));
     add_uniform(m, DT_I32, draw_coin(m->draw) ? shape_1(ids) : shape_2(2, ids), 0, (f64)rows);
     m->c->terms = (f64)(2 * ids);
@@ -340,9 +341,9 @@ static void case_layernorm(struct maker *m)
     if (kind == 1) s = shape_2(5000 + draw_to(m->draw, 5000), 8 * (1 + draw_to(m->draw, 16)));
     if (kind == 2) s = shape_2(1 + draw_to(m->draw, 200), wide[draw_to(m->draw, COUNT_OF(wide))]);
     if (kind == 3) s = shape_2(2200 + draw_to(m->draw, 1000), 1600);
-    enum dtype   w = weight_dtype(m);
-    m->c->at.eps   = 1e-5;
-    m->c->terms    = (f64)(shape_last(s) + shape_rows(s));
+    enum dtype w = weight_dtype(m);
+    m->c->at.eps = 1e-5;
+    m->c->terms  = (f64)(shape_last(s) + shape_rows(s));
     add_normal(m, m->dtype, s, 1, draw_coin(m->draw) ? 0 : 3);
     add_normal(m, w, shape_1(shape_last(s)), 1, 1);
     add_normal(m, w, shape_1(shape_last(s)), 1, 0);
@@ -435,10 +436,12 @@ static void case_attention(struct maker *m)
 {
     static const i64 dims[] = { 1, 4, 5, 8, 16, 24, 32, 48, 64, 80, 96, 128 };
     i64              D = dims[draw_to(m->draw, COUNT_OF(dims))], G = 1 + draw_to(m->draw, 2);
-    i64 H = G * (1 + draw_to(m->draw, 3)), B = 1 + draw_to(m->draw, 2), T = size(m, 65);
-    bool whole = draw_to(m->draw, 4) == 0; /* blocks of rows and a size of head that fast kernels are made for */
+    i64  H = G * (1 + draw_to(m->draw, 3)), B = 1 + draw_to(m->draw, 2), T = size(m, 65);
+    bool whole = draw_to(m->draw, 4) ==
+                 0; /* blocks of rows and a size of head that fast kernels are made for */
     if (whole) D = 64, T = 128 * (1 + draw_to(m->draw, 2));
-    if (whole && m->draw->large && draw_coin(m->draw)) B = 6, H = 8, G = 4, T = 512; /* more blocks than processors */
+    if (whole && m->draw->large && draw_coin(m->draw))
+        B = 6, H = 8, G = 4, T = 512; /* more blocks than processors */
     m->c->at.heads    = H;
     m->c->at.kv_heads = G;
     m->c->at.causal   = draw_coin(m->draw);
@@ -449,10 +452,48 @@ static void case_attention(struct maker *m)
     if (!whole && draw_coin(m->draw)) add_uniform(m, DT_I32, shape_1(B), 0, (f64)(T + 1));
 }
 
+/* Sequences of random length, some empty, behind them rows that belong to none. */
+static void add_offsets(struct maker *m, i64 B, i64 rows, i64 longest)
+{
+    struct draw d    = stream(m);
+    i32        *data = add_input(m, DT_I32, shape_1(B + 1));
+    for (i64 b = 0; data && b < B; b++) {
+        i64 length  = draw_to(&d, longest + 1);
+        data[b + 1] = (i32)MIN(rows, data[b] + length);
+    }
+}
+
+static void case_attention_packed(struct maker *m)
+{
+    static const i64 dims[] = { 1, 5, 8, 16, 24, 32, 48, 64, 80, 96, 128, 256 };
+    i64              D = dims[draw_to(m->draw, COUNT_OF(dims))], G = 1 + draw_to(m->draw, 2);
+    i64 H = G * (1 + draw_to(m->draw, 3)), B = 1 + draw_to(m->draw, 5), rows = size(m, 129);
+    if (m->draw->large)
+        rows = 150 + draw_to(m->draw, 200), D = MIN(D, 128); /* the naive kernel's time */
+    m->c->at.heads    = H;
+    m->c->at.kv_heads = G;
+    m->c->at.causal   = draw_coin(m->draw);
+    m->c->at.scale    = 1 / sqrt((f64)D);
+    m->c->at.count    = 1 + draw_to(m->draw, rows);
+    f64 scale         = draw_coin(m->draw) ? 1 : 3; /* as attention's */
+    m->c->terms       = (f64)(m->c->at.count * (H / G) + D) * pow(scale, 4);
+    add_normal(m, m->dtype, shape_2(rows, (H + 2 * G) * D), scale, 0);
+    add_offsets(m, B, rows, m->c->at.count);
+}
+
+static void case_pack(struct maker *m)
+{
+    i64 B = size(m, 33), T = size(m, 65);
+    m->c->at.count = B + draw_to(m->draw, B * T - B + 1);
+    add_uniform(m, DT_I32, shape_2(B, T), 0, 1000);
+    add_uniform(m, DT_I32, shape_1(B), -1, (f64)(T + 2));
+}
+
 static void case_heads(struct maker *m)
 {
-    i64 D = draw_coin(m->draw) ? 2 * size(m, 64) : (i64)16 << draw_to(m->draw, 4); /* vectors or not */
-    i64 total = 1 + draw_to(m->draw, 5);
+    i64 D =
+        draw_coin(m->draw) ? 2 * size(m, 64) : (i64)16 << draw_to(m->draw, 4); /* vectors or not */
+    i64 total         = 1 + draw_to(m->draw, 5);
     m->c->at.heads    = 1 + draw_to(m->draw, total);
     m->c->at.head_dim = D;
     m->c->at.base     = 10000;
@@ -462,12 +503,25 @@ static void case_heads(struct maker *m)
     add(m, shape_3(1 + draw_to(m->draw, 3), size(m, 65), total * D));
 }
 
+/* At any position below the number of rows, or at the index on axis 1. */
+static void case_rope(struct maker *m)
+{
+    case_heads(m);
+    struct shape x = m->c->in[0].shape;
+    if (draw_coin(m->draw))
+        add_uniform(m, DT_I32, shape_2(x.dim[0], x.dim[1]), 0, (f64)(x.dim[0] * x.dim[1]));
+}
+
 static void case_dropout(struct maker *m)
 {
-    m->c->at.key = (i64)draw_bits(m->draw);
-    m->c->at.p   = draw_coin(m->draw) ? 0.1 : 0.5;
-    add(m, random_shape(m, 4, 5000));
+    struct shape x = random_shape(m, 4, 5000);
+    m->c->at.key   = (i64)draw_bits(m->draw);
+    m->c->at.p     = draw_coin(m->draw) ? 0.1 : 0.5;
+    add(m, x);
     add_uniform(m, DT_I32, shape_1(4), 0, 1e6);
+    if (draw_coin(m->draw)) return;
+    add_uniform(m, DT_I32, shape_1(x.dim[0]), -1, 9); /* packed rows, some of no sample */
+    add_uniform(m, DT_I32, shape_1(x.dim[0]), 0, 999);
 }
 
 static void xent_over(struct maker *m, struct shape rows, i64 V)
@@ -493,7 +547,9 @@ static void case_xent_both(struct maker *m)
     i64              kind   = (i64)draw_to(m->draw, 8); /* many rows, or wide ones, or neither */
     if (kind > 1) case_xent(m);
     else if (kind) xent_over(m, shape_1(size(m, 9)), 8 * (1024 + (i64)draw_to(m->draw, 6200)));
-    else xent_over(m, shape_1(300 + (i64)draw_to(m->draw, 100)), 8 * (1024 + (i64)draw_to(m->draw, 40)));
+    else
+        xent_over(m, shape_1(300 + (i64)draw_to(m->draw, 100)),
+                  8 * (1024 + (i64)draw_to(m->draw, 40)));
     m->c->at.cap = caps[draw_to(m->draw, COUNT_OF(caps))];
     add_normal(m, wide_dtype(m), m->c->in[1].shape, 1, 0);
 }
@@ -552,6 +608,66 @@ static void case_accumulate(struct maker *m)
     add(m, s);
     add(m, s);
 }
+
+/* An index of at most `count` rows that rises, -1 behind the last, and rows, 0 there; room for `room`. */
+static void add_rows(struct maker *m, enum dtype t, i64 table_rows, i64 count, i64 room, i64 width)
+{
+    struct draw d     = stream(m);
+    f64         each  = (f64)table_rows / (f64)count;
+    i64         used  = draw_to(&d, count + 1);
+    void       *rows  = add_input(m, t, shape_2(room, width));
+    i32        *index = add_input(m, DT_I32, shape_1(room));
+    for (i64 i = 0; index && i < room; i++) {
+        i64 low = (i64)(each * (f64)i), high = MAX(low + 1, (i64)(each * (f64)(i + 1)));
+        index[i] = i < used ? (i32)(low + draw_to(&d, high - low)) : -1;
+        for (i64 k = 0; k < width; k++)
+            element_set(rows, t, i * width + k, i < used ? draw_normal(&d) : 0);
+    }
+}
+
+static void case_embedding_rows(struct maker *m)
+{
+    i64 rows = 1 + draw_to(m->draw, 1000), ids = size(m, 300), width = size(m, 129);
+    if (draw_coin(m->draw)) rows = 3; /* long runs */
+    if (draw_coin(m->draw)) rows = 3 << 20;
+    m->c->at.count = MIN(rows, ids) + draw_to(m->draw, 10);
+    m->c->at.wide  = draw_coin(m->draw);
+    m->c->terms    = (f64)ids;
+    add(m, shape_2(ids, width));
+    add_uniform(m, DT_I32, shape_1(ids), 0, (f64)rows);
+}
+
+static void case_rows_join(struct maker *m)
+{
+    i64 table = 1 + draw_to(m->draw, 3000), width = size(m, 65),
+        count = 1 + draw_to(m->draw, MIN(table, 100));
+    i64 more  = 1 + draw_to(m->draw, MIN(table, 100));
+    add_rows(m, m->dtype, table, count, count + more, width);
+    add_rows(m, m->dtype, table, more, more, width);
+}
+
+static void add_row_optimiser(struct maker *m, i32 states, bool by_row)
+{
+    static const f32 steps[] = { 0, 1, 10, 1000 };
+    i64              count = 1 + draw_to(m->draw, 200), table = count + draw_to(m->draw, 2000),
+        width          = size(m, 129);
+    enum dtype   t     = wide_dtype(m);
+    struct shape state = by_row ? shape_1(table) : shape_2(table, width);
+    m->c->at.eps       = 1e-8;
+    m->c->terms        = (f64)width;
+    add_normal(m, t, shape_2(table, width), 1, 0);
+    add_rows(m, t, table, count, count, width);
+    if (states == 2) add_normal(m, t, state, 1, 0);
+    if (states) add_uniform(m, t, state, 0, 2);
+    f32   hyper[4] = { 0.01f, 0.9f, 0.999f, steps[draw_to(m->draw, COUNT_OF(steps))] };
+    void *data     = add_input(m, DT_F32, shape_1(4));
+    if (data) memcpy(data, hyper, sizeof hyper);
+    add_uniform(m, t, shape_1(1), 0.1, 1);
+}
+
+static void case_rows_sgd(struct maker *m) { add_row_optimiser(m, 0, false); }
+static void case_rows_adagrad(struct maker *m) { add_row_optimiser(m, 1, true); }
+static void case_rows_adam(struct maker *m) { add_row_optimiser(m, 2, false); }
 
 static void case_sgd(struct maker *m) { add_optimiser(m, random_shape(m, 2, 5000), 1, 0.01f); }
 static void case_adam(struct maker *m) { add_optimiser(m, random_shape(m, 2, 5000), 2, 0.01f); }
@@ -630,6 +746,7 @@ static const struct row rows[OP_COUNT] = {
     FORWARD(FP8_ADVANCE,    EXACT, fp8_advance)
     FORWARD(EMBEDDING,      EXACT, embedding)
     GRADIENT(EMBEDDING_GRAD, SUM,   EMBEDDING,  "d i1",           0)
+    FORWARD(EMBEDDING_ROWS, SUM,   embedding_rows)
     FORWARD(LAYERNORM,      ROW,   layernorm)
     GRADIENT(LAYERNORM_GRAD, ROW,   LAYERNORM,  "d i0 i1 o1 o2",  0)
     FORWARD(RMSNORM,        ROW,   rmsnorm)
@@ -650,7 +767,10 @@ static const struct row rows[OP_COUNT] = {
     GRADIENT(SOFTMAX_GRAD,   ROW,   SOFTMAX,    "d o0",           0)
     FORWARD(ATTENTION,      ROW,   attention)
     GRADIENT(ATTENTION_GRAD, ROW,   ATTENTION,  "d i0 o0 o1 i1",  0)
-    FORWARD(ROPE,           ROW,   heads)
+    FORWARD(PACK,           EXACT, pack)
+    FORWARD(ATTENTION_PACKED, ROW, attention_packed)
+    GRADIENT(ATTENTION_PACKED_GRAD, ROW, ATTENTION_PACKED, "d i0 o0 o1 i1", 0)
+    FORWARD(ROPE,           ROW,   rope)
     FORWARD(QKNORM,         ROW,   heads)
     GRADIENT(QKNORM_GRAD,    ROW,   QKNORM,     "d i0 o1",        0)
     FORWARD(DROPOUT,        MAP,   dropout)
@@ -664,10 +784,14 @@ static const struct row rows[OP_COUNT] = {
     FORWARD(CLIP,           ROW,   clip)
     FORWARD(UNSCALE,        EXACT, unscale)
     FORWARD(ACCUMULATE,     MAP,   accumulate)
+    FORWARD(ROWS_JOIN,      MAP,   rows_join)
     FORWARD(SGD,            MAP,   sgd)
     FORWARD(ADAM,           MAP,   adam)
     FORWARD(ADAMW,          MAP,   adam)
     FORWARD(MUON,           ROW,   muon)
+    FORWARD(ROWS_SGD,       MAP,   rows_sgd)
+    FORWARD(ROWS_ADAGRAD,   ROW,   rows_adagrad)
+    FORWARD(ROWS_ADAM,      MAP,   rows_adam)
     /* clang-format on */
 };
 

@@ -70,9 +70,9 @@ bool served_asks(struct str request, const char *part)
 void served_reply(struct file stream, int code, const char *headers, struct str body)
 {
     struct arena scratch = arena_open(1 << 20);
-    struct str text =
-        str_fmt(&scratch, "HTTP/1.1 %d -\r\n%sConnection: close\r\nContent-Length: %lld\r\n\r\n%.*s",
-                code, headers, (long long)body.len, STR_ARG(body));
+    struct str   text    = str_fmt(
+             &scratch, "HTTP/1.1 %d -\r\n%sConnection: close\r\nContent-Length: %lld\r\n\r\n%.*s", code,
+             headers, (long long)body.len, STR_ARG(body));
     os_real()->write(os_real(), stream, text, NULL);
     arena_close(&scratch);
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAMES_MAX = 512, BODIES_MAX = 4096, FILES_MAX = 64, PAST_MAX = 8 };
+enum { NAMES_MAX = 2048, BODIES_MAX = 4096, FILES_MAX = 64, PAST_MAX = 8 };
 enum { NOBODY = -1, FOLDER = -2 }; /* what a name may point to besides a body */
 
 struct sim_body {
@@ -54,13 +54,25 @@ static enum status step_changing(struct sim_os *sim, struct err *err)
     return step(sim, err);
 }
 
-/* And takes room on it. */
-static enum status step_growing(struct sim_os *sim, struct str path, struct err *err)
+/* Bytes of all files that have a name. */
+static i64 bytes_held(const struct sim_disk *d)
 {
-    enum status st = step_changing(sim, err);
-    if (st || !sim->full_at || sim->calls < sim->full_at) return st;
-    return err_set(err, STATUS_WORLD, "cannot write to %.*s: No space left on device",
-                   STR_ARG(path));
+    i64 bytes = 0;
+    for (i64 i = 0; i < d->name_count; i++)
+        if (d->names[i].body >= 0) bytes += d->bodies[d->names[i].body].bytes.len;
+    return bytes;
+}
+
+/* And takes room on it. */
+static enum status step_growing(struct sim_os *sim, struct str path, i64 bytes, struct err *err)
+{
+    enum status st   = step_changing(sim, err);
+    bool        full = sim->full_at && sim->calls >= sim->full_at;
+    if (sim->bytes_max && bytes) full |= bytes_held(sim->disk) + bytes > sim->bytes_max;
+    if (st || !full) return st;
+    err_set(err, STATUS_WORLD, "cannot write to %.*s: No space left on device", STR_ARG(path));
+    if (err) err->cause = CAUSE_FULL;
+    return STATUS_WORLD;
 }
 
 static struct str clean(struct str path)
@@ -122,7 +134,9 @@ static i64 body_new(struct sim_disk *d, struct str path)
 
 static enum status absent(struct err *err, struct str path)
 {
-    return err_set(err, STATUS_WORLD, "cannot find %.*s: No such file or directory", STR_ARG(path));
+    err_set(err, STATUS_WORLD, "cannot find %.*s: No such file or directory", STR_ARG(path));
+    if (err) err->cause = CAUSE_ABSENT;
+    return STATUS_WORLD;
 }
 
 static enum status open_body(struct sim_disk *d, i64 body, struct file *f)
@@ -165,7 +179,7 @@ static enum status sim_create(struct os *os, struct str path, struct file *f, st
 {
     struct sim_os   *sim = sim_of(os);
     struct sim_name *n;
-    enum status      st = step_growing(sim, path, err);
+    enum status      st = step_growing(sim, path, 0, err);
     f->fd               = -1;
     if (!st) st = file_name(sim, path, &n, err);
     if (st) return st;
@@ -214,7 +228,7 @@ static enum status sim_write(struct os *os, struct file f, struct str bytes, str
     struct sim_os   *sim    = sim_of(os);
     bool             killed = sim->kill_at && sim->calls >= sim->kill_at;
     struct sim_body *b      = &sim->disk->bodies[sim->disk->files[f.fd].body];
-    enum status      st     = step_growing(sim, b->path, err);
+    enum status      st     = step_growing(sim, b->path, bytes.len, err);
     if (killed) return st;
     if (st) bytes = str_sub(bytes, 0, bytes.len / 2); /* an accident comes in the middle */
     b->bytes    = str_cat(sim->disk->perm, b->bytes, bytes);
@@ -285,7 +299,7 @@ static enum status sim_remove(struct os *os, struct str path, struct err *err)
 static enum status sim_make_dir(struct os *os, struct str path, struct err *err)
 {
     struct sim_os *sim = sim_of(os);
-    enum status    st  = step_growing(sim, path, err);
+    enum status    st  = step_growing(sim, path, 0, err);
     if (st) return st;
     for (path = clean(path); !is_dir(sim->disk, path); path = dir_of(path)) {
         struct sim_name *n = find_or_add(sim->disk, path);
@@ -327,6 +341,7 @@ static enum status sim_stat(struct os *os, struct str path, struct os_stat *out,
     *out               = (struct os_stat){ .is_dir = is_dir(sim->disk, path) };
     if (out->is_dir) return STATUS_OK;
     if (!n || n->body < 0) return absent(err, path);
+    out->is_plain = true;
     out->bytes    = sim->disk->bodies[n->body].bytes.len;
     out->mtime_ns = sim->disk->bodies[n->body].mtime_ns;
     return STATUS_OK;
@@ -436,6 +451,13 @@ static enum os_signal sim_signal_take(struct os *os)
 /* This disk has no cache to go past. */
 static void sim_direct(struct os *os, struct file f, bool on) { (void)os, (void)f, (void)on; }
 
+static bool sim_holds(struct os *os, struct file lock, struct str path)
+{
+    struct sim_disk *d = sim_of(os)->disk;
+    struct sim_name *n = find(d, path);
+    return n && n->body == d->files[lock.fd].body;
+}
+
 struct sim_os *sim_os_new(struct arena *perm)
 {
     struct sim_os *sim = NEW(perm, struct sim_os, 1);
@@ -443,11 +465,12 @@ struct sim_os *sim_os_new(struct arena *perm)
     sim->disk->perm    = perm;
     for (int i = 0; i < FILES_MAX; i++) sim->disk->files[i].body = NOBODY;
     sim->os = (struct os){
-        sim,          sim_open_read,   sim_create, sim_read,     sim_write,       sim_sync,
-        sim_close,    sim_rename,      sim_remove, sim_make_dir, sim_sync_dir_of, sim_lock,
-        sim_stat,     sim_set_mtime,   sim_list,   sim_map,      sim_unmap,       sim_now_ns,
-        sim_wall_ns,  sim_sleep_ns,    sim_env,    sim_env_at,   sim_connect,     sim_listen,
-        sim_port_of,  sim_accept,      sim_signal_take, sim_direct, NULL,
+        sim,         sim_open_read, sim_create,      sim_read,     sim_write,       sim_sync,
+        sim_close,   sim_rename,    sim_remove,      sim_make_dir, sim_sync_dir_of, sim_lock,
+        sim_stat,    sim_set_mtime, sim_list,        sim_map,      sim_unmap,       sim_now_ns,
+        sim_wall_ns, sim_sleep_ns,  sim_env,         sim_env_at,   sim_connect,     sim_listen,
+        sim_port_of, sim_accept,    sim_signal_take, sim_direct,   sim_holds,       NULL,
+        NULL,
     };
     return sim;
 }

@@ -29,21 +29,22 @@ enum sim_survive {
 };
 
 struct sim_os {
-    struct os       os;      /* pass &sim->os */
-    i64             calls;   /* that could fail, so far */
-    i64             fail_at; /* that call (1 is the first) fails once; 0: none */
-    i64             full_at; /* from that call on the disk is full; 0: never */
-    i64             kill_at; /* that call is the last: it does half its work or none, and from
+    struct os os;        /* pass &sim->os */
+    i64       calls;     /* that could fail, so far */
+    i64       fail_at;   /* that call (1 is the first) fails once; 0: none */
+    i64       full_at;   /* from that call on the disk is full; 0: never */
+    i64       kill_at;   /* that call is the last: it does half its work or none, and from
                                 then on nothing has any effect until sim_os_crash */
-    u64             seed;    /* of SIM_ANY */
-    void           *context; /* of the two below, which may be NULL */
-    void (*before_change)(struct sim_os *); /* of the disk, by a call */
+    i64       bytes_max; /* what the disk can hold; 0: anything */
+    u64       seed;      /* of SIM_ANY */
+    void     *context;   /* of the two below, which may be NULL */
+    void (*before_change)(struct sim_os *);              /* of the disk, by a call */
     bool (*skip_sync)(struct sim_os *, struct str path); /* true: this one does nothing; of a folder
                                                             the path ends in a slash */
-    i64             now_ns;  /* sleep_ns moves it */
-    enum os_signal  signal;  /* given to the next signal_take */
-    struct str      env[16][2];
-    i64             env_count;
+    i64              now_ns;                             /* sleep_ns moves it */
+    enum os_signal   signal;                             /* given to the next signal_take */
+    struct str       env[16][2];
+    i64              env_count;
     struct sim_disk *disk;
 };
 

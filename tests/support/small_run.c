@@ -54,7 +54,7 @@ struct settings small_run(struct arena *perm, const char *folder, const char *la
                                      .target        = NAN,
                                      .max_seconds   = NAN,
                                      .max_dollars   = NAN,
-                                     .spike         = 8,
+                                     .precision     = STR("fp32"),
                                      .usd_hour      = NAN,
                                      .threads       = 2 };
     return s;

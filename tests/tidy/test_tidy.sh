@@ -42,6 +42,9 @@ echo 'int x;' | put src/attic/a.c;                           reject "an unknown 
 
 yes 'int x;' | head -900 | put src/ir/a.c;                   accept "a file of 900 lines"
 yes 'int x;' | head -901 | put src/ir/a.c;                   reject "a file of 901 lines" "more than 900"
+yes 'int x;' | head -400 | put src/run/a.c;                  accept "a file of 400 lines upstairs"
+yes 'int x;' | head -401 | put src/cli/a.h;                  reject "a file of 401 lines upstairs" "more than 400"
+yes 'ROW(x)' | head -900 | put src/cli/a.def;                accept "a long table upstairs"
 long_function 70 | put src/ir/a.c;                           accept "a function of 70 lines"
 long_function 71 | put tests/unit/a.c;                       reject "a function of 71 lines" "has 71 lines"
 { echo '/* tidy: long, a table */'; long_function 71; } | put src/ir/a.c
@@ -66,6 +69,23 @@ echo '    exit(1);' | put src/run/a.c;                       reject "exit elsewh
 echo '    abort(); /* tidy: talk, our own fault */' | put src/base/a.c; accept "abort with a reason"
 printf '/* tidy: talk, once */\n    puts("");\n    puts("");\n' | put src/base/a.c
 reject "a second line" :3:
+
+line() { printf '/* '; printf '%s' "$(yes "$2" | head -n $(($1 - 6)) | tr -d '\n')"; echo ' */'; } # COLUMNS LETTER
+line 120 x | put src/ir/a.cuh;                               accept "a line of 120 columns"
+line 120 é | put src/ir/a.c;                                 accept "a line of 120 letters"
+line 121 x | put src/ir/a.cuh;                               reject "a line of 121 columns" "has 121 columns"
+line 121 x | put src/ir/a.def;                               accept "a row of a table"
+line 121 x | put src/ir/a.c; echo src/ir/a | put tests/tidy/unformatted.txt; accept "a file on the list"
+echo '    i64 t = os->now_ns(os);' | put src/run/clock.c;    accept "the clock in clock.c"
+echo '    i64 t = os->now_ns(os);' | put src/train/a.c;      reject "the clock elsewhere" "src/run/clock.c alone"
+echo '    clock_gettime(CLOCK_MONOTONIC, &t);' | put src/cli/a.c; reject "the clock by its name" "src/run/clock.c alone"
+echo '    i64 t = os->now_ns(os);' | put src/data/a.c;       accept "the clock downstairs"
+echo '    f64 d = s / 3600 * t->usd_hour;' | put src/run/bill.c; accept "a price in bill.c"
+echo '    f64 d = s / 3600 * t->usd_hour;' | put src/cli/a.c; reject "a price elsewhere" "src/run/bill.c alone"
+echo '    f64 d = usd_hour(s) * hours;' | put src/train/a.c;  reject "a price from a function" "src/run/bill.c alone"
+echo '    f64 d = p->put_1000_usd * n;' | put src/run/a.c;    reject "the price of requests" "src/run/bill.c alone"
+echo '    f64 each = m->spot_usd_h / m->gpus;' | put src/cli/a.c; accept "the price of a GPU"
+echo '    os->now_ns = fake; i64 t = now_ns(r);' | put src/run/a.c; accept "a name like it"
 
 printf '\tint x;\n' | put src/ir/a.c;                        reject "a tab" "a tab"
 printf 'int x; \n' | put docs/a.md;                          reject "a blank at the end" "at the end"

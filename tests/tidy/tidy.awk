@@ -1,9 +1,13 @@
 # tidy.awk: reads names of files, prints breaches of the house's rules, exits 1 if there are any.
 #
 #   floors   a room includes only rooms on floors below its own
-#   length   a file has at most 900 lines, a function at most 70
+#   length   a file has at most 900 lines, in train, job, run and cli 400 (tables apart), a function at most 70
 #   memory   only src/base/arena.c asks for memory
 #   talk     only src/cli prints or exits
+#   columns  a line of C or CUDA has at most 120; clang-format (format.sh) keeps code within 100, but breaks
+#            no comment and no string
+#   clock    in the rooms upstairs only src/run/clock.c reads the monotonic clock, but for the deadlines listed below
+#   price    in these rooms only src/run/bill.c multiplies by a price
 #   blanks   no tabs, no blanks at the end of a line
 #   paths    no path of somebody's machine
 #
@@ -11,12 +15,29 @@
 #   /* tidy: long, REASON */    /* tidy: talk, REASON */
 
 BEGIN {
-    FILE_LINES_MAX = 900; FUNCTION_LINES_MAX = 70
-    split("base 0 ir 1 compile 2 backend 2 model 3 data 3 store 3 run 3 train 4 plan 4 supervise 4 cli 5", w, " ")
+    FILE_LINES_MAX = 900; SMALL_FILE_LINES_MAX = 400; FUNCTION_LINES_MAX = 70; COLUMNS_MAX = 120
+    while ((getline path < "tests/tidy/unformatted.txt") > 0) if (path !~ /^#/) passed[path]
+    split("base 0 ir 1 compile 2 backend 2 remote 2 model 3 data 3 store 3 run 3 train 4 plan 4 supervise 4 job 5 cli 6", w, " ")
     for (i = 1; i in w; i += 2) floor[w[i]] = w[i + 1]
     word   = "(^|[^A-Za-z0-9_.>])"
     memory = word "(malloc|calloc|realloc|aligned_alloc|posix_memalign|strdup|free)[ ]*\\("
     talk   = word "(printf|fprintf|vprintf|vfprintf|dprintf|puts|fputs|putchar|perror|exit|abort)[ ]*\\("
+    split("train job run supervise cli", w, " ")
+    for (i in w) upstairs[w[i]]
+    clock  = "(->|\\.)now_ns\\(|clock_gettime[ ]*\\(CLOCK_MONOTONIC"
+    rate   = "(usd_h|usd_hour|_1000_usd|gb_usd|gb_month_usd|usd_gib_month)"
+    price  = rate "(\\[[^]]*\\]|\\([^)]*\\))?\\)? *[*]|[*] *[A-Za-z0-9_>.-]*" rate "([^a-z_]|$)"
+    # Files that read the clock for something else than where a run's time goes.
+    timed["src/run/clock.c"]         # the clock
+    timed["src/run/notice.c"]        # deadlines of notices, time limits of requests
+    timed["src/run/figures.c"]       # when a file that failed is tried again
+    timed["src/run/figures_web.c"]   # time limits of connections
+    timed["src/run/lookout.c"]       # when the processor's counters are sampled, beside the run
+    timed["src/run/probe.c"]         # likewise: the time of a sample
+    timed["src/run/chrome.c"]        # what the clock's zero is in wall time
+    timed["src/train/saver.c"]       # how long a thread of its own takes to write
+    timed["src/train/elsewhere.c"]   # how old the newest upload is
+    timed["src/supervise/carry.c"]   # how long a file has not changed
     paths  = "(^|[^A-Za-z0-9_./-])/(work|root|home|Users|var/tmp)(/|[^A-Za-z0-9_-]|$)"
 }
 
@@ -26,11 +47,13 @@ END { exit breaches > 0 }
 
 function breach(text) { print file ":" line ": " text; breaches++ }
 
-function check_file(name,    text)
+function check_file(name,    text, most)
 {
     file = name; line = 0; in_comment = 0; begin = 0; exempt_long = 0; exempt_talk = -1
     room = ""
-    is_c = name ~ /\.(c|h|cu|def)$/
+    is_c = name ~ /\.(c|h|cu|cuh|def)$/
+    is_narrow = is_c && name !~ /\.def$/
+    for (path in passed) if (index(name, path) == 1) is_narrow = 0
     if (name ~ /^src\//) { room = name; sub(/^src\//, "", room); sub(/\/.*/, "", room) }
     if (room != "" && !(room in floor)) breach("src/" room " is no room; the rooms are in tests/tidy/tidy.awk")
 
@@ -40,15 +63,21 @@ function check_file(name,    text)
         if (is_c) check_c(text)
     }
     close(name)
-    if (line > FILE_LINES_MAX) breach("the file has more than " FILE_LINES_MAX " lines; split it")
+    most = name ~ /^src\/(train|job|run|cli)\/.*\.[ch]$/ ? SMALL_FILE_LINES_MAX : FILE_LINES_MAX
+    if (line > most) breach("the file has more than " most " lines; split it")
 }
 
 function check_text(text)
 {
+    if (is_narrow && length(text) > COLUMNS_MAX && columns(text) > COLUMNS_MAX)
+        breach("the line has " columns(text) " columns, " COLUMNS_MAX " are allowed")
     if (text ~ /\t/) breach("a tab; indent with blanks")
     if (text ~ /[ \r]$/) breach("a blank at the end of the line")
     if (text ~ paths) breach("a path of somebody's machine")
 }
+
+# Characters, not bytes: tidy.sh has us read bytes of UTF-8.
+function columns(text) { gsub(/[\200-\277]/, "", text); return length(text) }
 
 function check_c(text,    code)
 {
@@ -61,6 +90,10 @@ function check_c(text,    code)
         breach("memory comes from an arena (base/arena.h)")
     if (room != "" && room != "cli" && code ~ talk && line > exempt_talk + 1)
         breach("only src/cli prints or exits; return a status, or say why with /* tidy: talk, REASON */")
+    if ((room in upstairs) && file != "src/run/bill.c" && code ~ price)
+        breach("src/run/bill.c alone multiplies by a price: ask it (run/bill.h)")
+    if ((room in upstairs) && !(file in timed) && code ~ clock)
+        breach("src/run/clock.c alone reads the monotonic clock: enter a part, or ask for a view (run/clock.h)")
     check_function(code)
 }
 

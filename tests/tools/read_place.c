@@ -4,7 +4,7 @@
 #include "base/hash.h"
 #include "data/place.h"
 #include "data/stage.h"
-#include "store/reach.h"
+#include "remote/files.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,8 @@ static void read_one(struct epoch *e, i64 index, struct buffer *b)
         fprintf(stderr, "%s\n", err.text);
         e->failed = true;
     }
-    e->hash[index] = xxh64((struct str){ (char *)b->data, b->bytes }) + (u64)place_class(e->place, n);
+    e->hash[index] =
+        xxh64((struct str){ (char *)b->data, b->bytes }) + (u64)place_class(e->place, n);
 }
 
 static void *read_some(void *context)
@@ -48,15 +49,14 @@ static void *read_some(void *context)
 int main(int argc, char **argv)
 {
     struct arena  perm = arena_open((i64)8 << 30);
-    struct os     os   = *os_real();
     struct place *place;
     struct err    err = { 0 };
     pthread_t     thread[16];
     if (argc != 6) return STATUS_USAGE;
     struct data_config config = { .cache = str_of(argv[2]), .cache_bytes = atoll(argv[3]) };
     i64                epochs = atoll(argv[4]), threads = MIN(atoll(argv[5]), 16);
-    os.far = reach_open(os_real(), NULL, &(struct s3_settings){ 0 }, &perm);
-    if (place_open(&os, &config, str_of(argv[1]), &perm, &place, &err)) {
+    config.remote = remote_files_open(os_real(), NULL, &(struct s3_settings){ 0 }, &perm);
+    if (place_open(os_real(), &config, str_of(argv[1]), &perm, &place, &err)) {
         fprintf(stderr, "%s\n", err.text);
         return (int)err.status;
     }
@@ -69,9 +69,9 @@ int main(int argc, char **argv)
         for (i64 i = 0; i < threads; i++) pthread_join(thread[i], NULL);
         printf("%lld %016llx %lld\n", (long long)e.count,
                (unsigned long long)xxh64((struct str){ (char *)e.hash, e.count * 8 }),
-               (long long)reach_sums(os.far).bytes);
+               (long long)remote_files_sums(config.remote).bytes);
     }
     place_close(place);
-    reach_close(os.far);
+    remote_files_close(config.remote);
     return e.failed ? STATUS_WORLD : STATUS_OK;
 }

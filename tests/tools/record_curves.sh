@@ -45,7 +45,8 @@ done
 cat /usr/share/common-licenses/* >"$text"
 gpt() {
   record "gpt_$1" "$3" "$2" gpt.yaml data.path="$text" data.context=64 data.eval_samples=200 model.depth=2 \
-    model.width=64 train.batch=8 train.steps=600 train.eval_every=30 train.warmup=30
+    model.width=64 train.batch=8 train.steps=600 train.eval_every=30 train.warmup=30 \
+    $([ "$1" = constant ] && echo train.lr_end=default)
 }
 for lr in 1e-4 2e-4 5e-4 1e-3 2e-3 3e-3 5e-3 7e-3 1e-2 1.5e-2 2e-2 3e-2 5e-2 1e-1 2e-1 5e-1; do
   gpt cosine 1 $lr

@@ -1,7 +1,7 @@
-/* s3_call.c - s3_call TO OPERATION [ARGUMENT...]: one call of store/s3.h over the net, for the tests
+/* s3_call.c - s3_call TO OPERATION [ARGUMENT...]: one call of remote/s3.h over the net, for the tests
  * in Python. Settings come from the environment, as AWS's own and as S3_STYLE, S3_CLASS, S3_PART_BYTES,
  * S3_LIMIT_S, S3_ASK (aws or gcp). Prints what came back; the exit status is the call's. */
-#include "store/remote.h"
+#include "store/ckpt_remote.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,15 +46,15 @@ static enum status abort_all(struct s3 *s, struct str prefix, struct err *err)
 /* DAYS CLASS, on the bucket of TO */
 static enum status lifecycle(const struct s3_settings *where, struct str *arg, struct err *err)
 {
-    struct remote   *r;
-    struct lifecycle rules = { .abort_days = 2, .storage_class = arg[1] };
-    i64              others;
+    struct ckpt_remote *r;
+    struct lifecycle    rules = { .abort_days = 2, .storage_class = arg[1] };
+    i64                 others;
     str_i64(arg[0], &rules.cold_days);
-    enum status st = remote_open(os_real(), NULL, where, &perm, &r, err);
+    enum status st = ckpt_remote_open(os_real(), NULL, where, &perm, &r, err);
     if (st) return st;
-    st = remote_lifecycle(r, &rules, perm, &others, err);
+    st = ckpt_remote_lifecycle(r, &rules, perm, &others, err);
     if (!st) printf("%lld of others\n", (long long)others);
-    remote_close(r);
+    ckpt_remote_close(r);
     return st;
 }
 

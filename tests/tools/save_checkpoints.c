@@ -15,7 +15,8 @@ static enum status save(struct ckpt_store *s, i64 i, struct arena memory, struct
         STR("w"), STR("F32"), shape_2(10, FLOATS / 10), { (char *)w, FLOATS * 4 }
     };
     struct st_tensor     steps   = { STR("step"), STR("I64"), shape_1(1), { (char *)&i, 8 } };
-    struct ckpt_part     parts[] = { { STR("weights"), &tensors, 1, STR("") }, { STR("state"), &steps, 1, STR("") } };
+    struct ckpt_part     parts[] = { { STR("weights"), &tensors, 1, STR("") },
+                                     { STR("state"), &steps, 1, STR("") } };
     struct ckpt_manifest m       = { .id     = { .step = 10 * i, .attempt = 1 },
                                      .run    = STR("test"),
                                      .metric = STR("loss"),

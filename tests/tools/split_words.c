@@ -18,7 +18,7 @@ int main(int argc, char **argv)
     if (argc != 3) return argc != 2;
     if (os_read_all(os_real(), str_of(argv[2]), &perm, &text, &err)) {
         fprintf(stderr, "%s\n", err.text);
-        return err.status;
+        return (int)err.status;
     }
     enum presplit kind = (enum presplit)atoi(argv[1]);
     for (i64 at = 0; at < text.len;) {

@@ -2,7 +2,7 @@
  * or by what the GPU's driver says. Each must be named, alone and with its fix; its near miss must not be;
  * and a healthy run is left in peace. The run is a loop of our own on a clock of our own: no thread, no
  * real time. The same in the program itself is tests/oracle/test_ailments.py. */
-#include "cli/options.h"
+#include "train/options.h"
 #include "fake/nvml.h"
 #include "harness.h"
 #include "run/lookout.h"
@@ -61,13 +61,14 @@ static struct scene healthy(struct arena *perm)
 struct running {
     struct scene   *s;
     struct lookout *lookout;
+    struct clock   *clock;
     struct file     file; /* read and written through the seam */
     i64             looked_ns;
 };
 
-static i64 clock_ns(struct running *r) { return r->s->machine->os.now_ns(&r->s->machine->os); }
+static i64 clock_ns(struct running *r) { return clock_now(r->clock); }
 
-static void enter(struct running *r, enum part p) { split_enter(&r->s->e.split, p, clock_ns(r)); }
+static void enter(struct running *r, enum part p) { clock_enter(r->clock, p); }
 
 /* The cores work so long; the lookout looks when it is time. */
 static void work(struct running *r, f64 for_ms, f64 busy)
@@ -153,10 +154,12 @@ static struct verdict run_scene(struct scene *s, struct arena *perm)
     }
     r.file.fd = fileno(fopen(path.data, "r+"));
     r.lookout = lookout_new(perm, &c);
-    split_begin(&s->e.split, clock_ns(&r));
+    r.clock   = clock_new(perm, &m->os);
+    clock_enter(r.clock, PART_other);
     for (i64 i = 1; i <= STEPS; i++) step(&r, i, gpu);
     struct lookout_seen seen = lookout_end(r.lookout);
     CHECK_EQ(seen.gpu, gpu != NULL);
+    s->e.split      = clock_split(r.clock);
     s->e.steps      = STEPS;
     s->e.eval_every = s->eval_every;
     s->e.load       = seen.load;
@@ -276,7 +279,7 @@ static const struct {
       "train.eval_every=192" },
     { AILMENT_logging_every_step, logging_every_step, logging_every_step_near, "train.log_every=0" },
     { AILMENT_one_slow_core, one_slow_core, one_slow_core_near, "train.threads=3" },
-    { AILMENT_swapping, swapping, swapping_near, "train.batch=16 train.accumulate=2" },
+    { AILMENT_swapping, swapping, swapping_near, "train.micro_batch=16" },
     { AILMENT_too_many_workers, too_many_workers, too_many_workers_near, "loader.workers=9" },
     { AILMENT_oscillation, oscillation, oscillation_near, "loader.prefetch=8" },
 };

@@ -1,4 +1,6 @@
 #include "harness.h"
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 TEST(what_is_taken_again_is_zeroed_again)
@@ -88,3 +90,62 @@ TEST(what_the_system_refuses_is_seen)
     for (i64 i = 0; i < 5 << 20; i += 4096) CHECK_EQ(p[i], 0);
     pages_close(p, 5 << 20);
 }
+
+#ifndef __SANITIZE_THREAD__ /* which has its own idea of where memory may lie */
+
+static void limit_address_space(i64 more_bytes)
+{
+    i64   pages = 0;
+    FILE *f     = fopen("/proc/self/statm", "r");
+    if (!f || fscanf(f, "%lld", (long long *)&pages) != 1) _exit(10);
+    fclose(f);
+    rlim_t limit = (rlim_t)(pages * sysconf(_SC_PAGESIZE) + more_bytes);
+    if (setrlimit(RLIMIT_AS, &(struct rlimit){ limit, limit })) _exit(11);
+}
+
+static void say_refused(i64 bytes) { _exit(bytes > 0 ? 42 : 12); }
+
+static i32 child_of(i32 (*work)(void))
+{
+    int   state = 0;
+    pid_t child = fork();
+    if (!child) _exit(work());
+    return waitpid(child, &state, 0) == child && WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+}
+
+/* Halves of 64 GiB, of which a few pages are used; what is taken again is zeroed again; what was
+ * closed can be opened again. */
+static i32 use_little_of_much(void)
+{
+    limit_address_space(64 << 20);
+    for (i32 turn = 0; turn < 500; turn++) {
+        struct arena a = arena_open((i64)64 << 30), b = arena_open((i64)64 << 30);
+        if (!a.begin || !b.begin) return 1;
+        struct arena half = arena_part(&a, (a.end - a.begin) / 2), copy = a;
+        u8          *x = NEW(&half, u8, 3 << 20), *y = NEW(&a, u8, 5000), *z = NEW(&b, u8, 100);
+        x[0] = x[(3 << 20) - 1] = 1;
+        memset(y, 2, 5000);
+        memset(z, 3, 100);
+        u8 *again = NEW(&copy, u8, 6000);
+        if (again[0] || again[4999] || x[0] != 1 || x[(3 << 20) - 1] != 1 || z[99] != 3) return 2;
+        arena_close(&a);
+        arena_close(&b);
+    }
+    return 0;
+}
+
+static i32 use_more_than_there_is(void)
+{
+    limit_address_space(64 << 20);
+    arena_on_refusal(say_refused);
+    struct arena a = arena_open((i64)64 << 30);
+    for (i32 i = 0; i < 100; i++) NEW(&a, u8, 1 << 20);
+    return 0;
+}
+
+TEST(under_a_limit_of_address_space_pages_come_when_used)
+{
+    CHECK_EQ(child_of(use_little_of_much), 0);
+    CHECK_EQ(child_of(use_more_than_there_is), 42);
+}
+#endif

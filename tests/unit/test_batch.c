@@ -4,7 +4,7 @@
 
 enum { SAMPLES = 20000 };
 
-static struct settings clicks(i64 batch, i64 total, f64 memory_gib)
+static struct settings clicks(i64 batch, i64 micro, f64 memory_gib)
 {
     struct settings s = {
         .data = { .kind = STR("synthetic_clicks"), .samples = SAMPLES, .buckets = 1000 }
@@ -15,8 +15,7 @@ static struct settings clicks(i64 batch, i64 total, f64 memory_gib)
     s.model.mlp[0]      = 64;
     s.model.mlp_count   = 1;
     s.train             = (struct train_config){ .batch       = batch,
-                                                 .batch_total = total,
-                                                 .accumulate  = 1,
+                                                 .micro_batch = micro,
                                                  .eval_batch  = 1 << 20,
                                                  .memory_gib  = memory_gib,
                                                  .optimiser   = STR("adam"),
@@ -63,23 +62,42 @@ TEST(auto_fits_its_budget_and_hardly_more_would)
         CHECK(c.reason.len > 0);
         largest += str_starts(c.reason, STR("the largest"));
         if (!str_starts(c.reason, STR("the largest"))) continue; /* more fits, and does not pay */
-        struct settings more  = clicks(c.batch + 2 + c.batch / 50, 0, (f64)budget / 0x1p30);
+        i64             n     = c.batch + 2 + c.batch / 50;
+        struct settings more  = clicks(n, n, (f64)budget / 0x1p30);
         more.train.eval_batch = 1;
         CHECK_EQ(choose(&more, perm).batch, -1);
     }
     CHECK(largest > 0);
 }
 
-TEST(auto_divides_the_step_that_was_asked_for)
+TEST(a_step_is_computed_at_once_where_it_fits)
 {
-    struct settings s = clicks(0, 1000, 0.25);
+    struct settings s = clicks(1000, 0, NAN);
     struct chosen   c = choose(&s, perm);
-    CHECK(c.batch >= 1 && 1000 % c.batch == 0);
-    CHECK_EQ(c.batch * c.accumulate, 1000);
-    s = clicks(0, 997, 0.25); /* a prime: all at once, or one by one */
-    c = choose(&s, perm);
-    CHECK(c.batch == 997 || c.batch == 1);
-    CHECK_EQ(c.batch * c.accumulate, 997);
+    CHECK_EQ(c.batch, 1000);
+    CHECK_EQ(c.accumulate, 1);
+    CHECK_EQ(c.reason.len, 0);
+}
+
+/* A budget between what one sample at a time and what all of them at once take. */
+TEST(a_step_that_does_not_fit_is_computed_in_parts_that_do)
+{
+    struct settings one = clicks(10000, 1, NAN), all = clicks(10000, 0, NAN);
+    one.train.eval_batch = all.train.eval_batch = 1;
+    i64             least = choose(&one, perm).arena_bytes, most = choose(&all, perm).arena_bytes;
+    i64             budget = least + (most - least) / 3;
+    struct settings s      = clicks(10000, 0, (f64)budget / 0x1p30);
+    s.train.eval_batch     = 1;
+    struct chosen c        = choose(&s, perm);
+    CHECK(c.batch > 1 && c.batch < 10000 && 10000 % c.batch == 0);
+    CHECK_EQ(c.batch * c.accumulate, 10000);
+    CHECK(c.arena_bytes <= budget);
+    CHECK(str_starts(c.reason, STR("the largest part of train.batch=10000 that fits")));
+    s.train.batch = 9973; /* a prime: one by one is left, and would take for ever */
+    CHECK_EQ(choose(&s, perm).err.status, STATUS_USAGE);
+    s.train.batch = s.train.micro_batch = 10000; /* asked for: an error, not another size */
+    c                                   = choose(&s, perm);
+    CHECK_EQ(c.err.status, STATUS_USAGE);
 }
 
 TEST(auto_never_takes_more_than_there_is)
@@ -87,32 +105,29 @@ TEST(auto_never_takes_more_than_there_is)
     struct settings s = clicks(0, 0, 2);
     s.data.samples    = 30;
     CHECK(choose(&s, perm).batch <= 30);
-    s.train.batch_total = 512;
-    CHECK(choose(&s, perm).batch <= 30);
+    s.train.batch = 512;
+    CHECK_EQ(choose(&s, perm).batch, 30);
 }
 
-TEST(a_step_in_batches_of_its_own_divisor)
+TEST(a_step_in_micro_batches_of_its_own_divisor)
 {
-    struct settings s = clicks(50, 1000, NAN);
+    struct settings s = clicks(1000, 50, NAN);
     CHECK_EQ(choose(&s, perm).accumulate, 20);
-    s.train.accumulate = 20; /* said twice, and the same */
-    CHECK_EQ(choose(&s, perm).accumulate, 20);
-    s.train.batch_total = 0;
-    s.train.accumulate  = 3;
-    CHECK_EQ(choose(&s, perm).accumulate, 3);
+    CHECK_EQ(choose(&s, perm).batch, 50);
 }
 
 TEST(a_step_that_does_not_divide_is_a_sentence)
 {
-    struct settings s = clicks(48, 1000, NAN);
+    struct settings s = clicks(1000, 48, NAN);
     struct chosen   c = choose(&s, perm);
     CHECK_EQ(c.err.status, STATUS_USAGE);
-    CHECK(strstr(c.err.text, "960 or 1008"));
-    s                  = clicks(50, 1000, NAN);
-    s.train.accumulate = 4;
-    c                  = choose(&s, perm);
-    CHECK_EQ(c.err.status, STATUS_USAGE);
-    CHECK(strstr(c.err.text, "train.accumulate=4"));
+    CHECK(
+        strstr(c.err.text, "train.micro_batch=48 does not divide train.batch=1000: 40 and 50 do"));
+    s = clicks(10, 48, NAN);
+    CHECK(strstr(choose(&s, perm).err.text,
+                 "train.micro_batch=48 does not divide train.batch=10: 10 and 10 do"));
+    s = clicks(0, 4, NAN);
+    CHECK(strstr(choose(&s, perm).err.text, "leave out train.micro_batch=4"));
 }
 
 TEST(a_budget_that_no_sample_fits_is_a_sentence)

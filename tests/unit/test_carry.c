@@ -1,6 +1,8 @@
 /* test_carry.c - when a file is complete, that a copy of a changing one is thrown away, and that what
  * is brought back after any accident is one whole checkpoint. */
+#include "base/hash.h"
 #include "harness.h"
+#include "store/checkpoint.h"
 #include "supervise/carry.h"
 #include "support/folder.h"
 #include "support/sim_os.h"
@@ -22,7 +24,7 @@ static void world_init(struct world *w, struct arena *perm)
     w->program = (struct program_config){
         .folder = STR("/out"), .files = { STR("*") }, .file_count = 1, .settle_s = 10
     };
-    w->config = (struct carry_config){ &w->program, STR("/kept"), 2, 1, NULL };
+    w->config = (struct carry_config){ &w->program, STR("/kept"), 2, 1, NULL, false };
     sim_os_put(w->sim, STR("/out/readme"), STR("")); /* so that the folder is there */
     w->sim->os.remove(&w->sim->os, STR("/out/readme"), NULL);
 }
@@ -177,6 +179,40 @@ TEST(a_file_that_changes_while_it_is_carried_is_carried_later)
     CHECK(discarded > 3); /* or nothing changed when we thought it did */
 }
 
+static i64 kept_count(struct world *w, struct arena memory)
+{
+    struct ckpt_list list;
+    CHECK_EQ(ckpt_list(&w->sim->os, STR("/kept"), &memory, &list, NULL), STATUS_OK);
+    return list.count;
+}
+
+/* Pruning reads the newest one back, which may take longer than a notice leaves. */
+TEST(a_run_that_must_end_does_not_wait_for_pruning)
+{
+    struct world w;
+    world_init(&w, perm);
+    w.config.keep = 1;
+    world_open(&w, perm);
+    put(&w, "/out/a.pt", "one");
+    CHECK_EQ(look_after(&w, 1, CARRY_EXITED), 1);
+    put(&w, "/out/a.pt", "two");
+    CHECK_EQ(look_after(&w, 1, CARRY_EXITED), 2);
+    CHECK_EQ(kept_count(&w, *perm), 1);
+    carry_hurry(w.carry);
+    put(&w, "/out/a.pt", "three");
+    CHECK_EQ(look_after(&w, 1, CARRY_EXITED), 3);
+    CHECK_EQ(kept_count(&w, *perm), 2);
+    carry_close(w.carry, false);
+}
+
+static enum status refuse_read(struct os *os, struct file f, void *to, i64 bytes, i64 at, i64 *got,
+                               struct err *err)
+{
+    (void)os, (void)f, (void)to, (void)bytes, (void)at;
+    *got = 0;
+    return err_set(err, STATUS_WORLD, "cannot read from a file: Permission denied");
+}
+
 TEST(the_newest_whole_one_is_brought_back_and_other_files_go_aside)
 {
     struct world w;
@@ -204,9 +240,75 @@ TEST(the_newest_whole_one_is_brought_back_and_other_files_go_aside)
     /* The newest is damaged: the one before it serves, and that is said. */
     sim_os_put(w.sim, STR("/kept/step-000000007.1.2/file-0"), STR("bad"));
     CHECK(restore(&w, perm, &said));
-    CHECK(strstr(str_z(perm, said), "the one before it is tried"));
+    CHECK(strstr(str_z(perm, said), "file-0 is damaged"));
     CHECK_STR(sim_os_look(w.sim, STR("/out/sub/a.pt")), "one");
     CHECK(!sim_os_look(w.sim, STR("/out/b.pt")).data);
+}
+
+/* What cannot be read may be whole: the program's own files stay where they are, and it is not begun. */
+TEST(one_that_cannot_be_read_ends_the_start_and_moves_nothing)
+{
+    struct world w;
+    struct str   said;
+    struct err   err = { 0 };
+    bool         found;
+    world_init(&w, perm);
+    world_open(&w, perm);
+    put(&w, "/out/a.pt", "one");
+    CHECK_EQ(look_after(&w, 0, CARRY_EXITED), 1);
+    put(&w, "/out/a.pt", "two");
+    CHECK_EQ(look_after(&w, 0, CARRY_EXITED), 2);
+    put(&w, "/out/a.pt", "three");
+    struct os *os = &w.sim->os;
+    enum status (*read)(struct os *, struct file, void *, i64, i64, i64 *, struct err *) = os->read;
+    os->read = refuse_read;
+    CHECK_EQ(carry_restore(w.carry, perm, &said, &found, &err), STATUS_WORLD);
+    CHECK(strstr(err.text, "Permission denied"));
+    CHECK(strstr(err.text, "--fresh"));
+    CHECK_STR(sim_os_look(w.sim, STR("/out/a.pt")), "three");
+    os->read = read;
+    CHECK(restore(&w, perm, &said));
+    CHECK_STR(sim_os_look(w.sim, STR("/out/a.pt")), "two");
+    /* All of them damaged: no reason to begin with nothing, either. */
+    put(&w, "/out/a.pt", "three");
+    sim_os_put(w.sim, STR("/kept/step-000000007.1.1/file-0"), STR("bad"));
+    sim_os_put(w.sim, STR("/kept/step-000000007.1.2/file-0"), STR("bad"));
+    CHECK_EQ(carry_restore(w.carry, perm, &said, &found, &err), STATUS_WORLD);
+    CHECK(strstr(err.text, "none of the 2 checkpoints is whole"));
+    CHECK_STR(sim_os_look(w.sim, STR("/out/a.pt")), "three");
+    carry_close(w.carry, false);
+    w.config.fresh = true;
+    world_open(&w, perm);
+    CHECK(!restore(&w, perm, &said));
+    CHECK(!sim_os_look(w.sim, STR("/out/a.pt")).data);
+    CHECK_STR(sim_os_look(w.sim, STR("/out/.frugal-aside/a.pt")), "three");
+    CHECK(!sim_os_look(w.sim, STR("/kept/step-000000007.1.2/file-0")).data);
+    carry_close(w.carry, false);
+}
+
+/* Whoever can write to the store can write a manifest and its hashes, but not out of the folder. */
+TEST(a_manifest_that_names_files_elsewhere_is_refused)
+{
+    static const char *const paths[] = { "../x", "/x", "a/../../x", "a//x", "./x", ".frugal-aside/x", "" };
+    for (i64 i = 0; i < COUNT_OF(paths); i++) {
+        struct world      w;
+        struct str        said;
+        struct err        err   = { 0 };
+        struct ckpt_shard shard = { STR("file-0"), 1, xxh64(STR("x")) };
+        bool              found;
+        struct ckpt_manifest m = { .id     = { 7, 1, 1 },
+                                   .run    = STR("r"),
+                                   .shards = &shard,
+                                   .shard_count = 1 };
+        m.state = str_fmt(perm, "{\"carried\":[{\"shard\":\"file-0\",\"path\":\"%s\",\"mtime_ns\":1}]}", paths[i]);
+        world_init(&w, perm);
+        sim_os_put(w.sim, STR("/kept/step-000000007.1.1/file-0"), STR("x"));
+        sim_os_put(w.sim, STR("/kept/step-000000007.1.1/manifest.json"), ckpt_manifest_text(perm, &m));
+        world_open(&w, perm);
+        CHECK_EQ(carry_restore(w.carry, perm, &said, &found, &err), STATUS_WORLD);
+        CHECK(!sim_os_look(w.sim, STR("/x")).data);
+        carry_close(w.carry, false);
+    }
 }
 
 /* Only where nobody was before us: else a killed start may have left halves there. */
@@ -239,8 +341,8 @@ TEST(store_and_folder_must_lie_apart)
     struct str            out     = str_fmt(perm, "%.*s/out", STR_ARG(top));
     struct program_config program = { .folder = out, .files = { STR("*") }, .file_count = 1 };
     struct carry_config   inside  = { &program, str_fmt(perm, "%.*s/out/kept", STR_ARG(top)), 2, 1,
-                                      NULL };
-    struct carry_config   around  = { &program, top, 2, 1, NULL };
+                                      NULL, false };
+    struct carry_config   around  = { &program, top, 2, 1, NULL, false };
     struct carry         *c;
     struct err            err = { 0 };
     CHECK_EQ(carry_open(os_real(), &inside, perm, &c, &err), STATUS_USAGE);
@@ -298,7 +400,7 @@ TEST(a_file_that_somebody_has_open_is_not_carried_and_times_come_back)
     struct program_config p    = { .folder     = str_fmt(perm, "%.*s/out", STR_ARG(top)),
                                    .files      = { STR("*") },
                                    .file_count = 1 };
-    struct carry_config   conf = { &p, str_fmt(perm, "%.*s/kept", STR_ARG(top)), 2, 5000000, NULL };
+    struct carry_config   conf = { &p, str_fmt(perm, "%.*s/kept", STR_ARG(top)), 2, 5000000, NULL, false };
     struct carry         *c;
     struct str            said;
     bool                  found;

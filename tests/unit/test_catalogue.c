@@ -207,10 +207,10 @@ TEST(bills_by_the_rules)
     CHECK_EQ(llround(billed_dollars(aws, 36, 61.2, false) * 1e9),
              bill_nusd(&said, 61200000000, false));
     /* 1 TB for three days: in a class with a minimum of 30, thirty are billed */
-    const struct storage *ia = catalogue_storage(c, STR("aws"), STR("standard_ia"));
-    CHECK_NEAR(storage_dollars(ia, 1e12, 3), storage_dollars(ia, 1e12, 30), 1e-12);
-    CHECK_NEAR(storage_dollars(catalogue_storage(c, STR("gcp"), STR("")), 1e12, 365.0 / 12), 20,
-               1e-9);
+    struct store_price ia  = store_price_of(catalogue_storage(c, STR("aws"), STR("standard_ia")));
+    struct store_price gcs = store_price_of(catalogue_storage(c, STR("gcp"), STR("")));
+    CHECK_NEAR(bill_storage_usd(&ia, 1e12, 3), bill_storage_usd(&ia, 1e12, 30), 1e-12);
+    CHECK_NEAR(bill_storage_usd(&gcs, 1e12, 365.0 / 12), 20, 1e-9);
 }
 
 /* Longer, dearer or not interrupted is never cheaper; and a bill is never below the metered time

@@ -4,6 +4,8 @@
 #include "store/checkpoint.h"
 #include "support/folder.h"
 #include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static struct err err;
 
@@ -74,8 +76,11 @@ TEST(names_are_read_back_and_no_others_are)
                                          "step--00000001.1.1",
                                          "lock",
                                          "",
-                                         "step-000000001.1.99999999999999999999" };
-    struct ckpt_id id, ids[] = { { 0, 1, 1 }, { 1200, 3, 7 }, { INT64_MAX, INT64_MAX, INT64_MAX } };
+                                         "step-000000001.1.99999999999999999999",
+                                         "step-000000001.9223372036854775807.1" };
+    struct ckpt_id           id, ids[] = { { 0, 1, 1 },
+                                           { 1200, 3, 7 },
+                                           { CKPT_NUMBER_MAX, CKPT_NUMBER_MAX, CKPT_NUMBER_MAX } };
     for (i64 i = 0; i < COUNT_OF(ids); i++) {
         CHECK(ckpt_name_parse(ckpt_name(perm, ids[i]), &id));
         CHECK_EQ(memcmp(&id, &ids[i], sizeof id), 0);
@@ -135,9 +140,10 @@ TEST(a_file_that_lies_ready_is_the_one_that_is_put_together)
     f32                 *numbers = NEW(perm, f32, FIRST + SECOND);
     struct st_tensor     t[2];
     for (i64 i = 0; i < FIRST + SECOND; i++) numbers[i] = (f32)i;
-    struct str first = { (char *)numbers, 4 * FIRST }, second = { (char *)(numbers + FIRST), 4 * SECOND };
-    t[0] = (struct st_tensor){ STR("z"), STR("F32"), shape_1(FIRST), first };
-    t[1] = (struct st_tensor){ STR("b"), STR("F32"), shape_1(SECOND), second };
+    struct str first  = { (char *)numbers, 4 * FIRST },
+               second = { (char *)(numbers + FIRST), 4 * SECOND };
+    t[0]              = (struct st_tensor){ STR("z"), STR("F32"), shape_1(FIRST), first };
+    t[1]              = (struct st_tensor){ STR("b"), STR("F32"), shape_1(SECOND), second };
     struct st_tensor placed[2] = { t[0], t[1] };
     i64              bytes     = st_lay_out(placed, 2, NULL, scratch);
     u8              *ready     = arena_take(perm, bytes, 1, OS_DIRECT_ALIGN);
@@ -252,12 +258,200 @@ TEST(a_damaged_one_is_passed_over_and_keeps_the_older)
     CHECK(strstr(list.items[1].why.text, "manifest.json is damaged: "));
     ckpt_unload(os_real(), &loaded);
 
-    CHECK_OK(save(s, 5, NAN, perm, &m)); /* a whole one: now they go, damaged or not */
+    CHECK_OK(
+        save(s, 5, NAN, perm, &m)); /* a whole one: what is known to be damaged stays even so */
     CHECK_OK(ckpt_prune(s, 1, *perm, &err));
-    CHECK_STR(steps_there(folder, perm), "5");
+    CHECK_STR(steps_there(folder, perm), "5 3?");
     spoil(in(perm, folder, "step-000000005.1.5/state.safetensors"), perm);
     CHECK_OK(ckpt_list(os_real(), folder, perm, &list, &err));
     CHECK_EQ(ckpt_load_newest(os_real(), &list, perm, &loaded, &err), STATUS_NO);
+    ckpt_store_close(s);
+}
+
+/* A disk that misreads: the first `bad` readings of a shard have a byte changed. */
+static i64         bad, readings;
+static enum status misread(struct os *os, struct file f, void *to, i64 bytes, i64 at, i64 *got,
+                           struct err *e)
+{
+    enum status st = os_real()->read(os, f, to, bytes, at, got, e);
+    char        link[64], path[512];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", f.fd);
+    ssize_t len = readlink(link, path, sizeof path);
+    bool    hit = len > 0 && str_ends((struct str){ path, len }, STR("4.1.4/weights.safetensors"));
+    if (hit && *got && readings++ < bad) ((char *)to)[*got / 2] ^= 1;
+    return st;
+}
+
+static atomic_bool urgent;
+static enum status read_and_hurry(struct os *os, struct file f, void *to, i64 bytes, i64 at,
+                                  i64 *got, struct err *e)
+{
+    atomic_store(&urgent, true);
+    readings++;
+    return os_real()->read(os, f, to, bytes, at, got, e);
+}
+
+/* Pruning gives up in the middle of reading back, believes no worse of what it read, and deletes nothing. */
+TEST(pruning_gives_way_to_what_is_urgent)
+{
+    struct str           folder = folder_new(perm);
+    struct os            os     = *os_real();
+    struct ckpt_store   *s;
+    struct ckpt_manifest m;
+    CHECK_OK(ckpt_store_open(&os, folder, perm, &s, &err));
+    for (i64 step = 1; step <= 3; step++) CHECK_OK(save(s, step, NAN, perm, &m));
+    struct os *inside = ckpt_store_os(s);
+    inside->read      = read_and_hurry;
+    readings          = 0;
+    CHECK_OK(ckpt_prune_unless(s, 1, &urgent, *perm, &err));
+    CHECK_STR(steps_there(folder, perm).data, "3 2 1");
+    i64 before = readings;
+    CHECK_OK(ckpt_prune_unless(s, 1, &urgent, *perm, &err));
+    CHECK_STR(steps_there(folder, perm).data, "3 2 1");
+    CHECK(before > 0);
+    atomic_store(&urgent, false);
+    inside->read = os_real()->read;
+    CHECK_OK(ckpt_prune_unless(s, 1, &urgent, *perm, &err));
+    CHECK_STR(steps_there(folder, perm).data, "3");
+    ckpt_store_close(s);
+}
+
+TEST(one_bad_reading_is_no_damage_and_two_are)
+{
+    struct str           folder = folder_new(perm);
+    struct os            os     = *os_real();
+    struct ckpt_store   *s;
+    struct ckpt_manifest m;
+    struct ckpt_list     list;
+    struct ckpt_loaded   loaded;
+    os.read = misread;
+    CHECK_OK(ckpt_store_open(os_real(), folder, perm, &s, &err));
+    for (i64 step = 1; step <= 4; step++) CHECK_OK(save(s, step, NAN, perm, &m));
+    for (bad = 1; bad <= 2; bad++) {
+        readings = 0;
+        CHECK_OK(ckpt_list(os_real(), folder, perm, &list, &err));
+        CHECK_OK(ckpt_load_newest(&os, &list, perm, &loaded, &err));
+        CHECK_EQ(loaded.ckpt->id.step, bad == 1 ? 4 : 3);
+        ckpt_unload(os_real(), &loaded);
+    }
+    CHECK_EQ(remove(in(perm, folder, "step-000000004.1.4/state.safetensors").data), 0);
+    bad = 0; /* what is missing is damage as well */
+    CHECK_OK(ckpt_list(os_real(), folder, perm, &list, &err));
+    CHECK_OK(ckpt_load_newest(os_real(), &list, perm, &loaded, &err));
+    CHECK_EQ(loaded.ckpt->id.step, 3);
+    CHECK(strstr(list.items[0].why.text, "state.safetensors is missing"));
+    ckpt_unload(os_real(), &loaded);
+    ckpt_store_close(s);
+}
+
+/* A folder or a FIFO in a shard's place: the system refuses, as it does where there is no permission. */
+TEST(one_that_cannot_be_read_is_not_damaged_and_nothing_older_is_taken)
+{
+    struct str           folder = folder_new(perm);
+    struct str           shard  = in(perm, folder, "step-000000004.1.4/weights.safetensors");
+    struct ckpt_store   *s;
+    struct ckpt_manifest m;
+    struct ckpt_list     list;
+    struct ckpt_loaded   loaded;
+    CHECK_OK(ckpt_store_open(os_real(), folder, perm, &s, &err));
+    for (i64 step = 1; step <= 4; step++) CHECK_OK(save(s, step, NAN, perm, &m));
+    alarm(20);
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(remove(shard.data), 0);
+        CHECK_EQ(i ? mkfifo(shard.data, 0666) : mkdir(shard.data, 0777), 0);
+        CHECK_OK(ckpt_list(os_real(), folder, perm, &list, &err));
+        CHECK_EQ(ckpt_load_newest(os_real(), &list, perm, &loaded, &err), STATUS_WORLD);
+        CHECK(strstr(err.text, "weights.safetensors: it is a "));
+        CHECK_OK(ckpt_prune(s, 3, *perm, &err));
+        CHECK_STR(steps_there(folder, perm), i ? "4 3 2" : "4 3 2 1"); /* two whole at least */
+    }
+    CHECK_EQ(remove(shard.data), 0);
+    CHECK_EQ(rename(in(perm, folder, "step-000000004.1.4/manifest.json").data, shard.data), 0);
+    CHECK_EQ(mkdir(in(perm, folder, "step-000000004.1.4/manifest.json").data, 0777), 0);
+    CHECK_OK(ckpt_list(os_real(), folder, perm, &list, &err));
+    CHECK_EQ(ckpt_load_newest(os_real(), &list, perm, &loaded, &err), STATUS_WORLD);
+    CHECK_OK(ckpt_clear(s, *perm, &err)); /* anew, all the same */
+    CHECK_STR(steps_there(folder, perm), "4?");
+    CHECK_EQ(ckpt_list(os_real(), shard, perm, &list, &err), STATUS_WORLD); /* a file, no folder */
+    ckpt_store_close(s);
+    alarm(0);
+}
+
+/* Whoever may write into the folder may not have us delete or write elsewhere. */
+TEST(links_lead_nowhere_and_only_what_is_ours_is_deleted)
+{
+    struct str           top = folder_new(perm), folder = in(perm, top, "kept");
+    struct str           theirs = in(perm, top, "theirs");
+    struct os           *os     = os_real();
+    struct ckpt_store   *s;
+    struct ckpt_manifest m;
+    struct os_stat       stat;
+    CHECK_OK(os->make_dir(os, folder, &err));
+    CHECK_OK(os->make_dir(os, theirs, &err));
+    struct str shard = folder_put(perm, theirs, "weights.safetensors", STR("theirs"));
+    struct str text  = folder_put(perm, theirs, "thesis.txt", STR("theirs"));
+    CHECK_EQ(symlink(theirs.data, in(perm, folder, "step-1.9.9").data), 0);
+    CHECK_EQ(symlink(theirs.data, in(perm, folder, "step-000000001.10.1").data), 0);
+    CHECK_OK(os->make_dir(os, in(perm, folder, "step-2.9.8"), &err));
+    struct str note = folder_put(perm, in(perm, folder, "step-2.9.8"), "notes.txt", STR("mine"));
+    CHECK_OK(ckpt_store_open(os, folder, perm, &s, &err));
+    CHECK_OK(os->stat(os, shard, &stat, &err));
+    CHECK_OK(os->stat(os, note, &stat, &err));
+    for (i64 step = 1; step <= 3; step++) CHECK_OK(save(s, step, NAN, perm, &m));
+    CHECK_OK(ckpt_prune(s, 1, *perm, &err));
+    CHECK_OK(ckpt_clear(s, *perm, &err));
+    CHECK_OK(os->stat(os, shard, &stat, &err));
+    CHECK_OK(os->stat(os, text, &stat, &err));
+    /* The next name is there already, as a link: nothing is written through it. */
+    struct ckpt_id next = { 4, m.id.attempt, m.id.save + 1 };
+    CHECK_EQ(symlink(theirs.data, ckpt_store_path(s, perm, next).data), 0);
+    CHECK_EQ(save(s, 4, NAN, perm, &m), STATUS_WORLD);
+    CHECK(strstr(err.text, "symbolic link"));
+    struct str bytes;
+    CHECK_OK(os_read_all(os, shard, perm, &bytes, &err));
+    CHECK(str_eq(bytes, STR("theirs")));
+    ckpt_store_close(s);
+    CHECK_EQ(remove(in(perm, folder, "lock").data), 0);
+    CHECK_EQ(symlink(text.data, in(perm, folder, "lock").data), 0);
+    CHECK_EQ(ckpt_store_open(os, folder, perm, &s, &err), STATUS_WORLD);
+    CHECK_OK(os_read_all(os, text, perm, &bytes, &err));
+    CHECK(str_eq(bytes, STR("theirs")));
+}
+
+static i64 mode_of(struct str path)
+{
+    struct stat s;
+    CHECK_EQ(stat(path.data, &s), 0);
+    return s.st_mode & 0777;
+}
+
+TEST(a_lock_that_was_deleted_is_taken_again_or_another_has_it)
+{
+    struct str         folder = in(perm, folder_new(perm), "kept"), lock = in(perm, folder, "lock");
+    struct ckpt_store *s, *second;
+    struct ckpt_manifest m;
+    CHECK_OK(ckpt_store_open(os_real(), folder, perm, &s, &err));
+    CHECK_OK(save(s, 1, NAN, perm, &m));
+    CHECK_EQ(remove(lock.data), 0);
+    mode_t mask = umask(022); /* as most people have it: the lock is nobody else's even so */
+    CHECK_OK(save(s, 2, NAN, perm, &m));
+    CHECK_EQ(mode_of(lock), 0600);
+    CHECK_EQ(ckpt_store_open(os_real(), folder, perm, &second, &err), STATUS_WORLD);
+    CHECK_EQ(system(str_fmt(perm, "rm -r %.*s", STR_ARG(folder)).data), 0); /* all of it */
+    CHECK_OK(save(s, 3, NAN, perm, &m));
+    CHECK_EQ(mode_of(folder), 0700);
+    umask(mask);
+    CHECK_STR(steps_there(folder, perm), "3");
+    CHECK_EQ(remove(lock.data), 0);
+    CHECK_OK(ckpt_store_open(os_real(), folder, perm, &second, &err)); /* nobody keeps it out now */
+    CHECK_EQ(save(s, 4, NAN, perm, &m), STATUS_WORLD);
+    CHECK(strstr(err.text, "was deleted: two runs cannot write to one folder"));
+    m.id.attempt = ckpt_attempt_last(second) + 1;
+    CHECK_OK(save(second, 5, NAN, perm, &m));
+    ckpt_store_close(second);
+    CHECK_EQ(save(s, 6, NAN, perm, &m), STATUS_INTERRUPTED);
+    CHECK(strstr(err.text, "another process has saved step-000000005.1.4 there since"));
+    CHECK_STR(steps_there(folder, perm), "5 3");
     ckpt_store_close(s);
 }
 
@@ -293,7 +487,7 @@ TEST(a_manifest_that_is_not_ours_is_refused_with_a_sentence)
     struct ckpt_shard    shards[2] = { { STR("a.safetensors"), 12, 34 }, { STR("b"), 0, ~(u64)0 } };
     struct ckpt_manifest m         = { { 5, 1, 2 },
                                        STR("r\"1"),
-                                       -3,
+                                       3,
                                        STR("auc"),
                                        0.1,
                                        true,

@@ -106,7 +106,7 @@ TEST(too_little_memory_is_a_sentence_before_the_run)
     struct target t = { .name = STR("a small machine"), .align_bytes = 64, .memory_bytes = 1000 };
     struct program_set *set;
     CHECK_EQ(compile(perm, &t, &c, build_small, NULL, &set, scratch, &err), STATUS_USAGE);
-    CHECK(strstr(err.text, "a small machine") && strstr(err.text, "train.batch"));
+    CHECK(strstr(err.text, "a small machine") && strstr(err.text, "train.micro_batch=auto"));
 }
 
 TEST(text_read_back_prints_the_same_text)

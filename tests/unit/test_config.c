@@ -83,9 +83,11 @@ TEST(what_is_wrong_in_the_file_is_said_with_its_line)
     check_file(perm, "train:\n  lr: fast\n",
                "run.yaml:2: train.lr is fast; expected a number above 0, like 3e-4");
     check_file(perm, "train:\n  batch: \"32\"\n",
-               "run.yaml:2: train.batch is \"32\"; expected a whole number of at least 1 or auto, like 64");
+               "run.yaml:2: train.batch is \"32\"; expected a whole number of at least 1 or auto, "
+               "like 64");
     check_file(perm, "train:\n  batch: [1, 2]\n",
-               "run.yaml:2: train.batch is a list; expected a whole number of at least 1 or auto, like 64");
+               "run.yaml:2: train.batch is a list; expected a whole number of at least 1 or auto, "
+               "like 64");
     check_file(perm, "trian:\n  batch: 1\n", "run.yaml:1: unknown key trian; did you mean train?");
     check_file(perm, "batch: 1\n", "run.yaml:1: unknown key batch; did you mean train.batch?");
     check_file(perm, "train: 5\n", "run.yaml:1: train: expected settings below it, a line each");
@@ -106,8 +108,9 @@ TEST(what_is_wrong_on_the_command_line_and_in_the_environment)
     CHECK_EQ(config_add_override(c, perm, STR("train.bach=1"), &err), STATUS_USAGE);
     CHECK_STR(err.text, "command line: unknown key train.bach; did you mean train.batch?");
     CHECK_EQ(config_add_override(c, perm, STR("train.batch=x"), &err), STATUS_USAGE);
-    CHECK_STR(err.text,
-              "command line: train.batch is x; expected a whole number of at least 1 or auto, like 64");
+    CHECK_STR(
+        err.text,
+        "command line: train.batch is x; expected a whole number of at least 1 or auto, like 64");
     CHECK_EQ(config_add_environment(c, &os, perm, &err), STATUS_USAGE);
     CHECK_STR(err.text, "FRUGAL_TRAIN_LR: train.lr is fast; expected a number above 0, like 3e-4");
     os = (struct os){ .env = lr_from_environment, .env_at = misspelt_at };
@@ -140,4 +143,151 @@ TEST(every_setting_printed_is_a_setting_read)
         CHECK_EQ(config_add_override(again, perm, line, &err), STATUS_OK);
         CHECK_STR(option_get_text(&options[i], &again->settings, perm), text);
     }
+}
+
+/* --- settings that are gone --- */
+
+static const struct {
+    const char *old, *new, *remedy;
+} gone[] = {
+#define GONE(old, new, remedy) { old, new, remedy },
+#include "train/gone.def"
+};
+
+static struct str gone_name; /* the variable that is set */
+static struct str gone_at(struct os *os, i64 index)
+{
+    (void)os;
+    return index ? (struct str){ 0 } : gone_name;
+}
+
+TEST(settings_that_are_gone_are_refused_with_their_remedy)
+{
+    for (i64 i = 0; i < COUNT_OF(gone); i++) {
+        struct str     key = str_of(gone[i].old), rest = key, section;
+        struct config *c    = config_new(perm);
+        struct err     err  = { 0 };
+        const char    *said = str_z(perm, str_fmt(perm, "%s was %s%s: %s", gone[i].old,
+                                               gone[i].new[0] ? "replaced by " : "removed",
+                                                  gone[i].new, gone[i].remedy));
+        CHECK(!option_find(key));
+        CHECK(!gone[i].new[0] || option_find(str_of(gone[i].new)));
+        CHECK(str_cut(&rest, '.', &section));
+        CHECK_EQ(config_add_override(c, perm, str_fmt(perm, "%s=1", gone[i].old), &err),
+                 STATUS_USAGE);
+        CHECK_STR(err.text, str_cat(perm, STR("command line: "), str_of(said)));
+        struct str text = str_fmt(perm, "%.*s:\n  %.*s: 1\n", STR_ARG(section), STR_ARG(rest));
+        CHECK_EQ(config_add_file(c, perm, STR("run.yaml"), text, &err), STATUS_USAGE);
+        CHECK_STR(err.text, str_cat(perm, STR("run.yaml:2: "), str_of(said)));
+        struct option was = { .key = key };
+        struct str    var = option_environment(&was, perm);
+        struct os     os  = { .env = no_environment, .env_at = gone_at };
+        gone_name         = str_cat(perm, var, STR("=1"));
+        CHECK_EQ(config_add_environment(c, &os, perm, &err), STATUS_USAGE);
+        CHECK_STR(err.text, str_fmt(perm, "%.*s: %s", STR_ARG(var), said));
+    }
+}
+
+/* --- settings that would be ignored --- */
+
+/* Makes KEY=a|b, KEY or !KEY true or false. */
+static void atom_set(struct settings *s, struct str atom, bool holds, struct arena *perm)
+{
+    bool       without = str_starts(atom, STR("!"));
+    struct str words = str_sub(atom, without, atom.len), key = words, one, value = STR("");
+    bool       listed = str_find(atom, '=') >= 0;
+    struct err err;
+    if (listed) str_cut(&words, '=', &key);
+    const struct option *o = option_find(key);
+    CHECK(o != NULL);
+    if (!listed) value = holds != without ? o->example : o->initial;
+    else if (holds) str_cut(&words, '|', &value);
+    else {
+        struct str choices = o->allowed;
+        while (!value.len && str_cut(&choices, '|', &one)) {
+            struct str all = words, word;
+            bool       in  = str_eq(one, STR("auto"));
+            while (str_cut(&all, '|', &word)) in |= str_eq(one, word);
+            if (!in) value = one;
+        }
+    }
+    CHECK_EQ(option_set_text(o, s, value, perm, &err), STATUS_OK);
+}
+
+/* The groups of a row's `needs`, each with its first alternative; group `broken` does not hold. */
+static i64 needs_set(struct settings *s, struct str needs, i64 broken, struct arena *perm)
+{
+    i64         count = 0;
+    const char *rest  = str_z(perm, needs);
+    while (rest) {
+        const char         *and = strstr(rest, " and ");
+        struct str group        = and? (struct str){ rest, and-rest } : str_of(rest);
+        rest                    = and? and+5 : NULL;
+        const char *alternative = str_z(perm, group);
+        for (bool first = true; alternative; first = false) {
+            const char * or = strstr(alternative, " or ");
+            struct str atom =
+                or ? (struct str){ alternative, or -alternative } : str_of(alternative);
+            alternative = or ? or +4 : NULL;
+            if (count == broken) atom_set(s, atom, false, perm);
+            else if (first) atom_set(s, atom, true, perm);
+        }
+        count++;
+    }
+    return count;
+}
+
+TEST(a_setting_that_would_be_ignored_is_an_error)
+{
+    i64 rows = 0;
+    for (i64 i = 0; i < OPTION_COUNT; i++) {
+        const struct option *o      = &options[i];
+        i64                  groups = 1;
+        if (!o->needs.len) continue;
+        rows++;
+        for (i64 broken = -1; broken < groups; broken++) {
+            struct arena   here = scratch;
+            struct config *c    = config_new(&here);
+            struct err     err  = { 0 };
+            groups              = needs_set(&c->settings, o->needs, broken, &here);
+            struct str given    = str_fmt(&here, "%.*s=%.*s", STR_ARG(o->key), STR_ARG(o->example));
+            CHECK_EQ(config_check_needs(c, os_real(), here, &err), STATUS_OK); /* nobody said it */
+            CHECK_EQ(config_add_override(c, &here, given, &err), STATUS_OK);
+            enum status st = config_check_needs(c, os_real(), here, &err);
+            if ((st == STATUS_OK) != (broken < 0))
+                printf("\n  %.*s, group %lld: %s", STR_ARG(o->key), (long long)broken, err.text);
+            CHECK_EQ(st, broken < 0 ? STATUS_OK : STATUS_USAGE);
+            struct str said =
+                str_fmt(&here, "command line: %.*s does nothing with", STR_ARG(o->key));
+            CHECK(broken < 0 || str_starts(str_of(err.text), said));
+        }
+    }
+    CHECK(rows > 60); /* or the table is not read as we think */
+}
+
+TEST(what_would_be_ignored_is_said_with_its_place)
+{
+    struct err     err  = { 0 };
+    struct config *c    = config_new(perm);
+    struct str     text = STR("data: {kind: idx}\ntrain:\n  momentum: 0.9\n");
+    CHECK_EQ(config_add_file(c, perm, STR("run.yaml"), text, &err), STATUS_OK);
+    CHECK_EQ(config_check_needs(c, os_real(), *perm, &err), STATUS_USAGE);
+    CHECK_STR(err.text,
+              "run.yaml:3: train.momentum does nothing with train.optimiser=adam; it needs "
+              "train.optimiser=sgd. Leave it out; train.momentum=default takes it back");
+    CHECK_EQ(config_add_override(c, perm, STR("train.momentum=default"), &err), STATUS_OK);
+    CHECK_EQ(config_check_needs(c, os_real(), *perm, &err), STATUS_OK);
+    CHECK_EQ(config_add_override(c, perm, STR("checkpoint.every=10min"), &err), STATUS_OK);
+    CHECK_EQ(config_check_needs(c, os_real(), *perm, &err), STATUS_USAGE);
+    CHECK_STR(err.text, "command line: checkpoint.every does nothing without checkpoint.dir or "
+                        "checkpoint.to. Leave it "
+                        "out; checkpoint.every=auto takes it back");
+    CHECK_EQ(config_add_override(c, perm, STR("checkpoint.every=auto"), &err),
+             STATUS_OK); /* a text's default */
+    CHECK_EQ(config_check_needs(c, os_real(), *perm, &err), STATUS_OK);
+    CHECK_EQ(config_add_override(c, perm, STR("sweep.over=[{train.optimiser: [sgd, adam]}]"), &err),
+             STATUS_OK);
+    CHECK_EQ(config_add_override(c, perm, STR("train.momentum=0.8"), &err),
+             STATUS_OK); /* for some trials */
+    CHECK_EQ(config_check_needs(c, os_real(), *perm, &err), STATUS_OK);
 }

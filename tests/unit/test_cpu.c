@@ -3,6 +3,7 @@
 #include "backend/cpu/flush.h"
 #include "backend/cpu/kernel.h"
 #include "harness.h"
+#include "support/level.h"
 
 enum { AT_X = 0, AT_W = 64, AT_Y = 128, AT_Z = 192, ARENA_BYTES = 4096 };
 
@@ -186,18 +187,26 @@ TEST(a_program_without_room_for_a_kernels_workspace_is_refused)
     b->table->close(b);
 }
 
-TEST(the_environment_lowers_the_instruction_set)
+TEST(the_environment_caps_the_instruction_set_and_never_raises_it)
 {
-    enum isa has = kernel_isa();
-    setenv("FRUGAL_ISA", "any", 1);
-    CHECK_EQ(kernel_isa(), ISA_ANY);
-    setenv("FRUGAL_ISA", "avx2", 1);
-    CHECK_EQ(kernel_isa(), MIN(has, ISA_AVX2));
-    setenv("FRUGAL_ISA", "avx512", 1);
-    CHECK_EQ(kernel_isa(), MIN(has, ISA_AVX512));
-    setenv("FRUGAL_ISA", "amx", 1); /* never raises it */
-    CHECK_EQ(kernel_isa(), has);
-    unsetenv("FRUGAL_ISA");
+    for (i32 i = 0; i < ISA_LEVELS; i++) {
+        level_set((enum isa)i);
+        CHECK_EQ(kernel_isa(), MIN(processor_isa(), (enum isa)i));
+    }
+    setenv("FRUGAL_VECTORS", "", 1); /* as if it were not set */
+    CHECK_EQ(kernel_isa(), processor_isa());
+    level_restore();
+}
+
+TEST(an_unknown_level_opens_no_backend)
+{
+    struct backend *b;
+    struct err      err = { 0 };
+    setenv("FRUGAL_VECTORS", "sse", 1);
+    CHECK_EQ(backend_cpu_open(perm, 1, BACKEND_FAST, &b, &err), STATUS_USAGE);
+    CHECK_STR(err.text,
+              "FRUGAL_VECTORS is sse; expected one of none, avx2, avx512, avx512bf16, amx");
+    level_restore();
 }
 
 TEST(the_environment_leaves_only_the_reference)

@@ -1,7 +1,7 @@
 /* test_credentials.c - each source by itself, their order, renewal, and that nothing tells a secret.
  * The world is a sim_os with an environment, and a script of what services answer. */
 #include "harness.h"
-#include "store/credentials.h"
+#include "remote/credentials.h"
 #include "support/sim_os.h"
 
 enum { ROWS_MAX = 8 };

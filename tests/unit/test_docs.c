@@ -2,9 +2,10 @@
  * options.def and those of the ledger those of columns.h (UPDATE_GOLDEN=1 writes them), and every
  * field of an event is described. */
 #include "base/os.h"
-#include "cli/options.h"
+#include "train/options.h"
 #include "harness.h"
 #include "run/columns.h"
+#include "run/events.h"
 #include "run/figures.h"
 
 /* A cell of the table: bars would end it. */
@@ -16,13 +17,16 @@ static void add_cell(struct textbuf *b, struct str s)
 static struct str settings_table(struct arena *perm, struct arena scratch)
 {
     struct textbuf b = textbuf_new(perm);
-    textbuf_fmt(&b, "| key | default | expects | |\n|---|---|---|---|\n");
+    textbuf_fmt(&b, "| key | default | expects | | needs | on resume |\n|---|---|---|---|---|---|\n");
     for (i64 i = 0; i < OPTION_COUNT; i++) {
         struct arena parts = scratch;
         textbuf_fmt(&b, "| `%.*s` | %.*s | ", STR_ARG(options[i].key), STR_ARG(options[i].initial));
         add_cell(&b, option_expects(&options[i], &parts));
         textbuf_fmt(&b, " | ");
         add_cell(&b, options[i].help);
+        textbuf_fmt(&b, " | ");
+        add_cell(&b, options[i].needs);
+        textbuf_fmt(&b, " | %.*s", STR_ARG(option_resume_text(&options[i])));
         textbuf_fmt(&b, " |\n");
     }
     return textbuf_str(&b);
@@ -49,7 +53,7 @@ static void check_page(struct str path, const char *mark, struct str now, struct
 TEST(run_yaml_lists_every_setting_as_it_is)
 {
     check_page(STR("docs/formats/run_yaml.md"),
-               "from `src/cli/options.def`, and tested against it.\n\n",
+               "from `src/train/options.def`, and tested against it.\n\n",
                settings_table(perm, scratch), scratch);
 }
 
@@ -65,6 +69,21 @@ TEST(ledger_lists_every_column_as_it_is)
     LEDGER_TABLES(TABLE)
     check_page(STR("docs/formats/ledger.md"), "from `src/run/columns.h`, and tested against it.\n",
                textbuf_str(&b), scratch);
+}
+
+TEST(events_lists_every_field_as_it_is)
+{
+    static const char *const kinds[] = { "integer", "integer or null", "number or null", "true or false", "true or false, or left out",
+                                         "text", "word", "word", "map of numbers", "map of integers", "map of integers" };
+    struct textbuf b = textbuf_new(perm);
+    for (i64 k = 0; k < EVENT_COUNT; k++) {
+        const struct event_row *row = &event_rows[k];
+        if (!row->field_count) continue;
+        textbuf_fmt(&b, "\n## %s\n\n%s.\n\n| field | kind | meaning |\n|---|---|---|\n", row->name, row->when);
+        for (i64 i = 0; i < row->field_count; i++)
+            textbuf_fmt(&b, "| `%s` | %s | %s |\n", row->fields[i].name, kinds[row->fields[i].kind], row->fields[i].meaning);
+    }
+    check_page(STR("docs/formats/events.md"), "from `src/run/events.def`, and are tested against it.\n", textbuf_str(&b), scratch);
 }
 
 /* The keys that a source file gives to event_i64(&b, "key", …) and its kin. */

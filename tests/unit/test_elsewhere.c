@@ -12,7 +12,7 @@ static i64 now_ns(struct os *os) { return os_real()->now_ns(os) + later_ns; }
 static i64 wall_ns(struct os *os) { return os_real()->wall_ns(os) + later_ns; }
 
 /* How often each kind was told. */
-static void count(void *context, const struct train_checkpoint *e) { ((i64 *)context)[e->kind]++; }
+static void count(void *context, const struct event_checkpoint *e) { ((i64 *)context)[e->what]++; }
 
 static void save(struct elsewhere *e, struct ckpt_store *store, i64 step, struct arena *perm)
 {
@@ -31,8 +31,9 @@ TEST(what_is_late_is_told_once_and_what_comes_too)
     struct os              os;
     struct fake_s3        *f                           = fake_s3_new(perm, &os);
     i64                    told[CHECKPOINT_KIND_COUNT] = { 0 };
-    struct train_listener  listener = { .context = told, .on_checkpoint = count };
-    struct upload_settings c        = { .where = fake_s3_settings(), .web = &f->web };
+    struct subscriber      heard = { .context = told, .on_checkpoint = count };
+    struct train_with      listener = { .to = &heard };
+    struct upload_settings c        = { .where = fake_s3_settings(), .web = &f->web, .wait_s = NAN };
     struct ckpt_store     *store;
     os.now_ns          = now_ns;
     os.wall_ns         = wall_ns;
@@ -48,7 +49,7 @@ TEST(what_is_late_is_told_once_and_what_comes_too)
     for (int i = 0; i < 3; i++) CHECK_EQ(elsewhere_step(&e, 100, &err), STATUS_OK);
     CHECK_EQ(told[CHECKPOINT_BEHIND], 1);
     save(&e, store, 5, perm);
-    CHECK_EQ(elsewhere_end(&e, 0, &err), STATUS_OK);
+    CHECK_EQ(elsewhere_end(&e, 0, NULL, NULL, &err), STATUS_OK);
     CHECK_EQ(elsewhere_step(&e, 100, &err), STATUS_OK);
     CHECK_EQ(told[CHECKPOINT_UPLOADED], 1);
     CHECK(elsewhere_age_s(&e) < 60);
@@ -70,19 +71,19 @@ TEST(what_cannot_be_in_time_is_not_waited_for)
 {
     struct os              os;
     struct fake_s3        *f        = fake_s3_new(perm, &os);
-    struct train_listener  listener = { 0 };
-    struct upload_settings c        = { .where = fake_s3_settings(), .web = &f->web };
+    struct train_with      listener = { 0 };
+    struct upload_settings c        = { .where = fake_s3_settings(), .web = &f->web, .wait_s = NAN };
     struct ckpt_store     *store;
     struct elsewhere       e = { .os = &os, .listener = &listener, .begin_ns = os.now_ns(&os) };
     CHECK_EQ(ckpt_store_open(&os, folder_new(perm), perm, &store, &err), STATUS_OK);
     CHECK_EQ(uploader_start(&os, &c, store, perm, &e.up, &err), STATUS_OK);
     CHECK_EQ(elsewhere_needs_s(&e, 1 << 30), 0.0); /* nobody knows yet */
     save(&e, store, 1, perm);
-    CHECK_EQ(elsewhere_end(&e, 0, &err), STATUS_OK);
+    CHECK_EQ(elsewhere_end(&e, 0, NULL, NULL, &err), STATUS_OK);
     CHECK(elsewhere_needs_s(&e, (i64)1 << 50) > 1000);
     atomic_store(&f->held, true);
     save(&e, store, 2, perm);
-    CHECK_EQ(elsewhere_end(&e, os.now_ns(&os) + 50000000, &err), STATUS_NO);
+    CHECK_EQ(elsewhere_end(&e, os.now_ns(&os) + 50000000, NULL, NULL, &err), STATUS_NO);
     CHECK(strstr(err.text, "not in the object store"));
     atomic_store(&f->held, false);
     elsewhere_close(&e, false);

@@ -87,26 +87,13 @@ TEST(a_signal_goes_to_those_that_handle_it)
         perm, &f,
         "sh -c 'trap \"echo worker\" USR1; echo up; while :; do sleep 0.02; done' & wait; echo $?");
     CHECK_STR(read_line(perm, &f), "up");
-    CHECK(family_signal(&f, SIGUSR1, FAMILY_ALL) >= 1);
+    CHECK(family_signal(SIGUSR1) >= 1);
     CHECK_STR(read_line(perm, &f), "worker");
-    CHECK_EQ(family_signal(&f, SIGUSR2, FAMILY_ALL), 0); /* nobody does, and nobody dies */
-    CHECK(family_signal(&f, SIGUSR1, FAMILY_WORKERS) >= 1);
-    CHECK_STR(read_line(perm, &f), "worker");
+    CHECK_EQ(family_signal(SIGUSR2), 0); /* nobody does, and nobody dies */
     struct family_end end;
     CHECK(!family_ended(&f, &end));
-    CHECK_EQ(family_signal(&f, SIGTERM, FAMILY_LAUNCHER), 1);
+    CHECK_EQ(kill((pid_t)f.pid, SIGTERM), 0);
     CHECK_EQ(wait_end(&f).signal, SIGTERM);
-    finish(&f);
-}
-
-TEST(workers_leave_out_the_launcher_even_if_it_handles)
-{
-    struct family f;
-    start(perm, &f, "trap 'echo launcher' USR1; sleep 100 & sleep 0.3; echo up; wait; wait; wait");
-    CHECK_STR(read_line(perm, &f), "up");
-    CHECK_EQ(family_signal(&f, SIGUSR1, FAMILY_WORKERS), 0);
-    CHECK(family_signal(&f, SIGUSR1, FAMILY_ALL) >= 1);
-    CHECK_STR(read_line(perm, &f), "launcher");
     finish(&f);
 }
 
@@ -147,8 +134,10 @@ TEST(a_file_is_written_while_one_of_the_family_has_it_open_for_that)
 TEST(processor_time_is_of_the_whole_family_and_stays_when_one_is_buried)
 {
     struct family f;
-    start(perm, &f, "sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; echo done; sleep 60; exit");
-    CHECK_STR(read_line(perm, &f), "done"); /* the child is gone, and its parent knows what it took */
+    start(perm, &f,
+          "sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; echo done; sleep 60; exit");
+    CHECK_STR(read_line(perm, &f),
+              "done"); /* the child is gone, and its parent knows what it took */
     i64 after = family_cpu_ns();
     CHECK(after >= 10000000); /* a tick; such a loop takes tens of milliseconds at least */
     CHECK(family_cpu_ns() >= after);

@@ -279,6 +279,24 @@ TEST(prometheus_is_answered)
     figures_web_close(w);
 }
 
+/* More idle ones than the server keeps. */
+TEST(idle_readers_delay_nobody)
+{
+    struct figures_web *w  = NEW(perm, struct figures_web, 1);
+    struct os          *os = os_real();
+    struct file         idle[50];
+    *w = (struct figures_web){ .run = STR("x"), .metric = STR("loss"), .listener = { -1 } };
+    CHECK_EQ(figures_web_open(w, os, 0, NULL), STATUS_OK);
+    for (i64 i = 0; i < COUNT_OF(idle); i++)
+        CHECK_EQ(os->connect(os, STR("127.0.0.1"), w->port, (i64)1000000000, &idle[i], NULL), STATUS_OK);
+    CHECK_EQ(os->write(os, idle[40], STR("GET /met"), NULL), STATUS_OK); /* half a question */
+    i64 begin_ns = os->now_ns(os);
+    CHECK_EQ(ask(perm, w->port, "GET", "/metrics").code, 200);
+    CHECK(os->now_ns(os) - begin_ns < 900000000); /* less than the second that each of them has */
+    for (i64 i = 0; i < COUNT_OF(idle); i++) os->close(os, &idle[i], NULL);
+    figures_web_close(w);
+}
+
 /* One who connects and says nothing is left after a second; rows are put and the server closed meanwhile. */
 TEST(a_reader_that_dawdles_stops_nobody)
 {

@@ -132,8 +132,13 @@ static i32 count_of(const struct program *p, i32 op)
 static struct program_set *compiled(struct arena *perm, struct arena scratch, i64 width, i64 batch,
                                     enum fp8_kind kind, struct target *target)
 {
-    struct compile_config config = { .optimiser = OPTIMISER_ADAMW, .eps = 1e-8, .precision = DT_BF16,
-                                     .fp8 = kind, .fuse = FUSE_ALL, .batch = batch, .eval_batch = 1 };
+    struct compile_config config = { .optimiser  = OPTIMISER_ADAMW,
+                                     .eps        = 1e-8,
+                                     .precision  = DT_BF16,
+                                     .fp8        = kind,
+                                     .fuse       = FUSE_ALL,
+                                     .batch      = batch,
+                                     .eval_batch = 1 };
     struct program_set   *set;
     struct err            err = { 0 };
     if (compile(perm, target, &config, build, &width, &set, scratch, &err))
@@ -155,6 +160,34 @@ TEST(hidden_layers_are_narrow_in_all_three_products_and_tensors_are_cast_once)
     CHECK(state && state->kind == VALUE_STATE && state->type.shape.dim[0] == 6);
 }
 
+/* x -> a -> b -> head */
+static enum status build_plain(void *context, struct graph *g, i64 batch, enum graph_mode mode,
+                               struct err *err)
+{
+    i32 x    = graph_value(g, VALUE_INPUT, STR("x"), type_of(DT_F32, shape_2(batch, 32)));
+    i32 ids  = graph_value(g, VALUE_INPUT, STR("ids"), type_of(DT_I32, shape_1(batch)));
+    i32 y    = dense(g, "head", dense(g, "b", dense(g, "a", x, 32), 32), 16);
+    i32 loss = build_xent(g, STR("xent"), y, ids, 0);
+    (void)context, (void)mode;
+    graph_output(g, build_sum(g, STR("sum"), loss, 0, 1), STR("loss"));
+    return graph_status(g, err);
+}
+
+TEST(a_layer_whose_input_has_no_gradient_is_narrow_too)
+{
+    struct target         t      = { .align_bytes = 64 };
+    struct compile_config config = {
+        .optimiser = OPTIMISER_ADAMW, .precision = DT_BF16, .fp8 = FP8_ON, .batch = 16
+    };
+    struct program_set *set;
+    struct err          err = { 0 };
+    if (compile(perm, &t, &config, build_plain, NULL, &set, scratch, &err))
+        harness_fail(__FILE__, __LINE__, "%s", err.text);
+    CHECK_EQ(count_of(set->programs[PROGRAM_TRAIN], OP_MATMUL_FP8), 5); /* no gradient of x */
+    CHECK_EQ(count_of(set->programs[PROGRAM_TRAIN], OP_QUANTISE), 6);
+    CHECK_EQ(program_set_find(set, STR("fp8.amax"))->type.shape.dim[0], 6);
+}
+
 TEST(sizes_that_do_not_fit_stay_as_they_are)
 {
     struct target       t   = { .align_bytes = 64 };
@@ -174,8 +207,8 @@ static f64 seconds(const struct target *t, const struct graph *g, const struct n
 
 TEST(auto_goes_by_what_the_machine_measures)
 {
-    struct target t = { .align_bytes = 64, .fp8 = true, .seconds = seconds };
-    slow_op         = OP_MATMUL;
+    struct target t         = { .align_bytes = 64, .fp8 = true, .seconds = seconds };
+    slow_op                 = OP_MATMUL;
     struct program_set *set = compiled(perm, scratch, 256, 1, FP8_AUTO, &t);
     CHECK_EQ(count_of(set->programs[PROGRAM_TRAIN], OP_MATMUL_FP8), 6);
     slow_op = OP_QUANTISE; /* the products would gain, and the casts take it all */

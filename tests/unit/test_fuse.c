@@ -21,20 +21,21 @@ enum { B = 4, C = 8, CLASSES = 3 };
 
 static i32 param(struct graph *g, const char *name, struct shape s)
 {
-    return graph_param(g, str_of(name), type_of(DT_F32, s), (struct init){ INIT_NORMAL, 0.1 }, true);
+    return graph_param(g, str_of(name), type_of(DT_F32, s), (struct init){ INIT_NORMAL, 0.1 },
+                       true);
 }
 
 static i32 dense(struct graph *g, const char *name, i32 x, i64 out)
 {
     i64        in = shape_last(graph_type(g, x).shape);
-    struct str w  = str_fmt(g->perm, "%s.weight", name), b = str_fmt(g->perm, "%s.bias", name);
+    struct str w = str_fmt(g->perm, "%s.weight", name), b = str_fmt(g->perm, "%s.bias", name);
     i32        weight = param(g, w.data, shape_2(out, in)), bias = param(g, b.data, shape_1(out));
     return build_matmul(g, str_of(name), x, weight, bias, false, true);
 }
 
 static i32 norm(struct graph *g, i32 op, const char *name, i32 x)
 {
-    struct shape c  = shape_1(shape_last(graph_type(g, x).shape));
+    struct shape c    = shape_1(shape_last(graph_type(g, x).shape));
     i32          in[] = { x, param(g, str_fmt(g->perm, "%s.weight", name).data, c), -1 };
     struct attrs at   = { .eps = 1e-5 };
     if (op != OP_RMSNORM) in[2] = param(g, str_fmt(g->perm, "%s.bias", name).data, c);
@@ -77,7 +78,7 @@ static i32 build_epilogue(struct graph *g)
 static i32 build_batch_norms(struct graph *g)
 {
     i32 x = dense(g, "first", input(g), C), h = norm(g, OP_BATCHNORM, "norm_1", x);
-    h     = norm(g, OP_BATCHNORM, "norm_2", build_unary(g, OP_RELU, STR("relu_1"), h));
+    h = norm(g, OP_BATCHNORM, "norm_2", build_unary(g, OP_RELU, STR("relu_1"), h));
     return build_unary(g, OP_RELU, STR("relu_2"), add(g, "sum", h, x));
 }
 
@@ -107,11 +108,12 @@ static i32 (*const builders[])(struct graph *) = {
 /* A loss as a language model has it: no bias, a soft cap. */
 static enum status foretell(struct graph *g, i32 h, struct err *err)
 {
-    i32 y      = graph_value(g, VALUE_INPUT, STR("y"), type_of(DT_I32, shape_1(B)));
-    i32 w      = param(g, "head.weight", shape_2(CLASSES, C));
-    i32 x      = dense(g, "first", h, C);
-    i32 logits = build_softcap(g, STR("cap"), build_matmul(g, STR("head"), x, w, -1, false, true), 15);
-    i32 sum    = build_sum(g, STR("loss"), build_xent(g, STR("xent"), logits, y, 0), 0, 1);
+    i32 y = graph_value(g, VALUE_INPUT, STR("y"), type_of(DT_I32, shape_1(B)));
+    i32 w = param(g, "head.weight", shape_2(CLASSES, C));
+    i32 x = dense(g, "first", h, C);
+    i32 logits =
+        build_softcap(g, STR("cap"), build_matmul(g, STR("head"), x, w, -1, false, true), 15);
+    i32 sum = build_sum(g, STR("loss"), build_xent(g, STR("xent"), logits, y, 0), 0, 1);
     if (sum >= 0) graph_output(g, sum, STR("loss"));
     return graph_status(g, err);
 }
@@ -127,7 +129,7 @@ static enum status build_shown(void *context, struct graph *g, i64 batch, enum g
 
 static const struct program *shown(i32 pattern, u32 fuse, struct arena *perm, struct arena scratch)
 {
-    struct target         t   = { .name = STR("test"), .align_bytes = 64, .loss_part_bytes = 1 << 20 };
+    struct target t = { .name = STR("test"), .align_bytes = 64, .loss_part_bytes = 1 << 20 };
     struct compile_config c   = { .optimiser = OPTIMISER_ADAMW, .batch = B, .fuse = fuse };
     struct program_set   *set = NULL;
     struct err            err = { 0 };
@@ -167,8 +169,8 @@ TEST(the_gradient_of_a_loss_takes_the_place_of_the_logits)
         const struct program *p     = shown(i, FUSE_ALL, perm, scratch);
         i32                   found = 0;
         for (i32 k = 0; k < p->graph->node_count; k++) {
-            const struct node *n = &p->graph->nodes[k];
-            bool both = n->op == OP_XENT_BOTH;
+            const struct node *n    = &p->graph->nodes[k];
+            bool               both = n->op == OP_XENT_BOTH;
             if (!both && n->op != OP_XENT_GRAD) continue;
             CHECK_EQ(p->offset[n->out], p->offset[n->in[both ? 0 : 1]]);
             found++;
@@ -237,20 +239,19 @@ static i32 random_node(struct graph *g, struct draw *d, i32 index, i32 x, i32 y)
 static enum status build_random(void *context, struct graph *g, i64 batch, enum graph_mode mode,
                                 struct err *err)
 {
-    struct draw d    = { .state = ((struct plan_of_graph *)context)->seed };
+    struct draw d = { .state = ((struct plan_of_graph *)context)->seed };
     i32         made[POOL_MAX], count = 0, nodes = 6 + (i32)draw_to(&d, NODES_MAX - 6);
     (void)batch;
     (void)mode;
-    i32 x = graph_value(g, VALUE_INPUT, STR("x"), type_of(DT_F32, shape_2(ROWS, WIDTH)));
+    i32 x         = graph_value(g, VALUE_INPUT, STR("x"), type_of(DT_F32, shape_2(ROWS, WIDTH)));
     made[count++] = dense(g, "first", x, WIDTH);
     for (i32 i = 0; i < nodes; i++) {
-        i32 a    = made[draw_to(&d, 3) ? count - 1 : draw_to(&d, count)];
-        i32 b    = made[draw_to(&d, count)];
-        g->block = 1 + i / 6;
-        bool swap = draw_to(&d, 2);
+        i32 a         = made[draw_to(&d, 3) ? count - 1 : draw_to(&d, count)];
+        i32 b         = made[draw_to(&d, count)];
+        g->block      = 1 + i / 6;
+        bool swap     = draw_to(&d, 2);
         made[count++] = random_node(g, &d, i, swap ? b : a, swap ? a : b);
-        if (draw_to(&d, 10) == 0)
-            graph_output(g, made[count - 1], str_fmt(g->perm, "seen%d", i));
+        if (draw_to(&d, 10) == 0) graph_output(g, made[count - 1], str_fmt(g->perm, "seen%d", i));
     }
     g->block = 0;
     return classify(g, made[count - 1], err);
@@ -340,10 +341,10 @@ TEST(fused_programs_give_the_bits_of_unfused_ones)
     u64 seed  = test_seed();
     i32 fewer = 0;
     for (u64 i = 0; i < GRAPHS; i++) {
-        struct arena         room = *perm;
-        struct plan_of_graph p    = { rng_mix(seed + i) };
-        enum dtype           type = i % 4 == 3 ? DT_BF16 : DT_F32;
-        struct outcome plain      = run_random(p, 0, RECOMPUTE_NONE, type, &room, scratch);
+        struct arena         room  = *perm;
+        struct plan_of_graph p     = { rng_mix(seed + i) };
+        enum dtype           type  = i % 4 == 3 ? DT_BF16 : DT_F32;
+        struct outcome       plain = run_random(p, 0, RECOMPUTE_NONE, type, &room, scratch);
         for (i32 k = 0; k <= FUSION_COUNT + 1; k++) {
             u32                 fuse = k < FUSION_COUNT ? 1u << k : FUSE_ALL;
             enum recompute_kind kind = k > FUSION_COUNT ? RECOMPUTE_ALL : RECOMPUTE_NONE;
@@ -369,10 +370,10 @@ struct chained_case {
 /* A chain of maps that do not share attributes, and operands for it. */
 static void add_chain(struct chained_case *x, struct draw *d, struct arena *perm)
 {
-    struct chain *then  = &x->c.at.then;
+    struct chain *then   = &x->c.at.then;
     i64           wanted = 1 + draw_to(d, THEN_MAX), count = shape_count(x->c.out[0].shape);
-    x->operand          = x->c.out[0];
-    then->keep          = draw_to(d, 2);
+    x->operand = x->c.out[0];
+    then->keep = draw_to(d, 2);
     for (i32 tries = 0; then->count < wanted && tries < 50; tries++) {
         i32 op   = (i32)draw_to(d, OP_COUNT);
         u64 same = op_attrs(x->c.op, &x->c.at) & op_info(op)->attrs & ~(u64)A_then;
@@ -397,9 +398,9 @@ static void *copy_of(const void *data, i64 bytes, struct arena *perm)
 /* Operands in memory of their own; results follow the inputs. */
 static struct call call_of(const struct chained_case *x, struct pool *pool, struct arena *perm)
 {
-    i32            operands = op_then_inputs(&x->c.at), results = op_result_count(x->c.op, &x->c.at);
-    struct tensor *in       = NEW(perm, struct tensor, x->c.in_count + operands);
-    struct tensor *out      = NEW(perm, struct tensor, OP_OUT_MAX);
+    i32 operands = op_then_inputs(&x->c.at), results = op_result_count(x->c.op, &x->c.at);
+    struct tensor *in  = NEW(perm, struct tensor, x->c.in_count + operands);
+    struct tensor *out = NEW(perm, struct tensor, OP_OUT_MAX);
     for (i32 i = 0; i < x->c.in_count + operands; i++) {
         bool        own  = i < x->c.in_count;
         struct type t    = own ? x->c.in[i] : x->operand;
@@ -431,12 +432,12 @@ static const struct kernel *map_beside(const struct kernel *k, const struct call
 /* The same kernel without the chain, then one map after the other. */
 static void run_apart(const struct call *c, const struct kernel *k, struct arena *perm)
 {
-    struct attrs  alone             = *c->at;
-    struct tensor own[OP_OUT_MAX]   = { 0 };
-    i32           results           = op_info(c->op)->out_count, operand = c->in_count;
-    struct call   first             = *c;
-    struct tensor so_far            = c->out[c->at->then.keep ? results : 0];
-    alone.then                      = (struct chain){ 0 };
+    struct attrs  alone           = *c->at;
+    struct tensor own[OP_OUT_MAX] = { 0 };
+    i32           results = op_info(c->op)->out_count, operand = c->in_count;
+    struct call   first  = *c;
+    struct tensor so_far = c->out[c->at->then.keep ? results : 0];
+    alone.then           = (struct chain){ 0 };
     for (i32 i = 0; i < results; i++) own[i] = i ? c->out[i] : so_far;
     first.at  = &alone;
     first.out = own;
@@ -475,8 +476,8 @@ static bool try_kernel(const struct kernel *k, enum dtype t, struct draw *d, str
         const u8 *a = together.out[i].data, *b = apart.out[i].data;
         for (i64 n = 0; n < type_bytes(apart.out[i].type); n++)
             if (a[n] != b[n])
-                harness_fail(__FILE__, __LINE__, "%s of %.*s: result %d differs at byte %lld", k->name,
-                             STR_ARG(op_text(&perm, k->op, &x.c.at)), i, (long long)n);
+                harness_fail(__FILE__, __LINE__, "%s of %.*s: result %d differs at byte %lld",
+                             k->name, STR_ARG(op_text(&perm, k->op, &x.c.at)), i, (long long)n);
     }
     return true;
 }
@@ -492,8 +493,11 @@ TEST(kernels_with_a_chain_give_the_bits_of_map_after_map)
         if (!(op_info(k->op)->attrs & A_then) || k->isa > kernel_isa() || !k->takes) continue;
         for (i32 n = 0; n < 24; n++) {
             d.large = n % 8 == 7;
-            applied += try_kernel(k, n % 3 == 0 ? DT_F32 : n % 3 == 1 ? DT_BF16 : DT_F16, &d, pool,
-                                  *perm) &&
+            applied += try_kernel(k,
+                                  n % 3 == 0   ? DT_F32
+                                  : n % 3 == 1 ? DT_BF16
+                                               : DT_F16,
+                                  &d, pool, *perm) &&
                        kernel_applies_then(k);
         }
     }

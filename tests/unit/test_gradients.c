@@ -10,7 +10,7 @@
 #include "harness.h"
 #include "ir/build.h"
 
-enum { GIVEN = 1, POSITIVE = 2, LENS = 4, TARGETS = 8, IDS = 16 }; /* of an input */
+enum { GIVEN = 1, POSITIVE = 2, LENS = 4, TARGETS = 8, IDS = 16, OFFSETS = 32 }; /* of an input */
 
 struct gradient_case {
     i32          op;
@@ -20,10 +20,22 @@ struct gradient_case {
     struct attrs at;
 };
 
-#define S1(a) { 1, { a } }
-#define S2(a, b) { 2, { a, b } }
-#define S3(a, b, c) { 3, { a, b, c } }
-#define S4(a, b, c, d) { 4, { a, b, c, d } }
+#define S1(a)                                                                                      \
+    {                                                                                              \
+        1, { a }                                                                                   \
+    }
+#define S2(a, b)                                                                                   \
+    {                                                                                              \
+        2, { a, b }                                                                                \
+    }
+#define S3(a, b, c)                                                                                \
+    {                                                                                              \
+        3, { a, b, c }                                                                             \
+    }
+#define S4(a, b, c, d)                                                                             \
+    {                                                                                              \
+        4, { a, b, c, d }                                                                          \
+    }
 
 static const struct gradient_case cases[] = {
     { OP_ADD, 2, { S2(3, 4), S2(3, 4) }, { 0 }, { 0 } },
@@ -64,21 +76,50 @@ static const struct gradient_case cases[] = {
     { OP_LAYERNORM, 3, { S2(4, 6), S1(6), S1(6) }, { 0 }, { .eps = 1e-5 } },
     { OP_RMSNORM, 2, { S2(4, 6), S1(6) }, { 0 }, { .eps = 1e-5 } },
     { OP_RMSNORM, 1, { S2(4, 6) }, { 0 }, { .eps = 1e-5 } },
-    { OP_BATCHNORM, 5, { S4(2, 3, 3, 4), S1(4), S1(4), S1(4), S1(4) },
-      { 0, 0, 0, GIVEN, GIVEN }, { .eps = 1e-5, .momentum = 0.1 } },
+    { OP_BATCHNORM,
+      5,
+      { S4(2, 3, 3, 4), S1(4), S1(4), S1(4), S1(4) },
+      { 0, 0, 0, GIVEN, GIVEN },
+      { .eps = 1e-5, .momentum = 0.1 } },
     { OP_CONV2D, 3, { S4(2, 5, 6, 3), S4(4, 3, 3, 3), S1(4) }, { 0 }, { .stride = 1, .pad = 1 } },
     { OP_CONV2D, 2, { S4(2, 6, 5, 2), S4(3, 3, 2, 2) }, { 0 }, { .stride = 2, .pad = 1 } },
     { OP_CONV2D, 2, { S4(1, 6, 6, 2), S4(3, 1, 1, 2) }, { 0 }, { .stride = 2, .pad = 0 } },
     { OP_MAXPOOL, 1, { S4(2, 5, 5, 2) }, { 0 }, { .kernel = 3, .stride = 2, .pad = 1 } },
     { OP_AVGPOOL, 1, { S4(2, 5, 5, 2) }, { 0 }, { .kernel = 3, .stride = 2, .pad = 1 } },
     { OP_SOFTMAX, 1, { S2(3, 5) }, { 0 }, { 0 } },
-    { OP_ATTENTION, 1, { S3(2, 5, 24) }, { 0 },
+    { OP_ATTENTION,
+      1,
+      { S3(2, 5, 24) },
+      { 0 },
       { .heads = 2, .kv_heads = 2, .causal = 1, .scale = 0.5 } },
-    { OP_ATTENTION, 2, { S3(2, 5, 16), S1(2) }, { 0, LENS },
+    { OP_ATTENTION,
+      2,
+      { S3(2, 5, 16), S1(2) },
+      { 0, LENS },
       { .heads = 2, .kv_heads = 1, .causal = 0, .scale = 0.7 } },
+    { OP_ATTENTION_PACKED,
+      2,
+      { S2(11, 24), S1(4) },
+      { 0, OFFSETS },
+      { .count = 6, .heads = 2, .kv_heads = 2, .causal = 1, .scale = 0.5 } },
+    { OP_ATTENTION_PACKED,
+      2,
+      { S2(11, 16), S1(4) },
+      { 0, OFFSETS },
+      { .count = 6, .heads = 2, .kv_heads = 1, .causal = 0, .scale = 0.7 } },
+    { OP_ROPE,
+      2,
+      { S3(2, 3, 12), S2(2, 3) },
+      { 0, IDS },
+      { .heads = 2, .head_dim = 4, .base = 100 } },
     { OP_ROPE, 1, { S3(2, 5, 12) }, { 0 }, { .heads = 2, .head_dim = 4, .base = 100 } },
     { OP_QKNORM, 1, { S3(2, 5, 12) }, { 0 }, { .heads = 2, .head_dim = 4, .eps = 1e-5 } },
     { OP_DROPOUT, 2, { S2(4, 7), S1(4) }, { 0, IDS }, { .p = 0.3, .key = 12345 } },
+    { OP_DROPOUT,
+      4,
+      { S2(4, 7), S1(4), S1(4), S1(4) },
+      { 0, IDS, IDS, IDS },
+      { .p = 0.3, .key = 12345 } },
     { OP_XENT, 2, { S3(2, 3, 5), S2(2, 3) }, { 0, TARGETS }, { 0 } },
     { OP_XENT, 2, { S2(4, 5), S1(4) }, { 0, TARGETS }, { .smoothing = 0.1 } },
     { OP_BCE, 2, { S1(6), S1(6) }, { 0, GIVEN }, { 0 } },
@@ -86,7 +127,7 @@ static const struct gradient_case cases[] = {
 
 static struct str input_name(struct arena *perm, i32 i) { return str_fmt(perm, "in%d", i); }
 
-static bool is_i32(i32 flags) { return flags & (LENS | TARGETS | IDS); }
+static bool is_i32(i32 flags) { return flags & (LENS | TARGETS | IDS | OFFSETS); }
 
 static enum status build_case(void *context, struct graph *g, i64 batch, enum graph_mode mode,
                               struct err *err)
@@ -99,8 +140,11 @@ static enum status build_case(void *context, struct graph *g, i64 batch, enum gr
         enum dtype dtype = is_i32(c->flags[i]) ? DT_I32 : DT_F64;
         bool       state = op_info(c->op)->writes >> i & 1;
         bool       given = is_i32(c->flags[i]) || (c->flags[i] & GIVEN);
-        in[i] = graph_value(g, state ? VALUE_BUFFER : given ? VALUE_INPUT : VALUE_PARAM,
-                            input_name(g->perm, i), type_of(dtype, c->in[i]));
+        in[i]            = graph_value(g,
+                            state   ? VALUE_BUFFER
+                                       : given ? VALUE_INPUT
+                                               : VALUE_PARAM,
+                                       input_name(g->perm, i), type_of(dtype, c->in[i]));
     }
     i32 out = graph_op(g, c->op, STR("op"), in, c->in_count, &c->at);
     for (i32 k = 0; k < 1 && out >= 0; k++) { /* further results are for the gradient only */
@@ -146,11 +190,13 @@ static void fill(f64 *v, i64 count, u64 seed, struct str name, i32 flags)
 
 static void fill_i32(i32 *v, const struct gradient_case *c, i32 input, i64 count, u64 seed)
 {
-    struct rng_key key = { .seed = seed, .name = 77 };
-    i64 range = c->flags[input] & LENS      ? c->in[0].dim[1]
-                : c->flags[input] & TARGETS ? shape_last(c->in[0])
-                                            : c->in[0].dim[0];
+    struct rng_key key   = { .seed = seed, .name = 77 };
+    i64            range = c->flags[input] & LENS      ? c->in[0].dim[1]
+                           : c->flags[input] & TARGETS ? shape_last(c->in[0])
+                                                       : c->in[0].dim[0];
     for (i64 i = 0; i < count; i++) v[i] = (i32)(rng_u32(key, (u64)i) % (u32)range);
+    if (c->flags[input] & OFFSETS) /* three sequences, and two rows of none */
+        for (i64 i = 0; i < count; i++) v[i] = (i32[]){ 0, 6, 7, 9 }[i];
     if (c->flags[input] & LENS) v[0] = (i32)range - 1;
     if (c->flags[input] & TARGETS) v[1] = -1; /* counts for nothing */
 }
@@ -188,8 +234,8 @@ static void check_case(const struct gradient_case *c, u64 seed, struct arena *pe
     f64                  *x[5], one = 1;
     CHECK_EQ(backend_cpu_open(perm, 1, BACKEND_REFERENCE, &r.b, &err), STATUS_OK);
     r.b->table->describe(r.b, &target);
-    enum status st = compile(perm, &target, &config, build_case, (void *)(uintptr_t)c, &r.set,
-                             scratch, &err);
+    enum status st =
+        compile(perm, &target, &config, build_case, (void *)(uintptr_t)c, &r.set, scratch, &err);
     if (st) harness_fail(__FILE__, __LINE__, "%s: %s", op_info(c->op)->name, err.text);
     CHECK_EQ(r.b->table->alloc(r.b, r.set->arena_bytes, &err), STATUS_OK);
     for (i32 i = 0; i < PROGRAM_COUNT; i++) {

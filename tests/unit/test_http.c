@@ -69,6 +69,8 @@ enum manner { PLAIN, IN_PIECES, NEVER, ENDLESS, CUT };
 static void answer(void *context, struct str request, struct file stream)
 {
     struct os *os = os_real();
+    char       rest[16];
+    i64        got = 0;
     (void)request;
     switch (*(enum manner *)context) {
     case PLAIN: served_reply(stream, 200, "", STR("hello")); break;
@@ -78,7 +80,9 @@ static void answer(void *context, struct str request, struct file stream)
             os->sleep_ns(os, 1000000);
         }
         break;
-    case NEVER: os->sleep_ns(os, 300000000); break;
+    case NEVER: /* until it has gone */
+        while (!os->read(os, stream, rest, sizeof rest, -1, &got, NULL) && got) {}
+        break;
     case ENDLESS: {
         static char much[4096];
         memset(much, 'x', sizeof much);

@@ -54,11 +54,12 @@ TEST(only_what_is_larger_is_made_smaller)
     CHECK(!changed);
     CHECK(!image_shrink(STR("a"), file, 64, 90, &small, &spare, &changed, &err));
     CHECK(changed);
-    CHECK(!image_look(STR("a"), (struct str){ (const char *)small.data, small.bytes }, &info, &err));
+    CHECK(
+        !image_look(STR("a"), (struct str){ (const char *)small.data, small.bytes }, &info, &err));
     CHECK_EQ(info.width, 96);
     CHECK_EQ(info.height, 64);
-    CHECK(image_shrink(STR("no.jpg"), STR("\xff\xd8\xff no picture"), 64, 90, &small, &spare, &changed,
-                       &err));
+    CHECK(image_shrink(STR("no.jpg"), STR("\xff\xd8\xff no picture"), 64, 90, &small, &spare,
+                       &changed, &err));
     CHECK(strstr(err.text, "no.jpg"));
     buffer_release(&b);
     buffer_release(&small);

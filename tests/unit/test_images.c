@@ -33,13 +33,8 @@ static struct data_config config_of(struct str dir)
                                  .held_out        = 0.2,
                                  .image_size      = 24,
                                  .image_colour    = true,
-                                 .image_crop      = STR("random"),
-                                 .image_area_min  = 0.08,
-                                 .image_area_max  = 1,
-                                 .image_ratio     = 4.0 / 3,
-                                 .image_centre    = 0.875,
-                                 .image_flip      = 0.5,
-                                 .image_cutout    = 5,
+                                 .augment         = { STR("crop"), STR("flip"), STR("cutout=5") },
+                                 .augment_count   = 3,
                                  .image_normalise = STR("imagenet") };
 }
 
@@ -85,12 +80,12 @@ static struct loader_options threads(i64 count, struct str keep)
 
 TEST(batches_are_the_same_for_any_threads_and_with_samples_kept)
 {
-    static const char *const crops[] = { "random", "centre", "pad", "whole" };
+    static const char *const crops[] = { "crop", "center", "pad=3", "flip=0.5" };
     u64                      seed    = test_seed();
     struct data_config       c       = config_of(pictures(perm, seed % 1000));
     for (i64 i = 0; i < COUNT_OF(crops); i++) {
-        c.image_crop        = str_of(crops[i]);
-        c.image_pad         = 3;
+        c.augment[0]        = str_of(crops[i]);
+        c.augment_count     = i == 3 ? 1 : 3; /* the last: all of it */
         c.image_normalise   = i % 2 ? STR("none") : STR("half");
         c.image_colour      = i != 2;
         struct dataset *d   = opened(perm, &c);
@@ -145,8 +140,8 @@ TEST(mixed_pictures_are_two_by_their_shares)
     struct dataset    *plain = opened(perm, &c);
     struct loader     *l[2];
     enum { SIZE = 24 * 24 * 3 };
-    c.image_mixup         = 0.7;
-    struct dataset *mixed = opened(perm, &c);
+    c.augment[c.augment_count++] = STR("mixup=0.7");
+    struct dataset *mixed        = opened(perm, &c);
     struct batch   *a = first_batch(perm, plain, &l[0]), *b = first_batch(perm, mixed, &l[1]);
     const f32      *from = a->data[0], *to = b->data[0], *share = b->data[3];
     const i32      *y = b->data[1], *other = b->data[2];
@@ -190,9 +185,30 @@ TEST(mistakes_are_told)
     struct err         err;
     if (!image_library(IMAGE_JPEG)) SKIP("this build has no libjpeg");
     CHECK(dataset_open(os_real(), &c, perm, &d, &err));
-    c.path           = pictures(perm, 3);
-    c.image_area_min = 0.5;
-    c.image_area_max = 0.4;
-    CHECK(dataset_open(os_real(), &c, perm, &d, &err));
-    CHECK(strstr(err.text, "image_area_min"));
+    c.path = pictures(perm, 3);
+    static const struct {
+        const char *words[2], *says;
+    } bad[] = {
+        { { "crop", "pad=4" }, "of crop, center and pad there can be one" },
+        { { "flip", "flip=0.5" }, "flip stands there twice" },
+        { { "crop=2", "flip" }, "data.augment: crop=2; expected crop with a share of the area" },
+        { { "pad", "flip" }, "data.augment: pad; expected pad with pixels, like pad=4" },
+        { { "pad=1.5", "flip" }, "data.augment: pad=1.5; expected pad with pixels" },
+        { { "center=1", "flip" }, "data.augment: center=1; expected center with no number" },
+        { { "mixup=nan", "flip" }, "data.augment: mixup=nan; expected" },
+        { { "none", "flip" }, "none is none of crop, center, pad=N" },
+        { { "rotate", "flip" }, "data.augment: rotate is none of crop" },
+        { { "pad=24", "flip" }, "pictures of 24 pixels cannot be moved by 24" }
+    };
+    for (i64 i = 0; i < COUNT_OF(bad); i++) {
+        for (i64 k = 0; k < 2; k++) c.augment[k] = str_of(bad[i].words[k]);
+        c.augment_count = 2;
+        CHECK_EQ(dataset_open(os_real(), &c, perm, &d, &err), STATUS_USAGE);
+        if (!strstr(err.text, bad[i].says)) printf("\n  %s", err.text);
+        CHECK(strstr(err.text, bad[i].says));
+    }
+    c.augment[0]    = STR("none");
+    c.augment_count = 1;
+    CHECK_EQ(dataset_open(os_real(), &c, perm, &d, &err), STATUS_OK);
+    dataset_close(d);
 }

@@ -23,8 +23,8 @@ TEST(fields_become_the_feeds_that_csv_makes_of_the_same_columns)
                         "{\"c\": \"Oslo\", \"b\": true, \"y\": false, \"a\": null}\r\n"
                         "{\"y\": \"0.5\", \"c\": null}");
     struct data_config same = c;
-    same.path  = folder_put(perm, folder_new(perm), "t.csv",
-                            STR("y,a,b,c\n1,2.5,-3,7\n0,,1,Oslo\n0.5,,,\n"));
+    same.path               = folder_put(perm, folder_new(perm), "t.csv",
+                                         STR("y,a,b,c\n1,2.5,-3,7\n0,,1,Oslo\n0.5,,,\n"));
     struct dataset *d, *e;
     struct err      err = { 0 };
     CHECK(!dataset_open(os_real(), &c, perm, &d, &err));

@@ -10,7 +10,7 @@
 
 static const char layers[] = "[flatten, {dense: 8}, relu, {dense: 4}]";
 
-static void sleep_at_step(void *context, const struct train_progress *p)
+static void sleep_at_step(void *context, const struct event_step *p)
 {
     (void)context, (void)p;
     usleep(5000);
@@ -23,15 +23,15 @@ static bool has(const struct verdict *v, enum ailment a)
     return false;
 }
 
-static struct verdict verdict_with(struct os *os, const struct settings *s, const struct train_listener *l,
+static struct verdict verdict_with(struct os *os, const struct settings *s, const struct subscriber *l,
                                    struct train_result *r, struct arena *perm)
 {
     struct err err = { 0 };
-    if (train_run(os, s, l, r, &err)) harness_fail(__FILE__, __LINE__, "%s", err.text);
+    if (train_run(os, s, &(struct train_with){ .to = l }, r, &err)) harness_fail(__FILE__, __LINE__, "%s", err.text);
     return verdict_of(&r->evidence, perm);
 }
 
-static struct verdict verdict_on(const struct settings *s, const struct train_listener *l,
+static struct verdict verdict_on(const struct settings *s, const struct subscriber *l,
                                  struct train_result *r, struct arena *perm)
 {
     return verdict_with(os_real(), s, l, r, perm);
@@ -60,7 +60,7 @@ static struct str pictures(struct arena *perm)
 TEST(a_run_that_evaluates_after_every_step_is_told_to_do_it_less)
 {
     struct settings       s = small_run(perm, folder_new(perm).data, layers);
-    struct train_listener l = { 0 };
+    struct subscriber l = { 0 };
     struct train_result   r;
     s.data.held_out    = 0.5;
     s.train.batch      = 4;
@@ -76,14 +76,14 @@ TEST(a_run_that_evaluates_after_every_step_is_told_to_do_it_less)
     CHECK(r.evidence.threads >= 1 && r.evidence.load.core_count >= 1);
     CHECK_EQ(v.bound, BOUND_evaluation);
     CHECK(has(&v, AILMENT_evaluation_too_often));
-    for (i64 i = 0; i < PART_COUNT; i++) /* all but the wait for the first batch */
-        CHECK(i == PART_input ? r.evidence.split.ns[i] < r.split.ns[i] : r.evidence.split.ns[i] == r.split.ns[i]);
+    for (i64 i = 0; i < PART_LOOP_COUNT; i++) /* all but the wait for the first batch */
+        CHECK_EQ(r.evidence.split.ns[i], i == PART_fill ? 0 : r.split.ns[i]);
 }
 
 TEST(a_run_that_tells_of_every_step_is_told_not_to)
 {
     struct settings       s = small_run(perm, folder_new(perm).data, layers);
-    struct train_listener l = { .on_step = sleep_at_step };
+    struct subscriber l = { .on_step = sleep_at_step };
     struct train_result   r;
     s.train.log_every = 1;
     struct verdict v  = verdict_on(&s, &l, &r, perm);
@@ -97,14 +97,13 @@ TEST(a_slow_disk_at_the_seam_is_named)
 {
     struct settings       s  = small_run(perm, folder_new(perm).data, "[flatten, {dense: 2}]");
     struct os             os = *os_real();
-    struct train_listener l  = { 0 };
+    struct subscriber l  = { 0 };
     struct train_result   r;
     if (!image_library(IMAGE_JPEG)) SKIP("this build has no libjpeg");
     os.read = slow_read;
     s.data  = (struct data_config){ .kind            = STR("images"),
                                     .path            = pictures(perm),
                                     .image_size      = 8,
-                                    .image_crop      = STR("whole"),
                                     .image_normalise = STR("none") };
     s.train.batch          = 4;
     s.train.epochs         = 1;

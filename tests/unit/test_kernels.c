@@ -5,7 +5,7 @@
  * memory; nothing written but its results and the workspace it declared; inputs as they were.
  * A new kernel needs nothing here, a new op one row in support/op_case.c.
  *
- * CHECK_SECONDS bounds the time (5 by default); FRUGAL_ISA lowers what is tested. */
+ * CHECK_SECONDS bounds the time (5 by default); FRUGAL_VECTORS caps what is tested. */
 #include "backend/cpu/kernel.h"
 #include "harness.h"
 #include "support/op_case.h"
@@ -182,7 +182,8 @@ static struct outcome absolute(const struct subject *s)
  * (attention_terms). Then both sides are rounded to the result's dtype once. */
 static f64 allowed(const struct op_case *c, i64 count, i64 i, enum dtype t, f64 want, f64 size)
 {
-    bool attention = c->op == OP_ATTENTION || c->op == OP_ATTENTION_GRAD;
+    bool attention = c->op == OP_ATTENTION || c->op == OP_ATTENTION_GRAD ||
+                     c->op == OP_ATTENTION_PACKED || c->op == OP_ATTENTION_PACKED_GRAD;
     f64 eps = t == DT_F64 ? 0x1p-52 : 0x1p-23, sums = 2 * sqrt(c->terms), rounding = 0;
     if (c->nearness == NEAR_EXACT || !dtype_is_float(t)) return 0;
     if (c->nearness == NEAR_MAP) rounding = 16 * map_size(c, count, i, want);
@@ -234,22 +235,29 @@ static f64 input(const struct op_case *c, i32 k, i64 i)
  * query's attention the gradients of scores are opposite, and hardly anything of large terms is left. */
 static f64 *attention_terms(const struct subject *s)
 {
-    const struct op_case *c = s->c; /* inputs: gradient, qkv, result, lse (, lengths) */
-    i64  T = c->in[1].shape.dim[1], H = c->at.heads, G = c->at.kv_heads, all = H + 2 * G;
-    i64  D = c->in[1].shape.dim[2] / all, pairs = c->in[1].shape.dim[0] * H * T * T;
+    const struct op_case *c = s->c; /* inputs: gradient, qkv, result, lse (, lengths or offsets) */
+    bool                  packed = c->op == OP_ATTENTION_PACKED_GRAD;
+    i64                   B      = packed ? shape_count(c->in[4].shape) - 1 : c->in[1].shape.dim[0];
+    i64  T = packed ? c->at.count : c->in[1].shape.dim[1], H = c->at.heads, G = c->at.kv_heads;
+    i64  all = H + 2 * G, D = shape_last(c->in[1].shape) / all, pairs = B * H * T * T;
+    i64  rows = shape_rows(c->in[1].shape);
     f64 *size = NEW(s->perm, f64, shape_count(c->in[1].shape));
     for (i64 n = 0; n < pairs; n++) {
         i64 key = n % T, t = n / T % T, h = n / T / T % H, b = n / T / T / H;
-        i64 len = c->in_count == 5 ? MIN(T, (i64)input(c, 4, b)) : T;
-        i64 q = ((b * T + t) * all + h) * D, k = ((b * T + key) * all + H + h * G / H) * D;
-        i64 v = k + G * D, o = ((b * T + t) * H + h) * D;
+        i64 first = packed ? (i64)input(c, 4, b) : b * T, row = first + t;
+        i64 len = packed             ? (i64)input(c, 4, b + 1) - first
+                  : c->in_count == 5 ? MIN(T, (i64)input(c, 4, b))
+                                     : T;
+        i64 q = (row * all + h) * D, k = ((first + key) * all + H + h * G / H) * D;
+        i64 v = k + G * D, o = (row * H + h) * D,
+            lse   = packed ? h * rows + row : (b * H + h) * T + t;
         f64 score = 0, change = 0;
         if (t >= len || key >= (c->at.causal ? t + 1 : len)) continue;
         for (i64 d = 0; d < D; d++) {
             score += c->at.scale * input(c, 1, q + d) * input(c, 1, k + d);
             change += input(c, 0, o + d) * (input(c, 1, v + d) - input(c, 2, o + d));
         }
-        f64 p = exp(score - input(c, 3, (b * H + h) * T + t)), ds = c->at.scale * p * fabs(change);
+        f64 p = exp(score - input(c, 3, lse)), ds = c->at.scale * p * fabs(change);
         for (i64 d = 0; d < D; d++) {
             size[q + d] += ds * fabs(input(c, 1, k + d));
             size[k + d] += ds * fabs(input(c, 1, q + d));
@@ -272,7 +280,8 @@ static bool find_miss(const struct subject *s, const struct outcome *got,
     bool                  mixes = c->nearness == NEAR_SUM && mixes_tiles(s->kernel);
     if (c->nearness == NEAR_SUM) sizes = absolute(s);
     bool low   = unit_roundoff(want->type[0].dtype) > 0x1p-24;
-    f64 *terms = low && c->op == OP_ATTENTION_GRAD ? attention_terms(s) : NULL;
+    bool grad  = c->op == OP_ATTENTION_GRAD || c->op == OP_ATTENTION_PACKED_GRAD;
+    f64 *terms = low && grad ? attention_terms(s) : NULL;
     for (i32 r = 0; r < want->count; r++) {
         enum dtype t     = want->type[r].dtype;
         i64        count = shape_count(want->type[r].shape);
@@ -427,7 +436,7 @@ static bool any_takes(i32 op, enum dtype d, struct draw *draw, struct pool *pool
 static bool of_parameters(i32 op)
 {
     return op == OP_SUMSQ || op == OP_ACCUMULATE || op == OP_SGD || op == OP_ADAM ||
-           op == OP_ADAMW || op == OP_MUON;
+           op == OP_ADAMW || op == OP_MUON || op >= OP_ROWS_SGD || op == OP_ROWS_JOIN;
 }
 
 TEST(what_is_fast_in_f32_is_fast_in_bf16_and_f16)

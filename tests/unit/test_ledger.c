@@ -460,7 +460,7 @@ TEST(terms_of_a_segment_sum_to_its_time)
 {
     i64                ns[TERM_COUNT], back[TERM_COUNT], sum = 0;
     struct segment_row s = { 0 };
-    for (i64 i = 0; i < TERM_COUNT; i++) sum += ns[i] = 1ll << (3 * i);
+    for (i64 i = 0; i < TERM_COUNT; i++) sum += ns[i] = (i64)1 << (3 * i);
     segment_set_terms(&s, ns);
     segment_terms(&s, back);
     CHECK_EQ(s.metered_ns, sum);

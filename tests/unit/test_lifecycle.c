@@ -1,6 +1,6 @@
 #include "harness.h"
-#include "store/lifecycle.h"
-#include "store/xml.h"
+#include "remote/lifecycle.h"
+#include "remote/xml.h"
 
 static const struct lifecycle ours = { STR_INIT("runs/a&b/"), 2, 7, STR_INIT("GLACIER_IR") };
 #define OPEN "<LifecycleConfiguration xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">"

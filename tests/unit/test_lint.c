@@ -102,12 +102,6 @@ static void decay_in_adam(struct lint_facts *f, bool near)
     if (near) settings.train.decay = 0;
 }
 
-static void nesterov_without_sgd(struct lint_facts *f, bool near)
-{
-    settings.train.nesterov = true;
-    if (near) f->optimiser = STR("sgd");
-}
-
 static void batch_larger_than_data(struct lint_facts *f, bool near)
 {
     settings.train.batch = f->train_samples + !near;

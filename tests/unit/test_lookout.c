@@ -1,4 +1,4 @@
-/* The thread that looks, on this machine; what it makes of what it sees is test_watch.c's. */
+/* The thread that looks, on this machine; what it makes of what it sees is test_utilisation.c's. */
 #include "harness.h"
 #include "run/lookout.h"
 #include "support/machine_os.h"

@@ -14,18 +14,22 @@ struct shown { /* what a case varies */
     f64  smoothing;
 };
 
-static enum status build(void *context, struct graph *g, i64 batch, enum graph_mode mode, struct err *err)
+static enum status build(void *context, struct graph *g, i64 batch, enum graph_mode mode,
+                         struct err *err)
 {
     const struct shown *s    = context;
     struct type         ids  = type_of(DT_I32, shape_2(batch, CONTEXT));
     struct init         init = { INIT_NORMAL, 0.1 };
-    i32 x = graph_value(g, VALUE_INPUT, STR("x"), ids), y = graph_value(g, VALUE_INPUT, STR("y"), ids);
-    struct type words = type_of(DT_F64, shape_2(WORDS, WIDTH));
-    i32 table = graph_param(g, STR("table"), words, init, true);
-    i32 head  = s->tied ? table : graph_param(g, STR("head"), words, init, true);
-    i32 mix   = graph_param(g, STR("mix"), type_of(DT_F64, shape_2(WIDTH, WIDTH)), init, true);
-    i32 h     = build_matmul(g, STR("mix"), build_embedding(g, STR("embed"), table, x), mix, -1, false, true);
-    i32 logits = build_matmul(g, STR("head"), build_unary(g, OP_TANH, STR("tanh"), h), head, -1, false, true);
+    i32                 x    = graph_value(g, VALUE_INPUT, STR("x"), ids),
+        y                    = graph_value(g, VALUE_INPUT, STR("y"), ids);
+    struct type words        = type_of(DT_F64, shape_2(WORDS, WIDTH));
+    i32         table        = graph_param(g, STR("table"), words, init, true);
+    i32         head         = s->tied ? table : graph_param(g, STR("head"), words, init, true);
+    i32 mix = graph_param(g, STR("mix"), type_of(DT_F64, shape_2(WIDTH, WIDTH)), init, true);
+    i32 h = build_matmul(g, STR("mix"), build_embedding(g, STR("embed"), table, x), mix, -1, false,
+                         true);
+    i32 logits = build_matmul(g, STR("head"), build_unary(g, OP_TANH, STR("tanh"), h), head, -1,
+                              false, true);
     (void)mode;
     if (s->cap) logits = build_softcap(g, STR("cap"), logits, 2);
     if (s->looks) graph_output(g, logits, STR("logits"));
@@ -50,14 +54,17 @@ static void put_numbers(struct run *r, u64 seed, struct arena scratch)
         i32                     *ids   = (i32 *)v;
         for (i64 k = 0; k < count; k++) {
             if (t->type.dtype == DT_F64) v[k] = rng_normal(key, (u64)k);
-            else ids[k] = (i32)(rng_u32(key, (u64)k) % WORDS) - (k == 3 && str_eq(t->name, STR("y"))) * WORDS;
+            else
+                ids[k] = (i32)(rng_u32(key, (u64)k) % WORDS) -
+                         (k == 3 && str_eq(t->name, STR("y"))) * WORDS;
         }
         if (t->kind == VALUE_PARAM || t->kind == VALUE_INPUT || str_eq(t->name, STR("loss_seed")))
             r->b->table->put(r->b, t->offset, v, type_bytes(t->type));
     }
 }
 
-static struct run run_with(struct shown *s, u32 fuse, i64 part_bytes, struct arena *perm, struct arena scratch)
+static struct run run_with(struct shown *s, u32 fuse, i64 part_bytes, struct arena *perm,
+                           struct arena scratch)
 {
     struct run            r      = { 0 };
     struct err            err    = { 0 };
@@ -83,8 +90,9 @@ static void check_alike(const struct run *a, const struct run *b, struct arena s
 {
     i32 compared = 0;
     for (i32 i = 0; i < a->set->persistent_count; i++) {
-        const struct persistent *t = &a->set->persistents[i], *o = program_set_find(b->set, t->name);
-        i64 count = shape_count(t->type.shape);
+        const struct persistent *t = &a->set->persistents[i],
+                                *o = program_set_find(b->set, t->name);
+        i64 count                  = shape_count(t->type.shape);
         if (t->kind != VALUE_GRAD && t->kind != VALUE_OUTPUT) continue;
         f64 *x = NEW(&scratch, f64, count), *y = NEW(&scratch, f64, count);
         a->b->table->get(a->b, t->offset, x, type_bytes(t->type));

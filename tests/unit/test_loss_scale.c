@@ -112,8 +112,8 @@ static void check_case(const struct json *recorded, struct arena perm, struct ar
         CHECK_EQ(scale, (f32)number(s, "scale"));
         /* f32 on both sides, in another order: a few roundings a step */
         CHECK_NEAR(get(&m, "w", &perm)[0], number(s, "weight"), 1e-6);
-        CHECK_EQ(get(&m, "loss_scale.counts", &perm)[1], bad);
-        CHECK_EQ(get(&m, "loss_scale.counts", &perm)[2], index + 1 - bad);
+        CHECK_EQ(get(&m, "loss_scale.counts", &perm)[1], (f32)bad);
+        CHECK_EQ(get(&m, "loss_scale.counts", &perm)[2], (f32)(index + 1 - bad));
     }
     CHECK(index >= 6);
     m.b->table->close(m.b);

@@ -5,6 +5,7 @@
 #include "harness.h"
 #include "store/safetensors.h"
 #include "support/folder.h"
+#include "support/level.h"
 #include "train/train_int.h"
 
 enum { STEPS = 200, WINDOW = 20 };
@@ -15,14 +16,14 @@ struct course {
     struct train_result result;
 };
 
-static void on_start(void *context, const struct train_start *t)
+static void on_start(void *context, const struct event_start *t)
 {
     struct course *c = context;
     snprintf(c->precision, sizeof c->precision, "%.*s", STR_ARG(t->precision));
     snprintf(c->reason, sizeof c->reason, "%.*s", STR_ARG(t->precision_reason));
 }
 
-static void on_step(void *context, const struct train_progress *t)
+static void on_step(void *context, const struct event_step *t)
 {
     struct course *c = context;
     if (t->step <= STEPS) c->losses[t->step - 1] = t->loss;
@@ -76,6 +77,13 @@ static struct str image_file(struct arena *perm)
     return folder_put(perm, folder, "x", (struct str){ (const char *)x, sizeof x });
 }
 
+/* Of weights and order: the usual one, or CHECK_SEED. */
+static u64 seed(void)
+{
+    i64 given;
+    return str_i64(os_real()->env(os_real(), "CHECK_SEED"), &given) ? (u64)given : 1;
+}
+
 /* The run with further settings "key=value key=value". */
 static enum status run(struct arena *perm, const char *file, struct str data, const char *more,
                        struct course *course, struct err *err)
@@ -84,14 +92,15 @@ static enum status run(struct arena *perm, const char *file, struct str data, co
     struct str     rest = str_of(more), one;
     *course             = (struct course){ .losses = { 0 } };
     CHECK_EQ(config_add_file(c, perm, STR("run.yaml"), str_of(file), err), STATUS_OK);
+    c->settings.train.seed = seed();
     c->settings.data.path = data;
     if (file == mlp) /* beside its images */
         c->settings.data.labels = str_cat(perm, str_sub(data, 0, data.len - 1), STR("y"));
     while (str_cut(&rest, ' ', &one))
         if (one.len && config_add_override(c, perm, one, err))
             harness_fail(__FILE__, __LINE__, "%s", err->text);
-    struct train_listener l = { .context = course, .on_start = on_start, .on_step = on_step };
-    return train_run(os_real(), &c->settings, &l, &course->result, err);
+    struct subscriber l = { .context = course, .on_start = on_start, .on_step = on_step };
+    return train_run(os_real(), &c->settings, &(struct train_with){ .to = &l }, &course->result, err);
 }
 
 static struct course course_of(struct arena *perm, const char *file, struct str data,
@@ -118,13 +127,20 @@ static f64 distance(const struct course *a, const struct course *b)
     return worst;
 }
 
-/* 1 % is what low precision may cost. Seen: 0.03 % (gpt), 0.4 % (mlp), with any instruction set. */
+/* How far rounding leads a run from its course varies with the seed, and now and then much. Over 20 of them,
+ *
+ *     for s in $(seq 20); do CHECK_SEED=$s build/test_low_training in_low_precision; done
+ *
+ * (2026-11-16, AVX-512) bf16 leads away by 0.05 % (gpt) and 0.2 % (mlp) in the median and by 0.98 % at most: 1 % is
+ * allowed. fp16 rounds eight times as finely, and the distance is in proportion. */
 static void check_near(struct arena *perm, const char *file, struct str data,
                        const struct course *wide, const char *more)
 {
-    struct course low = course_of(perm, file, data, more);
-    f64           off = distance(wide, &low);
-    if (!(off <= 0.01))
+    struct course low     = course_of(perm, file, data, more);
+    f64           off     = distance(wide, &low);
+    f64           allowed = !strcmp(low.precision, "fp16") ? 0.01 / 8 : 0.01;
+    printf("%.3f %% away: %s\n", 100 * off, more);
+    if (!(off <= allowed))
         harness_fail(__FILE__, __LINE__, "%s: losses are %.2f %% away", more, 100 * off);
     CHECK(off > 0); /* it was another type */
     CHECK(low.losses[STEPS - 1] < 0.8 * low.losses[0]);
@@ -138,21 +154,22 @@ TEST(a_gpt_in_low_precision_learns_as_in_fp32)
     check_near(perm, gpt, data, &wide, "train.precision=bf16");
     check_near(perm, gpt, data, &wide, "train.precision=bf16 train.stochastic_rounding=true");
     check_near(perm, gpt, data, &wide, "train.precision=fp16");
-    check_near(perm, gpt, data, &wide, "train.precision=bf16 train.accumulate=2 train.batch=4");
+    check_near(perm, gpt, data, &wide, "train.precision=bf16 train.batch=8 train.micro_batch=4");
     check_near(perm, gpt, data, &wide,
-               "train.precision=fp16 train.accumulate=2 train.batch=4 train.recompute=all");
+               "train.precision=fp16 train.batch=8 train.micro_batch=4 train.recompute=all");
 }
 
-/* Operands of 3 or 4 binary digits, and losses as near as in bf16. Seen: 0.2 %. */
+/* Operands of 3 or 4 binary digits, and losses as near as in bf16: over 11 seeds, as above, at most 0.97 %. */
 TEST(a_gpt_with_products_of_fp8_learns)
 {
     struct str    data = text_file(perm);
     struct course wide = course_of(perm, gpt, data, "train.precision=bf16");
     struct course fp8  = course_of(perm, gpt, data, "train.precision=bf16 train.fp8=on");
     struct course some = course_of(perm, gpt, data,
-                                   "train.precision=bf16 train.fp8=on train.accumulate=2 train.batch=4 "
+                                   "train.precision=bf16 train.fp8=on train.batch=8 train.micro_batch=4 "
                                    "train.recompute=all");
     f64           off = distance(&wide, &fp8), micro = distance(&wide, &some);
+    printf("%.3f %% away, in micro-batches %.3f %%\n", 100 * off, 100 * micro);
     if (!(off <= 0.01 && micro <= 0.01))
         harness_fail(__FILE__, __LINE__, "losses are %.2f %% and %.2f %% away", 100 * off, 100 * micro);
     CHECK(off > 0);
@@ -192,22 +209,21 @@ TEST(a_run_tells_its_precision_and_why)
     CHECK_STR(str_of(c.precision), "fp32");
     CHECK_STR(str_of(c.reason), "");
     CHECK(isnan(c.result.scaling.scale));
-    setenv("FRUGAL_ISA", "avx2", 1);
+    level_set(ISA_AVX2);
     c = course_of(perm, mlp, data, "train.steps=1 train.precision=auto");
     CHECK_STR(str_of(c.precision), "fp32");
     CHECK_STR(str_of(c.reason), "this processor has no instructions for low types");
     c = course_of(perm, mlp, data, "train.steps=1 train.precision=bf16");
     CHECK_STR(str_of(c.precision), "bf16");
     CHECK(strstr(c.reason, "slower here than fp32"));
-    unsetenv("FRUGAL_ISA");
+    level_restore();
 }
 
 TEST(steps_that_overflow_are_left_out_and_counted)
 {
     struct str    data = image_file(perm);
     struct course c    = course_of(perm, mlp, data,
-                                   "train.steps=30 train.precision=fp16 train.loss_scale=1e9 "
-                                      "train.loss_scale_every=1000");
+                                   "train.steps=30 train.precision=fp16 train.loss_scale=1e9");
     i64           bad  = c.result.scaling.skipped;
     CHECK(bad > 3 && bad < 30);
     CHECK_NEAR(c.result.scaling.scale, 1e9 * pow(0.5, (f64)bad), 1e-6 * 1e9); /* an f32 */
@@ -219,7 +235,8 @@ TEST(steps_that_overflow_are_left_out_and_counted)
     CHECK(strstr(err.text, "after step 99") && strstr(err.text, "train.precision=bf16"));
 }
 
-/* What train.gradients writes are the true ones. Tolerance: what fp16's 11 bits leave of a sum. */
+/* What train.gradients writes are the true ones. Of 3 layers, 6 casts of weights and images, 5 results on the way
+ * forward and 5 on the way back are rounded, each by 2^-11 at most. */
 TEST(gradients_are_written_without_the_scale)
 {
     struct str        data = image_file(perm);
@@ -244,7 +261,7 @@ TEST(gradients_are_written_without_the_scale)
         off += (x - y) * (x - y);
     }
     CHECK(norm[0] > 0);
-    CHECK_NEAR(sqrt((f64)off), 0, 0.01 * sqrt((f64)norm[0]));
+    CHECK_NEAR(sqrt((f64)off), 0, 16 * 0x1p-11 * sqrt((f64)norm[0]));
     for (i32 i = 0; i < 2; i++) st_close(os_real(), &f[i]);
 }
 

@@ -3,7 +3,8 @@
 #include "support/near.h"
 
 enum { ROWS = 3 };
-static const f32 rstd = 316.227766f; /* 1 / sqrt(eps) of eps = 1e-5: a row of one number has no deviation */
+static const f32 rstd =
+    316.227766f; /* 1 / sqrt(eps) of eps = 1e-5: a row of one number has no deviation */
 
 static struct tensor tensor_1(f32 *data, i64 count, i64 width)
 {
@@ -13,8 +14,8 @@ static struct tensor tensor_1(f32 *data, i64 count, i64 width)
 /* Of rows of one number, whose gradient is 0: how far `got` is, over what is allowed. */
 static f64 off_layernorm(const f32 *got)
 {
-    f32           dy[ROWS] = { 1, -2, 0.5f }, x[ROWS] = { 1, 2, 3 }, w[1] = { 1 }, zero[ROWS] = { 0 };
-    f32           rstds[ROWS] = { rstd, rstd, rstd };
+    f32 dy[ROWS] = { 1, -2, 0.5f }, x[ROWS] = { 1, 2, 3 }, w[1] = { 1 }, zero[ROWS] = { 0 };
+    f32 rstds[ROWS]    = { rstd, rstd, rstd };
     struct attrs  at   = { 0 };
     struct tensor in[] = { tensor_1(dy, ROWS, 1), tensor_1(x, ROWS, 1), tensor_1(w, 1, 1),
                            tensor_1(x, ROWS, 1), tensor_1(rstds, ROWS, 1) };
@@ -42,8 +43,8 @@ TEST(a_mean_that_was_not_taken_off_is_found)
 TEST(heads_left_alone_have_no_factor)
 {
     f32           dy[6] = { 1, 1, 1, 1, 1, 1 }, rstds[2] = { 2, 3 };
-    struct attrs  at    = { .heads = 2, .head_dim = 2 };
-    struct tensor in[]  = { tensor_1(dy, 6, 6), tensor_1(dy, 6, 6), tensor_1(rstds, 2, 2) };
+    struct attrs  at   = { .heads = 2, .head_dim = 2 };
+    struct tensor in[] = { tensor_1(dy, 6, 6), tensor_1(dy, 6, 6), tensor_1(rstds, 2, 2) };
     CHECK_NEAR(near_terms(OP_QKNORM_GRAD, &at, in, 3, 6), sqrt(2 * 4 + 2 * 9 + 2), 1e-12);
     CHECK_EQ(near_terms(OP_QKNORM_GRAD, &at, in, 3, 2), 0);
 }

@@ -28,7 +28,7 @@ static f64 mean_square(struct source *s, i64 from, i64 to)
 }
 
 /* 400 steps, of which the means remember a hundred: the estimate's own deviation is then about a
- * twentieth here (seen over 200 seeds: never beyond a fifth). */
+ * twentieth here, and five of them are allowed. */
 TEST(the_scale_of_known_noise_is_found)
 {
     struct source s      = { .seed = test_seed() };

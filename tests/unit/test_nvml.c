@@ -1,6 +1,6 @@
 /* The driver's library, by a script in its place: tests/fake/nvml.c. */
 #include "backend/cuda/nvml.h"
-#include "cli/peak.h"
+#include "job/peak.h"
 #include "fake/nvml.h"
 #include "harness.h"
 #include <dlfcn.h>

@@ -8,10 +8,29 @@ enum { OUT_BIT = 16 }; /* results begin here in `needs` */
 
 /* Without a gradient on purpose: they end the way back, or stand beside it. What is called NAME_grad
  * is itself one, and nothing here is differentiated twice. */
-static const i32 ends[] = { OP_FILL, OP_BATCHNORM_EVAL, OP_HITS, OP_ACCUMULATE, OP_SUMSQ, OP_CLIP,
-                            OP_SGD,  OP_ADAM,           OP_ADAMW, OP_MUON,      OP_UNSCALE,
-                            OP_ADD_LAYERNORM, OP_ADD_RMSNORM, OP_XENT_BOTH,
-                            OP_QUANTISE, OP_MATMUL_FP8, OP_FP8_ADVANCE };
+static const i32 ends[] = { OP_FILL,
+                            OP_BATCHNORM_EVAL,
+                            OP_HITS,
+                            OP_ACCUMULATE,
+                            OP_SUMSQ,
+                            OP_CLIP,
+                            OP_SGD,
+                            OP_ADAM,
+                            OP_ADAMW,
+                            OP_MUON,
+                            OP_UNSCALE,
+                            OP_ADD_LAYERNORM,
+                            OP_ADD_RMSNORM,
+                            OP_XENT_BOTH,
+                            OP_QUANTISE,
+                            OP_MATMUL_FP8,
+                            OP_FP8_ADVANCE,
+                            OP_PACK,
+                            OP_EMBEDDING_ROWS,
+                            OP_ROWS_JOIN,
+                            OP_ROWS_SGD,
+                            OP_ROWS_ADAGRAD,
+                            OP_ROWS_ADAM };
 
 static bool is_end(i32 op)
 {
@@ -121,4 +140,17 @@ TEST(a_gradient_reads_what_its_row_says_it_needs)
             harness_fail(__FILE__, __LINE__, "%s reads %x and says it needs %x", row->name, reads,
                          row->needs);
     }
+}
+
+/* A row has bits for its first 16 inputs, and concat takes up to 64. */
+TEST(a_cost_counts_inputs_that_have_no_bit_in_the_row)
+{
+    struct type  in[OP_IN_MAX], out = type_of(DT_F32, shape_1(OP_IN_MAX * 8));
+    struct attrs at = { 0 };
+    for (i32 i = 0; i < OP_IN_MAX; i++) in[i] = type_of(DT_F32, shape_1(8));
+    struct sig s = { in, OP_IN_MAX, &out, &at, OP_CONCAT };
+    CHECK_EQ(op_info(OP_CONCAT)->cost(&s).bytes,
+             2.0 * OP_IN_MAX * 8 * 4); /* read, and written once */
+    for (i32 k = 0; k < OP_IN_MAX; k++) CHECK(!op_writes(op_info(OP_CONCAT), k));
+    CHECK(op_writes(op_info(OP_ADAMW), 0));
 }

@@ -16,13 +16,13 @@ TEST(every_sample_comes_once_an_epoch_wherever_shards_and_blocks_end)
 {
     u64 seed = test_seed();
     for (u64 round = 0; round < 200; round++) {
-        struct arena    turn = scratch;
-        struct rng_key  key  = { .seed = seed, .step = round };
-        i64             shards = 1 + rng_u32(key, 0) % 40, block = 1 + rng_u32(key, 1) % 70;
-        i64            *begin  = shards_of(&turn, seed + round, shards);
-        i64             all = begin[shards], count = 1 + rng_u32(key, 2) % all;
-        bool           *seen  = NEW(&turn, bool, all);
-        struct order   *o     = order_new(&turn, begin, shards, block);
+        struct arena   turn   = scratch;
+        struct rng_key key    = { .seed = seed, .step = round };
+        i64            shards = 1 + rng_u32(key, 0) % 40, block = 1 + rng_u32(key, 1) % 70;
+        i64           *begin = shards_of(&turn, seed + round, shards);
+        i64            all = begin[shards], count = 1 + rng_u32(key, 2) % all;
+        bool          *seen = NEW(&turn, bool, all);
+        struct order  *o    = order_new(&turn, begin, shards, block);
         for (i64 i = 0; i < count; i++) {
             i64 n = order_at(o, count, seed, (i64)round, i);
             CHECK(n >= 0 && n < count && !seen[n]);
@@ -54,8 +54,8 @@ TEST(the_order_does_not_depend_on_what_was_asked_before)
 TEST(a_block_needs_few_shards_and_epochs_differ)
 {
     enum { SHARDS = 50, EACH = 20, BLOCK = 100 };
-    u64           seed = test_seed();
-    i64           begin[SHARDS + 1], same = 0;
+    u64 seed = test_seed();
+    i64 begin[SHARDS + 1], same = 0;
     for (i64 i = 0; i <= SHARDS; i++) begin[i] = i * EACH;
     struct order *o = order_new(perm, begin, SHARDS, BLOCK);
     for (i64 block = 0; block < SHARDS * EACH / BLOCK; block++) {

@@ -1,9 +1,12 @@
 #include "base/os.h"
+#include "base/thread.h"
 #include "harness.h"
 #include "support/folder.h"
 #include "support/sim_os.h"
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -115,10 +118,129 @@ TEST(a_failure_names_the_file_and_the_reason)
     CHECK_EQ(os->open_read(os, (struct str){ endless, sizeof endless }, &f, &err), STATUS_USAGE);
     CHECK_EQ(os->open_read(os, STR("a\0b"), &f, &err), STATUS_USAGE);
     CHECK_EQ(os->open_read(os, STR(""), &f, &err), STATUS_USAGE);
-    CHECK_OK(os->create(os, STR("/dev/full"), &f, &err));
+    CHECK_EQ(os->create(os, STR("/dev/full"), &f, &err), STATUS_WORLD);
+    CHECK_STR(err.text, "cannot create /dev/full: it is a device, not a plain file");
+    f.fd = open("/dev/full", O_WRONLY);
     CHECK_EQ(os->write(os, f, STR("x"), &err), STATUS_WORLD);
     CHECK_STR(err.text, "cannot write to /dev/full: No space left on device");
+    CHECK_EQ(err.cause, CAUSE_FULL);
     CHECK_OK(os->close(os, &f, &err));
+}
+
+/* Whoever opens a FIFO waits for its other end, and that may never come. */
+TEST(only_plain_files_are_opened_and_none_is_waited_for)
+{
+    struct os  *os  = os_real();
+    struct str  dir = folder_new(perm), fifo = in(perm, dir, "fifo"), bytes;
+    struct file f;
+    int         ends[2];
+    CHECK_EQ(mkfifo(fifo.data, 0666), 0);
+    alarm(10);
+    CHECK_EQ(os->open_read(os, fifo, &f, &err), STATUS_WORLD);
+    CHECK(strstr(err.text, "fifo: it is a FIFO, not a plain file"));
+    CHECK_EQ(f.fd, -1);
+    CHECK_EQ(os->create(os, fifo, &f, &err), STATUS_WORLD);
+    CHECK_EQ(os->lock(os, fifo, &f, &err), STATUS_WORLD);
+    CHECK_EQ(os->map(os, fifo, &bytes, &err), STATUS_WORLD);
+    CHECK_EQ(os_read_all(os, fifo, perm, &bytes, &err), STATUS_WORLD);
+    CHECK_EQ(os_read_all(os, STR("/dev/zero"), perm, &bytes, &err), STATUS_WORLD);
+    CHECK(strstr(err.text, "/dev/zero: it is a device, not a plain file"));
+    CHECK_EQ(os->open_read(os, dir, &f, &err), STATUS_WORLD);
+    CHECK_EQ(pipe(ends), 0); /* as a shell's <(COMMAND) */
+    CHECK_EQ(write(ends[1], "a: 1\n", 5), 5);
+    close(ends[1]);
+    CHECK_OK(os_read_all(os, str_fmt(perm, "/dev/fd/%d", ends[0]), perm, &bytes, &err));
+    CHECK(str_eq(bytes, STR("a: 1\n")));
+    close(ends[0]);
+    alarm(0);
+}
+
+TEST(what_is_not_there_and_a_full_disk_are_told_apart_from_the_rest)
+{
+    struct os     *os  = os_real();
+    struct str     dir = folder_new(perm);
+    struct os_stat stat;
+    struct file    f;
+    CHECK_EQ(os->open_read(os, in(perm, dir, "none"), &f, &err), STATUS_WORLD);
+    CHECK_EQ(err.cause, CAUSE_ABSENT);
+    CHECK_EQ(os->stat(os, in(perm, dir, "none/deeper"), &stat, &err), STATUS_WORLD);
+    CHECK_EQ(err.cause, CAUSE_ABSENT);
+    CHECK_EQ(os->open_read(os, dir, &f, &err), STATUS_WORLD);
+    CHECK_EQ(err.cause, CAUSE_OTHER);
+}
+
+/* links/out and links/file lead out of the root. */
+TEST(below_its_root_no_link_is_followed)
+{
+    struct os     *os  = os_real();
+    struct str     top = folder_new(perm), root = in(perm, top, "root"), out = in(perm, top, "out");
+    struct os_stat stat;
+    struct str    *names, bytes;
+    struct file    f;
+    i64            count;
+    CHECK_OK(os->make_dir(os, in(perm, root, "real"), &err));
+    CHECK_OK(os->make_dir(os, out, &err));
+    struct str theirs = folder_put(perm, out, "f", STR("theirs"));
+    CHECK_EQ(symlink(out.data, in(perm, root, "out").data), 0);
+    CHECK_EQ(symlink(theirs.data, in(perm, root, "file").data), 0);
+    CHECK_EQ(symlink(root.data, in(perm, top, "way").data), 0);
+    struct os *safe = os_beneath(os, in(perm, top, "way"), perm); /* the root may be a link */
+    struct str way  = in(perm, top, "way");
+    CHECK_OK(safe->create(safe, in(perm, way, "real/g"), &f, &err));
+    CHECK_OK(safe->close(safe, &f, &err));
+    CHECK_OK(safe->list(safe, way, perm, &names, &count, &err));
+    CHECK_EQ(count, 3);
+    CHECK_OK(safe->stat(safe, in(perm, way, "out"), &stat, &err));
+    CHECK(stat.is_link && !stat.is_dir);
+    CHECK_EQ(safe->open_read(safe, in(perm, way, "out/f"), &f, &err), STATUS_WORLD);
+    CHECK(strstr(err.text, "way/out/f leads through a symbolic link"));
+    CHECK_EQ(safe->open_read(safe, in(perm, way, "file"), &f, &err), STATUS_WORLD);
+    CHECK_EQ(safe->create(safe, in(perm, way, "file"), &f, &err), STATUS_WORLD);
+    CHECK_EQ(safe->create(safe, in(perm, way, "out/h"), &f, &err), STATUS_WORLD);
+    CHECK_EQ(safe->lock(safe, in(perm, way, "file"), &f, &err), STATUS_WORLD);
+    CHECK_EQ(safe->list(safe, in(perm, way, "out"), perm, &names, &count, &err), STATUS_WORLD);
+    CHECK_EQ(safe->make_dir(safe, in(perm, way, "out"), &err), STATUS_WORLD);
+    CHECK_EQ(safe->make_dir(safe, in(perm, way, "out/x"), &err), STATUS_WORLD);
+    CHECK_EQ(safe->remove(safe, in(perm, way, "out/f"), &err), STATUS_WORLD);
+    CHECK_EQ(safe->rename(safe, in(perm, way, "real/g"), in(perm, way, "out/g"), &err),
+             STATUS_WORLD);
+    CHECK_EQ(safe->open_read(safe, in(perm, way, "real/../../out/f"), &f, &err), STATUS_WORLD);
+    CHECK_OK(safe->remove(safe, in(perm, way, "file"), &err)); /* the link itself */
+    CHECK_OK(safe->remove(safe, in(perm, way, "real/g"), &err));
+    CHECK_OK(safe->remove(safe, in(perm, way, "real"), &err));
+    os_beneath_end(safe);
+    CHECK_EQ(os->lock(os, in(perm, root, "file"), &f, &err), STATUS_OK); /* no link any more */
+    CHECK_OK(os->close(os, &f, &err));
+    CHECK_OK(os_read_all(os, theirs, perm, &bytes, &err));
+    CHECK(str_eq(bytes, STR("theirs")));
+    CHECK_EQ(symlink(theirs.data, in(perm, root, "lock").data), 0);
+    CHECK_EQ(os->lock(os, in(perm, root, "lock"), &f, &err), STATUS_WORLD);
+    CHECK_OK(os_read_all(os, theirs, perm, &bytes, &err));
+    CHECK(str_eq(bytes, STR("theirs")));
+}
+
+TEST(what_a_killed_writer_left_is_removed_and_what_is_written_is_not)
+{
+    struct os     *os  = os_real();
+    struct str     dir = folder_new(perm), path = in(perm, dir, "out");
+    struct os_stat stat;
+    struct file    f;
+    pid_t          gone = fork();
+    if (!gone) _exit(0);
+    CHECK_EQ(waitpid(gone, NULL, 0), gone);
+    struct str left    = str_fmt(perm, "%.*s.%d.part", STR_ARG(path), (int)gone);
+    struct str theirs  = str_fmt(perm, "%.*s.%d.part", STR_ARG(path), (int)getppid());
+    struct str another = str_fmt(perm, "%.*s2.%d.part", STR_ARG(path), (int)gone);
+    CHECK_OK(os_publish(os, another, STR("x"), *perm, &err)); /* of another file */
+    CHECK_OK(os_publish(os, theirs, STR("x"), *perm, &err));  /* of a process that runs */
+    CHECK_OK(os->create(os, left, &f, &err)); /* of one that we do not see, and that writes */
+    CHECK_OK(os_publish(os, path, STR("1"), *perm, &err));
+    CHECK_OK(os->stat(os, left, &stat, &err));
+    CHECK_OK(os->close(os, &f, &err)); /* killed */
+    CHECK_OK(os_publish(os, path, STR("2"), *perm, &err));
+    CHECK(os->stat(os, left, &stat, NULL));
+    CHECK_OK(os->stat(os, theirs, &stat, &err));
+    CHECK_OK(os->stat(os, another, &stat, &err));
 }
 
 TEST(whole_files_come_and_go)
@@ -322,19 +444,19 @@ TEST(a_published_file_is_old_or_new_after_any_power_cut)
             bool       is_new = str_eq(found, STR("the new one!"));
             CHECK(is_new || (!done && str_eq(found, STR("the old one"))));
         }
-        CHECK_EQ(kill, 8); /* six calls, each was the last one once */
+        CHECK_EQ(kill, 9); /* seven calls, each was the last one once */
     }
 }
 
 TEST(a_failed_publish_leaves_no_part_behind)
 {
-    for (i64 fail = 1; fail <= 6; fail++) {
+    for (i64 fail = 2; fail <= 7; fail++) { /* the first only looks for what others left */
         struct sim_os *sim = sim_os_new(perm);
         sim_os_put(sim, STR("file"), STR("the old one"));
         sim->fail_at = fail;
         CHECK_EQ(os_publish(&sim->os, STR("file"), STR("new"), scratch, &err), STATUS_WORLD);
         CHECK_STR(err.text, str_fmt(perm, "call %d fails", (int)fail));
-        CHECK_STR(sim_os_look(sim, STR("file")), fail < 6 ? "the old one" : "new");
+        CHECK_STR(sim_os_look(sim, STR("file")), fail < 7 ? "the old one" : "new");
         CHECK(!sim_os_look(sim, os_part_name(perm, STR("file"))).data);
     }
 }
@@ -375,12 +497,12 @@ TEST(the_simulated_disk_forgets_what_was_not_synced)
 /* Whatever is written past the page cache comes back, aligned or not, and the two ways may alternate. */
 TEST(a_file_written_past_the_cache_is_the_same_file)
 {
-    struct os     *os     = os_real();
-    struct str     folder = folder_new(perm), back;
-    struct str     path   = str_fmt(perm, "%.*s/direct", STR_ARG(folder));
-    i64            bytes  = 5 * OS_DIRECT_ALIGN;
-    char          *from   = arena_take(perm, bytes, 1, OS_DIRECT_ALIGN);
-    struct file    f;
+    struct os  *os     = os_real();
+    struct str  folder = folder_new(perm), back;
+    struct str  path   = str_fmt(perm, "%.*s/direct", STR_ARG(folder));
+    i64         bytes  = 5 * OS_DIRECT_ALIGN;
+    char       *from   = arena_take(perm, bytes, 1, OS_DIRECT_ALIGN);
+    struct file f;
     for (i64 i = 0; i < bytes; i++) from[i] = (char)(i * 31 + i / 251);
     CHECK_EQ(os->create(os, path, &f, &err), STATUS_OK);
     os->direct(os, f, true);
@@ -394,4 +516,82 @@ TEST(a_file_written_past_the_cache_is_the_same_file)
     CHECK_EQ(os->close(os, &f, &err), STATUS_OK);
     CHECK_EQ(os_read_all(os, path, perm, &back, &err), STATUS_OK);
     CHECK(str_eq(back, (struct str){ from, bytes }));
+}
+
+static i64 sum_of(struct str bytes)
+{
+    i64 sum = 0;
+    for (i64 i = 0; i < bytes.len; i++) sum += bytes.data[i];
+    return sum;
+}
+
+static void *sum_in_thread(void *context)
+{
+    struct str *bytes = context;
+    bytes->len        = sum_of(*bytes);
+    return NULL;
+}
+
+TEST(a_mapped_file_that_shrinks_is_an_error_with_its_name)
+{
+    struct os *os     = os_real();
+    struct str folder = folder_new(perm), bytes, other;
+    struct str path   = str_fmt(perm, "%.*s/shrinks", STR_ARG(folder));
+    struct str whole  = str_fmt(perm, "%.*s/whole", STR_ARG(folder));
+    i64        pages  = 3 * 4096;
+    char      *ones   = NEW(perm, char, pages);
+    struct err none   = { 0 };
+    pthread_t  thread;
+    for (i64 i = 0; i < pages; i++) ones[i] = 1;
+    CHECK_OK(os_publish(os, path, (struct str){ ones, pages }, *perm, &err));
+    CHECK_OK(os_publish(os, whole, (struct str){ ones, pages }, *perm, &err));
+    CHECK_OK(os->map(os, path, &bytes, &err));
+    CHECK_OK(os->map(os, whole, &other, &err));
+    CHECK_EQ(sum_of(bytes), pages);
+    CHECK_OK(os_maps_check(&err));
+
+    CHECK_EQ(truncate(str_z(perm, path), 4096), 0);
+    struct str in_thread = bytes; /* the loader's threads block all other signals */
+    CHECK_OK(thread_start(&thread, sum_in_thread, &in_thread, "a thread", &err));
+    pthread_join(thread, NULL);
+    CHECK_EQ(in_thread.len, 4096); /* zeros behind */
+    CHECK_EQ(sum_of(other), pages);
+    CHECK_EQ(os_maps_check(NULL), STATUS_WORLD);
+    CHECK_EQ(os_maps_check(&err), STATUS_WORLD);
+    CHECK(str_starts(str_of(err.text), path));
+    CHECK_EQ(os_maps_check(&err), STATUS_WORLD); /* as long as it is mapped */
+    os->unmap(os, bytes);
+    CHECK_OK(os_maps_check(&none));
+
+    CHECK_EQ(truncate(str_z(perm, whole), pages - 1), 0); /* no signal: the last page is there */
+    CHECK_EQ(sum_of(other), pages - 1);
+    CHECK_OK(os_maps_check(&none));
+    CHECK_EQ(os_maps_verify(&err), STATUS_WORLD);
+    CHECK(str_starts(str_of(err.text), whole));
+    os->unmap(os, other);
+    CHECK_OK(os->map(os, whole, &other, &err));
+    CHECK_OK(os_publish(os, whole, STR("another file of this name"), *perm, &err));
+    CHECK_OK(os_maps_verify(&none));
+
+    CHECK_OK(os->map(os, whole, &bytes, &err)); /* a reader that did not ask in time */
+    CHECK_EQ(truncate(str_z(perm, whole), 0), 0);
+    CHECK_EQ(sum_of(bytes), 0);
+    os->unmap(os, bytes);
+    os->unmap(os, other);
+    CHECK_EQ(os_maps_check(&err), STATUS_WORLD);
+    CHECK(str_starts(str_of(err.text), whole));
+    CHECK_OK(os_maps_check(&none));
+}
+
+TEST(a_bus_error_of_no_mapped_file_ends_the_process)
+{
+    int   state = 0;
+    pid_t child = fork();
+    if (!child) {
+        signal(SIGABRT, SIG_DFL);
+        raise(SIGBUS);
+        _exit(0);
+    }
+    CHECK_EQ(waitpid(child, &state, 0), child);
+    CHECK(!WIFEXITED(state) || WEXITSTATUS(state) != 0); /* a sanitizer's handler exits */
 }

@@ -1,5 +1,5 @@
-#include "data/pack.h"
 #include "base/rng.h"
+#include "data/pack.h"
 #include "data/shard.h"
 #include "data/stage.h"
 #include "harness.h"
@@ -22,10 +22,12 @@ static void put_photos(struct sim_os *sim, struct arena *perm)
     for (i64 i = 0; i < COUNT; i++) {
         char *bytes = NEW(perm, char, 2000);
         for (i64 k = 0; k < 2000; k++) bytes[k] = (char)rng_mix((u64)(i * 2000 + k));
-        const char *name = i == 3 ? "photos/ant/same.a.JPG" : i == 4 ? "photos/ant/same.b.png" : NULL;
-        struct str  path = name ? str_of(name)
-                                : str_fmt(perm, "photos/%s/%02lld.jpg", i < 9 ? "ant" : "a bee",
-                                          (long long)i);
+        const char *name = i == 3   ? "photos/ant/same.a.JPG"
+                           : i == 4 ? "photos/ant/same.b.png"
+                                    : NULL;
+        struct str  path =
+            name ? str_of(name)
+                  : str_fmt(perm, "photos/%s/%02lld.jpg", i < 9 ? "ant" : "a bee", (long long)i);
         sim_os_put(sim, path, (struct str){ bytes, 500 + 60 * i });
     }
 }
@@ -67,8 +69,7 @@ TEST(every_sample_is_in_one_shard_with_its_class)
     CHECK(!packed(sim, 8000, &r, perm, &err));
     CHECK(r.shards > 2);
     CHECK_EQ(r.samples, COUNT);
-    struct str pattern =
-        str_fmt(perm, "out/set-{000000..%06lld}.tar", (long long)r.shards - 1);
+    struct str pattern = str_fmt(perm, "out/set-{000000..%06lld}.tar", (long long)r.shards - 1);
     CHECK(!place_open(&sim->os, &data, STR("photos"), perm, &from, &err));
     CHECK(!place_open(&sim->os, &data, pattern, perm, &to, &err));
     CHECK_EQ(place_count(to), COUNT);

@@ -129,11 +129,10 @@ static struct loader *open_loader(struct arena *perm, struct made *m, struct loa
     return l;
 }
 
-static struct loader_options fixed(i64 read, i64 decode, i64 augment, i64 queue, i64 prefetch)
+static struct loader_options fixed(i64 read, i64 decode, i64 augment, i64 prefetch)
 {
     return (struct loader_options){ .workers       = { read, decode, augment },
                                     .workers_count = STAGE_COUNT,
-                                    .queue         = queue,
                                     .prefetch      = prefetch };
 }
 
@@ -175,19 +174,21 @@ TEST(pipeline_gives_the_same_batches_for_any_threads_faults_and_resumption)
     struct draw          d = { .key.seed = test_seed() };
     u64                  prints[PRINTS_MAX];
     struct made         *m = made_new(perm, draw(&d, 20, 150));
-    struct loader_config c = { .seed      = (u64)draw(&d, 0, 1 << 30),
-                               .shuffle   = draw(&d, 0, 3) > 0,
-                               .drop_last = draw(&d, 0, 1),
-                               .forever   = true,
-                               .skip      = true,
-                               .batch     = draw(&d, 1, 20) };
-    i64                  epoch[PRINTS_MAX], index[PRINTS_MAX];
-    i64                  batches = MIN(3 * m->dataset.count[SPLIT_TRAIN] / c.batch + 2, PRINTS_MAX);
-    m->delay_ns                  = 200000;
-    m->bad_every                 = draw(&d, 0, 1) * draw(&d, 3, 20);
-    c.options                    = fixed(1, 1, 1, 1, 1);
-    struct arena   memory        = scratch;
-    struct loader *l             = open_loader(&memory, m, c);
+    struct loader_config c = { .seed    = (u64)draw(&d, 0, 1 << 30),
+                               .shuffle = draw(&d, 0, 3) > 0,
+                               .forever = true,
+                               .skip    = true,
+                               .batch   = draw(&d, 1, 20) };
+    c.whole = draw(&d, 0, 2) * c.batch; /* of 20 to 150 samples; 0: they may end anywhere */
+    if (c.whole > m->dataset.count[SPLIT_TRAIN]) c.whole = c.batch;
+    i64 epoch[PRINTS_MAX], index[PRINTS_MAX];
+    i64 batches           = MIN(3 * m->dataset.count[SPLIT_TRAIN] / c.batch + 2, PRINTS_MAX);
+    m->delay_ns           = 200000;
+    m->bad_every          = draw(&d, 0, 1) * draw(&d, 3, 20);
+    c.options             = fixed(1, 1, 1, 1);
+    c.queue               = 1;
+    struct arena   memory = scratch;
+    struct loader *l      = open_loader(&memory, m, c);
     for (i64 i = 0; i < batches; i++) {
         struct batch *b = loader_next(l);
         prints[i]       = print_of(b);
@@ -197,15 +198,17 @@ TEST(pipeline_gives_the_same_batches_for_any_threads_faults_and_resumption)
     i64 skipped = loader_stats(l).skipped;
     CHECK(loader_close(l));
     for (i64 w = 1; w <= 8; w++) {
-        c.options = fixed(w, draw(&d, 1, w), draw(&d, 1, 8), draw(&d, 1, 9), draw(&d, 1, 5));
+        c.options = fixed(w, draw(&d, 1, w), draw(&d, 1, 8), draw(&d, 1, 5));
+        c.queue   = draw(&d, 1, 9);
         check_prints(scratch, m, c, prints, 0, batches);
     }
     for (i64 i = 0; i < 8; i++) {
-        i64 from  = draw(&d, 0, batches - 1);
-        c.epoch   = epoch[from];
-        c.index   = index[from];
-        c.options = i % 2 ? fixed(0, 0, 0, 0, 0)
-                          : fixed(draw(&d, 1, 8), draw(&d, 1, 8), draw(&d, 1, 8), 0, 0);
+        i64 from = draw(&d, 0, batches - 1);
+        c.epoch  = epoch[from];
+        c.index  = index[from];
+        c.options =
+            i % 2 ? fixed(0, 0, 0, 0) : fixed(draw(&d, 1, 8), draw(&d, 1, 8), draw(&d, 1, 8), 0);
+        c.queue = 0;
         check_prints(scratch, m, c, prints, from, MIN(from + 12, batches));
     }
     CHECK((skipped > 0) == (m->bad_every > 0) || m->bad_every > 10); /* few may be none */
@@ -248,7 +251,8 @@ TEST(pipeline_stops_at_the_batch_of_a_bad_sample)
         for (i64 workers = 1; workers < 6; workers++) {
             struct made         *m = made_new(perm, COUNT);
             struct loader_config c = { .batch   = BATCH,
-                                       .options = fixed(workers, 2, workers, 3, 4) };
+                                       .queue   = 3,
+                                       .options = fixed(workers, 2, workers, 4) };
             char                 expected[64];
             i64                  first = 0, batches = 0;
             struct err           err = { 0 };
@@ -286,7 +290,7 @@ TEST(pipeline_ends_where_it_is_not_for_ever)
 {
     for (i64 prefetch = 1; prefetch < 5; prefetch++) {
         struct made         *m = made_new(perm, 10);
-        struct loader_config c = { .batch = 4, .options = fixed(2, 2, 2, 2, prefetch) };
+        struct loader_config c = { .batch = 4, .queue = 2, .options = fixed(2, 2, 2, prefetch) };
         struct loader       *l = open_loader(perm, m, c);
         CHECK_EQ(loader_next(l)->count, 4);
         CHECK_EQ(loader_next(l)->count, 4);
@@ -308,8 +312,10 @@ TEST(pipeline_closes_at_any_moment)
     for (i64 i = 0; i < 60; i++) {
         struct arena         memory = scratch;
         struct loader_config c      = { .batch = 7, .forever = i % 2, .shuffle = true };
-        if (i % 3)
-            c.options = fixed(draw(&d, 1, 6), draw(&d, 1, 6), draw(&d, 1, 6), draw(&d, 1, 3), 2);
+        if (i % 3) {
+            c.options = fixed(draw(&d, 1, 6), draw(&d, 1, 6), draw(&d, 1, 6), 2);
+            c.queue   = draw(&d, 1, 3);
+        }
         struct loader *l = open_loader(&memory, m, c);
         for (i64 k = draw(&d, 0, 10); k > 0; k--) loader_next(l);
         CHECK(loader_close(l));
@@ -351,7 +357,8 @@ TEST(pipeline_keeps_decoded_samples_and_augments_afresh)
                                .forever = true,
                                .shuffle = true,
                                .seed    = test_seed(),
-                               .options = fixed(2, 3, 2, 4, 2) };
+                               .queue   = 4,
+                               .options = fixed(2, 3, 2, 2) };
     u64                  prints[BATCHES];
     struct made         *m = made_new(perm, COUNT);
     struct loader       *l = open_loader(perm, m, c);
@@ -398,7 +405,7 @@ TEST(pipeline_counts_what_the_caller_waits)
 {
     struct made         *m  = made_new(perm, 100);
     struct os           *os = os_real();
-    struct loader_config c  = { .batch = 10, .options = fixed(1, 1, 1, 1, 1) };
+    struct loader_config c  = { .batch = 10, .queue = 1, .options = fixed(1, 1, 1, 1) };
     m->delay_ns             = 1000000;
     struct loader *l        = open_loader(perm, m, c);
     i64            waited   = 0;
@@ -424,9 +431,9 @@ TEST(pipeline_takes_a_sample_all_the_way_on_one_thread)
 {
     enum { COUNT = 2000 };
     struct made         *m = made_new(perm, COUNT);
-    struct loader_config c = { .batch = 10, .options = fixed(4, 8, 8, 8, 4) };
+    struct loader_config c = { .batch = 10, .queue = 8, .options = fixed(4, 8, 8, 4) };
     m->compute             = 10000;
-    c.options.cpu          = 1;
+    c.cpu                  = 1;
     struct loader *l       = open_loader(perm, m, c);
     while (loader_next(l)) continue;
     CHECK(m->alone > COUNT / 2);                /* nearly all, where nothing disturbs */
@@ -439,10 +446,10 @@ TEST(pipeline_has_as_many_reads_at_once_as_it_may)
 {
     enum { READS = 24 };
     struct made         *m = made_new(perm, 400);
-    struct loader_config c = { .batch = 10, .options = fixed(READS, 2, 1, 4, 4) };
+    struct loader_config c = { .batch = 10, .queue = 4, .options = fixed(READS, 2, 1, 4) };
     m->blocks              = true; /* until all of them are there */
     m->reads_met           = READS;
-    c.options.cpu          = 1;
+    c.cpu                  = 1;
     struct loader *l       = open_loader(perm, m, c);
     while (loader_next(l)) continue;
     CHECK(!loader_failed(l, NULL));

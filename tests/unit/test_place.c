@@ -1,9 +1,9 @@
-#include "data/place.h"
 #include "base/rng.h"
+#include "data/place.h"
 #include "data/place_int.h"
 #include "data/shard.h"
 #include "harness.h"
-#include "support/fake_far.h"
+#include "support/fake_files.h"
 #include "support/folder.h"
 #include "support/shards.h"
 #include <pthread.h>
@@ -13,7 +13,8 @@ enum { BYTES = 700 };
 
 static struct data_config config_of(struct str dir, struct arena *perm)
 {
-    return (struct data_config){ .cache = str_cat(perm, dir, STR("/cache")), .cache_bytes = 1 << 20 };
+    return (struct data_config){ .cache       = str_cat(perm, dir, STR("/cache")),
+                                 .cache_bytes = 1 << 20 };
 }
 
 static struct place *opened(struct str path, struct str dir, struct arena *perm)
@@ -69,7 +70,8 @@ TEST(patterns_stand_for_names)
     CHECK_STR(names[2], "y-1");
     CHECK(!pattern_expand(STR("plain.tar"), perm, &names, &count, &err));
     CHECK_EQ(count, 1);
-    static const char *const wrong[] = { "a-{0..}", "a-{5..3}", "a-{", "}a{", "a-{b}", "{0..99999999}" };
+    static const char *const wrong[] = { "a-{0..}", "a-{5..3}", "a-{",
+                                         "}a{",     "a-{b}",    "{0..99999999}" };
     for (i64 i = 0; i < COUNT_OF(wrong); i++)
         CHECK_EQ(pattern_expand(str_of(wrong[i]), perm, &names, &count, &err), STATUS_USAGE);
 }
@@ -77,7 +79,7 @@ TEST(patterns_stand_for_names)
 TEST(shards_give_their_samples_and_keep_an_index_beside_them)
 {
     struct str    dir = folder_new(perm), path = three_shards(perm, dir);
-    struct place *p   = opened(path, dir, perm);
+    struct place *p = opened(path, dir, perm);
     check_samples(p, 75, scratch);
     place_close(p);
     CHECK_EQ(access(str_z(perm, str_cat(perm, dir, STR("/set-01.tar.idx"))), R_OK), 0);
@@ -89,7 +91,7 @@ TEST(shards_give_their_samples_and_keep_an_index_beside_them)
 TEST(an_index_that_is_old_or_damaged_is_made_anew)
 {
     struct str    dir = folder_new(perm), path = three_shards(perm, dir);
-    struct place *p   = opened(path, dir, perm);
+    struct place *p = opened(path, dir, perm);
     place_close(p);
     folder_put(perm, dir, "set-02.tar", shard_bytes(perm, 50, 30, BYTES)); /* another size */
     folder_put(perm, dir, "set-01.tar.idx", STR("frugalix, but not for long"));
@@ -127,11 +129,11 @@ TEST(an_index_goes_to_the_cache_where_the_shards_cannot_be_written)
 
 TEST(a_sample_that_is_not_where_the_index_says_is_an_error_that_names_it)
 {
-    struct str         dir = folder_new(perm), path = three_shards(perm, dir);
-    struct place      *p   = opened(path, dir, perm);
-    struct buffer      b   = { 0 };
-    struct err         err;
-    struct textbuf     other = textbuf_new(perm);
+    struct str     dir = folder_new(perm), path = three_shards(perm, dir);
+    struct place  *p = opened(path, dir, perm);
+    struct buffer  b = { 0 };
+    struct err     err;
+    struct textbuf other = textbuf_new(perm);
     tar_add(&other, STR("set/000025.jpg"), STR("shorter"));
     tar_end(&other);
     folder_put(perm, dir, "set-01.tar", textbuf_str(&other)); /* while it is in use */
@@ -202,35 +204,35 @@ TEST(a_folder_has_its_subfolders_as_classes)
     buffer_release(&b);
 }
 
-/* --- elsewhere ------------------------------------------------------------------------------------- */
+/* --- remote shards ------------------------------------------------------------------------------------- */
 
 enum { SHARDS = 40, EACH = 25, COUNT = SHARDS * EACH }; /* a whole number of batches */
 
-struct far_world {
+struct remote_world {
     struct os          os;
-    struct fake_far   *far;
+    struct fake_files *files;
     struct data_config config;
     struct str         pattern;
     i64                bytes; /* of all shards */
 };
 
-static struct far_world *far_world_new(bool indexes, struct arena *perm)
+static struct remote_world *remote_world_new(bool indexes, struct arena *perm)
 {
-    struct far_world *w   = NEW(perm, struct far_world, 1);
-    struct err        err = { 0 };
-    w->os                 = *os_real();
-    w->far                = fake_far_new(perm);
-    w->os.far             = &w->far->far;
-    w->config             = config_of(folder_new(perm), perm);
-    w->pattern            = STR("s3://bucket/set-{00..39}.tar");
+    struct remote_world *w   = NEW(perm, struct remote_world, 1);
+    struct err           err = { 0 };
+    w->os                    = *os_real();
+    w->files                 = fake_files_new(perm);
+    w->config                = config_of(folder_new(perm), perm);
+    w->config.remote         = w->files->remote;
+    w->pattern               = STR("https://host/set-{00..39}.tar");
     for (i64 i = 0; i < SHARDS; i++) {
-        struct str url   = str_fmt(perm, "s3://bucket/set-%02lld.tar", (long long)i), index;
+        struct str url   = str_fmt(perm, "https://host/set-%02lld.tar", (long long)i), index;
         struct str bytes = shard_bytes(perm, i * EACH, EACH, 4000);
-        fake_far_put(w->far, url, bytes);
+        fake_files_put(w->files, url, bytes);
         w->bytes += bytes.len;
         if (!indexes) continue;
         CHECK(!shard_index_make(url, bytes, STR("pack:"), perm, &index, &err));
-        fake_far_put(w->far, str_cat(perm, url, STR(".idx")), index);
+        fake_files_put(w->files, str_cat(perm, url, STR(".idx")), index);
     }
     w->config.cache_bytes = w->bytes / 10;
     return w;
@@ -246,8 +248,8 @@ struct epoch {
     u64               seed;
     pthread_barrier_t batch_ends;
     atomic_llong      next, wrong;
-    atomic_char   seen[COUNT];
-    i64           order[COUNT];
+    atomic_char       seen[COUNT];
+    i64               order[COUNT];
 };
 
 static void *read_epoch(void *context)
@@ -279,8 +281,7 @@ static struct epoch *run_epoch(struct place *p, i64 number, u64 seed, int thread
     e->number = number;
     e->seed   = seed;
     pthread_barrier_init(&e->batch_ends, NULL, (unsigned)threads);
-    for (int i = 0; i < threads; i++)
-        CHECK_EQ(pthread_create(&thread[i], NULL, read_epoch, e), 0);
+    for (int i = 0; i < threads; i++) CHECK_EQ(pthread_create(&thread[i], NULL, read_epoch, e), 0);
     for (int i = 0; i < threads; i++) pthread_join(thread[i], NULL);
     pthread_barrier_destroy(&e->batch_ends);
     CHECK_EQ(e->wrong, 0);
@@ -289,19 +290,19 @@ static struct epoch *run_epoch(struct place *p, i64 number, u64 seed, int thread
 
 TEST(an_epoch_fetches_each_byte_once_with_a_cache_of_a_tenth)
 {
-    u64               seed = test_seed();
-    struct far_world *w    = far_world_new(true, perm);
-    struct place     *p;
-    struct err        err;
+    u64                  seed = test_seed();
+    struct remote_world *w    = remote_world_new(true, perm);
+    struct place        *p;
+    struct err           err;
     CHECK(!place_open(&w->os, &w->config, w->pattern, perm, &p, &err));
     CHECK_EQ(place_count(p), COUNT);
     CHECK_EQ(place_classes(p), 10);
-    i64 opening = w->far->read_bytes;
+    i64 opening = w->files->read_bytes;
     CHECK(opening < w->bytes / 20);
     for (i64 number = 0; number < 3; number++) {
-        i64 before = w->far->read_bytes;
+        i64 before = w->files->read_bytes;
         run_epoch(p, number, seed, 4, perm);
-        i64 fetched = w->far->read_bytes - before;
+        i64 fetched = w->files->read_bytes - before;
         CHECK(fetched <= w->bytes * 105 / 100);
         CHECK(fetched >= w->bytes * 85 / 100); /* or it was no cache of a tenth */
     }
@@ -310,10 +311,10 @@ TEST(an_epoch_fetches_each_byte_once_with_a_cache_of_a_tenth)
 
 TEST(the_order_is_the_same_for_any_readers_and_wherever_shards_lie)
 {
-    u64               seed = test_seed();
-    struct far_world *w    = far_world_new(true, perm);
-    struct place     *p;
-    i64              *first = NULL;
+    u64                  seed = test_seed();
+    struct remote_world *w    = remote_world_new(true, perm);
+    struct place        *p;
+    i64                 *first = NULL;
     for (int threads = 1; threads <= 8; threads *= 2) {
         CHECK(!place_open(&w->os, &w->config, w->pattern, perm, &p, NULL));
         struct epoch *e = run_epoch(p, 3, seed, threads, perm);
@@ -325,7 +326,7 @@ TEST(the_order_is_the_same_for_any_readers_and_wherever_shards_lie)
     for (i64 i = 0; i < SHARDS; i++) {
         char name[32];
         snprintf(name, sizeof name, "set-%02lld.tar", (long long)i);
-        folder_put(perm, dir, name, w->far->bytes[2 * i]);
+        folder_put(perm, dir, name, w->files->bytes[2 * i]);
     }
     CHECK(!place_open(os_real(), &w->config, str_cat(perm, dir, STR("/set-{00..39}.tar")), perm, &p,
                       NULL));
@@ -335,35 +336,35 @@ TEST(the_order_is_the_same_for_any_readers_and_wherever_shards_lie)
 
 TEST(indexes_that_nobody_packed_are_made_once)
 {
-    struct far_world *w = far_world_new(false, perm);
-    struct place     *p;
-    struct err        err;
-    char              line[LOADER_LINE_MAX];
+    struct remote_world *w = remote_world_new(false, perm);
+    struct place        *p;
+    struct err           err;
+    char                 line[LOADER_LINE_MAX];
     CHECK(!place_open(&w->os, &w->config, w->pattern, perm, &p, &err));
     CHECK_EQ(place_count(p), COUNT);
-    CHECK_EQ(w->far->read_bytes, w->bytes);
+    CHECK_EQ(w->files->read_bytes, w->bytes);
     CHECK(place_says(p, line));
     CHECK(strstr(line, "have no index beside them: they were read whole"));
     CHECK(!place_says(p, line));
     run_epoch(p, 0, 1, 2, perm);
     place_close(p);
-    i64 before = w->far->read_bytes;
+    i64 before = w->files->read_bytes;
     CHECK(!place_open(&w->os, &w->config, w->pattern, perm, &p, &err));
-    CHECK_EQ(w->far->read_bytes, before);
+    CHECK_EQ(w->files->read_bytes, before);
     CHECK(!place_says(p, line));
     place_close(p);
 }
 
 TEST(shards_larger_than_the_cache_are_read_by_ranges)
 {
-    struct far_world *w   = far_world_new(true, perm);
-    w->config.cache_bytes = 1000;
+    struct remote_world *w = remote_world_new(true, perm);
+    w->config.cache_bytes  = 1000;
     struct place *p;
     char          line[LOADER_LINE_MAX];
     CHECK(!place_open(&w->os, &w->config, w->pattern, perm, &p, NULL));
     CHECK(!place_says(p, line)); /* nothing was wanted yet */
     run_epoch(p, 0, 1, 2, perm);
-    CHECK(w->far->read_bytes < w->bytes * 105 / 100);
+    CHECK(w->files->read_bytes < w->bytes * 105 / 100);
     CHECK(place_says(p, line));
     CHECK(strstr(line, "are more than the cache may hold, 1000 (data.cache_bytes)"));
     CHECK(!place_says(p, line));
@@ -372,14 +373,14 @@ TEST(shards_larger_than_the_cache_are_read_by_ranges)
 
 TEST(a_shard_that_is_missing_or_changes_is_named)
 {
-    struct far_world *w = far_world_new(true, perm);
-    struct place     *p;
-    struct buffer     b = { 0 };
-    struct err        err;
-    CHECK(place_open(&w->os, &w->config, STR("s3://bucket/set-{38..41}.tar"), perm, &p, &err));
+    struct remote_world *w = remote_world_new(true, perm);
+    struct place        *p;
+    struct buffer        b = { 0 };
+    struct err           err;
+    CHECK(place_open(&w->os, &w->config, STR("https://host/set-{38..41}.tar"), perm, &p, &err));
     CHECK(strstr(err.text, "set-40.tar"));
     CHECK(!place_open(&w->os, &w->config, w->pattern, perm, &p, &err));
-    fake_far_put(w->far, w->far->url[2 * 7], shard_bytes(perm, 0, EACH, 4000));
+    fake_files_put(w->files, w->files->url[2 * 7], shard_bytes(perm, 0, EACH, 4000));
     CHECK(place_read(p, 7 * EACH, &b, NULL, &err));
     CHECK(strstr(err.text, "changed"));
     place_close(p);

@@ -31,10 +31,10 @@ struct seen {
     struct str    trace; /* to write; empty: none */
     bool          gpu;   /* it is said to be of one */
     i64           peak;  /* of a step's memory */
-    void (*look)(struct seen *, const struct train_profile *);
+    void (*look)(struct seen *, const struct event_profile *);
 };
 
-static void on_profile(void *context, const struct train_profile *e)
+static void on_profile(void *context, const struct event_profile *e)
 {
     struct seen *s = context;
     s->told++;
@@ -45,15 +45,16 @@ static void on_profile(void *context, const struct train_profile *e)
 static struct train_result run(struct seen *seen, struct profile_config c, i64 accumulate,
                                bool only)
 {
-    const char           *folder = temp_folder(seen->perm);
-    struct settings       s      = small_run(seen->perm, folder, network);
-    struct train_listener l      = { .context = seen, .on_profile = on_profile };
-    struct train_result   r;
-    struct err            err = { 0 };
-    s.profile                 = c;
-    s.profile_only            = only;
-    s.train.accumulate        = accumulate;
-    enum status st            = train_run(os_real(), &s, &l, &r, &err);
+    const char         *folder = temp_folder(seen->perm);
+    struct settings     s      = small_run(seen->perm, folder, network);
+    struct subscriber   l      = { .context = seen, .on_profile = on_profile };
+    struct train_result r;
+    struct err          err = { 0 };
+    s.profile               = c;
+    s.profile_only          = only;
+    s.train.micro_batch     = s.train.batch;
+    s.train.batch *= accumulate;
+    enum status st = train_run(os_real(), &s, &(struct train_with){ .to = &l }, &r, &err);
     unlink(s.data.path.data);
     unlink(s.data.labels.data);
     rmdir(folder);
@@ -62,10 +63,10 @@ static struct train_result run(struct seen *seen, struct profile_config c, i64 a
 }
 
 /* What lies in steps: their wall clock, once by the parts, once by the steps' events, once by tiling. */
-static void look_at_time(struct seen *seen, const struct train_profile *e)
+static void look_at_time(struct seen *seen, const struct event_profile *e)
 {
-    struct step_split sum = profile_split(e->profile);
-    i64 steps = 0, parts = 0, instrs = 0, wall = 0, in_parts = 0, in_instrs = 0, at = -1;
+    struct step_split sum   = profile_split(e->profile);
+    i64               steps = 0, instrs = 0, wall = 0, in_parts = 0, in_instrs = 0, at = -1;
     (void)seen;
     for (i64 i = 0; i < profile_span_count(e->profile); i++) {
         struct profile_span s = profile_span(e->profile, i);
@@ -76,7 +77,6 @@ static void look_at_time(struct seen *seen, const struct train_profile *e)
         if (s.kind != PROFILE_PART) continue;
         CHECK(at < 0 || s.begin_ns == at); /* each begins where the last has ended */
         at = s.end_ns;
-        parts++;
         in_parts += d;
     }
     CHECK_EQ(profile_spans_dropped(e->profile), 0);
@@ -103,7 +103,8 @@ TEST(the_parts_of_profiled_steps_sum_to_their_wall_clock)
 TEST(a_profile_alone_ends_with_its_last_step)
 {
     struct seen         seen = { .perm = perm };
-    struct train_result r    = run(&seen, (struct profile_config){ 2, 1, 4, .limit = 0 }, 1, true);
+    struct train_result r =
+        run(&seen, (struct profile_config){ .wait = 2, .warmup = 1, .active = 4 }, 1, true);
     CHECK_EQ(r.steps, 7);
     CHECK_EQ(seen.steps, 4);
 }
@@ -120,7 +121,7 @@ TEST(a_run_that_ends_early_tells_what_it_has)
     CHECK_EQ(seen.steps, 0);
 }
 
-static void look_at_ops(struct seen *seen, const struct train_profile *e)
+static void look_at_ops(struct seen *seen, const struct event_profile *e)
 {
     struct op_table           t      = profile_table(e->profile, e->target, seen->perm);
     const struct program_set *set    = profile_set(e->profile);
@@ -166,7 +167,7 @@ static i64 bytes_marked(const struct program *p, i64 from, const struct claim *c
     return sum;
 }
 
-static void look_at_memory(struct seen *seen, const struct train_profile *e)
+static void look_at_memory(struct seen *seen, const struct event_profile *e)
 {
     const struct program_set *set     = profile_set(e->profile);
     const struct program     *p       = set->programs[PROGRAM_TRAIN];
@@ -198,7 +199,7 @@ TEST(memory_over_a_step_is_the_union_of_what_lives)
     CHECK_EQ(seen.told, 1);
 }
 
-static void look_at_trace(struct seen *seen, const struct train_profile *e)
+static void look_at_trace(struct seen *seen, const struct event_profile *e)
 {
     struct err    err  = { 0 };
     struct target gpu  = *e->target;
@@ -276,6 +277,13 @@ TEST(a_trace_that_cannot_be_written_leaves_nothing)
     }
 }
 
+static i64 ticking_now(struct os *os)
+{
+    static i64 now;
+    (void)os;
+    return now += 10;
+}
+
 /* More than there is room for: the newest stay, and the file has its bound. */
 TEST(a_long_profile_drops_its_oldest_events)
 {
@@ -284,13 +292,12 @@ TEST(a_long_profile_drops_its_oldest_events)
     struct program_set    set = { .programs = { [PROGRAM_UPDATE] = &p } };
     struct profile_config c   = { .active = STEPS };
     struct profile       *f   = profile_new(perm, &c, &set, 0, 1);
-    struct step_split     s;
-    i64                   now = 0;
-    split_begin(&s, now);
+    struct os             os  = *os_real();
+    os.now_ns                 = ticking_now;
+    struct clock *clock       = clock_new(perm, &os);
+    profile_watch(f, clock);
     for (i64 i = 0; i <= STEPS; i++) {
-        profile_step(f, i, now, &s);
-        split_enter(&s, PART_other, now += 10);
-        profile_part(f, PART_other, now - 10, now);
+        profile_step(f, i, clock_step_begin(clock, i));
     }
     CHECK_EQ(profile_steps(f), STEPS);
     CHECK_EQ(profile_span_count(f), 100000);

@@ -8,7 +8,7 @@ struct shown {
     size_t                out_bytes, err_bytes;
     struct say            say;
     struct progress       progress;
-    struct train_listener listener;
+    struct subscriber     listener;
 };
 
 static void shown_open(struct shown *s, struct arena *perm)
@@ -18,7 +18,7 @@ static void shown_open(struct shown *s, struct arena *perm)
     s->say.messages = open_memstream(&s->err, &s->err_bytes);
     s->say.columns  = 120;
     s->progress     = (struct progress){ .say = &s->say, .scratch = arena_part(perm, 1 << 16) };
-    s->listener     = progress_listener(&s->progress);
+    s->listener     = progress_subscriber(&s->progress);
 }
 
 static void shown_close(struct shown *s, struct arena *perm, struct str *out, struct str *err)
@@ -38,37 +38,43 @@ static i64 count_of(struct str text, char c)
     return n;
 }
 
-static const struct train_progress a_step = { .step          = 120,
-                                              .steps         = 1875,
-                                              .epoch         = 1,
-                                              .elapsed_s     = 3,
-                                              .eta_s         = 12,
-                                              .lr            = 1e-3,
-                                              .loss          = 0.43121,
-                                              .metric        = { { "accuracy", 8 }, 0.8412 },
-                                              .scaling       = { NAN, 0 },
-                                              .samples_per_s = 31200.4,
-                                              .tokens_per_s  = NAN,
-                                              .dollars       = 0.0001 };
+static const struct event_step a_step = { .step          = 120,
+                                          .steps         = 1875,
+                                          .epoch         = 1,
+                                          .elapsed_s     = 3,
+                                          .eta_s         = 12,
+                                          .lr            = 1e-3,
+                                          .loss          = 0.43121,
+                                          .metrics       = { { { { "accuracy", 8 }, 0.8412 } }, 1 },
+                                          .loss_scale    = NAN,
+                                          .samples_per_s = 31200.4,
+                                          .tokens_per_s  = NAN,
+                                          .steps_per_s   = NAN,
+                                          .mfu           = NAN,
+                                          .remote_age_s  = NAN,
+                                          .dollars       = 0.0001 };
 
 TEST(the_line_of_a_step)
 {
-    struct train_progress t = a_step;
-    CHECK_STR(progress_line(perm, &t, NAN), "step 120/1875  loss 0.4312  acc 84.1 %  31,200 samples/s  "
+    struct event_step t = a_step;
+    CHECK_STR(progress_line(perm, &t), "step 120/1875  loss 0.4312  acc 84.1 %  31,200 samples/s  "
                                        "ETA 0:12  $0.0001");
     t.steps        = 0;
     t.eta_s        = NAN;
     t.dollars      = NAN;
     t.tokens_per_s = 1234567;
-    t.metric.name  = STR("");
-    CHECK_STR(progress_line(perm, &t, NAN), "step 120  loss 0.4312  1,234,567 tokens/s");
-    t.scaling = (struct train_scaling){ 32768, 1 };
-    CHECK_STR(progress_line(perm, &t, NAN), "step 120  loss 0.4312  skipped 1  1,234,567 tokens/s");
+    t.metrics.count = 0;
+    CHECK_STR(progress_line(perm, &t), "step 120  loss 0.4312  1,234,567 tokens/s");
+    t.loss_scale = 32768;
+    t.skipped    = 1;
+    CHECK_STR(progress_line(perm, &t), "step 120  loss 0.4312  skipped 1  1,234,567 tokens/s");
     struct quantiles *q = NEW(perm, struct quantiles, 1);
     for (i64 i = 0; i < 4; i++) quantiles_add(q, 2000000);
     t.times       = q;
     t.input_share = 0.031;
-    CHECK_STR(progress_line(perm, &t, 0.413), "step 120  loss 0.4312  skipped 1  1,234,567 tokens/s  "
+    t.mfu         = 0.413;
+    event_step_fill(&t);
+    CHECK_STR(progress_line(perm, &t), "step 120  loss 0.4312  skipped 1  1,234,567 tokens/s  "
                                               "500 steps/s  p50/95/99 2/2/2 ms  wait 3 %  MFU 41 %");
 }
 
@@ -77,7 +83,7 @@ static struct str steps_shown(struct arena *perm, bool live, bool json)
 {
     struct shown          s;
     struct str            out, err;
-    struct train_progress t = a_step;
+    struct event_step t = a_step;
     shown_open(&s, perm);
     s.say.live = live;
     s.say.json = json;
@@ -104,7 +110,7 @@ TEST(steps_are_shown_now_and_then)
 
 TEST(a_live_line_fits_the_terminal_and_is_cleared)
 {
-    i64 line = progress_line(perm, &a_step, NAN).len; /* a bar takes 13 columns more */
+    i64 line = progress_line(perm, &a_step).len; /* a bar takes 13 columns more */
     for (i32 columns = 1; columns < 140; columns++) {
         struct shown s;
         struct str   out, err;
@@ -121,30 +127,30 @@ TEST(a_live_line_fits_the_terminal_and_is_cleared)
     }
 }
 
-static struct train_result a_result(f64 dollars)
+static struct event_done a_result(f64 dollars)
 {
-    return (struct train_result){ .steps               = 1875,
+    return (struct event_done){ .steps               = 1875,
                                   .epochs              = 5,
                                   .seconds             = 12.34,
                                   .first_step_ms       = 85,
                                   .samples_per_s       = 31200,
                                   .tokens_per_s        = NAN,
                                   .flops_per_s         = 19.04e9,
-                                  .model_flops_per_s   = 19.04e9,
-                                  .peak_flops_s        = 38.08e9,
+                                  .mfu                 = 0.5,
+                                  .mfu_measured        = true,
                                   .steps_per_s         = 975,
                                   .step_p50_s          = 0.00102,
                                   .step_p95_s          = 0.0012,
                                   .step_p99_s          = 0.004,
                                   .input_share         = 0.031,
-                                  .split = { .ns = { [PART_input] = 31, [PART_compute] = 949, [PART_update] = 20 } },
-                                  .power               = { NAN, NAN, NAN },
+                                  .split_ns = { .ns = { [PART_input] = 31, [PART_compute] = 949, [PART_update] = 20 } },
+                                  .energy_wh           = NAN,
+                                  .watts               = NAN,
+                                  .sm_activity         = NAN,
                                   .loss                = 0.0812,
-                                  .metrics             = { { STR("accuracy"), 0.976 } },
-                                  .metric_count        = 1,
-                                  .target_set          = true,
+                                  .metrics             = { { { STR("accuracy"), 0.976 } }, 1 },
                                   .target_reached      = true,
-                                  .scaling             = { NAN, 0 },
+                                  .loss_scale          = NAN,
                                   .weights_step        = 1875,
                                   .noise_scale         = NAN,
                                   .stopped             = STOP_END,
@@ -162,13 +168,14 @@ TEST(the_summary)
 {
     struct shown        s;
     struct str          out, err;
-    struct train_result r = a_result(0.00033), unpriced = a_result(NAN);
+    struct event_done r = a_result(0.00033), unpriced = a_result(NAN);
     shown_open(&s, perm);
     s.progress.usd_hour = 0.096;
     s.listener.on_done(s.listener.context, &r);
     say_text(&s.say, STR("--\n"));
     unpriced.target_reached = false;
-    unpriced.scaling        = (struct train_scaling){ 32768, 3 };
+    unpriced.loss_scale     = 32768;
+    unpriced.skipped        = 3;
     s.listener.on_done(s.listener.context, &unpriced);
     shown_close(&s, perm, &out, &err);
     CHECK_EQ(err.len, 0);
@@ -202,10 +209,12 @@ TEST(the_summary_of_a_gpu)
 {
     struct shown        s;
     struct str          out, err;
-    struct train_result r = a_result(NAN);
-    struct train_start  t = { .device = STR("NVIDIA H200"), .precision = STR("bf16"), .usd_hour = NAN };
-    r.model_flops_per_s   = 494.5e12; /* half of what the data sheet has */
-    r.power               = (struct train_power){ 1.5, 540, 0.875 };
+    struct event_done r = a_result(NAN);
+    struct event_start  t = { .device = STR("NVIDIA H200"), .precision = STR("bf16"), .usd_hour = NAN };
+    r.mfu_measured      = false;
+    r.energy_wh         = 1.5;
+    r.watts             = 540;
+    r.sm_activity       = 0.875;
     shown_open(&s, perm);
     s.listener.on_start(s.listener.context, &t);
     s.listener.on_done(s.listener.context, &r);
@@ -219,7 +228,7 @@ static struct str start_shown(struct arena *perm, i64 accumulate, bool batch_nor
 {
     struct shown       s;
     struct str         out, err;
-    struct train_start t = { .device              = STR("cpu"),
+    struct event_start t = { .device              = STR("cpu"),
                              .parameters          = 1500,
                              .train_samples       = 70,
                              .batch               = 16,
@@ -239,7 +248,7 @@ TEST(the_noise_of_gradients_becomes_advice)
 {
     struct shown        s;
     struct str          out, err;
-    struct train_result r = a_result(NAN);
+    struct event_done r = a_result(NAN);
     r.noise_scale         = 400;
     r.step_samples        = 100;
     r.tokens_per_s        = r.samples_per_s * 128;
@@ -269,17 +278,17 @@ TEST(the_summary_of_a_run_that_stopped_early)
 {
     struct shown          s;
     struct str            out, err;
-    struct train_result   r = a_result(0.00033);
-    struct train_rollback b = { .step      = 120,
+    struct event_done   r = a_result(0.00033);
+    struct event_rollback b = { .step      = 120,
                                 .to_step   = 100,
-                                .count     = 1,
-                                .count_max = 2,
+                                .rollbacks     = 1,
+                                .rollbacks_max = 2,
                                 .lr_factor = 0.5,
-                                .why       = "the loss is not a number after step 120" };
+                                .why       = STR("the loss is not a number after step 120") };
     r.stopped               = STOP_PATIENCE;
     r.saved_s               = 75;
     r.weights_step          = 1500;
-    strcpy(r.why, "3 evaluations in a row were no better");
+    r.why                   = STR("3 evaluations in a row were no better");
     shown_open(&s, perm);
     s.listener.on_rollback(s.listener.context, &b);
     s.listener.on_done(s.listener.context, &r);
@@ -307,12 +316,11 @@ TEST(events_are_json_a_line_each)
 {
     struct shown        s;
     struct str          out, err, line;
-    struct train_result r     = a_result(NAN);
-    struct train_start  start = { .device = STR("a \"cpu\""), .parameters = 7, .usd_hour = NAN };
-    struct train_eval   eval  = { .step         = 3,
+    struct event_done r     = a_result(NAN);
+    struct event_start  start = { .device = STR("a \"cpu\""), .parameters = 7, .usd_hour = NAN };
+    struct event_eval   eval  = { .step         = 3,
                                   .loss         = 1.5,
-                                  .metric_count = 2,
-                                  .metrics = { { STR("accuracy"), 0.5 }, { STR("auc"), 0.25 } } };
+                                  .metrics = { { { STR("accuracy"), 0.5 }, { STR("auc"), 0.25 } }, 2 } };
     shown_open(&s, perm);
     s.say.json = true;
     s.listener.on_start(s.listener.context, &start);

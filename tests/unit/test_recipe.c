@@ -46,7 +46,7 @@ TEST(a_recipe_is_silent_beside_what_was_said)
     struct err     err = { 0 };
     struct config *c   = read(
           perm, "model: {kind: gpt}\ntrain: {recipe: plain, warmup: 50, optimiser: sgd}\n", &err);
-    CHECK_STR(c->settings.train.warmup_unit, "steps");
+    CHECK_STR(c->settings.train.warmup, "50");
     CHECK_STR(origin(perm, c, "train.lr"), "default");
     CHECK_STR(origin(perm, c, "train.clip"), "recipe plain");
     c = read(perm, "data: {path: x-ubyte}\ntrain: {recipe: modern, lr: 0.2}\n", &err);

@@ -26,24 +26,30 @@ static struct recorder *start(struct recorder_config *c, struct arena *perm)
     struct recorder *r   = NULL;
     struct err       err = { 0 };
     struct os       *os  = os_real();
-    c->account           = account_new(perm, os->now_ns(os) - os_process_age_ns());
+    c->bill              = bill_new(perm, clock_of_process(perm, os));
     CHECK_EQ(recorder_open(os, perm, c, &r, &err), STATUS_OK);
     return r;
 }
 
-static void run_some(struct recorder *r, struct account *a, i64 from, i64 to)
+static i64 steps_before(struct recorder *r)
 {
-    struct os *os = os_real();
-    account_steps_done(a, recorder_steps_before(r));
+    struct recorder_before before;
+    return recorder_before(r, (i64)10000000000, &before) ? before.steps : 0;
+}
+
+static void run_some(struct recorder *r, struct bill *b, i64 from, i64 to)
+{
+    struct clock *c = bill_clock(b);
+    clock_steps_done(c, steps_before(r));
     for (i64 i = from + 1; i <= to; i++) {
-        account_enter(a, TERM_loading, os->now_ns(os));
+        clock_enter(c, PART_input);
         usleep(1000);
-        account_step(a, i - 1, os->now_ns(os));
+        clock_step_begin(c, i - 1);
         usleep(2000);
         recorder_step(r, i, (i - from) * 32, 0, 1.0 / (f64)i);
     }
-    account_enter(a, TERM_evaluation, os->now_ns(os));
-    recorder_eval(r, 0.5, 0.9, true);
+    clock_enter(c, PART_evaluation);
+    recorder_eval(r, NULL, 0.5, 0.9, true);
 }
 
 static struct segment_row *segments_at(struct str path, struct arena *perm, i64 *count)
@@ -73,14 +79,14 @@ TEST(a_run_and_its_restart_arrive_whole)
     struct recorder_config c    = config_at(path);
     struct recorder       *r    = start(&c, perm);
     i64                    count;
-    CHECK_EQ(recorder_steps_before(r), 0);
-    run_some(r, c.account, 0, 8);
+    CHECK_EQ(steps_before(r), 0);
+    run_some(r, c.bill, 0, 8);
     CHECK_EQ(recorder_close(r, STR("signal"), 0, NULL), STATUS_OK);
     c.run.id            = recorder_run_id(r);
     c.segment.step_from = 5;
     r                   = start(&c, perm);
-    CHECK_EQ(recorder_steps_before(r), 8);
-    run_some(r, c.account, 5, 10); /* 6, 7 and 8 are redone */
+    CHECK_EQ(steps_before(r), 8);
+    run_some(r, c.bill, 5, 10); /* 6, 7 and 8 are redone */
     struct checkpoint_row saved = {
         .step = 10, .place = STR("here"), .bytes = 7, .usd_gib_month = NAN
     };
@@ -108,27 +114,48 @@ TEST(a_run_and_its_restart_arrive_whole)
     CHECK_EQ(sum, s[1].metered_ns);
 }
 
+static i64 now_ns;
+
+static i64 fake_now(struct os *os)
+{
+    (void)os;
+    return now_ns;
+}
+
+static void step_at(struct clock *c, i64 step, i64 at_ns)
+{
+    now_ns = at_ns;
+    clock_step_begin(c, step);
+}
+
 TEST(a_step_that_was_done_before_is_redone)
 {
-    struct account *a = account_new(perm, 0);
-    i64             ns[TERM_COUNT];
-    account_step(a, 0, 10);
-    account_step(a, 0, 11); /* a second micro-batch of the same */
-    account_step(a, 1, 12);
-    account_step(a, 2, 14);
-    account_enter(a, TERM_evaluation, 17);
-    account_step(a, 1, 20); /* rolled back: 1 and 2 were done */
-    account_step(a, 2, 21);
-    account_step(a, 3, 23);
-    account_read(a, 30, ns);
+    struct os     os = *os_real();
+    struct clock *c;
+    i64           ns[TERM_COUNT];
+    os.now_ns = fake_now;
+    now_ns    = 0;
+    c         = clock_new(perm, &os);
+    step_at(c, 0, 10);
+    step_at(c, 0, 11); /* a second micro-batch of the same */
+    step_at(c, 1, 12);
+    step_at(c, 2, 14);
+    now_ns = 17;
+    clock_enter(c, PART_evaluation);
+    step_at(c, 1, 20); /* rolled back: 1 and 2 were done */
+    step_at(c, 2, 21);
+    step_at(c, 3, 23);
+    now_ns = 30;
+    clock_terms(c, ns);
     CHECK_EQ(ns[TERM_starting], 10);
     CHECK_EQ(ns[TERM_compute], 2 + 2 + 3 + 7);
     CHECK_EQ(ns[TERM_evaluation], 3);
     CHECK_EQ(ns[TERM_redone], 1 + 2);
-    account_steps_done(a, 5);
-    account_step(a, 4, 31);
-    account_step(a, 5, 33);
-    CHECK_EQ(account_read(a, 40, ns), 40);
+    clock_steps_done(c, 5);
+    step_at(c, 4, 31);
+    step_at(c, 5, 33);
+    now_ns = 40;
+    CHECK_EQ(clock_terms(c, ns), 40);
     CHECK_EQ(ns[TERM_redone], 3 + 2);
 }
 
@@ -141,7 +168,7 @@ TEST(a_killed_segment_ends_at_its_last_heartbeat)
     if (!pid) {
         struct arena     mine = arena_open((i64)1 << 30);
         struct recorder *r    = start(&c, &mine);
-        run_some(r, c.account, 0, 100); /* 0.3 s, and 15 heartbeats */
+        run_some(r, c.bill, 0, 100); /* 0.3 s, and 15 heartbeats */
         for (;;) pause();
     }
     struct segment_row *s = NULL;
@@ -161,6 +188,116 @@ TEST(a_killed_segment_ends_at_its_last_heartbeat)
           5000000000); /* it went on beating, 20 ms apart or as it could */
 }
 
+/* The clock of the wall, as somebody sets it. */
+static atomic_llong set_ns;
+
+static i64 set_wall_ns(struct os *os) { return (void)os, os_real()->wall_ns(os_real()) + set_ns; }
+
+static struct segment_row *one_start(struct os *os, struct recorder_config *c, struct arena *perm, i64 set_meanwhile_ns)
+{
+    struct recorder *r = NULL;
+    i64              count;
+    c->bill = bill_new(perm, clock_new(perm, os));
+    CHECK_EQ(recorder_open(os, perm, c, &r, NULL), STATUS_OK);
+    run_some(r, c->bill, 0, 20);
+    set_ns += set_meanwhile_ns;
+    run_some(r, c->bill, 20, 22);
+    CHECK_EQ(recorder_close(r, STR("end"), 0, NULL), STATUS_OK);
+    c->run.id = recorder_run_id(r);
+    return segments_at(c->path, perm, &count);
+}
+
+TEST(a_clock_that_is_set_back_does_not_hide_an_end)
+{
+    struct os              os   = *os_real();
+    struct recorder_config c    = config_at(str_cat(perm, folder_new(perm), STR("/ledger.db")));
+    i64                    hour = (i64)3600 * 1000000000;
+    os.wall_ns                  = set_wall_ns;
+    set_ns                      = 0;
+    struct segment_row *s       = one_start(&os, &c, perm, -hour); /* while it runs */
+    CHECK_STR(s[0].ended, "end");
+    CHECK(!segment_runs(&s[0], os.wall_ns(&os)));
+    s = one_start(&os, &c, perm, -hour); /* and between two starts */
+    CHECK(s[1].begin_wall_ns >= s[0].begin_wall_ns + s[0].metered_ns);
+    struct segment_row open = s[0];
+    open.ended              = STR("");
+    CHECK(segment_runs(&open, open.beat_wall_ns + 1000000000));
+    CHECK(!segment_runs(&open, open.beat_wall_ns - hour)); /* a heartbeat from the future */
+    CHECK(!segment_runs(&open, open.beat_wall_ns + hour));
+}
+
+/* A checkpoint may be younger than the last heartbeat: what it knows is on the printed bill, and so in the ledger. */
+TEST(what_the_checkpoint_knows_of_a_killed_start_is_in_the_ledger)
+{
+    struct str             path = str_cat(perm, folder_new(perm), STR("/ledger.db"));
+    struct recorder_config c    = config_at(path);
+    struct recorder       *r    = NULL;
+    struct recorder_before before;
+    i64                    count;
+    c.run.id     = STR("aa");
+    c.segment.id = STR("01");
+    pid_t pid    = fork();
+    if (!pid) {
+        struct arena mine = arena_open((i64)1 << 30);
+        run_some(start(&c, &mine), c.bill, 0, 30);
+        kill(getpid(), SIGKILL);
+    }
+    waitpid(pid, NULL, 0);
+    i64 beat_ns  = segments_at(path, perm, &count)[0].metered_ns;
+    c.segment.id = STR("02");
+    c.bill       = bill_new(perm, clock_of_process(perm, os_real()));
+    bill_price(c.bill, &c.price);
+    bill_earlier(c.bill, (struct spent){ beat_ns + 400000000, NAN });
+    CHECK_EQ(recorder_open(os_real(), perm, &c, &r, NULL), STATUS_OK);
+    CHECK(recorder_before(r, (i64)10000000000, &before));
+    CHECK_EQ(before.spent.ns, beat_ns + 400000000);
+    CHECK_NEAR(before.spent.usd, bill_before(c.bill).usd, 1e-9);
+    CHECK_EQ(recorder_close(r, STR("end"), 0, NULL), STATUS_OK);
+    struct segment_row *s = segments_at(path, perm, &count);
+    CHECK_EQ(s[0].metered_ns, beat_ns + 400000000);
+    CHECK_STR(s[0].ended, "killed");
+}
+
+TEST(the_next_start_closes_what_was_killed)
+{
+    struct str             path = str_cat(perm, folder_new(perm), STR("/ledger.db"));
+    struct recorder_config c    = config_at(path);
+    struct recorder_before before;
+    i64                    count;
+    c.run.id     = STR("aa");
+    c.segment.id = STR("01");
+    pid_t pid    = fork();
+    if (!pid) {
+        struct arena mine = arena_open((i64)1 << 30);
+        run_some(start(&c, &mine), c.bill, 0, 30);
+        kill(getpid(), SIGKILL);
+    }
+    waitpid(pid, NULL, 0);
+    struct segment_row *s       = segments_at(path, perm, &count);
+    i64                 beat_ns = s[0].metered_ns, step = s[0].step;
+    /* The tally saw it alive later, and two starts that were never recorded. */
+    c.before     = (struct tally_file){ .run        = STR("aa"),
+                                        .segment    = STR("01"),
+                                        .segment_ns = beat_ns + 700000000,
+                                        .recorded   = true,
+                                        .missed     = STR("02"),
+                                        .missed_ns  = 2000000000 };
+    c.segment.id = STR("03");
+    for (i64 i = 0; i < 2; i++) { /* the second time nothing changes */
+        struct recorder *r = start(&c, perm);
+        CHECK(recorder_before(r, (i64)10000000000, &before));
+        CHECK_EQ(before.steps, step);
+        CHECK_EQ(before.spent.ns, beat_ns + 2700000000);
+        CHECK_NEAR(before.spent.usd, (f64)before.spent.ns * 1e-12, 1e-8);
+        CHECK_EQ(recorder_close(r, STR("end"), 0, NULL), STATUS_OK);
+    }
+    s = segments_at(path, perm, &count);
+    CHECK_EQ(count, 3);
+    CHECK_STR(s[0].ended, "killed");
+    CHECK_STR(s[1].ended, "killed");
+    CHECK_EQ(s[1].starting_ns, 2000000000);
+}
+
 TEST(a_run_that_evaluates_all_the_time_loses_no_other_row)
 {
     struct str             path = str_cat(perm, folder_new(perm), STR("/ledger.db"));
@@ -171,7 +308,7 @@ TEST(a_run_that_evaluates_all_the_time_loses_no_other_row)
     struct interruption_row row = { .kind = STR("signal"), .notice_s = NAN };
     for (i64 i = 1; i <= 10000; i++) {
         recorder_step(r, i, i, 0, 1);
-        recorder_eval(r, 1, 0.5, i == 10000);
+        recorder_eval(r, NULL, 1, 0.5, i == 10000);
     }
     recorder_put(r, LEDGER_TABLE_interruption, &row);
     CHECK_EQ(recorder_close(r, STR("signal"), 0, &err), STATUS_OK);
@@ -188,6 +325,8 @@ struct shelf {
         i64        count;
     } has;
     struct arena room;
+    struct str   logs[64]; /* event logs, as they came */
+    atomic_llong log_count;
     atomic_llong puts;
     atomic_bool  away, stuck, asked, cancelled; /* stuck: nothing is answered before it is cancelled */
 };
@@ -221,19 +360,56 @@ static enum status shelf_put(void *context, struct str segment, struct str lines
     return STATUS_OK;
 }
 
+static enum status shelf_put_events(void *context, struct str segment, struct str lines, struct arena scratch,
+                                    struct err *err)
+{
+    struct shelf *shelf = context;
+    (void)segment;
+    (void)scratch;
+    (void)err;
+    ASSERT(shelf->log_count < COUNT_OF(shelf->logs));
+    shelf->logs[shelf->log_count] = str_copy(&shelf->room, lines);
+    shelf->log_count++; /* from here on it may be read */
+    return STATUS_OK;
+}
+
 static void shelf_cancel(void *context) { ((struct shelf *)context)->cancelled = true; }
+
+/* What the run said until its last checkpoint is in the file and in the store, and at the end all of it. */
+TEST(the_event_log_is_carried_with_the_rows)
+{
+    struct str             folder = folder_new(perm), text;
+    struct shelf           shelf  = { .room = arena_part(perm, 1 << 20) };
+    struct recorder_store  store  = { &shelf, shelf_fetch, shelf_put, shelf_put_events, shelf_cancel };
+    struct recorder_config c      = config_at(str_cat(perm, folder, STR("/ledger.db")));
+    struct checkpoint_row  saved  = { .step = 1, .place = STR("here"), .usd_gib_month = NAN };
+    c.store                       = &store;
+    c.log                         = event_log_new(perm, os_real());
+    struct subscriber s           = event_log_subscriber(c.log, NULL);
+    event_log_to(c.log, str_cat(perm, folder, STR("/events/01.jsonl")));
+    struct recorder *r = start(&c, perm);
+    emit_note(&s, &(struct event_note){ STR("before") });
+    recorder_put(r, LEDGER_TABLE_checkpoint, &saved);
+    for (i64 i = 0; i < 5000 && !shelf.log_count; i++) usleep(1000);
+    CHECK(shelf.log_count && strstr(str_z(perm, shelf.logs[0]), "before"));
+    emit_note(&s, &(struct event_note){ STR("at the end") });
+    CHECK_EQ(recorder_close(r, STR("end"), 0, NULL), STATUS_OK);
+    CHECK_EQ(os_read_all(os_real(), event_log_path(c.log), perm, &text, NULL), STATUS_OK);
+    CHECK_STR(text, str_z(perm, shelf.logs[shelf.log_count - 1]));
+    CHECK(strstr(str_z(perm, text), "at the end"));
+}
 
 /* A machine that goes at a stated time does not wait for a store that hangs; its own ledger has all. */
 TEST(rows_that_would_come_too_late_are_given_up)
 {
     struct shelf           shelf = { .room = arena_part(perm, 1 << 20), .stuck = true };
-    struct recorder_store  store = { &shelf, shelf_fetch, shelf_put, shelf_cancel };
+    struct recorder_store  store = { &shelf, shelf_fetch, shelf_put, NULL, shelf_cancel };
     struct recorder_config c     = config_at(str_cat(perm, folder_new(perm), STR("/ledger.db")));
     struct err             err   = { 0 };
     i64                    count;
     c.store            = &store;
     struct recorder *r = start(&c, perm);
-    run_some(r, c.account, 0, 20);
+    run_some(r, c.bill, 0, 20);
     for (i64 i = 0; i < 100; i++) { /* more than are held while the store is waited for */
         struct checkpoint_row saved = { .step = i, .place = STR("here"), .usd_gib_month = NAN };
         recorder_put(r, LEDGER_TABLE_checkpoint, &saved);
@@ -254,13 +430,13 @@ TEST(rows_that_would_come_too_late_are_given_up)
 TEST(with_the_disk_gone_the_store_still_knows_both_segments)
 {
     struct shelf           shelf = { .room = arena_part(perm, 1 << 20) };
-    struct recorder_store  store = { &shelf, shelf_fetch, shelf_put, shelf_cancel };
+    struct recorder_store  store = { &shelf, shelf_fetch, shelf_put, NULL, shelf_cancel };
     struct recorder_config c     = config_at(str_cat(perm, folder_new(perm), STR("/ledger.db")));
     i64                    count;
     c.store                     = &store;
     struct recorder      *r     = start(&c, perm);
     struct checkpoint_row saved = { .step = 6, .place = STR("s3://b/6"), .usd_gib_month = NAN };
-    run_some(r, c.account, 0, 8);
+    run_some(r, c.bill, 0, 8);
     recorder_put(r, LEDGER_TABLE_checkpoint, &saved);
     for (i64 i = 0; i < 1000 && !shelf.puts; i++) usleep(10000);
     usleep(100000); /* five heartbeats, and no later one puts again */
@@ -273,13 +449,13 @@ TEST(with_the_disk_gone_the_store_still_knows_both_segments)
     c.path              = str_cat(perm, folder_new(perm), STR("/ledger.db"));
     c.segment.step_from = 6;
     r                   = start(&c, perm);
-    CHECK_EQ(recorder_steps_before(r), 8);
-    run_some(r, c.account, 6, 10);
+    CHECK_EQ(steps_before(r), 8);
+    run_some(r, c.bill, 6, 10);
     CHECK_EQ(recorder_close(r, STR("target"), 0, NULL), STATUS_OK);
     struct segment_row *s = segments_at(c.path, perm, &count);
     CHECK_EQ(count, 2);
     CHECK_EQ(s[0].step, 8);
-    CHECK_EQ(s[0].ended.len, 0); /* as the store saw it last */
+    CHECK_STR(s[0].ended, "killed"); /* found dead by the one that took over */
     CHECK_EQ(s[1].step, 10);
     CHECK(s[1].redone_ns >= 2 * 2000000);
     CHECK_EQ(shelf.has.count, 2);
@@ -288,13 +464,13 @@ TEST(with_the_disk_gone_the_store_still_knows_both_segments)
 TEST(a_store_that_is_away_is_a_warning_and_gets_its_rows_later)
 {
     struct shelf           shelf = { .room = arena_part(perm, 1 << 20), .away = true };
-    struct recorder_store  store = { &shelf, shelf_fetch, shelf_put, shelf_cancel };
+    struct recorder_store  store = { &shelf, shelf_fetch, shelf_put, NULL, shelf_cancel };
     struct recorder_config c     = config_at(str_cat(perm, folder_new(perm), STR("/ledger.db")));
     struct err             err   = { 0 };
     i64                    count;
     c.store            = &store;
     struct recorder *r = start(&c, perm);
-    run_some(r, c.account, 0, 20);
+    run_some(r, c.bill, 0, 20);
     bool warned = false;
     for (i64 i = 0; i < 1000 && !warned; i++) usleep(10000), warned = recorder_warning(r, &err);
     CHECK(warned);
@@ -328,12 +504,12 @@ TEST(a_ledger_that_cannot_be_written_is_one_warning)
     struct recorder_config c      = config_at(str_cat(perm, file, STR("/ledger.db")));
     struct recorder       *r      = start(&c, perm);
     struct err             err    = { 0 };
-    CHECK_EQ(recorder_steps_before(r), 0);
-    run_some(r, c.account, 0, 3);
+    CHECK_EQ(steps_before(r), 0);
+    run_some(r, c.bill, 0, 3);
     for (i64 i = 0; i < 1000 && !recorder_warning(r, &err); i++) usleep(10000);
     CHECK(strstr(err.text, "file"));
     CHECK(!recorder_warning(r, &err));
-    for (i64 i = 0; i < 100; i++) recorder_eval(r, 0, 0, false); /* more than the queue holds */
+    for (i64 i = 0; i < 100; i++) recorder_eval(r, NULL, 0, 0, false); /* more than the queue holds */
     CHECK_EQ(recorder_close(r, STR("end"), 0, &err), STATUS_WORLD);
 }
 
@@ -347,8 +523,8 @@ TEST(what_could_not_be_written_comes_with_a_later_heartbeat)
     struct step_row       *steps;
     struct err             err;
     i64                    count;
-    recorder_steps_before(r);
-    recorder_eval(r, 0.25, 0.75, false);
+    steps_before(r);
+    recorder_eval(r, NULL, 0.25, 0.75, false);
     unlink(str_z(perm, wall));
     CHECK_EQ(recorder_close(r, STR("end"), 0, &err), STATUS_OK);
     CHECK_EQ(ledger_open(os_real(), path, perm, &l, NULL), STATUS_OK);
@@ -372,8 +548,8 @@ TEST(a_step_costs_next_to_nothing)
     for (i64 round = 0; round < ROUNDS; round++) {
         i64 begin = os->now_ns(os);
         for (i64 i = 1; i <= STEPS; i++) {
-            account_enter(c.account, TERM_loading, os->now_ns(os));
-            account_enter(c.account, TERM_compute, os->now_ns(os));
+            clock_enter(bill_clock(c.bill), PART_input);
+            clock_enter(bill_clock(c.bill), PART_compute);
             recorder_step(r, round * STEPS + i, i * 32, 0, 1.0);
         }
         best = MIN(best, os->now_ns(os) - begin);

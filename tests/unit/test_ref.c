@@ -1,78 +1,8 @@
 /* test_ref.c - the reference kernels against numbers worked out by hand, and each gradient
  * against differences of its forward op. */
-#include "backend/cpu/kernel.h"
 #include "base/half.h"
 #include "base/rng.h"
-#include "harness.h"
-#include "support/op_case.h"
-
-/* --- tensors from lists of numbers --- */
-
-enum { NUMBERS_MAX = 64 };
-
-/* Relative, for numbers that a dtype rounds once or twice. */
-static f64 tolerance(enum dtype t)
-{
-    return t == DT_F64 ? 1e-14 : t == DT_F32 ? 1e-6 : t == DT_F16 ? 2e-3 : 2e-2;
-}
-
-static struct tensor tensor_new(struct arena *perm, enum dtype t, struct shape s, const f64 *v)
-{
-    struct tensor x = { arena_take(perm, MAX(1, type_bytes(type_of(t, s))), 1, 64), type_of(t, s),
-                        shape_count(s) };
-    for (i64 i = 0; i < x.count && v; i++) element_set(x.data, t, i, v[i]);
-    return x;
-}
-
-#define N(...) ((const f64[NUMBERS_MAX]){ __VA_ARGS__ })
-
-struct use { /* of an op, and what came out */
-    i32           op;
-    struct attrs  at;
-    struct tensor in[6];
-    i32           in_count;
-    struct tensor out[OP_OUT_MAX];
-};
-
-/* Runs it; operands may be changed and the op run again. */
-static void use_run(struct use *u, struct arena *perm)
-{
-    struct type in[6], out[OP_OUT_MAX];
-    struct err  err;
-    struct sig  s = { in, u->in_count, out, &u->at, u->op };
-    for (i32 i = 0; i < u->in_count; i++) in[i] = u->in[i].type;
-    CHECK_EQ(op_info(u->op)->shape(&s, &err), STATUS_OK);
-    for (i32 i = 0; i < op_info(u->op)->out_count; i++)
-        u->out[i] = tensor_new(perm, out[i].dtype, out[i].shape, NULL);
-    struct call call = { u->op, &u->at, u->in, u->in_count, u->out, NULL, 0, NULL };
-    call.work_bytes  = ref_work(&call);
-    call.work        = arena_take(perm, MAX(1, call.work_bytes), 1, 64);
-    ref_run(&call);
-}
-
-static struct use use_of(struct arena *perm, i32 op, struct attrs at, const struct tensor *in,
-                         i64 in_count)
-{
-    struct use u = { .op = op, .at = at, .in_count = (i32)in_count };
-    for (i32 i = 0; i < u.in_count; i++) u.in[i] = in[i];
-    use_run(&u, perm);
-    return u;
-}
-
-#define NONE ((struct attrs){ 0 })
-#define AT(...) ((struct attrs){ __VA_ARGS__ })
-#define TENSORS(...) ((const struct tensor[]){ __VA_ARGS__ })
-#define RUN(op, at, ...) use_of(perm, op, at, TENSORS(__VA_ARGS__), COUNT_OF(TENSORS(__VA_ARGS__)))
-
-static void expect(const struct tensor *t, const f64 *want)
-{
-    for (i64 i = 0; i < t->count; i++) {
-        f64 got = element_get(t->data, t->type.dtype, i);
-        CHECK_NEAR(got, want[i], tolerance(t->type.dtype) * (fabs(want[i]) + 0.01));
-    }
-}
-
-#define FOR_EACH_FLOAT(d) for (enum dtype d = DT_F32; d <= DT_F64; d++) /* they stand first */
+#include "support/use.h"
 
 static f64 sigmoid(f64 x) { return 1 / (1 + exp(-x)); }
 
@@ -674,13 +604,18 @@ static f64 smallest(enum dtype t) /* half of the least distance of two numbers *
     return t == DT_F16 ? 0x1p-25 : t == DT_F64 ? 0 : t == DT_F32 ? 0x1p-150 : 0x1p-134;
 }
 
-/* The same case over f64: every float operand copied, every float result wide. */
+/* The same case over f64: every operand copied, every float wide. */
 static void case_exact(struct op_case *e, const struct op_case *c, struct arena *perm)
 {
     *e = *c;
     for (i32 i = 0; i < c->in_count; i++) {
-        if (!dtype_is_float(c->in[i].dtype)) continue;
-        i64 count      = shape_count(c->in[i].shape);
+        i64 count = shape_count(c->in[i].shape);
+        if (!dtype_is_float(c->in[i].dtype)) {
+            e->data[i] =
+                arena_take(perm, MAX(1, type_bytes(c->in[i])), 1, 64); /* it may be written */
+            memcpy(e->data[i], c->data[i], (size_t)type_bytes(c->in[i]));
+            continue;
+        }
         e->in[i].dtype = DT_F64;
         e->data[i]     = NEW(perm, f64, MAX(1, count));
         for (i64 k = 0; k < count; k++)
@@ -715,7 +650,8 @@ TEST(every_op_over_low_types_rounds_its_exact_results_once)
             void           *got[OP_OUT_MAX], *exact[OP_OUT_MAX];
             op_case_draw(c, op, round % 2 ? DT_F16 : DT_BF16, &draw, &room);
             if (c->at.stochastic) continue; /* rounds otherwise: below */
-            if (op == OP_QUANTISE || op == OP_MATMUL_FP8 || op == OP_FP8_ADVANCE) continue; /* no f64 */
+            if (op == OP_QUANTISE || op == OP_MATMUL_FP8 || op == OP_FP8_ADVANCE)
+                continue;                                                 /* no f64 */
             if (op == OP_ADD_LAYERNORM || op == OP_ADD_RMSNORM) continue; /* of the sum as stored */
             case_exact(e, c, &room);
             op_case_run(c, got, &room);
@@ -723,9 +659,12 @@ TEST(every_op_over_low_types_rounds_its_exact_results_once)
             for (i32 i = 0; i < op_info(op)->out_count; i++)
                 if (dtype_is_float(c->out[i].dtype))
                     check_rounded_once(c, "result", i, c->out[i], got[i], exact[i], &room);
-            for (i32 i = 0; i < c->in_count && i < 5; i++)
-                if (op_info(op)->writes >> i & 1)
+            for (i32 i = 0; i < c->in_count && i < 5; i++) {
+                if (!(op_info(op)->writes >> i & 1)) continue;
+                if (dtype_is_float(c->in[i].dtype))
                     check_rounded_once(c, "state", i, c->in[i], c->data[i], e->data[i], &room);
+                else CHECK_EQ(memcmp(c->data[i], e->data[i], (size_t)type_bytes(c->in[i])), 0);
+            }
         }
     }
 }
@@ -838,11 +777,11 @@ static void check_gradient(i32 op, struct draw *draw, struct arena *perm)
         i32 input = op_case_input(op) + r;
         if (input >= f->in_count) continue; /* RMS norm without weight */
         for (i32 t = 0; t < 8; t++) {
-            f64        h    = 1e-5;
-            i64        k    = draw_to(draw, shape_count(f->in[input].shape));
-            f64        a    = loss_moved(f, g->data[0], input, k, h, *perm);
-            f64        b    = loss_moved(f, g->data[0], input, k, -h, *perm);
-            f64        far  = loss_moved(f, g->data[0], input, k, 2 * h, *perm) -
+            f64 h   = 1e-5;
+            i64 k   = draw_to(draw, shape_count(f->in[input].shape));
+            f64 a   = loss_moved(f, g->data[0], input, k, h, *perm);
+            f64 b   = loss_moved(f, g->data[0], input, k, -h, *perm);
+            f64 far = loss_moved(f, g->data[0], input, k, 2 * h, *perm) -
                       loss_moved(f, g->data[0], input, k, -2 * h, *perm);
             f64        want = (8 * (a - b) - far) / (12 * h), got = ((f64 *)grad[r])[k];
             struct str text = op_case_text(g, perm);

@@ -26,7 +26,7 @@ struct watch {
     i64                 late_at; /* step after which there is next to no time left; 0: none */
 };
 
-static void on_step(void *context, const struct train_progress *p)
+static void on_step(void *context, const struct event_step *p)
 {
     struct watch *w = context;
     CHECK(p->step < STEPS_MAX);
@@ -39,13 +39,13 @@ static void on_step(void *context, const struct train_progress *p)
     train_order(&w->orders, ORDER_EXIT, 0, "the test says so");
 }
 
-static void on_checkpoint(void *context, const struct train_checkpoint *t)
+static void on_checkpoint(void *context, const struct event_checkpoint *t)
 {
     struct watch *w    = context;
-    struct str    name = train_checkpoint_name(t->kind);
-    w->resumed += t->kind == CHECKPOINT_RESUMED;
-    w->saved += t->kind == CHECKPOINT_SAVED;
-    if (t->kind == CHECKPOINT_SAVED || w->texts == TEXTS_MAX) return;
+    struct str    name = checkpoint_kind_name(t->what);
+    w->resumed += t->what == CHECKPOINT_RESUMED;
+    w->saved += t->what == CHECKPOINT_SAVED;
+    if (t->what == CHECKPOINT_SAVED || w->texts == TEXTS_MAX) return;
     snprintf(w->text[w->texts++], sizeof w->text[0], "%.*s: %.*s", STR_ARG(name), STR_ARG(t->text));
 }
 
@@ -80,8 +80,8 @@ static enum status write_or_full(struct os *os, struct file f, struct str bytes,
 static enum status run(const struct settings *s, struct watch *w, struct train_result *r,
                        struct err *err)
 {
-    struct train_listener l = {
-        .context = w, .on_step = on_step, .on_checkpoint = on_checkpoint, .orders = &w->orders
+    struct subscriber l = {
+        .context = w, .on_step = on_step, .on_checkpoint = on_checkpoint
     };
     struct os os = *os_real();
     if (!w->syncs) { /* the order of writes has a test of its own, and syncing takes its time */
@@ -89,7 +89,7 @@ static enum status run(const struct settings *s, struct watch *w, struct train_r
         os.sync_dir_of = no_sync_dir;
         os.write       = write_or_full;
     }
-    return train_run(&os, s, &l, r, err);
+    return train_run(&os, s, &(struct train_with){ .to = &l, .orders = &w->orders }, r, err);
 }
 
 static struct watch watch_new(void)
@@ -131,8 +131,8 @@ static struct settings gpt_run(struct arena *perm, const char *folder)
                                                .rope_base  = 10000,
                                                .dropout    = 0.1 };
     s.train.steps     = 25; /* of 168 samples, 12 a step: it ends in the second epoch */
-    s.train.batch     = 4;
-    s.train.accumulate = 3;
+    s.train.batch       = 12;
+    s.train.micro_batch = 4;
     s.train.epochs     = 0;
     s.train.eval_every = 7;
     return s;
@@ -156,9 +156,6 @@ static void fp16(struct settings *s)
 {
     s->train.precision          = STR("fp16");
     s->train.loss_scale         = 65536 * 1024.0; /* too much at first: steps are left out */
-    s->train.loss_scale_growth  = 2;
-    s->train.loss_scale_backoff = 0.5;
-    s->train.loss_scale_every   = 5;
 }
 
 static void rounded_at_random(struct settings *s)
@@ -171,7 +168,6 @@ static void muon(struct settings *s)
 {
     s->train.optimiser     = STR("muon");
     s->train.muon_lr       = 0.02;
-    s->train.muon_momentum = 0.95;
 }
 
 static void muon_bf16(struct settings *s)
@@ -197,9 +193,8 @@ static void keeps_the_best(struct settings *s)
 
 static void goes_back(struct settings *s)
 {
-    s->train.lr        = 0.5;
-    s->train.rollbacks = 3;
-    s->train.spike     = 1;
+    s->train.lr        = 5; /* too much, until it is halved a few times */
+    s->train.rollbacks = 12;
     s->train.clip      = 0;
 }
 
@@ -337,7 +332,7 @@ static void mark_rows(u8 *run, u8 *guard)
 #define MARK(owner, field)                                                                         \
     mark((owner == RUN ? run : guard) + offsetof(OWNER_##owner, field),                            \
          sizeof(((OWNER_##owner *)0)->field));
-#define ROW(owner, kind, field) MARK(owner, field)
+#define ROW(owner, kind, field, least, most) MARK(owner, field)
 #define NOT(owner, field) MARK(owner, field)
 #include "train/state.def"
 #undef ROW
@@ -421,7 +416,8 @@ TEST(evaluations_come_back)
     struct st_tensor *tensors = NEW(perm, struct st_tensor, state_count());
     u8               *bytes   = NEW(perm, u8, state_bytes());
     struct err        err;
-    r.last_eval = e;
+    r.last_eval   = e;
+    g.stop.stride = 1;
     state_describe(tensors, bytes);
     state_collect(&r, &g, bytes);
     CHECK_EQ(state_put_back(&back, &guard_back,
@@ -433,6 +429,55 @@ TEST(evaluations_come_back)
     got->metrics[1].name = e.metrics[1].name;
     CHECK_EQ(memcmp(got, &e, sizeof e), 0);
     CHECK_EQ(memcmp(&g, &guard_back, sizeof g), 0);
+}
+
+/* Whoever can write to the store can make the hashes fit: every number is looked at. */
+TEST(numbers_that_no_run_has_are_refused)
+{
+    static const struct {
+        const char *name;
+        i64         whole;
+        f64         real; /* where the row has such */
+    } wrong[] = {
+        { "step", -1, 0 },
+        { "epoch", -1, 0 },
+        { "next_epoch", INT64_MIN, 0 },
+        { "next_index", -1, 0 },
+        { "elapsed_ns", INT64_MAX, 0 },
+        { "steps_ns", -5, 0 },
+        { "eval_step", -2, 0 },
+        { "eval_due", 2, 0 },
+        { "stop.reason", 99, 0 },
+        { "stop.point_count", FORECAST_POINTS_MAX + 1, 0 },
+        { "stop.point_count", -1, 0 },
+        { "stop.stride", 0, 0 },
+        { "stop.evals", -1, 0 },
+        { "stop.window_count", INT64_MAX, 0 },
+        { "stop.elapsed_s", 0, -1 },
+        { "stop.elapsed_s", 0, NAN },
+        { "stop.eval_s", 0, INFINITY },
+        { "lr_factor", 0, 1e30 },
+        { "last_eval", 0, 1e300 },
+    };
+    struct run_state  r = { .eval_step = -1 }, back;
+    struct guard      g = { .stop.stride = 1, .lr_factor = 1 }, guard_back;
+    struct st_tensor *t = NEW(perm, struct st_tensor, state_count());
+    u8               *bytes = NEW(perm, u8, state_bytes());
+    struct st_file    file  = { .tensors = t, .count = state_count() };
+    struct err        err;
+    state_describe(t, bytes);
+    state_collect(&r, &g, bytes);
+    CHECK_EQ(state_put_back(&back, &guard_back, &file, &err), STATUS_OK);
+    for (i64 i = 0; i < COUNT_OF(wrong); i++) {
+        const struct st_tensor *x = st_find(&file, str_of(wrong[i].name));
+        bool                    real = str_eq(x->dtype, STR("F64"));
+        state_collect(&r, &g, bytes);
+        memcpy((char *)(uintptr_t)x->bytes.data, real ? (const void *)&wrong[i].real : &wrong[i].whole,
+               (size_t)MIN(x->bytes.len, 8));
+        if (state_put_back(&back, &guard_back, &file, &err) != STATUS_WORLD)
+            harness_fail(__FILE__, __LINE__, "%s was taken", wrong[i].name);
+        CHECK(strstr(err.text, wrong[i].name));
+    }
 }
 
 /* --- deaths --- */
@@ -450,7 +495,7 @@ static i64 kill_until_done(struct settings s, struct rng_key key)
         fflush(stdout); /* or the child would print it too */
         pid_t child = fork();
         CHECK(child >= 0);
-        if (!child) _exit(run(&s, &w, &r, &err)); /* with threads of its own */
+        if (!child) _exit((int)run(&s, &w, &r, &err)); /* with threads of its own */
         u32 more =
             starts ? rng_u32(key, (u64)starts) % 50 : 0; /* the first never gets to its end */
         usleep(20000 + 2000 * more * (1 + (u32)starts / 20));
@@ -526,9 +571,9 @@ TEST(another_run_is_not_continued)
     CHECK(strstr(err.text, "--fresh") != NULL);
     REFUSED(t.train.optimiser = STR("sgd"), "train.optimiser was adamw and is sgd")
     REFUSED(t.train.seed = 4, "train.seed was 3 and is 4")
-    REFUSED(t.train.batch = 8, "samples a step was 16 and is 8")
+    REFUSED(t.train.batch = 8, "train.batch was 16 and is 8")
     REFUSED(t.train.precision = STR("bf16"), "train.precision was fp32 and is bf16")
-    REFUSED(t.data.samples = 50, "samples to train on was 60 and is 50")
+    REFUSED(t.data.samples = 50, "data.samples was 0 and is 50")
     REFUSED(t.train.shuffle = false, "train.shuffle was true and is false")
     struct yaml *layers = s.model.layers;
     CHECK_EQ(yaml_parse(perm, STR("test"),
@@ -696,7 +741,7 @@ TEST(a_signal_before_the_first_step_saves_nothing)
     for (i64 i = 0; i < COUNT_OF(cases); i++) {
         struct settings       s    = network_run(perm, folder_new(perm).data);
         struct os             os   = *os_real();
-        struct train_listener none = { 0 };
+        struct subscriber none = { 0 };
         struct train_result   r;
         struct err            err = { 0 };
         struct ckpt_list      list;
@@ -707,7 +752,7 @@ TEST(a_signal_before_the_first_step_saves_nothing)
         s.checkpoint.every   = STR("1h");
         s.checkpoint.keep    = 3;
         s.checkpoint.on_usr1 = str_of(cases[i].on_usr1);
-        CHECK_EQ(train_run(&os, &s, &none, &r, &err), cases[i].status);
+        CHECK_EQ(train_run(&os, &s, &(struct train_with){ .to = &none }, &r, &err), cases[i].status);
         CHECK_EQ(ckpt_list(&os, s.checkpoint.dir, perm, &list, &err), STATUS_OK);
         CHECK_EQ(list.count > 0, !cases[i].status);
     }

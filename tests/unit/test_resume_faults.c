@@ -50,20 +50,28 @@ static struct sim_os *world_new(const struct settings *s, struct arena *disk, st
 struct watch {
     i64 resumed; /* starts that went on from a checkpoint */
     i64 damaged; /* checkpoints that were passed over */
+    i64 failed;  /* saves */
+    i64 full;    /* notes that the disk is */
 };
 
-static void on_checkpoint(void *context, const struct train_checkpoint *t)
+static void on_checkpoint(void *context, const struct event_checkpoint *t)
 {
     struct watch *w = context;
-    w->resumed += t->kind == CHECKPOINT_RESUMED;
-    w->damaged += t->kind == CHECKPOINT_DAMAGED;
+    w->resumed += t->what == CHECKPOINT_RESUMED;
+    w->damaged += t->what == CHECKPOINT_DAMAGED;
+    w->failed += t->what == CHECKPOINT_FAILED;
+}
+
+static void on_note(void *context, const struct event_note *e)
+{
+    ((struct watch *)context)->full += memmem(e->text.data, (size_t)e->text.len, "is full", 7) != NULL;
 }
 
 static enum status run(struct sim_os *sim, const struct settings *s, struct watch *w,
                        struct train_result *r, struct err *err)
 {
-    struct train_listener l = { .context = w, .on_checkpoint = on_checkpoint };
-    return train_run(&sim->os, s, &l, r, err);
+    struct subscriber l = { .context = w, .on_checkpoint = on_checkpoint, .on_note = on_note };
+    return train_run(&sim->os, s, &(struct train_with){ .to = &l }, r, err);
 }
 
 /* Where and how the next start ends. */
@@ -125,4 +133,30 @@ TEST(a_run_ends_with_the_same_bits_whatever_happens_to_its_disk)
         resumed += check_trial(&s, key, calls, weights, &whole, scratch);
     printf("(%d trials, %d restarts from a checkpoint) ", (int)key.step, (int)resumed);
     CHECK(resumed > 0);
+}
+
+/* Room for two checkpoints where three are to be kept: each save finds room, and it is said once. */
+TEST(older_checkpoints_make_room_on_a_full_disk)
+{
+    struct settings     s    = settings_new(perm);
+    struct arena        disk = arena_part(perm, disk_bytes);
+    struct sim_os      *sim  = world_new(&s, &disk, perm);
+    struct watch        w    = { 0 };
+    struct err          err  = { 0 };
+    struct train_result whole, r;
+    s.train.out              = STR("");
+    s.train.epochs           = 0;
+    s.train.steps            = 200; /* so that there are a few saves on the slowest machine */
+    s.checkpoint.keep        = 3;
+    if (run(sim, &s, &w, &whole, &err)) harness_fail(__FILE__, __LINE__, "%s", err.text);
+    CHECK_EQ(w.full, 0);
+    i64 one = whole.saving.bytes, data = sim_os_look(sim, s.data.path).len + sim_os_look(sim, s.data.labels).len;
+    sim            = world_new(&s, &disk, perm);
+    sim->bytes_max = data + 2 * one + one / 2 + 8192; /* manifests, the lock */
+    if (run(sim, &s, &w, &r, &err)) harness_fail(__FILE__, __LINE__, "%s", err.text);
+    CHECK_EQ(w.failed, 0);
+    CHECK_EQ(w.full, 1);
+    CHECK(r.saving.count > 2);
+    CHECK_EQ(r.saving.step, 200);
+    CHECK_EQ(memcmp(&r.loss, &whole.loss, sizeof r.loss), 0);
 }

@@ -85,7 +85,8 @@ TEST(uniform_and_normal_have_their_moments)
     CHECK_NEAR(pair / (n / 2), 0, 6 * sqrt(2 / n));
 }
 
-/* The library's functions are within 1 ulp each, the angle it is given within another, ours within a few: of the radius 2e-15. */
+/* The library's functions are within 1 ulp each, the angle it is given within another, ours within
+ * a few: of the radius 2e-15. */
 TEST(normal_is_what_the_c_library_gives)
 {
     struct rng_key key = { .seed = test_seed(), .name = 2 };
@@ -93,7 +94,8 @@ TEST(normal_is_what_the_c_library_gives)
         u32 words[4];
         rng_block(key, i / 4, words);
         const u32 *pair   = words + (i % 4 & 2);
-        f64        radius = sqrt(-2 * log((pair[0] + 0.5) * 0x1p-32)), angle = 6.283185307179586477 * (pair[1] * 0x1p-32);
+        f64        radius = sqrt(-2 * log((pair[0] + 0.5) * 0x1p-32)),
+            angle         = 6.283185307179586477 * (pair[1] * 0x1p-32);
         CHECK_NEAR(rng_normal(key, i), radius * (i & 1 ? sin(angle) : cos(angle)), 2e-15 * radius);
     }
 }

@@ -5,7 +5,7 @@
 #include "plan/search.h"
 
 struct setting {
-    struct plan_job      job;
+    struct plan_workload      job;
     struct plan_variants v;
     struct catalogue    *catalogue;
     struct device       *devices;
@@ -33,7 +33,7 @@ static struct setting *setting(struct arena *perm, struct arena scratch, i64 dep
     struct model       *model;
     struct err          err;
     CHECK_EQ(model_new(perm, &m, &feeds, &model, &err), STATUS_OK);
-    s->job       = (struct plan_job){ .build       = model_build,
+    s->job       = (struct plan_workload){ .build       = model_build,
                                       .context     = model,
                                       .batch_total = 512,
                                       .steps       = 10000,
@@ -248,7 +248,7 @@ TEST(memory_is_that_of_the_compiled_program)
         CHECK_EQ(compile(perm, &t, &c, s->job.build, s->job.context, &set, scratch, &err),
                  STATUS_OK);
         CHECK(row->exact);
-        CHECK_EQ(row->memory_bytes, set->arena_bytes);
+        CHECK_EQ(row->memory_bytes, (f64)set->arena_bytes);
         seen++;
     }
     CHECK(seen > 3);

@@ -3,7 +3,7 @@
  * [IAM] the worked example of the general reference. tests/oracle/test_sigv4.py draws more and asks
  * Python's hmac. */
 #include "harness.h"
-#include "store/sigv4.h"
+#include "remote/sigv4.h"
 
 static const i64 s3_time    = 1369353600,
                  suite_time = 1440938160; /* 20130524T000000Z, 20150830T123600Z */

@@ -2,7 +2,7 @@
 #include "data/data.h"
 #include "data/data_int.h"
 #include "harness.h"
-#include "support/fake_far.h"
+#include "support/fake_files.h"
 #include "support/folder.h"
 #include "support/sim_os.h"
 
@@ -166,35 +166,35 @@ TEST(gz_is_read_after_every_accident)
     }
 }
 
-TEST(files_from_elsewhere_are_read_as_those_on_a_disk)
+TEST(remote_files_are_read_as_local_ones)
 {
-    struct str         dir = folder_new(perm);
-    struct os          os  = *os_real();
-    struct fake_far   *far = fake_far_new(perm);
-    struct data_config c   = { .cache = str_cat(perm, dir, STR("/cache")), .cache_bytes = 1000 };
+    struct str         dir   = folder_new(perm);
+    struct os          os    = *os_real();
+    struct fake_files *files = fake_files_new(perm);
+    struct data_config c     = { .cache = str_cat(perm, dir, STR("/cache")), .cache_bytes = 1000 };
     struct source      s;
     struct err         err = { 0 };
-    fake_far_put(far, STR("s3://bucket/a.txt"), STR("plain text"));
-    fake_far_put(far, STR("https://host/hello.txt.gz?key=7"),
-                 (struct str){ (const char *)hello_gz, sizeof hello_gz });
-    CHECK_EQ(source_open(&os, STR("s3://bucket/a.txt"), &c, scratch, &s, &err), STATUS_USAGE);
+    fake_files_put(files, STR("https://host/a.txt"), STR("plain text"));
+    fake_files_put(files, STR("https://host/hello.txt.gz?key=7"),
+                   (struct str){ (const char *)hello_gz, sizeof hello_gz });
+    CHECK_EQ(source_open(&os, STR("https://host/a.txt"), &c, scratch, &s, &err), STATUS_USAGE);
     CHECK(strstr(err.text, "cannot be reached"));
-    os.far = &far->far;
+    c.remote = files->remote;
     for (int turn = 0; turn < 2; turn++) { /* the second time from the cache */
-        CHECK(!source_open(&os, STR("s3://bucket/a.txt"), &c, scratch, &s, &err));
+        CHECK(!source_open(&os, STR("https://host/a.txt"), &c, scratch, &s, &err));
         CHECK_STR(s.bytes, "plain text");
         source_close(&os, &s);
         CHECK(!source_open(&os, STR("https://host/hello.txt.gz?key=7"), &c, scratch, &s, &err));
         CHECK_STR(s.bytes, hello);
         source_close(&os, &s);
-        CHECK_EQ(far->reads, 2);
+        CHECK_EQ(files->reads, 2);
     }
-    CHECK_EQ(source_open(&os, STR("s3://bucket/b.txt"), &c, scratch, &s, &err), STATUS_USAGE);
+    CHECK_EQ(source_open(&os, STR("https://host/b.txt"), &c, scratch, &s, &err), STATUS_USAGE);
     CHECK(strstr(err.text, "b.txt"));
     c.cache_bytes = 5;
-    CHECK_EQ(source_open(&os, STR("s3://bucket/a.txt"), &c, scratch, &s, &err), STATUS_OK);
+    CHECK_EQ(source_open(&os, STR("https://host/a.txt"), &c, scratch, &s, &err), STATUS_OK);
     source_close(&os, &s); /* it is still there */
-    fake_far_put(far, STR("s3://bucket/a.txt"), STR("another text"));
-    CHECK_EQ(source_open(&os, STR("s3://bucket/a.txt"), &c, scratch, &s, &err), STATUS_USAGE);
+    fake_files_put(files, STR("https://host/a.txt"), STR("another text"));
+    CHECK_EQ(source_open(&os, STR("https://host/a.txt"), &c, scratch, &s, &err), STATUS_USAGE);
     CHECK(strstr(err.text, "data.cache_bytes"));
 }

@@ -56,7 +56,7 @@ TEST(the_target_ends_a_run_and_what_is_left_is_saved)
     CHECK_EQ(stop_saved_s(&s, 100, 60), 180.0); /* 300 steps more at 0.6 s */
     s.config.steps_max = 0;
     CHECK(isnan(stop_saved_s(&s, 100, 60))); /* nobody planned an end */
-    s.config.max_seconds = 100;
+    s.config.limit_s = 100;
     CHECK_NEAR(stop_saved_s(&s, 100, 60), 40, 1e-12);
     s.begin_s          = 20; /* the start is not paid again: 40 s for 80 steps */
     s.begin_step       = 20;
@@ -119,16 +119,50 @@ TEST(a_budget_leaves_room_for_the_last_evaluation)
     for (i64 step = 1; step <= 4; step++) CHECK_EQ(stop_step(&s, step, (f64)step, 1), STOP_GO_ON);
     CHECK_EQ(eval_at(&s, 4, 1), STOP_GO_ON);
     CHECK_EQ(stop_step(&s, 5, 7, 1), STOP_NOW); /* it took 3 s: 7 + 2 + 3 are too much */
-    CHECK_STR(s.text, "the 10 s of train.max_seconds are used up");
+    CHECK_STR(s.text, "the 10 s of train.max_seconds are used up, but for 2 s kept back for the "
+                      "last evaluation and "
+                      "the last save");
 
-    c.max_dollars = 0.001; /* 3.6 s */
-    c.usd_hour    = 1;
+    c.max_dollars = 0.001;
     stop_init(&s, &c);
+    s.config.limit_s = 3.6; /* of a machine at $1 an hour */
     CHECK_EQ(stop_step(&s, 1, 1, 1), STOP_GO_ON);
     CHECK_EQ(stop_step(&s, 2, 2, 1), STOP_GO_ON);
     CHECK_EQ(stop_step(&s, 3, 3, 1), STOP_NOW);
     CHECK_EQ(s.reason, STOP_BUDGET);
     CHECK_STR(s.text, "the $0.001 of train.max_dollars are spent");
+}
+
+/* Steps of a second. */
+TEST(a_budget_leaves_room_for_the_last_save)
+{
+    struct stop_config c = endless();
+    struct stop        s;
+    c.max_seconds = 10;
+    stop_init(&s, &c);
+    s.config.save_s = 4;
+    for (i64 step = 1; step <= 5; step++) CHECK_EQ(stop_step(&s, step, (f64)step, 1), STOP_GO_ON);
+    CHECK_EQ(stop_step(&s, 6, 6, 1), STOP_NOW); /* 6 + 4 + 1 are too much */
+}
+
+/* None was made yet: it is kept back what one is expected to take, unless that is most of the cap. */
+TEST(an_evaluation_that_does_not_fit_is_left_out)
+{
+    struct stop_config c = endless();
+    struct stop        s;
+    c.max_seconds = 10;
+    stop_init(&s, &c);
+    s.config.eval_s = 3;
+    for (i64 step = 1; step <= 6; step++) CHECK_EQ(stop_step(&s, step, (f64)step, 1), STOP_GO_ON);
+    CHECK_EQ(stop_step(&s, 7, 7, 1), STOP_NOW);
+    CHECK(stop_eval_fits(&s, 7));
+    CHECK(!stop_eval_fits(&s, 7.1));
+
+    stop_init(&s, &c);
+    s.config.eval_s = 6;
+    for (i64 step = 1; step <= 9; step++) CHECK_EQ(stop_step(&s, step, (f64)step, 1), STOP_GO_ON);
+    CHECK_EQ(stop_step(&s, 10, 10, 1), STOP_NOW);
+    CHECK(!stop_eval_fits(&s, 10));
 }
 
 TEST(no_number_ends_a_run_or_sends_it_back)

@@ -64,12 +64,10 @@ static void stage_init(struct stage *s, struct arena *perm, const char *script)
                                           .files       = { STR("*") },
                                           .file_count  = 1,
                                           .settle_s    = 0.1,
-                                          .signal      = STR("term"),
-                                          .save_signal = STR("none"),
-                                          .signal_to   = STR("all"),
+                                          .signal      = { STR("term") },
+                                          .signal_count = 1,
                                           .grace_s     = 10,
                                           .restarts    = 2,
-                                          .backoff_s   = 0.01,
                                           .resume      = { STR("--resume"), STR("from={newest}") },
                                           .resume_count = 2,
                                           .read         = STR("regex"),
@@ -78,6 +76,7 @@ static void stage_init(struct stage *s, struct arena *perm, const char *script)
     CHECK_EQ(os_real()->make_dir(os_real(), s->program.folder, NULL), STATUS_OK);
     s->spot   = (struct spot_config){ .cloud = STR("none"), .metadata = STR("") };
     s->config = (struct supervise_config){ .command = s->argv,
+                                           .backoff_ns = 10000000,
                                            .program = &s->program,
                                            .spot    = &s->spot,
                                            .stop    = { .metric      = STR("loss"),
@@ -231,7 +230,8 @@ TEST(usr1_asks_it_to_save_and_go_on)
     stage_init(&s, perm, SAVES);
     s.cue                     = "step 1";
     s.then                    = OS_SIGNAL_USR1;
-    s.program.save_signal     = STR("usr1");
+    s.program.signal[1]       = STR("usr1");
+    s.program.signal_count    = 2;
     s.config.stop.max_seconds = 3;
     CHECK_EQ(play(&s), STATUS_OK);
     CHECK(has(&s.said, "SIGUSR1 came: asked "));

@@ -46,7 +46,7 @@ TEST(members_come_in_order_with_their_bytes)
 
 TEST(long_names_are_read_in_all_three_ways)
 {
-    struct textbuf    b    = textbuf_new(perm), deep = textbuf_new(&scratch);
+    struct textbuf    b = textbuf_new(perm), deep = textbuf_new(&scratch);
     struct tar_member m;
     struct err        err;
     for (int i = 0; i < 20; i++) textbuf_add(&deep, STR("folder/"));
@@ -56,8 +56,9 @@ TEST(long_names_are_read_in_all_three_ways)
     tar_add(&b, name, STR("ustar"));
     add_typed(&b, 'L', str_fmt(&scratch, "%.*s%c", STR_ARG(name), 0));
     tar_add(&b, str_sub(name, 0, 99), STR("gnu"));
-    add_typed(&b, 'x', str_fmt(&scratch, "%lld path=%.*s\n17 mtime=1.5e9..\n",
-                               (long long)name.len + 10, STR_ARG(name)));
+    add_typed(&b, 'x',
+              str_fmt(&scratch, "%lld path=%.*s\n17 mtime=1.5e9..\n", (long long)name.len + 10,
+                      STR_ARG(name)));
     tar_add(&b, STR("short"), STR("pax"));
     tar_add(&b, STR("next.jpg"), STR(""));
     tar_end(&b);

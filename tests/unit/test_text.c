@@ -187,3 +187,24 @@ TEST(base64_gives_the_published_texts)
     CHECK_STR(str_base64(perm, STR("foobar")), "Zm9vYmFy");
     CHECK_STR(str_base64(perm, STR("\xff\xfe\xfd")), "//79");
 }
+
+TEST(what_steers_a_terminal_is_written_out)
+{
+    static const char *const pairs[][2] = {
+        { "plain \xC3\xA9 \xE2\x82\xAC", "plain \xC3\xA9 \xE2\x82\xAC" },
+        { "\033[2J\a", "\\x1b[2J\\x07" },
+        { "a\nb\tc\rd\x7F", "a\\x0ab\\x09c\\x0dd\\x7f" },
+        { "\xC2\x9B"
+          "31m",
+          "\\xc2\\x9b31m" }, /* C1: the same as ESC [ */
+        { "\xE2\x80\xAE"
+          "gpj",
+          "\\xe2\\x80\\xaegpj" }, /* right to left from here */
+        { "\xFF\xC3", "\\xff\\xc3" },
+    };
+    for (i64 i = 0; i < COUNT_OF(pairs); i++)
+        CHECK_STR(str_printable(perm, str_of(pairs[i][0])), pairs[i][1]);
+    CHECK_STR(str_printable_lines(perm, STR("a\nb\tc\r\033")), "a\nb\tc\\x0d\\x1b");
+    CHECK_STR(str_printable(perm, (struct str){ "a\0b", 3 }), "a\\x00b");
+    CHECK_EQ(str_printable(perm, STR("")).len, 0);
+}

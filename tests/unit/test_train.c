@@ -43,14 +43,14 @@ static const char *const network = "- conv: {filters: 8, activation: relu}\n"
                                    "- dense: 4\n";
 
 struct watch {
-    struct train_start start; /* its texts are gone */
+    struct event_start start; /* its texts are gone */
     long first, last; /* allocations after the first step, after the last */
     i64  arena_first, arena_last;
     i64  steps;
     f64  losses[64];
 };
 
-static void on_step(void *context, const struct train_progress *p)
+static void on_step(void *context, const struct event_step *p)
 {
     struct watch *w = context;
     w->last         = allocations;
@@ -62,7 +62,7 @@ static void on_step(void *context, const struct train_progress *p)
     w->losses[w->steps++ % 64] = p->loss;
 }
 
-static void on_start(void *context, const struct train_start *t)
+static void on_start(void *context, const struct event_start *t)
 {
     ((struct watch *)context)->start = *t;
 }
@@ -71,8 +71,8 @@ static struct watch run(const struct settings *s, struct train_result *r)
 {
     struct watch          w   = { 0 };
     struct err            err = { 0 };
-    struct train_listener l   = { .context = &w, .on_start = on_start, .on_step = on_step };
-    if (train_run(os_real(), s, &l, r, &err)) harness_fail(__FILE__, __LINE__, "%s", err.text);
+    struct subscriber l   = { .context = &w, .on_start = on_start, .on_step = on_step };
+    if (train_run(os_real(), s, &(struct train_with){ .to = &l }, r, &err)) harness_fail(__FILE__, __LINE__, "%s", err.text);
     return w;
 }
 
@@ -137,7 +137,6 @@ TEST(muon_keeps_the_same_rules)
     s.data.held_out       = 0;
     s.train.optimiser     = STR("muon");
     s.train.muon_lr       = 0.02;
-    s.train.muon_momentum = 0.95;
     s.train.threads       = 1;
     struct watch one      = run(&s, &r);
     CHECK_EQ(one.last - one.first, 0);
@@ -179,8 +178,7 @@ TEST(accumulated_micro_batches_equal_the_large_batch)
     s.train.lr         = 6e-4;
     s.train.batch      = 60;
     struct watch large = run(&s, &r);
-    s.train.batch      = 15;
-    s.train.accumulate = 4;
+    s.train.micro_batch = 15;
     struct watch micro = run(&s, &r);
     CHECK_EQ(large.steps, 10);
     CHECK_EQ(micro.steps, 10);
@@ -213,17 +211,16 @@ TEST(the_noise_scale_does_not_depend_on_the_parts)
     CHECK_EQ(half.start.accumulate, 2);
     CHECK_EQ(r.step_samples, 32);
     CHECK_EQ(r.arena_bytes_planned, r.arena_bytes_used);
-    s.train.batch      = 8;
-    s.train.accumulate = 4;
+    s.train.micro_batch = 8;
     run(&s, &r);
     CHECK(by_two > 0 && r.noise_scale > 0);
     CHECK_NEAR(r.noise_scale / by_two, 1, 0.5);
 
     struct err            err = { 0 };
-    struct train_listener l   = { 0 };
-    s.train.accumulate        = 1;
+    struct subscriber l   = { 0 };
+    s.train.micro_batch       = 0;
     s.train.batch             = 7;
-    CHECK_EQ(train_run(os_real(), &s, &l, &r, &err), STATUS_USAGE);
+    CHECK_EQ(train_run(os_real(), &s, &(struct train_with){ .to = &l }, &r, &err), STATUS_USAGE);
     CHECK(strstr(err.text, "train.noise_scale=true computes a step in two halves"));
     remove_run(&s, folder);
 }
@@ -234,9 +231,10 @@ TEST(the_start_tells_what_a_step_of_micro_batches_is)
     struct settings     s      = small_run(perm, folder, network);
     struct train_result r;
     s.train.steps            = 1;
-    struct train_start one   = run(&s, &r).start;
-    s.train.accumulate       = 3;
-    struct train_start three = run(&s, &r).start;
+    struct event_start one   = run(&s, &r).start;
+    s.train.batch            = 48;
+    s.train.micro_batch      = 16;
+    struct event_start three = run(&s, &r).start;
     CHECK_EQ(one.accumulate, 1);
     CHECK_EQ(three.accumulate, 3);
     CHECK_EQ(three.batch, 16);
@@ -256,6 +254,14 @@ TEST(drop_last_leaves_the_short_batch_out)
     s.train.drop_last = true;
     s.data.held_out   = 0;
     CHECK_EQ(run(&s, &r).steps, 12);
+    s.train.batch = 32; /* of 70 samples: two steps an epoch, whatever is computed at once */
+    CHECK_EQ(run(&s, &r).steps, 6);
+    s.train.micro_batch = 4;
+    CHECK_EQ(run(&s, &r).steps, 6);
+    CHECK_EQ(r.step_samples, 32);
+    s.train.batch = 96; /* more than there are: of its micro-batches, those that are whole */
+    s.train.micro_batch = 16;
+    CHECK_EQ(run(&s, &r).steps, 3);
     remove_run(&s, folder);
 }
 
@@ -265,9 +271,9 @@ TEST(a_loss_that_is_not_a_number_ends_the_run_with_advice)
     struct settings       s      = small_run(perm, folder, network);
     struct train_result   r;
     struct err            err = { 0 };
-    struct train_listener l   = { 0 };
+    struct subscriber l   = { 0 };
     s.train.lr                = 1e30;
-    CHECK_EQ(train_run(os_real(), &s, &l, &r, &err), STATUS_NO);
+    CHECK_EQ(train_run(os_real(), &s, &(struct train_with){ .to = &l }, &r, &err), STATUS_NO);
     CHECK(strstr(err.text, "train.lr"));
     remove_run(&s, folder);
 }
@@ -282,35 +288,35 @@ struct course {
     f64 best_loss, first_lr, lr;
 };
 
-static void course_step(void *context, const struct train_progress *p)
+static void course_step(void *context, const struct event_step *p)
 {
     struct course *c = context;
     c->lr            = p->lr;
     if (!c->steps++) c->first_lr = p->lr;
 }
 
-static void course_eval(void *context, const struct train_eval *e)
+static void course_eval(void *context, const struct event_eval *e)
 {
     struct course *c = context;
     c->best_loss     = c->evals++ ? fmin(c->best_loss, e->loss) : e->loss;
 }
 
-static void course_rollback(void *context, const struct train_rollback *b)
+static void course_rollback(void *context, const struct event_rollback *b)
 {
     struct course *c = context;
     CHECK(b->to_step <= b->step);
-    CHECK_EQ(b->lr_factor, pow(0.5, (f64)b->count));
-    CHECK_EQ(++c->rollbacks, b->count);
+    CHECK_EQ(b->lr_factor, pow(0.5, (f64)b->rollbacks));
+    CHECK_EQ(++c->rollbacks, b->rollbacks);
 }
 
 static enum status run_course(const struct settings *s, struct course *c, struct train_result *r,
                               struct err *err)
 {
-    struct train_listener l = {
+    struct subscriber l = {
         .context = c, .on_step = course_step, .on_eval = course_eval, .on_rollback = course_rollback
     };
     *c = (struct course){ 0 };
-    return train_run(os_real(), s, &l, r, err);
+    return train_run(os_real(), s, &(struct train_with){ .to = &l }, r, err);
 }
 
 /* A rate that is far too high is halved, from the first weights on, until the run holds. */
@@ -445,24 +451,34 @@ static _Atomic i64 ticks;
 static i64 ticking_now(struct os *os)
 {
     (void)os;
-    return ticks += 1000;
+    return atomic_fetch_add(&ticks, 1000) + 1000;
 }
 
 struct split_watch {
+    struct clock     *clock;
     struct step_split last;
-    i64               begin_ns, steps;
+    i64               steps, last_ns;
     bool              adds_up;
 };
 
-static void split_step(void *context, const struct train_progress *p)
+static i64 sum_of(const struct step_split *s)
 {
-    struct split_watch *w     = context;
-    i64                 begin = p->split->since_ns - split_sum(p->split);
-    if (!w->steps++) w->begin_ns = begin;
-    w->adds_up = w->adds_up && begin == w->begin_ns && p->split->now == PART_logging;
+    i64 sum = 0;
+    for (i64 i = 0; i < PART_COUNT; i++) sum += s->ns[i];
+    return sum;
+}
+
+static void split_step(void *context, const struct event_step *p)
+{
+    struct split_watch *w = context;
+    i64                 terms[TERM_COUNT];
+    i64                 now_ns = sum_of(p->split);
+    w->steps++;
+    w->adds_up = w->adds_up && now_ns > w->last_ns && clock_terms(w->clock, terms) > now_ns;
     for (i64 i = 0; i < PART_COUNT; i++)
         w->adds_up = w->adds_up && p->split->ns[i] >= w->last.ns[i];
-    w->last = *p->split;
+    w->last    = *p->split;
+    w->last_ns = now_ns;
 }
 
 TEST(the_parts_of_a_run_sum_to_its_wall_clock)
@@ -471,18 +487,26 @@ TEST(the_parts_of_a_run_sum_to_its_wall_clock)
     const char           *folder = temp_folder(perm);
     struct settings       s      = small_run(perm, folder, network);
     struct split_watch    w      = { .adds_up = true };
-    struct train_listener l      = { .context = &w, .on_step = split_step };
+    struct subscriber l      = { .context = &w, .on_step = split_step };
     struct train_result   r;
     struct err            err = { 0 };
     os.now_ns                 = ticking_now;
     s.train.epochs            = 2;
-    s.train.accumulate        = 2;
-    CHECK_EQ(train_run(&os, &s, &l, &r, &err), STATUS_OK);
+    s.train.batch             = 32;
+    s.train.micro_batch       = 16;
+    i64 terms[TERM_COUNT], begin_ns = ticks;
+    w.clock = clock_new(perm, &os);
+    struct train_with with = { .to = &l, .bill = bill_new(perm, w.clock) };
+    CHECK_EQ(train_run(&os, &s, &with, &r, &err), STATUS_OK);
     CHECK(w.adds_up);
     CHECK_EQ(w.steps, r.steps);
-    CHECK_EQ(r.split.since_ns - split_sum(&r.split), w.begin_ns);
-    static const enum part used[] = { PART_input,      PART_copy,    PART_compute, PART_update,
-                                      PART_evaluation, PART_logging, PART_other };
+    struct step_split all = clock_split(w.clock); /* it stands still since the run ended */
+    CHECK_EQ(clock_terms(w.clock, terms), sum_of(&all));
+    CHECK_EQ(llround(1e9 * r.seconds), sum_of(&all));
+    CHECK(sum_of(&all) <= ticks - begin_ns);
+    static const enum part used[] = { PART_fill, PART_input,      PART_copy,       PART_compute,
+                                      PART_update,      PART_evaluation, PART_logging,    PART_other,
+                                      PART_start,       PART_start_data, PART_start_compile };
     for (i64 i = 0; i < (i64)(sizeof used / sizeof *used); i++) CHECK(r.split.ns[used[i]] > 0);
     CHECK_EQ(r.split.ns[PART_launch], 0); /* a processor works inside the call */
     CHECK_EQ(r.split.ns[PART_forward], 0);

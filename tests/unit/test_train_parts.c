@@ -4,9 +4,9 @@
 #include "harness.h"
 #include "train/train_int.h"
 
-static struct train_config rate(const char *schedule, f64 lr_end, i64 warmup)
+static struct rates rate(const char *schedule, f64 lr_end, i64 warmup)
 {
-    return (struct train_config){
+    return (struct rates){
         .lr = 0.5, .schedule = str_of(schedule), .lr_end = lr_end, .warmup = warmup
     };
 }
@@ -18,7 +18,7 @@ TEST(warm_up_climbs_in_equal_steps_to_the_full_rate)
 {
     const char *schedules[] = { "constant", "linear", "cosine" };
     for (i64 k = 0; k < COUNT_OF(schedules); k++) {
-        struct train_config c = rate(schedules[k], 0.1, 4);
+        struct rates c = rate(schedules[k], 0.1, 4);
         for (i64 step = 0; step < 4; step++)
             CHECK_NEAR(schedule_lr(&c, step, 20), 0.5 * (f64)(step + 1) / 4, rounding);
         CHECK_NEAR(schedule_lr(&c, 4, 20), 0.5, rounding);  /* and begins to fall from there */
@@ -28,20 +28,20 @@ TEST(warm_up_climbs_in_equal_steps_to_the_full_rate)
 
 TEST(a_constant_rate_stays)
 {
-    struct train_config c = rate("constant", 0.1, 0);
+    struct rates c = rate("constant", 0.1, 0);
     for (i64 step = 0; step < 12; step++) CHECK_EQ(schedule_lr(&c, step, 10), 0.5);
 }
 
 TEST(an_open_ended_run_does_not_decay)
 {
-    struct train_config linear = rate("linear", 0, 2), cosine = rate("cosine", 0, 2);
+    struct rates linear = rate("linear", 0, 2), cosine = rate("cosine", 0, 2);
     CHECK_EQ(schedule_lr(&linear, 1000000, 0), 0.5);
     CHECK_EQ(schedule_lr(&cosine, 1000000, 0), 0.5);
 }
 
 TEST(linear_and_cosine_end_at_their_fraction)
 {
-    struct train_config linear = rate("linear", 0.1, 10), cosine = rate("cosine", 0.1, 10);
+    struct rates linear = rate("linear", 0.1, 10), cosine = rate("cosine", 0.1, 10);
     CHECK_NEAR(schedule_lr(&linear, 60, 110), 0.5 * 0.55, rounding); /* half way */
     CHECK_NEAR(schedule_lr(&cosine, 60, 110), 0.5 * 0.55, rounding);
     CHECK_NEAR(schedule_lr(&linear, 35, 110), 0.5 * 0.775, rounding); /* a quarter */
@@ -115,7 +115,7 @@ TEST(auc_of_one_class_or_with_a_nan_is_not_known)
 static struct train_eval evaluated(f64 loss, const char *metric, f64 value)
 {
     struct train_eval e = { .loss = loss, .metric_count = 1 };
-    e.metrics[0]        = (struct train_metric){ str_of(metric), value };
+    e.metrics[0]        = (struct event_metric){ str_of(metric), value };
     return e;
 }
 
@@ -138,63 +138,88 @@ TEST(no_target_an_unknown_metric_and_a_nan_are_never_met)
 
 TEST(wsd_stays_then_falls_and_step_drops)
 {
-    struct train_config wsd = {
-        .lr = 0.5, .warmup = 10, .schedule = STR("wsd"), .decay_part = 0.25
-    };
-    struct train_config step = {
-        .lr = 0.5, .schedule = STR("step"), .step_every = 100, .step_factor = 0.1
-    };
+    struct rates wsd  = { .lr = 0.5, .warmup = 10, .schedule = STR("wsd"), .decay_part = 0.25 };
+    struct rates step = { .lr = 0.5, .schedule = STR("step"), .warmup = 10 };
     CHECK_EQ(schedule_lr(&wsd, 10, 110), 0.5);
     CHECK_EQ(schedule_lr(&wsd, 84, 110), 0.5);
     CHECK_NEAR(schedule_lr(&wsd, 85, 110), 0.5, 1e-12);
     CHECK_NEAR(schedule_lr(&wsd, 97, 110), 0.5 * 13 / 25,
                1e-12); /* 13 of the last 25 steps are left */
     CHECK_NEAR(schedule_lr(&wsd, 110, 110), 0, 1e-12);
-    CHECK_NEAR(schedule_lr(&step, 99, 0), 0.5, 1e-12);
-    CHECK_NEAR(schedule_lr(&step, 100, 0), 0.05, 1e-12);
-    CHECK_NEAR(schedule_lr(&step, 250, 0), 0.005, 1e-12);
+    CHECK_NEAR(schedule_lr(&step, 109, 310), 0.5, 1e-12);
+    CHECK_NEAR(schedule_lr(&step, 110, 310), 0.05, 1e-12);
+    CHECK_NEAR(schedule_lr(&step, 209, 310), 0.05, 1e-12);
+    CHECK_NEAR(schedule_lr(&step, 210, 310), 0.005, 1e-12);
+    CHECK_NEAR(schedule_lr(&step, 400, 310), 0.005, 1e-12); /* prolonged */
+    CHECK_EQ(schedule_lr(&step, 1000, 0), 0.5);             /* no end, no third of it */
 }
 
-/* torch.optim.lr_scheduler.OneCycleLR(max_lr=0.5, total_steps=12, pct_start=0.25, final_div_factor=0.25) */
+/* torch.optim.lr_scheduler.OneCycleLR(max_lr=0.5, total_steps=20, final_div_factor=0.25) */
 TEST(one_cycle_climbs_and_falls_as_in_torch)
 {
-    static const f64    want[] = { 0.02,           0.26,           0.5,
-                                   0.487335450365, 0.450869333055, 0.395,
-                                   0.32646611731,  0.25353388269,  0.185,
-                                   0.129130666945, 0.092664549635, 0.08 };
-    struct train_config c      = { .lr        = 0.5,
-                                   .warmup    = 7, /* does not count */
-                                   .schedule  = STR("one_cycle"),
-                                   .peak_part = 0.25,
-                                   .lr_end    = 0.16 };
-    for (i64 i = 0; i < COUNT_OF(want); i++) CHECK_NEAR(schedule_lr(&c, i, 12), want[i], 1e-11);
-    CHECK_NEAR(schedule_lr(&c, 12, 12), 0.08, rounding);
+    static const f64 want[] = { 0.02,
+                                0.06583592135,
+                                0.18583592135,
+                                0.33416407865,
+                                0.45416407865,
+                                0.5,
+                                0.494734861558,
+                                0.47920346226,
+                                0.454184611318,
+                                0.42093285839,
+                                0.381115585215,
+                                0.336729396131,
+                                0.29,
+                                0.243270603869,
+                                0.198884414785,
+                                0.15906714161,
+                                0.125815388682,
+                                0.10079653774,
+                                0.0852651384418,
+                                0.08 };
+    struct rates     c      = { .lr       = 0.5,
+                                .warmup   = 7, /* does not count */
+                                .schedule = STR("one_cycle"),
+                                .lr_end   = 0.16 };
+    for (i64 i = 0; i < COUNT_OF(want); i++) CHECK_NEAR(schedule_lr(&c, i, 20), want[i], 1e-11);
+    CHECK_NEAR(schedule_lr(&c, 20, 20), 0.08, rounding);
     CHECK_EQ(schedule_lr(&c, 5, 0), 0.5); /* no end to fall to */
-    c.peak_part = 1;
-    CHECK_NEAR(schedule_lr(&c, 11, 12), 0.5, rounding);
 }
 
 TEST(other_units_become_steps_and_the_rate_follows_the_batch)
 {
     struct pace         pace = { .epoch_steps = 40, .step_samples = 128, .step_rows = 1280 };
-    struct train_config c    = { .lr          = 0.1,
-                                 .warmup      = 2,
-                                 .warmup_unit = STR("epochs"),
-                                 .optimiser   = STR("sgd"),
-                                 .lr_scaling  = STR("auto"),
-                                 .lr_batch    = 32 };
+    struct train_config c    = {
+           .lr = 0.1, .warmup = STR("2 epochs"), .optimiser = STR("sgd"), .lr_batch = 32
+    };
     CHECK_EQ(schedule_resolve(&c, pace).warmup, 80);
     CHECK_NEAR(schedule_resolve(&c, pace).lr, 0.4, 1e-12);
-    c.warmup      = 2000;
-    c.warmup_unit = STR("tokens");
-    c.optimiser   = STR("adamw");
+    c.warmup    = STR("2e3 tokens");
+    c.optimiser = STR("adamw");
     CHECK_EQ(schedule_resolve(&c, pace).warmup, 2);
     CHECK_NEAR(schedule_resolve(&c, pace).lr, 0.2, 1e-12);
-    c.lr_scaling = STR("none");
+    c.lr_batch = 0;
     CHECK_EQ(schedule_resolve(&c, pace).lr, 0.1);
-    c.warmup      = 10;
-    c.warmup_unit = STR("percent");
+    c.warmup = STR("10%");
     CHECK_EQ(schedule_resolve(&c, pace).warmup, 0); /* open-ended */
     pace.steps = 1009;
     CHECK_EQ(schedule_resolve(&c, pace).warmup, 100);
+    c.warmup = STR("1_000");
+    CHECK_EQ(schedule_resolve(&c, pace).warmup, 1000);
+}
+
+TEST(a_warm_up_that_is_none_is_a_sentence)
+{
+    static const char *const bad[]  = { "soon",  "-1",     "2.5", "101%", "%",
+                                        "1 day", "epochs", "nan", "inf" };
+    static const char *const good[] = { "0",     "100",     "100 steps", "5%",
+                                        "0.5 %", "1 epoch", "0.5epochs", "1e6 tokens" };
+    struct warmup            w;
+    struct err               err;
+    for (i64 i = 0; i < COUNT_OF(bad); i++) {
+        CHECK_EQ(warmup_parse(str_of(bad[i]), &w, &err), STATUS_USAGE);
+        CHECK(strstr(err.text, bad[i]) && strstr(err.text, "5%"));
+    }
+    for (i64 i = 0; i < COUNT_OF(good); i++)
+        CHECK_EQ(warmup_parse(str_of(good[i]), &w, &err), STATUS_OK);
 }

@@ -30,8 +30,9 @@ static struct tuned choice(i64 M, i64 tried, u64 algo)
 
 TEST(what_is_printed_reads_back)
 {
-    struct tuning *t = tuning_of(perm, "NVIDIA H200", 130200), *u = tuning_of(perm, "NVIDIA H200", 130200);
-    struct err     err = { 0 };
+    struct tuning *t = tuning_of(perm, "NVIDIA H200", 130200),
+                  *u = tuning_of(perm, "NVIDIA H200", 130200);
+    struct err err   = { 0 };
     for (i64 m = 1; m < 9; m++) tuning_add(t, choice(m, 8, ~(u64)m));
     CHECK_EQ(tuning_parse(u, tuning_print(t, perm), scratch, &err), STATUS_OK);
     CHECK_EQ(u->count, 8);
@@ -42,10 +43,68 @@ TEST(what_is_printed_reads_back)
     CHECK_STR(tuning_print(u, perm), tuning_print(t, perm));
 }
 
+static struct tuned_conv conv_choice(i64 C, enum way way)
+{
+    struct tuned_conv c;
+    memset(&c, 0, sizeof c);
+    c.kind =
+        (struct conv_kind){ OP_CONV2D_GRAD_X, 256,    56,       57,    C, 64,   28, 29, 3, 1, 2, 1,
+                            DT_BF16,          DT_F32, DT_COUNT, C % 2, 0, { 0 } };
+    if (C % 3 == 0) c.kind.map_count = 2, c.kind.maps[0] = OP_ADD, c.kind.maps[1] = OP_RELU_GRAD;
+    c.library = 91900;
+    c.way     = way;
+    c.tried   = 8;
+    c.us      = 0.125;
+    c.engine  = way == WAY_ENGINE ? 46 : 0;
+    for (i32 i = 0; way == WAY_ENGINE && i < KNOBS_MAX; i++)
+        c.knobs[c.knob_count++] = (struct knob){ i, i % 2 ? -C : C };
+    return c;
+}
+
+/* Those of a checkpoint are taken for their bits, those of the file for their speed. */
+TEST(choices_of_a_checkpoint_are_exact)
+{
+    struct err        err  = { 0 };
+    struct tuning    *from = tuning_of(perm, "g", 1), *to = tuning_of(perm, "g", 1);
+    struct tuned_conv one = conv_choice(1, WAY_ENGINE), two = conv_choice(2, WAY_ENGINE);
+    tuning_add_conv(from, &one);
+    tuning_add_conv(to, &two);
+    to->exact = true;
+    CHECK_EQ(tuning_parse(to, tuning_print(from, perm), *perm, &err), STATUS_OK);
+    CHECK_EQ(to->conv_count, 2);
+    CHECK(!to->convs[0].exact && to->convs[1].exact);
+}
+
+TEST(choices_of_convolutions_read_back_beside_those_of_products)
+{
+    struct tuning *t = tuning_of(perm, "g", 1), *u = tuning_of(perm, "g", 1),
+                  *v = tuning_of(perm, "g", 1);
+    struct err err   = { 0 };
+    tuning_add(t, choice(1, 8, 1));
+    for (i64 c = 1; c < 9; c++) {
+        struct tuned_conv one = conv_choice(c, (enum way)(c % WAY_COUNT));
+        tuning_add_conv(t, &one);
+        tuning_add_conv(t, &one); /* in its own place */
+    }
+    CHECK_EQ(tuning_parse(u, tuning_print(t, perm), scratch, &err), STATUS_OK);
+    CHECK_EQ(u->count, 1);
+    CHECK_EQ(u->conv_count, 8);
+    for (i32 i = 0; i < u->conv_count; i++)
+        CHECK(!memcmp(&t->convs[i], &u->convs[i], sizeof t->convs[i]));
+    CHECK(tuning_find_conv(u, &t->convs[3].kind, 91900, 8));
+    CHECK(!tuning_find_conv(u, &t->convs[3].kind, 91900, 9)); /* from more engines */
+    CHECK(!tuning_find_conv(u, &t->convs[3].kind, 92000, 8)); /* another library's engines */
+    u->convs[2].used = true;
+    CHECK_EQ(tuning_parse(v, tuning_print_used(u, perm), scratch, &err), STATUS_OK);
+    CHECK_EQ(v->count, 0);
+    CHECK_EQ(v->conv_count, 1);
+    CHECK(!memcmp(&v->convs[0].kind, &u->convs[2].kind, sizeof(struct conv_kind)));
+}
+
 TEST(a_choice_counts_for_its_product_and_for_as_many_tries)
 {
-    struct tuning *t    = tuning_of(perm, "g", 1);
-    struct tuned   c    = choice(4, 8, 7), other = choice(5, 8, 7);
+    struct tuning *t = tuning_of(perm, "g", 1);
+    struct tuned   c = choice(4, 8, 7), other = choice(5, 8, 7);
     tuning_add(t, c);
     CHECK(tuning_find(t, &c.product, 8));
     CHECK(!tuning_find(t, &c.product, 64)); /* max-autotune tries more */
@@ -86,17 +145,32 @@ TEST(text_that_is_broken_or_of_another_gpu_adds_nothing)
         "frugal tuning 1\ngpu g\ncublaslt 1\n0 1 1 1 nn f32 f32 - - 8 1 0 0 0 0 0 0 0 0\n",
         "frugal tuning 1\ngpu g\ncublaslt 1\n1 1 1 1 nn f32 f32 - matmul 8 1 0 0 0 0 0 0 0 0\n",
         "frugal tuning 1\ngpu g\ncublaslt 1\n1 1 1 1 nn f32 f32 - - 8 1 0 0 0 0 0 0 0 g\n",
+        "frugal tuning 1\ngpu g\ncublaslt 1\nmatmul 1 1 1 1 1 1 1 1 1 1 0 f32 f32 - any - 1 engine "
+        "8 1 0\n",
+        "frugal tuning 1\ngpu g\ncublaslt 1\nconv2d 1 1 1 1 1 1 1 1 1 1 0 f32 f32 - some - 1 "
+        "engine 8 1 0\n",
+        "frugal tuning 1\ngpu g\ncublaslt 1\nconv2d 1 1 1 1 1 1 1 1 1 1 0 f32 f32 - any - 1 guess "
+        "8 1 0\n",
+        "frugal tuning 1\ngpu g\ncublaslt 1\nconv2d 1 1 1 1 1 1 1 1 1 1 0 f32 f32 - any matmul 1 "
+        "engine 8 1 0\n",
+        "frugal tuning 1\ngpu g\ncublaslt 1\nconv2d 1 1 1 1 1 1 1 1 1 1 0 f32 f32 - any - 1 engine "
+        "8 1 0 3\n",
+        "frugal tuning 1\ngpu g\ncublaslt 1\nconv2d 0 1 1 1 1 1 1 1 1 1 0 f32 f32 - any - 1 engine "
+        "8 1 0\n",
     };
     for (i64 i = 0; i < COUNT_OF(bad); i++) {
         struct tuning *t   = tuning_of(perm, "g", 1);
         struct err     err = { 0 };
         CHECK_EQ(tuning_parse(t, str_of(bad[i]), scratch, &err), STATUS_USAGE);
-        CHECK(err.text[0] && !t->count);
+        CHECK(err.text[0] && !t->count && !t->conv_count);
     }
     struct tuning *t = tuning_of(perm, "g", 1);
-    CHECK_EQ(tuning_parse(t, STR("frugal tuning 1\ngpu g\ncublaslt 1\n1 1 1 1 nn f32 f32 - - 8 1 0 0 0 0 0 0 0 0\n"),
-                          scratch, NULL),
-             STATUS_OK);
+    CHECK_EQ(
+        tuning_parse(
+            t,
+            STR("frugal tuning 1\ngpu g\ncublaslt 1\n1 1 1 1 nn f32 f32 - - 8 1 0 0 0 0 0 0 0 0\n"),
+            scratch, NULL),
+        STATUS_OK);
     CHECK_EQ(t->count, 1);
 }
 
@@ -112,7 +186,8 @@ static struct sim_os *world(struct arena *perm)
 TEST(files_are_named_by_gpu_and_library_and_join_what_others_wrote)
 {
     struct sim_os *sim = world(perm);
-    struct tuning *t = tuning_of(perm, "NVIDIA H200/x", 130200), *u = tuning_of(perm, "NVIDIA H200/x", 130200);
+    struct tuning *t   = tuning_of(perm, "NVIDIA H200/x", 130200),
+                  *u   = tuning_of(perm, "NVIDIA H200/x", 130200);
     CHECK_STR(tuning_path(&sim->os, t, perm), "cache/frugal/gemm-NVIDIA-H200-x-130200.txt");
     CHECK_EQ(tuning_load(t, &sim->os, scratch, NULL), STATUS_OK); /* none yet */
     tuning_add(t, choice(1, 8, 1));

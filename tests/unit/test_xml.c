@@ -1,5 +1,5 @@
 #include "harness.h"
-#include "store/xml.h"
+#include "remote/xml.h"
 
 TEST(elements_are_found_by_level)
 {

@@ -110,12 +110,12 @@ static void cpu_describe(struct backend *b, struct target *t)
     t->name         = cpu->name;
     t->memory_bytes = os_memory_free_bytes();
     describe_low(cpu, t);
-    t->threads      = pool_threads(cpu->pool);
-    t->align_bytes  = TARGET_CPU_ALIGN_BYTES;
-    t->work_bytes   = target_work_bytes;
-    t->kernel_name  = target_kernel_name;
-    t->seconds      = target_kernel_seconds;
-    t->backend      = cpu;
+    t->threads     = pool_threads(cpu->pool);
+    t->align_bytes = TARGET_CPU_ALIGN_BYTES;
+    t->work_bytes  = target_work_bytes;
+    t->kernel_name = target_kernel_name;
+    t->seconds     = target_kernel_seconds;
+    t->backend     = cpu;
 }
 
 static void cpu_rate(struct backend *b, struct target *t) { timing_rates(t, cpu_of(b)->pool); }
@@ -261,10 +261,12 @@ static void cpu_unpin(struct backend *b) { (void)b; }
 static ticket cpu_run(struct backend *b, const struct program *p)
 {
     const struct ready *ready = p->prepared;
-    (void)b;
     ASSERT(ready);
     u64 mode = flush_begin();
-    for (i32 i = 0; i < p->instr_count; i++) kernel_run(ready[i].kernel, &ready[i].call);
+    for (i32 i = 0; i < p->instr_count; i++) {
+        if (b->leaves_off && b->leaves_off(b->context)) break;
+        kernel_run(ready[i].kernel, &ready[i].call);
+    }
     flush_end(mode);
     return 0;
 }
@@ -334,7 +336,9 @@ enum status backend_cpu_open(struct arena *perm, i32 threads, enum backend_choic
     struct str  info = os_proc_text(STR("/proc/cpuinfo"), text, sizeof text);
     struct str  name = os_proc_value(info, STR("model name"));
     struct cpu *cpu  = NEW(perm, struct cpu, 1);
-    (void)err;
+    enum isa    cap;
+    enum status st = kernel_isa_cap(&cap, err);
+    if (st) return st;
     cpu->base.table = &cpu_table;
     u64 mode        = flush_begin(); /* for the pool's threads to inherit */
     cpu->pool       = pool_open(perm, threads > 0 ? threads : pool_machine_threads());

@@ -1,65 +1,39 @@
-/* isa.c - which instructions this processor has, and the system lets us use: the same sets as
- * cmake/flags.cmake compiles for. */
+/* isa.c - the level of vector instructions in force: the processor's, or less where the environment
+ * caps it. Whatever comes in forms for several processors asks kernel_isa() and nothing else, so a
+ * cap gives the choices of a processor of that level. */
 #include "backend/cpu/kernel.h"
 #include "base/os.h"
-#include <pthread.h>
-#ifdef FRUGAL_X86
-#include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
 
-static const char *const names[] = { "any", "avx2", "avx512", "avx512bf16", "amx" };
+#define VARIABLE "FRUGAL_VECTORS"
+#define WORDS "none, avx2, avx512, avx512bf16, amx"
 
-#ifdef FRUGAL_X86
-/* The tiles' 8 KiB of state are given to a process that asks once, for all its threads, and by
- * Linux 5.16 and later only (Documentation/arch/x86/xstate.rst). */
-static bool tiles_granted(void)
+static const char *const words[ISA_LEVELS] = { "none", "avx2", "avx512", "avx512bf16", "amx" };
+
+const char *isa_word(enum isa isa) { return words[isa]; }
+
+bool isa_find(struct str word, enum isa *out)
 {
-    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
-    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XTILEDATA) == 0;
+    for (i32 i = 0; i < ISA_LEVELS; i++) {
+        if (!str_eq(word, str_of(words[i]))) continue;
+        *out = (enum isa)i;
+        return true;
+    }
+    return false;
 }
 
-/* By number, because not every compiler knows their names: Intel's manual, volume 2, CPUID. */
-static bool has_bf16(void)
+enum status kernel_isa_cap(enum isa *cap, struct err *err)
 {
-    u32 a, b, c, d;
-    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
+    struct os *os   = os_real();
+    struct str word = os->env(os, VARIABLE);
+    *cap            = ISA_AMX;
+    if (!word.len || isa_find(word, cap)) return STATUS_OK;
+    return err_set(err, STATUS_USAGE, VARIABLE " is %.*s; expected one of " WORDS,
+                   (int)MIN(word.len, 80), word.data);
 }
-
-static bool has_tiles(void)
-{
-    u32 a, b, c, d, tile = 1u << 24, tile_bf16 = 1u << 22;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & tile) && (d & tile_bf16);
-}
-
-static enum isa processor_look(void)
-{
-    /* Whoever has AVX2 has the older F16C too, for which clang 14 does not know to ask. */
-    bool avx2   = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    if (!avx2) return ISA_ANY;
-    if (!avx512) return ISA_AVX2;
-    if (has_tiles()) /* whose bf16 outside of tiles is slower than f32: bench/results/bf16.md */
-        return tiles_granted() ? ISA_AMX : ISA_AVX512;
-    return has_bf16() ? ISA_AVX512BF16 : ISA_AVX512;
-}
-#else
-static enum isa processor_look(void) { return ISA_ANY; }
-#endif
-
-static enum isa processor;
-
-static void look_once(void) { processor = processor_look(); }
 
 enum isa kernel_isa(void)
 {
-    static pthread_once_t once   = PTHREAD_ONCE_INIT;
-    struct os            *os     = os_real();
-    struct str            wanted = os->env(os, "FRUGAL_ISA");
-    pthread_once(&once, look_once);
-    for (i32 i = 0; i < COUNT_OF(names); i++)
-        if (str_eq(wanted, str_of(names[i]))) return MIN(processor, (enum isa)i);
-    return processor;
+    enum isa cap;
+    kernel_isa_cap(&cap, NULL);
+    return MIN(processor_isa(), cap);
 }

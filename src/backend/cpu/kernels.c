@@ -8,18 +8,22 @@ struct family {
     bool                 then; /* its kernels apply at->then, and store what is kept */
 };
 
-#define FAMILY(name)                                                                               \
-    extern const struct kernel kernels_##name[];                                                   \
-    extern const i32           kernels_##name##_count;
-#define FAMILY_THEN(name) FAMILY(name)
+#define FAMILY_ONE(table)                                                                          \
+    extern const struct kernel table[];                                                            \
+    extern const i32           table##_count;
+#define FAMILY(table, level) FAMILY_ONE(table##_##level)
+#define FAMILY_THEN(table, level) FAMILY_ONE(table##_##level)
 #include "backend/cpu/kernels.def"
+#undef FAMILY_ONE
 #undef FAMILY
 #undef FAMILY_THEN
 
 static const struct family families[] = {
-#define FAMILY(name) { kernels_##name, &kernels_##name##_count, false },
-#define FAMILY_THEN(name) { kernels_##name, &kernels_##name##_count, true },
+#define FAMILY_ONE(table) { table, &table##_count, false },
+#define FAMILY(table, level) FAMILY_ONE(table##_##level)
+#define FAMILY_THEN(table, level) { table##_##level, &table##_##level##_count, true },
 #include "backend/cpu/kernels.def"
+#undef FAMILY_ONE
 #undef FAMILY
 #undef FAMILY_THEN
     { NULL, NULL, false },
@@ -52,10 +56,12 @@ const struct kernel *kernel_choose(const struct call *c, bool reference_only)
 {
     struct os *os = os_real();
     if (reference_only || str_eq(os->env(os, "FRUGAL_KERNELS"), STR("ref"))) return &reference;
-    enum isa             isa = kernel_isa();
+    enum isa             isa   = kernel_isa();
+    struct call          asked = *c; /* without what the choice may not depend on */
     const struct kernel *k;
+    asked.work = NULL, asked.work_bytes = 0, asked.pool = NULL;
     for (i32 i = 0; (k = kernel_at(i)); i++) {
-        if (k->op == c->op && k->isa <= isa && (!k->takes || k->takes(c))) return k;
+        if (k->op == c->op && k->isa <= isa && (!k->takes || k->takes(&asked))) return k;
     }
     return &reference;
 }
@@ -74,7 +80,7 @@ static void run_rest(const struct call *c, bool reference_only)
     struct attrs        at   = *c->at;
     struct tensor       in[1 + THEN_MAX];
     i32                 operands = op_then_inputs(c->at), op = then->op[0];
-    at.then                      = (struct chain){ .count = then->count - 1 };
+    at.then = (struct chain){ .count = then->count - 1 };
     for (i32 i = 0; i < at.then.count; i++) at.then.op[i] = then->op[i + 1];
     in[0]      = c->out[0];
     in[0].data = then_target(c);

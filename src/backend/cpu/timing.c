@@ -34,10 +34,14 @@ static u8 *lend(struct tensor *t, u8 *at)
     return at + room(type_bytes(t->type));
 }
 
-/* Zeros do as weights, activations, tokens and classes; but sequences have their full length. */
+/* Zeros do as weights, activations, tokens and classes; but sequences have their full length, and packed
+ * ones share all rows evenly. */
 static void fill_lengths(const struct call *c)
 {
     const struct tensor *lens = &c->in[c->in_count - 1], *x = &c->in[0];
+    bool                 packed = c->op == OP_ATTENTION_PACKED || c->op == OP_ATTENTION_PACKED_GRAD;
+    for (i64 b = 0; packed && b < lens->count; b++)
+        ((i32 *)lens->data)[b] = (i32)(x->type.shape.dim[0] * b / (lens->count - 1));
     if ((c->op != OP_ATTENTION && c->op != OP_ATTENTION_GRAD) || lens->type.dtype != DT_I32) return;
     for (i64 b = 0; b < lens->count; b++) ((i32 *)lens->data)[b] = (i32)x->type.shape.dim[1];
 }

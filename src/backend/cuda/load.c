@@ -22,7 +22,7 @@ static void *open_module(struct arena *scratch)
     struct str given = os->env(os, "FRUGAL_CUDA");
     char       buffer[PATH_BYTES];
     if (given.len) return dlopen(str_z(scratch, given), RTLD_NOW | RTLD_LOCAL);
-    static const char *const places[] = { "frugal_cuda.so", "../lib/frugal/frugal_cuda.so" };
+    static const char *const places[] = { "frugal_cuda.so", FRUGAL_MODULES "/frugal_cuda.so" };
     struct str               folder   = program_folder(buffer);
     for (i64 i = 0; i < COUNT_OF(places); i++) {
         struct str path   = str_cat(scratch, folder, str_of(places[i]));
@@ -32,7 +32,11 @@ static void *open_module(struct arena *scratch)
     return NULL;
 }
 
-bool backend_cuda_likely(void) { return access("/dev/nvidiactl", F_OK) == 0; }
+/* Under WSL the GPU is behind Windows' own device, whoever made it. */
+bool backend_cuda_likely(void)
+{
+    return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0;
+}
 
 enum status backend_cuda_open(struct arena *perm, struct backend **out, struct err *err)
 {

@@ -9,7 +9,7 @@
 enum { NAME_BYTES = 96 };                   /* NVML_DEVICE_NAME_V2_BUFFER_SIZE */
 enum { CLOCK_SM = 1, TEMPERATURE_GPU = 0 }; /* nvmlClockType_t, nvmlTemperatureSensors_t */
 enum { GPM_VERSION = 1, GPM_SM_ACTIVITY = 2 };
-enum { GPM_METRICS_MAX = 512 };             /* more than any version's; the library reads `count` */
+enum { GPM_METRICS_MAX = 512 }; /* more than any version's; the library reads `count` */
 
 struct memory { /* nvmlMemory_t */
     unsigned long long total, free, used;
@@ -81,7 +81,8 @@ static enum status start(struct nvml *n, struct err *err)
     if (!n->init || !n->shutdown || !n->count || !n->by_index)
         return err_set(err, STATUS_WORLD, "the driver's library lacks nvmlInit_v2 or its like");
     int code = n->init();
-    if (code) return err_set(err, STATUS_WORLD, "the driver does not answer: nvmlInit gives %d", code);
+    if (code)
+        return err_set(err, STATUS_WORLD, "the driver does not answer: nvmlInit gives %d", code);
     if (!n->driver || n->driver(n->version, sizeof n->version)) n->version[0] = 0;
     n->version[NAME_BYTES - 1] = 0;
     return STATUS_OK;
@@ -92,7 +93,8 @@ enum status nvml_open(struct arena *perm, struct nvml **out, struct err *err)
     struct os   *os    = os_real();
     struct str   given = os->env(os, "FRUGAL_NVML");
     struct nvml *n     = NEW(perm, struct nvml, 1);
-    n->library = dlopen(given.len ? str_z(perm, given) : "libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    n->library =
+        dlopen(given.len ? str_z(perm, given) : "libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!n->library) return err_set(err, STATUS_WORLD, "no NVIDIA driver: %s", dlerror());
 #define F(field, symbol, arguments) find(n->library, symbol, &n->field);
     NVML_FUNCTIONS(F)
@@ -187,7 +189,9 @@ void nvml_activity_begin(struct nvml *n, struct nvml_device *d)
 
 f64 nvml_activity_end(struct nvml *n, struct nvml_device *d)
 {
-    struct gpm_request r = { .version = GPM_VERSION, .count = 1, .sample = { n->sample[0], n->sample[1] } };
+    struct gpm_request r        = { .version = GPM_VERSION,
+                                    .count   = 1,
+                                    .sample  = { n->sample[0], n->sample[1] } };
     f64                activity = NAN;
     r.metrics[0].id             = GPM_SM_ACTIVITY;
     if (!n->sample[0]) return NAN;

@@ -32,13 +32,13 @@ struct nvml_device *nvml_device(const struct nvml *n, i32 index);
 struct nvml_device *nvml_device_at(const struct nvml *n, struct str bus_id, struct arena scratch);
 
 struct nvml_state nvml_look(const struct nvml *n, struct nvml_device *d, struct arena *perm);
-f64               nvml_energy_j(const struct nvml *n, struct nvml_device *d); /* since the driver began */
+f64 nvml_energy_j(const struct nvml *n, struct nvml_device *d); /* since the driver began */
 
 /* Part of the time between the two calls, 0 to 1, that multiprocessors had work: the mean over all of
  * them (GPM, from Hopper on). One measurement at a time. */
 void nvml_activity_begin(struct nvml *n, struct nvml_device *d);
 f64  nvml_activity_end(struct nvml *n, struct nvml_device *d);
 /* Before Hopper: part of the driver's last period (1/6 to 1 s, by product) in which any kernel ran. */
-f64  nvml_utilisation(const struct nvml *n, struct nvml_device *d);
+f64 nvml_utilisation(const struct nvml *n, struct nvml_device *d);
 
 #endif

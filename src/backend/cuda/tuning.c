@@ -1,4 +1,4 @@
-/* tuning.c - choices of matrix products as text, one line each. */
+/* tuning.c - choices of matrix products and convolutions as text, one line each. */
 #include "backend/cuda/tuning.h"
 #include <string.h>
 
@@ -22,15 +22,32 @@ void tuning_add(struct tuning *t, struct tuned choice)
     t->changed = true;
 }
 
+struct tuned_conv *tuning_find_conv(struct tuning *t, const struct conv_kind *k, i64 library,
+                                    i64 tried)
+{
+    for (i32 i = 0; i < t->conv_count; i++) {
+        struct tuned_conv *c = &t->convs[i];
+        if (c->library == library && !memcmp(&c->kind, k, sizeof *k))
+            return c->tried >= tried ? c : NULL;
+    }
+    return NULL;
+}
+
+void tuning_add_conv(struct tuning *t, const struct tuned_conv *choice)
+{
+    struct tuned_conv *at = tuning_find_conv(t, &choice->kind, choice->library, 0);
+    if (!at && t->conv_count == TUNED_CONVS_MAX) return;
+    if (!at) at = &t->convs[t->conv_count++];
+    *at        = *choice;
+    t->changed = true;
+}
+
 /* --- text --- */
 
 /* Operands of an fp8 product, by 1 + format. */
 static const char *const narrow[] = { NULL, "e4m3*e4m3", "e5m2*e4m3", "e4m3*e5m2" };
 
-static const char *dtype_or_none(enum dtype t)
-{
-    return t == DT_COUNT ? "-" : dtype_name(t).data;
-}
+static const char *dtype_or_none(enum dtype t) { return t == DT_COUNT ? "-" : dtype_name(t).data; }
 
 static struct textbuf begin(const struct tuning *t, struct arena *perm)
 {
@@ -52,10 +69,38 @@ static void add_line(struct textbuf *b, const struct tuned *c)
     textbuf_fmt(b, "\n");
 }
 
+static const char *const ways[] = {
+#define WAY(name, text) text,
+    WAYS(WAY)
+#undef WAY
+};
+
+static void add_conv_line(struct textbuf *b, const struct tuned_conv *c)
+{
+    const struct conv_kind *k       = &c->kind;
+    const i64               sizes[] = { k->N,  k->H,  k->W,  k->C,      k->O,  k->OH,
+                                        k->OW, k->KH, k->KW, k->stride, k->pad };
+    textbuf_fmt(b, "%s", op_info((i32)k->op)->name);
+    for (i64 i = 0; i < COUNT_OF(sizes); i++) textbuf_fmt(b, " %lld", (long long)sizes[i]);
+    textbuf_fmt(b, " %s %s %s %s ", dtype_or_none((enum dtype)k->in),
+                dtype_or_none((enum dtype)k->out), dtype_or_none((enum dtype)k->bias),
+                k->any_order ? "any" : "fixed");
+    for (i64 i = 0; i < k->map_count; i++)
+        textbuf_fmt(b, "%s%s", i ? "," : "", op_info((i32)k->maps[i])->name);
+    textbuf_fmt(b, "%s %lld %s %lld ", k->map_count ? "" : "-", (long long)c->library, ways[c->way],
+                (long long)c->tried);
+    textbuf_f64(b, c->us);
+    textbuf_fmt(b, " %lld", (long long)c->engine);
+    for (i32 i = 0; i < c->knob_count; i++)
+        textbuf_fmt(b, " %lld:%lld", (long long)c->knobs[i].type, (long long)c->knobs[i].value);
+    textbuf_fmt(b, "\n");
+}
+
 struct str tuning_print(const struct tuning *t, struct arena *perm)
 {
     struct textbuf b = begin(t, perm);
     for (i32 i = 0; i < t->count; i++) add_line(&b, &t->list[i]);
+    for (i32 i = 0; i < t->conv_count; i++) add_conv_line(&b, &t->convs[i]);
     return textbuf_str(&b);
 }
 
@@ -64,6 +109,9 @@ struct str tuning_print_used(const struct tuning *t, struct arena *perm)
     struct textbuf b = begin(t, perm);
     for (i32 i = 0; i < t->count; i++) {
         if (t->list[i].used) add_line(&b, &t->list[i]);
+    }
+    for (i32 i = 0; i < t->conv_count; i++) {
+        if (t->convs[i].used) add_conv_line(&b, &t->convs[i]);
     }
     return textbuf_str(&b);
 }
@@ -153,6 +201,84 @@ static bool choice_of(struct str line, struct tuned *c)
     return !w.bad && !w.rest.len;
 }
 
+static void maps(struct words *w, struct conv_kind *k)
+{
+    struct str list = next(w), word;
+    if (str_eq(list, STR("-"))) return;
+    while (str_cut(&list, ',', &word)) {
+        i32 op = -1;
+        if (k->map_count == THEN_MAX || !op_find(word, &op) || !op_is_map(op)) {
+            w->bad = true;
+            return;
+        }
+        k->maps[k->map_count++] = op;
+    }
+}
+
+static enum way way(struct words *w)
+{
+    struct str word = next(w);
+    for (i32 i = 0; i < WAY_COUNT; i++) {
+        if (str_eq(word, str_of(ways[i]))) return (enum way)i;
+    }
+    w->bad = true;
+    return WAY_ENGINE;
+}
+
+static void knobs(struct words *w, struct tuned_conv *c)
+{
+    while (!w->bad && w->rest.len) {
+        struct str   word = next(w), type;
+        struct knob *k    = &c->knobs[c->knob_count];
+        if (c->knob_count == KNOBS_MAX || !str_cut(&word, ':', &type) || !str_i64(type, &k->type) ||
+            !str_i64(word, &k->value))
+            w->bad = true;
+        else c->knob_count++;
+    }
+}
+
+static bool conv_of(struct str line, struct tuned_conv *c)
+{
+    struct words      w       = { line, false };
+    struct conv_kind *k       = &c->kind;
+    i64 *const        sizes[] = { &k->N,  &k->H,  &k->W,  &k->C,      &k->O,  &k->OH,
+                                  &k->OW, &k->KH, &k->KW, &k->stride, &k->pad };
+    i32               op      = -1;
+    *c                        = (struct tuned_conv){ 0 };
+    if (!op_find(next(&w), &op) ||
+        (op != OP_CONV2D && op != OP_CONV2D_GRAD_X && op != OP_CONV2D_GRAD_W))
+        return false;
+    k->op = op;
+    for (i64 i = 0; i < COUNT_OF(sizes); i++) *sizes[i] = number(&w, sizes[i] == &k->pad ? 0 : 1);
+    k->in = dtype(&w, false), k->out = dtype(&w, false), k->bias = dtype(&w, true);
+    struct str order = next(&w);
+    k->any_order     = str_eq(order, STR("any"));
+    if (!k->any_order && !str_eq(order, STR("fixed"))) return false;
+    maps(&w, k);
+    c->library = number(&w, 1);
+    c->way     = way(&w);
+    c->tried   = number(&w, 1);
+    if (!str_f64(next(&w), &c->us) || c->us < 0) return false;
+    c->engine = number(&w, 0);
+    knobs(&w, c);
+    return !w.bad;
+}
+
+/* A line: a convolution begins with its op's name, a product with a number. */
+static bool add_choice(struct tuning *t, struct str line)
+{
+    struct tuned      product;
+    struct tuned_conv conv;
+    if (line.len && line.data[0] >= 'a' && line.data[0] <= 'z') {
+        if (!conv_of(line, &conv)) return false;
+        tuning_add_conv(t, &conv);
+        return true;
+    }
+    if (!choice_of(line, &product)) return false;
+    tuning_add(t, product);
+    return true;
+}
+
 /* The line must begin so; what follows is the value. */
 static bool heading(struct str *text, struct str begins, struct str *value)
 {
@@ -162,11 +288,21 @@ static bool heading(struct str *text, struct str begins, struct str *value)
     return true;
 }
 
+static void add_all(struct tuning *t, const struct tuning *more)
+{
+    for (i32 i = 0; i < more->count; i++) tuning_add(t, more->list[i]);
+    for (i32 i = 0; i < more->conv_count; i++) {
+        struct tuned_conv c = more->convs[i];
+        c.exact |= t->exact;
+        tuning_add_conv(t, &c);
+    }
+}
+
 enum status tuning_parse(struct tuning *t, struct str text, struct arena scratch, struct err *err)
 {
-    struct tuned *all = NEW(&scratch, struct tuned, TUNED_MAX);
-    struct str    gpu, version, empty, line;
-    i64           library = 0, count = 0;
+    struct tuning *all = NEW(&scratch, struct tuning, 1); /* joins t once every line was read */
+    struct str     gpu, version, empty, line;
+    i64            library = 0, count = 0;
     if (!heading(&text, STR(HEADING), &empty) || empty.len || !heading(&text, STR("gpu "), &gpu) ||
         !heading(&text, STR("cublaslt "), &version) || !str_i64(version, &library))
         return err_set(err, STATUS_USAGE, "it does not begin as choices of kernels do");
@@ -174,12 +310,13 @@ enum status tuning_parse(struct tuning *t, struct str text, struct arena scratch
         return err_set(err, STATUS_USAGE, "it is of a %.*s with cuBLASLt %lld", STR_ARG(gpu),
                        (long long)library);
     while (str_cut(&text, '\n', &line)) {
-        if (count == TUNED_MAX) return err_set(err, STATUS_USAGE, "it has too many lines");
-        if (!choice_of(line, &all[count++]))
+        if (count++ == TUNED_MAX + TUNED_CONVS_MAX)
+            return err_set(err, STATUS_USAGE, "it has too many lines");
+        if (!add_choice(all, line))
             return err_set(err, STATUS_USAGE, "line %lld is no choice of a kernel",
                            (long long)count + 3);
     }
-    for (i64 i = 0; i < count; i++) tuning_add(t, all[i]);
+    add_all(t, all);
     return STATUS_OK;
 }
 
@@ -213,9 +350,10 @@ enum status tuning_load(struct tuning *t, struct os *os, struct arena scratch, s
     if (!path.len || os->stat(os, path, &there, NULL)) return STATUS_OK;
     enum status st = os_read_all(os, path, &scratch, &text, err);
     if (!st && tuning_parse(t, text, scratch, &why))
-        st = err_set(err, STATUS_WORLD,
-                     "the kept choices of kernels in %.*s are not used (%s): they are made and kept anew",
-                     STR_ARG(path), why.text);
+        st = err_set(
+            err, STATUS_WORLD,
+            "the kept choices of kernels in %.*s are not used (%s): they are made and kept anew",
+            STR_ARG(path), why.text);
     return st;
 }
 
@@ -227,9 +365,11 @@ enum status tuning_save(struct tuning *t, struct os *os, struct arena scratch, s
     both->gpu     = t->gpu;
     both->library = t->library;
     (void)tuning_load(both, os, scratch, NULL); /* what cannot be read is written over */
-    for (i32 i = 0; i < t->count; i++) tuning_add(both, t->list[i]);
-    enum status st = os->make_dir(os, folder, err);
+    add_all(both, t);
+    bool        was = os_private(true);
+    enum status st  = os->make_dir(os, folder, err);
     if (!st) st = os_publish(os, path, tuning_print(both, &scratch), scratch, err);
+    os_private(was);
     if (!st) t->changed = false;
     return st;
 }

@@ -1,4 +1,4 @@
-/* tuning.h - which of cuBLASLt's algorithms was the fastest for each matrix product, as text.
+/* tuning.h - which of the libraries' algorithms was the fastest for each matrix product and convolution, as text.
  *
  * Choices are kept in the user's cache folder, one file a kind of GPU and version of the library,
  * so that only the first run of a shape is slowed by trying; the same text may travel in a checkpoint.
@@ -31,26 +31,71 @@ struct tuned {
     bool           used; /* in this process; no part of the text */
 };
 
+/* A convolution, with what follows it in the same graph; without padding, compared as bytes. */
+struct conv_kind {
+    i64 op, N, H, W, C, O, OH, OW, KH, KW, stride, pad;
+    i64 in, out, bias; /* dtypes; bias DT_COUNT: none */
+    i64 any_order;     /* of sums */
+    i64 map_count, maps[THEN_MAX];
+};
+
+/* How it is done: by one of cuDNN's engines; as a matrix product; in the low type, with a cast behind it; by a
+ * convolution without the maps, which follow. */
+#define WAYS(W) W(ENGINE, "engine") W(PRODUCT, "product") W(LOW, "low") W(APART, "apart")
+enum way {
+#define WAY(name, text) WAY_##name,
+    WAYS(WAY)
+#undef WAY
+        WAY_COUNT
+};
+
+enum { TUNED_CONVS_MAX = 1024, KNOBS_MAX = 64 }; /* cuDNN 9 has 44 types of knobs */
+
+struct knob { /* of an engine, in cuDNN's numbers */
+    i64 type, value;
+};
+
+struct tuned_conv {
+    struct conv_kind kind;
+    i64              library; /* cuDNN's version */
+    enum way         way;
+    i64              tried; /* engines it was chosen from */
+    f64              us;
+    i64              engine; /* WAY_ENGINE; else 0 */
+    struct knob      knobs[KNOBS_MAX];
+    i32              knob_count;
+    bool             used;
+    bool             exact; /* of the run that is resumed: taken for its bits, whatever it takes */
+};
+
 struct tuning {
-    struct str   gpu;     /* its name, one line */
-    i64          library; /* version */
-    struct tuned list[TUNED_MAX];
-    i32          count;
-    bool         changed; /* since it was read or written */
+    struct str        gpu;     /* its name, one line */
+    i64               library; /* version */
+    struct tuned      list[TUNED_MAX];
+    i32               count;
+    struct tuned_conv convs[TUNED_CONVS_MAX];
+    i32               conv_count;
+    bool              changed; /* since it was read or written */
+    bool              exact;   /* what is parsed now is of a checkpoint */
 };
 
 /* NULL: not known, or chosen from fewer than `tried`. */
 struct tuned *tuning_find(struct tuning *t, const struct product *p, i64 tried);
-void tuning_add(struct tuning *t, struct tuned choice); /* in place of what there was; full: nothing */
+void          tuning_add(struct tuning *t,
+                         struct tuned   choice); /* in place of what there was; full: nothing */
 
-struct str  tuning_print(const struct tuning *t, struct arena *perm);
-struct str  tuning_print_used(const struct tuning *t, struct arena *perm);
+struct tuned_conv *tuning_find_conv(struct tuning *t, const struct conv_kind *k, i64 library,
+                                    i64 tried);
+void               tuning_add_conv(struct tuning *t, const struct tuned_conv *choice);
+
+struct str tuning_print(const struct tuning *t, struct arena *perm);
+struct str tuning_print_used(const struct tuning *t, struct arena *perm);
 /* Adds what the text holds, if it is for the same GPU and library. STATUS_USAGE: it is not, or is no such
  * text; then nothing is added. */
 enum status tuning_parse(struct tuning *t, struct str text, struct arena scratch, struct err *err);
 
 /* $XDG_CACHE_HOME/frugal/gemm-GPU-VERSION.txt; empty: there is no home. */
-struct str  tuning_path(struct os *os, const struct tuning *t, struct arena *perm);
+struct str tuning_path(struct os *os, const struct tuning *t, struct arena *perm);
 /* A file that is not there is empty; one that cannot be read has its sentence. */
 enum status tuning_load(struct tuning *t, struct os *os, struct arena scratch, struct err *err);
 /* Adds ours to what others wrote meanwhile. */

@@ -1,25 +1,48 @@
 /* attention.c - a call of attention, by name. */
 #include "backend/cpu/fast/attention.h"
+#include <string.h>
+
+bool attention_is_grad(const struct call *c)
+{
+    return c->op == OP_ATTENTION_GRAD || c->op == OP_ATTENTION_PACKED_GRAD;
+}
 
 struct attention attention_of(const struct call *c)
 {
-    bool                 grad = c->op == OP_ATTENTION_GRAD;
-    const struct tensor *qkv  = &c->in[grad ? 1 : 0];
-    i32                  lens = grad ? 4 : 1;
-    struct attention     a    = { .B      = qkv->type.shape.dim[0],
-                                  .T      = qkv->type.shape.dim[1],
-                                  .H      = c->at->heads,
-                                  .G      = c->at->kv_heads,
-                                  .row    = qkv->type.shape.dim[2],
-                                  .qkv    = qkv->data,
-                                  .lens   = c->in_count > lens ? c->in[lens].data : NULL,
-                                  .out    = c->out[0].data,
-                                  .lse    = grad ? c->in[3].data : c->out[1].data,
-                                  .o      = grad ? c->in[2].data : NULL,
-                                  .d_o    = grad ? c->in[0].data : NULL,
-                                  .scale  = (f32)c->at->scale,
-                                  .causal = c->at->causal != 0 };
-    a.D                       = a.row / (a.H + 2 * a.G);
-    a.o_row                   = a.H * a.D;
+    bool                 grad   = attention_is_grad(c);
+    bool                 packed = c->op == OP_ATTENTION_PACKED || c->op == OP_ATTENTION_PACKED_GRAD;
+    const struct tensor *qkv    = &c->in[grad ? 1 : 0];
+    i32                  lens   = grad ? 4 : 1;
+    const i32           *given  = c->in_count > lens ? c->in[lens].data : NULL;
+    struct shape         s      = qkv->type.shape;
+    struct attention     a      = { .B       = packed ? c->in[lens].count - 1 : s.dim[0],
+                                    .T       = packed ? c->at->count : s.dim[1],
+                                    .H       = c->at->heads,
+                                    .G       = c->at->kv_heads,
+                                    .row     = shape_last(s),
+                                    .rows    = shape_rows(s),
+                                    .qkv     = qkv->data,
+                                    .lens    = packed ? NULL : given,
+                                    .offsets = packed ? given : NULL,
+                                    .out     = c->out[0].data,
+                                    .lse     = grad ? c->in[3].data : c->out[1].data,
+                                    .o       = grad ? c->in[2].data : NULL,
+                                    .d_o     = grad ? c->in[0].data : NULL,
+                                    .scale   = (f32)c->at->scale,
+                                    .causal  = c->at->causal != 0,
+                                    .packed  = packed };
+    a.D                         = a.row / (a.H + 2 * a.G);
+    a.o_row                     = a.H * a.D;
     return a;
+}
+
+void attention_clear(const struct call *c)
+{
+    struct attention a = attention_of(c);
+    if (!a.packed) return;
+    i64 first = attention_first(&a, a.B), left = a.rows - first;
+    i64 row = attention_is_grad(c) ? a.row : a.o_row, item = dtype_bytes(c->out[0].type.dtype);
+    memset((u8 *)c->out[0].data + first * row * item, 0, (size_t)(left * row * item));
+    for (i64 h = 0; h < a.H && !attention_is_grad(c); h++)
+        memset(a.lse + h * a.rows + first, 0, (size_t)left * sizeof *a.lse);
 }

@@ -170,17 +170,17 @@ static void forward_block(void *context, i64 block, i32 worker)
     const struct attention *a = &f->a;
     struct forward_buffers  m;
     i64 share = block % f->shares, h = block / f->shares % a->H, b = block / f->shares / a->H;
-    i64 g = h * a->G / a->H, len = attention_length(a, b);
+    i64 g = h * a->G / a->H, len = attention_length(a, b), last = attention_end(a, b);
     const u16 *q   = f->qkv + attention_q(a, b, h);
     u16       *o   = f->o + attention_o(a, b, h);
-    f32       *lse = a->lse + (b * a->H + h) * a->T;
+    f32       *lse = attention_lse(a, b, h);
 
     forward_buffers(a, f->work + worker * f->work_bytes, &m);
     products_begin();
     pack_b(m.k, (struct lines){ f->qkv + attention_k(a, b, g), a->row, 1, len, a->D });
     pack_b(m.v, (struct lines){ f->qkv + attention_v(a, b, g), 1, a->row, a->D, len });
-    for (i64 t = share * ROWS; t < a->T; t += f->shares * ROWS) {
-        i64 rows = MIN(ROWS, a->T - t), live = MAX(0, MIN(rows, len - t));
+    for (i64 t = share * ROWS; t < last; t += f->shares * ROWS) {
+        i64 rows = MIN(ROWS, last - t), live = MAX(0, MIN(rows, len - t));
         zero_rows(o + (t + live) * a->o_row, a->o_row, rows - live, a->D);
         memset(lse + t + live, 0, (size_t)(rows - live) * sizeof *lse);
         if (live) attend(f, &m, q + t * a->row, len, t, live, o + t * a->o_row, lse + t);
@@ -190,7 +190,7 @@ static void forward_block(void *context, i64 block, i32 worker)
 
 static bool takes(const struct call *c)
 {
-    bool grad = c->op == OP_ATTENTION_GRAD;
+    bool grad = attention_is_grad(c);
     if (c->out[0].type.dtype != DT_BF16) return false;
     for (i32 i = 0; i < (grad ? 3 : 1); i++)
         if (c->in[i].type.dtype != DT_BF16) return false;
@@ -207,6 +207,7 @@ static void forward(const struct call *c)
 {
     struct forward f = forward_of(c);
     pool_run(c->pool, f.a.B * f.a.H * f.shares, forward_block, &f);
+    attention_clear(c);
 }
 
 /* ---- backward */
@@ -338,12 +339,12 @@ static void add_queries(const struct attention *a, const struct backward_buffers
     product_rows(p, 2, a->D, tiles_of(len) * B_TILE);
 }
 
-/* One head's part of dqkv, which begins at `at`; 0 from position `len` on. */
-static void put_grad(const struct backward *f, i64 at, const f32 *sums, i64 len)
+/* One head's part of dqkv, which begins at `at`; 0 from position `len` to `end`. */
+static void put_grad(const struct backward *f, i64 at, const f32 *sums, i64 len, i64 end)
 {
     const struct attention *a = &f->a;
     put_rows(f->dqkv + at, a->row, sums, NULL, len, a->D);
-    zero_rows(f->dqkv + at + len * a->row, a->row, a->T - len, a->D);
+    zero_rows(f->dqkv + at + len * a->row, a->row, end - len, a->D);
 }
 
 /* What the head's queries bring: packed, with lse and delta. */
@@ -358,7 +359,7 @@ static void head_pack(const struct backward *f, const struct backward_buffers *m
     pack_b(m->d_o, (struct lines){ d_o, o_row, 1, len, D });
     pack_b(m->q_columns, (struct lines){ q, 1, row, D, len });
     pack_b(m->d_o_columns, (struct lines){ d_o, 1, o_row, D, len });
-    memcpy(m->lse, a->lse + (b * a->H + h) * a->T, (size_t)len * sizeof *m->lse);
+    memcpy(m->lse, attention_lse(a, b, h), (size_t)len * sizeof *m->lse);
     for (i64 t = 0; t < len; t++) m->delta[t] = row_dot(d_o + t * o_row, o + t * o_row, D, DT_BF16);
 }
 
@@ -387,6 +388,7 @@ static void backward_block(void *context, i64 block, i32 worker)
     i64                     g = block % a->G, b = block / a->G, len = attention_length(a, b);
     i64 q_at = attention_q(a, b, 0), k_at = attention_k(a, b, g), v_at = attention_v(a, b, g);
     const u16 *k = f->qkv + k_at, *v = f->qkv + v_at;
+    i64        end  = attention_end(a, b);
     bool       adds = false;
 
     backward_buffers(a, f->work + worker * f->work_bytes, &m);
@@ -398,11 +400,11 @@ static void backward_block(void *context, i64 block, i32 worker)
         if (h * a->G / a->H != g) continue;
         head_pack(f, &m, len, b, h);
         backward_head(a, &m, len, adds);
-        put_grad(f, q_at + h * a->D, m.dq, len);
+        put_grad(f, q_at + h * a->D, m.dq, len, end);
         adds = true;
     }
-    put_grad(f, k_at, m.dk, len);
-    put_grad(f, v_at, m.dv, len);
+    put_grad(f, k_at, m.dk, len, end);
+    put_grad(f, v_at, m.dv, len, end);
     products_end();
 }
 
@@ -415,10 +417,13 @@ static void backward(const struct call *c)
 {
     struct backward f = backward_of(c);
     pool_run(c->pool, f.a.B * f.a.G, backward_block, &f);
+    attention_clear(c);
 }
 
 const struct kernel ISA_FN(kernels_attention_bf16)[] = {
     { OP_ATTENTION, "bf16_" ISA_NAME, ISA_HERE, takes, forward, forward_work },
     { OP_ATTENTION_GRAD, "bf16_" ISA_NAME, ISA_HERE, takes, backward, backward_work },
+    { OP_ATTENTION_PACKED, "bf16_" ISA_NAME, ISA_HERE, takes, forward, forward_work },
+    { OP_ATTENTION_PACKED_GRAD, "bf16_" ISA_NAME, ISA_HERE, takes, backward, backward_work },
 };
 const i32 ISA_COUNT(kernels_attention_bf16) = (i32)COUNT_OF(ISA_FN(kernels_attention_bf16));

@@ -164,13 +164,13 @@ static void forward_block(void *context, i64 block, i32 worker)
     const struct attention *a = &f->a;
     struct forward_buffers  m = forward_buffers(f, worker);
     i64  share = block % f->shares, h = block / f->shares % a->H, b = block / f->shares / a->H;
-    i64  g = h * a->G / a->H, len = attention_length(a, b);
-    f32 *o = a->out + attention_o(a, b, h), *lse = a->lse + (b * a->H + h) * a->T;
+    i64  g = h * a->G / a->H, len = attention_length(a, b), last = attention_end(a, b);
+    f32 *o = a->out + attention_o(a, b, h), *lse = attention_lse(a, b, h);
 
     pack_transposed(m.kt, a->qkv + attention_k(a, b, g), a->row, len, a->D);
     copy_rows(m.v, a->qkv + attention_v(a, b, g), a->row, len, a->D, 1);
-    for (i64 t = share * f->queries; t < a->T; t += f->shares * f->queries) {
-        i64 rows = MIN(f->queries, a->T - t), live = MAX(0, MIN(rows, len - t));
+    for (i64 t = share * f->queries; t < last; t += f->shares * f->queries) {
+        i64 rows = MIN(f->queries, last - t), live = MAX(0, MIN(rows, len - t));
         zero_rows(o + (t + live) * a->o_row, a->o_row, rows - live, a->D);
         memset(lse + t + live, 0, (size_t)(rows - live) * sizeof *lse);
         if (!live) continue;
@@ -187,7 +187,7 @@ static void forward_block(void *context, i64 block, i32 worker)
 static bool takes(const struct call *c)
 {
     struct attention a    = attention_of(c);
-    i32              lens = c->op == OP_ATTENTION_GRAD ? 4 : 1;
+    i32              lens = attention_is_grad(c) ? 4 : 1;
     return fast_ids_at(c, lens) && a.D % V_LANES == 0 && a.D > 0;
 }
 
@@ -200,6 +200,7 @@ static void forward(const struct call *c)
 {
     struct forward f = forward_of(c);
     pool_run(c->pool, f.a.B * f.a.H * f.shares, forward_block, &f);
+    attention_clear(c);
 }
 
 /* ---- backward */
@@ -337,9 +338,9 @@ static void chunk_dkv(const struct attention *a, const struct chunk *k, const f3
 static void backward_head(const struct attention *a, const struct backward_buffers *m, i64 b, i64 h)
 {
     i64        g = h * a->G / a->H, len = attention_length(a, b);
-    const f32 *q = a->qkv + attention_q(a, b, h), *lse = a->lse + (b * a->H + h) * a->T;
+    const f32 *q = a->qkv + attention_q(a, b, h), *lse = attention_lse(a, b, h);
     f32       *dq = a->out + attention_q(a, b, h);
-    zero_rows(dq + len * a->row, a->row, a->T - len, a->D);
+    zero_rows(dq + len * a->row, a->row, attention_end(a, b) - len, a->D);
     for (i64 t = 0; t < len; t += Q_MAX) {
         i64        rows = MIN(Q_MAX, len - t), at = attention_o(a, b, h) + t * a->o_row;
         const f32 *d_o = a->d_o + at, *o = a->o + at;
@@ -369,8 +370,8 @@ static void backward_block(void *context, i64 block, i32 worker)
     pack_transposed(m.kt, k, a->row, len, a->D);
     pack_transposed(m.vt, v, a->row, len, a->D);
     copy_rows(m.k, k, a->row, len, a->D, a->scale);
-    zero_rows(a->out + attention_k(a, b, g), a->row, a->T, a->D);
-    zero_rows(a->out + attention_v(a, b, g), a->row, a->T, a->D);
+    zero_rows(a->out + attention_k(a, b, g), a->row, attention_end(a, b), a->D);
+    zero_rows(a->out + attention_v(a, b, g), a->row, attention_end(a, b), a->D);
     for (i64 h = 0; h < a->H; h++)
         if (h * a->G / a->H == g) backward_head(a, &m, b, h);
 }
@@ -384,10 +385,13 @@ static void backward(const struct call *c)
 {
     struct backward f = backward_of(c);
     pool_run(c->pool, f.a.B * f.a.G, backward_block, &f);
+    attention_clear(c);
 }
 
 const struct kernel ISA_FN(kernels_attention)[] = {
     { OP_ATTENTION, "attention_" ISA_NAME, ISA_HERE, takes, forward, forward_work },
     { OP_ATTENTION_GRAD, "attention_" ISA_NAME, ISA_HERE, takes, backward, backward_work },
+    { OP_ATTENTION_PACKED, "attention_" ISA_NAME, ISA_HERE, takes, forward, forward_work },
+    { OP_ATTENTION_PACKED_GRAD, "attention_" ISA_NAME, ISA_HERE, takes, backward, backward_work },
 };
 const i32 ISA_COUNT(kernels_attention) = (i32)COUNT_OF(ISA_FN(kernels_attention));

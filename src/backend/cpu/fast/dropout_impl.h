@@ -18,7 +18,9 @@ struct dropout {
     i64            pieces, piece; /* of a sample; elements in one: a multiple of STRIDE */
     i64            each;          /* pieces in a block */
     struct rng_key key;           /* of the first sample */
-    u32            least;         /* the smallest word that keeps its element */
+    const i32     *sample;   /* packed: a row counts as a sample, and this is the one it is of */
+    const i32     *position; /* packed: which stretch of it */
+    u32            least;    /* the smallest word that keeps its element */
     f32            scale;
 };
 
@@ -70,13 +72,19 @@ static struct rng_key key_of(const struct call *c)
 
 V_INLINE void drop_piece(const struct dropout *d, i64 sample, i64 from, const enum dtype t)
 {
-    struct rng_key key = d->key;
-    key.sample += (u64)sample;
+    struct rng_key key  = d->key;
+    i64            skip = d->position ? d->position[sample] * d->size : 0; /* a multiple of 4 */
+    i64            of   = d->sample ? d->sample[sample] : sample;
+    i64            end = MIN(from + d->piece, d->size), at = sample * d->size;
+    if (of < 0) {
+        memset(v_at(d->y, at + from, t), 0, (size_t)((end - from) * v_size(t)));
+        return;
+    }
+    key.sample += (u64)of;
     u64 philox_key = rng_philox_key(key);
-    i64 end = MIN(from + d->piece, d->size), at = sample * d->size;
     for (i64 e = from; e < end; e += STRIDE) {
         u32 word[STRIDE];
-        words(philox_key, key, (u64)e / 4, word);
+        words(philox_key, key, (u64)(skip + e) / 4, word);
         for (i64 k = 0; k < STRIDE && e + k < end; k += V_LANES) {
             vm m = v_first(MIN(end - e - k, V_LANES));
             vu w;
@@ -106,12 +114,19 @@ static void dropout(const struct call *c)
     d.key            = key_of(c);
     d.least          = (u32)MIN(ceil(c->at->p * 0x1p32), 0x1p32 - 1);
     d.scale          = (f32)(1 / (1 - c->at->p));
-    pool_fn *f       = dropout_block_by[fast_storage(c)];
+    if (c->in_count == 4) {
+        d.sample   = c->in[2].data;
+        d.position = c->in[3].data;
+    }
+    pool_fn *f = dropout_block_by[fast_storage(c)];
     pool_run(c->pool, fast_div_up(d.samples * d.pieces, d.each), f, &d);
 }
 
 static bool dropout_takes(const struct call *c)
 {
+    i64 rows = MAX(1, c->in[0].type.shape.dim[0]);
+    if (c->in_count == 4 && c->in[0].count / rows % 4)
+        return false; /* four words belong together */
     return stored(c) && c->at->p >= 0 && c->at->p < 1;
 }
 

@@ -17,7 +17,9 @@ struct heads {
     const void *dy, *x;
     void       *y;
     f32        *rstd;
-    f32        *table; /* [T][2][D/2]: cosines, sines */
+    f32        *table; /* [turns][2][D/2]: cosines, sines */
+    const i32  *at;    /* position of each row; NULL: its index on axis 1 */
+    i64         turns; /* positions are below it */
     i64         positions, T, all, heads, D, each;
     f64         base, eps;
     bool        inverse;
@@ -56,7 +58,7 @@ static void table_block(void *context, i64 block, i32 worker)
 {
     (void)worker;
     const struct heads *h    = context;
-    i64                 half = h->D / 2, first = block * TURN, end = MIN(first + TURN, h->T);
+    i64                 half = h->D / 2, first = block * TURN, end = MIN(first + TURN, h->turns);
     for (i64 i = 0; i < half; i++) {
         f64 step = pow(h->base, -2.0 * (f64)i / (f64)h->D), sign = h->inverse ? -1 : 1;
         f64 co = cos((f64)first * step), si = sin((f64)first * step);
@@ -75,7 +77,8 @@ V_INLINE void rope_block(const struct heads *h, i64 block, const enum dtype t)
 {
     i64 p = block * h->each, end = MIN(p + h->each, h->positions), half = h->D / 2;
     for (; p < end; p++) {
-        const f32 *co = h->table + 2 * (p % h->T) * half, *si = co + half;
+        i64        turn = h->at ? h->at[p] : p % h->T;
+        const f32 *co = h->table + 2 * turn * half, *si = co + half;
         for (i64 head = 0; head < h->heads; head++) {
             const void *x = v_at(h->x, (p * h->all + head) * h->D, t);
             void       *y = v_at(h->y, (p * h->all + head) * h->D, t);
@@ -93,16 +96,24 @@ V_INLINE void rope_block(const struct heads *h, i64 block, const enum dtype t)
 
 BY_STORAGE(rope_block)
 
+static i64 rope_turns(const struct call *c)
+{
+    struct shape s = c->in[0].type.shape;
+    return c->in_count == 2 ? s.dim[0] * s.dim[1] : s.dim[1];
+}
+
 static i64 rope_work(const struct call *c)
 {
-    return c->in[0].type.shape.dim[1] * c->at->head_dim * (i64)sizeof(f32);
+    return rope_turns(c) * c->at->head_dim * (i64)sizeof(f32);
 }
 
 static void rope(const struct call *c)
 {
     struct heads h = heads_of(c, &c->in[0]);
     h.table        = c->work;
-    pool_run(c->pool, fast_div_up(h.T, TURN), table_block, &h);
+    h.turns        = rope_turns(c);
+    h.at           = c->in_count == 2 ? c->in[1].data : NULL;
+    pool_run(c->pool, fast_div_up(h.turns, TURN), table_block, &h);
     heads_run(c, &h, rope_block_by);
 }
 

@@ -221,7 +221,9 @@ V_INLINE void step_run(const struct steps *s, i32 step, vf *x, i64 i, const int 
     case OP_##op:                                                                                  \
         for (int j = 0; j < n; j++) x[j] = v_stored(f(&s->m, x[j] OPERAND_##operands), t);         \
         break;
-    switch (s->op[step]) { MAPS(MAP) }
+    switch (s->op[step]) {
+        MAPS(MAP)
+    }
 #undef MAP
 #undef OPERAND_1
 #undef OPERAND_2
@@ -230,15 +232,13 @@ V_INLINE void step_run(const struct steps *s, i32 step, vf *x, i64 i, const int 
 V_INLINE void steps_run(const struct steps *s, i64 i, const int n, vm last, const enum dtype t)
 {
     vf x[THEN_VECTORS];
-    for (int j = 0; j < n; j++)
-        x[j] = v_get(s->from, i + j * V_LANES, j < n - 1 ? v_all : last, t);
+    for (int j = 0; j < n; j++) x[j] = v_get(s->from, i + j * V_LANES, j < n - 1 ? v_all : last, t);
     for (i32 step = 0; step < s->count; step++) {
         step_run(s, step, x, i, n, last, t);
         for (int j = 0; j < n && !step && s->keep; j++)
             v_put(s->keep, i + j * V_LANES, x[j], j < n - 1 ? v_all : last, t);
     }
-    for (int j = 0; j < n; j++)
-        v_put(s->to, i + j * V_LANES, x[j], j < n - 1 ? v_all : last, t);
+    for (int j = 0; j < n; j++) v_put(s->to, i + j * V_LANES, x[j], j < n - 1 ? v_all : last, t);
 }
 
 struct range { /* of the numbers of a result */

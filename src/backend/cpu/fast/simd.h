@@ -1,9 +1,10 @@
 /* simd.h - one vector type for three instruction sets, so that a kernel is written once.
  *
- * A family x has its source in x_impl.h; x_avx512.c, x_avx2.c and x_any.c only include it, and
- * CMake gives each its instruction set. V_LANES floats make a vector of type vf; + - * / & | ^ < >
- * work on vectors as they are (GNU C), comparisons give all ones or all zeros in a vi. Here is only
- * what the language has no sign for; numbers that lie in memory as bf16 or f16: storage.h.
+ * A family x has its source in x_impl.h; the build makes x_avx512.c, x_avx2.c and x_any.c, which
+ * only include it, from kernels.def, and gives each its instruction set. V_LANES floats make a
+ * vector of type vf; + - * / & | ^ < > work on vectors as they are (GNU C), comparisons give all
+ * ones or all zeros in a vi. Here is only what the language has no sign for; numbers that lie in
+ * memory as bf16 or f16: storage.h.
  *
  * Everything is static: the same names mean other code in each file. ISA_FN(f) is f_avx512,
  * f_avx2 or f_any, for what must be seen outside; ISA_COUNT(kernels_x) goes with a table of
@@ -14,6 +15,9 @@
 #include <math.h>
 #include <string.h>
 
+#if defined(__AMXBF16__) && !defined(__AMX_BF16__) /* as clang before 16 spells it */
+#define __AMX_BF16__ 1
+#endif
 #if defined(__AVX512F__)
 #include <immintrin.h>
 #define V_LANES 16
@@ -49,6 +53,9 @@
 #define ISA_NAME "any"
 #define ISA_FN(f) f##_any
 #define ISA_COUNT(table) table##_any_count
+#ifdef __aarch64__
+#include <arm_neon.h>
+#endif
 #endif
 
 typedef f32 vf __attribute__((vector_size(4 * V_LANES)));
@@ -143,6 +150,8 @@ V_INLINE vf v_fma(vf a, vf b, vf c)
     return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 #elif V_LANES == 8
     return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(__aarch64__)
+    return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 #else
     return a * b + c;
 #endif

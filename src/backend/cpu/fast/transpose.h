@@ -7,26 +7,32 @@
 #define BACKEND_CPU_FAST_TRANSPOSE_H
 #include "backend/cpu/fast/simd.h"
 
+/* Lanes of a and b by number; gcc has clang's word for it since 12. */
+#if defined(__clang__) || __GNUC__ >= 12
+#define V_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define V_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (vi){ __VA_ARGS__ })
+#endif
+
 V_INLINE vf v_low(vf a, vf b) /* a0 b0 a1 b1 .. from the lower halves */
 {
 #if V_LANES == 16
-    return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    return V_SHUFFLE(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
 #elif V_LANES == 8
-    return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+    return V_SHUFFLE(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
 #else
-    return __builtin_shufflevector(a, b, 0, 4, 1, 5);
+    return V_SHUFFLE(a, b, 0, 4, 1, 5);
 #endif
 }
 
 V_INLINE vf v_high(vf a, vf b) /* the same of the upper halves */
 {
 #if V_LANES == 16
-    return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15,
-                                   31);
+    return V_SHUFFLE(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
 #elif V_LANES == 8
-    return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+    return V_SHUFFLE(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
 #else
-    return __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    return V_SHUFFLE(a, b, 2, 6, 3, 7);
 #endif
 }
 

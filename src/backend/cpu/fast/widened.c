@@ -28,6 +28,7 @@ static struct tensor place(struct widened *w, const struct tensor *t, u8 *work)
     return wide;
 }
 
+/* The call on f32 and its kernel, without that kernel's workspace: the pool may be missing. */
 static void widen(const struct call *c, struct widened *w)
 {
     i32 out_count = op_info(c->op)->out_count;
@@ -36,13 +37,18 @@ static void widen(const struct call *c, struct widened *w)
     w->at.then    = (struct chain){ 0 };
     for (i32 i = 0; i < c->in_count; i++) w->in[i] = place(w, &c->in[i], c->work);
     for (i32 i = 0; i < out_count; i++) w->out[i] = place(w, &c->out[i], c->work);
-    w->call            = (struct call){ .op       = c->op,
-                                        .at       = &w->at,
-                                        .in       = w->in,
-                                        .in_count = c->in_count,
-                                        .out      = w->out,
-                                        .pool     = c->pool };
-    w->kernel          = kernel_choose(&w->call, false);
+    w->call   = (struct call){ .op       = c->op,
+                               .at       = &w->at,
+                               .in       = w->in,
+                               .in_count = c->in_count,
+                               .out      = w->out,
+                               .pool     = c->pool };
+    w->kernel = kernel_choose(&w->call, false);
+}
+
+/* The f32 kernel's workspace lies behind the operands. */
+static void add_work(const struct call *c, struct widened *w)
+{
     w->call.work       = c->work ? (u8 *)c->work + w->bytes : NULL;
     w->call.work_bytes = w->kernel->work ? w->kernel->work(&w->call) : 0;
     w->bytes += w->call.work_bytes;
@@ -65,6 +71,7 @@ static i64 work(const struct call *c)
 {
     struct widened w;
     widen(c, &w);
+    add_work(c, &w);
     return w.bytes;
 }
 
@@ -79,6 +86,7 @@ static void run(const struct call *c)
 {
     struct widened w;
     widen(c, &w);
+    add_work(c, &w);
     for (i32 i = 0; i < c->in_count; i++)
         if (is_low(c->in[i].type.dtype)) cast(&c->in[i], &w.in[i], c->pool);
     w.kernel->run(&w.call);
@@ -90,6 +98,8 @@ const struct kernel kernels_widened[] = {
     { OP_MATMUL, "widened", ISA_ANY, takes, run, work },
     { OP_ATTENTION, "widened", ISA_ANY, takes, run, work },
     { OP_ATTENTION_GRAD, "widened", ISA_ANY, takes, run, work },
+    { OP_ATTENTION_PACKED, "widened", ISA_ANY, takes, run, work },
+    { OP_ATTENTION_PACKED_GRAD, "widened", ISA_ANY, takes, run, work },
     { OP_CONV2D, "widened", ISA_ANY, takes, run, work },
     { OP_CONV2D_GRAD_X, "widened", ISA_ANY, takes, run, work },
     { OP_CONV2D_GRAD_W, "widened", ISA_ANY, takes, run, work },

@@ -1,12 +1,13 @@
 /* attention.c - softmax(q . k) v and its gradient, without ever holding the matrix of scores.
  *
- * qkv is [B, T, H + 2G, D]: H query heads, G key heads, G value heads. With p = exp(s - lse) and
- * delta = do . o, the gradient of a score is ds = p (do . v - delta). */
+ * qkv is [B, T, H + 2G, D]: H query heads, G key heads, G value heads; packed it is [R, H + 2G, D], and
+ * `offsets` says where each sequence begins. With p = exp(s - lse) and delta = do . o, the gradient of a
+ * score is ds = p (do . v - delta). */
 #include "backend/cpu/ref/ref_int.h"
 
 struct attention {
-    const struct tensor *qkv, *lens;
-    i64                  B, T, H, G, D;
+    const struct tensor *qkv, *lens, *offsets;
+    i64                  B, T, H, G, D; /* packed: T is the longest that a sequence may be */
     f64                  scale;
     bool                 causal;
 };
@@ -27,9 +28,31 @@ static struct attention attention_of(const struct call *c, const struct tensor *
     return a;
 }
 
+static struct attention packed_of(const struct call *c, const struct tensor *qkv,
+                                  const struct tensor *offsets)
+{
+    struct attention a = { .qkv     = qkv,
+                           .offsets = offsets,
+                           .B       = offsets->count - 1,
+                           .T       = c->at->count,
+                           .H       = c->at->heads,
+                           .G       = c->at->kv_heads,
+                           .scale   = c->at->scale,
+                           .causal  = c->at->causal };
+    a.D                = ref_dim(qkv, 1) / (a.H + 2 * a.G);
+    ASSERT(a.D <= HEAD_DIM_MAX);
+    return a;
+}
+
+static i64 row_at(const struct attention *a, i64 b, i64 t)
+{
+    if (!a->offsets) return b * a->T + t;
+    return MIN(ref_dim(a->qkv, 0), MAX(0, ref_index(a->offsets, b))) + t;
+}
+
 static i64 q_at(const struct attention *a, i64 b, i64 t, i64 h)
 {
-    return ((b * a->T + t) * (a->H + 2 * a->G) + h) * a->D;
+    return (row_at(a, b, t) * (a->H + 2 * a->G) + h) * a->D;
 }
 static i64 k_at(const struct attention *a, i64 b, i64 t, i64 g) { return q_at(a, b, t, a->H + g); }
 static i64 v_at(const struct attention *a, i64 b, i64 t, i64 g)
@@ -38,15 +61,20 @@ static i64 v_at(const struct attention *a, i64 b, i64 t, i64 g)
 }
 static i64 o_at(const struct attention *a, i64 b, i64 t, i64 h)
 {
-    return ((b * a->T + t) * a->H + h) * a->D;
+    return (row_at(a, b, t) * a->H + h) * a->D;
 }
 static i64 lse_at(const struct attention *a, i64 b, i64 h, i64 t)
 {
+    if (a->offsets) return h * ref_dim(a->qkv, 0) + row_at(a, b, t);
     return (b * a->H + h) * a->T + t;
 }
 
 static i64 length(const struct attention *a, i64 b)
 {
+    if (a->offsets) {
+        i64 begin = row_at(a, b, 0), end = MIN(ref_dim(a->qkv, 0), ref_index(a->offsets, b + 1));
+        return MAX(0, MIN(a->T, end - begin));
+    }
     return a->lens ? MIN(a->T, ref_index(a->lens, b)) : a->T;
 }
 
@@ -55,6 +83,16 @@ static i64 keys_end(const struct attention *a, i64 b, i64 t)
 {
     i64 len = length(a, b);
     return t >= len ? 0 : a->causal ? t + 1 : len;
+}
+
+/* Positions [0, end) have a row. */
+static i64 rows_end(const struct attention *a, i64 b) { return a->offsets ? length(a, b) : a->T; }
+
+/* Rows of `width` numbers that belong to no sequence. */
+static void clear_rows(const struct attention *a, const struct tensor *y, i64 width)
+{
+    i64 first = row_at(a, a->B - 1, length(a, a->B - 1));
+    for (i64 i = first * width; i < y->count; i++) ref_store(y, i, 0);
 }
 
 static f64 dot(const struct tensor *x, i64 at_x, const struct tensor *y, i64 at_y, i64 count)
@@ -94,10 +132,28 @@ static void attend(const struct call *c, const struct attention *a, i64 b, i64 h
     ref_store(&c->out[1], lse_at(a, b, h, t), end ? top + log(sum) : 0);
 }
 
+static void attend_all(const struct call *c, const struct attention *a)
+{
+    for (i64 b = 0; b < a->B; b++)
+        for (i64 h = 0; h < a->H; h++)
+            for (i64 t = 0; t < rows_end(a, b); t++) attend(c, a, b, h, t);
+}
+
 void ref_ATTENTION(const struct call *c)
 {
     struct attention a = attention_of(c, &c->in[0], c->in_count == 2 ? &c->in[1] : NULL);
-    for (i64 i = 0; i < a.B * a.H * a.T; i++) attend(c, &a, i / a.T / a.H, i / a.T % a.H, i % a.T);
+    attend_all(c, &a);
+}
+
+void ref_ATTENTION_PACKED(const struct call *c)
+{
+    struct attention a = packed_of(c, &c->in[0], &c->in[1]);
+    attend_all(c, &a);
+    clear_rows(&a, &c->out[0], a.H * a.D);
+    for (i64 h = 0, last = a.B - 1; h < a.H; h++)
+        for (i64 i = lse_at(&a, last, h, length(&a, last)); i < (h + 1) * ref_dim(&c->in[0], 0);
+             i++)
+            ref_store(&c->out[1], i, 0);
 }
 
 struct pair { /* of a query and a key: the probability, and the gradient of the score */
@@ -130,7 +186,7 @@ static void key_value_grad(const struct call *c, const struct attention *a, i64 
     f64 dk[HEAD_DIM_MAX] = { 0 }, dv[HEAD_DIM_MAX] = { 0 };
     for (i64 h = 0; h < a->H; h++) {
         if (h * a->G / a->H != g) continue;
-        for (i64 t = 0; t < a->T; t++) {
+        for (i64 t = 0; t < rows_end(a, b); t++) {
             if (s >= keys_end(a, b, t)) continue;
             struct pair pair = pair_grad(c, a, b, h, t, s);
             add_scaled(dk, pair.ds, a->qkv, q_at(a, b, t, h), a->D);
@@ -141,11 +197,25 @@ static void key_value_grad(const struct call *c, const struct attention *a, i64 
     store_scaled(&c->out[0], v_at(a, b, s, g), 1, dv, a->D);
 }
 
+static void grad_all(const struct call *c, const struct attention *a)
+{
+    for (i64 b = 0; b < a->B; b++) {
+        for (i64 h = 0; h < a->H; h++)
+            for (i64 t = 0; t < rows_end(a, b); t++) query_grad(c, a, b, h, t);
+        for (i64 g = 0; g < a->G; g++)
+            for (i64 s = 0; s < rows_end(a, b); s++) key_value_grad(c, a, b, g, s);
+    }
+}
+
 void ref_ATTENTION_GRAD(const struct call *c)
 {
     struct attention a = attention_of(c, &c->in[1], c->in_count == 5 ? &c->in[4] : NULL);
-    for (i64 i = 0; i < a.B * a.H * a.T; i++)
-        query_grad(c, &a, i / a.T / a.H, i / a.T % a.H, i % a.T);
-    for (i64 i = 0; i < a.B * a.G * a.T; i++)
-        key_value_grad(c, &a, i / a.T / a.G, i / a.T % a.G, i % a.T);
+    grad_all(c, &a);
+}
+
+void ref_ATTENTION_PACKED_GRAD(const struct call *c)
+{
+    struct attention a = packed_of(c, &c->in[1], &c->in[4]);
+    grad_all(c, &a);
+    clear_rows(&a, &c->out[0], (a.H + 2 * a.G) * a.D);
 }

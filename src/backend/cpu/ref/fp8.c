@@ -12,9 +12,9 @@ static void join(f32 *largest, f32 v)
 
 void ref_QUANTISE(const struct call *c)
 {
-    const struct tensor *x = &c->in[0];
+    const struct tensor *x      = &c->in[0];
     enum fp8             format = c->at->format ? FP8_E5M2 : FP8_E4M3;
-    f32                 *row = (f32 *)c->in[1].data + c->at->start * FP8_STATE;
+    f32                 *row    = (f32 *)c->in[1].data + c->at->start * FP8_STATE;
     i64                  C = ref_dim(&c->out[0], 1), rows = ref_dim(&c->out[0], 0);
     for (i64 i = 0; i < x->count; i++) join(&row[FP8_NOW], (f32)ref_load(x, i));
     f32 amax     = row[FP8_USED] > 0 ? row[FP8_USED] : row[FP8_NOW];
@@ -46,14 +46,15 @@ void ref_MATMUL_FP8(const struct call *c)
         const u8 *x = a + i / N * K, *y = b + i % N * K;
         f64       sum = 0;
         for (i64 k = 0; k < K; k++) sum += of_a[x[k]] * of_b[y[k]];
-        ref_store(&c->out[0], i, sum * factor + (c->in_count == 5 ? ref_load(&c->in[4], i % N) : 0));
+        ref_store(&c->out[0], i,
+                  sum * factor + (c->in_count == 5 ? ref_load(&c->in[4], i % N) : 0));
     }
 }
 
 void ref_FP8_ADVANCE(const struct call *c)
 {
     for (f32 *row = c->in[0].data, *end = row + c->in[0].count; row < end; row += FP8_STATE) {
-        f32 now = row[FP8_NOW];
+        f32 now      = row[FP8_NOW];
         row[FP8_NOW] = 0;
         if (!isfinite(now)) continue;
         memmove(&row[FP8_PAST + 1], &row[FP8_PAST], (FP8_STATE - FP8_PAST - 1) * sizeof *row);

@@ -22,7 +22,8 @@ void ref_ROPE(const struct call *c)
 {
     struct heads s = heads_of(c, &c->in[0]);
     for (i64 head = 0; head < s.total; head++) {
-        i64 t = head / s.all % ref_dim(&c->in[0], 1), at = head * s.D;
+        i64 row = head / s.all, at = head * s.D;
+        i64 t = c->in_count == 2 ? ref_index(&c->in[1], row) : row % ref_dim(&c->in[0], 1);
         if (head % s.all >= c->at->heads) {
             pass(c, at, s.D);
             continue;

@@ -5,7 +5,7 @@
 
 /* y = f(x) */
 #define MAP(name, f)                                                                               \
-    void ref_##name(const struct call *c)                                                          \
+    void name(const struct call *c)                                                                \
     {                                                                                              \
         for (i64 i = 0; i < c->out[0].count; i++) {                                                \
             f64 x = ref_load(&c->in[0], i);                                                        \
@@ -15,7 +15,7 @@
 
 /* y = f(a, b), the second repeated where it is only a tail of the first. */
 #define MAP2(name, a, b, f)                                                                        \
-    void ref_##name(const struct call *c)                                                          \
+    void name(const struct call *c)                                                                \
     {                                                                                              \
         for (i64 i = 0; i < c->out[0].count; i++) {                                                \
             f64 a = ref_load(&c->in[0], i);                                                        \
@@ -24,17 +24,17 @@
         }                                                                                          \
     }
 
-MAP2(ADD, a, b, a + b)
-MAP2(SUB, a, b, a - b)
-MAP2(MUL, a, b, (a * b))
-MAP2(DIV, a, b, a / b)
-MAP(SCALE, c->at->add + x * c->at->mul)
+MAP2(ref_ADD, a, b, a + b)
+MAP2(ref_SUB, a, b, a - b)
+MAP2(ref_MUL, a, b, (a * b))
+MAP2(ref_DIV, a, b, a / b)
+MAP(ref_SCALE, c->at->add + x * c->at->mul)
 
 /* Comparisons stand so that a NaN goes through: a run that diverges must show it. */
-MAP(RELU, x < 0 ? 0 : x)
-MAP2(RELU_GRAD, dy, y, y <= 0 ? 0 : dy)
-MAP(RELU2, x < 0 ? 0 : x * x)
-MAP2(RELU2_GRAD, dy, x, x < 0 ? 0 : 2 * x * dy)
+MAP(ref_RELU, x < 0 ? 0 : x)
+MAP2(ref_RELU_GRAD, dy, y, y <= 0 ? 0 : dy)
+MAP(ref_RELU2, x < 0 ? 0 : x * x)
+MAP2(ref_RELU2_GRAD, dy, x, x < 0 ? 0 : 2 * x * dy)
 
 /* Hendrycks and Gimpel, arXiv 1606.08415: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). */
 static const f64 gelu_scale = 0.79788456080286535588, gelu_cubic = 0.044715;
@@ -53,19 +53,19 @@ static f64 silu_slope(f64 x)
     return s * (1 + x * (1 - s));
 }
 
-MAP(GELU, 0.5 * x * (1 + gelu_tanh(x)))
-MAP2(GELU_GRAD, dy, x, gelu_slope(x) * dy)
-MAP(SILU, x / (1 + exp(-x)))
-MAP2(SILU_GRAD, dy, x, silu_slope(x) * dy)
-MAP(TANH, tanh(x))
-MAP2(TANH_GRAD, dy, y, (1 - y * y) * dy)
-MAP(SIGMOID, ref_sigmoid(x))
-MAP2(SIGMOID_GRAD, dy, y, (1 - y) * y * dy)
-MAP(EXP, exp(x))
-MAP(LOG, log(x))
-MAP(SQRT, sqrt(x))
-MAP(SOFTCAP, tanh(x / c->at->cap) * c->at->cap)
-MAP2(SOFTCAP_GRAD, dy, y, (1 - y / c->at->cap * (y / c->at->cap)) * dy)
+MAP(ref_GELU, 0.5 * x * (1 + gelu_tanh(x)))
+MAP2(ref_GELU_GRAD, dy, x, gelu_slope(x) * dy)
+MAP(ref_SILU, x / (1 + exp(-x)))
+MAP2(ref_SILU_GRAD, dy, x, silu_slope(x) * dy)
+MAP(ref_TANH, tanh(x))
+MAP2(ref_TANH_GRAD, dy, y, (1 - y * y) * dy)
+MAP(ref_SIGMOID, ref_sigmoid(x))
+MAP2(ref_SIGMOID_GRAD, dy, y, (1 - y) * y * dy)
+MAP(ref_EXP, exp(x))
+MAP(ref_LOG, log(x))
+MAP(ref_SQRT, sqrt(x))
+MAP(ref_SOFTCAP, tanh(x / c->at->cap) * c->at->cap)
+MAP2(ref_SOFTCAP_GRAD, dy, y, (1 - y / c->at->cap * (y / c->at->cap)) * dy)
 
 /* To floor(|x| / ulp + fraction) ulp, fraction in [0, 1) with 16 bits: all of a bf16's that are cut. */
 static f64 round_at_random(f64 x, enum dtype to, u32 word)
@@ -128,8 +128,13 @@ void ref_DROPOUT(const struct call *c)
                             .name = (u64)c->at->key,
                             .step = (u32)rng[2] };
     for (i64 i = 0; i < c->out[0].count; i++) {
-        key.sample = (u64)(u32)rng[3] + (u64)(i / size);
-        bool keep  = rng_uniform(key, (u64)(i % size)) >= c->at->p;
+        i64 sample = i / size, element = i % size;
+        if (c->in_count == 4) { /* packed rows */
+            element += ref_index(&c->in[3], i / size) * size;
+            sample = ref_index(&c->in[2], i / size);
+        }
+        key.sample = (u64)(u32)rng[3] + (u64)sample;
+        bool keep  = sample >= 0 && rng_uniform(key, (u64)element) >= c->at->p;
         ref_store(&c->out[0], i, keep ? ref_load(&c->in[0], i) / (1 - c->at->p) : 0);
     }
 }

@@ -102,6 +102,68 @@ void ref_ADAMW(const struct call *c)
     }
 }
 
+/* The rows of a table that have a gradient, one after the other: its number in the list and in the table. */
+static bool next_row(const struct tensor *index, i64 rows, i64 *i, i64 *row)
+{
+    if (++*i >= index->count) return false;
+    *row = ref_index(index, *i);
+    ASSERT(*row < rows);
+    return *row >= 0;
+}
+
+void ref_ROWS_SGD(const struct call *c)
+{
+    const struct tensor *p     = &c->in[0];
+    struct hyper         h     = hyper_of(&c->in[3], &c->in[4]);
+    i64                  width = ref_dim(p, 1), row;
+    for (i64 i = -1; h.step > 0 && next_row(&c->in[2], ref_dim(p, 0), &i, &row);) {
+        for (i64 k = 0; k < width; k++) {
+            f64 g = h.factor * ref_load(&c->in[1], i * width + k);
+            ref_store(p, row * width + k, ref_load(p, row * width + k) - h.lr * g);
+        }
+    }
+}
+
+/* Duchi et al. 2011 with one sum a row, as Facebook's DLRM has it (Naumov et al. 2019). */
+void ref_ROWS_ADAGRAD(const struct call *c)
+{
+    const struct tensor *p = &c->in[0], *sums = &c->in[3];
+    struct hyper         h     = hyper_of(&c->in[4], &c->in[5]);
+    i64                  width = ref_dim(p, 1), row;
+    for (i64 i = -1; h.step > 0 && next_row(&c->in[2], ref_dim(p, 0), &i, &row);) {
+        f64 square = 0;
+        for (i64 k = 0; k < width; k++)
+            square += pow(h.factor * ref_load(&c->in[1], i * width + k), 2);
+        f64 sum = ref_load(sums, row) + square / (f64)width;
+        ref_store(sums, row, sum);
+        for (i64 k = 0; k < width; k++) {
+            f64 g = h.factor * ref_load(&c->in[1], i * width + k);
+            ref_store(p, row * width + k,
+                      ref_load(p, row * width + k) - h.lr * g / (sqrt(sum) + c->at->eps));
+        }
+    }
+}
+
+/* torch.optim.SparseAdam: both corrections are in the rate, so eps is added to the root as it is. */
+void ref_ROWS_ADAM(const struct call *c)
+{
+    const struct tensor *p = &c->in[0], *m = &c->in[3], *v = &c->in[4];
+    struct hyper         h     = hyper_of(&c->in[5], &c->in[6]);
+    f64                  rate  = h.lr * sqrt(1 - pow(h.beta2, h.step)) / (1 - pow(h.beta1, h.step));
+    i64                  width = ref_dim(p, 1), row;
+    for (i64 i = -1; h.step > 0 && next_row(&c->in[2], ref_dim(p, 0), &i, &row);) {
+        for (i64 k = 0; k < width; k++) {
+            i64 at = row * width + k;
+            f64 g  = h.factor * ref_load(&c->in[1], i * width + k);
+            f64 m1 = h.beta1 * ref_load(m, at) + (1 - h.beta1) * g;
+            f64 v1 = h.beta2 * ref_load(v, at) + (1 - h.beta2) * g * g;
+            ref_store(m, at, m1);
+            ref_store(v, at, v1);
+            ref_store(p, at, ref_load(p, at) - rate * m1 / (sqrt(v1) + c->at->eps));
+        }
+    }
+}
+
 /* X as `gram` lines of equal length, whichever way they lie. */
 struct lines {
     i64 count, length;

@@ -1,9 +1,9 @@
 /* ref_int.h - what the naive kernels share.
  *
- * They are the truth that fast kernels are tested against: single-threaded, without
- * workspace but where ops.def names one, every element read as f64, summed in f64 and rounded once when stored. Each is written so that
- * it stays right where ops.def lets the result take over an input's memory: what is read again
- * later is not yet written. */
+ * They are the truth that fast kernels are tested against: single-threaded, without workspace but
+ * where ops.def names one, every element read as f64, summed in f64 and rounded once when stored.
+ * Each is written so that it stays right where ops.def lets the result take over an input's memory:
+ * what is read again later is not yet written. */
 #ifndef BACKEND_CPU_REF_REF_INT_H
 #define BACKEND_CPU_REF_REF_INT_H
 #include "backend/cpu/kernel.h"

@@ -1,40 +1,12 @@
 /* attention.cu - softmax(q . k) v and its gradient, a warp a query or a key: right for every shape
  * and mask, and behind those of cuDNN and of Hopper's tensor cores where these have a kernel.
  *
- * qkv is [B, T, H + 2G, D]: H query heads, G key heads, G value heads. With p = exp(s - lse) and
- * delta = do . o, the gradient of a score is ds = p (do . v - delta). */
-#include "backend/cuda/module/device.cuh"
+ * qkv is [B, T, H + 2G, D]: H query heads, G key heads, G value heads; packed it is [rows, H + 2G, D], and
+ * `offsets` says where each sequence begins. With p = exp(s - lse) and delta = do . o, the gradient of a
+ * score is ds = p (do . v - delta). */
+#include "backend/cuda/module/attention.cuh"
 
 enum { WARPS = 4, THREADS = 32 * WARPS, LANE_MAX = HEAD_DIM_MAX / 32 };
-
-struct attention {
-    i64  B, T, H, G, D;
-    f32  scale;
-    bool causal;
-};
-
-static struct attention attention_of(const struct gpu_call *c, const struct tensor *qkv)
-{
-    struct shape s = qkv->type.shape;
-    i64          H = c->at->heads, G = c->at->kv_heads;
-    return { s.dim[0], s.dim[1], H, G, s.dim[2] / (H + 2 * G), (f32)c->at->scale,
-             c->at->causal != 0 };
-}
-
-__device__ inline i64 head_at(const struct attention &a, i64 b, i64 t, i64 h)
-{
-    return ((b * a.T + t) * (a.H + 2 * a.G) + h) * a.D;
-}
-__device__ inline i64 o_at(const struct attention &a, i64 b, i64 t, i64 h)
-{
-    return ((b * a.T + t) * a.H + h) * a.D;
-}
-/* Keys [0, end) are seen by query t; none by a query that is padding. */
-__device__ inline i64 keys_end(const struct attention &a, const i32 *lens, i64 b, i64 t)
-{
-    i64 len = lens ? min(a.T, (i64)lens[b]) : a.T;
-    return t >= len ? 0 : a.causal ? t + 1 : len;
-}
 
 /* A head's numbers are spread over the lanes: lane l has l, l + 32, … */
 template <int L, class T> __device__ inline void load_head(f32 *v, const T *p, i64 D)
@@ -61,13 +33,13 @@ template <int L> __device__ inline f32 dot(const f32 *a, const f32 *b)
     return warp_sum(sum);
 }
 
-template <int L, class T>
-__global__ void attend(T *o, f32 *lse, const T *qkv, const i32 *lens, struct attention a)
+template <int L, class T> __global__ void attend(T *o, f32 *lse, const T *qkv, struct attention a)
 {
     i64 i = (i64)blockIdx.x * WARPS + threadIdx.x / 32;
     if (i >= a.B * a.H * a.T) return;
     i64 t = i % a.T, h = i / a.T % a.H, b = i / a.T / a.H, g = h * a.G / a.H;
-    i64 end = keys_end(a, lens, b, t);
+    if (t >= rows_end(a, b)) return;
+    i64 end = keys_end(a, b, t);
     f32 q[L], k[L], v[L], sum[L] = {}, top = -INFINITY, all = 0;
     load_head<L>(q, qkv + head_at(a, b, t, h), a.D);
     for (i64 s = 0; s < end; s++) {
@@ -81,25 +53,26 @@ __global__ void attend(T *o, f32 *lse, const T *qkv, const i32 *lens, struct att
         top = next;
     }
     store_head<L>(o + o_at(a, b, t, h), sum, end ? 1 / all : 0, a.D);
-    if (!(threadIdx.x % 32)) lse[i] = end ? top + logf(all) : 0;
+    if (!(threadIdx.x % 32)) lse[lse_at(a, b, t, h)] = end ? top + logf(all) : 0;
 }
 
 template <int L, class T>
 __global__ void attend_dq(T *dqkv, const T *d_o, const T *qkv, const T *o, const f32 *lse,
-                          const i32 *lens, struct attention a)
+                          struct attention a)
 {
     i64 i = (i64)blockIdx.x * WARPS + threadIdx.x / 32;
     if (i >= a.B * a.H * a.T) return;
     i64 t = i % a.T, h = i / a.T % a.H, b = i / a.T / a.H, g = h * a.G / a.H;
+    if (t >= rows_end(a, b)) return;
     f32 q[L], k[L], v[L], d[L], out[L], sum[L] = {};
     load_head<L>(q, qkv + head_at(a, b, t, h), a.D);
     load_head<L>(d, d_o + o_at(a, b, t, h), a.D);
     load_head<L>(out, o + o_at(a, b, t, h), a.D);
     f32 delta = dot<L>(d, out);
-    for (i64 s = 0; s < keys_end(a, lens, b, t); s++) {
+    for (i64 s = 0; s < keys_end(a, b, t); s++) {
         load_head<L>(k, qkv + head_at(a, b, s, a.H + g), a.D);
         load_head<L>(v, qkv + head_at(a, b, s, a.H + a.G + g), a.D);
-        f32 p  = expf(a.scale * dot<L>(q, k) - lse[i]);
+        f32 p  = expf(a.scale * dot<L>(q, k) - lse[lse_at(a, b, t, h)]);
         f32 ds = p * (dot<L>(d, v) - delta);
 #pragma unroll
         for (int n = 0; n < L; n++) sum[n] += ds * k[n];
@@ -109,22 +82,23 @@ __global__ void attend_dq(T *dqkv, const T *d_o, const T *qkv, const T *o, const
 
 template <int L, class T>
 __global__ void attend_dkv(T *dqkv, const T *d_o, const T *qkv, const T *o, const f32 *lse,
-                           const i32 *lens, struct attention a)
+                           struct attention a)
 {
     i64 i = (i64)blockIdx.x * WARPS + threadIdx.x / 32;
     if (i >= a.B * a.G * a.T) return;
     i64 s = i % a.T, g = i / a.T % a.G, b = i / a.T / a.G;
+    if (s >= rows_end(a, b)) return;
     f32 q[L], k[L], v[L], d[L], out[L], dk[L] = {}, dv[L] = {};
     load_head<L>(k, qkv + head_at(a, b, s, a.H + g), a.D);
     load_head<L>(v, qkv + head_at(a, b, s, a.H + a.G + g), a.D);
     for (i64 h = 0; h < a.H; h++) {
         if (h * a.G / a.H != g) continue;
-        for (i64 t = a.causal ? s : 0; t < a.T; t++) {
-            if (s >= keys_end(a, lens, b, t)) continue;
+        for (i64 t = a.causal ? s : 0; t < rows_end(a, b); t++) {
+            if (s >= keys_end(a, b, t)) continue;
             load_head<L>(q, qkv + head_at(a, b, t, h), a.D);
             load_head<L>(d, d_o + o_at(a, b, t, h), a.D);
             load_head<L>(out, o + o_at(a, b, t, h), a.D);
-            f32 p  = expf(a.scale * dot<L>(q, k) - lse[(b * a.H + h) * a.T + t]);
+            f32 p  = expf(a.scale * dot<L>(q, k) - lse[lse_at(a, b, t, h)]);
             f32 ds = p * (dot<L>(d, v) - dot<L>(d, out));
 #pragma unroll
             for (int n = 0; n < L; n++) {
@@ -149,38 +123,40 @@ template <class F> static void by_head(enum dtype t, i64 D, F f)
 
 static void run_ATTENTION(const struct gpu_call *c)
 {
-    struct attention a = attention_of(c, &c->in[0]);
+    struct attention a = attention_of(c, &c->in[0], 1);
     if (!c->out[0].count) return;
     by_head(c->in[0].type.dtype, a.D, [&](auto l, auto t) {
         typedef decltype(t) T;
         attend<decltype(l)::value, T>
             <<<(unsigned)div_up(a.B * a.H * a.T, WARPS), THREADS, 0, c->gpu->stream>>>(
-                data_of<T>(c->out[0]), data_of<f32>(c->out[1]), data_of<T>(c->in[0]),
-                c->in_count == 2 ? data_of<i32>(c->in[1]) : NULL, a);
+                data_of<T>(c->out[0]), data_of<f32>(c->out[1]), data_of<T>(c->in[0]), a);
+        clear(c, a, data_of<T>(c->out[0]), data_of<f32>(c->out[1]));
     });
 }
 
 static void run_ATTENTION_GRAD(const struct gpu_call *c)
 {
-    struct attention a    = attention_of(c, &c->in[1]);
-    const i32       *lens = c->in_count == 5 ? data_of<i32>(c->in[4]) : NULL;
+    struct attention a = attention_of(c, &c->in[1], 4);
     if (!c->out[0].count) return;
     by_head(c->in[1].type.dtype, a.D, [&](auto l, auto t) {
         typedef decltype(t) T;
-        T         *dqkv = data_of<T>(c->out[0]);
-        const T   *d_o = data_of<T>(c->in[0]), *qkv = data_of<T>(c->in[1]), *o = data_of<T>(c->in[2]);
+        T                  *dqkv = data_of<T>(c->out[0]);
+        const T *d_o = data_of<T>(c->in[0]), *qkv = data_of<T>(c->in[1]), *o = data_of<T>(c->in[2]);
         const f32 *lse = data_of<f32>(c->in[3]);
         attend_dq<decltype(l)::value, T>
             <<<(unsigned)div_up(a.B * a.H * a.T, WARPS), THREADS, 0, c->gpu->stream>>>(
-                dqkv, d_o, qkv, o, lse, lens, a);
+                dqkv, d_o, qkv, o, lse, a);
         attend_dkv<decltype(l)::value, T>
             <<<(unsigned)div_up(a.B * a.G * a.T, WARPS), THREADS, 0, c->gpu->stream>>>(
-                dqkv, d_o, qkv, o, lse, lens, a);
+                dqkv, d_o, qkv, o, lse, a);
+        clear(c, a, dqkv, (f32 *)NULL);
     });
 }
 
 extern "C" const struct gpu_kernel gpu_kernels_attention[] = {
     { OP_ATTENTION, "cuda", NULL, run_ATTENTION, NULL, NULL, 0 },
     { OP_ATTENTION_GRAD, "cuda", NULL, run_ATTENTION_GRAD, NULL, NULL, 0 },
+    { OP_ATTENTION_PACKED, "cuda", NULL, run_ATTENTION, NULL, NULL, 0 },
+    { OP_ATTENTION_PACKED_GRAD, "cuda", NULL, run_ATTENTION_GRAD, NULL, NULL, 0 },
 };
 GPU_FAMILY(attention)

@@ -1,16 +1,19 @@
 /* backend.c - the GPU behind the backend's table: one arena in device memory, one stream for all
  * programs, and each of them captured as a CUDA graph when it is prepared, so that a run is one launch. */
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/module/conv.h"
 #include "backend/cuda/module/gemm.h"
 #include "base/os.h"
 #include <cublasLt.h>
 #include <string.h>
 
-enum { UNWRITTEN = 0xFF };  /* a NaN in every float type: what was never written shows */
+enum { UNWRITTEN = 0xFF };         /* a NaN in every float type: what was never written shows */
 enum { TUNING_RESERVE = 1 << 24 }; /* address space only */
 enum { TRIES_DEFAULT = 8, TRIES_MAX = 64 }; /* of algorithms, a matrix product */
 enum { STAGE_BYTES = 1 << 22, STAGES_FIRST = 2, STAGES_MAX = 64, STAGED_MIN = 1 << 16 };
-enum { PIN_BYTES = 1 << 28 }; /* at once: the driver's locks are held meanwhile, and launches wait */
+enum {
+    PIN_BYTES = 1 << 28
+}; /* at once: the driver's locks are held meanwhile, and launches wait */
 
 /* What host data passes through, so that `put` need not wait and the next batch crosses the link beside
  * the programs: pinned memory, then as much of the device's, on a stream of its own; from there to its place in turn
@@ -37,7 +40,7 @@ struct cuda {
     struct backend base;
     struct gpu     gpu;
     struct str     name, bus_id;
-    i64            memory_bytes; /* that was free once the context stood */
+    i64            memory_bytes;               /* that was free once the context stood */
     f64            flops_s, bandwidth_bytes_s; /* of plain f32; by the clocks the driver tells */
     u8            *arena;
     i64            arena_bytes;
@@ -46,17 +49,18 @@ struct cuda {
     cudaStream_t   inputs; /* to the stages */
     bool           begun;  /* a program has run: what is put from now on is mostly batches */
     struct answer  answers[ANSWERS];
-    ticket         asked; /* answers so far */
+    ticket         asked;          /* answers so far */
     cudaStream_t   copies;         /* of state, beside the programs */
     cudaEvent_t    marked, copied; /* the state is there; all copies of it are */
     u8            *pinned;         /* memory that copies go to */
     i64            pinned_bytes;   /* of it, from the beginning */
-    bool           keeps_choices; /* on disk */
+    bool           keeps_choices;  /* on disk */
     f64            copy_s[COPIES]; /* of COPY_BYTES_MIN << i; 0: not timed */
-    struct arena  *perm;          /* of whoever opened it */
+    struct arena  *perm;           /* of whoever opened it */
 };
 
-struct ready { /* one launch, nothing left to decide; an instruction with a chain may have several */
+struct
+    ready { /* one launch, nothing left to decide; an instruction with a chain may have several */
     const struct gpu_kernel *kernel;
     struct gpu_call          call;
     i32                      instr;
@@ -66,7 +70,7 @@ struct prepared {
     struct ready   *list;
     i32             count;
     bool           *joined; /* by instruction: a kernel of one before it does its work */
-    cudaGraphExec_t graph; /* NULL: it could not be captured */
+    cudaGraphExec_t graph;  /* NULL: it could not be captured */
 };
 
 static struct cuda *cuda_of(struct backend *b) { return (struct cuda *)b; }
@@ -109,10 +113,35 @@ static const struct gpu_kernel *choose(const struct gpu_call *c)
     return c->op < OP_COUNT ? gpu_kernel_choose(c) : NULL;
 }
 
+#ifdef FRUGAL_HAVE_CUDNN
+static bool is_convolution(i32 op)
+{
+    return op == OP_CONV2D || op == OP_CONV2D_GRAD_X || op == OP_CONV2D_GRAD_W;
+}
+
+/* The first convolution that is met without a plan has those of the whole graph made. */
+static void plan_convolutions(struct cuda *cuda, const struct graph *g, const struct gpu_call *met)
+{
+    if (!is_convolution(met->op) || !conv_wants_plans(met)) return;
+    for (i32 i = 0; i < g->node_count; i++) {
+        struct operands o;
+        struct gpu_call c = call_of(cuda, g, NULL, &g->nodes[i], o.in, o.out);
+        if (is_convolution(c.op)) (void)conv_wants_plans(&c);
+    }
+    conv_make_plans(&cuda->gpu);
+}
+#else
+static void plan_convolutions(struct cuda *cuda, const struct graph *g, const struct gpu_call *met)
+{
+    (void)cuda, (void)g, (void)met; /* there is no library to ask */
+}
+#endif
+
 static i64 target_work_bytes(const struct target *t, const struct graph *g, const struct node *n)
 {
-    struct operands          o;
-    struct gpu_call          c = call_of(t->backend, g, NULL, n, o.in, o.out);
+    struct operands o;
+    struct gpu_call c = call_of(t->backend, g, NULL, n, o.in, o.out);
+    plan_convolutions(t->backend, g, &c);
     const struct gpu_kernel *k = choose(&c);
     return k && k->work ? k->work(&c) : 0;
 }
@@ -120,7 +149,8 @@ static i64 target_work_bytes(const struct target *t, const struct graph *g, cons
 /* Of a product with its algorithm, once that is chosen. */
 static const char *name_of(const struct gpu_kernel *k, const struct gpu_call *c)
 {
-    const char *choice = k->plan && (c->op == OP_MATMUL || c->op == OP_MATMUL_FP8) ? gemm_choice(c) : NULL;
+    const char *choice =
+        k->plan && (c->op == OP_MATMUL || c->op == OP_MATMUL_FP8) ? gemm_choice(c) : NULL;
     return choice ? choice : k->name;
 }
 
@@ -141,7 +171,8 @@ static f64 target_seconds_tried(const struct target *t, const struct graph *g, c
     struct gpu_call c = call_of(cuda, g, NULL, n, o.in, o.out);
     if (n->op != OP_MATMUL_FP8 && n->op != OP_QUANTISE && n->op != OP_MATMUL) return 0;
     f64 known = n->op == OP_QUANTISE ? 0 : gemm_known_s(&c);
-    return known > 0 ? known : gpu_trial_s(c, o.in, n->in_count, o.out, node_results(n), cuda->perm);
+    return known > 0 ? known
+                     : gpu_trial_s(c, o.in, n->in_count, o.out, node_results(n), cuda->perm);
 }
 
 /* --- copies, the measure of what moves bytes --- */
@@ -156,7 +187,8 @@ static bool launch_copy(void *context)
 {
     const struct timed_copy *c    = context;
     size_t                   half = (size_t)c->bytes / 2;
-    return cudaMemcpyAsync(c->memory, c->memory + half, half, cudaMemcpyDeviceToDevice, c->stream) == cudaSuccess;
+    return cudaMemcpyAsync(c->memory, c->memory + half, half, cudaMemcpyDeviceToDevice,
+                           c->stream) == cudaSuccess;
 }
 
 static void time_copies(struct cuda *cuda)
@@ -189,27 +221,28 @@ static f64 target_copy_s(const struct target *t, f64 bytes)
 
 static void cuda_describe(struct backend *b, struct target *t)
 {
-    struct cuda *cuda = cuda_of(b);
-    *t                = (struct target){ 0 };
-    t->name           = cuda->name;
-    t->bus_id         = cuda->bus_id;
-    t->memory_bytes   = cuda->memory_bytes;
-    t->threads        = 1;
-    t->gpus           = 1;
+    struct cuda *cuda    = cuda_of(b);
+    *t                   = (struct target){ 0 };
+    t->name              = cuda->name;
+    t->bus_id            = cuda->bus_id;
+    t->memory_bytes      = cuda->memory_bytes;
+    t->threads           = 1;
+    t->gpus              = 1;
     t->bandwidth_bytes_s = cuda->bandwidth_bytes_s;
     t->flops_s[DT_F32]   = cuda->flops_s;
-    t->flops_s[DT_BF16] = t->flops_s[DT_F16] = cuda->flops_s * (cuda->gpu.capability >= 90 ? 16 : 8);
-    t->low            = cuda->gpu.capability >= 80 ? DT_BF16 : DT_F16;
-    t->low_by         = "tensor cores";
-    t->align_bytes    = TARGET_GPU_ALIGN_BYTES;
+    t->flops_s[DT_BF16]  = t->flops_s[DT_F16] =
+        cuda->flops_s * (cuda->gpu.capability >= 90 ? 16 : 8);
+    t->low             = cuda->gpu.capability >= 80 ? DT_BF16 : DT_F16;
+    t->low_by          = "tensor cores";
+    t->align_bytes     = TARGET_GPU_ALIGN_BYTES;
     t->loss_part_bytes = TARGET_GPU_LOSS_PART_BYTES;
-    t->work_bytes     = target_work_bytes;
-    t->kernel_name    = target_kernel_name;
-    t->seconds        = target_seconds_tried;
-    t->copy_s         = target_copy_s;
-    t->fp8            = cuda->gpu.capability >= 89;
+    t->work_bytes      = target_work_bytes;
+    t->kernel_name     = target_kernel_name;
+    t->seconds         = target_seconds_tried;
+    t->copy_s          = target_copy_s;
+    t->fp8             = cuda->gpu.capability >= 89;
     if (t->fp8) t->flops_s[DT_U8] = 2 * t->flops_s[DT_BF16];
-    t->backend        = cuda;
+    t->backend = cuda;
 }
 
 static enum status cuda_tune(struct backend *b, const struct backend_tuning *how, struct err *err)
@@ -218,15 +251,18 @@ static enum status cuda_tune(struct backend *b, const struct backend_tuning *how
     struct tuning *t    = cuda->gpu.tuning;
     struct arena   room = arena_open(TUNING_RESERVE);
     if (!room.begin) return err_set(err, STATUS_WORLD, "the system refuses address space");
-    cuda->gpu.tries     = how->effort == EFFORT_MAX ? TRIES_MAX : TRIES_DEFAULT;
+    cuda->gpu.tries      = how->effort == EFFORT_MAX ? TRIES_MAX : TRIES_DEFAULT;
     cuda->gpu.under_load = how->effort == EFFORT_MAX;
-    cuda->gpu.any_order = how->any_order;
-    cuda->keeps_choices = true;
-    enum status st      = tuning_load(t, os_real(), room, err);
-    t->changed          = false;
-    struct err why = { 0 };
+    cuda->gpu.any_order  = how->any_order;
+    cuda->keeps_choices  = true;
+    enum status st       = tuning_load(t, os_real(), room, err);
+    t->changed           = false;
+    struct err why       = { 0 };
+    t->exact             = true;
     if (how->choices.len && tuning_parse(t, how->choices, room, &why))
-        st = err_set(err, STATUS_WORLD, "the checkpoint's choices of kernels are not used: %s", why.text);
+        st = err_set(err, STATUS_WORLD, "the checkpoint's choices of kernels are not used: %s",
+                     why.text);
+    t->exact = false;
     arena_close(&room);
     return st;
 }
@@ -275,34 +311,23 @@ static enum status prepare_call(struct cuda *cuda, const struct node *n, struct 
                    STR_ARG(n->name), op_info(r->call.op)->name);
 }
 
-/* The maps of a chain, one launch each: the first reads what the op stored. */
-static enum status prepare_chain(struct cuda *cuda, const struct node *n, struct instr *instr,
-                                 struct prepared *to, struct arena *perm, struct err *err)
+/* The maps of a chain in one more launch, which reads what the op stored. */
+static void prepare_chain(const struct node *n, struct prepared *to, struct arena *perm)
 {
-    struct gpu_call     whole  = to->list[to->count - 1].call;
-    const struct chain *then   = &n->at.then;
-    struct tensor       so_far = whole.out[then->keep ? op_info(n->op)->out_count : 0];
-    struct tensor      *own    = NEW(perm, struct tensor, OP_OUT_MAX);
-    enum status         st     = STATUS_OK;
-    for (i32 i = 0; i < op_info(n->op)->out_count; i++) own[i] = i ? whole.out[i] : so_far;
-    to->list[to->count - 1].call.out = own;
-    for (i32 i = 0, operand = whole.in_count; !st && i < then->count; i++) {
-        struct tensor *in = NEW(perm, struct tensor, 2);
-        struct ready  *r  = &to->list[to->count++];
-        i32            inputs = op_info(then->op[i])->in_min;
-        in[0]                 = so_far;
-        if (inputs == 2) in[1] = whole.in[operand++];
-        r->instr = to->list[to->count - 2].instr;
-        r->call  = (struct gpu_call){ .op       = then->op[i],
-                                      .at       = whole.at,
-                                      .in       = in,
-                                      .in_count = inputs,
-                                      .out      = whole.out,
-                                      .gpu      = &cuda->gpu };
-        st       = prepare_call(cuda, n, instr, r, perm, err);
-        so_far   = whole.out[0];
-    }
-    return st;
+    struct ready       *host = &to->list[to->count - 1], *maps = &to->list[to->count++];
+    struct gpu_call     whole = host->call;
+    const struct chain *then  = &n->at.then;
+    struct tensor      *own   = NEW(perm, struct tensor, OP_OUT_MAX);
+    struct tensor      *in    = NEW(perm, struct tensor, 1 + THEN_MAX);
+    i32                 count = n->in_count - whole.in_count;
+    for (i32 i = 0; i < op_info(n->op)->out_count; i++) own[i] = whole.out[i];
+    own[0]         = whole.out[then->keep ? op_info(n->op)->out_count : 0];
+    host->call.out = own;
+    in[0]          = own[0];
+    for (i32 i = 0; i < count; i++) in[1 + i] = whole.in[whole.in_count + i];
+    *maps = (struct ready){ .kernel = &gpu_kernel_chain, .call = whole, .instr = host->instr };
+    maps->call.in       = in;
+    maps->call.in_count = 1 + count;
 }
 
 /* --- sums over rows, by the kernel that makes the rows --- */
@@ -312,7 +337,8 @@ static bool touches(const struct program *p, i32 index, i64 begin, i64 end)
 {
     const struct instr *instr = &p->instrs[index];
     const struct node  *n     = &p->graph->nodes[instr->node];
-    bool any = instr->work_bytes && instr->work_offset < end && instr->work_offset + instr->work_bytes > begin;
+    bool                any   = instr->work_bytes && instr->work_offset < end &&
+               instr->work_offset + instr->work_bytes > begin;
     for (i32 k = 0; k < n->in_count + node_results(n); k++) {
         i32 value = k < n->in_count ? n->in[k] : n->out + k - n->in_count;
         i64 at    = p->offset[value];
@@ -334,14 +360,15 @@ static i32 find_sum(const struct program *p, i32 index)
             !type_eq(type, g->values[n->out + 1].type))
             continue;
         for (i32 k = index; k < i; k++)
-            if (touches(p, k, p->offset[sum->out], p->offset[sum->out] + type_bytes(type))) return -1;
+            if (touches(p, k, p->offset[sum->out], p->offset[sum->out] + type_bytes(type)))
+                return -1;
         return i;
     }
     return -1;
 }
 
-static void join_sum(struct cuda *cuda, const struct program *p, struct ready *r, struct prepared *to,
-                     struct arena *perm)
+static void join_sum(struct cuda *cuda, const struct program *p, struct ready *r,
+                     struct prepared *to, struct arena *perm)
 {
     i32 at = find_sum(p, r->instr);
     if (at < 0) return;
@@ -367,7 +394,8 @@ static enum status prepare_one(struct cuda *cuda, const struct program *p, i32 i
     instr->kernel = str_of(name_of(r->kernel, &r->call));
     if (r->kernel->does & DOES_SUM) join_sum(cuda, p, r, to, perm);
     if (!n->at.then.count || r->kernel->does & DOES_CHAIN) return STATUS_OK;
-    return prepare_chain(cuda, n, instr, to, perm, err);
+    prepare_chain(n, to, perm);
+    return STATUS_OK;
 }
 
 static void run_all(const struct prepared *p)
@@ -394,8 +422,8 @@ static enum status cuda_prepare(struct backend *b, struct program *p, struct are
     struct cuda     *cuda     = cuda_of(b);
     struct prepared *prepared = NEW(perm, struct prepared, 1);
     enum status      st       = STATUS_OK;
-    prepared->list   = NEW(perm, struct ready, MAX(1, p->instr_count * (1 + THEN_MAX)));
-    prepared->joined = NEW(perm, bool, MAX(1, p->instr_count));
+    prepared->list            = NEW(perm, struct ready, MAX(1, p->instr_count * 2));
+    prepared->joined          = NEW(perm, bool, MAX(1, p->instr_count));
     ASSERT(cuda->arena);
     for (i32 i = 0; !st && i < p->instr_count; i++)
         if (!prepared->joined[i]) st = prepare_one(cuda, p, i, prepared, perm, err);
@@ -571,11 +599,11 @@ static enum status cuda_pin(struct backend *b, void *memory, i64 bytes, struct e
                                             cudaHostRegisterDefault);
         if (e != cudaSuccess) {
             cudaGetLastError();
-            return err_set(err, STATUS_WORLD,
-                           "the system pins %.2f GiB of the %.2f that checkpoints are copied to (%s): "
-                           "the copy will be slower",
-                           (f64)cuda->pinned_bytes * 0x1p-30, (f64)bytes * 0x1p-30,
-                           cudaGetErrorString(e));
+            return err_set(
+                err, STATUS_WORLD,
+                "the system pins %.2f GiB of the %.2f that checkpoints are copied to (%s): "
+                "the copy will be slower",
+                (f64)cuda->pinned_bytes * 0x1p-30, (f64)bytes * 0x1p-30, cudaGetErrorString(e));
         }
         cuda->pinned_bytes += part;
     }
@@ -585,7 +613,8 @@ static enum status cuda_pin(struct backend *b, void *memory, i64 bytes, struct e
 static void cuda_unpin(struct backend *b)
 {
     struct cuda *cuda = cuda_of(b);
-    for (i64 at = 0; at < cuda->pinned_bytes; at += PIN_BYTES) cudaHostUnregister(cuda->pinned + at);
+    for (i64 at = 0; at < cuda->pinned_bytes; at += PIN_BYTES)
+        cudaHostUnregister(cuda->pinned + at);
     cuda->pinned_bytes = 0;
 }
 
@@ -652,25 +681,25 @@ static void cuda_close(struct backend *b)
 }
 
 static const struct backend_table cuda_table = {
-    .name       = "cuda",
-    .behind     = true,
-    .tune       = cuda_tune,
-    .choices    = cuda_choices,
-    .describe   = cuda_describe,
-    .alloc      = cuda_alloc,
-    .prepare    = cuda_prepare,
-    .put        = cuda_put,
-    .get        = cuda_get,
-    .run        = cuda_run,
-    .wait       = cuda_wait,
-    .mark       = cuda_mark,
-    .copy       = cuda_copy,
-    .pin        = cuda_pin,
-    .unpin      = cuda_unpin,
-    .time       = cuda_time,
-    .used_bytes = cuda_used_bytes,
+    .name         = "cuda",
+    .behind       = true,
+    .tune         = cuda_tune,
+    .choices      = cuda_choices,
+    .describe     = cuda_describe,
+    .alloc        = cuda_alloc,
+    .prepare      = cuda_prepare,
+    .put          = cuda_put,
+    .get          = cuda_get,
+    .run          = cuda_run,
+    .wait         = cuda_wait,
+    .mark         = cuda_mark,
+    .copy         = cuda_copy,
+    .pin          = cuda_pin,
+    .unpin        = cuda_unpin,
+    .time         = cuda_time,
+    .used_bytes   = cuda_used_bytes,
     .device_bytes = cuda_device_bytes,
-    .close      = cuda_close,
+    .close        = cuda_close,
 };
 
 static enum status open_device(struct cuda *cuda, struct arena *perm, struct err *err)
@@ -695,23 +724,23 @@ static enum status open_device(struct cuda *cuda, struct arena *perm, struct err
         e = open_pinned(&cuda->answers[i].pinned, ANSWER_BYTES, &cuda->answers[i].done);
     if (e != cudaSuccess)
         return err_set(err, STATUS_WORLD, "the GPU does not answer: %s", cudaGetErrorString(e));
-    cuda->name           = str_copy(perm, str_of(p.name));
-    cuda->gpu.processors = p.multiProcessorCount;
-    cuda->gpu.capability = p.major * 10 + p.minor;
-    cuda->gpu.shared_bytes = (i64)p.sharedMemPerBlockOptin;
-    cuda->gpu.tries      = TRIES_DEFAULT;
-    cuda->gpu.tuning     = NEW(perm, struct tuning, 1);
+    cuda->name                = str_copy(perm, str_of(p.name));
+    cuda->gpu.processors      = p.multiProcessorCount;
+    cuda->gpu.capability      = p.major * 10 + p.minor;
+    cuda->gpu.shared_bytes    = (i64)p.sharedMemPerBlockOptin;
+    cuda->gpu.tries           = TRIES_DEFAULT;
+    cuda->gpu.tuning          = NEW(perm, struct tuning, 1);
     cuda->gpu.tuning->gpu     = cuda->name;
     cuda->gpu.tuning->library = (i64)cublasLtGetVersion();
-    cuda->memory_bytes   = (i64)free_bytes;
-    char bus_id[32] = "";
+    cuda->memory_bytes        = (i64)free_bytes;
+    char bus_id[32]           = "";
     if (cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, 0) == cudaSuccess)
         cuda->bus_id = str_copy(perm, str_of(bus_id));
     int clock_khz = 0, memory_khz = 0, bus_bits = 0;
     cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, 0);
     cudaDeviceGetAttribute(&memory_khz, cudaDevAttrMemoryClockRate, 0);
     cudaDeviceGetAttribute(&bus_bits, cudaDevAttrGlobalMemoryBusWidth, 0);
-    cuda->flops_s           = 2.0 * 128 * p.multiProcessorCount * clock_khz * 1e3; /* 128 lanes each */
+    cuda->flops_s = 2.0 * 128 * p.multiProcessorCount * clock_khz * 1e3; /* 128 lanes each */
     cuda->bandwidth_bytes_s = 2.0 * memory_khz * 1e3 * bus_bits / 8;
     return STATUS_OK;
 }

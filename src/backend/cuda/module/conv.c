@@ -1,36 +1,40 @@
 /* conv.c - convolution and its gradients by cuDNN, in the program's own layout: NHWC images, OHWI
- * weights, both described by strides.
+ * weights, both described by strides; 1x1 convolutions of stride 1 also as matrix products.
  *
  * For each kind of convolution the library's first few engines become plans when the program is laid
  * out, so that its workspace is known; the clock chooses among them when it is prepared. Engines that do
- * not repeat their sums are left out, and in f32 those that round operands (TF32) or transform them.
+ * not repeat their sums are left out unless the run allows them, and in f32 those that round operands
+ * (TF32) or transform them. A weight's gradient in f32 is tried both ways: stored by the engine itself, and in the
+ * low type with a cast behind it.
  * A bias and the maps that follow in a low type are drawn into the same graph; where the library has
- * no engine for the whole, the bias is added after and the chain left to the backend. */
+ * no engine for the whole, or a slow one, the bias is added after and the chain left to the backend. */
+#include "backend/cuda/module/conv.h"
 #include "backend/cuda/module/dnn.h"
+#include "backend/cuda/module/gemm.h"
 #include "backend/cuda/module/launch.h"
+#include "base/pool.h"
 #include <string.h>
 
-enum { CONVS_MAX = 256, CHOICES = 4 };
-enum { CHOICES_WHOLE = 1 }; /* with maps: each engine is compiled when it is made a plan */
-enum { WORK_BYTES_MAX = 128 << 20 };
+enum { CONVS_MAX = 512, CHOICES_MAX = 16 };
+/* With maps one engine is tried for eight without: each is compiled when it is made a plan. */
+enum { WHOLE_FEWER = 8 };
+enum { POOL_RESERVE = 1 << 24 }; /* address space only */
+enum { WORK_BYTES_MAX = 256 << 20 };
+#define CLOCK_MS 0.02f /* a launch alone may take so much more than another of the same */
 enum { ID_X = 1, ID_W, ID_Y, ID_BIAS, ID_MAP };
 
 #define NOTE(name) (1u << CUDNN_NUMERICAL_NOTE_##name)
-static const u32 notes_off = NOTE(NONDETERMINISTIC) | NOTE(DOWN_CONVERT_INPUTS) |
-                             NOTE(REDUCED_PRECISION_REDUCTION);
+static const u32 notes_off     = NOTE(DOWN_CONVERT_INPUTS) | NOTE(REDUCED_PRECISION_REDUCTION);
 static const u32 notes_off_f32 = NOTE(TENSOR_CORE) | NOTE(FFT) | NOTE(WINOGRAD_TILE_4x4) |
                                  NOTE(WINOGRAD_TILE_6x6) | NOTE(WINOGRAD_TILE_13x13);
 
-struct key { /* what plans depend on; compared as bytes */
-    i64 op, N, H, W, C, O, OH, OW, KH, KW, stride, pad;
-    i64 in, out, bias;              /* dtypes; bias DT_COUNT: not drawn in */
-    i64 map_count, maps[THEN_MAX]; /* drawn in */
-};
-
-struct conv {
-    struct key      key;
-    struct dnn_plan plans[CHOICES];
-    i32             count, best;
+struct conv { /* of one kind */
+    struct conv_kind key;
+    struct dnn_plan  plans[CHOICES_MAX];
+    i32              count, best;
+    f32              ms; /* of the best */
+    f32 kept_ms; /* what the one plan took when it was chosen; 0: that is not known or does not matter */
+    bool made, timed;
 };
 
 static struct conv known[CONVS_MAX]; /* of the process, as the library's handle is */
@@ -40,7 +44,7 @@ static i32         known_count;
 
 struct sketch {
     struct dnn_sketch s;
-    struct key        k;
+    struct conv_kind  k;
 };
 
 static cudnnDataType_t dnn_type(i64 t)
@@ -51,14 +55,15 @@ static cudnnDataType_t dnn_type(i64 t)
 /* n images of c channels, the channels of a pixel side by side. id 0: without memory, in f32. */
 static dnn_desc image(struct sketch *g, i64 id, i64 dtype, i64 n, i64 c, i64 h, i64 w)
 {
-    return dnn_tensor(&g->s, (struct dnn_tensor){ dnn_type(dtype), { n, c, h, w },
-                                                  { h * w * c, 1, w * c, c }, id, false });
+    return dnn_tensor(&g->s,
+                      (struct dnn_tensor){
+                          dnn_type(dtype), { n, c, h, w }, { h * w * c, 1, w * c, c }, id, false });
 }
 
 /* As large as the result: the image, its gradient or the weight's. */
 static dnn_desc like_result(struct sketch *g, i64 id, i64 dtype)
 {
-    const struct key *k = &g->k;
+    const struct conv_kind *k = &g->k;
     if (k->op == OP_CONV2D) return image(g, id, dtype, k->N, k->O, k->OH, k->OW);
     if (k->op == OP_CONV2D_GRAD_X) return image(g, id, dtype, k->N, k->C, k->H, k->W);
     return image(g, id, dtype, k->O, k->C, k->KH, k->KW);
@@ -87,9 +92,9 @@ static dnn_desc draw_map(struct sketch *g, i32 i, dnn_desc x)
 
 static void draw(struct sketch *g)
 {
-    const struct key *k = &g->k;
-    bool     biased = k->bias != DT_COUNT, alone = !biased && !k->map_count;
-    dnn_desc r = step_result(g, alone);
+    const struct conv_kind *k      = &g->k;
+    bool                    biased = k->bias != DT_COUNT, alone = !biased && !k->map_count;
+    dnn_desc                r = step_result(g, alone);
     dnn_desc x = k->op == OP_CONV2D_GRAD_X ? r : image(g, ID_X, k->in, k->N, k->C, k->H, k->W);
     dnn_desc w = k->op == OP_CONV2D_GRAD_W ? r : image(g, ID_W, k->in, k->O, k->C, k->KH, k->KW);
     /* of the gradients the one operand besides is dy, and takes the name that is free */
@@ -111,44 +116,135 @@ static void draw(struct sketch *g)
 
 /* --- plans by kind --- */
 
-/* NULL: the library is not there or has no engine for it. */
-static struct conv *conv_of(const struct gpu_call *c, struct key k)
+static u32 rules_of(const struct conv_kind *k)
 {
-    struct sketch g = { .k = k };
-    for (i32 i = 0; i < known_count; i++) {
-        if (!memcmp(&known[i].key, &k, sizeof k)) return known[i].count ? &known[i] : NULL;
-    }
-    if (known_count == CONVS_MAX || !dnn_begin(&g.s, c->gpu)) return NULL;
-    struct conv     *v     = &known[known_count++];
-    struct dnn_rules rules = { notes_off | (k.in == DT_F32 ? notes_off_f32 : 0), WORK_BYTES_MAX };
-    *v                     = (struct conv){ .key = k, .best = -1 };
-    draw(&g);
-    v->count = dnn_end_many(&g.s, rules, v->plans,
-                            k.bias != DT_COUNT || k.map_count ? CHOICES_WHOLE : CHOICES);
-    return v->count ? v : NULL;
+    return notes_off | (k->in == DT_F32 ? notes_off_f32 : 0) |
+           (k->any_order ? 0 : NOTE(NONDETERMINISTIC));
 }
 
-static struct key plain_key(const struct gpu_call *c)
+static bool is_whole(const struct conv_kind *k) { return k->bias != DT_COUNT || k->map_count; }
+
+/* Engines to choose from. */
+static i32 tries_of(const struct gpu *gpu, const struct conv_kind *k)
 {
-    bool         dx = c->op == OP_CONV2D_GRAD_X, dw = c->op == OP_CONV2D_GRAD_W;
-    struct shape x = (dx ? c->out[0] : c->in[dw]).type.shape;
-    struct shape w = (dw ? c->out[0] : c->in[1]).type.shape;
-    struct shape y = (dx || dw ? c->in[0] : c->out[0]).type.shape;
-    struct key   k;
+    return (i32)MIN(CHOICES_MAX, is_whole(k) ? MAX(1, gpu->tries / WHOLE_FEWER) : gpu->tries);
+}
+
+/* What is kept of this kind, or NULL. */
+static struct tuned_conv *recall(const struct gpu_call *c, const struct conv_kind *k)
+{
+    return tuning_find_conv(c->gpu->tuning, k, dnn_version(), tries_of(c->gpu, k));
+}
+
+static void keep(const struct gpu_call *c, const struct conv_kind *k, enum way way, f32 ms,
+                 const struct dnn_plan *p)
+{
+    struct tuned_conv t;
+    if (p && p->knob_count < 0) return; /* it could not be made again */
+    memset(&t, 0, sizeof t);
+    t.kind = *k, t.library = dnn_version(), t.way = way, t.tried = tries_of(c->gpu, k),
+    t.us = (f64)ms * 1e3, t.used = true;
+    if (p) {
+        t.engine     = p->engine;
+        t.knob_count = p->knob_count;
+        memcpy(t.knobs, p->knobs, sizeof t.knobs);
+    }
+    tuning_add_conv(c->gpu->tuning, &t);
+}
+
+/* What two threads may do at once: nothing here writes but to *v. */
+struct making {
+    struct gpu       *gpu;
+    struct tuned_conv kept; /* used: there is one, by an engine */
+    struct conv      *v;
+};
+
+/* The plan that was chosen once; false: none was, or this library does not make it. */
+static bool make_again(const struct making *m, i32 thread)
+{
+    struct dnn_rules rules = { rules_of(&m->v->key), WORK_BYTES_MAX };
+    struct sketch    g     = { .k = m->v->key };
+    if (!m->kept.used || !dnn_begin_on(&g.s, m->gpu, thread)) return false;
+    draw(&g);
+    if (!dnn_end_as(&g.s, rules, &m->kept, &m->v->plans[0])) return false;
+    m->v->count   = 1;
+    m->v->kept_ms = m->kept.exact ? 0 : (f32)(m->kept.us * 1e-3);
+    return true;
+}
+
+static i32 make_anew(struct gpu *gpu, const struct conv_kind *k, i64 work_bytes_max,
+                     struct dnn_plan *to, i32 thread)
+{
+    struct dnn_rules rules = { rules_of(k), work_bytes_max };
+    struct sketch    g     = { .k = *k };
+    if (!dnn_begin_on(&g.s, gpu, thread)) return 0;
+    draw(&g);
+    return dnn_end_many(&g.s, rules, to, tries_of(gpu, k));
+}
+
+static struct making making_of(const struct gpu_call *c, struct conv *v)
+{
+    struct tuned_conv *t = recall(c, &v->key);
+    struct making      m = { .gpu = c->gpu, .v = v };
+    if (t) m.kept = *t;
+    m.kept.used = t && t->way == WAY_ENGINE;
+    if (m.kept.used) t->used = true;
+    return m;
+}
+
+static void make(const struct making *m, i32 thread)
+{
+    struct conv *v = m->v;
+    if (!make_again(m, thread))
+        v->count = make_anew(m->gpu, &v->key, WORK_BYTES_MAX, v->plans, thread);
+    v->made = true;
+}
+
+/* Its entry, where plans may not be made yet; NULL: there are too many, or there is no library. */
+static struct conv *entry_of(const struct conv_kind *k)
+{
+    for (i32 i = 0; i < known_count; i++) {
+        if (!memcmp(&known[i].key, k, sizeof *k)) return &known[i];
+    }
+    if (known_count == CONVS_MAX || !dnn_version()) return NULL;
+    struct conv *v = &known[known_count++];
+    *v             = (struct conv){ .key = *k, .best = -1 };
+    return v;
+}
+
+/* NULL: the library is not there or has no engine for it. */
+static struct conv *conv_of(const struct gpu_call *c, struct conv_kind k)
+{
+    struct conv *v = entry_of(&k);
+    if (v && !v->made) {
+        struct making m = making_of(c, v);
+        make(&m, 0);
+    }
+    return v && v->count ? v : NULL;
+}
+
+static struct conv_kind plain_key(const struct gpu_call *c)
+{
+    bool             dx = c->op == OP_CONV2D_GRAD_X, dw = c->op == OP_CONV2D_GRAD_W;
+    struct shape     x = (dx ? c->out[0] : c->in[dw]).type.shape;
+    struct shape     w = (dw ? c->out[0] : c->in[1]).type.shape;
+    struct shape     y = (dx || dw ? c->in[0] : c->out[0]).type.shape;
+    struct conv_kind k;
     memset(&k, 0, sizeof k);
     k.op = c->op;
     k.N = x.dim[0], k.H = x.dim[1], k.W = x.dim[2], k.C = x.dim[3];
     k.O = w.dim[0], k.KH = w.dim[1], k.KW = w.dim[2];
     k.OH = y.dim[1], k.OW = y.dim[2];
     k.stride = c->at->stride, k.pad = c->at->pad;
-    k.in   = c->in[0].type.dtype;
-    k.out  = c->out[0].type.dtype;
-    k.bias = DT_COUNT;
+    k.in        = c->in[0].type.dtype;
+    k.out       = c->out[0].type.dtype;
+    k.bias      = DT_COUNT;
+    k.any_order = c->gpu->any_order;
     return k;
 }
 
 /* With bias and chain, if all of it can be drawn; false: it cannot. */
-static bool whole_key(const struct gpu_call *c, struct key *k)
+static bool whole_key(const struct gpu_call *c, struct conv_kind *k)
 {
     const struct chain *then = &c->at->then;
     *k                       = plain_key(c);
@@ -161,130 +257,397 @@ static bool whole_key(const struct gpu_call *c, struct key *k)
     return c->in_count == 3 || then->count;
 }
 
-/* The convolution alone, into a low result where the library has no other. */
-static struct conv *plain_conv(const struct gpu_call *c)
+/* The convolution alone: into the result's type, and into the low one with a cast behind. */
+struct ways {
+    struct conv *straight, *low; /* NULL: the library has none */
+};
+
+static bool tries_straight(const struct tuned_conv *t) { return !t || t->way == WAY_ENGINE; }
+static bool tries_low(const struct conv_kind *k, const struct tuned_conv *t)
 {
-    struct key   k = plain_key(c);
-    struct conv *v = conv_of(c, k);
-    if (v || k.out == k.in) return v;
+    return k->out != k->in && (!t || t->way == WAY_LOW);
+}
+
+static struct conv_kind low_key(struct conv_kind k)
+{
     k.out = k.in;
-    return conv_of(c, k);
+    return k;
+}
+
+static struct ways ways_of(const struct gpu_call *c)
+{
+    struct conv_kind         k = plain_key(c);
+    const struct tuned_conv *t = recall(c, &k);
+    struct ways              w = { NULL, NULL };
+    if (tries_straight(t)) w.straight = conv_of(c, k);
+    if (tries_low(&k, t)) w.low = conv_of(c, low_key(k));
+    return w;
+}
+
+/* --- plans of many kinds, by several threads --- */
+
+static bool is_wanted(const struct conv_kind *k)
+{
+    const struct conv *v = entry_of(k);
+    return v && !v->made;
+}
+
+bool conv_wants_plans(const struct gpu_call *c)
+{
+    struct conv_kind         k;
+    const struct tuned_conv *t    = NULL;
+    bool                     want = false;
+    if (!c->out[0].count || !c->in[0].count) return false;
+    if (whole_key(c, &k)) {
+        t = recall(c, &k);
+        if (tries_straight(t)) want = is_wanted(&k);
+        if (t && t->way == WAY_ENGINE) return want;
+    }
+    k = plain_key(c), t = recall(c, &k);
+    if (tries_straight(t)) want |= is_wanted(&k);
+    if (tries_low(&k, t)) {
+        k = low_key(k);
+        want |= is_wanted(&k);
+    }
+    return want;
+}
+
+struct batch_of_plans {
+    struct making list[CONVS_MAX];
+    int           device;
+};
+
+static void make_block(void *context, i64 block, i32 worker)
+{
+    struct batch_of_plans *all = context;
+    if (worker) (void)cudaSetDevice(all->device); /* a thread begins at device 0 */
+    make(&all->list[block], worker);
+}
+
+void conv_make_plans(struct gpu *gpu)
+{
+    struct gpu_call c     = { .gpu = gpu };
+    struct arena    room  = arena_open(POOL_RESERVE);
+    i64             count = 0;
+    if (!room.begin) return; /* they are made one by one, when each is asked for */
+    struct batch_of_plans *all = NEW(&room, struct batch_of_plans, 1);
+    for (i32 i = 0; i < known_count; i++)
+        if (!known[i].made) all->list[count++] = making_of(&c, &known[i]);
+    if (count && cudaGetDevice(&all->device) == cudaSuccess) {
+        i64          threads = MIN(MIN(count, DNN_THREADS_MAX), pool_machine_threads());
+        struct pool *pool    = pool_open(&room, (i32)threads);
+        pool_run(pool, count, make_block, all);
+        pool_close(pool);
+    }
+    arena_close(&room);
+}
+
+/* A product of all pixels' channels. */
+static bool is_product(const struct conv_kind *k)
+{
+    return k->KH == 1 && k->KW == 1 && k->stride == 1 && k->pad == 0;
+}
+
+static struct product product_of(const struct conv_kind *k)
+{
+    i64            pixels = k->N * k->H * k->W;
+    bool           dx = k->op == OP_CONV2D_GRAD_X, dw = k->op == OP_CONV2D_GRAD_W;
+    struct product p;
+    memset(&p, 0, sizeof p); /* it is compared as bytes */
+    p.M     = dw ? k->O : pixels;
+    p.N     = dx || dw ? k->C : k->O;
+    p.K     = dw ? pixels : dx ? k->O : k->C;
+    p.batch = 1;
+    p.ta    = dw;
+    p.tb    = !dx && !dw;
+    p.in    = (enum dtype)k->in;
+    p.out   = (enum dtype)k->out;
+    p.bias  = DT_COUNT;
+    p.then  = -1;
+    return p;
 }
 
 /* --- as kernels --- */
 
+/* How one instruction is done: by one of a kind's plans, or by a product. */
+struct done_by {
+    const struct conv      *conv; /* NULL: the product */
+    i32                     plan;
+    const struct gemm_plan *product;
+    f32                     ms;
+};
+
 static bool takes_whole(const struct gpu_call *c)
 {
-    struct key k;
-    return c->out[0].count && c->in[0].count && whole_key(c, &k) && conv_of(c, k);
+    struct conv_kind k;
+    if (!c->out[0].count || !c->in[0].count || !whole_key(c, &k)) return false;
+    struct tuned_conv *t = recall(c, &k);
+    if (t && t->way == WAY_APART) t->used = true; /* a checkpoint carries what was used */
+    return (!t || t->way == WAY_ENGINE) && conv_of(c, k);
 }
 
 static bool takes_plain(const struct gpu_call *c)
 {
-    return c->out[0].count && c->in[0].count && plain_conv(c);
+    struct conv_kind k;
+    struct ways      w;
+    if (!c->out[0].count || !c->in[0].count) return false;
+    k = plain_key(c), w = ways_of(c);
+    return w.straight || w.low || is_product(&k);
 }
 
 static i64 room(i64 bytes) { return (bytes + 255) / 256 * 256; }
 
-static i64 library_bytes(const struct conv *v)
+static i64 plans_bytes(const struct conv *v)
 {
     i64 most = 0;
-    for (i32 i = 0; i < v->count; i++) most = MAX(most, v->plans[i].work_bytes);
+    for (i32 i = 0; v && i < v->count; i++) most = MAX(most, v->plans[i].work_bytes);
     return room(most);
 }
 
-static i64 work_whole(const struct gpu_call *c)
+/* The workspace: the result in the low type, the bias in the result's, then what the libraries ask for. Only the last
+ * depends on what was chosen so far. */
+static i64 low_bytes(const struct gpu_call *c)
 {
-    struct key k;
-    whole_key(c, &k);
-    return library_bytes(conv_of(c, k));
+    bool wide = c->out[0].type.dtype != c->in[0].type.dtype;
+    return wide ? room(c->out[0].count * dtype_bytes(c->in[0].type.dtype)) : 0;
 }
 
-static bool casts_result(const struct gpu_call *c, const struct conv *v)
+static i64 own_bytes(const struct gpu_call *c)
 {
-    return v->key.out != (i64)c->out[0].type.dtype;
+    return low_bytes(c) + (c->in_count == 3 ? room(c->in[2].count * (i64)sizeof(f32)) : 0);
 }
 
-/* The library's, then the low result, then the bias in the result's type. */
+static void *library_work(const struct gpu_call *c) { return (u8 *)c->work + own_bytes(c); }
+
 static i64 work_plain(const struct gpu_call *c)
 {
-    struct conv *v   = plain_conv(c);
-    i64          low = casts_result(c, v) ? room(c->out[0].count * dtype_bytes(c->in[0].type.dtype)) : 0;
-    return library_bytes(v) + low + (c->in_count == 3 ? room(v->key.O * (i64)sizeof(f32)) : 0);
+    struct ways      w = ways_of(c);
+    struct conv_kind k = plain_key(c);
+    struct product   p = product_of(&k);
+    return own_bytes(c) + MAX(MAX(plans_bytes(w.straight), plans_bytes(w.low)),
+                              is_product(&k) ? gemm_work(&p) : 0);
+}
+
+/* The plain one may turn out the faster, unless it was tried. */
+static i64 work_whole(const struct gpu_call *c)
+{
+    struct conv_kind k;
+    whole_key(c, &k);
+    i64 bytes = own_bytes(c) + plans_bytes(conv_of(c, k));
+    return recall(c, &k) ? bytes : MAX(bytes, work_plain(c));
 }
 
 struct attempt {
     const struct gpu_call *c;
-    const struct conv     *v;
-    i32                    plan;
+    struct done_by         by;
 };
 
-static void *result_of(const struct gpu_call *c, const struct conv *v)
+static bool casts_result(const struct attempt *a)
 {
-    return casts_result(c, v) ? (u8 *)c->work + library_bytes(v) : c->out[0].data;
+    return a->by.conv && a->by.conv->key.out != (i64)a->c->out[0].type.dtype;
 }
 
-static bool convolve(void *context)
+static struct gemm_operands product_operands(const struct gpu_call *c)
 {
-    const struct attempt  *a = context;
-    const struct gpu_call *c = a->c;
-    const struct key      *k = &a->v->key;
-    /* conv: x, w; grad_x: dy as X, w; grad_w: dy as W, x */
-    bool             dw     = c->op == OP_CONV2D_GRAD_W;
-    struct dnn_bound list[DNN_BOUND_MAX] = { { ID_X, c->in[dw].data },
-                                             { ID_W, c->in[!dw].data },
-                                             { ID_Y, result_of(c, a->v) } };
-    i32              count = 3, operand = c->in_count;
+    return (struct gemm_operands){ .alpha = 1,
+                                   .a     = c->in[0].data,
+                                   .b     = c->in[1].data,
+                                   .d     = c->out[0].data,
+                                   .work  = library_work(c) };
+}
+
+static bool multiply(const struct attempt *a)
+{
+    struct gemm_operands o = product_operands(a->c);
+    gemm_run(a->c->gpu, a->by.product, &o);
+    return true;
+}
+
+/* conv: x, w; grad_x: dy as X, w; grad_w: dy as W, x */
+static bool convolve(const struct attempt *a)
+{
+    const struct gpu_call  *c                   = a->c;
+    const struct conv_kind *k                   = &a->by.conv->key;
+    bool                    dw                  = c->op == OP_CONV2D_GRAD_W;
+    void                   *result              = casts_result(a) ? c->work : c->out[0].data;
+    struct dnn_bound        list[DNN_BOUND_MAX] = { { ID_X, c->in[dw].data },
+                                                    { ID_W, c->in[!dw].data },
+                                                    { ID_Y, result } };
+    i32                     count = 3, operand = c->in_count;
     if (k->bias != DT_COUNT) list[count++] = (struct dnn_bound){ ID_BIAS, c->in[2].data };
     for (i32 i = 0; i < k->map_count; i++) {
         if (k->maps[i] != OP_RELU)
             list[count++] = (struct dnn_bound){ ID_MAP + i, c->in[operand++].data };
     }
-    return dnn_run(c, &a->v->plans[a->plan], list, count, c->work);
+    if (!dnn_run(c, &a->by.conv->plans[a->by.plan], list, count, library_work(c))) return false;
+    if (casts_result(a))
+        launch_cast(c->out[0].data, c->out[0].type.dtype, result, (enum dtype)k->out,
+                    c->out[0].count, c->gpu->stream);
+    return true;
+}
+
+static bool do_it(void *context)
+{
+    const struct attempt *a = context;
+    return a->by.conv ? convolve(a) : multiply(a);
+}
+
+static f32 plan_ms(const struct gpu_call *c, struct conv *v, i32 plan)
+{
+    struct attempt a = { c, { .conv = v, .plan = plan } };
+    return gpu_time_ms(c->gpu, do_it, &a);
+}
+
+/* A plan that was made again but takes twice as long as when it was chosen is not the one that was chosen. Others
+ * take its place, if they can do with the workspace there is. */
+static void check_kept(const struct gpu_call *c, struct conv *v)
+{
+    struct dnn_plan old = v->plans[0];
+    f32             ms  = plan_ms(c, v, 0);
+    bool            ok  = ms >= 0 && ms <= 2 * v->kept_ms + CLOCK_MS;
+    v->kept_ms          = 0;
+    if (ok) {
+        v->best = 0, v->ms = ms, v->timed = true;
+        return;
+    }
+    v->count = make_anew(c->gpu, &v->key, c->work_bytes - own_bytes(c), v->plans, 0);
+    if (v->count) dnn_drop(&old);
+    else v->plans[0] = old, v->count = 1;
 }
 
 /* The clock decides, once a kind. */
-static void *plan(const struct gpu_call *c, struct conv *v)
+static struct done_by best_plan(const struct gpu_call *c, struct conv *v)
 {
-    f32 best = -1;
-    for (i32 i = 0; v->best < 0 && i < v->count; i++) {
-        struct attempt a  = { c, v, i };
-        f32            ms = gpu_time_ms(c->gpu, convolve, &a);
-        if (ms < 0 || (best >= 0 && ms >= best)) continue;
-        best    = ms;
+    if (!v) return (struct done_by){ .ms = -1 };
+    if (v->kept_ms > 0) check_kept(c, v);
+    for (i32 i = 0; !v->timed && i < v->count; i++) {
+        f32 ms = plan_ms(c, v, i);
+        if (ms < 0 || (v->best >= 0 && ms >= v->ms)) continue;
         v->best = i;
+        v->ms   = ms;
     }
-    return v->best >= 0 ? v : NULL;
+    if (!v->timed && v->best >= 0) keep(c, &v->key, WAY_ENGINE, v->ms, &v->plans[v->best]);
+    v->timed = true;
+    return (struct done_by){ v, v->best, NULL, v->best >= 0 ? v->ms : -1 };
 }
 
-static void *plan_whole(const struct gpu_call *c, struct arena *perm)
+static struct done_by by_product(const struct gpu_call *c, const struct conv_kind *k,
+                                 struct arena *perm)
 {
-    struct key k;
-    (void)perm;
-    whole_key(c, &k);
-    return plan(c, conv_of(c, k));
+    struct gemm_operands o = product_operands(c);
+    struct attempt       a = { c, { .ms = -1 } };
+    if (!is_product(k)) return a.by;
+    a.by.product = gemm_plan(c->gpu, product_of(k), &o, perm);
+    if (a.by.product) a.by.ms = gpu_time_ms(c->gpu, do_it, &a);
+    return a.by;
+}
+
+static struct done_by faster(struct done_by a, struct done_by b)
+{
+    return a.ms < 0 || (b.ms >= 0 && b.ms < a.ms) ? b : a;
+}
+
+static struct {
+    struct conv_kind key;
+    struct done_by   by;
+} decided[CONVS_MAX];
+static i32 decided_count;
+
+/* A product's plan lives as long as the program that asked for it, so each has its own. */
+static struct done_by decided_by(const struct gpu_call *c, const struct conv_kind *k,
+                                 struct done_by by, struct arena *perm)
+{
+    struct gemm_operands o = product_operands(c);
+    if (by.conv || by.ms < 0) return by;
+    by.product = gemm_plan(c->gpu, product_of(k), &o, perm);
+    if (!by.product) by.ms = -1;
+    return by;
+}
+
+static struct done_by decide(const struct gpu_call *c, struct arena *perm)
+{
+    struct conv_kind k = plain_key(c);
+    struct ways      w = ways_of(c);
+    for (i32 i = 0; i < decided_count; i++) {
+        if (!memcmp(&decided[i].key, &k, sizeof k)) return decided_by(c, &k, decided[i].by, perm);
+    }
+    struct tuned_conv *t = recall(c, &k);
+    struct done_by     by =
+        t && t->way != WAY_PRODUCT ? (struct done_by){ .ms = -1 } : by_product(c, &k, perm);
+    by = faster(by, faster(best_plan(c, w.straight), best_plan(c, w.low)));
+    if (t) t->used = true;
+    else if (by.ms >= 0 && !by.conv) keep(c, &k, WAY_PRODUCT, by.ms, NULL);
+    else if (by.ms >= 0 && by.conv == w.low) keep(c, &k, WAY_LOW, by.ms, NULL);
+    if (decided_count < CONVS_MAX) {
+        decided[decided_count].key  = k;
+        decided[decided_count++].by = by;
+    }
+    return by;
+}
+
+static void *kept(struct done_by by, struct arena *perm)
+{
+    if (by.ms < 0) return NULL;
+    struct done_by *to = NEW(perm, struct done_by, 1);
+    *to                = by;
+    return to;
 }
 
 static void *plan_plain(const struct gpu_call *c, struct arena *perm)
 {
-    (void)perm;
-    return plan(c, plain_conv(c));
+    return kept(decide(c, perm), perm);
+}
+
+static bool launch_chain(void *context)
+{
+    gpu_kernel_chain.run(context);
+    return cudaGetLastError() == cudaSuccess;
+}
+
+/* Milliseconds of the maps in a pass of their own. */
+static f32 chain_ms(const struct gpu_call *c)
+{
+    struct tensor   in[1 + THEN_MAX] = { c->out[0] };
+    struct gpu_call maps             = *c;
+    for (i32 i = 0, n = op_then_inputs(c->at); i < n; i++) in[1 + i] = c->in[c->in_count + i];
+    maps.in = in;
+    return gpu_time_ms(c->gpu, launch_chain, &maps);
+}
+
+/* All in one, if that is faster than one after the other. */
+static void *plan_whole(const struct gpu_call *c, struct arena *perm)
+{
+    struct conv_kind k;
+    whole_key(c, &k);
+    bool           known_kind = recall(c, &k);
+    struct done_by whole      = best_plan(c, conv_of(c, k));
+    struct done_by plain =
+        known_kind || c->in_count == 3 ? (struct done_by){ .ms = -1 } : decide(c, perm);
+    if (plain.ms >= 0 && whole.ms >= 0) {
+        f32 maps = chain_ms(c);
+        if (maps >= 0 && plain.ms + maps < whole.ms) {
+            keep(c, &k, WAY_APART, plain.ms + maps, NULL);
+            return NULL;
+        }
+    }
+    return kept(whole, perm);
 }
 
 static void run(const struct gpu_call *c)
 {
-    const struct conv *v = c->plan;
-    struct attempt     a = { c, v, v->best };
-    if (!convolve(&a)) assert_failed("cuDNN's convolution runs", __FILE__, __LINE__);
+    struct attempt a = { c, *(const struct done_by *)c->plan };
+    if (!do_it(&a)) assert_failed("cuDNN's convolution runs", __FILE__, __LINE__);
 }
 
 /* y += bias, one number a channel, by the kernel of op add. */
-static void add_bias(const struct gpu_call *c, const struct conv *v)
+static void add_bias(const struct gpu_call *c)
 {
     struct tensor   y = c->out[0], bias = c->in[2], in[2];
-    struct gpu_call add = { .op = OP_ADD, .at = c->at, .in = in, .in_count = 2, .out = &y, .gpu = c->gpu };
+    struct gpu_call add = {
+        .op = OP_ADD, .at = c->at, .in = in, .in_count = 2, .out = &y, .gpu = c->gpu
+    };
     if (bias.type.dtype != y.type.dtype) {
-        u8 *cast = (u8 *)c->work + work_plain(c) - room(v->key.O * (i64)sizeof(f32));
+        u8 *cast = (u8 *)c->work + low_bytes(c);
         launch_cast(cast, y.type.dtype, bias.data, bias.type.dtype, bias.count, c->gpu->stream);
         bias.data       = cast;
         bias.type.dtype = y.type.dtype;
@@ -295,21 +658,17 @@ static void add_bias(const struct gpu_call *c, const struct conv *v)
 
 static void run_plain(const struct gpu_call *c)
 {
-    const struct conv *v = c->plan;
     run(c);
-    if (casts_result(c, v))
-        launch_cast(c->out[0].data, c->out[0].type.dtype, result_of(c, v), (enum dtype)v->key.out,
-                    c->out[0].count, c->gpu->stream);
-    if (c->in_count == 3) add_bias(c, v);
+    if (c->in_count == 3) add_bias(c);
 }
 
 extern const struct gpu_kernel gpu_kernels_conv[];
 const struct gpu_kernel        gpu_kernels_conv[] = {
-    { OP_CONV2D, "cudnn", takes_whole, run, work_whole, plan_whole, DOES_CHAIN },
-    { OP_CONV2D, "cudnn", takes_plain, run_plain, work_plain, plan_plain, 0 },
-    { OP_CONV2D_GRAD_X, "cudnn", takes_whole, run, work_whole, plan_whole, DOES_CHAIN },
-    { OP_CONV2D_GRAD_X, "cudnn", takes_plain, run_plain, work_plain, plan_plain, 0 },
-    { OP_CONV2D_GRAD_W, "cudnn", takes_plain, run_plain, work_plain, plan_plain, 0 },
+           { OP_CONV2D, "cudnn_fused", takes_whole, run, work_whole, plan_whole, DOES_CHAIN },
+           { OP_CONV2D, "cudnn", takes_plain, run_plain, work_plain, plan_plain, 0 },
+           { OP_CONV2D_GRAD_X, "cudnn_fused", takes_whole, run, work_whole, plan_whole, DOES_CHAIN },
+           { OP_CONV2D_GRAD_X, "cudnn", takes_plain, run_plain, work_plain, plan_plain, 0 },
+           { OP_CONV2D_GRAD_W, "cudnn", takes_plain, run_plain, work_plain, plan_plain, 0 },
 };
 extern const i32 gpu_kernels_conv_count;
 const i32        gpu_kernels_conv_count = (i32)COUNT_OF(gpu_kernels_conv);

@@ -16,9 +16,9 @@ __device__ inline f32 to_f32(i32 x) { return (f32)x; }
 __device__ inline f32 to_f32(u8 x) { return (f32)x; }
 
 template <class T> __device__ inline T from_f32(f32 x);
-template <> __device__ inline f32  from_f32<f32>(f32 x) { return x; }
-template <> __device__ inline bf16 from_f32<bf16>(f32 x) { return __float2bfloat16_rn(x); }
-template <> __device__ inline f16  from_f32<f16>(f32 x) { return __float2half_rn(x); }
+template <> __device__ inline f32      from_f32<f32>(f32 x) { return x; }
+template <> __device__ inline bf16     from_f32<bf16>(f32 x) { return __float2bfloat16_rn(x); }
+template <> __device__ inline f16      from_f32<f16>(f32 x) { return __float2half_rn(x); }
 /* Towards zero and within bounds; a NaN is 0: as the reference does it. */
 template <> __device__ inline i32 from_f32<i32>(f32 x) { return __float2int_rz(x); }
 template <> __device__ inline u8  from_f32<u8>(f32 x)
@@ -56,7 +56,8 @@ template <int N, class T> struct alignas(N * sizeof(T) > 16 ? 16 : N * sizeof(T)
     }
     __device__ f32 operator[](int i) const
     {
-        if constexpr (std::is_same_v<T, bf16> && N % 2 == 0) { /* by one instruction each, the upper of two as well */
+        if constexpr (std::is_same_v<T, bf16> &&
+                      N % 2 == 0) { /* by one instruction each, the upper of two as well */
             u32 two;
             memcpy(&two, v + i / 2 * 2, sizeof two);
             return __uint_as_float(i % 2 ? two & 0xFFFF0000u : two << 16);
@@ -138,7 +139,8 @@ __device__ inline f32 sum_parts(const f32 *part, i64 step, i64 parts, bool insid
     f32            sum = 0, v[AHEAD];
     for (i64 p = threadIdx.y; p < parts; p += 32 * AHEAD) {
 #pragma unroll
-        for (int k = 0; k < AHEAD; k++) v[k] = inside && p + 32 * k < parts ? part[(p + 32 * k) * step] : 0;
+        for (int k = 0; k < AHEAD; k++)
+            v[k] = inside && p + 32 * k < parts ? part[(p + 32 * k) * step] : 0;
 #pragma unroll
         for (int k = 0; k < AHEAD; k++) sum += v[k];
     }

@@ -3,12 +3,13 @@
 #include <dlfcn.h>
 #include <string.h>
 
-enum { CANDIDATES = 8 };
+enum { CANDIDATES = 16 };
 
 struct dnn {
-    cudnnHandle_t handle;
-    bool          tried;
+    cudnnHandle_t handles[DNN_THREADS_MAX]; /* of one thread each, opened when it first asks */
+    bool          tried, loaded;
     cudnnStatus_t (*create)(cudnnHandle_t *);
+    size_t (*version)(void);
     cudnnStatus_t (*set_stream)(cudnnHandle_t, cudaStream_t);
     cudnnStatus_t (*new)(cudnnBackendDescriptorType_t, cudnnBackendDescriptor_t *);
     cudnnStatus_t (*free)(cudnnBackendDescriptor_t);
@@ -22,6 +23,11 @@ struct dnn {
 
 static struct dnn dnn; /* of the process: loading takes a second, and streams are set at each use */
 
+static bool open_handle(i32 thread)
+{
+    return dnn.handles[thread] || dnn.create(&dnn.handles[thread]) == CUDNN_STATUS_SUCCESS;
+}
+
 static bool find(void *library, const char *name, void *to)
 {
     void *symbol = dlsym(library, name);
@@ -31,11 +37,12 @@ static bool find(void *library, const char *name, void *to)
 
 static bool load(void)
 {
-    if (dnn.tried) return dnn.handle != NULL;
+    if (dnn.tried) return dnn.loaded;
     dnn.tried     = true;
     void *library = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_GLOBAL);
     if (!library) return false;
     if (!find(library, "cudnnCreate", &dnn.create) ||
+        !find(library, "cudnnGetVersion", &dnn.version) ||
         !find(library, "cudnnSetStream", &dnn.set_stream) ||
         !find(library, "cudnnBackendCreateDescriptor", &dnn.new) ||
         !find(library, "cudnnBackendDestroyDescriptor", &dnn.free) ||
@@ -44,14 +51,21 @@ static bool load(void)
         !find(library, "cudnnBackendGetAttribute", &dnn.get) ||
         !find(library, "cudnnBackendExecute", &dnn.execute))
         return false;
-    return dnn.create(&dnn.handle) == CUDNN_STATUS_SUCCESS;
+    return dnn.loaded = open_handle(0);
 }
 
-bool dnn_begin(struct dnn_sketch *s, struct gpu *gpu)
+i64 dnn_version(void) { return load() ? (i64)dnn.version() : 0; }
+
+bool dnn_begin_on(struct dnn_sketch *s, struct gpu *gpu, i32 thread)
 {
-    *s = (struct dnn_sketch){ .gpu = gpu, .next_id = 1 << 20 };
-    return load();
+    ASSERT(thread < DNN_THREADS_MAX);
+    bool ready = load() && open_handle(thread);
+    *s         = (struct dnn_sketch){ .gpu = gpu, .next_id = 1 << 20 };
+    s->handle  = dnn.handles[thread];
+    return ready;
 }
+
+bool dnn_begin(struct dnn_sketch *s, struct gpu *gpu) { return dnn_begin_on(s, gpu, 0); }
 
 /* --- descriptors --- */
 
@@ -112,8 +126,8 @@ dnn_desc dnn_tensor(struct dnn_sketch *s, struct dnn_tensor t)
 void dnn_matmul(struct dnn_sketch *s, dnn_desc a, dnn_desc b, dnn_desc c)
 {
     cudnnDataType_t f32_type = CUDNN_DATA_FLOAT;
-    dnn_desc        how = make(s, CUDNN_BACKEND_MATMUL_DESCRIPTOR);
-    dnn_desc        op  = make(s, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
+    dnn_desc        how      = make(s, CUDNN_BACKEND_MATMUL_DESCRIPTOR);
+    dnn_desc        op       = make(s, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
     set(s, how, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &f32_type);
     end(s, how);
     set_desc(s, op, CUDNN_ATTR_OPERATION_MATMUL_ADESC, a);
@@ -126,8 +140,8 @@ void dnn_matmul(struct dnn_sketch *s, dnn_desc a, dnn_desc b, dnn_desc c)
 void dnn_reduce(struct dnn_sketch *s, cudnnReduceTensorOp_t how, dnn_desc x, dnn_desc y)
 {
     cudnnDataType_t f32_type = CUDNN_DATA_FLOAT;
-    dnn_desc        d  = make(s, CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
-    dnn_desc        op = make(s, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
+    dnn_desc        d        = make(s, CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
+    dnn_desc        op       = make(s, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
     set(s, d, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &how);
     set(s, d, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &f32_type);
     end(s, d);
@@ -224,7 +238,7 @@ void dnn_convolve(struct dnn_sketch *s, enum dnn_conv which, dnn_desc x, dnn_des
                   i64 stride, i64 pad)
 {
     cudnnDataType_t        f32_type = CUDNN_DATA_FLOAT;
-    cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION; /* taps are not turned round */
+    cudnnConvolutionMode_t mode     = CUDNN_CROSS_CORRELATION; /* taps are not turned round */
     i64      axes = 2, strides[] = { stride, stride }, pads[] = { pad, pad }, near[] = { 1, 1 };
     f32      alpha = 1, beta = 0;
     dnn_desc how = make(s, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
@@ -248,49 +262,86 @@ void dnn_convolve(struct dnn_sketch *s, enum dnn_conv which, dnn_desc x, dnn_des
 
 /* --- plans --- */
 
-static bool plan_of(dnn_desc engine, struct dnn_plan *out)
+static bool plan_of(struct dnn_sketch *s, dnn_desc engine, struct dnn_plan *out)
 {
     dnn_desc plan  = NULL;
     i64      count = 0;
     if (dnn.new(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan) != CUDNN_STATUS_SUCCESS)
         return false;
-    if (!dnn.set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &dnn.handle) &&
+    if (!dnn.set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &s->handle) &&
         !dnn.set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
                  &engine) &&
         !dnn.finalize(plan) &&
         !dnn.get(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
                  &out->work_bytes)) {
-        out->plan = plan;
+        out->plan   = plan;
+        out->handle = s->handle;
         return true;
     }
     dnn.free(plan);
     return false;
 }
 
-/* Does the engine carry a note of the set? One that does not tell is as one that does. */
-static bool noted(struct dnn_sketch *s, dnn_desc config, u32 notes)
+static bool read_knob(dnn_desc choice, struct knob *to)
+{
+    cudnnBackendKnobType_t type;
+    i64                    count = 0;
+    if (dnn.get(choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &count, &type) ||
+        dnn.get(choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &count, &to->value))
+        return false;
+    to->type = (i64)type;
+    return true;
+}
+
+/* The library fills as many descriptors as it is given room for: asked with room for none, it tells of none. */
+static bool read_knobs(dnn_desc config, struct dnn_plan *out)
+{
+    dnn_desc choices[KNOBS_MAX] = { NULL };
+    i64      count              = 0;
+    bool     ok                 = true;
+    for (i32 i = 0; ok && i < KNOBS_MAX; i++)
+        ok = !dnn.new(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &choices[i]);
+    ok = ok &&
+         !dnn.get(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                  KNOBS_MAX, &count, choices) &&
+         count <= KNOBS_MAX;
+    for (i64 i = 0; ok && i < count; i++) ok = read_knob(choices[i], &out->knobs[i]);
+    out->knob_count = ok ? (i32)count : -1;
+    for (i32 i = 0; i < KNOBS_MAX; i++)
+        if (choices[i]) dnn.free(choices[i]);
+    return ok;
+}
+
+static bool read_notes(dnn_desc engine, u32 *notes)
 {
     cudnnBackendNumericalNote_t list[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
-    dnn_desc                    engine = notes ? make(s, CUDNN_BACKEND_ENGINE_DESCRIPTOR) : NULL;
-    i64                         count  = 0;
-    if (!notes) return false;
-    if (!engine ||
-        dnn.get(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
-                &engine) ||
-        dnn.get(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+    i64                         count = 0;
+    if (dnn.get(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                 CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, list))
-        return true;
-    for (i64 i = 0; i < MIN(count, CUDNN_NUMERICAL_NOTE_TYPE_COUNT); i++) {
-        if (list[i] < 32 && notes >> list[i] & 1) return true;
-    }
-    return false;
+        return false;
+    for (i64 i = 0; i < MIN(count, CUDNN_NUMERICAL_NOTE_TYPE_COUNT); i++)
+        if (list[i] < 32) *notes |= 1u << list[i];
+    return true;
+}
+
+/* The number of the configuration's engine and its notes; false: it does not tell. */
+static bool identify(struct dnn_sketch *s, dnn_desc config, struct dnn_plan *out)
+{
+    dnn_desc engine = make(s, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    i64      count  = 0;
+    return engine &&
+           !dnn.get(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
+                    &engine) &&
+           !dnn.get(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &count,
+                    &out->engine) &&
+           read_notes(engine, &out->notes);
 }
 
 /* The engines that a ranking of the library's names, in its order. */
 static i32 ranked_plans(struct dnn_sketch *s, dnn_desc graph, cudnnBackendHeurMode_t mode,
                         struct dnn_rules rules, struct dnn_plan *out, i32 max)
 {
-    dnn_desc rank = make(s, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), found[CANDIDATES];
+    dnn_desc rank  = make(s, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), found[CANDIDATES];
     i64      count = 0;
     i32      plans = 0;
     set_desc(s, rank, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
@@ -301,25 +352,104 @@ static i32 ranked_plans(struct dnn_sketch *s, dnn_desc graph, cudnnBackendHeurMo
                             CANDIDATES, &count, found))
         return 0;
     for (i64 i = 0; i < MIN(count, CANDIDATES) && plans < max; i++) {
-        if (noted(s, found[i], rules.notes_off) || !plan_of(found[i], &out[plans])) continue;
-        if (out[plans].work_bytes <= rules.work_bytes_max) plans++;
-        else dnn.free(out[plans].plan);
+        struct dnn_plan *p = &out[plans];
+        *p                 = (struct dnn_plan){ 0 };
+        if (!identify(s, found[i], p) || p->notes & rules.notes_off || !plan_of(s, found[i], p))
+            continue;
+        (void)read_knobs(found[i], p); /* without them it can be used, but not kept */
+        if (p->work_bytes <= rules.work_bytes_max) plans++;
+        else dnn_drop(p);
     }
     return plans;
 }
 
-i32 dnn_end_many(struct dnn_sketch *s, struct dnn_rules rules, struct dnn_plan *out, i32 max)
+static dnn_desc whole_graph(struct dnn_sketch *s)
 {
     dnn_desc graph = make(s, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    i32      count = 0;
-    set(s, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, s->op_count, s->ops);
-    set(s, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &dnn.handle);
+    set(s, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, s->op_count,
+        s->ops);
+    set(s, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &s->handle);
     end(s, graph);
+    return graph;
+}
+
+void dnn_drop(struct dnn_plan *p)
+{
+    if (p->plan) dnn.free(p->plan);
+    *p = (struct dnn_plan){ 0 };
+}
+
+static void free_made(struct dnn_sketch *s)
+{
+    for (i32 i = s->made_count - 1; i >= 0; i--) dnn.free(s->made[i]);
+}
+
+i32 dnn_end_many(struct dnn_sketch *s, struct dnn_rules rules, struct dnn_plan *out, i32 max)
+{
+    dnn_desc graph = whole_graph(s);
+    i32      count = 0;
     if (!s->wrong) count = ranked_plans(s, graph, CUDNN_HEUR_MODE_A, rules, out, max);
+    if (!s->wrong && !count) count = ranked_plans(s, graph, CUDNN_HEUR_MODE_B, rules, out, max);
     if (!s->wrong && !count)
         count = ranked_plans(s, graph, CUDNN_HEUR_MODE_FALLBACK, rules, out, max);
-    for (i32 i = s->made_count - 1; i >= 0; i--) dnn.free(s->made[i]);
+    free_made(s);
     return count;
+}
+
+static i64 knob_value(const struct knob *knobs, i32 count, i64 type, i64 otherwise)
+{
+    for (i32 i = 0; i < count; i++)
+        if (knobs[i].type == type) return knobs[i].value;
+    return otherwise;
+}
+
+/* Does the configuration, once it is made, say what it was asked to be? */
+static bool is_as(struct dnn_sketch *s, dnn_desc config, const struct tuned_conv *as,
+                  struct dnn_plan *out)
+{
+    if (!identify(s, config, out) || !read_knobs(config, out) || out->engine != as->engine)
+        return false;
+    for (i32 i = 0; i < as->knob_count; i++) {
+        i64 value = as->knobs[i].value;
+        if (knob_value(out->knobs, out->knob_count, as->knobs[i].type, value + 1) != value)
+            return false;
+    }
+    return out->knob_count >= as->knob_count;
+}
+
+static dnn_desc knob_choice(struct dnn_sketch *s, const struct knob *k)
+{
+    cudnnBackendKnobType_t type = (cudnnBackendKnobType_t)k->type;
+    dnn_desc               d    = make(s, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+    set(s, d, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type);
+    set(s, d, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &k->value);
+    end(s, d);
+    return d;
+}
+
+bool dnn_end_as(struct dnn_sketch *s, struct dnn_rules rules, const struct tuned_conv *as,
+                struct dnn_plan *out)
+{
+    dnn_desc graph = whole_graph(s), engine = make(s, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    dnn_desc config = make(s, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR), choices[KNOBS_MAX];
+    *out            = (struct dnn_plan){ 0 };
+    set_desc(s, engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph);
+    set(s, engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &as->engine);
+    end(s, engine);
+    for (i32 i = 0; i < as->knob_count; i++) choices[i] = knob_choice(s, &as->knobs[i]);
+    set_desc(s, config, CUDNN_ATTR_ENGINECFG_ENGINE, engine);
+    if (as->knob_count)
+        set(s, config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+            as->knob_count, choices);
+    end(s, config);
+    bool made = !s->wrong && is_as(s, config, as, out) && !(out->notes & rules.notes_off) &&
+                plan_of(s, config, out);
+    if (made && out->work_bytes > rules.work_bytes_max) {
+        dnn_drop(out);
+        made = false;
+    }
+    free_made(s);
+    return made;
 }
 
 bool dnn_end(struct dnn_sketch *s, struct dnn_plan *out)
@@ -339,12 +469,12 @@ bool dnn_run(const struct gpu_call *c, const struct dnn_plan *p, const struct dn
         data[i] = bound[i].data;
     }
     if (dnn.new(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack)) return false;
-    bool done = !dnn.set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids) &&
-                !dnn.set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count,
-                         data) &&
-                !dnn.set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &work) &&
-                !dnn.finalize(pack) && !dnn.set_stream(dnn.handle, c->gpu->stream) &&
-                !dnn.execute(dnn.handle, p->plan, pack);
+    bool done =
+        !dnn.set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids) &&
+        !dnn.set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, data) &&
+        !dnn.set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &work) &&
+        !dnn.finalize(pack) && !dnn.set_stream(p->handle, c->gpu->stream) &&
+        !dnn.execute(p->handle, p->plan, pack);
     dnn.free(pack);
     return done;
 }

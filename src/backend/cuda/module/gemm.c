@@ -13,7 +13,10 @@
 #include <string.h>
 
 enum { CANDIDATES_MAX = 64, PLANS_MAX = 512 };
-enum { WORK_SMALL = 4 << 20, WORK_LARGE = 32 << 20 }; /* 32 MiB: what cuBLAS itself takes on Hopper */
+enum {
+    WORK_SMALL = 4 << 20,
+    WORK_LARGE = 32 << 20
+}; /* 32 MiB: what cuBLAS itself takes on Hopper */
 
 struct gemm_plan {
     struct product         key;
@@ -29,7 +32,7 @@ struct blas {
 };
 
 /* Inputs of op matmul: a, b, bias; of matmul_fp8: a, b, their factors, bias. */
-static bool is_fp8(const struct gpu_call *c) { return c->op == OP_MATMUL_FP8; }
+static bool                 is_fp8(const struct gpu_call *c) { return c->op == OP_MATMUL_FP8; }
 static const struct tensor *bias_of(const struct gpu_call *c)
 {
     i32 index = is_fp8(c) ? 4 : 2;
@@ -113,7 +116,8 @@ static cublasLtMatrixLayout_t layout(cudaDataType_t t, i64 rows, i64 columns, i6
     int64_t                step  = rows * columns;
     cublasLtMatrixLayoutCreate(&l, t, (u64)rows, (u64)columns, rows);
     if (batch > 1) {
-        cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count);
+        cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                                         sizeof count);
         cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step,
                                          sizeof step);
     }
@@ -124,7 +128,8 @@ static cublasLtEpilogue_t epilogue(const struct product *k)
 {
     bool bias = k->bias != DT_COUNT;
     if (k->then == OP_GELU_GRAD) return CUBLASLT_EPILOGUE_DGELU;
-    if (k->then == OP_GELU) return bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    if (k->then == OP_GELU)
+        return bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
     return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
@@ -221,11 +226,13 @@ static bool recall(struct gpu *gpu, struct gemm_plan *p)
     return known->used;
 }
 
-/* --- under load: at its limit of power a GPU slows down by what a kernel draws, and that depends on the numbers too --- */
+/* --- under load: at its limit of power a GPU slows down by what a kernel draws, and that depends
+ * on the numbers too --- */
 
 enum { LOADED_MS = 60, LOADED_TRIES = 8, NOISE = 1 << 14 };
 
-/* Normal numbers all over an operand: what lies there before the first step is the same byte everywhere. Weights are f32, and stay. */
+/* Normal numbers all over an operand: what lies there before the first step is the same byte
+ * everywhere. Weights are f32, and stay. */
 static void fill_noise(struct gpu *gpu, const void *operand, i64 count, enum dtype type)
 {
     f32 numbers[NOISE];
@@ -241,7 +248,8 @@ static void fill_noise(struct gpu *gpu, const void *operand, i64 count, enum dty
     }
     cudaMemcpyAsync(to, low, (size_t)done, cudaMemcpyHostToDevice, gpu->stream);
     for (; done < bytes; done += MIN(done, bytes - done))
-        cudaMemcpyAsync(to + done, to, (size_t)MIN(done, bytes - done), cudaMemcpyDeviceToDevice, gpu->stream);
+        cudaMemcpyAsync(to + done, to, (size_t)MIN(done, bytes - done), cudaMemcpyDeviceToDevice,
+                        gpu->stream);
 }
 
 struct repeated {
@@ -262,8 +270,8 @@ static int best_loaded(struct gpu *gpu, const struct gemm_plan *p, const struct 
                        const cublasLtMatmulHeuristicResult_t *found, const f32 *ms, int count)
 {
     bool tried[CANDIDATES_MAX] = { false };
-    int  best  = -1;
-    f32  least = -1;
+    int  best                  = -1;
+    f32  least                 = -1;
     fill_noise(gpu, o->a, p->key.batch * p->key.M * p->key.K, p->key.in);
     fill_noise(gpu, o->b, p->key.batch * p->key.N * p->key.K, p->key.in);
     for (int n = 0; n < LOADED_TRIES; n++) {
@@ -272,7 +280,8 @@ static int best_loaded(struct gpu *gpu, const struct gemm_plan *p, const struct 
             if (ms[i] >= 0 && !tried[i] && (next < 0 || ms[i] < ms[next])) next = i;
         }
         if (next < 0) break;
-        struct repeated r    = { { gpu, p, o, &found[next].algo }, MAX(1, (i32)(LOADED_MS / ms[next])) };
+        struct repeated r    = { { gpu, p, o, &found[next].algo },
+                                 MAX(1, (i32)(LOADED_MS / ms[next])) };
         f32             took = gpu_time_ms(gpu, try_often, &r) / (f32)r.times;
         if (took >= 0 && (best < 0 || took < least)) {
             least = took;
@@ -289,8 +298,8 @@ static bool choose(struct gpu *gpu, struct gemm_plan *p, const struct gemm_opera
     struct blas                    *b    = gpu->blas;
     cublasLtMatmulPreference_t      pref = preference(&p->key);
     cublasLtMatmulHeuristicResult_t found[CANDIDATES_MAX];
-    int                             count = 0, tries = (int)MIN(gpu->tries, CANDIDATES_MAX), best = -1;
-    f32                             ms[CANDIDATES_MAX], least = -1;
+    int count = 0, tries = (int)MIN(gpu->tries, CANDIDATES_MAX), best = -1;
+    f32 ms[CANDIDATES_MAX], least = -1;
     cublasLtMatmulAlgoGetHeuristic(b->handle, p->desc, p->a, p->b, p->c, p->c, pref, tries, found,
                                    &count);
     for (int i = 0; i < count; i++) {
@@ -305,7 +314,9 @@ static bool choose(struct gpu *gpu, struct gemm_plan *p, const struct gemm_opera
     if (loaded >= 0) best = loaded;
     if (best < 0) return false;
     p->algo             = found[best].algo;
-    struct tuned choice = { .product = p->key, .tried = gpu->tries, .us = (f64)ms[best] * 1e3, .used = true };
+    struct tuned choice = {
+        .product = p->key, .tried = gpu->tries, .us = (f64)ms[best] * 1e3, .used = true
+    };
     memcpy(choice.algo, &p->algo, sizeof choice.algo);
     tuning_add(gpu->tuning, choice);
     return true;
@@ -321,7 +332,8 @@ const struct gemm_plan *gemm_plan(struct gpu *gpu, struct product key,
     for (i32 i = 0; i < b->count && !same; i++) {
         if (!memcmp(&b->plans[i].key, &key, sizeof key)) same = &b->plans[i];
     }
-    bool addressed = key.fp8 || key.bias != DT_COUNT || key.then == OP_GELU || key.then == OP_GELU_GRAD;
+    bool addressed =
+        key.fp8 || key.bias != DT_COUNT || key.then == OP_GELU || key.then == OP_GELU_GRAD;
     if (same && !addressed) return same;
     struct gemm_plan *p = NEW(perm, struct gemm_plan, 1);
     p->key              = key;
@@ -342,7 +354,9 @@ void gemm_run(struct gpu *gpu, const struct gemm_plan *p, const struct gemm_oper
 
 static struct gemm_operands operands_of(const struct gpu_call *c, const struct product *p)
 {
-    struct gemm_operands o = { .alpha = 1, .a = c->in[0].data, .b = c->in[1].data, .d = c->out[0].data };
+    struct gemm_operands o = {
+        .alpha = 1, .a = c->in[0].data, .b = c->in[1].data, .d = c->out[0].data
+    };
     const struct tensor *operand = &c->in[c->in_count];
     if (p->bias != DT_COUNT) o.bias = casts_bias(p) ? c->work : bias_of(c)->data;
     if (p->fp8) o.a_factor = c->in[2].data, o.b_factor = c->in[3].data;
@@ -364,17 +378,17 @@ static void run(const struct gpu_call *c)
 {
     struct product       p = product_of(c);
     struct gemm_operands o = operands_of(c, &p);
-    if (casts_bias(&p))
-        launch_cast(c->work, p.out, bias_of(c)->data, p.bias, p.N, c->gpu->stream);
+    if (casts_bias(&p)) launch_cast(c->work, p.out, bias_of(c)->data, p.bias, p.N, c->gpu->stream);
     gemm_run(c->gpu, c->plan, &o);
 }
 
 static bool takes(const struct gpu_call *c)
 {
-    struct product p = product_of(c);
+    struct product p    = product_of(c);
     bool           fits = !p.fp8 || (c->gpu->capability >= 89 && p.M % FP8_ALIGN == 0 &&
                            p.N % FP8_ALIGN == 0 && p.K % FP8_ALIGN == 0);
-    if (p.fp8 && p.out == DT_F32 && p.bias != DT_COUNT) return false; /* it takes 16-bit biases only there */
+    if (p.fp8 && p.out == DT_F32 && p.bias != DT_COUNT)
+        return false; /* it takes 16-bit biases only there */
     return fits && p.M > 0 && p.N > 0 && p.K > 0 && p.batch > 0;
 }
 
@@ -395,7 +409,8 @@ const char *gemm_choice(const struct gpu_call *c)
     if (!known) return NULL;
     char *name = names[known - c->gpu->tuning->list];
     memcpy(&algo, known->algo, sizeof algo);
-    snprintf(name, sizeof names[0], "cublaslt:%d/%d/%d/%d", configured(&algo, CUBLASLT_ALGO_CONFIG_ID),
+    snprintf(name, sizeof names[0], "cublaslt:%d/%d/%d/%d",
+             configured(&algo, CUBLASLT_ALGO_CONFIG_ID),
              configured(&algo, CUBLASLT_ALGO_CONFIG_TILE_ID),
              configured(&algo, CUBLASLT_ALGO_CONFIG_STAGES_ID),
              configured(&algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM));
@@ -412,13 +427,12 @@ f64 gemm_known_s(const struct gpu_call *c)
 /* The kernel that does the chain stands first; the other leaves it to the backend. */
 static bool takes_chain(const struct gpu_call *c) { return takes(c) && epilogue_of(c) >= 0; }
 
-
 extern const struct gpu_kernel gpu_kernels_gemm[];
 const struct gpu_kernel        gpu_kernels_gemm[] = {
-    { OP_MATMUL, "cublaslt", takes_chain, run, work, plan, DOES_CHAIN },
-    { OP_MATMUL, "cublaslt", takes, run, work, plan, 0 },
-    { OP_MATMUL_FP8, "cublaslt", takes_chain, run, work, plan, DOES_CHAIN },
-    { OP_MATMUL_FP8, "cublaslt", takes, run, work, plan, 0 },
+           { OP_MATMUL, "cublaslt", takes_chain, run, work, plan, DOES_CHAIN },
+           { OP_MATMUL, "cublaslt", takes, run, work, plan, 0 },
+           { OP_MATMUL_FP8, "cublaslt", takes_chain, run, work, plan, DOES_CHAIN },
+           { OP_MATMUL_FP8, "cublaslt", takes, run, work, plan, 0 },
 };
 extern const i32 gpu_kernels_gemm_count;
 const i32        gpu_kernels_gemm_count = (i32)COUNT_OF(gpu_kernels_gemm);

@@ -13,8 +13,8 @@ struct gemm_operands {
     void       *d;
     const void *bias;
     const void *a_factor, *b_factor; /* of fp8: f32[1] each, on the device */
-    void       *aux;  /* gelu: its argument goes here; gelu_grad: comes from here */
-    void       *work; /* gemm_work bytes */
+    void       *aux;                 /* gelu: its argument goes here; gelu_grad: comes from here */
+    void       *work;                /* gemm_work bytes */
 };
 
 struct gemm_plan;

@@ -20,14 +20,14 @@ extern "C" {
 
 struct gpu {
     cudaStream_t   stream;
-    i32            processors; /* multiprocessors */
-    i32            capability; /* 90: sm_90 */
+    i32            processors;   /* multiprocessors */
+    i32            capability;   /* 90: sm_90 */
     i64            shared_bytes; /* a block's shared memory at most */
-    void          *blas;       /* gemm.c's, from the first product on */
-    struct tuning *tuning;     /* choices of products so far */
-    i64            tries;      /* algorithms a product is tried with */
-    bool           under_load; /* and the best of them once more, for long */
-    bool           any_order;  /* of backend_tuning */
+    void          *blas;         /* gemm.c's, from the first product on */
+    struct tuning *tuning;       /* choices of products so far */
+    i64            tries;        /* algorithms a product is tried with */
+    bool           under_load;   /* and the best of them once more, for long */
+    bool           any_order;    /* of backend_tuning */
 };
 
 struct gpu_call {
@@ -36,32 +36,37 @@ struct gpu_call {
     const struct tensor *in;       /* those of the maps in at->then follow */
     i32                  in_count; /* the op's own */
     const struct tensor *out;
-    const struct tensor *sum;      /* DOES_SUM: where to add up the columns of out[0] as it is stored, or NULL */
-    void                *work;
-    i64                  work_bytes;
-    void                *plan;
-    struct gpu          *gpu;
+    const struct tensor
+               *sum; /* DOES_SUM: where to add up the columns of out[0] as it is stored, or NULL */
+    void       *work;
+    i64         work_bytes;
+    void       *plan;
+    struct gpu *gpu;
 };
 
 /* What a kernel can do besides its op, in the same pass; else it is launched after it. */
 enum {
     DOES_CHAIN = 1, /* the maps of at->then */
-    DOES_SUM   = 2, /* a sum over the rows of out[0], of out[1]'s type; may be written once all operands are read */
+    DOES_SUM =
+        2, /* a sum over the rows of out[0], of out[1]'s type; may be written once all operands are read */
 };
 
 struct gpu_kernel {
     i32         op;
     const char *name;
-    bool (*takes)(const struct gpu_call *);            /* NULL: f32, bf16 and f16 */
+    bool (*takes)(const struct gpu_call *); /* NULL: f32, bf16 and f16 */
     void (*run)(const struct gpu_call *);
-    i64 (*work)(const struct gpu_call *);              /* workspace bytes; NULL: none */
+    i64 (*work)(const struct gpu_call *);                       /* workspace bytes; NULL: none */
     void *(*plan)(const struct gpu_call *, struct arena *perm); /* NULL: nothing to plan */
-    u32   does; /* bits */
+    u32 does;                                                   /* bits */
 };
 
 const struct gpu_kernel *gpu_kernel_choose(const struct gpu_call *c); /* NULL: none takes it */
 /* The next one that takes it, where `k` found no way. */
 const struct gpu_kernel *gpu_kernel_after(const struct gpu_call *c, const struct gpu_kernel *k);
+
+/* All maps of at->then in one pass: in[0] is what the op stored, the maps' operands follow. */
+extern const struct gpu_kernel gpu_kernel_chain;
 
 /* Seconds of the call's kernel on memory made for all its operands, those of its chain too; 0: it cannot
  * be tried. Plans live in perm. */

@@ -31,7 +31,7 @@ enum { RUN = 8, TURN_MAX = 256 };
 static __host__ __device__ inline i32 lanes_of(i64 D) { return (i32)(D / (2 * RUN)); }
 
 struct pair {
-    f32 lo[RUN], hi[RUN];
+    f32                           lo[RUN], hi[RUN];
     template <class T> __device__ pair(const T *head, i64 half, i32 lane)
     {
         load_f32<RUN>(lo, head + lane * RUN);
@@ -96,9 +96,9 @@ template <class T>
 __global__ void qknorm_runs(T *y, f32 *rstds, const T *x, struct heads s, i64 units, f32 eps)
 {
     i32          lanes = lanes_of(s.D), lane = (i32)threadIdx.x % lanes;
-    i64          unit  = ((i64)blockIdx.x * THREADS + threadIdx.x) / lanes;
+    i64          unit   = ((i64)blockIdx.x * THREADS + threadIdx.x) / lanes;
     bool         inside = unit < units;
-    struct place w = place_of(s, inside ? unit : 0, y == x);
+    struct place w      = place_of(s, inside ? unit : 0, y == x);
     struct pair  p(x + w.at, s.D / 2, lane);
     f32          sum = 0;
 #pragma unroll
@@ -120,9 +120,9 @@ __global__ void qknorm_grad_runs(T *dx, const T *dy, const T *x, const f32 *rstd
                                  i64 units)
 {
     i32          lanes = lanes_of(s.D), lane = (i32)threadIdx.x % lanes;
-    i64          unit  = ((i64)blockIdx.x * THREADS + threadIdx.x) / lanes;
+    i64          unit   = ((i64)blockIdx.x * THREADS + threadIdx.x) / lanes;
     bool         inside = unit < units;
-    struct place w = place_of(s, inside ? unit : 0, dx == dy);
+    struct place w      = place_of(s, inside ? unit : 0, dx == dy);
     struct pair  d(dy + w.at, s.D / 2, lane), v(x + w.at, s.D / 2, lane);
     f32          rstd = w.norm ? rstds[w.rstd] : 1, sum = 0;
 #pragma unroll
@@ -143,13 +143,16 @@ static bool takes_runs(const struct gpu_call *c)
     return D % (2 * RUN) == 0 && D / 2 <= TURN_MAX && !(lanes & (lanes - 1));
 }
 
+/* A block of it has one position: of rows that have their own there is none. */
+static bool takes_rope_runs(const struct gpu_call *c) { return c->in_count == 1 && takes_runs(c); }
+
 static void run_ROPE_runs(const struct gpu_call *c)
 {
     struct heads s = heads_of(c, &c->in[0]);
     if (!s.total) return;
-    i64      batch = c->in[0].type.shape.dim[0], lanes = lanes_of(s.D);
-    i64      threads = MIN(div_up(s.changed * lanes, 32) * 32, 512); /* whole warps of whole heads */
-    dim3     grid((unsigned)s.T, (unsigned)MIN(batch, div_up(4096, s.T)));
+    i64  batch = c->in[0].type.shape.dim[0], lanes = lanes_of(s.D);
+    i64  threads = MIN(div_up(s.changed * lanes, 32) * 32, 512); /* whole warps of whole heads */
+    dim3 grid((unsigned)s.T, (unsigned)MIN(batch, div_up(4096, s.T)));
     with_type(c->in[0].type.dtype, [&](auto t) {
         typedef decltype(t) T;
         rope_runs<T><<<grid, (unsigned)threads, 0, c->gpu->stream>>>(
@@ -196,11 +199,12 @@ static void run_QKNORM_GRAD_runs(const struct gpu_call *c)
 
 /* --- heads of any size: a warp a head --- */
 
-template <class T> __global__ void rope(T *y, const T *x, struct heads s, f64 log_base, f32 sign)
+template <class T>
+__global__ void rope(T *y, const T *x, const i32 *at, struct heads s, f64 log_base, f32 sign)
 {
     i64 head = (i64)blockIdx.x * WARPS + threadIdx.x / 32;
     if (head >= s.total) return;
-    i64 t = head / s.all % s.T, half = s.D / 2;
+    i64 t = at ? at[head / s.all] : head / s.all % s.T, half = s.D / 2;
     x += head * s.D;
     y += head * s.D;
     bool turn = head % s.all < s.changed;
@@ -239,7 +243,8 @@ __global__ void qknorm_grad(T *dx, const T *dy, const T *x, const f32 *rstds, st
     x += head * s.D;
     dy += head * s.D;
     dx += head * s.D;
-    for (i64 i = threadIdx.x % 32; norm && i < s.D; i += 32) sum += to_f32(dy[i]) * to_f32(x[i]) * rstd;
+    for (i64 i = threadIdx.x % 32; norm && i < s.D; i += 32)
+        sum += to_f32(dy[i]) * to_f32(x[i]) * rstd;
     f32 mean = norm ? warp_sum(sum) / (f32)s.D : 0;
     for (i64 i = threadIdx.x % 32; i < s.D; i += 32)
         dx[i] = from_f32<T>(rstd * (to_f32(dy[i]) - to_f32(x[i]) * rstd * mean));
@@ -254,7 +259,8 @@ static void run_ROPE(const struct gpu_call *c)
     with_type(c->in[0].type.dtype, [&](auto t) {
         typedef decltype(t) T;
         rope<T><<<blocks_of(s), THREADS, 0, c->gpu->stream>>>(
-            data_of<T>(c->out[0]), data_of<T>(c->in[0]), s, log2(c->at->base),
+            data_of<T>(c->out[0]), data_of<T>(c->in[0]),
+            c->in_count == 2 ? data_of<i32>(c->in[1]) : NULL, s, log2(c->at->base),
             c->at->inverse ? -1.f : 1.f);
     });
 }
@@ -284,7 +290,7 @@ static void run_QKNORM_GRAD(const struct gpu_call *c)
 }
 
 extern "C" const struct gpu_kernel gpu_kernels_heads[] = {
-    { OP_ROPE, "cuda_runs", takes_runs, run_ROPE_runs, NULL, NULL, 0 },
+    { OP_ROPE, "cuda_runs", takes_rope_runs, run_ROPE_runs, NULL, NULL, 0 },
     { OP_QKNORM, "cuda_runs", takes_runs, run_QKNORM_runs, NULL, NULL, 0 },
     { OP_QKNORM_GRAD, "cuda_runs", takes_runs, run_QKNORM_GRAD_runs, NULL, NULL, 0 },
     { OP_ROPE, "cuda", NULL, run_ROPE, NULL, NULL, 0 },

@@ -34,7 +34,8 @@ __device__ inline void barrier_arrive(u64 *b)
 }
 __device__ inline void barrier_expect(u64 *b, u32 bytes)
 {
-    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_at(b)), "r"(bytes) : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_at(b)), "r"(bytes)
+                 : "memory");
 }
 /* Waits for the end of the phase of that parity. */
 __device__ inline void barrier_wait(u64 *b, u32 parity)
@@ -42,60 +43,89 @@ __device__ inline void barrier_wait(u64 *b, u32 parity)
     asm volatile("{\n.reg .pred done;\n"
                  "again:\n"
                  "mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
-                 "@!done bra again;\n}" ::"r"(shared_at(b)), "r"(parity) : "memory");
+                 "@!done bra again;\n}" ::"r"(shared_at(b)),
+                 "r"(parity)
+                 : "memory");
 }
 __device__ inline void barriers_are_ready()
 {
-    asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::
+                     : "memory");
 }
 
 /* --- the copy engine --- */
 
-__device__ inline void copy_tile(void *to, const CUtensorMap *map, i32 column, i32 row, i32 batch, u64 *b)
+__device__ inline void copy_tile(void *to, const CUtensorMap *map, i32 column, i32 row, i32 batch,
+                                 u64 *b)
 {
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];"
-                 ::"r"(shared_at(to)), "l"(map), "r"(column), "r"(row), "r"(batch), "r"(shared_at(b)) : "memory");
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(shared_at(to)),
+                 "l"(map), "r"(column), "r"(row), "r"(batch), "r"(shared_at(b))
+                 : "memory");
 }
 __device__ inline void copy_bytes(void *to, const void *from, u32 bytes, u64 *b)
 {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-                 ::"r"(shared_at(to)), "l"(from), "r"(bytes), "r"(shared_at(b)) : "memory");
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+            "r"(shared_at(to)),
+        "l"(from), "r"(bytes), "r"(shared_at(b))
+        : "memory");
 }
 
 /* --- products --- */
 
 /* A warpgroup that only copies leaves registers to those that compute. */
-template <int N> __device__ inline void registers_down() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N)); }
-template <int N> __device__ inline void registers_up() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N)); }
+template <int N> __device__ inline void registers_down()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+template <int N> __device__ inline void registers_up()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
 
 /* What a product is told of a tile: where it lies, 1024 bytes between its groups of eight rows, the swizzle. */
 __device__ inline u64 tile_words(const void *tile)
 {
-    return (u64)(shared_at(tile) >> 4 & 0x3fff) | (u64)1 << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
+    return (u64)(shared_at(tile) >> 4 & 0x3fff) | (u64)1 << 16 | (u64)(1024 >> 4) << 32 |
+           (u64)1 << 62;
 }
-enum { STEP_ALONG = 32 >> 4, STEP_DOWN = 2048 >> 4 }; /* to the next 16 numbers of each row; to the next 16 rows */
+enum {
+    STEP_ALONG = 32 >> 4,
+    STEP_DOWN  = 2048 >> 4
+}; /* to the next 16 numbers of each row; to the next 16 rows */
 
 /* What was written to registers is there for products that follow. */
 __device__ inline void registers_ready() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ inline void products_group() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+__device__ inline void products_group()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
 
-#define HOPPER_D                                                                                                        \
-    "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}"
-#define HOPPER_8(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define HOPPER_D                                                                                   \
+    "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%" \
+    "25,%26,%27,%28,%29,%30,%31}"
+#define HOPPER_8(d, i)                                                                             \
+    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]),    \
+        "+f"(d[i + 6]), "+f"(d[i + 7])
 #define HOPPER_32(d) HOPPER_8(d, 0), HOPPER_8(d, 8), HOPPER_8(d, 16), HOPPER_8(d, 24)
-/* All but the last N groups are done: d may be read. The compiler must not read it before, hence it passes through here. */
+/* All but the last N groups are done: d may be read. The compiler must not read it before, hence it
+ * passes through here. */
 template <int N> __device__ inline void products_wait(f32 (&d)[32])
 {
     asm volatile("wgmma.wait_group.sync.aligned %32;" : HOPPER_32(d) : "n"(N) : "memory");
 }
 
-#define HOPPER_MULTIPLY(type)                                                                                           \
-    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %37, 0;\n"                                                       \
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32." type " " HOPPER_D ", {%32,%33,%34,%35}, %36, add, 1, 1, %38;\n}" \
-                 : HOPPER_32(d) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((u32)add), "n"(DOWN))
+#define HOPPER_MULTIPLY(type)                                                                      \
+    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %37, 0;\n"                                  \
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32." type " " HOPPER_D                   \
+                 ", {%32,%33,%34,%35}, %36, add, 1, 1, %38;\n}"                                    \
+                 : HOPPER_32(d)                                                                    \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((u32)add), "n"(DOWN))
 
 /* d (+)= 16 columns of a, which is in registers, times 16 of each row of b, or 16 rows of it (DOWN). */
-template <class T, int DOWN> __device__ inline void multiply(f32 (&d)[32], const u32 *a, u64 b, bool add)
+template <class T, int DOWN>
+__device__ inline void multiply(f32 (&d)[32], const u32 *a, u64 b, bool add)
 {
     if constexpr (std::is_same<T, bf16>::value) HOPPER_MULTIPLY("bf16.bf16");
     else HOPPER_MULTIPLY("f16.f16");
@@ -123,18 +153,24 @@ __device__ inline void hold_tile(u32 (&a)[16], const u8 *tile)
     for (int k = 0; k < 4; k++) {
         u32 at = shared_at(tile + row * 128 + ((2 * k + chunk) ^ row % 8) * 16);
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                     : "=r"(a[4 * k]), "=r"(a[4 * k + 1]), "=r"(a[4 * k + 2]), "=r"(a[4 * k + 3]) : "r"(at) : "memory");
+                     : "=r"(a[4 * k]), "=r"(a[4 * k + 1]), "=r"(a[4 * k + 2]), "=r"(a[4 * k + 3])
+                     : "r"(at)
+                     : "memory");
     }
 }
 
 /* Of a result each thread has 16 numbers of two rows: where its i-th lies. */
-__device__ inline i32 row_of(int i) { return threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 + i / 2 % 2 * 8; }
+__device__ inline i32 row_of(int i)
+{
+    return threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 + i / 2 % 2 * 8;
+}
 __device__ inline i32 column_of(int i) { return i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2; }
 
 template <class T> __device__ inline u32 two(f32 a, f32 b)
 {
     u32 x;
-    if constexpr (std::is_same<T, bf16>::value) asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(b), "f"(a));
+    if constexpr (std::is_same<T, bf16>::value)
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(b), "f"(a));
     else asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(b), "f"(a));
     return x;
 }

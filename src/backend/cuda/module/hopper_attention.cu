@@ -1,18 +1,27 @@
-/* hopper_attention.cu - attention and its gradient on sm_90a, for heads of 64 numbers of 16 bits, whole blocks, no padding.
+/* hopper_attention.cu - attention and its gradient on sm_90a, for heads of 64 numbers of 16 bits,
+ * whole blocks, no padding.
  *
- * The gradient computes scores twice, once for dq and once for dk and dv, and keeps them in registers from one product to the
- * next: nothing of their size goes through memory, every sum has one owner, and so the bits repeat. That takes seven products
- * where five are needed; cuDNN's way to the same bits writes all gradients of scores to memory and reads them again, which takes
+ * The gradient computes scores twice, once for dq and once for dk and dv, and keeps them in
+ * registers from one product to the next: nothing of their size goes through memory, every sum has
+ * one owner, and so the bits repeat. That takes seven products where five are needed; cuDNN's way
+ * to the same bits writes all gradients of scores to memory and reads them again, which takes
  * longer.
  *
- * A block has a thread that copies and two warpgroups that compute, each with 64 rows of its own; it goes through the blocks of
- * all heads, so that the next one's tiles are there when the last has ended. The last product of a tile is given to the tensor
- * cores with the first of the next one.
+ * A block has a thread that copies and two warpgroups that compute, each with 64 rows of its own;
+ * it goes through the blocks of all heads, so that the next one's tiles are there when the last has
+ * ended. The last product of a tile is given to the tensor cores with the first of the next one.
  *
- * What is not finite in v or in the result's gradient spreads to all rows of its tile: a weight of 0 is multiplied too. */
+ * What is not finite in v or in the result's gradient spreads to all rows of its tile: a weight of
+ * 0 is multiplied too. */
 #include "backend/cuda/module/hopper.cuh"
 
-enum { GROUPS = 2, BLOCK = GROUPS * TILE, WARPS = 4 * GROUPS, THREADS = 128 * (GROUPS + 1), STAGES = 4 };
+enum {
+    GROUPS  = 2,
+    BLOCK   = GROUPS * TILE,
+    WARPS   = 4 * GROUPS,
+    THREADS = 128 * (GROUPS + 1),
+    STAGES  = 4
+};
 #define LOG2_E 1.44269504f
 
 struct sizes {
@@ -83,7 +92,8 @@ template <class T> __device__ inline void pack_pairs(u32 (&to)[16], const f32 (&
 __device__ inline void transpose4(u32 *w)
 {
     bool upper = threadIdx.x & 2, odd = threadIdx.x & 1;
-    u32  x = __shfl_xor_sync(~0u, upper ? w[0] : w[2], 2), y = __shfl_xor_sync(~0u, upper ? w[1] : w[3], 2);
+    u32  x = __shfl_xor_sync(~0u, upper ? w[0] : w[2], 2),
+        y  = __shfl_xor_sync(~0u, upper ? w[1] : w[3], 2);
     if (upper) w[0] = x, w[1] = y;
     else w[2] = x, w[3] = y;
     x = __shfl_xor_sync(~0u, odd ? w[0] : w[1], 1), y = __shfl_xor_sync(~0u, odd ? w[2] : w[3], 1);
@@ -92,7 +102,8 @@ __device__ inline void transpose4(u32 *w)
 }
 
 /* Rows of a warpgroup's tile to memory, 64 bytes of each at a time. */
-template <class T> __device__ inline void store_tile(T *to, i64 stride, const f32 (&d)[32], f32 factor)
+template <class T>
+__device__ inline void store_tile(T *to, i64 stride, const f32 (&d)[32], f32 factor)
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -105,7 +116,8 @@ template <class T> __device__ inline void store_tile(T *to, i64 stride, const f3
                 w[j]  = two<T>(factor * d[i], factor * d[i + 1]);
             }
             transpose4(w);
-            *(uint4 *)(to + row_of(2 * half) * stride + 8 * (4 * m + threadIdx.x % 4)) = make_uint4(w[0], w[1], w[2], w[3]);
+            *(uint4 *)(to + row_of(2 * half) * stride + 8 * (4 * m + threadIdx.x % 4)) =
+                make_uint4(w[0], w[1], w[2], w[3]);
         }
     }
 }
@@ -134,7 +146,10 @@ struct walk {
             release(&m->empty[at.at]);
         }
     }
-    __device__ i32 needed() const { return left / (past - first) * (min(past, high + 1) - max(first, low)); } /* at its begin */
+    __device__ i32 needed() const
+    {
+        return left / (past - first) * (min(past, high + 1) - max(first, low));
+    } /* at its begin */
 };
 
 /* --- blocks of queries go through their keys: the result, and dq --- */
@@ -149,7 +164,8 @@ struct dq_room : q_room {
     f32 lse[2][BLOCK], delta[2][BLOCK];
 };
 
-__device__ inline i32 tiles_of_queries(const struct sizes &a, i32 block) /* tiles of keys that a block of queries sees */
+__device__ inline i32 tiles_of_queries(const struct sizes &a,
+                                       i32 block) /* tiles of keys that a block of queries sees */
 {
     return a.causal ? GROUPS * (block + 1) : a.T / TILE;
 }
@@ -160,24 +176,29 @@ struct queries {
     i64 row, line; /* in a list by head and row; in a tensor [B T, …] */
 };
 
-__device__ inline struct queries queries_of(i32 round, const struct sizes &a, i32 together, i32 group)
+__device__ inline struct queries queries_of(i32 round, const struct sizes &a, i32 together,
+                                            i32 group)
 {
-    struct place p = place_of(turn(round), a, a.H, together);
-    i32          block = a.blocks - 1 - p.block, first = block * BLOCK + group * TILE; /* the last blocks see the most */
-    return { p.batch, p.head, block, ((i64)p.batch * a.H + p.head) * a.T + first, (i64)p.batch * a.T + first };
+    struct place p     = place_of(turn(round), a, a.H, together);
+    i32          block = a.blocks - 1 - p.block,
+        first          = block * BLOCK + group * TILE; /* the last blocks see the most */
+    return { p.batch, p.head, block, ((i64)p.batch * a.H + p.head) * a.T + first,
+             (i64)p.batch * a.T + first };
 }
 
 template <class R>
-__device__ inline void copy_for_queries(R *m, const struct maps *maps, const f32 *lse, struct sizes a, i32 together)
+__device__ inline void copy_for_queries(R *m, const struct maps *maps, const f32 *lse,
+                                        struct sizes a, i32 together)
 {
     constexpr bool grad = std::is_same<R, struct dq_room>::value;
     struct ring    own = {}, at = {};
     for (i32 round = 0; turn(round) < a.B * a.H * a.blocks; round++, own.next(2)) {
-        struct queries p = queries_of(round, a, together, 0);
-        i32            g = p.head / (a.H / a.G);
+        struct queries p    = queries_of(round, a, together, 0);
+        i32            g    = p.head / (a.H / a.G);
         u64           *full = &m->own_full[own.at];
         barrier_wait(&m->own_empty[own.at], own.parity ^ 1);
-        barrier_expect(full, (grad ? 3 : 1) * GROUPS * TILE_BYTES + (grad ? BLOCK * sizeof(f32) : 0));
+        barrier_expect(full,
+                       (grad ? 3 : 1) * GROUPS * TILE_BYTES + (grad ? BLOCK * sizeof(f32) : 0));
         for (i32 half = 0; half < GROUPS; half++) {
             i32 row = p.block * BLOCK + half * TILE, to = half * TILE_BYTES;
             copy_tile(m->q[own.at] + to, &maps->qkv, p.head * TILE, row, p.batch, full);
@@ -190,14 +211,17 @@ __device__ inline void copy_for_queries(R *m, const struct maps *maps, const f32
         for (i32 i = 0; i < tiles_of_queries(a, p.block); i++, at.next(STAGES)) {
             barrier_wait(&m->empty[at.at], at.parity ^ 1);
             barrier_expect(&m->full[at.at], 2 * TILE_BYTES);
-            copy_tile(m->k[at.at], &maps->qkv, (a.H + g) * TILE, i * TILE, p.batch, &m->full[at.at]);
-            copy_tile(m->v[at.at], &maps->qkv, (a.H + a.G + g) * TILE, i * TILE, p.batch, &m->full[at.at]);
+            copy_tile(m->k[at.at], &maps->qkv, (a.H + g) * TILE, i * TILE, p.batch,
+                      &m->full[at.at]);
+            copy_tile(m->v[at.at], &maps->qkv, (a.H + a.G + g) * TILE, i * TILE, p.batch,
+                      &m->full[at.at]);
         }
     }
 }
 
 /* do . o of a warpgroup's 64 rows, two threads a row, into `delta` and the list that the keys will read. */
-template <class T> __device__ inline void row_deltas(f32 *delta, f32 *list, const u8 *d_o, const u8 *o)
+template <class T>
+__device__ inline void row_deltas(f32 *delta, f32 *list, const u8 *d_o, const u8 *o)
 {
     i32 t = threadIdx.x % 128, row = t / 2;
     f32 sum = 0;
@@ -216,7 +240,10 @@ template <class T> __device__ inline void row_deltas(f32 *delta, f32 *list, cons
     list[row]  = sum;
 }
 
-__device__ inline void group_barrier() { asm volatile("bar.sync %0, 128;" ::"r"(1 + GROUPS + own_group()) : "memory"); }
+__device__ inline void group_barrier()
+{
+    asm volatile("bar.sync %0, 128;" ::"r"(1 + GROUPS + own_group()) : "memory");
+}
 
 /* Scores of queries (rows) by keys to probabilities; lse of both of a thread's rows, in powers of two. */
 __device__ inline void by_query(f32 (&s)[32], const f32 (&lse)[2], f32 scale2, bool diagonal)
@@ -231,7 +258,8 @@ __device__ inline void by_query(f32 (&s)[32], const f32 (&lse)[2], f32 scale2, b
 }
 
 template <class T>
-__device__ inline void dq_block(struct dq_room *m, struct walk &w, struct ring own, T *dq, i64 stride, f32 *stats, struct sizes a)
+__device__ inline void dq_block(struct dq_room *m, struct walk &w, struct ring own, T *dq,
+                                i64 stride, f32 *stats, struct sizes a)
 {
     i32 group = own_group(), row = row_of(0), held = -1, count = w.needed();
     f32 lse[2], delta[2], sum[32] = {}, s[32], dp[32];
@@ -240,7 +268,8 @@ __device__ inline void dq_block(struct dq_room *m, struct walk &w, struct ring o
     hold_tile(q, m->q[own.at] + group * TILE_BYTES);
     hold_tile(d_o, m->d_o[own.at] + group * TILE_BYTES);
     f32 *deltas = m->delta[own.at] + group * TILE;
-    row_deltas<T>(deltas, stats + (i64)a.B * a.H * a.T, m->d_o[own.at] + group * TILE_BYTES, m->o[own.at] + group * TILE_BYTES);
+    row_deltas<T>(deltas, stats + (i64)a.B * a.H * a.T, m->d_o[own.at] + group * TILE_BYTES,
+                  m->o[own.at] + group * TILE_BYTES);
     for (int r = 0; r < 2; r++) lse[r] = m->lse[own.at][group * TILE + row + 8 * r] * LOG2_E;
     if (threadIdx.x % 4 == 0) stats[row] = lse[0], stats[row + 8] = lse[1];
     group_barrier();
@@ -270,9 +299,10 @@ __device__ inline void dq_block(struct dq_room *m, struct walk &w, struct ring o
     store_tile(dq, stride, sum, a.scale);
 }
 
-/* Scores to weights relative to a maximum, which is raised only when they outgrow it by 2^8: `old` is what the sum so far must
- * be multiplied by, 1 in most steps. */
-__device__ inline void to_weights(f32 (&s)[32], f32 (&top)[2], f32 (&all)[2], f32 (&old)[2], f32 scale2, bool diagonal)
+/* Scores to weights relative to a maximum, which is raised only when they outgrow it by 2^8: `old`
+ * is what the sum so far must be multiplied by, 1 in most steps. */
+__device__ inline void to_weights(f32 (&s)[32], f32 (&top)[2], f32 (&all)[2], f32 (&old)[2],
+                                  f32 scale2, bool diagonal)
 {
     if (diagonal) {
 #pragma unroll
@@ -303,7 +333,8 @@ __device__ inline void to_weights(f32 (&s)[32], f32 (&top)[2], f32 (&all)[2], f3
 }
 
 template <class T>
-__device__ inline void o_block(struct q_room *m, struct walk &w, struct ring own, T *o, f32 *lse, struct sizes a)
+__device__ inline void o_block(struct q_room *m, struct walk &w, struct ring own, T *o, f32 *lse,
+                               struct sizes a)
 {
     i32 group = own_group(), row = row_of(0), held, count = w.needed();
     f32 sum[32] = {}, s[32], top[2] = { -INFINITY, -INFINITY }, all[2] = {}, old[2];
@@ -332,7 +363,8 @@ __device__ inline void o_block(struct q_room *m, struct walk &w, struct ring own
         products_group();
         products_wait<1>(s);
         weights();
-        if (__any_sync(~0u, all[0] < 0)) break; /* never: keeps the compiler from waiting before the weights are there */
+        if (__any_sync(~0u, all[0] < 0))
+            break; /* never: keeps the compiler from waiting before the weights are there */
         products_wait<0>(sum);
         release(&m->empty[held]);
         if (__any_sync(~0u, old[0] != 1 || old[1] != 1)) {
@@ -358,7 +390,10 @@ __device__ inline void o_block(struct q_room *m, struct walk &w, struct ring own
 }
 
 /* A shared-memory room on a boundary of 1024 bytes. */
-template <class R> __device__ inline R *room_of(u8 *raw) { return (R *)(((uintptr_t)raw + 1023) & ~(uintptr_t)1023); }
+template <class R> __device__ inline R *room_of(u8 *raw)
+{
+    return (R *)(((uintptr_t)raw + 1023) & ~(uintptr_t)1023);
+}
 
 template <class R> __device__ inline void open_room(R *m)
 {
@@ -384,7 +419,7 @@ template <class F> __device__ inline bool copies(F copy)
 
 template <class T>
 __global__ void __launch_bounds__(THREADS, 1)
-hopper_o(const __grid_constant__ struct maps maps, T *o, f32 *lse, struct sizes a, i32 together)
+    hopper_o(const __grid_constant__ struct maps maps, T *o, f32 *lse, struct sizes a, i32 together)
 {
 #ifdef HOPPER
     extern __shared__ u8 raw[];
@@ -395,7 +430,8 @@ hopper_o(const __grid_constant__ struct maps maps, T *o, f32 *lse, struct sizes 
     struct walk w   = {};
     for (i32 round = 0; turn(round) < a.B * a.H * a.blocks; round++, own.next(2)) {
         struct queries p = queries_of(round, a, together, own_group());
-        w.begin(0, tiles_of_queries(a, p.block), 1, 0, a.causal ? p.block * GROUPS + own_group() : a.T);
+        w.begin(0, tiles_of_queries(a, p.block), 1, 0,
+                a.causal ? p.block * GROUPS + own_group() : a.T);
         o_block<T>(m, w, own, o + (p.line * a.H + p.head) * TILE, lse + p.row, a);
     }
 #endif
@@ -403,7 +439,8 @@ hopper_o(const __grid_constant__ struct maps maps, T *o, f32 *lse, struct sizes 
 
 template <class T>
 __global__ void __launch_bounds__(THREADS, 1)
-hopper_dq(const __grid_constant__ struct maps maps, T *dqkv, const f32 *lse, f32 *stats, struct sizes a, i32 together)
+    hopper_dq(const __grid_constant__ struct maps maps, T *dqkv, const f32 *lse, f32 *stats,
+              struct sizes a, i32 together)
 {
 #ifdef HOPPER
     extern __shared__ u8 raw[];
@@ -415,7 +452,8 @@ hopper_dq(const __grid_constant__ struct maps maps, T *dqkv, const f32 *lse, f32
     i64         W   = (i64)(a.H + 2 * a.G) * TILE;
     for (i32 round = 0; turn(round) < a.B * a.H * a.blocks; round++, own.next(2)) {
         struct queries p = queries_of(round, a, together, own_group());
-        w.begin(0, tiles_of_queries(a, p.block), 1, 0, a.causal ? p.block * GROUPS + own_group() : a.T);
+        w.begin(0, tiles_of_queries(a, p.block), 1, 0,
+                a.causal ? p.block * GROUPS + own_group() : a.T);
         dq_block<T>(m, w, own, dqkv + p.line * W + p.head * TILE, W, stats + p.row, a);
     }
 #endif
@@ -430,7 +468,8 @@ struct kv_room {
     u64 own_full[2], own_empty[2], full[STAGES], empty[STAGES];
 };
 
-__device__ inline void copy_for_keys(struct kv_room *m, const struct maps *maps, const f32 *stats, struct sizes a, i32 together)
+__device__ inline void copy_for_keys(struct kv_room *m, const struct maps *maps, const f32 *stats,
+                                     struct sizes a, i32 together)
 {
     struct ring own = {}, at = {};
     i64         count = (i64)a.B * a.H * a.T;
@@ -442,7 +481,8 @@ __device__ inline void copy_for_keys(struct kv_room *m, const struct maps *maps,
             i32  row = p.block * BLOCK + half * TILE, to = half * TILE_BYTES;
             u64 *full = &m->own_full[own.at];
             copy_tile(m->k[own.at] + to, &maps->qkv, (a.H + p.head) * TILE, row, p.batch, full);
-            copy_tile(m->v[own.at] + to, &maps->qkv, (a.H + a.G + p.head) * TILE, row, p.batch, full);
+            copy_tile(m->v[own.at] + to, &maps->qkv, (a.H + a.G + p.head) * TILE, row, p.batch,
+                      full);
         }
         own.next(2);
         i32 shared_by = a.H / a.G;
@@ -492,7 +532,8 @@ __device__ inline void times_excess(f32 (&p)[32], const f32 (&dp)[32], const f32
 }
 
 template <class T>
-__device__ inline void kv_block(struct kv_room *m, struct walk &w, struct ring own, T *dk, i64 stride, struct sizes a)
+__device__ inline void kv_block(struct kv_room *m, struct walk &w, struct ring own, T *dk,
+                                i64 stride, struct sizes a)
 {
     i32 group = own_group(), held = -1, count = w.needed();
     f32 k_sum[32] = {}, v_sum[32] = {}, s[32], dp[32];
@@ -533,7 +574,8 @@ __device__ inline void kv_block(struct kv_room *m, struct walk &w, struct ring o
 
 template <class T>
 __global__ void __launch_bounds__(THREADS, 1)
-hopper_dkv(const __grid_constant__ struct maps maps, T *dqkv, const f32 *stats, struct sizes a, i32 together)
+    hopper_dkv(const __grid_constant__ struct maps maps, T *dqkv, const f32 *stats, struct sizes a,
+               i32 together)
 {
 #ifdef HOPPER
     extern __shared__ u8 raw[];
@@ -547,7 +589,8 @@ hopper_dkv(const __grid_constant__ struct maps maps, T *dqkv, const f32 *stats, 
         struct place p     = place_of(turn(round), a, a.G, together);
         i32          first = p.block * GROUPS, tile = first + own_group();
         w.begin(a.causal ? first : 0, a.T / TILE, a.H / a.G, a.causal ? tile : 0, a.T);
-        kv_block<T>(m, w, own, dqkv + ((i64)p.batch * a.T + tile * TILE) * W + (a.H + p.head) * TILE, W, a);
+        kv_block<T>(m, w, own,
+                    dqkv + ((i64)p.batch * a.T + tile * TILE) * W + (a.H + p.head) * TILE, W, a);
     }
 #endif
 }
@@ -558,11 +601,14 @@ static struct sizes sizes_of(const struct gpu_call *c, const struct type *qkv)
 {
     i32 H = (i32)c->at->heads, G = (i32)c->at->kv_heads, T = (i32)qkv->shape.dim[1];
     f32 scale = (f32)c->at->scale;
-    return { T, H, G, (i32)qkv->shape.dim[0], T / BLOCK, scale, scale * LOG2_E, c->at->causal != 0 };
+    return {
+        T, H, G, (i32)qkv->shape.dim[0], T / BLOCK, scale, scale * LOG2_E, c->at->causal != 0
+    };
 }
 
-typedef CUresult (*encode_map)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *, const cuuint64_t *,
-                               const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
+typedef CUresult (*encode_map)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
+                               const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
+                               const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
                                CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 
 /* The driver's own library has it; the module is not linked with that. */
@@ -570,41 +616,58 @@ static encode_map find_encoder(void)
 {
     void                           *f = NULL;
     cudaDriverEntryPointQueryResult found;
-    cudaError_t e = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &f, 12000, cudaEnableDefault, &found);
+    cudaError_t e = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &f, 12000,
+                                                     cudaEnableDefault, &found);
     return e == cudaSuccess && found == cudaDriverEntryPointSuccess ? (encode_map)f : NULL;
 }
 
 /* Tiles of a tensor [B, T, width]. */
 static bool draw_map(CUtensorMap *map, const struct tensor *t, i64 B, i64 T)
 {
-    encode_map encode = find_encoder();
-    cuuint64_t width = (cuuint64_t)(t->count / (B * T)), dim[3] = { width, (cuuint64_t)T, (cuuint64_t)B };
+    encode_map encode    = find_encoder();
+    cuuint64_t width     = (cuuint64_t)(t->count / (B * T)),
+               dim[3]    = { width, (cuuint64_t)T, (cuuint64_t)B };
     cuuint64_t stride[2] = { 2 * width, 2 * width * (cuuint64_t)T };
     cuuint32_t box[3] = { TILE, TILE, 1 }, step[3] = { 1, 1, 1 };
     bool       bf = t->type.dtype == DT_BF16;
-    return encode && encode(map, bf ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3, t->data, dim, stride,
-                            box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                            CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+    return encode &&
+           encode(map, bf ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3,
+                  t->data, dim, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                  CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-static i64 room_bytes(void) { return (i64)MAX(sizeof(struct dq_room), sizeof(struct kv_room)) + 1024; }
+static i64 room_bytes(void)
+{
+    return (i64)MAX(sizeof(struct dq_room), sizeof(struct kv_room)) + 1024;
+}
 
 static bool takes_heads(const struct gpu_call *c, const struct type *qkv)
 {
     i64 H = c->at->heads, G = c->at->kv_heads, T = qkv->shape.dim[1];
-    return BUILT_FOR_HOPPER && c->gpu->capability == 90 && c->at->scale > 0 && qkv->shape.dim[2] == (H + 2 * G) * TILE && H % G == 0 && T % BLOCK == 0 &&
-           qkv->shape.dim[0] * T > 0 && dtype_bytes(qkv->dtype) == 2 && room_bytes() <= c->gpu->shared_bytes && find_encoder();
+    return BUILT_FOR_HOPPER && c->gpu->capability == 90 && c->at->scale > 0 &&
+           qkv->shape.dim[2] == (H + 2 * G) * TILE && H % G == 0 && T % BLOCK == 0 &&
+           qkv->shape.dim[0] * T > 0 && dtype_bytes(qkv->dtype) == 2 &&
+           room_bytes() <= c->gpu->shared_bytes && find_encoder();
 }
-static bool takes(const struct gpu_call *c) { return c->in_count == 1 && takes_heads(c, &c->in[0].type); }
-static bool takes_grad(const struct gpu_call *c) { return c->in_count == 4 && takes_heads(c, &c->in[1].type); }
+static bool takes(const struct gpu_call *c)
+{
+    return c->in_count == 1 && takes_heads(c, &c->in[0].type);
+}
+static bool takes_grad(const struct gpu_call *c)
+{
+    return c->in_count == 4 && takes_heads(c, &c->in[1].type);
+}
 
 static i64 work_grad(const struct gpu_call *c) { return 2 * c->in[3].count * (i64)sizeof(f32); }
 
-template <class F, class... A> static void launch(const struct gpu_call *c, F f, i32 blocks, A... arguments)
+template <class F, class... A>
+static void launch(const struct gpu_call *c, F f, i32 blocks, A... arguments)
 {
     i32 bytes = (i32)room_bytes();
     cudaFuncSetAttribute(f, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    f<<<(unsigned)MIN(c->gpu->processors, blocks), THREADS, (size_t)bytes, c->gpu->stream>>>(arguments...);
+    f<<<(unsigned)MIN(c->gpu->processors, blocks), THREADS, (size_t)bytes, c->gpu->stream>>>(
+        arguments...);
 }
 
 static void must(bool done)
@@ -625,7 +688,8 @@ static void run(const struct gpu_call *c)
     must(draw_map(&maps.qkv, &c->in[0], a.B, a.T));
     with_16_bits(c->in[0].type.dtype, [&](auto t) {
         typedef decltype(t) T;
-        launch(c, hopper_o<T>, a.B * a.H * a.blocks, maps, data_of<T>(c->out[0]), data_of<f32>(c->out[1]), a, MAX(1, c->gpu->processors / 2));
+        launch(c, hopper_o<T>, a.B * a.H * a.blocks, maps, data_of<T>(c->out[0]),
+               data_of<f32>(c->out[1]), a, MAX(1, c->gpu->processors / 2));
     });
 }
 
@@ -633,13 +697,16 @@ static void run_grad(const struct gpu_call *c)
 {
     struct sizes a = sizes_of(c, &c->in[1].type);
     struct maps  maps;
-    must(draw_map(&maps.d_o, &c->in[0], a.B, a.T) && draw_map(&maps.qkv, &c->in[1], a.B, a.T) && draw_map(&maps.o, &c->in[2], a.B, a.T));
+    must(draw_map(&maps.d_o, &c->in[0], a.B, a.T) && draw_map(&maps.qkv, &c->in[1], a.B, a.T) &&
+         draw_map(&maps.o, &c->in[2], a.B, a.T));
     with_16_bits(c->in[1].type.dtype, [&](auto t) {
         typedef decltype(t) T;
-        T   *dqkv  = data_of<T>(c->out[0]);
-        f32 *stats = (f32 *)c->work;
-        launch(c, hopper_dq<T>, a.B * a.H * a.blocks, maps, dqkv, data_of<f32>(c->in[3]), stats, a, MAX(1, c->gpu->processors / 2));
-        launch(c, hopper_dkv<T>, a.B * a.G * a.blocks, maps, dqkv, stats, a, 2 * c->gpu->processors);
+        T                  *dqkv  = data_of<T>(c->out[0]);
+        f32                *stats = (f32 *)c->work;
+        launch(c, hopper_dq<T>, a.B * a.H * a.blocks, maps, dqkv, data_of<f32>(c->in[3]), stats, a,
+               MAX(1, c->gpu->processors / 2));
+        launch(c, hopper_dkv<T>, a.B * a.G * a.blocks, maps, dqkv, stats, a,
+               2 * c->gpu->processors);
     });
 }
 

@@ -1,4 +1,4 @@
-/* image.cu - convolution and pooling of images [N,H,W,C], a thread a result.
+/* image.cu - convolution and pooling of images [N,H,W,C], a thread a result or a run of channels.
  *
  * The convolutions are right for every shape and slow: they stand behind conv.c. Pooling is as fast as
  * memory this way; the library's would give another index than our op has.
@@ -16,8 +16,8 @@ struct sizes { /* image, result, weight */
 static struct sizes conv_sizes(const struct gpu_call *c, struct shape x, struct shape w,
                                struct shape y)
 {
-    return { x.dim[0], x.dim[1], x.dim[2], x.dim[3], y.dim[1], y.dim[2], y.dim[3],
-             w.dim[1], w.dim[2], c->at->stride, c->at->pad };
+    return { x.dim[0], x.dim[1], x.dim[2], x.dim[3],      y.dim[1],  y.dim[2],
+             y.dim[3], w.dim[1], w.dim[2], c->at->stride, c->at->pad };
 }
 
 template <class T, class R, class B>
@@ -130,110 +130,134 @@ static void run_CONV2D_GRAD_W(const struct gpu_call *c)
 
 static struct sizes pool_sizes(const struct gpu_call *c, struct shape x, struct shape y)
 {
-    return { x.dim[0], x.dim[1], x.dim[2], x.dim[3], y.dim[1], y.dim[2], y.dim[3],
-             c->at->kernel, c->at->kernel, c->at->stride, c->at->pad };
+    return { x.dim[0], x.dim[1],      x.dim[2],      x.dim[3],      y.dim[1],  y.dim[2],
+             y.dim[3], c->at->kernel, c->at->kernel, c->at->stride, c->at->pad };
 }
 
-template <class T, bool MAXIMUM>
-__global__ void pool(T *y, i32 *index, const T *x, struct sizes s, i64 count)
+/* A block has runs of N neighbouring channels along one row of pixels: rows in grid.x, which alone may be large. */
+template <int N> struct place {
+    int        row, column, channel; /* the row is that of all samples' pixels */
+    bool       inside;
+    __device__ place(int columns, int channels)
+    {
+        int runs = channels / N, i = (int)(blockIdx.y * THREADS + threadIdx.x);
+        row     = (int)blockIdx.x;
+        column  = i / runs;
+        channel = i % runs * N;
+        inside  = column < columns;
+    }
+};
+
+static dim3 places(i64 rows, i64 columns, i64 runs)
 {
-    i64 i = (i64)blockIdx.x * THREADS + threadIdx.x;
-    if (i >= count) return;
-    i64 k = i % s.C, ow = i / s.C % s.OW, oh = i / s.C / s.OW % s.OH, n = i / s.C / s.OW / s.OH;
-    i64 best = -1;
-    f32 top = 0, sum = 0;
-    x += n * s.H * s.W * s.C;
-    for (i64 kh = 0; kh < s.KH; kh++) {
-        i64 h = oh * s.stride - s.pad + kh;
-        if (h < 0 || h >= s.H) continue;
-        for (i64 kw = 0; kw < s.KW; kw++) {
-            i64 v = ow * s.stride - s.pad + kw, at = (h * s.W + v) * s.C + k;
-            if (v < 0 || v >= s.W) continue;
-            f32 value = to_f32(x[at]);
-            sum += value;
-            if (best < 0 || value > top) top = value, best = at;
+    return dim3((unsigned)rows, (unsigned)div_up(columns * runs, THREADS));
+}
+
+template <int N, class T, bool MAXIMUM>
+__global__ void pool(T *y, i32 *index, const T *x, struct sizes s)
+{
+    place<N> p((int)s.OW, (int)s.C);
+    if (!p.inside) return;
+    int oh = p.row % (int)s.OH, top = oh * (int)s.stride - (int)s.pad,
+        left = p.column * (int)s.stride - (int)s.pad;
+    i32 best[N];
+    f32 most[N] = {}, sum[N] = {};
+#pragma unroll
+    for (int k = 0; k < N; k++) best[k] = -1;
+    x += (i64)(p.row / (int)s.OH) * s.H * s.W * s.C;
+    for (int h = max(top, 0); h < min(top + (int)s.KH, (int)s.H); h++) {
+        for (int w = max(left, 0); w < min(left + (int)s.KW, (int)s.W); w++) {
+            i64         at = ((i64)h * s.W + w) * s.C + p.channel;
+            chunk<N, T> v;
+            v.load(x + at);
+#pragma unroll
+            for (int k = 0; k < N; k++) {
+                if (!MAXIMUM) sum[k] += v[k];
+                else if (best[k] < 0 || v[k] > most[k]) most[k] = v[k], best[k] = (i32)at + k;
+            }
         }
     }
-    y[i] = from_f32<T>(MAXIMUM ? top : sum / (f32)(s.KH * s.KW));
-    if (MAXIMUM) index[i] = (i32)best;
+    i64 to = ((i64)p.row * s.OW + p.column) * s.C + p.channel;
+#pragma unroll
+    for (int k = 0; k < N; k++) sum[k] /= (f32)(s.KH * s.KW);
+    store_f32<N>(y + to, MAXIMUM ? most : sum);
+    if constexpr (MAXIMUM) {
+#pragma unroll
+        for (int k = 0; k < N; k++) index[to + k] = best[k];
+    }
 }
 
 /* First and last window that holds coordinate x; none if first > last. */
-__device__ inline i64 first_window(const struct sizes &s, i64 x)
+__device__ inline int first_window(const struct sizes &s, int x)
 {
-    i64 past = x + s.pad - s.KH; /* windows that begin here or before end too early */
-    return past < 0 ? 0 : past / s.stride + 1;
+    int past = x + (int)(s.pad - s.KH); /* windows that begin here or before end too early */
+    return past < 0 ? 0 : past / (int)s.stride + 1;
 }
-__device__ inline i64 last_window(const struct sizes &s, i64 x, i64 count)
+__device__ inline int last_window(const struct sizes &s, int x, i64 count)
 {
-    return min(count - 1, (x + s.pad) / s.stride);
+    return min((int)count - 1, (x + (int)s.pad) / (int)s.stride);
 }
 
-/* Every window that holds the pixel is asked whether it chose it: no two threads write one place. */
-template <class T>
-__global__ void maxpool_grad(T *dx, const T *dy, const i32 *index, struct sizes s, i64 count)
+/* Every window that holds the pixel is asked whether it chose it: no two threads write one place. Without an index
+ * all of them have their share. */
+template <int N, class T, bool MAXIMUM>
+__global__ void pool_grad(T *dx, const T *dy, const i32 *index, struct sizes s)
 {
-    i64 i = (i64)blockIdx.x * THREADS + threadIdx.x;
-    if (i >= count) return;
-    i64 k = i % s.C, w = i / s.C % s.W, h = i / s.C / s.W % s.H, n = i / s.C / s.W / s.H;
-    i64 inside = (h * s.W + w) * s.C + k;
-    f32 sum    = 0;
-    for (i64 oh = first_window(s, h); oh <= last_window(s, h, s.OH); oh++) {
-        for (i64 ow = first_window(s, w); ow <= last_window(s, w, s.OW); ow++) {
-            i64 at = ((n * s.OH + oh) * s.OW + ow) * s.C + k;
-            if (index[at] == inside) sum += to_f32(dy[at]);
+    place<N> p((int)s.W, (int)s.C);
+    if (!p.inside) return;
+    int h = p.row % (int)s.H, n = p.row / (int)s.H;
+    i32 inside = (i32)(((i64)h * s.W + p.column) * s.C) + p.channel;
+    f32 sum[N] = {};
+    for (int oh = first_window(s, h); oh <= last_window(s, h, s.OH); oh++) {
+        for (int ow = first_window(s, p.column); ow <= last_window(s, p.column, s.OW); ow++) {
+            i64           at = (((i64)n * s.OH + oh) * s.OW + ow) * s.C + p.channel;
+            chunk<N, T>   d;
+            chunk<N, i32> chosen;
+            d.load(dy + at);
+            if (MAXIMUM) chosen.load(index + at);
+#pragma unroll
+            for (int k = 0; k < N; k++)
+                if (!MAXIMUM || chosen.v[k] == inside + k) sum[k] += d[k];
         }
     }
-    dx[i] = from_f32<T>(sum);
+#pragma unroll
+    for (int k = 0; k < N; k++) sum[k] /= MAXIMUM ? 1 : (f32)(s.KH * s.KW);
+    store_f32<N>(dx + ((i64)p.row * s.W + p.column) * s.C + p.channel, sum);
 }
 
-template <class T> __global__ void avgpool_grad(T *dx, const T *dy, struct sizes s, i64 count)
+/* Calls f(T(), N): as many channels at once as their count allows. */
+template <class F> static void by_channels(const struct tensor &x, i64 channels, F f)
 {
-    i64 i = (i64)blockIdx.x * THREADS + threadIdx.x;
-    if (i >= count) return;
-    i64 k = i % s.C, w = i / s.C % s.W, h = i / s.C / s.W % s.H, n = i / s.C / s.W / s.H;
-    f32 sum = 0;
-    for (i64 oh = first_window(s, h); oh <= last_window(s, h, s.OH); oh++) {
-        for (i64 ow = first_window(s, w); ow <= last_window(s, w, s.OW); ow++)
-            sum += to_f32(dy[((n * s.OH + oh) * s.OW + ow) * s.C + k]);
-    }
-    dx[i] = from_f32<T>(sum / (f32)(s.KH * s.KW));
+    with_type(x.type.dtype, [&](auto t) {
+        constexpr int N = 16 / sizeof t;
+        if (channels % N == 0) f(t, std::integral_constant<int, N>());
+        else f(t, std::integral_constant<int, 1>());
+    });
 }
 
 template <bool MAXIMUM> static void run_pool(const struct gpu_call *c)
 {
-    struct sizes s     = pool_sizes(c, c->in[0].type.shape, c->out[0].type.shape);
-    i64          count = c->out[0].count;
-    if (!count) return;
-    with_type(c->in[0].type.dtype, [&](auto t) {
+    struct sizes s = pool_sizes(c, c->in[0].type.shape, c->out[0].type.shape);
+    if (!c->out[0].count) return;
+    by_channels(c->in[0], s.C, [&](auto t, auto n) {
         typedef decltype(t) T;
-        pool<T, MAXIMUM><<<blocks_of(count), THREADS, 0, c->gpu->stream>>>(
+        constexpr int       N = decltype(n)::value;
+        pool<N, T, MAXIMUM><<<places(s.N * s.OH, s.OW, s.C / N), THREADS, 0, c->gpu->stream>>>(
             data_of<T>(c->out[0]), MAXIMUM ? data_of<i32>(c->out[1]) : NULL, data_of<T>(c->in[0]),
-            s, count);
+            s);
     });
 }
 
-static void run_MAXPOOL_GRAD(const struct gpu_call *c)
+template <bool MAXIMUM> static void run_pool_grad(const struct gpu_call *c)
 {
-    struct sizes s     = pool_sizes(c, c->out[0].type.shape, c->in[0].type.shape);
-    i64          count = c->out[0].count;
-    if (!count) return;
-    with_type(c->in[0].type.dtype, [&](auto t) {
+    struct sizes s = pool_sizes(c, c->out[0].type.shape, c->in[0].type.shape);
+    if (!c->out[0].count) return;
+    by_channels(c->in[0], s.C, [&](auto t, auto n) {
         typedef decltype(t) T;
-        maxpool_grad<T><<<blocks_of(count), THREADS, 0, c->gpu->stream>>>(
-            data_of<T>(c->out[0]), data_of<T>(c->in[0]), data_of<i32>(c->in[1]), s, count);
-    });
-}
-
-static void run_AVGPOOL_GRAD(const struct gpu_call *c)
-{
-    struct sizes s     = pool_sizes(c, c->out[0].type.shape, c->in[0].type.shape);
-    i64          count = c->out[0].count;
-    if (!count) return;
-    with_type(c->in[0].type.dtype, [&](auto t) {
-        typedef decltype(t) T;
-        avgpool_grad<T><<<blocks_of(count), THREADS, 0, c->gpu->stream>>>(
-            data_of<T>(c->out[0]), data_of<T>(c->in[0]), s, count);
+        constexpr int       N = decltype(n)::value;
+        pool_grad<N, T, MAXIMUM><<<places(s.N * s.H, s.W, s.C / N), THREADS, 0, c->gpu->stream>>>(
+            data_of<T>(c->out[0]), data_of<T>(c->in[0]), MAXIMUM ? data_of<i32>(c->in[1]) : NULL,
+            s);
     });
 }
 
@@ -242,8 +266,8 @@ extern "C" const struct gpu_kernel gpu_kernels_image[] = {
     { OP_CONV2D_GRAD_X, "cuda_naive", NULL, run_CONV2D_GRAD_X, NULL, NULL, 0 },
     { OP_CONV2D_GRAD_W, "cuda_naive", NULL, run_CONV2D_GRAD_W, NULL, NULL, 0 },
     { OP_MAXPOOL, "cuda", NULL, run_pool<true>, NULL, NULL, 0 },
-    { OP_MAXPOOL_GRAD, "cuda", NULL, run_MAXPOOL_GRAD, NULL, NULL, 0 },
+    { OP_MAXPOOL_GRAD, "cuda", NULL, run_pool_grad<true>, NULL, NULL, 0 },
     { OP_AVGPOOL, "cuda", NULL, run_pool<false>, NULL, NULL, 0 },
-    { OP_AVGPOOL_GRAD, "cuda", NULL, run_AVGPOOL_GRAD, NULL, NULL, 0 },
+    { OP_AVGPOOL_GRAD, "cuda", NULL, run_pool_grad<false>, NULL, NULL, 0 },
 };
 GPU_FAMILY(image)

@@ -2,9 +2,9 @@
 #include "backend/cuda/module/gpu.h"
 #include "base/os.h"
 
-#define FAMILY(name)                                                                               \
-    extern const struct gpu_kernel gpu_kernels_##name[];                                           \
-    extern const i32               gpu_kernels_##name##_count;
+#define FAMILY(name, table)                                                                        \
+    extern const struct gpu_kernel table[];                                                        \
+    extern const i32               table##_count;
 #include "backend/cuda/module/kernels.def"
 #undef FAMILY
 
@@ -13,7 +13,7 @@ static const struct {
     const struct gpu_kernel *kernels;
     const i32               *count;
 } families[] = {
-#define FAMILY(name) { STR_INIT(#name), gpu_kernels_##name, &gpu_kernels_##name##_count },
+#define FAMILY(name, table) { STR_INIT(#name), table, &table##_count },
 #include "backend/cuda/module/kernels.def"
 #undef FAMILY
 };
@@ -30,14 +30,16 @@ static bool no_f64(const struct gpu_call *c)
     return true;
 }
 
-/* FRUGAL_GPU_OFF=conv,layernorm_grad.cuda_streamed leaves families or single kernels out, to see what they give or where a fault lies. */
+/* FRUGAL_GPU_OFF=conv,layernorm_grad.cuda_streamed leaves families or single kernels out, to see
+ * what they give or where a fault lies. */
 static bool is_off(struct str family, const struct gpu_kernel *k)
 {
     struct os *os  = os_real();
     struct str off = os->env(os, "FRUGAL_GPU_OFF"), word, op;
     while (str_cut(&off, ',', &word)) {
         if (str_eq(word, family)) return true;
-        if (str_cut(&word, '.', &op) && str_eq(op, str_of(op_info(k->op)->name)) && str_eq(word, str_of(k->name)))
+        if (str_cut(&word, '.', &op) && str_eq(op, str_of(op_info(k->op)->name)) &&
+            str_eq(word, str_of(k->name)))
             return true;
     }
     return false;
@@ -50,7 +52,8 @@ const struct gpu_kernel *gpu_kernel_after(const struct gpu_call *c, const struct
     for (i64 f = 0; f < COUNT_OF(families); f++) {
         for (i32 i = 0; i < *families[f].count; i++) {
             const struct gpu_kernel *next = &families[f].kernels[i];
-            if (passed && next->op == c->op && !is_off(families[f].name, next) && (!next->takes || next->takes(c)))
+            if (passed && next->op == c->op && !is_off(families[f].name, next) &&
+                (!next->takes || next->takes(c)))
                 return next;
             passed |= next == k;
         }

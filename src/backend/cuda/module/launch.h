@@ -10,7 +10,8 @@ void launch_cast(void *to, enum dtype to_type, const void *from, enum dtype from
                  cudaStream_t stream);
 
 /* y = a + b, all of one type. */
-void launch_add(void *y, const void *a, const void *b, enum dtype type, i64 count, cudaStream_t stream);
+void launch_add(void *y, const void *a, const void *b, enum dtype type, i64 count,
+                cudaStream_t stream);
 
 /* muon: x becomes the momentum looked ahead along, of norm 1, in bf16; and the update by it. `part`
  * has MUON_PARTS numbers. */

@@ -72,15 +72,16 @@ __global__ void xent(f32 *loss, f32 *lses, const T *x, const i32 *targets, i64 w
     if (threadIdx.x) return;
     i32 target = targets[row];
     lses[row]  = lse;
-    loss[row]  = target < 0 ? 0 : (1 - smoothing) * (lse - to_f32(x[target])) + smoothing * (lse - mean);
+    loss[row] =
+        target < 0 ? 0 : (1 - smoothing) * (lse - to_f32(x[target])) + smoothing * (lse - mean);
 }
 
 template <class T>
 __global__ void xent_grad(T *dx, const f32 *dloss, const T *x, const i32 *targets, const f32 *lses,
                           i64 width, f32 smoothing)
 {
-    constexpr int N   = pack<T>::N;
-    i64           row = blockIdx.x;
+    constexpr int N      = pack<T>::N;
+    i64           row    = blockIdx.x;
     i32           target = targets[row];
     f32           lse = lses[row], d = target < 0 ? 0 : dloss[row], spread = smoothing / (f32)width;
     auto          grad = [&](f32 v, i64 i) {
@@ -96,16 +97,17 @@ __global__ void xent_grad(T *dx, const f32 *dloss, const T *x, const i32 *target
             store_pack(dx + i, v);
         }
     } else {
-        for (i64 i = threadIdx.x; i < width; i += THREADS) dx[i] = from_f32<T>(grad(to_f32(x[i]), i));
+        for (i64 i = threadIdx.x; i < width; i += THREADS)
+            dx[i] = from_f32<T>(grad(to_f32(x[i]), i));
     }
 }
 
 /* Loss and gradient at once: a row is read once, into shared memory if it fits (HELD), and may be written
  * where it lay. With a cap, x stands for cap tanh(x / cap); of 16-bit x the card's own tanh is taken, which is off by
  * 2^-11: an eighth of what rounding x to bf16 did, and as much as f16's. */
-__device__ inline f32 exp_for(f32, f32 x) { return expf(x); }
+__device__ inline f32                    exp_for(f32, f32 x) { return expf(x); }
 template <class T> __device__ inline f32 exp_for(T, f32 x) { return __expf(x); }
-__device__ inline f32 tanh_for(f32, f32 x) { return tanhf(x); }
+__device__ inline f32                    tanh_for(f32, f32 x) { return tanhf(x); }
 template <class T> __device__ inline f32 tanh_for(T, f32 x)
 {
     f32 y;
@@ -118,7 +120,10 @@ struct both {
     f32 smoothing, cap, per_cap; /* 1 / cap; 0: there is none */
 };
 
-enum { BOTH_THREADS = 512, AT_ONCE = 4 }; /* runs that a thread asks for before it needs the first */
+enum {
+    BOTH_THREADS = 512,
+    AT_ONCE      = 4
+}; /* runs that a thread asks for before it needs the first */
 
 template <class T, bool CAP> __device__ inline f32 capped(f32 v, const struct both &s)
 {
@@ -156,12 +161,12 @@ __device__ inline f32 read_row(const T *x, T *row, const struct both &s, f32 *me
 
 template <int N, class T, bool HELD, bool CAP>
 __global__ void __launch_bounds__(BOTH_THREADS)
-xent_both(T *dx, f32 *loss, const T *x, const i32 *targets, const f32 *dloss, struct both s)
+    xent_both(T *dx, f32 *loss, const T *x, const i32 *targets, const f32 *dloss, struct both s)
 {
     extern __shared__ __align__(16) u8 row_bytes[];
-    T  *row    = reinterpret_cast<T *>(row_bytes);
-    i64 r      = blockIdx.x;
-    i32 target = targets[r];
+    T                                 *row    = reinterpret_cast<T *>(row_bytes);
+    i64                                r      = blockIdx.x;
+    i32                                target = targets[r];
     f32 d = target < 0 ? 0 : dloss[r], spread = s.smoothing / (f32)s.width, mean;
     x += r * s.width;
     dx += r * s.width;
@@ -178,7 +183,7 @@ xent_both(T *dx, f32 *loss, const T *x, const i32 *targets, const f32 *dloss, st
 #pragma unroll
         for (int k = 0; k < N; k++) {
             f32 y = capped<T, CAP>(c[k], s), part = y * s.per_cap;
-            v[k]  = (exp_for(T(), y - lse) - spread) * d;
+            v[k] = (exp_for(T(), y - lse) - spread) * d;
             if (CAP) v[k] *= 1 - part * part;
         }
         i64 here = target - i;
@@ -193,20 +198,21 @@ xent_both(T *dx, f32 *loss, const T *x, const i32 *targets, const f32 *dloss, st
 
 /* --- the same of 16-bit rows, with the next ones on their way --- */
 
-/* A block goes from row to row and reads each once: a thread keeps its part in registers, asks for its part of the row after
- * the next, and meets the others once, for the row's sum. Powers are of 2, which is what the card computes. */
+/* A block goes from row to row and reads each once: a thread keeps its part in registers, asks for
+ * its part of the row after the next, and meets the others once, for the row's sum. Powers are of
+ * 2, which is what the card computes. */
 enum { STREAM_THREADS = 1024, STREAM_RUNS = 7, AHEAD = 2 };
 #define LOG2_E 1.442695041f
-#define LN_2   0.6931471806f
+#define LN_2 0.6931471806f
 
 template <class T> struct two; /* numbers in a word */
 template <> struct two<bf16> {
-    typedef __nv_bfloat162 type;
+    typedef __nv_bfloat162   type;
     static __device__ float2 wide(type x) { return __bfloat1622float2(x); }
     static __device__ type   low(f32 x, f32 y) { return __floats2bfloat162_rn(x, y); }
 };
 template <> struct two<f16> {
-    typedef __half2 type;
+    typedef __half2          type;
     static __device__ float2 wide(type x) { return __half22float2(x); }
     static __device__ type   low(f32 x, f32 y) { return __floats2half2_rn(x, y); }
 };
@@ -223,8 +229,8 @@ __device__ inline f32 block_log2_sum(f32 top, f32 sum, int turn)
 {
     __shared__ f32 tops[2][STREAM_THREADS / 32], sums[2][STREAM_THREADS / 32];
     int            lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    f32            all  = warp_max(top);
-    sum                 = warp_sum(sum * exp2_fast(top - all));
+    f32            all = warp_max(top);
+    sum                = warp_sum(sum * exp2_fast(top - all));
     if (!lane) tops[turn][warp] = all, sums[turn][warp] = sum;
     __syncthreads();
     top = tops[turn][lane];
@@ -235,7 +241,7 @@ __device__ inline f32 block_log2_sum(f32 top, f32 sum, int turn)
 /* A thread's part of a row: every STREAM_THREADSth run of 16 bytes, -inf behind the end. */
 template <class T, bool CAP> struct row_part {
     typedef typename two<T>::type pair;
-    alignas(16) pair              v[STREAM_RUNS][4];
+    alignas(16) pair v[STREAM_RUNS][4];
 
     __device__ void take(const uint4 *row, int runs)
     {
@@ -259,7 +265,8 @@ template <class T, bool CAP> struct row_part {
         f32 sum = 0;
 #pragma unroll
         for (int i = 0; i < 4 * STREAM_RUNS; i++) {
-            if (CAP && i / 4 * STREAM_THREADS + (int)threadIdx.x >= runs) break; /* a cap makes a number of -inf */
+            if (CAP && i / 4 * STREAM_THREADS + (int)threadIdx.x >= runs)
+                break; /* a cap makes a number of -inf */
             float2 x = two<T>::wide(v[i / 4][i % 4]);
             sum += exp2_fast(fmaf(capped<T, CAP>(x.x, s), LOG2_E, -top2)) +
                    exp2_fast(fmaf(capped<T, CAP>(x.y, s), LOG2_E, -top2));
@@ -268,14 +275,15 @@ template <class T, bool CAP> struct row_part {
     }
     __device__ static f32 grad(f32 x, f32 lse2, f32 d, const struct both &s)
     {
-        f32 y = capped<T, CAP>(x, s), part = y * s.per_cap, p = exp2_fast(fmaf(y, LOG2_E, -lse2)) * d;
+        f32 y = capped<T, CAP>(x, s), part = y * s.per_cap,
+            p = exp2_fast(fmaf(y, LOG2_E, -lse2)) * d;
         return CAP ? p * (1 - part * part) : p;
     }
     __device__ void put_grad(uint4 *to, int runs, f32 lse2, f32 d, const struct both &s) const
     {
 #pragma unroll
         for (int k = 0; k < STREAM_RUNS; k++) {
-            int at = k * STREAM_THREADS + (int)threadIdx.x;
+            int              at = k * STREAM_THREADS + (int)threadIdx.x;
             alignas(16) pair out[4];
 #pragma unroll
             for (int i = 0; i < 4; i++) {
@@ -289,31 +297,34 @@ template <class T, bool CAP> struct row_part {
     __device__ void forget_f32()
     {
 #pragma unroll
-        for (int i = 0; i < 4 * STREAM_RUNS; i++) asm volatile("" : "+r"(*reinterpret_cast<u32 *>(&v[i / 4][i % 4])));
+        for (int i = 0; i < 4 * STREAM_RUNS; i++)
+            asm volatile("" : "+r"(*reinterpret_cast<u32 *>(&v[i / 4][i % 4])));
     }
 };
 
 template <class T, bool CAP>
 __global__ void __launch_bounds__(STREAM_THREADS, 1)
-xent_both_streamed(T *dx, f32 *loss, const T *x, const i32 *targets, const f32 *dloss, struct both s, i64 rows)
+    xent_both_streamed(T *dx, f32 *loss, const T *x, const i32 *targets, const f32 *dloss,
+                       struct both s, i64 rows)
 {
     extern __shared__ __align__(16) u8 rows_ahead[];
     uint4 *queue = reinterpret_cast<uint4 *>(rows_ahead); /* [turn][run] */
-    int    runs  = (int)s.width / 8, turn = 0;
-    auto   ask   = [&](i64 row, int which) {
+    int    runs = (int)s.width / 8, turn = 0;
+    auto   ask = [&](i64 row, int which) {
         for (int at = (int)threadIdx.x; row < rows && at < runs; at += STREAM_THREADS)
             async_copy(queue + which * runs + at, x + row * s.width + at * 8);
         async_group();
     };
     for (int i = 0; i < AHEAD; i++) ask(blockIdx.x + (i64)i * gridDim.x, i);
     for (i64 row = blockIdx.x; row < rows; row += gridDim.x, turn ^= 1) {
-        i32                  target = targets[row];
-        f32                  d = target < 0 ? 0 : dloss[row], own = 0;
-        bool                 mine = target < 0 ? !threadIdx.x : target / 8 % STREAM_THREADS == (int)threadIdx.x;
+        i32  target = targets[row];
+        f32  d = target < 0 ? 0 : dloss[row], own = 0;
+        bool mine = target < 0 ? !threadIdx.x : target / 8 % STREAM_THREADS == (int)threadIdx.x;
         struct row_part<T, CAP> part;
         async_wait<AHEAD - 1>();
         part.take(queue + turn * runs, runs);
-        if (mine && target >= 0) own = capped<T, CAP>(to_f32(reinterpret_cast<T *>(queue + turn * runs)[target]), s);
+        if (mine && target >= 0)
+            own = capped<T, CAP>(to_f32(reinterpret_cast<T *>(queue + turn * runs)[target]), s);
         f32 top2 = capped<T, CAP>(part.largest(), s) * LOG2_E;
         ask(row + (i64)AHEAD * gridDim.x, turn);
         f32 sum = part.sum(runs, top2, s);
@@ -341,8 +352,7 @@ template <class T, class S>
 __global__ void bce_grad(T *dx, const f32 *dloss, const T *x, const S *t, i64 count)
 {
     i64 i = (i64)blockIdx.x * THREADS + threadIdx.x;
-    if (i < count)
-        dx[i] = from_f32<T>(dloss[i] * (1 / (1 + expf(-to_f32(x[i]))) - to_f32(t[i])));
+    if (i < count) dx[i] = from_f32<T>(dloss[i] * (1 / (1 + expf(-to_f32(x[i]))) - to_f32(t[i])));
 }
 
 /* 1 where the largest logit is the target's; of equal ones the first counts. */
@@ -350,7 +360,7 @@ template <class T> __global__ void hits(f32 *y, const T *x, const i32 *targets, 
 {
     __shared__ f32 tops[THREADS];
     __shared__ i64 places[THREADS];
-    f32            top = -INFINITY;
+    f32            top   = -INFINITY;
     i64            place = -1;
     x += blockIdx.x * width;
     for (i64 i = threadIdx.x; i < width; i += THREADS) {
@@ -374,7 +384,7 @@ template <class T> __global__ void hits(f32 *y, const T *x, const i32 *targets, 
     if (!threadIdx.x) y[blockIdx.x] = places[0] == targets[blockIdx.x];
 }
 
-static i64 width_of(const struct tensor &x) { return shape_last(x.type.shape); }
+static i64      width_of(const struct tensor &x) { return shape_last(x.type.shape); }
 static unsigned rows_of(const struct tensor &x) { return (unsigned)shape_rows(x.type.shape); }
 
 static void run_SOFTMAX(const struct gpu_call *c)
@@ -429,16 +439,16 @@ static void launch_both(const struct gpu_call *c, struct both s)
     auto f     = xent_both<N, T, HELD, CAP>;
     if (HELD) cudaFuncSetAttribute(f, cudaFuncAttributeMaxDynamicSharedMemorySize, HELD_BYTES_MAX);
     f<<<rows_of(c->in[0]), BOTH_THREADS, (size_t)bytes, c->gpu->stream>>>(
-        data_of<T>(c->out[0]), data_of<f32>(c->out[1]), data_of<T>(c->in[0]), data_of<i32>(c->in[1]),
-        data_of<f32>(c->in[2]), s);
+        data_of<T>(c->out[0]), data_of<f32>(c->out[1]), data_of<T>(c->in[0]),
+        data_of<i32>(c->in[1]), data_of<f32>(c->in[2]), s);
 }
 
 template <bool CAP> static void run_both(const struct gpu_call *c, struct both s)
 {
     with_type(c->in[0].type.dtype, [&](auto t) {
         typedef decltype(t) T;
-        constexpr int N    = pack<T>::N;
-        bool          held = s.width * (i64)sizeof(T) <= HELD_BYTES_MAX;
+        constexpr int       N    = pack<T>::N;
+        bool                held = s.width * (i64)sizeof(T) <= HELD_BYTES_MAX;
         if (s.width % N) launch_both<1, T, false, CAP>(c, s);
         else if (held) launch_both<N, T, true, CAP>(c, s);
         else launch_both<N, T, false, CAP>(c, s);
@@ -465,8 +475,9 @@ static i64 streamed_bytes(const struct gpu_call *c) { return AHEAD * width_of(c-
 static bool takes_streamed(const struct gpu_call *c)
 {
     i64 width = width_of(c->in[0]), run = STREAM_THREADS * 8;
-    return dtype_bytes(c->in[0].type.dtype) == 2 && c->at->smoothing == 0 && width % 8 == 0 && width >= run &&
-           width <= STREAM_RUNS * run && streamed_bytes(c) + 1024 <= c->gpu->shared_bytes;
+    return dtype_bytes(c->in[0].type.dtype) == 2 && c->at->smoothing == 0 && width % 8 == 0 &&
+           width >= run && width <= STREAM_RUNS * run &&
+           streamed_bytes(c) + 1024 <= c->gpu->shared_bytes;
 }
 
 template <class T, bool CAP> static void launch_streamed(const struct gpu_call *c, struct both s)
@@ -475,8 +486,8 @@ template <class T, bool CAP> static void launch_streamed(const struct gpu_call *
     auto f = xent_both_streamed<T, CAP>;
     cudaFuncSetAttribute(f, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
     f<<<(unsigned)MIN(rows, c->gpu->processors), STREAM_THREADS, (size_t)bytes, c->gpu->stream>>>(
-        data_of<T>(c->out[0]), data_of<f32>(c->out[1]), data_of<T>(c->in[0]), data_of<i32>(c->in[1]),
-        data_of<f32>(c->in[2]), s, rows);
+        data_of<T>(c->out[0]), data_of<f32>(c->out[1]), data_of<T>(c->in[0]),
+        data_of<i32>(c->in[1]), data_of<f32>(c->in[2]), s, rows);
 }
 
 static void run_streamed(const struct gpu_call *c)

@@ -27,7 +27,7 @@ template <class F> static void run_map1(const struct gpu_call *c, F f)
     if (!count) return;
     with_type(c->out[0].type.dtype, [&](auto t) {
         typedef decltype(t) T;
-        i64 blocks = div_up(count, (i64)THREADS * pack<T>::N);
+        i64                 blocks = div_up(count, (i64)THREADS * pack<T>::N);
         map1<T, F><<<(unsigned)blocks, THREADS, 0, c->gpu->stream>>>(
             data_of<T>(c->out[0]), data_of<T>(c->in[0]), count, f);
     });
@@ -57,7 +57,7 @@ template <class F> static void run_map2(const struct gpu_call *c, F f)
     if (!count) return;
     with_type(c->out[0].type.dtype, [&](auto t) {
         typedef decltype(t) T;
-        i64 blocks = div_up(count, (i64)THREADS * pack<T>::N);
+        i64                 blocks = div_up(count, (i64)THREADS * pack<T>::N);
         map2<T, F><<<(unsigned)blocks, THREADS, 0, c->gpu->stream>>>(
             data_of<T>(c->out[0]), data_of<T>(c->in[0]), data_of<T>(c->in[1]), count,
             c->in[1].count, f);
@@ -113,14 +113,15 @@ MAP1(EXP, expf(x))
 MAP1(LOG, logf(x))
 MAP1(SQRT, sqrtf(x))
 
-void launch_add(void *y, const void *a, const void *b, enum dtype type, i64 count, cudaStream_t stream)
+void launch_add(void *y, const void *a, const void *b, enum dtype type, i64 count,
+                cudaStream_t stream)
 {
     if (!count) return;
     with_type(type, [&](auto t) {
         typedef decltype(t) T;
-        i64 blocks = div_up(count, (i64)THREADS * pack<T>::N);
-        map2<T, map_ADD><<<(unsigned)blocks, THREADS, 0, stream>>>((T *)y, (const T *)a, (const T *)b,
-                                                                  count, count, map_ADD());
+        i64                 blocks = div_up(count, (i64)THREADS * pack<T>::N);
+        map2<T, map_ADD><<<(unsigned)blocks, THREADS, 0, stream>>>(
+            (T *)y, (const T *)a, (const T *)b, count, count, map_ADD());
     });
 }
 
@@ -146,6 +147,109 @@ static void run_SOFTCAP_GRAD(const struct gpu_call *c)
 {
     run_map2(c, map_SOFTCAP_GRAD{ (f32)c->at->cap });
 }
+
+/* --- several maps in one pass, for a kernel that does not do them itself --- */
+
+struct maps {
+    i32         count, op[1 + THEN_MAX];
+    const void *operand[1 + THEN_MAX]; /* NULL: of one operand */
+    f32         mul, add, cap;
+};
+
+/* v = f(v) or f(v, w), each number rounded as it would be if it were stored. */
+template <int N, class T, class F> __device__ inline void each(T *v, F f)
+{
+#pragma unroll
+    for (int n = 0; n < N; n++) v[n] = from_f32<T>(f(n, to_f32(v[n])));
+}
+
+/* One map of N numbers: which one is asked once for all of them. */
+template <int N, class T>
+__device__ inline void apply(const struct maps &m, i32 op, T *v, const T *w)
+{
+    /* clang-format off */
+    switch (op) {
+#define AS_MAP1(name) case OP_##name: return each<N>(v, [&](int, f32 x) { return map_##name()(x); });
+#define AS_MAP2(name) case OP_##name: return each<N>(v, [&](int n, f32 x) { return map_##name()(x, to_f32(w[n])); });
+    AS_MAP2(ADD) AS_MAP2(SUB) AS_MAP2(MUL) AS_MAP2(DIV) AS_MAP1(RELU) AS_MAP2(RELU_GRAD) AS_MAP1(RELU2)
+    AS_MAP2(RELU2_GRAD) AS_MAP1(GELU) AS_MAP2(GELU_GRAD) AS_MAP1(SILU) AS_MAP2(SILU_GRAD) AS_MAP1(TANH)
+    AS_MAP2(TANH_GRAD) AS_MAP1(SIGMOID) AS_MAP2(SIGMOID_GRAD) AS_MAP1(EXP) AS_MAP1(LOG) AS_MAP1(SQRT)
+    case OP_SCALE: return each<N>(v, [&](int, f32 x) { return map_SCALE{ m.mul, m.add }(x); });
+    case OP_SOFTCAP: return each<N>(v, [&](int, f32 x) { return map_SOFTCAP{ m.cap }(x); });
+    case OP_SOFTCAP_GRAD: return each<N>(v, [&](int n, f32 x) { return map_SOFTCAP_GRAD{ m.cap }(x, to_f32(w[n])); });
+    default: return each<N>(v, [&](int, f32) { return NAN; });
+    }
+    /* clang-format on */
+}
+
+/* A map's operand is on its way while the map before it is computed. */
+template <class T>
+__global__ void map_chain(T *y, const T *x, i64 count, const __grid_constant__ struct maps m)
+{
+    constexpr int N = pack<T>::N;
+    i64           i = ((i64)blockIdx.x * THREADS + threadIdx.x) * N;
+    if (i + N <= count) {
+        pack<T> v = load_pack(x + i), next = v;
+        if (m.operand[0]) next = load_pack((const T *)m.operand[0] + i);
+        for (int k = 0; k < m.count; k++) {
+            pack<T> w = next;
+            if (k + 1 < m.count && m.operand[k + 1])
+                next = load_pack((const T *)m.operand[k + 1] + i);
+            apply<N>(m, m.op[k], v.v, w.v);
+        }
+        store_pack(y + i, v);
+    } else {
+        for (; i < count; i++) {
+            T v = x[i];
+            for (int k = 0; k < m.count; k++)
+                apply<1>(m, m.op[k], &v, m.operand[k] ? (const T *)m.operand[k] + i : &v);
+            y[i] = v;
+        }
+    }
+}
+
+static void add_map(struct maps *m, const struct gpu_call *c, i32 op, i32 *operand)
+{
+    m->op[m->count]        = op;
+    m->operand[m->count++] = op_info(op)->in_min == 2 ? c->in[(*operand)++].data : NULL;
+}
+
+/* in[0] is what the first map reads; the operands follow. */
+static void launch_maps(const struct gpu_call *c, struct maps m, i32 operand)
+{
+    const struct chain *then  = &c->at->then;
+    i64                 count = c->out[0].count;
+    m.mul = (f32)c->at->mul, m.add = (f32)c->at->add, m.cap = (f32)c->at->cap;
+    for (i32 i = 0; i < then->count; i++) add_map(&m, c, then->op[i], &operand);
+    if (!count) return;
+    with_type(c->out[0].type.dtype, [&](auto t) {
+        typedef decltype(t) T;
+        map_chain<T>
+            <<<(unsigned)div_up(count, (i64)THREADS * pack<T>::N), THREADS, 0, c->gpu->stream>>>(
+                data_of<T>(c->out[0]), data_of<T>(c->in[0]), count, m);
+    });
+}
+
+static void run_chain(const struct gpu_call *c) { launch_maps(c, {}, 1); }
+
+/* A map and those that follow it. */
+static bool takes_maps(const struct gpu_call *c)
+{
+    return c->at->then.count && !c->at->then.keep &&
+           c->in[c->in_count - 1].count == c->out[0].count;
+}
+
+static void run_maps(const struct gpu_call *c)
+{
+    struct maps m       = {};
+    i32         operand = 1;
+    add_map(&m, c, c->op, &operand);
+    launch_maps(c, m, operand);
+}
+
+extern "C" const struct gpu_kernel gpu_kernel_chain = {
+    -1, "cuda", NULL, run_chain, NULL, NULL, 0
+};
 
 /* --- types change --- */
 
@@ -254,39 +358,62 @@ static void run_SWIGLU_GRAD(const struct gpu_call *c)
 
 /* --- dropout --- */
 
-/* Four elements of one sample a thread: one call of the generator. */
+/* Which sample each row of packed ones is of, and which stretch of it; NULL: a row is a sample. */
+struct dropped_rows {
+    const i32 *sample, *position;
+};
+
+/* Four elements of one sample a thread: one call of the generator; or one each where a packed row does not begin
+ * with the four that belong together, its width being no multiple of 4. */
 template <class T>
-__global__ void dropout(T *y, const T *x, i64 samples, i64 size, const i32 *rng, u64 name, f64 p)
+__global__ void dropout(T *y, const T *x, i64 samples, i64 size, const i32 *rng, u64 name, f64 p,
+                        struct dropped_rows rows)
 {
     i64 blocks = (size + 3) / 4, i = (i64)blockIdx.x * THREADS + threadIdx.x;
     if (i >= samples * blocks) return;
-    u64 sample = (u64)(u32)rng[3] + (u64)(i / blocks), block = (u64)(i % blocks);
-    u32 word[4];
-    random_block(word, rng, name, sample, block);
-    for (i64 k = 0; k < 4 && (i64)block * 4 + k < size; k++) {
-        i64 at = i / blocks * size + (i64)block * 4 + k;
-        y[at]  = from_f32<T>((f64)word[k] * 0x1p-32 >= p ? to_f32(x[at]) / (f32)(1 - p) : 0);
+    i64 row = i / blocks, sample = rows.sample ? rows.sample[row] : row, from = i % blocks * 4;
+    u64 address = (u64)(u32)rng[3] + (u64)sample, first = (u64)from;
+    u32 word[4], other[4];
+    if (rows.sample) first += (u64)rows.position[row] * (u64)size;
+    random_block(word, rng, name, address, first / 4);
+    for (int k = 0; k < 4 && from + k < size; k++) {
+        i64 at = row * size + from + k;
+        if (first % 4) {
+            random_block(other, rng, name, address, (first + (u64)k) / 4);
+            word[k] = other[(first + (u64)k) % 4];
+        }
+        bool keep = sample >= 0 && (f64)word[k] * 0x1p-32 >= p;
+        y[at]     = from_f32<T>(keep ? to_f32(x[at]) / (f32)(1 - p) : 0);
     }
 }
 
 static void run_DROPOUT(const struct gpu_call *c)
 {
     i64 samples = MAX(1, c->in[0].type.shape.dim[0]), size = c->in[0].count / samples;
+    struct dropped_rows rows = {};
     if (!size) return;
+    if (c->in_count == 4) rows = { data_of<i32>(c->in[2]), data_of<i32>(c->in[3]) };
     with_type(c->out[0].type.dtype, [&](auto t) {
         typedef decltype(t) T;
-        dropout<T><<<(unsigned)div_up(samples * div_up(size, 4), THREADS), THREADS, 0,
-                     c->gpu->stream>>>(data_of<T>(c->out[0]), data_of<T>(c->in[0]), samples, size,
-                                       data_of<i32>(c->in[1]), (u64)c->at->key, c->at->p);
+        dropout<T>
+            <<<(unsigned)div_up(samples * div_up(size, 4), THREADS), THREADS, 0, c->gpu->stream>>>(
+                data_of<T>(c->out[0]), data_of<T>(c->in[0]), samples, size, data_of<i32>(c->in[1]),
+                (u64)c->at->key, c->at->p, rows);
     });
 }
 
 #define ROW(name) { OP_##name, "cuda", NULL, run_##name, NULL, NULL, 0 },
+#define MAPS(name) { OP_##name, "cuda_chain", takes_maps, run_maps, NULL, NULL, DOES_CHAIN },
+/* clang-format off */
 extern "C" const struct gpu_kernel gpu_kernels_map[] = {
+    MAPS(ADD) MAPS(SUB) MAPS(MUL) MAPS(DIV) MAPS(SCALE) MAPS(RELU) MAPS(RELU_GRAD) MAPS(RELU2)
+    MAPS(RELU2_GRAD) MAPS(GELU) MAPS(GELU_GRAD) MAPS(SILU) MAPS(SILU_GRAD) MAPS(TANH) MAPS(TANH_GRAD)
+    MAPS(SIGMOID) MAPS(SIGMOID_GRAD) MAPS(EXP) MAPS(LOG) MAPS(SQRT) MAPS(SOFTCAP) MAPS(SOFTCAP_GRAD)
     ROW(ADD) ROW(SUB) ROW(MUL) ROW(DIV) ROW(SCALE) ROW(RELU) ROW(RELU_GRAD) ROW(RELU2)
     ROW(RELU2_GRAD) ROW(GELU) ROW(GELU_GRAD) ROW(SILU) ROW(SILU_GRAD) ROW(TANH) ROW(TANH_GRAD)
     ROW(SIGMOID) ROW(SIGMOID_GRAD) ROW(EXP) ROW(LOG) ROW(SQRT) ROW(SOFTCAP) ROW(SOFTCAP_GRAD)
     ROW(SWIGLU) ROW(SWIGLU_GRAD) ROW(FILL) ROW(DROPOUT)
     { OP_CAST, "cuda", takes_CAST, run_CAST, NULL, NULL, 0 },
 };
+/* clang-format on */
 GPU_FAMILY(map)

@@ -1,6 +1,5 @@
 /* move.cu - values change their place, are repeated or added up along axes; rows of tables. */
 #include "backend/cuda/module/device.cuh"
-#include <cub/device/device_radix_sort.cuh>
 
 enum { THREADS = 256 };
 
@@ -87,7 +86,7 @@ template <class T, class P> __global__ void move(T *y, const T *x, i64 count, P 
 #pragma unroll
     for (int k = 0; k < MOVES; k++) {
         i64 i = first + k * THREADS, from = i < count ? place.from(i) : -1;
-        v[k]  = from >= 0 ? x[from] : T();
+        v[k] = from >= 0 ? x[from] : T();
     }
 #pragma unroll
     for (int k = 0; k < MOVES; k++) {
@@ -97,14 +96,16 @@ template <class T, class P> __global__ void move(T *y, const T *x, i64 count, P 
 }
 
 template <class P>
-static void launch_move(const struct gpu_call *c, const struct tensor &y, const struct tensor &x, i64 count, P place)
+static void launch_move(const struct gpu_call *c, const struct tensor &y, const struct tensor &x,
+                        i64 count, P place)
 {
-    i64  bytes   = dtype_bytes(y.type.dtype), by = 16 / bytes;
+    i64  bytes = dtype_bytes(y.type.dtype), by = 16 / bytes;
     bool aligned = ((uintptr_t)y.data | (uintptr_t)x.data) % 16 == 0;
     auto launch  = [&](auto t) {
         typedef decltype(t) T;
-        unsigned blocks = (unsigned)div_up(count, THREADS * MOVES);
-        move<T, P><<<blocks, THREADS, 0, c->gpu->stream>>>(data_of<T>(y), data_of<T>(x), count, place);
+        unsigned            blocks = (unsigned)div_up(count, THREADS * MOVES);
+        move<T, P>
+            <<<blocks, THREADS, 0, c->gpu->stream>>>(data_of<T>(y), data_of<T>(x), count, place);
     };
     if (!count) return;
     if (aligned && count % by == 0 && place.widen(by)) {
@@ -127,11 +128,12 @@ static void run_TRANSPOSE(const struct gpu_call *c)
     launch_move(c, c->out[0], c->in[0], c->out[0].count, s);
 }
 
-template <class P> static P run_of(const struct gpu_call *c, struct shape part, struct shape whole, i64 start)
+template <class P>
+static P run_of(const struct gpu_call *c, struct shape part, struct shape whole, i64 start)
 {
-    i32 axis  = (i32)c->at->axis;
-    i64 inner = shape_span(whole, axis + 1, whole.rank);
-    P   place = {};
+    i32 axis    = (i32)c->at->axis;
+    i64 inner   = shape_span(whole, axis + 1, whole.rank);
+    P   place   = {};
     place.part  = part.dim[axis] * inner;
     place.whole = whole.dim[axis] * inner;
     place.start = start * inner;
@@ -143,7 +145,8 @@ static void run_CONCAT(const struct gpu_call *c)
     i64 start = 0;
     for (i32 k = 0; k < c->in_count; k++) {
         struct shape part = c->in[k].type.shape;
-        launch_move(c, c->out[0], c->in[k], c->in[k].count, run_of<put>(c, part, c->out[0].type.shape, start));
+        launch_move(c, c->out[0], c->in[k], c->in[k].count,
+                    run_of<put>(c, part, c->out[0].type.shape, start));
         start += part.dim[c->at->axis];
     }
 }
@@ -164,9 +167,9 @@ static void run_BROADCAST(const struct gpu_call *c)
 {
     struct shape    y     = c->out[0].type.shape;
     i32             first = (i32)c->at->axis, past = first + c->at->dims.rank;
-    struct repeated r     = {};
-    r.times               = shape_count(c->at->dims);
-    r.inner               = shape_span(y, past, y.rank);
+    struct repeated r = {};
+    r.times           = shape_count(c->at->dims);
+    r.inner           = shape_span(y, past, y.rank);
     launch_move(c, c->out[0], c->in[0], c->out[0].count, r);
 }
 
@@ -190,22 +193,29 @@ __global__ void sum_rows(T *y, const S *x, i64 outer, i64 middle) /* inner 1: a 
     if (!threadIdx.x) y[blockIdx.x] = from_f32<T>(sum);
 }
 
-/* One on each of an H200's processors, all at once: a few more would wait for those, and run almost alone. (More tiles than that are as many blocks.) */
+/* One on each of an H200's processors, all at once: a few more would wait for those, and run almost
+ * alone. (More tiles than that are as many blocks.) */
 enum { SUM_BLOCKS = 132, SUM_THREADS = 1024, SUM_ROWS_MIN = 64, SUM_GROUPS_MAX = 64 };
 
-struct around { /* the middle axis in parts, the inner one in tiles: a block has one of each, and `groups` rows at a time */
+/* The middle axis in parts, the inner one in tiles: a block has one of each, and `groups` rows at a
+ * time. */
+struct around {
     i64 outer, middle, inner, parts;
     i32 tiles, tile, groups; /* a tile's width in runs of N numbers, which a thread has */
 };
 
 template <class S, int N>
-__global__ void __launch_bounds__(SUM_THREADS, 1) sum_columns(f32 *part, const S *x, struct around a)
+__global__ void __launch_bounds__(SUM_THREADS, 1)
+    sum_columns(f32 *part, const S *x, struct around a)
 {
     constexpr int  AHEAD = 16 / sizeof(S); /* loads on their way */
     __shared__ f32 meet[SUM_THREADS * N];
-    i64 p = blockIdx.y, outer = blockIdx.z, from = a.middle * p / a.parts, to = a.middle * (p + 1) / a.parts;
-    i64 first = (i64)blockIdx.x * a.tile * N, column = first + threadIdx.x % a.tile * N, step = a.groups * a.inner;
-    int group = (int)threadIdx.x / a.tile, left = group < a.groups && column < a.inner ? (int)(to - from) - group : 0;
+    i64            p = blockIdx.y, outer = blockIdx.z, from = a.middle * p / a.parts,
+        to    = a.middle * (p + 1) / a.parts;
+    i64 first = (i64)blockIdx.x * a.tile * N, column = first + threadIdx.x % a.tile * N,
+        step   = a.groups * a.inner;
+    int group  = (int)threadIdx.x / a.tile,
+        left   = group < a.groups && column < a.inner ? (int)(to - from) - group : 0;
     f32 sum[N] = {};
     x += (outer * a.middle + from + group) * a.inner + column;
     for (; left > 0; left -= AHEAD * a.groups, x += AHEAD * step) {
@@ -234,8 +244,9 @@ __global__ void __launch_bounds__(SUM_THREADS, 1) sum_columns(f32 *part, const S
 template <class T> __global__ void add_parts(T *y, const f32 *part, i64 inner, i64 parts)
 {
     i64 first = (i64)blockIdx.x * PART_COLUMNS, column = first + threadIdx.x, outer = blockIdx.y;
-    f32 sum   = sum_parts(part + outer * parts * inner + column, inner, parts, column < inner);
-    if (!threadIdx.x && first + threadIdx.y < inner) y[outer * inner + first + threadIdx.y] = from_f32<T>(sum);
+    f32 sum = sum_parts(part + outer * parts * inner + column, inner, parts, column < inner);
+    if (!threadIdx.x && first + threadIdx.y < inner)
+        y[outer * inner + first + threadIdx.y] = from_f32<T>(sum);
 }
 
 static i64 numbers_of(i64 inner) { return inner % 8 ? 1 : 8; } /* a thread takes at once */
@@ -244,9 +255,12 @@ static struct around sum_of(const struct gpu_call *c)
 {
     struct shape  x    = c->in[0].type.shape;
     i32           from = (i32)c->at->axis, to = from + (i32)c->at->count;
-    struct around a    = { shape_span(x, 0, from), shape_span(x, from, to), shape_span(x, to, x.rank), 1, 1, 1, 1 };
-    i64           runs = a.inner / numbers_of(a.inner);
-    a.tiles  = (i32)MAX(1, div_up(runs, SUM_THREADS / 4)); /* narrow ones: then there are fewer parts */
+    struct around a = {
+        shape_span(x, 0, from), shape_span(x, from, to), shape_span(x, to, x.rank), 1, 1, 1, 1
+    };
+    i64 runs = a.inner / numbers_of(a.inner);
+    a.tiles =
+        (i32)MAX(1, div_up(runs, SUM_THREADS / 4)); /* narrow ones: then there are fewer parts */
     a.tile   = (i32)MAX(1, div_up(runs, a.tiles));
     a.groups = MIN(SUM_GROUPS_MAX, SUM_THREADS / a.tile);
     a.parts  = MAX(1, MIN(SUM_BLOCKS / MAX(1, a.tiles * a.outer), a.middle / SUM_ROWS_MIN));
@@ -293,146 +307,6 @@ static void run_SUM(const struct gpu_call *c)
     });
 }
 
-/* --- the gradient of a table ---
- *
- * Ids are sorted with their places (a stable sort, so the order of addition is fixed), and each row of the table adds up
- * its own run: a warp does, or the whole block where the run is long. */
-
-enum { RUN_WARPS = 16, RUN_THREADS = 32 * RUN_WARPS, RUN_SHORT = 32, RUN_AHEAD = 4 };
-
-__global__ void count_up(i32 *places, i64 count)
-{
-    i64 i = (i64)blockIdx.x * THREADS + threadIdx.x;
-    if (i < count) places[i] = (i32)i;
-}
-
-/* Where the run of each row begins, and where the last one ends. */
-__global__ void find_starts(i32 *starts, const i32 *sorted, i64 count, i64 rows)
-{
-    i64 row = (i64)blockIdx.x * THREADS + threadIdx.x, low = 0, high = count;
-    if (row > rows) return;
-    while (low < high) {
-        i64 middle = (low + high) / 2;
-        if (sorted[middle] < row) low = middle + 1;
-        else high = middle;
-    }
-    starts[row] = (i32)low;
-}
-
-/* Every step-th place from `from` on: the numbers there. */
-template <int N, class S>
-__device__ inline void add_places(f32 (&sum)[N], const S *dy, const i32 *places, int from, int to, int step, i64 width)
-{
-    for (int i = from; i < to; i += RUN_AHEAD * step) {
-        chunk<N, S> v[RUN_AHEAD];
-#pragma unroll
-        for (int k = 0; k < RUN_AHEAD; k++) {
-            v[k].clear();
-            if (i + k * step < to) v[k].load(dy + places[i + k * step] * width);
-        }
-#pragma unroll
-        for (int k = 0; k < RUN_AHEAD; k++) {
-#pragma unroll
-            for (int n = 0; n < N; n++) sum[n] += v[k][n];
-        }
-    }
-}
-
-/* By the whole block: `groups` threads share a run of columns. */
-template <int N, class T, class S>
-__device__ inline void add_long_run(T *row, const S *dy, const i32 *places, int from, int to, i64 width)
-{
-    __shared__ f32 meet[RUN_THREADS * N];
-    int units = (int)(width / N), tile = min(units, RUN_THREADS), groups = RUN_THREADS / tile;
-    int group = (int)threadIdx.x / tile;
-    for (int base = 0; base < units; base += tile) {
-        int unit   = base + (int)threadIdx.x % tile;
-        f32 sum[N] = {};
-        if (group < groups && unit < units) add_places(sum, dy + unit * N, places, from + group, to, groups, width);
-        __syncthreads();
-        store_f32<N>(meet + threadIdx.x * N, sum);
-        __syncthreads();
-        if (group || unit >= units) continue;
-        for (int g = 1; g < groups; g++) {
-#pragma unroll
-            for (int n = 0; n < N; n++) sum[n] += meet[(g * tile + threadIdx.x) * N + n];
-        }
-        store_f32<N>(row + unit * N, sum);
-    }
-}
-
-template <int N, class T, class S>
-__global__ void __launch_bounds__(RUN_THREADS)
-add_runs(T *table, const S *dy, const i32 *places, const i32 *starts, i64 rows, i64 width)
-{
-    i64 first = (i64)blockIdx.x * RUN_WARPS, row = first + threadIdx.x / 32;
-    int from = row < rows ? starts[row] : 0, to = row < rows ? starts[row + 1] : 0;
-    if (row < rows && to - from <= RUN_SHORT) {
-        for (i64 column = threadIdx.x % 32 * N; column < width; column += 32 * N) {
-            f32 sum[N] = {};
-            add_places(sum, dy + column, places, from, to, 1, width);
-            store_f32<N>(table + row * width + column, sum);
-        }
-    }
-    if (!__syncthreads_or(to - from > RUN_SHORT)) return;
-    for (row = first; row < min(rows, first + RUN_WARPS); row++) {
-        from = starts[row], to = starts[row + 1];
-        if (to - from > RUN_SHORT) add_long_run<N>(table + row * width, dy, places, from, to, width);
-    }
-}
-
-struct sorted { /* three lists of ids or places, where the rows' runs begin, then what the sort needs */
-    i64    count, list_bytes, rows, start_bytes;
-    size_t sort_bytes;
-    int    bits;
-};
-
-static struct sorted sorted_of(const struct gpu_call *c)
-{
-    struct sorted s = {};
-    s.count         = c->in[1].count;
-    s.list_bytes    = div_up(s.count * (i64)sizeof(i32), 256) * 256;
-    s.rows          = c->out[0].type.shape.dim[0];
-    s.start_bytes   = div_up((s.rows + 1) * (i64)sizeof(i32), 256) * 256;
-    while (s.bits < 31 && (i64)1 << s.bits < s.rows) s.bits++;
-    cub::DeviceRadixSort::SortPairs(NULL, s.sort_bytes, (i32 *)NULL, (i32 *)NULL, (i32 *)NULL,
-                                    (i32 *)NULL, (int)s.count, 0, MAX(1, s.bits));
-    return s;
-}
-
-static i64 work_EMBEDDING_GRAD(const struct gpu_call *c)
-{
-    struct sorted s = sorted_of(c);
-    return 3 * s.list_bytes + s.start_bytes + (i64)s.sort_bytes;
-}
-
-static void run_EMBEDDING_GRAD(const struct gpu_call *c)
-{
-    struct sorted s      = sorted_of(c);
-    i64           width  = c->out[0].type.shape.dim[1];
-    u8           *work   = (u8 *)c->work;
-    i32          *places = (i32 *)work, *ids = (i32 *)(work + s.list_bytes);
-    i32          *order  = (i32 *)(work + 2 * s.list_bytes), *starts = (i32 *)(work + 3 * s.list_bytes);
-    auto          stream = c->gpu->stream;
-    if (!c->out[0].count) return;
-    if (s.count) {
-        count_up<<<(unsigned)div_up(s.count, THREADS), THREADS, 0, stream>>>(places, s.count);
-        cub::DeviceRadixSort::SortPairs(work + 3 * s.list_bytes + s.start_bytes, s.sort_bytes,
-                                        data_of<i32>(c->in[1]), ids, places, order, (int)s.count, 0,
-                                        MAX(1, s.bits), stream);
-    }
-    find_starts<<<(unsigned)div_up(s.rows + 1, THREADS), THREADS, 0, stream>>>(starts, ids, s.count, s.rows);
-    with_type(c->in[0].type.dtype, [&](auto d) {
-        with_type(c->out[0].type.dtype, [&](auto t) {
-            typedef decltype(d) S;
-            typedef decltype(t) T;
-            auto f = width % 8 ? add_runs<1, T, S> : add_runs<8, T, S>;
-            f<<<(unsigned)div_up(s.rows, RUN_WARPS), RUN_THREADS, 0, stream>>>(
-                data_of<T>(c->out[0]), data_of<S>(c->in[0]), order, starts, s.rows, width);
-        });
-    });
-}
-
 extern "C" const struct gpu_kernel gpu_kernels_move[] = {
     { OP_TRANSPOSE, "cuda", NULL, run_TRANSPOSE, NULL, NULL, 0 },
     { OP_CONCAT, "cuda", NULL, run_CONCAT, NULL, NULL, 0 },
@@ -441,6 +315,5 @@ extern "C" const struct gpu_kernel gpu_kernels_move[] = {
     { OP_BROADCAST, "cuda", NULL, run_BROADCAST, NULL, NULL, 0 },
     { OP_SUM, "cuda", NULL, run_SUM, work_SUM, NULL, 0 },
     { OP_EMBEDDING, "cuda", NULL, run_EMBEDDING, NULL, NULL, 0 },
-    { OP_EMBEDDING_GRAD, "cuda_sorted", NULL, run_EMBEDDING_GRAD, work_EMBEDDING_GRAD, NULL, 0 },
 };
 GPU_FAMILY(move)

@@ -1,9 +1,9 @@
 /* muon.c - op muon: Newton and Schulz's iteration as products of bf16, as the public recipe has it.
  *
  * A step is A = X X^T (or X^T X, whichever is smaller), B = b A + c A^2, X <- a X + B X (or X B). */
+#include "ir/muon.h"
 #include "backend/cuda/module/gemm.h"
 #include "backend/cuda/module/launch.h"
-#include "ir/muon.h"
 #include <string.h>
 
 struct muon {
@@ -75,25 +75,34 @@ static struct gemm_operands gram_operands(const struct muon *m)
 
 static struct gemm_operands square_operands(const struct muon *m)
 {
-    return (struct gemm_operands){ .alpha = (f32)MUON_C, .beta = (f32)MUON_B, .a = m->a, .b = m->a,
-                                   .c = m->a, .d = m->b, .work = m->work };
+    return (struct gemm_operands){ .alpha = (f32)MUON_C,
+                                   .beta  = (f32)MUON_B,
+                                   .a     = m->a,
+                                   .b     = m->a,
+                                   .c     = m->a,
+                                   .d     = m->b,
+                                   .work  = m->work };
 }
 
 static struct gemm_operands step_operands(const struct muon *m)
 {
-    return (struct gemm_operands){ .alpha = 1, .beta = (f32)MUON_A,
-                                   .a = m->z.tall ? m->x : m->b, .b = m->z.tall ? m->b : m->x,
-                                   .c = m->x, .d = m->next, .work = m->work };
+    return (struct gemm_operands){ .alpha = 1,
+                                   .beta  = (f32)MUON_A,
+                                   .a     = m->z.tall ? m->x : m->b,
+                                   .b     = m->z.tall ? m->b : m->x,
+                                   .c     = m->x,
+                                   .d     = m->next,
+                                   .work  = m->work };
 }
 
 static void *plan(const struct gpu_call *c, struct arena *perm)
 {
-    struct muon         *m = NEW(perm, struct muon, 1);
+    struct muon *m         = NEW(perm, struct muon, 1);
     *m                     = muon_of(c);
     struct gemm_operands g = gram_operands(m), s = square_operands(m), t = step_operands(m);
-    m->gram                = gemm_plan(c->gpu, gram_product(&m->z), &g, perm);
-    m->square              = gemm_plan(c->gpu, square_product(&m->z), &s, perm);
-    m->step                = gemm_plan(c->gpu, step_product(&m->z), &t, perm);
+    m->gram   = gemm_plan(c->gpu, gram_product(&m->z), &g, perm);
+    m->square = gemm_plan(c->gpu, square_product(&m->z), &s, perm);
+    m->step   = gemm_plan(c->gpu, step_product(&m->z), &t, perm);
     return m->gram && m->square && m->step ? m : NULL;
 }
 
@@ -123,7 +132,7 @@ static bool takes(const struct gpu_call *c)
 
 extern const struct gpu_kernel gpu_kernels_muon[];
 const struct gpu_kernel        gpu_kernels_muon[] = {
-    { OP_MUON, "cublaslt_bf16", takes, run, work, plan, 0 },
+           { OP_MUON, "cublaslt_bf16", takes, run, work, plan, 0 },
 };
 extern const i32 gpu_kernels_muon_count;
 const i32        gpu_kernels_muon_count = (i32)COUNT_OF(gpu_kernels_muon);

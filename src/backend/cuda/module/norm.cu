@@ -1,4 +1,4 @@
-/* norm.cu - layer norm and RMS norm, by rows; batch norm, columns summed in parts.
+/* norm.cu - layer norm and RMS norm, by rows.
  *
  * With xhat = (x - mean) rstd and g = dy w, all of them have (m: mean over what was normalised)
  *     dx = rstd (g - m(g) - xhat m(g xhat))
@@ -63,9 +63,12 @@ __global__ void row_norm_forward(T *y, f32 *means, f32 *rstds, const T *x, const
 /* The same with the row in registers, C runs of CHUNK a lane: it is read once. With ADD the row is that
  * of a + b, which is stored too, and taken as it is stored. */
 template <int C, class T, class W, bool MEAN, bool ADD>
-__global__ void __launch_bounds__(THREADS, sizeof(T) > 2 ? 1 : C > 4 ? 3 : C > 3 ? 4 : 5)
-row_norm_held(T *y, f32 *means, f32 *rstds, const T *a, const T *b, T *sums, const W *w, const W *shift,
-              struct row_norm s)
+__global__ void __launch_bounds__(THREADS, sizeof(T) > 2 ? 1
+                                           : C > 4       ? 3
+                                           : C > 3       ? 4
+                                                         : 5)
+    row_norm_held(T *y, f32 *means, f32 *rstds, const T *a, const T *b, T *sums, const W *w,
+                  const W *shift, struct row_norm s)
 {
     i64 row = (i64)blockIdx.x * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (row >= s.rows) return;
@@ -128,10 +131,11 @@ __global__ void row_norm_grad(T *dx, f32 *part, const T *dy, const T *x, const W
     __shared__ float2 meet[2][32]; /* by turns, so that one barrier a row is enough */
     i64               column = (i64)threadIdx.x * N;
     bool              inside = column < s.width;
-    int               lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, turn = 0;
-    f32               dw[N] = {}, db[N] = {}, scale[N], per = 1 / (f32)s.width;
-    chunk<N, T>       next_x, next_d, next_more; /* of the row to come: on the way while this one is worked on */
-    auto              fetch = [&](i64 row) {
+    int         lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, turn = 0;
+    f32         dw[N] = {}, db[N] = {}, scale[N], per = 1 / (f32)s.width;
+    chunk<N, T> next_x, next_d,
+        next_more; /* of the row to come: on the way while this one is worked on */
+    auto fetch = [&](i64 row) {
         if (!inside || row >= s.rows) return;
         next_x.load(x + row * s.width + column);
         next_d.load(dy + row * s.width + column);
@@ -146,7 +150,7 @@ __global__ void row_norm_grad(T *dx, f32 *part, const T *dy, const T *x, const W
     fetch(blockIdx.x);
     for (i64 row = blockIdx.x; row < s.rows; row += gridDim.x, turn ^= 1) {
         chunk<N, T> of_x = next_x, of_d = next_d, more = next_more;
-        f32         xhat[N], g[N], sum_g = 0, sum_gx = 0, mean = MEAN ? means[row] : 0, rstd = rstds[row];
+        f32 xhat[N], g[N], sum_g = 0, sum_gx = 0, mean = MEAN ? means[row] : 0, rstd = rstds[row];
         fetch(row + gridDim.x);
 #pragma unroll
         for (int n = 0; n < N; n++) {
@@ -187,14 +191,15 @@ __global__ void row_norm_grad(T *dx, f32 *part, const T *dy, const T *x, const W
 
 /* --- the same for rows of 16-bit numbers, by batches through shared memory ---
  *
- * The next batch is on its way while a block works on one. Warps take the two sums of each row; then a thread has one run
- * of columns, in every G-th row, so that sums over rows take few registers, whatever the width:
+ * The next batch is on its way while a block works on one. Warps take the two sums of each row;
+ * then a thread has one run of columns, in every G-th row, so that sums over rows take few
+ * registers, whatever the width:
  *
  *     thread    0 .. units-1 | units .. 2 units-1 |         A batch is contiguous, and a thread's runs lie
  *     turn 0    row 0        | row 1              |  G = 2  G x units apart. It copies what it reads here
  *     turn 1    row 2        | row 3              |         itself, so it may copy again without a barrier. */
 enum { BATCH_WARPS = 16, BATCH_THREADS = 32 * BATCH_WARPS, BATCH_TURNS = 4 };
-enum { SUMS = 3 }; /* over rows: dw, db, dx */
+enum { SUMS = 3 };             /* over rows: dw, db, dx */
 enum { BATCH_MEET_MAX = 256 }; /* bytes of shared memory for what is known of rows */
 
 template <class T, class W> struct norm_rows {
@@ -215,7 +220,8 @@ template <int G> __device__ inline bool has_run(i64 batch, i64 end, int turn, in
 
 /* To [x, dy, also][row][unit]. */
 template <int G, class T, class W>
-__device__ inline void fetch_batch(chunk<CHUNK, T> *to, const norm_rows<T, W> &n, i64 batch, i64 end)
+__device__ inline void fetch_batch(chunk<CHUNK, T> *to, const norm_rows<T, W> &n, i64 batch,
+                                   i64 end)
 {
     int units = (int)n.s.width / CHUNK, operand = BATCH_TURNS * G * units;
 #pragma unroll
@@ -232,8 +238,9 @@ __device__ inline void fetch_batch(chunk<CHUNK, T> *to, const norm_rows<T, W> &n
 
 /* This lane's part of a row's sums of g and g (x - mean); SHARE warps have a row. */
 template <int SHARE, bool MEAN, class T>
-__device__ inline float2 sums_of_row(const chunk<CHUNK, T> *row, int operand, const f32 (&w)[BATCH_TURNS][CHUNK],
-                                     int unit, int units, f32 mean)
+__device__ inline float2 sums_of_row(const chunk<CHUNK, T> *row, int         operand,
+                                     const f32 (&w)[BATCH_TURNS][CHUNK], int unit, int units,
+                                     f32 mean)
 {
     float2 sum = make_float2(0, 0);
 #pragma unroll
@@ -251,10 +258,12 @@ __device__ inline float2 sums_of_row(const chunk<CHUNK, T> *row, int operand, co
     return sum;
 }
 
-/* A run of dx, stored; what it gives to dw, db and the sum of dx. `is`: mean and rstd; `m`: the row's means of g and g xhat. */
+/* A run of dx, stored; what it gives to dw, db and the sum of dx. `is`: mean and rstd; `m`: the
+ * row's means of g and g xhat. */
 template <class T, class W>
-__device__ inline void finish_run(const norm_rows<T, W> &n, i64 at, const chunk<CHUNK, T> *batch, int operand,
-                                  const f32 (&w)[CHUNK], float2 is, float2 m, f32 (&sums)[SUMS][CHUNK])
+__device__ inline void finish_run(const norm_rows<T, W> &n, i64 at, const chunk<CHUNK, T> *batch,
+                                  int operand, const f32 (&w)[CHUNK], float2 is, float2 m,
+                                  f32 (&sums)[SUMS][CHUNK])
 {
     chunk<CHUNK, T> of_x = batch[0], of_d = batch[operand], result;
     f32             d[CHUNK];
@@ -278,12 +287,14 @@ __device__ inline void finish_run(const norm_rows<T, W> &n, i64 at, const chunk<
 }
 
 /* A column's sums are in G threads: they meet, and the block's part is stored. */
-template <int G> __device__ inline void store_part(f32 *to, f32 *meet, const f32 (&sums)[SUMS][CHUNK], int width)
+template <int G>
+__device__ inline void store_part(f32 *to, f32 *meet, const f32 (&sums)[SUMS][CHUNK], int width)
 {
     __syncthreads();
 #pragma unroll
     for (int k = 0; k < SUMS; k++) {
-        if ((int)threadIdx.x * CHUNK < G * width) store_f32<CHUNK>(meet + k * G * width + threadIdx.x * CHUNK, sums[k]);
+        if ((int)threadIdx.x * CHUNK < G * width)
+            store_f32<CHUNK>(meet + k * G * width + threadIdx.x * CHUNK, sums[k]);
     }
     __syncthreads();
     for (int k = 0; k < SUMS; k++) {
@@ -297,24 +308,27 @@ template <int G> __device__ inline void store_part(f32 *to, f32 *meet, const f32
 }
 
 template <int G, class T, class W, bool MEAN>
-__global__ void __launch_bounds__(BATCH_THREADS, 1) row_norm_grad_streamed(norm_rows<T, W> n, f32 *part)
+__global__ void __launch_bounds__(BATCH_THREADS, 1)
+    row_norm_grad_streamed(norm_rows<T, W> n, f32 *part)
 {
-    constexpr int ROWS = BATCH_TURNS * G, SHARE = BATCH_WARPS / ROWS;
-    extern __shared__ __align__(32) u8 ahead[];       /* two batches */
-    __shared__ float2 meet[ROWS][SHARE], known[ROWS]; /* parts of a row's means; its mean and rstd */
+    constexpr int     ROWS = BATCH_TURNS * G, SHARE = BATCH_WARPS / ROWS;
+    extern __shared__ __align__(32) u8 ahead[]; /* two batches */
+    __shared__ float2                  meet[ROWS][SHARE],
+        known[ROWS]; /* parts of a row's means; its mean and rstd */
     auto *batches = reinterpret_cast<chunk<CHUNK, T> *>(ahead);
     int   units = (int)n.s.width / CHUNK, operand = ROWS * units, which = 0;
     int   warp = threadIdx.x / 32, row = warp / SHARE, unit = warp % SHARE * 32 + threadIdx.x % 32;
     i64   from = n.s.rows * blockIdx.x / gridDim.x, to = n.s.rows * (blockIdx.x + 1) / gridDim.x;
-    f32   sums[SUMS][CHUNK] = {}, w[CHUNK], row_w[BATCH_TURNS][CHUNK], per = 1 / (f32)n.s.width, mean = 0, rstd = 0;
-    auto  load_w = [&](f32 *to_w, int at) {
+    f32   sums[SUMS][CHUNK] = {}, w[CHUNK], row_w[BATCH_TURNS][CHUNK], per = 1 / (f32)n.s.width,
+        mean = 0, rstd = 0;
+    auto load_w = [&](f32 *to_w, int at) {
 #pragma unroll
         for (int k = 0; k < CHUNK; k++) to_w[k] = 1;
         if (n.w && at < units) load_f32<CHUNK>(to_w, n.w + at * CHUNK);
     };
     auto look_up = [&](i64 at) { /* a batch ahead */
-        if (MEAN && at < to) mean = n.means[at];
-        if (at < to) rstd = n.rstds[at];
+                                 if (MEAN && at < to) mean = n.means[at];
+                                 if (at < to) rstd = n.rstds[at];
     };
     fetch_batch<G>(batches, n, from, to);
     fetch_batch<G>(batches + 3 * operand, n, from + ROWS, to);
@@ -328,7 +342,8 @@ __global__ void __launch_bounds__(BATCH_THREADS, 1) row_norm_grad_streamed(norm_
         look_up(batch + ROWS + row);
         async_wait<1>();
         __syncthreads();
-        if (batch + row < to) sum = sums_of_row<SHARE, MEAN>(here + row * units, operand, row_w, unit, units, is.x);
+        if (batch + row < to)
+            sum = sums_of_row<SHARE, MEAN>(here + row * units, operand, row_w, unit, units, is.x);
         sum = make_float2(MEAN ? warp_sum(sum.x) * per : 0, warp_sum(sum.y) * per * is.y);
         if (threadIdx.x % 32 == 0) meet[row][warp % SHARE] = sum;
         if (unit == 0) known[row] = is;
@@ -344,7 +359,8 @@ __global__ void __launch_bounds__(BATCH_THREADS, 1) row_norm_grad_streamed(norm_
         }
         fetch_batch<G>(here, n, batch + 2 * ROWS, to);
     }
-    store_part<G>(part + (i64)blockIdx.x * SUMS * n.s.width, reinterpret_cast<f32 *>(ahead), sums, (int)n.s.width);
+    store_part<G>(part + (i64)blockIdx.x * SUMS * n.s.width, reinterpret_cast<f32 *>(ahead), sums,
+                  (int)n.s.width);
 }
 
 /* Rows too wide or too odd for that: a warp a row, and a thread a column. */
@@ -389,7 +405,8 @@ __global__ void row_norm_dw(f32 *part, const T *dy, const T *x, const f32 *means
     part[(2 * blockIdx.y + 1) * s.width + column] = db;
 }
 
-template <class W> struct added { /* sums in `parts` parts, [part][sum][width]; NULL: not asked for */
+template <class W>
+struct added { /* sums in `parts` parts, [part][sum][width]; NULL: not asked for */
     W  *to[SUMS];
     i64 count, width, parts;
 };
@@ -397,9 +414,10 @@ template <class W> struct added { /* sums in `parts` parts, [part][sum][width]; 
 template <class W> __global__ void add_sums(const f32 *part, struct added<W> a)
 {
     i64 first = (i64)blockIdx.x * PART_COLUMNS, column = first + threadIdx.x;
-    W  *to    = a.to[blockIdx.y];
+    W  *to = a.to[blockIdx.y];
     if (!to) return;
-    f32 sum = sum_parts(part + blockIdx.y * a.width + column, a.count * a.width, a.parts, column < a.width);
+    f32 sum = sum_parts(part + blockIdx.y * a.width + column, a.count * a.width, a.parts,
+                        column < a.width);
     if (!threadIdx.x && first + threadIdx.y < a.width) to[first + threadIdx.y] = from_f32<W>(sum);
 }
 
@@ -416,7 +434,10 @@ static void launch_add_pairs(const struct gpu_call *c, W *dw, W *db, i64 width, 
     launch_add_sums<W>(c, { { dw, db, NULL }, 2, width, parts });
 }
 
-static i64 parts_of(i64 rows) { return MAX(1, MIN(264, rows / 32)); } /* twice an H200's processors */
+static i64 parts_of(i64 rows)
+{
+    return MAX(1, MIN(264, rows / 32));
+} /* twice an H200's processors */
 
 static i64 work_row_norm_grad(const struct gpu_call *c)
 {
@@ -462,15 +483,15 @@ static bool takes_held(const struct gpu_call *c)
 /* Operands: (a, b or x), weight, bias -> y, mean where there is one, rstd (, a + b). */
 template <bool MEAN, bool ADD> static void run_held(const struct gpu_call *c)
 {
-    struct row_norm s = { shape_rows(c->in[0].type.shape), shape_last(c->in[0].type.shape),
-                          (f32)c->at->eps };
-    i32 first = ADD ? 2 : 1, past = MEAN ? 3 : 2;
+    struct row_norm s     = { shape_rows(c->in[0].type.shape), shape_last(c->in[0].type.shape),
+                              (f32)c->at->eps };
+    i32             first = ADD ? 2 : 1, past = MEAN ? 3 : 2;
     if (!s.rows) return;
     enum dtype weight = c->in_count > first ? c->in[first].type.dtype : DT_F32;
     with_types(c->in[0].type.dtype, weight, [&](auto t, auto v) {
         typedef decltype(t) T;
         typedef decltype(v) W;
-        auto launch = [&](auto n) {
+        auto                launch = [&](auto n) {
             row_norm_held<decltype(n)::value, T, W, MEAN, ADD>
                 <<<(unsigned)div_up(s.rows, WARPS), THREADS, 0, c->gpu->stream>>>(
                     data_of<T>(c->out[0]), MEAN ? data_of<f32>(c->out[1]) : NULL,
@@ -479,7 +500,9 @@ template <bool MEAN, bool ADD> static void run_held(const struct gpu_call *c)
                     c->in_count > first ? data_of<W>(c->in[first]) : NULL,
                     c->in_count > first + 1 ? data_of<W>(c->in[first + 1]) : NULL, s);
         };
-        i64 runs = div_up(s.width, 32 * CHUNK); /* no more registers than the models at hand need: more warps find room */
+        i64 runs = div_up(
+            s.width,
+            32 * CHUNK); /* no more registers than the models at hand need: more warps find room */
         if (runs <= 3) launch(std::integral_constant<int, 3>());
         else if (runs <= 4) launch(std::integral_constant<int, 4>());
         else if (runs <= 7) launch(std::integral_constant<int, 7>());
@@ -491,8 +514,9 @@ template <bool MEAN, bool ADD> static void run_held(const struct gpu_call *c)
 template <bool MEAN> static void run_add_forward(const struct gpu_call *c)
 {
     i32                  past = MEAN ? 3 : 2;
-    const struct tensor *sum = &c->out[past];
-    launch_add(sum->data, c->in[0].data, c->in[1].data, sum->type.dtype, sum->count, c->gpu->stream);
+    const struct tensor *sum  = &c->out[past];
+    launch_add(sum->data, c->in[0].data, c->in[1].data, sum->type.dtype, sum->count,
+               c->gpu->stream);
     struct tensor   in[3] = { *sum };
     struct gpu_call norm  = *c;
     for (i32 i = 2; i < c->in_count; i++) in[i - 1] = c->in[i];
@@ -503,7 +527,10 @@ template <bool MEAN> static void run_add_forward(const struct gpu_call *c)
 
 enum { COLUMNS_MAX = 1024 * CHUNK }; /* a block has 1024 threads at most */
 
-static bool in_registers(i64 width) { return width > 0 && width % CHUNK == 0 && width <= COLUMNS_MAX; }
+static bool in_registers(i64 width)
+{
+    return width > 0 && width % CHUNK == 0 && width <= COLUMNS_MAX;
+}
 
 /* Blocks, each with its part of the sums: eight on each of an H200's processors. */
 static i64 blocks_of(i64 rows) { return MAX(1, MIN(1056, rows / 16)); }
@@ -514,7 +541,8 @@ static i64 work_rows(const struct gpu_call *c)
     return 2 * blocks_of(rows) * width * (i64)sizeof(f32);
 }
 
-struct norm_grad { /* operands: dy, x, w, mean, rstd of a layer norm, dy, x, rstd (, w) of an RMS norm */
+struct
+    norm_grad { /* operands: dy, x, w, mean, rstd of a layer norm, dy, x, rstd (, w) of an RMS norm */
     const struct tensor *dy, *x, *w, *also;
     const f32           *means, *rstds;
     struct row_norm      s;
@@ -582,13 +610,20 @@ template <bool MEAN> static void run_grad_streamed(const struct gpu_call *c)
     with_types(n.x->type.dtype, c->out[1].type.dtype, [&](auto t, auto v) {
         typedef decltype(t) T;
         typedef decltype(v) W;
-        norm_rows<T, W> rows = { data_of<T>(c->out[0]), data_of<T>(*n.dy), data_of<T>(*n.x),
-                                 n.also ? data_of<T>(*n.also) : NULL, n.w ? data_of<W>(*n.w) : NULL,
-                                 n.means, n.rstds, n.s, c->sum != NULL };
-        auto launch = [&](auto groups) {
+        norm_rows<T, W>     rows   = { data_of<T>(c->out[0]),
+                                       data_of<T>(*n.dy),
+                                       data_of<T>(*n.x),
+                                 n.also ? data_of<T>(*n.also) : NULL,
+                                 n.w ? data_of<W>(*n.w) : NULL,
+                                       n.means,
+                                       n.rstds,
+                                       n.s,
+                                       c->sum != NULL };
+        auto                launch = [&](auto groups) {
             auto f = row_norm_grad_streamed<decltype(groups)::value, T, W, MEAN>;
             cudaFuncSetAttribute(f, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
-            f<<<(unsigned)blocks, BATCH_THREADS, (size_t)bytes, c->gpu->stream>>>(rows, (f32 *)c->work);
+            f<<<(unsigned)blocks, BATCH_THREADS, (size_t)bytes, c->gpu->stream>>>(rows,
+                                                                                  (f32 *)c->work);
         };
         if constexpr (sizeof(T) == 2) {
             switch (groups_of(n.s.width)) {
@@ -598,7 +633,10 @@ template <bool MEAN> static void run_grad_streamed(const struct gpu_call *c)
             }
         }
         launch_add_sums<W>(c, { { data_of<W>(c->out[1]), MEAN ? data_of<W>(c->out[2]) : NULL,
-                                  c->sum ? data_of<W>(*c->sum) : NULL }, SUMS, n.s.width, blocks });
+                                  c->sum ? data_of<W>(*c->sum) : NULL },
+                                SUMS,
+                                n.s.width,
+                                blocks });
     });
 }
 
@@ -609,16 +647,15 @@ template <bool MEAN> static void run_grad(const struct gpu_call *c)
     with_types(n.x->type.dtype, c->out[1].type.dtype, [&](auto t, auto v) {
         typedef decltype(t) T;
         typedef decltype(v) W;
-        dim3 grid((unsigned)div_up(n.s.width, 128), (unsigned)n.parts);
-        row_norm_dw<T, MEAN><<<grid, 128, 0, c->gpu->stream>>>(
-            (f32 *)c->work, data_of<T>(*n.dy), data_of<T>(*n.x), n.means, n.rstds, n.s,
-            div_up(n.s.rows, n.parts));
+        dim3                grid((unsigned)div_up(n.s.width, 128), (unsigned)n.parts);
+        row_norm_dw<T, MEAN><<<grid, 128, 0, c->gpu->stream>>>((f32 *)c->work, data_of<T>(*n.dy),
+                                                               data_of<T>(*n.x), n.means, n.rstds,
+                                                               n.s, div_up(n.s.rows, n.parts));
         launch_add_pairs<W>(c, data_of<W>(c->out[1]), MEAN ? data_of<W>(c->out[2]) : NULL,
                             n.s.width, n.parts);
-        row_norm_dx<T, W, MEAN>
-            <<<(unsigned)div_up(n.s.rows, WARPS), THREADS, 0, c->gpu->stream>>>(
-                data_of<T>(c->out[0]), data_of<T>(*n.dy), data_of<T>(*n.x),
-                n.w ? data_of<W>(*n.w) : NULL, n.means, n.rstds, n.s);
+        row_norm_dx<T, W, MEAN><<<(unsigned)div_up(n.s.rows, WARPS), THREADS, 0, c->gpu->stream>>>(
+            data_of<T>(c->out[0]), data_of<T>(*n.dy), data_of<T>(*n.x),
+            n.w ? data_of<W>(*n.w) : NULL, n.means, n.rstds, n.s);
     });
 }
 
@@ -637,160 +674,6 @@ static bool takes_grad_streamed(const struct gpu_call *c)
            groups_of(width) && streamed_bytes(width) + BATCH_MEET_MAX <= c->gpu->shared_bytes;
 }
 
-/* --- batch norm: columns of [rows, width] --- */
-
-enum { MOMENT_SUM, MOMENT_SQUARE, MOMENT_GRAD };
-
-/* Parts of, by column: sum x | sum (x - mean)^2 | sum dy and sum dy xhat. */
-template <class T, int MOMENT>
-__global__ void column_moment(f32 *part, const T *x, const T *dy, const f32 *mean, const f32 *rstd,
-                              i64 rows, i64 width, i64 each)
-{
-    i64 column = (i64)blockIdx.x * blockDim.x + threadIdx.x;
-    if (column >= width) return;
-    i64 from = blockIdx.y * each, to = min(rows, from + each);
-    f32 a = 0, b = 0, m = MOMENT == MOMENT_SUM ? 0 : mean[column];
-#pragma unroll 4
-    for (i64 row = from; row < to; row++) {
-        f32 v = to_f32(x[row * width + column]) - m;
-        if (MOMENT == MOMENT_GRAD) {
-            f32 d = to_f32(dy[row * width + column]);
-            a += d * v * rstd[column];
-            b += d;
-        } else {
-            a += MOMENT == MOMENT_SQUARE ? v * v : v;
-        }
-    }
-    part[(2 * blockIdx.y + 0) * width + column] = a;
-    part[(2 * blockIdx.y + 1) * width + column] = b;
-}
-
-struct finish { /* what becomes of the sums of a column */
-    f32       *mean, *rstd;
-    void      *running_mean, *running_var;
-    f32        eps, momentum;
-    i64        rows, width, parts;
-};
-
-template <class R>
-__global__ void finish_moments(const f32 *part, struct finish f, bool square)
-{
-    i64 column = (i64)blockIdx.x * blockDim.x + threadIdx.x;
-    if (column >= f.width) return;
-    f32 sum = 0;
-    for (i64 p = 0; p < f.parts; p++) sum += part[2 * p * f.width + column];
-    f32 value = sum / (f32)f.rows;
-    R  *to    = (R *)(square ? f.running_var : f.running_mean) + column;
-    if (square) f.rstd[column] = 1 / sqrtf(value + f.eps);
-    else f.mean[column] = value;
-    if (square) value = value * (f32)f.rows / (f32)max((i64)1, f.rows - 1);
-    *to = from_f32<R>((1 - f.momentum) * to_f32(*to) + f.momentum * value);
-}
-
-template <class T, class W>
-__global__ void normalise(T *y, const T *x, const W *w, const W *b, const f32 *mean,
-                          const f32 *rstd, i64 count, i64 width)
-{
-    i64 i = (i64)blockIdx.x * THREADS + threadIdx.x, k = i % width;
-    if (i >= count) return;
-    y[i] = from_f32<T>((to_f32(x[i]) - mean[k]) * rstd[k] * to_f32(w[k]) + to_f32(b[k]));
-}
-
-template <class T, class W>
-__global__ void normalise_eval(T *y, const T *x, const W *w, const W *b, const W *mean,
-                               const W *var, f32 eps, i64 count, i64 width)
-{
-    i64 i = (i64)blockIdx.x * THREADS + threadIdx.x, k = i % width;
-    if (i >= count) return;
-    f32 rstd = 1 / sqrtf(to_f32(var[k]) + eps);
-    y[i] = from_f32<T>((to_f32(x[i]) - to_f32(mean[k])) * rstd * to_f32(w[k]) + to_f32(b[k]));
-}
-
-template <class T, class W>
-__global__ void batchnorm_dx(T *dx, const T *dy, const T *x, const W *w, const f32 *mean,
-                             const f32 *rstd, const W *dw, const W *db, i64 count, i64 width)
-{
-    i64 i = (i64)blockIdx.x * THREADS + threadIdx.x, k = i % width;
-    if (i >= count) return;
-    f32 rows = (f32)(count / width), xhat = (to_f32(x[i]) - mean[k]) * rstd[k];
-    f32 d = to_f32(dy[i]) - (to_f32(db[k]) + xhat * to_f32(dw[k])) / rows;
-    dx[i] = from_f32<T>(d * to_f32(w[k]) * rstd[k]);
-}
-
-static i64 work_batchnorm(const struct gpu_call *c)
-{
-    i64 width = shape_last(c->in[0].type.shape), rows = shape_rows(c->in[0].type.shape);
-    return 2 * parts_of(rows) * width * (i64)sizeof(f32);
-}
-
-static void run_BATCHNORM(const struct gpu_call *c)
-{
-    const struct tensor *x = &c->in[0];
-    struct finish        f = { data_of<f32>(c->out[1]), data_of<f32>(c->out[2]), c->in[3].data,
-                               c->in[4].data, (f32)c->at->eps, (f32)c->at->momentum,
-                               shape_rows(x->type.shape), shape_last(x->type.shape), 0 };
-    f.parts                = parts_of(f.rows);
-    i64   each             = div_up(f.rows, f.parts);
-    f32  *part             = (f32 *)c->work;
-    dim3  grid((unsigned)div_up(f.width, 128), (unsigned)f.parts);
-    auto  s = c->gpu->stream;
-    if (!x->count) return;
-    with_type(x->type.dtype, [&](auto t) {
-        typedef decltype(t) T;
-        unsigned columns = (unsigned)div_up(f.width, 128);
-        column_moment<T, MOMENT_SUM><<<grid, 128, 0, s>>>(part, data_of<T>(*x), NULL, NULL, NULL,
-                                                          f.rows, f.width, each);
-        finish_moments<f32><<<columns, 128, 0, s>>>(part, f, false);
-        column_moment<T, MOMENT_SQUARE><<<grid, 128, 0, s>>>(part, data_of<T>(*x), NULL, f.mean,
-                                                             NULL, f.rows, f.width, each);
-        finish_moments<f32><<<columns, 128, 0, s>>>(part, f, true);
-        with_type(c->in[1].type.dtype, [&](auto v) {
-            typedef decltype(v) W;
-            normalise<T, W><<<(unsigned)div_up(x->count, THREADS), THREADS, 0, s>>>(
-                data_of<T>(c->out[0]), data_of<T>(*x), data_of<W>(c->in[1]), data_of<W>(c->in[2]),
-                f.mean, f.rstd, x->count, f.width);
-        });
-    });
-}
-
-static void run_BATCHNORM_EVAL(const struct gpu_call *c)
-{
-    i64 count = c->in[0].count;
-    if (!count) return;
-    with_types(c->in[0].type.dtype, c->in[1].type.dtype, [&](auto t, auto v) {
-        typedef decltype(t) T;
-        typedef decltype(v) W;
-        normalise_eval<T, W><<<(unsigned)div_up(count, THREADS), THREADS, 0, c->gpu->stream>>>(
-            data_of<T>(c->out[0]), data_of<T>(c->in[0]), data_of<W>(c->in[1]),
-            data_of<W>(c->in[2]), data_of<W>(c->in[3]), data_of<W>(c->in[4]),
-            (f32)c->at->eps, count, shape_last(c->in[0].type.shape));
-    });
-}
-
-static void run_BATCHNORM_GRAD(const struct gpu_call *c)
-{
-    const struct tensor *dy = &c->in[0], *x = &c->in[1];
-    i64   rows = shape_rows(x->type.shape), width = shape_last(x->type.shape);
-    i64   parts = parts_of(rows), each = div_up(rows, parts);
-    f32  *part = (f32 *)c->work, *mean = data_of<f32>(c->in[3]), *rstd = data_of<f32>(c->in[4]);
-    dim3  grid((unsigned)div_up(width, 128), (unsigned)parts);
-    auto  s = c->gpu->stream;
-    if (!x->count) return;
-    with_types(x->type.dtype, c->in[2].type.dtype, [&](auto t, auto v) {
-        typedef decltype(t) T;
-        typedef decltype(v) W;
-        column_moment<T, MOMENT_GRAD><<<grid, 128, 0, s>>>(
-            part, data_of<T>(*x), data_of<T>(*dy), mean, rstd, rows, width, each);
-        launch_add_pairs<W>(c, data_of<W>(c->out[1]), data_of<W>(c->out[2]), width, parts);
-        batchnorm_dx<T, W><<<(unsigned)div_up(x->count, THREADS), THREADS, 0, s>>>(
-            data_of<T>(c->out[0]), data_of<T>(*dy), data_of<T>(*x), data_of<W>(c->in[2]), mean,
-            rstd, data_of<W>(c->out[1]), data_of<W>(c->out[2]), x->count, width);
-    });
-}
-
-/* The running statistics and the saved ones are f32. */
-static bool takes_batchnorm(const struct gpu_call *c) { return c->in[3].type.dtype == DT_F32; }
-
 extern "C" const struct gpu_kernel gpu_kernels_norm[] = {
     { OP_LAYERNORM, "cuda_held", takes_held, run_held<true, false>, NULL, NULL, 0 },
     { OP_RMSNORM, "cuda_held", takes_held, run_held<false, false>, NULL, NULL, 0 },
@@ -804,12 +687,11 @@ extern "C" const struct gpu_kernel gpu_kernels_norm[] = {
       work_streamed<true>, NULL, DOES_CHAIN | DOES_SUM },
     { OP_RMSNORM_GRAD, "cuda_streamed", takes_grad_streamed, run_grad_streamed<false>,
       work_streamed<false>, NULL, DOES_CHAIN | DOES_SUM },
-    { OP_LAYERNORM_GRAD, "cuda_rows", takes_grad, run_grad_in_registers<true>, work_rows, NULL, DOES_CHAIN },
-    { OP_RMSNORM_GRAD, "cuda_rows", takes_grad, run_grad_in_registers<false>, work_rows, NULL, DOES_CHAIN },
+    { OP_LAYERNORM_GRAD, "cuda_rows", takes_grad, run_grad_in_registers<true>, work_rows, NULL,
+      DOES_CHAIN },
+    { OP_RMSNORM_GRAD, "cuda_rows", takes_grad, run_grad_in_registers<false>, work_rows, NULL,
+      DOES_CHAIN },
     { OP_LAYERNORM_GRAD, "cuda", NULL, run_grad<true>, work_row_norm_grad, NULL, 0 },
     { OP_RMSNORM_GRAD, "cuda", NULL, run_grad<false>, work_row_norm_grad, NULL, 0 },
-    { OP_BATCHNORM, "cuda", takes_batchnorm, run_BATCHNORM, work_batchnorm, NULL, 0 },
-    { OP_BATCHNORM_EVAL, "cuda", NULL, run_BATCHNORM_EVAL, NULL, NULL, 0 },
-    { OP_BATCHNORM_GRAD, "cuda", NULL, run_BATCHNORM_GRAD, work_batchnorm, NULL, 0 },
 };
 GPU_FAMILY(norm)

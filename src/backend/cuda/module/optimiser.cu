@@ -9,8 +9,8 @@ enum { THREADS = 512, PARTS = 1024 };
 
 template <class T> __global__ void sumsq_part(f32 *part, const T *x, i64 count)
 {
-    constexpr int N = pack<T>::N;
-    f32           sum = 0;
+    constexpr int N     = pack<T>::N;
+    f32           sum   = 0;
     i64           packs = count / N, step = (i64)gridDim.x * THREADS;
     for (i64 i = (i64)blockIdx.x * THREADS + threadIdx.x; i < packs; i += step) {
         pack<T> v = load_pack(x + i * N);
@@ -211,7 +211,8 @@ __global__ void muon_begin(bf16 *x, f32 *part, f32 *mom, const f32 *g, i64 count
                            const f32 *factor, bool nesterov)
 {
     f32 beta = hyper[1], f = *factor, sum = 0;
-    for (i64 i = (i64)blockIdx.x * THREADS + threadIdx.x; i < count; i += (i64)gridDim.x * THREADS) {
+    for (i64 i = (i64)blockIdx.x * THREADS + threadIdx.x; i < count;
+         i += (i64)gridDim.x * THREADS) {
         f32 d = f * g[i], m = mom[i];
         if (hyper[3] != 0) mom[i] = m = beta * m + (1 - beta) * d;
         f32 v = nesterov ? (1 - beta) * d + beta * m : m;
@@ -252,8 +253,8 @@ void launch_muon_end(const struct gpu_call *c, const void *x)
 {
     i64 count = c->in[0].count;
     muon_end<<<(unsigned)div_up(count, THREADS), THREADS, 0, c->gpu->stream>>>(
-        data_of<f32>(c->in[0]), (const bf16 *)x, count, data_of<f32>(c->in[3]),
-        (f32)c->at->decay, (f32)c->at->scale);
+        data_of<f32>(c->in[0]), (const bf16 *)x, count, data_of<f32>(c->in[3]), (f32)c->at->decay,
+        (f32)c->at->scale);
 }
 
 static bool takes_f32(const struct gpu_call *c)

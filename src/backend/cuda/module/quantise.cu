@@ -45,15 +45,16 @@ __device__ inline int exponent_of(f32 amax, bool e5m2)
 }
 
 template <class T>
-__global__ void quantise(u8 *q, u8 *turned, f32 *factor, f32 *row, const T *x, i64 rows, i64 C, bool e5m2)
+__global__ void quantise(u8 *q, u8 *turned, f32 *factor, f32 *row, const T *x, i64 rows, i64 C,
+                         bool e5m2)
 {
     __shared__ __align__(16) u8 tile[TILE][PITCH];
-    i64           r0 = (i64)blockIdx.y * TILE, c0 = (i64)blockIdx.x * TILE;
-    int           exponent = exponent_of(row[FP8_USED] > 0 ? row[FP8_USED] : row[FP8_NOW], e5m2);
-    f32           scale = ldexpf(1, exponent);
-    u32           most  = 0;
-    auto          kind = e5m2 ? __NV_E5M2 : __NV_E4M3;
-    int           column = threadIdx.x % (TILE / EACH) * EACH;
+    i64                         r0 = (i64)blockIdx.y * TILE, c0 = (i64)blockIdx.x * TILE;
+    int  exponent = exponent_of(row[FP8_USED] > 0 ? row[FP8_USED] : row[FP8_NOW], e5m2);
+    f32  scale    = ldexpf(1, exponent);
+    u32  most     = 0;
+    auto kind     = e5m2 ? __NV_E5M2 : __NV_E4M3;
+    int  column   = threadIdx.x % (TILE / EACH) * EACH;
     for (int r = threadIdx.x / (TILE / EACH); r < TILE; r += THREADS / (TILE / EACH)) {
         f32 v[EACH];
         union {
@@ -93,8 +94,9 @@ __device__ inline f32 decoded(u8 code, bool e5m2)
 
 /* A thread a result: for what cuBLASLt refuses. */
 template <class R, class B>
-__global__ void matmul_naive(R *y, const u8 *a, const u8 *b, const f32 *a_factor, const f32 *b_factor,
-                             const B *bias, i64 count, i64 N, i64 K, int format)
+__global__ void matmul_naive(R *y, const u8 *a, const u8 *b, const f32 *a_factor,
+                             const f32 *b_factor, const B *bias, i64 count, i64 N, i64 K,
+                             int format)
 {
     i64 i = (i64)blockIdx.x * THREADS + threadIdx.x;
     if (i >= count) return;
@@ -154,8 +156,8 @@ static void run_MATMUL_FP8(const struct gpu_call *c)
             typedef decltype(b) B;
             matmul_naive<R, B><<<(unsigned)div_up(count, THREADS), THREADS, 0, c->gpu->stream>>>(
                 data_of<R>(c->out[0]), data_of<u8>(c->in[0]), data_of<u8>(c->in[1]),
-                data_of<f32>(c->in[2]), data_of<f32>(c->in[3]), biased ? data_of<B>(c->in[4]) : NULL,
-                count, N, K, (int)c->at->format);
+                data_of<f32>(c->in[2]), data_of<f32>(c->in[3]),
+                biased ? data_of<B>(c->in[4]) : NULL, count, N, K, (int)c->at->format);
         });
     });
 }
@@ -165,7 +167,7 @@ static void run_FP8_ADVANCE(const struct gpu_call *c)
     i64 rows = c->in[0].type.shape.dim[0];
     if (!rows) return;
     advance<<<(unsigned)div_up(rows, THREADS), THREADS, 0, c->gpu->stream>>>(data_of<f32>(c->in[0]),
-                                                                            rows);
+                                                                             rows);
 }
 
 extern "C" const struct gpu_kernel gpu_kernels_quantise[] = {

@@ -29,7 +29,8 @@ __device__ inline void random_block(u32 *word, const i32 *rng, u64 name, u64 sam
 {
     u64 seed = (u64)(u32)rng[1] << 32 | (u32)rng[0];
     u64 key  = random_mix(random_mix(random_mix(seed + 0x9E3779B97F4A7C15u) ^ name) ^ sample >> 32);
-    word[0] = (u32)block, word[1] = (u32)(block >> 32), word[2] = (u32)sample, word[3] = (u32)rng[2];
+    word[0] = (u32)block, word[1] = (u32)(block >> 32), word[2] = (u32)sample,
+    word[3] = (u32)rng[2];
     philox(word, key);
 }
 

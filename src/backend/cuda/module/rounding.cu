@@ -18,7 +18,8 @@ __device__ inline f16 round_at_random(f16, f32 x, u32 word)
     u32 bits = __float_as_uint(x), sign = bits & 0x80000000u, size = bits ^ sign;
     if (size >= 0x7F800000u) return from_f32<f16>(x);
     f32 cut = __uint_as_float((size + word / 8) & ~0x1FFFu);
-    if (__uint_as_float(size) < 0x1p-14f) { /* an ulp is 2^-24: n of them and a rest, which is exact */
+    if (__uint_as_float(size) <
+        0x1p-14f) { /* an ulp is 2^-24: n of them and a rest, which is exact */
         f32 q = __uint_as_float(size) * 0x1p24f, n = truncf(q);
         cut = (n + (q - n >= 1 - (f32)word * 0x1p-16f ? 1 : 0)) * 0x1p-24f;
     }

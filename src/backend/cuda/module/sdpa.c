@@ -7,8 +7,22 @@
 #include <string.h>
 
 enum { PLANS_MAX = 64 };
-enum { ID_Q = 1, ID_K, ID_V, ID_O, ID_LSE, ID_DO, ID_DQ, ID_DK, ID_DV, ID_SUM, ID_SCALE, ID_MASKED,
-       ID_ONE, ID_DQ_SUM };
+enum {
+    ID_Q = 1,
+    ID_K,
+    ID_V,
+    ID_O,
+    ID_LSE,
+    ID_DO,
+    ID_DQ,
+    ID_DK,
+    ID_DV,
+    ID_SUM,
+    ID_SCALE,
+    ID_MASKED,
+    ID_ONE,
+    ID_DQ_SUM
+};
 
 struct key { /* what a plan depends on; compared as bytes */
     i64 op, B, T, H, G, D, causal, dtype;
@@ -51,8 +65,9 @@ static dnn_desc bound(struct sketch *g, i64 id, i64 heads, bool transposed)
 static dnn_desc per_row(struct sketch *g, i64 id)
 {
     i64 H = g->k.H, T = g->k.T;
-    return dnn_tensor(&g->s, (struct dnn_tensor){ CUDNN_DATA_FLOAT, { g->k.B, H, T, 1 },
-                                                  { H * T, T, 1, 1 }, id, false });
+    return dnn_tensor(&g->s,
+                      (struct dnn_tensor){
+                          CUDNN_DATA_FLOAT, { g->k.B, H, T, 1 }, { H * T, T, 1, 1 }, id, false });
 }
 
 static dnn_desc scores(struct sketch *g, cudnnDataType_t type)
@@ -64,8 +79,8 @@ static dnn_desc scores(struct sketch *g, cudnnDataType_t type)
 
 static dnn_desc number(struct sketch *g, i64 id)
 {
-    return dnn_tensor(&g->s, (struct dnn_tensor){ CUDNN_DATA_FLOAT, { 1, 1, 1, 1 },
-                                                  { 1, 1, 1, 1 }, id, true });
+    return dnn_tensor(
+        &g->s, (struct dnn_tensor){ CUDNN_DATA_FLOAT, { 1, 1, 1, 1 }, { 1, 1, 1, 1 }, id, true });
 }
 
 static dnn_desc f_map(struct sketch *g, cudnnPointwiseMode_t f, dnn_desc x, dnn_desc b)
@@ -99,8 +114,8 @@ static dnn_desc scaled_scores(struct sketch *g, dnn_desc q, dnn_desc k_t, dnn_de
 static void draw_forward(struct sketch *g)
 {
     struct dnn_sketch *s = &g->s;
-    dnn_desc x = scaled_scores(g, bound(g, ID_Q, g->k.H, false), bound(g, ID_K, g->k.G, true),
-                               number(g, ID_SCALE));
+    dnn_desc x   = scaled_scores(g, bound(g, ID_Q, g->k.H, false), bound(g, ID_K, g->k.G, true),
+                                 number(g, ID_SCALE));
     x            = mask(g, x);
     dnn_desc top = per_row(g, 0), sum = per_row(g, 0), log = per_row(g, 0);
     dnn_reduce(s, CUDNN_REDUCE_TENSOR_MAX, x, top);
@@ -117,8 +132,9 @@ static void draw_forward(struct sketch *g)
 static dnn_desc by_key(struct sketch *g, dnn_desc x)
 {
     i64      T = g->k.T, H = g->k.H;
-    dnn_desc y = dnn_tensor(&g->s, (struct dnn_tensor){ g->low, { g->k.B, H, T, T },
-                                                        { H * T * T, T * T, 1, T }, 0, false });
+    dnn_desc y = dnn_tensor(
+        &g->s,
+        (struct dnn_tensor){ g->low, { g->k.B, H, T, T }, { H * T * T, T * T, 1, T }, 0, false });
     dnn_reshape(&g->s, x, y);
     return y;
 }
@@ -138,12 +154,13 @@ static void draw_backward(struct sketch *g)
 {
     struct dnn_sketch *s = &g->s;
     i64                B = g->k.B, T = g->k.T, H = g->k.H, D = g->k.D;
-    i64                W = (H + 2 * g->k.G) * D;
-    dnn_desc d_o = bound(g, ID_DO, H, false), q = bound(g, ID_Q, H, false);
-    dnn_desc k_t = bound(g, ID_K, g->k.G, true), v_t = bound(g, ID_V, g->k.G, true);
-    dnn_desc scale = number(g, ID_SCALE), sum = per_row(g, ID_SUM), raw = per_row(g, 0);
-    dnn_desc product = dnn_tensor(s, (struct dnn_tensor){ CUDNN_DATA_FLOAT, { B, H, T, D },
-                                                          { H * T * D, T * D, H * D, 1 }, 0, false });
+    i64                W   = (H + 2 * g->k.G) * D;
+    dnn_desc           d_o = bound(g, ID_DO, H, false), q = bound(g, ID_Q, H, false);
+    dnn_desc           k_t = bound(g, ID_K, g->k.G, true), v_t = bound(g, ID_V, g->k.G, true);
+    dnn_desc           scale = number(g, ID_SCALE), sum = per_row(g, ID_SUM), raw = per_row(g, 0);
+    dnn_desc           product = dnn_tensor(
+                  s, (struct dnn_tensor){
+                         CUDNN_DATA_FLOAT, { B, H, T, D }, { H * T * D, T * D, H * D, 1 }, 0, false });
     dnn_map(s, CUDNN_POINTWISE_MUL, d_o, bound(g, ID_O, H, false), NULL, product, CUDNN_DATA_FLOAT);
     dnn_reduce(s, CUDNN_REDUCE_TENSOR_ADD, product, raw);
     dnn_map(s, CUDNN_POINTWISE_MUL, raw, number(g, ID_ONE), NULL, sum, CUDNN_DATA_FLOAT);
@@ -154,21 +171,22 @@ static void draw_backward(struct sketch *g)
 
     dnn_desc dp = scores(g, CUDNN_DATA_FLOAT);
     dnn_matmul(s, d_o, v_t, dp);
-    dnn_desc ds = f_map(g, CUDNN_POINTWISE_MUL, f_map(g, CUDNN_POINTWISE_SUB, dp, sum), p);
+    dnn_desc ds   = f_map(g, CUDNN_POINTWISE_MUL, f_map(g, CUDNN_POINTWISE_SUB, dp, sum), p);
     dnn_desc last = scores(g, g->low);
     dnn_map(s, CUDNN_POINTWISE_MUL, ds, scale, NULL, last, CUDNN_DATA_FLOAT);
     product_by_group(g, by_key(g, last), q, ID_DK);
 
-    dnn_desc k = dnn_tensor(s, (struct dnn_tensor){ g->low, { B, g->k.G, T, D }, { T * W, D, W, 1 },
-                                                    0, false });
+    dnn_desc k = dnn_tensor(
+        s, (struct dnn_tensor){ g->low, { B, g->k.G, T, D }, { T * W, D, W, 1 }, 0, false });
     dnn_reshape(s, k_t, k);
     dnn_desc dq = bound(g, ID_DQ, H, false);
     if (!g->k.any_order) {
         dnn_matmul(s, last, k, dq);
         return;
     }
-    dnn_desc dq_sum = dnn_tensor(s, (struct dnn_tensor){ CUDNN_DATA_FLOAT, { B, H, T, D },
-                                                         { H * T * D, T * D, D, 1 }, ID_DQ_SUM, false });
+    dnn_desc dq_sum = dnn_tensor(
+        s, (struct dnn_tensor){
+               CUDNN_DATA_FLOAT, { B, H, T, D }, { H * T * D, T * D, D, 1 }, ID_DQ_SUM, false });
     dnn_matmul(s, last, k, dq_sum);
     dnn_map(s, CUDNN_POINTWISE_IDENTITY, dq_sum, NULL, NULL, dq, CUDNN_DATA_FLOAT);
 }
@@ -180,14 +198,14 @@ static struct key key_of(const struct gpu_call *c)
     const struct type *qkv = &c->in[c->op == OP_ATTENTION ? 0 : 1].type;
     struct key         k;
     memset(&k, 0, sizeof k);
-    k.op     = c->op;
-    k.B      = qkv->shape.dim[0];
-    k.T      = qkv->shape.dim[1];
-    k.H      = c->at->heads;
-    k.G      = c->at->kv_heads;
-    k.D      = qkv->shape.dim[2] / (k.H + 2 * k.G);
-    k.causal = c->at->causal;
-    k.dtype  = qkv->dtype;
+    k.op        = c->op;
+    k.B         = qkv->shape.dim[0];
+    k.T         = qkv->shape.dim[1];
+    k.H         = c->at->heads;
+    k.G         = c->at->kv_heads;
+    k.D         = qkv->shape.dim[2] / (k.H + 2 * k.G);
+    k.causal    = c->at->causal;
+    k.dtype     = qkv->dtype;
     k.any_order = c->op == OP_ATTENTION_GRAD && c->gpu->any_order;
     return k;
 }
@@ -247,9 +265,9 @@ static void must(bool done)
 
 static void run_forward(const struct gpu_call *c)
 {
-    struct sdpa         *a     = sdpa_of(c);
-    const struct key    *k     = &a->key;
-    const struct tensor *qkv   = &c->in[0];
+    struct sdpa         *a      = sdpa_of(c);
+    const struct key    *k      = &a->key;
+    const struct tensor *qkv    = &c->in[0];
     struct dnn_bound     list[] = { { ID_Q, part(qkv, k, 0) },
                                     { ID_K, part(qkv, k, k->H) },
                                     { ID_V, part(qkv, k, k->H + k->G) },
@@ -265,20 +283,20 @@ static void run_backward(const struct gpu_call *c)
     struct sdpa         *a   = sdpa_of(c);
     const struct key    *k   = &a->key;
     const struct tensor *qkv = &c->in[1], *d = &c->out[0];
-    u8                  *own = c->work;
+    u8                  *own                 = c->work;
     struct dnn_bound     list[DNN_BOUND_MAX] = { { ID_Q, part(qkv, k, 0) },
-                                    { ID_K, part(qkv, k, k->H) },
-                                    { ID_V, part(qkv, k, k->H + k->G) },
-                                    { ID_O, c->in[2].data },
-                                    { ID_LSE, c->in[3].data },
-                                    { ID_DO, c->in[0].data },
-                                    { ID_DQ, part(d, k, 0) },
-                                    { ID_DK, part(d, k, k->H) },
-                                    { ID_DV, part(d, k, k->H + k->G) },
-                                    { ID_SUM, own },
-                                    { ID_SCALE, &a->scale },
-                                    { ID_ONE, &one } };
-    i32                  count = 12;
+                                                 { ID_K, part(qkv, k, k->H) },
+                                                 { ID_V, part(qkv, k, k->H + k->G) },
+                                                 { ID_O, c->in[2].data },
+                                                 { ID_LSE, c->in[3].data },
+                                                 { ID_DO, c->in[0].data },
+                                                 { ID_DQ, part(d, k, 0) },
+                                                 { ID_DK, part(d, k, k->H) },
+                                                 { ID_DV, part(d, k, k->H + k->G) },
+                                                 { ID_SUM, own },
+                                                 { ID_SCALE, &a->scale },
+                                                 { ID_ONE, &one } };
+    i32                  count               = 12;
     if (k->causal) list[count++] = (struct dnn_bound){ ID_MASKED, &masked };
     if (k->any_order) list[count++] = (struct dnn_bound){ ID_DQ_SUM, own + rows_bytes(a, 1) };
     must(dnn_run(c, &a->plan, list, count, own + own_bytes(a)));
@@ -286,8 +304,8 @@ static void run_backward(const struct gpu_call *c)
 
 extern const struct gpu_kernel gpu_kernels_sdpa[];
 const struct gpu_kernel        gpu_kernels_sdpa[] = {
-    { OP_ATTENTION, "cudnn", takes, run_forward, work, NULL, 0 },
-    { OP_ATTENTION_GRAD, "cudnn", takes, run_backward, work, NULL, 0 },
+           { OP_ATTENTION, "cudnn", takes, run_forward, work, NULL, 0 },
+           { OP_ATTENTION_GRAD, "cudnn", takes, run_backward, work, NULL, 0 },
 };
 extern const i32 gpu_kernels_sdpa_count;
 const i32        gpu_kernels_sdpa_count = (i32)COUNT_OF(gpu_kernels_sdpa);

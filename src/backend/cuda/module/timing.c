@@ -10,7 +10,7 @@ f32 gpu_time_ms(struct gpu *gpu, bool (*launch)(void *context), void *context)
     bool        ok   = !cudaEventCreate(&from) && !cudaEventCreate(&to);
     for (i32 i = 0; ok && i < TRIES; i++) {
         f32 ms = 0;
-        ok = !cudaEventRecord(from, gpu->stream) && launch(context) &&
+        ok     = !cudaEventRecord(from, gpu->stream) && launch(context) &&
              !cudaEventRecord(to, gpu->stream) && !cudaEventSynchronize(to) &&
              !cudaEventElapsedTime(&ms, from, to);
         if (ok && i > 0 && (best < 0 || ms < best)) best = ms; /* the first one loads the kernel */

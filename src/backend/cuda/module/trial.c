@@ -32,7 +32,8 @@ f64 gpu_trial_s(struct gpu_call c, struct tensor *in, i32 inputs, struct tensor 
     }
     cudaMemsetAsync(memory, 0x30, (size_t)bytes, c.gpu->stream); /* no NaN in any type */
     for (i32 i = 0; i < inputs; i++) in[i].data = memory + at, at += room(type_bytes(in[i].type));
-    for (i32 i = 0; i < results; i++) out[i].data = memory + at, at += room(type_bytes(out[i].type));
+    for (i32 i = 0; i < results; i++)
+        out[i].data = memory + at, at += room(type_bytes(out[i].type));
     t.call.work = memory + at;
     if (t.kernel->plan) t.call.plan = t.kernel->plan(&t.call, perm);
     if (!t.kernel->plan || t.call.plan) s = (f64)gpu_time_ms(c.gpu, launch, &t) * 1e-3;

@@ -1,1 +1,0 @@
-#include "backend/cpu/fast/attention_impl.h"

@@ -1,1 +1,0 @@
-#include "backend/cpu/fast/attention_bf16_impl.h"

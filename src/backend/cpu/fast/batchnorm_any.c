@@ -1,2 +1,0 @@
-/* batchnorm_any.c - batch norm for this instruction set. */
-#include "backend/cpu/fast/batchnorm_impl.h"

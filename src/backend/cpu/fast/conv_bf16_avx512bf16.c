@@ -1,1 +1,0 @@
-#include "backend/cpu/fast/conv_bf16_impl.h"

@@ -1,1 +1,0 @@
-#include "backend/cpu/fast/gemm_impl.h"

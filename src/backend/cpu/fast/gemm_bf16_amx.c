@@ -1,1 +1,0 @@
-#include "backend/cpu/fast/gemm_bf16_impl.h"

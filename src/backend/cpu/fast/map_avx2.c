@@ -1,1 +1,0 @@
-#include "backend/cpu/fast/map_impl.h"

@@ -1,1 +1,0 @@
-#include "backend/cpu/fast/muon_impl.h"

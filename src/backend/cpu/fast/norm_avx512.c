@@ -1,1 +1,0 @@
-#include "backend/cpu/fast/norm_impl.h"

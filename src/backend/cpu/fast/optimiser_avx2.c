@@ -1,1 +1,0 @@
-#include "backend/cpu/fast/optimiser_impl.h"

@@ -1,1 +1,0 @@
-#include "backend/cpu/fast/softmax_impl.h"

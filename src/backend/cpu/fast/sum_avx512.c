@@ -1,1 +1,0 @@
-#include "backend/cpu/fast/sum_impl.h"

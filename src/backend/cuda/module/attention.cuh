@@ -1,0 +1,89 @@
+/* attention.cuh - a call of attention as kernels see it: where sequences begin, how long they are,
+ * where their heads lie. */
+#ifndef BACKEND_CUDA_MODULE_ATTENTION_CUH
+#define BACKEND_CUDA_MODULE_ATTENTION_CUH
+#include "backend/cuda/module/device.cuh"
+
+struct attention {
+    i64        B, T, H, G, D; /* packed: T is the longest that a sequence may be */
+    f32        scale;
+    bool       causal;
+    const i32 *lens, *offsets; /* or NULL */
+    i64        rows;
+};
+
+static struct attention attention_of(const struct gpu_call *c, const struct tensor *qkv, i32 lens)
+{
+    struct shape     s      = qkv->type.shape;
+    bool             packed = s.rank == 2;
+    const i32       *given  = c->in_count > lens ? data_of<i32>(c->in[lens]) : NULL;
+    struct attention a      = {};
+    a.H                     = c->at->heads;
+    a.G                     = c->at->kv_heads;
+    a.B                     = packed ? c->in[lens].count - 1 : s.dim[0];
+    a.T                     = packed ? c->at->count : s.dim[1];
+    a.D                     = shape_last(s) / (a.H + 2 * a.G);
+    a.scale                 = (f32)c->at->scale;
+    a.causal                = c->at->causal != 0;
+    a.rows                  = shape_rows(s);
+    if (packed) a.offsets = given;
+    else a.lens = given;
+    return a;
+}
+
+/* Row of position t. */
+__device__ inline i64 row_at(const struct attention &a, i64 b, i64 t)
+{
+    return (a.offsets ? min(a.rows, (i64)max(0, a.offsets[b])) : b * a.T) + t;
+}
+__device__ inline i64 head_at(const struct attention &a, i64 b, i64 t, i64 h)
+{
+    return (row_at(a, b, t) * (a.H + 2 * a.G) + h) * a.D;
+}
+__device__ inline i64 o_at(const struct attention &a, i64 b, i64 t, i64 h)
+{
+    return (row_at(a, b, t) * a.H + h) * a.D;
+}
+__device__ inline i64 lse_at(const struct attention &a, i64 b, i64 t, i64 h)
+{
+    return a.offsets ? h * a.rows + row_at(a, b, t) : (b * a.H + h) * a.T + t;
+}
+__device__ inline i64 length(const struct attention &a, i64 b)
+{
+    if (a.offsets)
+        return max((i64)0, min(a.T, min(a.rows, (i64)a.offsets[b + 1]) - row_at(a, b, 0)));
+    return a.lens ? min(a.T, (i64)a.lens[b]) : a.T;
+}
+/* Positions [0, end) have a row of their own, of padding too. */
+__device__ inline i64 rows_end(const struct attention &a, i64 b)
+{
+    return a.offsets ? length(a, b) : a.T;
+}
+/* Keys [0, end) are seen by query t; none by a query that is padding. */
+__device__ inline i64 keys_end(const struct attention &a, i64 b, i64 t)
+{
+    i64 len = length(a, b);
+    return t >= len ? 0 : a.causal ? t + 1 : len;
+}
+
+enum { CLEAR_THREADS = 128 };
+
+/* 0 in the rows of `width` numbers that belong to no sequence, and in their lse. */
+template <class T> __global__ void clear_rows(T *y, f32 *lse, i64 width, struct attention a)
+{
+    for (i64 row = row_at(a, a.B, 0) + blockIdx.x; row < a.rows; row += gridDim.x) {
+        for (i64 i = threadIdx.x; i < width; i += CLEAR_THREADS)
+            y[row * width + i] = from_f32<T>(0);
+        for (i64 h = threadIdx.x; lse && h < a.H; h += CLEAR_THREADS) lse[h * a.rows + row] = 0;
+    }
+}
+
+template <class T> static void clear(const struct gpu_call *c, struct attention a, T *y, f32 *lse)
+{
+    if (!a.offsets) return;
+    clear_rows<T>
+        <<<(unsigned)MIN(a.rows, 2 * c->gpu->processors), CLEAR_THREADS, 0, c->gpu->stream>>>(
+            y, lse, shape_last(c->out[0].type.shape), a);
+}
+
+#endif

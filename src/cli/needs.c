@@ -1,0 +1,122 @@
+/* needs.c - settings that were given and would be ignored: the column `needs` of options.def, checked once
+ * when all settings are known. */
+#include "cli/config.h"
+
+struct check {
+    struct os             *os;
+    const struct config   *config;
+    const struct settings *now, *defaults;
+};
+
+static bool is_given(const struct check *c, const struct option *o)
+{
+    return c->config->origin[o - options].kind > ORIGIN_RECIPE;
+}
+
+static bool is_default(const struct check *c, const struct option *o, struct arena scratch)
+{
+    return str_eq(option_get_text(o, c->now, &scratch), option_get_text(o, c->defaults, &scratch));
+}
+
+/* Cuts at a word between blanks, like " or "; false when rest was empty. */
+static bool cut_word(struct str *rest, struct str word, struct str *head)
+{
+    if (!rest->len) return false;
+    for (i64 at = 0; at + word.len <= rest->len; at++) {
+        if (!str_eq(str_sub(*rest, at, at + word.len), word)) continue;
+        *head = str_sub(*rest, 0, at);
+        *rest = str_sub(*rest, at + word.len, rest->len);
+        return true;
+    }
+    *head = *rest;
+    *rest = STR("");
+    return true;
+}
+
+/* What sweep.over varies is another in each trial. */
+static bool is_swept(const struct check *c, struct str key)
+{
+    const struct yaml *item = c->now->sweep.over ? c->now->sweep.over->first : NULL;
+    for (; item; item = item->next)
+        if (item->first && str_eq(item->first->key, key)) return true;
+    return false;
+}
+
+static struct str value_of(const struct check *c, const struct option *o, struct arena *perm)
+{
+    if (str_eq(o->key, STR("data.kind"))) return data_kind(c->os, &c->now->data);
+    return option_get_text(o, c->now, perm);
+}
+
+/* KEY=a|b, KEY or !KEY. */
+static bool holds(const struct check *c, struct str atom, struct arena scratch)
+{
+    bool       without = str_starts(atom, STR("!"));
+    struct str words = str_sub(atom, without, atom.len), key = words, word;
+    bool       listed = str_find(atom, '=') >= 0;
+    if (listed) str_cut(&words, '=', &key);
+    const struct option *o = option_find(key);
+    ASSERT(o);
+    if (is_swept(c, key)) return true;
+    if (without) return is_default(c, o, scratch);
+    if (!listed)
+        return is_given(c, o) || !is_default(c, o, scratch); /* checkpoint.dir= is meant so */
+    struct str value = value_of(c, o, &scratch);
+    while (str_cut(&words, '|', &word))
+        if (str_eq(word, value)) return true;
+    return false;
+}
+
+/* "with data.kind=idx; it needs data.kind=images", "without checkpoint.dir or checkpoint.to" or
+ * "with data.eval_path" */
+static struct str why_not(const struct check *c, struct str group, struct arena *perm)
+{
+    i64 equals = str_find(group, '=');
+    if (str_starts(group, STR("!")))
+        return str_cat(perm, STR("with "), str_sub(group, 1, group.len));
+    if (equals < 0) return str_cat(perm, STR("without "), group);
+    struct str key = str_sub(group, 0, equals), words = str_sub(group, equals + 1, group.len), word;
+    struct str value = value_of(c, option_find(key), perm);
+    struct str text =
+        str_fmt(perm, "with %.*s=%.*s; it needs %.*s=", STR_ARG(key), STR_ARG(value), STR_ARG(key));
+    while (str_cut(&words, '|', &word))
+        text = str_fmt(perm, "%.*s%.*s%s", STR_ARG(text), STR_ARG(word), words.len ? " or " : "");
+    return text;
+}
+
+static enum status check_one(const struct check *c, const struct option *o, struct arena scratch,
+                             struct err *err)
+{
+    struct str needs = o->needs, group, alternative;
+    while (cut_word(&needs, STR(" and "), &group)) {
+        struct str all = group;
+        bool       any = false;
+        while (!any && cut_word(&all, STR(" or "), &alternative))
+            any = holds(c, alternative, scratch);
+        if (any) continue;
+        struct str back =
+            o->kind == OPTION_TEXT ? o->initial : STR("default"); /* a text may be "default" */
+        return err_set(
+            err, STATUS_USAGE, "%.*s does nothing %.*s. Leave it out; %.*s=%.*s takes it back",
+            STR_ARG(o->key), STR_ARG(why_not(c, group, &scratch)), STR_ARG(o->key), STR_ARG(back));
+    }
+    return STATUS_OK;
+}
+
+enum status config_check_needs(const struct config *config, struct os *os, struct arena scratch,
+                               struct err *err)
+{
+    struct check c = { os, config, &config->settings, &config_new(&scratch)->settings };
+    for (i64 i = 0; i < OPTION_COUNT; i++) {
+        struct err why;
+        struct str place =
+            config->origin[i].kind == ORIGIN_FILE ? config->file : STR("command line");
+        bool text = options[i].kind == OPTION_TEXT; /* whose default takes it back */
+        if (!is_given(&c, &options[i]) || (text && is_default(&c, &options[i], scratch))) continue;
+        enum status st = check_one(&c, &options[i], scratch, &why);
+        if (st && config->origin[i].kind == ORIGIN_ENVIRONMENT)
+            place = option_environment(&options[i], &scratch);
+        if (st) return config_at(err, place, config->origin[i].line, &why);
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,300 @@
+/* rules.c - what must hold after each pass, beyond what graph_verify asks of any graph.
+ *
+ * A rule looks at the result alone and does not repeat the pass: it says what later passes, the
+ * layout and the host rely on. A broken one is a fault of ours and ends the compilation. Each is
+ * linear in the graph, but for names. tests/unit/test_passes.c breaks a graph for every one. */
+#include "compile/compile_int.h"
+
+static bool is_trained(const struct value *v) { return v->kind == VALUE_PARAM && !v->frozen; }
+static bool is_product(const struct node *n) { return op_info(n->op)->dtype_class == CLASS_LOW; }
+static bool has_effect(const struct node *n) { return op_info(n->op)->effect == EFFECT_STATE; }
+
+/* A model is parameters, buffers, inputs, outputs and what lies between. */
+enum status rule_build(const struct graph *g, const struct pass_input *in, struct arena scratch,
+                       struct err *err)
+{
+    (void)in, (void)scratch;
+    for (i32 i = 0; i < g->value_count; i++) {
+        const struct value *v = &g->values[i];
+        if (v->kind == VALUE_GRAD || v->kind == VALUE_STATE)
+            return err_set(err, STATUS_WORLD, "%.*s is no value that a model makes",
+                           STR_ARG(v->name));
+    }
+    if (!g->forward_count) return STATUS_OK;
+    return err_set(err, STATUS_WORLD, "%d nodes are said to be forward ones", g->forward_count);
+}
+
+enum status rule_freeze(const struct graph *g, const struct pass_input *in, struct arena scratch,
+                        struct err *err)
+{
+    (void)scratch;
+    for (i32 i = 0; i < g->value_count; i++) {
+        const struct value *v = &g->values[i];
+        if (v->kind == VALUE_PARAM && !v->frozen && str_glob(in->config->freeze, v->name))
+            return err_set(err, STATUS_WORLD, "%.*s is not frozen", STR_ARG(v->name));
+    }
+    return STATUS_OK;
+}
+
+/* A hidden matrix is trained, and nothing but products reads it, as their second operand. */
+enum status rule_hidden(const struct graph *g, const struct pass_input *in, struct arena scratch,
+                        struct err *err)
+{
+    (void)in, (void)scratch;
+    for (i32 i = 0; i < g->value_count; i++) {
+        const struct value *v = &g->values[i];
+        if (v->hidden && (!is_trained(v) || v->type.shape.rank < 2))
+            return err_set(err, STATUS_WORLD, "%.*s is hidden, and no trained matrix",
+                           STR_ARG(v->name));
+    }
+    for (i32 i = 0; i < g->node_count; i++) {
+        const struct node *n = &g->nodes[i];
+        for (i32 k = 0; k < n->in_count; k++) {
+            if (!g->values[n->in[k]].hidden || (is_product(n) && k == 1)) continue;
+            return err_set(err, STATUS_WORLD, "%.*s reads hidden %.*s otherwise than as its weight",
+                           STR_ARG(n->name), STR_ARG(g->values[n->in[k]].name));
+        }
+    }
+    return STATUS_OK;
+}
+
+/* A table whose rows are trained alone is trained, and one lookup reads it, with room for all its ids. */
+enum status rule_tables(const struct graph *g, const struct pass_input *in, struct arena scratch,
+                        struct err *err)
+{
+    i32 *read = NEW(&scratch, i32, g->value_count + 1);
+    (void)in;
+    for (i32 i = 0; i < g->node_count; i++) {
+        const struct node *n = &g->nodes[i];
+        for (i32 k = 0; k < n->in_count; k++) {
+            const struct value *v = &g->values[n->in[k]];
+            i64 ids = n->op == OP_EMBEDDING ? shape_count(g->values[n->in[1]].type.shape) : 0;
+            if (!v->sparse_rows || (n->op == OP_EMBEDDING && !k && !read[n->in[k]]++ &&
+                                    MIN(ids, v->type.shape.dim[0]) <= v->sparse_rows))
+                continue;
+            return err_set(err, STATUS_WORLD, "%.*s reads the table %.*s otherwise than by rows",
+                           STR_ARG(n->name), STR_ARG(v->name));
+        }
+    }
+    for (i32 i = 0; i < g->value_count; i++)
+        if (g->values[i].sparse_rows && (!is_trained(&g->values[i]) || !read[i]))
+            return err_set(err, STATUS_WORLD, "%.*s is no table that is trained",
+                           STR_ARG(g->values[i].name));
+    return STATUS_OK;
+}
+
+/* Every trained parameter, and nothing else, has a gradient of its type, made in the backward half; of a table whose
+ * rows are trained alone it is rows and their index. */
+enum status rule_differentiate(const struct graph *g, const struct pass_input *in,
+                               struct arena scratch, struct err *err)
+{
+    i32 trained = 0, grads = 0;
+    (void)in;
+    for (i32 i = 0; i < g->value_count; i++) {
+        const struct value *v    = &g->values[i];
+        struct arena        turn = scratch;
+        grads += v->kind == VALUE_GRAD;
+        if (!is_trained(v)) continue;
+        trained += v->sparse_rows ? 2 : 1;
+        i32 d = graph_find(g, str_cat(&turn, v->name, STR(".grad")));
+        if (d < 0 || g->values[d].kind != VALUE_GRAD || g->values[d].node < g->forward_count ||
+            g->values[d].sparse_rows != v->sparse_rows ||
+            (!v->sparse_rows && !type_eq(g->values[d].type, v->type)))
+            return err_set(err, STATUS_WORLD, "%.*s has no gradient", STR_ARG(v->name));
+    }
+    if (graph_find(g, STR("loss_seed")) < 0)
+        return err_set(err, STATUS_WORLD, "there is no loss_seed");
+    if (grads == trained) return STATUS_OK;
+    return err_set(err, STATUS_WORLD, "%d gradients belong to %d of trained parameters", grads,
+                   trained);
+}
+
+/* Every node writes state, or makes something that persists or is read. */
+enum status rule_remove_dead(const struct graph *g, const struct pass_input *in,
+                             struct arena scratch, struct err *err)
+{
+    bool *read = NEW(&scratch, bool, g->value_count + 1);
+    (void)in;
+    for (i32 i = 0; i < g->node_count; i++)
+        for (i32 k = 0; k < g->nodes[i].in_count; k++) read[g->nodes[i].in[k]] = true;
+    for (i32 i = 0; i < g->node_count; i++) {
+        const struct node *n      = &g->nodes[i];
+        bool               needed = has_effect(n);
+        for (i32 k = 0; k < node_results(n); k++)
+            needed |= read[n->out + k] || g->values[n->out + k].kind != VALUE_TEMP;
+        if (!needed)
+            return err_set(err, STATUS_WORLD, "nobody reads what %.*s makes", STR_ARG(n->name));
+    }
+    return STATUS_OK;
+}
+
+/* What persists is not low, and products read low numbers. */
+enum status rule_precision(const struct graph *g, const struct pass_input *in, struct arena scratch,
+                           struct err *err)
+{
+    enum dtype low = in->config->precision;
+    for (i32 i = 0; i < g->value_count; i++) {
+        const struct value *v = &g->values[i];
+        if (v->kind != VALUE_TEMP && v->type.dtype == low)
+            return err_set(err, STATUS_WORLD, "%.*s persists in low precision", STR_ARG(v->name));
+    }
+    for (i32 i = 0; i < g->node_count; i++) {
+        const struct node *n = &g->nodes[i];
+        if (is_product(n) && g->values[n->in[0]].type.dtype != low)
+            return err_set(err, STATUS_WORLD, "%.*s is a product in full precision",
+                           STR_ARG(n->name));
+    }
+    return rule_remove_dead(g, in, scratch, err);
+}
+
+/* Is operand k of a product, with its factor, what one quantise made in the format that it expects? */
+static bool is_quantised(const struct graph *g, const struct node *n, i32 k)
+{
+    i32                made = g->values[n->in[k]].node;
+    const struct node *q    = made < 0 ? NULL : &g->nodes[made];
+    return q && q->op == OP_QUANTISE && n->in[k] <= q->out + 1 && n->in[2 + k] == q->out + 2 &&
+           q->at.format == (n->at.format >> k & 1);
+}
+
+/* 8-bit products read what was cast for them, and each cast has a row of the state to itself. */
+enum status rule_fp8(const struct graph *g, const struct pass_input *in, struct arena scratch,
+                     struct err *err)
+{
+    i32   state = graph_find(g, STR("fp8.amax"));
+    i64   rows  = state < 0 ? 0 : g->values[state].type.shape.dim[0];
+    bool *taken = NEW(&scratch, bool, rows + 1);
+    for (i32 i = 0; i < g->node_count; i++) {
+        const struct node *n = &g->nodes[i];
+        if (n->op == OP_MATMUL_FP8 && !(is_quantised(g, n, 0) && is_quantised(g, n, 1)))
+            return err_set(err, STATUS_WORLD, "%.*s reads what no cast made", STR_ARG(n->name));
+        if (n->op != OP_QUANTISE) continue;
+        if (n->in[1] != state || n->at.start < 0 || n->at.start >= rows || taken[n->at.start])
+            return err_set(err, STATUS_WORLD, "%.*s has no row of the state to itself",
+                           STR_ARG(n->name));
+        taken[n->at.start] = true;
+    }
+    return rule_remove_dead(g, in, scratch, err);
+}
+
+/* No node makes a gradient; one adds to each. */
+enum status rule_accumulate(const struct graph *g, const struct pass_input *in,
+                            struct arena scratch, struct err *err)
+{
+    i32 *added = NEW(&scratch, i32, g->value_count + 1);
+    (void)in;
+    for (i32 i = 0; i < g->node_count; i++)
+        for (i32 k = 0; k < g->nodes[i].in_count; k++)
+            if (has_effect(&g->nodes[i]) && op_writes(op_info(g->nodes[i].op), k))
+                added[g->nodes[i].in[k]]++;
+    for (i32 i = 0; i < g->value_count; i++) {
+        const struct value *v = &g->values[i];
+        if (v->kind != VALUE_GRAD || (v->node < 0 && added[i] == 1)) continue;
+        return err_set(err, STATUS_WORLD, "%.*s is not added to once", STR_ARG(v->name));
+    }
+    return STATUS_OK;
+}
+
+/* --- the update --- */
+
+struct written {
+    i64  group[GROUP_COUNT]; /* how often all of it is */
+    i64 *rows; /* by value of the training graph: of a hidden matrix, from the first on */
+};
+
+/* A range of parameters that an optimiser writes; false: it is none. */
+static bool add_written(struct written *w, const struct graph *train, const struct value *v,
+                        i64 align)
+{
+    struct range r = range_of(v->name);
+    if (v->sparse_rows) {
+        i32 table = graph_find(train, v->name);
+        return table >= 0 && train->values[table].sparse_rows && ++w->rows[table] == 1;
+    }
+    if (r.group == GROUP_DECAY || r.group == GROUP_REST) {
+        w->group[r.group]++;
+        return shape_count(v->type.shape) == group_count(train, r.group, r.group + 1, align);
+    }
+    i32 p = r.group == GROUP_HIDDEN ? graph_find(train, r.param) : -1;
+    if (p < 0 || !train->values[p].hidden || r.row != w->rows[p]) return false;
+    w->rows[p] += v->type.shape.dim[0];
+    return true;
+}
+
+/* Every trained parameter is written once, and no other. */
+enum status rule_update(const struct graph *g, const struct pass_input *in, struct arena scratch,
+                        struct err *err)
+{
+    const struct graph *train = in->train;
+    struct written      w     = { .rows = NEW(&scratch, i64, train->value_count + 1) };
+    bool                steps = graph_find(train, STR("fp8.amax")) < 0;
+    for (i32 i = 0; i < g->node_count; i++) {
+        const struct node *n = &g->nodes[i];
+        steps |= n->op == OP_FP8_ADVANCE;
+        for (i32 k = 0; has_effect(n) && k < n->in_count; k++) {
+            const struct value *v = &g->values[n->in[k]];
+            if (v->kind != VALUE_PARAM || !op_writes(op_info(n->op), k)) continue;
+            if (!add_written(&w, train, v, in->target->align_bytes))
+                return err_set(err, STATUS_WORLD, "%.*s is no range to update", STR_ARG(v->name));
+        }
+    }
+    for (i32 i = 0; i < train->value_count; i++) {
+        const struct value *p = &train->values[i];
+        if (!is_trained(p)) continue;
+        i64 rows = p->sparse_rows ? 1 : p->type.shape.dim[0];
+        if (p->hidden || p->sparse_rows ? w.rows[i] != rows : w.group[group_of(p)] != 1)
+            return err_set(err, STATUS_WORLD, "%.*s is not updated once", STR_ARG(p->name));
+    }
+    return steps ? STATUS_OK : err_set(err, STATUS_WORLD, "fp8.amax is not advanced");
+}
+
+/* It looks at gradients and changes nothing. */
+enum status rule_square(const struct graph *g, const struct pass_input *in, struct arena scratch,
+                        struct err *err)
+{
+    i32 out = graph_find(g, STR("grad_square"));
+    (void)in, (void)scratch;
+    if (out < 0 || g->values[out].node < 0)
+        return err_set(err, STATUS_WORLD, "there is no grad_square");
+    for (i32 i = 0; i < g->node_count; i++)
+        if (has_effect(&g->nodes[i]))
+            return err_set(err, STATUS_WORLD, "%.*s writes", STR_ARG(g->nodes[i].name));
+    return STATUS_OK;
+}
+
+/* --- after the layout of what persists --- */
+
+/* The backward half reads nothing that was dropped, and no buffer is written a second time. */
+enum status rule_recompute(const struct graph *g, const struct pass_input *in, struct arena scratch,
+                           struct err *err)
+{
+    (void)scratch;
+    for (i32 i = g->forward_count; i < g->node_count; i++) {
+        const struct node *n = &g->nodes[i];
+        for (i32 k = 0; k < n->in_count; k++) {
+            const struct value *v       = &g->values[n->in[k]];
+            bool                forward = v->node >= 0 && v->node < g->forward_count;
+            if (forward && in->drop[n->in[k]] && !op_is_view(g->nodes[v->node].op))
+                return err_set(err, STATUS_WORLD, "%.*s reads %%%d, which is not kept",
+                               STR_ARG(n->name), n->in[k]);
+            if (has_effect(n) && op_writes(op_info(n->op), k) && v->kind == VALUE_BUFFER)
+                return err_set(err, STATUS_WORLD, "%.*s writes %.*s again", STR_ARG(n->name),
+                               STR_ARG(v->name));
+        }
+    }
+    return STATUS_OK;
+}
+
+/* Only what was asked for and the target can do is fused, and nothing is left over. */
+enum status rule_fuse(const struct graph *g, const struct pass_input *in, struct arena scratch,
+                      struct err *err)
+{
+    u32 allowed = in->config->fuse & ~in->target->fusions_off;
+    for (i32 i = 0; i < g->node_count; i++) {
+        const struct node *n    = &g->nodes[i];
+        bool               norm = n->op == OP_ADD_LAYERNORM || n->op == OP_ADD_RMSNORM;
+        if ((n->at.then.count && !(fusion_of(n->op) & allowed)) ||
+            (norm && !(allowed & FUSE_RESIDUAL)))
+            return err_set(err, STATUS_WORLD, "%.*s is fused, which is off", STR_ARG(n->name));
+    }
+    return rule_remove_dead(g, in, scratch, err);
+}

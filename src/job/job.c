@@ -1,0 +1,72 @@
+/* job.c - a run of `frugal train`, from the top to the bottom. */
+#include "job/job.h"
+#include "job/logs.h"
+#include "job/notices.h"
+#include "job/peak.h"
+#include "job/record.h"
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+void job_say(const struct job *j, const char *format, ...)
+{
+    char    text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (j->say) j->say(j->context, str_of(text));
+}
+
+/* A run that nothing ends is a mistake. */
+static enum status check_end(const struct train_config *t, struct err *err)
+{
+    if (t->epochs || t->steps || !isnan(t->target) || t->patience || !isnan(t->max_seconds) || !isnan(t->max_dollars))
+        return STATUS_OK;
+    return err_set(err, STATUS_USAGE, "when does the run end? Give train.epochs=5, train.steps=1000 or a target");
+}
+
+static enum status train_recorded(const struct job *j, const struct subscriber *show, struct train_result *result,
+                                  struct err *err)
+{
+    struct settings    *s      = j->settings;
+    struct train_orders orders = TRAIN_ORDERS_NONE;
+    struct record       record;
+    struct notices      notices;
+    enum status         st = record_init(&record, j, err);
+    if (!st) st = notices_open(&notices, j->os, &s->spot, bill_clock(record.config.bill), &orders, err);
+    if (st) return st;
+    orders.fresh  = j->fresh;
+    record.place  = s->checkpoint.dir;
+    record.orders = &orders;
+    record_resume(&record, train_checkpoint_dir(s), j->fresh);
+    struct logs       logs    = logs_init(j);
+    struct subscriber logged  = logs_subscriber(&logs, show);
+    struct subscriber kept    = record_log_subscriber(&record, &logged);
+    struct subscriber rows    = record_subscriber(&record, &kept);
+    struct subscriber noticed = notices_subscriber(&notices, &rows);
+    struct train_with with    = { .to           = &noticed,
+                                  .bill         = record.config.bill,
+                                  .run          = record.before.run,
+                                  .orders       = &orders,
+                                  .peak_flops_s = peak_flops_s };
+    os_signals_catch();
+    st = train_run(j->os, s, &with, result, err);
+    logs_close(&logs);
+    notices_close(&notices);
+    record_close(&record, result->stopped);
+    return st;
+}
+
+enum status job_train(const struct job *j, const struct subscriber *show, struct train_result *result, struct err *err)
+{
+    const struct train_config *t    = &j->settings->train;
+    struct train_with          with = { .to = show, .bill = j->bill, .orders = j->orders, .peak_flops_s = peak_flops_s };
+    *result                         = (struct train_result){ 0 };
+    if (!j->kind.len) return train_run(j->os, j->settings, &with, result, err);
+    enum status st = check_end(t, err);
+    if (!st) st = train_recorded(j, show, result, err);
+    if (!st && result->target_set && !result->target_reached)
+        st = err_set(err, STATUS_NO, "the target %g was not reached: %s", t->target, result->why);
+    return st;
+}

@@ -1,0 +1,38 @@
+/* job.h - one run from its settings to its bill:
+ *
+ *     settings ─► price, ledger, what earlier starts spent ─► subscribers ─► train ─► the bill is closed
+ *                 (record.h)                                   notices ─► ledger ─► event log ─► logs ─► who shows it
+ *
+ * Nothing here prints: whoever starts a job passes a subscriber that shows the run, and a function for lines that are
+ * not the run's (what could not be recorded, where Prometheus finds its figures). */
+#ifndef JOB_JOB_H
+#define JOB_JOB_H
+#include "train/train.h"
+
+struct job {
+    struct os       *os;
+    struct arena    *perm;
+    struct settings *settings; /* the machine's price is set where the catalogue knows it */
+    struct str       kind;     /* train, tune, sweep or supervised: of the ledger's row. Empty: it is not recorded, no
+                                  cloud is listened to, and no logs are written */
+    struct str       name;     /* where run.name says none */
+    struct str       changed;  /* settings that are not the default, KEY=VALUE a line */
+    bool             fresh;    /* begin anew: the checkpoints that are there are removed */
+    struct bill     *bill;     /* NULL: its own, since the process began */
+    struct train_orders *orders; /* NULL: its own */
+    void (*say)(void *context, struct str line); /* a whole line, without its end; NULL: nobody listens */
+    void *context;
+};
+
+__attribute__((format(printf, 2, 3))) void job_say(const struct job *j, const char *format, ...);
+
+/* As train_run; NO also where the target was not reached. `show` hears the run's events last. */
+enum status job_train(const struct job *j, const struct subscriber *show, struct train_result *result, struct err *err);
+
+/* price.c: the row of the ledger for the machine's price: that of run.machine where train.usd_hour says none, which is
+ * then set. */
+enum status job_price(const struct job *j, struct price_row *out, struct err *err);
+/* What keeping and asking costs in checkpoint.to; false: not known. */
+bool job_store_price(const struct job *j, struct store_price *out);
+
+#endif

@@ -1,0 +1,20 @@
+/* logs.h - the subscriber behind log.csv, log.tensorboard and log.prometheus: which steps become rows. */
+#ifndef JOB_LOGS_H
+#define JOB_LOGS_H
+#include "job/job.h"
+#include "run/figures.h"
+
+struct logs {
+    const struct job    *job;
+    struct figures_log  *log;          /* NULL: nothing is asked for, or not yet */
+    struct str           metric;       /* that the target is measured in */
+    struct figures       row;          /* of the newest step; its evaluation may follow */
+    bool                 due;          /* it shall be written */
+    f64                  next_s;       /* no step is due before the run is so old */
+};
+
+struct logs           logs_init(const struct job *j);
+struct subscriber     logs_subscriber(struct logs *l, const struct subscriber *next);
+void                  logs_close(struct logs *l);
+
+#endif

@@ -1,0 +1,81 @@
+/* price.c - what an hour of the machine and a request to the object store cost, by settings and catalogue. */
+#include "job/job.h"
+#include "plan/catalogue.h"
+#include <ctype.h>
+#include <math.h>
+
+/* "aws/p4d.24xlarge". */
+static enum status find_machine(const struct job *j, struct str asked, const struct catalogue **catalogue,
+                                const struct machine **out, struct err *err)
+{
+    struct catalogue *all;
+    struct str        name = asked, provider;
+    enum status       st   = catalogue_open(j->os, j->perm, STR(""), &all, err);
+    if (st) return st;
+    str_cut(&name, '/', &provider);
+    *catalogue = all;
+    *out       = catalogue_machine(all, provider, name);
+    if (*out) return STATUS_OK;
+    return err_set(err, STATUS_USAGE,
+                   "run.machine=%.*s is not in the catalogue; expected PROVIDER/NAME of a row of "
+                   "`frugal prices`",
+                   STR_ARG(asked));
+}
+
+static enum price price_kind(struct str market)
+{
+    if (str_eq(market, STR("spot"))) return PRICE_SPOT;
+    if (str_eq(market, STR("reserved"))) return PRICE_RESERVED_1Y;
+    return str_eq(market, STR("own")) ? PRICE_OWN : PRICE_ON_DEMAND;
+}
+
+enum status job_price(const struct job *j, struct price_row *out, struct err *err)
+{
+    struct run_config      *run   = &j->settings->run;
+    struct train_config    *train = &j->settings->train;
+    const struct catalogue *all;
+    const struct machine   *m;
+    bool                    said = !str_eq(run->market, STR("none"));
+    *out                         = (struct price_row){ .usd_hour = train->usd_hour,
+                                                       .source   = STR("train.usd_hour"),
+                                                       .market   = said ? run->market : STR("") };
+    if (!run->machine.len) return STATUS_OK;
+    enum status st = find_machine(j, run->machine, &all, &m, err);
+    if (st) return st;
+    struct billing_rule rule = billing_rule_of(catalogue_billing(all, m->provider));
+    out->granularity_s       = rule.granularity_s;
+    out->minimum_s           = rule.minimum_s;
+    out->free_s              = rule.free_s;
+    if (!isnan(train->usd_hour)) return STATUS_OK;
+    enum price kind = price_kind(run->market);
+    out->market     = said ? run->market : STR("on-demand");
+    out->usd_hour = train->usd_hour = machine_usd_h(m, kind);
+    out->source = str_fmt(j->perm, "%.*s %s, %.*s %.*s", STR_ARG(run->machine), price_name(kind),
+                          STR_ARG(m->fact.source), STR_ARG(day_text(j->perm, m->fact.as_of_day)));
+    if (isnan(out->usd_hour))
+        job_say(j, "the catalogue has no %s price of %.*s: give train.usd_hour", price_name(kind), STR_ARG(run->machine));
+    return STATUS_OK;
+}
+
+/* What keeping and asking costs there. Within a cloud it is taken to lie in the machine's region, where reading is
+ * free of charge; to another cloud's machine it goes over the internet. */
+bool job_store_price(const struct job *j, struct store_price *out)
+{
+    const struct settings          *s        = j->settings;
+    const struct checkpoint_config *k        = &s->checkpoint;
+    struct str                      provider = str_starts(k->to, STR("gs://")) ? STR("gcp") : STR("aws");
+    struct str                      machine = s->run.machine, cloud = STR("");
+    struct catalogue               *all;
+    char                           *lower = NEW(j->perm, char, k->storage_class.len + 1);
+    struct os                      *os      = j->os;
+    bool                            ours    = os->env(os, "AWS_ENDPOINT_URL_S3").len || os->env(os, "AWS_ENDPOINT_URL").len;
+    if (ours || catalogue_open(j->os, j->perm, STR(""), &all, NULL)) return false;
+    for (i64 i = 0; i < k->storage_class.len; i++)
+        lower[i] = (char)tolower((unsigned char)k->storage_class.data[i]);
+    const struct storage *s3 = catalogue_storage(all, provider, (struct str){ lower, k->storage_class.len });
+    if (!s3) return false;
+    *out = store_price_of(s3);
+    str_cut(&machine, '/', &cloud);
+    if (!cloud.len || str_eq(cloud, provider)) out->egress_gb_usd = 0;
+    return true;
+}

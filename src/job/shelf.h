@@ -1,0 +1,28 @@
+/* shelf.h - rows of the ledger in an object store, beside a run's checkpoints:
+ *
+ *     PREFIX/ledger/SEGMENT.jsonl     one object a segment, renewed with every checkpoint
+ *     PREFIX/events/SEGMENT.jsonl     its event log (run/event_log.h), likewise
+ *
+ * So a restart on a fresh machine knows what the run did and cost before, and `frugal runs s3://…`
+ * can merge the runs of any number of machines. */
+#ifndef JOB_SHELF_H
+#define JOB_SHELF_H
+#include "remote/s3.h"
+#include "run/recorder.h"
+
+enum { SHELF_CALL_S = 20 }; /* a request is tried so long; the recorder's thread waits, a heartbeat is late */
+
+struct shelf {
+    struct web           *web;
+    struct s3            *s3;
+    struct recorder_store store; /* for a recorder: fetch and put, of this prefix alone */
+};
+
+/* USAGE: no address of an object store. Sends nothing yet. */
+enum status shelf_open(struct shelf *s, struct os *os, const struct s3_settings *settings,
+                       struct arena *perm, struct err *err);
+void        shelf_close(struct shelf *s);
+/* The lines of all segments below the prefix, of any number of runs. */
+enum status shelf_read_all(struct shelf *s, struct arena *perm, struct str *lines, struct err *err);
+
+#endif

@@ -1,0 +1,136 @@
+/* last_save.c - a run's last checkpoint: how much of a notice is left for it, whether it fits, and waiting until it is
+ * on the disk and in the object store. */
+#include "train/saving.h"
+#include <math.h>
+
+static const i64 wait_ns      = 50000000; /* between two looks for a signal */
+static const f64 deadline_use = 0.8; /* of the time left: what a save may be expected to take */
+static const f64 overdue      = 0.1; /* of a save: what a slow one is expected to need still */
+/* Of a notice: for what is said last, and the ledger's rows. A request to the object store is given up within a
+ * second, and there may be two in a row. A third of a short notice is for the save even so. */
+static const i64 farewell_ns = 1500000000, farewell_store_ns = 2500000000, usable_part = 3;
+
+static i64 now_ns(const struct saving *v) { return clock_now(v->s->clock); }
+
+i64 saving_usable_ns(const struct saving *v, i64 notice_ns)
+{
+    return MAX(notice_ns - (v->from->elsewhere.up ? farewell_store_ns : farewell_ns), notice_ns / usable_part);
+}
+
+i64 saving_until_ns(struct saving *v, i64 deadline_ns)
+{
+    if (!deadline_ns) return 0;
+    if (deadline_ns != v->deadline_ns) v->heard_ns = now_ns(v);
+    v->deadline_ns = deadline_ns;
+    return v->heard_ns + saving_usable_ns(v, MAX(deadline_ns - v->heard_ns, 0));
+}
+
+static f64 known_s(f64 seconds) { return isnan(seconds) ? 0 : seconds; }
+
+f64 saving_needs_s(struct saving *v) { return v->saver ? known_s(v->blocked_s + saving_safe_s(v)) : 0; }
+
+/* Until the one that is being written is on the disk. */
+static f64 writing_s(struct saving *v)
+{
+    f64 whole_s = known_s(v->figures.persist_s);
+    if (!v->saver || !saver_writes(v->saver)) return 0;
+    return MAX(whole_s - (f64)(now_ns(v) - v->taken_ns) * 1e-9, overdue * whole_s);
+}
+
+/* By what the last one took, which the next may exceed. */
+static bool is_time(struct saving *v, f64 before_s, f64 save_s, i64 until_ns)
+{
+    return before_s + save_s / deadline_use <= (f64)(until_ns - now_ns(v)) * 1e-9;
+}
+
+bool saving_fits(struct saving *v, f64 before_s, i64 until_ns)
+{
+    return is_time(v, before_s, writing_s(v) + saving_needs_s(v), until_ns);
+}
+
+/* What is asked of us while we wait: nobody waits for pruning then. */
+static bool must_exit(struct saving *v, i64 *deadline_ns)
+{
+    if (!session_must_exit(v->s, deadline_ns)) return false;
+    saver_hurry(v->saver);
+    if (v->from->elsewhere.up) uploader_hurry(v->from->elsewhere.up);
+    return true;
+}
+
+static void wait_idle(struct saving *v)
+{
+    i64 deadline_ns;
+    do must_exit(v, &deadline_ns);
+    while (!saver_wait(v->saver, wait_ns)); /* a second Ctrl-C ends the process */
+    saving_settle(v);
+}
+
+/* Is there time for one more on this disk? An upload that is not in time is reported by its own end. */
+static bool in_time(struct saving *v, i64 until_ns)
+{
+    f64 left_s = (f64)(until_ns - now_ns(v)) * 1e-9, needed_s = v->blocked_s + v->figures.persist_s;
+    if (!until_ns || isnan(needed_s) || is_time(v, 0, needed_s, until_ns)) return true;
+    struct arena scratch = v->s->scratch;
+    saving_tell(v, &(struct event_checkpoint){
+                .what = CHECKPOINT_FAILED,
+                .step = v->at->step,
+                .text = str_fmt(&scratch,
+                                "a save takes %.3g s and there are %.3g: the %lld steps since the "
+                                "last one will be done again",
+                                needed_s, left_s, (long long)(v->at->step - v->figures.step)) });
+    return false;
+}
+
+/* Until when; 0: nobody has set a deadline. */
+static i64 now_until_ns(struct saving *v)
+{
+    i64 deadline_ns;
+    must_exit(v, &deadline_ns);
+    return saving_until_ns(v, deadline_ns);
+}
+
+/* For uploader_listen: a deadline that is set during the wait counts, and a run that was at its end is
+ * interrupted by a signal without one. */
+static i64 upload_until_ns(void *context)
+{
+    static const i64 at_once = 1;
+    struct saving   *v       = context;
+    i64              until   = now_until_ns(v);
+    return !until && v->s->asked_to_exit && !v->interrupted ? at_once : until;
+}
+
+/* Waits for the uploads. A run that is interrupted anyway says what is not there, and ends as such. */
+static enum status end_elsewhere(struct saving *v, enum status so_far, struct err *err)
+{
+    struct err  why = { 0 };
+    v->interrupted  = v->s->asked_to_exit;
+    enum status st  = elsewhere_end(&v->from->elsewhere, now_until_ns(v), upload_until_ns, v, &why);
+    elsewhere_figures(&v->from->elsewhere, &v->figures);
+    if (st != STATUS_NO) return st ? err_set(err, st, "%s", why.text) : st;
+    enum status asked = so_far ? STATUS_OK : session_check_signal(v->s, v->at->step, err);
+    if (!so_far && !asked) return err_set(err, STATUS_WORLD, "%s", why.text);
+    struct arena scratch = v->s->scratch;
+    i64          there   = MAX(v->figures.remote_step, 0);
+    saving_tell(v, &(struct event_checkpoint){
+                .what = CHECKPOINT_NOT_UPLOADED,
+                .step = v->figures.step,
+                .text = str_fmt(&scratch, "%s; %lld steps will be done again, from step %lld on", why.text,
+                                (long long)(v->figures.step - there), (long long)there) });
+    return asked;
+}
+
+enum status saving_end(struct saving *v, enum status so_far, struct err *err)
+{
+    if (!v->saver) return STATUS_OK;
+    saver_prepare(v->saver);
+    wait_idle(v);
+    if (v->lost.status) return err_set(err, v->lost.status, "%s", v->lost.text);
+    if (v->at->step != v->figures.step && v->at->step > 0 && in_time(v, now_until_ns(v))) {
+        saving_take(v);
+        wait_idle(v);
+    }
+    if (v->figures.step < 0 && v->at->step > 0)
+        return err_set(err, STATUS_WORLD, "nothing of this run could be saved in %.*s",
+                       STR_ARG(v->s->settings->checkpoint.dir));
+    return end_elsewhere(v, so_far, err);
+}

@@ -1,0 +1,37 @@
+/* limits.c - how many samples a step and an epoch have, and where the run ends. */
+#include "train/train_int.h"
+
+i64 session_whole(const struct session *s)
+{
+    i64 count = dataset_count(s->data, SPLIT_TRAIN);
+    return s->settings->train.drop_last
+               ? MIN(session_step_samples(s), count - count % s->config.batch)
+               : 0;
+}
+
+i64 session_epoch_samples(const struct session *s)
+{
+    i64 count = dataset_count(s->data, SPLIT_TRAIN);
+    i64 whole = session_whole(s);
+    return whole ? count - count % whole : count;
+}
+
+i64 session_step_samples(const struct session *s)
+{
+    return s->config.batch * MAX(s->config.accumulate, 1);
+}
+
+struct limits session_limits(const struct session *s)
+{
+    const struct train_config *c     = &s->settings->train;
+    i64                        whole = session_step_samples(s);
+    i64                        each  = MAX((session_epoch_samples(s) + whole - 1) / whole, 1);
+    struct limits              l     = { .epochs = c->epochs, .epoch_steps = each };
+    l.steps                          = MIN(c->epochs, INT64_MAX / each) * each;
+    if (c->steps && (!l.steps || c->steps < l.steps)) l.steps = c->steps;
+    l.rates = schedule_resolve(c, (struct pace){ .epoch_steps  = each,
+                                                 .step_samples = whole,
+                                                 .step_rows    = whole * model_rows(s->model),
+                                                 .steps        = l.steps });
+    return l;
+}

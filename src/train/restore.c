@@ -1,0 +1,231 @@
+/* restore.c - the newest valid checkpoint, here or in the object store: found, compared, put back. */
+#include "train/restore.h"
+#include "base/json.h"
+#include "base/rng.h"
+#include <math.h>
+#include <string.h>
+
+enum { BATCH_MAX = 1 << 30 }; /* samples at a time: more no machine holds */
+
+/* --- finding --- */
+
+void checkpoint_tell(const struct train_with *to, const struct event_checkpoint *e)
+{
+    struct event_checkpoint known = *e;
+    if (e->what != CHECKPOINT_SAVED) known.blocked_s = known.persist_s = NAN;
+    if (!e->bytes) known.bytes = -1;
+    emit_checkpoint(to->to, &known);
+}
+
+static void tell(const struct restore *r, enum checkpoint_kind kind, i64 step, struct str text)
+{
+    checkpoint_tell(r->with,
+                    &(struct event_checkpoint){ .what = kind, .step = step, .text = text });
+}
+
+/* What was chosen for the machine of then stays as it was. */
+static enum status keep_choices(struct restore *r, struct arena *perm, struct err *err)
+{
+    struct train_config *t     = &r->settings.train;
+    i64                  batch = 0, block = 0;
+    t->init             = STR(""); /* its weights are in the checkpoint */
+    r->settings.choices = identity_before(r->before, "choices");
+    struct str said     = identity_before(r->before, "batch"),
+               blocks   = identity_before(r->before, "data.shuffle_block");
+    if ((said.len && (!str_i64(said, &batch) || batch < 0 || batch > BATCH_MAX)) ||
+        (blocks.len && (!str_i64(blocks, &block) || block < 0)))
+        return err_set(err, STATUS_WORLD, "%.*s says a batch of %.*s and a shuffle block of %.*s",
+                       STR_ARG(r->loaded.ckpt->folder), STR_ARG(said), STR_ARG(blocks));
+    if (!r->settings.data.shuffle_block) r->settings.data.shuffle_block = block;
+    bool halved = t->noise_scale && !t->micro_batch; /* session.c */
+    if (!t->batch) t->batch = halved ? 2 * batch : batch;
+    else if (!halved && !t->micro_batch && batch && t->batch % batch == 0) t->micro_batch = batch;
+    if (str_eq(t->precision, STR("auto")))
+        t->precision = str_copy(perm, identity_before(r->before, "train.precision"));
+    if (str_eq(t->optimiser, STR("auto")))
+        r->settings.optimiser_chosen = identity_before(r->before, "train.optimiser");
+    return STATUS_OK;
+}
+
+static void forget(struct restore *r)
+{
+    if (r->found) ckpt_unload(r->os, &r->loaded);
+    r->found = false;
+}
+
+/* The newest of the folder. NO: there are some, and all of them are damaged. */
+static enum status find(struct restore *r, struct str folder, struct arena *perm, struct err *err)
+{
+    enum status st = ckpt_list(r->os, folder, perm, &r->list, err);
+    if (st || !r->list.count) return st;
+    st = ckpt_load_newest(r->os, &r->list, perm, &r->loaded, err);
+    if (st) return st;
+    r->found = true;
+    r->run   = r->loaded.ckpt->manifest.run;
+    st       = json_parse(perm, r->loaded.ckpt->manifest.state, &r->before, err);
+    return st ? st : keep_choices(r, perm, err);
+}
+
+/* Where the run stands: all that its next step depends on but the tensors. */
+static enum status read_numbers(struct restore *r, struct run_state *at, struct guard *g,
+                                struct err *err)
+{
+    const struct st_file *run = ckpt_shard(&r->loaded, STR("run"));
+    if (!run) return err_set(err, STATUS_USAGE, "the checkpoint has no run.safetensors");
+    return state_put_back(at, g, run, err);
+}
+
+/* Those that are damaged and newer than the one that is taken, and what that costs. */
+static void tell_passed_over(struct restore *r, struct arena scratch)
+{
+    for (i64 i = 0; r->found && i < r->list.count && &r->list.items[i] != r->loaded.ckpt; i++) {
+        const struct ckpt *c  = &r->list.items[i];
+        i64                to = r->loaded.ckpt->id.step;
+        tell(r, CHECKPOINT_DAMAGED, c->id.step,
+             str_fmt(&scratch, "%s; %lld steps are done again, from step %lld on", c->why.text,
+                     (long long)MAX(c->id.step - to, 0), (long long)to));
+    }
+}
+
+static enum status stays(struct err *err, enum status st, struct str folder, const char *why)
+{
+    return err_set(
+        err, st == STATUS_NO ? STATUS_WORLD : st,
+        "%s. Nothing was trained and nothing removed: start again once it can be read, or "
+        "begin anew with --fresh (frugal checkpoints verify %.*s)",
+        why, STR_ARG(folder));
+}
+
+static enum status another(const struct restore *r, struct err *err, struct str what)
+{
+    return err_set(
+        err, STATUS_USAGE,
+        "%.*s holds the checkpoints of another run: %.*s. Give this one a checkpoint.dir of "
+        "its own, or begin anew with --fresh, which removes them",
+        STR_ARG(r->settings.checkpoint.dir), STR_ARG(what));
+}
+
+static void say_change(void *context, struct str text)
+{
+    struct restore *r = context;
+    tell(r, CHECKPOINT_CHANGED, r->loaded.ckpt->id.step, text);
+}
+
+/* Is it this run, by its settings? Then this is where it stands. */
+static enum status judge(struct restore *r, struct arena scratch, struct err *err)
+{
+    struct err   why = { 0 };
+    struct guard g; /* is opened later */
+    if (!r->found) return STATUS_OK;
+    r->changes = (struct identity_changes){ .say = say_change, .context = r };
+    if (identity_compare_settings(r->before, r->os, &r->settings, &r->changes, scratch, &why))
+        return another(r, err, str_of(why.text));
+    return read_numbers(r, &r->at, &g, err);
+}
+
+/* The newest here, unless there is a newer one in the object store. */
+static enum status find_anywhere(struct restore *r, struct arena *perm, struct err *err)
+{
+    struct str     folder = r->settings.checkpoint.dir;
+    struct ckpt_id have   = { 0 };
+    struct err     why    = { 0 };
+    bool           brought;
+    enum status    st = find(r, folder, perm, &why);
+    if (st && st != STATUS_NO) return stays(err, st, folder, why.text);
+    if (r->found) have = r->loaded.ckpt->id;
+    enum status remote = elsewhere_restore(&r->elsewhere, have, perm, &brought, err);
+    if (remote == STATUS_WORLD) return stays(err, remote, r->settings.checkpoint.to, err->text);
+    if (remote) return remote;
+    if (brought) {
+        forget(r);
+        st = find(r, folder, perm, &why);
+    }
+    if (st) return stays(err, st, folder, why.text);
+    tell_passed_over(r, *perm);
+    return judge(r, *perm, err);
+}
+
+struct str train_checkpoint_dir(const struct settings *settings)
+{
+    const struct checkpoint_config *c = &settings->checkpoint;
+    return c->to.len && !c->dir.len ? STR("checkpoints") : c->dir;
+}
+
+enum status restore(struct restore *r, struct os *os, const struct settings *settings,
+                    const struct train_with *with, struct arena *perm, struct err *err)
+{
+    *r                          = (struct restore){ .os       = os,
+                                                    .with     = with,
+                                                    .settings = *settings,
+                                                    .at       = { .loss = NAN, .spent_usd = NAN, .eval_step = -1 } };
+    struct checkpoint_config *c = &r->settings.checkpoint;
+    c->dir                      = train_checkpoint_dir(settings);
+    if (!c->dir.len) return STATUS_OK;
+    enum status st = ckpt_store_open(os, c->dir, perm, &r->store, err);
+    if (st) return st;
+    r->attempt = ckpt_attempt_last(r->store) + 1;
+    r->run     = with->run;
+    if (!r->run.len)
+        r->run = str_fmt(perm, "%016llx", (unsigned long long)rng_mix((u64)os->wall_ns(os)));
+    st = elsewhere_open(&r->elsewhere, os, &r->settings, with, r->store, perm, &r->attempt, err);
+    if (st) return st;
+    if (!with->orders || !with->orders->fresh) return find_anywhere(r, perm, err);
+    st = ckpt_clear(r->store, *perm, err);
+    return st ? st : elsewhere_clear(&r->elsewhere, err);
+}
+
+void restore_close(struct restore *r)
+{
+    forget(r);
+    elsewhere_close(&r->elsewhere, r->ended);
+    if (r->store) ckpt_store_close(r->store);
+    r->store = NULL;
+}
+
+/* --- once the run is compiled --- */
+
+/* A run that had come to its end goes on if that was moved. */
+static void move_end(const struct restore *r, struct stop *stop)
+{
+    const struct str metric = r->loaded.ckpt->manifest.metric;
+    enum stop_reason was    = stop->reason;
+    if (was == STOP_END || was == STOP_SIGNAL || r->changes.end) stop->reason = STOP_NONE;
+    if (!metric.len || str_eq(metric, stop->config.metric)) return;
+    stop->best  = NAN; /* values of another metric say nothing of this one */
+    stop->worse = stop->point_count = 0;
+}
+
+enum status restore_confirm(struct restore *r, struct session *s, const struct snapshot *n,
+                            struct guard *g, struct err *err)
+{
+    struct err       why = { 0 };
+    struct run_state at;
+    if (!r->store) return STATUS_OK;
+    enum status st = identity_init(&r->identity, s, err);
+    if (st || !r->found) return st;
+    if (snapshot_fits(n, &r->loaded, &why) || identity_compare(&r->identity, r->before, s, &why))
+        return another(r, err, str_of(why.text));
+    st = read_numbers(r, &at, g, err);
+    if (st) return st;
+    move_end(r, &g->stop);
+    struct str text = identity_other_bits(&r->identity, r->before, s, s->perm);
+    if (!text.len && r->changes.course) text = STR("settings have changed");
+    tell(r, CHECKPOINT_RESUMED, r->loaded.ckpt->id.step, text);
+    return STATUS_OK;
+}
+
+/* Tensors and the guard's copy; where none was kept until now, what is here is sound. */
+void restore_tensors(struct restore *r, struct snapshot *n, struct guard *g)
+{
+    struct guard was = *g; /* its numbers are those of the checkpoint already */
+    if (r->found) snapshot_put_back(n, &r->loaded);
+    guard_start(g, r->at.step);
+    if (r->store) snapshot_add_kept(n);
+    if (r->found && snapshot_put_back_kept(n, &r->loaded)) {
+        g->copy_step = was.copy_step;
+        g->copy_eval = was.copy_eval;
+    }
+    if (r->found) r->bytes = ckpt_bytes(&r->loaded.ckpt->manifest);
+    r->resumed = r->found;
+    forget(r);
+}

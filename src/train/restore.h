@@ -1,0 +1,43 @@
+/* restore.h - resuming: the newest valid checkpoint of a run, and what was as it is; inside this room only.
+ *
+ *     restore           before anything else is opened: finds it, here or in the object store, refuses what is
+ *                       another run by its settings, keeps what was chosen when the run began (batch, precision,
+ *                       optimiser), and says where the run stands
+ *     restore_confirm   the run is compiled: the same data, model and tensors? Says "resumed", and whether the bits
+ *                       are the same, or why not
+ *     restore_tensors   memory is there: weights and optimiser state */
+#ifndef TRAIN_RESTORE_H
+#define TRAIN_RESTORE_H
+#include "train/elsewhere.h"
+#include "train/identity.h"
+
+struct restore {
+    struct os               *os;
+    const struct train_with *with;
+    struct settings          settings; /* the run's, with what the checkpoint decided */
+    struct run_state         at;       /* where it stands: at its beginning, or at the checkpoint */
+    struct ckpt_store       *store;    /* NULL: no checkpoints */
+    struct ckpt_list         list;
+    struct ckpt_loaded       loaded;
+    bool                     found;   /* `loaded` is, and is not put back yet */
+    bool                     resumed; /* it was put back: its size */
+    i64                      bytes;
+    struct elsewhere         elsewhere;
+    i64                      attempt; /* this start's */
+    struct str               run;     /* name of the run, for all its starts */
+    struct json             *before;  /* what identity_text was then; NULL: not found */
+    struct identity          identity;
+    struct identity_changes  changes; /* of settings, since */
+    bool                     ended;   /* the run is done: nobody resumes its checkpoints */
+};
+/* Takes the folder's lock. Of a run without checkpoints only settings and `at` are filled. USAGE: the folder is another
+ * run's; WORLD: a checkpoint is there and cannot be read. Nothing is lost either way. */
+enum status restore(struct restore *r, struct os *os, const struct settings *settings,
+                    const struct train_with *with, struct arena *perm, struct err *err);
+enum status restore_confirm(struct restore *r, struct session *s, const struct snapshot *n,
+                            struct guard *g, struct err *err);
+void restore_tensors(struct restore *r, struct snapshot *n, struct guard *g); /* of a new run too */
+void restore_close(struct restore *r);                                        /* a zeroed one too */
+void checkpoint_tell(const struct train_with *to, const struct event_checkpoint *e);
+
+#endif

@@ -1,0 +1,121 @@
+/* step.c - one optimiser step: the gradients of its micro-batches, its losses, the update. */
+#include "train/loop.h"
+#include <math.h>
+
+void loop_listen(struct loop *l, bool (*leaves_off)(void *))
+{
+    l->s.backend->leaves_off = leaves_off;
+    l->s.backend->context    = &l->undo;
+}
+
+/* Of the step that begins with sample `first` of its epoch. */
+static i64 step_samples(const struct loop *l, i64 first)
+{
+    return MIN(session_step_samples(&l->s), session_epoch_samples(&l->s) - first);
+}
+
+static void run_program(struct loop *l, enum program_id id) { profiling_run(l, id, l->s.set->programs[id]); }
+
+enum program_id loop_program_of(const struct session *s, const struct batch *b, i64 first_sample)
+{
+    bool full = b->count == s->config.batch;
+    if (first_sample) return full ? PROGRAM_ADD : PROGRAM_ADD_LAST;
+    return full ? PROGRAM_TRAIN : PROGRAM_TRAIN_LAST;
+}
+
+void loop_micro_step(struct loop *l, const struct batch *b, i64 step, i64 first_sample, f64 lr)
+{
+    struct session *s    = &l->s;
+    enum program_id id   = loop_program_of(s, b, first_sample);
+    i64             rows = step_samples(l, b->index - first_sample) * model_rows(s->model);
+    struct program *p;
+    l->input = session_program(s, id, session_rows(s, b), &p, &l->input_err);
+    if (l->input) return;
+    clock_enter(l->clock, PART_copy);
+    session_put_scalars(s, step, rows, first_sample, lr);
+    if (!l->ahead.fed) session_put_batch(s, id, b);
+    l->ahead.fed = false;
+    profiling_run(l, id, p);
+}
+
+/* What the last program says of itself. */
+struct answers {
+    struct asked loss, hits;
+};
+
+static void ask_losses(struct loop *l, struct answers *t)
+{
+    session_ask(&l->s, STR("loss"), &t->loss);
+    if (session_has(&l->s, STR("hits"))) session_ask(&l->s, STR("hits"), &t->hits);
+}
+
+static void add_losses(struct loop *l, const struct answers *t, i64 rows)
+{
+    clock_enter(l->clock, PART_compute); /* until the answers are there, scaling_now's too */
+    l->at.loss += session_answer(&l->s, &t->loss) / (f64)rows;
+    if (session_has(&l->s, STR("hits"))) {
+        l->metric.name = STR("accuracy");
+        l->metric.value += session_answer(&l->s, &t->hits) / (f64)rows;
+    }
+}
+
+/* The squared norm of the gradients summed so far in this step. */
+static f64 gradient_square(struct loop *l)
+{
+    struct session *s = &l->s;
+    f64 square, scale = scaling_now(s).scale; /* of fp16 losses; NaN: none */
+    run_program(l, PROGRAM_SQUARE);
+    clock_enter(l->clock, PART_compute);
+    session_get_numbers(s, STR("grad_square"), &square, 1);
+    return isnan(scale) ? square : square / (scale * scale);
+}
+
+static void update(struct loop *l)
+{
+    struct backend *b = l->s.backend;
+    if (saving_copies(&l->saving)) {
+        clock_enter(l->clock, PART_checkpoint);
+        saving_wait_copied(&l->saving);
+        clock_enter(l->clock, PART_other);
+    }
+    run_program(l, PROGRAM_UPDATE);
+    b->table->mark(b);
+}
+
+/* The epoch's end makes a smaller one. */
+struct batch loop_step(struct loop *l, struct batch *b, f64 lr)
+{
+    struct session *s       = &l->s;
+    i64             samples = step_samples(l, b->index), rows = samples * model_rows(s->model);
+    i64             done = 0, first = b->count;
+    f64             part = NAN; /* of the whole gradient's square, from the first batch alone */
+    struct answers  answers;
+    l->at.loss = l->metric.value = 0;
+    for (;;) {
+        if (!l->ahead.begun) loop_micro_step(l, b, l->at.step, done, lr);
+        if (l->input) return (struct batch){ 0 };
+        l->ahead.begun = false;
+        if (l->undo.left_off) return (struct batch){ 0 };
+        ask_losses(l, &answers);
+        if (!done && s->config.square) part = gradient_square(l);
+        done += b->count;
+        if (done >= samples) break;
+        add_losses(l, &answers, rows);
+        b = undo_leaves(&l->undo) ? NULL : feed_next(l);
+        if (!b) return (struct batch){ 0 };
+    }
+    if (undo_leaves(&l->undo)) return (struct batch){ 0 };
+    if (s->config.square) {
+        f64 times = (f64)samples / (f64)first; /* it was divided by all the step's rows */
+        noise_add(&l->at.noise, part * times * times, first, gradient_square(l), samples);
+    }
+    if (l->undo.left_off) return (struct batch){ 0 };
+    update(l);
+    struct batch last = *b; /* the loader may take it back now */
+    feed_ahead(l, b);
+    add_losses(l, &answers, rows);
+    l->scaling = scaling_now(s);
+    l->at.step++;
+    l->at.samples += samples;
+    return last;
+}

@@ -1,0 +1,270 @@
+#!/usr/bin/env python3
+"""Settings and data that change between a checkpoint and its resumption: each is refused, reported or free, as the
+column `resume` of src/train/options.def has it. The checkpoint of step 40 of 60 is left; a copy of its folder is resumed
+with one change. What the column calls free must give the weights of a run that was never interrupted, to the bit."""
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import zlib
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+FRUGAL = os.environ.get("FRUGAL", os.path.join(TOP, "build", "frugal"))
+
+LAYERS = "model: {layers: [flatten, {dense: 8}, relu, {dropout: 0.1}, {dense: 4}]}\n"
+TRAIN = "train: {steps: 60, batch: 32, eval_every: 20, threads: 2%s}\n"
+BASES = {
+    "idx": "data: {kind: idx, path: images, labels: labels}\n" + LAYERS + TRAIN % ", schedule: cosine",
+    "idx constant": "data: {kind: idx, path: images, labels: labels}\n" + LAYERS + TRAIN % "",
+    "idx eval": "data: {kind: idx, path: images, labels: labels, eval_path: images2, eval_labels: labels2}\n" + LAYERS + TRAIN % "",
+    "sgd": "data: {kind: idx, path: images, labels: labels}\n" + LAYERS + TRAIN % ", optimiser: sgd",
+    "wsd": "data: {kind: idx, path: images, labels: labels}\n" + LAYERS + TRAIN % ", schedule: wsd",
+    "bf16": "data: {path: text, context: 8}\nmodel: {kind: gpt, depth: 1, width: 16, heads: 2}\n" + TRAIN % ", precision: bf16",
+    "muon": "data: {path: text, context: 8}\nmodel: {kind: gpt, depth: 1, width: 16, heads: 2}\n" + TRAIN % ", optimiser: muon",
+    "tokens": "data: {kind: tokens, path: tokens.bin, context: 8}\nmodel: {kind: gpt, depth: 1, width: 16, heads: 2}\n" + TRAIN % "",
+    "lines": "data: {files: [text, more], context: 8}\nmodel: {kind: encoder, depth: 1, width: 16, heads: 2}\n" + TRAIN % "",
+    "csv": "data: {path: table.csv, label: y, numeric: [a], categorical: [b]}\nmodel: {kind: ranker}\n" + TRAIN % "",
+    "images": "data: {path: pictures, image_size: 8}\n" + LAYERS + TRAIN % "",
+}
+
+# base, change: a setting (more of them come along), or what happens to a file. Files are refused whatever the table says.
+CASES = [
+    ("idx", "data.samples=300"), ("idx", "data.held_out=0.2"), ("idx", "data.eval_samples=10"),
+    ("tokens", "data.context=4"), ("tokens", "data.vocabulary=300"), ("csv", "data.buckets=500"),
+    ("csv", "train.tables=adagrad"), ("csv", "data.numeric=[]"), ("csv", "data.label=a data.numeric=[y]"), ("lines", "data.group_by_length=true"),
+    ("images", "data.augment=crop"), ("images", "data.augment=none"), ("images", "data.image_size=6"),
+    ("images", "data.image_colour=false"), ("images", "data.image_normalise=half"), ("images", "data.shuffle_block=3"),
+    ("images", "data.on_error=skip"), ("images", "loader.workers=1"), ("idx", "data.cache=elsewhere"),
+    ("idx", "model.layers=[flatten, {dense: 8}, relu, {dropout: 0.2}, {dense: 4}]"), ("muon", "model.dropout=0.2"),
+    ("muon", "model.activation=relu2"),
+    ("idx", "train.batch=16"), ("idx", "train.micro_batch=8"), ("idx", "train.drop_last=true"), ("idx", "train.shuffle=false"),
+    ("idx", "train.seed=9"), ("idx", "train.optimiser=sgd"), ("idx", "train.precision=bf16"), ("idx", "train.freeze=*.bias"),
+    ("bf16", "train.fp8=on"),
+    ("idx", "train.lr=0.01"), ("idx", "train.beta1=0.8"), ("idx", "train.beta2=0.9"), ("idx", "train.eps=1e-6"),
+    ("idx", "train.decay=0.1"), ("idx", "train.clip=0.5"), ("sgd", "train.momentum=0.5"), ("sgd", "train.nesterov=true"),
+    ("muon", "train.muon_lr=0.01"), ("idx", "train.schedule=linear"), ("idx", "train.lr_end=0.2"), ("idx", "train.warmup=3"),
+    ("idx", "train.lr_batch=64"), ("wsd", "train.decay_part=0.5"), ("idx", "train.keep_best=true"),
+    ("idx", "train.rollbacks=2"), ("idx", "train.noise_scale=true"), ("bf16", "train.wide_sums=true"),
+    ("bf16", "train.stochastic_rounding=true"), ("idx", "train.fuse=none"), ("idx", "train.deterministic=false"),
+    ("idx", "train.target=1"), ("idx", "train.target_metric=loss"), ("idx", "train.min_improvement=0.1 train.patience=50"),
+    ("idx", "train.forecast=0.9 train.target=1"), ("csv", "data.categorical=[]"), ("tokens", "data.token_type=u32"),
+    ("tokens", "data.kind=text data.path=text"), ("idx", "train.patience=50"), ("idx", "train.max_seconds=1000"),
+    ("idx", "train.max_dollars=1000 train.usd_hour=1"), ("idx", "train.epochs=4"), ("idx constant", "train.epochs=4"),
+    ("idx constant", "train.steps=50"), ("idx", "train.steps=50"),
+    ("idx", "train.eval_every=7"), ("idx", "train.eval_batch=7"), ("idx", "train.threads=1"), ("idx", "train.recompute=all"),
+    ("idx", "train.memory_gib=4"), ("idx", "train.log_every=1"), ("idx", "checkpoint.every=3"), ("idx", "checkpoint.keep=1"),
+    ("idx", "run.name=other"), ("idx", "train.compile=max-autotune"),
+    ("idx", "other content: images"), ("idx", "other content: labels"), ("idx eval", "other content: images2"),
+    ("tokens", "other content: tokens.bin"), ("csv", "other content: table.csv"), ("lines", "data.files=[more,text]"),
+    ("lines", "other content: more"), ("images", "renamed: pictures/0/0.png"), ("images", "longer: pictures/1/3.png"),
+    ("idx", "moved: images"), ("images", "moved: pictures"),
+]
+
+
+def column():
+    """{key: word} of the table."""
+    with open(os.path.join(TOP, "src", "train", "options.def")) as f:
+        text = f.read()
+    rows = re.findall(r"^(?:SCALAR|LIST)\([A-Z]+, ([a-z_.0-9]+),.*?\n? +(EQUAL|COURSE|FREE|END|LENGTH), \"", text, re.M | re.S)
+    assert len(rows) > 100, "the table is not read as we think"
+    return dict(rows)
+
+
+def png(path, value, more=0):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    rows = b"".join(b"\0" + bytes((value * 7 + x * 3 + y) % 256 for x in range(30)) for y in range(10))
+    with open(path, "wb") as f:
+        f.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 10, 10, 8, 2, 0, 0, 0)) +
+                chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"") + bytes(more))
+
+
+def make_data():
+    for name, count in (("images", 400), ("images2", 100)):
+        with open(name, "wb") as f:
+            f.write(struct.pack(">IIII", 0x803, count, 4, 4) + bytes((i * i // 7) % 251 for i in range(16 * count)))
+    for name, count in (("labels", 400), ("labels2", 100)):
+        with open(name, "wb") as f:
+            f.write(struct.pack(">II", 0x801, count) + bytes(i % 4 for i in range(count)))
+    with open("text", "w") as f:
+        f.write("".join(f"line {i * i} of the text\n" for i in range(400)))
+    with open("more", "w") as f:
+        f.write("".join(f"something else, {i * 3}\n" for i in range(400)))
+    with open("tokens.bin", "wb") as f:
+        f.write(struct.pack("<4000H", *((i * i) % 97 for i in range(4000))))
+    with open("table.csv", "w") as f:
+        f.write("y,a,b\n" + "".join(f"{i % 2},{i % 7},{i % 5}\n" for i in range(500)))
+    for label in range(4):
+        os.makedirs(f"pictures/{label}")
+        for i in range(40):
+            png(f"pictures/{label}/{i}.png", label * 40 + i)
+
+
+def frugal(*arguments):
+    done = subprocess.run([FRUGAL, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          env={**os.environ, "FRUGAL_RUN_LEDGER": "none", "FRUGAL_SPOT_CLOUD": "none", "XDG_CACHE_HOME": os.path.abspath("cache")})
+    return done.returncode, done.stdout, done.stderr
+
+
+def read(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def settings_of(change):
+    """'a=1 b=[c, d]' as arguments; a blank inside brackets or braces ends none."""
+    out, depth = [""], 0
+    for c in change:
+        depth += (c in "[{") - (c in "]}")
+        if c == " " and not depth:
+            out.append("")
+        else:
+            out[-1] += c
+    return out
+
+
+class Touched:
+    """A file that is changed for a while."""
+
+    def __init__(self, how, path):
+        self.how, self.path, self.arguments = how, path, []
+
+    def __enter__(self):
+        if self.how == "moved":
+            shutil.copytree(self.path, "moved") if os.path.isdir(self.path) else shutil.copy(self.path, "moved")
+            self.arguments = ["data.path=moved"]
+            return self
+        self.before = read(self.path)
+        if self.how == "renamed":
+            os.rename(self.path, self.path + ".new.png")
+        else:
+            where = len(self.before) // 2
+            while self.path.endswith(".csv") and not self.before[where:where + 1].isdigit():
+                where += 1  # a digit becomes another
+            other = self.before[:where] + bytes([self.before[where] ^ 1]) + self.before[where + 1:]
+            with open(self.path, "wb") as f:
+                f.write(self.before + b"\0" if self.how == "longer" else other)
+        return self
+
+    def __exit__(self, *_):
+        if self.how == "moved":
+            shutil.rmtree("moved") if os.path.isdir("moved") else os.unlink("moved")
+            return
+        if self.how == "renamed":
+            os.rename(self.path + ".new.png", self.path)
+        with open(self.path, "wb") as f:
+            f.write(self.before)
+
+
+def check_refused(words, code, err):
+    assert code == 2 and "holds the checkpoints of another run: " in err and "--fresh" in err, (code, err)
+    assert words in err, (words, err)
+
+
+def check_resumed(code, err, exact, codes=(0,)):
+    assert code in codes, (code, err)
+    assert ("resumed at step 40, bit-exact" in err) == exact, err
+    assert exact or "resumed at step 40, not bit-exact: " in err, err
+
+
+def same_weights(base, arguments, codes):
+    shutil.rmtree("kept", ignore_errors=True)
+    code, _, err = frugal("train", f"{base}.yaml", "checkpoint.dir=", "train.out=whole", *arguments)
+    assert code in codes, err
+    assert read("whole") == read("out"), "bit-exact, it said, and the weights are others"
+
+
+def check_setting(base, change, table):
+    arguments = settings_of(change)
+    key = arguments[0].split("=")[0]
+    code, _, err = frugal("train", f"{base}.yaml", "checkpoint.dir=kept", "train.out=out", *arguments)
+    word = table[key]
+    if key == "data.files":  # free as a setting: the data is what counts
+        return check_refused("the data of data.files is not what the run began with", code, err)
+    if word == "LENGTH":
+        word = "END" if "constant" in base else "COURSE"
+    if word == "EQUAL":
+        return check_refused("its model has other operations" if key == "model.layers" else f"{key} was ", code, err)
+    if word == "COURSE":
+        check_resumed(code, err, False)
+        assert f"warning: {key} was " in err or key == "train.micro_batch", err
+        return None
+    codes = (0, 1) if "train.target" in change else (0,)  # missed
+    check_resumed(code, err, True, codes)
+    assert f"{key} was" not in err, err
+    same_weights(base, arguments, codes)
+    return None
+
+
+def check_file(base, how, path):
+    with Touched(how, path) as touched:
+        code, _, err = frugal("train", f"{base}.yaml", "checkpoint.dir=kept", "train.out=out", *touched.arguments)
+        if how == "moved":
+            check_resumed(code, err, True)
+        else:
+            check_refused("is not what the run began with", code, err)
+
+
+def step_of(name):
+    return int(re.match(r"step-(\d+)", name).group(1))
+
+
+def begin(base):
+    """A run of 60 steps of which the checkpoint of step 40 is left, as if it had been killed then; its manifest says
+    the settings of the whole run. False: this build cannot read the data."""
+    folder = f"saved {base}"
+    with open(f"{base}.yaml", "w") as f:
+        f.write(BASES[base])
+    for _ in range(20):  # a save that is due while memory for the first is being taken waits for it
+        shutil.rmtree(folder, ignore_errors=True)
+        code, _, err = frugal("train", f"{base}.yaml", f"checkpoint.dir={folder}", "checkpoint.every=40", "checkpoint.keep=9")
+        if code and "built without" in err:
+            return False
+        assert code == 0, (base, err)
+        steps = [n for n in os.listdir(folder) if n.startswith("step-")]
+        for name in steps:
+            if step_of(name) != 40:
+                shutil.rmtree(os.path.join(folder, name))
+        if 40 in map(step_of, steps):
+            return True
+    raise AssertionError(f"{base}: step 40 is never saved: {steps}")
+
+
+def main():
+    table, failed, ran = column(), [], 0
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        make_data()
+        ready = {base: begin(base) for base in BASES}
+        for base, change in CASES:
+            if not ready[base]:
+                print(f"not here    {base}: {change}")
+                continue
+            shutil.rmtree("kept", ignore_errors=True)
+            shutil.copytree(f"saved {base}", "kept")
+            ran += 1
+            try:
+                if ": " in change and "=" not in change.split(": ")[0]:
+                    check_file(base, *change.split(": "))
+                else:
+                    check_setting(base, change, table)
+                print(f"ok          {base}: {change}")
+            except AssertionError as e:
+                failed.append(change)
+                print(f"FAILED      {base}: {change}: {e}")
+        os.chdir(TOP)
+    keys = {settings_of(c)[0].split("=")[0] for _, c in CASES}
+    for word in ("EQUAL", "COURSE", "END", "LENGTH"):
+        left = [k for k in table if table[k] == word and k not in keys and k.startswith(("data.", "train."))]
+        if left:
+            failed += left
+            print(f"FAILED      {word}: no case for {', '.join(left)}")
+    print(f"{ran} cases, {len(failed)} failed")
+    return 1 if failed or ran < 40 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
