@@ -9,8 +9,9 @@
 #include <string.h>
 
 enum {
-    LIST_BYTES = 512 << 20
-}; /* address space for a list of the folder and what it takes to make */
+    LIST_BYTES     = 512 << 20, /* address space for a list of the folder and what it takes to make */
+    LAST_LOOKS_MAX = 5          /* at a folder that somebody else writes after the program has exited */
+};
 
 struct carry {
     struct os          *os;
@@ -358,20 +359,31 @@ static void note(struct carry *c, const struct folder_file *waits, enum status s
     pthread_mutex_unlock(&c->lock);
 }
 
-enum status carry_look(struct carry *c, i64 step, enum carry_moment moment, struct err *err)
+static enum status look(struct carry *c, i64 step, enum carry_moment moment, struct err *err)
 {
     struct arena              memory = c->memory[c->turn ^= 1], scratch = c->memory[2];
     struct folder_list        now;
-    struct err                why   = { 0 };
     const struct folder_file *waits = NULL;
-    enum status               st    = scan(c, &memory, &now, &why);
+    enum status               st    = scan(c, &memory, &now, err);
     if (!st) {
         note_changes(c, &now);
         if (moment == CARRY_RUNNING) waits = first_incomplete(c, &now, scratch);
-        if (!waits && has_news(c, &now)) st = take(c, &now, step, moment, scratch, &why);
+        if (!waits && has_news(c, &now)) st = take(c, &now, step, moment, scratch, err);
     }
-    note(c, waits, st, &why);
-    if (st == STATUS_NO) return STATUS_OK; /* the next look tries again */
+    note(c, waits, st, err);
+    return st;
+}
+
+enum status carry_look(struct carry *c, i64 step, enum carry_moment moment, struct err *err)
+{
+    struct err  why = { 0 };
+    enum status st  = look(c, step, moment, &why);
+    if (st == STATUS_NO && moment == CARRY_RUNNING) return STATUS_OK; /* the next look tries again */
+    for (i64 i = 1; st == STATUS_NO && i < LAST_LOOKS_MAX; i++) {
+        why = (struct err){ 0 };
+        st  = look(c, step, moment, &why);
+    }
+    if (st == STATUS_NO) st = STATUS_WORLD; /* no later look will save it */
     return st ? err_set(err, st, "%s", why.text) : STATUS_OK;
 }
 

@@ -58,7 +58,8 @@ void carry_close(struct carry *c, bool ended);
  * is believed as it is, and becomes the first checkpoint. */
 enum status carry_restore(struct carry *c, struct arena *perm, struct str *said, bool *found,
                           struct err *err);
-/* Takes a checkpoint if there is one to take. */
+/* Takes a checkpoint if there is one to take. A file that changes meanwhile is left to the next look while the
+ * program runs; once it has exited there is none, so it is tried again at once, and at last is an error (WORLD). */
 enum status carry_look(struct carry *c, i64 step, enum carry_moment moment, struct err *err);
 
 enum status        carry_begin(struct carry *c, struct err *err);

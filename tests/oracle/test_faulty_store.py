@@ -56,9 +56,11 @@ def check_run(s):
         said.append(out + err)
         assert m.process.returncode == rc, (m.process.returncode, out, err)
         return out, err
-    end(machine(), 0)
+    first = end(machine(), 0)
+    assert "1 checkpoint carried" in first[1], first
     s.misbehave("GET runs/two file-0", "403 AccessDenied")
-    assert end(machine(), 0)[0] == "x\n"  # one bad answer
+    out, err = end(machine(), 0)  # one bad answer
+    assert out == "x\n", (first, out, err, s.log)
     s.misbehave("GET runs/two file-0", "403 AccessDenied", 1000)
     out, err = end(machine(), 3)
     assert out == "" and "--fresh" in err and "403" in err, (out, err)

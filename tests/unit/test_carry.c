@@ -179,6 +179,47 @@ TEST(a_file_that_changes_while_it_is_carried_is_carried_later)
     CHECK(discarded > 3); /* or nothing changed when we thought it did */
 }
 
+/* Somebody else writes on: no later look would save what the program left. */
+TEST(once_it_has_exited_a_changed_file_is_carried_again_or_an_error)
+{
+    for (i64 when = 0, after = 0; after < 3; when++) {
+        struct world w;
+        i64          left = when;
+        world_init(&w, perm);
+        world_open(&w, perm);
+        put(&w, "/out/a.pt", "one");
+        w.sim->context       = &left;
+        w.sim->before_change = rewrite_now;
+        CHECK_EQ(look_after(&w, 0, CARRY_EXITED), 1);
+        w.sim->before_change = NULL;
+        after += left >= 0;
+        carry_close(w.carry, false);
+    }
+}
+
+static void rewrite_always(struct sim_os *sim)
+{
+    sim->before_change = NULL;
+    sim->now_ns += 1000000;
+    sim_os_put(sim, STR("/out/a.pt"), STR("more"));
+    sim->before_change = rewrite_always;
+}
+
+TEST(a_file_that_never_rests_is_an_error_once_the_program_has_exited)
+{
+    struct world w;
+    struct err   err = { 0 };
+    world_init(&w, perm);
+    world_open(&w, perm);
+    put(&w, "/out/a.pt", "one");
+    w.sim->before_change = rewrite_always;
+    CHECK_EQ(carry_look(w.carry, 7, CARRY_EXITED, &err), STATUS_WORLD);
+    CHECK(strstr(err.text, "a.pt changed while it was carried"));
+    w.sim->before_change = NULL;
+    CHECK_EQ(carry_state(w.carry).count, 0);
+    carry_close(w.carry, false);
+}
+
 static i64 kept_count(struct world *w, struct arena memory)
 {
     struct ckpt_list list;
