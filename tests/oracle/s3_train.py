@@ -17,7 +17,7 @@ model: {kind: layers, layers: [flatten, {dense: 64}, relu, {dropout: 0.2}, {dens
 train: {epochs: 1000000, steps: 200, batch: 16, lr: 0.01, eval_every: 50}
 checkpoint: {every: 20}
 """
-said = []
+said, started = [], []
 PATIENCE_S = 120  # what takes a second on a quiet machine may take so long on a busy one; how fast it is, is tested elsewhere
 
 
@@ -46,6 +46,7 @@ class Machine:
     def start(self, *more):
         self.process = subprocess.Popen(self.args + list(more), env=self.env, cwd=self.folder.name,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        started.append(self.process)
         return self
 
     def end(self, rc):
@@ -72,8 +73,17 @@ def steps_there(server):
     return sorted(int(n.split("-")[1].split(".")[0]) for n in names)
 
 
+def last_words():
+    """Of the process that was started last: what it had printed when it ended, or by now."""
+    ended = started[-1].poll()
+    if ended is None:
+        started[-1].kill()
+    out, err = started[-1].communicate()
+    return ended, out[-2000:], err[-2000:]
+
+
 def wait_until(ready):
     end = time.monotonic() + PATIENCE_S
     while not ready():
-        assert time.monotonic() < end, "it does not come"
+        assert time.monotonic() < end, ("it does not come", last_words())
         time.sleep(0.02)
