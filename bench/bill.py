@@ -19,8 +19,8 @@ BUSY_MAX a run is marked DISTURBED. The exit code is 1 if a run misses the mark 
 first, 3 if a run failed. --quick takes a few steps, keeps nothing and judges nothing. About four minutes on two quiet
 Zen 4 cores.
 
-The table between the two marks in README.md ("What it saves") is written anew from the rows when all of them met the
-mark undisturbed; else it is left, and that is said.
+bench/figures.py writes the table in docs/measured.md from the rows when all of them met the mark undisturbed; otherwise
+the table of an earlier run stays, and that is said.
 """
 import json
 import os
@@ -30,7 +30,7 @@ import subprocess
 import sys
 
 import common
-from common import BUSY_MAX, DATA, TOP, Failed, Record, busy_share, machine, make_text, note, reap, spawn, train, two_cores
+from common import BUSY_MAX, DATA, TOP, Failed, Record, busy_share, is_quiet, machine, make_text, note, reap, spawn, train, two_cores
 
 MACHINE, VCPUS = "c7a.48xlarge", 2
 QUICK_STEPS = 6
@@ -39,10 +39,9 @@ KEPT = "bill-kept"                      # the spot run's checkpoints, in DATA
 CUT_AT = 3                              # evaluations until it is interrupted
 WHAT = {"default": "fp32, AdamW, nothing recomputed, 1,000 steps to the end, on demand",
         "recipe": "`train.recipe=modern`: Muon, today's block and schedule, 300 steps",
-        "target": "ends when the held-out loss is the default's: `train.target`",
+        "target": "stops when the held-out loss reaches the default's: `train.target`",
         "precision": "`train.precision=auto`: bf16 on this processor",
-        "spot": "the machine's spot price; interrupted once, resumed from its checkpoint"}
-MARKS = ("<!-- bench/run bill writes this table -->\n", "<!-- until here -->\n")
+        "spot": "the machine's spot price; interrupted once and resumed from its checkpoint"}
 
 
 def frugal(*words):
@@ -114,31 +113,24 @@ def table_line(r):
            f"{100 * r['busy']:>3.0f}%" + ("  DISTURBED" if r["busy"] > BUSY_MAX else "")
 
 
-def readme_table(rows, about):
-    """The rows as a table for README.md, and what they were measured on."""
-    lines = ["| run | what it adds | steps | held-out loss | seconds | $ a thousand runs | of the default |", "|---|---|---|---|---|---|---|"]
+def is_sound(rows):
+    """Whether a page may show them: all runs, undisturbed, at the mark, and the last no dearer than the first."""
+    return [r["run"] for r in rows] == list(WHAT) and all(map(is_quiet, rows)) and not is_missed(rows)
+
+
+def is_missed(rows):
+    return any(r["loss"] > rows[0]["loss"] for r in rows) or rows[-1]["dollars"] > rows[0]["dollars"]
+
+
+def page_table(rows):
+    """The rows as a table for docs/measured.md, and what they were measured on."""
+    lines = ["| run | what it adds | steps | held-out loss | seconds | $ per thousand runs | of the default |", "|---|---|---|---|---|---|---|"]
     for r in rows:
         lines.append(f"| {r['run']} | {WHAT[r['run']]} | {r['steps']:,} | {r['loss']:.3f} | {r['seconds']:.1f} | "
                      f"{1000 * r['dollars']:.2f} | {100 * r['dollars'] / rows[0]['dollars']:.0f} % |")
-    day = about["date"][:10]
-    return "\n".join(lines) + f"\n\nTwo cores, {about['machine'].split(';')[0]}; {about['price']}; {day} " \
-        f"([all of it](bench/results/bill-{day}.txt), [picture](bench/results/bill-{day}.svg)).\n"
-
-
-def renewed(readme, table):
-    """The text with what lies between the two marks replaced."""
-    before, rest = readme.split(MARKS[0], 1)
-    return before + MARKS[0] + table + MARKS[1] + rest.split(MARKS[1], 1)[1]
-
-
-def write_readme(rows, about):
-    path = os.path.join(TOP, "README.md")
-    with open(path) as f:
-        text = renewed(f.read(), readme_table(rows, about))
-    with open(path + ".part", "w") as f:
-        f.write(text)
-    os.rename(path + ".part", path)
-    note("README.md: the table of \"What it saves\" is new")
+    day = rows[0]["date"][:10]
+    return "\n".join(lines) + f"\n\nTwo cores, {rows[0]['machine'].split(';')[0]}; {rows[0]['price']}; {day} " \
+        f"([whole output](../bench/results/bill-{day}.txt), [picture](../bench/results/bill-{day}.svg)).\n"
 
 
 def main(*arguments):
@@ -166,12 +158,9 @@ def main(*arguments):
         return 0
     with open(record.path + ".txt", "a") as f:
         f.write("\n" + told)
-    missed = any(r["loss"] > mark for r in rows) or rows[-1]["dollars"] > rows[0]["dollars"]
-    if missed or any(r["busy"] > BUSY_MAX for r in rows):
-        note("README.md is left as it is: a run missed the mark, or was measured beside other work")
-    else:
-        write_readme(rows, about)
-    return int(missed)
+    if not is_sound(rows):
+        note("docs/measured.md keeps the figures of an earlier run: a run missed the mark, or was measured beside other work")
+    return int(is_missed(rows))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import glob
 import json
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -171,6 +172,59 @@ def machine(**more):
         **more,
         "threads": threads,
     }
+
+
+# ---- what was kept before ----
+
+def kept(name):
+    """The rows of bench/results/NAME-DATE.json, the oldest first; `file` is where each stands."""
+    rows = []
+    for path in sorted(glob.glob(os.path.join(RESULTS, name + "-*.json"))):
+        file = os.path.basename(path)
+        if re.fullmatch(re.escape(name) + r"-\d{4}-\d\d-\d\d\.json", file):
+            with open(path) as f:
+                rows += [{**json.loads(line), "file": file} for line in f]
+    return sorted(rows, key=lambda r: r["date"])
+
+
+def is_quiet(row):
+    """Whether nothing else ran on the cores while the row was measured, as far as that was kept."""
+    busy = row.get("busy", 0)
+    return not isinstance(busy, (int, float)) or busy <= BUSY_MAX
+
+
+def newest(name, /, **wanted):
+    """The newest row whose fields match the regular expressions `wanted`; a disturbed one only where there is no other."""
+    rows = [r for r in kept(name) if all(re.fullmatch(w, str(r.get(key))) for key, w in wanted.items())]
+    if not rows:
+        raise Failed(f"bench/results has no row of {name} with {wanted}")
+    return ([r for r in rows if is_quiet(r)] or rows)[-1]
+
+
+def newest_set(name, whole):
+    """The rows of the newest call of bench/run NAME of which whole(rows) is true."""
+    rows = kept(name)
+    for date in sorted({r["date"] for r in rows}, reverse=True):
+        one = [r for r in rows if r["date"] == date]
+        if whole(one):
+            return one
+    raise Failed(f"bench/results has no whole run of {name}")
+
+
+def between(text, begin, end, body):
+    """The text with what stands between its one line that begins with `begin` and the next line `end` replaced; `begin`
+    itself is part of `body`. Where the marks are not there once, it fails."""
+    found = re.findall(rf"^{re.escape(begin)}[^\n]*\n.*?^{re.escape(end)}$", text, re.M | re.S)
+    if len(found) != 1:
+        raise Failed(f"'{begin}' stands {len(found)} times, not once, before '{end}'")
+    return text.replace(found[0], f"{body}{end}")
+
+
+def replace(path, text):
+    """The file is the old or the whole new one."""
+    with open(path + ".part", "w") as f:
+        f.write(text)
+    os.rename(path + ".part", path)
 
 
 def figure(value):

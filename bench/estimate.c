@@ -1,8 +1,8 @@
-/* estimate.c - steps on this processor, foretold and measured: `bench_estimate SECONDS RUN.YAML [key=value…] --
+/* estimate.c - steps on this processor, predicted and measured: `bench_estimate SECONDS RUN.YAML [key=value…] --
  * RUN.YAML …`, or `bench_estimate --rates` to print what the calibration finds.
  *
  * Rates are learned from the small models of plan/calibrate.c, then each run is compiled, its step
- * (gradients and update) foretold, and run for SECONDS; the least counts, in time of the processor by
+ * (gradients and update) predicted, and run for SECONDS; the least counts, in time of the processor by
  * one thread, which stands still while others run. One JSON object a run. */
 #include "plan/estimate.h"
 #include "cli/config.h"

@@ -31,7 +31,7 @@ function(frugal_test name label)
         WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} ENVIRONMENT "${sanitizer_env};${network_env}")
 endfunction()
 
-set(rules tidy test_tidy promises test_promises)
+set(rules tidy test_tidy promises test_promises tour test_tour links test_links)
 if(NOT FRUGAL_SANITIZE) # a reading of all files, in which no program of ours takes part
     list(APPEND rules format test_format)
 endif()

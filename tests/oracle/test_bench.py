@@ -43,21 +43,6 @@ def bills_known():
     return failed
 
 
-def readme_renewed():
-    """The table of README.md's "What it saves": a row a run, in its place, and nothing else changed."""
-    rows = [{"run": name, "steps": 1000, "loss": 1.5, "seconds": 60.0, "dollars": 0.002 / (i + 1)}
-            for i, (name, _, _) in enumerate(bill.runs(quick=False))]
-    about = {"date": "2026-11-15 10:00 UTC", "machine": "a processor; 2 cores", "price": "$0.1 an hour"}
-    with open(os.path.join(TOP, "README.md")) as f:
-        before = f.read()
-    after = bill.renewed(before, bill.readme_table(rows, about))
-    good = after.count("| default |") == 1 and after.count("| spot |") == 1 and "| 2.00 | 100 % |" in after
-    good &= "| 0.40 | 20 % |" in after and after.split(bill.MARKS[0])[0] == before.split(bill.MARKS[0])[0]
-    good &= after.split(bill.MARKS[1])[1] == before.split(bill.MARKS[1])[1]
-    print(f"bill, README.md: {'as it is' if good else 'FAILED'}", flush=True)
-    return not good
-
-
 class Kept:
     def __init__(self):
         self.rows = []
@@ -93,7 +78,7 @@ def main():
             words = shown(*levers.arguments_of(example, lever, 1, PLAIN))
             print(f"{example}, {lever}: {words or 'known'}", flush=True)
             failed += bool(words)
-    failed += sides_known() + bills_known() + readme_renewed() + comparisons_judged()
+    failed += sides_known() + bills_known() + comparisons_judged()
     levers.LEVERS["unknown"] = ["train.magic=true"]
     try:
         levers.measure("gpt", "unknown", 1, PLAIN)
