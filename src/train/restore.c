@@ -206,6 +206,7 @@ enum status restore_confirm(struct restore *r, struct session *s, const struct s
     if (snapshot_fits(n, &r->loaded, &why) || identity_compare(&r->identity, r->before, s, &why))
         return another(r, err, str_of(why.text));
     st = read_numbers(r, &at, g, err);
+    if (!st) st = state_check_place(&at, session_step_samples(s), session_epoch_samples(s), err);
     if (st) return st;
     move_end(r, &g->stop);
     struct str text = identity_other_bits(&r->identity, r->before, s, s->perm);

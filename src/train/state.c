@@ -175,6 +175,22 @@ static bool in_range(const struct row *row, struct str bytes)
     return true;
 }
 
+static enum status no_run_has(struct str name, struct err *err)
+{
+    return err_set(err, STATUS_WORLD,
+                   "the checkpoint's %.*s is a number that no run has: it is damaged, or was "
+                   "not written by frugal",
+                   STR_ARG(name));
+}
+
+enum status state_check_place(const struct run_state *r, i64 step_samples, i64 epoch_samples,
+                              struct err *err)
+{
+    i64 at = r->next_index;
+    if (at <= epoch_samples && (at % step_samples == 0 || at == epoch_samples)) return STATUS_OK;
+    return no_run_has(STR("next_index"), err);
+}
+
 enum status state_put_back(struct run_state *r, struct guard *g, const struct st_file *file,
                            struct err *err)
 {
@@ -189,11 +205,7 @@ enum status state_put_back(struct run_state *r, struct guard *g, const struct st
                            "the checkpoint's %.*s has another size than this frugal's: it was "
                            "written by another version",
                            STR_ARG(row->name));
-        if (!in_range(row, t->bytes))
-            return err_set(err, STATUS_WORLD,
-                           "the checkpoint's %.*s is a number that no run has: it is damaged, or was "
-                           "not written by frugal",
-                           STR_ARG(row->name));
+        if (!in_range(row, t->bytes)) return no_run_has(row->name, err);
         if (row->kind != EVAL) {
             memcpy(to, t->bytes.data, (size_t)t->bytes.len);
             continue;

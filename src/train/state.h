@@ -18,6 +18,9 @@ void state_collect(const struct run_state *r, const struct guard *g, u8 *bytes);
 /* What the file lacks (it was not known yet when it was written) stays as it is. */
 enum status state_put_back(struct run_state *r, struct guard *g, const struct st_file *file,
                            struct err *err);
+/* A step begins at a multiple of its samples, or the epoch is over: no run stands at another sample. */
+enum status state_check_place(const struct run_state *r, i64 step_samples, i64 epoch_samples,
+                              struct err *err);
 
 /* snapshot.c: everything. Memory of its own, planned before the run begins, in which weights and
  * optimiser lie as in the checkpoint's files. */

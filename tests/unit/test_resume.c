@@ -1,5 +1,6 @@
 /* test_resume.c - a run that is interrupted, in many ways, ends with the same bits as one that is not;
  * and no number that it depends on is left out of its checkpoints. */
+#include "base/hash.h"
 #include "base/rng.h"
 #include "harness.h"
 #include "support/folder.h"
@@ -477,6 +478,50 @@ TEST(numbers_that_no_run_has_are_refused)
         if (state_put_back(&back, &guard_back, &file, &err) != STATUS_WORLD)
             harness_fail(__FILE__, __LINE__, "%s was taken", wrong[i].name);
         CHECK(strstr(err.text, wrong[i].name));
+    }
+}
+
+/* The newest checkpoint of a folder with another number in it, and hashes that fit. */
+static void forge(struct arena *perm, struct str folder, const char *name, i64 number)
+{
+    struct os         *os = os_real();
+    struct ckpt_list   list;
+    struct ckpt_loaded loaded;
+    struct err         err = { 0 };
+    CHECK_EQ(ckpt_list(os, folder, perm, &list, &err), STATUS_OK);
+    CHECK_EQ(ckpt_load_newest(os, &list, perm, &loaded, &err), STATUS_OK);
+    struct ckpt_manifest   m    = loaded.ckpt->manifest;
+    const struct st_file  *run  = ckpt_shard(&loaded, STR("run"));
+    const struct st_tensor *t   = st_find(run, str_of(name));
+    struct str              path = str_fmt(perm, "%.*s/run.safetensors", STR_ARG(loaded.ckpt->folder));
+    struct str              file = bytes_at(perm, path);
+    i64 at = (i64)(t->bytes.data - run->mapped.data);
+    memcpy((char *)(uintptr_t)file.data + at, &number, sizeof number);
+    for (i64 i = 0; i < m.shard_count; i++)
+        if (str_eq(m.shards[i].name, STR("run.safetensors"))) m.shards[i].hash = xxh64(file);
+    ckpt_unload(os, &loaded);
+    CHECK_EQ(os_publish(os, path, file, *perm, &err), STATUS_OK);
+    path = str_fmt(perm, "%.*s/" CKPT_MANIFEST, STR_ARG(list.items[0].folder));
+    CHECK_EQ(os_publish(os, path, ckpt_manifest_text(perm, &m), *perm, &err), STATUS_OK);
+}
+
+TEST(a_place_in_the_data_that_no_step_begins_at_is_refused)
+{
+    static const i64 places[] = { 3, 17, 61, 1000 }; /* 60 samples in steps of 16 */
+    for (i64 i = 0; i < COUNT_OF(places); i++) {
+        struct watch        w = watch_new();
+        struct settings     s = network_run(perm, folder_new(perm).data);
+        struct train_result r;
+        struct err          err = { 0 };
+        s.checkpoint.dir        = folder_new(perm);
+        s.checkpoint.every      = STR("1000 steps");
+        s.checkpoint.keep       = 1;
+        w.steps_left            = 5;
+        CHECK_EQ(run(&s, &w, &r, &err), STATUS_INTERRUPTED);
+        forge(perm, s.checkpoint.dir, "next_index", places[i]);
+        w = watch_new();
+        CHECK_EQ(run(&s, &w, &r, &err), STATUS_WORLD);
+        CHECK(strstr(err.text, "next_index is a number that no run has"));
     }
 }
 
