@@ -392,11 +392,12 @@ static enum status real_stat(struct os *os, struct str path, struct os_stat *out
     int failure = fstatat(p.dir, p.name, &s, p.follow ? 0 : AT_SYMLINK_NOFOLLOW);
     place_end(&p);
     if (failure) return failed(err, "find", path);
-    *out = (struct os_stat){ .bytes    = s.st_size,
-                             .mtime_ns = (i64)s.st_mtim.tv_sec * 1000000000 + s.st_mtim.tv_nsec,
-                             .is_dir   = S_ISDIR(s.st_mode),
-                             .is_plain = S_ISREG(s.st_mode),
-                             .is_link  = S_ISLNK(s.st_mode) };
+    *out = (struct os_stat){ .bytes      = s.st_size,
+                             .mtime_ns   = (i64)s.st_mtim.tv_sec * 1000000000 + s.st_mtim.tv_nsec,
+                             .is_dir     = S_ISDIR(s.st_mode),
+                             .is_plain   = S_ISREG(s.st_mode),
+                             .is_private = !(s.st_mode & (S_IRGRP | S_IROTH)),
+                             .is_link    = S_ISLNK(s.st_mode) };
     return STATUS_OK;
 }
 

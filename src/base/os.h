@@ -18,7 +18,8 @@ struct os_stat {
     i64  bytes;
     i64  mtime_ns;
     bool is_dir, is_plain;
-    bool is_link; /* of an os_beneath only: elsewhere links are followed */
+    bool is_private; /* nobody but its owner may read it */
+    bool is_link;    /* of an os_beneath only: elsewhere links are followed */
 };
 
 enum os_signal { OS_SIGNAL_NONE, OS_SIGNAL_INT, OS_SIGNAL_TERM, OS_SIGNAL_HUP, OS_SIGNAL_USR1 };

@@ -10,6 +10,7 @@
 
 enum {
     LIST_BYTES     = 512 << 20, /* address space for a list of the folder and what it takes to make */
+    ASIDE_MAX      = 10000,     /* files of one name that went aside */
     LAST_LOOKS_MAX = 5          /* at a folder that somebody else writes after the program has exited */
 };
 
@@ -245,7 +246,8 @@ static struct str state_text(struct arena *perm, const struct folder_list *l,
     for (i64 i = 0; i < l->count; i++) {
         textbuf_fmt(&b, "%s{\"shard\":\"%.*s\",\"path\":", i ? "," : "", STR_ARG(shards[i].name));
         json_add_string(&b, l->files[i].path);
-        textbuf_fmt(&b, ",\"mtime_ns\":%lld}", (long long)l->files[i].mtime_ns);
+        textbuf_fmt(&b, ",\"mtime_ns\":%lld%s}", (long long)l->files[i].mtime_ns,
+                    l->files[i].is_private ? ",\"private\":true" : "");
     }
     textbuf_fmt(&b, "]}");
     return textbuf_str(&b);
@@ -322,10 +324,14 @@ static enum status take(struct carry *c, const struct folder_list *l, i64 step,
     enum status st;
     for (;;) { /* where the disk is full, older ones make room */
         struct ckpt_id went;
-        st = ckpt_import_begin(c->store, &m, &scratch, &folder, err);
-        if (!st) st = copy_files(c, l, folder, &m, moment, scratch, err);
-        if (!st) st = ckpt_import_commit(c->store, &m, scratch, err);
-        else ckpt_import_drop(c->store, &m, scratch);
+        bool was = os_private(true);
+        st       = ckpt_import_begin(c->store, &m, &scratch, &folder, err);
+        if (!st) { /* before it is ours, what lies under that name is somebody else's */
+            st = copy_files(c, l, folder, &m, moment, scratch, err);
+            if (!st) st = ckpt_import_commit(c->store, &m, scratch, err);
+            else ckpt_import_drop(c->store, &m, scratch);
+        }
+        os_private(was);
         if (!st) break;
         if (err->cause != CAUSE_FULL || ckpt_free_oldest(c->store, scratch, &went, NULL)) return st;
         note_freed(c);
@@ -419,16 +425,28 @@ static enum status read_state(const struct ckpt *k, struct arena *perm, struct f
                 !json_i64(json_get(v, STR("mtime_ns")), &f->mtime_ns))
                 break;
             if (!stays_inside(path->text)) break;
-            f->path  = path->text;
-            f->bytes = k->manifest.shards[out->count++].bytes;
+            f->path       = path->text;
+            f->is_private = json_get(v, STR("private")) != NULL;
+            f->bytes      = k->manifest.shards[out->count++].bytes;
         }
     if (!list || out->count != k->manifest.shard_count)
         return err_set(err, STATUS_WORLD, "%.*s was not made by frugal run", STR_ARG(k->folder));
     return STATUS_OK;
 }
 
+/* A name in .frugal-aside that nothing has yet. */
+static struct str aside_path(struct carry *c, struct os *inside, struct str path, struct arena *perm)
+{
+    struct os_stat stat;
+    struct str     name = str_fmt(perm, "%.*s/.frugal-aside/%.*s", STR_ARG(c->folder), STR_ARG(path));
+    struct str     to   = name;
+    for (i64 i = 1; i < ASIDE_MAX && !inside->stat(inside, to, &stat, NULL); i++)
+        to = str_fmt(perm, "%.*s.%lld", STR_ARG(name), (long long)i);
+    return to;
+}
+
 /* What is not in the checkpoint as it lies here goes out of the program's sight. */
-static enum status put_aside(struct carry *c, const struct folder_list *here,
+static enum status put_aside(struct carry *c, struct os *inside, const struct folder_list *here,
                              const struct folder_list *wanted, struct arena scratch, i64 *count,
                              struct err *err)
 {
@@ -437,22 +455,19 @@ static enum status put_aside(struct carry *c, const struct folder_list *here,
         const struct folder_file *f = &here->files[i];
         if (folder_same(f, folder_find(wanted, f->path))) continue;
         struct str from = folder_path(&scratch, c->folder, f->path);
-        struct str to =
-            str_fmt(&scratch, "%.*s/.frugal-aside/%.*s", STR_ARG(c->folder), STR_ARG(f->path));
-        struct str dir = to;
+        struct str to = aside_path(c, inside, f->path, &scratch), dir = to;
         while (dir.data[dir.len - 1] != '/') dir.len--;
         dir.len--;
-        st = c->os->make_dir(c->os, dir, err);
-        if (!st) st = c->os->rename(c->os, from, to, err);
+        st = inside->make_dir(inside, dir, err);
+        if (!st) st = inside->rename(inside, from, to, err);
         *count += !st;
     }
     return st;
 }
 
-static enum status bring_back(struct carry *c, const struct ckpt *k, i64 shard,
+static enum status bring_back(struct carry *c, struct os *os, const struct ckpt *k, i64 shard,
                               const struct folder_file *f, struct arena scratch, struct err *err)
 {
-    struct os    *os = c->os;
     struct copied copied;
     struct str    to   = folder_path(&scratch, c->folder, f->path);
     struct str    part = os_part_name(&scratch, to), dir = to;
@@ -460,7 +475,9 @@ static enum status bring_back(struct carry *c, const struct ckpt *k, i64 shard,
     while (dir.data[dir.len - 1] != '/') dir.len--;
     enum status st = os->make_dir(os, str_sub(dir, 0, dir.len - 1), err);
     if (!st) os_part_sweep(os, to, scratch);
+    bool was = os_private(f->is_private);
     if (!st) st = folder_copy(os, from, part, scratch, &copied, err);
+    os_private(was);
     if (!st && copied.hash != k->manifest.shards[shard].hash)
         st = err_set(err, STATUS_WORLD, "%.*s changed while it was read", STR_ARG(from));
     if (!st) os->set_mtime(os, part, f->mtime_ns); /* programs ask which file is the newest */
@@ -474,12 +491,14 @@ static enum status restore(struct carry *c, const struct ckpt *k, const struct f
 {
     struct arena       scratch = c->memory[2], memory = c->memory[0];
     struct folder_list here;
-    i64                aside = 0;
-    enum status        st    = scan(c, &memory, &here, err);
-    if (!st) st = put_aside(c, &here, wanted, scratch, &aside, err);
+    i64                aside  = 0;
+    struct os         *inside = os_beneath(c->os, c->folder, &scratch); /* links lead nowhere */
+    enum status        st     = scan(c, &memory, &here, err);
+    if (!st) st = put_aside(c, inside, &here, wanted, scratch, &aside, err);
     for (i64 i = 0; i < wanted->count && !st; i++)
         if (!folder_same(&wanted->files[i], folder_find(&here, wanted->files[i].path)))
-            st = bring_back(c, k, i, &wanted->files[i], scratch, err);
+            st = bring_back(c, inside, k, i, &wanted->files[i], scratch, err);
+    os_beneath_end(inside);
     if (!st) st = scan(c, &memory, &here, err); /* with the times that the disk gave them */
     if (!st) keep_list(c, &here);
     if (aside)
@@ -495,6 +514,7 @@ enum status carry_restore(struct carry *c, struct arena *perm, struct str *said,
     struct ckpt       *k;
     struct folder_list wanted;
     struct textbuf     b = textbuf_new(perm);
+    c->seen              = (struct folder_list){ 0 }; /* the program that wrote those is gone, and its memory is used here */
     if (c->said.len) textbuf_fmt(&b, "%.*s\n", STR_ARG(c->said));
     c->said        = STR("");
     *found         = false;

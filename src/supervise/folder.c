@@ -13,7 +13,7 @@ struct str folder_path(struct arena *perm, struct str folder, struct str path)
 }
 
 struct walk {
-    struct os          *os;
+    struct os          *os, *inside; /* inside: no link below the folder is followed */
     struct str          folder;
     const struct str   *patterns;
     i64                 pattern_count;
@@ -48,24 +48,44 @@ static enum status add(struct walk *w, struct str path, struct str name, const s
         return err_set(w->err, STATUS_WORLD,
                        "%.*s holds more than %d files; program.files=[PATTERN] says which to carry",
                        STR_ARG(w->folder), FOLDER_FILES_MAX);
-    w->out->files[w->out->count++] = (struct folder_file){ path, stat->bytes, stat->mtime_ns, 0 };
+    w->out->files[w->out->count++] = (struct folder_file){
+        .path = path, .bytes = stat->bytes, .mtime_ns = stat->mtime_ns, .is_private = stat->is_private
+    };
     return STATUS_OK;
+}
+
+/* What a name stands for; NO: nothing that is ours to copy, or it went away meanwhile. */
+static enum status look_at(struct walk *w, struct str path, struct os_stat *stat)
+{
+    struct err  why = { 0 };
+    struct str  all = folder_path(w->perm, w->folder, path);
+    enum status st  = w->inside->stat(w->inside, all, stat, &why);
+    if (!st && stat->is_link) {
+        st = w->os->stat(w->os, all, stat, &why);
+        if (!st && stat->is_dir) return STATUS_NO;
+    }
+    if (st && why.cause == CAUSE_ABSENT) return STATUS_NO;
+    if (st) return err_set(w->err, st, "%s", why.text);
+    return stat->is_dir || stat->is_plain ? STATUS_OK : STATUS_NO;
 }
 
 static enum status walk(struct walk *w, struct str within, i64 deep)
 {
     struct str *names;
+    struct err  why   = { 0 };
     i64         count = 0;
     struct str  dir   = within.len ? folder_path(w->perm, w->folder, within) : w->folder;
-    enum status st    = w->os->list(w->os, dir, w->perm, &names, &count, w->err);
-    if (st && within.len) return STATUS_OK; /* it went away meanwhile */
+    enum status st    = w->inside->list(w->inside, dir, w->perm, &names, &count, &why);
+    if (st && within.len && why.cause == CAUSE_ABSENT) return STATUS_OK; /* it went away meanwhile */
+    if (st) return err_set(w->err, st, "%s", why.text);
     for (i64 i = 0; i < count && !st; i++) {
         struct os_stat stat;
         if (is_ours(names[i])) continue;
         struct str path = within.len ? folder_path(w->perm, within, names[i]) : names[i];
-        if (w->os->stat(w->os, folder_path(w->perm, w->folder, path), &stat, NULL)) continue;
-        if (!stat.is_dir) st = add(w, path, names[i], &stat);
-        else if (deep < DEEP_MAX) st = walk(w, path, deep + 1);
+        st              = look_at(w, path, &stat);
+        if (st == STATUS_NO) st = STATUS_OK;
+        else if (!st && !stat.is_dir) st = add(w, path, names[i], &stat);
+        else if (!st && deep < DEEP_MAX) st = walk(w, path, deep + 1);
     }
     return st;
 }
@@ -74,10 +94,15 @@ enum status folder_scan(struct os *os, struct str folder, const struct str *patt
                         struct arena *perm, struct folder_list *out, struct err *err)
 {
     struct os_stat stat;
-    struct walk    w = { os, folder, patterns, count, perm, out, err };
-    *out             = (struct folder_list){ NEW(perm, struct folder_file, FOLDER_FILES_MAX), 0 };
-    if (os->stat(os, folder, &stat, NULL)) return STATUS_OK;
-    return walk(&w, STR(""), 0);
+    struct err     why    = { 0 };
+    struct os     *inside = os_beneath(os, folder, perm);
+    struct walk    w      = { os, inside, folder, patterns, count, perm, out, err };
+    *out = (struct folder_list){ NEW(perm, struct folder_file, FOLDER_FILES_MAX), 0 };
+    enum status st = os->stat(os, folder, &stat, &why);
+    if (st && why.cause == CAUSE_ABSENT) return STATUS_OK;
+    st = st ? err_set(err, st, "%s", why.text) : walk(&w, STR(""), 0);
+    os_beneath_end(inside);
+    return st;
 }
 
 const struct folder_file *folder_find(const struct folder_list *l, struct str path)

@@ -9,6 +9,7 @@ struct folder_file {
     struct str path; /* within the folder */
     i64        bytes, mtime_ns;
     i64        since_ns; /* it has been as it is since then, as far as was seen; clock of now_ns */
+    bool       is_private; /* nobody but its owner may read it */
 };
 
 struct folder_list {
@@ -17,8 +18,10 @@ struct folder_list {
 };
 
 struct str folder_path(struct arena *perm, struct str folder, struct str path);
-/* All files whose name (without folders) matches a pattern, sorted by path; .frugal* and what others
- * are writing under a part name are left out. No such folder: none. */
+/* All plain files whose name (without folders) matches a pattern, sorted by path; .frugal* and what others
+ * are writing under a part name are left out. A link to a file counts as that file; a link to a folder is
+ * not followed: what lies there is not the program's to lose. No such folder: none. WORLD: something is
+ * there and cannot be read, so nobody can say what the folder holds. */
 enum status folder_scan(struct os *os, struct str folder, const struct str *patterns, i64 count,
                         struct arena *perm, struct folder_list *out, struct err *err);
 const struct folder_file *folder_find(const struct folder_list *l, struct str path);

@@ -472,3 +472,192 @@ TEST(a_file_that_somebody_has_open_is_not_carried_and_times_come_back)
     CHECK_EQ(before.st_mtim.tv_nsec, after.st_mtim.tv_nsec);
     carry_close(c, false);
 }
+
+/* --- links, and what cannot be read, in a real folder ---------------------------------------------- */
+
+struct real_world {
+    struct str            top, out, kept;
+    struct program_config program;
+    struct carry_config   config;
+};
+
+static void real_init(struct real_world *w, struct arena *perm)
+{
+    w->top     = os_absolute(perm, folder_new(perm));
+    w->out     = str_fmt(perm, "%.*s/out", STR_ARG(w->top));
+    w->kept    = str_fmt(perm, "%.*s/kept", STR_ARG(w->top));
+    w->program = (struct program_config){ .folder = w->out, .files = { STR("*") }, .file_count = 1 };
+    w->config  = (struct carry_config){ &w->program, w->kept, 2, 5000000, NULL, false };
+}
+
+static const char *at(struct real_world *w, struct arena *perm, const char *path)
+{
+    return str_z(perm, str_fmt(perm, "%.*s/%s", STR_ARG(w->top), path));
+}
+
+static void write_to(struct real_world *w, struct arena *perm, const char *path, const char *text)
+{
+    struct err err = { 0 };
+    CHECK_EQ(os_publish(os_real(), str_of(at(w, perm, path)), str_of(text), *perm, &err), STATUS_OK);
+}
+
+static bool reads(struct real_world *w, struct arena *perm, const char *path, const char *text)
+{
+    struct str bytes;
+    return !os_read_all(os_real(), str_of(at(w, perm, path)), perm, &bytes, NULL) &&
+           str_eq(bytes, str_of(text));
+}
+
+/* Opens the store, and looks once as if the program had exited. */
+static struct carry *carried_once(struct real_world *w, struct arena *perm, enum status want)
+{
+    struct arena *part = NEW(perm, struct arena, 1);
+    struct carry *c;
+    struct str    said;
+    struct err    err = { 0 };
+    bool          found;
+    *part = arena_open((i64)3 << 30);
+    CHECK_EQ(carry_open(os_real(), &w->config, part, &c, &err), STATUS_OK);
+    CHECK_EQ(carry_restore(c, part, &said, &found, &err), want);
+    return c;
+}
+
+TEST(a_link_to_a_folder_is_not_the_programs_to_lose)
+{
+    struct real_world w;
+    struct arena      part = arena_open((i64)3 << 30);
+    struct carry     *c;
+    struct str        said;
+    bool              found;
+    struct err        err = { 0 };
+    real_init(&w, perm);
+    CHECK(!mkdir(at(&w, perm, "out"), 0777) && !mkdir(at(&w, perm, "data"), 0777) &&
+          !mkdir(at(&w, perm, "out/run-1"), 0777));
+    write_to(&w, perm, "data/set", "a data set");
+    write_to(&w, perm, "out/run-1/a.pt", "one");
+    CHECK(!symlink("../data", at(&w, perm, "out/data")) && !symlink("run-1", at(&w, perm, "out/latest")) &&
+          !symlink("run-1/a.pt", at(&w, perm, "out/newest.pt")));
+    carry_close(carried_once(&w, perm, STATUS_OK), false);
+
+    write_to(&w, perm, "out/run-1/a.pt", "half");
+    write_to(&w, perm, "out/b.pt", "new");
+    CHECK_EQ(carry_open(os_real(), &w.config, &part, &c, &err), STATUS_OK);
+    CHECK_EQ(carry_restore(c, &part, &said, &found, &err), STATUS_OK);
+    CHECK(found && reads(&w, perm, "data/set", "a data set"));
+    CHECK(reads(&w, perm, "out/run-1/a.pt", "one") && reads(&w, perm, "out/newest.pt", "one"));
+    CHECK(reads(&w, perm, "out/.frugal-aside/b.pt", "new"));
+    write_to(&w, perm, "out/b.pt", "again"); /* what went aside before stays there */
+    CHECK_EQ(carry_restore(c, &part, &said, &found, &err), STATUS_OK);
+    CHECK(reads(&w, perm, "out/.frugal-aside/b.pt", "new") &&
+          reads(&w, perm, "out/.frugal-aside/b.pt.1", "again"));
+    carry_close(c, false);
+
+    w.config.fresh = true;
+    carry_close(carried_once(&w, perm, STATUS_OK), false);
+    CHECK(reads(&w, perm, "data/set", "a data set"));
+}
+
+/* A folder that has become a link since it was copied is not written through. */
+TEST(files_are_not_brought_back_through_a_link)
+{
+    struct real_world w;
+    real_init(&w, perm);
+    CHECK(!mkdir(at(&w, perm, "out"), 0777) && !mkdir(at(&w, perm, "other"), 0777) &&
+          !mkdir(at(&w, perm, "out/in"), 0777));
+    write_to(&w, perm, "out/in/a.pt", "one");
+    carry_close(carried_once(&w, perm, STATUS_OK), false);
+    CHECK(!unlink(at(&w, perm, "out/in/a.pt")) && !rmdir(at(&w, perm, "out/in")) &&
+          !symlink("../other", at(&w, perm, "out/in")));
+    carry_close(carried_once(&w, perm, STATUS_WORLD), false);
+    CHECK(access(at(&w, perm, "other/a.pt"), F_OK));
+}
+
+TEST(private_files_stay_private)
+{
+    struct real_world w;
+    struct stat       s;
+    real_init(&w, perm);
+    CHECK(!mkdir(at(&w, perm, "out"), 0777));
+    write_to(&w, perm, "out/key", "secret");
+    write_to(&w, perm, "out/open", "said");
+    CHECK(!chmod(at(&w, perm, "out/key"), 0600) && !chmod(at(&w, perm, "out/open"), 0644));
+    carry_close(carried_once(&w, perm, STATUS_OK), false);
+    CHECK(!stat(at(&w, perm, "kept/step-000000000.1.1/file-1"), &s) && (s.st_mode & 0777) == 0600);
+    CHECK(!unlink(at(&w, perm, "out/key")) && !unlink(at(&w, perm, "out/open")));
+    mode_t before = umask(022);
+    carry_close(carried_once(&w, perm, STATUS_OK), false);
+    umask(before);
+    CHECK(!stat(at(&w, perm, "out/key"), &s) && (s.st_mode & 0777) == 0600);
+    CHECK(!stat(at(&w, perm, "out/open"), &s) && (s.st_mode & 0777) == 0644);
+}
+
+/* A part of a folder taken for the whole would be kept, and older ones deleted in trust of it. */
+static enum status deny(struct os *os, struct str path, struct str what, struct err *err)
+{
+    (void)os;
+    return str_ends(path, what)
+               ? err_set(err, STATUS_WORLD, "cannot read %.*s: Permission denied", STR_ARG(path))
+               : STATUS_OK;
+}
+
+static enum status stat_or_denied(struct os *os, struct str path, struct os_stat *out, struct err *err)
+{
+    enum status st = deny(os, path, STR("/out/deep/a.pt"), err);
+    return st ? st : os_real()->stat(os, path, out, err);
+}
+
+static enum status list_or_denied(struct os *os, struct str dir, struct arena *perm, struct str **names,
+                                  i64 *count, struct err *err)
+{
+    enum status st = deny(os, dir, STR("/out/deep"), err);
+    return st ? st : os_real()->list(os, dir, perm, names, count, err);
+}
+
+TEST(a_folder_that_cannot_be_read_whole_is_not_carried)
+{
+    for (i64 i = 0; i < 2; i++) {
+        struct real_world w;
+        struct os         os  = *os_real();
+        struct err        err = { 0 };
+        struct carry     *c;
+        struct str        said;
+        bool              found;
+        real_init(&w, perm);
+        CHECK(!mkdir(at(&w, perm, "out"), 0777) && !mkdir(at(&w, perm, "out/deep"), 0777));
+        write_to(&w, perm, "out/deep/a.pt", "one");
+        write_to(&w, perm, "out/b.pt", "two");
+        if (i) os.stat = stat_or_denied;
+        else os.list = list_or_denied;
+        struct arena part = arena_open((i64)3 << 30);
+        CHECK_EQ(carry_open(&os, &w.config, &part, &c, &err), STATUS_OK);
+        CHECK_EQ(carry_restore(c, &part, &said, &found, &err), STATUS_WORLD);
+        CHECK(strstr(err.text, "Permission denied"));
+        CHECK_EQ(carry_state(c).count, 0);
+        carry_close(c, false);
+        arena_close(&part);
+    }
+}
+
+/* Its lock was deleted, and a second start has taken the folder and the name of its next checkpoint. */
+TEST(a_start_that_lost_its_lock_deletes_nothing_of_another)
+{
+    struct real_world w;
+    struct arena      part = arena_open((i64)3 << 30), other = arena_open((i64)3 << 30);
+    struct carry     *a, *b;
+    struct str        said;
+    struct err        err = { 0 };
+    bool              found;
+    real_init(&w, perm);
+    CHECK_EQ(carry_open(os_real(), &w.config, &part, &a, &err), STATUS_OK);
+    CHECK_EQ(carry_restore(a, &part, &said, &found, &err), STATUS_OK);
+    CHECK(!unlink(at(&w, perm, "kept/lock")));
+    CHECK_EQ(carry_open(os_real(), &w.config, &other, &b, &err), STATUS_OK);
+    write_to(&w, perm, "out/a.pt", "one");
+    CHECK_EQ(carry_look(b, 0, CARRY_EXITED, &err), STATUS_OK);
+    CHECK_EQ(carry_state(b).count, 1);
+    CHECK(carry_look(a, 0, CARRY_EXITED, &err) != STATUS_OK);
+    CHECK(reads(&w, perm, "kept/step-000000000.1.1/file-0", "one"));
+    CHECK(!access(at(&w, perm, "kept/step-000000000.1.1/manifest.json"), F_OK));
+    carry_close(a, false);
+    carry_close(b, false);
+}
