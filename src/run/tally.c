@@ -10,8 +10,8 @@
 enum { MEMORY_BYTES = 1 << 16, ID_MAX = 32 };
 
 /* A kill loses what came after the last writing, so that is often: some 50 us on a local disk. A folder on a network
- * file system is written less often: at most a hundredth of the time. */
-static const i64 every_least_ns = (i64)100000000, every_most_ns = (i64)30000000000, cost_factor = 100;
+ * file system is written less often, a hundredth of the time, but once a second however slow it is: no step waits for it. */
+static const i64 every_least_ns = (i64)100000000, every_most_ns = (i64)1000000000, cost_factor = 100;
 
 struct tally {
     struct os      *os;

@@ -6,6 +6,7 @@
 #include "support/folder.h"
 #include <math.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -144,6 +145,29 @@ TEST(a_killed_start_is_known_to_a_tenth_of_a_second)
     CHECK(!f.recorded);
     close(ready[0]);
     close(ready[1]);
+}
+
+static _Atomic i64 renames;
+
+static enum status slow_rename(struct os *os, struct str from, struct str to, struct err *err)
+{
+    usleep(50000);
+    atomic_fetch_add(&renames, 1);
+    return os_real()->rename(os, from, to, err);
+}
+
+/* A hundred times the cost of a write would be five seconds. */
+TEST(on_a_slow_disk_it_is_still_written_every_second)
+{
+    struct os         os     = *os_real();
+    struct str        folder = folder_new(perm);
+    struct tally_file before = { 0 };
+    struct tally     *t;
+    os.rename = slow_rename;
+    CHECK(!tally_open(&os, folder, STR("ab"), &before, bill_at(perm, 1), perm, &t, NULL));
+    usleep(2500000);
+    CHECK(atomic_load(&renames) >= 2); /* three on a machine that is not busy */
+    tally_close(t);
 }
 
 /* Two starts that no ledger heard of, one that it did. */
