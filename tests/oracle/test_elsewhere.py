@@ -63,8 +63,8 @@ def checkpoints(machine, *args, rc=0):
     done = subprocess.run([FRUGAL, "checkpoints", *args], env=machine.env, cwd=machine.folder.name, capture_output=True,
                           text=True, timeout=60)
     said.append(done.stdout + done.stderr)
-    assert done.returncode == rc, done
-    return done.stdout + done.stderr
+    assert rc is None and done.returncode in (0, 1) or done.returncode == rc, done
+    return done.stdout + done.stderr + f", rc {done.returncode}"
 
 
 def check_command(s, run):
@@ -93,9 +93,8 @@ def check_command(s, run):
     c.process.send_signal(signal.SIGTERM)
     c.end(4)
     assert "GLACIER" in c.told("damaged")[0]["text"] and c.told("resumed")[0]["step"] == steps[-2], (c.told("resumed"), steps)
-    archived = any(k.startswith(newest) and k.endswith("/manifest.json") for k in s.objects)  # unless the run has pruned it
-    out = checkpoints(m, "verify", url, rc=1 if archived else 0)
-    assert "whole" in out and ("GLACIER" in out) == archived, out
+    out = checkpoints(m, "verify", url, rc=None)  # the run, or a deletion that the store still does, may have pruned it
+    assert "whole" in out and ("GLACIER" in out) == (", rc 1" in out), out
     checkpoints(m, "copy", url, "gs://bucket/x", rc=2)
 
 COUNTER = """
