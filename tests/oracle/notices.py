@@ -136,7 +136,7 @@ class Notice:
             where = ([f"spot.cloud={self.cloud}", f"spot.metadata={self.metadata.address}"] if self.cloud != "sigterm" else
                      ["spot.cloud=none", f"spot.grace_s={self.notice_s}"])
             m = self.machine(server, *where, *BUSY.get(self.phase, []))
-            self.metadata.process = m.start().process
+            self.metadata.process = m.start_heard().process
             self.tell_soon()
             words = []
             reader = threading.Thread(target=lambda: words.append(m.process.stderr.read()))

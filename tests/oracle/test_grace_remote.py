@@ -19,7 +19,7 @@ def one(run, fault):
 
 def one_with(server, run, fault):
     m = Machine(server, run, "train.steps=100000000", "checkpoint.every=20", "train.log_every=1", f"spot.grace_s={GRACE_S}",
-                FRUGAL_RUN_LEDGER="ledger.db").start()
+                FRUGAL_RUN_LEDGER="ledger.db").start_heard()
     try:
         terminate(m, server, fault)
     finally:
@@ -57,7 +57,7 @@ def in_time(what, took, limit_s, waited):
 def at_the_end(run, sent, limit_s):
     with Server() as server:
         server.misbehave("safetensors", "503 SlowDown", 1000000)
-        m = Machine(server, run, "train.steps=40", f"spot.grace_s={GRACE_S}", "train.out=w.safetensors").start()
+        m = Machine(server, run, "train.steps=40", f"spot.grace_s={GRACE_S}", "train.out=w.safetensors").start_heard()
         try:
             for line in m.process.stdout:
                 if "waiting for the upload" in line:
