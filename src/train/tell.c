@@ -150,6 +150,7 @@ static void tell_progress(struct loop *l, f64 lr)
                                 .input_share   = input_share(l),
                                 .times         = clock_step_times(l->clock),
                                 .split         = &split,
+                                .busy          = lookout_busy(l->lookout),
                                 .dollars       = l->at.spent_usd,
                                 .remote_age_s  = age_s > 0 ? age_s : NAN };
     e.mfu = l->useful * l->step_flops * quantiles_per_s(e.times) / l->peak_flops_s;

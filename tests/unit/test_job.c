@@ -2,6 +2,7 @@
  * leaves behind gives the same rows and the same summary once more. */
 #include "cli/progress.h"
 #include "harness.h"
+#include "job/logs.h"
 #include "job/record.h"
 #include "run/run_int.h"
 #include "support/folder.h"
@@ -96,6 +97,7 @@ static struct settings a_run(struct str folder, struct arena *perm)
     s.checkpoint.dir      = str_cat(perm, folder, STR("/kept"));
     s.checkpoint.every    = STR("100");
     s.checkpoint.keep     = 2;
+    s.log.csv             = str_cat(perm, folder, STR("/live.csv"));
     return s;
 }
 
@@ -106,6 +108,19 @@ static struct str only_file(struct str folder, struct arena *perm)
     CHECK_EQ(os_real()->list(os_real(), folder, perm, &names, &count, NULL), STATUS_OK);
     CHECK_EQ(count, 1);
     return str_fmt(perm, "%.*s/%.*s", STR_ARG(folder), STR_ARG(names[0]));
+}
+
+/* Without the moment of each: its second column. */
+static struct str csv_rows(struct str path, struct arena *perm)
+{
+    struct str     text = { 0 }, line, step, moment;
+    struct textbuf b    = textbuf_new(perm);
+    struct arena   room = arena_part(perm, 1 << 20);
+    CHECK_EQ(os_read_all(os_real(), path, &room, &text, NULL), STATUS_OK);
+    while (str_cut(&text, '\n', &line))
+        if (str_cut(&line, ',', &step) && str_cut(&line, ',', &moment))
+            textbuf_fmt(&b, "%.*s,%.*s\n", STR_ARG(step), STR_ARG(line));
+    return textbuf_str(&b);
 }
 
 TEST(a_replayed_stream_gives_the_same_rows_and_summary)
@@ -136,6 +151,7 @@ TEST(a_replayed_stream_gives_the_same_rows_and_summary)
     while (file.data[slash - 1] != '/') slash--;
     struct settings s2 = s;
     s2.run.ledger      = copy;
+    s2.log.csv         = str_cat(perm, folder, STR("/copy.csv"));
     job.settings       = &s2;
     CHECK_EQ(record_init(&record, &job, &err), STATUS_OK);
     record.config.bill       = NULL;
@@ -143,10 +159,16 @@ TEST(a_replayed_stream_gives_the_same_rows_and_summary)
     record.place             = s2.checkpoint.dir;
     record.config.segment.id = str_sub(file, slash, file.len - 6);
     heard                    = show(&again, perm);
-    struct subscriber rows   = record_subscriber(&record, &heard);
+    struct logs       logs   = logs_init(&job);
+    struct subscriber logged = logs_subscriber(&logs, &heard);
+    struct subscriber rows   = record_subscriber(&record, &logged);
     if (event_log_replay(events, &rows, &replayed_wall_ns, arena_part(perm, 1 << 20), &err))
         harness_fail(__FILE__, __LINE__, "%s", err.text);
     record_close(&record, r.stopped);
+    logs_close(&logs);
+    struct str figures = csv_rows(s.log.csv, perm);
+    CHECK(figures.len > 200);
+    CHECK_STR(csv_rows(s2.log.csv, perm), str_z(perm, figures));
     CHECK_STR(shown_text(&again, perm), str_z(perm, once));
     for (i64 i = 0; i < COUNT_OF(tables); i++) {
         i64 count = 0, live_count = 0;
