@@ -7,7 +7,7 @@ static const f64 every_s = 1;
 
 struct logs logs_init(const struct job *j)
 {
-    return (struct logs){ .job = j, .row.step = -1 };
+    return (struct logs){ .job = j, .row.step = -1, .step = -1 };
 }
 
 static void tell(struct logs *l)
@@ -41,6 +41,7 @@ static void on_start(void *context, const struct event_start *e)
                                 .metric = e->metric,
                                 .step   = e->from_step };
     l->metric               = str_copy(l->job->perm, e->metric);
+    if (e->from_step) l->step = e->from_step;
     l->log                  = figures_open(l->job->os, l->job->perm, &c);
     if (l->log && figures_port(l->log))
         job_say(l->job, "figures for Prometheus on http://127.0.0.1:%d/metrics", figures_port(l->log));
@@ -65,17 +66,32 @@ static struct figures row_of(const struct logs *l, const struct event_step *e)
     return f;
 }
 
+/* Steps after this one did not happen: the run diverged, or a killed program goes on from an older one. */
+static void go_back(struct logs *l, i64 step)
+{
+    l->due      = false;
+    l->row.step = -1;
+    l->step     = step;
+    figures_back(l->log, step);
+}
+
 static void on_step(void *context, const struct event_step *e)
 {
     struct logs *l     = context;
     i64          every = l->job->settings->train.log_every;
+    bool         again = l->row.step >= 0 && e->step == l->row.step; /* a program says more of the same step */
+    bool         last  = e->steps && e->step == e->steps;
+    f64          loss = l->row.value[FIGURE_eval_loss], value = l->row.value[FIGURE_eval_value];
     if (!l->log) return;
-    flush(l);
-    bool last = e->steps && e->step == e->steps;
-    l->due    = (every ? e->step % every == 0 : e->elapsed_s >= l->next_s) || e->step == 1 || last;
-    if (l->due) l->next_s = e->elapsed_s + every_s;
+    if (e->step <= l->step && !again) go_back(l, e->step - 1);
+    if (!again) flush(l);
+    bool now = (every ? e->step % every == 0 : e->elapsed_s >= l->next_s) || e->step == 1 || last;
+    if (now && !l->due) l->next_s = e->elapsed_s + every_s;
+    l->due |= now;
+    l->step = e->step;
     l->last = *e;
     l->row  = row_of(l, e);
+    if (again) l->row.value[FIGURE_eval_loss] = loss, l->row.value[FIGURE_eval_value] = value;
     if (l->due) add_pace(l);
 }
 
@@ -95,8 +111,7 @@ static void on_eval(void *context, const struct event_eval *e)
 static void on_rollback(void *context, const struct event_rollback *e)
 {
     struct logs *l = context;
-    l->due         = false;
-    if (l->log) figures_back(l->log, e->to_step);
+    if (l->log) go_back(l, e->to_step);
 }
 
 static void on_done(void *context, const struct event_done *e)

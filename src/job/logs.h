@@ -11,6 +11,7 @@ struct logs {
     struct event_step    last;         /* the newest; its evaluation may follow */
     struct figures       row;          /* of it; step -1: none yet */
     bool                 due;          /* it shall be written */
+    i64                  step;         /* the newest that was heard of, or gone back to */
     f64                  next_s;       /* no step is due before the run is so old */
 };
 

@@ -32,6 +32,10 @@ has err '^frugal: step 41$' # and no pace, of a single step
 lacks err nan
 [ "$(cat out)" = '{"n": 41}' ] || fail "stdout is not the program's"
 has err '^frugal: (under )?\$[0-9.]+ for [0-9.]+ s at \$3600 an hour$'
+run 0 run log.csv=theirs.csv train.usd_hour=3600 program.read=regex 'program.step=step ([0-9]+)' 'program.loss=loss ([0-9.]+)' \
+  'program.metric=acc ([0-9.]+)' train.target_metric=accuracy -- sh -c 'for i in 1 2 3; do echo step $i loss 0.$i acc 0.5$i; done'
+has theirs.csv '^3,[0-9.]+,[0-9.]+,0.3,,.*,0.3,0.53,[0-9.]*$'
+[ "$(wc -l <theirs.csv)" = 4 ] || fail "log.csv has not a row for each step"
 cat >run.yaml <<END
 program: {restarts: 1}
 END
