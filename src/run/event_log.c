@@ -44,6 +44,14 @@ void event_log_to(struct event_log *l, struct str path)
 
 struct str event_log_path(const struct event_log *l) { return l->path; }
 
+i64 event_log_bytes(struct event_log *l)
+{
+    pthread_mutex_lock(&l->lock);
+    i64 n = l->written;
+    pthread_mutex_unlock(&l->lock);
+    return n;
+}
+
 i64 event_log_dropped(struct event_log *l)
 {
     pthread_mutex_lock(&l->lock);

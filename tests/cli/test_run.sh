@@ -93,8 +93,8 @@ for i in $(seq 4000); do # when half a file lies there, and something was carrie
   bytes=$(stat -c %s save/model 2>/dev/null || echo 0)
   carried=$(grep -c 'checkpoint [0-9]* carried' err)
   if [ "$bytes" -gt 16 ] && [ "$bytes" -lt 80020 ] && [ "$carried" -gt "${last:-0}" ]; then
-    pkill -KILL -P $pid && kills=$((kills + 1)) && last=$carried
-    sleep 0.1
+    pkill -KILL -P $pid && kills=$((kills + 1)) && sleep 0.3 # what was carried before it died is said after it
+    last=$(grep -c 'checkpoint [0-9]* carried' err)
   fi
   sleep 0.005
 done
