@@ -15,10 +15,16 @@ static enum status check(const struct settings *s, struct err *err)
     const struct program_config *p    = &s->program;
     const struct train_config   *t    = &s->train;
     bool                         read = !str_eq(p->read, STR("none"));
+    bool                         logs = s->log.csv.len || s->log.tensorboard.len || s->log.prometheus;
+    bool                         step = p->step.len || str_eq(p->read, STR("tensorboard"));
     if ((!isnan(t->target) || t->patience || t->forecast > 0) && (!read || !p->metric.len))
         return err_set(err, STATUS_USAGE,
                        "train.target, train.patience and train.forecast judge what program.metric "
                        "reads: give program.read and program.metric");
+    if (logs && !(read && step))
+        return err_set(err, STATUS_USAGE,
+                       "log.csv, log.tensorboard and log.prometheus have a row for each step that is read: give "
+                       "program.read and program.step");
     if (p->folder.len && !s->checkpoint.dir.len)
         return err_set(err, STATUS_USAGE,
                        "where shall the files of program.folder go? Give checkpoint.dir=FOLDER, and "

@@ -13,6 +13,9 @@ run 2 run program.folder=save -- true
 has err 'where shall the files of program.folder go\? Give checkpoint.dir=FOLDER'
 run 2 run train.patience=3 -- true
 has err 'give program.read and program.metric'
+run 2 run log.csv=theirs.csv -- true
+has err 'have a row for each step that is read: give program.read and program.step'
+run 2 run log.prometheus=9400 program.read=json -- true
 run 2 run train.max_dollars=1 -- true
 has err 'train.max_dollars needs the price of an hour'
 run 2 run program.fodler=save -- true
