@@ -29,9 +29,8 @@ enum status command_train(struct cli *c, struct err *err)
     enum status          st       = config_of_request(c->request, c->os, c->perm, &config, err);
     if (!st) st = add_profile(c, config, err);
     if (st) return st;
-    shown.every          = config->settings.train.log_every;
-    shown.runs_per_month = config->settings.run.runs_per_month;
-    profile.config       = &config->settings.profile;
-    struct job job       = job_of(c, config, "train");
+    shown.every    = config->settings.train.log_every;
+    profile.config = &config->settings.profile;
+    struct job job = job_of(c, config, "train");
     return job_train(&job, &profiled, &result, err);
 }

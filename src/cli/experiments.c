@@ -3,6 +3,7 @@
 #include "cli/tune.h"
 #include "cli/verdict_show.h"
 #include "run/bill.h"
+#include "run/verdict_events.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -100,6 +101,8 @@ enum status experiments_show(struct cli *c, const struct config *config, f64 sec
     for (i64 i = 0; i < v.count && !st; i++) st = experiment(&l, &v.ailing[i], err);
     if (st) return st;
     if (!c->say->json) say_result(c->say, "\n");
-    verdict_show(c->say, &l.whole.evidence, &v, run_dollars(&l), config->settings.run.runs_per_month, *c->perm);
+    struct verdict_shown shown = { c->say, arena_part(c->perm, 1 << 16) };
+    struct subscriber    show  = verdict_subscriber(&shown);
+    verdict_emit(&show, &l.whole.evidence, &v, run_dollars(&l), config->settings.run.runs_per_month, *c->perm);
     return STATUS_OK;
 }

@@ -1,6 +1,5 @@
 /* progress.c - what a run looks like while it runs, and when it is done. */
 #include "cli/progress.h"
-#include "cli/verdict_show.h"
 #include "train/noise.h"
 #include <math.h>
 
@@ -368,25 +367,19 @@ static void summary(struct progress *p, const struct event_done *r)
                money.len ? " and " : "", STR_ARG(money));
 }
 
-static void show_verdict(struct progress *p, const struct event_done *r)
-{
-    struct arena scratch = p->scratch;
-    if (!r->evidence || !verdict_due(r->evidence)) return; /* nobody can look again at a run that is replayed */
-    struct verdict v = verdict_of(r->evidence, &scratch);
-    verdict_show(p->say, r->evidence, &v, r->dollars, p->runs_per_month, scratch);
-}
-
 static void on_done(void *context, const struct event_done *r)
 {
     struct progress *p = context;
-    show_verdict(p, r);
     if (p->say->json) say_event(p, EVENT_done, r);
     else summary(p, r);
 }
 
 struct subscriber progress_subscriber(struct progress *p)
 {
+    p->shown   = (struct verdict_shown){ p->say, p->scratch };
+    p->verdict = verdict_subscriber(&p->shown);
     return (struct subscriber){ .context       = p,
+                                    .next          = &p->verdict,
                                     .on_start      = on_start,
                                     .on_note       = on_note,
                                     .on_finding    = on_finding,

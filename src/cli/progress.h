@@ -2,6 +2,7 @@
 #ifndef CLI_PROGRESS_H
 #define CLI_PROGRESS_H
 #include "cli/say.h"
+#include "cli/verdict_show.h"
 #include "train/train.h"
 
 struct progress {
@@ -10,9 +11,11 @@ struct progress {
     f64          next_s; /* no step is shown before the run is so old */
     f64          usd_hour; /* NaN: not known */
     i64          every; /* steps between two shown; 0: by the clock */
-    f64          runs_per_month; /* NaN: not known */
+    struct verdict_shown shown;   /* what binds the run */
+    struct subscriber    verdict; /* hears of that, after this one */
 };
 
+/* Of a say and its scratch that are set; `p` must stay where it is. */
 struct subscriber progress_subscriber(struct progress *p);
 
 /* A warning on stderr, or the event "finding". */

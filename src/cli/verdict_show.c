@@ -1,61 +1,33 @@
-/* verdict_show.c - what binds a run, in words or as events. */
+/* verdict_show.c - what binds a run, and what would help, in words or as events. */
 #include "cli/verdict_show.h"
-#include <math.h>
 
-static const f64 judged_after_s = 10; /* there is little to win in less */
-
-bool verdict_due(const struct evidence *e)
+static void show_event(struct verdict_shown *s, enum event_kind kind, const void *event)
 {
-    return (f64)split_sum(&e->split) * 1e-9 >= judged_after_s;
+    struct arena   scratch = s->scratch;
+    struct textbuf b       = textbuf_new(&scratch);
+    event_json(kind, event, &b);
+    say_line(s->say, &b);
 }
 
-static void show_usage(struct say *s, const struct evidence *e, struct arena scratch)
+static void on_verdict(void *context, const struct event_verdict *e)
 {
-    f64 others = e->load.busy * (f64)e->load.core_count - e->load.own_cores;
-    if (!usage_is_ill(e->usage.shape)) return;
-    say_result(s, "%-12s%s: %.*s", "usage", e->threads ? "cores" : "GPU",
-               STR_ARG(usage_text(&e->usage, &scratch)));
-    if (e->threads && others >= 0.5) say_result(s, "; other programs took %.1f cores", others);
-    say_result(s, "\n");
-}
-
-static void show_events(struct say *s, const struct evidence *e, const struct verdict *v, f64 usd_run,
-                        f64 runs_per_month, struct arena scratch)
-{
-    struct textbuf b = event_begin(&scratch, "verdict");
-    event_str(&b, "bound", str_of(bound_name(v->bound)));
-    event_f64(&b, "part", v->part);
-    event_str(&b, "usage", str_of(usage_name(e->usage.shape)));
-    event_f64(&b, "busy", e->usage.shape ? e->usage.mean : NAN);
-    event_i64(&b, "ailments", v->count);
-    event_end(&b, s);
-    for (i64 i = 0; i < v->count; i++) {
-        const struct ailing *a = &v->ailing[i];
-        struct dollars       d = ailing_dollars(a, usd_run, runs_per_month);
-        b                      = event_begin(&scratch, "ailment");
-        event_str(&b, "ailment", str_of(ailments[a->ailment].name));
-        event_str(&b, "text", a->text);
-        event_str(&b, "fix", a->fix);
-        event_f64(&b, "gain", a->gain);
-        event_f64(&b, "dollars_run", d.run);
-        event_f64(&b, "dollars_year", d.year);
-        event_f64(&b, "measured", a->measured);
-        event_bool(&b, "confirmed", a->confirmed);
-        event_end(&b, s);
-    }
-}
-
-void verdict_show(struct say *s, const struct evidence *e, const struct verdict *v, f64 usd_run,
-                  f64 runs_per_month, struct arena scratch)
-{
-    if (s->json) {
-        show_events(s, e, v, usd_run, runs_per_month, scratch);
+    struct verdict_shown *s = context;
+    if (s->say->json) {
+        show_event(s, EVENT_verdict, e);
         return;
     }
-    say_result(s, "%-12s%.*s\n", "verdict", STR_ARG(verdict_text(v, &scratch)));
-    show_usage(s, e, scratch);
-    for (i64 i = 0; i < v->count; i++) {
-        struct dollars d = ailing_dollars(&v->ailing[i], usd_run, runs_per_month);
-        say_result(s, "%-12s%.*s\n", "ailment", STR_ARG(ailing_text(&v->ailing[i], d, &scratch)));
-    }
+    say_result(s->say, "%-12s%.*s\n", "verdict", STR_ARG(e->text));
+    if (e->usage_text.len) say_result(s->say, "%-12s%.*s\n", "usage", STR_ARG(e->usage_text));
+}
+
+static void on_problem(void *context, const struct event_problem *e)
+{
+    struct verdict_shown *s = context;
+    if (s->say->json) show_event(s, EVENT_problem, e);
+    else say_result(s->say, "%-12s%.*s\n", "problem", STR_ARG(e->sentence));
+}
+
+struct subscriber verdict_subscriber(struct verdict_shown *s)
+{
+    return (struct subscriber){ .context = s, .on_verdict = on_verdict, .on_problem = on_problem };
 }

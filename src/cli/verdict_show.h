@@ -1,14 +1,14 @@
-/* verdict_show.h - a verdict as words or events: at the end of `frugal train`, in `frugal profile`. */
+/* verdict_show.h - the events of a verdict as words or JSON lines: at the end of `frugal train`, in `frugal profile`. */
 #ifndef CLI_VERDICT_SHOW_H
 #define CLI_VERDICT_SHOW_H
 #include "cli/say.h"
-#include "run/verdict.h"
+#include "run/events.h"
 
-/* Is there enough of a run to judge it? */
-bool verdict_due(const struct evidence *e);
-/* What binds it, how busy the processors were where that was ill, and each ailment with its fix and its
- * dollars; usd_run and runs_per_month NaN: not known. Or the events "verdict" and "ailment". */
-void verdict_show(struct say *s, const struct evidence *e, const struct verdict *v, f64 usd_run,
-                  f64 runs_per_month, struct arena scratch);
+struct verdict_shown {
+    struct say  *say;
+    struct arena scratch;
+};
+
+struct subscriber verdict_subscriber(struct verdict_shown *s);
 
 #endif

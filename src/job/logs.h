@@ -8,8 +8,10 @@ struct logs {
     const struct job    *job;
     struct figures_log  *log;          /* NULL: nothing is asked for, or not yet */
     struct str           metric;       /* that the target is measured in */
-    struct figures       row;          /* of the newest step; its evaluation may follow */
+    struct event_step    last;         /* the newest; its evaluation may follow */
+    struct figures       row;          /* of it; step -1: none yet */
     bool                 due;          /* it shall be written */
+    i64                  step;         /* the newest that was heard of, or gone back to */
     f64                  next_s;       /* no step is due before the run is so old */
 };
 

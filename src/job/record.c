@@ -164,7 +164,7 @@ static void on_start(void *context, const struct event_start *e)
     r->sample_tokens            = e->sample_tokens;
     r->config.run.id            = e->run;
     r->config.run.metric        = str_copy(r->job->perm, e->metric);
-    r->config.run.unit          = e->sample_tokens ? STR("tokens") : STR("samples");
+    r->config.run.unit          = e->sample_tokens ? STR("tokens") : e->batch ? STR("samples") : STR("");
     r->config.run.steps_planned = e->steps;
     struct str id               = r->config.segment.id;
     r->config.segment           = (struct segment_row){ .id          = id,

@@ -15,6 +15,7 @@ struct event_log {
     struct arena    line; /* of the run's thread */
     f64             step_s, eval_s; /* no step, no evaluation is due before the run is so old */
     struct event_step last;         /* the newest; its texts are constants */
+    i64             last_wall_ns;   /* when it came */
     bool            pending;        /* it is not written */
     pthread_mutex_t lock; /* of the rest */
     char           *buffer;
@@ -44,6 +45,14 @@ void event_log_to(struct event_log *l, struct str path)
 
 struct str event_log_path(const struct event_log *l) { return l->path; }
 
+i64 event_log_bytes(struct event_log *l)
+{
+    pthread_mutex_lock(&l->lock);
+    i64 n = l->written;
+    pthread_mutex_unlock(&l->lock);
+    return n;
+}
+
 i64 event_log_dropped(struct event_log *l)
 {
     pthread_mutex_lock(&l->lock);
@@ -72,21 +81,21 @@ static bool is_due(f64 *next_s, f64 elapsed_s)
     return true;
 }
 
-static void write_event(struct event_log *l, enum event_kind kind, const void *event)
+static void write_event(struct event_log *l, enum event_kind kind, const void *event, i64 wall_ns)
 {
     struct arena   scratch = l->line;
     struct textbuf b       = textbuf_new(&scratch);
     event_json(kind, event, &b);
     struct str line  = textbuf_str(&b);
     struct str whole = str_fmt(&scratch, "%.*s,\"wall_ns\":%lld}\n", (int)line.len - 1, line.data,
-                               (long long)l->os->wall_ns(l->os));
+                               (long long)wall_ns);
     add_line(l, whole, kind == EVENT_done);
 }
 
 static void write_step(struct event_log *l)
 {
     event_step_fill(&l->last);
-    write_event(l, EVENT_step, &l->last);
+    write_event(l, EVENT_step, &l->last, l->last_wall_ns);
     l->pending = false;
 }
 
@@ -104,8 +113,9 @@ static void on_event(void *context, enum event_kind kind, const void *event)
     struct event_log *l = context;
     if (!event_rows[kind].field_count) return;
     if (kind == EVENT_step) {
-        l->last    = *(const struct event_step *)event;
-        l->pending = true;
+        l->last         = *(const struct event_step *)event;
+        l->last_wall_ns = l->os->wall_ns(l->os);
+        l->pending      = true;
         if (is_due(&l->step_s, l->last.elapsed_s)) write_step(l);
         return;
     }
@@ -114,7 +124,7 @@ static void on_event(void *context, enum event_kind kind, const void *event)
         if (!is_due(&l->eval_s, e->elapsed_s) && !e->target_reached && is_crowded(l)) return;
     }
     if (l->pending && kind != EVENT_note && kind != EVENT_finding) write_step(l);
-    write_event(l, kind, event);
+    write_event(l, kind, event, l->os->wall_ns(l->os));
 }
 
 struct subscriber event_log_subscriber(struct event_log *l, const struct subscriber *next)

@@ -25,6 +25,7 @@ void event_log_close(struct event_log *l); /* NULL is none */
 /* All that is in the file, in perm. */
 enum status event_log_text(struct event_log *l, struct arena *perm, struct str *text, struct err *err);
 struct str  event_log_path(const struct event_log *l);
+i64         event_log_bytes(struct event_log *l);   /* of the file */
 i64         event_log_dropped(struct event_log *l); /* lines that found no room */
 
 /* Emits each line of a log, *wall_ns (which may be NULL) set to when it came. Lines of a newer frugal are passed over,

@@ -16,7 +16,6 @@
 struct program_set;
 struct target;
 struct profile;
-struct evidence;
 
 /* What happened to a checkpoint, and its word in the stream. */
 #define CHECKPOINT_KINDS(X)                                                                        \

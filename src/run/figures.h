@@ -33,7 +33,8 @@ struct log_config {
     X(mfu, "mfu_ratio", "model FLOPs over the device's peak")                                      \
     X(dollars, "dollars", "what the run has cost so far")                                          \
     X(eval_loss, "eval_loss", "of the newest evaluation")                                          \
-    X(eval_value, "eval_value", "the target's metric at that evaluation")
+    X(eval_value, "eval_value", "the target's metric at that evaluation")                          \
+    X(busy, "busy_ratio", "how busy the GPUs, else the cores, were when last looked at")
 
 enum figure {
 #define FIGURE(name, metric, help) FIGURE_##name,
@@ -46,6 +47,7 @@ struct figures {
     i64               step;
     i64               wall_ns;             /* since 1970 */
     f64               value[FIGURE_COUNT]; /* NaN: not known */
+    bool              split_known;         /* else there is none */
     struct step_split split;               /* of this process so far */
 };
 

@@ -68,6 +68,7 @@ struct str figures_web_text(const struct figures_web *w, struct arena *perm)
         }
         add_value(&b, w->now.value[i]);
     }
+    if (!w->now.split_known) return textbuf_str(&b);
     add_family(&b, "split_seconds_total", "counter", "where this process's time went, by part");
     for (i64 i = 0; i < PART_LOOP_COUNT; i++) {
         add_sample(&b, w, "split_seconds_total");
@@ -203,6 +204,7 @@ void figures_web_put(struct figures_web *w, const struct figures *f)
     w->now                = *f;
     for (i64 i = 0; w->any && i < FIGURE_COUNT; i++)
         if (isnan(f->value[i])) w->now.value[i] = before.value[i];
+    if (!f->split_known) w->now.split_known = before.split_known, w->now.split = before.split;
     w->any = true;
     pthread_mutex_unlock(&w->lock);
 }

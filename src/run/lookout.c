@@ -32,6 +32,7 @@ struct lookout {
     pthread_mutex_t lock;    /* of all below */
     pthread_cond_t  changed;
     bool            stop, told;
+    f64             busy; /* at the newest look; NaN: not known */
     struct utilisation *utilisation;
 };
 
@@ -98,6 +99,7 @@ void lookout_look(struct lookout *l)
     if (!l->begun) busy = NAN;
     pthread_mutex_lock(&l->lock);
     utilisation_add(l->utilisation, now_ns, busy);
+    l->busy = busy;
     pthread_mutex_unlock(&l->lock);
 }
 
@@ -122,6 +124,7 @@ struct lookout *lookout_new(struct arena *perm, const struct lookout_config *c)
 {
     struct lookout *l = NEW(perm, struct lookout, 1);
     l->c              = *c;
+    l->busy           = NAN;
     l->scratch        = arena_part(perm, SCRATCH_BYTES);
     l->utilisation          = utilisation_new(perm);
     ASSERT(!pthread_mutex_init(&l->lock, NULL));
@@ -155,6 +158,15 @@ bool lookout_news(struct lookout *l, struct usage *u)
     l->told |= news;
     pthread_mutex_unlock(&l->lock);
     return news;
+}
+
+f64 lookout_busy(struct lookout *l)
+{
+    if (!l) return NAN;
+    pthread_mutex_lock(&l->lock);
+    f64 busy = l->busy;
+    pthread_mutex_unlock(&l->lock);
+    return busy;
 }
 
 bool lookout_sees_gpus(const struct lookout *l) { return l->gpu_count > 0; }

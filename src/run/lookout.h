@@ -30,6 +30,7 @@ void            lookout_look(struct lookout *l); /* what it does each time; once
 void            lookout_mark(struct lookout *l, enum rhythm what); /* begins now; l may be NULL */
 /* The first minute that is not well, once: true. */
 bool                lookout_news(struct lookout *l, struct usage *u);
+f64                 lookout_busy(struct lookout *l); /* at the newest look, 0 to 1; NaN: not known, or a NULL one */
 bool                lookout_sees_gpus(const struct lookout *l);
 struct lookout_seen lookout_end(struct lookout *l); /* of a NULL one: nothing was seen */
 

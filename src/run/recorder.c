@@ -13,10 +13,14 @@
 #include <string.h>
 
 enum { QUEUE = 64, TEXTS_BYTES = 1 << 20 };
-enum { LEDGER_GIB = 4, FETCH_GIB = 1 }; /* address space */
+enum { LEDGER_GIB = 4, FETCH_GIB = 1, LOG_GIB = 1 }; /* address space */
 
 static const i64 beat_most_ns = 10000000000, beat_factor = 100;
-static const i64 summary_ns = 60000000000, put_every_ns = 30000000000;
+static const i64 summary_ns = 60000000000;
+
+/* Between two copies in the store at most, of which a heartbeat may lose so much: a ledger that another holds keeps it
+ * for five seconds (BUSY_MS of ledger.c), and the way to the store takes a moment. */
+static const i64 put_every_ns = 30000000000, put_late_ns = 8000000000;
 
 /* Some runs evaluate a thousand times a second: summaries are this far apart, and a part of the
  * run's time so far, so that a segment of any length has some hundreds of them. */
@@ -49,14 +53,45 @@ static enum status publish(struct recorder *r, struct err *err)
     struct str                   lines;
     struct arena                 text = arena_part(&scratch, (i64)FETCH_GIB << 30);
     enum status st = ledger_export(r->ledger, r->run.id, r->now.id, &text, &lines, err);
+    i64         at_ns = now_ns(r);
     if (!st) st = store->put(store->context, r->now.id, lines, scratch, err);
-    if (!st && r->config.log && store->put_events) {
-        st = event_log_text(r->config.log, &text, &lines, err);
-        if (!st && lines.len) st = store->put_events(store->context, r->now.id, lines, scratch, err);
-    }
     if (st) return st;
     r->put_due   = false;
-    r->put_at_ns = now_ns(r);
+    r->put_at_ns = at_ns;
+    return STATUS_OK;
+}
+
+/* A copy made then would be too old by the next heartbeat, even if that is late. */
+static bool is_old(const struct recorder *r, i64 at_ns)
+{
+    return now_ns(r) + r->now.beat_every_ns + put_late_ns - at_ns > put_every_ns;
+}
+
+static void back_off(struct recorder *r)
+{
+    r->trade_after_ns = now_ns(r) + (r->config.beat_ns ? r->config.beat_ns : beat_most_ns);
+}
+
+/* The event log to its file, and to the store where it has grown. */
+static enum status carry_log(struct recorder *r, bool last, struct err *err)
+{
+    const struct recorder_store *store   = r->config.store;
+    struct arena                 scratch = r->log_memory;
+    struct str                   lines;
+    if (!r->config.log) return STATUS_OK;
+    enum status st = event_log_flush(r->config.log, err);
+    if (st) return err_set(err, st, "this run's event log is not written: %s", err->text);
+    i64 bytes = event_log_bytes(r->config.log), at_ns = now_ns(r);
+    if (!store || !store->put_events || bytes == r->log_bytes) return STATUS_OK;
+    if (!last && (at_ns < r->trade_after_ns || (!r->log_due && !is_old(r, r->log_at_ns)))) return STATUS_OK;
+    struct arena text = arena_part(&scratch, (r->log_memory.end - r->log_memory.begin) / 2);
+    st                = event_log_text(r->config.log, &text, &lines, err);
+    if (!st) st = store->put_events(store->context, r->now.id, lines, scratch, err);
+    if (st) back_off(r);
+    if (st) return err_set(err, st, "the object store lacks the event log of this run: %s", err->text);
+    r->log_due   = false;
+    r->log_at_ns = at_ns;
+    r->log_bytes = bytes;
     return STATUS_OK;
 }
 
@@ -66,9 +101,9 @@ static enum status trade(struct recorder *r, bool last, struct err *err)
     i64 now = now_ns(r);
     if (!r->config.store || (now < r->trade_after_ns && !last)) return STATUS_OK;
     enum status st = fetch(r, err);
-    r->put_due |= now - r->put_at_ns > put_every_ns;
+    r->put_due |= is_old(r, r->put_at_ns);
     if (!st && r->put_due) st = publish(r, err);
-    if (st) r->trade_after_ns = now_ns(r) + (r->config.beat_ns ? r->config.beat_ns : beat_most_ns);
+    if (st) back_off(r);
     return st;
 }
 
@@ -149,23 +184,27 @@ static void beat(struct recorder *r)
 {
     struct segment_row now;
     struct run_row     run;
-    struct err         why = { 0 };
-    enum status        st  = ensure_open(r, &why);
+    struct err         why = { 0 }, log_why = { 0 };
+    carry_log(r, false, &log_why); /* before the ledger, which another may hold */
+    enum status st = ensure_open(r, &why);
     pthread_mutex_lock(&r->lock);
     snapshot(r, &now);
     run      = r->run;
     i64 made = r->made;
     bool last = r->stop;
-    r->put_due |= last || holds_checkpoint(r, made);
+    bool due  = last || holds_checkpoint(r, made);
+    r->put_due |= due;
+    r->log_due |= due;
     pthread_mutex_unlock(&r->lock);
     i64 begin_ns = now_ns(r);
     if (!st) st = write_rows(r, &run, &now, made, &why);
     i64 cost_ns = now_ns(r) - begin_ns;
     if (st) err_set(&why, st, "this run is not recorded: %s", why.text);
-    else if (r->config.log && event_log_flush(r->config.log, &why))
-        err_set(&why, why.status, "this run's event log is not written: %s", why.text);
     else if (trade(r, last, &why))
         err_set(&why, why.status, "the object store lacks rows of this run: %s", why.text);
+    if (last) log_why = (struct err){ 0 }; /* all is tried once more */
+    carry_log(r, last, &log_why);
+    if (!why.status) why = log_why;
     pthread_mutex_lock(&r->lock);
     if (!st) r->taken = made;
     if (!st) r->run_known = true;
@@ -229,7 +268,9 @@ enum status recorder_open(struct os *os, struct arena *perm, const struct record
     r->now.beat_every_ns = config->beat_ns ? config->beat_ns : recorder_beat_least_ns;
     r->wall_ns           = os->wall_ns(os) - now_ns(r);
     r->put_at_ns         = now_ns(r);
-    if (!r->memory.begin)
+    r->log_at_ns         = now_ns(r);
+    if (config->log && config->store) r->log_memory = arena_open((i64)LOG_GIB << 30);
+    if (!r->memory.begin || (config->log && config->store && !r->log_memory.begin))
         return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
     ASSERT(!pthread_mutex_init(&r->lock, NULL));
     thread_cond_init(&r->changed);
@@ -351,6 +392,7 @@ enum status recorder_close(struct recorder *r, struct str ended, i64 until_ns, s
     pthread_join(r->thread, NULL);
     event_log_close(r->config.log);
     arena_close(&r->memory);
+    if (r->log_memory.begin) arena_close(&r->log_memory);
     if (err && r->failure.status) *err = r->failure;
     return r->failure.status;
 }

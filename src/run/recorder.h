@@ -33,7 +33,8 @@ struct recorder_store {
 
 /* Of the segment: id (empty: a new one), device, gpus, precision, batch, accumulate, flops_step, arena_bytes and step_from;
  * the rest is found out here. The store is read before the first heartbeat, and renewed after each
- * checkpoint, every half minute and at the end. */
+ * checkpoint, at least every half minute and at the end; the event log where it has grown, and also while the ledger
+ * cannot be written. */
 struct recorder_config {
     struct str                   path;    /* of the ledger */
     struct bill                 *bill;    /* that the run keeps, since the process began; NULL: a stream is replayed,

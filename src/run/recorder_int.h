@@ -43,6 +43,10 @@ struct recorder {
     bool fetched;   /* the store's rows are in the ledger */
     bool put_due;   /* the store's copy of ours is older than the newest checkpoint, or old */
     i64  put_at_ns; /* when it was made */
+    bool         log_due; /* likewise its copy of the event log */
+    i64          log_at_ns;
+    i64          log_bytes;  /* that it has of it */
+    struct arena log_memory; /* for sending it, whatever the ledger does */
     i64  trade_after_ns; /* a store that failed is not asked before */
     i64  summary_at_ns;
     i64  wall_ns; /* of our clock's zero: heartbeats go on where somebody sets the machine's */

@@ -50,8 +50,11 @@ static void find_run(struct carry *c, struct arena scratch)
 {
     struct ckpt_list list;
     if (ckpt_list(c->os, c->config.store, &scratch, &list, NULL)) return;
-    for (i64 i = 0; i < list.count && !c->run[0]; i++)
-        if (!list.items[i].why.status) carry_set_run(c, list.items[i].manifest.run);
+    for (i64 i = 0; i < list.count && !c->run[0]; i++) {
+        if (list.items[i].why.status) continue;
+        carry_set_run(c, list.items[i].manifest.run);
+        c->state.step = MAX(c->state.step, list.items[i].id.step);
+    }
 }
 
 static enum status stays(const struct carry *c, enum status st, const char *why, struct err *err)
@@ -524,6 +527,7 @@ enum status carry_restore(struct carry *c, struct arena *perm, struct str *said,
         st     = restore(c, k, &wanted, &b, err);
         *found = !st;
         pthread_mutex_lock(&c->lock);
+        c->state.step = k->id.step;
         snprintf(c->state.newest, sizeof c->state.newest, "%.*s",
                  STR_ARG(newest_file(&wanted)->path));
         pthread_mutex_unlock(&c->lock);

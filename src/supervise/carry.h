@@ -29,7 +29,7 @@ enum carry_moment { CARRY_RUNNING, CARRY_EXITED };
 
 struct carry_state {
     i64        count;       /* checkpoints carried since carry_open */
-    i64        step;        /* of the newest, as it was given */
+    i64        step;        /* of the newest, as it was given; before the first, of the one that lies there */
     i64        bytes;       /* of it */
     i64        complete_ns; /* when its files were complete, on the clock of now_ns */
     char       newest[256]; /* the file in it that was written last, within the folder */

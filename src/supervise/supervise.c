@@ -23,7 +23,6 @@ enum asked { ASKED_NOTHING, ASKED_BY_POLICY, ASKED_BY_USER, ASKED_BY_SIGNAL, ASK
 struct run {
     struct os                       *os;
     const struct supervise_config   *c;
-    const struct supervise_listener *listener;
     struct supervise_result         *result;
     struct arena                     perm;
     struct carry                    *carry; /* NULL: nothing is carried */
@@ -64,7 +63,7 @@ __attribute__((format(printf, 2, 3))) static void say(struct run *r, const char 
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    if (r->listener->on_message) r->listener->on_message(r->listener->context, text);
+    emit_note(r->c->events, &(struct event_note){ str_of(text) });
 }
 
 static void say_lines(struct run *r, struct str lines)
@@ -76,6 +75,129 @@ static void say_lines(struct run *r, struct str lines)
 static i64 now_ns(struct run *r) { return clock_now(r->clock); }
 /* Of the whole run: earlier starts of ours count too. */
 static f64 elapsed_s(struct run *r) { return bill_elapsed_s(r->bill); }
+
+/* --- the stream ---------------------------------------------------------------------------------- */
+
+static struct event_terms terms_of(const struct run *r)
+{
+    struct event_terms t;
+    clock_terms(r->clock, t.ns);
+    return t;
+}
+
+/* A start that goes on from checkpoints is one of the run that they are of; what the program is like inside nobody
+ * knows. */
+static void tell_start(struct run *r)
+{
+    const struct stop_config *s   = &r->c->stop;
+    struct str                run = r->carry ? carry_run(r->carry) : STR("");
+    struct event_start        e;
+    if (!run.len) run = r->c->run;
+    if (!run.len) run = ledger_new_id(&r->perm);
+    run = str_copy(&r->perm, run);
+    if (r->carry) carry_set_run(r->carry, run);
+    event_clear(EVENT_start, &e);
+    e.version    = STR(FRUGAL_VERSION);
+    e.metric     = s->metric;
+    e.steps      = s->steps_max;
+    e.flops_step = 0;
+    e.usd_hour   = s->usd_hour;
+    e.run        = run;
+    e.from_step  = r->carry ? carry_state(r->carry).step : 0;
+    emit_open(r->c->events, &(struct event_open){ run });
+    emit_start(r->c->events, &e);
+}
+
+static void tell_step(struct run *r, i64 step)
+{
+    struct spent      now = bill_spent(r->bill);
+    struct event_step e;
+    event_clear(EVENT_step, &e);
+    e.step        = step;
+    e.steps       = r->c->stop.steps_max;
+    e.elapsed_s   = (f64)now.ns * 1e-9;
+    e.loss        = r->result->loss;
+    e.steps_per_s = r->result->steps_per_s;
+    e.dollars     = now.usd;
+    e.busy        = lookout_busy(r->lookout);
+    emit_step(r->c->events, &e);
+}
+
+static void tell_eval(struct run *r, const struct stop_eval *t)
+{
+    struct event_eval e;
+    event_clear(EVENT_eval, &e);
+    e.step           = t->step;
+    e.elapsed_s      = t->elapsed_s;
+    e.loss           = r->result->loss;
+    e.metrics        = (struct event_metrics){ { { r->c->stop.metric, t->value } }, 1 };
+    e.target_reached = t->target_reached;
+    e.dollars        = bill_spent(r->bill).usd;
+    e.terms_ns       = terms_of(r);
+    emit_eval(r->c->events, &e);
+}
+
+static void tell_saved(struct run *r, const struct carry_state *s)
+{
+    struct event_checkpoint e;
+    event_clear(EVENT_checkpoint, &e);
+    e.what  = CHECKPOINT_SAVED;
+    e.step  = s->step;
+    e.bytes = s->bytes;
+    emit_checkpoint(r->c->events, &e);
+}
+
+static void tell_uploaded(struct run *r, const struct upload_state *s)
+{
+    struct carry_state      carried = carry_state(r->carry);
+    struct event_checkpoint e;
+    event_clear(EVENT_checkpoint, &e);
+    e.what            = CHECKPOINT_UPLOADED;
+    e.step            = s->newest.step;
+    e.bytes           = carried.step == s->newest.step ? carried.bytes : -1;
+    e.remote_puts     = s->sums.puts;
+    e.remote_gets     = s->sums.gets;
+    e.remote_bytes_in = s->sums.bytes_in;
+    emit_checkpoint(r->c->events, &e);
+}
+
+static i64 saved_step(struct run *r) { return r->carry ? carry_state(r->carry).step : 0; }
+
+static void tell_interruption(struct run *r, const char *kind, f64 notice_s)
+{
+    emit_interruption(r->c->events, &(struct event_interruption){ .kind       = str_of(kind),
+                                                                  .notice_s   = notice_s,
+                                                                  .step       = MAX(r->result->step, 0),
+                                                                  .saved_step = saved_step(r) });
+}
+
+static void tell_done(struct run *r, enum status st)
+{
+    const struct supervise_result *result = r->result;
+    struct upload_state            remote = r->carry ? carry_upload(r->carry) : (struct upload_state){ 0 };
+    const struct usage            *u      = &result->seen.usage;
+    struct event_done              e;
+    event_clear(EVENT_done, &e);
+    e.steps        = MAX(result->step, 0);
+    e.seconds      = result->seconds;
+    e.dollars      = result->dollars;
+    e.loss         = result->loss;
+    e.stopped      = result->stopped ? result->stopped : st ? STOP_NONE : STOP_END;
+    e.why          = str_of(result->why);
+    e.checkpoints  = result->carried;
+    if (result->carried) e.checkpoint_step = saved_step(r);
+    if (remote.newest.attempt) e.remote_step = remote.newest.step;
+    e.remote_puts  = remote.sums.puts;
+    e.remote_gets  = remote.sums.gets;
+    e.remote_bytes = remote.sums.bytes_out;
+    e.terms_ns     = terms_of(r);
+    e.steps_per_s  = result->steps_per_s;
+    e.requests_usd = bill_requests(r->bill);
+    e.busy         = u->mean;
+    if (u->shape) e.usage = str_of(usage_name(u->shape));
+    if (!isnan(r->c->stop.target)) e.target_reached = result->target_reached;
+    emit_done(r->c->events, &e);
+}
 
 /* --- asking it to save -------------------------------------------------------------------------- */
 
@@ -121,8 +243,6 @@ static bool must_go(struct run *r)
     if (!r->asked) return false;
     return now_ns(r) >= r->kill_ns || (!r->handlers && r->told_count > r->asked_count);
 }
-
-static i64 saved_step(struct run *r) { return r->carry ? carry_state(r->carry).step : 0; }
 
 static void ask_to_save(struct run *r, const char *reason)
 {
@@ -216,8 +336,7 @@ static void on_observed(void *context, const struct observed *o)
             (f64)(o->step - r->first_step) / ((f64)(now_ns(r) - r->first_step_ns) / 1e9);
     if (r->carry) carry_step(r->carry, MAX(o->step, 0));
     if (!isnan(o->loss)) result->loss = o->loss;
-    if (r->listener->on_step && o->step >= 0)
-        r->listener->on_step(r->listener->context, o->step, result->loss);
+    if (o->step >= 0) tell_step(r, o->step);
     if (isnan(o->metric) || (o->step >= 0 && o->step <= r->eval_step)) return; /* redone */
     const struct stop_config *c = &r->stop.config;
     struct stop_eval e = { .step = MAX(o->step, 0), .elapsed_s = elapsed_s(r), .value = o->metric };
@@ -226,8 +345,7 @@ static void on_observed(void *context, const struct observed *o)
     result->metric     = o->metric;
     lookout_mark(r->lookout, RHYTHM_EVALUATION);
     result->target_reached |= e.target_reached;
-    if (r->listener->on_eval)
-        r->listener->on_eval(r->listener->context, &e, result->loss);
+    tell_eval(r, &e);
     if (!r->stop.reason) stop_at_eval(&r->stop, &e);
 }
 
@@ -251,8 +369,10 @@ static void hear_upload(struct run *r)
             "the object store ignores conditions (If-None-Match), so a second writer there cannot "
             "be kept out; what is believed is whole even so");
     r->told_alone = true;
-    if (ckpt_order(r->told_remote, s.newest) < 0)
+    if (ckpt_order(r->told_remote, s.newest) < 0) {
         say(r, "the checkpoint of step %lld is in the object store", (long long)s.newest.step);
+        tell_uploaded(r, &s);
+    }
     r->told_remote = s.newest;
     if (s.taken_over_by && !r->asked) {
         char text[96];
@@ -269,16 +389,15 @@ static void hear_upload(struct run *r)
 static void hear_carry(struct run *r)
 {
     if (!r->carry) return;
-    hear_upload(r);
     struct carry_state s = carry_state(r->carry);
     if (s.count > r->told_count)
         say(r, "checkpoint %lld carried: %s, %.1f MB", (long long)s.count, s.newest,
             (f64)s.bytes / 1e6);
-    if (s.count > r->told_count && r->listener->on_carried)
-        r->listener->on_carried(r->listener->context, s.step, s.bytes);
+    if (s.count > r->told_count) tell_saved(r, &s);
     if (s.count > r->told_count) lookout_mark(r->lookout, RHYTHM_CHECKPOINT);
     if (s.count > r->told_count) r->told_waits = false;
     r->told_count = s.count;
+    hear_upload(r); /* what is in the object store was carried before */
     if (s.failed.status && strcmp(s.failed.text, r->told_failed)) {
         say(r, "nothing could be carried: %s", s.failed.text);
         snprintf(r->told_failed, sizeof r->told_failed, "%s", s.failed.text);
@@ -323,7 +442,7 @@ static bool pass_output(struct run *r, i64 wait_ns)
         return false;
     }
     struct str text = { bytes, got };
-    if (r->listener->on_output) r->listener->on_output(r->listener->context, text);
+    if (r->c->on_output) r->c->on_output(r->c->context, text);
     observer_add(r->observer, text);
     return true;
 }
@@ -413,9 +532,7 @@ static void count_lost(struct run *r, i64 death_ns, struct family_end end)
     r->redo_ns = lost + undone;
     r->redoes  = false;
     r->result->redone_s += (f64)lost / 1e9;
-    if (r->listener->on_interruption && !r->asked)
-        r->listener->on_interruption(r->listener->context, end.signal ? "killed" : "failed", NAN,
-                                     MAX(r->result->step, 0), saved_step(r));
+    if (!r->asked) tell_interruption(r, end.signal ? "killed" : "failed", NAN);
 }
 
 static enum status run_once(struct run *r, struct family_end *end, struct err *err)
@@ -466,10 +583,7 @@ static void back_off(struct run *r, i64 failures)
 
 static enum status interrupted(struct run *r, struct err *err)
 {
-    if (r->listener->on_interruption)
-        r->listener->on_interruption(
-            r->listener->context, r->asked == ASKED_BY_NOTICE ? "notice" : "signal",
-            (f64)r->asked_ns / 1e9, MAX(r->result->step, 0), saved_step(r));
+    tell_interruption(r, r->asked == ASKED_BY_NOTICE ? "notice" : "signal", (f64)r->asked_ns / 1e9);
     if (!r->carry) return err_set(err, STATUS_INTERRUPTED, "%s", r->reason);
     return err_set(err, STATUS_INTERRUPTED, "%s; the same command goes on from %.*s", r->reason,
                    STR_ARG(r->c->store));
@@ -539,11 +653,10 @@ static void finish(struct run *r)
     result->discarded    = s.discarded;
 }
 
-enum status supervise_run(struct os *os, const struct supervise_config *c,
-                          const struct supervise_listener *l, struct supervise_result *result,
+enum status supervise_run(struct os *os, const struct supervise_config *c, struct supervise_result *result,
                           struct err *err)
 {
-    struct run r = { .os = os, .c = c, .listener = l, .result = result, .eval_step = -1 };
+    struct run r = { .os = os, .c = c, .result = result, .eval_step = -1 };
     i64        settle_ns =
         (i64)(c->program->settle_s * 1e9); /* to be seen unchanged it is looked at twice */
     struct carry_config carried = { c->program, c->store, c->keep,
@@ -563,10 +676,7 @@ enum status supervise_run(struct os *os, const struct supervise_config *c,
     r.clock = bill_clock(r.bill);
     enum status st = observer_new(&r.perm, c->program, on_observed, &r, &r.observer, err);
     if (!st && c->store.len) st = carry_open(os, &carried, &r.perm, &r.carry, err);
-    if (!st && l->on_begin) {
-        struct str run = l->on_begin(l->context, r.carry ? carry_run(r.carry) : STR(""));
-        if (r.carry) carry_set_run(r.carry, run);
-    }
+    if (!st) tell_start(&r);
     if (!st) st = notice_watch_open(os, c->spot, on_notice, &r, &r.watch, err);
     if (!st) {
         struct lookout_config looks = { os, STR(""), true, family_cpu_ns, pool_machine_threads() };
@@ -579,6 +689,7 @@ enum status supervise_run(struct os *os, const struct supervise_config *c,
     }
     notice_watch_close(r.watch);
     finish(&r);
+    tell_done(&r, st);
     carry_close(r.carry, !st);
     observer_release(r.observer);
     pthread_mutex_destroy(&r.lock);

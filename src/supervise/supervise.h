@@ -5,12 +5,14 @@
  *                            notices, signals, target, patience and budget ask it to save and end
  *
  * Nothing of the program is changed but its arguments where it goes on from a checkpoint; what it
- * prints goes on unchanged. Two threads help: one carries files (carry.h), one hears notices
+ * prints goes on unchanged. What happens is the run's stream (run/events.h), as `frugal train` emits it:
+ * open, start, then note, step, eval, checkpoint and interruption, and done. Two threads help: one carries files (carry.h), one hears notices
  * (run/notice.h). docs/spot.md is the user's side of it. */
 #ifndef SUPERVISE_SUPERVISE_H
 #define SUPERVISE_SUPERVISE_H
 #include "base/family.h"
 #include "run/bill.h"
+#include "run/events.h"
 #include "run/lookout.h"
 #include "run/notice.h"
 #include "run/program.h"
@@ -27,22 +29,11 @@ struct supervise_config {
     i64                           backoff_ns; /* before the first restart, doubled with each in a row; 0: a second */
     const struct upload_settings *to;      /* to which object store they go as well; NULL: none */
     struct bill                  *bill;    /* of the whole run, its price set; NULL: it has its own */
+    struct str                    run;     /* its id where no carried checkpoint names one; empty: a new one */
+    const struct subscriber      *events;  /* hear what happens, on the thread of supervise_run; NULL: nobody does */
+    void (*on_output)(void *context, struct str bytes); /* of the program's standard output; NULL: nobody */
+    void *context;                                      /* of on_output */
     bool                          fresh;   /* begin anew: what was carried before is removed */
-};
-
-/* Any of them but on_message may be NULL; called from the thread of supervise_run. */
-struct supervise_listener {
-    void *context;
-    void (*on_output)(void *context, struct str bytes); /* of its standard output */
-    void (*on_message)(void *context, const char *sentence);
-    /* Before the first start: the run that the carried checkpoints are of, empty where there are
-     * none. Returns the one that this is; the text must stay. */
-    struct str (*on_begin)(void *context, struct str run);
-    void (*on_step)(void *context, i64 step, f64 loss); /* NaN: not known */
-    void (*on_eval)(void *context, const struct stop_eval *e, f64 loss);
-    void (*on_carried)(void *context, i64 step, i64 bytes);
-    void (*on_interruption)(void *context, const char *kind, f64 notice_s, i64 step,
-                            i64 saved_step);
 };
 
 struct supervise_result {
@@ -63,8 +54,7 @@ struct supervise_result {
 
 /* OK: the program ended with 0, or was ended by target, patience or budget. NO: it failed too often.
  * INTERRUPTED: a signal or a notice ended it, and the newest checkpoint is safe. */
-enum status supervise_run(struct os *os, const struct supervise_config *c,
-                          const struct supervise_listener *l, struct supervise_result *r,
+enum status supervise_run(struct os *os, const struct supervise_config *c, struct supervise_result *r,
                           struct err *err);
 
 #endif

@@ -80,6 +80,8 @@ void                                       tell_eval(struct loop *l, const struc
 void                                       tell_result(struct loop *l); /* fills l->result */
 
 /* The run is closed, its clock has stopped. */
+void tell_verdict(const struct train_with *with, const struct settings *s, const struct train_result *r,
+                  struct arena scratch);
 void tell_done(const struct train_with *with, const struct train_result *r, struct clock *clock);
 
 /* profiling.c */

@@ -1,10 +1,12 @@
 /* tell.c - the events of a run: when it begins, after each step, and when it ends. */
 #include "train/loop.h"
+#include "run/verdict_events.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+enum { VERDICT_BYTES = 1 << 16 };
 enum { ETA_STEPS = 5, LOADING_STEPS = 100 }; /* before them, start-up would be taken for the pace */
 
 static const f64 waits_much = 0.1; /* of a step, for its data */
@@ -150,6 +152,7 @@ static void tell_progress(struct loop *l, f64 lr)
                                 .input_share   = input_share(l),
                                 .times         = clock_step_times(l->clock),
                                 .split         = &split,
+                                .busy          = lookout_busy(l->lookout),
                                 .dollars       = l->at.spent_usd,
                                 .remote_age_s  = age_s > 0 ? age_s : NAN };
     e.mfu = l->useful * l->step_flops * quantiles_per_s(e.times) / l->peak_flops_s;
@@ -296,6 +299,15 @@ static void tell_interruption(const struct train_with *with, const struct train_
                                                               .saved_step = MAX(r->saving.step, 0) });
 }
 
+void tell_verdict(const struct train_with *with, const struct settings *s, const struct train_result *r,
+                  struct arena scratch)
+{
+    struct arena texts = arena_part(&scratch, VERDICT_BYTES);
+    if (!with->to || !verdict_is_due(&r->evidence)) return;
+    struct verdict v = verdict_of(&r->evidence, &texts);
+    verdict_emit(with->to, &r->evidence, &v, r->dollars, s->run.runs_per_month, scratch);
+}
+
 void tell_done(const struct train_with *with, const struct train_result *r, struct clock *clock)
 {
     struct event_done e = { .steps               = r->steps,
@@ -343,8 +355,7 @@ void tell_done(const struct train_with *with, const struct train_result *r, stru
                             .out                 = r->out,
                             .step_samples        = r->step_samples,
                             .terms_ns            = terms_of(clock),
-                            .busy                = r->evidence.usage.mean,
-                            .evidence            = &r->evidence };
+                            .busy                = r->evidence.usage.mean };
     if (r->evidence.usage.shape) e.usage = str_of(usage_name(r->evidence.usage.shape));
     add_saving(&e, &r->saving);
     if (r->stopped == STOP_SIGNAL) tell_interruption(with, r);

@@ -149,6 +149,7 @@ enum status train_run(struct os *os, const struct settings *settings,
     if (ended) clock_stop(l.clock); /* what is printed, and what the ledger keeps, is this */
     result->seconds = bill_elapsed_s(l.bill);
     result->dollars = bill_spent(l.bill).usd;
+    if (ended) tell_verdict(with, settings, result, perm);
     if (ended) tell_done(with, result, l.clock);
     if (closed) arena_close(&perm);
     return st;

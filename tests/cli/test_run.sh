@@ -13,6 +13,9 @@ run 2 run program.folder=save -- true
 has err 'where shall the files of program.folder go\? Give checkpoint.dir=FOLDER'
 run 2 run train.patience=3 -- true
 has err 'give program.read and program.metric'
+run 2 run log.csv=theirs.csv -- true
+has err 'have a row for each step that is read: give program.read and program.step'
+run 2 run log.prometheus=9400 program.read=json -- true
 run 2 run train.max_dollars=1 -- true
 has err 'train.max_dollars needs the price of an hour'
 run 2 run program.fodler=save -- true
@@ -32,6 +35,10 @@ has err '^frugal: step 41$' # and no pace, of a single step
 lacks err nan
 [ "$(cat out)" = '{"n": 41}' ] || fail "stdout is not the program's"
 has err '^frugal: (under )?\$[0-9.]+ for [0-9.]+ s at \$3600 an hour$'
+run 0 run log.csv=theirs.csv train.usd_hour=3600 program.read=regex 'program.step=step ([0-9]+)' 'program.loss=loss ([0-9.]+)' \
+  'program.metric=acc ([0-9.]+)' train.target_metric=accuracy -- sh -c 'for i in 1 2 3; do echo step $i loss 0.$i acc 0.5$i; done'
+has theirs.csv '^3,[0-9.]+,[0-9.]+,0.3,,.*,0.3,0.53,[0-9.]*$'
+[ "$(wc -l <theirs.csv)" = 4 ] || fail "log.csv has not a row for each step"
 cat >run.yaml <<END
 program: {restarts: 1}
 END
@@ -89,8 +96,8 @@ for i in $(seq 4000); do # when half a file lies there, and something was carrie
   bytes=$(stat -c %s save/model 2>/dev/null || echo 0)
   carried=$(grep -c 'checkpoint [0-9]* carried' err)
   if [ "$bytes" -gt 16 ] && [ "$bytes" -lt 80020 ] && [ "$carried" -gt "${last:-0}" ]; then
-    pkill -KILL -P $pid && kills=$((kills + 1)) && last=$carried
-    sleep 0.1
+    pkill -KILL -P $pid && kills=$((kills + 1)) && sleep 0.3 # what was carried before it died is said after it
+    last=$(grep -c 'checkpoint [0-9]* carried' err)
   fi
   sleep 0.005
 done

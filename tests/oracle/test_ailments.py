@@ -98,7 +98,7 @@ def frugal(command, seeds, settings):
 def verdict(command, seeds, settings):
     events = frugal(command, seeds, settings)
     found = [e for e in events if e["event"] == "verdict"]
-    return found[0] if found else None, [e for e in events if e["event"] == "ailment"], events[-1]
+    return found[0] if found else None, [e for e in events if e["event"] == "problem"], events[-1]
 
 
 def shares(done):
@@ -129,7 +129,7 @@ def judged(wanted, seeds, settings):
     """A run that ends in these ailments, each of them worth a tenth of it."""
     def attempt():
         found, ailing, done = verdict(["train", "run.yaml"], seeds, settings)
-        right = found and [a["ailment"] for a in ailing] == wanted and all(a["gain"] >= 0.1 for a in ailing)
+        right = found and [a["problem"] for a in ailing] == wanted and all(a["gain"] >= 0.1 for a in ailing)
         return (found, ailing) if right else None, f"{seeds} {settings}: {found} {ailing} {shares(done)}"
     return undisturbed(wanted or "healthy", attempt)
 
@@ -152,7 +152,7 @@ def replayed(seeds, wanted, right):
     """The disk as `frugal profile` judges it, once it was tried out with batches from memory."""
     def attempt():
         found, ailing, _ = verdict(["profile", "run.yaml", "--seconds", "6"], seeds, [])
-        good = found and found["bound"] == "data" and [a["ailment"] for a in ailing] == ["slow_disk"] and right(ailing[0])
+        good = found and found["bound"] == "data" and [a["problem"] for a in ailing] == ["slow_disk"] and right(ailing[0])
         return ailing[0] if good else None, f"{found} {ailing}"
     slow = undisturbed(wanted, attempt)
     print(f"{wanted} by {seeds}: with batches from memory a sample takes {100 * slow['measured']:.0f} % less", flush=True)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """frugal run with checkpoint.to, against the server of s3_server.py: a program that knows nothing of frugal
 loses its machine, disk and all, in the middle of a write, and ends on another as it would have alone."""
-import os, random, signal, subprocess, sys, tempfile, time
+import json, os, random, signal, sqlite3, subprocess, sys, tempfile, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from s3_server import KEY_ID, SECRET, REGION, Server
@@ -20,7 +20,7 @@ class Machine:
         self.folder = tempfile.TemporaryDirectory()
         env = {"PATH": os.environ["PATH"], "HOME": self.folder.name, "AWS_ACCESS_KEY_ID": KEY_ID,
                "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": REGION, "AWS_ENDPOINT_URL_S3": server.url,
-               "no_proxy": "*", "FRUGAL_RUN_LEDGER": "none", "FRUGAL_SPOT_CLOUD": "none"}
+               "no_proxy": "*", "FRUGAL_RUN_LEDGER": "ledger.db", "FRUGAL_SPOT_CLOUD": "none"}
         self.process = subprocess.Popen(
             [FRUGAL, "run", "program.folder=save", "checkpoint.dir=kept", "checkpoint.to=s3://bucket/run",
              "program.settle_s=0.1", "program.read=regex", "program.step=step ([0-9]+)",
@@ -59,6 +59,23 @@ def wait_for_new(server, before, machine):
     raise AssertionError("no checkpoint comes")
 
 
+def check_recorded(machine, starts):
+    """What lies in the object store is in the stream, and in the ledger as what is paid for."""
+    if "not recorded" in machine.err:  # built without SQLite
+        return
+    ledger = sqlite3.connect(os.path.join(machine.folder.name, "ledger.db"))
+    rows = ledger.execute("select step, bytes from checkpoint where place = 's3://bucket/run'").fetchall()
+    assert rows and all(size > 0 for _, size in rows), rows
+    assert ledger.execute("select count(*) from segment").fetchone() == (starts,)
+    logs = [os.path.join(at, name) for at, _, names in os.walk(os.path.join(machine.folder.name, "events")) for name in names]
+    assert len(logs) == 1, logs
+    with open(logs[0]) as lines:
+        events = [json.loads(line) for line in lines]
+    assert [e["event"] for e in events[:2]] == ["open", "start"] and events[1]["from_step"] > 0, events[:2]
+    assert any(e.get("what") == "uploaded" for e in events)
+    assert events[-1]["event"] == "done" and events[-1]["stopped"] == "end"
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         os.mkdir(os.path.join(folder, "save"))
@@ -76,6 +93,7 @@ def main():
         assert "resumed at" in last.out, last.err
         assert last.out.splitlines()[-1] == alone, (last.out[-200:], alone)
         assert "is in the object store" in last.err, last.err
+        check_recorded(last, 3)
         again = Machine(server)  # the program begins where it ended, and ends at once
         again.end(0)
         assert again.out.splitlines()[-1] == alone

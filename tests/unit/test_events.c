@@ -170,6 +170,38 @@ TEST(a_log_is_bounded_and_read_again)
     CHECK_EQ(event_log_replay(text, NULL, NULL, room, NULL), STATUS_OK);
 }
 
+static i64 a_wall_ns;
+
+static i64 the_wall(struct os *os) { return (void)os, a_wall_ns; }
+
+static void check_wall(void *context, enum event_kind kind, const void *event)
+{
+    (void)event;
+    CHECK_EQ(*(const i64 *)context, kind == EVENT_eval ? 90 : 20);
+}
+
+/* A step that is written only because an evaluation follows came before that took its time. */
+TEST(a_line_says_when_it_came)
+{
+    struct os os             = *os_real();
+    os.wall_ns               = the_wall;
+    struct event_log *log    = event_log_new(perm, &os);
+    struct subscriber s      = event_log_subscriber(log, NULL);
+    struct str        text   = STR("");
+    i64               wall   = 0;
+    struct subscriber checks = { .context = &wall, .on_event = check_wall };
+    event_log_to(log, str_cat(perm, folder_new(perm), STR("/01.jsonl")));
+    a_wall_ns = 20;
+    for (i64 i = 1; i <= 2; i++) emit_step(&s, &(struct event_step){ .step = i, .elapsed_s = 0.1 });
+    a_wall_ns = 90;
+    emit_eval(&s, &(struct event_eval){ .step = 2 });
+    CHECK_EQ(event_log_flush(log, NULL), STATUS_OK);
+    CHECK_EQ(event_log_text(log, perm, &text, NULL), STATUS_OK);
+    event_log_close(log);
+    CHECK_EQ(event_log_replay(text, &checks, &wall, arena_part(perm, 1 << 20), NULL), STATUS_OK);
+    CHECK_EQ(wall, 90);
+}
+
 /* Nobody writes the file: what finds no room is counted, and the end still fits. */
 TEST(a_log_that_is_not_written_keeps_room_for_the_end)
 {

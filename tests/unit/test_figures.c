@@ -20,7 +20,7 @@ static struct figures row(i64 step)
 static const struct str path = STR_INIT("/run.csv");
 static const char      *header =
     "step,time,elapsed_s,loss,lr,samples_per_s,tokens_per_s,steps_per_s,step_p50_s,"
-    "step_p95_s,step_p99_s,input_share,mfu,dollars,eval_loss,eval_accuracy\n";
+    "step_p95_s,step_p99_s,input_share,mfu,dollars,eval_loss,eval_accuracy,busy\n";
 
 static struct sink sink_of(struct os *os, struct str at)
 {
@@ -33,7 +33,7 @@ static struct str table(struct arena *perm, const i64 *steps, i64 count)
     struct textbuf b = textbuf_new(perm);
     textbuf_fmt(&b, "%s", header);
     for (i64 i = 0; i < count; i++)
-        textbuf_fmt(&b, "%lld,1700000000.005,,0.5,,,,,,,,,,,,%g\n", (long long)steps[i],
+        textbuf_fmt(&b, "%lld,1700000000.005,,0.5,,,,,,,,,,,,%g,\n", (long long)steps[i],
                     (f64)steps[i] / 4);
     return textbuf_str(&b);
 }
@@ -259,6 +259,10 @@ TEST(prometheus_is_answered)
     CHECK(!strstr(a.body.data, "frugal_step"));
     f.value[FIGURE_lr]     = INFINITY;
     f.split.ns[PART_input] = 1500000000;
+    figures_web_put(w, &f);
+    a = ask(perm, w->port, "GET", "/metrics");
+    CHECK(!strstr(a.body.data, "split_seconds")); /* a stream does not say where the time went */
+    f.split_known = true;
     figures_web_put(w, &f);
     a = ask(perm, w->port, "GET", "/metrics");
     CHECK_STR(http_header(&a, STR("Content-Type")), "text/plain; version=0.0.4; charset=utf-8");

@@ -2,7 +2,9 @@
  * leaves behind gives the same rows and the same summary once more. */
 #include "cli/progress.h"
 #include "harness.h"
+#include "job/logs.h"
 #include "job/record.h"
+#include "job/supervised.h"
 #include "run/run_int.h"
 #include "support/folder.h"
 #include "support/small_run.h"
@@ -46,7 +48,7 @@ static bool is_stream(const char *column)
 {
     static const char *const others[] = { "machine",        "boot",          "begin_wall_ns",
                                           "beat_wall_ns",   "beat_every_ns", "boot_wall_ns",
-                                          "peak_rss_bytes", "saved_wall_ns" };
+                                          "peak_rss_bytes", "saved_wall_ns", "at_wall_ns" };
     for (i64 i = 0; i < COUNT_OF(others); i++)
         if (!strcmp(column, others[i])) return false;
     return true;
@@ -96,6 +98,7 @@ static struct settings a_run(struct str folder, struct arena *perm)
     s.checkpoint.dir      = str_cat(perm, folder, STR("/kept"));
     s.checkpoint.every    = STR("100");
     s.checkpoint.keep     = 2;
+    s.log.csv             = str_cat(perm, folder, STR("/live.csv"));
     return s;
 }
 
@@ -108,15 +111,77 @@ static struct str only_file(struct str folder, struct arena *perm)
     return str_fmt(perm, "%.*s/%.*s", STR_ARG(folder), STR_ARG(names[0]));
 }
 
+/* Without the moment of each: its second column. */
+static struct str csv_rows(struct str path, struct arena *perm)
+{
+    struct str     text = { 0 }, line, step, moment;
+    struct textbuf b    = textbuf_new(perm);
+    struct arena   room = arena_part(perm, 1 << 20);
+    CHECK_EQ(os_read_all(os_real(), path, &room, &text, NULL), STATUS_OK);
+    while (str_cut(&text, '\n', &line))
+        if (str_cut(&line, ',', &step) && str_cut(&line, ',', &moment))
+            textbuf_fmt(&b, "%.*s,%.*s\n", STR_ARG(step), STR_ARG(line));
+    return textbuf_str(&b);
+}
+
+/* The only log below the folder into an empty ledger and an empty table: rows as those of the run itself. */
+static void replay(const struct job *of, struct str folder, enum stop_reason ended,
+                   const struct subscriber *show, struct arena *perm)
+{
+    struct str file = only_file(only_file(str_cat(perm, folder, STR("/events")), perm), perm),
+               events;
+    struct settings s   = *of->settings;
+    struct job      job = *of;
+    struct os       os  = *os_real(); /* its wall clock is the stream's */
+    struct err      err = { 0 };
+    struct record   record;
+    i64             slash = file.len;
+    CHECK_EQ(os_read_all(os_real(), file, perm, &events, &err), STATUS_OK);
+    while (file.data[slash - 1] != '/') slash--;
+    os.wall_ns   = replayed_wall;
+    job.os       = &os;
+    job.settings = &s;
+    s.run.ledger = str_cat(perm, folder, STR("/copy.db"));
+    s.log.csv    = str_cat(perm, folder, STR("/copy.csv"));
+    CHECK_EQ(record_init(&record, &job, &err), STATUS_OK);
+    record.config.bill       = NULL;
+    record.config.log        = NULL;
+    record.place             = s.checkpoint.dir;
+    record.config.segment.id = str_sub(file, slash, file.len - 6);
+    struct logs       logs   = logs_init(&job);
+    struct subscriber logged = logs_subscriber(&logs, show);
+    struct subscriber rows   = record_subscriber(&record, &logged);
+    if (event_log_replay(events, &rows, &replayed_wall_ns, arena_part(perm, 1 << 20), &err))
+        harness_fail(__FILE__, __LINE__, "%s", err.text);
+    record_close(&record, ended);
+    logs_close(&logs);
+    struct str figures = csv_rows(of->settings->log.csv, perm);
+    CHECK(figures.len > 200);
+    CHECK_STR(csv_rows(s.log.csv, perm), str_z(perm, figures));
+    for (i64 i = 0; i < COUNT_OF(tables); i++) {
+        i64 count = 0, live_count = 0;
+        CHECK_STR(rows_of(s.run.ledger, tables[i], perm, &count),
+                  str_z(perm, rows_of(of->settings->run.ledger, tables[i], perm, &live_count)));
+        CHECK_EQ(count, live_count);
+        CHECK(count > 0 || tables[i] == LEDGER_TABLE_interruption);
+    }
+}
+
+static void ignore(void *context, struct str bytes)
+{
+    (void)context;
+    (void)bytes;
+}
+
 TEST(a_replayed_stream_gives_the_same_rows_and_summary)
 {
 #ifndef FRUGAL_HAVE_SQLITE
     SKIP("built without SQLite");
 #endif
-    struct str folder = folder_new(perm), events, copy = str_cat(perm, folder, STR("/copy.db"));
-    struct settings s   = a_run(folder, perm);
-    struct job      job = {
-             .os = os_real(), .perm = perm, .settings = &s, .kind = STR("train"), .name = STR("small")
+    struct str      folder = folder_new(perm);
+    struct settings s      = a_run(folder, perm);
+    struct job      job    = {
+                .os = os_real(), .perm = perm, .settings = &s, .kind = STR("train"), .name = STR("small")
     };
     struct shown        live, again;
     struct subscriber   heard = show(&live, perm);
@@ -125,36 +190,90 @@ TEST(a_replayed_stream_gives_the_same_rows_and_summary)
     if (job_train(&job, &heard, &r, &err)) harness_fail(__FILE__, __LINE__, "%s", err.text);
     CHECK(r.target_reached);
     struct str once = shown_text(&live, perm);
-    struct str file = only_file(only_file(str_cat(perm, folder, STR("/events")), perm), perm);
-    CHECK_EQ(os_read_all(os_real(), file, perm, &events, &err), STATUS_OK);
-
-    struct os     os = *os_real(); /* its wall clock is the stream's */
-    struct record record;
-    os.wall_ns = replayed_wall;
-    job.os     = &os;
-    i64 slash  = file.len;
-    while (file.data[slash - 1] != '/') slash--;
-    struct settings s2 = s;
-    s2.run.ledger      = copy;
-    job.settings       = &s2;
-    CHECK_EQ(record_init(&record, &job, &err), STATUS_OK);
-    record.config.bill       = NULL;
-    record.config.log        = NULL;
-    record.place             = s2.checkpoint.dir;
-    record.config.segment.id = str_sub(file, slash, file.len - 6);
-    heard                    = show(&again, perm);
-    struct subscriber rows   = record_subscriber(&record, &heard);
-    if (event_log_replay(events, &rows, &replayed_wall_ns, arena_part(perm, 1 << 20), &err))
-        harness_fail(__FILE__, __LINE__, "%s", err.text);
-    record_close(&record, r.stopped);
+    heard           = show(&again, perm);
+    replay(&job, folder, r.stopped, &heard, perm);
     CHECK_STR(shown_text(&again, perm), str_z(perm, once));
-    for (i64 i = 0; i < COUNT_OF(tables); i++) {
-        i64 count = 0, live_count = 0;
-        CHECK_STR(rows_of(copy, tables[i], perm, &count),
-                  str_z(perm, rows_of(s.run.ledger, tables[i], perm, &live_count)));
-        CHECK_EQ(count, live_count);
-        CHECK(count > 0 || tables[i] == LEDGER_TABLE_interruption);
+}
+
+/* Somebody else's program: six steps with their losses, two of them evaluated, killed once after the second. */
+TEST(a_replayed_stream_of_a_supervised_program_gives_the_same_rows)
+{
+#ifndef FRUGAL_HAVE_SQLITE
+    SKIP("built without SQLite");
+#endif
+    static const char program[] =
+        "cd $TOP/out; n=0; [ \"$1\" = --resume ] && n=$(cat state)\n"
+        "while [ $n -lt 6 ]; do n=$((n+1)); sleep 0.05\n"
+        "case $n in 2|6) echo step $n loss 0.$n metric 0.$((n+2));; *) echo step $n loss 0.$n;; "
+        "esac\n"
+        "[ $n = 3 ] && [ ! -e $TOP/died ] && { echo 2 >state; sleep 1; >$TOP/died; kill -9 $$; }\n"
+        "done; echo $n >state";
+    const char             *command[] = { "/bin/sh", "-c", program, "-", NULL };
+    struct str              folder    = os_absolute(perm, folder_new(perm));
+    struct settings         s         = a_run(folder, perm);
+    struct job              job       = { .os       = os_real(),
+                                          .perm     = perm,
+                                          .settings = &s,
+                                          .kind     = STR("supervised"),
+                                          .name     = STR("theirs") };
+    struct job_program      p         = { .command = command, .on_output = ignore };
+    struct supervise_result r;
+    struct err              err = { 0 };
+    setenv("TOP", folder.data, 1);
+    s.train.target = NAN;
+    s.train.steps  = 0;
+    s.spot.cloud   = STR("none");
+    s.program      = (struct program_config){ .folder       = str_cat(perm, folder, STR("/out")),
+                                              .files        = { STR("*") },
+                                              .file_count   = 1,
+                                              .settle_s     = 0.1,
+                                              .signal       = { STR("term") },
+                                              .signal_count = 1,
+                                              .grace_s      = 10,
+                                              .restarts     = 2,
+                                              .resume       = { STR("--resume") },
+                                              .resume_count = 1,
+                                              .read         = STR("regex"),
+                                              .step         = STR("step ([0-9]+)"),
+                                              .loss         = STR("loss ([0-9.]+)"),
+                                              .metric       = STR("metric ([0-9.]+)") };
+    if (job_supervise(&job, &p, &r, &err)) harness_fail(__FILE__, __LINE__, "%s", err.text);
+    CHECK_EQ(r.starts, 2);
+    CHECK_EQ(r.step, 6);
+    replay(&job, folder, STOP_END, NULL, perm);
+    struct str rows = csv_rows(s.log.csv, perm);
+    CHECK(
+        strstr(str_z(perm, rows), ",eval_accuracy,busy\n1,")); /* the header, and the first step */
+    CHECK(strstr(str_z(perm, rows), "\n6,"));
+    CHECK(strstr(str_z(perm, rows), ",0.8,")); /* the metric of the last */
+}
+
+/* A killed program goes on from an older step, which it may say again: no step is there twice. */
+TEST(steps_that_are_done_again_are_one_row_each)
+{
+    static const i64   steps[] = { 1, 2, 2, 3, 4, 3, 4, 5, 5 };
+    struct str         folder  = folder_new(perm);
+    struct settings    s       = a_run(folder, perm);
+    struct job         job     = { .os = os_real(), .perm = perm, .settings = &s };
+    struct logs        logs    = logs_init(&job);
+    struct subscriber  to      = logs_subscriber(&logs, NULL);
+    struct event_start start;
+    struct event_step  e;
+    event_clear(EVENT_start, &start);
+    event_clear(EVENT_step, &e);
+    start.metric      = STR("loss");
+    s.train.log_every = 1;
+    emit_start(&to, &start);
+    for (i64 i = 0; i < COUNT_OF(steps); i++) {
+        e.step = steps[i];
+        e.loss = (f64)i;
+        emit_step(&to, &e);
     }
+    emit_done(&to, &(struct event_done){ .steps = 5 });
+    logs_close(&logs);
+    CHECK(strstr(str_z(perm, csv_rows(s.log.csv, perm)),
+                 "1,,0,,,,,,,,,,,,,\n2,,2,,,,,,,,,,,,,\n3,,5,,,,,,,,,,,,,\n4,,6,,,,,,,,,,,,,\n"
+                 "5,,8,,,,,,,,,,,,,\n"));
 }
 
 /* By a provider that bills a minute at least, over two starts: the last line, the ledger and the report are one sum. */

@@ -2,6 +2,7 @@
 #include "base/json.h"
 #include "cli/progress.h"
 #include "harness.h"
+#include "run/verdict_events.h"
 
 struct shown {
     char                 *out, *err;
@@ -370,4 +371,63 @@ TEST(quantities_as_people_read_them)
     CHECK_STR(text_dollars(perm, 0.12345), "$0.1235");
     CHECK_STR(text_dollars(perm, 12.345), "$12.35");
     CHECK_STR(text_dollars(perm, NAN), "price unknown");
+}
+
+static void write_line(void *context, enum event_kind kind, const void *event)
+{
+    event_json(kind, event, context);
+    textbuf_fmt(context, "\n");
+}
+
+/* Half of the time goes into waiting for data that one worker decodes. */
+static struct evidence slow_decoding(void)
+{
+    struct evidence e = { .steps          = 100,
+                          .flops_part     = NAN,
+                          .bandwidth_part = NAN,
+                          .decode_s       = 50,
+                          .workers        = 1,
+                          .workers_fixed  = true,
+                          .low_speedup    = NAN,
+                          .saving_s       = NAN,
+                          .threads        = 1,
+                          .load           = { .seconds = 100, .core_count = 8, .busy = 0.25, .own_cores = 1 },
+                          .usage          = { .shape = USAGE_STEADY_LOW, .seconds = 60, .mean = 0.3, .lag_s = NAN } };
+    e.split.ns[PART_input]   = 50000000000;
+    e.split.ns[PART_forward] = 50000000000;
+    return e;
+}
+
+/* What `frugal train` shows of it is what a replayed stream shows. */
+TEST(a_verdict_is_in_the_stream)
+{
+    struct evidence   e      = slow_decoding();
+    struct arena      texts  = arena_part(perm, 1 << 16), room = arena_part(perm, 1 << 16);
+    struct verdict    v      = verdict_of(&e, &texts);
+    struct textbuf    stream = textbuf_new(&room);
+    struct subscriber writes = { .context = &stream, .on_event = write_line };
+    struct str        out[2], err, lines, line;
+    struct shown      s;
+    CHECK(verdict_is_due(&e));
+    CHECK(v.count >= 1);
+    verdict_emit(&writes, &e, &v, 3.5, 10, *perm);
+    lines = textbuf_str(&stream);
+    CHECK(str_starts(lines, STR("{\"event\":\"verdict\",\"bound\":\"data\",\"part\":0.5,\"usage\":\"steady-low\",")));
+    CHECK(strstr(str_z(perm, lines), "\n{\"event\":\"problem\",\"problem\":\""));
+    shown_open(&s, perm);
+    verdict_emit(&s.listener, &e, &v, 3.5, 10, *perm);
+    shown_close(&s, perm, &out[0], &err);
+    CHECK_STR(out[0], "verdict     data bound: it takes 50 % of the time\n"
+                      "usage       cores: steady-low, 30 % busy; other programs took 1.0 cores\n"
+                      "problem     slow_augmentation: steps wait for data 50 % of the time, and most of that is decoding; "
+                      "loader.workers=auto gives back 50 % of the run, $1.75 a run, $210 a year\n");
+    shown_open(&s, perm);
+    while (str_cut(&lines, '\n', &line)) {
+        union event_any event;
+        enum event_kind kind;
+        CHECK_EQ(event_read(line, perm, &kind, &event, NULL), STATUS_OK);
+        events_emit(&s.listener, kind, &event);
+    }
+    shown_close(&s, perm, &out[1], &err);
+    CHECK_STR(out[1], str_z(perm, out[0]));
 }

@@ -399,6 +399,129 @@ TEST(the_event_log_is_carried_with_the_rows)
     CHECK(strstr(str_z(perm, text), "at the end"));
 }
 
+/* A clock that the test sets. It is behind the real one, so that no heartbeat is waited for. */
+static atomic_llong set_now_ns;
+
+static i64  read_now(struct os *os) { return (void)os, (i64)set_now_ns; }
+static void sleep_shortly(struct os *os, i64 ns) { (void)os, (void)ns, usleep(50); }
+
+struct carried {
+    struct shelf           shelf;
+    struct recorder_store  store;
+    struct recorder_config config;
+    struct os              os;
+    struct recorder       *recorder;
+    struct subscriber      to;
+    i64                    at_ns[64]; /* when each event log came */
+};
+
+static enum status put_events_at(void *context, struct str segment, struct str lines, struct arena scratch, struct err *err)
+{
+    struct carried *k = context;
+    if (k->shelf.away) return err_set(err, STATUS_WORLD, "the store is away");
+    k->at_ns[k->shelf.log_count] = (i64)set_now_ns;
+    return shelf_put_events(&k->shelf, segment, lines, scratch, err);
+}
+
+static enum status put_at(void *context, struct str segment, struct str lines, struct arena scratch, struct err *err)
+{
+    return shelf_put(&((struct carried *)context)->shelf, segment, lines, scratch, err);
+}
+
+static enum status fetch_at(void *context, struct arena *perm, struct str *lines, struct err *err)
+{
+    return shelf_fetch(&((struct carried *)context)->shelf, perm, lines, err);
+}
+
+static void cancel_at(void *context) { shelf_cancel(&((struct carried *)context)->shelf); }
+
+static struct carried *carried_open(struct arena *perm, struct str folder, const char *ledger, i64 beat_ns)
+{
+    struct carried *k = NEW(perm, struct carried, 1);
+    k->shelf.room     = arena_part(perm, 16 << 20);
+    k->os             = *os_real();
+    k->os.now_ns      = read_now;
+    k->os.sleep_ns    = sleep_shortly;
+    set_now_ns        = 1000000000;
+    k->store          = (struct recorder_store){ k, fetch_at, put_at, put_events_at, cancel_at };
+    k->config         = config_at(str_cat(perm, folder, str_of(ledger)));
+    k->config.beat_ns = beat_ns;
+    k->config.store   = &k->store;
+    k->config.bill    = bill_new(perm, clock_new(perm, &k->os));
+    k->config.log     = event_log_new(perm, &k->os);
+    k->to             = event_log_subscriber(k->config.log, NULL);
+    event_log_to(k->config.log, str_cat(perm, folder, STR("/events/01.jsonl")));
+    CHECK_EQ(recorder_open(&k->os, perm, &k->config, &k->recorder, NULL), STATUS_OK);
+    return k;
+}
+
+/* A second passes, something is said, and a heartbeat writes it. */
+static bool say_and_beat(struct carried *k, i64 n, struct arena scratch)
+{
+    struct str word = str_fmt(&scratch, "word %lld.", (long long)n), text;
+    set_now_ns += 1000000000;
+    emit_note(&k->to, &(struct event_note){ word });
+    for (i64 i = 0; i < 20000; i++) {
+        struct arena here = scratch;
+        if (!os_read_all(os_real(), event_log_path(k->config.log), &here, &text, NULL) &&
+            memmem(text.data, (size_t)text.len, word.data, (size_t)word.len))
+            return true;
+        usleep(500);
+    }
+    return false;
+}
+
+/* The longest, from the run's first second on, that the store's log was older than what was said. */
+static i64 longest_gap(const struct carried *k)
+{
+    i64 longest = 0, before = 1000000000;
+    for (i64 i = 0; i < k->shelf.log_count; i++) {
+        longest = MAX(longest, k->at_ns[i] - before);
+        before  = k->at_ns[i];
+    }
+    return longest;
+}
+
+TEST(the_event_log_is_carried_at_least_every_30_seconds)
+{
+    static const i64 beats_ns[] = { 20000000, 1000000000, 10000000000 };
+    for (i64 b = 0; b < COUNT_OF(beats_ns); b++) {
+        struct carried *k = carried_open(perm, folder_new(perm), "/ledger.db", beats_ns[b]);
+        for (i64 i = 0; i < 100; i++) CHECK(say_and_beat(k, i, arena_part(perm, 1 << 17)));
+        i64 carried = k->shelf.log_count;
+        CHECK(carried >= 3 && carried <= 10);
+        /* A heartbeat comes so much late, and must still be in time. */
+        CHECK(longest_gap(k) + beats_ns[b] <= 30000000000);
+        for (i64 i = 0; i < 100; i++) {
+            set_now_ns += 1000000000;
+            usleep(500);
+        }
+        CHECK(k->shelf.log_count <= carried + 1); /* nothing new, but for what was said last */
+        CHECK_EQ(recorder_close(k->recorder, STR("end"), 0, NULL), STATUS_OK);
+    }
+}
+
+TEST(a_ledger_that_fails_or_is_locked_does_not_stop_the_event_log)
+{
+    for (i64 locked = 0; locked < 2; locked++) {
+        struct str     folder = folder_new(perm);
+        struct ledger *l      = NULL;
+        folder_put(perm, folder, "file", STR("x"));
+        if (locked) {
+            CHECK_EQ(ledger_open(os_real(), str_cat(perm, folder, STR("/ledger.db")), perm, &l, NULL), STATUS_OK);
+            CHECK_EQ(ledger_begin(l, NULL), STATUS_OK);
+        }
+        struct carried *k   = carried_open(perm, folder, locked ? "/ledger.db" : "/file/ledger.db", 1000000000);
+        struct err      err = { 0 };
+        for (i64 i = 0; i < 35; i++) CHECK(say_and_beat(k, i, arena_part(perm, 1 << 17)));
+        CHECK(k->shelf.log_count > 0 && longest_gap(k) <= 30000000000);
+        CHECK_EQ(recorder_close(k->recorder, STR("end"), 0, &err), STATUS_WORLD);
+        CHECK(strstr(err.text, "this run is not recorded"));
+        CHECK(strstr(str_z(perm, k->shelf.logs[k->shelf.log_count - 1]), "word 34.")); /* the end is there too */
+        if (l) ledger_close(l);
+    }
+}
+
 /* A machine that goes at a stated time does not wait for a store that hangs; its own ledger has all. */
 TEST(rows_that_would_come_too_late_are_given_up)
 {

@@ -2,6 +2,7 @@
  * signals, notices, targets and budgets, and go on from what was carried. */
 #include "harness.h"
 #include "supervise/supervise.h"
+#include "support/fake_s3.h"
 #include "support/folder.h"
 #include "support/served.h"
 #include <stdatomic.h>
@@ -26,11 +27,11 @@ struct stage {
     struct supervise_config config;
     struct supervise_result result;
     struct err              err;
-    struct textbuf          out, said;
+    struct textbuf          out, said, stream; /* stream: the events as JSON lines */
     const char             *cue; /* in the output; NULL: none */
     enum os_signal          then;
     atomic_bool            *then_notice;
-    struct arena            memory[2];
+    struct arena            memory[3];
 };
 
 static void on_output(void *context, struct str bytes)
@@ -43,10 +44,17 @@ static void on_output(void *context, struct str bytes)
     if (s->then_notice) *s->then_notice = true;
 }
 
-static void on_message(void *context, const char *sentence)
+static void on_note(void *context, const struct event_note *e)
 {
     struct stage *s = context;
-    textbuf_fmt(&s->said, "%s\n", sentence);
+    textbuf_fmt(&s->said, "%.*s\n", STR_ARG(e->text));
+}
+
+static void on_event(void *context, enum event_kind kind, const void *event)
+{
+    struct stage *s = context;
+    event_json(kind, event, &s->stream);
+    textbuf_fmt(&s->stream, "\n");
 }
 
 static void stage_init(struct stage *s, struct arena *perm, const char *script)
@@ -86,16 +94,20 @@ static void stage_init(struct stage *s, struct arena *perm, const char *script)
                                                         .usd_hour    = NAN },
                                            .store   = str_fmt(perm, "%.*s/kept", STR_ARG(s->top)),
                                            .keep    = 3 };
-    for (i64 i = 0; i < 2; i++) s->memory[i] = arena_part(perm, 1 << 20);
-    s->out  = textbuf_new(&s->memory[0]);
-    s->said = textbuf_new(&s->memory[1]);
+    for (i64 i = 0; i < 3; i++) s->memory[i] = arena_part(perm, 1 << 20);
+    s->out    = textbuf_new(&s->memory[0]);
+    s->said   = textbuf_new(&s->memory[1]);
+    s->stream = textbuf_new(&s->memory[2]);
 }
 
 static enum status play(struct stage *s)
 {
-    struct supervise_listener l = { .context = s, .on_output = on_output, .on_message = on_message };
-    s->err                      = (struct err){ 0 };
-    return supervise_run(&world, &s->config, &l, &s->result, &s->err);
+    struct subscriber events = { .context = s, .on_event = on_event, .on_note = on_note };
+    s->err                   = (struct err){ 0 };
+    s->config.events         = &events;
+    s->config.on_output      = on_output;
+    s->config.context        = s;
+    return supervise_run(&world, &s->config, &s->result, &s->err);
 }
 
 static bool has(const struct textbuf *b, const char *part)
@@ -309,4 +321,64 @@ TEST(money_ends_it_although_nothing_is_read)
     CHECK_EQ(play(&s), STATUS_OK);
     CHECK_EQ(s.result.stopped, STOP_BUDGET);
     CHECK(s.result.dollars >= 0.2);
+}
+
+/* --- the stream --------------------------------------------------------------------------------- */
+
+/* The names of all events but notes, in turn. */
+static struct str kinds_of(const struct stage *s, struct arena *perm)
+{
+    struct str     lines = { s->stream.data, s->stream.len }, line;
+    struct textbuf b     = textbuf_new(perm);
+    while (str_cut(&lines, '\n', &line)) {
+        struct arena    here = s->memory[2];
+        union event_any e;
+        enum event_kind kind;
+        CHECK_EQ(event_read(line, &here, &kind, &e, NULL), STATUS_OK);
+        if (kind != EVENT_note) textbuf_fmt(&b, "%s ", event_name(kind));
+    }
+    return textbuf_str(&b);
+}
+
+TEST(what_happens_is_the_stream_of_a_run)
+{
+    struct stage s;
+    stage_init(&s, perm, "cd $TOP/out; echo step 3 metric 0.5; echo state >state");
+    s.config.stop.steps_max = 9;
+    s.config.run            = STR("abcd");
+    CHECK_EQ(play(&s), STATUS_OK);
+    CHECK_STR(kinds_of(&s, perm), "open start step eval checkpoint done ");
+    CHECK(has(&s.stream, "{\"event\":\"open\",\"run\":\"abcd\"}"));
+    CHECK(has(&s.stream, "\"metric\":\"loss\""));
+    CHECK(has(&s.stream, "\"run\":\"abcd\",\"from_step\":0,"));
+    CHECK(has(&s.stream, "{\"event\":\"step\",\"step\":3,\"steps\":9,"));
+    CHECK(has(&s.stream, "\"metrics\":{\"loss\":0.5}"));
+    CHECK(has(&s.stream, "{\"event\":\"checkpoint\",\"what\":\"saved\",\"step\":3,"));
+    s.stream.len = 0;
+    s.config.run = STR(""); /* the checkpoint says it */
+    CHECK_EQ(play(&s), STATUS_OK);
+    CHECK(has(&s.stream, "\"run\":\"abcd\",\"from_step\":3,"));
+}
+
+/* Without it the ledger does not know what lies in the object store, and nobody pays for it. */
+TEST(an_uploaded_checkpoint_is_an_event_after_it_was_saved)
+{
+    struct stage           s;
+    struct os              os;
+    struct fake_s3        *f  = fake_s3_new(perm, &os);
+    struct upload_settings to = { .where = fake_s3_settings(), .keep = 2, .web = &f->web, .wait_s = NAN };
+    stage_init(&s, perm, "cd $TOP/out; echo step 7; echo state >state");
+    world.env   = os.env;
+    s.config.to  = &to;
+    CHECK_EQ(play(&s), STATUS_OK);
+    CHECK_STR(kinds_of(&s, perm), "open start step checkpoint checkpoint done ");
+    CHECK(has(&s.stream, "\"what\":\"saved\",\"step\":7,"));
+    CHECK(has(&s.stream, "\"what\":\"uploaded\",\"step\":7,"));
+    struct str      lines = textbuf_str(&s.stream), line = STR("");
+    union event_any e;
+    enum event_kind kind;
+    while (!strstr(str_z(perm, line), "uploaded\",")) CHECK(str_cut(&lines, '\n', &line));
+    CHECK_EQ(event_read(line, perm, &kind, &e, NULL), STATUS_OK);
+    CHECK_EQ(e.checkpoint.bytes, 6);
+    CHECK(e.checkpoint.remote_puts > 0 && e.checkpoint.remote_gets > 0);
 }
