@@ -96,6 +96,7 @@ static void tell_done(struct supervised *all, const struct supervise_result *r)
     e.terms_ns = terms_of(all);
     e.steps_per_s  = r->steps_per_s;
     e.requests_usd = bill_requests(all->record.config.bill);
+    e.storage_usd  = bill_storage(all->record.config.bill);
     e.busy         = u->mean;
     if (u->shape) e.usage = str_of(usage_name(u->shape));
     if (!isnan(all->record.job->settings->train.target)) e.target_reached = r->target_reached;

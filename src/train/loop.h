@@ -80,6 +80,7 @@ void                                       tell_eval(struct loop *l, const struc
 void                                       tell_result(struct loop *l); /* fills l->result */
 
 /* The run is closed, its clock has stopped. */
+bool tell_taken(const struct train_with *with, const struct train_result *r); /* ended by the machine's provider */
 void tell_done(const struct train_with *with, const struct train_result *r, struct clock *clock);
 
 /* profiling.c */
