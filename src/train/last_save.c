@@ -57,7 +57,14 @@ static f64 writing_s(struct saving *v)
     return MAX(whole_s - (f64)(now_ns(v) - v->taken_ns) * 1e-9, overdue * whole_s);
 }
 
-f64 saving_end_s(struct saving *v) { return writing_s(v) + saving_needs_s(v); }
+f64 saving_end_s(struct saving *v)
+{
+    f64 whole_s = v->busy_s, since_s = (f64)(now_ns(v) - v->taken_ns) * 1e-9;
+    if (!v->saver) return 0;
+    f64 beside_s = saver_idle(v->saver) ? 0 : MAX(whole_s - since_s, overdue * whole_s);
+    f64 more_s   = isnan(v->figures.persist_s) ? 0 : MAX(whole_s - v->figures.persist_s, 0);
+    return beside_s + saving_needs_s(v) + more_s;
+}
 
 /* By what the last one took, which the next may exceed. */
 static bool is_time(struct saving *v, f64 before_s, f64 save_s, i64 until_ns)
