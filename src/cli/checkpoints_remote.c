@@ -72,9 +72,9 @@ static struct cost cost_of(struct cli *c, const struct ckpt_list *l, const struc
             sum.requests += 1 + ceil((f64)m->shards[k].bytes / PART_BYTES);
         sum.requests += 1; /* the manifest; before each shard a HEAD */
         if (s && age_d < s->minimum_days)
-            sum.early_usd += bill_storage_usd(&price, bytes, 0) * (1 - MAX(age_d, 0) / s->minimum_days);
+            sum.early_usd += bill_early_usd(&price, bytes, age_d);
     }
-    sum.month_usd    = s ? bill_storage_usd(&price, sum.bytes, 30) : NAN;
+    sum.month_usd    = s ? bill_storage_usd(&price, sum.bytes, BILL_MONTH_DAYS) : NAN;
     sum.requests_usd = s ? bill_get_usd(&price, sum.requests) : NAN;
     sum.retrieve_usd = s ? bill_retrieve_usd(&price, sum.bytes) : NAN;
     sum.egress_usd   = s ? bill_egress_usd(&price, sum.bytes) : NAN;

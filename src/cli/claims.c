@@ -36,7 +36,8 @@ static void claim_sizes(const struct facts *f)
 static void claim_a100_prices(const struct facts *f)
 {
     const struct machine *m    = f->p4d;
-    f64                   each = m->on_demand_usd_h / m->gpus, spot_each = m->spot_usd_h / m->gpus;
+    f64                   each = bill_part_usd_hour(m->on_demand_usd_h, (i64)m->gpus),
+                          spot_each = bill_part_usd_hour(m->spot_usd_h, (i64)m->gpus);
     f64                   hours = 1e21 / (f->a100->bf16_dense_tflops * 1e12 * 0.30) / 3600;
     say_claim(f->b, "p4d.24xlarge spot: $9.83 per A100-hour");
     textbuf_fmt(f->b,

@@ -83,7 +83,7 @@ static void show_table(struct cli *c, const struct table *t, const void *rows, i
 
 static f64 by_price(const struct machine *m) { return m->on_demand_usd_h; }
 static f64 by_spot(const struct machine *m) { return m->spot_usd_h; }
-static f64 by_gpu(const struct machine *m) { return m->on_demand_usd_h / m->gpus; }
+static f64 by_gpu(const struct machine *m) { return bill_part_usd_hour(m->on_demand_usd_h, (i64)m->gpus); }
 static f64 by_age(const struct machine *m) { return (f64)m->fact.as_of_day; }
 
 static const struct order {
@@ -240,8 +240,8 @@ static enum status show_one(struct cli *c, const struct catalogue *k, struct str
                 say_result(c->say,
                            "  an hour of one: %.*s on demand, %.*s spot; all %d are sold together "
                            "(`frugal help claims`)\n",
-                           STR_ARG(dollars_or(&s, m->on_demand_usd_h / m->gpus)),
-                           STR_ARG(dollars_or(&s, m->spot_usd_h / m->gpus)),
+                           STR_ARG(dollars_or(&s, bill_part_usd_hour(m->on_demand_usd_h, (i64)m->gpus))),
+                           STR_ARG(dollars_or(&s, bill_part_usd_hour(m->spot_usd_h, (i64)m->gpus))),
                            m->gpus);
             show_row(c, &table_gpus, catalogue_gpu(k, m->gpu));
         }

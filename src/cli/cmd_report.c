@@ -22,7 +22,7 @@ static void group_add(struct group *groups, i64 *count, struct str key, const st
     groups[i].runs++;
     groups[i].metered_ns += b->metered_ns;
     groups[i].unpriced += !b->priced;
-    groups[i].nusd += b->priced ? b->nusd : 0;
+    groups[i].nusd += b->priced ? b->nusd - b->shared_nusd : 0; /* a shared machine is paid once */
 }
 
 /* A run with two tags is in both groups; one without any has its own. */

@@ -75,7 +75,7 @@ static enum status read_budget(struct cli *c, struct str text, struct budget *ou
                        "the catalogue does not know what %.*s costs so; see `frugal "
                        "prices %.*s`",
                        STR_ARG(rate.machine->name), STR_ARG(rate.machine->name));
-    f64 h      = dollars ? value / rate.usd_h : value;
+    f64 h      = dollars ? bill_hours(rate.usd_h, value) : value;
     out->words = str_fmt(
         c->perm, "%.4g h of %.*s %.*s at $%.2f are %.3g FLOPs at %.0f %% of its peak%s", h,
         STR_ARG(rate.machine->provider), STR_ARG(rate.machine->name), rate.usd_h, out->flops,

@@ -25,7 +25,7 @@ static enum status prepare(struct sweep *s, struct arena *perm, struct err *err)
                 "train.steps=1000");
         i64 threads  = t->threads ? t->threads : pool_machine_threads();
         t->threads   = MAX(threads / at_once, 1);
-        t->usd_hour  = t->usd_hour / (f64)at_once;
+        t->usd_hour  = bill_part_usd_hour(t->usd_hour, at_once);
         t->gradients = STR("");
         s->trials[i].settings.checkpoint = (struct checkpoint_config){ 0 }; /* one run's folder */
         if (t->out.len) t->out = str_fmt(perm, "%.*s.trial%lld", STR_ARG(t->out), (long long)i + 1);

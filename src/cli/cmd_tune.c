@@ -60,7 +60,8 @@ static const char *unit(const struct tune *t) { return t->first.sample_tokens ? 
 /* NaN: the price is not known. */
 static f64 usd_million(const struct tune *t, f64 seconds)
 {
-    return bill_estimate_usd(t->config->settings.train.usd_hour, seconds / units(t) * 1e6);
+    f64 million_s = seconds / units(t) * 1e6;
+    return bill_estimate_usd(t->config->settings.train.usd_hour, million_s);
 }
 
 static void show_event(struct tune *t, const struct tune_lever *l, const struct tune_value *v)

@@ -133,7 +133,7 @@ static void show_spot(struct cli *c, const struct question *q, const struct plan
 {
     struct arena    s = *c->perm, scratch = arena_part(&s, SCRATCH_BYTES);
     struct plan_row sure = *r;
-    f64             off  = 1 - r->device->usd_h[PRICE_SPOT] / r->device->usd_h[PRICE_ON_DEMAND];
+    f64             off  = bill_discount(r->device->usd_h[PRICE_SPOT], r->device->usd_h[PRICE_ON_DEMAND]);
     sure.price           = PRICE_ON_DEMAND;
     if (isnan(off) || !plan_price(&q->workload, v, q->catalogue, &q->limits, 1, &sure, scratch)) return;
     f64        pays = risk_break_even(&r->outcome, &sure.outcome);

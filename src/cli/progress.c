@@ -308,13 +308,21 @@ static void time_words(struct say *s, const struct event_done *r)
     say_result(s, "\n");
 }
 
+static void cost_words(const struct progress *p, const struct event_done *r, struct arena scratch)
+{
+    struct str usd = text_dollars(&scratch, r->dollars);
+    if (isnan(r->dollars)) say_result(p->say, "cost        price unknown; say what an hour costs: train.usd_hour=0.10\n");
+    else say_result(p->say, "%-12s%.*s at $%g an hour\n", "cost", STR_ARG(usd), p->usd_hour);
+}
+
 static void summary(struct progress *p, const struct event_done *r)
 {
     struct arena scratch = p->scratch;
     struct say  *s       = p->say;
     bool         words   = !isnan(r->tokens_per_s);
-    if (!r->steps) { /* stopped before the first: there is nothing to bill */
+    if (!r->steps) {
         say_result(s, "%-12s%.2f s, no step done\n", "time", r->seconds);
+        cost_words(p, r, scratch);
         return;
     }
     for (i64 i = 0; i < r->metrics.count; i++)
@@ -331,8 +339,7 @@ static void summary(struct progress *p, const struct event_done *r)
         say_result(s, "%-12s%g at the end; %lld steps overflowed and were skipped\n", "loss scale",
                    r->loss_scale, (long long)r->skipped);
     say_result(s, "%-12s%.*s %s/s, ", "throughput",
-               STR_ARG(text_count(&scratch, words ? r->tokens_per_s : r->samples_per_s)),
-               words ? "tokens" : "samples");
+               STR_ARG(text_count(&scratch, words ? r->tokens_per_s : r->samples_per_s)), words ? "tokens" : "samples");
     if (!isnan(r->steps_per_s)) say_result(s, "%.*s steps/s, ", STR_ARG(text_rate(&scratch, r->steps_per_s)));
     say_result(s, "%.*sFLOP/s\n", STR_ARG(text_si(&scratch, r->flops_per_s)));
     time_words(s, r);
@@ -352,14 +359,9 @@ static void summary(struct progress *p, const struct event_done *r)
         say_result(s, "%-12s%.*s taken by the driver's count, libraries included\n", "GPU memory",
                    STR_ARG(text_bytes(&scratch, (f64)r->device_bytes)));
     if (r->out.len && r->weights_step != r->steps)
-        say_result(s, "%-12s%.*s, those of step %lld\n", "weights", STR_ARG(r->out),
-                   (long long)r->weights_step);
+        say_result(s, "%-12s%.*s, those of step %lld\n", "weights", STR_ARG(r->out), (long long)r->weights_step);
     else if (r->out.len) say_result(s, "%-12s%.*s\n", "weights", STR_ARG(r->out));
-    if (isnan(r->dollars))
-        say_result(s, "%-12sprice unknown; say what an hour costs: train.usd_hour=0.10\n", "cost");
-    else
-        say_result(s, "%-12s%.*s at $%g an hour\n", "cost",
-                   STR_ARG(text_dollars(&scratch, r->dollars)), p->usd_hour);
+    cost_words(p, r, scratch);
     if (!(r->saved_s > 0)) return;
     struct str clock = text_clock(&scratch, r->saved_s);
     struct str money = isnan(r->saved_dollars) ? STR("") : text_dollars(&scratch, r->saved_dollars);

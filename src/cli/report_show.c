@@ -28,6 +28,8 @@ static void run_event(struct say *s, const struct run_bill *r, f64 per_month, st
     event_f64(&b, "shared", r->metered_ns ? (f64)r->own_ns / (f64)r->metered_ns : NAN);
     event_f64(&b, "usd_hour", r->usd_hour);
     event_f64(&b, "dollars", r->priced ? usd(r->nusd) : NAN);
+    event_f64(&b, "shared_dollars", r->priced ? usd(r->shared_nusd) : NAN);
+    event_f64(&b, "stored_since_dollars", usd(r->since_nusd));
     textbuf_fmt(&b, ",\"parts\":{");
     for (i64 i = 0; i < BILL_PARTS; i++) {
         textbuf_fmt(&b, "%s\"%s\":", i ? "," : "", bill_part_name(i));
@@ -71,6 +73,8 @@ static void show_parts(struct say *s, const struct run_bill *r, struct arena scr
     if (r->priced) dollars = money_text(&scratch, total, decimals);
     say_result(s, "%-12s  %12.*s  %14.*s\n", "total", STR_ARG(span_text(&scratch, r->metered_ns)),
                STR_ARG(dollars));
+    if (r->since_nusd) /* no part of the run's bill: it grows until the checkpoints are deleted */
+        say_result(s, "%-12s  %12s  %14.*s\n", "stored since", "", STR_ARG(money(&scratch, r->since_nusd)));
 }
 
 /* What of the money made the model better. */
@@ -94,8 +98,8 @@ static void show_doubts(struct say *s, const struct run_bill *r)
             "a killed process ends at its last heartbeat: it may have lived up to %.0f s longer\n",
             seconds(r->uncertain_ns));
     if (r->metered_ns && r->own_ns < r->metered_ns)
-        say_message(s, "other runs shared the machine: this one pays for %.1f %% of its time\n",
-                    percent(r->own_ns, r->metered_ns));
+        say_message(s, "other runs used the machine at the same time: by the GPUs they held, %.1f %% of its time is theirs\n",
+                    percent(r->metered_ns - r->own_ns, r->metered_ns));
     if (!r->storage_known)
         say_message(s, "the price of storing its checkpoints is not known, and not in the sum\n");
 }

@@ -9,7 +9,7 @@ static f64 usd_hour(const struct sweep *s) { return s->config->settings.train.us
 /* A trial that shares the machine with others pays its part. */
 static f64 trial_dollars(const struct sweep *s, f64 seconds)
 {
-    return bill_estimate_usd(usd_hour(s), seconds) / (f64)s->config->settings.sweep.at_once;
+    return bill_estimate_usd(bill_part_usd_hour(usd_hour(s), s->config->settings.sweep.at_once), seconds);
 }
 
 static f64 part_done(const struct note *n) { return n->steps ? (f64)n->step / (f64)n->steps : 0; }

@@ -32,7 +32,7 @@ enum status job_train(const struct job *j, const struct subscriber *show, struct
 /* price.c: the row of the ledger for the machine's price: that of run.machine where train.usd_hour says none, which is
  * then set. */
 enum status job_price(const struct job *j, struct price_row *out, struct err *err);
-/* What keeping and asking costs in checkpoint.to; false: not known. */
-bool job_store_price(const struct job *j, struct store_price *out);
+/* What keeping and asking costs in an object store (s3://…, gs://…) and its class, empty: the usual; false: not known. */
+bool job_store_price(const struct job *j, struct str where, struct str class, struct store_price *out);
 
 #endif

@@ -59,20 +59,17 @@ enum status job_price(const struct job *j, struct price_row *out, struct err *er
 
 /* What keeping and asking costs there. Within a cloud it is taken to lie in the machine's region, where reading is
  * free of charge; to another cloud's machine it goes over the internet. */
-bool job_store_price(const struct job *j, struct store_price *out)
+bool job_store_price(const struct job *j, struct str where, struct str class, struct store_price *out)
 {
-    const struct settings          *s        = j->settings;
-    const struct checkpoint_config *k        = &s->checkpoint;
-    struct str                      provider = str_starts(k->to, STR("gs://")) ? STR("gcp") : STR("aws");
-    struct str                      machine = s->run.machine, cloud = STR("");
-    struct catalogue               *all;
-    char                           *lower = NEW(j->perm, char, k->storage_class.len + 1);
-    struct os                      *os      = j->os;
-    bool                            ours    = os->env(os, "AWS_ENDPOINT_URL_S3").len || os->env(os, "AWS_ENDPOINT_URL").len;
+    struct str        provider = str_starts(where, STR("gs://")) ? STR("gcp") : STR("aws");
+    struct str        machine = j->settings->run.machine, cloud = STR("");
+    struct catalogue *all;
+    char             *lower = NEW(j->perm, char, class.len + 1);
+    struct os        *os    = j->os;
+    bool              ours  = os->env(os, "AWS_ENDPOINT_URL_S3").len || os->env(os, "AWS_ENDPOINT_URL").len;
     if (ours || catalogue_open(j->os, j->perm, STR(""), &all, NULL)) return false;
-    for (i64 i = 0; i < k->storage_class.len; i++)
-        lower[i] = (char)tolower((unsigned char)k->storage_class.data[i]);
-    const struct storage *s3 = catalogue_storage(all, provider, (struct str){ lower, k->storage_class.len });
+    for (i64 i = 0; i < class.len; i++) lower[i] = (char)tolower((unsigned char)class.data[i]);
+    const struct storage *s3 = catalogue_storage(all, provider, (struct str){ lower, class.len });
     if (!s3) return false;
     *out = store_price_of(s3);
     str_cut(&machine, '/', &cloud);

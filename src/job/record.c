@@ -52,6 +52,27 @@ static void learn_life(struct os *os, struct settings *s, struct str path)
  * long that the ledger on the disk is written. */
 static const f64 rows_wait_s = SHELF_CALL_S, rows_wait_least_s = 2;
 
+static void price_store(struct record *r, enum bill_store store, struct str where, struct str class)
+{
+    struct store_price price;
+    bool               remote = str_starts(where, STR("s3://")) || str_starts(where, STR("gs://"));
+    if (!remote || !job_store_price(r->job, where, class, &price)) return;
+    bill_store(r->config.bill, store, &price);
+    if (store == STORE_CHECKPOINTS) r->remote.usd_gib_month = bill_storage_gib_usd(&price);
+}
+
+/* Whether or not there is a ledger: caps hold without one. Rows are written in the bucket's usual class. */
+static void price_stores(struct record *r, const struct settings *s)
+{
+    const struct checkpoint_config *k = &s->checkpoint;
+    price_store(r, STORE_CHECKPOINTS, k->to, k->storage_class);
+    price_store(r, STORE_ROWS, k->to, STR(""));
+    price_store(r, STORE_DATA, s->data.path, STR(""));
+    if (!k->to.len) return;
+    r->remote.place = address_redacted(r->job->perm, k->to);
+    r->remote.keep  = MIN(k->keep, RECORD_REMOTE_MAX);
+}
+
 /* With checkpoint.to, the ledger's rows go there too; that they cannot is told like all else. */
 static void open_shelf(struct record *r, const struct settings *s)
 {
@@ -63,16 +84,12 @@ static void open_shelf(struct record *r, const struct settings *s)
                                                   cloud == CLOUD_GCP || str_eq(s->spot.cloud, STR("gcp")) };
     struct err                      why   = { 0 };
     if (!k->to.len || !r->config.path.len) return;
-    r->remote.place = address_redacted(r->job->perm, k->to);
-    r->remote.keep  = MIN(k->keep, RECORD_REMOTE_MAX);
-    struct store_price price;
-    if (job_store_price(r->job, &price)) {
-        r->remote.usd_gib_month = bill_storage_gib_usd(&price);
-        bill_store(r->config.bill, &price);
-    }
     if (shelf_open(&r->shelf, r->job->os, &where, r->job->perm, &why))
         return; /* the run says why */
     r->config.store  = &r->shelf.store;
+    r->shelf.events  = r->config.log != NULL;
+    bill_count(r->config.bill, STORE_ROWS, shelf_requests, &r->shelf);
+    bill_expects(r->config.bill, STORE_ROWS, (struct store_requests){ .puts = r->config.log ? 2 : 1 }); /* of the end */
     r->shelf_wait_ns = (i64)(fmax(fmin(rows_wait_s, k->upload_wait_s), rows_wait_least_s) * 1e9); /* none: NaN */
 }
 
@@ -93,6 +110,7 @@ enum status record_init(struct record *r, const struct job *j, struct err *err)
     r->config.run          = run_of(j);
     if (r->config.path.len) r->config.log = event_log_new(j->perm, j->os);
     learn_life(j->os, j->settings, r->config.path);
+    price_stores(r, j->settings);
     open_shelf(r, j->settings);
     enum status st = job_price(j, &r->config.price, err);
     if (!st) bill_price(r->config.bill, &r->config.price);
@@ -119,6 +137,48 @@ static void begin(struct record *r, struct str run)
     else r->config.segment.id = tally_segment(r->tally);
 }
 
+/* ---- what is in the object store ---- */
+
+static void put_row(struct record *r, const struct checkpoint_row *row)
+{
+    if (r->recorder) recorder_put(r->recorder, LEDGER_TABLE_checkpoint, row);
+}
+
+/* The oldest go when there are more than shall stay; the bill hears what is left. */
+static void settle_remote(struct record *r)
+{
+    struct remote_rows *m = &r->remote;
+    while (m->keep && m->count > m->keep) {
+        m->rows[0].removed_wall_ns = r->job->os->wall_ns(r->job->os);
+        put_row(r, &m->rows[0]);
+        m->bytes -= m->rows[0].bytes;
+        memmove(m->rows, m->rows + 1, (size_t)--m->count * sizeof *m->rows);
+    }
+    bill_keeps(r->config.bill, m->bytes);
+}
+
+static void put_remote(struct record *r, const struct checkpoint_row *row)
+{
+    struct remote_rows *m = &r->remote;
+    put_row(r, row);
+    m->bytes += row->bytes;
+    if (m->keep) m->rows[m->count++] = *row;
+    settle_remote(r);
+}
+
+/* What earlier starts left there lies before our own; what does not fit is not theirs to keep. */
+static void keep_earlier(struct record *r, const struct checkpoint_row *rows, i64 count)
+{
+    struct remote_rows *m = &r->remote;
+    for (i64 i = count; i-- > 0;) {
+        m->bytes += rows[i].bytes;
+        if (!m->keep || m->count == COUNT_OF(m->rows)) continue;
+        memmove(m->rows + 1, m->rows, (size_t)m->count++ * sizeof *m->rows);
+        m->rows[0] = rows[i];
+    }
+    if (count) settle_remote(r);
+}
+
 /* A ledger that is locked keeps nobody waiting: what it knows is heard of later. */
 static const i64 before_wait_ns = (i64)1000000000;
 
@@ -129,6 +189,7 @@ static void hear_before(struct record *r, i64 limit_ns)
     r->before_due = false;
     bill_earlier(r->config.bill, before.spent);
     clock_steps_done(bill_clock(r->config.bill), before.steps);
+    keep_earlier(r, before.kept, before.kept_count);
     if (r->tally) tally_recorded(r->tally);
 }
 
@@ -203,19 +264,6 @@ static void on_eval(void *context, const struct event_eval *e)
     if (r->recorder) recorder_eval(r->recorder, &e->terms_ns, e->loss, value, e->target_reached);
 }
 
-/* A new one in the object store; the oldest goes when there are more than shall stay. */
-static void put_remote(struct record *r, const struct checkpoint_row *row)
-{
-    struct remote_rows *m = &r->remote;
-    if (m->keep && m->count == m->keep) {
-        m->rows[0].removed_wall_ns = row->saved_wall_ns;
-        recorder_put(r->recorder, LEDGER_TABLE_checkpoint, &m->rows[0]);
-        memmove(m->rows, m->rows + 1, (size_t)--m->count * sizeof *m->rows);
-    }
-    if (m->keep) m->rows[m->count++] = *row;
-    recorder_put(r->recorder, LEDGER_TABLE_checkpoint, row);
-}
-
 static void on_checkpoint(void *context, const struct event_checkpoint *e)
 {
     struct record        *r   = context;
@@ -223,18 +271,16 @@ static void on_checkpoint(void *context, const struct event_checkpoint *e)
                                   .place         = r->place,
                                   .bytes         = MAX(e->bytes, 0),
                                   .saved_wall_ns = r->job->os->wall_ns(r->job->os) };
-    if (!r->recorder) return;
     if (e->what == CHECKPOINT_SAVED) {
         if (!isnan(e->blocked_s)) row.blocked_ns = llround(e->blocked_s * 1e9);
         if (!isnan(e->persist_s)) row.persist_ns = llround(e->persist_s * 1e9);
         r->saved_bytes = e->bytes;
-        recorder_put(r->recorder, LEDGER_TABLE_checkpoint, &row);
+        put_row(r, &row);
     }
     if (e->what == CHECKPOINT_UPLOADED) {
         row.place         = r->remote.place;
         row.bytes         = e->bytes > 0 ? e->bytes : r->saved_bytes; /* all of a run are alike */
         row.usd_gib_month = r->remote.usd_gib_month;
-        bill_requested(r->config.bill, (struct store_requests){ e->remote_puts, e->remote_gets, e->remote_bytes_in });
         put_remote(r, &row);
     }
 }
@@ -257,6 +303,7 @@ static void on_interruption(void *context, const struct event_interruption *e)
                                     .notice_s   = e->notice_s,
                                     .step       = e->step,
                                     .saved_step = e->saved_step };
+    if (!str_eq(e->kind, STR("signal"))) bill_taken(r->config.bill);
     if (r->recorder) recorder_put(r->recorder, LEDGER_TABLE_interruption, &row);
 }
 
@@ -304,6 +351,7 @@ void record_close(struct record *r, enum stop_reason why)
     r->recorder = NULL;
     tally_close(r->tally);
     r->tally = NULL;
+    bill_counted(r->config.bill, &r->shelf);
     shelf_close(&r->shelf);
 }
 
@@ -318,7 +366,7 @@ void record_work_open(struct record *r, const struct settings *s, const char *un
 
 void record_work_close(struct record *r, i64 done, enum status st)
 {
-    clock_stop(bill_clock(r->config.bill)); /* what is printed, and what the ledger keeps, is this */
+    bill_stop(r->config.bill); /* what is printed, and what the ledger keeps, is this */
     if (r->recorder) recorder_step(r->recorder, done, done, 0, NAN);
     record_close(r, st == STATUS_INTERRUPTED ? STOP_SIGNAL : st ? STOP_NONE : STOP_END);
 }

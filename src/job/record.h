@@ -25,7 +25,8 @@ struct record {
         struct str            place;
         f64                   usd_gib_month; /* NaN: not known */
         i64                   keep, count; /* keep 0: all of them */
-        struct checkpoint_row rows[RECORD_REMOTE_MAX];
+        i64                   bytes;       /* of all of them */
+        struct checkpoint_row rows[2 * RECORD_REMOTE_MAX]; /* room for earlier starts' that turn out to be too many */
     } remote;
     struct train_orders *orders; /* that end the run when its machine is taken away; NULL: none */
     i64                  deadline_ns; /* when it is; what is not in the object store by then stays out. 0: none */

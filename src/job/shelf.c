@@ -55,6 +55,7 @@ static enum status put(void *context, struct str segment, struct str lines, stru
                        struct err *err)
 {
     struct shelf *s = context;
+    atomic_store(&s->promised, s3_sums(s->s3).puts + (s->events ? 2 : 1));
     return s3_put(s->s3, key_of(s, "ledger", segment, &scratch), lines, scratch, err);
 }
 
@@ -83,6 +84,13 @@ void shelf_close(struct shelf *s)
 {
     if (s->web) web_close(s->web);
     s->web = NULL;
+}
+
+struct store_requests shelf_requests(void *shelf)
+{
+    struct shelf  *s    = shelf;
+    struct s3_sums sums = s3_sums(s->s3);
+    return (struct store_requests){ MAX(sums.puts, (i64)atomic_load(&s->promised)), sums.gets, sums.bytes_in };
 }
 
 enum status shelf_read_all(struct shelf *s, struct arena *perm, struct str *lines, struct err *err)

@@ -9,6 +9,7 @@
 #define JOB_SHELF_H
 #include "remote/s3.h"
 #include "run/recorder.h"
+#include <stdatomic.h>
 
 enum { SHELF_CALL_S = 20 }; /* a request is tried so long; the recorder's thread waits, a heartbeat is late */
 
@@ -16,12 +17,16 @@ struct shelf {
     struct web           *web;
     struct s3            *s3;
     struct recorder_store store; /* for a recorder: fetch and put, of this prefix alone */
+    bool                  events;   /* the event log follows each put */
+    atomic_llong          promised; /* puts, with those that follow what has begun: a bill that ends now has them */
 };
 
 /* USAGE: no address of an object store. Sends nothing yet. */
 enum status shelf_open(struct shelf *s, struct os *os, const struct s3_settings *settings,
                        struct arena *perm, struct err *err);
 void        shelf_close(struct shelf *s);
+/* What was asked of the store so far, for a bill (bill_count); `shelf`: a struct shelf that is open. */
+struct store_requests shelf_requests(void *shelf);
 /* The lines of all segments below the prefix, of any number of runs. */
 enum status shelf_read_all(struct shelf *s, struct arena *perm, struct str *lines, struct err *err);
 

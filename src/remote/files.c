@@ -328,6 +328,21 @@ void remote_files_close(struct remote_files *r)
     pthread_mutex_destroy(&r->lock);
 }
 
+struct s3_sums remote_files_stores(struct remote_files *r)
+{
+    struct s3_sums all = { 0 };
+    pthread_mutex_lock(&r->lock);
+    for (i64 i = 0; i < r->bucket_count; i++) {
+        struct s3_sums s = s3_sums(r->bucket[i].s3);
+        all.puts += s.puts;
+        all.gets += s.gets;
+        all.bytes_out += s.bytes_out;
+        all.bytes_in += s.bytes_in;
+    }
+    pthread_mutex_unlock(&r->lock);
+    return all;
+}
+
 struct remote_files_sums remote_files_sums(const struct remote_files *r)
 {
     return (struct remote_files_sums){ atomic_load(&r->requests), atomic_load(&r->bytes) };

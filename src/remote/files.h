@@ -32,6 +32,8 @@ enum status remote_file_read(struct remote_files *r, struct str url,
 struct remote_files_sums {
     i64 requests, bytes; /* tries, and what came with them */
 };
+struct s3_sums
+remote_files_stores(struct remote_files *r); /* of object stores alone, which charge for it */
 struct remote_files_sums remote_files_sums(const struct remote_files *r);
 
 #endif

@@ -231,7 +231,7 @@ static enum verdict judge(struct s3 *s, const struct target *t, const struct cre
 static void count(struct s3 *s, const struct s3_call *c, const struct s3_answer *a)
 {
     bool get = c->method[0] == 'H' || (c->method[0] == 'G' && c->key.len);
-    atomic_fetch_add(get ? &s->gets : &s->puts, 1);
+    if (c->method[0] != 'D') atomic_fetch_add(get ? &s->gets : &s->puts, 1); /* deleting is free */
     atomic_fetch_add(&s->bytes_out, c->body.len);
     atomic_fetch_add(&s->bytes_in, a->reply.body.len);
 }

@@ -1,14 +1,10 @@
-/* bill.c - a run's bill, prices, billing rules, shares and exact parts. */
+/* bill.c - a run's bill, prices and billing rules. */
 #include "run/bill.h"
 #include <math.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-
-__extension__ typedef __int128 i128; /* dollars x time does not fit in 64 bits */
 
 static const i64 second_ns = 1000000000;
-static const f64 day_ns = 86400e9, month_days = 365.0 / 12; /* storage is sold by the month, billed by the hour */
+static const f64 day_ns = 86400e9, month_days = BILL_MONTH_DAYS;
 static const f64 gb_bytes = 1e9, gib_bytes = 1 << 30;
 
 struct bill {
@@ -16,8 +12,18 @@ struct bill {
     struct clock    *clock;
     struct price_row price; /* its texts are not kept */
     struct spent     earlier;
-    struct store_price store; /* NaN: not known */
-    struct store_requests requests;
+    struct store_price store[STORE_COUNT]; /* NaN: not known */
+    bool               taken, stopped;
+    struct counter {
+        enum bill_store       store;
+        store_counter        *ask; /* NULL: no more, `all` is what it was */
+        void                 *who;
+        struct store_requests all, before; /* before: by others in this place */
+        bool                  done;        /* somebody else may have it */
+    } counters[BILL_COUNTERS_MAX];
+    i64 counter_count;
+    i64 kept_bytes, kept_since_ns; /* on the clock's age */
+    f64 kept_usd;                  /* until then; NaN: not known */
 };
 
 struct bill *bill_new(struct arena *perm, struct clock *clock)
@@ -26,7 +32,7 @@ struct bill *bill_new(struct arena *perm, struct clock *clock)
     ASSERT(!pthread_mutex_init(&b->lock, NULL));
     b->clock = clock;
     b->price = (struct price_row){ .usd_hour = NAN };
-    b->store = (struct store_price){ NAN, NAN, NAN, NAN, NAN, NAN };
+    for (i64 i = 0; i < STORE_COUNT; i++) b->store[i] = (struct store_price){ NAN, NAN, NAN, NAN, NAN, NAN };
     return b;
 }
 
@@ -62,29 +68,155 @@ struct spent bill_before(struct bill *b)
     return before;
 }
 
-void bill_store(struct bill *b, const struct store_price *price)
+void bill_taken(struct bill *b)
 {
     if (!b) return;
     pthread_mutex_lock(&b->lock);
-    b->store = *price;
+    b->taken = true;
     pthread_mutex_unlock(&b->lock);
 }
 
-void bill_requested(struct bill *b, struct store_requests all)
+bool bill_is_taken(struct bill *b)
+{
+    if (!b) return false;
+    pthread_mutex_lock(&b->lock);
+    bool taken = b->taken;
+    pthread_mutex_unlock(&b->lock);
+    return taken;
+}
+
+/* ---- object stores ---- */
+
+void bill_store(struct bill *b, enum bill_store store, const struct store_price *price)
 {
     if (!b) return;
     pthread_mutex_lock(&b->lock);
-    b->requests = all;
+    b->store[store] = *price;
     pthread_mutex_unlock(&b->lock);
 }
 
 /* With the lock held. */
-static f64 requests_usd(const struct bill *b)
+static struct counter *counter_of(struct bill *b, enum bill_store store, const void *who)
 {
-    const struct store_requests *r = &b->requests;
-    if (!r->puts && !r->gets) return 0;
-    return bill_put_usd(&b->store, (f64)r->puts) + bill_get_usd(&b->store, (f64)r->gets) +
-           bill_egress_usd(&b->store, (f64)r->bytes_out);
+    for (i64 i = 0; i < b->counter_count; i++)
+        if (b->counters[i].who == who && b->counters[i].store == store) return &b->counters[i];
+    ASSERT(b->counter_count < BILL_COUNTERS_MAX);
+    struct counter *c = &b->counters[b->counter_count++];
+    c->store          = store;
+    return c;
+}
+
+/* Likewise. */
+static void ask(struct counter *c)
+{
+    if (c->ask) c->all = c->ask(c->who);
+}
+
+static struct store_requests sum(struct store_requests a, struct store_requests b)
+{
+    return (struct store_requests){ a.puts + b.puts, a.gets + b.gets, a.bytes_out + b.bytes_out };
+}
+
+void bill_count(struct bill *b, enum bill_store store, store_counter *counter, void *who)
+{
+    if (!b) return;
+    pthread_mutex_lock(&b->lock);
+    struct counter *c = NULL;
+    for (i64 i = 0; i < b->counter_count && !c; i++)
+        if (b->counters[i].done && b->counters[i].store == store) c = &b->counters[i];
+    if (c) c->before = sum(c->before, c->all);
+    if (c) c->all = (struct store_requests){ 0 };
+    if (!c) c = counter_of(b, store, who);
+    c->who  = who;
+    c->ask  = counter;
+    c->done = false;
+    pthread_mutex_unlock(&b->lock);
+}
+
+void bill_counted(struct bill *b, void *who)
+{
+    if (!b) return;
+    pthread_mutex_lock(&b->lock);
+    for (i64 i = 0; i < b->counter_count; i++) {
+        if (b->counters[i].who != who) continue;
+        ask(&b->counters[i]);
+        b->counters[i].ask  = NULL;
+        b->counters[i].done = true;
+    }
+    pthread_mutex_unlock(&b->lock);
+}
+
+void bill_counted_all(struct bill *b, void *who, struct store_requests all)
+{
+    if (!b) return;
+    pthread_mutex_lock(&b->lock);
+    for (i64 i = 0; i < b->counter_count && !b->stopped; i++)
+        if (b->counters[i].who == who) b->counters[i].all = all;
+    pthread_mutex_unlock(&b->lock);
+}
+
+static void set_requests(struct bill *b, enum bill_store store, void *who, struct store_requests all)
+{
+    if (!b) return;
+    pthread_mutex_lock(&b->lock);
+    struct counter *c = b->stopped ? NULL : counter_of(b, store, who);
+    if (c) c->who = who;
+    if (c) c->all = all;
+    pthread_mutex_unlock(&b->lock);
+}
+
+void bill_requested(struct bill *b, struct store_requests all) { set_requests(b, STORE_CHECKPOINTS, b, all); }
+
+void bill_expects(struct bill *b, enum bill_store store, struct store_requests last)
+{
+    static char expected; /* somebody whom nobody else is */
+    set_requests(b, store, &expected, last);
+}
+
+/* A class without a fee for reading has none. */
+static f64 requests_usd(const struct store_price *p, const struct store_requests *r)
+{
+    f64 fee = bill_retrieve_usd(p, (f64)r->bytes_out);
+    return bill_put_usd(p, (f64)r->puts) + bill_get_usd(p, (f64)r->gets) + bill_egress_usd(p, (f64)r->bytes_out) +
+           (isnan(fee) ? 0 : fee);
+}
+
+/* With the lock held. */
+static f64 all_requests_usd(struct bill *b)
+{
+    f64 usd = 0;
+    for (i64 i = 0; i < b->counter_count; i++) {
+        struct counter *c = &b->counters[i];
+        ask(c);
+        struct store_requests all = sum(c->before, c->all);
+        if (all.puts || all.gets) usd += requests_usd(&b->store[c->store], &all);
+    }
+    return usd;
+}
+
+static f64 stored_usd(f64 usd_gib_month, i64 bytes, i64 ns)
+{
+    return (f64)bytes / gib_bytes * usd_gib_month * ((f64)ns / day_ns / month_days);
+}
+
+/* Likewise; `age_ns`: until then. */
+static f64 storage_usd(const struct bill *b, i64 age_ns)
+{
+    f64 gib_usd = bill_storage_gib_usd(&b->store[STORE_CHECKPOINTS]);
+    if (!b->kept_bytes || b->stopped) return b->kept_usd;
+    if (isnan(gib_usd)) return NAN;
+    return b->kept_usd + stored_usd(gib_usd, b->kept_bytes, age_ns - b->kept_since_ns);
+}
+
+void bill_keeps(struct bill *b, i64 bytes)
+{
+    if (!b) return;
+    i64 age_ns = clock_age_ns(b->clock);
+    pthread_mutex_lock(&b->lock);
+    b->kept_usd      = storage_usd(b, age_ns);
+    b->kept_since_ns = age_ns;
+    b->kept_bytes    = bytes;
+    pthread_mutex_unlock(&b->lock);
 }
 
 static f64 known(f64 usd) { return isnan(usd) ? 0 : usd; }
@@ -93,9 +225,54 @@ f64 bill_requests(struct bill *b)
 {
     if (!b) return 0;
     pthread_mutex_lock(&b->lock);
-    f64 usd = requests_usd(b);
+    f64 usd = all_requests_usd(b);
     pthread_mutex_unlock(&b->lock);
     return usd;
+}
+
+f64 bill_storage(struct bill *b)
+{
+    if (!b) return 0;
+    i64 age_ns = clock_age_ns(b->clock);
+    pthread_mutex_lock(&b->lock);
+    f64 usd = storage_usd(b, age_ns);
+    pthread_mutex_unlock(&b->lock);
+    return usd;
+}
+
+f64 bill_requests_usd(struct bill *b, enum bill_store store, struct store_requests r)
+{
+    if (!b) return NAN;
+    pthread_mutex_lock(&b->lock);
+    f64 usd = requests_usd(&b->store[store], &r);
+    pthread_mutex_unlock(&b->lock);
+    return usd;
+}
+
+/* ---- the whole ---- */
+
+void bill_stop(struct bill *b)
+{
+    if (!b) return;
+    clock_stop(b->clock);
+    i64 age_ns = clock_age_ns(b->clock);
+    pthread_mutex_lock(&b->lock);
+    b->kept_usd = storage_usd(b, age_ns);
+    for (i64 i = 0; i < b->counter_count; i++) {
+        ask(&b->counters[i]);
+        b->counters[i].ask = NULL;
+    }
+    b->stopped = true;
+    pthread_mutex_unlock(&b->lock);
+}
+
+bool bill_is_over(struct bill *b)
+{
+    if (!b) return false;
+    pthread_mutex_lock(&b->lock);
+    bool over = b->stopped;
+    pthread_mutex_unlock(&b->lock);
+    return over;
 }
 
 struct spent bill_spent_by(struct bill *b, i64 *own_ns_out)
@@ -104,11 +281,12 @@ struct spent bill_spent_by(struct bill *b, i64 *own_ns_out)
     struct spent all = { 0, NAN };
     *own_ns_out      = 0;
     if (!b) return all;
-    i64 own_ns  = *own_ns_out = clock_terms(b->clock, terms);
+    i64 own_ns  = *own_ns_out = clock_terms(b->clock, terms), age_ns = clock_age_ns(b->clock);
     pthread_mutex_lock(&b->lock);
-    i64 nusd = bill_nusd(&b->price, own_ns, false);
+    i64 nusd = bill_nusd(&b->price, own_ns, b->taken);
     all.ns   = b->earlier.ns + own_ns;
-    all.usd  = nusd < 0 ? NAN : b->earlier.usd + (f64)nusd * 1e-9 + known(requests_usd(b));
+    if (nusd >= 0)
+        all.usd = b->earlier.usd + (f64)nusd * 1e-9 + known(all_requests_usd(b)) + known(storage_usd(b, age_ns));
     pthread_mutex_unlock(&b->lock);
     return all;
 }
@@ -124,9 +302,9 @@ f64 bill_elapsed_s(struct bill *b) { return (f64)bill_spent(b).ns * 1e-9; }
 f64 bill_limit_s(struct bill *b, f64 max_seconds, f64 max_dollars)
 {
     if (!b) return max_seconds;
-    i64 before_ns = clock_before_ns(b->clock);
+    i64 before_ns = clock_before_ns(b->clock), age_ns = clock_age_ns(b->clock);
     pthread_mutex_lock(&b->lock);
-    f64 left_usd = max_dollars - b->earlier.usd - known(requests_usd(b));
+    f64 left_usd = max_dollars - b->earlier.usd - known(all_requests_usd(b)) - known(storage_usd(b, age_ns));
     f64 paid_s   = (f64)b->earlier.ns * 1e-9 + bill_affordable_s(&b->price, left_usd);
     pthread_mutex_unlock(&b->lock);
     return fmin(max_seconds + (f64)before_ns * 1e-9, paid_s); /* passes over NaN */
@@ -157,6 +335,14 @@ f64 bill_affordable_s(const struct price_row *price, f64 usd)
 
 f64 bill_estimate_usd(f64 usd_hour, f64 seconds) { return seconds / 3600 * usd_hour; }
 
+f64 bill_part_usd_hour(f64 usd_hour, i64 parts) { return usd_hour / (f64)parts; }
+
+f64 bill_hours(f64 usd_hour, f64 usd) { return usd / usd_hour; }
+
+f64 bill_discount(f64 usd_hour, f64 list_usd_hour) { return 1 - usd_hour / list_usd_hour; }
+
+i64 bill_at_rate_nusd(i64 nusd, i64 ns, f64 other_ns) { return llround((f64)nusd / (f64)ns * other_ns); }
+
 f64 bill_usd_hour(i64 nusd, i64 ns) { return (f64)nusd * 3600 / (f64)ns; }
 
 f64 bill_put_usd(const struct store_price *p, f64 puts) { return puts * p->put_1000_usd / 1000; }
@@ -172,89 +358,11 @@ f64 bill_storage_usd(const struct store_price *p, f64 bytes, f64 days)
     return bytes / gb_bytes * p->gb_month_usd * (MAX(days, p->minimum_days) / month_days);
 }
 
+f64 bill_early_usd(const struct store_price *p, f64 bytes, f64 age_days)
+{
+    return bill_storage_usd(p, bytes, 0) * fmax(1 - fmax(age_days, 0) / p->minimum_days, 0);
+}
+
 f64 bill_storage_gib_usd(const struct store_price *p) { return p->gb_month_usd * gib_bytes / gb_bytes; }
 
-i64 bill_stored_nusd(f64 usd_gib_month, i64 bytes, i64 ns)
-{
-    f64 months = (f64)ns / day_ns / month_days;
-    return llround((f64)bytes / gib_bytes * usd_gib_month * months * 1e9);
-}
-
-struct rest {
-    i64 index, rest;
-};
-
-static int by_rest(const void *a, const void *b)
-{
-    const struct rest *x = a, *y = b;
-    if (x->rest != y->rest) return x->rest > y->rest ? -1 : 1;
-    return x->index < y->index ? -1 : 1;
-}
-
-/* The largest remainders are rounded up, so many of them as are missing. */
-void bill_split(i64 total, const i64 *weights, i64 count, i64 *parts, struct arena scratch)
-{
-    struct rest *rests = NEW(&scratch, struct rest, count);
-    i64          sum = 0, given = 0;
-    for (i64 i = 0; i < count; i++) sum += weights[i];
-    for (i64 i = 0; i < count; i++) {
-        i128 exact = (i128)total * weights[i];
-        parts[i]   = sum ? (i64)(exact / sum) : i ? 0 : total;
-        rests[i]   = (struct rest){ i, sum ? (i64)(exact % sum) : 0 };
-        given += parts[i];
-    }
-    qsort(rests, (size_t)count, sizeof *rests, by_rest);
-    for (i64 i = 0; given < total; i++, given++) parts[rests[i].index]++;
-}
-
-struct edge {
-    struct str boot;
-    i64        at_ns, segment;
-    bool       begins;
-};
-
-static int by_time(const void *a, const void *b)
-{
-    const struct edge *x = a, *y = b;
-    i64                len   = MIN(x->boot.len, y->boot.len);
-    int                boots = len ? memcmp(x->boot.data, y->boot.data, (size_t)len) : 0;
-    if (boots || x->boot.len != y->boot.len)
-        return boots ? boots : x->boot.len < y->boot.len ? -1 : 1;
-    if (x->at_ns != y->at_ns) return x->at_ns < y->at_ns ? -1 : 1;
-    return x->begins - y->begins; /* who ends makes room first */
-}
-
-/* Between two edges nothing changes: everyone alive is given their part of it. */
-static void share_span(const struct segment_row *s, const i64 *alive, i64 count, i64 span_ns,
-                       i64 *own_ns, struct arena scratch)
-{
-    i64 *weights = NEW(&scratch, i64, count), *parts = NEW(&scratch, i64, count), gpus = 0;
-    for (i64 i = 0; i < count; i++) gpus += weights[i] = s[alive[i]].gpus;
-    for (i64 i = 0; i < count && !gpus; i++) weights[i] = 1;
-    bill_split(span_ns, weights, count, parts, scratch);
-    for (i64 i = 0; i < count; i++) own_ns[alive[i]] += parts[i];
-}
-
-/* Machine after machine, along its time. What lies before a process (booting, idle) was nobody
- * else's, and one that took no time has no share to give. */
-void bill_shares(const struct segment_row *segments, i64 count, i64 *own_ns, struct arena scratch)
-{
-    struct edge *edges = NEW(&scratch, struct edge, 2 * count + 1);
-    i64         *alive = NEW(&scratch, i64, count + 1), living = 0, n = 0;
-    for (i64 i = 0; i < count; i++) {
-        const struct segment_row *s = &segments[i];
-        own_ns[i]                   = s->booting_ns + s->idle_ns;
-        i64 run_ns                  = s->metered_ns - own_ns[i];
-        if (!run_ns) continue;
-        edges[n++] = (struct edge){ s->boot, s->begin_wall_ns, i, true };
-        edges[n++] = (struct edge){ s->boot, s->begin_wall_ns + run_ns, i, false };
-    }
-    qsort(edges, (size_t)n, sizeof *edges, by_time);
-    for (i64 i = 0; i < n; i++) { /* when a machine's last edge is passed, nobody is alive */
-        i64 span_ns = living ? edges[i].at_ns - edges[i - 1].at_ns : 0;
-        if (span_ns) share_span(segments, alive, living, span_ns, own_ns, scratch);
-        if (edges[i].begins) alive[living++] = edges[i].segment;
-        for (i64 k = 0; k < living && !edges[i].begins; k++)
-            if (alive[k] == edges[i].segment) alive[k--] = alive[--living];
-    }
-}
+i64 bill_stored_nusd(f64 usd_gib_month, i64 bytes, i64 ns) { return llround(stored_usd(usd_gib_month, bytes, ns) * 1e9); }

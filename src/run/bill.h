@@ -2,7 +2,9 @@
  *
  * The progress line, caps, the summary, the ledger, `frugal runs`, `frugal report`, sweeps and plans all ask here, so
  * that they agree to the cent. A run's bill rests on its clock (clock.h) and has from its first line on what
- * earlier starts cost, the provider's billing minimum and rounding, process and machine start, and requests.
+ * earlier starts cost, the provider's billing minimum and rounding, process and machine start, requests to object
+ * stores, and storage there while a start of the run lives. What others that used the machine at the same time pay of
+ * it, and storage while no start lives, nobody can know when the last line is printed: the report shows them beside it.
  *
  * Dollars are whole nano-dollars where they are summed (a second at $0.01 an hour is 2,778 of them), so that sums
  * are exact in any order; they are rounded for people only when printed. */
@@ -10,6 +12,9 @@
 #define RUN_BILL_H
 #include "run/clock.h"
 #include "run/ledger.h"
+
+/* Storage is sold by the month and billed by the hour. */
+#define BILL_MONTH_DAYS (365.0 / 12)
 
 /* What a run has cost: time on the bill, and dollars. */
 struct spent {
@@ -36,15 +41,47 @@ void bill_price(struct bill *b, const struct price_row *price);
  * them all of it: the largest counts. Dollars that are not known are taken at this machine's price. */
 void         bill_earlier(struct bill *b, struct spent earlier);
 struct spent bill_before(struct bill *b); /* what is known of them so far */
-/* What the object store asks for; until then it is not known. All that this start has asked of it so far; what that
- * costs, NaN: it asked, and the price is not known, so that the bill goes without. */
+/* The machine's provider takes it back: a start that was up for less than free_s costs nothing. */
+void bill_taken(struct bill *b);
+bool bill_is_taken(struct bill *b);
+
+/* Object stores that a run asks. What each costs; until then that is not known. */
+enum bill_store {
+    STORE_CHECKPOINTS, /* checkpoint.to, in its storage class */
+    STORE_ROWS,        /* the ledger's rows and the event log beside them */
+    STORE_DATA,        /* what the run trains on */
+    STORE_COUNT
+};
+void bill_store(struct bill *b, enum bill_store store, const struct store_price *price);
+
 struct store_requests {
     i64 puts, gets; /* requests, by what they cost */
     i64 bytes_out;  /* read from it */
 };
-void bill_store(struct bill *b, const struct store_price *price);
+/* Whoever asks a store is asked, on any thread, what it has asked for so far, each time the bill is; bill_counted,
+ * before `who` goes, asks a last time. At most BILL_COUNTERS_MAX in a run. */
+enum { BILL_COUNTERS_MAX = 8 };
+typedef struct store_requests store_counter(void *who);
+void bill_count(struct bill *b, enum bill_store store, store_counter *counter, void *who);
+void bill_counted(struct bill *b, void *who);
+/* What it asked for in all, where that became more after bill_counted. */
+void bill_counted_all(struct bill *b, void *who, struct store_requests all);
+/* All that this start has asked STORE_CHECKPOINTS for so far, by who tells the bill instead of being asked. */
 void bill_requested(struct bill *b, struct store_requests all);
-f64  bill_requests(struct bill *b);
+/* Requests that are sure to follow bill_stop. */
+void bill_expects(struct bill *b, enum bill_store store, struct store_requests last);
+/* So many bytes are in STORE_CHECKPOINTS from now on. */
+void bill_keeps(struct bill *b, i64 bytes);
+/* What this start's requests and storage cost; NaN: there were some, and the price is not known, so that the bill
+ * goes without. */
+f64 bill_requests(struct bill *b);
+f64 bill_storage(struct bill *b);
+f64 bill_requests_usd(struct bill *b, enum bill_store store, struct store_requests r); /* NaN: not known */
+
+/* The run is over: clock_stop, and from here on the bill does not change. */
+void bill_stop(struct bill *b);
+bool bill_is_over(struct bill *b);
+
 /* All starts of the run until now. */
 struct spent bill_spent(struct bill *b);
 struct spent bill_spent_by(struct bill *b, i64 *own_ns); /* and of its time, what this start took */
@@ -69,6 +106,11 @@ f64 bill_affordable_s(const struct price_row *price, f64 usd);
 
 /* Seconds at a price, by no provider's rule: for estimates, and for time saved or wasted. NaN: one is not known. */
 f64 bill_estimate_usd(f64 usd_hour, f64 seconds);
+f64 bill_part_usd_hour(f64 usd_hour, i64 parts); /* of a machine that is shared by so many */
+f64 bill_hours(f64 usd_hour, f64 usd);             /* that so much pays for */
+f64 bill_discount(f64 usd_hour, f64 list_usd_hour); /* 0.7: 70 % less than the list */
+/* What `other_ns` would have cost where `ns` came to so much. */
+i64 bill_at_rate_nusd(i64 nusd, i64 ns, f64 other_ns);
 /* And back: the price of an hour that came to so much. */
 f64 bill_usd_hour(i64 nusd, i64 ns);
 
@@ -77,6 +119,7 @@ f64 bill_get_usd(const struct store_price *p, f64 gets);
 f64 bill_retrieve_usd(const struct store_price *p, f64 bytes);
 f64 bill_egress_usd(const struct store_price *p, f64 bytes);
 f64 bill_storage_usd(const struct store_price *p, f64 bytes, f64 days);
+f64 bill_early_usd(const struct store_price *p, f64 bytes, f64 age_days); /* due if it is deleted before its minimum */
 f64 bill_storage_gib_usd(const struct store_price *p); /* a GiB for a month */
 i64 bill_stored_nusd(f64 usd_gib_month, i64 bytes, i64 ns);
 

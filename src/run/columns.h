@@ -15,7 +15,7 @@
 #define RUN_COLUMNS_H
 #include "run/clock.h"
 
-enum { LEDGER_VERSION = 5 };
+enum { LEDGER_VERSION = 6 };
 
 #define LEDGER_TABLES(T)                                                                           \
     T(run, 1, "what was asked for")                                                                \
@@ -79,7 +79,8 @@ enum { LEDGER_VERSION = 5 };
     C(INT, boot_wall_ns, 3, "when the machine was started; 0: not known")                          \
     C(TEXT, usage, 4, "of its GPUs, else cores: steady-high, oscillating, …; empty: not known")    \
     C(REAL, busy, 4, "part of the time that they worked, in the worst minute")                     \
-    C(REAL, requests_usd, 5, "to the object store, and of bytes out of it; NULL: not known")
+    C(REAL, requests_usd, 5, "to object stores, and of bytes out of them; NULL: not known") \
+    C(REAL, storage_usd, 6, "of checkpoints in the object store while it lived; NULL: not known")
 
 #define LEDGER_step(C)                                                                             \
     C(KEY, segment, 1, "segment.id")                                                               \

@@ -100,6 +100,7 @@ static enum status trade(struct recorder *r, bool last, struct err *err)
 {
     i64 now = now_ns(r);
     if (!r->config.store || (now < r->trade_after_ns && !last)) return STATUS_OK;
+    if (bill_is_over(r->config.bill) && !last) return STATUS_OK; /* the bill has the last one's requests, no more */
     enum status st = fetch(r, err);
     r->put_due |= is_old(r, r->put_at_ns);
     if (!st && r->put_due) st = publish(r, err);
@@ -131,10 +132,11 @@ static void snapshot(struct recorder *r, struct segment_row *now)
         clock_terms(bill_clock(r->config.bill), ns);
         segment_set_terms(&r->now, ns);
         r->now.requests_usd = bill_requests(r->config.bill);
+        r->now.storage_usd  = bill_storage(r->config.bill);
     }
     r->now.beat_wall_ns   = r->wall_ns + now_ns(r);
     r->now.peak_rss_bytes = os_peak_rss_bytes();
-    recorder_set_billed(&r->now, &r->config.price);
+    recorder_set_billed(&r->now, &r->config.price, bill_is_taken(r->config.bill));
     *now = r->now;
 }
 
@@ -256,6 +258,7 @@ enum status recorder_open(struct os *os, struct arena *perm, const struct record
     r->clock           = config->bill ? bill_clock(config->bill) : clock_new(perm, os);
     r->config.path     = str_copy(perm, config->path);
     r->texts           = arena_part(perm, TEXTS_BYTES);
+    r->kept_texts      = arena_part(perm, RECORDER_KEPT_BYTES);
     r->memory          = arena_open((i64)LEDGER_GIB << 30);
     r->queue           = NEW(perm, struct queued, QUEUE);
     row_copy(&ledger_tables[LEDGER_TABLE_run], &r->run, &config->run, &r->texts);
@@ -307,6 +310,7 @@ void recorder_done(struct recorder *r, const struct event_done *e)
     pthread_mutex_lock(&r->lock);
     r->now.energy_wh    = e->energy_wh;
     r->now.requests_usd = e->requests_usd;
+    r->now.storage_usd  = e->storage_usd;
     segment_set_terms(&r->now, e->terms_ns.ns);
     if (e->usage.len) {
         r->now.usage = str_copy(&r->texts, e->usage);
@@ -357,7 +361,7 @@ void recorder_put(struct recorder *r, enum ledger_table table, const void *row)
     union ledger_any any;
     memcpy(&any, row, (size_t)ledger_tables[table].row_bytes);
     if (table == LEDGER_TABLE_prediction) any.prediction.run = r->run.id;
-    if (table == LEDGER_TABLE_checkpoint) any.checkpoint.segment = r->now.id;
+    if (table == LEDGER_TABLE_checkpoint && !any.checkpoint.segment.len) any.checkpoint.segment = r->now.id;
     if (table == LEDGER_TABLE_interruption) any.interruption.segment = r->now.id;
     pthread_mutex_lock(&r->lock);
     if (table == LEDGER_TABLE_prediction && !any.prediction.id.len)

@@ -53,10 +53,14 @@ struct recorder_config {
 enum status recorder_open(struct os *os, struct arena *perm, const struct recorder_config *config,
                           struct recorder **out, struct err *err);
 struct str  recorder_run_id(const struct recorder *r);
-/* What earlier segments of this run did, as the ledger has it: the highest step, and all they cost. */
+/* What earlier segments of this run did, as the ledger has it: the highest step, all they cost, and the newest of what
+ * they left in the object store. */
+enum { RECORDER_KEPT_MAX = 64 };
 struct recorder_before {
-    i64          steps;
-    struct spent spent;
+    i64                   steps;
+    struct spent          spent;
+    i64                   kept_count;
+    struct checkpoint_row kept[RECORDER_KEPT_MAX]; /* oldest first; texts live as long as the run */
 };
 /* Waits until the ledger was read, but no longer than limit_ns. False: not yet, or it cannot be read. */
 bool recorder_before(struct recorder *r, i64 limit_ns, struct recorder_before *out);
@@ -66,7 +70,7 @@ void recorder_step(struct recorder *r, i64 step, i64 samples, i64 tokens, f64 lo
 /* terms NULL: as the bill's clock has them now. */
 void recorder_eval(struct recorder *r, const struct event_terms *terms, f64 loss, f64 value, bool target_reached);
 void recorder_done(struct recorder *r, const struct event_done *e); /* energy, usage, where the time went */
-/* A prediction, checkpoint or interruption; run or segment is filled in. */
+/* A prediction, checkpoint or interruption; run or segment is filled in (of a checkpoint where it has none). */
 void recorder_put(struct recorder *r, enum ledger_table table, const void *row);
 
 bool recorder_warning(struct recorder *r, struct err *err); /* true once: something failed */

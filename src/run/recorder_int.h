@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { TEXT_BYTES = 2048 };
+enum { TEXT_BYTES = 2048, RECORDER_KEPT_BYTES = RECORDER_KEPT_MAX * 2048 };
 
 struct queued {
     enum ledger_table table;
@@ -31,6 +31,7 @@ struct recorder {
     struct queued     *queue;
     i64                made, taken;
     struct recorder_before before;
+    struct arena       kept_texts; /* of before.kept */
     bool               before_known, tried; /* tried: the first heartbeat is over */
     struct err         failure;      /* of the newest try; status OK: it went well */
     bool               warned, stop, done;
@@ -57,7 +58,7 @@ extern const i64 recorder_beat_least_ns;
 /* segments.c: rows that a start begins with, and those of earlier starts. */
 struct segment_row recorder_segment_new(const struct recorder *r, const struct segment_row *known, struct arena *perm);
 struct str         recorder_price_id(const struct price_row *p, struct arena *perm);
-void               recorder_set_billed(struct segment_row *s, const struct price_row *price);
+void               recorder_set_billed(struct segment_row *s, const struct price_row *price, bool taken);
 /* What earlier segments did, and how this machine was used before: once, when the ledger opens. */
 enum status recorder_read_before(struct recorder *r, struct arena scratch, struct err *err);
 

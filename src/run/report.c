@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const f64 day_ns = 86400e9, month_days = 365.25 / 12;
+static const f64 day_ns = 86400e9;
 
 const char *bill_part_name(i64 part)
 {
@@ -112,8 +112,8 @@ static bool is_stored_apart(struct str place)
     return str_starts(place, STR("s3://")) || str_starts(place, STR("gs://"));
 }
 
-static i64 storage_nusd(const struct rows *r, const struct segment_row *s, i64 now_wall_ns,
-                        bool *known)
+/* Of all that a segment stored, until now. */
+static i64 stored_nusd(const struct rows *r, const struct segment_row *s, i64 now_wall_ns, bool *known)
 {
     i64 sum = 0;
     i64 i   = FIRST(r->checkpoints, r->checkpoint_count, segment, s->id);
@@ -128,7 +128,9 @@ static i64 storage_nusd(const struct rows *r, const struct segment_row *s, i64 n
     return sum;
 }
 
-/* A segment's dollars: by the rule for all its time, of which it pays its share; then by term. */
+static i64 nusd_of(f64 usd) { return isnan(usd) ? 0 : llround(usd * 1e9); }
+
+/* A segment's dollars, as its own bill had them; by term. */
 static void add_dollars(struct run_bill *b, const struct rows *r, i64 segment, i64 now_wall_ns,
                         struct arena scratch)
 {
@@ -136,21 +138,22 @@ static void add_dollars(struct run_bill *b, const struct rows *r, i64 segment, i
     const struct price_row   *price = price_of(r, s->price);
     i64                       ns[TERM_COUNT], parts[TERM_COUNT], own_ns = r->own_ns[segment];
     segment_terms(s, ns);
-    i64 stored = storage_nusd(r, s, now_wall_ns, &b->storage_known);
-    i64 asked  = isnan(s->requests_usd) ? 0 : llround(s->requests_usd * 1e9);
-    i64 alone  = price ? bill_nusd(price, s->metered_ns, was_taken(r, s->id)) : -1;
-    if (alone < 0) b->priced = false;
+    i64 stored = nusd_of(s->storage_usd), asked = nusd_of(s->requests_usd);
+    i64 alone = price ? bill_nusd(price, s->metered_ns, was_taken(r, s->id)) : -1;
+    b->since_nusd += stored_nusd(r, s, now_wall_ns, &b->storage_known) - stored;
+    b->priced &= alone >= 0;
     if (alone < 0) return;
     i64 split[2] = { own_ns, s->metered_ns - own_ns }, mine[2];
     bill_split(alone, split, 2, mine, scratch);
-    bill_split(mine[0], ns, TERM_COUNT, parts, scratch);
+    b->shared_nusd += mine[1];
+    bill_split(alone, ns, TERM_COUNT, parts, scratch);
     for (i64 i = 0; i < TERM_COUNT; i++) b->part_nusd[i] += parts[i];
     b->part_nusd[BILL_STORAGE] += stored;
     b->part_nusd[BILL_REQUESTS] += asked;
-    b->nusd += mine[0] + stored + asked;
+    b->nusd += alone + stored + asked;
     if (s->target_ns && !b->reached) {
         i64 until[2] = { s->target_ns, MAX(s->metered_ns - s->target_ns, 0) };
-        bill_split(mine[0], until, 2, mine, scratch);
+        bill_split(alone, until, 2, mine, scratch);
         b->target_nusd = b->nusd - mine[1];
     }
 }
@@ -240,8 +243,9 @@ static struct run_bill bill_of(const struct run_row *run, const struct rows *r, 
     b.segments        = r->segments + s;
     for (; s < r->segment_count && str_eq(r->segments[s].run, run->id); s++, b.segment_count++)
         add_segment(&b, r, s, now_wall_ns, scratch);
-    if (b.priced && b.own_ns)
-        b.usd_hour = bill_usd_hour(b.nusd - b.part_nusd[BILL_STORAGE] - b.part_nusd[BILL_REQUESTS], b.own_ns);
+    b.since_nusd = MAX(b.since_nusd, 0); /* rows of checkpoints may be a heartbeat older than the bill */
+    if (b.priced && b.metered_ns)
+        b.usd_hour = bill_usd_hour(b.nusd - b.part_nusd[BILL_STORAGE] - b.part_nusd[BILL_REQUESTS], b.metered_ns);
     if (r->prediction_count) add_predictions(&b, r, scratch);
     return b;
 }
@@ -321,21 +325,21 @@ const char *cause_name(enum cause c, i64 nusd)
 
 bool report_causes(const struct run_bill *a, const struct run_bill *b, i64 nusd[CAUSE_COUNT])
 {
-    f64                    share[2], price[2], pace[2], work[2], rest[2];
+    f64                    pace[2], work[2], rest[2];
     const struct run_bill *of[2] = { a, b };
     if (!a->priced || !b->priced || !a->work || !b->work || !str_eq(a->row.unit, b->row.unit))
         return false;
     for (i64 i = 0; i < 2; i++) {
-        if (!of[i]->metered_ns || !of[i]->own_ns) return false;
-        share[i] = (f64)of[i]->own_ns / (f64)of[i]->metered_ns;
-        price[i] = (f64)of[i]->nusd / (f64)of[i]->own_ns; /* storage is in it */
-        work[i]  = (f64)of[i]->work;
-        pace[i]  = (f64)of[i]->term_ns[TERM_compute] * share[i] / work[i];
-        rest[i]  = (f64)of[i]->own_ns - pace[i] * work[i];
+        if (!of[i]->metered_ns) return false;
+        work[i] = (f64)of[i]->work;
+        pace[i] = (f64)of[i]->term_ns[TERM_compute] / work[i];
+        rest[i] = (f64)of[i]->metered_ns - pace[i] * work[i];
     }
-    i64 at[CAUSE_COUNT + 1] = { a->nusd, llround(price[0] * (work[1] * pace[0] + rest[0])),
-                                llround(price[0] * (work[1] * pace[1] + rest[0])),
-                                llround(price[0] * (work[1] * pace[1] + rest[1])), b->nusd };
+    /* At a's rate, storage and requests in it: with b's work, then b's pace, then b's rest. */
+    i64 at[CAUSE_COUNT + 1] = { a->nusd,
+                                bill_at_rate_nusd(a->nusd, a->metered_ns, work[1] * pace[0] + rest[0]),
+                                bill_at_rate_nusd(a->nusd, a->metered_ns, work[1] * pace[1] + rest[0]),
+                                bill_at_rate_nusd(a->nusd, a->metered_ns, work[1] * pace[1] + rest[1]), b->nusd };
     for (i64 i = 0; i < CAUSE_COUNT; i++) nusd[i] = at[i + 1] - at[i];
     return true;
 }
@@ -392,5 +396,5 @@ f64 report_runs_per_month(const struct run_bill *bills, i64 count, const struct 
         oldest_days = MAX(oldest_days, age_days);
         runs++;
     }
-    return oldest_days < least_days ? NAN : (f64)runs / oldest_days * month_days;
+    return oldest_days < least_days ? NAN : (f64)runs / oldest_days * BILL_MONTH_DAYS;
 }

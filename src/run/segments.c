@@ -2,8 +2,11 @@
 #include "run/recorder_int.h"
 #include "base/hash.h"
 #include <math.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+enum { PLACE_MAX = 1024 }; /* of a checkpoint's address: RECORDER_KEPT_BYTES have room for so much of each */
 
 const i64 recorder_beat_least_ns = 1000000000;
 
@@ -70,9 +73,9 @@ static i64 end_wall_ns(const struct segment_row *s)
     return s->begin_wall_ns + s->metered_ns - s->booting_ns - s->idle_ns;
 }
 
-void recorder_set_billed(struct segment_row *s, const struct price_row *price)
+void recorder_set_billed(struct segment_row *s, const struct price_row *price, bool taken)
 {
-    i64 nusd      = bill_nusd(price, s->metered_ns, false);
+    i64 nusd      = bill_nusd(price, s->metered_ns, taken);
     s->billed_usd = nusd < 0 ? NAN : (f64)nusd * 1e-9;
 }
 
@@ -83,7 +86,7 @@ static enum status lengthen(struct recorder *r, struct segment_row *s, i64 more_
     s->compute_ns += more_ns;
     s->metered_ns += more_ns;
     s->beat_wall_ns += more_ns;
-    if (more_ns && str_eq(s->price, r->now.price)) recorder_set_billed(s, &r->config.price);
+    if (more_ns && str_eq(s->price, r->now.price)) recorder_set_billed(s, &r->config.price, false);
     return ledger_put(r->ledger, LEDGER_TABLE_segment, s, err);
 }
 
@@ -126,7 +129,7 @@ static struct segment_row missed_segment(struct recorder *r, struct str id, i64 
                              .value         = NAN,
                              .energy_wh     = NAN,
                              .busy          = NAN };
-    recorder_set_billed(&s, &r->config.price);
+    recorder_set_billed(&s, &r->config.price, false);
     return s;
 }
 
@@ -164,10 +167,34 @@ static enum status close_segments(struct recorder *r, struct segment_row *s, i64
     return !st && killed && more_ns > 0 ? lengthen(r, killed, more_ns, err) : st;
 }
 
+static f64 known(f64 usd) { return isnan(usd) ? 0 : usd; }
+
+static bool is_stored_apart(struct str place)
+{
+    return str_starts(place, STR("s3://")) || str_starts(place, STR("gs://"));
+}
+
+/* What a segment has left in the object store; of too many the oldest are forgotten. */
+static enum status read_kept(struct recorder *r, struct str segment, struct recorder_before *out, struct arena *perm,
+                             struct err *err)
+{
+    struct checkpoint_row *c;
+    i64                    count;
+    enum status st = ledger_read(r->ledger, LEDGER_TABLE_checkpoint, "segment", segment, perm, &c, &count, err);
+    for (i64 i = 0; !st && i < count; i++) {
+        if (c[i].removed_wall_ns || !is_stored_apart(c[i].place) || c[i].place.len > PLACE_MAX) continue;
+        if (out->kept_count == RECORDER_KEPT_MAX)
+            memmove(out->kept, out->kept + 1, (size_t)--out->kept_count * sizeof *out->kept);
+        out->kept[out->kept_count++] = c[i];
+    }
+    return st;
+}
+
 /* Of the run so far; and no segment of it begins before the one before it ended, whatever the clock says. */
 static enum status read_segments(struct recorder *r, struct arena scratch, struct err *err)
 {
-    struct recorder_before out = { 0 };
+    static const struct recorder_before none;
+    struct recorder_before out = none;
     struct segment_row    *s;
     i64                    count, after_ns = r->now.begin_wall_ns;
     enum status            st = add_missed(r, scratch, err);
@@ -177,10 +204,16 @@ static enum status read_segments(struct recorder *r, struct arena scratch, struc
         if (str_eq(s[i].id, r->now.id)) continue;
         out.steps = MAX(out.steps, s[i].step);
         out.spent.ns += s[i].metered_ns;
-        out.spent.usd += s[i].billed_usd + (isnan(s[i].requests_usd) ? 0 : s[i].requests_usd);
+        out.spent.usd += s[i].billed_usd + known(s[i].requests_usd) + known(s[i].storage_usd);
+        st = read_kept(r, s[i].id, &out, &scratch, err);
         if (str_eq(s[i].boot, r->now.boot)) after_ns = MAX(after_ns, end_wall_ns(&s[i]));
     }
     if (st) return st;
+    struct arena texts = r->kept_texts; /* from its beginning, should this be tried again */
+    for (i64 i = 0; i < out.kept_count; i++) {
+        struct checkpoint_row row = out.kept[i];
+        row_copy(&ledger_tables[LEDGER_TABLE_checkpoint], &out.kept[i], &row, &texts);
+    }
     pthread_mutex_lock(&r->lock);
     r->wall_ns += after_ns - r->now.begin_wall_ns;
     r->now.begin_wall_ns = after_ns;

@@ -396,7 +396,7 @@ enum status uploader_wait_end(struct uploader *u, i64                           
         why.text, STR_ARG(folder), STR_ARG(folder), STR_ARG(u->to));
 }
 
-void uploader_close(struct uploader *u, bool ended)
+struct s3_sums uploader_close(struct uploader *u, bool ended)
 {
     i64 end = u->os->now_ns(u->os) + tidy_ns;
     drop_waiting(u);
@@ -414,8 +414,10 @@ void uploader_close(struct uploader *u, bool ended)
     pthread_mutex_unlock(&u->lock);
     if (cut) ckpt_remote_cancel(u->remote);
     pthread_join(u->thread, NULL);
+    struct s3_sums sums = ckpt_remote_sums(u->remote);
     ckpt_remote_close(u->remote);
     pthread_mutex_destroy(&u->lock);
     pthread_cond_destroy(&u->wake);
     arena_close(&u->memory);
+    return sums;
 }

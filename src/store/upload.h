@@ -58,7 +58,8 @@ enum status uploader_wait_until(struct uploader *u, i64 until_ns, struct err *er
 enum status uploader_wait_end(struct uploader *u, i64                                 deadline_ns,
                               void (*say)(void *context, const char *sentence), void *context,
                               struct err *err);
-/* Ends the thread; what runs is cut off. `ended`: the run is done, its checkpoints may go cold. */
-void uploader_close(struct uploader *u, bool ended);
+/* Ends the thread; what runs is cut off. `ended`: the run is done, its checkpoints may go cold. Returns all that was
+ * asked of the store. */
+struct s3_sums uploader_close(struct uploader *u, bool ended);
 
 #endif

@@ -639,7 +639,7 @@ static enum status run_all(struct run *r, struct err *err)
 static void finish(struct run *r)
 {
     struct supervise_result *result = r->result;
-    clock_stop(r->clock); /* what is printed, and what the ledger keeps, is this */
+    bill_stop(r->bill); /* what is printed, and what the ledger keeps, is this */
     struct spent             spent  = bill_spent(r->bill);
     result->seconds                 = (f64)spent.ns * 1e-9;
     result->dollars                 = spent.usd;

@@ -38,6 +38,7 @@ enum status elsewhere_open(struct elsewhere *e, struct os *os, const struct sett
     struct upload_settings u  = train_upload_settings(os, settings);
     enum status            st = uploader_start(os, &u, store, perm, &e->up, err);
     if (st) return st;
+    e->keep  = u.keep;
     *attempt = uploader_attempt(e->up);
     if (!uploader_state(e->up).alone)
         tell(e, CHECKPOINT_SHARED, 0,
@@ -99,7 +100,10 @@ enum status elsewhere_step(struct elsewhere *e, f64 interval_s, struct err *err)
     if (!e->up) return STATUS_OK;
     struct upload_state s = uploader_state(e->up);
     if (ckpt_order(e->told, s.newest) < 0) {
-        e->told = s.newest;
+        struct store_requests now = { s.sums.puts, s.sums.gets, 0 };
+        if (e->told.attempt) e->each = (struct store_requests){ now.puts - e->at_told.puts, now.gets - e->at_told.gets, 0 };
+        e->at_told = now;
+        e->told    = s.newest;
         checkpoint_tell(e->listener, &(struct event_checkpoint){ .what            = CHECKPOINT_UPLOADED,
                                                              .step            = s.newest.step,
                                                              .remote_puts     = s.sums.puts,
@@ -140,6 +144,24 @@ enum status elsewhere_end(struct elsewhere *e, i64 deadline_ns, i64 (*until_ns)(
     return st;
 }
 
+struct store_requests elsewhere_requests(void *elsewhere)
+{
+    struct elsewhere *e = elsewhere;
+    struct s3_sums    s = e->up ? uploader_state(e->up).sums : e->last;
+    return (struct store_requests){ s.puts, s.gets, s.bytes_in };
+}
+
+/* Of a save: parts as s3_upload sends them, three shards, each begun and completed, the manifest and a list of what is
+ * there; manifests, and what is read back before others are deleted. At the end, one that is under way still, and a tag
+ * for each shard of those that stay. */
+struct store_requests elsewhere_last_requests(struct elsewhere *e, i64 bytes)
+{
+    enum { PART_BYTES = 8 << 20, SHARDS = 3, BESIDE_PARTS = 2 * SHARDS + 2, LOOKS = 16 };
+    i64 parts = (bytes + PART_BYTES - 1) / PART_BYTES, saves = uploader_state(e->up).busy ? 2 : 1;
+    return (struct store_requests){ saves * MAX(parts + BESIDE_PARTS, e->each.puts) + SHARDS * (e->keep + 1),
+                                    saves * MAX(parts + LOOKS, e->each.gets), 0 };
+}
+
 void elsewhere_figures(struct elsewhere *e, struct train_saving *to)
 {
     if (!e->up) return;
@@ -153,6 +175,6 @@ void elsewhere_figures(struct elsewhere *e, struct train_saving *to)
 
 void elsewhere_close(struct elsewhere *e, bool ended)
 {
-    if (e->up) uploader_close(e->up, ended);
+    if (e->up) e->last = uploader_close(e->up, ended);
     e->up = NULL;
 }

@@ -2,6 +2,7 @@
  * point of view; inside this room only. Without checkpoint.to everything here does nothing. */
 #ifndef TRAIN_ELSEWHERE_H
 #define TRAIN_ELSEWHERE_H
+#include "run/bill.h"
 #include "store/upload.h"
 #include "train/train_int.h"
 
@@ -12,6 +13,9 @@ struct elsewhere {
     i64                          begin_ns;
     struct ckpt_id               told; /* the newest that the user heard of */
     bool                         told_failed, told_behind, told_note;
+    i64                          keep;
+    struct store_requests        at_told, each; /* all when `told` was; between that one and the one before */
+    struct s3_sums               last; /* asked of the store in all, once it is closed */
 };
 
 /* Claims the number of this start: *attempt. */
@@ -33,6 +37,9 @@ f64 elsewhere_needs_s(struct elsewhere *e, i64 bytes);
  * `until_ns` says, as for uploader_listen. NO: it is not there, and the sentence says how to bring it there. */
 enum status elsewhere_end(struct elsewhere *e, i64 deadline_ns, i64 (*until_ns)(void *context), void *context,
                           struct err *err);
+/* That the end of the run takes, with one more save of so many bytes; there is an uploader. */
+struct store_requests elsewhere_last_requests(struct elsewhere *e, i64 bytes);
+struct store_requests elsewhere_requests(void *elsewhere); /* so far, for bill_count */
 void        elsewhere_figures(struct elsewhere *e, struct train_saving *to);
 void        elsewhere_close(struct elsewhere *e, bool ended);
 

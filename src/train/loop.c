@@ -104,8 +104,8 @@ static void update_budget(struct loop *l)
     const struct train_config *t         = &l->s.settings->train;
     struct stop_config        *c         = &l->guard.stop.config;
     f64 sample_s = (f64)l->at.steps_ns * 1e-9 / (f64)MAX(l->at.samples, 1);
-    c->limit_s   = bill_limit_s(l->bill, t->max_seconds, t->max_dollars);
-    c->save_s    = saving_needs_s(&l->saving);
+    c->limit_s   = bill_limit_s(l->bill, t->max_seconds, t->max_dollars - saving_needs_usd(&l->saving, l->bill));
+    c->save_s    = saving_end_s(&l->saving);
     c->eval_s    = l->evaluates ? eval_part * sample_s * (f64)dataset_count(l->s.data, SPLIT_EVAL) : 0;
 }
 

@@ -82,6 +82,7 @@ void                                       tell_result(struct loop *l); /* fills
 /* The run is closed, its clock has stopped. */
 void tell_verdict(const struct train_with *with, const struct settings *s, const struct train_result *r,
                   struct arena scratch);
+bool tell_taken(const struct train_with *with, const struct train_result *r); /* ended by the machine's provider */
 void tell_done(const struct train_with *with, const struct train_result *r, struct clock *clock);
 
 /* profiling.c */

@@ -85,7 +85,8 @@ static void save(struct saver *s)
         ckpt_prune_unless(s->config.store, s->config.keep, &s->hurried, scratch, NULL);
         change(s, &s->pruning, false);
     }
-    s->saved = out;
+    out.busy_s = (f64)(now_ns(s) - s->begin_ns) * 1e-9;
+    s->saved   = out;
 }
 
 /* Until it is set, or we are to stop; returns it. */

@@ -24,6 +24,7 @@ struct saved { /* what became of one */
     struct ckpt_id id;
     i64            bytes;
     f64            persist_s; /* from saver_begin to the disk */
+    f64            busy_s;    /* and until older ones are pruned */
     i64            freed;     /* older ones that were deleted because the disk is full */
     struct err     err;       /* status OK: it is there */
 };

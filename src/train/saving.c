@@ -208,6 +208,7 @@ void saving_settle(struct saving *v)
     } else {
         f->count++;
         f->persist_s = done.persist_s;
+        v->busy_s    = done.busy_s;
         f->step      = done.id.step;
         f->bytes     = done.bytes;
     }

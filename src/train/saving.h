@@ -31,6 +31,7 @@ struct saving {
     bool                beside;                  /* it was being written when the last step ended */
     i64                 window_ns, window_steps; /* steps beside it */
     i64                 free_ns, free_steps;     /* steps beside none, all of them */
+    f64                 busy_s;      /* the saver, pruning included; 0: none yet */
     struct train_saving figures;
 };
 
@@ -50,8 +51,11 @@ i64 saving_until_ns(struct saving *v, i64 deadline_ns);
 i64 saving_usable_ns(const struct saving *v, i64 notice_ns);
 /* Will the last save be safe by then if it begins in so many seconds, and after the one that is being written? */
 bool saving_fits(struct saving *v, f64 before_s, i64 until_ns);
-/* Seconds that the last save will take, by the one before; 0: nothing is saved, or nobody knows. */
+/* Seconds that the last save will take, by the one before or, of the first, by its bytes; 0: nothing is saved. */
 f64 saving_needs_s(struct saving *v);
+f64 saving_end_s(struct saving *v); /* with pruning, and the one that is being written */
+/* And dollars, for its requests to the object store; 0: none, or nobody knows. */
+f64 saving_needs_usd(struct saving *v, struct bill *bill);
 /* The run ends (so_far OK) or is interrupted; the last state is on the disk, and elsewhere, when it
  * returns. INTERRUPTED: its uploads were, by a signal or a notice. */
 enum status saving_end(struct saving *v, enum status so_far, struct err *err);

@@ -250,8 +250,6 @@ void tell_result(struct loop *l)
     r->target_set          = !isnan(l->s.settings->train.target);
     r->target_reached      = l->at.last_eval.target_reached;
     r->saving              = l->saving.figures;
-    bill_requested(l->bill, (struct store_requests){ r->saving.remote_puts, r->saving.remote_gets, r->saving.remote_bytes_in });
-    r->saving.requests_usd = bill_requests(l->bill);
     r->noise_scale         = noise_scale(&l->at.noise);
     r->step_samples        = session_step_samples(&l->s);
     r->arena_bytes_planned = l->s.set->arena_bytes;
@@ -278,6 +276,7 @@ static void add_saving(struct event_done *e, const struct train_saving *v)
     e->remote_gets          = v->remote_gets;
     e->remote_bytes         = v->remote_bytes;
     e->requests_usd         = v->requests_usd;
+    e->storage_usd          = v->storage_usd;
 }
 
 static f64 notice_s(struct train_orders *o)
@@ -287,6 +286,11 @@ static f64 notice_s(struct train_orders *o)
     f64 s = o->notice_s != 0 ? o->notice_s : NAN;
     pthread_mutex_unlock(&o->lock);
     return s;
+}
+
+bool tell_taken(const struct train_with *with, const struct train_result *r)
+{
+    return r->stopped == STOP_SIGNAL && !isnan(notice_s(with->orders));
 }
 
 /* By the machine's provider, which says when; a user's signal says nothing. */

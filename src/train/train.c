@@ -1,4 +1,5 @@
 /* train.c - a run from its settings to its result: opens everything, runs the loop (loop.c), closes everything. */
+#include "remote/files.h"
 #include "train/loop.h"
 #include <math.h>
 
@@ -90,6 +91,31 @@ static struct bill *bill_of(const struct train_with *with, struct os *os, const 
     return b;
 }
 
+static struct store_requests data_requests(void *remote)
+{
+    struct s3_sums s = remote_files_stores(remote);
+    return (struct store_requests){ s.puts, s.gets, s.bytes_in };
+}
+
+/* The uploader's last requests are made while it closes. */
+static bool close_stores(struct loop *l)
+{
+    bill_counted(l->bill, &l->restore.elsewhere);
+    restore_close(&l->restore);
+    bill_counted_all(l->bill, &l->restore.elsewhere, elsewhere_requests(&l->restore.elsewhere));
+    bill_counted(l->bill, l->s.remote);
+    return session_close(&l->s);
+}
+
+/* The bill is closed: what is printed, and what the ledger keeps, is this. */
+static void end_bill(struct loop *l, struct train_result *r)
+{
+    if (tell_taken(l->with, r)) bill_taken(l->bill);
+    bill_stop(l->bill);
+    r->saving.requests_usd = bill_requests(l->bill);
+    r->saving.storage_usd  = bill_storage(l->bill);
+}
+
 /* Compiled, and about to run. */
 static void begin(struct loop *l)
 {
@@ -120,9 +146,12 @@ enum status train_run(struct os *os, const struct settings *settings,
     l.clock        = bill_clock(l.bill);
     enum status st = saving_init(&l.saving, settings, err);
     if (!st) st = restore(&l.restore, os, settings, with, &perm, err);
+    if (l.restore.elsewhere.up)
+        bill_count(l.bill, STORE_CHECKPOINTS, elsewhere_requests, &l.restore.elsewhere);
     l.at = l.restore.at;
     if (!st && l.restore.store) emit_open(with->to, &(struct event_open){ l.restore.run });
     if (!st) st = prepare(&l, os, &l.restore.settings, &perm, err);
+    if (l.s.remote) bill_count(l.bill, STORE_DATA, data_requests, l.s.remote);
     if (!st) {
         bill_earlier(l.bill, (struct spent){ l.at.elapsed_ns, l.at.spent_usd });
         tell_start(&l);
@@ -144,9 +173,8 @@ enum status train_run(struct os *os, const struct settings *settings,
     if (l.loader) loader_close(l.loader);
     l.restore.ended = !st;
     saving_close(&l.saving);
-    restore_close(&l.restore);
-    bool closed = session_close(&l.s);
-    if (ended) clock_stop(l.clock); /* what is printed, and what the ledger keeps, is this */
+    bool closed = close_stores(&l);
+    if (ended) end_bill(&l, result);
     result->seconds = bill_elapsed_s(l.bill);
     result->dollars = bill_spent(l.bill).usd;
     if (ended) tell_verdict(with, settings, result, perm);

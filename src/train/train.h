@@ -48,7 +48,7 @@ struct train_saving {
     i64 remote_step;         /* of the newest in the object store; -1: none */
     i64 remote_puts, remote_gets; /* requests to it, by what they cost */
     i64 remote_bytes, remote_bytes_in; /* sent to it; read from it */
-    f64 requests_usd;             /* NaN: the store's price is not known */
+    f64 requests_usd, storage_usd; /* NaN: a store's price is not known */
 };
 
 /* Where the time before the first step goes, in seconds. */

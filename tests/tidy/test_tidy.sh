@@ -84,7 +84,12 @@ echo '    f64 d = s / 3600 * t->usd_hour;' | put src/run/bill.c; accept "a price
 echo '    f64 d = s / 3600 * t->usd_hour;' | put src/cli/a.c; reject "a price elsewhere" "src/run/bill.c alone"
 echo '    f64 d = usd_hour(s) * hours;' | put src/train/a.c;  reject "a price from a function" "src/run/bill.c alone"
 echo '    f64 d = p->put_1000_usd * n;' | put src/run/a.c;    reject "the price of requests" "src/run/bill.c alone"
-echo '    f64 each = m->spot_usd_h / m->gpus;' | put src/cli/a.c; accept "the price of a GPU"
+echo '    f64 each = m->spot_usd_h / m->gpus;' | put src/cli/a.c; reject "the price of a GPU" "src/run/bill.c alone"
+echo '    t->usd_hour  = t->usd_hour / (f64)at_once;' | put src/cli/a.c; reject "a part of a price" "src/run/bill.c alone"
+echo '    f64 h = usd / p->usd_hour;' | put src/cli/a.c;      reject "hours for a sum" "src/run/bill.c alone"
+echo '    f64 d = price[0] * (work + rest);' | put src/run/a.c; reject "a list of prices" "src/run/bill.c alone"
+echo '    return bill_estimate_usd(u(s), t) / (f64)n;' | put src/cli/a.c; reject "a part of a sum" "src/run/bill.c alone"
+echo '    f64 d = bill_estimate_usd(p->usd_hour, s);' | put src/cli/a.c; accept "asking the bill"
 echo '    os->now_ns = fake; i64 t = now_ns(r);' | put src/run/a.c; accept "a name like it"
 
 printf '\tint x;\n' | put src/ir/a.c;                        reject "a tab" "a tab"

@@ -7,7 +7,7 @@
 #   columns  a line of C or CUDA has at most 120; clang-format (format.sh) keeps code within 100, but breaks
 #            no comment and no string
 #   clock    in the rooms upstairs only src/run/clock.c reads the monotonic clock, but for the deadlines listed below
-#   price    in these rooms only src/run/bill.c multiplies by a price
+#   price    in these rooms only src/run/bill.c multiplies by a price, or divides it
 #   blanks   no tabs, no blanks at the end of a line
 #   paths    no path of somebody's machine
 #
@@ -26,7 +26,9 @@ BEGIN {
     for (i in w) upstairs[w[i]]
     clock  = "(->|\\.)now_ns\\(|clock_gettime[ ]*\\(CLOCK_MONOTONIC"
     rate   = "(usd_h|usd_hour|_1000_usd|gb_usd|gb_month_usd|usd_gib_month)"
-    price  = rate "(\\[[^]]*\\]|\\([^)]*\\))?\\)? *[*]|[*] *[A-Za-z0-9_>.-]*" rate "([^a-z_]|$)"
+    index_ = "(\\[[^]]*\\]|\\([^)]*\\))?"
+    price  = rate index_ "\\)? *[*/]|[*/] *[A-Za-z0-9_>.-]*" rate "([^a-z_]|$)" \
+             "|(^|[^a-z_])price\\[[^]]*\\] *[*/]|bill_[a-z_]*usd\\(.*\\) *[*/]"
     # Files that read the clock for something else than where a run's time goes.
     timed["src/run/clock.c"]         # the clock
     timed["src/run/notice.c"]        # deadlines of notices, time limits of requests
@@ -91,7 +93,7 @@ function check_c(text,    code)
     if (room != "" && room != "cli" && code ~ talk && line > exempt_talk + 1)
         breach("only src/cli prints or exits; return a status, or say why with /* tidy: talk, REASON */")
     if ((room in upstairs) && file != "src/run/bill.c" && code ~ price)
-        breach("src/run/bill.c alone multiplies by a price: ask it (run/bill.h)")
+        breach("src/run/bill.c alone multiplies by a price, or divides it: ask it (run/bill.h)")
     if ((room in upstairs) && !(file in timed) && code ~ clock)
         breach("src/run/clock.c alone reads the monotonic clock: enter a part, or ask for a view (run/clock.h)")
     check_function(code)

@@ -4,6 +4,8 @@
 #include "support/fake_s3.h"
 #include "support/folder.h"
 #include "train/elsewhere.h"
+#include "train/saving.h"
+#include <math.h>
 
 static struct err err;
 static _Atomic i64 later_ns; /* the clock of the test, ahead of the machine's; threads read it */
@@ -87,5 +89,36 @@ TEST(what_cannot_be_in_time_is_not_waited_for)
     CHECK(strstr(err.text, "not in the object store"));
     atomic_store(&f->held, false);
     elsewhere_close(&e, false);
+    ckpt_store_close(store);
+}
+
+/* Before any was timed or sent, its bytes say what a cap must keep back for it. */
+TEST(something_is_kept_back_for_the_first_save)
+{
+    struct restore     from  = { 0 };
+    struct bill       *bill  = bill_new(perm, clock_new(perm, os_real()));
+    struct store_price price = { .put_1000_usd = 1000, .get_1000_usd = 0, .retrieve_gb_usd = NAN };
+    struct saving      v     = { .from = &from, .figures.persist_s = NAN };
+    v.snapshot.bytes         = 250000000;
+    CHECK_EQ(saving_needs_s(&v), 0.0); /* nothing is saved */
+    v.saver = (struct saver *)&v;      /* any will do */
+    CHECK_NEAR(saving_needs_s(&v), 2, 1e-12);
+    CHECK_EQ(saving_needs_usd(&v, bill), 0.0); /* nor sent */
+
+    struct os              os;
+    struct fake_s3        *f = fake_s3_new(perm, &os);
+    struct upload_settings c = { .where = fake_s3_settings(), .web = &f->web, .wait_s = NAN };
+    struct ckpt_store     *store;
+    CHECK_EQ(ckpt_store_open(&os, folder_new(perm), perm, &store, &err), STATUS_OK);
+    CHECK_EQ(uploader_start(&os, &c, store, perm, &from.elsewhere.up, &err), STATUS_OK);
+    CHECK_NEAR(saving_needs_s(&v), 4, 1e-12); /* to the disk, and from there */
+    CHECK_EQ(saving_needs_usd(&v, bill), 0.0); /* nobody knows the price */
+    bill_store(bill, STORE_CHECKPOINTS, &price);
+    CHECK(saving_needs_usd(&v, bill) >= 30); /* parts of 8 MiB at a dollar each */
+    struct store_requests before = elsewhere_requests(&from.elsewhere);
+    CHECK(before.puts > 0); /* the number of the start was claimed */
+    elsewhere_close(&from.elsewhere, true);
+    struct store_requests after = elsewhere_requests(&from.elsewhere);
+    CHECK(after.puts > before.puts); /* what is there was listed once more, for its tags */
     ckpt_store_close(store);
 }

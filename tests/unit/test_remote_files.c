@@ -156,5 +156,8 @@ TEST(a_range_comes_from_a_bucket_and_only_of_the_version_that_was_seen)
     CHECK(strstr(err.text, "changed"));
     CHECK_EQ(remote_file_stat(remote, STR("s3://bucket/run/b.tar"), NULL, &f, &err), STATUS_NO);
     CHECK_EQ(remote_file_stat(remote, STR("s3://bucket"), NULL, &f, &err), STATUS_USAGE);
+    struct s3_sums asked = remote_files_stores(remote); /* that a bill is made of */
+    CHECK_EQ(asked.puts, 0);
+    CHECK(asked.gets >= 4 && asked.bytes_in >= 4);
     remote_files_close(remote);
 }

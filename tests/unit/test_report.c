@@ -194,6 +194,41 @@ TEST(requests_are_on_the_bill)
     ledger_close(w.l);
 }
 
+/* The bill is the one that the run's last line had: sharing the machine, and storage after the end, are beside it. */
+TEST(a_bill_does_not_change_after_the_run)
+{
+    struct world       w              = world_new(perm, 1);
+    struct run_row     run            = run_row(&w, "kept"), other = run_row(&w, "beside");
+    struct segment_row s              = segment_row(&w, run.id), t = segment_row(&w, other.id);
+    i64                ns[TERM_COUNT] = { [TERM_compute] = 1000 * s_ns }, count, day = 86400 * s_ns;
+    put_price(&w, 3.6);
+    segment_set_terms(&s, ns);
+    segment_set_terms(&t, ns);
+    t.boot = s.boot, t.begin_wall_ns = s.begin_wall_ns; /* half of the machine each */
+    s.requests_usd = 0.005, s.storage_usd = 0.25, t.requests_usd = t.storage_usd = 0;
+    struct checkpoint_row c = { .segment       = s.id,
+                                .place         = STR("s3://b/1"),
+                                .bytes         = 1ll << 40,
+                                .saved_wall_ns = s.begin_wall_ns,
+                                .usd_gib_month = 0.02 };
+    put(&w, LEDGER_TABLE_run, &run);
+    put(&w, LEDGER_TABLE_run, &other);
+    put(&w, LEDGER_TABLE_segment, &s);
+    put(&w, LEDGER_TABLE_segment, &t);
+    put(&w, LEDGER_TABLE_checkpoint, &c);
+    for (i64 days = 1; days <= 100; days += 99) {
+        struct run_bill *b = read_all(&w, s.begin_wall_ns + days * day, &count);
+        CHECK_EQ(count, 2);
+        CHECK_EQ(b[0].nusd, 1000000000 + 5000000 + 250000000); /* $1, requests, storage */
+        CHECK_EQ(b[0].part_nusd[BILL_STORAGE], 250000000);
+        CHECK_EQ(b[0].shared_nusd, 500000000);
+        CHECK_EQ(b[0].since_nusd, bill_stored_nusd(0.02, 1ll << 40, days * day) - 250000000);
+        CHECK_EQ(b[1].nusd, 1000000000);
+        CHECK_EQ(b[1].since_nusd, 0);
+    }
+    ledger_close(w.l);
+}
+
 TEST(a_prediction_is_found_by_what_was_set)
 {
     struct world   w   = world_new(perm, 1);
@@ -353,7 +388,7 @@ TEST(a_rate_is_given_or_counted_never_guessed)
         b[i].row.runs_per_month = NAN;
     }
     b[7].row.begin_wall_ns = now - day;
-    CHECK_NEAR(report_runs_per_month(b, 8, &b[0], now, &counted), 7.0 / 30 * 365.25 / 12, 1e-12);
+    CHECK_NEAR(report_runs_per_month(b, 8, &b[0], now, &counted), 7.0 / 30 * BILL_MONTH_DAYS, 1e-12);
     CHECK(counted);
     CHECK(isnan(report_runs_per_month(b, 8, &b[7], now, &counted))); /* a day is no month */
     b[7].row.runs_per_month = 4;

@@ -80,7 +80,7 @@ TEST(what_the_store_was_paid_is_on_the_bill)
     bill_requested(b, (struct store_requests){ 100, 1000, 2000000000 });
     CHECK(isnan(bill_requests(b))); /* nobody knows the price: the bill goes without */
     CHECK_NEAR(bill_spent(b).usd, 12 + 5, 1e-9);
-    bill_store(b, &(struct store_price){ .put_1000_usd = 5, .get_1000_usd = 0.5, .egress_gb_usd = 0.5 });
+    bill_store(b, STORE_CHECKPOINTS, &(struct store_price){ .put_1000_usd = 5, .get_1000_usd = 0.5, .egress_gb_usd = 0.5 });
     CHECK_NEAR(bill_requests(b), 0.5 + 0.5 + 1, 1e-9);
     CHECK_NEAR(bill_spent(b).usd, 12 + 5 + 2, 1e-9);
     CHECK_NEAR(bill_limit_s(b, NAN, 24), 10 + (24 - 12 - 2), 1e-9); /* what is left buys ten seconds */
