@@ -155,6 +155,12 @@ static enum status delete_folder(struct os *os, struct str folder, const struct 
     return st || others ? st : os->remove(os, folder, err);
 }
 
+enum status ckpt_folder_delete(struct os *os, struct str folder, struct arena scratch,
+                               struct err *err)
+{
+    return delete_folder(os, folder, &(struct ckpt_manifest){ 0 }, scratch, err);
+}
+
 /* The shards are on the disk; from here on the manifest makes them a checkpoint. */
 static enum status commit(struct os *os, struct str folder, const struct ckpt_manifest *m,
                           struct arena scratch, struct err *err)

@@ -14,5 +14,8 @@ enum status ckpt_shard_verify(struct os *os, struct file f, struct str path,
 /* ckpt_verify; INTERRUPTED likewise. */
 enum status ckpt_verify_unless(struct os *os, const struct ckpt *c, const atomic_bool *urgent,
                                struct arena scratch, struct err *err);
+/* What a save may have left there and what a manifest is, and then the folder, unless it holds more. */
+enum status ckpt_folder_delete(struct os *os, struct str folder, struct arena scratch,
+                               struct err *err);
 
 #endif
