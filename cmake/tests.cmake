@@ -82,6 +82,8 @@ endforeach()
 # The processor in the place of a GPU.
 target_link_options(test_ahead PRIVATE -Wl,--wrap=backend_cuda_open)
 
+target_link_options(test_os PRIVATE -Wl,--wrap=renameat) # a disk that is full
+
 foreach(name test_nvml test_ailments)
     target_compile_definitions(${name} PRIVATE FAKE_NVML="$<TARGET_FILE:fake_nvml>")
     add_dependencies(${name} fake_nvml)
