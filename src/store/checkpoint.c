@@ -122,8 +122,7 @@ static enum status write_file(struct os *os, struct str path, const struct str *
     return st;
 }
 
-/* A name that a save, an import or `frugal run` gives a file of a checkpoint. */
-static bool is_ours(struct str name)
+bool ckpt_is_ours(struct str name)
 {
     bool part = str_starts(name, STR(CKPT_MANIFEST ".")) && str_ends(name, STR(".part"));
     return part || str_ends(name, STR(".safetensors")) || str_starts(name, STR("file-"));
@@ -149,7 +148,7 @@ static enum status delete_folder(struct os *os, struct str folder, const struct 
     if (!st) st = os->sync_dir_of(os, manifest, err); /* also where an earlier process removed it */
     for (i64 i = 0; i < count && !st; i++) {
         if (str_eq(names[i], STR(CKPT_MANIFEST))) continue;
-        if (!is_ours(names[i]) && !is_named(m, names[i])) others++;
+        if (!ckpt_is_ours(names[i]) && !is_named(m, names[i])) others++;
         else st = os->remove(os, ckpt_path(&scratch, folder, names[i]), err);
     }
     return st || others ? st : os->remove(os, folder, err);

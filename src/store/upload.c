@@ -270,9 +270,12 @@ enum status uploader_clear(struct uploader *u, struct err *err)
     struct arena     scratch = u->memory, lists = arena_part(&scratch, memory_bytes / 4);
     struct ckpt_list list;
     enum status      st = ckpt_remote_list(u->remote, &lists, scratch, &list, err);
-    for (i64 i = list.count - 1; i >= 0 && !st; i--)
-        if (!list.items[i].why.status)
-            st = ckpt_remote_delete(u->remote, &list.items[i].manifest, scratch, err);
+    for (i64 i = list.count - 1; i >= 0 && !st; i--) {
+        const struct ckpt *c = &list.items[i];
+        if (!c->why.status) st = ckpt_remote_delete(u->remote, &c->manifest, scratch, err);
+        if (c->why.status == STATUS_NO)
+            st = ckpt_remote_delete_listed(u->remote, c->id, scratch, err);
+    }
     return st;
 }
 
