@@ -331,11 +331,13 @@ enum status ckpt_copy(struct os *os, const struct ckpt *c, struct ckpt_store *to
     struct str                  folder;
     enum status                 st = ckpt_import_begin(to, m, &scratch, &folder, err);
     if (st) return st;
+    bool was = os_private(true);
     for (i64 i = 0; i < m->shard_count && !st; i++)
         st = copy_file(os, ckpt_path(&scratch, c->folder, m->shards[i].name),
                        ckpt_path(&scratch, folder, m->shards[i].name), scratch, err);
-    if (!st) return ckpt_import_commit(to, m, scratch, err);
-    ckpt_import_drop(to, m, scratch);
+    if (!st) st = ckpt_import_commit(to, m, scratch, err);
+    else ckpt_import_drop(to, m, scratch);
+    os_private(was);
     return st;
 }
 

@@ -384,10 +384,12 @@ static enum status fetch_once(struct ckpt_remote *r, const struct ckpt_manifest 
 static enum status fetch(struct ckpt_remote *r, const struct ckpt_manifest *m,
                          struct ckpt_store *to, struct arena scratch, struct err *err)
 {
-    struct tries t = tries_begin(r);
+    struct tries t   = tries_begin(r);
+    bool         was = os_private(true);
     enum status  st;
     do st = fetch_once(r, m, to, scratch, err);
     while (once_more(r, &t, st));
+    os_private(was);
     return st;
 }
 

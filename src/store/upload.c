@@ -257,10 +257,8 @@ static void offer_missing(struct uploader *u, struct ckpt_id have)
 enum status uploader_restore(struct uploader *u, struct ckpt_id have, struct arena *perm,
                              struct str *said, struct ckpt_id *got, struct err *err)
 {
-    bool        was = os_private(true);
     enum status st =
         ckpt_remote_fetch_newer(u->remote, have, u->store, perm, u->memory, said, got, err);
-    os_private(was);
     if (st == STATUS_NO) offer_missing(u, have);
     return st;
 }
