@@ -83,6 +83,7 @@ endforeach()
 target_link_options(test_ahead PRIVATE -Wl,--wrap=backend_cuda_open)
 
 target_link_options(test_os PRIVATE -Wl,--wrap=renameat) # a disk that is full
+target_link_options(test_room PRIVATE -Wl,--wrap=os_disk_free_bytes)
 
 foreach(name test_nvml test_ailments)
     target_compile_definitions(${name} PRIVATE FAKE_NVML="$<TARGET_FILE:fake_nvml>")
