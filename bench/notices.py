@@ -4,7 +4,7 @@ Every notice is one run (tests/oracle/notices.py): a scripted metadata service o
 Azure (30), or SIGTERM with 15 s to go; an S3 server that checks every signature and takes bodies at a stated rate, and one of seven phases of the
 run's life. Of each cloud one more notice in eight has a store that is too slow for it (AWS with 8 s of notice, to
 keep this short). Complete: the manifest of the run's last step is in the store, and all that it names, before the
-machine is gone. Honest: it is not, the run has said so before that, and what was there before is whole. Nothing: the notice came before
+machine is gone. Honest: it is not, the run has said so and ended before that, and what was there before is whole. Nothing: the notice came before
 the first step. Seconds are from the cloud's word to the end of the process; AWS is asked every five seconds. J runs (4)
 are under way at a time. Ends with 1 if a notice is not right.
 """

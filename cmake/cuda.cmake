@@ -66,7 +66,7 @@ if(NOT CUDNN_INCLUDE)
     message(STATUS "cuda: without cuDNN, no cudnn_graph.h")
     list(FILTER module_sources EXCLUDE REGEX "/(dnn|sdpa|conv)\\.c$")
 endif()
-add_library(frugal_cuda MODULE ${module_sources} ${lower_sources} ${objects})
+add_library(frugal_cuda MODULE ${module_sources} ${lower_sources} ${CMAKE_BINARY_DIR}/shared.c ${objects})
 set_target_properties(frugal_cuda PROPERTIES PREFIX "" POSITION_INDEPENDENT_CODE ON
     C_VISIBILITY_PRESET hidden LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
 target_include_directories(frugal_cuda SYSTEM PRIVATE ${CUDA_INCLUDE})

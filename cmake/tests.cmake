@@ -82,10 +82,21 @@ endforeach()
 # The processor in the place of a GPU.
 target_link_options(test_ahead PRIVATE -Wl,--wrap=backend_cuda_open)
 
+target_link_options(test_os PRIVATE -Wl,--wrap=renameat) # a disk that is full
+target_link_options(test_room PRIVATE -Wl,--wrap=os_disk_free_bytes)
+
 foreach(name test_nvml test_ailments)
     target_compile_definitions(${name} PRIVATE FAKE_NVML="$<TARGET_FILE:fake_nvml>")
     add_dependencies(${name} fake_nvml)
 endforeach()
+
+# CUDA modules that are not of this build.
+add_library(fake_module MODULE tests/fake/module.c)
+add_library(fake_module_old MODULE tests/fake/module.c)
+target_compile_definitions(fake_module_old PRIVATE MODULE_OLD)
+target_compile_definitions(test_cuda_load PRIVATE FAKE_MODULE="$<TARGET_FILE:fake_module>"
+    FAKE_MODULE_OLD="$<TARGET_FILE:fake_module_old>")
+add_dependencies(test_cuda_load fake_module fake_module_old)
 
 # The kernels for AMX once more, with its tile instructions in software, and the tests that meet
 # them: so they are tested on processors without it.

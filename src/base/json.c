@@ -267,8 +267,10 @@ void json_add_string(struct textbuf *b, struct str s)
             textbuf_fmt(b, "\\%c", c);
         } else if (c == '\n') {
             textbuf_add(b, STR("\\n"));
-        } else if (c < 0x20) {
+        } else if (c < 0x20 || c == 0x7f) {
             textbuf_fmt(b, "\\u%04x", c);
+        } else if (c == 0xC2 && (u8)s.data[at + 1] < 0xA0) { /* C1: terminals obey some of them */
+            textbuf_fmt(b, "\\u%04x", (u8)s.data[at + 1]);
         } else {
             textbuf_add(b, str_sub(s, at, next));
         }

@@ -30,13 +30,18 @@ struct place {
     bool  follow;
 };
 
+static enum status caused_by(struct err *err, int reason)
+{
+    if (err && reason == ENOENT) err->cause = CAUSE_ABSENT;
+    if (err && (reason == ENOSPC || reason == EDQUOT)) err->cause = CAUSE_FULL;
+    return STATUS_WORLD;
+}
+
 static enum status failed(struct err *err, const char *what, struct str path)
 {
     int reason = errno;
     err_set(err, STATUS_WORLD, "cannot %s %.*s: %s", what, STR_ARG(path), strerror(reason));
-    if (err && reason == ENOENT) err->cause = CAUSE_ABSENT;
-    if (err && (reason == ENOSPC || reason == EDQUOT)) err->cause = CAUSE_FULL;
-    return STATUS_WORLD;
+    return caused_by(err, reason);
 }
 
 /* The same for an open file, whose path the kernel still knows ("socket:[7]" for a stream). */
@@ -257,9 +262,12 @@ static enum status real_rename(struct os *os, struct str from, struct str to, st
     struct place a, b = { .dir = -1 };
     enum status  st = place_set(&a, os, from, err);
     if (!st) st = place_set(&b, os, to, err);
-    if (!st && renameat(a.dir, a.name, b.dir, b.name))
-        st = err_set(err, STATUS_WORLD, "cannot rename %.*s to %.*s: %s", STR_ARG(from),
-                     STR_ARG(to), strerror(errno));
+    if (!st && renameat(a.dir, a.name, b.dir, b.name)) {
+        int reason = errno;
+        err_set(err, STATUS_WORLD, "cannot rename %.*s to %.*s: %s", STR_ARG(from), STR_ARG(to),
+                strerror(reason));
+        st = caused_by(err, reason);
+    }
     place_end(&a);
     place_end(&b);
     return st;

@@ -131,6 +131,8 @@ struct str os_part_name(struct arena *perm, struct str path);
 /* Removes what processes that are gone have left under part names of that path. Those that write hold a
  * lock on theirs; os_publish sweeps by itself. */
 void os_part_sweep(struct os *, struct str path, struct arena scratch);
+/* "BASE.PID.part" of a process that does not run here. */
+bool os_part_is_left(struct str name, struct str base);
 /* A reader sees the old file or the whole new one, even after a power cut: part name, sync, rename,
  * folder sync. */
 enum status os_publish(struct os *, struct str path, struct str bytes, struct arena scratch,

@@ -55,8 +55,7 @@ struct str os_part_name(struct arena *perm, struct str path)
     return str_fmt(perm, "%.*s.%d.part", STR_ARG(path), (int)getpid());
 }
 
-/* "BASE.123.part", of a process that does not run here. */
-static bool is_left(struct str name, struct str base)
+bool os_part_is_left(struct str name, struct str base)
 {
     struct str tail = STR(".part");
     i64        pid;
@@ -78,7 +77,7 @@ void os_part_sweep(struct os *os, struct str path, struct arena scratch)
     for (i64 i = 0; i < count; i++) {
         struct file f;
         struct str  part = str_cat(&scratch, dir, names[i]);
-        if (!is_left(names[i], base) || os->lock(os, part, &f, NULL))
+        if (!os_part_is_left(names[i], base) || os->lock(os, part, &f, NULL))
             continue; /* it is being written */
         os->remove(os, part, NULL);
         os->close(os, &f, NULL);

@@ -2,6 +2,7 @@
  * memory, or that crashes, takes nothing else with it, and none inherits what another left warm. */
 #include "job/measure.h"
 #include "base/pool.h"
+#include "store/checkpoint.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -88,23 +89,11 @@ static void only_steps(struct settings *s)
 }
 
 /* Checkpoints go to the same disk as the run's own, in a folder that is nobody else's. */
-static void with_all(struct settings *s, struct arena *perm)
+static enum status with_all(struct os *os, struct settings *s, struct arena *perm, struct err *err)
 {
     endless(s);
-    if (s->checkpoint.dir.len) s->checkpoint.dir = os_part_name(perm, s->checkpoint.dir);
-}
-
-/* A folder of ours, and all in it. */
-static void remove_all(struct os *os, struct str path, struct arena scratch)
-{
-    struct os_stat there;
-    struct str    *names;
-    i64            count = 0;
-    if (!path.len || os->stat(os, path, &there, NULL)) return;
-    if (there.is_dir && !os->list(os, path, &scratch, &names, &count, NULL))
-        for (i64 i = 0; i < count; i++)
-            remove_all(os, str_fmt(&scratch, "%.*s/%.*s", STR_ARG(path), STR_ARG(names[i])), scratch);
-    os->remove(os, path, NULL);
+    if (!s->checkpoint.dir.len) return STATUS_OK;
+    return ckpt_aside_make(os, s->checkpoint.dir, perm, &s->checkpoint.dir, err);
 }
 
 static int measure(void *context, struct file stream)
@@ -153,11 +142,14 @@ enum status measure_run(struct os *os, const struct settings *s, f64 seconds, en
     struct arena    memory = arena_open((i64)16 << 20);
     struct os_child child;
     if (!memory.begin) return err_set(err, STATUS_WORLD, "the system refuses address space");
-    if (of == MEASURE_WHOLE) with_all(&w.settings, &memory);
+    enum status st = STATUS_OK;
+    if (of == MEASURE_WHOLE) st = with_all(os, &w.settings, &memory, err);
     else only_steps(&w.settings);
-    enum status st = os_child_start(&child, measure, &w, err);
-    if (!st) st = hear(os, &child, out, err);
-    if (of == MEASURE_WHOLE) remove_all(os, w.settings.checkpoint.dir, memory);
+    if (!st) {
+        st = os_child_start(&child, measure, &w, err);
+        if (!st) st = hear(os, &child, out, err);
+        if (w.settings.checkpoint.dir.len) ckpt_aside_remove(os, w.settings.checkpoint.dir, memory);
+    }
     arena_close(&memory);
     return st;
 }

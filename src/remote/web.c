@@ -1,5 +1,6 @@
 /* web.c - libcurl behind the door. */
 #include "remote/web.h"
+#include "remote/address.h"
 #include <strings.h>
 
 struct str web_header(const struct web_reply *r, struct str name)
@@ -215,13 +216,6 @@ static void set_options(CURL *c, struct curl_web *w, struct flight *f, struct ar
     set_method(c, r, scratch);
 }
 
-/* The address without what may stand behind its question mark. */
-static struct str shown(struct str url)
-{
-    i64 query = str_find(url, '?');
-    return str_sub(url, 0, query < 0 ? url.len : query);
-}
-
 /* What a second try would end with as well: who the server is cannot be checked, or who we are. */
 static bool is_for_good(CURLcode code)
 {
@@ -235,7 +229,7 @@ static enum status curl_send(struct web *web, const struct web_request *r, struc
                              struct web_reply *reply, struct err *err)
 {
     struct curl_web *w       = web->context;
-    struct arena     scratch = arena_part(perm, 32768 + 2 * r->url.len);
+    struct arena     scratch = arena_part(perm, 32768 + 8 * r->url.len);
     struct flight    f = { .request = r, .reply = reply, .perm = perm, .body = textbuf_new(perm) };
     CURL            *c = handle_take(w);
     if (!c) return err_set(err, STATUS_WORLD, "libcurl has no memory for another request");
@@ -248,7 +242,8 @@ static enum status curl_send(struct web *web, const struct web_request *r, struc
     handle_give(w, c);
     reply->body = textbuf_str(&f.body);
     if (code == CURLE_OK) return STATUS_OK;
-    struct str url = shown(r->url);
+    struct str url =
+        address_redacted(&scratch, address_shown(&scratch, r->url)); /* of any scheme */
     if (f.too_long)
         return err_set(err, STATUS_WORLD, "%.*s answered with more than %lld bytes", STR_ARG(url),
                        (long long)r->reply_bytes_max);

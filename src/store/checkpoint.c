@@ -122,8 +122,7 @@ static enum status write_file(struct os *os, struct str path, const struct str *
     return st;
 }
 
-/* A name that a save, an import or `frugal run` gives a file of a checkpoint. */
-static bool is_ours(struct str name)
+bool ckpt_is_ours(struct str name)
 {
     bool part = str_starts(name, STR(CKPT_MANIFEST ".")) && str_ends(name, STR(".part"));
     return part || str_ends(name, STR(".safetensors")) || str_starts(name, STR("file-"));
@@ -149,10 +148,16 @@ static enum status delete_folder(struct os *os, struct str folder, const struct 
     if (!st) st = os->sync_dir_of(os, manifest, err); /* also where an earlier process removed it */
     for (i64 i = 0; i < count && !st; i++) {
         if (str_eq(names[i], STR(CKPT_MANIFEST))) continue;
-        if (!is_ours(names[i]) && !is_named(m, names[i])) others++;
+        if (!ckpt_is_ours(names[i]) && !is_named(m, names[i])) others++;
         else st = os->remove(os, ckpt_path(&scratch, folder, names[i]), err);
     }
     return st || others ? st : os->remove(os, folder, err);
+}
+
+enum status ckpt_folder_delete(struct os *os, struct str folder, struct arena scratch,
+                               struct err *err)
+{
+    return delete_folder(os, folder, &(struct ckpt_manifest){ 0 }, scratch, err);
 }
 
 /* The shards are on the disk; from here on the manifest makes them a checkpoint. */
@@ -326,11 +331,13 @@ enum status ckpt_copy(struct os *os, const struct ckpt *c, struct ckpt_store *to
     struct str                  folder;
     enum status                 st = ckpt_import_begin(to, m, &scratch, &folder, err);
     if (st) return st;
+    bool was = os_private(true);
     for (i64 i = 0; i < m->shard_count && !st; i++)
         st = copy_file(os, ckpt_path(&scratch, c->folder, m->shards[i].name),
                        ckpt_path(&scratch, folder, m->shards[i].name), scratch, err);
-    if (!st) return ckpt_import_commit(to, m, scratch, err);
-    ckpt_import_drop(to, m, scratch);
+    if (!st) st = ckpt_import_commit(to, m, scratch, err);
+    else ckpt_import_drop(to, m, scratch);
+    os_private(was);
     return st;
 }
 

@@ -65,6 +65,13 @@ struct str  ckpt_store_folder(const struct ckpt_store *s);
 struct os  *ckpt_store_os(const struct ckpt_store *s); /* for writing there: it follows no links */
 struct str  ckpt_store_path(const struct ckpt_store *s, struct arena *perm, struct ckpt_id id);
 
+/* An empty folder beside `dir` for the checkpoints of a measurement, DIR.PID.part, after what killed processes have
+ * left under such names was removed. WORLD: something of that name is there and is not ours to delete. */
+enum status ckpt_aside_make(struct os *os, struct str dir, struct arena *perm, struct str *folder,
+                            struct err *err);
+/* The folder with its checkpoints. No link is followed, and a folder that holds other files stays, with them. */
+void ckpt_aside_remove(struct os *os, struct str folder, struct arena scratch);
+
 /* One file of a checkpoint, NAME.safetensors; tensors as for st_save, their bytes read but once. */
 struct ckpt_part {
     struct str              name;

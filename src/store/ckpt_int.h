@@ -14,5 +14,10 @@ enum status ckpt_shard_verify(struct os *os, struct file f, struct str path,
 /* ckpt_verify; INTERRUPTED likewise. */
 enum status ckpt_verify_unless(struct os *os, const struct ckpt *c, const atomic_bool *urgent,
                                struct arena scratch, struct err *err);
+/* A name that a save, an import or `frugal run` gives a file of a checkpoint. */
+bool ckpt_is_ours(struct str name);
+/* What a save may have left there and what a manifest is, and then the folder, unless it holds more. */
+enum status ckpt_folder_delete(struct os *os, struct str folder, struct arena scratch,
+                               struct err *err);
 
 #endif

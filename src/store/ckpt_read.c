@@ -14,7 +14,7 @@ struct str ckpt_path(struct arena *perm, struct str folder, struct str name)
 }
 
 /* Its manifest, which must be its own: a folder copied by hand under another name is not. */
-static enum status read_manifest(struct os *os, struct ckpt *c, struct arena *perm)
+static enum status read_manifest_once(struct os *os, struct ckpt *c, struct arena *perm)
 {
     struct str  path = ckpt_path(perm, c->folder, STR(CKPT_MANIFEST)), text;
     enum status st   = os_read_all(os, path, perm, &text, &c->why);
@@ -24,6 +24,15 @@ static enum status read_manifest(struct os *os, struct ckpt *c, struct arena *pe
                      STR_ARG(path), (long long)c->manifest.id.step,
                      (long long)c->manifest.id.attempt, (long long)c->manifest.id.save);
     return st;
+}
+
+/* Damage, or a version that nobody wrote, is what two readings say. */
+static enum status read_manifest(struct os *os, struct ckpt *c, struct arena *perm)
+{
+    enum status st = read_manifest_once(os, c, perm);
+    if (st != STATUS_NO && st != STATUS_USAGE) return st;
+    c->why = (struct err){ 0 };
+    return read_manifest_once(os, c, perm);
 }
 
 bool ckpt_has_manifest(struct os *os, struct str folder, struct arena scratch, struct err *err)

@@ -5,6 +5,7 @@
  * start claims the next, every name holds the number, and whoever sees a higher one stops. */
 #include "store/ckpt_remote.h"
 #include "base/hash.h"
+#include "store/ckpt_int.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -383,10 +384,12 @@ static enum status fetch_once(struct ckpt_remote *r, const struct ckpt_manifest 
 static enum status fetch(struct ckpt_remote *r, const struct ckpt_manifest *m,
                          struct ckpt_store *to, struct arena scratch, struct err *err)
 {
-    struct tries t = tries_begin(r);
+    struct tries t   = tries_begin(r);
+    bool         was = os_private(true);
     enum status  st;
     do st = fetch_once(r, m, to, scratch, err);
     while (once_more(r, &t, st));
+    os_private(was);
     return st;
 }
 
@@ -555,6 +558,21 @@ enum status ckpt_remote_delete(struct ckpt_remote *r, const struct ckpt_manifest
     for (i64 i = m->shard_count; i >= 0 && !st; i--) {
         struct arena turn = scratch;
         st = s3_delete(r->s3, object_key(r, &turn, m->id, object_name(m, i)), turn, err);
+    }
+    return st;
+}
+
+enum status ckpt_remote_delete_listed(struct ckpt_remote *r, struct ckpt_id id,
+                                      struct arena scratch, struct err *err)
+{
+    struct arena   keys   = arena_part(&scratch, (scratch.end - scratch.begin) / 2);
+    struct str     prefix = object_key(r, &scratch, id, STR(""));
+    struct s3_list l;
+    enum status    st = s3_list(r->s3, prefix, STR(""), &keys, scratch, &l, err);
+    if (!st) st = s3_delete(r->s3, object_key(r, &scratch, id, STR(CKPT_MANIFEST)), scratch, err);
+    for (i64 i = 0; !st && i < l.count; i++) {
+        struct str name = str_sub(l.objects[i].key, prefix.len, l.objects[i].key.len);
+        if (ckpt_is_ours(name)) st = s3_delete(r->s3, l.objects[i].key, scratch, err);
     }
     return st;
 }

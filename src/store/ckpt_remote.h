@@ -74,6 +74,9 @@ enum status ckpt_remote_retire(struct ckpt_remote *r, const struct ckpt_manifest
                                struct arena scratch, struct err *err);
 enum status ckpt_remote_delete(struct ckpt_remote *r, const struct ckpt_manifest *m,
                                struct arena scratch, struct err *err); /* manifest first */
+/* The same for one whose manifest does not say what it has: what a save names so, of all that is listed there. */
+enum status ckpt_remote_delete_listed(struct ckpt_remote *r, struct ckpt_id id,
+                                      struct arena scratch, struct err *err);
 
 /* Deletes all of the list but the newest `keep` (at least 1), the best, and what is not believed; nothing
  * before a newer one has been read back: *verified says which was, if any, and is set. What went has `why`

@@ -257,10 +257,8 @@ static void offer_missing(struct uploader *u, struct ckpt_id have)
 enum status uploader_restore(struct uploader *u, struct ckpt_id have, struct arena *perm,
                              struct str *said, struct ckpt_id *got, struct err *err)
 {
-    bool        was = os_private(true);
     enum status st =
         ckpt_remote_fetch_newer(u->remote, have, u->store, perm, u->memory, said, got, err);
-    os_private(was);
     if (st == STATUS_NO) offer_missing(u, have);
     return st;
 }
@@ -270,9 +268,12 @@ enum status uploader_clear(struct uploader *u, struct err *err)
     struct arena     scratch = u->memory, lists = arena_part(&scratch, memory_bytes / 4);
     struct ckpt_list list;
     enum status      st = ckpt_remote_list(u->remote, &lists, scratch, &list, err);
-    for (i64 i = list.count - 1; i >= 0 && !st; i--)
-        if (!list.items[i].why.status)
-            st = ckpt_remote_delete(u->remote, &list.items[i].manifest, scratch, err);
+    for (i64 i = list.count - 1; i >= 0 && !st; i--) {
+        const struct ckpt *c = &list.items[i];
+        if (!c->why.status) st = ckpt_remote_delete(u->remote, &c->manifest, scratch, err);
+        if (c->why.status == STATUS_NO)
+            st = ckpt_remote_delete_listed(u->remote, c->id, scratch, err);
+    }
     return st;
 }
 

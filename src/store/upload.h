@@ -40,7 +40,7 @@ i64         uploader_attempt(const struct uploader *u);
  * over. NO: there is none; `have` is uploaded where the store lacks it. */
 enum status uploader_restore(struct uploader *u, struct ckpt_id have, struct arena *perm,
                              struct str *said, struct ckpt_id *got, struct err *err);
-/* Before the first offer: deletes all that is there. */
+/* Before the first offer: deletes all that this frugal can read or that is damaged, as ckpt_clear does. */
 enum status uploader_clear(struct uploader *u, struct err *err);
 /* A checkpoint that ckpt_write has just finished. Never waits. From any one thread. */
 void                uploader_offer(struct uploader *u, const struct ckpt_manifest *m);

@@ -17,7 +17,7 @@ program build/frugal 'echo "built $*" >>log'
 demo() {
   local sentence=$1 line
   shift
-  rm -f log build/frugal_cuda.so
+  rm -f log
   PATH=$PWD/bin CUDA_HOME=/nowhere FASHION_MNIST=$PWD/data ./demo >out 2>err || fail "demo: exit $?"
   if [ "$sentence" = - ]; then [ ! -s err ] || fail "demo said something"; else has err "$sentence"; fi
   for line; do has log "$line"; done
@@ -60,6 +60,19 @@ done <<'END'
 10.0 100
 12.0 120
 END
+
+# A module that is there is brought up to date, for the GPUs that it was built for; make has nothing to do where it is.
+: >build/frugal_cuda.so
+gpu 9.0
+demo 'What an hour of this GPU costs' '^build frugal_cuda build -DFRUGAL_CUDA=AUTO$' '^built train.* train.usd_hour=none'
+lacks err 'building'
+rm works
+demo 'could not be built' '^built train.* train.device=cpu train.usd_hour=0.25$'
+rm bin/nvcc
+demo 'What an hour of this GPU costs' '^built train.* train.usd_hour=none'
+rm build/frugal_cuda.so
+program bin/nvcc 'exit 1'
+: >works
 gpu 7.5
 demo 'need 8.0' '^built train'
 lacks log frugal_cuda

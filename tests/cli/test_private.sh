@@ -21,6 +21,13 @@ done
 for path in kept/run/lock kept/run/spent.json kept/run/step-*/*; do
   [ "$(stat -c %a "$path")" = 600 ] || fail "$path has $(stat -c %a "$path")"
 done
+run 0 checkpoints copy kept/run copied
+for path in copied copied/step-*; do
+  [ "$(stat -c %a "$path")" = 700 ] || fail "$path has $(stat -c %a "$path")"
+done
+for path in copied/lock copied/step-*/*; do
+  [ "$(stat -c %a "$path")" = 600 ] || fail "$path has $(stat -c %a "$path")"
+done
 run 0 runs
 if ! grep -q 'built without SQLite' err; then
   [ "$(stat -c %a state/frugal)" = 700 ] && [ "$(stat -c %a state/frugal/ledger.db)" = 600 ] || fail "the ledger is open to others"
@@ -63,6 +70,9 @@ END
   run 0 runs --csv
   lacks out "$(printf '\033')"
   lacks out '^fake row'
+  run 0 runs --export eeeeeeeeeeee
+  has out 'clear\\u009b31m'
+  lacks out "$(printf '\302\233')"
   run 2 report "$(printf '\033[2J')"
   lacks err "$(printf '\033')"
 fi

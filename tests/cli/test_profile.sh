@@ -35,6 +35,32 @@ has err '/dev/full/trace.json'
 run 2 profile
 has err 'which run file'
 
+# Its checkpoints lie in DIR.PID.part, whose name can be guessed: no link is followed there and nobody else's folder
+# is written to or emptied. What a killed one left is removed by the next; the rest stays.
+mkdir theirs
+echo thesis >theirs/thesis.txt
+sh -c 'ln -s theirs kept.$$.part; exec "$0" profile run.yaml train.epochs=0 --seconds 0.2' "$frugal" >out 2>err
+[ $? = 3 ] || fail "a link in the way was not refused"
+has err 'kept\.[0-9]+\.part is there already, and a measurement would write to it and remove it; move it away'
+rm -f kept.*.part
+sh -c 'mkdir kept.$$.part && echo mine >kept.$$.part/notes; exec "$0" profile run.yaml train.epochs=0 --seconds 0.2' \
+  "$frugal" >out 2>err
+[ $? = 3 ] || fail "a folder in the way was not refused"
+[ "$(cat kept.*.part/notes)" = mine ] || fail "a folder that was there before was emptied"
+rm -r kept.*.part
+sh -c 'exit 0' & gone=$!
+wait $gone
+mkdir -p kept.$gone.part/step-000000004.1.1
+echo half >kept.$gone.part/step-000000004.1.1/weights.safetensors
+ln -s ../theirs kept.$gone.part/step-000000005.1.1
+run 0 profile run.yaml train.epochs=0 --seconds 0.2
+[ ! -e kept.$gone.part/step-000000004.1.1 ] || fail "what a killed measurement left was not removed"
+rm kept.$gone.part/step-000000005.1.1
+run 0 profile run.yaml train.epochs=0 checkpoint.dir=kept/ --seconds 0.2
+[ ! -e kept.$gone.part ] || fail "the folder of a killed measurement was not removed"
+[ "$(cat theirs/thesis.txt)" = thesis ] || fail "a link was followed"
+[ -z "$(ls -d kept* 2>/dev/null)" ] || fail "a measurement left $(ls -d kept*)"
+
 # A driver that one process began with cannot be gone on with in its copy: every look has its own.
 frugal=$top/build/frugal_seeded
 export SEEDED="gpu=1"

@@ -68,6 +68,9 @@ def look(server, top, where):
     assert told["storage"]["bytes"] == told["restore"]["bytes"], told
     checkpoints(server, "copy", where, back, "10")
     assert "whole" in checkpoints(server, "verify", back)
+    for folder, _, names in os.walk(back):
+        open_to_others = [n for n in names if os.stat(os.path.join(folder, n)).st_mode & 0o077]
+        assert not open_to_others, open_to_others
     checkpoints(server, "show", where, "30", rc=2)
 
 

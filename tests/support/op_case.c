@@ -21,7 +21,8 @@ static f64 draw_unit(struct draw *d) { return (f64)(draw_bits(d) >> 11) * 0x1p-5
 
 f64 draw_normal(struct draw *d)
 {
-    return sqrt(-2 * log(1 - draw_unit(d))) * cos(6.283185307179586 * draw_unit(d));
+    f64 radius = draw_unit(d), angle = draw_unit(d);
+    return sqrt(-2 * log(1 - radius)) * cos(6.283185307179586 * angle);
 }
 
 /* A size around the widths of vectors and blocks; in large draws one of a real model. */
@@ -121,7 +122,10 @@ static f64 random_scale(struct maker *m)
     return k < 4 ? 1 : k == 4 || m->dtype == DT_F16 ? 10 : 100;
 }
 
-/* --- generators --- */
+/* --- generators ---
+ *
+ * At most one draw in a list of arguments: compilers evaluate these in any order, and the same seed must give the same
+ * cases with each of them. */
 
 typedef void generator(struct maker *m);
 
@@ -130,17 +134,20 @@ static void case_map(struct maker *m)
     m->c->at.mul = draw_normal(m->draw);
     m->c->at.add = draw_normal(m->draw);
     m->c->at.cap = 15;
-    add_normal(m, m->dtype, random_shape(m, 4, 5000), random_scale(m), 0);
+    f64 scale    = random_scale(m);
+    add_normal(m, m->dtype, random_shape(m, 4, 5000), scale, 0);
 }
 
 static void case_exp(struct maker *m)
 {
-    add_normal(m, m->dtype, random_shape(m, 4, 5000), draw_coin(m->draw) ? 1 : 3, 0);
+    f64 scale = draw_coin(m->draw) ? 1 : 3;
+    add_normal(m, m->dtype, random_shape(m, 4, 5000), scale, 0);
 }
 
 static void case_positive(struct maker *m)
 {
-    add_uniform(m, m->dtype, random_shape(m, 4, 5000), 0.01, draw_coin(m->draw) ? 2 : 200);
+    f64 high = draw_coin(m->draw) ? 2 : 200;
+    add_uniform(m, m->dtype, random_shape(m, 4, 5000), 0.01, high);
 }
 
 static struct shape tail_of(struct maker *m, struct shape s)
@@ -166,12 +173,17 @@ static void case_div(struct maker *m)
 
 static void case_rows(struct maker *m) /* softmax: also rows far from 0 */
 {
-    struct shape s = shape_3(1 + draw_to(m->draw, 4), size(m, 33), size(m, 1024));
+    i64          wide = size(m, 1024), rows = size(m, 33), outer = 1 + draw_to(m->draw, 4);
+    struct shape s = shape_3(outer, rows, wide);
     m->c->terms    = (f64)shape_last(s);
     add_normal(m, m->dtype, s, draw_coin(m->draw) ? 1 : 20, 0);
 }
 
-static void case_swiglu(struct maker *m) { add(m, shape_2(size(m, 65), 2 * size(m, 129))); }
+static void case_swiglu(struct maker *m)
+{
+    i64 half = size(m, 129), rows = size(m, 65);
+    add(m, shape_2(rows, 2 * half));
+}
 
 static void case_cast(struct maker *m)
 {
@@ -179,7 +191,8 @@ static void case_cast(struct maker *m)
         m->c->at.stochastic = 1;
         m->c->at.key        = (i64)draw_bits(m->draw);
         m->c->at.dtype      = draw_coin(m->draw) ? DT_BF16 : DT_F16;
-        add_normal(m, DT_F32, random_shape(m, 4, 5000), draw_coin(m->draw) ? 1 : 1e-5, 0);
+        f64 scale           = draw_coin(m->draw) ? 1 : 1e-5;
+        add_normal(m, DT_F32, random_shape(m, 4, 5000), scale, 0);
         add_uniform(m, DT_I32, shape_1(4), 0, 1e6);
         return;
     }
@@ -243,7 +256,8 @@ static void case_sum(struct maker *m)
     m->c->at.axis             = draw_to(m->draw, s.rank);
     m->c->at.count            = 1 + draw_to(m->draw, s.rank - m->c->at.axis);
     if (m->draw->large && draw_coin(m->draw)) {
-        s = shape_2(200 + draw_to(m->draw, 400), widths[draw_to(m->draw, COUNT_OF(widths))]);
+        i64 width      = widths[draw_to(m->draw, COUNT_OF(widths))];
+        s              = shape_2(200 + draw_to(m->draw, 400), width);
         m->c->at.axis  = 0;
         m->c->at.count = 1;
     }
@@ -289,8 +303,9 @@ static void case_quantise(struct maker *m)
     i64              rows = 1 + draw_to(m->draw, 3), used = draw_to(m->draw, 3);
     m->c->at.start  = draw_to(m->draw, rows);
     m->c->at.format = draw_coin(m->draw);
-    add_normal(m, t, shape_2(size_16(m, 257), size_16(m, 257)),
-               scales[draw_to(m->draw, t == DT_F16 ? 3 : COUNT_OF(scales))], 0);
+    f64 scale       = scales[draw_to(m->draw, t == DT_F16 ? 3 : COUNT_OF(scales))];
+    i64 wide = size_16(m, 257), high = size_16(m, 257);
+    add_normal(m, t, shape_2(high, wide), scale, 0);
     /* none used before, too small, or of its size: then some saturate */
     add_uniform(m, DT_F32, shape_2(rows, FP8_STATE), 0, used == 0 ? 0 : used == 1 ? 1e-3 : 4);
 }
@@ -336,10 +351,13 @@ static void case_embedding(struct maker *m)
 static void case_layernorm(struct maker *m)
 {
     static const i64 wide[] = { 1032, 1600, 2048, 3072, 4096, 4104 };
-    struct shape     s      = shape_3(1 + draw_to(m->draw, 3), size(m, 65), size(m, 1024));
-    i64              kind   = m->draw->large ? draw_to(m->draw, 4) : 0;
-    if (kind == 1) s = shape_2(5000 + draw_to(m->draw, 5000), 8 * (1 + draw_to(m->draw, 16)));
-    if (kind == 2) s = shape_2(1 + draw_to(m->draw, 200), wide[draw_to(m->draw, COUNT_OF(wide))]);
+    i64              width = size(m, 1024), rows = size(m, 65), outer = 1 + draw_to(m->draw, 3);
+    i64              kind = m->draw->large ? draw_to(m->draw, 4) : 0;
+    struct shape     s    = shape_3(outer, rows, width);
+    if (kind == 1) width = 8 * (1 + draw_to(m->draw, 16));
+    if (kind == 1) s = shape_2(5000 + draw_to(m->draw, 5000), width);
+    if (kind == 2) width = wide[draw_to(m->draw, COUNT_OF(wide))];
+    if (kind == 2) s = shape_2(1 + draw_to(m->draw, 200), width);
     if (kind == 3) s = shape_2(2200 + draw_to(m->draw, 1000), 1600);
     enum dtype w = weight_dtype(m);
     m->c->at.eps = 1e-5;
@@ -379,9 +397,15 @@ static void case_rmsnorm(struct maker *m)
 
 static void case_batchnorm(struct maker *m)
 {
-    struct shape s    = draw_coin(m->draw) ? shape_2(2 + size(m, 129), size(m, 256))
-                                           : shape_4(1 + draw_to(m->draw, 3), 2 + draw_to(m->draw, 9),
-                                                     size(m, 17), size(m, 129));
+    struct shape s;
+    if (draw_coin(m->draw)) {
+        i64 C = size(m, 256), rows = 2 + size(m, 129);
+        s = shape_2(rows, C);
+    } else {
+        i64 C = size(m, 129), W = size(m, 17), H = 2 + draw_to(m->draw, 9),
+            N = 1 + draw_to(m->draw, 3);
+        s     = shape_4(N, H, W, C);
+    }
     struct shape ch   = shape_1(shape_last(s));
     m->c->at.eps      = 1e-5;
     m->c->at.momentum = 0.1;
@@ -427,7 +451,8 @@ static void case_pool(struct maker *m)
     m->c->at.stride = 1 + draw_to(m->draw, 3);
     m->c->at.pad    = draw_to(m->draw, K / 2 + 1);
     m->c->terms     = (f64)(K * K);
-    add(m, shape_4(1 + draw_to(m->draw, 3), H, W, size(m, 129)));
+    i64 C           = size(m, 129);
+    add(m, shape_4(1 + draw_to(m->draw, 3), H, W, C));
 }
 
 /* Numbers three times as large make scores nine times as large, and a score's rounding error is a
@@ -500,7 +525,8 @@ static void case_heads(struct maker *m)
     m->c->at.inverse  = draw_coin(m->draw);
     m->c->at.eps      = 1e-6;
     m->c->terms       = (f64)D;
-    add(m, shape_3(1 + draw_to(m->draw, 3), size(m, 65), total * D));
+    i64 rows          = size(m, 65);
+    add(m, shape_3(1 + draw_to(m->draw, 3), rows, total * D));
 }
 
 /* At any position below the number of rows, or at the index on axis 1. */
@@ -546,10 +572,9 @@ static void case_xent_both(struct maker *m)
     static const f64 caps[] = { 0, 0, 2, 15 };
     i64              kind   = (i64)draw_to(m->draw, 8); /* many rows, or wide ones, or neither */
     if (kind > 1) case_xent(m);
-    else if (kind) xent_over(m, shape_1(size(m, 9)), 8 * (1024 + (i64)draw_to(m->draw, 6200)));
-    else
-        xent_over(m, shape_1(300 + (i64)draw_to(m->draw, 100)),
-                  8 * (1024 + (i64)draw_to(m->draw, 40)));
+    i64 V = kind > 1 ? 0 : 8 * (1024 + draw_to(m->draw, kind ? 6200 : 40));
+    if (kind == 1) xent_over(m, shape_1(size(m, 9)), V);
+    if (kind == 0) xent_over(m, shape_1(300 + draw_to(m->draw, 100)), V);
     m->c->at.cap = caps[draw_to(m->draw, COUNT_OF(caps))];
     add_normal(m, wide_dtype(m), m->c->in[1].shape, 1, 0);
 }
@@ -678,9 +703,9 @@ static void case_adam(struct maker *m) { add_optimiser(m, random_shape(m, 2, 500
  * as well: a quarter of the step is allowed (test_muon.c has a closer look by norm). */
 static void case_muon(struct maker *m)
 {
-    bool         image = draw_coin(m->draw);
-    struct shape s =
-        image ? shape_4(size(m, 33), 3, 3, size(m, 8)) : shape_2(size(m, 65), size(m, 65));
+    bool                    image = draw_coin(m->draw);
+    i64                     wide = size(m, image ? 8 : 65), high = size(m, image ? 33 : 65);
+    struct shape            s       = image ? shape_4(high, 3, 3, wide) : shape_2(high, wide);
     static const enum dtype kinds[] = { DT_F32, DT_F32, DT_BF16, DT_F16 };
     enum dtype t   = m->dtype == DT_F64 ? DT_F64 : kinds[draw_to(m->draw, COUNT_OF(kinds))];
     bool       low = t == DT_BF16 || t == DT_F16;
@@ -866,28 +891,4 @@ void op_case_draw(struct op_case *c, i32 op, enum dtype d, struct draw *draw, st
     ASSERT(row->make); /* a new op needs a row above */
     row->make(&m);
     infer(c);
-}
-
-struct str op_case_text(const struct op_case *c, struct arena *perm)
-{
-    struct str          types = STR("");
-    struct textbuf      b;
-    const struct attrs *at = &c->at;
-    for (i32 i = 0; i < c->in_count; i++) {
-        struct str t = type_text(perm, c->in[i]);
-        types        = str_fmt(perm, "%.*s %.*s", STR_ARG(types), STR_ARG(t));
-    }
-    b = textbuf_new(perm);
-    textbuf_fmt(&b, "%s%.*s", op_info(c->op)->name, STR_ARG(types));
-    u64 bits = op_info(c->op)->attrs;
-#define SHOW_I(field) textbuf_fmt(&b, " " #field "=%lld", (long long)at->field)
-#define SHOW_F(field) textbuf_fmt(&b, " " #field "=%g", at->field)
-#define SHOW_S(field) textbuf_fmt(&b, " " #field " of rank %d", at->field.rank)
-#define SHOW_C(field) (void)at /* no case has one: test_fuse adds them */
-#define SHOW_T(field) textbuf_fmt(&b, " " #field "=%d", (int)at->field)
-#define ATTR(field, kind)                                                                          \
-    if (bits & A_##field) SHOW_##kind(field);
-#include "ir/attrs.def"
-#undef ATTR
-    return textbuf_str(&b);
 }

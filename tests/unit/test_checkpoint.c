@@ -268,8 +268,9 @@ TEST(a_damaged_one_is_passed_over_and_keeps_the_older)
     ckpt_store_close(s);
 }
 
-/* A disk that misreads: the first `bad` readings of a shard have a byte changed. */
+/* A disk that misreads: the first `bad` readings of that file have a byte changed. */
 static i64         bad, readings;
+static struct str  bad_file;
 static enum status misread(struct os *os, struct file f, void *to, i64 bytes, i64 at, i64 *got,
                            struct err *e)
 {
@@ -277,7 +278,7 @@ static enum status misread(struct os *os, struct file f, void *to, i64 bytes, i6
     char        link[64], path[512];
     snprintf(link, sizeof link, "/proc/self/fd/%d", f.fd);
     ssize_t len = readlink(link, path, sizeof path);
-    bool    hit = len > 0 && str_ends((struct str){ path, len }, STR("4.1.4/weights.safetensors"));
+    bool    hit = len > 0 && str_ends((struct str){ path, len }, bad_file);
     if (hit && *got && readings++ < bad) ((char *)to)[*got / 2] ^= 1;
     return st;
 }
@@ -327,10 +328,15 @@ TEST(one_bad_reading_is_no_damage_and_two_are)
     os.read = misread;
     CHECK_OK(ckpt_store_open(os_real(), folder, perm, &s, &err));
     for (i64 step = 1; step <= 4; step++) CHECK_OK(save(s, step, NAN, perm, &m));
-    for (bad = 1; bad <= 2; bad++) {
+    static const char *const files[] = { "4.1.4/weights.safetensors", "4.1.4/manifest.json" };
+    for (i64 i = 0; i < 2 * COUNT_OF(files); i++) {
+        bad_file = str_of(files[i / 2]);
+        bad      = 1 + i % 2;
         readings = 0;
-        CHECK_OK(ckpt_list(os_real(), folder, perm, &list, &err));
+        CHECK_OK(ckpt_list(&os, folder, perm, &list, &err));
+        CHECK_EQ(list.count, 4);
         CHECK_OK(ckpt_load_newest(&os, &list, perm, &loaded, &err));
+        CHECK_EQ(readings >= bad, true);
         CHECK_EQ(loaded.ckpt->id.step, bad == 1 ? 4 : 3);
         ckpt_unload(os_real(), &loaded);
     }

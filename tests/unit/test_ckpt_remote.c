@@ -380,6 +380,34 @@ TEST(what_is_damaged_or_archived_is_passed_over_with_a_sentence)
     CHECK(strstr(err.text, "no checkpoint in s3://bucket/run/ can be used: "));
 }
 
+/* A run that begins anew leaves nothing that costs money, or that a machine after it would stop at. */
+TEST(what_is_damaged_goes_when_a_run_begins_anew)
+{
+    struct os       os;
+    struct fake_s3 *f = fake_s3_new(perm, &os);
+    struct site     m;
+    struct str      said;
+    enum status     st;
+    CHECK_OK(start(&m, f, &os, 0, perm));
+    for (i64 step = 1; step <= 3; step++) save_and_carry(&m, step, NAN, perm);
+    stop(&m, false);
+    struct fake_object *manifest = fake_s3_find(f, STR("run/step-000000003.1.3/manifest.json"));
+    manifest->bytes              = "{ not a manifest";
+    manifest->len                = 16;
+    struct fake_object *notes    = &f->objects[f->count++];
+    *notes                       = (struct fake_object){ .bytes = "mine" };
+    snprintf(notes->key, sizeof notes->key, "run/step-000000003.1.3/notes.txt");
+    snprintf(fake_s3_find(f, STR("run/step-000000002.1.2/state.safetensors"))->key, 8, "elsewhr");
+    CHECK_OK(start(&m, f, &os, 0, perm));
+    CHECK_OK(uploader_clear(m.up, &err));
+    stop(&m, false);
+    for (i64 i = 0; i < f->count; i++)
+        CHECK(!strstr(f->objects[i].key, "/step-") || strstr(f->objects[i].key, "notes.txt"));
+    CHECK(fake_s3_find(f, STR("run/step-000000003.1.3/notes.txt")));
+    CHECK_STR(restored_as(f, &os, &said, &st, perm), "");
+    CHECK_EQ(st, STATUS_NO);
+}
+
 static const i32 odd[] = { 307, 400, 403, 404, 500, 200 }; /* 200: other bytes */
 
 /* A store with checkpoints of steps 1, 2 and 3. */

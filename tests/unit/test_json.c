@@ -178,4 +178,8 @@ TEST(numbers_are_written_so_that_they_come_back)
     b = textbuf_new(perm);
     json_add_string(&b, STR("a\xFF\x01\"b"));
     CHECK_STR(textbuf_str(&b), "\"a\xEF\xBF\xBD\\u0001\\\"b\"");
+    b = textbuf_new(perm); /* DEL, U+0080, U+009B, U+009F; what follows them is text */
+    json_add_string(&b, STR("\x7F\xC2\x80\xC2\x9B"
+                            "31m\xC2\x9F\xC2\xA0\xC3\x9B"));
+    CHECK_STR(textbuf_str(&b), "\"\\u007f\\u0080\\u009b31m\\u009f\xC2\xA0\xC3\x9B\"");
 }

@@ -14,5 +14,8 @@ enum status backend_cuda_open(struct arena *perm, struct backend **out, struct e
 /* The module's one door; the loader finds it by this name. */
 #define CUDA_DOOR "frugal_cuda_open"
 typedef enum status cuda_door(struct arena *perm, struct backend **out, struct err *err);
+/* What it was built from, a text; the program has one of its own (cmake/shared.cmake). */
+#define CUDA_BUILD "frugal_cuda_build"
+extern const char frugal_cuda_build[];
 
 #endif

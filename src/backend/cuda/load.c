@@ -51,5 +51,13 @@ enum status backend_cuda_open(struct arena *perm, struct backend **out, struct e
     void *symbol = dlsym(module, CUDA_DOOR);
     memcpy(&door, &symbol, sizeof symbol); /* ISO C has no cast from data to functions */
     if (!door) return err_set(err, STATUS_WORLD, "the CUDA module has no %s", CUDA_DOOR);
+    const char *build = dlsym(module, CUDA_BUILD);
+    Dl_info     where = { 0 };
+    if (!build || strcmp(build, frugal_cuda_build))
+        return err_set(
+            err, STATUS_WORLD,
+            "the CUDA module %s is not of the same build as this program: build both again "
+            "(cmake --build build) or install both",
+            dladdr(symbol, &where) ? where.dli_fname : "");
     return door(perm, out, err);
 }
