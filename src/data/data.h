@@ -41,7 +41,6 @@ struct data_config {
                                           ~/.cache/frugal */
     i64        cache_bytes;      /* of remote files; at most so many */
     i64        shuffle_block;    /* shards: samples permuted together; 0: what the cache holds */
-    bool       group_by_length;  /* lines: samples of similar length share a step */
     struct remote_files *remote; /* what reads remote files (remote/files.h), no setting; NULL:
                                           they cannot be read */
 };
@@ -97,7 +96,7 @@ struct loader;
 struct loader_config {
     enum split split;
     u64        seed;
-    bool       shuffle; /* false: 0, 1, 2, … */
+    bool       shuffle; /* false: 0, 1, 2, …; then group is 0 */
     i64  whole;   /* an epoch ends with the last whole group of so many samples; 0: with the last */
     bool forever; /* after the last batch of an epoch comes the next epoch */
     bool skip;    /* a sample that cannot be had gives its place to the next that can; else the

@@ -34,7 +34,7 @@ BASES = {
 CASES = [
     ("idx", "data.samples=300"), ("idx", "data.held_out=0.2"), ("idx", "data.eval_samples=10"),
     ("tokens", "data.context=4"), ("tokens", "data.vocabulary=300"), ("csv", "data.buckets=500"),
-    ("csv", "train.tables=adagrad"), ("csv", "data.numeric=[]"), ("csv", "data.label=a data.numeric=[y]"), ("lines", "data.group_by_length=true"),
+    ("csv", "train.tables=adagrad"), ("csv", "data.numeric=[]"), ("csv", "data.label=a data.numeric=[y]"), ("lines", "train.shuffle=by_length"),
     ("images", "data.augment=crop"), ("images", "data.augment=none"), ("images", "data.image_size=6"),
     ("images", "data.image_colour=false"), ("images", "data.image_normalise=half"), ("images", "data.shuffle_block=3"),
     ("images", "data.on_error=skip"), ("images", "loader.workers=1"), ("idx", "data.cache=elsewhere"),
