@@ -2,6 +2,7 @@
 """Settings and data that change between a checkpoint and its resumption: each is refused, reported or free, as the
 column `resume` of src/train/options.def has it. The checkpoint of step 40 of 60 is left; a copy of its folder is resumed
 with one change. What the column calls free must give the weights of a run that was never interrupted, to the bit."""
+import gzip
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ BASES = {
     "idx": "data: {kind: idx, path: images, labels: labels}\n" + LAYERS + TRAIN % ", schedule: cosine",
     "idx constant": "data: {kind: idx, path: images, labels: labels}\n" + LAYERS + TRAIN % "",
     "idx eval": "data: {kind: idx, path: images, labels: labels, eval_path: images2, eval_labels: labels2}\n" + LAYERS + TRAIN % "",
+    "idx gz": "data: {kind: idx, path: images.gz, labels: labels}\n" + LAYERS + TRAIN % "",
     "sgd": "data: {kind: idx, path: images, labels: labels}\n" + LAYERS + TRAIN % ", optimiser: sgd",
     "wsd": "data: {kind: idx, path: images, labels: labels}\n" + LAYERS + TRAIN % ", schedule: wsd",
     "bf16": "data: {path: text, context: 8}\nmodel: {kind: gpt, depth: 1, width: 16, heads: 2}\n" + TRAIN % ", precision: bf16",
@@ -37,7 +39,7 @@ CASES = [
     ("csv", "train.tables=adagrad"), ("csv", "data.numeric=[]"), ("csv", "data.label=a data.numeric=[y]"), ("lines", "train.shuffle=by_length"),
     ("images", "data.augment=crop"), ("images", "data.augment=none"), ("images", "data.image_size=6"),
     ("images", "data.image_colour=false"), ("images", "data.image_normalise=half"), ("images", "data.shuffle_block=3"),
-    ("images", "data.on_error=skip"), ("images", "loader.workers=1"), ("idx", "data.cache=elsewhere"),
+    ("images", "data.on_error=skip"), ("images", "loader.workers=1"), ("idx gz", "data.cache=elsewhere"),
     ("idx", "model.layers=[flatten, {dense: 8}, relu, {dropout: 0.2}, {dense: 4}]"), ("muon", "model.dropout=0.2"),
     ("muon", "model.activation=relu2"),
     ("idx", "train.batch=16"), ("idx", "train.micro_batch=8"), ("idx", "train.drop_last=true"), ("idx", "train.shuffle=false"),
@@ -89,6 +91,8 @@ def make_data():
     for name, count in (("labels", 400), ("labels2", 100)):
         with open(name, "wb") as f:
             f.write(struct.pack(">II", 0x801, count) + bytes(i % 4 for i in range(count)))
+    with open("images.gz", "wb") as f:
+        f.write(gzip.compress(read("images")))
     with open("text", "w") as f:
         f.write("".join(f"line {i * i} of the text\n" for i in range(400)))
     with open("more", "w") as f:
