@@ -67,6 +67,12 @@ struct fingerprint {
     const char *key;  /* "data.path" */
     struct str  text; /* "47040016 bytes, 9f86d081884c7d65" */
 };
+enum fingerprint_match {
+    FINGERPRINT_SAME,
+    FINGERPRINT_OTHER,
+    FINGERPRINT_UNKNOWN /* names and sizes are the same, and the content was not compared */
+};
+enum fingerprint_match fingerprint_compare(struct str was, struct str now);
 enum status dataset_fingerprints(const struct dataset *d, const struct data_config *config,
                                  struct arena *perm, struct fingerprint out[FINGERPRINTS_MAX],
                                  i64 *count, struct err *err);
