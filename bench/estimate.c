@@ -93,7 +93,7 @@ static void compare(const char *file, const struct str *overrides, i64 count,
     struct config *config;
     struct session s;
     struct err     err;
-    check(config_read(os_real(), &perm, str_of(file), overrides, count, &config, &err), &err);
+    check(config_read(os_real(), &perm, STR("train"), str_of(file), overrides, count, &config, &err), &err);
     config->settings.train.threads = 1;
     check(session_open(&s, os_real(), &config->settings, &perm, &err), &err);
     check(session_start(&s, &err), &err);

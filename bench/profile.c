@@ -114,7 +114,7 @@ int main(int argc, char **argv)
     struct session s;
     struct err     err;
     for (int i = 2; i < argc; i++) overrides[i - 2] = str_of(argv[i]);
-    check(config_read(os_real(), &perm, str_of(argv[1]), overrides, argc - 2, &config, &err), &err);
+    check(config_read(os_real(), &perm, STR("train"), str_of(argv[1]), overrides, argc - 2, &config, &err), &err);
     check(session_open(&s, os_real(), &config->settings, &perm, &err), &err);
     if (s.backend->table->rate) s.backend->table->rate(s.backend, &s.target);
     check(session_start(&s, &err), &err);

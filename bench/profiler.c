@@ -74,7 +74,7 @@ int main(int argc, char **argv)
     struct config *config;
     struct err     err;
     for (int i = 4; i < argc; i++) overrides[i - 4] = str_of(argv[i]);
-    check(config_read(os_real(), &perm, str_of(argv[3]), overrides, argc - 4, &config, &err), &err);
+    check(config_read(os_real(), &perm, STR("train"), str_of(argv[3]), overrides, argc - 4, &config, &err), &err);
     struct settings *s   = &config->settings;
     s->train.steps       = steps;
     s->train.epochs      = 0;

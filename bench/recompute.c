@@ -120,7 +120,7 @@ int main(int argc, char **argv)
     struct config *config;
     struct err     err;
     for (int i = 3; i < argc; i++) overrides[i - 3] = str_of(argv[i]);
-    check(config_read(os_real(), &perm, str_of(argv[2]), overrides, argc - 3, &config, &err), &err);
+    check(config_read(os_real(), &perm, STR("train"), str_of(argv[2]), overrides, argc - 3, &config, &err), &err);
     for (i32 i = 0; i < FIXED; i++) {
         all[i].recompute = every[i] > 1 ? str_fmt(&perm, "%lld", (long long)every[i])
                            : every[i]   ? STR("all")

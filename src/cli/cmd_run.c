@@ -41,8 +41,8 @@ static enum status read_config(struct cli *c, struct config **out, struct err *e
 {
     const struct request *r     = c->request;
     bool                  named = r->argument_count && str_find(r->arguments[0], '=') < 0;
-    return config_read(c->os, c->perm, named ? r->arguments[0] : STR(""), r->arguments + named,
-                       r->argument_count - named, out, err);
+    return config_read(c->os, c->perm, r->command->name, named ? r->arguments[0] : STR(""),
+                       r->arguments + named, r->argument_count - named, out, err);
 }
 
 /* The ledger calls the run by its command where no file gives it a name. */

@@ -8,14 +8,17 @@ enum status command_train(struct cli *c, struct err *err);
 
 enum { EVENT_BYTES = 1 << 16 };
 
-/* --profile wait=1,warmup=1,active=3 */
-static enum status add_profile(struct cli *c, struct config *config, struct err *err)
+/* --profile wait=1,warmup=1,active=3 is short for profile.wait=1 and so on, behind the other settings. */
+static enum status with_profile(struct cli *c, struct request *r, struct err *err)
 {
-    struct str  rest = c->request->value[FLAG_INDEX_profile], one;
-    enum status st   = STATUS_OK;
-    while (!st && str_cut(&rest, ',', &one))
-        st = config_add_override(config, c->perm, str_cat(c->perm, STR("profile."), one), err);
-    return st;
+    struct str rest = c->request->value[FLAG_INDEX_profile], one;
+    *r              = *c->request;
+    while (r->argument_count && str_cut(&rest, ',', &one)) {
+        if (r->argument_count == ARGUMENTS_MAX)
+            return err_set(err, STATUS_USAGE, "more than %d arguments", ARGUMENTS_MAX);
+        r->arguments[r->argument_count++] = str_cat(c->perm, STR("profile."), one);
+    }
+    return STATUS_OK;
 }
 
 enum status command_train(struct cli *c, struct err *err)
@@ -26,8 +29,9 @@ enum status command_train(struct cli *c, struct err *err)
     struct profile_shown profile  = { .cli = c };
     struct subscriber    show     = progress_subscriber(&shown);
     struct subscriber    profiled = profile_subscriber(&profile, &show);
-    enum status          st       = config_of_request(c->request, c->os, c->perm, &config, err);
-    if (!st) st = add_profile(c, config, err);
+    struct request      *r        = NEW(c->perm, struct request, 1);
+    enum status          st       = with_profile(c, r, err);
+    if (!st) st = config_of_request(r, c->os, c->perm, &config, err);
     if (st) return st;
     shown.every    = config->settings.train.log_every;
     profile.config = &config->settings.profile;

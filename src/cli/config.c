@@ -172,12 +172,13 @@ enum status config_add_override(struct config *c, struct arena *perm, struct str
     return STATUS_OK;
 }
 
-enum status config_read(struct os *os, struct arena *perm, struct str file,
+enum status config_read(struct os *os, struct arena *perm, struct str command, struct str file,
                         const struct str *overrides, i64 override_count, struct config **out,
                         struct err *err)
 {
     struct config *c = config_new(perm);
     struct str     text;
+    c->command        = command;
     enum status    st = file.len ? os_read_all(os, file, perm, &text, err) : STATUS_OK;
     if (!st && file.len) st = config_add_file(c, perm, file, text, err);
     if (!st) st = config_add_environment(c, os, perm, err);
@@ -195,8 +196,8 @@ enum status config_of_request(const struct request *r, struct os *os, struct are
     if (r->argument_count == 0)
         return err_set(err, STATUS_USAGE, "which run file? Try: frugal %.*s run.yaml",
                        STR_ARG(r->command->name));
-    return config_read(os, perm, r->arguments[0], r->arguments + 1, r->argument_count - 1, out,
-                       err);
+    return config_read(os, perm, r->command->name, r->arguments[0], r->arguments + 1,
+                       r->argument_count - 1, out, err);
 }
 
 struct str config_origin_text(const struct config *c, const struct option *o, struct arena *perm)

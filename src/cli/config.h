@@ -24,10 +24,11 @@ struct config {
     struct settings settings;
     struct origin   origin[OPTION_COUNT];
     struct str      file; /* the run file's name */
+    struct str      command; /* that reads it; empty: none */
 };
 
 /* All sources; an empty `file`: there is none. Errors begin with the place: "run.yaml:4: ", "FRUGAL_TRAIN_LR: ". */
-enum status config_read(struct os *os, struct arena *perm, struct str file,
+enum status config_read(struct os *os, struct arena *perm, struct str command, struct str file,
                         const struct str *overrides, i64 override_count, struct config **out,
                         struct err *err);
 

@@ -1,6 +1,10 @@
-/* needs.c - settings that were given and would be ignored: the column `needs` of options.def, checked once
- * when all settings are known. */
+/* needs.c - settings that were given and would be ignored: the column `needs` of options.def, and the sections that
+ * a command has no use for, checked once when all settings are known.
+ *
+ * The environment speaks to every command and every run of a machine. So what it says of a section that this
+ * command ignores is no mistake; nor are FRUGAL_SPOT_* in a run without checkpoints, or with spot.cloud=none. */
 #include "cli/config.h"
+#include "remote/address.h"
 
 struct check {
     struct os             *os;
@@ -48,9 +52,48 @@ static struct str value_of(const struct check *c, const struct option *o, struct
     return option_get_text(o, c->now, perm);
 }
 
-/* KEY=a|b, KEY or !KEY. */
+/* --- facts: what `needs` may ask for besides settings --- */
+
+static bool is_remote(struct str path) { return address_is_remote(path); }
+static bool is_gz(struct str path) { return str_ends(address_path(path), STR(".gz")); }
+static bool is_tar(struct str path) { return str_ends(address_path(path), STR(".tar")); }
+
+static bool any_file(const struct check *c, bool (*is)(struct str path))
+{
+    const struct data_config *d      = &c->now->data;
+    const struct str          some[] = { d->path, d->labels, d->eval_path, d->eval_labels };
+    bool any = is_swept(c, STR("data.path")) || is_swept(c, STR("data.files"));
+    for (i64 i = 0; i < COUNT_OF(some); i++) any |= is(some[i]);
+    for (i64 i = 0; i < d->file_count; i++) any |= is(d->files[i]);
+    return any;
+}
+
+/* Those that train or run; show, plan and doctor only look, at a file that may be meant for any command. */
+static bool is_runner(struct str command)
+{
+    return str_eq(command, STR("train")) || str_eq(command, STR("profile")) ||
+           str_eq(command, STR("sweep")) || str_eq(command, STR("tune")) ||
+           str_eq(command, STR("run"));
+}
+
+/* False: the atom is a setting. */
+static bool fact(const struct check *c, struct str atom, bool *holds)
+{
+    if (str_eq(atom, STR("a remote file"))) *holds = any_file(c, is_remote);
+    else if (str_eq(atom, STR("a .gz file"))) *holds = any_file(c, is_gz);
+    else if (str_eq(atom, STR("a .tar file"))) *holds = any_file(c, is_tar);
+    else if (str_starts(atom, STR("frugal ")))
+        *holds = !is_runner(c->config->command) ||
+                 str_eq(str_sub(atom, STR("frugal ").len, atom.len), c->config->command);
+    else return false;
+    return true;
+}
+
+/* A fact, KEY=a|b, KEY or !KEY. */
 static bool holds(const struct check *c, struct str atom, struct arena scratch)
 {
+    bool is;
+    if (fact(c, atom, &is)) return is;
     bool       without = str_starts(atom, STR("!"));
     struct str words = str_sub(atom, without, atom.len), key = words, word;
     bool       listed = str_find(atom, '=') >= 0;
@@ -84,6 +127,40 @@ static struct str why_not(const struct check *c, struct str group, struct arena 
     return text;
 }
 
+/* --- sections that a command has no use for --- */
+
+static bool in_section(const struct option *o, const char *names)
+{
+    struct str all = str_of(names), name, key = o->key, section;
+    str_cut(&key, '.', &section);
+    while (str_cut(&all, ' ', &name))
+        if (str_eq(name, section)) return true;
+    return false;
+}
+
+/* The supervisor of somebody else's program judges and prices a run; it computes none. */
+static bool is_used_by_run(const struct option *o)
+{
+    static const char *const used[] = {
+        "train.target",      "train.target_metric", "train.patience", "train.min_improvement",
+        "train.max_seconds", "train.max_dollars",   "train.forecast", "train.usd_hour",
+        "train.steps"
+    };
+    for (i64 i = 0; i < COUNT_OF(used); i++)
+        if (str_eq(o->key, str_of(used[i]))) return true;
+    return !in_section(o, "data loader model train sweep profile");
+}
+
+static enum status check_command(const struct check *c, const struct option *o, struct err *err)
+{
+    struct str command = c->config->command;
+    bool       run     = str_eq(command, STR("run"));
+    if (!is_runner(command) || (run ? is_used_by_run(o) : !in_section(o, "program")))
+        return STATUS_OK;
+    return err_set(err, STATUS_USAGE, "%.*s does nothing under frugal %.*s: it is for frugal %s. Leave it out",
+                   STR_ARG(o->key), STR_ARG(command), run ? "train" : "run");
+}
+
 static enum status check_one(const struct check *c, const struct option *o, struct arena scratch,
                              struct err *err)
 {
@@ -112,9 +189,14 @@ enum status config_check_needs(const struct config *config, struct os *os, struc
         struct str place =
             config->origin[i].kind == ORIGIN_FILE ? config->file : STR("command line");
         bool text = options[i].kind == OPTION_TEXT; /* whose default takes it back */
+        bool environment = config->origin[i].kind == ORIGIN_ENVIRONMENT;
         if (!is_given(&c, &options[i]) || (text && is_default(&c, &options[i], scratch))) continue;
-        enum status st = check_one(&c, &options[i], scratch, &why);
-        if (st && config->origin[i].kind == ORIGIN_ENVIRONMENT)
+        if (environment && (in_section(&options[i], "spot profile") ||
+                            check_command(&c, &options[i], NULL)))
+            continue;
+        enum status st = check_command(&c, &options[i], &why);
+        if (!st) st = check_one(&c, &options[i], scratch, &why);
+        if (st && environment)
             place = option_environment(&options[i], &scratch);
         if (st) return config_at(err, place, config->origin[i].line, &why);
     }

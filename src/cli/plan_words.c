@@ -50,7 +50,7 @@ void plan_record(struct cli *c, const struct question *q, const struct plan_row 
         return;
     for (i64 i = 0; i < count; i++) all[i] = ask->arguments[i + 1];
     count += plan_words(r, c->perm, all + count);
-    if (config_read(c->os, c->perm, q->run_file, all, count, &config, NULL)) return;
+    if (config_read(c->os, c->perm, ask->command->name, q->run_file, all, count, &config, NULL)) return;
     struct prediction_row row = { .by          = STR("plan"),
                                   .machine     = machine_of(r, c->perm),
                                   .seconds     = r->hours * 3600,

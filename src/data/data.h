@@ -41,7 +41,6 @@ struct data_config {
                                           ~/.cache/frugal */
     i64        cache_bytes;      /* of remote files; at most so many */
     i64        shuffle_block;    /* shards: samples permuted together; 0: what the cache holds */
-    bool       group_by_length;  /* lines: samples of similar length share a step */
     struct remote_files *remote; /* what reads remote files (remote/files.h), no setting; NULL:
                                           they cannot be read */
 };
@@ -68,6 +67,12 @@ struct fingerprint {
     const char *key;  /* "data.path" */
     struct str  text; /* "47040016 bytes, 9f86d081884c7d65" */
 };
+enum fingerprint_match {
+    FINGERPRINT_SAME,
+    FINGERPRINT_OTHER,
+    FINGERPRINT_UNKNOWN /* names and sizes are the same, and the content was not compared */
+};
+enum fingerprint_match fingerprint_compare(struct str was, struct str now);
 enum status dataset_fingerprints(const struct dataset *d, const struct data_config *config,
                                  struct arena *perm, struct fingerprint out[FINGERPRINTS_MAX],
                                  i64 *count, struct err *err);
@@ -97,7 +102,7 @@ struct loader;
 struct loader_config {
     enum split split;
     u64        seed;
-    bool       shuffle; /* false: 0, 1, 2, … */
+    bool       shuffle; /* false: 0, 1, 2, …; then group is 0 */
     i64  whole;   /* an epoch ends with the last whole group of so many samples; 0: with the last */
     bool forever; /* after the last batch of an epoch comes the next epoch */
     bool skip;    /* a sample that cannot be had gives its place to the next that can; else the

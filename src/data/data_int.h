@@ -19,9 +19,6 @@ struct dataset {
 };
 
 struct place;
-struct xxh64;
-/* Adds the name, without its folder, and the size of a file to a hash. */
-void fingerprint_file(struct xxh64 *h, struct str path, i64 bytes);
 
 struct format {
     struct str kind;

@@ -121,17 +121,12 @@ static void ring_new(struct loader *l, struct arena *perm)
 static enum status check_group(const struct loader_config *c, const struct format *f,
                                struct err *err)
 {
-    if (!c->group) return STATUS_OK;
-    if (!f->length)
-        return err_set(err, STATUS_USAGE,
-                       "data.group_by_length=true needs data.kind=lines: samples of %.*s have no "
-                       "lengths that are known before they are read",
-                       STR_ARG(f->kind));
-    if (c->shuffle) return STATUS_OK;
-    return err_set(
-        err, STATUS_USAGE,
-        "data.group_by_length=true needs train.shuffle=true: without it samples keep the "
-        "order of the data");
+    ASSERT(!c->group || c->shuffle);
+    if (!c->group || f->length) return STATUS_OK;
+    return err_set(err, STATUS_USAGE,
+                   "train.shuffle=by_length needs data.kind=lines: samples of %.*s have no "
+                   "lengths that are known before they are read",
+                   STR_ARG(f->kind));
 }
 
 static enum status check(const struct loader_config *c, i64 count, struct err *err)

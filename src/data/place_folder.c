@@ -102,21 +102,27 @@ static enum status read_folder(const struct place *p, i64 n, struct buffer *to,
     return st;
 }
 
-/* The names of all, the sizes of some: a look at each of a million files takes minutes on a slow disk. */
-static void fingerprint_folder(const struct place *p, struct xxh64 *h)
+static i64 size_folder(const struct place *p, i64 n, struct arena scratch)
 {
-    enum { LOOKS = 4096 };
-    const struct folder *f     = p->state;
-    struct arena         names = p->own;
+    struct os_stat stat = { .bytes = -1 };
+    if (p->os->stat(p->os, name_folder(p, n, &scratch), &stat, NULL)) return -1;
+    return stat.bytes;
+}
+
+static void fingerprint_folder(const struct place *p, struct print *to)
+{
+    const struct folder *f       = p->state;
+    struct arena         scratch = p->own;
     for (i64 c = 0; c < f->count; c++) {
-        if (p->classes) fingerprint_file(h, f->class[c].folder, f->class[c].count);
-        for (i64 i = 0; i < f->class[c].count; i++) xxh64_add(h, f->class[c].names[i]);
+        if (p->classes) print_name(to, f->class[c].folder, f->class[c].count);
+        for (i64 i = 0; i < f->class[c].count; i++)
+            print_name(to, f->class[c].names[i], size_folder(p, f->begin[c] + i, scratch));
     }
-    for (i64 i = 0; i < MIN(p->count, LOOKS); i++) {
-        struct arena   mine = names;
-        struct os_stat stat = { 0 };
-        struct str     path = name_folder(p, i * (p->count / MIN(p->count, LOOKS)), &mine);
-        if (!p->os->stat(p->os, path, &stat, NULL)) fingerprint_file(h, path, stat.bytes);
+    for (i64 i = 0; i < print_samples(p->count); i++) {
+        struct arena mine = scratch;
+        i64          n    = print_sample(p->count, i);
+        struct str   path = name_folder(p, n, &mine);
+        print_content(to, p->os, path, MAX(size_folder(p, n, mine), 0), p->count, mine);
     }
 }
 

@@ -5,6 +5,21 @@
 #include "data/order.h"
 #include "data/place.h"
 #include "data/stage.h"
+#include "remote/files.h"
+
+/* A fingerprint under way (fingerprint.c). */
+struct print {
+    struct xxh64 what;           /* names and sizes, without the folder, and content */
+    struct xxh64 where, version; /* of remote files */
+    i64          remote, unversioned, content; /* how many of each */
+};
+void print_name(struct print *p, struct str path, i64 bytes);
+void print_remote(struct print *p, struct str path, const struct remote_file *version);
+/* Of `count` files the content of so many, and which is the i-th of these. */
+i64  print_samples(i64 count);
+i64  print_sample(i64 count, i64 i);
+void print_content(struct print *p, struct os *os, struct str path, i64 bytes, i64 count,
+                   struct arena scratch);
 
 struct place_kind {
     /* Fills count, classes, order and state. When it fails, close is called on what there is. */
@@ -15,8 +30,7 @@ struct place_kind {
     struct str (*name)(const struct place *p, i64 n, struct arena *perm);
     enum status (*read)(const struct place *p, i64 n, struct buffer *to, const atomic_bool *stop,
                         struct err *err);
-    void (*fingerprint)(const struct place *p,
-                        struct xxh64       *h); /* names and sizes, without the folder */
+    void (*fingerprint)(const struct place *p, struct print *to);
     /* The loader has come to that index; NULL: that is of no interest. */
     void (*ahead)(const struct place *p, i64 count, u64 seed, i64 epoch, i64 index);
     bool (*says)(struct place *p, char line[LOADER_LINE_MAX]); /* NULL: it never does */

@@ -471,11 +471,18 @@ static bool says_shards(struct place *p, char line[LOADER_LINE_MAX])
     return true;
 }
 
-static void fingerprint_shards(const struct place *p, struct xxh64 *h)
+static void fingerprint_shards(const struct place *p, struct print *to)
 {
     const struct shards *s = p->state;
-    for (i64 i = 0; i < s->count; i++)
-        fingerprint_file(h, s->shard[i].path, s->shard[i].version.bytes);
+    for (i64 i = 0; i < s->count; i++) {
+        const struct shard *x = &s->shard[i];
+        if (is_local(s)) print_name(to, x->path, x->version.bytes);
+        else print_remote(to, x->path, &x->version);
+    }
+    for (i64 i = 0; is_local(s) && i < print_samples(s->count); i++) {
+        const struct shard *x = &s->shard[print_sample(s->count, i)];
+        print_content(to, s->os, x->path, x->version.bytes, s->count, p->own);
+    }
 }
 
 const struct place_kind place_shards = {

@@ -1,6 +1,7 @@
 /* identity.c - a run compared with the one that a checkpoint is of. */
 #include "train/identity.h"
 #include "train/options.h"
+#include <math.h>
 #include <string.h>
 
 static const struct str build = STR_INIT(FRUGAL_VERSION " " __VERSION__);
@@ -142,8 +143,12 @@ struct str identity_text(const struct identity *id, struct session *s, struct ar
 
 static bool is_course(const struct option *o, const struct settings *settings)
 {
-    bool falls = !str_eq(settings->train.schedule, STR("constant"));
-    return o->resume == RESUME_COURSE || (o->resume == RESUME_LENGTH && falls);
+    const struct train_config *t      = &settings->train;
+    bool                       falls  = !str_eq(t->schedule, STR("constant"));
+    bool                       judged = t->keep_best || t->rollbacks || t->patience || t->forecast > 0 ||
+                  !isnan(t->target);
+    return o->resume == RESUME_COURSE || (o->resume == RESUME_LENGTH && falls) ||
+           (o->resume == RESUME_EVALS && judged);
 }
 
 /* Nothing to compare: the checkpoint of an older build does not say it, auto takes what it says, or the operations
@@ -195,7 +200,7 @@ static enum status compare_files(const struct identity *id, const struct json *b
                    now = STR("");
         for (i64 i = 0; i < id->file_count; i++)
             if (!strcmp(id->files[i].key, keys[k])) now = id->files[i].text;
-        if (str_eq(was, now)) continue;
+        if (fingerprint_compare(was, now) != FINGERPRINT_OTHER) continue;
         return err_set(err, STATUS_USAGE,
                        "the data of %s is not what the run began with (%.*s; now %.*s)", keys[k],
                        STR_ARG(was.len ? was : STR("none")), STR_ARG(now.len ? now : STR("none")));
@@ -241,5 +246,11 @@ struct str identity_other_bits(const struct identity *id, const struct json *bef
                        STR_ARG(now));
     if (!str_eq(identity_before(before, "kernels"), id->kernels))
         return STR("it was computed by other kernels");
+    for (i64 i = 0; i < id->file_count; i++) {
+        struct str key = str_fmt(perm, "file of %s", id->files[i].key);
+        if (fingerprint_compare(identity_before(before, str_z(perm, key)), id->files[i].text))
+            return str_fmt(perm, "of the data of %s only names and sizes could be compared, not the content",
+                           id->files[i].key);
+    }
     return STR("");
 }

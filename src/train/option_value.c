@@ -36,6 +36,17 @@ static bool bool_parse(struct str text, bool *out)
     return false;
 }
 
+/* One of the words, or yes and no where true and false are among them. */
+static bool choice_parse(const struct option *o, struct str text, struct str *out, struct arena *perm)
+{
+    bool truth;
+    if (!in_choices(o->allowed, text) && bool_parse(text, &truth))
+        text = truth ? STR("true") : STR("false");
+    if (!in_choices(o->allowed, text)) return false;
+    *out = str_copy(perm, text);
+    return true;
+}
+
 static bool number_in(const struct option *o, f64 value)
 {
     struct interval i;
@@ -73,10 +84,7 @@ static bool scalar_set(const struct option *o, void *field, const struct yaml *v
     case OPTION_FLOAT: return float_parse(o, v, field);
     case OPTION_BOOL: return !v->quoted && bool_parse(v->text, field);
     case OPTION_TEXT: *(struct str *)field = str_copy(perm, v->text); return true;
-    case OPTION_CHOICE:
-        if (!in_choices(o->allowed, v->text)) return false;
-        *(struct str *)field = str_copy(perm, v->text);
-        return true;
+    case OPTION_CHOICE: return choice_parse(o, v->text, field, perm);
     case OPTION_DTYPE: return in_choices(o->allowed, v->text) && dtype_parse(v->text, field);
     default: ASSERT(!"not a scalar"); return false;
     }

@@ -150,6 +150,7 @@ struct str option_resume_text(const struct option *o)
     static const struct str words[] = { [RESUME_FREE]   = STR_INIT("may change"),
                                         [RESUME_END]    = STR_INIT("may change"),
                                         [RESUME_LENGTH] = STR_INIT("may change; not bit-exact with a schedule"),
+                                        [RESUME_EVALS]  = STR_INIT("may change; not bit-exact where evaluations decide"),
                                         [RESUME_COURSE] = STR_INIT("may change, not bit-exact"),
                                         [RESUME_EQUAL]  = STR_INIT("must be equal") };
     return words[o->resume];

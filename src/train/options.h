@@ -21,7 +21,7 @@ enum option_kind {
 };
 
 /* What another value means when a checkpoint is resumed; options.def says more. */
-enum option_resume { RESUME_FREE, RESUME_END, RESUME_LENGTH, RESUME_COURSE, RESUME_EQUAL };
+enum option_resume { RESUME_FREE, RESUME_END, RESUME_LENGTH, RESUME_EVALS, RESUME_COURSE, RESUME_EQUAL };
 
 struct option {
     struct str       key; /* "train.batch" */

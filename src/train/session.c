@@ -102,6 +102,18 @@ static enum status open_device(struct session *s, struct err *err)
     return backend_cpu_open(s->perm, threads, BACKEND_FAST, &s->backend, err);
 }
 
+/* train.device=auto found no GPU: what was asked of one is reported, not ignored in silence. */
+static void note_unused(struct session *s)
+{
+    const struct train_config *c     = &s->settings->train;
+    bool                       order = !c->deterministic;
+    bool effort = c->compile.len && !str_eq(c->compile, STR("default"));
+    if (!order && !effort) return;
+    s->note = str_fmt(s->perm, "%s%s%.*s: no effect on the CPU, which this run is on",
+                      order ? "train.deterministic=false" : "", order && effort ? ", " : "",
+                      STR_ARG(effort ? str_cat(s->perm, STR("train.compile="), c->compile) : STR("")));
+}
+
 /* What was kept of earlier runs is a help, and no more. */
 static void tune(struct session *s)
 {
@@ -110,6 +122,7 @@ static void tune(struct session *s)
                                    .any_order = !s->settings->train.deterministic,
                                    .choices   = s->settings->choices };
     struct err            err  = { 0 };
+    if (!s->backend->table->tune) note_unused(s);
     if (!s->backend->table->tune || !s->backend->table->tune(s->backend, &how, &err)) return;
     s->note = str_copy(s->perm, str_of(err.text));
 }

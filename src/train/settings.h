@@ -17,7 +17,8 @@ struct train_config {
     i64        batch;            /* samples a step; 0: what fits and pays */
     i64        micro_batch;      /* of them at once; 0: all, or as many as fit */
     i64        eval_batch;
-    bool       drop_last, shuffle;
+    bool       drop_last;
+    struct str shuffle;          /* true | false | by_length: lines of similar length share a step */
     u64        seed;
     struct str optimiser;        /* sgd | adam | adamw | muon | auto */
     f64        lr, beta1, beta2, eps, decay, momentum, clip;

@@ -7,7 +7,7 @@ enum { PERM_RESERVE_GIB = 64 }; /* address space only: pages are taken when touc
 
 static i64 grouped(const struct session *s)
 {
-    return s->settings->data.group_by_length ? session_step_samples(s) : 0;
+    return str_eq(s->settings->train.shuffle, STR("by_length")) ? session_step_samples(s) : 0;
 }
 
 static enum status open_loader(struct loop *l, struct err *err)
@@ -15,7 +15,7 @@ static enum status open_loader(struct loop *l, struct err *err)
     const struct train_config *c      = &l->s.settings->train;
     struct loader_config       config = { .split     = SPLIT_TRAIN,
                                           .seed      = c->seed,
-                                          .shuffle   = c->shuffle,
+                                          .shuffle   = !str_eq(c->shuffle, STR("false")),
                                           .whole     = session_whole(&l->s),
                                           .forever   = true,
                                           .skip      = str_eq(l->s.settings->data.on_error, STR("skip")),

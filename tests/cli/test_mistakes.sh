@@ -181,6 +181,10 @@ fi
 HOME='' XDG_CACHE_HOME='' "$frugal" train run.yaml data.path=images.gz >out 2>err || fail "no HOME"
 says 0 . train run.yaml data.path=images.gz data.cache=images
 
+# What a GPU alone would do is reported where there is none.
+CUDA_VISIBLE_DEVICES= "$frugal" train run.yaml train.deterministic=false train.compile=max-autotune >out 2>err || fail "no GPU"
+grep -q "^note: train.deterministic=false, train.compile=max-autotune: no effect on the CPU" err || fail "settings of a GPU are ignored in silence"
+
 # Two runs with one output.
 "$frugal" train run.yaml train.epochs=50 train.out=both >out 2>err &
 pid=$!

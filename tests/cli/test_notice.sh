@@ -40,7 +40,7 @@ try() { # CLOUD SENTENCE
   step=$(sed -n 's/^stopped after step \([0-9]*\): .*/\1/p' err)
   run 0 checkpoints kept
   has out "^step-0*$step\.1\..* believed"
-  run 0 train run.yaml $spot "train.steps=$((step + 1000))" spot.cloud=none
+  run 0 train run.yaml "train.steps=$((step + 1000))" spot.cloud=none
   has err "step $step"
   has out "for $((step + 1000)) steps|time .* for [0-9]+ steps"
   kill $server
@@ -72,8 +72,10 @@ echo "$notices of $notices notices (CHECK_SEED=$seed)"
 [ $notices -gt 2 ] || fail "only $notices notices"
 
 # A service that does not answer is told of, and the run goes on. Nobody is asked without need.
-run 0 train run.yaml train.steps=100 spot.cloud=none spot.metadata=http://127.0.0.1:1 --fresh
+run 0 train run.yaml train.steps=100 spot.cloud=none --fresh
 lacks err 'cannot be seen'
+run 2 train run.yaml train.steps=100 spot.cloud=none spot.metadata=http://127.0.0.1:1
+has err 'spot.metadata does nothing with spot.cloud=none'
 run 2 train run.yaml train.steps=100 spot.cloud=aws spot.metadata=https://127.0.0.1
 has err 'is no address; expected one like http://127.0.0.1:1338'
 exit $failed

@@ -39,10 +39,10 @@ cmp -s whole rest || fail "a run that was resumed has other weights"
 run 0 profile run.yaml profile.wait=1 profile.warmup=1 profile.active=3
 has out 'attention_packed'
 
-run 0 train run.yaml data.group_by_length=true train.out=grouped
+run 0 train run.yaml train.shuffle=by_length train.out=grouped
 cmp -s whole grouped && fail "grouping changed nothing"
-run 2 train run.yaml data.group_by_length=true checkpoint.dir=kept checkpoint.every=17 train.steps=60
-has err 'data.group_by_length was false and is true'
-run 2 train run.yaml data.group_by_length=true train.shuffle=false
-has err 'data.group_by_length=true needs train.shuffle=true'
+run 2 train run.yaml train.shuffle=by_length checkpoint.dir=kept checkpoint.every=17 train.steps=60
+has err 'train.shuffle was true and is by_length'
+run 2 train run.yaml data.group_by_length=true
+has err 'write train.shuffle=by_length'
 exit $failed

@@ -5,7 +5,7 @@
 four_classes
 "$top/build/idx_folder" images labels pictures || { echo "this build has no libpng to make pictures with"; exit 77; }
 cat >run.yaml <<'Y'
-data: {kind: images, path: pictures, image_size: 8, image_colour: false, augment: [flip], cache: cached}
+data: {kind: images, path: pictures, image_size: 8, image_colour: false, augment: [flip]}
 model: {layers: [flatten, {dense: 8}, relu, {dense: 4}]}
 train: {batch: 16, epochs: 2, lr: 0.01}
 Y

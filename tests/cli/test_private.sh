@@ -38,7 +38,9 @@ secret=hunter2
 run 0 show run.yaml "train.seed=7" "spot.metadata=http://me:$secret@127.0.0.1:1/?token=$secret"
 lacks out $secret
 has out 'http://\*\*\*@127.0.0.1:1/\?token=\*\*\*'
-run 0 train run.yaml "spot.metadata=http://me:$secret@127.0.0.1:1/?token=$secret" spot.cloud=none run.name=secretive
+export FRUGAL_SPOT_METADATA="http://me:$secret@127.0.0.1:1/?token=$secret"
+run 0 train run.yaml spot.cloud=none run.name=secretive
+export FRUGAL_SPOT_METADATA=http://127.0.0.1:1
 lacks out $secret
 lacks err $secret
 ! grep -rq $secret state || fail "the ledger holds the secret"

@@ -18,6 +18,8 @@ has err 'have a row for each step that is read: give program.read and program.st
 run 2 run log.prometheus=9400 program.read=json -- true
 run 2 run train.max_dollars=1 -- true
 has err 'train.max_dollars needs the price of an hour'
+run 2 run model.kind=gpt -- true
+has err 'model.kind does nothing under frugal run: it is for frugal train'
 run 2 run program.fodler=save -- true
 has err 'did you mean program.folder\?'
 run 2 train -- true

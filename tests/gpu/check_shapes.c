@@ -305,7 +305,7 @@ int main(int argc, char **argv)
     if (!str_i64(os->env(os, "CHECK_SEED"), &seed)) seed = os->now_ns(os);
     printf("seed %lld\n", (long long)seed);
     for (int i = 2; i < argc; i++) overrides[i - 2] = str_of(argv[i]);
-    must(config_read(os, &perm, str_of(argv[1]), overrides, argc - 2, &config, &err), &err);
+    must(config_read(os, &perm, STR("train"), str_of(argv[1]), overrides, argc - 2, &config, &err), &err);
     must(session_open(&s, os, &config->settings, &perm, &err), &err);
     if (part_bytes) compile_in_parts(&s, part_bytes);
     must(session_start(&s, &err), &err);

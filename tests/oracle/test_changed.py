@@ -2,6 +2,8 @@
 """Settings and data that change between a checkpoint and its resumption: each is refused, reported or free, as the
 column `resume` of src/train/options.def has it. The checkpoint of step 40 of 60 is left; a copy of its folder is resumed
 with one change. What the column calls free must give the weights of a run that was never interrupted, to the bit."""
+import gzip
+import http.server
 import os
 import re
 import shutil
@@ -9,6 +11,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import zlib
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -20,6 +23,7 @@ BASES = {
     "idx": "data: {kind: idx, path: images, labels: labels}\n" + LAYERS + TRAIN % ", schedule: cosine",
     "idx constant": "data: {kind: idx, path: images, labels: labels}\n" + LAYERS + TRAIN % "",
     "idx eval": "data: {kind: idx, path: images, labels: labels, eval_path: images2, eval_labels: labels2}\n" + LAYERS + TRAIN % "",
+    "idx gz": "data: {kind: idx, path: images.gz, labels: labels}\n" + LAYERS + TRAIN % "",
     "sgd": "data: {kind: idx, path: images, labels: labels}\n" + LAYERS + TRAIN % ", optimiser: sgd",
     "wsd": "data: {kind: idx, path: images, labels: labels}\n" + LAYERS + TRAIN % ", schedule: wsd",
     "bf16": "data: {path: text, context: 8}\nmodel: {kind: gpt, depth: 1, width: 16, heads: 2}\n" + TRAIN % ", precision: bf16",
@@ -27,6 +31,9 @@ BASES = {
     "tokens": "data: {kind: tokens, path: tokens.bin, context: 8}\nmodel: {kind: gpt, depth: 1, width: 16, heads: 2}\n" + TRAIN % "",
     "lines": "data: {files: [text, more], context: 8}\nmodel: {kind: encoder, depth: 1, width: 16, heads: 2}\n" + TRAIN % "",
     "csv": "data: {path: table.csv, label: y, numeric: [a], categorical: [b]}\nmodel: {kind: ranker}\n" + TRAIN % "",
+    "idx best": "data: {kind: idx, path: images, labels: labels}\n" + LAYERS + TRAIN % ", keep_best: true",
+    "idx patient": "data: {kind: idx, path: images, labels: labels}\n" + LAYERS + TRAIN % ", patience: 50",
+    "shards": "data: {path: packed-000000.tar, image_size: 8}\n" + LAYERS + TRAIN % "",
     "images": "data: {path: pictures, image_size: 8}\n" + LAYERS + TRAIN % "",
 }
 
@@ -34,10 +41,10 @@ BASES = {
 CASES = [
     ("idx", "data.samples=300"), ("idx", "data.held_out=0.2"), ("idx", "data.eval_samples=10"),
     ("tokens", "data.context=4"), ("tokens", "data.vocabulary=300"), ("csv", "data.buckets=500"),
-    ("csv", "train.tables=adagrad"), ("csv", "data.numeric=[]"), ("csv", "data.label=a data.numeric=[y]"), ("lines", "data.group_by_length=true"),
+    ("csv", "train.tables=adagrad"), ("csv", "data.numeric=[]"), ("csv", "data.label=a data.numeric=[y]"), ("lines", "train.shuffle=by_length"),
     ("images", "data.augment=crop"), ("images", "data.augment=none"), ("images", "data.image_size=6"),
     ("images", "data.image_colour=false"), ("images", "data.image_normalise=half"), ("images", "data.shuffle_block=3"),
-    ("images", "data.on_error=skip"), ("images", "loader.workers=1"), ("idx", "data.cache=elsewhere"),
+    ("images", "data.on_error=skip"), ("images", "loader.workers=1"), ("idx gz", "data.cache=elsewhere"),
     ("idx", "model.layers=[flatten, {dense: 8}, relu, {dropout: 0.2}, {dense: 4}]"), ("muon", "model.dropout=0.2"),
     ("muon", "model.activation=relu2"),
     ("idx", "train.batch=16"), ("idx", "train.micro_batch=8"), ("idx", "train.drop_last=true"), ("idx", "train.shuffle=false"),
@@ -60,6 +67,8 @@ CASES = [
     ("idx", "other content: images"), ("idx", "other content: labels"), ("idx eval", "other content: images2"),
     ("tokens", "other content: tokens.bin"), ("csv", "other content: table.csv"), ("lines", "data.files=[more,text]"),
     ("lines", "other content: more"), ("images", "renamed: pictures/0/0.png"), ("images", "longer: pictures/1/3.png"),
+    ("images", "other content: pictures/2/7.png"), ("shards", "other content: packed-000000.tar"), ("shards", "data.path=./packed-000000.tar"),
+    ("idx best", "train.eval_every=7"), ("idx patient", "train.eval_every=7"),
     ("idx", "moved: images"), ("images", "moved: pictures"),
 ]
 
@@ -68,7 +77,7 @@ def column():
     """{key: word} of the table."""
     with open(os.path.join(TOP, "src", "train", "options.def")) as f:
         text = f.read()
-    rows = re.findall(r"^(?:SCALAR|LIST)\([A-Z]+, ([a-z_.0-9]+),.*?\n? +(EQUAL|COURSE|FREE|END|LENGTH), \"", text, re.M | re.S)
+    rows = re.findall(r"^(?:SCALAR|LIST)\([A-Z]+, ([a-z_.0-9]+),.*?\n? +(EQUAL|COURSE|FREE|END|LENGTH|EVALS), \"", text, re.M | re.S)
     assert len(rows) > 100, "the table is not read as we think"
     return dict(rows)
 
@@ -89,6 +98,8 @@ def make_data():
     for name, count in (("labels", 400), ("labels2", 100)):
         with open(name, "wb") as f:
             f.write(struct.pack(">II", 0x801, count) + bytes(i % 4 for i in range(count)))
+    with open("images.gz", "wb") as f:
+        f.write(gzip.compress(read("images")))
     with open("text", "w") as f:
         f.write("".join(f"line {i * i} of the text\n" for i in range(400)))
     with open("more", "w") as f:
@@ -101,6 +112,8 @@ def make_data():
         os.makedirs(f"pictures/{label}")
         for i in range(40):
             png(f"pictures/{label}/{i}.png", label * 40 + i)
+    code, _, err = frugal("pack", "pictures", "--to", "packed")
+    assert code == 0 or "built without" in err, err
 
 
 def frugal(*arguments):
@@ -186,6 +199,8 @@ def check_setting(base, change, table):
         return check_refused("the data of data.files is not what the run began with", code, err)
     if word == "LENGTH":
         word = "END" if "constant" in base else "COURSE"
+    if word == "EVALS":
+        word = "COURSE" if base in ("idx best", "idx patient") else "FREE"
     if word == "EQUAL":
         return check_refused("its model has other operations" if key == "model.layers" else f"{key} was ", code, err)
     if word == "COURSE":
@@ -233,6 +248,50 @@ def begin(base):
     raise AssertionError(f"{base}: step 40 is never saved: {steps}")
 
 
+class Files(http.server.BaseHTTPRequestHandler):
+    """The folder, by ranges, with a version of its own choosing."""
+    version = ""
+
+    def do_GET(self):
+        body = read(self.path.lstrip("/"))
+        first, last = map(int, re.match(r"bytes=(\d+)-(\d+)", self.headers.get("Range", f"bytes=0-{len(body)}")).groups())
+        part = body[first:last + 1]
+        self.send_response_only(206)
+        self.send_header("Content-Length", str(len(part)))
+        self.send_header("Content-Range", f"bytes {first}-{first + len(part) - 1}/{len(body)}")
+        if self.version:
+            self.send_header("ETag", self.version)
+        self.end_headers()
+        self.wfile.write(part)
+
+    def log_message(self, *_):
+        pass
+
+
+def check_remote():
+    """Remote data is known by the server's version; without one it is said that the content was not compared."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Files)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    where = f"http://127.0.0.1:{server.server_port}/text"
+    BASES["remote"] = f"data: {{path: {where}, kind: text, context: 8}}\nmodel: {{kind: gpt, depth: 1, width: 16, heads: 2}}\n" + TRAIN % ""
+    for before, after, expected in (('"a"', '"a"', "exact"), ('"a"', '"b"', "refused"), ("", "", "unknown"), ('"a"', "", "unknown")):
+        Files.version = before
+        if not begin("remote"):
+            print("not here    remote files")
+            return
+        Files.version = after
+        shutil.rmtree("kept", ignore_errors=True)
+        shutil.copytree("saved remote", "kept")
+        code, _, err = frugal("train", "remote.yaml", "checkpoint.dir=kept", "train.out=out")
+        if expected == "refused":
+            check_refused("the data of data.path is not what the run began with", code, err)
+        else:
+            check_resumed(code, err, expected == "exact")
+            assert ("only names and sizes could be compared" in err) == (expected == "unknown"), err
+        print(f"ok          remote: version {before or 'none'}, then {after or 'none'}")
+    server.shutdown()
+
+
 def main():
     table, failed, ran = column(), [], 0
     with tempfile.TemporaryDirectory() as folder:
@@ -255,6 +314,11 @@ def main():
             except AssertionError as e:
                 failed.append(change)
                 print(f"FAILED      {base}: {change}: {e}")
+        try:
+            check_remote()
+        except AssertionError as e:
+            failed.append("remote")
+            print(f"FAILED      remote: {e}")
         os.chdir(TOP)
     keys = {settings_of(c)[0].split("=")[0] for _, c in CASES}
     for word in ("EQUAL", "COURSE", "END", "LENGTH"):

@@ -40,7 +40,7 @@ struct settings small_run(struct arena *perm, const char *folder, const char *la
     s.train = (struct train_config){ .epochs        = 3,
                                      .batch         = 16,
                                      .eval_batch    = 8,
-                                     .shuffle       = true,
+                                     .shuffle       = STR("true"),
                                      .seed          = 3,
                                      .optimiser     = STR("adamw"),
                                      .lr            = 0.01,

@@ -190,9 +190,27 @@ TEST(settings_that_are_gone_are_refused_with_their_remedy)
 
 /* --- settings that would be ignored --- */
 
-/* Makes KEY=a|b, KEY or !KEY true or false. */
-static void atom_set(struct settings *s, struct str atom, bool holds, struct arena *perm)
+/* Makes a fact true or false; false: the atom is a setting. */
+static bool fact_set(struct config *c, struct str atom, bool holds)
 {
+    static const char *const files[][2] = { { "a remote file", "https://host/a" },
+                                            { "a .gz file", "a.gz" },
+                                            { "a .tar file", "a-{0..3}.tar" } };
+    for (i64 i = 0; i < COUNT_OF(files); i++) {
+        if (!str_eq(atom, str_of(files[i][0]))) continue;
+        c->settings.data.path = str_of(holds ? files[i][1] : "a");
+        return true;
+    }
+    if (!str_starts(atom, STR("frugal "))) return false;
+    c->command = holds ? str_sub(atom, STR("frugal ").len, atom.len) : STR("train");
+    return true;
+}
+
+/* Makes a fact, KEY=a|b, KEY or !KEY true or false. */
+static void atom_set(struct config *c, struct str atom, bool holds, struct arena *perm)
+{
+    struct settings *s = &c->settings;
+    if (fact_set(c, atom, holds)) return;
     bool       without = str_starts(atom, STR("!"));
     struct str words = str_sub(atom, without, atom.len), key = words, one, value = STR("");
     bool       listed = str_find(atom, '=') >= 0;
@@ -215,7 +233,7 @@ static void atom_set(struct settings *s, struct str atom, bool holds, struct are
 }
 
 /* The groups of a row's `needs`, each with its first alternative; group `broken` does not hold. */
-static i64 needs_set(struct settings *s, struct str needs, i64 broken, struct arena *perm)
+static i64 needs_set(struct config *c, struct str needs, i64 broken, struct arena *perm)
 {
     i64         count = 0;
     const char *rest  = str_z(perm, needs);
@@ -229,8 +247,8 @@ static i64 needs_set(struct settings *s, struct str needs, i64 broken, struct ar
             struct str atom =
                 or ? (struct str){ alternative, or -alternative } : str_of(alternative);
             alternative = or ? or +4 : NULL;
-            if (count == broken) atom_set(s, atom, false, perm);
-            else if (first) atom_set(s, atom, true, perm);
+            if (count == broken) atom_set(c, atom, false, perm);
+            else if (first) atom_set(c, atom, true, perm);
         }
         count++;
     }
@@ -249,7 +267,7 @@ TEST(a_setting_that_would_be_ignored_is_an_error)
             struct arena   here = scratch;
             struct config *c    = config_new(&here);
             struct err     err  = { 0 };
-            groups              = needs_set(&c->settings, o->needs, broken, &here);
+            groups              = needs_set(c, o->needs, broken, &here);
             struct str given    = str_fmt(&here, "%.*s=%.*s", STR_ARG(o->key), STR_ARG(o->example));
             CHECK_EQ(config_check_needs(c, os_real(), here, &err), STATUS_OK); /* nobody said it */
             CHECK_EQ(config_add_override(c, &here, given, &err), STATUS_OK);
@@ -263,6 +281,93 @@ TEST(a_setting_that_would_be_ignored_is_an_error)
         }
     }
     CHECK(rows > 60); /* or the table is not read as we think */
+}
+
+static struct str needs_say(struct arena *perm, const char *command, const char *const *given)
+{
+    struct config *c   = config_new(perm);
+    struct err     err = { .text = "" };
+    c->command         = str_of(command);
+    for (; *given; given++)
+        CHECK_EQ(config_add_override(c, perm, str_of(*given), &err), STATUS_OK);
+    if (!config_check_needs(c, os_real(), *perm, &err)) return STR("");
+    return str_copy(perm, str_of(err.text));
+}
+
+#define GIVEN(...) ((const char *const[]){ __VA_ARGS__, NULL })
+
+/* Whoever looks at a file (show, plan) takes it for any command. */
+TEST(a_section_that_the_command_ignores_is_an_error)
+{
+    static const char *const train[] = { "train", "profile", "sweep", "tune" };
+    for (i64 i = 0; i < COUNT_OF(train); i++) {
+        struct str said = needs_say(perm, train[i], GIVEN("program.grace_s=9"));
+        CHECK_STR(said, str_fmt(perm, "command line: program.grace_s does nothing under frugal %s: it is for frugal "
+                                      "run. Leave it out", train[i]));
+        CHECK_STR(needs_say(perm, train[i], GIVEN("model.kind=gpt", "train.lr=0.1")), "");
+    }
+    static const char *const not_run[] = { "model.kind=gpt", "data.path=a.bin", "loader.prefetch=4", "train.lr=0.1",
+                                           "sweep.over=[]", "profile.active=3" };
+    for (i64 i = 0; i < COUNT_OF(not_run); i++) {
+        CHECK(str_starts(needs_say(perm, "run", GIVEN(not_run[i])), STR("command line: ")));
+        CHECK_STR(needs_say(perm, "show", GIVEN(not_run[i], "program.grace_s=9")), "");
+    }
+    CHECK_STR(needs_say(perm, "run", GIVEN("train.lr=0.1")),
+              "command line: train.lr does nothing under frugal run: it is for frugal train. Leave it out");
+    CHECK_STR(needs_say(perm, "run", GIVEN("train.target=1", "train.usd_hour=1", "train.max_dollars=2", "spot.grace_s=9",
+                                           "program.grace_s=9", "checkpoint.keep=2", "checkpoint.dir=kept")), "");
+}
+
+TEST(what_a_cpu_or_a_plain_file_ignores_is_an_error)
+{
+    CHECK_STR(needs_say(perm, "train", GIVEN("train.compile=max-autotune", "train.device=cpu")),
+              "command line: train.compile does nothing with train.device=cpu; it needs train.device=auto or cuda. Leave "
+              "it out; train.compile=default takes it back");
+    CHECK_STR(needs_say(perm, "train", GIVEN("train.compile=max-autotune")), ""); /* a note, where there is no GPU */
+    CHECK_STR(needs_say(perm, "train", GIVEN("data.path=text", "data.cache=c")),
+              "command line: data.cache does nothing without a .gz file or a .tar file or a remote file. Leave it out; "
+              "data.cache= takes it back");
+    CHECK_STR(needs_say(perm, "train", GIVEN("data.kind=idx", "data.path=a", "data.labels=b.gz", "data.cache=c")), "");
+    CHECK_STR(needs_say(perm, "train", GIVEN("data.files=[a, \"s3://b/c\"]", "data.cache_bytes=1e9")), "");
+    CHECK_STR(needs_say(perm, "train", GIVEN("profile.wait=2")),
+              "command line: profile.wait does nothing without profile.active or frugal profile. Leave it out; "
+              "profile.wait=default takes it back");
+    CHECK_STR(needs_say(perm, "profile", GIVEN("profile.wait=2")), "");
+}
+
+static struct str variables[3];
+static struct str variable(struct os *os, const char *name)
+{
+    (void)os;
+    for (i64 i = 0; i < COUNT_OF(variables); i++)
+        if (str_starts(variables[i], str_of(name)) && variables[i].data[strlen(name)] == '=')
+            return str_sub(variables[i], (i64)strlen(name) + 1, variables[i].len);
+    return (struct str){ 0 };
+}
+static struct str variable_at(struct os *os, i64 index)
+{
+    (void)os;
+    return index < COUNT_OF(variables) ? variables[index] : (struct str){ 0 };
+}
+
+/* It is set once, for all commands and runs of a machine. */
+TEST(the_environment_of_a_machine_may_say_what_a_run_ignores)
+{
+    struct config *c   = config_new(perm);
+    struct os      os  = *os_real();
+    struct err     err = { .text = "" };
+    os.env             = variable;
+    os.env_at          = variable_at;
+    c->command         = STR("train");
+    variables[0]       = STR("FRUGAL_SPOT_GRACE_S=30");
+    variables[1]       = STR("FRUGAL_PROGRAM_GRACE_S=25");
+    variables[2]       = STR("FRUGAL_TRAIN_SEED=3");
+    CHECK_EQ(config_add_environment(c, &os, perm, &err), STATUS_OK);
+    CHECK_EQ(c->settings.program.grace_s, 25);
+    CHECK_EQ(config_check_needs(c, &os, *perm, &err), STATUS_OK);
+    variables[2] = STR("FRUGAL_TRAIN_MOMENTUM=0.9"); /* of this run, as ever */
+    CHECK_EQ(config_add_environment(c, &os, perm, &err), STATUS_OK);
+    CHECK_EQ(config_check_needs(c, &os, *perm, &err), STATUS_USAGE);
 }
 
 TEST(what_would_be_ignored_is_said_with_its_place)

@@ -619,7 +619,7 @@ TEST(another_run_is_not_continued)
     REFUSED(t.train.batch = 8, "train.batch was 16 and is 8")
     REFUSED(t.train.precision = STR("bf16"), "train.precision was fp32 and is bf16")
     REFUSED(t.data.samples = 50, "data.samples was 0 and is 50")
-    REFUSED(t.train.shuffle = false, "train.shuffle was true and is false")
+    REFUSED(t.train.shuffle = STR("false"), "train.shuffle was true and is false")
     struct yaml *layers = s.model.layers;
     CHECK_EQ(yaml_parse(perm, STR("test"),
                         STR("- conv: {filters: 8}\n- layernorm\n- flatten\n- dense: 4\n"),
