@@ -193,6 +193,7 @@ static void tell_done(struct run *r, enum status st)
     e.terms_ns     = terms_of(r);
     e.steps_per_s  = result->steps_per_s;
     e.requests_usd = bill_requests(r->bill);
+    e.storage_usd  = bill_storage(r->bill);
     e.busy         = u->mean;
     if (u->shape) e.usage = str_of(usage_name(u->shape));
     if (!isnan(r->c->stop.target)) e.target_reached = result->target_reached;
