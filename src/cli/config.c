@@ -26,7 +26,7 @@ static enum status section_add(struct config *c, struct arena *perm, const struc
     struct err why;
     if (section->kind == YAML_SCALAR && section->text.len == 0) return STATUS_OK; /* "data:" */
     if (section->kind != YAML_MAP) {
-        err_set(&why, STATUS_USAGE, "%.*s: expected settings below it, a line each",
+        err_set(&why, STATUS_USAGE, "%.*s: expected settings below it, one per line",
                 STR_ARG(section->key));
         return config_at(err, c->file, section->line, &why);
     }

@@ -38,7 +38,7 @@ static _Noreturn void give_up(j_common_ptr cinfo)
     struct job *job = job_of(cinfo);
     char        why[JMSG_LENGTH_MAX];
     job->manager.format_message(cinfo, why);
-    err_set(job->err, STATUS_USAGE, "%.*s is no sound JPEG: %s", STR_ARG(job->name), why);
+    err_set(job->err, STATUS_USAGE, "%.*s is not a valid JPEG: %s", STR_ARG(job->name), why);
     longjmp(job->out, 1);
 }
 

@@ -69,7 +69,7 @@ static enum status open_lines(struct dataset *d, const struct data_config *confi
     state->context                       = config->context;
     if (!st && (config->file_count < 2 || config->file_count > DATA_FILES_MAX))
         st =
-            err_set(err, STATUS_USAGE, "data.files has %lld files; lines need 2 to %d, one a class",
+            err_set(err, STATUS_USAGE, "data.files has %lld files; lines need 2 to %d, one per class",
                     (long long)config->file_count, DATA_FILES_MAX);
     if (!st && config->eval_path.len)
         st = err_set(err, STATUS_USAGE,

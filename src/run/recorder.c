@@ -281,7 +281,7 @@ static void enqueue(struct recorder *r, enum ledger_table table, const void *row
     if (r->made - r->taken >= (table == LEDGER_TABLE_interruption ? QUEUE : QUEUE - 1)) {
         if (!r->failure.status)
             err_set(&r->failure, STATUS_WORLD,
-                    "the ledger %.*s takes rows too slowly; some are lost",
+                    "writing to the ledger %.*s is too slow; some rows are lost",
                     STR_ARG(r->config.path));
         return;
     }

@@ -110,7 +110,7 @@ static bool check_slow_network(const struct evidence *e, f64 at, struct ailing *
 {
     if (!waits_for_data(e, at) || !e->remote || !reading_binds(e)) return false;
     data_fix(e, a);
-    a->text = str_fmt(perm, "steps wait for data %.0f %% of the time, and most of that is the network's",
+    a->text = str_fmt(perm, "steps wait for data %.0f %% of the time, and most of that is the network",
                       100 * a->gain);
     return true;
 }
@@ -138,7 +138,7 @@ static bool check_tiny_batch(const struct evidence *e, f64 at, struct ailing *a,
                          (long long)e->batch);
     a->tried = a->fix;
     a->text  = str_fmt(perm,
-                       "%.0f %% of the steps' time is the same for any batch (launches, optimiser), and "
+                       "%.0f %% of the steps' time does not depend on the batch (launches, optimiser), and "
                        "memory allows %lld samples instead of %lld",
                        100 * fixed / work, (long long)e->batch_fits, (long long)e->batch);
     return true;
@@ -171,7 +171,7 @@ static bool check_checkpoint_too_often(const struct evidence *e, f64 at, struct 
     a->tried    = str_fmt(perm, "checkpoint.every=%lld", (long long)MAX(2 * e->steps / e->saves, 1));
     a->text     = str_fmt(perm,
                           "%.0f %% of the time goes into %lld checkpoints, one in %.3g s; the work at risk "
-                          "is worth one in %.3g s",
+                          "justifies one in %.3g s",
                           100 * part, (long long)e->saves, every_s, best_s);
     return true;
 }
@@ -199,7 +199,7 @@ static bool check_logging_every_step(const struct evidence *e, f64 at, struct ai
     if (part < at || !e->log_every) return false;
     a->gain = part;
     a->fix  = STR("train.log_every=0");
-    a->text = str_fmt(perm, "%.0f %% of the time goes into telling of every %s", 100 * part,
+    a->text = str_fmt(perm, "%.0f %% of the time goes into logging every %s", 100 * part,
                           e->log_every == 1 ? "step"
                                             : str_fmt(perm, "%lldth step", (long long)e->log_every).data);
     return true;
@@ -236,7 +236,7 @@ static bool check_swapping(const struct evidence *e, f64 at, struct ailing *a, s
     if (!(e->load.seconds > 0) || !(e->load.swap_bytes_s >= at) || loader_fills_memory(e)) return false;
     a->gain = a->foretold = e->load.memory_stalled;
     a->fix = a->tried = smaller_batch(e, perm);
-    a->text = str_fmt(perm, "%.3g MiB/s go to the swap space and back: the run is larger than the memory",
+    a->text = str_fmt(perm, "%.3g MiB/s go to swap and back: the run does not fit in memory",
                       e->load.swap_bytes_s / 0x1p20);
     return true;
 }
@@ -340,7 +340,7 @@ struct str verdict_text(const struct verdict *v, struct arena *perm)
     const char *name = bound_name(v->bound);
     if (isnan(v->part)) return str_fmt(perm, "%s bound", name);
     if (v->bound <= BOUND_bandwidth && v->part > 1) /* convolutions that multiply less, sums in a cache */
-        return str_fmt(perm, "%s bound, beyond what was measured of this machine", name);
+        return str_fmt(perm, "%s bound, above the measured peak of this machine", name);
     if (v->bound <= BOUND_bandwidth)
         return str_fmt(perm, "%s bound, at %.0f %% of what this machine can do", name, 100 * v->part);
     return str_fmt(perm, "%s bound: it takes %.0f %% of the time", name, 100 * v->part);
@@ -358,7 +358,7 @@ struct str ailing_text(const struct ailing *a, struct dollars d, struct arena *p
     const struct ailment_row *row = &ailments[a->ailment];
     struct textbuf            b   = textbuf_new(perm);
     textbuf_fmt(&b, "%s: %.*s; %.*s", row->name, STR_ARG(a->text), STR_ARG(a->fix));
-    if (!isnan(a->gain)) textbuf_fmt(&b, " gives back %.0f %% of the run", 100 * a->gain);
+    if (!isnan(a->gain)) textbuf_fmt(&b, " saves %.0f %% of the run", 100 * a->gain);
     add_dollars(&b, d.run, "a run");
     add_dollars(&b, d.year, "a year");
     if (isnan(a->measured)) return textbuf_str(&b);

@@ -41,9 +41,9 @@ enum status elsewhere_open(struct elsewhere *e, struct os *os, const struct sett
     *attempt = uploader_attempt(e->up);
     if (!uploader_state(e->up).alone)
         tell(e, CHECKPOINT_SHARED, 0,
-             "the object store ignores conditions (If-None-Match), so a second trainer writing "
-             "there cannot be "
-             "kept out; what is believed is whole even so");
+             "the object store ignores conditions (If-None-Match), so a second run that writes "
+             "there cannot "
+             "be detected; valid checkpoints stay intact");
     return STATUS_OK;
 }
 
@@ -87,8 +87,8 @@ static void tell_behind(struct elsewhere *e, f64 interval_s)
     bool late   = interval_s > 0 && late_s > MAX(behind * interval_s, behind_least_s);
     char text[160];
     snprintf(text, sizeof text, "%s %.0f s, and one was due every %.0f s",
-             isnan(age_s) ? "nothing is in the object store after"
-                          : "the newest checkpoint in the object store has the age of",
+             isnan(age_s) ? "nothing was uploaded to the object store for"
+                          : "the age of the newest checkpoint in the object store is",
              late_s, interval_s);
     if (late && !e->told_behind) tell(e, CHECKPOINT_BEHIND, e->told.step, text);
     e->told_behind = late;

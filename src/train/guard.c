@@ -57,8 +57,8 @@ static enum status check(const struct session *s, struct err *err)
                                                         : NULL;
     if (what && !dataset_count(s->data, SPLIT_EVAL))
         return err_set(err, STATUS_USAGE,
-                       "train.%s needs samples to evaluate on: data.held_out=0.1 keeps some, "
-                       "data.eval_path names others",
+                       "train.%s needs samples to evaluate on: set data.held_out=0.1 "
+                       "or data.eval_path",
                        what);
     if (c->forecast > 0 && isnan(c->target))
         return err_set(err, STATUS_USAGE, "train.forecast needs a target: train.target=0.9");
@@ -75,7 +75,7 @@ static enum status plan_copy(struct guard *g, struct err *err)
         const struct persistent *t = &s->set->persistents[i];
         if (guard_copies(t)) g->copy_bytes += type_bytes(t->type);
     }
-    return session_fits_host(s, g->copy_bytes, "the copy to go back to",
+    return session_fits_host(s, g->copy_bytes, "the copy for rollbacks",
                              "leave out train.rollbacks and train.keep_best", err);
 }
 

@@ -75,8 +75,8 @@ static bool in_time(struct saving *v, i64 until_ns)
                 .what = CHECKPOINT_FAILED,
                 .step = v->at->step,
                 .text = str_fmt(&scratch,
-                                "a save takes %.3g s and there are %.3g: the %lld steps since the "
-                                "last one will be done again",
+                                "a save takes %.3g s and only %.3g s are left: the %lld steps since "
+                                "the last one will be repeated",
                                 needed_s, left_s, (long long)(v->at->step - v->figures.step)) });
     return false;
 }
@@ -114,7 +114,7 @@ static enum status end_elsewhere(struct saving *v, enum status so_far, struct er
     saving_tell(v, &(struct event_checkpoint){
                 .what = CHECKPOINT_NOT_UPLOADED,
                 .step = v->figures.step,
-                .text = str_fmt(&scratch, "%s; %lld steps will be done again, from step %lld on", why.text,
+                .text = str_fmt(&scratch, "%s; %lld steps will be repeated, from step %lld on", why.text,
                                 (long long)(v->figures.step - there), (long long)there) });
     return asked;
 }

@@ -82,7 +82,7 @@ static void tell_passed_over(struct restore *r, struct arena scratch)
         const struct ckpt *c  = &r->list.items[i];
         i64                to = r->loaded.ckpt->id.step;
         tell(r, CHECKPOINT_DAMAGED, c->id.step,
-             str_fmt(&scratch, "%s; %lld steps are done again, from step %lld on", c->why.text,
+             str_fmt(&scratch, "%s; %lld steps are repeated, from step %lld on", c->why.text,
                      (long long)MAX(c->id.step - to, 0), (long long)to));
     }
 }
@@ -91,8 +91,8 @@ static enum status stays(struct err *err, enum status st, struct str folder, con
 {
     return err_set(
         err, st == STATUS_NO ? STATUS_WORLD : st,
-        "%s. Nothing was trained and nothing removed: start again once it can be read, or "
-        "begin anew with --fresh (frugal checkpoints verify %.*s)",
+        "%s. Nothing was trained and nothing deleted: start again once it can be read, or "
+        "start over with --fresh (frugal checkpoints verify %.*s)",
         why, STR_ARG(folder));
 }
 
@@ -100,8 +100,8 @@ static enum status another(const struct restore *r, struct err *err, struct str 
 {
     return err_set(
         err, STATUS_USAGE,
-        "%.*s holds the checkpoints of another run: %.*s. Give this one a checkpoint.dir of "
-        "its own, or begin anew with --fresh, which removes them",
+        "%.*s holds the checkpoints of another run: %.*s. Give this run its own checkpoint.dir, "
+        "or start over with --fresh, which deletes them",
         STR_ARG(r->settings.checkpoint.dir), STR_ARG(what));
 }
 

@@ -96,7 +96,7 @@ static void tell_room(struct saving *v)
     i64 fit = (room + there) / MAX(v->snapshot.bytes, 1);
     if (room < 0 || fit > c->keep) return;
     tell_note(v, str_fmt(&scratch,
-                         "%.*s has room for %lld checkpoint%s of %.3g MB, and checkpoint.keep=%lld needs room for "
+                         "%.*s has space for %lld checkpoint%s of %.3g MB, and checkpoint.keep=%lld needs space for "
                          "%lld: %s",
                          STR_ARG(c->dir), (long long)fit, fit == 1 ? "" : "s", (f64)v->snapshot.bytes / 1e6,
                          (long long)c->keep, (long long)c->keep + 1,
@@ -182,7 +182,7 @@ static void tell_freed(struct saving *v)
     if (!v->told_full)
         tell_note(v, str_fmt(&scratch,
                              "the disk of %.*s is full: older checkpoints are deleted to make room, and "
-                             "fewer are kept than checkpoint.keep=%lld asks for",
+                             "fewer than checkpoint.keep=%lld are kept",
                              STR_ARG(v->s->settings->checkpoint.dir),
                              (long long)v->s->settings->checkpoint.keep));
     v->told_full = true;

@@ -39,7 +39,7 @@ try() { # CLOUD SENTENCE
   has err "^stopped after step [0-9]+: $2\$"
   step=$(sed -n 's/^stopped after step \([0-9]*\): .*/\1/p' err)
   run 0 checkpoints kept
-  has out "^step-0*$step\.1\..* believed"
+  has out "^step-0*$step\.1\..* valid"
   run 0 train run.yaml $spot "train.steps=$((step + 1000))" spot.cloud=none
   has err "step $step"
   has out "for $((step + 1000)) steps|time .* for [0-9]+ steps"
@@ -47,7 +47,7 @@ try() { # CLOUD SENTENCE
   wait $server 2>/dev/null
 }
 try aws 'AWS will terminate this spot machine in 1[12][0-9] s'
-try azure "Azure's event Preempt comes to this machine in 30 s"
+try azure "Azure announced Preempt for this machine in 30 s"
 try gcp 'GCP preempts this machine: it stops in 30 s'
 
 # Any moment: the first may come before there is anything to save, and then nothing is.
@@ -63,7 +63,7 @@ while [ $SECONDS -lt $end ] && [ $failed = 0 ]; do
   step=$(sed -n 's/^stopped after step \([0-9]*\): GCP .*/\1/p' err)
   [ -n "$step" ] || fail "notice $notices (CHECK_SEED=$seed): not heard"
   run 0 checkpoints kept
-  [ "$step" = 0 ] || has out "^step-0*$step\.1\..* believed"
+  [ "$step" = 0 ] || has out "^step-0*$step\.1\..* valid"
   notices=$((notices + 1))
 done
 kill $server
@@ -75,5 +75,5 @@ echo "$notices of $notices notices (CHECK_SEED=$seed)"
 run 0 train run.yaml train.steps=100 spot.cloud=none spot.metadata=http://127.0.0.1:1 --fresh
 lacks err 'cannot be seen'
 run 2 train run.yaml train.steps=100 spot.cloud=aws spot.metadata=https://127.0.0.1
-has err 'is no address; expected one like http://127.0.0.1:1338'
+has err 'is not an address; expected one like http://127.0.0.1:1338'
 exit $failed

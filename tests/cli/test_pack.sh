@@ -1,5 +1,5 @@
 #!/bin/sh
-# test_pack.sh: frugal pack makes shards that tar and Python read, goes on after a kill, and says what it traded.
+# test_pack.sh: frugal pack makes shards that tar and Python read, continues after a kill, and says what it traded.
 . "$(dirname "$0")/common.sh"
 
 mkdir -p photos/ant 'photos/big bee' made

@@ -25,7 +25,7 @@ has err 'program.step is step: it has no \(group\) around the number'
 run 0 run -- sh -c 'echo "$1"; echo oops >&2' - --json
 [ "$(cat out)" = --json ] || fail "stdout is not the program's"
 has err '^oops$'
-has err '^frugal: 1 start, 0 checkpoints carried, 0.0 s redone$'
+has err '^frugal: 1 start, 0 checkpoints copied, 0.0 s repeated$'
 has err '^frugal: [0-9.]+ s; the price is not known \(train.usd_hour\)$'
 run 0 run train.usd_hour=3600 program.read=json program.step=n -- echo '{"n": 41}'
 has err '^frugal: step 41$' # and no pace, of a single step
@@ -60,10 +60,10 @@ wait $pid
 rc=$?
 [ $rc = 4 ] || fail "SIGTERM: exit $rc"
 has err 'stopped by SIGTERM: asked [0-9]+ process(es)? to save \(SIGTERM\), 25 s to do it'
-has err 'the same command goes on from kept'
+has err 'the same command resumes from kept'
 run 0 run $keep 'program.resume=[--resume, "{newest}"]' -- sh -c 'sh saves.sh "$@"' -
 has out '^resumed from state$'
-has err '^frugal: going on from the checkpoint with state$'
+has err '^frugal: resuming from the checkpoint with state$'
 
 # Two at once on one store.
 "$frugal" run $keep -- sleep 5 >out.1 2>err.1 &
@@ -87,7 +87,7 @@ kills=0
 for i in $(seq 4000); do # when half a file lies there, and something was carried since the last kill
   [ $kills = 5 ] && break
   bytes=$(stat -c %s save/model 2>/dev/null || echo 0)
-  carried=$(grep -c 'checkpoint [0-9]* carried' err)
+  carried=$(grep -c 'checkpoint [0-9]* copied' err)
   if [ "$bytes" -gt 16 ] && [ "$bytes" -lt 80020 ] && [ "$carried" -gt "${last:-0}" ]; then
     pkill -KILL -P $pid && kills=$((kills + 1)) && last=$carried
     sleep 0.1

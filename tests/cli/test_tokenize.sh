@@ -31,13 +31,13 @@ cmp folder.bin both.bin || fail "a folder gives other tokens than its files"
 
 # the same command again, as after a kill at its very end, adds nothing
 run 0 tokenize --tokenizer mine --out text.bin --append licence.gz
-has err 'an earlier run of this command had done all of this'
+has err 'an earlier run of this command had already done all of this'
 cmp both.bin text.bin || fail "the same command appended twice"
 
 run 2 tokenize "$top_text"
 has err '--tokenizer is needed, and --out or --train'
 run 2 tokenize --tokenizer mine --out text.bin "$top_text"
-has err 'text.bin is there already; --append adds to it'
+has err 'text.bin already exists; --append adds to it'
 run 2 tokenize --train 400 --tokenizer mine "$top_text"
 has err 'holds a tokenizer already'
 run 2 tokenize --train 200 --tokenizer other "$top_text"

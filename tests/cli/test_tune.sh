@@ -51,5 +51,5 @@ has out 'Nothing was faster'
 run 2 tune run.yaml --seconds 0
 has err 'expected a number above 0'
 run 2 tune run.yaml data.path=nowhere
-has err 'the run itself does not start: .*nowhere'
+has err 'the run does not start: .*nowhere'
 exit $failed

@@ -74,7 +74,7 @@ def check_command(s, run):
     out = checkpoints(m, "list", url)
     assert all(f"step-{n:09}." in out for n in steps) and "a month" in out, out
     assert "copied" in checkpoints(m, "copy", url, "here", str(steps[0]))
-    assert "whole" in checkpoints(m, "verify", "here")
+    assert "verified" in checkpoints(m, "verify", "here")
     assert "copied" in checkpoints(m, "copy", "here", "s3://bucket/runs/copy")
     name = next(k for k in s.objects if k.startswith("runs/copy/") and k.endswith("/weights.safetensors")).split("/")[2]
     assert all(s.objects[k.replace("runs/one", "runs/copy")] == s.objects[k] for k in s.objects if k.startswith(f"runs/one/{name}/"))
@@ -85,7 +85,7 @@ def check_command(s, run):
     for k in [k for k in s.objects if k.startswith(newest) and k.endswith(".safetensors")]:
         s.classes[k] = "GLACIER"
     err = checkpoints(m, "copy", url, "there", rc=1)
-    assert "lies in GLACIER" in err and "5 hours" in err and "$" in err, err
+    assert "is archived in GLACIER" in err and "5 hours" in err and "$" in err, err
     assert "being brought back" in checkpoints(m, "restore", url)
     # A run that meets it goes on from the one before, and says so.
     c = Machine(s, run, "train.steps=100000").start()
@@ -95,7 +95,7 @@ def check_command(s, run):
     assert "GLACIER" in c.told("damaged")[0]["text"] and c.told("resumed")[0]["step"] == steps[-2], (c.told("resumed"), steps)
     archived = any(k.startswith(newest) for k in s.objects)  # unless the run has pruned it meanwhile
     out = checkpoints(m, "verify", url, rc=1 if archived else 0)
-    assert "whole" in out and ("GLACIER" in out) == archived, out
+    assert "verified" in out and ("GLACIER" in out) == archived, out
     checkpoints(m, "copy", url, "gs://bucket/x", rc=2)
 
 COUNTER = """
@@ -130,7 +130,7 @@ def check_supervised(s):
     said.append(out + err)
     with open(os.path.join(b.folder.name, "out", "n")) as f:
         assert b.process.returncode == 0 and f.read() == str(there + 5), (out, err)
-    assert "going on from the checkpoint" in out + err, (out, err)
+    assert "resuming from the checkpoint" in out + err, (out, err)
     newest = max(int(v) for k, v in s.objects.items() if k.startswith("runs/any/step") and "/file-" in k)
     assert newest == there + 5, (newest, there)
 

@@ -90,7 +90,7 @@ TEST(what_is_wrong_in_the_file_is_said_with_its_line)
                "like 64");
     check_file(perm, "trian:\n  batch: 1\n", "run.yaml:1: unknown key trian; did you mean train?");
     check_file(perm, "batch: 1\n", "run.yaml:1: unknown key batch; did you mean train.batch?");
-    check_file(perm, "train: 5\n", "run.yaml:1: train: expected settings below it, a line each");
+    check_file(perm, "train: 5\n", "run.yaml:1: train: expected settings below it, one per line");
     check_file(perm, "- train\n", "run.yaml:1: expected the sections data:, model: and train:");
     check_file(
         perm, "model:\n  layers: dense\n",
@@ -274,14 +274,14 @@ TEST(what_would_be_ignored_is_said_with_its_place)
     CHECK_EQ(config_check_needs(c, os_real(), *perm, &err), STATUS_USAGE);
     CHECK_STR(err.text,
               "run.yaml:3: train.momentum does nothing with train.optimiser=adam; it needs "
-              "train.optimiser=sgd. Leave it out; train.momentum=default takes it back");
+              "train.optimiser=sgd. Leave it out; train.momentum=default resets it");
     CHECK_EQ(config_add_override(c, perm, STR("train.momentum=default"), &err), STATUS_OK);
     CHECK_EQ(config_check_needs(c, os_real(), *perm, &err), STATUS_OK);
     CHECK_EQ(config_add_override(c, perm, STR("checkpoint.every=10min"), &err), STATUS_OK);
     CHECK_EQ(config_check_needs(c, os_real(), *perm, &err), STATUS_USAGE);
     CHECK_STR(err.text, "command line: checkpoint.every does nothing without checkpoint.dir or "
                         "checkpoint.to. Leave it "
-                        "out; checkpoint.every=auto takes it back");
+                        "out; checkpoint.every=auto resets it");
     CHECK_EQ(config_add_override(c, perm, STR("checkpoint.every=auto"), &err),
              STATUS_OK); /* a text's default */
     CHECK_EQ(config_check_needs(c, os_real(), *perm, &err), STATUS_OK);

@@ -771,6 +771,6 @@ TEST(a_deadline_that_is_too_near_is_told)
     w.late_at               = 9;
     w.slow                  = true;
     CHECK_EQ(run(&s, &w, &r, &err), STATUS_INTERRUPTED);
-    CHECK(told(&w, "will be done again"));
+    CHECK(told(&w, "will be repeated"));
     CHECK(r.saving.step < 10);
 }

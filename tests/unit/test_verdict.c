@@ -44,7 +44,7 @@ TEST(arithmetic_is_bound_by_what_it_uses_most_of)
     CHECK_STR(verdict_text(&v, perm), "memory bandwidth bound, at 80 % of what this machine can do");
     e.bandwidth_part = 1.2; /* it lies in a cache */
     v                = verdict_of(&e, perm);
-    CHECK_STR(verdict_text(&v, perm), "memory bandwidth bound, beyond what was measured of this machine");
+    CHECK_STR(verdict_text(&v, perm), "memory bandwidth bound, above the measured peak of this machine");
     e.bandwidth_part = e.flops_part = NAN; /* nobody knows */
     v                               = verdict_of(&e, perm);
     CHECK_STR(verdict_text(&v, perm), "compute bound");
@@ -129,16 +129,16 @@ TEST(dollars_a_year_only_where_the_rate_is_known)
     CHECK_EQ(ailing_dollars(&a, 8, 5).run, 2.0);
     CHECK_EQ(ailing_dollars(&a, 8, 5).year, 120.0);
     CHECK_STR(ailing_text(&a, ailing_dollars(&a, 8, 5), perm),
-              "evaluation_too_often: so it is; train.eval_every=100 gives back 25 % of the run, $2.00 a run, "
+              "evaluation_too_often: so it is; train.eval_every=100 saves 25 % of the run, $2.00 a run, "
               "$120 a year");
     CHECK_STR(ailing_text(&a, ailing_dollars(&a, 8, NAN), perm),
-              "evaluation_too_often: so it is; train.eval_every=100 gives back 25 % of the run, $2.00 a run");
+              "evaluation_too_often: so it is; train.eval_every=100 saves 25 % of the run, $2.00 a run");
     CHECK_STR(ailing_text(&a, ailing_dollars(&a, NAN, 5), perm),
-              "evaluation_too_often: so it is; train.eval_every=100 gives back 25 % of the run");
+              "evaluation_too_often: so it is; train.eval_every=100 saves 25 % of the run");
     a.foretold = 0.25;
     verdict_confirm(&a, 1, 0.75);
     CHECK_STR(ailing_text(&a, ailing_dollars(&a, NAN, 5), perm),
-              "evaluation_too_often: so it is; train.eval_every=100 gives back 25 % of the run; with "
+              "evaluation_too_often: so it is; train.eval_every=100 saves 25 % of the run; with "
               "train.eval_every=20 a sample took 25 % less: confirmed");
     a.ailment = AILMENT_slow_disk;
     verdict_confirm(&a, 1, 1.02);
