@@ -1,8 +1,8 @@
-"""estimate.py [--json] [--seconds=N]: steps on this processor, foretold and measured.
+"""estimate.py [--json] [--seconds=N]: steps on this processor, predicted and measured.
 
-bench/estimate.c learns rates from the small models of src/plan/calibrate.c and foretells the ten runs
+bench/estimate.c learns rates from the small models of src/plan/calibrate.c and predicts the ten runs
 below, which have other shapes; then it runs them, one thread, N seconds each (1 by default), and the least
-processor time counts. A step must be foretold within 15 %, memory to the byte: `plan` is the plan's own
+processor time counts. A step must be predicted within 15 %, memory to the byte: `plan` is the plan's own
 compilation, `used` the highest byte that a kernel changed.
 """
 import json

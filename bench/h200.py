@@ -1,8 +1,8 @@
-"""h200.py [--json] [--rates]: GPT-2 on one H200, foretold from the profile of the other size.
+"""h200.py [--json] [--rates]: GPT-2 on one H200, predicted from the profile of the other size.
 
 Reads what was measured and kept in bench/results/gpu-2026-11-16.txt: where each step's time went, op by op (rows `kernels`), and tokens
-a second and memory of the same run (rows `order`). Rates learned from the profile of 124M alone foretell 1558M and the other way round,
-so that no model is foretold from its own shapes; a step must be within 10 %. Memory is the plan's, which leaves out the workspaces of
+a second and memory of the same run (rows `order`). Rates learned from the profile of 124M alone predict 1558M and the other way round,
+so that no model is predicted from its own shapes; a step must be within 10 %. Memory is the plan's, which leaves out the workspaces of
 cuBLASLt and cuDNN. --rates prints the rows of both profiles together, those of src/plan/rates.def, and keeps nothing.
 """
 import json
@@ -66,7 +66,7 @@ def measured(size):
     return float(speed.replace(",", "")), float(memory)
 
 
-def foretell(size, source, of):
+def predict(size, source, of):
     model, batch = SIZES[size]
     common.put("rates.csv", rates_csv(of).encode())
     told = json.loads(subprocess.run(["build/bench_published", "build/bench/rates.csv", model, str(batch)], cwd=common.TOP, check=True,
@@ -97,8 +97,8 @@ def main(arguments):
                    stdout=subprocess.DEVNULL)
     record = common.Record("h200", HEAD, line, common.machine(command="bench/run h200", kept=f"bench/results/{KEPT}"),
                            "--json" in arguments)
-    rows = [foretell("1558M", "124M", rates(small)), foretell("124M", "1558M", rates(large)),
-            foretell("124M", "both", rates(small, large)), foretell("1558M", "both", rates(small, large))]
+    rows = [predict("1558M", "124M", rates(small)), predict("124M", "1558M", rates(large)),
+            predict("124M", "both", rates(small, large)), predict("1558M", "both", rates(small, large))]
     for row in rows:
         record.add(row)
     worst = max(abs(r["error"]) for r in rows)

@@ -1,4 +1,4 @@
-/* spot.c - real spot machines against what was foretold: `bench_spot TRACE.CSV…`.
+/* spot.c - real spot machines against what was predicted: `bench_spot TRACE.CSV…`.
  *
  * A trace is a list of up and down times (head "state,seconds"). A run that never ends is replayed on
  * it: every up time is a machine, which starts for START_S, works, stalls STALL_S at each save and

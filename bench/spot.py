@@ -1,8 +1,8 @@
-"""spot.py [--json] DIR: real spot machines against what plan/risk.h foretells.
+"""spot.py [--json] DIR: real spot machines against what plan/risk.h predicts.
 
 DIR holds traces, TRACE.csv with the head "state,seconds" and rows "up,608" or "down,352" (such as
 skypilot-org/spot-traces condensed to runs of equal state). bench/spot.c replays an endless run on each:
-start 300 s, stall 5 s a save. `error` is that of the foretold overhead (up time less work that lasted)
+start 300 s, stall 5 s a save. `error` is that of the predicted overhead (up time less work that lasted)
 with the hazard fitted on the same trace (it must stay within 15 %); `2nd half` the same for the second
 half of the trace with the hazard of the first, beside the standard error 1/sqrt(interruptions) of such
 a hazard. Then goodput: work that lasted over up time, saving as the hazard asks for (fitted; the prior

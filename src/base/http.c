@@ -7,7 +7,8 @@
 
 static enum status no_address(struct str text, struct err *err)
 {
-    return err_set(err, STATUS_USAGE, "%.*s is not an address; expected one like http://127.0.0.1:1338",
+    return err_set(err, STATUS_USAGE,
+                   "%.*s is not an address; expected one like http://127.0.0.1:1338",
                    (int)MIN(text.len, 80), text.data);
 }
 

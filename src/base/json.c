@@ -109,8 +109,7 @@ static enum status parse_string(struct parser *p, struct str *out)
     *out = str_sub(p->text, p->at, end);
 
     bool escaped = str_find(*out, '\\') >= 0;
-    if (escaped && !has_room(p, out->len))
-        return fail(p, begin, "too large for memory");
+    if (escaped && !has_room(p, out->len)) return fail(p, begin, "too large for memory");
     char *to  = escaped ? NEW(p->perm, char, out->len) : NULL; /* decoding never lengthens */
     i64   len = 0;
     while (p->at < end) {

@@ -218,8 +218,7 @@ static enum status take_quoted(struct parser *p, struct str *out)
     int quote = peek(p);
     i64 end   = quoted_end(p, p->at);
     if (end < 0) return fail(p, "the quote is not closed on this line");
-    if (p->perm->end - p->perm->begin < end - p->at)
-        return fail(p, "too large for memory");
+    if (p->perm->end - p->perm->begin < end - p->at) return fail(p, "too large for memory");
     char *to  = NEW(p->perm, char, end - p->at); /* decoding never lengthens */
     i64   len = 0;
     for (p->at++; p->at < end - 1;) {

@@ -1,5 +1,5 @@
 /* cmd_checkpoints.c - frugal checkpoints: what lies in a folder of them, whether it is whole, what a
- * restore would take; deleting the old, copying one elsewhere. */
+ * restore would take; deleting the old, copying one to another place. */
 #include "base/date.h"
 #include "base/hash.h"
 #include "cli/checkpoints.h"

@@ -84,7 +84,7 @@ enum status config_add_file(struct config *c, struct arena *perm, struct str fil
     return st;
 }
 
-/* A network from elsewhere has its lines counted there, not in the run file. */
+/* A network from another source has its lines counted there, not in the run file. */
 static void layers_from(struct config *c, const struct option *o, struct str place)
 {
     if (str_eq(o->key, STR("model.layers"))) c->settings.model.file = place;

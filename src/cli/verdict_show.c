@@ -27,13 +27,13 @@ static void show_events(struct say *s, const struct evidence *e, const struct ve
     event_f64(&b, "part", v->part);
     event_str(&b, "usage", str_of(usage_name(e->usage.shape)));
     event_f64(&b, "busy", e->usage.shape ? e->usage.mean : NAN);
-    event_i64(&b, "ailments", v->count);
+    event_i64(&b, "problems", v->count);
     event_end(&b, s);
     for (i64 i = 0; i < v->count; i++) {
-        const struct ailing *a = &v->ailing[i];
-        struct dollars       d = ailing_dollars(a, usd_run, runs_per_month);
-        b                      = event_begin(&scratch, "ailment");
-        event_str(&b, "ailment", str_of(ailments[a->ailment].name));
+        const struct problem *a = &v->problem[i];
+        struct dollars       d = problem_dollars(a, usd_run, runs_per_month);
+        b                      = event_begin(&scratch, "problem");
+        event_str(&b, "problem", str_of(problems[a->kind].name));
         event_str(&b, "text", a->text);
         event_str(&b, "fix", a->fix);
         event_f64(&b, "gain", a->gain);
@@ -55,7 +55,7 @@ void verdict_show(struct say *s, const struct evidence *e, const struct verdict 
     say_result(s, "%-12s%.*s\n", "verdict", STR_ARG(verdict_text(v, &scratch)));
     show_usage(s, e, scratch);
     for (i64 i = 0; i < v->count; i++) {
-        struct dollars d = ailing_dollars(&v->ailing[i], usd_run, runs_per_month);
-        say_result(s, "%-12s%.*s\n", "ailment", STR_ARG(ailing_text(&v->ailing[i], d, &scratch)));
+        struct dollars d = problem_dollars(&v->problem[i], usd_run, runs_per_month);
+        say_result(s, "%-12s%.*s\n", "problem", STR_ARG(problem_text(&v->problem[i], d, &scratch)));
     }
 }

@@ -6,8 +6,8 @@
 
 /* Is there enough of a run to judge it? */
 bool verdict_due(const struct evidence *e);
-/* What binds it, how busy the processors were where that was ill, and each ailment with its fix and its
- * dollars; usd_run and runs_per_month NaN: not known. Or the events "verdict" and "ailment". */
+/* What binds it, how busy the processors were where that was ill, and each problem with its fix and its
+ * dollars; usd_run and runs_per_month NaN: not known. Or the events "verdict" and "problem". */
 void verdict_show(struct say *s, const struct evidence *e, const struct verdict *v, f64 usd_run,
                   f64 runs_per_month, struct arena scratch);
 

@@ -234,7 +234,8 @@ enum status rule_update(const struct graph *g, const struct pass_input *in, stru
             const struct value *v = &g->values[n->in[k]];
             if (v->kind != VALUE_PARAM || !op_writes(op_info(n->op), k)) continue;
             if (!add_written(&w, train, v, in->target->align_bytes))
-                return err_set(err, STATUS_WORLD, "%.*s is not a range to update", STR_ARG(v->name));
+                return err_set(err, STATUS_WORLD, "%.*s is not a range to update",
+                               STR_ARG(v->name));
         }
     }
     for (i32 i = 0; i < train->value_count; i++) {

@@ -91,13 +91,13 @@ static enum status words_read(const struct data_config *config, struct augment *
         enum status st = word_read(config->augment[i], &word, &number, err);
         if (st) return st;
         if (seen[word])
-            return err_set(err, STATUS_USAGE, "data.augment: %s is given twice",
-                           words[word].name);
+            return err_set(err, STATUS_USAGE, "data.augment: %s is given twice", words[word].name);
         seen[word] = true;
         word_set(a, word, number);
     }
     if (seen[WORD_CROP] + seen[WORD_CENTER] + seen[WORD_PAD] > 1)
-        return err_set(err, STATUS_USAGE, "data.augment: only one of crop, center and pad is allowed");
+        return err_set(err, STATUS_USAGE,
+                       "data.augment: only one of crop, center and pad is allowed");
     return STATUS_OK;
 }
 

@@ -75,7 +75,8 @@ static enum status check_ids(struct reader *r)
 
 static enum status read_tokens(struct reader *r, const struct json *vocab)
 {
-    if (!vocab || vocab->kind != JSON_MAP) return refuse(r, "not a map of tokens to numbers", STR(""));
+    if (!vocab || vocab->kind != JSON_MAP)
+        return refuse(r, "not a map of tokens to numbers", STR(""));
     r->token_mask = table_mask(vocab->count);
     r->tokens     = NEW(&r->scratch, struct token, (i64)r->token_mask + 1);
     for (const struct json *v = vocab->first; v; v = v->next) {
@@ -153,9 +154,12 @@ static enum status add_merge(struct reader *r, struct str left, struct str right
     struct arena scratch = r->scratch;
     struct str   both    = str_cat(&scratch, left, right);
     u32          l, m, id;
-    if (!token_find(r, left, &l)) return refuse(r, "a merge of something that is not a token: ", left);
-    if (!token_find(r, right, &m)) return refuse(r, "a merge of something that is not a token: ", right);
-    if (!token_find(r, both, &id)) return refuse(r, "a merge into something that is not a token: ", both);
+    if (!token_find(r, left, &l))
+        return refuse(r, "a merge of something that is not a token: ", left);
+    if (!token_find(r, right, &m))
+        return refuse(r, "a merge of something that is not a token: ", right);
+    if (!token_find(r, both, &id))
+        return refuse(r, "a merge into something that is not a token: ", both);
     u64 pair                 = (u64)l << 32 | m;
     *bpe_merge_slot(b, pair) = (struct bpe_merge){ pair, (u32)rank, id };
     return STATUS_OK;

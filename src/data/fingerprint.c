@@ -1,6 +1,6 @@
 /* fingerprint.c - how data files are known again: by their size, and a hash of their content or, of large ones, of
- * blocks in even distances. Of a folder the names of all samples and the sizes of some; of shards, and of a file
- * from elsewhere, name and size: reading them again would cost what training on them does. A path is no part of it:
+ * blocks in even distances. Of a folder the names of all samples and the sizes of some; of shards and remote
+ * files, name and size: reading them again would cost what training on them does. A path is no part of it:
  * data may move. */
 #include "base/hash.h"
 #include "data/data_int.h"

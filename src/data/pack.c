@@ -195,10 +195,11 @@ static enum status look_at(struct packer *p, i64 number, struct err *err)
     if (ours) p->next += x.count;
     if (bytes.len) os->unmap(os, bytes);
     if (ours) return STATUS_OK;
-    return err_set(err, STATUS_USAGE,
-                   "%.*s exists and was packed from other samples or with other flags; remove it, or "
-                   "pack to another name",
-                   STR_ARG(path));
+    return err_set(
+        err, STATUS_USAGE,
+        "%.*s exists and was packed from other samples or with other flags; remove it, or "
+        "pack to another name",
+        STR_ARG(path));
 }
 
 enum status pack(struct os *os, const struct place *from, const struct pack_config *config,

@@ -441,8 +441,9 @@ static enum status read_shards(const struct place *p, i64 n, struct buffer *to,
         st = remote_cache_read(s->cache, x->path, &x->version, from, bytes, to->data, stop, err);
     if (st) return st;
     if (!tar_is_header_of((const char *)to->data, shard_member_name(&x->index, member), m->bytes))
-        return unfit(
-            p, n, "is not where the shard's index says; remove the index (.idx), it is outdated", err);
+        return unfit(p, n,
+                     "is not where the shard's index says; remove the index (.idx), it is outdated",
+                     err);
     memmove(to->data, to->data + TAR_BLOCK, (size_t)m->bytes);
     return buffer_resize(to, m->bytes, err);
 }

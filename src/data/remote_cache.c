@@ -296,7 +296,8 @@ static enum status fetch(struct remote_cache *c, const struct item *x, const ato
     }
     if (stopped(stop) || (waited && is_there(c, x))) {
         pthread_mutex_unlock(&c->lock);
-        return stopped(stop) ? err_set(err, STATUS_INTERRUPTED, "the wait was interrupted") : STATUS_OK;
+        return stopped(stop) ? err_set(err, STATUS_INTERRUPTED, "the wait was interrupted")
+                             : STATUS_OK;
     }
     c->flight[c->flight_count++] = x->hash;
     pthread_mutex_unlock(&c->lock);

@@ -90,7 +90,8 @@ static enum status add_member(struct maker *m, const struct tar_member *t, struc
         m->key = key;
     }
     if (m->names.len > UINT32_MAX - t->name.len)
-        return err_set(err, STATUS_USAGE, "%.*s: its names take more than 4 GiB", STR_ARG(m->tar.path));
+        return err_set(err, STATUS_USAGE, "%.*s: its names take more than 4 GiB",
+                       STR_ARG(m->tar.path));
     struct shard_member *member = NEW(&m->members, struct shard_member, 1);
     *member = (struct shard_member){ t->at, t->bytes, (u32)m->names.len, (u32)t->name.len };
     if (!m->member) m->member = member;
@@ -196,7 +197,8 @@ enum status shard_index_parse(struct str path, struct str bytes, struct shard_in
     out->member       = (const void *)(at + (h.count + 1) * sample);
     out->names        = at + (h.count + 1) * sample + h.member_count * member;
     if (!tables_are_right(out, h.name_bytes))
-        return err_set(err, STATUS_USAGE, "%.*s refers to data that is not in its shard", STR_ARG(path));
+        return err_set(err, STATUS_USAGE, "%.*s refers to data that is not in its shard",
+                       STR_ARG(path));
     return STATUS_OK;
 }
 

@@ -1,4 +1,4 @@
-/* table.c - rows of numbers and categories with a 0/1 label, for rankers, from any file of rows (csv.c,
+/* table.c - rows of numbers and categories with a 0/1 label, for rankers, from any file of rows (csv_table.c,
  * jsonl.c).
  *
  * The file is parsed once at open, into arrays. Feeds, in this order and only where there are such

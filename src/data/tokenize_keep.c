@@ -227,7 +227,7 @@ static enum status publish_all(struct keep *k, struct arena scratch, struct err 
     for (i64 i = 0; i < k->segment && !st; i++)
         st = k->os->map(k->os, segment_path(k, &scratch, i), &parts[count++], err);
     struct str whole =
-        path_in(k, &scratch, STR("whole")); /* there, so that a kill leaves nothing elsewhere */
+        path_in(k, &scratch, STR("whole")); /* there, so that a kill leaves nothing outside */
     if (!st) st = os_publish_parts(k->os, whole, parts, count, scratch, err);
     if (!st) st = k->os->rename(k->os, whole, k->out, err);
     if (!st) st = k->os->sync_dir_of(k->os, k->out, err);

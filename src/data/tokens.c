@@ -60,10 +60,11 @@ static enum status open_file(struct dataset *d, const struct data_config *config
     struct str bytes = state->source[s].bytes;
     i64        count = bytes.len / state->width;
     if (bytes.len % state->width)
-        return err_set(err, STATUS_USAGE,
-                       "%.*s: %lld bytes are not a whole number of %lld-byte tokens; `frugal tokenize` "
-                       "turns text into tokens",
-                       STR_ARG(path), (long long)bytes.len, (long long)state->width);
+        return err_set(
+            err, STATUS_USAGE,
+            "%.*s: %lld bytes are not a whole number of %lld-byte tokens; `frugal tokenize` "
+            "turns text into tokens",
+            STR_ARG(path), (long long)bytes.len, (long long)state->width);
     if (count < state->context + 1)
         return err_set(err, STATUS_USAGE,
                        "%.*s: %lld tokens are fewer than one sample's %lld (data.context + 1)",

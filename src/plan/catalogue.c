@@ -95,7 +95,7 @@ bool machine_same(const struct machine *a, const struct machine *b)
 }
 
 /* A machine that is known in another region: the same hardware, nothing known of its price. */
-static struct machine elsewhere(const struct catalogue *c, const struct machine *m)
+static struct machine other_region(const struct catalogue *c, const struct machine *m)
 {
     const struct machine *known = catalogue_machine(c, m->provider, m->name);
     struct machine        unpriced, result;
@@ -149,7 +149,7 @@ enum status catalogue_merge(struct catalogue *c, struct arena *perm, struct str 
         while (at < all && !(keys[at] == key && machine_same(&to[at], &from[i]))) at++;
         if (at == all) {
             keys[all] = key;
-            to[all++] = elsewhere(c, &from[i]);
+            to[all++] = other_region(c, &from[i]);
         } else {
             table_overlay(&table_machines, &to[at], &from[i]);
         }

@@ -160,8 +160,7 @@ static enum status refused(const struct asking *a, const struct web_reply *reply
         return err_set(err, STATUS_NO, "%.*s: there is no such file (%d)", STR_ARG(a->shown),
                        reply->status);
     if (reply->status == 200)
-        return err_set(err, STATUS_WORLD,
-                       "%.*s: the server does not support range requests",
+        return err_set(err, STATUS_WORLD, "%.*s: the server does not support range requests",
                        STR_ARG(a->shown));
     return err_set(err, STATUS_WORLD, "%.*s was answered with %d", STR_ARG(a->shown),
                    reply->status);
@@ -244,7 +243,8 @@ static enum status bucket_stat(struct remote_files *r, struct asking *a, struct 
         return err_set(err, STATUS_WORLD, "%.*s is archived and must be restored first",
                        STR_ARG(a->shown));
     if (o.bytes < 0)
-        return err_set(err, STATUS_WORLD, "%.*s: the server did not send its size", STR_ARG(a->shown));
+        return err_set(err, STATUS_WORLD, "%.*s: the server did not send its size",
+                       STR_ARG(a->shown));
     out->bytes = o.bytes;
     set_tag(out, o.etag);
     return STATUS_OK;

@@ -10,9 +10,10 @@ static enum status place_of(struct s3 *s, struct str to, struct arena *perm, str
     struct str rest = str_sub(to, 5, to.len);
     s->kind         = str_starts(to, STR("gs://")) ? SIGV4_GOOGLE : SIGV4_AWS;
     if (!str_starts(to, STR("s3://")) && s->kind != SIGV4_GOOGLE)
-        return err_set(err, STATUS_USAGE,
-                       "%.*s is not an object store; expected s3://bucket/prefix or gs://bucket/prefix",
-                       (int)MIN(to.len, 200), to.data);
+        return err_set(
+            err, STATUS_USAGE,
+            "%.*s is not an object store; expected s3://bucket/prefix or gs://bucket/prefix",
+            (int)MIN(to.len, 200), to.data);
     i64 slash = str_find(rest, '/');
     s->bucket = str_copy(perm, str_sub(rest, 0, slash < 0 ? rest.len : slash));
     s->prefix = slash < 0 ? STR("") : str_sub(rest, slash + 1, rest.len);

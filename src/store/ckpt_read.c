@@ -20,9 +20,10 @@ static enum status read_manifest(struct os *os, struct ckpt *c, struct arena *pe
     enum status st   = os_read_all(os, path, perm, &text, &c->why);
     if (!st) st = ckpt_manifest_parse(path, text, perm, &c->manifest, &c->why);
     if (!st && (ckpt_order(c->id, c->manifest.id) || c->id.step != c->manifest.id.step))
-        st = err_set(&c->why, STATUS_NO, "%.*s belongs to step %lld, save %lld.%lld, not to this folder",
-                     STR_ARG(path), (long long)c->manifest.id.step,
-                     (long long)c->manifest.id.attempt, (long long)c->manifest.id.save);
+        st = err_set(&c->why, STATUS_NO,
+                     "%.*s belongs to step %lld, save %lld.%lld, not to this folder", STR_ARG(path),
+                     (long long)c->manifest.id.step, (long long)c->manifest.id.attempt,
+                     (long long)c->manifest.id.save);
     return st;
 }
 

@@ -67,7 +67,8 @@ static enum status parse_shape(const struct reader *r, const struct json *v, str
 {
     if (!v || v->kind != JSON_LIST) return bad_tensor(r, t->name, "has no list \"shape\"");
     if (v->count > RANK_MAX)
-        return err_set(r->err, STATUS_USAGE, "%.*s: tensor %.*s has %lld dimensions; at most %d are supported",
+        return err_set(r->err, STATUS_USAGE,
+                       "%.*s: tensor %.*s has %lld dimensions; at most %d are supported",
                        STR_ARG(r->path), STR_ARG(t->name), (long long)v->count, RANK_MAX);
     for (const struct json *item = v->first; item; item = item->next)
         if (!whole_number(item, &t->shape.dim[t->shape.rank++]))
@@ -155,8 +156,8 @@ static enum status parse_header(const struct reader *r, const struct json *root,
     enum status st   = STATUS_OK;
     i64         need = header.len + (root->count + 1) * (i64)sizeof *out->tensors;
     if (need > r->perm->end - r->perm->begin)
-        return err_set(r->err, STATUS_WORLD, "%.*s: %lld tensors are too many",
-                       STR_ARG(r->path), (long long)root->count);
+        return err_set(r->err, STATUS_WORLD, "%.*s: %lld tensors are too many", STR_ARG(r->path),
+                       (long long)root->count);
     out->tensors = NEW(r->perm, struct st_tensor, root->count);
     for (const struct json *v = root->first; v && !st; v = v->next) {
         if (str_eq(v->key, STR("__metadata__"))) st = check_metadata(r, v);
@@ -191,8 +192,8 @@ enum status st_parse(struct str path, struct str bytes, struct arena *perm, stru
     if (bytes.len >= 8) memcpy(&said, bytes.data, 8);
     i64 left = bytes.len - 8;
     if (left < 2)
-        return err_set(err, STATUS_USAGE, "%.*s: %lld bytes are too few for a safetensors file", STR_ARG(path),
-                       (long long)bytes.len);
+        return err_set(err, STATUS_USAGE, "%.*s: %lld bytes are too few for a safetensors file",
+                       STR_ARG(path), (long long)bytes.len);
     if (said > (u64)header_bytes_max || (i64)said > left)
         return err_set(
             err, STATUS_USAGE,

@@ -123,7 +123,7 @@ static void say_why(struct session *s, struct str why, const char *key)
         s->batch_reason =
             str_fmt(s->perm,
                     "%.*s; free memory and measured speed decide, so another start may "
-                    "choose differently: %s=%lld makes this run bit-exact",
+                    "choose differently: %s=%lld repeats this run bit-exact",
                     STR_ARG(why), key, (long long)s->config.batch);
 }
 

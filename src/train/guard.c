@@ -4,7 +4,7 @@
  * The copy is taken after an evaluation only: there the loss has just shown that the weights are
  * sound, and it costs a fraction of the evaluation before it. Gradients, inputs and scalars are not
  * part of it; the next step makes them anew. */
-#include "train/saver.h"
+#include "train/checkpoint_writer.h"
 #include "train/train_int.h"
 #include <math.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static void copy_take(struct guard *g, i64 step)
     struct backend *b    = g->s->backend;
     u8             *to   = g->copy;
     ticket          last = 0;
-    if (g->saver) while (!saver_wait(g->saver, 1000000000)) continue; /* it may be reading the copy */
+    if (g->writer) while (!checkpoint_writer_wait(g->writer, 1000000000)) continue; /* it may be reading the copy */
     for (i32 i = 0; i < g->s->set->persistent_count; i++) {
         const struct persistent *t = &g->s->set->persistents[i];
         if (!guard_copies(t)) continue;
@@ -37,7 +37,7 @@ static void copy_put_back(struct guard *g)
 {
     struct backend *b    = g->s->backend;
     const u8       *from = g->copy;
-    if (g->saver) saver_wait_copied(g->saver);
+    if (g->writer) checkpoint_writer_wait_copied(g->writer);
     for (i32 i = 0; i < g->s->set->persistent_count; i++) {
         const struct persistent *t = &g->s->set->persistents[i];
         if (!guard_copies(t)) continue;

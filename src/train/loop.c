@@ -161,7 +161,7 @@ static enum status after_step(struct loop *l, enum stop_action now, struct err *
 
 static enum status save_if_due(struct loop *l, i64 step_ns, struct err *err)
 {
-    if (!l->saving.saver) return STATUS_OK;
+    if (!l->saving.writer) return STATUS_OK;
     clock_enter(l->clock, PART_checkpoint);
     enum status st = saving_step(&l->saving, step_ns, err);
     if (l->saving.taken_step == l->at.step) lookout_mark(l->lookout, RHYTHM_CHECKPOINT);
@@ -222,7 +222,7 @@ static bool is_done(const struct loop *l)
 static enum status save_last(struct loop *l, enum status st, struct err *err)
 {
     struct err why = { 0 };
-    if (l->saving.saver) clock_enter(l->clock, PART_checkpoint);
+    if (l->saving.writer) clock_enter(l->clock, PART_checkpoint);
     if (l->guard.stop.reason == STOP_DIVERGED || (st && st != STATUS_INTERRUPTED && !l->unread)) return st;
     enum status saved = saving_end(&l->saving, st, &why);
     if (l->unread && st && st != STATUS_INTERRUPTED) saved = STATUS_OK; /* the data is why the run ends */

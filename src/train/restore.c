@@ -133,7 +133,7 @@ static enum status find_anywhere(struct restore *r, struct arena *perm, struct e
     enum status    st = find(r, folder, perm, &why);
     if (st && st != STATUS_NO) return stays(err, st, folder, why.text);
     if (r->found) have = r->loaded.ckpt->id;
-    enum status remote = elsewhere_restore(&r->elsewhere, have, perm, &brought, err);
+    enum status remote = remote_save_restore(&r->remote, have, perm, &brought, err);
     if (remote == STATUS_WORLD) return stays(err, remote, r->settings.checkpoint.to, err->text);
     if (remote) return remote;
     if (brought) {
@@ -167,17 +167,17 @@ enum status restore(struct restore *r, struct os *os, const struct settings *set
     r->run     = with->run;
     if (!r->run.len)
         r->run = str_fmt(perm, "%016llx", (unsigned long long)rng_mix((u64)os->wall_ns(os)));
-    st = elsewhere_open(&r->elsewhere, os, &r->settings, with, r->store, perm, &r->attempt, err);
+    st = remote_save_open(&r->remote, os, &r->settings, with, r->store, perm, &r->attempt, err);
     if (st) return st;
     if (!with->orders || !with->orders->fresh) return find_anywhere(r, perm, err);
     st = ckpt_clear(r->store, *perm, err);
-    return st ? st : elsewhere_clear(&r->elsewhere, err);
+    return st ? st : remote_save_clear(&r->remote, err);
 }
 
 void restore_close(struct restore *r)
 {
     forget(r);
-    elsewhere_close(&r->elsewhere, r->ended);
+    remote_save_close(&r->remote, r->ended);
     if (r->store) ckpt_store_close(r->store);
     r->store = NULL;
 }

@@ -2,7 +2,7 @@
 #include "backend/cuda/cuda.h"
 #include "base/pool.h"
 #include "remote/files.h"
-#include "train/elsewhere.h"
+#include "train/remote_save.h"
 #include "train/train_int.h"
 
 enum { SCRATCH_RESERVE_GIB = 64 }; /* address space only: pages are taken when touched */

@@ -10,7 +10,7 @@
  * place in the file, and the disk takes that as it is: nothing is copied twice.
  *
  *     the run      ┤take├─ gradients ──┤ update ├─ gradients …     the update waits for the copy
- *     the saver         └─ copy ─┴─ hash, write, sync, name …
+ *     the writer        └─ copy ─┴─ hash, write, sync, name …
  *
  * What gradients change already (running statistics, fp8's scales) is small and taken first. */
 #include "train/state.h"

@@ -19,7 +19,7 @@ run 0 checkpoints show c
 has out '^run +test, attempt 1, save 5'
 has out '^shard +weights.safetensors +4.1 kB'
 has out '^state +.."threads":2.'
-has out '^restore .*read here just now'
+has out '^restore .*measured just now'
 run 0 checkpoints show c 30 --rate 2 --json
 has out '"event":"restore","name":"step-000000030.1.3","bytes":[0-9]+,"bytes_per_s":2e.06,"measured":false,"seconds":0.002'
 
@@ -46,7 +46,7 @@ run 0 checkpoints copy c d 30
 has out '^copied step-000000030.1.3 to d, [0-9.]+ kB, verified'
 cmp -s c/step-000000030.1.3/manifest.json d/step-000000030.1.3/manifest.json || fail 'the copy has another manifest'
 run 1 checkpoints copy c d 30
-has err 'is here already'
+has err 'already exists'
 run 0 checkpoints copy d e --json
 has out '"event":"copied","name":"step-000000030.1.3","to":"e"'
 

@@ -51,7 +51,7 @@ says 3 'not a plain file' train run.yaml data.path=.
 mkdir -p flat none && cp images flat/a.jpg
 says 2 '^flat: no image has a class' train run.yaml data.kind=images data.labels= data.path=flat
 says 2 '^none holds no sample' train run.yaml data.kind=auto data.labels= data.path=none
-says 2 '^data.augment: rotate is none of crop, center, pad=N' train run.yaml data.kind=images data.labels= data.path=flat data.augment=rotate
+says 2 '^data.augment: rotate is not one of crop, center, pad=N' train run.yaml data.kind=images data.labels= data.path=flat data.augment=rotate
 says 2 'text: 8893 tokens are fewer .*data.context' train gpt.yaml data.context=10000
 says 2 '^empty: no line with text' train gpt.yaml data.kind=lines data.path= data.files=text,empty
 printf 'y,a\n1,2\n0,nan\n' >nan.csv

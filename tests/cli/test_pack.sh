@@ -35,7 +35,7 @@ sums b >second
 cmp -s first second || fail 'what was packed again differs'
 
 run 2 pack photos --to made/a --shard-bytes 60e3
-has err 'made/a-000000.tar is there'
+has err 'made/a-000000.tar exists'
 run 2 pack photos
 has err '--to PREFIX'
 run 2 pack --to made/x

@@ -18,7 +18,7 @@ has out '^Why the first$'
 has out '^  The next, '
 has out 'this machine: [0-9.e-]+ h in (fp32|bf16), not ranked: set train.usd_hour to the price of an hour'
 has out '^  boot_s +180 s '
-has out '^  `frugal help claims`: figures that circulate'
+has out '^  `frugal help claims`: common figures'
 has out '^  of aws g4dn.xlarge: .*memory_usable_gib, storage.s gb_month_usd, storage.s put_1000_usd$'
 lacks out 'this machine own rate'
 
@@ -59,11 +59,11 @@ run 0 train run.yaml train.epochs=1 run.market=spot train.usd_hour=1 "$ledger"
 if [ -e "$folder/ledger.db" ]; then
   run 0 plan run.yaml "$ledger"
   has out 'spot machines last [0-9.]+ h on average: from 1 of them in your ledger'
-  has out '^  starting on .* takes [0-9.e-]+ s, by 1 runs, instead of warm_s$'
+  has out '^  starting on .* takes [0-9.e-]+ s, from 1 runs, instead of warm_s$'
   run 0 train run.yaml train.epochs=1 run.market=spot run.machine=aws/g4dn.xlarge train.usd_hour=1 "$ledger"
   run 0 plan run.yaml "$ledger"
-  has out 'spot aws/g4dn.xlarge live [0-9.]+ h: 1 of them in your ledger'
-  # What was foretold is held against what it took, once it took long enough to tell.
+  has out 'spot aws/g4dn.xlarge last [0-9.]+ h on average: from 1 of them in your ledger'
+  # What was predicted is held against what it took, once it took long enough to tell.
   run 0 plan run.yaml "$ledger" train.usd_hour=0 train.epochs=20000 train.eval_every=1000000
   run 0 train run.yaml "$ledger" train.usd_hour=0 train.epochs=20000 train.precision=fp32 train.batch=16 train.micro_batch=16 \
     train.recompute=none train.eval_every=1000000
@@ -76,7 +76,7 @@ fi
 run 0 plan llama-3-8b --tokens 1e11 --on lambda
 has out '^llama-3-8b: 8.0 G parameters'
 has out 'use FSDP or ZeRO-3|torchrun'
-has out '524288 tokens a step are assumed'
+has out 'assuming 524288 tokens per step'
 run 0 plan gpt2 --target 3.2
 has out 'tokens for a loss of 3.2 by the law of'
 run 1 plan gpt2 --target 1
@@ -86,8 +86,8 @@ run 0 plan gpt2 --tokens 1e9 --scale_model
 has out '^Smaller models, the best plan of each$'
 has out '^ +50 % +50 % '
 run 2 plan run.yaml --scale_model
-has err 'needs a model of blocks'
+has err 'needs a model with blocks'
 run 2 plan
-has err 'plan what\?'
+has err 'what to plan\?'
 run 3 plan nothing.yaml
 exit $failed

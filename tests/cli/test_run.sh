@@ -10,7 +10,7 @@ keep="program.folder=save checkpoint.dir=kept program.settle_s=0.1"
 run 2 run
 has err 'which program\? Try: frugal run -- python3 train.py'
 run 2 run program.folder=save -- true
-has err 'where shall the files of program.folder go\? Give checkpoint.dir=FOLDER'
+has err 'where to copy the files of program.folder\? Give checkpoint.dir=FOLDER'
 run 2 run train.patience=3 -- true
 has err 'give program.read and program.metric'
 run 2 run train.max_dollars=1 -- true
@@ -36,8 +36,8 @@ cat >run.yaml <<END
 program: {restarts: 1}
 END
 run 1 run run.yaml -- sh -c 'exit 5'
-has err 'frugal: the program ended with 5; start 2 follows'
-has err 'the program ended with 5, and 2 starts in a row without a new checkpoint are enough'
+has err 'frugal: the program ended with 5; starting it again \(start 2\)'
+has err 'the program ended with 5; giving up after 2 starts in a row without a new checkpoint'
 run 3 run -- /nowhere/train
 has err 'cannot start /nowhere/train: No such file or directory'
 run 1 run program.read=regex 'program.metric=m ([0-9]+)' train.target=3 -- echo m 4
@@ -103,7 +103,7 @@ wait $alone
 [ "$(tail -n 1 out.1)" = "$(tail -n 1 out.2)" ] || fail "another end: $(tail -n 1 out.1), alone $(tail -n 1 out.2)"
 cmp -s alone/model save/model || fail "the last file differs"
 has err '^frugal: 6 starts, '
-has err 'went to .*/save/.frugal-aside$'
+has err 'no checkpoint holds to .*/save/.frugal-aside$'
 
 # The ledger: one run, one segment, and what the kills have cost. A build without SQLite has none.
 if ! grep -q 'not recorded' err; then

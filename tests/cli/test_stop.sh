@@ -51,7 +51,7 @@ lacks out '^(loss|weights)'
 [ "$(cat weights)" = old ] || fail "weights of a diverged run were written"
 run 0 train run.yaml $sgd train.rollbacks=60 train.out=weights
 has err 'more for a copy of the weights'
-has err 'back to the weights of step [0-9]+, on with 0.5 of the learning rate \(1 of 60 times\)'
+has err 'back to the weights of step [0-9]+, with 0.5 times the learning rate \(rollback 1 of 60\)'
 has out '^accuracy +100.0 %'
 has out '^weights +weights'
 run 0 train run.yaml $sgd train.rollbacks=60 --json

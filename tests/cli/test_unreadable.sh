@@ -32,7 +32,7 @@ for kind in fifo folder link; do # none of them is damage
   esac
   limited 3 train run.yaml train.steps=80
   has err 'weights.safetensors'
-  has err 'Nothing was trained and nothing removed: .*--fresh'
+  has err 'Nothing was trained and nothing deleted: .*--fresh'
   lacks err 'is passed over'
   [ "$(ls kept | sort)" = "$steps" ] || fail "checkpoints went or came with a $kind: $(ls kept)"
   limited 1 checkpoints verify kept

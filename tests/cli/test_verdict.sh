@@ -15,7 +15,7 @@ run: {runs_per_month: 10}
 Y
 run 0 profile run.yaml --seconds 1
 has out '^verdict +evaluation bound: it takes [0-9]+ % of the time$'
-has out '^ailment +evaluation_too_often: .*; train.eval_every=[0-9]+ gives back [0-9]+ % of the run, \$[0-9.]+ a run, \$[0-9.]+ a year'
+has out '^problem +evaluation_too_often: .*; train.eval_every=[0-9]+ saves [0-9]+ % of the run, \$[0-9.]+ a run, \$[0-9.]+ a year'
 has out 'with train.eval_every=2 a sample took [345][0-9] % less: confirmed$'
 [ ! -e weights.safetensors ] && [ "$(ls | grep -c kept)" = 0 ] || fail "profile left weights or checkpoints behind"
 
@@ -23,8 +23,8 @@ run 0 profile run.yaml --seconds 0
 lacks out '^verdict'
 
 run 0 profile run.yaml --json --seconds 0.5
-has out '"event":"verdict","bound":"evaluation","part":0\.[0-9]+,"usage":"","busy":null,"ailments":[1-9]'
-has out '"event":"ailment","ailment":"evaluation_too_often",.*"fix":"train.eval_every=[0-9]+","gain":[0-9.e-]+,"dollars_run":[0-9.e-]+,"dollars_year":[0-9.e-]+,"measured":0\.[345][0-9]*,"confirmed":true'
+has out '"event":"verdict","bound":"evaluation","part":0\.[0-9]+,"usage":"","busy":null,"problems":[1-9]'
+has out '"event":"problem","problem":"evaluation_too_often",.*"fix":"train.eval_every=[0-9]+","gain":[0-9.e-]+,"dollars_run":[0-9.e-]+,"dollars_year":[0-9.e-]+,"measured":0\.[345][0-9]*,"confirmed":true'
 
 run 2 profile run.yaml --seconds many
 has err 'expected a number like 6'

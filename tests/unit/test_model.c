@@ -440,8 +440,9 @@ TEST(wrong_nests_are_named_with_their_line)
         "run.yaml:2: residual cannot add its input [28,28,1] to its layers' result [28,28,8]");
     CHECK_STR(layers_refused(perm, "layers:\n- residual: 3\n", f),
               "run.yaml:2: residual needs a list of layers");
-    CHECK_STR(layers_refused(perm, "layers:\n- dense: [8, 9]\n", f),
-              "run.yaml:2: units is a list, one value per repetition, but it is not inside a repeat");
+    CHECK_STR(
+        layers_refused(perm, "layers:\n- dense: [8, 9]\n", f),
+        "run.yaml:2: units is a list, one value per repetition, but it is not inside a repeat");
     CHECK_STR(
         layers_refused(
             perm, "layers:\n- repeat:\n    times: 2\n    layers:\n    - dense: [8, 9, 3]\n", f),

@@ -34,7 +34,7 @@ static void on_step(void *context, const struct event_step *p)
     if (w->late_at && p->step == w->late_at)
         train_order(&w->orders, ORDER_EXIT, os_real()->now_ns(os_real()) + 1000, "too late");
     if (w->slow)
-        usleep(w->syncs ? 2000 : w->saved + w->texts ? 0 : 50000); /* waits for the saver */
+        usleep(w->syncs ? 2000 : w->saved + w->texts ? 0 : 50000); /* waits for the writer */
     if (w->steps_left-- != 0) return;
     train_order(&w->orders, ORDER_EXIT, 0, "the test says so");
 }
@@ -206,7 +206,7 @@ static void patient(struct settings *s)
     s->train.min_improvement = 0.2; /* never */
 }
 
-static void foretells(struct settings *s)
+static void predicts(struct settings *s)
 {
     s->train.eval_every    = 2;
     s->train.target_metric = STR("loss");
@@ -232,7 +232,7 @@ static const struct way {
              { "goes back", goes_back, false },
              { "measures noise", measures_noise, false },
              { "patient", patient, false },
-             { "foretells", foretells, false },
+             { "predicts", predicts, false },
              { "recomputed", twice_recomputed, false } };
 
 static struct str bytes_at(struct arena *perm, struct str path)

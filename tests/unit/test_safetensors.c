@@ -195,8 +195,8 @@ TEST(st_refuses_shapes_and_headers_it_cannot_read)
     CHECK(strstr(refused(perm, SHAPED("F4", "[1]"), 4), "has the unknown type \"F4\""));
     CHECK(strstr(refused(perm, SHAPED("F32", "7"), 4), "has no list \"shape\""));
     CHECK(strstr(refused(perm, SHAPED("F32", "[1.0]"), 4), "not a whole number"));
-    CHECK(
-        strstr(refused(perm, SHAPED("F32", "[1,1,1,1,1,1,1]"), 4), "has 7 dimensions; at most 6 are supported"));
+    CHECK(strstr(refused(perm, SHAPED("F32", "[1,1,1,1,1,1,1]"), 4),
+                 "has 7 dimensions; at most 6 are supported"));
     CHECK(
         strstr(refused(perm, SHAPED("F32", "[4294967296,4294967296]"), 4), "larger than any file"));
     CHECK(strstr(refused(perm, SHAPED("F32", "[4294967296,4294967296,0]"), 4), "need 0"));

@@ -1,4 +1,4 @@
-/* lines.c - rows that travel: a run or a segment of it as JSON lines, and back. */
+/* ledger_jsonl.c - rows that travel: a run or a segment of it as JSON lines, and back. */
 #include "run/run_int.h"
 #include <string.h>
 

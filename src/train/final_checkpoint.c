@@ -1,6 +1,6 @@
-/* last_save.c - a run's last checkpoint: how much of a notice is left for it, whether it fits, and waiting until it is
+/* final_checkpoint.c - a run's last checkpoint: how much of a notice is left for it, whether it fits, and waiting until it is
  * on the disk and in the object store. */
-#include "train/saving.h"
+#include "train/checkpoint_schedule.h"
 #include <math.h>
 
 static const i64 wait_ns      = 50000000; /* between two looks for a signal */
@@ -14,7 +14,7 @@ static i64 now_ns(const struct saving *v) { return clock_now(v->s->clock); }
 
 i64 saving_usable_ns(const struct saving *v, i64 notice_ns)
 {
-    return MAX(notice_ns - (v->from->elsewhere.up ? farewell_store_ns : farewell_ns), notice_ns / usable_part);
+    return MAX(notice_ns - (v->from->remote.up ? farewell_store_ns : farewell_ns), notice_ns / usable_part);
 }
 
 i64 saving_until_ns(struct saving *v, i64 deadline_ns)
@@ -27,13 +27,13 @@ i64 saving_until_ns(struct saving *v, i64 deadline_ns)
 
 static f64 known_s(f64 seconds) { return isnan(seconds) ? 0 : seconds; }
 
-f64 saving_needs_s(struct saving *v) { return v->saver ? known_s(v->blocked_s + saving_safe_s(v)) : 0; }
+f64 saving_needs_s(struct saving *v) { return v->writer ? known_s(v->blocked_s + saving_safe_s(v)) : 0; }
 
 /* Until the one that is being written is on the disk. */
 static f64 writing_s(struct saving *v)
 {
     f64 whole_s = known_s(v->figures.persist_s);
-    if (!v->saver || !saver_writes(v->saver)) return 0;
+    if (!v->writer || !checkpoint_writer_writes(v->writer)) return 0;
     return MAX(whole_s - (f64)(now_ns(v) - v->taken_ns) * 1e-9, overdue * whole_s);
 }
 
@@ -52,8 +52,8 @@ bool saving_fits(struct saving *v, f64 before_s, i64 until_ns)
 static bool must_exit(struct saving *v, i64 *deadline_ns)
 {
     if (!session_must_exit(v->s, deadline_ns)) return false;
-    saver_hurry(v->saver);
-    if (v->from->elsewhere.up) uploader_hurry(v->from->elsewhere.up);
+    checkpoint_writer_hurry(v->writer);
+    if (v->from->remote.up) uploader_hurry(v->from->remote.up);
     return true;
 }
 
@@ -61,7 +61,7 @@ static void wait_idle(struct saving *v)
 {
     i64 deadline_ns;
     do must_exit(v, &deadline_ns);
-    while (!saver_wait(v->saver, wait_ns)); /* a second Ctrl-C ends the process */
+    while (!checkpoint_writer_wait(v->writer, wait_ns)); /* a second Ctrl-C ends the process */
     saving_settle(v);
 }
 
@@ -104,8 +104,8 @@ static enum status end_elsewhere(struct saving *v, enum status so_far, struct er
 {
     struct err  why = { 0 };
     v->interrupted  = v->s->asked_to_exit;
-    enum status st  = elsewhere_end(&v->from->elsewhere, now_until_ns(v), upload_until_ns, v, &why);
-    elsewhere_figures(&v->from->elsewhere, &v->figures);
+    enum status st  = remote_save_end(&v->from->remote, now_until_ns(v), upload_until_ns, v, &why);
+    remote_save_figures(&v->from->remote, &v->figures);
     if (st != STATUS_NO) return st ? err_set(err, st, "%s", why.text) : st;
     enum status asked = so_far ? STATUS_OK : session_check_signal(v->s, v->at->step, err);
     if (!so_far && !asked) return err_set(err, STATUS_WORLD, "%s", why.text);
@@ -121,8 +121,8 @@ static enum status end_elsewhere(struct saving *v, enum status so_far, struct er
 
 enum status saving_end(struct saving *v, enum status so_far, struct err *err)
 {
-    if (!v->saver) return STATUS_OK;
-    saver_prepare(v->saver);
+    if (!v->writer) return STATUS_OK;
+    checkpoint_writer_prepare(v->writer);
     wait_idle(v);
     if (v->lost.status) return err_set(err, v->lost.status, "%s", v->lost.text);
     if (v->at->step != v->figures.step && v->at->step > 0 && in_time(v, now_until_ns(v))) {

@@ -1,4 +1,4 @@
-/* csv.c - a table (table.c) whose header line has the columns' names (base/csv.h). */
+/* csv_table.c - a table (table.c) whose header line has the columns' names (base/csv.h). */
 #include "base/csv.h"
 #include "data/data_int.h"
 #include "data/table.h"
