@@ -65,7 +65,7 @@ add_library(fake_nvml MODULE tests/fake/nvml.c)
 target_include_directories(fake_nvml PRIVATE ${CMAKE_SOURCE_DIR}/tests)
 target_link_libraries(fake_nvml PRIVATE frugal_flags)
 
-# The program on a machine that ails, for tests/oracle/test_problems.py and tests/cli/test_profile.sh.
+# The program on a machine with seeded faults, for tests/oracle/test_problems.py and tests/cli/test_profile.sh.
 add_executable(frugal_seeded src/cli/main.c tests/fake/seeded.c)
 target_link_libraries(frugal_seeded PRIVATE frugal_cli)
 target_link_options(frugal_seeded PRIVATE -Wl,--wrap=thread_wait_until,--wrap=remote_file_read,--wrap=snapshot_copy,--wrap=backend_cuda_open)

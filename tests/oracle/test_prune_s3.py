@@ -85,8 +85,8 @@ def dollars(server):
     assert abs(s["requests_usd"] - 5 * 0.01 / 1000) < 1e-12, s  # two shards: HEAD and GET each, and the manifest
     for key in server.objects:
         server.classes[key] = "GLACIER"
-    assert "bringing its" in checkpoints(server, "show", "s3://bucket/looked", "20")
-    assert "bringing its" in checkpoints(server, "verify", "s3://bucket/looked", "20", rc=1)
+    assert "restoring its" in checkpoints(server, "show", "s3://bucket/looked", "20")
+    assert "restoring its" in checkpoints(server, "verify", "s3://bucket/looked", "20", rc=1)
     for key in server.objects:
         server.classes[key] = ""
     rules = events(server, "lifecycle", "s3://bucket/looked")["lifecycle"]

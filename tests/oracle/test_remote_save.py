@@ -79,14 +79,14 @@ def check_command(s, run):
     name = next(k for k in s.objects if k.startswith("runs/copy/") and k.endswith("/weights.safetensors")).split("/")[2]
     assert all(s.objects[k.replace("runs/one", "runs/copy")] == s.objects[k] for k in s.objects if k.startswith(f"runs/one/{name}/"))
     s.lifecycle = b"<LifecycleConfiguration><Rule><ID>theirs</ID></Rule></LifecycleConfiguration>"
-    assert "1 rules of others" in checkpoints(m, "lifecycle", url, "--days", "9")
+    assert "1 other rules" in checkpoints(m, "lifecycle", url, "--days", "9")
     assert b"<Rule><ID>theirs</ID></Rule>" in s.lifecycle and b"<Days>9</Days>" in s.lifecycle
     newest = f"runs/one/step-{steps[-1]:09}."
     for k in [k for k in s.objects if k.startswith(newest) and k.endswith(".safetensors")]:
         s.classes[k] = "GLACIER"
     err = checkpoints(m, "copy", url, "there", rc=1)
     assert "is archived in GLACIER" in err and "5 hours" in err and "$" in err, err
-    assert "being brought back" in checkpoints(m, "restore", url)
+    assert "being restored" in checkpoints(m, "restore", url)
     # A run that meets it goes on from the one before, and says so.
     c = Machine(s, run, "train.steps=100000").start()
     wait_until(lambda: s.count("PUT", "/attempts/") > 0 and s.count("PUT", "runs/one", ".4.", "manifest.json") >= 1)
