@@ -76,7 +76,7 @@ static i64 planned_bytes(const struct session *s, struct arena scratch)
     return set->arena_bytes;
 }
 
-static struct estimate foretell(const struct session *s, const struct device *d,
+static struct estimate predict(const struct session *s, const struct device *d,
                                 struct arena scratch)
 {
     struct step_work  w     = { 0 };
@@ -102,7 +102,7 @@ static void compare(const char *file, const struct str *overrides, i64 count,
         if (s.set->programs[id]) least_s(&s, (enum program_id)id, 0);
     }
     i64             told_bytes = planned_bytes(&s, s.scratch);
-    struct estimate told       = foretell(&s, d, s.scratch);
+    struct estimate told       = predict(&s, d, s.scratch);
     f64 seen = least_s(&s, PROGRAM_TRAIN, budget_s) + least_s(&s, PROGRAM_UPDATE, budget_s / 4);
     printf("{\"told_ms\": %.4f, \"seen_ms\": %.4f, \"guessed\": %s, \"told_bytes\": %lld, "
            "\"used_bytes\": %lld}\n",

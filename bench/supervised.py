@@ -82,7 +82,7 @@ def main(arguments):
     if process.returncode:
         raise common.Failed(f"frugal run ended with {process.returncode}: {said[-500:]}")
     same = subprocess.run([python, PEER, "--same", "save/model.pt", "alone/model.pt"], cwd=FOLDER).returncode == 0
-    counts = re.search(r"(\d+) checkpoints? carried, ([0-9.]+) s redone", said)
+    counts = re.search(r"(\d+) checkpoints? copied, ([0-9.]+) s repeated", said)
     result = {"kills": kills, "carried": int(counts[1]), "aside": said.count("no checkpoint holds"),
               "alone_s": middle - begin, "run_s": time.perf_counter() - middle, "redone_s": float(counts[2]),
               "same": same}

@@ -60,12 +60,12 @@ else()
     target_link_libraries(frugal_test_support INTERFACE frugal_cli)
 endif()
 
-# A driver's library of our own script, for test_nvml and test_ailments.
+# A driver's library of our own script, for test_nvml and test_problems.
 add_library(fake_nvml MODULE tests/fake/nvml.c)
 target_include_directories(fake_nvml PRIVATE ${CMAKE_SOURCE_DIR}/tests)
 target_link_libraries(fake_nvml PRIVATE frugal_flags)
 
-# The program on a machine that ails, for tests/oracle/test_ailments.py and tests/cli/test_profile.sh.
+# The program on a machine with seeded faults, for tests/oracle/test_problems.py and tests/cli/test_profile.sh.
 add_executable(frugal_seeded src/cli/main.c tests/fake/seeded.c)
 target_link_libraries(frugal_seeded PRIVATE frugal_cli)
 target_link_options(frugal_seeded PRIVATE -Wl,--wrap=thread_wait_until,--wrap=remote_file_read,--wrap=snapshot_copy,--wrap=backend_cuda_open)
@@ -85,7 +85,7 @@ target_link_options(test_ahead PRIVATE -Wl,--wrap=backend_cuda_open)
 target_link_options(test_os PRIVATE -Wl,--wrap=renameat) # a disk that is full
 target_link_options(test_room PRIVATE -Wl,--wrap=os_disk_free_bytes)
 
-foreach(name test_nvml test_ailments)
+foreach(name test_nvml test_problems)
     target_compile_definitions(${name} PRIVATE FAKE_NVML="$<TARGET_FILE:fake_nvml>")
     add_dependencies(${name} fake_nvml)
 endforeach()

@@ -24,7 +24,7 @@ struct backend_tuning {
     struct str choices; /* what `choices` gave on such a device earlier; empty: nothing */
 };
 
-struct backend_copy { /* bytes of the arena that are wanted elsewhere */
+struct backend_copy { /* bytes of the arena that are copied out */
     i64 offset;
     u8 *to;
     i64 bytes;

@@ -26,7 +26,7 @@ struct unpacker {
 
 /* Each of the steps below says what is wrong, or NULL. */
 static const char broken[] = "the compressed data is broken", cut_off[] = "the data ends too early",
-                  too_large[] = "it unpacks to more than there is room for";
+                  too_large[] = "it decompresses to more than fits";
 
 /* At least 56 bits, fewer only at the end of the input; the missing ones read as 0. */
 static void refill(struct unpacker *u)
@@ -231,7 +231,7 @@ static const char *member_header(struct unpacker *u)
     const u8 *h = u->in;
     if (u->in_end - h < 10) return cut_off;
     if (h[0] != 0x1F || h[1] != 0x8B) return "it is not a gzip file";
-    if (h[2] != 8 || h[3] & 0xE0) return "it is packed in a way we do not know";
+    if (h[2] != 8 || h[3] & 0xE0) return "its compression method is not supported";
     u->in += 10;
     if (h[3] & HAS_EXTRA) {
         if (u->in_end - u->in < 2) return cut_off;
@@ -290,7 +290,7 @@ enum status gzip_unpack(struct arena *perm, struct str gz, i64 bytes_max, struct
     do {
         const char *wrong = unpack_member(&u);
         if (wrong)
-            return err_set(err, STATUS_WORLD, "cannot unpack, near byte %lld of %lld: %s",
+            return err_set(err, STATUS_WORLD, "cannot decompress, near byte %lld of %lld: %s",
                            (long long)(gz.len - (u.in_end - u.in)), (long long)gz.len, wrong);
         while (u.in < u.in_end && *u.in == 0) u.in++; /* padding, as gzip(1) allows */
     } while (u.in < u.in_end);

@@ -7,7 +7,8 @@
 
 static enum status no_address(struct str text, struct err *err)
 {
-    return err_set(err, STATUS_USAGE, "%.*s is no address; expected one like http://127.0.0.1:1338",
+    return err_set(err, STATUS_USAGE,
+                   "%.*s is not an address; expected one like http://127.0.0.1:1338",
                    (int)MIN(text.len, 80), text.data);
 }
 
@@ -144,7 +145,7 @@ static enum status receive(struct os *os, struct file f, const struct http_quest
     i64          count = 0, until = os->now_ns(os) + q->answer_ns;
     for (;;) {
         i64 left = until - os->now_ns(os), got;
-        if (left <= 0) return failed(q, "gave no whole answer in time", err);
+        if (left <= 0) return failed(q, "did not answer completely in time", err);
         if (os_wait_any(&f, 1, left) < 0) continue; /* or a signal came: the clock decides */
         enum status st =
             os->read(os, f, bytes + count, HTTP_ANSWER_BYTES_MAX - count, -1, &got, err);
@@ -152,7 +153,7 @@ static enum status receive(struct os *os, struct file f, const struct http_quest
         count += got;
         switch (whole(bytes, count, got == 0, perm, out)) {
         case HTTP_WHOLE: return STATUS_OK;
-        case HTTP_BROKEN: return failed(q, "answered what is not HTTP", err);
+        case HTTP_BROKEN: return failed(q, "sent an answer that is not HTTP", err);
         case HTTP_PART: break;
         }
         if (count == HTTP_ANSWER_BYTES_MAX) return failed(q, "answered too much", err);

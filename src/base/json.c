@@ -87,7 +87,7 @@ static enum status parse_escape(struct parser *p, char *to, i64 *len)
         return STATUS_OK;
     }
     i32 code = c == 'u' ? hex4(p->text, p->at) : -1;
-    if (code < 0) return fail(p, begin, "an escape that JSON does not know");
+    if (code < 0) return fail(p, begin, "an escape that JSON does not have");
     p->at += 4;
     if (code >= 0xD800 && code < 0xDC00 && take_word(p, STR("\\u"))) {
         i32 low = hex4(p->text, p->at);
@@ -109,8 +109,7 @@ static enum status parse_string(struct parser *p, struct str *out)
     *out = str_sub(p->text, p->at, end);
 
     bool escaped = str_find(*out, '\\') >= 0;
-    if (escaped && !has_room(p, out->len))
-        return fail(p, begin, "too large for the memory there is");
+    if (escaped && !has_room(p, out->len)) return fail(p, begin, "too large for memory");
     char *to  = escaped ? NEW(p->perm, char, out->len) : NULL; /* decoding never lengthens */
     i64   len = 0;
     while (p->at < end) {
@@ -142,7 +141,7 @@ static enum status check_keys(struct parser *p, const struct json *map)
     i64 slots = 16;
     while (slots < 2 * map->count) slots *= 2;
     if (!has_room(p, slots * (i64)sizeof(struct json *)))
-        return fail(p, map->at, "too large for the memory there is");
+        return fail(p, map->at, "too large for memory");
     struct arena        scratch = *p->perm;
     const struct json **table   = NEW(&scratch, const struct json *, slots);
     for (const struct json *v = map->first; v; v = v->next) {
@@ -163,7 +162,7 @@ static enum status parse_key(struct parser *p, struct json *v)
     enum status st = parse_string(p, &v->key);
     if (st) return st;
     skip_blanks(p);
-    return take_word(p, STR(":")) ? STATUS_OK : fail(p, p->at, "expected ':' behind the key");
+    return take_word(p, STR(":")) ? STATUS_OK : fail(p, p->at, "expected ':' after the key");
 }
 
 static enum status parse_children(struct parser *p, struct json *v)
@@ -176,7 +175,7 @@ static enum status parse_children(struct parser *p, struct json *v)
     for (;;) {
         enum status st = STATUS_OK;
         skip_blanks(p);
-        if (!has_room(p, sizeof *v)) return fail(p, p->at, "too large for the memory there is");
+        if (!has_room(p, sizeof *v)) return fail(p, p->at, "too large for memory");
         struct json *child = NEW(p->perm, struct json, 1);
         child->at          = p->at;
         if (v->kind == JSON_MAP) st = parse_key(p, child);
@@ -225,7 +224,7 @@ enum status json_parse(struct arena *perm, struct str text, struct json **root, 
     struct parser p = { .perm = perm, .text = text, .err = err };
     *root           = NULL;
     skip_blanks(&p);
-    if (!has_room(&p, sizeof **root)) return fail(&p, 0, "too large for the memory there is");
+    if (!has_room(&p, sizeof **root)) return fail(&p, 0, "too large for memory");
     struct json *v = NEW(perm, struct json, 1);
     v->at          = p.at;
     enum status st = parse_value(&p, v);

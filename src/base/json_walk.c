@@ -75,7 +75,7 @@ enum status json_walk_next(struct json_walk *w, struct str *key, struct str *val
         st = skip_string(w, err);
         if (st) return st;
         *key = str_sub(w->text, begin, w->at - 1);
-        if (skip_blanks(w) != ':') return fail(w, "expected ':' behind the key", err);
+        if (skip_blanks(w) != ':') return fail(w, "expected ':' after the key", err);
         w->at++;
         skip_blanks(w);
     }

@@ -19,7 +19,7 @@ struct os_stat {
     i64  mtime_ns;
     bool is_dir, is_plain;
     bool is_private; /* nobody but its owner may read it */
-    bool is_link;    /* of an os_beneath only: elsewhere links are followed */
+    bool is_link;    /* of an os_beneath only: otherwise links are followed */
 };
 
 enum os_signal { OS_SIGNAL_NONE, OS_SIGNAL_INT, OS_SIGNAL_TERM, OS_SIGNAL_HUP, OS_SIGNAL_USR1 };
@@ -81,7 +81,7 @@ struct os *os_real(void); /* the machine itself; one for the process */
 
 /* The same, but below the folder `root` no symbolic link is followed: files and folders there are what
  * they are called, or an error. The root itself may be reached by links; it is opened at first use, and
- * held until os_beneath_end. Paths elsewhere mean what they always do. */
+ * held until os_beneath_end. Other paths mean what they always do. */
 struct os_root {
     struct str path;
     atomic_int fd; /* -1: not opened yet */

@@ -24,8 +24,7 @@ static enum status read_open(struct os *os, struct file f, struct str path, i64 
         if (len < cap) continue;
         i64 more = MIN(cap, perm->end - perm->begin);
         if (more == 0)
-            return err_set(err, STATUS_WORLD,
-                           "%.*s does not fit in the %lld bytes there are for it", STR_ARG(path),
+            return err_set(err, STATUS_WORLD, "%.*s does not fit in %lld bytes", STR_ARG(path),
                            (long long)room);
         NEW(perm, char, more); /* data is the arena's last item: it grows in place */
         cap += more;

@@ -39,7 +39,7 @@ static enum status resolve(struct str host, i32 port, int flags, struct addrinfo
 {
     char name[256], service[16];
     if (host.len >= (i64)sizeof name || port < 0 || port > 65535)
-        return err_set(err, STATUS_USAGE, "%.*s:%d is no address", (int)MIN(host.len, 255),
+        return err_set(err, STATUS_USAGE, "%.*s:%d is not an address", (int)MIN(host.len, 255),
                        host.data, port);
     snprintf(name, sizeof name, "%.*s", STR_ARG(host));
     snprintf(service, sizeof service, "%d", port);

@@ -63,7 +63,7 @@ static i64 column(const struct parser *p) { return p->at < p->text.len ? p->at -
 static enum status skip_blanks(struct parser *p)
 {
     while (peek(p) == ' ') p->at++;
-    return peek(p) == '\t' ? fail(p, "a tab outside of quotes; use blanks") : STATUS_OK;
+    return peek(p) == '\t' ? fail(p, "a tab outside of quotes; use spaces") : STATUS_OK;
 }
 
 /* Over blanks and a comment; *more tells whether something else follows on this line. */
@@ -112,7 +112,7 @@ static enum status finish_line(struct parser *p)
     if (!st && more) st = fail(p, "something follows the end of the value");
     if (!st) st = next_content(p);
     if (!st && (marker_here(p, STR("---")) || marker_here(p, STR("..."))))
-        st = fail(p, "more than one document in the file; one is understood");
+        st = fail(p, "more than one document in the file; only one is supported");
     return st;
 }
 
@@ -121,7 +121,7 @@ static enum status node_new(struct parser *p, struct yaml *parent, struct yaml *
 {
     if (parent->count == CHILDREN_MAX) return fail(p, "more than 10000 entries");
     if (p->perm->end - p->perm->begin < (i64)sizeof **last + 64)
-        return fail(p, "too large for the memory there is");
+        return fail(p, "too large for memory");
     struct yaml *v = NEW(p->perm, struct yaml, 1);
     v->line        = p->line;
     if (*last) (*last)->next = v;
@@ -146,15 +146,15 @@ static const char *refusal(const struct parser *p, enum context where)
 {
     int  c     = peek(p);
     bool alone = alone_before(p, p->at + 1, where);
-    if (c == '&' || c == '*') return "anchors and aliases (& and *) are not understood";
-    if (c == '!') return "tags (!) are not understood";
-    if (c == '|' || c == '>') return "block scalars (| and >) are not understood; use quotes";
+    if (c == '&' || c == '*') return "anchors and aliases (& and *) are not supported";
+    if (c == '!') return "tags (!) are not supported";
+    if (c == '|' || c == '>') return "block scalars (| and >) are not supported; use quotes";
     if (c == '%' || c == '@' || c == '`') return "a value may not begin with %, @ or `; use quotes";
-    if (c == '?' && alone) return "complex keys (?) are not understood";
+    if (c == '?' && alone) return "complex keys (?) are not supported";
     if (c == '-' && alone) return "a list item may not begin here; put it on a line of its own";
     if (c == ',') return "a value is missing before ','";
     if (c == ']' || c == '}') return "a bracket that nothing opened";
-    if (c == '#') return "a comment needs a blank before its '#'";
+    if (c == '#') return "a comment needs a space before its '#'";
     if (c == ':' && alone) return "a key is missing before ':'";
     return NULL;
 }
@@ -218,8 +218,7 @@ static enum status take_quoted(struct parser *p, struct str *out)
     int quote = peek(p);
     i64 end   = quoted_end(p, p->at);
     if (end < 0) return fail(p, "the quote is not closed on this line");
-    if (p->perm->end - p->perm->begin < end - p->at)
-        return fail(p, "too large for the memory there is");
+    if (p->perm->end - p->perm->begin < end - p->at) return fail(p, "too large for memory");
     char *to  = NEW(p->perm, char, end - p->at); /* decoding never lengthens */
     i64   len = 0;
     for (p->at++; p->at < end - 1;) {
@@ -227,7 +226,7 @@ static enum status take_quoted(struct parser *p, struct str *out)
         p->at++;
         if (c == '\\' && quote == '"') {
             i64 bytes = take_escape(p, to + len);
-            if (!bytes || p->at > end - 1) return fail(p, "an escape that is not understood");
+            if (!bytes || p->at > end - 1) return fail(p, "an escape that is not supported");
             len += bytes;
         } else {
             to[len++] = (char)c;
@@ -278,7 +277,7 @@ static enum status check_key(struct parser *p, const struct yaml *map, const str
     for (const struct yaml *w = map->first; w != v; w = w->next)
         if (str_eq(w->key, v->key))
             return err_set(p->err, STATUS_USAGE,
-                           "%.*s:%d: the key %.*s was given in line %d already", STR_ARG(p->file),
+                           "%.*s:%d: the key %.*s was already given in line %d", STR_ARG(p->file),
                            v->line, (int)MIN(v->key.len, 80), v->key.data, w->line);
     return STATUS_OK;
 }
@@ -325,9 +324,9 @@ static enum status parse_flow_entry(struct parser *p, struct yaml *map, struct y
         bool quoted = quote_at(p, p->at);
         st          = take_key(p, map, v, FLOW);
         if (st) return st;
-        if (peek(p) != ':') return fail(p, "expected ': ' behind the key");
+        if (peek(p) != ':') return fail(p, "expected ': ' after the key");
         p->at++;
-        if (!quoted && !alone_before(p, p->at, FLOW)) return fail(p, "expected a blank behind ':'");
+        if (!quoted && !alone_before(p, p->at, FLOW)) return fail(p, "expected a space after ':'");
         st = skip_flow_gap(p);
         if (!st && (peek(p) == ',' || peek(p) == '}')) return STATUS_OK; /* null */
     }

@@ -106,9 +106,9 @@ static void tell_cost(struct cli *c, struct str where, const struct ckpt_list *l
     say_result(c->say, "%.*s in %.*s: %.*s a month", STR_ARG(text_bytes(&scratch, sum.bytes)),
                STR_ARG(s->name), STR_ARG(text_dollars(&scratch, sum.month_usd)));
     if (s->minimum_days > 0)
-        say_result(c->say, ", billed for at least %g days, of which %.*s would still be due",
+        say_result(c->say, ", billed for at least %g days, of which %.*s remain to be paid",
                    s->minimum_days, STR_ARG(text_dollars(&scratch, sum.early_usd)));
-    say_result(c->say, "; to read it elsewhere than in its region %.*s (%.0f requests %.*s",
+    say_result(c->say, "; reading it outside its region costs %.*s (%.0f requests %.*s",
                STR_ARG(text_dollars(&scratch, back)), sum.requests,
                STR_ARG(text_dollars(&scratch, sum.requests_usd)));
     if (sum.retrieve_usd > 0)
@@ -125,7 +125,7 @@ static enum status run_list(struct cli *c, const struct str *a, i64 count, struc
     enum status st = list_remote(c, a[0], &r, &list, err);
     if (st) return st;
     for (i64 i = 0; i < list.count; i++)
-        checkpoints_tell(c, &list, i, "believed", &list.items[i].why);
+        checkpoints_tell(c, &list, i, "valid", &list.items[i].why);
     if (list.count && !list.items[0].why.status)
         ckpt_remote_class(r, &list.items[0].manifest, c->perm, &class, NULL);
     if (list.count) tell_cost(c, a[0], &list, NULL, class);
@@ -148,7 +148,7 @@ static enum status run_verify(struct cli *c, const struct str *a, i64 count, str
         if (only && only != &list.items[i]) continue;
         if (!why.status) why.status = ckpt_remote_verify(r, &list.items[i].manifest, *c->perm, &why);
         bad += why.status != STATUS_OK;
-        checkpoints_tell(c, &list, i, "whole", &why);
+        checkpoints_tell(c, &list, i, "verified", &why);
         seen++;
     }
     ckpt_remote_close(r);
@@ -178,10 +178,10 @@ static enum status run_show(struct cli *c, const struct str *a, i64 count, struc
     if (!st && rate == 0) st = ckpt_remote_rate(r, &k->manifest, *c->perm, &rate, err);
     ckpt_remote_close(r);
     if (st) return st;
-    checkpoints_tell(c, &list, k - list.items, "believed", &k->why);
+    checkpoints_tell(c, &list, k - list.items, "valid", &k->why);
     checkpoints_tell_inside(c, &k->manifest);
     if (isnan(rate)) say_message(c->say, "%s\n", archived.text);
-    else checkpoints_tell_restore(c, k, rate, "read from there just now");
+    else checkpoints_tell_restore(c, k, rate, "measured just now");
     tell_cost(c, a[0], &list, k, class);
     return STATUS_OK;
 }
@@ -227,7 +227,7 @@ static enum status run_copy(struct cli *c, const struct str *a, i64 count, struc
     struct str name = count > 2 ? a[2] : STR("");
     if (checkpoints_is_remote(a[0]) && checkpoints_is_remote(a[1]))
         return err_set(err, STATUS_USAGE,
-                       "from one object store to another only by way of a folder");
+                       "cannot copy from one object store to another directly: copy to a folder first");
     return checkpoints_is_remote(a[0]) ? fetch(c, a, name, err) : carry(c, a, name, err);
 }
 
@@ -302,16 +302,16 @@ static enum status run_lifecycle(struct cli *c, const struct str *a, i64 count, 
         return STATUS_OK;
     }
     say_result(c->say,
-               "unfinished uploads are given up after %lld days, superseded checkpoints go to %.*s "
-               "after %lld; "
-               "%lld rules of others stay as they were\n",
+               "unfinished uploads are aborted after %lld days, superseded checkpoints move to "
+               "%.*s after "
+               "%lld; %lld other rules are unchanged\n",
                (long long)rules.abort_days, STR_ARG(rules.storage_class),
                (long long)rules.cold_days, (long long)others);
     struct store_price price = cold ? store_price_of(cold) : (struct store_price){ 0 };
     if (cold)
         say_result(c->say,
                    "a GB there costs $%.3g a month, and at least $%.3g for its %g days; moving 1,000 "
-                   "objects $%.3g, reading a GB back $%.3g\n",
+                   "objects costs $%.3g, reading a GB back $%.3g\n",
                    cold->gb_month_usd, bill_storage_usd(&price, 1e9, 0), cold->minimum_days,
                    cold->put_1000_usd, cold->retrieve_gb_usd);
     return STATUS_OK;
@@ -343,7 +343,7 @@ enum status checkpoints_remote(struct cli *c, struct str verb, const struct str 
         return v->run(c, arguments, count, err);
     }
     return err_set(err, STATUS_USAGE,
-                   "%.*s cannot be done in an object store; list, verify, show, prune, copy, restore and "
-                   "lifecycle can",
+                   "%.*s does not work on an object store; expected list, verify, show, prune, copy, restore "
+                   "or lifecycle",
                    (int)MIN(verb.len, 80), verb.data);
 }

@@ -42,15 +42,15 @@ static void claim_a100_prices(const struct facts *f)
     say_claim(f->b, "p4d.24xlarge spot: $9.83 per A100-hour");
     textbuf_fmt(f->b,
                 "That was the price of the instance with all of its eight GPUs: $1.23 for each, in "
-                "2023. Now it is $%.2f an hour, $%.2f for each, and it moves.",
+                "2023. Now it is $%.2f an hour, $%.2f for each, and it changes.",
                 m->spot_usd_h, spot_each);
     say_claim(f->b, "8 A100 on demand for 72 hours: $37,748");
     textbuf_fmt(f->b,
                 "72 h of one p4d.24xlarge at $%.2f are $%.0f. The figure took the price of eight "
-                "GPUs for that of one, and twice.",
+                "GPUs for that of one, and doubled it.",
                 m->on_demand_usd_h, bill_estimate_usd(m->on_demand_usd_h, 72 * 3600.0));
     say_claim(f->b, "a single A100 on AWS at $3.21 an hour");
-    textbuf_fmt(f->b, "There is none: A100s are sold by eight there, which is $%.2f for each.",
+    textbuf_fmt(f->b, "There is none: A100s are sold in groups of eight there, at $%.2f for each.",
                 each);
     say_claim(f->b, "1e21 FLOPs cost $50,000 on A100s");
     textbuf_fmt(f->b,
@@ -70,7 +70,7 @@ static void claim_spot(const struct facts *f)
     say_claim(f->b, "spot machines cost 70 % less");
     textbuf_fmt(f->b,
                 "Machines with GPUs on AWS are %.0f to %.0f %% off in this catalogue, the p4d %.0f "
-                "%%. What is lost to interruptions comes off that again.",
+                "%%. Work lost to interruptions reduces that.",
                 100 * low, 100 * high, 100 * spot_discount(f->p4d));
 }
 
@@ -101,12 +101,12 @@ static void claim_hardware(const struct facts *f)
     textbuf_fmt(
         f->b,
         "600 gigabytes a second, both ways together, between A100s: %.0f GB/s each way, %.0f "
-        "Gbit/s. What has %.0f Gbit/s is the p4d's network.",
+        "Gbit/s. The %.0f Gbit/s are those of the p4d's network.",
         a->link_gb_s_each_way, 8 * a->link_gb_s_each_way, f->p4d->net_gbit_s);
     say_claim(f->b, "16 bits are 2 to 8 times as fast");
     textbuf_fmt(
         f->b,
-        "As what? Peak against f32: T4 %.1f, L40S %.1f, H100 %.1f, A100 %.1f times; against TF32, "
+        "Compared with what? Peak against f32: T4 %.1f, L40S %.1f, H100 %.1f, A100 %.1f times; against TF32, "
         "which most f32 programs really use, %.1f on an A100. Whole programs gain 1.3 to 2 "
         "over TF32, 1.5 to 5.5 over f32. Measure.",
         t4->fp16_dense_tflops / t4->fp32_tflops, l40s->bf16_dense_tflops / l40s->fp32_tflops,
@@ -115,13 +115,13 @@ static void claim_hardware(const struct facts *f)
     say_claim(f->b, "bf16 takes a model of a billion parameters from 4 GB to 2 GB");
     textbuf_fmt(
         f->b,
-        "The weights, for inference. Training with Adam keeps 16 to 18 bytes a parameter with "
-        "bf16 too (weights 2, gradients 2 to 4, f32 weights 4, two moments 8): 16 to 18 GB. What "
-        "becomes "
-        "smaller are activations.");
+        "That is true of the weights, for inference. Training with Adam keeps 16 to 18 bytes a parameter with "
+        "bf16 too (weights 2, gradients 2 to 4, f32 weights 4, two moments 8): 16 to 18 GB. Only "
+        "activations "
+        "become smaller.");
     say_claim(f->b, "bound by memory bandwidth: make the batch smaller, to fit the cache");
     textbuf_fmt(
-        f->b, "Usually the other way round: fuse, take bf16, and raise the batch until the matrix "
+        f->b, "Usually the other way round: fuse, use bf16, and raise the batch until the matrix "
               "products are bound by arithmetic.");
 }
 
@@ -137,6 +137,6 @@ void claims_add(struct textbuf *b, struct arena scratch)
     claim_hardware(&f);
     say_claim(b, "from $50,000 to $18,200 a run, or from $905,952 to $436,800 a year");
     textbuf_fmt(
-        b, "Such sums contradict each other as often as not. `frugal report` computes each lever's "
-           "part from runs that were measured, and prints every factor.");
+        b, "Such sums often contradict each other. `frugal report` computes the effect of "
+           "each change from measured runs, and prints every factor.");
 }

@@ -1,5 +1,5 @@
 /* cmd_checkpoints.c - frugal checkpoints: what lies in a folder of them, whether it is whole, what a
- * restore would take; deleting the old, copying one elsewhere. */
+ * restore would take; deleting the old, copying one to another place. */
 #include "base/date.h"
 #include "base/hash.h"
 #include "cli/checkpoints.h"
@@ -31,10 +31,10 @@ enum status checkpoints_find(const struct ckpt_list *l, struct str word, struct 
         if (!word.len && !k->why.status) return STATUS_OK;
     }
     if (!word.len)
-        return err_set(err, STATUS_NO, "%.*s has no checkpoint that can be believed",
+        return err_set(err, STATUS_NO, "%.*s has no checkpoint that is valid",
                        STR_ARG(folder));
     return err_set(err, STATUS_USAGE,
-                   "%.*s has no checkpoint %.*s; name one as the list does, or by its step",
+                   "%.*s has no checkpoint %.*s; give a name from the list, or a step",
                    STR_ARG(folder), (int)MIN(word.len, 80), word.data);
 }
 
@@ -83,7 +83,7 @@ static enum status run_list(struct cli *c, const struct str *arguments, i64 coun
     struct ckpt_list list;
     enum status      st = list_folder(c, arguments[0], &list, err);
     (void)count;
-    for (i64 i = 0; i < list.count && !st; i++) checkpoints_tell(c, &list, i, "believed", &list.items[i].why);
+    for (i64 i = 0; i < list.count && !st; i++) checkpoints_tell(c, &list, i, "valid", &list.items[i].why);
     if (!st && !list.count && !c->say->json)
         say_message(c->say, "%.*s has no checkpoints\n", STR_ARG(arguments[0]));
     return st;
@@ -101,7 +101,7 @@ static enum status run_verify(struct cli *c, const struct str *arguments, i64 co
         struct err why = { 0 };
         if (only && only != &list.items[i]) continue;
         bad += ckpt_verify(c->os, &list.items[i], *c->perm, &why) != STATUS_OK;
-        checkpoints_tell(c, &list, i, "whole", &why);
+        checkpoints_tell(c, &list, i, "verified", &why);
         seen++;
     }
     if (st || !bad) return st;
@@ -139,7 +139,7 @@ enum status checkpoints_rate(struct cli *c, f64 *rate, struct err *err)
     *rate           = 0;
     if (!(c->request->flags & FLAG_rate)) return STATUS_OK;
     if (!str_f64(text, rate) || !(*rate > 0))
-        return err_set(err, STATUS_USAGE, "--rate is %.*s; expected megabytes a second, like 500",
+        return err_set(err, STATUS_USAGE, "--rate is %.*s; expected megabytes per second, like 500",
                        (int)MIN(text.len, 40), text.data);
     *rate *= 1e6;
     return STATUS_OK;
@@ -191,9 +191,9 @@ static enum status run_show(struct cli *c, const struct str *arguments, i64 coun
     if (!st) st = checkpoints_rate(c, &rate, err);
     if (!st && rate == 0) st = measure_rate(c, k, &rate, err);
     if (st) return st;
-    checkpoints_tell(c, &list, k - list.items, "believed", &k->why);
+    checkpoints_tell(c, &list, k - list.items, "valid", &k->why);
     checkpoints_tell_inside(c, &k->manifest);
-    checkpoints_tell_restore(c, k, rate, "read here just now, perhaps from memory");
+    checkpoints_tell_restore(c, k, rate, "measured just now, perhaps from the page cache");
     return STATUS_OK;
 }
 
@@ -310,7 +310,7 @@ enum status command_checkpoints(struct cli *c, struct err *err)
         return checkpoints_remote(c, r->arguments[0], r->arguments + 1, r->argument_count - 1, err);
     }
     if (!r->argument_count)
-        return err_set(err, STATUS_USAGE, "of which folder? frugal checkpoints list FOLDER");
+        return err_set(err, STATUS_USAGE, "which folder? Try: frugal checkpoints list FOLDER");
     for (i64 i = 0; i < COUNT_OF(verbs); i++) {
         const struct verb *v     = &verbs[i];
         i64                count = r->argument_count - 1;
@@ -322,7 +322,7 @@ enum status command_checkpoints(struct cli *c, struct err *err)
     }
     if (r->argument_count == 1) return run_list(c, r->arguments, 1, err);
     return err_set(err, STATUS_USAGE,
-                   "%.*s is nothing that can be done to checkpoints; list, verify, show, prune and "
-                   "copy are",
+                   "unknown verb %.*s; expected list, verify, show, prune "
+                   "or copy",
                    (int)MIN(r->arguments[0].len, 80), r->arguments[0].data);
 }

@@ -201,7 +201,7 @@ static void print_run(struct cli *c, struct str file, const struct train_checked
         return;
     }
     say_heading(c->say, "Run");
-    say_result(c->say, "  %.*s: settings, data and model are sound; training takes %.*s\n",
+    say_result(c->say, "  %.*s: settings, data and model are valid; training takes %.*s\n",
                STR_ARG(file), STR_ARG(text_bytes(&scratch, (f64)t->arena_bytes)));
     if (t->batch_reason.len)
         say_result(c->say, "  batch %lld: %.*s\n", (long long)t->batch, STR_ARG(t->batch_reason));
@@ -218,13 +218,13 @@ static enum status check_run(struct cli *c, struct err *err)
     struct train_checked t;
     struct arena         run = arena_open((i64)RESERVE_GIB << 30);
     enum status          st  = config_of_request(c->request, c->os, c->perm, &config, err);
-    if (!st && !run.begin) st = err_set(err, STATUS_WORLD, "the system refuses address space");
+    if (!st && !run.begin) st = err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
     if (!st) st = train_check(c->os, &config->settings, &run, &t, err);
     if (!st) print_run(c, config->file, &t);
     for (i64 i = 0; !st && i < t.finding_count; i++) say_finding(c->say, &t.findings[i], *c->perm);
     if (!st && t.finding_count)
         st = err_set(err, STATUS_NO,
-                     "%.*s: %lld likely mistake%s; train.allow=%s would say that it is meant",
+                     "%.*s: %lld likely mistake%s; train.allow=%s silences it",
                      STR_ARG(config->file), (long long)t.finding_count,
                      t.finding_count > 1 ? "s" : "", lint_rules[t.findings[0].rule].name);
     if (run.begin) arena_close(&run);

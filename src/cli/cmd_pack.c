@@ -48,15 +48,15 @@ static enum status read_request(const struct request *r, struct pack_config *out
 {
     out->to = r->value[FLAG_INDEX_to];
     if (r->argument_count != 1)
-        return err_set(err, STATUS_USAGE, "pack which folder? frugal pack FOLDER --to PREFIX");
+        return err_set(err, STATUS_USAGE, "which folder? Try: frugal pack FOLDER --to PREFIX");
     if (!out->to.len || address_is_remote(out->to))
         return err_set(err, STATUS_USAGE,
-                       "say where the shards shall lie on this machine's disks: --to PREFIX makes "
-                       "PREFIX-000000.tar");
+                       "where to write the shards? --to PREFIX makes PREFIX-000000.tar "
+                       "on a local disk");
     if (r->value[FLAG_INDEX_quality].len && !r->value[FLAG_INDEX_size].len)
         return err_set(err, STATUS_USAGE,
-                       "--quality is of the JPEGs that --size writes; without it files stay as they "
-                       "are");
+                       "--quality needs --size, which writes JPEGs; without it files are not "
+                       "changed");
     enum status st = number(r, FLAG_INDEX_shard_bytes, 256000000, 1, (i64)1 << 40,
                             &out->shard_bytes, err);
     if (!st) st = number(r, FLAG_INDEX_size, 0, 1, IMAGE_SIDE_MAX, &out->size, err);
@@ -94,7 +94,7 @@ static void show(struct cli *c, const struct trade *t, struct str pattern, struc
     say_result(c->say, "%.*s: %.*s samples in %lld shards", STR_ARG(pattern),
                STR_ARG(text_count(&scratch, (f64)r->samples)), (long long)r->shards);
     if (r->shards_before)
-        say_result(c->say, ", %lld of them from an earlier start", (long long)r->shards_before);
+        say_result(c->say, ", %lld of them from an earlier run", (long long)r->shards_before);
     say_result(c->say, "\n");
     if (r->bytes_in)
         say_result(c->say, "bytes   %.*s in files -> %.*s in shards (%+.1f %%)\n",
@@ -102,8 +102,8 @@ static void show(struct cli *c, const struct trade *t, struct str pattern, struc
                    STR_ARG(text_bytes(&scratch, (f64)r->bytes_out)),
                    100 * ((f64)r->bytes_out / (f64)r->bytes_in - 1));
     say_result(c->say,
-               "reading %.*s -> %.*s samples/s, %.*s/s -> %.*s/s (one thread, in random order, as "
-               "this machine has them in its memory now)\n",
+               "reading %.*s -> %.*s samples/s, %.*s/s -> %.*s/s (one thread, random "
+               "order, as cached in memory now)\n",
                STR_ARG(text_count(&scratch, t->before.samples_s)),
                STR_ARG(text_count(&scratch, t->after.samples_s)),
                STR_ARG(text_bytes(&scratch, t->before.bytes_s)),

@@ -40,7 +40,7 @@ static enum status number_of(const struct request *r, i32 flag, f64 scale, f64 *
         *out *= scale;
         return STATUS_OK;
     }
-    return err_set(err, STATUS_USAGE, "--%.*s=%.*s is no number above 0", STR_ARG(flags[flag].name),
+    return err_set(err, STATUS_USAGE, "--%.*s=%.*s is not a number above 0", STR_ARG(flags[flag].name),
                    (int)MIN(r->value[flag].len, 40), r->value[flag].data);
 }
 
@@ -74,7 +74,7 @@ static enum status scale_settings(struct model_config *m, const struct question 
 {
     if (q->depth_part == 1 && q->width_part == 1) return STATUS_OK;
     if (!str_eq(m->kind, STR("gpt")) && !str_eq(m->kind, STR("encoder")))
-        return err_set(err, STATUS_USAGE, "--scale_model needs a model of blocks: gpt or encoder");
+        return err_set(err, STATUS_USAGE, "--scale_model needs a model with blocks: gpt or encoder");
     i64 head    = m->width / MAX(m->heads, 1);
     m->depth    = part_of(m->depth, q->depth_part, 1);
     m->heads    = part_of(m->heads, q->width_part, 1);
@@ -135,13 +135,13 @@ static enum status job_of_run(struct cli *c, struct question *q, struct err *err
                                 .others_context = others };
     if (!o.batch_total)
         note(q, str_fmt(c->perm,
-                        "train.batch=auto: %lld samples a step are assumed; "
-                        "train.batch says how many",
+                        "train.batch=auto: assuming %lld samples per step; "
+                        "set train.batch to change it",
                         (long long)batch_auto));
     if (config->settings.train.target == config->settings.train.target)
         note(q, STR("the target may be reached before the last step: the whole run is priced"));
     if (o.steps) return STATUS_OK;
-    return err_set(err, STATUS_USAGE, "the run has no end: train.steps or train.epochs says it");
+    return err_set(err, STATUS_USAGE, "the run has no end: set train.steps or train.epochs");
 }
 
 /* A model of a shape, twice, shallow: the deep one follows from the two. */
@@ -179,8 +179,8 @@ static enum status tokens_of(struct cli *c, struct question *q, const struct kno
         f64 rest = target - law.e - law.a / pow(n, law.alpha);
         if (!(rest > 0))
             return err_set(err, STATUS_NO,
-                           "--target=%g is below %.3g, which %.*s reaches with endless tokens by "
-                           "the law of %.*s",
+                           "--target=%g is below %.3g, which %.*s reaches with infinitely many tokens "
+                           "by the law of %.*s",
                            target, law.e + law.a / pow(n, law.alpha), STR_ARG(k->name),
                            STR_ARG(law.name));
         *tokens = pow(law.b / rest, 1 / law.beta);
@@ -193,8 +193,8 @@ static enum status tokens_of(struct cli *c, struct question *q, const struct kno
     /* N = k (6 N D)^a turned round. */
     *tokens = pow(n / law.line_k, 1 / law.line_a) / (6 * n);
     note(q, str_fmt(c->perm,
-                    "%.3g tokens are assumed, the best for this size by the law of %.*s; "
-                    "--tokens says how many",
+                    "assuming %.3g tokens, the best for this size by the law of %.*s; "
+                    "--tokens changes it",
                     *tokens, STR_ARG(law.name)));
     return STATUS_OK;
 }
@@ -211,7 +211,7 @@ static enum status job_of_known(struct cli *c, struct question *q, const struct 
     if (st) return st;
     if (isnan(batch)) {
         batch = batch_tokens;
-        note(q, str_fmt(c->perm, "%.0f tokens a step are assumed; --batch says how many", batch));
+        note(q, str_fmt(c->perm, "assuming %.0f tokens per step; --batch changes it", batch));
     }
     i64 samples = 1; /* a power of two, so that GPUs can share it */
     while ((f64)(2 * samples * k->context) <= batch) samples *= 2;
@@ -236,7 +236,7 @@ enum status plan_ask(struct cli *c, struct question *q, struct err *err)
     q->usd_hour = NAN;
     q->ledger   = c->os->env(c->os, "FRUGAL_RUN_LEDGER");
     if (!r->argument_count)
-        return err_set(err, STATUS_USAGE, "plan what? A run file, a config.json or a model's name");
+        return err_set(err, STATUS_USAGE, "what to plan? Give a run file, a config.json or the name of a model");
     what = r->arguments[0];
     if (str_ends(what, STR(".json"))) {
         enum status st = os_read_all(c->os, what, c->perm, &text, err);
@@ -265,7 +265,7 @@ static void tell_unpriced(struct cli *c, struct question *q, const struct plan_v
         if (!r->count) continue;
         struct plan_row *row = &r->rows[0];
         note(q, str_fmt(c->perm,
-                        "%.*s: %.3g h in %s, and no rank: train.usd_hour says what an hour costs",
+                        "%.*s: %.3g h in %s, not ranked: set train.usd_hour to the price of an hour",
                         STR_ARG(d->name), row->hours, precision_text(row->precision)));
         row->bill.total = NAN;
         plan_record(c, q, row);
@@ -286,7 +286,7 @@ static enum status answer(struct cli *c, struct question *q, struct arena scratc
     if (r->count && c->request->flags & FLAG_scale_model) return plan_scale(c, q, scratch, err);
     if (r->count) return STATUS_OK;
     return err_set(err, STATUS_NO,
-                   "no plan: %lld ways do not fit the memory, %lld miss the deadline, %lld the "
+                   "no plan: %lld do not fit in memory, %lld miss the deadline, %lld exceed the "
                    "budget, %lld machines have no price",
                    (long long)r->too_large, (long long)r->too_late, (long long)r->too_dear,
                    (long long)r->no_price);
@@ -298,7 +298,7 @@ enum status command_plan(struct cli *c, struct err *err)
     struct arena     scratch = arena_open((i64)SCRATCH_GIB << 30);
     enum status      st      = STATUS_OK;
     q->depth_part = q->width_part = 1;
-    if (!scratch.begin) return err_set(err, STATUS_WORLD, "the system refuses address space");
+    if (!scratch.begin) return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
     if (c->request->flags & FLAG_calibrate) {
         st = plan_calibrate(c, scratch, err);
     } else {

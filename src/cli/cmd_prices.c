@@ -199,8 +199,8 @@ static enum status show_machines(struct cli *c, const struct catalogue *k, struc
         else show_machine(c, picks[i].machine, today);
     if (!c->say->json)
         say_message(c->say,
-                    "\nDollars an hour; - is not known; old is more than %d days. `frugal prices "
-                    "MACHINE` tells all of one, and what was assumed.\n",
+                    "\nDollars per hour; - is not known; old is more than %d days. `frugal prices MACHINE` "
+                    "shows everything about one, and what was assumed.\n",
                     PRICE_OLD_DAYS);
     return STATUS_OK;
 }
@@ -230,7 +230,7 @@ static enum status show_one(struct cli *c, const struct catalogue *k, struct str
         show_row(c, &table_machines, m);
         for (enum price p = PRICE_RESERVED_1Y; p <= PRICE_RESERVED_3Y; p++)
             if (!isnan(reserved_break_even(m, p)))
-                say_result(c->say, "  %s pays when used more than %.*s of all hours\n",
+                say_result(c->say, "  %s is cheaper if used more than %.*s of all hours\n",
                            price_name(p), STR_ARG(per_cent(&s, reserved_break_even(m, p))));
         say_heading(c->say, "How it is billed");
         show_row(c, &table_billing, catalogue_billing(k, m->provider));
@@ -280,10 +280,10 @@ static enum status import_prices(struct cli *c, const struct catalogue *k, struc
     enum status    st    = STATUS_OK;
     i64            count = 0, passed_over = 0;
     if (r->argument_count < 3)
-        return err_set(err, STATUS_USAGE, "which list? frugal prices import %.*s FILE",
+        return err_set(err, STATUS_USAGE, "which list? Try: frugal prices import %.*s FILE",
                        STR_ARG(import_formats));
     if (!path.len)
-        return err_set(err, STATUS_USAGE, "where to? Neither HOME nor --prices FILE is given");
+        return err_set(err, STATUS_USAGE, "where to write? Neither HOME nor --prices FILE is given");
     how.format = r->arguments[1];
     if (!c->os->stat(c->os, path, &there, NULL)) st = os_read_all(c->os, path, c->perm, &text, err);
     for (i64 i = 2; i < r->argument_count && !st; i++) {
@@ -295,7 +295,7 @@ static enum status import_prices(struct cli *c, const struct catalogue *k, struc
         passed_over += found.passed_over;
     }
     if (!st && !count)
-        return err_set(err, STATUS_NO, "no machine of that region in it has hardware we know");
+        return err_set(err, STATUS_NO, "it has no machine in that region with known hardware");
     while (folder.len && folder.data[folder.len - 1] != '/') folder.len--;
     if (!st && folder.len) st = c->os->make_dir(c->os, folder, err);
     if (!st) st = os_publish(c->os, path, text, *c->perm, err);
@@ -308,7 +308,7 @@ static enum status import_prices(struct cli *c, const struct catalogue *k, struc
         event_end(&b, c->say);
     } else {
         say_result(c->say,
-                   "%lld machines written to %.*s; %lld passed over, their hardware is not known\n",
+                   "%lld machines written to %.*s; %lld skipped because their hardware is not known\n",
                    (long long)count, STR_ARG(path), (long long)passed_over);
     }
     return STATUS_OK;

@@ -85,7 +85,7 @@ static enum status look_elsewhere(struct cli *c, struct config *config, struct e
     enum status     st = os_child_start(&child, look, &l, err);
     if (!st) st = child_word(c->os, &child, &end, sizeof end, err);
     if (st == STATUS_NO)
-        st = err_set(err, STATUS_WORLD, "the process that ran the steps ended without a word: out of memory?");
+        st = err_set(err, STATUS_WORLD, "the process that ran the steps ended without a result: out of memory?");
     if (!st && end.status) st = err_set(err, end.status, "%s", end.text);
     return st;
 }

@@ -78,7 +78,7 @@ static enum status report_by(struct cli *c, const struct bills *b, struct err *e
                        (long long)g->runs, STR_ARG(span_text(&line, g->metered_ns)), STR_ARG(sum));
     }
     if (unpriced)
-        say_message(c->say, "%lld runs have no price and are not in the dollars\n",
+        say_message(c->say, "%lld runs have no price and are not included in the dollars\n",
                     (long long)unpriced);
     return STATUS_OK;
 }
@@ -91,7 +91,7 @@ static enum status write_svg(struct cli *c, const struct comparison *with, struc
     if (!path.len) return STATUS_OK;
     picture        = picture_svg(with, &text, memory);
     enum status st = os_publish(c->os, path, picture, memory, err);
-    if (!st) say_message(c->say, "the picture is in %.*s\n", STR_ARG(path));
+    if (!st) say_message(c->say, "the chart is in %.*s\n", STR_ARG(path));
     return st;
 }
 
@@ -120,7 +120,7 @@ enum status command_report(struct cli *c, struct err *err)
     if (!st && !count) runs[count++] = &b.items[b.count - 1]; /* the newest */
     if (!st && count == 1 && r->flags & FLAG_svg)
         st = err_set(err, STATUS_USAGE,
-                     "--svg draws the way from one run to another: name two runs or more");
+                     "--svg compares runs: give two runs or more");
     if (!st && r->flags & FLAG_by) st = report_by(c, &b, err);
     else if (!st && count == 1) report_show_run(c->say, &b, runs[0], b.memory);
     else if (!st) st = report_several(c, &b, runs, count, err);

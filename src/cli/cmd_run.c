@@ -17,13 +17,13 @@ static void on_output(void *context, struct str bytes)
 static void show_result(struct say *s, const struct supervise_result *r, f64 usd_hour,
                         struct arena perm)
 {
-    say_message(s, "frugal: %lld start%s, %lld checkpoint%s carried, %.1f s redone\n",
+    say_message(s, "frugal: %lld start%s, %lld checkpoint%s copied, %.1f s repeated\n",
                 (long long)r->starts, r->starts == 1 ? "" : "s", (long long)r->carried,
                 r->carried == 1 ? "" : "s", r->redone_s);
     if (r->step >= 0 && isnan(r->steps_per_s)) /* one step has no pace */
         say_message(s, "frugal: step %lld\n", (long long)r->step);
     else if (r->step >= 0)
-        say_message(s, "frugal: step %lld, %.4g steps a second\n", (long long)r->step,
+        say_message(s, "frugal: step %lld, %.4g steps per second\n", (long long)r->step,
                     r->steps_per_s);
     if (!isnan(r->metric)) say_message(s, "frugal: metric %.6g\n", r->metric);
     if (usage_is_ill(r->seen.usage.shape))

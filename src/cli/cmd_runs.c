@@ -55,10 +55,10 @@ static void show_table(struct say *s, const struct bills *b, struct arena scratc
         vague |= b->items[i].uncertain_ns > 0;
         show_line(s, &l);
     }
-    if (!b->count) say_message(s, "no run is recorded yet: `frugal train` records each\n");
+    if (!b->count) say_message(s, "no run is recorded yet: `frugal train` records each run\n");
     if (vague)
         say_message(
-            s, "+ a killed run's last heartbeat is its end; it may have lived so much longer\n");
+            s, "+ a killed run's last heartbeat is its end; it may have run this much longer\n");
 }
 
 static void run_event(struct say *s, const struct run_bill *r, struct arena scratch)

@@ -29,7 +29,7 @@ static enum status read_rate(struct cli *c, struct rate *out, struct err *err)
     enum status           st = catalogue_open(c->os, c->perm, r->value[FLAG_INDEX_prices], &k, err);
     if (st) return st;
     if (!(r->flags & FLAG_machine))
-        return err_set(err, STATUS_USAGE, "hours and dollars of which machine? Say --machine NAME");
+        return err_set(err, STATUS_USAGE, "hours and dollars of which machine? Give --machine NAME");
     out->machine = NULL;
     for (i64 i = 0; i < k->machine_count && !out->machine; i++)
         if (str_eq(k->machines[i].name, name)) out->machine = &k->machines[i];
@@ -60,7 +60,7 @@ static enum status read_budget(struct cli *c, struct str text, struct budget *ou
     *out = (struct budget){ 0 };
     if (!str_f64(digits, &value) || !(value > 0) || (dollars && hours))
         return err_set(err, STATUS_USAGE,
-                       "\"%.*s\" is no budget; write 1e21 (FLOPs), 100h or '$5000'",
+                       "\"%.*s\" is not a budget; write 1e21 (FLOPs), 100h or '$5000'",
                        (int)MIN(text.len, 40), text.data);
     if (!dollars && !hours) {
         out->flops = value;
@@ -72,7 +72,7 @@ static enum status read_budget(struct cli *c, struct str text, struct budget *ou
                          : budget_flops_hours(value, rate.flops_s);
     if (isnan(out->flops))
         return err_set(err, STATUS_NO,
-                       "the catalogue does not know what %.*s costs so; see `frugal "
+                       "the catalogue has no such price for %.*s; see `frugal "
                        "prices %.*s`",
                        STR_ARG(rate.machine->name), STR_ARG(rate.machine->name));
     f64 h      = dollars ? bill_hours(rate.usd_h, value) : value;
@@ -110,7 +110,7 @@ static enum status show_served(struct cli *c, const struct law *l, f64 flops, st
     struct serving s     = { .train_usd_flop = 1, .serve_usd_flop = 1 };
     struct law     named = *l;
     if (!str_f64(c->request->value[FLAG_INDEX_served], &s.tokens_served) || s.tokens_served < 0)
-        return err_set(err, STATUS_USAGE, "--served takes a number of tokens, as 1e12");
+        return err_set(err, STATUS_USAGE, "--served takes a number of tokens, like 1e12");
     struct sizing at = law_best_served(l, law_best(l, flops).loss, &s);
     named.name       = STR("served");
     show_sizing(c, &named, &at);
@@ -181,6 +181,6 @@ enum status command_scale(struct cli *c, struct err *err)
     if (!c->say->json)
         say_message(c->say,
                     "\nLoss is that of the law's own text and tokenizer; for yours, fit small "
-                    "runs (--fit). `frugal help claims` tells of figures that differ.\n");
+                    "runs (--fit). `frugal help claims` explains figures that differ.\n");
     return STATUS_OK;
 }

@@ -53,8 +53,8 @@ static void show_rows(struct cli *c, const struct program *p, const struct progr
     struct arena scratch = *c->perm;
     struct str   flops   = text_si(&scratch, program_cost(typical, scratch).flops);
     say_result(c->say,
-               "  holds %lld rows without padding; made for fewer in steps of %lld as batches have "
-               "them: of average length %lld, %.*s FLOPs\n",
+               "  %lld rows without padding at most; also compiled for fewer, in steps of %lld: at "
+               "the average length, %lld rows, %.*s FLOPs\n",
                (long long)p->rows, (long long)program_row_step(p), (long long)typical->rows,
                STR_ARG(flops));
 }
@@ -185,7 +185,7 @@ enum status command_show(struct cli *c, struct err *err)
     struct train_compiled found = { 0 };
     struct arena          run   = arena_open((i64)RESERVE_GIB << 30); /* data and programs */
     enum status           st    = config_of_request(c->request, c->os, c->perm, &config, err);
-    if (!st && !run.begin) st = err_set(err, STATUS_WORLD, "the system refuses address space");
+    if (!st && !run.begin) st = err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
     bool passes = c->request->flags & FLAG_passes, text = c->request->flags & FLAG_text;
     if (!st && !passes && !text) show_settings(c, config);
     if (!st) config->settings.keep_passes = passes;

@@ -21,7 +21,7 @@ static enum status prepare(struct sweep *s, struct arena *perm, struct err *err)
         if (!t->epochs && !t->steps)
             return err_set(
                 err, STATUS_USAGE,
-                "a sweep compares runs on their way, so they need an end: train.epochs=5 or "
+                "a sweep compares unfinished runs, so they need an end: train.epochs=5 or "
                 "train.steps=1000");
         i64 threads  = t->threads ? t->threads : pool_machine_threads();
         t->threads   = MAX(threads / at_once, 1);
@@ -93,7 +93,7 @@ static enum status listen_to_all(struct sweep *s, struct err *err)
         n        = of[ready]->last;
         n.kind   = NOTE_END;
         n.status = STATUS_NO;
-        snprintf(n.text, sizeof n.text, "its process ended without a word");
+        snprintf(n.text, sizeof n.text, "its process ended without a result");
     }
     return took(s, of[ready], &n, err);
 }

@@ -88,9 +88,9 @@ static void show_result(struct cli *c, const struct tokenize_result *r, const st
         return;
     }
     if (r->bad)
-        say_message(c->say, "warning: %lld places are not UTF-8; each became U+FFFD\n",
+        say_message(c->say, "warning: %lld places are not UTF-8; each was replaced by U+FFFD\n",
                     (long long)r->bad);
-    if (r->was_done) say_message(c->say, "an earlier run of this command had done all of this\n");
+    if (r->was_done) say_message(c->say, "an earlier run of this command had already done all of this\n");
     if (r->bytes_kept)
         say_message(c->say, "%.*s were done by a run that was killed\n",
                     STR_ARG(text_bytes(&scratch, (f64)r->bytes_kept)));
@@ -143,7 +143,7 @@ static enum status pick_separator(struct cli *c, const struct bpe *b,
     config->has_separator =
         bpe_find_added(b, said ? name : STR("<|endoftext|>"), &config->separator);
     if (!said || config->has_separator) return STATUS_OK;
-    return err_set(err, STATUS_USAGE, "--separator %.*s is none of the vocabulary's added tokens",
+    return err_set(err, STATUS_USAGE, "--separator %.*s is not one of the vocabulary's added tokens",
                    (int)MIN(name.len, 80), name.data);
 }
 
@@ -194,7 +194,7 @@ static enum status train(struct cli *c, const struct texts *texts, i32 threads,
                STR_ARG(text_count(&scratch, (f64)learned.token_count)),
                STR_ARG(text_clock(&scratch, elapsed_s(&show))));
     if (learned.token_count < config.vocabulary)
-        say_message(c->say, "the text has no more pairs to merge than that\n");
+        say_message(c->say, "the text has no more pairs to merge\n");
     return STATUS_OK;
 }
 
@@ -227,14 +227,14 @@ enum status command_tokenize(struct cli *c, struct err *err)
     bool                  trains = r->flags & FLAG_train, encodes = r->value[FLAG_INDEX_out].len;
     enum status           st = STATUS_OK;
     if (!r->argument_count)
-        return err_set(err, STATUS_USAGE, "no text; see `frugal help tokenize`");
+        return err_set(err, STATUS_USAGE, "no text given; see `frugal help tokenize`");
     if (!r->value[FLAG_INDEX_tokenizer].len || !(trains || encodes))
         return err_set(err, STATUS_USAGE,
-                       "--tokenizer is needed, and --out or --train; see `frugal help tokenize`");
+                       "expected --tokenizer, and --out or --train; see `frugal help tokenize`");
     if (r->flags & FLAG_threads) st = count_flag(r, FLAG_INDEX_threads, 1024, &threads, err);
     if (st) return st;
     struct arena memory = arena_open(trains ? train_bytes : encode_bytes);
-    if (!memory.begin) return err_set(err, STATUS_WORLD, "the system refuses address space");
+    if (!memory.begin) return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
     struct texts texts = { NEW(&memory, struct str, TEXTS_MAX), 0 };
     for (i64 i = 0; i < r->argument_count && !st; i++)
         st = add_texts(c, r->arguments[i], 0, &memory, &texts, err);

@@ -98,7 +98,7 @@ static void show_value(struct tune *t, const struct tune_lever *l, const struct 
     }
     struct str rate = text_count(&scratch, units(t) / s), dollars = text_dollars(&scratch, usd);
     say_result(t->cli->say, "%12.*s %10.*s %7.2fx %5.1f %%%s\n", STR_ARG(rate), isnan(usd) ? 1 : (int)dollars.len,
-               isnan(usd) ? "-" : dollars.data, before / s, 100 * tune_noise(v), v->behind ? "  far behind" : "");
+               isnan(usd) ? "-" : dollars.data, before / s, 100 * tune_noise(v), v->behind ? "  much slower" : "");
 }
 
 static void show_lever(struct tune *t, const struct tune_lever *l)
@@ -127,7 +127,7 @@ static enum status look_first(struct tune *t, f64 seconds, struct err *err)
     i64                    values = 0;
     t->trial_s                    = MIN(MAX(seconds / 40, trial_least_s), trial_most_s);
     enum status st = measure_run(t->cli->os, s, t->trial_s, MEASURE_STEPS, &t->first, err);
-    if (st) return st == STATUS_NO ? err_set(err, STATUS_USAGE, "the run itself does not start: %s", t->first.text) : st;
+    if (st) return st == STATUS_NO ? err_set(err, STATUS_USAGE, "the run does not start: %s", t->first.text) : st;
     i64               cores = pool_machine_threads();
     struct tune_facts f     = { .gpus       = t->first.gpus,
                                 .cores      = cores,
@@ -180,11 +180,11 @@ static enum status keep(struct tune *t, struct err *err)
         event_str(&b, "file", t->won_count ? path : STR(""));
         event_end(&b, t->cli->say);
     } else if (!t->won_count) {
-        say_result(t->cli->say, "\nNothing was faster by more than the noise: the run is well set for this machine.\n");
+        say_result(t->cli->say, "\nNothing was faster by more than the noise: the settings are good for this machine.\n");
     } else {
-        say_result(t->cli->say, "\n%.2fx the speed at the same price an hour, %.2f of the dollars%s.\nfrugal train %.*s\n",
+        say_result(t->cli->say, "\n%.2fx the speed at the same price per hour: %.2f of the cost%s.\nfrugal train %.*s\n",
                    speed_won(t), 1 / speed_won(t),
-                   digits_won(t) ? "; results differ by rounding (docs/decisions/precision.md)" : ", for the same results",
+                   digits_won(t) ? "; results differ by rounding (docs/decisions/precision.md)" : ", with the same results",
                    STR_ARG(path));
     }
     return STATUS_OK;

@@ -26,7 +26,7 @@ static enum status section_add(struct config *c, struct arena *perm, const struc
     struct err why;
     if (section->kind == YAML_SCALAR && section->text.len == 0) return STATUS_OK; /* "data:" */
     if (section->kind != YAML_MAP) {
-        err_set(&why, STATUS_USAGE, "%.*s: expected settings below it, a line each",
+        err_set(&why, STATUS_USAGE, "%.*s: expected settings below it, one per line",
                 STR_ARG(section->key));
         return config_at(err, c->file, section->line, &why);
     }
@@ -84,7 +84,7 @@ enum status config_add_file(struct config *c, struct arena *perm, struct str fil
     return st;
 }
 
-/* A network from elsewhere has its lines counted there, not in the run file. */
+/* A network from another source has its lines counted there, not in the run file. */
 static void layers_from(struct config *c, const struct option *o, struct str place)
 {
     if (str_eq(o->key, STR("model.layers"))) c->settings.model.file = place;

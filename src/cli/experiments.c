@@ -1,4 +1,4 @@
-/* experiments.c - a verdict's ailments tried out, each in processes of its own (cli/tune.h). */
+/* experiments.c - a verdict's problems tried out, each in processes of its own (cli/tune.h). */
 #include "cli/experiments.h"
 #include "cli/tune.h"
 #include "cli/verdict_show.h"
@@ -33,14 +33,14 @@ static f64 median(f64 *values)
 }
 
 /* Seconds of a sample with these settings, and with batches from memory where that is the experiment. */
-static enum status trial(struct lab *l, const struct ailing *a, struct str words, bool replay, f64 seconds,
+static enum status trial(struct lab *l, const struct problem *a, struct str words, bool replay, f64 seconds,
                          f64 *out, struct err *err)
 {
     struct arena    scratch = *l->cli->perm;
     struct config  *config  = NEW(&scratch, struct config, 1);
     struct measured m       = { 0 };
     struct str      one;
-    bool            whole = verdict_tries_whole(a->ailment);
+    bool            whole = verdict_tries_whole(a->kind);
     enum status     st    = STATUS_OK;
     *config               = *l->config;
     while (!st && str_cut(&words, ' ', &one)) st = config_add_override(config, &scratch, one, err);
@@ -51,25 +51,25 @@ static enum status trial(struct lab *l, const struct ailing *a, struct str words
 }
 
 /* Long enough to see several of what happens rarely; NaN: that would take too long. */
-static f64 trial_seconds(const struct lab *l, const struct ailing *a)
+static f64 trial_seconds(const struct lab *l, const struct problem *a)
 {
     const struct evidence *e      = &l->whole.evidence;
     f64                    step_s = (f64)split_sum(&e->split) * 1e-9 / (f64)MAX(e->steps, 1), needed = 0;
-    enum bound             bound  = ailments[a->ailment].bound;
+    enum bound             bound  = problems[a->kind].bound;
     if (bound == BOUND_evaluation) needed = periods * step_s * (f64)e->eval_every;
     if (bound == BOUND_checkpoint) needed = periods * step_s * (f64)e->steps / (f64)MAX(e->saves, 1);
     return needed > trial_most_s ? NAN : MAX(needed, l->trial_s);
 }
 
 /* In turns, so that whatever disturbs the machine meets both. */
-static enum status experiment(struct lab *l, struct ailing *a, struct err *err)
+static enum status experiment(struct lab *l, struct problem *a, struct err *err)
 {
     f64         before[ROUNDS], after[ROUNDS], seconds = trial_seconds(l, a);
-    bool        replay = ailments[a->ailment].experiment == EXPERIMENT_REPLAY;
+    bool        replay = problems[a->kind].experiment == EXPERIMENT_REPLAY;
     enum status st     = STATUS_OK;
-    if (ailments[a->ailment].experiment == EXPERIMENT_NONE || isnan(seconds)) return STATUS_OK;
+    if (problems[a->kind].experiment == EXPERIMENT_NONE || isnan(seconds)) return STATUS_OK;
     if (l->cli->say->live)
-        say_live(l->cli->say, str_fmt(l->cli->perm, "trying out %s", ailments[a->ailment].name));
+        say_live(l->cli->say, str_fmt(l->cli->perm, "trying out %s", problems[a->kind].name));
     for (i64 i = 0; i < ROUNDS && !st; i++) {
         st = trial(l, a, STR(""), false, seconds, &before[i], err);
         if (!st) st = trial(l, a, replay ? STR("") : a->tried, replay, seconds, &after[i], err);
@@ -98,7 +98,7 @@ enum status experiments_show(struct cli *c, const struct config *config, f64 sec
     if (st) return st;
     struct arena   texts = arena_part(c->perm, 1 << 16);
     struct verdict v     = verdict_of(&l.whole.evidence, &texts);
-    for (i64 i = 0; i < v.count && !st; i++) st = experiment(&l, &v.ailing[i], err);
+    for (i64 i = 0; i < v.count && !st; i++) st = experiment(&l, &v.problem[i], err);
     if (st) return st;
     if (!c->say->json) say_result(c->say, "\n");
     struct verdict_shown shown = { c->say, arena_part(c->perm, 1 << 16) };

@@ -1,5 +1,5 @@
-/* experiments.h - the verdict of `frugal profile`: some seconds of the run as it is tell what ails it, and
- * each ailment is then tried out, in turns with the run as it is (run/verdict.h). */
+/* experiments.h - the verdict of `frugal profile`: some seconds of the run as it is tell what is wrong with it, and
+ * each problem is then tried out, in turns with the run as it is (run/verdict.h). */
 #ifndef CLI_EXPERIMENTS_H
 #define CLI_EXPERIMENTS_H
 #include "cli/commands.h"

@@ -174,7 +174,7 @@ static enum status check_one(const struct check *c, const struct option *o, stru
         struct str back =
             o->kind == OPTION_TEXT ? o->initial : STR("default"); /* a text may be "default" */
         return err_set(
-            err, STATUS_USAGE, "%.*s does nothing %.*s. Leave it out; %.*s=%.*s takes it back",
+            err, STATUS_USAGE, "%.*s does nothing %.*s. Leave it out; %.*s=%.*s resets it",
             STR_ARG(o->key), STR_ARG(why_not(c, group, &scratch)), STR_ARG(o->key), STR_ARG(back));
     }
     return STATUS_OK;

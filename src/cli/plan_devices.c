@@ -29,7 +29,7 @@ static enum status add_processor(struct cli *c, struct question *q, struct err *
     if (measured) st = predict_read_rates(c->os, c->perm, &t, r, err);
     else b->table->rate(b, &t);
     if (!measured)
-        note(q, STR("this machine: rates of another processor's kernels; `frugal plan --calibrate` "
+        note(q, STR("this machine: uses rates measured on another processor; `frugal plan --calibrate` "
                     "measures its own"));
     q->devices[q->device_count++] = device_here(&t, r, q->usd_hour);
     return st;
@@ -77,7 +77,7 @@ enum status plan_devices(struct cli *c, struct question *q, struct err *err)
         else q->device_count++;
     }
     if (unknown)
-        note(q, str_fmt(c->perm, "%lld machines are left out: their rates or memory are not known",
+        note(q, str_fmt(c->perm, "%lld machines are skipped: their rates or memory are not known",
                         (long long)unknown));
     q->rented_count = q->device_count;
     if (q->ours && !cloud.len) {

@@ -26,7 +26,7 @@ static void learn_lives(struct cli *c, struct question *q, struct ledger *l)
     q->limits.spot = hazard_fit(lives, count);
     note(q, str_fmt(
                 c->perm,
-                "spot machines live %.3g h in the mean: %lld of them in your ledger, and the prior",
+                "spot machines last %.3g h on average: from %lld of them in your ledger, and the prior",
                 hazard_mean_s(q->limits.spot) / 3600, (long long)count));
 }
 
@@ -42,7 +42,7 @@ static void learn_own_life(struct cli *c, struct question *q, struct device *d, 
     if (!lessons_ran_on(all, machine)) return;
     if (report_lifetimes(l, machine, now, c->perm, &lives, &count, NULL) || !count) return;
     d->spot = hazard_fit(lives, count);
-    note(q, str_fmt(c->perm, "spot %.*s live %.3g h: %lld of them in your ledger, and the prior",
+    note(q, str_fmt(c->perm, "spot %.*s last %.3g h on average: from %lld of them in your ledger, and the prior",
                     STR_ARG(machine), hazard_mean_s(d->spot) / 3600, (long long)count));
 }
 
@@ -81,12 +81,12 @@ static void tell_device(struct cli *c, struct question *q, i64 at, const struct 
     }
     struct lesson start = lesson_start_s(all, d->model);
     if (start.runs)
-        note(q, str_fmt(c->perm, "starting on %.*s takes %.3g s, by %lld runs, instead of warm_s",
+        note(q, str_fmt(c->perm, "starting on %.*s takes %.3g s, from %lld runs, instead of warm_s",
                         STR_ARG(d->model), start.value, (long long)start.runs));
     struct lesson stall = lesson_stall_bytes_s(all, d->model);
     if (stall.runs)
         note(q, str_fmt(c->perm,
-                        "a save stops steps on %.*s for %.3g s a GB, by %lld saves, instead of "
+                        "a save on %.*s pauses training for %.3g s per GB, from %lld saves, instead of "
                         "copy_gb_s",
                         STR_ARG(d->model), 1e9 / stall.value, (long long)stall.runs));
 }
@@ -100,15 +100,15 @@ static void learn_loading(struct cli *c, struct question *q, const struct lesson
     if (all) load = lesson_load_s(all, str_of(host), q->settings, &kept);
     if (load.runs) {
         q->workload.load_sample_s = load.value * pool_machine_threads();
-        note(q, str_fmt(c->perm, "loading: %.3g samples a second here, by %lld runs that waited for them",
+        note(q, str_fmt(c->perm, "loading: %.3g samples per second here, from %lld runs that waited for data",
                         1 / load.value, (long long)load.runs));
     } else if (kept.runs) {
         note(q, str_fmt(c->perm,
-                        "load_s 0: loading kept up with %.3g samples a second here, in %lld runs",
+                        "load_s 0: loading kept up with %.3g samples per second here, in %lld runs",
                         1 / kept.value, (long long)kept.runs));
     } else {
-        note(q, STR("load_s 0: nobody measured how quickly this data loads; `frugal doctor` with the "
-                    "run file does"));
+        note(q, STR("load_s 0: the loading speed of this data was not measured; `frugal doctor` with the run "
+                    "file measures it"));
     }
 }
 

@@ -138,8 +138,8 @@ static void show_spot(struct cli *c, const struct question *q, const struct plan
     if (isnan(off) || !plan_price(&q->workload, v, q->catalogue, &q->limits, 1, &sure, scratch)) return;
     f64        pays = risk_break_even(&r->outcome, &sure.outcome);
     struct str from = pays > 0 ? str_fmt(&s, "from %.1f %% off", 100 * pays)
-                               : STR("even without (machines taken early are free)");
-    say_result(c->say, "  Spot is %.0f %% off here and pays %.*s.", 100 * off, STR_ARG(from));
+                               : STR("even without a discount (machines taken away early are free)");
+    say_result(c->say, "  Spot is %.0f %% off here and is cheaper %.*s.", 100 * off, STR_ARG(from));
     if (r->outcome.interval_s < r->work_s)
         say_result(c->say, " A save every %.0f s.", r->outcome.interval_s);
     say_result(c->say, "\n");
@@ -165,10 +165,10 @@ static void show_reason(struct cli *c, const struct question *q, const struct pl
         const struct plan_row *next = &p->rows[1];
         f64                    more = next->bill.total - r->bill.total;
         f64                    less = r->hours - next->hours;
-        say_result(c->say, "  The next, %.*s %s, costs %.*s more and is %.*s %s.\n",
+        say_result(c->say, "  The next, %.*s %s, costs %.*s more and finishes %.*s %s.\n",
                    STR_ARG(where(&s, next)), price_name(next->price),
                    STR_ARG(text_dollars(&s, more)), STR_ARG(hours_text(&s, fabs(less))),
-                   less > 0 ? "sooner done" : "later done");
+                   less > 0 ? "earlier" : "later");
     }
     if (q->ours && r->gpus == 1) {
         struct str words[PLAN_WORDS_MAX];
@@ -178,10 +178,10 @@ static void show_reason(struct cli *c, const struct question *q, const struct pl
         say_result(c->say, "\n");
     }
     if (r->gpus > 1)
-        say_result(c->say, "  %s, which frugal does not do yet: %s.\n",
+        say_result(c->say, "  %s, which frugal does not support yet: %s.\n",
                    r->sharded ? "Sharded over its GPUs" : "A copy on each GPU",
-                   r->sharded ? "FSDP or ZeRO-3 does"
-                              : "torchrun or mpirun with another trainer does");
+                   r->sharded ? "use FSDP or ZeRO-3"
+                              : "use torchrun or mpirun with another trainer");
 }
 
 /* Where links hold GPUs up: what would help, in dollars. */
@@ -191,7 +191,7 @@ static void show_remedies(struct cli *c, const struct question *q, const struct 
     struct arena    s = *c->perm, scratch = arena_part(&s, SCRATCH_BYTES);
     struct plan_row half = *r, fewer = *r, more = *r;
     struct plan_workload longer = q->workload;
-    say_result(c->say, "  %.*s: %lld GPUs reach %.0f %% of their sum.", STR_ARG(where(&s, r)),
+    say_result(c->say, "  %.*s: scaling efficiency on %lld GPUs: %.0f %%.", STR_ARG(where(&s, r)),
                (long long)r->gpus, 100 * r->step.efficiency);
     if (!r->sharded && plan_price(&q->workload, v, q->catalogue, &q->limits, 0.5, &half, scratch))
         say_result(c->say, " Gradients sent as bf16: %.*s.",
@@ -199,7 +199,7 @@ static void show_remedies(struct cli *c, const struct question *q, const struct 
     longer.batch_total *= 4;
     longer.steps = (longer.steps + 3) / 4;
     if (plan_price(&longer, v, q->catalogue, &q->limits, 1, &more, scratch))
-        say_result(c->say, " Steps of four times the samples, a quarter as many: %.*s.",
+        say_result(c->say, " A four times larger batch, a quarter of the steps: %.*s.",
                    STR_ARG(text_dollars(&s, more.bill.total)));
     fewer.gpus /= 2;
     fewer.machines = MAX(1, fewer.machines / 2);
@@ -220,7 +220,7 @@ static void show_mixed(struct cli *c, const struct question *q, const struct pla
     f64               usd = (f64)r->machines * (bill_estimate_usd(spot, m.spot_s) + bill_estimate_usd(list, m.on_demand_s));
     say_result(
         c->say,
-        "  %.*s, spot while there is any and on-demand when behind: %.*s, in time in %.0f %% "
+        "  %.*s, spot while available and on-demand when late: %.*s, in time in %.0f %% "
         "of runs.\n",
         STR_ARG(where(&s, r)), STR_ARG(text_dollars(&s, usd)), 100 * m.in_time);
 }
@@ -235,11 +235,11 @@ static void show_assumed(struct cli *c, const struct question *q, const struct p
                    STR_ARG(p->rows[0].device->assumed));
     if (p->rows[0].step.guessed)
         say_result(c->say,
-                   "  half of the peak for ops that were never measured on such a machine\n");
+                   "  half of the peak for ops that were not measured on such a machine\n");
     for (i64 i = 0; i < assumption_count; i++)
         say_result(c->say, "  %-16s %6g %-8s %s\n", assumptions[i].name, assumptions[i].value,
                    assumptions[i].unit, assumptions[i].why);
-    say_result(c->say, "  `frugal help claims`: figures that circulate, ours, and why they differ\n");
+    say_result(c->say, "  `frugal help claims`: common figures about cost, ours, and why they differ\n");
 }
 
 static void json_rest(struct cli *c, const struct question *q)
@@ -281,8 +281,8 @@ void plan_show(struct cli *c, const struct question *q, const struct plan_varian
                "memory", "step ms", "MFU", "bound by");
     for (i64 i = 0; i < MIN(p->count, SHOWN); i++) show_row(c, i + 1, &p->rows[i]);
     say_result(c->say,
-               "    * a price of more than %d days ago, or without a date: `frugal prices import` "
-               "renews it\n",
+               "    * a price older than %d days, or without a date: `frugal prices import` "
+               "updates it\n",
                PRICE_OLD_DAYS);
     show_reason(c, q, v, p);
     show_mixed(c, q, &p->rows[0]);

@@ -173,7 +173,7 @@ static void write_trace(struct profile_shown *shown, const struct event_profile 
     }
     say_message(say, "trace in %.*s: open it in https://ui.perfetto.dev\n", STR_ARG(to));
     if (dropped)
-        say_message(say, "it holds the last %lld events; %lld older ones found no room\n",
+        say_message(say, "it holds the last %lld events; %lld older ones were dropped\n",
                     (long long)profile_span_count(e->profile), (long long)dropped);
 }
 
@@ -186,7 +186,7 @@ static void on_profile(void *context, const struct event_profile *e)
     shown->steps                = profile_steps(e->profile);
     if (!shown->steps)
         say_message(say,
-                    "nothing was profiled: the run ended in the %lld steps that were let pass\n",
+                    "nothing was profiled: the run ended within the %lld skipped steps\n",
                     (long long)(shown->config->wait + shown->config->warmup));
     if (!shown->steps || !room.begin) return;
     if (say->json) {
@@ -196,7 +196,7 @@ static void on_profile(void *context, const struct event_profile *e)
         event_i64(&b, "ns", split_sum(&s));
         event_end(&b, say);
     } else {
-        say_result(say, "Profile of %lld steps: %.4g ms a step on %.*s\n", (long long)shown->steps,
+        say_result(say, "Profile of %lld steps: %.4g ms per step on %.*s\n", (long long)shown->steps,
                    1e-6 * (f64)split_sum(&s) / (f64)shown->steps, STR_ARG(e->target->name));
     }
     show_parts(say, e->profile, room);

@@ -77,7 +77,7 @@ static void start_words(struct progress *p, const struct event_start *t)
                 STR_ARG(text_count(&scratch, (f64)t->train_samples)), STR_ARG(batch),
                 STR_ARG(t->device), STR_ARG(text_bytes(&scratch, (f64)t->arena_bytes_planned)));
     if (t->checkpoint_bytes)
-        say_message(p->say, "%.*s more to make checkpoints from\n",
+        say_message(p->say, "%.*s more for a copy that checkpoints are written from\n",
                     STR_ARG(text_bytes(&scratch, (f64)t->checkpoint_bytes)));
     if (t->copy_bytes)
         say_message(p->say, "%.*s more for a copy of the weights and the optimiser's state\n",
@@ -95,8 +95,8 @@ static void start_words(struct progress *p, const struct event_start *t)
                     STR_ARG(t->precision_reason));
     if (t->batch_norm && t->accumulate > 1)
         say_message(p->say,
-                    "batch norm sees %lld samples at a time, not the %lld of a step: the result "
-                    "is not that of train.batch=%lld\n",
+                    "batch norm sees %lld samples at a time, not the %lld of a step: the result differs "
+                    "from train.batch=%lld computed at once\n",
                     (long long)t->batch, (long long)(t->batch * t->accumulate),
                     (long long)(t->batch * t->accumulate));
 }
@@ -181,7 +181,7 @@ static void on_eval(void *context, const struct event_eval *t)
                 (long long)t->epoch, t->loss);
     for (i64 i = 0; i < t->metrics.count; i++) add_metric(&b, &parts, t->metrics.items[i]);
     if (!isnan(t->reach) && !t->target_reached)
-        textbuf_fmt(&b, "  chance of the target %.0f %%", 100 * t->reach);
+        textbuf_fmt(&b, "  target probability %.0f %%", 100 * t->reach);
     say_message(p->say, "%.*s%s\n", STR_ARG(textbuf_str(&b)),
                 t->target_reached ? "  target reached" : "");
 }
@@ -195,8 +195,8 @@ static void on_rollback(void *context, const struct event_rollback *t)
     }
     say_message(
         p->say,
-        "%.*s: back to the weights of step %lld, on with %g of the learning rate (%lld of %lld "
-        "times)\n",
+        "%.*s: back to the weights of step %lld, with %g times the learning rate (rollback %lld "
+        "of %lld)\n",
         STR_ARG(t->why), (long long)t->to_step, t->lr_factor, (long long)t->rollbacks, (long long)t->rollbacks_max);
 }
 
@@ -211,14 +211,14 @@ static void checkpoint_words(struct say *s, const struct event_checkpoint *t)
         break;
     case CHECKPOINT_INTERVAL: say_message(s, "checkpoints %.*s\n", STR_ARG(t->text)); break;
     case CHECKPOINT_DAMAGED:
-        say_message(s, "warning: the checkpoint of step %lld is passed over: %.*s\n", step,
+        say_message(s, "warning: the checkpoint of step %lld is skipped: %.*s\n", step,
                     STR_ARG(t->text));
         break;
     case CHECKPOINT_FAILED:
         say_message(s, "warning: no checkpoint of step %lld: %.*s\n", step, STR_ARG(t->text));
         break;
     case CHECKPOINT_NOT_UPLOADED:
-        say_message(s, "warning: not in the object store: %.*s\n", STR_ARG(t->text));
+        say_message(s, "warning: not uploaded to the object store: %.*s\n", STR_ARG(t->text));
         break;
     case CHECKPOINT_CHANGED:
     case CHECKPOINT_BEHIND:
@@ -258,8 +258,8 @@ static void saving_words(struct say *s, const struct event_done *v, struct arena
     if (v->checkpoints)
         say_result(s, "; the newest of step %lld, %.*s", (long long)v->checkpoint_step,
                    STR_ARG(text_bytes(&scratch, (f64)v->checkpoint_bytes)));
-    say_result(s, "; steps stood still for %.3g s", v->checkpoint_blocked_s);
-    if (!isnan(v->checkpoint_total_s)) say_result(s, ", all they took was %.3g s", v->checkpoint_total_s);
+    say_result(s, "; training paused for %.3g s", v->checkpoint_blocked_s);
+    if (!isnan(v->checkpoint_total_s)) say_result(s, ", total cost %.3g s", v->checkpoint_total_s);
     say_result(s, "\n");
     remote_words(s, v, scratch);
 }
@@ -285,7 +285,7 @@ static void gpu_words(const struct progress *p, const struct event_done *r)
 {
     if (!isnan(r->mfu))
         say_result(p->say, "%-12s%.1f %% of %s\n", "MFU", 100 * r->mfu,
-                   r->mfu_measured ? "what a large product was measured to reach here" : "the GPU's dense peak");
+                   r->mfu_measured ? "the measured peak of a large matrix product here" : "the GPU's dense peak");
     if (!isnan(r->energy_wh))
         say_result(p->say, "%-12s%.3g Wh, %.0f W on average\n", "energy", r->energy_wh, r->watts);
     if (!isnan(r->sm_activity))
@@ -311,7 +311,7 @@ static void time_words(struct say *s, const struct event_done *r)
 static void cost_words(const struct progress *p, const struct event_done *r, struct arena scratch)
 {
     struct str usd = text_dollars(&scratch, r->dollars);
-    if (isnan(r->dollars)) say_result(p->say, "cost        price unknown; say what an hour costs: train.usd_hour=0.10\n");
+    if (isnan(r->dollars)) say_result(p->say, "cost        price unknown; give the price of an hour: train.usd_hour=0.10\n");
     else say_result(p->say, "%-12s%.*s at $%g an hour\n", "cost", STR_ARG(usd), p->usd_hour);
 }
 
@@ -333,7 +333,7 @@ static void summary(struct progress *p, const struct event_done *r)
         say_result(s, "%-12s%s\n", "target", r->target_reached ? "reached" : "not reached");
     if (r->stopped != STOP_END) say_result(s, "%-12s%.*s\n", "stopped", STR_ARG(r->why));
     if (r->samples_skipped)
-        say_result(s, "%-12s%lld samples could not be had, others took their places\n", "skipped",
+        say_result(s, "%-12s%lld samples were unreadable and replaced\n", "skipped",
                    (long long)r->samples_skipped);
     if (!isnan(r->loss_scale))
         say_result(s, "%-12s%g at the end; %lld steps overflowed and were skipped\n", "loss scale",
@@ -347,7 +347,7 @@ static void summary(struct progress *p, const struct event_done *r)
     if (isnan(r->first_step_ms)) /* all of them were made before this start */
         say_result(s, "%-12s%.2f s for %lld steps\n", "time", r->seconds, (long long)r->steps);
     else
-        say_result(s, "%-12s%.2f s for %lld steps; the first was done after %.0f ms\n", "time",
+        say_result(s, "%-12s%.2f s for %lld steps; the first finished after %.0f ms\n", "time",
                    r->seconds, (long long)r->steps, r->first_step_ms);
     saving_words(s, r, scratch);
     noise_words(s, r, scratch);
@@ -356,7 +356,7 @@ static void summary(struct progress *p, const struct event_done *r)
                STR_ARG(text_bytes(&scratch, (f64)r->arena_bytes_used)),
                STR_ARG(text_bytes(&scratch, (f64)r->peak_rss_bytes)));
     if (r->device_bytes >= 0)
-        say_result(s, "%-12s%.*s taken by the driver's count, libraries included\n", "GPU memory",
+        say_result(s, "%-12s%.*s used according to the driver, libraries included\n", "GPU memory",
                    STR_ARG(text_bytes(&scratch, (f64)r->device_bytes)));
     if (r->out.len && r->weights_step != r->steps)
         say_result(s, "%-12s%.*s, those of step %lld\n", "weights", STR_ARG(r->out), (long long)r->weights_step);

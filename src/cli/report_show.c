@@ -89,19 +89,18 @@ static f64 useful_percent(const struct run_bill *r)
 static void show_doubts(struct say *s, const struct run_bill *r)
 {
     if (!r->priced)
-        say_message(s, "the price is not known: train.usd_hour=0.10, or run.machine=PROVIDER/NAME, "
-                       "says what an "
-                       "hour costs\n");
+        say_message(s, "the price is not known: set train.usd_hour=0.10 or "
+                       "run.machine=PROVIDER/NAME\n");
     if (r->uncertain_ns)
         say_message(
             s,
-            "a killed process ends at its last heartbeat: it may have lived up to %.0f s longer\n",
+            "a killed process ends at its last heartbeat: it may have run up to %.0f s longer\n",
             seconds(r->uncertain_ns));
     if (r->metered_ns && r->own_ns < r->metered_ns)
         say_message(s, "other runs used the machine at the same time: by the GPUs they held, %.1f %% of its time is theirs\n",
                     percent(r->metered_ns - r->own_ns, r->metered_ns));
     if (!r->storage_known)
-        say_message(s, "the price of storing its checkpoints is not known, and not in the sum\n");
+        say_message(s, "the price of storing its checkpoints is not known, and not included in the total\n");
 }
 
 static void show_rates(struct say *s, const struct run_bill *r, f64 per_month, bool counted,
@@ -196,7 +195,7 @@ enum status comparison_make(struct comparison *c, struct run_bill *const *runs, 
 {
     *c = (struct comparison){ .runs = runs, .run_count = count };
     if (count > LEVERS_MAX)
-        return err_set(err, STATUS_USAGE, "%lld runs are more than can be compared at once (%d)",
+        return err_set(err, STATUS_USAGE, "cannot compare %lld runs at once (at most %d)",
                        (long long)count, LEVERS_MAX);
     for (i64 i = 0; i < count; i++)
         if (!runs[i]->priced)

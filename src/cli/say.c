@@ -97,7 +97,7 @@ enum status say_close(struct say *s, struct err *err)
     if (fflush(s->results) && !s->failed) s->failed = errno;
     if (!s->failed && !ferror(s->results)) return STATUS_OK;
     return err_set(err, STATUS_WORLD, "stdout: %s",
-                   s->failed ? strerror(s->failed) : "not all was written");
+                   s->failed ? strerror(s->failed) : "incomplete write");
 }
 
 struct textbuf event_begin(struct arena *perm, const char *event)

@@ -2,7 +2,7 @@
  * and what is shown.
  *
  *   sweep_plan.c   sweep.over -> trials, each with its settings and the words for the command line
- *   job/trial.c    a trial's process: trains, tells of its evaluations, waits at its rung
+ *   job/sweep_trial.c    a trial's process: trains, tells of its evaluations, waits at its rung
  *   sweep_show.c   lines and events on the way, the table and the bill at the end
  *   sweep_file.c   results in a file, for a sweep that was interrupted
  *   cmd_sweep.c    the loop: train/asha.h decides, processes run
@@ -11,7 +11,7 @@
 #define CLI_SWEEP_H
 #include "cli/commands.h"
 #include "cli/jobs.h"
-#include "job/trial.h"
+#include "job/sweep_trial.h"
 #include "train/asha.h"
 
 enum { SWEEP_AXES_MAX = 16, SWEEP_TRIALS_MAX = 1000 };

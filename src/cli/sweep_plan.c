@@ -43,7 +43,7 @@ static enum status range_read(struct axis *a, const struct yaml *v, struct err *
         return err_set(err, STATUS_USAGE, "%.*s: expected two numbers%s, the lower one first",
                        STR_ARG(v->key), log ? " above 0" : "");
     if (a->option->kind != OPTION_INT && a->option->kind != OPTION_FLOAT)
-        return err_set(err, STATUS_USAGE, "%.*s is no number: list its values in brackets",
+        return err_set(err, STATUS_USAGE, "%.*s is not a number: list its values in brackets",
                        STR_ARG(v->key));
     return STATUS_OK;
 }
@@ -56,7 +56,7 @@ static enum status axis_read(struct plan *p, const struct yaml *item, struct are
         return err_set(err, STATUS_USAGE, "more than %d settings", SWEEP_AXES_MAX);
     if (item->kind != YAML_MAP || item->count != 1)
         return err_set(err, STATUS_USAGE,
-                       "expected one setting an item, like - train.lr: [0.001, 0.01]");
+                       "expected one setting per item, like - train.lr: [0.001, 0.01]");
     const struct yaml *v = item->first;
     struct axis       *a = &p->axes[p->axis_count++];
     *a = (struct axis){ .option = option_find(v->key), .first = v->first, .count = v->count };
@@ -65,7 +65,7 @@ static enum status axis_read(struct plan *p, const struct yaml *item, struct are
         return err_set(err, STATUS_USAGE, "%.*s cannot vary within a sweep", STR_ARG(v->key));
     for (i64 i = 0; i + 1 < p->axis_count; i++)
         if (p->axes[i].option == a->option)
-            return err_set(err, STATUS_USAGE, "%.*s stands there twice", STR_ARG(v->key));
+            return err_set(err, STATUS_USAGE, "%.*s is given twice", STR_ARG(v->key));
     if (v->kind == YAML_LIST && v->count) return STATUS_OK;
     p->combinations = 0;
     return range_read(a, v->kind == YAML_MAP ? v : &(struct yaml){ .key = v->key }, err);
@@ -166,11 +166,11 @@ static enum status plan_trials(struct sweep *s, const struct plan *p, struct are
     i64  count                   = draws ? c->count : p->combinations;
     if (!count)
         return err_set(err, STATUS_USAGE,
-                       "a range has no end of values: say how many trials, "
+                       "a range has infinitely many values: give the number of trials, "
                        "sweep.count=16");
     if (count > SWEEP_TRIALS_MAX)
         return err_set(err, STATUS_USAGE,
-                       "more than %d combinations: say how many trials, "
+                       "more than %d combinations: give the number of trials, "
                        "sweep.count=64",
                        SWEEP_TRIALS_MAX);
     s->trials = NEW(perm, struct trial, count);

@@ -46,7 +46,7 @@ void sweep_show_start(struct sweep *s)
     }
     struct textbuf b = textbuf_new(&scratch);
     textbuf_fmt(&b, "%lld trials, %lld at once", (long long)s->count, (long long)at_once);
-    if (a->rung_count > 1) textbuf_fmt(&b, "; one in %lld goes on after", (long long)a->eta);
+    if (a->rung_count > 1) textbuf_fmt(&b, "; one in %lld continues after", (long long)a->eta);
     for (i64 k = 0; k + 1 < a->rung_count; k++)
         textbuf_fmt(&b, "%s %.3g %%", k ? "," : "", 100 * a->part[k]);
     say_message(s->cli->say, "%.*s\n", STR_ARG(textbuf_str(&b)));
@@ -212,11 +212,11 @@ void sweep_show_end(struct sweep *s)
         if (s->trials[order[i]].last.metric[0] || failed(&s->trials[order[i]].last))
             table_row(s, &s->trials[order[i]]);
     if (never_compared(s))
-        say_message(say, "trials came to their ends before they were compared; a smaller "
+        say_message(say, "trials ended before they were compared; a smaller "
                          "train.eval_every would save money\n");
     say_result(say, "%-12s%.*s\n", "best", STR_ARG(command_of(s, best, &scratch)));
     if (isnan(bill.dollars))
-        say_result(say, "%-12s%.1f s; price unknown, say what an hour costs: train.usd_hour=0.10\n",
+        say_result(say, "%-12s%.1f s; price unknown; give the price of an hour: train.usd_hour=0.10\n",
                    "cost", bill.seconds);
     else
         say_result(say, "%-12s%.*s for %.1f s at $%g an hour\n", "cost",
@@ -224,7 +224,7 @@ void sweep_show_end(struct sweep *s)
     if (!(bill.saved_s > 0)) return;
     struct str money =
         isnan(bill.saved_dollars) ? STR("") : text_dollars(&scratch, bill.saved_dollars);
-    say_result(say, "%-12s%.*s%s%.*s that running every trial to its end would have taken\n",
+    say_result(say, "%-12s%.*s%s%.*s that running every trial to the end would have cost\n",
                "saved", STR_ARG(text_clock(&scratch, bill.saved_s)), money.len ? " and " : "",
                STR_ARG(money));
 }

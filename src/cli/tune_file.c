@@ -43,7 +43,7 @@ enum status tune_write(struct os *os, const struct config *before, const struct 
         enum status st = os_read_all(os, *path, perm, &there, err);
         if (st) return st;
         if (!str_starts(there, ours))
-            return err_set(err, STATUS_USAGE, "%.*s is there already, and not from `frugal tune`: move it away",
+            return err_set(err, STATUS_USAGE, "%.*s exists and is not from `frugal tune`: move it away",
                            STR_ARG(*path));
     }
     textbuf_fmt(&b, "%.*s %.*s\n", STR_ARG(ours), STR_ARG(head));

@@ -62,7 +62,7 @@ static enum status backward_node(struct tape *t, i32 index, struct err *err)
     if (!has || !any) return STATUS_OK;
     if (!op->grad)
         return err_set(err, STATUS_USAGE,
-                       "%.*s (%s) lies between a trained parameter and the loss "
+                       "%.*s (%s) is between a trained parameter and the loss "
                        "but has no gradient",
                        STR_ARG(n.name), op->name);
     for (i32 k = 1; k < op->out_count && n.op < OP_COUNT; k++) { /* rules of ours read dout[0] */

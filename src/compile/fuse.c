@@ -8,7 +8,7 @@
  * on the way do not matter, because a map does not look at shapes. Where others read the node's
  * result too, it is kept as one more result: the gradient of gelu reads the product that gelu had.
  * A map of two operands needs its second when the node runs, so it must be made before. Nothing is
- * computed in another order: results are the same to the bit.
+ * computed in another order: results are bit-exact.
  *
  * The pass runs on what is left after recomputation was decided, which knows best one op at a time. */
 #include "compile/compile_int.h"

@@ -17,11 +17,11 @@ enum status rule_build(const struct graph *g, const struct pass_input *in, struc
     for (i32 i = 0; i < g->value_count; i++) {
         const struct value *v = &g->values[i];
         if (v->kind == VALUE_GRAD || v->kind == VALUE_STATE)
-            return err_set(err, STATUS_WORLD, "%.*s is no value that a model makes",
+            return err_set(err, STATUS_WORLD, "%.*s is not a value that a model makes",
                            STR_ARG(v->name));
     }
     if (!g->forward_count) return STATUS_OK;
-    return err_set(err, STATUS_WORLD, "%d nodes are said to be forward ones", g->forward_count);
+    return err_set(err, STATUS_WORLD, "%d nodes are marked as forward ones", g->forward_count);
 }
 
 enum status rule_freeze(const struct graph *g, const struct pass_input *in, struct arena scratch,
@@ -44,7 +44,7 @@ enum status rule_hidden(const struct graph *g, const struct pass_input *in, stru
     for (i32 i = 0; i < g->value_count; i++) {
         const struct value *v = &g->values[i];
         if (v->hidden && (!is_trained(v) || v->type.shape.rank < 2))
-            return err_set(err, STATUS_WORLD, "%.*s is hidden, and no trained matrix",
+            return err_set(err, STATUS_WORLD, "%.*s is hidden, and not a trained matrix",
                            STR_ARG(v->name));
     }
     for (i32 i = 0; i < g->node_count; i++) {
@@ -78,7 +78,7 @@ enum status rule_tables(const struct graph *g, const struct pass_input *in, stru
     }
     for (i32 i = 0; i < g->value_count; i++)
         if (g->values[i].sparse_rows && (!is_trained(&g->values[i]) || !read[i]))
-            return err_set(err, STATUS_WORLD, "%.*s is no table that is trained",
+            return err_set(err, STATUS_WORLD, "%.*s is not a trained table",
                            STR_ARG(g->values[i].name));
     return STATUS_OK;
 }
@@ -123,7 +123,7 @@ enum status rule_remove_dead(const struct graph *g, const struct pass_input *in,
         for (i32 k = 0; k < node_results(n); k++)
             needed |= read[n->out + k] || g->values[n->out + k].kind != VALUE_TEMP;
         if (!needed)
-            return err_set(err, STATUS_WORLD, "nobody reads what %.*s makes", STR_ARG(n->name));
+            return err_set(err, STATUS_WORLD, "nothing reads what %.*s makes", STR_ARG(n->name));
     }
     return STATUS_OK;
 }
@@ -234,7 +234,8 @@ enum status rule_update(const struct graph *g, const struct pass_input *in, stru
             const struct value *v = &g->values[n->in[k]];
             if (v->kind != VALUE_PARAM || !op_writes(op_info(n->op), k)) continue;
             if (!add_written(&w, train, v, in->target->align_bytes))
-                return err_set(err, STATUS_WORLD, "%.*s is no range to update", STR_ARG(v->name));
+                return err_set(err, STATUS_WORLD, "%.*s is not a range to update",
+                               STR_ARG(v->name));
         }
     }
     for (i32 i = 0; i < train->value_count; i++) {

@@ -23,7 +23,7 @@ static const struct {
     f64         usual, low, high;
     bool        whole; /* a whole number */
 } words[WORD_COUNT] = {
-    [WORD_CROP]   = { "crop", "a share of the area above 0, at most 1", 0.08, 1e-9, 1, false },
+    [WORD_CROP]   = { "crop", "a fraction of the area above 0, at most 1", 0.08, 1e-9, 1, false },
     [WORD_CENTER] = { "center", "no number", 0, 0, 0, false },
     [WORD_PAD]    = { "pad", "pixels", NAN, 0, IMAGE_SIDE_MAX - 1, true },
     [WORD_FLIP]   = { "flip", "a probability", 0.5, 0, 1, false },
@@ -58,7 +58,7 @@ static enum status word_read(struct str text, enum word *word, f64 *number, stru
     }
     return err_set(
         err, STATUS_USAGE,
-        "data.augment: %.*s is none of crop, center, pad=N, flip, cutout=N, mixup=A and none",
+        "data.augment: %.*s is not one of crop, center, pad=N, flip, cutout=N, mixup=A and none",
         (int)MIN(text.len, 40), text.data);
 }
 
@@ -91,13 +91,13 @@ static enum status words_read(const struct data_config *config, struct augment *
         enum status st = word_read(config->augment[i], &word, &number, err);
         if (st) return st;
         if (seen[word])
-            return err_set(err, STATUS_USAGE, "data.augment: %s stands there twice",
-                           words[word].name);
+            return err_set(err, STATUS_USAGE, "data.augment: %s is given twice", words[word].name);
         seen[word] = true;
         word_set(a, word, number);
     }
     if (seen[WORD_CROP] + seen[WORD_CENTER] + seen[WORD_PAD] > 1)
-        return err_set(err, STATUS_USAGE, "data.augment: of crop, center and pad there can be one");
+        return err_set(err, STATUS_USAGE,
+                       "data.augment: only one of crop, center and pad is allowed");
     return STATUS_OK;
 }
 
@@ -116,7 +116,7 @@ enum status augment_from(const struct data_config *config, struct augment *out, 
         normal_set(out, imagenet_mean, imagenet_deviation);
     if (str_eq(config->image_normalise, STR("half"))) normal_set(out, half, half);
     if (out->size < 1 || out->size > IMAGE_SIDE_MAX || out->pad >= out->size)
-        return err_set(err, STATUS_USAGE, "pictures of %lld pixels cannot be moved by %lld",
+        return err_set(err, STATUS_USAGE, "images of %lld pixels cannot be shifted by %lld",
                        (long long)out->size, (long long)out->pad);
     return STATUS_OK;
 }

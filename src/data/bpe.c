@@ -164,7 +164,7 @@ static enum status merge_word(const struct bpe *b, struct str word, u32 *to, i64
         return STATUS_OK;
     }
     if (word.len > word_bytes_max)
-        return err_set(err, STATUS_USAGE, "%lld bytes in a row are one word; at most %lld may be",
+        return err_set(err, STATUS_USAGE, "one word has %lld bytes; at most %lld are allowed",
                        (long long)word.len, (long long)word_bytes_max);
     i64          bytes_each = (i64)(sizeof(struct symbol) + 2 * sizeof(u64));
     struct arena scratch    = arena_open(word.len * bytes_each + 64);

@@ -68,20 +68,21 @@ static enum status check_ids(struct reader *r)
     for (u64 i = 0; i <= r->token_mask; i++) {
         if (!r->tokens[i].text.data) continue;
         if (seen[r->tokens[i].id]++)
-            return refuse(r, "two tokens have one number, one of them is ", r->tokens[i].text);
+            return refuse(r, "two tokens have the same number, one of them is ", r->tokens[i].text);
     }
     return STATUS_OK;
 }
 
 static enum status read_tokens(struct reader *r, const struct json *vocab)
 {
-    if (!vocab || vocab->kind != JSON_MAP) return refuse(r, "no map of tokens to numbers", STR(""));
+    if (!vocab || vocab->kind != JSON_MAP)
+        return refuse(r, "not a map of tokens to numbers", STR(""));
     r->token_mask = table_mask(vocab->count);
     r->tokens     = NEW(&r->scratch, struct token, (i64)r->token_mask + 1);
     for (const struct json *v = vocab->first; v; v = v->next) {
         i64 id;
         if (!json_i64(v, &id) || id < 0 || id > token_id_max)
-            return refuse(r, "no whole number below 2^24 for the token ", v->key);
+            return refuse(r, "not a whole number below 2^24 for the token ", v->key);
         struct str text      = v->key.len ? v->key : STR("");
         *token_slot(r, text) = (struct token){ text, (u32)id };
         r->bpe->vocabulary   = MAX(r->bpe->vocabulary, id + 1);
@@ -153,9 +154,12 @@ static enum status add_merge(struct reader *r, struct str left, struct str right
     struct arena scratch = r->scratch;
     struct str   both    = str_cat(&scratch, left, right);
     u32          l, m, id;
-    if (!token_find(r, left, &l)) return refuse(r, "a merge of what is no token: ", left);
-    if (!token_find(r, right, &m)) return refuse(r, "a merge of what is no token: ", right);
-    if (!token_find(r, both, &id)) return refuse(r, "a merge into what is no token: ", both);
+    if (!token_find(r, left, &l))
+        return refuse(r, "a merge of something that is not a token: ", left);
+    if (!token_find(r, right, &m))
+        return refuse(r, "a merge of something that is not a token: ", right);
+    if (!token_find(r, both, &id))
+        return refuse(r, "a merge into something that is not a token: ", both);
     u64 pair                 = (u64)l << 32 | m;
     *bpe_merge_slot(b, pair) = (struct bpe_merge){ pair, (u32)rank, id };
     return STATUS_OK;
@@ -189,7 +193,7 @@ static enum status read_merge_list(struct reader *r, const struct json *list)
 {
     enum status st   = STATUS_OK;
     i64         rank = 0;
-    if (!list || list->kind != JSON_LIST) return refuse(r, "model.merges is no list", STR(""));
+    if (!list || list->kind != JSON_LIST) return refuse(r, "model.merges is not a list", STR(""));
     merges_new(r, list->count);
     for (const struct json *v = list->first; v && !st; v = v->next, rank++) {
         const struct json *left = v->first, *right = left ? left->next : NULL;
@@ -197,7 +201,7 @@ static enum status read_merge_list(struct reader *r, const struct json *list)
         else if (v->kind == JSON_LIST && v->count == 2 && left->kind == JSON_STRING &&
                  right->kind == JSON_STRING)
             st = add_merge(r, left->text, right->text, rank);
-        else st = refuse(r, "a member of model.merges is no pair of tokens", STR(""));
+        else st = refuse(r, "a member of model.merges is not a pair of tokens", STR(""));
     }
     return st;
 }
@@ -260,7 +264,7 @@ static enum status read_added(struct reader *r, const struct json *list)
     struct bpe *b = r->bpe;
     if (!list || list->kind == JSON_NULL) return STATUS_OK;
     if (list->kind != JSON_LIST || list->count > ADDED_MAX)
-        return refuse(r, "added_tokens is no list of at most 8192", STR(""));
+        return refuse(r, "added_tokens is not a list of at most 8192", STR(""));
     b->added = NEW(r->perm, struct bpe_added, list->count);
     for (const struct json *v = list->first; v; v = v->next) {
         static const char *const flags[] = { "lstrip", "rstrip", "single_word" };
@@ -377,7 +381,7 @@ static struct reader reader_new(struct str name, i64 bytes, struct arena *perm, 
     r.bpe->classes  = char_classes(perm);
     r.scratch =
         arena_open(128 * bytes + 4 * token_id_max); /* address space: a value takes 88 bytes */
-    if (!r.scratch.begin) err_set(err, STATUS_WORLD, "the system refuses address space");
+    if (!r.scratch.begin) err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
     return r;
 }
 

@@ -86,7 +86,7 @@ static void keep_if_it_pays(struct pipeline *p, const struct tuner_seen *s)
     char line[LOADER_LINE_MAX];
     snprintf(
         line, sizeof line,
-        "decoded samples are kept in memory: %lld take %.3g of %.3g GiB, and to read and decode "
+        "decoded samples are kept in memory: %lld take %.3g of %.3g GiB, and reading and decoding "
         "one takes %.3g ms",
         (long long)p->course.count, bytes / 0x1p30, (f64)p->memory_bytes / 0x1p30, one_ns * 1e-6);
     keep(p);

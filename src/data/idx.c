@@ -48,8 +48,8 @@ enum status idx_parse(struct str path, struct str bytes, struct idx *out, struct
     const u8 *p = (const u8 *)bytes.data;
     *out        = (struct idx){ 0 };
     if (bytes.len < 4)
-        return err_set(err, STATUS_USAGE, "%.*s: %lld bytes are no IDX file", STR_ARG(path),
-                       (long long)bytes.len);
+        return err_set(err, STATUS_USAGE, "%.*s: %lld bytes are too few for an IDX file",
+                       STR_ARG(path), (long long)bytes.len);
     if (p[0] || p[1] || p[2] != 0x08 || p[3] < 1 || p[3] > IDX_RANK_MAX)
         return err_set(err, STATUS_USAGE,
                        "%.*s: begins with %02x %02x %02x %02x; an IDX file of bytes begins with "

@@ -32,9 +32,9 @@ const char *image_library(enum image_kind kind)
 
 static enum status too_large(struct str name, const struct image_info *info, struct err *err)
 {
-    return err_set(err, STATUS_USAGE,
-                   "%.*s says that it has %lldx%lld pixels; at most %lld are read", STR_ARG(name),
-                   (long long)info->width, (long long)info->height, (long long)IMAGE_PIXELS_MAX);
+    return err_set(err, STATUS_USAGE, "%.*s has %lldx%lld pixels; at most %lld are supported",
+                   STR_ARG(name), (long long)info->width, (long long)info->height,
+                   (long long)IMAGE_PIXELS_MAX);
 }
 
 enum status image_look(struct str name, struct str file, struct image_info *out, struct err *err)

@@ -42,7 +42,7 @@ enum status image_write_jpeg(const u8 *rgb, i64 width, i64 height, i64 quality, 
 {
     (void)rgb, (void)width, (void)height, (void)quality, (void)to;
     return err_set(err, STATUS_WORLD,
-                   "this frugal was built without libjpeg, so it writes no pictures; install "
+                   "this frugal was built without libjpeg, so it cannot write images; install "
                    "libjpeg62-turbo-dev and build it again");
 }
 

@@ -81,14 +81,13 @@ static enum status open_place(struct dataset *d, const struct data_config *confi
     d->count[s]         = place_count(state->place[s]);
     i64 classes         = place_classes(state->place[s]);
     if (d->count[s] > samples_max)
-        return err_set(err, STATUS_USAGE, "%.*s holds %lld pictures; at most %lld are read",
+        return err_set(err, STATUS_USAGE, "%.*s holds %lld images; at most %lld are supported",
                        STR_ARG(path), (long long)d->count[s], (long long)samples_max);
     if (!classes)
-        return err_set(
-            err, STATUS_USAGE,
-            "%.*s: no picture says its class; a folder has a subfolder for each class, a "
-            "shard a .cls beside each picture",
-            STR_ARG(path));
+        return err_set(err, STATUS_USAGE,
+                       "%.*s: no image has a class; a folder needs a subfolder for each class, a "
+                       "shard a .cls next to each image",
+                       STR_ARG(path));
     if (classes != place_classes(state->place[SPLIT_TRAIN]))
         return err_set(err, STATUS_USAGE, "%.*s has %lld classes, %.*s has %lld",
                        STR_ARG(config->path), (long long)place_classes(state->place[SPLIT_TRAIN]),

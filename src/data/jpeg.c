@@ -1,7 +1,7 @@
 /* jpeg.c - JPEG through libjpeg-turbo: the rows and columns of one part, scaled where that will do.
  *
  * Its defaults are kept, the accurate inverse transform (islow) and smooth chroma ("fancy upsampling"),
- * so that pixels are those of Pillow to the bit: the faster ones are not faster on processors with AVX2
+ * so that pixels are bit-exact with those of Pillow: the faster ones are not faster on processors with AVX2
  * (docs/decisions/images.md). Of the scales, only 1/2, 1/4 and 1/8 have vector code and pay. */
 #include "data/image_int.h"
 #ifdef FRUGAL_HAVE_JPEG
@@ -38,7 +38,7 @@ static _Noreturn void give_up(j_common_ptr cinfo)
     struct job *job = job_of(cinfo);
     char        why[JMSG_LENGTH_MAX];
     job->manager.format_message(cinfo, why);
-    err_set(job->err, STATUS_USAGE, "%.*s is no sound JPEG: %s", STR_ARG(job->name), why);
+    err_set(job->err, STATUS_USAGE, "%.*s is not a valid JPEG: %s", STR_ARG(job->name), why);
     longjmp(job->out, 1);
 }
 

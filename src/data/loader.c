@@ -124,8 +124,8 @@ static enum status check_group(const struct loader_config *c, const struct forma
     ASSERT(!c->group || c->shuffle);
     if (!c->group || f->length) return STATUS_OK;
     return err_set(err, STATUS_USAGE,
-                   "train.shuffle=by_length needs data.kind=lines: samples of %.*s have no "
-                   "lengths that are known before they are read",
+                   "train.shuffle=by_length needs data.kind=lines: the lengths of %.*s samples "
+                   "are not known before they are read",
                    STR_ARG(f->kind));
 }
 
@@ -134,10 +134,10 @@ static enum status check(const struct loader_config *c, i64 count, struct err *e
     ASSERT(c->epoch >= 0);
     ASSERT(c->index >= 0);
     if (c->batch < 1)
-        return err_set(err, STATUS_USAGE, "a batch of %lld samples is none", (long long)c->batch);
+        return err_set(err, STATUS_USAGE, "a batch cannot have %lld samples", (long long)c->batch);
     if (count < MAX(c->whole, 1))
         return err_set(err, STATUS_USAGE,
-                       "the data has %lld %s samples, which make no batch of %lld",
+                       "the data has %lld %s samples, too few for a batch of %lld",
                        (long long)count, c->split == SPLIT_TRAIN ? "training" : "held-out",
                        (long long)MAX(c->whole, 1));
     if (c->index > count)

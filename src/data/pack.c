@@ -166,7 +166,7 @@ static enum status pack_shard(struct packer *p, i64 number, pack_progress *progr
     while (!st && p->next < p->count && p->bytes < p->config->shard_bytes) {
         st = put_sample(p, sample_at(p, p->next++), err);
         if (!st && !progress(context, p->next, p->count))
-            st = err_set(err, STATUS_INTERRUPTED, "stopped; the same command goes on from here");
+            st = err_set(err, STATUS_INTERRUPTED, "stopped; run the same command to resume");
     }
     if (!st) st = os->write(os, p->file, (struct str){ zeros, sizeof zeros }, err);
     if (!st) st = os->sync(os, p->file, err);
@@ -195,10 +195,11 @@ static enum status look_at(struct packer *p, i64 number, struct err *err)
     if (ours) p->next += x.count;
     if (bytes.len) os->unmap(os, bytes);
     if (ours) return STATUS_OK;
-    return err_set(err, STATUS_USAGE,
-                   "%.*s is there and was not packed from these samples in this way; remove it, or "
-                   "pack to another name",
-                   STR_ARG(path));
+    return err_set(
+        err, STATUS_USAGE,
+        "%.*s exists and was packed from other samples or with other flags; remove it, or "
+        "pack to another name",
+        STR_ARG(path));
 }
 
 enum status pack(struct os *os, const struct place *from, const struct pack_config *config,

@@ -66,7 +66,7 @@ static void run_next_instead(struct pipeline *p, struct item *i, const struct la
     for (i64 k = 1; i->status && p->course.config.skip && !atomic_load(&p->stop); k++) {
         if (k == MIN(NEXT_TRIED_MAX, p->course.count)) {
             err_set(&first, i->status,
-                    "%lld samples in a row cannot be had; the last of them: %.400s", (long long)k,
+                    "%lld samples in a row cannot be read; the last of them: %.400s", (long long)k,
                     i->err.text);
             break;
         }
@@ -456,7 +456,7 @@ static struct pipeline *memory_new(const struct course *c, struct err *err)
                THREADS_MAX * (i64)sizeof(struct worker);
     struct arena arena = arena_open(reserve);
     if (!arena.begin) {
-        err_set(err, STATUS_WORLD, "the system refuses %lld bytes of addresses for batches",
+        err_set(err, STATUS_WORLD, "the system refuses %lld bytes of address space for batches",
                 (long long)reserve);
         return NULL;
     }

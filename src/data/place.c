@@ -17,9 +17,10 @@ enum status place_open(struct os *os, const struct data_config *config, struct s
     if (path.len > PLACE_PATH_MAX)
         return err_set(err, STATUS_USAGE, "a path of %lld bytes is too long", (long long)path.len);
     if (address_is_remote(path) && !is_shards(path))
-        return err_set(err, STATUS_USAGE,
-                       "%.*s is no shard; remote samples lie in NAME.tar or NAME-{000..123}.tar",
-                       (int)MIN(path.len, 200), path.data);
+        return err_set(
+            err, STATUS_USAGE,
+            "%.*s is not a shard; remote samples must be in NAME.tar or NAME-{000..123}.tar",
+            (int)MIN(path.len, 200), path.data);
     p->kind = is_shards(path) ? &place_shards : &place_folder;
     p->os   = os;
     p->own  = arena_open(own_bytes);
@@ -88,8 +89,9 @@ enum status read_range(struct os *os, struct str path, i64 at, i64 bytes, void *
     }
     os->close(os, &f, NULL);
     if (!st && done < bytes)
-        st = err_set(err, STATUS_WORLD, "%.*s ends at byte %lld; it was longer when it was opened",
-                     STR_ARG(path), (long long)(at + done));
+        st = err_set(err, STATUS_WORLD,
+                     "%.*s ends at byte %lld; it became shorter since it was opened", STR_ARG(path),
+                     (long long)(at + done));
     return st;
 }
 
@@ -139,7 +141,7 @@ static enum status expand(struct str done, struct str rest, struct arena *perm, 
     }
     if (close < open || !words_init(&w, str_sub(rest, open + 1, close)))
         return err_set(err, STATUS_USAGE,
-                       "%.*s is no pattern; expected something like train-{000000..000123}.tar",
+                       "%.*s is not a pattern; expected something like train-{000000..000123}.tar",
                        (int)MIN(rest.len, 200), rest.data);
     struct str  front = str_cat(perm, done, str_sub(rest, 0, open));
     enum status st    = STATUS_OK;

@@ -432,7 +432,7 @@ static enum status read_shards(const struct place *p, i64 n, struct buffer *to,
     i64                  sample;
     const struct shard  *x      = shard_of(p, n, &sample);
     i64                  member = shard_payload(&x->index, sample);
-    if (member < 0) return unfit(p, n, "and its kin have no .jpg, .jpeg or .png", err);
+    if (member < 0) return unfit(p, n, "and the other shards have no .jpg, .jpeg or .png", err);
     const struct shard_member *m    = &x->index.member[member];
     i64                        from = m->at - TAR_BLOCK, bytes = m->bytes + TAR_BLOCK;
     enum status                st = buffer_resize(to, bytes, err);
@@ -441,8 +441,9 @@ static enum status read_shards(const struct place *p, i64 n, struct buffer *to,
         st = remote_cache_read(s->cache, x->path, &x->version, from, bytes, to->data, stop, err);
     if (st) return st;
     if (!tar_is_header_of((const char *)to->data, shard_member_name(&x->index, member), m->bytes))
-        return unfit(
-            p, n, "is not where the shard's index says; remove the index (.idx), it is old", err);
+        return unfit(p, n,
+                     "is not where the shard's index says; remove the index (.idx), it is outdated",
+                     err);
     memmove(to->data, to->data + TAR_BLOCK, (size_t)m->bytes);
     return buffer_resize(to, m->bytes, err);
 }
@@ -460,7 +461,7 @@ static bool says_shards(struct place *p, char line[LOADER_LINE_MAX])
     s->told = true;
     if (count)
         snprintf(line, LOADER_LINE_MAX,
-                 "%lld of %lld shards have no index beside them: they were read whole to make one, "
+                 "%lld of %lld shards have no index: they were read completely to make one, "
                  "%.3g MB; frugal "
                  "pack writes SHARD.idx",
                  (long long)count, (long long)s->count, (f64)bytes * 1e-6);

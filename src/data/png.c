@@ -18,7 +18,7 @@ struct job {
 static _Noreturn void give_up(png_structp png, png_const_charp why)
 {
     struct job *job = png_get_error_ptr(png);
-    err_set(job->err, STATUS_USAGE, "%.*s is no sound PNG: %s", STR_ARG(job->name), why);
+    err_set(job->err, STATUS_USAGE, "%.*s is not a valid PNG: %s", STR_ARG(job->name), why);
     png_longjmp(png, 1);
 }
 
@@ -43,7 +43,7 @@ static enum status job_open(struct job *job, struct str name, struct str file, s
     if (job->png) job->info = png_create_info_struct(job->png);
     if (job->info) return STATUS_OK;
     png_destroy_read_struct(&job->png, NULL, NULL);
-    return err_set(err, STATUS_WORLD, "%.*s: libpng refuses to begin", STR_ARG(name));
+    return err_set(err, STATUS_WORLD, "%.*s: libpng cannot be initialised", STR_ARG(name));
 }
 
 static void job_close(struct job *job) { png_destroy_read_struct(&job->png, &job->info, NULL); }

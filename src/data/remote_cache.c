@@ -178,7 +178,7 @@ static enum status reserve(struct remote_cache *c, const struct item *x, struct 
     while ((st = os->lock(os, path, &lock, err)) == STATUS_NO && !stopped(stop))
         os->sleep_ns(os, wait_ns);
     if (!st && !make_room(c, x->version->bytes, scratch))
-        st = err_set(err, STATUS_NO, "%.*s: %lld bytes find no room in %.*s, which may hold %lld",
+        st = err_set(err, STATUS_NO, "%.*s: %lld bytes do not fit in %.*s, which may hold %lld",
                      STR_ARG(address_shown(&scratch, x->url)), (long long)x->version->bytes,
                      STR_ARG(c->folder), (long long)c->bytes_max);
     if (!st && os->create(os, part, f, err)) st = STATUS_NO;
@@ -267,7 +267,7 @@ static enum status fetch_once(struct remote_cache *c, const struct item *x, cons
     if (os->make_dir(os, c->folder, err)) return hold_off(c);
     while ((st = os->lock(os, x->lock, &held, err)) == STATUS_NO) {
         if (is_there(c, x)) return STATUS_OK;
-        if (stopped(stop)) return err_set(err, STATUS_INTERRUPTED, "the wait was cut off");
+        if (stopped(stop)) return err_set(err, STATUS_INTERRUPTED, "the wait was interrupted");
         os->sleep_ns(os, wait_ns);
     }
     if (st) return hold_off(c);
@@ -296,7 +296,8 @@ static enum status fetch(struct remote_cache *c, const struct item *x, const ato
     }
     if (stopped(stop) || (waited && is_there(c, x))) {
         pthread_mutex_unlock(&c->lock);
-        return stopped(stop) ? err_set(err, STATUS_INTERRUPTED, "the wait was cut off") : STATUS_OK;
+        return stopped(stop) ? err_set(err, STATUS_INTERRUPTED, "the wait was interrupted")
+                             : STATUS_OK;
     }
     c->flight[c->flight_count++] = x->hash;
     pthread_mutex_unlock(&c->lock);
@@ -390,5 +391,5 @@ enum status remote_cache_map(struct remote_cache *c, struct str url,
         if (!st) os->unmap(os, *bytes);
         if (pin->fd >= 0) os->close(os, pin, NULL);
     }
-    return st ? st : err_set(err, STATUS_WORLD, "%.*s is cut short", STR_ARG(x.path));
+    return st ? st : err_set(err, STATUS_WORLD, "%.*s is truncated", STR_ARG(x.path));
 }

@@ -72,7 +72,7 @@ static enum status read_class(const struct maker *m, const struct tar_member *t,
     struct str text  = str_trim((struct str){ m->tar.bytes.data + t->at, MIN(t->bytes, 40) });
     i64        value = -1;
     if (!str_i64(text, &value) || value < 0 || value >= INT32_MAX)
-        return err_set(err, STATUS_USAGE, "%.*s: %.*s holds \"%.*s\", which is no class",
+        return err_set(err, STATUS_USAGE, "%.*s: %.*s holds \"%.*s\", which is not a class",
                        STR_ARG(m->tar.path), STR_ARG(t->name), STR_ARG(text));
     *class = (i32)value;
     return STATUS_OK;
@@ -90,7 +90,8 @@ static enum status add_member(struct maker *m, const struct tar_member *t, struc
         m->key = key;
     }
     if (m->names.len > UINT32_MAX - t->name.len)
-        return err_set(err, STATUS_USAGE, "%.*s: its names take 4 GiB", STR_ARG(m->tar.path));
+        return err_set(err, STATUS_USAGE, "%.*s: its names take more than 4 GiB",
+                       STR_ARG(m->tar.path));
     struct shard_member *member = NEW(&m->members, struct shard_member, 1);
     *member = (struct shard_member){ t->at, t->bytes, (u32)m->names.len, (u32)t->name.len };
     if (!m->member) m->member = member;
@@ -175,7 +176,7 @@ enum status shard_index_parse(struct str path, struct str bytes, struct shard_in
     *out          = (struct shard_index){ .path = path };
     if (bytes.len >= (i64)sizeof h) memcpy(&h, bytes.data, sizeof h);
     if (memcmp(h.magic, magic, sizeof magic))
-        return err_set(err, STATUS_USAGE, "%.*s is no index of a shard", STR_ARG(path));
+        return err_set(err, STATUS_USAGE, "%.*s is not the index of a shard", STR_ARG(path));
     if (h.version != 1)
         return err_set(err, STATUS_USAGE, "%.*s is an index of version %u; this frugal reads 1",
                        STR_ARG(path), h.version);
@@ -196,7 +197,8 @@ enum status shard_index_parse(struct str path, struct str bytes, struct shard_in
     out->member       = (const void *)(at + (h.count + 1) * sample);
     out->names        = at + (h.count + 1) * sample + h.member_count * member;
     if (!tables_are_right(out, h.name_bytes))
-        return err_set(err, STATUS_USAGE, "%.*s speaks of what is not in its shard", STR_ARG(path));
+        return err_set(err, STATUS_USAGE, "%.*s refers to data that is not in its shard",
+                       STR_ARG(path));
     return STATUS_OK;
 }
 

@@ -90,8 +90,8 @@ static enum status open_gz(struct os *os, struct str path, struct str gz, struct
                            struct arena scratch, struct source *out, struct err *err)
 {
     if (gz.len < gz_bytes_min)
-        return err_set(err, STATUS_USAGE, "%.*s: %lld bytes are no gzip file", STR_ARG(path),
-                       (long long)gz.len);
+        return err_set(err, STATUS_USAGE, "%.*s: %lld bytes are too few for a gzip file",
+                       STR_ARG(path), (long long)gz.len);
     struct cache c = cache_of(os, path, gz, wanted, &scratch);
     if (cache_map(os, &c, out)) return STATUS_OK;
     enum status st = unpack(path, gz, out, err);

@@ -1,4 +1,4 @@
-/* table.c - rows of numbers and categories with a 0/1 label, for rankers, from any file of rows (csv.c,
+/* table.c - rows of numbers and categories with a 0/1 label, for rankers, from any file of rows (csv_table.c,
  * jsonl.c).
  *
  * The file is parsed once at open, into arrays. Feeds, in this order and only where there are such
@@ -54,7 +54,7 @@ static enum status parse_number(const struct table_where *w, struct str s, f32 *
 {
     f64 value = 0;
     if (!number_of(s, &value) || fabs(value) > (f64)3.4028234e38f)
-        return err_set(err, STATUS_USAGE, "%.*s:%lld: \"%.*s\" in column \"%.*s\" is no number",
+        return err_set(err, STATUS_USAGE, "%.*s:%lld: \"%.*s\" in column \"%.*s\" is not a number",
                        STR_ARG(w->path), (long long)w->line, (int)MIN(s.len, 40), s.data,
                        (int)MIN(w->column.len, 80), w->column.data);
     *out = (f32)value;

@@ -123,14 +123,14 @@ static enum status read_header(struct tar *t, struct extra *extra, struct arena 
     bool of_next = type == 'x' || type == 'g' || type == 'L' || type == 'K';
     if (!of_next && extra->bytes >= 0) bytes = extra->bytes;
     i64 room = t->bytes.len - at - TAR_BLOCK;
-    if (bytes > room) return broken(t, at, "begins a file that is cut short", err);
+    if (bytes > room) return broken(t, at, "begins a file that is truncated", err);
     if (of_next && bytes > extra_bytes_max) return broken(t, at, "a name has no end", err);
     t->at = at + TAR_BLOCK + MIN((bytes + TAR_BLOCK - 1) / TAR_BLOCK * TAR_BLOCK, room);
 
     struct str body = { block + TAR_BLOCK, bytes };
     if (type == 'L') extra->name = text_of(body.data, body.len);
     if (type == 'x' && !read_pax(body, extra)) return broken(t, at, "pax records are wrong", err);
-    if (type == 'S') return broken(t, at, "a file has holes, which is not read", err);
+    if (type == 'S') return broken(t, at, "a file is sparse, which is not supported", err);
     if (of_next) return STATUS_NO;
     struct str name = extra->name.data ? extra->name : name_of(block, perm);
     *extra          = (struct extra){ .bytes = -1 };
@@ -145,7 +145,7 @@ enum status tar_next(struct tar *t, struct arena *perm, struct tar_member *out, 
     enum status  st    = STATUS_NO;
     while (st == STATUS_NO) {
         if (t->bytes.len - t->at < TAR_BLOCK)
-            return broken(t, t->at, "is its end, but no empty block says so: it is cut short", err);
+            return broken(t, t->at, "it ends without an empty block: it is truncated", err);
         if (is_empty(t->bytes.data + t->at)) return STATUS_NO;
         st = read_header(t, &extra, perm, out, err);
     }

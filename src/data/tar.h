@@ -26,7 +26,7 @@ struct tar_member { /* a plain file; everything else is passed over */
 enum status tar_next(struct tar *t, struct arena *perm, struct tar_member *out, struct err *err);
 
 /* Is this block the header of a file of so many bytes with that name? A name that is long or not in
- * ASCII, and a size of 8 GiB or more, are believed: pax keeps them elsewhere. */
+ * ASCII, and a size of 8 GiB or more, are believed: pax keeps them in other records. */
 bool tar_is_header_of(const char *block, struct str name, i64 bytes);
 
 /* The header of a plain file, nothing in it but name, size and what must be there: the same file gives

@@ -127,7 +127,7 @@ static enum status do_segment(struct job *j, struct arena scratch, struct err *e
     j->progress.bytes  = r->bytes;
     j->progress.tokens = r->tokens - r->tokens_before;
     if (listener.on_progress && !listener.on_progress(listener.context, &j->progress))
-        return err_set(err, STATUS_INTERRUPTED, "interrupted; the same command goes on from here");
+        return err_set(err, STATUS_INTERRUPTED, "interrupted; run the same command to resume");
     return STATUS_OK;
 }
 
@@ -157,7 +157,8 @@ enum status tokenize_files(struct os *os, const struct bpe *b, const struct toke
     static const i64 own_bytes = (i64)1 << 30; /* address space: names, pieces */
     struct arena     perm      = arena_open(own_bytes);
     struct job       j         = { .bpe = b, .config = config, .keep = { .result = out } };
-    if (!perm.begin) return err_set(err, STATUS_WORLD, "the system refuses address space");
+    if (!perm.begin)
+        return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
     *out           = (struct tokenize_result){ .documents = config->path_count };
     enum status st = keep_open(&j.keep, os, b, config, &j.progress.bytes_all, &perm, err);
     if (!st && !out->was_done) {

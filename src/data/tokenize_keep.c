@@ -111,7 +111,7 @@ static enum status check_before(struct keep *k, i64 out_bytes, bool append, stru
     if (last) k->result->tokens = side.tokens;
     if (last) return STATUS_OK;
     if (!append)
-        return err_set(err, STATUS_USAGE, "%.*s is there already; --append adds to it",
+        return err_set(err, STATUS_USAGE, "%.*s already exists; --append adds to it",
                        STR_ARG(k->out));
     if (st) return st;
     if (!str_eq(side.hash, k->hash))
@@ -119,7 +119,7 @@ static enum status check_before(struct keep *k, i64 out_bytes, bool append, stru
                        "%.*s was made with another vocabulary (%.12s, not %.12s)", STR_ARG(k->out),
                        side.hash.data, k->hash.data);
     if (out_bytes != side.tokens * k->width)
-        return err_set(err, STATUS_USAGE, "%.*s has %lld bytes, but %.*s tells of %lld tokens",
+        return err_set(err, STATUS_USAGE, "%.*s has %lld bytes, but %.*s says %lld tokens",
                        STR_ARG(k->out), (long long)out_bytes, STR_ARG(k->side),
                        (long long)side.tokens);
     k->result->tokens = k->result->tokens_before = side.tokens;
@@ -227,7 +227,7 @@ static enum status publish_all(struct keep *k, struct arena scratch, struct err 
     for (i64 i = 0; i < k->segment && !st; i++)
         st = k->os->map(k->os, segment_path(k, &scratch, i), &parts[count++], err);
     struct str whole =
-        path_in(k, &scratch, STR("whole")); /* there, so that a kill leaves nothing elsewhere */
+        path_in(k, &scratch, STR("whole")); /* there, so that a kill leaves nothing outside */
     if (!st) st = os_publish_parts(k->os, whole, parts, count, scratch, err);
     if (!st) st = k->os->rename(k->os, whole, k->out, err);
     if (!st) st = k->os->sync_dir_of(k->os, k->out, err);

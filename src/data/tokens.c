@@ -60,10 +60,11 @@ static enum status open_file(struct dataset *d, const struct data_config *config
     struct str bytes = state->source[s].bytes;
     i64        count = bytes.len / state->width;
     if (bytes.len % state->width)
-        return err_set(err, STATUS_USAGE,
-                       "%.*s: %lld bytes are no whole number of %lld-byte tokens; of text `frugal "
-                       "tokenize` makes them",
-                       STR_ARG(path), (long long)bytes.len, (long long)state->width);
+        return err_set(
+            err, STATUS_USAGE,
+            "%.*s: %lld bytes are not a whole number of %lld-byte tokens; `frugal tokenize` "
+            "turns text into tokens",
+            STR_ARG(path), (long long)bytes.len, (long long)state->width);
     if (count < state->context + 1)
         return err_set(err, STATUS_USAGE,
                        "%.*s: %lld tokens are fewer than one sample's %lld (data.context + 1)",
@@ -76,7 +77,7 @@ static enum status open_file(struct dataset *d, const struct data_config *config
     if (config->vocabulary == 0) *vocabulary = MAX(*vocabulary, max + 1);
     if (max >= *vocabulary || max >= INT32_MAX)
         return err_set(err, STATUS_USAGE,
-                       "%.*s: holds token %lld, but tokens lie below the vocabulary of %lld",
+                       "%.*s: holds token %lld, but tokens must be below the vocabulary of %lld",
                        STR_ARG(path), (long long)max, (long long)MIN(*vocabulary, INT32_MAX));
     return STATUS_OK;
 }
@@ -123,7 +124,7 @@ static enum status heed_side(struct os *os, const struct data_config *config, i6
     if (token_side_read(os, path, &scratch, &side, NULL)) return STATUS_OK; /* somebody else's */
     if (!str_eq(side.type, width == 2 ? STR("u16") : STR("u32")))
         return err_set(
-            err, STATUS_USAGE, "%.*s holds %.*s tokens, says %.*s; set data.token_type=%.*s",
+            err, STATUS_USAGE, "%.*s holds %.*s tokens according to %.*s; set data.token_type=%.*s",
             STR_ARG(config->path), STR_ARG(side.type), STR_ARG(path), STR_ARG(side.type));
     if (!*vocabulary) *vocabulary = side.vocabulary;
     return STATUS_OK;

@@ -220,7 +220,7 @@ static enum status verify_node(const struct graph *g, i32 index, struct arena sc
         return err_set(err, STATUS_WORLD, "node %d (%s) has %d inputs", index, row->name,
                        n->in_count);
     if (n->out < 0 || n->out + results > g->value_count)
-        return err_set(err, STATUS_WORLD, "node %d (%s) writes %%%d, which is no value", index,
+        return err_set(err, STATUS_WORLD, "node %d (%s) writes %%%d, which is not a value", index,
                        row->name, n->out);
     for (i32 i = 0; i < n->in_count; i++) {
         i32 v = n->in[i];

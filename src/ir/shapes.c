@@ -139,7 +139,7 @@ enum status shape_transpose(struct sig *s, struct err *err)
 static enum status axis_in(const struct sig *s, i32 input, struct err *err)
 {
     if (s->at->axis >= 0 && s->at->axis < in_shape(s, input).rank) return STATUS_OK;
-    return fail_one(err, "the axis lies outside", s->in[input]);
+    return fail_one(err, "the axis is out of range", s->in[input]);
 }
 
 enum status shape_concat(struct sig *s, struct err *err)
@@ -163,7 +163,7 @@ enum status shape_slice(struct sig *s, struct err *err)
     s->out[0] = s->in[0];
     i64 *dim  = &s->out[0].shape.dim[s->at->axis];
     if (s->at->start < 0 || s->at->count < 0 || s->at->count > *dim - s->at->start)
-        return fail_one(err, "the slice must lie inside", s->in[0]);
+        return fail_one(err, "the slice is out of range", s->in[0]);
     *dim = s->at->count;
     return STATUS_OK;
 }
@@ -180,7 +180,7 @@ enum status shape_sum(struct sig *s, struct err *err)
     struct shape x = in_shape(s, 0), y = { 0 };
     i64          from = s->at->axis, count = s->at->count;
     if (from < 0 || count < 0 || from > x.rank || count > x.rank - from)
-        return fail_one(err, "the summed axes lie outside", s->in[0]);
+        return fail_one(err, "the summed axes are out of range", s->in[0]);
     for (i32 i = 0; i < x.rank; i++) {
         if (i < from || i >= from + count) y.dim[y.rank++] = x.dim[i];
     }
@@ -194,7 +194,7 @@ enum status shape_broadcast(struct sig *s, struct err *err)
     struct shape x = in_shape(s, 0), y = { 0 };
     if (shape_count(x) == 1 && s->at->axis == 0) x.rank = 0; /* a scalar repeated: dims is all */
     if (s->at->axis < 0 || s->at->axis > x.rank || x.rank + s->at->dims.rank > RANK_MAX)
-        return fail_one(err, "the new axes lie outside", s->in[0]);
+        return fail_one(err, "the new axes are out of range", s->in[0]);
     for (i32 i = 0; i < s->at->axis; i++) y.dim[y.rank++] = x.dim[i];
     for (i32 i = 0; i < s->at->dims.rank; i++) y.dim[y.rank++] = s->at->dims.dim[i];
     for (i32 i = (i32)s->at->axis; i < x.rank; i++) y.dim[y.rank++] = x.dim[i];

@@ -29,7 +29,7 @@ __attribute__((format(printf, 2, 3))) void job_say(const struct job *j, const ch
 /* As train_run; NO also where the target was not reached. `show` hears the run's events last. */
 enum status job_train(const struct job *j, const struct subscriber *show, struct train_result *result, struct err *err);
 
-/* price.c: the row of the ledger for the machine's price: that of run.machine where train.usd_hour says none, which is
+/* machine_price.c: the row of the ledger for the machine's price: that of run.machine where train.usd_hour says none, which is
  * then set. */
 enum status job_price(const struct job *j, struct price_row *out, struct err *err);
 /* What keeping and asking costs in an object store (s3://…, gs://…) and its class, empty: the usual; false: not known. */

@@ -124,7 +124,7 @@ enum status child_word(struct os *os, struct os_child *child, void *out, i64 byt
     enum status st = os->read(os, child->stream, out, bytes, -1, &got, NULL);
     os_child_end(child);
     if (!st && got == bytes) return STATUS_OK;
-    return err_set(err, STATUS_NO, "its process ended without a word: out of memory?");
+    return err_set(err, STATUS_NO, "its process ended without a result: out of memory?");
 }
 
 static enum status hear(struct os *os, struct os_child *child, struct measured *out, struct err *err)
@@ -141,7 +141,7 @@ enum status measure_run(struct os *os, const struct settings *s, f64 seconds, en
                                .orders = TRAIN_ORDERS_NONE };
     struct arena    memory = arena_open((i64)16 << 20);
     struct os_child child;
-    if (!memory.begin) return err_set(err, STATUS_WORLD, "the system refuses address space");
+    if (!memory.begin) return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
     enum status st = STATUS_OK;
     if (of == MEASURE_WHOLE) st = with_all(os, &w.settings, &memory, err);
     else only_steps(&w.settings);

@@ -19,25 +19,25 @@ static enum status check(const struct settings *s, struct err *err)
     bool                         step = p->step.len || str_eq(p->read, STR("tensorboard"));
     if ((!isnan(t->target) || t->patience || t->forecast > 0) && (!read || !p->metric.len))
         return err_set(err, STATUS_USAGE,
-                       "train.target, train.patience and train.forecast judge what program.metric "
-                       "reads: give program.read and program.metric");
+                       "train.target, train.patience and train.forecast need a metric: "
+                       "give program.read and program.metric");
     if (logs && !(read && step))
         return err_set(err, STATUS_USAGE,
                        "log.csv, log.tensorboard and log.prometheus have a row for each step that is read: give "
                        "program.read and program.step");
     if (p->folder.len && !s->checkpoint.dir.len)
         return err_set(err, STATUS_USAGE,
-                       "where shall the files of program.folder go? Give checkpoint.dir=FOLDER, and "
-                       "checkpoint.to=s3://BUCKET/PREFIX where the disk goes with the machine");
+                       "where to copy the files of program.folder? Give checkpoint.dir=FOLDER, and "
+                       "checkpoint.to=s3://BUCKET/PREFIX if the disk is lost with the machine");
     for (i64 i = 0; i < p->signal_count; i++)
         if (!signal_number(p->signal[i]))
-            return err_set(err, STATUS_USAGE, "program.signal: %.*s is none of term, int, usr1, usr2, hup and quit",
+            return err_set(err, STATUS_USAGE, "program.signal: %.*s is not one of term, int, usr1, usr2, hup and quit",
                            (int)MIN(p->signal[i].len, 40), p->signal[i].data);
     if (!p->signal_count) return err_set(err, STATUS_USAGE, "program.signal is empty; term is usual");
     if (!p->folder.len && p->resume_count)
         return err_set(err, STATUS_USAGE,
-                       "program.resume goes on from a checkpoint: program.folder says where the "
-                       "program keeps them");
+                       "program.resume needs program.folder, where the program writes "
+                       "its checkpoints");
     return STATUS_OK;
 }
 

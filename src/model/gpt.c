@@ -1,4 +1,4 @@
-/* gpt.c - a decoder that foretells the next token (Radford et al. 2019, GPT-2), and by options the
+/* gpt.c - a decoder that predicts the next token (Radford et al. 2019, GPT-2), and by options the
  * blocks that came after it: rms norm, rotary positions, gated or squared-relu networks, grouped
  * keys, qk norm, an untied head, a soft cap on the logits.
  *

@@ -70,7 +70,7 @@ static const struct {
 
 /* ---- messages */
 
-/* People know it as a layer from elsewhere. */
+/* Other frameworks have it as a layer. */
 static i32 fail_softmax(struct net *n, i32 line)
 {
     return net_fail(n, line, "softmax is part of the loss here; leave it out");
@@ -152,7 +152,8 @@ static const struct yaml *value_of_turn(struct net *n, const struct yaml *v, enu
 {
     if (v->kind != YAML_LIST) return v;
     if (!n->turns)
-        net_fail(n, v->line, "%s is a list, one value a repetition, but no repeat is around it",
+        net_fail(n, v->line,
+                 "%s is a list, one value per repetition, but it is not inside a repeat",
                  keys[key].name);
     else if (v->count > n->turns)
         net_fail(n, v->line, "%s has %lld values for %lld repetitions", keys[key].name,

@@ -23,8 +23,8 @@ enum status check_feed(const struct model *m, struct str name, enum dtype dtype,
     if (f && f->type.dtype == dtype && f->type.shape.rank == rank) return STATUS_OK;
     struct str given = f ? type_text(&scratch, f->type) : STR("none"), wanted = dtype_name(dtype);
     return err_set(err, STATUS_USAGE,
-                   "model.kind=%s reads %.*s as %.*s%s, but this data gives %.*s; data of kind %s "
-                   "suits it",
+                   "model.kind=%s reads %.*s as %.*s%s, but this data gives %.*s; use data of "
+                   "kind %s",
                    m->kind->name, STR_ARG(name), STR_ARG(wanted), rank ? "[n]" : "", STR_ARG(given),
                    m->kind->data);
 }
@@ -32,7 +32,7 @@ enum status check_feed(const struct model *m, struct str name, enum dtype dtype,
 enum status check_count(const char *key, i64 value, i64 least, i64 most, struct err *err)
 {
     if (value >= least && value <= most) return STATUS_OK;
-    return err_set(err, STATUS_USAGE, "%s=%lld must lie between %lld and %lld", key,
+    return err_set(err, STATUS_USAGE, "%s=%lld must be between %lld and %lld", key,
                    (long long)value, (long long)least, (long long)most);
 }
 

@@ -95,7 +95,7 @@ bool machine_same(const struct machine *a, const struct machine *b)
 }
 
 /* A machine that is known in another region: the same hardware, nothing known of its price. */
-static struct machine elsewhere(const struct catalogue *c, const struct machine *m)
+static struct machine other_region(const struct catalogue *c, const struct machine *m)
 {
     const struct machine *known = catalogue_machine(c, m->provider, m->name);
     struct machine        unpriced, result;
@@ -123,7 +123,7 @@ static enum status check_new(const struct catalogue *c, const struct machine *m,
     else if (m->cpu.len && !catalogue_cpu(c, m->cpu))
         lack = "a CPU that the catalogue does not know";
     else if (!m->gpu.len && !m->cpu.len) lack = "neither a gpu nor a cpu";
-    else if (m->gpu.len ? m->gpus < 1 : m->gpus > 0) lack = "gpus that do not go with its gpu";
+    else if (m->gpu.len ? m->gpus < 1 : m->gpus > 0) lack = "a number of gpus that does not match its gpu";
     if (!lack) return STATUS_OK;
     return err_set(err, STATUS_USAGE, "%.*s: %.*s %.*s has %s (gpu \"%.*s\", cpu \"%.*s\")",
                    STR_ARG(path), STR_ARG(m->provider), STR_ARG(m->name), lack, STR_ARG(m->gpu),
@@ -149,7 +149,7 @@ enum status catalogue_merge(struct catalogue *c, struct arena *perm, struct str 
         while (at < all && !(keys[at] == key && machine_same(&to[at], &from[i]))) at++;
         if (at == all) {
             keys[all] = key;
-            to[all++] = elsewhere(c, &from[i]);
+            to[all++] = other_region(c, &from[i]);
         } else {
             table_overlay(&table_machines, &to[at], &from[i]);
         }

@@ -213,8 +213,8 @@ enum status prices_import(const struct catalogue *c, const struct import *how, s
     else if (!how->provider.len) o->how.provider = folder_of(path);
     if (!o->how.provider.len)
         return err_set(err, STATUS_USAGE,
-                       "%.*s: whose prices are these? Name the folder it lies in as the cloud, or "
-                       "say --on CLOUD",
+                       "%.*s: whose prices are these? Put it in a folder named after the cloud, or "
+                       "give --on CLOUD",
                        STR_ARG(path));
     if (!how->region.len) o->how.region = home_region(c, o->how.provider);
     if (str_eq(o->how.region, STR("any"))) o->how.region = STR("");

@@ -42,7 +42,7 @@ static enum status read_header(struct list *l)
     }
     if (seen[INSTANCE] && seen[PRICE] && seen[REGION]) return st;
     return err_set(l->o->err, STATUS_USAGE,
-                   "%.*s is no vms.csv of SkyPilot: its header lacks InstanceType, Price or Region",
+                   "%.*s is not a vms.csv of SkyPilot: its header lacks InstanceType, Price or Region",
                    STR_ARG(l->csv.path));
 }
 

@@ -125,7 +125,7 @@ static f64 step_s(const struct lessons *l, i64 segment)
 }
 
 /* Of that run itself, or made before it of such runs; of two the newer. */
-static const struct prediction_row *foretold(const struct lessons *l, i64 segment, struct str rates)
+static const struct prediction_row *predicted(const struct lessons *l, i64 segment, struct str rates)
 {
     const struct prediction_row *best = NULL;
     const struct origin         *o    = &l->origins[segment];
@@ -150,7 +150,7 @@ struct lesson lesson_pace(const struct lessons *l, struct str device, struct str
     for (i64 i = 0; i < l->segment_count; i++) {
         const struct segment_row *s = &l->segments[i];
         if (!str_eq(s->precision, precision) || !str_eq(l->origins[i].device, device)) continue;
-        const struct prediction_row *p = foretold(l, i, rates);
+        const struct prediction_row *p = predicted(l, i, rates);
         if (p) sample_add(&found, step_s(l, i) / p->step_s, s->begin_wall_ns);
     }
     struct lesson m = median(&found);

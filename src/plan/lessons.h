@@ -1,8 +1,8 @@
 /* lessons.h - what earlier runs in the ledger teach a plan: how their steps compared with what was
- * foretold of them, and what starting, saving and loading really took.
+ * predicted of them, and what starting, saving and loading really took.
  *
  * Each is the median of the newest runs, so that one bad day counts little. A run teaches of the very
- * device that it ran on and the rates that it was foretold by, of nothing else: another machine, another
+ * device that it ran on and the rates that it was predicted by, of nothing else: another machine, another
  * calibration or a newer table of rates begins anew. */
 #ifndef PLAN_LESSONS_H
 #define PLAN_LESSONS_H

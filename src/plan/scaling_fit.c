@@ -230,8 +230,8 @@ enum status law_fit(const struct run_point *points, i64 count, i64 resamples, u6
     }
     if (count < LAW_POINTS_MIN || is_one_value(n, count) || is_one_value(t, count))
         return err_set(err, STATUS_NO,
-                       "%lld runs cannot tell a law: it takes %d or more, of several sizes and "
-                       "several numbers of tokens",
+                       "%lld runs are too few to fit a law: it needs %d or more, of several sizes "
+                       "and several numbers of tokens",
                        (long long)count, LAW_POINTS_MIN);
     for (i64 i = 0; i < count; i++) {
         n[i] -= d.n_mean;

@@ -37,7 +37,7 @@ enum status held_of_json(struct str text, const char *who, struct arena *perm, s
     struct json *root;
     enum status  st = json_parse(perm, text, &root, NULL);
     if (st || root->kind != JSON_MAP)
-        return err_set(err, STATUS_WORLD, "%s answered what is not JSON", who);
+        return err_set(err, STATUS_WORLD, "%s answered with something that is not JSON", who);
     struct json *id     = json_get(root, STR("AccessKeyId")),
                 *secret = json_get(root, STR("SecretAccessKey"));
     struct json *token = json_get(root, STR("Token")), *expires = json_get(root, STR("Expiration"));
@@ -49,7 +49,7 @@ enum status held_of_json(struct str text, const char *who, struct arena *perm, s
     out->c.secret = secret->text;
     out->c.token  = token ? token->text : STR("");
     if (expires && !date_iso(expires->text, &out->expires_s))
-        return err_set(err, STATUS_WORLD, "%s answered with an Expiration that is no date", who);
+        return err_set(err, STATUS_WORLD, "%s answered with an Expiration that is not a date", who);
     return STATUS_OK;
 }
 
@@ -218,7 +218,7 @@ enum status source_google(struct credential_chain *c, struct arena *perm, struct
     if (st) return st;
     if (reply.status != 200) return refused(who, reply.status, err);
     if (json_parse(perm, reply.body, &root, NULL) || root->kind != JSON_MAP)
-        return err_set(err, STATUS_WORLD, "%s answered what is not JSON", who);
+        return err_set(err, STATUS_WORLD, "%s answered with something that is not JSON", who);
     struct json *token = json_get(root, STR("access_token")),
                 *life  = json_get(root, STR("expires_in"));
     if (!token || !token->text.len || !life || !json_i64(life, &seconds))

@@ -160,8 +160,7 @@ static enum status refused(const struct asking *a, const struct web_reply *reply
         return err_set(err, STATUS_NO, "%.*s: there is no such file (%d)", STR_ARG(a->shown),
                        reply->status);
     if (reply->status == 200)
-        return err_set(err, STATUS_WORLD,
-                       "%.*s: the server does not answer with ranges; one that does is needed",
+        return err_set(err, STATUS_WORLD, "%.*s: the server does not support range requests",
                        STR_ARG(a->shown));
     return err_set(err, STATUS_WORLD, "%.*s was answered with %d", STR_ARG(a->shown),
                    reply->status);
@@ -194,7 +193,7 @@ static enum status http_read(struct remote_files *r, struct asking *a,
         return err_set(err, STATUS_WORLD, "%.*s has changed since it was opened",
                        STR_ARG(a->shown));
     if (reply.body.len != a->count)
-        return err_set(err, STATUS_WORLD, "%.*s: %lld bytes came instead of %lld",
+        return err_set(err, STATUS_WORLD, "%.*s: received %lld bytes instead of %lld",
                        STR_ARG(a->shown), (long long)reply.body.len, (long long)a->count);
     memcpy(to, reply.body.data, (size_t)a->count);
     return STATUS_OK;
@@ -217,7 +216,7 @@ static enum status bucket_of(struct remote_files *r, struct str url, struct s3 *
     for (i64 i = 0; i < r->bucket_count; i++)
         if (str_eq(r->bucket[i].to, to)) b = &r->bucket[i];
     if (!b && r->bucket_count == BUCKETS_MAX)
-        st = err_set(err, STATUS_USAGE, "data lie in more than %d buckets", BUCKETS_MAX);
+        st = err_set(err, STATUS_USAGE, "the data is in more than %d buckets", BUCKETS_MAX);
     if (!b && !st) {
         struct s3_settings c = r->how;
         b                    = &r->bucket[r->bucket_count];
@@ -241,10 +240,11 @@ static enum status bucket_stat(struct remote_files *r, struct asking *a, struct 
     atomic_fetch_add(&r->requests, 1);
     if (st) return st;
     if (o.archived)
-        return err_set(err, STATUS_WORLD, "%.*s lies in an archive and must be restored first",
+        return err_set(err, STATUS_WORLD, "%.*s is archived and must be restored first",
                        STR_ARG(a->shown));
     if (o.bytes < 0)
-        return err_set(err, STATUS_WORLD, "%.*s: its size is not told", STR_ARG(a->shown));
+        return err_set(err, STATUS_WORLD, "%.*s: the server did not send its size",
+                       STR_ARG(a->shown));
     out->bytes = o.bytes;
     set_tag(out, o.etag);
     return STATUS_OK;

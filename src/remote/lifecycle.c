@@ -66,11 +66,11 @@ enum status lifecycle_merge(struct arena *perm, struct str there, const struct l
     }
     if (!understood)
         return err_set(err, STATUS_WORLD,
-                       "the bucket's lifecycle is not one that frugal understands, so it "
-                       "was left as it is");
+                       "frugal does not understand the bucket's lifecycle rules, so it "
+                       "did not change them");
     if (*others + 2 > RULES_MAX)
         return err_set(err, STATUS_WORLD,
-                       "the bucket has %lld lifecycle rules, and %d are all that it may have",
+                       "the bucket has %lld lifecycle rules, and at most %d are allowed",
                        (long long)*others, RULES_MAX);
     add_ours(&b, c, uploads, retired);
     textbuf_add(&b, STR("</LifecycleConfiguration>"));

@@ -10,9 +10,10 @@ static enum status place_of(struct s3 *s, struct str to, struct arena *perm, str
     struct str rest = str_sub(to, 5, to.len);
     s->kind         = str_starts(to, STR("gs://")) ? SIGV4_GOOGLE : SIGV4_AWS;
     if (!str_starts(to, STR("s3://")) && s->kind != SIGV4_GOOGLE)
-        return err_set(err, STATUS_USAGE,
-                       "%.*s is no object store; expected s3://bucket/prefix or gs://bucket/prefix",
-                       (int)MIN(to.len, 200), to.data);
+        return err_set(
+            err, STATUS_USAGE,
+            "%.*s is not an object store; expected s3://bucket/prefix or gs://bucket/prefix",
+            (int)MIN(to.len, 200), to.data);
     i64 slash = str_find(rest, '/');
     s->bucket = str_copy(perm, str_sub(rest, 0, slash < 0 ? rest.len : slash));
     s->prefix = slash < 0 ? STR("") : str_sub(rest, slash + 1, rest.len);
@@ -24,8 +25,8 @@ static enum status place_of(struct s3 *s, struct str to, struct arena *perm, str
     if (s->bucket.len < 3 || s->bucket.len > 63 || s->prefix.len > 512)
         return err_set(
             err, STATUS_USAGE,
-            "%.*s has no name of a bucket: 3 to 63 of a-z, 0-9, - and . (and at most 512 "
-            "characters behind it)",
+            "%.*s has no valid bucket name: 3 to 63 of a-z, 0-9, - and . (and at most 512 "
+            "characters after it)",
             (int)MIN(to.len, 200), to.data);
     return STATUS_OK;
 }
@@ -50,7 +51,7 @@ static enum status endpoint_of(struct s3 *s, struct str said, struct arena *perm
     s->base   = slash < 0 ? STR("") : str_copy(perm, str_sub(rest, slash, rest.len));
     if (s->host.len) return STATUS_OK;
     return err_set(err, STATUS_USAGE,
-                   "the endpoint %.*s is no address; expected https://HOST[:PORT]",
+                   "the endpoint %.*s is not an address; expected https://HOST[:PORT]",
                    (int)MIN(said.len, 200), said.data);
 }
 
@@ -75,7 +76,7 @@ static enum status region_of(struct s3 *s, struct str said, struct arena *perm, 
     if (s->kind == SIGV4_GOOGLE) said = STR("auto");
     if (!said.len) said = STR("us-east-1");
     if (said.len >= S3_REGION_MAX)
-        return err_set(err, STATUS_USAGE, "%.*s is no region", S3_REGION_MAX, said.data);
+        return err_set(err, STATUS_USAGE, "%.*s is not a region", S3_REGION_MAX, said.data);
     memcpy(s->region, said.data, (size_t)said.len);
     return STATUS_OK;
 }

@@ -170,7 +170,7 @@ enum status s3_list(struct s3 *s, struct str prefix, struct str delimiter, struc
         enum status st = s3_send_well(s, &c, &turn, &a, err);
         if (st) return st;
         if (!xml_next(&a.reply.body, &root) || !str_eq(root.name, STR("ListBucketResult")))
-            return err_set(err, STATUS_WORLD, "%.*s answered with what is no list",
+            return err_set(err, STATUS_WORLD, "%.*s sent an answer that is not a list",
                            STR_ARG(s3_address(s, perm, prefix)));
         read_page(root.inner, out, &room, perm);
         next = xml_text(perm, xml_child(root.inner, STR("NextContinuationToken")));

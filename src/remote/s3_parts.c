@@ -165,7 +165,7 @@ static void send_part(void *context, i64 block, i32 worker)
     st               = s3_send_well(t->s, &c, &scratch, &a, &err);
     if (!st) etag_set(p, web_header(&a.reply, STR("ETag")));
     if (!st && !p->etag.len)
-        st = err_set(&err, STATUS_WORLD, "part %lld of %.*s was taken without an ETag",
+        st = err_set(&err, STATUS_WORLD, "part %lld of %.*s was accepted without an ETag",
                      (long long)block + 1, STR_ARG(t->key));
     if (st) fail(t, st, &err);
     if (st && a.status / 100 == 4) give_up(t);
@@ -186,7 +186,7 @@ static enum status begin(struct transfer *t, struct arena *perm, struct err *err
     xml_next(&a.reply.body, &root);
     t->upload_id = xml_text(perm, xml_child(root.inner, STR("UploadId")));
     if (t->upload_id.len) return STATUS_OK;
-    return err_set(err, STATUS_WORLD, "the store began an upload of %.*s without an UploadId",
+    return err_set(err, STATUS_WORLD, "the store started an upload of %.*s without an UploadId",
                    STR_ARG(t->key));
 }
 

@@ -3,7 +3,7 @@
  *     try ─► no answer, 5xx, SlowDown …      wait (jittered, longer each time), try again
  *         ─► 403, and its Date is not ours   take the store's clock, once
  *         ─► credentials have expired        renew them, once
- *         ─► the bucket is elsewhere         take the region it names, twice
+ *         ─► the bucket is in another region take the region it names, twice
  *         ─► anything else                   that is the answer */
 #include "base/date.h"
 #include "base/hash.h"

@@ -49,7 +49,7 @@ enum term {
     X(copy, compute, "batch and scalars to the device")                                            \
     X(forward, compute, "profiled steps: the model's outputs")                                     \
     X(backward, compute, "profiled steps: gradients")                                              \
-    X(compute, compute, "forward and backward where they are not told apart")                      \
+    X(compute, compute, "forward and backward, where they are not separated")                      \
     X(update, compute, "clipping and the optimiser")                                               \
     X(launch, compute, "asking the device for work")                                               \
     X(evaluation, evaluation, "on held-out samples")                                               \

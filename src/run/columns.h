@@ -20,22 +20,22 @@ enum { LEDGER_VERSION = 6 };
 #define LEDGER_TABLES(T)                                                                           \
     T(run, 1, "what was asked for")                                                                \
     T(segment, 1, "one process's part of a run, from its start to its end or last heartbeat")      \
-    T(step, 1, "how far the run was: after evaluations, and each minute")                          \
+    T(step, 1, "progress of the run: after evaluations, and each minute")                          \
     T(price, 1, "what an hour of the machine cost, and how it is billed")                          \
     T(prediction, 1, "what a run was expected to take")                                            \
     T(checkpoint, 1, "what was saved, and what it took")                                           \
-    T(interruption, 1, "a segment that the world ended, or tried to")
+    T(interruption, 1, "what interrupted a segment, or tried to")
 
 #define LEDGER_run(C)                                                                              \
     C(KEY, id, 1, "hexadecimal digits; every segment of the run has the same")                     \
     C(TEXT, name, 1, "run.name; else the run file's without folder and ending")                    \
     C(TEXT, kind, 1, "train, sweep or supervised")                                                 \
-    C(TEXT, settings, 1, "settings that are not the default, KEY=VALUE a line")                    \
+    C(TEXT, settings, 1, "settings that are not the default, one KEY=VALUE per line")                    \
     C(TEXT, tags, 1, "run.tags between commas")                                                    \
     C(REAL, runs_per_month, 1, "run.runs_per_month")                                               \
     C(TEXT, metric, 1, "that the target is measured in")                                           \
     C(REAL, target, 1, "train.target")                                                             \
-    C(TEXT, unit, 1, "what its work is counted in: samples or tokens")                             \
+    C(TEXT, unit, 1, "unit of its work: samples or tokens")                             \
     C(INT, steps_planned, 1, "0: open")                                                            \
     C(AGE, begin_wall_ns, 1, "when the first segment began")
 
@@ -50,12 +50,12 @@ enum { LEDGER_VERSION = 6 };
     C(TEXT, price, 1, "price.id; empty: not known")                                                \
     C(INT, begin_wall_ns, 1, "when the process began")                                             \
     C(AGE, beat_wall_ns, 1, "its last heartbeat, or its end; never falls, even if the clock is set back") \
-    C(INT, beat_every_ns, 1, "a killed segment lived at most so much longer than its last one")    \
+    C(INT, beat_every_ns, 1, "a killed segment ran at most this much longer than its last heartbeat")    \
     C(TEXT, ended, 1, "end, target, signal, …: why it stopped; killed: a later start found it dead; empty: it runs, or was killed") \
     C(INT, metered_ns, 1, "the sum of the terms")                                                  \
     C(INT, compute_ns, 1, "steps that count")                                                      \
     C(INT, evaluation_ns, 1, "evaluation")                                                         \
-    C(INT, redone_ns, 1, "steps done once more")                                                   \
+    C(INT, redone_ns, 1, "repeated steps")                                                   \
     C(INT, loading_ns, 1, "waiting for data")                                                      \
     C(INT, checkpoint_ns, 1, "waiting until something is saved")                                   \
     C(INT, starting_ns, 1, "process start, compiling, loading a checkpoint")                       \
@@ -94,8 +94,8 @@ enum { LEDGER_VERSION = 6 };
 #define LEDGER_price(C)                                                                            \
     C(KEY, id, 1, "12 hexadecimal digits, made from the rest")                                     \
     C(REAL, usd_hour, 1, "of the whole machine")                                                   \
-    C(TEXT, market, 1, "on-demand, spot, reserved or own; empty: not said")                        \
-    C(TEXT, source, 1, "who says so: train.usd_hour, or the catalogue's source and date")          \
+    C(TEXT, market, 1, "on-demand, spot, reserved or own; empty: not known")                        \
+    C(TEXT, source, 1, "its source: train.usd_hour, or the catalogue's source and date")          \
     C(INT, granularity_s, 1, "billed in whole ones of it; 0: to the nanosecond")                   \
     C(INT, minimum_s, 1, "billed at least")                                                        \
     C(INT, free_s, 1, "a machine taken away by its provider before that costs nothing")
@@ -103,7 +103,7 @@ enum { LEDGER_VERSION = 6 };
 #define LEDGER_prediction(C)                                                                       \
     C(KEY, id, 1, "12 hexadecimal digits")                                                         \
     C(TEXT, run, 1, "run.id; empty: of every later run with these settings on that machine")       \
-    C(TEXT, by, 1, "who foretold: plan, …")                                                        \
+    C(TEXT, by, 1, "what predicted it: plan, …")                                                        \
     C(INT, made_wall_ns, 1, "when")                                                                \
     C(TEXT, machine, 1, "PROVIDER/NAME as run.machine has it; empty: the one at hand")             \
     C(REAL, seconds, 1, "of the whole run")                                                        \
@@ -120,16 +120,16 @@ enum { LEDGER_VERSION = 6 };
     C(KEYINT, step, 1, "of the run")                                                               \
     C(KEY, place, 1, "where: a path, or s3://…")                                                   \
     C(INT, bytes, 1, "of all its files")                                                           \
-    C(INT, blocked_ns, 1, "the loop stood still")                                                  \
-    C(INT, persist_ns, 1, "until it could be believed")                                            \
-    C(INT, saved_wall_ns, 1, "when it could be")                                                   \
+    C(INT, blocked_ns, 1, "training paused")                                                  \
+    C(INT, persist_ns, 1, "until it was valid")                                            \
+    C(INT, saved_wall_ns, 1, "when it was valid")                                                   \
     C(AGE, removed_wall_ns, 1, "0: not yet")                                                       \
     C(REAL, usd_gib_month, 1, "of its storage; a local disk's is in the machine's price")
 
 #define LEDGER_interruption(C)                                                                     \
     C(KEY, segment, 1, "segment.id")                                                               \
     C(KEY, kind, 1, "signal, or who took the machine: notice, …")                                  \
-    C(AGE, at_wall_ns, 1, "when it was heard of")                                                  \
+    C(AGE, at_wall_ns, 1, "when it was received")                                                  \
     C(REAL, notice_s, 1, "time it gave")                                                           \
     C(INT, step, 1, "of the run")                                                                  \
     C(INT, saved_step, 1, "of the newest checkpoint when the segment ended")

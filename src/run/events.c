@@ -227,7 +227,7 @@ enum status event_read(struct str line, struct arena *perm, enum event_kind *kin
         u8                       *at = (u8 *)out + f->offset;
         const struct json        *v  = json_get(root, str_of(f->name));
         if (v && !read_field(f, v, perm, at))
-            return err_set(err, STATUS_USAGE, "the field \"%s\" of an event \"%s\" makes no sense", f->name, event_rows[k].name);
+            return err_set(err, STATUS_USAGE, "the field \"%s\" of an event \"%s\" is invalid", f->name, event_rows[k].name);
     }
     return STATUS_OK;
 }

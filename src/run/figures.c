@@ -148,7 +148,7 @@ static void enqueue(struct figures_log *l, const struct entry *e)
     if (l->put - l->taken < QUEUE_MAX) l->queue[l->put++ % QUEUE_MAX] = *e;
     else if (!l->dropped++ && l->warned < WARNINGS_MAX)
         err_set(&l->warning[l->warned++], STATUS_WORLD,
-                "the disk is too slow for log.csv or log.tensorboard: rows are left out");
+                "the disk is too slow for log.csv or log.tensorboard: rows are dropped");
     pthread_cond_signal(&l->changed);
     pthread_mutex_unlock(&l->lock);
 }

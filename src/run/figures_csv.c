@@ -56,7 +56,7 @@ enum status csv_sink_open(struct sink *s, i64 step, struct arena scratch, struct
     else
         st = err_set(
             err, STATUS_USAGE,
-            "%.*s has other columns than this run and is left as it is: give another log.csv",
+            "%.*s has other columns than this run and is not changed: give another log.csv",
             STR_ARG(s->path));
     if (old.len) s->os->unmap(s->os, old);
     return st;

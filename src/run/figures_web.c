@@ -50,7 +50,7 @@ static void add_value(struct textbuf *b, f64 v)
 struct str figures_web_text(const struct figures_web *w, struct arena *perm)
 {
     struct textbuf b = textbuf_new(perm);
-    add_family(&b, "up", "gauge", "1 while the run goes on");
+    add_family(&b, "up", "gauge", "1 while the run is active");
     add_sample(&b, w, "up");
     add_value(&b, 1);
     if (!w->any) return textbuf_str(&b);

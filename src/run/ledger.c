@@ -42,7 +42,7 @@ static enum status failed(struct ledger *l, const char *what, struct err *err)
     int code = l->db ? sqlite3_errcode(l->db) : SQLITE_NOMEM;
     if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT)
         return err_set(err, STATUS_WORLD,
-                       "the ledger %.*s is damaged (%s); move it away and a new one is made",
+                       "the ledger %.*s is damaged (%s); move it away, and a new one will be created",
                        STR_ARG(l->path), sqlite3_errmsg(l->db));
     return err_set(err, STATUS_WORLD, "cannot %s the ledger %.*s: %s", what, STR_ARG(l->path),
                    l->db ? sqlite3_errmsg(l->db) : "no memory");
@@ -118,7 +118,7 @@ static enum status upgrade(struct ledger *l, struct err *err)
     if (st) return st;
     i64 old = ask_i64(l, "PRAGMA user_version");
     if (old == 0 && ask_i64(l, "SELECT count(*) FROM sqlite_schema") > 0)
-        st = err_set(err, STATUS_WORLD, "%.*s is a database, but no ledger", STR_ARG(l->path));
+        st = err_set(err, STATUS_WORLD, "%.*s is a database, but not a ledger", STR_ARG(l->path));
     if (!st && old < LEDGER_VERSION) st = exec(l, sql_upgrade(&here, old), "upgrade", err);
     if (!st) return ledger_commit(l, err);
     sqlite3_exec(l->db, "ROLLBACK", NULL, NULL, NULL);

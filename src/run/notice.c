@@ -94,7 +94,7 @@ static enum status aws_token(struct notice_watch *w, struct arena scratch, struc
     struct str token = str_trim(a.body);
     if (!token.len || token.len >= (i64)sizeof w->token || str_find(token, '\r') >= 0 ||
         str_find(token, '\n') >= 0)
-        return err_set(err, STATUS_WORLD, "its token is of no use");
+        return err_set(err, STATUS_WORLD, "its token is unusable");
     snprintf(w->token, sizeof w->token, "%.*s", STR_ARG(token));
     w->token_until_ns = w->os->now_ns(w->os) + TOKEN_TTL_S / 2 * second_ns;
     return STATUS_OK;
@@ -216,7 +216,7 @@ struct str cloud_name(enum cloud c) { return c ? clouds[c].name : STR("none"); }
 static void tell_failure(struct notice_watch *w, const struct err *why)
 {
     struct notice n = { .act = NOTICE_LOG };
-    snprintf(n.text, sizeof n.text, "notices of %.*s cannot be seen: %.120s%s",
+    snprintf(n.text, sizeof n.text, "notices of %.*s cannot be read: %.120s%s",
              STR_ARG(clouds[w->cloud].name), why->text, clouds[w->cloud].hint);
     tell_once(w, str_hash(str_of(n.text)), &n);
 }
@@ -337,7 +337,7 @@ enum status notice_watch_open_every(struct os *os, const struct spot_config *c, 
         pthread_t thread;
         thread_cond_init(&w->wake);
         pthread_mutex_init(&w->lock, NULL);
-        st = thread_start(&thread, watch, w, "the thread that hears notices", err);
+        st = thread_start(&thread, watch, w, "the thread that polls for notices", err);
         if (!st) pthread_detach(thread);
         if (!st) *out = w;
     }

@@ -59,7 +59,7 @@ void notice_aws_action(struct str body, struct notice_clock now, struct arena sc
     struct str action = text_of(root, STR("action")), time = text_of(root, STR("time"));
     if (!action.len) { /* something is there, and we cannot read it: a save costs little */
         add(out, str_hash(body), NOTICE_SAVE, 0,
-            "AWS says something about an interruption that is not understood");
+            "AWS sent an interruption notice that frugal does not understand");
         return;
     }
     if (date_iso(time, &unix_s)) deadline = moment_ns(unix_s, now);
@@ -76,7 +76,7 @@ void notice_aws_rebalance(struct str body, struct notice_clock now, struct arena
     json_parse(&scratch, body, &root, NULL);
     struct str time = text_of(root, STR("noticeTime"));
     add(out, str_hash(STR("rebalance")) ^ str_hash(time), NOTICE_SAVE, 0,
-        "AWS recommends to leave this machine: an interruption is more likely than usual");
+        "AWS recommends leaving this machine: an interruption is more likely than usual");
 }
 
 /* --- GCP ---------------------------------------------------------------------------------------- */
@@ -130,7 +130,7 @@ static void azure_event(const struct json *e, struct notice_clock now, struct no
     u64             key  = str_hash(text_of(e, STR("EventId"))) ^ str_hash(type) ^ ((u64)act + 1);
     if (act == NOTICE_LOG) add(out, key, act, 0, "Azure pauses this machine for some seconds");
     else
-        add(out, key, act, deadline, "Azure's event %.*s comes to this machine in %lld s",
+        add(out, key, act, deadline, "Azure announced %.*s for this machine in %lld s",
             (int)MIN(type.len, 32), type.data, left);
 }
 

@@ -13,14 +13,10 @@
 #include <string.h>
 
 enum { QUEUE = 64, TEXTS_BYTES = 1 << 20 };
-enum { LEDGER_GIB = 4, FETCH_GIB = 1, LOG_GIB = 1 }; /* address space */
+enum { LEDGER_GIB = 4, LOG_GIB = 1 }; /* address space */
 
-static const i64 beat_most_ns = 10000000000, beat_factor = 100;
+static const i64 beat_factor = 100;
 static const i64 summary_ns = 60000000000;
-
-/* Between two copies in the store at most, of which a heartbeat may lose so much: a ledger that another holds keeps it
- * for five seconds (BUSY_MS of ledger.c), and the way to the store takes a moment. */
-static const i64 put_every_ns = 30000000000, put_late_ns = 8000000000;
 
 /* Some runs evaluate a thousand times a second: summaries are this far apart, and a part of the
  * run's time so far, so that a segment of any length has some hundreds of them. */
@@ -29,84 +25,6 @@ static const i64 eval_gap_ns = 100000000, eval_gap_part = 32;
 static i64 now_ns(const struct recorder *r) { return clock_now(r->clock); }
 
 /* ---- a heartbeat ---- */
-
-/* On a fresh machine the store knows what earlier segments did. */
-static enum status fetch(struct recorder *r, struct err *err)
-{
-    const struct recorder_store *store   = r->config.store;
-    struct arena                 scratch = r->spare;
-    struct str                   lines   = STR("");
-    i64                          rows;
-    if (!store || r->fetched) return STATUS_OK;
-    struct arena text = arena_part(&scratch, (i64)FETCH_GIB << 30);
-    enum status  st   = store->fetch(store->context, &text, &lines, err);
-    if (!st && lines.len) st = ledger_import(r->ledger, lines, scratch, &rows, err);
-    r->fetched = !st;
-    return st;
-}
-
-/* The segment as the ledger has it now, to the store. */
-static enum status publish(struct recorder *r, struct err *err)
-{
-    const struct recorder_store *store   = r->config.store;
-    struct arena                 scratch = r->spare;
-    struct str                   lines;
-    struct arena                 text = arena_part(&scratch, (i64)FETCH_GIB << 30);
-    enum status st = ledger_export(r->ledger, r->run.id, r->now.id, &text, &lines, err);
-    i64         at_ns = now_ns(r);
-    if (!st) st = store->put(store->context, r->now.id, lines, scratch, err);
-    if (st) return st;
-    r->put_due   = false;
-    r->put_at_ns = at_ns;
-    return STATUS_OK;
-}
-
-/* A copy made then would be too old by the next heartbeat, even if that is late. */
-static bool is_old(const struct recorder *r, i64 at_ns)
-{
-    return now_ns(r) + r->now.beat_every_ns + put_late_ns - at_ns > put_every_ns;
-}
-
-static void back_off(struct recorder *r)
-{
-    r->trade_after_ns = now_ns(r) + (r->config.beat_ns ? r->config.beat_ns : beat_most_ns);
-}
-
-/* The event log to its file, and to the store where it has grown. */
-static enum status carry_log(struct recorder *r, bool last, struct err *err)
-{
-    const struct recorder_store *store   = r->config.store;
-    struct arena                 scratch = r->log_memory;
-    struct str                   lines;
-    if (!r->config.log) return STATUS_OK;
-    enum status st = event_log_flush(r->config.log, err);
-    if (st) return err_set(err, st, "this run's event log is not written: %s", err->text);
-    i64 bytes = event_log_bytes(r->config.log), at_ns = now_ns(r);
-    if (!store || !store->put_events || bytes == r->log_bytes) return STATUS_OK;
-    if (!last && (at_ns < r->trade_after_ns || (!r->log_due && !is_old(r, r->log_at_ns)))) return STATUS_OK;
-    struct arena text = arena_part(&scratch, (r->log_memory.end - r->log_memory.begin) / 2);
-    st                = event_log_text(r->config.log, &text, &lines, err);
-    if (!st) st = store->put_events(store->context, r->now.id, lines, scratch, err);
-    if (st) back_off(r);
-    if (st) return err_set(err, st, "the object store lacks the event log of this run: %s", err->text);
-    r->log_due   = false;
-    r->log_at_ns = at_ns;
-    r->log_bytes = bytes;
-    return STATUS_OK;
-}
-
-/* With the store, where there is one: what fails is due again at a later heartbeat, and at the end. */
-static enum status trade(struct recorder *r, bool last, struct err *err)
-{
-    i64 now = now_ns(r);
-    if (!r->config.store || (now < r->trade_after_ns && !last)) return STATUS_OK;
-    if (bill_is_over(r->config.bill) && !last) return STATUS_OK; /* the bill has the last one's requests, no more */
-    enum status st = fetch(r, err);
-    r->put_due |= is_old(r, r->put_at_ns);
-    if (!st && r->put_due) st = publish(r, err);
-    if (st) back_off(r);
-    return st;
-}
 
 static enum status ensure_open(struct recorder *r, struct err *err)
 {
@@ -117,7 +35,7 @@ static enum status ensure_open(struct recorder *r, struct err *err)
     if (st) return st;
     r->ledger = l;
     r->spare  = memory;
-    fetch(r, NULL); /* tried again with each heartbeat: until then the ledger has what it has */
+    recorder_fetch(r, NULL); /* tried again with each heartbeat: until then the ledger has what it has */
     st = recorder_read_before(r, memory, err);
     if (st) ledger_close(l);
     if (st) r->ledger = NULL;
@@ -187,7 +105,7 @@ static void beat(struct recorder *r)
     struct segment_row now;
     struct run_row     run;
     struct err         why = { 0 }, log_why = { 0 };
-    carry_log(r, false, &log_why); /* before the ledger, which another may hold */
+    recorder_send_log(r, false, &log_why); /* before the ledger, which another may hold */
     enum status st = ensure_open(r, &why);
     pthread_mutex_lock(&r->lock);
     snapshot(r, &now);
@@ -202,16 +120,16 @@ static void beat(struct recorder *r)
     if (!st) st = write_rows(r, &run, &now, made, &why);
     i64 cost_ns = now_ns(r) - begin_ns;
     if (st) err_set(&why, st, "this run is not recorded: %s", why.text);
-    else if (trade(r, last, &why))
+    else if (recorder_sync_store(r, last, &why))
         err_set(&why, why.status, "the object store lacks rows of this run: %s", why.text);
     if (last) log_why = (struct err){ 0 }; /* all is tried once more */
-    carry_log(r, last, &log_why);
+    recorder_send_log(r, last, &log_why);
     if (!why.status) why = log_why;
     pthread_mutex_lock(&r->lock);
     if (!st) r->taken = made;
     if (!st) r->run_known = true;
     if (!st) r->before_known = true; /* and our own row is there, which tally.h relies on */
-    if (!r->config.beat_ns) r->now.beat_every_ns = MIN(MAX(beat_factor * cost_ns, recorder_beat_least_ns), beat_most_ns);
+    if (!r->config.beat_ns) r->now.beat_every_ns = MIN(MAX(beat_factor * cost_ns, recorder_beat_least_ns), recorder_beat_most_ns);
     r->tried   = true;
     r->failure = why;
     pthread_cond_broadcast(&r->changed);
@@ -326,7 +244,7 @@ static void enqueue(struct recorder *r, enum ledger_table table, const void *row
     if (r->made - r->taken >= (table == LEDGER_TABLE_interruption ? QUEUE : QUEUE - 1)) {
         if (!r->failure.status)
             err_set(&r->failure, STATUS_WORLD,
-                    "the ledger %.*s takes rows too slowly; some are lost",
+                    "writing to the ledger %.*s is too slow; some rows are lost",
                     STR_ARG(r->config.path));
         return;
     }

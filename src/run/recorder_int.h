@@ -1,4 +1,4 @@
-/* recorder_int.h - the recorder's own, shared by its two files only. */
+/* recorder_int.h - the recorder's own, shared by its three files only. */
 #ifndef RUN_RECORDER_INT_H
 #define RUN_RECORDER_INT_H
 #include "run/recorder.h"
@@ -48,12 +48,17 @@ struct recorder {
     i64          log_at_ns;
     i64          log_bytes;  /* that it has of it */
     struct arena log_memory; /* for sending it, whatever the ledger does */
-    i64  trade_after_ns; /* a store that failed is not asked before */
+    i64  store_after_ns; /* a store that failed is not asked before */
     i64  summary_at_ns;
     i64  wall_ns; /* of our clock's zero: heartbeats go on where somebody sets the machine's */
 };
 
-extern const i64 recorder_beat_least_ns;
+extern const i64 recorder_beat_least_ns, recorder_beat_most_ns;
+
+/* recorder_store.c: with the object store, where there is one. `last`: the run ends, and nothing is due later. */
+enum status recorder_fetch(struct recorder *r, struct err *err); /* rows of earlier segments, once */
+enum status recorder_send_log(struct recorder *r, bool last, struct err *err); /* the event log, where it has grown */
+enum status recorder_sync_store(struct recorder *r, bool last, struct err *err); /* the ledger's rows, both ways */
 
 /* segments.c: rows that a start begins with, and those of earlier starts. */
 struct segment_row recorder_segment_new(const struct recorder *r, const struct segment_row *known, struct arena *perm);

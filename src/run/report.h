@@ -31,7 +31,7 @@ struct run_bill {
     f64                 loss, value;
     bool                reached;                    /* the target */
     i64                 target_nusd;                /* until then */
-    f64                 predicted_s, predicted_usd; /* NaN: nobody foretold it */
+    f64                 predicted_s, predicted_usd; /* NaN: nobody predicted it */
 };
 
 /* All runs of a ledger, oldest first. */

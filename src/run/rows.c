@@ -96,7 +96,7 @@ enum status row_read(struct str line, struct arena *perm, enum ledger_table *tab
     if (st) return st;
     struct json        *name = json_get(root, STR("row"));
     const struct table *t    = NULL;
-    if (!name) return err_set(err, STATUS_USAGE, "this is no row of a ledger: it has no \"row\"");
+    if (!name) return err_set(err, STATUS_USAGE, "this is not a row of a ledger: it has no \"row\"");
     for (i64 i = 0; i < LEDGER_TABLE_COUNT; i++)
         if (str_eq(name->text, str_of(ledger_tables[i].name))) t = &ledger_tables[i];
     if (!t) return STATUS_NO;
@@ -107,7 +107,7 @@ enum status row_read(struct str line, struct arena *perm, enum ledger_table *tab
         const struct json   *v = json_get(root, str_of(c->name));
         if (v ? read_field(c, v, row) : !column_is_key(c)) continue;
         return err_set(err, STATUS_USAGE, "%s.%s is %s", t->name, c->name,
-                       v ? "not what that column holds" : "missing");
+                       v ? "the wrong type for that column" : "missing");
     }
     return STATUS_OK;
 }

@@ -87,7 +87,7 @@ static enum stop_action diverged(struct stop *s, const char *how, i64 step)
                    how, (long long)step, (long long)c->rollbacks);
     return say(s, STOP_NOW, STOP_DIVERGED,
                "the loss %s after step %lld: a lower train.lr or train.clip=1 usually helps; "
-               "train.rollbacks=2 goes back to sound weights by itself",
+               "train.rollbacks=2 goes back to good weights automatically",
                how, (long long)step);
 }
 
@@ -122,7 +122,7 @@ static enum stop_action over(struct stop *s, f64 elapsed_s, f64 kept_s, f64 step
     char                      kept[96] = "";
     if (!(elapsed_s + kept_s + step_s > c->limit_s)) return STOP_GO_ON;
     if (kept_s > 0)
-        snprintf(kept, sizeof kept, ", but for %.2g s kept back for the last evaluation and the last save", kept_s);
+        snprintf(kept, sizeof kept, ", except %.2g s reserved for the last evaluation and the last save", kept_s);
     if (c->limit_s == c->max_seconds)
         return say(s, STOP_NOW, STOP_BUDGET, "the %g s of train.max_seconds are used up%s", c->max_seconds, kept);
     return say(s, STOP_NOW, STOP_BUDGET, "the $%g of train.max_dollars are spent%s", c->max_dollars, kept);
@@ -252,7 +252,7 @@ void stop_end(struct stop *s, enum stop_reason reason, i64 step)
 {
     if (s->reason) return;
     if (reason == STOP_END) say(s, STOP_NOW, reason, "all %lld steps are done", (long long)step);
-    else say(s, STOP_NOW, reason, "a signal or a notice asked for it after step %lld", (long long)step);
+    else say(s, STOP_NOW, reason, "a signal or a notice stopped it after step %lld", (long long)step);
 }
 
 void stop_rolled_back(struct stop *s, i64 to_step)

@@ -7,8 +7,8 @@ static const f64 noise         = 0.02; /* of a measured time: less is none */
 static const f64 eval_wanted   = 0.05; /* part of the run that evaluation may take */
 static const f64 memory_wanted = 0.7;  /* part of the memory that may be taken */
 
-const struct ailment_row ailments[AILMENTS] = {
-#define AILMENT(name, bound, at, experiment, source, about)                                        \
+const struct problem_row problems[PROBLEMS] = {
+#define PROBLEM(name, bound, at, experiment, source, about)                                        \
     { #name, BOUND_##bound, at, EXPERIMENT_##experiment, source, about },
 #include "run/verdict.def"
 };
@@ -63,9 +63,9 @@ static f64 part_of_bound(const struct evidence *e, enum bound b)
 /* Then data come late because of it, and more workers would make it worse. */
 static bool memory_is_short(const struct evidence *e)
 {
-    return e->load.seconds > 0 && (e->load.swap_bytes_s >= ailments[AILMENT_swapping].at ||
+    return e->load.seconds > 0 && (e->load.swap_bytes_s >= problems[PROBLEM_swapping].at ||
                                    e->load.memory_free_bytes <
-                                       (1 - ailments[AILMENT_too_many_workers].at) * e->load.memory_bytes);
+                                       (1 - problems[PROBLEM_too_many_workers].at) * e->load.memory_bytes);
 }
 
 static bool waits_for_data(const struct evidence *e, f64 at)
@@ -82,14 +82,14 @@ static bool reading_binds(const struct evidence *e)
 
 /* --- the rules ---------------------------------------------------------------------------------- */
 
-typedef bool rule(const struct evidence *e, f64 at, struct ailing *a, struct arena *perm);
+typedef bool rule(const struct evidence *e, f64 at, struct problem *a, struct arena *perm);
 
 /* Left alone the loader finds as many workers as bring samples in time. Where it did, only reading and
  * decoding less often is left. */
-static void data_fix(const struct evidence *e, struct ailing *a)
+static void data_fix(const struct evidence *e, struct problem *a)
 {
     a->fix  = e->workers_fixed ? STR("loader.workers=auto") : STR("loader.keep=on");
-    a->gain = a->foretold = part_of(e, PART_input);
+    a->gain = a->predicted = part_of(e, PART_input);
 }
 
 static rule check_slow_disk, check_slow_network, check_slow_augmentation, check_tiny_batch,
@@ -97,7 +97,7 @@ static rule check_slow_disk, check_slow_network, check_slow_augmentation, check_
     check_logging_every_step, check_one_slow_core, check_swapping, check_too_many_workers,
     check_oscillation;
 
-static bool check_slow_disk(const struct evidence *e, f64 at, struct ailing *a, struct arena *perm)
+static bool check_slow_disk(const struct evidence *e, f64 at, struct problem *a, struct arena *perm)
 {
     if (!waits_for_data(e, at) || e->remote || !reading_binds(e)) return false;
     data_fix(e, a);
@@ -106,16 +106,16 @@ static bool check_slow_disk(const struct evidence *e, f64 at, struct ailing *a, 
     return true;
 }
 
-static bool check_slow_network(const struct evidence *e, f64 at, struct ailing *a, struct arena *perm)
+static bool check_slow_network(const struct evidence *e, f64 at, struct problem *a, struct arena *perm)
 {
     if (!waits_for_data(e, at) || !e->remote || !reading_binds(e)) return false;
     data_fix(e, a);
-    a->text = str_fmt(perm, "steps wait for data %.0f %% of the time, and most of that is the network's",
+    a->text = str_fmt(perm, "steps wait for data %.0f %% of the time, and most of that is the network",
                       100 * a->gain);
     return true;
 }
 
-static bool check_slow_augmentation(const struct evidence *e, f64 at, struct ailing *a,
+static bool check_slow_augmentation(const struct evidence *e, f64 at, struct problem *a,
                                     struct arena *perm)
 {
     if (!waits_for_data(e, at) || reading_binds(e) || !(e->decode_s + e->augment_s > 0)) return false;
@@ -125,12 +125,12 @@ static bool check_slow_augmentation(const struct evidence *e, f64 at, struct ail
     return true;
 }
 
-static bool check_tiny_batch(const struct evidence *e, f64 at, struct ailing *a, struct arena *perm)
+static bool check_tiny_batch(const struct evidence *e, f64 at, struct problem *a, struct arena *perm)
 {
     f64 fixed = part_of(e, PART_launch) + part_of(e, PART_update);
     f64 work  = fixed + computing(e);
     if (!(fixed > 0) || fixed < at * work || e->batch_fits < 2 * e->batch) return false;
-    a->gain = a->foretold = fixed / 2; /* half of it for each sample of a batch twice as large */
+    a->gain = a->predicted = fixed / 2; /* half of it for each sample of a batch twice as large */
     if (e->accumulate > 1 && e->accumulate % 2 == 0)
         a->fix = str_fmt(perm, "train.micro_batch=%lld", (long long)(2 * e->batch));
     else
@@ -138,18 +138,18 @@ static bool check_tiny_batch(const struct evidence *e, f64 at, struct ailing *a,
                          (long long)e->batch);
     a->tried = a->fix;
     a->text  = str_fmt(perm,
-                       "%.0f %% of the steps' time is the same for any batch (launches, optimiser), and "
+                       "%.0f %% of the steps' time does not depend on the batch (launches, optimiser), and "
                        "memory allows %lld samples instead of %lld",
                        100 * fixed / work, (long long)e->batch_fits, (long long)e->batch);
     return true;
 }
 
-static bool check_fp32_where_bf16(const struct evidence *e, f64 at, struct ailing *a,
+static bool check_fp32_where_bf16(const struct evidence *e, f64 at, struct problem *a,
                                   struct arena *perm)
 {
     f64 compute = computing(e);
     if (!(e->low_speedup >= at) || compute < 0.5) return false; /* else something else comes first */
-    a->gain = a->foretold = compute * (1 - 1 / e->low_speedup);
+    a->gain = a->predicted = compute * (1 - 1 / e->low_speedup);
     a->fix = a->tried = str_fmt(perm, "train.precision=%.*s", STR_ARG(e->low));
     a->text = str_fmt(perm, "products in %.*s are %.1f times as fast on this machine", STR_ARG(e->low),
                       e->low_speedup);
@@ -157,7 +157,7 @@ static bool check_fp32_where_bf16(const struct evidence *e, f64 at, struct ailin
 }
 
 /* The machine is taken to be as old as the run has taken. */
-static bool check_checkpoint_too_often(const struct evidence *e, f64 at, struct ailing *a,
+static bool check_checkpoint_too_often(const struct evidence *e, f64 at, struct problem *a,
                                        struct arena *perm)
 {
     f64 part = saving(e), total = total_s(e);
@@ -166,17 +166,17 @@ static bool check_checkpoint_too_often(const struct evidence *e, f64 at, struct 
     f64 every_s = total / (f64)e->saves, best_s = hazard_save_due_s(e->hazard, &costs, total) - total;
     if (!(2 * every_s < best_s)) return false; /* it is about right, machines being what they are */
     a->gain     = part * (1 - every_s / best_s);
-    a->foretold = part / 2;
+    a->predicted = part / 2;
     a->fix      = STR("checkpoint.every=auto");
     a->tried    = str_fmt(perm, "checkpoint.every=%lld", (long long)MAX(2 * e->steps / e->saves, 1));
     a->text     = str_fmt(perm,
                           "%.0f %% of the time goes into %lld checkpoints, one in %.3g s; the work at risk "
-                          "is worth one in %.3g s",
+                          "justifies one in %.3g s",
                           100 * part, (long long)e->saves, every_s, best_s);
     return true;
 }
 
-static bool check_evaluation_too_often(const struct evidence *e, f64 at, struct ailing *a,
+static bool check_evaluation_too_often(const struct evidence *e, f64 at, struct problem *a,
                                        struct arena *perm)
 {
     f64 part = part_of(e, PART_evaluation);
@@ -184,7 +184,7 @@ static bool check_evaluation_too_often(const struct evidence *e, f64 at, struct 
     f64 times   = part / (1 - MIN(part, 0.99)) * (1 - eval_wanted) / eval_wanted;
     i64 every   = (i64)ceil((f64)MAX(e->eval_every, 1) * times);
     a->gain     = part * (1 - 1 / times);
-    a->foretold = part / 2;
+    a->predicted = part / 2;
     a->fix      = str_fmt(perm, "train.eval_every=%lld", (long long)every);
     a->tried    = str_fmt(perm, "train.eval_every=%lld", (long long)MAX(2 * e->eval_every, 1));
     a->text     = str_fmt(perm, "%.0f %% of the time goes into evaluating every %lld steps", 100 * part,
@@ -192,27 +192,27 @@ static bool check_evaluation_too_often(const struct evidence *e, f64 at, struct 
     return true;
 }
 
-static bool check_logging_every_step(const struct evidence *e, f64 at, struct ailing *a,
+static bool check_logging_every_step(const struct evidence *e, f64 at, struct problem *a,
                                      struct arena *perm)
 {
     f64 part = part_of(e, PART_logging);
     if (part < at || !e->log_every) return false;
     a->gain = part;
     a->fix  = STR("train.log_every=0");
-    a->text = str_fmt(perm, "%.0f %% of the time goes into telling of every %s", 100 * part,
+    a->text = str_fmt(perm, "%.0f %% of the time goes into logging every %s", 100 * part,
                           e->log_every == 1 ? "step"
                                             : str_fmt(perm, "%lldth step", (long long)e->log_every).data);
     return true;
 }
 
 /* Without it all others work at their own speed; that must be more than it takes away. */
-static bool check_one_slow_core(const struct evidence *e, f64 at, struct ailing *a, struct arena *perm)
+static bool check_one_slow_core(const struct evidence *e, f64 at, struct problem *a, struct arena *perm)
 {
     f64 n = (f64)e->threads, speed = e->load.core_slowest;
     if (!(e->load.seconds > 0) || !(speed < at) || e->threads < MAX(e->load.core_count, 2)) return false;
     f64 gain = computing(e) * (1 - n * speed / (n - 1));
     if (!(gain > noise)) return false;
-    a->gain = a->foretold = gain;
+    a->gain = a->predicted = gain;
     a->fix = a->tried = str_fmt(perm, "train.threads=%lld", (long long)(e->threads - 1));
     a->text = str_fmt(perm, "core %lld runs at %.0f %% of the others' speed, and every step waits for it",
                       (long long)e->load.core_index, 100 * speed);
@@ -231,17 +231,17 @@ static bool loader_fills_memory(const struct evidence *e)
     return e->workers > 1 && (f64)e->workers * e->worker_bytes > taken / 2;
 }
 
-static bool check_swapping(const struct evidence *e, f64 at, struct ailing *a, struct arena *perm)
+static bool check_swapping(const struct evidence *e, f64 at, struct problem *a, struct arena *perm)
 {
     if (!(e->load.seconds > 0) || !(e->load.swap_bytes_s >= at) || loader_fills_memory(e)) return false;
-    a->gain = a->foretold = e->load.memory_stalled;
+    a->gain = a->predicted = e->load.memory_stalled;
     a->fix = a->tried = smaller_batch(e, perm);
-    a->text = str_fmt(perm, "%.3g MiB/s go to the swap space and back: the run is larger than the memory",
+    a->text = str_fmt(perm, "%.3g MiB/s go to swap and back: the run does not fit in memory",
                       e->load.swap_bytes_s / 0x1p20);
     return true;
 }
 
-static bool check_too_many_workers(const struct evidence *e, f64 at, struct ailing *a,
+static bool check_too_many_workers(const struct evidence *e, f64 at, struct problem *a,
                                    struct arena *perm)
 {
     f64 taken = e->load.memory_bytes - e->load.memory_free_bytes;
@@ -250,7 +250,7 @@ static bool check_too_many_workers(const struct evidence *e, f64 at, struct aili
     f64 rest  = taken - (f64)e->workers * e->worker_bytes;
     f64 room  = MAX(memory_wanted * e->load.memory_bytes - rest, e->worker_bytes);
     i64 fits  = MIN(MAX((i64)(room / e->worker_bytes), 1), e->workers - 1);
-    a->gain = a->foretold = MAX(part_of(e, PART_input), e->load.memory_stalled);
+    a->gain = a->predicted = MAX(part_of(e, PART_input), e->load.memory_stalled);
     a->fix = a->tried = e->workers_fixed ? str_fmt(perm, "loader.workers=%lld", (long long)fits)
                                          : str_fmt(perm, "loader.memory_gib=%.2g", room / 0x1p30);
     a->text = str_fmt(perm, "%lld workers of %.3g MiB each, and %.0f %% of the memory is taken",
@@ -260,11 +260,11 @@ static bool check_too_many_workers(const struct evidence *e, f64 at, struct aili
 }
 
 /* Between steps it waits for data; what goes along with saving or evaluating has its own row. */
-static bool check_oscillation(const struct evidence *e, f64 at, struct ailing *a, struct arena *perm)
+static bool check_oscillation(const struct evidence *e, f64 at, struct problem *a, struct arena *perm)
 {
     bool other = e->usage.with == RHYTHM_CHECKPOINT || e->usage.with == RHYTHM_EVALUATION;
     if (e->usage.shape != USAGE_OSCILLATING || e->usage.low < at || other) return false;
-    a->gain = a->foretold = 1 - e->usage.mean / e->usage.p95;
+    a->gain = a->predicted = 1 - e->usage.mean / e->usage.p95;
     a->fix  = str_fmt(perm, "loader.prefetch=%lld", (long long)MIN(MAX(2 * e->prefetch, 4), 64));
     a->text = usage_text(&e->usage, perm);
     return true;
@@ -272,8 +272,8 @@ static bool check_oscillation(const struct evidence *e, f64 at, struct ailing *a
 
 /* --- the verdict -------------------------------------------------------------------------------- */
 
-static rule *const rules[AILMENTS] = {
-#define AILMENT(name, bound, at, experiment, source, about) check_##name,
+static rule *const rules[PROBLEMS] = {
+#define PROBLEM(name, bound, at, experiment, source, about) check_##name,
 #include "run/verdict.def"
 };
 
@@ -298,38 +298,38 @@ static f64 steps_part(const struct evidence *e)
     return 1 - part_of(e, PART_evaluation) - part_of(e, PART_checkpoint) - part_of(e, PART_logging);
 }
 
-static f64 worth(const struct ailing *a) { return isnan(a->gain) ? 0 : a->gain; }
+static f64 worth(const struct problem *a) { return isnan(a->gain) ? 0 : a->gain; }
 
 struct verdict verdict_of(const struct evidence *e, struct arena *perm)
 {
     struct verdict v = { 0 };
     find_bound(&v, e);
-    for (i64 i = 0; i < AILMENTS; i++) {
-        struct ailing a = { .ailment = (enum ailment)i, .gain = NAN, .foretold = NAN, .measured = NAN };
-        if (!rules[i](e, ailments[i].at, &a, perm) || a.gain < noise) continue;
-        if (!verdict_tries_whole(a.ailment)) a.foretold /= steps_part(e);
+    for (i64 i = 0; i < PROBLEMS; i++) {
+        struct problem a = { .kind = (enum problem_kind)i, .gain = NAN, .predicted = NAN, .measured = NAN };
+        if (!rules[i](e, problems[i].at, &a, perm) || a.gain < noise) continue;
+        if (!verdict_tries_whole(a.kind)) a.predicted /= steps_part(e);
         i64 at = v.count++;
-        for (; at > 0 && worth(&v.ailing[at - 1]) < worth(&a); at--) v.ailing[at] = v.ailing[at - 1];
-        v.ailing[at] = a;
+        for (; at > 0 && worth(&v.problem[at - 1]) < worth(&a); at--) v.problem[at] = v.problem[at - 1];
+        v.problem[at] = a;
     }
     return v;
 }
 
-void verdict_confirm(struct ailing *a, f64 before_s, f64 after_s)
+void verdict_confirm(struct problem *a, f64 before_s, f64 after_s)
 {
     f64 fall     = 1 - after_s / before_s;
     a->measured  = fall;
-    a->confirmed = fall > noise && !(fall < a->foretold / 2);
+    a->confirmed = fall > noise && !(fall < a->predicted / 2);
     if (isnan(a->gain)) a->gain = MAX(fall, 0);
-    else if (a->foretold > 0) a->gain *= MIN(MAX(fall / a->foretold, 0), 1);
+    else if (a->predicted > 0) a->gain *= MIN(MAX(fall / a->predicted, 0), 1);
 }
 
-bool verdict_tries_whole(enum ailment a)
+bool verdict_tries_whole(enum problem_kind a)
 {
-    return ailments[a].bound == BOUND_evaluation || ailments[a].bound == BOUND_checkpoint;
+    return problems[a].bound == BOUND_evaluation || problems[a].bound == BOUND_checkpoint;
 }
 
-struct dollars ailing_dollars(const struct ailing *a, f64 usd_run, f64 runs_per_month)
+struct dollars problem_dollars(const struct problem *a, f64 usd_run, f64 runs_per_month)
 {
     f64 run = a->gain * usd_run;
     return (struct dollars){ run, 12 * runs_per_month * run };
@@ -340,7 +340,7 @@ struct str verdict_text(const struct verdict *v, struct arena *perm)
     const char *name = bound_name(v->bound);
     if (isnan(v->part)) return str_fmt(perm, "%s bound", name);
     if (v->bound <= BOUND_bandwidth && v->part > 1) /* convolutions that multiply less, sums in a cache */
-        return str_fmt(perm, "%s bound, beyond what was measured of this machine", name);
+        return str_fmt(perm, "%s bound, above the measured peak of this machine", name);
     if (v->bound <= BOUND_bandwidth)
         return str_fmt(perm, "%s bound, at %.0f %% of what this machine can do", name, 100 * v->part);
     return str_fmt(perm, "%s bound: it takes %.0f %% of the time", name, 100 * v->part);
@@ -353,12 +353,12 @@ static void add_dollars(struct textbuf *b, f64 usd, const char *per)
     else textbuf_fmt(b, usd < 100 ? ", $%.2f %s" : ", $%.0f %s", usd, per);
 }
 
-struct str ailing_text(const struct ailing *a, struct dollars d, struct arena *perm)
+struct str problem_text(const struct problem *a, struct dollars d, struct arena *perm)
 {
-    const struct ailment_row *row = &ailments[a->ailment];
+    const struct problem_row *row = &problems[a->kind];
     struct textbuf            b   = textbuf_new(perm);
     textbuf_fmt(&b, "%s: %.*s; %.*s", row->name, STR_ARG(a->text), STR_ARG(a->fix));
-    if (!isnan(a->gain)) textbuf_fmt(&b, " gives back %.0f %% of the run", 100 * a->gain);
+    if (!isnan(a->gain)) textbuf_fmt(&b, " saves %.0f %% of the run", 100 * a->gain);
     add_dollars(&b, d.run, "a run");
     add_dollars(&b, d.year, "a year");
     if (isnan(a->measured)) return textbuf_str(&b);

@@ -1,9 +1,9 @@
-/* verdict.h - what binds a run, what ails it, and which settings cure that for how many dollars.
+/* verdict.h - what binds a run, what is wrong with it, and which settings cure that for how many dollars.
  *
  *     evidence  time by part, stages of the loader, /proc, utilisation, settings
  *        │
  *        ▼      rows of verdict.def: a rule, a limit and where it comes from
- *     verdict   what binds it; ailments, each with its fix as KEY=VALUE
+ *     verdict   what binds it; problems, each with its fix as KEY=VALUE
  *        │
  *        ▼      an experiment: replayed batches, or a few steps with other settings
  *     confirmed or refuted, and by how much
@@ -52,30 +52,30 @@ enum bound {
 };
 const char *bound_name(enum bound b); /* "data", …: "… bound" */
 
-enum ailment {
-#define AILMENT(name, bound, at, experiment, source, about) AILMENT_##name,
+enum problem_kind {
+#define PROBLEM(name, bound, at, experiment, source, about) PROBLEM_##name,
 #include "run/verdict.def"
-    AILMENTS
+    PROBLEMS
 };
 
 enum experiment { EXPERIMENT_NONE, EXPERIMENT_REPLAY, EXPERIMENT_SETTING };
 
-struct ailment_row {
+struct problem_row {
     const char     *name;
     enum bound      bound;
     f64             at;
     enum experiment experiment;
     const char     *source, *about;
 };
-extern const struct ailment_row ailments[AILMENTS];
+extern const struct problem_row problems[PROBLEMS];
 
-struct ailing {
-    enum ailment ailment;
+struct problem {
+    enum problem_kind kind;
     struct str   text;   /* the evidence, in words */
     struct str   fix;    /* KEY=VALUE, or several between blanks */
     struct str   tried;  /* the settings of its experiment; empty: it needs none */
     f64          gain;   /* part of the run's time that the fix gives back; NaN: not known */
-    f64          foretold; /* part by which a sample shall take less time in the experiment; NaN: not known */
+    f64          predicted; /* part by which a sample shall take less time in the experiment; NaN: not known */
     f64          measured; /* the same as it came; NaN: not tried yet */
     bool         confirmed;
 };
@@ -83,26 +83,26 @@ struct ailing {
 struct verdict {
     enum bound    bound;
     f64           part;       /* of the time that it takes; compute and bandwidth: of the machine's best */
-    struct ailing ailing[AILMENTS]; /* the largest gain first */
+    struct problem problem[PROBLEMS]; /* the largest gain first */
     i64           count;
 };
 
 struct verdict verdict_of(const struct evidence *e, struct arena *perm);
 
 /* Does its experiment need evaluations and checkpoints, or steps alone? */
-bool verdict_tries_whole(enum ailment a);
+bool verdict_tries_whole(enum problem_kind a);
 /* Seconds a sample without and with what the experiment changed. It is confirmed if at least half of
- * what was foretold comes, and more than noise; where less than that comes `gain` is less. */
-void verdict_confirm(struct ailing *a, f64 before_s, f64 after_s);
+ * what was predicted comes, and more than noise; where less than that comes `gain` is less. */
+void verdict_confirm(struct problem *a, f64 before_s, f64 after_s);
 
 struct dollars {
     f64 run, year; /* NaN: not known */
 };
-struct dollars ailing_dollars(const struct ailing *a, f64 usd_run, f64 runs_per_month);
+struct dollars problem_dollars(const struct problem *a, f64 usd_run, f64 runs_per_month);
 
 /* "data bound: 43 % of the time goes into waiting for data". */
 struct str verdict_text(const struct verdict *v, struct arena *perm);
 /* "slow_disk: …; loader.workers=auto gives back 43 % of the run, $1.20 a run, $14 a year; … confirmed". */
-struct str ailing_text(const struct ailing *a, struct dollars d, struct arena *perm);
+struct str problem_text(const struct problem *a, struct dollars d, struct arena *perm);
 
 #endif

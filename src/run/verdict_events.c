@@ -22,10 +22,10 @@ static struct str usage_words(const struct evidence *e, struct arena *perm)
     return textbuf_str(&b);
 }
 
-static void emit_one(const struct subscriber *to, const struct ailing *a, struct dollars d,
+static void emit_one(const struct subscriber *to, const struct problem *a, struct dollars d,
                      struct arena scratch)
 {
-    emit_problem(to, &(struct event_problem){ .problem      = str_of(ailments[a->ailment].name),
+    emit_problem(to, &(struct event_problem){ .problem      = str_of(problems[a->kind].name),
                                               .text         = a->text,
                                               .fix          = a->fix,
                                               .gain         = a->gain,
@@ -33,7 +33,7 @@ static void emit_one(const struct subscriber *to, const struct ailing *a, struct
                                               .dollars_year = d.year,
                                               .measured     = a->measured,
                                               .confirmed    = a->confirmed,
-                                              .sentence     = ailing_text(a, d, &scratch) });
+                                              .sentence     = problem_text(a, d, &scratch) });
 }
 
 void verdict_emit(const struct subscriber *to, const struct evidence *e, const struct verdict *v,
@@ -49,6 +49,6 @@ void verdict_emit(const struct subscriber *to, const struct evidence *e, const s
                                           .text       = verdict_text(v, &words),
                                           .usage_text = usage_words(e, &words) });
     for (i64 i = 0; i < v->count; i++)
-        emit_one(to, &v->ailing[i], ailing_dollars(&v->ailing[i], usd_run, runs_per_month),
+        emit_one(to, &v->problem[i], problem_dollars(&v->problem[i], usd_run, runs_per_month),
                  scratch);
 }

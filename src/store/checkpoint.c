@@ -264,7 +264,7 @@ enum status ckpt_import_begin(struct ckpt_store *s, const struct ckpt_manifest *
         struct ckpt *c = &list.items[i];
         if (ckpt_order(c->id, m->id) || c->id.step != m->id.step) continue;
         st = ckpt_verify(os, c, scratch, err);
-        if (!st) return err_set(err, STATUS_NO, "%.*s is here already", STR_ARG(c->folder));
+        if (!st) return err_set(err, STATUS_NO, "%.*s already exists", STR_ARG(c->folder));
         if (st == STATUS_NO)
             st = delete_folder(os, c->folder, m, scratch, err); /* a whole one follows */
     }
@@ -446,7 +446,7 @@ enum status ckpt_free_oldest(struct ckpt_store *s, struct arena scratch, struct 
     i64 verified = goes < 0 ? -1 : find_verified(s, &list, goes, NULL, scratch);
     if (verified < 0 || verified >= goes)
         return err_set(err, STATUS_NO,
-                       "no checkpoint can go: none that is newer is known to be whole");
+                       "no checkpoint can be deleted: no newer one is known to be valid");
     *went = list.items[goes].id;
     return delete_folder(s->os, list.items[goes].folder, &list.items[goes].manifest, scratch, err);
 }
@@ -518,7 +518,7 @@ static enum status take_lock(struct ckpt_store *s, struct arena scratch, struct 
     if (st == STATUS_NO)
         return err_set(err, STATUS_WORLD,
                        "two runs cannot write to one folder of checkpoints: %s; wait for it, stop "
-                       "it, or name another folder",
+                       "it, or give another folder",
                        why.text);
     return st ? err_set(err, st, "%s", why.text) : STATUS_OK;
 }

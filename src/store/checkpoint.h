@@ -7,14 +7,14 @@
  *                   thread at a time, usually not that of the steps
  *     an uploader   beside it, on its own thread: ckpt_pin, then reads the files that the manifest
  *                   names, ckpt_unpin
- *     a restart     ckpt_list, ckpt_load_newest; what lies elsewhere is brought here first with
+ *     a restart     ckpt_list, ckpt_load_newest; a remote one is brought here first with
  *                   ckpt_import_begin and ckpt_import_commit */
 #ifndef STORE_CHECKPOINT_H
 #define STORE_CHECKPOINT_H
 #include "store/safetensors.h"
 #include <stdatomic.h>
 
-/* The name of a checkpoint, here and elsewhere: folder "step-000001200.3.7". A step may be saved
+/* The name of a checkpoint, local and remote: folder "step-000001200.3.7". A step may be saved
  * again after a roll-back or a restart, a name is never used twice. The newest is the one saved last:
  * the highest attempt, and in it the highest save. */
 struct ckpt_id {
@@ -87,7 +87,7 @@ struct ckpt_part {
 enum status ckpt_write(struct ckpt_store *s, struct ckpt_manifest *m, const struct ckpt_part *parts,
                        i64 count, struct arena *perm, struct arena scratch, struct err *err);
 
-/* A checkpoint from elsewhere, under its own name: begin gives the folder into which the caller
+/* A remote checkpoint, under its own name: begin gives the folder into which the caller
  * puts the shards; commit verifies and syncs them and writes the manifest. STATUS_NO from begin: a
  * whole one is here already. */
 enum status ckpt_import_begin(struct ckpt_store *s, const struct ckpt_manifest *m,

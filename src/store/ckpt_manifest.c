@@ -109,7 +109,7 @@ static enum status check_seal(const struct reader *r, struct str text)
     if (text.len < seal_len || !str_starts(seal, seal_key) || !str_ends(seal, STR("\"}\n")) ||
         !hash_parse(str_sub(seal, seal_key.len, seal_key.len + 16), &hash))
         return damaged(r, "it does not end with its seal");
-    return hash == xxh64(body) ? STATUS_OK : damaged(r, "its seal is another's");
+    return hash == xxh64(body) ? STATUS_OK : damaged(r, "its seal does not match");
 }
 
 static bool take_string(const struct json *map, struct str key, struct str *out)
@@ -144,7 +144,7 @@ static enum status parse_shards(const struct reader *r, const struct json *list,
     if (!list || list->kind != JSON_LIST || list->count > SHARDS_MAX)
         return damaged(r, "it has no list \"shards\"");
     if (list->count * (i64)sizeof *out->shards + 64 > r->perm->end - r->perm->begin)
-        return damaged(r, "it is larger than the memory there is for it");
+        return damaged(r, "it does not fit in memory");
     out->shards = NEW(r->perm, struct ckpt_shard, list->count);
     i64 total   = 0;
     for (const struct json *v = list->first; v; v = v->next) {
@@ -156,7 +156,7 @@ static enum status parse_shards(const struct reader *r, const struct json *list,
             return damaged(r, "a shard is not described by name, bytes and xxh64");
         total += s->bytes;
         for (struct ckpt_shard *before = out->shards; before < s; before++)
-            if (str_eq(before->name, s->name)) return damaged(r, "two shards have one name");
+            if (str_eq(before->name, s->name)) return damaged(r, "two shards have the same name");
     }
     return STATUS_OK;
 }
@@ -196,7 +196,7 @@ enum status ckpt_manifest_parse(struct str path, struct str text, struct arena *
         return damaged(&r, "it does not say which version it is");
     if (version != VERSION)
         return err_set(err, STATUS_USAGE,
-                       "%.*s is of version %lld, and this frugal reads version %d: a newer one "
+                       "%.*s has version %lld, and this frugal reads version %d: a newer frugal "
                        "wrote it",
                        STR_ARG(path), (long long)version, VERSION);
     enum status        st    = check_seal(&r, text);

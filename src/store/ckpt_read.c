@@ -20,9 +20,10 @@ static enum status read_manifest_once(struct os *os, struct ckpt *c, struct aren
     enum status st   = os_read_all(os, path, perm, &text, &c->why);
     if (!st) st = ckpt_manifest_parse(path, text, perm, &c->manifest, &c->why);
     if (!st && (ckpt_order(c->id, c->manifest.id) || c->id.step != c->manifest.id.step))
-        st = err_set(&c->why, STATUS_NO, "%.*s is of step %lld, save %lld.%lld, not of this folder",
-                     STR_ARG(path), (long long)c->manifest.id.step,
-                     (long long)c->manifest.id.attempt, (long long)c->manifest.id.save);
+        st = err_set(&c->why, STATUS_NO,
+                     "%.*s belongs to step %lld, save %lld.%lld, not to this folder", STR_ARG(path),
+                     (long long)c->manifest.id.step, (long long)c->manifest.id.attempt,
+                     (long long)c->manifest.id.save);
     return st;
 }
 
@@ -224,7 +225,7 @@ enum status ckpt_newest(struct os *os, struct ckpt_list *l, struct arena *perm, 
     }
     *out = NULL;
     if (!l->count) return err_set(err, STATUS_NO, "there is no checkpoint");
-    return err_set(err, STATUS_NO, "none of the %lld checkpoints is whole; of the newest, %s",
+    return err_set(err, STATUS_NO, "none of the %lld checkpoints is valid; the newest: %s",
                    (long long)l->count, l->items[0].why.text);
 }
 

@@ -173,7 +173,7 @@ enum status ckpt_remote_claim(struct ckpt_remote *r, i64 least, struct arena scr
         delete_orphans(r, *attempt, scratch);
         return STATUS_OK;
     }
-    return err_set(err, STATUS_WORLD, "%.*s: %d numbers in a row were taken by others",
+    return err_set(err, STATUS_WORLD, "%.*s: other processes took %d numbers in a row",
                    STR_ARG(s3_address(r->s3, &scratch, attempt_key(r, &scratch, *attempt))),
                    CLAIMS_MAX);
 }
@@ -349,12 +349,12 @@ enum status ckpt_remote_readable(struct ckpt_remote *r, const struct ckpt_manife
         if (!o.archived || !ckpt_remote_archive(o.storage_class, &hours, &usd_gb)) continue;
         f64 gb = (f64)ckpt_bytes(m) / 1e9;
         if (o.restoring)
-            return err_set(err, STATUS_NO, "%.*s is being brought back from %.*s, within %g hours",
+            return err_set(err, STATUS_NO, "%.*s is being restored from %.*s, within %g hours",
                            STR_ARG(ckpt_remote_address(r, &turn, m->id)), STR_ARG(o.storage_class),
                            hours);
         return err_set(
             err, STATUS_NO,
-            "%.*s lies in %.*s: bringing its %.3g GB back takes up to %g hours and about $%.2f "
+            "%.*s is archived in %.*s: restoring its %.3g GB takes up to %g hours and about $%.2f "
             "(frugal checkpoints restore)",
             STR_ARG(ckpt_remote_address(r, &turn, m->id)), STR_ARG(o.storage_class), gb, hours,
             gb * usd_gb);
@@ -503,11 +503,11 @@ enum status ckpt_remote_fetch_newer(struct ckpt_remote *r, struct ckpt_id have,
         return err_set(err, STATUS_WORLD, "no checkpoint in %.*s can be used: %.*s", STR_ARG(where),
                        STR_ARG(textbuf_str(&b)));
     if (b.len)
-        textbuf_fmt(&b, "; %lld steps are done again, from step %lld on",
+        textbuf_fmt(&b, "; %lld steps are repeated, from step %lld on",
                     (long long)MAX(list.items[0].id.step - got->step, 0), (long long)got->step);
     *said = textbuf_str(&b);
     return found ? STATUS_OK
-                 : err_set(err, STATUS_NO, "%.*s has nothing newer that is whole", STR_ARG(where));
+                 : err_set(err, STATUS_NO, "%.*s has no newer valid checkpoint", STR_ARG(where));
 }
 
 bool ckpt_remote_holds(struct ckpt_remote *r, struct ckpt_id id, struct arena scratch)
@@ -594,7 +594,7 @@ static enum status find_verified(struct ckpt_remote *r, const struct ckpt_list *
         return st;
     }
     return err_set(err, STATUS_NO,
-                   "nothing old is deleted: no newer checkpoint in %.*s could be verified",
+                   "no old checkpoint is deleted: no newer one in %.*s could be verified",
                    STR_ARG(s3_address(r->s3, &scratch, s3_prefix(r->s3))));
 }
 
@@ -629,7 +629,7 @@ enum status ckpt_remote_lifecycle(struct ckpt_remote *r, struct lifecycle *c, st
     struct str there, merged;
     if (s3_is_google(r->s3))
         return err_set(err, STATUS_USAGE,
-                       "objects in gs:// have no tags for a rule to go by; set one by age "
+                       "objects in gs:// have no tags for a rule to match; add a rule by age "
                        "in Google's console");
     enum status st = s3_lifecycle_get(r->s3, &scratch, &there, err);
     c->prefix      = s3_prefix(r->s3);

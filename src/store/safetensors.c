@@ -67,11 +67,12 @@ static enum status parse_shape(const struct reader *r, const struct json *v, str
 {
     if (!v || v->kind != JSON_LIST) return bad_tensor(r, t->name, "has no list \"shape\"");
     if (v->count > RANK_MAX)
-        return err_set(r->err, STATUS_USAGE, "%.*s: tensor %.*s has %lld dimensions; %d are read",
+        return err_set(r->err, STATUS_USAGE,
+                       "%.*s: tensor %.*s has %lld dimensions; at most %d are supported",
                        STR_ARG(r->path), STR_ARG(t->name), (long long)v->count, RANK_MAX);
     for (const struct json *item = v->first; item; item = item->next)
         if (!whole_number(item, &t->shape.dim[t->shape.rank++]))
-            return bad_tensor(r, t->name, "has a dimension that is no whole number");
+            return bad_tensor(r, t->name, "has a dimension that is not a whole number");
     return STATUS_OK;
 }
 
@@ -85,13 +86,13 @@ static enum status parse_offsets(const struct reader *r, const struct json *v, i
         return bad_tensor(r, t->name, "has no \"data_offsets\" of two whole numbers");
     if (begin > end || end > r->data.len)
         return err_set(r->err, STATUS_USAGE,
-                       "%.*s: tensor %.*s lies at bytes %lld to %lld of %lld; is the file cut off?",
+                       "%.*s: tensor %.*s is at bytes %lld to %lld of %lld; is the file truncated?",
                        STR_ARG(r->path), STR_ARG(t->name), (long long)begin, (long long)end,
                        (long long)r->data.len);
     if (need < 0) return bad_tensor(r, t->name, "has a shape larger than any file");
     if (need != end - begin)
         return err_set(r->err, STATUS_USAGE,
-                       "%.*s: tensor %.*s has %lld bytes, but its shape and type ask for %lld",
+                       "%.*s: tensor %.*s has %lld bytes, but its shape and type need %lld",
                        STR_ARG(r->path), STR_ARG(t->name), (long long)(end - begin),
                        (long long)need);
     t->bytes = str_sub(r->data, begin, end);
@@ -155,8 +156,8 @@ static enum status parse_header(const struct reader *r, const struct json *root,
     enum status st   = STATUS_OK;
     i64         need = header.len + (root->count + 1) * (i64)sizeof *out->tensors;
     if (need > r->perm->end - r->perm->begin)
-        return err_set(r->err, STATUS_WORLD, "%.*s: %lld tensors are more than there is room for",
-                       STR_ARG(r->path), (long long)root->count);
+        return err_set(r->err, STATUS_WORLD, "%.*s: %lld tensors are too many", STR_ARG(r->path),
+                       (long long)root->count);
     out->tensors = NEW(r->perm, struct st_tensor, root->count);
     for (const struct json *v = root->first; v && !st; v = v->next) {
         if (str_eq(v->key, STR("__metadata__"))) st = check_metadata(r, v);
@@ -177,7 +178,7 @@ static enum status parse_tree(const struct reader *r, struct str header, struct 
                        STR_ARG(r->path), (long long)header.len);
     enum status st = json_parse(&tree, header, &root, &why);
     if (st)
-        st = err_set(r->err, STATUS_USAGE, "%.*s: the header is no JSON: %s", STR_ARG(r->path),
+        st = err_set(r->err, STATUS_USAGE, "%.*s: the header is not JSON: %s", STR_ARG(r->path),
                      why.text);
     else st = parse_header(r, root, header, out);
     arena_close(&tree);
@@ -191,12 +192,12 @@ enum status st_parse(struct str path, struct str bytes, struct arena *perm, stru
     if (bytes.len >= 8) memcpy(&said, bytes.data, 8);
     i64 left = bytes.len - 8;
     if (left < 2)
-        return err_set(err, STATUS_USAGE, "%.*s: %lld bytes are no safetensors file", STR_ARG(path),
-                       (long long)bytes.len);
+        return err_set(err, STATUS_USAGE, "%.*s: %lld bytes are too few for a safetensors file",
+                       STR_ARG(path), (long long)bytes.len);
     if (said > (u64)header_bytes_max || (i64)said > left)
         return err_set(
             err, STATUS_USAGE,
-            "%.*s: no safetensors file, or cut off: it announces a header of %llu bytes, "
+            "%.*s: not a safetensors file, or truncated: it announces a header of %llu bytes, "
             "of which %lld follow and %lld are allowed",
             STR_ARG(path), (unsigned long long)said, (long long)left, (long long)header_bytes_max);
     struct str header = str_sub(bytes, 8, 8 + (i64)said);

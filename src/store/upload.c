@@ -379,7 +379,7 @@ enum status uploader_wait_end(struct uploader *u, i64                           
         snprintf(text, sizeof text,
                  "waiting for the upload to %.*s, at most %.0f s (%s): %.3g MB are left%s%s",
                  STR_ARG(u->to), (f64)(until - now_ns) * 1e-9,
-                 deadline_ns ? "then the machine goes" : "checkpoint.upload_wait_s",
+                 deadline_ns ? "then the machine is taken away" : "checkpoint.upload_wait_s",
                  (f64)s.bytes_left / 1e6, s.failed.status ? "; " : "", s.failed.text);
         if (say) say(context, text);
         st = uploader_wait_until(u, until, &why);
@@ -393,7 +393,7 @@ enum status uploader_wait_end(struct uploader *u, i64                           
     struct str folder = ckpt_store_folder(u->store);
     return err_set(
         err, st,
-        "%.300s. It is whole in %.*s; upload it later with: frugal checkpoints copy %.*s %.*s",
+        "%.300s. It is complete in %.*s; upload it later with: frugal checkpoints copy %.*s %.*s",
         why.text, STR_ARG(folder), STR_ARG(folder), STR_ARG(u->to));
 }
 

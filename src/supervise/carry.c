@@ -61,7 +61,7 @@ static enum status stays(const struct carry *c, enum status st, const char *why,
 {
     return err_set(err, st == STATUS_NO ? STATUS_WORLD : st,
                    "%s. The program was not started and no file was moved: start again once it can be "
-                   "read, or begin anew with --fresh (frugal checkpoints verify %.*s)",
+                   "read, or start over with --fresh (frugal checkpoints verify %.*s)",
                    why, STR_ARG(c->config.store));
 }
 
@@ -77,7 +77,7 @@ static enum status newest_here(struct carry *c, struct arena *perm, struct ckpt 
     if (!st) st = ckpt_newest(c->os, &list, perm, out, &why);
     if (st) return stays(c, st, why.text, err);
     for (i64 i = 0; said && &list.items[i] != *out; i++)
-        textbuf_fmt(said, "%s; going on from step %lld, %lld steps earlier\n", list.items[i].why.text,
+        textbuf_fmt(said, "%s; resuming from step %lld, %lld steps earlier\n", list.items[i].why.text,
                     (long long)(*out)->id.step,
                     (long long)MAX(list.items[i].id.step - (*out)->id.step, 0));
     return STATUS_OK;
@@ -127,7 +127,7 @@ enum status carry_open(struct os *os, const struct carry_config *config, struct 
     if (inside(c->folder, store) || inside(store, c->folder)) {
         ckpt_store_close(c->store);
         return err_set(err, STATUS_USAGE,
-                       "checkpoint.dir and program.folder must lie apart, and %.*s is in %.*s",
+                       "checkpoint.dir and program.folder must be separate, and %.*s is in %.*s",
                        STR_ARG(inside(c->folder, store) ? store : c->folder),
                        STR_ARG(inside(c->folder, store) ? c->folder : store));
     }
@@ -291,7 +291,7 @@ static enum status copy_files(struct carry *c, const struct folder_list *l, stru
         bool           gone =
             c->os->stat(c->os, folder_path(&scratch, c->folder, l->files[i].path), &stat, NULL);
         if (gone || (!st && !unchanged(c, &l->files[i], &m->shards[i], moment, scratch)))
-            return err_set(err, STATUS_NO, "%.*s changed while it was carried",
+            return err_set(err, STATUS_NO, "%.*s changed while it was copied",
                            STR_ARG(l->files[i].path));
     }
     return st;
@@ -433,7 +433,7 @@ static enum status read_state(const struct ckpt *k, struct arena *perm, struct f
             f->bytes      = k->manifest.shards[out->count++].bytes;
         }
     if (!list || out->count != k->manifest.shard_count)
-        return err_set(err, STATUS_WORLD, "%.*s was not made by frugal run", STR_ARG(k->folder));
+        return err_set(err, STATUS_WORLD, "%.*s was not written by frugal run", STR_ARG(k->folder));
     return STATUS_OK;
 }
 
@@ -505,7 +505,7 @@ static enum status restore(struct carry *c, const struct ckpt *k, const struct f
     if (!st) st = scan(c, &memory, &here, err); /* with the times that the disk gave them */
     if (!st) keep_list(c, &here);
     if (aside)
-        textbuf_fmt(said, "%lld file%s that no checkpoint holds went to %.*s/.frugal-aside\n",
+        textbuf_fmt(said, "moved %lld file%s that no checkpoint holds to %.*s/.frugal-aside\n",
                     (long long)aside, aside > 1 ? "s" : "", STR_ARG(c->folder));
     return st;
 }
@@ -567,7 +567,7 @@ enum status carry_begin(struct carry *c, struct err *err)
     ASSERT(!c->thread_runs);
     c->pausing = false;
     enum status st =
-        thread_start(&c->thread, look_again_and_again, c, "the thread that carries files", err);
+        thread_start(&c->thread, look_again_and_again, c, "the thread that copies files", err);
     c->thread_runs = !st;
     return st;
 }

@@ -11,7 +11,7 @@
  * other functions but carry_state are not called. */
 #ifndef SUPERVISE_CARRY_H
 #define SUPERVISE_CARRY_H
-#include "run/program.h"
+#include "run/supervised_config.h"
 #include "store/upload.h"
 
 struct carry_config {

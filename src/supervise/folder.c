@@ -42,11 +42,11 @@ static enum status add(struct walk *w, struct str path, struct str name, const s
     for (i64 i = 0; i < w->pattern_count; i++) wanted |= str_glob(w->patterns[i], name);
     if (!wanted) return STATUS_OK;
     if (!is_text(path))
-        return err_set(w->err, STATUS_WORLD, "a name in %.*s is not UTF-8 and cannot be carried",
+        return err_set(w->err, STATUS_WORLD, "a name in %.*s is not UTF-8 and cannot be copied",
                        STR_ARG(w->folder));
     if (w->out->count == FOLDER_FILES_MAX)
         return err_set(w->err, STATUS_WORLD,
-                       "%.*s holds more than %d files; program.files=[PATTERN] says which to carry",
+                       "%.*s holds more than %d files; program.files=[PATTERN] says which to copy",
                        STR_ARG(w->folder), FOLDER_FILES_MAX);
     w->out->files[w->out->count++] = (struct folder_file){
         .path = path, .bytes = stat->bytes, .mtime_ns = stat->mtime_ns, .is_private = stat->is_private

@@ -5,7 +5,7 @@
 #ifndef SUPERVISE_OBSERVE_H
 #define SUPERVISE_OBSERVE_H
 #include "base/os.h"
-#include "run/program.h"
+#include "run/supervised_config.h"
 
 /* One line, or one event. A value without a step belongs to the last step that was seen. */
 struct observed {

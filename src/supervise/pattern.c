@@ -87,7 +87,7 @@ const char *pattern_refused(struct str p)
         i64  times    = optional ? 1 : at == '+' ? 2 : at == '{' ? braces(p, i, &end, &optional) : -1;
         if (at == '(' && c == stack + PATTERN_DEEP_MAX) return "it has more than 16 groups in groups";
         if (times >= 0 && c->last_empty)
-            return "it repeats what may match nothing, such as (a*)+ or .*? (there are no lazy repeats here)";
+            return "it repeats an expression that may match nothing, such as (a*)+ or .*? (there are no lazy repeats here)";
         if (at == '\\' && next >= '1' && next <= '9')
             return "it refers back to a group (\\1)"; /* which takes exponential time */
         if (at == '(') *++c = nothing;
@@ -100,6 +100,6 @@ const char *pattern_refused(struct str p)
     }
     i64 all = 0;
     for (; c >= stack; c--) all = MIN(all + c->nodes, plenty);
-    return all > PATTERN_NODES_MAX ? "its repeats make more than 1,000 nodes when they are written out"
+    return all > PATTERN_NODES_MAX ? "its repeats expand to more than 1,000 nodes"
                                    : NULL;
 }

@@ -228,11 +228,11 @@ static void ask_to_end(struct run *r, enum asked by, i64 limit_ns, const char *r
             (f64)limit_ns / 1e9);
     } else if (r->carry && by != ASKED_BY_USER) {
         say(r,
-            "%s: none of its processes handles %s; it ends with its next checkpoint, in %.0f s "
-            "at the latest",
+            "%s: none of its processes handles %s; it is killed after its next checkpoint, in %.0f "
+            "s at the latest",
             reason, signal_name(signal), (f64)limit_ns / 1e9);
     } else {
-        say(r, "%s: none of its processes handles %s, so it is ended", reason,
+        say(r, "%s: none of its processes handles %s, so it is killed", reason,
             signal_name(signal));
         r->kill_ns = now_ns(r);
     }
@@ -254,7 +254,7 @@ static void ask_to_save(struct run *r, const char *reason)
         say(r, "%s: asked %lld process%s to save", reason, (long long)count, count > 1 ? "es" : "");
     else if (signal)
         say(r, "%s: none of its processes handles the signal that asks to save", reason);
-    else say(r, "%s: going on; program.signal=[term, usr1] would ask it to save now, with SIGUSR1", reason);
+    else say(r, "%s: continuing; program.signal=[term, usr1] would ask it to save now, with SIGUSR1", reason);
 }
 
 /* --- what is heard ------------------------------------------------------------------------------ */
@@ -367,8 +367,8 @@ static void hear_upload(struct run *r)
     bill_requested(r->bill, (struct store_requests){ s.sums.puts, s.sums.gets, s.sums.bytes_in });
     if (!s.alone && !r->told_alone)
         say(r,
-            "the object store ignores conditions (If-None-Match), so a second writer there cannot "
-            "be kept out; what is believed is whole even so");
+            "the object store ignores conditions (If-None-Match), so a second writer cannot "
+            "be detected; valid checkpoints stay intact");
     r->told_alone = true;
     if (ckpt_order(r->told_remote, s.newest) < 0) {
         say(r, "the checkpoint of step %lld is in the object store", (long long)s.newest.step);
@@ -377,7 +377,7 @@ static void hear_upload(struct run *r)
     r->told_remote = s.newest;
     if (s.taken_over_by && !r->asked) {
         char text[96];
-        snprintf(text, sizeof text, "start %lld of this run, elsewhere, has taken over",
+        snprintf(text, sizeof text, "start %lld of this run, on another machine, has taken over",
                  (long long)s.taken_over_by);
         ask_to_end(r, ASKED_BY_USER, 0, text);
     }
@@ -392,7 +392,7 @@ static void hear_carry(struct run *r)
     if (!r->carry) return;
     struct carry_state s = carry_state(r->carry);
     if (s.count > r->told_count)
-        say(r, "checkpoint %lld carried: %s, %.1f MB", (long long)s.count, s.newest,
+        say(r, "checkpoint %lld copied: %s, %.1f MB", (long long)s.count, s.newest,
             (f64)s.bytes / 1e6);
     if (s.count > r->told_count) tell_saved(r, &s);
     if (s.count > r->told_count) lookout_mark(r->lookout, RHYTHM_CHECKPOINT);
@@ -400,18 +400,18 @@ static void hear_carry(struct run *r)
     r->told_count = s.count;
     hear_upload(r); /* what is in the object store was carried before */
     if (s.failed.status && strcmp(s.failed.text, r->told_failed)) {
-        say(r, "nothing could be carried: %s", s.failed.text);
+        say(r, "nothing could be copied: %s", s.failed.text);
         snprintf(r->told_failed, sizeof r->told_failed, "%s", s.failed.text);
     }
     if (s.failed.status == STATUS_INTERRUPTED && !r->asked)
         ask_to_end(r, ASKED_BY_USER, 0, s.failed.text);
     if (s.freed && !r->told_full)
-        say(r, "the disk of %.*s is full: older checkpoints are deleted to make room, and fewer are kept than "
-               "checkpoint.keep=%lld asks for",
+        say(r, "the disk of %.*s is full: older checkpoints are deleted to make room, and fewer than "
+               "checkpoint.keep=%lld are kept",
             STR_ARG(r->c->store), (long long)r->c->keep);
     r->told_full |= s.freed > 0;
     if (s.waits[0] && now_ns(r) - s.waits_ns > waits_long_ns && !r->told_waits) {
-        say(r, "%s has not been complete for %.0f minutes, and nothing is carried until it is",
+        say(r, "%s has not been complete for %.0f minutes, and nothing is copied until it is",
             s.waits, (f64)waits_long_ns / 6e10);
         r->told_waits = true;
     }
@@ -468,7 +468,7 @@ static void watch_over(struct run *r, struct family_end *end)
         }
         judge(r);
         if (!must_go(r)) continue;
-        if (r->handlers) say(r, "it did not end in time and is killed");
+        if (r->handlers) say(r, "it did not exit in time and is killed");
         r->killed = true;
         family_kill(&r->program);
         *end = (struct family_end){ 128 + 9, 9 };
@@ -544,7 +544,7 @@ static enum status run_once(struct run *r, struct family_end *end, struct err *e
     say_lines(r, said);
     if (!st) st = start(r, goes_on, err);
     if (st) return st;
-    if (goes_on) say(r, "going on from the checkpoint with %s", carry_state(r->carry).newest);
+    if (goes_on) say(r, "resuming from the checkpoint with %s", carry_state(r->carry).newest);
     if (r->carry) st = carry_begin(r->carry, err);
     if (st) family_kill(&r->program);
     else watch_over(r, end);
@@ -586,7 +586,7 @@ static enum status interrupted(struct run *r, struct err *err)
 {
     tell_interruption(r, r->asked == ASKED_BY_NOTICE ? "notice" : "signal", (f64)r->asked_ns / 1e9);
     if (!r->carry) return err_set(err, STATUS_INTERRUPTED, "%s", r->reason);
-    return err_set(err, STATUS_INTERRUPTED, "%s; the same command goes on from %.*s", r->reason,
+    return err_set(err, STATUS_INTERRUPTED, "%s; the same command resumes from %.*s", r->reason,
                    STR_ARG(r->c->store));
 }
 
@@ -628,10 +628,10 @@ static enum status run_all(struct run *r, struct err *err)
         describe(result->end, how, sizeof how);
         if (failures > r->c->program->restarts)
             return err_set(err, STATUS_NO,
-                           "the program %s, and %lld start%s in a row without a new checkpoint are "
-                           "enough (program.restarts)",
+                           "the program %s; giving up after %lld start%s in a row without a new "
+                           "checkpoint (program.restarts)",
                            how, (long long)failures, failures > 1 ? "s" : "");
-        say(r, "the program %s; start %lld follows", how, (long long)result->starts + 1);
+        say(r, "the program %s; starting it again (start %lld)", how, (long long)result->starts + 1);
         back_off(r, failures);
         if (r->asked == ASKED_BY_POLICY) return STATUS_OK;
     }

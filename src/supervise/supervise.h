@@ -15,7 +15,7 @@
 #include "run/events.h"
 #include "run/lookout.h"
 #include "run/notice.h"
-#include "run/program.h"
+#include "run/supervised_config.h"
 #include "run/stop.h"
 #include "store/upload.h"
 

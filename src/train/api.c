@@ -82,7 +82,7 @@ int frugal_apply(struct frugal_graph *g, const char *op, const char *name, const
                -1;
     for (int i = 0; i < count; i++) {
         if (inputs[i] < 0 || inputs[i] >= to->value_count)
-            return err_set(&to->err, STATUS_USAGE, "%s (%s): input %d is no value", name, op, i),
+            return err_set(&to->err, STATUS_USAGE, "%s (%s): input %d is not a value", name, op, i),
                    -1;
     }
     if (attributes && attrs_parse(to->perm, kept(to, attributes), row->attrs, &at, &to->err))
@@ -95,7 +95,7 @@ void frugal_output(struct frugal_graph *g, int value, const char *name)
     struct graph *to = graph_of(g);
     if (to->err.status) return;
     if (value < 0 || value >= to->value_count)
-        err_set(&to->err, STATUS_USAGE, "output %s: %d is no value", name, value);
+        err_set(&to->err, STATUS_USAGE, "output %s: %d is not a value", name, value);
     else graph_output(to, value, kept(to, name));
 }
 
@@ -266,7 +266,7 @@ struct frugal_run *frugal_start(const struct frugal_config *config, frugal_build
     settings_of(run, config);
     enum status st = STATUS_OK;
     if (config->batch < 1 || config->eval_batch < 0 || config->threads < 0)
-        st = err_set(&err, STATUS_USAGE, "batch must be at least 1, eval_batch and threads 0");
+        st = err_set(&err, STATUS_USAGE, "batch must be at least 1, eval_batch and threads at least 0");
     if (!st)
         st = session_build(&run->s, os_real(), &run->settings, &run->perm, build_public, run, &err);
     if (!st) st = session_start(&run->s, &err);

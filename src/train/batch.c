@@ -123,7 +123,7 @@ static void say_why(struct session *s, struct str why, const char *key)
         s->batch_reason =
             str_fmt(s->perm,
                     "%.*s; free memory and measured speed decide, so another start may "
-                    "choose another: %s=%lld repeats this run bit by bit",
+                    "choose differently: %s=%lld repeats this run bit-exact",
                     STR_ARG(why), key, (long long)s->config.batch);
 }
 
@@ -141,7 +141,7 @@ static enum status choose_batch(struct chooser *c, struct err *err)
     s->config.batch = batch;
     struct str why =
         str_fmt(s->perm, "the largest that fits %.3g GiB", (f64)s->target.memory_bytes / 0x1p30);
-    if (most == c->most) why = STR("all samples there are");
+    if (most == c->most) why = STR("all samples");
     if (batch < most)
         why = str_fmt(s->perm, "%lld, %.*s, would gain less than %.0f %% a sample", (long long)most,
                       STR_ARG(why), 100 * (pays - 1));
@@ -155,9 +155,9 @@ static enum status check(const struct train_config *t, struct err *err)
     i64 batch = t->batch, micro = t->micro_batch;
     if (!batch && micro)
         return err_set(err, STATUS_USAGE,
-                       "train.batch=auto finds what is computed at once: leave out "
-                       "train.micro_batch=%lld, or say "
-                       "how many samples a step sees with train.batch",
+                       "train.batch=auto chooses the micro-batch: leave "
+                       "out train.micro_batch=%lld, "
+                       "or set train.batch to a number",
                        (long long)micro);
     if (!micro || batch % micro == 0) return STATUS_OK;
     i64 less = divisor(batch, MIN(micro, batch)),
@@ -192,15 +192,15 @@ enum status batch_shrink(struct session *s, struct err *err)
     const struct train_config *t     = &s->settings->train;
     i64                        train = dataset_count(s->data, SPLIT_TRAIN), micro = 0;
     struct chooser             c = { .s = s, .config = s->config, .total = t->batch };
-    if (!t->batch || t->micro_batch) return err_set(err, STATUS_NO, "as many as were asked for");
+    if (!t->batch || t->micro_batch) return err_set(err, STATUS_NO, "as set");
     c.most              = MIN(t->noise_scale ? t->batch / 2 : t->batch, train);
     c.config.accumulate = 2; /* with the program that adds gradients */
     c.config.eval_batch = c.config.eval_batch_last = 0;
     enum status st                                 = choose_largest(&c, &micro, err);
     if (!st && micro >= s->config.batch)
-        st = err_set(err, STATUS_NO, "it is not what does not fit");
+        st = err_set(err, STATUS_NO, "it is not the reason the run does not fit");
     if (!st && c.most / micro > PARTS_MAX)
-        st = err_set(err, STATUS_NO, "a step would take for ever");
+        st = err_set(err, STATUS_NO, "a step would take too long");
     if (st) return st;
     s->config.batch = micro;
     accumulate(s, t->batch, train);

@@ -51,7 +51,7 @@ struct str cadence_reason(struct arena *perm, const struct cadence_facts *f)
 {
     return str_fmt(
         perm,
-        "every %.3g s: one takes %.3g s from the run and %.3g s to be safe, and machines "
+        "every %.3g s: one pauses the run for %.3g s and takes %.3g s to be safe, and machines "
         "like this last %.3g h (this one is %.3g h old)",
         cadence_seconds((struct cadence){ EVERY_AUTO, 0 }, f), f->stall_s, f->persist_s,
         hazard_mean_s(f->hazard) / 3600, f->age_s / 3600);

@@ -62,7 +62,7 @@ enum status target_check(const struct session *s, struct err *err)
     bool       known  = str_eq(metric, STR("loss")) || str_eq(metric, model_metric(s->model)) ||
                  (str_eq(metric, STR("accuracy")) && session_has(s, STR("hits")));
     if (known) return STATUS_OK;
-    return err_set(err, STATUS_USAGE, "train.target_metric=%.*s: this model is measured by %.*s",
+    return err_set(err, STATUS_USAGE, "train.target_metric=%.*s: this model reports %.*s",
                    STR_ARG(metric), STR_ARG(model_metric(s->model)));
 }
 

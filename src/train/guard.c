@@ -4,7 +4,7 @@
  * The copy is taken after an evaluation only: there the loss has just shown that the weights are
  * sound, and it costs a fraction of the evaluation before it. Gradients, inputs and scalars are not
  * part of it; the next step makes them anew. */
-#include "train/saver.h"
+#include "train/checkpoint_writer.h"
 #include "train/train_int.h"
 #include <math.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static void copy_take(struct guard *g, i64 step)
     struct backend *b    = g->s->backend;
     u8             *to   = g->copy;
     ticket          last = 0;
-    if (g->saver) while (!saver_wait(g->saver, 1000000000)) continue; /* it may be reading the copy */
+    if (g->writer) while (!checkpoint_writer_wait(g->writer, 1000000000)) continue; /* it may be reading the copy */
     for (i32 i = 0; i < g->s->set->persistent_count; i++) {
         const struct persistent *t = &g->s->set->persistents[i];
         if (!guard_copies(t)) continue;
@@ -37,7 +37,7 @@ static void copy_put_back(struct guard *g)
 {
     struct backend *b    = g->s->backend;
     const u8       *from = g->copy;
-    if (g->saver) saver_wait_copied(g->saver);
+    if (g->writer) checkpoint_writer_wait_copied(g->writer);
     for (i32 i = 0; i < g->s->set->persistent_count; i++) {
         const struct persistent *t = &g->s->set->persistents[i];
         if (!guard_copies(t)) continue;
@@ -57,8 +57,8 @@ static enum status check(const struct session *s, struct err *err)
                                                         : NULL;
     if (what && !dataset_count(s->data, SPLIT_EVAL))
         return err_set(err, STATUS_USAGE,
-                       "train.%s needs samples to evaluate on: data.held_out=0.1 keeps some, "
-                       "data.eval_path names others",
+                       "train.%s needs samples to evaluate on: set data.held_out=0.1 "
+                       "or data.eval_path",
                        what);
     if (c->forecast > 0 && isnan(c->target))
         return err_set(err, STATUS_USAGE, "train.forecast needs a target: train.target=0.9");
@@ -75,7 +75,7 @@ static enum status plan_copy(struct guard *g, struct err *err)
         const struct persistent *t = &s->set->persistents[i];
         if (guard_copies(t)) g->copy_bytes += type_bytes(t->type);
     }
-    return session_fits_host(s, g->copy_bytes, "the copy to go back to",
+    return session_fits_host(s, g->copy_bytes, "the copy for rollbacks",
                              "leave out train.rollbacks and train.keep_best", err);
 }
 

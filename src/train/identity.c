@@ -202,7 +202,7 @@ static enum status compare_files(const struct identity *id, const struct json *b
             if (!strcmp(id->files[i].key, keys[k])) now = id->files[i].text;
         if (fingerprint_compare(was, now) != FINGERPRINT_OTHER) continue;
         return err_set(err, STATUS_USAGE,
-                       "the data of %s is not what the run began with (%.*s; now %.*s)", keys[k],
+                       "the data of %s has changed since the run began (%.*s; now %.*s)", keys[k],
                        STR_ARG(was.len ? was : STR("none")), STR_ARG(now.len ? now : STR("none")));
     }
     return STATUS_OK;
@@ -224,7 +224,7 @@ enum status identity_compare(const struct identity *id, const struct json *befor
                            STR_ARG(now));
     }
     if (str_eq(identity_before(before, "model"), model_mark(s, &scratch))) return STATUS_OK;
-    return err_set(err, STATUS_USAGE, "its tensors are these, but its model has other operations");
+    return err_set(err, STATUS_USAGE, "its tensors are the same, but its model has other operations");
 }
 
 /* The number of threads is no reason: no kernel's result depends on it. */
@@ -239,7 +239,7 @@ struct str identity_other_bits(const struct identity *id, const struct json *bef
     if (!str_eq(was, build))
         return str_fmt(perm, "it was computed by another build of frugal (%.*s)", STR_ARG(was));
     if (!str_eq(identity_before(before, "identity"), version))
-        return STR("it was saved by another version of frugal, which kept less of settings and "
+        return STR("it was saved by another version of frugal, which recorded fewer settings and "
                    "data to compare");
     if (!str_eq(batch, now))
         return str_fmt(perm, "it was computed %.*s samples at a time, not %.*s", STR_ARG(batch),

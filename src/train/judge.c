@@ -1,5 +1,5 @@
 /* judge.c - what is known of a run when it has ended, for run/verdict.h to judge. */
-#include "train/saving.h"
+#include "train/checkpoint_schedule.h"
 #include <math.h>
 
 /* Rates are measured for runs of which that is less than a hundredth. */

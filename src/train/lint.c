@@ -18,8 +18,8 @@ static struct str check_fp16_without_scaling(const struct lint_facts *f, struct 
     if (f->precision != DT_F16 || f->loss_scaled) return fine;
     return str_fmt(
         perm,
-        "train.precision=fp16 with train.loss_scale=%g: gradients below 6e-8 become 0. Left "
-        "out it is 65536; train.precision=bf16 needs none",
+        "train.precision=fp16 with train.loss_scale=%g: gradients below 6e-8 become 0. The "
+        "default is 65536; train.precision=bf16 needs none",
         train_of(f)->loss_scale);
 }
 
@@ -37,8 +37,8 @@ static struct str check_recompute_not_needed(const struct lint_facts *f, struct 
     if (!f->plain_bytes || !saves || (f->memory_bytes && short_of)) return fine;
     return str_fmt(
         perm,
-        "train.recompute=%.*s computes %.0f %% more, and memory is not short: all kept takes "
-        "%.3g GiB of %.3g. train.recompute=auto recomputes only what does not fit",
+        "train.recompute=%.*s computes %.0f %% more, and there is enough memory: keeping everything "
+        "takes %.3g GiB of %.3g. train.recompute=auto recomputes only what does not fit",
         STR_ARG(train_of(f)->recompute), 100 * (f->flops / f->plain_flops - 1), gib(f->plain_bytes),
         gib(f->memory_bytes));
 }
@@ -47,8 +47,8 @@ static struct str check_recompute_in_vain(const struct lint_facts *f, struct are
 {
     if (!f->plain_bytes || f->plain_bytes > f->train_bytes) return fine;
     return str_fmt(perm,
-                   "train.recompute=%.*s saves no memory here: it goes by the blocks of the model. "
-                   "train.recompute=auto goes by values",
+                   "train.recompute=%.*s saves no memory here: it recomputes blocks, and the model has none. "
+                   "train.recompute=auto chooses single values",
                    STR_ARG(train_of(f)->recompute));
 }
 
@@ -56,9 +56,9 @@ static struct str check_naive_kernel(const struct lint_facts *f, struct arena *p
 {
     if (!f->naive_count) return fine;
     return str_fmt(perm,
-                   "%d of the step's instructions (%.*s first) run by a slow kernel of ours. cuDNN 9 has "
-                   "convolutions, most for channels in multiples of 8 and train.precision=bf16; "
-                   "train.fp8=auto leaves out what a GPU has no units for",
+                   "%d of the step's instructions (%.*s first) use a slow kernel of ours. cuDNN 9 supports "
+                   "convolutions, most of them with channels in multiples of 8 and train.precision=bf16; "
+                   "train.fp8=auto skips what the GPU has no units for",
                    f->naive_count, STR_ARG(f->naive_op));
 }
 
@@ -68,8 +68,8 @@ static struct str check_loader_bound(const struct lint_facts *f, struct arena *p
     bool low = f->precision == DT_BF16 || f->precision == DT_F16;
     return str_fmt(
         perm,
-        "a batch takes %.3g ms to load and %.3g ms to compute: %sunpacked data on a faster "
-        "disk or a core more is what helps",
+        "a batch takes %.3g ms to load and %.3g ms to compute: %suncompressed data on a faster "
+        "disk or one more core would help",
         1e3 * f->load_s, 1e3 * f->compute_s,
         low ? "train.precision gains nothing, " : "a faster step gains nothing, ");
 }
@@ -77,7 +77,7 @@ static struct str check_loader_bound(const struct lint_facts *f, struct arena *p
 static struct str check_threads_beyond_cores(const struct lint_facts *f, struct arena *perm)
 {
     if (train_of(f)->threads <= f->cores) return fine;
-    return str_fmt(perm, "train.threads=%lld on %d cores: without it there are as many as cores",
+    return str_fmt(perm, "train.threads=%lld on %d cores: the default is one thread per core",
                    (long long)train_of(f)->threads, f->cores);
 }
 
@@ -85,7 +85,7 @@ static struct str check_cores_idle(const struct lint_facts *f, struct arena *per
 {
     i64 threads = train_of(f)->threads;
     if (f->gpu || !threads || 2 * threads >= f->cores) return fine;
-    return str_fmt(perm, "train.threads=%lld on %d cores, which are paid for: without it there are as many as cores",
+    return str_fmt(perm, "train.threads=%lld on %d cores, which are paid for: the default is one thread per core",
                    (long long)threads, f->cores);
 }
 
@@ -94,7 +94,7 @@ static struct str check_fp32_where_faster(const struct lint_facts *f, struct are
 {
     if (f->precision != DT_F32 || !(f->low_speedup >= 1.3)) return fine;
     return str_fmt(perm,
-                   "a step in fp32, which in %s would be %.1f times as fast by what this machine was measured to do: "
+                   "a step in %s would be %.1f times as fast as in fp32, as measured on this machine: "
                    "train.precision=auto",
                    f->low == DT_BF16 ? "bf16" : "fp16", f->low_speedup);
 }
@@ -105,8 +105,8 @@ static struct str check_memory_nearly_full(const struct lint_facts *f, struct ar
     bool                       meant = t->memory_gib > 0 || !t->batch || str_eq(t->recompute, STR("auto"));
     if (meant || !f->memory_bytes || (f64)f->train_bytes <= 0.9 * (f64)f->memory_bytes) return fine;
     return str_fmt(perm,
-                   "the run takes %.3g of %.3g GiB, and the data's cache and checkpoints need some too: "
-                   "train.recompute=auto, or a train.micro_batch of half the samples",
+                   "the run takes %.3g of %.3g GiB, and the data cache and checkpoints need some too: "
+                   "train.recompute=auto, or half the train.micro_batch",
                    gib(f->train_bytes), gib(f->memory_bytes));
 }
 
@@ -121,7 +121,7 @@ static struct str check_spot_without_checkpoints(const struct lint_facts *f, str
 {
     if (!is_spot(f) || f->settings->checkpoint.dir.len || f->settings->checkpoint.to.len) return fine;
     return str_fmt(perm, "run.market=spot without checkpoints: all of the run is lost when the machine is "
-                         "taken away. checkpoint.to=s3://BUCKET/PREFIX keeps them elsewhere");
+                         "taken away. checkpoint.to=s3://BUCKET/PREFIX keeps checkpoints in an object store");
 }
 
 static struct str check_spot_checkpoints_on_it(const struct lint_facts *f, struct arena *perm)
@@ -129,8 +129,8 @@ static struct str check_spot_checkpoints_on_it(const struct lint_facts *f, struc
     const struct checkpoint_config *c = &f->settings->checkpoint;
     if (!is_spot(f) || !c->dir.len || c->to.len || f->disk_remote) return fine;
     return str_fmt(perm,
-                   "run.market=spot with checkpoints on the machine's own disk, which may go with it: "
-                   "checkpoint.to=s3://BUCKET/PREFIX, or a checkpoint.dir that stays");
+                   "run.market=spot with checkpoints on the machine's own disk, which may be lost with it: "
+                   "checkpoint.to=s3://BUCKET/PREFIX, or a checkpoint.dir on a disk that stays");
 }
 
 /* On average half an interval is lost with a machine. */
@@ -152,7 +152,7 @@ static struct str check_warmup_longer_than_run(const struct lint_facts *f, struc
     return str_fmt(
         perm,
         "the warm-up takes %lld steps and the run ends after %lld: the learning rate never "
-        "arrives. train.warmup=%lld is a tenth of the run",
+        "reaches its value. train.warmup=%lld is a tenth of the run",
         (long long)f->warmup, (long long)f->steps, (long long)MAX(f->steps / 10, 1));
 }
 
@@ -162,7 +162,7 @@ static struct str check_schedule_without_end(const struct lint_facts *f, struct 
     bool       falls = !str_eq(s, STR("constant")) && !str_eq(s, STR("step"));
     if (f->steps || !falls) return fine;
     return str_fmt(perm,
-                   "train.schedule=%.*s falls towards the last step, and this run has none: give "
+                   "train.schedule=%.*s needs a last step, and this run has none: give "
                    "train.steps or train.epochs",
                    STR_ARG(s));
 }
@@ -186,7 +186,7 @@ static struct str check_lr_unusual(const struct lint_facts *f, struct arena *per
         f64  v  = lr ? f->lr : t->muon_lr;
         if (!str_eq(f->optimiser, str_of(rates[i].optimiser))) continue;
         if (v >= rates[i].low && v <= rates[i].high) continue;
-        return str_fmt(perm, "%s of %g with %.*s is ten times %s than usual: %s=%g is a common one",
+        return str_fmt(perm, "%s of %g with %.*s is ten times %s than usual: %s=%g is a common value",
                        rates[i].key, v, STR_ARG(f->optimiser),
                        v < rates[i].low ? "lower" : "higher", rates[i].key, rates[i].common);
     }
@@ -199,8 +199,8 @@ static struct str check_decay_in_adam(const struct lint_facts *f, struct arena *
     if (!(t->decay > 0) || !str_eq(f->optimiser, STR("adam"))) return fine;
     return str_fmt(
         perm,
-        "train.decay=%g with adam joins the gradient and is divided by its size, so that "
-        "weights of large gradients hardly shrink: train.optimiser=adamw",
+        "train.decay=%g with adam is added to the gradient and divided by its size, so that "
+        "weights with large gradients hardly decay: train.optimiser=adamw",
         t->decay);
 }
 
@@ -211,8 +211,8 @@ static struct str check_batch_larger_than_data(const struct lint_facts *f, struc
     i64 asked = train_of(f)->batch;
     if (asked <= f->train_samples) return fine;
     return str_fmt(perm,
-                   "a step of %lld samples, and there are %lld: every step sees all of them. "
-                   "train.batch=%lld makes ten steps of an epoch",
+                   "a step has %lld samples, and there are only %lld: every step sees all of them. "
+                   "train.batch=%lld makes an epoch ten steps",
                    (long long)asked, (long long)f->train_samples,
                    (long long)MAX(f->train_samples / 10, 1));
 }
@@ -224,8 +224,8 @@ static struct str check_target_seen_late(const struct lint_facts *f, struct aren
     if (isnan(t->target) || !f->steps || every <= f->steps) return fine;
     return str_fmt(
         perm,
-        "train.target is looked at every %lld steps, and the run ends after %lld: it can "
-        "stop nothing. train.eval_every=%lld looks ten times",
+        "train.target is checked every %lld steps, and the run ends after %lld: it cannot "
+        "stop the run early. train.eval_every=%lld checks ten times",
         (long long)every, (long long)f->steps, (long long)MAX(f->steps / 10, 1));
 }
 
@@ -250,8 +250,8 @@ static struct str check_dropout_within_an_epoch(const struct lint_facts *f, stru
     if (!(p > 0) || !f->steps || f->steps > f->epoch_steps) return fine;
     return str_fmt(
         perm,
-        "model.dropout=%g in a run that sees no sample twice: there is nothing to learn by "
-        "heart. model.dropout=0 learns faster",
+        "model.dropout=%g in a run that sees no sample twice: there is nothing to memorise. "
+        "model.dropout=0 learns faster",
         p);
 }
 

@@ -32,7 +32,7 @@ static enum status drop_step(struct loop *l, struct err *err)
 {
     f64 lost_s = (f64)(clock_now(l->clock) - l->undo.begin_ns) * 1e-9;
     put_back(l);
-    tell_note(l, "step %lld is left unfinished after %.3g s%s", (long long)l->at.step + 1, lost_s,
+    tell_note(l, "step %lld is abandoned after %.3g s%s", (long long)l->at.step + 1, lost_s,
               l->undo.starved ? ": its data does not arrive" : ", so that there is time to save");
     return session_check_signal(&l->s, l->at.step, err);
 }
@@ -115,7 +115,7 @@ static bool last_eval_fits(struct loop *l)
     const struct stop *s      = &l->guard.stop;
     f64                left_s = s->config.limit_s - bill_elapsed_s(l->bill);
     if (s->reason != STOP_BUDGET || stop_eval_fits(s, bill_elapsed_s(l->bill))) return true;
-    tell_note(l, "the last evaluation is left out: it takes about %.3g s, the last save %.3g s, and the cap leaves %.3g s",
+    tell_note(l, "the last evaluation is skipped: it takes about %.3g s, the last save %.3g s, and the cap leaves %.3g s",
               s->eval_s > 0 ? s->eval_s : s->config.eval_s, s->config.save_s, MAX(left_s, 0));
     return false;
 }
@@ -161,7 +161,7 @@ static enum status after_step(struct loop *l, enum stop_action now, struct err *
 
 static enum status save_if_due(struct loop *l, i64 step_ns, struct err *err)
 {
-    if (!l->saving.saver) return STATUS_OK;
+    if (!l->saving.writer) return STATUS_OK;
     clock_enter(l->clock, PART_checkpoint);
     enum status st = saving_step(&l->saving, step_ns, err);
     if (l->saving.taken_step == l->at.step) lookout_mark(l->lookout, RHYTHM_CHECKPOINT);
@@ -222,7 +222,7 @@ static bool is_done(const struct loop *l)
 static enum status save_last(struct loop *l, enum status st, struct err *err)
 {
     struct err why = { 0 };
-    if (l->saving.saver) clock_enter(l->clock, PART_checkpoint);
+    if (l->saving.writer) clock_enter(l->clock, PART_checkpoint);
     if (l->guard.stop.reason == STOP_DIVERGED || (st && st != STATUS_INTERRUPTED && !l->unread)) return st;
     enum status saved = saving_end(&l->saving, st, &why);
     if (l->unread && st && st != STATUS_INTERRUPTED) saved = STATUS_OK; /* the data is why the run ends */

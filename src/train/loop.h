@@ -10,7 +10,7 @@
 #define TRAIN_LOOP_H
 #include "run/bill.h"
 #include "train/replay.h"
-#include "train/saving.h"
+#include "train/checkpoint_schedule.h"
 #include "train/undo.h"
 
 struct loop {

@@ -68,11 +68,11 @@ enum status optimiser_resolve(struct session *s, struct err *err)
     s->muon_share                    = 0;
     if (s->config.optimiser != OPTIMISER_MUON || !u || s->settings->optimiser_chosen.len) return STATUS_OK;
     if (!has_op(u, OP_MUON)) {
-        s->optimiser_reason = STR("the model has no matrix between two others for muon");
+        s->optimiser_reason = STR("the model has no hidden matrix for muon");
         if (!asked) return s->config.optimiser = OPTIMISER_ADAMW, STATUS_OK;
         return err_set(err, STATUS_USAGE,
-                       "train.optimiser=muon is for matrices between two others, and this model "
-                       "trains none; train.optimiser=adamw suits it");
+                       "train.optimiser=muon needs hidden matrices, and this model "
+                       "trains none: use train.optimiser=adamw");
     }
     f64 update = session_flops(s, PROGRAM_UPDATE);
     f64 batch  = MAX(session_flops(s, PROGRAM_TRAIN), session_flops(s, PROGRAM_TRAIN_LAST));

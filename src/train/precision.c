@@ -19,7 +19,7 @@ struct precision precision_choose(struct str asked, enum dtype model, const stru
                                   struct arena *perm)
 {
     struct precision p  = { .dtype = DT_F32 };
-    struct str       by = str_of(t->low_by ? t->low_by : "nothing is known of this machine");
+    struct str       by = str_of(t->low_by ? t->low_by : "nothing is known about this machine");
     if (str_eq(asked, STR("auto"))) {
         p.dtype  = model == DT_F64 ? DT_F64 : t->low;
         p.reason = model == DT_F64 ? STR("model.dtype is f64") : by;
@@ -30,8 +30,8 @@ struct precision precision_choose(struct str asked, enum dtype model, const stru
     if (p.dtype == DT_F32 && model == DT_F64) p.dtype = DT_F64;
     if (p.dtype == DT_BF16 || p.dtype == DT_F16)
         p.reason = p.dtype == t->low
-                       ? STR("as asked for")
-                       : str_fmt(perm, "as asked for, but slower here than %.*s: %.*s",
+                       ? STR("as set")
+                       : str_fmt(perm, "as set, but slower here than %.*s: %.*s",
                                  STR_ARG(precision_name(t->low)), STR_ARG(by));
     return p;
 }

@@ -82,7 +82,7 @@ static void tell_passed_over(struct restore *r, struct arena scratch)
         const struct ckpt *c  = &r->list.items[i];
         i64                to = r->loaded.ckpt->id.step;
         tell(r, CHECKPOINT_DAMAGED, c->id.step,
-             str_fmt(&scratch, "%s; %lld steps are done again, from step %lld on", c->why.text,
+             str_fmt(&scratch, "%s; %lld steps are repeated, from step %lld on", c->why.text,
                      (long long)MAX(c->id.step - to, 0), (long long)to));
     }
 }
@@ -91,8 +91,8 @@ static enum status stays(struct err *err, enum status st, struct str folder, con
 {
     return err_set(
         err, st == STATUS_NO ? STATUS_WORLD : st,
-        "%s. Nothing was trained and nothing removed: start again once it can be read, or "
-        "begin anew with --fresh (frugal checkpoints verify %.*s)",
+        "%s. Nothing was trained and nothing deleted: start again once it can be read, or "
+        "start over with --fresh (frugal checkpoints verify %.*s)",
         why, STR_ARG(folder));
 }
 
@@ -100,8 +100,8 @@ static enum status another(const struct restore *r, struct err *err, struct str 
 {
     return err_set(
         err, STATUS_USAGE,
-        "%.*s holds the checkpoints of another run: %.*s. Give this one a checkpoint.dir of "
-        "its own, or begin anew with --fresh, which removes them",
+        "%.*s holds the checkpoints of another run: %.*s. Give this run its own checkpoint.dir, "
+        "or start over with --fresh, which deletes them",
         STR_ARG(r->settings.checkpoint.dir), STR_ARG(what));
 }
 
@@ -133,7 +133,7 @@ static enum status find_anywhere(struct restore *r, struct arena *perm, struct e
     enum status    st = find(r, folder, perm, &why);
     if (st && st != STATUS_NO) return stays(err, st, folder, why.text);
     if (r->found) have = r->loaded.ckpt->id;
-    enum status remote = elsewhere_restore(&r->elsewhere, have, perm, &brought, err);
+    enum status remote = remote_save_restore(&r->remote, have, perm, &brought, err);
     if (remote == STATUS_WORLD) return stays(err, remote, r->settings.checkpoint.to, err->text);
     if (remote) return remote;
     if (brought) {
@@ -167,17 +167,17 @@ enum status restore(struct restore *r, struct os *os, const struct settings *set
     r->run     = with->run;
     if (!r->run.len)
         r->run = str_fmt(perm, "%016llx", (unsigned long long)rng_mix((u64)os->wall_ns(os)));
-    st = elsewhere_open(&r->elsewhere, os, &r->settings, with, r->store, perm, &r->attempt, err);
+    st = remote_save_open(&r->remote, os, &r->settings, with, r->store, perm, &r->attempt, err);
     if (st) return st;
     if (!with->orders || !with->orders->fresh) return find_anywhere(r, perm, err);
     st = ckpt_clear(r->store, *perm, err);
-    return st ? st : elsewhere_clear(&r->elsewhere, err);
+    return st ? st : remote_save_clear(&r->remote, err);
 }
 
 void restore_close(struct restore *r)
 {
     forget(r);
-    elsewhere_close(&r->elsewhere, r->ended);
+    remote_save_close(&r->remote, r->ended);
     if (r->store) ckpt_store_close(r->store);
     r->store = NULL;
 }

@@ -2,7 +2,7 @@
 #include "backend/cuda/cuda.h"
 #include "base/pool.h"
 #include "remote/files.h"
-#include "train/elsewhere.h"
+#include "train/remote_save.h"
 #include "train/train_int.h"
 
 enum { SCRATCH_RESERVE_GIB = 64 }; /* address space only: pages are taken when touched */
@@ -134,7 +134,7 @@ static enum status fp8_of(struct session *s, struct err *err)
     s->config.fp8 = str_eq(asked, STR("on")) ? FP8_ON : FP8_AUTO;
     if (s->precision.dtype == DT_BF16) return STATUS_OK;
     return err_set(err, STATUS_USAGE,
-                   "train.fp8=%.*s is of products in a run with train.precision=bf16, not %.*s",
+                   "train.fp8=%.*s needs train.precision=bf16, not %.*s",
                    STR_ARG(asked), STR_ARG(precision_name(s->precision.dtype)));
 }
 
@@ -158,8 +158,8 @@ static enum status split_step(struct session *s, struct err *err)
     if (s->config.accumulate > 1) return STATUS_OK;
     if (s->config.batch % 2)
         return err_set(err, STATUS_USAGE,
-                       "train.noise_scale=true computes a step in two halves, and train.batch=%lld "
-                       "has none: an even one has",
+                       "train.noise_scale=true computes a step in two halves: "
+                       "train.batch=%lld must be even",
                        (long long)s->config.batch);
     s->config.batch /= 2;
     s->config.accumulate = 2;
@@ -356,7 +356,7 @@ enum status session_fits_host(const struct session *s, i64 bytes, const char *wh
     if (!there || all <= there) return STATUS_OK;
     return err_set(err, STATUS_USAGE, "%s%s need%s %.2f GiB, and there are %.2f: %s%s",
                    far ? "" : "the run and ", what, far ? "s" : "", (f64)all * 0x1p-30,
-                   (f64)there * 0x1p-30, remedy, far ? "" : ", or take a smaller batch");
+                   (f64)there * 0x1p-30, remedy, far ? "" : ", or use a smaller batch");
 }
 
 struct batch *session_batch(struct session *s, struct loader *l, i64 steps, enum status *st,

@@ -9,7 +9,7 @@
 #include "run/ledger.h"
 #include "run/notice.h"
 #include "run/profile.h"
-#include "run/program.h"
+#include "run/supervised_config.h"
 
 struct train_config {
     struct str recipe;           /* none | plain | modern: what cli fills in where nobody spoke */

@@ -10,7 +10,7 @@
  * place in the file, and the disk takes that as it is: nothing is copied twice.
  *
  *     the run      ┤take├─ gradients ──┤ update ├─ gradients …     the update waits for the copy
- *     the saver         └─ copy ─┴─ hash, write, sync, name …
+ *     the writer        └─ copy ─┴─ hash, write, sync, name …
  *
  * What gradients change already (running statistics, fp8's scales) is small and taken first. */
 #include "train/state.h"
@@ -196,7 +196,7 @@ enum status snapshot_open(struct snapshot *n, struct session *s, struct guard *g
     for (i64 p = 0; p < FITTED_PARTS; p++)
         n->bytes += in_pages(st_lay_out(tensors_of(&n->parts[p]), n->parts[p].count, NULL, s->scratch));
     enum status st = session_fits_host(s, g->copy_bytes + n->bytes,
-                                       "the copy that checkpoints are made from",
+                                       "the copy that checkpoints are written from",
                                        "leave out checkpoint.dir", err);
     if (st) return st;
     n->memory = pages_open(n->bytes);

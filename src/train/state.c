@@ -178,8 +178,8 @@ static bool in_range(const struct row *row, struct str bytes)
 static enum status no_run_has(struct str name, struct err *err)
 {
     return err_set(err, STATUS_WORLD,
-                   "the checkpoint's %.*s is a number that no run has: it is damaged, or was "
-                   "not written by frugal",
+                   "the checkpoint's %.*s is out of range: it is damaged, or was not "
+                   "written by frugal",
                    STR_ARG(name));
 }
 
@@ -202,8 +202,8 @@ enum status state_put_back(struct run_state *r, struct guard *g, const struct st
         if (!t) continue;
         if (t->bytes.len != stored_bytes(row) || !str_eq(t->dtype, kinds[row->kind].dtype))
             return err_set(err, STATUS_USAGE,
-                           "the checkpoint's %.*s has another size than this frugal's: it was "
-                           "written by another version",
+                           "the checkpoint's %.*s has another size than in this version of "
+                           "frugal: another version wrote it",
                            STR_ARG(row->name));
         if (!in_range(row, t->bytes)) return no_run_has(row->name, err);
         if (row->kind != EVAL) {

@@ -100,9 +100,9 @@ static struct store_requests data_requests(void *remote)
 /* The uploader's last requests are made while it closes. */
 static bool close_stores(struct loop *l)
 {
-    bill_counted(l->bill, &l->restore.elsewhere);
+    bill_counted(l->bill, &l->restore.remote);
     restore_close(&l->restore);
-    bill_counted_all(l->bill, &l->restore.elsewhere, elsewhere_requests(&l->restore.elsewhere));
+    bill_counted_all(l->bill, &l->restore.remote, remote_save_requests(&l->restore.remote));
     bill_counted(l->bill, l->s.remote);
     return session_close(&l->s);
 }
@@ -146,8 +146,8 @@ enum status train_run(struct os *os, const struct settings *settings,
     l.clock        = bill_clock(l.bill);
     enum status st = saving_init(&l.saving, settings, err);
     if (!st) st = restore(&l.restore, os, settings, with, &perm, err);
-    if (l.restore.elsewhere.up)
-        bill_count(l.bill, STORE_CHECKPOINTS, elsewhere_requests, &l.restore.elsewhere);
+    if (l.restore.remote.up)
+        bill_count(l.bill, STORE_CHECKPOINTS, remote_save_requests, &l.restore.remote);
     l.at = l.restore.at;
     if (!st && l.restore.store) emit_open(with->to, &(struct event_open){ l.restore.run });
     if (!st) st = prepare(&l, os, &l.restore.settings, &perm, err);

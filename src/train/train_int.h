@@ -238,7 +238,7 @@ struct guard {
     struct train_eval copy_eval; /* what it was worth; samples 0: never evaluated */
     f64               lr_factor; /* 1, halved at each roll-back */
     bool              restored;  /* at the end, the copy took the place of the last weights */
-    struct saver     *saver;     /* that may be reading the copy; NULL: none */
+    struct checkpoint_writer *writer; /* that may be reading the copy; NULL: none */
 };
 bool             guard_copies(const struct persistent *t); /* is it part of the copy? */
 enum status      guard_open(struct guard *g, struct session *s, i64 steps_max, struct err *err);

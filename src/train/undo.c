@@ -83,6 +83,6 @@ struct str undo_warning(const struct undo *u, struct arena *perm)
     if (!(grace_s > 0) || !u->s->backend->table->behind || !(part_s + save_s > until_s)) return STR("");
     return str_fmt(perm,
                    "a micro-batch takes %.3g s and a save %.3g s, and spot.grace_s=%g: a SIGTERM in the middle of one loses "
-                   "what was done since the last checkpoint; a smaller train.micro_batch does not",
+                   "the work since the last checkpoint; a smaller train.micro_batch avoids that",
                    part_s, save_s, grace_s);
 }

@@ -7,7 +7,7 @@
  * fp8's scales) is small, and copied when a step begins; not for a short one on a GPU, which would wait for it. */
 #ifndef TRAIN_UNDO_H
 #define TRAIN_UNDO_H
-#include "train/saving.h"
+#include "train/checkpoint_schedule.h"
 
 struct undo {
     struct session         *s;

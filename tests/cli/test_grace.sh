@@ -37,7 +37,7 @@ for parts in 'train.batch=60000' 'train.batch=63000 train.micro_batch=21000'; do
   sent=$(now)
   kill -TERM $pid
   ends_within "$grace" 4
-  has out 'step 2 is left unfinished after'
+  has out 'step 2 is abandoned after'
   has out '"what":"saved","step":1'
   run 0 "$@" --json
   has out '"what":"resumed","step":1'

@@ -80,7 +80,7 @@ has out 'ended: target'
 has out '^target +reached after \$'
 has out '^a month +\$[0-9.,]+ for 1,200 runs, as the run file says; \$[0-9.,]+ a year$'
 run 2 report "$1" --svg x.svg
-has err 'name two runs or more'
+has err 'give two runs or more'
 run 2 report nobody
 has err 'no run is called nobody'
 
@@ -118,7 +118,7 @@ has err 'the price is not known'
 run 1 report "$1" run
 has err 'is not known, so there is nothing to compare'
 
-# Planned, then run as the plan says: what was foretold stands beside what was billed.
+# Planned, then run as the plan says: what was predicted stands beside what was billed.
 run 0 plan run.yaml train.epochs=20
 words=$(sed -n 's/^  frugal train //p' out)
 run 0 train $words train.epochs=20 run.name=planned

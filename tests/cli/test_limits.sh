@@ -52,5 +52,5 @@ run 0 train run.yaml data.path=claims.bin data.vocabulary=300
 
 # A nested repeat is refused before the C library writes it out.
 run 2 run 'program.step=((((([0-9]{99}){99}){99}){99}){99})' program.read=regex checkpoint.dir=of_program -- echo step 1
-has err 'program.step is .*: its repeats make more than 1,000 nodes when they are written out'
+has err 'program.step is .*: its repeats expand to more than 1,000 nodes'
 exit $failed

@@ -42,25 +42,25 @@ head -c 40 images.gz >cut.gz
 { printf '\0\0\010\001\0\0\001\214'; head -c 404 labels | tail -c 396; } >fewer
 says 2 '^data.path is empty' train run.yaml data.path=
 says 2 '^data.path is empty' train /dev/null train.epochs=1
-says 2 '^empty: 0 bytes are no IDX file' train run.yaml data.path=empty
+says 2 '^empty: 0 bytes are too few for an IDX file' train run.yaml data.path=empty
 says 2 '^short: truncated' train run.yaml data.path=short
 says 3 '^cut.gz: .*ends too early' train run.yaml data.path=cut.gz
 says 3 '^damaged.gz: ' train run.yaml data.path=damaged.gz
 says 2 '400 images, fewer has 396 labels' train run.yaml data.labels=fewer
 says 3 'not a plain file' train run.yaml data.path=.
 mkdir -p flat none && cp images flat/a.jpg
-says 2 '^flat: no picture says its class' train run.yaml data.kind=images data.labels= data.path=flat
+says 2 '^flat: no image has a class' train run.yaml data.kind=images data.labels= data.path=flat
 says 2 '^none holds no sample' train run.yaml data.kind=auto data.labels= data.path=none
-says 2 '^data.augment: rotate is none of crop, center, pad=N' train run.yaml data.kind=images data.labels= data.path=flat data.augment=rotate
+says 2 '^data.augment: rotate is not one of crop, center, pad=N' train run.yaml data.kind=images data.labels= data.path=flat data.augment=rotate
 says 2 'text: 8893 tokens are fewer .*data.context' train gpt.yaml data.context=10000
 says 2 '^empty: no line with text' train gpt.yaml data.kind=lines data.path= data.files=text,empty
 printf 'y,a\n1,2\n0,nan\n' >nan.csv
-says 2 '^nan.csv:3: "nan" in column "a" is no number' train clicks.yaml data.kind=csv \
+says 2 '^nan.csv:3: "nan" in column "a" is not a number' train clicks.yaml data.kind=csv \
   data.path=nan.csv data.label=y data.numeric=a
 
 # Numbers beyond reason: a sentence before anything is allocated.
 says 2 '^x would be i32\[.*more than 64 TiB' train clicks.yaml data.samples=1e18 train.batch=1e18
-says 2 'model.width=1000000000 must lie between' train gpt.yaml model.width=1e9
+says 2 'model.width=1000000000 must be between' train gpt.yaml model.width=1e9
 says 2 'expected a whole number from 1 to 1024' train gpt.yaml model.depth=1e9
 says 2 'more than 32768 operations' train gpt.yaml model.depth=1024
 says 2 'the run needs .* GiB' train gpt.yaml model.width=131072 model.heads=512 train.batch=1e12
@@ -94,7 +94,7 @@ lever 2 'train.batch is most; expected a whole number of at least 1 or auto' tra
   train.batch=most
 lever 2 'train.micro_batch=32 does not divide train.batch=100: 25 and 50 do' train run.yaml \
   train.batch=100 train.micro_batch=32
-lever 2 'train.batch=auto finds what is computed at once: leave out train.micro_batch=3' train run.yaml \
+lever 2 'train.batch=auto chooses the micro-batch: leave out train.micro_batch=3' train run.yaml \
   train.batch=auto train.micro_batch=3
 lever 2 'train.micro_batch is 0; expected a whole number of at least 1' train run.yaml train.micro_batch=0
 lever 2 'train.micro_batch is 2.5; expected a whole number' train run.yaml train.micro_batch=2.5

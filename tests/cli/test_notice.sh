@@ -47,7 +47,7 @@ try() { # CLOUD SENTENCE
   wait $server 2>/dev/null
 }
 try aws 'AWS will terminate this spot machine in 1[12][0-9] s'
-try azure "Azure's event Preempt comes to this machine in 30 s"
+try azure "Azure announced Preempt for this machine in 30 s"
 try gcp 'GCP preempts this machine: it stops in 30 s'
 
 # Any moment: the first may come before there is anything to save, and then nothing is.
@@ -63,7 +63,7 @@ while [ $SECONDS -lt $end ] && [ $failed = 0 ]; do
   step=$(sed -n 's/^stopped after step \([0-9]*\): GCP .*/\1/p' err)
   [ -n "$step" ] || fail "notice $notices (CHECK_SEED=$seed): not heard"
   run 0 checkpoints kept
-  [ "$step" = 0 ] || has out "^step-0*$step\.1\..* believed"
+  [ "$step" = 0 ] || has out "^step-0*$step\.1\..* valid"
   notices=$((notices + 1))
 done
 kill $server
@@ -77,5 +77,5 @@ lacks err 'cannot be seen'
 run 2 train run.yaml train.steps=100 spot.cloud=none spot.metadata=http://127.0.0.1:1
 has err 'spot.metadata does nothing with spot.cloud=none'
 run 2 train run.yaml train.steps=100 spot.cloud=aws spot.metadata=https://127.0.0.1
-has err 'is no address; expected one like http://127.0.0.1:1338'
+has err 'is not an address; expected one like http://127.0.0.1:1338'
 exit $failed

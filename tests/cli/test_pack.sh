@@ -1,5 +1,5 @@
 #!/bin/sh
-# test_pack.sh: frugal pack makes shards that tar and Python read, goes on after a kill, and says what it traded.
+# test_pack.sh: frugal pack makes shards that tar and Python read, continues after a kill, and says what it traded.
 . "$(dirname "$0")/common.sh"
 
 mkdir -p photos/ant 'photos/big bee' made
@@ -35,7 +35,7 @@ sums b >second
 cmp -s first second || fail 'what was packed again differs'
 
 run 2 pack photos --to made/a --shard-bytes 60e3
-has err 'made/a-000000.tar is there'
+has err 'made/a-000000.tar exists'
 run 2 pack photos
 has err '--to PREFIX'
 run 2 pack --to made/x

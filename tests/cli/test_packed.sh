@@ -23,7 +23,7 @@ train: {optimiser: adamw, lr: 0.001, batch: 16, steps: 40, eval_every: 20, sched
 END
 
 run 0 show run.yaml
-has out '^  holds 768 rows without padding; made for fewer in steps of 32 as batches have them: of average length [0-9]+, [0-9.]+ [MG] FLOPs$'
+has out '^  768 rows without padding at most; also compiled for fewer, in steps of 32: at the average length, [0-9]+ rows, [0-9.]+ [MG] FLOPs$'
 run 0 show run.yaml --json
 has out '"event":"program","name":"train",.*"rows":768,"row_step":32,"rows_average":[34][0-9]+,"flops_average":'
 average=$(sed -n 's/.*"name":"train",.*"rows_average":\([0-9]*\),.*/\1/p' out)

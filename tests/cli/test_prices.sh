@@ -40,7 +40,7 @@ has out '"own_usd_h":null.*"assumed":\["net_gbit_s"\]'
 printf 'provider,instance,region,own_usd_h,reserved_1y_usd_h,as_of\naws,p4d.24xlarge,us,13.2,14.5,2020-01-01\n' >own.csv
 run 0 prices p4d.24xlarge --prices own.csv
 has out 'own_usd_h +13.2'
-has out 'reserved 1y pays when used more than 66 % of all hours'
+has out 'reserved 1y is cheaper if used more than 66 % of all hours'
 run 0 prices --prices own.csv --on aws
 has out '13.20  2020-01-01 old'
 printf 'provider,instance,region,own_usd_h\naws,p4d.24xlarge,us,cheap\n' >own.csv
@@ -56,13 +56,13 @@ tail -c +2 "$lists/aws.json" >aws.json
 tail -c +2 "$lists/azure.json" >azure.json
 tail -c +2 "$lists/gcp.json" >gcp.json
 run 0 prices import skypilot aws/vms.csv gcp/vms.csv
-has out '^7 machines written to .*/.config/frugal/prices.csv; 1 passed over'
+has out '^7 machines written to .*/.config/frugal/prices.csv; 1 skipped'
 run 0 prices p4d.24xlarge
 has out 'spot_usd_h +14$'
 run 0 prices import aws aws.json
 run 0 prices p4d.24xlarge
 has out 'spot_usd_h +14$'
-has out 'reserved 3y pays when used more than 45 % of all hours'
+has out 'reserved 3y is cheaper if used more than 45 % of all hours'
 run 0 prices import azure azure.json --json
 has out '"event":"imported".*"machines":1,"passed_over":1'
 run 0 prices import gcp gcp.json --prices other.csv

@@ -15,7 +15,7 @@ checkpoint: {dir: kept}
 YAML
 
 run 0 profile run.yaml active=2 trace=trace.json --seconds 0
-has out '^Profile of 2 steps: [0-9.]+ ms a step on '
+has out '^Profile of 2 steps: [0-9.]+ ms per step on '
 has out '^  forward +[0-9.]+ +[0-9.]+%'
 has out '^  all +[0-9.]+ +100.0%$'
 has out '^  matmul\+relu +1 .*f32\[32,4\] f32\[8,4\] f32\[8\] -> f32\[32,8\]$'

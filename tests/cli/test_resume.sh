@@ -14,8 +14,8 @@ END
 run 0 train run.yaml train.out=whole checkpoint.dir=
 lacks out 'checkpoints'
 run 0 train run.yaml train.out=saved
-has err 'more to make checkpoints from'
-has out '^checkpoints +[0-9]+ saved.*; the newest of step 3000, .*; steps stood still for [0-9.e-]+ s'
+has err 'more for a copy that checkpoints are written from'
+has out '^checkpoints +[0-9]+ saved.*; the newest of step 3000, .*; training paused for [0-9.e-]+ s'
 cmp -s whole saved || fail "saving changed the weights"
 run 0 train run.yaml train.out=again
 has err '^resumed at step 3000, bit-exact$'
@@ -75,7 +75,7 @@ has err '^resumed at step 3000, not bit-exact: settings have changed$'
 newest=$(ls -d kept/step-000003010*)
 echo more >>"$newest/weights.safetensors"
 run 0 train run.yaml train.lr=0.002 train.steps=3010
-has err '^warning: the checkpoint of step 3010 is passed over: .*weights.safetensors'
+has err '^warning: the checkpoint of step 3010 is skipped: .*weights.safetensors'
 has err '^resumed at step 3000, '
 run 0 train run.yaml --fresh train.steps=60 --json
 has out '"event":"start",.*"checkpoint_bytes":[1-9]'

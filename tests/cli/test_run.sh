@@ -10,7 +10,7 @@ keep="program.folder=save checkpoint.dir=kept program.settle_s=0.1"
 run 2 run
 has err 'which program\? Try: frugal run -- python3 train.py'
 run 2 run program.folder=save -- true
-has err 'where shall the files of program.folder go\? Give checkpoint.dir=FOLDER'
+has err 'where to copy the files of program.folder\? Give checkpoint.dir=FOLDER'
 run 2 run train.patience=3 -- true
 has err 'give program.read and program.metric'
 run 2 run log.csv=theirs.csv -- true
@@ -30,7 +30,7 @@ has err 'program.step is step: it has no \(group\) around the number'
 run 0 run -- sh -c 'echo "$1"; echo oops >&2' - --json
 [ "$(cat out)" = --json ] || fail "stdout is not the program's"
 has err '^oops$'
-has err '^frugal: 1 start, 0 checkpoints carried, 0.0 s redone$'
+has err '^frugal: 1 start, 0 checkpoints copied, 0.0 s repeated$'
 has err '^frugal: [0-9.]+ s; the price is not known \(train.usd_hour\)$'
 run 0 run train.usd_hour=3600 program.read=json program.step=n -- echo '{"n": 41}'
 has err '^frugal: step 41$' # and no pace, of a single step
@@ -45,8 +45,8 @@ cat >run.yaml <<END
 program: {restarts: 1}
 END
 run 1 run run.yaml -- sh -c 'exit 5'
-has err 'frugal: the program ended with 5; start 2 follows'
-has err 'the program ended with 5, and 2 starts in a row without a new checkpoint are enough'
+has err 'frugal: the program ended with 5; starting it again \(start 2\)'
+has err 'the program ended with 5; giving up after 2 starts in a row without a new checkpoint'
 run 3 run -- /nowhere/train
 has err 'cannot start /nowhere/train: No such file or directory'
 run 1 run program.read=regex 'program.metric=m ([0-9]+)' train.target=3 -- echo m 4
@@ -69,10 +69,10 @@ wait $pid
 rc=$?
 [ $rc = 4 ] || fail "SIGTERM: exit $rc"
 has err 'stopped by SIGTERM: asked [0-9]+ process(es)? to save \(SIGTERM\), 25 s to do it'
-has err 'the same command goes on from kept'
+has err 'the same command resumes from kept'
 run 0 run $keep 'program.resume=[--resume, "{newest}"]' -- sh -c 'sh saves.sh "$@"' -
 has out '^resumed from state$'
-has err '^frugal: going on from the checkpoint with state$'
+has err '^frugal: resuming from the checkpoint with state$'
 
 # Two at once on one store.
 "$frugal" run $keep -- sleep 5 >out.1 2>err.1 &
@@ -96,7 +96,7 @@ kills=0
 for i in $(seq 4000); do # when half a file lies there, and something was carried since the last kill
   [ $kills = 5 ] && break
   bytes=$(stat -c %s save/model 2>/dev/null || echo 0)
-  carried=$(grep -c 'checkpoint [0-9]* carried' err)
+  carried=$(grep -c 'checkpoint [0-9]* copied' err)
   if [ "$bytes" -gt 16 ] && [ "$bytes" -lt 80020 ] && [ "$carried" -gt "${last:-0}" ]; then
     pkill -KILL -P $pid && kills=$((kills + 1)) && sleep 0.3 # what was carried before it died is said after it
     last=$(grep -c 'checkpoint [0-9]* carried' err)
@@ -112,7 +112,7 @@ wait $alone
 [ "$(tail -n 1 out.1)" = "$(tail -n 1 out.2)" ] || fail "another end: $(tail -n 1 out.1), alone $(tail -n 1 out.2)"
 cmp -s alone/model save/model || fail "the last file differs"
 has err '^frugal: 6 starts, '
-has err 'went to .*/save/.frugal-aside$'
+has err 'no checkpoint holds to .*/save/.frugal-aside$'
 
 # The ledger: one run, one segment, and what the kills have cost. A build without SQLite has none.
 if ! grep -q 'not recorded' err; then

@@ -18,7 +18,7 @@ lacks out assumed
 run 0 scale '$5000' --machine p4d.24xlarge --spot
 has out 'at \$16.44'
 run 1 scale '$5000' --machine gpu_1x_a10 --spot
-has err 'does not know'
+has err 'has no such price'
 run 2 scale '$5000'
 has err '--machine'
 run 2 scale '$5000' --machine c7i.4xlarge
@@ -41,7 +41,7 @@ run 0 scale 1e20 --fit runs.csv --json
 has out '"event":"law","E":\[1.8,1.8,1.8\]'
 printf 'params,tokens,loss\n1e6,1e7,4\n' >runs.csv
 run 1 scale 1e20 --fit runs.csv
-has err '1 runs cannot tell a law'
+has err '1 runs are too few to fit a law'
 run 3 scale 1e20 --fit missing.csv
 
 run 0 help claims

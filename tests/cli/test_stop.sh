@@ -26,7 +26,7 @@ lacks out '^(stopped|saved)'
 
 # Budgets, with nothing else that ends the run.
 run 0 train run.yaml train.epochs=0 train.max_seconds=0.3
-has out '^stopped +the 0.3 s of train.max_seconds are used up, but for [0-9.e-]+ s kept back for the last evaluation and the last save$'
+has out '^stopped +the 0.3 s of train.max_seconds are used up, except [0-9.e-]+ s reserved for the last evaluation and the last save$'
 run 1 train run.yaml train.epochs=0 train.max_dollars=0.3 train.target=0.99 train.lr=1e-30
 has err 'the target 0.99 was not reached: the \$0.3 of train.max_dollars are spent'
 run 2 train run.yaml train.max_dollars=1 train.usd_hour=none
@@ -35,7 +35,7 @@ has err 'train.max_dollars needs the price of an hour'
 # A forecast: opt-in, and it says how sure it is.
 run 1 train run.yaml train.target_metric=loss train.target=1e-9 train.forecast=0.9 train.lr=1e-3
 has out '^stopped +the forecast for step 480, loss [0-9.e-]+, misses the target with 9[0-9] % confidence$'
-has err 'chance of the target 0 %'
+has err 'target probability 0 %'
 run 1 train run.yaml train.target_metric=loss train.target=1e-9 train.lr=1e-3
 lacks out '^stopped'
 run 2 train run.yaml train.forecast=0.9
@@ -51,7 +51,7 @@ lacks out '^(loss|weights)'
 [ "$(cat weights)" = old ] || fail "weights of a diverged run were written"
 run 0 train run.yaml $sgd train.rollbacks=60 train.out=weights
 has err 'more for a copy of the weights'
-has err 'back to the weights of step [0-9]+, on with 0.5 of the learning rate \(1 of 60 times\)'
+has err 'back to the weights of step [0-9]+, with 0.5 times the learning rate \(rollback 1 of 60\)'
 has out '^accuracy +100.0 %'
 has out '^weights +weights'
 run 0 train run.yaml $sgd train.rollbacks=60 --json

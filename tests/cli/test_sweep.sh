@@ -15,7 +15,7 @@ END
 
 # Rungs after one, two and four of eight epochs: 8 -> 4 -> 2 -> 1, and the best rate wins.
 run 0 sweep run.yaml
-has err '^8 trials, 1 at once; one in 2 goes on after 12.5 %, 25 %, 50 %$'
+has err '^8 trials, 1 at once; one in 2 continues after 12.5 %, 25 %, 50 %$'
 has out '^trial +loss +of run'
 has out '^ +4 +0\.[0-9]+ +100 % .* done +train.lr=0.01$'
 [ "$(grep -c ' out ' out)" = 7 ] || fail "not seven of eight are out"

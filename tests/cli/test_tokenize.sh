@@ -31,19 +31,19 @@ cmp folder.bin both.bin || fail "a folder gives other tokens than its files"
 
 # the same command again, as after a kill at its very end, adds nothing
 run 0 tokenize --tokenizer mine --out text.bin --append licence.gz
-has err 'an earlier run of this command had done all of this'
+has err 'an earlier run of this command had already done all of this'
 cmp both.bin text.bin || fail "the same command appended twice"
 
 run 2 tokenize "$top_text"
-has err '--tokenizer is needed, and --out or --train'
+has err 'expected --tokenizer, and --out or --train'
 run 2 tokenize --tokenizer mine --out text.bin "$top_text"
-has err 'text.bin is there already; --append adds to it'
+has err 'text.bin already exists; --append adds to it'
 run 2 tokenize --train 400 --tokenizer mine "$top_text"
 has err 'holds a tokenizer already'
 run 2 tokenize --train 200 --tokenizer other "$top_text"
 has err 'a vocabulary of 200 tokens; it must be 257 to'
 run 2 tokenize --tokenizer mine --out x.bin --separator '<x>' "$top_text"
-has err '--separator <x> is none of'
+has err '--separator <x> is not one of'
 run 3 tokenize --tokenizer mine --out x.bin no-such-text
 has err 'no-such-text'
 run 2 tokenize --tokenizer . --out x.bin "$top_text"

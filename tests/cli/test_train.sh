@@ -134,7 +134,7 @@ run 0 show run.yaml --passes --json
 has out '"event":"pass","program":"update","pass":"update","nodes":[0-9]+,"text":"%'
 
 run 0 doctor run.yaml
-has out 'run.yaml: settings, data and model are sound'
+has out 'run.yaml: settings, data and model are valid'
 run 3 doctor run.yaml data.labels=gone
 FRUGAL_NVML=$(dirname "$frugal")/libfake_nvml.so "$frugal" doctor >out 2>err || fail "doctor of a GPU"
 has out '^  GPU +NVIDIA H200, not used: '

@@ -19,7 +19,7 @@ has out 'micro-batch .*train.micro_batch=1 '
 has out '\* train.micro_batch=12'
 has out 'train.micro_batch=6'
 has out 'recompute '
-has out 'of the dollars'
+has out 'of the cost'
 [ ! -e weights.safetensors ] && [ ! -e kept ] || fail "tune left weights or checkpoints behind"
 has run.tuned.yaml '^# frugal tune run.yaml: .*x the speed'
 has run.tuned.yaml 'micro_batch: 12 # was 1$'
@@ -33,7 +33,7 @@ has out '"event":"tuned","speed":[2-9]'
 
 echo "mine" >run.tuned.yaml
 run 2 tune run.yaml --seconds 1
-has err "is there already, and not from .frugal tune."
+has err "exists and is not from .frugal tune."
 grep -q '^mine$' run.tuned.yaml || fail "a file of the user's was overwritten"
 
 # All that is left to try is to recompute every block, an eighth more work.
@@ -51,5 +51,5 @@ has out 'Nothing was faster'
 run 2 tune run.yaml --seconds 0
 has err 'expected a number above 0'
 run 2 tune run.yaml data.path=nowhere
-has err 'the run itself does not start: .*nowhere'
+has err 'the run does not start: .*nowhere'
 exit $failed

@@ -32,7 +32,7 @@ for kind in fifo folder link; do # none of them is damage
   esac
   limited 3 train run.yaml train.steps=80
   has err 'weights.safetensors'
-  has err 'Nothing was trained and nothing removed: .*--fresh'
+  has err 'Nothing was trained and nothing deleted: .*--fresh'
   lacks err 'is passed over'
   [ "$(ls kept | sort)" = "$steps" ] || fail "checkpoints went or came with a $kind: $(ls kept)"
   limited 1 checkpoints verify kept
@@ -48,7 +48,7 @@ if [ "$(id -u)" != 0 ]; then
 fi
 # Missing and damaged are: the one before is taken, and what that costs is said; it stays.
 limited 0 train run.yaml
-has err '^warning: the checkpoint of step 60 is passed over: .*weights.safetensors is missing; 20 steps are done again, from step 40 on'
+has err '^warning: the checkpoint of step 60 is skipped: .*weights.safetensors is missing; 20 steps are repeated, from step 40 on'
 limited 0 train run.yaml --fresh train.steps=20
 lacks err 'goes on'
 

@@ -1,4 +1,4 @@
-/* seeded.c - the program itself, on a machine that ails as a test says (tests/oracle/test_ailments.py).
+/* seeded.c - the program itself, on a machine that ails as a test says (tests/oracle/test_problems.py).
  *
  * Linked with src/cli/main.c it is build/frugal_seeded. Before main begins it changes the functions of the seam
  * (base/os.h) that SEEDED names; all else is the real program on real files with its real threads:

@@ -196,7 +196,7 @@ def check_setting(base, change, table):
     code, _, err = frugal("train", f"{base}.yaml", "checkpoint.dir=kept", "train.out=out", *arguments)
     word = table[key]
     if key == "data.files":  # free as a setting: the data is what counts
-        return check_refused("the data of data.files is not what the run began with", code, err)
+        return check_refused("the data of data.files has changed since the run began", code, err)
     if word == "LENGTH":
         word = "END" if "constant" in base else "COURSE"
     if word == "EVALS":
@@ -220,7 +220,7 @@ def check_file(base, how, path):
         if how == "moved":
             check_resumed(code, err, True)
         else:
-            check_refused("is not what the run began with", code, err)
+            check_refused("has changed since the run began", code, err)
 
 
 def step_of(name):

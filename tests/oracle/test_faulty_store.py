@@ -35,7 +35,7 @@ def check_train(s, run):
     s.misbehave("GET step-000000060 weights.safetensors", "wrong_bytes", 1000)
     m = Machine(s, run, "train.steps=60").start()
     m.end(0)
-    assert "20 steps are done again, from step 40 on" in m.told("damaged")[0]["text"], m.told("damaged")
+    assert "20 steps are repeated, from step 40 on" in m.told("damaged")[0]["text"], m.told("damaged")
     assert m.told("resumed")[0]["step"] == 40, m.events
     s.faults.clear()
     m = Machine(s, run, "train.steps=40")
@@ -57,7 +57,7 @@ def check_run(s):
         assert m.process.returncode == rc, (m.process.returncode, out, err)
         return out, err
     first = end(machine(), 0)
-    assert "1 checkpoint carried" in first[1], first
+    assert "1 checkpoint copied" in first[1], first
     s.misbehave("GET runs/two file-0", "403 AccessDenied")
     out, err = end(machine(), 0)  # one bad answer
     assert out == "x\n", (first, out, err, s.log)

@@ -44,7 +44,7 @@ def terminate(m, server, fault):
     out, err = m.process.communicate(timeout=60)
     took, waited = time.time() - begin, delays.since(begin)
     assert m.process.returncode == 4, (m.process.returncode, err)
-    assert "will be done again" in out + err, out[-2000:] + err
+    assert "will be repeated" in out + err, out[-2000:] + err
     in_time(fault, took, GRACE_S, waited)
 
 

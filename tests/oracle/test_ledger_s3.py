@@ -10,7 +10,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import test_elsewhere
+import test_remote_save
 from s3_server import KEY_ID, REGION, SECRET, Server
 
 FRUGAL = os.path.abspath(os.environ.get("FRUGAL", "build/frugal"))
@@ -39,8 +39,8 @@ def machine_gone(server):
     """A run's first machine is taken, with its disk; the second knows both segments, and so does a third that only
     asks the store."""
     with tempfile.TemporaryDirectory() as disks:
-        run = test_elsewhere.data(disks)
-        first = test_elsewhere.Machine(server, run, "train.usd_hour=36", "run.name=lost").start("train.steps=1000000")
+        run = test_remote_save.data(disks)
+        first = test_remote_save.Machine(server, run, "train.usd_hour=36", "run.name=lost").start("train.steps=1000000")
         for _ in range(600):
             if any("/ledger/" in key for key in server.objects):
                 break
@@ -50,7 +50,7 @@ def machine_gone(server):
         first.folder.cleanup()
         before = [json.loads(line) for key in server.objects if "/ledger/" in key for line in server.objects[key].splitlines()]
         done = [r["step"] for r in before if r["row"] == "segment"]
-        second = test_elsewhere.Machine(server, run, "train.usd_hour=36", "run.name=lost").start(f"train.steps={done[0] + 50}")
+        second = test_remote_save.Machine(server, run, "train.usd_hour=36", "run.name=lost").start(f"train.steps={done[0] + 50}")
         second.end(0)
         for folder, words in ((second.folder.name, ()), (disks, ("s3://bucket/runs",))):
             told = [json.loads(line) for line in runs(server, folder, *words, "--json").stdout.splitlines()]

@@ -58,11 +58,11 @@ def look(server, top, where):
         subprocess.run([SAVE, here, "2"], check=True)
     for step in 10, 20:
         checkpoints(server, "copy", here, where, str(step))
-    assert checkpoints(server, "list", where).count(" believed") == 2
-    assert checkpoints(server, "verify", where).count(" whole") == 2
+    assert checkpoints(server, "list", where).count(" valid") == 2
+    assert checkpoints(server, "verify", where).count(" verified") == 2
     assert "step-000000010" in checkpoints(server, "verify", where, "10")
     text = checkpoints(server, "show", where, "20")
-    assert "shard     weights.safetensors" in text and "read from there just now" in text and "requests" in text, text
+    assert "shard     weights.safetensors" in text and "measured just now" in text and "requests" in text, text
     told = events(server, "show", where, "20", "--rate", "1")
     assert abs(told["restore"]["seconds"] - told["restore"]["bytes"] / 1e6) < 1e-9, told
     assert told["storage"]["bytes"] == told["restore"]["bytes"], told
@@ -88,8 +88,8 @@ def dollars(server):
     assert abs(s["requests_usd"] - 5 * 0.01 / 1000) < 1e-12, s  # two shards: HEAD and GET each, and the manifest
     for key in server.objects:
         server.classes[key] = "GLACIER"
-    assert "bringing its" in checkpoints(server, "show", "s3://bucket/looked", "20")
-    assert "bringing its" in checkpoints(server, "verify", "s3://bucket/looked", "20", rc=1)
+    assert "restoring its" in checkpoints(server, "show", "s3://bucket/looked", "20")
+    assert "restoring its" in checkpoints(server, "verify", "s3://bucket/looked", "20", rc=1)
     for key in server.objects:
         server.classes[key] = ""
     rules = events(server, "lifecycle", "s3://bucket/looked")["lifecycle"]
@@ -105,7 +105,7 @@ def damage(server):
         text = checkpoints(server, "verify", "s3://bucket/looked", rc=1)
         assert "1 of 2 checkpoints cannot be restored" in text, text
         same = bad is not None and len(bad) == len(whole)
-        assert checkpoints(server, "list", "s3://bucket/looked").count(" believed") == (2 if same else 1)
+        assert checkpoints(server, "list", "s3://bucket/looked").count(" valid") == (2 if same else 1)
     server.objects[shard] = whole
 
 

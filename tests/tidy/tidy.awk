@@ -37,8 +37,8 @@ BEGIN {
     timed["src/run/lookout.c"]       # when the processor's counters are sampled, beside the run
     timed["src/run/probe.c"]         # likewise: the time of a sample
     timed["src/run/chrome.c"]        # what the clock's zero is in wall time
-    timed["src/train/saver.c"]       # how long a thread of its own takes to write
-    timed["src/train/elsewhere.c"]   # how old the newest upload is
+    timed["src/train/checkpoint_writer.c"]       # how long a thread of its own takes to write
+    timed["src/train/remote_save.c"]   # how old the newest upload is
     timed["src/supervise/carry.c"]   # how long a file has not changed
     paths  = "(^|[^A-Za-z0-9_./-])/(work|root|home|Users|var/tmp)(/|[^A-Za-z0-9_-]|$)"
 }

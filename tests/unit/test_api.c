@@ -93,7 +93,7 @@ TEST(muon_updates_matrices_between_two_others_whatever_their_names)
     frugal_stop(run);
     b = odd_names; /* vectors only */
     CHECK(!frugal_start(&c, build, &b, why));
-    CHECK(strstr(why, "train.optimiser=muon is for matrices between two others"));
+    CHECK(strstr(why, "train.optimiser=muon needs hidden matrices"));
 }
 
 static void outputs_of_one_value(struct frugal_graph *g, int64_t batch)
@@ -177,7 +177,7 @@ TEST(mistakes_are_sentences)
         const char *why;
     } cases[] = {
         { many_axes, "w: there is no tensor of type 0 with 7 axes" },
-        { no_value, "output loss: 7 is no value" },
+        { no_value, "output loss: 7 is not a value" },
         { huge,
           "w would be f32[2305843009213693952], more than 64 TiB; a smaller batch or model fits" },
         { state_name, "tensor adam.m has the name of the optimiser's state; give it another" },
@@ -198,7 +198,7 @@ TEST(a_run_without_a_batch_is_refused)
     builder             *b = odd_names;
     struct frugal_config c = { .lr = 0.1 };
     CHECK(!frugal_start(&c, build, &b, why));
-    CHECK_STR(why, "batch must be at least 1, eval_batch and threads 0");
+    CHECK_STR(why, "batch must be at least 1, eval_batch and threads at least 0");
     CHECK(!frugal_start(&c, build, &b, NULL));
 }
 

@@ -188,9 +188,9 @@ TEST(a_vocabulary_that_contradicts_itself_is_refused)
 {
     static const char *const rows[][2] = {
         { "{\"a\":0}", "lacks the token" },
-        { "{\"a\":0,\"b\":0}", "two tokens have one number" },
-        { "{\"a\":-1}", "no whole number" },
-        { "[]", "no map of tokens" },
+        { "{\"a\":0,\"b\":0}", "two tokens have the same number" },
+        { "{\"a\":-1}", "not a whole number" },
+        { "[]", "not a map of tokens" },
         { "{\"a\":0", "line 1" },
     };
     struct bpe *b;

@@ -79,7 +79,7 @@ TEST(the_reason_has_the_figures)
 {
     struct cadence_facts f = { hazard_prior, 0.25, 1.5, 7200 };
     struct str           s = cadence_reason(perm, &f);
-    CHECK(strstr(s.data, "takes 0.25 s") != NULL);
+    CHECK(strstr(s.data, "pauses the run for 0.25 s") != NULL);
     CHECK(strstr(s.data, "1.5 s to be safe") != NULL);
     CHECK(strstr(s.data, "last 3 h (this one is 2 h old)") != NULL);
 }

@@ -214,7 +214,7 @@ TEST(a_file_that_never_rests_is_an_error_once_the_program_has_exited)
     put(&w, "/out/a.pt", "one");
     w.sim->before_change = rewrite_always;
     CHECK_EQ(carry_look(w.carry, 7, CARRY_EXITED, &err), STATUS_WORLD);
-    CHECK(strstr(err.text, "a.pt changed while it was carried"));
+    CHECK(strstr(err.text, "a.pt changed while it was copied"));
     w.sim->before_change = NULL;
     CHECK_EQ(carry_state(w.carry).count, 0);
     carry_close(w.carry, false);
@@ -268,7 +268,7 @@ TEST(the_newest_whole_one_is_brought_back_and_other_files_go_aside)
     put(&w, "/out/sub/a.pt", "ha"); /* half of "half" */
     put(&w, "/out/c.pt", "stray");
     CHECK(restore(&w, perm, &said));
-    CHECK_STR(said, "2 files that no checkpoint holds went to /out/.frugal-aside\n");
+    CHECK_STR(said, "moved 2 files that no checkpoint holds to /out/.frugal-aside\n");
     CHECK_STR(sim_os_look(w.sim, STR("/out/sub/a.pt")), "two");
     CHECK_STR(sim_os_look(w.sim, STR("/out/b.pt")), "new");
     CHECK(!sim_os_look(w.sim, STR("/out/c.pt")).data);
@@ -315,7 +315,7 @@ TEST(one_that_cannot_be_read_ends_the_start_and_moves_nothing)
     sim_os_put(w.sim, STR("/kept/step-000000007.1.1/file-0"), STR("bad"));
     sim_os_put(w.sim, STR("/kept/step-000000007.1.2/file-0"), STR("bad"));
     CHECK_EQ(carry_restore(w.carry, perm, &said, &found, &err), STATUS_WORLD);
-    CHECK(strstr(err.text, "none of the 2 checkpoints is whole"));
+    CHECK(strstr(err.text, "none of the 2 checkpoints is valid"));
     CHECK_STR(sim_os_look(w.sim, STR("/out/a.pt")), "three");
     carry_close(w.carry, false);
     w.config.fresh = true;
@@ -387,7 +387,7 @@ TEST(store_and_folder_must_lie_apart)
     struct carry         *c;
     struct err            err = { 0 };
     CHECK_EQ(carry_open(os_real(), &inside, perm, &c, &err), STATUS_USAGE);
-    CHECK(strstr(err.text, "checkpoint.dir and program.folder must lie apart"));
+    CHECK(strstr(err.text, "checkpoint.dir and program.folder must be separate"));
     CHECK_EQ(carry_open(os_real(), &around, perm, &c, &err), STATUS_USAGE);
 }
 

@@ -142,8 +142,9 @@ TEST(a_bad_file_is_refused_with_file_line_and_reason)
     CHECK(
         strstr(refused(perm, "provider,instance,gpu,gpus\na,b,H9,1\n"), "GPU that the catalogue"));
     CHECK(strstr(refused(perm, "provider,instance,cpu\na,b,8086\n"), "CPU that the catalogue"));
-    CHECK(strstr(refused(perm, "provider,instance,gpu\na,b,L4-24\n"), "gpus that do not go"));
-    CHECK(strstr(refused(perm, "provider,instance,cpu,gpus\na,b,zen4,4\n"), "gpus that do not"));
+    CHECK(strstr(refused(perm, "provider,instance,gpu\na,b,L4-24\n"),
+                 "a number of gpus that does not match"));
+    CHECK(strstr(refused(perm, "provider,instance,cpu,gpus\na,b,zen4,4\n"), "gpus that does not"));
     CHECK(strstr(refused(perm, "provider,instance\na,b\n"), "neither a gpu nor a cpu"));
     CHECK(strstr(refused(perm, "provider,instance\n,b\n"), "without provider or instance"));
 }

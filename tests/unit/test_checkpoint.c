@@ -513,7 +513,8 @@ TEST(a_manifest_that_is_not_ours_is_refused_with_a_sentence)
         CHECK(ckpt_manifest_parse(STR("m"), other, perm, &got, &err));
     }
     CHECK_EQ(parse("{\"frugal_checkpoint\":2,\"anything\":0}", perm), STATUS_USAGE);
-    CHECK_STR(err.text, "m is of version 2, and this frugal reads version 1: a newer one wrote it");
+    CHECK_STR(err.text,
+              "m has version 2, and this frugal reads version 1: a newer frugal wrote it");
     CHECK_EQ(parse("{\"frugal_checkpoint\":1}", perm), STATUS_NO);
     CHECK_STR(err.text, "m is damaged: it does not end with its seal");
     CHECK_EQ(parse("{}", perm), STATUS_NO);
@@ -521,7 +522,7 @@ TEST(a_manifest_that_is_not_ours_is_refused_with_a_sentence)
     CHECK(ckpt_manifest_parse(STR("m"), ckpt_manifest_text(perm, &m), perm, &got, &err));
     shards[1].name = shards[0].name;
     CHECK(ckpt_manifest_parse(STR("m"), ckpt_manifest_text(perm, &m), perm, &got, &err));
-    CHECK_STR(err.text, "m is damaged: two shards have one name");
+    CHECK_STR(err.text, "m is damaged: two shards have the same name");
 }
 
 /* What a newer frugal wrote is neither believed nor deleted. */

@@ -369,10 +369,10 @@ TEST(what_is_damaged_or_archived_is_passed_over_with_a_sentence)
     CHECK_STR(restored(f, &os, &said, perm), "1");
     CHECK(memmem(said.data, (size_t)said.len, "step-000000004.1.4", 18));
     CHECK(memmem(said.data, (size_t)said.len, "state.safetensors", 17));
-    CHECK(memmem(said.data, (size_t)said.len, "lies in DEEP_ARCHIVE", 20));
+    CHECK(memmem(said.data, (size_t)said.len, "is archived in DEEP_ARCHIVE", 27));
     CHECK(memmem(said.data, (size_t)said.len, "12 hours", 8));
     CHECK(memmem(said.data, (size_t)said.len, "$0.00", 5));
-    CHECK(str_ends(said, STR("; 3 steps are done again, from step 1 on")));
+    CHECK(str_ends(said, STR("; 3 steps are repeated, from step 1 on")));
     fake_s3_find(f, STR("run/step-000000001.1.1/weights.safetensors"))->storage_class = "GLACIER";
     enum status st;
     CHECK_STR(restored_as(f, &os, &said, &st, perm), ""); /* and never from nothing */
@@ -467,7 +467,7 @@ TEST(nothing_old_goes_before_a_newer_one_was_read_back)
                   1000000); /* what comes back is never what went there */
     for (i64 step = 1; step <= 3; step++) save_and_carry(&m, step, NAN, perm);
     while (uploader_state(m.up).note.status != STATUS_NO) os.sleep_ns(&os, 1000000);
-    CHECK(strstr(uploader_state(m.up).note.text, "nothing old is deleted"));
+    CHECK(strstr(uploader_state(m.up).note.text, "no old checkpoint is deleted"));
     fake_s3_fault(f, "", 0, 0);
     save_and_carry(&m, 4, NAN, perm);
     until_there(f, &os, "4", *perm);

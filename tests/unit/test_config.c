@@ -90,7 +90,7 @@ TEST(what_is_wrong_in_the_file_is_said_with_its_line)
                "like 64");
     check_file(perm, "trian:\n  batch: 1\n", "run.yaml:1: unknown key trian; did you mean train?");
     check_file(perm, "batch: 1\n", "run.yaml:1: unknown key batch; did you mean train.batch?");
-    check_file(perm, "train: 5\n", "run.yaml:1: train: expected settings below it, a line each");
+    check_file(perm, "train: 5\n", "run.yaml:1: train: expected settings below it, one per line");
     check_file(perm, "- train\n", "run.yaml:1: expected the sections data:, model: and train:");
     check_file(
         perm, "model:\n  layers: dense\n",
@@ -322,16 +322,16 @@ TEST(what_a_cpu_or_a_plain_file_ignores_is_an_error)
 {
     CHECK_STR(needs_say(perm, "train", GIVEN("train.compile=max-autotune", "train.device=cpu")),
               "command line: train.compile does nothing with train.device=cpu; it needs train.device=auto or cuda. Leave "
-              "it out; train.compile=default takes it back");
+              "it out; train.compile=default resets it");
     CHECK_STR(needs_say(perm, "train", GIVEN("train.compile=max-autotune")), ""); /* a note, where there is no GPU */
     CHECK_STR(needs_say(perm, "train", GIVEN("data.path=text", "data.cache=c")),
               "command line: data.cache does nothing without a .gz file or a .tar file or a remote file. Leave it out; "
-              "data.cache= takes it back");
+              "data.cache= resets it");
     CHECK_STR(needs_say(perm, "train", GIVEN("data.kind=idx", "data.path=a", "data.labels=b.gz", "data.cache=c")), "");
     CHECK_STR(needs_say(perm, "train", GIVEN("data.files=[a, \"s3://b/c\"]", "data.cache_bytes=1e9")), "");
     CHECK_STR(needs_say(perm, "train", GIVEN("profile.wait=2")),
               "command line: profile.wait does nothing without profile.active or frugal profile. Leave it out; "
-              "profile.wait=default takes it back");
+              "profile.wait=default resets it");
     CHECK_STR(needs_say(perm, "profile", GIVEN("profile.wait=2")), "");
 }
 
@@ -379,14 +379,14 @@ TEST(what_would_be_ignored_is_said_with_its_place)
     CHECK_EQ(config_check_needs(c, os_real(), *perm, &err), STATUS_USAGE);
     CHECK_STR(err.text,
               "run.yaml:3: train.momentum does nothing with train.optimiser=adam; it needs "
-              "train.optimiser=sgd. Leave it out; train.momentum=default takes it back");
+              "train.optimiser=sgd. Leave it out; train.momentum=default resets it");
     CHECK_EQ(config_add_override(c, perm, STR("train.momentum=default"), &err), STATUS_OK);
     CHECK_EQ(config_check_needs(c, os_real(), *perm, &err), STATUS_OK);
     CHECK_EQ(config_add_override(c, perm, STR("checkpoint.every=10min"), &err), STATUS_OK);
     CHECK_EQ(config_check_needs(c, os_real(), *perm, &err), STATUS_USAGE);
     CHECK_STR(err.text, "command line: checkpoint.every does nothing without checkpoint.dir or "
                         "checkpoint.to. Leave it "
-                        "out; checkpoint.every=auto takes it back");
+                        "out; checkpoint.every=auto resets it");
     CHECK_EQ(config_add_override(c, perm, STR("checkpoint.every=auto"), &err),
              STATUS_OK); /* a text's default */
     CHECK_EQ(config_check_needs(c, os_real(), *perm, &err), STATUS_OK);

@@ -147,9 +147,9 @@ TEST(csv_names_file_and_line_of_what_is_wrong)
     c = config_of(perm, HEAD "1,2,3,4,5,6\n");
     CHECK(strstr(refused(perm, c), "a.csv:2: 6 fields, but the header has 5"));
     c = config_of(perm, HEAD "1,\"a\n\nb\",3,4,5\n1,2,cheap,4,5\n");
-    CHECK(strstr(refused(perm, c), "a.csv:5: \"cheap\" in column \"price\" is no number"));
+    CHECK(strstr(refused(perm, c), "a.csv:5: \"cheap\" in column \"price\" is not a number"));
     c = config_of(perm, HEAD ",2,3,4,5\n");
-    CHECK(strstr(refused(perm, c), "a.csv:2: \"\" in column \"click\" is no number"));
+    CHECK(strstr(refused(perm, c), "a.csv:2: \"\" in column \"click\" is not a number"));
     c = config_of(perm, HEAD "1,2,1e39,4,5\n");
     CHECK(strstr(refused(perm, c), "a.csv:2: \"1e39\""));
     c = config_of(perm, HEAD "1,\"2,3,4,5\n1,2,3,4,5\n");
@@ -161,7 +161,7 @@ TEST(csv_names_file_and_line_of_what_is_wrong)
     c = config_of(perm, "click,city,price,age\n");
     CHECK(strstr(refused(perm, c), "a.csv: the header has no column \"item\""));
     c = config_of(perm, "click,city,price,age,item,city\n1,2,3,4,5,6\n");
-    CHECK(strstr(refused(perm, c), "the column \"city\" is there or is asked for more than once"));
+    CHECK(strstr(refused(perm, c), "the column \"city\" exists or is requested more than once"));
     c = config_of(perm, "\n\n");
     CHECK(strstr(refused(perm, c), "there is no header"));
     c = config_of(perm, HEAD);
@@ -181,5 +181,5 @@ TEST(csv_asks_for_what_it_needs)
     CHECK(strstr(refused(perm, c), "data.buckets is 0; with 2 columns it must be 1 to 1073741823"));
     c            = good;
     c.numeric[1] = STR("price");
-    CHECK(strstr(refused(perm, c), "\"price\" is there or is asked for more than once"));
+    CHECK(strstr(refused(perm, c), "\"price\" exists or is requested more than once"));
 }

@@ -66,7 +66,7 @@ static struct estimate on_h200(struct arena *perm, struct arena scratch, i64 dep
 }
 
 /* bench/results/gpu-kernels-2026-11-15.txt, whose profiles the rates come from: 10 % is what the plan promises (`bench/run
- * h200` foretells each size from the other's profile alone). Memory is to the byte but for kernels'
+ * h200` predicts each size from the other's profile alone). Memory is to the byte but for kernels'
  * workspaces. */
 TEST(gpt2_on_an_h200_as_it_was_measured)
 {

@@ -74,7 +74,7 @@ TEST(a_torn_row_is_left_out_and_a_foreign_file_left_alone)
     CHECK_EQ(csv_sink_open(&s, 0, scratch, &err), STATUS_USAGE);
     CHECK_STR(
         err.text,
-        "/run.csv has other columns than this run and is left as it is: give another log.csv");
+        "/run.csv has other columns than this run and is not changed: give another log.csv");
     CHECK_STR(sim_os_look(sim, path), "name,age\nanna,7\n");
 }
 

@@ -106,7 +106,7 @@ static i32 (*const builders[])(struct graph *) = {
 };
 
 /* A loss as a language model has it: no bias, a soft cap. */
-static enum status foretell(struct graph *g, i32 h, struct err *err)
+static enum status predict(struct graph *g, i32 h, struct err *err)
 {
     i32 y = graph_value(g, VALUE_INPUT, STR("y"), type_of(DT_I32, shape_1(B)));
     i32 w = param(g, "head.weight", shape_2(CLASSES, C));
@@ -124,7 +124,7 @@ static enum status build_shown(void *context, struct graph *g, i64 batch, enum g
     (void)batch;
     (void)mode;
     i32 h = builders[*(i32 *)context](g);
-    return *(i32 *)context == FUSION_LOSS ? foretell(g, h, err) : classify(g, h, err);
+    return *(i32 *)context == FUSION_LOSS ? predict(g, h, err) : classify(g, h, err);
 }
 
 static const struct program *shown(i32 pattern, u32 fuse, struct arena *perm, struct arena scratch)

@@ -103,9 +103,9 @@ TEST(a_server_may_be_slow_silent_endless_or_gone)
         const char *says; /* NULL: it answers well */
     } cases[] = { { PLAIN, NULL },
                   { IN_PIECES, NULL },
-                  { NEVER, "gave no whole answer in time" },
+                  { NEVER, "did not answer completely in time" },
                   { ENDLESS, "answered too much" },
-                  { CUT, "answered what is not HTTP" } };
+                  { CUT, "sent an answer that is not HTTP" } };
     for (i64 i = 0; i < COUNT_OF(cases); i++) {
         enum manner          manner = cases[i].manner;
         struct served       *s      = served_open(perm, answer, &manner);

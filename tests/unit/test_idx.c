@@ -124,7 +124,7 @@ TEST(idx_refuses_with_numbers)
     c.path = folder_put(perm, dir, "head.idx", str_sub(images, 0, 9));
     CHECK(strstr(open_fails(perm, c).text, "head.idx: truncated, 9 bytes of a header of 16"));
     c.path = folder_put(perm, dir, "three.idx", str_sub(images, 0, 3));
-    CHECK(strstr(open_fails(perm, c).text, "3 bytes are no IDX file"));
+    CHECK(strstr(open_fails(perm, c).text, "3 bytes are too few for an IDX file"));
     c.path = folder_put(perm, dir, "text.idx", STR("hello, world, and more"));
     CHECK(strstr(open_fails(perm, c).text, "text.idx: begins with 68 65 6c 6c"));
     c.path =

@@ -10,7 +10,7 @@
 
 enum { CLASSES = 3, EACH = 20 };
 
-/* CLASSES folders of EACH pictures of sides between 40 and 139. */
+/* CLASSES folders of EACH images of sides between 40 and 139. */
 static struct str pictures(struct arena *perm, u64 seed)
 {
     static const char *const names[CLASSES] = { "ant", "bee", "cat" };
@@ -189,16 +189,16 @@ TEST(mistakes_are_told)
     static const struct {
         const char *words[2], *says;
     } bad[] = {
-        { { "crop", "pad=4" }, "of crop, center and pad there can be one" },
-        { { "flip", "flip=0.5" }, "flip stands there twice" },
-        { { "crop=2", "flip" }, "data.augment: crop=2; expected crop with a share of the area" },
+        { { "crop", "pad=4" }, "only one of crop, center and pad is allowed" },
+        { { "flip", "flip=0.5" }, "flip is given twice" },
+        { { "crop=2", "flip" }, "data.augment: crop=2; expected crop with a fraction of the area" },
         { { "pad", "flip" }, "data.augment: pad; expected pad with pixels, like pad=4" },
         { { "pad=1.5", "flip" }, "data.augment: pad=1.5; expected pad with pixels" },
         { { "center=1", "flip" }, "data.augment: center=1; expected center with no number" },
         { { "mixup=nan", "flip" }, "data.augment: mixup=nan; expected" },
-        { { "none", "flip" }, "none is none of crop, center, pad=N" },
-        { { "rotate", "flip" }, "data.augment: rotate is none of crop" },
-        { { "pad=24", "flip" }, "pictures of 24 pixels cannot be moved by 24" }
+        { { "none", "flip" }, "none is not one of crop, center, pad=N" },
+        { { "rotate", "flip" }, "data.augment: rotate is not one of crop" },
+        { { "pad=24", "flip" }, "images of 24 pixels cannot be shifted by 24" }
     };
     for (i64 i = 0; i < COUNT_OF(bad); i++) {
         for (i64 k = 0; k < 2; k++) c.augment[k] = str_of(bad[i].words[k]);

@@ -197,11 +197,11 @@ TEST(a_broken_jpeg_is_refused_by_name)
     };
     struct str file = pack(perm, &p, paint(perm, &p, 1));
     refused(str_sub(file, 0, 2), "neither");
-    refused(str_sub(file, 0, 100), "is no sound JPEG");
-    refused(str_sub(file, 0, file.len / 2), "is no sound JPEG"); /* in our scan */
+    refused(str_sub(file, 0, 100), "is not a valid JPEG");
+    refused(str_sub(file, 0, file.len / 2), "is not a valid JPEG"); /* in our scan */
     p.progressive = true;
     file          = pack(perm, &p, paint(perm, &p, 1));
-    refused(str_sub(file, 0, file.len / 2), "is no sound JPEG"); /* in libjpeg's */
+    refused(str_sub(file, 0, file.len / 2), "is not a valid JPEG"); /* in libjpeg's */
     char *bomb = (char *)(uintptr_t)str_z(perm, file);
     for (i64 i = 0; i + 9 < file.len; i++)
         if ((u8)bomb[i] == 0xff && (u8)bomb[i + 1] == 0xc2)

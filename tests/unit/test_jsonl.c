@@ -53,9 +53,9 @@ TEST(a_line_that_does_not_fit_is_named)
         const char *text, *says;
     } wrong[] = {
         { "{\"y\": 1}\n{\"y\": 1,}\n", "t.jsonl:2: " },
-        { "{\"y\": 1}\n[1, 2]\n", "t.jsonl:2: it is no object" },
-        { "{\"a\": 1}\n", "t.jsonl:1: \"\" in column \"y\" is no number" },
-        { "{\"y\": 1, \"a\": \"many\"}\n", "t.jsonl:1: \"many\" in column \"a\" is no number" },
+        { "{\"y\": 1}\n[1, 2]\n", "t.jsonl:2: it is not an object" },
+        { "{\"a\": 1}\n", "t.jsonl:1: \"\" in column \"y\" is not a number" },
+        { "{\"y\": 1, \"a\": \"many\"}\n", "t.jsonl:1: \"many\" in column \"a\" is not a number" },
         { "{\"y\": 1, \"c\": {\"d\": 1}}\n", "t.jsonl:1: \"c\" is a map" },
         { "{\"y\": 1, \"y\": 2}\n", "t.jsonl:1: " },
         { "\n\n", "holds no sample" },

@@ -1,4 +1,4 @@
-/* What a real run tells of itself at its end, and the verdict on it. The ailments here outweigh by far what
+/* What a real run tells of itself at its end, and the verdict on it. The problems here outweigh by far what
  * a busy machine does to a run of milliseconds: one is ten times the rest, the other is asleep. */
 #include "data/image.h"
 #include "harness.h"
@@ -16,10 +16,10 @@ static void sleep_at_step(void *context, const struct event_step *p)
     usleep(5000);
 }
 
-static bool has(const struct verdict *v, enum ailment a)
+static bool has(const struct verdict *v, enum problem_kind a)
 {
     for (i64 i = 0; i < v->count; i++)
-        if (v->ailing[i].ailment == a) return true;
+        if (v->problem[i].kind == a) return true;
     return false;
 }
 
@@ -75,7 +75,7 @@ TEST(a_run_that_evaluates_after_every_step_is_told_to_do_it_less)
     CHECK_EQ(r.evidence.batch, 4);
     CHECK(r.evidence.threads >= 1 && r.evidence.load.core_count >= 1);
     CHECK_EQ(v.bound, BOUND_evaluation);
-    CHECK(has(&v, AILMENT_evaluation_too_often));
+    CHECK(has(&v, PROBLEM_evaluation_too_often));
     for (i64 i = 0; i < PART_LOOP_COUNT; i++) /* all but the wait for the first batch */
         CHECK_EQ(r.evidence.split.ns[i], i == PART_fill ? 0 : r.split.ns[i]);
 }
@@ -87,10 +87,10 @@ TEST(a_run_that_tells_of_every_step_is_told_not_to)
     struct train_result   r;
     s.train.log_every = 1;
     struct verdict v  = verdict_on(&s, &l, &r, perm);
-    CHECK(has(&v, AILMENT_logging_every_step));
+    CHECK(has(&v, PROBLEM_logging_every_step));
     s.train.log_every = 0; /* the same, and nobody asked for it: no setting would help */
     v                 = verdict_on(&s, &l, &r, perm);
-    CHECK(!has(&v, AILMENT_logging_every_step));
+    CHECK(!has(&v, PROBLEM_logging_every_step));
 }
 
 TEST(a_slow_disk_at_the_seam_is_named)
@@ -115,7 +115,7 @@ TEST(a_slow_disk_at_the_seam_is_named)
         SKIP("this machine is short of memory, which comes first");
     CHECK_EQ(v.bound, BOUND_data);
     CHECK(r.evidence.read_s > 12 * 0.03 && r.evidence.workers >= 1);
-    CHECK(has(&v, AILMENT_slow_disk));
-    CHECK_STR(v.ailing[0].fix, "loader.workers=auto");
-    CHECK(!has(&v, AILMENT_slow_network) && !has(&v, AILMENT_slow_augmentation));
+    CHECK(has(&v, PROBLEM_slow_disk));
+    CHECK_STR(v.problem[0].fix, "loader.workers=auto");
+    CHECK(!has(&v, PROBLEM_slow_network) && !has(&v, PROBLEM_slow_augmentation));
 }

@@ -132,7 +132,7 @@ TEST(a_config_that_cannot_be_read_is_refused_in_words)
 {
     static const char *const texts[][2] = {
         { "{\"model_type\": \"mamba\"}",
-          "model_type \"mamba\" is none that frugal can read: gpt2, " },
+          "model_type \"mamba\" is not supported; supported are gpt2, " },
         { "{}", "model_type \"\"" },
         { "[1, 2]", "model_type \"\"" },
         { "{", "config.json: line 1" },

@@ -176,10 +176,10 @@ TEST(damaged_lines_change_nothing_and_say_where)
     } cases[] = {
         { "{\"row\":\"price\",\"id\":\"a\"}\n{\"row\":", "line 2: " },
         { "{\"row\":\"price\",\"id\":\"a\"}\n{\"row\":\"price\"}", "line 2: price.id is missing" },
-        { "{\"row\":\"price\",\"id\":7}", "line 1: price.id is not what that column holds" },
-        { "{\"row\":\"price\",\"id\":null}", "price.id is not what that column holds" },
-        { "{\"id\":\"a\"}", "this is no row of a ledger" },
-        { "[1]", "this is no row of a ledger" },
+        { "{\"row\":\"price\",\"id\":7}", "line 1: price.id is the wrong type for that column" },
+        { "{\"row\":\"price\",\"id\":null}", "price.id is the wrong type for that column" },
+        { "{\"id\":\"a\"}", "this is not a row of a ledger" },
+        { "[1]", "this is not a row of a ledger" },
     };
     for (i64 i = 0; i < COUNT_OF(cases); i++) {
         CHECK_EQ(ledger_import(l, str_of(cases[i].lines), scratch, &rows, &err), STATUS_USAGE);
@@ -244,7 +244,7 @@ TEST(another_file_is_left_alone)
     struct ledger *l;
     sql(path, "CREATE TABLE users(name TEXT)", scratch);
     CHECK_EQ(ledger_open(os_real(), path, perm, &l, &err), STATUS_WORLD);
-    CHECK(strstr(err.text, "is a database, but no ledger"));
+    CHECK(strstr(err.text, "is a database, but not a ledger"));
     path = folder_put(perm, folder, "text.db",
                       STR("no database at all, but long enough for a header of one, "
                           "which has one hundred bytes, so that it is read and found wanting"));

@@ -155,10 +155,10 @@ TEST(loader_refuses_with_numbers)
     struct loader  *l;
     struct err      err;
     CHECK(loader_open(perm, d, &(struct loader_config){ .batch = 6, .whole = 6 }, &l, &err));
-    CHECK_STR(err.text, "the data has 5 training samples, which make no batch of 6");
+    CHECK_STR(err.text, "the data has 5 training samples, too few for a batch of 6");
     CHECK(
         loader_open(perm, d, &(struct loader_config){ .batch = 1, .split = SPLIT_EVAL }, &l, &err));
-    CHECK_STR(err.text, "the data has 0 held-out samples, which make no batch of 1");
+    CHECK_STR(err.text, "the data has 0 held-out samples, too few for a batch of 1");
     CHECK(loader_open(perm, d, &(struct loader_config){ .batch = 0 }, &l, &err));
     CHECK(loader_open(perm, d, &(struct loader_config){ .batch = 2, .index = 6 }, &l, &err));
     CHECK_STR(err.text, "cannot start at sample 6 of an epoch of 5");
@@ -292,7 +292,7 @@ TEST(data_without_lengths_cannot_be_grouped)
                          &err),
              STATUS_USAGE);
     CHECK_STR(str_of(err.text),
-              "train.shuffle=by_length needs data.kind=lines: samples of tokens have no lengths "
-              "that are known before they are read");
+              "train.shuffle=by_length needs data.kind=lines: the lengths of tokens samples are "
+              "not known before they are read");
     dataset_close(d);
 }

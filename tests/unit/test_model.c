@@ -440,8 +440,9 @@ TEST(wrong_nests_are_named_with_their_line)
         "run.yaml:2: residual cannot add its input [28,28,1] to its layers' result [28,28,8]");
     CHECK_STR(layers_refused(perm, "layers:\n- residual: 3\n", f),
               "run.yaml:2: residual needs a list of layers");
-    CHECK_STR(layers_refused(perm, "layers:\n- dense: [8, 9]\n", f),
-              "run.yaml:2: units is a list, one value a repetition, but no repeat is around it");
+    CHECK_STR(
+        layers_refused(perm, "layers:\n- dense: [8, 9]\n", f),
+        "run.yaml:2: units is a list, one value per repetition, but it is not inside a repeat");
     CHECK_STR(
         layers_refused(
             perm, "layers:\n- repeat:\n    times: 2\n    layers:\n    - dense: [8, 9, 3]\n", f),
@@ -466,18 +467,18 @@ TEST(wrong_settings_are_named_by_their_key)
     CHECK_STR(refused(perm, c, words), "model.norm=batch must be one of: layer rms");
     c       = settings("gpt");
     c.depth = 0;
-    CHECK_STR(refused(perm, c, words), "model.depth=0 must lie between 1 and 1024");
+    CHECK_STR(refused(perm, c, words), "model.depth=0 must be between 1 and 1024");
     c         = settings("gpt");
     c.dropout = 1;
     CHECK_STR(refused(perm, c, words), "model.dropout=1 must be at least 0 and below 1");
     CHECK_STR(refused(perm, settings("gtp"), words),
               "model.kind=gtp must be one of: layers gpt encoder ranker");
     CHECK_STR(refused(perm, settings("gpt"), images(28, 28, 1, 10)),
-              "model.kind=gpt reads x as i32[n], but this data gives u8[28,28,1]; data of "
-              "kind text or tokens suits it");
+              "model.kind=gpt reads x as i32[n], but this data gives u8[28,28,1]; use data of "
+              "kind text or tokens");
     CHECK_STR(refused(perm, settings("encoder"), words),
-              "model.kind=encoder reads lens as i32, but this data gives none; data of "
-              "kind lines suits it");
+              "model.kind=encoder reads lens as i32, but this data gives none; use data of "
+              "kind lines");
     CHECK_STR(refused(perm, layers(perm, str_of(classifier)), clicks(26, 99, 13)),
               "model.kind=layers reads one feed, but this data has x and dense; model.kind=ranker "
               "reads both");

@@ -357,6 +357,6 @@ TEST(auto_takes_muon_where_it_is_a_small_part_of_a_step)
     session_close(&s);
     settings.train.optimiser = STR("muon");
     CHECK_EQ(open_auto(&s, &settings, perm, &err), STATUS_USAGE);
-    CHECK(strstr(err.text, "train.optimiser=adamw suits it"));
+    CHECK(strstr(err.text, "use train.optimiser=adamw"));
     session_close(&s);
 }

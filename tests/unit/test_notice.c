@@ -286,7 +286,7 @@ TEST(azure_is_asked_for_our_name_and_its_events)
     WAIT_UNTIL(h.ends == 1);
     notice_watch_close(w);
     served_close(server);
-    CHECK_STR(h.last.text, "Azure's event Preempt comes to this machine in 0 s");
+    CHECK_STR(h.last.text, "Azure announced Preempt for this machine in 0 s");
     CHECK_EQ(s.bad, 0);
     CHECK_EQ(strayed, 0);
 }
@@ -302,7 +302,7 @@ TEST(a_service_that_refuses_or_hangs_is_told_of_once_and_closing_does_not_wait)
         struct os           *os = os_real();
         CHECK_EQ(notice_watch_open_every(watched_os(), &c, poll_ns, hear, &h, &w, NULL), STATUS_OK);
         WAIT_UNTIL(h.logs == 1);
-        CHECK(strstr(h.last.text, "notices of AWS cannot be seen: "));
+        CHECK(strstr(h.last.text, "notices of AWS cannot be read: "));
         CHECK(hangs || strstr(h.last.text, "it answered 403 to /latest/api/token"));
         s.hangs  = false;
         s.code   = 0;
@@ -380,5 +380,5 @@ TEST(without_a_cloud_nobody_is_asked)
     CHECK(!w);
     c = (struct spot_config){ .cloud = STR("aws"), .metadata = STR("https://secure") };
     CHECK_EQ(notice_watch_open(&sim->os, &c, hear, &h, &w, &err), STATUS_USAGE);
-    CHECK(strstr(err.text, "https://secure is no address"));
+    CHECK(strstr(err.text, "https://secure is not an address"));
 }

@@ -59,7 +59,7 @@ TEST(every_field_of_the_settings_has_one_row)
                     { "run", "src/run/ledger.h", "run_config" },
                     { "log", "src/run/figures.h", "log_config" },
                     { "profile", "src/run/profile.h", "profile_config" },
-                    { "program", "src/run/program.h", "program_config" } };
+                    { "program", "src/run/supervised_config.h", "program_config" } };
     i64 rows    = 0;
     for (i64 s = 0; s < COUNT_OF(structs); s++) {
         struct str names[256];

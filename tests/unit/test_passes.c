@@ -212,40 +212,40 @@ static const struct {
     void (*break_it)(struct graph *g);
     const char *said;
 } faults[] = {
-    { "build", own_gradient, "a.weight.grad is no value that a model makes" },
-    { "build", gradient_of_forward, "said to be forward" },
+    { "build", own_gradient, "a.weight.grad is not a value that a model makes" },
+    { "build", gradient_of_forward, "marked as forward" },
     { "freeze", not_frozen, "head.bias is not frozen" },
-    { "hidden", hidden_bias, "a.bias is hidden, and no trained matrix" },
-    { "hidden", hidden_frozen, "b.weight is hidden, and no trained matrix" },
+    { "hidden", hidden_bias, "a.bias is hidden, and not a trained matrix" },
+    { "hidden", hidden_frozen, "b.weight is hidden, and not a trained matrix" },
     { "hidden", hidden_operand, "a reads hidden a.weight otherwise than as its weight" },
     { "tables", table_read_twice, "again reads the table table otherwise than by rows" },
     { "tables", table_without_room, "rows reads the table table otherwise than by rows" },
-    { "tables", table_frozen, "table is no table that is trained" },
+    { "tables", table_frozen, "table is not a trained table" },
     { "differentiate", gradient_lost, "b.bias has no gradient" },
     { "differentiate", rows_lost, "table has no gradient" },
     { "differentiate", gradient_of_frozen, "7 gradients belong to 6 of trained parameters" },
     { "differentiate", gradient_of_forward, "has no gradient" },
-    { "remove_dead", dead_forward, "nobody reads what dead makes" },
+    { "remove_dead", dead_forward, "nothing reads what dead makes" },
     { "precision", low_output, "loss persists in low precision" },
     { "precision", wide_product, "is a product in full precision" },
-    { "precision", dead_forward, "nobody reads what dead makes" },
+    { "precision", dead_forward, "nothing reads what dead makes" },
     { "fp8", shared_row, "has no row of the state to itself" },
     { "fp8", wrong_format, "reads what no cast made" },
     { "fp8", wrong_factor, "reads what no cast made" },
     { "accumulate", added_twice, "is not added to once" },
     { "accumulate", not_added, "is not added to once" },
     { "accumulate", rows_added_twice, "is not added to once" },
-    { "update", updated_twice, "a.weight is no range to update" },
+    { "update", updated_twice, "a.weight is not a range to update" },
     { "update", not_updated, "is not updated once" },
     { "update", table_not_updated, "table is not updated once" },
-    { "update", frozen_updated, "params is no range to update" },
+    { "update", frozen_updated, "params is not a range to update" },
     { "update", scale_stands, "fp8.amax is not advanced" },
     { "square", no_square, "there is no grad_square" },
     { "square", square_writes, "write writes" },
     { "recompute", reads_dropped, "which is not kept" },
     { "recompute", writes_buffer, "late writes stat again" },
     { "fuse", fused_though_off, "is fused, which is off" },
-    { "fuse", dead_node, "nobody reads what dead makes" },
+    { "fuse", dead_node, "nothing reads what dead makes" },
 };
 
 static const struct pass *pass_named(const char *name)
@@ -303,7 +303,7 @@ TEST(a_broken_rule_ends_the_compilation_and_names_the_pass)
     struct err            err = { 0 };
     CHECK(!compiled(&c, build_wrong, perm, scratch, &err));
     CHECK_EQ(err.status, STATUS_WORLD);
-    CHECK_STR(err.text, "after build: a.weight.grad is no value that a model makes");
+    CHECK_STR(err.text, "after build: a.weight.grad is not a value that a model makes");
 }
 
 TEST(graphs_are_kept_after_each_pass_where_that_is_asked_for)

@@ -282,7 +282,8 @@ TEST(pipeline_gives_up_where_no_sample_can_be_had)
     struct loader *l = open_loader(perm, m, c);
     CHECK(loader_next(l) == NULL);
     CHECK_EQ(loader_failed(l, &err), STATUS_WORLD);
-    CHECK(strstr(err.text, "64 samples in a row cannot be had; the last of them: cannot ") != NULL);
+    CHECK(strstr(err.text, "64 samples in a row cannot be read; the last of them: cannot ") !=
+          NULL);
     CHECK(loader_close(l));
 }
 

@@ -344,7 +344,7 @@ TEST(indexes_that_nobody_packed_are_made_once)
     CHECK_EQ(place_count(p), COUNT);
     CHECK_EQ(w->files->read_bytes, w->bytes);
     CHECK(place_says(p, line));
-    CHECK(strstr(line, "have no index beside them: they were read whole"));
+    CHECK(strstr(line, "have no index: they were read completely"));
     CHECK(!place_says(p, line));
     run_epoch(p, 0, 1, 2, perm);
     place_close(p);

@@ -356,11 +356,11 @@ TEST(what_was_asked_for_is_taken_and_said_to_be_slow_where_it_is)
     struct target    fast  = { .low = DT_BF16, .low_by = "it has them" };
     struct precision p     = precision_choose(STR("bf16"), DT_F32, &plain, perm);
     CHECK_EQ(p.dtype, DT_BF16);
-    CHECK_STR(p.reason, "as asked for, but slower here than fp32: no such instructions");
+    CHECK_STR(p.reason, "as set, but slower here than fp32: no such instructions");
     p = precision_choose(STR("fp16"), DT_F32, &fast, perm);
     CHECK_EQ(p.dtype, DT_F16);
-    CHECK_STR(p.reason, "as asked for, but slower here than bf16: it has them");
-    CHECK_STR(precision_choose(STR("bf16"), DT_F32, &fast, perm).reason, "as asked for");
+    CHECK_STR(p.reason, "as set, but slower here than bf16: it has them");
+    CHECK_STR(precision_choose(STR("bf16"), DT_F32, &fast, perm).reason, "as set");
     CHECK_STR(precision_choose(STR("fp32"), DT_F32, &fast, perm).reason, "");
     CHECK_STR(precision_name(p.dtype), "fp16");
 }

@@ -40,7 +40,7 @@ TEST(a_core_that_other_guests_take_is_slow)
     CHECK_EQ(probe_load(from, to, scratch).core_index, 3);
 }
 
-/* Idle ones save power: that they are slow is no ailment. */
+/* Idle ones save power: that they are slow is no problem. */
 TEST(a_core_without_work_is_not_slow)
 {
     struct machine_os *m    = machine_os_new(perm);

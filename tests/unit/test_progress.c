@@ -186,8 +186,8 @@ TEST(the_summary)
                    "throughput  31,200 samples/s, 975 steps/s, 19.0 GFLOP/s\n"
                    "step        1.02 ms p50, 1.2 p95, 4 p99; 3.1 % of it waiting for data\n"
                    "spent       input 3.1 %, compute 94.9 %, update 2.0 %\n"
-                   "MFU         50.0 % of what a large product was measured to reach here\n"
-                   "time        12.34 s for 1875 steps; the first was done after 85 ms\n"
+                   "MFU         50.0 % of the measured peak of a large matrix product here\n"
+                   "time        12.34 s for 1875 steps; the first finished after 85 ms\n"
                    "memory      4.1 MB planned, 4.1 MB used; the process took 38.0 MB at its peak\n"
                    "weights     w.safetensors\n"
                    "cost        $0.0003 at $0.096 an hour\n"
@@ -199,11 +199,11 @@ TEST(the_summary)
                    "throughput  31,200 samples/s, 975 steps/s, 19.0 GFLOP/s\n"
                    "step        1.02 ms p50, 1.2 p95, 4 p99; 3.1 % of it waiting for data\n"
                    "spent       input 3.1 %, compute 94.9 %, update 2.0 %\n"
-                   "MFU         50.0 % of what a large product was measured to reach here\n"
-                   "time        12.34 s for 1875 steps; the first was done after 85 ms\n"
+                   "MFU         50.0 % of the measured peak of a large matrix product here\n"
+                   "time        12.34 s for 1875 steps; the first finished after 85 ms\n"
                    "memory      4.1 MB planned, 4.1 MB used; the process took 38.0 MB at its peak\n"
                    "weights     w.safetensors\n"
-                   "cost        price unknown; say what an hour costs: train.usd_hour=0.10\n");
+                   "cost        price unknown; give the price of an hour: train.usd_hour=0.10\n");
 }
 
 TEST(the_summary_of_a_gpu)
@@ -271,8 +271,8 @@ TEST(the_start_tells_of_batch_norm_in_micro_batches)
               "1,500 parameters, 70 samples, batch 4 x 16, on cpu; 4.1 MB planned\n");
     CHECK_STR(start_shown(perm, 4, true),
               "1,500 parameters, 70 samples, batch 4 x 16, on cpu; 4.1 MB planned\n"
-              "batch norm sees 16 samples at a time, not the 64 of a step: the result is not that "
-              "of train.batch=64\n");
+              "batch norm sees 16 samples at a time, not the 64 of a step: the result differs "
+              "from train.batch=64 computed at once\n");
 }
 
 TEST(the_summary_of_a_run_that_stopped_early)
@@ -298,8 +298,8 @@ TEST(the_summary_of_a_run_that_stopped_early)
     shown_close(&s, perm, &out, &err);
     CHECK_STR(
         err,
-        "the loss is not a number after step 120: back to the weights of step 100, on with 0.5 "
-        "of the learning rate (1 of 2 times)\n");
+        "the loss is not a number after step 120: back to the weights of step 100, with 0.5 "
+        "times the learning rate (rollback 1 of 2)\n");
     CHECK(strstr(out.data, "\nstopped     3 evaluations in a row were no better\n"));
     CHECK(strstr(out.data, "\nweights     w.safetensors, those of step 1500\n"));
     CHECK(strstr(out.data, "\nsaved       1:15 of the planned run\n"));
@@ -420,7 +420,7 @@ TEST(a_verdict_is_in_the_stream)
     CHECK_STR(out[0], "verdict     data bound: it takes 50 % of the time\n"
                       "usage       cores: steady-low, 30 % busy; other programs took 1.0 cores\n"
                       "problem     slow_augmentation: steps wait for data 50 % of the time, and most of that is decoding; "
-                      "loader.workers=auto gives back 50 % of the run, $1.75 a run, $210 a year\n");
+                      "loader.workers=auto saves 50 % of the run, $1.75 a run, $210 a year\n");
     shown_open(&s, perm);
     while (str_cut(&lines, '\n', &line)) {
         union event_any event;

@@ -232,7 +232,7 @@ TEST(a_bill_does_not_change_after_the_run)
 TEST(a_prediction_is_found_by_what_was_set)
 {
     struct world   w   = world_new(perm, 1);
-    struct run_row run = run_row(&w, "foretold");
+    struct run_row run = run_row(&w, "predicted");
     i64            count;
     run.settings      = STR("train.lr=0.1\nrun.machine=aws/x\ntrain.usd_hour=3\n");
     run.begin_wall_ns = 1000;

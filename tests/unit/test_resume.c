@@ -35,7 +35,7 @@ static void on_step(void *context, const struct event_step *p)
     if (w->late_at && p->step == w->late_at)
         train_order(&w->orders, ORDER_EXIT, os_real()->now_ns(os_real()) + 1000, "too late");
     if (w->slow)
-        usleep(w->syncs ? 2000 : w->saved + w->texts ? 0 : 50000); /* waits for the saver */
+        usleep(w->syncs ? 2000 : w->saved + w->texts ? 0 : 50000); /* waits for the writer */
     if (w->steps_left-- != 0) return;
     train_order(&w->orders, ORDER_EXIT, 0, "the test says so");
 }
@@ -207,7 +207,7 @@ static void patient(struct settings *s)
     s->train.min_improvement = 0.2; /* never */
 }
 
-static void foretells(struct settings *s)
+static void predicts(struct settings *s)
 {
     s->train.eval_every    = 2;
     s->train.target_metric = STR("loss");
@@ -233,7 +233,7 @@ static const struct way {
              { "goes back", goes_back, false },
              { "measures noise", measures_noise, false },
              { "patient", patient, false },
-             { "foretells", foretells, false },
+             { "predicts", predicts, false },
              { "recomputed", twice_recomputed, false } };
 
 static struct str bytes_at(struct arena *perm, struct str path)
@@ -521,7 +521,7 @@ TEST(a_place_in_the_data_that_no_step_begins_at_is_refused)
         forge(perm, s.checkpoint.dir, "next_index", places[i]);
         w = watch_new();
         CHECK_EQ(run(&s, &w, &r, &err), STATUS_WORLD);
-        CHECK(strstr(err.text, "next_index is a number that no run has"));
+        CHECK(strstr(err.text, "next_index is out of range"));
     }
 }
 
@@ -816,6 +816,6 @@ TEST(a_deadline_that_is_too_near_is_told)
     w.late_at               = 9;
     w.slow                  = true;
     CHECK_EQ(run(&s, &w, &r, &err), STATUS_INTERRUPTED);
-    CHECK(told(&w, "will be done again"));
+    CHECK(told(&w, "will be repeated"));
     CHECK(r.saving.step < 10);
 }

@@ -21,7 +21,7 @@ struct watch {
 static void on_note(void *context, const struct event_note *e)
 {
     struct watch *w = context;
-    if (!memmem(e->text.data, (size_t)e->text.len, "has room for", 12)) return;
+    if (!memmem(e->text.data, (size_t)e->text.len, "has space for", 13)) return;
     snprintf(w->note, sizeof w->note, "%.*s", STR_ARG(e->text));
     w->steps_at_note = w->steps;
 }
@@ -64,10 +64,10 @@ TEST(too_little_room_for_keep_is_said_before_the_first_step)
         i64         fit; /* checkpoints */
         const char *says;
     } cases[] = { { 4, "" }, /* three that are kept and the next */
-                  { 3, "room for 3 checkpoints of " },
-                  { 2, "needs room for 4: older ones will be deleted earlier" },
-                  { 1, "room for 1 checkpoint of " },
-                  { 0, "needs room for 4: saving will fail" } };
+                  { 3, "space for 3 checkpoints of " },
+                  { 2, "needs space for 4: older ones will be deleted earlier" },
+                  { 1, "space for 1 checkpoint of " },
+                  { 0, "needs space for 4: saving will fail" } };
     for (i64 i = 0; i < COUNT_OF(cases); i++) {
         s.checkpoint.dir = folder_new(perm);
         struct watch w   = with_room(&s, cases[i].fit * one + one / 2, &same);

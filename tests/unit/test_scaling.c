@@ -160,7 +160,7 @@ TEST(points_that_tell_no_law_are_refused)
     struct err        err   = { 0 };
     i64               count = draw_runs(&l, 1, 0, points);
     CHECK_EQ(law_fit(points, 4, 0, 0, scratch, &fit, &err), STATUS_NO);
-    CHECK(strstr(err.text, "4 runs cannot tell a law"));
+    CHECK(strstr(err.text, "4 runs are too few to fit a law"));
     for (i64 i = 0; i < count; i++) points[i].parameters = 1e8;
     CHECK_EQ(law_fit(points, count, 0, 0, scratch, &fit, &err), STATUS_NO);
     CHECK(strstr(err.text, "several sizes"));

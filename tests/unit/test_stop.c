@@ -119,7 +119,7 @@ TEST(a_budget_leaves_room_for_the_last_evaluation)
     for (i64 step = 1; step <= 4; step++) CHECK_EQ(stop_step(&s, step, (f64)step, 1), STOP_GO_ON);
     CHECK_EQ(eval_at(&s, 4, 1), STOP_GO_ON);
     CHECK_EQ(stop_step(&s, 5, 7, 1), STOP_NOW); /* it took 3 s: 7 + 2 + 3 are too much */
-    CHECK_STR(s.text, "the 10 s of train.max_seconds are used up, but for 2 s kept back for the "
+    CHECK_STR(s.text, "the 10 s of train.max_seconds are used up, except 2 s reserved for the "
                       "last evaluation and "
                       "the last save");
 

@@ -142,8 +142,8 @@ TEST(a_program_that_fails_is_started_again_so_often)
     CHECK_STR(textbuf_str(&s.out), "0\n0\n0\n"); /* nothing to go on from: no argument is added */
     CHECK_EQ(s.result.starts, 3);
     CHECK_STR(s.err.text,
-              "the program ended with 7, and 3 starts in a row without a new checkpoint are "
-              "enough (program.restarts)");
+              "the program ended with 7; giving up after 3 starts in a row without a new "
+              "checkpoint (program.restarts)");
     s.argv[0] = "/nowhere";
     CHECK_EQ(play(&s), STATUS_WORLD);
     CHECK_STR(s.err.text, "cannot start /nowhere: No such file or directory");
@@ -171,8 +171,8 @@ TEST(it_goes_on_from_the_newest_carried_file_and_never_from_half_of_one)
     CHECK(s.result.carried >= 5);
     CHECK(s.result.redone_s > 0);
     CHECK(s.result.redone_s < s.result.seconds);
-    CHECK(has(&s.said, "the program was killed by signal 9; start 2 follows"));
-    CHECK(has(&s.said, "went to"));
+    CHECK(has(&s.said, "the program was killed by signal 9; starting it again (start 2)"));
+    CHECK(has(&s.said, "no checkpoint holds to"));
 }
 
 /* Saves when asked to, and tells by its exit. */
@@ -188,7 +188,7 @@ TEST(a_signal_makes_it_save_and_the_next_start_goes_on)
     s.cue  = "step 1";
     s.then = OS_SIGNAL_TERM;
     CHECK_EQ(play(&s), STATUS_INTERRUPTED);
-    CHECK(strstr(s.err.text, "stopped by SIGTERM; the same command goes on from "));
+    CHECK(strstr(s.err.text, "stopped by SIGTERM; the same command resumes from "));
     CHECK(has(&s.said, "to save (SIGTERM), 10 s to do it"));
     CHECK_EQ(s.result.carried, 1);
     CHECK_EQ(s.result.stopped, STOP_SIGNAL);
@@ -207,7 +207,7 @@ TEST(one_that_does_not_end_in_time_is_killed_and_what_it_wrote_last_is_not_belie
     s.program.grace_s  = 0.2;
     s.program.settle_s = 60;
     CHECK_EQ(play(&s), STATUS_INTERRUPTED);
-    CHECK(has(&s.said, "it did not end in time and is killed"));
+    CHECK(has(&s.said, "it did not exit in time and is killed"));
     CHECK_STR(look(&s, perm, "out/state"), "half\n");
     CHECK_EQ(s.result.carried, 0);
 }
@@ -219,7 +219,7 @@ TEST(one_that_handles_no_signal_is_ended_at_once)
     s.cue  = "step 1";
     s.then = OS_SIGNAL_INT;
     CHECK_EQ(play(&s), STATUS_INTERRUPTED);
-    CHECK(has(&s.said, "none of its processes handles SIGTERM, so it is ended"));
+    CHECK(has(&s.said, "none of its processes handles SIGTERM, so it is killed"));
     CHECK(s.result.seconds < 9);
 }
 
@@ -231,7 +231,7 @@ TEST(where_there_is_time_it_ends_with_its_next_checkpoint)
     s.cue  = "step 1";
     s.then = OS_SIGNAL_TERM;
     CHECK_EQ(play(&s), STATUS_INTERRUPTED);
-    CHECK(has(&s.said, "it ends with its next checkpoint, in 10 s at the latest"));
+    CHECK(has(&s.said, "it is killed after its next checkpoint, in 10 s at the latest"));
     CHECK_EQ(s.result.carried, 1);
     CHECK(s.result.seconds < 9);
 }

@@ -131,17 +131,17 @@ static void check_refused(struct arena *perm, const char *over, const char *sent
 TEST(mistakes_are_said_with_the_remedy)
 {
     check_refused(perm, "[]", "nothing varies; try: sweep.over=");
-    check_refused(perm, "[train.lr]", "expected one setting an item");
-    check_refused(perm, "[{train.lr: [1], train.batch: [1]}]", "expected one setting an item");
+    check_refused(perm, "[train.lr]", "expected one setting per item");
+    check_refused(perm, "[{train.lr: [1], train.batch: [1]}]", "expected one setting per item");
     check_refused(perm, "[{train.bach: [1]}]", "unknown key train.bach; did you mean train.batch?");
     check_refused(perm, "[{sweep.count: [1]}]", "sweep.count cannot vary within a sweep");
-    check_refused(perm, "[{train.lr: [1]}, {train.lr: [2]}]", "train.lr stands there twice");
+    check_refused(perm, "[{train.lr: [1]}, {train.lr: [2]}]", "train.lr is given twice");
     check_refused(perm, "[{train.lr: 1}]", "expected values in brackets");
     check_refused(perm, "[{train.lr: {lug: [1, 2]}}]", "expected values in brackets");
     check_refused(perm, "[{train.lr: {log: [1]}}]", "expected values in brackets");
     check_refused(perm, "[{train.lr: {log: [0, 1]}}]", "expected two numbers above 0");
     check_refused(perm, "[{train.lr: {linear: [2, 1]}}]", "the lower one first");
-    check_refused(perm, "[{train.optimiser: {linear: [0, 1]}}]", "train.optimiser is no number");
+    check_refused(perm, "[{train.optimiser: {linear: [0, 1]}}]", "train.optimiser is not a number");
     check_refused(perm, "[{train.lr: {log: [1, 2]}}]", "sweep.count=16");
     check_refused(perm, "[{train.lr: [fast]}]", "train.lr is fast; expected a number above 0");
 }

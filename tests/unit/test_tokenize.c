@@ -216,12 +216,12 @@ TEST(what_does_not_fit_together_is_refused)
     CHECK_EQ(run(sim, b, first, false, &r, &err), STATUS_OK); /* the same command again */
     CHECK(r.was_done);
     CHECK_EQ(run(sim, b, second, false, &r, &err), STATUS_USAGE);
-    CHECK(strstr(err.text, "is there already; --append adds to it"));
+    CHECK(strstr(err.text, "already exists; --append adds to it"));
     CHECK_EQ(run(sim, other, first, true, &r, &err), STATUS_USAGE);
     CHECK(strstr(err.text, "was made with another vocabulary"));
     sim_os_put(sim, STR("/t/out.bin"), STR("abcd"));
     CHECK_EQ(run(sim, b, first, true, &r, &err), STATUS_USAGE);
-    CHECK(strstr(err.text, "has 4 bytes, but /t/out.bin.json tells of"));
+    CHECK(strstr(err.text, "has 4 bytes, but /t/out.bin.json says"));
     sim->os.remove(&sim->os, STR("/t/out.bin.json"), NULL);
     CHECK(run(sim, b, first, true, &r, &err) != STATUS_OK);
     CHECK(strstr(err.text, "out.bin.json"));

@@ -86,10 +86,10 @@ TEST(tokens_are_refused_with_numbers)
     c.path       = folder_put(perm, dir, "wild.bin", tokens_of(t, sizeof t));
     c.vocabulary = 400;
     CHECK(strstr(open_fails(perm, c).text,
-                 "wild.bin: holds token 400, but tokens lie below the vocabulary of 400"));
+                 "wild.bin: holds token 400, but tokens must be below the vocabulary of 400"));
     c.vocabulary = 0;
     c.path       = folder_put(perm, dir, "odd.bin", tokens_of(t, 7));
-    CHECK(strstr(open_fails(perm, c).text, "7 bytes are no whole number of 2-byte tokens"));
+    CHECK(strstr(open_fails(perm, c).text, "7 bytes are not a whole number of 2-byte tokens"));
     c.path = folder_put(perm, dir, "short.bin", tokens_of(t, 4));
     CHECK(strstr(open_fails(perm, c).text, "2 tokens are fewer than one sample's 3"));
     c.path       = folder_put(perm, dir, "large.bin", STR("\xff\xff\xff\xff\0\0\0\0\0\0\0\0"));

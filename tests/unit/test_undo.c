@@ -92,11 +92,11 @@ TEST(a_short_notice_is_not_spent_on_the_farewell)
 TEST(what_fits_behind_a_step_fits_after_it)
 {
     struct world        w;
-    struct saver_config c = { .os = &w.os, .keep = 1 };
+    struct checkpoint_writer_config c = { .os = &w.os, .keep = 1 };
     struct err          err = { 0 };
     world_init(&w, 30, perm);
     CHECK_EQ(ckpt_store_open(&w.os, folder_new(perm), perm, &c.store, &err), STATUS_OK);
-    CHECK_EQ(saver_open(&c, perm, &w.saving.saver, &err), STATUS_OK);
+    CHECK_EQ(checkpoint_writer_open(&c, perm, &w.saving.writer, &err), STATUS_OK);
     w.saving.figures.persist_s = 9;
     i64 begin = clock_ns, fitted = 0;
     for (f64 rest_s = 0; rest_s < 30; rest_s += 0.25) {
@@ -109,6 +109,6 @@ TEST(what_fits_behind_a_step_fits_after_it)
         CHECK(rest_s + 9 <= 28.5);
     }
     CHECK(fitted > 10);
-    saver_close(w.saving.saver);
+    checkpoint_writer_close(w.saving.writer);
     ckpt_store_close(c.store);
 }

@@ -1,5 +1,5 @@
 /* A verdict's arithmetic: what binds, what comes first, experiments, dollars, words. The rules one by one
- * are test_ailments.c's. */
+ * are test_problems.c's. */
 #include "harness.h"
 #include "run/verdict.h"
 
@@ -44,7 +44,7 @@ TEST(arithmetic_is_bound_by_what_it_uses_most_of)
     CHECK_STR(verdict_text(&v, perm), "memory bandwidth bound, at 80 % of what this machine can do");
     e.bandwidth_part = 1.2; /* it lies in a cache */
     v                = verdict_of(&e, perm);
-    CHECK_STR(verdict_text(&v, perm), "memory bandwidth bound, beyond what was measured of this machine");
+    CHECK_STR(verdict_text(&v, perm), "memory bandwidth bound, above the measured peak of this machine");
     e.bandwidth_part = e.flops_part = NAN; /* nobody knows */
     v                               = verdict_of(&e, perm);
     CHECK_STR(verdict_text(&v, perm), "compute bound");
@@ -60,9 +60,9 @@ TEST(the_largest_gain_comes_first)
     e.read_s = 1;
     struct verdict v      = verdict_of(&e, perm);
     CHECK_EQ(v.count, 2);
-    CHECK_EQ(v.ailing[0].ailment, AILMENT_evaluation_too_often);
-    CHECK_EQ(v.ailing[1].ailment, AILMENT_slow_disk);
-    CHECK(v.ailing[0].gain > v.ailing[1].gain);
+    CHECK_EQ(v.problem[0].kind, PROBLEM_evaluation_too_often);
+    CHECK_EQ(v.problem[1].kind, PROBLEM_slow_disk);
+    CHECK(v.problem[0].gain > v.problem[1].gain);
 }
 
 /* Steps that take longer beside a save are its cost, too. */
@@ -77,7 +77,7 @@ TEST(a_checkpoint_costs_more_than_the_time_it_stops_the_run)
     struct verdict v = verdict_of(&e, perm);
     CHECK_EQ(v.bound, BOUND_checkpoint);
     CHECK_EQ(v.count, 1);
-    CHECK_EQ(v.ailing[0].ailment, AILMENT_checkpoint_too_often);
+    CHECK_EQ(v.problem[0].kind, PROBLEM_checkpoint_too_often);
     CHECK_NEAR(v.part, 0.3, 1e-12);
 }
 
@@ -86,62 +86,62 @@ TEST(memory_comes_before_data)
 {
     struct evidence e     = with_parts(50, 50, 0, 0);
     e.read_s = 1;
-    CHECK_EQ(verdict_of(&e, perm).ailing[0].ailment, AILMENT_slow_disk);
+    CHECK_EQ(verdict_of(&e, perm).problem[0].kind, PROBLEM_slow_disk);
     e.batch = 8;
     e.load  = (struct load){ .seconds = 1, .swap_bytes_s = 1e8, .memory_stalled = 0.3, .core_slowest = NAN,
                              .memory_bytes = 1e9, .memory_free_bytes = 1e7 };
     struct verdict v = verdict_of(&e, perm);
     CHECK_EQ(v.count, 1);
-    CHECK_EQ(v.ailing[0].ailment, AILMENT_swapping);
-    CHECK_EQ(v.ailing[0].gain, 0.3);
+    CHECK_EQ(v.problem[0].kind, PROBLEM_swapping);
+    CHECK_EQ(v.problem[0].gain, 0.3);
 }
 
 TEST(an_experiment_confirms_or_refutes)
 {
-    struct ailing a = { .gain = 0.4, .foretold = 0.2, .measured = NAN };
+    struct problem a = { .gain = 0.4, .predicted = 0.2, .measured = NAN };
     verdict_confirm(&a, 1.0, 0.85);
     CHECK(a.confirmed);
     CHECK_NEAR(a.measured, 0.15, 1e-12);
-    CHECK_NEAR(a.gain, 0.3, 1e-12); /* what came by what was foretold */
-    a = (struct ailing){ .gain = 0.4, .foretold = 0.4, .measured = NAN };
+    CHECK_NEAR(a.gain, 0.3, 1e-12); /* what came by what was predicted */
+    a = (struct problem){ .gain = 0.4, .predicted = 0.4, .measured = NAN };
     verdict_confirm(&a, 1.0, 0.85); /* less than half of it */
     CHECK(!a.confirmed);
-    a = (struct ailing){ .gain = 0.02, .foretold = 0.02, .measured = NAN };
+    a = (struct problem){ .gain = 0.02, .predicted = 0.02, .measured = NAN };
     verdict_confirm(&a, 1.0, 0.99); /* noise */
     CHECK(!a.confirmed);
-    a = (struct ailing){ .gain = 0.2, .foretold = 0.2, .measured = NAN };
+    a = (struct problem){ .gain = 0.2, .predicted = 0.2, .measured = NAN };
     verdict_confirm(&a, 1.0, 1.1); /* it got worse */
     CHECK(!a.confirmed);
     CHECK_EQ(a.gain, 0.0);
-    a = (struct ailing){ .gain = NAN, .foretold = NAN, .measured = NAN };
+    a = (struct problem){ .gain = NAN, .predicted = NAN, .measured = NAN };
     verdict_confirm(&a, 1.0, 0.5); /* nobody had dared to say how much */
     CHECK(a.confirmed && a.gain == 0.5);
 }
 
 TEST(dollars_a_year_only_where_the_rate_is_known)
 {
-    struct ailing a = { .ailment  = AILMENT_evaluation_too_often,
+    struct problem a = { .kind  = PROBLEM_evaluation_too_often,
                         .gain     = 0.25,
                         .text     = STR("so it is"),
                         .fix      = STR("train.eval_every=100"),
                         .tried    = STR("train.eval_every=20"),
                         .measured = NAN };
-    CHECK_EQ(ailing_dollars(&a, 8, 5).run, 2.0);
-    CHECK_EQ(ailing_dollars(&a, 8, 5).year, 120.0);
-    CHECK_STR(ailing_text(&a, ailing_dollars(&a, 8, 5), perm),
-              "evaluation_too_often: so it is; train.eval_every=100 gives back 25 % of the run, $2.00 a run, "
+    CHECK_EQ(problem_dollars(&a, 8, 5).run, 2.0);
+    CHECK_EQ(problem_dollars(&a, 8, 5).year, 120.0);
+    CHECK_STR(problem_text(&a, problem_dollars(&a, 8, 5), perm),
+              "evaluation_too_often: so it is; train.eval_every=100 saves 25 % of the run, $2.00 a run, "
               "$120 a year");
-    CHECK_STR(ailing_text(&a, ailing_dollars(&a, 8, NAN), perm),
-              "evaluation_too_often: so it is; train.eval_every=100 gives back 25 % of the run, $2.00 a run");
-    CHECK_STR(ailing_text(&a, ailing_dollars(&a, NAN, 5), perm),
-              "evaluation_too_often: so it is; train.eval_every=100 gives back 25 % of the run");
-    a.foretold = 0.25;
+    CHECK_STR(problem_text(&a, problem_dollars(&a, 8, NAN), perm),
+              "evaluation_too_often: so it is; train.eval_every=100 saves 25 % of the run, $2.00 a run");
+    CHECK_STR(problem_text(&a, problem_dollars(&a, NAN, 5), perm),
+              "evaluation_too_often: so it is; train.eval_every=100 saves 25 % of the run");
+    a.predicted = 0.25;
     verdict_confirm(&a, 1, 0.75);
-    CHECK_STR(ailing_text(&a, ailing_dollars(&a, NAN, 5), perm),
-              "evaluation_too_often: so it is; train.eval_every=100 gives back 25 % of the run; with "
+    CHECK_STR(problem_text(&a, problem_dollars(&a, NAN, 5), perm),
+              "evaluation_too_often: so it is; train.eval_every=100 saves 25 % of the run; with "
               "train.eval_every=20 a sample took 25 % less: confirmed");
-    a.ailment = AILMENT_slow_disk;
+    a.kind = PROBLEM_slow_disk;
     verdict_confirm(&a, 1, 1.02);
-    CHECK(strstr(ailing_text(&a, ailing_dollars(&a, NAN, 5), perm).data,
+    CHECK(strstr(problem_text(&a, problem_dollars(&a, NAN, 5), perm).data,
                  "with batches from memory a sample took 2 % longer: refuted"));
 }

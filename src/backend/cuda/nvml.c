@@ -79,7 +79,8 @@ static void find(void *library, const char *name, void *to)
 static enum status start(struct nvml *n, struct err *err)
 {
     if (!n->init || !n->shutdown || !n->count || !n->by_index)
-        return err_set(err, STATUS_WORLD, "the driver's library lacks nvmlInit_v2 or its like");
+        return err_set(err, STATUS_WORLD,
+                       "the driver's library lacks nvmlInit_v2 or a similar function");
     int code = n->init();
     if (code)
         return err_set(err, STATUS_WORLD, "the driver does not answer: nvmlInit gives %d", code);

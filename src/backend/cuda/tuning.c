@@ -305,15 +305,15 @@ enum status tuning_parse(struct tuning *t, struct str text, struct arena scratch
     i64            library = 0, count = 0;
     if (!heading(&text, STR(HEADING), &empty) || empty.len || !heading(&text, STR("gpu "), &gpu) ||
         !heading(&text, STR("cublaslt "), &version) || !str_i64(version, &library))
-        return err_set(err, STATUS_USAGE, "it does not begin as choices of kernels do");
+        return err_set(err, STATUS_USAGE, "it is not a file of kernel choices");
     if (!str_eq(gpu, t->gpu) || library != t->library)
-        return err_set(err, STATUS_USAGE, "it is of a %.*s with cuBLASLt %lld", STR_ARG(gpu),
+        return err_set(err, STATUS_USAGE, "it is for a %.*s with cuBLASLt %lld", STR_ARG(gpu),
                        (long long)library);
     while (str_cut(&text, '\n', &line)) {
         if (count++ == TUNED_MAX + TUNED_CONVS_MAX)
             return err_set(err, STATUS_USAGE, "it has too many lines");
         if (!add_choice(all, line))
-            return err_set(err, STATUS_USAGE, "line %lld is no choice of a kernel",
+            return err_set(err, STATUS_USAGE, "line %lld is not a kernel choice",
                            (long long)count + 3);
     }
     add_all(t, all);
@@ -352,7 +352,7 @@ enum status tuning_load(struct tuning *t, struct os *os, struct arena scratch, s
     if (!st && tuning_parse(t, text, scratch, &why))
         st = err_set(
             err, STATUS_WORLD,
-            "the kept choices of kernels in %.*s are not used (%s): they are made and kept anew",
+            "the saved kernel choices in %.*s are not used (%s): they are measured and saved again",
             STR_ARG(path), why.text);
     return st;
 }

@@ -124,7 +124,7 @@ V_INLINE void max_grad_image(const struct pooling *p, i64 image, f32 *to, i64 pi
     }
 }
 
-/* Every shares-th image. Windows may overlap: below f32 the sums wait elsewhere to be rounded. */
+/* Every shares-th image. Windows may overlap: below f32 the sums are kept in f32 until they are rounded. */
 V_INLINE void max_grad_share(const struct pooling *p, i64 share, const enum dtype t)
 {
     i64 pixels = p->h * p->w * p->channels;

@@ -96,7 +96,7 @@ V_INLINE vi v_load_i(const i32 *p)
 }
 
 /* Loads and stores of the first lanes only: the other lanes load as 0, and their memory is not
- * touched. Nearly always all take part, and a branch that is foretold is cheaper than a mask in
+ * touched. Nearly always all take part, and a branch that is predicted is cheaper than a mask in
  * every instruction set (with AVX2, seven times). */
 typedef struct {
     i64 lanes; /* in [0, V_LANES] */

@@ -1,7 +1,7 @@
-/* Twelve ailments, each seeded into a run on a made-up machine: by delays at the seam, by what /proc says
+/* Twelve problems, each seeded into a run on a made-up machine: by delays at the seam, by what /proc says
  * or by what the GPU's driver says. Each must be named, alone and with its fix; its near miss must not be;
  * and a healthy run is left in peace. The run is a loop of our own on a clock of our own: no thread, no
- * real time. The same in the program itself is tests/oracle/test_ailments.py. */
+ * real time. The same in the program itself is tests/oracle/test_problems.py. */
 #include "train/options.h"
 #include "fake/nvml.h"
 #include "harness.h"
@@ -264,27 +264,27 @@ static void oscillation_near(struct scene *s)
 }
 
 static const struct {
-    enum ailment ailment;
+    enum problem_kind kind;
     void (*seed)(struct scene *), (*near)(struct scene *);
     const char *fix;
 } seeded[] = {
-    { AILMENT_slow_disk, slow_disk, slow_disk_near, "loader.workers=auto" },
-    { AILMENT_slow_network, slow_network, slow_network_near, "loader.workers=auto" },
-    { AILMENT_slow_augmentation, slow_augmentation, slow_augmentation_near, "loader.workers=auto" },
-    { AILMENT_tiny_batch, tiny_batch, tiny_batch_near, "train.batch=64 train.lr_batch=32" },
-    { AILMENT_fp32_where_bf16, fp32_where_bf16, fp32_where_bf16_near, "train.precision=bf16" },
-    { AILMENT_checkpoint_too_often, checkpoint_too_often, checkpoint_too_often_near,
+    { PROBLEM_slow_disk, slow_disk, slow_disk_near, "loader.workers=auto" },
+    { PROBLEM_slow_network, slow_network, slow_network_near, "loader.workers=auto" },
+    { PROBLEM_slow_augmentation, slow_augmentation, slow_augmentation_near, "loader.workers=auto" },
+    { PROBLEM_tiny_batch, tiny_batch, tiny_batch_near, "train.batch=64 train.lr_batch=32" },
+    { PROBLEM_fp32_where_bf16, fp32_where_bf16, fp32_where_bf16_near, "train.precision=bf16" },
+    { PROBLEM_checkpoint_too_often, checkpoint_too_often, checkpoint_too_often_near,
       "checkpoint.every=auto" },
-    { AILMENT_evaluation_too_often, evaluation_too_often, evaluation_too_often_near,
+    { PROBLEM_evaluation_too_often, evaluation_too_often, evaluation_too_often_near,
       "train.eval_every=192" },
-    { AILMENT_logging_every_step, logging_every_step, logging_every_step_near, "train.log_every=0" },
-    { AILMENT_one_slow_core, one_slow_core, one_slow_core_near, "train.threads=3" },
-    { AILMENT_swapping, swapping, swapping_near, "train.micro_batch=16" },
-    { AILMENT_too_many_workers, too_many_workers, too_many_workers_near, "loader.workers=9" },
-    { AILMENT_oscillation, oscillation, oscillation_near, "loader.prefetch=8" },
+    { PROBLEM_logging_every_step, logging_every_step, logging_every_step_near, "train.log_every=0" },
+    { PROBLEM_one_slow_core, one_slow_core, one_slow_core_near, "train.threads=3" },
+    { PROBLEM_swapping, swapping, swapping_near, "train.micro_batch=16" },
+    { PROBLEM_too_many_workers, too_many_workers, too_many_workers_near, "loader.workers=9" },
+    { PROBLEM_oscillation, oscillation, oscillation_near, "loader.prefetch=8" },
 };
 
-_Static_assert(sizeof seeded / sizeof *seeded == AILMENTS, "each ailment is seeded");
+_Static_assert(sizeof seeded / sizeof *seeded == PROBLEMS, "each problem is seeded");
 
 /* As a user would type it. */
 static void check_settings(struct str words, struct arena *perm)
@@ -311,19 +311,19 @@ TEST(a_healthy_run_is_left_in_peace)
     CHECK_STR(verdict_text(&v, perm), "compute bound, at 70 % of what this machine can do");
 }
 
-TEST(each_ailment_is_named_alone_with_its_fix)
+TEST(each_problem_is_named_alone_with_its_fix)
 {
     for (i64 i = 0; i < COUNT_OF(seeded); i++) {
         struct scene s = healthy(perm);
         seeded[i].seed(&s);
         struct verdict v = run_scene(&s, perm);
-        if (v.count != 1) printf("%s: ", ailments[seeded[i].ailment].name);
+        if (v.count != 1) printf("%s: ", problems[seeded[i].kind].name);
         CHECK_EQ(v.count, 1);
-        CHECK_STR(ailments[v.ailing[0].ailment].name, ailments[seeded[i].ailment].name);
-        CHECK_STR(v.ailing[0].fix, seeded[i].fix);
-        CHECK(v.ailing[0].text.len > 0);
-        check_settings(v.ailing[0].fix, perm);
-        check_settings(v.ailing[0].tried, perm);
+        CHECK_STR(problems[v.problem[0].kind].name, problems[seeded[i].kind].name);
+        CHECK_STR(v.problem[0].fix, seeded[i].fix);
+        CHECK(v.problem[0].text.len > 0);
+        check_settings(v.problem[0].fix, perm);
+        check_settings(v.problem[0].tried, perm);
     }
 }
 
@@ -333,11 +333,11 @@ TEST(a_loader_that_finds_its_workers_gets_another_fix)
     struct scene s    = healthy(perm);
     s.e.workers_fixed = false;
     slow_disk(&s);
-    CHECK_STR(run_scene(&s, perm).ailing[0].fix, "loader.keep=on");
+    CHECK_STR(run_scene(&s, perm).problem[0].fix, "loader.keep=on");
     s                 = healthy(perm);
     s.e.workers_fixed = false;
     too_many_workers(&s);
-    CHECK_STR(run_scene(&s, perm).ailing[0].fix, "loader.memory_gib=5.6");
+    CHECK_STR(run_scene(&s, perm).problem[0].fix, "loader.memory_gib=5.6");
     check_settings(STR("loader.keep=on loader.memory_gib=5.6"), perm);
 }
 
@@ -347,7 +347,7 @@ TEST(its_near_miss_is_not)
         struct scene s = healthy(perm);
         seeded[i].near(&s);
         struct verdict v = run_scene(&s, perm);
-        if (v.count) printf("%s: ", ailments[seeded[i].ailment].name);
+        if (v.count) printf("%s: ", problems[seeded[i].kind].name);
         CHECK_EQ(v.count, 0);
     }
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Twelve ailments, each seeded into the program itself: build/frugal_seeded is frugal with delays at its seam to the outside world and with
+"""Twelve problems, each seeded into the program itself: build/frugal_seeded is frugal with delays at its seam to the outside world and with
 /proc as a script says (tests/fake/seeded.c); data, threads, network and arithmetic are real. Each must be named, alone, with its fix; its
 near miss must not be; a healthy run gets no alarm. And replayed batches must confirm a slow disk, and refute one that was slow at first only; and
 a GPU that starves under somebody else's program is seen.
@@ -33,7 +33,7 @@ EVALUATES = ["data.held_out=0.5", "train.eval_batch=1"]
 REMOTE = ["data.path=URL/small-000000.tar", "data.cache=remote"]
 CROWDED = ["loader.workers=16"]
 
-# ailment, fix, (seeds, settings), (seeds, settings) of its near miss
+# problem, fix, (seeds, settings), (seeds, settings) of its near miss
 ROWS = [
     ("slow_disk", "loader.workers=auto", ("read_ms=150", []), ("read_ms=20", ["loader.workers=4"])),  # enough of them
     ("slow_network", "loader.workers=auto", ("remote_ms=150", REMOTE + ["data.cache_bytes=0"]), ("remote_ms=150", REMOTE)),  # kept on the disk
@@ -126,7 +126,7 @@ def undisturbed(wanted, attempt):
 
 
 def judged(wanted, seeds, settings):
-    """A run that ends in these ailments, each of them worth a tenth of it."""
+    """A run that ends in these problems, each of them worth a tenth of it."""
     def attempt():
         found, ailing, done = verdict(["train", "run.yaml"], seeds, settings)
         right = found and [a["problem"] for a in ailing] == wanted and all(a["gain"] >= 0.1 for a in ailing)
@@ -135,10 +135,10 @@ def judged(wanted, seeds, settings):
 
 
 def check_row(name, fix, seeded, near):
-    found, ailing = judged([name], *seeded)
+    found, problems = judged([name], *seeded)
     if name == "evaluation_too_often":  # so that it takes a twentieth
         fix = f"train.eval_every={math.ceil(found['part'] / (1 - found['part']) * 0.95 / 0.05)}"
-    assert ailing[0]["fix"] == fix, (name, ailing[0], fix)
+    assert problems[0]["fix"] == fix, (name, problems[0], fix)
     judged([], *near)
     print(f"{name}: {fix}", flush=True)
 

@@ -1,7 +1,7 @@
-/* test_saver.c - the thread that writes checkpoints: nothing waits for its pruning once the run must end. */
+/* test_checkpoint_writer.c - the thread that writes checkpoints: nothing waits for its pruning once the run must end. */
 #include "harness.h"
 #include "support/folder.h"
-#include "train/saver.h"
+#include "train/checkpoint_writer.h"
 
 enum { SHARD_BYTES = 4 << 20 };
 static const i64   soon_ns = (i64)10 * 1000000000;
@@ -22,10 +22,10 @@ static i64 count_there(struct str folder, struct arena memory)
     return list.count;
 }
 
-static void begin(struct saver *s, i64 step, const struct ckpt_part *part)
+static void begin(struct checkpoint_writer *s, i64 step, const struct ckpt_part *part)
 {
     struct ckpt_manifest m = { .id = { .step = step, .attempt = 1 }, .run = STR("r"), .state = STR("{}") };
-    saver_begin(s, &m, part, 1);
+    checkpoint_writer_begin(s, &m, part, 1);
 }
 
 /* Of a shard of four blocks that is read back for pruning, one is read. */
@@ -35,29 +35,29 @@ TEST(a_run_that_must_end_does_not_wait_for_pruning)
     struct str          folder = folder_new(perm);
     struct st_tensor    t      = { STR("t"), STR("U8"), shape_1(SHARD_BYTES), { NEW(perm, char, SHARD_BYTES), SHARD_BYTES } };
     struct ckpt_part    part   = { STR("weights"), &t, 1, STR("") };
-    struct saver_config c      = { .os = &os, .keep = 1 };
-    struct saver       *s;
+    struct checkpoint_writer_config c      = { .os = &os, .keep = 1 };
+    struct checkpoint_writer       *s;
     struct saved        done;
     struct err          err = { 0 };
     os.read                 = read_or_hang;
     CHECK_EQ(ckpt_store_open(&os, folder, perm, &c.store, &err), STATUS_OK);
-    CHECK_EQ(saver_open(&c, perm, &s, &err), STATUS_OK);
-    saver_prepare(s);
-    CHECK(saver_wait(s, soon_ns));
-    CHECK(!saver_writes(s));
+    CHECK_EQ(checkpoint_writer_open(&c, perm, &s, &err), STATUS_OK);
+    checkpoint_writer_prepare(s);
+    CHECK(checkpoint_writer_wait(s, soon_ns));
+    CHECK(!checkpoint_writer_writes(s));
     begin(s, 1, &part);
-    CHECK(saver_wait(s, soon_ns));
-    CHECK(saver_take(s, &done) && !done.err.status);
+    CHECK(checkpoint_writer_wait(s, soon_ns));
+    CHECK(checkpoint_writer_take(s, &done) && !done.err.status);
     atomic_store(&reads_hang, true);
     begin(s, 2, &part);
     while (!atomic_load(&reads)) os.sleep_ns(&os, 1000000);
-    CHECK(!saver_idle(s) && !saver_writes(s));
-    saver_hurry(s);
+    CHECK(!checkpoint_writer_idle(s) && !checkpoint_writer_writes(s));
+    checkpoint_writer_hurry(s);
     atomic_store(&reads_hang, false);
-    CHECK(saver_wait(s, soon_ns));
-    CHECK(saver_take(s, &done) && !done.err.status);
+    CHECK(checkpoint_writer_wait(s, soon_ns));
+    CHECK(checkpoint_writer_take(s, &done) && !done.err.status);
     CHECK_EQ(atomic_load(&reads), 1);
     CHECK_EQ(count_there(folder, *perm), 2);
-    saver_close(s);
+    checkpoint_writer_close(s);
     ckpt_store_close(c.store);
 }

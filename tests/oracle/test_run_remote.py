@@ -103,7 +103,7 @@ def main():
         wait_for_new(server, set(), older)
         younger = Machine(server)
         older.end(4)
-        assert "of this run, elsewhere, has taken over" in older.err, older.err
+        assert "of this run, on another machine, has taken over" in older.err, older.err
         younger.end(0)
         assert younger.out.splitlines()[-1] == alone
     print("lost 2 machines, ended as alone; of two at once the older gave way")

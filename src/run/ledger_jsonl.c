@@ -1,4 +1,4 @@
-/* lines.c - rows that travel: a run or a segment of it as JSON lines, and back. */
+/* ledger_jsonl.c - rows that travel: a run or a segment of it as JSON lines, and back. */
 #include "run/run_int.h"
 #include <string.h>
 
@@ -61,7 +61,7 @@ static enum status import_line(struct ledger *l, struct str line, struct arena s
     union ledger_any  row;
     enum ledger_table table;
     if (line.len > LINE_BYTES / 16)
-        return err_set(err, STATUS_USAGE, "longer than a row of a ledger can be");
+        return err_set(err, STATUS_USAGE, "too long for a row of a ledger");
     enum status st = row_read(line, &scratch, &table, &row, err);
     if (st == STATUS_NO) return STATUS_OK; /* of a newer frugal */
     if (!st) st = ledger_put(l, table, &row, err);

@@ -1,11 +1,11 @@
-/* saving.c - the loop's side of checkpoints.
+/* checkpoint_schedule.c - the loop's side of checkpoints.
  *
  *     steps   ───┤take├─ gradients ─┤held├ update ─ …    blocked: taken and held; total: it, and what
- *     saver           └─ copy ───────────┴ write, sync     the steps beside it take longer
+ *     writer          └─ copy ───────────┴ write, sync     the steps beside it take longer
  *
  * A save that is due while the one before is still being written waits for it, and the steps do not;
  * one that fails is told, and tried again when the next is due. */
-#include "train/saving.h"
+#include "train/checkpoint_schedule.h"
 #include <math.h>
 
 enum { FREE_STEPS_MIN = 3 }; /* steps without a save, before slower ones can be told */
@@ -64,7 +64,7 @@ static i64 machine_age_ns(struct os *os)
 /* From a snapshot until it outlives the machine, by the last one; NaN: nobody knows yet. */
 f64 saving_safe_s(struct saving *v)
 {
-    return v->figures.persist_s + elsewhere_needs_s(&v->from->elsewhere, v->figures.bytes);
+    return v->figures.persist_s + remote_save_needs_s(&v->from->remote, v->figures.bytes);
 }
 
 /* When the next is due, counted from the last. */
@@ -96,7 +96,7 @@ static void tell_room(struct saving *v)
     i64 fit = (room + there) / MAX(v->snapshot.bytes, 1);
     if (room < 0 || fit > c->keep) return;
     tell_note(v, str_fmt(&scratch,
-                         "%.*s has room for %lld checkpoint%s of %.3g MB, and checkpoint.keep=%lld needs room for "
+                         "%.*s has space for %lld checkpoint%s of %.3g MB, and checkpoint.keep=%lld needs space for "
                          "%lld: %s",
                          STR_ARG(c->dir), (long long)fit, fit == 1 ? "" : "s", (f64)v->snapshot.bytes / 1e6,
                          (long long)c->keep, (long long)c->keep + 1,
@@ -118,18 +118,18 @@ enum status saving_start(struct saving *v, struct err *err)
         v->figures.resumed_step = v->figures.step = v->at->step;
         v->figures.bytes                          = v->from->bytes;
     }
-    struct saver_config c = { .os          = s->os,
+    struct checkpoint_writer_config c = { .os          = s->os,
                               .store       = v->from->store,
                               .keep        = s->settings->checkpoint.keep,
                               .prepare     = snapshot_prepare,
                               .copy        = snapshot_copy,
                               .source      = &v->snapshot,
-                              .saved       = elsewhere_saved,
-                              .context     = &v->from->elsewhere };
+                              .saved       = remote_save_saved,
+                              .context     = &v->from->remote };
     write_text(v);
-    enum status st        = saver_open(&c, s->perm, &v->saver, err);
-    if (!st && !s->backend->table->behind) saver_prepare(v->saver); /* else after the first step */
-    v->guard->saver       = v->saver;
+    enum status st        = checkpoint_writer_open(&c, s->perm, &v->writer, err);
+    if (!st && !s->backend->table->behind) checkpoint_writer_prepare(v->writer); /* else after the first step */
+    v->guard->writer       = v->writer;
     tell_room(v);
     v->taken_ns           = now_ns(v);
     v->taken_step         = v->at->step;
@@ -154,7 +154,7 @@ void saving_take(struct saving *v)
         m.value            = eval_metric(m.metric, &at->last_eval);
         m.higher_is_better = !metric_falls(m.metric);
     }
-    saver_begin(v->saver, &m, v->snapshot.parts, v->snapshot.part_count);
+    checkpoint_writer_begin(v->writer, &m, v->snapshot.parts, v->snapshot.part_count);
     v->taken_ns         = begin;
     v->taken_step       = at->step;
     v->beside           = true;
@@ -166,12 +166,12 @@ void saving_take(struct saving *v)
     schedule(v);
 }
 
-bool saving_copies(struct saving *v) { return v->saver && !saver_copied(v->saver); }
+bool saving_copies(struct saving *v) { return v->writer && !checkpoint_writer_copied(v->writer); }
 
 void saving_wait_copied(struct saving *v)
 {
     i64 begin = now_ns(v);
-    saver_wait_copied(v->saver);
+    checkpoint_writer_wait_copied(v->writer);
     v->held_s += (f64)(now_ns(v) - begin) * 1e-9;
 }
 
@@ -182,7 +182,7 @@ static void tell_freed(struct saving *v)
     if (!v->told_full)
         tell_note(v, str_fmt(&scratch,
                              "the disk of %.*s is full: older checkpoints are deleted to make room, and "
-                             "fewer are kept than checkpoint.keep=%lld asks for",
+                             "fewer than checkpoint.keep=%lld are kept",
                              STR_ARG(v->s->settings->checkpoint.dir),
                              (long long)v->s->settings->checkpoint.keep));
     v->told_full = true;
@@ -193,7 +193,7 @@ void saving_settle(struct saving *v)
 {
     struct train_saving *f = &v->figures;
     struct saved         done;
-    if (!saver_take(v->saver, &done)) return;
+    if (!checkpoint_writer_take(v->writer, &done)) return;
     struct event_checkpoint e = { .what      = CHECKPOINT_SAVED,
                                   .step      = done.id.step,
                                   .blocked_s = v->blocked_s + v->held_s,
@@ -247,9 +247,9 @@ static void tell_slower(struct saving *v)
 
 enum status saving_step(struct saving *v, i64 step_ns, struct err *err)
 {
-    if (!v->saver) return STATUS_OK;
-    bool idle = saver_idle(v->saver);
-    saver_prepare(v->saver);
+    if (!v->writer) return STATUS_OK;
+    bool idle = checkpoint_writer_idle(v->writer);
+    checkpoint_writer_prepare(v->writer);
     *(v->beside ? &v->window_ns : &v->free_ns) += step_ns;
     *(v->beside ? &v->window_steps : &v->free_steps) += 1;
     v->beside = !idle;
@@ -261,11 +261,11 @@ enum status saving_step(struct saving *v, i64 step_ns, struct err *err)
         v->late = !idle;
     }
     if (v->lost.status) return err_set(err, v->lost.status, "%s", v->lost.text);
-    return elsewhere_step(&v->from->elsewhere, interval_s(v), err);
+    return remote_save_step(&v->from->remote, interval_s(v), err);
 }
 
 void saving_close(struct saving *v)
 {
-    if (v->saver) saver_close(v->saver);
+    if (v->writer) checkpoint_writer_close(v->writer);
     snapshot_close(&v->snapshot);
 }

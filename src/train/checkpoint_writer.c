@@ -1,14 +1,14 @@
-/* saver.c - the thread behind saver.h. What the two sides share is guarded by the mutex; the job and
+/* checkpoint_writer.c - the thread of checkpoint_writer.h. What the two sides share is guarded by the mutex; the job and
  * the memory it points to belong to the thread while `busy`, and to the caller else. */
-#include "train/saver.h"
+#include "train/checkpoint_writer.h"
 #include "base/thread.h"
 #include <string.h>
 #include <time.h>
 
 enum { MEMORY_BYTES = 256 << 20 }; /* address space: headers and the manifest of one checkpoint */
 
-struct saver {
-    struct saver_config     config;
+struct checkpoint_writer {
+    struct checkpoint_writer_config     config;
     struct arena            memory; /* the thread's own */
     struct ckpt_manifest    manifest;
     const struct ckpt_part *parts;
@@ -22,7 +22,7 @@ struct saver {
     struct saved    saved;
 };
 
-static i64 now_ns(const struct saver *s) { return s->config.os->now_ns(s->config.os); }
+static i64 now_ns(const struct checkpoint_writer *s) { return s->config.os->now_ns(s->config.os); }
 
 static i64 bytes_of(const struct ckpt_part *parts, i64 count)
 {
@@ -36,7 +36,7 @@ static i64 bytes_of(const struct ckpt_part *parts, i64 count)
 }
 
 /* Where the disk cannot take it, older ones make room, as long as a newer one is whole. */
-static enum status write_in_room(struct saver *s, struct ckpt_manifest *m, struct arena *perm,
+static enum status write_in_room(struct checkpoint_writer *s, struct ckpt_manifest *m, struct arena *perm,
                                  struct arena scratch, struct saved *out)
 {
     struct ckpt_store *store = s->config.store;
@@ -59,7 +59,7 @@ static enum status write_in_room(struct saver *s, struct ckpt_manifest *m, struc
 }
 
 /* Sets the flag for all to see. */
-static void change(struct saver *s, bool *flag, bool to)
+static void change(struct checkpoint_writer *s, bool *flag, bool to)
 {
     pthread_mutex_lock(&s->lock);
     *flag = to;
@@ -67,7 +67,7 @@ static void change(struct saver *s, bool *flag, bool to)
     pthread_mutex_unlock(&s->lock);
 }
 
-static void save(struct saver *s)
+static void save(struct checkpoint_writer *s)
 {
     struct arena         perm = s->memory, scratch = arena_part(&perm, MEMORY_BYTES / 2);
     struct ckpt_manifest m   = s->manifest;
@@ -90,7 +90,7 @@ static void save(struct saver *s)
 }
 
 /* Until it is set, or we are to stop; returns it. */
-static bool wait_for(struct saver *s, const bool *flag)
+static bool wait_for(struct checkpoint_writer *s, const bool *flag)
 {
     pthread_mutex_lock(&s->lock);
     while (!*flag && !s->stop) pthread_cond_wait(&s->changed, &s->lock);
@@ -101,7 +101,7 @@ static bool wait_for(struct saver *s, const bool *flag)
 
 static void *thread_main(void *context)
 {
-    struct saver *s = context;
+    struct checkpoint_writer *s = context;
     if (!wait_for(s, &s->awake)) return NULL;
     if (s->config.prepare) s->config.prepare(s->config.source);
     change(s, &s->busy, false);
@@ -114,12 +114,12 @@ static void *thread_main(void *context)
     return NULL;
 }
 
-enum status saver_open(const struct saver_config *c, struct arena *perm, struct saver **out,
+enum status checkpoint_writer_open(const struct checkpoint_writer_config *c, struct arena *perm, struct checkpoint_writer **out,
                        struct err *err)
 {
-    struct saver      *s = NEW(perm, struct saver, 1);
+    struct checkpoint_writer      *s = NEW(perm, struct checkpoint_writer, 1);
     pthread_condattr_t clock;
-    *s        = (struct saver){ .config = *c, .busy = true, .told = true };
+    *s        = (struct checkpoint_writer){ .config = *c, .busy = true, .told = true };
     s->memory = arena_open(MEMORY_BYTES);
     *out      = NULL;
     if (!s->memory.begin)
@@ -135,11 +135,11 @@ enum status saver_open(const struct saver_config *c, struct arena *perm, struct 
     return st;
 }
 
-void saver_hurry(struct saver *s) { atomic_store(&s->hurried, true); }
+void checkpoint_writer_hurry(struct checkpoint_writer *s) { atomic_store(&s->hurried, true); }
 
-void saver_close(struct saver *s)
+void checkpoint_writer_close(struct checkpoint_writer *s)
 {
-    saver_hurry(s);
+    checkpoint_writer_hurry(s);
     change(s, &s->stop, true);
     pthread_join(s->thread, NULL);
     pthread_cond_destroy(&s->changed);
@@ -147,9 +147,9 @@ void saver_close(struct saver *s)
     arena_close(&s->memory);
 }
 
-void saver_prepare(struct saver *s) { change(s, &s->awake, true); }
+void checkpoint_writer_prepare(struct checkpoint_writer *s) { change(s, &s->awake, true); }
 
-bool saver_idle(struct saver *s)
+bool checkpoint_writer_idle(struct checkpoint_writer *s)
 {
     pthread_mutex_lock(&s->lock);
     bool idle = !s->busy;
@@ -157,7 +157,7 @@ bool saver_idle(struct saver *s)
     return idle;
 }
 
-bool saver_writes(struct saver *s)
+bool checkpoint_writer_writes(struct checkpoint_writer *s)
 {
     pthread_mutex_lock(&s->lock);
     bool writes = s->busy && !s->pruning && !s->told;
@@ -165,7 +165,7 @@ bool saver_writes(struct saver *s)
     return writes;
 }
 
-bool saver_wait(struct saver *s, i64 limit_ns)
+bool checkpoint_writer_wait(struct checkpoint_writer *s, i64 limit_ns)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -182,7 +182,7 @@ bool saver_wait(struct saver *s, i64 limit_ns)
     return idle;
 }
 
-void saver_begin(struct saver *s, const struct ckpt_manifest *m, const struct ckpt_part *parts,
+void checkpoint_writer_begin(struct checkpoint_writer *s, const struct ckpt_manifest *m, const struct ckpt_part *parts,
                  i64 count)
 {
     pthread_mutex_lock(&s->lock);
@@ -198,7 +198,7 @@ void saver_begin(struct saver *s, const struct ckpt_manifest *m, const struct ck
     pthread_mutex_unlock(&s->lock);
 }
 
-bool saver_copied(struct saver *s)
+bool checkpoint_writer_copied(struct checkpoint_writer *s)
 {
     pthread_mutex_lock(&s->lock);
     bool copied = !s->copying;
@@ -206,14 +206,14 @@ bool saver_copied(struct saver *s)
     return copied;
 }
 
-void saver_wait_copied(struct saver *s)
+void checkpoint_writer_wait_copied(struct checkpoint_writer *s)
 {
     pthread_mutex_lock(&s->lock);
     while (s->copying) pthread_cond_wait(&s->changed, &s->lock);
     pthread_mutex_unlock(&s->lock);
 }
 
-bool saver_take(struct saver *s, struct saved *out)
+bool checkpoint_writer_take(struct checkpoint_writer *s, struct saved *out)
 {
     pthread_mutex_lock(&s->lock);
     bool over = !s->busy && !s->told;

@@ -1,4 +1,4 @@
-/* csv.c - a table (table.c) whose header line has the columns' names (base/csv.h). */
+/* csv_table.c - a table (table.c) whose header line has the columns' names (base/csv.h). */
 #include "base/csv.h"
 #include "data/data_int.h"
 #include "data/table.h"
@@ -41,7 +41,7 @@ static enum status find_column(struct reader *r, struct str name, enum role role
         if (!names(c->name, name)) continue;
         if (found || c->role != ROLE_NONE)
             return err_set(r->err, STATUS_USAGE,
-                           "%.*s: the column \"%.*s\" is there or is asked for more than once",
+                           "%.*s: the column \"%.*s\" exists or is requested more than once",
                            STR_ARG(r->csv.path), STR_ARG(name));
         found       = c;
         found->role = role;

@@ -1,10 +1,10 @@
-/* test_elsewhere.c - what the user is told of checkpoints in an object store while a run goes on. Whole
- * runs: tests/oracle/test_elsewhere.py. */
+/* test_remote_save.c - what the user is told of checkpoints in an object store while a run goes on. Whole
+ * runs: tests/oracle/test_remote_save.py. */
 #include "harness.h"
 #include "support/fake_s3.h"
 #include "support/folder.h"
-#include "train/elsewhere.h"
-#include "train/saving.h"
+#include "train/remote_save.h"
+#include "train/checkpoint_schedule.h"
 #include <math.h>
 
 static struct err err;
@@ -16,7 +16,7 @@ static i64 wall_ns(struct os *os) { return os_real()->wall_ns(os) + later_ns; }
 /* How often each kind was told. */
 static void count(void *context, const struct event_checkpoint *e) { ((i64 *)context)[e->what]++; }
 
-static void save(struct elsewhere *e, struct ckpt_store *store, i64 step, struct arena *perm)
+static void save(struct remote_save *e, struct ckpt_store *store, i64 step, struct arena *perm)
 {
     struct ckpt_manifest m       = { .run = STR("r"), .state = STR("{}") };
     struct arena         scratch = arena_part(perm, 1 << 21);
@@ -25,7 +25,7 @@ static void save(struct elsewhere *e, struct ckpt_store *store, i64 step, struct
     struct ckpt_part     part    = { STR("weights"), &t, 1, STR("") };
     m.id = (struct ckpt_id){ .step = step, .attempt = uploader_attempt(e->up) };
     CHECK_EQ(ckpt_write(store, &m, &part, 1, perm, scratch, &err), STATUS_OK);
-    elsewhere_saved(e, store, &m);
+    remote_save_saved(e, store, &m);
 }
 
 TEST(what_is_late_is_told_once_and_what_comes_too)
@@ -39,33 +39,33 @@ TEST(what_is_late_is_told_once_and_what_comes_too)
     struct ckpt_store     *store;
     os.now_ns          = now_ns;
     os.wall_ns         = wall_ns;
-    struct elsewhere e = { .os = &os, .listener = &listener, .begin_ns = os.now_ns(&os) };
+    struct remote_save e = { .os = &os, .listener = &listener, .begin_ns = os.now_ns(&os) };
     CHECK_EQ(ckpt_store_open(&os, folder_new(perm), perm, &store, &err), STATUS_OK);
     CHECK_EQ(uploader_start(&os, &c, store, perm, &e.up, &err), STATUS_OK);
 
-    CHECK_EQ(elsewhere_step(&e, 100, &err), STATUS_OK);
-    CHECK_EQ(elsewhere_step(&e, 0.001, &err), STATUS_OK); /* half a minute is never late */
+    CHECK_EQ(remote_save_step(&e, 100, &err), STATUS_OK);
+    CHECK_EQ(remote_save_step(&e, 0.001, &err), STATUS_OK); /* half a minute is never late */
     CHECK_EQ(told[CHECKPOINT_BEHIND], 0);
-    CHECK(isnan(elsewhere_age_s(&e)));
+    CHECK(isnan(remote_save_age_s(&e)));
     later_ns = (i64)201 * 1000000000; /* twice the interval, and nothing is there */
-    for (int i = 0; i < 3; i++) CHECK_EQ(elsewhere_step(&e, 100, &err), STATUS_OK);
+    for (int i = 0; i < 3; i++) CHECK_EQ(remote_save_step(&e, 100, &err), STATUS_OK);
     CHECK_EQ(told[CHECKPOINT_BEHIND], 1);
     save(&e, store, 5, perm);
-    CHECK_EQ(elsewhere_end(&e, 0, NULL, NULL, &err), STATUS_OK);
-    CHECK_EQ(elsewhere_step(&e, 100, &err), STATUS_OK);
+    CHECK_EQ(remote_save_end(&e, 0, NULL, NULL, &err), STATUS_OK);
+    CHECK_EQ(remote_save_step(&e, 100, &err), STATUS_OK);
     CHECK_EQ(told[CHECKPOINT_UPLOADED], 1);
-    CHECK(elsewhere_age_s(&e) < 60);
+    CHECK(remote_save_age_s(&e) < 60);
     later_ns += (i64)201 * 1000000000; /* it is old by now */
-    for (int i = 0; i < 3; i++) CHECK_EQ(elsewhere_step(&e, 100, &err), STATUS_OK);
+    for (int i = 0; i < 3; i++) CHECK_EQ(remote_save_step(&e, 100, &err), STATUS_OK);
     CHECK_EQ(told[CHECKPOINT_BEHIND], 2);
-    CHECK(elsewhere_age_s(&e) > 200);
+    CHECK(remote_save_age_s(&e) > 200);
     CHECK_EQ(told[CHECKPOINT_NOT_UPLOADED], 0);
 
     struct train_saving figures = { .remote_step = -1 };
-    elsewhere_figures(&e, &figures);
+    remote_save_figures(&e, &figures);
     CHECK_EQ(figures.remote_step, 5);
     CHECK(figures.remote_puts > 0 && figures.remote_bytes > 0);
-    elsewhere_close(&e, false);
+    remote_save_close(&e, false);
     ckpt_store_close(store);
 }
 
@@ -76,19 +76,19 @@ TEST(what_cannot_be_in_time_is_not_waited_for)
     struct train_with      listener = { 0 };
     struct upload_settings c        = { .where = fake_s3_settings(), .web = &f->web, .wait_s = NAN };
     struct ckpt_store     *store;
-    struct elsewhere       e = { .os = &os, .listener = &listener, .begin_ns = os.now_ns(&os) };
+    struct remote_save       e = { .os = &os, .listener = &listener, .begin_ns = os.now_ns(&os) };
     CHECK_EQ(ckpt_store_open(&os, folder_new(perm), perm, &store, &err), STATUS_OK);
     CHECK_EQ(uploader_start(&os, &c, store, perm, &e.up, &err), STATUS_OK);
-    CHECK_EQ(elsewhere_needs_s(&e, 1 << 30), 0.0); /* nobody knows yet */
+    CHECK_EQ(remote_save_needs_s(&e, 1 << 30), 0.0); /* nobody knows yet */
     save(&e, store, 1, perm);
-    CHECK_EQ(elsewhere_end(&e, 0, NULL, NULL, &err), STATUS_OK);
-    CHECK(elsewhere_needs_s(&e, (i64)1 << 50) > 1000);
+    CHECK_EQ(remote_save_end(&e, 0, NULL, NULL, &err), STATUS_OK);
+    CHECK(remote_save_needs_s(&e, (i64)1 << 50) > 1000);
     atomic_store(&f->held, true);
     save(&e, store, 2, perm);
-    CHECK_EQ(elsewhere_end(&e, os.now_ns(&os) + 50000000, NULL, NULL, &err), STATUS_NO);
+    CHECK_EQ(remote_save_end(&e, os.now_ns(&os) + 50000000, NULL, NULL, &err), STATUS_NO);
     CHECK(strstr(err.text, "not in the object store"));
     atomic_store(&f->held, false);
-    elsewhere_close(&e, false);
+    remote_save_close(&e, false);
     ckpt_store_close(store);
 }
 
@@ -101,7 +101,7 @@ TEST(something_is_kept_back_for_the_first_save)
     struct saving      v     = { .from = &from, .figures.persist_s = NAN };
     v.snapshot.bytes         = 250000000;
     CHECK_EQ(saving_needs_s(&v), 0.0); /* nothing is saved */
-    v.saver = (struct saver *)&v;      /* any will do */
+    v.writer = (struct checkpoint_writer *)&v;      /* any will do */
     CHECK_NEAR(saving_needs_s(&v), 2, 1e-12);
     CHECK_EQ(saving_needs_usd(&v, bill), 0.0); /* nor sent */
 
@@ -110,15 +110,15 @@ TEST(something_is_kept_back_for_the_first_save)
     struct upload_settings c = { .where = fake_s3_settings(), .web = &f->web, .wait_s = NAN };
     struct ckpt_store     *store;
     CHECK_EQ(ckpt_store_open(&os, folder_new(perm), perm, &store, &err), STATUS_OK);
-    CHECK_EQ(uploader_start(&os, &c, store, perm, &from.elsewhere.up, &err), STATUS_OK);
+    CHECK_EQ(uploader_start(&os, &c, store, perm, &from.remote.up, &err), STATUS_OK);
     CHECK_NEAR(saving_needs_s(&v), 4, 1e-12); /* to the disk, and from there */
     CHECK_EQ(saving_needs_usd(&v, bill), 0.0); /* nobody knows the price */
     bill_store(bill, STORE_CHECKPOINTS, &price);
     CHECK(saving_needs_usd(&v, bill) >= 30); /* parts of 8 MiB at a dollar each */
-    struct store_requests before = elsewhere_requests(&from.elsewhere);
+    struct store_requests before = remote_save_requests(&from.remote);
     CHECK(before.puts > 0); /* the number of the start was claimed */
-    elsewhere_close(&from.elsewhere, true);
-    struct store_requests after = elsewhere_requests(&from.elsewhere);
+    remote_save_close(&from.remote, true);
+    struct store_requests after = remote_save_requests(&from.remote);
     CHECK(after.puts > before.puts); /* what is there was listed once more, for its tags */
     ckpt_store_close(store);
 }

@@ -1,15 +1,15 @@
-/* saving.h - a run's checkpoints from its loop's point of view: when one is due, taking it, what it
+/* checkpoint_schedule.h - a run's checkpoints from its loop's point of view: when one is due, taking it, what it
  * cost, and the last one before the end; inside this room only. */
-#ifndef TRAIN_SAVING_H
-#define TRAIN_SAVING_H
+#ifndef TRAIN_CHECKPOINT_SCHEDULE_H
+#define TRAIN_CHECKPOINT_SCHEDULE_H
 #include "train/cadence.h"
 #include "train/restore.h"
-#include "train/saver.h"
+#include "train/checkpoint_writer.h"
 
 struct saving {
     struct restore      *from; /* its store and run */
     struct snapshot      snapshot;
-    struct saver        *saver; /* NULL: no checkpoints */
+    struct checkpoint_writer *writer; /* NULL: no checkpoints */
     struct session      *s;
     struct run_state    *at;
     struct guard        *guard;
@@ -56,14 +56,14 @@ f64 saving_needs_s(struct saving *v);
 f64 saving_end_s(struct saving *v); /* with pruning, and the one that is being written */
 /* And dollars, for its requests to the object store; 0: none, or nobody knows. */
 f64 saving_needs_usd(struct saving *v, struct bill *bill);
-/* The run ends (so_far OK) or is interrupted; the last state is on the disk, and elsewhere, when it
+/* The run ends (so_far OK) or is interrupted; the last state is on the disk, and in the object store, when it
  * returns. INTERRUPTED: its uploads were, by a signal or a notice. */
 enum status saving_end(struct saving *v, enum status so_far, struct err *err);
 void        saving_close(struct saving *v);
 
-/* Shared by saving.c and last_save.c only. */
+/* Shared by checkpoint_schedule.c and final_checkpoint.c only. */
 void saving_tell(struct saving *v, const struct event_checkpoint *e);
-void saving_take(struct saving *v);   /* a snapshot of now, and the saver begins */
+void saving_take(struct saving *v);   /* a snapshot of now, and the writer begins */
 void saving_settle(struct saving *v); /* what became of the last one */
 f64  saving_safe_s(struct saving *v); /* from a snapshot until it outlives the machine, by the last; NaN: not known */
 

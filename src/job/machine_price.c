@@ -1,4 +1,4 @@
-/* price.c - what an hour of the machine and a request to the object store cost, by settings and catalogue. */
+/* machine_price.c - what an hour of the machine and a request to the object store cost, by settings and catalogue. */
 #include "job/job.h"
 #include "plan/catalogue.h"
 #include <ctype.h>

@@ -1,4 +1,4 @@
-/* test_lines.c - a line is a sample, its file the class; a hash decides what is held out. */
+/* test_labelled_lines.c - a line is a sample, its file the class; a hash decides what is held out. */
 #include "data/data.h"
 #include "harness.h"
 #include "support/folder.h"

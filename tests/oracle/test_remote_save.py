@@ -74,19 +74,19 @@ def check_command(s, run):
     out = checkpoints(m, "list", url)
     assert all(f"step-{n:09}." in out for n in steps) and "a month" in out, out
     assert "copied" in checkpoints(m, "copy", url, "here", str(steps[0]))
-    assert "whole" in checkpoints(m, "verify", "here")
+    assert "verified" in checkpoints(m, "verify", "here")
     assert "copied" in checkpoints(m, "copy", "here", "s3://bucket/runs/copy")
     name = next(k for k in s.objects if k.startswith("runs/copy/") and k.endswith("/weights.safetensors")).split("/")[2]
     assert all(s.objects[k.replace("runs/one", "runs/copy")] == s.objects[k] for k in s.objects if k.startswith(f"runs/one/{name}/"))
     s.lifecycle = b"<LifecycleConfiguration><Rule><ID>theirs</ID></Rule></LifecycleConfiguration>"
-    assert "1 rules of others" in checkpoints(m, "lifecycle", url, "--days", "9")
+    assert "1 other rules" in checkpoints(m, "lifecycle", url, "--days", "9")
     assert b"<Rule><ID>theirs</ID></Rule>" in s.lifecycle and b"<Days>9</Days>" in s.lifecycle
     newest = f"runs/one/step-{steps[-1]:09}."
     for k in [k for k in s.objects if k.startswith(newest) and k.endswith(".safetensors")]:
         s.classes[k] = "GLACIER"
     err = checkpoints(m, "copy", url, "there", rc=1)
-    assert "lies in GLACIER" in err and "5 hours" in err and "$" in err, err
-    assert "being brought back" in checkpoints(m, "restore", url)
+    assert "is archived in GLACIER" in err and "5 hours" in err and "$" in err, err
+    assert "being restored" in checkpoints(m, "restore", url)
     # A run that meets it goes on from the one before, and says so.
     c = Machine(s, run, "train.steps=100000").start()
     wait_until(lambda: s.count("PUT", "/attempts/") > 0 and s.count("PUT", "runs/one", ".4.", "manifest.json") >= 1)
@@ -129,7 +129,7 @@ def check_supervised(s):
     said.append(out + err)
     with open(os.path.join(b.folder.name, "out", "n")) as f:
         assert b.process.returncode == 0 and f.read() == str(there + 5), (out, err)
-    assert "going on from the checkpoint" in out + err, (out, err)
+    assert "resuming from the checkpoint" in out + err, (out, err)
     newest = max(int(v) for k, v in s.objects.items() if k.startswith("runs/any/step") and "/file-" in k)
     assert newest == there + 5, (newest, there)
 

@@ -1,11 +1,11 @@
-/* trial.c - a trial runs in a process of its own: a copy of this one that calls the trainer and
+/* sweep_trial.c - a trial runs in a process of its own: a copy of this one that calls the trainer and
  * tells of its evaluations over a stream. At its rung it waits, whole and in memory, until it is told
  * how far to run on; when the stream closes, nobody waits for it any more and it ends.
  *
- * Why so: a trial that goes on loses nothing, to the bit, without a checkpoint; trials can run side by
+ * Why so: a trial that goes on continues bit-exact without a checkpoint; trials can run side by
  * side; and one that fails takes no other with it. The price is the memory of those that wait. That time
  * is the clock's part `paused`, so that its seconds and dollars are those of its work. */
-#include "job/trial.h"
+#include "job/sweep_trial.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

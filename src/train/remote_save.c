@@ -1,5 +1,5 @@
-/* elsewhere.c - telling the uploader what is there, and the user what became of it. */
-#include "train/elsewhere.h"
+/* remote_save.c - telling the uploader what is there, and the user what became of it. */
+#include "train/remote_save.h"
 #include "run/notice.h"
 #include "train/restore.h"
 #include <math.h>
@@ -8,7 +8,7 @@
 static const f64 behind_least_s = 30;
 static const f64 behind         = 2; /* intervals without a remote checkpoint */
 
-static void tell(struct elsewhere *e, enum checkpoint_kind kind, i64 step, const char *text)
+static void tell(struct remote_save *e, enum checkpoint_kind kind, i64 step, const char *text)
 {
     checkpoint_tell(e->listener,
                 &(struct event_checkpoint){ .what = kind, .step = step, .text = str_of(text) });
@@ -29,11 +29,11 @@ struct upload_settings train_upload_settings(struct os *os, const struct setting
     };
 }
 
-enum status elsewhere_open(struct elsewhere *e, struct os *os, const struct settings *settings,
+enum status remote_save_open(struct remote_save *e, struct os *os, const struct settings *settings,
                            const struct train_with *listener, struct ckpt_store *store,
                            struct arena *perm, i64 *attempt, struct err *err)
 {
-    *e = (struct elsewhere){ .os = os, .listener = listener, .begin_ns = os->now_ns(os) };
+    *e = (struct remote_save){ .os = os, .listener = listener, .begin_ns = os->now_ns(os) };
     if (!settings->checkpoint.to.len) return STATUS_OK;
     struct upload_settings u  = train_upload_settings(os, settings);
     enum status            st = uploader_start(os, &u, store, perm, &e->up, err);
@@ -42,13 +42,13 @@ enum status elsewhere_open(struct elsewhere *e, struct os *os, const struct sett
     *attempt = uploader_attempt(e->up);
     if (!uploader_state(e->up).alone)
         tell(e, CHECKPOINT_SHARED, 0,
-             "the object store ignores conditions (If-None-Match), so a second trainer writing "
-             "there cannot be "
-             "kept out; what is believed is whole even so");
+             "the object store ignores conditions (If-None-Match), so a second run that writes "
+             "there cannot "
+             "be detected; valid checkpoints stay intact");
     return STATUS_OK;
 }
 
-enum status elsewhere_restore(struct elsewhere *e, struct ckpt_id have, struct arena *perm,
+enum status remote_save_restore(struct remote_save *e, struct ckpt_id have, struct arena *perm,
                               bool *brought, struct err *err)
 {
     struct str     said = STR("");
@@ -61,19 +61,19 @@ enum status elsewhere_restore(struct elsewhere *e, struct ckpt_id have, struct a
     return st == STATUS_NO ? STATUS_OK : st;
 }
 
-enum status elsewhere_clear(struct elsewhere *e, struct err *err)
+enum status remote_save_clear(struct remote_save *e, struct err *err)
 {
     return e->up ? uploader_clear(e->up, err) : STATUS_OK;
 }
 
-void elsewhere_saved(void *context, struct ckpt_store *store, const struct ckpt_manifest *m)
+void remote_save_saved(void *context, struct ckpt_store *store, const struct ckpt_manifest *m)
 {
-    struct elsewhere *e = context;
+    struct remote_save *e = context;
     (void)store;
     if (e->up) uploader_offer(e->up, m);
 }
 
-f64 elsewhere_age_s(struct elsewhere *e)
+f64 remote_save_age_s(struct remote_save *e)
 {
     if (!e->up) return NAN;
     struct upload_state s = uploader_state(e->up);
@@ -81,21 +81,21 @@ f64 elsewhere_age_s(struct elsewhere *e)
 }
 
 /* Once, until it is better: the newest, or the start while none is there, is too long ago. */
-static void tell_behind(struct elsewhere *e, f64 interval_s)
+static void tell_behind(struct remote_save *e, f64 interval_s)
 {
-    f64  age_s = elsewhere_age_s(e), run_s = (f64)(e->os->now_ns(e->os) - e->begin_ns) * 1e-9;
+    f64  age_s = remote_save_age_s(e), run_s = (f64)(e->os->now_ns(e->os) - e->begin_ns) * 1e-9;
     f64  late_s = isnan(age_s) ? run_s : age_s;
     bool late   = interval_s > 0 && late_s > MAX(behind * interval_s, behind_least_s);
     char text[160];
     snprintf(text, sizeof text, "%s %.0f s, and one was due every %.0f s",
-             isnan(age_s) ? "nothing is in the object store after"
-                          : "the newest checkpoint in the object store has the age of",
+             isnan(age_s) ? "nothing was uploaded to the object store for"
+                          : "the age of the newest checkpoint in the object store is",
              late_s, interval_s);
     if (late && !e->told_behind) tell(e, CHECKPOINT_BEHIND, e->told.step, text);
     e->told_behind = late;
 }
 
-enum status elsewhere_step(struct elsewhere *e, f64 interval_s, struct err *err)
+enum status remote_save_step(struct remote_save *e, f64 interval_s, struct err *err)
 {
     if (!e->up) return STATUS_OK;
     struct upload_state s = uploader_state(e->up);
@@ -121,7 +121,7 @@ enum status elsewhere_step(struct elsewhere *e, f64 interval_s, struct err *err)
     return uploader_wait_until(e->up, 0, err); /* its sentence */
 }
 
-f64 elsewhere_needs_s(struct elsewhere *e, i64 bytes)
+f64 remote_save_needs_s(struct remote_save *e, i64 bytes)
 {
     if (!e->up) return 0;
     struct upload_state s = uploader_state(e->up);
@@ -130,23 +130,23 @@ f64 elsewhere_needs_s(struct elsewhere *e, i64 bytes)
 
 static void on_waiting(void *context, const char *sentence)
 {
-    struct elsewhere *e = context;
+    struct remote_save *e = context;
     emit_note(e->listener->to, &(struct event_note){ str_of(sentence) });
 }
 
-enum status elsewhere_end(struct elsewhere *e, i64 deadline_ns, i64 (*until_ns)(void *context), void *context,
+enum status remote_save_end(struct remote_save *e, i64 deadline_ns, i64 (*until_ns)(void *context), void *context,
                           struct err *err)
 {
     if (!e->up) return STATUS_OK;
     uploader_listen(e->up, until_ns, context);
     enum status st = uploader_wait_end(e->up, deadline_ns, on_waiting, e, err);
-    if (!st) st = elsewhere_step(e, NAN, err);
+    if (!st) st = remote_save_step(e, NAN, err);
     return st;
 }
 
-struct store_requests elsewhere_requests(void *elsewhere)
+struct store_requests remote_save_requests(void *remote_save)
 {
-    struct elsewhere *e = elsewhere;
+    struct remote_save *e = remote_save;
     struct s3_sums    s = e->up ? uploader_state(e->up).sums : e->last;
     return (struct store_requests){ s.puts, s.gets, s.bytes_in };
 }
@@ -154,7 +154,7 @@ struct store_requests elsewhere_requests(void *elsewhere)
 /* Of a save: parts as s3_upload sends them, three shards, each begun and completed, the manifest and a list of what is
  * there; manifests, and what is read back before others are deleted. At the end, one that is under way still, and a tag
  * for each shard of those that stay. */
-struct store_requests elsewhere_last_requests(struct elsewhere *e, i64 bytes)
+struct store_requests remote_save_last_requests(struct remote_save *e, i64 bytes)
 {
     enum { PART_BYTES = 8 << 20, SHARDS = 3, BESIDE_PARTS = 2 * SHARDS + 2, LOOKS = 16 };
     i64 parts = (bytes + PART_BYTES - 1) / PART_BYTES, saves = uploader_state(e->up).busy ? 2 : 1;
@@ -162,7 +162,7 @@ struct store_requests elsewhere_last_requests(struct elsewhere *e, i64 bytes)
                                     saves * MAX(parts + LOOKS, e->each.gets), 0 };
 }
 
-void elsewhere_figures(struct elsewhere *e, struct train_saving *to)
+void remote_save_figures(struct remote_save *e, struct train_saving *to)
 {
     if (!e->up) return;
     struct upload_state s = uploader_state(e->up);
@@ -173,7 +173,7 @@ void elsewhere_figures(struct elsewhere *e, struct train_saving *to)
     to->remote_bytes_in   = s.sums.bytes_in;
 }
 
-void elsewhere_close(struct elsewhere *e, bool ended)
+void remote_save_close(struct remote_save *e, bool ended)
 {
     if (e->up) e->last = uploader_close(e->up, ended);
     e->up = NULL;

@@ -1,6 +1,6 @@
-/* last_save.c - a run's last checkpoint: how much of a notice is left for it, whether it fits, and waiting until it is
+/* final_checkpoint.c - a run's last checkpoint: how much of a notice is left for it, whether it fits, and waiting until it is
  * on the disk and in the object store. */
-#include "train/saving.h"
+#include "train/checkpoint_schedule.h"
 #include <math.h>
 
 static const i64 wait_ns      = 50000000; /* between two looks for a signal */
@@ -14,7 +14,7 @@ static i64 now_ns(const struct saving *v) { return clock_now(v->s->clock); }
 
 i64 saving_usable_ns(const struct saving *v, i64 notice_ns)
 {
-    return MAX(notice_ns - (v->from->elsewhere.up ? farewell_store_ns : farewell_ns), notice_ns / usable_part);
+    return MAX(notice_ns - (v->from->remote.up ? farewell_store_ns : farewell_ns), notice_ns / usable_part);
 }
 
 i64 saving_until_ns(struct saving *v, i64 deadline_ns)
@@ -33,19 +33,19 @@ static const f64 first_bytes_s = 125e6;
 
 f64 saving_needs_s(struct saving *v)
 {
-    struct elsewhere *e     = v->saver ? &v->from->elsewhere : NULL;
-    f64               whole = v->saver ? (f64)MAX(v->snapshot.bytes, v->figures.bytes) / first_bytes_s : 0;
-    if (!v->saver) return 0;
+    struct remote_save *e     = v->writer ? &v->from->remote : NULL;
+    f64               whole = v->writer ? (f64)MAX(v->snapshot.bytes, v->figures.bytes) / first_bytes_s : 0;
+    if (!v->writer) return 0;
     f64 disk_s = isnan(v->figures.persist_s) ? whole : v->blocked_s + v->figures.persist_s;
-    f64 sent_s = elsewhere_needs_s(e, v->figures.bytes);
+    f64 sent_s = remote_save_needs_s(e, v->figures.bytes);
     return disk_s + (e->up && !(sent_s > 0) ? whole : sent_s);
 }
 
 f64 saving_needs_usd(struct saving *v, struct bill *bill)
 {
-    if (!v->saver || !v->from->elsewhere.up) return 0;
+    if (!v->writer || !v->from->remote.up) return 0;
     i64 bytes = MAX(v->snapshot.bytes, v->figures.bytes);
-    f64 usd   = bill_requests_usd(bill, STORE_CHECKPOINTS, elsewhere_last_requests(&v->from->elsewhere, bytes));
+    f64 usd   = bill_requests_usd(bill, STORE_CHECKPOINTS, remote_save_last_requests(&v->from->remote, bytes));
     return isnan(usd) ? 0 : usd;
 }
 
@@ -53,15 +53,15 @@ f64 saving_needs_usd(struct saving *v, struct bill *bill)
 static f64 writing_s(struct saving *v)
 {
     f64 whole_s = known_s(v->figures.persist_s);
-    if (!v->saver || !saver_writes(v->saver)) return 0;
+    if (!v->writer || !checkpoint_writer_writes(v->writer)) return 0;
     return MAX(whole_s - (f64)(now_ns(v) - v->taken_ns) * 1e-9, overdue * whole_s);
 }
 
 f64 saving_end_s(struct saving *v)
 {
     f64 whole_s = v->busy_s, since_s = (f64)(now_ns(v) - v->taken_ns) * 1e-9;
-    if (!v->saver) return 0;
-    f64 beside_s = saver_idle(v->saver) ? 0 : MAX(whole_s - since_s, overdue * whole_s);
+    if (!v->writer) return 0;
+    f64 beside_s = checkpoint_writer_idle(v->writer) ? 0 : MAX(whole_s - since_s, overdue * whole_s);
     f64 more_s   = isnan(v->figures.persist_s) ? 0 : MAX(whole_s - v->figures.persist_s, 0);
     return beside_s + saving_needs_s(v) + more_s;
 }
@@ -81,8 +81,8 @@ bool saving_fits(struct saving *v, f64 before_s, i64 until_ns)
 static bool must_exit(struct saving *v, i64 *deadline_ns)
 {
     if (!session_must_exit(v->s, deadline_ns)) return false;
-    saver_hurry(v->saver);
-    if (v->from->elsewhere.up) uploader_hurry(v->from->elsewhere.up);
+    checkpoint_writer_hurry(v->writer);
+    if (v->from->remote.up) uploader_hurry(v->from->remote.up);
     return true;
 }
 
@@ -90,7 +90,7 @@ static void wait_idle(struct saving *v)
 {
     i64 deadline_ns;
     do must_exit(v, &deadline_ns);
-    while (!saver_wait(v->saver, wait_ns)); /* a second Ctrl-C ends the process */
+    while (!checkpoint_writer_wait(v->writer, wait_ns)); /* a second Ctrl-C ends the process */
     saving_settle(v);
 }
 
@@ -104,8 +104,8 @@ static bool in_time(struct saving *v, i64 until_ns)
                 .what = CHECKPOINT_FAILED,
                 .step = v->at->step,
                 .text = str_fmt(&scratch,
-                                "a save takes %.3g s and there are %.3g: the %lld steps since the "
-                                "last one will be done again",
+                                "a save takes %.3g s and only %.3g s are left: the %lld steps since "
+                                "the last one will be repeated",
                                 needed_s, left_s, (long long)(v->at->step - v->figures.step)) });
     return false;
 }
@@ -129,12 +129,12 @@ static i64 upload_until_ns(void *context)
 }
 
 /* Waits for the uploads. A run that is interrupted anyway says what is not there, and ends as such. */
-static enum status end_elsewhere(struct saving *v, enum status so_far, struct err *err)
+static enum status end_remote(struct saving *v, enum status so_far, struct err *err)
 {
     struct err  why = { 0 };
     v->interrupted  = v->s->asked_to_exit;
-    enum status st  = elsewhere_end(&v->from->elsewhere, now_until_ns(v), upload_until_ns, v, &why);
-    elsewhere_figures(&v->from->elsewhere, &v->figures);
+    enum status st  = remote_save_end(&v->from->remote, now_until_ns(v), upload_until_ns, v, &why);
+    remote_save_figures(&v->from->remote, &v->figures);
     if (st != STATUS_NO) return st ? err_set(err, st, "%s", why.text) : st;
     enum status asked = so_far ? STATUS_OK : session_check_signal(v->s, v->at->step, err);
     if (!so_far && !asked) return err_set(err, STATUS_WORLD, "%s", why.text);
@@ -143,15 +143,15 @@ static enum status end_elsewhere(struct saving *v, enum status so_far, struct er
     saving_tell(v, &(struct event_checkpoint){
                 .what = CHECKPOINT_NOT_UPLOADED,
                 .step = v->figures.step,
-                .text = str_fmt(&scratch, "%s; %lld steps will be done again, from step %lld on", why.text,
+                .text = str_fmt(&scratch, "%s; %lld steps will be repeated, from step %lld on", why.text,
                                 (long long)(v->figures.step - there), (long long)there) });
     return asked;
 }
 
 enum status saving_end(struct saving *v, enum status so_far, struct err *err)
 {
-    if (!v->saver) return STATUS_OK;
-    saver_prepare(v->saver);
+    if (!v->writer) return STATUS_OK;
+    checkpoint_writer_prepare(v->writer);
     wait_idle(v);
     if (v->lost.status) return err_set(err, v->lost.status, "%s", v->lost.text);
     if (v->at->step != v->figures.step && v->at->step > 0 && in_time(v, now_until_ns(v))) {
@@ -161,5 +161,5 @@ enum status saving_end(struct saving *v, enum status so_far, struct err *err)
     if (v->figures.step < 0 && v->at->step > 0)
         return err_set(err, STATUS_WORLD, "nothing of this run could be saved in %.*s",
                        STR_ARG(v->s->settings->checkpoint.dir));
-    return end_elsewhere(v, so_far, err);
+    return end_remote(v, so_far, err);
 }

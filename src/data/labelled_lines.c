@@ -1,4 +1,4 @@
-/* lines.c - several text files, one a class: a sample is a line, its class the file it is from.
+/* labelled_lines.c - several text files, one a class: a sample is a line, its class the file it is from.
  *
  * Feeds: "x" i32[context], the line's bytes + 1, so that 0 is padding; "lens" i32, how many there
  * are; "y" i32, the number of the file. Empty lines are skipped, longer ones are cut at `context`.
@@ -68,9 +68,9 @@ static enum status open_lines(struct dataset *d, const struct data_config *confi
     enum status         st               = check_context(config, err);
     state->context                       = config->context;
     if (!st && (config->file_count < 2 || config->file_count > DATA_FILES_MAX))
-        st =
-            err_set(err, STATUS_USAGE, "data.files has %lld files; lines need 2 to %d, one a class",
-                    (long long)config->file_count, DATA_FILES_MAX);
+        st = err_set(err, STATUS_USAGE,
+                     "data.files has %lld files; lines need 2 to %d, one per class",
+                     (long long)config->file_count, DATA_FILES_MAX);
     if (!st && config->eval_path.len)
         st = err_set(err, STATUS_USAGE,
                      "data.eval_path has no meaning for lines; set data.held_out");

@@ -1,7 +1,7 @@
-/* trial.h - a trial of a sweep: a run in a process of its own, which tells of its evaluations and waits at its rung until
+/* sweep_trial.h - a trial of a sweep: a run in a process of its own, which tells of its evaluations and waits at its rung until
  * it is told how far to run on. */
-#ifndef JOB_TRIAL_H
-#define JOB_TRIAL_H
+#ifndef JOB_SWEEP_TRIAL_H
+#define JOB_SWEEP_TRIAL_H
 #include "job/job.h"
 #include "train/asha.h"
 

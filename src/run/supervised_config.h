@@ -1,7 +1,7 @@
-/* program.h - what `frugal run` is told about the program that it runs: section `program` of a run
+/* supervised_config.h - what `frugal run` is told about the program that it runs: section `program` of a run
  * file. The values are in train/options.def; here, because settings may name lower rooms only. */
-#ifndef RUN_PROGRAM_H
-#define RUN_PROGRAM_H
+#ifndef RUN_SUPERVISED_CONFIG_H
+#define RUN_SUPERVISED_CONFIG_H
 #include "base/text.h"
 
 struct program_config {
