@@ -33,13 +33,14 @@ static void make_printable(struct bills *b)
 {
     struct arena *perm = &b->memory;
     for (i64 i = 0; i < b->count; i++) {
-        struct run_row *r      = &b->items[i].row;
+        struct run_row *r       = &b->items[i].row;
         struct str     *texts[] = { &r->id, &r->name, &r->kind, &r->tags, &r->metric, &r->unit };
         for (i64 t = 0; t < COUNT_OF(texts); t++) *texts[t] = str_printable(perm, *texts[t]);
         r->settings = str_printable_lines(perm, r->settings);
         for (i64 k = 0; k < b->items[i].segment_count; k++) {
-            struct segment_row *s = &b->items[i].segments[k];
-            struct str *of[] = { &s->id, &s->version, &s->machine, &s->device, &s->ended, &s->precision, &s->usage };
+            struct segment_row *s    = &b->items[i].segments[k];
+            struct str         *of[] = { &s->id,    &s->version,   &s->machine, &s->device,
+                                         &s->ended, &s->precision, &s->usage };
             for (i64 t = 0; t < COUNT_OF(of); t++) *of[t] = str_printable(perm, *of[t]);
         }
     }

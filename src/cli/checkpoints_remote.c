@@ -71,8 +71,7 @@ static struct cost cost_of(struct cli *c, const struct ckpt_list *l, const struc
         for (i64 k = 0; k < m->shard_count; k++)
             sum.requests += 1 + ceil((f64)m->shards[k].bytes / PART_BYTES);
         sum.requests += 1; /* the manifest; before each shard a HEAD */
-        if (s && age_d < s->minimum_days)
-            sum.early_usd += bill_early_usd(&price, bytes, age_d);
+        if (s && age_d < s->minimum_days) sum.early_usd += bill_early_usd(&price, bytes, age_d);
     }
     sum.month_usd    = s ? bill_storage_usd(&price, sum.bytes, BILL_MONTH_DAYS) : NAN;
     sum.requests_usd = s ? bill_get_usd(&price, sum.requests) : NAN;
@@ -118,14 +117,13 @@ static void tell_cost(struct cli *c, struct str where, const struct ckpt_list *l
 
 static enum status run_list(struct cli *c, const struct str *a, i64 count, struct err *err)
 {
-    struct ckpt_remote   *r;
-    struct ckpt_list list;
+    struct ckpt_remote *r;
+    struct ckpt_list    list;
     struct str class = STR("");
     (void)count;
     enum status st = list_remote(c, a[0], &r, &list, err);
     if (st) return st;
-    for (i64 i = 0; i < list.count; i++)
-        checkpoints_tell(c, &list, i, "valid", &list.items[i].why);
+    for (i64 i = 0; i < list.count; i++) checkpoints_tell(c, &list, i, "valid", &list.items[i].why);
     if (list.count && !list.items[0].why.status)
         ckpt_remote_class(r, &list.items[0].manifest, c->perm, &class, NULL);
     if (list.count) tell_cost(c, a[0], &list, NULL, class);
@@ -136,17 +134,18 @@ static enum status run_list(struct cli *c, const struct str *a, i64 count, struc
 
 static enum status run_verify(struct cli *c, const struct str *a, i64 count, struct err *err)
 {
-    struct ckpt_remote   *r;
-    struct ckpt_list list;
-    struct ckpt     *only = NULL;
-    i64              bad = 0, seen = 0;
-    enum status      st = list_remote(c, a[0], &r, &list, err);
+    struct ckpt_remote *r;
+    struct ckpt_list    list;
+    struct ckpt        *only = NULL;
+    i64                 bad = 0, seen = 0;
+    enum status         st = list_remote(c, a[0], &r, &list, err);
     if (st) return st;
     if (count > 1) st = checkpoints_find(&list, a[1], a[0], &only, err);
     for (i64 i = 0; i < list.count && !st; i++) {
         struct err why = list.items[i].why;
         if (only && only != &list.items[i]) continue;
-        if (!why.status) why.status = ckpt_remote_verify(r, &list.items[i].manifest, *c->perm, &why);
+        if (!why.status)
+            why.status = ckpt_remote_verify(r, &list.items[i].manifest, *c->perm, &why);
         bad += why.status != STATUS_OK;
         checkpoints_tell(c, &list, i, "verified", &why);
         seen++;
@@ -160,11 +159,11 @@ static enum status run_verify(struct cli *c, const struct str *a, i64 count, str
 /* One that lies in an archive has no rate: its sentence says how long it takes. */
 static enum status run_show(struct cli *c, const struct str *a, i64 count, struct err *err)
 {
-    struct ckpt_remote   *r;
-    struct ckpt_list list;
-    struct ckpt     *k;
-    struct err       archived = { 0 };
-    struct str class          = STR("");
+    struct ckpt_remote *r;
+    struct ckpt_list    list;
+    struct ckpt        *k;
+    struct err          archived = { 0 };
+    struct str class             = STR("");
     f64         rate;
     enum status st = list_remote(c, a[0], &r, &list, err);
     if (st) return st;
@@ -188,11 +187,11 @@ static enum status run_show(struct cli *c, const struct str *a, i64 count, struc
 
 static enum status fetch(struct cli *c, const struct str *a, struct str name, struct err *err)
 {
-    struct ckpt_remote     *r;
-    struct ckpt_list   list;
-    struct ckpt       *k;
-    struct ckpt_store *to;
-    enum status        st = list_remote(c, a[0], &r, &list, err);
+    struct ckpt_remote *r;
+    struct ckpt_list    list;
+    struct ckpt        *k;
+    struct ckpt_store  *to;
+    enum status         st = list_remote(c, a[0], &r, &list, err);
     if (st) return st;
     st = checkpoints_find(&list, name, a[0], &k, err);
     if (!st && k->why.status) st = err_set(err, k->why.status, "%s", k->why.text);
@@ -208,10 +207,10 @@ static enum status fetch(struct cli *c, const struct str *a, struct str name, st
 
 static enum status carry(struct cli *c, const struct str *a, struct str name, struct err *err)
 {
-    struct ckpt_remote   *r;
-    struct ckpt_list list;
-    struct ckpt     *k;
-    enum status      st = ckpt_list(c->os, a[0], c->perm, &list, err);
+    struct ckpt_remote *r;
+    struct ckpt_list    list;
+    struct ckpt        *k;
+    enum status         st = ckpt_list(c->os, a[0], c->perm, &list, err);
     if (!st) st = checkpoints_find(&list, name, a[0], &k, err);
     if (!st) st = ckpt_verify(c->os, k, *c->perm, err);
     if (!st) st = open_remote(c, a[1], &r, err);
@@ -226,17 +225,18 @@ static enum status run_copy(struct cli *c, const struct str *a, i64 count, struc
 {
     struct str name = count > 2 ? a[2] : STR("");
     if (checkpoints_is_remote(a[0]) && checkpoints_is_remote(a[1]))
-        return err_set(err, STATUS_USAGE,
-                       "cannot copy from one object store to another directly: copy to a folder first");
+        return err_set(
+            err, STATUS_USAGE,
+            "cannot copy from one object store to another directly: copy to a folder first");
     return checkpoints_is_remote(a[0]) ? fetch(c, a, name, err) : carry(c, a, name, err);
 }
 
 static enum status run_prune(struct cli *c, const struct str *a, i64 count, struct err *err)
 {
-    struct ckpt_remote   *r;
-    struct ckpt_list before, after;
-    i64              keep = CHECKPOINTS_KEEP;
-    enum status      st   = checkpoints_number(c, FLAG_INDEX_keep, &keep, err);
+    struct ckpt_remote *r;
+    struct ckpt_list    before, after;
+    i64                 keep = CHECKPOINTS_KEEP;
+    enum status         st   = checkpoints_number(c, FLAG_INDEX_keep, &keep, err);
     (void)count;
     if (!st) st = list_remote(c, a[0], &r, &before, err);
     if (st) return st;
@@ -253,11 +253,11 @@ static enum status run_prune(struct cli *c, const struct str *a, i64 count, stru
 
 static enum status run_restore(struct cli *c, const struct str *a, i64 count, struct err *err)
 {
-    struct ckpt_remote   *r;
-    struct ckpt_list list;
-    struct ckpt     *k;
-    i64              days = DAYS_DEFAULT;
-    enum status      st   = checkpoints_number(c, FLAG_INDEX_days, &days, err);
+    struct ckpt_remote *r;
+    struct ckpt_list    list;
+    struct ckpt        *k;
+    i64                 days = DAYS_DEFAULT;
+    enum status         st   = checkpoints_number(c, FLAG_INDEX_days, &days, err);
     if (!st) st = list_remote(c, a[0], &r, &list, err);
     if (st) return st;
     st = checkpoints_find(&list, count > 1 ? a[1] : STR(""), a[0], &k, err);
@@ -273,11 +273,11 @@ static enum status run_restore(struct cli *c, const struct str *a, i64 count, st
 
 static enum status run_lifecycle(struct cli *c, const struct str *a, i64 count, struct err *err)
 {
-    struct ckpt_remote   *r;
-    struct lifecycle rules = { .abort_days    = ABORT_DAYS,
-                               .cold_days     = DAYS_DEFAULT,
-                               .storage_class = STR("GLACIER_IR") };
-    i64              others;
+    struct ckpt_remote *r;
+    struct lifecycle    rules = { .abort_days    = ABORT_DAYS,
+                                  .cold_days     = DAYS_DEFAULT,
+                                  .storage_class = STR("GLACIER_IR") };
+    i64                 others;
     (void)count;
     if (c->request->flags & FLAG_class) rules.storage_class = c->request->value[FLAG_INDEX_class];
     enum status st = checkpoints_number(c, FLAG_INDEX_days, &rules.cold_days, err);
@@ -309,11 +309,12 @@ static enum status run_lifecycle(struct cli *c, const struct str *a, i64 count, 
                (long long)rules.cold_days, (long long)others);
     struct store_price price = cold ? store_price_of(cold) : (struct store_price){ 0 };
     if (cold)
-        say_result(c->say,
-                   "a GB there costs $%.3g a month, and at least $%.3g for its %g days; moving 1,000 "
-                   "objects costs $%.3g, reading a GB back $%.3g\n",
-                   cold->gb_month_usd, bill_storage_usd(&price, 1e9, 0), cold->minimum_days,
-                   cold->put_1000_usd, cold->retrieve_gb_usd);
+        say_result(
+            c->say,
+            "a GB there costs $%.3g a month, and at least $%.3g for its %g days; moving 1,000 "
+            "objects costs $%.3g, reading a GB back $%.3g\n",
+            cold->gb_month_usd, bill_storage_usd(&price, 1e9, 0), cold->minimum_days,
+            cold->put_1000_usd, cold->retrieve_gb_usd);
     return STATUS_OK;
 }
 
@@ -342,8 +343,9 @@ enum status checkpoints_remote(struct cli *c, struct str verb, const struct str 
                            v->arguments);
         return v->run(c, arguments, count, err);
     }
-    return err_set(err, STATUS_USAGE,
-                   "%.*s does not work on an object store; expected list, verify, show, prune, copy, restore "
-                   "or lifecycle",
-                   (int)MIN(verb.len, 80), verb.data);
+    return err_set(
+        err, STATUS_USAGE,
+        "%.*s does not work on an object store; expected list, verify, show, prune, copy, restore "
+        "or lifecycle",
+        (int)MIN(verb.len, 80), verb.data);
 }

@@ -37,8 +37,8 @@ static void claim_a100_prices(const struct facts *f)
 {
     const struct machine *m    = f->p4d;
     f64                   each = bill_part_usd_hour(m->on_demand_usd_h, (i64)m->gpus),
-                          spot_each = bill_part_usd_hour(m->spot_usd_h, (i64)m->gpus);
-    f64                   hours = 1e21 / (f->a100->bf16_dense_tflops * 1e12 * 0.30) / 3600;
+        spot_each              = bill_part_usd_hour(m->spot_usd_h, (i64)m->gpus);
+    f64 hours                  = 1e21 / (f->a100->bf16_dense_tflops * 1e12 * 0.30) / 3600;
     say_claim(f->b, "p4d.24xlarge spot: $9.83 per A100-hour");
     textbuf_fmt(f->b,
                 "That was the price of the instance with all of its eight GPUs: $1.23 for each, in "
@@ -104,25 +104,27 @@ static void claim_hardware(const struct facts *f)
         "Gbit/s. The %.0f Gbit/s are those of the p4d's network.",
         a->link_gb_s_each_way, 8 * a->link_gb_s_each_way, f->p4d->net_gbit_s);
     say_claim(f->b, "16 bits are 2 to 8 times as fast");
-    textbuf_fmt(
-        f->b,
-        "Compared with what? Peak against f32: T4 %.1f, L40S %.1f, H100 %.1f, A100 %.1f times; against TF32, "
-        "which most f32 programs really use, %.1f on an A100. Whole programs gain 1.3 to 2 "
-        "over TF32, 1.5 to 5.5 over f32. Measure.",
-        t4->fp16_dense_tflops / t4->fp32_tflops, l40s->bf16_dense_tflops / l40s->fp32_tflops,
-        h100->bf16_dense_tflops / h100->fp32_tflops, a->bf16_dense_tflops / a->fp32_tflops,
-        a->bf16_dense_tflops / a->tf32_tflops);
+    textbuf_fmt(f->b,
+                "Compared with what? Peak against f32: T4 %.1f, L40S %.1f, H100 %.1f, A100 %.1f "
+                "times; against TF32, "
+                "which most f32 programs really use, %.1f on an A100. Whole programs gain 1.3 to 2 "
+                "over TF32, 1.5 to 5.5 over f32. Measure.",
+                t4->fp16_dense_tflops / t4->fp32_tflops,
+                l40s->bf16_dense_tflops / l40s->fp32_tflops,
+                h100->bf16_dense_tflops / h100->fp32_tflops, a->bf16_dense_tflops / a->fp32_tflops,
+                a->bf16_dense_tflops / a->tf32_tflops);
     say_claim(f->b, "bf16 takes a model of a billion parameters from 4 GB to 2 GB");
     textbuf_fmt(
         f->b,
-        "That is true of the weights, for inference. Training with Adam keeps 16 to 18 bytes a parameter with "
+        "That is true of the weights, for inference. Training with Adam keeps 16 to 18 bytes a "
+        "parameter with "
         "bf16 too (weights 2, gradients 2 to 4, f32 weights 4, two moments 8): 16 to 18 GB. Only "
         "activations "
         "become smaller.");
     say_claim(f->b, "bound by memory bandwidth: make the batch smaller, to fit the cache");
-    textbuf_fmt(
-        f->b, "Usually the other way round: fuse, use bf16, and raise the batch until the matrix "
-              "products are bound by arithmetic.");
+    textbuf_fmt(f->b,
+                "Usually the other way round: fuse, use bf16, and raise the batch until the matrix "
+                "products are bound by arithmetic.");
 }
 
 void claims_add(struct textbuf *b, struct arena scratch)
@@ -136,7 +138,6 @@ void claims_add(struct textbuf *b, struct arena scratch)
     claim_recompute(&f);
     claim_hardware(&f);
     say_claim(b, "from $50,000 to $18,200 a run, or from $905,952 to $436,800 a year");
-    textbuf_fmt(
-        b, "Such sums often contradict each other. `frugal report` computes the effect of "
-           "each change from measured runs, and prints every factor.");
+    textbuf_fmt(b, "Such sums often contradict each other. `frugal report` computes the effect of "
+                   "each change from measured runs, and prints every factor.");
 }

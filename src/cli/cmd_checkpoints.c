@@ -31,8 +31,7 @@ enum status checkpoints_find(const struct ckpt_list *l, struct str word, struct 
         if (!word.len && !k->why.status) return STATUS_OK;
     }
     if (!word.len)
-        return err_set(err, STATUS_NO, "%.*s has no checkpoint that is valid",
-                       STR_ARG(folder));
+        return err_set(err, STATUS_NO, "%.*s has no checkpoint that is valid", STR_ARG(folder));
     return err_set(err, STATUS_USAGE,
                    "%.*s has no checkpoint %.*s; give a name from the list, or a step",
                    STR_ARG(folder), (int)MIN(word.len, 80), word.data);
@@ -83,7 +82,8 @@ static enum status run_list(struct cli *c, const struct str *arguments, i64 coun
     struct ckpt_list list;
     enum status      st = list_folder(c, arguments[0], &list, err);
     (void)count;
-    for (i64 i = 0; i < list.count && !st; i++) checkpoints_tell(c, &list, i, "valid", &list.items[i].why);
+    for (i64 i = 0; i < list.count && !st; i++)
+        checkpoints_tell(c, &list, i, "valid", &list.items[i].why);
     if (!st && !list.count && !c->say->json)
         say_message(c->say, "%.*s has no checkpoints\n", STR_ARG(arguments[0]));
     return st;
@@ -184,7 +184,8 @@ static enum status run_show(struct cli *c, const struct str *arguments, i64 coun
     struct ckpt     *k;
     f64              rate;
     enum status      st = list_folder(c, arguments[0], &list, err);
-    if (!st) st = checkpoints_find(&list, count > 1 ? arguments[1] : STR(""), arguments[0], &k, err);
+    if (!st)
+        st = checkpoints_find(&list, count > 1 ? arguments[1] : STR(""), arguments[0], &k, err);
     if (!st && k->why.status) st = err_set(err, k->why.status, "%s", k->why.text);
     if (!st && !k->manifest.shard_count)
         st = err_set(err, STATUS_NO, "%.*s has no shards", STR_ARG(k->folder));
@@ -281,7 +282,8 @@ static enum status run_copy(struct cli *c, const struct str *arguments, i64 coun
     struct ckpt       *k;
     struct ckpt_store *to;
     enum status        st = list_folder(c, arguments[0], &list, err);
-    if (!st) st = checkpoints_find(&list, count > 2 ? arguments[2] : STR(""), arguments[0], &k, err);
+    if (!st)
+        st = checkpoints_find(&list, count > 2 ? arguments[2] : STR(""), arguments[0], &k, err);
     if (!st && k->why.status) st = err_set(err, k->why.status, "%s", k->why.text);
     if (!st) st = ckpt_store_open(c->os, arguments[1], c->perm, &to, err);
     if (st) return st;

@@ -19,12 +19,12 @@ enum status command_doctor(struct cli *c, struct err *err);
 enum { RESERVE_GIB = 64 }; /* address space only */
 
 struct machine {
-    struct str cpu;
-    i64        cores_usable, cores;
-    enum isa   vectors, vectors_used; /* the processor's; and under FRUGAL_VECTORS */
-    i64        memory_bytes, memory_free_bytes;      /* 0: not known */
-    f64        flops_s[DT_COUNT], bandwidth_bytes_s; /* 0: not known */
-    struct str gpu, gpu_missing;                     /* its name, or why there is none */
+    struct str        cpu;
+    i64               cores_usable, cores;
+    enum isa          vectors, vectors_used; /* the processor's; and under FRUGAL_VECTORS */
+    i64               memory_bytes, memory_free_bytes;      /* 0: not known */
+    f64               flops_s[DT_COUNT], bandwidth_bytes_s; /* 0: not known */
+    struct str        gpu, gpu_missing;                     /* its name, or why there is none */
     struct nvml_state gpu_state; /* by its driver; an empty name: it does not answer */
     struct str        gpu_driver;
 };
@@ -102,13 +102,14 @@ static void print_gpu(struct cli *c, const struct machine *m)
     else if (g->name.len)
         say_result(c->say, "  %-9s %.*s, not used: %.*s\n", "GPU", STR_ARG(g->name),
                    STR_ARG(m->gpu_missing));
-    else
-        say_result(c->say, "  %-9s none: %.*s\n", "GPU", STR_ARG(m->gpu_missing));
+    else say_result(c->say, "  %-9s none: %.*s\n", "GPU", STR_ARG(m->gpu_missing));
     if (!g->name.len) return;
-    say_result(c->say, "  %-9s %.*s of %.*s free", "", STR_ARG(text_bytes(&scratch, g->memory_free_bytes)),
+    say_result(c->say, "  %-9s %.*s of %.*s free", "",
+               STR_ARG(text_bytes(&scratch, g->memory_free_bytes)),
                STR_ARG(text_bytes(&scratch, g->memory_bytes)));
     if (!isnan(g->power_w)) say_result(c->say, ", %.0f of %.0f W", g->power_w, g->power_limit_w);
-    if (!isnan(g->clock_mhz)) say_result(c->say, ", %.0f of %.0f MHz", g->clock_mhz, g->clock_mhz_max);
+    if (!isnan(g->clock_mhz))
+        say_result(c->say, ", %.0f of %.0f MHz", g->clock_mhz, g->clock_mhz_max);
     if (!isnan(g->celsius)) say_result(c->say, ", %.0f °C", g->celsius);
     say_result(c->say, ", driver %.*s\n", STR_ARG(m->gpu_driver));
 }
@@ -218,13 +219,13 @@ static enum status check_run(struct cli *c, struct err *err)
     struct train_checked t;
     struct arena         run = arena_open((i64)RESERVE_GIB << 30);
     enum status          st  = config_of_request(c->request, c->os, c->perm, &config, err);
-    if (!st && !run.begin) st = err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
+    if (!st && !run.begin)
+        st = err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
     if (!st) st = train_check(c->os, &config->settings, &run, &t, err);
     if (!st) print_run(c, config->file, &t);
     for (i64 i = 0; !st && i < t.finding_count; i++) say_finding(c->say, &t.findings[i], *c->perm);
     if (!st && t.finding_count)
-        st = err_set(err, STATUS_NO,
-                     "%.*s: %lld likely mistake%s; train.allow=%s silences it",
+        st = err_set(err, STATUS_NO, "%.*s: %lld likely mistake%s; train.allow=%s silences it",
                      STR_ARG(config->file), (long long)t.finding_count,
                      t.finding_count > 1 ? "s" : "", lint_rules[t.findings[0].rule].name);
     if (run.begin) arena_close(&run);

@@ -1,7 +1,7 @@
 /* cmd_pack.c - frugal pack: a folder into shards, and what that trades. */
-#include "data/pack.h"
 #include "cli/commands.h"
 #include "data/image.h"
+#include "data/pack.h"
 #include "remote/address.h"
 #include "remote/files.h"
 
@@ -57,8 +57,8 @@ static enum status read_request(const struct request *r, struct pack_config *out
         return err_set(err, STATUS_USAGE,
                        "--quality needs --size, which writes JPEGs; without it files are not "
                        "changed");
-    enum status st = number(r, FLAG_INDEX_shard_bytes, 256000000, 1, (i64)1 << 40,
-                            &out->shard_bytes, err);
+    enum status st =
+        number(r, FLAG_INDEX_shard_bytes, 256000000, 1, (i64)1 << 40, &out->shard_bytes, err);
     if (!st) st = number(r, FLAG_INDEX_size, 0, 1, IMAGE_SIDE_MAX, &out->size, err);
     if (!st) st = number(r, FLAG_INDEX_quality, 90, 1, 100, &out->quality, err);
     return st;
@@ -122,12 +122,11 @@ static enum status trade(struct cli *c, const struct pack_config *config, const 
                                .next_s   = c->say->live ? 0 : plain_every_s };
     enum status    st      = pack(c->os, from, config, on_progress, &p, &t.result, err);
     if (st) return st;
-    struct str pattern =
-        t.result.shards == 1
-            ? str_cat(&scratch, config->to, STR("-000000.tar"))
-            : str_fmt(&scratch, "%.*s-{000000..%06lld}.tar", STR_ARG(config->to),
-                      (long long)t.result.shards - 1);
-    st = place_open(c->os, data, pattern, &scratch, &to, err);
+    struct str pattern = t.result.shards == 1
+                             ? str_cat(&scratch, config->to, STR("-000000.tar"))
+                             : str_fmt(&scratch, "%.*s-{000000..%06lld}.tar", STR_ARG(config->to),
+                                       (long long)t.result.shards - 1);
+    st                 = place_open(c->os, data, pattern, &scratch, &to, err);
     if (!st) st = pack_measure(c->os, from, measure_s, &t.before, err);
     if (!st) st = pack_measure(c->os, to, measure_s, &t.after, err);
     place_close(to);

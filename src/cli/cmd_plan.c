@@ -40,8 +40,9 @@ static enum status number_of(const struct request *r, i32 flag, f64 scale, f64 *
         *out *= scale;
         return STATUS_OK;
     }
-    return err_set(err, STATUS_USAGE, "--%.*s=%.*s is not a number above 0", STR_ARG(flags[flag].name),
-                   (int)MIN(r->value[flag].len, 40), r->value[flag].data);
+    return err_set(err, STATUS_USAGE, "--%.*s=%.*s is not a number above 0",
+                   STR_ARG(flags[flag].name), (int)MIN(r->value[flag].len, 40),
+                   r->value[flag].data);
 }
 
 static enum status limits_of(const struct request *r, struct plan_limits *out, struct err *err)
@@ -74,7 +75,8 @@ static enum status scale_settings(struct model_config *m, const struct question 
 {
     if (q->depth_part == 1 && q->width_part == 1) return STATUS_OK;
     if (!str_eq(m->kind, STR("gpt")) && !str_eq(m->kind, STR("encoder")))
-        return err_set(err, STATUS_USAGE, "--scale_model needs a model with blocks: gpt or encoder");
+        return err_set(err, STATUS_USAGE,
+                       "--scale_model needs a model with blocks: gpt or encoder");
     i64 head    = m->width / MAX(m->heads, 1);
     m->depth    = part_of(m->depth, q->depth_part, 1);
     m->heads    = part_of(m->heads, q->width_part, 1);
@@ -122,17 +124,17 @@ static enum status job_of_run(struct cli *c, struct question *q, struct err *err
     q->ledger   = config->settings.run.ledger;
     i64 every =
         config->settings.train.eval_every ? config->settings.train.eval_every : o.epoch_steps;
-    q->workload = (struct plan_workload){ .name         = q->run_file,
-                                .config       = o.config,
-                                .build        = model_build,
-                                .context      = o.model,
-                                .batch_total  = o.batch_total ? o.batch_total : batch_auto,
-                                .steps        = o.steps,
-                                .eval_samples = o.eval_samples,
-                                .evals        = o.steps / MAX(every, 1),
-                                .tokens       = o.tokens,
-                                .others         = other_batches,
-                                .others_context = others };
+    q->workload = (struct plan_workload){ .name        = q->run_file,
+                                          .config      = o.config,
+                                          .build       = model_build,
+                                          .context     = o.model,
+                                          .batch_total = o.batch_total ? o.batch_total : batch_auto,
+                                          .steps       = o.steps,
+                                          .eval_samples   = o.eval_samples,
+                                          .evals          = o.steps / MAX(every, 1),
+                                          .tokens         = o.tokens,
+                                          .others         = other_batches,
+                                          .others_context = others };
     if (!o.batch_total)
         note(q, str_fmt(c->perm,
                         "train.batch=auto: assuming %lld samples per step; "
@@ -178,11 +180,11 @@ static enum status tokens_of(struct cli *c, struct question *q, const struct kno
     if (!isnan(target)) {
         f64 rest = target - law.e - law.a / pow(n, law.alpha);
         if (!(rest > 0))
-            return err_set(err, STATUS_NO,
-                           "--target=%g is below %.3g, which %.*s reaches with infinitely many tokens "
-                           "by the law of %.*s",
-                           target, law.e + law.a / pow(n, law.alpha), STR_ARG(k->name),
-                           STR_ARG(law.name));
+            return err_set(
+                err, STATUS_NO,
+                "--target=%g is below %.3g, which %.*s reaches with infinitely many tokens "
+                "by the law of %.*s",
+                target, law.e + law.a / pow(n, law.alpha), STR_ARG(k->name), STR_ARG(law.name));
         *tokens = pow(law.b / rest, 1 / law.beta);
         note(q,
              str_fmt(c->perm,
@@ -216,13 +218,13 @@ static enum status job_of_known(struct cli *c, struct question *q, const struct 
     i64 samples = 1; /* a power of two, so that GPUs can share it */
     while ((f64)(2 * samples * k->context) <= batch) samples *= 2;
     q->workload       = (struct plan_workload){ .name        = k->name,
-                                      .config      = { .optimiser = OPTIMISER_ADAMW,
-                                                       .eps       = 1e-8,
-                                                       .decay     = 0.1,
-                                                       .clip      = 1,
-                                                       .fuse      = FUSE_ALL },
-                                      .batch_total = samples,
-                                      .tokens      = k->context };
+                                                .config      = { .optimiser = OPTIMISER_ADAMW,
+                                                                 .eps       = 1e-8,
+                                                                 .decay     = 0.1,
+                                                                 .clip      = 1,
+                                                                 .fuse      = FUSE_ALL },
+                                                .batch_total = samples,
+                                                .tokens      = k->context };
     q->workload.steps = (i64)ceil(tokens / (f64)(samples * k->context));
     return shallow(c, q, k, k->context, err);
 }
@@ -236,7 +238,8 @@ enum status plan_ask(struct cli *c, struct question *q, struct err *err)
     q->usd_hour = NAN;
     q->ledger   = c->os->env(c->os, "FRUGAL_RUN_LEDGER");
     if (!r->argument_count)
-        return err_set(err, STATUS_USAGE, "what to plan? Give a run file, a config.json or the name of a model");
+        return err_set(err, STATUS_USAGE,
+                       "what to plan? Give a run file, a config.json or the name of a model");
     what = r->arguments[0];
     if (str_ends(what, STR(".json"))) {
         enum status st = os_read_all(c->os, what, c->perm, &text, err);
@@ -264,9 +267,10 @@ static void tell_unpriced(struct cli *c, struct question *q, const struct plan_v
         d->usd_h[PRICE_OWN] = NAN;
         if (!r->count) continue;
         struct plan_row *row = &r->rows[0];
-        note(q, str_fmt(c->perm,
-                        "%.*s: %.3g h in %s, not ranked: set train.usd_hour to the price of an hour",
-                        STR_ARG(d->name), row->hours, precision_text(row->precision)));
+        note(q,
+             str_fmt(c->perm,
+                     "%.*s: %.3g h in %s, not ranked: set train.usd_hour to the price of an hour",
+                     STR_ARG(d->name), row->hours, precision_text(row->precision)));
         row->bill.total = NAN;
         plan_record(c, q, row);
     }
@@ -298,7 +302,8 @@ enum status command_plan(struct cli *c, struct err *err)
     struct arena     scratch = arena_open((i64)SCRATCH_GIB << 30);
     enum status      st      = STATUS_OK;
     q->depth_part = q->width_part = 1;
-    if (!scratch.begin) return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
+    if (!scratch.begin)
+        return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
     if (c->request->flags & FLAG_calibrate) {
         st = plan_calibrate(c, scratch, err);
     } else {

@@ -83,7 +83,10 @@ static void show_table(struct cli *c, const struct table *t, const void *rows, i
 
 static f64 by_price(const struct machine *m) { return m->on_demand_usd_h; }
 static f64 by_spot(const struct machine *m) { return m->spot_usd_h; }
-static f64 by_gpu(const struct machine *m) { return bill_part_usd_hour(m->on_demand_usd_h, (i64)m->gpus); }
+static f64 by_gpu(const struct machine *m)
+{
+    return bill_part_usd_hour(m->on_demand_usd_h, (i64)m->gpus);
+}
 static f64 by_age(const struct machine *m) { return (f64)m->fact.as_of_day; }
 
 static const struct order {
@@ -198,10 +201,11 @@ static enum status show_machines(struct cli *c, const struct catalogue *k, struc
         if (c->say->json) json_machine(c, picks[i].machine, today);
         else show_machine(c, picks[i].machine, today);
     if (!c->say->json)
-        say_message(c->say,
-                    "\nDollars per hour; - is not known; old is more than %d days. `frugal prices MACHINE` "
-                    "shows everything about one, and what was assumed.\n",
-                    PRICE_OLD_DAYS);
+        say_message(
+            c->say,
+            "\nDollars per hour; - is not known; old is more than %d days. `frugal prices MACHINE` "
+            "shows everything about one, and what was assumed.\n",
+            PRICE_OLD_DAYS);
     return STATUS_OK;
 }
 
@@ -237,12 +241,13 @@ static enum status show_one(struct cli *c, const struct catalogue *k, struct str
         if (m->gpus) {
             say_heading(c->say, "Each of its GPUs");
             if (m->gpus > 1)
-                say_result(c->say,
-                           "  an hour of one: %.*s on demand, %.*s spot; all %d are sold together "
-                           "(`frugal help claims`)\n",
-                           STR_ARG(dollars_or(&s, bill_part_usd_hour(m->on_demand_usd_h, (i64)m->gpus))),
-                           STR_ARG(dollars_or(&s, bill_part_usd_hour(m->spot_usd_h, (i64)m->gpus))),
-                           m->gpus);
+                say_result(
+                    c->say,
+                    "  an hour of one: %.*s on demand, %.*s spot; all %d are sold together "
+                    "(`frugal help claims`)\n",
+                    STR_ARG(dollars_or(&s, bill_part_usd_hour(m->on_demand_usd_h, (i64)m->gpus))),
+                    STR_ARG(dollars_or(&s, bill_part_usd_hour(m->spot_usd_h, (i64)m->gpus))),
+                    m->gpus);
             show_row(c, &table_gpus, catalogue_gpu(k, m->gpu));
         }
     }
@@ -283,7 +288,8 @@ static enum status import_prices(struct cli *c, const struct catalogue *k, struc
         return err_set(err, STATUS_USAGE, "which list? Try: frugal prices import %.*s FILE",
                        STR_ARG(import_formats));
     if (!path.len)
-        return err_set(err, STATUS_USAGE, "where to write? Neither HOME nor --prices FILE is given");
+        return err_set(err, STATUS_USAGE,
+                       "where to write? Neither HOME nor --prices FILE is given");
     how.format = r->arguments[1];
     if (!c->os->stat(c->os, path, &there, NULL)) st = os_read_all(c->os, path, c->perm, &text, err);
     for (i64 i = 2; i < r->argument_count && !st; i++) {
@@ -307,9 +313,10 @@ static enum status import_prices(struct cli *c, const struct catalogue *k, struc
         event_i64(&b, "passed_over", passed_over);
         event_end(&b, c->say);
     } else {
-        say_result(c->say,
-                   "%lld machines written to %.*s; %lld skipped because their hardware is not known\n",
-                   (long long)count, STR_ARG(path), (long long)passed_over);
+        say_result(
+            c->say,
+            "%lld machines written to %.*s; %lld skipped because their hardware is not known\n",
+            (long long)count, STR_ARG(path), (long long)passed_over);
     }
     return STATUS_OK;
 }

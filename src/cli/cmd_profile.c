@@ -24,7 +24,8 @@ static enum status seconds_of(const struct request *r, f64 *out, struct err *err
 {
     struct str given = r->value[FLAG_INDEX_seconds];
     if (str_f64(given, out) && *out >= 0 && *out <= 3600) return STATUS_OK;
-    return err_set(err, STATUS_USAGE, "--seconds is %.*s; expected a number like 6, or 0 for no verdict",
+    return err_set(err, STATUS_USAGE,
+                   "--seconds is %.*s; expected a number like 6, or 0 for no verdict",
                    STR_ARG(given));
 }
 
@@ -46,18 +47,18 @@ struct look {
 
 static enum status look_at_steps(struct look *l, struct err *err)
 {
-    struct cli           *c       = l->cli;
-    struct progress       started = { .say = c->say, .scratch = arena_part(c->perm, EVENT_BYTES) };
-    struct subscriber     all     = progress_subscriber(&started);
-    struct subscriber     show    = { .context    = all.context,
-                                      .on_start   = all.on_start,
-                                      .on_note    = all.on_note,
-                                      .on_finding = all.on_finding };
-    struct profile_shown  shown   = { .cli = c, .config = &l->config->settings.profile };
-    struct subscriber     listen  = profile_subscriber(&shown, &show);
-    struct job            job     = job_of(c, l->config, "");
-    struct train_result   result;
-    enum status           st = job_train(&job, &listen, &result, err);
+    struct cli          *c       = l->cli;
+    struct progress      started = { .say = c->say, .scratch = arena_part(c->perm, EVENT_BYTES) };
+    struct subscriber    all     = progress_subscriber(&started);
+    struct subscriber    show    = { .context    = all.context,
+                                     .on_start   = all.on_start,
+                                     .on_note    = all.on_note,
+                                     .on_finding = all.on_finding };
+    struct profile_shown shown   = { .cli = c, .config = &l->config->settings.profile };
+    struct subscriber    listen  = profile_subscriber(&shown, &show);
+    struct job           job     = job_of(c, l->config, "");
+    struct train_result  result;
+    enum status          st = job_train(&job, &listen, &result, err);
     if (!st && shown.err.status) st = err_set(err, shown.err.status, "%s", shown.err.text);
     if (!st && !shown.steps)
         st = err_set(err, STATUS_USAGE,
@@ -85,7 +86,8 @@ static enum status look_elsewhere(struct cli *c, struct config *config, struct e
     enum status     st = os_child_start(&child, look, &l, err);
     if (!st) st = child_word(c->os, &child, &end, sizeof end, err);
     if (st == STATUS_NO)
-        st = err_set(err, STATUS_WORLD, "the process that ran the steps ended without a result: out of memory?");
+        st = err_set(err, STATUS_WORLD,
+                     "the process that ran the steps ended without a result: out of memory?");
     if (!st && end.status) st = err_set(err, end.status, "%s", end.text);
     return st;
 }

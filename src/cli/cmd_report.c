@@ -119,8 +119,7 @@ enum status command_report(struct cli *c, struct err *err)
         st = bills_find(&b, r->arguments[i], &runs[count++], err);
     if (!st && !count) runs[count++] = &b.items[b.count - 1]; /* the newest */
     if (!st && count == 1 && r->flags & FLAG_svg)
-        st = err_set(err, STATUS_USAGE,
-                     "--svg compares runs: give two runs or more");
+        st = err_set(err, STATUS_USAGE, "--svg compares runs: give two runs or more");
     if (!st && r->flags & FLAG_by) st = report_by(c, &b, err);
     else if (!st && count == 1) report_show_run(c->say, &b, runs[0], b.memory);
     else if (!st) st = report_several(c, &b, runs, count, err);

@@ -29,7 +29,8 @@ static enum status read_rate(struct cli *c, struct rate *out, struct err *err)
     enum status           st = catalogue_open(c->os, c->perm, r->value[FLAG_INDEX_prices], &k, err);
     if (st) return st;
     if (!(r->flags & FLAG_machine))
-        return err_set(err, STATUS_USAGE, "hours and dollars of which machine? Give --machine NAME");
+        return err_set(err, STATUS_USAGE,
+                       "hours and dollars of which machine? Give --machine NAME");
     out->machine = NULL;
     for (i64 i = 0; i < k->machine_count && !out->machine; i++)
         if (str_eq(k->machines[i].name, name)) out->machine = &k->machines[i];

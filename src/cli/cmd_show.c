@@ -62,9 +62,9 @@ static void show_rows(struct cli *c, const struct program *p, const struct progr
 static void show_program(struct cli *c, const struct program_set *set, enum program_id id)
 {
     const struct program *p = set->programs[id], *typical = program_typical(set, id);
-    struct arena scratch = *c->perm;
-    struct cost  cost    = program_cost(p, scratch);
-    struct str   name    = p->graph->name;
+    struct arena          scratch = *c->perm;
+    struct cost           cost    = program_cost(p, scratch);
+    struct str            name    = p->graph->name;
     if (c->say->json) {
         struct textbuf b = event_begin(&scratch, "program");
         event_str(&b, "name", name);
@@ -185,7 +185,8 @@ enum status command_show(struct cli *c, struct err *err)
     struct train_compiled found = { 0 };
     struct arena          run   = arena_open((i64)RESERVE_GIB << 30); /* data and programs */
     enum status           st    = config_of_request(c->request, c->os, c->perm, &config, err);
-    if (!st && !run.begin) st = err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
+    if (!st && !run.begin)
+        st = err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
     bool passes = c->request->flags & FLAG_passes, text = c->request->flags & FLAG_text;
     if (!st && !passes && !text) show_settings(c, config);
     if (!st) config->settings.keep_passes = passes;

@@ -23,10 +23,10 @@ static enum status prepare(struct sweep *s, struct arena *perm, struct err *err)
                 err, STATUS_USAGE,
                 "a sweep compares unfinished runs, so they need an end: train.epochs=5 or "
                 "train.steps=1000");
-        i64 threads  = t->threads ? t->threads : pool_machine_threads();
-        t->threads   = MAX(threads / at_once, 1);
-        t->usd_hour  = bill_part_usd_hour(t->usd_hour, at_once);
-        t->gradients = STR("");
+        i64 threads                      = t->threads ? t->threads : pool_machine_threads();
+        t->threads                       = MAX(threads / at_once, 1);
+        t->usd_hour                      = bill_part_usd_hour(t->usd_hour, at_once);
+        t->gradients                     = STR("");
         s->trials[i].settings.checkpoint = (struct checkpoint_config){ 0 }; /* one run's folder */
         if (t->out.len) t->out = str_fmt(perm, "%.*s.trial%lld", STR_ARG(t->out), (long long)i + 1);
     }

@@ -90,7 +90,8 @@ static void show_result(struct cli *c, const struct tokenize_result *r, const st
     if (r->bad)
         say_message(c->say, "warning: %lld places are not UTF-8; each was replaced by U+FFFD\n",
                     (long long)r->bad);
-    if (r->was_done) say_message(c->say, "an earlier run of this command had already done all of this\n");
+    if (r->was_done)
+        say_message(c->say, "an earlier run of this command had already done all of this\n");
     if (r->bytes_kept)
         say_message(c->say, "%.*s were done by a run that was killed\n",
                     STR_ARG(text_bytes(&scratch, (f64)r->bytes_kept)));
@@ -143,7 +144,8 @@ static enum status pick_separator(struct cli *c, const struct bpe *b,
     config->has_separator =
         bpe_find_added(b, said ? name : STR("<|endoftext|>"), &config->separator);
     if (!said || config->has_separator) return STATUS_OK;
-    return err_set(err, STATUS_USAGE, "--separator %.*s is not one of the vocabulary's added tokens",
+    return err_set(err, STATUS_USAGE,
+                   "--separator %.*s is not one of the vocabulary's added tokens",
                    (int)MIN(name.len, 80), name.data);
 }
 
@@ -234,7 +236,8 @@ enum status command_tokenize(struct cli *c, struct err *err)
     if (r->flags & FLAG_threads) st = count_flag(r, FLAG_INDEX_threads, 1024, &threads, err);
     if (st) return st;
     struct arena memory = arena_open(trains ? train_bytes : encode_bytes);
-    if (!memory.begin) return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
+    if (!memory.begin)
+        return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
     struct texts texts = { NEW(&memory, struct str, TEXTS_MAX), 0 };
     for (i64 i = 0; i < r->argument_count && !st; i++)
         st = add_texts(c, r->arguments[i], 0, &memory, &texts, err);

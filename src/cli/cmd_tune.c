@@ -2,8 +2,8 @@
 #include "base/date.h"
 #include "base/pool.h"
 #include "cli/jobs.h"
-#include "job/record.h"
 #include "cli/tune.h"
+#include "job/record.h"
 #include <math.h>
 
 enum status command_tune(struct cli *c, struct err *err);
@@ -23,8 +23,8 @@ struct tune {
 };
 
 /* The run's settings with what was chosen so far, and these words. */
-static enum status settings_with(const struct tune *t, struct str words, struct arena *perm, struct config *out,
-                                 struct err *err)
+static enum status settings_with(const struct tune *t, struct str words, struct arena *perm,
+                                 struct config *out, struct err *err)
 {
     *out = *t->config;
     for (i64 i = 0; i <= t->won_count; i++) {
@@ -48,14 +48,20 @@ static enum status measure(void *context, const struct tune_value *v, f64 *secon
     *seconds = m.seconds;
     t->measured++;
     if (!st && t->cli->say->live)
-        say_live(t->cli->say, str_fmt(&scratch, "%lld measured: %.*s %.0f samples/s", (long long)t->measured,
-                                      STR_ARG(v->words), 1 / m.seconds));
+        say_live(t->cli->say, str_fmt(&scratch, "%lld measured: %.*s %.0f samples/s",
+                                      (long long)t->measured, STR_ARG(v->words), 1 / m.seconds));
     return st;
 }
 
 /* Samples, or tokens where samples are sequences. */
-static f64 units(const struct tune *t) { return t->first.sample_tokens ? (f64)t->first.sample_tokens : 1; }
-static const char *unit(const struct tune *t) { return t->first.sample_tokens ? "tokens" : "samples"; }
+static f64 units(const struct tune *t)
+{
+    return t->first.sample_tokens ? (f64)t->first.sample_tokens : 1;
+}
+static const char *unit(const struct tune *t)
+{
+    return t->first.sample_tokens ? "tokens" : "samples";
+}
 
 /* NaN: the price is not known. */
 static f64 usd_million(const struct tune *t, f64 seconds)
@@ -86,7 +92,7 @@ static void show_value(struct tune *t, const struct tune_lever *l, const struct 
     struct arena scratch = *t->cli->perm;
     f64          s = tune_seconds(v), before = tune_seconds(&l->values[0]), usd = usd_million(t, s);
     struct str   words = v->words.len ? v->words : STR("as it is");
-    const char  *name  = v == l->values ? l->name : "", *mark = v == &l->values[l->won] ? "*" : " ";
+    const char  *name = v == l->values ? l->name : "", *mark = v == &l->values[l->won] ? "*" : " ";
     if (t->cli->say->json) {
         show_event(t, l, v);
         return;
@@ -97,8 +103,9 @@ static void show_value(struct tune *t, const struct tune_lever *l, const struct 
         return;
     }
     struct str rate = text_count(&scratch, units(t) / s), dollars = text_dollars(&scratch, usd);
-    say_result(t->cli->say, "%12.*s %10.*s %7.2fx %5.1f %%%s\n", STR_ARG(rate), isnan(usd) ? 1 : (int)dollars.len,
-               isnan(usd) ? "-" : dollars.data, before / s, 100 * tune_noise(v), v->behind ? "  much slower" : "");
+    say_result(t->cli->say, "%12.*s %10.*s %7.2fx %5.1f %%%s\n", STR_ARG(rate),
+               isnan(usd) ? 1 : (int)dollars.len, isnan(usd) ? "-" : dollars.data, before / s,
+               100 * tune_noise(v), v->behind ? "  much slower" : "");
 }
 
 static void show_lever(struct tune *t, const struct tune_lever *l)
@@ -109,7 +116,8 @@ static void show_lever(struct tune *t, const struct tune_lever *l)
 static enum status try_levers(struct tune *t, struct err *err)
 {
     if (!t->cli->say->json)
-        say_result(t->cli->say, "%-12s   %-40s %10s/s %8s/M %8s %7s\n", "lever", "settings", unit(t), "$", "speed", "noise");
+        say_result(t->cli->say, "%-12s   %-40s %10s/s %8s/M %8s %7s\n", "lever", "settings",
+                   unit(t), "$", "speed", "noise");
     for (i64 i = 0; i < t->lever_count; i++) {
         struct tune_lever *l  = &t->levers[i];
         enum status        st = tune_try(l, measure, t, err);
@@ -123,11 +131,14 @@ static enum status try_levers(struct tune *t, struct err *err)
 /* One measurement tells what there is to try; the time for all is shared out among them. */
 static enum status look_first(struct tune *t, f64 seconds, struct err *err)
 {
-    const struct settings *s = &t->config->settings;
+    const struct settings *s      = &t->config->settings;
     i64                    values = 0;
     t->trial_s                    = MIN(MAX(seconds / 40, trial_least_s), trial_most_s);
     enum status st = measure_run(t->cli->os, s, t->trial_s, MEASURE_STEPS, &t->first, err);
-    if (st) return st == STATUS_NO ? err_set(err, STATUS_USAGE, "the run does not start: %s", t->first.text) : st;
+    if (st)
+        return st == STATUS_NO
+                   ? err_set(err, STATUS_USAGE, "the run does not start: %s", t->first.text)
+                   : st;
     i64               cores = pool_machine_threads();
     struct tune_facts f     = { .gpus       = t->first.gpus,
                                 .cores      = cores,
@@ -138,8 +149,8 @@ static enum status look_first(struct tune *t, f64 seconds, struct err *err)
                                 .low        = t->first.low,
                                 .wide       = s->model.dtype == DT_F64,
                                 .recomputes = !str_eq(s->train.recompute, STR("none")),
-                                .loads = str_eq(data_kind(t->cli->os, &s->data), STR("images")) };
-    t->lever_count = tune_levers(&f, t->levers, t->cli->perm);
+                                .loads      = str_eq(data_kind(t->cli->os, &s->data), STR("images")) };
+    t->lever_count          = tune_levers(&f, t->levers, t->cli->perm);
     for (i64 i = 0; i < t->lever_count; i++) values += t->levers[i].count;
     t->trial_s = MIN(MAX(seconds / (f64)(values * TUNE_ROUNDS), trial_least_s), trial_most_s);
     return STATUS_OK;
@@ -169,8 +180,9 @@ static enum status keep(struct tune *t, struct err *err)
     struct config *after = NEW(perm, struct config, 1);
     struct str     path, day = date_text(perm, t->cli->os->wall_ns(t->cli->os) / 1000000000);
     enum status    st = settings_with(t, STR(""), perm, after, err);
-    struct str     head = str_fmt(perm, "%.*s: %.2fx the speed, measured on %s, %.*s", STR_ARG(t->config->file),
-                                  speed_won(t), t->first.device, STR_ARG(day));
+    struct str     head =
+        str_fmt(perm, "%.*s: %.2fx the speed, measured on %s, %.*s", STR_ARG(t->config->file),
+                speed_won(t), t->first.device, STR_ARG(day));
     if (!st && t->won_count) st = tune_write(t->cli->os, t->config, after, head, perm, &path, err);
     if (st) return st;
     if (t->cli->say->json) {
@@ -180,11 +192,15 @@ static enum status keep(struct tune *t, struct err *err)
         event_str(&b, "file", t->won_count ? path : STR(""));
         event_end(&b, t->cli->say);
     } else if (!t->won_count) {
-        say_result(t->cli->say, "\nNothing was faster by more than the noise: the settings are good for this machine.\n");
+        say_result(t->cli->say, "\nNothing was faster by more than the noise: the settings are "
+                                "good for this machine.\n");
     } else {
-        say_result(t->cli->say, "\n%.2fx the speed at the same price per hour: %.2f of the cost%s.\nfrugal train %.*s\n",
+        say_result(t->cli->say,
+                   "\n%.2fx the speed at the same price per hour: %.2f of the cost%s.\nfrugal "
+                   "train %.*s\n",
                    speed_won(t), 1 / speed_won(t),
-                   digits_won(t) ? "; results differ by rounding (docs/decisions/precision.md)" : ", with the same results",
+                   digits_won(t) ? "; results differ by rounding (docs/decisions/precision.md)"
+                                 : ", with the same results",
                    STR_ARG(path));
     }
     return STATUS_OK;
@@ -196,7 +212,8 @@ static enum status seconds_of(const struct request *r, f64 *out, struct err *err
     *out             = seconds_default;
     if (!(r->flags & FLAG_seconds)) return STATUS_OK;
     if (str_f64(given, out) && *out > 0 && *out <= 86400) return STATUS_OK;
-    return err_set(err, STATUS_USAGE, "--seconds is %.*s; expected a number above 0, like 60", STR_ARG(given));
+    return err_set(err, STATUS_USAGE, "--seconds is %.*s; expected a number above 0, like 60",
+                   STR_ARG(given));
 }
 
 enum status command_tune(struct cli *c, struct err *err)

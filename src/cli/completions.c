@@ -109,7 +109,8 @@ static void fish(struct textbuf *b)
         add_quoted(b, c->help);
         textbuf_fmt(b, "\n");
         for (i64 f = 0; f < FLAG_COUNT; f++)
-            if (c->flags & ((u64)1 << f)) fish_row(b, c->name, "-l", flags[f].name, "", flags[f].help);
+            if (c->flags & ((u64)1 << f))
+                fish_row(b, c->name, "-l", flags[f].name, "", flags[f].help);
         bool helps = str_eq(c->name, STR("help"));
         for (i64 o = 0; o < OPTION_COUNT && (helps || takes_keys(c)); o++)
             fish_row(b, c->name, "-a", options[o].key, helps ? "" : "=", options[o].help);

@@ -162,10 +162,12 @@ enum status config_add_override(struct config *c, struct arena *perm, struct str
         return err_set(err, STATUS_USAGE, "expected key=value, like train.batch=64, but found %.*s",
                        (int)MIN(key_value.len, 80), key_value.data);
 
-    const struct option *o = option_find(key);
-    bool back = o && o->kind != OPTION_TEXT && str_eq(value, STR("default")); /* takes back what others said */
+    const struct option *o    = option_find(key);
+    bool                 back = o && o->kind != OPTION_TEXT &&
+                str_eq(value, STR("default")); /* takes back what others said */
     if (back) value = o->initial;
-    enum status st = o ? option_set_text(o, &c->settings, value, perm, &why) : option_unknown(key, *perm, &why);
+    enum status st =
+        o ? option_set_text(o, &c->settings, value, perm, &why) : option_unknown(key, *perm, &why);
     if (st) return config_at(err, STR("command line"), 0, &why);
     c->origin[o - options] = (struct origin){ back ? ORIGIN_DEFAULT : ORIGIN_COMMAND_LINE, 0 };
     layers_from(c, o, STR("command line, model.layers"));
@@ -178,8 +180,8 @@ enum status config_read(struct os *os, struct arena *perm, struct str command, s
 {
     struct config *c = config_new(perm);
     struct str     text;
-    c->command        = command;
-    enum status    st = file.len ? os_read_all(os, file, perm, &text, err) : STATUS_OK;
+    c->command     = command;
+    enum status st = file.len ? os_read_all(os, file, perm, &text, err) : STATUS_OK;
     if (!st && file.len) st = config_add_file(c, perm, file, text, err);
     if (!st) st = config_add_environment(c, os, perm, err);
     for (i64 i = 0; i < override_count && !st; i++)

@@ -23,7 +23,7 @@ struct origin {
 struct config {
     struct settings settings;
     struct origin   origin[OPTION_COUNT];
-    struct str      file; /* the run file's name */
+    struct str      file;    /* the run file's name */
     struct str      command; /* that reads it; empty: none */
 };
 
@@ -48,7 +48,8 @@ enum status config_add_override(struct config *c, struct arena *perm, struct str
 enum status config_add_recipe(struct config *c, struct arena *perm, struct err *err);
 
 /* After that: a setting that was given and would be ignored is an error (the column `needs` of options.def). */
-enum status config_check_needs(const struct config *c, struct os *os, struct arena scratch, struct err *err);
+enum status config_check_needs(const struct config *c, struct os *os, struct arena scratch,
+                               struct err *err);
 
 /* One sentence behind its place: "run.yaml:4: …"; line 0: there is none. */
 enum status config_at(struct err *err, struct str place, i32 line, const struct err *what);

@@ -9,9 +9,9 @@
 
 enum { ROUNDS = 3 };
 
-static const f64 trial_part = 1.0 / 6; /* of the look at the run as it is */
-static const f64 periods    = 8;       /* of what is made rarer, in a trial */
-static const f64 trial_most_s = 20;    /* what is that rare already is not tried */
+static const f64 trial_part   = 1.0 / 6; /* of the look at the run as it is */
+static const f64 periods      = 8;       /* of what is made rarer, in a trial */
+static const f64 trial_most_s = 20;      /* what is that rare already is not tried */
 
 struct lab {
     struct cli          *cli;
@@ -33,8 +33,8 @@ static f64 median(f64 *values)
 }
 
 /* Seconds of a sample with these settings, and with batches from memory where that is the experiment. */
-static enum status trial(struct lab *l, const struct problem *a, struct str words, bool replay, f64 seconds,
-                         f64 *out, struct err *err)
+static enum status trial(struct lab *l, const struct problem *a, struct str words, bool replay,
+                         f64 seconds, f64 *out, struct err *err)
 {
     struct arena    scratch = *l->cli->perm;
     struct config  *config  = NEW(&scratch, struct config, 1);
@@ -45,7 +45,9 @@ static enum status trial(struct lab *l, const struct problem *a, struct str word
     *config               = *l->config;
     while (!st && str_cut(&words, ' ', &one)) st = config_add_override(config, &scratch, one, err);
     if (replay) config->settings.replay = 2 * MAX(l->whole.accumulate, 1);
-    if (!st) st = measure_run(l->cli->os, &config->settings, seconds, whole ? MEASURE_WHOLE : MEASURE_STEPS, &m, err);
+    if (!st)
+        st = measure_run(l->cli->os, &config->settings, seconds,
+                         whole ? MEASURE_WHOLE : MEASURE_STEPS, &m, err);
     *out = m.seconds;
     return st;
 }
@@ -53,11 +55,12 @@ static enum status trial(struct lab *l, const struct problem *a, struct str word
 /* Long enough to see several of what happens rarely; NaN: that would take too long. */
 static f64 trial_seconds(const struct lab *l, const struct problem *a)
 {
-    const struct evidence *e      = &l->whole.evidence;
-    f64                    step_s = (f64)split_sum(&e->split) * 1e-9 / (f64)MAX(e->steps, 1), needed = 0;
-    enum bound             bound  = problems[a->kind].bound;
+    const struct evidence *e = &l->whole.evidence;
+    f64        step_s = (f64)split_sum(&e->split) * 1e-9 / (f64)MAX(e->steps, 1), needed = 0;
+    enum bound bound = problems[a->kind].bound;
     if (bound == BOUND_evaluation) needed = periods * step_s * (f64)e->eval_every;
-    if (bound == BOUND_checkpoint) needed = periods * step_s * (f64)e->steps / (f64)MAX(e->saves, 1);
+    if (bound == BOUND_checkpoint)
+        needed = periods * step_s * (f64)e->steps / (f64)MAX(e->saves, 1);
     return needed > trial_most_s ? NAN : MAX(needed, l->trial_s);
 }
 
@@ -90,7 +93,8 @@ static f64 run_dollars(const struct lab *l)
     return bill_estimate_usd(l->config->settings.train.usd_hour, samples * l->whole.seconds);
 }
 
-enum status experiments_show(struct cli *c, const struct config *config, f64 seconds, struct err *err)
+enum status experiments_show(struct cli *c, const struct config *config, f64 seconds,
+                             struct err *err)
 {
     struct lab l = { .cli = c, .config = config, .trial_s = seconds * trial_part };
     if (!(seconds > 0)) return STATUS_OK;
@@ -103,6 +107,7 @@ enum status experiments_show(struct cli *c, const struct config *config, f64 sec
     if (!c->say->json) say_result(c->say, "\n");
     struct verdict_shown shown = { c->say, arena_part(c->perm, 1 << 16) };
     struct subscriber    show  = verdict_subscriber(&shown);
-    verdict_emit(&show, &l.whole.evidence, &v, run_dollars(&l), config->settings.run.runs_per_month, *c->perm);
+    verdict_emit(&show, &l.whole.evidence, &v, run_dollars(&l), config->settings.run.runs_per_month,
+                 *c->perm);
     return STATUS_OK;
 }

@@ -6,6 +6,7 @@
 #include "cli/config.h"
 
 /* Looks for `seconds` (0: not at all), experiments, and shows the verdict. Nothing of it is kept. */
-enum status experiments_show(struct cli *c, const struct config *config, f64 seconds, struct err *err);
+enum status experiments_show(struct cli *c, const struct config *config, f64 seconds,
+                             struct err *err);
 
 #endif

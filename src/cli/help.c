@@ -4,20 +4,26 @@
 enum { COLUMNS = 80, NAME_COLUMNS = 30, CLAIMS_BYTES = 1 << 18 };
 
 static const char lint_text[] =
-    "Settings that would run and are likely a mistake are reported on stderr before the first step, as an "
-    "event of --json, and by `frugal doctor RUN.YAML`, which then exits with 1. Each warning ends with "
+    "Settings that would run and are likely a mistake are reported on stderr before the first "
+    "step, as an "
+    "event of --json, and by `frugal doctor RUN.YAML`, which then exits with 1. Each warning ends "
+    "with "
     "the name of its rule; train.allow=NAME silences it.\n"
 #define RULE(name, about) "\n  " #name "\n    " about
 #include "train/lint.def"
-    "\n\nloader_bound is reported by doctor, and by a run after 100 steps. A loss that is not divided by the "
-    "number of micro-batches cannot happen: frugal divides by all rows of a step, however many batches "
+    "\n\nloader_bound is reported by doctor, and by a run after 100 steps. A loss that is not "
+    "divided by the "
+    "number of micro-batches cannot happen: frugal divides by all rows of a step, however many "
+    "batches "
     "it takes, and refuses a graph (frugal.h) whose loss is a mean already.";
 
 const struct topic topics[] = {
 #define TOPIC(name, title, help, text)                                                             \
     { STR_INIT(name), STR_INIT(title), STR_INIT(help), STR_INIT(text) },
 #include "cli/topics.def"
-    { STR_INIT("lint"), STR_INIT("WARNINGS"), STR_INIT("mistakes that frugal warns about"),
+    { STR_INIT("lint"),
+      STR_INIT("WARNINGS"),
+      STR_INIT("mistakes that frugal warns about"),
       { lint_text, sizeof lint_text - 1 } },
 };
 const i64 topic_count = COUNT_OF(topics);

@@ -22,7 +22,10 @@ static struct str stem_of(struct str path)
     return dot > 0 ? str_sub(path, 0, dot) : path;
 }
 
-static void say_job(void *context, struct str line) { say_message(context, "%.*s\n", STR_ARG(line)); }
+static void say_job(void *context, struct str line)
+{
+    say_message(context, "%.*s\n", STR_ARG(line));
+}
 
 struct job job_of(struct cli *c, struct config *config, const char *kind)
 {

@@ -6,7 +6,8 @@
 struct library {
     const char *name;
     const char *soname; /* NULL: its header was not there when frugal was built */
-    const char *symbol; /* of the function that tells its version; NULL: the decoder of images knows */
+    const char
+        *symbol; /* of the function that tells its version; NULL: the decoder of images knows */
     const char *use, *without, *package;
 };
 

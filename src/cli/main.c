@@ -18,9 +18,9 @@ static enum status command_run(struct cli *cli, struct err *err)
 /* Memory for plans and lists, that is; a run's own is asked for whole, and refused with a sentence. */
 static void no_memory(i64 bytes)
 {
-    static const char text[] =
-        "the system refuses more memory: raise `ulimit -v`, or the limit of this job or container, or "
-        "take a smaller model or batch\n";
+    static const char text[] = "the system refuses more memory: raise `ulimit -v`, or the limit of "
+                               "this job or container, or "
+                               "take a smaller model or batch\n";
     (void)bytes;
     if (write(STDERR_FILENO, text, sizeof text - 1) < 0) _exit(STATUS_WORLD);
     _exit(STATUS_WORLD);

@@ -62,7 +62,7 @@ static bool any_file(const struct check *c, bool (*is)(struct str path))
 {
     const struct data_config *d      = &c->now->data;
     const struct str          some[] = { d->path, d->labels, d->eval_path, d->eval_labels };
-    bool any = is_swept(c, STR("data.path")) || is_swept(c, STR("data.files"));
+    bool                      any = is_swept(c, STR("data.path")) || is_swept(c, STR("data.files"));
     for (i64 i = 0; i < COUNT_OF(some); i++) any |= is(some[i]);
     for (i64 i = 0; i < d->file_count; i++) any |= is(d->files[i]);
     return any;
@@ -141,11 +141,11 @@ static bool in_section(const struct option *o, const char *names)
 /* The supervisor of somebody else's program judges and prices a run; it computes none. */
 static bool is_used_by_run(const struct option *o)
 {
-    static const char *const used[] = {
-        "train.target",      "train.target_metric", "train.patience", "train.min_improvement",
-        "train.max_seconds", "train.max_dollars",   "train.forecast", "train.usd_hour",
-        "train.steps"
-    };
+    static const char *const used[] = { "train.target",      "train.target_metric",
+                                        "train.patience",    "train.min_improvement",
+                                        "train.max_seconds", "train.max_dollars",
+                                        "train.forecast",    "train.usd_hour",
+                                        "train.steps" };
     for (i64 i = 0; i < COUNT_OF(used); i++)
         if (str_eq(o->key, str_of(used[i]))) return true;
     return !in_section(o, "data loader model train sweep profile");
@@ -157,7 +157,8 @@ static enum status check_command(const struct check *c, const struct option *o, 
     bool       run     = str_eq(command, STR("run"));
     if (!is_runner(command) || (run ? is_used_by_run(o) : !in_section(o, "program")))
         return STATUS_OK;
-    return err_set(err, STATUS_USAGE, "%.*s does nothing under frugal %.*s: it is for frugal %s. Leave it out",
+    return err_set(err, STATUS_USAGE,
+                   "%.*s does nothing under frugal %.*s: it is for frugal %s. Leave it out",
                    STR_ARG(o->key), STR_ARG(command), run ? "train" : "run");
 }
 
@@ -173,9 +174,9 @@ static enum status check_one(const struct check *c, const struct option *o, stru
         if (any) continue;
         struct str back =
             o->kind == OPTION_TEXT ? o->initial : STR("default"); /* a text may be "default" */
-        return err_set(
-            err, STATUS_USAGE, "%.*s does nothing %.*s. Leave it out; %.*s=%.*s resets it",
-            STR_ARG(o->key), STR_ARG(why_not(c, group, &scratch)), STR_ARG(o->key), STR_ARG(back));
+        return err_set(err, STATUS_USAGE,
+                       "%.*s does nothing %.*s. Leave it out; %.*s=%.*s resets it", STR_ARG(o->key),
+                       STR_ARG(why_not(c, group, &scratch)), STR_ARG(o->key), STR_ARG(back));
     }
     return STATUS_OK;
 }
@@ -188,16 +189,15 @@ enum status config_check_needs(const struct config *config, struct os *os, struc
         struct err why;
         struct str place =
             config->origin[i].kind == ORIGIN_FILE ? config->file : STR("command line");
-        bool text = options[i].kind == OPTION_TEXT; /* whose default takes it back */
+        bool text        = options[i].kind == OPTION_TEXT; /* whose default takes it back */
         bool environment = config->origin[i].kind == ORIGIN_ENVIRONMENT;
         if (!is_given(&c, &options[i]) || (text && is_default(&c, &options[i], scratch))) continue;
-        if (environment && (in_section(&options[i], "spot profile") ||
-                            check_command(&c, &options[i], NULL)))
+        if (environment &&
+            (in_section(&options[i], "spot profile") || check_command(&c, &options[i], NULL)))
             continue;
         enum status st = check_command(&c, &options[i], &why);
         if (!st) st = check_one(&c, &options[i], scratch, &why);
-        if (st && environment)
-            place = option_environment(&options[i], &scratch);
+        if (st && environment) place = option_environment(&options[i], &scratch);
         if (st) return config_at(err, place, config->origin[i].line, &why);
     }
     return STATUS_OK;

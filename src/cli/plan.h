@@ -1,26 +1,26 @@
 /* plan.h - what `frugal plan` was asked, and how it answers. */
 #ifndef CLI_PLAN_H
 #define CLI_PLAN_H
-#include "cli/commands.h"
 #include "backend/backend.h"
+#include "cli/commands.h"
 #include "plan/search.h"
 
 struct question {
     struct plan_workload workload;
-    struct plan_limits limits;
-    struct catalogue  *catalogue;
-    struct device     *devices;
-    i64                device_count;
-    i64                rented_count; /* of them; those after are this machine's */
-    struct backend    *here[2];      /* that these ask: closed at the end */
-    i64                here_count;
-    f64                depth_part, width_part; /* of the model's own: --scale_model */
-    f64                usd_hour;               /* of this machine; NaN: not given */
-    bool               ours;     /* frugal can train it: a run file, not a known model */
-    struct str         run_file; /* for the command line at the end */
-    struct str         settings, ledger; /* as the ledger has them; where it is, if not as usual */
-    struct str         notes[24]; /* assumed, learned, left out: a sentence each */
-    i64                note_count;
+    struct plan_limits   limits;
+    struct catalogue    *catalogue;
+    struct device       *devices;
+    i64                  device_count;
+    i64                  rented_count; /* of them; those after are this machine's */
+    struct backend      *here[2];      /* that these ask: closed at the end */
+    i64                  here_count;
+    f64                  depth_part, width_part; /* of the model's own: --scale_model */
+    f64                  usd_hour;               /* of this machine; NaN: not given */
+    bool                 ours;     /* frugal can train it: a run file, not a known model */
+    struct str           run_file; /* for the command line at the end */
+    struct str settings, ledger;   /* as the ledger has them; where it is, if not as usual */
+    struct str notes[24];          /* assumed, learned, left out: a sentence each */
+    i64        note_count;
 };
 
 void note(struct question *q, struct str text);

@@ -20,8 +20,8 @@ static enum status add_processor(struct cli *c, struct question *q, struct err *
     struct target   t;
     struct os_stat  there;
     struct backend *b;
-    bool measured = !c->os->stat(c->os, predict_rates_path(c->os, c->perm), &there, NULL);
-    enum status st = open_here(NULL, c->perm, &b, err);
+    bool        measured = !c->os->stat(c->os, predict_rates_path(c->os, c->perm), &there, NULL);
+    enum status st       = open_here(NULL, c->perm, &b, err);
     if (st) return st;
     q->here[q->here_count++] = b;
     b->table->describe(b, &t);
@@ -29,8 +29,10 @@ static enum status add_processor(struct cli *c, struct question *q, struct err *
     if (measured) st = predict_read_rates(c->os, c->perm, &t, r, err);
     else b->table->rate(b, &t);
     if (!measured)
-        note(q, STR("this machine: uses rates measured on another processor; `frugal plan --calibrate` "
-                    "measures its own"));
+        note(
+            q,
+            STR("this machine: uses rates measured on another processor; `frugal plan --calibrate` "
+                "measures its own"));
     q->devices[q->device_count++] = device_here(&t, r, q->usd_hour);
     return st;
 }

@@ -24,10 +24,12 @@ static void learn_lives(struct cli *c, struct question *q, struct ledger *l)
     i64              count = 0, now = c->os->wall_ns(c->os);
     if (report_lifetimes(l, STR(""), now, c->perm, &lives, &count, NULL) || !count) return;
     q->limits.spot = hazard_fit(lives, count);
-    note(q, str_fmt(
-                c->perm,
-                "spot machines last %.3g h on average: from %lld of them in your ledger, and the prior",
-                hazard_mean_s(q->limits.spot) / 3600, (long long)count));
+    note(
+        q,
+        str_fmt(
+            c->perm,
+            "spot machines last %.3g h on average: from %lld of them in your ledger, and the prior",
+            hazard_mean_s(q->limits.spot) / 3600, (long long)count));
 }
 
 /* Of machines that were used before: they differ more than a mean of all can say. */
@@ -42,8 +44,10 @@ static void learn_own_life(struct cli *c, struct question *q, struct device *d, 
     if (!lessons_ran_on(all, machine)) return;
     if (report_lifetimes(l, machine, now, c->perm, &lives, &count, NULL) || !count) return;
     d->spot = hazard_fit(lives, count);
-    note(q, str_fmt(c->perm, "spot %.*s last %.3g h on average: from %lld of them in your ledger, and the prior",
-                    STR_ARG(machine), hazard_mean_s(d->spot) / 3600, (long long)count));
+    note(q, str_fmt(
+                c->perm,
+                "spot %.*s last %.3g h on average: from %lld of them in your ledger, and the prior",
+                STR_ARG(machine), hazard_mean_s(d->spot) / 3600, (long long)count));
 }
 
 static void learn_pace(struct device *d, enum dtype t, const struct lessons *all)
@@ -85,29 +89,33 @@ static void tell_device(struct cli *c, struct question *q, i64 at, const struct 
                         STR_ARG(d->model), start.value, (long long)start.runs));
     struct lesson stall = lesson_stall_bytes_s(all, d->model);
     if (stall.runs)
-        note(q, str_fmt(c->perm,
-                        "a save on %.*s pauses training for %.3g s per GB, from %lld saves, instead of "
-                        "copy_gb_s",
-                        STR_ARG(d->model), 1e9 / stall.value, (long long)stall.runs));
+        note(q, str_fmt(
+                    c->perm,
+                    "a save on %.*s pauses training for %.3g s per GB, from %lld saves, instead of "
+                    "copy_gb_s",
+                    STR_ARG(d->model), 1e9 / stall.value, (long long)stall.runs));
 }
 
 /* Cores load side by side, so what this machine's took together a single one would take so many times. */
 static void learn_loading(struct cli *c, struct question *q, const struct lessons *all)
 {
     char          host[256] = { 0 };
-    struct lesson kept      = { NAN, 0 }, load = { NAN, 0 };
+    struct lesson kept = { NAN, 0 }, load = { NAN, 0 };
     gethostname(host, sizeof host - 1);
     if (all) load = lesson_load_s(all, str_of(host), q->settings, &kept);
     if (load.runs) {
         q->workload.load_sample_s = load.value * pool_machine_threads();
-        note(q, str_fmt(c->perm, "loading: %.3g samples per second here, from %lld runs that waited for data",
-                        1 / load.value, (long long)load.runs));
+        note(q,
+             str_fmt(c->perm,
+                     "loading: %.3g samples per second here, from %lld runs that waited for data",
+                     1 / load.value, (long long)load.runs));
     } else if (kept.runs) {
         note(q, str_fmt(c->perm,
                         "load_s 0: loading kept up with %.3g samples per second here, in %lld runs",
                         1 / kept.value, (long long)kept.runs));
     } else {
-        note(q, STR("load_s 0: the loading speed of this data was not measured; `frugal doctor` with the run "
+        note(q, STR("load_s 0: the loading speed of this data was not measured; `frugal doctor` "
+                    "with the run "
                     "file measures it"));
     }
 }

@@ -61,10 +61,10 @@ static void show_row(struct cli *c, i64 rank, const struct plan_row *r)
         "%3lld %10.*s %9.*s %6.1f %6.*s  %9s%s %-30.*s %-5s %-12.*s %-7s%s %8.*s %8.*s %5.*s  %s\n",
         (long long)rank, STR_ARG(text_dollars(&s, r->bill.total)),
         STR_ARG(hours_text(&s, r->hours)), r->outcome.interruptions, STR_ARG(odds),
-        price_name(r->price), is_old(c, r) ? "*" : " ", STR_ARG(where(&s, r)), precision_text(r->precision),
-        STR_ARG(cut_text(&s, r)), recompute_text(r->variant), r->sharded ? "+" : " ",
-        STR_ARG(text_bytes(&s, r->memory_bytes)), STR_ARG(ms_text(&s, r->step.step_s)),
-        STR_ARG(mfu), estimate_bound(&r->step));
+        price_name(r->price), is_old(c, r) ? "*" : " ", STR_ARG(where(&s, r)),
+        precision_text(r->precision), STR_ARG(cut_text(&s, r)), recompute_text(r->variant),
+        r->sharded ? "+" : " ", STR_ARG(text_bytes(&s, r->memory_bytes)),
+        STR_ARG(ms_text(&s, r->step.step_s)), STR_ARG(mfu), estimate_bound(&r->step));
 }
 
 static void json_row(struct cli *c, const struct question *q, i64 rank, const struct plan_row *r)
@@ -105,7 +105,8 @@ static void json_row(struct cli *c, const struct question *q, i64 rank, const st
     event_f64(&b, "usd_starting", r->bill.starting);
     event_f64(&b, "usd_storage", r->bill.storage);
     event_f64(&b, "usd_requests", r->bill.requests);
-    event_f64(&b, "pace_learned", r->device->pace_runs[r->precision] ? r->device->pace[r->precision] : NAN);
+    event_f64(&b, "pace_learned",
+              r->device->pace_runs[r->precision] ? r->device->pace[r->precision] : NAN);
     event_i64(&b, "pace_runs", r->device->pace_runs[r->precision]);
     event_bool(&b, "memory_exact", r->exact);
     event_str(&b, "assumed", r->device->assumed);
@@ -133,12 +134,14 @@ static void show_spot(struct cli *c, const struct question *q, const struct plan
 {
     struct arena    s = *c->perm, scratch = arena_part(&s, SCRATCH_BYTES);
     struct plan_row sure = *r;
-    f64             off  = bill_discount(r->device->usd_h[PRICE_SPOT], r->device->usd_h[PRICE_ON_DEMAND]);
-    sure.price           = PRICE_ON_DEMAND;
-    if (isnan(off) || !plan_price(&q->workload, v, q->catalogue, &q->limits, 1, &sure, scratch)) return;
+    f64 off    = bill_discount(r->device->usd_h[PRICE_SPOT], r->device->usd_h[PRICE_ON_DEMAND]);
+    sure.price = PRICE_ON_DEMAND;
+    if (isnan(off) || !plan_price(&q->workload, v, q->catalogue, &q->limits, 1, &sure, scratch))
+        return;
     f64        pays = risk_break_even(&r->outcome, &sure.outcome);
-    struct str from = pays > 0 ? str_fmt(&s, "from %.1f %% off", 100 * pays)
-                               : STR("even without a discount (machines taken away early are free)");
+    struct str from = pays > 0
+                          ? str_fmt(&s, "from %.1f %% off", 100 * pays)
+                          : STR("even without a discount (machines taken away early are free)");
     say_result(c->say, "  Spot is %.0f %% off here and is cheaper %.*s.", 100 * off, STR_ARG(from));
     if (r->outcome.interval_s < r->work_s)
         say_result(c->say, " A save every %.0f s.", r->outcome.interval_s);
@@ -188,8 +191,8 @@ static void show_reason(struct cli *c, const struct question *q, const struct pl
 static void show_remedies(struct cli *c, const struct question *q, const struct plan_variants *v,
                           const struct plan_row *r)
 {
-    struct arena    s = *c->perm, scratch = arena_part(&s, SCRATCH_BYTES);
-    struct plan_row half = *r, fewer = *r, more = *r;
+    struct arena         s = *c->perm, scratch = arena_part(&s, SCRATCH_BYTES);
+    struct plan_row      half = *r, fewer = *r, more = *r;
     struct plan_workload longer = q->workload;
     say_result(c->say, "  %.*s: scaling efficiency on %lld GPUs: %.0f %%.", STR_ARG(where(&s, r)),
                (long long)r->gpus, 100 * r->step.efficiency);
@@ -217,12 +220,12 @@ static void show_mixed(struct cli *c, const struct question *q, const struct pla
     f64          spot = r->device->usd_h[PRICE_SPOT], list = r->device->usd_h[PRICE_ON_DEMAND];
     if (isnan(q->limits.deadline_s) || !(spot >= 0) || !(list >= 0) || q->limits.runs > 1) return;
     struct risk_mixed m   = plan_mixed(r, &q->limits, scratch);
-    f64               usd = (f64)r->machines * (bill_estimate_usd(spot, m.spot_s) + bill_estimate_usd(list, m.on_demand_s));
-    say_result(
-        c->say,
-        "  %.*s, spot while available and on-demand when late: %.*s, in time in %.0f %% "
-        "of runs.\n",
-        STR_ARG(where(&s, r)), STR_ARG(text_dollars(&s, usd)), 100 * m.in_time);
+    f64               usd = (f64)r->machines *
+              (bill_estimate_usd(spot, m.spot_s) + bill_estimate_usd(list, m.on_demand_s));
+    say_result(c->say,
+               "  %.*s, spot while available and on-demand when late: %.*s, in time in %.0f %% "
+               "of runs.\n",
+               STR_ARG(where(&s, r)), STR_ARG(text_dollars(&s, usd)), 100 * m.in_time);
 }
 
 static void show_assumed(struct cli *c, const struct question *q, const struct plan_result *p)
@@ -234,12 +237,12 @@ static void show_assumed(struct cli *c, const struct question *q, const struct p
         say_result(c->say, "  of %.*s: %.*s\n", STR_ARG(p->rows[0].device->name),
                    STR_ARG(p->rows[0].device->assumed));
     if (p->rows[0].step.guessed)
-        say_result(c->say,
-                   "  half of the peak for ops that were not measured on such a machine\n");
+        say_result(c->say, "  half of the peak for ops that were not measured on such a machine\n");
     for (i64 i = 0; i < assumption_count; i++)
         say_result(c->say, "  %-16s %6g %-8s %s\n", assumptions[i].name, assumptions[i].value,
                    assumptions[i].unit, assumptions[i].why);
-    say_result(c->say, "  `frugal help claims`: common figures about cost, ours, and why they differ\n");
+    say_result(c->say,
+               "  `frugal help claims`: common figures about cost, ours, and why they differ\n");
 }
 
 static void json_rest(struct cli *c, const struct question *q)

@@ -1,8 +1,8 @@
 /* plan_words.c - a plan as settings: the command line that carries it out, and what the ledger is told
  * of it, so that `frugal report` can hold the bill against it. */
 #include "cli/config.h"
-#include "cli/plan.h"
 #include "cli/jobs.h"
+#include "cli/plan.h"
 #include "job/predict.h"
 
 static const char *market_of(enum price p)
@@ -29,7 +29,7 @@ const char *precision_text(enum dtype t)
 i64 plan_words(const struct plan_row *r, struct arena *perm, struct str out[PLAN_WORDS_MAX])
 {
     bool every = r->variant->recompute.kind == RECOMPUTE_EVERY;
-    i64  n     = 0, batch = r->micro * r->accumulate * r->gpus;
+    i64  n = 0, batch = r->micro * r->accumulate * r->gpus;
     out[n++] = str_fmt(perm, "train.precision=%s", precision_text(r->precision));
     out[n++] = str_fmt(perm, "train.batch=%lld", (long long)batch);
     out[n++] = str_fmt(perm, "train.micro_batch=%lld", (long long)r->micro);
@@ -50,7 +50,8 @@ void plan_record(struct cli *c, const struct question *q, const struct plan_row 
         return;
     for (i64 i = 0; i < count; i++) all[i] = ask->arguments[i + 1];
     count += plan_words(r, c->perm, all + count);
-    if (config_read(c->os, c->perm, ask->command->name, q->run_file, all, count, &config, NULL)) return;
+    if (config_read(c->os, c->perm, ask->command->name, q->run_file, all, count, &config, NULL))
+        return;
     struct prediction_row row = { .by          = STR("plan"),
                                   .machine     = machine_of(r, c->perm),
                                   .seconds     = r->hours * 3600,
@@ -60,6 +61,6 @@ void plan_record(struct cli *c, const struct question *q, const struct plan_row 
                                   .device      = r->device->model,
                                   .precision   = str_of(precision_text(r->precision)),
                                   .rates       = r->device->rates_key };
-    struct job job = job_of(c, config, "");
+    struct job            job = job_of(c, config, "");
     predict_keep(&job, &row);
 }

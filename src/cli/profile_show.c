@@ -185,8 +185,7 @@ static void on_profile(void *context, const struct event_profile *e)
     struct step_split     s     = profile_split(e->profile);
     shown->steps                = profile_steps(e->profile);
     if (!shown->steps)
-        say_message(say,
-                    "nothing was profiled: the run ended within the %lld skipped steps\n",
+        say_message(say, "nothing was profiled: the run ended within the %lld skipped steps\n",
                     (long long)(shown->config->wait + shown->config->warmup));
     if (!shown->steps || !room.begin) return;
     if (say->json) {
@@ -196,8 +195,9 @@ static void on_profile(void *context, const struct event_profile *e)
         event_i64(&b, "ns", split_sum(&s));
         event_end(&b, say);
     } else {
-        say_result(say, "Profile of %lld steps: %.4g ms per step on %.*s\n", (long long)shown->steps,
-                   1e-6 * (f64)split_sum(&s) / (f64)shown->steps, STR_ARG(e->target->name));
+        say_result(say, "Profile of %lld steps: %.4g ms per step on %.*s\n",
+                   (long long)shown->steps, 1e-6 * (f64)split_sum(&s) / (f64)shown->steps,
+                   STR_ARG(e->target->name));
     }
     show_parts(say, e->profile, room);
     show_ops(shown, e, room);

@@ -6,13 +6,13 @@
 #include "train/train.h"
 
 struct progress {
-    struct say  *say;
-    struct arena scratch;
-    f64          next_s; /* no step is shown before the run is so old */
-    f64          usd_hour; /* NaN: not known */
-    i64          every; /* steps between two shown; 0: by the clock */
-    struct verdict_shown shown;   /* what binds the run */
-    struct subscriber    verdict; /* hears of that, after this one */
+    struct say          *say;
+    struct arena         scratch;
+    f64                  next_s;   /* no step is shown before the run is so old */
+    f64                  usd_hour; /* NaN: not known */
+    i64                  every;    /* steps between two shown; 0: by the clock */
+    struct verdict_shown shown;    /* what binds the run */
+    struct subscriber    verdict;  /* hears of that, after this one */
 };
 
 /* Of a say and its scratch that are set; `p` must stay where it is. */
@@ -23,5 +23,10 @@ void say_finding(struct say *s, const struct finding *f, struct arena scratch);
 
 /* The line of a step: "step 120/1875  loss 0.4312  …". For tests too. */
 struct str progress_line(struct arena *perm, const struct event_step *t);
+
+/* summary.c: the last lines of a run. */
+void summary_show(struct progress *p, const struct event_done *r);
+
+struct str text_rate(struct arena *perm, f64 rate); /* 31,200 and 0.413 */
 
 #endif

@@ -51,8 +51,8 @@ enum status config_add_recipe(struct config *c, struct arena *perm, struct err *
                        STR_ARG(recipe), STR_ARG(c->settings.model.kind),
                        STR_ARG(data_kind(os_real(), &c->settings.data)));
     for (i64 i = 0; i < COUNT_OF(rows); i++) {
-        if (!str_eq(recipe, str_of(rows[i].recipe)) ||
-            !suits(rows[i].model, model, c) || is_said(c, rows[i].key, rows[i].beside))
+        if (!str_eq(recipe, str_of(rows[i].recipe)) || !suits(rows[i].model, model, c) ||
+            is_said(c, rows[i].key, rows[i].beside))
             continue;
         const struct option *o  = option_find(rows[i].key);
         enum status          st = option_set_text(o, &c->settings, rows[i].value, perm, err);

@@ -74,7 +74,8 @@ static void show_parts(struct say *s, const struct run_bill *r, struct arena scr
     say_result(s, "%-12s  %12.*s  %14.*s\n", "total", STR_ARG(span_text(&scratch, r->metered_ns)),
                STR_ARG(dollars));
     if (r->since_nusd) /* no part of the run's bill: it grows until the checkpoints are deleted */
-        say_result(s, "%-12s  %12s  %14.*s\n", "stored since", "", STR_ARG(money(&scratch, r->since_nusd)));
+        say_result(s, "%-12s  %12s  %14.*s\n", "stored since", "",
+                   STR_ARG(money(&scratch, r->since_nusd)));
 }
 
 /* What of the money made the model better. */
@@ -93,14 +94,17 @@ static void show_doubts(struct say *s, const struct run_bill *r)
                        "run.machine=PROVIDER/NAME\n");
     if (r->uncertain_ns)
         say_message(
-            s,
-            "a killed process ends at its last heartbeat: it may have run up to %.0f s longer\n",
+            s, "a killed process ends at its last heartbeat: it may have run up to %.0f s longer\n",
             seconds(r->uncertain_ns));
     if (r->metered_ns && r->own_ns < r->metered_ns)
-        say_message(s, "other runs used the machine at the same time: by the GPUs they held, %.1f %% of its time is theirs\n",
+        say_message(s,
+                    "other runs used the machine at the same time: by the GPUs they held, %.1f %% "
+                    "of its time is theirs\n",
                     percent(r->metered_ns - r->own_ns, r->metered_ns));
     if (!r->storage_known)
-        say_message(s, "the price of storing its checkpoints is not known, and not included in the total\n");
+        say_message(
+            s,
+            "the price of storing its checkpoints is not known, and not included in the total\n");
 }
 
 static void show_rates(struct say *s, const struct run_bill *r, f64 per_month, bool counted,

@@ -37,7 +37,8 @@ static void print(FILE *to, const char *format, va_list args)
     char         line[LINE_BYTES], room[4 * LINE_BYTES + 64]; /* \xNN */
     struct arena memory = { (u8 *)room, (u8 *)room + sizeof room, NULL };
     int          len    = vsnprintf(line, sizeof line, format, args);
-    struct str   text   = str_printable_lines(&memory, (struct str){ line, MIN(MAX(len, 0), LINE_BYTES - 1) });
+    struct str   text =
+        str_printable_lines(&memory, (struct str){ line, MIN(MAX(len, 0), LINE_BYTES - 1) });
     fwrite(text.data, 1, (size_t)text.len, to);
 }
 

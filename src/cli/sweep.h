@@ -25,7 +25,7 @@ struct sweep {
     struct bill         *bill; /* of the whole sweep */
     struct arena         scratch;
     struct str           others; /* lines of sweep.results that belong to other runs */
-    i64                  told; /* trials that ran to a rung or their end */
+    i64                  told;   /* trials that ran to a rung or their end */
 };
 
 /* The trials, from sweep.over, .count and .seed. */

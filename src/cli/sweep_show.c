@@ -9,7 +9,8 @@ static f64 usd_hour(const struct sweep *s) { return s->config->settings.train.us
 /* A trial that shares the machine with others pays its part. */
 static f64 trial_dollars(const struct sweep *s, f64 seconds)
 {
-    return bill_estimate_usd(bill_part_usd_hour(usd_hour(s), s->config->settings.sweep.at_once), seconds);
+    return bill_estimate_usd(bill_part_usd_hour(usd_hour(s), s->config->settings.sweep.at_once),
+                             seconds);
 }
 
 static f64 part_done(const struct note *n) { return n->steps ? (f64)n->step / (f64)n->steps : 0; }
@@ -195,10 +196,10 @@ static void end_event(struct sweep *s, const struct trial *best, struct totals b
 
 void sweep_show_end(struct sweep *s)
 {
-    struct say  *say     = s->cli->say;
-    struct arena scratch = s->scratch;
-    i64         *order   = NEW(&scratch, i64, s->count);
-    struct totals bill   = totals_of(s);
+    struct say   *say     = s->cli->say;
+    struct arena  scratch = s->scratch;
+    i64          *order   = NEW(&scratch, i64, s->count);
+    struct totals bill    = totals_of(s);
     asha_ranking(s->asha, order);
     s->scratch               = scratch; /* the order stays while rows are made */
     const struct trial *best = &s->trials[order[0]];
@@ -216,7 +217,8 @@ void sweep_show_end(struct sweep *s)
                          "train.eval_every would save money\n");
     say_result(say, "%-12s%.*s\n", "best", STR_ARG(command_of(s, best, &scratch)));
     if (isnan(bill.dollars))
-        say_result(say, "%-12s%.1f s; price unknown; give the price of an hour: train.usd_hour=0.10\n",
+        say_result(say,
+                   "%-12s%.1f s; price unknown; give the price of an hour: train.usd_hour=0.10\n",
                    "cost", bill.seconds);
     else
         say_result(say, "%-12s%.*s for %.1f s at $%g an hour\n", "cost",

@@ -9,7 +9,7 @@
 
 /* run.yaml -> run.tuned.yaml: what the user said and what won, `words` with reasons behind the lines that changed.
  * A file of that name that is not ours is left alone: STATUS_USAGE. */
-enum status tune_write(struct os *os, const struct config *before, const struct config *after, struct str head,
-                       struct arena *perm, struct str *path, struct err *err);
+enum status tune_write(struct os *os, const struct config *before, const struct config *after,
+                       struct str head, struct arena *perm, struct str *path, struct err *err);
 
 #endif

@@ -19,10 +19,12 @@ static void add_settings(struct textbuf *b, const struct config *before, const s
         const struct option *o   = &options[i];
         struct str           was = option_get_text(o, &before->settings, perm),
                    is            = option_get_text(o, &after->settings, perm);
-        enum origin_kind from    = before->origin[i].kind; /* the environment goes on saying what it says */
-        bool             changed = !str_eq(was, is), said = from == ORIGIN_FILE || from == ORIGIN_COMMAND_LINE;
+        enum origin_kind from =
+            before->origin[i].kind; /* the environment goes on saying what it says */
+        bool changed = !str_eq(was, is), said = from == ORIGIN_FILE || from == ORIGIN_COMMAND_LINE;
         if (!changed && !said) continue;
-        if (!str_eq(section, option_section(o))) textbuf_fmt(b, "%.*s:\n", STR_ARG(option_section(o)));
+        if (!str_eq(section, option_section(o)))
+            textbuf_fmt(b, "%.*s:\n", STR_ARG(option_section(o)));
         section = option_section(o);
         textbuf_fmt(b, "  %.*s: ", STR_ARG(option_name(o)));
         add_value(b, o, is);
@@ -31,8 +33,8 @@ static void add_settings(struct textbuf *b, const struct config *before, const s
     }
 }
 
-enum status tune_write(struct os *os, const struct config *before, const struct config *after, struct str head,
-                       struct arena *perm, struct str *path, struct err *err)
+enum status tune_write(struct os *os, const struct config *before, const struct config *after,
+                       struct str head, struct arena *perm, struct str *path, struct err *err)
 {
     struct str     name = before->file, there;
     struct textbuf b    = textbuf_new(perm);
@@ -43,7 +45,8 @@ enum status tune_write(struct os *os, const struct config *before, const struct 
         enum status st = os_read_all(os, *path, perm, &there, err);
         if (st) return st;
         if (!str_starts(there, ours))
-            return err_set(err, STATUS_USAGE, "%.*s exists and is not from `frugal tune`: move it away",
+            return err_set(err, STATUS_USAGE,
+                           "%.*s exists and is not from `frugal tune`: move it away",
                            STR_ARG(*path));
     }
     textbuf_fmt(&b, "%.*s %.*s\n", STR_ARG(ours), STR_ARG(head));

@@ -1,4 +1,5 @@
-/* verdict_show.h - the events of a verdict as words or JSON lines: at the end of `frugal train`, in `frugal profile`. */
+/* verdict_show.h - the events of a verdict as words or JSON lines: at the end of `frugal train`,
+ * in `frugal profile`. */
 #ifndef CLI_VERDICT_SHOW_H
 #define CLI_VERDICT_SHOW_H
 #include "cli/say.h"

@@ -21,20 +21,23 @@ void job_say(const struct job *j, const char *format, ...)
 /* A run that nothing ends is a mistake. */
 static enum status check_end(const struct train_config *t, struct err *err)
 {
-    if (t->epochs || t->steps || !isnan(t->target) || t->patience || !isnan(t->max_seconds) || !isnan(t->max_dollars))
+    if (t->epochs || t->steps || !isnan(t->target) || t->patience || !isnan(t->max_seconds) ||
+        !isnan(t->max_dollars))
         return STATUS_OK;
-    return err_set(err, STATUS_USAGE, "when does the run end? Give train.epochs=5, train.steps=1000 or a target");
+    return err_set(err, STATUS_USAGE,
+                   "when does the run end? Give train.epochs=5, train.steps=1000 or a target");
 }
 
-static enum status train_recorded(const struct job *j, const struct subscriber *show, struct train_result *result,
-                                  struct err *err)
+static enum status train_recorded(const struct job *j, const struct subscriber *show,
+                                  struct train_result *result, struct err *err)
 {
     struct settings    *s      = j->settings;
     struct train_orders orders = TRAIN_ORDERS_NONE;
     struct record       record;
     struct notices      notices;
     enum status         st = record_init(&record, j, err);
-    if (!st) st = notices_open(&notices, j->os, &s->spot, bill_clock(record.config.bill), &orders, err);
+    if (!st)
+        st = notices_open(&notices, j->os, &s->spot, bill_clock(record.config.bill), &orders, err);
     if (st) return st;
     orders.fresh  = j->fresh;
     record.place  = s->checkpoint.dir;
@@ -58,11 +61,14 @@ static enum status train_recorded(const struct job *j, const struct subscriber *
     return st;
 }
 
-enum status job_train(const struct job *j, const struct subscriber *show, struct train_result *result, struct err *err)
+enum status job_train(const struct job *j, const struct subscriber *show,
+                      struct train_result *result, struct err *err)
 {
     const struct train_config *t    = &j->settings->train;
-    struct train_with          with = { .to = show, .bill = j->bill, .orders = j->orders, .peak_flops_s = peak_flops_s };
-    *result                         = (struct train_result){ 0 };
+    struct train_with          with = {
+                 .to = show, .bill = j->bill, .orders = j->orders, .peak_flops_s = peak_flops_s
+    };
+    *result = (struct train_result){ 0 };
     if (!j->kind.len) return train_run(j->os, j->settings, &with, result, err);
     enum status st = check_end(t, err);
     if (!st) st = train_recorded(j, show, result, err);

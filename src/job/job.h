@@ -13,26 +13,31 @@ struct job {
     struct os       *os;
     struct arena    *perm;
     struct settings *settings; /* the machine's price is set where the catalogue knows it */
-    struct str       kind;     /* train, tune, sweep or supervised: of the ledger's row. Empty: it is not recorded, no
+    struct str
+        kind; /* train, tune, sweep or supervised: of the ledger's row. Empty: it is not recorded, no
                                   cloud is listened to, and no logs are written */
-    struct str       name;     /* where run.name says none */
-    struct str       changed;  /* settings that are not the default, KEY=VALUE a line */
-    bool             fresh;    /* begin anew: the checkpoints that are there are removed */
-    struct bill     *bill;     /* NULL: its own, since the process began */
-    struct train_orders *orders; /* NULL: its own */
-    void (*say)(void *context, struct str line); /* a whole line, without its end; NULL: nobody listens */
+    struct str           name;    /* where run.name says none */
+    struct str           changed; /* settings that are not the default, KEY=VALUE a line */
+    bool                 fresh;   /* begin anew: the checkpoints that are there are removed */
+    struct bill         *bill;    /* NULL: its own, since the process began */
+    struct train_orders *orders;  /* NULL: its own */
+    void (*say)(void      *context,
+                struct str line); /* a whole line, without its end; NULL: nobody listens */
     void *context;
 };
 
 __attribute__((format(printf, 2, 3))) void job_say(const struct job *j, const char *format, ...);
 
 /* As train_run; NO also where the target was not reached. `show` hears the run's events last. */
-enum status job_train(const struct job *j, const struct subscriber *show, struct train_result *result, struct err *err);
+enum status job_train(const struct job *j, const struct subscriber *show,
+                      struct train_result *result, struct err *err);
 
-/* machine_price.c: the row of the ledger for the machine's price: that of run.machine where train.usd_hour says none, which is
- * then set. */
+/* machine_price.c: the row of the ledger for the machine's price: that of run.machine where train.usd_hour is not
+ * given, which is then set. */
 enum status job_price(const struct job *j, struct price_row *out, struct err *err);
-/* What keeping and asking costs in an object store (s3://…, gs://…) and its class, empty: the usual; false: not known. */
-bool job_store_price(const struct job *j, struct str where, struct str class, struct store_price *out);
+/* What storage and requests cost in an object store (s3://…, gs://…) and its class, empty: the usual; false: not
+ * known. */
+bool job_store_price(const struct job *j, struct str where, struct str class,
+                     struct store_price *out);
 
 #endif

@@ -42,9 +42,10 @@ static void on_start(void *context, const struct event_start *e)
                                 .step   = e->from_step };
     l->metric               = str_copy(l->job->perm, e->metric);
     if (e->from_step) l->step = e->from_step;
-    l->log                  = figures_open(l->job->os, l->job->perm, &c);
+    l->log = figures_open(l->job->os, l->job->perm, &c);
     if (l->log && figures_port(l->log))
-        job_say(l->job, "figures for Prometheus on http://127.0.0.1:%d/metrics", figures_port(l->log));
+        job_say(l->job, "figures for Prometheus on http://127.0.0.1:%d/metrics",
+                figures_port(l->log));
     tell(l);
 }
 
@@ -79,9 +80,10 @@ static void on_step(void *context, const struct event_step *e)
 {
     struct logs *l     = context;
     i64          every = l->job->settings->train.log_every;
-    bool         again = l->row.step >= 0 && e->step == l->row.step; /* a program says more of the same step */
-    bool         last  = e->steps && e->step == e->steps;
-    f64          loss = l->row.value[FIGURE_eval_loss], value = l->row.value[FIGURE_eval_value];
+    bool         again =
+        l->row.step >= 0 && e->step == l->row.step; /* a program says more of the same step */
+    bool last = e->steps && e->step == e->steps;
+    f64  loss = l->row.value[FIGURE_eval_loss], value = l->row.value[FIGURE_eval_value];
     if (!l->log) return;
     if (e->step <= l->step && !again) go_back(l, e->step - 1);
     if (!again) flush(l);
@@ -126,12 +128,12 @@ static void on_done(void *context, const struct event_done *e)
 struct subscriber logs_subscriber(struct logs *l, const struct subscriber *next)
 {
     return (struct subscriber){ .context     = l,
-                                    .next        = next,
-                                    .on_start    = on_start,
-                                    .on_step     = on_step,
-                                    .on_eval     = on_eval,
-                                    .on_rollback = on_rollback,
-                                    .on_done     = on_done };
+                                .next        = next,
+                                .on_start    = on_start,
+                                .on_step     = on_step,
+                                .on_eval     = on_eval,
+                                .on_rollback = on_rollback,
+                                .on_done     = on_done };
 }
 
 void logs_close(struct logs *l)

@@ -5,8 +5,9 @@
 #include <math.h>
 
 /* "aws/p4d.24xlarge". */
-static enum status find_machine(const struct job *j, struct str asked, const struct catalogue **catalogue,
-                                const struct machine **out, struct err *err)
+static enum status find_machine(const struct job *j, struct str asked,
+                                const struct catalogue **catalogue, const struct machine **out,
+                                struct err *err)
 {
     struct catalogue *all;
     struct str        name = asked, provider;
@@ -53,20 +54,22 @@ enum status job_price(const struct job *j, struct price_row *out, struct err *er
     out->source = str_fmt(j->perm, "%.*s %s, %.*s %.*s", STR_ARG(run->machine), price_name(kind),
                           STR_ARG(m->fact.source), STR_ARG(day_text(j->perm, m->fact.as_of_day)));
     if (isnan(out->usd_hour))
-        job_say(j, "the catalogue has no %s price of %.*s: give train.usd_hour", price_name(kind), STR_ARG(run->machine));
+        job_say(j, "the catalogue has no %s price of %.*s: give train.usd_hour", price_name(kind),
+                STR_ARG(run->machine));
     return STATUS_OK;
 }
 
 /* What keeping and asking costs there. Within a cloud it is taken to lie in the machine's region, where reading is
  * free of charge; to another cloud's machine it goes over the internet. */
-bool job_store_price(const struct job *j, struct str where, struct str class, struct store_price *out)
+bool job_store_price(const struct job *j, struct str where, struct str class,
+                     struct store_price *out)
 {
     struct str        provider = str_starts(where, STR("gs://")) ? STR("gcp") : STR("aws");
     struct str        machine = j->settings->run.machine, cloud = STR("");
     struct catalogue *all;
     char             *lower = NEW(j->perm, char, class.len + 1);
     struct os        *os    = j->os;
-    bool              ours  = os->env(os, "AWS_ENDPOINT_URL_S3").len || os->env(os, "AWS_ENDPOINT_URL").len;
+    bool ours = os->env(os, "AWS_ENDPOINT_URL_S3").len || os->env(os, "AWS_ENDPOINT_URL").len;
     if (ours || catalogue_open(j->os, j->perm, STR(""), &all, NULL)) return false;
     for (i64 i = 0; i < class.len; i++) lower[i] = (char)tolower((unsigned char)class.data[i]);
     const struct storage *s3 = catalogue_storage(all, provider, (struct str){ lower, class.len });

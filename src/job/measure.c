@@ -9,19 +9,19 @@
 #include <unistd.h>
 
 enum { WARM_STEPS = 2, STEPS_LEAST = 3 };
-static const f64 warm_part = 0.2;        /* of the time asked for */
+static const f64 warm_part = 0.2;       /* of the time asked for */
 static const i64 look_ns   = 200000000; /* how long a signal may go unseen */
 
 struct work {
-    struct settings settings;
-    enum measure_of of;
-    f64             seconds_asked;
+    struct settings     settings;
+    enum measure_of     of;
+    f64                 seconds_asked;
     struct train_orders orders;
-    bool            done;
-    struct file     stream;
-    f64             begin_s; /* of the steps that count; NaN: it warms up */
-    i64             begin_samples, begin_step;
-    struct measured m;
+    bool                done;
+    struct file         stream;
+    f64                 begin_s; /* of the steps that count; NaN: it warms up */
+    i64                 begin_samples, begin_step;
+    struct measured     m;
 };
 
 /* The last word of this process. */
@@ -33,14 +33,14 @@ static void tell(struct work *w)
 
 static void on_start(void *context, const struct event_start *e)
 {
-    struct work *w      = context;
-    w->m.gpus           = e->gpus;
-    w->m.train_samples  = e->train_samples;
-    w->m.batch          = e->batch;
-    w->m.accumulate     = e->accumulate;
-    w->m.batch_norm     = e->batch_norm;
-    w->m.sample_tokens  = e->sample_tokens;
-    w->m.low            = str_eq(e->precision, STR("bf16")) || str_eq(e->precision, STR("fp16"));
+    struct work *w     = context;
+    w->m.gpus          = e->gpus;
+    w->m.train_samples = e->train_samples;
+    w->m.batch         = e->batch;
+    w->m.accumulate    = e->accumulate;
+    w->m.batch_norm    = e->batch_norm;
+    w->m.sample_tokens = e->sample_tokens;
+    w->m.low           = str_eq(e->precision, STR("bf16")) || str_eq(e->precision, STR("fp16"));
     snprintf(w->m.device, sizeof w->m.device, "%.*s", STR_ARG(e->device));
 }
 
@@ -49,7 +49,8 @@ static void on_step(void *context, const struct event_step *e)
     struct work *w = context;
     if (e->step == 1) w->m.seconds = e->elapsed_s; /* start-up, until there is better to tell */
     if (isnan(w->begin_s)) {
-        bool warm = e->step >= WARM_STEPS && e->elapsed_s - w->m.seconds >= warm_part * w->seconds_asked;
+        bool warm =
+            e->step >= WARM_STEPS && e->elapsed_s - w->m.seconds >= warm_part * w->seconds_asked;
         if (!warm) return;
         w->begin_s       = e->elapsed_s;
         w->begin_samples = e->samples;
@@ -67,17 +68,17 @@ static void on_step(void *context, const struct event_step *e)
 /* Nothing is kept of it, and it would go on for ever. */
 static void endless(struct settings *s)
 {
-    s->timed            = true;
-    s->checkpoint.to    = STR("");
-    s->train.out        = STR("");
-    s->train.gradients  = STR("");
-    s->train.epochs     = 0;
-    s->train.steps      = 1000000000;
+    s->timed             = true;
+    s->checkpoint.to     = STR("");
+    s->train.out         = STR("");
+    s->train.gradients   = STR("");
+    s->train.epochs      = 0;
+    s->train.steps       = 1000000000;
     s->train.max_seconds = NAN;
     s->train.max_dollars = NAN;
-    s->train.target     = NAN;
-    s->train.patience   = 0;
-    s->train.forecast   = 0;
+    s->train.target      = NAN;
+    s->train.patience    = 0;
+    s->train.forecast    = 0;
 }
 
 static void only_steps(struct settings *s)
@@ -98,16 +99,17 @@ static enum status with_all(struct os *os, struct settings *s, struct arena *per
 
 static int measure(void *context, struct file stream)
 {
-    struct work          *w = context;
-    struct subscriber     l = { .context = w, .on_start = on_start, .on_step = on_step };
-    struct job            job = { .os = os_real(), .settings = &w->settings, .orders = &w->orders };
-    struct train_result   r;
-    struct err            err = { 0 };
-    w->stream                 = stream;
-    enum status st            = job_train(&job, &l, &r, &err);
-    w->m.evidence             = r.evidence;
-    w->m.status               = w->done ? STATUS_OK : st ? st : STATUS_NO;
-    snprintf(w->m.text, sizeof w->m.text, "%s", st ? err.text : "it ended before its pace was known");
+    struct work        *w   = context;
+    struct subscriber   l   = { .context = w, .on_start = on_start, .on_step = on_step };
+    struct job          job = { .os = os_real(), .settings = &w->settings, .orders = &w->orders };
+    struct train_result r;
+    struct err          err = { 0 };
+    w->stream               = stream;
+    enum status st          = job_train(&job, &l, &r, &err);
+    w->m.evidence           = r.evidence;
+    w->m.status             = w->done ? STATUS_OK : st ? st : STATUS_NO;
+    snprintf(w->m.text, sizeof w->m.text, "%s",
+             st ? err.text : "it ended before its pace was known");
     tell(w);
     return STATUS_WORLD;
 }
@@ -127,21 +129,27 @@ enum status child_word(struct os *os, struct os_child *child, void *out, i64 byt
     return err_set(err, STATUS_NO, "its process ended without a result: out of memory?");
 }
 
-static enum status hear(struct os *os, struct os_child *child, struct measured *out, struct err *err)
+static enum status hear(struct os *os, struct os_child *child, struct measured *out,
+                        struct err *err)
 {
     enum status st = child_word(os, child, out, sizeof *out, err);
     if (st || !out->status) return st;
-    return err_set(err, out->status == STATUS_INTERRUPTED ? STATUS_INTERRUPTED : STATUS_NO, "%s", out->text);
+    return err_set(err, out->status == STATUS_INTERRUPTED ? STATUS_INTERRUPTED : STATUS_NO, "%s",
+                   out->text);
 }
 
-enum status measure_run(struct os *os, const struct settings *s, f64 seconds, enum measure_of of, struct measured *out,
-                     struct err *err)
+enum status measure_run(struct os *os, const struct settings *s, f64 seconds, enum measure_of of,
+                        struct measured *out, struct err *err)
 {
-    struct work     w      = { .settings = *s, .of = of, .seconds_asked = seconds, .begin_s = NAN,
-                               .orders = TRAIN_ORDERS_NONE };
+    struct work     w      = { .settings      = *s,
+                               .of            = of,
+                               .seconds_asked = seconds,
+                               .begin_s       = NAN,
+                               .orders        = TRAIN_ORDERS_NONE };
     struct arena    memory = arena_open((i64)16 << 20);
     struct os_child child;
-    if (!memory.begin) return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
+    if (!memory.begin)
+        return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
     enum status st = STATUS_OK;
     if (of == MEASURE_WHOLE) st = with_all(os, &w.settings, &memory, err);
     else only_steps(&w.settings);

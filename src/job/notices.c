@@ -24,7 +24,8 @@ static void on_notice(void *context, const struct notice *n)
 static void tell(struct notices *h)
 {
     pthread_mutex_lock(&h->lock);
-    for (i64 i = 0; i < h->count; i++) emit_note(h->next, &(struct event_note){ str_of(h->texts[i]) });
+    for (i64 i = 0; i < h->count; i++)
+        emit_note(h->next, &(struct event_note){ str_of(h->texts[i]) });
     h->count = 0;
     pthread_mutex_unlock(&h->lock);
 }
@@ -41,8 +42,8 @@ static void on_done(void *context, const struct event_done *r)
     tell(context);
 }
 
-enum status notices_open(struct notices *h, struct os *os, const struct spot_config *c, struct clock *clock,
-                         struct train_orders *orders, struct err *err)
+enum status notices_open(struct notices *h, struct os *os, const struct spot_config *c,
+                         struct clock *clock, struct train_orders *orders, struct err *err)
 {
     *h = (struct notices){ .clock = clock, .orders = orders };
     pthread_mutex_init(&h->lock, NULL);
@@ -52,7 +53,8 @@ enum status notices_open(struct notices *h, struct os *os, const struct spot_con
 struct subscriber notices_subscriber(struct notices *h, const struct subscriber *next)
 {
     h->next = next;
-    return (struct subscriber){ .context = h, .next = next, .on_step = on_step, .on_done = on_done };
+    return (
+        struct subscriber){ .context = h, .next = next, .on_step = on_step, .on_done = on_done };
 }
 
 void notices_close(struct notices *h)

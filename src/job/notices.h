@@ -6,17 +6,17 @@
 #include "train/train.h"
 
 struct notices {
-    struct clock         *clock;
-    struct train_orders  *orders;
-    struct notice_watch  *watch; /* NULL: there is no cloud to hear */
-    const struct subscriber *next; /* who shows it */
-    pthread_mutex_t       lock;  /* of the rest: the watcher's thread puts texts here */
-    char                  texts[8][256];
-    i64                   count;
+    struct clock            *clock;
+    struct train_orders     *orders;
+    struct notice_watch     *watch; /* NULL: there is no cloud to hear */
+    const struct subscriber *next;  /* who shows it */
+    pthread_mutex_t          lock;  /* of the rest: the watcher's thread puts texts here */
+    char                     texts[8][256];
+    i64                      count;
 };
 
-enum status notices_open(struct notices *h, struct os *os, const struct spot_config *c, struct clock *clock,
-                         struct train_orders *orders, struct err *err);
+enum status notices_open(struct notices *h, struct os *os, const struct spot_config *c,
+                         struct clock *clock, struct train_orders *orders, struct err *err);
 /* What was heard becomes notes for `next`, on the trainer's thread. */
 struct subscriber notices_subscriber(struct notices *h, const struct subscriber *next);
 void              notices_close(struct notices *h);

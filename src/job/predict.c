@@ -18,7 +18,7 @@ struct str predict_rates_path(struct os *os, struct arena *perm)
 }
 
 enum status predict_read_rates(struct os *os, struct arena *perm, struct target *t,
-                                struct rates *out, struct err *err)
+                               struct rates *out, struct err *err)
 {
     struct str  text, path = predict_rates_path(os, perm);
     enum status st = os_read_all(os, path, perm, &text, err);
@@ -34,9 +34,9 @@ enum status predict_read_rates(struct os *os, struct arena *perm, struct target 
 static enum status device_of(struct os *os, const struct target *t, struct arena *perm,
                              struct device *out)
 {
-    const struct catalogue *all = catalogue_new(perm);
-    const struct gpu       *gpu = catalogue_gpu_of_driver(all, t->name);
-    struct rates           *r   = NEW(perm, struct rates, 1);
+    const struct catalogue *all      = catalogue_new(perm);
+    const struct gpu       *gpu      = catalogue_gpu_of_driver(all, t->name);
+    struct rates           *r        = NEW(perm, struct rates, 1);
     struct target           measured = *t;
     struct err              why;
     if (t->gpus) return gpu ? device_of_gpu(all, gpu->name, perm, out, &why) : STATUS_NO;
@@ -46,23 +46,23 @@ static enum status device_of(struct os *os, const struct target *t, struct arena
 }
 
 bool predict_step(struct os *os, const struct event_start *e, struct arena *perm,
-                   struct prediction_row *out)
+                  struct prediction_row *out)
 {
     struct arena      room = arena_open((i64)RESERVE_GIB << 30);
     struct device     d;
     struct step_work  w     = { 0 };
-    struct step_shape shape = { .micro         = e->batch,
-                                .accumulate    = e->accumulate,
-                                .gpus          = 1,
-                                .gradient_part = 1 };
-    struct os_stat    there;
+    struct step_shape shape = {
+        .micro = e->batch, .accumulate = e->accumulate, .gpus = 1, .gradient_part = 1
+    };
+    struct os_stat there;
     /* Most processors were never measured: no time is lost on them. */
-    bool known = room.begin && e->set && (e->target->gpus || !os->stat(os, predict_rates_path(os, &room), &there, NULL));
+    bool known = room.begin && e->set &&
+                 (e->target->gpus || !os->stat(os, predict_rates_path(os, &room), &there, NULL));
     known = known && !device_of(os, e->target, &room, &d);
     if (known) {
-        struct arena scratch = arena_part(&room, (room.end - room.begin) / 2);
-        const struct program *add = program_typical(e->set, PROGRAM_ADD);
-        w.train              = work_of_program(&room, program_typical(e->set, PROGRAM_TRAIN), scratch);
+        struct arena          scratch = arena_part(&room, (room.end - room.begin) / 2);
+        const struct program *add     = program_typical(e->set, PROGRAM_ADD);
+        w.train = work_of_program(&room, program_typical(e->set, PROGRAM_TRAIN), scratch);
         if (add) w.add = work_of_program(&room, add, scratch);
         w.update       = work_of_program(&room, e->set->programs[PROGRAM_UPDATE], scratch);
         struct str key = lesson_rates_key(rates_print(d.rates, &room), &room);

@@ -9,11 +9,11 @@
 struct str predict_rates_path(struct os *os, struct arena *perm);
 /* Reads it; the target takes its peaks from there. */
 enum status predict_read_rates(struct os *os, struct arena *perm, struct target *t,
-                                struct rates *out, struct err *err);
+                               struct rates *out, struct err *err);
 
 /* A row for the ledger, but for made_wall_ns. False: nothing is known of such a device, or the run is replayed. */
 bool predict_step(struct os *os, const struct event_start *e, struct arena *perm,
-                   struct prediction_row *out);
+                  struct prediction_row *out);
 
 /* What somebody predicted of a run with these settings, for `frugal report` to compare: id, settings and time are
  * filled in. Where there is no ledger, nothing. */

@@ -36,12 +36,11 @@ static void learn_life(struct os *os, struct settings *s, struct str path)
     bool             spot  = str_eq(s->run.market, STR("spot")) && saves;
     if (spot && isnan(s->checkpoint.mtti_hours) && path.len && memory.begin &&
         !os->stat(os, path, &there, NULL) && !ledger_open(os, path, &memory, &l, NULL)) {
-        if (!report_lifetimes(l, s->run.machine, os->wall_ns(os), &memory, &lives, &count,
-                              NULL) &&
+        if (!report_lifetimes(l, s->run.machine, os->wall_ns(os), &memory, &lives, &count, NULL) &&
             count) {
-            struct hazard h           = hazard_fit(lives, count);
-            s->checkpoint.mtti_hours  = hazard_mean_s(h) / 3600;
-            s->hazard_shape           = h.shape;
+            struct hazard h          = hazard_fit(lives, count);
+            s->checkpoint.mtti_hours = hazard_mean_s(h) / 3600;
+            s->hazard_shape          = h.shape;
         }
         ledger_close(l);
     }
@@ -78,7 +77,7 @@ static void open_shelf(struct record *r, const struct settings *s)
 {
     const struct checkpoint_config *k     = &s->checkpoint;
     enum cloud                      cloud = cloud_of_machine(r->job->os);
-    struct s3_settings              where = { .to       = k->to,
+    struct s3_settings              where = { .to = k->to,
                                               .ask_aws = cloud == CLOUD_AWS || str_eq(s->spot.cloud, STR("aws")),
                                               .ask_gcp =
                                                   cloud == CLOUD_GCP || str_eq(s->spot.cloud, STR("gcp")) };
@@ -86,11 +85,13 @@ static void open_shelf(struct record *r, const struct settings *s)
     if (!k->to.len || !r->config.path.len) return;
     if (shelf_open(&r->shelf, r->job->os, &where, r->job->perm, &why))
         return; /* the run says why */
-    r->config.store  = &r->shelf.store;
-    r->shelf.events  = r->config.log != NULL;
+    r->config.store = &r->shelf.store;
+    r->shelf.events = r->config.log != NULL;
     bill_count(r->config.bill, STORE_ROWS, shelf_requests, &r->shelf);
-    bill_expects(r->config.bill, STORE_ROWS, (struct store_requests){ .puts = r->config.log ? 2 : 1 }); /* of the end */
-    r->shelf_wait_ns = (i64)(fmax(fmin(rows_wait_s, k->upload_wait_s), rows_wait_least_s) * 1e9); /* none: NaN */
+    bill_expects(r->config.bill, STORE_ROWS,
+                 (struct store_requests){ .puts = r->config.log ? 2 : 1 }); /* of the end */
+    r->shelf_wait_ns =
+        (i64)(fmax(fmin(rows_wait_s, k->upload_wait_s), rows_wait_least_s) * 1e9); /* none: NaN */
 }
 
 /* Once: the run goes on without. */
@@ -106,8 +107,8 @@ enum status record_init(struct record *r, const struct job *j, struct err *err)
     r->config.path         = ledger_path(j->os, run->ledger, j->perm);
     r->homeless            = !r->config.path.len && !str_eq(run->ledger, STR("none"));
     r->config.rented       = run->rented;
-    r->config.bill         = j->bill ? j->bill : bill_new(j->perm, clock_of_process(j->perm, j->os));
-    r->config.run          = run_of(j);
+    r->config.bill = j->bill ? j->bill : bill_new(j->perm, clock_of_process(j->perm, j->os));
+    r->config.run  = run_of(j);
     if (r->config.path.len) r->config.log = event_log_new(j->perm, j->os);
     learn_life(j->os, j->settings, r->config.path);
     price_stores(r, j->settings);
@@ -132,7 +133,8 @@ static void begin(struct record *r, struct str run)
     if (!str_eq(r->before.run, run)) r->before = (struct tally_file){ 0 };
     if (r->before.run.len) bill_earlier(r->config.bill, r->before.spent);
     if (!r->folder.len || r->tally) return;
-    if (tally_open(r->job->os, r->folder, run, &r->before, r->config.bill, r->job->perm, &r->tally, &why))
+    if (tally_open(r->job->os, r->folder, run, &r->before, r->config.bill, r->job->perm, &r->tally,
+                   &why))
         tell(r, &why);
     else r->config.segment.id = tally_segment(r->tally);
 }
@@ -198,15 +200,16 @@ static struct str log_path(const struct record *r)
 {
     struct str folder = r->config.path;
     while (folder.len && folder.data[folder.len - 1] != '/') folder.len--;
-    return str_fmt(r->job->perm, "%.*sevents/%.*s/%.*s.jsonl", STR_ARG(folder), STR_ARG(r->config.run.id),
-                   STR_ARG(r->config.segment.id));
+    return str_fmt(r->job->perm, "%.*sevents/%.*s/%.*s.jsonl", STR_ARG(folder),
+                   STR_ARG(r->config.run.id), STR_ARG(r->config.segment.id));
 }
 
 void record_open(struct record *r)
 {
     struct err why = { 0 };
     if (!r->config.path.len && r->homeless)
-        job_say(r->job, "warning: this run is not recorded: HOME is not set, and neither is run.ledger");
+        job_say(r->job,
+                "warning: this run is not recorded: HOME is not set, and neither is run.ledger");
     if (!r->config.path.len) return;
     r->config.before = r->before;
     if (!r->config.segment.id.len) r->config.segment.id = ledger_new_id(r->job->perm);
@@ -221,11 +224,11 @@ static void on_open(void *context, const struct event_open *e) { begin(context, 
 
 static void on_start(void *context, const struct event_start *e)
 {
-    struct record *r            = context;
-    r->sample_tokens            = e->sample_tokens;
-    r->config.run.id            = e->run;
-    r->config.run.metric        = str_copy(r->job->perm, e->metric);
-    r->config.run.unit          = e->sample_tokens ? STR("tokens") : e->batch ? STR("samples") : STR("");
+    struct record *r     = context;
+    r->sample_tokens     = e->sample_tokens;
+    r->config.run.id     = e->run;
+    r->config.run.metric = str_copy(r->job->perm, e->metric);
+    r->config.run.unit   = e->sample_tokens ? STR("tokens") : e->batch ? STR("samples") : STR("");
     r->config.run.steps_planned = e->steps;
     struct str id               = r->config.segment.id;
     r->config.segment           = (struct segment_row){ .id          = id,
@@ -260,7 +263,8 @@ static void on_eval(void *context, const struct event_eval *e)
     struct record *r     = context;
     f64            value = e->loss;
     for (i64 i = 0; i < e->metrics.count; i++)
-        if (str_eq(e->metrics.items[i].name, r->config.run.metric)) value = e->metrics.items[i].value;
+        if (str_eq(e->metrics.items[i].name, r->config.run.metric))
+            value = e->metrics.items[i].value;
     if (r->recorder) recorder_eval(r->recorder, &e->terms_ns, e->loss, value, e->target_reached);
 }
 
@@ -357,9 +361,9 @@ void record_close(struct record *r, enum stop_reason why)
 
 void record_work_open(struct record *r, const struct settings *s, const char *unit)
 {
-    r->config.run.unit        = str_of(unit);
-    r->config.run.metric      = s->train.target_metric;
-    r->config.segment.batch   = s->train.batch;
+    r->config.run.unit      = str_of(unit);
+    r->config.run.metric    = s->train.target_metric;
+    r->config.segment.batch = s->train.batch;
     record_open(r);
     clock_enter(bill_clock(r->config.bill), PART_compute);
 }

@@ -12,26 +12,28 @@ enum { RECORD_REMOTE_MAX = 64 };
 struct record {
     const struct job      *job;
     struct recorder_config config;
-    struct recorder       *recorder;                /* NULL: nothing is recorded, or not yet */
+    struct recorder       *recorder; /* NULL: nothing is recorded, or not yet */
     bool                   homeless; /* because nobody says where: no run.ledger, no HOME */
-    struct str             folder; /* of checkpoints, where spent.json is; empty: none, nothing is gone on with */
-    struct tally_file      before; /* what it says of earlier starts */
-    struct tally          *tally;  /* NULL: none, or not yet */
-    bool                   before_due; /* the ledger has not said yet what earlier starts did */
-    i64                    sample_tokens;           /* 0: samples are not sequences */
-    struct str             place;                   /* where checkpoints go; empty: nowhere */
-    i64                    saved_bytes; /* of the newest; 0: none */
-    struct remote_rows { /* those in the object store, as they come and go */
-        struct str            place;
-        f64                   usd_gib_month; /* NaN: not known */
-        i64                   keep, count; /* keep 0: all of them */
-        i64                   bytes;       /* of all of them */
-        struct checkpoint_row rows[2 * RECORD_REMOTE_MAX]; /* room for earlier starts' that turn out to be too many */
+    struct str
+        folder; /* of checkpoints, where spent.json is; empty: none, nothing is gone on with */
+    struct tally_file before;        /* what it says of earlier starts */
+    struct tally     *tally;         /* NULL: none, or not yet */
+    bool              before_due;    /* the ledger has not said yet what earlier starts did */
+    i64               sample_tokens; /* 0: samples are not sequences */
+    struct str        place;         /* where checkpoints go; empty: nowhere */
+    i64               saved_bytes;   /* of the newest; 0: none */
+    struct remote_rows {             /* those in the object store, as they come and go */
+        struct str place;
+        f64        usd_gib_month; /* NaN: not known */
+        i64        keep, count;   /* keep 0: all of them */
+        i64        bytes;         /* of all of them */
+        struct checkpoint_row
+            rows[2 * RECORD_REMOTE_MAX]; /* room for earlier starts' that turn out to be too many */
     } remote;
     struct train_orders *orders; /* that end the run when its machine is taken away; NULL: none */
-    i64                  deadline_ns; /* when it is; what is not in the object store by then stays out. 0: none */
-    struct shelf         shelf;  /* the ledger's rows there */
-    i64                  shelf_wait_ns; /* that the end of the run may take for them */
+    i64 deadline_ns;    /* when it is; what is not in the object store by then stays out. 0: none */
+    struct shelf shelf; /* the ledger's rows there */
+    i64          shelf_wait_ns; /* that the end of the run may take for them */
 };
 
 /* All that is known before the run: name, settings, tags, and the price (job_price). Its clock begins with the

@@ -38,7 +38,8 @@ static enum status read_below(struct shelf *s, struct str prefix, struct arena *
     return st;
 }
 
-static struct str key_of(const struct shelf *s, const char *folder, struct str segment, struct arena *perm)
+static struct str key_of(const struct shelf *s, const char *folder, struct str segment,
+                         struct arena *perm)
 {
     return str_fmt(perm, "%.*s%s/%.*s%s", STR_ARG(s3_prefix(s->s3)), folder, STR_ARG(segment),
                    segment.len ? ".jsonl" : "");
@@ -59,8 +60,8 @@ static enum status put(void *context, struct str segment, struct str lines, stru
     return s3_put(s->s3, key_of(s, "ledger", segment, &scratch), lines, scratch, err);
 }
 
-static enum status put_events(void *context, struct str segment, struct str lines, struct arena scratch,
-                              struct err *err)
+static enum status put_events(void *context, struct str segment, struct str lines,
+                              struct arena scratch, struct err *err)
 {
     struct shelf *s = context;
     return s3_put(s->s3, key_of(s, "events", segment, &scratch), lines, scratch, err);
@@ -90,7 +91,8 @@ struct store_requests shelf_requests(void *shelf)
 {
     struct shelf  *s    = shelf;
     struct s3_sums sums = s3_sums(s->s3);
-    return (struct store_requests){ MAX(sums.puts, (i64)atomic_load(&s->promised)), sums.gets, sums.bytes_in };
+    return (struct store_requests){ MAX(sums.puts, (i64)atomic_load(&s->promised)), sums.gets,
+                                    sums.bytes_in };
 }
 
 enum status shelf_read_all(struct shelf *s, struct arena *perm, struct str *lines, struct err *err)

@@ -11,14 +11,17 @@
 #include "run/recorder.h"
 #include <stdatomic.h>
 
-enum { SHELF_CALL_S = 20 }; /* a request is tried so long; the recorder's thread waits, a heartbeat is late */
+enum {
+    SHELF_CALL_S = 20
+}; /* a request is tried so long; the recorder's thread waits, a heartbeat is late */
 
 struct shelf {
     struct web           *web;
     struct s3            *s3;
-    struct recorder_store store; /* for a recorder: fetch and put, of this prefix alone */
-    bool                  events;   /* the event log follows each put */
-    atomic_llong          promised; /* puts, with those that follow what has begun: a bill that ends now has them */
+    struct recorder_store store;  /* for a recorder: fetch and put, of this prefix alone */
+    bool                  events; /* the event log follows each put */
+    atomic_llong
+        promised; /* puts, with those that follow what has begun: a bill that ends now has them */
 };
 
 /* USAGE: no address of an object store. Sends nothing yet. */

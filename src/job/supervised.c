@@ -15,15 +15,16 @@ static enum status check(const struct settings *s, struct err *err)
     const struct program_config *p    = &s->program;
     const struct train_config   *t    = &s->train;
     bool                         read = !str_eq(p->read, STR("none"));
-    bool                         logs = s->log.csv.len || s->log.tensorboard.len || s->log.prometheus;
-    bool                         step = p->step.len || str_eq(p->read, STR("tensorboard"));
+    bool logs = s->log.csv.len || s->log.tensorboard.len || s->log.prometheus;
+    bool step = p->step.len || str_eq(p->read, STR("tensorboard"));
     if ((!isnan(t->target) || t->patience || t->forecast > 0) && (!read || !p->metric.len))
         return err_set(err, STATUS_USAGE,
                        "train.target, train.patience and train.forecast need a metric: "
                        "give program.read and program.metric");
     if (logs && !(read && step))
         return err_set(err, STATUS_USAGE,
-                       "log.csv, log.tensorboard and log.prometheus have a row for each step that is read: give "
+                       "log.csv, log.tensorboard and log.prometheus have a row for each step that "
+                       "is read: give "
                        "program.read and program.step");
     if (p->folder.len && !s->checkpoint.dir.len)
         return err_set(err, STATUS_USAGE,
@@ -31,9 +32,11 @@ static enum status check(const struct settings *s, struct err *err)
                        "checkpoint.to=s3://BUCKET/PREFIX if the disk is lost with the machine");
     for (i64 i = 0; i < p->signal_count; i++)
         if (!signal_number(p->signal[i]))
-            return err_set(err, STATUS_USAGE, "program.signal: %.*s is not one of term, int, usr1, usr2, hup and quit",
+            return err_set(err, STATUS_USAGE,
+                           "program.signal: %.*s is not one of term, int, usr1, usr2, hup and quit",
                            (int)MIN(p->signal[i].len, 40), p->signal[i].data);
-    if (!p->signal_count) return err_set(err, STATUS_USAGE, "program.signal is empty; term is usual");
+    if (!p->signal_count)
+        return err_set(err, STATUS_USAGE, "program.signal is empty; term is usual");
     if (!p->folder.len && p->resume_count)
         return err_set(err, STATUS_USAGE,
                        "program.resume needs program.folder, where the program writes "
@@ -55,8 +58,8 @@ static struct stop_config stop_of(const struct train_config *t)
                                  .forecast        = t->forecast };
 }
 
-static enum status supervise(struct record *r, const struct job_program *p, struct supervise_result *result,
-                             struct err *err)
+static enum status supervise(struct record *r, const struct job_program *p,
+                             struct supervise_result *result, struct err *err)
 {
     struct job              job    = *r->job;
     const struct settings  *s      = job.settings;
@@ -66,19 +69,21 @@ static enum status supervise(struct record *r, const struct job_program *p, stru
     struct subscriber       logged = logs_subscriber(&logs, &show);
     struct subscriber       kept   = record_log_subscriber(r, &logged);
     struct subscriber       rows   = record_subscriber(r, &kept);
-    struct supervise_config given  = { .command   = p->command,
-                                       .program   = &s->program,
-                                       .spot      = &s->spot,
-                                       .stop      = stop_of(&s->train),
-                                       .store     = r->place,
-                                       .keep      = s->checkpoint.keep,
-                                       .to        = s->checkpoint.to.len ? &to : NULL,
-                                       .bill      = r->config.bill,
-                                       .run       = r->before.run, /* of a start that ended before its first checkpoint */
-                                       .events    = &rows,
-                                       .on_output = p->on_output,
-                                       .context   = p->context,
-                                       .fresh     = job.fresh };
+    struct supervise_config given  = {
+         .command   = p->command,
+         .program   = &s->program,
+         .spot      = &s->spot,
+         .stop      = stop_of(&s->train),
+         .store     = r->place,
+         .keep      = s->checkpoint.keep,
+         .to        = s->checkpoint.to.len ? &to : NULL,
+         .bill      = r->config.bill,
+         .run       = r->before.run, /* of a start that ended before its first checkpoint */
+         .events    = &rows,
+         .on_output = p->on_output,
+         .context   = p->context,
+         .fresh     = job.fresh
+    };
     os_signals_catch();
     enum status st = supervise_run(job.os, &given, result, err);
     logs_close(&logs);
@@ -87,8 +92,8 @@ static enum status supervise(struct record *r, const struct job_program *p, stru
     return st;
 }
 
-enum status job_supervise(const struct job *j, const struct job_program *p, struct supervise_result *result,
-                          struct err *err)
+enum status job_supervise(const struct job *j, const struct job_program *p,
+                          struct supervise_result *result, struct err *err)
 {
     const struct settings *s = j->settings;
     struct record          record;

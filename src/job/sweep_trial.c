@@ -75,22 +75,24 @@ static void on_eval(void *context, const struct event_eval *e)
 
 static int run_trial(void *context, struct file stream)
 {
-    struct work          *w        = context;
-    struct subscriber     heard = { .context = w, .on_start = on_start, .on_step = on_step, .on_eval = on_eval };
+    struct work      *w     = context;
+    struct subscriber heard = {
+        .context = w, .on_start = on_start, .on_step = on_step, .on_eval = on_eval
+    };
     struct train_result r;
     struct err          err    = { 0 };
     struct arena        memory = arena_open(MEMORY_BYTES);
     if (!memory.begin) _exit(STATUS_WORLD);
-    w->stream     = stream;
-    w->os         = os_real();
-    w->clock      = clock_new(&memory, w->os);
+    w->stream                = stream;
+    w->os                    = os_real();
+    w->clock                 = clock_new(&memory, w->os);
     struct bill    *bill     = bill_new(&memory, w->clock);
     struct settings settings = w->trial->settings;
-    struct job      job      = { .os = w->os, .perm = &memory, .settings = &settings, .bill = bill };
+    struct job      job = { .os = w->os, .perm = &memory, .settings = &settings, .bill = bill };
     bill_price(bill, &(struct price_row){ .usd_hour = w->trial->settings.train.usd_hour });
     enum status st = job_train(&job, &heard, &r, &err);
-    w->note.kind            = NOTE_END;
-    w->note.status          = st;
+    w->note.kind   = NOTE_END;
+    w->note.status = st;
     snprintf(w->note.text, sizeof w->note.text, "%s", st ? err.text : r.why);
     if (!st) {
         w->note.step           = r.steps;

@@ -123,7 +123,8 @@ static enum status check_new(const struct catalogue *c, const struct machine *m,
     else if (m->cpu.len && !catalogue_cpu(c, m->cpu))
         lack = "a CPU that the catalogue does not know";
     else if (!m->gpu.len && !m->cpu.len) lack = "neither a gpu nor a cpu";
-    else if (m->gpu.len ? m->gpus < 1 : m->gpus > 0) lack = "a number of gpus that does not match its gpu";
+    else if (m->gpu.len ? m->gpus < 1 : m->gpus > 0)
+        lack = "a number of gpus that does not match its gpu";
     if (!lack) return STATUS_OK;
     return err_set(err, STATUS_USAGE, "%.*s: %.*s %.*s has %s (gpu \"%.*s\", cpu \"%.*s\")",
                    STR_ARG(path), STR_ARG(m->provider), STR_ARG(m->name), lack, STR_ARG(m->gpu),

@@ -94,13 +94,14 @@ static bool is_assumed(const struct storage *s, const f64 *figure)
 static struct str assumed_of(const struct catalogue *c, const struct machine *m, struct arena *perm)
 {
     static const struct storage none;
-    const struct storage *found = catalogue_storage(c, m->provider, STR("")), *s = found ? found : &none;
-    struct arena          parts = arena_part(perm, 1 << 12);
-    struct textbuf        b     = textbuf_new(perm);
-    struct str            all[] = {
-        table_assumed(&table_machines, m, &parts),
+    const struct storage       *found = catalogue_storage(c, m->provider, STR("")),
+                         *s           = found ? found : &none;
+    struct arena   parts              = arena_part(perm, 1 << 12);
+    struct textbuf b                  = textbuf_new(perm);
+    struct str     all[]              = {
+                         table_assumed(&table_machines, m, &parts),
         m->gpu.len ? table_assumed(&table_gpus, catalogue_gpu(c, m->gpu), &parts) : STR(""),
-        table_assumed(&table_billing, catalogue_billing(c, m->provider), &parts),
+                         table_assumed(&table_billing, catalogue_billing(c, m->provider), &parts),
         is_assumed(s, &s->gb_month_usd) ? STR("storage's gb_month_usd") : STR(""),
         is_assumed(s, &s->put_1000_usd) ? STR("storage's put_1000_usd") : STR(""),
     };

@@ -33,7 +33,7 @@ struct device {
     f64            copy_bytes_s; /* of a unit's state to the host; 0: it is the host's */
     struct str     assumed;      /* names of the catalogue's figures that were assumed */
     struct str     rates_key;    /* of `rates`: what is learned holds for these */
-    struct str     model;        /* a row of the catalogue's GPUs or CPUs, or the processor's name */
+    struct str     model; /* a row of the catalogue's GPUs or CPUs, or the processor's name */
     /* Learned from the user's own runs (plan/lessons.h); 0: nothing was. */
     f64 pace[DT_COUNT]; /* a step in that precision takes so many times what the rates say */
     i64 pace_runs[DT_COUNT];

@@ -15,16 +15,16 @@ struct step_shape {    /* how a step is cut up */
 };
 
 struct estimate { /* seconds of a step */
-    f64  rates_s; /* the next three together by the rates alone, before what was learned from runs */
-    f64  forward_s, backward_s, update_s;
-    f64  begin_s, flops_s, bytes_s; /* the same sum by cause */
-    f64  comm_s;                    /* all of it */
-    f64  exposed_s;                 /* what no computing hides */
-    f64  load_s;                    /* waiting for data */
-    f64  step_s;
-    f64  mfu;        /* of the data sheet's peak; NaN: that is not known */
-    f64  efficiency; /* against the same micro-batches on one GPU alone */
-    bool guessed;    /* a part worth telling is of ops never measured on such a machine */
+    f64 rates_s; /* the next three together by the rates alone, before what was learned from runs */
+    f64 forward_s, backward_s, update_s;
+    f64 begin_s, flops_s, bytes_s; /* the same sum by cause */
+    f64 comm_s;                    /* all of it */
+    f64 exposed_s;                 /* what no computing hides */
+    f64 load_s;                    /* waiting for data */
+    f64 step_s;
+    f64 mfu;        /* of the data sheet's peak; NaN: that is not known */
+    f64 efficiency; /* against the same micro-batches on one GPU alone */
+    bool guessed;   /* a part worth telling is of ops never measured on such a machine */
 };
 
 struct estimate estimate_step(const struct device *d, const struct step_work *w,

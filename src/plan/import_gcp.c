@@ -7,7 +7,7 @@
 enum resource { CORE, RAM, GPU, RESOURCE_COUNT };
 
 static const struct series {
-    struct str machines;         /* pattern */
+    struct str machines;             /* pattern */
     struct str part[RESOURCE_COUNT]; /* how the descriptions of its SKUs begin; empty: has none */
 } series[] = {
 #define GCP_PART(pattern, name, gpu)                                                               \
@@ -62,8 +62,8 @@ static void add_sku(struct offers *o, const struct json *sku)
 
 enum status import_gcp(struct offers *o, struct str text)
 {
-    const struct catalogue *c     = o->catalogue;
-    struct part_usd_h      *found = NEW(o->perm, struct part_usd_h, COUNT_OF(series) * RESOURCE_COUNT);
+    const struct catalogue *c = o->catalogue;
+    struct part_usd_h *found  = NEW(o->perm, struct part_usd_h, COUNT_OF(series) * RESOURCE_COUNT);
     for (i64 i = 0; i < COUNT_OF(series) * RESOURCE_COUNT; i++)
         found[i].on_demand = found[i].spot = NAN;
     o->state       = found;

@@ -41,9 +41,10 @@ static enum status read_header(struct list *l)
         }
     }
     if (seen[INSTANCE] && seen[PRICE] && seen[REGION]) return st;
-    return err_set(l->o->err, STATUS_USAGE,
-                   "%.*s is not a vms.csv of SkyPilot: its header lacks InstanceType, Price or Region",
-                   STR_ARG(l->csv.path));
+    return err_set(
+        l->o->err, STATUS_USAGE,
+        "%.*s is not a vms.csv of SkyPilot: its header lacks InstanceType, Price or Region",
+        STR_ARG(l->csv.path));
 }
 
 static enum status read_row(struct list *l, struct str *field)

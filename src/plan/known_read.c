@@ -68,8 +68,8 @@ static enum status unknown_type(const struct reader *r, struct str type)
     for (i64 i = 0; i < COUNT_OF(type_rows); i++)
         textbuf_fmt(&b, "%s%s", i ? ", " : "", type_rows[i].type);
     return err_set(r->err, STATUS_USAGE,
-                   "%.*s: model_type \"%.*s\" is not supported; supported are %.*s", STR_ARG(r->path),
-                   (int)MIN(type.len, 40), type.data, STR_ARG(textbuf_str(&b)));
+                   "%.*s: model_type \"%.*s\" is not supported; supported are %.*s",
+                   STR_ARG(r->path), (int)MIN(type.len, 40), type.data, STR_ARG(textbuf_str(&b)));
 }
 
 static void read_shape(struct reader *r, const struct type_row *t, struct known *k)

@@ -24,7 +24,7 @@ struct lessons {
         struct str device; /* as predictions and the catalogue call it */
         i64        run;    /* -1: not in the ledger */
         struct str key;    /* of the run's settings */
-    } *origins;
+    } * origins;
 };
 
 static i64 run_of(const struct lessons *l, struct str id)
@@ -95,7 +95,7 @@ static void sample_add(struct samples *s, f64 value, i64 wall_ns)
             if (s->newest[i].wall_ns < s->newest[at].wall_ns) at = i;
         if (s->newest[at].wall_ns > wall_ns) return;
     }
-    s->count       = MAX(s->count, at + 1);
+    s->count      = MAX(s->count, at + 1);
     s->newest[at] = (struct sample){ value, wall_ns };
 }
 
@@ -125,14 +125,16 @@ static f64 step_s(const struct lessons *l, i64 segment)
 }
 
 /* Of that run itself, or made before it of such runs; of two the newer. */
-static const struct prediction_row *predicted(const struct lessons *l, i64 segment, struct str rates)
+static const struct prediction_row *predicted(const struct lessons *l, i64 segment,
+                                              struct str rates)
 {
     const struct prediction_row *best = NULL;
     const struct origin         *o    = &l->origins[segment];
     for (i64 i = 0; o->run >= 0 && i < l->prediction_count; i++) {
         const struct prediction_row *p   = &l->predictions[i];
         const struct run_row        *run = &l->runs[o->run];
-        bool such = !p->run.len && str_eq(p->settings, o->key) && p->made_wall_ns <= run->begin_wall_ns;
+        bool                         such =
+            !p->run.len && str_eq(p->settings, o->key) && p->made_wall_ns <= run->begin_wall_ns;
         if ((!such && !str_eq(p->run, run->id)) || !(p->step_s > 0)) continue;
         if (!str_eq(p->rates, rates) || !str_eq(p->device, o->device)) continue;
         if (!str_eq(p->precision, l->segments[segment].precision)) continue;
@@ -205,7 +207,8 @@ bool lessons_ran_on(const struct lessons *l, struct str machine)
     for (i64 i = 0; i < l->run_count; i++) {
         struct str rest = l->runs[i].settings, line, key;
         while (str_cut(&rest, '\n', &line))
-            if (str_cut(&line, '=', &key) && str_eq(key, STR("run.machine")) && str_eq(line, machine))
+            if (str_cut(&line, '=', &key) && str_eq(key, STR("run.machine")) &&
+                str_eq(line, machine))
                 return true;
     }
     return false;

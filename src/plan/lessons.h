@@ -23,7 +23,8 @@ enum status lessons_read(struct ledger *l, const struct catalogue *c, struct are
  * that shared their machine with another run are left out. */
 struct lesson lesson_pace(const struct lessons *l, struct str device, struct str precision,
                           struct str rates);
-struct lesson lesson_start_s(const struct lessons *l, struct str device); /* process to first step */
+struct lesson lesson_start_s(const struct lessons *l,
+                             struct str            device);      /* process to first step */
 struct lesson lesson_boot_s(const struct lessons *l); /* machine to process, where run.rented */
 struct lesson lesson_stall_bytes_s(const struct lessons *l, struct str device); /* of a save */
 /* Seconds between two samples where runs on that host with these settings of `data` waited for them;

@@ -362,9 +362,10 @@ static void spot_turns(struct mix *m)
 
 static void decide(struct mix *m)
 {
-    f64       done = worked(m), left = m->job->work_s - kept(m);
-    f64       need = left / working_part(m) + m->job->start_s * (m->mode == MODE_ON_DEMAND ? 0 : 2) + 2 * m->slice_s;
-    bool      last = m->deadline_s - m->now_s <= need; /* just enough to finish on-demand */
+    f64 done = worked(m), left = m->job->work_s - kept(m);
+    f64 need = left / working_part(m) + m->job->start_s * (m->mode == MODE_ON_DEMAND ? 0 : 2) +
+               2 * m->slice_s;
+    bool      last   = m->deadline_s - m->now_s <= need; /* just enough to finish on-demand */
     bool      behind = done < m->now_s * m->job->work_s / m->deadline_s;
     enum mode to     = last      ? MODE_ON_DEMAND
                        : m->spot ? MODE_SPOT

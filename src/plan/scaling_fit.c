@@ -215,7 +215,7 @@ enum status law_fit(const struct run_point *points, i64 count, i64 resamples, u6
     ASSERT(count <= LAW_POINTS_MAX);
     ASSERT(resamples <= RESAMPLES_MAX);
     f64        *n = NEW(&scratch, f64, count), *t = NEW(&scratch, f64, count);
-    f64        *loss  = NEW(&scratch, f64, count), p[P] = { 0 };
+    f64        *loss = NEW(&scratch, f64, count), p[P] = { 0 };
     i32        *index = NEW(&scratch, i32, count);
     struct data d     = { n, t, loss, index, count, 0, 0 };
     *out              = (struct fitted_law){ 0 };

@@ -6,12 +6,12 @@
 
 enum { CANDIDATES_MAX = 1 << 14, PRICED_MAX = 128, PLAYS = 1000, PLAYS_MIN = 50 };
 
-static const f64 year_s         = 365.25 * 86400; /* what takes longer is no plan */
-static const f64 interval_max_s = 1800;
-static const f64 stall_least_s  = 0.05; /* of a save, however small */
-static const f64 free_most      = 0.5;  /* of the bill that machines taken early may give away */
-static const f64 manifest_requests = 3; /* of a save, beside its parts: begin, end, manifest */
-static const u64 seed           = 20;   /* of the plays: the same plan for the same question */
+static const f64 year_s            = 365.25 * 86400; /* what takes longer is no plan */
+static const f64 interval_max_s    = 1800;
+static const f64 stall_least_s     = 0.05; /* of a save, however small */
+static const f64 free_most         = 0.5;  /* of the bill that machines taken early may give away */
+static const f64 manifest_requests = 3;    /* of a save, beside its parts: begin, end, manifest */
+static const u64 seed              = 20;   /* of the plays: the same plan for the same question */
 
 /* --- a step --- */
 
@@ -23,7 +23,8 @@ static enum dtype precision_of(const struct device *d, const struct plan_variant
 /* Sharded: every GPU holds its part of the state, and two gathered blocks with the gradients of one (where
  * nobody says how many blocks there are, a part of 16); what else does not grow with the batch, weights in two
  * bytes above all, lives for a block at a time. */
-static f64 memory_of(const struct plan_workload *job, const struct plan_row *r, const struct step_work *w)
+static f64 memory_of(const struct plan_workload *job, const struct plan_row *r,
+                     const struct step_work *w)
 {
     f64 blocks   = job->deeper ? MAX((f64)job->depth[2] / 3, 1) : 16;
     f64 gathered = w->parameters * (r->variant->low ? 2 : 4) / blocks;
@@ -68,7 +69,8 @@ bool plan_cut(const struct plan_workload *job, const struct plan_variants *v, f6
 }
 
 /* The fastest micro-batch that fits: one that divides what a GPU gets of a step. */
-static bool best_cut(const struct plan_workload *job, const struct plan_variants *v, struct plan_row *r)
+static bool best_cut(const struct plan_workload *job, const struct plan_variants *v,
+                     struct plan_row *r)
 {
     i64             each  = job->batch_total / r->gpus;
     struct plan_row best  = *r;
@@ -141,8 +143,8 @@ static void price_checkpoints(struct plan_row *r, const struct catalogue *c, f64
     f64                puts  = saves * (ceil(bytes / (1e6 * assumed_part_mb)) + manifest_requests);
     f64                kept  = bill_storage_usd(&price, assumed_keep * bytes, seconds / 86400);
     f64                asked = bill_put_usd(&price, puts);
-    r->bill.storage  = kept > 0 ? kept * runs : 0;
-    r->bill.requests = asked > 0 ? asked * runs : 0;
+    r->bill.storage          = kept > 0 ? kept * runs : 0;
+    r->bill.requests         = asked > 0 ? asked * runs : 0;
 }
 
 /* Rounds of runs side by side, on all machines; whole units of the provider's clock. */
@@ -150,8 +152,9 @@ static void bill(struct plan_row *r, const struct catalogue *c, i64 runs, f64 st
 {
     i64                        rounds = rounds_of(r, runs);
     const struct risk_outcome *o      = &r->outcome;
-    f64 rate         = bill_estimate_usd(r->device->usd_h[r->price], (f64)(r->machines * rounds)); /* of a second */
-    f64 billed       = billed_seconds(&r->device->billing, o->billed_s, false);
+    f64                        rate   = bill_estimate_usd(r->device->usd_h[r->price],
+                                                          (f64)(r->machines * rounds)); /* of a second */
+    f64                        billed = billed_seconds(&r->device->billing, o->billed_s, false);
     f64 scale        = o->up_s > 0 ? billed / o->up_s : 0; /* what was given away, and rounded up */
     r->hours         = o->wall_s * (f64)rounds / 3600;
     r->bill.useful   = rate * scale * r->work_s;
@@ -159,7 +162,8 @@ static void bill(struct plan_row *r, const struct catalogue *c, i64 runs, f64 st
     r->bill.lost     = MAX(rate * billed - r->bill.useful - r->bill.starting, 0);
     price_checkpoints(r, c, o->wall_s * (f64)rounds);
     r->bill.requests *= (f64)rounds;
-    r->bill.total = r->bill.useful + r->bill.lost + r->bill.starting + r->bill.storage + r->bill.requests;
+    r->bill.total =
+        r->bill.useful + r->bill.lost + r->bill.starting + r->bill.storage + r->bill.requests;
 }
 
 static void price(struct plan_row *r, const struct catalogue *c, const struct plan_limits *l,
@@ -211,7 +215,7 @@ struct ranked {
 };
 
 struct candidates {
-    const struct plan_workload      *job;
+    const struct plan_workload *job;
     const struct plan_variants *v;
     const struct plan_limits   *limits;
     struct plan_result         *out;
@@ -233,8 +237,7 @@ static void add_way(struct candidates *k, const struct device *d, i64 machines, 
     bool            found = false;
     i64             side  = MIN(k->limits->runs, machines * d->units / gpus);
     for (i64 i = 0; i < 2 * PLAN_VARIANTS; i++) {
-        const struct plan_variant *v =
-            &k->v->of[plan_kind_of(&d->target)][i % PLAN_VARIANTS];
+        const struct plan_variant *v = &k->v->of[plan_kind_of(&d->target)][i % PLAN_VARIANTS];
         struct plan_row            r = { .device       = d,
                                          .machines     = machines,
                                          .gpus         = gpus,
@@ -308,8 +311,9 @@ static bool told_already(const struct plan_result *r, const struct plan_row *row
 static bool lay_out(const struct candidates *k, struct plan_row *r, struct arena scratch)
 {
     const struct plan_workload *job  = k->job;
-    i64                    each = r->micro * r->accumulate;
-    if (job->deeper || r->gpus > 1) return true; /* another program's memory, or only a part of ours */
+    i64                         each = r->micro * r->accumulate;
+    if (job->deeper || r->gpus > 1)
+        return true; /* another program's memory, or only a part of ours */
     while (r->micro) {
         i64 bytes = plan_exact_bytes(&k->out->exact, job, r->variant, &r->device->target, r->micro,
                                      r->accumulate, scratch);

@@ -7,8 +7,8 @@
 #ifndef PLAN_SEARCH_H
 #define PLAN_SEARCH_H
 #include "plan/estimate.h"
-#include "plan/workload.h"
 #include "plan/risk.h"
+#include "plan/workload.h"
 
 enum { PLAN_ROWS_MAX = 64, PLAN_GPUS_MAX = 1024 };
 
@@ -23,7 +23,7 @@ struct plan_bill { /* dollars, of all runs; `total` is the sum of the others, in
     f64 lost;      /* stalls of saves, work done again */
     f64 starting;  /* boot, load, compile, of every machine */
     f64 storage;   /* of checkpoints */
-    f64 requests;  /* that bring them to the object store; reading them back in its region is nearly free */
+    f64 requests; /* that bring them to the object store; reading them back in its region is nearly free */
     f64 total;
 };
 
@@ -51,7 +51,7 @@ struct plan_result {
     i64             count;      /* cheapest first */
     i64             considered; /* ways to cut a step that were priced */
     /* Why nothing or little is left: ways that were dropped because … */
-    i64 too_large, too_late, too_dear, no_price;
+    i64               too_large, too_late, too_dear, no_price;
     struct plan_exact exact; /* compilations for the rows priced, each once */
 };
 

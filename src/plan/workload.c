@@ -22,7 +22,8 @@ const char *recompute_text(const struct plan_variant *v)
 
 enum plan_kind plan_kind_of(const struct target *t) { return t->gpus ? PLAN_GPU : PLAN_CPU; }
 
-static struct compile_config config_of(const struct plan_workload *job, const struct plan_variant *v)
+static struct compile_config config_of(const struct plan_workload *job,
+                                       const struct plan_variant  *v)
 {
     struct compile_config c = job->config;
     c.recompute             = v->recompute;
@@ -62,8 +63,8 @@ static enum status compile_variant(struct arena *perm, const struct plan_workloa
     return st;
 }
 
-enum status plan_compile(struct arena *perm, const struct plan_workload *job, struct plan_variants *out,
-                         struct arena scratch, struct err *err)
+enum status plan_compile(struct arena *perm, const struct plan_workload *job,
+                         struct plan_variants *out, struct arena scratch, struct err *err)
 {
     enum status st = STATUS_OK;
     *out           = (struct plan_variants){ 0 };

@@ -40,8 +40,8 @@ struct plan_variants {
     i64                 compiles;    /* that it took */
 };
 
-enum status plan_compile(struct arena *perm, const struct plan_workload *job, struct plan_variants *out,
-                         struct arena scratch, struct err *err);
+enum status plan_compile(struct arena *perm, const struct plan_workload *job,
+                         struct plan_variants *out, struct arena scratch, struct err *err);
 
 /* Memory as compile lays it out, to the byte, for micro-batches of that size on that machine; what
  * was asked before is remembered. -1: it cannot be compiled. */

@@ -8,10 +8,10 @@ static const f64 day_ns = 86400e9, month_days = BILL_MONTH_DAYS;
 static const f64 gb_bytes = 1e9, gib_bytes = 1 << 30;
 
 struct bill {
-    pthread_mutex_t  lock; /* of what lies below the clock */
-    struct clock    *clock;
-    struct price_row price; /* its texts are not kept */
-    struct spent     earlier;
+    pthread_mutex_t    lock; /* of what lies below the clock */
+    struct clock      *clock;
+    struct price_row   price; /* its texts are not kept */
+    struct spent       earlier;
     struct store_price store[STORE_COUNT]; /* NaN: not known */
     bool               taken, stopped;
     struct counter {
@@ -32,7 +32,8 @@ struct bill *bill_new(struct arena *perm, struct clock *clock)
     ASSERT(!pthread_mutex_init(&b->lock, NULL));
     b->clock = clock;
     b->price = (struct price_row){ .usd_hour = NAN };
-    for (i64 i = 0; i < STORE_COUNT; i++) b->store[i] = (struct store_price){ NAN, NAN, NAN, NAN, NAN, NAN };
+    for (i64 i = 0; i < STORE_COUNT; i++)
+        b->store[i] = (struct store_price){ NAN, NAN, NAN, NAN, NAN, NAN };
     return b;
 }
 
@@ -53,7 +54,8 @@ void bill_earlier(struct bill *b, struct spent earlier)
 {
     if (!b) return;
     pthread_mutex_lock(&b->lock);
-    if (isnan(earlier.usd)) earlier.usd = (f64)MAX(bill_nusd(&b->price, earlier.ns, false), 0) * 1e-9;
+    if (isnan(earlier.usd))
+        earlier.usd = (f64)MAX(bill_nusd(&b->price, earlier.ns, false), 0) * 1e-9;
     b->earlier.ns  = MAX(b->earlier.ns, earlier.ns);
     b->earlier.usd = MAX(b->earlier.usd, earlier.usd);
     pthread_mutex_unlock(&b->lock);
@@ -155,7 +157,8 @@ void bill_counted_all(struct bill *b, void *who, struct store_requests all)
     pthread_mutex_unlock(&b->lock);
 }
 
-static void set_requests(struct bill *b, enum bill_store store, void *who, struct store_requests all)
+static void set_requests(struct bill *b, enum bill_store store, void *who,
+                         struct store_requests all)
 {
     if (!b) return;
     pthread_mutex_lock(&b->lock);
@@ -165,7 +168,10 @@ static void set_requests(struct bill *b, enum bill_store store, void *who, struc
     pthread_mutex_unlock(&b->lock);
 }
 
-void bill_requested(struct bill *b, struct store_requests all) { set_requests(b, STORE_CHECKPOINTS, b, all); }
+void bill_requested(struct bill *b, struct store_requests all)
+{
+    set_requests(b, STORE_CHECKPOINTS, b, all);
+}
 
 void bill_expects(struct bill *b, enum bill_store store, struct store_requests last)
 {
@@ -177,8 +183,8 @@ void bill_expects(struct bill *b, enum bill_store store, struct store_requests l
 static f64 requests_usd(const struct store_price *p, const struct store_requests *r)
 {
     f64 fee = bill_retrieve_usd(p, (f64)r->bytes_out);
-    return bill_put_usd(p, (f64)r->puts) + bill_get_usd(p, (f64)r->gets) + bill_egress_usd(p, (f64)r->bytes_out) +
-           (isnan(fee) ? 0 : fee);
+    return bill_put_usd(p, (f64)r->puts) + bill_get_usd(p, (f64)r->gets) +
+           bill_egress_usd(p, (f64)r->bytes_out) + (isnan(fee) ? 0 : fee);
 }
 
 /* With the lock held. */
@@ -281,12 +287,13 @@ struct spent bill_spent_by(struct bill *b, i64 *own_ns_out)
     struct spent all = { 0, NAN };
     *own_ns_out      = 0;
     if (!b) return all;
-    i64 own_ns  = *own_ns_out = clock_terms(b->clock, terms), age_ns = clock_age_ns(b->clock);
+    i64 own_ns = *own_ns_out = clock_terms(b->clock, terms), age_ns = clock_age_ns(b->clock);
     pthread_mutex_lock(&b->lock);
     i64 nusd = bill_nusd(&b->price, own_ns, b->taken);
     all.ns   = b->earlier.ns + own_ns;
     if (nusd >= 0)
-        all.usd = b->earlier.usd + (f64)nusd * 1e-9 + known(all_requests_usd(b)) + known(storage_usd(b, age_ns));
+        all.usd = b->earlier.usd + (f64)nusd * 1e-9 + known(all_requests_usd(b)) +
+                  known(storage_usd(b, age_ns));
     pthread_mutex_unlock(&b->lock);
     return all;
 }
@@ -304,8 +311,9 @@ f64 bill_limit_s(struct bill *b, f64 max_seconds, f64 max_dollars)
     if (!b) return max_seconds;
     i64 before_ns = clock_before_ns(b->clock), age_ns = clock_age_ns(b->clock);
     pthread_mutex_lock(&b->lock);
-    f64 left_usd = max_dollars - b->earlier.usd - known(all_requests_usd(b)) - known(storage_usd(b, age_ns));
-    f64 paid_s   = (f64)b->earlier.ns * 1e-9 + bill_affordable_s(&b->price, left_usd);
+    f64 left_usd =
+        max_dollars - b->earlier.usd - known(all_requests_usd(b)) - known(storage_usd(b, age_ns));
+    f64 paid_s = (f64)b->earlier.ns * 1e-9 + bill_affordable_s(&b->price, left_usd);
     pthread_mutex_unlock(&b->lock);
     return fmin(max_seconds + (f64)before_ns * 1e-9, paid_s); /* passes over NaN */
 }
@@ -330,7 +338,9 @@ f64 bill_affordable_s(const struct price_row *price, f64 usd)
     f64 up_s = fmax(usd, 0) / price->usd_hour * 3600;
     if (isnan(usd) || isnan(price->usd_hour)) return NAN;
     if (up_s < (f64)price->minimum_s) return 0;
-    return price->granularity_s ? floor(up_s / (f64)price->granularity_s) * (f64)price->granularity_s : up_s;
+    return price->granularity_s
+               ? floor(up_s / (f64)price->granularity_s) * (f64)price->granularity_s
+               : up_s;
 }
 
 f64 bill_estimate_usd(f64 usd_hour, f64 seconds) { return seconds / 3600 * usd_hour; }
@@ -341,7 +351,10 @@ f64 bill_hours(f64 usd_hour, f64 usd) { return usd / usd_hour; }
 
 f64 bill_discount(f64 usd_hour, f64 list_usd_hour) { return 1 - usd_hour / list_usd_hour; }
 
-i64 bill_at_rate_nusd(i64 nusd, i64 ns, f64 other_ns) { return llround((f64)nusd / (f64)ns * other_ns); }
+i64 bill_at_rate_nusd(i64 nusd, i64 ns, f64 other_ns)
+{
+    return llround((f64)nusd / (f64)ns * other_ns);
+}
 
 f64 bill_usd_hour(i64 nusd, i64 ns) { return (f64)nusd * 3600 / (f64)ns; }
 
@@ -349,9 +362,15 @@ f64 bill_put_usd(const struct store_price *p, f64 puts) { return puts * p->put_1
 
 f64 bill_get_usd(const struct store_price *p, f64 gets) { return gets * p->get_1000_usd / 1000; }
 
-f64 bill_retrieve_usd(const struct store_price *p, f64 bytes) { return bytes / gb_bytes * p->retrieve_gb_usd; }
+f64 bill_retrieve_usd(const struct store_price *p, f64 bytes)
+{
+    return bytes / gb_bytes * p->retrieve_gb_usd;
+}
 
-f64 bill_egress_usd(const struct store_price *p, f64 bytes) { return bytes / gb_bytes * p->egress_gb_usd; }
+f64 bill_egress_usd(const struct store_price *p, f64 bytes)
+{
+    return bytes / gb_bytes * p->egress_gb_usd;
+}
 
 f64 bill_storage_usd(const struct store_price *p, f64 bytes, f64 days)
 {
@@ -363,6 +382,12 @@ f64 bill_early_usd(const struct store_price *p, f64 bytes, f64 age_days)
     return bill_storage_usd(p, bytes, 0) * fmax(1 - fmax(age_days, 0) / p->minimum_days, 0);
 }
 
-f64 bill_storage_gib_usd(const struct store_price *p) { return p->gb_month_usd * gib_bytes / gb_bytes; }
+f64 bill_storage_gib_usd(const struct store_price *p)
+{
+    return p->gb_month_usd * gib_bytes / gb_bytes;
+}
 
-i64 bill_stored_nusd(f64 usd_gib_month, i64 bytes, i64 ns) { return llround(stored_usd(usd_gib_month, bytes, ns) * 1e9); }
+i64 bill_stored_nusd(f64 usd_gib_month, i64 bytes, i64 ns)
+{
+    return llround(stored_usd(usd_gib_month, bytes, ns) * 1e9);
+}

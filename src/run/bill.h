@@ -28,12 +28,13 @@ struct store_price {
     f64 retrieve_gb_usd;            /* of a cold class; NaN: none */
     f64 egress_gb_usd;              /* to where it is read */
     f64 gb_month_usd;
-    f64 minimum_days;               /* that an object is billed for at least */
+    f64 minimum_days; /* that an object is billed for at least */
 };
 
 /* A run's bill while it runs; any thread may ask. A NULL one takes everything and knows nothing. */
 struct bill;
-struct bill *bill_new(struct arena *perm, struct clock *clock); /* the clock since the process began */
+struct bill  *bill_new(struct arena *perm,
+                       struct clock *clock); /* the clock since the process began */
 struct clock *bill_clock(const struct bill *b);
 /* Of the machine, once, before the first question; until then the price is not known. */
 void bill_price(struct bill *b, const struct price_row *price);
@@ -76,7 +77,8 @@ void bill_keeps(struct bill *b, i64 bytes);
  * goes without. */
 f64 bill_requests(struct bill *b);
 f64 bill_storage(struct bill *b);
-f64 bill_requests_usd(struct bill *b, enum bill_store store, struct store_requests r); /* NaN: not known */
+f64 bill_requests_usd(struct bill *b, enum bill_store store,
+                      struct store_requests r); /* NaN: not known */
 
 /* The run is over: clock_stop, and from here on the bill does not change. */
 void bill_stop(struct bill *b);
@@ -85,7 +87,7 @@ bool bill_is_over(struct bill *b);
 /* All starts of the run until now. */
 struct spent bill_spent(struct bill *b);
 struct spent bill_spent_by(struct bill *b, i64 *own_ns); /* and of its time, what this start took */
-f64          bill_elapsed_s(struct bill *b); /* of it, the time */
+f64          bill_elapsed_s(struct bill *b);             /* of it, the time */
 /* Where a run that may take max_seconds and max_dollars (NaN: no such cap) must have ended, in seconds as
  * bill_elapsed_s counts them; NaN: nowhere. */
 f64 bill_limit_s(struct bill *b, f64 max_seconds, f64 max_dollars);
@@ -106,8 +108,8 @@ f64 bill_affordable_s(const struct price_row *price, f64 usd);
 
 /* Seconds at a price, by no provider's rule: for estimates, and for time saved or wasted. NaN: one is not known. */
 f64 bill_estimate_usd(f64 usd_hour, f64 seconds);
-f64 bill_part_usd_hour(f64 usd_hour, i64 parts); /* of a machine that is shared by so many */
-f64 bill_hours(f64 usd_hour, f64 usd);             /* that so much pays for */
+f64 bill_part_usd_hour(f64 usd_hour, i64 parts);    /* of a machine that is shared by so many */
+f64 bill_hours(f64 usd_hour, f64 usd);              /* that so much pays for */
 f64 bill_discount(f64 usd_hour, f64 list_usd_hour); /* 0.7: 70 % less than the list */
 /* What `other_ns` would have cost where `ns` came to so much. */
 i64 bill_at_rate_nusd(i64 nusd, i64 ns, f64 other_ns);
@@ -119,7 +121,8 @@ f64 bill_get_usd(const struct store_price *p, f64 gets);
 f64 bill_retrieve_usd(const struct store_price *p, f64 bytes);
 f64 bill_egress_usd(const struct store_price *p, f64 bytes);
 f64 bill_storage_usd(const struct store_price *p, f64 bytes, f64 days);
-f64 bill_early_usd(const struct store_price *p, f64 bytes, f64 age_days); /* due if it is deleted before its minimum */
+f64 bill_early_usd(const struct store_price *p, f64 bytes,
+                   f64 age_days);                      /* due if it is deleted before its minimum */
 f64 bill_storage_gib_usd(const struct store_price *p); /* a GiB for a month */
 i64 bill_stored_nusd(f64 usd_gib_month, i64 bytes, i64 ns);
 

@@ -13,9 +13,9 @@ struct clock {
     i64              since_ns;
     i64              ns[PART_COUNT][2]; /* until since_ns */
     bool             redoes, stopped;
-    i64              step;       /* going on; -1: none yet */
-    i64              steps_done; /* the most that were, before it */
-    i64              before_ns;  /* of all ns: from before it began */
+    i64              step;          /* going on; -1: none yet */
+    i64              steps_done;    /* the most that were, before it */
+    i64              before_ns;     /* of all ns: from before it began */
     i64              step_begin_ns; /* of the thread that enters, as are the rest */
     struct quantiles times;
     part_watcher    *watcher;
@@ -64,13 +64,16 @@ static struct clock *begun(struct arena *perm, struct os *os, i64 age_ns)
     c->os       = os;
     c->now      = PART_start;
     c->since_ns = c->begin_ns = os->now_ns(os) - age_ns;
-    c->step     = -1;
+    c->step                   = -1;
     return c;
 }
 
 struct clock *clock_new(struct arena *perm, struct os *os) { return begun(perm, os, 0); }
 
-struct clock *clock_of_process(struct arena *perm, struct os *os) { return begun(perm, os, os_process_age_ns()); }
+struct clock *clock_of_process(struct arena *perm, struct os *os)
+{
+    return begun(perm, os, os_process_age_ns());
+}
 
 i64 clock_now(const struct clock *c) { return c ? c->os->now_ns(c->os) : 0; }
 
@@ -93,7 +96,7 @@ i64 clock_enter(struct clock *c, enum part next)
     pthread_mutex_lock(&c->lock);
     enum part was      = c->now;
     i64       begin_ns = c->since_ns, now_ns = settle(c);
-    c->now             = next;
+    c->now = next;
     pthread_mutex_unlock(&c->lock);
     if (c->watcher) c->watcher(c->context, was, begin_ns, now_ns);
     return now_ns;

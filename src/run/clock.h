@@ -72,12 +72,11 @@ enum term {
 
 enum part {
 #define PART(name, term, help) PART_##name,
-    LOOP_PARTS(PART)
-    PART_LOOP_COUNT,
+    LOOP_PARTS(PART) PART_LOOP_COUNT,
     PART_LOOP_LAST = PART_LOOP_COUNT - 1,
     AROUND_PARTS(PART)
 #undef PART
-    PART_COUNT
+        PART_COUNT
 };
 
 /* A copy of the clock: the difference of two is what lies between. */
@@ -97,24 +96,27 @@ i64 clock_enter(struct clock *c, enum part next);
 void clock_stop(struct clock *c);
 /* The step of that number (from 0) begins, in `other`; it is redone where the run had done it before. */
 i64 clock_step_begin(struct clock *c, i64 step);
-/* It is done, and `logging` begins; returns what it took. One that is left unfinished has no end, and does not count. */
+/* It is done, and `logging` begins; returns what it took. One that is left unfinished has no end and does not
+ * count. */
 i64  clock_step_end(struct clock *c);
 void clock_steps_done(struct clock *c, i64 steps); /* by earlier processes of the run */
-void clock_redo(struct clock *c, bool redoes);     /* for who sees no step numbers: what follows was done before */
+void clock_redo(struct clock *c,
+                bool redoes); /* for who sees no step numbers: what follows was done before */
 void clock_add(struct clock *c, enum part part, i64 ns); /* from before the clock began */
 /* Of what `from` got, the nanoseconds that turned out to be another's; never more than it has. */
 void clock_move(struct clock *c, enum part from, enum part to, i64 ns);
 /* Called at the end of each part, on the thread that enters. One watcher; NULL: none. */
 typedef void part_watcher(void *context, enum part part, i64 begin_ns, i64 end_ns);
-void clock_watch(struct clock *c, part_watcher *watcher, void *context);
+void         clock_watch(struct clock *c, part_watcher *watcher, void *context);
 
 /* Views, for any thread. */
-i64               clock_now(const struct clock *c); /* for deadlines */
+i64               clock_now(const struct clock *c);    /* for deadlines */
 i64               clock_age_ns(const struct clock *c); /* since it began */
-struct step_split clock_split(struct clock *c);     /* until the part that is going on began */
+struct step_split clock_split(struct clock *c);        /* until the part that is going on began */
 i64               clock_part_ns(struct clock *c, enum part part); /* likewise */
-i64               clock_terms(struct clock *c, i64 ns[TERM_COUNT]); /* until now; returns their sum: the time billed */
-i64               clock_before_ns(struct clock *c);                 /* of it, from before the clock began */
+i64               clock_terms(struct clock *c,
+                              i64           ns[TERM_COUNT]); /* until now; returns their sum: the time billed */
+i64               clock_before_ns(struct clock *c); /* of it, from before the clock began */
 /* Views of the steps that ended, for the thread that enters. */
 const struct quantiles *clock_step_times(const struct clock *c);
 i64                     clock_waited_ns(struct clock *c); /* for data, the first batch included */

@@ -30,12 +30,12 @@ enum { LEDGER_VERSION = 6 };
     C(KEY, id, 1, "hexadecimal digits; every segment of the run has the same")                     \
     C(TEXT, name, 1, "run.name; else the run file's without folder and ending")                    \
     C(TEXT, kind, 1, "train, sweep or supervised")                                                 \
-    C(TEXT, settings, 1, "settings that are not the default, one KEY=VALUE per line")                    \
+    C(TEXT, settings, 1, "settings that are not the default, one KEY=VALUE per line")              \
     C(TEXT, tags, 1, "run.tags between commas")                                                    \
     C(REAL, runs_per_month, 1, "run.runs_per_month")                                               \
     C(TEXT, metric, 1, "that the target is measured in")                                           \
     C(REAL, target, 1, "train.target")                                                             \
-    C(TEXT, unit, 1, "unit of its work: samples or tokens")                             \
+    C(TEXT, unit, 1, "unit of its work: samples or tokens")                                        \
     C(INT, steps_planned, 1, "0: open")                                                            \
     C(AGE, begin_wall_ns, 1, "when the first segment began")
 
@@ -49,13 +49,17 @@ enum { LEDGER_VERSION = 6 };
     C(INT, gpus, 1, "that it holds")                                                               \
     C(TEXT, price, 1, "price.id; empty: not known")                                                \
     C(INT, begin_wall_ns, 1, "when the process began")                                             \
-    C(AGE, beat_wall_ns, 1, "its last heartbeat, or its end; never falls, even if the clock is set back") \
-    C(INT, beat_every_ns, 1, "a killed segment ran at most this much longer than its last heartbeat")    \
-    C(TEXT, ended, 1, "end, target, signal, …: why it stopped; killed: a later start found it dead; empty: it runs, or was killed") \
+    C(AGE, beat_wall_ns, 1,                                                                        \
+      "its last heartbeat, or its end; never falls, even if the clock is set back")                \
+    C(INT, beat_every_ns, 1,                                                                       \
+      "a killed segment ran at most this much longer than its last heartbeat")                     \
+    C(TEXT, ended, 1,                                                                              \
+      "end, target, signal, …: why it stopped; killed: a later start found it dead; empty: it "  \
+      "runs, or was killed")                                                                       \
     C(INT, metered_ns, 1, "the sum of the terms")                                                  \
     C(INT, compute_ns, 1, "steps that count")                                                      \
     C(INT, evaluation_ns, 1, "evaluation")                                                         \
-    C(INT, redone_ns, 1, "repeated steps")                                                   \
+    C(INT, redone_ns, 1, "repeated steps")                                                         \
     C(INT, loading_ns, 1, "waiting for data")                                                      \
     C(INT, checkpoint_ns, 1, "waiting until something is saved")                                   \
     C(INT, starting_ns, 1, "process start, compiling, loading a checkpoint")                       \
@@ -79,7 +83,7 @@ enum { LEDGER_VERSION = 6 };
     C(INT, boot_wall_ns, 3, "when the machine was started; 0: not known")                          \
     C(TEXT, usage, 4, "of its GPUs, else cores: steady-high, oscillating, …; empty: not known")    \
     C(REAL, busy, 4, "part of the time that they worked, in the worst minute")                     \
-    C(REAL, requests_usd, 5, "to object stores, and of bytes out of them; NULL: not known") \
+    C(REAL, requests_usd, 5, "to object stores, and of bytes out of them; NULL: not known")        \
     C(REAL, storage_usd, 6, "of checkpoints in the object store while it lived; NULL: not known")
 
 #define LEDGER_step(C)                                                                             \
@@ -94,8 +98,8 @@ enum { LEDGER_VERSION = 6 };
 #define LEDGER_price(C)                                                                            \
     C(KEY, id, 1, "12 hexadecimal digits, made from the rest")                                     \
     C(REAL, usd_hour, 1, "of the whole machine")                                                   \
-    C(TEXT, market, 1, "on-demand, spot, reserved or own; empty: not known")                        \
-    C(TEXT, source, 1, "its source: train.usd_hour, or the catalogue's source and date")          \
+    C(TEXT, market, 1, "on-demand, spot, reserved or own; empty: not known")                       \
+    C(TEXT, source, 1, "its source: train.usd_hour, or the catalogue's source and date")           \
     C(INT, granularity_s, 1, "billed in whole ones of it; 0: to the nanosecond")                   \
     C(INT, minimum_s, 1, "billed at least")                                                        \
     C(INT, free_s, 1, "a machine taken away by its provider before that costs nothing")
@@ -103,7 +107,7 @@ enum { LEDGER_VERSION = 6 };
 #define LEDGER_prediction(C)                                                                       \
     C(KEY, id, 1, "12 hexadecimal digits")                                                         \
     C(TEXT, run, 1, "run.id; empty: of every later run with these settings on that machine")       \
-    C(TEXT, by, 1, "what predicted it: plan, …")                                                        \
+    C(TEXT, by, 1, "what predicted it: plan, …")                                                   \
     C(INT, made_wall_ns, 1, "when")                                                                \
     C(TEXT, machine, 1, "PROVIDER/NAME as run.machine has it; empty: the one at hand")             \
     C(REAL, seconds, 1, "of the whole run")                                                        \
@@ -120,9 +124,9 @@ enum { LEDGER_VERSION = 6 };
     C(KEYINT, step, 1, "of the run")                                                               \
     C(KEY, place, 1, "where: a path, or s3://…")                                                   \
     C(INT, bytes, 1, "of all its files")                                                           \
-    C(INT, blocked_ns, 1, "training paused")                                                  \
-    C(INT, persist_ns, 1, "until it was valid")                                            \
-    C(INT, saved_wall_ns, 1, "when it was valid")                                                   \
+    C(INT, blocked_ns, 1, "training paused")                                                       \
+    C(INT, persist_ns, 1, "until it was valid")                                                    \
+    C(INT, saved_wall_ns, 1, "when it was valid")                                                  \
     C(AGE, removed_wall_ns, 1, "0: not yet")                                                       \
     C(REAL, usd_gib_month, 1, "of its storage; a local disk's is in the machine's price")
 

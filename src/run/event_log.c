@@ -6,22 +6,23 @@
 
 enum { LINE_BYTES = 1 << 15 };
 
-static const f64 gap_s = 1, gap_part = 1e-3; /* between two steps: at least, and as a part of the run's age */
+static const f64 gap_s    = 1,
+                 gap_part = 1e-3; /* between two steps: at least, and as a part of the run's age */
 
 struct event_log {
-    struct os      *os;
-    struct str      path; /* empty: not known yet */
-    char            name[4096];
-    struct arena    line; /* of the run's thread */
-    f64             step_s, eval_s; /* no step, no evaluation is due before the run is so old */
-    struct event_step last;         /* the newest; its texts are constants */
-    i64             last_wall_ns;   /* when it came */
-    bool            pending;        /* it is not written */
-    pthread_mutex_t lock; /* of the rest */
-    char           *buffer;
-    i64             len, written, dropped;
-    struct file     file; /* of the ledger's thread, as is what it writes; -1: not made yet */
-    char           *out;
+    struct os        *os;
+    struct str        path; /* empty: not known yet */
+    char              name[4096];
+    struct arena      line;           /* of the run's thread */
+    f64               step_s, eval_s; /* no step, no evaluation is due before the run is so old */
+    struct event_step last;           /* the newest; its texts are constants */
+    i64               last_wall_ns;   /* when it came */
+    bool              pending;        /* it is not written */
+    pthread_mutex_t   lock;           /* of the rest */
+    char             *buffer;
+    i64               len, written, dropped;
+    struct file       file; /* of the ledger's thread, as is what it writes; -1: not made yet */
+    char             *out;
 };
 
 struct event_log *event_log_new(struct arena *perm, struct os *os)
@@ -132,7 +133,8 @@ struct subscriber event_log_subscriber(struct event_log *l, const struct subscri
     return (struct subscriber){ .context = l, .next = next, .on_event = on_event };
 }
 
-enum status event_log_text(struct event_log *l, struct arena *perm, struct str *text, struct err *err)
+enum status event_log_text(struct event_log *l, struct arena *perm, struct str *text,
+                           struct err *err)
 {
     *text = STR("");
     return l->file.fd < 0 ? STATUS_OK : os_read_all(l->os, l->path, perm, text, err);
@@ -182,8 +184,8 @@ static i64 wall_of(struct str line, struct arena scratch)
     return v && json_i64(v, &ns) ? ns : 0;
 }
 
-enum status event_log_replay(struct str lines, const struct subscriber *to, i64 *wall_ns, struct arena scratch,
-                             struct err *err)
+enum status event_log_replay(struct str lines, const struct subscriber *to, i64 *wall_ns,
+                             struct arena scratch, struct err *err)
 {
     struct str line;
     while (str_cut(&lines, '\n', &line)) {

@@ -15,22 +15,24 @@ enum { EVENT_LOG_BYTES = 16 << 20, EVENT_LOG_BUFFER = 1 << 18 };
 
 struct event_log; /* lives in `perm` */
 
-struct event_log *event_log_new(struct arena *perm, struct os *os); /* in memory, until it is known where to */
+struct event_log *event_log_new(struct arena *perm,
+                                struct os    *os); /* in memory, until it is known where to */
 /* The file, made with its folder when the first lines are written. */
-void event_log_to(struct event_log *l, struct str path);
+void              event_log_to(struct event_log *l, struct str path);
 struct subscriber event_log_subscriber(struct event_log *l, const struct subscriber *next);
 /* Appends what has come since the last time. What cannot be written waits for the next. */
 enum status event_log_flush(struct event_log *l, struct err *err);
-void event_log_close(struct event_log *l); /* NULL is none */
+void        event_log_close(struct event_log *l); /* NULL is none */
 /* All that is in the file, in perm. */
-enum status event_log_text(struct event_log *l, struct arena *perm, struct str *text, struct err *err);
+enum status event_log_text(struct event_log *l, struct arena *perm, struct str *text,
+                           struct err *err);
 struct str  event_log_path(const struct event_log *l);
 i64         event_log_bytes(struct event_log *l);   /* of the file */
 i64         event_log_dropped(struct event_log *l); /* lines that found no room */
 
 /* Emits each line of a log, *wall_ns (which may be NULL) set to when it came. Lines of a newer frugal are passed over,
  * as is a last line that a kill has cut off. */
-enum status event_log_replay(struct str lines, const struct subscriber *to, i64 *wall_ns, struct arena scratch,
-                             struct err *err);
+enum status event_log_replay(struct str lines, const struct subscriber *to, i64 *wall_ns,
+                             struct arena scratch, struct err *err);
 
 #endif

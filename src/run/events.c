@@ -8,9 +8,15 @@
 /* --- the table --- */
 
 #define EVENT(name, when) static const struct event_field name##_fields[] = {
-#define F(event, kind, field, meaning) { #field, meaning, FIELD_##kind, offsetof(struct event_##event, field) },
+#define F(event, kind, field, meaning)                                                             \
+    { #field, meaning, FIELD_##kind, offsetof(struct event_##event, field) },
 #define LIVE(...)
-#define END(name) { NULL, NULL, FIELD_I64, 0 } };
+#define END(name)                                                                                  \
+    {                                                                                              \
+        NULL, NULL, FIELD_I64, 0                                                                   \
+    }                                                                                              \
+    }                                                                                              \
+    ;
 #include "run/events.def"
 #undef EVENT
 #undef F
@@ -102,10 +108,14 @@ static void add_field(struct textbuf *b, const struct event_field *f, const void
     case FIELD_BOOL: textbuf_fmt(b, "%s", *(const bool *)at ? "true" : "false"); break;
     case FIELD_ANSWER: textbuf_fmt(b, "%s", *(const i64 *)at ? "true" : "false"); break;
     case FIELD_TEXT: json_add_string(b, *(const struct str *)at); break;
-    case FIELD_CHECKPOINT: json_add_string(b, checkpoint_kind_name(*(const enum checkpoint_kind *)at)); break;
+    case FIELD_CHECKPOINT:
+        json_add_string(b, checkpoint_kind_name(*(const enum checkpoint_kind *)at));
+        break;
     case FIELD_REASON: json_add_string(b, stop_reason_name(*(const enum stop_reason *)at)); break;
     case FIELD_METRICS: add_metrics(b, at); break;
-    case FIELD_SPLIT: add_map(b, part_at, ((const struct step_split *)at)->ns, PART_LOOP_COUNT); break;
+    case FIELD_SPLIT:
+        add_map(b, part_at, ((const struct step_split *)at)->ns, PART_LOOP_COUNT);
+        break;
     case FIELD_TERMS: add_map(b, term_at, ((const struct event_terms *)at)->ns, TERM_COUNT); break;
     case FIELD_KIND_COUNT: break;
     }
@@ -179,7 +189,8 @@ static bool read_bool(const struct json *v, bool *out)
     return v->kind == JSON_BOOL;
 }
 
-static bool read_field(const struct event_field *f, const struct json *v, struct arena *perm, void *at)
+static bool read_field(const struct event_field *f, const struct json *v, struct arena *perm,
+                       void *at)
 {
     bool yes, known = v->kind != JSON_NULL;
     int  word = 0;
@@ -209,17 +220,20 @@ static bool read_field(const struct event_field *f, const struct json *v, struct
     return false;
 }
 
-enum status event_read(struct str line, struct arena *perm, enum event_kind *kind, union event_any *out, struct err *err)
+enum status event_read(struct str line, struct arena *perm, enum event_kind *kind,
+                       union event_any *out, struct err *err)
 {
     struct json *root, *name;
     i64          k  = 0;
     enum status  st = json_parse(perm, line, &root, err);
     if (st) return st;
     name = json_get(root, STR("event"));
-    if (!name || name->kind != JSON_STRING) return err_set(err, STATUS_USAGE, "a line of an event log without \"event\"");
+    if (!name || name->kind != JSON_STRING)
+        return err_set(err, STATUS_USAGE, "a line of an event log without \"event\"");
     while (k < EVENT_COUNT && !str_eq(name->text, str_of(event_rows[k].name))) k++;
     if (k == EVENT_COUNT)
-        return err_set(err, STATUS_NO, "the event \"%.*s\" is not known here", (int)MIN(name->text.len, 40), name->text.data);
+        return err_set(err, STATUS_NO, "the event \"%.*s\" is not known here",
+                       (int)MIN(name->text.len, 40), name->text.data);
     *kind = (enum event_kind)k;
     event_clear(*kind, out);
     for (i64 i = 0; i < event_rows[k].field_count; i++) {
@@ -227,7 +241,8 @@ enum status event_read(struct str line, struct arena *perm, enum event_kind *kin
         u8                       *at = (u8 *)out + f->offset;
         const struct json        *v  = json_get(root, str_of(f->name));
         if (v && !read_field(f, v, perm, at))
-            return err_set(err, STATUS_USAGE, "the field \"%s\" of an event \"%s\" is invalid", f->name, event_rows[k].name);
+            return err_set(err, STATUS_USAGE, "the field \"%s\" of an event \"%s\" is invalid",
+                           f->name, event_rows[k].name);
     }
     return STATUS_OK;
 }

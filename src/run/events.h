@@ -19,10 +19,10 @@ struct profile;
 
 /* What happened to a checkpoint, and its word in the stream. */
 #define CHECKPOINT_KINDS(X)                                                                        \
-    X(DAMAGED, "damaged")           /* one is passed over, and the one before it tried */          \
-    X(RESUMED, "resumed")           /* the run goes on from it; `text` empty: bit-exact, else why not */ \
-    X(CHANGED, "changed")           /* a setting is another than when the run began */             \
-    X(INTERVAL, "interval")         /* when they are taken from now on, and why */                 \
+    X(DAMAGED, "damaged")   /* one is passed over, and the one before it tried */                  \
+    X(RESUMED, "resumed")   /* the run goes on from it; `text` empty: bit-exact, else why not */   \
+    X(CHANGED, "changed")   /* a setting is another than when the run began */                     \
+    X(INTERVAL, "interval") /* when they are taken from now on, and why */                         \
     X(SAVED, "saved")                                                                              \
     X(FAILED, "failed")             /* to be written; the run goes on */                           \
     X(UPLOADED, "uploaded")         /* it is in the object store */                                \
@@ -33,7 +33,7 @@ enum checkpoint_kind {
 #define KIND(name, word) CHECKPOINT_##name,
     CHECKPOINT_KINDS(KIND)
 #undef KIND
-    CHECKPOINT_KIND_COUNT
+        CHECKPOINT_KIND_COUNT
 };
 
 enum { EVENT_METRICS_MAX = 4 };
@@ -67,7 +67,9 @@ typedef struct event_terms   event_TERMS;
 #define EVENT(name, when) struct event_##name {
 #define F(event, kind, field, meaning) event_##kind field;
 #define LIVE(event, type, field, meaning) type *field;
-#define END(name) };
+#define END(name)                                                                                  \
+    }                                                                                              \
+    ;
 #include "run/events.def"
 #undef EVENT
 #undef F
@@ -94,7 +96,8 @@ union event_any {
 struct subscriber {
     void                    *context;
     const struct subscriber *next; /* hears it after this one; NULL: nobody */
-    void (*on_event)(void *context, enum event_kind kind, const void *event); /* all, before those below */
+    void (*on_event)(void *context, enum event_kind kind,
+                     const void *event); /* all, before those below */
 #define EVENT(name, when) void (*on_##name)(void *context, const struct event_##name *event);
 #include "run/events.def"
 #undef EVENT
@@ -103,7 +106,8 @@ struct subscriber {
 void events_emit(const struct subscriber *first, enum event_kind kind, const void *event);
 /* emit_step(to, &(struct event_step){ … }): the same, with the type checked. */
 #define EVENT(name, when)                                                                          \
-    static inline void emit_##name(const struct subscriber *first, const struct event_##name *event) \
+    static inline void emit_##name(const struct subscriber   *first,                               \
+                                   const struct event_##name *event)                               \
     {                                                                                              \
         events_emit(first, EVENT_##name, event);                                                   \
     }
@@ -119,16 +123,27 @@ void event_step_fill(struct event_step *e);
 /* The stream: {"event":"step","step":1,…}. */
 void event_json(enum event_kind kind, const void *event, struct textbuf *b);
 /* From a line of it; texts lie in perm. NO: an event that is not known here. Fields that it lacks are not known. */
-enum status event_read(struct str line, struct arena *perm, enum event_kind *kind, union event_any *out, struct err *err);
+enum status event_read(struct str line, struct arena *perm, enum event_kind *kind,
+                       union event_any *out, struct err *err);
 
-void       event_clear(enum event_kind kind, void *event); /* nothing is known of it */
-struct str checkpoint_kind_name(enum checkpoint_kind k); /* "saved" */
+void        event_clear(enum event_kind kind, void *event); /* nothing is known of it */
+struct str  checkpoint_kind_name(enum checkpoint_kind k);   /* "saved" */
 const char *event_name(enum event_kind k);
 
 /* The table, for the documents and the tests. */
 enum event_field_kind {
-    FIELD_I64, FIELD_COUNT, FIELD_F64, FIELD_BOOL, FIELD_ANSWER, FIELD_TEXT,
-    FIELD_CHECKPOINT, FIELD_REASON, FIELD_METRICS, FIELD_SPLIT, FIELD_TERMS, FIELD_KIND_COUNT
+    FIELD_I64,
+    FIELD_COUNT,
+    FIELD_F64,
+    FIELD_BOOL,
+    FIELD_ANSWER,
+    FIELD_TEXT,
+    FIELD_CHECKPOINT,
+    FIELD_REASON,
+    FIELD_METRICS,
+    FIELD_SPLIT,
+    FIELD_TERMS,
+    FIELD_KIND_COUNT
 };
 struct event_field {
     const char           *name, *meaning;

@@ -63,10 +63,12 @@ struct figures_log;
 /* Opens nothing yet but the port; that this is taken, or a file cannot be written, is a warning. NULL where
  * nothing is asked for. */
 struct figures_log *figures_open(struct os *os, struct arena *perm, const struct figures_config *c);
-void figures_put(struct figures_log *l, const struct figures *f); /* texts of it are none: all is copied */
-void figures_back(struct figures_log *l, i64 step); /* later steps did not happen */
-bool figures_warning(struct figures_log *l, struct err *err); /* true once for each thing that failed */
-i32  figures_port(const struct figures_log *l);               /* that is answered on; 0: none */
-void figures_close(struct figures_log *l);                    /* all that was put is written, or has failed */
+void                figures_put(struct figures_log   *l,
+                                const struct figures *f); /* texts of it are none: all is copied */
+void                figures_back(struct figures_log *l, i64 step); /* later steps did not happen */
+bool                figures_warning(struct figures_log *l,
+                                    struct err         *err); /* true once for each thing that failed */
+i32                 figures_port(const struct figures_log *l); /* that is answered on; 0: none */
+void figures_close(struct figures_log *l); /* all that was put is written, or has failed */
 
 #endif

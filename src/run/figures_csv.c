@@ -54,10 +54,10 @@ enum status csv_sink_open(struct sink *s, i64 step, struct arena scratch, struct
     if (!old.len) st = renew(s, header, scratch, err);
     else if (str_starts(old, header)) st = renew(s, csv_sink_kept(old, header, step), scratch, err);
     else
-        st = err_set(
-            err, STATUS_USAGE,
-            "%.*s has other columns than this run and is not changed: give another log.csv",
-            STR_ARG(s->path));
+        st =
+            err_set(err, STATUS_USAGE,
+                    "%.*s has other columns than this run and is not changed: give another log.csv",
+                    STR_ARG(s->path));
     if (old.len) s->os->unmap(s->os, old);
     return st;
 }

@@ -7,7 +7,7 @@
 
 enum { QUESTION_BYTES_MAX = 4096, ANSWER_BYTES = 1 << 16, READERS_MAX = 32 };
 static const i64        question_ns = (i64)1000000000, retry_ns = (i64)50000000;
-static const struct str loopback    = STR_INIT("127.0.0.1");
+static const struct str loopback = STR_INIT("127.0.0.1");
 
 static const char *const metrics[][2] = {
 #define FIGURE(name, metric, help) { metric, help },
@@ -111,7 +111,8 @@ static void answer(struct figures_web *w, const struct reader *r, struct arena s
                 "HTTP/1.1 %s\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
                 "Content-Length: %lld\r\nConnection: close\r\n\r\n",
                 status, (long long)body.len);
-    struct str all = str_cat(&scratch, head, body); /* less than a socket holds: nobody has to read for it to go */
+    struct str all = str_cat(&scratch, head,
+                             body); /* less than a socket holds: nobody has to read for it to go */
     w->os->write(w->os, r->f, all, NULL);
 }
 
@@ -134,9 +135,10 @@ static void drop(struct figures_web *w, struct readers *all, i64 i)
 
 static void greet(struct figures_web *w, struct readers *all)
 {
-    struct file f = { -1 };
+    struct file f      = { -1 };
     bool        failed = w->os->accept(w->os, w->listener, 0, &f, NULL);
-    if (all->count && (failed || all->count == READERS_MAX)) drop(w, all, 0); /* failed: too many files are open */
+    if (all->count && (failed || all->count == READERS_MAX))
+        drop(w, all, 0); /* failed: too many files are open */
     else if (failed) w->os->sleep_ns(w->os, retry_ns);
     if (failed) return;
     struct reader *r = all->of[all->count++];
@@ -150,7 +152,9 @@ static void listen_to(struct figures_web *w, struct readers *all, i64 i, struct 
 {
     struct reader *r   = all->of[i];
     i64            got = 0;
-    if (w->os->read(w->os, r->f, r->question + r->count, QUESTION_BYTES_MAX - r->count, -1, &got, NULL)) got = 0;
+    if (w->os->read(w->os, r->f, r->question + r->count, QUESTION_BYTES_MAX - r->count, -1, &got,
+                    NULL))
+        got = 0;
     r->count += got;
     bool whole = str_ends((struct str){ r->question, r->count }, STR("\r\n\r\n"));
     if (whole) answer(w, r, scratch);
@@ -160,7 +164,7 @@ static void listen_to(struct figures_web *w, struct readers *all, i64 i, struct 
 static void serve_once(struct figures_web *w, struct readers *all, struct arena scratch)
 {
     struct file streams[READERS_MAX + 1] = { w->listener };
-    i64         now = w->os->now_ns(w->os), first = all->count ? all->of[0]->until_ns - now : question_ns;
+    i64 now = w->os->now_ns(w->os), first = all->count ? all->of[0]->until_ns - now : question_ns;
     for (i64 i = 0; i < all->count; i++) streams[i + 1] = all->of[i]->f;
     i64 ready = os_wait_any(streams, all->count + 1, MAX(first, 0));
     if (ready == 0) greet(w, all);
@@ -170,9 +174,9 @@ static void serve_once(struct figures_web *w, struct readers *all, struct arena 
 
 static void *serve(void *context)
 {
-    struct figures_web *w    = context;
-    struct arena        room = arena_open(2 * ANSWER_BYTES + READERS_MAX * (i64)sizeof(struct reader));
-    struct readers      all  = { 0 };
+    struct figures_web *w = context;
+    struct arena   room   = arena_open(2 * ANSWER_BYTES + READERS_MAX * (i64)sizeof(struct reader));
+    struct readers all    = { 0 };
     if (!room.begin) return NULL;
     struct arena   scratch = room;
     struct reader *readers = NEW(&scratch, struct reader, READERS_MAX);

@@ -20,10 +20,10 @@ enum {
 };
 
 struct ledger {
-    sqlite3      *db;
-    struct str    path;
-    sqlite3_stmt *put[LEDGER_TABLE_COUNT]; /* made when first needed */
-    struct arena  scratch;
+    sqlite3           *db;
+    struct str         path;
+    sqlite3_stmt      *put[LEDGER_TABLE_COUNT]; /* made when first needed */
+    struct arena       scratch;
     struct os         *os;
     const atomic_bool *give_up; /* NULL: never before BUSY_MS */
 };
@@ -41,9 +41,10 @@ static enum status failed(struct ledger *l, const char *what, struct err *err)
 {
     int code = l->db ? sqlite3_errcode(l->db) : SQLITE_NOMEM;
     if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT)
-        return err_set(err, STATUS_WORLD,
-                       "the ledger %.*s is damaged (%s); move it away, and a new one will be created",
-                       STR_ARG(l->path), sqlite3_errmsg(l->db));
+        return err_set(
+            err, STATUS_WORLD,
+            "the ledger %.*s is damaged (%s); move it away, and a new one will be created",
+            STR_ARG(l->path), sqlite3_errmsg(l->db));
     return err_set(err, STATUS_WORLD, "cannot %s the ledger %.*s: %s", what, STR_ARG(l->path),
                    l->db ? sqlite3_errmsg(l->db) : "no memory");
 }
@@ -154,7 +155,8 @@ static enum status open_file(struct ledger *l, struct os *os, struct err *err)
     if (slash) st = os->make_dir(os, str_sub(l->path, 0, slash - z), err);
     os_private(was);
     if (st) return st;
-    int fd = open(z, O_RDWR | O_CREAT | O_CLOEXEC, 0600); /* SQLite's others beside it get the same mode */
+    int fd = open(z, O_RDWR | O_CREAT | O_CLOEXEC,
+                  0600); /* SQLite's others beside it get the same mode */
     if (fd >= 0) close(fd);
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
     if (sqlite3_open_v2(z, &l->db, flags, NULL) != SQLITE_OK) return failed(l, "open", err);
@@ -170,8 +172,8 @@ enum status ledger_open(struct os *os, struct str path, struct arena *perm, stru
     return ledger_open_patient(os, path, NULL, perm, out, err);
 }
 
-enum status ledger_open_patient(struct os *os, struct str path, const atomic_bool *give_up, struct arena *perm,
-                                struct ledger **out, struct err *err)
+enum status ledger_open_patient(struct os *os, struct str path, const atomic_bool *give_up,
+                                struct arena *perm, struct ledger **out, struct err *err)
 {
     struct ledger *l = NEW(perm, struct ledger, 1);
     l->os            = os;

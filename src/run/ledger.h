@@ -14,8 +14,8 @@
 
 /* Section `run` of a run file. */
 struct run_config {
-    struct str name;           /* empty: the run file's */
-    struct str ledger;         /* file; empty: $XDG_STATE_HOME/frugal/ledger.db; "none": none */
+    struct str name;   /* empty: the run file's */
+    struct str ledger; /* file; empty: $XDG_STATE_HOME/frugal/ledger.db; "none": none */
     struct str tags[16];
     i64        tag_count;
     f64        runs_per_month; /* how often such a run is made; NaN: not said */
@@ -35,7 +35,7 @@ typedef struct str ledger_KEY, ledger_TEXT;
 typedef i64        ledger_KEYINT, ledger_INT, ledger_AGE;
 typedef f64        ledger_REAL;
 #define LEDGER_FIELD(kind, name, since, meaning) ledger_##kind name;
-#define LEDGER_ROW(table, since, meaning)                                                              \
+#define LEDGER_ROW(table, since, meaning)                                                          \
     struct table##_row {                                                                           \
         LEDGER_##table(LEDGER_FIELD)                                                               \
     };
@@ -53,8 +53,8 @@ struct str ledger_path(struct os *os, struct str asked, struct arena *perm);
 enum status ledger_open(struct os *os, struct str path, struct arena *perm, struct ledger **out,
                         struct err *err);
 /* The same; others who write are waited for only until give_up is true, which any thread may set. */
-enum status ledger_open_patient(struct os *os, struct str path, const atomic_bool *give_up, struct arena *perm,
-                                struct ledger **out, struct err *err);
+enum status ledger_open_patient(struct os *os, struct str path, const atomic_bool *give_up,
+                                struct arena *perm, struct ledger **out, struct err *err);
 void        ledger_close(struct ledger *l);
 
 /* All rows put between the two reach the file together or not at all. Waits a few seconds for
@@ -77,7 +77,7 @@ enum status ledger_export(struct ledger *l, struct str run, struct str segment, 
 enum status ledger_import(struct ledger *l, struct str lines, struct arena scratch, i64 *rows,
                           struct err *err);
 
-struct str ledger_new_id(struct arena *perm); /* 12 hexadecimal digits, by chance */
+struct str              ledger_new_id(struct arena *perm); /* 12 hexadecimal digits, by chance */
 extern const struct str segment_killed; /* segment.ended of one that a later start found dead */
 /* One that has not ended and is not heard of for so long was killed. */
 i64 segment_silence_ns(const struct segment_row *s);

@@ -15,8 +15,8 @@ enum status ledger_open(struct os *os, struct str path, struct arena *perm, stru
     return none(err);
 }
 
-enum status ledger_open_patient(struct os *os, struct str path, const atomic_bool *give_up, struct arena *perm,
-                                struct ledger **out, struct err *err)
+enum status ledger_open_patient(struct os *os, struct str path, const atomic_bool *give_up,
+                                struct arena *perm, struct ledger **out, struct err *err)
 {
     (void)give_up;
     return ledger_open(os, path, perm, out, err);

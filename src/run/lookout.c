@@ -10,7 +10,7 @@ enum { GPUS_MAX = 16, SCRATCH_BYTES = 1 << 20 };
 /* GPM counts over any interval; 100 to 200 ms show steps. A family of processes takes a millisecond or
  * more to find. */
 static const i64 look_every_ns = 200000000, family_every_ns = 1000000000;
-static const f64 begun_at = 0.05; /* what comes before the first work is start-up, no gap */
+static const f64 begun_at       = 0.05; /* what comes before the first work is start-up, no gap */
 static const i64 probe_every_ns = 5000000000;
 
 struct gpu {
@@ -24,15 +24,15 @@ struct lookout {
     struct gpu            gpus[GPUS_MAX];
     i64                   gpu_count;
     i64                   cpu_ns, cpu_at_ns; /* at the look before; 0: none */
-    bool                  begun; /* it has worked */
-    struct probe          first, last; /* last: clocks are the highest that were seen */
+    bool                  begun;             /* it has worked */
+    struct probe          first, last;       /* last: clocks are the highest that were seen */
 
-    pthread_t       thread;
-    bool            running; /* the thread was started */
-    pthread_mutex_t lock;    /* of all below */
-    pthread_cond_t  changed;
-    bool            stop, told;
-    f64             busy; /* at the newest look; NaN: not known */
+    pthread_t           thread;
+    bool                running; /* the thread was started */
+    pthread_mutex_t     lock;    /* of all below */
+    pthread_cond_t      changed;
+    bool                stop, told;
+    f64                 busy; /* at the newest look; NaN: not known */
     struct utilisation *utilisation;
 };
 
@@ -126,7 +126,7 @@ struct lookout *lookout_new(struct arena *perm, const struct lookout_config *c)
     l->c              = *c;
     l->busy           = NAN;
     l->scratch        = arena_part(perm, SCRATCH_BYTES);
-    l->utilisation          = utilisation_new(perm);
+    l->utilisation    = utilisation_new(perm);
     ASSERT(!pthread_mutex_init(&l->lock, NULL));
     thread_cond_init(&l->changed);
     open_gpus(l, perm);

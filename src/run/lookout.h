@@ -12,10 +12,10 @@ struct lookout; /* lives in `perm` */
 
 struct lookout_config {
     struct os *os;
-    struct str bus_id;    /* of the GPU that is trained on; empty: none */
-    bool       any_gpu;   /* somebody else's program: the mean of all that there are */
-    i64 (*cpu_ns)(void);  /* processor time so far, of whom it is about; NULL: this process */
-    i64        cores;     /* that it may use */
+    struct str bus_id;   /* of the GPU that is trained on; empty: none */
+    bool       any_gpu;  /* somebody else's program: the mean of all that there are */
+    i64 (*cpu_ns)(void); /* processor time so far, of whom it is about; NULL: this process */
+    i64 cores;           /* that it may use */
 };
 
 struct lookout_seen {
@@ -26,11 +26,11 @@ struct lookout_seen {
 
 struct lookout *lookout_new(struct arena *perm, const struct lookout_config *c);
 enum status     lookout_start(struct lookout *l, struct err *err); /* the thread */
-void            lookout_look(struct lookout *l); /* what it does each time; once, without a thread */
-void            lookout_mark(struct lookout *l, enum rhythm what); /* begins now; l may be NULL */
+void lookout_look(struct lookout *l); /* what it does each time; once, without a thread */
+void lookout_mark(struct lookout *l, enum rhythm what); /* begins now; l may be NULL */
 /* The first minute that is not well, once: true. */
-bool                lookout_news(struct lookout *l, struct usage *u);
-f64                 lookout_busy(struct lookout *l); /* at the newest look, 0 to 1; NaN: not known, or a NULL one */
+bool lookout_news(struct lookout *l, struct usage *u);
+f64 lookout_busy(struct lookout *l); /* at the newest look, 0 to 1; NaN: not known, or a NULL one */
 bool                lookout_sees_gpus(const struct lookout *l);
 struct lookout_seen lookout_end(struct lookout *l); /* of a NULL one: nothing was seen */
 

@@ -44,7 +44,8 @@ static struct op_row row_of(const struct program *p, i32 i, const struct target 
     struct sig          sig     = graph_sig(p->graph, n, &scratch);
     struct op_row       r       = { .cost = op_cost(&sig), .memory_bytes = ins->work_bytes };
     r.roof_s = roof_of(target, &sig, r.cost); /* sig's memory is lent until here */
-    if (str_eq(ins->kernel, STR(KERNEL_JOINED))) r.roof_s = 0, r.cost = (struct cost){ 0 }; /* done on the way, by another */
+    if (str_eq(ins->kernel, STR(KERNEL_JOINED)))
+        r.roof_s = 0, r.cost = (struct cost){ 0 }; /* done on the way, by another */
     for (i32 k = 0; k < node_results(n); k++)
         r.memory_bytes += type_bytes(graph_type(p->graph, n->out + k));
     r.op      = op_text(perm, n->op, &n->at);
@@ -79,7 +80,8 @@ void op_table_add(struct op_table *t, const struct program *p, const struct targ
 
 f64 op_roof_share(const struct op_row *r)
 {
-    bool known = r->roof_s > 0 && r->seconds > 0; /* what another's kernel does takes no time of its own */
+    bool known =
+        r->roof_s > 0 && r->seconds > 0; /* what another's kernel does takes no time of its own */
     return known ? r->roof_s / r->seconds : NAN;
 }
 
@@ -92,7 +94,8 @@ static f64 key_of(const struct op_row *r, enum op_sort by)
     case OPS_FLOPS: return r->cost.flops;
     case OPS_BYTES: return r->cost.bytes;
     case OPS_MEMORY: return (f64)r->memory_bytes;
-    case OPS_ROOF: return isnan(op_roof_share(r)) ? -INFINITY : -op_roof_share(r); /* not known: last */
+    case OPS_ROOF:
+        return isnan(op_roof_share(r)) ? -INFINITY : -op_roof_share(r); /* not known: last */
     }
     ASSERT(!"an order without a key");
     return 0;

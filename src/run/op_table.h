@@ -6,8 +6,9 @@
 #include "ir/program.h"
 
 struct op_row {
-    struct str  op;     /* "matmul+add+relu" */
-    struct str  what;   /* by shape: operands and results, "f32[32,784] … -> f32[32,128]"; by kernel: its name;
+    struct str op; /* "matmul+add+relu" */
+    struct str
+        what; /* by shape: operands and results, "f32[32,784] … -> f32[32,128]"; by kernel: its name;
                            each: kernel, node, operands and results */
     i64         calls;
     f64         seconds, roof_s; /* of all calls; roof_s 0: the target's rates are not known */
@@ -29,9 +30,17 @@ struct op_table op_table_new(struct arena *perm, i64 rows_max);
 void op_table_add(struct op_table *t, const struct program *p, const struct target *target,
                   const f64 *seconds, i64 calls, enum op_grouping by, struct arena *perm);
 
-enum op_sort { OPS_TIME, OPS_CALLS, OPS_FLOPS, OPS_BYTES, OPS_MEMORY, OPS_ROOF }; /* roof: lowest first */
+enum op_sort {
+    OPS_TIME,
+    OPS_CALLS,
+    OPS_FLOPS,
+    OPS_BYTES,
+    OPS_MEMORY,
+    OPS_ROOF
+};                                        /* roof: lowest first */
 enum op_sort op_sort_of(struct str name); /* "time", "calls", …; anything else is time */
-void op_table_sort(struct op_table *t, enum op_sort by);
-f64  op_roof_share(const struct op_row *r); /* roof over time; NaN: not known, or no time of its own */
+void         op_table_sort(struct op_table *t, enum op_sort by);
+f64          op_roof_share(
+             const struct op_row *r); /* roof over time; NaN: not known, or no time of its own */
 
 #endif

@@ -103,10 +103,10 @@ i64 probe_own_ns(struct os *os, struct arena scratch)
 
 void probe_read(struct probe *p, struct os *os, struct arena scratch)
 {
-    *p                = (struct probe){ .at_ns = os->now_ns(os) };
-    struct str memory = proc(os, "/proc/meminfo", &scratch);
-    struct str counts = proc(os, "/proc/vmstat", &scratch);
-    f64        swap   = value_of(counts, "pswpin") + value_of(counts, "pswpout");
+    *p                   = (struct probe){ .at_ns = os->now_ns(os) };
+    struct str memory    = proc(os, "/proc/meminfo", &scratch);
+    struct str counts    = proc(os, "/proc/vmstat", &scratch);
+    f64        swap      = value_of(counts, "pswpin") + value_of(counts, "pswpout");
     p->own_ns            = probe_own_ns(os, scratch);
     p->own_bytes         = value_of(proc(os, "/proc/self/status", &scratch), "RssAnon") * 1024;
     p->swap_pages        = isnan(swap) ? -1 : (i64)swap;
@@ -174,7 +174,8 @@ struct load probe_load(const struct probe *from, const struct probe *to, struct 
     }
     if (all > 0) l.busy = busy / all;
     if (all > 0) l.disk = waits / all;
-    if (from->own_ns >= 0 && to->own_ns >= 0) l.own_cores = (f64)(to->own_ns - from->own_ns) * 1e-9 / s;
+    if (from->own_ns >= 0 && to->own_ns >= 0)
+        l.own_cores = (f64)(to->own_ns - from->own_ns) * 1e-9 / s;
     if (from->swap_pages >= 0 && to->swap_pages >= 0)
         l.swap_bytes_s = (f64)(to->swap_pages - from->swap_pages) * (f64)sysconf(_SC_PAGESIZE) / s;
     find_slowest(&l, from, to, scratch);

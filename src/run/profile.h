@@ -10,8 +10,8 @@
 #ifndef RUN_PROFILE_H
 #define RUN_PROFILE_H
 #include "base/trace.h"
-#include "run/op_table.h"
 #include "run/clock.h"
+#include "run/op_table.h"
 
 struct profile_config {
     i64        wait, warmup, active; /* steps; active 0: none are looked at */
@@ -35,8 +35,9 @@ struct profile;
 /* first_step: steps that were done before this process. accumulate: micro-batches a step. */
 struct profile *profile_new(struct arena *perm, const struct profile_config *c,
                             const struct program_set *set, i64 first_step, i64 accumulate);
-bool profile_on(const struct profile *p, i64 step);   /* is the step of this number (from 0) timed? */
-bool profile_over(const struct profile *p, i64 step); /* are all that are to be looked at done before it? */
+bool profile_on(const struct profile *p, i64 step); /* is the step of this number (from 0) timed? */
+bool profile_over(const struct profile *p,
+                  i64 step); /* are all that are to be looked at done before it? */
 
 /* From now on the parts of the clock are kept as intervals. */
 void profile_watch(struct profile *p, struct clock *clock);
@@ -48,12 +49,13 @@ f64 *profile_seconds(struct profile *p);
 void profile_ran(struct profile *p, enum program_id id, i64 begin_ns, i64 end_ns, enum part from);
 
 /* What was found; steps 0: nothing. */
-i64               profile_steps(const struct profile *p); /* active ones that ended */
-struct step_split profile_split(const struct profile *p); /* of them together; sums to their wall clock */
-struct op_table   profile_table(const struct profile *p, const struct target *t, struct arena *perm);
-i64               profile_span_count(const struct profile *p);
-i64               profile_spans_dropped(const struct profile *p); /* the oldest, where the ring was full */
-struct profile_span      profile_span(const struct profile *p, i64 index);
+i64 profile_steps(const struct profile *p); /* active ones that ended */
+struct step_split
+profile_split(const struct profile *p); /* of them together; sums to their wall clock */
+struct op_table profile_table(const struct profile *p, const struct target *t, struct arena *perm);
+i64             profile_span_count(const struct profile *p);
+i64 profile_spans_dropped(const struct profile *p); /* the oldest, where the ring was full */
+struct profile_span       profile_span(const struct profile *p, i64 index);
 const struct program_set *profile_set(const struct profile *p);
 
 #endif

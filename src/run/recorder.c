@@ -6,8 +6,8 @@
  *
  * A slot of the queue is the run's until it is counted in `made`, ours until counted in `taken`.
  * When the disk hangs and the queue is full, further rows are dropped; that is told. */
-#include "run/recorder_int.h"
 #include "base/thread.h"
+#include "run/recorder_int.h"
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -16,7 +16,7 @@ enum { QUEUE = 64, TEXTS_BYTES = 1 << 20 };
 enum { LEDGER_GIB = 4, LOG_GIB = 1 }; /* address space */
 
 static const i64 beat_factor = 100;
-static const i64 summary_ns = 60000000000;
+static const i64 summary_ns  = 60000000000;
 
 /* Some runs evaluate a thousand times a second: summaries are this far apart, and a part of the
  * run's time so far, so that a segment of any length has some hundreds of them. */
@@ -35,7 +35,8 @@ static enum status ensure_open(struct recorder *r, struct err *err)
     if (st) return st;
     r->ledger = l;
     r->spare  = memory;
-    recorder_fetch(r, NULL); /* tried again with each heartbeat: until then the ledger has what it has */
+    recorder_fetch(
+        r, NULL); /* tried again with each heartbeat: until then the ledger has what it has */
     st = recorder_read_before(r, memory, err);
     if (st) ledger_close(l);
     if (st) r->ledger = NULL;
@@ -109,8 +110,8 @@ static void beat(struct recorder *r)
     enum status st = ensure_open(r, &why);
     pthread_mutex_lock(&r->lock);
     snapshot(r, &now);
-    run      = r->run;
-    i64 made = r->made;
+    run       = r->run;
+    i64  made = r->made;
     bool last = r->stop;
     bool due  = last || holds_checkpoint(r, made);
     r->put_due |= due;
@@ -129,7 +130,9 @@ static void beat(struct recorder *r)
     if (!st) r->taken = made;
     if (!st) r->run_known = true;
     if (!st) r->before_known = true; /* and our own row is there, which tally.h relies on */
-    if (!r->config.beat_ns) r->now.beat_every_ns = MIN(MAX(beat_factor * cost_ns, recorder_beat_least_ns), recorder_beat_most_ns);
+    if (!r->config.beat_ns)
+        r->now.beat_every_ns =
+            MIN(MAX(beat_factor * cost_ns, recorder_beat_least_ns), recorder_beat_most_ns);
     r->tried   = true;
     r->failure = why;
     pthread_cond_broadcast(&r->changed);
@@ -182,7 +185,8 @@ enum status recorder_open(struct os *os, struct arena *perm, const struct record
     row_copy(&ledger_tables[LEDGER_TABLE_run], &r->run, &config->run, &r->texts);
     row_copy(&ledger_tables[LEDGER_TABLE_price], &r->config.price, &config->price, &r->texts);
     if (!r->run.id.len) r->run.id = ledger_new_id(&r->texts);
-    if (!isnan(config->price.usd_hour)) r->config.price.id = recorder_price_id(&config->price, &r->texts);
+    if (!isnan(config->price.usd_hour))
+        r->config.price.id = recorder_price_id(&config->price, &r->texts);
     r->now               = recorder_segment_new(r, &config->segment, &r->texts);
     r->now.run           = r->run.id;
     r->now.price         = r->config.price.id;
@@ -255,15 +259,16 @@ static void enqueue(struct recorder *r, enum ledger_table table, const void *row
     r->made++;
 }
 
-void recorder_eval(struct recorder *r, const struct event_terms *terms, f64 loss, f64 value, bool target_reached)
+void recorder_eval(struct recorder *r, const struct event_terms *terms, f64 loss, f64 value,
+                   bool target_reached)
 {
     i64 ns[TERM_COUNT];
     if (!terms) clock_terms(bill_clock(r->config.bill), ns);
     pthread_mutex_lock(&r->lock);
     segment_set_terms(&r->now, terms ? terms->ns : ns);
     i64 metered_ns = r->now.metered_ns;
-    r->now.loss  = loss;
-    r->now.value = value;
+    r->now.loss    = loss;
+    r->now.value   = value;
     if (target_reached && !r->now.target_ns) r->now.target_ns = metered_ns;
     if (target_reached ||
         metered_ns - r->eval_at_ns >= MAX(eval_gap_ns, metered_ns / eval_gap_part)) {
@@ -279,7 +284,8 @@ void recorder_put(struct recorder *r, enum ledger_table table, const void *row)
     union ledger_any any;
     memcpy(&any, row, (size_t)ledger_tables[table].row_bytes);
     if (table == LEDGER_TABLE_prediction) any.prediction.run = r->run.id;
-    if (table == LEDGER_TABLE_checkpoint && !any.checkpoint.segment.len) any.checkpoint.segment = r->now.id;
+    if (table == LEDGER_TABLE_checkpoint && !any.checkpoint.segment.len)
+        any.checkpoint.segment = r->now.id;
     if (table == LEDGER_TABLE_interruption) any.interruption.segment = r->now.id;
     pthread_mutex_lock(&r->lock);
     if (table == LEDGER_TABLE_prediction && !any.prediction.id.len)

@@ -10,9 +10,9 @@
  * wrote them is gone, and tally.h may know how long it lived. */
 #ifndef RUN_RECORDER_H
 #define RUN_RECORDER_H
-#include "run/ledger.h"
 #include "run/bill.h"
 #include "run/event_log.h"
+#include "run/ledger.h"
 #include "run/tally.h"
 
 struct recorder;
@@ -26,20 +26,21 @@ struct recorder_store {
     enum status (*put)(void *context, struct str segment, struct str lines, struct arena scratch,
                        struct err *err);
     /* Likewise its event log; NULL: nowhere. */
-    enum status (*put_events)(void *context, struct str segment, struct str lines, struct arena scratch,
-                              struct err *err);
-    void (*cancel)(void *context); /* from the run's thread: no question is worth waiting for any more */
+    enum status (*put_events)(void *context, struct str segment, struct str lines,
+                              struct arena scratch, struct err *err);
+    void (*cancel)(
+        void *context); /* from the run's thread: no question is worth waiting for any more */
 };
 
-/* Of the segment: id (empty: a new one), device, gpus, precision, batch, accumulate, flops_step, arena_bytes and step_from;
- * the rest is found out here. The store is read before the first heartbeat, and renewed after each
+/* Of the segment: id (empty: a new one), device, gpus, precision, batch, accumulate, flops_step, arena_bytes and
+ * step_from; the rest is found out here. The store is read before the first heartbeat, and renewed after each
  * checkpoint, at least every half minute and at the end; the event log where it has grown, and also while the ledger
  * cannot be written. */
 struct recorder_config {
-    struct str                   path;    /* of the ledger */
-    struct bill                 *bill;    /* that the run keeps, since the process began; NULL: a stream is replayed,
+    struct str     path; /* of the ledger */
+    struct bill   *bill; /* that the run keeps, since the process began; NULL: a stream is replayed,
                                              which says where its time went */
-    struct run_row               run;     /* an empty id: a new run */
+    struct run_row run;  /* an empty id: a new run */
     struct segment_row           segment;
     struct price_row             price;   /* usd_hour NaN: not known; its id is made here */
     bool                         rented;  /* the machine's time before the process is billed too */
@@ -68,8 +69,10 @@ bool recorder_before(struct recorder *r, i64 limit_ns, struct recorder_before *o
 /* After a step: of the run the steps done, of this segment the samples and tokens. */
 void recorder_step(struct recorder *r, i64 step, i64 samples, i64 tokens, f64 loss);
 /* terms NULL: as the bill's clock has them now. */
-void recorder_eval(struct recorder *r, const struct event_terms *terms, f64 loss, f64 value, bool target_reached);
-void recorder_done(struct recorder *r, const struct event_done *e); /* energy, usage, where the time went */
+void recorder_eval(struct recorder *r, const struct event_terms *terms, f64 loss, f64 value,
+                   bool target_reached);
+void recorder_done(struct recorder         *r,
+                   const struct event_done *e); /* energy, usage, where the time went */
 /* A prediction, checkpoint or interruption; run or segment is filled in (of a checkpoint where it has none). */
 void recorder_put(struct recorder *r, enum ledger_table table, const void *row);
 

@@ -34,7 +34,7 @@ static enum status publish(struct recorder *r, struct err *err)
     struct arena                 scratch = r->spare;
     struct str                   lines;
     struct arena                 text = arena_part(&scratch, (i64)FETCH_GIB << 30);
-    enum status st = ledger_export(r->ledger, r->run.id, r->now.id, &text, &lines, err);
+    enum status st    = ledger_export(r->ledger, r->run.id, r->now.id, &text, &lines, err);
     i64         at_ns = now_ns(r);
     if (!st) st = store->put(store->context, r->now.id, lines, scratch, err);
     if (st) return st;
@@ -65,12 +65,14 @@ enum status recorder_send_log(struct recorder *r, bool last, struct err *err)
     if (st) return err_set(err, st, "this run's event log is not written: %s", err->text);
     i64 bytes = event_log_bytes(r->config.log), at_ns = now_ns(r);
     if (!store || !store->put_events || bytes == r->log_bytes) return STATUS_OK;
-    if (!last && (at_ns < r->store_after_ns || (!r->log_due && !is_old(r, r->log_at_ns)))) return STATUS_OK;
+    if (!last && (at_ns < r->store_after_ns || (!r->log_due && !is_old(r, r->log_at_ns))))
+        return STATUS_OK;
     struct arena text = arena_part(&scratch, (r->log_memory.end - r->log_memory.begin) / 2);
     st                = event_log_text(r->config.log, &text, &lines, err);
     if (!st) st = store->put_events(store->context, r->now.id, lines, scratch, err);
     if (st) back_off(r);
-    if (st) return err_set(err, st, "the object store lacks the event log of this run: %s", err->text);
+    if (st)
+        return err_set(err, st, "the object store lacks the event log of this run: %s", err->text);
     r->log_due   = false;
     r->log_at_ns = at_ns;
     r->log_bytes = bytes;
@@ -82,7 +84,8 @@ enum status recorder_sync_store(struct recorder *r, bool last, struct err *err)
 {
     i64 now = now_ns(r);
     if (!r->config.store || (now < r->store_after_ns && !last)) return STATUS_OK;
-    if (bill_is_over(r->config.bill) && !last) return STATUS_OK; /* the bill has the last one's requests, no more */
+    if (bill_is_over(r->config.bill) && !last)
+        return STATUS_OK; /* the bill has the last one's requests, no more */
     enum status st = recorder_fetch(r, err);
     r->put_due |= is_old(r, r->put_at_ns);
     if (!st && r->put_due) st = publish(r, err);

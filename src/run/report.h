@@ -20,18 +20,18 @@ struct run_bill {
     i64                 term_ns[TERM_COUNT], metered_ns;
     i64                 own_ns; /* of metered_ns, what is left after sharing machines with others */
     bool                priced; /* every segment's price is known; else no dollars are */
-    i64                 nusd, part_nusd[BILL_PARTS]; /* nano-dollars; the parts sum to the whole. What the run's own
+    i64 nusd, part_nusd[BILL_PARTS]; /* nano-dollars; the parts sum to the whole. What the run's own
                                                         last line said (bill.h): as if alone on its machines, with
                                                         storage while its starts lived */
-    i64                 shared_nusd; /* of it, what others that used the machine at the same time pay */
-    i64                 since_nusd;  /* beside it: storage while no start of the run lived, until now */
-    bool                storage_known; /* false: something is kept or asked for whose price is not known */
-    f64                 usd_hour;      /* of the machine, mean over the run; NaN: not known */
-    i64                 steps, work;   /* done; samples or tokens that count, as row.unit says */
-    f64                 loss, value;
-    bool                reached;                    /* the target */
-    i64                 target_nusd;                /* until then */
-    f64                 predicted_s, predicted_usd; /* NaN: nobody predicted it */
+    i64 shared_nusd;    /* of it, what others that used the machine at the same time pay */
+    i64 since_nusd;     /* beside it: storage while no start of the run lived, until now */
+    bool storage_known; /* false: something is kept or asked for whose price is not known */
+    f64  usd_hour;      /* of the machine, mean over the run; NaN: not known */
+    i64  steps, work;   /* done; samples or tokens that count, as row.unit says */
+    f64  loss, value;
+    bool reached;                    /* the target */
+    i64  target_nusd;                /* until then */
+    f64  predicted_s, predicted_usd; /* NaN: nobody predicted it */
 };
 
 /* All runs of a ledger, oldest first. */

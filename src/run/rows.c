@@ -96,7 +96,8 @@ enum status row_read(struct str line, struct arena *perm, enum ledger_table *tab
     if (st) return st;
     struct json        *name = json_get(root, STR("row"));
     const struct table *t    = NULL;
-    if (!name) return err_set(err, STATUS_USAGE, "this is not a row of a ledger: it has no \"row\"");
+    if (!name)
+        return err_set(err, STATUS_USAGE, "this is not a row of a ledger: it has no \"row\"");
     for (i64 i = 0; i < LEDGER_TABLE_COUNT; i++)
         if (str_eq(name->text, str_of(ledger_tables[i].name))) t = &ledger_tables[i];
     if (!t) return STATUS_NO;
@@ -132,7 +133,8 @@ const struct str segment_killed = STR_INIT("killed");
 
 i64 segment_silence_ns(const struct segment_row *s)
 {
-    static const i64 least_ns = (i64)30000000000; /* writers wait for one another, and clocks differ */
+    static const i64 least_ns =
+        (i64)30000000000; /* writers wait for one another, and clocks differ */
     return MAX(3 * s->beat_every_ns, least_ns);
 }
 

@@ -1,12 +1,14 @@
 /* segments.c - the rows that a start of a run begins with, and those of earlier starts that nobody ended. */
-#include "run/recorder_int.h"
 #include "base/hash.h"
+#include "run/recorder_int.h"
 #include <math.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { PLACE_MAX = 1024 }; /* of a checkpoint's address: RECORDER_KEPT_BYTES have room for so much of each */
+enum {
+    PLACE_MAX = 1024
+}; /* of a checkpoint's address: RECORDER_KEPT_BYTES have room for so much of each */
 
 const i64 recorder_beat_least_ns = 1000000000;
 
@@ -24,7 +26,8 @@ static i64 machine_age_ns(void)
     return (i64)up.tv_sec * 1000000000 + up.tv_nsec;
 }
 
-struct segment_row recorder_segment_new(const struct recorder *r, const struct segment_row *known, struct arena *perm)
+struct segment_row recorder_segment_new(const struct recorder *r, const struct segment_row *known,
+                                        struct arena *perm)
 {
     struct os         *os = r->os;
     struct segment_row s;
@@ -65,7 +68,8 @@ static void add_before(struct recorder *r, const struct segment_row *others, i64
         first   = false;
         free_ns = MAX(free_ns, s->begin_wall_ns + s->metered_ns - s->booting_ns - s->idle_ns);
     }
-    clock_add(bill_clock(r->config.bill), first ? PART_boot : PART_idle, MAX(r->now.begin_wall_ns - free_ns, 0));
+    clock_add(bill_clock(r->config.bill), first ? PART_boot : PART_idle,
+              MAX(r->now.begin_wall_ns - free_ns, 0));
 }
 
 static i64 end_wall_ns(const struct segment_row *s)
@@ -142,7 +146,8 @@ static enum status add_missed(struct recorder *r, struct arena scratch, struct e
     i64                      count, lived_ns = t->missed_ns;
     struct str               id = t->missed.len ? t->missed : t->segment;
     if (!t->run.len || !str_eq(t->run, r->run.id)) return STATUS_OK;
-    enum status st = ledger_read(r->ledger, LEDGER_TABLE_segment, "id", t->segment, &scratch, &s, &count, err);
+    enum status st =
+        ledger_read(r->ledger, LEDGER_TABLE_segment, "id", t->segment, &scratch, &s, &count, err);
     if (!st && !count && !t->recorded) lived_ns += t->segment_ns;
     if (!st) st = ledger_read(r->ledger, LEDGER_TABLE_segment, "id", id, &scratch, &s, &count, err);
     if (st || count || !lived_ns || !id.len) return st;
@@ -152,7 +157,8 @@ static enum status add_missed(struct recorder *r, struct arena scratch, struct e
 
 /* The run's segments before this one, with those closed that nobody ended. What the checkpoint knows beyond all of
  * them, for it may be younger than the last heartbeat, is the last one's. */
-static enum status close_segments(struct recorder *r, struct segment_row *s, i64 count, struct err *err)
+static enum status close_segments(struct recorder *r, struct segment_row *s, i64 count,
+                                  struct err *err)
 {
     struct segment_row *killed   = NULL;
     i64                 known_ns = 0;
@@ -160,7 +166,8 @@ static enum status close_segments(struct recorder *r, struct segment_row *s, i64
     for (i64 i = 0; !st && i < count; i++) {
         if (str_eq(s[i].id, r->now.id)) continue;
         if (was_killed(r, &s[i])) st = close_killed(r, &s[i], err);
-        if (str_eq(s[i].ended, segment_killed)) killed = &s[i]; /* by us, or by a start that was killed then */
+        if (str_eq(s[i].ended, segment_killed))
+            killed = &s[i]; /* by us, or by a start that was killed then */
         known_ns += s[i].metered_ns;
     }
     i64 more_ns = bill_before(r->config.bill).ns - known_ns;
@@ -175,14 +182,16 @@ static bool is_stored_apart(struct str place)
 }
 
 /* What a segment has left in the object store; of too many the oldest are forgotten. */
-static enum status read_kept(struct recorder *r, struct str segment, struct recorder_before *out, struct arena *perm,
-                             struct err *err)
+static enum status read_kept(struct recorder *r, struct str segment, struct recorder_before *out,
+                             struct arena *perm, struct err *err)
 {
     struct checkpoint_row *c;
     i64                    count;
-    enum status st = ledger_read(r->ledger, LEDGER_TABLE_checkpoint, "segment", segment, perm, &c, &count, err);
+    enum status            st =
+        ledger_read(r->ledger, LEDGER_TABLE_checkpoint, "segment", segment, perm, &c, &count, err);
     for (i64 i = 0; !st && i < count; i++) {
-        if (c[i].removed_wall_ns || !is_stored_apart(c[i].place) || c[i].place.len > PLACE_MAX) continue;
+        if (c[i].removed_wall_ns || !is_stored_apart(c[i].place) || c[i].place.len > PLACE_MAX)
+            continue;
         if (out->kept_count == RECORDER_KEPT_MAX)
             memmove(out->kept, out->kept + 1, (size_t)--out->kept_count * sizeof *out->kept);
         out->kept[out->kept_count++] = c[i];
@@ -194,11 +203,13 @@ static enum status read_kept(struct recorder *r, struct str segment, struct reco
 static enum status read_segments(struct recorder *r, struct arena scratch, struct err *err)
 {
     static const struct recorder_before none;
-    struct recorder_before out = none;
-    struct segment_row    *s;
-    i64                    count, after_ns = r->now.begin_wall_ns;
-    enum status            st = add_missed(r, scratch, err);
-    if (!st) st = ledger_read(r->ledger, LEDGER_TABLE_segment, "run", r->run.id, &scratch, &s, &count, err);
+    struct recorder_before              out = none;
+    struct segment_row                 *s;
+    i64                                 count, after_ns = r->now.begin_wall_ns;
+    enum status                         st = add_missed(r, scratch, err);
+    if (!st)
+        st = ledger_read(r->ledger, LEDGER_TABLE_segment, "run", r->run.id, &scratch, &s, &count,
+                         err);
     if (!st) st = close_segments(r, s, count, err);
     for (i64 i = 0; !st && i < count; i++) {
         if (str_eq(s[i].id, r->now.id)) continue;
@@ -227,8 +238,9 @@ enum status recorder_read_before(struct recorder *r, struct arena scratch, struc
     struct segment_row *s;
     struct run_row     *run;
     i64                 count = 0, begin_ns;
-    enum status         st = read_segments(r, scratch, err);
-    if (!st) st = ledger_read(r->ledger, LEDGER_TABLE_run, "id", r->run.id, &scratch, &run, &count, err);
+    enum status         st    = read_segments(r, scratch, err);
+    if (!st)
+        st = ledger_read(r->ledger, LEDGER_TABLE_run, "id", r->run.id, &scratch, &run, &count, err);
     begin_ns = !st && count ? run[0].begin_wall_ns : r->now.begin_wall_ns;
     if (!st && r->config.rented)
         st = ledger_read(r->ledger, LEDGER_TABLE_segment, "boot", r->now.boot, &scratch, &s, &count,

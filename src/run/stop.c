@@ -122,10 +122,13 @@ static enum stop_action over(struct stop *s, f64 elapsed_s, f64 kept_s, f64 step
     char                      kept[96] = "";
     if (!(elapsed_s + kept_s + step_s > c->limit_s)) return STOP_GO_ON;
     if (kept_s > 0)
-        snprintf(kept, sizeof kept, ", except %.2g s reserved for the last evaluation and the last save", kept_s);
+        snprintf(kept, sizeof kept,
+                 ", except %.2g s reserved for the last evaluation and the last save", kept_s);
     if (c->limit_s == c->max_seconds)
-        return say(s, STOP_NOW, STOP_BUDGET, "the %g s of train.max_seconds are used up%s", c->max_seconds, kept);
-    return say(s, STOP_NOW, STOP_BUDGET, "the $%g of train.max_dollars are spent%s", c->max_dollars, kept);
+        return say(s, STOP_NOW, STOP_BUDGET, "the %g s of train.max_seconds are used up%s",
+                   c->max_seconds, kept);
+    return say(s, STOP_NOW, STOP_BUDGET, "the $%g of train.max_dollars are spent%s", c->max_dollars,
+               kept);
 }
 
 enum stop_action stop_over(struct stop *s, f64 elapsed_s) { return over(s, elapsed_s, 0, 0); }
@@ -252,7 +255,9 @@ void stop_end(struct stop *s, enum stop_reason reason, i64 step)
 {
     if (s->reason) return;
     if (reason == STOP_END) say(s, STOP_NOW, reason, "all %lld steps are done", (long long)step);
-    else say(s, STOP_NOW, reason, "a signal or a notice stopped it after step %lld", (long long)step);
+    else
+        say(s, STOP_NOW, reason, "a signal or a notice stopped it after step %lld",
+            (long long)step);
 }
 
 void stop_rolled_back(struct stop *s, i64 to_step)

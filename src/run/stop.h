@@ -40,23 +40,24 @@ struct stop_config {
     f64        min_improvement; /* of the metric, in its own unit */
     f64        max_seconds;     /* NaN: none */
     f64        max_dollars;     /* NaN: none */
-    f64        limit_s;         /* where the first of these two is reached, on the clock of elapsed_s; NaN: nowhere.
+    f64 limit_s; /* where the first of these two is reached, on the clock of elapsed_s; NaN: nowhere.
                                    stop_init knows max_seconds alone, bill_limit_s both */
-    f64        eval_s, save_s;  /* kept back for the last evaluation, while none was timed, and for the last save */
-    f64        usd_hour;
-    i64        steps_max;       /* 0: open */
-    f64        forecast;        /* confidence asked for; 0: never stops by it */
-    i64        rollbacks;       /* at most; 0: no number is the end, a jump is not looked for */
-    f64        spike;           /* standard deviations */
+    f64 eval_s,
+        save_s; /* kept back for the last evaluation, while none was timed, and for the last save */
+    f64 usd_hour;
+    i64 steps_max; /* 0: open */
+    f64 forecast;  /* confidence asked for; 0: never stops by it */
+    i64 rollbacks; /* at most; 0: no number is the end, a jump is not looked for */
+    f64 spike;     /* standard deviations */
 };
 
 struct stop_eval {
     i64  step;
     f64  elapsed_s, eval_s;
     f64  loss;
-    f64  value;          /* of the metric */
+    f64  value; /* of the metric */
     bool target_reached;
-    f64  fall;           /* of the learning rate, still to come, as a part of its peak */
+    f64  fall; /* of the learning rate, still to come, as a part of its peak */
 };
 
 enum stop_action { STOP_GO_ON, STOP_NOW, STOP_ROLL_BACK };
@@ -66,24 +67,24 @@ struct stop {
     enum stop_reason   reason;
     char               text[STOP_TEXT_MAX]; /* why, of the last action that was not to go on */
     /* evaluations */
-    f64                best; /* value; NaN: none yet */
-    i64                best_step;
-    i64                worse; /* evaluations since */
-    f64                eval_s; /* the longest */
-    struct forecast    forecast; /* of the newest; value in the metric's unit */
-    i64                doubts; /* evaluations in a row whose forecast misses the target */
-    f64                x[FORECAST_POINTS_MAX], y[FORECAST_POINTS_MAX];
-    i64                point_count, evals, stride; /* every stride-th evaluation is a point */
+    f64             best; /* value; NaN: none yet */
+    i64             best_step;
+    i64             worse;    /* evaluations since */
+    f64             eval_s;   /* the longest */
+    struct forecast forecast; /* of the newest; value in the metric's unit */
+    i64             doubts;   /* evaluations in a row whose forecast misses the target */
+    f64             x[FORECAST_POINTS_MAX], y[FORECAST_POINTS_MAX];
+    i64             point_count, evals, stride; /* every stride-th evaluation is a point */
     /* steps */
-    f64                elapsed_s; /* at the last one */
-    f64                window[STOP_WINDOW]; /* newest losses that did not jump, as a ring */
-    i64                window_count;
-    f64                start; /* loss of the first step; NaN: none yet */
-    f64                begin_s; /* elapsed by the end of it */
-    i64                begin_step;
-    f64                first; /* mean of the first full window; NaN: none yet */
-    i64                high; /* losses in a row that jumped */
-    i64                rollbacks; /* done */
+    f64 elapsed_s;           /* at the last one */
+    f64 window[STOP_WINDOW]; /* newest losses that did not jump, as a ring */
+    i64 window_count;
+    f64 start;   /* loss of the first step; NaN: none yet */
+    f64 begin_s; /* elapsed by the end of it */
+    i64 begin_step;
+    f64 first;     /* mean of the first full window; NaN: none yet */
+    i64 high;      /* losses in a row that jumped */
+    i64 rollbacks; /* done */
 };
 
 void             stop_init(struct stop *s, const struct stop_config *c);
@@ -92,12 +93,12 @@ enum stop_action stop_at_eval(struct stop *s, const struct stop_eval *e);
 /* Before the first step of a start: STOP_NOW where earlier ones have used the cap up. */
 enum stop_action stop_over(struct stop *s, f64 elapsed_s);
 /* Is there time for an evaluation within the cap? What follows the end of a budget must fit into it too. */
-bool             stop_eval_fits(const struct stop *s, f64 elapsed_s);
+bool stop_eval_fits(const struct stop *s, f64 elapsed_s);
 /* STOP_END or STOP_SIGNAL, unless there was a reason before. */
-void             stop_end(struct stop *s, enum stop_reason reason, i64 step);
-void             stop_rolled_back(struct stop *s, i64 to_step); /* what came after is forgotten */
-bool             stop_sound(const struct stop *s, f64 eval_loss); /* weights to go back to */
-bool             stop_improved(const struct stop *s); /* the newest evaluation is the best */
+void stop_end(struct stop *s, enum stop_reason reason, i64 step);
+void stop_rolled_back(struct stop *s, i64 to_step);   /* what came after is forgotten */
+bool stop_sound(const struct stop *s, f64 eval_loss); /* weights to go back to */
+bool stop_improved(const struct stop *s);             /* the newest evaluation is the best */
 
 /* What ending now leaves unspent of the planned run, in seconds, at the pace so far; NaN where no
  * end was planned or nothing was saved (diverged, interrupted, done). */

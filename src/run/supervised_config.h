@@ -8,13 +8,13 @@ struct program_config {
     struct str folder;    /* where it keeps its checkpoints; empty: nothing is carried */
     struct str files[16]; /* patterns of their names, without folders */
     i64        file_count;
-    f64        settle_s;    /* a closed file is complete when it has not changed for so long */
-    struct str marker;      /* or when FILE + this is there; empty: there are none such */
-    struct str signal[2];   /* that asks it to save and end; that asks it to save and go on */
+    f64        settle_s;  /* a closed file is complete when it has not changed for so long */
+    struct str marker;    /* or when FILE + this is there; empty: there are none such */
+    struct str signal[2]; /* that asks it to save and end; that asks it to save and go on */
     i64        signal_count;
-    f64        grace_s;     /* from that signal until it is killed */
-    i64        restarts;    /* in a row without a new checkpoint */
-    struct str resume[16];  /* arguments added where there is a checkpoint to go on from */
+    f64        grace_s;    /* from that signal until it is killed */
+    i64        restarts;   /* in a row without a new checkpoint */
+    struct str resume[16]; /* arguments added where there is a checkpoint to go on from */
     i64        resume_count;
     struct str read; /* none | regex | json | tensorboard: what the next three are found in */
     struct str step, loss, metric; /* expression with one group, key or tag; empty: none */

@@ -10,18 +10,20 @@
 enum { MEMORY_BYTES = 1 << 16, ID_MAX = 32 };
 
 /* A kill loses what came after the last writing, so that is often: some 50 us on a local disk. A folder on a network
- * file system is written less often, a hundredth of the time, but once a second however slow it is: no step waits for it. */
-static const i64 every_least_ns = (i64)100000000, every_most_ns = (i64)1000000000, cost_factor = 100;
+ * file system is written less often, a hundredth of the time, but once a second however slow it is: no step waits
+ * for it. */
+static const i64 every_least_ns = (i64)100000000, every_most_ns = (i64)1000000000,
+                 cost_factor = 100;
 
 struct tally {
-    struct os      *os;
-    struct str      path, part;
-    struct bill    *bill;
-    struct arena    memory; /* the thread's */
-    pthread_t       thread;
-    pthread_mutex_t lock; /* of all below */
-    pthread_cond_t  changed;
-    bool            stop, wake; /* wake: write at once */
+    struct os        *os;
+    struct str        path, part;
+    struct bill      *bill;
+    struct arena      memory; /* the thread's */
+    pthread_t         thread;
+    pthread_mutex_t   lock; /* of all below */
+    pthread_cond_t    changed;
+    bool              stop, wake; /* wake: write at once */
     struct tally_file now;
 };
 
@@ -53,7 +55,9 @@ struct tally_file tally_read(struct os *os, struct str folder, struct arena *per
     struct tally_file f = { .spent.usd = NAN };
     struct str        text;
     struct json      *root, *usd, *recorded;
-    if (os_read_all(os, path_of(folder, perm), perm, &text, NULL) || json_parse(perm, text, &root, NULL)) return f;
+    if (os_read_all(os, path_of(folder, perm), perm, &text, NULL) ||
+        json_parse(perm, text, &root, NULL))
+        return f;
     usd          = json_get(root, STR("usd"));
     recorded     = json_get(root, STR("recorded"));
     f.run        = id_at(root, "run", perm);
@@ -95,7 +99,7 @@ static void write_file(struct tally *t)
     struct file  f       = { -1 };
     struct str   text    = text_of(t, &scratch);
     os_private(true); /* this thread writes nothing else */
-    enum status  st      = t->os->create(t->os, t->part, &f, NULL);
+    enum status st = t->os->create(t->os, t->part, &f, NULL);
     if (!st) st = t->os->write(t->os, f, text, NULL);
     if (f.fd >= 0 && t->os->close(t->os, &f, NULL)) st = STATUS_WORLD;
     if (!st) t->os->rename(t->os, t->part, t->path, NULL);
@@ -123,28 +127,30 @@ static void *work(void *context)
 /* What the ledger has not heard of waits for a start that it hears of. */
 static void take_over(struct tally_file *now, const struct tally_file *before)
 {
-    bool all = before->recorded || !before->segment.len;
+    bool all       = before->recorded || !before->segment.len;
     now->missed_ns = before->missed_ns + (all ? 0 : before->segment_ns);
     now->missed    = before->missed.len ? before->missed : before->segment;
     if (!now->missed_ns) now->missed = STR("");
 }
 
-enum status tally_open(struct os *os, struct str folder, struct str run, const struct tally_file *before,
-                       struct bill *bill, struct arena *perm, struct tally **out, struct err *err)
+enum status tally_open(struct os *os, struct str folder, struct str run,
+                       const struct tally_file *before, struct bill *bill, struct arena *perm,
+                       struct tally **out, struct err *err)
 {
     struct tally *t = NEW(perm, struct tally, 1);
     while (folder.len > 1 && str_ends(folder, STR("/"))) folder.len--;
-    t->os           = os_beneath(os, folder, perm);
-    t->bill         = bill;
-    t->path         = path_of(folder, perm);
-    t->part         = str_cat(perm, t->path, STR(".part"));
-    t->memory       = arena_part(perm, MEMORY_BYTES);
-    t->now.run      = str_copy(perm, run);
-    t->now.segment  = ledger_new_id(perm);
+    t->os          = os_beneath(os, folder, perm);
+    t->bill        = bill;
+    t->path        = path_of(folder, perm);
+    t->part        = str_cat(perm, t->path, STR(".part"));
+    t->memory      = arena_part(perm, MEMORY_BYTES);
+    t->now.run     = str_copy(perm, run);
+    t->now.segment = ledger_new_id(perm);
     if (str_eq(before->run, run)) take_over(&t->now, before);
     ASSERT(!pthread_mutex_init(&t->lock, NULL));
     thread_cond_init(&t->changed);
-    enum status st = thread_start(&t->thread, work, t, "the thread that counts what was spent", err);
+    enum status st =
+        thread_start(&t->thread, work, t, "the thread that counts what was spent", err);
     if (!st) *out = t;
     return st;
 }

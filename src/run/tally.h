@@ -27,10 +27,11 @@ struct tally_file tally_read(struct os *os, struct str folder, struct arena *per
 struct tally; /* lives in `perm`, with its thread */
 
 /* `before`: as tally_read gave it; of another run it is forgotten. */
-enum status tally_open(struct os *os, struct str folder, struct str run, const struct tally_file *before,
-                       struct bill *bill, struct arena *perm, struct tally **out, struct err *err);
-struct str tally_segment(const struct tally *t); /* the id that this start has in the ledger */
-void       tally_recorded(struct tally *t);      /* it is there, and what was missed */
-void       tally_close(struct tally *t);         /* the last figures are in the file; NULL is none */
+enum status tally_open(struct os *os, struct str folder, struct str run,
+                       const struct tally_file *before, struct bill *bill, struct arena *perm,
+                       struct tally **out, struct err *err);
+struct str  tally_segment(const struct tally *t); /* the id that this start has in the ledger */
+void        tally_recorded(struct tally *t);      /* it is there, and what was missed */
+void        tally_close(struct tally *t); /* the last figures are in the file; NULL is none */
 
 #endif

@@ -26,14 +26,14 @@ enum rhythm { RHYTHM_NONE, RHYTHM_STEP, RHYTHM_CHECKPOINT, RHYTHM_EVALUATION, RH
 
 struct usage {
     enum usage_shape shape;
-    f64              seconds;         /* that were watched */
-    f64              mean, p5, p95;   /* of the busy part, by time: 0 to 1 */
-    f64              low, high;       /* part of the time at 20 % or below, at 80 % or above */
-    f64              crossings_min;   /* from high to low and back, a minute */
-    f64              lag_s;           /* of the strongest rhythm; NaN: none */
+    f64              seconds;       /* that were watched */
+    f64              mean, p5, p95; /* of the busy part, by time: 0 to 1 */
+    f64              low, high;     /* part of the time at 20 % or below, at 80 % or above */
+    f64              crossings_min; /* from high to low and back, a minute */
+    f64              lag_s;         /* of the strongest rhythm; NaN: none */
     i64              gap_count;
-    f64              gap_s;           /* of the longest */
-    enum rhythm      with;            /* what the rhythm or the gaps go along with */
+    f64              gap_s; /* of the longest */
+    enum rhythm      with;  /* what the rhythm or the gaps go along with */
 };
 
 bool usage_is_ill(enum usage_shape s); /* low, oscillating or with gaps */

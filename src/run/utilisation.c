@@ -10,15 +10,15 @@
 enum { SAMPLES = 1024, MARKS = 64, SAMPLES_LEAST = 20 };
 
 static const i64 minute_ns = 60000000000;
-static const f64 least_s = 10;                            /* nothing is said of less */
-static const f64 high_p5 = 0.7, low_p95 = 0.5;            /* steady */
-static const f64 low_at = 0.2, high_at = 0.8;             /* the two tails */
-static const f64 tail_part = 0.15, crossings_least = 6;   /* oscillating: both tails; a minute */
-static const f64 dead_at = 0.05, dead_s = 5;              /* a gap */
-static const f64 steady_crossings = 2;                    /* a minute: about none */
-static const f64 rhythm_least = 0.3;                      /* correlation with itself */
-static const f64 rhythm_near = 0.2;                       /* two periods are the same within */
-static const i64 mark_slack_ns = 1000000000;              /* a gap begins a sample or so late */
+static const f64 least_s   = 10;                        /* nothing is said of less */
+static const f64 high_p5 = 0.7, low_p95 = 0.5;          /* steady */
+static const f64 low_at = 0.2, high_at = 0.8;           /* the two tails */
+static const f64 tail_part = 0.15, crossings_least = 6; /* oscillating: both tails; a minute */
+static const f64 dead_at = 0.05, dead_s = 5;            /* a gap */
+static const f64 steady_crossings = 2;                  /* a minute: about none */
+static const f64 rhythm_least     = 0.3;                /* correlation with itself */
+static const f64 rhythm_near      = 0.2;                /* two periods are the same within */
+static const i64 mark_slack_ns    = 1000000000;         /* a gap begins a sample or so late */
 
 struct sample {
     i64 begin_ns, end_ns;
@@ -39,8 +39,8 @@ struct utilisation {
     struct usage  worst;
 };
 
-static const char *const names[USAGE_SHAPES] = { "",           "mixed",       "steady-high",
-                                                 "steady-low", "oscillating", "dead gaps" };
+static const char *const names[USAGE_SHAPES]   = { "",           "mixed",       "steady-high",
+                                                   "steady-low", "oscillating", "dead gaps" };
 static const char *const rhythm_names[RHYTHMS] = { "", "steps", "checkpoints", "evaluations" };
 
 const char *usage_name(enum usage_shape s) { return names[s]; }
@@ -51,7 +51,10 @@ struct utilisation *utilisation_new(struct arena *perm) { return NEW(perm, struc
 
 /* --- the samples -------------------------------------------------------------------------------- */
 
-static const struct sample *sample_at(const struct utilisation *w, i64 i) { return &w->ring[i % SAMPLES]; }
+static const struct sample *sample_at(const struct utilisation *w, i64 i)
+{
+    return &w->ring[i % SAMPLES];
+}
 
 static f64 seconds(i64 ns) { return (f64)ns * 1e-9; }
 
@@ -158,7 +161,8 @@ static f64 period_s(const struct marks *m)
 }
 
 /* Steps come in every gap: only what is rarer explains one. */
-static void add_gaps(struct usage *u, const struct utilisation *w, const struct sample *s, i64 count)
+static void add_gaps(struct usage *u, const struct utilisation *w, const struct sample *s,
+                     i64 count)
 {
     i64 marked[RHYTHMS] = { 0 };
     for (i64 i = 0, begin = 0; i <= count; i++) {
@@ -198,7 +202,7 @@ static enum usage_shape shape_of(const struct usage *u)
 struct usage utilisation_usage(const struct utilisation *w)
 {
     struct sample s[SAMPLES] = { 0 }; /* or gcc 13 fears that `count` is no count */
-    struct usage  u = { .lag_s = NAN };
+    struct usage  u          = { .lag_s = NAN };
     i64           first = first_of(w), count = w->count - first;
     for (i64 i = 0; i < count; i++) s[i] = *sample_at(w, first + i);
     if (count) add_distribution(&u, s, count);
@@ -235,7 +239,7 @@ void utilisation_add(struct utilisation *w, i64 at_ns, f64 busy)
 
 void utilisation_mark(struct utilisation *w, enum rhythm what, i64 at_ns)
 {
-    struct marks *m                = &w->marks[what];
+    struct marks *m              = &w->marks[what];
     m->at_ns[m->count++ % MARKS] = at_ns;
 }
 
@@ -254,7 +258,8 @@ struct str usage_text(const struct usage *u, struct arena *perm)
     if (u->shape == USAGE_OSCILLATING)
         textbuf_fmt(&b, " between %.0f %% and %.0f %%", 100 * u->p5, 100 * u->p95);
     else textbuf_fmt(&b, ", %.0f %% busy", 100 * u->mean);
-    if (u->shape == USAGE_OSCILLATING && !isnan(u->lag_s)) textbuf_fmt(&b, " every %.2g s", u->lag_s);
+    if (u->shape == USAGE_OSCILLATING && !isnan(u->lag_s))
+        textbuf_fmt(&b, " every %.2g s", u->lag_s);
     if (u->gap_count)
         textbuf_fmt(&b, ", %lld of more than %g s, the longest %.0f s", (long long)u->gap_count,
                     dead_s, u->gap_s);

@@ -10,7 +10,8 @@
 struct utilisation; /* the last minute and the worst one; lives in `perm` */
 
 struct utilisation *utilisation_new(struct arena *perm);
-void utilisation_add(struct utilisation *w, i64 at_ns, f64 busy); /* since the sample before; NaN: not known */
+void                utilisation_add(struct utilisation *w, i64 at_ns,
+                                    f64 busy); /* since the sample before; NaN: not known */
 void utilisation_mark(struct utilisation *w, enum rhythm what, i64 at_ns); /* it began then */
 struct usage utilisation_usage(const struct utilisation *w);               /* of the last minute */
 /* Of the whole minutes that are not well, the one that wasted the most; shape unknown: there is none. */

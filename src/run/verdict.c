@@ -51,7 +51,8 @@ static f64 part_of_bound(const struct evidence *e, enum bound b)
     switch (b) {
     case BOUND_data: return part_of(e, PART_input);
     case BOUND_launch: return part_of(e, PART_launch);
-    case BOUND_communication: return e->threads ? 0 : part_of(e, PART_copy); /* in memory a copy is none */
+    case BOUND_communication:
+        return e->threads ? 0 : part_of(e, PART_copy); /* in memory a copy is none */
     case BOUND_checkpoint: return saving(e);
     case BOUND_evaluation: return part_of(e, PART_evaluation);
     case BOUND_bandwidth: return e->bandwidth_part;
@@ -63,9 +64,10 @@ static f64 part_of_bound(const struct evidence *e, enum bound b)
 /* Then data come late because of it, and more workers would make it worse. */
 static bool memory_is_short(const struct evidence *e)
 {
-    return e->load.seconds > 0 && (e->load.swap_bytes_s >= problems[PROBLEM_swapping].at ||
-                                   e->load.memory_free_bytes <
-                                       (1 - problems[PROBLEM_too_many_workers].at) * e->load.memory_bytes);
+    return e->load.seconds > 0 &&
+           (e->load.swap_bytes_s >= problems[PROBLEM_swapping].at ||
+            e->load.memory_free_bytes <
+                (1 - problems[PROBLEM_too_many_workers].at) * e->load.memory_bytes);
 }
 
 static bool waits_for_data(const struct evidence *e, f64 at)
@@ -77,7 +79,8 @@ static bool waits_for_data(const struct evidence *e, f64 at)
 static bool reading_binds(const struct evidence *e)
 {
     if (e->read_s > 0) return e->read_s >= MAX(e->decode_s, e->augment_s);
-    return e->load.seconds > 0 && e->load.disk * (f64)e->load.core_count >= part_of(e, PART_input) / 2;
+    return e->load.seconds > 0 &&
+           e->load.disk * (f64)e->load.core_count >= part_of(e, PART_input) / 2;
 }
 
 /* --- the rules ---------------------------------------------------------------------------------- */
@@ -101,31 +104,36 @@ static bool check_slow_disk(const struct evidence *e, f64 at, struct problem *a,
 {
     if (!waits_for_data(e, at) || e->remote || !reading_binds(e)) return false;
     data_fix(e, a);
-    a->text = str_fmt(perm, "steps wait for data %.0f %% of the time, and most of that is reading the disk",
-                      100 * a->gain);
+    a->text = str_fmt(
+        perm, "steps wait for data %.0f %% of the time, and most of that is reading the disk",
+        100 * a->gain);
     return true;
 }
 
-static bool check_slow_network(const struct evidence *e, f64 at, struct problem *a, struct arena *perm)
+static bool check_slow_network(const struct evidence *e, f64 at, struct problem *a,
+                               struct arena *perm)
 {
     if (!waits_for_data(e, at) || !e->remote || !reading_binds(e)) return false;
     data_fix(e, a);
-    a->text = str_fmt(perm, "steps wait for data %.0f %% of the time, and most of that is the network",
-                      100 * a->gain);
+    a->text =
+        str_fmt(perm, "steps wait for data %.0f %% of the time, and most of that is the network",
+                100 * a->gain);
     return true;
 }
 
 static bool check_slow_augmentation(const struct evidence *e, f64 at, struct problem *a,
                                     struct arena *perm)
 {
-    if (!waits_for_data(e, at) || reading_binds(e) || !(e->decode_s + e->augment_s > 0)) return false;
+    if (!waits_for_data(e, at) || reading_binds(e) || !(e->decode_s + e->augment_s > 0))
+        return false;
     data_fix(e, a);
-    a->text = str_fmt(perm, "steps wait for data %.0f %% of the time, and most of that is %s", 100 * a->gain,
-                      e->decode_s > e->augment_s ? "decoding" : "augmenting");
+    a->text = str_fmt(perm, "steps wait for data %.0f %% of the time, and most of that is %s",
+                      100 * a->gain, e->decode_s > e->augment_s ? "decoding" : "augmenting");
     return true;
 }
 
-static bool check_tiny_batch(const struct evidence *e, f64 at, struct problem *a, struct arena *perm)
+static bool check_tiny_batch(const struct evidence *e, f64 at, struct problem *a,
+                             struct arena *perm)
 {
     f64 fixed = part_of(e, PART_launch) + part_of(e, PART_update);
     f64 work  = fixed + computing(e);
@@ -137,10 +145,11 @@ static bool check_tiny_batch(const struct evidence *e, f64 at, struct problem *a
         a->fix = str_fmt(perm, "train.batch=%lld train.lr_batch=%lld", (long long)(2 * e->batch),
                          (long long)e->batch);
     a->tried = a->fix;
-    a->text  = str_fmt(perm,
-                       "%.0f %% of the steps' time does not depend on the batch (launches, optimiser), and "
-                       "memory allows %lld samples instead of %lld",
-                       100 * fixed / work, (long long)e->batch_fits, (long long)e->batch);
+    a->text  = str_fmt(
+         perm,
+         "%.0f %% of the steps' time does not depend on the batch (launches, optimiser), and "
+          "memory allows %lld samples instead of %lld",
+         100 * fixed / work, (long long)e->batch_fits, (long long)e->batch);
     return true;
 }
 
@@ -148,11 +157,12 @@ static bool check_fp32_where_bf16(const struct evidence *e, f64 at, struct probl
                                   struct arena *perm)
 {
     f64 compute = computing(e);
-    if (!(e->low_speedup >= at) || compute < 0.5) return false; /* else something else comes first */
+    if (!(e->low_speedup >= at) || compute < 0.5)
+        return false; /* else something else comes first */
     a->gain = a->predicted = compute * (1 - 1 / e->low_speedup);
     a->fix = a->tried = str_fmt(perm, "train.precision=%.*s", STR_ARG(e->low));
-    a->text = str_fmt(perm, "products in %.*s are %.1f times as fast on this machine", STR_ARG(e->low),
-                      e->low_speedup);
+    a->text           = str_fmt(perm, "products in %.*s are %.1f times as fast on this machine",
+                                STR_ARG(e->low), e->low_speedup);
     return true;
 }
 
@@ -162,17 +172,19 @@ static bool check_checkpoint_too_often(const struct evidence *e, f64 at, struct 
 {
     f64 part = saving(e), total = total_s(e);
     if (part < at || e->saves < 2) return false;
-    struct save_costs costs = { .stall_s = part * total / (f64)e->saves };
-    f64 every_s = total / (f64)e->saves, best_s = hazard_save_due_s(e->hazard, &costs, total) - total;
+    struct save_costs costs   = { .stall_s = part * total / (f64)e->saves };
+    f64               every_s = total / (f64)e->saves,
+        best_s                = hazard_save_due_s(e->hazard, &costs, total) - total;
     if (!(2 * every_s < best_s)) return false; /* it is about right, machines being what they are */
-    a->gain     = part * (1 - every_s / best_s);
+    a->gain      = part * (1 - every_s / best_s);
     a->predicted = part / 2;
-    a->fix      = STR("checkpoint.every=auto");
-    a->tried    = str_fmt(perm, "checkpoint.every=%lld", (long long)MAX(2 * e->steps / e->saves, 1));
-    a->text     = str_fmt(perm,
-                          "%.0f %% of the time goes into %lld checkpoints, one in %.3g s; the work at risk "
-                          "justifies one in %.3g s",
-                          100 * part, (long long)e->saves, every_s, best_s);
+    a->fix       = STR("checkpoint.every=auto");
+    a->tried = str_fmt(perm, "checkpoint.every=%lld", (long long)MAX(2 * e->steps / e->saves, 1));
+    a->text =
+        str_fmt(perm,
+                "%.0f %% of the time goes into %lld checkpoints, one in %.3g s; the work at risk "
+                "justifies one in %.3g s",
+                100 * part, (long long)e->saves, every_s, best_s);
     return true;
 }
 
@@ -181,14 +193,14 @@ static bool check_evaluation_too_often(const struct evidence *e, f64 at, struct 
 {
     f64 part = part_of(e, PART_evaluation);
     if (part < at || e->eval_count < 2) return false; /* one at the end must be */
-    f64 times   = part / (1 - MIN(part, 0.99)) * (1 - eval_wanted) / eval_wanted;
-    i64 every   = (i64)ceil((f64)MAX(e->eval_every, 1) * times);
-    a->gain     = part * (1 - 1 / times);
+    f64 times    = part / (1 - MIN(part, 0.99)) * (1 - eval_wanted) / eval_wanted;
+    i64 every    = (i64)ceil((f64)MAX(e->eval_every, 1) * times);
+    a->gain      = part * (1 - 1 / times);
     a->predicted = part / 2;
-    a->fix      = str_fmt(perm, "train.eval_every=%lld", (long long)every);
-    a->tried    = str_fmt(perm, "train.eval_every=%lld", (long long)MAX(2 * e->eval_every, 1));
-    a->text     = str_fmt(perm, "%.0f %% of the time goes into evaluating every %lld steps", 100 * part,
-                          (long long)e->eval_every);
+    a->fix       = str_fmt(perm, "train.eval_every=%lld", (long long)every);
+    a->tried     = str_fmt(perm, "train.eval_every=%lld", (long long)MAX(2 * e->eval_every, 1));
+    a->text = str_fmt(perm, "%.0f %% of the time goes into evaluating every %lld steps", 100 * part,
+                      (long long)e->eval_every);
     return true;
 }
 
@@ -199,23 +211,26 @@ static bool check_logging_every_step(const struct evidence *e, f64 at, struct pr
     if (part < at || !e->log_every) return false;
     a->gain = part;
     a->fix  = STR("train.log_every=0");
-    a->text = str_fmt(perm, "%.0f %% of the time goes into logging every %s", 100 * part,
-                          e->log_every == 1 ? "step"
-                                            : str_fmt(perm, "%lldth step", (long long)e->log_every).data);
+    a->text = str_fmt(
+        perm, "%.0f %% of the time goes into logging every %s", 100 * part,
+        e->log_every == 1 ? "step" : str_fmt(perm, "%lldth step", (long long)e->log_every).data);
     return true;
 }
 
 /* Without it all others work at their own speed; that must be more than it takes away. */
-static bool check_one_slow_core(const struct evidence *e, f64 at, struct problem *a, struct arena *perm)
+static bool check_one_slow_core(const struct evidence *e, f64 at, struct problem *a,
+                                struct arena *perm)
 {
     f64 n = (f64)e->threads, speed = e->load.core_slowest;
-    if (!(e->load.seconds > 0) || !(speed < at) || e->threads < MAX(e->load.core_count, 2)) return false;
+    if (!(e->load.seconds > 0) || !(speed < at) || e->threads < MAX(e->load.core_count, 2))
+        return false;
     f64 gain = computing(e) * (1 - n * speed / (n - 1));
     if (!(gain > noise)) return false;
     a->gain = a->predicted = gain;
     a->fix = a->tried = str_fmt(perm, "train.threads=%lld", (long long)(e->threads - 1));
-    a->text = str_fmt(perm, "core %lld runs at %.0f %% of the others' speed, and every step waits for it",
-                      (long long)e->load.core_index, 100 * speed);
+    a->text =
+        str_fmt(perm, "core %lld runs at %.0f %% of the others' speed, and every step waits for it",
+                (long long)e->load.core_index, 100 * speed);
     return true;
 }
 
@@ -233,7 +248,8 @@ static bool loader_fills_memory(const struct evidence *e)
 
 static bool check_swapping(const struct evidence *e, f64 at, struct problem *a, struct arena *perm)
 {
-    if (!(e->load.seconds > 0) || !(e->load.swap_bytes_s >= at) || loader_fills_memory(e)) return false;
+    if (!(e->load.seconds > 0) || !(e->load.swap_bytes_s >= at) || loader_fills_memory(e))
+        return false;
     a->gain = a->predicted = e->load.memory_stalled;
     a->fix = a->tried = smaller_batch(e, perm);
     a->text = str_fmt(perm, "%.3g MiB/s go to swap and back: the run does not fit in memory",
@@ -247,9 +263,9 @@ static bool check_too_many_workers(const struct evidence *e, f64 at, struct prob
     f64 taken = e->load.memory_bytes - e->load.memory_free_bytes;
     if (!(e->load.seconds > 0) || !(taken > at * e->load.memory_bytes) || !loader_fills_memory(e))
         return false;
-    f64 rest  = taken - (f64)e->workers * e->worker_bytes;
-    f64 room  = MAX(memory_wanted * e->load.memory_bytes - rest, e->worker_bytes);
-    i64 fits  = MIN(MAX((i64)(room / e->worker_bytes), 1), e->workers - 1);
+    f64 rest = taken - (f64)e->workers * e->worker_bytes;
+    f64 room = MAX(memory_wanted * e->load.memory_bytes - rest, e->worker_bytes);
+    i64 fits = MIN(MAX((i64)(room / e->worker_bytes), 1), e->workers - 1);
     a->gain = a->predicted = MAX(part_of(e, PART_input), e->load.memory_stalled);
     a->fix = a->tried = e->workers_fixed ? str_fmt(perm, "loader.workers=%lld", (long long)fits)
                                          : str_fmt(perm, "loader.memory_gib=%.2g", room / 0x1p30);
@@ -260,7 +276,8 @@ static bool check_too_many_workers(const struct evidence *e, f64 at, struct prob
 }
 
 /* Between steps it waits for data; what goes along with saving or evaluating has its own row. */
-static bool check_oscillation(const struct evidence *e, f64 at, struct problem *a, struct arena *perm)
+static bool check_oscillation(const struct evidence *e, f64 at, struct problem *a,
+                              struct arena *perm)
 {
     bool other = e->usage.with == RHYTHM_CHECKPOINT || e->usage.with == RHYTHM_EVALUATION;
     if (e->usage.shape != USAGE_OSCILLATING || e->usage.low < at || other) return false;
@@ -305,11 +322,14 @@ struct verdict verdict_of(const struct evidence *e, struct arena *perm)
     struct verdict v = { 0 };
     find_bound(&v, e);
     for (i64 i = 0; i < PROBLEMS; i++) {
-        struct problem a = { .kind = (enum problem_kind)i, .gain = NAN, .predicted = NAN, .measured = NAN };
+        struct problem a = {
+            .kind = (enum problem_kind)i, .gain = NAN, .predicted = NAN, .measured = NAN
+        };
         if (!rules[i](e, problems[i].at, &a, perm) || a.gain < noise) continue;
         if (!verdict_tries_whole(a.kind)) a.predicted /= steps_part(e);
         i64 at = v.count++;
-        for (; at > 0 && worth(&v.problem[at - 1]) < worth(&a); at--) v.problem[at] = v.problem[at - 1];
+        for (; at > 0 && worth(&v.problem[at - 1]) < worth(&a); at--)
+            v.problem[at] = v.problem[at - 1];
         v.problem[at] = a;
     }
     return v;
@@ -339,10 +359,12 @@ struct str verdict_text(const struct verdict *v, struct arena *perm)
 {
     const char *name = bound_name(v->bound);
     if (isnan(v->part)) return str_fmt(perm, "%s bound", name);
-    if (v->bound <= BOUND_bandwidth && v->part > 1) /* convolutions that multiply less, sums in a cache */
+    if (v->bound <= BOUND_bandwidth &&
+        v->part > 1) /* convolutions that multiply less, sums in a cache */
         return str_fmt(perm, "%s bound, above the measured peak of this machine", name);
     if (v->bound <= BOUND_bandwidth)
-        return str_fmt(perm, "%s bound, at %.0f %% of what this machine can do", name, 100 * v->part);
+        return str_fmt(perm, "%s bound, at %.0f %% of what this machine can do", name,
+                       100 * v->part);
     return str_fmt(perm, "%s bound: it takes %.0f %% of the time", name, 100 * v->part);
 }
 

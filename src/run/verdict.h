@@ -11,34 +11,35 @@
  * Pure: the trainer collects evidence, `frugal profile` experiments, both tell. */
 #ifndef RUN_VERDICT_H
 #define RUN_VERDICT_H
+#include "run/clock.h"
 #include "run/hazard.h"
 #include "run/probe.h"
-#include "run/clock.h"
 #include "run/usage.h"
 
 struct evidence {
     struct step_split split; /* of the run's time from its first batch on */
     i64               steps;
-    f64 flops_part, bandwidth_part; /* of what the machine can do, while it computes; NaN: not known */
+    f64               flops_part,
+        bandwidth_part; /* of what the machine can do, while it computes; NaN: not known */
 
-    f64  read_s, decode_s, augment_s; /* of all the loader's workers; 0: samples are mapped memory */
-    i64  workers;             /* of the loader, of the stage that has the most */
-    bool workers_fixed;       /* by the user; else the loader finds their number */
-    f64  worker_bytes;        /* that each holds */
-    i64  prefetch;            /* batches made ahead */
-    bool remote;              /* samples come over a network */
+    f64 read_s, decode_s, augment_s; /* of all the loader's workers; 0: samples are mapped memory */
+    i64 workers;                     /* of the loader, of the stage that has the most */
+    bool workers_fixed;              /* by the user; else the loader finds their number */
+    f64  worker_bytes;               /* that each holds */
+    i64  prefetch;                   /* batches made ahead */
+    bool remote;                     /* samples come over a network */
 
     i64        batch, accumulate;
-    i64        batch_fits;     /* micro-batch that memory would allow; 0: not known */
-    f64        low_speedup;    /* products in `low` by those in force; NaN: not known, or in force */
-    struct str low;            /* bf16 or fp16 */
+    i64        batch_fits;  /* micro-batch that memory would allow; 0: not known */
+    f64        low_speedup; /* products in `low` by those in force; NaN: not known, or in force */
+    struct str low;         /* bf16 or fp16 */
 
-    i64           saves;       /* checkpoints taken */
-    f64           saving_s;    /* that they cost, steps that took longer beside one included; NaN: not known */
-    struct hazard hazard;      /* of the machine */
+    i64 saves;    /* checkpoints taken */
+    f64 saving_s; /* that they cost, steps that took longer beside one included; NaN: not known */
+    struct hazard hazard;                 /* of the machine */
     i64           eval_count, eval_every; /* steps */
     i64           log_every;              /* steps; 0: by the clock */
-    i64           threads;                /* that compute on the processor; 0: it is not what computes */
+    i64           threads; /* that compute on the processor; 0: it is not what computes */
 
     struct load  load;  /* of the machine, over the run; seconds 0: not known */
     struct usage usage; /* of what computes */
@@ -71,20 +72,20 @@ extern const struct problem_row problems[PROBLEMS];
 
 struct problem {
     enum problem_kind kind;
-    struct str   text;   /* the evidence, in words */
-    struct str   fix;    /* KEY=VALUE, or several between blanks */
-    struct str   tried;  /* the settings of its experiment; empty: it needs none */
-    f64          gain;   /* part of the run's time that the fix gives back; NaN: not known */
-    f64          predicted; /* part by which a sample shall take less time in the experiment; NaN: not known */
-    f64          measured; /* the same as it came; NaN: not tried yet */
-    bool         confirmed;
+    struct str        text;  /* the evidence, in words */
+    struct str        fix;   /* KEY=VALUE, or several between blanks */
+    struct str        tried; /* the settings of its experiment; empty: it needs none */
+    f64               gain;  /* part of the run's time that the fix gives back; NaN: not known */
+    f64 predicted; /* part by which a sample shall take less time in the experiment; NaN: not known */
+    f64  measured; /* the same as it came; NaN: not tried yet */
+    bool confirmed;
 };
 
 struct verdict {
-    enum bound    bound;
-    f64           part;       /* of the time that it takes; compute and bandwidth: of the machine's best */
+    enum bound bound;
+    f64        part; /* of the time that it takes; compute and bandwidth: of the machine's best */
     struct problem problem[PROBLEMS]; /* the largest gain first */
-    i64           count;
+    i64            count;
 };
 
 struct verdict verdict_of(const struct evidence *e, struct arena *perm);

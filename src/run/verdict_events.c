@@ -40,14 +40,13 @@ void verdict_emit(const struct subscriber *to, const struct evidence *e, const s
                   f64 usd_run, f64 runs_per_month, struct arena scratch)
 {
     struct arena words = scratch;
-    emit_verdict(to,
-                 &(struct event_verdict){ .bound      = str_of(bound_name(v->bound)),
-                                          .part       = v->part,
-                                          .usage      = str_of(usage_name(e->usage.shape)),
-                                          .busy       = e->usage.shape ? e->usage.mean : NAN,
-                                          .problems   = v->count,
-                                          .text       = verdict_text(v, &words),
-                                          .usage_text = usage_words(e, &words) });
+    emit_verdict(to, &(struct event_verdict){ .bound      = str_of(bound_name(v->bound)),
+                                              .part       = v->part,
+                                              .usage      = str_of(usage_name(e->usage.shape)),
+                                              .busy       = e->usage.shape ? e->usage.mean : NAN,
+                                              .problems   = v->count,
+                                              .text       = verdict_text(v, &words),
+                                              .usage_text = usage_words(e, &words) });
     for (i64 i = 0; i < v->count; i++)
         emit_one(to, &v->problem[i], problem_dollars(&v->problem[i], usd_run, runs_per_month),
                  scratch);

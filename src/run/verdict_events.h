@@ -1,7 +1,7 @@
 /* verdict_events.h - a verdict on its way into the stream: one event for what binds the run, one for each problem.
  *
- * `frugal train` emits them before its end, `frugal profile` after its experiments. All that is shown of a verdict is in
- * them, in figures and in words, so that a replayed run shows the same. */
+ * `frugal train` emits them before its end, `frugal profile` after its experiments. All that is shown of a verdict
+ * is in them, in figures and in words, so that a replayed run shows the same. */
 #ifndef RUN_VERDICT_EVENTS_H
 #define RUN_VERDICT_EVENTS_H
 #include "run/events.h"

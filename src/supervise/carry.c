@@ -9,9 +9,9 @@
 #include <string.h>
 
 enum {
-    LIST_BYTES     = 512 << 20, /* address space for a list of the folder and what it takes to make */
-    ASIDE_MAX      = 10000,     /* files of one name that went aside */
-    LAST_LOOKS_MAX = 5          /* at a folder that somebody else writes after the program has exited */
+    LIST_BYTES = 512 << 20, /* address space for a list of the folder and what it takes to make */
+    ASIDE_MAX  = 10000,     /* files of one name that went aside */
+    LAST_LOOKS_MAX = 5      /* at a folder that somebody else writes after the program has exited */
 };
 
 struct carry {
@@ -59,10 +59,11 @@ static void find_run(struct carry *c, struct arena scratch)
 
 static enum status stays(const struct carry *c, enum status st, const char *why, struct err *err)
 {
-    return err_set(err, st == STATUS_NO ? STATUS_WORLD : st,
-                   "%s. The program was not started and no file was moved: start again once it can be "
-                   "read, or start over with --fresh (frugal checkpoints verify %.*s)",
-                   why, STR_ARG(c->config.store));
+    return err_set(
+        err, st == STATUS_NO ? STATUS_WORLD : st,
+        "%s. The program was not started and no file was moved: start again once it can be "
+        "read, or start over with --fresh (frugal checkpoints verify %.*s)",
+        why, STR_ARG(c->config.store));
 }
 
 /* The newest whole one that is here; NULL: there is none at all. `said` gets what is damaged. */
@@ -77,8 +78,8 @@ static enum status newest_here(struct carry *c, struct arena *perm, struct ckpt 
     if (!st) st = ckpt_newest(c->os, &list, perm, out, &why);
     if (st) return stays(c, st, why.text, err);
     for (i64 i = 0; said && &list.items[i] != *out; i++)
-        textbuf_fmt(said, "%s; resuming from step %lld, %lld steps earlier\n", list.items[i].why.text,
-                    (long long)(*out)->id.step,
+        textbuf_fmt(said, "%s; resuming from step %lld, %lld steps earlier\n",
+                    list.items[i].why.text, (long long)(*out)->id.step,
                     (long long)MAX(list.items[i].id.step - (*out)->id.step, 0));
     return STATUS_OK;
 }
@@ -93,22 +94,24 @@ static enum status clear(struct carry *c, struct arena scratch, struct err *err)
 /* The number of this start, and from the object store whatever is newer than what is here. */
 static enum status fetch_newer(struct carry *c, struct arena *perm, struct err *err)
 {
-    struct ckpt   *newest  = NULL;
+    struct ckpt   *newest = NULL;
     struct ckpt_id got;
     struct arena   scratch = *perm;
     struct err     here    = { 0 };
     c->last.attempt        = ckpt_attempt_last(c->store) + 1;
-    enum status st = c->config.to ? uploader_start(c->os, c->config.to, c->store, perm, &c->up, err) : STATUS_OK;
+    enum status st =
+        c->config.to ? uploader_start(c->os, c->config.to, c->store, perm, &c->up, err) : STATUS_OK;
     if (st) return st;
     if (c->up) c->last.attempt = uploader_attempt(c->up);
     if (c->config.fresh) return clear(c, *perm, err);
     if (!c->up) return STATUS_OK;
-    scratch           = *perm;
-    enum status found = newest_here(c, &scratch, &newest, NULL, &here);
-    struct ckpt_id have = newest && !found ? newest->id : (struct ckpt_id){ 0 };
-    st                  = uploader_restore(c->up, have, perm, &c->said, &got, err);
+    scratch              = *perm;
+    enum status    found = newest_here(c, &scratch, &newest, NULL, &here);
+    struct ckpt_id have  = newest && !found ? newest->id : (struct ckpt_id){ 0 };
+    st                   = uploader_restore(c->up, have, perm, &c->said, &got, err);
     if (st == STATUS_WORLD) return stays(c, st, err->text, err);
-    return st == STATUS_NO ? STATUS_OK : st; /* what is here is looked at again, with its sentence */
+    return st == STATUS_NO ? STATUS_OK
+                           : st; /* what is here is looked at again, with its sentence */
 }
 
 enum status carry_open(struct os *os, const struct carry_config *config, struct arena *perm,
@@ -118,7 +121,8 @@ enum status carry_open(struct os *os, const struct carry_config *config, struct 
     *out            = NULL;
     *c              = (struct carry){ .os = os, .config = *config };
     struct os_stat lock;
-    c->fresh       = !config->fresh && os->stat(os, folder_path(perm, config->store, STR("lock")), &lock, NULL);
+    c->fresh =
+        !config->fresh && os->stat(os, folder_path(perm, config->store, STR("lock")), &lock, NULL);
     enum status st = os->make_dir(os, config->program->folder, err);
     if (!st) st = ckpt_store_open(os, config->store, perm, &c->store, err);
     if (st) return st;
@@ -280,9 +284,8 @@ static enum status copy_files(struct carry *c, const struct folder_list *l, stru
         struct arena  here = scratch;
         struct copied copied;
         struct str    from = folder_path(&here, c->folder, l->files[i].path);
-        st =
-            folder_copy(ckpt_store_os(c->store), from, folder_path(&here, to, m->shards[i].name), here,
-                        &copied, err);
+        st = folder_copy(ckpt_store_os(c->store), from, folder_path(&here, to, m->shards[i].name),
+                         here, &copied, err);
         m->shards[i].bytes = copied.bytes;
         m->shards[i].hash  = copied.hash;
     }
@@ -323,12 +326,12 @@ static enum status take(struct carry *c, const struct folder_list *l, i64 step,
     struct str           folder;
     for (i64 i = 0; i < l->count; i++)
         m.shards[i].name = str_fmt(&scratch, "file-%lld", (long long)i);
-    m.state        = state_text(&scratch, l, m.shards);
+    m.state = state_text(&scratch, l, m.shards);
     enum status st;
     for (;;) { /* where the disk is full, older ones make room */
         struct ckpt_id went;
-        bool was = os_private(true);
-        st       = ckpt_import_begin(c->store, &m, &scratch, &folder, err);
+        bool           was = os_private(true);
+        st                 = ckpt_import_begin(c->store, &m, &scratch, &folder, err);
         if (!st) { /* before it is ours, what lies under that name is somebody else's */
             st = copy_files(c, l, folder, &m, moment, scratch, err);
             if (!st) st = ckpt_import_commit(c->store, &m, scratch, err);
@@ -387,7 +390,8 @@ enum status carry_look(struct carry *c, i64 step, enum carry_moment moment, stru
 {
     struct err  why = { 0 };
     enum status st  = look(c, step, moment, &why);
-    if (st == STATUS_NO && moment == CARRY_RUNNING) return STATUS_OK; /* the next look tries again */
+    if (st == STATUS_NO && moment == CARRY_RUNNING)
+        return STATUS_OK; /* the next look tries again */
     for (i64 i = 1; st == STATUS_NO && i < LAST_LOOKS_MAX; i++) {
         why = (struct err){ 0 };
         st  = look(c, step, moment, &why);
@@ -438,11 +442,12 @@ static enum status read_state(const struct ckpt *k, struct arena *perm, struct f
 }
 
 /* A name in .frugal-aside that nothing has yet. */
-static struct str aside_path(struct carry *c, struct os *inside, struct str path, struct arena *perm)
+static struct str aside_path(struct carry *c, struct os *inside, struct str path,
+                             struct arena *perm)
 {
     struct os_stat stat;
-    struct str     name = str_fmt(perm, "%.*s/.frugal-aside/%.*s", STR_ARG(c->folder), STR_ARG(path));
-    struct str     to   = name;
+    struct str name = str_fmt(perm, "%.*s/.frugal-aside/%.*s", STR_ARG(c->folder), STR_ARG(path));
+    struct str to   = name;
     for (i64 i = 1; i < ASIDE_MAX && !inside->stat(inside, to, &stat, NULL); i++)
         to = str_fmt(perm, "%.*s.%lld", STR_ARG(name), (long long)i);
     return to;
@@ -517,7 +522,9 @@ enum status carry_restore(struct carry *c, struct arena *perm, struct str *said,
     struct ckpt       *k;
     struct folder_list wanted;
     struct textbuf     b = textbuf_new(perm);
-    c->seen              = (struct folder_list){ 0 }; /* the program that wrote those is gone, and its memory is used here */
+    c->seen              = (struct folder_list){
+                     0
+    }; /* the program that wrote those is gone, and its memory is used here */
     if (c->said.len) textbuf_fmt(&b, "%.*s\n", STR_ARG(c->said));
     c->said        = STR("");
     *found         = false;

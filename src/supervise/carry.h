@@ -20,7 +20,7 @@ struct carry_config {
     i64                           keep;
     i64                           look_ns; /* between two looks */
     const struct upload_settings *to;      /* to an object store as well; NULL: none */
-    bool                          fresh;   /* begin anew: what was carried is removed, and files that lie in the
+    bool fresh; /* begin anew: what was carried is removed, and files that lie in the
                                               folder go aside */
 };
 
@@ -28,16 +28,16 @@ struct carry_config {
 enum carry_moment { CARRY_RUNNING, CARRY_EXITED };
 
 struct carry_state {
-    i64        count;       /* checkpoints carried since carry_open */
-    i64        step;        /* of the newest, as it was given; before the first, of the one that lies there */
-    i64        bytes;       /* of it */
-    i64        complete_ns; /* when its files were complete, on the clock of now_ns */
-    char       newest[256]; /* the file in it that was written last, within the folder */
-    char       waits[256];  /* a file that is new and not complete; empty: none */
-    i64        waits_ns;    /* since when there has been such a one */
-    i64        discarded;   /* copies thrown away, because a file changed meanwhile */
-    i64        freed;       /* older checkpoints deleted because the disk is full */
-    struct err failed;      /* why the last try failed; OK: it did not */
+    i64  count; /* checkpoints carried since carry_open */
+    i64  step;  /* of the newest, as it was given; before the first, of the one that lies there */
+    i64  bytes; /* of it */
+    i64  complete_ns;  /* when its files were complete, on the clock of now_ns */
+    char newest[256];  /* the file in it that was written last, within the folder */
+    char waits[256];   /* a file that is new and not complete; empty: none */
+    i64  waits_ns;     /* since when there has been such a one */
+    i64  discarded;    /* copies thrown away, because a file changed meanwhile */
+    i64  freed;        /* older checkpoints deleted because the disk is full */
+    struct err failed; /* why the last try failed; OK: it did not */
 };
 
 struct carry;
@@ -62,8 +62,8 @@ enum status carry_restore(struct carry *c, struct arena *perm, struct str *said,
  * program runs; once it has exited there is none, so it is tried again at once, and at last is an error (WORLD). */
 enum status carry_look(struct carry *c, i64 step, enum carry_moment moment, struct err *err);
 
-enum status        carry_begin(struct carry *c, struct err *err);
-void               carry_pause(struct carry *c);
+enum status carry_begin(struct carry *c, struct err *err);
+void        carry_pause(struct carry *c);
 /* The run must end soon: nothing is read back for pruning any more. From any thread. */
 void               carry_hurry(struct carry *c);
 void               carry_step(struct carry *c, i64 step); /* how far the program is */
@@ -72,7 +72,7 @@ struct carry_state carry_state(struct carry *c);
 /* The object store. Without one all is there and well. */
 struct upload_state carry_upload(struct carry *c);
 /* As uploader_wait_end. */
-enum status carry_wait_end(struct carry *c, i64 deadline_ns,
+enum status carry_wait_end(struct carry *c, i64                                    deadline_ns,
                            void (*say)(void *context, const char *sentence), void *context,
                            struct err *err);
 

@@ -48,9 +48,10 @@ static enum status add(struct walk *w, struct str path, struct str name, const s
         return err_set(w->err, STATUS_WORLD,
                        "%.*s holds more than %d files; program.files=[PATTERN] says which to copy",
                        STR_ARG(w->folder), FOLDER_FILES_MAX);
-    w->out->files[w->out->count++] = (struct folder_file){
-        .path = path, .bytes = stat->bytes, .mtime_ns = stat->mtime_ns, .is_private = stat->is_private
-    };
+    w->out->files[w->out->count++] = (struct folder_file){ .path       = path,
+                                                           .bytes      = stat->bytes,
+                                                           .mtime_ns   = stat->mtime_ns,
+                                                           .is_private = stat->is_private };
     return STATUS_OK;
 }
 
@@ -76,7 +77,8 @@ static enum status walk(struct walk *w, struct str within, i64 deep)
     i64         count = 0;
     struct str  dir   = within.len ? folder_path(w->perm, w->folder, within) : w->folder;
     enum status st    = w->inside->list(w->inside, dir, w->perm, &names, &count, &why);
-    if (st && within.len && why.cause == CAUSE_ABSENT) return STATUS_OK; /* it went away meanwhile */
+    if (st && within.len && why.cause == CAUSE_ABSENT)
+        return STATUS_OK; /* it went away meanwhile */
     if (st) return err_set(w->err, st, "%s", why.text);
     for (i64 i = 0; i < count && !st; i++) {
         struct os_stat stat;
@@ -97,7 +99,7 @@ enum status folder_scan(struct os *os, struct str folder, const struct str *patt
     struct err     why    = { 0 };
     struct os     *inside = os_beneath(os, folder, perm);
     struct walk    w      = { os, inside, folder, patterns, count, perm, out, err };
-    *out = (struct folder_list){ NEW(perm, struct folder_file, FOLDER_FILES_MAX), 0 };
+    *out           = (struct folder_list){ NEW(perm, struct folder_file, FOLDER_FILES_MAX), 0 };
     enum status st = os->stat(os, folder, &stat, &why);
     if (st && why.cause == CAUSE_ABSENT) return STATUS_OK;
     st = st ? err_set(err, st, "%s", why.text) : walk(&w, STR(""), 0);

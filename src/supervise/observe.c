@@ -53,7 +53,7 @@ static enum status compile(struct observer *o, i64 v, const char *key, struct er
     }
     enum status st = err_set(err, STATUS_USAGE, "program.%s is %.*s: %s", key,
                              (int)MIN(o->name[v].len, 80), o->name[v].data, why);
-    o->name[v] = STR("");
+    o->name[v]     = STR("");
     return st;
 }
 

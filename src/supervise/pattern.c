@@ -13,7 +13,10 @@ struct counted {
 static const struct counted nothing = { .last_empty = true, .before = true };
 static const i64            plenty  = (i64)1 << 40; /* products of two of them still fit */
 
-static bool may_be_empty(const struct counted *c) { return c->other || (c->before && c->last_empty); }
+static bool may_be_empty(const struct counted *c)
+{
+    return c->other || (c->before && c->last_empty);
+}
 
 static void add(struct counted *c, i64 nodes, bool empty)
 {
@@ -25,7 +28,9 @@ static void add(struct counted *c, i64 nodes, bool empty)
 
 static void alternative(struct counted *c)
 {
-    *c = (struct counted){ .nodes = c->nodes + 1, .last_empty = true, .before = true, .other = may_be_empty(c) };
+    *c = (struct counted){
+        .nodes = c->nodes + 1, .last_empty = true, .before = true, .other = may_be_empty(c)
+    };
 }
 
 static void repeat(struct counted *c, i64 times, bool optional)
@@ -42,7 +47,7 @@ static i64 bracket_end(struct str p, i64 i)
     if (i < p.len && p.data[i] == '^') i++;
     if (i < p.len && p.data[i] == ']') i++;
     while (i < p.len && p.data[i] != ']') {
-        char kind = i + 1 < p.len ? p.data[i + 1] : '\0';
+        char kind  = i + 1 < p.len ? p.data[i + 1] : '\0';
         bool named = p.data[i] == '[' && (kind == ':' || kind == '.' || kind == '=');
         if (!named) i++;
         for (i += named ? 2 : 0; named && i < p.len; i++)
@@ -57,8 +62,8 @@ static i64 bracket_end(struct str p, i64 i)
 static i64 braces(struct str p, i64 i, i64 *end, bool *optional)
 {
     i64  number = 0, largest = 0;
-    bool first  = true;
-    *optional   = true;
+    bool first = true;
+    *optional  = true;
     for (; i < p.len && p.data[i] != '}'; i++) {
         bool digit = p.data[i] >= '0' && p.data[i] <= '9';
         if (!digit && p.data[i] != ',') return -1;
@@ -81,13 +86,15 @@ const char *pattern_refused(struct str p)
     struct counted stack[PATTERN_DEEP_MAX + 1] = { nothing }, *c = stack;
     if (p.len > PATTERN_BYTES_MAX) return "it is longer than 1,000 bytes";
     for (i64 i = 0; i < p.len;) {
-        char at       = p.data[i++], next = i < p.len ? p.data[i] : '\0';
+        char at = p.data[i++], next = i < p.len ? p.data[i] : '\0';
         i64  end      = i;
         bool optional = at == '*' || at == '?';
-        i64  times    = optional ? 1 : at == '+' ? 2 : at == '{' ? braces(p, i, &end, &optional) : -1;
-        if (at == '(' && c == stack + PATTERN_DEEP_MAX) return "it has more than 16 groups in groups";
+        i64  times = optional ? 1 : at == '+' ? 2 : at == '{' ? braces(p, i, &end, &optional) : -1;
+        if (at == '(' && c == stack + PATTERN_DEEP_MAX)
+            return "it has more than 16 groups in groups";
         if (times >= 0 && c->last_empty)
-            return "it repeats an expression that may match nothing, such as (a*)+ or .*? (there are no lazy repeats here)";
+            return "it repeats an expression that may match nothing, such as (a*)+ or .*? (there "
+                   "are no lazy repeats here)";
         if (at == '\\' && next >= '1' && next <= '9')
             return "it refers back to a group (\\1)"; /* which takes exponential time */
         if (at == '(') *++c = nothing;
@@ -100,6 +107,5 @@ const char *pattern_refused(struct str p)
     }
     i64 all = 0;
     for (; c >= stack; c--) all = MIN(all + c->nodes, plenty);
-    return all > PATTERN_NODES_MAX ? "its repeats expand to more than 1,000 nodes"
-                                   : NULL;
+    return all > PATTERN_NODES_MAX ? "its repeats expand to more than 1,000 nodes" : NULL;
 }

@@ -7,8 +7,9 @@
 
 enum {
     PATTERN_BYTES_MAX = 1000,
-    PATTERN_DEEP_MAX  = 16,   /* groups in groups */
-    PATTERN_NODES_MAX = 1000, /* with every repeat written out; the worst takes glibc 84 MB and 0.2 s */
+    PATTERN_DEEP_MAX  = 16, /* groups in groups */
+    PATTERN_NODES_MAX =
+        1000, /* with every repeat written out; the worst takes glibc 84 MB and 0.2 s */
 };
 
 /* NULL: it is; else what is wrong with it. It need not be a sound expression: regcomp sees to that. */

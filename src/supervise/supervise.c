@@ -12,28 +12,29 @@
 enum { PERM_GIB = 4, NOTICES_MAX = 8, OUTPUT_BYTES = 1 << 16, ARGUMENTS_MAX = 1024 };
 
 static const i64 tick_ns = 50000000, second_ns = 1000000000, look_ns = 500000000,
-                 look_least_ns = 50000000, backoff_first_ns = 1000000000, backoff_max_ns = 60000000000,
-                 waits_long_ns = 600000000000;
-static const i64 farewell_ns = 2500000000; /* of a notice: for the ledger's rows and what is said last */
+                 look_least_ns = 50000000, backoff_first_ns = 1000000000,
+                 backoff_max_ns = 60000000000, waits_long_ns = 600000000000;
+static const i64 farewell_ns =
+    2500000000; /* of a notice: for the ledger's rows and what is said last */
 static const f64 saving_part =
     0.75; /* of a notice, for the program; the rest is to carry its files */
 
 enum asked { ASKED_NOTHING, ASKED_BY_POLICY, ASKED_BY_USER, ASKED_BY_SIGNAL, ASKED_BY_NOTICE };
 
 struct run {
-    struct os                       *os;
-    const struct supervise_config   *c;
-    struct supervise_result         *result;
-    struct arena                     perm;
-    struct carry                    *carry; /* NULL: nothing is carried */
-    struct observer                 *observer;
-    struct notice_watch             *watch;
-    struct lookout                  *lookout;
-    struct stop                      stop;
-    struct family                    program;
-    struct bill                     *bill;     /* the caller's, or our own */
-    struct clock                    *clock;    /* of it */
-    i64                              start_ns; /* of this start */
+    struct os                     *os;
+    const struct supervise_config *c;
+    struct supervise_result       *result;
+    struct arena                   perm;
+    struct carry                  *carry; /* NULL: nothing is carried */
+    struct observer               *observer;
+    struct notice_watch           *watch;
+    struct lookout                *lookout;
+    struct stop                    stop;
+    struct family                  program;
+    struct bill                   *bill;     /* the caller's, or our own */
+    struct clock                  *clock;    /* of it */
+    i64                            start_ns; /* of this start */
     i64             redo_ns;       /* that the deaths so far have cost, still to be done again */
     i64             redo_until_ns; /* redoes: until then that is what it does */
     bool            redoes;
@@ -165,26 +166,26 @@ static i64 saved_step(struct run *r) { return r->carry ? carry_state(r->carry).s
 
 static void tell_interruption(struct run *r, const char *kind, f64 notice_s)
 {
-    emit_interruption(r->c->events, &(struct event_interruption){ .kind       = str_of(kind),
-                                                                  .notice_s   = notice_s,
-                                                                  .step       = MAX(r->result->step, 0),
+    emit_interruption(r->c->events, &(struct event_interruption){ .kind     = str_of(kind),
+                                                                  .notice_s = notice_s,
+                                                                  .step = MAX(r->result->step, 0),
                                                                   .saved_step = saved_step(r) });
 }
 
 static void tell_done(struct run *r, enum status st)
 {
     const struct supervise_result *result = r->result;
-    struct upload_state            remote = r->carry ? carry_upload(r->carry) : (struct upload_state){ 0 };
-    const struct usage            *u      = &result->seen.usage;
-    struct event_done              e;
+    struct upload_state remote = r->carry ? carry_upload(r->carry) : (struct upload_state){ 0 };
+    const struct usage *u      = &result->seen.usage;
+    struct event_done   e;
     event_clear(EVENT_done, &e);
-    e.steps        = MAX(result->step, 0);
-    e.seconds      = result->seconds;
-    e.dollars      = result->dollars;
-    e.loss         = result->loss;
-    e.stopped      = result->stopped ? result->stopped : st ? STOP_NONE : STOP_END;
-    e.why          = str_of(result->why);
-    e.checkpoints  = result->carried;
+    e.steps       = MAX(result->step, 0);
+    e.seconds     = result->seconds;
+    e.dollars     = result->dollars;
+    e.loss        = result->loss;
+    e.stopped     = result->stopped ? result->stopped : st ? STOP_NONE : STOP_END;
+    e.why         = str_of(result->why);
+    e.checkpoints = result->carried;
     if (result->carried) e.checkpoint_step = saved_step(r);
     if (remote.newest.attempt) e.remote_step = remote.newest.step;
     e.remote_puts  = remote.sums.puts;
@@ -249,12 +250,14 @@ static void ask_to_save(struct run *r, const char *reason)
 {
     const struct program_config *p      = r->c->program;
     i32                          signal = p->signal_count > 1 ? signal_number(p->signal[1]) : 0;
-    i64 count = signal && r->program.pid ? family_signal(signal) : 0;
+    i64                          count  = signal && r->program.pid ? family_signal(signal) : 0;
     if (count)
         say(r, "%s: asked %lld process%s to save", reason, (long long)count, count > 1 ? "es" : "");
     else if (signal)
         say(r, "%s: none of its processes handles the signal that asks to save", reason);
-    else say(r, "%s: continuing; program.signal=[term, usr1] would ask it to save now, with SIGUSR1", reason);
+    else
+        say(r, "%s: continuing; program.signal=[term, usr1] would ask it to save now, with SIGUSR1",
+            reason);
 }
 
 /* --- what is heard ------------------------------------------------------------------------------ */
@@ -295,11 +298,15 @@ static void hear_notices(struct run *r)
 /* Where spot.grace_s says when the process is killed, the program gets its part of that, and uploads the rest. */
 static void hear_end(struct run *r, enum os_signal s)
 {
-    i64 grace_ns = (i64)(r->c->program->grace_s * 1e9), killed_ns = (i64)(r->c->spot->grace_s * 1e9);
-    i64 came_ns  = r->os->signal_ns ? r->os->signal_ns(r->os) : 0;
+    i64 grace_ns  = (i64)(r->c->program->grace_s * 1e9),
+        killed_ns = (i64)(r->c->spot->grace_s * 1e9);
+    i64 came_ns   = r->os->signal_ns ? r->os->signal_ns(r->os) : 0;
     if (killed_ns > 0) end_by(r, (came_ns ? came_ns : now_ns(r)) + killed_ns);
-    if (killed_ns > 0) grace_ns = MIN(grace_ns, (i64)(saving_part * (f64)MAX(r->deadline_ns - farewell_ns - now_ns(r), 0)));
-    ask_to_end(r, ASKED_BY_SIGNAL, grace_ns, s == OS_SIGNAL_HUP ? "stopped by SIGHUP" : "stopped by SIGTERM");
+    if (killed_ns > 0)
+        grace_ns = MIN(grace_ns,
+                       (i64)(saving_part * (f64)MAX(r->deadline_ns - farewell_ns - now_ns(r), 0)));
+    ask_to_end(r, ASKED_BY_SIGNAL, grace_ns,
+               s == OS_SIGNAL_HUP ? "stopped by SIGHUP" : "stopped by SIGTERM");
 }
 
 static void hear_signals(struct run *r)
@@ -318,7 +325,7 @@ static void begin_work(struct run *r)
 {
     r->redo_until_ns = clock_enter(r->clock, PART_compute) + r->redo_ns;
     clock_redo(r->clock, r->redo_ns > 0);
-    r->redoes        = r->redo_ns > 0;
+    r->redoes = r->redo_ns > 0;
 }
 
 static void on_observed(void *context, const struct observed *o)
@@ -366,9 +373,8 @@ static void hear_upload(struct run *r)
     struct upload_state s = carry_upload(r->carry);
     bill_requested(r->bill, (struct store_requests){ s.sums.puts, s.sums.gets, s.sums.bytes_in });
     if (!s.alone && !r->told_alone)
-        say(r,
-            "the object store ignores conditions (If-None-Match), so a second writer cannot "
-            "be detected; valid checkpoints stay intact");
+        say(r, "the object store ignores conditions (If-None-Match), so a second writer cannot "
+               "be detected; valid checkpoints stay intact");
     r->told_alone = true;
     if (ckpt_order(r->told_remote, s.newest) < 0) {
         say(r, "the checkpoint of step %lld is in the object store", (long long)s.newest.step);
@@ -406,8 +412,9 @@ static void hear_carry(struct run *r)
     if (s.failed.status == STATUS_INTERRUPTED && !r->asked)
         ask_to_end(r, ASKED_BY_USER, 0, s.failed.text);
     if (s.freed && !r->told_full)
-        say(r, "the disk of %.*s is full: older checkpoints are deleted to make room, and fewer than "
-               "checkpoint.keep=%lld are kept",
+        say(r,
+            "the disk of %.*s is full: older checkpoints are deleted to make room, and fewer than "
+            "checkpoint.keep=%lld are kept",
             STR_ARG(r->c->store), (long long)r->c->keep);
     r->told_full |= s.freed > 0;
     if (s.waits[0] && now_ns(r) - s.waits_ns > waits_long_ns && !r->told_waits) {
@@ -422,7 +429,8 @@ static void hear_lookout(struct run *r)
     struct usage u;
     struct arena scratch = r->perm;
     if (!lookout_news(r->lookout, &u)) return;
-    say(r, "%s: %.*s", lookout_sees_gpus(r->lookout) ? "GPUs" : "cores", STR_ARG(usage_text(&u, &scratch)));
+    say(r, "%s: %.*s", lookout_sees_gpus(r->lookout) ? "GPUs" : "cores",
+        STR_ARG(usage_text(&u, &scratch)));
 }
 
 /* --- one start ---------------------------------------------------------------------------------- */
@@ -613,7 +621,7 @@ static enum status run_all(struct run *r, struct err *err)
         char how[64];
         hear_signals(r); /* one may have come before there was anything to end */
         hear_notices(r);
-        judge(r);        /* earlier starts may have used the caps up */
+        judge(r); /* earlier starts may have used the caps up */
         if (r->asked == ASKED_BY_POLICY && !result->starts)
             return err_set(err, STATUS_NO, "%s: the program was not started", r->reason);
         if (r->asked == ASKED_BY_POLICY) return STATUS_OK;
@@ -631,7 +639,8 @@ static enum status run_all(struct run *r, struct err *err)
                            "the program %s; giving up after %lld start%s in a row without a new "
                            "checkpoint (program.restarts)",
                            how, (long long)failures, failures > 1 ? "s" : "");
-        say(r, "the program %s; starting it again (start %lld)", how, (long long)result->starts + 1);
+        say(r, "the program %s; starting it again (start %lld)", how,
+            (long long)result->starts + 1);
         back_off(r, failures);
         if (r->asked == ASKED_BY_POLICY) return STATUS_OK;
     }
@@ -641,12 +650,12 @@ static void finish(struct run *r)
 {
     struct supervise_result *result = r->result;
     bill_stop(r->bill); /* what is printed, and what the ledger keeps, is this */
-    struct spent             spent  = bill_spent(r->bill);
-    result->seconds                 = (f64)spent.ns * 1e-9;
-    result->dollars                 = spent.usd;
-    bool from_outside               = r->asked && r->asked != ASKED_BY_POLICY;
-    result->stopped                 = from_outside ? STOP_SIGNAL : r->stop.reason;
-    result->deadline_ns             = r->deadline_ns;
+    struct spent spent  = bill_spent(r->bill);
+    result->seconds     = (f64)spent.ns * 1e-9;
+    result->dollars     = spent.usd;
+    bool from_outside   = r->asked && r->asked != ASKED_BY_POLICY;
+    result->stopped     = from_outside ? STOP_SIGNAL : r->stop.reason;
+    result->deadline_ns = r->deadline_ns;
     snprintf(result->why, sizeof result->why, "%s", r->asked ? r->reason : "");
     if (!r->carry) return;
     struct carry_state s = carry_state(r->carry);
@@ -654,14 +663,15 @@ static void finish(struct run *r)
     result->discarded    = s.discarded;
 }
 
-enum status supervise_run(struct os *os, const struct supervise_config *c, struct supervise_result *result,
-                          struct err *err)
+enum status supervise_run(struct os *os, const struct supervise_config *c,
+                          struct supervise_result *result, struct err *err)
 {
     struct run r = { .os = os, .c = c, .result = result, .eval_step = -1 };
     i64        settle_ns =
         (i64)(c->program->settle_s * 1e9); /* to be seen unchanged it is looked at twice */
-    struct carry_config carried = { c->program, c->store, c->keep,
-                                    MAX(MIN(look_ns, settle_ns / 2), look_least_ns), c->to, c->fresh };
+    struct carry_config carried = { c->program, c->store,
+                                    c->keep,    MAX(MIN(look_ns, settle_ns / 2), look_least_ns),
+                                    c->to,      c->fresh };
     r.perm                      = arena_open((i64)PERM_GIB << 30);
     *result =
         (struct supervise_result){ .step = -1, .steps_per_s = NAN, .loss = NAN, .metric = NAN };
@@ -674,7 +684,7 @@ enum status supervise_run(struct os *os, const struct supervise_config *c, struc
         r.bill = bill_new(&r.perm, clock_new(&r.perm, os));
         bill_price(r.bill, &(struct price_row){ .usd_hour = c->stop.usd_hour });
     }
-    r.clock = bill_clock(r.bill);
+    r.clock        = bill_clock(r.bill);
     enum status st = observer_new(&r.perm, c->program, on_observed, &r, &r.observer, err);
     if (!st && c->store.len) st = carry_open(os, &carried, &r.perm, &r.carry, err);
     if (!st) tell_start(&r);

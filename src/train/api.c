@@ -244,9 +244,9 @@ static void settings_of(struct frugal_run *run, const struct frugal_config *c)
     if (c->freeze) t->freeze = str_copy(&run->perm, str_of(c->freeze));
     t->init_strict = true;
     t->batch       = c->batch;
-    t->eval_batch = c->eval_batch;
-    t->threads    = c->threads;
-    run->lr       = c->lr;
+    t->eval_batch  = c->eval_batch;
+    t->threads     = c->threads;
+    run->lr        = c->lr;
 }
 
 struct frugal_run *frugal_start(const struct frugal_config *config, frugal_build_fn *build,
@@ -266,7 +266,8 @@ struct frugal_run *frugal_start(const struct frugal_config *config, frugal_build
     settings_of(run, config);
     enum status st = STATUS_OK;
     if (config->batch < 1 || config->eval_batch < 0 || config->threads < 0)
-        st = err_set(&err, STATUS_USAGE, "batch must be at least 1, eval_batch and threads at least 0");
+        st = err_set(&err, STATUS_USAGE,
+                     "batch must be at least 1, eval_batch and threads at least 0");
     if (!st)
         st = session_build(&run->s, os_real(), &run->settings, &run->perm, build_public, run, &err);
     if (!st) st = session_start(&run->s, &err);

@@ -32,13 +32,13 @@ struct asha {
 /* trial_count >= 1, eta >= 2; no rung ends before `first` of the run, 0 < first <= 1. */
 struct asha *asha_new(struct arena *perm, i64 trial_count, i64 eta, f64 first);
 /* The trial that runs on, now, to its `rung`; -1: none before another reports, or no more at all. */
-i64          asha_next(struct asha *a);
+i64 asha_next(struct asha *a);
 /* The trial has come to its rung (INFINITY: it failed); the last rung is the end. */
-void         asha_report(struct asha *a, i64 trial, f64 value);
-void         asha_ended(struct asha *a, i64 trial, f64 value); /* by itself, before its rung */
+void asha_report(struct asha *a, i64 trial, f64 value);
+void asha_ended(struct asha *a, i64 trial, f64 value); /* by itself, before its rung */
 /* A paused trial that will never run on, now out; -1: none. */
-i64          asha_drop(struct asha *a);
+i64 asha_drop(struct asha *a);
 /* Trials from the best to the worst: who came farther is better. NEW ones come last. */
-void         asha_ranking(const struct asha *a, i64 *order);
+void asha_ranking(const struct asha *a, i64 *order);
 
 #endif

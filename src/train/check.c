@@ -58,7 +58,8 @@ static f64 machine_life_s(const struct settings *s)
 static f64 save_every_s(const struct settings *s, f64 step_s)
 {
     struct cadence c;
-    if (!s->checkpoint.every.len || cadence_parse(s->checkpoint.every, &c, NULL) || c.unit == EVERY_AUTO)
+    if (!s->checkpoint.every.len || cadence_parse(s->checkpoint.every, &c, NULL) ||
+        c.unit == EVERY_AUTO)
         return NAN;
     return c.unit == EVERY_STEPS ? c.value * step_s : c.value;
 }

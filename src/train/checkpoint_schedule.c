@@ -8,8 +8,8 @@
 #include "train/checkpoint_schedule.h"
 #include <math.h>
 
-enum { FREE_STEPS_MIN = 3 }; /* steps without a save, before slower ones can be told */
-static const f64 told_again   = 2;   /* the interval, when it has changed by this factor */
+enum { FREE_STEPS_MIN = 3 };     /* steps without a save, before slower ones can be told */
+static const f64 told_again = 2; /* the interval, when it has changed by this factor */
 
 static i64 now_ns(const struct saving *v) { return clock_now(v->s->clock); }
 
@@ -27,8 +27,8 @@ static void tell_note(const struct saving *v, struct str text)
 
 enum status saving_init(struct saving *v, const struct settings *settings, struct err *err)
 {
-    const struct checkpoint_config *c     = &settings->checkpoint;
-    f64                             shape = settings->hazard_shape > 0 ? settings->hazard_shape : hazard_prior.shape;
+    const struct checkpoint_config *c = &settings->checkpoint;
+    f64 shape  = settings->hazard_shape > 0 ? settings->hazard_shape : hazard_prior.shape;
     *v         = (struct saving){ .taken_step = -1, .facts = { hazard_prior, NAN, NAN, 0 } };
     v->figures = (struct train_saving){
         .resumed_step = -1, .step = -1, .remote_step = -1, .total_s = NAN, .persist_s = NAN
@@ -81,8 +81,8 @@ static void schedule(struct saving *v)
     struct arena scratch = v->s->scratch;
     v->told_s            = wait_s;
     saving_tell(v, &(struct event_checkpoint){ .what = CHECKPOINT_INTERVAL,
-                                        .step = v->at->step,
-                                        .text = cadence_reason(&scratch, &v->facts) });
+                                               .step = v->at->step,
+                                               .text = cadence_reason(&scratch, &v->facts) });
 }
 
 /* Beside those that are kept, the next one is being written. */
@@ -92,14 +92,16 @@ static void tell_room(struct saving *v)
     struct arena                    scratch = v->s->scratch;
     i64 room = os_disk_free_bytes(str_cat(&scratch, c->dir, STR("/"))), there = 0;
     for (i64 i = 0; i < v->from->list.count; i++)
-        if (!v->from->list.items[i].why.status) there += ckpt_bytes(&v->from->list.items[i].manifest);
+        if (!v->from->list.items[i].why.status)
+            there += ckpt_bytes(&v->from->list.items[i].manifest);
     i64 fit = (room + there) / MAX(v->snapshot.bytes, 1);
     if (room < 0 || fit > c->keep) return;
     tell_note(v, str_fmt(&scratch,
-                         "%.*s has space for %lld checkpoint%s of %.3g MB, and checkpoint.keep=%lld needs space for "
+                         "%.*s has space for %lld checkpoint%s of %.3g MB, and "
+                         "checkpoint.keep=%lld needs space for "
                          "%lld: %s",
-                         STR_ARG(c->dir), (long long)fit, fit == 1 ? "" : "s", (f64)v->snapshot.bytes / 1e6,
-                         (long long)c->keep, (long long)c->keep + 1,
+                         STR_ARG(c->dir), (long long)fit, fit == 1 ? "" : "s",
+                         (f64)v->snapshot.bytes / 1e6, (long long)c->keep, (long long)c->keep + 1,
                          fit < 2 ? "saving will fail" : "older ones will be deleted earlier"));
 }
 
@@ -118,22 +120,23 @@ enum status saving_start(struct saving *v, struct err *err)
         v->figures.resumed_step = v->figures.step = v->at->step;
         v->figures.bytes                          = v->from->bytes;
     }
-    struct checkpoint_writer_config c = { .os          = s->os,
-                              .store       = v->from->store,
-                              .keep        = s->settings->checkpoint.keep,
-                              .prepare     = snapshot_prepare,
-                              .copy        = snapshot_copy,
-                              .source      = &v->snapshot,
-                              .saved       = remote_save_saved,
-                              .context     = &v->from->remote };
+    struct checkpoint_writer_config c = { .os      = s->os,
+                                          .store   = v->from->store,
+                                          .keep    = s->settings->checkpoint.keep,
+                                          .prepare = snapshot_prepare,
+                                          .copy    = snapshot_copy,
+                                          .source  = &v->snapshot,
+                                          .saved   = remote_save_saved,
+                                          .context = &v->from->remote };
     write_text(v);
-    enum status st        = checkpoint_writer_open(&c, s->perm, &v->writer, err);
-    if (!st && !s->backend->table->behind) checkpoint_writer_prepare(v->writer); /* else after the first step */
-    v->guard->writer       = v->writer;
+    enum status st = checkpoint_writer_open(&c, s->perm, &v->writer, err);
+    if (!st && !s->backend->table->behind)
+        checkpoint_writer_prepare(v->writer); /* else after the first step */
+    v->guard->writer = v->writer;
     tell_room(v);
-    v->taken_ns           = now_ns(v);
-    v->taken_step         = v->at->step;
-    v->age_begin_ns       = v->taken_ns - machine_age_ns(s->os);
+    v->taken_ns     = now_ns(v);
+    v->taken_step   = v->at->step;
+    v->age_begin_ns = v->taken_ns - machine_age_ns(s->os);
     schedule(v);
     return st;
 }
@@ -180,11 +183,12 @@ static void tell_freed(struct saving *v)
 {
     struct arena scratch = v->s->scratch;
     if (!v->told_full)
-        tell_note(v, str_fmt(&scratch,
-                             "the disk of %.*s is full: older checkpoints are deleted to make room, and "
-                             "fewer than checkpoint.keep=%lld are kept",
-                             STR_ARG(v->s->settings->checkpoint.dir),
-                             (long long)v->s->settings->checkpoint.keep));
+        tell_note(
+            v, str_fmt(&scratch,
+                       "the disk of %.*s is full: older checkpoints are deleted to make room, and "
+                       "fewer than checkpoint.keep=%lld are kept",
+                       STR_ARG(v->s->settings->checkpoint.dir),
+                       (long long)v->s->settings->checkpoint.keep));
     v->told_full = true;
 }
 

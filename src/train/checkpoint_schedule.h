@@ -3,35 +3,35 @@
 #ifndef TRAIN_CHECKPOINT_SCHEDULE_H
 #define TRAIN_CHECKPOINT_SCHEDULE_H
 #include "train/cadence.h"
-#include "train/restore.h"
 #include "train/checkpoint_writer.h"
+#include "train/restore.h"
 
 struct saving {
-    struct restore      *from; /* its store and run */
-    struct snapshot      snapshot;
+    struct restore           *from; /* its store and run */
+    struct snapshot           snapshot;
     struct checkpoint_writer *writer; /* NULL: no checkpoints */
-    struct session      *s;
-    struct run_state    *at;
-    struct guard        *guard;
-    struct str           text; /* of identity.c, for every manifest */
-    i64                  text_prepared; /* programs that were, when it was written */
-    struct cadence       cadence;
-    struct cadence_facts facts;
-    f64                  told_s;               /* interval that the user was told last */
-    i64                  due_ns, due_step;     /* whichever comes first */
-    i64                  age_begin_ns;         /* the machine's start, on our clock */
-    i64                  taken_ns, taken_step; /* of the newest snapshot, or of the start */
-    bool                 late;                 /* the one due now has been counted as late */
-    struct err           lost;                 /* why nothing can be saved any more; OK: it can */
-    bool                 told_full;            /* that the disk is, and fewer are kept */
-    i64                  deadline_ns, heard_ns; /* of the process, and when we first heard of it; 0: none */
-    bool                 interrupted;          /* before it came to its end */
+    struct session           *s;
+    struct run_state         *at;
+    struct guard             *guard;
+    struct str                text;          /* of identity.c, for every manifest */
+    i64                       text_prepared; /* programs that were, when it was written */
+    struct cadence            cadence;
+    struct cadence_facts      facts;
+    f64                       told_s;               /* interval that the user was told last */
+    i64                       due_ns, due_step;     /* whichever comes first */
+    i64                       age_begin_ns;         /* the machine's start, on our clock */
+    i64                       taken_ns, taken_step; /* of the newest snapshot, or of the start */
+    bool                      late;                 /* the one due now has been counted as late */
+    struct err                lost;      /* why nothing can be saved any more; OK: it can */
+    bool                      told_full; /* that the disk is, and fewer are kept */
+    i64  deadline_ns, heard_ns; /* of the process, and when we first heard of it; 0: none */
+    bool interrupted;           /* before it came to its end */
     /* what the newest one takes */
     f64                 blocked_s, held_s;       /* after the step; before the next update */
     bool                beside;                  /* it was being written when the last step ended */
     i64                 window_ns, window_steps; /* steps beside it */
     i64                 free_ns, free_steps;     /* steps beside none, all of them */
-    f64                 busy_s;      /* the saver, pruning included; 0: none yet */
+    f64                 busy_s;                  /* the saver, pruning included; 0: none yet */
     struct train_saving figures;
 };
 
@@ -65,6 +65,8 @@ void        saving_close(struct saving *v);
 void saving_tell(struct saving *v, const struct event_checkpoint *e);
 void saving_take(struct saving *v);   /* a snapshot of now, and the writer begins */
 void saving_settle(struct saving *v); /* what became of the last one */
-f64  saving_safe_s(struct saving *v); /* from a snapshot until it outlives the machine, by the last; NaN: not known */
+f64  saving_safe_s(
+     struct saving
+         *v); /* from a snapshot until it outlives the machine, by the last; NaN: not known */
 
 #endif

@@ -1,5 +1,5 @@
-/* checkpoint_writer.c - the thread of checkpoint_writer.h. What the two sides share is guarded by the mutex; the job and
- * the memory it points to belong to the thread while `busy`, and to the caller else. */
+/* checkpoint_writer.c - the thread of checkpoint_writer.h. What the two sides share is guarded by the mutex; the job
+ * and the memory it points to belong to the thread while `busy`, and to the caller else. */
 #include "train/checkpoint_writer.h"
 #include "base/thread.h"
 #include <string.h>
@@ -8,11 +8,11 @@
 enum { MEMORY_BYTES = 256 << 20 }; /* address space: headers and the manifest of one checkpoint */
 
 struct checkpoint_writer {
-    struct checkpoint_writer_config     config;
-    struct arena            memory; /* the thread's own */
-    struct ckpt_manifest    manifest;
-    const struct ckpt_part *parts;
-    i64                     part_count, begin_ns;
+    struct checkpoint_writer_config config;
+    struct arena                    memory; /* the thread's own */
+    struct ckpt_manifest            manifest;
+    const struct ckpt_part         *parts;
+    i64                             part_count, begin_ns;
 
     pthread_t       thread;
     pthread_mutex_t lock;
@@ -36,8 +36,8 @@ static i64 bytes_of(const struct ckpt_part *parts, i64 count)
 }
 
 /* Where the disk cannot take it, older ones make room, as long as a newer one is whole. */
-static enum status write_in_room(struct checkpoint_writer *s, struct ckpt_manifest *m, struct arena *perm,
-                                 struct arena scratch, struct saved *out)
+static enum status write_in_room(struct checkpoint_writer *s, struct ckpt_manifest *m,
+                                 struct arena *perm, struct arena scratch, struct saved *out)
 {
     struct ckpt_store *store = s->config.store;
     struct str         path  = ckpt_store_path(store, &scratch, m->id);
@@ -114,11 +114,11 @@ static void *thread_main(void *context)
     return NULL;
 }
 
-enum status checkpoint_writer_open(const struct checkpoint_writer_config *c, struct arena *perm, struct checkpoint_writer **out,
-                       struct err *err)
+enum status checkpoint_writer_open(const struct checkpoint_writer_config *c, struct arena *perm,
+                                   struct checkpoint_writer **out, struct err *err)
 {
-    struct checkpoint_writer      *s = NEW(perm, struct checkpoint_writer, 1);
-    pthread_condattr_t clock;
+    struct checkpoint_writer *s = NEW(perm, struct checkpoint_writer, 1);
+    pthread_condattr_t        clock;
     *s        = (struct checkpoint_writer){ .config = *c, .busy = true, .told = true };
     s->memory = arena_open(MEMORY_BYTES);
     *out      = NULL;
@@ -182,8 +182,8 @@ bool checkpoint_writer_wait(struct checkpoint_writer *s, i64 limit_ns)
     return idle;
 }
 
-void checkpoint_writer_begin(struct checkpoint_writer *s, const struct ckpt_manifest *m, const struct ckpt_part *parts,
-                 i64 count)
+void checkpoint_writer_begin(struct checkpoint_writer *s, const struct ckpt_manifest *m,
+                             const struct ckpt_part *parts, i64 count)
 {
     pthread_mutex_lock(&s->lock);
     ASSERT(!s->busy);

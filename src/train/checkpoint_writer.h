@@ -31,21 +31,23 @@ struct saved { /* what became of one */
 
 struct checkpoint_writer;
 
-enum status checkpoint_writer_open(const struct checkpoint_writer_config *c, struct arena *perm, struct checkpoint_writer **out,
-                       struct err *err);
+enum status checkpoint_writer_open(const struct checkpoint_writer_config *c, struct arena *perm,
+                                   struct checkpoint_writer **out, struct err *err);
 /* Finishes what was begun, but gives up reading back for pruning. */
-void        checkpoint_writer_close(struct checkpoint_writer *s);
+void checkpoint_writer_close(struct checkpoint_writer *s);
 /* The run must end soon: older checkpoints that cannot go without reading one back stay. */
-void        checkpoint_writer_hurry(struct checkpoint_writer *s);
+void checkpoint_writer_hurry(struct checkpoint_writer *s);
 /* Has the thread prepare, if it has not begun to; it is not idle before. */
-void        checkpoint_writer_prepare(struct checkpoint_writer *s);
-bool        checkpoint_writer_idle(struct checkpoint_writer *s);
-bool        checkpoint_writer_writes(struct checkpoint_writer *s); /* one is on its way to the disk; not so while it only prunes */
-bool        checkpoint_writer_wait(struct checkpoint_writer *s, i64 limit_ns); /* until idle; false: not within the limit */
+void checkpoint_writer_prepare(struct checkpoint_writer *s);
+bool checkpoint_writer_idle(struct checkpoint_writer *s);
+bool checkpoint_writer_writes(
+    struct checkpoint_writer *s); /* one is on its way to the disk; not so while it only prunes */
+bool checkpoint_writer_wait(struct checkpoint_writer *s,
+                            i64 limit_ns); /* until idle; false: not within the limit */
 /* When idle. `m` as for ckpt_write. */
-void checkpoint_writer_begin(struct checkpoint_writer *s, const struct ckpt_manifest *m, const struct ckpt_part *parts,
-                 i64 count);
-bool checkpoint_writer_copied(struct checkpoint_writer *s);                  /* what was begun, if anything */
+void checkpoint_writer_begin(struct checkpoint_writer *s, const struct ckpt_manifest *m,
+                             const struct ckpt_part *parts, i64 count);
+bool checkpoint_writer_copied(struct checkpoint_writer *s); /* what was begun, if anything */
 void checkpoint_writer_wait_copied(struct checkpoint_writer *s);
 bool checkpoint_writer_take(struct checkpoint_writer *s, struct saved *out); /* the result, once */
 

@@ -51,7 +51,8 @@ struct batch *feed_next(struct loop *l)
     return got(l, b);
 }
 
-/* Not before the data is there, not past the end, not before an evaluation, and not where it would blur a profiled step. */
+/* Not before the data is there, not past the end, not before an evaluation, and not where it would blur a
+ * profiled step. */
 static bool is_wise(const struct loop *l, const struct batch *b)
 {
     bool last  = l->limits.steps && l->at.step + 1 >= l->limits.steps;

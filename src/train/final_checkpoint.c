@@ -1,5 +1,5 @@
-/* final_checkpoint.c - a run's last checkpoint: how much of a notice is left for it, whether it fits, and waiting until it is
- * on the disk and in the object store. */
+/* final_checkpoint.c - a run's last checkpoint: how much of a notice is left for it, whether it fits, and waiting until
+ * it is on the disk and in the object store. */
 #include "train/checkpoint_schedule.h"
 #include <math.h>
 
@@ -14,7 +14,8 @@ static i64 now_ns(const struct saving *v) { return clock_now(v->s->clock); }
 
 i64 saving_usable_ns(const struct saving *v, i64 notice_ns)
 {
-    return MAX(notice_ns - (v->from->remote.up ? farewell_store_ns : farewell_ns), notice_ns / usable_part);
+    return MAX(notice_ns - (v->from->remote.up ? farewell_store_ns : farewell_ns),
+               notice_ns / usable_part);
 }
 
 i64 saving_until_ns(struct saving *v, i64 deadline_ns)
@@ -33,8 +34,8 @@ static const f64 first_bytes_s = 125e6;
 
 f64 saving_needs_s(struct saving *v)
 {
-    struct remote_save *e     = v->writer ? &v->from->remote : NULL;
-    f64               whole = v->writer ? (f64)MAX(v->snapshot.bytes, v->figures.bytes) / first_bytes_s : 0;
+    struct remote_save *e = v->writer ? &v->from->remote : NULL;
+    f64 whole = v->writer ? (f64)MAX(v->snapshot.bytes, v->figures.bytes) / first_bytes_s : 0;
     if (!v->writer) return 0;
     f64 disk_s = isnan(v->figures.persist_s) ? whole : v->blocked_s + v->figures.persist_s;
     f64 sent_s = remote_save_needs_s(e, v->figures.bytes);
@@ -45,7 +46,8 @@ f64 saving_needs_usd(struct saving *v, struct bill *bill)
 {
     if (!v->writer || !v->from->remote.up) return 0;
     i64 bytes = MAX(v->snapshot.bytes, v->figures.bytes);
-    f64 usd   = bill_requests_usd(bill, STORE_CHECKPOINTS, remote_save_last_requests(&v->from->remote, bytes));
+    f64 usd   = bill_requests_usd(bill, STORE_CHECKPOINTS,
+                                  remote_save_last_requests(&v->from->remote, bytes));
     return isnan(usd) ? 0 : usd;
 }
 
@@ -61,8 +63,9 @@ f64 saving_end_s(struct saving *v)
 {
     f64 whole_s = v->busy_s, since_s = (f64)(now_ns(v) - v->taken_ns) * 1e-9;
     if (!v->writer) return 0;
-    f64 beside_s = checkpoint_writer_idle(v->writer) ? 0 : MAX(whole_s - since_s, overdue * whole_s);
-    f64 more_s   = isnan(v->figures.persist_s) ? 0 : MAX(whole_s - v->figures.persist_s, 0);
+    f64 beside_s =
+        checkpoint_writer_idle(v->writer) ? 0 : MAX(whole_s - since_s, overdue * whole_s);
+    f64 more_s = isnan(v->figures.persist_s) ? 0 : MAX(whole_s - v->figures.persist_s, 0);
     return beside_s + saving_needs_s(v) + more_s;
 }
 
@@ -100,13 +103,14 @@ static bool in_time(struct saving *v, i64 until_ns)
     f64 left_s = (f64)(until_ns - now_ns(v)) * 1e-9, needed_s = v->blocked_s + v->figures.persist_s;
     if (!until_ns || isnan(needed_s) || is_time(v, 0, needed_s, until_ns)) return true;
     struct arena scratch = v->s->scratch;
-    saving_tell(v, &(struct event_checkpoint){
-                .what = CHECKPOINT_FAILED,
-                .step = v->at->step,
-                .text = str_fmt(&scratch,
-                                "a save takes %.3g s and only %.3g s are left: the %lld steps since "
-                                "the last one will be repeated",
-                                needed_s, left_s, (long long)(v->at->step - v->figures.step)) });
+    saving_tell(
+        v, &(struct event_checkpoint){
+               .what = CHECKPOINT_FAILED,
+               .step = v->at->step,
+               .text = str_fmt(&scratch,
+                               "a save takes %.3g s and only %.3g s are left: the %lld steps since "
+                               "the last one will be repeated",
+                               needed_s, left_s, (long long)(v->at->step - v->figures.step)) });
     return false;
 }
 
@@ -131,20 +135,21 @@ static i64 upload_until_ns(void *context)
 /* Waits for the uploads. A run that is interrupted anyway says what is not there, and ends as such. */
 static enum status end_remote(struct saving *v, enum status so_far, struct err *err)
 {
-    struct err  why = { 0 };
-    v->interrupted  = v->s->asked_to_exit;
-    enum status st  = remote_save_end(&v->from->remote, now_until_ns(v), upload_until_ns, v, &why);
+    struct err why = { 0 };
+    v->interrupted = v->s->asked_to_exit;
+    enum status st = remote_save_end(&v->from->remote, now_until_ns(v), upload_until_ns, v, &why);
     remote_save_figures(&v->from->remote, &v->figures);
     if (st != STATUS_NO) return st ? err_set(err, st, "%s", why.text) : st;
     enum status asked = so_far ? STATUS_OK : session_check_signal(v->s, v->at->step, err);
     if (!so_far && !asked) return err_set(err, STATUS_WORLD, "%s", why.text);
     struct arena scratch = v->s->scratch;
     i64          there   = MAX(v->figures.remote_step, 0);
-    saving_tell(v, &(struct event_checkpoint){
-                .what = CHECKPOINT_NOT_UPLOADED,
-                .step = v->figures.step,
-                .text = str_fmt(&scratch, "%s; %lld steps will be repeated, from step %lld on", why.text,
-                                (long long)(v->figures.step - there), (long long)there) });
+    saving_tell(
+        v, &(struct event_checkpoint){
+               .what = CHECKPOINT_NOT_UPLOADED,
+               .step = v->figures.step,
+               .text = str_fmt(&scratch, "%s; %lld steps will be repeated, from step %lld on",
+                               why.text, (long long)(v->figures.step - there), (long long)there) });
     return asked;
 }
 

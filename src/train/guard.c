@@ -22,7 +22,9 @@ static void copy_take(struct guard *g, i64 step)
     struct backend *b    = g->s->backend;
     u8             *to   = g->copy;
     ticket          last = 0;
-    if (g->writer) while (!checkpoint_writer_wait(g->writer, 1000000000)) continue; /* it may be reading the copy */
+    if (g->writer)
+        while (!checkpoint_writer_wait(g->writer, 1000000000))
+            continue; /* it may be reading the copy */
     for (i32 i = 0; i < g->s->set->persistent_count; i++) {
         const struct persistent *t = &g->s->set->persistents[i];
         if (!guard_copies(t)) continue;
@@ -110,15 +112,15 @@ void guard_start(struct guard *g, i64 step)
 
 enum stop_action guard_eval(struct guard *g, const struct train_eval *e, f64 fall)
 {
-    struct stop_eval at  = { .step           = e->step,
-                             .elapsed_s      = e->elapsed_s,
-                             .eval_s         = e->eval_s,
-                             .loss           = e->loss,
-                             .value          = eval_metric(g->stop.config.metric, e),
-                             .target_reached = e->target_reached,
-                             .fall           = fall };
-    enum stop_action now = stop_at_eval(&g->stop, &at);
-    bool sound = stop_sound(&g->stop, e->loss);
+    struct stop_eval at    = { .step           = e->step,
+                               .elapsed_s      = e->elapsed_s,
+                               .eval_s         = e->eval_s,
+                               .loss           = e->loss,
+                               .value          = eval_metric(g->stop.config.metric, e),
+                               .target_reached = e->target_reached,
+                               .fall           = fall };
+    enum stop_action now   = stop_at_eval(&g->stop, &at);
+    bool             sound = stop_sound(&g->stop, e->loss);
     if (g->s->settings->train.keep_best) sound = sound && stop_improved(&g->stop);
     if (g->copy && sound) {
         copy_take(g, e->step);

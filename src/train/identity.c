@@ -56,8 +56,8 @@ static struct str kernels(struct session *s, struct arena *perm, struct arena sc
  * lengths too, comes later, is in its `choices`, and is taken from there by a resumed run. */
 enum status identity_init(struct identity *i, struct session *s, struct err *err)
 {
-    *i         = (struct identity){ 0 };
-    i->kernels = kernels(s, s->perm, s->scratch);
+    *i                   = (struct identity){ 0 };
+    i->kernels           = kernels(s, s->perm, s->scratch);
     struct data_config c = s->settings->data;
     c.remote             = s->remote;
     return dataset_fingerprints(s->data, &c, s->perm, i->files, &i->file_count, err);
@@ -143,10 +143,10 @@ struct str identity_text(const struct identity *id, struct session *s, struct ar
 
 static bool is_course(const struct option *o, const struct settings *settings)
 {
-    const struct train_config *t      = &settings->train;
-    bool                       falls  = !str_eq(t->schedule, STR("constant"));
-    bool                       judged = t->keep_best || t->rollbacks || t->patience || t->forecast > 0 ||
-                  !isnan(t->target);
+    const struct train_config *t     = &settings->train;
+    bool                       falls = !str_eq(t->schedule, STR("constant"));
+    bool                       judged =
+        t->keep_best || t->rollbacks || t->patience || t->forecast > 0 || !isnan(t->target);
     return o->resume == RESUME_COURSE || (o->resume == RESUME_LENGTH && falls) ||
            (o->resume == RESUME_EVALS && judged);
 }
@@ -224,7 +224,8 @@ enum status identity_compare(const struct identity *id, const struct json *befor
                            STR_ARG(now));
     }
     if (str_eq(identity_before(before, "model"), model_mark(s, &scratch))) return STATUS_OK;
-    return err_set(err, STATUS_USAGE, "its tensors are the same, but its model has other operations");
+    return err_set(err, STATUS_USAGE,
+                   "its tensors are the same, but its model has other operations");
 }
 
 /* The number of threads is no reason: no kernel's result depends on it. */
@@ -249,8 +250,9 @@ struct str identity_other_bits(const struct identity *id, const struct json *bef
     for (i64 i = 0; i < id->file_count; i++) {
         struct str key = str_fmt(perm, "file of %s", id->files[i].key);
         if (fingerprint_compare(identity_before(before, str_z(perm, key)), id->files[i].text))
-            return str_fmt(perm, "of the data of %s only names and sizes could be compared, not the content",
-                           id->files[i].key);
+            return str_fmt(
+                perm, "of the data of %s only names and sizes could be compared, not the content",
+                id->files[i].key);
     }
     return STR("");
 }

@@ -17,7 +17,7 @@ struct lookout *judge_begin(struct session *s)
 
 static struct cost step_cost(const struct session *s)
 {
-    static const enum program_id ids[] = { PROGRAM_TRAIN, PROGRAM_ADD, PROGRAM_UPDATE };
+    static const enum program_id ids[]   = { PROGRAM_TRAIN, PROGRAM_ADD, PROGRAM_UPDATE };
     f64                          times[] = { 1, (f64)(MAX(s->config.accumulate, 1) - 1), 1 };
     struct cost                  sum     = { 0 };
     for (i64 i = 0; i < COUNT_OF(ids); i++) {
@@ -31,14 +31,14 @@ static struct cost step_cost(const struct session *s)
 
 static void add_rates(struct session *s, struct evidence *e)
 {
-    enum dtype  now = s->precision.dtype, low = s->target.low;
-    i64         ns  = e->split.ns[PART_compute] + e->split.ns[PART_forward] + e->split.ns[PART_backward] +
+    enum dtype now = s->precision.dtype, low = s->target.low;
+    i64 ns = e->split.ns[PART_compute] + e->split.ns[PART_forward] + e->split.ns[PART_backward] +
              e->split.ns[PART_update];
     struct target t = s->target;
     e->flops_part = e->bandwidth_part = e->low_speedup = NAN;
     if (split_sum(&e->split) < rated_after_ns || !ns) return;
     if (s->backend->table->rate) s->backend->table->rate(s->backend, &t);
-    struct cost c  = step_cost(s);
+    struct cost c     = step_cost(s);
     f64         per_s = (f64)e->steps / ((f64)ns * 1e-9);
     if (t.flops_s[now] > 0) e->flops_part = c.flops * per_s / t.flops_s[now];
     if (t.bandwidth_bytes_s > 0) e->bandwidth_part = c.bytes * per_s / t.bandwidth_bytes_s;
@@ -62,13 +62,15 @@ static bool is_remote(struct str path)
 }
 
 /* What the process holds beside the plan's memory is the loader's, but for little. */
-static void add_loader(const struct session *s, const struct loader_stats *stats, struct evidence *e)
+static void add_loader(const struct session *s, const struct loader_stats *stats,
+                       struct evidence *e)
 {
-    e->remote       = is_remote(s->settings->data.path);
-    f64 arena_bytes = s->target.bus_id.len ? 0 : (f64)s->set->arena_bytes; /* on a GPU it is not here */
-    e->read_s       = (f64)stats->stage[STAGE_READ].busy_ns * 1e-9;
-    e->decode_s     = (f64)stats->stage[STAGE_DECODE].busy_ns * 1e-9;
-    e->augment_s    = (f64)stats->stage[STAGE_AUGMENT].busy_ns * 1e-9;
+    e->remote = is_remote(s->settings->data.path);
+    f64 arena_bytes =
+        s->target.bus_id.len ? 0 : (f64)s->set->arena_bytes; /* on a GPU it is not here */
+    e->read_s    = (f64)stats->stage[STAGE_READ].busy_ns * 1e-9;
+    e->decode_s  = (f64)stats->stage[STAGE_DECODE].busy_ns * 1e-9;
+    e->augment_s = (f64)stats->stage[STAGE_AUGMENT].busy_ns * 1e-9;
     for (i64 i = 0; i < STAGE_COUNT; i++) e->workers = MAX(e->workers, stats->stage[i].workers);
     for (i64 i = 0; i < s->settings->loader.workers_count; i++)
         e->workers_fixed |= s->settings->loader.workers[i] > 0;
@@ -76,8 +78,8 @@ static void add_loader(const struct session *s, const struct loader_stats *stats
     if (e->workers) e->worker_bytes = MAX(e->load.own_bytes - arena_bytes, 0) / (f64)e->workers;
 }
 
-struct evidence judge_end(struct session *s, struct lookout *l, const struct saving *v, const struct loader_stats *loaded,
-                          struct judged_counts counts)
+struct evidence judge_end(struct session *s, struct lookout *l, const struct saving *v,
+                          const struct loader_stats *loaded, struct judged_counts counts)
 {
     struct lookout_seen        seen = lookout_end(l);
     const struct train_config *t    = &s->settings->train;
@@ -91,11 +93,11 @@ struct evidence judge_end(struct session *s, struct lookout *l, const struct sav
                                         .hazard     = v->facts.hazard,
                                         .eval_count = counts.evaluations,
                                         .eval_every = t->eval_every ? t->eval_every : counts.epoch_steps,
-                                        .log_every  = t->log_every,
-                                        .threads    = s->target.bus_id.len ? 0 : s->target.threads,
-                                        .load       = seen.load,
-                                        .usage      = seen.usage };
-    e.split.ns[PART_fill] = 0; /* start-up, and no sign of slow data */
+                                        .log_every = t->log_every,
+                                        .threads   = s->target.bus_id.len ? 0 : s->target.threads,
+                                        .load      = seen.load,
+                                        .usage     = seen.usage };
+    e.split.ns[PART_fill]           = 0; /* start-up, and no sign of slow data */
     add_rates(s, &e);
     add_loader(s, loaded, &e);
     return e;

@@ -35,31 +35,33 @@ static struct str check_recompute_not_needed(const struct lint_facts *f, struct 
 {
     bool saves = f->plain_bytes > f->train_bytes, short_of = f->plain_bytes > f->memory_bytes;
     if (!f->plain_bytes || !saves || (f->memory_bytes && short_of)) return fine;
-    return str_fmt(
-        perm,
-        "train.recompute=%.*s computes %.0f %% more, and there is enough memory: keeping everything "
-        "takes %.3g GiB of %.3g. train.recompute=auto recomputes only what does not fit",
-        STR_ARG(train_of(f)->recompute), 100 * (f->flops / f->plain_flops - 1), gib(f->plain_bytes),
-        gib(f->memory_bytes));
+    return str_fmt(perm,
+                   "train.recompute=%.*s computes %.0f %% more, and there is enough memory: "
+                   "keeping everything "
+                   "takes %.3g GiB of %.3g. train.recompute=auto recomputes only what does not fit",
+                   STR_ARG(train_of(f)->recompute), 100 * (f->flops / f->plain_flops - 1),
+                   gib(f->plain_bytes), gib(f->memory_bytes));
 }
 
 static struct str check_recompute_in_vain(const struct lint_facts *f, struct arena *perm)
 {
     if (!f->plain_bytes || f->plain_bytes > f->train_bytes) return fine;
-    return str_fmt(perm,
-                   "train.recompute=%.*s saves no memory here: it recomputes blocks, and the model has none. "
-                   "train.recompute=auto chooses single values",
-                   STR_ARG(train_of(f)->recompute));
+    return str_fmt(
+        perm,
+        "train.recompute=%.*s saves no memory here: it recomputes blocks, and the model has none. "
+        "train.recompute=auto chooses single values",
+        STR_ARG(train_of(f)->recompute));
 }
 
 static struct str check_naive_kernel(const struct lint_facts *f, struct arena *perm)
 {
     if (!f->naive_count) return fine;
-    return str_fmt(perm,
-                   "%d of the step's instructions (%.*s first) use a slow kernel of ours. cuDNN 9 supports "
-                   "convolutions, most of them with channels in multiples of 8 and train.precision=bf16; "
-                   "train.fp8=auto skips what the GPU has no units for",
-                   f->naive_count, STR_ARG(f->naive_op));
+    return str_fmt(
+        perm,
+        "%d of the step's instructions (%.*s first) use a slow kernel of ours. cuDNN 9 supports "
+        "convolutions, most of them with channels in multiples of 8 and train.precision=bf16; "
+        "train.fp8=auto skips what the GPU has no units for",
+        f->naive_count, STR_ARG(f->naive_op));
 }
 
 static struct str check_loader_bound(const struct lint_facts *f, struct arena *perm)
@@ -85,29 +87,33 @@ static struct str check_cores_idle(const struct lint_facts *f, struct arena *per
 {
     i64 threads = train_of(f)->threads;
     if (f->gpu || !threads || 2 * threads >= f->cores) return fine;
-    return str_fmt(perm, "train.threads=%lld on %d cores, which are paid for: the default is one thread per core",
-                   (long long)threads, f->cores);
+    return str_fmt(
+        perm,
+        "train.threads=%lld on %d cores, which are paid for: the default is one thread per core",
+        (long long)threads, f->cores);
 }
 
 /* Limits of this and the next: those of run/verdict.def. */
 static struct str check_fp32_where_faster(const struct lint_facts *f, struct arena *perm)
 {
     if (f->precision != DT_F32 || !(f->low_speedup >= 1.3)) return fine;
-    return str_fmt(perm,
-                   "a step in %s would be %.1f times as fast as in fp32, as measured on this machine: "
-                   "train.precision=auto",
-                   f->low == DT_BF16 ? "bf16" : "fp16", f->low_speedup);
+    return str_fmt(
+        perm,
+        "a step in %s would be %.1f times as fast as in fp32, as measured on this machine: "
+        "train.precision=auto",
+        f->low == DT_BF16 ? "bf16" : "fp16", f->low_speedup);
 }
 
 static struct str check_memory_nearly_full(const struct lint_facts *f, struct arena *perm)
 {
-    const struct train_config *t     = train_of(f);
-    bool                       meant = t->memory_gib > 0 || !t->batch || str_eq(t->recompute, STR("auto"));
+    const struct train_config *t = train_of(f);
+    bool meant = t->memory_gib > 0 || !t->batch || str_eq(t->recompute, STR("auto"));
     if (meant || !f->memory_bytes || (f64)f->train_bytes <= 0.9 * (f64)f->memory_bytes) return fine;
-    return str_fmt(perm,
-                   "the run takes %.3g of %.3g GiB, and the data cache and checkpoints need some too: "
-                   "train.recompute=auto, or half the train.micro_batch",
-                   gib(f->train_bytes), gib(f->memory_bytes));
+    return str_fmt(
+        perm,
+        "the run takes %.3g of %.3g GiB, and the data cache and checkpoints need some too: "
+        "train.recompute=auto, or half the train.micro_batch",
+        gib(f->train_bytes), gib(f->memory_bytes));
 }
 
 /* --- machines that may be taken away --- */
@@ -119,18 +125,21 @@ static bool is_spot(const struct lint_facts *f)
 
 static struct str check_spot_without_checkpoints(const struct lint_facts *f, struct arena *perm)
 {
-    if (!is_spot(f) || f->settings->checkpoint.dir.len || f->settings->checkpoint.to.len) return fine;
-    return str_fmt(perm, "run.market=spot without checkpoints: all of the run is lost when the machine is "
-                         "taken away. checkpoint.to=s3://BUCKET/PREFIX keeps checkpoints in an object store");
+    if (!is_spot(f) || f->settings->checkpoint.dir.len || f->settings->checkpoint.to.len)
+        return fine;
+    return str_fmt(
+        perm, "run.market=spot without checkpoints: all of the run is lost when the machine is "
+              "taken away. checkpoint.to=s3://BUCKET/PREFIX keeps checkpoints in an object store");
 }
 
 static struct str check_spot_checkpoints_on_it(const struct lint_facts *f, struct arena *perm)
 {
     const struct checkpoint_config *c = &f->settings->checkpoint;
     if (!is_spot(f) || !c->dir.len || c->to.len || f->disk_remote) return fine;
-    return str_fmt(perm,
-                   "run.market=spot with checkpoints on the machine's own disk, which may be lost with it: "
-                   "checkpoint.to=s3://BUCKET/PREFIX, or a checkpoint.dir on a disk that stays");
+    return str_fmt(
+        perm,
+        "run.market=spot with checkpoints on the machine's own disk, which may be lost with it: "
+        "checkpoint.to=s3://BUCKET/PREFIX, or a checkpoint.dir on a disk that stays");
 }
 
 /* On average half an interval is lost with a machine. */
@@ -138,10 +147,11 @@ static struct str check_interval_beyond_machine(const struct lint_facts *f, stru
 {
     f64 lost = f->save_every_s / 2 / f->mtti_s;
     if (!f->settings->checkpoint.dir.len || !(lost >= 0.05)) return fine;
-    return str_fmt(perm,
-                   "a checkpoint every %.3g min on machines that last %.3g h loses %.0f %% of the work: "
-                   "checkpoint.every=auto",
-                   f->save_every_s / 60, f->mtti_s / 3600, 100 * lost);
+    return str_fmt(
+        perm,
+        "a checkpoint every %.3g min on machines that last %.3g h loses %.0f %% of the work: "
+        "checkpoint.every=auto",
+        f->save_every_s / 60, f->mtti_s / 3600, 100 * lost);
 }
 
 /* --- the learning rate --- */
@@ -186,7 +196,8 @@ static struct str check_lr_unusual(const struct lint_facts *f, struct arena *per
         f64  v  = lr ? f->lr : t->muon_lr;
         if (!str_eq(f->optimiser, str_of(rates[i].optimiser))) continue;
         if (v >= rates[i].low && v <= rates[i].high) continue;
-        return str_fmt(perm, "%s of %g with %.*s is ten times %s than usual: %s=%g is a common value",
+        return str_fmt(perm,
+                       "%s of %g with %.*s is ten times %s than usual: %s=%g is a common value",
                        rates[i].key, v, STR_ARG(f->optimiser),
                        v < rates[i].low ? "lower" : "higher", rates[i].key, rates[i].common);
     }

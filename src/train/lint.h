@@ -16,18 +16,18 @@ struct lint_facts { /* settings, and what data, plan and machine make of them */
     enum dtype             precision, low;     /* in force; fastest on this machine */
     bool                   loss_scaled;
     i64                    memory_bytes;
-    i64                    train_bytes, plain_bytes; /* of the training program; without recomputing, 0:
+    i64        train_bytes, plain_bytes; /* of the training program; without recomputing, 0:
                                                         not known */
-    f64                    flops, plain_flops;     /* of a micro-batch; the same without recomputing */
-    f64                    step_flops, eval_flops; /* of a step; of an evaluation */
-    i32                    naive_count;            /* instructions of training by a kernel `…_naive` */
-    struct str             naive_op;               /* the op of the first */
-    i32                    cores;
-    bool                   gpu;         /* computes, not the cores */
-    f64                    low_speedup; /* of a step in `low`, by the rates of this machine; NaN: not known */
-    bool                   disk_remote; /* checkpoint.dir outlives the machine */
-    f64                    save_every_s, mtti_s; /* NaN: by itself, or not known; how long the machine lasts */
-    f64                    load_s, compute_s; /* of a batch, measured; NaN: not known */
+    f64        flops, plain_flops;       /* of a micro-batch; the same without recomputing */
+    f64        step_flops, eval_flops;   /* of a step; of an evaluation */
+    i32        naive_count;              /* instructions of training by a kernel `…_naive` */
+    struct str naive_op;                 /* the op of the first */
+    i32        cores;
+    bool       gpu;         /* computes, not the cores */
+    f64        low_speedup; /* of a step in `low`, by the rates of this machine; NaN: not known */
+    bool       disk_remote; /* checkpoint.dir outlives the machine */
+    f64        save_every_s, mtti_s; /* NaN: by itself, or not known; how long the machine lasts */
+    f64        load_s, compute_s;    /* of a batch, measured; NaN: not known */
 };
 
 enum {
@@ -38,7 +38,7 @@ enum {
 
 struct finding {
     i32        rule; /* of lint_rules */
-    struct str  text; /* what is wrong, and the remedy */
+    struct str text; /* what is wrong, and the remedy */
 };
 
 struct lint_rule {
@@ -47,7 +47,7 @@ struct lint_rule {
 extern const struct lint_rule lint_rules[LINT_COUNT];
 
 /* How many of out[0..LINT_COUNT) it wrote, those of train.allow left out. */
-i64 lint(const struct lint_facts *f, struct finding *out, struct arena *perm);
+i64         lint(const struct lint_facts *f, struct finding *out, struct arena *perm);
 enum status lint_check_allowed(const struct train_config *t, struct err *err); /* rules all? */
 
 #endif

@@ -69,7 +69,7 @@ static f64 fall_to_come(const struct loop *l)
 
 static enum status evaluate_now(struct loop *l, enum stop_action *now, struct err *err)
 {
-    struct train_eval e = { .step = l->at.step, .epoch = l->at.epoch + 1 };
+    struct train_eval e         = { .step = l->at.step, .epoch = l->at.epoch + 1 };
     i64               before_ns = clock_part_ns(l->clock, PART_evaluation);
     clock_enter(l->clock, PART_evaluation);
     lookout_mark(l->lookout, RHYTHM_EVALUATION);
@@ -103,10 +103,11 @@ static void update_budget(struct loop *l)
     static const f64           eval_part = 0.5;
     const struct train_config *t         = &l->s.settings->train;
     struct stop_config        *c         = &l->guard.stop.config;
-    f64 sample_s = (f64)l->at.steps_ns * 1e-9 / (f64)MAX(l->at.samples, 1);
-    c->limit_s   = bill_limit_s(l->bill, t->max_seconds, t->max_dollars - saving_needs_usd(&l->saving, l->bill));
-    c->save_s    = saving_end_s(&l->saving);
-    c->eval_s    = l->evaluates ? eval_part * sample_s * (f64)dataset_count(l->s.data, SPLIT_EVAL) : 0;
+    f64                        sample_s  = (f64)l->at.steps_ns * 1e-9 / (f64)MAX(l->at.samples, 1);
+    c->limit_s                           = bill_limit_s(l->bill, t->max_seconds,
+                                                        t->max_dollars - saving_needs_usd(&l->saving, l->bill));
+    c->save_s                            = saving_end_s(&l->saving);
+    c->eval_s = l->evaluates ? eval_part * sample_s * (f64)dataset_count(l->s.data, SPLIT_EVAL) : 0;
 }
 
 /* The end of a budget is no time to begin what does not fit into it. */
@@ -115,7 +116,9 @@ static bool last_eval_fits(struct loop *l)
     const struct stop *s      = &l->guard.stop;
     f64                left_s = s->config.limit_s - bill_elapsed_s(l->bill);
     if (s->reason != STOP_BUDGET || stop_eval_fits(s, bill_elapsed_s(l->bill))) return true;
-    tell_note(l, "the last evaluation is skipped: it takes about %.3g s, the last save %.3g s, and the cap leaves %.3g s",
+    tell_note(l,
+              "the last evaluation is skipped: it takes about %.3g s, the last save %.3g s, and "
+              "the cap leaves %.3g s",
               s->eval_s > 0 ? s->eval_s : s->config.eval_s, s->config.save_s, MAX(left_s, 0));
     return false;
 }
@@ -223,9 +226,11 @@ static enum status save_last(struct loop *l, enum status st, struct err *err)
 {
     struct err why = { 0 };
     if (l->saving.writer) clock_enter(l->clock, PART_checkpoint);
-    if (l->guard.stop.reason == STOP_DIVERGED || (st && st != STATUS_INTERRUPTED && !l->unread)) return st;
+    if (l->guard.stop.reason == STOP_DIVERGED || (st && st != STATUS_INTERRUPTED && !l->unread))
+        return st;
     enum status saved = saving_end(&l->saving, st, &why);
-    if (l->unread && st && st != STATUS_INTERRUPTED) saved = STATUS_OK; /* the data is why the run ends */
+    if (l->unread && st && st != STATUS_INTERRUPTED)
+        saved = STATUS_OK; /* the data is why the run ends */
     if (saved && err) *err = why;
     return saved ? saved : st;
 }

@@ -9,47 +9,47 @@
 #ifndef TRAIN_LOOP_H
 #define TRAIN_LOOP_H
 #include "run/bill.h"
-#include "train/replay.h"
 #include "train/checkpoint_schedule.h"
+#include "train/replay.h"
 #include "train/undo.h"
 
 struct loop {
-    struct session               s;
-    const struct train_with     *with;
-    struct bill                 *bill;  /* the caller's, or our own */
-    struct clock                *clock; /* of it */
-    struct loader               *loader;
-    struct replay                replay;
-    struct limits                limits;
-    struct lint_facts            facts;
-    bool                         told[LINT_COUNT]; /* by rule */
-    bool                         told_long, told_profile;
-    struct run_state             at, before; /* before: by earlier processes */
-    struct event_metric          metric;
-    struct train_scaling         scaling;
-    struct guard                 guard;
-    struct restore               restore;
-    struct saving                saving;
-    struct meter                 meter;
-    struct lookout              *lookout;
-    i64                          evaluations; /* of this process */
-    struct profile              *profile;      /* NULL: no step is looked at */
-    f64                          step_flops;   /* of a whole one, what is recomputed included */
-    f64                          useful;       /* useful_share; NaN: not known yet */
-    f64                          peak_flops_s; /* by a catalogue, or peak_measured, likewise */
-    bool                         peak_measured;
+    struct session           s;
+    const struct train_with *with;
+    struct bill             *bill;  /* the caller's, or our own */
+    struct clock            *clock; /* of it */
+    struct loader           *loader;
+    struct replay            replay;
+    struct limits            limits;
+    struct lint_facts        facts;
+    bool                     told[LINT_COUNT]; /* by rule */
+    bool                     told_long, told_profile;
+    struct run_state         at, before; /* before: by earlier processes */
+    struct event_metric      metric;
+    struct train_scaling     scaling;
+    struct guard             guard;
+    struct restore           restore;
+    struct saving            saving;
+    struct meter             meter;
+    struct lookout          *lookout;
+    i64                      evaluations;  /* of this process */
+    struct profile          *profile;      /* NULL: no step is looked at */
+    f64                      step_flops;   /* of a whole one, what is recomputed included */
+    f64                      useful;       /* useful_share; NaN: not known yet */
+    f64                      peak_flops_s; /* by a catalogue, or peak_measured, likewise */
+    bool                     peak_measured;
     struct ahead {
         bool          feeds, computes; /* ahead_feeds, ahead_computes */
         struct batch *batch;           /* of the next step, if it was fetched already */
         bool          fed;             /* it is where the programs read it */
         bool          begun;           /* its gradients are being computed */
     } ahead;
-    enum status          input; /* of the batch that did not come, and why */
-    struct err           input_err;
-    bool                 unread; /* the run ends for want of data: its last whole step is there to save */
-    struct undo          undo;
-    bool                 evaluates;
-    bool                 kept; /* train.out was written */
+    enum status input; /* of the batch that did not come, and why */
+    struct err  input_err;
+    bool        unread; /* the run ends for want of data: its last whole step is there to save */
+    struct undo undo;
+    bool        evaluates;
+    bool        kept; /* train.out was written */
     struct train_result *result;
 };
 
@@ -58,7 +58,8 @@ enum status loop_run(struct loop *l, struct err *err);
 void        loop_note_time(struct loop *l); /* in l->at, of all starts */
 f64         loop_lr(const struct loop *l, i64 step);
 
-/* step.c: one update; returns the last of its micro-batches, or none (l->input, or it was left), and nothing is done. */
+/* step.c: one update; returns the last of its micro-batches, or none (l->input, or it was left), and nothing is
+ * done. */
 struct batch loop_step(struct loop *l, struct batch *b, f64 lr);
 /* One micro-batch: its gradients overwrite those of the last step or are added to those of this. */
 void loop_micro_step(struct loop *l, const struct batch *b, i64 step, i64 first_sample, f64 lr);
@@ -68,21 +69,23 @@ enum program_id loop_program_of(const struct session *s, const struct batch *b, 
 
 /* feed.c */
 struct batch *feed_first(struct loop *l); /* of a step, or no more */
-struct batch *feed_next(struct loop *l);  /* another of the same step; none where the step is left */
-void          feed_ahead(struct loop *l, const struct batch *b); /* of the next step, if that is wise after `b` */
+struct batch *feed_next(struct loop *l); /* another of the same step; none where the step is left */
+void          feed_ahead(struct loop        *l,
+                         const struct batch *b); /* of the next step, if that is wise after `b` */
 
 /* tell.c */
 __attribute__((format(printf, 2, 3))) void tell_note(struct loop *l, const char *format, ...);
 void                                       tell_start(struct loop *l);
-void                                       tell_findings(struct loop *l); /* that were not told yet */
-void                                       tell_step(struct loop *l, f64 lr); /* and what has come up beside it */
-void                                       tell_eval(struct loop *l, const struct train_eval *t);
-void                                       tell_result(struct loop *l); /* fills l->result */
+void tell_findings(struct loop *l);     /* that were not told yet */
+void tell_step(struct loop *l, f64 lr); /* and what has come up beside it */
+void tell_eval(struct loop *l, const struct train_eval *t);
+void tell_result(struct loop *l); /* fills l->result */
 
 /* The run is closed, its clock has stopped. */
-void tell_verdict(const struct train_with *with, const struct settings *s, const struct train_result *r,
-                  struct arena scratch);
-bool tell_taken(const struct train_with *with, const struct train_result *r); /* ended by the machine's provider */
+void tell_verdict(const struct train_with *with, const struct settings *s,
+                  const struct train_result *r, struct arena scratch);
+bool tell_taken(const struct train_with   *with,
+                const struct train_result *r); /* ended by the machine's provider */
 void tell_done(const struct train_with *with, const struct train_result *r, struct clock *clock);
 
 /* profiling.c */

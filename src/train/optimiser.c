@@ -24,8 +24,11 @@ enum optimiser_kind optimiser_of(struct str name)
 
 enum tables_kind tables_of(struct str word)
 {
-    static const char *const words[] = { [TABLES_AUTO] = "auto", [TABLES_DENSE] = "dense", [TABLES_SGD] = "sgd",
-                                         [TABLES_ADAGRAD] = "adagrad", [TABLES_ADAM] = "adam" };
+    static const char *const words[] = { [TABLES_AUTO]    = "auto",
+                                         [TABLES_DENSE]   = "dense",
+                                         [TABLES_SGD]     = "sgd",
+                                         [TABLES_ADAGRAD] = "adagrad",
+                                         [TABLES_ADAM]    = "adam" };
     for (i64 i = 0; i < COUNT_OF(words); i++)
         if (str_eq(word, str_of(words[i]))) return (enum tables_kind)i;
     return TABLES_AUTO;
@@ -38,7 +41,8 @@ struct str optimiser_name(enum optimiser_kind kind)
     return STR("");
 }
 
-static const f64 share_max = 0.15; /* of a step's work that auto lets muon be: docs/decisions/recipes.md */
+static const f64 share_max =
+    0.15; /* of a step's work that auto lets muon be: docs/decisions/recipes.md */
 
 static bool has_op(const struct program *p, i32 op)
 {
@@ -66,7 +70,8 @@ enum status optimiser_resolve(struct session *s, struct err *err)
     const struct program      *u     = s->set->programs[PROGRAM_UPDATE];
     bool                       asked = str_eq(t->optimiser, STR("muon"));
     s->muon_share                    = 0;
-    if (s->config.optimiser != OPTIMISER_MUON || !u || s->settings->optimiser_chosen.len) return STATUS_OK;
+    if (s->config.optimiser != OPTIMISER_MUON || !u || s->settings->optimiser_chosen.len)
+        return STATUS_OK;
     if (!has_op(u, OP_MUON)) {
         s->optimiser_reason = STR("the model has no hidden matrix for muon");
         if (!asked) return s->config.optimiser = OPTIMISER_ADAMW, STATUS_OK;
@@ -83,11 +88,12 @@ enum status optimiser_resolve(struct session *s, struct err *err)
             str_fmt(s->perm, "Newton-Schulz is %.1f %% of a step's work", 100 * s->muon_share);
         return STATUS_OK;
     }
-    s->optimiser_reason = str_fmt(
-        s->perm,
-        "muon would be %.1f %% of a step's work, more than %.0f %%; with train.batch=%lld it is %.1f %%",
-        100 * s->muon_share, 100 * share_max, (long long)(more * s->config.batch),
-        100 * muon_share(update, batch, more));
+    s->optimiser_reason =
+        str_fmt(s->perm,
+                "muon would be %.1f %% of a step's work, more than %.0f %%; with train.batch=%lld "
+                "it is %.1f %%",
+                100 * s->muon_share, 100 * share_max, (long long)(more * s->config.batch),
+                100 * muon_share(update, batch, more));
     s->config.optimiser = OPTIMISER_ADAMW;
     return STATUS_OK;
 }

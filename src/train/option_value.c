@@ -19,8 +19,8 @@ static bool in_choices(struct str choices, struct str word)
     struct interval range;
     i64             number;
     while (str_cut(&choices, '|', &one))
-        if (str_eq(one, word) ||
-            (interval_parse(one, &range) && str_i64(word, &number) && interval_has(range, (f64)number)))
+        if (str_eq(one, word) || (interval_parse(one, &range) && str_i64(word, &number) &&
+                                  interval_has(range, (f64)number)))
             return true;
     return false;
 }
@@ -37,7 +37,8 @@ static bool bool_parse(struct str text, bool *out)
 }
 
 /* One of the words, or yes and no where true and false are among them. */
-static bool choice_parse(const struct option *o, struct str text, struct str *out, struct arena *perm)
+static bool choice_parse(const struct option *o, struct str text, struct str *out,
+                         struct arena *perm)
 {
     bool truth;
     if (!in_choices(o->allowed, text) && bool_parse(text, &truth))

@@ -126,7 +126,8 @@ enum status option_unknown(struct str key, struct arena scratch, struct err *err
     i64 i = gone_find(key);
     if (i >= 0)
         return err_set(err, STATUS_USAGE, "%.*s was %s%.*s: %.*s", STR_ARG(key),
-                       gone[i].new.len ? "replaced by " : "removed", STR_ARG(gone[i].new), STR_ARG(gone[i].remedy));
+                       gone[i].new.len ? "replaced by " : "removed", STR_ARG(gone[i].new),
+                       STR_ARG(gone[i].remedy));
     const struct option *near = option_nearest(key, scratch);
     int                  len  = (int)MIN(key.len, 80);
     if (!near)
@@ -147,12 +148,14 @@ struct str option_environment(const struct option *o, struct arena *perm)
 
 struct str option_resume_text(const struct option *o)
 {
-    static const struct str words[] = { [RESUME_FREE]   = STR_INIT("may change"),
-                                        [RESUME_END]    = STR_INIT("may change"),
-                                        [RESUME_LENGTH] = STR_INIT("may change; not bit-exact with a schedule"),
-                                        [RESUME_EVALS]  = STR_INIT("may change; not bit-exact where evaluations decide"),
-                                        [RESUME_COURSE] = STR_INIT("may change, not bit-exact"),
-                                        [RESUME_EQUAL]  = STR_INIT("must be equal") };
+    static const struct str words[] = {
+        [RESUME_FREE]   = STR_INIT("may change"),
+        [RESUME_END]    = STR_INIT("may change"),
+        [RESUME_LENGTH] = STR_INIT("may change; not bit-exact with a schedule"),
+        [RESUME_EVALS]  = STR_INIT("may change; not bit-exact where evaluations decide"),
+        [RESUME_COURSE] = STR_INIT("may change, not bit-exact"),
+        [RESUME_EQUAL]  = STR_INIT("must be equal")
+    };
     return words[o->resume];
 }
 

@@ -21,14 +21,21 @@ enum option_kind {
 };
 
 /* What another value means when a checkpoint is resumed; options.def says more. */
-enum option_resume { RESUME_FREE, RESUME_END, RESUME_LENGTH, RESUME_EVALS, RESUME_COURSE, RESUME_EQUAL };
+enum option_resume {
+    RESUME_FREE,
+    RESUME_END,
+    RESUME_LENGTH,
+    RESUME_EVALS,
+    RESUME_COURSE,
+    RESUME_EQUAL
+};
 
 struct option {
-    struct str       key; /* "train.batch" */
-    enum option_kind kind;
-    size_t           offset;                                /* of the field in struct settings */
-    size_t           count_offset;                          /* lists: of the field that counts */
-    i64              count_max;                             /* lists */
+    struct str         key; /* "train.batch" */
+    enum option_kind   kind;
+    size_t             offset;                    /* of the field in struct settings */
+    size_t             count_offset;              /* lists: of the field that counts */
+    i64                count_max;                 /* lists */
     struct str         initial, allowed, example; /* as options.def says */
     enum option_resume resume;
     struct str         needs, help, more;
@@ -52,15 +59,16 @@ const struct option *option_find(struct str key);                          /* NU
 const struct option *option_nearest(struct str key, struct arena scratch); /* NULL: none near */
 bool                 option_is_gone(struct str key); /* was it one once? (gone.def) */
 /* Why there is no such key: it is gone, or misspelt. Always USAGE. */
-enum status          option_unknown(struct str key, struct arena scratch, struct err *err);
-struct str           option_section(const struct option *o);               /* "train" */
-struct str           option_name(const struct option *o);                  /* "batch" */
-struct str           option_zero_word(const struct option *o); /* a word for 0; empty: none */
-bool                 option_is_list(const struct option *o);
-bool                 option_is_number(const struct option *o);             /* or a list of them */
-struct str option_environment(const struct option *o, struct arena *perm); /* FRUGAL_TRAIN_BATCH */
-struct str option_resume_text(const struct option *o); /* "must be equal": what a change means on resume */
-struct str option_expects(const struct option *o, struct arena *perm);     /* "true or false" */
+enum status option_unknown(struct str key, struct arena scratch, struct err *err);
+struct str  option_section(const struct option *o);   /* "train" */
+struct str  option_name(const struct option *o);      /* "batch" */
+struct str  option_zero_word(const struct option *o); /* a word for 0; empty: none */
+bool        option_is_list(const struct option *o);
+bool        option_is_number(const struct option *o);                       /* or a list of them */
+struct str  option_environment(const struct option *o, struct arena *perm); /* FRUGAL_TRAIN_BATCH */
+struct str
+option_resume_text(const struct option *o); /* "must be equal": what a change means on resume */
+struct str option_expects(const struct option *o, struct arena *perm); /* "true or false" */
 bool       interval_parse(struct str text, struct interval *out);
 bool       interval_has(struct interval i, f64 value);
 

@@ -15,7 +15,7 @@ static void ask_to_exit(struct session *s, bool ordered, const char *why)
 static void note_grace(struct session *s)
 {
     i64 came_ns = s->os->signal_ns ? s->os->signal_ns(s->os) : 0;
-    i64 at      = (came_ns ? came_ns : clock_now(s->clock)) + (i64)(1e9 * s->settings->spot.grace_s);
+    i64 at = (came_ns ? came_ns : clock_now(s->clock)) + (i64)(1e9 * s->settings->spot.grace_s);
     if (s->settings->spot.grace_s <= 0 || !s->orders) return;
     pthread_mutex_lock(&s->orders->lock);
     if (!s->orders->deadline_ns || at < s->orders->deadline_ns) s->orders->deadline_ns = at;
@@ -24,11 +24,11 @@ static void note_grace(struct session *s)
 
 static void take_signal(struct session *s)
 {
-    static const char *const names[] = { [OS_SIGNAL_INT] = "Ctrl-C",
+    static const char *const names[] = { [OS_SIGNAL_INT]  = "Ctrl-C",
                                          [OS_SIGNAL_TERM] = "SIGTERM",
                                          [OS_SIGNAL_HUP]  = "SIGHUP",
                                          [OS_SIGNAL_USR1] = "SIGUSR1" };
-    enum os_signal got = s->os->signal_take(s->os);
+    enum os_signal           got     = s->os->signal_take(s->os);
     if (got == OS_SIGNAL_NONE) return;
     bool exits = got != OS_SIGNAL_USR1 || str_eq(s->settings->checkpoint.on_usr1, STR("exit"));
     s->asked_to_save |= !exits;
@@ -58,14 +58,17 @@ enum status session_check_signal(struct session *s, i64 steps, struct err *err)
     i64 deadline_ns;
     if (!session_must_exit(s, &deadline_ns)) return STATUS_OK;
     if (s->exit_ordered)
-        return err_set(err, STATUS_INTERRUPTED, "stopped after step %lld: %s", (long long)steps, s->exit_why);
-    return err_set(err, STATUS_INTERRUPTED, "stopped by %s after step %lld", s->exit_why, (long long)steps);
+        return err_set(err, STATUS_INTERRUPTED, "stopped after step %lld: %s", (long long)steps,
+                       s->exit_why);
+    return err_set(err, STATUS_INTERRUPTED, "stopped by %s after step %lld", s->exit_why,
+                   (long long)steps);
 }
 
 void train_order(struct train_orders *o, enum train_order what, i64 deadline_ns, const char *why)
 {
     pthread_mutex_lock(&o->lock);
-    if (deadline_ns && (!o->deadline_ns || deadline_ns < o->deadline_ns)) o->deadline_ns = deadline_ns;
+    if (deadline_ns && (!o->deadline_ns || deadline_ns < o->deadline_ns))
+        o->deadline_ns = deadline_ns;
     if (what >= o->pending) {
         o->pending = what;
         snprintf(o->why, sizeof o->why, "%s", why);

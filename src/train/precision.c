@@ -29,10 +29,9 @@ struct precision precision_choose(struct str asked, enum dtype model, const stru
         if (str_eq(asked, str_of(kinds[i].name))) p.dtype = kinds[i].dtype;
     if (p.dtype == DT_F32 && model == DT_F64) p.dtype = DT_F64;
     if (p.dtype == DT_BF16 || p.dtype == DT_F16)
-        p.reason = p.dtype == t->low
-                       ? STR("as set")
-                       : str_fmt(perm, "as set, but slower here than %.*s: %.*s",
-                                 STR_ARG(precision_name(t->low)), STR_ARG(by));
+        p.reason = p.dtype == t->low ? STR("as set")
+                                     : str_fmt(perm, "as set, but slower here than %.*s: %.*s",
+                                               STR_ARG(precision_name(t->low)), STR_ARG(by));
     return p;
 }
 

@@ -16,7 +16,8 @@ void profiling_open(struct loop *l)
 {
     struct session *s = &l->s;
     if (!s->settings->profile.active) return;
-    l->profile = profile_new(s->perm, &s->settings->profile, typical_set(s), l->at.step, MAX(s->config.accumulate, 1));
+    l->profile = profile_new(s->perm, &s->settings->profile, typical_set(s), l->at.step,
+                             MAX(s->config.accumulate, 1));
     profile_watch(l->profile, l->clock);
 }
 

@@ -11,7 +11,7 @@ static const f64 behind         = 2; /* intervals without a remote checkpoint */
 static void tell(struct remote_save *e, enum checkpoint_kind kind, i64 step, const char *text)
 {
     checkpoint_tell(e->listener,
-                &(struct event_checkpoint){ .what = kind, .step = step, .text = str_of(text) });
+                    &(struct event_checkpoint){ .what = kind, .step = step, .text = str_of(text) });
 }
 
 struct upload_settings train_upload_settings(struct os *os, const struct settings *settings)
@@ -20,18 +20,18 @@ struct upload_settings train_upload_settings(struct os *os, const struct setting
     struct str                      cloud = settings->spot.cloud;
     enum cloud here = str_eq(cloud, STR("auto")) ? cloud_of_machine(os) : CLOUD_NONE;
     return (struct upload_settings){
-        .where = { .to            = c->to,
-                   .storage_class = c->storage_class,
-                   .ask_aws       = here == CLOUD_AWS || str_eq(cloud, STR("aws")),
-                   .ask_gcp       = here == CLOUD_GCP || str_eq(cloud, STR("gcp")) },
+        .where  = { .to            = c->to,
+                    .storage_class = c->storage_class,
+                    .ask_aws       = here == CLOUD_AWS || str_eq(cloud, STR("aws")),
+                    .ask_gcp       = here == CLOUD_GCP || str_eq(cloud, STR("gcp")) },
         .keep   = c->keep,
         .wait_s = c->upload_wait_s,
     };
 }
 
 enum status remote_save_open(struct remote_save *e, struct os *os, const struct settings *settings,
-                           const struct train_with *listener, struct ckpt_store *store,
-                           struct arena *perm, i64 *attempt, struct err *err)
+                             const struct train_with *listener, struct ckpt_store *store,
+                             struct arena *perm, i64 *attempt, struct err *err)
 {
     *e = (struct remote_save){ .os = os, .listener = listener, .begin_ns = os->now_ns(os) };
     if (!settings->checkpoint.to.len) return STATUS_OK;
@@ -49,7 +49,7 @@ enum status remote_save_open(struct remote_save *e, struct os *os, const struct 
 }
 
 enum status remote_save_restore(struct remote_save *e, struct ckpt_id have, struct arena *perm,
-                              bool *brought, struct err *err)
+                                bool *brought, struct err *err)
 {
     struct str     said = STR("");
     struct ckpt_id got;
@@ -101,14 +101,17 @@ enum status remote_save_step(struct remote_save *e, f64 interval_s, struct err *
     struct upload_state s = uploader_state(e->up);
     if (ckpt_order(e->told, s.newest) < 0) {
         struct store_requests now = { s.sums.puts, s.sums.gets, 0 };
-        if (e->told.attempt) e->each = (struct store_requests){ now.puts - e->at_told.puts, now.gets - e->at_told.gets, 0 };
+        if (e->told.attempt)
+            e->each = (struct store_requests){ now.puts - e->at_told.puts,
+                                               now.gets - e->at_told.gets, 0 };
         e->at_told = now;
         e->told    = s.newest;
-        checkpoint_tell(e->listener, &(struct event_checkpoint){ .what            = CHECKPOINT_UPLOADED,
-                                                             .step            = s.newest.step,
-                                                             .remote_puts     = s.sums.puts,
-                                                             .remote_gets     = s.sums.gets,
-                                                             .remote_bytes_in = s.sums.bytes_in });
+        checkpoint_tell(e->listener,
+                        &(struct event_checkpoint){ .what            = CHECKPOINT_UPLOADED,
+                                                    .step            = s.newest.step,
+                                                    .remote_puts     = s.sums.puts,
+                                                    .remote_gets     = s.sums.gets,
+                                                    .remote_bytes_in = s.sums.bytes_in });
     }
     if (s.failed.status && !e->told_failed)
         tell(e, CHECKPOINT_NOT_UPLOADED, s.newest.step, s.failed.text);
@@ -134,8 +137,8 @@ static void on_waiting(void *context, const char *sentence)
     emit_note(e->listener->to, &(struct event_note){ str_of(sentence) });
 }
 
-enum status remote_save_end(struct remote_save *e, i64 deadline_ns, i64 (*until_ns)(void *context), void *context,
-                          struct err *err)
+enum status remote_save_end(struct remote_save *e, i64 deadline_ns, i64 (*until_ns)(void *context),
+                            void *context, struct err *err)
 {
     if (!e->up) return STATUS_OK;
     uploader_listen(e->up, until_ns, context);
@@ -147,7 +150,7 @@ enum status remote_save_end(struct remote_save *e, i64 deadline_ns, i64 (*until_
 struct store_requests remote_save_requests(void *remote_save)
 {
     struct remote_save *e = remote_save;
-    struct s3_sums    s = e->up ? uploader_state(e->up).sums : e->last;
+    struct s3_sums      s = e->up ? uploader_state(e->up).sums : e->last;
     return (struct store_requests){ s.puts, s.gets, s.bytes_in };
 }
 
@@ -158,7 +161,8 @@ struct store_requests remote_save_last_requests(struct remote_save *e, i64 bytes
 {
     enum { PART_BYTES = 8 << 20, SHARDS = 3, BESIDE_PARTS = 2 * SHARDS + 2, LOOKS = 16 };
     i64 parts = (bytes + PART_BYTES - 1) / PART_BYTES, saves = uploader_state(e->up).busy ? 2 : 1;
-    return (struct store_requests){ saves * MAX(parts + BESIDE_PARTS, e->each.puts) + SHARDS * (e->keep + 1),
+    return (struct store_requests){ saves * MAX(parts + BESIDE_PARTS, e->each.puts) +
+                                        SHARDS * (e->keep + 1),
                                     saves * MAX(parts + LOOKS, e->each.gets), 0 };
 }
 

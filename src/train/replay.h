@@ -12,8 +12,10 @@ struct replay {
     i64          count, next;
 };
 
-struct batch *replay_next(struct replay *r); /* of those that were kept, in turn; NULL: not enough yet */
+struct batch *
+replay_next(struct replay *r); /* of those that were kept, in turn; NULL: not enough yet */
 /* What the loader gave, NULL too: until there are enough, it is kept. */
-void replay_keep(struct replay *r, const struct batch *b, const struct feeds *feeds, struct arena *perm);
+void replay_keep(struct replay *r, const struct batch *b, const struct feeds *feeds,
+                 struct arena *perm);
 
 #endif

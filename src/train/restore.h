@@ -8,8 +8,8 @@
  *     restore_tensors   memory is there: weights and optimiser state */
 #ifndef TRAIN_RESTORE_H
 #define TRAIN_RESTORE_H
-#include "train/remote_save.h"
 #include "train/identity.h"
+#include "train/remote_save.h"
 
 struct restore {
     struct os               *os;
@@ -22,7 +22,7 @@ struct restore {
     bool                     found;   /* `loaded` is, and is not put back yet */
     bool                     resumed; /* it was put back: its size */
     i64                      bytes;
-    struct remote_save         remote;
+    struct remote_save       remote;
     i64                      attempt; /* this start's */
     struct str               run;     /* name of the run, for all its starts */
     struct json             *before;  /* what identity_text was then; NULL: not found */

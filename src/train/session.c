@@ -77,12 +77,15 @@ static enum status open_data(struct session *s, struct err *err)
 static enum status begin(struct session *s, struct os *os, const struct settings *settings,
                          struct arena *perm, struct err *err)
 {
-    *s         = (struct session){ .os = os, .settings = settings, .perm = perm, .clock = clock_new(perm, os) };
-    s->config  = config_of(settings);
+    *s = (struct session){
+        .os = os, .settings = settings, .perm = perm, .clock = clock_new(perm, os)
+    };
+    s->config             = config_of(settings);
     s->config.keep_passes = settings->keep_passes;
-    s->scratch = arena_open((i64)SCRATCH_RESERVE_GIB << 30);
+    s->scratch            = arena_open((i64)SCRATCH_RESERVE_GIB << 30);
     struct warmup warmup;
-    if (!s->scratch.begin) return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
+    if (!s->scratch.begin)
+        return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
     enum status st = warmup_parse(settings->train.warmup, &warmup, err);
     return st ? st : fuse_of(&settings->train, &s->config.fuse, err);
 }
@@ -105,13 +108,14 @@ static enum status open_device(struct session *s, struct err *err)
 /* train.device=auto found no GPU: what was asked of one is reported, not ignored in silence. */
 static void note_unused(struct session *s)
 {
-    const struct train_config *c     = &s->settings->train;
-    bool                       order = !c->deterministic;
-    bool effort = c->compile.len && !str_eq(c->compile, STR("default"));
+    const struct train_config *c      = &s->settings->train;
+    bool                       order  = !c->deterministic;
+    bool                       effort = c->compile.len && !str_eq(c->compile, STR("default"));
     if (!order && !effort) return;
-    s->note = str_fmt(s->perm, "%s%s%.*s: no effect on the CPU, which this run is on",
-                      order ? "train.deterministic=false" : "", order && effort ? ", " : "",
-                      STR_ARG(effort ? str_cat(s->perm, STR("train.compile="), c->compile) : STR("")));
+    s->note =
+        str_fmt(s->perm, "%s%s%.*s: no effect on the CPU, which this run is on",
+                order ? "train.deterministic=false" : "", order && effort ? ", " : "",
+                STR_ARG(effort ? str_cat(s->perm, STR("train.compile="), c->compile) : STR("")));
 }
 
 /* What was kept of earlier runs is a help, and no more. */
@@ -133,8 +137,7 @@ static enum status fp8_of(struct session *s, struct err *err)
     if (!asked.len || str_eq(asked, STR("off"))) return STATUS_OK;
     s->config.fp8 = str_eq(asked, STR("on")) ? FP8_ON : FP8_AUTO;
     if (s->precision.dtype == DT_BF16) return STATUS_OK;
-    return err_set(err, STATUS_USAGE,
-                   "train.fp8=%.*s needs train.precision=bf16, not %.*s",
+    return err_set(err, STATUS_USAGE, "train.fp8=%.*s needs train.precision=bf16, not %.*s",
                    STR_ARG(asked), STR_ARG(precision_name(s->precision.dtype)));
 }
 
@@ -175,7 +178,7 @@ static enum status compile_typical(struct session *s, struct err *err)
         struct program *p = s->set->programs[id];
         if (!p || !p->rows || s->config.row_share <= 0) continue;
         i64 rows = (i64)((f64)p->rows * s->config.row_share + 0.5);
-        st = compile_holding(s->perm, s->set, (enum program_id)id, rows, &p, s->scratch, err);
+        st       = compile_holding(s->perm, s->set, (enum program_id)id, rows, &p, s->scratch, err);
     }
     return st;
 }
@@ -197,7 +200,7 @@ static enum status compile_here(struct session *s, graph_builder *build, void *c
 /* Rows that no padding is in, of `count` samples; 0: the data has no lengths. */
 static i64 rows_of(const struct session *s, const i32 *lens, i64 count)
 {
-    const struct feed *x = feeds_find(dataset_feeds(s->data), STR("x"));
+    const struct feed *x    = feeds_find(dataset_feeds(s->data), STR("x"));
     i64                rows = 0;
     for (i64 i = 0; i < count && x; i++)
         rows += MAX(1, MIN(lens[i], x->type.shape.dim[0])); /* as the op `pack` counts them */
@@ -247,8 +250,8 @@ enum status session_program(struct session *s, enum program_id id, i64 rows, str
 
 static enum status compile_batches(struct session *s, struct err *err)
 {
-    train_batches(&s->settings->train, dataset_count(s->data, SPLIT_TRAIN), dataset_count(s->data, SPLIT_EVAL),
-                  &s->config);
+    train_batches(&s->settings->train, dataset_count(s->data, SPLIT_TRAIN),
+                  dataset_count(s->data, SPLIT_EVAL), &s->config);
     return compile_here(s, model_build, s->model, err);
 }
 
@@ -263,8 +266,8 @@ static enum status compile_to_fit(struct session *s, struct err *err)
     return compile_batches(s, err);
 }
 
-enum status session_open_timed(struct session *s, struct clock *clock, struct os *os, const struct settings *settings,
-                               struct arena *perm, struct err *err)
+enum status session_open_timed(struct session *s, struct clock *clock, struct os *os,
+                               const struct settings *settings, struct arena *perm, struct err *err)
 {
     enum status st = begin(s, os, settings, perm, err);
     if (clock) s->clock = clock;
@@ -347,8 +350,8 @@ enum status session_start(struct session *s, struct err *err)
     return st;
 }
 
-enum status session_fits_host(const struct session *s, i64 bytes, const char *what, const char *remedy,
-                              struct err *err)
+enum status session_fits_host(const struct session *s, i64 bytes, const char *what,
+                              const char *remedy, struct err *err)
 {
     bool far   = s->backend->table->behind; /* a GPU's arena is not in the host's memory */
     i64  there = far ? os_memory_free_bytes() : s->target.memory_bytes;

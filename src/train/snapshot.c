@@ -102,7 +102,8 @@ static struct ckpt_part *new_part(struct snapshot *n, struct str name, i64 tenso
 {
     struct ckpt_part *part      = &n->parts[n->part_count];
     n->offsets[n->part_count++] = NEW(n->s->perm, i64, tensors_max);
-    *part = (struct ckpt_part){ .name = name, .tensors = NEW(n->s->perm, struct st_tensor, tensors_max) };
+    *part                       = (struct ckpt_part){ .name    = name,
+                                                      .tensors = NEW(n->s->perm, struct st_tensor, tensors_max) };
     return part;
 }
 
@@ -126,8 +127,8 @@ static void lay_out(struct snapshot *n, u8 *at)
 {
     for (i64 p = 0; p < FITTED_PARTS; p++) {
         struct ckpt_part *part = &n->parts[p];
-        part->whole = (struct str){ (const char *)at,
-                                    st_lay_out(tensors_of(part), part->count, at, n->s->scratch) };
+        part->whole            = (struct str){ (const char *)at,
+                                               st_lay_out(tensors_of(part), part->count, at, n->s->scratch) };
         at += in_pages(part->whole.len);
     }
     struct ckpt_part *run = &n->parts[FITTED_PARTS];
@@ -152,8 +153,9 @@ static bool changes(const struct program *p, i64 begin, i64 end)
 bool gradients_change(const struct session *s, i64 begin, i64 end)
 {
     struct program *const *all = s->set->programs;
-    return changes(all[PROGRAM_TRAIN], begin, end) || changes(all[PROGRAM_TRAIN_LAST], begin, end) ||
-           changes(all[PROGRAM_ADD], begin, end) || changes(all[PROGRAM_ADD_LAST], begin, end);
+    return changes(all[PROGRAM_TRAIN], begin, end) ||
+           changes(all[PROGRAM_TRAIN_LAST], begin, end) || changes(all[PROGRAM_ADD], begin, end) ||
+           changes(all[PROGRAM_ADD_LAST], begin, end);
 }
 
 static void plan_copies(struct snapshot *n)
@@ -194,10 +196,11 @@ enum status snapshot_open(struct snapshot *n, struct session *s, struct guard *g
     *n = (struct snapshot){ .s = s, .guard = g, .bytes = state_bytes() };
     name_all(n);
     for (i64 p = 0; p < FITTED_PARTS; p++)
-        n->bytes += in_pages(st_lay_out(tensors_of(&n->parts[p]), n->parts[p].count, NULL, s->scratch));
-    enum status st = session_fits_host(s, g->copy_bytes + n->bytes,
-                                       "the copy that checkpoints are written from",
-                                       "leave out checkpoint.dir", err);
+        n->bytes +=
+            in_pages(st_lay_out(tensors_of(&n->parts[p]), n->parts[p].count, NULL, s->scratch));
+    enum status st =
+        session_fits_host(s, g->copy_bytes + n->bytes, "the copy that checkpoints are written from",
+                          "leave out checkpoint.dir", err);
     if (st) return st;
     n->memory = pages_open(n->bytes);
     if (!n->memory)

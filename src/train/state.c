@@ -21,12 +21,9 @@ static const char *const metric_names[] = { "accuracy", "perplexity", "auc", "be
 static const struct {
     struct str dtype;
     i64        bytes;
-} kinds[] = { [I64]  = { STR_INIT("I64"), 8 },
-              [F64]  = { STR_INIT("F64"), 8 },
-              [I32]  = { STR_INIT("I32"), 4 },
-              [U8]   = { STR_INIT("U8"), 1 },
-              [KNOWN] = { STR_INIT("F64"), 8 },
-              [TEXT] = { STR_INIT("U8"), 1 },
+} kinds[] = { [I64] = { STR_INIT("I64"), 8 },   [F64] = { STR_INIT("F64"), 8 },
+              [I32] = { STR_INIT("I32"), 4 },   [U8] = { STR_INIT("U8"), 1 },
+              [KNOWN] = { STR_INIT("F64"), 8 }, [TEXT] = { STR_INIT("U8"), 1 },
               [EVAL] = { STR_INIT("F64"), 8 } };
 
 static const struct row {
@@ -39,8 +36,13 @@ static const struct row {
 #define OWNER_RUN struct run_state
 #define OWNER_GUARD struct guard
 #define ROW(owner, kind, field, least, most)                                                       \
-    { STR_INIT(#field), owner, kind, (i64)offsetof(OWNER_##owner, field),                          \
-      (i64)sizeof(((OWNER_##owner *)0)->field), (f64)(least), (f64)(most) },
+    { STR_INIT(#field),                                                                            \
+      owner,                                                                                       \
+      kind,                                                                                        \
+      (i64)offsetof(OWNER_##owner, field),                                                         \
+      (i64)sizeof(((OWNER_##owner *)0)->field),                                                    \
+      (f64)(least),                                                                                \
+      (f64)(most) },
 #define NOT(owner, field)
 #include "train/state.def"
 #undef ROW
@@ -154,8 +156,10 @@ static bool eval_in_range(const char *bytes)
     static const struct {
         i64 at;
         f64 least, most;
-    } ranges[] = { { 0, 0, (f64)COUNT_MAX }, { 1, 0, (f64)COUNT_MAX }, { 2, 0, S_MAX },
-                   { 3, 0, S_MAX },          { 4, 0, (f64)COUNT_MAX }, { 10, 0, EVENT_METRICS_MAX } };
+    } ranges[] = {
+        { 0, 0, (f64)COUNT_MAX }, { 1, 0, (f64)COUNT_MAX }, { 2, 0, S_MAX },
+        { 3, 0, S_MAX },          { 4, 0, (f64)COUNT_MAX }, { 10, 0, EVENT_METRICS_MAX }
+    };
     for (i64 i = 0; i < COUNT_OF(ranges); i++) {
         f64 x = number_at(EVAL, bytes, ranges[i].at);
         if (!(x >= ranges[i].least && x <= ranges[i].most)) return false;

@@ -46,9 +46,9 @@ void        snapshot_add_kept(struct snapshot *n); /* once guard has started */
 void        snapshot_close(struct snapshot *n);    /* a zeroed one too */
 /* A snapshot: `take` what the next step begins to change, then, in another thread, `copy` the rest,
  * which only its update does. */
-void        snapshot_take(struct snapshot *n, const struct run_state *r);
-void        snapshot_prepare(void *snapshot); /* its memory: takes its time, in another thread too */
-void        snapshot_copy(void *snapshot);
+void snapshot_take(struct snapshot *n, const struct run_state *r);
+void snapshot_prepare(void *snapshot); /* its memory: takes its time, in another thread too */
+void snapshot_copy(void *snapshot);
 /* Has the checkpoint the tensors of this run, all of them and no others? USAGE, "it has no …". */
 enum status snapshot_fits(const struct snapshot *n, const struct ckpt_loaded *from,
                           struct err *err);

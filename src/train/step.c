@@ -14,7 +14,10 @@ static i64 step_samples(const struct loop *l, i64 first)
     return MIN(session_step_samples(&l->s), session_epoch_samples(&l->s) - first);
 }
 
-static void run_program(struct loop *l, enum program_id id) { profiling_run(l, id, l->s.set->programs[id]); }
+static void run_program(struct loop *l, enum program_id id)
+{
+    profiling_run(l, id, l->s.set->programs[id]);
+}
 
 enum program_id loop_program_of(const struct session *s, const struct batch *b, i64 first_sample)
 {
@@ -63,7 +66,7 @@ static void add_losses(struct loop *l, const struct answers *t, i64 rows)
 static f64 gradient_square(struct loop *l)
 {
     struct session *s = &l->s;
-    f64 square, scale = scaling_now(s).scale; /* of fp16 losses; NaN: none */
+    f64             square, scale = scaling_now(s).scale; /* of fp16 losses; NaN: none */
     run_program(l, PROGRAM_SQUARE);
     clock_enter(l->clock, PART_compute);
     session_get_numbers(s, STR("grad_square"), &square, 1);

@@ -1,6 +1,6 @@
 /* tell.c - the events of a run: when it begins, after each step, and when it ends. */
-#include "train/loop.h"
 #include "run/verdict_events.h"
+#include "train/loop.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -32,22 +32,22 @@ static bool has_batch_norm(const struct program_set *set)
 void tell_start(struct loop *l)
 {
     struct session    *s = &l->s;
-    struct event_start e = { .version             = STR(FRUGAL_VERSION),
-                             .run                 = l->restore.run,
-                             .from_step           = l->at.step,
-                             .device              = s->target.name,
-                             .gpus                = s->target.gpus,
-                             .parameters          = weights_count(s, false),
-                             .parameters_trained  = weights_count(s, true),
-                             .train_samples       = dataset_count(s->data, SPLIT_TRAIN),
-                             .eval_samples        = dataset_count(s->data, SPLIT_EVAL),
-                             .sample_tokens       = model_rows(s->model) > 1 ? model_rows(s->model) : 0,
-                             .batch               = s->config.batch,
-                             .accumulate          = MAX(s->config.accumulate, 1),
-                             .batch_reason        = s->batch_reason,
-                             .batch_norm          = has_batch_norm(s->set),
-                             .steps               = l->limits.steps,
-                             .epochs              = l->limits.epochs,
+    struct event_start e = { .version            = STR(FRUGAL_VERSION),
+                             .run                = l->restore.run,
+                             .from_step          = l->at.step,
+                             .device             = s->target.name,
+                             .gpus               = s->target.gpus,
+                             .parameters         = weights_count(s, false),
+                             .parameters_trained = weights_count(s, true),
+                             .train_samples      = dataset_count(s->data, SPLIT_TRAIN),
+                             .eval_samples       = dataset_count(s->data, SPLIT_EVAL),
+                             .sample_tokens = model_rows(s->model) > 1 ? model_rows(s->model) : 0,
+                             .batch         = s->config.batch,
+                             .accumulate    = MAX(s->config.accumulate, 1),
+                             .batch_reason  = s->batch_reason,
+                             .batch_norm    = has_batch_norm(s->set),
+                             .steps         = l->limits.steps,
+                             .epochs        = l->limits.epochs,
                              .arena_bytes_planned = s->set->arena_bytes,
                              .precision           = precision_name(s->precision.dtype),
                              .precision_reason    = s->precision.reason,
@@ -76,14 +76,16 @@ void tell_findings(struct loop *l)
     for (i64 i = 0; i < count; i++) {
         if (l->told[found[i].rule]) continue;
         l->told[found[i].rule] = true;
-        emit_finding(l->with->to, &(struct event_finding){ str_of(lint_rules[found[i].rule].name), found[i].text });
+        emit_finding(l->with->to, &(struct event_finding){ str_of(lint_rules[found[i].rule].name),
+                                                           found[i].text });
     }
 }
 
 /* Once the pace is known: a step that waits for its data takes as long as they do. */
 static void judge_loading(struct loop *l)
 {
-    f64 step_s = (f64)l->at.steps_ns * 1e-9 / (f64)l->at.step, wait_s = (f64)l->at.waited_ns * 1e-9 / (f64)l->at.step;
+    f64 step_s = (f64)l->at.steps_ns * 1e-9 / (f64)l->at.step,
+        wait_s = (f64)l->at.waited_ns * 1e-9 / (f64)l->at.step;
     if (l->at.step != LOADING_STEPS || wait_s < waits_much * step_s) return;
     l->facts.load_s    = step_s / (f64)MAX(l->s.config.accumulate, 1);
     l->facts.compute_s = (step_s - wait_s) / (f64)MAX(l->s.config.accumulate, 1);
@@ -96,7 +98,8 @@ static void tell_usage(struct loop *l)
     struct usage u;
     struct arena scratch = l->s.scratch;
     if (!lookout_news(l->lookout, &u)) return;
-    tell_note(l, "%s: %.*s", l->s.target.bus_id.len ? "the GPU" : "the cores", STR_ARG(usage_text(&u, &scratch)));
+    tell_note(l, "%s: %.*s", l->s.target.bus_id.len ? "the GPU" : "the cores",
+              STR_ARG(usage_text(&u, &scratch)));
 }
 
 /* Once, when it is known. */
@@ -112,8 +115,10 @@ static void tell_long_step(struct loop *l)
 static void tell_loader(struct loop *l)
 {
     char line[LOADER_LINE_MAX];
-    while (dataset_says(l->s.data, line)) emit_note(l->with->to, &(struct event_note){ str_of(line) });
-    while (loader_says(l->loader, line)) emit_note(l->with->to, &(struct event_note){ str_of(line) });
+    while (dataset_says(l->s.data, line))
+        emit_note(l->with->to, &(struct event_note){ str_of(line) });
+    while (loader_says(l->loader, line))
+        emit_note(l->with->to, &(struct event_note){ str_of(line) });
     while (l->s.eval_loader && loader_says(l->s.eval_loader, line))
         emit_note(l->with->to, &(struct event_note){ str_of(line) });
 }
@@ -177,13 +182,13 @@ static struct event_metrics metrics_of(const struct event_metric *metrics, i64 c
 
 void tell_eval(struct loop *l, const struct train_eval *t)
 {
-    emit_eval(l->with->to, &(struct event_eval){ .step           = t->step,
-                                                 .epoch          = t->epoch,
-                                                 .elapsed_s      = t->elapsed_s,
-                                                 .eval_s         = t->eval_s,
-                                                 .samples        = t->samples,
-                                                 .loss           = t->loss,
-                                                 .metrics        = metrics_of(t->metrics, t->metric_count),
+    emit_eval(l->with->to, &(struct event_eval){ .step      = t->step,
+                                                 .epoch     = t->epoch,
+                                                 .elapsed_s = t->elapsed_s,
+                                                 .eval_s    = t->eval_s,
+                                                 .samples   = t->samples,
+                                                 .loss      = t->loss,
+                                                 .metrics = metrics_of(t->metrics, t->metric_count),
                                                  .target_reached = t->target_reached,
                                                  .forecast       = t->forecast.value,
                                                  .reach          = t->forecast.reach,
@@ -203,19 +208,19 @@ void tell_step(struct loop *l, f64 lr)
 static void add_speed(struct loop *l, struct train_result *r)
 {
     const struct quantiles *times = clock_step_times(l->clock);
-    r->samples_per_s       = l->at.steps_ns ? (f64)l->at.samples / ((f64)l->at.steps_ns / 1e9) : NAN;
-    r->tokens_per_s        = tokens_per_s(l, r->samples_per_s);
-    r->flops_per_s         = l->step_flops / (f64)session_step_samples(&l->s) * r->samples_per_s;
+    r->samples_per_s = l->at.steps_ns ? (f64)l->at.samples / ((f64)l->at.steps_ns / 1e9) : NAN;
+    r->tokens_per_s  = tokens_per_s(l, r->samples_per_s);
+    r->flops_per_s   = l->step_flops / (f64)session_step_samples(&l->s) * r->samples_per_s;
     if (isnan(l->useful)) l->useful = useful_share(&l->s);
-    r->model_flops_per_s   = l->useful * r->flops_per_s;
-    r->mfu                 = r->model_flops_per_s / l->peak_flops_s;
-    r->mfu_measured        = l->peak_measured;
-    r->steps_per_s         = quantiles_per_s(times);
-    r->step_p50_s          = quantiles_at(times, 0.5);
-    r->step_p95_s          = quantiles_at(times, 0.95);
-    r->step_p99_s          = quantiles_at(times, 0.99);
-    r->input_share         = input_share(l);
-    r->split               = clock_split(l->clock);
+    r->model_flops_per_s = l->useful * r->flops_per_s;
+    r->mfu               = r->model_flops_per_s / l->peak_flops_s;
+    r->mfu_measured      = l->peak_measured;
+    r->steps_per_s       = quantiles_per_s(times);
+    r->step_p50_s        = quantiles_at(times, 0.5);
+    r->step_p95_s        = quantiles_at(times, 0.95);
+    r->step_p99_s        = quantiles_at(times, 0.99);
+    r->input_share       = input_share(l);
+    r->split             = clock_split(l->clock);
 }
 
 static struct train_startup startup_of(const struct step_split *s)
@@ -233,18 +238,18 @@ void tell_result(struct loop *l)
     clock_enter(l->clock, PART_other);
     loop_note_time(l);
     add_speed(l, r);
-    r->steps               = l->at.step;
-    r->startup             = startup_of(&r->split);
-    r->epochs              = l->at.epoch + 1;
-    r->power               = meter_end(&l->meter, &l->s);
+    r->steps                   = l->at.step;
+    r->startup                 = startup_of(&r->split);
+    r->epochs                  = l->at.epoch + 1;
+    r->power                   = meter_end(&l->meter, &l->s);
     struct loader_stats loaded = loader_stats(l->loader);
-    r->samples_skipped     = loaded.skipped;
+    r->samples_skipped         = loaded.skipped;
     if (l->s.eval_loader) r->samples_skipped += loader_stats(l->s.eval_loader).skipped;
-    r->evidence            = judge_end(&l->s, l->lookout, &l->saving, &loaded,
-                                       (struct judged_counts){ l->at.step - l->before.step, l->evaluations,
-                                                               l->limits.epoch_steps });
-    r->loss                = l->at.eval_step >= 0 ? l->at.last_eval.loss : l->at.loss;
-    r->metric_count        = l->at.eval_step >= 0 ? l->at.last_eval.metric_count : 0;
+    r->evidence     = judge_end(&l->s, l->lookout, &l->saving, &loaded,
+                                (struct judged_counts){ l->at.step - l->before.step, l->evaluations,
+                                                        l->limits.epoch_steps });
+    r->loss         = l->at.eval_step >= 0 ? l->at.last_eval.loss : l->at.loss;
+    r->metric_count = l->at.eval_step >= 0 ? l->at.last_eval.metric_count : 0;
     memcpy(r->metrics, l->at.last_eval.metrics, sizeof r->metrics);
     r->scaling             = l->scaling;
     r->target_set          = !isnan(l->s.settings->train.target);
@@ -254,8 +259,9 @@ void tell_result(struct loop *l)
     r->step_samples        = session_step_samples(&l->s);
     r->arena_bytes_planned = l->s.set->arena_bytes;
     r->arena_bytes_used    = l->s.backend->table->used_bytes(l->s.backend);
-    r->device_bytes        = l->s.backend->table->device_bytes ? l->s.backend->table->device_bytes(l->s.backend) : -1;
-    r->peak_rss_bytes      = os_peak_rss_bytes();
+    r->device_bytes =
+        l->s.backend->table->device_bytes ? l->s.backend->table->device_bytes(l->s.backend) : -1;
+    r->peak_rss_bytes = os_peak_rss_bytes();
     if (l->kept) r->out = l->s.settings->train.out;
     r->seconds = bill_elapsed_s(l->bill);
     guard_result(&l->guard, l->at.step, r);
@@ -297,14 +303,15 @@ bool tell_taken(const struct train_with *with, const struct train_result *r)
 static void tell_interruption(const struct train_with *with, const struct train_result *r)
 {
     f64 given_s = notice_s(with->orders);
-    emit_interruption(with->to, &(struct event_interruption){ .kind       = isnan(given_s) ? STR("signal") : STR("notice"),
-                                                              .notice_s   = given_s,
-                                                              .step       = r->steps,
-                                                              .saved_step = MAX(r->saving.step, 0) });
+    emit_interruption(with->to, &(struct event_interruption){
+                                    .kind       = isnan(given_s) ? STR("signal") : STR("notice"),
+                                    .notice_s   = given_s,
+                                    .step       = r->steps,
+                                    .saved_step = MAX(r->saving.step, 0) });
 }
 
-void tell_verdict(const struct train_with *with, const struct settings *s, const struct train_result *r,
-                  struct arena scratch)
+void tell_verdict(const struct train_with *with, const struct settings *s,
+                  const struct train_result *r, struct arena scratch)
 {
     struct arena texts = arena_part(&scratch, VERDICT_BYTES);
     if (!with->to || !verdict_is_due(&r->evidence)) return;
@@ -314,43 +321,44 @@ void tell_verdict(const struct train_with *with, const struct settings *s, const
 
 void tell_done(const struct train_with *with, const struct train_result *r, struct clock *clock)
 {
-    struct event_done e = { .steps               = r->steps,
-                            .epochs              = r->epochs,
-                            .seconds             = r->seconds,
-                            .first_step_ms       = r->first_step_ms,
-                            .start_data_s        = r->startup.data,
-                            .start_device_s      = r->startup.device,
-                            .start_compile_s     = r->startup.compile,
-                            .start_kernels_s     = r->startup.kernels,
-                            .start_weights_s     = r->startup.weights,
-                            .samples_per_s       = r->samples_per_s,
-                            .tokens_per_s        = r->tokens_per_s,
-                            .flops_per_s         = r->flops_per_s,
-                            .steps_per_s         = r->steps_per_s,
-                            .step_p50_s          = r->step_p50_s,
-                            .step_p95_s          = r->step_p95_s,
-                            .step_p99_s          = r->step_p99_s,
-                            .input_share         = r->input_share,
-                            .split_ns            = r->split,
-                            .mfu                 = r->mfu,
-                            .mfu_measured        = r->mfu_measured,
-                            .energy_wh           = r->power.energy_wh,
-                            .watts               = r->power.watts,
-                            .sm_activity         = r->power.sm_activity,
-                            .loss                = r->loss,
-                            .metrics             = metrics_of(r->metrics, r->metric_count),
-                            .target_reached      = r->target_set ? r->target_reached : -1,
-                            .stopped             = r->stopped,
-                            .why                 = str_of(r->why),
-                            .rollbacks           = r->rollbacks,
-                            .samples_skipped     = r->samples_skipped,
-                            .weights_step        = r->weights_step,
-                            .saved_s             = r->saved_s,
-                            .saved_dollars       = r->saved_dollars,
-                            .loss_scale          = r->scaling.scale,
-                            .skipped             = r->scaling.skipped,
-                            .noise_scale         = r->noise_scale,
-                            .batch_advised       = isnan(r->noise_scale) ? -1 : noise_batch(r->noise_scale),
+    struct event_done e = { .steps           = r->steps,
+                            .epochs          = r->epochs,
+                            .seconds         = r->seconds,
+                            .first_step_ms   = r->first_step_ms,
+                            .start_data_s    = r->startup.data,
+                            .start_device_s  = r->startup.device,
+                            .start_compile_s = r->startup.compile,
+                            .start_kernels_s = r->startup.kernels,
+                            .start_weights_s = r->startup.weights,
+                            .samples_per_s   = r->samples_per_s,
+                            .tokens_per_s    = r->tokens_per_s,
+                            .flops_per_s     = r->flops_per_s,
+                            .steps_per_s     = r->steps_per_s,
+                            .step_p50_s      = r->step_p50_s,
+                            .step_p95_s      = r->step_p95_s,
+                            .step_p99_s      = r->step_p99_s,
+                            .input_share     = r->input_share,
+                            .split_ns        = r->split,
+                            .mfu             = r->mfu,
+                            .mfu_measured    = r->mfu_measured,
+                            .energy_wh       = r->power.energy_wh,
+                            .watts           = r->power.watts,
+                            .sm_activity     = r->power.sm_activity,
+                            .loss            = r->loss,
+                            .metrics         = metrics_of(r->metrics, r->metric_count),
+                            .target_reached  = r->target_set ? r->target_reached : -1,
+                            .stopped         = r->stopped,
+                            .why             = str_of(r->why),
+                            .rollbacks       = r->rollbacks,
+                            .samples_skipped = r->samples_skipped,
+                            .weights_step    = r->weights_step,
+                            .saved_s         = r->saved_s,
+                            .saved_dollars   = r->saved_dollars,
+                            .loss_scale      = r->scaling.scale,
+                            .skipped         = r->scaling.skipped,
+                            .noise_scale     = r->noise_scale,
+                            .batch_advised =
+                                isnan(r->noise_scale) ? -1 : noise_batch(r->noise_scale),
                             .dollars             = r->dollars,
                             .arena_bytes_planned = r->arena_bytes_planned,
                             .arena_bytes_used    = r->arena_bytes_used,

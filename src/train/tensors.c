@@ -81,13 +81,13 @@ void session_put_scalars(struct session *s, i64 step, i64 rows, i64 first_sample
 {
     const struct train_config *c   = &s->settings->train;
     bool                       sgd = s->config.optimiser == OPTIMISER_SGD;
-    f64  level     = c->lr > 0 ? lr / c->lr : 0; /* schedule and batch move all rates alike */
-    bool one_rate  = s->config.optimiser == OPTIMISER_MUON && str_eq(c->optimiser, STR("auto"));
-    f64  own       = one_rate ? level * c->muon_lr : lr; /* lr is AdamW's, had auto taken that */
-    f32  hyper[4]  = { (f32)own, (f32)(sgd ? c->momentum : c->beta1), (f32)c->beta2,
-                       (f32)(step + 1) };
-    f32  muon[4]   = { (f32)(level * c->muon_lr), (f32)muon_momentum, 0, (f32)(step + 1) };
-    i32  rng[4]    = { (i32)(u32)c->seed, (i32)(u32)(c->seed >> 32), (i32)step, (i32)first_sample };
+    f64  level    = c->lr > 0 ? lr / c->lr : 0; /* schedule and batch move all rates alike */
+    bool one_rate = s->config.optimiser == OPTIMISER_MUON && str_eq(c->optimiser, STR("auto"));
+    f64  own      = one_rate ? level * c->muon_lr : lr; /* lr is AdamW's, had auto taken that */
+    f32  hyper[4] = { (f32)own, (f32)(sgd ? c->momentum : c->beta1), (f32)c->beta2,
+                      (f32)(step + 1) };
+    f32  muon[4]  = { (f32)(level * c->muon_lr), (f32)muon_momentum, 0, (f32)(step + 1) };
+    i32  rng[4]   = { (i32)(u32)c->seed, (i32)(u32)(c->seed >> 32), (i32)step, (i32)first_sample };
     session_put(s, STR("hyper"), hyper, sizeof hyper);
     session_put(s, STR("hyper.muon"), muon, sizeof muon);
     put_number(s, STR("loss_seed"), 1 / (f64)rows);

@@ -13,18 +13,18 @@ static i64 grouped(const struct session *s)
 static enum status open_loader(struct loop *l, struct err *err)
 {
     const struct train_config *c      = &l->s.settings->train;
-    struct loader_config       config = { .split     = SPLIT_TRAIN,
-                                          .seed      = c->seed,
-                                          .shuffle   = !str_eq(c->shuffle, STR("false")),
-                                          .whole     = session_whole(&l->s),
-                                          .forever   = true,
-                                          .skip      = str_eq(l->s.settings->data.on_error, STR("skip")),
-                                          .batch     = l->s.config.batch,
-                                          .group     = grouped(&l->s),
-                                          .epoch     = l->at.next_epoch,
-                                          .index     = l->at.next_index,
-                                          .epochs    = l->limits.epochs,
-                                          .options   = l->s.settings->loader };
+    struct loader_config       config = { .split   = SPLIT_TRAIN,
+                                          .seed    = c->seed,
+                                          .shuffle = !str_eq(c->shuffle, STR("false")),
+                                          .whole   = session_whole(&l->s),
+                                          .forever = true,
+                                          .skip = str_eq(l->s.settings->data.on_error, STR("skip")),
+                                          .batch   = l->s.config.batch,
+                                          .group   = grouped(&l->s),
+                                          .epoch   = l->at.next_epoch,
+                                          .index   = l->at.next_index,
+                                          .epochs  = l->limits.epochs,
+                                          .options = l->s.settings->loader };
     return loader_open(l->s.perm, l->s.data, &config, &l->loader, err);
 }
 
@@ -32,8 +32,8 @@ static enum status open_loader(struct loop *l, struct err *err)
  * place of older ones. A failure to write outranks the interruption. */
 static enum status keep(struct loop *l, enum status st, struct err *err)
 {
-    struct session            *s   = &l->s;
-    const struct train_config *c   = &s->settings->train;
+    struct session            *s = &l->s;
+    const struct train_config *c = &s->settings->train;
     struct err                 why;
     enum status                bad  = STATUS_OK;
     bool                       best = guard_restore_best(&l->guard, l->at.step, st);
@@ -82,8 +82,8 @@ static enum status prepare(struct loop *l, struct os *os, const struct settings 
 }
 
 /* The caller may keep one since the process began; else the run begins here. */
-static struct bill *bill_of(const struct train_with *with, struct os *os, const struct settings *settings,
-                            struct arena *perm)
+static struct bill *bill_of(const struct train_with *with, struct os *os,
+                            const struct settings *settings, struct arena *perm)
 {
     if (with->bill) return with->bill;
     struct bill *b = bill_new(perm, clock_new(perm, os));
@@ -129,15 +129,12 @@ static void begin(struct loop *l)
     profiling_open(l);
 }
 
-enum status train_run(struct os *os, const struct settings *settings,
-                      const struct train_with *with, struct train_result *result,
-                      struct err *err)
+enum status train_run(struct os *os, const struct settings *settings, const struct train_with *with,
+                      struct train_result *result, struct err *err)
 {
-    struct loop l     = { .with          = with,
-                          .result        = result,
-                          .useful        = NAN,
-                          .peak_flops_s  = NAN,
-                          .scaling.scale = NAN };
+    struct loop l = {
+        .with = with, .result = result, .useful = NAN, .peak_flops_s = NAN, .scaling.scale = NAN
+    };
     *result           = (struct train_result){ .first_step_ms = NAN };
     struct arena perm = arena_open((i64)PERM_RESERVE_GIB << 30);
     if (!perm.begin)
@@ -166,7 +163,7 @@ enum status train_run(struct os *os, const struct settings *settings,
         st    = loop_run(&l, err);
         ended = !st || st == STATUS_INTERRUPTED || st == STATUS_NO;
         clock_enter(l.clock, PART_checkpoint);
-        st    = keep(&l, st, err);
+        st = keep(&l, st, err);
         tell_result(&l);
     }
     clock_enter(l.clock, PART_end);

@@ -5,15 +5,15 @@
  * and what is not known is never shown as 0. */
 #ifndef TRAIN_TRAIN_H
 #define TRAIN_TRAIN_H
-#include "store/upload.h"
 #include "base/os.h"
 #include "run/bill.h"
 #include "run/events.h"
 #include "run/quantiles.h"
+#include "run/stop.h"
 #include "run/verdict.h"
+#include "store/upload.h"
 #include "train/lint.h"
 #include "train/settings.h"
-#include "run/stop.h"
 #include <pthread.h>
 
 /* Of fp16, whose loss is multiplied by a scale that finds itself. */
@@ -42,13 +42,13 @@ struct train_saving {
     i64 step;                /* of the newest on the disk; -1: none */
     i64 bytes;               /* of it */
     f64 blocked_s;           /* the steps stood still */
-    f64 total_s;             /* all that saving took from the run, slower steps included; NaN: too few
+    f64 total_s;     /* all that saving took from the run, slower steps included; NaN: too few
                                 steps to tell */
-    f64 persist_s;           /* of the last: from the snapshot to the disk */
-    i64 remote_step;         /* of the newest in the object store; -1: none */
-    i64 remote_puts, remote_gets; /* requests to it, by what they cost */
+    f64 persist_s;   /* of the last: from the snapshot to the disk */
+    i64 remote_step; /* of the newest in the object store; -1: none */
+    i64 remote_puts, remote_gets;      /* requests to it, by what they cost */
     i64 remote_bytes, remote_bytes_in; /* sent to it; read from it */
-    f64 requests_usd, storage_usd; /* NaN: a store's price is not known */
+    f64 requests_usd, storage_usd;     /* NaN: a store's price is not known */
 };
 
 /* Where the time before the first step goes, in seconds. */
@@ -64,39 +64,39 @@ struct train_power {
 };
 
 struct train_result {
-    i64                 steps, epochs;  /* done */
-    f64                 seconds;        /* the whole run, all its starts: data, compile, steps, evaluation, saving */
-    f64                 first_step_ms;  /* from process start to the end of the first step */
+    i64 steps, epochs; /* done */
+    f64 seconds;       /* the whole run, all its starts: data, compile, steps, evaluation, saving */
+    f64 first_step_ms; /* from process start to the end of the first step */
     struct train_startup startup;
-    f64                 samples_per_s, tokens_per_s; /* over the time spent in steps */
-    f64                 steps_per_s;    /* of this process, as are the next three */
-    f64                 step_p50_s, step_p95_s, step_p99_s; /* run/quantiles.h */
-    f64                 input_share;    /* part of the steps' time that they waited for data */
-    struct step_split   split;          /* of this process, from its first step to its end */
-    f64                 flops_per_s;    /* in them, what is recomputed included */
-    f64                 model_flops_per_s; /* in them, what is recomputed left out: for MFU */
-    f64                 mfu;            /* NaN: not known, or the run was too short */
-    bool                mfu_measured;   /* of a peak that was measured, not a catalogue's */
-    struct train_power  power;
-    struct evidence     evidence;       /* of what binds it, for verdict_of; texts are constants */
-    f64                 loss;           /* of the last evaluation; of the last step without one */
-    struct event_metric metrics[EVENT_METRICS_MAX]; /* of the same evaluation */
-    i64                 metric_count;
-    bool                target_set, target_reached;
+    f64                  samples_per_s, tokens_per_s; /* over the time spent in steps */
+    f64                  steps_per_s;                 /* of this process, as are the next three */
+    f64                  step_p50_s, step_p95_s, step_p99_s; /* run/quantiles.h */
+    f64                  input_share;       /* part of the steps' time that they waited for data */
+    struct step_split    split;             /* of this process, from its first step to its end */
+    f64                  flops_per_s;       /* in them, what is recomputed included */
+    f64                  model_flops_per_s; /* in them, what is recomputed left out: for MFU */
+    f64                  mfu;               /* NaN: not known, or the run was too short */
+    bool                 mfu_measured;      /* of a peak that was measured, not a catalogue's */
+    struct train_power   power;
+    struct evidence      evidence; /* of what binds it, for verdict_of; texts are constants */
+    f64                  loss;     /* of the last evaluation; of the last step without one */
+    struct event_metric  metrics[EVENT_METRICS_MAX]; /* of the same evaluation */
+    i64                  metric_count;
+    bool                 target_set, target_reached;
     struct train_scaling scaling;
-    i64                 weights_step;   /* after which the weights were these: the last or the best */
-    i64                 rollbacks;
-    i64                 samples_skipped; /* that could not be had (data.on_error=skip) */
-    enum stop_reason    stopped;
-    char                why[STOP_TEXT_MAX]; /* the same in words */
-    f64                 saved_s, saved_dollars; /* of the planned run, by ending early; NaN: nothing */
+    i64              weights_step; /* after which the weights were these: the last or the best */
+    i64              rollbacks;
+    i64              samples_skipped; /* that could not be had (data.on_error=skip) */
+    enum stop_reason stopped;
+    char             why[STOP_TEXT_MAX];     /* the same in words */
+    f64              saved_s, saved_dollars; /* of the planned run, by ending early; NaN: nothing */
     struct train_saving saving;
-    f64                 noise_scale;    /* of gradients, in samples (train/noise.h); NaN: not known */
-    i64                 step_samples;   /* of a whole step */
-    f64                 dollars;        /* of them, by the billing rule; NaN: the price is not known */
+    f64                 noise_scale;  /* of gradients, in samples (train/noise.h); NaN: not known */
+    i64                 step_samples; /* of a whole step */
+    f64                 dollars; /* of them, by the billing rule; NaN: the price is not known */
     i64                 arena_bytes_planned, arena_bytes_used, peak_rss_bytes;
     i64                 device_bytes; /* by the GPU's driver, its context apart; -1: no GPU */
-    struct str          out;            /* where the weights lie; empty: not saved. Lives as long
+    struct str          out;          /* where the weights lie; empty: not saved. Lives as long
                                            as the settings */
 };
 
@@ -107,29 +107,31 @@ struct train_orders {
     bool             fresh; /* begin anew: the checkpoints that are there are removed */
     pthread_mutex_t  lock;  /* of the rest */
     enum train_order pending;
-    i64              deadline_ns; /* the earliest of ORDER_EXIT and SIGTERM, on the clock of os->now_ns; 0: none */
-    f64              notice_s;    /* that a provider gave, from its word to then; 0: none did */
-    char             why[256];
+    i64 deadline_ns; /* the earliest of ORDER_EXIT and SIGTERM, on the clock of os->now_ns; 0: none */
+    f64  notice_s;   /* that a provider gave, from its word to then; 0: none did */
+    char why[256];
 };
-#define TRAIN_ORDERS_NONE { .lock = PTHREAD_MUTEX_INITIALIZER }
+#define TRAIN_ORDERS_NONE                                                                          \
+    {                                                                                              \
+        .lock = PTHREAD_MUTEX_INITIALIZER                                                          \
+    }
 /* Save, and go on or exit with STATUS_INTERRUPTED. Returns at once. */
 void train_order(struct train_orders *o, enum train_order what, i64 deadline_ns, const char *why);
 
 /* Who hears of the run, and what it is given. */
 struct train_with {
-    const struct subscriber *to;   /* of its events; NULL: nobody */
-    struct bill             *bill; /* of the run, whose clock the trainer keeps; NULL: it has its own */
-    struct str               run;  /* its name where no checkpoint has one; empty: a new one */
-    struct train_orders     *orders; /* NULL: nobody gives any */
+    const struct subscriber *to; /* of its events; NULL: nobody */
+    struct bill         *bill; /* of the run, whose clock the trainer keeps; NULL: it has its own */
+    struct str           run;  /* its name where no checkpoint has one; empty: a new one */
+    struct train_orders *orders; /* NULL: nobody gives any */
     /* What the device can do by a catalogue, for MFU; NULL, or NaN: what is measured. */
     f64 (*peak_flops_s)(struct str device, struct str precision);
 };
 
 /* STATUS_OK: the run came to its end, and `result` says whether the target was reached.
  * STATUS_INTERRUPTED: stopped by a signal; STATUS_NO: diverged; `result` holds what was done. */
-enum status train_run(struct os *os, const struct settings *settings,
-                      const struct train_with *with, struct train_result *result,
-                      struct err *err);
+enum status train_run(struct os *os, const struct settings *settings, const struct train_with *with,
+                      struct train_result *result, struct err *err);
 
 /* The folder of the run's checkpoints; empty: it keeps none. */
 struct str train_checkpoint_dir(const struct settings *settings);
@@ -147,13 +149,13 @@ enum status train_compile(struct os *os, const struct settings *settings, struct
 
 /* What a plan must know of a run: its data is opened and its model built, for no machine. */
 struct train_outline {
-    struct compile_config config;     /* for model_build with `model` */
-    struct model         *model;      /* lives in perm */
+    struct compile_config config;      /* for model_build with `model` */
+    struct model         *model;       /* lives in perm */
     i64                   batch_total; /* samples of a step; 0: train.batch=auto */
-    i64                   steps;      /* at most; 0: open-ended */
+    i64                   steps;       /* at most; 0: open-ended */
     i64                   epoch_steps;
     i64                   train_samples, eval_samples;
-    i64                   tokens;     /* of a sample; 0: samples are not sequences */
+    i64                   tokens; /* of a sample; 0: samples are not sequences */
 };
 enum status train_outline(struct os *os, const struct settings *settings, struct arena *perm,
                           struct train_outline *out, struct err *err);

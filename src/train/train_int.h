@@ -32,15 +32,15 @@ struct session {
     struct compile_config  config;
     struct str             batch_reason; /* of train.batch=auto; empty: as given */
     struct program_set    *set;
-    i64                    prepared; /* programs, so far: of packed rows some are made while it runs */
-    struct str             optimiser_reason; /* of train.optimiser=auto or muon; else empty */
-    f64                    muon_share;       /* of a step's work, whether it was chosen or not */
-    struct clock          *clock;
-    struct train_orders   *orders;        /* NULL: nobody gives any */
-    bool                   asked_to_save; /* by a signal or an order, and not done yet */
-    bool                   asked_to_exit; /* likewise, for good */
-    char                   exit_why[256]; /* "SIGTERM", or the order's words */
-    bool                   exit_ordered;
+    i64           prepared; /* programs, so far: of packed rows some are made while it runs */
+    struct str    optimiser_reason; /* of train.optimiser=auto or muon; else empty */
+    f64           muon_share;       /* of a step's work, whether it was chosen or not */
+    struct clock *clock;
+    struct train_orders *orders;        /* NULL: nobody gives any */
+    bool                 asked_to_save; /* by a signal or an order, and not done yet */
+    bool                 asked_to_exit; /* likewise, for good */
+    char                 exit_why[256]; /* "SIGTERM", or the order's words */
+    bool                 exit_ordered;
 };
 
 /* optimiser.c */
@@ -52,15 +52,15 @@ f64 muon_share(f64 update_flops, f64 batch_flops, i64 accumulate); /* of a step:
 enum status optimiser_resolve(struct session *s, struct err *err);
 
 /* Data, model, backend and programs; the programs' memory is not allocated yet. */
-enum status session_open_timed(struct session *s, struct clock *clock, struct os *os, const struct settings *settings,
-                               struct arena *perm, struct err *err);
+enum status session_open_timed(struct session *s, struct clock *clock, struct os *os,
+                               const struct settings *settings, struct arena *perm,
+                               struct err *err);
 /* The same, for who asks nobody how long it takes. */
 enum status session_open(struct session *s, struct os *os, const struct settings *settings,
                          struct arena *perm, struct err *err);
 /* The same for a graph of the caller's own: no data set, no model. */
 enum status session_build(struct session *s, struct os *os, const struct settings *settings,
-                          struct arena *perm, graph_builder *build, void *context,
-                          struct err *err);
+                          struct arena *perm, graph_builder *build, void *context, struct err *err);
 /* Allocates the arena, prepares kernels and sets the weights: from then on it can run. */
 enum status session_start(struct session *s, struct err *err);
 struct rates { /* the learning rate in steps and for this batch */
@@ -68,20 +68,22 @@ struct rates { /* the learning rate in steps and for this batch */
     f64        lr, lr_end, decay_part; /* of train_config */
     i64        warmup;                 /* steps */
 };
-struct limits { /* where the run ends */
+struct limits {                 /* where the run ends */
     i64          steps, epochs; /* 0: not limited by it */
     i64          epoch_steps;
     struct rates rates;
 };
-struct limits session_limits(const struct session *s); /* whichever of epochs and steps comes first */
-i64           session_whole(const struct session *s); /* samples that an epoch has a multiple of (train.drop_last); 0: any */
-i64           session_epoch_samples(const struct session *s); /* that are trained */
-i64           session_step_samples(const struct session *s);  /* of a whole step */
+struct limits
+    session_limits(const struct session *s); /* whichever of epochs and steps comes first */
+i64 session_whole(const struct session
+                      *s); /* samples that an epoch has a multiple of (train.drop_last); 0: any */
+i64 session_epoch_samples(const struct session *s); /* that are trained */
+i64 session_step_samples(const struct session *s);  /* of a whole step */
 /* Is there memory in the host for `bytes` of copies, beside the arena where that lies there too? USAGE
  * with a sentence: "the run and WHAT need …: REMEDY". */
-enum status session_fits_host(const struct session *s, i64 bytes, const char *what, const char *remedy,
-                              struct err *err);
-bool        session_close(struct session *s); /* of a zeroed or half-opened one too; false: a thread that
+enum status session_fits_host(const struct session *s, i64 bytes, const char *what,
+                              const char *remedy, struct err *err);
+bool session_close(struct session *s); /* of a zeroed or half-opened one too; false: a thread that
                                                  does not end keeps `perm`, which must not be freed */
 /* The next batch, or a signal or an order: a disk or a network may keep it waiting. NULL: *st says
  * why; STATUS_OK: it was the last. */
@@ -107,7 +109,8 @@ struct asked {
     enum dtype dtype;
     u8         bytes[sizeof(f64)];
 };
-void session_ask(struct session *s, struct str name, struct asked *a); /* a stays where it is until then */
+void session_ask(struct session *s, struct str name,
+                 struct asked *a); /* a stays where it is until then */
 f64  session_answer(struct session *s, const struct asked *a);
 /* What changes from step to step, as tensors. step counts from 0; rows are those of the whole
  * step, first_sample where in it this micro-batch begins. */
@@ -122,7 +125,7 @@ struct run_plan {
 };
 enum status plan_of(struct session *s, const struct compile_config *config, struct run_plan *out,
                     struct err *err);
-f64 program_seconds(const struct program *p, const struct target *t, struct arena scratch);
+f64         program_seconds(const struct program *p, const struct target *t, struct arena scratch);
 
 /* meter.c: the driver's counters of the GPU that is trained on. One that is not there counts nothing. */
 struct meter {
@@ -134,10 +137,10 @@ struct meter {
 struct meter       meter_begin(struct session *s);
 struct train_power meter_end(struct meter *m, struct session *s);
 /* Part of a step's work that is not done for the second time: 1 without recomputing. */
-f64                useful_share(struct session *s);
+f64 useful_share(struct session *s);
 /* FLOPs a second that a large product reaches here, in the run's precision: some 50 ms. NaN: a device
  * that is not measured, the catalogue knows its peak. */
-f64                peak_measured(struct session *s);
+f64 peak_measured(struct session *s);
 
 /* judge.c: what run/verdict.h wants to know. */
 struct judged_counts {
@@ -146,8 +149,8 @@ struct judged_counts {
 };
 struct saving;
 struct lookout *judge_begin(struct session *s);
-struct evidence judge_end(struct session *s, struct lookout *l, const struct saving *v, const struct loader_stats *loaded,
-                          struct judged_counts counts);
+struct evidence judge_end(struct session *s, struct lookout *l, const struct saving *v,
+                          const struct loader_stats *loaded, struct judged_counts counts);
 
 /* check.c */
 f64 session_flops(const struct session *s, enum program_id id); /* 0: there is no such program */
@@ -163,7 +166,7 @@ enum status batch_shrink(struct session *s, struct err *err);
 
 /* Of fp16, after the last update: precision.c. */
 struct train_scaling scaling_now(struct session *s);
-enum status          scaling_check(struct train_scaling s, i64 step, struct err *err); /* is it lost? */
+enum status scaling_check(struct train_scaling s, i64 step, struct err *err); /* is it lost? */
 
 /* Takes what signals and orders have come; true: one of them asked to stop, and *deadline_ns is when the process
  * is killed, on the clock of now_ns; 0: nobody says. */
@@ -181,7 +184,7 @@ bool can_look_ahead(const struct session *s);
 
 /* weights.c */
 enum status weights_init(struct session *s, struct err *err); /* random, then train.init */
-enum weights_part { WEIGHTS_VALUES, WEIGHTS_GRADIENTS }; /* both under the parameters' names */
+enum weights_part { WEIGHTS_VALUES, WEIGHTS_GRADIENTS };      /* both under the parameters' names */
 enum status weights_save(struct session *s, enum weights_part part, struct str path,
                          struct err *err);
 /* Before the first step is paid for: does train.init fit the model, can weights be written there? */
@@ -206,7 +209,8 @@ struct rates schedule_resolve(const struct train_config *c, struct pace pace);
 f64 schedule_lr(const struct rates *c, i64 step, i64 steps_max);
 
 /* evaluate.c */
-enum status evaluate(struct session *s, struct train_eval *out, struct err *err); /* out->step set */
+enum status evaluate(struct session *s, struct train_eval *out,
+                     struct err *err);                              /* out->step set */
 enum status target_check(const struct session *s, struct err *err); /* can it ever be met? */
 struct str  target_metric(const struct session *s); /* auto became the model's own */
 f64         eval_metric(struct str metric, const struct train_eval *e); /* NaN: it has none such */
@@ -218,10 +222,10 @@ struct run_state {
     i64               epoch;                  /* being trained, from 0 */
     i64               next_epoch, next_index; /* the sample that comes next */
     i64               steps_ns, waited_ns;    /* spent in steps; in them, for data */
-    i64               elapsed_ns;             /* of all starts of the run, when this was collected */
-    f64               spent_usd;              /* likewise; NaN: the price is not known */
-    i64               samples;                /* trained */
-    f64               loss;                   /* of the newest batch */
+    i64               elapsed_ns; /* of all starts of the run, when this was collected */
+    f64               spent_usd;  /* likewise; NaN: the price is not known */
+    i64               samples;    /* trained */
+    f64               loss;       /* of the newest batch */
     struct noise      noise;
     struct train_eval last_eval;
     i64               eval_step; /* step of the last evaluation; -1: none */
@@ -234,10 +238,10 @@ struct guard {
     struct stop       stop;
     u8               *copy; /* parameters, buffers, optimiser state; NULL: none wanted */
     i64               copy_bytes;
-    i64               copy_step; /* after which it was taken */
-    struct train_eval copy_eval; /* what it was worth; samples 0: never evaluated */
-    f64               lr_factor; /* 1, halved at each roll-back */
-    bool              restored;  /* at the end, the copy took the place of the last weights */
+    i64               copy_step;      /* after which it was taken */
+    struct train_eval copy_eval;      /* what it was worth; samples 0: never evaluated */
+    f64               lr_factor;      /* 1, halved at each roll-back */
+    bool              restored;       /* at the end, the copy took the place of the last weights */
     struct checkpoint_writer *writer; /* that may be reading the copy; NULL: none */
 };
 bool             guard_copies(const struct persistent *t); /* is it part of the copy? */

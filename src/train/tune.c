@@ -4,10 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static const f64 far_behind[] = { 1.5, 1.25 }; /* of the best, after the first round and later: no noise makes that good */
+static const f64 far_behind[] = {
+    1.5, 1.25
+}; /* of the best, after the first round and later: no noise makes that good */
 static const f64 gain_least = 0.02; /* below it a change is not worth a line in a file */
 
-static struct tune_lever *lever_new(struct tune_lever *list, i64 *count, const char *name, bool digits)
+static struct tune_lever *lever_new(struct tune_lever *list, i64 *count, const char *name,
+                                    bool digits)
 {
     ASSERT(*count < TUNE_LEVERS_MAX);
     struct tune_lever *l = &list[(*count)++];
@@ -97,7 +100,8 @@ f64 tune_noise(const struct tune_value *v)
     return (slowest - fastest(v)) / tune_seconds(v);
 }
 
-static enum status measure_once(struct tune_value *v, tune_measure *measure, void *context, struct err *err)
+static enum status measure_once(struct tune_value *v, tune_measure *measure, void *context,
+                                struct err *err)
 {
     struct err  why = { 0 };
     enum status st  = measure(context, v, &v->seconds[v->rounds], &why);

@@ -13,7 +13,7 @@
 enum { TUNE_VALUES_MAX = 12, TUNE_LEVERS_MAX = 8, TUNE_ROUNDS = 3 };
 
 struct tune_value {
-    struct str words; /* "train.micro_batch=8" */
+    struct str words;                /* "train.micro_batch=8" */
     f64        seconds[TUNE_ROUNDS]; /* of a sample, by round */
     i64        rounds;
     bool       behind;       /* far, after a round */
@@ -22,7 +22,7 @@ struct tune_value {
 
 struct tune_lever {
     const char       *name;
-    bool              digits; /* results differ by rounding between its values */
+    bool              digits;                  /* results differ by rounding between its values */
     struct tune_value values[TUNE_VALUES_MAX]; /* the first is what the run has now */
     i64               count;
     i64               won; /* after tune_try */
@@ -37,14 +37,15 @@ struct tune_facts {
     bool low;               /* activations are bf16 or f16 already */
     bool wide;              /* the model is f64: precision is no lever */
     bool recomputes;
-    bool loads;             /* samples are read, decoded and augmented, not mapped memory */
+    bool loads; /* samples are read, decoded and augmented, not mapped memory */
 };
 
 i64 tune_levers(const struct tune_facts *f, struct tune_lever *out, struct arena *perm);
 
 /* Seconds of a sample with the value's words; STATUS_NO: it cannot run, and err says why. Another status
  * ends the search. */
-typedef enum status tune_measure(void *context, const struct tune_value *v, f64 *seconds, struct err *err);
+typedef enum status tune_measure(void *context, const struct tune_value *v, f64 *seconds,
+                                 struct err *err);
 enum status tune_try(struct tune_lever *l, tune_measure *measure, void *context, struct err *err);
 
 f64 tune_seconds(const struct tune_value *v); /* median of its rounds; NaN: none */

@@ -12,7 +12,7 @@ void undo_open(struct undo *u, struct session *s, struct saving *v, const struct
 {
     const struct program_set *set = s->set;
     *u                            = (struct undo){ .s = s, .saving = v, .times = times };
-    u->list                       = NEW(s->perm, struct backend_copy, MAX(set->persistent_count, 1));
+    u->list = NEW(s->perm, struct backend_copy, MAX(set->persistent_count, 1));
     for (i32 i = 0; i < set->persistent_count; i++) {
         const struct persistent *t     = &set->persistents[i];
         i64                      bytes = type_bytes(t->type);
@@ -40,7 +40,7 @@ void undo_begin(struct undo *u, const struct run_state *at, i64 begin_ns, bool a
 static bool fits(const struct undo *u, i64 until_ns)
 {
     static const f64 overdue = 0.1; /* of a step: what a slow one is taken to need still */
-    f64 step_s = expected_s(u), spent_s = (f64)(now_ns(u) - u->begin_ns) * 1e-9;
+    f64              step_s = expected_s(u), spent_s = (f64)(now_ns(u) - u->begin_ns) * 1e-9;
     return saving_fits(u->saving, MAX(step_s - spent_s, overdue * step_s), until_ns);
 }
 
@@ -57,7 +57,8 @@ bool undo_leaves(void *undo)
 bool undo_leaves_wait(struct undo *u)
 {
     i64 deadline_ns;
-    if (undo_leaves(u) || !u->watched || !session_must_exit(u->s, &deadline_ns) || deadline_ns) return u->left_off;
+    if (undo_leaves(u) || !u->watched || !session_must_exit(u->s, &deadline_ns) || deadline_ns)
+        return u->left_off;
     u->starved = u->left_off = true;
     return true;
 }
@@ -71,7 +72,8 @@ bool undo_leaves_evaluation(void *undo)
 void undo_put_back(struct undo *u, struct run_state *at)
 {
     struct backend *b = u->s->backend;
-    for (i64 i = 0; i < u->count; i++) b->table->put(b, u->list[i].offset, u->list[i].to, u->list[i].bytes);
+    for (i64 i = 0; i < u->count; i++)
+        b->table->put(b, u->list[i].offset, u->list[i].to, u->list[i].bytes);
     *at = u->at;
 }
 
@@ -80,9 +82,11 @@ struct str undo_warning(const struct undo *u, struct arena *perm)
     f64 grace_s = u->s->settings->spot.grace_s, save_s = saving_needs_s(u->saving);
     f64 part_s  = expected_s(u) / (f64)MAX(u->s->config.accumulate, 1);
     f64 until_s = (f64)saving_usable_ns(u->saving, (i64)(grace_s * 1e9)) * 1e-9;
-    if (!(grace_s > 0) || !u->s->backend->table->behind || !(part_s + save_s > until_s)) return STR("");
+    if (!(grace_s > 0) || !u->s->backend->table->behind || !(part_s + save_s > until_s))
+        return STR("");
     return str_fmt(perm,
-                   "a micro-batch takes %.3g s and a save %.3g s, and spot.grace_s=%g: a SIGTERM in the middle of one loses "
+                   "a micro-batch takes %.3g s and a save %.3g s, and spot.grace_s=%g: a SIGTERM "
+                   "in the middle of one loses "
                    "the work since the last checkpoint; a smaller train.micro_batch avoids that",
                    part_s, save_s, grace_s);
 }

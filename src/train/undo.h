@@ -27,12 +27,13 @@ struct undo {
 void undo_open(struct undo *u, struct session *s, struct saving *v, const struct quantiles *times);
 /* `ahead`: its gradients are being computed already. */
 void undo_begin(struct undo *u, const struct run_state *at, i64 begin_ns, bool ahead);
-/* For backend.leaves_off, and between micro-batches: shall the step be left as it is, so that what was there before it can
- * be saved while there is time? One that nobody hurries is finished. */
+/* For backend.leaves_off, and between micro-batches: shall the step be left as it is, so that what was there before
+ * it can be saved while there is time? One that nobody hurries is finished. */
 bool undo_leaves(void *undo);
 /* While a micro-batch's data does not come: also where nobody hurries, for it may never. */
 bool undo_leaves_wait(struct undo *u);
-bool undo_leaves_evaluation(void *undo); /* half of one says nothing: the next start makes it anew */
+bool undo_leaves_evaluation(
+    void *undo); /* half of one says nothing: the next start makes it anew */
 void undo_put_back(struct undo *u, struct run_state *at);
 /* A device that works behind our back cannot leave a micro-batch: one that outlasts the grace. Empty: it does not. */
 struct str undo_warning(const struct undo *u, struct arena *perm);

@@ -5,8 +5,8 @@
 #include "train/train_int.h"
 #include <string.h>
 
-enum { CHUNK = 1 << 20 };      /* numbers made at a time */
-enum { FILL_BLOCK = 1 << 14 }; /* numbers that one thread makes at a time */
+enum { CHUNK = 1 << 20 };         /* numbers made at a time */
+enum { FILL_BLOCK = 1 << 14 };    /* numbers that one thread makes at a time */
 enum { NAMES_BYTES = 256 << 20 }; /* address space for the header of train.init */
 
 static bool is_weight(const struct persistent *t)
@@ -52,8 +52,8 @@ static void put_numbers(struct session *s, const struct persistent *t, i64 from,
             count * (i64)sizeof *values);
 }
 
-/* Numbers from `from` on, by many hands: each is a function of its address alone. The calling thread meanwhile puts those that
- * were made before to where they belong. */
+/* Numbers from `from` on, by many hands: each is a function of its address alone. The calling thread meanwhile puts
+ * those that were made before to where they belong. */
 struct fill {
     struct session          *s;
     const struct persistent *t;
@@ -76,7 +76,7 @@ static void fill_block(void *context, i64 block, i32 worker)
     struct fill       *f    = context;
     const struct init *init = &f->t->init;
     i64                from = block * FILL_BLOCK, count = MIN(FILL_BLOCK, f->count - from);
-    f32               *to   = f->to + from;
+    f32               *to = f->to + from;
     if (!worker) put_made(f);
     if (init->kind == INIT_NORMAL)
         rng_fill_normal(f->key, (u64)(f->from + from), count, init->scale, to);
@@ -183,9 +183,12 @@ static enum status check_names(struct session *s, const struct st_file *f, struc
                        "train.init_strict=false ignores them",
                        STR_ARG(c->init), (long long)extra_count, STR_ARG(textbuf_str(&extra)));
     if (missing_count || extra_count)
-        s->note = str_fmt(s->perm, "%.*s%s%.*s lacks %lld of the model's tensors, which start at random; %lld of its own "
-                          "are ignored", STR_ARG(s->note), s->note.len ? "; " : "", STR_ARG(c->init),
-                          (long long)missing_count, (long long)extra_count);
+        s->note = str_fmt(
+            s->perm,
+            "%.*s%s%.*s lacks %lld of the model's tensors, which start at random; %lld of its own "
+            "are ignored",
+            STR_ARG(s->note), s->note.len ? "; " : "", STR_ARG(c->init), (long long)missing_count,
+            (long long)extra_count);
     return STATUS_OK;
 }
 
@@ -318,15 +321,16 @@ static u8 *get_bytes(struct session *s, const struct persistent *t, struct arena
 }
 
 /* The gradient of a whole table from that of the rows which have one; its shape becomes the table's. */
-static u8 *spread_rows(struct session *s, const struct persistent *rows, struct str table, struct arena *perm,
-                       struct shape *shape)
+static u8 *spread_rows(struct session *s, const struct persistent *rows, struct str table,
+                       struct arena *perm, struct shape *shape)
 {
     struct str               name  = str_cat(perm, rows->name, STR(".index"));
-    const struct persistent *names = program_set_find(s->set, name), *whole = program_set_find(s->set, table);
-    const i32               *index = (const i32 *)(const void *)get_bytes(s, names, perm);
-    const u8                *from  = get_bytes(s, rows, perm);
-    i64                      width = type_bytes(rows->type) / rows->type.shape.dim[0];
-    u8                      *to    = NEW(perm, u8, whole->type.shape.dim[0] * width);
+    const struct persistent *names = program_set_find(s->set, name),
+                            *whole = program_set_find(s->set, table);
+    const i32 *index               = (const i32 *)(const void *)get_bytes(s, names, perm);
+    const u8  *from                = get_bytes(s, rows, perm);
+    i64        width               = type_bytes(rows->type) / rows->type.shape.dim[0];
+    u8        *to                  = NEW(perm, u8, whole->type.shape.dim[0] * width);
     for (i64 i = 0; i < rows->type.shape.dim[0] && index[i] >= 0; i++)
         memcpy(to + index[i] * width, from + i * width, (size_t)width);
     *shape = whole->type.shape;
@@ -346,12 +350,13 @@ enum status weights_save(struct session *s, enum weights_part part, struct str p
         if (part == WEIGHTS_GRADIENTS) name.len -= STR(".grad").len;
         struct shape shape = t->type.shape;
         bool         rows  = part == WEIGHTS_GRADIENTS && t->sparse_rows;
-        u8          *copy  = rows ? spread_rows(s, t, name, &scratch, &shape) : get_bytes(s, t, &scratch);
+        u8 *copy = rows ? spread_rows(s, t, name, &scratch, &shape) : get_bytes(s, t, &scratch);
         if (part == WEIGHTS_GRADIENTS) unscale(s, (f32 *)(void *)copy, shape_count(shape));
-        list[count++] = (struct st_tensor){ name,
-                                            t->type.dtype == DT_F64 ? STR("F64") : STR("F32"),
-                                            shape,
-                                            { (const char *)copy, type_bytes(type_of(t->type.dtype, shape)) } };
+        list[count++] =
+            (struct st_tensor){ name,
+                                t->type.dtype == DT_F64 ? STR("F64") : STR("F32"),
+                                shape,
+                                { (const char *)copy, type_bytes(type_of(t->type.dtype, shape)) } };
     }
     return st_save(s->os, path, list, count, scratch, err);
 }

@@ -44,7 +44,9 @@ static struct stop_config limits(void)
 static void sound(struct run_state *r, struct guard *g)
 {
     struct stop_config c = limits();
-    *r = (struct run_state){ .step = 40, .next_index = 320, .samples = 320, .elapsed_ns = 5000000000, .eval_step = 40 };
+    *r                   = (struct run_state){
+                          .step = 40, .next_index = 320, .samples = 320, .elapsed_ns = 5000000000, .eval_step = 40
+    };
     *g = (struct guard){ .lr_factor = 1 };
     stop_init(&g->stop, &c);
     for (i64 i = 1; i <= 40; i++) stop_step(&g->stop, i, 0.1 * (f64)i, 2.0 / (f64)i);
@@ -68,7 +70,8 @@ static void go_on(struct run_state *r, struct guard *g)
     for (i64 i = 1; i <= STEPS; i++) {
         f64 elapsed_s = (f64)r->elapsed_ns * 1e-9 + (f64)i;
         stop_step(s, r->step + i, elapsed_s, r->loss);
-        stop_at_eval(s, &(struct stop_eval){ .step = r->step + i, .elapsed_s = elapsed_s, .value = 1.0 / (f64)i });
+        stop_at_eval(s, &(struct stop_eval){
+                            .step = r->step + i, .elapsed_s = elapsed_s, .value = 1.0 / (f64)i });
     }
     ASSERT(memchr(s->text, '\0', sizeof s->text));
     stop_reason_name(s->reason);
@@ -77,9 +80,10 @@ static void go_on(struct run_state *r, struct guard *g)
     noise_add(&r->noise, 1.5, 8, 1.25, 16);
     noise_scale(&r->noise);
     ASSERT(r->elapsed_ns <= INT64_MAX / 2 && r->next_index >= 0 && r->next_epoch >= 0);
-    if (r->next_index < SAMPLES) ASSERT(rng_permute(1, (u64)r->next_epoch, r->next_index, SAMPLES) < SAMPLES);
-    struct cadence_facts f = { { 1, 1 }, s->eval_s, s->elapsed_s, (f64)r->elapsed_ns * 1e-9 };
-    f64 wait_s = cadence_seconds((struct cadence){ EVERY_AUTO, 0 }, &f);
+    if (r->next_index < SAMPLES)
+        ASSERT(rng_permute(1, (u64)r->next_epoch, r->next_index, SAMPLES) < SAMPLES);
+    struct cadence_facts f      = { { 1, 1 }, s->eval_s, s->elapsed_s, (f64)r->elapsed_ns * 1e-9 };
+    f64                  wait_s = cadence_seconds((struct cadence){ EVERY_AUTO, 0 }, &f);
     ASSERT(wait_s > 0 || isnan(wait_s));
     ASSERT(strlen(g->copy_eval.metric_count ? g->copy_eval.metrics[0].name.data : "") < 32);
 }
@@ -88,19 +92,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     static struct arena memory;
     if (!memory.begin) memory = arena_open((i64)1 << 30);
-    struct arena         perm = memory, disk = arena_part(&perm, (i64)1 << 28);
-    struct str           in = { (const char *)data, (i64)bytes };
-    struct sim_os       *sim = sim_os_new(&disk);
-    struct run_state     r, back;
-    struct guard         g, guard_back;
-    struct ckpt_store   *store;
-    struct ckpt_list     list;
-    struct ckpt_loaded   loaded;
-    struct err           err   = { 0 };
-    struct ckpt_shard    shard = { .name = STR("run.safetensors") };
+    struct arena       perm = memory, disk = arena_part(&perm, (i64)1 << 28);
+    struct str         in  = { (const char *)data, (i64)bytes };
+    struct sim_os     *sim = sim_os_new(&disk);
+    struct run_state   r, back;
+    struct guard       g, guard_back;
+    struct ckpt_store *store;
+    struct ckpt_list   list;
+    struct ckpt_loaded loaded;
+    struct err         err   = { 0 };
+    struct ckpt_shard  shard = { .name = STR("run.safetensors") };
     if (bytes < FIXED_BYTES) return 0;
-    struct ckpt_manifest m = { .id = { take(&in), take(&in), take(&in) }, .wall_ns = take(&in), .run = STR("r"), .state = STR("{}"), .metric = STR("loss") };
-    i64 value = take(&in);
+    struct ckpt_manifest m     = { .id      = { take(&in), take(&in), take(&in) },
+                                   .wall_ns = take(&in),
+                                   .run     = STR("r"),
+                                   .state   = STR("{}"),
+                                   .metric  = STR("loss") };
+    i64                  value = take(&in);
     memcpy(&m.value, &value, sizeof value);
     struct st_tensor *tensors = NEW(&perm, struct st_tensor, state_count());
     u8               *numbers = NEW(&perm, u8, state_bytes());
@@ -111,11 +119,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     struct textbuf    b      = textbuf_new(&perm);
     const struct str *pieces = st_pieces(tensors, state_count(), &disk);
     for (i64 i = 0; i <= state_count(); i++) textbuf_add(&b, pieces[i]);
-    struct str file = textbuf_str(&b);
-    shard.bytes     = file.len;
-    shard.hash      = xxh64(file);
-    m.shards        = &shard;
-    m.shard_count   = 1;
+    struct str file   = textbuf_str(&b);
+    shard.bytes       = file.len;
+    shard.hash        = xxh64(file);
+    m.shards          = &shard;
+    m.shard_count     = 1;
     struct str folder = str_fmt(&perm, "runs/a/%.*s", STR_ARG(ckpt_name(&perm, m.id)));
     sim_os_put(sim, str_cat(&perm, folder, STR("/run.safetensors")), file);
     sim_os_put(sim, str_cat(&perm, folder, STR("/manifest.json")), ckpt_manifest_text(&perm, &m));

@@ -5,8 +5,8 @@
  * Opens the run as `frugal train` does and goes through one batch's gradients and the update an instruction
  * at a time, on the device that the run has. The first of each kind (op, attributes, types) is checked on what it was
  * given there: where results are many, a random sample of rows, samples or, of a weight's gradient, columns is
- * computed naively. Compared as support/near.h says; exit 1 if any was wrong. --spoil changes a number in each result: all
- * must be found. --parts takes the loss over so many bytes of logits at a time, as GPUs do.
+ * computed naively. Compared as support/near.h says; exit 1 if any was wrong. --spoil changes a number in each
+ * result: all must be found. --parts takes the loss over so many bytes of logits at a time, as GPUs do.
  * CHECK_SEED repeats a printed seed. */
 #include "backend/cpu/kernel.h"
 #include "cli/config.h"
@@ -27,12 +27,12 @@ enum cut { CUT_ROWS, CUT_SAMPLES, CUT_COLUMNS, CUT_NONE };
 static const char *const cut_names[] = { "rows", "samples", "columns", "whole" };
 
 struct check {
-    struct session    *s;
-    struct arena       scratch;
-    struct draw        draw;
-    bool               spoil;
-    struct str         kinds[KINDS_MAX];
-    i32                kind_count, wrong, left_out;
+    struct session *s;
+    struct arena    scratch;
+    struct draw     draw;
+    bool            spoil;
+    struct str      kinds[KINDS_MAX];
+    i32             kind_count, wrong, left_out;
 };
 
 /* One use of an op on the host: operands and the naive kernel's results, both cut. */
@@ -40,10 +40,10 @@ struct trial {
     const struct program *p;
     const struct node    *n;
     enum cut              cut;
-    i64                   parts;        /* of the whole, along what is cut */
-    i64                   pick[ROWS];   /* which of them */
+    i64                   parts;      /* of the whole, along what is cut */
+    i64                   pick[ROWS]; /* which of them */
     i64                   picked;
-    f64                   terms;        /* added up in an element of the result, about */
+    f64                   terms; /* added up in an element of the result, about */
     struct tensor         in[OP_IN_MAX], out[OP_OUT_MAX];
 };
 
@@ -54,7 +54,10 @@ static void must(enum status st, const struct err *err)
     exit((int)st);
 }
 
-static struct type type_at(const struct program *p, i32 value) { return p->graph->values[value].type; }
+static struct type type_at(const struct program *p, i32 value)
+{
+    return p->graph->values[value].type;
+}
 
 /* Without those of the maps that follow. */
 static i32 own_inputs(const struct node *n) { return n->in_count - op_then_inputs(&n->at); }
@@ -70,9 +73,10 @@ static i32 prefix(struct shape s, i64 count)
 /* Row by row whatever the other rows are; a second operand that stretches over rows forbids it. */
 static bool is_by_row(const struct program *p, const struct node *n)
 {
-    static const i32 ops[] = { OP_MATMUL, OP_MATMUL_FP8, OP_LAYERNORM, OP_ADD_LAYERNORM, OP_RMSNORM,
-                               OP_ADD_RMSNORM, OP_XENT, OP_XENT_BOTH, OP_EMBEDDING };
-    struct shape out = type_at(p, n->out).shape;
+    static const i32 ops[] = { OP_MATMUL,        OP_MATMUL_FP8, OP_LAYERNORM,
+                               OP_ADD_LAYERNORM, OP_RMSNORM,    OP_ADD_RMSNORM,
+                               OP_XENT,          OP_XENT_BOTH,  OP_EMBEDDING };
+    struct shape     out   = type_at(p, n->out).shape;
     for (i32 i = 0; i < COUNT_OF(ops); i++)
         if (ops[i] == n->op) return true;
     for (i32 i = 0; i < n->in_count && op_is_map(n->op); i++) {
@@ -84,8 +88,8 @@ static bool is_by_row(const struct program *p, const struct node *n)
 
 static enum cut cut_of(const struct program *p, const struct node *n)
 {
-    const struct op_info *op = op_info(n->op);
-    bool flat = n->op == OP_MATMUL && type_at(p, n->in[1]).shape.rank == 2;
+    const struct op_info *op   = op_info(n->op);
+    bool                  flat = n->op == OP_MATMUL && type_at(p, n->in[1]).shape.rank == 2;
     if (n->op == OP_MATMUL && n->at.ta) return flat ? CUT_COLUMNS : CUT_SAMPLES;
     if (n->op == OP_MATMUL && !flat) return CUT_SAMPLES;
     if (op->effect != EFFECT_NONE || op->batch != BATCH_ROWS || op->attrs & A_dims) return CUT_NONE;
@@ -96,7 +100,8 @@ static enum cut cut_of(const struct program *p, const struct node *n)
 }
 
 /* Its bytes [from, from + bytes) as the device has them. */
-static void fetch(struct check *c, const struct program *p, i32 value, i64 from, void *to, i64 bytes)
+static void fetch(struct check *c, const struct program *p, i32 value, i64 from, void *to,
+                  i64 bytes)
 {
     const struct backend_table *b = c->s->backend->table;
     b->wait(c->s->backend, b->get(c->s->backend, p->offset[value] + from, to, bytes));
@@ -105,21 +110,22 @@ static void fetch(struct check *c, const struct program *p, i32 value, i64 from,
 static struct tensor tensor_new(struct check *c, enum dtype t, struct shape s)
 {
     struct type type = type_of(t, s);
-    return (struct tensor){ arena_take(&c->scratch, MAX(1, type_bytes(type)), 1, 64), type, shape_count(s) };
+    return (struct tensor){ arena_take(&c->scratch, MAX(1, type_bytes(type)), 1, 64), type,
+                            shape_count(s) };
 }
 
 /* A value, or the picked parts of it where its first axes are what is cut. */
 static struct tensor fetch_parts(struct check *c, const struct trial *t, i32 value)
 {
-    struct type   whole = type_at(t->p, value);
-    i32           axes  = t->cut == CUT_NONE ? 0 : prefix(whole.shape, t->parts);
-    struct shape  s     = whole.shape;
+    struct type  whole = type_at(t->p, value);
+    i32          axes  = t->cut == CUT_NONE ? 0 : prefix(whole.shape, t->parts);
+    struct shape s     = whole.shape;
     if (!axes) {
         struct tensor all = tensor_new(c, whole.dtype, s);
         fetch(c, t->p, value, 0, all.data, type_bytes(whole));
         return all;
     }
-    s.rank = 0;
+    s.rank          = 0;
     s.dim[s.rank++] = t->picked;
     for (i32 i = axes; i < whole.shape.rank; i++) s.dim[s.rank++] = whole.shape.dim[i];
     struct tensor cut  = tensor_new(c, whole.dtype, s);
@@ -140,16 +146,16 @@ static struct tensor fetch_columns(struct check *c, const struct trial *t, i32 v
     fetch(c, t->p, value, 0, all, type_bytes(whole));
     for (i64 r = 0; r < rows; r++)
         for (i64 i = 0; i < t->picked; i++)
-            memcpy((u8 *)cut.data + (r * t->picked + i) * size, all + (r * t->parts + t->pick[i]) * size,
-                   (size_t)size);
+            memcpy((u8 *)cut.data + (r * t->picked + i) * size,
+                   all + (r * t->parts + t->pick[i]) * size, (size_t)size);
     return cut;
 }
 
 static void pick_parts(struct check *c, struct trial *t)
 {
     struct shape out = type_at(t->p, t->n->out).shape;
-    t->parts  = t->cut == CUT_ROWS ? shape_rows(out) : t->cut == CUT_NONE ? 1 : out.dim[0];
-    t->picked = MIN(t->parts, t->cut == CUT_SAMPLES ? 1 : ROWS);
+    t->parts         = t->cut == CUT_ROWS ? shape_rows(out) : t->cut == CUT_NONE ? 1 : out.dim[0];
+    t->picked        = MIN(t->parts, t->cut == CUT_SAMPLES ? 1 : ROWS);
     for (i64 i = 0; i < t->picked; i++) t->pick[i] = draw_to(&c->draw, t->parts);
 }
 
@@ -170,7 +176,8 @@ static bool trial_begin(struct check *c, struct trial *t)
     }
     if (op_types(&sig, &err) || op_cost(&sig).flops > flops_max) return false;
     t->terms = node_results(t->n) ? op_cost(&sig).flops / 2 / (f64)shape_count(out[0].shape) : 1;
-    for (i32 i = 0; i < node_results(t->n); i++) t->out[i] = tensor_new(c, out[i].dtype, out[i].shape);
+    for (i32 i = 0; i < node_results(t->n); i++)
+        t->out[i] = tensor_new(c, out[i].dtype, out[i].shape);
     return true;
 }
 
@@ -183,7 +190,8 @@ static void run_naively(struct check *c, struct trial *t)
 }
 
 /* Farthest of a result, or of an input written in place, as a part of what is allowed. */
-static f64 compare(struct check *c, struct trial *t, i32 value, const struct tensor *want, f64 terms)
+static f64 compare(struct check *c, struct trial *t, i32 value, const struct tensor *want,
+                   f64 terms)
 {
     struct type   in[OP_IN_MAX];
     struct tensor got = fetch_parts(c, t, value);
@@ -245,12 +253,15 @@ static void check_instr(struct check *c, const struct program *p, i32 i)
     one.instr_count = 1;
     must(c->s->backend->table->prepare(c->s->backend, &one, c->s->perm, &err), &err);
     bool fresh = is_new(c, kind), tried = false;
-    t.cut      = cut_of(p, t.n);
+    t.cut = cut_of(p, t.n);
     if (fresh) tried = trial_begin(c, &t);
     c->s->backend->table->run(c->s->backend, &one);
     f64 worst = tried ? trial_end(c, &t) : 0;
     if (fresh)
-        printf("%-8s %-7s %6.3f  %-24.*s %.*s\n", !tried ? "left out" : worst > 1 ? "WRONG" : "ok",
+        printf("%-8s %-7s %6.3f  %-24.*s %.*s\n",
+               !tried      ? "left out"
+               : worst > 1 ? "WRONG"
+                           : "ok",
                cut_names[t.cut], worst, STR_ARG(one.instrs->kernel), STR_ARG(kind));
     fflush(stdout);
     c->wrong += worst > 1;
@@ -262,7 +273,7 @@ static void check_instr(struct check *c, const struct program *p, i32 i)
 static void feed(struct session *s)
 {
     const struct feeds  *feeds = dataset_feeds(s->data);
-    struct loader_config c     = { .split = SPLIT_TRAIN, .shuffle = true, .batch = s->config.batch };
+    struct loader_config c = { .split = SPLIT_TRAIN, .shuffle = true, .batch = s->config.batch };
     struct loader       *loader;
     struct err           err;
     must(loader_open(s->perm, s->data, &c, &loader, &err), &err);
@@ -278,13 +289,14 @@ static void compile_in_parts(struct session *s, i64 part_bytes)
 {
     struct err err;
     s->target.loss_part_bytes = part_bytes;
-    must(compile(s->perm, &s->target, &s->config, model_build, s->model, &s->set, s->scratch, &err), &err);
+    must(compile(s->perm, &s->target, &s->config, model_build, s->model, &s->set, s->scratch, &err),
+         &err);
 }
 
 int main(int argc, char **argv)
 {
-    static const struct str parts = STR_INIT("--parts=");
-    struct check            c     = { 0 };
+    static const struct str parts      = STR_INIT("--parts=");
+    struct check            c          = { 0 };
     i64                     part_bytes = 0;
     for (; argc > 1 && argv[1][0] == '-'; argv++, argc--) {
         struct str word = str_of(argv[1]);
@@ -295,8 +307,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "check_shapes [--spoil] [--parts=BYTES] RUN.YAML [key=value...]\n");
         return STATUS_USAGE;
     }
-    struct os     *os = os_real();
-    struct arena   perm = arena_open((i64)1 << 36);
+    struct os     *os        = os_real();
+    struct arena   perm      = arena_open((i64)1 << 36);
     struct str    *overrides = NEW(&perm, struct str, argc);
     struct config *config;
     struct session s;
@@ -305,14 +317,15 @@ int main(int argc, char **argv)
     if (!str_i64(os->env(os, "CHECK_SEED"), &seed)) seed = os->now_ns(os);
     printf("seed %lld\n", (long long)seed);
     for (int i = 2; i < argc; i++) overrides[i - 2] = str_of(argv[i]);
-    must(config_read(os, &perm, STR("train"), str_of(argv[1]), overrides, argc - 2, &config, &err), &err);
+    must(config_read(os, &perm, STR("train"), str_of(argv[1]), overrides, argc - 2, &config, &err),
+         &err);
     must(session_open(&s, os, &config->settings, &perm, &err), &err);
     if (part_bytes) compile_in_parts(&s, part_bytes);
     must(session_start(&s, &err), &err);
     feed(&s);
-    c.s          = &s;
-    c.scratch    = arena_open((i64)1 << 37);
-    c.draw.state = (u64)seed;
+    c.s                                = &s;
+    c.scratch                          = arena_open((i64)1 << 37);
+    c.draw.state                       = (u64)seed;
     static const enum program_id ids[] = { PROGRAM_TRAIN, PROGRAM_UPDATE };
     for (i32 k = 0; k < COUNT_OF(ids); k++)
         for (i32 i = 0; i < s.set->programs[ids[k]]->instr_count; i++)

@@ -75,7 +75,6 @@ line 120 x | put src/ir/a.cuh;                               accept "a line of 1
 line 120 é | put src/ir/a.c;                                 accept "a line of 120 letters"
 line 121 x | put src/ir/a.cuh;                               reject "a line of 121 columns" "has 121 columns"
 line 121 x | put src/ir/a.def;                               accept "a row of a table"
-line 121 x | put src/ir/a.c; echo src/ir/a | put tests/tidy/unformatted.txt; accept "a file on the list"
 echo '    i64 t = os->now_ns(os);' | put src/run/clock.c;    accept "the clock in clock.c"
 echo '    i64 t = os->now_ns(os);' | put src/train/a.c;      reject "the clock elsewhere" "src/run/clock.c alone"
 echo '    clock_gettime(CLOCK_MONOTONIC, &t);' | put src/cli/a.c; reject "the clock by its name" "src/run/clock.c alone"

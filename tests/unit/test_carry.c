@@ -330,21 +330,25 @@ TEST(one_that_cannot_be_read_ends_the_start_and_moves_nothing)
 /* Whoever can write to the store can write a manifest and its hashes, but not out of the folder. */
 TEST(a_manifest_that_names_files_elsewhere_is_refused)
 {
-    static const char *const paths[] = { "../x", "/x", "a/../../x", "a//x", "./x", ".frugal-aside/x", "" };
+    static const char *const paths[] = { "../x", "/x",  "a/../../x",
+                                         "a//x", "./x", ".frugal-aside/x",
+                                         "" };
     for (i64 i = 0; i < COUNT_OF(paths); i++) {
-        struct world      w;
-        struct str        said;
-        struct err        err   = { 0 };
-        struct ckpt_shard shard = { STR("file-0"), 1, xxh64(STR("x")) };
-        bool              found;
-        struct ckpt_manifest m = { .id     = { 7, 1, 1 },
-                                   .run    = STR("r"),
-                                   .shards = &shard,
-                                   .shard_count = 1 };
-        m.state = str_fmt(perm, "{\"carried\":[{\"shard\":\"file-0\",\"path\":\"%s\",\"mtime_ns\":1}]}", paths[i]);
+        struct world         w;
+        struct str           said;
+        struct err           err   = { 0 };
+        struct ckpt_shard    shard = { STR("file-0"), 1, xxh64(STR("x")) };
+        bool                 found;
+        struct ckpt_manifest m = {
+            .id = { 7, 1, 1 }, .run = STR("r"), .shards = &shard, .shard_count = 1
+        };
+        m.state =
+            str_fmt(perm, "{\"carried\":[{\"shard\":\"file-0\",\"path\":\"%s\",\"mtime_ns\":1}]}",
+                    paths[i]);
         world_init(&w, perm);
         sim_os_put(w.sim, STR("/kept/step-000000007.1.1/file-0"), STR("x"));
-        sim_os_put(w.sim, STR("/kept/step-000000007.1.1/manifest.json"), ckpt_manifest_text(perm, &m));
+        sim_os_put(w.sim, STR("/kept/step-000000007.1.1/manifest.json"),
+                   ckpt_manifest_text(perm, &m));
         world_open(&w, perm);
         CHECK_EQ(carry_restore(w.carry, perm, &said, &found, &err), STATUS_WORLD);
         CHECK(!sim_os_look(w.sim, STR("/x")).data);
@@ -381,8 +385,9 @@ TEST(store_and_folder_must_lie_apart)
     struct str            top     = os_absolute(perm, folder_new(perm));
     struct str            out     = str_fmt(perm, "%.*s/out", STR_ARG(top));
     struct program_config program = { .folder = out, .files = { STR("*") }, .file_count = 1 };
-    struct carry_config   inside  = { &program, str_fmt(perm, "%.*s/out/kept", STR_ARG(top)), 2, 1,
-                                      NULL, false };
+    struct carry_config   inside  = { &program, str_fmt(perm, "%.*s/out/kept", STR_ARG(top)),
+                                      2,        1,
+                                      NULL,     false };
     struct carry_config   around  = { &program, top, 2, 1, NULL, false };
     struct carry         *c;
     struct err            err = { 0 };
@@ -441,7 +446,8 @@ TEST(a_file_that_somebody_has_open_is_not_carried_and_times_come_back)
     struct program_config p    = { .folder     = str_fmt(perm, "%.*s/out", STR_ARG(top)),
                                    .files      = { STR("*") },
                                    .file_count = 1 };
-    struct carry_config   conf = { &p, str_fmt(perm, "%.*s/kept", STR_ARG(top)), 2, 5000000, NULL, false };
+    struct carry_config   conf = { &p,   str_fmt(perm, "%.*s/kept", STR_ARG(top)), 2, 5000000, NULL,
+                                   false };
     struct carry         *c;
     struct str            said;
     bool                  found;
@@ -483,11 +489,12 @@ struct real_world {
 
 static void real_init(struct real_world *w, struct arena *perm)
 {
-    w->top     = os_absolute(perm, folder_new(perm));
-    w->out     = str_fmt(perm, "%.*s/out", STR_ARG(w->top));
-    w->kept    = str_fmt(perm, "%.*s/kept", STR_ARG(w->top));
-    w->program = (struct program_config){ .folder = w->out, .files = { STR("*") }, .file_count = 1 };
-    w->config  = (struct carry_config){ &w->program, w->kept, 2, 5000000, NULL, false };
+    w->top  = os_absolute(perm, folder_new(perm));
+    w->out  = str_fmt(perm, "%.*s/out", STR_ARG(w->top));
+    w->kept = str_fmt(perm, "%.*s/kept", STR_ARG(w->top));
+    w->program =
+        (struct program_config){ .folder = w->out, .files = { STR("*") }, .file_count = 1 };
+    w->config = (struct carry_config){ &w->program, w->kept, 2, 5000000, NULL, false };
 }
 
 static const char *at(struct real_world *w, struct arena *perm, const char *path)
@@ -498,7 +505,8 @@ static const char *at(struct real_world *w, struct arena *perm, const char *path
 static void write_to(struct real_world *w, struct arena *perm, const char *path, const char *text)
 {
     struct err err = { 0 };
-    CHECK_EQ(os_publish(os_real(), str_of(at(w, perm, path)), str_of(text), *perm, &err), STATUS_OK);
+    CHECK_EQ(os_publish(os_real(), str_of(at(w, perm, path)), str_of(text), *perm, &err),
+             STATUS_OK);
 }
 
 static bool reads(struct real_world *w, struct arena *perm, const char *path, const char *text)
@@ -535,7 +543,8 @@ TEST(a_link_to_a_folder_is_not_the_programs_to_lose)
           !mkdir(at(&w, perm, "out/run-1"), 0777));
     write_to(&w, perm, "data/set", "a data set");
     write_to(&w, perm, "out/run-1/a.pt", "one");
-    CHECK(!symlink("../data", at(&w, perm, "out/data")) && !symlink("run-1", at(&w, perm, "out/latest")) &&
+    CHECK(!symlink("../data", at(&w, perm, "out/data")) &&
+          !symlink("run-1", at(&w, perm, "out/latest")) &&
           !symlink("run-1/a.pt", at(&w, perm, "out/newest.pt")));
     carry_close(carried_once(&w, perm, STATUS_OK), false);
 
@@ -600,14 +609,15 @@ static enum status deny(struct os *os, struct str path, struct str what, struct 
                : STATUS_OK;
 }
 
-static enum status stat_or_denied(struct os *os, struct str path, struct os_stat *out, struct err *err)
+static enum status stat_or_denied(struct os *os, struct str path, struct os_stat *out,
+                                  struct err *err)
 {
     enum status st = deny(os, path, STR("/out/deep/a.pt"), err);
     return st ? st : os_real()->stat(os, path, out, err);
 }
 
-static enum status list_or_denied(struct os *os, struct str dir, struct arena *perm, struct str **names,
-                                  i64 *count, struct err *err)
+static enum status list_or_denied(struct os *os, struct str dir, struct arena *perm,
+                                  struct str **names, i64 *count, struct err *err)
 {
     enum status st = deny(os, dir, STR("/out/deep"), err);
     return st ? st : os_real()->list(os, dir, perm, names, count, err);

@@ -1,4 +1,5 @@
-/* test_checkpoint_writer.c - the thread that writes checkpoints: nothing waits for its pruning once the run must end. */
+/* test_checkpoint_writer.c - the thread that writes checkpoints: nothing waits for its pruning once the run
+ * must end. */
 #include "harness.h"
 #include "support/folder.h"
 #include "train/checkpoint_writer.h"
@@ -8,7 +9,8 @@ static const i64   soon_ns = (i64)10 * 1000000000;
 static atomic_bool reads_hang;
 static atomic_int  reads; /* of blocks of a shard; a manifest is smaller */
 
-static enum status read_or_hang(struct os *os, struct file f, void *to, i64 bytes, i64 at, i64 *got, struct err *err)
+static enum status read_or_hang(struct os *os, struct file f, void *to, i64 bytes, i64 at, i64 *got,
+                                struct err *err)
 {
     if (bytes >= 1 << 20) atomic_fetch_add(&reads, 1);
     while (bytes >= 1 << 20 && atomic_load(&reads_hang)) os_real()->sleep_ns(os, 1000000);
@@ -24,22 +26,26 @@ static i64 count_there(struct str folder, struct arena memory)
 
 static void begin(struct checkpoint_writer *s, i64 step, const struct ckpt_part *part)
 {
-    struct ckpt_manifest m = { .id = { .step = step, .attempt = 1 }, .run = STR("r"), .state = STR("{}") };
+    struct ckpt_manifest m = { .id    = { .step = step, .attempt = 1 },
+                               .run   = STR("r"),
+                               .state = STR("{}") };
     checkpoint_writer_begin(s, &m, part, 1);
 }
 
 /* Of a shard of four blocks that is read back for pruning, one is read. */
 TEST(a_run_that_must_end_does_not_wait_for_pruning)
 {
-    struct os           os     = *os_real();
-    struct str          folder = folder_new(perm);
-    struct st_tensor    t      = { STR("t"), STR("U8"), shape_1(SHARD_BYTES), { NEW(perm, char, SHARD_BYTES), SHARD_BYTES } };
-    struct ckpt_part    part   = { STR("weights"), &t, 1, STR("") };
-    struct checkpoint_writer_config c      = { .os = &os, .keep = 1 };
+    struct os        os     = *os_real();
+    struct str       folder = folder_new(perm);
+    struct st_tensor t      = {
+             STR("t"), STR("U8"), shape_1(SHARD_BYTES), { NEW(perm, char, SHARD_BYTES), SHARD_BYTES }
+    };
+    struct ckpt_part                part = { STR("weights"), &t, 1, STR("") };
+    struct checkpoint_writer_config c    = { .os = &os, .keep = 1 };
     struct checkpoint_writer       *s;
-    struct saved        done;
-    struct err          err = { 0 };
-    os.read                 = read_or_hang;
+    struct saved                    done;
+    struct err                      err = { 0 };
+    os.read                             = read_or_hang;
     CHECK_EQ(ckpt_store_open(&os, folder, perm, &c.store, &err), STATUS_OK);
     CHECK_EQ(checkpoint_writer_open(&c, perm, &s, &err), STATUS_OK);
     checkpoint_writer_prepare(s);

@@ -288,8 +288,7 @@ static struct str needs_say(struct arena *perm, const char *command, const char 
     struct config *c   = config_new(perm);
     struct err     err = { .text = "" };
     c->command         = str_of(command);
-    for (; *given; given++)
-        CHECK_EQ(config_add_override(c, perm, str_of(*given), &err), STATUS_OK);
+    for (; *given; given++) CHECK_EQ(config_add_override(c, perm, str_of(*given), &err), STATUS_OK);
     if (!config_check_needs(c, os_real(), *perm, &err)) return STR("");
     return str_copy(perm, str_of(err.text));
 }
@@ -302,35 +301,53 @@ TEST(a_section_that_the_command_ignores_is_an_error)
     static const char *const train[] = { "train", "profile", "sweep", "tune" };
     for (i64 i = 0; i < COUNT_OF(train); i++) {
         struct str said = needs_say(perm, train[i], GIVEN("program.grace_s=9"));
-        CHECK_STR(said, str_fmt(perm, "command line: program.grace_s does nothing under frugal %s: it is for frugal "
-                                      "run. Leave it out", train[i]));
+        CHECK_STR(
+            said,
+            str_fmt(perm,
+                    "command line: program.grace_s does nothing under frugal %s: it is for frugal "
+                    "run. Leave it out",
+                    train[i]));
         CHECK_STR(needs_say(perm, train[i], GIVEN("model.kind=gpt", "train.lr=0.1")), "");
     }
-    static const char *const not_run[] = { "model.kind=gpt", "data.path=a.bin", "loader.prefetch=4", "train.lr=0.1",
-                                           "sweep.over=[]", "profile.active=3" };
+    static const char *const not_run[] = {
+        "model.kind=gpt", "data.path=a.bin", "loader.prefetch=4",
+        "train.lr=0.1",   "sweep.over=[]",   "profile.active=3"
+    };
     for (i64 i = 0; i < COUNT_OF(not_run); i++) {
         CHECK(str_starts(needs_say(perm, "run", GIVEN(not_run[i])), STR("command line: ")));
         CHECK_STR(needs_say(perm, "show", GIVEN(not_run[i], "program.grace_s=9")), "");
     }
     CHECK_STR(needs_say(perm, "run", GIVEN("train.lr=0.1")),
-              "command line: train.lr does nothing under frugal run: it is for frugal train. Leave it out");
-    CHECK_STR(needs_say(perm, "run", GIVEN("train.target=1", "train.usd_hour=1", "train.max_dollars=2", "spot.grace_s=9",
-                                           "program.grace_s=9", "checkpoint.keep=2", "checkpoint.dir=kept")), "");
+              "command line: train.lr does nothing under frugal run: it is for frugal train. Leave "
+              "it out");
+    CHECK_STR(needs_say(perm, "run",
+                        GIVEN("train.target=1", "train.usd_hour=1", "train.max_dollars=2",
+                              "spot.grace_s=9", "program.grace_s=9", "checkpoint.keep=2",
+                              "checkpoint.dir=kept")),
+              "");
 }
 
 TEST(what_a_cpu_or_a_plain_file_ignores_is_an_error)
 {
     CHECK_STR(needs_say(perm, "train", GIVEN("train.compile=max-autotune", "train.device=cpu")),
-              "command line: train.compile does nothing with train.device=cpu; it needs train.device=auto or cuda. Leave "
+              "command line: train.compile does nothing with train.device=cpu; it needs "
+              "train.device=auto or cuda. Leave "
               "it out; train.compile=default resets it");
-    CHECK_STR(needs_say(perm, "train", GIVEN("train.compile=max-autotune")), ""); /* a note, where there is no GPU */
+    CHECK_STR(needs_say(perm, "train", GIVEN("train.compile=max-autotune")),
+              ""); /* a note, where there is no GPU */
     CHECK_STR(needs_say(perm, "train", GIVEN("data.path=text", "data.cache=c")),
-              "command line: data.cache does nothing without a .gz file or a .tar file or a remote file. Leave it out; "
+              "command line: data.cache does nothing without a .gz file or a .tar file or a remote "
+              "file. Leave it out; "
               "data.cache= resets it");
-    CHECK_STR(needs_say(perm, "train", GIVEN("data.kind=idx", "data.path=a", "data.labels=b.gz", "data.cache=c")), "");
-    CHECK_STR(needs_say(perm, "train", GIVEN("data.files=[a, \"s3://b/c\"]", "data.cache_bytes=1e9")), "");
+    CHECK_STR(needs_say(perm, "train",
+                        GIVEN("data.kind=idx", "data.path=a", "data.labels=b.gz", "data.cache=c")),
+              "");
+    CHECK_STR(
+        needs_say(perm, "train", GIVEN("data.files=[a, \"s3://b/c\"]", "data.cache_bytes=1e9")),
+        "");
     CHECK_STR(needs_say(perm, "train", GIVEN("profile.wait=2")),
-              "command line: profile.wait does nothing without profile.active or frugal profile. Leave it out; "
+              "command line: profile.wait does nothing without profile.active or frugal profile. "
+              "Leave it out; "
               "profile.wait=default resets it");
     CHECK_STR(needs_say(perm, "profile", GIVEN("profile.wait=2")), "");
 }

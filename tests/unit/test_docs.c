@@ -2,11 +2,11 @@
  * options.def and those of the ledger those of columns.h (UPDATE_GOLDEN=1 writes them), and every
  * field of an event is described. */
 #include "base/os.h"
-#include "train/options.h"
 #include "harness.h"
 #include "run/columns.h"
 #include "run/events.h"
 #include "run/figures.h"
+#include "train/options.h"
 
 /* A cell of the table: bars would end it. */
 static void add_cell(struct textbuf *b, struct str s)
@@ -17,7 +17,8 @@ static void add_cell(struct textbuf *b, struct str s)
 static struct str settings_table(struct arena *perm, struct arena scratch)
 {
     struct textbuf b = textbuf_new(perm);
-    textbuf_fmt(&b, "| key | default | expects | | needs | on resume |\n|---|---|---|---|---|---|\n");
+    textbuf_fmt(&b,
+                "| key | default | expects | | needs | on resume |\n|---|---|---|---|---|---|\n");
     for (i64 i = 0; i < OPTION_COUNT; i++) {
         struct arena parts = scratch;
         textbuf_fmt(&b, "| `%.*s` | %.*s | ", STR_ARG(options[i].key), STR_ARG(options[i].initial));
@@ -73,34 +74,48 @@ TEST(ledger_lists_every_column_as_it_is)
 
 TEST(events_lists_every_field_as_it_is)
 {
-    static const char *const kinds[] = { "integer", "integer or null", "number or null", "true or false", "true or false, or left out",
-                                         "text", "word", "word", "map of numbers", "map of integers", "map of integers" };
-    struct textbuf b = textbuf_new(perm);
+    static const char *const kinds[] = { "integer",
+                                         "integer or null",
+                                         "number or null",
+                                         "true or false",
+                                         "true or false, or left out",
+                                         "text",
+                                         "word",
+                                         "word",
+                                         "map of numbers",
+                                         "map of integers",
+                                         "map of integers" };
+    struct textbuf           b       = textbuf_new(perm);
     for (i64 k = 0; k < EVENT_COUNT; k++) {
         const struct event_row *row = &event_rows[k];
         if (!row->field_count) continue;
-        textbuf_fmt(&b, "\n## %s\n\n%s.\n\n| field | kind | meaning |\n|---|---|---|\n", row->name, row->when);
+        textbuf_fmt(&b, "\n## %s\n\n%s.\n\n| field | kind | meaning |\n|---|---|---|\n", row->name,
+                    row->when);
         for (i64 i = 0; i < row->field_count; i++)
-            textbuf_fmt(&b, "| `%s` | %s | %s |\n", row->fields[i].name, kinds[row->fields[i].kind], row->fields[i].meaning);
+            textbuf_fmt(&b, "| `%s` | %s | %s |\n", row->fields[i].name, kinds[row->fields[i].kind],
+                        row->fields[i].meaning);
     }
-    check_page(STR("docs/formats/events.md"), "from `src/run/events.def`, and are tested against it.\n", textbuf_str(&b), scratch);
+    check_page(STR("docs/formats/events.md"),
+               "from `src/run/events.def`, and are tested against it.\n", textbuf_str(&b), scratch);
 }
 
 /* The keys that a source file gives to event_i64(&b, "key", …) and its kin. */
 TEST(json_events_describes_every_field)
 {
-    static const char *const files[] = { "src/cli/progress.c",   "src/cli/cmd_doctor.c",
-                                         "src/cli/cmd_help.c",   "src/cli/say.c",
-                                         "src/cli/cmd_prices.c", "src/cli/cmd_scale.c",
-                                         "src/cli/cmd_show.c",   "src/cli/checkpoints_remote.c",
-                                         "src/cli/sweep_show.c", "src/cli/cmd_runs.c",
-                                         "src/cli/cmd_report.c", "src/cli/report_show.c",
-                                         "src/cli/cmd_checkpoints.c", "src/cli/plan_show.c",
-                                         "src/cli/plan_scale.c", "src/cli/profile_show.c",
-                                         "src/cli/cmd_tokenize.c" };
-    struct str               page, text, line;
-    struct err               err    = { 0 };
-    i64                      fields = 0;
+    static const char *const files[] = {
+        "src/cli/progress.c",        "src/cli/cmd_doctor.c",
+        "src/cli/cmd_help.c",        "src/cli/say.c",
+        "src/cli/cmd_prices.c",      "src/cli/cmd_scale.c",
+        "src/cli/cmd_show.c",        "src/cli/checkpoints_remote.c",
+        "src/cli/sweep_show.c",      "src/cli/cmd_runs.c",
+        "src/cli/cmd_report.c",      "src/cli/report_show.c",
+        "src/cli/cmd_checkpoints.c", "src/cli/plan_show.c",
+        "src/cli/plan_scale.c",      "src/cli/profile_show.c",
+        "src/cli/cmd_tokenize.c"
+    };
+    struct str page, text, line;
+    struct err err    = { 0 };
+    i64        fields = 0;
     CHECK_EQ(os_read_all(os_real(), STR("docs/formats/json_events.md"), perm, &page, &err),
              STATUS_OK);
     const char *described = str_z(perm, page);
@@ -131,6 +146,7 @@ TEST(figures_lists_every_figure)
     CHECK_EQ(os_read_all(os_real(), STR("docs/formats/figures.md"), perm, &page, &err), STATUS_OK);
     for (i64 i = 0; i < FIGURE_COUNT; i++) {
         struct str word = str_fmt(perm, "`%s`", i == FIGURE_eval_value ? "eval_METRIC" : names[i]);
-        if (!strstr(page.data, str_z(perm, word))) harness_fail(__FILE__, __LINE__, "lacks %s", word.data);
+        if (!strstr(page.data, str_z(perm, word)))
+            harness_fail(__FILE__, __LINE__, "lacks %s", word.data);
     }
 }

@@ -10,15 +10,13 @@ static struct step_work work_of(struct arena *perm, struct arena scratch, struct
     struct feeds          feeds = { { { STR("x"), type_of(DT_I32, shape_1(context)), vocabulary },
                                       { STR("y"), type_of(DT_I32, shape_1(context)), vocabulary } },
                                     2 };
-    struct compile_config c     = { .optimiser = OPTIMISER_ADAMW,
-                                    .clip      = 1,
-                                    .precision = DT_BF16,
-                                    .fuse      = FUSE_ALL,
-                                    .batch     = 1 };
-    struct target         bare  = target_of_gpus();
-    struct model         *model;
-    struct step_work      w;
-    struct err            err;
+    struct compile_config c     = {
+            .optimiser = OPTIMISER_ADAMW, .clip = 1, .precision = DT_BF16, .fuse = FUSE_ALL, .batch = 1
+    };
+    struct target    bare = target_of_gpus();
+    struct model    *model;
+    struct step_work w;
+    struct err       err;
     CHECK_EQ(model_new(perm, &m, &feeds, &model, &err), STATUS_OK);
     enum status st =
         step_work_of(perm, &bare, &c, model_build, model, batch / 2, batch, &w, scratch, &err);
@@ -57,16 +55,16 @@ static struct device h200(struct arena *perm)
 static struct estimate on_h200(struct arena *perm, struct arena scratch, i64 depth, i64 width,
                                i64 heads, i64 batch, f64 *bytes)
 {
-    struct step_work  w = work_of(perm, scratch, gpt2(depth, width, heads), 1024, 50304, batch);
-    struct device     d = h200(perm);
+    struct step_work  w     = work_of(perm, scratch, gpt2(depth, width, heads), 1024, 50304, batch);
+    struct device     d     = h200(perm);
     struct step_shape shape = { .micro = batch, .accumulate = 1, .gpus = 1, .gradient_part = 1 };
     shape.model_flops       = work_cost(&w.train, 1).flops;
     *bytes                  = step_work_bytes(&w, (f64)batch);
     return estimate_step(&d, &w, DT_BF16, &shape);
 }
 
-/* bench/results/gpu-kernels-2026-11-15.txt, whose profiles the rates come from: 10 % is what the plan promises (`bench/run
- * h200` predicts each size from the other's profile alone). Memory is to the byte but for kernels'
+/* bench/results/gpu-kernels-2026-11-15.txt, whose profiles the rates come from: 10 % is what the plan promises
+ * (`bench/run h200` predicts each size from the other's profile alone). Memory is to the byte but for kernels'
  * workspaces. */
 TEST(gpt2_on_an_h200_as_it_was_measured)
 {
@@ -97,7 +95,8 @@ TEST(two_compilations_tell_every_batch)
     struct rng_key   key = { .seed = test_seed() };
     struct step_work w   = small_gpt(perm, scratch);
     for (u64 i = 0; i < 5; i++) {
-        i64                   n     = 4 + (i64)(200 * rng_uniform(key, i)); /* of fewer, tables have more rows than samples */
+        i64 n =
+            4 + (i64)(200 * rng_uniform(key, i)); /* of fewer, tables have more rows than samples */
         struct feeds          feeds = { { { STR("x"), type_of(DT_I32, shape_1(128)), 512 },
                                           { STR("y"), type_of(DT_I32, shape_1(128)), 512 } },
                                         2 };

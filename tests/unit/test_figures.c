@@ -72,9 +72,8 @@ TEST(a_torn_row_is_left_out_and_a_foreign_file_left_alone)
     CHECK_STR(sim_os_look(sim, path), whole);
     sim_os_put(sim, path, STR("name,age\nanna,7\n"));
     CHECK_EQ(csv_sink_open(&s, 0, scratch, &err), STATUS_USAGE);
-    CHECK_STR(
-        err.text,
-        "/run.csv has other columns than this run and is not changed: give another log.csv");
+    CHECK_STR(err.text,
+              "/run.csv has other columns than this run and is not changed: give another log.csv");
     CHECK_STR(sim_os_look(sim, path), "name,age\nanna,7\n");
 }
 
@@ -292,7 +291,8 @@ TEST(idle_readers_delay_nobody)
     *w = (struct figures_web){ .run = STR("x"), .metric = STR("loss"), .listener = { -1 } };
     CHECK_EQ(figures_web_open(w, os, 0, NULL), STATUS_OK);
     for (i64 i = 0; i < COUNT_OF(idle); i++)
-        CHECK_EQ(os->connect(os, STR("127.0.0.1"), w->port, (i64)1000000000, &idle[i], NULL), STATUS_OK);
+        CHECK_EQ(os->connect(os, STR("127.0.0.1"), w->port, (i64)1000000000, &idle[i], NULL),
+                 STATUS_OK);
     CHECK_EQ(os->write(os, idle[40], STR("GET /met"), NULL), STATUS_OK); /* half a question */
     i64 begin_ns = os->now_ns(os);
     CHECK_EQ(ask(perm, w->port, "GET", "/metrics").code, 200);

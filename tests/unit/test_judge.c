@@ -23,11 +23,13 @@ static bool has(const struct verdict *v, enum problem_kind a)
     return false;
 }
 
-static struct verdict verdict_with(struct os *os, const struct settings *s, const struct subscriber *l,
-                                   struct train_result *r, struct arena *perm)
+static struct verdict verdict_with(struct os *os, const struct settings *s,
+                                   const struct subscriber *l, struct train_result *r,
+                                   struct arena *perm)
 {
     struct err err = { 0 };
-    if (train_run(os, s, &(struct train_with){ .to = l }, r, &err)) harness_fail(__FILE__, __LINE__, "%s", err.text);
+    if (train_run(os, s, &(struct train_with){ .to = l }, r, &err))
+        harness_fail(__FILE__, __LINE__, "%s", err.text);
     return verdict_of(&r->evidence, perm);
 }
 
@@ -38,7 +40,8 @@ static struct verdict verdict_on(const struct settings *s, const struct subscrib
 }
 
 /* A disk that takes 30 ms for each read. */
-static enum status slow_read(struct os *os, struct file f, void *to, i64 bytes, i64 at, i64 *got, struct err *err)
+static enum status slow_read(struct os *os, struct file f, void *to, i64 bytes, i64 at, i64 *got,
+                             struct err *err)
 {
     (void)os;
     usleep(30000);
@@ -59,9 +62,9 @@ static struct str pictures(struct arena *perm)
 
 TEST(a_run_that_evaluates_after_every_step_is_told_to_do_it_less)
 {
-    struct settings       s = small_run(perm, folder_new(perm).data, layers);
-    struct subscriber l = { 0 };
-    struct train_result   r;
+    struct settings     s = small_run(perm, folder_new(perm).data, layers);
+    struct subscriber   l = { 0 };
+    struct train_result r;
     s.data.held_out    = 0.5;
     s.train.batch      = 4;
     s.train.eval_batch = 1; /* 35 programs an evaluation, one a step */
@@ -82,9 +85,9 @@ TEST(a_run_that_evaluates_after_every_step_is_told_to_do_it_less)
 
 TEST(a_run_that_tells_of_every_step_is_told_not_to)
 {
-    struct settings       s = small_run(perm, folder_new(perm).data, layers);
-    struct subscriber l = { .on_step = sleep_at_step };
-    struct train_result   r;
+    struct settings     s = small_run(perm, folder_new(perm).data, layers);
+    struct subscriber   l = { .on_step = sleep_at_step };
+    struct train_result r;
     s.train.log_every = 1;
     struct verdict v  = verdict_on(&s, &l, &r, perm);
     CHECK(has(&v, PROBLEM_logging_every_step));
@@ -95,22 +98,22 @@ TEST(a_run_that_tells_of_every_step_is_told_not_to)
 
 TEST(a_slow_disk_at_the_seam_is_named)
 {
-    struct settings       s  = small_run(perm, folder_new(perm).data, "[flatten, {dense: 2}]");
-    struct os             os = *os_real();
-    struct subscriber l  = { 0 };
-    struct train_result   r;
+    struct settings     s  = small_run(perm, folder_new(perm).data, "[flatten, {dense: 2}]");
+    struct os           os = *os_real();
+    struct subscriber   l  = { 0 };
+    struct train_result r;
     if (!image_library(IMAGE_JPEG)) SKIP("this build has no libjpeg");
-    os.read = slow_read;
-    s.data  = (struct data_config){ .kind            = STR("images"),
-                                    .path            = pictures(perm),
-                                    .image_size      = 8,
-                                    .image_normalise = STR("none") };
+    os.read                = slow_read;
+    s.data                 = (struct data_config){ .kind            = STR("images"),
+                                                   .path            = pictures(perm),
+                                                   .image_size      = 8,
+                                                   .image_normalise = STR("none") };
     s.train.batch          = 4;
     s.train.epochs         = 1;
     s.loader.workers[0]    = 2; /* of each stage, and no more */
     s.loader.workers_count = 1;
-    struct verdict v = verdict_with(&os, &s, &l, &r, perm);
-    struct load *m   = &r.evidence.load;
+    struct verdict v       = verdict_with(&os, &s, &l, &r, perm);
+    struct load   *m       = &r.evidence.load;
     if (m->memory_free_bytes < 0.15 * m->memory_bytes || m->swap_bytes_s > 0)
         SKIP("this machine is short of memory, which comes first");
     CHECK_EQ(v.bound, BOUND_data);

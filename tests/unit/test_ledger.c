@@ -354,9 +354,10 @@ TEST(a_file_of_a_newer_frugal_serves)
 
 static void check_whole(struct str path, struct arena scratch)
 {
-    sqlite3      *db;
-    sqlite3_stmt *s;
-    struct ledger *l = open_at(path, &scratch); /* first: a writer may die before it made the folder */
+    sqlite3       *db;
+    sqlite3_stmt  *s;
+    struct ledger *l =
+        open_at(path, &scratch); /* first: a writer may die before it made the folder */
     CHECK_EQ(sqlite3_open(str_z(&scratch, path), &db), SQLITE_OK);
     CHECK_EQ(sqlite3_prepare_v2(db, "PRAGMA integrity_check", -1, &s, NULL), SQLITE_OK);
     CHECK_EQ(sqlite3_step(s), SQLITE_ROW);

@@ -76,7 +76,8 @@ static struct lessons *learn(struct world *w)
     return l;
 }
 
-static struct lesson pace(struct world *w, const char *device, const char *precision, const char *rates)
+static struct lesson pace(struct world *w, const char *device, const char *precision,
+                          const char *rates)
 {
     return lesson_pace(learn(w), str_of(device), str_of(precision), str_of(rates));
 }
@@ -106,7 +107,8 @@ TEST(a_run_teaches_of_its_own_device_precision_and_rates)
     struct world w = world_new(perm);
     for (i64 i = 0; i < 5; i++) {
         tell(&w, (struct story){ .told_s = 0.1, .took_s = 0.13 });
-        tell(&w, (struct story){ .device = "NVIDIA H200", .precision = "bf16", .told_s = 1, .took_s = 0.8 });
+        tell(&w, (struct story){
+                     .device = "NVIDIA H200", .precision = "bf16", .told_s = 1, .took_s = 0.8 });
     }
     CHECK_EQ(pace(&w, "another processor", "fp32", "table").runs, 0);
     CHECK_EQ(pace(&w, "a processor", "bf16", "table").runs, 0);
@@ -164,7 +166,8 @@ TEST(plans_are_found_by_settings)
 TEST(machines_are_known_by_the_name_that_runs_gave_them)
 {
     struct world w = world_new(perm);
-    tell(&w, (struct story){ .settings = "run.machine=aws/p4d.24xlarge\n", .told_s = 1, .took_s = 1 });
+    tell(&w,
+         (struct story){ .settings = "run.machine=aws/p4d.24xlarge\n", .told_s = 1, .took_s = 1 });
     struct lessons *l = learn(&w);
     CHECK(lessons_ran_on(l, STR("aws/p4d.24xlarge")));
     CHECK(!lessons_ran_on(l, STR("aws/p4d")));
@@ -176,7 +179,9 @@ TEST(starting_saving_and_loading_are_those_of_earlier_runs)
     struct world          w = world_new(perm);
     struct lesson         kept;
     struct checkpoint_row c = { STR("seg000001"), 5, STR("kept"), 1000, s_ns, s_ns, 1, 0, NAN };
-    tell(&w, (struct story){ .settings = "data.path=a\ntrain.lr=1\n", .told_s = 1, .took_s = 1, .waited_s = 60 });
+    tell(&w,
+         (struct story){
+             .settings = "data.path=a\ntrain.lr=1\n", .told_s = 1, .took_s = 1, .waited_s = 60 });
     tell(&w, (struct story){ .settings = "data.path=b\n", .told_s = 1, .took_s = 1 });
     put(&w, LEDGER_TABLE_checkpoint, &c);
     struct lessons *l = learn(&w);

@@ -93,14 +93,15 @@ static enum status run(struct arena *perm, const char *file, struct str data, co
     *course             = (struct course){ .losses = { 0 } };
     CHECK_EQ(config_add_file(c, perm, STR("run.yaml"), str_of(file), err), STATUS_OK);
     c->settings.train.seed = seed();
-    c->settings.data.path = data;
+    c->settings.data.path  = data;
     if (file == mlp) /* beside its images */
         c->settings.data.labels = str_cat(perm, str_sub(data, 0, data.len - 1), STR("y"));
     while (str_cut(&rest, ' ', &one))
         if (one.len && config_add_override(c, perm, one, err))
             harness_fail(__FILE__, __LINE__, "%s", err->text);
     struct subscriber l = { .context = course, .on_start = on_start, .on_step = on_step };
-    return train_run(os_real(), &c->settings, &(struct train_with){ .to = &l }, &course->result, err);
+    return train_run(os_real(), &c->settings, &(struct train_with){ .to = &l }, &course->result,
+                     err);
 }
 
 static struct course course_of(struct arena *perm, const char *file, struct str data,
@@ -154,12 +155,13 @@ static f64 spread(struct arena *perm, const char *file, struct str data, const s
     enum { DRAWS = 16 };
     struct str start = str_cat(perm, data, STR(".start")), to = str_cat(perm, data, STR(".shaken"));
     f64        most = 0;
-    course_of(perm, file, data, /* so small a rate moves nothing */
-              str_z(perm, str_fmt(perm, "train.steps=1 train.lr=1e-30 train.out=%.*s", STR_ARG(start))));
+    course_of(
+        perm, file, data, /* so small a rate moves nothing */
+        str_z(perm, str_fmt(perm, "train.steps=1 train.lr=1e-30 train.out=%.*s", STR_ARG(start))));
     for (u64 i = 0; i < DRAWS; i++) {
         save_shaken(*perm, start, to, by, i);
-        struct course c = course_of(
-            perm, file, data, str_z(perm, str_fmt(perm, "train.init=%.*s", STR_ARG(to))));
+        struct course c =
+            course_of(perm, file, data, str_z(perm, str_fmt(perm, "train.init=%.*s", STR_ARG(to))));
         most = fmax(most, distance(wide, &c));
     }
     return most;
@@ -167,11 +169,11 @@ static f64 spread(struct arena *perm, const char *file, struct str data, const s
 
 /* A derivation cannot follow 200 steps of training, so that the run itself says how it enlarges an error: `spread`, in
  * fp32, of weights moved by one spacing of the low type, 2^-7 (bf16) or 2^-10 (fp16). In the root mean square that is
- * 2^-7 / sqrt(3), 2.7 times a rounding (2^-8 / sqrt(3) * 0.736: test_muon.c), or as much as 7 independent ones. There are
- * about as many for each matrix in a step: of the matrix, of its operand, of its result, of what a map or a norm makes of
- * it, and of their gradients; 16 for 3 matrices of the mlp, some 64 for 9 of the gpt. So one spread is allowed for the
- * roundings of this step, and one for what those of earlier steps have left in the weights. The farthest of 16 draws is
- * at two standard deviations, and a correct run shall pass at four: twice that. */
+ * 2^-7 / sqrt(3), 2.7 times a rounding (2^-8 / sqrt(3) * 0.736: test_muon.c), or as much as 7 independent ones. There
+ * are about as many for each matrix in a step: of the matrix, of its operand, of its result, of what a map or a norm
+ * makes of it, and of their gradients; 16 for 3 matrices of the mlp, some 64 for 9 of the gpt. So one spread is allowed
+ * for the roundings of this step, and one for what those of earlier steps have left in the weights. The farthest of
+ * 16 draws is at two standard deviations, and a correct run shall pass at four: twice that. */
 struct bounds {
     f64 bf16, fp16;
 };
@@ -200,13 +202,15 @@ static void check_near(struct arena *perm, const char *file, struct str data,
 
 TEST(a_gpt_in_low_precision_learns_as_in_fp32)
 {
-    struct str    data = text_file(perm);
-    struct course wide = course_of(perm, gpt, data, "");
+    struct str    data   = text_file(perm);
+    struct course wide   = course_of(perm, gpt, data, "");
     struct bounds bounds = bounds_of(perm, gpt, data, &wide);
     check_near(perm, gpt, data, &wide, bounds, "train.precision=bf16");
-    check_near(perm, gpt, data, &wide, bounds, "train.precision=bf16 train.stochastic_rounding=true");
+    check_near(perm, gpt, data, &wide, bounds,
+               "train.precision=bf16 train.stochastic_rounding=true");
     check_near(perm, gpt, data, &wide, bounds, "train.precision=fp16");
-    check_near(perm, gpt, data, &wide, bounds, "train.precision=bf16 train.batch=8 train.micro_batch=4");
+    check_near(perm, gpt, data, &wide, bounds,
+               "train.precision=bf16 train.batch=8 train.micro_batch=4");
     check_near(perm, gpt, data, &wide, bounds,
                "train.precision=fp16 train.batch=8 train.micro_batch=4 train.recompute=all");
 }
@@ -217,13 +221,15 @@ TEST(a_gpt_with_products_of_fp8_learns)
     struct str    data = text_file(perm);
     struct course wide = course_of(perm, gpt, data, "train.precision=bf16");
     struct course fp8  = course_of(perm, gpt, data, "train.precision=bf16 train.fp8=on");
-    struct course some = course_of(perm, gpt, data,
-                                   "train.precision=bf16 train.fp8=on train.batch=8 train.micro_batch=4 "
-                                   "train.recompute=all");
-    f64           off = distance(&wide, &fp8), micro = distance(&wide, &some);
+    struct course some =
+        course_of(perm, gpt, data,
+                  "train.precision=bf16 train.fp8=on train.batch=8 train.micro_batch=4 "
+                  "train.recompute=all");
+    f64 off = distance(&wide, &fp8), micro = distance(&wide, &some);
     printf("%.3f %% away, in micro-batches %.3f %%\n", 100 * off, 100 * micro);
     if (!(off <= 0.01 && micro <= 0.01))
-        harness_fail(__FILE__, __LINE__, "losses are %.2f %% and %.2f %% away", 100 * off, 100 * micro);
+        harness_fail(__FILE__, __LINE__, "losses are %.2f %% and %.2f %% away", 100 * off,
+                     100 * micro);
     CHECK(off > 0);
     CHECK_EQ(fp8.result.arena_bytes_planned, fp8.result.arena_bytes_used);
     struct course c;
@@ -234,8 +240,8 @@ TEST(a_gpt_with_products_of_fp8_learns)
 
 TEST(an_mlp_in_low_precision_learns_as_in_fp32)
 {
-    struct str    data = image_file(perm);
-    struct course wide = course_of(perm, mlp, data, "");
+    struct str    data   = image_file(perm);
+    struct course wide   = course_of(perm, mlp, data, "");
     struct bounds bounds = bounds_of(perm, mlp, data, &wide);
     check_near(perm, mlp, data, &wide, bounds, "train.precision=bf16");
     check_near(perm, mlp, data, &wide, bounds, "train.precision=fp16");
@@ -275,9 +281,9 @@ TEST(a_run_tells_its_precision_and_why)
 TEST(steps_that_overflow_are_left_out_and_counted)
 {
     struct str    data = image_file(perm);
-    struct course c    = course_of(perm, mlp, data,
-                                   "train.steps=30 train.precision=fp16 train.loss_scale=1e9");
-    i64           bad  = c.result.scaling.skipped;
+    struct course c =
+        course_of(perm, mlp, data, "train.steps=30 train.precision=fp16 train.loss_scale=1e9");
+    i64 bad = c.result.scaling.skipped;
     CHECK(bad > 3 && bad < 30);
     CHECK_NEAR(c.result.scaling.scale, 1e9 * pow(0.5, (f64)bad), 1e-6 * 1e9); /* an f32 */
     CHECK(c.losses[29] < c.losses[0]);

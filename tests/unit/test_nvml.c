@@ -1,8 +1,8 @@
 /* The driver's library, by a script in its place: tests/fake/nvml.c. */
 #include "backend/cuda/nvml.h"
-#include "job/peak.h"
 #include "fake/nvml.h"
 #include "harness.h"
+#include "job/peak.h"
 #include <dlfcn.h>
 
 /* The script that nvml_open will meet. */
@@ -72,7 +72,7 @@ TEST(what_is_refused_is_not_known)
     struct nvml      *n;
     CHECK_EQ(nvml_open(perm, &n, NULL), STATUS_OK);
     struct nvml_device *d = nvml_device(n, 0);
-    s->fails = "nvmlDeviceGetMemoryInfo";
+    s->fails              = "nvmlDeviceGetMemoryInfo";
     CHECK(isnan(nvml_look(n, d, perm).memory_bytes));
     CHECK_EQ(nvml_look(n, d, perm).celsius, 31.0);
     s->fails = "nvmlDeviceGetPowerUsage";

@@ -1,7 +1,7 @@
 /* test_options.c - the table of settings: complete, consistent, and read and printed exactly. */
 #include "base/os.h"
-#include "train/options.h"
 #include "harness.h"
+#include "train/options.h"
 #include <ctype.h>
 
 /* The names of the fields of `struct NAME { … }` in a header, comments left out. */
@@ -66,9 +66,9 @@ TEST(every_field_of_the_settings_has_one_row)
         i64        count = fields_of(perm, structs[s].path, structs[s].name, names);
         CHECK(count > 1); /* or the header is not read as we think */
         for (i64 i = 0; i < count; i++) {
-            struct str key = str_fmt(perm, "%s.%.*s", structs[s].section, STR_ARG(names[i]));
-            bool       no_setting = str_eq(key, STR("model.file")) || str_eq(key, STR("data.remote"));
-            bool       known      = option_find(key) || counts_a_list(key) || no_setting;
+            struct str key  = str_fmt(perm, "%s.%.*s", structs[s].section, STR_ARG(names[i]));
+            bool no_setting = str_eq(key, STR("model.file")) || str_eq(key, STR("data.remote"));
+            bool known      = option_find(key) || counts_a_list(key) || no_setting;
             if (!known) printf("\n  no row for %.*s", STR_ARG(key));
             CHECK(known);
             rows += option_find(key) != NULL;
@@ -189,8 +189,9 @@ TEST(wrong_values_are_refused_with_what_was_expected)
                   "train.beta1 is 1; expected a number from 0 to below 1, like 0.9");
     check_refused(perm, "train.nesterov", "perhaps",
                   "train.nesterov is perhaps; expected true or false, like true");
-    check_refused(perm, "train.optimiser", "adagrad",
-                  "train.optimiser is adagrad; expected one of sgd|adam|adamw|muon|auto, like adamw");
+    check_refused(
+        perm, "train.optimiser", "adagrad",
+        "train.optimiser is adagrad; expected one of sgd|adam|adamw|muon|auto, like adamw");
     check_refused(perm, "train.target", "high",
                   "train.target is high; expected a number or none, like 0.97");
     check_refused(

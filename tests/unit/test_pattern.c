@@ -58,9 +58,10 @@ static u64 rng_next(u64 *state) /* splitmix64 */
 /* A text of what makes expressions large; weighted towards repeats. */
 static struct str random_pattern(struct arena *perm, u64 *state)
 {
-    static const char *const pieces[] = { "(", "(", ")", ")", "a", "?", "*", "+", "{9}", "{0,30}",
-                                          "{3,}", "|", "[ab]", "[[:digit:]]", ".", "^", "{", "\\(" };
-    struct textbuf b = textbuf_new(perm);
+    static const char *const pieces[] = { "(",    "(",           ")",   ")",      "a",    "?",
+                                          "*",    "+",           "{9}", "{0,30}", "{3,}", "|",
+                                          "[ab]", "[[:digit:]]", ".",   "^",      "{",    "\\(" };
+    struct textbuf           b        = textbuf_new(perm);
     for (i64 n = 2 + (i64)(rng_next(state) % 40); n > 0; n--)
         textbuf_add(&b, str_of(pieces[rng_next(state) % COUNT_OF(pieces)]));
     return textbuf_str(&b);

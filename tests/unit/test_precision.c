@@ -184,26 +184,30 @@ TEST(products_are_low_and_what_persists_is_f32_in_every_model)
 TEST(wide_sums_keep_the_stream_and_its_gradient_in_f32)
 {
     for (enum kind kind = GPT; kind <= ENCODER; kind++) {
-        struct compile_config c  = config_of(DT_BF16);
-        c.wide_sums              = true;
-        const struct graph *g    = compiled(perm, scratch, kind, &c)->programs[PROGRAM_TRAIN]->graph;
+        struct compile_config c = config_of(DT_BF16);
+        c.wide_sums             = true;
+        const struct graph *g   = compiled(perm, scratch, kind, &c)->programs[PROGRAM_TRAIN]->graph;
         i32                 seen = 0, products = 0;
         for (i32 i = 0; i < g->node_count; i++) {
             const struct node *n       = &g->nodes[i];
             bool               forward = n->op == OP_LAYERNORM || n->op == OP_RMSNORM;
-            bool back = n->op == OP_LAYERNORM_GRAD || n->op == OP_RMSNORM_GRAD;
+            bool               back    = n->op == OP_LAYERNORM_GRAD || n->op == OP_RMSNORM_GRAD;
             if (forward || back) CHECK_EQ(g->values[n->in[back]].type.dtype, DT_F32);
             if (back) CHECK_EQ(g->values[n->out].type.dtype, DT_F32);
             seen += forward + back;
             products += n->op == OP_MATMUL && n->at.wide && g->values[n->out].kind == VALUE_TEMP;
         }
-        CHECK_EQ(seen, 2 * (2 * 2 + 1)); /* two a block and one behind them, each with its gradient */
-        CHECK(kind != GPT || products >= 2 * 2); /* that add to it without a cast; the others have dropout between */
-        c.fp8 = FP8_ON; /* its products give 16 bits: none may be made wide */
+        CHECK_EQ(seen,
+                 2 * (2 * 2 + 1)); /* two a block and one behind them, each with its gradient */
+        CHECK(kind != GPT ||
+              products >=
+                  2 * 2); /* that add to it without a cast; the others have dropout between */
+        c.fp8 = FP8_ON;   /* its products give 16 bits: none may be made wide */
         g     = compiled(perm, scratch, kind, &c)->programs[PROGRAM_TRAIN]->graph;
         for (i32 i = 0; i < g->node_count; i++) {
             const struct node *n = &g->nodes[i];
-            CHECK(n->op != OP_MATMUL || !n->at.wide || g->values[n->out].kind != VALUE_TEMP || i >= g->forward_count);
+            CHECK(n->op != OP_MATMUL || !n->at.wide || g->values[n->out].kind != VALUE_TEMP ||
+                  i >= g->forward_count);
         }
     }
 }

@@ -2,13 +2,13 @@
  * or by what the GPU's driver says. Each must be named, alone and with its fix; its near miss must not be;
  * and a healthy run is left in peace. The run is a loop of our own on a clock of our own: no thread, no
  * real time. The same in the program itself is tests/oracle/test_problems.py. */
-#include "train/options.h"
 #include "fake/nvml.h"
 #include "harness.h"
 #include "run/lookout.h"
 #include "run/verdict.h"
 #include "support/folder.h"
 #include "support/machine_os.h"
+#include "train/options.h"
 #include <dlfcn.h>
 
 enum { STEPS = 3000 }; /* a minute of healthy ones */
@@ -16,13 +16,13 @@ enum { STEPS = 3000 }; /* a minute of healthy ones */
 static const i64 ms = 1000000, look_ns = 200000000;
 
 struct scene {
-    f64  read_ms, decode_ms, augment_ms; /* of a batch */
-    f64  compute_ms, update_ms, launch_ms, log_ms, save_ms, eval_ms;
-    i64  save_every, eval_every;
-    f64  swap_pages; /* a step */
-    f64  stalled_ms; /* of a step, by the kernel's count: waiting for memory */
-    f64  wave_s;     /* the GPU's activity: high for half of it, low for the other */
-    f64  wave_low;
+    f64                read_ms, decode_ms, augment_ms; /* of a batch */
+    f64                compute_ms, update_ms, launch_ms, log_ms, save_ms, eval_ms;
+    i64                save_every, eval_every;
+    f64                swap_pages; /* a step */
+    f64                stalled_ms; /* of a step, by the kernel's count: waiting for memory */
+    f64                wave_s;     /* the GPU's activity: high for half of it, low for the other */
+    f64                wave_low;
     struct machine_os *machine;
     struct evidence    e;
 };
@@ -40,19 +40,19 @@ static struct scene healthy(struct arena *perm)
                        .save_every = 1000,
                        .eval_every = 1000,
                        .machine    = machine_os_new(perm) };
-    s.e = (struct evidence){ .flops_part     = 0.7,
-                             .bandwidth_part = 0.4,
-                             .workers        = 1,
-                             .workers_fixed  = true,
-                             .worker_bytes   = 64 << 20,
-                             .prefetch       = 4,
-                             .batch          = 32,
-                             .accumulate     = 1,
-                             .batch_fits     = 256,
-                             .low_speedup    = NAN,
-                             .low            = STR("bf16"),
-                             .hazard         = hazard_prior,
-                             .threads        = MACHINE_CORES };
+    s.e            = (struct evidence){ .flops_part     = 0.7,
+                                        .bandwidth_part = 0.4,
+                                        .workers        = 1,
+                                        .workers_fixed  = true,
+                                        .worker_bytes   = 64 << 20,
+                                        .prefetch       = 4,
+                                        .batch          = 32,
+                                        .accumulate     = 1,
+                                        .batch_fits     = 256,
+                                        .low_speedup    = NAN,
+                                        .low            = STR("bf16"),
+                                        .hazard         = hazard_prior,
+                                        .threads        = MACHINE_CORES };
     return s;
 }
 
@@ -141,15 +141,15 @@ static void step(struct running *r, i64 index, struct fake_nvml *gpu)
 
 static struct verdict run_scene(struct scene *s, struct arena *perm)
 {
-    struct fake_nvml     *gpu = NULL;
-    struct machine_os    *m   = s->machine;
-    struct running        r   = { .s = s };
-    struct lookout_config c   = { .os = &m->os, .cores = MACHINE_CORES };
-    struct str path = folder_put(perm, folder_new(perm), "seen", STR("x"));
+    struct fake_nvml     *gpu  = NULL;
+    struct machine_os    *m    = s->machine;
+    struct running        r    = { .s = s };
+    struct lookout_config c    = { .os = &m->os, .cores = MACHINE_CORES };
+    struct str            path = folder_put(perm, folder_new(perm), "seen", STR("x"));
     setenv("FRUGAL_NVML", s->wave_s > 0 ? FAKE_NVML : "/nowhere", 1);
     if (s->wave_s > 0) {
-        gpu      = dlsym(dlopen(FAKE_NVML, RTLD_NOW), "fake_nvml");
-        c.bus_id = str_of(gpu->bus_id);
+        gpu          = dlsym(dlopen(FAKE_NVML, RTLD_NOW), "fake_nvml");
+        c.bus_id     = str_of(gpu->bus_id);
         s->e.threads = 0;
     }
     r.file.fd = fileno(fopen(path.data, "r+"));
@@ -226,7 +226,10 @@ static void logging_every_step_near(struct scene *s)
 }
 
 static void one_slow_core(struct scene *s) { s->machine->cores[2].mhz = 1500; }
-static void one_slow_core_near(struct scene *s) { s->machine->cores[2].mhz = 2370; } /* worth its seat */
+static void one_slow_core_near(struct scene *s)
+{
+    s->machine->cores[2].mhz = 2370;
+} /* worth its seat */
 
 static void swapping(struct scene *s)
 {
@@ -277,7 +280,8 @@ static const struct {
       "checkpoint.every=auto" },
     { PROBLEM_evaluation_too_often, evaluation_too_often, evaluation_too_often_near,
       "train.eval_every=192" },
-    { PROBLEM_logging_every_step, logging_every_step, logging_every_step_near, "train.log_every=0" },
+    { PROBLEM_logging_every_step, logging_every_step, logging_every_step_near,
+      "train.log_every=0" },
     { PROBLEM_one_slow_core, one_slow_core, one_slow_core_near, "train.threads=3" },
     { PROBLEM_swapping, swapping, swapping_near, "train.micro_batch=16" },
     { PROBLEM_too_many_workers, too_many_workers, too_many_workers_near, "loader.workers=9" },

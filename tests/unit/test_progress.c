@@ -5,11 +5,11 @@
 #include "run/verdict_events.h"
 
 struct shown {
-    char                 *out, *err;
-    size_t                out_bytes, err_bytes;
-    struct say            say;
-    struct progress       progress;
-    struct subscriber     listener;
+    char             *out, *err;
+    size_t            out_bytes, err_bytes;
+    struct say        say;
+    struct progress   progress;
+    struct subscriber listener;
 };
 
 static void shown_open(struct shown *s, struct arena *perm)
@@ -60,10 +60,10 @@ TEST(the_line_of_a_step)
     struct event_step t = a_step;
     CHECK_STR(progress_line(perm, &t), "step 120/1875  loss 0.4312  acc 84.1 %  31,200 samples/s  "
                                        "ETA 0:12  $0.0001");
-    t.steps        = 0;
-    t.eta_s        = NAN;
-    t.dollars      = NAN;
-    t.tokens_per_s = 1234567;
+    t.steps         = 0;
+    t.eta_s         = NAN;
+    t.dollars       = NAN;
+    t.tokens_per_s  = 1234567;
     t.metrics.count = 0;
     CHECK_STR(progress_line(perm, &t), "step 120  loss 0.4312  1,234,567 tokens/s");
     t.loss_scale = 32768;
@@ -76,14 +76,14 @@ TEST(the_line_of_a_step)
     t.mfu         = 0.413;
     event_step_fill(&t);
     CHECK_STR(progress_line(perm, &t), "step 120  loss 0.4312  skipped 1  1,234,567 tokens/s  "
-                                              "500 steps/s  p50/95/99 2/2/2 ms  wait 3 %  MFU 41 %");
+                                       "500 steps/s  p50/95/99 2/2/2 ms  wait 3 %  MFU 41 %");
 }
 
 /* Ten minutes of steps of a millisecond: how many are shown? */
 static struct str steps_shown(struct arena *perm, bool live, bool json)
 {
-    struct shown          s;
-    struct str            out, err;
+    struct shown      s;
+    struct str        out, err;
     struct event_step t = a_step;
     shown_open(&s, perm);
     s.say.live = live;
@@ -130,45 +130,47 @@ TEST(a_live_line_fits_the_terminal_and_is_cleared)
 
 static struct event_done a_result(f64 dollars)
 {
-    return (struct event_done){ .steps               = 1875,
-                                  .epochs              = 5,
-                                  .seconds             = 12.34,
-                                  .first_step_ms       = 85,
-                                  .samples_per_s       = 31200,
-                                  .tokens_per_s        = NAN,
-                                  .flops_per_s         = 19.04e9,
-                                  .mfu                 = 0.5,
-                                  .mfu_measured        = true,
-                                  .steps_per_s         = 975,
-                                  .step_p50_s          = 0.00102,
-                                  .step_p95_s          = 0.0012,
-                                  .step_p99_s          = 0.004,
-                                  .input_share         = 0.031,
-                                  .split_ns = { .ns = { [PART_input] = 31, [PART_compute] = 949, [PART_update] = 20 } },
-                                  .energy_wh           = NAN,
-                                  .watts               = NAN,
-                                  .sm_activity         = NAN,
-                                  .loss                = 0.0812,
-                                  .metrics             = { { { STR("accuracy"), 0.976 } }, 1 },
-                                  .target_reached      = true,
-                                  .loss_scale          = NAN,
-                                  .weights_step        = 1875,
-                                  .noise_scale         = NAN,
-                                  .stopped             = STOP_END,
-                                  .saved_s             = NAN,
-                                  .saved_dollars       = NAN,
-                                  .dollars             = dollars,
-                                  .arena_bytes_planned = 4100000,
-                                  .arena_bytes_used    = 4100000,
-                                  .device_bytes        = -1,
-                                  .peak_rss_bytes      = 38000000,
-                                  .out                 = STR("w.safetensors") };
+    return (struct event_done){
+        .steps          = 1875,
+        .epochs         = 5,
+        .seconds        = 12.34,
+        .first_step_ms  = 85,
+        .samples_per_s  = 31200,
+        .tokens_per_s   = NAN,
+        .flops_per_s    = 19.04e9,
+        .mfu            = 0.5,
+        .mfu_measured   = true,
+        .steps_per_s    = 975,
+        .step_p50_s     = 0.00102,
+        .step_p95_s     = 0.0012,
+        .step_p99_s     = 0.004,
+        .input_share    = 0.031,
+        .split_ns       = { .ns = { [PART_input] = 31, [PART_compute] = 949, [PART_update] = 20 } },
+        .energy_wh      = NAN,
+        .watts          = NAN,
+        .sm_activity    = NAN,
+        .loss           = 0.0812,
+        .metrics        = { { { STR("accuracy"), 0.976 } }, 1 },
+        .target_reached = true,
+        .loss_scale     = NAN,
+        .weights_step   = 1875,
+        .noise_scale    = NAN,
+        .stopped        = STOP_END,
+        .saved_s        = NAN,
+        .saved_dollars  = NAN,
+        .dollars        = dollars,
+        .arena_bytes_planned = 4100000,
+        .arena_bytes_used    = 4100000,
+        .device_bytes        = -1,
+        .peak_rss_bytes      = 38000000,
+        .out                 = STR("w.safetensors")
+    };
 }
 
 TEST(the_summary)
 {
-    struct shown        s;
-    struct str          out, err;
+    struct shown      s;
+    struct str        out, err;
     struct event_done r = a_result(0.00033), unpriced = a_result(NAN);
     shown_open(&s, perm);
     s.progress.usd_hour = 0.096;
@@ -208,14 +210,16 @@ TEST(the_summary)
 
 TEST(the_summary_of_a_gpu)
 {
-    struct shown        s;
-    struct str          out, err;
-    struct event_done r = a_result(NAN);
-    struct event_start  t = { .device = STR("NVIDIA H200"), .precision = STR("bf16"), .usd_hour = NAN };
-    r.mfu_measured      = false;
-    r.energy_wh         = 1.5;
-    r.watts             = 540;
-    r.sm_activity       = 0.875;
+    struct shown       s;
+    struct str         out, err;
+    struct event_done  r = a_result(NAN);
+    struct event_start t = { .device    = STR("NVIDIA H200"),
+                             .precision = STR("bf16"),
+                             .usd_hour  = NAN };
+    r.mfu_measured       = false;
+    r.energy_wh          = 1.5;
+    r.watts              = 540;
+    r.sm_activity        = 0.875;
     shown_open(&s, perm);
     s.listener.on_start(s.listener.context, &t);
     s.listener.on_done(s.listener.context, &r);
@@ -247,12 +251,12 @@ static struct str start_shown(struct arena *perm, i64 accumulate, bool batch_nor
 
 TEST(the_noise_of_gradients_becomes_advice)
 {
-    struct shown        s;
-    struct str          out, err;
+    struct shown      s;
+    struct str        out, err;
     struct event_done r = a_result(NAN);
-    r.noise_scale         = 400;
-    r.step_samples        = 100;
-    r.tokens_per_s        = r.samples_per_s * 128;
+    r.noise_scale       = 400;
+    r.step_samples      = 100;
+    r.tokens_per_s      = r.samples_per_s * 128;
     shown_open(&s, perm);
     s.listener.on_done(s.listener.context, &r);
     shown_close(&s, perm, &out, &err);
@@ -279,13 +283,13 @@ TEST(the_summary_of_a_run_that_stopped_early)
 {
     struct shown          s;
     struct str            out, err;
-    struct event_done   r = a_result(0.00033);
-    struct event_rollback b = { .step      = 120,
-                                .to_step   = 100,
+    struct event_done     r = a_result(0.00033);
+    struct event_rollback b = { .step          = 120,
+                                .to_step       = 100,
                                 .rollbacks     = 1,
                                 .rollbacks_max = 2,
-                                .lr_factor = 0.5,
-                                .why       = STR("the loss is not a number after step 120") };
+                                .lr_factor     = 0.5,
+                                .why           = STR("the loss is not a number after step 120") };
     r.stopped               = STOP_PATIENCE;
     r.saved_s               = 75;
     r.weights_step          = 1500;
@@ -296,10 +300,9 @@ TEST(the_summary_of_a_run_that_stopped_early)
     r.saved_dollars = 0.002;
     s.listener.on_done(s.listener.context, &r);
     shown_close(&s, perm, &out, &err);
-    CHECK_STR(
-        err,
-        "the loss is not a number after step 120: back to the weights of step 100, with 0.5 "
-        "times the learning rate (rollback 1 of 2)\n");
+    CHECK_STR(err,
+              "the loss is not a number after step 120: back to the weights of step 100, with 0.5 "
+              "times the learning rate (rollback 1 of 2)\n");
     CHECK(strstr(out.data, "\nstopped     3 evaluations in a row were no better\n"));
     CHECK(strstr(out.data, "\nweights     w.safetensors, those of step 1500\n"));
     CHECK(strstr(out.data, "\nsaved       1:15 of the planned run\n"));
@@ -315,13 +318,13 @@ static void check_number(const struct json *map, const char *key, f64 value)
 
 TEST(events_are_json_a_line_each)
 {
-    struct shown        s;
-    struct str          out, err, line;
-    struct event_done r     = a_result(NAN);
-    struct event_start  start = { .device = STR("a \"cpu\""), .parameters = 7, .usd_hour = NAN };
-    struct event_eval   eval  = { .step         = 3,
-                                  .loss         = 1.5,
-                                  .metrics = { { { STR("accuracy"), 0.5 }, { STR("auc"), 0.25 } }, 2 } };
+    struct shown       s;
+    struct str         out, err, line;
+    struct event_done  r     = a_result(NAN);
+    struct event_start start = { .device = STR("a \"cpu\""), .parameters = 7, .usd_hour = NAN };
+    struct event_eval  eval  = {
+          .step = 3, .loss = 1.5, .metrics = { { { STR("accuracy"), 0.5 }, { STR("auc"), 0.25 } }, 2 }
+    };
     shown_open(&s, perm);
     s.say.json = true;
     s.listener.on_start(s.listener.context, &start);
@@ -382,17 +385,19 @@ static void write_line(void *context, enum event_kind kind, const void *event)
 /* Half of the time goes into waiting for data that one worker decodes. */
 static struct evidence slow_decoding(void)
 {
-    struct evidence e = { .steps          = 100,
-                          .flops_part     = NAN,
-                          .bandwidth_part = NAN,
-                          .decode_s       = 50,
-                          .workers        = 1,
-                          .workers_fixed  = true,
-                          .low_speedup    = NAN,
-                          .saving_s       = NAN,
-                          .threads        = 1,
-                          .load           = { .seconds = 100, .core_count = 8, .busy = 0.25, .own_cores = 1 },
-                          .usage          = { .shape = USAGE_STEADY_LOW, .seconds = 60, .mean = 0.3, .lag_s = NAN } };
+    struct evidence e = {
+        .steps          = 100,
+        .flops_part     = NAN,
+        .bandwidth_part = NAN,
+        .decode_s       = 50,
+        .workers        = 1,
+        .workers_fixed  = true,
+        .low_speedup    = NAN,
+        .saving_s       = NAN,
+        .threads        = 1,
+        .load           = { .seconds = 100, .core_count = 8, .busy = 0.25, .own_cores = 1 },
+        .usage          = { .shape = USAGE_STEADY_LOW, .seconds = 60, .mean = 0.3, .lag_s = NAN }
+    };
     e.split.ns[PART_input]   = 50000000000;
     e.split.ns[PART_forward] = 50000000000;
     return e;
@@ -401,8 +406,8 @@ static struct evidence slow_decoding(void)
 /* What `frugal train` shows of it is what a replayed stream shows. */
 TEST(a_verdict_is_in_the_stream)
 {
-    struct evidence   e      = slow_decoding();
-    struct arena      texts  = arena_part(perm, 1 << 16), room = arena_part(perm, 1 << 16);
+    struct evidence   e     = slow_decoding();
+    struct arena      texts = arena_part(perm, 1 << 16), room = arena_part(perm, 1 << 16);
     struct verdict    v      = verdict_of(&e, &texts);
     struct textbuf    stream = textbuf_new(&room);
     struct subscriber writes = { .context = &stream, .on_event = write_line };
@@ -412,14 +417,17 @@ TEST(a_verdict_is_in_the_stream)
     CHECK(v.count >= 1);
     verdict_emit(&writes, &e, &v, 3.5, 10, *perm);
     lines = textbuf_str(&stream);
-    CHECK(str_starts(lines, STR("{\"event\":\"verdict\",\"bound\":\"data\",\"part\":0.5,\"usage\":\"steady-low\",")));
+    CHECK(str_starts(
+        lines,
+        STR("{\"event\":\"verdict\",\"bound\":\"data\",\"part\":0.5,\"usage\":\"steady-low\",")));
     CHECK(strstr(str_z(perm, lines), "\n{\"event\":\"problem\",\"problem\":\""));
     shown_open(&s, perm);
     verdict_emit(&s.listener, &e, &v, 3.5, 10, *perm);
     shown_close(&s, perm, &out[0], &err);
     CHECK_STR(out[0], "verdict     data bound: it takes 50 % of the time\n"
                       "usage       cores: steady-low, 30 % busy; other programs took 1.0 cores\n"
-                      "problem     slow_augmentation: steps wait for data 50 % of the time, and most of that is decoding; "
+                      "problem     slow_augmentation: steps wait for data 50 % of the time, and "
+                      "most of that is decoding; "
                       "loader.workers=auto saves 50 % of the run, $1.75 a run, $210 a year\n");
     shown_open(&s, perm);
     while (str_cut(&lines, '\n', &line)) {

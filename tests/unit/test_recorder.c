@@ -193,7 +193,8 @@ static atomic_llong set_ns;
 
 static i64 set_wall_ns(struct os *os) { return (void)os, os_real()->wall_ns(os_real()) + set_ns; }
 
-static struct segment_row *one_start(struct os *os, struct recorder_config *c, struct arena *perm, i64 set_meanwhile_ns)
+static struct segment_row *one_start(struct os *os, struct recorder_config *c, struct arena *perm,
+                                     i64 set_meanwhile_ns)
 {
     struct recorder *r = NULL;
     i64              count;
@@ -328,7 +329,8 @@ struct shelf {
     struct str   logs[64]; /* event logs, as they came */
     atomic_llong log_count;
     atomic_llong puts;
-    atomic_bool  away, stuck, asked, cancelled; /* stuck: nothing is answered before it is cancelled */
+    atomic_bool  away, stuck, asked,
+        cancelled; /* stuck: nothing is answered before it is cancelled */
 };
 
 static enum status shelf_fetch(void *context, struct arena *perm, struct str *lines,
@@ -360,8 +362,8 @@ static enum status shelf_put(void *context, struct str segment, struct str lines
     return STATUS_OK;
 }
 
-static enum status shelf_put_events(void *context, struct str segment, struct str lines, struct arena scratch,
-                                    struct err *err)
+static enum status shelf_put_events(void *context, struct str segment, struct str lines,
+                                    struct arena scratch, struct err *err)
 {
     struct shelf *shelf = context;
     (void)segment;
@@ -380,7 +382,8 @@ TEST(the_event_log_is_carried_with_the_rows)
 {
     struct str             folder = folder_new(perm), text;
     struct shelf           shelf  = { .room = arena_part(perm, 1 << 20) };
-    struct recorder_store  store  = { &shelf, shelf_fetch, shelf_put, shelf_put_events, shelf_cancel };
+    struct recorder_store  store  = { &shelf, shelf_fetch, shelf_put, shelf_put_events,
+                                      shelf_cancel };
     struct recorder_config c      = config_at(str_cat(perm, folder, STR("/ledger.db")));
     struct checkpoint_row  saved  = { .step = 1, .place = STR("here"), .usd_gib_month = NAN };
     c.store                       = &store;
@@ -415,7 +418,8 @@ struct carried {
     i64                    at_ns[64]; /* when each event log came */
 };
 
-static enum status put_events_at(void *context, struct str segment, struct str lines, struct arena scratch, struct err *err)
+static enum status put_events_at(void *context, struct str segment, struct str lines,
+                                 struct arena scratch, struct err *err)
 {
     struct carried *k = context;
     if (k->shelf.away) return err_set(err, STATUS_WORLD, "the store is away");
@@ -423,7 +427,8 @@ static enum status put_events_at(void *context, struct str segment, struct str l
     return shelf_put_events(&k->shelf, segment, lines, scratch, err);
 }
 
-static enum status put_at(void *context, struct str segment, struct str lines, struct arena scratch, struct err *err)
+static enum status put_at(void *context, struct str segment, struct str lines, struct arena scratch,
+                          struct err *err)
 {
     return shelf_put(&((struct carried *)context)->shelf, segment, lines, scratch, err);
 }
@@ -435,7 +440,8 @@ static enum status fetch_at(void *context, struct arena *perm, struct str *lines
 
 static void cancel_at(void *context) { shelf_cancel(&((struct carried *)context)->shelf); }
 
-static struct carried *carried_open(struct arena *perm, struct str folder, const char *ledger, i64 beat_ns)
+static struct carried *carried_open(struct arena *perm, struct str folder, const char *ledger,
+                                    i64 beat_ns)
 {
     struct carried *k = NEW(perm, struct carried, 1);
     k->shelf.room     = arena_part(perm, 16 << 20);
@@ -508,16 +514,20 @@ TEST(a_ledger_that_fails_or_is_locked_does_not_stop_the_event_log)
         struct ledger *l      = NULL;
         folder_put(perm, folder, "file", STR("x"));
         if (locked) {
-            CHECK_EQ(ledger_open(os_real(), str_cat(perm, folder, STR("/ledger.db")), perm, &l, NULL), STATUS_OK);
+            CHECK_EQ(
+                ledger_open(os_real(), str_cat(perm, folder, STR("/ledger.db")), perm, &l, NULL),
+                STATUS_OK);
             CHECK_EQ(ledger_begin(l, NULL), STATUS_OK);
         }
-        struct carried *k   = carried_open(perm, folder, locked ? "/ledger.db" : "/file/ledger.db", 1000000000);
-        struct err      err = { 0 };
+        struct carried *k =
+            carried_open(perm, folder, locked ? "/ledger.db" : "/file/ledger.db", 1000000000);
+        struct err err = { 0 };
         for (i64 i = 0; i < 35; i++) CHECK(say_and_beat(k, i, arena_part(perm, 1 << 17)));
         CHECK(k->shelf.log_count > 0 && longest_gap(k) <= 30000000000);
         CHECK_EQ(recorder_close(k->recorder, STR("end"), 0, &err), STATUS_WORLD);
         CHECK(strstr(err.text, "this run is not recorded"));
-        CHECK(strstr(str_z(perm, k->shelf.logs[k->shelf.log_count - 1]), "word 34.")); /* the end is there too */
+        CHECK(strstr(str_z(perm, k->shelf.logs[k->shelf.log_count - 1]),
+                     "word 34.")); /* the end is there too */
         if (l) ledger_close(l);
     }
 }
@@ -632,7 +642,8 @@ TEST(a_ledger_that_cannot_be_written_is_one_warning)
     for (i64 i = 0; i < 1000 && !recorder_warning(r, &err); i++) usleep(10000);
     CHECK(strstr(err.text, "file"));
     CHECK(!recorder_warning(r, &err));
-    for (i64 i = 0; i < 100; i++) recorder_eval(r, NULL, 0, 0, false); /* more than the queue holds */
+    for (i64 i = 0; i < 100; i++)
+        recorder_eval(r, NULL, 0, 0, false); /* more than the queue holds */
     CHECK_EQ(recorder_close(r, STR("end"), 0, &err), STATUS_WORLD);
 }
 

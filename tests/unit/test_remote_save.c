@@ -3,11 +3,11 @@
 #include "harness.h"
 #include "support/fake_s3.h"
 #include "support/folder.h"
-#include "train/remote_save.h"
 #include "train/checkpoint_schedule.h"
+#include "train/remote_save.h"
 #include <math.h>
 
-static struct err err;
+static struct err  err;
 static _Atomic i64 later_ns; /* the clock of the test, ahead of the machine's; threads read it */
 
 static i64 now_ns(struct os *os) { return os_real()->now_ns(os) + later_ns; }
@@ -33,12 +33,12 @@ TEST(what_is_late_is_told_once_and_what_comes_too)
     struct os              os;
     struct fake_s3        *f                           = fake_s3_new(perm, &os);
     i64                    told[CHECKPOINT_KIND_COUNT] = { 0 };
-    struct subscriber      heard = { .context = told, .on_checkpoint = count };
+    struct subscriber      heard    = { .context = told, .on_checkpoint = count };
     struct train_with      listener = { .to = &heard };
-    struct upload_settings c        = { .where = fake_s3_settings(), .web = &f->web, .wait_s = NAN };
+    struct upload_settings c = { .where = fake_s3_settings(), .web = &f->web, .wait_s = NAN };
     struct ckpt_store     *store;
-    os.now_ns          = now_ns;
-    os.wall_ns         = wall_ns;
+    os.now_ns            = now_ns;
+    os.wall_ns           = wall_ns;
     struct remote_save e = { .os = &os, .listener = &listener, .begin_ns = os.now_ns(&os) };
     CHECK_EQ(ckpt_store_open(&os, folder_new(perm), perm, &store, &err), STATUS_OK);
     CHECK_EQ(uploader_start(&os, &c, store, perm, &e.up, &err), STATUS_OK);
@@ -74,9 +74,9 @@ TEST(what_cannot_be_in_time_is_not_waited_for)
     struct os              os;
     struct fake_s3        *f        = fake_s3_new(perm, &os);
     struct train_with      listener = { 0 };
-    struct upload_settings c        = { .where = fake_s3_settings(), .web = &f->web, .wait_s = NAN };
+    struct upload_settings c = { .where = fake_s3_settings(), .web = &f->web, .wait_s = NAN };
     struct ckpt_store     *store;
-    struct remote_save       e = { .os = &os, .listener = &listener, .begin_ns = os.now_ns(&os) };
+    struct remote_save     e = { .os = &os, .listener = &listener, .begin_ns = os.now_ns(&os) };
     CHECK_EQ(ckpt_store_open(&os, folder_new(perm), perm, &store, &err), STATUS_OK);
     CHECK_EQ(uploader_start(&os, &c, store, perm, &e.up, &err), STATUS_OK);
     CHECK_EQ(remote_save_needs_s(&e, 1 << 30), 0.0); /* nobody knows yet */
@@ -100,8 +100,8 @@ TEST(something_is_kept_back_for_the_first_save)
     struct store_price price = { .put_1000_usd = 1000, .get_1000_usd = 0, .retrieve_gb_usd = NAN };
     struct saving      v     = { .from = &from, .figures.persist_s = NAN };
     v.snapshot.bytes         = 250000000;
-    CHECK_EQ(saving_needs_s(&v), 0.0); /* nothing is saved */
-    v.writer = (struct checkpoint_writer *)&v;      /* any will do */
+    CHECK_EQ(saving_needs_s(&v), 0.0);         /* nothing is saved */
+    v.writer = (struct checkpoint_writer *)&v; /* any will do */
     CHECK_NEAR(saving_needs_s(&v), 2, 1e-12);
     CHECK_EQ(saving_needs_usd(&v, bill), 0.0); /* nor sent */
 
@@ -111,7 +111,7 @@ TEST(something_is_kept_back_for_the_first_save)
     struct ckpt_store     *store;
     CHECK_EQ(ckpt_store_open(&os, folder_new(perm), perm, &store, &err), STATUS_OK);
     CHECK_EQ(uploader_start(&os, &c, store, perm, &from.remote.up, &err), STATUS_OK);
-    CHECK_NEAR(saving_needs_s(&v), 4, 1e-12); /* to the disk, and from there */
+    CHECK_NEAR(saving_needs_s(&v), 4, 1e-12);  /* to the disk, and from there */
     CHECK_EQ(saving_needs_usd(&v, bill), 0.0); /* nobody knows the price */
     bill_store(bill, STORE_CHECKPOINTS, &price);
     CHECK(saving_needs_usd(&v, bill) >= 30); /* parts of 8 MiB at a dollar each */

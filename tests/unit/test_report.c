@@ -95,12 +95,12 @@ TEST(parts_sum_to_the_bill_whatever_happened)
             i64                ns[TERM_COUNT];
             for (i64 t = 0; t < TERM_COUNT; t++) ns[t] = draw(&w, 3) ? draw(&w, 1000 * s_ns) : 0;
             segment_set_terms(&s, ns);
-            s.boot      = str_fmt(perm, "boot%lld", (long long)draw(&w, 3));
-            s.gpus      = draw(&w, 3);
-            s.price     = str_fmt(perm, "p%lld", (long long)draw(&w, 5));
-            s.step      = draw(&w, 1000);
-            s.samples   = s.step * 32;
-            s.target_ns = draw(&w, 2) * draw(&w, s.metered_ns + 1);
+            s.boot         = str_fmt(perm, "boot%lld", (long long)draw(&w, 3));
+            s.gpus         = draw(&w, 3);
+            s.price        = str_fmt(perm, "p%lld", (long long)draw(&w, 5));
+            s.step         = draw(&w, 1000);
+            s.samples      = s.step * 32;
+            s.target_ns    = draw(&w, 2) * draw(&w, s.metered_ns + 1);
             s.requests_usd = draw(&w, 3) ? (f64)draw(&w, 10000) / 9973 : NAN;
             put(&w, LEDGER_TABLE_segment, &s);
             struct checkpoint_row c = {
@@ -169,15 +169,15 @@ TEST(a_restart_counts_its_work_once)
 /* A thousand PUTs at half a cent; what was not priced is told, and never zero. */
 TEST(requests_are_on_the_bill)
 {
-    struct world       w              = world_new(perm, 1);
-    struct run_row     run            = run_row(&w, "kept"), old = run_row(&w, "old");
-    struct segment_row s              = segment_row(&w, run.id), t = segment_row(&w, old.id);
+    struct world       w   = world_new(perm, 1);
+    struct run_row     run = run_row(&w, "kept"), old = run_row(&w, "old");
+    struct segment_row s = segment_row(&w, run.id), t = segment_row(&w, old.id);
     i64                ns[TERM_COUNT] = { [TERM_compute] = 1000 * s_ns }, count;
     put_price(&w, 3.6);
     segment_set_terms(&s, ns);
     segment_set_terms(&t, ns);
-    s.requests_usd = 0.005;
-    t.requests_usd = NAN;
+    s.requests_usd            = 0.005;
+    t.requests_usd            = NAN;
     struct checkpoint_row c[] = { { .segment = s.id, .place = STR("s3://b/1") },
                                   { .segment = t.id, .place = STR("s3://b/1") } };
     for (i64 i = 0; i < 2; i++) {
@@ -197,9 +197,9 @@ TEST(requests_are_on_the_bill)
 /* The bill is the one that the run's last line had: sharing the machine, and storage after the end, are beside it. */
 TEST(a_bill_does_not_change_after_the_run)
 {
-    struct world       w              = world_new(perm, 1);
-    struct run_row     run            = run_row(&w, "kept"), other = run_row(&w, "beside");
-    struct segment_row s              = segment_row(&w, run.id), t = segment_row(&w, other.id);
+    struct world       w   = world_new(perm, 1);
+    struct run_row     run = run_row(&w, "kept"), other = run_row(&w, "beside");
+    struct segment_row s = segment_row(&w, run.id), t = segment_row(&w, other.id);
     i64                ns[TERM_COUNT] = { [TERM_compute] = 1000 * s_ns }, count, day = 86400 * s_ns;
     put_price(&w, 3.6);
     segment_set_terms(&s, ns);
@@ -388,7 +388,8 @@ TEST(a_rate_is_given_or_counted_never_guessed)
         b[i].row.runs_per_month = NAN;
     }
     b[7].row.begin_wall_ns = now - day;
-    CHECK_NEAR(report_runs_per_month(b, 8, &b[0], now, &counted), 7.0 / 30 * BILL_MONTH_DAYS, 1e-12);
+    CHECK_NEAR(report_runs_per_month(b, 8, &b[0], now, &counted), 7.0 / 30 * BILL_MONTH_DAYS,
+               1e-12);
     CHECK(counted);
     CHECK(isnan(report_runs_per_month(b, 8, &b[7], now, &counted))); /* a day is no month */
     b[7].row.runs_per_month = 4;

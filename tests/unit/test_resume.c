@@ -81,10 +81,8 @@ static enum status write_or_full(struct os *os, struct file f, struct str bytes,
 static enum status run(const struct settings *s, struct watch *w, struct train_result *r,
                        struct err *err)
 {
-    struct subscriber l = {
-        .context = w, .on_step = on_step, .on_checkpoint = on_checkpoint
-    };
-    struct os os = *os_real();
+    struct subscriber l  = { .context = w, .on_step = on_step, .on_checkpoint = on_checkpoint };
+    struct os         os = *os_real();
     if (!w->syncs) { /* the order of writes has a test of its own, and syncing takes its time */
         os.sync        = no_sync;
         os.sync_dir_of = no_sync_dir;
@@ -132,10 +130,10 @@ static struct settings gpt_run(struct arena *perm, const char *folder)
                                                .rope_base  = 10000,
                                                .dropout    = 0.1 };
     s.train.steps     = 25; /* of 168 samples, 12 a step: it ends in the second epoch */
-    s.train.batch       = 12;
+    s.train.batch     = 12;
     s.train.micro_batch = 4;
-    s.train.epochs     = 0;
-    s.train.eval_every = 7;
+    s.train.epochs      = 0;
+    s.train.eval_every  = 7;
     return s;
 }
 
@@ -155,8 +153,8 @@ static void bf16(struct settings *s) { s->train.precision = STR("bf16"); }
 
 static void fp16(struct settings *s)
 {
-    s->train.precision          = STR("fp16");
-    s->train.loss_scale         = 65536 * 1024.0; /* too much at first: steps are left out */
+    s->train.precision  = STR("fp16");
+    s->train.loss_scale = 65536 * 1024.0; /* too much at first: steps are left out */
 }
 
 static void rounded_at_random(struct settings *s)
@@ -167,8 +165,8 @@ static void rounded_at_random(struct settings *s)
 
 static void muon(struct settings *s)
 {
-    s->train.optimiser     = STR("muon");
-    s->train.muon_lr       = 0.02;
+    s->train.optimiser = STR("muon");
+    s->train.muon_lr   = 0.02;
 }
 
 static void muon_bf16(struct settings *s)
@@ -354,7 +352,7 @@ static void check_marked(const char *name, const u8 *marks, size_t bytes)
 /* Everything of it, also what the next gradients have changed before the copy was made. */
 TEST(a_snapshot_is_of_one_moment)
 {
-    struct settings s = small_run(perm, folder_new(perm).data, network);
+    struct settings  s = small_run(perm, folder_new(perm).data, network);
     struct session   session;
     struct guard     guard;
     struct snapshot  n;
@@ -375,7 +373,7 @@ TEST(a_snapshot_is_of_one_moment)
     snapshot_take(&n, &at);
     b->table->run(b, session.set->programs[PROGRAM_TRAIN]);
     for (i64 i = 0; i < n.copy_count; i++) {
-        const struct backend_copy *c = &n.copies[i];
+        const struct backend_copy *c   = &n.copies[i];
         u8                        *now = NEW(perm, u8, c->bytes);
         b->table->wait(b, b->table->get(b, c->offset, now, c->bytes));
         changed += memcmp(now, before + c->offset, (size_t)c->bytes) != 0;
@@ -460,9 +458,9 @@ TEST(numbers_that_no_run_has_are_refused)
         { "lr_factor", 0, 1e30 },
         { "last_eval", 0, 1e300 },
     };
-    struct run_state  r = { .eval_step = -1 }, back;
-    struct guard      g = { .stop.stride = 1, .lr_factor = 1 }, guard_back;
-    struct st_tensor *t = NEW(perm, struct st_tensor, state_count());
+    struct run_state  r     = { .eval_step = -1 }, back;
+    struct guard      g     = { .stop.stride = 1, .lr_factor = 1 }, guard_back;
+    struct st_tensor *t     = NEW(perm, struct st_tensor, state_count());
     u8               *bytes = NEW(perm, u8, state_bytes());
     struct st_file    file  = { .tensors = t, .count = state_count() };
     struct err        err;
@@ -470,11 +468,11 @@ TEST(numbers_that_no_run_has_are_refused)
     state_collect(&r, &g, bytes);
     CHECK_EQ(state_put_back(&back, &guard_back, &file, &err), STATUS_OK);
     for (i64 i = 0; i < COUNT_OF(wrong); i++) {
-        const struct st_tensor *x = st_find(&file, str_of(wrong[i].name));
+        const struct st_tensor *x    = st_find(&file, str_of(wrong[i].name));
         bool                    real = str_eq(x->dtype, STR("F64"));
         state_collect(&r, &g, bytes);
-        memcpy((char *)(uintptr_t)x->bytes.data, real ? (const void *)&wrong[i].real : &wrong[i].whole,
-               (size_t)MIN(x->bytes.len, 8));
+        memcpy((char *)(uintptr_t)x->bytes.data,
+               real ? (const void *)&wrong[i].real : &wrong[i].whole, (size_t)MIN(x->bytes.len, 8));
         if (state_put_back(&back, &guard_back, &file, &err) != STATUS_WORLD)
             harness_fail(__FILE__, __LINE__, "%s was taken", wrong[i].name);
         CHECK(strstr(err.text, wrong[i].name));
@@ -490,12 +488,12 @@ static void forge(struct arena *perm, struct str folder, const char *name, i64 n
     struct err         err = { 0 };
     CHECK_EQ(ckpt_list(os, folder, perm, &list, &err), STATUS_OK);
     CHECK_EQ(ckpt_load_newest(os, &list, perm, &loaded, &err), STATUS_OK);
-    struct ckpt_manifest   m    = loaded.ckpt->manifest;
-    const struct st_file  *run  = ckpt_shard(&loaded, STR("run"));
+    struct ckpt_manifest    m   = loaded.ckpt->manifest;
+    const struct st_file   *run = ckpt_shard(&loaded, STR("run"));
     const struct st_tensor *t   = st_find(run, str_of(name));
-    struct str              path = str_fmt(perm, "%.*s/run.safetensors", STR_ARG(loaded.ckpt->folder));
-    struct str              file = bytes_at(perm, path);
-    i64 at = (i64)(t->bytes.data - run->mapped.data);
+    struct str path = str_fmt(perm, "%.*s/run.safetensors", STR_ARG(loaded.ckpt->folder));
+    struct str file = bytes_at(perm, path);
+    i64        at   = (i64)(t->bytes.data - run->mapped.data);
     memcpy((char *)(uintptr_t)file.data + at, &number, sizeof number);
     for (i64 i = 0; i < m.shard_count; i++)
         if (str_eq(m.shards[i].name, STR("run.safetensors"))) m.shards[i].hash = xxh64(file);
@@ -563,8 +561,8 @@ TEST(a_run_that_is_killed_again_and_again_ends_the_same)
     struct watch        w    = watch_new();
     struct rng_key      key  = { .seed = test_seed() };
     const char         *text = getenv("CHECK_SECONDS");
-    i64                 end  = os->now_ns(os) + (i64)((text ? atof(text) : 5) / 3 * 1e9), kills = 0;
-    s.train.out              = str_fmt(perm, "%.*s/whole", STR_ARG(folder));
+    i64                 end = os->now_ns(os) + (i64)((text ? atof(text) : 5) / 3 * 1e9), kills = 0;
+    s.train.out = str_fmt(perm, "%.*s/whole", STR_ARG(folder));
     CHECK_EQ(run(&s, &w, &r, &err), STATUS_OK);
     struct str want    = bytes_at(perm, s.train.out);
     s.train.out        = str_fmt(perm, "%.*s/pieces", STR_ARG(folder));
@@ -573,7 +571,8 @@ TEST(a_run_that_is_killed_again_and_again_ends_the_same)
     do {
         s.checkpoint.dir = str_fmt(perm, "%.*s/checkpoints%llu", STR_ARG(folder),
                                    (unsigned long long)key.sample++);
-        kills += kill_until_done(s, key) - 1; /* a busy machine may let a run come to its end first */
+        kills +=
+            kill_until_done(s, key) - 1; /* a busy machine may let a run come to its end first */
         CHECK(str_eq(want, bytes_at(perm, s.train.out)));
     } while (os->now_ns(os) < end || !kills);
 }
@@ -784,12 +783,12 @@ TEST(a_signal_before_the_first_step_saves_nothing)
                   { OS_SIGNAL_USR1, "exit", STATUS_INTERRUPTED },
                   { OS_SIGNAL_USR1, "save", STATUS_OK } };
     for (i64 i = 0; i < COUNT_OF(cases); i++) {
-        struct settings       s    = network_run(perm, folder_new(perm).data);
-        struct os             os   = *os_real();
-        struct subscriber none = { 0 };
-        struct train_result   r;
-        struct err            err = { 0 };
-        struct ckpt_list      list;
+        struct settings     s    = network_run(perm, folder_new(perm).data);
+        struct os           os   = *os_real();
+        struct subscriber   none = { 0 };
+        struct train_result r;
+        struct err          err = { 0 };
+        struct ckpt_list    list;
         os.signal_take       = signal_once;
         the_signal           = cases[i].signal;
         s.train.steps        = 3;
@@ -797,7 +796,8 @@ TEST(a_signal_before_the_first_step_saves_nothing)
         s.checkpoint.every   = STR("1h");
         s.checkpoint.keep    = 3;
         s.checkpoint.on_usr1 = str_of(cases[i].on_usr1);
-        CHECK_EQ(train_run(&os, &s, &(struct train_with){ .to = &none }, &r, &err), cases[i].status);
+        CHECK_EQ(train_run(&os, &s, &(struct train_with){ .to = &none }, &r, &err),
+                 cases[i].status);
         CHECK_EQ(ckpt_list(&os, s.checkpoint.dir, perm, &list, &err), STATUS_OK);
         CHECK_EQ(list.count > 0, !cases[i].status);
     }

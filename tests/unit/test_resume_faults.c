@@ -64,7 +64,8 @@ static void on_checkpoint(void *context, const struct event_checkpoint *t)
 
 static void on_note(void *context, const struct event_note *e)
 {
-    ((struct watch *)context)->full += memmem(e->text.data, (size_t)e->text.len, "is full", 7) != NULL;
+    ((struct watch *)context)->full +=
+        memmem(e->text.data, (size_t)e->text.len, "is full", 7) != NULL;
 }
 
 static enum status run(struct sim_os *sim, const struct settings *s, struct watch *w,
@@ -144,13 +145,14 @@ TEST(older_checkpoints_make_room_on_a_full_disk)
     struct watch        w    = { 0 };
     struct err          err  = { 0 };
     struct train_result whole, r;
-    s.train.out              = STR("");
-    s.train.epochs           = 0;
-    s.train.steps            = 200; /* so that there are a few saves on the slowest machine */
-    s.checkpoint.keep        = 3;
+    s.train.out       = STR("");
+    s.train.epochs    = 0;
+    s.train.steps     = 200; /* so that there are a few saves on the slowest machine */
+    s.checkpoint.keep = 3;
     if (run(sim, &s, &w, &whole, &err)) harness_fail(__FILE__, __LINE__, "%s", err.text);
     CHECK_EQ(w.full, 0);
-    i64 one = whole.saving.bytes, data = sim_os_look(sim, s.data.path).len + sim_os_look(sim, s.data.labels).len;
+    i64 one        = whole.saving.bytes,
+        data       = sim_os_look(sim, s.data.path).len + sim_os_look(sim, s.data.labels).len;
     sim            = world_new(&s, &disk, perm);
     sim->bytes_max = data + 2 * one + one / 2 + 8192; /* manifests, the lock */
     if (run(sim, &s, &w, &r, &err)) harness_fail(__FILE__, __LINE__, "%s", err.text);

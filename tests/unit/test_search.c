@@ -5,7 +5,7 @@
 #include "plan/search.h"
 
 struct setting {
-    struct plan_workload      job;
+    struct plan_workload job;
     struct plan_variants v;
     struct catalogue    *catalogue;
     struct device       *devices;
@@ -34,11 +34,11 @@ static struct setting *setting(struct arena *perm, struct arena scratch, i64 dep
     struct err          err;
     CHECK_EQ(model_new(perm, &m, &feeds, &model, &err), STATUS_OK);
     s->job       = (struct plan_workload){ .build       = model_build,
-                                      .context     = model,
-                                      .batch_total = 512,
-                                      .steps       = 10000,
-                                      .tokens      = 1024,
-                                      .config      = { .optimiser = OPTIMISER_ADAMW, .fuse = FUSE_ALL } };
+                                           .context     = model,
+                                           .batch_total = 512,
+                                           .steps       = 10000,
+                                           .tokens      = 1024,
+                                           .config = { .optimiser = OPTIMISER_ADAMW, .fuse = FUSE_ALL } };
     s->limits    = (struct plan_limits){ .deadline_s = NAN, .budget_usd = NAN, .runs = 1 };
     s->catalogue = catalogue_new(perm);
     s->devices   = NEW(perm, struct device, s->catalogue->machine_count);
@@ -186,7 +186,8 @@ TEST(longer_lives_make_spot_cheaper)
     struct plan_result *r = search(s, perm, scratch);
     CHECK_EQ(r->rows[0].price, PRICE_SPOT);
     CHECK(r->rows[0].bill.total < before);
-    s->devices[0].spot = hazard_of_mean(0.3 * 3600, 0.7); /* what is known of this kind outweighs it */
+    s->devices[0].spot =
+        hazard_of_mean(0.3 * 3600, 0.7); /* what is known of this kind outweighs it */
     CHECK(search(s, perm, scratch)->rows[0].bill.total > before);
 }
 
@@ -230,8 +231,8 @@ TEST(the_whole_catalogue_takes_few_compilations)
 /* Rows that frugal can run show memory as compile lays it out. */
 TEST(memory_is_that_of_the_compiled_program)
 {
-    struct setting     *s = setting(perm, scratch, 4, 256);
-    struct plan_result *r = search(s, perm, scratch);
+    struct setting     *s    = setting(perm, scratch, 4, 256);
+    struct plan_result *r    = search(s, perm, scratch);
     i64                 seen = 0;
     for (i64 i = 0; i < r->count; i++) {
         const struct plan_row *row = &r->rows[i];

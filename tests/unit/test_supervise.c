@@ -28,7 +28,7 @@ struct stage {
     struct supervise_result result;
     struct err              err;
     struct textbuf          out, said, stream; /* stream: the events as JSON lines */
-    const char             *cue; /* in the output; NULL: none */
+    const char             *cue;               /* in the output; NULL: none */
     enum os_signal          then;
     atomic_bool            *then_notice;
     struct arena            memory[3];
@@ -68,32 +68,32 @@ static void stage_init(struct stage *s, struct arena *perm, const char *script)
     s->argv[1] = "-c";
     s->argv[2] = script;
     s->argv[3] = "-"; /* $0; what is added are its arguments */
-    s->program = (struct program_config){ .folder      = str_fmt(perm, "%.*s/out", STR_ARG(s->top)),
-                                          .files       = { STR("*") },
-                                          .file_count  = 1,
-                                          .settle_s    = 0.1,
-                                          .signal      = { STR("term") },
+    s->program = (struct program_config){ .folder     = str_fmt(perm, "%.*s/out", STR_ARG(s->top)),
+                                          .files      = { STR("*") },
+                                          .file_count = 1,
+                                          .settle_s   = 0.1,
+                                          .signal     = { STR("term") },
                                           .signal_count = 1,
-                                          .grace_s     = 10,
-                                          .restarts    = 2,
-                                          .resume      = { STR("--resume"), STR("from={newest}") },
+                                          .grace_s      = 10,
+                                          .restarts     = 2,
+                                          .resume       = { STR("--resume"), STR("from={newest}") },
                                           .resume_count = 2,
                                           .read         = STR("regex"),
                                           .step         = STR("step ([0-9]+)"),
                                           .metric       = STR("metric ([0-9.]+)") };
     CHECK_EQ(os_real()->make_dir(os_real(), s->program.folder, NULL), STATUS_OK);
     s->spot   = (struct spot_config){ .cloud = STR("none"), .metadata = STR("") };
-    s->config = (struct supervise_config){ .command = s->argv,
+    s->config = (struct supervise_config){ .command    = s->argv,
                                            .backoff_ns = 10000000,
-                                           .program = &s->program,
-                                           .spot    = &s->spot,
-                                           .stop    = { .metric      = STR("loss"),
-                                                        .target      = NAN,
-                                                        .max_seconds = NAN,
-                                                        .max_dollars = NAN,
-                                                        .usd_hour    = NAN },
-                                           .store   = str_fmt(perm, "%.*s/kept", STR_ARG(s->top)),
-                                           .keep    = 3 };
+                                           .program    = &s->program,
+                                           .spot       = &s->spot,
+                                           .stop       = { .metric      = STR("loss"),
+                                                           .target      = NAN,
+                                                           .max_seconds = NAN,
+                                                           .max_dollars = NAN,
+                                                           .usd_hour    = NAN },
+                                           .store = str_fmt(perm, "%.*s/kept", STR_ARG(s->top)),
+                                           .keep  = 3 };
     for (i64 i = 0; i < 3; i++) s->memory[i] = arena_part(perm, 1 << 20);
     s->out    = textbuf_new(&s->memory[0]);
     s->said   = textbuf_new(&s->memory[1]);
@@ -269,7 +269,7 @@ TEST(a_notice_makes_it_save_and_end_with_4)
     atomic_bool    coming = true; /* AWS is asked every five seconds, and at once when we begin */
     struct served *server = served_open(perm, aws, &coming);
     stage_init(&s, perm, SAVES);
-    s.spot         = (struct spot_config){ .cloud = STR("aws"), .metadata = served_url(server, perm) };
+    s.spot = (struct spot_config){ .cloud = STR("aws"), .metadata = served_url(server, perm) };
     s.config.store = STR("");
     enum status st = play(&s);
     served_close(server);
@@ -366,10 +366,12 @@ TEST(an_uploaded_checkpoint_is_an_event_after_it_was_saved)
     struct stage           s;
     struct os              os;
     struct fake_s3        *f  = fake_s3_new(perm, &os);
-    struct upload_settings to = { .where = fake_s3_settings(), .keep = 2, .web = &f->web, .wait_s = NAN };
+    struct upload_settings to = {
+        .where = fake_s3_settings(), .keep = 2, .web = &f->web, .wait_s = NAN
+    };
     stage_init(&s, perm, "cd $TOP/out; echo step 7; echo state >state");
     world.env   = os.env;
-    s.config.to  = &to;
+    s.config.to = &to;
     CHECK_EQ(play(&s), STATUS_OK);
     CHECK_STR(kinds_of(&s, perm), "open start step checkpoint checkpoint done ");
     CHECK(has(&s.stream, "\"what\":\"saved\",\"step\":7,"));

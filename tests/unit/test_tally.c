@@ -31,10 +31,10 @@ static i64 fake_now(struct os *os)
 /* Whose clock has gone from 0 to `now_ns`. */
 static struct bill *bill_since_0(struct arena *perm, i64 until_ns)
 {
-    struct os *os = NEW(perm, struct os, 1);
-    *os           = *os_real();
-    os->now_ns    = fake_now;
-    now_ns        = 0;
+    struct os *os  = NEW(perm, struct os, 1);
+    *os            = *os_real();
+    os->now_ns     = fake_now;
+    now_ns         = 0;
     struct bill *b = bill_new(perm, clock_new(perm, os));
     now_ns         = until_ns;
     return b;
@@ -80,10 +80,13 @@ TEST(what_the_store_was_paid_is_on_the_bill)
     bill_requested(b, (struct store_requests){ 100, 1000, 2000000000 });
     CHECK(isnan(bill_requests(b))); /* nobody knows the price: the bill goes without */
     CHECK_NEAR(bill_spent(b).usd, 12 + 5, 1e-9);
-    bill_store(b, STORE_CHECKPOINTS, &(struct store_price){ .put_1000_usd = 5, .get_1000_usd = 0.5, .egress_gb_usd = 0.5 });
+    bill_store(
+        b, STORE_CHECKPOINTS,
+        &(struct store_price){ .put_1000_usd = 5, .get_1000_usd = 0.5, .egress_gb_usd = 0.5 });
     CHECK_NEAR(bill_requests(b), 0.5 + 0.5 + 1, 1e-9);
     CHECK_NEAR(bill_spent(b).usd, 12 + 5 + 2, 1e-9);
-    CHECK_NEAR(bill_limit_s(b, NAN, 24), 10 + (24 - 12 - 2), 1e-9); /* what is left buys ten seconds */
+    CHECK_NEAR(bill_limit_s(b, NAN, 24), 10 + (24 - 12 - 2),
+               1e-9); /* what is left buys ten seconds */
 }
 
 TEST(a_link_in_its_place_is_not_followed)
@@ -107,20 +110,20 @@ TEST(a_cap_counts_as_the_machine_is_billed)
     struct bill     *b     = bill_since_0(perm, s_ns);
     struct price_row price = { .usd_hour = 3600, .granularity_s = 10, .minimum_s = 60 };
     bill_price(b, &price);
-    CHECK_NEAR(bill_spent(b).usd, 60, 1e-9); /* the first second costs a minute */
-    CHECK_EQ(bill_limit_s(b, NAN, 59), 0.0);       /* which is not there */
-    CHECK_EQ(bill_limit_s(b, NAN, 79), 70.0);      /* the last ten seconds cannot be begun */
+    CHECK_NEAR(bill_spent(b).usd, 60, 1e-9);  /* the first second costs a minute */
+    CHECK_EQ(bill_limit_s(b, NAN, 59), 0.0);  /* which is not there */
+    CHECK_EQ(bill_limit_s(b, NAN, 79), 70.0); /* the last ten seconds cannot be begun */
     price.usd_hour = NAN;
     CHECK(isnan(bill_affordable_s(&price, 1)));
 }
 
 TEST(a_killed_start_is_known_to_a_tenth_of_a_second)
 {
-    struct str         folder = folder_new(perm);
-    struct os         *os     = os_real();
-    struct tally_file  before = tally_read(os, folder, perm);
-    int                ready[2];
-    char               byte;
+    struct str        folder = folder_new(perm);
+    struct os        *os     = os_real();
+    struct tally_file before = tally_read(os, folder, perm);
+    int               ready[2];
+    char              byte;
     CHECK_EQ(before.run.len, 0);
     CHECK_EQ(pipe(ready), 0);
     i64   begin_ns = os->now_ns(os);
@@ -128,7 +131,8 @@ TEST(a_killed_start_is_known_to_a_tenth_of_a_second)
     if (!pid) {
         struct arena  mine = arena_open((i64)1 << 30);
         struct tally *t;
-        if (tally_open(os, folder, STR("abc"), &before, bill_at(&mine, 3600), &mine, &t, NULL)) _exit(1);
+        if (tally_open(os, folder, STR("abc"), &before, bill_at(&mine, 3600), &mine, &t, NULL))
+            _exit(1);
         usleep(700000);
         if (write(ready[1], "", 1) != 1) _exit(1);
         for (;;) pause();
@@ -139,7 +143,8 @@ TEST(a_killed_start_is_known_to_a_tenth_of_a_second)
     waitpid(pid, NULL, 0);
     struct tally_file f = tally_read(os, folder, perm);
     CHECK_STR(f.run, "abc");
-    CHECK(f.spent.ns <= lived_ns && f.spent.ns >= lived_ns - 400000000); /* a tenth, and what a busy machine adds */
+    CHECK(f.spent.ns <= lived_ns &&
+          f.spent.ns >= lived_ns - 400000000); /* a tenth, and what a busy machine adds */
     CHECK_EQ(f.segment_ns, f.spent.ns);
     CHECK_NEAR(f.spent.usd, (f64)f.spent.ns * 1e-9, 1e-6);
     CHECK(!f.recorded);
@@ -179,7 +184,7 @@ TEST(what_the_ledger_missed_is_kept_until_it_hears_of_it)
     struct str        first  = STR("");
     for (i64 i = 0; i < 3; i++) {
         struct bill  *b = bill_at(perm, 1);
-        struct tally   *t;
+        struct tally *t;
         clock_add(bill_clock(b), PART_start, 5 * s_ns);
         bill_earlier(b, before.spent);
         CHECK_EQ(tally_open(os, folder, STR("abc"), &before, b, perm, &t, NULL), STATUS_OK);
@@ -195,21 +200,27 @@ TEST(what_the_ledger_missed_is_kept_until_it_hears_of_it)
         before = f;
     }
     struct tally *t; /* another run in the same folder */
-    CHECK_EQ(tally_open(os, folder, STR("def"), &before, bill_at(perm, 1), perm, &t, NULL), STATUS_OK);
+    CHECK_EQ(tally_open(os, folder, STR("def"), &before, bill_at(perm, 1), perm, &t, NULL),
+             STATUS_OK);
     tally_close(t);
     CHECK_EQ(tally_read(os, folder, perm).missed_ns, 0);
 }
 
 TEST(nonsense_is_no_tally)
 {
-    static const char *const texts[] = { "", "{", "[]", "{\"run\":7}", "{\"run\":\"../x\",\"ns\":5}",
+    static const char *const texts[] = { "",
+                                         "{",
+                                         "[]",
+                                         "{\"run\":7}",
+                                         "{\"run\":\"../x\",\"ns\":5}",
                                          "{\"run\":\"\\u001b[2J\",\"ns\":5}" };
     struct str folder = folder_new(perm), path = str_cat(perm, folder, STR("/" TALLY_FILE));
     for (i64 i = 0; i < COUNT_OF(texts); i++) {
         CHECK_EQ(os_publish(os_real(), path, str_of(texts[i]), *perm, NULL), STATUS_OK);
         CHECK_EQ(tally_read(os_real(), folder, perm).run.len, 0);
     }
-    struct str text = STR("{\"run\":\"ab\",\"ns\":-1,\"usd\":-3,\"segment_ns\":9223372036854775807}");
+    struct str text =
+        STR("{\"run\":\"ab\",\"ns\":-1,\"usd\":-3,\"segment_ns\":9223372036854775807}");
     CHECK_EQ(os_publish(os_real(), path, text, *perm, NULL), STATUS_OK);
     struct tally_file f = tally_read(os_real(), folder, perm);
     CHECK_STR(f.run, "ab");

@@ -43,11 +43,11 @@ static const char *const network = "- conv: {filters: 8, activation: relu}\n"
                                    "- dense: 4\n";
 
 struct watch {
-    struct event_start start; /* its texts are gone */
-    long first, last; /* allocations after the first step, after the last */
-    i64  arena_first, arena_last;
-    i64  steps;
-    f64  losses[64];
+    struct event_start start;       /* its texts are gone */
+    long               first, last; /* allocations after the first step, after the last */
+    i64                arena_first, arena_last;
+    i64                steps;
+    f64                losses[64];
 };
 
 static void on_step(void *context, const struct event_step *p)
@@ -69,10 +69,11 @@ static void on_start(void *context, const struct event_start *t)
 
 static struct watch run(const struct settings *s, struct train_result *r)
 {
-    struct watch          w   = { 0 };
-    struct err            err = { 0 };
+    struct watch      w   = { 0 };
+    struct err        err = { 0 };
     struct subscriber l   = { .context = &w, .on_start = on_start, .on_step = on_step };
-    if (train_run(os_real(), s, &(struct train_with){ .to = &l }, r, &err)) harness_fail(__FILE__, __LINE__, "%s", err.text);
+    if (train_run(os_real(), s, &(struct train_with){ .to = &l }, r, &err))
+        harness_fail(__FILE__, __LINE__, "%s", err.text);
     return w;
 }
 
@@ -134,11 +135,11 @@ TEST(muon_keeps_the_same_rules)
     const char         *folder = temp_folder(perm);
     struct settings     s      = small_run(perm, folder, network);
     struct train_result r;
-    s.data.held_out       = 0;
-    s.train.optimiser     = STR("muon");
-    s.train.muon_lr       = 0.02;
-    s.train.threads       = 1;
-    struct watch one      = run(&s, &r);
+    s.data.held_out   = 0;
+    s.train.optimiser = STR("muon");
+    s.train.muon_lr   = 0.02;
+    s.train.threads   = 1;
+    struct watch one  = run(&s, &r);
     CHECK_EQ(one.last - one.first, 0);
     CHECK_EQ(r.arena_bytes_planned, r.arena_bytes_used);
     CHECK(one.losses[14] < one.losses[0]);
@@ -173,13 +174,13 @@ TEST(accumulated_micro_batches_equal_the_large_batch)
                                            "- conv: {filters: 8, activation: relu}\n"
                                                     "- dropout: 0.2\n- flatten\n- dense: 4\n");
     struct train_result r;
-    s.data.held_out    = 0;
-    s.train.epochs     = 5;
-    s.train.lr         = 6e-4;
-    s.train.batch      = 60;
-    struct watch large = run(&s, &r);
+    s.data.held_out     = 0;
+    s.train.epochs      = 5;
+    s.train.lr          = 6e-4;
+    s.train.batch       = 60;
+    struct watch large  = run(&s, &r);
     s.train.micro_batch = 15;
-    struct watch micro = run(&s, &r);
+    struct watch micro  = run(&s, &r);
     CHECK_EQ(large.steps, 10);
     CHECK_EQ(micro.steps, 10);
     for (i64 i = 0; i < 10; i++)
@@ -216,10 +217,10 @@ TEST(the_noise_scale_does_not_depend_on_the_parts)
     CHECK(by_two > 0 && r.noise_scale > 0);
     CHECK_NEAR(r.noise_scale / by_two, 1, 0.5);
 
-    struct err            err = { 0 };
+    struct err        err = { 0 };
     struct subscriber l   = { 0 };
-    s.train.micro_batch       = 0;
-    s.train.batch             = 7;
+    s.train.micro_batch   = 0;
+    s.train.batch         = 7;
     CHECK_EQ(train_run(os_real(), &s, &(struct train_with){ .to = &l }, &r, &err), STATUS_USAGE);
     CHECK(strstr(err.text, "train.noise_scale=true computes a step in two halves"));
     remove_run(&s, folder);
@@ -259,7 +260,7 @@ TEST(drop_last_leaves_the_short_batch_out)
     s.train.micro_batch = 4;
     CHECK_EQ(run(&s, &r).steps, 6);
     CHECK_EQ(r.step_samples, 32);
-    s.train.batch = 96; /* more than there are: of its micro-batches, those that are whole */
+    s.train.batch       = 96; /* more than there are: of its micro-batches, those that are whole */
     s.train.micro_batch = 16;
     CHECK_EQ(run(&s, &r).steps, 3);
     remove_run(&s, folder);
@@ -267,12 +268,12 @@ TEST(drop_last_leaves_the_short_batch_out)
 
 TEST(a_loss_that_is_not_a_number_ends_the_run_with_advice)
 {
-    const char           *folder = temp_folder(perm);
-    struct settings       s      = small_run(perm, folder, network);
-    struct train_result   r;
-    struct err            err = { 0 };
-    struct subscriber l   = { 0 };
-    s.train.lr                = 1e30;
+    const char         *folder = temp_folder(perm);
+    struct settings     s      = small_run(perm, folder, network);
+    struct train_result r;
+    struct err          err = { 0 };
+    struct subscriber   l   = { 0 };
+    s.train.lr              = 1e30;
     CHECK_EQ(train_run(os_real(), &s, &(struct train_with){ .to = &l }, &r, &err), STATUS_NO);
     CHECK(strstr(err.text, "train.lr"));
     remove_run(&s, folder);
@@ -485,20 +486,20 @@ static void split_step(void *context, const struct event_step *p)
 
 TEST(the_parts_of_a_run_sum_to_its_wall_clock)
 {
-    struct os             os     = *os_real();
-    const char           *folder = temp_folder(perm);
-    struct settings       s      = small_run(perm, folder, network);
-    struct split_watch    w      = { .adds_up = true };
-    struct subscriber l      = { .context = &w, .on_step = split_step };
-    struct train_result   r;
-    struct err            err = { 0 };
-    loop_thread               = pthread_self();
-    os.now_ns                 = ticking_now;
-    s.train.epochs            = 2;
-    s.train.batch             = 32;
-    s.train.micro_batch       = 16;
+    struct os           os     = *os_real();
+    const char         *folder = temp_folder(perm);
+    struct settings     s      = small_run(perm, folder, network);
+    struct split_watch  w      = { .adds_up = true };
+    struct subscriber   l      = { .context = &w, .on_step = split_step };
+    struct train_result r;
+    struct err          err = { 0 };
+    loop_thread             = pthread_self();
+    os.now_ns               = ticking_now;
+    s.train.epochs          = 2;
+    s.train.batch           = 32;
+    s.train.micro_batch     = 16;
     i64 terms[TERM_COUNT], begin_ns = ticks;
-    w.clock = clock_new(perm, &os);
+    w.clock                = clock_new(perm, &os);
     struct train_with with = { .to = &l, .bill = bill_new(perm, w.clock) };
     CHECK_EQ(train_run(&os, &s, &with, &r, &err), STATUS_OK);
     CHECK(w.adds_up);
@@ -507,12 +508,13 @@ TEST(the_parts_of_a_run_sum_to_its_wall_clock)
     CHECK_EQ(clock_terms(w.clock, terms), sum_of(&all));
     CHECK_EQ(llround(1e9 * r.seconds), sum_of(&all));
     CHECK(sum_of(&all) <= ticks - begin_ns);
-    static const enum part used[] = { PART_fill, PART_input,      PART_copy,       PART_compute,
-                                      PART_update,      PART_evaluation, PART_logging,    PART_other,
-                                      PART_start,       PART_start_data, PART_start_compile };
+    static const enum part used[] = { PART_fill,   PART_input,      PART_copy,         PART_compute,
+                                      PART_update, PART_evaluation, PART_logging,      PART_other,
+                                      PART_start,  PART_start_data, PART_start_compile };
     for (i64 i = 0; i < (i64)(sizeof used / sizeof *used); i++) CHECK(r.split.ns[used[i]] > 0);
     CHECK_EQ(r.split.ns[PART_launch], 0); /* a processor works inside the call */
     CHECK_EQ(r.split.ns[PART_forward], 0);
-    CHECK_EQ(r.split.ns[PART_checkpoint], 1000); /* between two readings of the clock: nothing is kept */
+    CHECK_EQ(r.split.ns[PART_checkpoint],
+             1000); /* between two readings of the clock: nothing is kept */
     remove_run(&s, folder);
 }

@@ -34,26 +34,31 @@ static enum status measure(void *context, const struct tune_value *v, f64 *secon
     f64             s = true_seconds(m, v->words);
     if (++m->measured == 3 && m->ends) return err_set(err, m->ends, "that is the end");
     if (s == 0) return err_set(err, STATUS_NO, "no memory for it");
-    *seconds = s * (1 + m->noise * rng_uniform((struct rng_key){ .seed = m->seed }, (u64)m->measured));
+    *seconds =
+        s * (1 + m->noise * rng_uniform((struct rng_key){ .seed = m->seed }, (u64)m->measured));
     return STATUS_OK;
 }
 
 static struct tune_lever lever_of(const struct cost *costs)
 {
     struct tune_lever l = { .name = "lever" };
-    for (; costs->words; costs++) l.values[l.count++] = (struct tune_value){ .words = str_of(costs->words) };
+    for (; costs->words; costs++)
+        l.values[l.count++] = (struct tune_value){ .words = str_of(costs->words) };
     return l;
 }
 
 TEST(the_fastest_wins_through_noise)
 {
-    static const struct cost costs[] = { { "a", 1.0 }, { "b", 0.9 }, { "c", 0.8 }, { "d", 2.0 }, { "e", 0 }, { NULL, 0 } };
-    u64 seed = test_seed();
+    static const struct cost costs[] = { { "a", 1.0 }, { "b", 0.9 }, { "c", 0.8 },
+                                         { "d", 2.0 }, { "e", 0 },   { NULL, 0 } };
+    u64                      seed    = test_seed();
     for (i64 turn = 0; turn < 100; turn++) {
         struct machine    m = { .costs = costs, .noise = 0.1, .seed = seed + (u64)turn };
         struct tune_lever l = lever_of(costs);
         CHECK_EQ(tune_try(&l, measure, &m, NULL), STATUS_OK);
-        CHECK_EQ(l.won, 2); /* 0.8 to 0.88 is below 0.9 to 0.99 in most rounds, and the median is of three */
+        CHECK_EQ(
+            l.won,
+            2); /* 0.8 to 0.88 is below 0.9 to 0.99 in most rounds, and the median is of three */
         CHECK(l.values[3].behind && l.values[3].rounds == 1);
         CHECK_STR(l.values[4].why_not, "no memory for it");
         CHECK(isnan(tune_seconds(&l.values[4])));
@@ -104,10 +109,10 @@ static const struct tune_lever *find(const struct tune_lever *l, i64 count, cons
 
 TEST(a_steps_samples_stay_as_many)
 {
-    struct tune_lever levers[TUNE_LEVERS_MAX];
-    struct tune_facts f     = { .cores = 6, .threads = 6, .batch = 24, .accumulate = 2 };
-    i64               count = tune_levers(&f, levers, perm);
-    const struct tune_lever *l = find(levers, count, "micro-batch");
+    struct tune_lever        levers[TUNE_LEVERS_MAX];
+    struct tune_facts        f     = { .cores = 6, .threads = 6, .batch = 24, .accumulate = 2 };
+    i64                      count = tune_levers(&f, levers, perm);
+    const struct tune_lever *l     = find(levers, count, "micro-batch");
     CHECK(l && l->count > 4 && l->digits);
     CHECK_STR(str_z(perm, l->values[0].words), "train.micro_batch=24");
     for (i64 i = 0; l && i < l->count; i++) {
@@ -122,10 +127,10 @@ TEST(a_steps_samples_stay_as_many)
 
 TEST(the_loader_is_a_lever_where_samples_are_loaded)
 {
-    struct tune_lever        levers[TUNE_LEVERS_MAX];
-    struct tune_facts        f     = { .cores = 2, .threads = 2, .batch = 8, .accumulate = 1, .loads = true };
-    i64                      count = tune_levers(&f, levers, perm);
-    const struct tune_lever *l     = find(levers, count, "loader");
+    struct tune_lever levers[TUNE_LEVERS_MAX];
+    struct tune_facts f = { .cores = 2, .threads = 2, .batch = 8, .accumulate = 1, .loads = true };
+    i64               count    = tune_levers(&f, levers, perm);
+    const struct tune_lever *l = find(levers, count, "loader");
     CHECK(l && !l->digits); /* batches do not depend on it */
     CHECK_EQ(l->count, 5);
     CHECK_STR(l->values[0].words, ""); /* as it is */
@@ -139,7 +144,13 @@ TEST(the_loader_is_a_lever_where_samples_are_loaded)
 TEST(levers_that_would_change_more_are_left_out)
 {
     struct tune_lever levers[TUNE_LEVERS_MAX];
-    struct tune_facts f     = { .gpus = 1, .cores = 8, .threads = 8, .batch = 8, .accumulate = 1, .batch_norm = true, .wide = true };
+    struct tune_facts f     = { .gpus       = 1,
+                                .cores      = 8,
+                                .threads    = 8,
+                                .batch      = 8,
+                                .accumulate = 1,
+                                .batch_norm = true,
+                                .wide       = true };
     i64               count = tune_levers(&f, levers, perm);
     CHECK(!find(levers, count, "micro-batch")); /* the statistics are of a micro-batch */
     CHECK(!find(levers, count, "threads"));     /* the GPU works */

@@ -44,18 +44,21 @@ struct world {
 /* Steps take 0.1 s, and nothing has to be copied when one begins. */
 static void world_init(struct world *w, f64 grace_s, struct arena *perm)
 {
-    *w                = (struct world){ .os = *os_real(), .orders = TRAIN_ORDERS_NONE };
-    clock_ns          = 1000 * second;
-    the_signal        = OS_SIGNAL_NONE;
-    w->os.now_ns      = now_ns;
-    w->os.signal_ns   = no_signal_ns;
-    w->os.signal_take = signal_once;
+    *w                       = (struct world){ .os = *os_real(), .orders = TRAIN_ORDERS_NONE };
+    clock_ns                 = 1000 * second;
+    the_signal               = OS_SIGNAL_NONE;
+    w->os.now_ns             = now_ns;
+    w->os.signal_ns          = no_signal_ns;
+    w->os.signal_take        = signal_once;
     w->settings.spot.grace_s = grace_s;
     w->backend.table         = &w->table;
-    w->s = (struct session){ .os = &w->os, .settings = &w->settings, .backend = &w->backend, .orders = &w->orders,
-                              .clock = clock_new(perm, &w->os) };
-    w->saving = (struct saving){ .s = &w->s, .from = &w->restore };
-    w->undo   = (struct undo){ .s = &w->s, .saving = &w->saving, .times = &w->times };
+    w->s                     = (struct session){ .os       = &w->os,
+                                                 .settings = &w->settings,
+                                                 .backend  = &w->backend,
+                                                 .orders   = &w->orders,
+                                                 .clock    = clock_new(perm, &w->os) };
+    w->saving                = (struct saving){ .s = &w->s, .from = &w->restore };
+    w->undo = (struct undo){ .s = &w->s, .saving = &w->saving, .times = &w->times };
     for (i64 i = 0; i < 10; i++) quantiles_add(&w->times, second / 10);
     undo_begin(&w->undo, &w->at, clock_ns, false);
 }
@@ -91,9 +94,9 @@ TEST(a_short_notice_is_not_spent_on_the_farewell)
 /* Whatever is said to fit behind the rest of a step still fits when that is over. */
 TEST(what_fits_behind_a_step_fits_after_it)
 {
-    struct world        w;
-    struct checkpoint_writer_config c = { .os = &w.os, .keep = 1 };
-    struct err          err = { 0 };
+    struct world                    w;
+    struct checkpoint_writer_config c   = { .os = &w.os, .keep = 1 };
+    struct err                      err = { 0 };
     world_init(&w, 30, perm);
     CHECK_EQ(ckpt_store_open(&w.os, folder_new(perm), perm, &c.store, &err), STATUS_OK);
     CHECK_EQ(checkpoint_writer_open(&c, perm, &w.saving.writer, &err), STATUS_OK);

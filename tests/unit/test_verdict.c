@@ -5,11 +5,11 @@
 
 static struct evidence with_parts(i64 compute, i64 input, i64 evaluation, i64 launch)
 {
-    struct evidence e = { .flops_part     = 0.5,
-                          .bandwidth_part = 0.3,
-                          .low_speedup    = NAN,
-                          .hazard         = hazard_prior,
-                          .eval_count     = 1 };
+    struct evidence e           = { .flops_part     = 0.5,
+                                    .bandwidth_part = 0.3,
+                                    .low_speedup    = NAN,
+                                    .hazard         = hazard_prior,
+                                    .eval_count     = 1 };
     e.split.ns[PART_compute]    = compute;
     e.split.ns[PART_input]      = input;
     e.split.ns[PART_evaluation] = evaluation;
@@ -17,7 +17,10 @@ static struct evidence with_parts(i64 compute, i64 input, i64 evaluation, i64 la
     return e;
 }
 
-static enum bound bound_of(struct evidence e, struct arena *perm) { return verdict_of(&e, perm).bound; }
+static enum bound bound_of(struct evidence e, struct arena *perm)
+{
+    return verdict_of(&e, perm).bound;
+}
 
 TEST(the_largest_part_beyond_its_limit_binds)
 {
@@ -26,7 +29,7 @@ TEST(the_largest_part_beyond_its_limit_binds)
     CHECK_EQ(bound_of(with_parts(80, 6, 14, 0), perm), BOUND_evaluation);
     CHECK_EQ(bound_of(with_parts(80, 6, 0, 14), perm), BOUND_data); /* launches below theirs */
     CHECK_EQ(bound_of(with_parts(70, 6, 0, 24), perm), BOUND_launch);
-    struct evidence e = with_parts(85, 5, 0, 0);
+    struct evidence e           = with_parts(85, 5, 0, 0);
     e.split.ns[PART_checkpoint] = 10;
     CHECK_EQ(bound_of(e, perm), BOUND_checkpoint);
     e.split.ns[PART_copy] = 20; /* to a GPU */
@@ -41,10 +44,12 @@ TEST(arithmetic_is_bound_by_what_it_uses_most_of)
     e.bandwidth_part  = 0.8;
     struct verdict v  = verdict_of(&e, perm);
     CHECK_EQ(v.bound, BOUND_bandwidth);
-    CHECK_STR(verdict_text(&v, perm), "memory bandwidth bound, at 80 % of what this machine can do");
+    CHECK_STR(verdict_text(&v, perm),
+              "memory bandwidth bound, at 80 % of what this machine can do");
     e.bandwidth_part = 1.2; /* it lies in a cache */
     v                = verdict_of(&e, perm);
-    CHECK_STR(verdict_text(&v, perm), "memory bandwidth bound, above the measured peak of this machine");
+    CHECK_STR(verdict_text(&v, perm),
+              "memory bandwidth bound, above the measured peak of this machine");
     e.bandwidth_part = e.flops_part = NAN; /* nobody knows */
     v                               = verdict_of(&e, perm);
     CHECK_STR(verdict_text(&v, perm), "compute bound");
@@ -57,8 +62,8 @@ TEST(the_largest_gain_comes_first)
     struct evidence e = with_parts(60, 10, 30, 0);
     e.eval_count      = 9;
     e.eval_every      = 10;
-    e.read_s = 1;
-    struct verdict v      = verdict_of(&e, perm);
+    e.read_s          = 1;
+    struct verdict v  = verdict_of(&e, perm);
     CHECK_EQ(v.count, 2);
     CHECK_EQ(v.problem[0].kind, PROBLEM_evaluation_too_often);
     CHECK_EQ(v.problem[1].kind, PROBLEM_slow_disk);
@@ -84,12 +89,16 @@ TEST(a_checkpoint_costs_more_than_the_time_it_stops_the_run)
 /* Late data are a symptom there: the row of memory is named, not the disk's. */
 TEST(memory_comes_before_data)
 {
-    struct evidence e     = with_parts(50, 50, 0, 0);
-    e.read_s = 1;
+    struct evidence e = with_parts(50, 50, 0, 0);
+    e.read_s          = 1;
     CHECK_EQ(verdict_of(&e, perm).problem[0].kind, PROBLEM_slow_disk);
-    e.batch = 8;
-    e.load  = (struct load){ .seconds = 1, .swap_bytes_s = 1e8, .memory_stalled = 0.3, .core_slowest = NAN,
-                             .memory_bytes = 1e9, .memory_free_bytes = 1e7 };
+    e.batch          = 8;
+    e.load           = (struct load){ .seconds           = 1,
+                                      .swap_bytes_s      = 1e8,
+                                      .memory_stalled    = 0.3,
+                                      .core_slowest      = NAN,
+                                      .memory_bytes      = 1e9,
+                                      .memory_free_bytes = 1e7 };
     struct verdict v = verdict_of(&e, perm);
     CHECK_EQ(v.count, 1);
     CHECK_EQ(v.problem[0].kind, PROBLEM_swapping);
@@ -120,19 +129,21 @@ TEST(an_experiment_confirms_or_refutes)
 
 TEST(dollars_a_year_only_where_the_rate_is_known)
 {
-    struct problem a = { .kind  = PROBLEM_evaluation_too_often,
-                        .gain     = 0.25,
-                        .text     = STR("so it is"),
-                        .fix      = STR("train.eval_every=100"),
-                        .tried    = STR("train.eval_every=20"),
-                        .measured = NAN };
+    struct problem a = { .kind     = PROBLEM_evaluation_too_often,
+                         .gain     = 0.25,
+                         .text     = STR("so it is"),
+                         .fix      = STR("train.eval_every=100"),
+                         .tried    = STR("train.eval_every=20"),
+                         .measured = NAN };
     CHECK_EQ(problem_dollars(&a, 8, 5).run, 2.0);
     CHECK_EQ(problem_dollars(&a, 8, 5).year, 120.0);
-    CHECK_STR(problem_text(&a, problem_dollars(&a, 8, 5), perm),
-              "evaluation_too_often: so it is; train.eval_every=100 saves 25 % of the run, $2.00 a run, "
-              "$120 a year");
-    CHECK_STR(problem_text(&a, problem_dollars(&a, 8, NAN), perm),
-              "evaluation_too_often: so it is; train.eval_every=100 saves 25 % of the run, $2.00 a run");
+    CHECK_STR(
+        problem_text(&a, problem_dollars(&a, 8, 5), perm),
+        "evaluation_too_often: so it is; train.eval_every=100 saves 25 % of the run, $2.00 a run, "
+        "$120 a year");
+    CHECK_STR(
+        problem_text(&a, problem_dollars(&a, 8, NAN), perm),
+        "evaluation_too_often: so it is; train.eval_every=100 saves 25 % of the run, $2.00 a run");
     CHECK_STR(problem_text(&a, problem_dollars(&a, NAN, 5), perm),
               "evaluation_too_often: so it is; train.eval_every=100 saves 25 % of the run");
     a.predicted = 0.25;
