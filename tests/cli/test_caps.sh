@@ -69,9 +69,10 @@ near() {
   holds "wall - unseen * lives <= float('${2:-nan}') <= $real / 1e6" ||
     fail "$1 is \$${2:-nothing}, the wall says $wall microseconds in $lives lives, $unseen s of each are unseen"
 }
-# within CAP: what was really spent passes the cap by no more than a step, a save and what is unseen of each start.
+# within CAP [MORE]: what was really spent passes the cap by no more than a step, a save, so many seconds more and what is
+# unseen of each start.
 within() {
-  holds "wall <= $1 + $(save) + unseen * lives" ||
+  holds "wall <= $1 + ${2:-0} + $(save) + unseen * lives" ||
     fail "$wall microseconds with a cap of $1, a step and a save take $(save) s, $unseen s of each start are unseen"
 }
 # same PRINTED RECORDED: one bill, so not a thousandth of a cent lies between them.
@@ -150,7 +151,7 @@ set -- run train.max_seconds=2 train.usd_hour=3600 program.folder=program checkp
 life 1300000 "$@"
 life 0 "$@"
 [ $rc = 0 ] || fail "frugal run ended with $rc"
-within 2
+within 2 0.15 # the program looks for a signal every 0.05 s; frugal looks at the cap, and then for its end, as often
 near 'frugal run' "$(sed -n 's/^frugal: \$\([0-9.]*\) for.*/\1/p' err)"
 life 0 "$@" # nothing is left: a script must not take the work for done
 [ $rc = 1 ] || fail "frugal run with nothing left ended with $rc"

@@ -39,7 +39,7 @@ try() { # CLOUD SENTENCE
   has err "^stopped after step [0-9]+: $2\$"
   step=$(sed -n 's/^stopped after step \([0-9]*\): .*/\1/p' err)
   run 0 checkpoints kept
-  has out "^step-0*$step\.1\..* believed"
+  has out "^step-0*$step\.1\..* valid"
   run 0 train run.yaml "train.steps=$((step + 1000))" spot.cloud=none
   has err "step $step"
   has out "for $((step + 1000)) steps|time .* for [0-9]+ steps"

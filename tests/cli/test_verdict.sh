@@ -15,7 +15,7 @@ run: {runs_per_month: 10}
 Y
 run 0 profile run.yaml --seconds 1
 has out '^verdict +evaluation bound: it takes [0-9]+ % of the time$'
-has out '^problem +evaluation_too_often: .*; train.eval_every=[0-9]+ gives back [0-9]+ % of the run, \$[0-9.]+ a run, \$[0-9.]+ a year'
+has out '^problem +evaluation_too_often: .*; train.eval_every=[0-9]+ saves [0-9]+ % of the run, \$[0-9.]+ a run, \$[0-9.]+ a year'
 has out 'with train.eval_every=2 a sample took [345][0-9] % less: confirmed$'
 [ ! -e weights.safetensors ] && [ "$(ls | grep -c kept)" = 0 ] || fail "profile left weights or checkpoints behind"
 
