@@ -284,7 +284,7 @@ def check_remote():
         shutil.copytree("saved remote", "kept")
         code, _, err = frugal("train", "remote.yaml", "checkpoint.dir=kept", "train.out=out")
         if expected == "refused":
-            check_refused("the data of data.path is not what the run began with", code, err)
+            check_refused("the data of data.path has changed since the run began", code, err)
         else:
             check_resumed(code, err, expected == "exact")
             assert ("only names and sizes could be compared" in err) == (expected == "unknown"), err

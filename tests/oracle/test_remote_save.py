@@ -94,7 +94,7 @@ def check_command(s, run):
     c.end(4)
     assert "GLACIER" in c.told("damaged")[0]["text"] and c.told("resumed")[0]["step"] == steps[-2], (c.told("resumed"), steps)
     out = checkpoints(m, "verify", url, rc=None)  # the run, or a deletion that the store still does, may have pruned it
-    assert "whole" in out and ("GLACIER" in out) == (", rc 1" in out), out
+    assert "verified" in out and ("GLACIER" in out) == (", rc 1" in out), out
     checkpoints(m, "copy", url, "gs://bucket/x", rc=2)
 
 COUNTER = """
