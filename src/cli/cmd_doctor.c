@@ -46,9 +46,9 @@ static void gpu_look(struct machine *m, struct arena *perm)
     struct backend *gpu;
     struct target   target = { 0 };
     m->gpu_missing         = STR("no NVIDIA device on this machine");
-    if (backend_cuda_likely() && backend_cuda_open(perm, &gpu, &why)) {
+    if (backend_cuda_likely(os_real()) && backend_cuda_open(perm, &gpu, &why)) {
         m->gpu_missing = str_copy(perm, str_of(why.text));
-    } else if (backend_cuda_likely()) {
+    } else if (backend_cuda_likely(os_real())) {
         gpu->table->describe(gpu, &target);
         m->gpu = str_copy(perm, target.name);
         gpu->table->close(gpu);

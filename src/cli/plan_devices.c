@@ -45,7 +45,7 @@ static void add_gpu(struct cli *c, struct question *q)
     struct device     known;
     struct err        why;
     const struct gpu *g;
-    if (!backend_cuda_likely() || backend_cuda_open(c->perm, &b, &why)) return;
+    if (!backend_cuda_likely(c->os) || backend_cuda_open(c->perm, &b, &why)) return;
     q->here[q->here_count++] = b;
     b->table->describe(b, &t);
     struct device d = device_here(&t, rates_of_gpus(), q->usd_hour);

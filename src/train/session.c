@@ -99,9 +99,14 @@ static enum status open_device(struct session *s, struct err *err)
     bool       f64s    = s->settings->model.dtype == DT_F64; /* the GPU has no kernels for these */
     struct err why;
     if (str_eq(device, STR("cuda"))) return backend_cuda_open(s->perm, &s->backend, err);
-    if (str_eq(device, STR("auto")) && !f64s && backend_cuda_likely() &&
-        !backend_cuda_open(s->perm, &s->backend, &why))
-        return STATUS_OK;
+    if (str_eq(device, STR("auto")) && !f64s && backend_cuda_likely(s->os)) {
+        if (!backend_cuda_open(s->perm, &s->backend, &why)) return STATUS_OK;
+        s->note =
+            str_fmt(s->perm,
+                    "this machine has a GPU and the run does not use it: %s. train.device=cpu "
+                    "if that is what you want",
+                    why.text);
+    }
     return backend_cpu_open(s->perm, threads, BACKEND_FAST, &s->backend, err);
 }
 
@@ -113,8 +118,9 @@ static void note_unused(struct session *s)
     bool                       effort = c->compile.len && !str_eq(c->compile, STR("default"));
     if (!order && !effort) return;
     s->note =
-        str_fmt(s->perm, "%s%s%.*s: no effect on the CPU, which this run is on",
-                order ? "train.deterministic=false" : "", order && effort ? ", " : "",
+        str_fmt(s->perm, "%.*s%s%s%s%.*s: no effect on the CPU, which this run is on",
+                STR_ARG(s->note), s->note.len ? "; " : "", order ? "train.deterministic=false" : "",
+                order && effort ? ", " : "",
                 STR_ARG(effort ? str_cat(s->perm, STR("train.compile="), c->compile) : STR("")));
 }
 

@@ -7,8 +7,10 @@
 #define BACKEND_CUDA_CUDA_H
 #include "backend/backend.h"
 
+struct os;
+
 /* Whether there may be a GPU, without loading anything. */
-bool        backend_cuda_likely(void);
+bool        backend_cuda_likely(struct os *os);
 enum status backend_cuda_open(struct arena *perm, struct backend **out, struct err *err);
 
 /* The module's one door; the loader finds it by this name. */

@@ -33,9 +33,11 @@ static void *open_module(struct arena *scratch)
 }
 
 /* Under WSL the GPU is behind Windows' own device, whoever made it. */
-bool backend_cuda_likely(void)
+bool backend_cuda_likely(struct os *os)
 {
-    return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0;
+    struct os_stat stat;
+    return !os->stat(os, STR("/dev/nvidiactl"), &stat, NULL) ||
+           !os->stat(os, STR("/dev/dxg"), &stat, NULL);
 }
 
 enum status backend_cuda_open(struct arena *perm, struct backend **out, struct err *err)
