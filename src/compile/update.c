@@ -69,7 +69,7 @@ static void update_group(struct graph *g, const struct compile_config *c, enum g
                          struct type type, i32 hyper, i32 factor)
 {
     const struct optimiser_row *row = &optimisers[c->optimiser];
-    struct range                r   = { .of = STR("update"), .group = which };
+    struct range                r   = { .of = STR("update"), .group = which, .param = STR("") };
     i32                         in[6], n = 0;
     in[n++] = range(g, VALUE_PARAM, r, "params", type);
     in[n++] = range(g, VALUE_GRAD, r, "grads", type);

@@ -342,7 +342,8 @@ TEST(indexes_that_nobody_packed_are_made_once)
     char                 line[LOADER_LINE_MAX];
     CHECK(!place_open(&w->os, &w->config, w->pattern, perm, &p, &err));
     CHECK_EQ(place_count(p), COUNT);
-    CHECK_EQ(w->files->read_bytes, w->bytes);
+    /* One that another thread evicts before it is mapped is fetched again: as above, a twentieth at most. */
+    CHECK(w->files->read_bytes >= w->bytes && w->files->read_bytes <= w->bytes * 105 / 100);
     CHECK(place_says(p, line));
     CHECK(strstr(line, "have no index: they were read completely"));
     CHECK(!place_says(p, line));

@@ -52,6 +52,14 @@ static void run_some(struct recorder *r, struct bill *b, i64 from, i64 to)
     recorder_eval(r, NULL, 0.5, 0.9, true);
 }
 
+/* By the kill, and not by a fault of its own. */
+static void wait_for_kill(pid_t pid)
+{
+    int status = 0;
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
 static struct segment_row *segments_at(struct str path, struct arena *perm, i64 *count)
 {
     struct ledger      *l;
@@ -179,7 +187,7 @@ TEST(a_killed_segment_ends_at_its_last_heartbeat)
     }
     i64 killed_ns = os_real()->wall_ns(os_real());
     kill(pid, SIGKILL);
-    waitpid(pid, NULL, 0);
+    wait_for_kill(pid);
     s = segments_at(path, perm, &count);
     CHECK_EQ(count, 1);
     CHECK_EQ(s->ended.len, 0);
@@ -239,11 +247,12 @@ TEST(what_the_checkpoint_knows_of_a_killed_start_is_in_the_ledger)
     c.segment.id = STR("01");
     pid_t pid    = fork();
     if (!pid) {
-        struct arena mine = arena_open((i64)1 << 30);
-        run_some(start(&c, &mine), c.bill, 0, 30);
+        struct arena     mine = arena_open((i64)1 << 30);
+        struct recorder *its  = start(&c, &mine);
+        run_some(its, c.bill, 0, 30);
         kill(getpid(), SIGKILL);
     }
-    waitpid(pid, NULL, 0);
+    wait_for_kill(pid);
     i64 beat_ns  = segments_at(path, perm, &count)[0].metered_ns;
     c.segment.id = STR("02");
     c.bill       = bill_new(perm, clock_of_process(perm, os_real()));
@@ -269,11 +278,12 @@ TEST(the_next_start_closes_what_was_killed)
     c.segment.id = STR("01");
     pid_t pid    = fork();
     if (!pid) {
-        struct arena mine = arena_open((i64)1 << 30);
-        run_some(start(&c, &mine), c.bill, 0, 30);
+        struct arena     mine = arena_open((i64)1 << 30);
+        struct recorder *its  = start(&c, &mine);
+        run_some(its, c.bill, 0, 30);
         kill(getpid(), SIGKILL);
     }
-    waitpid(pid, NULL, 0);
+    wait_for_kill(pid);
     struct segment_row *s       = segments_at(path, perm, &count);
     i64                 beat_ns = s[0].metered_ns, step = s[0].step;
     /* The tally saw it alive later, and two starts that were never recorded. */
