@@ -46,13 +46,26 @@ class Machine:
         assert SECRET not in self.out + self.err
 
 
+def records():
+    """Does this build have a ledger?"""
+    with tempfile.TemporaryDirectory() as folder:
+        env = {**os.environ, "FRUGAL_RUN_LEDGER": os.path.join(folder, "ledger.db")}
+        return "built without SQLite" not in subprocess.run([FRUGAL, "runs"], env=env, capture_output=True, text=True).stderr
+
+
 def manifests(server):
     return {k for k in list(server.objects) if k.endswith("/manifest.json")}
 
 
-def wait_for_new(server, before, machine):
+def ledger_rows(server):
+    return {k for k in list(server.objects) if "/ledger/" in k}
+
+
+def wait_for_new(server, before, machine, records=False):
+    """A checkpoint and, with records, the rows of its start, which follow it."""
+    recorded = ledger_rows(server)
     for _ in range(1000):
-        if manifests(server) - before:
+        if manifests(server) - before and (not records or ledger_rows(server) - recorded):
             return
         assert machine.process.poll() is None, machine.process.communicate()
         time.sleep(0.02)
@@ -84,7 +97,7 @@ def main():
     with Server() as server:
         for lost in range(2):  # each at a random moment after a new checkpoint has come
             before, machine = manifests(server), Machine(server)
-            wait_for_new(server, before, machine)
+            wait_for_new(server, before, machine, records=records())
             time.sleep(RNG.random() * 0.3)
             machine.lose()
         assert manifests(server)
