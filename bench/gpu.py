@@ -17,6 +17,8 @@ Rows
     bert     BERT-base on sequences of 20 to 127 tokens, batch 128, bf16: sequences/s, beside PyTorch's padded and packed
     bert-large  the same of 24 blocks of 1,024 on sequences of 64 to 384 tokens, batch 32
     llama    a decoder of Llama's kind, 0.9 G parameters: tokens/s at T 2,048, 8,192 and, every block recomputed, 32,768
+    ranker   26 tables of 1 million x 64, 13 numbers, batch 8,192, Adam on the rows that a step reads: samples/s, and how near to a copy's
+             bandwidth the ops on the tables come
     mlp      the classifier 784-128-10, 10,000 samples, 5 epochs, batch 32: seconds
     curve    GPT-2 124M on DIR/train.bin, its windows mixed, 1,000 steps: each hundredth loss against PyTorch's, with train.wide_sums as
              its autocast has them and without, and PyTorch's with flash attention against its own with cuDNN's; all four at once, 115 GiB
@@ -250,6 +252,48 @@ def row_llama(options):
         yield figure("llama", f"T {name}, fifth step done after", ours["five_steps_s"], "s", peer.get("five_steps_s"), more=False)
 
 
+def make_clicks(count):
+    if os.path.exists(os.path.join(DATA, "clicks.csv")):
+        return
+    draw = random.Random(4)
+    head = ",".join([f"c{i}" for i in range(26)] + [f"n{i}" for i in range(13)] + ["clicked"])
+    rows = (",".join([str(draw.getrandbits(30)) for _ in range(26)] + [f"{draw.random():.4f}" for _ in range(13)] + [str(draw.getrandbits(1))]) for _ in range(count))
+    put("clicks.csv", "\n".join([head, *rows, ""]).encode())
+
+
+TABLE_OPS = ("embedding", "embedding_rows", "rows_adam")
+
+
+def table_bandwidth(*command):
+    """GB/s of the ops on tables, all together, and of a copy; from bench_profile's table."""
+    done = subprocess.run(command, cwd=DATA, capture_output=True, text=True)
+    copy, ms, moved = None, 0.0, 0.0
+    for line in done.stdout.splitlines():
+        words = line.split()
+        if line.startswith("a copy"):
+            copy = float(words[6])
+        elif words and words[0] in TABLE_OPS:
+            ms += float(words[3])
+            moved += float(words[3]) * float(words[6])
+    if not copy or not ms:
+        raise Failed(f"bench_profile: {(done.stderr or done.stdout)[-300:]}")
+    return moved / ms, copy
+
+
+def row_ranker(options):
+    make_clicks(16 * 8192)
+    peers = [torch_says(options, "clicks", 1000000, 64, 8192, 40, mode) for mode in ("eager", "compiled")]
+    best = max(peers, key=lambda p: p.get("samples_s", 0))
+    no_cache()
+    ours = run("bench/gpu/ranker.yaml")
+    theirs = best.get("samples_s")
+    yield figure("ranker", "26 tables of 1,000,000 x 64, rows_adam", 8192 / ours["ms"] * 1e3, "samples/s", theirs, theirs and 5 * theirs, theirs and 15 * theirs)
+    yield figure("ranker", "memory" + ("" if ours["planned"] else ", NOT as planned"), ours["peak_gib"], "GiB", best.get("peak_gib"), more=False)
+    yield figure("ranker", "fifth step done after", ours["five_steps_s"], "s", best.get("five_steps_s"), more=False)
+    rate, copy = table_bandwidth(tool("bench_profile"), os.path.join(TOP, "bench/gpu/ranker.yaml"), "train.device=cuda")
+    yield figure("ranker", f"{', '.join(TABLE_OPS)}: share of a copy's {copy:,.0f} GB/s", rate / copy, "of copy", must=0.4)
+
+
 def make_images():
     random.seed(2)
     for name, shape, top in (("mlp-images-idx3-ubyte", (10000, 28, 28), 256), ("mlp-labels-idx1-ubyte", (10000,), 10),
@@ -337,7 +381,7 @@ def row_kernels(options):
 
 ROWS = {"gpt2": row_gpt2, "recompute": row_recompute,
         "gpt2-xl": row_gpt2_xl, "order": row_order, "wide": row_wide, "fp8": row_fp8, "resnet": row_resnet, "resnet50": row_resnet50,
-        "resnet20": row_resnet20, "bert": row_bert, "bert-large": row_bert_large, "llama": row_llama, "mlp": row_mlp, "curve": row_curve,
+        "resnet20": row_resnet20, "bert": row_bert, "bert-large": row_bert_large, "llama": row_llama, "ranker": row_ranker, "mlp": row_mlp, "curve": row_curve,
         "text": row_text, "stall": row_stall, "kernels": row_kernels}
 
 HEAD = f"{'row':<10} {'what':<64} {'ours':>10} {'unit':<9} {'torch':>9} {'ratio':>6} {'must':>8} {'aim':>8}"

@@ -6,6 +6,7 @@
                                                                 packed (MODE packed: compiled, with torch's attention for packed sequences)
     gpu_peer.py decoder CONTEXT BATCH STEPS RECOMPUTED          Llama's kind: 16 blocks of 2,048, 16 heads of 128 that share 4 keys, compiled; RECOMPUTED 1:
                                                                 every block is recomputed
+    gpu_peer.py clicks ROWS WIDTH BATCH STEPS MODE              a ranker: 26 tables of ROWS x WIDTH with sparse gradients and SparseAdam, 13 numbers, 512-256-1
     gpu_peer.py mlp                                             784-128-10, eager
     gpu_peer.py curve INIT.safetensors TOKENS.bin STEPS BATCH RATE ATTENTION   the losses of GPT-2 124M, from the weights and batches that ours had
 
@@ -272,6 +273,45 @@ def decoder(context, batch, steps, recomputed):
     return {"ms": ms, "tokens_s": batch * context / ms * 1e3, "five_steps_s": five, "peak_gib": torch.cuda.max_memory_allocated() / 2**30}
 
 
+class Clicks(nn.Module):
+    def __init__(self, rows, width):
+        super().__init__()
+        self.tables = nn.ModuleList(nn.Embedding(rows, width, sparse=True) for _ in range(26))
+        self.mlp = nn.Sequential(nn.Linear(26 * width + 13, 512), nn.ReLU(), nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 1))
+
+    def looked_up(self, x):
+        return [table(x[:, i]) for i, table in enumerate(self.tables)]
+
+
+def clicks(rows, width, batch, steps, mode):
+    """torch.compile does not trace sparse gradients: it compiles what follows the tables."""
+    with torch.device("cuda"):
+        model = Clicks(rows, width)
+    sparse = torch.optim.SparseAdam(list(model.tables.parameters()))
+    dense = torch.optim.Adam(model.mlp.parameters(), fused=True)
+    top = model.mlp if mode == "eager" else torch.compile(model.mlp)
+    batches = [(torch.randint(rows, (batch, 26), device="cuda"), torch.rand(batch, 13, device="cuda"), torch.rand(batch, device="cuda").round()) for _ in range(8)]
+    times = []
+    for i in range(5 + steps):
+        x, numbers, y = batches[i % 8]
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        looked_up = model.looked_up(x)
+        with torch.autocast("cuda", torch.bfloat16):
+            out = top(torch.cat(looked_up + [numbers], 1))
+        F.binary_cross_entropy_with_logits(out.float().squeeze(1), y).backward()
+        sparse.step()
+        dense.step()
+        sparse.zero_grad(set_to_none=True)
+        dense.zero_grad(set_to_none=True)
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - begin)
+        if i == 4:
+            five = time.perf_counter() - BEGUN
+    ms = 1e3 * sorted(times[5:])[steps // 2]
+    return {"ms": ms, "samples_s": batch / ms * 1e3, "five_steps_s": five, "peak_gib": torch.cuda.max_memory_allocated() / 2**30}
+
+
 def mlp():
     model = nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10)).cuda()
     opt = torch.optim.Adam(model.parameters(), fused=True)
@@ -325,7 +365,7 @@ def curve(init, tokens, steps, batch, rate, attention):
 
 def main(what, *arguments):
     numbers = [int(a) if a.isdigit() else a for a in arguments]
-    print(json.dumps({"speed": speed, "images": images, "encoder": encoder, "decoder": decoder, "mlp": mlp, "curve": curve}[what](*numbers)), flush=True)
+    print(json.dumps({"speed": speed, "images": images, "encoder": encoder, "decoder": decoder, "clicks": clicks, "mlp": mlp, "curve": curve}[what](*numbers)), flush=True)
 
 
 if __name__ == "__main__":

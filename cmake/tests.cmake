@@ -179,7 +179,7 @@ foreach(file ${shown})
     frugal_test(example_${name} unit)
 endforeach()
 
-# tests/gpu/NAME.c: programs for a machine with a GPU; check_shapes is tried on the processor too.
+# tests/gpu/NAME.c: programs for a machine with a GPU; both are tried on the processor too.
 file(GLOB gpu_tests CONFIGURE_DEPENDS tests/gpu/*.c)
 foreach(file ${gpu_tests})
     get_filename_component(name ${file} NAME_WE)
@@ -188,6 +188,8 @@ foreach(file ${gpu_tests})
 endforeach()
 add_test(NAME test_shapes COMMAND tests/gpu/test_shapes.sh $<TARGET_FILE:check_shapes>)
 frugal_test(test_shapes unit)
+add_test(NAME test_check_ops COMMAND check_ops 2 cpu)
+frugal_test(test_check_ops unit)
 
 # Whatever the linker's default is, the CUDA module brings libstdc++ (cmake/cuda.cmake says why).
 if(TARGET frugal_cuda)

@@ -1,7 +1,8 @@
 /* check_ops.c - every op of the table on the GPU against the naive kernels, on fresh random cases:
  *
- *     check_ops [CASES]     so many for each op and type; CHECK_SEED repeats a printed seed
+ *     check_ops [CASES [cpu]]     so many for each op and type; CHECK_SEED repeats a printed seed
  *
+ * `cpu` checks the processor's kernels instead, so that a machine without a GPU can test this program.
  * Every second case of an op that maps may follow carries a chain of them. One line an op with the
  * kernels that were chosen; exit 1 if any was wrong. Compared as support/near.h says. */
 #include "backend/backend.h"
@@ -17,8 +18,9 @@
 
 struct bench {
     struct arena    perm, scratch;
-    struct backend *gpu;
+    struct backend *gpu; /* or the processor */
     struct target   target;
+    bool            on_cpu;
     struct op_case  c;
     u64             seed;
     i32             failed, ran;
@@ -98,7 +100,7 @@ static enum status build(void *context, struct graph *g, i64 batch, enum graph_m
     (void)batch;
     (void)mode;
     for (i32 i = 0; i < inputs_of(c); i++) {
-        enum value_kind kind = writes(c, i) ? VALUE_STATE : VALUE_INPUT;
+        enum value_kind kind = writes(c, i) ? VALUE_BUFFER : VALUE_INPUT;
         in[i]                = graph_value(g, kind, name_of(g->perm, "in", i), c->in[i]);
     }
     i32 out = graph_op(g, c->op, STR("op"), in, inputs_of(c), &c->at);
@@ -184,16 +186,19 @@ static void reference(struct bench *b, struct tensor *in, struct tensor *out)
 static bool run_case(struct bench *b)
 {
     struct err            err    = { 0 };
-    struct compile_config config = { .eval_batch = 1 };
+    struct compile_config config = { .eval_batch = 1, .fuse = FUSE_ALL };
     struct program_set   *set;
     struct tensor         in[OP_IN_MAX], out[OP_OUT_MAX];
     const struct op_case *c = &b->c;
-    must(backend_cuda_open(&b->perm, &b->gpu, &err), &err);
-    if (c->op == OP_ATTENTION_GRAD) { /* the only one that has two ways */
+    must(b->on_cpu ? backend_cpu_open(&b->perm, 2, BACKEND_FAST, &b->gpu, &err)
+                   : backend_cuda_open(&b->perm, &b->gpu, &err),
+         &err);
+    if (c->op == OP_ATTENTION_GRAD && !b->on_cpu) { /* the only one that has two ways */
         struct backend_tuning how = { .any_order = b->seed % 2 };
         must(b->gpu->table->tune(b->gpu, &how, &err), &err);
     }
     b->gpu->table->describe(b->gpu, &b->target);
+    b->target.fusions_off = 0; /* a case is fused already, whatever compile would choose here */
     must(compile(&b->perm, &b->target, &config, build, &b->c, &set, b->scratch, &err), &err);
     must(b->gpu->table->alloc(b->gpu, MAX(1, set->arena_bytes), &err), &err);
     enum status st = b->gpu->table->prepare(b->gpu, set->programs[PROGRAM_EVAL], &b->perm, &err);
@@ -243,13 +248,14 @@ int main(int argc, char **argv)
     if (!str_i64(given, &seed)) seed = os->now_ns(os);
     all.perm    = arena_open(1ll << 36);
     all.scratch = arena_open(1ll << 36);
+    all.on_cpu  = argc > 2 && !strcmp(argv[2], "cpu");
     printf("seed %lld\n", (long long)seed);
     for (i32 op = 0; op < OP_COUNT; op++) {
         struct bench b    = { 0 };
         bool         none = false;
         if (op_is_view(op)) continue;
         for (i64 i = 0; i < cases * COUNT_OF(types); i++) {
-            struct bench one = { .perm = all.perm, .scratch = all.scratch }; /* as they were */
+            struct bench one = { .perm = all.perm, .scratch = all.scratch, .on_cpu = all.on_cpu };
             one.seed         = (u64)seed + (u64)op * 1000003 + (u64)i;
             struct draw d    = { .state = one.seed, .large = i % 4 == 3 };
             draw_case(&one, op, types[i % COUNT_OF(types)], &d);

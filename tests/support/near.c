@@ -17,8 +17,25 @@ static f64 rstd_at(const struct tensor *rstds, i64 i, i64 width, i64 run, i64 ro
     return which < runs ? element_get(rstds->data, rstds->type.dtype, i / width * runs + which) : 1;
 }
 
+/* Of the gradient of a loss over classes, dloss (p - 1) where p is near 1: which operand dloss is; else NULL. */
+static const struct tensor *losses_of(i32 op, const struct tensor *in)
+{
+    return op == OP_XENT_GRAD ? &in[0] : op == OP_XENT_BOTH ? &in[2] : NULL;
+}
+
+static f64 norm_of(const struct tensor *t)
+{
+    f64 sum = 0;
+    for (i64 i = 0; i < t->count; i++) {
+        f64 v = element_get(t->data, t->type.dtype, i);
+        if (isfinite(v)) sum += v * v;
+    }
+    return sqrt(sum);
+}
+
 f64 near_terms(i32 op, const struct attrs *at, const struct tensor *in, i32 in_count, i64 count)
 {
+    if (losses_of(op, in)) return norm_of(losses_of(op, in));
     if (!in_count || in[0].count != count || !count || !dtype_is_float(in[0].type.dtype)) return 0;
     const struct tensor *rstds = rstds_of(op, in);
     i64 width = shape_last(in[0].type.shape), run = op == OP_QKNORM_GRAD ? at->head_dim : width;

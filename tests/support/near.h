@@ -11,7 +11,8 @@
 f64 near_distance(const void *got, const void *want, struct type t, f64 terms);
 /* The norm of what a result of `count` numbers is the sum of: the first operand's where it has as many,
  * and in the gradient of a norm, which ends with the factor 1/deviation, that times this factor. A row of one
- * number has no deviation at all: what is left of 1 - 1 there is rounding times 1/sqrt(eps). 0: not known. */
+ * number has no deviation at all: what is left of 1 - 1 there is rounding times 1/sqrt(eps). In the gradient of a loss
+ * over classes, p - 1 times the loss's: the norm of the latter. 0: not known. */
 f64 near_terms(i32 op, const struct attrs *at, const struct tensor *in, i32 in_count, i64 count);
 /* Of a result of type t, of `terms` added up in each element. */
 f64 near_allowed(i32 op, const struct attrs *at, const struct type *in, i32 in_count, struct type t,

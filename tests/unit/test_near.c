@@ -48,3 +48,12 @@ TEST(heads_left_alone_have_no_factor)
     CHECK_NEAR(near_terms(OP_QKNORM_GRAD, &at, in, 3, 6), sqrt(2 * 4 + 2 * 9 + 2), 1e-12);
     CHECK_EQ(near_terms(OP_QKNORM_GRAD, &at, in, 3, 2), 0);
 }
+
+/* Beside a class of probability 1 - 1e-6 the gradient is 1e-6 of what it is the difference of. */
+TEST(the_gradient_of_a_loss_is_as_exact_as_the_losses_it_is_given)
+{
+    f32           dloss[2] = { 3, -4 };
+    struct attrs  at       = { 0 };
+    struct tensor in[]     = { { dloss, type_of(DT_F32, shape_1(2)), 2 } };
+    CHECK_NEAR(near_terms(OP_XENT_GRAD, &at, in, 1, 20), 5, 1e-12);
+}
