@@ -48,6 +48,14 @@ f64 near_terms(i32 op, const struct attrs *at, const struct tensor *in, i32 in_c
     return sqrt(sum);
 }
 
+f64 near_mean_terms(i32 op, i32 result, const struct tensor *in, i64 count)
+{
+    bool norm = op == OP_BATCHNORM || op == OP_LAYERNORM || op == OP_ADD_LAYERNORM;
+    if (!norm || result != 1 || !in[0].count) return 0;
+    f64 both = op == OP_ADD_LAYERNORM ? norm_of(&in[1]) : 0;
+    return (norm_of(&in[0]) + both) * sqrt((f64)count / (f64)in[0].count);
+}
+
 f64 near_distance(const void *got, const void *want, struct type t, f64 terms)
 {
     f64 off = 0, size = 0;

@@ -57,3 +57,13 @@ TEST(the_gradient_of_a_loss_is_as_exact_as_the_losses_it_is_given)
     struct tensor in[]     = { { dloss, type_of(DT_F32, shape_1(2)), 2 } };
     CHECK_NEAR(near_terms(OP_XENT_GRAD, &at, in, 1, 20), 5, 1e-12);
 }
+
+TEST(a_mean_near_0_is_as_exact_as_what_it_is_the_mean_of)
+{
+    f32           x[4] = { 3, -3, 4, -4 };
+    struct tensor in[] = { { x, type_of(DT_F32, shape_2(2, 2)), 4 } };
+    CHECK_NEAR(near_mean_terms(OP_BATCHNORM, 1, in, 2), 5,
+               1e-12); /* columns of 3, 4 and of -3, -4 */
+    CHECK_EQ(near_mean_terms(OP_BATCHNORM, 2, in, 2), 0);
+    CHECK_EQ(near_mean_terms(OP_RMSNORM, 1, in, 2), 0);
+}

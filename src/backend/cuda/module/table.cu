@@ -1,14 +1,14 @@
 /* table.cu - the gradient of a table of rows: of all rows, or of those that a step reads; and the optimisers of these.
  *
  * Ids are sorted with their places (a stable sort, so the order of addition is fixed), and each row adds up its own
- * run: a warp does, or the whole block where the run is long. */
+ * run: some lanes of a warp do, or the whole block where the run is long. */
 #include "backend/cuda/module/device.cuh"
 #include <cub/device/device_radix_sort.cuh>
 #include <cub/device/device_scan.cuh>
 
 enum { THREADS = 256 };
 
-enum { RUN_WARPS = 16, RUN_THREADS = 32 * RUN_WARPS, RUN_SHORT = 32, RUN_AHEAD = 4 };
+enum { RUN_THREADS = 512, RUN_SHORT = 32, RUN_AHEAD = 4 };
 
 __global__ void count_up(i32 *places, i64 count)
 {
@@ -74,21 +74,24 @@ __device__ inline void add_long_run(T *row, const S *dy, const i32 *places, int 
     }
 }
 
+/* `lanes` threads, a power of two, have a row: few where it is short, so that more rows are on their way at once. */
 template <int N, class T, class S>
 __global__ void __launch_bounds__(RUN_THREADS)
-    add_runs(T *table, const S *dy, const i32 *places, const i32 *starts, i64 rows, i64 width)
+    add_runs(T *table, const S *dy, const i32 *places, const i32 *starts, i64 rows, i64 width,
+             int lanes)
 {
-    i64 first = (i64)blockIdx.x * RUN_WARPS, row = first + threadIdx.x / 32;
+    int count = RUN_THREADS / lanes, lane = (int)threadIdx.x % lanes;
+    i64 first = (i64)blockIdx.x * count, row = first + (int)threadIdx.x / lanes;
     int from = row < rows ? starts[row] : 0, to = row < rows ? starts[row + 1] : 0;
     if (row < rows && to - from <= RUN_SHORT) {
-        for (i64 column = threadIdx.x % 32 * N; column < width; column += 32 * N) {
+        for (i64 column = (i64)lane * N; column < width; column += (i64)lanes * N) {
             f32 sum[N] = {};
             add_places(sum, dy + column, places, from, to, 1, width);
             store_f32<N>(table + row * width + column, sum);
         }
     }
     if (!__syncthreads_or(to - from > RUN_SHORT)) return;
-    for (row = first; row < min(rows, first + RUN_WARPS); row++) {
+    for (row = first; row < min(rows, first + count); row++) {
         from = starts[row], to = starts[row + 1];
         if (to - from > RUN_SHORT)
             add_long_run<N>(table + row * width, dy, places, from, to, width);
@@ -99,9 +102,12 @@ template <class T, class S>
 static void launch_runs(T *to, const S *dy, const i32 *order, const i32 *starts, i64 rows,
                         i64 width, cudaStream_t stream)
 {
-    auto f = width % 8 ? add_runs<1, T, S> : add_runs<8, T, S>;
-    f<<<(unsigned)div_up(rows, RUN_WARPS), RUN_THREADS, 0, stream>>>(to, dy, order, starts, rows,
-                                                                     width);
+    auto f     = width % 8 ? add_runs<1, T, S> : add_runs<8, T, S>;
+    i64  units = width % 8 ? width : width / 8;
+    int  lanes = 1;
+    while (lanes < 32 && lanes < units) lanes *= 2;
+    f<<<(unsigned)div_up(rows, RUN_THREADS / lanes), RUN_THREADS, 0, stream>>>(
+        to, dy, order, starts, rows, width, lanes);
 }
 
 /* --- of all rows --- */
@@ -301,7 +307,7 @@ struct sweep {
     f32        eps;
 };
 
-enum { SWEEP_WARPS = THREADS / 32 };
+enum { SWEEP_WARPS = THREADS / 32, SWEEP_BLOCKS = 8 }; /* the latter a processor */
 
 /* N numbers of the row from `at` on; sum: of this row, adagrad's. */
 template <i32 OP, int N>
@@ -327,27 +333,42 @@ __device__ inline void step_numbers(const struct sweep &s, i64 g_at, i64 at, f32
     if (OP == OP_ROWS_ADAM) store_f32<N>(s.state[0] + at, m), store_f32<N>(s.state[1] + at, v);
 }
 
+/* What Adam's correction of its moments leaves of the rate: powers take longer than a row, so each thread has many. */
+template <i32 OP> __device__ inline f32 rate_of(const struct sweep &s)
+{
+    if (OP != OP_ROWS_ADAM) return s.hyper[0];
+    f64 step = s.hyper[3], high = 1 - pow((f64)s.hyper[2], step),
+        low = 1 - pow((f64)s.hyper[1], step);
+    return (f32)((f64)s.hyper[0] * sqrt(high) / low);
+}
+
+/* The sum of a row's squares so far, this step's mean of them with it. */
+__device__ inline f32 add_squares(const struct sweep &s, i64 i, i64 row, i64 lane, f32 factor)
+{
+    f32 sum = 0;
+    for (i64 k = lane; k < s.width; k += 32) {
+        f32 x = factor * s.rows[i * s.width + k];
+        sum += x * x;
+    }
+    sum = s.state[0][row] + warp_sum(sum) / (f32)s.width;
+    __syncwarp();
+    if (!lane) s.state[0][row] = sum;
+    return sum;
+}
+
 template <i32 OP, int N> __global__ void __launch_bounds__(THREADS) step_rows(struct sweep s)
 {
     i64 i = (i64)blockIdx.x * SWEEP_WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
-    f32 step = s.hyper[3], factor = *s.factor, lr = s.hyper[0], sum = 0;
-    if (i >= s.count || step <= 0 || s.index[i] < 0) return;
-    i64 row = s.index[i];
-    if (OP == OP_ROWS_ADAM) {
-        f64 high = 1 - pow((f64)s.hyper[2], (f64)step), low = 1 - pow((f64)s.hyper[1], (f64)step);
-        lr = (f32)((f64)lr * sqrt(high) / low);
+    i64 step = (i64)gridDim.x * SWEEP_WARPS, next = i < s.count ? s.index[i] : -1;
+    f32 factor = *s.factor, lr = rate_of<OP>(s), sum = 0;
+    if (s.hyper[3] <= 0) return;
+    for (; i < s.count && next >= 0; i += step) { /* behind the last row all are -1 */
+        i64 row = next;
+        next    = i + step < s.count ? s.index[i + step] : -1;
+        if (OP == OP_ROWS_ADAGRAD) sum = add_squares(s, i, row, lane, factor);
+        for (i64 k = lane * N; k < s.width; k += 32 * N)
+            step_numbers<OP, N>(s, i * s.width + k, row * s.width + k, lr, factor, sum);
     }
-    if (OP == OP_ROWS_ADAGRAD) {
-        for (i64 k = lane; k < s.width; k += 32) {
-            f32 x = factor * s.rows[i * s.width + k];
-            sum += x * x;
-        }
-        sum = s.state[0][row] + warp_sum(sum) / (f32)s.width;
-        __syncwarp();
-        if (!lane) s.state[0][row] = sum;
-    }
-    for (i64 k = lane * N; k < s.width; k += 32 * N)
-        step_numbers<OP, N>(s, i * s.width + k, row * s.width + k, lr, factor, sum);
 }
 
 static bool takes_sweep(const struct gpu_call *c)
@@ -371,7 +392,8 @@ template <i32 OP> static void run_sweep(const struct gpu_call *c)
     s.eps               = (f32)c->at->eps;
     for (i32 i = 0; i < states; i++) s.state[i] = data_of<f32>(c->in[3 + i]);
     auto f = s.width % 4 ? step_rows<OP, 1> : s.width < 128 ? step_rows<OP, 2> : step_rows<OP, 4>;
-    if (s.count) f<<<(unsigned)div_up(s.count, SWEEP_WARPS), THREADS, 0, c->gpu->stream>>>(s);
+    i64  blocks = MIN(div_up(s.count, SWEEP_WARPS), (i64)SWEEP_BLOCKS * c->gpu->processors);
+    if (s.count) f<<<(unsigned)blocks, THREADS, 0, c->gpu->stream>>>(s);
 }
 
 extern "C" const struct gpu_kernel gpu_kernels_table[] = {
