@@ -147,7 +147,8 @@ static void compare_sum(struct bench *b, const struct program_set *set)
                            shape_count(y.shape) };
     struct call   call = { OP_SUM, &at, &in, 1, &want, NULL, 0, NULL };
     kernel_run(kernel_choose(&call, true), &call);
-    f64 d     = near_distance(fetched(b, program_set_find(set, STR("sum")), y), want.data, y, 0);
+    f64 d     = near_distance(fetched(b, program_set_find(set, STR("sum")), y), want.data, y,
+                              near_sum_terms(OP_SUM, 0, &in, want.count));
     f64 limit = near_allowed(OP_SUM, &at, &x, 1, y, (f64)shape_rows(x.shape));
     if (!(d <= limit)) wrong(b, STR("sum"), d, limit);
 }
@@ -163,7 +164,7 @@ static void compare(struct bench *b, struct str name, i32 result, const void *wa
         in[i] = (struct tensor){ b->c.data[i], b->c.in[i], shape_count(b->c.in[i].shape) };
     i64 count = shape_count(t.shape);
     f64 terms = fmax(near_terms(b->c.op, &b->c.at, in, b->c.in_count, count),
-                     near_mean_terms(b->c.op, result, in, count));
+                     near_sum_terms(b->c.op, result, in, count));
     f64 d     = near_distance(fetched(b, p, t), want, t, terms);
     if (!(d <= allowed(&b->c, t))) wrong(b, name, d, allowed(&b->c, t));
 }

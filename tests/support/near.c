@@ -48,12 +48,31 @@ f64 near_terms(i32 op, const struct attrs *at, const struct tensor *in, i32 in_c
     return sqrt(sum);
 }
 
-f64 near_mean_terms(i32 op, i32 result, const struct tensor *in, i64 count)
+/* The norm of the rows' largest numbers. */
+static f64 norm_of_largest(const struct tensor *t)
+{
+    f64 sum = 0, top = 0;
+    i64 width = shape_last(t->type.shape);
+    for (i64 i = 0; i < t->count; i++) {
+        f64 v = element_get(t->data, t->type.dtype, i);
+        top   = fmax(i % width ? top : 0, isfinite(v) ? fabs(v) : 0);
+        if (i % width == width - 1) sum += top * top;
+    }
+    return sqrt(sum);
+}
+
+/* Numbers that add up at random grow with the root of their count: so does the norm of all of them. */
+f64 near_sum_terms(i32 op, i32 result, const struct tensor *in, i64 count)
 {
     bool norm = op == OP_BATCHNORM || op == OP_LAYERNORM || op == OP_ADD_LAYERNORM;
-    if (!norm || result != 1 || !in[0].count) return 0;
-    f64 both = op == OP_ADD_LAYERNORM ? norm_of(&in[1]) : 0;
-    return (norm_of(&in[0]) + both) * sqrt((f64)count / (f64)in[0].count);
+    bool grad = op == OP_BATCHNORM_GRAD || op == OP_LAYERNORM_GRAD || op == OP_RMSNORM_GRAD;
+    if (norm && result == 1 && in[0].count) {
+        f64 both = op == OP_ADD_LAYERNORM ? norm_of(&in[1]) : 0;
+        return (norm_of(&in[0]) + both) * sqrt((f64)count / (f64)in[0].count);
+    }
+    if ((grad && result > 0) || op == OP_SUM || op == OP_EMBEDDING_GRAD) return norm_of(&in[0]);
+    if (op == OP_XENT && result == 0) return norm_of_largest(&in[0]);
+    return op == OP_XENT_BOTH && result == 1 ? norm_of_largest(&in[0]) : 0;
 }
 
 f64 near_distance(const void *got, const void *want, struct type t, f64 terms)

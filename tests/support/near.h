@@ -14,9 +14,9 @@ f64 near_distance(const void *got, const void *want, struct type t, f64 terms);
  * number has no deviation at all: what is left of 1 - 1 there is rounding times 1/sqrt(eps). In the gradient of a loss
  * over classes, p - 1 times the loss's: the norm of the latter. 0: not known. */
 f64 near_terms(i32 op, const struct attrs *at, const struct tensor *in, i32 in_count, i64 count);
-/* Result `result` of op, if it is the mean of rows or columns: the norm of their root mean squares, which is what
- * a mean near 0 is the sum of; else 0. */
-f64 near_mean_terms(i32 op, i32 result, const struct tensor *in, i64 count);
+/* The same of result `result` where each number is a sum or mean of many that may cancel out: of a norm's means, weights'
+ * gradients, sums, losses over classes (differences of logits); else 0. */
+f64 near_sum_terms(i32 op, i32 result, const struct tensor *in, i64 count);
 /* Of a result of type t, of `terms` added up in each element. */
 f64 near_allowed(i32 op, const struct attrs *at, const struct type *in, i32 in_count, struct type t,
                  f64 terms);

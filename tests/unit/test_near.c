@@ -62,8 +62,16 @@ TEST(a_mean_near_0_is_as_exact_as_what_it_is_the_mean_of)
 {
     f32           x[4] = { 3, -3, 4, -4 };
     struct tensor in[] = { { x, type_of(DT_F32, shape_2(2, 2)), 4 } };
-    CHECK_NEAR(near_mean_terms(OP_BATCHNORM, 1, in, 2), 5,
+    CHECK_NEAR(near_sum_terms(OP_BATCHNORM, 1, in, 2), 5,
                1e-12); /* columns of 3, 4 and of -3, -4 */
-    CHECK_EQ(near_mean_terms(OP_BATCHNORM, 2, in, 2), 0);
-    CHECK_EQ(near_mean_terms(OP_RMSNORM, 1, in, 2), 0);
+    CHECK_EQ(near_sum_terms(OP_BATCHNORM, 2, in, 2), 0);
+    CHECK_EQ(near_sum_terms(OP_RMSNORM, 1, in, 2), 0);
+}
+
+TEST(a_small_loss_is_as_exact_as_the_logits_it_is_the_difference_of)
+{
+    f32           x[6] = { 1, -3, 2, 4, 0, 0 };
+    struct tensor in[] = { { x, type_of(DT_F32, shape_2(2, 3)), 6 } };
+    CHECK_NEAR(near_sum_terms(OP_XENT, 0, in, 2), 5, 1e-12);
+    CHECK_NEAR(near_sum_terms(OP_SUM, 0, in, 1), sqrt(30), 1e-12);
 }

@@ -51,6 +51,14 @@ template <int N, class T> struct alignas(N * sizeof(T) > 16 ? 16 : N * sizeof(T)
     }
     __device__ void set(const f32 *from)
     {
+        if constexpr (std::is_same_v<T, bf16> && N % 2 == 0) { /* two by one instruction */
+#pragma unroll
+            for (int i = 0; i < N; i += 2) {
+                __nv_bfloat162 two = __floats2bfloat162_rn(from[i], from[i + 1]);
+                memcpy(v + i, &two, sizeof two);
+            }
+            return;
+        }
 #pragma unroll
         for (int i = 0; i < N; i++) v[i] = from_f32<T>(from[i]);
     }
