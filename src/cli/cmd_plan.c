@@ -21,10 +21,7 @@ static const f64 batch_tokens =
     524288;                       /* of a step of a known model, unless --batch says another */
 static const i64 batch_auto = 64; /* samples, where train.batch=auto leaves it open */
 
-void note(struct question *q, struct str text)
-{
-    if (q->note_count < COUNT_OF(q->notes)) q->notes[q->note_count++] = text;
-}
+void note(struct question *q, struct str text) { plan_note(&q->notes, text); }
 
 /* --- numbers of flags --- */
 
@@ -251,9 +248,20 @@ enum status plan_ask(struct cli *c, struct question *q, struct err *err)
     return job_of_run(c, q, err);
 }
 
-/* --- where --- */
-
 /* --- the command --- */
+
+static void learn(struct cli *c, struct question *q)
+{
+    struct plan_learner of = { .ledger       = ledger_path(c->os, q->ledger, c->perm),
+                               .catalogue    = q->catalogue,
+                               .devices      = q->devices,
+                               .device_count = q->device_count,
+                               .limits       = &q->limits,
+                               .workload     = &q->workload,
+                               .loads        = q->ours,
+                               .settings     = q->settings };
+    plan_learn(c->os, &of, &q->notes, c->perm);
+}
 
 /* An hour of this machine has no price, so it cannot be ranked; how long it takes can be told. */
 static void tell_unpriced(struct cli *c, struct question *q, const struct plan_variants *v,
@@ -310,7 +318,7 @@ enum status command_plan(struct cli *c, struct err *err)
         st = limits_of(c->request, &q->limits, err);
         if (!st) st = plan_ask(c, q, err);
         if (!st) st = plan_devices(c, q, err);
-        if (!st) plan_learn(c, q);
+        if (!st) learn(c, q);
         if (!st) st = answer(c, q, scratch, err);
     }
     for (i64 i = 0; i < q->here_count; i++) q->here[i]->table->close(q->here[i]);

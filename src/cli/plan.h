@@ -3,7 +3,7 @@
 #define CLI_PLAN_H
 #include "backend/backend.h"
 #include "cli/commands.h"
-#include "plan/search.h"
+#include "plan/learn.h"
 
 struct question {
     struct plan_workload workload;
@@ -16,11 +16,10 @@ struct question {
     i64                  here_count;
     f64                  depth_part, width_part; /* of the model's own: --scale_model */
     f64                  usd_hour;               /* of this machine; NaN: not given */
-    bool                 ours;     /* frugal can train it: a run file, not a known model */
-    struct str           run_file; /* for the command line at the end */
-    struct str settings, ledger;   /* as the ledger has them; where it is, if not as usual */
-    struct str notes[24];          /* assumed, learned, left out: a sentence each */
-    i64        note_count;
+    bool                 ours;          /* frugal can train it: a run file, not a known model */
+    struct str           run_file;      /* for the command line at the end */
+    struct str        settings, ledger; /* as the ledger has them; where it is, if not as usual */
+    struct plan_notes notes;
 };
 
 void note(struct question *q, struct str text);
@@ -31,16 +30,12 @@ enum status plan_ask(struct cli *c, struct question *q, struct err *err);
 enum status plan_devices(struct cli *c, struct question *q, struct err *err);
 enum status plan_calibrate(struct cli *c, struct arena scratch, struct err *err);
 
-/* plan_learn.c: what the user's ledger says of lives, steps, starts, saves and loading. */
-void plan_learn(struct cli *c, struct question *q);
-
 /* plan_show.c */
 void plan_show(struct cli *c, const struct question *q, const struct plan_variants *v,
                const struct plan_result *r);
 
 /* plan_words.c: the settings that carry a row out; and the row in the ledger, for the report to come. */
 enum { PLAN_WORDS_MAX = 8 };
-const char *precision_text(enum dtype t); /* the word of train.precision */
 i64  plan_words(const struct plan_row *r, struct arena *perm, struct str out[PLAN_WORDS_MAX]);
 void plan_record(struct cli *c, const struct question *q, const struct plan_row *r);
 

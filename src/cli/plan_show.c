@@ -232,7 +232,8 @@ static void show_assumed(struct cli *c, const struct question *q, const struct p
 {
     say_result(c->say, "\n");
     say_heading(c->say, "Assumed");
-    for (i64 i = 0; i < q->note_count; i++) say_result(c->say, "  %.*s\n", STR_ARG(q->notes[i]));
+    for (i64 i = 0; i < q->notes.count; i++)
+        say_result(c->say, "  %.*s\n", STR_ARG(q->notes.text[i]));
     if (p->rows[0].device->assumed.len)
         say_result(c->say, "  of %.*s: %.*s\n", STR_ARG(p->rows[0].device->name),
                    STR_ARG(p->rows[0].device->assumed));
@@ -247,10 +248,10 @@ static void show_assumed(struct cli *c, const struct question *q, const struct p
 
 static void json_rest(struct cli *c, const struct question *q)
 {
-    for (i64 i = 0; i < q->note_count; i++) {
+    for (i64 i = 0; i < q->notes.count; i++) {
         struct arena   s = *c->perm;
         struct textbuf b = event_begin(&s, "note");
-        event_str(&b, "text", q->notes[i]);
+        event_str(&b, "text", q->notes.text[i]);
         event_end(&b, c->say);
     }
     for (i64 i = 0; i < assumption_count; i++) {

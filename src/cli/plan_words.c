@@ -21,11 +21,6 @@ static struct str machine_of(const struct plan_row *r, struct arena *perm)
     return m ? str_fmt(perm, "%.*s/%.*s", STR_ARG(m->provider), STR_ARG(m->name)) : STR("");
 }
 
-const char *precision_text(enum dtype t)
-{
-    return t == DT_BF16 ? "bf16" : t == DT_F16 ? "fp16" : "fp32";
-}
-
 i64 plan_words(const struct plan_row *r, struct arena *perm, struct str out[PLAN_WORDS_MAX])
 {
     bool every = r->variant->recompute.kind == RECOMPUTE_EVERY;
