@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/pool.h"
 #include "cli/commands.h"
-#include "cli/config.h"
+#include "cli/jobs.h"
 #include "cli/libraries.h"
 #include "cli/progress.h"
 #include "train/train.h"

@@ -3,7 +3,7 @@
 #ifndef CLI_EXPERIMENTS_H
 #define CLI_EXPERIMENTS_H
 #include "cli/commands.h"
-#include "cli/config.h"
+#include "train/config.h"
 
 /* Looks for `seconds` (0: not at all), experiments, and shows the verdict. Nothing of it is kept. */
 enum status experiments_show(struct cli *c, const struct config *config, f64 seconds,

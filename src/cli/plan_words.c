@@ -1,9 +1,9 @@
 /* plan_words.c - a plan as settings: the command line that carries it out, and what the ledger is told
  * of it, so that `frugal report` can hold the bill against it. */
-#include "cli/config.h"
 #include "cli/jobs.h"
 #include "cli/plan.h"
 #include "job/predict.h"
+#include "train/config.h"
 
 static const char *market_of(enum price p)
 {

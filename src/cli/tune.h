@@ -3,8 +3,8 @@
 #ifndef CLI_TUNE_H
 #define CLI_TUNE_H
 #include "cli/commands.h"
-#include "cli/config.h"
 #include "job/measure.h"
+#include "train/config.h"
 #include "train/tune.h"
 
 /* run.yaml -> run.tuned.yaml: what the user said and what won, `words` with reasons behind the lines that changed.
