@@ -145,8 +145,8 @@ static enum status export_run(struct cli *c, const struct bills *b, struct err *
 {
     struct run_bill *r;
     struct str       lines;
-    enum status      st = bills_find(b, c->request->value[FLAG_INDEX_export], &r, err);
-    struct arena     to = b->memory;
+    enum status st = report_find(b->items, b->count, c->request->value[FLAG_INDEX_export], &r, err);
+    struct arena to = b->memory;
     if (!st) st = ledger_export(b->ledger, r->row.id, STR(""), &to, &lines, err);
     if (!st) say_text(c->say, lines);
     return st;
