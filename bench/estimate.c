@@ -5,7 +5,7 @@
  * (gradients and update) predicted, and run for SECONDS; the least counts, in time of the processor by
  * one thread, which stands still while others run. One JSON object a run. */
 #include "plan/estimate.h"
-#include "cli/config.h"
+#include "train/config.h"
 #include "plan/calibrate.h"
 #include "train/train_int.h"
 #include <math.h>

@@ -4,7 +4,7 @@
  * more without; all of them are run in turn, round after round, so that whatever disturbs meets all. One JSON object a
  * set: instructions, bytes moved by the op table, least and median seconds in time of the processor,
  * which stands still while others run (so it wants train.threads=1). bench/fuse.py makes the table. */
-#include "cli/config.h"
+#include "train/config.h"
 #include "train/train_int.h"
 #include <stdio.h>
 #include <stdlib.h>

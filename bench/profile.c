@@ -5,7 +5,7 @@
  * pair of op and kernel, or with --each one an instruction. FLOPs and bytes are the op table's; `roof`
  * is the time these would take over the time they took: FLOPs at the target's peak, bytes as a copy of
  * as many takes, timed here on a GPU, and at the measured bandwidth on a processor. */
-#include "cli/config.h"
+#include "train/config.h"
 #include "run/op_table.h"
 #include "train/train_int.h"
 #include <math.h>

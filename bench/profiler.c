@@ -5,7 +5,7 @@
  * steps profiled. Prints an object a round: seconds of a step of each, from the end of the first quarter of the steps
  * to the end of the last, in time of the processor of the training thread, which stands still while others run (so it
  * wants train.threads=1). */
-#include "cli/config.h"
+#include "train/config.h"
 #include "train/train.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  * all of them. One JSON object a policy: the plan (peak of memory, FLOPs, seconds by the time of its
  * kernels), what was measured (highest byte written, least and median seconds of forward and
  * backward, in time of the processor), and how long compile took. bench/recompute.py makes the table. */
-#include "cli/config.h"
+#include "train/config.h"
 #include "train/train_int.h"
 #include <stdio.h>
 #include <stdlib.h>

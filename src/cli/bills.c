@@ -59,23 +59,6 @@ void bills_close(struct bills *b)
     arena_close(&b->memory);
 }
 
-enum status bills_find(const struct bills *b, struct str word, struct run_bill **out,
-                       struct err *err)
-{
-    i64 ids = 0;
-    for (i64 i = b->count; i-- > 0;)
-        if (str_starts(b->items[i].row.id, word) && word.len >= 3 && !ids++) *out = &b->items[i];
-    if (ids == 1) return STATUS_OK;
-    for (i64 i = b->count; i-- > 0 && !ids;)
-        if (str_eq(b->items[i].row.name, word) && !ids++) *out = &b->items[i];
-    if (ids == 1) return STATUS_OK;
-    if (ids)
-        return err_set(err, STATUS_USAGE, "%.*s is the beginning of %lld runs; give more of it",
-                       STR_ARG(word), (long long)ids);
-    return err_set(err, STATUS_USAGE, "no run is called %.*s; `frugal runs` lists them",
-                   STR_ARG(word));
-}
-
 /* Four figures of the largest sum, cents at least, and a nano-dollar at most. */
 i64 money_decimals(i64 nusd)
 {
@@ -127,11 +110,4 @@ const char *state_text(const struct run_bill *b)
     if (b->state == RUN_RUNS) return "runs";
     if (b->state == RUN_KILLED || !b->segment_count) return "killed";
     return b->segments[b->segment_count - 1].ended.data; /* ends with a zero: str_printable */
-}
-
-i64 bill_per_million(const struct run_bill *b)
-{
-    bool counted = str_eq(b->row.unit, STR("samples")) || str_eq(b->row.unit, STR("tokens"));
-    if (!b->priced || !b->work || !counted) return -1; /* nobody counts trials by the million */
-    return llround((f64)b->nusd / (f64)b->work * 1e6);
 }

@@ -2,7 +2,7 @@
 #ifndef CLI_BILLS_H
 #define CLI_BILLS_H
 #include "cli/commands.h"
-#include "run/report.h"
+#include "run/comparison.h"
 
 struct bills {
     struct ledger   *ledger;
@@ -17,9 +17,6 @@ struct str  bills_path(struct cli *c);
 enum status bills_open(struct bills *b, struct cli *c, struct err *err);
 enum status bills_read(struct bills *b, struct err *err); /* items, as they are now */
 void        bills_close(struct bills *b);
-/* By the beginning of its id or, the newest, by its name. */
-enum status bills_find(const struct bills *b, struct str word, struct run_bill **out,
-                       struct err *err);
 
 /* Money in whole units of 10^-decimals dollars: as many as show the larger of the sums well, the
  * same for all of a column, so that what is printed sums as what was billed does. */
@@ -31,7 +28,5 @@ struct str money(struct arena *perm, i64 nusd);                     /* by itself
 struct str  when_text(struct arena *perm, i64 wall_ns); /* 2026-11-15 10:03 */
 struct str  span_text(struct arena *perm, i64 ns);      /* 0.87 s, 12:05 */
 const char *state_text(const struct run_bill *b);       /* "end", "runs", "killed" */
-/* Dollars a million samples or tokens; -1: not known. */
-i64 bill_per_million(const struct run_bill *b);
 
 #endif

@@ -2,7 +2,7 @@
 #ifndef CLI_CHECKPOINTS_H
 #define CLI_CHECKPOINTS_H
 #include "cli/commands.h"
-#include "store/checkpoint.h"
+#include "job/checkpoint_cost.h"
 
 enum { CHECKPOINTS_KEEP = 3 }; /* of prune, where --keep does not say */
 
@@ -25,7 +25,6 @@ void checkpoints_tell_pruned(struct cli *c, const struct ckpt_list *before,
                              const struct ckpt_list *after);
 void checkpoints_tell_copied(struct cli *c, const struct ckpt *k, struct str to);
 
-bool        checkpoints_is_remote(struct str where); /* s3:// or gs:// */
 enum status checkpoints_remote(struct cli *c, struct str verb, const struct str *arguments,
                                i64 count, struct err *err);
 

@@ -2,28 +2,16 @@
  * reading them costs, delete the old, copy to and fro, restore from an archive, and the bucket's
  * lifecycle. */
 #include "cli/checkpoints.h"
-#include "plan/catalogue.h"
-#include "run/notice.h"
 #include "store/ckpt_remote.h"
-#include <ctype.h>
 #include <math.h>
 #include <string.h>
 
 enum { DAYS_DEFAULT = 7, ABORT_DAYS = 2, MEMORY_BYTES = 1 << 26 };
-enum { PART_BYTES = 8 << 20 }; /* that one request reads */
-
-bool checkpoints_is_remote(struct str where)
-{
-    return str_starts(where, STR("s3://")) || str_starts(where, STR("gs://"));
-}
 
 static enum status open_remote(struct cli *c, struct str where, struct ckpt_remote **out,
                                struct err *err)
 {
-    enum cloud         here = cloud_of_machine(c->os);
-    struct s3_settings s    = { .to      = where,
-                                .ask_aws = here == CLOUD_AWS,
-                                .ask_gcp = here == CLOUD_GCP };
+    struct s3_settings s = object_store_here(c->os, where);
     return ckpt_remote_open(c->os, NULL, &s, c->perm, out, err);
 }
 
@@ -38,55 +26,12 @@ static enum status list_remote(struct cli *c, struct str where, struct ckpt_remo
     return st;
 }
 
-/* The catalogue writes them in small letters, and calls Google's and AWS's first one standard. */
-static const struct storage *storage_of(struct cli *c, struct str where, struct str class)
-{
-    char       low[32]  = "standard";
-    struct str provider = str_starts(where, STR("gs://")) ? STR("gcp") : STR("aws");
-    if (class.len >= (i64)sizeof low) return NULL;
-    for (i64 i = 0; i < class.len; i++) low[i] = (char)tolower((unsigned char)class.data[i]);
-    if (class.len) low[class.len] = 0;
-    return catalogue_storage(catalogue_new(c->perm), provider, str_of(low));
-}
-
-/* What it costs to keep and to read those that are believed, or `only` one of them. */
-struct cost {
-    f64 bytes, requests;
-    f64 month_usd; /* of a class with a minimum at least that */
-    f64 early_usd; /* of the minimum, what is still to be paid if they are deleted now */
-    f64 requests_usd, retrieve_usd, egress_usd; /* once, read from outside the region */
-};
-
-static struct cost cost_of(struct cli *c, const struct ckpt_list *l, const struct ckpt *only,
-                           const struct storage *s)
-{
-    struct cost        sum   = { 0 };
-    struct store_price price = s ? store_price_of(s) : (struct store_price){ 0 };
-    f64                now_d = (f64)c->os->wall_ns(c->os) / 86400e9;
-    for (i64 i = 0; i < l->count; i++) {
-        const struct ckpt_manifest *m = &l->items[i].manifest;
-        if (l->items[i].why.status || (only && only != &l->items[i])) continue;
-        f64 bytes = (f64)ckpt_bytes(m), age_d = now_d - (f64)m->wall_ns / 86400e9;
-        sum.bytes += bytes;
-        for (i64 k = 0; k < m->shard_count; k++)
-            sum.requests += 1 + ceil((f64)m->shards[k].bytes / PART_BYTES);
-        sum.requests += 1; /* the manifest; before each shard a HEAD */
-        if (s && age_d < s->minimum_days) sum.early_usd += bill_early_usd(&price, bytes, age_d);
-    }
-    sum.month_usd    = s ? bill_storage_usd(&price, sum.bytes, BILL_MONTH_DAYS) : NAN;
-    sum.requests_usd = s ? bill_get_usd(&price, sum.requests) : NAN;
-    sum.retrieve_usd = s ? bill_retrieve_usd(&price, sum.bytes) : NAN;
-    sum.egress_usd   = s ? bill_egress_usd(&price, sum.bytes) : NAN;
-    return sum;
-}
-
 static void tell_cost(struct cli *c, struct str where, const struct ckpt_list *l,
                       const struct ckpt *only, struct str class)
 {
-    struct arena          scratch = *c->perm;
-    const struct storage *s       = storage_of(c, where, class);
-    struct cost           sum     = cost_of(c, l, only, s);
-    f64                   back    = sum.requests_usd + sum.retrieve_usd + sum.egress_usd;
+    struct arena           scratch = *c->perm;
+    const struct storage  *s       = object_store_class(catalogue_new(&scratch), where, class);
+    struct checkpoint_cost sum     = checkpoint_cost_of(l, only, s, c->os->wall_ns(c->os));
     if (c->say->json) {
         struct textbuf b = event_begin(&scratch, "storage");
         event_f64(&b, "bytes", sum.bytes);
@@ -94,7 +39,7 @@ static void tell_cost(struct cli *c, struct str where, const struct ckpt_list *l
         event_f64(&b, "month_usd", sum.month_usd);
         event_f64(&b, "minimum_days", s ? s->minimum_days : NAN);
         event_f64(&b, "early_usd", sum.early_usd);
-        event_f64(&b, "fetch_usd", back);
+        event_f64(&b, "fetch_usd", sum.fetch_usd);
         event_f64(&b, "requests_usd", sum.requests_usd);
         event_f64(&b, "retrieve_usd", sum.retrieve_usd);
         event_f64(&b, "egress_usd", sum.egress_usd);
@@ -108,7 +53,7 @@ static void tell_cost(struct cli *c, struct str where, const struct ckpt_list *l
         say_result(c->say, ", billed for at least %g days, of which %.*s remain to be paid",
                    s->minimum_days, STR_ARG(text_dollars(&scratch, sum.early_usd)));
     say_result(c->say, "; reading it outside its region costs %.*s (%.0f requests %.*s",
-               STR_ARG(text_dollars(&scratch, back)), sum.requests,
+               STR_ARG(text_dollars(&scratch, sum.fetch_usd)), sum.requests,
                STR_ARG(text_dollars(&scratch, sum.requests_usd)));
     if (sum.retrieve_usd > 0)
         say_result(c->say, ", retrieval %.*s", STR_ARG(text_dollars(&scratch, sum.retrieve_usd)));
@@ -224,11 +169,11 @@ static enum status carry(struct cli *c, const struct str *a, struct str name, st
 static enum status run_copy(struct cli *c, const struct str *a, i64 count, struct err *err)
 {
     struct str name = count > 2 ? a[2] : STR("");
-    if (checkpoints_is_remote(a[0]) && checkpoints_is_remote(a[1]))
+    if (object_store_is(a[0]) && object_store_is(a[1]))
         return err_set(
             err, STATUS_USAGE,
             "cannot copy from one object store to another directly: copy to a folder first");
-    return checkpoints_is_remote(a[0]) ? fetch(c, a, name, err) : carry(c, a, name, err);
+    return object_store_is(a[0]) ? fetch(c, a, name, err) : carry(c, a, name, err);
 }
 
 static enum status run_prune(struct cli *c, const struct str *a, i64 count, struct err *err)
@@ -286,7 +231,8 @@ static enum status run_lifecycle(struct cli *c, const struct str *a, i64 count, 
     st = ckpt_remote_lifecycle(r, &rules, *c->perm, &others, err);
     ckpt_remote_close(r);
     if (st) return st;
-    const struct storage *cold = storage_of(c, a[0], rules.storage_class);
+    const struct storage *cold =
+        object_store_class(catalogue_new(c->perm), a[0], rules.storage_class);
     if (c->say->json) {
         struct arena   scratch = *c->perm;
         struct textbuf b       = event_begin(&scratch, "lifecycle");

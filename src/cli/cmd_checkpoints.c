@@ -1,21 +1,9 @@
 /* cmd_checkpoints.c - frugal checkpoints: what lies in a folder of them, whether it is whole, what a
  * restore would take; deleting the old, copying one to another place. */
 #include "base/date.h"
-#include "base/hash.h"
 #include "cli/checkpoints.h"
 
 enum status command_checkpoints(struct cli *c, struct err *err);
-
-enum { RATE_SAMPLE_BYTES = 256 << 20, READ_BYTES = 1 << 20 };
-
-static enum status list_folder(struct cli *c, struct str folder, struct ckpt_list *out,
-                               struct err *err)
-{
-    struct os_stat stat;
-    enum status    st = c->os->stat(c->os, folder, &stat, err);
-    if (!st) st = ckpt_list(c->os, folder, c->perm, out, err);
-    return st;
-}
 
 enum status checkpoints_find(const struct ckpt_list *l, struct str word, struct str folder,
                              struct ckpt **out, struct err *err)
@@ -80,7 +68,7 @@ void checkpoints_tell(struct cli *c, const struct ckpt_list *l, i64 i, const cha
 static enum status run_list(struct cli *c, const struct str *arguments, i64 count, struct err *err)
 {
     struct ckpt_list list;
-    enum status      st = list_folder(c, arguments[0], &list, err);
+    enum status      st = checkpoint_folder_list(c->os, arguments[0], c->perm, &list, err);
     (void)count;
     for (i64 i = 0; i < list.count && !st; i++)
         checkpoints_tell(c, &list, i, "valid", &list.items[i].why);
@@ -95,7 +83,7 @@ static enum status run_verify(struct cli *c, const struct str *arguments, i64 co
     struct ckpt_list list;
     struct ckpt     *only = NULL;
     i64              bad = 0, seen = 0;
-    enum status      st = list_folder(c, arguments[0], &list, err);
+    enum status      st = checkpoint_folder_list(c->os, arguments[0], c->perm, &list, err);
     if (!st && count > 1) st = checkpoints_find(&list, arguments[1], arguments[0], &only, err);
     for (i64 i = 0; i < list.count && !st; i++) {
         struct err why = { 0 };
@@ -107,30 +95,6 @@ static enum status run_verify(struct cli *c, const struct str *arguments, i64 co
     if (st || !bad) return st;
     return err_set(err, STATUS_NO, "%lld of %lld checkpoints cannot be restored", (long long)bad,
                    (long long)seen);
-}
-
-/* Bytes a second that a restore would have: read and hashed, from the largest shard. */
-static enum status measure_rate(struct cli *c, const struct ckpt *k, f64 *rate, struct err *err)
-{
-    struct arena             scratch = *c->perm;
-    const struct ckpt_shard *largest = &k->manifest.shards[0];
-    char                    *buffer  = NEW(&scratch, char, READ_BYTES);
-    struct xxh64             hash;
-    struct file              f;
-    i64                      got = 1, begin_ns = clock_now(c->clock);
-    for (i64 i = 1; i < k->manifest.shard_count; i++)
-        if (k->manifest.shards[i].bytes > largest->bytes) largest = &k->manifest.shards[i];
-    struct str  path = str_fmt(&scratch, "%.*s/%.*s", STR_ARG(k->folder), STR_ARG(largest->name));
-    enum status st   = c->os->open_read(c->os, path, &f, err);
-    if (st) return st;
-    xxh64_init(&hash);
-    while (!st && got > 0 && hash.bytes < RATE_SAMPLE_BYTES) {
-        st = c->os->read(c->os, f, buffer, READ_BYTES, -1, &got, err);
-        if (!st) xxh64_add(&hash, (struct str){ buffer, got });
-    }
-    c->os->close(c->os, &f, NULL);
-    *rate = (f64)hash.bytes * 1e9 / (f64)MAX(1, clock_now(c->clock) - begin_ns);
-    return st;
 }
 
 enum status checkpoints_rate(struct cli *c, f64 *rate, struct err *err)
@@ -183,14 +147,14 @@ static enum status run_show(struct cli *c, const struct str *arguments, i64 coun
     struct ckpt_list list;
     struct ckpt     *k;
     f64              rate;
-    enum status      st = list_folder(c, arguments[0], &list, err);
+    enum status      st = checkpoint_folder_list(c->os, arguments[0], c->perm, &list, err);
     if (!st)
         st = checkpoints_find(&list, count > 1 ? arguments[1] : STR(""), arguments[0], &k, err);
     if (!st && k->why.status) st = err_set(err, k->why.status, "%s", k->why.text);
     if (!st && !k->manifest.shard_count)
         st = err_set(err, STATUS_NO, "%.*s has no shards", STR_ARG(k->folder));
     if (!st) st = checkpoints_rate(c, &rate, err);
-    if (!st && rate == 0) st = measure_rate(c, k, &rate, err);
+    if (!st && rate == 0) st = checkpoint_rate(c->os, c->clock, k, *c->perm, &rate, err);
     if (st) return st;
     checkpoints_tell(c, &list, k - list.items, "valid", &k->why);
     checkpoints_tell_inside(c, &k->manifest);
@@ -249,7 +213,7 @@ static enum status run_prune(struct cli *c, const struct str *arguments, i64 cou
     i64                keep   = CHECKPOINTS_KEEP;
     enum status        listed = STATUS_OK, st = checkpoints_number(c, FLAG_INDEX_keep, &keep, err);
     (void)count;
-    if (!st) st = list_folder(c, arguments[0], &before, err);
+    if (!st) st = checkpoint_folder_list(c->os, arguments[0], c->perm, &before, err);
     if (!st) st = ckpt_store_open(c->os, arguments[0], c->perm, &store, err);
     if (st) return st;
     st     = ckpt_prune(store, keep, *c->perm, err);
@@ -281,7 +245,7 @@ static enum status run_copy(struct cli *c, const struct str *arguments, i64 coun
     struct ckpt_list   list;
     struct ckpt       *k;
     struct ckpt_store *to;
-    enum status        st = list_folder(c, arguments[0], &list, err);
+    enum status        st = checkpoint_folder_list(c->os, arguments[0], c->perm, &list, err);
     if (!st)
         st = checkpoints_find(&list, count > 2 ? arguments[2] : STR(""), arguments[0], &k, err);
     if (!st && k->why.status) st = err_set(err, k->why.status, "%s", k->why.text);
@@ -307,7 +271,7 @@ enum status command_checkpoints(struct cli *c, struct err *err)
 {
     const struct request *r = c->request;
     for (i64 i = 0; i < r->argument_count; i++) {
-        if (!checkpoints_is_remote(r->arguments[i])) continue;
+        if (!object_store_is(r->arguments[i])) continue;
         if (i == 0) return checkpoints_remote(c, STR("list"), r->arguments, r->argument_count, err);
         return checkpoints_remote(c, r->arguments[0], r->arguments + 1, r->argument_count - 1, err);
     }

@@ -1,81 +1,16 @@
 /* cmd_doctor.c - frugal doctor: what this machine can do, and what is missing. */
-#include "backend/backend.h"
-#include "backend/cpu/kernel.h"
-#include "backend/cuda/cuda.h"
-#include "backend/cuda/nvml.h"
 #include "base/json.h"
-#include "base/pool.h"
 #include "cli/commands.h"
-#include "cli/config.h"
-#include "cli/libraries.h"
+#include "cli/jobs.h"
 #include "cli/progress.h"
+#include "job/libraries.h"
+#include "job/machine_here.h"
 #include "train/train.h"
 #include <math.h>
-#include <string.h>
-#include <unistd.h>
 
 enum status command_doctor(struct cli *c, struct err *err);
 
 enum { RESERVE_GIB = 64 }; /* address space only */
-
-struct machine {
-    struct str        cpu;
-    i64               cores_usable, cores;
-    enum isa          vectors, vectors_used; /* the processor's; and under FRUGAL_VECTORS */
-    i64               memory_bytes, memory_free_bytes;      /* 0: not known */
-    f64               flops_s[DT_COUNT], bandwidth_bytes_s; /* 0: not known */
-    struct str        gpu, gpu_missing;                     /* its name, or why there is none */
-    struct nvml_state gpu_state; /* by its driver; an empty name: it does not answer */
-    struct str        gpu_driver;
-};
-
-/* The GPU that CUDA would take; without CUDA, the driver's first. */
-static void driver_look(struct machine *m, struct str bus_id, struct arena *perm)
-{
-    struct nvml *nvml;
-    if (nvml_open(perm, &nvml, NULL)) return;
-    struct nvml_device *d = bus_id.len ? nvml_device_at(nvml, bus_id, *perm) : nvml_device(nvml, 0);
-    if (d) m->gpu_state = nvml_look(nvml, d, perm);
-    m->gpu_driver = str_copy(perm, nvml_driver(nvml));
-    nvml_close(nvml);
-}
-
-static void gpu_look(struct machine *m, struct arena *perm)
-{
-    struct err      why = { 0 };
-    struct backend *gpu;
-    struct target   target = { 0 };
-    m->gpu_missing         = STR("no NVIDIA device on this machine");
-    if (backend_cuda_likely(os_real()) && backend_cuda_open(perm, &gpu, &why)) {
-        m->gpu_missing = str_copy(perm, str_of(why.text));
-    } else if (backend_cuda_likely(os_real())) {
-        gpu->table->describe(gpu, &target);
-        m->gpu = str_copy(perm, target.name);
-        gpu->table->close(gpu);
-    }
-    driver_look(m, target.bus_id, perm);
-}
-
-static struct machine machine_look(struct arena *perm)
-{
-    struct machine  m = { .cores_usable = pool_machine_threads(),
-                          .cores        = sysconf(_SC_NPROCESSORS_CONF),
-                          .vectors      = processor_isa(),
-                          .vectors_used = kernel_isa(),
-                          .memory_bytes = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) };
-    struct backend *cpu;
-    struct target   target;
-    gpu_look(&m, perm);
-    if (backend_cpu_open(perm, 0, BACKEND_FAST, &cpu, NULL)) return m;
-    cpu->table->describe(cpu, &target);
-    cpu->table->rate(cpu, &target);
-    m.cpu               = str_copy(perm, target.name);
-    m.memory_free_bytes = target.memory_bytes;
-    m.bandwidth_bytes_s = target.bandwidth_bytes_s;
-    memcpy(m.flops_s, target.flops_s, sizeof m.flops_s);
-    cpu->table->close(cpu);
-    return m;
-}
 
 static void print_libraries(struct cli *c)
 {
@@ -94,7 +29,7 @@ static void print_libraries(struct cli *c)
     }
 }
 
-static void print_gpu(struct cli *c, const struct machine *m)
+static void print_gpu(struct cli *c, const struct machine_here *m)
 {
     struct arena             scratch = *c->perm;
     const struct nvml_state *g       = &m->gpu_state;
@@ -114,16 +49,16 @@ static void print_gpu(struct cli *c, const struct machine *m)
     say_result(c->say, ", driver %.*s\n", STR_ARG(m->gpu_driver));
 }
 
-static void print_machine(struct cli *c, const struct machine *m)
+static void print_machine(struct cli *c, const struct machine_here *m)
 {
     struct arena scratch = *c->perm;
     say_heading(c->say, "Machine");
     say_result(c->say, "  %-9s %.*s\n", "CPU", STR_ARG(m->cpu));
     say_result(c->say, "  %-9s %lld usable of %lld\n", "cores", (long long)m->cores_usable,
                (long long)m->cores);
-    say_result(c->say, "  %-9s %s", "vectors", isa_word(m->vectors));
-    if (m->vectors_used < m->vectors)
-        say_result(c->say, ", of which FRUGAL_VECTORS allows %s", isa_word(m->vectors_used));
+    say_result(c->say, "  %-9s %s", "vectors", m->vectors);
+    if (m->vectors_limited)
+        say_result(c->say, ", of which FRUGAL_VECTORS allows %s", m->vectors_used);
     say_result(c->say, "\n");
     say_result(c->say, "  %-9s %.*s, %.*s free\n", "memory",
                STR_ARG(text_bytes(&scratch, (f64)m->memory_bytes)),
@@ -139,7 +74,7 @@ static void print_machine(struct cli *c, const struct machine *m)
     print_gpu(c, m);
 }
 
-static void gpu_json(struct textbuf *b, const struct machine *m)
+static void gpu_json(struct textbuf *b, const struct machine_here *m)
 {
     event_f64(b, "gpu_memory_bytes", m->gpu_state.memory_bytes);
     event_f64(b, "gpu_memory_free_bytes", m->gpu_state.memory_free_bytes);
@@ -151,7 +86,7 @@ static void gpu_json(struct textbuf *b, const struct machine *m)
     event_str(b, "gpu_driver", m->gpu_driver);
 }
 
-static void print_json(struct cli *c, const struct machine *m)
+static void print_json(struct cli *c, const struct machine_here *m)
 {
     struct arena   parts = arena_part(c->perm, 1 << 16);
     struct textbuf b     = event_begin(c->perm, "doctor");
@@ -159,8 +94,8 @@ static void print_json(struct cli *c, const struct machine *m)
     event_str(&b, "cpu", m->cpu);
     event_i64(&b, "cores_usable", m->cores_usable);
     event_i64(&b, "cores", m->cores);
-    event_str(&b, "vectors", str_of(isa_word(m->vectors)));
-    event_str(&b, "vectors_used", str_of(isa_word(m->vectors_used)));
+    event_str(&b, "vectors", str_of(m->vectors));
+    event_str(&b, "vectors_used", str_of(m->vectors_used));
     event_i64(&b, "memory_bytes", m->memory_bytes);
     event_i64(&b, "memory_free_bytes", m->memory_free_bytes);
     event_f64(&b, "bandwidth_bytes_s", m->bandwidth_bytes_s);
@@ -234,7 +169,7 @@ static enum status check_run(struct cli *c, struct err *err)
 
 enum status command_doctor(struct cli *c, struct err *err)
 {
-    struct machine m = machine_look(c->perm);
+    struct machine_here m = machine_look(c->os, c->perm);
     if (c->say->json) {
         print_json(c, &m);
     } else {

@@ -1,11 +1,6 @@
 /* cmd_plan.c - frugal plan WHAT: what training it would cost, where, and how. */
-#include "backend/backend.h"
-#include "backend/cuda/cuda.h"
-#include "base/pool.h"
 #include "cli/jobs.h"
 #include "cli/plan.h"
-#include "job/predict.h"
-#include "plan/calibrate.h"
 #include "plan/known.h"
 #include "plan/scaling.h"
 #include "run/ledger.h"
@@ -21,10 +16,7 @@ static const f64 batch_tokens =
     524288;                       /* of a step of a known model, unless --batch says another */
 static const i64 batch_auto = 64; /* samples, where train.batch=auto leaves it open */
 
-void note(struct question *q, struct str text)
-{
-    if (q->note_count < COUNT_OF(q->notes)) q->notes[q->note_count++] = text;
-}
+void note(struct question *q, struct str text) { plan_note(&q->notes, text); }
 
 /* --- numbers of flags --- */
 
@@ -253,17 +245,50 @@ enum status plan_ask(struct cli *c, struct question *q, struct err *err)
 
 /* --- where --- */
 
+static enum status devices_of(struct cli *c, struct question *q, struct err *err)
+{
+    struct plan_where where = { .cloud    = c->request->value[FLAG_INDEX_on],
+                                .prices   = c->request->value[FLAG_INDEX_prices],
+                                .here     = q->ours,
+                                .usd_hour = q->usd_hour };
+    return plan_devices_open(&q->devices, c->os, &where, &q->notes, c->perm, err);
+}
+
 /* --- the command --- */
+
+static enum status time_kernels(struct cli *c, struct arena scratch, struct err *err)
+{
+    struct str  path;
+    i64         count;
+    enum status st = plan_calibrate(c->os, c->perm, scratch, &count, &path, err);
+    if (!st)
+        say_message(c->say, "%lld kernels timed; rates written to %.*s\n", (long long)count,
+                    STR_ARG(path));
+    return st;
+}
+
+static void learn(struct cli *c, struct question *q)
+{
+    struct plan_learner of = { .ledger       = ledger_path(c->os, q->ledger, c->perm),
+                               .catalogue    = q->devices.catalogue,
+                               .devices      = q->devices.items,
+                               .device_count = q->devices.count,
+                               .limits       = &q->limits,
+                               .workload     = &q->workload,
+                               .loads        = q->ours,
+                               .settings     = q->settings };
+    plan_learn(c->os, &of, &q->notes, c->perm);
+}
 
 /* An hour of this machine has no price, so it cannot be ranked; how long it takes can be told. */
 static void tell_unpriced(struct cli *c, struct question *q, const struct plan_variants *v,
                           struct arena scratch)
 {
     struct plan_result *r = NEW(c->perm, struct plan_result, 1);
-    for (i64 i = q->rented_count; i < q->device_count && isnan(q->usd_hour); i++) {
-        struct device *d    = &q->devices[i];
+    for (i64 i = q->devices.rented_count; i < q->devices.count && isnan(q->usd_hour); i++) {
+        struct device *d    = &q->devices.items[i];
         d->usd_h[PRICE_OWN] = 0;
-        plan_search(&q->workload, v, d, 1, q->catalogue, &q->limits, r, scratch);
+        plan_search(&q->workload, v, d, 1, q->devices.catalogue, &q->limits, r, scratch);
         d->usd_h[PRICE_OWN] = NAN;
         if (!r->count) continue;
         struct plan_row *row = &r->rows[0];
@@ -282,8 +307,9 @@ static enum status answer(struct cli *c, struct question *q, struct arena scratc
     struct plan_result   *r  = NEW(c->perm, struct plan_result, 1);
     enum status           st = plan_compile(c->perm, &q->workload, v, scratch, err);
     if (st) return st;
-    i64 ranked = isnan(q->usd_hour) ? q->rented_count : q->device_count;
-    plan_search(&q->workload, v, q->devices, ranked, q->catalogue, &q->limits, r, scratch);
+    i64 ranked = isnan(q->usd_hour) ? q->devices.rented_count : q->devices.count;
+    plan_search(&q->workload, v, q->devices.items, ranked, q->devices.catalogue, &q->limits, r,
+                scratch);
     tell_unpriced(c, q, v, scratch);
     if (r->count) plan_show(c, q, v, r);
     for (i64 i = 0; i < MIN(r->count, RECORDED); i++) plan_record(c, q, &r->rows[i]);
@@ -305,15 +331,15 @@ enum status command_plan(struct cli *c, struct err *err)
     if (!scratch.begin)
         return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
     if (c->request->flags & FLAG_calibrate) {
-        st = plan_calibrate(c, scratch, err);
+        st = time_kernels(c, scratch, err);
     } else {
         st = limits_of(c->request, &q->limits, err);
         if (!st) st = plan_ask(c, q, err);
-        if (!st) st = plan_devices(c, q, err);
-        if (!st) plan_learn(c, q);
+        if (!st) st = devices_of(c, q, err);
+        if (!st) learn(c, q);
         if (!st) st = answer(c, q, scratch, err);
     }
-    for (i64 i = 0; i < q->here_count; i++) q->here[i]->table->close(q->here[i]);
+    plan_devices_close(&q->devices);
     arena_close(&scratch);
     return st;
 }

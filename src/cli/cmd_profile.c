@@ -1,14 +1,15 @@
 /* cmd_profile.c - frugal profile RUN.YAML KEY=VALUE...: a few steps of the run, looked at closely. */
 #include "cli/commands.h"
-#include "cli/experiments.h"
 #include "cli/jobs.h"
 #include "cli/profile_show.h"
 #include "cli/progress.h"
-#include "cli/tune.h"
+#include "cli/verdict_show.h"
+#include "job/experiments.h"
+#include "run/verdict_events.h"
 
 enum status command_profile(struct cli *c, struct err *err);
 
-enum { EVENT_BYTES = 1 << 16, ACTIVE_STEPS = 3 };
+enum { EVENT_BYTES = 1 << 16 };
 
 static const f64 verdict_seconds = 6; /* from five on the machine's rates are measured too */
 
@@ -29,24 +30,14 @@ static enum status seconds_of(const struct request *r, f64 *out, struct err *err
                    STR_ARG(given));
 }
 
-/* Nothing is kept of it. */
-static void steps_only(struct settings *s)
-{
-    if (!s->profile.active) s->profile.active = ACTIVE_STEPS;
-    s->profile_only    = true;
-    s->checkpoint.dir  = STR("");
-    s->checkpoint.to   = STR("");
-    s->train.out       = STR("");
-    s->train.gradients = STR("");
-}
-
 struct look {
     struct cli    *cli;
     struct config *config;
 };
 
-static enum status look_at_steps(struct look *l, struct err *err)
+static enum status look_at_steps(void *context, struct err *err)
 {
+    struct look         *l       = context;
     struct cli          *c       = l->cli;
     struct progress      started = { .say = c->say, .scratch = arena_part(c->perm, EVENT_BYTES) };
     struct subscriber    all     = progress_subscriber(&started);
@@ -67,29 +58,28 @@ static enum status look_at_steps(struct look *l, struct err *err)
     return say_close(c->say, first) && !st ? STATUS_WORLD : st;
 }
 
-static int look(void *context, struct file stream)
+static void on_try(void *context, const char *problem)
 {
-    struct look *l   = context;
-    struct os   *os  = l->cli->os;
-    struct err   end = { 0 };
-    end.status       = look_at_steps(l, &end);
-    struct str whole = { (const char *)&end, sizeof end };
-    return os->write(os, stream, whole, NULL) ? STATUS_WORLD : (int)end.status;
+    struct cli  *c       = context;
+    struct arena scratch = *c->perm;
+    if (c->say->live) say_live(c->say, str_fmt(&scratch, "trying out %s", problem));
 }
 
-/* In a process of its own, as every look: what a driver begins in one, no copy of it can go on with. */
-static enum status look_elsewhere(struct cli *c, struct config *config, struct err *err)
+static enum status show_verdict(struct cli *c, const struct config *config, f64 seconds,
+                                struct err *err)
 {
-    struct look     l   = { c, config };
-    struct err      end = { 0 };
-    struct os_child child;
-    enum status     st = os_child_start(&child, look, &l, err);
-    if (!st) st = child_word(c->os, &child, &end, sizeof end, err);
-    if (st == STATUS_NO)
-        st = err_set(err, STATUS_WORLD,
-                     "the process that ran the steps ended without a result: out of memory?");
-    if (!st && end.status) st = err_set(err, end.status, "%s", end.text);
-    return st;
+    struct experiments *e = NEW(c->perm, struct experiments, 1);
+    if (!(seconds > 0)) return STATUS_OK;
+    e->on_try      = on_try;
+    e->context     = c;
+    enum status st = experiments_run(e, c->os, config, seconds, c->perm, err);
+    if (st) return st;
+    if (!c->say->json) say_result(c->say, "\n");
+    struct verdict_shown shown = { c->say, arena_part(c->perm, 1 << 16) };
+    struct subscriber    show  = verdict_subscriber(&shown);
+    verdict_emit(&show, &e->whole.evidence, &e->verdict, e->usd_run,
+                 config->settings.run.runs_per_month, *c->perm);
+    return STATUS_OK;
 }
 
 enum status command_profile(struct cli *c, struct err *err)
@@ -105,8 +95,9 @@ enum status command_profile(struct cli *c, struct err *err)
     if (st) return st;
     struct config *asked = NEW(c->perm, struct config, 1); /* the run as it is, for its verdict */
     *asked               = *config;
-    steps_only(&config->settings);
+    profile_steps_only(&config->settings);
     os_signals_catch();
-    st = look_elsewhere(c, config, err);
-    return st ? st : experiments_show(c, asked, seconds, err);
+    struct look l = { c, config };
+    st            = run_apart(c->os, look_at_steps, &l, err);
+    return st ? st : show_verdict(c, asked, seconds, err);
 }

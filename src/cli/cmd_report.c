@@ -6,41 +6,8 @@
 
 enum status command_report(struct cli *c, struct err *err);
 
-enum { GROUPS_MAX = 4096 };
-
-struct group {
-    struct str key;
-    i64        runs, unpriced, metered_ns, nusd;
-};
-
-static void group_add(struct group *groups, i64 *count, struct str key, const struct run_bill *b)
-{
-    i64 i = 0;
-    while (i < *count && !str_eq(groups[i].key, key)) i++;
-    if (i == *count && i == GROUPS_MAX - 1) key = STR("(more)");
-    if (i == *count) groups[(*count)++] = (struct group){ .key = key };
-    groups[i].runs++;
-    groups[i].metered_ns += b->metered_ns;
-    groups[i].unpriced += !b->priced;
-    groups[i].nusd += b->priced ? b->nusd - b->shared_nusd : 0; /* a shared machine is paid once */
-}
-
-/* A run with two tags is in both groups; one without any has its own. */
-static i64 group_all(const struct bills *b, bool by_tag, struct group *groups, struct arena *perm)
-{
-    i64 count = 0;
-    for (i64 i = 0; i < b->count; i++) {
-        const struct run_bill *r = &b->items[i];
-        struct str             rest =
-            by_tag ? r->row.tags : str_sub(when_text(perm, r->row.begin_wall_ns), 0, 7);
-        struct str key;
-        if (!rest.len) group_add(groups, &count, STR("(none)"), r);
-        while (str_cut(&rest, ',', &key)) group_add(groups, &count, key, r);
-    }
-    return count;
-}
-
-static void group_event(struct say *s, const char *by, const struct group *g, struct arena scratch)
+static void group_event(struct say *s, const char *by, const struct run_group *g,
+                        struct arena scratch)
 {
     struct textbuf b = event_begin(&scratch, "group");
     event_str(&b, "by", str_of(by));
@@ -54,24 +21,25 @@ static void group_event(struct say *s, const char *by, const struct group *g, st
 
 static enum status report_by(struct cli *c, const struct bills *b, struct err *err)
 {
-    struct str    by     = c->request->value[FLAG_INDEX_by];
-    bool          by_tag = str_eq(by, STR("tag"));
-    struct arena  here   = b->memory;
-    struct group *groups = NEW(&here, struct group, GROUPS_MAX);
-    i64           most = 0, unpriced = 0;
+    struct str        by     = c->request->value[FLAG_INDEX_by];
+    bool              by_tag = str_eq(by, STR("tag"));
+    struct arena      here   = b->memory;
+    struct run_group *groups;
+    i64               most = 0, unpriced = 0;
     if (!by_tag && !str_eq(by, STR("month")))
         return err_set(err, STATUS_USAGE, "--by %.*s: expected month or tag", STR_ARG(by));
-    i64 count = group_all(b, by_tag, groups, &here);
+    i64 count =
+        report_groups(b->items, b->count, by_tag ? GROUP_BY_TAG : GROUP_BY_MONTH, &groups, &here);
     for (i64 i = 0; i < count; i++)
         most = MAX(most, groups[i].nusd), unpriced += groups[i].unpriced;
     if (!c->say->json)
         say_result(c->say, "%-16s  %6s  %10s  %14s\n", by_tag ? "tag" : "month", "runs", "time",
                    "dollars");
     for (i64 i = 0; i < count; i++) {
-        const struct group *g        = &groups[i];
-        struct arena        line     = here;
-        i64                 decimals = money_decimals(most);
-        struct str          sum      = money_text(&line, money_units(g->nusd, decimals), decimals);
+        const struct run_group *g        = &groups[i];
+        struct arena            line     = here;
+        i64                     decimals = money_decimals(most);
+        struct str              sum = money_text(&line, money_units(g->nusd, decimals), decimals);
         if (c->say->json) group_event(c->say, by_tag ? "tag" : "month", g, here);
         else
             say_result(c->say, "%-16.*s  %6lld  %10.*s  %14.*s\n", STR_ARG(g->key),
@@ -100,7 +68,8 @@ static enum status report_several(struct cli *c, const struct bills *b,
 {
     struct arena       here = b->memory;
     struct comparison *with = NEW(&here, struct comparison, 1);
-    enum status        st   = comparison_make(with, runs, count, b, &here, err);
+    enum status        st =
+        comparison_make(with, runs, count, b->items, b->count, b->now_wall_ns, &here, err);
     if (st) return st;
     report_show_comparison(c->say, with, here);
     return write_svg(c, with, here, err);
@@ -116,7 +85,7 @@ enum status command_report(struct cli *c, struct err *err)
     if (!st && !b.count)
         st = err_set(err, STATUS_NO, "no run is recorded yet in %.*s", STR_ARG(bills_path(c)));
     for (i64 i = 0; i < r->argument_count && !st; i++)
-        st = bills_find(&b, r->arguments[i], &runs[count++], err);
+        st = report_find(b.items, b.count, r->arguments[i], &runs[count++], err);
     if (!st && !count) runs[count++] = &b.items[b.count - 1]; /* the newest */
     if (!st && count == 1 && r->flags & FLAG_svg)
         st = err_set(err, STATUS_USAGE, "--svg compares runs: give two runs or more");

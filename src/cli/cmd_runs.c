@@ -2,12 +2,9 @@
  * along. */
 #include "cli/bills.h"
 #include "job/shelf.h"
-#include "run/notice.h"
 #include <math.h>
 
 enum status command_runs(struct cli *c, struct err *err);
-
-enum { FILE_GIB = 4 }; /* address space for a file of lines */
 
 /* The table's columns: what each is called, and how it is written. */
 struct line {
@@ -136,37 +133,11 @@ static void show_csv(struct say *s, const struct bills *all, struct arena scratc
     }
 }
 
-static enum status read_store(struct cli *c, struct str address, struct arena *perm,
-                              struct str *lines, struct err *err)
-{
-    enum cloud         cloud = cloud_of_machine(c->os);
-    struct s3_settings where = { .to      = address,
-                                 .ask_aws = cloud == CLOUD_AWS,
-                                 .ask_gcp = cloud == CLOUD_GCP };
-    struct shelf       shelf;
-    enum status        st = shelf_open(&shelf, c->os, &where, c->perm, err);
-    if (st) return st;
-    st = shelf_read_all(&shelf, perm, lines, err);
-    shelf_close(&shelf);
-    return st;
-}
-
-/* Rows of another machine, as `--export` wrote them or as they lie beside checkpoints. */
 static enum status merge(struct cli *c, struct ledger *l, struct str path, struct err *err)
 {
-    struct arena memory = arena_open((i64)FILE_GIB << 30);
-    struct str   lines  = STR("");
-    struct err   why    = { 0 };
-    i64          rows   = 0;
-    bool         store  = str_starts(path, STR("s3://")) || str_starts(path, STR("gs://"));
-    enum status  st     = store ? read_store(c, path, &memory, &lines, err)
-                                : os_read_all(c->os, path, &memory, &lines, err);
-    if (!st) {
-        st = ledger_import(l, lines, memory, &rows, &why);
-        if (st) err_set(err, st, "%.*s: %s", STR_ARG(path), why.text);
-    }
+    i64         rows;
+    enum status st = shelf_merge(c->os, l, path, c->perm, &rows, err);
     if (!st) say_message(c->say, "%.*s: %lld rows merged\n", STR_ARG(path), (long long)rows);
-    arena_close(&memory);
     return st;
 }
 
@@ -174,8 +145,8 @@ static enum status export_run(struct cli *c, const struct bills *b, struct err *
 {
     struct run_bill *r;
     struct str       lines;
-    enum status      st = bills_find(b, c->request->value[FLAG_INDEX_export], &r, err);
-    struct arena     to = b->memory;
+    enum status st = report_find(b->items, b->count, c->request->value[FLAG_INDEX_export], &r, err);
+    struct arena to = b->memory;
     if (!st) st = ledger_export(b->ledger, r->row.id, STR(""), &to, &lines, err);
     if (!st) say_text(c->say, lines);
     return st;

@@ -1,7 +1,7 @@
 /* cmd_show.c - frugal show RUN.YAML: every setting and its origin, then the compiled programs: what
  * each instruction costs in FLOPs, bytes moved and memory. --passes: how the compiler came to them. */
 #include "cli/commands.h"
-#include "cli/config.h"
+#include "cli/jobs.h"
 #include "train/train.h"
 
 enum status command_show(struct cli *c, struct err *err);

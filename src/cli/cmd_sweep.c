@@ -1,199 +1,212 @@
-/* cmd_sweep.c - frugal sweep RUN.YAML KEY=VALUE...: many short runs, few long ones, one table. */
-#include "base/pool.h"
-#include "cli/sweep.h"
-#include "job/record.h"
+/* cmd_sweep.c - frugal sweep RUN.YAML KEY=VALUE...: a line a rung, then the table, best first, and the bill. */
+#include "cli/jobs.h"
+#include "job/sweep.h"
 #include <math.h>
-
-static const i64 halves     = 2;    /* one trial in so many goes on: docs/decisions/stopping.md */
-static const f64 rung_first = 0.05; /* part of a run before trials are compared */
 
 enum status command_sweep(struct cli *c, struct err *err);
 
-enum { SCRATCH_BYTES = 16 << 20 };
-static const i64 look_ns = 200000000; /* how long a signal may go unseen */
+static struct cli *cli_of(const struct sweep *s) { return s->context; }
 
-/* What all trials share: the machine's threads and price; each writes its weights beside train.out. */
-static enum status prepare(struct sweep *s, struct arena *perm, struct err *err)
+static f64 usd_hour(const struct sweep *s) { return s->config->settings.train.usd_hour; }
+
+static f64 part_done(const struct note *n) { return n->steps ? (f64)n->step / (f64)n->steps : 0; }
+
+static const char *state_name(const struct sweep *s, const struct trial *t)
 {
-    i64 at_once = s->config->settings.sweep.at_once;
-    for (i64 i = 0; i < s->count; i++) {
-        struct train_config *t = &s->trials[i].settings.train;
-        if (!t->epochs && !t->steps)
-            return err_set(
-                err, STATUS_USAGE,
-                "a sweep compares unfinished runs, so they need an end: train.epochs=5 or "
-                "train.steps=1000");
-        i64 threads                      = t->threads ? t->threads : pool_machine_threads();
-        t->threads                       = MAX(threads / at_once, 1);
-        t->usd_hour                      = bill_part_usd_hour(t->usd_hour, at_once);
-        t->gradients                     = STR("");
-        s->trials[i].settings.checkpoint = (struct checkpoint_config){ 0 }; /* one run's folder */
-        if (t->out.len) t->out = str_fmt(perm, "%.*s.trial%lld", STR_ARG(t->out), (long long)i + 1);
+    if (note_failed(&t->last)) return "failed";
+    switch (s->asha->trials[t - s->trials].state) {
+    case ASHA_NEW: return "new";
+    case ASHA_RUNNING: return "running";
+    case ASHA_PAUSED: return "waits";
+    case ASHA_OUT: return "out";
+    case ASHA_DONE: return "done";
     }
-    return STATUS_OK;
+    return "";
 }
 
-/* The trial told of its rung or its end. */
-static enum status took(struct sweep *s, struct trial *t, const struct note *n, struct err *err)
+static void on_start(struct sweep *s)
 {
-    i64  trial  = t - s->trials;
-    i64  rung   = s->asha->trials[trial].rung;
-    bool failed = n->kind == NOTE_END && n->status;
-    t->last     = *n;
-    if (n->kind == NOTE_EVAL) sweep_show_eval(s, t);
-    if (n->kind == NOTE_EVAL) return STATUS_OK;
-    if (n->kind == NOTE_END) os_child_end(&t->child);
-    if (failed && n->status == STATUS_INTERRUPTED)
-        return err_set(err, STATUS_INTERRUPTED, "%s", n->text);
-    if (failed && n->status != STATUS_NO && !s->told) /* the first: so would all others */
-        return err_set(err, n->status, "%s", n->text);
-    bool fresh     = n != &t->known[rung];
-    t->known[rung] = *n;
-    s->told++;
-    if (n->kind == NOTE_END && !failed) asha_ended(s->asha, trial, note_value(n));
-    else asha_report(s->asha, trial, note_value(n));
-    sweep_show_trial(s, t);
-    return fresh ? results_write(s, err) : STATUS_OK;
-}
-
-/* A trial is to run on: by its process, or by what is known already. An evaluation that came late may
- * do for the next rung too. */
-static enum status run_on(struct sweep *s, i64 trial, struct err *err)
-{
-    struct trial *t    = &s->trials[trial];
-    i64           rung = s->asha->trials[trial].rung;
-    f64           part = s->asha->part[rung];
-    if (t->known[rung].steps) return took(s, t, &t->known[rung], err);
-    if (part < 1 && rung && (f64)t->last.step >= part * (f64)t->last.steps)
-        return took(s, t, &t->last, err);
-    return t->child.pid ? trial_go_on(t, part, err) : trial_start(t, part, err);
-}
-
-/* Waits until one of the running trials says something. */
-static enum status listen_to_all(struct sweep *s, struct err *err)
-{
-    struct file   streams[256];
-    struct trial *of[256];
-    struct note   n;
-    i64           count = 0;
-    for (i64 i = 0; i < s->count; i++) {
-        if (s->asha->trials[i].state != ASHA_RUNNING) continue;
-        of[count]        = &s->trials[i];
-        streams[count++] = s->trials[i].child.stream;
+    struct arena       scratch = s->scratch;
+    const struct asha *a       = s->asha;
+    i64                at_once = s->config->settings.sweep.at_once;
+    if (cli_of(s)->say->json) {
+        struct textbuf b = event_begin(&scratch, "sweep");
+        event_i64(&b, "trials", s->count);
+        event_i64(&b, "rungs", a->rung_count);
+        event_i64(&b, "eta", a->eta);
+        event_f64(&b, "first", a->part[0]);
+        event_i64(&b, "at_once", at_once);
+        event_end(&b, cli_of(s)->say);
+        return;
     }
-    i64            ready = os_wait_any(streams, count, look_ns);
-    enum os_signal got   = s->cli->os->signal_take(s->cli->os);
-    if (got != OS_SIGNAL_NONE && got != OS_SIGNAL_USR1)
-        return err_set(err, STATUS_INTERRUPTED, "stopped by %s",
-                       got == OS_SIGNAL_INT   ? "Ctrl-C"
-                       : got == OS_SIGNAL_HUP ? "SIGHUP"
-                                              : "SIGTERM");
-    if (ready < 0) return STATUS_OK;
-    if (!trial_read(of[ready], &n)) {
-        n        = of[ready]->last;
-        n.kind   = NOTE_END;
-        n.status = STATUS_NO;
-        snprintf(n.text, sizeof n.text, "its process ended without a result");
+    struct textbuf b = textbuf_new(&scratch);
+    textbuf_fmt(&b, "%lld trials, %lld at once", (long long)s->count, (long long)at_once);
+    if (a->rung_count > 1) textbuf_fmt(&b, "; one in %lld continues after", (long long)a->eta);
+    for (i64 k = 0; k + 1 < a->rung_count; k++)
+        textbuf_fmt(&b, "%s %.3g %%", k ? "," : "", 100 * a->part[k]);
+    say_message(cli_of(s)->say, "%.*s\n", STR_ARG(textbuf_str(&b)));
+}
+
+static void trial_event(struct sweep *s, const struct trial *t)
+{
+    struct arena       scratch = s->scratch;
+    const struct note *n       = &t->last;
+    struct textbuf     b       = event_begin(&scratch, "trial");
+    event_i64(&b, "trial", t->number);
+    event_str(&b, "settings", t->words);
+    event_str(&b, "state", str_of(state_name(s, t)));
+    event_i64(&b, "step", n->step);
+    event_i64(&b, "steps", n->steps);
+    event_str(&b, "metric", str_of(n->metric));
+    event_f64(&b, "value", n->value);
+    event_f64(&b, "loss", n->loss);
+    event_bool(&b, "target_reached", n->target_reached);
+    event_f64(&b, "seconds", n->seconds);
+    event_f64(&b, "dollars", sweep_trial_usd(s, n->seconds));
+    if (n->kind == NOTE_END) {
+        event_str(&b, "stopped", stop_reason_name(n->stopped));
+        event_str(&b, "why", str_of(n->text));
     }
-    return took(s, of[ready], &n, err);
+    event_end(&b, cli_of(s)->say);
 }
 
-static i64 running(const struct sweep *s)
+static void on_trial(struct sweep *s, const struct trial *t)
 {
-    i64 count = 0;
-    for (i64 i = 0; i < s->count; i++) count += s->asha->trials[i].state == ASHA_RUNNING;
-    return count;
-}
-
-static enum status run_trials(struct sweep *s, struct err *err)
-{
-    enum status st = STATUS_OK;
-    while (!st) {
-        for (i64 out; (out = asha_drop(s->asha)) >= 0;) os_child_end(&s->trials[out].child);
-        i64 next = running(s) < s->config->settings.sweep.at_once ? asha_next(s->asha) : -1;
-        if (next >= 0) st = run_on(s, next, err);
-        else if (running(s)) st = listen_to_all(s, err);
-        else break;
+    struct arena       scratch = s->scratch;
+    const struct note *n       = &t->last;
+    if (cli_of(s)->say->json) {
+        trial_event(s, t);
+    } else if (note_failed(n)) {
+        say_message(cli_of(s)->say, "trial %lld of %lld: %.*s: %s\n", (long long)t->number,
+                    (long long)s->count, STR_ARG(t->words), n->text);
+    } else {
+        struct str value = text_metric(&scratch, str_of(n->metric), n->value);
+        say_message(cli_of(s)->say, "trial %lld of %lld after %.3g %%: %s %.*s  %.*s\n",
+                    (long long)t->number, (long long)s->count, 100 * part_done(n), n->metric,
+                    STR_ARG(value), STR_ARG(t->words));
     }
-    for (i64 i = 0; i < s->count; i++) os_child_end(&s->trials[i].child);
-    return st;
 }
 
-/* train.out gets the weights of the best trial that came to its end; the others' go. */
-static enum status keep_best_weights(struct sweep *s, struct err *err)
+static void on_eval(struct sweep *s, const struct trial *t)
 {
-    struct os   *os    = s->cli->os;
-    struct str   out   = s->config->settings.train.out;
-    struct arena here  = s->scratch;
-    i64         *order = NEW(&here, i64, s->count);
-    enum status  st    = STATUS_OK;
-    if (!out.len) return STATUS_OK;
+    struct arena       scratch = s->scratch;
+    const struct note *n       = &t->last;
+    if (!cli_of(s)->say->live || cli_of(s)->say->json) return;
+    struct str value = text_metric(&scratch, str_of(n->metric), n->value);
+    say_live(cli_of(s)->say,
+             str_fmt(&scratch, "trial %lld of %lld after %.3g %%: %s %.*s", (long long)t->number,
+                     (long long)s->count, 100 * part_done(n), n->metric, STR_ARG(value)));
+}
+
+static const char *metric_of(const struct sweep *s)
+{
+    for (i64 i = 0; i < s->count; i++)
+        if (s->trials[i].last.metric[0]) return s->trials[i].last.metric;
+    return "";
+}
+
+static bool by_loss(const struct sweep *s) { return str_eq(str_of(metric_of(s)), STR("loss")); }
+
+/* The row: " 3      85.3 %    0.4211   100 %    1.32 s  $0.0001  done  train.lr=0.003". Where the metric
+ * is the loss, once is enough. */
+static void table_row(struct sweep *s, const struct trial *t)
+{
+    struct arena       scratch = s->scratch;
+    const struct note *n       = &t->last;
+    bool               blank   = !n->steps || note_failed(n);
+    struct str         value   = text_metric(&scratch, str_of(n->metric), n->value);
+    struct str         loss    = str_fmt(&scratch, "%.4f", n->loss);
+    struct str         money   = text_dollars(&scratch, sweep_trial_usd(s, n->seconds));
+    if (isnan(usd_hour(s))) money = STR("-");
+    if (blank) value = loss = STR("-");
+    say_result(cli_of(s)->say, "%5lld  %10.*s", (long long)t->number, STR_ARG(value));
+    if (!by_loss(s)) say_result(cli_of(s)->say, "  %8.*s", STR_ARG(loss));
+    say_result(cli_of(s)->say, "  %4.0f %%  %7.2f s  %13.*s  %-7s  %.*s\n", 100 * part_done(n),
+               n->seconds, STR_ARG(money), state_name(s, t), STR_ARG(t->words));
+}
+
+/* The command that trains the best again: the user's own words, then the trial's. */
+static struct str command_of(const struct sweep *s, const struct trial *t, struct arena *perm)
+{
+    const struct request *r = cli_of(s)->request;
+    struct textbuf        b = textbuf_new(perm);
+    textbuf_fmt(&b, "frugal train");
+    for (i64 i = 0; i < r->argument_count; i++) {
+        if (i && str_starts(r->arguments[i], STR("sweep."))) continue;
+        textbuf_fmt(&b, " ");
+        add_shell_word(&b, r->arguments[i]);
+    }
+    textbuf_fmt(&b, " %.*s", STR_ARG(t->words));
+    return textbuf_str(&b);
+}
+
+static void end_event(struct sweep *s, const struct trial *best, struct sweep_totals bill)
+{
+    struct arena   scratch = s->scratch;
+    struct str     command = command_of(s, best, &scratch);
+    struct textbuf b       = event_begin(&scratch, "sweep_done");
+    event_i64(&b, "trials", s->count);
+    event_i64(&b, "finished", bill.done);
+    event_i64(&b, "best", best->number);
+    event_str(&b, "settings", best->words);
+    event_f64(&b, "value", best->last.value);
+    event_str(&b, "command", command);
+    event_f64(&b, "seconds", bill.seconds);
+    event_f64(&b, "dollars", bill.usd);
+    event_f64(&b, "saved_s", bill.saved_s);
+    event_f64(&b, "saved_dollars", bill.saved_usd);
+    event_end(&b, cli_of(s)->say);
+}
+
+static void show_end(struct sweep *s)
+{
+    struct say         *say     = cli_of(s)->say;
+    struct arena        scratch = s->scratch;
+    i64                *order   = NEW(&scratch, i64, s->count);
+    struct sweep_totals bill    = s->totals;
     asha_ranking(s->asha, order);
-    for (i64 i = 0; i < s->count; i++) {
-        struct trial  *t = &s->trials[order[i]];
-        struct os_stat there;
-        if (os->stat(os, t->settings.train.out, &there, NULL)) continue;
-        bool done = s->asha->trials[order[i]].state == ASHA_DONE;
-        if (i == 0 && done) st = os->rename(os, t->settings.train.out, out, err);
-        else os->remove(os, t->settings.train.out, NULL);
+    s->scratch               = scratch; /* the order stays while rows are made */
+    const struct trial *best = &s->trials[order[0]];
+    if (say->json) {
+        end_event(s, best, bill);
+        return;
     }
-    return st;
-}
-
-static enum status verdict(const struct sweep *s, struct err *err)
-{
-    const struct note *failure = NULL;
-    bool               reached = false, any = false;
-    for (i64 i = 0; i < s->count; i++) {
-        const struct note *n = &s->trials[i].last;
-        reached |= n->target_reached;
-        any |= isfinite(note_value(n)) && n->steps;
-        if (!failure && n->kind == NOTE_END && n->status) failure = n;
-    }
-    if (!any && failure) return err_set(err, failure->status, "%s", failure->text);
-    f64 target = s->config->settings.train.target;
-    if (!isnan(target) && !reached)
-        return err_set(err, STATUS_NO, "no trial reached the target %g", target);
-    return STATUS_OK;
-}
-
-/* In the ledger a sweep is one run, whose work is counted in trials: they pause and go on, and only
- * together they are what was paid for. */
-static enum status run_recorded(struct sweep *s, struct record *record, struct err *err)
-{
-    record_work_open(record, &s->config->settings, "trials");
-    enum status st = run_trials(s, err);
-    record_work_close(record, s->told, st);
-    return st;
+    say_result(say, "%5s  %10s%s", "trial", metric_of(s), by_loss(s) ? "" : "      loss");
+    say_result(say, "  %6s  %9s  %13s  %-7s  %s\n", "of run", "time", "cost", "", "settings");
+    for (i64 i = 0; i < s->count; i++)
+        if (s->trials[order[i]].last.metric[0] || note_failed(&s->trials[order[i]].last))
+            table_row(s, &s->trials[order[i]]);
+    if (sweep_never_compared(s))
+        say_message(say, "trials ended before they were compared; a smaller "
+                         "train.eval_every would save money\n");
+    say_result(say, "%-12s%.*s\n", "best", STR_ARG(command_of(s, best, &scratch)));
+    if (isnan(bill.usd))
+        say_result(say,
+                   "%-12s%.1f s; price unknown; give the price of an hour: train.usd_hour=0.10\n",
+                   "cost", bill.seconds);
+    else
+        say_result(say, "%-12s%.*s for %.1f s at $%g an hour\n", "cost",
+                   STR_ARG(text_dollars(&scratch, bill.usd)), bill.seconds, usd_hour(s));
+    if (!(bill.saved_s > 0)) return;
+    struct str money = isnan(bill.saved_usd) ? STR("") : text_dollars(&scratch, bill.saved_usd);
+    say_result(say, "%-12s%.*s%s%.*s that running every trial to the end would have cost\n",
+               "saved", STR_ARG(text_clock(&scratch, bill.saved_s)), money.len ? " and " : "",
+               STR_ARG(money));
 }
 
 enum status command_sweep(struct cli *c, struct err *err)
 {
-    struct sweep   s = { .cli = c };
-    struct record  record;
     struct config *config;
     enum status    st = config_of_request(c->request, c->os, c->perm, &config, err);
     if (st) return st;
-    struct job job = job_of(c, config, "sweep");
-    st             = record_init(&record, &job, err);
-    if (st) return st;
-    s.config  = config;
-    s.bill    = record.config.bill;
-    s.scratch = arena_part(c->perm, SCRATCH_BYTES);
-    st        = sweep_plan(&s, c->perm, err);
-    if (!st) st = prepare(&s, c->perm, err);
-    if (st) return st;
-    const struct sweep_config *w = &config->settings.sweep;
-    s.asha                       = asha_new(c->perm, s.count, halves, w->halving ? rung_first : 1);
-    st                           = results_read(&s, c->perm, err);
-    if (st) return st;
-    os_signals_catch();
-    sweep_show_start(&s);
-    st = run_recorded(&s, &record, err);
-    if (!st) st = verdict(&s, err);
-    struct err  why;
-    enum status bad = keep_best_weights(&s, &why);
-    if (s.told) sweep_show_end(&s);
-    if (bad) *err = why;
-    return bad ? bad : st;
+    struct job   job = job_of(c, config, "sweep");
+    struct sweep s   = { .job      = &job,
+                         .config   = config,
+                         .on_start = on_start,
+                         .on_eval  = on_eval,
+                         .on_trial = on_trial,
+                         .context  = c };
+    st               = sweep_run(&s, err);
+    if (s.told) show_end(&s);
+    return st;
 }

@@ -1,17 +1,14 @@
 /* jobs.c - from a request and its settings to a job. */
 #include "cli/jobs.h"
 
-struct str settings_changed(const struct config *config, struct arena *perm)
+enum status config_of_request(const struct request *r, struct os *os, struct arena *perm,
+                              struct config **out, struct err *err)
 {
-    struct arena   values = arena_part(perm, 1 << 20);
-    struct textbuf b      = textbuf_new(perm);
-    for (i64 i = 0; i < OPTION_COUNT; i++) {
-        struct arena here = values;
-        if (config->origin[i].kind == ORIGIN_DEFAULT) continue;
-        textbuf_fmt(&b, "%.*s=%.*s\n", STR_ARG(options[i].key),
-                    STR_ARG(option_shown_text(&options[i], &config->settings, &here)));
-    }
-    return textbuf_str(&b);
+    if (r->argument_count == 0)
+        return err_set(err, STATUS_USAGE, "which run file? Try: frugal %.*s run.yaml",
+                       STR_ARG(r->command->name));
+    return config_read(os, perm, r->command->name, r->arguments[0], r->arguments + 1,
+                       r->argument_count - 1, out, err);
 }
 
 static struct str stem_of(struct str path)

@@ -1,7 +1,7 @@
 /* main.c - from argv to an exit code. What a command does is in its cmd_*.c. */
-#include "backend/cpu/kernel.h"
 #include "cli/commands.h"
 #include "cli/help.h"
+#include "job/machine_here.h"
 #include <unistd.h>
 
 enum { PERM_BYTES = 256 << 20 }; /* address space; only what is touched costs memory */
@@ -9,8 +9,7 @@ enum { PERM_BYTES = 256 << 20 }; /* address space; only what is touched costs me
 /* A misspelt FRUGAL_VECTORS would change the kernels in silence; only help runs with one. */
 static enum status command_run(struct cli *cli, struct err *err)
 {
-    enum isa    cap;
-    enum status st = kernel_isa_cap(&cap, err);
+    enum status st = machine_check(err);
     if (st && !str_eq(cli->request->command->name, STR("help"))) return st;
     return cli->request->command->run(cli, err);
 }

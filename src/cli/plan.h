@@ -1,38 +1,24 @@
 /* plan.h - what `frugal plan` was asked, and how it answers. */
 #ifndef CLI_PLAN_H
 #define CLI_PLAN_H
-#include "backend/backend.h"
 #include "cli/commands.h"
-#include "plan/search.h"
+#include "job/plan_devices.h"
 
 struct question {
     struct plan_workload workload;
     struct plan_limits   limits;
-    struct catalogue    *catalogue;
-    struct device       *devices;
-    i64                  device_count;
-    i64                  rented_count; /* of them; those after are this machine's */
-    struct backend      *here[2];      /* that these ask: closed at the end */
-    i64                  here_count;
+    struct plan_devices  devices;
     f64                  depth_part, width_part; /* of the model's own: --scale_model */
     f64                  usd_hour;               /* of this machine; NaN: not given */
-    bool                 ours;     /* frugal can train it: a run file, not a known model */
-    struct str           run_file; /* for the command line at the end */
-    struct str settings, ledger;   /* as the ledger has them; where it is, if not as usual */
-    struct str notes[24];          /* assumed, learned, left out: a sentence each */
-    i64        note_count;
+    bool                 ours;          /* frugal can train it: a run file, not a known model */
+    struct str           run_file;      /* for the command line at the end */
+    struct str        settings, ledger; /* as the ledger has them; where it is, if not as usual */
+    struct plan_notes notes;
 };
 
 void note(struct question *q, struct str text);
 /* What is to be trained, with parts of its depth and width: fills in the workload. */
 enum status plan_ask(struct cli *c, struct question *q, struct err *err);
-
-/* plan_devices.c: the catalogue's machines and this one; and this processor's kernels timed for all later plans. */
-enum status plan_devices(struct cli *c, struct question *q, struct err *err);
-enum status plan_calibrate(struct cli *c, struct arena scratch, struct err *err);
-
-/* plan_learn.c: what the user's ledger says of lives, steps, starts, saves and loading. */
-void plan_learn(struct cli *c, struct question *q);
 
 /* plan_show.c */
 void plan_show(struct cli *c, const struct question *q, const struct plan_variants *v,
@@ -40,7 +26,6 @@ void plan_show(struct cli *c, const struct question *q, const struct plan_varian
 
 /* plan_words.c: the settings that carry a row out; and the row in the ledger, for the report to come. */
 enum { PLAN_WORDS_MAX = 8 };
-const char *precision_text(enum dtype t); /* the word of train.precision */
 i64  plan_words(const struct plan_row *r, struct arena *perm, struct str out[PLAN_WORDS_MAX]);
 void plan_record(struct cli *c, const struct question *q, const struct plan_row *r);
 

@@ -45,7 +45,8 @@ enum status plan_scale(struct cli *c, const struct question *asked, struct arena
         enum status st = plan_ask(c, &q, err);
         if (!st) st = plan_compile(c->perm, &q.workload, &v, scratch, err);
         if (st) return st;
-        plan_search(&q.workload, &v, q.devices, q.rented_count, q.catalogue, &q.limits, r, scratch);
+        plan_search(&q.workload, &v, q.devices.items, q.devices.rented_count, q.devices.catalogue,
+                    &q.limits, r, scratch);
         if (r->count) show(c, &q, &v, &r->rows[0]);
     }
     return STATUS_OK;

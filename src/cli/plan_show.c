@@ -136,7 +136,8 @@ static void show_spot(struct cli *c, const struct question *q, const struct plan
     struct plan_row sure = *r;
     f64 off    = bill_discount(r->device->usd_h[PRICE_SPOT], r->device->usd_h[PRICE_ON_DEMAND]);
     sure.price = PRICE_ON_DEMAND;
-    if (isnan(off) || !plan_price(&q->workload, v, q->catalogue, &q->limits, 1, &sure, scratch))
+    if (isnan(off) ||
+        !plan_price(&q->workload, v, q->devices.catalogue, &q->limits, 1, &sure, scratch))
         return;
     f64        pays = risk_break_even(&r->outcome, &sure.outcome);
     struct str from = pays > 0
@@ -196,17 +197,18 @@ static void show_remedies(struct cli *c, const struct question *q, const struct 
     struct plan_workload longer = q->workload;
     say_result(c->say, "  %.*s: scaling efficiency on %lld GPUs: %.0f %%.", STR_ARG(where(&s, r)),
                (long long)r->gpus, 100 * r->step.efficiency);
-    if (!r->sharded && plan_price(&q->workload, v, q->catalogue, &q->limits, 0.5, &half, scratch))
+    if (!r->sharded &&
+        plan_price(&q->workload, v, q->devices.catalogue, &q->limits, 0.5, &half, scratch))
         say_result(c->say, " Gradients sent as bf16: %.*s.",
                    STR_ARG(text_dollars(&s, half.bill.total)));
     longer.batch_total *= 4;
     longer.steps = (longer.steps + 3) / 4;
-    if (plan_price(&longer, v, q->catalogue, &q->limits, 1, &more, scratch))
+    if (plan_price(&longer, v, q->devices.catalogue, &q->limits, 1, &more, scratch))
         say_result(c->say, " A four times larger batch, a quarter of the steps: %.*s.",
                    STR_ARG(text_dollars(&s, more.bill.total)));
     fewer.gpus /= 2;
     fewer.machines = MAX(1, fewer.machines / 2);
-    if (plan_price(&q->workload, v, q->catalogue, &q->limits, 1, &fewer, scratch))
+    if (plan_price(&q->workload, v, q->devices.catalogue, &q->limits, 1, &fewer, scratch))
         say_result(c->say, " Half the GPUs: %.*s in %.*s.",
                    STR_ARG(text_dollars(&s, fewer.bill.total)),
                    STR_ARG(hours_text(&s, fewer.hours)));
@@ -232,7 +234,8 @@ static void show_assumed(struct cli *c, const struct question *q, const struct p
 {
     say_result(c->say, "\n");
     say_heading(c->say, "Assumed");
-    for (i64 i = 0; i < q->note_count; i++) say_result(c->say, "  %.*s\n", STR_ARG(q->notes[i]));
+    for (i64 i = 0; i < q->notes.count; i++)
+        say_result(c->say, "  %.*s\n", STR_ARG(q->notes.text[i]));
     if (p->rows[0].device->assumed.len)
         say_result(c->say, "  of %.*s: %.*s\n", STR_ARG(p->rows[0].device->name),
                    STR_ARG(p->rows[0].device->assumed));
@@ -247,10 +250,10 @@ static void show_assumed(struct cli *c, const struct question *q, const struct p
 
 static void json_rest(struct cli *c, const struct question *q)
 {
-    for (i64 i = 0; i < q->note_count; i++) {
+    for (i64 i = 0; i < q->notes.count; i++) {
         struct arena   s = *c->perm;
         struct textbuf b = event_begin(&s, "note");
-        event_str(&b, "text", q->notes[i]);
+        event_str(&b, "text", q->notes.text[i]);
         event_end(&b, c->say);
     }
     for (i64 i = 0; i < assumption_count; i++) {

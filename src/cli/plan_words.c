@@ -1,9 +1,9 @@
 /* plan_words.c - a plan as settings: the command line that carries it out, and what the ledger is told
  * of it, so that `frugal report` can hold the bill against it. */
-#include "cli/config.h"
 #include "cli/jobs.h"
 #include "cli/plan.h"
 #include "job/predict.h"
+#include "train/config.h"
 
 static const char *market_of(enum price p)
 {
@@ -19,11 +19,6 @@ static struct str machine_of(const struct plan_row *r, struct arena *perm)
 {
     const struct machine *m = r->device->row;
     return m ? str_fmt(perm, "%.*s/%.*s", STR_ARG(m->provider), STR_ARG(m->name)) : STR("");
-}
-
-const char *precision_text(enum dtype t)
-{
-    return t == DT_BF16 ? "bf16" : t == DT_F16 ? "fp16" : "fp32";
 }
 
 i64 plan_words(const struct plan_row *r, struct arena *perm, struct str out[PLAN_WORDS_MAX])

@@ -78,15 +78,6 @@ static void show_parts(struct say *s, const struct run_bill *r, struct arena scr
                    STR_ARG(money(&scratch, r->since_nusd)));
 }
 
-/* What of the money made the model better. */
-static f64 useful_percent(const struct run_bill *r)
-{
-    i64 useful = 0;
-    for (i64 i = 0; i < TERM_COUNT; i++)
-        if (str_eq(str_of(term_group((enum term)i)), STR("useful"))) useful += r->part_nusd[i];
-    return percent(useful, r->nusd);
-}
-
 static void show_doubts(struct say *s, const struct run_bill *r)
 {
     if (!r->priced)
@@ -112,7 +103,8 @@ static void show_rates(struct say *s, const struct run_bill *r, f64 per_month, b
 {
     i64 million = bill_per_million(r);
     if (r->priced)
-        say_result(s, "%-12s%.1f %% of it: compute and evaluation\n", "useful", useful_percent(r));
+        say_result(s, "%-12s%.1f %% of it: compute and evaluation\n", "useful",
+                   bill_useful_percent(r));
     if (million >= 0)
         say_result(s, "%-12s%.*s a million %.*s\n", "pace", STR_ARG(money(&scratch, million)),
                    STR_ARG(r->row.unit));
@@ -163,53 +155,6 @@ void report_show_run(struct say *s, const struct bills *all, const struct run_bi
 static const struct run_bill *last_of(const struct comparison *c)
 {
     return c->runs[c->run_count - 1];
-}
-
-static void add_lever(struct comparison *c, struct str what, i64 nusd)
-{
-    ASSERT(c->lever_count < LEVERS_MAX);
-    c->levers[c->lever_count++] = (struct lever){ what, nusd };
-}
-
-/* Runs of different names are known by them; those of one name by what was set otherwise. */
-static struct str step_name(const struct run_bill *a, const struct run_bill *b, struct arena *perm)
-{
-    struct str changes = report_changes(a, b, perm);
-    if (!str_eq(a->row.name, b->row.name)) return b->row.name;
-    return changes.len ? changes : STR("the same once more");
-}
-
-/* Two runs are compared cause by cause; of more, each step from one to the next is a lever. */
-static void add_levers(struct comparison *c, struct arena *perm)
-{
-    const struct run_bill *a = c->runs[0], *b = c->runs[1];
-    i64                    causes[CAUSE_COUNT];
-    if (c->run_count == 2 && report_causes(a, b, causes)) {
-        for (i64 i = 0; i < CAUSE_COUNT; i++)
-            if (causes[i]) add_lever(c, str_of(cause_name((enum cause)i, causes[i])), causes[i]);
-        return;
-    }
-    for (i64 i = 1; i < c->run_count; i++)
-        add_lever(c, step_name(c->runs[i - 1], c->runs[i], perm),
-                  c->runs[i]->nusd - c->runs[i - 1]->nusd);
-}
-
-enum status comparison_make(struct comparison *c, struct run_bill *const *runs, i64 count,
-                            const struct bills *all, struct arena *perm, struct err *err)
-{
-    *c = (struct comparison){ .runs = runs, .run_count = count };
-    if (count > LEVERS_MAX)
-        return err_set(err, STATUS_USAGE, "cannot compare %lld runs at once (at most %d)",
-                       (long long)count, LEVERS_MAX);
-    for (i64 i = 0; i < count; i++)
-        if (!runs[i]->priced)
-            return err_set(err, STATUS_NO,
-                           "the price of run %.*s is not known, so there is nothing to compare",
-                           STR_ARG(runs[i]->row.id));
-    add_levers(c, perm);
-    c->runs_per_month =
-        report_runs_per_month(all->items, all->count, last_of(c), all->now_wall_ns, &c->counted);
-    return STATUS_OK;
 }
 
 i64 comparison_decimals(const struct comparison *c)

@@ -1,7 +1,6 @@
 /* machine_price.c - what an hour of the machine and a request to the object store cost, by settings and catalogue. */
+#include "job/checkpoint_cost.h"
 #include "job/job.h"
-#include "plan/catalogue.h"
-#include <ctype.h>
 #include <math.h>
 
 /* "aws/p4d.24xlarge". */
@@ -67,12 +66,10 @@ bool job_store_price(const struct job *j, struct str where, struct str class,
     struct str        provider = str_starts(where, STR("gs://")) ? STR("gcp") : STR("aws");
     struct str        machine = j->settings->run.machine, cloud = STR("");
     struct catalogue *all;
-    char             *lower = NEW(j->perm, char, class.len + 1);
-    struct os        *os    = j->os;
+    struct os        *os = j->os;
     bool ours = os->env(os, "AWS_ENDPOINT_URL_S3").len || os->env(os, "AWS_ENDPOINT_URL").len;
     if (ours || catalogue_open(j->os, j->perm, STR(""), &all, NULL)) return false;
-    for (i64 i = 0; i < class.len; i++) lower[i] = (char)tolower((unsigned char)class.data[i]);
-    const struct storage *s3 = catalogue_storage(all, provider, (struct str){ lower, class.len });
+    const struct storage *s3 = object_store_class(all, where, class);
     if (!s3) return false;
     *out = store_price_of(s3);
     str_cut(&machine, '/', &cloud);

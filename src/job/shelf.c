@@ -1,8 +1,9 @@
 /* shelf.c - the ledger's rows as objects of a store. */
 #include "job/shelf.h"
+#include "job/checkpoint_cost.h"
 #include <string.h>
 
-enum { SCRATCH_BYTES = 64 << 20 };
+enum { SCRATCH_BYTES = 64 << 20, FILE_GIB = 4 }; /* address space only */
 
 static bool is_rows(struct str key)
 {
@@ -98,4 +99,35 @@ struct store_requests shelf_requests(void *shelf)
 enum status shelf_read_all(struct shelf *s, struct arena *perm, struct str *lines, struct err *err)
 {
     return read_below(s, s3_prefix(s->s3), perm, lines, err);
+}
+
+static enum status read_store(struct os *os, struct str address, struct arena *perm,
+                              struct arena *memory, struct str *lines, struct err *err)
+{
+    struct s3_settings where = object_store_here(os, address);
+    struct shelf       shelf;
+    enum status        st = shelf_open(&shelf, os, &where, perm, err);
+    if (st) return st;
+    st = shelf_read_all(&shelf, memory, lines, err);
+    shelf_close(&shelf);
+    return st;
+}
+
+enum status shelf_merge(struct os *os, struct ledger *l, struct str from, struct arena *perm,
+                        i64 *rows, struct err *err)
+{
+    struct arena memory = arena_open((i64)FILE_GIB << 30);
+    struct str   lines  = STR("");
+    struct err   why    = { 0 };
+    *rows               = 0;
+    if (!memory.begin)
+        return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
+    enum status st = object_store_is(from) ? read_store(os, from, perm, &memory, &lines, err)
+                                           : os_read_all(os, from, &memory, &lines, err);
+    if (!st) {
+        st = ledger_import(l, lines, memory, rows, &why);
+        if (st) err_set(err, st, "%.*s: %s", STR_ARG(from), why.text);
+    }
+    arena_close(&memory);
+    return st;
 }

@@ -32,5 +32,9 @@ void        shelf_close(struct shelf *s);
 struct store_requests shelf_requests(void *shelf);
 /* The lines of all segments below the prefix, of any number of runs. */
 enum status shelf_read_all(struct shelf *s, struct arena *perm, struct str *lines, struct err *err);
+/* Rows of another machine into the ledger: from a file, as `frugal runs --export` wrote them, or from an object store,
+ * as they lie beside checkpoints. */
+enum status shelf_merge(struct os *os, struct ledger *l, struct str from, struct arena *perm,
+                        i64 *rows, struct err *err);
 
 #endif

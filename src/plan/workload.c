@@ -20,6 +20,11 @@ const char *recompute_text(const struct plan_variant *v)
     return words[v->recompute.kind];
 }
 
+const char *precision_text(enum dtype t)
+{
+    return t == DT_BF16 ? "bf16" : t == DT_F16 ? "fp16" : "fp32";
+}
+
 enum plan_kind plan_kind_of(const struct target *t) { return t->gpus ? PLAN_GPU : PLAN_CPU; }
 
 static struct compile_config config_of(const struct plan_workload *job,

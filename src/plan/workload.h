@@ -60,5 +60,6 @@ i64 plan_exact_bytes(struct plan_exact *e, const struct plan_workload *job,
                      i64 accumulate, struct arena scratch);
 
 const char *recompute_text(const struct plan_variant *v); /* the word of train.recompute */
+const char *precision_text(enum dtype t);                 /* and of train.precision */
 
 #endif

@@ -90,6 +90,6 @@ packages=$(awk '$1 == "build" && $2 ~ /^lib.*-dev$/ && $2 != "libc6-dev" { print
 [ "$(echo "$packages" | wc -l)" = "$(sed -n '/^Libraries/,$p' out | grep -cE 'found, .* used for|(missing|not in this build): .*; install')" ] ||
   fail "doctor does not name what setup installs: $packages"
 for package in $packages; do
-  grep -q "\"$package\")" "$top/src/cli/libraries.def" || fail "doctor has no $package"
+  grep -q "\"$package\")" "$top/src/job/libraries.def" || fail "doctor has no $package"
 done
 exit $failed

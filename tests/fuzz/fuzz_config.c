@@ -1,7 +1,7 @@
 /* Any bytes: up to the first zero byte a run file, behind it overrides between zero bytes. Settings
  * come out, or one sentence; settings that come out can be printed and read again, and make the
  * trials of a sweep or a sentence. */
-#include "cli/sweep.h"
+#include "job/sweep.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

@@ -9,9 +9,9 @@
  * result: all must be found. --parts takes the loss over so many bytes of logits at a time, as GPUs do.
  * CHECK_SEED repeats a printed seed. */
 #include "backend/cpu/kernel.h"
-#include "cli/config.h"
 #include "support/near.h"
 #include "support/op_case.h"
+#include "train/config.h"
 #include "train/train_int.h"
 #include <math.h>
 #include <stdio.h>

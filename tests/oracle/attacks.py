@@ -20,7 +20,7 @@ from s3_train import FRUGAL, Machine, data
 STEPS, EVERY = 20000, 200   # some half a second, alone
 END_S = 120                 # whatever is done to it, a run that is left alone ends within that
 NOBODY = 65534
-ROWS_S = 2                  # a run that ends waits for the ledger's rows at least that long (src/cli/record.c)
+ROWS_S = 2                  # a run that ends waits for the ledger's rows at least that long (src/job/record.c)
 KNOWN_TO_S = 1              # of each start that is killed, what spent.json does not know at most (src/run/tally.h)
 
 # Name of the row: what the server does once (s3_server.Server.misbehave), and what a start from the store does when

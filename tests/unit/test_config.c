@@ -1,7 +1,7 @@
 /* test_config.c - settings from their four sources: who wins, where each came from, what is said
  * when something is wrong. */
-#include "cli/config.h"
 #include "harness.h"
+#include "train/config.h"
 
 static struct str no_environment(struct os *os, const char *name)
 {

@@ -1,6 +1,7 @@
 /* test_lessons.c - what a plan learns from runs: medians of the newest, of the same device, precision and
  * rates only, and little from few. */
 #include "harness.h"
+#include "plan/learn.h"
 #include "plan/lessons.h"
 #include "run/report.h"
 #include "run/run_int.h"
@@ -14,15 +15,16 @@ static const i64 s_ns = 1000000000;
 
 struct world {
     struct ledger *l;
+    struct str     path;
     struct arena  *perm;
     i64            made;
 };
 
 static struct world world_new(struct arena *perm)
 {
-    struct world w    = { .perm = perm };
-    struct str   path = str_cat(perm, folder_new(perm), STR("/ledger.db"));
-    CHECK_EQ(ledger_open(os_real(), path, perm, &w.l, NULL), STATUS_OK);
+    struct world w = { .perm = perm };
+    w.path         = str_cat(perm, folder_new(perm), STR("/ledger.db"));
+    CHECK_EQ(ledger_open(os_real(), w.path, perm, &w.l, NULL), STATUS_OK);
     return w;
 }
 
@@ -197,5 +199,56 @@ TEST(starting_saving_and_loading_are_those_of_earlier_runs)
     CHECK_EQ(lesson_load_s(l, STR("elsewhere"), STR("data.path=a\n"), &kept).runs, 0);
     CHECK_EQ(lesson_load_s(l, STR("host"), STR("data.path=c\n"), &kept).runs + kept.runs, 0);
     ledger_close(w.l);
+}
+
+static bool is_noted(const struct plan_notes *n, const char *begin)
+{
+    for (i64 i = 0; i < n->count; i++)
+        if (str_starts(n->text[i], str_of(begin))) return true;
+    return false;
+}
+
+/* Two devices of one model, and one that never ran: the first two learn, and it is told once. */
+TEST(a_plan_takes_what_the_ledger_says_and_tells_it)
+{
+    struct world         w        = world_new(perm);
+    struct device        d[3]     = { { .model = STR("a processor"), .rates = rates_of_cpus() },
+                                      { .model = STR("a processor"), .rates = rates_of_cpus() },
+                                      { .model = STR("another"), .rates = rates_of_cpus() } };
+    struct str           key      = lesson_rates_key(rates_print(rates_of_cpus(), perm), perm);
+    struct plan_limits   limits   = { .runs = 1 };
+    struct plan_workload workload = { 0 };
+    struct plan_notes    notes = { 0 }, none = { 0 };
+    struct plan_learner  of = { .ledger       = w.path,
+                                .catalogue    = catalogue_new(perm),
+                                .devices      = d,
+                                .device_count = 3,
+                                .limits       = &limits,
+                                .workload     = &workload };
+    tell(&w, (struct story){ .rates = str_z(perm, key), .told_s = 0.1, .took_s = 0.2 });
+    ledger_close(w.l);
+    plan_learn(os_real(), &of, &notes, perm);
+    CHECK_NEAR(d[0].pace[DT_F32], cbrt(2), 1e-6);
+    CHECK_NEAR(d[1].pace[DT_F32], cbrt(2), 1e-6);
+    CHECK_EQ(d[0].pace[DT_BF16], 0);
+    CHECK_NEAR(d[0].warm_s, 3, 1e-9);
+    CHECK_EQ(d[2].pace_runs[DT_F32], 0);
+    CHECK_EQ(d[2].warm_s, 0);
+    CHECK_EQ(notes.count, 2);
+    CHECK(is_noted(&notes, "steps on a processor in fp32: learned from 1 runs: x 1.26"));
+    CHECK(is_noted(&notes, "starting on a processor takes 3 s"));
+
+    of.ledger = STR(""); /* nothing to learn from: said only of data that is to be read */
+    of.loads  = true;
+    plan_learn(os_real(), &of, &none, perm);
+    CHECK_EQ(none.count, 1);
+    CHECK(is_noted(&none, "load_s 0"));
+}
+
+TEST(notes_that_there_is_no_room_for_are_dropped)
+{
+    struct plan_notes n = { 0 };
+    for (i64 i = 0; i < 2 * COUNT_OF(n.text); i++) plan_note(&n, STR("a note"));
+    CHECK_EQ(n.count, COUNT_OF(n.text));
 }
 #endif

@@ -1,11 +1,11 @@
 /* Whole runs in bf16 and fp16: their losses stay near those of fp32, also with micro-batches and
  * recomputation, and what a run tells of its scale. */
 #include "base/rng.h"
-#include "cli/config.h"
 #include "harness.h"
 #include "store/safetensors.h"
 #include "support/folder.h"
 #include "support/level.h"
+#include "train/config.h"
 #include "train/train_int.h"
 
 enum { STEPS = 200, WINDOW = 20 };

@@ -1,14 +1,14 @@
 /* test_recipe.c - recipes speak only where nobody did, for the models they are for; their rows against
  * the table of settings and the page that gives the reasons. */
 #include "base/os.h"
-#include "cli/config.h"
 #include "harness.h"
+#include "train/config.h"
 
 static const struct {
     const char *recipe, *model, *key, *value, *beside;
 } rows[] = {
 #define RECIPE(recipe, model, key, value, beside) { #recipe, #model, #key, value, beside },
-#include "cli/recipes.def"
+#include "train/recipes.def"
 };
 
 static struct config *read(struct arena *perm, const char *text, struct err *err)

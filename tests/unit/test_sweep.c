@@ -1,7 +1,8 @@
 /* test_sweep.c - which trials sweep.over makes: combinations, even draws, words for the shell, and what
- * is said of mistakes. */
-#include "cli/sweep.h"
+ * is said of mistakes; results on the disk; what a trial pays. */
 #include "harness.h"
+#include "job/sweep.h"
+#include "support/folder.h"
 #include <math.h>
 
 static enum status plan(struct sweep *s, struct arena *perm, const char *text, struct err *err)
@@ -160,4 +161,83 @@ TEST(more_combinations_than_trials_may_be_are_refused)
     strcat(list, "]}");
     CHECK_EQ(plan(&s, perm, list, &err), STATUS_USAGE); /* 1331 */
     CHECK(strstr(err.text, "more than 1000 combinations"));
+}
+
+/* --- results on the disk, and what was saved --- */
+
+/* Two trials with an end of their runs in view, as sweep_run leaves them before the first starts. */
+static struct sweep two_trials(struct arena *perm, struct job *job, struct str results)
+{
+    struct sweep s;
+    struct err   err;
+    CHECK_EQ(plan(&s, perm,
+                  "train: {lr: 1, steps: 100, usd_hour: 7.2}\n"
+                  "sweep: {over: [{train.lr: [0.1, 0.2]}], at_once: 2}\n",
+                  &err),
+             STATUS_OK);
+    CHECK_EQ(s.count, 2);
+    struct config *c          = (struct config *)(uintptr_t)s.config; /* ours: plan made it */
+    c->settings.sweep.results = results;
+    *job                      = (struct job){ .os = os_real(), .perm = perm };
+    s.job                     = job;
+    s.scratch                 = arena_part(perm, 4 << 20);
+    s.asha                    = asha_new(perm, s.count, 2, 0.05);
+    return s;
+}
+
+TEST(results_read_back_and_those_of_other_runs_stay)
+{
+    struct str   folder = folder_new(perm), text;
+    struct str   path   = folder_put(perm, folder, "r.jsonl", STR("{\"run\":\"another\"}\n"));
+    struct job   job;
+    struct sweep a = two_trials(perm, &job, path), b = two_trials(perm, &job, path);
+    CHECK(a.asha->rung_count > 1);
+    a.trials[1].known[0] = (struct note){ .kind    = NOTE_RUNG,
+                                          .step    = 5,
+                                          .steps   = 100,
+                                          .seconds = 2,
+                                          .begin_s = 0.5,
+                                          .loss    = 0.25,
+                                          .value   = 0.75,
+                                          .metric  = "accuracy" };
+    CHECK_EQ(results_read(&a, perm, NULL), STATUS_OK);
+    CHECK_EQ(results_write(&a, NULL), STATUS_OK);
+    CHECK_EQ(os_read_all(os_real(), path, perm, &text, NULL), STATUS_OK);
+    CHECK(str_starts(text, STR("{\"run\":\"another\"}\n")));
+    CHECK_EQ(results_read(&b, perm, NULL), STATUS_OK);
+    const struct note *n = &b.trials[1].known[0];
+    CHECK_EQ(n->kind, NOTE_RUNG);
+    CHECK_EQ(n->step, 5);
+    CHECK_EQ(n->steps, 100);
+    CHECK_EQ(n->begin_s, 0.5);
+    CHECK_EQ(n->value, 0.75);
+    CHECK_STR(str_of(n->metric), STR("accuracy"));
+    CHECK_EQ(b.trials[0].known[0].steps, 0);
+    CHECK(!sweep_never_compared(&b));
+
+    struct sweep c = two_trials(perm, &job, path); /* with other settings they are another run's */
+    ((struct config *)(uintptr_t)c.config)->settings.train.steps = 101;
+    CHECK_EQ(results_read(&c, perm, NULL), STATUS_OK);
+    CHECK_EQ(c.trials[1].known[0].steps, 0);
+    CHECK(sweep_never_compared(&c));
+}
+
+TEST(a_broken_line_of_results_is_named)
+{
+    struct job   job;
+    struct err   err;
+    struct str   path = folder_put(perm, folder_new(perm), "r.jsonl", STR("{}\n{\n"));
+    struct sweep s    = two_trials(perm, &job, path);
+    CHECK_EQ(results_read(&s, perm, &err), STATUS_USAGE);
+    CHECK(strstr(err.text, "r.jsonl:2: "));
+}
+
+TEST(trials_at_once_share_the_price_of_the_machine)
+{
+    struct job   job;
+    struct sweep s = two_trials(perm, &job, STR(""));
+    CHECK_NEAR(sweep_trial_usd(&s, 1000), 1, 1e-9); /* half of $7.20 an hour */
+    CHECK(!note_failed(&(struct note){ .kind = NOTE_END }));
+    CHECK(!note_failed(&(struct note){ .kind = NOTE_RUNG, .status = STATUS_NO }));
+    CHECK(note_failed(&(struct note){ .kind = NOTE_END, .status = STATUS_NO }));
 }

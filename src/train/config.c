@@ -1,6 +1,6 @@
 /* config.c - settings from defaults, run.yaml, environment and command line, in that order; a recipe
  * speaks last and only where they were silent. */
-#include "cli/config.h"
+#include "train/config.h"
 #include <ctype.h>
 
 enum status config_at(struct err *err, struct str place, i32 line, const struct err *what)
@@ -192,16 +192,6 @@ enum status config_read(struct os *os, struct arena *perm, struct str command, s
     return st;
 }
 
-enum status config_of_request(const struct request *r, struct os *os, struct arena *perm,
-                              struct config **out, struct err *err)
-{
-    if (r->argument_count == 0)
-        return err_set(err, STATUS_USAGE, "which run file? Try: frugal %.*s run.yaml",
-                       STR_ARG(r->command->name));
-    return config_read(os, perm, r->command->name, r->arguments[0], r->arguments + 1,
-                       r->argument_count - 1, out, err);
-}
-
 struct str config_origin_text(const struct config *c, const struct option *o, struct arena *perm)
 {
     struct origin from = c->origin[o - options];
@@ -217,4 +207,17 @@ struct str config_origin_text(const struct config *c, const struct option *o, st
     }
     ASSERT(!"an origin without words");
     return STR("");
+}
+
+struct str settings_changed(const struct config *config, struct arena *perm)
+{
+    struct arena   values = arena_part(perm, 1 << 20);
+    struct textbuf b      = textbuf_new(perm);
+    for (i64 i = 0; i < OPTION_COUNT; i++) {
+        struct arena here = values;
+        if (config->origin[i].kind == ORIGIN_DEFAULT) continue;
+        textbuf_fmt(&b, "%.*s=%.*s\n", STR_ARG(options[i].key),
+                    STR_ARG(option_shown_text(&options[i], &config->settings, &here)));
+    }
+    return textbuf_str(&b);
 }

@@ -1,10 +1,10 @@
-/* config.h - the settings of a run from their sources, and where each came from.
+/* config.h - the settings of a run from their sources, and where each came from. Commands read theirs here; sweeps,
+ * tuning and experiments change them by the same words.
  *
  * Later sources win: default < recipe < run.yaml < environment < command line. */
-#ifndef CLI_CONFIG_H
-#define CLI_CONFIG_H
+#ifndef TRAIN_CONFIG_H
+#define TRAIN_CONFIG_H
 #include "base/os.h"
-#include "cli/commands.h"
 #include "train/options.h"
 
 enum origin_kind {
@@ -32,10 +32,6 @@ enum status config_read(struct os *os, struct arena *perm, struct str command, s
                         const struct str *overrides, i64 override_count, struct config **out,
                         struct err *err);
 
-/* The same for a command whose arguments are RUN.YAML [KEY=VALUE...]. */
-enum status config_of_request(const struct request *r, struct os *os, struct arena *perm,
-                              struct config **out, struct err *err);
-
 /* The parts, for tests: each source changes what the ones before it have set. */
 struct config *config_new(struct arena *perm); /* defaults */
 enum status config_add_file(struct config *c, struct arena *perm, struct str file, struct str text,
@@ -56,4 +52,7 @@ enum status config_at(struct err *err, struct str place, i32 line, const struct 
 
 /* "default", "recipe modern", "run.yaml:12", "environment FRUGAL_TRAIN_LR" or "command line". */
 struct str config_origin_text(const struct config *c, const struct option *o, struct arena *perm);
+/* Settings that are not the default, KEY=VALUE a line, as the ledger keeps them. */
+struct str settings_changed(const struct config *config, struct arena *perm);
+
 #endif

@@ -1,5 +1,5 @@
 /* libraries.c - finding the optional libraries, for frugal doctor. */
-#include "cli/libraries.h"
+#include "job/libraries.h"
 #include "data/image.h"
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@
 
 const struct library libraries[] = {
 #define LIBRARY(...) { __VA_ARGS__ },
-#include "cli/libraries.def"
+#include "job/libraries.def"
 };
 const i64 library_count = COUNT_OF(libraries);
 

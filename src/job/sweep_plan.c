@@ -5,7 +5,7 @@
  * setting. Without one, every combination of the lists is a trial. Draws are addressed by seed, key
  * and trial, so adding a setting leaves those of the others as they were. */
 #include "base/rng.h"
-#include "cli/sweep.h"
+#include "job/sweep.h"
 #include <math.h>
 
 static const u64 seed = 1; /* of the draws */

@@ -1,8 +1,9 @@
 /* sweep_file.c - sweep.results: one JSON object a line for each rung that a trial came to. It is
  * written anew each time, whole or not at all; a few hundred lines are no burden. */
 #include "base/json.h"
-#include "cli/sweep.h"
+#include "job/sweep.h"
 #include <math.h>
+#include <stdio.h>
 
 /* All settings that could change a result, as a number: results of other runs are not ours. */
 static struct str run_name(const struct sweep *s, struct arena *perm)
@@ -87,8 +88,8 @@ enum status results_read(struct sweep *s, struct arena *perm, struct err *err)
     struct os_stat there;
     i64            line_number = 1;
     struct err     why;
-    if (!path.len || s->cli->os->stat(s->cli->os, path, &there, NULL)) return STATUS_OK;
-    enum status    st     = os_read_all(s->cli->os, path, perm, &text, err);
+    if (!path.len || s->job->os->stat(s->job->os, path, &there, NULL)) return STATUS_OK;
+    enum status    st     = os_read_all(s->job->os, path, perm, &text, err);
     struct str     run    = run_name(s, perm);
     struct textbuf others = textbuf_new(perm);
     for (; !st && str_cut(&text, '\n', &line); line_number++) {
@@ -140,5 +141,5 @@ enum status results_write(struct sweep *s, struct err *err)
         for (i64 k = 0; k < s->asha->rung_count; k++)
             if (s->trials[i].known[k].steps)
                 line_add(&b, run, &s->trials[i], s->asha->part[k], &s->trials[i].known[k]);
-    return os_publish(s->cli->os, path, textbuf_str(&b), names, err);
+    return os_publish(s->job->os, path, textbuf_str(&b), names, err);
 }

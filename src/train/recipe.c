@@ -1,6 +1,6 @@
 /* recipe.c - train.recipe: a row of recipes.def speaks where neither file, environment nor command line
  * did. */
-#include "cli/config.h"
+#include "train/config.h"
 #include <string.h>
 
 static const struct {
@@ -9,7 +9,7 @@ static const struct {
 } rows[] = {
 #define RECIPE(recipe, model, key, value, beside)                                                  \
     { #recipe, #model, STR_INIT(#key), STR_INIT(value), STR_INIT(beside) },
-#include "cli/recipes.def"
+#include "train/recipes.def"
 };
 
 /* What of recipes.def suits it; NULL: nothing does. */

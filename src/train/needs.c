@@ -3,8 +3,8 @@
  *
  * The environment speaks to every command and every run of a machine. So what it says of a section that this
  * command ignores is no mistake; nor are FRUGAL_SPOT_* in a run without checkpoints, or with spot.cloud=none. */
-#include "cli/config.h"
 #include "remote/address.h"
+#include "train/config.h"
 
 struct check {
     struct os             *os;

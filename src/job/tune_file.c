@@ -1,6 +1,6 @@
 /* tune_file.c - run.tuned.yaml, a run file of its own: what the user said, and what won in its place. */
 #include "base/json.h"
-#include "cli/tune.h"
+#include "job/tuning.h"
 
 static const struct str ours = { "# frugal tune", 13 };
 

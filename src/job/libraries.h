@@ -1,6 +1,6 @@
 /* libraries.h - the libraries frugal can use: which are in this build and on this machine. */
-#ifndef CLI_LIBRARIES_H
-#define CLI_LIBRARIES_H
+#ifndef JOB_LIBRARIES_H
+#define JOB_LIBRARIES_H
 #include "base/text.h"
 
 struct library {
