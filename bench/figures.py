@@ -174,10 +174,10 @@ def plan(s):
     file = os.path.basename(path)
     s.used(PLANNED, file)
     with open(path) as f:
-        rows = re.findall(r"^ +\d+ +\$([\d.,]+) +([\d.]+) h +([\d.]+) +\S+ +(spot|on-demand)\*? +(.*?) +(?:bf16|fp16|fp32) ",
+        rows = re.findall(r"^ +\d+[! ] +(\$[\d.,]+) +(\$[\d.,]+) +([\d.,]+) +\S+ +[\d.,]+ \w+ +(spot|on-demand)\*? +(.*)$",
                           f.read().split(f"    {PLANNED}\n")[1].split("\n    frugal plan")[0], re.M)
-    return table(("machine", "expected cost", "hours", "interruptions"), [
-        (f"{machine}, {market}", f"${float(dollars.replace(',', '')):,.0f}", hours, taken) for dollars, hours, taken, market, machine in rows[:3]]) + \
+    return table(("machine", "expected cost", "$/hour", "billed hours"), [
+        (f"{machine}, {market}", dollars, usd_h, hours) for dollars, usd_h, hours, market, machine in rows[:3]]) + \
         f"\n`{PLANNED}`, {file[5:15]} ([the whole output, and other plans](../bench/results/{file})).\n"
 
 
@@ -198,7 +198,7 @@ def trust(s):
         ("step time on a CPU", f"{len(here)} measured runs ({link(here[0])})", f"at most {worst(here)}"),
         ("memory of a run", "the same runs", "none: equal to the byte" if exact else "NOT EQUAL"),
         ("throughput on one H200", f"{len(h200)} GPT-2 sizes, each predicted from a profile of the other ({link(h200[0])})", f"at most {worst(h200)}"),
-        ("throughput of other people's runs", f"{len(runs)} published runs ({link(runs[0])}, which names the misses and the figures quoted from memory)",
+        ("throughput of other people's runs", f"{len(runs)} published runs ({link(runs[0])}, which names the misses)",
          f"{near} of {len(runs)} within 15 %"),
         ("cost of spot interruptions", f"{len(spot)} real spot traces ({link(spot[0])})", f"at most {worst(spot)}")])
 

@@ -14,8 +14,8 @@ ASKED = {
     "gpt2, 10 G tokens": ["gpt2", "--tokens", "1e10"],
     "the same within two hours": ["gpt2", "--tokens", "1e10", "--deadline", "2"],
     "eight runs of it": ["gpt2", "--tokens", "1e10", "--runs", "8"],
-    "llama-3-8b, 1 T tokens, a deadline": ["llama-3-8b", "--tokens", "1e12", "--batch", "4e6", "--deadline", "2000"],
-    "llama-3.1-405b": ["llama-3.1-405b", "--tokens", "1e12", "--batch", "16e6"],
+    "llama-3-8b, 1 T tokens, a deadline": ["llama-3-8b", "--tokens", "1e12", "--batch", "4194304", "--deadline", "2000"],
+    "llama-3.1-405b": ["llama-3.1-405b", "--tokens", "1e12", "--batch", "16777216"],
     "examples/gpt.yaml": ["examples/gpt.yaml", "data.path=build/bench/text.txt"],
     "examples/fashion.yaml": ["examples/fashion.yaml"],
 }

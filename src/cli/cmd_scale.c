@@ -8,6 +8,9 @@ enum status command_scale(struct cli *c, struct err *err);
 
 enum { RESAMPLES = 200 };
 static const f64 mfu_usual = 0.40; /* Llama 3 report: 38 to 43 % */
+/* The laws were fitted to runs from 1.4e18 FLOPs on (Hoffmann's 245 points); a thousandth of that is the least
+ * that they are asked for. */
+static const f64 flops_least = 1e15, flops_fitted = 1.4e18;
 
 /* ---- the budget ---- */
 
@@ -33,10 +36,16 @@ static enum status read_rate(struct cli *c, struct rate *out, struct err *err)
                        "hours and dollars of which machine? Give --machine NAME");
     out->machine = NULL;
     for (i64 i = 0; i < k->machine_count && !out->machine; i++)
-        if (str_eq(k->machines[i].name, name)) out->machine = &k->machines[i];
-    if (!out->machine || !out->machine->gpus)
-        return err_set(err, STATUS_USAGE, "the catalogue has no machine %.*s with GPUs",
-                       (int)MIN(name.len, 60), name.data);
+        if (machine_is_named(&k->machines[i], name)) out->machine = &k->machines[i];
+    if (!out->machine || !out->machine->gpus) {
+        struct str near = machine_nearest(k, name, *c->perm);
+        bool       slip = !out->machine && near.len;
+        return err_set(
+            err, STATUS_USAGE,
+            "the catalogue has no machine %.*s with GPUs%s%.*s%s; `frugal prices` lists all",
+            (int)MIN(name.len, 60), name.data, slip ? " (did you mean " : "",
+            slip ? (int)near.len : 0, near.data ? near.data : "", slip ? "?)" : "");
+    }
     out->mfu = mfu_usual;
     if (r->flags & FLAG_mfu &&
         (!str_f64(r->value[FLAG_INDEX_mfu], &out->mfu) || !(out->mfu > 0 && out->mfu <= 1)))
@@ -64,7 +73,13 @@ static enum status read_budget(struct cli *c, struct str text, struct budget *ou
                        "\"%.*s\" is not a budget; write 1e21 (FLOPs), 100h or '$5000'",
                        (int)MIN(text.len, 40), text.data);
     if (!dollars && !hours) {
-        out->flops = value;
+        const u64 of_machines = FLAG_machine | FLAG_mfu | FLAG_spot | FLAG_prices;
+        out->flops            = value;
+        if (c->request->flags & of_machines)
+            return err_set(err, STATUS_USAGE,
+                           "%.*s is a number of FLOPs, for which no machine is needed: leave out "
+                           "--machine, --mfu, --spot and --prices, or write '$%.*s' or %.*sh",
+                           STR_ARG(text), STR_ARG(text), STR_ARG(text));
         return STATUS_OK;
     }
     enum status st = read_rate(c, &rate, err);
@@ -82,6 +97,23 @@ static enum status read_budget(struct cli *c, struct str text, struct budget *ou
         STR_ARG(rate.machine->provider), STR_ARG(rate.machine->name), rate.usd_h, out->flops,
         100 * rate.mfu, c->request->flags & FLAG_mfu ? "" : " (assumed; --mfu)");
     return STATUS_OK;
+}
+
+/* A law says nothing of budgets far below those of its runs: 5000 was meant as dollars or hours. */
+static enum status check_budget(const struct request *r, const struct budget *b, struct err *err)
+{
+    struct str text = r->arguments[0];
+    if (b->flops >= flops_least || r->flags & FLAG_fit) return STATUS_OK;
+    if (b->words.len)
+        return err_set(
+            err, STATUS_USAGE,
+            "%.*s buys %.3g FLOPs, too few for a scaling law: they were fitted from %.2g FLOPs on",
+            STR_ARG(text), b->flops, flops_fitted);
+    return err_set(
+        err, STATUS_USAGE,
+        "%.*s FLOPs are too few for a scaling law: they were fitted from %.2g FLOPs on; for "
+        "dollars write '$%.*s', for hours %.*sh, with --machine",
+        STR_ARG(text), flops_fitted, STR_ARG(text), STR_ARG(text));
 }
 
 /* ---- the answer ---- */
@@ -161,6 +193,7 @@ enum status command_scale(struct cli *c, struct err *err)
     if (r->argument_count != 1)
         return err_set(err, STATUS_USAGE, "which budget? Write 1e21 (FLOPs), 100h or '$5000'");
     st = read_budget(c, r->arguments[0], &budget, err);
+    if (!st) st = check_budget(r, &budget, err);
     if (!st && r->flags & FLAG_law && !law_find(r->value[FLAG_INDEX_law], &chosen))
         st = err_set(err, STATUS_USAGE, "--law takes one of %.*s",
                      STR_ARG(flags[FLAG_INDEX_law].argument));

@@ -34,10 +34,35 @@ static bool takes_keys(const struct command *c)
     return str_starts(c->arguments, STR("RUN.YAML"));
 }
 
+/* Flags whose value is a name. */
+static const struct {
+    const char     *flag;
+    enum completion names;
+} named[] = { { "machine", COMPLETE_MACHINES },
+              { "on", COMPLETE_CLOUDS },
+              { "region", COMPLETE_REGIONS },
+              { "gpu", COMPLETE_GPUS } };
+
+/* What a command's first argument may be, beside a file. */
+static void add_first(struct textbuf *b, const struct command *c)
+{
+    if (str_eq(c->name, STR("plan"))) completion_names(b, COMPLETE_MODELS);
+    if (!str_eq(c->name, STR("prices"))) return;
+    textbuf_fmt(b, "gpus cpus storage billing import ");
+    completion_names(b, COMPLETE_MACHINES);
+}
+
 static void bash(struct textbuf *b)
 {
     textbuf_fmt(b, "_frugal() {\n"
                    "    local cur=${COMP_WORDS[COMP_CWORD]} words=\n"
+                   "    case ${COMP_WORDS[COMP_CWORD-1]} in\n");
+    for (i64 i = 0; i < COUNT_OF(named); i++) {
+        textbuf_fmt(b, "    --%s) words='", named[i].flag);
+        completion_names(b, named[i].names);
+        textbuf_fmt(b, "'; COMPREPLY=($(compgen -W \"$words\" -- \"$cur\")); return ;;\n");
+    }
+    textbuf_fmt(b, "    esac\n"
                    "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
                    "        words='");
     add_words(b);
@@ -48,6 +73,8 @@ static void bash(struct textbuf *b)
         textbuf_fmt(b, " ");
         if (takes_keys(&commands[i])) add_keys(b);
         if (str_eq(commands[i].name, STR("help"))) add_topics(b);
+        textbuf_fmt(b, " ");
+        add_first(b, &commands[i]);
         textbuf_fmt(b, "' ;;\n");
     }
     textbuf_fmt(b, "        esac\n"
@@ -65,7 +92,13 @@ static void zsh(struct textbuf *b)
                    "    if (( CURRENT == 2 )); then\n"
                    "        compadd -- --help --version ");
     add_words(b);
-    textbuf_fmt(b, "\n        return\n    fi\n    case $words[2] in\n");
+    textbuf_fmt(b, "\n        return\n    fi\n    case $words[CURRENT-1] in\n");
+    for (i64 i = 0; i < COUNT_OF(named); i++) {
+        textbuf_fmt(b, "    --%s) compadd -- ", named[i].flag);
+        completion_names(b, named[i].names);
+        textbuf_fmt(b, "; return ;;\n");
+    }
+    textbuf_fmt(b, "    esac\n    case $words[2] in\n");
     for (i64 i = 0; i < COMMAND_COUNT; i++) {
         textbuf_fmt(b, "    %.*s)\n        compadd -- ", STR_ARG(commands[i].name));
         add_flags(b, &commands[i]);
@@ -76,6 +109,10 @@ static void zsh(struct textbuf *b)
         if (str_eq(commands[i].name, STR("help"))) {
             textbuf_fmt(b, "\n        compadd -- ");
             add_topics(b);
+        }
+        if (str_eq(commands[i].name, STR("plan")) || str_eq(commands[i].name, STR("prices"))) {
+            textbuf_fmt(b, "\n        compadd -- ");
+            add_first(b, &commands[i]);
         }
         if (commands[i].arguments.len) textbuf_fmt(b, "\n        _files");
         textbuf_fmt(b, " ;;\n");
@@ -100,6 +137,25 @@ static void fish_row(struct textbuf *b, struct str command, const char *what, st
     textbuf_fmt(b, "\n");
 }
 
+static void fish_names(struct textbuf *b, const struct command *c)
+{
+    for (i64 i = 0; i < COUNT_OF(named); i++) {
+        for (i64 f = 0; f < FLAG_COUNT; f++) {
+            if (!str_eq(flags[f].name, str_of(named[i].flag)) || !(c->flags & (u64)1 << f))
+                continue;
+            textbuf_fmt(b, "complete -c frugal -n '__fish_seen_subcommand_from %.*s' -l %s -x -a '",
+                        STR_ARG(c->name), named[i].flag);
+            completion_names(b, named[i].names);
+            textbuf_fmt(b, "'\n");
+        }
+    }
+    if (!str_eq(c->name, STR("plan")) && !str_eq(c->name, STR("prices"))) return;
+    textbuf_fmt(b, "complete -c frugal -n '__fish_seen_subcommand_from %.*s' -a '",
+                STR_ARG(c->name));
+    add_first(b, c);
+    textbuf_fmt(b, "'\n");
+}
+
 static void fish(struct textbuf *b)
 {
     for (i64 i = 0; i < COMMAND_COUNT; i++) {
@@ -111,6 +167,7 @@ static void fish(struct textbuf *b)
         for (i64 f = 0; f < FLAG_COUNT; f++)
             if (c->flags & ((u64)1 << f))
                 fish_row(b, c->name, "-l", flags[f].name, "", flags[f].help);
+        fish_names(b, c);
         bool helps = str_eq(c->name, STR("help"));
         for (i64 o = 0; o < OPTION_COUNT && (helps || takes_keys(c)); o++)
             fish_row(b, c->name, "-a", options[o].key, helps ? "" : "=", options[o].help);

@@ -22,6 +22,16 @@ struct str help_word(struct arena *perm, struct str word);
 struct str help_man(struct arena *perm);                           /* roff */
 struct str help_completions(struct arena *perm, struct str shell); /* empty: no such shell */
 
+/* completion_names.c: names that go with a flag or a command, between blanks. */
+enum completion {
+    COMPLETE_MODELS,
+    COMPLETE_MACHINES,
+    COMPLETE_CLOUDS,
+    COMPLETE_REGIONS,
+    COMPLETE_GPUS
+};
+void completion_names(struct textbuf *b, enum completion what);
+
 /* A topic's text with what the tables add to it: the list of layers, of settings, … */
 struct str help_topic_text(struct arena *perm, const struct topic *t);
 void       claims_add(struct textbuf *b, struct arena scratch); /* claims.c */

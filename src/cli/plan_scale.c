@@ -21,10 +21,10 @@ static void show(struct cli *c, const struct question *q, const struct plan_vari
         event_end(&b, c->say);
         return;
     }
-    say_result(c->say, "  %5.0f %% %7.0f %% %10.*s %10.*s %8.1f h  %.*s %s\n", 100 * q->depth_part,
-               100 * q->width_part, STR_ARG(text_si(&s, v->parameters)),
-               STR_ARG(text_dollars(&s, r->bill.total)), r->hours, STR_ARG(r->device->name),
-               price_name(r->price));
+    say_result(c->say, "  %5.0f %% %7.0f %% %10.*s %10.*s %10.*s  %.*s %s\n", 100 * q->depth_part,
+               100 * q->width_part, STR_ARG(plan_parameters(&s, v->parameters)),
+               STR_ARG(plan_dollars(&s, r->bill.total)), STR_ARG(plan_time(&s, r->hours)),
+               STR_ARG(r->device->name), price_name(r->price));
 }
 
 enum status plan_scale(struct cli *c, const struct question *asked, struct arena scratch,

@@ -6,14 +6,8 @@ enum { SHOWN = 10, OPS_SHOWN = 5, SCRATCH_BYTES = 16 << 20 };
 
 static const f64 efficiency_good = 0.8; /* below it a remedy is named */
 
-static struct str hours_text(struct arena *perm, f64 hours)
-{
-    if (hours < 1) return str_fmt(perm, "%.1f min", hours * 60);
-    return str_fmt(perm, hours < 100 ? "%.1f h" : "%.0f h", hours);
-}
-
 /* "4 x aws p5.48xlarge", "2 of 8 GPUs of aws p5.48xlarge" */
-static struct str where(struct arena *perm, const struct plan_row *r)
+struct str plan_place(struct arena *perm, const struct plan_row *r)
 {
     i64 all = r->machines * r->device->units;
     if (r->gpus * r->side_by_side < all)
@@ -50,21 +44,86 @@ static struct str cut_text(struct arena *perm, const struct plan_row *r)
                : str_fmt(perm, "%lld x %lld", (long long)r->micro, (long long)r->accumulate);
 }
 
-static void show_row(struct cli *c, i64 rank, const struct plan_row *r)
+/* Architectures that our CUDA module is built for (cmake/cuda.cmake): 80 to 90, and 100. */
+static bool is_built_for(struct str gpu)
+{
+    static const char *const others[] = { "V100-16", "V100-32", "T4-16", "RTX5090-32" };
+    for (i64 i = 0; i < COUNT_OF(others); i++)
+        if (str_eq(gpu, str_of(others[i]))) return false;
+    return true;
+}
+
+/* Why frugal itself cannot carry it out; NULL: it can. */
+static const char *cannot(const struct question *q, const struct plan_row *r)
+{
+    if (r->gpus > 1) return r->sharded ? "state sharded over GPUs" : "several GPUs";
+    if (q->stand_in) return "such a model";
+    if (r->device->row && !is_built_for(r->device->row->gpu)) return "such GPUs";
+    return NULL;
+}
+
+/* What is paid: dollars are $/hour x billed hours + storage. */
+static void show_bill(struct cli *c, const struct question *q, i64 rank, const struct plan_row *r)
+{
+    struct arena s       = *c->perm;
+    f64          usd_h   = bill_estimate_usd(r->device->usd_h[r->price], 3600 * (f64)r->machines);
+    f64          storage = r->bill.storage + r->bill.requests;
+    say_result(c->say, "%3lld%s %10.*s %10.*s %8.*s %7.*s %9.*s  %9s%s %.*s\n", (long long)rank,
+               cannot(q, r) ? "!" : " ", STR_ARG(plan_dollars(&s, r->bill.total)),
+               STR_ARG(plan_usd_hour(&s, usd_h)), STR_ARG(plan_billed(&s, r->billed_h)),
+               STR_ARG(storage > 0 ? plan_dollars(&s, storage) : STR("-")),
+               STR_ARG(plan_time(&s, r->hours)), price_name(r->price), is_old(c, r) ? "*" : " ",
+               STR_ARG(plan_place(&s, r)));
+}
+
+static void show_how(struct cli *c, i64 rank, const struct plan_row *r)
 {
     struct arena s   = *c->perm;
     struct str   mfu = isnan(r->step.mfu) ? STR("-") : str_fmt(&s, "%.0f %%", 100 * r->step.mfu);
     struct str   odds =
         isnan(r->in_time) ? STR("-") : str_fmt(&s, "%.0f %%", floor(100 * r->in_time));
-    say_result(
-        c->say,
-        "%3lld %10.*s %9.*s %6.1f %6.*s  %9s%s %-30.*s %-5s %-12.*s %-7s%s %8.*s %8.*s %5.*s  %s\n",
-        (long long)rank, STR_ARG(text_dollars(&s, r->bill.total)),
-        STR_ARG(hours_text(&s, r->hours)), r->outcome.interruptions, STR_ARG(odds),
-        price_name(r->price), is_old(c, r) ? "*" : " ", STR_ARG(where(&s, r)),
-        precision_text(r->precision), STR_ARG(cut_text(&s, r)), recompute_text(r->variant),
-        r->sharded ? "+" : " ", STR_ARG(text_bytes(&s, r->memory_bytes)),
-        STR_ARG(ms_text(&s, r->step.step_s)), STR_ARG(mfu), estimate_bound(&r->step));
+    say_result(c->say, "%3lld  %-4s  %-12.*s %7s%s %9.*s %9.*s %5.*s %6.1f %8.*s  %s\n",
+               (long long)rank, precision_text(r->precision), STR_ARG(cut_text(&s, r)),
+               recompute_text(r->variant), r->sharded ? "+" : " ",
+               STR_ARG(text_bytes(&s, r->memory_bytes)), STR_ARG(ms_text(&s, r->step.step_s)),
+               STR_ARG(mfu), r->outcome.interruptions, STR_ARG(odds), estimate_bound(&r->step));
+}
+
+/* The marks that the rows have, each explained once. */
+static void show_marks(struct cli *c, const struct question *q, const struct plan_result *p)
+{
+    bool           old = false;
+    struct arena   s   = *c->perm;
+    struct textbuf b   = textbuf_new(&s);
+    for (i64 i = 0; i < MIN(p->count, SHOWN); i++) {
+        const char *why = cannot(q, &p->rows[i]);
+        bool new        = why != NULL;
+        old |= is_old(c, &p->rows[i]);
+        for (i64 j = 0; j < i && new; j++) new = cannot(q, &p->rows[j]) != why;
+        if (new) textbuf_fmt(&b, "%s%s", b.len ? ", " : "", why);
+    }
+    if (b.len)
+        say_result(c->say, "  ! frugal itself cannot train this yet: %.*s\n",
+                   STR_ARG(textbuf_str(&b)));
+    if (old)
+        say_result(c->say,
+                   "  * a price older than %d days, or without a date: `frugal prices import` "
+                   "updates it\n",
+                   PRICE_OLD_DAYS);
+}
+
+static void show_tables(struct cli *c, const struct question *q, const struct plan_result *p)
+{
+    i64 shown = MIN(p->count, SHOWN);
+    say_result(c->say, "%4s %10s %10s %8s %7s %9s  %-10s %s\n", "", "dollars", "$/hour", "billed h",
+               "storage", "time", "   market", "machine");
+    for (i64 i = 0; i < shown; i++) show_bill(c, q, i + 1, &p->rows[i]);
+    say_result(c->say, "  dollars = $/hour x billed hours + storage%s\n",
+               p->count > shown ? "; --json lists more rows" : "");
+    show_marks(c, q, p);
+    say_result(c->say, "\n%3s  %-4s  %-12s %8s %9s %9s %5s %6s %8s  %s\n", "", "", "batch",
+               "recompute", "memory", "step ms", "MFU", "taken", "in time", "bound by");
+    for (i64 i = 0; i < shown; i++) show_how(c, i + 1, &p->rows[i]);
 }
 
 static void json_row(struct cli *c, const struct question *q, i64 rank, const struct plan_row *r)
@@ -96,6 +155,8 @@ static void json_row(struct cli *c, const struct question *q, i64 rank, const st
     event_bool(&b, "ops_guessed", r->step.guessed);
     event_f64(&b, "work_s", r->work_s);
     event_f64(&b, "hours", r->hours);
+    event_f64(&b, "billed_hours", r->billed_h);
+    event_bool(&b, "frugal_trains_it", !cannot(q, r));
     event_f64(&b, "interruptions", r->outcome.interruptions);
     event_f64(&b, "save_every_s", r->outcome.interval_s);
     event_f64(&b, "in_time", r->in_time);
@@ -160,9 +221,9 @@ static void show_reason(struct cli *c, const struct question *q, const struct pl
         c->say,
         "  %.*s = %.*s of work + %.*s starting + %.*s lost to saves and interruptions + %.*s "
         "storage + %.*s requests.\n",
-        STR_ARG(text_dollars(&s, r->bill.total)), STR_ARG(text_dollars(&s, r->bill.useful)),
-        STR_ARG(text_dollars(&s, r->bill.starting)), STR_ARG(text_dollars(&s, r->bill.lost)),
-        STR_ARG(text_dollars(&s, r->bill.storage)), STR_ARG(text_dollars(&s, r->bill.requests)));
+        STR_ARG(plan_dollars(&s, r->bill.total)), STR_ARG(plan_dollars(&s, r->bill.useful)),
+        STR_ARG(plan_dollars(&s, r->bill.starting)), STR_ARG(plan_dollars(&s, r->bill.lost)),
+        STR_ARG(plan_dollars(&s, r->bill.storage)), STR_ARG(plan_dollars(&s, r->bill.requests)));
     show_ops(c, r);
     if (r->price == PRICE_SPOT) show_spot(c, q, v, r);
     if (p->count > 1) {
@@ -170,11 +231,11 @@ static void show_reason(struct cli *c, const struct question *q, const struct pl
         f64                    more = next->bill.total - r->bill.total;
         f64                    less = r->hours - next->hours;
         say_result(c->say, "  The next, %.*s %s, costs %.*s more and finishes %.*s %s.\n",
-                   STR_ARG(where(&s, next)), price_name(next->price),
-                   STR_ARG(text_dollars(&s, more)), STR_ARG(hours_text(&s, fabs(less))),
+                   STR_ARG(plan_place(&s, next)), price_name(next->price),
+                   STR_ARG(plan_dollars(&s, more)), STR_ARG(plan_time(&s, fabs(less))),
                    less > 0 ? "earlier" : "later");
     }
-    if (q->ours && r->gpus == 1) {
+    if (q->ours && !cannot(q, r)) {
         struct str words[PLAN_WORDS_MAX];
         i64        count = plan_words(r, &s, words);
         say_result(c->say, "  frugal train %.*s", STR_ARG(q->run_file));
@@ -195,23 +256,23 @@ static void show_remedies(struct cli *c, const struct question *q, const struct 
     struct arena         s = *c->perm, scratch = arena_part(&s, SCRATCH_BYTES);
     struct plan_row      half = *r, fewer = *r, more = *r;
     struct plan_workload longer = q->workload;
-    say_result(c->say, "  %.*s: scaling efficiency on %lld GPUs: %.0f %%.", STR_ARG(where(&s, r)),
-               (long long)r->gpus, 100 * r->step.efficiency);
+    say_result(c->say, "  %.*s: scaling efficiency on %lld GPUs: %.0f %%.",
+               STR_ARG(plan_place(&s, r)), (long long)r->gpus, 100 * r->step.efficiency);
     if (!r->sharded &&
         plan_price(&q->workload, v, q->devices.catalogue, &q->limits, 0.5, &half, scratch))
         say_result(c->say, " Gradients sent as bf16: %.*s.",
-                   STR_ARG(text_dollars(&s, half.bill.total)));
+                   STR_ARG(plan_dollars(&s, half.bill.total)));
     longer.batch_total *= 4;
     longer.steps = (longer.steps + 3) / 4;
     if (plan_price(&longer, v, q->devices.catalogue, &q->limits, 1, &more, scratch))
         say_result(c->say, " A four times larger batch, a quarter of the steps: %.*s.",
-                   STR_ARG(text_dollars(&s, more.bill.total)));
+                   STR_ARG(plan_dollars(&s, more.bill.total)));
     fewer.gpus /= 2;
     fewer.machines = MAX(1, fewer.machines / 2);
     if (plan_price(&q->workload, v, q->devices.catalogue, &q->limits, 1, &fewer, scratch))
         say_result(c->say, " Half the GPUs: %.*s in %.*s.",
-                   STR_ARG(text_dollars(&s, fewer.bill.total)),
-                   STR_ARG(hours_text(&s, fewer.hours)));
+                   STR_ARG(plan_dollars(&s, fewer.bill.total)),
+                   STR_ARG(plan_time(&s, fewer.hours)));
     say_result(c->say, "\n");
 }
 
@@ -227,7 +288,7 @@ static void show_mixed(struct cli *c, const struct question *q, const struct pla
     say_result(c->say,
                "  %.*s, spot while available and on-demand when late: %.*s, in time in %.0f %% "
                "of runs.\n",
-               STR_ARG(where(&s, r)), STR_ARG(text_dollars(&s, usd)), 100 * m.in_time);
+               STR_ARG(plan_place(&s, r)), STR_ARG(plan_dollars(&s, usd)), 100 * m.in_time);
 }
 
 static void show_assumed(struct cli *c, const struct question *q, const struct plan_result *p)
@@ -267,6 +328,23 @@ static void json_rest(struct cli *c, const struct question *q)
     }
 }
 
+/* "mixtral-8x7b: 46.7 G parameters, 12.9 G used by a token; 1,000 steps of 64 sequences" */
+static struct str title(struct arena *s, const struct question *q, const struct plan_variants *v)
+{
+    struct str used = STR(""), of = STR("samples");
+    if (q->parameters_used > 0 && q->parameters_used < 0.99 * v->parameters)
+        used =
+            str_fmt(s, ", %.*s used by a token", STR_ARG(plan_parameters(s, q->parameters_used)));
+    if (!q->ours)
+        of =
+            str_fmt(s, "sequences of %.*s tokens", STR_ARG(text_count(s, (f64)q->workload.tokens)));
+    return str_fmt(s, "%.*s: %.*s parameters%.*s; %.*s steps of %.*s %.*s%s",
+                   STR_ARG(q->workload.name), STR_ARG(plan_parameters(s, v->parameters)),
+                   STR_ARG(used), STR_ARG(text_count(s, (f64)q->workload.steps)),
+                   STR_ARG(text_count(s, (f64)q->workload.batch_total)), STR_ARG(of),
+                   q->limits.runs > 1 ? ", several runs" : "");
+}
+
 void plan_show(struct cli *c, const struct question *q, const struct plan_variants *v,
                const struct plan_result *p)
 {
@@ -276,20 +354,8 @@ void plan_show(struct cli *c, const struct question *q, const struct plan_varian
         json_rest(c, q);
         return;
     }
-    say_heading(c->say,
-                str_z(&s, str_fmt(&s, "%.*s: %s parameters, %lld steps of %lld samples%s",
-                                  STR_ARG(q->workload.name),
-                                  str_z(&s, str_trim(text_si(&s, v->parameters))),
-                                  (long long)q->workload.steps, (long long)q->workload.batch_total,
-                                  q->limits.runs > 1 ? ", several runs" : "")));
-    say_result(c->say, "%3s %10s %9s %6s %6s  %-10s %-30s %-5s %-12s %-8s %8s %8s %5s  %s\n", "",
-               "dollars", "time", "taken", "in time", "market", "machine", "", "batch", "recompute",
-               "memory", "step ms", "MFU", "bound by");
-    for (i64 i = 0; i < MIN(p->count, SHOWN); i++) show_row(c, i + 1, &p->rows[i]);
-    say_result(c->say,
-               "    * a price older than %d days, or without a date: `frugal prices import` "
-               "updates it\n",
-               PRICE_OLD_DAYS);
+    say_heading(c->say, str_z(&s, title(&s, q, v)));
+    show_tables(c, q, p);
     show_reason(c, q, v, p);
     show_mixed(c, q, &p->rows[0]);
     for (i64 i = 0, told = 0; i < MIN(p->count, SHOWN) && told < 2; i++) {

@@ -198,6 +198,27 @@ const struct machine *catalogue_machine(const struct catalogue *c, struct str pr
     return NULL;
 }
 
+/* aws/p5.48xlarge, or p5.48xlarge of whichever cloud. */
+bool machine_is_named(const struct machine *m, struct str name)
+{
+    struct str rest = name, cloud;
+    if (str_eq(m->name, name)) return true;
+    return str_cut(&rest, '/', &cloud) && str_eq(m->provider, cloud) && str_eq(m->name, rest);
+}
+
+struct str machine_nearest(const struct catalogue *c, struct str name, struct arena scratch)
+{
+    i64        least = 4; /* slips of the finger */
+    struct str best  = { 0 };
+    for (i64 i = 0; i < c->machine_count && name.len < 64; i++) {
+        i64 d = str_distance(c->machines[i].name, name, scratch);
+        if (d >= least) continue;
+        least = d;
+        best  = c->machines[i].name;
+    }
+    return best;
+}
+
 const struct gpu *catalogue_gpu(const struct catalogue *c, struct str name)
 {
     for (i64 i = 0; i < c->gpu_count; i++)

@@ -124,7 +124,11 @@ struct str  catalogue_user_path(struct os *os, struct arena *perm); /* empty: no
 
 const struct machine *catalogue_machine(const struct catalogue *c, struct str provider,
                                         struct str name); /* NULL: none; any region, first row */
-const struct gpu     *catalogue_gpu(const struct catalogue *c, struct str name);
+/* p5.48xlarge of whichever cloud, or aws/p5.48xlarge. */
+bool machine_is_named(const struct machine *m, struct str name);
+/* The machine whose name differs by a slip of the finger or two; empty: none. */
+struct str        machine_nearest(const struct catalogue *c, struct str name, struct arena scratch);
+const struct gpu *catalogue_gpu(const struct catalogue *c, struct str name);
 /* By the driver's name for it: gpu_names.def. */
 const struct gpu     *catalogue_gpu_of_driver(const struct catalogue *c, struct str name);
 const struct cpu     *catalogue_cpu(const struct catalogue *c, struct str name);
@@ -178,7 +182,7 @@ struct str gpu_assumed(struct arena *perm, const struct gpu *g);
 
 bool       day_parse(struct str text, i32 *day); /* 2026-08-22 */
 struct str day_text(struct arena *perm, i32 day);
-i32        day_today(struct os *os);
+i32        day_today(struct os *os); /* FRUGAL_TODAY=2026-11-17 sets another day */
 enum {
     PRICE_OLD_DAYS = 90
 }; /* older figures are marked: spot prices moved by tens of per cent in

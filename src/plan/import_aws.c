@@ -53,6 +53,8 @@ static bool is_wanted(const struct offers *o, const struct json *product)
     const struct json *a = json_get(product, STR("attributes"));
     for (i64 i = 0; i < COUNT_OF(must); i++)
         if (!str_eq(json_text(a, must[i].key), must[i].value)) return false;
+    struct str market = json_text(a, STR("marketoption")); /* or CapacityBlock */
+    if (market.len && !str_eq(market, STR("OnDemand"))) return false;
     return json_text(a, STR("instanceType")).len &&
            offers_wants(o, json_text(a, STR("regionCode")));
 }

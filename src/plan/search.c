@@ -6,11 +6,11 @@
 
 enum { CANDIDATES_MAX = 1 << 14, PRICED_MAX = 128, PLAYS = 1000, PLAYS_MIN = 50 };
 
-static const f64 year_s            = 365.25 * 86400; /* what takes longer is no plan */
 static const f64 interval_max_s    = 1800;
 static const f64 stall_least_s     = 0.05; /* of a save, however small */
 static const f64 free_most         = 0.5;  /* of the bill that machines taken early may give away */
 static const f64 manifest_requests = 3;    /* of a save, beside its parts: begin, end, manifest */
+static const f64 never_times       = 100;  /* of work and starting: what takes longer never ends */
 static const u64 seed              = 20;   /* of the plays: the same plan for the same question */
 
 /* --- a step --- */
@@ -68,19 +68,23 @@ bool plan_cut(const struct plan_workload *job, const struct plan_variants *v, f6
     return true;
 }
 
-/* The fastest micro-batch that fits: one that divides what a GPU gets of a step. */
-static bool best_cut(const struct plan_workload *job, const struct plan_variants *v,
+/* The fastest micro-batch that fits: one that divides what a GPU gets of a step; only: 0, or that one. Where none
+ * does, `r` has the memory that the smallest needs. */
+static bool best_cut(const struct plan_workload *job, const struct plan_variants *v, i64 only,
                      struct plan_row *r)
 {
     i64             each  = job->batch_total / r->gpus;
     struct plan_row best  = *r;
     bool            found = false;
     for (i64 micro = each; micro >= 1; micro--) {
-        if (each % micro) continue;
+        if (each % micro || (only && micro != only)) continue;
         struct plan_row now = *r;
         now.micro           = micro;
         now.accumulate      = each / micro;
-        if (!plan_cut(job, v, 1, &now)) continue;
+        if (!plan_cut(job, v, 1, &now)) {
+            if (!found) best = now;
+            continue;
+        }
         if (found && now.work_s >= best.work_s) continue;
         best  = now;
         found = true;
@@ -157,6 +161,7 @@ static void bill(struct plan_row *r, const struct catalogue *c, i64 runs, f64 st
     f64                        billed = billed_seconds(&r->device->billing, o->billed_s, false);
     f64 scale        = o->up_s > 0 ? billed / o->up_s : 0; /* what was given away, and rounded up */
     r->hours         = o->wall_s * (f64)rounds / 3600;
+    r->billed_h      = billed * (f64)rounds / 3600;
     r->bill.useful   = rate * scale * r->work_s;
     r->bill.starting = rate * scale * MIN(starting_s, o->up_s - r->work_s);
     r->bill.lost     = MAX(rate * billed - r->bill.useful - r->bill.starting, 0);
@@ -176,6 +181,13 @@ static void price(struct plan_row *r, const struct catalogue *c, const struct pl
     r->in_time = NAN;
 }
 
+/* Many spot machines, or a large state: one of them is gone before anything was saved. */
+static bool ends(const struct plan_row *r)
+{
+    struct risk_job j = risk_of(r);
+    return r->outcome.wall_s < never_times * (r->work_s + j.start_s + j.wait_s);
+}
+
 static void play(struct plan_row *r, const struct plan_limits *l, struct arena scratch)
 {
     struct survival s          = survival_of_law(hazard_of(r, l));
@@ -191,10 +203,11 @@ bool plan_price(const struct plan_workload *job, const struct plan_variants *v,
                 struct plan_row *row, struct arena scratch)
 {
     if (row->gpus > job->batch_total || job->batch_total % row->gpus) return false;
-    bool fits = gradient_part < 1 ? plan_cut(job, v, gradient_part, row) : best_cut(job, v, row);
-    if (!fits || !(row->work_s < year_s)) return false;
+    bool fits = gradient_part < 1 ? plan_cut(job, v, gradient_part, row)
+                                  : best_cut(job, v, limits->given.micro, row);
+    if (!fits) return false;
     price(row, c, limits, scratch);
-    return true;
+    return ends(row);
 }
 
 struct risk_mixed plan_mixed(const struct plan_row *row, const struct plan_limits *limits,
@@ -230,12 +243,32 @@ static f64 least_usd(const struct plan_row *r, i64 runs)
     return bill_estimate_usd(r->device->usd_h[r->price], all_s) * (gifts ? free_most : 1);
 }
 
-/* The best precision and recomputing of this many GPUs; then a row for each market. */
-static void add_way(struct candidates *k, const struct device *d, i64 machines, i64 gpus)
+static bool is_given(const struct plan_given *g, const struct plan_row *r)
 {
-    struct plan_row best  = { 0 };
-    bool            found = false;
-    i64             side  = MIN(k->limits->runs, machines * d->units / gpus);
+    if (g->has_precision && r->precision != g->precision) return false;
+    return !g->has_recompute || r->variant->recompute.kind == g->recompute;
+}
+
+static f64 fill(const struct plan_row *r) /* of a GPU's memory; above 1: too large */
+{
+    return r->memory_bytes / (f64)r->device->target.memory_bytes;
+}
+
+/* One that does not fit: remembered if it is nearer to that than all before. */
+static void note_large(struct plan_result *out, const struct plan_row *r)
+{
+    if (!(r->memory_bytes > 0)) return;
+    if (out->nearest_short == SHORT_MEMORY && fill(r) >= fill(&out->nearest)) return;
+    out->nearest       = *r;
+    out->nearest_short = SHORT_MEMORY;
+}
+
+/* The best precision and recomputing of this many GPUs. */
+static bool best_way(struct candidates *k, const struct device *d, i64 machines, i64 gpus,
+                     struct plan_row *best)
+{
+    bool found = false;
+    i64  side  = MIN(k->limits->runs, machines * d->units / gpus);
     for (i64 i = 0; i < 2 * PLAN_VARIANTS; i++) {
         const struct plan_variant *v = &k->v->of[plan_kind_of(&d->target)][i % PLAN_VARIANTS];
         struct plan_row            r = { .device       = d,
@@ -246,28 +279,62 @@ static void add_way(struct candidates *k, const struct device *d, i64 machines, 
                                          .precision    = precision_of(d, v),
                                          .sharded      = i >= PLAN_VARIANTS };
         if (v->low && r.precision == DT_F32) continue; /* nothing is gained by it here */
-        if (r.sharded && (gpus == 1 || (found && !best.sharded))) continue; /* only where it must */
+        if (r.sharded && (gpus == 1 || (found && !best->sharded)))
+            continue; /* only where it must */
+        if (!is_given(&k->limits->given, &r)) continue;
         k->out->considered++;
-        if (!best_cut(k->job, k->v, &r) || (found && r.work_s >= best.work_s)) continue;
-        best  = r;
+        if (!best_cut(k->job, k->v, k->limits->given.micro, &r)) {
+            note_large(k->out, &r);
+            continue;
+        }
+        if (found && r.work_s >= best->work_s) continue;
+        *best = r;
         found = true;
     }
-    if (!found) k->out->too_large++;
-    if (!found || !(best.work_s < year_s)) return;
+    return found;
+}
+
+/* A row for each market. */
+static void add_way(struct candidates *k, const struct device *d, i64 machines, i64 gpus)
+{
+    struct plan_row best    = { 0 };
+    u32             markets = k->limits->given.markets;
+    if (!best_way(k, d, machines, gpus, &best)) {
+        k->out->too_large++;
+        return;
+    }
     for (i32 p = 0; p < PRICE_COUNT && k->count < CANDIDATES_MAX; p++) {
         best.price = (enum price)p;
         if (p == PRICE_RESERVED_1Y || p == PRICE_RESERVED_3Y || !(d->usd_h[p] >= 0)) continue;
+        if (markets && !(markets >> p & 1)) continue;
         k->ranked[k->count++] = (struct ranked){ least_usd(&best, k->limits->runs), best };
     }
+}
+
+static bool is_priced(const struct device *d, const struct plan_given *g)
+{
+    for (i32 p = 0; p < PRICE_COUNT; p++)
+        if (d->usd_h[p] >= 0 && (!g->markets || g->markets >> p & 1)) return true;
+    return false;
+}
+
+/* So many GPUs for a run, on as few machines as have them. */
+static void add_gpus(struct candidates *k, const struct device *d, i64 gpus)
+{
+    i64 machines = (gpus + d->units - 1) / d->units;
+    if (machines > 1 && !(d->network.net_bytes_s > 0)) return;
+    if (k->job->batch_total % gpus == 0) add_way(k, d, machines, gpus);
 }
 
 /* One machine with 1, 2, 4 … of its GPUs for a run, then more and more whole ones. */
 static void add_device(struct candidates *k, const struct device *d)
 {
-    bool priced = false;
-    for (i32 p = 0; p < PRICE_COUNT; p++) priced |= d->usd_h[p] >= 0;
-    if (!priced) {
+    if (!is_priced(d, &k->limits->given)) {
         k->out->no_price++;
+        return;
+    }
+    if (k->limits->given.gpus) {
+        add_gpus(k, d, k->limits->given.gpus);
         return;
     }
     for (i64 machines = 1; machines * d->units <= PLAN_GPUS_MAX; machines *= 2) {
@@ -276,6 +343,7 @@ static void add_device(struct candidates *k, const struct device *d)
         for (i64 gpus = 1; gpus <= machines * d->units; gpus *= 2) {
             bool whole = gpus > (machines - 1) * d->units; /* else fewer machines would do */
             if (machines > 1 && !whole) continue;
+            k->out->too_few += gpus > k->job->batch_total;
             if (gpus > k->job->batch_total || k->job->batch_total % gpus) continue;
             add_way(k, d, machines, gpus);
         }
@@ -329,14 +397,46 @@ static bool lay_out(const struct candidates *k, struct plan_row *r, struct arena
     return false;
 }
 
+/* One that was priced and breaks a limit: a late one is remembered by its hours, a dear one by its dollars. */
+static void note_beyond(struct plan_result *out, const struct plan_row *r, enum plan_short lacks)
+{
+    const struct plan_row *n = &out->nearest;
+    bool near = lacks == SHORT_TIME ? r->hours < n->hours : r->bill.total < n->bill.total;
+    if (out->nearest_short > lacks || (out->nearest_short == lacks && !near)) return;
+    out->nearest       = *r;
+    out->nearest_short = lacks;
+}
+
 static bool allowed(const struct plan_row *r, const struct plan_limits *l, struct plan_result *out)
 {
-    f64  most = l->deadline_s > 0 ? l->deadline_s : year_s;
-    bool late = !(r->hours * 3600 <= most);
+    bool late = l->deadline_s > 0 && !(r->hours * 3600 <= l->deadline_s);
     bool dear = l->budget_usd > 0 && r->bill.total > l->budget_usd;
     out->too_late += late;
     out->too_dear += dear && !late;
+    if (late || dear) note_beyond(out, r, late ? SHORT_TIME : SHORT_MONEY);
     return !late && !dear;
+}
+
+static f64 all_work_s(const struct plan_row *r, i64 runs)
+{
+    return r->work_s * (f64)rounds_of(r, runs);
+}
+
+/* The quickest of those that even undisturbed would be too late; of equals one that nobody takes away. */
+static void note_late(struct candidates *k, const struct catalogue *c, struct arena scratch)
+{
+    const struct plan_row *best = NULL;
+    i64                    runs = k->limits->runs;
+    if (k->out->nearest_short >= SHORT_TIME) return;
+    for (i64 i = 0; i < k->count; i++) {
+        const struct plan_row *r    = &k->ranked[i].row;
+        f64                    more = best ? all_work_s(r, runs) - all_work_s(best, runs) : -1;
+        if (more < 0 || (more == 0 && best->price == PRICE_SPOT)) best = r;
+    }
+    if (!best) return;
+    struct plan_row row = *best;
+    price(&row, c, k->limits, scratch);
+    if (ends(&row)) note_beyond(k->out, &row, SHORT_TIME);
 }
 
 void plan_search(const struct plan_workload *job, const struct plan_variants *v,
@@ -362,8 +462,10 @@ void plan_search(const struct plan_workload *job, const struct plan_variants *v,
             continue;
         }
         price(&r, c, limits, scratch);
-        if (allowed(&r, limits, out)) priced[count++] = r;
+        if (!ends(&r)) out->never++;
+        else if (allowed(&r, limits, out)) priced[count++] = r;
     }
+    if (!count && out->too_late) note_late(&k, c, scratch);
     qsort(priced, (size_t)count, sizeof *priced, by_total);
     for (i64 i = 0; i < count && out->count < PLAN_ROWS_MAX; i++) {
         if (told_already(out, &priced[i])) continue;

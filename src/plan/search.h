@@ -10,12 +10,23 @@
 #include "plan/risk.h"
 #include "plan/workload.h"
 
-enum { PLAN_ROWS_MAX = 64, PLAN_GPUS_MAX = 1024 };
+enum { PLAN_ROWS_MAX = 64, PLAN_GPUS_MAX = 8192 };
+
+/* What is not left to the search. */
+struct plan_given {
+    u32                 markets; /* bit p: PRICE_p may be paid; 0: any */
+    i64                 gpus;    /* of a run; 0: any */
+    i64                 micro;   /* samples at once; 0: any */
+    bool                has_precision, has_recompute;
+    enum dtype          precision;
+    enum recompute_kind recompute;
+};
 
 struct plan_limits {
-    f64           deadline_s, budget_usd; /* NaN: none */
-    i64           runs;                   /* the same job so many times, at least 1 */
-    struct hazard spot;                   /* of a spot machine; scale_s 0: the prior */
+    f64               deadline_s, budget_usd; /* NaN: none */
+    i64               runs;                   /* the same job so many times, at least 1 */
+    struct hazard     spot;                   /* of a spot machine; scale_s 0: the prior */
+    struct plan_given given;
 };
 
 struct plan_bill { /* dollars, of all runs; `total` is the sum of the others, in this order */
@@ -39,19 +50,32 @@ struct plan_row {
     f64                        memory_bytes; /* of a GPU; as compile lays it out where `exact` */
     bool                       exact;
     struct estimate            step;
-    f64                        work_s;  /* of a run, undisturbed */
-    struct risk_outcome        outcome; /* of a run */
-    f64                        hours;   /* expected, of all runs */
-    f64                        in_time; /* chance of meeting the deadline; NaN: there is none */
+    f64                        work_s;   /* of a run, undisturbed */
+    struct risk_outcome        outcome;  /* of a run */
+    f64                        hours;    /* expected, of all runs */
+    f64                        billed_h; /* of each machine, of all runs */
+    f64                        in_time;  /* chance of meeting the deadline; NaN: there is none */
     struct plan_bill           bill;
 };
+
+enum plan_short {
+    SHORT_NONE,
+    SHORT_MEMORY,
+    SHORT_TIME,
+    SHORT_MONEY
+}; /* each nearer than the last */
 
 struct plan_result {
     struct plan_row rows[PLAN_ROWS_MAX];
     i64             count;      /* cheapest first */
     i64             considered; /* ways to cut a step that were priced */
     /* Why nothing or little is left: ways that were dropped because … */
-    i64               too_large, too_late, too_dear, no_price;
+    i64 too_large, too_late, too_dear, no_price;
+    i64 never;   /* spot machines are taken away before they get anywhere */
+    i64 too_few; /* ways with more GPUs than a step has samples */
+    /* Where nothing is left: the way that comes nearest, and what it is short of. */
+    struct plan_row   nearest;
+    enum plan_short   nearest_short;
     struct plan_exact exact; /* compilations for the rows priced, each once */
 };
 

@@ -165,6 +165,39 @@ struct step_work step_work_deeper(struct arena *perm, const struct step_work *at
     return w;
 }
 
+static bool is_attention(const struct work_row *r)
+{
+    return r->op == OP_ATTENTION || r->op == OP_ATTENTION_GRAD;
+}
+
+/* What does not grow with the batch is the parameters' own: read, converted, their gradients written. */
+static void scale_rows(struct work *w, f64 fixed, f64 attention_part)
+{
+    static const struct cost none = { 0 };
+    for (i64 i = 0; i < w->count; i++) {
+        struct work_row *r = &w->rows[i];
+        if (is_attention(r)) {
+            r->sample = plus(none, r->sample, attention_part);
+            r->fixed  = plus(none, r->fixed, attention_part);
+        } else {
+            r->fixed = plus(none, r->fixed, fixed);
+        }
+    }
+}
+
+void step_work_stand_for(struct step_work *w, f64 parameters, f64 attention_part, bool low)
+{
+    f64 times = parameters / w->parameters, more = parameters - w->parameters;
+    scale_rows(&w->train, times, attention_part);
+    scale_rows(&w->add, times, attention_part);
+    scale_rows(&w->update, times, 1);
+    w->memory_fixed += more * (w->state_bytes / w->parameters + (low ? 2 : 0));
+    w->gradient_bytes *= times;
+    w->saved_bytes *= times;
+    w->state_bytes *= times;
+    w->parameters = parameters;
+}
+
 struct cost work_cost(const struct work *w, f64 samples)
 {
     struct cost sum = { 0 };

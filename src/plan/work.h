@@ -44,6 +44,11 @@ struct work work_of_program(struct arena *perm, const struct program *p, struct 
 struct step_work step_work_deeper(struct arena *perm, const struct step_work *at_a, i64 a,
                                   const struct step_work *at_b, i64 b, i64 depth);
 
+/* The same work with attention's own ops scaled, and with so many parameters, of which the compiled ones are
+ * those that a sample uses: the others are held, read, updated and saved like them. `low`: copies of the
+ * parameters in two bytes, too. */
+void step_work_stand_for(struct step_work *w, f64 parameters, f64 attention_part, bool low);
+
 struct cost work_cost(const struct work *w, f64 samples); /* of all rows together */
 f64         step_work_bytes(const struct step_work *w, f64 samples);
 

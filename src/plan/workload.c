@@ -59,12 +59,15 @@ static enum status compile_variant(struct arena *perm, const struct plan_workloa
     *v             = variants[index];
     enum status st = compile_for(perm, job, job->context, kind, v, &v->work, scratch, err);
     all->compiles += 2;
-    if (st || !job->deeper) return st;
-    st = compile_for(perm, job, job->deeper, kind, v, &more, scratch, err);
-    all->compiles += 2;
-    if (!st)
-        v->work =
-            step_work_deeper(perm, &v->work, job->depth[0], &more, job->depth[1], job->depth[2]);
+    if (!st && job->deeper) {
+        st = compile_for(perm, job, job->deeper, kind, v, &more, scratch, err);
+        all->compiles += 2;
+        if (!st)
+            v->work = step_work_deeper(perm, &v->work, job->depth[0], &more, job->depth[1],
+                                       job->depth[2]);
+    }
+    if (!st && job->parameters > 0)
+        step_work_stand_for(&v->work, job->parameters, job->attention_part, v->low);
     return st;
 }
 

@@ -11,11 +11,14 @@ struct plan_workload {
     void          *context;
     void          *deeper;   /* NULL, or the same model with depth[1] blocks instead of depth[0]: */
     i64            depth[3]; /* the one meant has depth[2] and follows from the two */
-    i64            batch_total; /* samples of a step, which no plan changes */
-    i64            steps;
-    i64            eval_samples, evals; /* of an evaluation; how many */
-    i64            tokens;              /* of a sample; 0: samples are not sequences */
-    f64            load_sample_s;       /* that a core needs to load one */
+    /* What the compiled model stands for, where it is another program's (plan/known.h); 0: itself. */
+    f64 parameters;     /* all: of experts a token uses few, and memory holds every one */
+    f64 attention_part; /* of the compiled model's work in attention itself */
+    i64 batch_total;    /* samples of a step, which no plan changes */
+    i64 steps;
+    i64 eval_samples, evals; /* of an evaluation; how many */
+    i64 tokens;              /* of a sample; 0: samples are not sequences */
+    f64 load_sample_s;       /* that a core needs to load one */
     /* What else is compiled for that batch: the short last one, evaluation's. NULL: nothing. */
     void (*others)(const void *context, struct compile_config *config);
     const void *others_context;

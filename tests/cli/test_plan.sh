@@ -12,14 +12,14 @@ train: {epochs: 40, batch: 16}
 END
 
 run 0 plan run.yaml
-has out '^run.yaml: 76 parameters, 920 steps of 16 samples$'
-has out '^  1 +(under )?\$[0-9.]+ +[0-9.]+ (min|h) .*(spot|on-demand)'
+has out '^run.yaml: 76 parameters; 920 steps of 16 samples$'
+has out '^  1[! ] +<?\$[0-9.]+ +\$[0-9.]+ +[0-9.]+ .* [0-9.]+ (min|h) .*(spot|on-demand)'
 has out '^Why the first$'
 has out '^  The next, '
 has out 'this machine: [0-9.e-]+ h in (fp32|bf16), not ranked: set train.usd_hour to the price of an hour'
 has out '^  boot_s +180 s '
 has out '^  `frugal help claims`: common figures'
-has out '^  of aws g4dn.xlarge: .*memory_usable_gib, storage.s gb_month_usd, storage.s put_1000_usd$'
+has out '^  of aws g4dn.xlarge: .*memory_usable_gib'
 lacks out 'this machine own rate'
 
 # With a price this machine takes part, and a free one cannot be beaten.
@@ -39,19 +39,19 @@ has out '"event":"plan","rank":1,"machine":"gcp '
 lacks out '"machine":"aws '
 has out '"event":"assumption","name":"boot_s","value":180'
 run 1 plan run.yaml --budget 0.0000001
-has err 'no plan: .* the budget'
+has err 'no plan: .* the budget.*; the nearest is .*, which costs .*\$[0-9.]+, .*\$[0-9.]+ too much$'
 run 2 plan run.yaml --deadline soon
 has err '--deadline=soon is not a number above 0'
 run 1 plan run.yaml --on mars
 has err 'no machine of mars'
 run 0 plan gpt2 --tokens 1e9 --deadline 2
-has out ' in time .* machine'
+has out ' in time '
 has out 'spot while available and on-demand when late|on-demand'
 
 # A price of one's own.
 printf 'provider,instance,on_demand_usd_h\nlambda,gpu_1x_a10,0.0000001\n' >mine.csv
 run 0 plan run.yaml --prices mine.csv
-has out '^  1 .*on-demand.? +lambda gpu_1x_a10'
+has out '^  1 .*on-demand.? +lambda gpu_1x_a10$'
 
 # Spot machines of the ledger stand for the prior.
 ledger="run.ledger=$folder/ledger.db"
@@ -74,9 +74,9 @@ fi
 
 # Models that others train, several runs, smaller ones.
 run 0 plan llama-3-8b --tokens 1e11 --on lambda
-has out '^llama-3-8b: 8.0 G parameters'
+has out '^llama-3-8b: 8.03 G parameters; '
 has out 'use FSDP or ZeRO-3|torchrun'
-has out 'assuming 524288 tokens per step'
+has out 'assuming 524,288 tokens per step'
 run 0 plan gpt2 --target 3.2
 has out 'tokens for a loss of 3.2 by the law of'
 run 1 plan gpt2 --target 1
@@ -90,4 +90,120 @@ has err 'needs a model with blocks'
 run 2 plan
 has err 'what to plan\?'
 run 3 plan nothing.yaml
+
+# A name that nobody knows: the list, and the nearest.
+run 2 plan llama-3.1-9b
+has err '^Known models: gpt2, .*deepseek-v3'
+has err 'llama-3.1-9b is neither a known model nor a file \(did you mean llama-3.1-8b\?\)'
+run 0 plan --models
+has out '^mixtral-8x7b +46.7 G +12.9 G +32,768$'
+run 0 plan --models --json
+has out '"event":"model","name":"deepseek-v3","parameters":671'
+run 2 plan gpt2 --models
+has err 'models stands alone'
+
+# Mixtures of experts: all of them in memory (16 bytes a parameter do not fit one GPU), the used ones in FLOPs.
+cat >mixtral.json <<END
+{"model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14336, "max_position_embeddings": 32768,
+ "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "num_local_experts": 8,
+ "num_experts_per_tok": 2, "tie_word_embeddings": false, "vocab_size": 32000}
+END
+run 0 plan mixtral.json --tokens 1e10 --context 4096
+has out '^mixtral.json: 46.7 G parameters, 12.9 G used by a token; 19,074 steps of 128 sequences of 4,096 tokens$'
+lacks out '^ *[0-9]+  +\$'
+has out 'frugal itself cannot train this yet: .*sharded'
+has out 'the 2 of 8 experts that a token uses are computed as one MLP, the memory is that of all'
+run 1 plan mixtral.json --tokens 1e10 --context 4096 --gpus 1
+has err 'do not fit in memory.*; the nearest is .*, which needs [0-9]+ GB of memory per GPU and has [0-9]+ GB'
+printf '{"model_type": "vit"}' >vit.json
+run 2 plan vit.json
+has err 'vision transformer'
+
+# What was asked for is what is priced, or an error.
+run 2 plan llama-3-8b --batch 4096 --tokens 1e9
+has err 'batch 4096 is less than one sequence of 8192 tokens'
+run 0 plan llama-3-8b --batch 4096 --context 2048 --tokens 1e9
+has out ' steps of 2 sequences of 2,048 tokens$'
+run 2 plan llama-3-8b --batch 500000 --tokens 1e9
+has err 'not a whole number of sequences of 8192 tokens: take 499712 or 507904'
+run 2 plan gpt2 --context 2048 --tokens 1e9
+has err 'learned positions for 1024 tokens only'
+run 0 plan gpt2 train.batch=24 train.steps=1000 train.optimiser=sgd train.precision=fp32 --on lambda
+has out '^gpt2: 124.4 M parameters; 1,000 steps of 24 sequences of 1,024 tokens$'
+lacks out 'bf16'
+run 2 plan gpt2 train.lr=0.1
+has err 'train.lr does not change what a plan of gpt2 costs'
+run 2 plan gpt2 train.batch=8 --batch 8192
+has err 'batch and train.batch contradict each other'
+run 2 plan gpt2 --spot --on-demand
+has err 'spot and --on-demand contradict each other'
+run 2 plan run.yaml --context 12
+has err 'context is for known models'
+run 2 plan run.yaml --batch 12
+has err 'a run file says it with train.batch'
+run 0 plan gpt2 --tokens 1e9 --machine aws/p5.48xlarge --gpus 8 --spot --region us-east-1 --json
+[ "$(grep -c '"event":"plan"' out)" = 1 ] || fail 'one machine, market and number of GPUs give other than one plan'
+has out '"machine":"aws p5.48xlarge","machines":1,"market":"spot".*"gpus":8,'
+run 0 plan gpt2 --tokens 1e9 --on-demand --on aws --json
+lacks out '"market":"spot"'
+run 2 plan gpt2 --tokens 1e9 --machine p5.48xlarg
+has err 'no machine p5.48xlarg \(did you mean p5.48xlarge\?\)'
+run 2 plan gpt2 --tokens 1e9 --region eu-west-1 --on aws
+has err 'has no price there'
+run 2 plan gpt2 --tokens 1e9 --gpus 3
+has err 'gpus 3 does not divide the 512 samples of a step'
+run 0 plan gpt2 --tokens 1e9 --machine p5.4xlarge --gpus 1 train.micro_batch=64 --json
+all=$(sed -n '1s/.*"memory_bytes":\([0-9.e+]*\),.*/\1/p' out)
+run 0 plan gpt2 --tokens 1e9 --machine p5.4xlarge --gpus 1 train.micro_batch=64 --freeze 'h.*' --json
+frozen=$(sed -n '1s/.*"memory_bytes":\([0-9.e+]*\),.*/\1/p' out)
+awk "BEGIN { exit !($frozen < $all) }" || fail "frozen blocks take $frozen bytes, all $all"
+run 2 plan gpt2 --tokens 1e9 --freeze 'h.0.*'
+has err 'freezes some blocks and not others'
+
+# More than a year, more than eight machines: shown. No plan: the nearest, and what is short.
+run 0 plan llama-3-70b --tokens 1e12 --machine p5.48xlarge --batch 16777216 --gpus 128
+has out '16 x aws p5.48xlarge$'
+run 0 plan llama-3-8b --tokens 1e12 --machine g6e.48xlarge --gpus 8
+has out ' [0-9,]+ days '
+run 1 plan llama-3-8b --tokens 1e12 --machine p5.48xlarge --deadline 24
+has err 'the nearest is 8 x aws p5.48xlarge on-demand, which takes [0-9.]+ days, [0-9.]+ (days|h) too long'
+has err 'A step of 64 samples is shared by at most 64 GPUs; a larger --batch allows more'
+
+# Every row that frugal cannot run is marked, and no other.
+run 0 plan gpt2 --tokens 1e10 --json
+awk -F, '/"event":"plan"/ { many = ($0 !~ /"gpus":1,/); no = /"frugal_trains_it":false/
+  old = ($0 ~ /aws g4dn|aws p3dn|RTX5090/); if ((many || old) != no) exit 1 }' out || fail 'a row has a wrong mark'
+
+# Dollars follow from the figures beside them: $/hour x billed hours + storage, each as exact as it is printed.
+for asked in 'gpt2 --tokens 1e10' 'llama-3-8b --tokens 1e12 --on aws' 'gpt2-xl --tokens 3.36e10 --runs 3'; do
+  # shellcheck disable=SC2086
+  run 0 plan $asked
+  awk 'function half(t) { return 0.5 * (t ~ /\./ ? 10 ^ -(length(t) - index(t, ".")) : t == "-" ? 0 : 1) }
+    /^ *[0-9]+[! ] +\$/ { sub(/^ *[0-9]+[! ]/, ""); gsub(/[$,]/, ""); s = $4 == "-" ? 0 : $4; rows++
+      off = $1 - $2 * $3 - s; off = off < 0 ? -off : off
+      if (off > half($1) + $2 * half($3) + $3 * half($2) + half($4) + 1e-9) { print "not the sum:", $0; exit 1 } }
+    END { exit rows < 5 }' out >sums || fail "$asked: $(cat sums)"
+done
+
+# A price is marked once it is older than 90 days, counted from the day that is given.
+export FRUGAL_TODAY=2026-08-23
+run 0 plan gpt2 --tokens 1e9 --machine p5.48xlarge
+lacks out '\*'
+export FRUGAL_TODAY=2026-11-20
+run 0 plan gpt2 --tokens 1e9 --machine p5.48xlarge
+lacks out '\*'
+export FRUGAL_TODAY=2026-11-21
+run 0 plan gpt2 --tokens 1e9 --machine p5.48xlarge
+has out 'spot\* aws p5.48xlarge$'
+has out 'a price older than 90 days'
+
+unset FRUGAL_TODAY
+
+# The page's rows are what the command prints.
+run 0 plan gpt2-xl --tokens 3.36e10 --on aws
+sed -n 's/^| \(.*\), \(spot\|on-demand\) | \([^|]*\) | \([^|]*\) | \([^|]*\) |.*/\3 \4 \5 .* \2.? \1$/p' "$top/docs/planning.md" >rows
+[ "$(grep -c . rows)" -ge 3 ] || fail 'docs/planning.md has no rows of a plan'
+while read -r row; do
+  has out "$(printf '%s' "$row" | sed 's/[$]\([0-9]\)/[$]\1/g; s/  */ +/g')"
+done <rows
 exit $failed

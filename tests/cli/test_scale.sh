@@ -22,6 +22,15 @@ has err 'has no such price'
 run 2 scale '$5000'
 has err '--machine'
 run 2 scale '$5000' --machine c7i.4xlarge
+has err 'no machine c7i.4xlarge with GPUs'
+run 2 scale '$5000' --machine p4d.24xlarg
+has err 'did you mean p4d.24xlarge\?'
+# What was meant as dollars or hours is not a model of four parameters.
+run 2 scale 5000
+has err "5000 FLOPs are too few for a scaling law: .* write '\\\$5000', for hours 5000h"
+[ ! -s out ] || fail 'scale 5000 still recommends something'
+run 2 scale 1e20 --machine p4d.24xlarge
+has err 'leave out --machine'
 run 2 scale much
 has err '1e21'
 run 2 scale 1e20 --law moore

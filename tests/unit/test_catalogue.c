@@ -188,6 +188,26 @@ TEST(what_is_written_reads_back_the_same)
     CHECK_STR(textbuf_str(&twice), text);
 }
 
+/* "From memory" is no source: a price has an address and a date, or is left out. */
+TEST(no_price_is_from_memory)
+{
+    struct catalogue *c = catalogue_new(perm);
+    for (i64 i = 0; i < c->machine_count; i++) {
+        const struct machine *m       = &c->machines[i];
+        struct str            assumed = machine_assumed(perm, m);
+        CHECK(m->fact.source.len && m->fact.as_of_day != DAY_UNKNOWN);
+        CHECK(!strstr(str_z(perm, assumed), "usd_h"));
+    }
+    for (i64 i = 0; i < c->storage_count; i++) {
+        const struct storage *s = &c->storage[i];
+        CHECK(s->fact.as_of_day != DAY_UNKNOWN && !s->fact.assumed);
+        CHECK(!strstr(str_z(perm, s->fact.source), "memory"));
+        CHECK(strstr(str_z(perm, s->fact.source), ".com/")); /* an address */
+    }
+    for (i64 i = 0; i < c->billing_count; i++)
+        CHECK(!strstr(str_z(perm, c->billing[i].fact.source), "memory"));
+}
+
 TEST(bills_by_the_rules)
 {
     struct catalogue     *c      = catalogue_new(perm);
@@ -199,7 +219,7 @@ TEST(bills_by_the_rules)
     CHECK_EQ(billed_seconds(aws, 61.2, false), 62);
     CHECK_EQ(billed_seconds(aws, 3599, true), 0);
     CHECK_EQ(billed_seconds(aws, 3600, true), 3600);
-    CHECK_EQ(billed_seconds(gcp, 59, true), 0);
+    CHECK_EQ(billed_seconds(gcp, 59, true), 59); /* nothing was read: as metered */
     CHECK_EQ(billed_seconds(gcp, 3599, true), 3599);
     CHECK_EQ(billed_seconds(lambda, 61, false), 120);
     CHECK_NEAR(billed_dollars(aws, 36, 100, false), 1, 1e-15);

@@ -43,6 +43,18 @@ TEST(help_fits_in_eighty_columns)
         }
 }
 
+TEST(completions_offer_machines_clouds_and_models)
+{
+    static const char *const shells[] = { "bash", "zsh", "fish" };
+    static const char *const words[]  = { " p5.48xlarge ", " mixtral-8x7b ", " lambda ",
+                                          " us-central1", " A100-80 " };
+    for (i64 s = 0; s < COUNT_OF(shells); s++) {
+        const char *all = str_z(perm, help_completions(perm, str_of(shells[s])));
+        for (i64 w = 0; w < COUNT_OF(words); w++) CHECK(strstr(all, words[w]));
+        CHECK(strstr(all, strcmp(shells[s], "fish") ? "--machine)" : "-l machine -x -a"));
+    }
+}
+
 TEST(every_setting_is_in_the_manual_and_the_completions)
 {
     static const char *const shells[] = { "bash", "zsh", "fish" };

@@ -59,6 +59,52 @@ TEST(aws_offers_give_shape_price_and_reservations)
     CHECK_STR(machine_assumed(perm, c7i), "net_gbit_s"); /* "up to" */
 }
 
+static struct str excerpt(struct arena *perm, const char *name)
+{
+    struct str text = { 0 };
+    struct err err;
+    CHECK_EQ(os_read_all(os_real(), str_fmt(perm, "tests/unit/prices/%s", name), perm, &text, &err),
+             STATUS_OK);
+    return text;
+}
+
+/* With every field and kind of row that the real files have around what is wanted: capacity blocks and
+ * reservations of capacity, Windows, SQL, storage; upfront payments, convertible terms. */
+TEST(an_aws_offer_file_in_its_full_form)
+{
+    struct imported       all = import(perm, "aws", "x", STR(""), excerpt(perm, "aws_offer.json"));
+    const struct machine *m   = named(&all, "p5.48xlarge");
+    CHECK_EQ(all.count, 1);
+    CHECK_EQ(m->on_demand_usd_h, 55.04); /* not the 31.464 of a capacity block */
+    CHECK_EQ(m->reserved_1y_usd_h, 37.5373);
+    CHECK_EQ(m->reserved_3y_usd_h, 23.7773);
+    CHECK_EQ(m->gpus, 8);
+    CHECK_EQ(m->ram_gib, 2048);
+    CHECK_EQ(m->disk_gb, 30720);
+    CHECK_EQ(m->net_gbit_s, 3200);
+    CHECK_STR(day_text(perm, m->fact.as_of_day), "2026-11-03");
+}
+
+TEST(gcp_skus_in_their_full_form)
+{
+    struct imported       all = import(perm, "gcp", "x", STR(""), excerpt(perm, "gcp_skus.json"));
+    const struct machine *m   = named(&all, "g2-standard-4");
+    /* 4 vCPUs, 16 GiB, one GPU; neither sole tenancy nor commitments */
+    CHECK_NEAR(m->on_demand_usd_h, 4 * 0.024988 + 16 * 0.002927 + 0.56004, 1e-9);
+    CHECK_NEAR(m->spot_usd_h, 4 * 0.00999 + 16 * 0.00117 + 0.224, 1e-9);
+}
+
+TEST(an_azure_page_in_its_full_form)
+{
+    struct imported all     = import(perm, "azure", "x", STR(""), excerpt(perm, "azure_page.json"));
+    const struct machine *m = named(&all, "ND96isr_H100_v5");
+    CHECK_EQ(all.count, 1);
+    CHECK_EQ(m->on_demand_usd_h, 98.32); /* neither Windows, nor dev/test, nor another region */
+    CHECK_EQ(m->spot_usd_h, 39.328);
+    CHECK_NEAR(m->reserved_1y_usd_h, 551233.0 / 8760, 1e-9);
+    CHECK_NEAR(m->reserved_3y_usd_h, 1137000.0 / 8760 / 3, 1e-9);
+}
+
 TEST(aws_offers_of_one_region)
 {
     struct imported all = import(perm, "aws", "x", STR("us-west-2"), sample(perm, "aws.json"));

@@ -153,6 +153,87 @@ TEST(limits_are_kept)
     CHECK_EQ(search(s, perm, scratch)->count, 0);
 }
 
+/* Where a limit leaves nothing: the cheapest, the quickest or the smallest, and which of them it is. */
+TEST(the_nearest_of_what_was_dropped_is_remembered)
+{
+    struct setting     *s    = setting(perm, scratch, 12, 768);
+    struct plan_result *all  = search(s, perm, scratch);
+    s->limits.budget_usd     = all->rows[0].bill.total / 2;
+    struct plan_result *none = search(s, perm, scratch);
+    CHECK_EQ(none->count, 0);
+    CHECK_EQ(none->nearest_short, SHORT_MONEY);
+    CHECK_EQ(none->nearest.bill.total, all->rows[0].bill.total);
+    s->limits.budget_usd = NAN;
+    s->limits.deadline_s = 1;
+    none                 = search(s, perm, scratch);
+    CHECK_EQ(none->nearest_short, SHORT_TIME);
+    for (i64 i = 0; i < all->count; i++) CHECK(none->nearest.hours <= all->rows[i].hours);
+    s->limits.deadline_s = NAN;
+    for (i64 i = 0; i < s->count; i++) s->devices[i].target.memory_bytes = 1 << 20;
+    none = search(s, perm, scratch);
+    CHECK_EQ(none->nearest_short, SHORT_MEMORY);
+    CHECK(none->nearest.memory_bytes > 1 << 20);
+}
+
+TEST(what_takes_years_is_a_plan_and_what_was_given_is_kept)
+{
+    struct setting *s     = setting(perm, scratch, 12, 768);
+    s->job.steps          = 100000000;
+    s->count              = 8; /* an expectation over years takes its time */
+    s->limits.given       = (struct plan_given){ .markets       = 1u << PRICE_ON_DEMAND,
+                                                 .gpus          = 1,
+                                                 .micro         = 4,
+                                                 .has_precision = true,
+                                                 .precision     = DT_F32 };
+    struct plan_result *r = search(s, perm, scratch);
+    CHECK(r->count > 0 && r->rows[0].hours > 365 * 24);
+    for (i64 i = 0; i < r->count; i++) {
+        const struct plan_row *row = &r->rows[i];
+        CHECK(row->price == PRICE_ON_DEMAND && row->gpus == 1 && row->micro == 4);
+        CHECK_EQ(row->precision, DT_F32);
+        f64 machines = bill_estimate_usd(row->device->usd_h[row->price], 3600 * row->billed_h) *
+                       (f64)row->machines;
+        f64 rest = row->bill.storage + row->bill.requests;
+        CHECK_NEAR(row->bill.total, machines + rest, 1e-9 * row->bill.total);
+    }
+}
+
+/* 128 spot machines that live three hours each lose one every 84 s, before they have started. */
+TEST(what_would_never_finish_is_no_plan)
+{
+    struct setting *s       = setting(perm, scratch, 12, 768);
+    s->job.steps            = 1000000;
+    s->limits.given.markets = 1u << PRICE_SPOT;
+    s->limits.given.gpus    = 512;
+    struct plan_result *r   = search(s, perm, scratch);
+    CHECK(r->never > 0);
+    for (i64 i = 0; i < r->count; i++)
+        CHECK(isfinite(r->rows[i].bill.total) && r->rows[i].hours < 1e6);
+}
+
+/* Of experts a token uses few: the others take memory, updates and checkpoints, and no FLOPs of a sample. */
+TEST(unused_parameters_take_memory_and_no_flops)
+{
+    struct setting      *s   = setting(perm, scratch, 2, 256);
+    struct plan_workload job = s->job;
+    struct plan_variants v;
+    struct err           err;
+    job.parameters     = 3 * s->v.parameters;
+    job.attention_part = 1;
+    CHECK_EQ(plan_compile(perm, &job, &v, scratch, &err), STATUS_OK);
+    CHECK_EQ(v.parameters, job.parameters);
+    CHECK_NEAR(v.model_flops, s->v.model_flops, 1e-9 * v.model_flops);
+    for (i64 i = 0; i < PLAN_VARIANTS; i++) {
+        const struct step_work *one = &s->v.of[PLAN_GPU][i].work, *all = &v.of[PLAN_GPU][i].work;
+        f64                     more = 2 * s->v.parameters; /* AdamW: 4 arrays of 4 bytes */
+        CHECK(all->memory_fixed - one->memory_fixed >= 16 * more);
+        CHECK_NEAR(all->saved_bytes, 3 * one->saved_bytes, 1);
+        CHECK_EQ(all->memory_sample, one->memory_sample);
+        CHECK_NEAR(work_cost(&all->update, 0).bytes, 3 * work_cost(&one->update, 0).bytes,
+                   1e-9 * work_cost(&all->update, 0).bytes);
+    }
+}
+
 /* Eight runs: side by side on one GPU each loses nothing by talking. */
 TEST(several_runs_share_a_machine)
 {

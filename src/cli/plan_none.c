@@ -1,0 +1,45 @@
+/* plan_none.c - no plan: how many ways were dropped and why, the nearest of them, and what it is short of. */
+#include "cli/plan.h"
+#include <math.h>
+
+static struct str lack(struct arena *s, const struct question *q, const struct plan_result *p)
+{
+    const struct plan_row *n = &p->nearest;
+    struct str             where;
+    if (p->nearest_short == SHORT_NONE) return STR("");
+    where = str_fmt(s, "; the nearest is %.*s%s%s, which ", STR_ARG(plan_place(s, n)),
+                    p->nearest_short == SHORT_MEMORY ? "" : " ",
+                    p->nearest_short == SHORT_MEMORY ? "" : price_name(n->price));
+    if (p->nearest_short == SHORT_MEMORY)
+        return str_fmt(s, "%.*sneeds %.*s of memory per GPU and has %.*s", STR_ARG(where),
+                       STR_ARG(text_bytes(s, n->memory_bytes)),
+                       STR_ARG(text_bytes(s, (f64)n->device->target.memory_bytes)));
+    if (p->nearest_short == SHORT_TIME)
+        return str_fmt(s, "%.*stakes %.*s, %.*s too long, for %.*s", STR_ARG(where),
+                       STR_ARG(plan_time(s, n->hours)),
+                       STR_ARG(plan_time(s, n->hours - q->limits.deadline_s / 3600)),
+                       STR_ARG(plan_dollars(s, n->bill.total)));
+    return str_fmt(s, "%.*scosts %.*s, %.*s too much", STR_ARG(where),
+                   STR_ARG(plan_dollars(s, n->bill.total)),
+                   STR_ARG(plan_dollars(s, n->bill.total - q->limits.budget_usd)));
+}
+
+enum status plan_none(struct cli *c, const struct question *q, const struct plan_result *p,
+                      struct err *err)
+{
+    struct arena s    = *c->perm;
+    struct str   near = lack(&s, q, p), more = { 0 };
+    bool         short_of_gpus = p->too_few && p->nearest_short != SHORT_MONEY;
+    if (short_of_gpus)
+        more = str_fmt(
+            &s, ". A step of %lld samples is shared by at most %lld GPUs; a larger %s allows more",
+            (long long)q->workload.batch_total, (long long)q->workload.batch_total,
+            q->ours ? "train.batch" : "--batch");
+    return err_set(err, STATUS_NO,
+                   "no plan: %lld do not fit in memory, %lld miss the deadline, %lld exceed the "
+                   "budget, %lld on spot machines would never finish, %lld machines have no "
+                   "%sprice%.*s%.*s",
+                   (long long)p->too_large, (long long)p->too_late, (long long)p->too_dear,
+                   (long long)p->never, (long long)p->no_price,
+                   q->limits.given.markets ? "such " : "", STR_ARG(near), STR_ARG(more));
+}
