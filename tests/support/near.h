@@ -16,5 +16,14 @@ f64 near_terms(i32 op, const struct attrs *at, const struct tensor *in, i32 in_c
 /* Of a result of type t, of `terms` added up in each element. */
 f64 near_allowed(i32 op, const struct attrs *at, const struct type *in, i32 in_count, struct type t,
                  f64 terms);
+/* Of the parameter that op muon writes, by norm, if what it multiplies is kept as `kind`; `in` as it was before the
+ * step. near.c derives it. */
+f64 near_allowed_muon(const struct attrs *at, const struct tensor *in, enum dtype kind,
+                      struct arena scratch);
+/* The sizes of the terms of attention's gradient, by element: of two keys that are nearly the same and share a
+ * query's attention the gradients of scores are opposite, and hardly anything of large terms is left.
+ * in: gradient, qkv, result, lse (, lengths or offsets). */
+f64 *near_attention_terms(i32 op, const struct attrs *at, const struct tensor *in, i32 in_count,
+                          struct arena *perm);
 
 #endif
