@@ -250,9 +250,11 @@ static bool is_there(struct remote_cache *c, const struct item *x)
     return !c->os->stat(c->os, x->path, &stat, NULL) && stat.bytes == x->version->bytes;
 }
 
-/* One thread of this process is here for one file; another process may be too. */
+/* One thread of this process is here for one file; another process may be too. `pin`, if not NULL, gets the lock:
+ * between the fetch and the caller's next look nobody can evict the file. It stays empty where another process has the
+ * lock, which keeps the file as well. */
 static enum status fetch_once(struct remote_cache *c, const struct item *x, const atomic_bool *stop,
-                              struct err *err)
+                              struct file *pin, struct err *err)
 {
     struct os  *os   = c->os;
     struct file held = { -1 };
@@ -272,7 +274,8 @@ static enum status fetch_once(struct remote_cache *c, const struct item *x, cons
     }
     if (st) return hold_off(c);
     if (!is_there(c, x)) st = bring(c, x, stop, err);
-    os->close(os, &held, NULL);
+    if (pin && !st) *pin = held;
+    else os->close(os, &held, NULL);
     return st;
 }
 
@@ -283,9 +286,9 @@ static i64 flight_of(const struct remote_cache *c, u64 hash)
     return -1;
 }
 
-/* Whoever comes first fetches; the others wait for it. */
+/* Whoever comes first fetches; the others wait for it. `pin` as in fetch_once. */
 static enum status fetch(struct remote_cache *c, const struct item *x, const atomic_bool *stop,
-                         struct err *err)
+                         struct file *pin, struct err *err)
 {
     bool waited = false;
     pthread_mutex_lock(&c->lock);
@@ -294,7 +297,7 @@ static enum status fetch(struct remote_cache *c, const struct item *x, const ato
         if (stopped(stop)) break;
         thread_wait_until(&c->landed, &c->lock, os_real()->now_ns(os_real()) + wait_ns);
     }
-    if (stopped(stop) || (waited && is_there(c, x))) {
+    if (stopped(stop) || (waited && !pin && is_there(c, x))) {
         pthread_mutex_unlock(&c->lock);
         return stopped(stop) ? err_set(err, STATUS_INTERRUPTED, "the wait was interrupted")
                              : STATUS_OK;
@@ -304,7 +307,7 @@ static enum status fetch(struct remote_cache *c, const struct item *x, const ato
 
     struct err  why = { 0 };
     bool        was = os_private(true);
-    enum status st  = fetch_once(c, x, stop, &why);
+    enum status st  = fetch_once(c, x, stop, pin, &why);
     os_private(was);
     if (st && err) *err = why;
 
@@ -333,7 +336,7 @@ enum status remote_cache_fetch(struct remote_cache *c, struct str url,
 {
     struct item x;
     item_init(&x, c, url, version);
-    return is_there(c, &x) ? STATUS_OK : fetch(c, &x, stop, err);
+    return is_there(c, &x) ? STATUS_OK : fetch(c, &x, stop, NULL, err);
 }
 
 /* --- reading --------------------------------------------------------------------------------------- */
@@ -365,7 +368,7 @@ enum status remote_cache_read(struct remote_cache *c, struct str url,
     for (int turn = 0; turn < TURNS_MAX && !st;
          turn++) { /* others may remove it before we open it */
         if (!read_kept(c, &x, from, count, to)) return STATUS_OK;
-        st = fetch(c, &x, stop, err);
+        st = fetch(c, &x, stop, NULL, err);
     }
     if (st && st != STATUS_NO) return st;
     st = count ? remote_file_read(c->remote, url, version, from, count, to, stop, err) : STATUS_OK;
@@ -383,9 +386,8 @@ enum status remote_cache_map(struct remote_cache *c, struct str url,
     item_init(&x, c, url, version);
     *pin = (struct file){ -1 };
     for (int turn = 0; turn < TURNS_MAX; turn++) {
-        st = is_there(c, &x) ? STATUS_OK : fetch(c, &x, NULL, err);
-        if (st) return st;
-        os->lock(os, x.lock, pin, NULL); /* NO: another one maps it, which keeps it as well */
+        if (is_there(c, &x)) os->lock(os, x.lock, pin, NULL); /* NO: as in fetch_once */
+        else if ((st = fetch(c, &x, NULL, pin, err))) return st;
         st = os->map(os, x.path, bytes, err);
         if (!st && bytes->len == version->bytes) return STATUS_OK;
         if (!st) os->unmap(os, *bytes);

@@ -44,6 +44,7 @@ struct trial {
     i64                   pick[ROWS]; /* which of them */
     i64                   picked;
     f64                   terms; /* added up in an element of the result, about */
+    f64                   muon; /* what is allowed of the parameter that it writes; 0: another op */
     struct tensor         in[OP_IN_MAX], out[OP_OUT_MAX];
 };
 
@@ -203,6 +204,7 @@ static f64 compare(struct check *c, struct trial *t, i32 value, const struct ten
     }
     f64 off = near_distance(got.data, want->data, want->type, terms);
     f64 may = near_allowed(t->n->op, &t->n->at, in, t->n->in_count, want->type, t->terms);
+    if (t->muon > 0 && value == t->n->in[0]) may = t->muon;
     return off == 0 ? 0 : may > 0 ? off / may : INFINITY;
 }
 
@@ -212,6 +214,10 @@ static f64 trial_end(struct check *c, struct trial *t)
     f64 worst  = 0, terms[OP_OUT_MAX];
     for (i32 i = 0; i < node_results(t->n); i++) /* of operands as they were */
         terms[i] = near_terms(t->n->op, &t->n->at, t->in, own_inputs(t->n), t->out[i].count);
+    if (t->n->op == OP_MUON) { /* on the processor its products are as wide as the run's */
+        enum dtype kind = c->s->target.gpus ? DT_BF16 : t->n->at.dtype;
+        t->muon         = near_allowed_muon(&t->n->at, t->in, kind, c->scratch);
+    }
     run_naively(c, t);
     for (i32 i = 0; i < node_results(t->n); i++)
         worst = MAX(worst, compare(c, t, t->n->out + i, &t->out[i], terms[i]));

@@ -1,7 +1,11 @@
 /* near.c - distances by norm. */
 #include "support/near.h"
+#include "backend/cpu/kernel.h"
+#include "base/rng.h"
+#include "ir/muon.h"
 #include "support/op_case.h"
 #include <math.h>
+#include <string.h>
 
 /* Of the gradient of a norm: which operand 1/deviation is; else NULL. */
 static const struct tensor *rstds_of(i32 op, const struct tensor *in)
@@ -100,9 +104,6 @@ f64 near_allowed(i32 op, const struct attrs *at, const struct type *in, i32 in_c
                  f64 terms)
 {
     f64 operand = 0x1p-24;
-    /* Five steps of a steep iteration in bf16: simulated for 1,000 random matrices, the direction is off by that at
-     * most (tests/oracle/test_precision.py muon). */
-    if (op == OP_MUON) return 0.1;
     if (op == OP_MATMUL_FP8) /* Hopper's fp8 units add in some 14 bits (arXiv 2412.19437, 3.3.2) */
         return (1 + at->then.count) * (16 * roundoff(t.dtype) + 0x1p-10);
     if (!dtype_is_float(t.dtype)) return 0;
@@ -110,4 +111,106 @@ f64 near_allowed(i32 op, const struct attrs *at, const struct type *in, i32 in_c
         if (dtype_is_float(in[i].dtype)) operand = fmax(operand, roundoff(in[i].dtype));
     return (1 + at->then.count) *
            (16 * roundoff(t.dtype) + 2 * operand + 0x1p-24 * sqrt(fmax(terms, 256)));
+}
+
+/* --- muon --- */
+
+/* The parameter after the step, in f64 but for what is stored; the gradient and the momentum are moved at random, in the
+ * root mean square by `by` of themselves. Its distance from `exact`, where that is not NULL. */
+static f64 muon_step(const struct attrs *at, const struct tensor *in, f64 by, u64 draw,
+                     const f32 *exact, f32 *to, struct arena scratch)
+{
+    struct tensor copy[5];
+    struct attrs  wide = *at;
+    f64           off  = 0;
+    for (i32 i = 0; i < 5; i++) {
+        copy[i]      = in[i];
+        copy[i].data = arena_take(&scratch, type_bytes(in[i].type), 1, 64);
+        memcpy(copy[i].data, in[i].data, (size_t)type_bytes(in[i].type));
+    }
+    for (i32 i = 1; i <= 2; i++)
+        for (i64 k = 0; k < in[i].count; k++) {
+            f64 u = rng_u32((struct rng_key){ .seed = draw, .name = (u64)i }, (u64)k) * 0x1p-32;
+            ((f32 *)copy[i].data)[k] *= (f32)(1 + sqrt(3) * by * (2 * u - 1));
+        }
+    wide.dtype       = DT_F32;
+    struct call call = { OP_MUON, &wide, copy, 5, NULL, NULL, 0, NULL };
+    call.work_bytes  = ref_work(&call);
+    call.work        = arena_take(&scratch, call.work_bytes, 1, 64);
+    ref_run(&call);
+    memcpy(to, copy[0].data, (size_t)type_bytes(in[0].type));
+    for (i64 k = 0; exact && k < in[0].count; k++)
+        off += ((f64)to[k] - (f64)exact[k]) * ((f64)to[k] - (f64)exact[k]);
+    return sqrt(off);
+}
+
+/* X is rounded before the first of five iterations, and in each are A = X X', B = b A + c A A (or A A and B, each) and
+ * (a I + B) X. By norm the root mean square counts, u: test_muon.c has it, and why the rounding of A comes into X as at
+ * most |b| u and the last as 1.2 u, where singular values s are at most 1. That of B does as at most
+ * max |b s^2 + c s^4| u = 2.8 u, twice where there are two. What follows leaves an error as it is, or enlarges it at
+ * most as all five iterations do one of X before the first: that is measured here, as the farthest of some random
+ * errors of the gradient and the momentum. Elements are rounded independently, so norms add up by squares. If the naive
+ * kernel rounds too, its own distance comes on top, by squares as well. */
+f64 near_allowed_muon(const struct attrs *at, const struct tensor *in, enum dtype kind,
+                      struct arena scratch)
+{
+    enum { DRAWS = 16, DRAWS_LARGE = 4, LARGE = 128 * 128 }; /* norms of many numbers are alike */
+    const f64  roundings = sqrt(1 + MUON_STEPS * (4.775 * 4.775 + 2 * 2.8 * 2.8 + 1.2 * 1.2));
+    const f64  u         = roundoff(kind);
+    const f32 *hyper = in[3].data, *before = in[0].data;
+    i64        count = in[0].count;
+    f32       *exact = NEW(&scratch, f32, count), *other = NEW(&scratch, f32, count);
+    f64        step = 0, size = 0, most = 0;
+    muon_step(at, in, 0, 0, NULL, exact, scratch);
+    for (i64 i = 0; i < count; i++) {
+        f64 x = (f64)before[i] * (1 - (f64)hyper[0] * at->decay) - (f64)exact[i];
+        step += x * x;
+        size += (f64)exact[i] * (f64)exact[i];
+    }
+    for (u64 i = 0; i < (count > LARGE ? DRAWS_LARGE : DRAWS); i++)
+        most = fmax(most, muon_step(at, in, u, i, exact, other, scratch));
+    f64 both = roundoff(at->dtype) >= u ? roundoff(at->dtype) / u : 0;
+    f64 off  = roundings * fmax(u * sqrt(step), most) * sqrt(1 + both * both);
+    return size > 0 ? off / sqrt(size) + 16 * 0x1p-24 : 0;
+}
+
+/* --- attention --- */
+
+static f64 at_of(const struct tensor *in, i32 k, i64 i)
+{
+    return element_get(in[k].data, in[k].type.dtype, i);
+}
+
+f64 *near_attention_terms(i32 op, const struct attrs *at, const struct tensor *in, i32 in_count,
+                          struct arena *perm)
+{
+    bool packed = op == OP_ATTENTION_PACKED_GRAD;
+    i64  B      = packed ? in[4].count - 1 : in[1].type.shape.dim[0];
+    i64  T = packed ? at->count : in[1].type.shape.dim[1], H = at->heads, G = at->kv_heads;
+    i64  all = H + 2 * G, D = shape_last(in[1].type.shape) / all, pairs = B * H * T * T;
+    i64  rows = shape_rows(in[1].type.shape);
+    f64 *size = NEW(perm, f64, in[1].count);
+    for (i64 n = 0; n < pairs; n++) {
+        i64 key = n % T, t = n / T % T, h = n / T / T % H, b = n / T / T / H;
+        i64 first = packed ? (i64)at_of(in, 4, b) : b * T, row = first + t;
+        i64 len = packed          ? (i64)at_of(in, 4, b + 1) - first
+                  : in_count == 5 ? MIN(T, (i64)at_of(in, 4, b))
+                                  : T;
+        i64 q = (row * all + h) * D, k = ((first + key) * all + H + h * G / H) * D;
+        i64 v = k + G * D, o = (row * H + h) * D,
+            lse   = packed ? h * rows + row : (b * H + h) * T + t;
+        f64 score = 0, change = 0;
+        if (t >= len || key >= (at->causal ? t + 1 : len)) continue;
+        for (i64 d = 0; d < D; d++) {
+            score += at->scale * at_of(in, 1, q + d) * at_of(in, 1, k + d);
+            change += at_of(in, 0, o + d) * (at_of(in, 1, v + d) - at_of(in, 2, o + d));
+        }
+        f64 p = exp(score - at_of(in, 3, lse)), ds = at->scale * p * fabs(change);
+        for (i64 d = 0; d < D; d++) {
+            size[q + d] += ds * fabs(at_of(in, 1, k + d));
+            size[k + d] += ds * fabs(at_of(in, 1, q + d));
+            size[v + d] += p * fabs(at_of(in, 0, o + d));
+        }
+    }
+    return size;
 }

@@ -14,11 +14,20 @@ f64 near_distance(const void *got, const void *want, struct type t, f64 terms);
  * number has no deviation at all: what is left of 1 - 1 there is rounding times 1/sqrt(eps). In the gradient of a loss
  * over classes, p - 1 times the loss's: the norm of the latter. 0: not known. */
 f64 near_terms(i32 op, const struct attrs *at, const struct tensor *in, i32 in_count, i64 count);
-/* The same of result `result` where each number is a sum or mean of many that may cancel out: of a norm's means, weights'
- * gradients, sums, losses over classes (differences of logits); else 0. */
+/* The same of result `result` where each number is a sum or mean of many that may cancel out: a norm's means,
+ * weights' gradients, sums, losses over classes (differences of logits); else 0. */
 f64 near_sum_terms(i32 op, i32 result, const struct tensor *in, i64 count);
 /* Of a result of type t, of `terms` added up in each element. */
 f64 near_allowed(i32 op, const struct attrs *at, const struct type *in, i32 in_count, struct type t,
                  f64 terms);
+/* Of the parameter that op muon writes, by norm, if what it multiplies is kept as `kind`; `in` as it was before the
+ * step. near.c derives it. */
+f64 near_allowed_muon(const struct attrs *at, const struct tensor *in, enum dtype kind,
+                      struct arena scratch);
+/* The sizes of the terms of attention's gradient, by element: of two keys that are nearly the same and share a
+ * query's attention the gradients of scores are opposite, and hardly anything of large terms is left.
+ * in: gradient, qkv, result, lse (, lengths or offsets). */
+f64 *near_attention_terms(i32 op, const struct attrs *at, const struct tensor *in, i32 in_count,
+                          struct arena *perm);
 
 #endif

@@ -699,8 +699,7 @@ static void case_adam(struct maker *m) { add_optimiser(m, random_shape(m, 2, 500
 
 /* A step is all of the result, and as large as the parameter. What rounding leaves on a singular
  * value near 0 grows by 3.4445^5 = 485, and bounds grow with twice the root of the terms. Where its
- * numbers are kept low, a sum on the brink of two of them falls either way, 2^-8 apart, and that grows
- * as well: a quarter of the step is allowed (test_muon.c has a closer look by norm). */
+ * numbers are kept low, near_allowed_muon says how far the step may lie by norm. */
 static void case_muon(struct maker *m)
 {
     bool                    image = draw_coin(m->draw);
@@ -708,10 +707,9 @@ static void case_muon(struct maker *m)
     struct shape            s       = image ? shape_4(high, 3, 3, wide) : shape_2(high, wide);
     static const enum dtype kinds[] = { DT_F32, DT_F32, DT_BF16, DT_F16 };
     enum dtype t   = m->dtype == DT_F64 ? DT_F64 : kinds[draw_to(m->draw, COUNT_OF(kinds))];
-    bool       low = t == DT_BF16 || t == DT_F16;
     m->c->at.dtype = t;
     m->c->at.scale = draw_coin(m->draw) ? 1 : 1.5;
-    m->c->terms    = low ? 1e12 : 485 * 485 / 4.0;
+    m->c->terms    = 485 * 485 / 4.0;
     add_optimiser(m, s, 1, (f32)sqrt((f64)MAX(s.dim[0], shape_count(s) / s.dim[0])));
 }
 

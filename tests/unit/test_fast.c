@@ -4,6 +4,7 @@
 #include "backend/cpu/kernel.h"
 #include "base/rng.h"
 #include "harness.h"
+#include "support/near.h"
 #include "support/op_case.h"
 
 enum { POOLS = 3 };
@@ -14,6 +15,7 @@ struct test_case {
     struct tensor in[5], out[OP_OUT_MAX], truth[OP_OUT_MAX];
     i32           in_count;
     f64           allowed; /* of each result, absolute; and relative: the rounding of its type */
+    const f64    *more;    /* or NULL: and so much more of each element of result 0 */
 };
 
 static struct tensor tensor_new(struct arena *perm, struct type type)
@@ -57,7 +59,8 @@ static void check_results(const struct test_case *c, const struct kernel *k)
         enum dtype d = c->out[i].type.dtype;
         for (i64 e = 0; e < c->out[i].count; e++) {
             f64 got = element_get(c->out[i].data, d, e), want = element_get(c->truth[i].data, d, e);
-            if (fabs(got - want) <= c->allowed + spacing(d) * fabs(want)) continue;
+            f64 more = c->more && !i ? c->more[e] : 0;
+            if (fabs(got - want) <= c->allowed + more + spacing(d) * fabs(want)) continue;
             harness_fail(__FILE__, __LINE__, "%s: result %d, element %lld: %g, reference %g",
                          k->name, i, (long long)e, got, want);
         }
@@ -154,25 +157,51 @@ struct attention_case {
     i64 B, T, H, G, D, causal;
 };
 
-/* o is a mean of v, in [-2, 2); lse is below log(T) + 1. Errors of p are a few 2^-24. The gradient
- * sums T of them over H/G heads. In a low type p and ds may be rounded once more, to `rounding`. */
+/* In units of u = 2^-24, the standard deviation of the error of a probability, relative, and of a score's gradient.
+ * q, k and v are even in [-2, 2), with a mean square of 4/3; the gradient of o is even in [-1, 1). A rounding is off by
+ * 0.736 / sqrt(3) u = 0.42 u of the number in the root mean square (test_muon.c). The partial sums of D products walk
+ * at random, so a sum is off by 0.42 u sqrt(D^2 / 2) times the root mean square of a product:
+ *   a score, scaled by 1 / sqrt(D)   0.42 * 0.71 * 4/3 sqrt(D) = 0.4 sqrt(D)
+ *   dp, of which delta is a mean     0.42 * 0.71 * 2/3 D = 0.2 D, and as much for delta
+ * The argument of exp is a difference of scores, of which the largest of 10^5 is 4.5 * 4/3 = 6, and exp itself is
+ * within 4 u. So p is off by sqrt(0.16 D + 6^2 + 4^2), and ds = p (dp - delta), where dp is 2/3 sqrt(D), by p times
+ * (that 2/3 sqrt(D) + 0.2 D sqrt(2)). */
+static f64 p_error(f64 D) { return sqrt(0.16 * D + 6 * 6 + 4 * 4); }
+static f64 ds_error(f64 D) { return p_error(D) * 2 / 3 * sqrt(D) + 0.2 * D * sqrt(2); }
+
+/* Five standard deviations, beyond which one element of two million lies; few vary as much as these bounds of it say.
+ *   o     errors of p times v - o, at most 2, and the sum of squares of p is at most 1
+ *   lse   at most log(T) + 6, rounded, and p's errors: less
+ *   dq    errors of ds times k, at most 2, over sqrt(D)
+ *   dk    as dq; over H / G heads and all queries, where the squares of p add up to 4 at most (1, 1/4, 1/9 … are the
+ *         first key's under a causal mask, as a rule, and scores of 2 take up to two keys' part)
+ *   dv    errors of p times at most 1: less
+ * A low type: p and ds may be rounded once more, half a spacing at most. Of o that is at most 2 * rounding, as its
+ * probabilities add up to 1; of the gradient it is as much of the sizes of an element's terms. */
 static void check_attention(struct attention_case s, enum dtype d, u64 seed, struct pool **pools,
                             struct arena scratch)
 {
-    f64              rounding = spacing(d) / 2;
-    struct test_case c        = { .op = OP_ATTENTION, .allowed = 2e-6 + 2 * rounding };
-    c.at                      = (struct attrs){ .heads = s.H, .kv_heads = s.G, .causal = s.causal };
-    c.at.scale                = 1 / sqrt((f64)s.D);
+    f64              rounding = spacing(d) / 2, D = (f64)s.D, u = 0x1p-24;
+    struct test_case c = { .op = OP_ATTENTION };
+    c.allowed          = 5 * p_error(D) * 2 * u + 2 * rounding;
+    c.at               = (struct attrs){ .heads = s.H, .kv_heads = s.G, .causal = s.causal };
+    c.at.scale         = 1 / sqrt(D);
     add_input(&c, &scratch, type_of(d, shape_3(s.B, s.T, (s.H + 2 * s.G) * s.D)), 2, seed);
     add_results(&c, &scratch);
     check_case(&c, pools, scratch);
 
-    struct test_case g = { .op = OP_ATTENTION_GRAD, .at = c.at, .allowed = 1e-5 + 2 * rounding };
+    struct test_case g = { .op = OP_ATTENTION_GRAD, .at = c.at };
+    g.allowed          = 5 * ds_error(D) * 2 / sqrt(D) * 2 * sqrt((f64)s.H / (f64)s.G) * u;
     add_input(&g, &scratch, c.out[0].type, 1, seed + 1);
     g.in[g.in_count++] = c.in[0];
     g.in[g.in_count++] = c.truth[0];
     g.in[g.in_count++] = c.truth[1];
     add_results(&g, &scratch);
+    if (rounding > 0) {
+        f64 *terms = near_attention_terms(g.op, &g.at, g.in, g.in_count, &scratch);
+        for (i64 i = 0; i < g.in[1].count; i++) terms[i] *= rounding;
+        g.more = terms;
+    }
     check_case(&g, pools, scratch);
 }
 

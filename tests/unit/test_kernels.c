@@ -8,6 +8,7 @@
  * CHECK_SECONDS bounds the time (5 by default); FRUGAL_VECTORS caps what is tested. */
 #include "backend/cpu/kernel.h"
 #include "harness.h"
+#include "support/near.h"
 #include "support/op_case.h"
 
 enum { GUARD_BYTES = 64, GUARD = 0xA5, UNWRITTEN = 0xFF, NOT_SHARED = -1 };
@@ -179,7 +180,7 @@ static struct outcome absolute(const struct subject *s)
  * 16 EPS are for everything else: a vector exp or tanh, a reciprocal, a few products. Attention on
  * a low type may round probabilities and gradients of scores to it before it multiplies them: one
  * rounding of each term, whose errors have random signs too; of its gradient's terms the sizes are known
- * (attention_terms). Then both sides are rounded to the result's dtype once. */
+ * (near_attention_terms). Then both sides are rounded to the result's dtype once. */
 static f64 allowed(const struct op_case *c, i64 count, i64 i, enum dtype t, f64 want, f64 size)
 {
     bool attention = c->op == OP_ATTENTION || c->op == OP_ATTENTION_GRAD ||
@@ -226,51 +227,40 @@ static f64 norm_condition(const struct op_case *c, const struct outcome *want, i
     return MAX(1, forward && result == 0 ? rstd : rstd * rstd);
 }
 
-static f64 input(const struct op_case *c, i32 k, i64 i)
-{
-    return element_get(c->data[k], c->in[k].dtype, i);
-}
-
-/* The sizes of the terms of attention's gradient, by element: of two keys that are nearly the same and share a
- * query's attention the gradients of scores are opposite, and hardly anything of large terms is left. */
-static f64 *attention_terms(const struct subject *s)
-{
-    const struct op_case *c = s->c; /* inputs: gradient, qkv, result, lse (, lengths or offsets) */
-    bool                  packed = c->op == OP_ATTENTION_PACKED_GRAD;
-    i64                   B      = packed ? shape_count(c->in[4].shape) - 1 : c->in[1].shape.dim[0];
-    i64  T = packed ? c->at.count : c->in[1].shape.dim[1], H = c->at.heads, G = c->at.kv_heads;
-    i64  all = H + 2 * G, D = shape_last(c->in[1].shape) / all, pairs = B * H * T * T;
-    i64  rows = shape_rows(c->in[1].shape);
-    f64 *size = NEW(s->perm, f64, shape_count(c->in[1].shape));
-    for (i64 n = 0; n < pairs; n++) {
-        i64 key = n % T, t = n / T % T, h = n / T / T % H, b = n / T / T / H;
-        i64 first = packed ? (i64)input(c, 4, b) : b * T, row = first + t;
-        i64 len = packed             ? (i64)input(c, 4, b + 1) - first
-                  : c->in_count == 5 ? MIN(T, (i64)input(c, 4, b))
-                                     : T;
-        i64 q = (row * all + h) * D, k = ((first + key) * all + H + h * G / H) * D;
-        i64 v = k + G * D, o = (row * H + h) * D,
-            lse   = packed ? h * rows + row : (b * H + h) * T + t;
-        f64 score = 0, change = 0;
-        if (t >= len || key >= (c->at.causal ? t + 1 : len)) continue;
-        for (i64 d = 0; d < D; d++) {
-            score += c->at.scale * input(c, 1, q + d) * input(c, 1, k + d);
-            change += input(c, 0, o + d) * (input(c, 1, v + d) - input(c, 2, o + d));
-        }
-        f64 p = exp(score - input(c, 3, lse)), ds = c->at.scale * p * fabs(change);
-        for (i64 d = 0; d < D; d++) {
-            size[q + d] += ds * fabs(input(c, 1, k + d));
-            size[k + d] += ds * fabs(input(c, 1, q + d));
-            size[v + d] += p * fabs(input(c, 0, o + d));
-        }
-    }
-    return size;
-}
-
 /* Winograd's transforms add up a tile before they multiply and take its results apart after: an error
  * is relative to the largest of them, not to the element it is found in (Barabasz and others, ACM
  * Trans. Math. Softw. 46, 2020). */
 static bool mixes_tiles(const struct kernel *k) { return !strncmp(k->name, "winograd", 8); }
+
+static const struct tensor *tensors(const struct subject *s)
+{
+    struct tensor *in = NEW(s->perm, struct tensor, s->c->in_count);
+    for (i32 i = 0; i < s->c->in_count; i++)
+        in[i] = (struct tensor){ s->c->data[i], s->c->in[i], shape_count(s->c->in[i].shape) };
+    return in;
+}
+
+/* Where its numbers are kept low, a sum on the brink of two of them falls either way, and what that does to one element
+ * no bound that bites can say: the parameter is compared by norm. The momentum is as ever. */
+static bool find_miss_muon(const struct subject *s, const struct outcome *got,
+                           const struct outcome *want, struct miss *miss)
+{
+    const struct op_case *c   = s->c;
+    f64                   may = near_allowed_muon(&c->at, tensors(s), c->at.dtype, *s->perm);
+    f64                   off = near_distance(got->data[0], want->data[0], want->type[0], 0);
+    if (off > may) {
+        *miss = (struct miss){ 0, 0, off, 0, may };
+        return true;
+    }
+    for (i64 i = 0; i < shape_count(want->type[1].shape); i++) {
+        f64 g = element_get(got->data[1], DT_F32, i), w = element_get(want->data[1], DT_F32, i);
+        f64 limit = 16 * 0x1p-23 * map_size(c, shape_count(want->type[1].shape), i, w);
+        if (fabs(g - w) <= limit) continue;
+        *miss = (struct miss){ 1, i, g, w, limit };
+        return true;
+    }
+    return false;
+}
 
 static bool find_miss(const struct subject *s, const struct outcome *got,
                       const struct outcome *want, struct miss *miss)
@@ -281,7 +271,10 @@ static bool find_miss(const struct subject *s, const struct outcome *got,
     if (c->nearness == NEAR_SUM) sizes = absolute(s);
     bool low   = unit_roundoff(want->type[0].dtype) > 0x1p-24;
     bool grad  = c->op == OP_ATTENTION_GRAD || c->op == OP_ATTENTION_PACKED_GRAD;
-    f64 *terms = low && grad ? attention_terms(s) : NULL;
+    f64 *terms = NULL;
+    if (c->op == OP_MUON && unit_roundoff(c->at.dtype) > 0x1p-24)
+        return find_miss_muon(s, got, want, miss);
+    if (low && grad) terms = near_attention_terms(c->op, &c->at, tensors(s), c->in_count, s->perm);
     for (i32 r = 0; r < want->count; r++) {
         enum dtype t     = want->type[r].dtype;
         i64        count = shape_count(want->type[r].shape);

@@ -1,4 +1,6 @@
 /* test_near.c - what the checks of kernels forgive and what they do not. */
+#include "backend/cpu/kernel.h"
+#include "base/rng.h"
 #include "harness.h"
 #include "support/near.h"
 
@@ -74,4 +76,65 @@ TEST(a_small_loss_is_as_exact_as_the_logits_it_is_the_difference_of)
     struct tensor in[] = { { x, type_of(DT_F32, shape_2(2, 3)), 6 } };
     CHECK_NEAR(near_sum_terms(OP_XENT, 0, in, 2), 5, 1e-12);
     CHECK_NEAR(near_sum_terms(OP_SUM, 0, in, 1), sqrt(30), 1e-12);
+}
+
+/* --- muon --- */
+
+struct muon_case {
+    struct attrs  at;
+    struct tensor in[5];
+};
+
+/* Rows and columns of random numbers, parameters and a step of about the same size. */
+static struct muon_case muon_case_new(i64 rows, i64 columns, u64 seed, struct arena *perm)
+{
+    struct muon_case c        = { .at = { .scale = 1, .dtype = DT_F32 } };
+    f32              hyper[4] = { (f32)sqrt((f64)MAX(rows, columns)), 0.9f, 0, 1 }, one = 1;
+    for (i32 i = 0; i < 3; i++) {
+        f32 *x = NEW(perm, f32, rows * columns);
+        rng_fill_normal((struct rng_key){ .seed = seed, .name = (u64)i }, 0, rows * columns, 1, x);
+        c.in[i] = tensor_1(x, rows * columns, columns);
+    }
+    c.in[3] = tensor_1(memcpy(NEW(perm, f32, 4), hyper, sizeof hyper), 4, 4);
+    c.in[4] = tensor_1(memcpy(NEW(perm, f32, 1), &one, sizeof one), 1, 1);
+    return c;
+}
+
+/* The parameter that the naive kernel leaves. */
+static f32 *muon_run(const struct muon_case *c, enum dtype products, struct arena *perm)
+{
+    struct tensor in[5];
+    struct attrs  at = c->at;
+    for (i32 i = 0; i < 5; i++) {
+        in[i]      = c->in[i];
+        in[i].data = memcpy(NEW(perm, f32, in[i].count), c->in[i].data, (size_t)in[i].count * 4);
+    }
+    at.dtype         = products;
+    struct call call = { OP_MUON, &at, in, 5, NULL, NULL, 0, NULL };
+    call.work_bytes  = ref_work(&call);
+    call.work        = arena_take(perm, call.work_bytes, 1, 64);
+    ref_run(&call);
+    return in[0].data;
+}
+
+TEST(muon_in_a_low_type_is_forgiven_its_roundings_and_no_more)
+{
+    static const i64 sizes[][2] = { { 3, 5 }, { 1, 1 }, { 40, 8 }, { 33, 60 } };
+    u64              seed       = test_seed();
+    for (i32 i = 0; i < 2 * COUNT_OF(sizes); i++) {
+        struct arena     a    = scratch;
+        const i64       *z    = sizes[i / 2];
+        enum dtype       low  = i % 2 ? DT_F16 : DT_BF16;
+        struct muon_case c    = muon_case_new(z[0], z[1], seed + (u64)i, &a);
+        f32             *want = muon_run(&c, DT_F32, &a), *got = muon_run(&c, low, &a);
+        f32             *far  = NEW(&a, f32, z[0] * z[1]);
+        const f32       *from = c.in[0].data;
+        f64              may  = near_allowed_muon(&c.at, c.in, low, a);
+        /* as wrong as a step that is by that part too long */
+        f64 part = low == DT_BF16 ? 0.2 : 0.025;
+        for (i64 k = 0; k < z[0] * z[1]; k++) far[k] = want[k] + (want[k] - from[k]) * (f32)part;
+        CHECK(near_distance(got, want, c.in[0].type, 0) <= may);
+        if (i / 2) /* a small matrix may have any condition */
+            CHECK(near_distance(far, want, c.in[0].type, 0) > may);
+    }
 }

@@ -149,6 +149,46 @@ TEST(what_is_mapped_is_not_removed_and_what_finds_no_room_is_read_directly)
     remote_cache_release(small);
 }
 
+/* At each moment at which the mapping thread lets go of a lock, another reader wants the only room there is. */
+static struct {
+    struct world        *w;
+    struct remote_cache *c;
+    i64                  tries;
+    bool                 busy;
+} rival;
+
+static enum status close_with_a_rival(struct os *os, struct file *f, struct err *err)
+{
+    enum status st = os_real()->close(os, f, err);
+    if (rival.busy || remote_cache_sums(rival.c).evicted) return st; /* one is enough */
+    rival.busy = true;
+    rival.tries++;
+    CHECK(read_right(rival.w, rival.c, 1, 0, 10));
+    rival.busy = false;
+    return st;
+}
+
+TEST(a_file_that_is_fetched_to_be_mapped_is_not_removed_in_between)
+{
+    struct world        *w  = world_new(perm);
+    struct os            os = *os_real();
+    struct remote_cache *c  = remote_cache_new(&os, w->files->remote, w->folder, BYTES, perm);
+    struct str           bytes;
+    struct file          pin;
+    rival.w  = w;
+    rival.c  = remote_cache_new(&w->os, w->files->remote, w->folder, BYTES, perm);
+    os.close = close_with_a_rival;
+    CHECK(!remote_cache_map(c, w->url[0], &w->version[0], &bytes, &pin, NULL));
+    CHECK_EQ(bytes.data[77], byte_of(0, 77));
+    CHECK(rival.tries > 0);
+    CHECK_EQ(remote_cache_sums(c).fetched_bytes, BYTES);
+    CHECK_EQ(remote_cache_sums(rival.c).evicted, 0);
+    os.unmap(&os, bytes);
+    os_real()->close(&os, &pin, NULL);
+    remote_cache_release(c);
+    remote_cache_release(rival.c);
+}
+
 TEST(a_torn_transfer_is_an_error_that_leaves_nothing_and_passes)
 {
     struct world        *w = world_new(perm);
