@@ -133,8 +133,8 @@ i32 block_attention(struct builder *b, struct str path, i32 x, const struct bloc
     x = part_dense(b, part_name(b, path, "qkv"), x, packed);
     part_packed(b, part_name(b, path, "qkv"), heads * head_dim, kv * head_dim, kv * head_dim);
     x = block_heads(b, path, x, heads + kv, head_dim);
-    x = is_packed(b) ? build_attention_packed(g, path, x, &b->rows, heads, kv, k->causal, 0)
-                     : build_attention(g, path, x, -1, heads, kv, k->causal, 0);
+    x = is_packed(b) ? build_attention_packed(g, path, x, &b->rows, heads, kv, k->causal, 0, 0)
+                     : build_attention(g, path, x, -1, heads, kv, k->causal, 0, 0);
     x = part_dense(b, part_name(b, path, "proj"), x, proj);
     return part_dropout(b, path, x, c->dropout);
 }

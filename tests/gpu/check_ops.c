@@ -1,6 +1,7 @@
 /* check_ops.c - every op of the table on the GPU against the naive kernels, on fresh random cases:
  *
- *     check_ops [CASES]     so many for each op and type; CHECK_SEED repeats a printed seed
+ *     check_ops [CASES [OP]]     so many for each op and type, of all ops or of those with OP in their name;
+ *                                CHECK_SEED repeats a printed seed
  *
  * Every second case of an op that maps may follow carries a chain of them. One line an op with the
  * kernels that were chosen; exit 1 if any was wrong. Compared as support/near.h says. */
@@ -247,7 +248,7 @@ int main(int argc, char **argv)
     for (i32 op = 0; op < OP_COUNT; op++) {
         struct bench b    = { 0 };
         bool         none = false;
-        if (op_is_view(op)) continue;
+        if (op_is_view(op) || (argc > 2 && !strstr(op_info(op)->name, argv[2]))) continue;
         for (i64 i = 0; i < cases * COUNT_OF(types); i++) {
             struct bench one = { .perm = all.perm, .scratch = all.scratch }; /* as they were */
             one.seed         = (u64)seed + (u64)op * 1000003 + (u64)i;

@@ -457,9 +457,26 @@ static void case_pool(struct maker *m)
 
 /* Numbers three times as large make scores nine times as large, and a score's rounding error is a
  * relative error of its probability: bounds that grow with the root of the terms need 81 of them. */
+static i64 attention_window(struct maker *m, i64 T)
+{
+    if (!m->c->at.causal || draw_coin(m->draw)) return 0;
+    return 1 + draw_to(m->draw, T + 3);
+}
+
+/* Documents of random length, some of one token, one after the other through each sequence. */
+static void add_positions(struct maker *m, i64 B, i64 T)
+{
+    struct draw d     = stream(m);
+    i64         least = 1 + draw_to(m->draw, 40);
+    i32        *data  = add_input(m, DT_I32, shape_2(B, T));
+    for (i64 i = 0; data && i < B * T; i++)
+        data[i] = i % T == 0 || draw_to(&d, least) == 0 ? 0 : data[i - 1] + 1;
+}
+
 static void case_attention(struct maker *m)
 {
-    static const i64 dims[] = { 1, 4, 5, 8, 16, 24, 32, 48, 64, 80, 96, 128 };
+    static const i64 dims[]    = { 1, 4, 5, 8, 16, 24, 32, 48, 64, 80, 96, 128, 256 };
+    static const i64 lengths[] = { 1, 2, 127, 131, 192, 257, 307 }; /* primes among them */
     i64              D = dims[draw_to(m->draw, COUNT_OF(dims))], G = 1 + draw_to(m->draw, 2);
     i64  H = G * (1 + draw_to(m->draw, 3)), B = 1 + draw_to(m->draw, 2), T = size(m, 65);
     bool whole = draw_to(m->draw, 4) ==
@@ -467,14 +484,18 @@ static void case_attention(struct maker *m)
     if (whole) D = 64, T = 128 * (1 + draw_to(m->draw, 2));
     if (whole && m->draw->large && draw_coin(m->draw))
         B = 6, H = 8, G = 4, T = 512; /* more blocks than processors */
+    if (!whole && m->draw->large)     /* heads of real models */
+        D = dims[8 + draw_to(m->draw, 5)], T = lengths[draw_to(m->draw, COUNT_OF(lengths))];
     m->c->at.heads    = H;
     m->c->at.kv_heads = G;
     m->c->at.causal   = draw_coin(m->draw);
+    m->c->at.window   = attention_window(m, T);
     m->c->at.scale    = 1 / sqrt((f64)D);
     f64 scale         = draw_coin(m->draw) ? 1 : 3;
     m->c->terms       = (f64)(T * (H / G) + D) * pow(scale, 4);
     add_normal(m, m->dtype, shape_3(B, T, (H + 2 * G) * D), scale, 0);
-    if (!whole && draw_coin(m->draw)) add_uniform(m, DT_I32, shape_1(B), 0, (f64)(T + 1));
+    if (m->c->at.causal && draw_to(m->draw, 3) == 0) add_positions(m, B, T);
+    else if (!whole && draw_coin(m->draw)) add_uniform(m, DT_I32, shape_1(B), 0, (f64)(T + 1));
 }
 
 /* Sequences of random length, some empty, behind them rows that belong to none. */
@@ -493,11 +514,11 @@ static void case_attention_packed(struct maker *m)
     static const i64 dims[] = { 1, 5, 8, 16, 24, 32, 48, 64, 80, 96, 128, 256 };
     i64              D = dims[draw_to(m->draw, COUNT_OF(dims))], G = 1 + draw_to(m->draw, 2);
     i64 H = G * (1 + draw_to(m->draw, 3)), B = 1 + draw_to(m->draw, 5), rows = size(m, 129);
-    if (m->draw->large)
-        rows = 150 + draw_to(m->draw, 200), D = MIN(D, 128); /* the naive kernel's time */
+    if (m->draw->large) rows = 150 + draw_to(m->draw, 200), D = dims[7 + draw_to(m->draw, 5)];
     m->c->at.heads    = H;
     m->c->at.kv_heads = G;
     m->c->at.causal   = draw_coin(m->draw);
+    m->c->at.window   = attention_window(m, rows);
     m->c->at.scale    = 1 / sqrt((f64)D);
     m->c->at.count    = 1 + draw_to(m->draw, rows);
     f64 scale         = draw_coin(m->draw) ? 1 : 3; /* as attention's */

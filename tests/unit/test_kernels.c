@@ -235,9 +235,11 @@ static f64 input(const struct op_case *c, i32 k, i64 i)
  * query's attention the gradients of scores are opposite, and hardly anything of large terms is left. */
 static f64 *attention_terms(const struct subject *s)
 {
-    const struct op_case *c = s->c; /* inputs: gradient, qkv, result, lse (, lengths or offsets) */
-    bool                  packed = c->op == OP_ATTENTION_PACKED_GRAD;
-    i64                   B      = packed ? shape_count(c->in[4].shape) - 1 : c->in[1].shape.dim[0];
+    const struct op_case *c =
+        s->c; /* inputs: gradient, qkv, result, lse (, lengths, positions or offsets) */
+    bool packed = c->op == OP_ATTENTION_PACKED_GRAD;
+    bool placed = c->in_count == 5 && c->in[4].shape.rank == 2;
+    i64  B      = packed ? shape_count(c->in[4].shape) - 1 : c->in[1].shape.dim[0];
     i64  T = packed ? c->at.count : c->in[1].shape.dim[1], H = c->at.heads, G = c->at.kv_heads;
     i64  all = H + 2 * G, D = shape_last(c->in[1].shape) / all, pairs = B * H * T * T;
     i64  rows = shape_rows(c->in[1].shape);
@@ -245,14 +247,16 @@ static f64 *attention_terms(const struct subject *s)
     for (i64 n = 0; n < pairs; n++) {
         i64 key = n % T, t = n / T % T, h = n / T / T % H, b = n / T / T / H;
         i64 first = packed ? (i64)input(c, 4, b) : b * T, row = first + t;
-        i64 len = packed             ? (i64)input(c, 4, b + 1) - first
-                  : c->in_count == 5 ? MIN(T, (i64)input(c, 4, b))
-                                     : T;
+        i64 len   = packed                        ? (i64)input(c, 4, b + 1) - first
+                    : c->in_count == 5 && !placed ? MIN(T, (i64)input(c, 4, b))
+                                                  : T;
+        i64 begin = c->at.window ? t - c->at.window + 1 : 0;
+        if (placed) begin = MAX(begin, t - (i64)input(c, 4, b * T + t));
         i64 q = (row * all + h) * D, k = ((first + key) * all + H + h * G / H) * D;
         i64 v = k + G * D, o = (row * H + h) * D,
             lse   = packed ? h * rows + row : (b * H + h) * T + t;
         f64 score = 0, change = 0;
-        if (t >= len || key >= (c->at.causal ? t + 1 : len)) continue;
+        if (t >= len || key < begin || key >= (c->at.causal ? t + 1 : len)) continue;
         for (i64 d = 0; d < D; d++) {
             score += c->at.scale * input(c, 1, q + d) * input(c, 1, k + d);
             change += input(c, 0, o + d) * (input(c, 1, v + d) - input(c, 2, o + d));

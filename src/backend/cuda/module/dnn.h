@@ -10,7 +10,7 @@
 #include "backend/cuda/tuning.h"
 #include <cudnn_graph.h>
 
-enum { DNN_OPS_MAX = 32, DNN_DESCRIPTORS_MAX = 256, DNN_BOUND_MAX = 16, DNN_THREADS_MAX = 16 };
+enum { DNN_OPS_MAX = 40, DNN_DESCRIPTORS_MAX = 256, DNN_BOUND_MAX = 16, DNN_THREADS_MAX = 16 };
 
 typedef cudnnBackendDescriptor_t dnn_desc;
 
