@@ -110,8 +110,8 @@ struct cost cost_pool(const struct sig *s)
     return (struct cost){ window * count(s->out[0]), traffic(s) };
 }
 
-/* Keys that a query sees, on average over a sequence of t: all, half of them if causal, fewer by a window. Where documents
- * end is known at run time only. */
+/* Keys that a query sees, on average over a sequence of t: all, half of them if causal, fewer by a window.
+ * Where documents end is known at run time only. */
 static f64 keys_seen(const struct sig *s, f64 t)
 {
     f64 window = (f64)s->at->window;

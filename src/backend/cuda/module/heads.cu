@@ -50,8 +50,8 @@ __device__ inline f32 lanes_sum(f32 x, i32 lanes)
     return x;
 }
 
-/* A block has one row of several sequences, whose angles are taken once; where rows have positions of their own (`at`), of
- * one sequence. */
+/* A block has one row of several sequences, whose angles are taken once; where rows have positions of
+ * their own (`at`), of one sequence. */
 template <class T>
 __global__ void rope_runs(T *y, const T *x, const i32 *at, struct heads s, i64 batch, f64 log_base,
                           f32 sign)
