@@ -188,7 +188,7 @@ foreach(file ${gpu_tests})
 endforeach()
 add_test(NAME test_shapes COMMAND tests/gpu/test_shapes.sh $<TARGET_FILE:check_shapes>)
 frugal_test(test_shapes unit)
-add_test(NAME test_check_ops COMMAND check_ops 2 cpu)
+add_test(NAME test_check_ops COMMAND check_ops --cpu 2)
 frugal_test(test_check_ops unit)
 
 # Whatever the linker's default is, the CUDA module brings libstdc++ (cmake/cuda.cmake says why).

@@ -23,6 +23,7 @@ struct data_config {
     i64        context;                /* tokens, text, lines: sequence length */
     struct str token_type;             /* tokens: u16 | u32 */
     i64        vocabulary;             /* tokens: 0 = largest token + 1 */
+    struct str documents;              /* tokens, text: cross | separate | the separator's number */
     struct str files[DATA_FILES_MAX];  /* lines: one text file a class, a sample a line */
     i64        file_count;
     struct str label; /* csv: target column */

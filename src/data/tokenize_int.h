@@ -13,7 +13,7 @@ struct keep {
     struct str              run;            /* 16 digits: this work, at this place of the file */
     struct str              work;           /* the same at any place */
     struct str              hash;           /* of the vocabulary */
-    i64                     vocabulary, width;
+    i64                     vocabulary, width, separator;
     struct file             lock;
     struct tokenize_result *result;
     i64                     segment; /* the next one's number */
@@ -23,6 +23,7 @@ struct keep {
 struct token_side { /* OUT.json */
     struct str type, hash, work;
     i64        tokens, vocabulary, documents, source_bytes;
+    i64 separator; /* the token behind each document; -1: there is none, or an older file does not say */
 };
 
 enum status token_side_read(struct os *os, struct str path, struct arena *perm,

@@ -34,10 +34,12 @@ static struct str side_text(const struct keep *k, struct arena *perm)
     textbuf_fmt(&b,
                 "{\"format\":\"%s\",\"token_type\":\"%.*s\",\"tokens\":%lld,\"vocabulary\":%lld,",
                 format_name, STR_ARG(r->type), (long long)r->tokens, (long long)k->vocabulary);
-    textbuf_fmt(
-        &b, "\"tokenizer\":\"%.*s\",\"documents\":%lld,\"source_bytes\":%lld,\"work\":\"%.*s\"}\n",
-        STR_ARG(k->hash), (long long)(k->documents_before + r->documents),
-        (long long)(k->source_bytes_before + r->bytes), STR_ARG(k->work));
+    textbuf_fmt(&b,
+                "\"tokenizer\":\"%.*s\",\"documents\":%lld,\"source_bytes\":%lld,\"work\":\"%.*s\"",
+                STR_ARG(k->hash), (long long)(k->documents_before + r->documents),
+                (long long)(k->source_bytes_before + r->bytes), STR_ARG(k->work));
+    if (k->separator >= 0) textbuf_fmt(&b, ",\"separator\":%lld", (long long)k->separator);
+    textbuf_add(&b, STR("}\n"));
     return textbuf_str(&b);
 }
 
@@ -64,8 +66,12 @@ enum status token_side_read(struct os *os, struct str path, struct arena *perm,
         json_i64(json_get(root, STR("tokens")), &out->tokens) &&
         json_i64(json_get(root, STR("vocabulary")), &out->vocabulary) &&
         json_i64(json_get(root, STR("documents")), &out->documents) &&
-        json_i64(json_get(root, STR("source_bytes")), &out->source_bytes))
-        return STATUS_OK;
+        json_i64(json_get(root, STR("source_bytes")), &out->source_bytes)) {
+        const struct json *separator = json_get(root, STR("separator"));
+        if (!separator) out->separator = -1;
+        if (!separator || (json_i64(separator, &out->separator) && out->separator >= 0))
+            return STATUS_OK;
+    }
     return err_set(err, STATUS_USAGE, "%.*s does not describe a file of tokens", STR_ARG(path));
 }
 
@@ -125,6 +131,7 @@ static enum status check_before(struct keep *k, i64 out_bytes, bool append, stru
     k->result->tokens = k->result->tokens_before = side.tokens;
     k->documents_before                          = side.documents;
     k->source_bytes_before                       = side.source_bytes;
+    if (side.separator != k->separator) k->separator = -1; /* its documents do not all end alike */
     return STATUS_OK;
 }
 
@@ -169,6 +176,7 @@ enum status keep_open(struct keep *k, struct os *os, const struct bpe *b,
     k->hash = b->hash;
     k->vocabulary   = b->vocabulary;
     k->width        = token_bytes(b);
+    k->separator    = config->has_separator ? (i64)config->separator : -1;
     k->lock         = (struct file){ -1 };
     k->result->type = k->width == 2 ? STR("u16") : STR("u32");
     enum status st  = name_work(k, config, bytes_all, *perm, err);

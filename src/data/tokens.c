@@ -6,7 +6,15 @@
  *
  * Windows meet in one token: the last target of one is the first input of the next, so that every
  * token but the first is a target once. What is left at the end is too short for a window and is
- * not used. Feeds: "x" i32[context], "y" i32[context], both in [0, vocabulary). */
+ * not used. Feeds: "x" i32[context], "y" i32[context], both in [0, vocabulary).
+ *
+ * With data.documents a document ends with the separator S, which is its last token:
+ *
+ *     tokens   a b S c d e ...      x         a b S c d e
+ *                                   y         b S - d e f      - is no target (-1): nothing before it predicts c
+ *                                   position  0 1 2 0 1 2
+ *
+ * A window that begins inside a document counts its positions from there. */
 #include "data/data_int.h"
 #include "data/tokenize_int.h"
 #include <string.h>
@@ -20,6 +28,7 @@ struct tokens_state {
     const char   *begin[SPLIT_COUNT]; /* of sample 0 */
     i64           context;
     i64           width; /* bytes of a token: 1, 2 or 4 */
+    i64 separator; /* the last token of a document; -1: attention may cross from one to the next */
 };
 
 static u32 token_at(const char *p, i64 width)
@@ -93,17 +102,37 @@ static enum status check_vocabulary(const struct data_config *config, i64 width,
                    (long long)vocabulary);
 }
 
+/* beside: the separator by the file's own description, or -1. */
+static enum status find_separator(const struct data_config *config, i64 beside, i64 *separator,
+                                  struct err *err)
+{
+    *separator = -1;
+    if (!config->documents.len || str_eq(config->documents, STR("cross"))) return STATUS_OK;
+    if (str_i64(config->documents, separator)) return STATUS_OK;
+    *separator = beside;
+    if (beside >= 0) return STATUS_OK;
+    return err_set(err, STATUS_USAGE,
+                   "data.documents=separate: nothing beside %.*s says which token ends a document; "
+                   "give its number instead, as in data.documents=50256",
+                   STR_ARG(config->path));
+}
+
 static enum status open_windows(struct dataset *d, const struct data_config *config, i64 width,
-                                i64 vocabulary, struct arena *perm, struct err *err)
+                                i64 vocabulary, i64 beside, struct arena *perm, struct err *err)
 {
     struct tokens_state *state = d->state = NEW(perm, struct tokens_state, 1);
     state->width                          = width;
     state->context                        = config->context;
     enum status st                        = check_context(config, err);
+    if (!st) st = find_separator(config, beside, &state->separator, err);
     if (!st) st = open_file(d, config, SPLIT_TRAIN, config->path, *perm, &vocabulary, err);
     if (!st && config->eval_path.len)
         st = open_file(d, config, SPLIT_EVAL, config->eval_path, *perm, &vocabulary, err);
     if (!st) st = check_vocabulary(config, width, vocabulary, err);
+    if (!st && state->separator >= vocabulary)
+        st = err_set(err, STATUS_USAGE,
+                     "data.documents=%lld: the tokens are below the vocabulary of %lld",
+                     (long long)state->separator, (long long)vocabulary);
     if (st) return st;
     if (!config->eval_path.len)
         state->begin[SPLIT_EVAL] =
@@ -111,13 +140,16 @@ static enum status open_windows(struct dataset *d, const struct data_config *con
     limit_counts(d, config);
     dataset_add_feed(d, STR("x"), type_of(DT_I32, shape_1(config->context)), vocabulary);
     dataset_add_feed(d, STR("y"), type_of(DT_I32, shape_1(config->context)), vocabulary);
+    if (state->separator >= 0)
+        dataset_add_feed(d, STR("position"), type_of(DT_I32, shape_1(config->context)),
+                         config->context);
     return STATUS_OK;
 }
 
 /* What `frugal tokenize` left beside the file is heard: the type must be the one that it says, and the vocabulary is
  * its own unless another is asked for. */
 static enum status heed_side(struct os *os, const struct data_config *config, i64 width,
-                             i64 *vocabulary, struct arena scratch, struct err *err)
+                             i64 *vocabulary, i64 *separator, struct arena scratch, struct err *err)
 {
     struct str        path = str_cat(&scratch, config->path, STR(".json"));
     struct token_side side;
@@ -127,6 +159,7 @@ static enum status heed_side(struct os *os, const struct data_config *config, i6
             err, STATUS_USAGE, "%.*s holds %.*s tokens according to %.*s; set data.token_type=%.*s",
             STR_ARG(config->path), STR_ARG(side.type), STR_ARG(path), STR_ARG(side.type));
     if (!*vocabulary) *vocabulary = side.vocabulary;
+    *separator = side.separator;
     return STATUS_OK;
 }
 
@@ -141,15 +174,15 @@ static enum status open_tokens(struct dataset *d, const struct data_config *conf
     if (config->vocabulary < 0 || config->vocabulary > INT32_MAX)
         return err_set(err, STATUS_USAGE, "data.vocabulary is %lld; it must be 0 to %d",
                        (long long)config->vocabulary, INT32_MAX);
-    i64         vocabulary = config->vocabulary;
-    enum status st         = heed_side(d->os, config, width, &vocabulary, *perm, err);
-    return st ? st : open_windows(d, config, width, vocabulary, perm, err);
+    i64         vocabulary = config->vocabulary, separator = -1;
+    enum status st = heed_side(d->os, config, width, &vocabulary, &separator, *perm, err);
+    return st ? st : open_windows(d, config, width, vocabulary, separator, perm, err);
 }
 
 static enum status open_text(struct dataset *d, const struct data_config *config,
                              struct arena *perm, struct err *err)
 {
-    return open_windows(d, config, 1, 256, perm, err);
+    return open_windows(d, config, 1, 256, -1, perm, err);
 }
 
 static void fetch_window(const char *from, i64 width, i64 context, i32 *x, i32 *y)
@@ -159,14 +192,26 @@ static void fetch_window(const char *from, i64 width, i64 context, i32 *x, i32 *
     y[context - 1] = (i32)token_at(from + context * width, width);
 }
 
+static void split_documents(const i32 *x, i32 *y, i32 *position, i64 context, i64 separator)
+{
+    for (i64 i = 0; i < context; i++) {
+        position[i] = i > 0 && x[i - 1] != separator ? position[i - 1] + 1 : 0;
+        if (x[i] == separator) y[i] = -1;
+    }
+}
+
 static void fetch_windows(const struct dataset *d, enum split s, const i64 *index, i64 count,
                           void *const *to)
 {
     const struct tokens_state *state   = d->state;
     i64                        context = state->context;
-    for (i64 i = 0; i < count; i++)
-        fetch_window(state->begin[s] + index[i] * context * state->width, state->width, context,
-                     (i32 *)to[0] + i * context, (i32 *)to[1] + i * context);
+    for (i64 i = 0; i < count; i++) {
+        i32 *x = (i32 *)to[0] + i * context, *y = (i32 *)to[1] + i * context;
+        fetch_window(state->begin[s] + index[i] * context * state->width, state->width, context, x,
+                     y);
+        if (state->separator >= 0)
+            split_documents(x, y, (i32 *)to[2] + i * context, context, state->separator);
+    }
 }
 
 static void close_tokens(struct dataset *d)

@@ -106,14 +106,15 @@ i32 build_pool(struct graph *g, i32 op, struct str name, i32 x, i64 kernel, i64 
     return op_with(g, op, name, &x, 1, at);
 }
 
-i32 build_attention(struct graph *g, struct str name, i32 qkv, i32 lens, i64 heads, i64 kv_heads,
-                    bool causal, f64 scale)
+i32 build_attention(struct graph *g, struct str name, i32 qkv, i32 given, i64 heads, i64 kv_heads,
+                    bool causal, i64 window, f64 scale)
 {
-    i32          in[]     = { qkv, lens };
+    i32          in[]     = { qkv, given };
     struct attrs at       = { .heads = heads, .kv_heads = kv_heads, .causal = causal };
     f64          head_dim = (f64)shape_last(graph_type(g, qkv).shape) / (f64)(heads + 2 * kv_heads);
     at.scale              = scale != 0 ? scale : 1 / sqrt(head_dim);
-    return op_with(g, OP_ATTENTION, name, in, lens < 0 ? 1 : 2, at);
+    at.window             = window;
+    return op_with(g, OP_ATTENTION, name, in, given < 0 ? 1 : 2, at);
 }
 
 struct packed build_pack(struct graph *g, struct str name, i32 x, i32 lens)
@@ -134,12 +135,13 @@ struct packed build_pack(struct graph *g, struct str name, i32 x, i32 lens)
 }
 
 i32 build_attention_packed(struct graph *g, struct str name, i32 qkv, const struct packed *rows,
-                           i64 heads, i64 kv_heads, bool causal, f64 scale)
+                           i64 heads, i64 kv_heads, bool causal, i64 window, f64 scale)
 {
     if (g->err.status) return -1;
     f64          head_dim = (f64)shape_last(graph_type(g, qkv).shape) / (f64)(heads + 2 * kv_heads);
     struct attrs at       = { .heads = heads, .kv_heads = kv_heads, .causal = causal };
     at.count              = rows->longest;
+    at.window             = window;
     at.scale              = scale != 0 ? scale : 1 / sqrt(head_dim);
     return op_with(g, OP_ATTENTION_PACKED, name, (i32[]){ qkv, rows->offsets }, 2, at);
 }

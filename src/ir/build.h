@@ -24,9 +24,9 @@ i32 build_batchnorm(struct graph *g, struct str name, i32 x, i32 w, i32 b, i32 m
                     f64 eps, f64 momentum, bool training);
 i32 build_conv2d(struct graph *g, struct str name, i32 x, i32 w, i32 bias, i64 stride, i64 pad);
 i32 build_pool(struct graph *g, i32 op, struct str name, i32 x, i64 kernel, i64 stride, i64 pad);
-/* lens may be -1. scale 0: 1/sqrt(head_dim). */
-i32 build_attention(struct graph *g, struct str name, i32 qkv, i32 lens, i64 heads, i64 kv_heads,
-                    bool causal, f64 scale);
+/* given: lens i32[B], or positions i32[B,T] in documents, or -1. window 0: none. scale 0: 1/sqrt(head_dim). */
+i32 build_attention(struct graph *g, struct str name, i32 qkv, i32 given, i64 heads, i64 kv_heads,
+                    bool causal, i64 window, f64 scale);
 /* at: positions i32[B,T]; -1: the index on axis 1. */
 i32 build_rope(struct graph *g, struct str name, i32 qkv, i32 at, i64 heads, i64 head_dim,
                f64 base);
@@ -40,7 +40,7 @@ struct packed {
 };
 struct packed build_pack(struct graph *g, struct str name, i32 x, i32 lens);
 i32 build_attention_packed(struct graph *g, struct str name, i32 qkv, const struct packed *rows,
-                           i64 heads, i64 kv_heads, bool causal, f64 scale);
+                           i64 heads, i64 kv_heads, bool causal, i64 window, f64 scale);
 /* p == 0 returns x itself. The rng tensor is the graph's scalar "rng". */
 i32 build_dropout(struct graph *g, struct str name, i32 x, f64 p);
 i32 build_dropout_packed(struct graph *g, struct str name, i32 x, f64 p, const struct packed *rows);

@@ -110,13 +110,21 @@ struct cost cost_pool(const struct sig *s)
     return (struct cost){ window * count(s->out[0]), traffic(s) };
 }
 
-/* Two products [T,T,D] a head forward; causal ones need half of them. */
+/* Keys that a query sees, on average over a sequence of t: all, half of them if causal, fewer by a window.
+ * Where documents end is known at run time only. */
+static f64 keys_seen(const struct sig *s, f64 t)
+{
+    f64 window = (f64)s->at->window;
+    if (!s->at->causal) return t;
+    return window > 0 && window < t ? window - window * window / (2 * t) : t / 2;
+}
+
+/* Two products [T, keys, D] a head forward. */
 static f64 attention_flops(const struct sig *s, struct shape qkv, f64 products)
 {
     f64 t = (f64)qkv.dim[1];
     f64 d = (f64)qkv.dim[2] / ((f64)s->at->heads + 2 * (f64)s->at->kv_heads);
-    f64 n = 2 * products * (f64)qkv.dim[0] * (f64)s->at->heads * t * t * d;
-    return s->at->causal ? n / 2 : n;
+    return 2 * products * (f64)qkv.dim[0] * (f64)s->at->heads * t * keys_seen(s, t) * d;
 }
 
 struct cost cost_attention(const struct sig *s)
@@ -135,8 +143,7 @@ static f64 packed_flops(const struct sig *s, struct type offsets, struct shape q
 {
     f64 rows = (f64)qkv.dim[0], mean = rows / (count(offsets) - 1);
     f64 d = (f64)qkv.dim[1] / ((f64)s->at->heads + 2 * (f64)s->at->kv_heads);
-    f64 n = 2 * products * (f64)s->at->heads * rows * MIN(mean, (f64)s->at->count) * d;
-    return s->at->causal ? n / 2 : n;
+    return 2 * products * (f64)s->at->heads * rows * keys_seen(s, MIN(mean, (f64)s->at->count)) * d;
 }
 
 struct cost cost_attention_packed(const struct sig *s)

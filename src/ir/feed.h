@@ -7,10 +7,10 @@
 #define FEEDS_MAX 8
 
 struct feed {
-    struct str  name;  /* "x": the sample, "y": its target, "lens": valid length, "dense": numbers,
-                          "y_other", "y_share": a sample mixed of two */
-    struct type type;  /* of one sample, without the batch axis (rank 0: a scalar) */
-    i64         range; /* i32 feeds: values lie in [0, range): classes, vocabulary; else 0 */
+    struct str  name; /* "x": the sample, "y": its target, "lens": valid length, "dense": numbers,
+                          "y_other", "y_share": a sample mixed of two, "position": of each token in its document */
+    struct type type; /* of one sample, without the batch axis (rank 0: a scalar) */
+    i64         range; /* i32 feeds: values lie in [0, range): classes, vocabulary; else 0. A y of -1 is no target */
 };
 
 struct feeds {

@@ -421,8 +421,13 @@ enum status shape_attention(struct sig *s, struct err *err)
     if (d > HEAD_DIM_MAX)
         return fail_one(err, "needs heads of at most 1024 numbers; more heads make them smaller",
                         s->in[0]);
-    if (s->in_count == 2 && !type_eq(s->in[1], type_of(DT_I32, shape_1(x.dim[0]))))
-        return fail(err, "needs i32 lengths, one a sequence", s->in[0], s->in[1]);
+    if (s->at->window < 0 || (s->at->window && !s->at->causal))
+        return fail_one(err, "a window needs causal attention, and at least one key", s->in[0]);
+    bool placed = s->in_count == 2 && s->at->causal &&
+                  type_eq(s->in[1], type_of(DT_I32, shape_2(x.dim[0], x.dim[1])));
+    if (s->in_count == 2 && !placed && !type_eq(s->in[1], type_of(DT_I32, shape_1(x.dim[0]))))
+        return fail(err, "needs i32 lengths, one a sequence, or if causal positions, one a row",
+                    s->in[0], s->in[1]);
     s->out[0] = type_of(s->in[0].dtype, shape_3(x.dim[0], x.dim[1], h * d));
     s->out[1] = type_of(wide(s->in[0].dtype), shape_3(x.dim[0], h, x.dim[1]));
     return need_float(err, s->in[0]);

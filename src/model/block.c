@@ -93,7 +93,8 @@ i32 block_embed(struct builder *b)
     i32                y   = build_embedding(b->g, STR("wte"), wte, ids);
     if (!is_word(b->m->config.positions, "learned")) return y;
     i32 wpe = part_weight(b, STR("wpe"), shape_2(context, width), block_init(1));
-    if (is_packed(b)) wpe = build_embedding(b->g, STR("wpe.rows"), wpe, b->rows.position);
+    i32 at  = is_packed(b) ? b->rows.position : b->position;
+    if (at >= 0) wpe = build_embedding(b->g, STR("wpe.rows"), wpe, at);
     return build_binary(b->g, OP_ADD, STR("wpe"), y, wpe);
 }
 
@@ -103,7 +104,8 @@ i32 block_norm(struct builder *b, struct str path, i32 x, const struct block *k)
                                              : part_layernorm(b, path, x, k->eps);
 }
 
-/* Norm and rotation of heads, which know sequences: packed rows are one, with positions of their own. */
+/* Norm and rotation of heads, which know sequences: packed rows are one, with positions of their own; so
+ * have documents. */
 static i32 block_heads(struct builder *b, struct str path, i32 x, i64 heads, i64 head_dim)
 {
     const struct model_config *c    = &b->m->config;
@@ -111,7 +113,7 @@ static i32 block_heads(struct builder *b, struct str path, i32 x, i64 heads, i64
     bool                       turn = is_word(c->positions, "rotary");
     if (g->err.status || (!c->qk_norm && !turn)) return x;
     struct shape was = graph_type(g, x).shape;
-    i32          at  = -1;
+    i32          at  = b->position;
     if (is_packed(b)) {
         x  = build_reshape(g, part_name(b, path, "one"), x, shape_3(1, was.dim[0], was.dim[1]));
         at = build_reshape(g, part_name(b, path, "at"), b->rows.position, shape_2(1, was.dim[0]));
@@ -132,10 +134,11 @@ i32 block_attention(struct builder *b, struct str path, i32 x, const struct bloc
 
     x = part_dense(b, part_name(b, path, "qkv"), x, packed);
     part_packed(b, part_name(b, path, "qkv"), heads * head_dim, kv * head_dim, kv * head_dim);
-    x = block_heads(b, path, x, heads + kv, head_dim);
-    x = is_packed(b) ? build_attention_packed(g, path, x, &b->rows, heads, kv, k->causal, 0)
-                     : build_attention(g, path, x, -1, heads, kv, k->causal, 0);
-    x = part_dense(b, part_name(b, path, "proj"), x, proj);
+    x     = block_heads(b, path, x, heads + kv, head_dim);
+    i64 w = c->window;
+    x     = is_packed(b) ? build_attention_packed(g, path, x, &b->rows, heads, kv, k->causal, w, 0)
+                         : build_attention(g, path, x, b->position, heads, kv, k->causal, w, 0);
+    x     = part_dense(b, part_name(b, path, "proj"), x, proj);
     return part_dropout(b, path, x, c->dropout);
 }
 

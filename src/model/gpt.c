@@ -1,10 +1,13 @@
 /* gpt.c - a decoder that predicts the next token (Radford et al. 2019, GPT-2), and by options the
  * blocks that came after it: rms norm, rotary positions, gated or squared-relu networks, grouped
- * keys, qk norm, an untied head, a soft cap on the logits.
+ * keys, qk norm, windows of attention, an untied head, a soft cap on the logits.
  *
  *   x = wte[token] + wpe[position]
  *   depth times:  x += attention(norm(x));  x += mlp(norm(x))
- *   logits = norm(x) . wte^T */
+ *   logits = norm(x) . wte^T
+ *
+ * Where the data has the feed `position`, its rows are documents one after the other: attention stays within each, and
+ * positions count from the document's first row, so that a document gives the logits that it gives alone. */
 #include "model/model_int.h"
 #include <math.h>
 
@@ -20,6 +23,7 @@ enum status gpt_check(const struct model *m, struct err *err)
         st = err_set(err, STATUS_USAGE,
                      "model.tied=true needs one vocabulary, but x has %lld values and y %lld",
                      (long long)in, (long long)out);
+    if (!st) st = check_count("model.window", m->config.window, 0, MODEL_WINDOW_MAX, err);
     if (!(m->config.softcap >= 0))
         st = err_set(err, STATUS_USAGE, "model.softcap=%g must not be negative", m->config.softcap);
     return st;
@@ -42,7 +46,8 @@ enum status gpt_build(struct builder *b, struct err *err)
     struct block k     = { .causal    = true,
                            .out_scale = 1 / sqrt(2.0 * (f64)depth), /* two additions a block */
                            .eps       = norm_eps };
-    i32          x     = part_dropout(b, STR("wte"), block_embed(b), b->m->config.dropout);
+    if (feeds_find(&b->m->feeds, STR("position"))) b->position = part_input(b, STR("position"));
+    i32 x = part_dropout(b, STR("wte"), block_embed(b), b->m->config.dropout);
 
     for (i64 i = 0; i < depth && !b->g->err.status; i++) {
         struct str h = str_fmt(b->g->perm, "h.%lld", (long long)i);

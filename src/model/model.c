@@ -83,7 +83,7 @@ enum status model_build(void *context, struct graph *g, i64 batch, enum graph_mo
                         struct err *err)
 {
     const struct model *m  = context;
-    struct builder      b  = { m, g, batch, mode, { .offsets = -1 } };
+    struct builder      b  = { m, g, batch, mode, { .offsets = -1 }, -1 };
     enum status         st = m->kind->build(&b, err);
     return st ? st : graph_status(g, err);
 }

@@ -20,6 +20,7 @@ struct model_config {
     bool         qk_norm, tied, bias;
     bool         zero_init; /* matrices that write to the residual begin at 0 */
     f64          softcap, dropout, rope_base;
+    i64          window; /* gpt: keys that a query sees at most, the last of them its own; 0: all */
     i64          table_width; /* ranker: width of an embedding row */
     i64          mlp[8];      /* ranker: widths of the dense layers before the last */
     i64          mlp_count;

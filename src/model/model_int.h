@@ -28,12 +28,14 @@ struct builder {
     i64                 batch;
     enum graph_mode     mode;
     struct packed rows; /* that x has now instead of [batch, T]; offsets -1: it is not packed */
+    i32           position; /* i32[batch, T] in documents that attention does not leave; -1: it may see all before it */
 };
 
 /* The sizes that a setting or a layer's key may have: large enough for every model, and small
  * enough that the product of any two and a context stays far from 64 bits. */
 #define MODEL_COUNT_MAX ((i64)1 << 20)
 #define MODEL_DEPTH_MAX 1024
+#define MODEL_WINDOW_MAX ((i64)1 << 24)      /* the longest data.context */
 #define MODEL_PARAM_COUNT_MAX ((i64)1 << 40) /* numbers in one tensor of weights */
 
 /* ---- model.c: checks of settings; the sentence names the option's key */

@@ -23,6 +23,20 @@ static void add_scores(struct session *s, struct totals *t, const struct batch *
     }
 }
 
+/* The ends of documents (feed `position`) predict nothing. */
+i64 session_targets(const struct session *s, const struct batch *b)
+{
+    const struct feeds *feeds = dataset_feeds(s->data);
+    i64                 rows = b->count * model_rows(s->model), count = 0;
+    if (!feeds_find(feeds, STR("position"))) return rows;
+    for (i32 f = 0; f < feeds->count; f++) {
+        if (!str_eq(feeds->feed[f].name, STR("y"))) continue;
+        const i32 *y = b->data[f];
+        for (i64 i = 0; i < rows; i++) count += y[i] >= 0;
+    }
+    return count;
+}
+
 static enum status run_batch(struct session *s, struct totals *t, const struct batch *b,
                              struct arena scratch, struct err *err)
 {
@@ -35,7 +49,7 @@ static enum status run_batch(struct session *s, struct totals *t, const struct b
     s->backend->table->run(s->backend, p);
     session_get_numbers(s, STR("loss"), &loss, 1);
     t->loss += loss;
-    t->rows += b->count * model_rows(s->model);
+    t->rows += session_targets(s, b);
     if (session_has(s, STR("hits"))) {
         session_get_numbers(s, STR("hits"), &hits, 1);
         t->hits += hits;
@@ -92,7 +106,7 @@ enum status evaluate(struct session *s, struct train_eval *out, struct err *err)
     }
     if (st) return st;
     out->samples = dataset_count(s->data, SPLIT_EVAL);
-    out->loss    = t.loss / (f64)t.rows;
+    out->loss    = t.loss / (f64)MAX(1, t.rows);
     if (session_has(s, STR("hits"))) add_metric(out, STR("accuracy"), t.hits / (f64)t.rows);
     if (str_eq(model_metric(s->model), STR("perplexity")))
         add_metric(out, STR("perplexity"), exp(out->loss));

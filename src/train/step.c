@@ -90,7 +90,7 @@ struct batch loop_step(struct loop *l, struct batch *b, f64 lr)
 {
     struct session *s       = &l->s;
     i64             samples = step_samples(l, b->index), rows = samples * model_rows(s->model);
-    i64             done = 0, first = b->count;
+    i64             done = 0, first = b->count, targets = 0;
     f64             part = NAN; /* of the whole gradient's square, from the first batch alone */
     struct answers  answers;
     l->at.loss = l->metric.value = 0;
@@ -102,6 +102,7 @@ struct batch loop_step(struct loop *l, struct batch *b, f64 lr)
         ask_losses(l, &answers);
         if (!done && s->config.square) part = gradient_square(l);
         done += b->count;
+        targets += session_targets(s, b);
         if (done >= samples) break;
         add_losses(l, &answers, rows);
         b = undo_leaves(&l->undo) ? NULL : feed_next(l);
@@ -117,6 +118,8 @@ struct batch loop_step(struct loop *l, struct batch *b, f64 lr)
     struct batch last = *b; /* the loader may take it back now */
     feed_ahead(l, b);
     add_losses(l, &answers, rows);
+    if (targets && targets < rows)
+        l->at.loss *= (f64)rows / (f64)targets; /* the mean of what is predicted */
     l->scaling = scaling_now(s);
     l->at.step++;
     l->at.samples += samples;

@@ -92,6 +92,7 @@ struct batch *session_batch(struct session *s, struct loader *l, i64 steps, enum
 
 /* Rows of a batch that are no padding; 0: the data has no lengths. */
 i64 session_rows(const struct session *s, const struct batch *b);
+i64 session_targets(const struct session *s, const struct batch *b); /* that are predicted */
 /* Ready to run: the program for so many packed rows, or the only one. Made when it is first asked for. */
 enum status session_program(struct session *s, enum program_id id, i64 rows, struct program **out,
                             struct err *err);

@@ -1,8 +1,9 @@
 /* check_ops.c - every op of the table on the GPU against the naive kernels, on fresh random cases:
  *
- *     check_ops [CASES [cpu]]     so many for each op and type; CHECK_SEED repeats a printed seed
+ *     check_ops [--cpu] [CASES [OP]]     so many for each op and type, of all ops or of those with OP in their name;
+ *                                        CHECK_SEED repeats a printed seed
  *
- * `cpu` checks the processor's kernels instead, so that a machine without a GPU can test this program.
+ * --cpu checks the processor's kernels instead, so that a machine without a GPU can test this program.
  * Every second case of an op that maps may follow carries a chain of them. One line an op with the
  * kernels that were chosen; exit 1 if any was wrong. Compared as support/near.h says. */
 #include "backend/backend.h"
@@ -252,19 +253,19 @@ static void draw_case(struct bench *b, i32 op, enum dtype t, struct draw *d)
 int main(int argc, char **argv)
 {
     static const enum dtype types[] = { DT_F32, DT_BF16, DT_F16 };
-    struct bench            all     = { 0 };
+    struct bench            all     = { .on_cpu = argc > 1 && !strcmp(argv[1], "--cpu") };
+    char                  **arg     = argv + all.on_cpu;
     struct os              *os      = os_real();
-    i64                     cases = argc > 1 ? atoll(argv[1]) : 4, missing = 0, seed = 0;
+    i64                     cases = arg[1] ? atoll(arg[1]) : 4, missing = 0, seed = 0;
     struct str              given = os->env(os, "CHECK_SEED");
     if (!str_i64(given, &seed)) seed = os->now_ns(os);
     all.perm    = arena_open(1ll << 36);
     all.scratch = arena_open(1ll << 36);
-    all.on_cpu  = argc > 2 && !strcmp(argv[2], "cpu");
     printf("seed %lld\n", (long long)seed);
     for (i32 op = 0; op < OP_COUNT; op++) {
         struct bench b    = { 0 };
         bool         none = false;
-        if (op_is_view(op)) continue;
+        if (op_is_view(op) || (arg[1] && arg[2] && !strstr(op_info(op)->name, arg[2]))) continue;
         for (i64 i = 0; i < cases * COUNT_OF(types); i++) {
             struct bench one = { .perm = all.perm, .scratch = all.scratch, .on_cpu = all.on_cpu };
             one.seed         = (u64)seed + (u64)op * 1000003 + (u64)i;

@@ -40,9 +40,9 @@ def rms(eps):
 
 CASES = [
     ("rmsnorm", "eps=1e-5", rms(1e-5), [(3, 20), (20,)], None),
-    ("attention", "heads=2 kv_heads=2 causal=1 scale=0.35355339059327379", attention(2, 2, 8, True), [(2, 7, 48)], None),
-    ("attention", "heads=4 kv_heads=2 causal=1 scale=0.5", attention(4, 2, 4, True), [(1, 9, 32)], None),
-    ("attention", "heads=2 kv_heads=2 causal=0 scale=0.5", attention(2, 2, 4, False, [6, 3]), [(2, 6, 24)], [6, 3]),
+    ("attention", "heads=2 kv_heads=2 causal=1 window=0 scale=0.35355339059327379", attention(2, 2, 8, True), [(2, 7, 48)], None),
+    ("attention", "heads=4 kv_heads=2 causal=1 window=0 scale=0.5", attention(4, 2, 4, True), [(1, 9, 32)], None),
+    ("attention", "heads=2 kv_heads=2 causal=0 window=0 scale=0.5", attention(2, 2, 4, False, [6, 3]), [(2, 6, 24)], [6, 3]),
 ]
 
 

@@ -29,6 +29,7 @@ BASES = {
     "bf16": "data: {path: text, context: 8}\nmodel: {kind: gpt, depth: 1, width: 16, heads: 2}\n" + TRAIN % ", precision: bf16",
     "muon": "data: {path: text, context: 8}\nmodel: {kind: gpt, depth: 1, width: 16, heads: 2}\n" + TRAIN % ", optimiser: muon",
     "tokens": "data: {kind: tokens, path: tokens.bin, context: 8}\nmodel: {kind: gpt, depth: 1, width: 16, heads: 2}\n" + TRAIN % "",
+    "documents": "data: {kind: tokens, path: tokens.bin, context: 8, documents: 5}\nmodel: {kind: gpt, depth: 1, width: 16, heads: 2, window: 3}\n" + TRAIN % "",
     "lines": "data: {files: [text, more], context: 8}\nmodel: {kind: encoder, depth: 1, width: 16, heads: 2}\n" + TRAIN % "",
     "csv": "data: {path: table.csv, label: y, numeric: [a], categorical: [b]}\nmodel: {kind: ranker}\n" + TRAIN % "",
     "idx best": "data: {kind: idx, path: images, labels: labels}\n" + LAYERS + TRAIN % ", keep_best: true",
@@ -40,7 +41,8 @@ BASES = {
 # base, change: a setting (more of them come along), or what happens to a file. Files are refused whatever the table says.
 CASES = [
     ("idx", "data.samples=300"), ("idx", "data.held_out=0.2"), ("idx", "data.eval_samples=10"),
-    ("tokens", "data.context=4"), ("tokens", "data.vocabulary=300"), ("csv", "data.buckets=500"),
+    ("tokens", "data.context=4"), ("tokens", "data.vocabulary=300"), ("tokens", "data.documents=5"), ("documents", "data.documents=6"),
+    ("documents", "model.window=4"), ("documents", "train.eval_batch=7"), ("csv", "data.buckets=500"),
     ("csv", "train.tables=adagrad"), ("csv", "data.numeric=[]"), ("csv", "data.label=a data.numeric=[y]"), ("lines", "train.shuffle=by_length"),
     ("images", "data.augment=crop"), ("images", "data.augment=none"), ("images", "data.image_size=6"),
     ("images", "data.image_colour=false"), ("images", "data.image_normalise=half"), ("images", "data.shuffle_block=3"),

@@ -22,10 +22,14 @@ def normal(gen, *shape, std=0.05):
 
 # --- data: files for frugal, batches for PyTorch ----------------------------------------------
 
-def text_data(batch, context, windows):
+def text_data(batch, context, windows, separator=None):
     def data(folder, rng, settings):
         text = rng.integers(32, 127, windows * context + 1, dtype="uint8")
         text[::3] = text[0]  # something to learn
+        if separator is not None:  # some documents of one token, some longer than a window
+            text[rng.random(len(text)) < 0.1] = separator
+            text[5 * context:7 * context] = text[0]
+            settings["data"]["documents"] = separator
         text.tofile(f"{folder}/text.txt")
         settings["data"].update(kind="text", path=f"{folder}/text.txt", context=context)
         ids = torch.from_numpy(text.astype("int64"))
@@ -136,6 +140,8 @@ def attention(p, name, x, m, causal, lens=None):
     w = torch.einsum("bthd,bshd->bhts", q, k) / math.sqrt(D)
     if causal:
         w = w.masked_fill(torch.ones(T, T, dtype=torch.bool).triu(1), -math.inf)
+    if m.get("window"):
+        w = w.masked_fill(torch.ones(T, T, dtype=torch.bool).tril(-m["window"]), -math.inf)
     if lens is not None:
         w = w.masked_fill((torch.arange(T)[None] >= lens[:, None])[:, None, None], -math.inf)
     o = torch.einsum("bhts,bshd->bthd", w.softmax(-1), v).reshape(B, T, H * D)
@@ -156,19 +162,44 @@ def mlp(p, name, x, m):
     return dense(p, f"{name}.down", h)
 
 
+def gpt_logits(p, ids, m):
+    x = p["wte.weight"][ids]
+    if "wpe.weight" in p:
+        x = x + p["wpe.weight"][:ids.shape[1]]
+    for i in range(m["depth"]):
+        x = x + attention(p, f"h.{i}.attn", norm(p, f"h.{i}.ln_1", x, 1e-5), m, True)
+        x = x + mlp(p, f"h.{i}.mlp", norm(p, f"h.{i}.ln_2", x, 1e-5), m)
+    z = F.linear(norm(p, "ln_f", x, 1e-5), p.get("head.weight", p["wte.weight"]))
+    return m["softcap"] * torch.tanh(z / m["softcap"]) if m.get("softcap") else z
+
+
 def gpt_loss(m):
     def loss(p, batch):
         ids, targets = batch
-        x = p["wte.weight"][ids]
-        if "wpe.weight" in p:
-            x = x + p["wpe.weight"]
-        for i in range(m["depth"]):
-            x = x + attention(p, f"h.{i}.attn", norm(p, f"h.{i}.ln_1", x, 1e-5), m, True)
-            x = x + mlp(p, f"h.{i}.mlp", norm(p, f"h.{i}.ln_2", x, 1e-5), m)
-        z = F.linear(norm(p, "ln_f", x, 1e-5), p.get("head.weight", p["wte.weight"]))
-        if m.get("softcap"):
-            z = m["softcap"] * torch.tanh(z / m["softcap"])
-        return F.cross_entropy(z.flatten(0, 1), targets.flatten())
+        return F.cross_entropy(gpt_logits(p, ids, m).flatten(0, 1), targets.flatten())
+    return loss
+
+
+def documents_of(row, separator):
+    """Where each document of a row of tokens begins and ends, its separator included."""
+    ends = [i + 1 for i, t in enumerate(row.tolist()) if t == separator]
+    if not ends or ends[-1] < len(row):
+        ends.append(len(row))
+    return list(zip([0] + ends, ends))
+
+
+def documents_loss(m, separator):
+    """Each document by itself, as if there were no other. The loss is the mean of what is predicted; its gradient has every
+    token weigh 1 / all tokens of the batch, so that it does not depend on how the step is cut into micro-batches."""
+    def loss(p, batch):
+        total, count = 0, 0
+        for ids, targets in zip(*batch):
+            for a, b in documents_of(ids, separator):
+                kept = targets[a:b].masked_fill(ids[a:b] == separator, -100)
+                total = total + F.cross_entropy(gpt_logits(p, ids[None, a:b], m)[0], kept, ignore_index=-100, reduction="sum")
+                count += int((kept >= 0).sum())
+        scaled = total / batch[0].numel()
+        return scaled + (total / count - scaled).detach()
     return loss
 
 
@@ -464,6 +495,11 @@ def gpt_case(name, m):
                 gpt_loss(m), adamw(6e-4), lr=warmed, clip=1.0)
 
 
+def documents_case(name, m):
+    return Case(name, 20, {"model": m, "data": {}, "train": dict(ADAMW, batch=4)}, text_data(4, 32, 40, separator=10), gpt_weights(m, 32),
+                documents_loss(m, 10), adamw(6e-4), lr=warmed, clip=1.0)
+
+
 def muon_case(name, m):
     return Case(name, 50, {"model": m, "data": {}, "train": dict(ADAMW, batch=4, optimiser="muon", muon_lr=0.01)}, text_data(4, 32, 40),
                 gpt_weights(m, 32), gpt_loss(m), muon(m, 6e-4, 0.01), lr=warmed, clip=1.0)
@@ -489,6 +525,10 @@ CASES = [
     (gpt_case("gpt2", GPT), 1e-4, 1e-5),
     (gpt_case("gpt-modern", MODERN), 1e-4, 1e-5),
     (gpt_case("gpt-relu2", RELU2), 1e-4, 1e-5),
+    (gpt_case("gpt-window", dict(MODERN, window=5)), 1e-4, 1e-5),
+    (gpt_case("gpt2-window-1", dict(GPT, window=1)), 1e-4, 1e-5),
+    (documents_case("gpt2-documents", GPT), 1e-4, 1e-5),
+    (documents_case("gpt-documents-window", dict(MODERN, window=7)), 1e-4, 1e-5),
     (muon_case("gpt-muon", MODERN), 1e-4, 1e-5),
     (muon_case("gpt2-muon", GPT), 1e-4, 1e-5),
     (encoder_case("encoder", ENCODER), 1e-4, 1e-5),

@@ -185,6 +185,7 @@ f64 *near_attention_terms(i32 op, const struct attrs *at, const struct tensor *i
                           struct arena *perm)
 {
     bool packed = op == OP_ATTENTION_PACKED_GRAD;
+    bool placed = in_count == 5 && in[4].type.shape.rank == 2;
     i64  B      = packed ? in[4].count - 1 : in[1].type.shape.dim[0];
     i64  T = packed ? at->count : in[1].type.shape.dim[1], H = at->heads, G = at->kv_heads;
     i64  all = H + 2 * G, D = shape_last(in[1].type.shape) / all, pairs = B * H * T * T;
@@ -193,14 +194,16 @@ f64 *near_attention_terms(i32 op, const struct attrs *at, const struct tensor *i
     for (i64 n = 0; n < pairs; n++) {
         i64 key = n % T, t = n / T % T, h = n / T / T % H, b = n / T / T / H;
         i64 first = packed ? (i64)at_of(in, 4, b) : b * T, row = first + t;
-        i64 len = packed          ? (i64)at_of(in, 4, b + 1) - first
-                  : in_count == 5 ? MIN(T, (i64)at_of(in, 4, b))
-                                  : T;
+        i64 len   = packed                     ? (i64)at_of(in, 4, b + 1) - first
+                    : in_count == 5 && !placed ? MIN(T, (i64)at_of(in, 4, b))
+                                               : T;
+        i64 begin = at->window ? t - at->window + 1 : 0;
+        if (placed) begin = MAX(begin, t - (i64)at_of(in, 4, b * T + t));
         i64 q = (row * all + h) * D, k = ((first + key) * all + H + h * G / H) * D;
         i64 v = k + G * D, o = (row * H + h) * D,
             lse   = packed ? h * rows + row : (b * H + h) * T + t;
         f64 score = 0, change = 0;
-        if (t >= len || key >= (at->causal ? t + 1 : len)) continue;
+        if (t >= len || key < begin || key >= (at->causal ? t + 1 : len)) continue;
         for (i64 d = 0; d < D; d++) {
             score += at->scale * at_of(in, 1, q + d) * at_of(in, 1, k + d);
             change += at_of(in, 0, o + d) * (at_of(in, 1, v + d) - at_of(in, 2, o + d));

@@ -457,9 +457,26 @@ static void case_pool(struct maker *m)
 
 /* Numbers three times as large make scores nine times as large, and a score's rounding error is a
  * relative error of its probability: bounds that grow with the root of the terms need 81 of them. */
+static i64 attention_window(struct maker *m, i64 T)
+{
+    if (!m->c->at.causal || draw_coin(m->draw)) return 0;
+    return 1 + draw_to(m->draw, T + 3);
+}
+
+/* Documents of random length, some of one token, one after the other through each sequence. */
+static void add_positions(struct maker *m, i64 B, i64 T)
+{
+    struct draw d     = stream(m);
+    i64         least = 1 + draw_to(m->draw, 40);
+    i32        *data  = add_input(m, DT_I32, shape_2(B, T));
+    for (i64 i = 0; data && i < B * T; i++)
+        data[i] = i % T == 0 || draw_to(&d, least) == 0 ? 0 : data[i - 1] + 1;
+}
+
 static void case_attention(struct maker *m)
 {
-    static const i64 dims[] = { 1, 4, 5, 8, 16, 24, 32, 48, 64, 80, 96, 128 };
+    static const i64 dims[]    = { 1, 4, 5, 8, 16, 24, 32, 48, 64, 80, 96, 128, 256 };
+    static const i64 lengths[] = { 1, 2, 127, 131, 192, 257, 307 }; /* primes among them */
     i64              D = dims[draw_to(m->draw, COUNT_OF(dims))], G = 1 + draw_to(m->draw, 2);
     i64  H = G * (1 + draw_to(m->draw, 3)), B = 1 + draw_to(m->draw, 2), T = size(m, 65);
     bool whole = draw_to(m->draw, 4) ==
@@ -467,14 +484,18 @@ static void case_attention(struct maker *m)
     if (whole) D = 64, T = 128 * (1 + draw_to(m->draw, 2));
     if (whole && m->draw->large && draw_coin(m->draw))
         B = 6, H = 8, G = 4, T = 512; /* more blocks than processors */
+    if (!whole && m->draw->large)     /* heads of real models */
+        D = dims[8 + draw_to(m->draw, 5)], T = lengths[draw_to(m->draw, COUNT_OF(lengths))];
     m->c->at.heads    = H;
     m->c->at.kv_heads = G;
     m->c->at.causal   = draw_coin(m->draw);
+    m->c->at.window   = attention_window(m, T);
     m->c->at.scale    = 1 / sqrt((f64)D);
     f64 scale         = draw_coin(m->draw) ? 1 : 3;
     m->c->terms       = (f64)(T * (H / G) + D) * pow(scale, 4);
     add_normal(m, m->dtype, shape_3(B, T, (H + 2 * G) * D), scale, 0);
-    if (!whole && draw_coin(m->draw)) add_uniform(m, DT_I32, shape_1(B), 0, (f64)(T + 1));
+    if (m->c->at.causal && draw_to(m->draw, 3) == 0) add_positions(m, B, T);
+    else if (!whole && draw_coin(m->draw)) add_uniform(m, DT_I32, shape_1(B), 0, (f64)(T + 1));
 }
 
 /* Sequences of random length, some empty, behind them rows that belong to none. */
@@ -493,11 +514,11 @@ static void case_attention_packed(struct maker *m)
     static const i64 dims[] = { 1, 5, 8, 16, 24, 32, 48, 64, 80, 96, 128, 256 };
     i64              D = dims[draw_to(m->draw, COUNT_OF(dims))], G = 1 + draw_to(m->draw, 2);
     i64 H = G * (1 + draw_to(m->draw, 3)), B = 1 + draw_to(m->draw, 5), rows = size(m, 129);
-    if (m->draw->large)
-        rows = 150 + draw_to(m->draw, 200), D = MIN(D, 128); /* the naive kernel's time */
+    if (m->draw->large) rows = 150 + draw_to(m->draw, 200), D = dims[7 + draw_to(m->draw, 5)];
     m->c->at.heads    = H;
     m->c->at.kv_heads = G;
     m->c->at.causal   = draw_coin(m->draw);
+    m->c->at.window   = attention_window(m, rows);
     m->c->at.scale    = 1 / sqrt((f64)D);
     m->c->at.count    = 1 + draw_to(m->draw, rows);
     f64 scale         = draw_coin(m->draw) ? 1 : 3; /* as attention's */
@@ -729,93 +750,9 @@ static const struct row rows[OP_COUNT] = {
 #define FORWARD(name, near, make) [OP_##name] = { NEAR_##near, case_##make, 0, NULL, 0 },
 #define GRADIENT(name, near, of, operands, dims)                                                   \
     [OP_##name] = { NEAR_##near, NULL, OP_##of, operands, dims },
-    /* clang-format off */
-    FORWARD(ADD,            MAP,   binary)
-    FORWARD(SUB,            MAP,   binary)
-    FORWARD(MUL,            MAP,   binary)
-    FORWARD(DIV,            MAP,   div)
-    FORWARD(SCALE,          MAP,   map)
-    FORWARD(RELU,           EXACT, map)
-    GRADIENT(RELU_GRAD,      EXACT, RELU,       "d o0",           0)
-    FORWARD(RELU2,          MAP,   exp)
-    GRADIENT(RELU2_GRAD,     MAP,   RELU2,      "d i0",           0)
-    FORWARD(GELU,           MAP,   map)
-    GRADIENT(GELU_GRAD,      MAP,   GELU,       "d i0",           0)
-    FORWARD(SILU,           MAP,   map)
-    GRADIENT(SILU_GRAD,      MAP,   SILU,       "d i0",           0)
-    FORWARD(TANH,           MAP,   map)
-    GRADIENT(TANH_GRAD,      MAP,   TANH,       "d o0",           0)
-    FORWARD(SIGMOID,        MAP,   map)
-    GRADIENT(SIGMOID_GRAD,   MAP,   SIGMOID,    "d o0",           0)
-    FORWARD(EXP,            MAP,   exp)
-    FORWARD(LOG,            MAP,   positive)
-    FORWARD(SQRT,           MAP,   positive)
-    FORWARD(SOFTCAP,        MAP,   map)
-    GRADIENT(SOFTCAP_GRAD,   MAP,   SOFTCAP,    "d o0",           0)
-    FORWARD(SWIGLU,         ROW,   swiglu)
-    GRADIENT(SWIGLU_GRAD,    ROW,   SWIGLU,     "d i0",           0)
-    FORWARD(CAST,           EXACT, cast)
-    FORWARD(FILL,           EXACT, fill)
-    FORWARD(RESHAPE,        EXACT, reshape)
-    FORWARD(TRANSPOSE,      EXACT, transpose)
-    FORWARD(CONCAT,         EXACT, concat)
-    FORWARD(SLICE,          EXACT, slice)
-    GRADIENT(SLICE_GRAD,     EXACT, SLICE,      "d",              0)
-    FORWARD(SUM,            SUM,   sum)
-    FORWARD(BROADCAST,      EXACT, broadcast)
-    FORWARD(MATMUL,         SUM,   matmul)
-    FORWARD(QUANTISE,       EXACT, quantise)
-    FORWARD(MATMUL_FP8,     SUM,   matmul_fp8)
-    FORWARD(FP8_ADVANCE,    EXACT, fp8_advance)
-    FORWARD(EMBEDDING,      EXACT, embedding)
-    GRADIENT(EMBEDDING_GRAD, SUM,   EMBEDDING,  "d i1",           0)
-    FORWARD(EMBEDDING_ROWS, SUM,   embedding_rows)
-    FORWARD(LAYERNORM,      ROW,   layernorm)
-    GRADIENT(LAYERNORM_GRAD, ROW,   LAYERNORM,  "d i0 i1 o1 o2",  0)
-    FORWARD(RMSNORM,        ROW,   rmsnorm)
-    GRADIENT(RMSNORM_GRAD,   ROW,   RMSNORM,    "d i0 o1 i1",     0)
-    FORWARD(ADD_LAYERNORM,  ROW,   add_layernorm)
-    FORWARD(ADD_RMSNORM,    ROW,   add_rmsnorm)
-    FORWARD(BATCHNORM,      ROW,   batchnorm)
-    FORWARD(BATCHNORM_EVAL, ROW,   batchnorm)
-    GRADIENT(BATCHNORM_GRAD, ROW,   BATCHNORM,  "d i0 i1 o1 o2",  0)
-    FORWARD(CONV2D,         SUM,   conv2d)
-    GRADIENT(CONV2D_GRAD_X,  SUM,   CONV2D,     "d i1",           0)
-    GRADIENT(CONV2D_GRAD_W,  SUM,   CONV2D,     "d i0",           1)
-    FORWARD(MAXPOOL,        EXACT, pool)
-    GRADIENT(MAXPOOL_GRAD,   SUM,   MAXPOOL,    "d o1",           0)
-    FORWARD(AVGPOOL,        SUM,   pool)
-    GRADIENT(AVGPOOL_GRAD,   SUM,   AVGPOOL,    "d",              0)
-    FORWARD(SOFTMAX,        ROW,   rows)
-    GRADIENT(SOFTMAX_GRAD,   ROW,   SOFTMAX,    "d o0",           0)
-    FORWARD(ATTENTION,      ROW,   attention)
-    GRADIENT(ATTENTION_GRAD, ROW,   ATTENTION,  "d i0 o0 o1 i1",  0)
-    FORWARD(PACK,           EXACT, pack)
-    FORWARD(ATTENTION_PACKED, ROW, attention_packed)
-    GRADIENT(ATTENTION_PACKED_GRAD, ROW, ATTENTION_PACKED, "d i0 o0 o1 i1", 0)
-    FORWARD(ROPE,           ROW,   rope)
-    FORWARD(QKNORM,         ROW,   heads)
-    GRADIENT(QKNORM_GRAD,    ROW,   QKNORM,     "d i0 o1",        0)
-    FORWARD(DROPOUT,        MAP,   dropout)
-    FORWARD(XENT,           ROW,   xent)
-    GRADIENT(XENT_GRAD,      ROW,   XENT,       "d i0 i1 o1",     0)
-    FORWARD(XENT_BOTH,      ROW,   xent_both)
-    FORWARD(BCE,            MAP,   bce)
-    GRADIENT(BCE_GRAD,       MAP,   BCE,        "d i0 i1",        0)
-    FORWARD(HITS,           EXACT, xent)
-    FORWARD(SUMSQ,          SUM,   sumsq)
-    FORWARD(CLIP,           ROW,   clip)
-    FORWARD(UNSCALE,        EXACT, unscale)
-    FORWARD(ACCUMULATE,     MAP,   accumulate)
-    FORWARD(ROWS_JOIN,      MAP,   rows_join)
-    FORWARD(SGD,            MAP,   sgd)
-    FORWARD(ADAM,           MAP,   adam)
-    FORWARD(ADAMW,          MAP,   adam)
-    FORWARD(MUON,           ROW,   muon)
-    FORWARD(ROWS_SGD,       MAP,   rows_sgd)
-    FORWARD(ROWS_ADAGRAD,   ROW,   rows_adagrad)
-    FORWARD(ROWS_ADAM,      MAP,   rows_adam)
-    /* clang-format on */
+#include "support/op_case.def"
+#undef FORWARD
+#undef GRADIENT
 };
 
 /* Results by the op's own shape rule. */

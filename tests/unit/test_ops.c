@@ -154,3 +154,23 @@ TEST(a_cost_counts_inputs_that_have_no_bit_in_the_row)
     for (i32 k = 0; k < OP_IN_MAX; k++) CHECK(!op_writes(op_info(OP_CONCAT), k));
     CHECK(op_writes(op_info(OP_ADAMW), 0));
 }
+
+/* Two products a pair of a query and a key that it sees, 2 D FLOPs each; the row counts a diagonal as half. */
+TEST(attention_costs_what_its_window_lets_be_seen)
+{
+    enum { T = 64, D = 8, H = 3 };
+    struct type  in  = type_of(DT_F32, shape_3(2, T, 3 * H * D)), out[2];
+    struct err   err = { 0 };
+    struct attrs at  = { .heads = H, .kv_heads = H, .causal = 1, .scale = 1 };
+    struct sig   s   = { &in, 1, out, &at, OP_ATTENTION };
+    for (at.window = 0; at.window < T + 9; at.window++) {
+        f64 pairs = 0;
+        for (i64 t = 0; t < T; t++) pairs += (f64)(at.window ? MIN(t + 1, at.window) : t + 1) - 0.5;
+        if (at.window && at.window < T) pairs += (f64)(T - at.window) * 0.5; /* no diagonal there */
+        CHECK_EQ(op_info(OP_ATTENTION)->shape(&s, &err), STATUS_OK);
+        CHECK_NEAR(op_info(OP_ATTENTION)->cost(&s).flops / (2 * 2 * 2 * H * D * pairs), 1, 1e-12);
+    }
+    at.causal = 0;
+    CHECK_EQ(op_info(OP_ATTENTION)->shape(&s, &err), STATUS_USAGE);
+    CHECK(strstr(err.text, "a window needs causal attention"));
+}

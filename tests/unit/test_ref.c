@@ -373,6 +373,33 @@ TEST(attention_is_a_mean_of_values_weighted_by_softmax)
     }
 }
 
+TEST(attention_sees_its_window_and_its_document_alone)
+{
+    FOR_EACH_FLOAT(d)
+    {
+        /* T = 4, one head of 1, all scores 0: the mean of the values 1, 2, 4, 8 that are seen */
+        struct tensor x =
+            tensor_new(perm, d, shape_3(1, 4, 3), N(0, 0, 1, 0, 0, 2, 0, 0, 4, 0, 0, 8));
+        struct use u = RUN(OP_ATTENTION, AT(.heads = 1, .kv_heads = 1, .causal = 1, .scale = 1), x);
+        expect(&u.out[0], N(1, 1.5, 7 / 3.0, 15 / 4.0));
+        u.at.window = 2;
+        use_run(&u, perm);
+        expect(&u.out[0], N(1, 1.5, 3, 6));
+        expect(&u.out[1], N(0, log(2), log(2), log(2)));
+        u.at.window = 1;
+        use_run(&u, perm);
+        expect(&u.out[0], N(1, 2, 4, 8));
+        u.at.window = 0;
+        u.in[1]     = tensor_new(perm, DT_I32, shape_2(1, 4), N(0, 0, 1, 2));
+        u.in_count  = 2;
+        use_run(&u, perm);
+        expect(&u.out[0], N(1, 2, 3, 14 / 3.0));
+        u.at.window = 2;
+        use_run(&u, perm);
+        expect(&u.out[0], N(1, 2, 3, 6));
+    }
+}
+
 TEST(query_heads_share_key_and_value_heads)
 {
     /* two positions, rows q0 q1 k0 k1 v0 v1: head 1 must look at k1, whose second key wins by far */

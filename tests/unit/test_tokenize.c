@@ -92,6 +92,11 @@ TEST(any_number_of_threads_gives_the_same_tokens_and_the_loader_reads_them)
     CHECK_EQ(dataset_open(os_real(), &c, perm, &d, &err), STATUS_OK);
     CHECK_EQ(dataset_count(d, SPLIT_TRAIN), (one.len / 2 - 1) / 8);
     CHECK_EQ(dataset_feeds(d)->feed[0].range, b->vocabulary); /* the sidecar tells */
+    CHECK_EQ(dataset_feeds(d)->count, 2);
+    dataset_close(d);
+    c.documents = STR("separate"); /* which token ends them it tells as well */
+    CHECK_EQ(dataset_open(os_real(), &c, perm, &d, &err), STATUS_OK);
+    CHECK_EQ(dataset_feeds(d)->count, 3);
     dataset_close(d);
     c.token_type = STR("u32");
     CHECK_EQ(dataset_open(os_real(), &c, perm, &d, &err), STATUS_USAGE);

@@ -77,6 +77,42 @@ TEST(text_is_its_bytes_and_the_end_is_held_out)
     dataset_close(d);
 }
 
+TEST(documents_have_positions_of_their_own_and_predict_nothing_behind_their_end)
+{
+    u16 t[] = { 5, 9, 6, 7, 9, 9, 8, 5, 6, 7, 9, 1, 2 };
+    static const struct {
+        i32 x[6], y[6], position[6];
+    } want[2] = {
+        { { 5, 9, 6, 7, 9, 9 }, { 9, -1, 7, 9, -1, -1 }, { 0, 1, 0, 1, 2, 0 } },
+        { { 8, 5, 6, 7, 9, 1 }, { 5, 6, 7, 9, -1, 2 }, { 0, 1, 2, 3, 4, 0 } },
+    };
+    struct data_config c = { .context = 6, .documents = STR("9") };
+    struct dataset    *d;
+    struct err         err;
+    i32                x[2][6], y[2][6], position[2][6];
+    c.path = folder_put(perm, folder_new(perm), "a.bin", tokens_of(t, sizeof t));
+    CHECK(!dataset_open(os_real(), &c, perm, &d, &err));
+    CHECK_EQ(dataset_feeds(d)->count, 3);
+    CHECK_STR(dataset_feeds(d)->feed[2].name, "position");
+    CHECK_EQ(dataset_feeds(d)->feed[2].range, 6);
+    dataset_fetch(d, SPLIT_TRAIN, (i64[]){ 0, 1 }, 2, (void *[]){ x, y, position });
+    for (i32 i = 0; i < 12; i++) {
+        CHECK_EQ(x[i / 6][i % 6], want[i / 6].x[i % 6]);
+        CHECK_EQ(y[i / 6][i % 6], want[i / 6].y[i % 6]);
+        CHECK_EQ(position[i / 6][i % 6], want[i / 6].position[i % 6]);
+    }
+    dataset_close(d);
+    c.documents = STR("cross");
+    CHECK(!dataset_open(os_real(), &c, perm, &d, &err));
+    CHECK_EQ(dataset_feeds(d)->count, 2);
+    dataset_close(d);
+    c.documents = STR("separate");
+    CHECK(strstr(open_fails(perm, c).text, "says which token ends a document"));
+    c.documents = STR("10");
+    CHECK(strstr(open_fails(perm, c).text,
+                 "data.documents=10: the tokens are below the vocabulary of 10"));
+}
+
 TEST(tokens_are_refused_with_numbers)
 {
     u16                t[] = { 1, 2, 3, 400, 5 };

@@ -14,23 +14,26 @@ struct attention attention_of(const struct call *c)
     const struct tensor *qkv    = &c->in[grad ? 1 : 0];
     i32                  lens   = grad ? 4 : 1;
     const i32           *given  = c->in_count > lens ? c->in[lens].data : NULL;
+    bool                 placed = c->in_count > lens && c->in[lens].type.shape.rank == 2;
     struct shape         s      = qkv->type.shape;
-    struct attention     a      = { .B       = packed ? c->in[lens].count - 1 : s.dim[0],
-                                    .T       = packed ? c->at->count : s.dim[1],
-                                    .H       = c->at->heads,
-                                    .G       = c->at->kv_heads,
-                                    .row     = shape_last(s),
-                                    .rows    = shape_rows(s),
-                                    .qkv     = qkv->data,
-                                    .lens    = packed ? NULL : given,
-                                    .offsets = packed ? given : NULL,
-                                    .out     = c->out[0].data,
-                                    .lse     = grad ? c->in[3].data : c->out[1].data,
-                                    .o       = grad ? c->in[2].data : NULL,
-                                    .d_o     = grad ? c->in[0].data : NULL,
-                                    .scale   = (f32)c->at->scale,
-                                    .causal  = c->at->causal != 0,
-                                    .packed  = packed };
+    struct attention     a      = { .B         = packed ? c->in[lens].count - 1 : s.dim[0],
+                                    .T         = packed ? c->at->count : s.dim[1],
+                                    .H         = c->at->heads,
+                                    .G         = c->at->kv_heads,
+                                    .row       = shape_last(s),
+                                    .rows      = shape_rows(s),
+                                    .qkv       = qkv->data,
+                                    .lens      = packed || placed ? NULL : given,
+                                    .offsets   = packed ? given : NULL,
+                                    .positions = placed ? given : NULL,
+                                    .out       = c->out[0].data,
+                                    .lse       = grad ? c->in[3].data : c->out[1].data,
+                                    .o         = grad ? c->in[2].data : NULL,
+                                    .d_o       = grad ? c->in[0].data : NULL,
+                                    .scale     = (f32)c->at->scale,
+                                    .causal    = c->at->causal != 0,
+                                    .packed    = packed,
+                                    .window    = c->at->window };
     a.D                         = a.row / (a.H + 2 * a.G);
     a.o_row                     = a.H * a.D;
     return a;

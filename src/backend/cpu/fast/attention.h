@@ -10,10 +10,12 @@ struct attention {
     i64 row, o_row;    /* from one position to the next in qkv and in o */
     const f32 *qkv, *o, *d_o;
     const i32 *lens;      /* or NULL */
+    const i32 *positions; /* of each row in its document, or NULL */
     const i32 *offsets;   /* of packed rows: where each sequence begins, and the last ends */
     f32       *out, *lse; /* o, or dqkv; lse is only read by the gradient */
     f32        scale;
     bool       causal, packed;
+    i64        window; /* keys that a query sees at most; 0: no such bound */
 };
 
 struct attention attention_of(const struct call *c); /* forward or gradient; data may be NULL */
@@ -31,6 +33,13 @@ static inline i64 attention_length(const struct attention *a, i64 b)
     if (a->packed)
         return MAX(0, MIN(a->T, MIN(a->rows, a->offsets[b + 1]) - attention_first(a, b)));
     return a->lens ? MAX(0, MIN(a->T, a->lens[b])) : a->T;
+}
+
+/* The first key that query t sees. It never falls from one query to the next. */
+static inline i64 attention_begin(const struct attention *a, i64 b, i64 t)
+{
+    i64 begin = a->window ? MAX(0, t - a->window + 1) : 0;
+    return a->positions ? MAX(begin, t - MAX(0, a->positions[b * a->T + t])) : begin;
 }
 
 /* Positions [0, end) have a row of their own, of padding too. */

@@ -108,21 +108,28 @@ static struct forward forward_of(const struct call *c)
     return f;
 }
 
-/* Row r of p from its scores, 0 from `seen` to `end`; the sum of p, and the logarithm of what the
+struct span { /* of keys, [begin, end) */
+    i64 begin, end;
+};
+
+/* Row r of p from its scores: all of `seen`, 0 in the rest of `at`. The sum of p, and the logarithm of what the
  * exponentials sum to. */
-static f32 softmax_row(const struct forward_buffers *m, i64 r, i64 seen, i64 end, f32 scale,
-                       f32 *lse)
+static f32 softmax_row(const struct forward_buffers *m, i64 r, struct span seen, struct span at,
+                       f32 scale, f32 *lse)
 {
     f32 *s   = m->scores + r * m->p_row;
     vf   top = v_set(-INFINITY), sum = v_zero();
-    for (i64 i = 0; i < end; i += V_LANES) {
-        vf x = v_load(s + i) * v_set(scale);
-        x    = v_select(lanes_from(i) < v_set_i((i32)seen), x, v_set(-INFINITY));
-        top  = v_max(x, top);
+    vi   first = v_set_i((i32)seen.begin), past = v_set_i((i32)seen.end);
+    for (i64 i = at.begin; i < at.end; i += V_LANES) {
+        vf x  = v_load(s + i) * v_set(scale);
+        vi in = lanes_from(i) < past;
+        if (i < seen.begin) in &= lanes_from(i) >= first;
+        x   = v_select(in, x, v_set(-INFINITY));
+        top = v_max(x, top);
         v_store(s + i, x);
     }
     f32 highest = v_top(top);
-    for (i64 i = 0; i < end; i += V_LANES) {
+    for (i64 i = at.begin; i < at.end; i += V_LANES) {
         vf p = v_exp(v_load(s + i) - v_set(highest));
         sum += p;
         v_put(m->p, r * m->p_row + i, p, v_all, DT_BF16);
@@ -133,33 +140,36 @@ static f32 softmax_row(const struct forward_buffers *m, i64 r, i64 seen, i64 end
 }
 
 /* `rows` queries from t on. */
-static void attend(const struct forward *f, const struct forward_buffers *m, const u16 *q, i64 len,
-                   i64 t, i64 rows, u16 *o, f32 *lse)
+static void attend(const struct forward *f, const struct forward_buffers *m, const u16 *q, i64 b,
+                   i64 len, i64 t, i64 rows, u16 *o, f32 *lse)
 {
     const struct attention *a   = &f->a;
     i64                     end = keys_end(a, len, t + rows), tiles = tiles_of(a->D);
-    f32                     over_sum[ROWS];
-    struct bf16_tile        s = { .tiles   = tiles,
-                                  .a       = m->q,
-                                  .a_row   = STEPS,
-                                  .a_tile  = A_TILE,
-                                  .a_panel = tiles * A_TILE,
-                                  .b       = m->k,
-                                  .c       = m->scores,
-                                  .c_row   = m->p_row };
-    struct bf16_tile        v = { .tiles   = tiles_of(end),
-                                  .a       = m->p,
-                                  .a_row   = m->p_row,
-                                  .a_tile  = STEPS,
-                                  .a_panel = PANEL * m->p_row,
-                                  .b       = m->v,
-                                  .c       = m->o,
-                                  .c_row   = round_up(a->D, V_LANES) };
+    i64              begin = attention_begin(a, b, t) / PAD * PAD; /* whole panels and steps */
+    struct span      at    = { begin, round_up(end, STEPS) };
+    f32              over_sum[ROWS];
+    struct bf16_tile s = { .tiles   = tiles,
+                           .a       = m->q,
+                           .a_row   = STEPS,
+                           .a_tile  = A_TILE,
+                           .a_panel = tiles * A_TILE,
+                           .b       = m->k + begin * tiles * STEPS,
+                           .c       = m->scores + begin,
+                           .c_row   = m->p_row };
+    struct bf16_tile v = { .tiles   = tiles_of(end - begin),
+                           .a       = m->p + begin,
+                           .a_row   = m->p_row,
+                           .a_tile  = STEPS,
+                           .a_panel = PANEL * m->p_row,
+                           .b       = m->v + begin / STEPS * B_TILE,
+                           .c       = m->o,
+                           .c_row   = round_up(a->D, V_LANES) };
     pack_a(m->q, (struct lines){ q, a->row, 1, rows, a->D });
-    product_rows(s, 2, end, tiles * B_TILE);
-    for (i64 r = 0; r < rows; r++)
-        over_sum[r] = 1 / softmax_row(m, r, keys_end(a, len, t + r + 1), round_up(end, STEPS),
-                                      a->scale, lse + r);
+    product_rows(s, 2, end - begin, tiles * B_TILE);
+    for (i64 r = 0; r < rows; r++) {
+        struct span seen = { attention_begin(a, b, t + r), keys_end(a, len, t + r + 1) };
+        over_sum[r]      = 1 / softmax_row(m, r, seen, at, a->scale, lse + r);
+    }
     product_rows(v, 2, a->D, tiles_of(len) * B_TILE);
     put_rows(o, a->o_row, m->o, over_sum, rows, a->D);
 }
@@ -183,7 +193,7 @@ static void forward_block(void *context, i64 block, i32 worker)
         i64 rows = MIN(ROWS, last - t), live = MAX(0, MIN(rows, len - t));
         zero_rows(o + (t + live) * a->o_row, a->o_row, rows - live, a->D);
         memset(lse + t + live, 0, (size_t)(rows - live) * sizeof *lse);
-        if (live) attend(f, &m, q + t * a->row, len, t, live, o + t * a->o_row, lse + t);
+        if (live) attend(f, &m, q + t * a->row, b, len, t, live, o + t * a->o_row, lse + t);
     }
     products_end();
 }
@@ -225,6 +235,7 @@ struct backward {
 struct backward_buffers {
     u16 *k, *v, *k_columns, *q, *d_o, *q_columns, *d_o_columns, *p, *ds, *ds_rows;
     f32 *dq, *dk, *dv, *lse, *delta;
+    i32 *begin; /* by query: the first key that it sees */
     i64  p_row;
 };
 
@@ -237,6 +248,7 @@ static i64 backward_buffers(const struct attention *a, u8 *work, struct backward
     m->dv          = take_f32(work, &at, sums);
     m->lse         = take_f32(work, &at, rows);
     m->delta       = take_f32(work, &at, rows);
+    m->begin       = take(work, &at, rows * (i64)sizeof *m->begin);
     m->k           = take_u16(work, &at, a_numbers(a->T, a->D));
     m->v           = take_u16(work, &at, a_numbers(a->T, a->D));
     m->k_columns   = take_u16(work, &at, b_numbers(a->D, a->T));
@@ -263,6 +275,23 @@ static struct backward backward_of(const struct call *c)
     return f;
 }
 
+/* Are there queries that do not see a key before them? */
+static bool has_begin(const struct attention *a) { return a->window || a->positions; }
+
+/* Queries from this on see no key before `key`. */
+static i64 queries_end(const struct attention *a, const struct backward_buffers *m, i64 len,
+                       i64 key)
+{
+    i64 low = key - 1, high = len; /* the last that sees its own key, and one that does not */
+    if (!has_begin(a)) return len;
+    while (high - low > 1) {
+        i64 t = (low + high) / 2;
+        if (m->begin[t] < key) low = t;
+        else high = t;
+    }
+    return high;
+}
+
 /* p and ds of ROWS keys from s on and one panel of queries from t on; 0 where a query does not see
  * a key. `at`: of the first key among those at work. */
 static void pair_tile(const struct attention *a, const struct backward_buffers *m, i64 len, i64 s,
@@ -286,9 +315,11 @@ static void pair_tile(const struct attention *a, const struct backward_buffers *
     for (i64 j = 0; j < NR; j += V_LANES) {
         vf lse = v_load(m->lse + t + j), delta = v_load(m->delta + t + j), scale = v_set(a->scale);
         vi query = lanes_from(t + j), there = query < v_set_i((i32)len);
+        vi begin = has_begin(a) ? v_load_i(m->begin + t + j) : v_set_i(0);
         for (i64 r = 0; r < ROWS; r++) {
-            vi seen = s + r < len ? there : v_set_i(0);
-            if (a->causal) seen &= query >= v_set_i((i32)(s + r));
+            vi key = v_set_i((i32)(s + r)), seen = s + r < len ? there : v_set_i(0);
+            if (a->causal) seen &= query >= key;
+            if (has_begin(a)) seen &= key >= begin;
             vf  p  = v_exp(v_load(scores + r * NR + j) * scale - lse);
             vf  ds = p * (v_load(dp + r * NR + j) - delta) * scale;
             i64 to = (at + r) * m->p_row + t + j;
@@ -299,7 +330,7 @@ static void pair_tile(const struct attention *a, const struct backward_buffers *
 }
 
 struct keys { /* which queries meet ROWS keys, in rows of p_row; whether sums are there already */
-    i64  first, p_row;
+    i64  first, past, p_row;
     bool adds;
 };
 
@@ -307,7 +338,7 @@ struct keys { /* which queries meet ROWS keys, in rows of p_row; whether sums ar
 static void add_keys(const struct attention *a, i64 len, struct keys k, const u16 *x, const u16 *y,
                      f32 *to)
 {
-    struct bf16_tile p = { .tiles   = tiles_of(len) - k.first / STEPS,
+    struct bf16_tile p = { .tiles   = tiles_of(k.past) - k.first / STEPS,
                            .a       = x + k.first,
                            .a_row   = k.p_row,
                            .a_tile  = STEPS,
@@ -334,7 +365,7 @@ static void add_queries(const struct attention *a, const struct backward_buffers
                                .b       = m->k_columns + s / STEPS * B_TILE,
                                .c       = m->dq + t * D,
                                .c_row   = D,
-                               .adds    = s > 0 };
+                               .adds    = s > 0 || has_begin(a) };
     pack_a(m->ds_rows, (struct lines){ m->ds + t, 1, m->p_row, ROWS, tiles * STEPS });
     product_rows(p, 2, a->D, tiles_of(len) * B_TILE);
 }
@@ -367,16 +398,18 @@ static void head_pack(const struct backward *f, const struct backward_buffers *m
 static void backward_head(const struct attention *a, const struct backward_buffers *m, i64 len,
                           bool adds)
 {
-    i64 D = round_up(a->D, V_LANES), end = round_up(len, STEPS);
+    i64 D = round_up(a->D, V_LANES);
+    if (has_begin(a)) memset(m->dq, 0, (size_t)(round_up(len, ROWS) * D) * sizeof *m->dq);
     for (i64 s = 0; s < len; s += KEYS) {
+        i64 past = queries_end(a, m, len, MIN(s + KEYS, len)), end = round_up(past, STEPS);
         for (i64 r = 0; r < MIN(KEYS, len - s); r += ROWS) {
             i64 first = a->causal ? s + r : 0;
             for (i64 t = first / NR * NR; t < end; t += NR) pair_tile(a, m, len, s + r, r, t);
-            struct keys k = { first, m->p_row, adds };
+            struct keys k = { first, past, m->p_row, adds };
             add_keys(a, len, k, m->p + r * m->p_row, m->d_o_columns, m->dv + (s + r) * D);
             add_keys(a, len, k, m->ds + r * m->p_row, m->q_columns, m->dk + (s + r) * D);
         }
-        for (i64 t = a->causal ? s : 0; t < len; t += ROWS) add_queries(a, m, len, s, t);
+        for (i64 t = a->causal ? s : 0; t < past; t += ROWS) add_queries(a, m, len, s, t);
     }
 }
 
@@ -393,6 +426,8 @@ static void backward_block(void *context, i64 block, i32 worker)
 
     backward_buffers(a, f->work + worker * f->work_bytes, &m);
     products_begin();
+    for (i64 t = 0; t < round_up(a->T, PAD) && has_begin(a); t++)
+        m.begin[t] = t < len ? (i32)attention_begin(a, b, t) : 0;
     pack_a(m.k, (struct lines){ k, a->row, 1, len, a->D });
     pack_a(m.v, (struct lines){ v, a->row, 1, len, a->D });
     pack_b(m.k_columns, (struct lines){ k, 1, a->row, a->D, len });

@@ -37,6 +37,12 @@ static i64 keys_end_rows(const struct attention *a, i64 len, i64 t, i64 rows)
     return keys_end(a, len, t + rows - 1);
 }
 
+/* Keys [this, ..) are seen by queries from t on: the first of the tile of keys that it lies in. */
+static i64 keys_begin(const struct attention *a, i64 b, i64 t, i64 tile)
+{
+    return attention_begin(a, b, t) / tile * tile;
+}
+
 static void copy_rows(f32 *to, const f32 *from, i64 row, i64 rows, i64 D, f32 scale)
 {
     for (i64 r = 0; r < rows; r++)
@@ -103,7 +109,7 @@ static struct forward_buffers forward_buffers(const struct forward *f, i32 worke
 }
 
 /* Of `rows` queries from t on, MR at a time, with the keys that the last of them sees. */
-static void scores(const struct forward *f, const struct forward_buffers *m, i64 len, i64 t,
+static void scores(const struct forward *f, const struct forward_buffers *m, i64 b, i64 len, i64 t,
                    i64 rows)
 {
     const struct attention *a   = &f->a;
@@ -115,10 +121,10 @@ static void scores(const struct forward *f, const struct forward_buffers *m, i64
                                     .c_row = f->scores_row,
                                     .from  = tile_zeros,
                                     .last  = V_LANES };
-    for (i64 n = 0; n < all; n += NR) {
+    for (i64 n = keys_begin(a, b, t, NR); n < all; n += NR) {
         for (i64 r = 0; r < rows; r += MR) {
             i64 count = MIN(rows - r, MR), end = keys_end_rows(a, len, t + r, count);
-            if (n >= end) continue;
+            if (n >= end || n + NR <= attention_begin(a, b, t + r)) continue;
             s.a = m->q + r * a->D;
             s.b = m->kt + n * a->D;
             s.c = m->scores + r * f->scores_row + n;
@@ -128,25 +134,27 @@ static void scores(const struct forward *f, const struct forward_buffers *m, i64
 }
 
 /* One tile of MR queries: probabilities in place of scores, then o. */
-static void attend(const struct forward *f, const struct forward_buffers *m, i64 len, i64 t,
+static void attend(const struct forward *f, const struct forward_buffers *m, i64 b, i64 len, i64 t,
                    i64 rows, f32 *o, f32 *lse)
 {
-    const struct attention *a   = &f->a;
-    i64                     end = keys_end_rows(a, len, t, rows);
+    const struct attention *a     = &f->a;
+    i64                     begin = attention_begin(a, b, t), end = keys_end_rows(a, len, t, rows);
     f32                     over_sum[MR];
     for (i64 r = 0; r < rows; r++) {
-        f32 *s    = m->scores + r * f->scores_row;
-        i64  seen = keys_end(a, len, t + r);
-        f32  top = row_top(s, seen, DT_F32), sum = row_exp(s, s, seen, top, DT_F32);
+        f32 *s     = m->scores + r * f->scores_row;
+        i64  first = attention_begin(a, b, t + r), seen = keys_end(a, len, t + r);
+        f32  top = row_top(s + first, seen - first, DT_F32);
+        f32  sum = row_exp(s + first, s + first, seen - first, top, DT_F32);
+        for (i64 i = begin; i < first; i++) s[i] = 0;
         for (i64 i = seen; i < end; i++) s[i] = 0;
         over_sum[r] = 1 / sum;
         lse[r]      = (f32)((f64)top + log((f64)sum));
     }
-    struct tile v = { .K     = end,
-                      .a     = m->scores,
+    struct tile v = { .K     = end - begin,
+                      .a     = m->scores + begin,
                       .a_row = f->scores_row,
                       .a_col = 1,
-                      .b     = m->v,
+                      .b     = m->v + begin * a->D,
                       .b_row = a->D,
                       .c     = o,
                       .c_row = a->o_row,
@@ -175,11 +183,11 @@ static void forward_block(void *context, i64 block, i32 worker)
         memset(lse + t + live, 0, (size_t)(rows - live) * sizeof *lse);
         if (!live) continue;
         copy_rows(m.q, a->qkv + attention_q(a, b, h) + t * a->row, a->row, live, a->D, a->scale);
-        scores(f, &m, len, t, live);
+        scores(f, &m, b, len, t, live);
         for (i64 r = 0; r < live; r += MR) {
             struct forward_buffers tile = m;
             tile.scores += r * f->scores_row;
-            attend(f, &tile, len, t + r, MIN(live - r, MR), o + (t + r) * a->o_row, lse + t + r);
+            attend(f, &tile, b, len, t + r, MIN(live - r, MR), o + (t + r) * a->o_row, lse + t + r);
         }
     }
 }
@@ -240,15 +248,22 @@ static struct backward_buffers backward_buffers(const struct backward *f, i32 wo
 }
 
 struct chunk { /* queries [t, t + rows) and keys [s, s + KEYS) of one head */
-    i64        len, t, rows, s;
-    i64        end; /* of the keys that the last query sees, counted from s */
-    const f32 *lse; /* of query t */
+    i64        b, len, t, rows, s;
+    i64        end;   /* of the keys that the last query sees, counted from s */
+    bool       first; /* of these queries' chunks */
+    const f32 *lse;   /* of query t */
 };
 
 /* Keys of the chunk that `count` queries from row r on see, counted from s. */
 static i64 chunk_end(const struct attention *a, const struct chunk *k, i64 r, i64 count)
 {
     return MAX(0, MIN(KEYS, keys_end_rows(a, k->len, k->t + r, count) - k->s));
+}
+
+/* The first of them that queries from row r on see. */
+static i64 chunk_begin(const struct attention *a, const struct chunk *k, i64 r)
+{
+    return MAX(0, MIN(KEYS, attention_begin(a, k->b, k->t + r) - k->s));
 }
 
 /* p and ds of the chunk; 0 where a query does not see a key, up to the end of the vector. */
@@ -265,7 +280,7 @@ static void chunk_scores(const struct attention *a, const struct backward_buffer
     for (i64 n = 0; n < k->end; n += NR) {
         for (i64 r = 0; r < k->rows; r += MR) {
             i64 count = MIN(k->rows - r, MR), end = chunk_end(a, k, r, count);
-            if (n >= end) continue;
+            if (n >= end || n + NR <= chunk_begin(a, k, r)) continue;
             i64 nv = MIN(fast_div_up(end - n, V_LANES), NV);
             t.a    = m->q + r * a->D;
             t.b    = m->kt + (k->s + n) * a->D;
@@ -278,15 +293,16 @@ static void chunk_scores(const struct attention *a, const struct backward_buffer
         }
     }
     for (i64 r = 0; r < k->rows; r++) {
-        i64  first = r / MR * MR, all = chunk_end(a, k, first, MIN(k->rows - first, MR));
-        i64  seen = chunk_end(a, k, r, 1);
+        i64  tile = r / MR * MR, all = chunk_end(a, k, tile, MIN(k->rows - tile, MR));
+        i64  first = chunk_begin(a, k, r), seen = chunk_end(a, k, r, 1);
         f32 *p = m->p + r * KEYS_ROW, *ds = m->ds + r * KEYS_ROW;
         vf   lse = v_set(k->lse[r]), delta = v_set(m->delta[r]);
-        for (i64 i = 0; i < all; i += V_LANES) {
+        for (i64 i = first / V_LANES * V_LANES; i < all; i += V_LANES) {
             vf x = v_exp(v_load(p + i) - lse), y = x * (v_load(ds + i) - delta);
             v_store(p + i, x);
             v_store(ds + i, y);
         }
+        for (i64 i = 0; i < MIN(first, all); i++) p[i] = ds[i] = 0;
         for (i64 i = seen; i < round_up(all, V_LANES); i++) p[i] = ds[i] = 0;
     }
 }
@@ -296,19 +312,19 @@ static void chunk_dq(const struct attention *a, const struct backward_buffers *m
                      const struct chunk *k, f32 *dq)
 {
     for (i64 r = 0; r < k->rows; r += MR) {
-        i64         count = MIN(k->rows - r, MR);
-        f32        *c     = dq + r * a->row;
-        struct tile t     = { .K        = chunk_end(a, k, r, count),
-                              .a        = m->ds + r * KEYS_ROW,
-                              .a_row    = KEYS_ROW,
-                              .a_col    = 1,
-                              .b        = m->k + k->s * a->D,
-                              .b_row    = a->D,
-                              .c        = c,
-                              .c_row    = a->row,
-                              .from     = k->s ? c : tile_zeros,
-                              .from_row = k->s ? a->row : 0,
-                              .last     = V_LANES };
+        i64         count = MIN(k->rows - r, MR), begin = chunk_begin(a, k, r);
+        f32        *c = dq + r * a->row;
+        struct tile t = { .K        = MAX(0, chunk_end(a, k, r, count) - begin),
+                          .a        = m->ds + r * KEYS_ROW + begin,
+                          .a_row    = KEYS_ROW,
+                          .a_col    = 1,
+                          .b        = m->k + (k->s + begin) * a->D,
+                          .b_row    = a->D,
+                          .c        = c,
+                          .c_row    = a->row,
+                          .from     = k->first ? tile_zeros : c,
+                          .from_row = k->first ? 0 : a->row,
+                          .last     = V_LANES };
         tile_columns(t, count, a->D);
     }
 }
@@ -317,7 +333,7 @@ static void chunk_dq(const struct attention *a, const struct backward_buffers *m
 static void chunk_dkv(const struct attention *a, const struct chunk *k, const f32 *x, const f32 *y,
                       f32 *to)
 {
-    for (i64 n = 0; n < k->end; n += MR) {
+    for (i64 n = chunk_begin(a, k, 0) / MR * MR; n < k->end; n += MR) {
         i64         first = a->causal ? MAX(0, k->s + n - k->t) / MR * MR : 0;
         f32        *c     = to + (k->s + n) * a->row;
         struct tile t     = { .K        = k->rows - first,
@@ -349,8 +365,8 @@ static void backward_head(const struct attention *a, const struct backward_buffe
         for (i64 r = 0; r < rows; r++)
             m->delta[r] = row_dot(d_o + r * a->o_row, o + r * a->o_row, a->D, DT_F32);
         i64 end = keys_end_rows(a, len, t, rows);
-        for (i64 s = 0; s < end; s += KEYS) {
-            struct chunk k = { len, t, rows, s, MIN(KEYS, end - s), lse + t };
+        for (i64 first = keys_begin(a, b, t, KEYS), s = first; s < end; s += KEYS) {
+            struct chunk k = { b, len, t, rows, s, MIN(KEYS, end - s), s == first, lse + t };
             chunk_scores(a, m, &k);
             chunk_dq(a, m, &k, dq + t * a->row);
             chunk_dkv(a, &k, m->p, m->d_o, a->out + attention_v(a, b, g));

@@ -6,24 +6,29 @@
 #include "backend/cpu/ref/ref_int.h"
 
 struct attention {
-    const struct tensor *qkv, *lens, *offsets;
+    const struct tensor *qkv, *lens, *offsets, *positions;
     i64                  B, T, H, G, D; /* packed: T is the longest that a sequence may be */
+    i64                  window;
     f64                  scale;
     bool                 causal;
 };
 
+/* given: lengths or positions, or NULL. */
 static struct attention attention_of(const struct call *c, const struct tensor *qkv,
-                                     const struct tensor *lens)
+                                     const struct tensor *given)
 {
-    struct attention a = { .qkv    = qkv,
-                           .lens   = lens,
-                           .B      = ref_dim(qkv, 0),
-                           .T      = ref_dim(qkv, 1),
-                           .H      = c->at->heads,
-                           .G      = c->at->kv_heads,
-                           .scale  = c->at->scale,
-                           .causal = c->at->causal };
-    a.D                = ref_dim(qkv, 2) / (a.H + 2 * a.G);
+    bool             placed = given && given->type.shape.rank == 2;
+    struct attention a      = { .qkv       = qkv,
+                                .lens      = placed ? NULL : given,
+                                .positions = placed ? given : NULL,
+                                .B         = ref_dim(qkv, 0),
+                                .T         = ref_dim(qkv, 1),
+                                .H         = c->at->heads,
+                                .G         = c->at->kv_heads,
+                                .scale     = c->at->scale,
+                                .causal    = c->at->causal,
+                                .window    = c->at->window };
+    a.D                     = ref_dim(qkv, 2) / (a.H + 2 * a.G);
     ASSERT(a.D <= HEAD_DIM_MAX);
     return a;
 }
@@ -38,7 +43,8 @@ static struct attention packed_of(const struct call *c, const struct tensor *qkv
                            .H       = c->at->heads,
                            .G       = c->at->kv_heads,
                            .scale   = c->at->scale,
-                           .causal  = c->at->causal };
+                           .causal  = c->at->causal,
+                           .window  = c->at->window };
     a.D                = ref_dim(qkv, 1) / (a.H + 2 * a.G);
     ASSERT(a.D <= HEAD_DIM_MAX);
     return a;
@@ -78,7 +84,13 @@ static i64 length(const struct attention *a, i64 b)
     return a->lens ? MIN(a->T, ref_index(a->lens, b)) : a->T;
 }
 
-/* Keys [0, end) are seen by query t; none by a query that is padding. */
+/* Keys [begin, end) are seen by query t; none by a query that is padding. */
+static i64 keys_begin(const struct attention *a, i64 b, i64 t)
+{
+    i64 begin = a->window ? MAX(0, t - a->window + 1) : 0;
+    if (a->positions) begin = MAX(begin, t - MAX(0, ref_index(a->positions, b * a->T + t)));
+    return begin;
+}
 static i64 keys_end(const struct attention *a, i64 b, i64 t)
 {
     i64 len = length(a, b);
@@ -121,9 +133,9 @@ static f64 score(const struct attention *a, i64 b, i64 h, i64 t, i64 s)
 static void attend(const struct call *c, const struct attention *a, i64 b, i64 h, i64 t)
 {
     f64 o[HEAD_DIM_MAX] = { 0 }, top = -INFINITY, sum = 0;
-    i64 end = keys_end(a, b, t);
-    for (i64 s = 0; s < end; s++) top = fmax(top, score(a, b, h, t, s));
-    for (i64 s = 0; s < end; s++) {
+    i64 begin = keys_begin(a, b, t), end = keys_end(a, b, t);
+    for (i64 s = begin; s < end; s++) top = fmax(top, score(a, b, h, t, s));
+    for (i64 s = begin; s < end; s++) {
         f64 p = exp(score(a, b, h, t, s) - top);
         sum += p;
         add_scaled(o, p, a->qkv, v_at(a, b, s, h * a->G / a->H), a->D);
@@ -174,7 +186,7 @@ static struct pair pair_grad(const struct call *c, const struct attention *a, i6
 static void query_grad(const struct call *c, const struct attention *a, i64 b, i64 h, i64 t)
 {
     f64 dq[HEAD_DIM_MAX] = { 0 };
-    for (i64 s = 0; s < keys_end(a, b, t); s++) {
+    for (i64 s = keys_begin(a, b, t); s < keys_end(a, b, t); s++) {
         struct pair pair = pair_grad(c, a, b, h, t, s);
         add_scaled(dq, pair.ds, a->qkv, k_at(a, b, s, h * a->G / a->H), a->D);
     }
@@ -187,7 +199,7 @@ static void key_value_grad(const struct call *c, const struct attention *a, i64 
     for (i64 h = 0; h < a->H; h++) {
         if (h * a->G / a->H != g) continue;
         for (i64 t = 0; t < rows_end(a, b); t++) {
-            if (s >= keys_end(a, b, t)) continue;
+            if (s < keys_begin(a, b, t) || s >= keys_end(a, b, t)) continue;
             struct pair pair = pair_grad(c, a, b, h, t, s);
             add_scaled(dk, pair.ds, a->qkv, q_at(a, b, t, h), a->D);
             add_scaled(dv, pair.p, &c->in[0], o_at(a, b, t, h), a->D);

@@ -42,7 +42,7 @@ template <int L, class T> __global__ void attend(T *o, f32 *lse, const T *qkv, s
     i64 end = keys_end(a, b, t);
     f32 q[L], k[L], v[L], sum[L] = {}, top = -INFINITY, all = 0;
     load_head<L>(q, qkv + head_at(a, b, t, h), a.D);
-    for (i64 s = 0; s < end; s++) {
+    for (i64 s = keys_begin(a, b, t); s < end; s++) {
         load_head<L>(k, qkv + head_at(a, b, s, a.H + g), a.D);
         load_head<L>(v, qkv + head_at(a, b, s, a.H + a.G + g), a.D);
         f32 score = a.scale * dot<L>(q, k), next = fmaxf(top, score);
@@ -69,7 +69,7 @@ __global__ void attend_dq(T *dqkv, const T *d_o, const T *qkv, const T *o, const
     load_head<L>(d, d_o + o_at(a, b, t, h), a.D);
     load_head<L>(out, o + o_at(a, b, t, h), a.D);
     f32 delta = dot<L>(d, out);
-    for (i64 s = 0; s < keys_end(a, b, t); s++) {
+    for (i64 s = keys_begin(a, b, t); s < keys_end(a, b, t); s++) {
         load_head<L>(k, qkv + head_at(a, b, s, a.H + g), a.D);
         load_head<L>(v, qkv + head_at(a, b, s, a.H + a.G + g), a.D);
         f32 p  = expf(a.scale * dot<L>(q, k) - lse[lse_at(a, b, t, h)]);
@@ -94,6 +94,7 @@ __global__ void attend_dkv(T *dqkv, const T *d_o, const T *qkv, const T *o, cons
     for (i64 h = 0; h < a.H; h++) {
         if (h * a.G / a.H != g) continue;
         for (i64 t = a.causal ? s : 0; t < rows_end(a, b); t++) {
+            if (s < keys_begin(a, b, t)) break; /* nor does any behind it */
             if (s >= keys_end(a, b, t)) continue;
             load_head<L>(q, qkv + head_at(a, b, t, h), a.D);
             load_head<L>(d, d_o + o_at(a, b, t, h), a.D);

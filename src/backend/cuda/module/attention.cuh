@@ -8,8 +8,9 @@ struct attention {
     i64        B, T, H, G, D; /* packed: T is the longest that a sequence may be */
     f32        scale;
     bool       causal;
-    const i32 *lens, *offsets; /* or NULL */
+    const i32 *lens, *offsets, *positions; /* or NULL */
     i64        rows;
+    i64        window; /* keys that a query sees at most; 0: no such bound */
 };
 
 static struct attention attention_of(const struct gpu_call *c, const struct tensor *qkv, i32 lens)
@@ -26,7 +27,9 @@ static struct attention attention_of(const struct gpu_call *c, const struct tens
     a.scale                 = (f32)c->at->scale;
     a.causal                = c->at->causal != 0;
     a.rows                  = shape_rows(s);
+    a.window                = c->at->window;
     if (packed) a.offsets = given;
+    else if (given && c->in[lens].type.shape.rank == 2) a.positions = given;
     else a.lens = given;
     return a;
 }
@@ -59,7 +62,13 @@ __device__ inline i64 rows_end(const struct attention &a, i64 b)
 {
     return a.offsets ? length(a, b) : a.T;
 }
-/* Keys [0, end) are seen by query t; none by a query that is padding. */
+/* Keys [begin, end) are seen by query t; none by a query that is padding. The begin never falls from one query to the
+ * next. */
+__device__ inline i64 keys_begin(const struct attention &a, i64 b, i64 t)
+{
+    i64 begin = a.window ? max((i64)0, t - a.window + 1) : 0;
+    return a.positions ? max(begin, t - max(0, a.positions[b * a.T + t])) : begin;
+}
 __device__ inline i64 keys_end(const struct attention &a, i64 b, i64 t)
 {
     i64 len = length(a, b);
@@ -75,6 +84,18 @@ template <class T> __global__ void clear_rows(T *y, f32 *lse, i64 width, struct 
         for (i64 i = threadIdx.x; i < width; i += CLEAR_THREADS)
             y[row * width + i] = from_f32<T>(0);
         for (i64 h = threadIdx.x; lse && h < a.H; h += CLEAR_THREADS) lse[h * a.rows + row] = 0;
+    }
+}
+
+/* 0 in the rows that are padding by `lens`. */
+template <class T> __global__ void clear_padding(T *y, f32 *lse, i64 width, struct attention a)
+{
+    for (i64 row = blockIdx.x; row < a.rows; row += gridDim.x) {
+        i64 b = row / a.T, t = row % a.T;
+        if (t < length(a, b)) continue;
+        for (i64 i = threadIdx.x; i < width; i += CLEAR_THREADS)
+            y[row * width + i] = from_f32<T>(0);
+        for (i64 h = threadIdx.x; lse && h < a.H; h += CLEAR_THREADS) lse[lse_at(a, b, t, h)] = 0;
     }
 }
 

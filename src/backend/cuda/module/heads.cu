@@ -50,16 +50,19 @@ __device__ inline f32 lanes_sum(f32 x, i32 lanes)
     return x;
 }
 
-/* A block has one position of several sequences: its angles are taken once. */
+/* A block has one row of several sequences, whose angles are taken once; where rows have positions of
+ * their own (`at`), of one sequence. */
 template <class T>
-__global__ void rope_runs(T *y, const T *x, struct heads s, i64 batch, f64 log_base, f32 sign)
+__global__ void rope_runs(T *y, const T *x, const i32 *at, struct heads s, i64 batch, f64 log_base,
+                          f32 sign)
 {
     __shared__ f32 cosines[TURN_MAX], sines[TURN_MAX];
     i64            half = s.D / 2, t = blockIdx.x;
     i32            lanes = lanes_of(s.D), lane = (i32)threadIdx.x % lanes;
     f32            co[RUN], si[RUN];
+    i64            place = at ? at[blockIdx.y * s.T + t] : t;
     for (i64 i = threadIdx.x; i < half; i += blockDim.x) {
-        turn_of(t, i, s.D, log_base, &cosines[i], &sines[i]);
+        turn_of(place, i, s.D, log_base, &cosines[i], &sines[i]);
         sines[i] *= sign;
     }
     __syncthreads();
@@ -68,14 +71,14 @@ __global__ void rope_runs(T *y, const T *x, struct heads s, i64 batch, f64 log_b
     i64 heads = y == x ? s.changed : s.all, step = blockDim.x / lanes;
     for (i64 b = blockIdx.y; b < batch; b += gridDim.y) {
         for (i64 head = threadIdx.x / lanes; head < heads; head += step) {
-            i64         at = ((b * s.T + t) * s.all + head) * s.D;
-            struct pair p(x + at, half, lane), q = p;
+            i64         here = ((b * s.T + t) * s.all + head) * s.D;
+            struct pair p(x + here, half, lane), q = p;
 #pragma unroll
             for (int k = 0; k < RUN && head < s.changed; k++) {
                 q.lo[k] = p.lo[k] * co[k] - p.hi[k] * si[k];
                 q.hi[k] = p.hi[k] * co[k] + p.lo[k] * si[k];
             }
-            q.store(y + at, half, lane);
+            q.store(y + here, half, lane);
         }
     }
 }
@@ -143,8 +146,12 @@ static bool takes_runs(const struct gpu_call *c)
     return D % (2 * RUN) == 0 && D / 2 <= TURN_MAX && !(lanes & (lanes - 1));
 }
 
-/* A block of it has one position: of rows that have their own there is none. */
-static bool takes_rope_runs(const struct gpu_call *c) { return c->in_count == 1 && takes_runs(c); }
+enum { GRID_Y_MAX = 65535 };
+
+static bool takes_rope_runs(const struct gpu_call *c)
+{
+    return takes_runs(c) && (c->in_count == 1 || c->in[0].type.shape.dim[0] <= GRID_Y_MAX);
+}
 
 static void run_ROPE_runs(const struct gpu_call *c)
 {
@@ -152,11 +159,13 @@ static void run_ROPE_runs(const struct gpu_call *c)
     if (!s.total) return;
     i64  batch = c->in[0].type.shape.dim[0], lanes = lanes_of(s.D);
     i64  threads = MIN(div_up(s.changed * lanes, 32) * 32, 512); /* whole warps of whole heads */
-    dim3 grid((unsigned)s.T, (unsigned)MIN(batch, div_up(4096, s.T)));
+    i64  rows    = c->in_count == 2 ? batch : MIN(batch, div_up(4096, s.T));
+    dim3 grid((unsigned)s.T, (unsigned)rows);
     with_type(c->in[0].type.dtype, [&](auto t) {
         typedef decltype(t) T;
         rope_runs<T><<<grid, (unsigned)threads, 0, c->gpu->stream>>>(
-            data_of<T>(c->out[0]), data_of<T>(c->in[0]), s, batch, log2(c->at->base),
+            data_of<T>(c->out[0]), data_of<T>(c->in[0]),
+            c->in_count == 2 ? data_of<i32>(c->in[1]) : NULL, s, batch, log2(c->at->base),
             c->at->inverse ? -1.f : 1.f);
     });
 }

@@ -1,5 +1,6 @@
 /* hopper_attention.cu - attention and its gradient on sm_90a, for heads of 64 numbers of 16 bits,
- * whole blocks, no padding.
+ * whole blocks, no padding. Windows and documents bound what a query sees from below (BOUNDED): tiles that nobody
+ * sees are left out, and those at the edge are masked as those on the diagonal are.
  *
  * The gradient computes scores twice, once for dq and once for dk and dv, and keeps them in
  * registers from one product to the next: nothing of their size goes through memory, every sum has
@@ -25,10 +26,32 @@ enum {
 #define LOG2_E 1.44269504f
 
 struct sizes {
-    i32  T, H, G, B, blocks; /* blocks of BLOCK rows in T */
-    f32  scale, scale2;      /* scale2: of powers of two */
-    bool causal;
+    i32        T, H, G, B, blocks; /* blocks of BLOCK rows in T */
+    f32        scale, scale2;      /* scale2: of powers of two */
+    bool       causal;
+    i32        window;    /* keys that a query sees at most; 0: no such bound */
+    const i32 *positions; /* of rows in their documents, or NULL */
 };
+
+/* The first key that query t sees. It never falls from one query to the next. */
+__device__ inline i32 first_key(const struct sizes &a, i32 batch, i32 t)
+{
+    i32 first = a.window ? max(0, t - a.window + 1) : 0;
+    return a.positions ? max(first, t - max(0, a.positions[(i64)batch * a.T + t])) : first;
+}
+
+/* The last query that sees `key`. */
+__device__ inline i32 last_query(const struct sizes &a, i32 batch, i32 key)
+{
+    i32 low = key, past = a.window ? min(a.T, key + a.window) : a.T;
+    if (!a.positions) return past - 1;
+    while (past - low > 1) {
+        i32 t = (low + past) / 2;
+        if (first_key(a, batch, t) <= key) low = t;
+        else past = t;
+    }
+    return low;
+}
 
 struct maps { /* of tiles: of q, k and v; of the result's gradient; of the result */
     CUtensorMap qkv, d_o, o;
@@ -170,6 +193,12 @@ __device__ inline i32 tiles_of_queries(const struct sizes &a,
     return a.causal ? GROUPS * (block + 1) : a.T / TILE;
 }
 
+template <bool BOUNDED>
+__device__ inline i32 first_tile(const struct sizes &a, i32 batch, i32 block)
+{
+    return BOUNDED ? first_key(a, batch, block * BLOCK) / TILE : 0;
+}
+
 /* Where a block of queries is: the first of its rows that is the warpgroup's. */
 struct queries {
     i32 batch, head, block;
@@ -186,7 +215,7 @@ __device__ inline struct queries queries_of(i32 round, const struct sizes &a, i3
              (i64)p.batch * a.T + first };
 }
 
-template <class R>
+template <bool BOUNDED, class R>
 __device__ inline void copy_for_queries(R *m, const struct maps *maps, const f32 *lse,
                                         struct sizes a, i32 together)
 {
@@ -208,7 +237,8 @@ __device__ inline void copy_for_queries(R *m, const struct maps *maps, const f32
             }
         }
         if constexpr (grad) copy_bytes(m->lse[own.at], lse + p.row, BLOCK * sizeof(f32), full);
-        for (i32 i = 0; i < tiles_of_queries(a, p.block); i++, at.next(STAGES)) {
+        for (i32 i = first_tile<BOUNDED>(a, p.batch, p.block); i < tiles_of_queries(a, p.block);
+             i++, at.next(STAGES)) {
             barrier_wait(&m->empty[at.at], at.parity ^ 1);
             barrier_expect(&m->full[at.at], 2 * TILE_BYTES);
             copy_tile(m->k[at.at], &maps->qkv, (a.H + g) * TILE, i * TILE, p.batch,
@@ -245,6 +275,27 @@ __device__ inline void group_barrier()
     asm volatile("bar.sync %0, 128;" ::"r"(1 + GROUPS + own_group()) : "memory");
 }
 
+/* Of a warpgroup's queries: the first keys that a thread's two rows see, and that the last of all rows sees. */
+struct edge {
+    i32 first[2], last;
+
+    __device__ void find(const struct sizes &a, i32 batch, i32 row)
+    {
+        first[0] = first_key(a, batch, row + row_of(0));
+        first[1] = first_key(a, batch, row + row_of(2));
+        last     = first_key(a, batch, row + TILE - 1);
+    }
+    /* Scores of a tile of keys become `to` before the edge. */
+    __device__ void mask(f32 (&s)[32], i32 tile, f32 to) const
+    {
+        if (tile * TILE >= last) return;
+#pragma unroll
+        for (int i = 0; i < 32; i++) {
+            if (tile * TILE + column_of(i) < first[i / 2 % 2]) s[i] = to;
+        }
+    }
+};
+
 /* Scores of queries (rows) by keys to probabilities; lse of both of a thread's rows, in powers of two. */
 __device__ inline void by_query(f32 (&s)[32], const f32 (&lse)[2], f32 scale2, bool diagonal)
 {
@@ -257,9 +308,9 @@ __device__ inline void by_query(f32 (&s)[32], const f32 (&lse)[2], f32 scale2, b
     }
 }
 
-template <class T>
+template <bool BOUNDED, class T>
 __device__ inline void dq_block(struct dq_room *m, struct walk &w, struct ring own, T *dq,
-                                i64 stride, f32 *stats, struct sizes a)
+                                i64 stride, f32 *stats, struct sizes a, struct edge e)
 {
     i32 group = own_group(), row = row_of(0), held = -1, count = w.needed();
     f32 lse[2], delta[2], sum[32] = {}, s[32], dp[32];
@@ -286,6 +337,7 @@ __device__ inline void dq_block(struct dq_room *m, struct walk &w, struct ring o
         if (held >= 0) release(&m->empty[held]);
         held = w.at.at;
         by_query(s, lse, a.scale2, a.causal && w.tile == w.high);
+        if (BOUNDED) e.mask(s, w.tile, 0);
         products_wait<0>(dp);
 #pragma unroll
         for (int n = 0; n < 32; n++) s[n] *= dp[n] - delta[n / 2 % 2];
@@ -301,6 +353,7 @@ __device__ inline void dq_block(struct dq_room *m, struct walk &w, struct ring o
 
 /* Scores to weights relative to a maximum, which is raised only when they outgrow it by 2^8: `old`
  * is what the sum so far must be multiplied by, 1 in most steps. */
+template <bool BOUNDED>
 __device__ inline void to_weights(f32 (&s)[32], f32 (&top)[2], f32 (&all)[2], f32 (&old)[2],
                                   f32 scale2, bool diagonal)
 {
@@ -322,19 +375,20 @@ __device__ inline void to_weights(f32 (&s)[32], f32 (&top)[2], f32 (&all)[2], f3
             old[r] = power_of_two(top[r] - most);
             top[r] = most;
         }
+        f32 base = BOUNDED && top[r] == -INFINITY ? 0 : top[r]; /* a row may have seen no key yet */
 #pragma unroll
         for (int i = 0; i < 16; i++) {
             int n = i / 2 * 4 + 2 * r + i % 2;
-            s[n]  = power_of_two(s[n] * scale2 - top[r]);
+            s[n]  = power_of_two(s[n] * scale2 - base);
             sum += s[n];
         }
         all[r] = all[r] * old[r] + sum;
     }
 }
 
-template <class T>
+template <bool BOUNDED, class T>
 __device__ inline void o_block(struct q_room *m, struct walk &w, struct ring own, T *o, f32 *lse,
-                               struct sizes a)
+                               struct sizes a, struct edge e)
 {
     i32 group = own_group(), row = row_of(0), held, count = w.needed();
     f32 sum[32] = {}, s[32], top[2] = { -INFINITY, -INFINITY }, all[2] = {}, old[2];
@@ -347,8 +401,11 @@ __device__ inline void o_block(struct q_room *m, struct walk &w, struct ring own
         product<T>(s, q, tile_words(m->k[w.at.at]));
         products_group();
     };
-    auto weights = [&] { to_weights(s, top, all, old, a.scale2, a.causal && w.tile == w.high); };
-    auto hold    = [&] {
+    auto weights = [&] {
+        if (BOUNDED) e.mask(s, w.tile, -INFINITY);
+        to_weights<BOUNDED>(s, top, all, old, a.scale2, a.causal && w.tile == w.high);
+    };
+    auto hold = [&] {
         pack_pairs<T>(ps, s);
         held = w.at.at;
         w.step();
@@ -417,7 +474,20 @@ template <class F> __device__ inline bool copies(F copy)
     return true;
 }
 
-template <class T>
+/* The tiles of keys that a warpgroup's queries see; its edge. */
+template <bool BOUNDED>
+__device__ inline struct edge begin_keys(struct walk &w, const struct sizes &a,
+                                         const struct queries &p)
+{
+    i32         row = p.block * BLOCK + own_group() * TILE;
+    struct edge e   = {};
+    if (BOUNDED) e.find(a, p.batch, row);
+    w.begin(first_tile<BOUNDED>(a, p.batch, p.block), tiles_of_queries(a, p.block), 1,
+            BOUNDED ? first_key(a, p.batch, row) / TILE : 0, a.causal ? row / TILE : a.T);
+    return e;
+}
+
+template <bool BOUNDED, class T>
 __global__ void __launch_bounds__(THREADS, 1)
     hopper_o(const __grid_constant__ struct maps maps, T *o, f32 *lse, struct sizes a, i32 together)
 {
@@ -425,19 +495,18 @@ __global__ void __launch_bounds__(THREADS, 1)
     extern __shared__ u8 raw[];
     struct q_room       *m = room_of<struct q_room>(raw);
     open_room(m);
-    if (copies([&] { copy_for_queries(m, &maps, NULL, a, together); })) return;
+    if (copies([&] { copy_for_queries<BOUNDED>(m, &maps, NULL, a, together); })) return;
     struct ring own = {};
     struct walk w   = {};
     for (i32 round = 0; turn(round) < a.B * a.H * a.blocks; round++, own.next(2)) {
         struct queries p = queries_of(round, a, together, own_group());
-        w.begin(0, tiles_of_queries(a, p.block), 1, 0,
-                a.causal ? p.block * GROUPS + own_group() : a.T);
-        o_block<T>(m, w, own, o + (p.line * a.H + p.head) * TILE, lse + p.row, a);
+        struct edge    e = begin_keys<BOUNDED>(w, a, p);
+        o_block<BOUNDED, T>(m, w, own, o + (p.line * a.H + p.head) * TILE, lse + p.row, a, e);
     }
 #endif
 }
 
-template <class T>
+template <bool BOUNDED, class T>
 __global__ void __launch_bounds__(THREADS, 1)
     hopper_dq(const __grid_constant__ struct maps maps, T *dqkv, const f32 *lse, f32 *stats,
               struct sizes a, i32 together)
@@ -446,15 +515,14 @@ __global__ void __launch_bounds__(THREADS, 1)
     extern __shared__ u8 raw[];
     struct dq_room      *m = room_of<struct dq_room>(raw);
     open_room(m);
-    if (copies([&] { copy_for_queries(m, &maps, lse, a, together); })) return;
+    if (copies([&] { copy_for_queries<BOUNDED>(m, &maps, lse, a, together); })) return;
     struct ring own = {};
     struct walk w   = {};
     i64         W   = (i64)(a.H + 2 * a.G) * TILE;
     for (i32 round = 0; turn(round) < a.B * a.H * a.blocks; round++, own.next(2)) {
         struct queries p = queries_of(round, a, together, own_group());
-        w.begin(0, tiles_of_queries(a, p.block), 1, 0,
-                a.causal ? p.block * GROUPS + own_group() : a.T);
-        dq_block<T>(m, w, own, dqkv + p.line * W + p.head * TILE, W, stats + p.row, a);
+        struct edge    e = begin_keys<BOUNDED>(w, a, p);
+        dq_block<BOUNDED, T>(m, w, own, dqkv + p.line * W + p.head * TILE, W, stats + p.row, a, e);
     }
 #endif
 }
@@ -468,6 +536,14 @@ struct kv_room {
     u64 own_full[2], own_empty[2], full[STAGES], empty[STAGES];
 };
 
+/* Tiles [.., this) of queries see a block of keys. */
+template <bool BOUNDED>
+__device__ inline i32 tiles_of_keys(const struct sizes &a, i32 batch, i32 block)
+{
+    return BOUNDED ? last_query(a, batch, (block + 1) * BLOCK - 1) / TILE + 1 : a.T / TILE;
+}
+
+template <bool BOUNDED>
 __device__ inline void copy_for_keys(struct kv_room *m, const struct maps *maps, const f32 *stats,
                                      struct sizes a, i32 together)
 {
@@ -485,9 +561,9 @@ __device__ inline void copy_for_keys(struct kv_room *m, const struct maps *maps,
                       full);
         }
         own.next(2);
-        i32 shared_by = a.H / a.G;
+        i32 shared_by = a.H / a.G, past = tiles_of_keys<BOUNDED>(a, p.batch, p.block);
         for (i32 h = p.head * shared_by; h < (p.head + 1) * shared_by; h++) {
-            for (i32 i = a.causal ? GROUPS * p.block : 0; i < a.T / TILE; i++, at.next(STAGES)) {
+            for (i32 i = a.causal ? GROUPS * p.block : 0; i < past; i++, at.next(STAGES)) {
                 u64       *full = &m->full[at.at];
                 const f32 *rows = stats + ((i64)p.batch * a.H + h) * a.T + i * TILE;
                 barrier_wait(&m->empty[at.at], at.parity ^ 1);
@@ -519,6 +595,22 @@ __device__ inline void by_key(f32 (&s)[32], const f32 *lse, f32 scale2, bool dia
     }
 }
 
+/* 0 where a query (column) of the tile does not see a key (row), the first of them `key`, by its window or document. */
+__device__ inline void mask_queries(f32 (&s)[32], const struct sizes &a, i32 batch, i32 tile,
+                                    i32 key)
+{
+    if (first_key(a, batch, tile * TILE + TILE - 1) <= key) return;
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+#pragma unroll
+        for (int k = 0; k < 2; k++) {
+            i32 first = first_key(a, batch, tile * TILE + column_of(4 * j + k));
+            if (key + row_of(0) < first) s[4 * j + k] = 0;
+            if (key + row_of(2) < first) s[4 * j + 2 + k] = 0;
+        }
+    }
+}
+
 __device__ inline void times_excess(f32 (&p)[32], const f32 (&dp)[32], const f32 *delta)
 {
 #pragma unroll
@@ -531,9 +623,9 @@ __device__ inline void times_excess(f32 (&p)[32], const f32 (&dp)[32], const f32
     }
 }
 
-template <class T>
+template <bool BOUNDED, class T>
 __device__ inline void kv_block(struct kv_room *m, struct walk &w, struct ring own, T *dk,
-                                i64 stride, struct sizes a)
+                                i64 stride, struct sizes a, i32 batch, i32 key)
 {
     i32 group = own_group(), held = -1, count = w.needed();
     f32 k_sum[32] = {}, v_sum[32] = {}, s[32], dp[32];
@@ -557,6 +649,7 @@ __device__ inline void kv_block(struct kv_room *m, struct walk &w, struct ring o
         if (held >= 0) release(&m->empty[held]);
         held = w.at.at;
         by_key(s, m->lse[held], a.scale2, a.causal && w.tile == w.low);
+        if (BOUNDED) mask_queries(s, a, batch, w.tile, key);
         pack_pairs<T>(ps, s);
         products_wait<0>(dp);
         times_excess(s, dp, m->delta[held]);
@@ -572,7 +665,7 @@ __device__ inline void kv_block(struct kv_room *m, struct walk &w, struct ring o
     store_tile(dk + a.G * TILE, stride, v_sum, 1);
 }
 
-template <class T>
+template <bool BOUNDED, class T>
 __global__ void __launch_bounds__(THREADS, 1)
     hopper_dkv(const __grid_constant__ struct maps maps, T *dqkv, const f32 *stats, struct sizes a,
                i32 together)
@@ -581,16 +674,18 @@ __global__ void __launch_bounds__(THREADS, 1)
     extern __shared__ u8 raw[];
     struct kv_room      *m = room_of<struct kv_room>(raw);
     open_room(m);
-    if (copies([&] { copy_for_keys(m, &maps, stats, a, together); })) return;
+    if (copies([&] { copy_for_keys<BOUNDED>(m, &maps, stats, a, together); })) return;
     struct ring own = {};
     struct walk w   = {};
     i64         W   = (i64)(a.H + 2 * a.G) * TILE;
     for (i32 round = 0; turn(round) < a.B * a.G * a.blocks; round++, own.next(2)) {
         struct place p     = place_of(turn(round), a, a.G, together);
         i32          first = p.block * GROUPS, tile = first + own_group();
-        w.begin(a.causal ? first : 0, a.T / TILE, a.H / a.G, a.causal ? tile : 0, a.T);
-        kv_block<T>(m, w, own,
-                    dqkv + ((i64)p.batch * a.T + tile * TILE) * W + (a.H + p.head) * TILE, W, a);
+        w.begin(a.causal ? first : 0, tiles_of_keys<BOUNDED>(a, p.batch, p.block), a.H / a.G,
+                a.causal ? tile : 0,
+                BOUNDED ? last_query(a, p.batch, tile * TILE + TILE - 1) / TILE : a.T);
+        T *dk = dqkv + ((i64)p.batch * a.T + tile * TILE) * W + (a.H + p.head) * TILE;
+        kv_block<BOUNDED, T>(m, w, own, dk, W, a, p.batch, tile * TILE);
     }
 #endif
 }
@@ -601,9 +696,17 @@ static struct sizes sizes_of(const struct gpu_call *c, const struct type *qkv)
 {
     i32 H = (i32)c->at->heads, G = (i32)c->at->kv_heads, T = (i32)qkv->shape.dim[1];
     f32 scale = (f32)c->at->scale;
-    return {
-        T, H, G, (i32)qkv->shape.dim[0], T / BLOCK, scale, scale * LOG2_E, c->at->causal != 0
-    };
+    i32 at    = c->op == OP_ATTENTION ? 1 : 4;
+    return { T,
+             H,
+             G,
+             (i32)qkv->shape.dim[0],
+             T / BLOCK,
+             scale,
+             scale * LOG2_E,
+             c->at->causal != 0,
+             c->at->window < T ? (i32)c->at->window : 0,
+             c->in_count > at ? data_of<i32>(c->in[at]) : NULL };
 }
 
 typedef CUresult (*encode_map)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
@@ -650,13 +753,18 @@ static bool takes_heads(const struct gpu_call *c, const struct type *qkv)
            qkv->shape.dim[0] * T > 0 && dtype_bytes(qkv->dtype) == 2 &&
            room_bytes() <= c->gpu->shared_bytes && find_encoder();
 }
+/* No lengths; positions in documents may be there. */
+static bool is_whole(const struct gpu_call *c, i32 at)
+{
+    return c->in_count == at || c->in[at].type.shape.rank == 2;
+}
 static bool takes(const struct gpu_call *c)
 {
-    return c->in_count == 1 && takes_heads(c, &c->in[0].type);
+    return is_whole(c, 1) && takes_heads(c, &c->in[0].type);
 }
 static bool takes_grad(const struct gpu_call *c)
 {
-    return c->in_count == 4 && takes_heads(c, &c->in[1].type);
+    return is_whole(c, 4) && takes_heads(c, &c->in[1].type);
 }
 
 static i64 work_grad(const struct gpu_call *c) { return 2 * c->in[3].count * (i64)sizeof(f32); }
@@ -675,10 +783,15 @@ static void must(bool done)
     if (!done) assert_failed("the driver describes tiles", __FILE__, __LINE__);
 }
 
-template <class F> static void with_16_bits(enum dtype t, F f)
+/* Calls f(bounded, T()). */
+template <class F> static void by_kind(const struct sizes &a, enum dtype t, F f)
 {
-    if (t == DT_BF16) f(bf16());
-    else f(f16());
+    auto kind = [&](auto bounded) {
+        if (t == DT_BF16) f(bounded, bf16());
+        else f(bounded, f16());
+    };
+    if (a.window || a.positions) kind(std::true_type());
+    else kind(std::false_type());
 }
 
 static void run(const struct gpu_call *c)
@@ -686,10 +799,10 @@ static void run(const struct gpu_call *c)
     struct sizes a = sizes_of(c, &c->in[0].type);
     struct maps  maps;
     must(draw_map(&maps.qkv, &c->in[0], a.B, a.T));
-    with_16_bits(c->in[0].type.dtype, [&](auto t) {
+    by_kind(a, c->in[0].type.dtype, [&](auto b, auto t) {
         typedef decltype(t) T;
-        launch(c, hopper_o<T>, a.B * a.H * a.blocks, maps, data_of<T>(c->out[0]),
-               data_of<f32>(c->out[1]), a, MAX(1, c->gpu->processors / 2));
+        launch(c, hopper_o<decltype(b)::value, T>, a.B * a.H * a.blocks, maps,
+               data_of<T>(c->out[0]), data_of<f32>(c->out[1]), a, MAX(1, c->gpu->processors / 2));
     });
 }
 
@@ -699,13 +812,13 @@ static void run_grad(const struct gpu_call *c)
     struct maps  maps;
     must(draw_map(&maps.d_o, &c->in[0], a.B, a.T) && draw_map(&maps.qkv, &c->in[1], a.B, a.T) &&
          draw_map(&maps.o, &c->in[2], a.B, a.T));
-    with_16_bits(c->in[1].type.dtype, [&](auto t) {
+    by_kind(a, c->in[1].type.dtype, [&](auto b, auto t) {
         typedef decltype(t) T;
         T                  *dqkv  = data_of<T>(c->out[0]);
         f32                *stats = (f32 *)c->work;
-        launch(c, hopper_dq<T>, a.B * a.H * a.blocks, maps, dqkv, data_of<f32>(c->in[3]), stats, a,
-               MAX(1, c->gpu->processors / 2));
-        launch(c, hopper_dkv<T>, a.B * a.G * a.blocks, maps, dqkv, stats, a,
+        launch(c, hopper_dq<decltype(b)::value, T>, a.B * a.H * a.blocks, maps, dqkv,
+               data_of<f32>(c->in[3]), stats, a, MAX(1, c->gpu->processors / 2));
+        launch(c, hopper_dkv<decltype(b)::value, T>, a.B * a.G * a.blocks, maps, dqkv, stats, a,
                2 * c->gpu->processors);
     });
 }

@@ -1,5 +1,5 @@
-/* packed_attention.cu - attention within packed sequences on the tensor cores of every GPU since
- * sm_80 (mma.sync), 16-bit types, heads of 16 to 256 numbers.
+/* packed_attention.cu - attention on the tensor cores of every GPU since sm_80 (mma.sync): within packed sequences, and
+ * on whole ones that no library's kernel takes, by windows and documents too; 16-bit types, heads of 16 to 256 numbers.
  *
  * A block of four warps has BLOCK queries of one sequence and one head, 16 of them a warp, and goes
  * through the keys in tiles:
@@ -11,6 +11,7 @@
  * over blocks of keys for dk and dv, which makes scores transposed. That is seven products where
  * five are needed; but every sum has one owner, and so the bits repeat.
  *
+ * Tiles that nobody in a block sees are left out, whether they lie behind the block or before its window or document.
  * Blocks behind the end of their sequence return at once. Rows of a tile behind it are 0, and so
  * are columns between the head's numbers and the next size that there is a kernel for. */
 #include "backend/cuda/module/attention.cuh"
@@ -164,23 +165,52 @@ struct part {
 };
 
 /* Block x has block of rows x % blocks of sequence x / blocks. */
-__device__ inline struct part part_of(const struct attention &a)
+__device__ inline struct part part_at(const struct attention &a, i64 block)
 {
     i64 blocks = (a.T + BLOCK - 1) / BLOCK;
     i64 b      = blockIdx.x / blocks;
-    return { b,        blockIdx.y, blockIdx.x % blocks * BLOCK, length(a, b), (a.H + 2 * a.G) * a.D,
-             a.H * a.D };
+    return { b, blockIdx.y, block * BLOCK, length(a, b), (a.H + 2 * a.G) * a.D, a.H * a.D };
 }
-
-__device__ inline bool sees(const struct attention &a, i64 len, i64 t, i64 s)
+/* Those with the most to do come first: the last queries and the first keys. */
+__device__ inline struct part part_of_queries(const struct attention &a)
 {
-    return s < len && (!a.causal || s <= t);
+    i64 blocks = (a.T + BLOCK - 1) / BLOCK, block = blockIdx.x % blocks;
+    return part_at(a, a.causal ? blocks - 1 - block : block);
+}
+__device__ inline struct part part_of_keys(const struct attention &a)
+{
+    return part_at(a, blockIdx.x % ((a.T + BLOCK - 1) / BLOCK));
 }
 
-/* Keys that a block of queries from `first` on sees: [0, this). */
+/* begin: the first key that query t sees. */
+__device__ inline bool sees(const struct attention &a, i32 len, i32 begin, i32 t, i32 s)
+{
+    return s < len && s >= begin && (!a.causal || s <= t);
+}
+
+__device__ inline i32 begin_of(const struct attention &a, const struct part &p, i64 t)
+{
+    return t < p.len ? (i32)keys_begin(a, p.b, t) : 0;
+}
+
+/* Keys that a block of queries from `first` on sees: before this one. */
 __device__ inline i64 keys_of_block(const struct attention &a, const struct part &p)
 {
     return a.causal ? min(p.len, p.first + BLOCK) : p.len;
+}
+
+/* Queries that see a block of keys from `first` on: before this one. */
+__device__ inline i64 queries_of_block(const struct attention &a, const struct part &p)
+{
+    i64 key = min(p.first + BLOCK, p.len) - 1, end = p.len, low = key;
+    if (a.window) end = min(end, key + a.window);
+    if (!a.positions) return end;
+    while (end - low > 1) { /* low sees the last of them */
+        i64 t = (low + end) / 2;
+        if (keys_begin(a, p.b, t) <= key) low = t;
+        else end = t;
+    }
+    return end;
 }
 
 /* --- forward --- */
@@ -192,22 +222,25 @@ struct softmax { /* of the two rows that a lane has sums of */
 /* Scores become probabilities by the largest so far; *old: what earlier sums are worth by it. */
 template <int N>
 __device__ inline void exponentials(f32 (*s)[4], const struct attention &a, const struct part &p,
-                                    i64 key, struct softmax &m, f32 *old)
+                                    i32 key, const i32 *begin, struct softmax &m, f32 *old)
 {
-    bool whole = key + 8 * N <= p.len && (!a.causal || key + 8 * N <= p.first + 1);
-    f32  scale = a.scale * LOG2_E, top[2] = { m.top[0], m.top[1] };
+    bool whole = key + 8 * N <= p.len && (!a.causal || key + 8 * N <= p.first + 1) &&
+                 key >= begin[0] && key >= begin[1];
+    f32 scale = a.scale * LOG2_E, top[2] = { m.top[0], m.top[1] }, base[2];
 #pragma unroll
     for (int n = 0; n < N; n++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            bool seen = whole || sees(a, p.len, p.first + row_of_sum(i), key + column_of_sum(n, i));
-            s[n][i]   = seen ? s[n][i] * scale : -INFINITY;
+            bool seen  = whole || sees(a, (i32)p.len, begin[i / 2], (i32)p.first + row_of_sum(i),
+                                       key + column_of_sum(n, i));
+            s[n][i]    = seen ? s[n][i] * scale : -INFINITY;
             top[i / 2] = fmaxf(top[i / 2], s[n][i]);
         }
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         for (int d = 1; d < 4; d *= 2) top[r] = fmaxf(top[r], __shfl_xor_sync(~0u, top[r], d));
-        old[r]   = exp2f(m.top[r] - top[r]);
+        base[r]  = top[r] == -INFINITY ? 0 : top[r]; /* a row that has seen no key yet */
+        old[r]   = exp2f(m.top[r] - base[r]);
         m.top[r] = top[r];
         m.sum[r] *= old[r];
     }
@@ -215,7 +248,7 @@ __device__ inline void exponentials(f32 (*s)[4], const struct attention &a, cons
     for (int n = 0; n < N; n++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            s[n][i] = exp2f(s[n][i] - top[i / 2]);
+            s[n][i] = exp2f(s[n][i] - base[i / 2]);
             m.sum[i / 2] += s[n][i];
         }
 }
@@ -229,11 +262,13 @@ __global__ void __launch_bounds__(THREADS) forward(T *o, f32 *lse, const T *qkv,
     constexpr int           KEYS = keys_of<D>, STAGES = stages_of<D>, TILE = KEYS * row_of<D>;
     extern __shared__ uint4 room[];
     T                      *q_s = (T *)room, *kv_s = q_s + BLOCK * row_of<D>;
-    struct part             p = part_of(a);
+    struct part             p = part_of_queries(a);
     if (p.first >= p.len) return;
-    const T       *k_at = qkv + head_at(a, p.b, 0, a.H + p.h * a.G / a.H), *v_at = k_at + a.G * a.D;
-    i64            end = keys_of_block(a, p), tiles = (end + KEYS - 1) / KEYS;
-    f32            sums[D / 8][4], s[KEYS / 8][4];
+    const T *k_at = qkv + head_at(a, p.b, 0, a.H + p.h * a.G / a.H), *v_at = k_at + a.G * a.D;
+    i64 tiles = (keys_of_block(a, p) + KEYS - 1) / KEYS, begin = keys_begin(a, p.b, p.first) / KEYS;
+    i32 first_seen[2] = { begin_of(a, p, p.first + row_of_sum(0)),
+                          begin_of(a, p, p.first + row_of_sum(2)) };
+    f32 sums[D / 8][4], s[KEYS / 8][4];
     struct softmax m    = { { -INFINITY, -INFINITY }, { 0, 0 } };
     auto           load = [&](i64 tile) {
         T *to = kv_s + tile % STAGES * 2 * TILE;
@@ -241,10 +276,10 @@ __global__ void __launch_bounds__(THREADS) forward(T *o, f32 *lse, const T *qkv,
         load_tile<D>(to + TILE, v_at + tile * KEYS * p.row, p.row, KEYS, p.len - tile * KEYS, a.D);
     };
     load_tile<D>(q_s, qkv + head_at(a, p.b, p.first, p.h), p.row, BLOCK, p.len - p.first, a.D);
-    if (STAGES == 2) load(0);
+    if (STAGES == 2) load(begin);
     async_group();
     clear_sums<D / 8>(sums);
-    for (i64 tile = 0; tile < tiles; tile++) {
+    for (i64 tile = begin; tile < tiles; tile++) {
         if (STAGES == 1) load(tile);
         else if (tile + 1 < tiles) load(tile + 1);
         async_group();
@@ -254,7 +289,7 @@ __global__ void __launch_bounds__(THREADS) forward(T *o, f32 *lse, const T *qkv,
         f32      old[2];
         clear_sums<KEYS / 8>(s);
         times_rows<D, KEYS / 8>(s, q_s, k_s);
-        exponentials<KEYS / 8>(s, a, p, tile * KEYS, m, old);
+        exponentials<KEYS / 8>(s, a, p, (i32)tile * KEYS, first_seen, m, old);
 #pragma unroll
         for (int n = 0; n < D / 8; n++)
 #pragma unroll
@@ -282,7 +317,8 @@ template <class T> __global__ void deltas(f32 *delta, const T *d_o, const T *o, 
     f32 sum = 0;
     for (i64 d = lane(); d < a.D; d += 32) sum += to_f32(d_o[i * a.D + d]) * to_f32(o[i * a.D + d]);
     sum = warp_sum(sum);
-    if (!lane()) delta[h * a.rows + row] = sum;
+    if (!lane())
+        delta[a.offsets ? h * a.rows + row : (row / a.T * a.H + h) * a.T + row % a.T] = sum;
 }
 
 template <int D, class T>
@@ -296,10 +332,11 @@ __global__ void __launch_bounds__(THREADS)
     constexpr int           KEYS = keys_of<D>, STAGES = stages_of<D>, TILE = KEYS * row_of<D>;
     extern __shared__ uint4 room[];
     T          *q_s = (T *)room, *do_s = q_s + BLOCK * row_of<D>, *kv_s = do_s + BLOCK * row_of<D>;
-    struct part p = part_of(a);
+    struct part p = part_of_queries(a);
     if (p.first >= p.len) return;
     const T *k_at = qkv + head_at(a, p.b, 0, a.H + p.h * a.G / a.H), *v_at = k_at + a.G * a.D;
-    i64      end = keys_of_block(a, p), tiles = (end + KEYS - 1) / KEYS;
+    i64 tiles = (keys_of_block(a, p) + KEYS - 1) / KEYS, begin = keys_begin(a, p.b, p.first) / KEYS;
+    i32 first_seen[2];
     f32 sums[D / 8][4], s[KEYS / 8][4], ds[KEYS / 8][4], scale = a.scale * LOG2_E, base[2], less[2];
     auto load = [&](i64 tile) {
         T *to = kv_s + tile % STAGES * 2 * TILE;
@@ -308,16 +345,17 @@ __global__ void __launch_bounds__(THREADS)
     };
     load_tile<D>(q_s, qkv + head_at(a, p.b, p.first, p.h), p.row, BLOCK, p.len - p.first, a.D);
     load_tile<D>(do_s, d_o + o_at(a, p.b, p.first, p.h), p.o_row, BLOCK, p.len - p.first, a.D);
-    if (STAGES == 2) load(0);
+    if (STAGES == 2) load(begin);
     async_group();
     for (int r = 0; r < 2; r++) {
-        i64  t     = p.first + row_of_sum(2 * r);
-        bool there = t < p.len;
-        base[r]    = there ? lse[lse_at(a, p.b, t, p.h)] * LOG2_E : 0;
-        less[r]    = there ? delta[lse_at(a, p.b, t, p.h)] : 0;
+        i64  t        = p.first + row_of_sum(2 * r);
+        bool there    = t < p.len;
+        base[r]       = there ? lse[lse_at(a, p.b, t, p.h)] * LOG2_E : 0;
+        less[r]       = there ? delta[lse_at(a, p.b, t, p.h)] : 0;
+        first_seen[r] = begin_of(a, p, t);
     }
     clear_sums<D / 8>(sums);
-    for (i64 tile = 0; tile < tiles; tile++) {
+    for (i64 tile = begin; tile < tiles; tile++) {
         if (STAGES == 1) load(tile);
         else if (tile + 1 < tiles) load(tile + 1);
         async_group();
@@ -332,8 +370,8 @@ __global__ void __launch_bounds__(THREADS)
         for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                bool seen =
-                    sees(a, p.len, p.first + row_of_sum(i), tile * KEYS + column_of_sum(n, i));
+                bool seen = sees(a, (i32)p.len, first_seen[i / 2], (i32)p.first + row_of_sum(i),
+                                 (i32)tile * KEYS + column_of_sum(n, i));
                 ds[n][i] =
                     seen ? exp2f(s[n][i] * scale - base[i / 2]) * (ds[n][i] - less[i / 2]) : 0;
             }
@@ -346,7 +384,7 @@ __global__ void __launch_bounds__(THREADS)
 
 template <int D, class T>
 constexpr int dkv_bytes = (2 * BLOCK + stages_of<D> * 2 * queries_of<D>)*row_of<D> *(int)sizeof(T) +
-                          stages_of<D> * 2 * queries_of<D> *(int)sizeof(f32);
+                          stages_of<D> * 3 * queries_of<D> *(int)sizeof(f32);
 
 /* blockIdx.y is a key head, blockIdx.z which part of its numbers the sums are of. */
 template <int D, class T>
@@ -357,24 +395,26 @@ __global__ void __launch_bounds__(THREADS)
     constexpr int QUERIES = queries_of<D>, STAGES = stages_of<D>, TILE = QUERIES * row_of<D>,
                   N = D / 8 / parts_of<D>;
     extern __shared__ uint4 room[];
-    T          *k_s = (T *)room, *v_s = k_s + BLOCK * row_of<D>, *tiles_s = v_s + BLOCK * row_of<D>;
-    f32        *lse_s = (f32 *)(tiles_s + STAGES * 2 * TILE); /* of each stage: lse, delta */
-    struct part p     = part_of(a);
+    T   *k_s = (T *)room, *v_s = k_s + BLOCK * row_of<D>, *tiles_s = v_s + BLOCK * row_of<D>;
+    f32 *lse_s =
+        (f32 *)(tiles_s + STAGES * 2 * TILE); /* of each stage: lse, delta, first key seen */
+    struct part p = part_of_keys(a);
     if (p.first >= p.len) return;
     i64 g = p.h, ratio = a.H / a.G, begin = a.causal ? p.first / QUERIES : 0;
-    i64 tiles = (p.len + QUERIES - 1) / QUERIES -
+    i64 tiles = (queries_of_block(a, p) + QUERIES - 1) / QUERIES -
                 begin; /* of one query head; from the first that sees a key */
     int  first = (int)blockIdx.z * N * 8;
     f32  dk[N][4], dv[N][4], s[QUERIES / 8][4], ds[QUERIES / 8][4], scale = a.scale * LOG2_E;
     auto load = [&](i64 i) {
         i64  h = g * ratio + i / tiles, t = (begin + i % tiles) * QUERIES, left = p.len - t;
         T   *to      = tiles_s + i % STAGES * 2 * TILE;
-        f32 *numbers = lse_s + i % STAGES * 2 * QUERIES;
+        f32 *numbers = lse_s + i % STAGES * 3 * QUERIES;
         load_tile<D>(to, qkv + head_at(a, p.b, t, h), p.row, QUERIES, left, a.D);
         load_tile<D>(to + TILE, d_o + o_at(a, p.b, t, h), p.o_row, QUERIES, left, a.D);
         for (int r = (int)threadIdx.x; r < QUERIES; r += THREADS) {
             numbers[r]           = r < left ? lse[lse_at(a, p.b, t + r, h)] * LOG2_E : 0;
             numbers[QUERIES + r] = r < left ? delta[lse_at(a, p.b, t + r, h)] : 0;
+            ((i32 *)numbers)[2 * QUERIES + r] = begin_of(a, p, t + r);
         }
     };
     const T *k_at = qkv + head_at(a, p.b, p.first, a.H + g);
@@ -391,8 +431,9 @@ __global__ void __launch_bounds__(THREADS)
         async_wait<STAGES - 1>();
         __syncthreads();
         const T   *q_s = tiles_s + i % STAGES * 2 * TILE, *do_s = q_s + TILE;
-        const f32 *base = lse_s + i % STAGES * 2 * QUERIES, *less = base + QUERIES;
-        i64        t = (begin + i % tiles) * QUERIES;
+        const f32 *base = lse_s + i % STAGES * 3 * QUERIES, *less = base + QUERIES;
+        const i32 *first_seen = (const i32 *)(less + QUERIES);
+        i64        t          = (begin + i % tiles) * QUERIES;
         clear_sums<QUERIES / 8>(s);
         clear_sums<QUERIES / 8>(ds);
         times_rows<D, QUERIES / 8>(s, k_s, q_s);
@@ -401,10 +442,12 @@ __global__ void __launch_bounds__(THREADS)
         for (int n = 0; n < QUERIES / 8; n++)
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                int  c    = column_of_sum(n, e);
-                bool seen = t + c < p.len && sees(a, p.len, t + c, p.first + row_of_sum(e));
-                s[n][e]   = seen ? exp2f(s[n][e] * scale - base[c]) : 0;
-                ds[n][e]  = s[n][e] * (ds[n][e] - less[c]);
+                int  c = column_of_sum(n, e);
+                bool seen =
+                    (i32)t + c < (i32)p.len &&
+                    sees(a, (i32)p.len, first_seen[c], (i32)t + c, (i32)p.first + row_of_sum(e));
+                s[n][e]  = seen ? exp2f(s[n][e] * scale - base[c]) : 0;
+                ds[n][e] = s[n][e] * (ds[n][e] - less[c]);
             }
         times_columns<D, N, QUERIES / 8>(dv, s, do_s, first);
         times_columns<D, N, QUERIES / 8>(dk, ds, q_s, first);
@@ -464,6 +507,17 @@ static unsigned blocks_of(const struct attention &a)
     return (unsigned)(a.B * div_up(a.T, BLOCK));
 }
 
+/* Rows that no block has written. */
+template <class T>
+static void clear_rest(const struct gpu_call *c, struct attention a, T *y, f32 *lse)
+{
+    clear(c, a, y, lse);
+    if (!a.lens) return;
+    clear_padding<T>
+        <<<(unsigned)MIN(a.rows, 8 * c->gpu->processors), CLEAR_THREADS, 0, c->gpu->stream>>>(
+            y, lse, shape_last(c->out[0].type.shape), a);
+}
+
 static void run(const struct gpu_call *c)
 {
     struct attention a = attention_of(c, &c->in[0], 1);
@@ -474,7 +528,7 @@ static void run(const struct gpu_call *c)
         f32                *lse = data_of<f32>(c->out[1]);
         launch(c, forward<S, T>, dim3(blocks_of(a), (unsigned)a.H), forward_bytes<S, T>, o, lse,
                data_of<T>(c->in[0]), a);
-        clear(c, a, o, lse);
+        clear_rest(c, a, o, lse);
     });
 }
 
@@ -496,11 +550,13 @@ static void run_grad(const struct gpu_call *c)
                qkv, lse, (const f32 *)delta, a);
         launch(c, gradient_kv<S, T>, dim3(blocks_of(a), (unsigned)a.G, parts_of<S>),
                dkv_bytes<S, T>, dqkv, d_o, qkv, lse, (const f32 *)delta, a);
-        clear(c, a, dqkv, (f32 *)NULL);
+        clear_rest(c, a, dqkv, (f32 *)NULL);
     });
 }
 
 extern "C" const struct gpu_kernel gpu_kernels_packed_attention[] = {
+    { OP_ATTENTION, "mma", takes, run, NULL, NULL, 0 },
+    { OP_ATTENTION_GRAD, "mma", takes_grad, run_grad, work_grad, NULL, 0 },
     { OP_ATTENTION_PACKED, "mma", takes, run, NULL, NULL, 0 },
     { OP_ATTENTION_PACKED_GRAD, "mma", takes_grad, run_grad, work_grad, NULL, 0 },
 };

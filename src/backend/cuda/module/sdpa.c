@@ -1,4 +1,4 @@
-/* sdpa.c - attention by cuDNN's fused engines: bf16 and f16, causal or not, without padding.
+/* sdpa.c - attention by cuDNN's fused engines: bf16 and f16, causal (by a window too) or not, without padding.
  *
  * The engines are found by the shape of the graph: product, scale, mask, softmax, product, in just
  * these operations. q, k and v are read where they lie in the packed tensor. */
@@ -21,17 +21,18 @@ enum {
     ID_SCALE,
     ID_MASKED,
     ID_ONE,
-    ID_DQ_SUM
+    ID_DQ_SUM,
+    ID_WINDOW
 };
 
 struct key { /* what a plan depends on; compared as bytes */
-    i64 op, B, T, H, G, D, causal, dtype;
+    i64 op, B, T, H, G, D, causal, window, dtype;
     i64 any_order; /* backward: dq is summed as blocks come; else through a workspace of all scores */
 };
 
 struct sdpa {
     struct key      key;
-    f32             scale; /* read when the plan runs */
+    f32             scale, window; /* read when the plan runs */
     bool            found;
     struct dnn_plan plan;
 };
@@ -90,18 +91,42 @@ static dnn_desc f_map(struct sketch *g, cudnnPointwiseMode_t f, dnn_desc x, dnn_
     return y;
 }
 
-/* -infinity where the key comes after the query. */
-static dnn_desc mask(struct sketch *g, dnn_desc x)
+struct places { /* of each score: its query and its key */
+    dnn_desc row, column;
+};
+
+static struct places places(struct sketch *g, dnn_desc x)
 {
-    if (!g->k.causal) return x;
-    dnn_desc row = scores(g, CUDNN_DATA_INT32), column = scores(g, CUDNN_DATA_INT32);
+    struct places p = { scores(g, CUDNN_DATA_INT32), scores(g, CUDNN_DATA_INT32) };
+    dnn_index(&g->s, x, 2, p.row);
+    dnn_index(&g->s, x, 3, p.column);
+    return p;
+}
+
+/* x where a f b, elsewhere -infinity. */
+static dnn_desc x_where(struct sketch *g, dnn_desc x, cudnnPointwiseMode_t f, dnn_desc a,
+                        dnn_desc b)
+{
     dnn_desc seen = scores(g, CUDNN_DATA_BOOLEAN), y = scores(g, CUDNN_DATA_FLOAT);
-    dnn_index(&g->s, x, 2, row);
-    dnn_index(&g->s, x, 3, column);
-    dnn_map(&g->s, CUDNN_POINTWISE_CMP_GE, row, column, NULL, seen, CUDNN_DATA_BOOLEAN);
+    dnn_map(&g->s, f, a, b, NULL, seen, CUDNN_DATA_BOOLEAN);
     dnn_map(&g->s, CUDNN_POINTWISE_BINARY_SELECT, x, number(g, ID_MASKED), seen, y,
             CUDNN_DATA_FLOAT);
     return y;
+}
+
+/* -infinity where the key comes after the query, or is out of its window. The engines know both masks by just these
+ * operations, each with indices of its own; the window is a float. */
+static dnn_desc mask(struct sketch *g, dnn_desc x)
+{
+    if (!g->k.causal) return x;
+    struct places p = places(g, x);
+    x               = x_where(g, x, CUDNN_POINTWISE_CMP_GE, p.row, p.column);
+    if (!g->k.window) return x;
+    p             = places(g, x);
+    dnn_desc last = scores(g, CUDNN_DATA_INT32); /* from this query on the key is not seen */
+    dnn_map(&g->s, CUDNN_POINTWISE_ADD, p.column, number(g, ID_WINDOW), NULL, last,
+            CUDNN_DATA_INT32);
+    return x_where(g, x, CUDNN_POINTWISE_CMP_GT, last, p.row);
 }
 
 static dnn_desc scaled_scores(struct sketch *g, dnn_desc q, dnn_desc k_t, dnn_desc scale)
@@ -205,6 +230,7 @@ static struct key key_of(const struct gpu_call *c)
     k.G         = c->at->kv_heads;
     k.D         = qkv->shape.dim[2] / (k.H + 2 * k.G);
     k.causal    = c->at->causal;
+    k.window    = c->at->window < k.T ? c->at->window : 0; /* else it bounds nothing */
     k.dtype     = qkv->dtype;
     k.any_order = c->op == OP_ATTENTION_GRAD && c->gpu->any_order;
     return k;
@@ -218,8 +244,8 @@ static struct sdpa *sdpa_of(const struct gpu_call *c)
     }
     if (known_count == PLANS_MAX || !dnn_begin(&g.s, c->gpu)) return NULL;
     struct sdpa *a = &known[known_count++];
-    *a             = (struct sdpa){ .key = g.k, .scale = (f32)c->at->scale };
-    g.low          = g.k.dtype == DT_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF;
+    *a    = (struct sdpa){ .key = g.k, .scale = (f32)c->at->scale, .window = (f32)g.k.window };
+    g.low = g.k.dtype == DT_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF;
     if (c->op == OP_ATTENTION) draw_forward(&g);
     else draw_backward(&g);
     a->found = dnn_end(&g.s, &a->plan);
@@ -230,7 +256,7 @@ static bool takes(const struct gpu_call *c)
 {
     struct key k      = key_of(c);
     bool       padded = c->in_count == (c->op == OP_ATTENTION ? 2 : 5);
-    if (padded || k.D % 8 || k.D > 128 || k.T < 2 || k.B < 1) return false;
+    if (padded || k.D % 8 || k.D > 256 || k.T < 2 || k.B < 1) return false;
     if (k.dtype != DT_BF16 && k.dtype != DT_F16) return false;
     struct sdpa *a = sdpa_of(c);
     return a && a->found && a->scale == (f32)c->at->scale;
@@ -274,8 +300,9 @@ static void run_forward(const struct gpu_call *c)
                                     { ID_O, c->out[0].data },
                                     { ID_LSE, c->out[1].data },
                                     { ID_SCALE, &a->scale },
-                                    { ID_MASKED, &masked } };
-    must(dnn_run(c, &a->plan, list, k->causal ? 7 : 6, c->work));
+                                    { ID_MASKED, &masked },
+                                    { ID_WINDOW, &a->window } };
+    must(dnn_run(c, &a->plan, list, k->window ? 8 : k->causal ? 7 : 6, c->work));
 }
 
 static void run_backward(const struct gpu_call *c)
@@ -298,6 +325,7 @@ static void run_backward(const struct gpu_call *c)
                                                  { ID_ONE, &one } };
     i32                  count               = 12;
     if (k->causal) list[count++] = (struct dnn_bound){ ID_MASKED, &masked };
+    if (k->window) list[count++] = (struct dnn_bound){ ID_WINDOW, &a->window };
     if (k->any_order) list[count++] = (struct dnn_bound){ ID_DQ_SUM, own + rows_bytes(a, 1) };
     must(dnn_run(c, &a->plan, list, count, own + own_bytes(a)));
 }
