@@ -104,6 +104,8 @@ static enum status open_images(struct dataset *d, const struct data_config *conf
     state->mix_name                       = str_hash(STR("data.mixup"));
     enum status st                        = augment_from(config, &state->augment, err);
     if (!st) st = open_place(d, config, SPLIT_TRAIN, perm, err);
+    if (!st && place_is_one_class(state->place[SPLIT_TRAIN]))
+        st = refuse_one_class(config->path, d->count[SPLIT_TRAIN], err);
     if (!st && config->eval_path.len) st = open_place(d, config, SPLIT_EVAL, perm, err);
     if (st) return st;
     if (!config->eval_path.len) {

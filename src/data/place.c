@@ -141,6 +141,15 @@ static enum status expand(struct str done, struct str rest, struct arena *perm, 
     }
     if (close < open || !words_init(&w, str_sub(rest, open + 1, close)))
         return err_set(err, STATUS_USAGE,
+bool place_is_one_class(const struct place *p)
+{
+    for (i64 n = 1; n < p->count; n++)
+        if (place_class(p, n) != place_class(p, 0)) return false;
+    return true;
+}
+
+bool place_is_sorted(const struct place *p) { return p->kind == &place_folder; }
+
                        "%.*s is not a pattern; expected something like train-{000000..000123}.tar",
                        (int)MIN(rest.len, 200), rest.data);
     struct str  front = str_cat(perm, done, str_sub(rest, 0, open));

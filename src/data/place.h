@@ -37,5 +37,8 @@ i64 place_order(const struct place *p, i64 count, u64 seed, i64 epoch, i64 index
 i64 place_block(const struct place *p); /* samples permuted together; 0: all of them */
 /* What it had to do that the user does not expect; false: nothing more. One thread asks. */
 bool place_says(struct place *p, char line[LOADER_LINE_MAX]);
+bool place_is_one_class(const struct place *p); /* all samples are of the same */
+bool place_is_sorted(const struct place *p);    /* by class: a folder */
+
 
 #endif
