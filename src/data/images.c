@@ -231,11 +231,13 @@ static enum status decode_part(const struct images_state *state, const struct sa
     return buffer_resize(to, head.at + head.image.stride * head.image.height + IMAGE_PAD, err);
 }
 
-/* The part that the view shows, no larger than it must be. */
+/* The part that the view shows: in training no larger than it must be, in evaluation at full scale, so that what is
+ * measured are the pixels that other libraries give, too. */
 static struct image_want want_view(const struct images_state *state, const struct sample *s)
 {
-    const struct augment *a = &state->augment;
-    return (struct image_want){ view_of(state, s).part, a->size, a->size, a->channels };
+    const struct augment *a    = &state->augment;
+    i64                   side = s->split == SPLIT_EVAL ? 0 : a->size;
+    return (struct image_want){ view_of(state, s).part, side, side, a->channels };
 }
 
 static enum status keep_file(struct sample *s, struct err *err)
