@@ -74,10 +74,9 @@ static enum status open_place(struct dataset *d, const struct data_config *confi
 {
     struct images_state *state = d->state;
     struct str           path  = s == SPLIT_TRAIN ? config->path : config->eval_path;
-    struct os_stat       stat;
-    enum status          st = place_open(d->os, config, path, perm, &state->place[s], err);
+    enum status          st    = place_open(d->os, config, path, perm, &state->place[s], err);
     if (st) return st;
-    state->is_sorted[s] = !d->os->stat(d->os, path, &stat, NULL) && stat.is_dir;
+    state->is_sorted[s] = place_is_sorted(state->place[s]);
     d->count[s]         = place_count(state->place[s]);
     i64 classes         = place_classes(state->place[s]);
     if (d->count[s] > samples_max)
@@ -104,9 +103,9 @@ static enum status open_images(struct dataset *d, const struct data_config *conf
     state->mix_name                       = str_hash(STR("data.mixup"));
     enum status st                        = augment_from(config, &state->augment, err);
     if (!st) st = open_place(d, config, SPLIT_TRAIN, perm, err);
+    if (!st && config->eval_path.len) st = open_place(d, config, SPLIT_EVAL, perm, err);
     if (!st && place_is_one_class(state->place[SPLIT_TRAIN]))
         st = refuse_one_class(config->path, d->count[SPLIT_TRAIN], err);
-    if (!st && config->eval_path.len) st = open_place(d, config, SPLIT_EVAL, perm, err);
     if (st) return st;
     if (!config->eval_path.len) {
         state->first_held            = hold_out_last(d, config);
