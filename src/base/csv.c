@@ -60,6 +60,18 @@ enum status csv_field(struct csv *c, struct str *out, bool *last, struct err *er
     return st;
 }
 
+struct str csv_text(struct str field, struct arena *perm)
+{
+    i64 len = 0;
+    if (str_find(field, '"') < 0) return field;
+    char *to = NEW(perm, char, field.len);
+    for (i64 i = 0; i < field.len; i++) {
+        to[len++] = field.data[i];
+        i += field.data[i] == '"'; /* csv_field lets them through in pairs only */
+    }
+    return (struct str){ to, len };
+}
+
 bool csv_more(struct csv *c)
 {
     for (;; c->at++) {

@@ -16,6 +16,8 @@ bool       csv_more(struct csv *c);                  /* passes over empty lines;
 /* The next field, and whether it is the last of its line. Of a quoted one, what lies between the
  * quotes, doubled ones as they stand: no unquoted field can look the same. */
 enum status csv_field(struct csv *c, struct str *out, bool *last, struct err *err);
+struct str  csv_text(struct str    field,
+                     struct arena *perm);       /* what it means: q""q is q"q; a copy only then */
 i64         csv_lines_max(const struct csv *c); /* no more rows than this are left */
 
 #endif

@@ -147,6 +147,8 @@ enum status command_pack(struct cli *c, struct err *err)
     if (address_is_remote(path))
         data.remote = remote_files_open(c->os, NULL, &(struct s3_settings){ 0 }, c->perm);
     st = place_open(c->os, &data, path, c->perm, &from, err);
+    char line[LOADER_LINE_MAX];
+    while (!st && place_says(from, line)) say_message(c->say, "note: %s\n", line);
     if (!st) st = trade(c, &config, from, &data, err);
     place_close(from);
     remote_files_close(data.remote);

@@ -103,7 +103,8 @@ static void show_result(struct cli *c, const struct tokenize_result *r, const st
         say_result(c->say, ", %.2f bytes each, %.*s/s", (f64)r->bytes / (f64)tokens,
                    STR_ARG(text_bytes(&scratch, (f64)(r->bytes - r->bytes_kept) / seconds)));
     say_result(c->say,
-               "\n  train on it with data.path=%.*s data.token_type=%.*s data.vocabulary=%lld\n",
+               "\n  train on it with data.kind=tokens data.path=%.*s data.token_type=%.*s "
+               "data.vocabulary=%lld\n",
                STR_ARG(out), STR_ARG(r->type), (long long)b->vocabulary);
 }
 

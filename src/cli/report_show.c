@@ -15,6 +15,14 @@ static struct str rate_text(struct arena *perm, f64 per_month)
 
 static f64 percent(i64 part, i64 whole) { return whole ? 100 * (f64)part / (f64)whole : 0; }
 
+/* "accuracy 81.9 %"; of a run that was never evaluated "no evaluation". */
+static struct str quality_text(const struct run_bill *b, struct arena *perm)
+{
+    if (isnan(b->value)) return STR("no evaluation");
+    return str_fmt(perm, "%.*s %.*s", STR_ARG(b->row.metric),
+                   STR_ARG(text_metric(perm, b->row.metric, b->value)));
+}
+
 /* ---- one run ---- */
 
 static void run_event(struct say *s, const struct run_bill *r, f64 per_month, struct arena scratch)
@@ -140,8 +148,7 @@ void report_show_run(struct say *s, const struct bills *all, const struct run_bi
                (long long)r->segment_count, r->segment_count == 1 ? "segment" : "segments",
                state_text(r));
     if (!isnan(r->value))
-        say_result(s, "%.*s %.*s after %.*s steps\n", STR_ARG(r->row.metric),
-                   STR_ARG(text_metric(&scratch, r->row.metric, r->value)),
+        say_result(s, "%.*s after %.*s steps\n", STR_ARG(quality_text(r, &scratch)),
                    STR_ARG(text_count(&scratch, (f64)r->steps)));
     say_result(s, "\n");
     show_parts(s, r, scratch);
@@ -162,15 +169,20 @@ i64 comparison_decimals(const struct comparison *c)
     return money_decimals(MAX(c->runs[0]->nusd, last_of(c)->nusd));
 }
 
+/* What is cheaper is said only of the same: of a run that ends sooner and learns less nobody knows. */
 struct str comparison_title(const struct comparison *c, struct arena *perm)
 {
     const struct run_bill *a = c->runs[0], *b = last_of(c);
     i64                    decimals = comparison_decimals(c);
     f64                    less     = percent(a->nusd - b->nusd, a->nusd);
-    return str_fmt(perm, "%.*s -> %.*s a run, %.1f %% %s",
-                   STR_ARG(money_text(perm, money_units(a->nusd, decimals), decimals)),
-                   STR_ARG(money_text(perm, money_units(b->nusd, decimals), decimals)), fabs(less),
-                   less < 0 ? "more" : "less");
+    struct str             from     = money_text(perm, money_units(a->nusd, decimals), decimals),
+               to                   = money_text(perm, money_units(b->nusd, decimals), decimals);
+    if (isnan(c->target))
+        return str_fmt(perm, "%.*s for %.*s -> %.*s for %.*s: not the same target", STR_ARG(from),
+                       STR_ARG(quality_text(a, perm)), STR_ARG(to), STR_ARG(quality_text(b, perm)));
+    return str_fmt(perm, "%.*s -> %.*s a run, %.1f %% %s to %.*s %.*s", STR_ARG(from), STR_ARG(to),
+                   fabs(less), less < 0 ? "more" : "less", STR_ARG(a->row.metric),
+                   STR_ARG(text_metric(perm, a->row.metric, c->target)));
 }
 
 struct str comparison_rate(const struct comparison *c, struct arena *perm)
@@ -204,8 +216,10 @@ static void comparison_event(struct say *s, const struct comparison *c, struct a
     event_f64(&b, "before_value", a->value);
     event_f64(&b, "after_value", z->value);
     event_f64(&b, "runs_per_month", c->runs_per_month);
-    event_f64(&b, "saved_month", usd(a->nusd - z->nusd) * c->runs_per_month);
-    event_f64(&b, "saved_year", usd(a->nusd - z->nusd) * c->runs_per_month * 12);
+    f64 saved = isnan(c->target) ? NAN : usd(a->nusd - z->nusd);
+    event_f64(&b, "saved_month", saved * c->runs_per_month);
+    event_f64(&b, "saved_year", saved * c->runs_per_month * 12);
+    event_f64(&b, "target", c->target);
     event_end(&b, s);
 }
 
@@ -237,19 +251,23 @@ void report_show_comparison(struct say *s, const struct comparison *c, struct ar
     say_heading(s, str_z(&scratch, comparison_title(c, &scratch)));
     say_result(s, "\n");
     for (i64 i = 0; i < c->run_count; i++) {
-        struct arena           here = scratch;
-        const struct run_bill *b    = c->runs[i];
-        struct str value = isnan(b->value) ? STR("") : text_metric(&here, b->row.metric, b->value);
-        struct str changes = i ? report_changes(c->runs[i - 1], b, &here) : STR("");
-        say_result(s, "%-8.*s  %14.*s  %.*s %.*s  %.*s%s%.*s\n", STR_ARG(str_sub(b->row.id, 0, 8)),
+        struct arena           here    = scratch;
+        const struct run_bill *b       = c->runs[i];
+        struct str             quality = quality_text(b, &here);
+        struct str             changes = i ? report_changes(c->runs[i - 1], b, &here) : STR("");
+        say_result(s, "%-8.*s  %14.*s  %.*s  %.*s%s%.*s\n", STR_ARG(str_sub(b->row.id, 0, 8)),
                    STR_ARG(money_text(&here, money_units(b->nusd, decimals), decimals)),
-                   STR_ARG(b->row.metric), STR_ARG(value), STR_ARG(b->row.name),
-                   changes.len ? ": " : "", STR_ARG(changes));
+                   STR_ARG(quality), STR_ARG(b->row.name), changes.len ? ": " : "",
+                   STR_ARG(changes));
         if (i) show_causes(s, c->runs[i - 1], b, decimals, scratch);
     }
     struct arena text = arena_part(&scratch, 1 << 16);
     say_result(s, "\n");
     say_text(s, picture_text(c, s->columns, &text, scratch));
+    if (isnan(c->target))
+        say_message(s, "the runs did not all reach one target, so the dollars do not say which is "
+                       "cheaper: give all of "
+                       "them the same train.target\n");
     struct str rate = comparison_rate(c, &scratch);
     if (rate.len) say_result(s, "\n%.*s\n", STR_ARG(rate));
 }

@@ -21,24 +21,13 @@ struct reader {
     struct column             column[FIELDS_MAX];
 };
 
-/* The header's text of a name: quotes in it are doubled there. */
-static bool names(struct str field, struct str name)
-{
-    i64 at = 0;
-    for (i64 i = 0; i < field.len; i++, at++) {
-        if (at == name.len || field.data[i] != name.data[at]) return false;
-        i += field.data[i] == '"';
-    }
-    return at == name.len;
-}
-
 /* Gives the role to the one field of the header with that name. */
 static enum status find_column(struct reader *r, struct str name, enum role role, i64 slot)
 {
     struct column *found = NULL;
     for (i64 i = 0; i < r->field_count; i++) {
         struct column *c = &r->column[i];
-        if (!names(c->name, name)) continue;
+        if (!str_eq(c->name, name)) continue;
         if (found || c->role != ROLE_NONE)
             return err_set(r->err, STATUS_USAGE,
                            "%.*s: the column \"%.*s\" exists or is requested more than once",
@@ -52,7 +41,7 @@ static enum status find_column(struct reader *r, struct str name, enum role role
                    STR_ARG(r->csv.path), STR_ARG(name));
 }
 
-static enum status parse_header(struct reader *r)
+static enum status parse_header(struct reader *r, struct arena *perm)
 {
     const struct data_config *config = r->config;
     enum status               st     = STATUS_OK;
@@ -63,7 +52,9 @@ static enum status parse_header(struct reader *r)
         if (r->field_count == FIELDS_MAX)
             return err_set(r->err, STATUS_USAGE, "%.*s: more than %d columns", STR_ARG(r->csv.path),
                            FIELDS_MAX);
-        st = csv_field(&r->csv, &r->column[r->field_count++].name, &last, r->err);
+        struct str name;
+        st = csv_field(&r->csv, &name, &last, r->err);
+        if (!st) r->column[r->field_count++].name = csv_text(name, perm);
     }
     if (!st) st = find_column(r, config->label, ROLE_LABEL, 0);
     for (i64 i = 0; i < config->numeric_count && !st; i++)
@@ -84,11 +75,12 @@ static enum status parse_row(struct reader *r, struct table *t)
         if (st || count >= r->field_count) continue;
         const struct column *c     = &r->column[count];
         struct table_where   where = { r->csv.path, line, c->name };
+        struct arena         mine  = t->own;
         switch (c->role) {
         case ROLE_NONE: break;
         case ROLE_LABEL: st = table_label(t, &where, s, r->err); break;
         case ROLE_NUMERIC: st = table_number(t, &where, c->slot, s, r->err); break;
-        case ROLE_CATEGORICAL: table_category(t, c->slot, s);
+        case ROLE_CATEGORICAL: table_category(t, c->slot, csv_text(s, &mine));
         }
     }
     if (!st && count != r->field_count)
@@ -102,15 +94,16 @@ static enum status parse_row(struct reader *r, struct table *t)
 enum status csv_parse(struct str path, struct str text, const struct data_config *config,
                       i64 rows_max, struct table *out, struct err *err)
 {
-    struct csv  csv  = csv_of(path, text);
-    i64         rows = limit_count(csv_lines_max(&csv), rows_max); /* no more than this */
-    enum status st   = table_init(out, path, config, rows, sizeof(struct reader), err);
+    struct csv csv  = csv_of(path, text);
+    i64        rows = limit_count(csv_lines_max(&csv), rows_max); /* no more than this */
+    i64 more = (i64)sizeof(struct reader) + text.len; /* room for a field without its quotes */
+    enum status st = table_init(out, path, config, rows, more, err);
     if (st) return st;
     struct reader *r = NEW(&out->own, struct reader, 1);
     r->csv           = csv;
     r->config        = config;
     r->err           = err;
-    st               = parse_header(r);
+    st               = parse_header(r, &out->own);
     while (!st && out->rows < rows && csv_more(&r->csv)) st = parse_row(r, out);
     return st;
 }

@@ -144,6 +144,14 @@ i64 hold_out_last(struct dataset *d, const struct data_config *config)
     return count - kept;
 }
 
+enum status refuse_one_class(struct str path, i64 count, struct err *err)
+{
+    if (!count) return STATUS_OK;
+    return err_set(err, STATUS_USAGE,
+                   "%.*s: all %lld samples have the same class, so there is nothing to learn",
+                   STR_ARG(path), (long long)count);
+}
+
 i64 limit_count(i64 count, i64 max) { return max > 0 ? MIN(count, max) : count; }
 
 void limit_counts(struct dataset *d, const struct data_config *config)

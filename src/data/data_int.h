@@ -70,7 +70,10 @@ enum status check_context(const struct data_config *config, struct err *err); /*
 
 /* Moves the last `held_out` of the training samples, at least one where that is not 0, to the held-out
  * ones; returns the number of the first moved. */
-i64  hold_out_last(struct dataset *d, const struct data_config *config);
+i64 hold_out_last(struct dataset *d, const struct data_config *config);
+/* Whatever is predicted is right. Without samples: OK, others say so. */
+enum status refuse_one_class(struct str path, i64 count, struct err *err);
+
 i64  limit_count(i64 count, i64 max);                                   /* max 0: no limit */
 void limit_counts(struct dataset *d, const struct data_config *config); /* samples, eval_samples */
 

@@ -109,6 +109,17 @@ static i64 largest(const u8 *labels, i64 count)
     return max;
 }
 
+/* Of both splits; what is alike in all of them cannot be learned. */
+static bool is_one_class(const struct dataset *d)
+{
+    const struct idx_state *state = d->state;
+    const u8               *first = state->set[SPLIT_TRAIN].labels;
+    for (i32 s = 0; s < SPLIT_COUNT; s++)
+        for (i64 i = 0; i < d->count[s]; i++)
+            if (state->set[s].labels[i] != *first) return false;
+    return true;
+}
+
 /* The last samples of the one file, or a file of their own with the same image size. */
 static enum status open_held_out(struct dataset *d, const struct data_config *config,
                                  const struct idx *train, struct arena scratch, struct err *err)
@@ -150,6 +161,8 @@ static enum status open_idx(struct dataset *d, const struct data_config *config,
     i64 label_max = 0;
     for (i32 s = 0; s < SPLIT_COUNT; s++)
         label_max = MAX(label_max, largest(state->set[s].labels, d->count[s]));
+    if (is_one_class(d))
+        return refuse_one_class(config->labels, d->count[SPLIT_TRAIN] + d->count[SPLIT_EVAL], err);
     limit_counts(d, config);
     dataset_add_feed(d, STR("x"), type_of(DT_U8, shape_3(images.dim[1], images.dim[2], channels)),
                      0);

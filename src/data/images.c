@@ -74,10 +74,9 @@ static enum status open_place(struct dataset *d, const struct data_config *confi
 {
     struct images_state *state = d->state;
     struct str           path  = s == SPLIT_TRAIN ? config->path : config->eval_path;
-    struct os_stat       stat;
-    enum status          st = place_open(d->os, config, path, perm, &state->place[s], err);
+    enum status          st    = place_open(d->os, config, path, perm, &state->place[s], err);
     if (st) return st;
-    state->is_sorted[s] = !d->os->stat(d->os, path, &stat, NULL) && stat.is_dir;
+    state->is_sorted[s] = place_is_sorted(state->place[s]);
     d->count[s]         = place_count(state->place[s]);
     i64 classes         = place_classes(state->place[s]);
     if (d->count[s] > samples_max)
@@ -105,6 +104,8 @@ static enum status open_images(struct dataset *d, const struct data_config *conf
     enum status st                        = augment_from(config, &state->augment, err);
     if (!st) st = open_place(d, config, SPLIT_TRAIN, perm, err);
     if (!st && config->eval_path.len) st = open_place(d, config, SPLIT_EVAL, perm, err);
+    if (!st && place_is_one_class(state->place[SPLIT_TRAIN]))
+        st = refuse_one_class(config->path, d->count[SPLIT_TRAIN], err);
     if (st) return st;
     if (!config->eval_path.len) {
         state->first_held            = hold_out_last(d, config);
@@ -229,11 +230,13 @@ static enum status decode_part(const struct images_state *state, const struct sa
     return buffer_resize(to, head.at + head.image.stride * head.image.height + IMAGE_PAD, err);
 }
 
-/* The part that the view shows, no larger than it must be. */
+/* The part that the view shows: in training no larger than it must be, in evaluation at full scale, so that what is
+ * measured are the pixels that other libraries give, too. */
 static struct image_want want_view(const struct images_state *state, const struct sample *s)
 {
-    const struct augment *a = &state->augment;
-    return (struct image_want){ view_of(state, s).part, a->size, a->size, a->channels };
+    const struct augment *a    = &state->augment;
+    i64                   side = s->split == SPLIT_EVAL ? 0 : a->size;
+    return (struct image_want){ view_of(state, s).part, side, side, a->channels };
 }
 
 static enum status keep_file(struct sample *s, struct err *err)

@@ -217,6 +217,8 @@ enum status pack(struct os *os, const struct place *from, const struct pack_conf
     *out              = (struct pack_result){ .samples = p.count };
     if (!own.begin) return err_set(err, STATUS_WORLD, "no memory to pack");
     set_tag(&p);
+    i64 file = last_part(config->to);
+    if (file > 1) st = os->make_dir(os, str_sub(config->to, 0, file - 1), err);
     while (!st && p.next < p.count) {
         struct arena scratch = p.scratch;
         st                   = look_at(&p, out->shards, err);

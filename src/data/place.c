@@ -1,12 +1,79 @@
 /* place.c - which kind of place a path is, and what both kinds share. */
 #include "data/place_int.h"
 #include "remote/address.h"
+#include <string.h>
 
 static const i64 own_bytes = (i64)64 << 30; /* address space: names of some 10^9 samples */
 
 static bool is_shards(struct str path)
 {
     return str_find(path, '{') >= 0 || str_ends(address_path(path), STR(".tar"));
+}
+
+/* NAME-000007.tar: where its number begins. */
+static i64 number_at(struct str shard)
+{
+    i64 at = shard.len - STR(".tar").len;
+    while (at > 0 && shard.data[at - 1] >= '0' && shard.data[at - 1] <= '9') at--;
+    return at;
+}
+
+/* Shards among the names of a folder, moved to the front; 0 where it has subfolders, which are classes. */
+static i64 shards_among(struct os *os, struct str path, struct str *names, i64 count,
+                        struct arena scratch)
+{
+    i64 shards = 0;
+    for (i64 i = 0; i < count; i++) {
+        struct arena   mine  = scratch;
+        struct str     inner = str_fmt(&mine, "%.*s/%.*s", STR_ARG(path), STR_ARG(names[i]));
+        struct os_stat stat;
+        bool           hidden = names[i].data[0] == '.';
+        if (str_ends(names[i], STR(".tar")) && !hidden) names[shards++] = names[i];
+        else if (!hidden && !str_ends(names[i], STR(".idx")) && !os->stat(os, inner, &stat, NULL) &&
+                 stat.is_dir)
+            return 0;
+    }
+    return shards;
+}
+
+/* A folder of shards as a pattern, so that one that is missing is noticed; another path as it is. */
+static enum status shards_of_folder(struct os *os, struct str *path, struct arena *perm,
+                                    struct err *err)
+{
+    struct os_stat stat;
+    struct str    *names, folder = *path;
+    i64            count;
+    if (address_is_remote(folder) || is_shards(folder) || os->stat(os, folder, &stat, NULL) ||
+        !stat.is_dir || os->list(os, folder, perm, &names, &count, NULL))
+        return STATUS_OK;
+    while (folder.len > 1 && str_ends(folder, STR("/"))) folder.len--;
+    count = shards_among(os, folder, names, count, *perm);
+    if (!count) return STATUS_OK;
+    i64        at   = number_at(names[0]);
+    struct str name = str_sub(names[0], 0, at), least = names[0], most = names[0];
+    for (i64 i = 1; i < count; i++) {
+        if (names[i].len != names[0].len || number_at(names[i]) != at ||
+            !str_starts(names[i], name))
+            return err_set(err, STATUS_USAGE,
+                           "%.*s holds shards of different names, %.*s and %.*s; name those that "
+                           "are meant, like "
+                           "%.*s/%.*s{000000..000123}.tar",
+                           STR_ARG(folder), STR_ARG(names[0]), STR_ARG(names[i]), STR_ARG(folder),
+                           STR_ARG(name));
+        if (memcmp(names[i].data, least.data, (size_t)least.len) < 0) least = names[i];
+        if (memcmp(names[i].data, most.data, (size_t)most.len) > 0) most = names[i];
+    }
+    if (count == 1) *path = str_fmt(perm, "%.*s/%.*s", STR_ARG(folder), STR_ARG(names[0]));
+    else
+        *path = str_fmt(perm, "%.*s/%.*s{%.*s..%.*s}.tar", STR_ARG(folder), STR_ARG(name),
+                        STR_ARG(str_sub(least, at, least.len - 4)),
+                        STR_ARG(str_sub(most, at, most.len - 4)));
+    return STATUS_OK;
+}
+
+bool place_holds_shards(struct os *os, struct str path, struct arena scratch)
+{
+    return path.len && !shards_of_folder(os, &path, &scratch, NULL) && is_shards(path);
 }
 
 enum status place_open(struct os *os, const struct data_config *config, struct str path,
@@ -21,11 +88,13 @@ enum status place_open(struct os *os, const struct data_config *config, struct s
             err, STATUS_USAGE,
             "%.*s is not a shard; remote samples must be in NAME.tar or NAME-{000..123}.tar",
             (int)MIN(path.len, 200), path.data);
-    p->kind = is_shards(path) ? &place_shards : &place_folder;
+    p->kind = &place_folder;
     p->os   = os;
     p->own  = arena_open(own_bytes);
     if (!p->own.begin) return err_set(err, STATUS_WORLD, "no memory for a list of samples");
-    enum status st = p->kind->open(p, config, path, err);
+    enum status st = shards_of_folder(os, &path, &p->own, err);
+    if (is_shards(path)) p->kind = &place_shards;
+    if (!st) st = p->kind->open(p, config, path, err);
     if (!st && !p->count)
         st = err_set(err, STATUS_USAGE, "%.*s holds no sample: no .jpg, .jpeg or .png",
                      (int)MIN(path.len, 200), path.data);
@@ -71,6 +140,15 @@ i64 place_order(const struct place *p, i64 count, u64 seed, i64 epoch, i64 index
 }
 
 i64 place_block(const struct place *p) { return p->block; }
+
+bool place_is_one_class(const struct place *p)
+{
+    for (i64 n = 1; n < p->count; n++)
+        if (place_class(p, n) != place_class(p, 0)) return false;
+    return true;
+}
+
+bool place_is_sorted(const struct place *p) { return p->kind == &place_folder; }
 
 bool place_says(struct place *p, char line[LOADER_LINE_MAX])
 {

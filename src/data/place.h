@@ -1,6 +1,7 @@
 /* place.h - where samples of a file each lie: in a folder or in tar shards, local or remote.
  *
- *     photos                           a folder: its subfolders are the classes, a file is a sample
+ *     photos                           a folder: its subfolders are the classes, a file is a sample;
+ *                                      or it holds nothing but shards of one name, and means all of them
  *     photos-{000000..000123}.tar      WebDataset shards: files that share a basename are a sample
  *     https://…  http://…  s3://…  gs://…   remote shards, through a bounded cache on the disk
  *
@@ -20,6 +21,8 @@ enum status place_open(struct os *os, const struct data_config *config, struct s
                        struct arena *perm, struct place **out, struct err *err);
 void        place_close(struct place *p); /* NULL: nothing to close */
 
+bool place_holds_shards(struct os *os, struct str path, struct arena scratch); /* such a folder */
+
 i64 place_count(const struct place *p);
 i64 place_classes(const struct place *p);      /* 0: nobody said any */
 i64 place_class(const struct place *p, i64 n); /* of sample n; -1: none */
@@ -33,6 +36,9 @@ enum status place_read(const struct place *p, i64 n, struct buffer *to, const at
 /* Which sample stands at `index` of the epoch, of the first `count` of them: shards permuted, then
  * samples permuted inside blocks, so that what is read together lies together. */
 i64 place_order(const struct place *p, i64 count, u64 seed, i64 epoch, i64 index);
+
+bool place_is_one_class(const struct place *p); /* all samples are of the same */
+bool place_is_sorted(const struct place *p);    /* by class: a folder */
 
 i64 place_block(const struct place *p); /* samples permuted together; 0: all of them */
 /* What it had to do that the user does not expect; false: nothing more. One thread asks. */

@@ -1,8 +1,9 @@
 /* place_folder.c - a folder whose subfolders are the classes, in order of name; a file is a sample.
- * Without subfolders the files have no class. What is no image is passed over. */
+ * Without subfolders the files have no class. What is not named as an image is passed over, and said. */
 #include "data/data_int.h"
 #include "data/place_int.h"
 #include "data/shard.h"
+#include <stdio.h>
 
 struct class
 { /* a subfolder, or the folder itself */
@@ -13,8 +14,10 @@ struct class
 
 struct folder {
     struct class *class;
-    i64 *begin; /* [classes + 1]: number of the first sample */
-    i64  count; /* of classes, at least one */
+    i64       *begin;       /* [classes + 1]: number of the first sample */
+    i64        count;       /* of classes, at least one */
+    i64        passed_over; /* files that no sample is made of */
+    struct str first;       /* of these */
 };
 
 static bool is_sample(struct str name)
@@ -24,12 +27,21 @@ static bool is_sample(struct str name)
     return name.len && name.data[0] != '.' && shard_is_payload(str_sub(name, dot, name.len));
 }
 
+/* Hidden files are meant to be. */
+static void pass_over(struct place *p, struct str folder, struct str name)
+{
+    struct folder *f = p->state;
+    if (!name.len || name.data[0] == '.') return;
+    if (!f->passed_over++) f->first = str_fmt(&p->own, "%.*s/%.*s", STR_ARG(folder), STR_ARG(name));
+}
+
 static enum status list_class(struct place *p, struct class *c, struct err *err)
 {
     i64         count = 0;
     enum status st    = p->os->list(p->os, c->folder, &p->own, &c->names, &count, err);
     for (i64 i = 0; i < count && !st; i++)
         if (is_sample(c->names[i])) c->names[c->count++] = c->names[i];
+        else pass_over(p, c->folder, c->names[i]);
     return st;
 }
 
@@ -56,6 +68,8 @@ static enum status open_folder(struct place *p, const struct data_config *config
         f->class[f->count++] = (struct class){ .folder = inner };
     }
     p->classes = f->count;
+    for (i64 i = 0; i < count && f->count; i++) /* beside the classes it is in none of them */
+        if (is_sample(names[i])) pass_over(p, path, names[i]);
     if (!f->count) f->class[f->count++] = (struct class){ .folder = path };
     f->begin = NEW(&p->own, i64, f->count + 1);
     for (i64 i = 0; i < f->count && !st; i++) {
@@ -126,5 +140,21 @@ static void fingerprint_folder(const struct place *p, struct print *to)
     }
 }
 
-const struct place_kind place_folder = { open_folder, close_folder,       class_folder, name_folder,
-                                         read_folder, fingerprint_folder, NULL,         NULL };
+static bool says_folder(struct place *p, char line[LOADER_LINE_MAX])
+{
+    struct folder *f = p->state;
+    if (!f->passed_over) return false;
+    snprintf(
+        line, LOADER_LINE_MAX,
+        "%lld files are not read, the first is %.*s%.*s: pictures are .jpg, .jpeg or .png files in "
+        "the folder of a class",
+        (long long)f->passed_over, f->first.len > 100 ? 3 : 0, "...",
+        STR_ARG(str_sub(f->first, f->first.len - 100, f->first.len)));
+    f->passed_over = 0; /* once */
+    return true;
+}
+
+const struct place_kind place_folder = {
+    open_folder, close_folder,       class_folder, name_folder,
+    read_folder, fingerprint_folder, NULL,         says_folder
+};

@@ -142,6 +142,14 @@ static enum status check_config(const struct data_config *config, struct err *er
     return STATUS_OK;
 }
 
+static bool is_one_class(const struct table_state *state)
+{
+    for (i32 s = 0; s < SPLIT_COUNT; s++)
+        for (i64 i = 0; i < state->table[s].rows; i++)
+            if (state->table[s].y[i] != state->table[SPLIT_TRAIN].y[0]) return false;
+    return true;
+}
+
 enum status table_open(struct dataset *d, const struct data_config *config, table_parse *parse,
                        struct arena *perm, struct err *err)
 {
@@ -152,6 +160,8 @@ enum status table_open(struct dataset *d, const struct data_config *config, tabl
     state->categorical     = k;
     if (!st) st = open_split(d, config, SPLIT_TRAIN, parse, *perm, err);
     if (!st && config->eval_path.len) st = open_split(d, config, SPLIT_EVAL, parse, *perm, err);
+    if (!st && is_one_class(state))
+        st = refuse_one_class(config->path, d->count[SPLIT_TRAIN] + d->count[SPLIT_EVAL], err);
     if (st) return st;
     if (!config->eval_path.len) {
         i64                     first = hold_out_last(d, config);

@@ -17,6 +17,7 @@
  * A window that begins inside a document counts its positions from there. */
 #include "data/data_int.h"
 #include "data/tokenize_int.h"
+#include "remote/address.h"
 #include <string.h>
 
 /* Of a vocabulary that nobody asked for: four times what the largest published tokenizers have (262,144). A
@@ -179,10 +180,33 @@ static enum status open_tokens(struct dataset *d, const struct data_config *conf
     return st ? st : open_windows(d, config, width, vocabulary, separator, perm, err);
 }
 
+/* Of a file of tokens each byte would be taken for a letter. `frugal tokenize` leaves NAME.json beside it; one from
+ * another program is called .bin and holds zero bytes, which no text has. */
+static enum status refuse_tokens(struct dataset *d, struct str path, struct str bytes,
+                                 struct arena scratch, struct err *err)
+{
+    struct str        side_path = str_cat(&scratch, path, STR(".json"));
+    struct token_side side;
+    bool              named = str_ends(address_path(path), STR(".bin"));
+    bool              kept =
+        !address_is_remote(path) && !token_side_read(d->os, side_path, &scratch, &side, NULL);
+    if (!kept && !(named && memchr(bytes.data, 0, (size_t)MIN(bytes.len, 1 << 16))))
+        return STATUS_OK;
+    return err_set(err, STATUS_USAGE,
+                   "%.*s holds tokens%s%.*s, and data.kind=text reads bytes; set data.kind=tokens",
+                   STR_ARG(path), kept ? " according to " : "",
+                   STR_ARG(kept ? side_path : STR("")));
+}
+
 static enum status open_text(struct dataset *d, const struct data_config *config,
                              struct arena *perm, struct err *err)
 {
-    return open_windows(d, config, 1, 256, -1, perm, err);
+    enum status                st    = open_windows(d, config, 1, 256, -1, perm, err);
+    const struct tokens_state *state = d->state;
+    if (!st) st = refuse_tokens(d, config->path, state->source[SPLIT_TRAIN].bytes, *perm, err);
+    if (!st && config->eval_path.len)
+        st = refuse_tokens(d, config->eval_path, state->source[SPLIT_EVAL].bytes, *perm, err);
+    return st;
 }
 
 static void fetch_window(const char *from, i64 width, i64 context, i32 *x, i32 *y)

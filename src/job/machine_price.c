@@ -29,6 +29,26 @@ static enum price price_kind(struct str market)
     return str_eq(market, STR("own")) ? PRICE_OWN : PRICE_ON_DEMAND;
 }
 
+/* Two prices were named, and one counts. */
+static void say_which(const struct job *j, const struct machine *m)
+{
+    const struct run_config *run   = &j->settings->run;
+    f64                      given = j->settings->train.usd_hour;
+    enum price               kind  = price_kind(run->market);
+    if (!m) {
+        if (str_eq(run->market, STR("none"))) return;
+        job_say(j, "price: $%g an hour, from train.usd_hour; run.market=%.*s alone has no price",
+                given, STR_ARG(run->market));
+        return;
+    }
+    f64 listed = machine_usd_h(m, kind);
+    if (isnan(listed) || listed == given) return;
+    job_say(j,
+            "price: $%g an hour, from train.usd_hour; the catalogue's %s price of %.*s, $%g, is "
+            "not used",
+            given, price_name(kind), STR_ARG(run->machine), listed);
+}
+
 enum status job_price(const struct job *j, struct price_row *out, struct err *err)
 {
     struct run_config      *run   = &j->settings->run;
@@ -39,6 +59,7 @@ enum status job_price(const struct job *j, struct price_row *out, struct err *er
     *out                         = (struct price_row){ .usd_hour = train->usd_hour,
                                                        .source   = STR("train.usd_hour"),
                                                        .market   = said ? run->market : STR("") };
+    if (!run->machine.len && !isnan(train->usd_hour)) say_which(j, NULL);
     if (!run->machine.len) return STATUS_OK;
     enum status st = find_machine(j, run->machine, &all, &m, err);
     if (st) return st;
@@ -46,6 +67,7 @@ enum status job_price(const struct job *j, struct price_row *out, struct err *er
     out->granularity_s       = rule.granularity_s;
     out->minimum_s           = rule.minimum_s;
     out->free_s              = rule.free_s;
+    if (!isnan(train->usd_hour)) say_which(j, m);
     if (!isnan(train->usd_hour)) return STATUS_OK;
     enum price kind = price_kind(run->market);
     out->market     = said ? run->market : STR("on-demand");

@@ -9,6 +9,20 @@ static void on_note(void *context, const struct event_note *e)
     job_say(context, "frugal: %.*s", STR_ARG(e->text));
 }
 
+static struct stop_config stop_of(const struct train_config *t)
+{
+    bool given = !str_eq(t->target_metric, STR("auto"));
+    return (struct stop_config){ .metric          = given ? t->target_metric : STR("loss"),
+                                 .target          = t->target,
+                                 .patience        = t->patience,
+                                 .min_improvement = t->min_improvement,
+                                 .max_seconds     = t->max_seconds,
+                                 .max_dollars     = t->max_dollars,
+                                 .usd_hour        = t->usd_hour,
+                                 .steps_max       = t->steps,
+                                 .forecast        = t->forecast };
+}
+
 /* What is judged must be read, and what is carried must go somewhere. */
 static enum status check(const struct settings *s, struct err *err)
 {
@@ -21,6 +35,9 @@ static enum status check(const struct settings *s, struct err *err)
         return err_set(err, STATUS_USAGE,
                        "train.target, train.patience and train.forecast need a metric: "
                        "give program.read and program.metric");
+    struct stop_config stop = stop_of(t);
+    enum status        st   = target_in_range(stop.metric, stop.target, false, err);
+    if (st) return st;
     if (logs && !(read && step))
         return err_set(err, STATUS_USAGE,
                        "log.csv, log.tensorboard and log.prometheus have a row for each step that "
@@ -42,20 +59,6 @@ static enum status check(const struct settings *s, struct err *err)
                        "program.resume needs program.folder, where the program writes "
                        "its checkpoints");
     return STATUS_OK;
-}
-
-static struct stop_config stop_of(const struct train_config *t)
-{
-    bool given = !str_eq(t->target_metric, STR("auto"));
-    return (struct stop_config){ .metric          = given ? t->target_metric : STR("loss"),
-                                 .target          = t->target,
-                                 .patience        = t->patience,
-                                 .min_improvement = t->min_improvement,
-                                 .max_seconds     = t->max_seconds,
-                                 .max_dollars     = t->max_dollars,
-                                 .usd_hour        = t->usd_hour,
-                                 .steps_max       = t->steps,
-                                 .forecast        = t->forecast };
 }
 
 static enum status supervise(struct record *r, const struct job_program *p,

@@ -145,7 +145,7 @@ static void net_loss(struct net *n, i32 x)
 
 enum status layers_build(struct builder *b, struct err *err)
 {
-    struct net   n   = { .b = b, .err = err, .above = STR("the data") };
+    struct net   n   = { .b = b, .err = err, .above = STR("the data"), .stride = 1 };
     struct scope top = { 0 };
     i32          x   = part_input(b, input_name(b->m));
     if (graph_type(b->g, x).dtype != DT_I32) x = part_float(b, x);

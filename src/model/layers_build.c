@@ -36,6 +36,7 @@ i32 layer_conv(struct net *n, const struct layer *l, i32 x)
         return net_fail(n, l->line, "padding: same needs an odd kernel, not %lld",
                         (long long)kernel);
     if (pad == PADDING_SAME) pad = kernel / 2;
+    n->stride *= count_of(l, KEY_stride);
     struct init init = part_glorot(kernel * kernel * channels, kernel * kernel * filters);
     i32         w    = part_weight(n->b, l->path, shape_4(filters, kernel, kernel, channels), init);
     i32         bias = count_of(l, KEY_bias) ? part_vector(n->b, l->path, "bias", filters, 0) : -1;
@@ -46,6 +47,7 @@ static i32 pool(struct net *n, const struct layer *l, i32 x, i32 op)
 {
     i64 size   = count_of(l, KEY_size);
     i64 stride = l->key[KEY_stride].given ? count_of(l, KEY_stride) : size;
+    n->stride *= stride;
     return build_pool(n->b->g, op, l->path, x, size, stride, 0);
 }
 
@@ -107,12 +109,18 @@ static i32 shortcut(struct net *n, const struct layer *l, i32 x, i32 y)
     struct shape from = part_sample(n->b, x), to = part_sample(n->b, y);
     if (shape_eq(from, to)) return x;
     struct str a = net_shape(n, x), c = net_shape(n, y);
-    i64  stride = from.rank == 3 && to.rank == 3 ? (from.dim[0] + to.dim[0] - 1) / to.dim[0] : 0;
-    bool fits   = stride && (from.dim[0] - 1) / stride + 1 == to.dim[0] &&
-                (from.dim[1] - 1) / stride + 1 == to.dim[1];
-    if (!fits || count_of(l, KEY_shortcut) == SHORTCUT_IDENTITY)
+    i64        stride = n->stride;
+    if (from.rank != 3 || to.rank != 3 || count_of(l, KEY_shortcut) == SHORTCUT_IDENTITY)
         return net_fail(n, l->line, "residual cannot add its input %.*s to its layers' result %.*s",
                         STR_ARG(a), STR_ARG(c));
+    i64 high = (from.dim[0] - 1) / stride + 1, wide = (from.dim[1] - 1) / stride + 1;
+    if (high != to.dim[0] || wide != to.dim[1])
+        return net_fail(n, l->line,
+                        "residual cannot add its input %.*s to its layers' result %.*s: with their "
+                        "stride of %lld its "
+                        "shortcut gives [%lld,%lld,%lld], and so do layers with padding: same",
+                        STR_ARG(a), STR_ARG(c), (long long)stride, (long long)high, (long long)wide,
+                        (long long)to.dim[2]);
     struct str  path = part_name(n->b, l->path, "shortcut.conv");
     struct init init = part_glorot(from.dim[2], to.dim[2]);
     i32         w    = part_weight(n->b, path, shape_4(to.dim[2], 1, 1, from.dim[2]), init);
@@ -125,10 +133,13 @@ i32 layer_residual(struct net *n, const struct layer *l, i32 x)
     struct graph *g     = n->b->g;
     struct scope  inner = { .path = str_cat(g->perm, l->path, STR(".")) };
     i32           outer = g->block;
+    i64           above = n->stride;
     if (!outer) g->block = ++n->blocks;
-    i32 y = net_list(n, &inner, l->key[KEY_layers].list, x);
+    n->stride = 1;
+    i32 y     = net_list(n, &inner, l->key[KEY_layers].list, x);
     if (n->status) return -1;
     i32 other = shortcut(n, l, x, y);
+    n->stride *= above;
     if (n->status) return -1;
     y        = activate(n, l, build_binary(g, OP_ADD, l->path, y, other));
     g->block = outer;

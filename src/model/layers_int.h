@@ -57,6 +57,7 @@ struct net {
     i32             nesting;
     i32             blocks; /* outermost residual groups so far */
     i32             line;   /* of the layer built last */
+    i64             stride; /* of the innermost residual group so far: the product of its layers' */
 };
 
 typedef i32 layer_fn(struct net *n, const struct layer *l, i32 x);

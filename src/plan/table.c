@@ -114,7 +114,8 @@ enum status table_read(const struct table *t, struct csv csv, struct arena *perm
             struct str text;
             st = csv_field(&csv, &text, &last, err);
             if (!st && field < columns)
-                st = cell_parse(t, order[field], &csv, line, str_trim(text), to, err);
+                st = cell_parse(t, order[field], &csv, line, str_trim(csv_text(text, perm)), to,
+                                err);
         }
         if (!st && field != columns)
             st = err_set(err, STATUS_USAGE, "%.*s:%lld: %lld fields, but the header has %lld",
@@ -155,12 +156,17 @@ void table_write_header(const struct table *t, struct textbuf *b)
     textbuf_fmt(b, "\n");
 }
 
-/* Quoted where it must be. The quotes of a text that was read are doubled already. */
+/* Quoted where it must be, its own quotes doubled. */
 static void write_text(struct textbuf *b, struct str s)
 {
     bool quoted = str_find(s, ',') >= 0 || str_find(s, '"') >= 0 || str_find(s, '\n') >= 0 ||
                   str_find(s, '\r') >= 0;
-    textbuf_fmt(b, quoted ? "\"%.*s\"" : "%.*s", STR_ARG(s));
+    if (quoted) textbuf_add(b, STR("\""));
+    for (i64 at = str_find(s, '"'); at >= 0; at = str_find(s, '"')) {
+        textbuf_fmt(b, "%.*s\"\"", (int)at, s.data);
+        s = str_sub(s, at + 1, s.len);
+    }
+    textbuf_fmt(b, quoted ? "%.*s\"" : "%.*s", STR_ARG(s));
 }
 
 void table_write_row(const struct table *t, struct textbuf *b, const void *row)

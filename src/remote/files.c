@@ -31,6 +31,7 @@ struct remote_files {
     struct bucket      bucket[BUCKETS_MAX];
     i64                bucket_count;
     u64                seed;
+    atomic_bool        answered; /* a server has, once */
     atomic_llong       waits, requests, bytes;
 };
 
@@ -123,18 +124,21 @@ static enum status ask(struct remote_files *r, struct asking *a, struct web_repl
         enum status st    = ask_once(r, web, a, &turn, reply, &last);
         /* A body longer than asked for: the server gives the whole file for any range. */
         bool whole = st && reply->status == 200;
+        if (!st) atomic_store(&r->answered, true);
         if (whole || (!st && !retry_status(reply->status))) return STATUS_OK;
         if (st == STATUS_NO) return err_set(err, STATUS_WORLD, "%s", last.text);
         if (!st)
             err_set(&last, STATUS_WORLD, "%.*s was answered with %d", STR_ARG(a->shown),
                     reply->status);
-        if (!stopped(a->stop))
+        bool later = retry_unanswered(reply->unresolved, atomic_load(&r->answered), tries,
+                                      os->now_ns(os) - begin_ns);
+        if (!stopped(a->stop) && later)
             retry_wait(os, r->seed, (u64)atomic_fetch_add(&r->waits, 1), tries, until_ns, a->stop,
                        NULL);
         if (stopped(a->stop))
             return err_set(err, STATUS_INTERRUPTED, "%.*s was cut off", STR_ARG(a->shown));
         i64 now_ns = os->now_ns(os);
-        if (now_ns < until_ns && tries < RETRY_TRIES_MAX) continue;
+        if (later && now_ns < until_ns && tries < RETRY_TRIES_MAX) continue;
         return err_set(err, STATUS_WORLD, "after %lld tries in %.1f s: %s", (long long)tries,
                        (f64)(now_ns - begin_ns) / 1e9, last.text);
     }

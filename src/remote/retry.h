@@ -8,6 +8,9 @@ enum { RETRY_TRIES_MAX = 14 };
 
 /* May what was answered with this status pass if it is asked again? */
 bool retry_status(i32 status);
+/* May what was not answered at all pass? Of a host that nobody has found yet only for some seconds: its name is
+ * probably wrong, and the user waits. One that has answered before is known to be there. */
+bool retry_unanswered(bool unresolved, bool answered_before, i64 tries, i64 since_ns);
 /* Waits before try `tries` + 1, longer each time and by chance (number `draw` of `seed`) so that many
  * do not come back at once; not beyond until_ns, and not when one of the two, which may be NULL, says
  * stop. */

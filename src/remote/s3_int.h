@@ -22,7 +22,8 @@ struct s3 {
     pthread_mutex_t lock; /* of the region */
     char            region[S3_REGION_MAX];
     atomic_bool     cancel;
-    atomic_llong    skew_s; /* the store's clock minus ours */
+    atomic_bool     answered; /* the store has, once */
+    atomic_llong    skew_s;   /* the store's clock minus ours */
     atomic_llong    puts, gets, bytes_out, bytes_in, waits;
 };
 

@@ -268,6 +268,7 @@ enum status s3_send(struct s3 *s, const struct s3_call *c, struct arena *perm, s
     struct arena room     = *perm; /* what a try took is given back before the next */
     i64          begin_ns = s->os->now_ns(s->os), until_ns = begin_ns + s->limit_ns;
     struct err   last;
+    bool         later = true;
     for (;;) {
         struct credentials who;
         enum verdict       verdict = VERDICT_LATER;
@@ -281,18 +282,21 @@ enum status s3_send(struct s3 *s, const struct s3_call *c, struct arena *perm, s
             if (st == STATUS_NO) return err_set(err, STATUS_WORLD, "%s", last.text);
             if (!st) verdict = judge(s, &t, &who, a, &tries);
             else tries.unanswered = true;
+            if (!st) atomic_store(&s->answered, true);
+            later = retry_unanswered(a->reply.unresolved, atomic_load(&s->answered), tries.count,
+                                     s->os->now_ns(s->os) - begin_ns);
             if (!st && verdict == VERDICT_LATER) s3_refused(s, c, a, &last);
         }
         a->unanswered = tries.unanswered;
         if (verdict == VERDICT_DONE) return STATUS_OK;
-        if (verdict == VERDICT_LATER)
+        if (verdict == VERDICT_LATER && later)
             retry_wait(s->os, s->seed, (u64)atomic_fetch_add(&s->waits, 1), tries.count, until_ns,
                        c->stop, &s->cancel);
         if (atomic_load(&s->cancel) || (c->stop && atomic_load(c->stop)))
             return err_set(err, STATUS_INTERRUPTED, "%s %.*s was cut off", c->method,
                            STR_ARG(c->key));
         i64 now_ns = s->os->now_ns(s->os);
-        if (now_ns < until_ns && tries.count < RETRY_TRIES_MAX) continue;
+        if (later && now_ns < until_ns && tries.count < RETRY_TRIES_MAX) continue;
         return err_set(err, STATUS_WORLD, "after %lld tries in %.1f s: %s", (long long)tries.count,
                        (f64)(now_ns - begin_ns) / 1e9, last.text);
     }

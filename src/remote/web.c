@@ -47,6 +47,7 @@ static const i64  usual_connect_limit_ns = (i64)10 * 1000000000;
     F(curl_easy_perform)                                                                           \
     F(curl_easy_reset)                                                                             \
     F(curl_easy_cleanup)                                                                           \
+    F(curl_easy_getinfo)                                                                           \
     F(curl_easy_strerror)                                                                          \
     F(curl_slist_append)                                                                           \
     F(curl_slist_free_all)
@@ -225,6 +226,14 @@ static bool is_for_good(CURLcode code)
            code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_URL_MALFORMAT;
 }
 
+/* The name server says that there is no such host, or says nothing until the time to connect is over. */
+static bool is_unresolved(CURL *c, CURLcode code)
+{
+    curl_off_t found_us = 0;
+    if (code != CURLE_OPERATION_TIMEDOUT) return code == CURLE_COULDNT_RESOLVE_HOST;
+    return !lib.curl_easy_getinfo(c, CURLINFO_NAMELOOKUP_TIME_T, &found_us) && !found_us;
+}
+
 static enum status curl_send(struct web *web, const struct web_request *r, struct arena *perm,
                              struct web_reply *reply, struct err *err)
 {
@@ -239,6 +248,7 @@ static enum status curl_send(struct web *web, const struct web_request *r, struc
     lib.curl_easy_setopt(c, CURLOPT_HTTPHEADER, list);
     CURLcode code = lib.curl_easy_perform(c);
     lib.curl_slist_free_all(list);
+    reply->unresolved = is_unresolved(c, code);
     handle_give(w, c);
     reply->body = textbuf_str(&f.body);
     if (code == CURLE_OK) return STATUS_OK;

@@ -25,6 +25,7 @@ struct web_reply {
     struct pair *headers;
     i64          header_count;
     struct str   body;
+    bool         unresolved; /* nothing was sent: the host has no address */
 };
 struct str web_header(const struct web_reply *r, struct str name); /* data NULL: none such */
 

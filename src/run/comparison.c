@@ -63,6 +63,7 @@ enum status comparison_make(struct comparison *c, struct run_bill *const *runs, 
                            "the price of run %.*s is not known, so there is nothing to compare",
                            STR_ARG(runs[i]->row.id));
     add_levers(c, perm);
+    c->target = report_common_target(runs, count);
     c->runs_per_month =
         report_runs_per_month(all, all_count, runs[count - 1], now_wall_ns, &c->counted);
     return STATUS_OK;

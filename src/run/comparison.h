@@ -24,6 +24,7 @@ struct comparison {
     i64                     lever_count;
     f64                     runs_per_month; /* NaN: not known */
     bool                    counted;        /* in the ledger; else the run file says so */
+    f64                     target;         /* that all runs have reached; NaN: none */
 };
 
 /* `all`: of the ledger, which says how often they run. NO: a price is not known, so there is nothing to compare. */

@@ -57,6 +57,10 @@ const char *cause_name(enum cause c, i64 nusd); /* "less work" or "more work", b
 /* False: one of them has no price. */
 bool report_causes(const struct run_bill *a, const struct run_bill *b, i64 nusd[CAUSE_COUNT]);
 
+/* The strictest target that any of the runs had, if all of them ended at least that good, by the same metric; NaN: they
+ * did not reach the same, and what they cost cannot be compared. */
+f64 report_common_target(struct run_bill *const *runs, i64 count);
+
 /* Settings of b that a has not, "train.precision=bf16, …"; with a's own where b left them at the
  * default. Empty: none. */
 struct str report_changes(const struct run_bill *a, const struct run_bill *b, struct arena *perm);

@@ -1,5 +1,6 @@
 /* report_changes.c - from one bill to another: what made the difference, in dollars and in settings. */
 #include "run/report.h"
+#include "run/stop.h"
 #include <math.h>
 
 static const f64 day_ns = 86400e9;
@@ -33,6 +34,24 @@ bool report_causes(const struct run_bill *a, const struct run_bill *b, i64 nusd[
     };
     for (i64 i = 0; i < CAUSE_COUNT; i++) nusd[i] = at[i + 1] - at[i];
     return true;
+}
+
+f64 report_common_target(struct run_bill *const *runs, i64 count)
+{
+    bool falls  = metric_falls(runs[0]->row.metric);
+    f64  target = NAN;
+    for (i64 i = 0; i < count; i++) {
+        f64 t = runs[i]->row.target;
+        if (!str_eq(runs[i]->row.metric, runs[0]->row.metric)) return NAN;
+        if (isnan(target) || (falls ? t < target : t > target)) target = t;
+    }
+    for (i64 i = 0; i < count; i++) {
+        f64  v   = runs[i]->value;
+        bool met = (falls ? v <= target : v >= target) ||
+                   (runs[i]->reached && runs[i]->row.target == target);
+        if (!met) return NAN; /* as is a NaN */
+    }
+    return target;
 }
 
 /* What only the ledger reads is no lever. */

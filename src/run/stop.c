@@ -156,6 +156,22 @@ bool metric_falls(struct str metric)
     return str_eq(metric, STR("loss")) || str_eq(metric, STR("perplexity"));
 }
 
+enum status target_in_range(struct str metric, f64 target, bool measured_by_us, struct err *err)
+{
+    bool share = str_eq(metric, STR("accuracy")) || str_eq(metric, STR("auc"));
+    f64  least = str_eq(metric, STR("perplexity")) ? 1 : share || measured_by_us ? 0 : -INFINITY;
+    f64  most  = share ? 1 : INFINITY;
+    if (isnan(target) || (target > least && target <= most && isfinite(target))) return STATUS_OK;
+    if (share)
+        return err_set(err, STATUS_USAGE,
+                       "train.target=%g is out of range: %.*s is a fraction; expected a number "
+                       "above 0, up to 1%s",
+                       target, STR_ARG(metric),
+                       target >= 2 && target <= 100 ? ", not percent" : "");
+    return err_set(err, STATUS_USAGE, "train.target=%g is out of range: expected a %.*s above %g",
+                   target, STR_ARG(metric), least);
+}
+
 /* The metric as something that falls to a floor of 0 or above, and back. */
 static f64 falling(struct str metric, f64 value)
 {

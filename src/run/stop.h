@@ -13,6 +13,7 @@
  * docs/decisions/stopping.md says why these, and what they save on recorded runs. */
 #ifndef RUN_STOP_H
 #define RUN_STOP_H
+#include "base/err.h"
 #include "base/text.h"
 #include "run/forecast.h"
 
@@ -30,6 +31,8 @@ enum stop_reason {
 
 struct str stop_reason_name(enum stop_reason r); /* "patience": as events have it */
 bool       metric_falls(struct str metric);      /* less is better */
+/* Can the target be missed, and can it be reached? `measured_by_us`: a loss is not below 0. */
+enum status target_in_range(struct str metric, f64 target, bool measured_by_us, struct err *err);
 
 enum { STOP_TEXT_MAX = 256, STOP_WINDOW = 64 };
 

@@ -47,6 +47,30 @@ static void add_naive(const struct session *s, struct lint_facts *f)
     }
 }
 
+/* A variance of one value is 0: the running one would shrink towards it with each such step, and evaluation, which
+ * divides by it, would go wrong. PyTorch refuses it, too. */
+enum status norms_check(const struct session *s, struct err *err)
+{
+    static const enum program_id ids[] = { PROGRAM_TRAIN, PROGRAM_TRAIN_LAST, PROGRAM_ADD,
+                                           PROGRAM_ADD_LAST };
+    for (i64 k = 0; k < COUNT_OF(ids); k++) {
+        const struct program *p = s->set->programs[ids[k]];
+        for (i32 i = 0; p && i < p->graph->node_count; i++) {
+            const struct node *n = &p->graph->nodes[i];
+            if (n->op != OP_BATCHNORM) continue;
+            if (shape_rows(graph_type(p->graph, n->in[0]).shape) > 1) continue;
+            bool last = ids[k] == PROGRAM_TRAIN_LAST || ids[k] == PROGRAM_ADD_LAST;
+            return err_set(err, STATUS_USAGE,
+                           "%.*s would see one value per channel%s, which has no variance: %s",
+                           STR_ARG(n->name),
+                           last ? " in the last batch of an epoch, of 1 sample" : "",
+                           last ? "set train.drop_last=true, or another train.batch"
+                                : "it needs a batch of at least 2 samples");
+        }
+    }
+    return STATUS_OK;
+}
+
 /* For ever where nobody says that it may be taken away. */
 static f64 machine_life_s(const struct settings *s)
 {

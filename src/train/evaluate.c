@@ -75,7 +75,7 @@ enum status target_check(const struct session *s, struct err *err)
     struct str metric = target_metric(s);
     bool       known  = str_eq(metric, STR("loss")) || str_eq(metric, model_metric(s->model)) ||
                  (str_eq(metric, STR("accuracy")) && session_has(s, STR("hits")));
-    if (known) return STATUS_OK;
+    if (known) return target_in_range(metric, s->settings->train.target, true, err);
     return err_set(err, STATUS_USAGE, "train.target_metric=%.*s: this model reports %.*s",
                    STR_ARG(metric), STR_ARG(model_metric(s->model)));
 }

@@ -3,6 +3,7 @@
  *
  * The environment speaks to every command and every run of a machine. So what it says of a section that this
  * command ignores is no mistake; nor are FRUGAL_SPOT_* in a run without checkpoints, or with spot.cloud=none. */
+#include "data/place.h"
 #include "remote/address.h"
 #include "train/config.h"
 
@@ -68,6 +69,14 @@ static bool any_file(const struct check *c, bool (*is)(struct str path))
     return any;
 }
 
+/* data.path=shards, a folder of them. */
+static bool any_folder_of_shards(const struct check *c, struct arena scratch)
+{
+    const struct data_config *d = &c->now->data;
+    return place_holds_shards(c->os, d->path, scratch) ||
+           place_holds_shards(c->os, d->eval_path, scratch);
+}
+
 /* Those that train or run; show, plan and doctor only look, at a file that may be meant for any command. */
 static bool is_runner(struct str command)
 {
@@ -77,11 +86,12 @@ static bool is_runner(struct str command)
 }
 
 /* False: the atom is a setting. */
-static bool fact(const struct check *c, struct str atom, bool *holds)
+static bool fact(const struct check *c, struct str atom, bool *holds, struct arena scratch)
 {
     if (str_eq(atom, STR("a remote file"))) *holds = any_file(c, is_remote);
     else if (str_eq(atom, STR("a .gz file"))) *holds = any_file(c, is_gz);
-    else if (str_eq(atom, STR("a .tar file"))) *holds = any_file(c, is_tar);
+    else if (str_eq(atom, STR("a .tar file")))
+        *holds = any_file(c, is_tar) || any_folder_of_shards(c, scratch);
     else if (str_starts(atom, STR("frugal ")))
         *holds = !is_runner(c->config->command) ||
                  str_eq(str_sub(atom, STR("frugal ").len, atom.len), c->config->command);
@@ -93,7 +103,7 @@ static bool fact(const struct check *c, struct str atom, bool *holds)
 static bool holds(const struct check *c, struct str atom, struct arena scratch)
 {
     bool is;
-    if (fact(c, atom, &is)) return is;
+    if (fact(c, atom, &is, scratch)) return is;
     bool       without = str_starts(atom, STR("!"));
     struct str words = str_sub(atom, without, atom.len), key = words, word;
     bool       listed = str_find(atom, '=') >= 0;

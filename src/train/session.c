@@ -293,6 +293,7 @@ enum status session_open_timed(struct session *s, struct clock *clock, struct os
     clock_enter(clock, PART_start);
     return st ? st : weights_check(s, err);
 }
+    if (!st) st = norms_check(s, err);
 
 enum status session_open(struct session *s, struct os *os, const struct settings *settings,
                          struct arena *perm, struct err *err)

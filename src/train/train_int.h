@@ -211,7 +211,9 @@ f64 schedule_lr(const struct rates *c, i64 step, i64 steps_max);
 
 /* evaluate.c */
 enum status evaluate(struct session *s, struct train_eval *out,
-                     struct err *err);                              /* out->step set */
+                     struct err *err); /* out->step set */
+enum status norms_check(const struct session *s,
+                        struct err *err); /* is there a batch that a batch norm cannot take? */
 enum status target_check(const struct session *s, struct err *err); /* can it ever be met? */
 struct str  target_metric(const struct session *s); /* auto became the model's own */
 f64         eval_metric(struct str metric, const struct train_eval *e); /* NaN: it has none such */

@@ -50,12 +50,13 @@ awk '/^(compute|evaluation|redone|loading|checkpoint|starting)/ { for (i = 1; i 
 
 # A second, cheaper one: stops at its target, half the price. Then before -> after.
 run 0 train run.yaml train.target=0.9 train.eval_every=10 train.usd_hour=1800 run.market=spot run.runs_per_month=1200
+has err '^price: \$1800 an hour, from train.usd_hour; run.market=spot alone has no price$'
 run 0 runs --csv
 [ "$(wc -l <out)" = 3 ] || fail "not a heading and two runs"
 has out '^[0-9a-f]{12},run,train,end,.*,"team_a,odd, tag"$'
 set -- $(sed 1d out | cut -d, -f1)
 run 0 report "$1" "$2" --svg picture.svg
-has out '^\$[0-9.]+ -> \$[0-9.]+ a run, [0-9.]+ % less$'
+has out '^\$[0-9.]+ -> \$[0-9.]+ a run, [0-9.]+ % less to accuracy 90.0 %$'
 has out 'train.target=0.9'
 lacks out 'run.tags'
 has out 'less work -\$'
@@ -84,18 +85,29 @@ has err 'give two runs or more'
 run 2 report nobody
 has err 'no run is called nobody'
 
+# One that ends sooner and learns less is not called cheaper: quality stands beside the dollars, and no per cent.
+run 1 train run.yaml train.target=0.9 train.epochs=1 train.lr=1e-6 run.name=short
+run 0 report "$2" short
+has out '^\$[0-9.]+ for accuracy [0-9.]+ % -> \$[0-9.]+ for accuracy [0-9.]+ %: not the same target$'
+has err 'did not all reach one target'
+lacks out '% less|% more'
+run 0 report "$2" short --json
+has out '"event":"compare".*"saved_month":null,"saved_year":null,"target":null\}$'
+run 0 report short
+has out '^target +not reached$'
+
 # Groups.
 run 0 report --by month
-has out "^$(date -u +%Y-%m) +2 "
+has out "^$(date -u +%Y-%m) +3 "
 run 0 report --by tag
-has out '^team_a +2 '
+has out '^team_a +3 '
 run 2 report --by moon
 has err 'expected month or tag'
 
 # Carried to another machine's ledger: the same listing there, however often.
 run 0 runs --json
 cp out here
-for id in "$1" "$2"; do "$frugal" runs --export "$id" || fail "no export"; done >rows
+for id in "$1" "$2" short; do "$frugal" runs --export "$id" || fail "no export"; done >rows
 run 0 runs rows rows --json --ledger "$folder/other.db"
 has err 'rows: [0-9]+ rows merged'
 cmp -s here out || fail "the merged ledger lists other runs"
@@ -109,6 +121,8 @@ run 0 runs --ledger "$folder/third.db"
 run 0 train run.yaml train.usd_hour=none run.machine=aws/g5.xlarge run.market=spot train.epochs=1
 run 0 report
 has out '^total .*\$[0-9.]+$'
+run 0 train run.yaml train.usd_hour=0.5 run.machine=aws/g5.xlarge run.market=spot train.epochs=1 run.ledger=none
+has err '^price: \$0.5 an hour, from train.usd_hour; the catalogue.s spot price of aws/g5.xlarge, \$[0-9.]+, is not used$'
 run 2 train run.yaml run.machine=moon/base
 has err 'run.machine=moon/base is not in the catalogue'
 run 0 train run.yaml train.usd_hour=none train.epochs=1
@@ -130,7 +144,7 @@ run 0 sweep run.yaml 'sweep.over=[{train.lr: [0.1, 0.01]}]' train.epochs=4
 run 3 train run.yaml data.path=gone
 run 0 runs --json
 has out '"kind":"sweep".*"unit":"trials"'
-[ "$(wc -l <out)" = 6 ] || fail "not six runs"
+[ "$(wc -l <out)" = 7 ] || fail "not seven runs"
 
 # Killed: it ends at its last heartbeat, and the doubt is shown.
 "$frugal" train run.yaml train.epochs=100000000 >/dev/null 2>&1 &
@@ -147,15 +161,19 @@ if command -v python3 >/dev/null; then
 fi
 
 # Interrupted and gone on with: one run, and its segments.
-"$frugal" train run.yaml train.epochs=10000000 checkpoint.dir=kept checkpoint.every=200 run.market=spot run.name=spotted >/dev/null 2>&1 &
+"$frugal" train run.yaml train.epochs=10000000 checkpoint.dir=kept checkpoint.every=2000 run.market=spot run.name=spotted >/dev/null 2>&1 &
 pid=$!
 for i in $(seq 100); do ls kept/*/manifest.json >/dev/null 2>&1 && break; sleep 0.1; done
+sleep 1.5 # for a heartbeat between two checkpoints
 { kill -9 $pid && wait $pid; } 2>/dev/null
+saved=$(ls -d kept/step-* | sed -n '$s/.*step-0*\([0-9]*\)\..*\..*/\1/p')
 steps=$("$frugal" runs --json | sed -n 's/.*"name":"spotted".*"steps":\([0-9]*\).*/\1/p')
 run 0 train run.yaml train.epochs=10000000 train.steps=$((steps + 1000)) checkpoint.dir=kept checkpoint.every=200 run.market=spot run.name=spotted
 run 0 runs --json
 has out '"name":"spotted".*"ended":"end".*"segments":2'
 [ "$(grep -c spotted out)" = 1 ] || fail "a restart is a run of its own"
+run 0 report spotted # what was done since the last checkpoint, as far as the last heartbeat tells, is done again, and billed
+[ "$steps" -le "$saved" ] || has out '^redone +[0-9.]+ m?s +\$[0-9.]+ '
 
 # No home: the run says that it is not recorded; who asked for none hears nothing.
 env -u HOME -u XDG_STATE_HOME -u FRUGAL_RUN_LEDGER "$frugal" train run.yaml train.epochs=2 >out 2>err || fail "no home ended the run"

@@ -57,6 +57,34 @@ says 2 '^empty: no line with text' train gpt.yaml data.kind=lines data.path= dat
 printf 'y,a\n1,2\n0,nan\n' >nan.csv
 says 2 '^nan.csv:3: "nan" in column "a" is not a number' train clicks.yaml data.kind=csv \
   data.path=nan.csv data.label=y data.numeric=a
+{ head -c 8 labels; head -c 400 /dev/zero; } >alike
+says 2 '^alike: all 400 samples have the same class, so there is nothing to learn$' train run.yaml data.labels=alike
+printf 'y,a\n1,2\n1,3\n1,4\n' >alike.csv
+says 2 '^alike.csv: all 3 samples have the same class' train clicks.yaml data.kind=csv data.buckets=default data.samples=0 data.path=alike.csv \
+  data.label=y data.numeric=a
+
+# Targets that no run can reach, or that every run has reached: refused with the range.
+for target in 88 -1 0 1.5; do
+  says 2 "^train.target=$target is out of range: accuracy is a fraction; expected a number above 0, up to 1" train run.yaml train.target=$target
+done
+says 2 'train.target is nan; expected a number or none' train run.yaml train.target=nan
+says 2 '^train.target=-1 is out of range: expected a loss above 0' train run.yaml train.target_metric=loss train.target=-1
+says 2 '^train.target=1 is out of range: expected a perplexity above 1' train gpt.yaml train.target_metric=perplexity train.target=1
+says 2 '^train.target=88 is out of range: accuracy is a fraction.*, not percent' run program.read=json program.metric=a train.target_metric=accuracy \
+  train.target=88 -- true
+
+# A batch norm of one value per channel has no variance. 360 samples in steps of 359 leave one; pixels are values, too.
+norm='model.layers=[flatten, {dense: 8}, batchnorm, {dense: 4}]'
+says 2 '^batchnorm1 would see one value per channel in the last batch of an epoch, of 1 sample,.*train.drop_last=true' train run.yaml "$norm" train.batch=359
+says 2 '^batchnorm1 would see one value per channel, .* a batch of at least 2' train run.yaml "$norm" train.batch=1
+says 0 . train run.yaml "$norm" train.batch=359 train.drop_last=true
+says 0 . train run.yaml 'model.layers=[batchnorm, flatten, {dense: 4}]' train.batch=359
+
+# A host that does not exist: said in seconds.
+begin=$(date +%s)
+"$frugal" train run.yaml data.kind=images data.labels= data.path=https://nowhere.invalid/x.tar >out 2>err
+[ $? = 3 ] && grep -q 'nowhere.invalid\|libcurl' err || fail "a host that does not exist"
+[ $(($(date +%s) - begin)) -lt 30 ] || fail "a host that does not exist is asked for $(($(date +%s) - begin)) s"
 
 # Numbers beyond reason: a sentence before anything is allocated.
 says 2 '^x would be i32\[.*more than 64 TiB' train clicks.yaml data.samples=1e18 train.batch=1e18

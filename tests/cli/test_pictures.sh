@@ -11,6 +11,27 @@ train: {batch: 16, epochs: 2, lr: 0.01}
 Y
 run 0 pack pictures --to packed --shard-bytes 20e3
 
+# What is passed over in a folder of classes is counted and named, by pack and by train.
+touch pictures/0/a.webp pictures/3/notes.txt pictures/3/.hidden
+run 0 pack pictures --to shards/set --shard-bytes 20e3 # and its folder is made
+has err '^note: 2 files are not read, the first is pictures/0/a.webp: pictures are .jpg, .jpeg or .png files'
+[ -s shards/set-000000.tar.idx ] || fail 'no shards in the folder that was named'
+run 0 train run.yaml
+has err '^note: 2 files are not read, the first is pictures/0/a.webp'
+rm pictures/0/a.webp pictures/3/notes.txt
+
+# A folder of shards is all of them, and none may be missing.
+run 0 train run.yaml "data.path=$(ls shards/set-*.tar | sed -n '$s/shards.set-\(.*\).tar/shards\/set-{000000..\1}.tar/p')" train.out=named.safetensors
+run 0 train run.yaml data.path=shards data.cache=cache train.out=folder.safetensors
+cmp -s named.safetensors folder.safetensors || fail 'a folder of shards is not its shards'
+run 0 train run.yaml data.kind=auto data.path=shards/
+cp shards/set-000000.tar shards/val-000000.tar
+run 2 train run.yaml data.path=shards
+has err '^shards holds shards of different names, .*; name those that are meant, like shards/.*\{000000\.\.000123\}\.tar$'
+rm shards/val-000000.tar shards/set-000001.tar
+run 3 train run.yaml data.path=shards
+has err 'set-000001.tar: No such file'
+
 bad=$(find pictures -name '*.png' | sort | sed -n 150p)
 head -c 40 "$bad" >cut && mv cut "$bad"
 run 2 train run.yaml

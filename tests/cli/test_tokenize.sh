@@ -21,8 +21,16 @@ cmp -n "$(wc -c <first.bin)" first.bin text.bin || fail "what was there has chan
 run 0 tokenize --tokenizer mine/vocab.json --out both.bin "$top_text" licence.gz --threads 3
 cmp both.bin text.bin || fail "appending gives other tokens than one command"
 
-run 0 train "$top/examples/gpt.yaml" data.path=text.bin data.context=16 train.steps=2 \
-  train.target=none model.depth=1 model.width=16 model.heads=1 train.batch=2 train.eval_every=0
+# what the command advises is what trains on it: an example that reads text is told apart
+small="data.context=16 train.steps=2 model.depth=1 model.width=16 model.heads=1 train.batch=2 train.eval_every=0"
+run 2 train "$top/examples/gpt.yaml" data.path=text.bin $small
+has err '^text.bin holds tokens according to text.bin.json, and data.kind=text reads bytes; set data.kind=tokens$'
+cp text.bin theirs.bin # as another program leaves it, without a file beside it
+run 2 train "$top/examples/gpt.yaml" data.path=theirs.bin $small
+has err '^theirs.bin holds tokens, and data.kind=text reads bytes; set data.kind=tokens$'
+run 0 tokenize --tokenizer mine --out advised.bin "$top_text"
+advice=$(sed -n 's/.*train on it with //p' out)
+run 0 train "$top/examples/gpt.yaml" $advice $small
 
 # a folder is its files, by name
 mkdir -p folder/b && cp "$top_text" folder/a.md && cp "$top/LICENSE" folder/b/c

@@ -50,9 +50,9 @@ def kinds():
     yield "png bits", picture("L", width, height).convert("1"), dict(format="PNG")
 
 
-def ours(path, box, size, channels):
+def ours(path, box, size, channels, *how):
     x0, y0, x1, y1 = box
-    done = subprocess.run([TOOL, path, *map(str, (x0, y0, x1 - x0, y1 - y0, size, channels))], capture_output=True)
+    done = subprocess.run([TOOL, path, *map(str, (x0, y0, x1 - x0, y1 - y0, size, channels)), *how], capture_output=True)
     if done.returncode:
         sys.exit(f"{path}: {done.stderr.decode()}")
     width, height = (size, size) if size else (x1 - x0, y1 - y0)
@@ -64,6 +64,22 @@ def theirs(image, box, size, channels):
     if size:
         part = part.resize((size, size), Image.BILINEAR)
     return np.asarray(part).reshape(part.height, part.width, channels).astype(int)
+
+
+def scaled(folder):
+    """A JPEG of at least twice the size, as training decodes it: libjpeg leaves out the finer half of the frequencies, which is
+    another filter than Pillow's, so single pixels differ. The mean over a picture hardly does: a wrong offset or scale would
+    show there, for the slope of picture() gives 0.7 levels a row."""
+    worst, mean = 0, 0
+    for side in (260, 510, 1030):
+        path, image = os.path.join(folder, "large"), picture("RGB", side, side)
+        image.save(path, format="JPEG", quality=90)
+        image, box = Image.open(path), (0, 0, side, side)
+        far = np.abs(ours(path, box, 64, 3, "scaled") - theirs(image, box, 64, 3))
+        worst, mean = max(worst, far.max()), max(mean, far.mean())
+        if far.mean() > 2 or far.max() > 65:
+            sys.exit(f"jpeg of {side} at reduced scale: off by {far.max()}, {far.mean():.2f} on average")
+    print(f"jpeg at reduced scale, as in training: within {worst}, {mean:.2f} on average")
 
 
 def main():
@@ -84,6 +100,7 @@ def main():
                     allowed = 1 if size or "jpeg" in name else 0
                     if far > allowed:
                         sys.exit(f"{name} {image.width}x{image.height} {how}, {box} to {size}, {channels} channels: off by {far}")
+        scaled(folder)
     for (name, resized), far in sorted(worst.items()):
         print(f"{name:18} {'resized' if resized else 'decoded'}: within {far}")
 

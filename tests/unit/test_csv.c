@@ -99,7 +99,7 @@ TEST(csv_quotes_hold_commas_lines_and_quotes)
 TEST(csv_holds_out_the_last_rows_or_a_file)
 {
     static const char rows[] =
-        "click,city,price,age,item\n0,1,1,0,0\n0,1,2,0,0\n0,1,3,0,0\n0,1,4,0,0\n";
+        "click,city,price,age,item\n1,1,1,0,0\n0,1,2,0,0\n0,1,3,0,0\n0,1,4,0,0\n";
     struct data_config c = config_of(perm, rows);
     c.held_out           = 0.25;
     struct dataset *d    = opened(perm, c);
@@ -130,7 +130,7 @@ TEST(csv_reads_numbers_as_strtod_does)
     for (i64 i = 0; i < COUNT; i++) {
         snprintf(text[i], sizeof text[i], "%.*f", (int)(lrand48() % 9),
                  (drand48() - 0.5) * pow(10, (f64)(lrand48() % 12)));
-        textbuf_fmt(&b, "0,1,%s,0,0\n", text[i]);
+        textbuf_fmt(&b, "%d,1,%s,0,0\n", (int)(i % 2), text[i]);
     }
     struct dataset *d = opened(perm, config_of(&scratch, str_z(&scratch, textbuf_str(&b))));
     for (i64 i = 0; i < COUNT; i++)

@@ -2,6 +2,7 @@
  * are made. */
 #include "base/hash.h"
 #include "base/rng.h"
+#include "data/augment.h"
 #include "data/data.h"
 #include "data/image.h"
 #include "harness.h"
@@ -122,6 +123,49 @@ TEST(classes_are_subfolders_and_each_is_held_out)
     CHECK(!loader_open(perm, d, &l, &loader, NULL));
     y = loader_next(loader)->data[1];
     for (i64 i = 0; i < 6; i++) CHECK_EQ(y[i], i / 2);
+    CHECK(loader_close(loader));
+    dataset_close(d);
+}
+
+/* The picture's middle square, decoded at full scale and then resized. */
+static void full_scale(const struct augment *a, struct str path, u8 *to, struct arena scratch)
+{
+    struct image_info info;
+    struct image      image;
+    struct str        file;
+    CHECK(!os_read_all(os_real(), path, &scratch, &file, NULL));
+    CHECK(!image_look(path, file, &info, NULL));
+    struct view       v    = view_still(a, info.width, info.height);
+    struct image_want want = { v.part, 0, 0, 3 };
+    u8               *room = NEW(&scratch, u8, image_room(&info, file.len, &want));
+    CHECK(!image_decode(path, file, &info, &want, room, &image, NULL));
+    view_make(a, &v, &image, v.part, kernel_isa(), NEW(&scratch, u8, view_room(a, &v, &image)), to);
+}
+
+/* Training may decode a JPEG at half its size or less, where pixels differ by several levels. */
+TEST(evaluation_sees_pictures_at_full_scale)
+{
+    u64                seed = test_seed();
+    struct str         dir  = pictures(perm, seed % 1000);
+    struct data_config c    = config_of(dir);
+    c.eval_path             = dir;
+    c.image_normalise       = STR("none");
+    c.image_size            = 12;
+    struct dataset      *d  = opened(perm, &c);
+    struct loader_config l  = { .split   = SPLIT_EVAL,
+                                .batch   = CLASSES * EACH,
+                                .options = threads(2, STR("off")) };
+    struct loader       *loader;
+    struct augment       a;
+    u8                   want[12 * 12 * 3];
+    CHECK(!augment_from(&c, &a, NULL));
+    CHECK(!loader_open(perm, d, &l, &loader, NULL));
+    const u8 *x = loader_next(loader)->data[0];
+    for (i64 i = 0; i < EACH; i++) {
+        struct str path = str_fmt(&scratch, "%.*s/ant/%02lld.jpg", STR_ARG(dir), (long long)i);
+        full_scale(&a, path, want, scratch);
+        CHECK(!memcmp(x + i * (i64)sizeof want, want, sizeof want));
+    }
     CHECK(loader_close(loader));
     dataset_close(d);
 }

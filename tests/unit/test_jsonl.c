@@ -47,6 +47,31 @@ TEST(fields_become_the_feeds_that_csv_makes_of_the_same_columns)
     dataset_close(e);
 }
 
+/* A quote in a category is doubled in CSV and escaped in JSON: the value is the same, and so is its row. */
+TEST(quotes_in_a_category_lead_to_the_row_that_csv_leads_to)
+{
+    struct data_config c    = config_of(perm, "{\"y\": 1, \"c\": \"q\\\"q\"}\n"
+                                                 "{\"y\": 1, \"c\": \"\\\"\\\"\"}\n"
+                                                 "{\"y\": 0, \"c\": \"\\\"7\\\"\"}\n");
+    c.buckets               = 1000003;
+    c.numeric_count         = 0;
+    struct data_config same = c;
+    same.path               = folder_put(perm, folder_new(perm), "t.csv",
+                                         STR("y,c\n1,\"q\"\"q\"\n1,\"\"\"\"\"\"\n0,\"\"\"7\"\"\"\n"));
+    struct dataset *d, *e;
+    struct err      err = { 0 };
+    i32             x[2][3];
+    f32             y[3];
+    CHECK(!dataset_open(os_real(), &c, perm, &d, &err));
+    CHECK(!dataset_open(os_real(), &same, perm, &e, &err));
+    dataset_fetch(d, SPLIT_TRAIN, (i64[]){ 0, 1, 2 }, 3, (void *const[]){ x[0], y });
+    dataset_fetch(e, SPLIT_TRAIN, (i64[]){ 0, 1, 2 }, 3, (void *const[]){ x[1], y });
+    CHECK_EQ(x[0][0], (i32)(str_hash(STR("q\"q")) % 1000003));
+    for (i64 i = 0; i < 3; i++) CHECK_EQ(x[1][i], x[0][i]);
+    dataset_close(d);
+    dataset_close(e);
+}
+
 TEST(a_line_that_does_not_fit_is_named)
 {
     static const struct {

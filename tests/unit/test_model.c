@@ -430,6 +430,33 @@ TEST(wrong_ends_are_named_with_their_line)
               "run.yaml:2: the layers leave the tokens as they are; begin with embedding");
 }
 
+/* The shortcut's stride is that of all layers of the block, one after the other, not what sizes suggest: from 9 to 3
+ * with strides of 2 and 2 it is 4. */
+TEST(a_shortcut_has_the_stride_of_its_block)
+{
+    static const struct {
+        const char *layers;
+        i64         size, stride;
+    } blocks[] = {
+        { "[{conv: {filters: 4, stride: 2}}]", 8, 2 },
+        { "[{conv: {filters: 4, stride: 2}}, {conv: {filters: 4, stride: 2}}]", 9, 4 },
+        { "[maxpool, {conv: {filters: 4}}]", 8, 2 },
+        { "[{residual: [{conv: {filters: 4, stride: 2}}]}, {conv: {filters: 4, stride: 2}}]", 16,
+          4 },
+    };
+    for (i64 i = 0; i < COUNT_OF(blocks); i++) {
+        struct str text = str_fmt(perm, "layers:\n- residual: %s\n- global_avgpool\n- dense: 10\n",
+                                  blocks[i].layers);
+        struct graph *g = built(perm, layers(perm, text),
+                                images(blocks[i].size, blocks[i].size, 1, 10), 2, MODE_TRAIN);
+        i64           found = 0;
+        for (i32 n = 0; n < g->node_count; n++)
+            if (str_eq(g->nodes[n].name, STR("residual1.shortcut.conv")))
+                found = g->nodes[n].at.stride;
+        CHECK_EQ(found, blocks[i].stride);
+    }
+}
+
 TEST(wrong_nests_are_named_with_their_line)
 {
     struct feeds f = images(28, 28, 1, 10);
@@ -438,6 +465,12 @@ TEST(wrong_nests_are_named_with_their_line)
     CHECK_STR(
         layers_refused(perm, "layers:\n- residual: {shortcut: identity, layers: [{conv: 8}]}\n", f),
         "run.yaml:2: residual cannot add its input [28,28,1] to its layers' result [28,28,8]");
+    CHECK_STR(
+        layers_refused(perm, "layers:\n- residual: [{conv: {filters: 4, stride: 2, padding: 0}}]\n",
+                       images(8, 8, 1, 10)), /* a stride of 3 would fit, and is not the block's */
+        "run.yaml:2: residual cannot add its input [8,8,1] to its layers' result [3,3,4]: with "
+        "their stride of 2 its "
+        "shortcut gives [4,4,4], and so do layers with padding: same");
     CHECK_STR(layers_refused(perm, "layers:\n- residual: 3\n", f),
               "run.yaml:2: residual needs a list of layers");
     CHECK_STR(

@@ -55,6 +55,28 @@ static struct str three_shards(struct arena *perm, struct str dir)
     return str_cat(perm, dir, STR("/set-{00..02}.tar"));
 }
 
+TEST(a_folder_of_shards_is_all_of_them)
+{
+    struct str dir = folder_new(perm), shards = str_cat(perm, dir, STR("/sets"));
+    CHECK(!os_real()->make_dir(os_real(), shards, NULL));
+    three_shards(perm, shards);
+    struct place *p = opened(shards, dir, perm);
+    CHECK(!place_is_sorted(p));
+    check_samples(p, 75, scratch);
+    place_close(p);
+    CHECK(place_holds_shards(os_real(), shards, scratch));
+    CHECK(!place_holds_shards(os_real(), dir, scratch)); /* it has a subfolder, a class */
+    folder_put(perm, shards, "test-00.tar", shard_bytes(perm, 0, 2, BYTES));
+    struct data_config c   = config_of(dir, perm);
+    struct err         err = { 0 };
+    CHECK_EQ(place_open(os_real(), &c, shards, perm, &p, &err), STATUS_USAGE);
+    CHECK(strstr(err.text, "shards of different names"));
+    CHECK(!os_real()->remove(os_real(), str_cat(perm, shards, STR("/test-00.tar")), NULL));
+    CHECK(!os_real()->remove(os_real(), str_cat(perm, shards, STR("/set-01.tar")), NULL));
+    CHECK(place_open(os_real(), &c, shards, perm, &p, &err));
+    CHECK(strstr(err.text, "set-01.tar"));
+}
+
 TEST(patterns_stand_for_names)
 {
     struct str *names;

@@ -152,6 +152,59 @@ TEST(what_http_cannot_give_is_a_sentence_without_secrets)
     http_end(&w);
 }
 
+/* --- a host without an address ----------------------------------------------------------------------- */
+
+struct lost {
+    struct web web;
+    i64        sent, found_at; /* requests so far; the one that finds the host, from 1 */
+};
+
+static enum status lost_send(struct web *web, const struct web_request *q, struct arena *perm,
+                             struct web_reply *reply, struct err *err)
+{
+    struct lost *l = web->context;
+    (void)q, (void)perm;
+    *reply            = (struct web_reply){ .status = 404 };
+    reply->unresolved = ++l->sent != l->found_at;
+    return reply->unresolved ? err_set(err, STATUS_WORLD, "no such host") : STATUS_OK;
+}
+
+/* Its name is probably wrong: five tries in some seconds, not fourteen in a minute. A host that has answered before is
+ * waited for as after any other fault. */
+TEST(a_host_that_nobody_has_found_yet_is_given_up_soon)
+{
+    struct os os;
+    fake_s3_new(perm, &os);
+    struct s3_settings how   = fake_s3_settings();
+    how.limit_ns             = (i64)60 * 1000000000;
+    struct lost          l   = { .web = { .context = &l, .send = lost_send } };
+    struct err           err = { 0 };
+    struct remote_file   f;
+    struct str           url    = STR("https://nowhere.invalid/x.tar");
+    struct remote_files *remote = remote_files_open(&os, &l.web, &how, perm);
+    i64                  begin  = os.now_ns(&os);
+    CHECK_EQ(remote_file_stat(remote, url, NULL, &f, &err), STATUS_WORLD);
+    CHECK(strstr(err.text, "no such host"));
+    CHECK(l.sent <= 5);
+    CHECK(os.now_ns(&os) - begin < (i64)5 * 1000000000);
+    l = (struct lost){ .web = l.web, .found_at = 1 };
+    CHECK_EQ(remote_file_stat(remote, url, NULL, &f, &err),
+             STATUS_NO); /* there, and it answers 404 */
+    l.sent = 0, l.found_at = 6;
+    CHECK_EQ(remote_file_stat(remote, url, NULL, &f, &err), STATUS_NO);
+    CHECK_EQ(l.sent, 6);
+    remote_files_close(remote);
+
+    struct s3 *s;
+    l     = (struct lost){ .web = l.web };
+    begin = os.now_ns(&os);
+    CHECK(!s3_open(&os, &l.web, &how, perm, &s, &err));
+    CHECK(s3_put(s, STR("run/a.tar"), STR("0123456789"), scratch, &err));
+    CHECK(strstr(err.text, "no such host"));
+    CHECK(l.sent <= 5);
+    CHECK(os.now_ns(&os) - begin < (i64)5 * 1000000000);
+}
+
 /* --- an object store ------------------------------------------------------------------------------- */
 
 TEST(a_range_comes_from_a_bucket_and_only_of_the_version_that_was_seen)

@@ -368,6 +368,40 @@ TEST(each_cause_is_seen_alone)
     CHECK(!report_causes(&a, &b, causes));
 }
 
+/* Cheaper is said only of runs that ended at least as good as the strictest target among them. */
+TEST(runs_are_compared_at_a_target_that_all_have_reached)
+{
+    static const struct {
+        const char *metric;
+        f64         target[2], value[2], common;
+    } cases[] = {
+        { "accuracy", { 0.9, 0.9 }, { 0.91, 0.9 }, 0.9 },
+        { "accuracy", { 0.9, 0.9 }, { 0.91, 0.64 }, NAN },
+        { "accuracy", { NAN, 0.9 }, { 0.95, 0.91 }, 0.9 }, /* ran to its end, and was there */
+        { "accuracy", { 0.8, 0.9 }, { 0.81, 0.91 }, NAN }, /* stopped at less */
+        { "accuracy", { 0.8, 0.9 }, { 0.92, 0.91 }, 0.9 },
+        { "accuracy", { NAN, NAN }, { 0.9, 0.9 }, NAN },
+        { "accuracy", { 0.9, 0.9 }, { NAN, 0.9 }, NAN },
+        { "loss", { 1.8, 1.8 }, { 1.79, 1.8 }, 1.8 },
+        { "loss", { 1.8, 1.5 }, { 1.79, 1.4 }, NAN },
+        { "perplexity", { 20, NAN }, { 19, 12 }, 20 },
+    };
+    for (i64 i = 0; i < COUNT_OF(cases); i++) {
+        struct run_bill  b[2] = { 0 };
+        struct run_bill *of[] = { &b[0], &b[1] };
+        for (i64 k = 0; k < 2; k++) {
+            b[k].row.metric = str_of(cases[i].metric);
+            b[k].row.target = cases[i].target[k];
+            b[k].value      = cases[i].value[k];
+        }
+        f64 common = report_common_target(of, 2);
+        if (isnan(cases[i].common)) CHECK(isnan(common));
+        else CHECK_EQ(common, cases[i].common);
+        b[1].row.metric = STR("auc");
+        CHECK(isnan(report_common_target(of, 2)));
+    }
+}
+
 TEST(changes_are_named_once)
 {
     struct run_bill a = { .row.settings = STR("train.epochs=5\ntrain.lr=0.1\n") };
