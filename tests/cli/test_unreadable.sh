@@ -71,7 +71,7 @@ limited 0 train run.yaml checkpoint.dir=way
 # A FIFO is no file of data or settings; what the shell opens is.
 mkfifo pipe
 limited 3 train run.yaml data.path=pipe checkpoint.dir=
-has err 'pipe: it is a FIFO, not a plain file'
+has err 'pipe: it is a FIFO, not a regular file'
 limited 3 train pipe
 limited 3 train run.yaml train.init=pipe checkpoint.dir=
 timeout 20 "$frugal" train /dev/stdin checkpoint.dir= train.steps=2 <run.yaml >out 2>err || fail "/dev/stdin"
