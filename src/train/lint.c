@@ -197,9 +197,9 @@ static struct str check_lr_unusual(const struct lint_facts *f, struct arena *per
         if (!str_eq(f->optimiser, str_of(rates[i].optimiser))) continue;
         if (v >= rates[i].low && v <= rates[i].high) continue;
         return str_fmt(perm,
-                       "%s of %g with %.*s is ten times %s than usual: %s=%g is a common value",
-                       rates[i].key, v, STR_ARG(f->optimiser),
-                       v < rates[i].low ? "lower" : "higher", rates[i].key, rates[i].common);
+                       "%s=%g is far %s the usual range of %.*s, %g to %g: %s=%g is a common value",
+                       rates[i].key, v, v < rates[i].low ? "below" : "above", STR_ARG(f->optimiser),
+                       10 * rates[i].low, rates[i].high / 10, rates[i].key, rates[i].common);
     }
     return fine;
 }
