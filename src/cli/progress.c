@@ -201,22 +201,30 @@ static void on_rollback(void *context, const struct event_rollback *t)
         (long long)t->rollbacks_max);
 }
 
-static void checkpoint_words(struct say *s, const struct event_checkpoint *t)
+/* The schedule is said once, a failing save after 1, 2, 4, … failures: the summary counts them all. */
+static void checkpoint_words(struct progress *p, const struct event_checkpoint *t)
 {
-    long long step = (long long)t->step;
+    struct say *s    = p->say;
+    long long   step = (long long)t->step;
     switch (t->what) {
     case CHECKPOINT_RESUMED:
         if (t->text.len)
             say_message(s, "resumed at step %lld, not bit-exact: %.*s\n", step, STR_ARG(t->text));
         else say_message(s, "resumed at step %lld, bit-exact\n", step);
         break;
-    case CHECKPOINT_INTERVAL: say_message(s, "checkpoints %.*s\n", STR_ARG(t->text)); break;
+    case CHECKPOINT_INTERVAL:
+        if (!p->interval) say_message(s, "checkpoints %.*s\n", STR_ARG(t->text));
+        p->interval = true;
+        break;
     case CHECKPOINT_DAMAGED:
-        say_message(s, "warning: the checkpoint of step %lld is skipped: %.*s\n", step,
+        say_message(s, "warning: the checkpoint of step %lld was skipped: %.*s\n", step,
                     STR_ARG(t->text));
         break;
     case CHECKPOINT_FAILED:
-        say_message(s, "warning: no checkpoint of step %lld: %.*s\n", step, STR_ARG(t->text));
+        p->failed++;
+        if (!(p->failed & (p->failed - 1)))
+            say_message(s, "warning: the checkpoint of step %lld was not saved: %.*s\n", step,
+                        STR_ARG(t->text));
         break;
     case CHECKPOINT_NOT_UPLOADED:
         say_message(s, "warning: not uploaded to the object store: %.*s\n", STR_ARG(t->text));
@@ -234,7 +242,7 @@ static void on_checkpoint(void *context, const struct event_checkpoint *t)
 {
     struct progress *p = context;
     if (p->say->json) say_event(p, EVENT_checkpoint, t);
-    else checkpoint_words(p->say, t);
+    else checkpoint_words(p, t);
 }
 
 static void on_done(void *context, const struct event_done *r)

@@ -11,6 +11,8 @@ struct progress {
     f64                  next_s;   /* no step is shown before the run is so old */
     f64                  usd_hour; /* NaN: not known */
     i64                  every;    /* steps between two shown; 0: by the clock */
+    i64                  failed;   /* saves so far */
+    bool                 interval; /* when checkpoints are saved was said */
     struct verdict_shown shown;    /* what binds the run */
     struct subscriber    verdict;  /* hears of that, after this one */
 };

@@ -182,6 +182,10 @@ if mount -t tmpfs -o size=64k tmpfs small 2>/dev/null; then
   says 3 'small/w will take [0-9]+ bytes, and its disk has [0-9]+ free' train run.yaml \
     'model.layers=[flatten, {dense: 8000}, {dense: 4}]' train.out=small/w
   before "a small disk"
+  says 3 '^checkpoint.dir=small/kept: a checkpoint takes 0.871 MB, and its disk has .* MB free' train run.yaml \
+    'model.layers=[flatten, {dense: 8000}, {dense: 4}]' checkpoint.dir=small/kept
+  before "a small disk for checkpoints"
+  rm -rf small/kept
   # Filled while the run was on: the bill is printed, and the old file is still there.
   says 0 . train run.yaml train.out=small/w
   cp small/w old

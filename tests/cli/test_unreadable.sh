@@ -48,7 +48,7 @@ if [ "$(id -u)" != 0 ]; then
 fi
 # Missing and damaged are: the one before is taken, and what that costs is said; it stays.
 limited 0 train run.yaml
-has err '^warning: the checkpoint of step 60 is skipped: .*weights.safetensors is missing; 20 steps are repeated, from step 40 on'
+has err '^warning: the checkpoint of step 60 was skipped: .*weights.safetensors is missing; 20 steps are repeated, from step 40 on'
 limited 0 train run.yaml --fresh train.steps=20
 lacks err 'goes on'
 

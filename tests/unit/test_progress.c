@@ -128,6 +128,26 @@ TEST(a_live_line_fits_the_terminal_and_is_cleared)
     }
 }
 
+static void checkpoint_event(struct shown *s, enum checkpoint_kind what, struct str text)
+{
+    s->listener.on_checkpoint(s->listener.context,
+                              &(struct event_checkpoint){ .what = what, .step = 7, .text = text });
+}
+
+TEST(the_schedule_of_checkpoints_is_said_once_and_failing_saves_now_and_then)
+{
+    struct shown s;
+    struct str   out, err;
+    shown_open(&s, perm);
+    for (i64 i = 0; i < 5; i++) checkpoint_event(&s, CHECKPOINT_INTERVAL, STR("every 4 s"));
+    for (i64 i = 0; i < 100; i++)
+        checkpoint_event(&s, CHECKPOINT_FAILED, STR("No space left on device"));
+    shown_close(&s, perm, &out, &err);
+    CHECK(str_starts(err, STR("checkpoints every 4 s\nwarning: the checkpoint of step 7 was not "
+                              "saved: No space left")));
+    CHECK_EQ(count_of(err, '\n'), 1 + 7); /* 1, 2, 4, …, 64 */
+}
+
 static struct event_done a_result(f64 dollars)
 {
     return (struct event_done){
