@@ -35,8 +35,8 @@ static struct line line_of(const struct run_bill *b, struct arena *perm)
 }
 
 static const struct say_column runs_columns[] = {
-    { "run", -8, 0 },   { "begun", -16, 3 }, { "name", -14, 0 },   { "ended", -8, 1 },
-    { "steps", 9, 4 },  { "time", 14, 2 },   { "dollars", 13, 0 }, { "a million", 13, 5 },
+    { "run", -8, 0 },   { "started", -16, 3 }, { "name", -14, 0 },   { "ended", -8, 1 },
+    { "steps", 9, 4 },  { "time", 14, 2 },     { "dollars", 13, 0 }, { "a million", 13, 5 },
     { "last", -18, 0 }, { "tags", -8, 6 },
 };
 static const struct say_table runs_table = { runs_columns, COUNT_OF(runs_columns), "", "  " };

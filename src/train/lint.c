@@ -26,9 +26,8 @@ static struct str check_fp16_without_scaling(const struct lint_facts *f, struct 
 static struct str check_fp16_where_bf16(const struct lint_facts *f, struct arena *perm)
 {
     if (f->precision != DT_F16 || f->low != DT_BF16) return fine;
-    return str_fmt(perm,
-                   "train.precision=fp16 where this machine has bf16, which keeps the range of "
-                   "fp32 and needs no scaled loss: train.precision=bf16");
+    return str_fmt(perm, "train.precision=fp16, but this machine has bf16, which has the range of "
+                         "fp32 and needs no loss scaling: train.precision=bf16");
 }
 
 static struct str check_recompute_not_needed(const struct lint_facts *f, struct arena *perm)

@@ -75,7 +75,7 @@ says 2 'the run needs .* GiB' train gpt.yaml model.width=131072 model.heads=512 
 says 2 'expected a whole number' train run.yaml train.batch=1e30
 says 2 'train.precision is fp8; expected one of fp32.bf16.fp16.auto' train run.yaml train.precision=fp8
 says 2 '^model.dtype=f64 and a low train.precision' train run.yaml train.precision=bf16 model.dtype=f64
-says 2 'train.loss_scale_backoff was replaced by train.loss_scale: a step that is left out halves' train run.yaml train.loss_scale_backoff=1
+says 2 'train.loss_scale_backoff was replaced by train.loss_scale: a skipped step halves' train run.yaml train.loss_scale_backoff=1
 says 0 '^evaluated after step 12' train run.yaml train.epochs=1e18 train.steps=12
 says 0 . train run.yaml train.batch=1e12
 says 0 '^evaluated after step 1,' train run.yaml train.batch=576460752303423488 train.micro_batch=32
