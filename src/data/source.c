@@ -140,10 +140,10 @@ static enum status map_local(struct os *os, struct str path, struct str kind, st
 {
     struct os_stat there;
     struct err     why = { 0 };
-    if (!os->stat(os, path, &there, NULL) && there.is_dir)
+    enum status    st  = os->map(os, path, bytes, &why);
+    if (st && !os->stat(os, path, &there, NULL) && there.is_dir)
         return err_set(err, STATUS_USAGE, "%.*s is a folder; data.kind=%.*s reads files",
                        STR_ARG(path), STR_ARG(kind));
-    enum status st = os->map(os, path, bytes, &why);
     for (i64 i = 0; why.cause == CAUSE_ABSENT && i < COUNT_OF(debian); i++) {
         struct str dir = debian[i].dir, name = str_sub(path, dir.len, path.len);
         if (!str_starts(path, dir) || (debian[i].name.len && !str_eq(name, debian[i].name)))
