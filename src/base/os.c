@@ -183,8 +183,8 @@ static enum status open_with(struct os *os, struct str path, int flags, const ch
     if (fits) f->fd = fd;
     if (fits) return fd < 0 ? failed(err, what, path) : STATUS_OK;
     if (fd >= 0) close(fd);
-    return err_set(err, STATUS_WORLD, "cannot %s %.*s: it is %s, not a plain file", what,
-                   STR_ARG(path), kind_name(s.st_mode));
+    return err_set(err, STATUS_WORLD, "cannot %s %.*s: it is %s, not a %s", what, STR_ARG(path),
+                   kind_name(s.st_mode), S_ISDIR(s.st_mode) ? "file" : "regular file");
 }
 
 static enum status real_open_read(struct os *os, struct str path, struct file *f, struct err *err)
@@ -192,9 +192,34 @@ static enum status real_open_read(struct os *os, struct str path, struct file *f
     return open_with(os, path, O_RDONLY, "open", f, err);
 }
 
+static struct str dir_of(struct str path)
+{
+    while (path.len > 0 && path.data[path.len - 1] != '/') path.len--;
+    return path.len ? path : STR(".");
+}
+
+/* A file cannot be absent before it is created: its folder is. NAME.PID.part is how NAME begins. */
+static enum status no_folder(struct err *err, struct str path)
+{
+    struct str name = path, dir = dir_of(path);
+    if (str_ends(name, STR(".part"))) {
+        for (name.len -= 5;
+             name.len && name.data[name.len - 1] >= '0' && name.data[name.len - 1] <= '9';)
+            name.len--;
+        if (name.len && name.data[name.len - 1] == '.') name.len--;
+    }
+    if (dir.len > 1) dir.len--; /* without the last slash */
+    err_set(err, STATUS_WORLD, "cannot create %.*s: there is no folder %.*s", STR_ARG(name),
+            STR_ARG(dir));
+    return caused_by(err, ENOENT);
+}
+
 static enum status real_create(struct os *os, struct str path, struct file *f, struct err *err)
 {
-    enum status st = open_with(os, path, O_WRONLY | O_CREAT | O_TRUNC, "create", f, err);
+    struct err  why = { 0 };
+    enum status st  = open_with(os, path, O_WRONLY | O_CREAT | O_TRUNC, "create", f, &why);
+    if (st && why.cause == CAUSE_ABSENT) return no_folder(err, path);
+    if (st && err) *err = why;
     if (!st && str_ends(path, STR(".part")))
         flock(f->fd, LOCK_SH | LOCK_NB); /* os_part_sweep asks */
     return st;
@@ -292,7 +317,7 @@ static enum status make_folders(char *path, struct str given, struct err *err)
         if (c != '/' && c != '\0') continue;
         *at = '\0';
         if (mkdir(path, private_files ? 0700 : 0777) && errno != EEXIST)
-            return failed(err, "make the folder", given);
+            return failed(err, "create the folder", given);
         *at = c;
         if (!c) return STATUS_OK;
     }
@@ -306,19 +331,13 @@ static enum status real_make_dir(struct os *os, struct str path, struct err *err
     if (st) return st;
     if (p.follow) st = make_folders(p.z, path, err);
     else if (mkdirat(p.dir, p.name, private_files ? 0700 : 0777) && errno != EEXIST)
-        st = failed(err, "make the folder", path);
+        st = failed(err, "create the folder", path);
     bool known = !st && !fstatat(p.dir, p.name, &s, p.follow ? 0 : AT_SYMLINK_NOFOLLOW);
     place_end(&p);
     if (known && S_ISLNK(s.st_mode)) return refuse_link(err, path);
     if (known && !S_ISDIR(s.st_mode))
         st = err_set(err, STATUS_WORLD, "%.*s is a file, not a folder", STR_ARG(path));
     return st;
-}
-
-static struct str dir_of(struct str path)
-{
-    while (path.len > 0 && path.data[path.len - 1] != '/') path.len--;
-    return path.len ? path : STR(".");
 }
 
 static enum status real_sync_dir_of(struct os *os, struct str path, struct err *err)

@@ -131,6 +131,6 @@ enum status os_output_of(const char *command, i64 limit_ns, i64 bytes_max, struc
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue; /* or others have buried it */
     if (!in_time) return err_set(err, STATUS_WORLD, "it took more than %g s", (f64)limit_ns * 1e-9);
     if (!status) return STATUS_OK;
-    return err_set(err, STATUS_WORLD, "it ended with %d",
+    return err_set(err, STATUS_WORLD, "it exited with %d",
                    WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }

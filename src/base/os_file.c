@@ -42,7 +42,8 @@ enum status os_read_all(struct os *os, struct str path, struct arena *perm, stru
     struct file    f  = { -1 };
     enum status    st = os->stat(os, path, &stat, err);
     if (!st && stat.is_dir)
-        st = err_set(err, STATUS_WORLD, "cannot read %.*s: it is a folder", STR_ARG(path));
+        st = err_set(err, STATUS_WORLD, "cannot read %.*s: it is a folder, not a file",
+                     STR_ARG(path));
     if (!st) st = os->open_read(os, path, &f, err);
     if (!st) st = read_open(os, f, path, stat.bytes, perm, bytes, err);
     if (f.fd >= 0) os->close(os, &f, NULL);

@@ -138,9 +138,9 @@ enum status os_net_accept(struct os *os, struct file listener, i64 limit_ns, str
     f->fd        = -1;
     for (;;) {
         int ready = wait_ready(listener.fd, POLLIN, until_ns);
-        if (ready == 0) return err_set(err, STATUS_NO, "nobody connected within the limit");
+        if (ready == 0) return err_set(err, STATUS_NO, "no connection within the time limit");
         if (ready < 0 && errno == EINTR)
-            return err_set(err, STATUS_INTERRUPTED, "a signal came while waiting for a connection");
+            return err_set(err, STATUS_INTERRUPTED, "interrupted while waiting for a connection");
         if (ready > 0) f->fd = accept4(listener.fd, NULL, NULL, SOCK_CLOEXEC);
         if (f->fd >= 0) break;
         if (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR) continue; /* it went away */

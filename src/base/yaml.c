@@ -419,6 +419,31 @@ static enum status parse_map(struct parser *p, struct yaml *v)
     return st;
 }
 
+/* Blanks at the start of the last line with content before this one. */
+static i64 indent_above(const struct parser *p)
+{
+    i64 at = p->line_at, indent = 0;
+    while (at > 0) {
+        i64 begin = at - 1;
+        while (begin > 0 && p->text.data[begin - 1] != '\n') begin--;
+        for (indent = 0; p->text.data[begin + indent] == ' ';) indent++;
+        int first = peek_at(p, begin + indent);
+        if (first != '\n' && first != '\r' && first != '#') break;
+        at = begin;
+    }
+    return indent;
+}
+
+static enum status fail_indent(struct parser *p)
+{
+    i64         here = column(p), above = indent_above(p);
+    const char *more = here > above ? ", and a value must end on its line" : "";
+    return err_set(p->err, STATUS_USAGE,
+                   "%.*s:%d: indented by %lld spaces, but the line above by %lld: keys of one "
+                   "section need the same indentation%s",
+                   STR_ARG(p->file), p->line, (long long)here, (long long)above, more);
+}
+
 /* A list, a map or one value that begins here; ends before the next line further left. */
 static enum status parse_block(struct parser *p, struct yaml *v)
 {
@@ -434,8 +459,7 @@ static enum status parse_block(struct parser *p, struct yaml *v)
         st = parse_inline(p, v);
     }
     p->depth--;
-    if (!st && column(p) > here)
-        st = fail(p, "indented deeper than what it belongs to (a value stays on one line)");
+    if (!st && column(p) > here) st = fail_indent(p);
     return st;
 }
 
@@ -473,8 +497,11 @@ enum status yaml_parse(struct arena *perm, struct str file, struct str text, str
         st = finish_line(&p);
     }
     if (!st) st = node_new(&p, &top, &v);
-    if (!st && column(&p) != END) st = parse_block(&p, v);
-    if (!st && column(&p) != END) st = fail(&p, "indented less than what it belongs to");
+    i64 first = column(&p);
+    if (!st && first != END) st = parse_block(&p, v);
+    if (!st && column(&p) != END)
+        st = column(&p) == first ? fail(&p, "expected a list item, '- …', as above")
+                                 : fail_indent(&p);
     if (!st) *root = v;
     return st;
 }

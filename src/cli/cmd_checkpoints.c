@@ -18,8 +18,7 @@ enum status checkpoints_find(const struct ckpt_list *l, struct str word, struct 
             return STATUS_OK;
         if (!word.len && !k->why.status) return STATUS_OK;
     }
-    if (!word.len)
-        return err_set(err, STATUS_NO, "%.*s has no checkpoint that is valid", STR_ARG(folder));
+    if (!word.len) return err_set(err, STATUS_NO, "%.*s has no valid checkpoint", STR_ARG(folder));
     return err_set(err, STATUS_USAGE,
                    "%.*s has no checkpoint %.*s; give a name from the list, or a step",
                    STR_ARG(folder), (int)MIN(word.len, 80), word.data);

@@ -24,7 +24,7 @@ static enum status unknown_topic(struct str word, struct arena scratch, struct e
     if (best.data)
         return err_set(err, STATUS_USAGE, "there is no help on %.*s; did you mean %.*s?",
                        (int)MIN(word.len, 80), word.data, STR_ARG(best));
-    return err_set(err, STATUS_USAGE, "there is no help on %.*s; `frugal help` lists what there is",
+    return err_set(err, STATUS_USAGE, "there is no help on %.*s; `frugal help` lists the topics",
                    (int)MIN(word.len, 80), word.data);
 }
 

@@ -147,6 +147,15 @@ static struct str per_cent(struct arena *perm, f64 part)
     return isnan(part) ? STR("-") : str_fmt(perm, "%.0f %%", 100 * part);
 }
 
+static const struct say_column machine_columns[] = {
+    { "cloud", -7, 1 },   { "machine", -22, 0 }, { "region", -12, 4 },  { "with", -15, 0 },
+    { "vCPUs", 5, 5 },    { "RAM GiB", 8, 6 },   { "on demand", 9, 0 }, { "spot", 8, 0 },
+    { "off", 6, 3 },      { "1 year", 8, 8 },    { "3 years", 8, 9 },   { "own", 7, 7 },
+    { " as of", -15, 2 },
+};
+static const struct say_table machine_table = { machine_columns, COUNT_OF(machine_columns), "",
+                                                " " };
+
 static void show_machine(struct cli *c, const struct machine *m, i32 today)
 {
     struct arena s = *c->perm;
@@ -154,15 +163,20 @@ static void show_machine(struct cli *c, const struct machine *m, i32 today)
     struct str what = m->gpus ? str_fmt(&s, "%d x %.*s", m->gpus, STR_ARG(m->gpu)) : m->cpu;
     struct str day =
         m->fact.as_of_day == DAY_UNKNOWN ? STR("no date") : day_text(&s, m->fact.as_of_day);
-    say_result(c->say,
-               "%-7.*s %-22.*s %-12.*s %-15.*s %5.*s %8.*s %9.*s %8.*s %6.*s %8.*s %8.*s %7.*s  "
-               "%.*s%s\n",
-               STR_ARG(m->provider), STR_ARG(m->name), STR_ARG(m->region), STR_ARG(what),
-               STR_ARG(amount(&s, m->vcpus)), STR_ARG(amount(&s, m->ram_gib)),
-               STR_ARG(dollars(&s, m->on_demand_usd_h)), STR_ARG(dollars(&s, m->spot_usd_h)),
-               STR_ARG(per_cent(&s, spot_discount(m))), STR_ARG(dollars(&s, m->reserved_1y_usd_h)),
-               STR_ARG(dollars(&s, m->reserved_3y_usd_h)), STR_ARG(dollars(&s, m->own_usd_h)),
-               STR_ARG(day), old ? " old" : "");
+    const struct str cells[] = { m->provider,
+                                 m->name,
+                                 m->region,
+                                 what,
+                                 amount(&s, m->vcpus),
+                                 amount(&s, m->ram_gib),
+                                 dollars(&s, m->on_demand_usd_h),
+                                 dollars(&s, m->spot_usd_h),
+                                 per_cent(&s, spot_discount(m)),
+                                 dollars(&s, m->reserved_1y_usd_h),
+                                 dollars(&s, m->reserved_3y_usd_h),
+                                 dollars(&s, m->own_usd_h),
+                                 str_fmt(&s, " %.*s%s", STR_ARG(day), old ? " old" : "") };
+    say_row(c->say, &machine_table, cells);
 }
 
 static void json_machine(struct cli *c, const struct machine *m, i32 today)
@@ -193,10 +207,7 @@ static enum status show_machines(struct cli *c, const struct catalogue *k, struc
         return err_set(err, STATUS_NO,
                        "the catalogue has no such machine; `frugal prices` lists all");
     qsort(picks, (size_t)count, sizeof *picks, by_key);
-    if (!c->say->json)
-        say_result(c->say, "%-7s %-22s %-12s %-15s %5s %8s %9s %8s %6s %8s %8s %7s  %s\n", "cloud",
-                   "machine", "region", "with", "vCPUs", "RAM GiB", "on demand", "spot", "off",
-                   "1 year", "3 years", "own", "as of");
+    if (!c->say->json) say_row(c->say, &machine_table, NULL);
     for (i64 i = 0; i < count; i++)
         if (c->say->json) json_machine(c, picks[i].machine, today);
         else show_machine(c, picks[i].machine, today);

@@ -31,21 +31,24 @@ static struct line line_of(const struct run_bill *b, struct arena *perm)
     return l;
 }
 
+static const struct say_column runs_columns[] = {
+    { "run", -8, 0 },   { "started", -16, 3 }, { "name", -14, 0 },   { "ended", -8, 1 },
+    { "steps", 9, 4 },  { "time", 14, 2 },     { "dollars", 13, 0 }, { "a million", 13, 5 },
+    { "last", -18, 0 }, { "tags", -8, 6 },
+};
+static const struct say_table runs_table = { runs_columns, COUNT_OF(runs_columns), "", "  " };
+
 static void show_line(struct say *s, const struct line *l)
 {
-    say_result(s,
-               "%-8.*s  %-16.*s  %-14.*s  %-8.*s  %9.*s  %14.*s  %13.*s  %13.*s  %-18.*s%s%.*s\n",
-               STR_ARG(l->id), STR_ARG(l->when), STR_ARG(l->name), STR_ARG(l->state),
-               STR_ARG(l->steps), STR_ARG(l->time), STR_ARG(l->dollars), STR_ARG(l->per_million),
-               STR_ARG(l->value), l->tags.len ? "  " : "", STR_ARG(l->tags));
+    const struct str cells[] = { l->id,   l->when,    l->name,        l->state, l->steps,
+                                 l->time, l->dollars, l->per_million, l->value, l->tags };
+    say_row(s, &runs_table, cells);
 }
 
 static void show_table(struct say *s, const struct bills *b, struct arena scratch)
 {
-    struct line head  = { STR("run"),  STR("begun"),   STR("name"),      STR("ended"), STR("steps"),
-                          STR("time"), STR("dollars"), STR("a million"), STR("last"),  STR("tags") };
-    bool        vague = false;
-    if (b->count) show_line(s, &head);
+    bool vague = false;
+    if (b->count) say_row(s, &runs_table, NULL);
     for (i64 i = 0; i < b->count; i++) {
         struct arena here = scratch;
         struct line  l    = line_of(&b->items[i], &here);

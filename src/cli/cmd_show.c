@@ -28,6 +28,12 @@ static void show_settings(struct cli *c, const struct config *config)
     }
 }
 
+static const struct say_column instr_columns[] = {
+    { "op", -16, 0 },  { "name", -24, 0 }, { "result", -20, 2 }, { "kernel", -16, 4 },
+    { "FLOPs", 9, 0 }, { "moved", 9, 3 },  { "memory", 9, 1 },
+};
+static const struct say_table instr_table = { instr_columns, COUNT_OF(instr_columns), "  ", " " };
+
 /* One instruction: what it computes, what it costs, what its results take. */
 static void show_instr(struct cli *c, const struct program *p, const struct instr *ins)
 {
@@ -42,9 +48,8 @@ static void show_instr(struct cli *c, const struct program *p, const struct inst
 
     struct str flops = text_si(&scratch, cost.flops), moved = text_bytes(&scratch, cost.bytes);
     struct str memory = text_bytes(&scratch, (f64)bytes);
-    say_result(c->say, "  %-16.*s %-24.*s %-20.*s %-16.*s %9.*s %9.*s %9.*s\n", STR_ARG(op),
-               STR_ARG(n->name), STR_ARG(type), STR_ARG(ins->kernel), STR_ARG(flops),
-               STR_ARG(moved), STR_ARG(memory));
+    say_row(c->say, &instr_table,
+            (const struct str[]){ op, n->name, type, ins->kernel, flops, moved, memory });
 }
 
 /* Of a program that packs sequences: what it is made for, and what a batch of average length takes. */
@@ -83,13 +88,12 @@ static void show_program(struct cli *c, const struct program_set *set, enum prog
     }
     say_result(c->say, "\n");
     say_heading(c->say, str_z(&scratch, str_fmt(&scratch, "Program %.*s", STR_ARG(name))));
-    say_result(c->say, "  %-16s %-24s %-20s %-16s %9s %9s %9s\n", "op", "name", "result", "kernel",
-               "FLOPs", "moved", "memory");
+    say_row(c->say, &instr_table, NULL);
     for (i32 i = 0; i < p->instr_count; i++) show_instr(c, p, &p->instrs[i]);
     struct str flops = text_si(&scratch, cost.flops), moved = text_bytes(&scratch, cost.bytes);
-    struct str memory = text_bytes(&scratch, (f64)p->bytes);
-    say_result(c->say, "  %-16s %-24s %-20s %-16s %9.*s %9.*s %9.*s\n", "all", "", "", "",
-               STR_ARG(flops), STR_ARG(moved), STR_ARG(memory));
+    struct str memory = text_bytes(&scratch, (f64)p->bytes), none = STR("");
+    say_row(c->say, &instr_table,
+            (const struct str[]){ STR("all"), none, none, none, flops, moved, memory });
     if (p->rows) show_rows(c, p, typical);
 }
 

@@ -94,7 +94,7 @@ enum status request_parse(char *const *argv, i64 count, struct request *out, str
                           struct err *err)
 {
     *out = (struct request){ .command = command_find(STR("help")) };
-    if (count == 0) return err_set(err, STATUS_USAGE, "which command? `frugal help` lists them");
+    if (count == 0) return STATUS_OK; /* help, as git, docker and cargo do */
 
     struct str first = str_of(argv[0]);
     if (str_eq(first, STR("--version"))) first = STR("version");

@@ -29,6 +29,56 @@ static void add_keys(struct textbuf *b)
         textbuf_fmt(b, "%s%.*s=", i ? " " : "", STR_ARG(options[i].key));
 }
 
+/* The words that a setting may be, between blanks; numbers and files are left to the shell. */
+static struct str value_words(struct arena *perm, const struct option *o)
+{
+    struct textbuf b    = textbuf_new(perm);
+    struct str     rest = o->allowed, word;
+    bool text = o->kind == OPTION_TEXT || o->kind == OPTION_TEXTS || o->kind == OPTION_TREE;
+    if (o->kind == OPTION_BOOL) return STR("true false");
+    while (!text && str_cut(&rest, '|', &word)) {
+        if (str_find(STR("[("), word.data[0]) >= 0) continue;
+        textbuf_fmt(&b, "%s%.*s", b.len ? " " : "", STR_ARG(word));
+    }
+    return textbuf_str(&b);
+}
+
+/* Of a flag's argument: "a|b" has two, FILE has none. */
+static struct str flag_words(struct arena *perm, const struct flag *f)
+{
+    struct str text = str_copy(perm, f->argument);
+    for (i64 i = 0; i < text.len; i++)
+        if (text.data[i] == '|') ((char *)(uintptr_t)text.data)[i] = ' ';
+    bool words = str_find(f->argument, '|') >= 0 && !str_eq(f->name, STR("separator"));
+    return words ? text : STR("");
+}
+
+/* One line for each setting, then for each flag, that has words: "PATTERN) BEFORE'WORDS' ;;". */
+static void add_values(struct textbuf *b, const char *indent, const char *before, const char *after)
+{
+    char         room[4096];
+    struct arena memory = { (u8 *)room, (u8 *)room + sizeof room, NULL };
+    for (i64 i = 0; i < OPTION_COUNT + FLAG_COUNT; i++) {
+        struct arena here = memory;
+        bool         key  = i < OPTION_COUNT;
+        struct str   name = key ? options[i].key : flags[i - OPTION_COUNT].name;
+        struct str   words =
+            key ? value_words(&here, &options[i]) : flag_words(&here, &flags[i - OPTION_COUNT]);
+        if (words.len)
+            textbuf_fmt(b, "%s%s%.*s) %s%.*s%s ;;\n", indent, key ? "" : "--", STR_ARG(name),
+                        before, STR_ARG(words), after);
+    }
+}
+
+/* Ids and names of recorded runs, which `report` and `runs --export` take. */
+static const char run_names[] =
+    "frugal runs --csv 2>/dev/null | cut -d, -f1,2 | tail -n +2 | tr , '\\n'";
+
+static bool takes_runs(const struct command *c)
+{
+    return str_eq(c->name, STR("report")) || str_eq(c->name, STR("runs"));
+}
+
 static bool takes_keys(const struct command *c)
 {
     return str_starts(c->arguments, STR("RUN.YAML"));
@@ -55,16 +105,31 @@ static void add_first(struct textbuf *b, const struct command *c)
 static void bash(struct textbuf *b)
 {
     textbuf_fmt(b, "_frugal() {\n"
-                   "    local cur=${COMP_WORDS[COMP_CWORD]} words=\n"
-                   "    case ${COMP_WORDS[COMP_CWORD-1]} in\n");
+                   "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} key= "
+                   "before= words=\n"
+                   "    case $cur in ?*=*) key=${cur%%%%=*} before=$key= cur=${cur#*=} ;; esac\n"
+                   "    [ \"$cur\" = = ] && key=$prev cur=\n"
+                   "    [ \"$prev\" = = ] && key=${COMP_WORDS[COMP_CWORD-2]}\n"
+                   "    case $prev in --*) key=$prev ;; esac\n"
+                   "    case $key in\n");
+    add_values(b, "    ", "words='", "'");
     for (i64 i = 0; i < COUNT_OF(named); i++) {
         textbuf_fmt(b, "    --%s) words='", named[i].flag);
         completion_names(b, named[i].names);
-        textbuf_fmt(b, "'; COMPREPLY=($(compgen -W \"$words\" -- \"$cur\")); return ;;\n");
+        textbuf_fmt(b, "' ;;\n");
     }
-    textbuf_fmt(b, "    esac\n"
-                   "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
-                   "        words='");
+    textbuf_fmt(
+        b,
+        "    --export) words=$(%s) ;;\n"
+        "    esac\n"
+        "    if [ -n \"$words\" ]; then\n"
+        "        COMPREPLY=($(compgen -P \"$before\" -W \"$words\" -- \"$cur\"))\n"
+        "        return\n"
+        "    fi\n"
+        "    [ \"${key#--}\" != \"$key\" ] || [ -z \"$key\" ] || return # a file, or a number\n"
+        "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+        "        words='",
+        run_names);
     add_words(b);
     textbuf_fmt(b, " --help --version'\n    else\n        case ${COMP_WORDS[1]} in\n");
     for (i64 i = 0; i < COMMAND_COUNT; i++) {
@@ -75,6 +140,7 @@ static void bash(struct textbuf *b)
         if (str_eq(commands[i].name, STR("help"))) add_topics(b);
         textbuf_fmt(b, " ");
         add_first(b, &commands[i]);
+        if (takes_runs(&commands[i])) textbuf_fmt(b, "'$(%s)'", run_names);
         textbuf_fmt(b, "' ;;\n");
     }
     textbuf_fmt(b, "        esac\n"
@@ -89,6 +155,18 @@ static void zsh(struct textbuf *b)
 {
     textbuf_fmt(b, "#compdef frugal\n"
                    "_frugal() {\n"
+                   "    if [[ $PREFIX == ?*=* ]]; then\n"
+                   "        local key=${PREFIX%%%%=*}\n"
+                   "        compset -P '*='\n"
+                   "        case $key in\n");
+    add_values(b, "        ", "compadd -- ", "");
+    textbuf_fmt(b, "        *) _files ;;\n"
+                   "        esac\n"
+                   "        return\n"
+                   "    fi\n"
+                   "    case $words[CURRENT-1] in\n");
+    add_values(b, "    ", "compadd -- ", "; return");
+    textbuf_fmt(b, "    esac\n"
                    "    if (( CURRENT == 2 )); then\n"
                    "        compadd -- --help --version ");
     add_words(b);
@@ -114,6 +192,8 @@ static void zsh(struct textbuf *b)
             textbuf_fmt(b, "\n        compadd -- ");
             add_first(b, &commands[i]);
         }
+        if (takes_runs(&commands[i]))
+            textbuf_fmt(b, "\n        compadd -- ${(f)\"$(%s)\"}", run_names);
         if (commands[i].arguments.len) textbuf_fmt(b, "\n        _files");
         textbuf_fmt(b, " ;;\n");
     }
@@ -156,6 +236,20 @@ static void fish_names(struct textbuf *b, const struct command *c)
     textbuf_fmt(b, "'\n");
 }
 
+/* KEY=, and KEY=VALUE for each word that it may be. */
+static void fish_option(struct textbuf *b, const struct command *c, const struct option *o,
+                        bool helps)
+{
+    char         room[1024];
+    struct arena memory = { (u8 *)room, (u8 *)room + sizeof room, NULL };
+    struct str   rest   = value_words(&memory, o), word;
+    fish_row(b, c->name, "-a", o->key, helps ? "" : "=", o->help);
+    while (!helps && rest.len && str_cut(&rest, ' ', &word)) {
+        struct arena here = memory;
+        fish_row(b, c->name, "-a", o->key, str_z(&here, str_cat(&here, STR("="), word)), o->help);
+    }
+}
+
 static void fish(struct textbuf *b)
 {
     for (i64 i = 0; i < COMMAND_COUNT; i++) {
@@ -168,9 +262,12 @@ static void fish(struct textbuf *b)
             if (c->flags & ((u64)1 << f))
                 fish_row(b, c->name, "-l", flags[f].name, "", flags[f].help);
         fish_names(b, c);
+        if (takes_runs(c))
+            textbuf_fmt(b, "complete -c frugal -n '__fish_seen_subcommand_from %.*s' -a \"(%s)\"\n",
+                        STR_ARG(c->name), run_names);
         bool helps = str_eq(c->name, STR("help"));
         for (i64 o = 0; o < OPTION_COUNT && (helps || takes_keys(c)); o++)
-            fish_row(b, c->name, "-a", options[o].key, helps ? "" : "=", options[o].help);
+            fish_option(b, c, &options[o], helps);
         for (i64 t = 0; t < topic_count && helps; t++)
             fish_row(b, c->name, "-a", topics[t].name, "", topics[t].help);
     }

@@ -4,18 +4,14 @@
 enum { COLUMNS = 80, NAME_COLUMNS = 30, CLAIMS_BYTES = 1 << 18 };
 
 static const char lint_text[] =
-    "Settings that would run and are likely a mistake are reported on stderr before the first "
-    "step, as an "
-    "event of --json, and by `frugal doctor RUN.YAML`, which then exits with 1. Each warning ends "
-    "with "
-    "the name of its rule; train.allow=NAME silences it.\n"
+    "Settings that work but are probably a mistake are reported on stderr before the first step, "
+    "as an event of --json, and by `frugal doctor RUN.YAML`, which then exits with 1. Each warning "
+    "ends with the name of its rule; train.allow=NAME silences it.\n"
 #define RULE(name, about) "\n  " #name "\n    " about
 #include "train/lint.def"
-    "\n\nloader_bound is reported by doctor, and by a run after 100 steps. A loss that is not "
-    "divided by the "
-    "number of micro-batches cannot happen: frugal divides by all rows of a step, however many "
-    "batches "
-    "it takes, and refuses a graph (frugal.h) whose loss is a mean already.";
+    "\n\nloader_bound is reported by doctor, and by a run after 100 steps. There is no rule for a "
+    "loss that is not divided by the number of micro-batches: frugal always divides it by all rows "
+    "of a step, and refuses a graph (frugal.h) whose loss is a mean already.";
 
 const struct topic topics[] = {
 #define TOPIC(name, title, help, text)                                                             \
@@ -179,8 +175,8 @@ static void add_layers(struct textbuf *b)
 #include "model/layers.def"
 #undef KEY
     };
-    textbuf_fmt(b, "\n\nLayers and their settings. One with = is optional, and follows from "
-                   "the rest if nothing follows it; one with * may be given alone: "
+    textbuf_fmt(b, "\n\nLayers and their settings. One with = is optional, and is inferred "
+                   "if no value follows; one with * may be given alone: "
                    "`dense: 128` is `dense: {units: 128}`.\n\n");
     for (i64 i = 0; i < COUNT_OF(layers); i++) {
         struct str rest = str_of(layers[i][1]), alone = str_of(layers[i][2]), key;

@@ -12,7 +12,9 @@ enum {
     SPARK_COLUMNS = 60,
     HOLDERS_SHOWN = 6,
     ROWS_MAX      = 20, /* of the table of ops */
-    WHAT_COLUMNS  = 60
+    WHAT_COLUMNS  = 60,
+    WHAT_NARROW   = 20, /* on a terminal of fewer than WIDE columns */
+    WIDE          = 140
 }; /* address space only */
 
 static void show_parts(struct say *say, const struct profile *p, struct arena scratch)
@@ -53,17 +55,33 @@ static void op_event(struct say *say, const struct op_row *r, struct arena scrat
     event_end(&b, say);
 }
 
+static const struct say_column op_columns[] = {
+    { "op", -18, 0 },   { "calls", 6, 1 }, { "ms", 9, 0 },
+    { "share", 7, 0 },  { "FLOPs", 9, 3 }, { "moved", 9, 5 },
+    { "memory", 9, 4 }, { "roof", 6, 2 },  { " shapes", -WHAT_NARROW - 1, 0 },
+};
+static const struct say_table ops_table = { op_columns, COUNT_OF(op_columns), "  ", " " };
+
 static void op_words(struct say *say, const struct op_row *r, f64 steps, f64 all_s,
                      struct arena scratch)
 {
     struct str flops  = text_si(&scratch, r->cost.flops / steps),
                moved  = text_bytes(&scratch, r->cost.bytes / steps);
     struct str memory = text_bytes(&scratch, (f64)r->memory_bytes), roof = STR("-"), what = r->what;
+    bool       narrow = say->table_columns && say->table_columns < WIDE;
     if (!isnan(op_roof_share(r))) roof = str_fmt(&scratch, "%.0f%%", 100 * op_roof_share(r));
-    if (what.len > WHAT_COLUMNS) what = str_fmt(&scratch, "%.*s...", WHAT_COLUMNS - 3, what.data);
-    say_result(say, "  %-18.*s %6.4g %9.4f %6.1f%% %9.*s %9.*s %9.*s %6.*s  %.*s\n", STR_ARG(r->op),
-               (f64)r->calls / steps, 1e3 * r->seconds / steps, 100 * r->seconds / all_s,
-               STR_ARG(flops), STR_ARG(moved), STR_ARG(memory), STR_ARG(roof), STR_ARG(what));
+    int most = narrow ? WHAT_NARROW : WHAT_COLUMNS;
+    if (what.len > most) what = str_fmt(&scratch, "%.*s...", most - 3, what.data);
+    const struct str cells[] = { r->op,
+                                 str_fmt(&scratch, "%.4g", (f64)r->calls / steps),
+                                 str_fmt(&scratch, "%.4f", 1e3 * r->seconds / steps),
+                                 str_fmt(&scratch, "%.1f%%", 100 * r->seconds / all_s),
+                                 flops,
+                                 moved,
+                                 memory,
+                                 roof,
+                                 str_cat(&scratch, STR(" "), what) };
+    say_row(say, &ops_table, cells);
 }
 
 static void show_ops(const struct profile_shown *shown, const struct event_profile *e,
@@ -77,8 +95,7 @@ static void show_ops(const struct profile_shown *shown, const struct event_profi
     if (!say->json) {
         say_result(say, "\n");
         say_heading(say, "A step by op and shape");
-        say_result(say, "  %-18s %6s %9s %7s %9s %9s %9s %6s  %s\n", "op", "calls", "ms", "share",
-                   "FLOPs", "moved", "memory", "roof", "shapes");
+        say_row(say, &ops_table, NULL);
     }
     for (i64 i = 0; i < limit; i++)
         if (say->json) op_event(say, &t.rows[i], scratch);

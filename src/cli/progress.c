@@ -2,19 +2,41 @@
 #include "cli/progress.h"
 #include "train/noise.h"
 #include <math.h>
+#include <stdarg.h>
 
 /* Seconds between two showings of a step. A terminal is redrawn at most ten times a second; a log
  * file gets a line now and then; a program that reads our events can bear one a second. */
 static const f64 live_every_s = 0.1, plain_every_s = 5.0, json_every_s = 1.0;
 
-enum { BAR_COLUMNS = 10 };
+/* The bar is shorter below the usual 80 columns, and left out where hardly anything else would fit. */
+enum { BAR_COLUMNS = 10, BAR_COLUMNS_NARROW = 6, NARROW = 80, BAR_FROM = 40 };
 
-static void add_metric(struct textbuf *b, struct arena *scratch, struct event_metric m)
+/* A line of items with two blanks between them. Those that do not fit are left out, whole. */
+struct line {
+    struct textbuf b;
+    struct arena   item;
+    i64            columns; /* 0: no limit */
+};
+
+static void add_item(struct line *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void add_item(struct line *l, const char *format, ...)
+{
+    struct arena scratch = l->item;
+    va_list      args;
+    va_start(args, format);
+    struct str item = str_vfmt(&scratch, format, args);
+    va_end(args);
+    bool first = !l->b.len;
+    if (l->columns && l->b.len + item.len + (first ? 0 : 2) >= l->columns && !first) return;
+    textbuf_fmt(&l->b, "%s%.*s", first ? "" : "  ", STR_ARG(item));
+}
+
+static void add_metric(struct line *l, struct arena *scratch, struct event_metric m)
 {
     struct str name = m.name, value = text_metric(scratch, m.name, m.value);
     if (str_eq(name, STR("accuracy"))) name = STR("acc");
     if (str_eq(name, STR("perplexity"))) name = STR("ppl");
-    textbuf_fmt(b, "  %.*s %.*s", STR_ARG(name), STR_ARG(value));
+    add_item(l, "%.*s %.*s", STR_ARG(name), STR_ARG(value));
 }
 
 struct str text_rate(struct arena *perm, f64 rate)
@@ -23,46 +45,49 @@ struct str text_rate(struct arena *perm, f64 rate)
 }
 
 /* "975 steps/s  p50/95/99 1.02/1.1/1.31 ms  wait 3 %  MFU 41 %": what is left out is not known. */
-static void add_speed(struct textbuf *b, struct arena *parts, const struct event_step *t)
+static void add_speed(struct line *l, struct arena *parts, const struct event_step *t)
 {
-    if (!isnan(t->steps_per_s))
-        textbuf_fmt(b, "  %.*s steps/s  p50/95/99 %.3g/%.3g/%.3g ms  wait %.0f %%",
-                    STR_ARG(text_rate(parts, t->steps_per_s)), 1e3 * t->step_p50_s,
-                    1e3 * t->step_p95_s, 1e3 * t->step_p99_s, 100 * t->input_share);
-    if (!isnan(t->mfu)) textbuf_fmt(b, "  MFU %.0f %%", 100 * t->mfu);
+    if (!isnan(t->steps_per_s)) {
+        add_item(l, "%.*s steps/s", STR_ARG(text_rate(parts, t->steps_per_s)));
+        add_item(l, "p50/95/99 %.3g/%.3g/%.3g ms", 1e3 * t->step_p50_s, 1e3 * t->step_p95_s,
+                 1e3 * t->step_p99_s);
+        add_item(l, "wait %.0f %%", 100 * t->input_share);
+    }
+    if (!isnan(t->mfu)) add_item(l, "MFU %.0f %%", 100 * t->mfu);
 }
 
-struct str progress_line(struct arena *perm, const struct event_step *t)
-{
-    struct arena   parts = arena_part(perm, 4096); /* so that the line grows in place */
-    struct textbuf b     = textbuf_new(perm);
-    bool           words = !isnan(t->tokens_per_s);
-    struct str     rate  = text_count(&parts, words ? t->tokens_per_s : t->samples_per_s);
-
-    textbuf_fmt(&b, "step %lld", (long long)t->step);
-    if (t->steps) textbuf_fmt(&b, "/%lld", (long long)t->steps);
-    if (!isnan(t->loss)) textbuf_fmt(&b, "  loss %.4f", t->loss);
-    for (i64 i = 0; i < t->metrics.count; i++) add_metric(&b, &parts, t->metrics.items[i]);
-    if (t->skipped) textbuf_fmt(&b, "  skipped %lld", (long long)t->skipped);
-    if (isfinite(t->samples_per_s))
-        textbuf_fmt(&b, "  %.*s %s/s", STR_ARG(rate), words ? "tokens" : "samples");
-    if (!isnan(t->eta_s)) textbuf_fmt(&b, "  ETA %.*s", STR_ARG(text_clock(&parts, t->eta_s)));
-    if (!isnan(t->dollars)) textbuf_fmt(&b, "  %.*s", STR_ARG(text_dollars(&parts, t->dollars)));
-    if (t->remote_age_s > 0)
-        textbuf_fmt(&b, "  remote %.*s old", STR_ARG(text_clock(&parts, t->remote_age_s)));
-    add_speed(&b, &parts, t); /* last: a narrow terminal cuts the end off */
-    return textbuf_str(&b);
-}
-
-/* The line behind a bar, where the terminal has room for one. */
-static struct str with_bar(struct arena *perm, const struct event_step *t, struct str line,
-                           i64 columns)
+/* "[###-------] ", or nothing where the terminal is too narrow or the end is not known. */
+static struct str bar_text(struct arena *perm, i64 columns, i64 done, i64 all)
 {
     char bar[BAR_COLUMNS + 1] = { 0 };
-    if (!t->steps || line.len + BAR_COLUMNS + 3 >= columns) return line;
-    for (i64 i = 0; i < BAR_COLUMNS; i++)
-        bar[i] = (i + 1) * t->steps <= t->step * BAR_COLUMNS ? '#' : '-';
-    return str_fmt(perm, "[%s] %.*s", bar, STR_ARG(line));
+    i64  width                = columns < NARROW ? BAR_COLUMNS_NARROW : BAR_COLUMNS;
+    if (!all || columns < BAR_FROM) return STR("");
+    for (i64 i = 0; i < width; i++) bar[i] = (i + 1) * all <= done * width ? '#' : '-';
+    return str_fmt(perm, "[%s] ", bar);
+}
+
+struct str progress_line(struct arena *perm, const struct event_step *t, i64 columns)
+{
+    struct arena parts = arena_part(perm, 4096); /* so that the line grows in place */
+    struct line  l     = { .item = arena_part(perm, 1024), .columns = columns };
+    bool         words = !isnan(t->tokens_per_s);
+    struct str   rate  = text_count(&parts, words ? t->tokens_per_s : t->samples_per_s);
+    struct str   bar   = columns ? bar_text(&parts, columns, t->step, t->steps) : STR("");
+    struct str   all   = t->steps ? str_fmt(&parts, "/%lld", (long long)t->steps) : STR("");
+
+    l.b = textbuf_new(perm);
+    add_item(&l, "%.*sstep %lld%.*s", STR_ARG(bar), (long long)t->step, STR_ARG(all));
+    if (!isnan(t->loss)) add_item(&l, "loss %.4f", t->loss);
+    for (i64 i = 0; i < t->metrics.count; i++) add_metric(&l, &parts, t->metrics.items[i]);
+    if (t->skipped) add_item(&l, "skipped %lld", (long long)t->skipped);
+    if (!isnan(t->eta_s)) add_item(&l, "ETA %.*s", STR_ARG(text_clock(&parts, t->eta_s)));
+    if (isfinite(t->samples_per_s))
+        add_item(&l, "%.*s %s/s", STR_ARG(rate), words ? "tokens" : "samples");
+    if (!isnan(t->dollars)) add_item(&l, "%.*s", STR_ARG(text_dollars(&parts, t->dollars)));
+    if (t->remote_age_s > 0)
+        add_item(&l, "remote %.*s old", STR_ARG(text_clock(&parts, t->remote_age_s)));
+    add_speed(&l, &parts, t); /* last: a narrow terminal has no room for it */
+    return textbuf_str(&l.b);
 }
 
 static void start_words(struct progress *p, const struct event_start *t)
@@ -162,9 +187,26 @@ static void on_step(void *context, const struct event_step *e)
         say_event(p, EVENT_step, &t);
         return;
     }
-    struct str line = progress_line(&scratch, &t);
-    if (!live) say_message(p->say, "%.*s\n", STR_ARG(line));
-    else say_live(p->say, with_bar(&scratch, &t, line, p->say->columns));
+    struct str line = progress_line(&scratch, &t, live ? p->say->columns : 0);
+    if (live) say_live(p->say, line);
+    else say_message(p->say, "%.*s\n", STR_ARG(line));
+}
+
+static void on_evaluating(void *context, const struct event_evaluating *e)
+{
+    struct progress            *p       = context;
+    struct arena                scratch = p->scratch;
+    const struct eval_progress *at      = e->at;
+    if (!p->say->live || p->say->json) return;
+    struct line l    = { .item = arena_part(&scratch, 1024), .columns = p->say->columns };
+    struct str  bar  = bar_text(&scratch, p->say->columns, at->samples, at->samples_all);
+    struct str  done = text_count(&scratch, (f64)at->samples),
+               all   = text_count(&scratch, (f64)at->samples_all);
+    l.b              = textbuf_new(&scratch);
+    add_item(&l, "%.*sevaluating", STR_ARG(bar));
+    add_item(&l, "step %lld", (long long)at->step);
+    add_item(&l, "%.*s of %.*s samples", STR_ARG(done), STR_ARG(all));
+    say_live(p->say, textbuf_str(&l.b));
 }
 
 static void on_eval(void *context, const struct event_eval *t)
@@ -175,15 +217,15 @@ static void on_eval(void *context, const struct event_eval *t)
         say_event(p, EVENT_eval, t);
         return;
     }
-    struct arena   parts = arena_part(&scratch, 4096);
-    struct textbuf b     = textbuf_new(&scratch);
-    textbuf_fmt(&b, "evaluated after step %lld, epoch %lld:  loss %.4f", (long long)t->step,
-                (long long)t->epoch, t->loss);
-    for (i64 i = 0; i < t->metrics.count; i++) add_metric(&b, &parts, t->metrics.items[i]);
-    if (!isnan(t->reach) && !t->target_reached)
-        textbuf_fmt(&b, "  target probability %.0f %%", 100 * t->reach);
-    say_message(p->say, "%.*s%s\n", STR_ARG(textbuf_str(&b)),
-                t->target_reached ? "  target reached" : "");
+    struct arena parts = arena_part(&scratch, 4096);
+    struct line  l     = { .item = arena_part(&scratch, 1024) };
+    l.b                = textbuf_new(&scratch);
+    add_item(&l, "evaluated after step %lld, epoch %lld:", (long long)t->step, (long long)t->epoch);
+    add_item(&l, "loss %.4f", t->loss);
+    for (i64 i = 0; i < t->metrics.count; i++) add_metric(&l, &parts, t->metrics.items[i]);
+    if (t->target_reached) add_item(&l, "target reached");
+    else if (!isnan(t->reach)) add_item(&l, "target probability %.0f %%", 100 * t->reach);
+    say_message(p->say, "%.*s\n", STR_ARG(textbuf_str(&l.b)));
 }
 
 static void on_rollback(void *context, const struct event_rollback *t)
@@ -201,22 +243,30 @@ static void on_rollback(void *context, const struct event_rollback *t)
         (long long)t->rollbacks_max);
 }
 
-static void checkpoint_words(struct say *s, const struct event_checkpoint *t)
+/* The schedule is said once, a failing save after 1, 2, 4, … failures: the summary counts them all. */
+static void checkpoint_words(struct progress *p, const struct event_checkpoint *t)
 {
-    long long step = (long long)t->step;
+    struct say *s    = p->say;
+    long long   step = (long long)t->step;
     switch (t->what) {
     case CHECKPOINT_RESUMED:
         if (t->text.len)
             say_message(s, "resumed at step %lld, not bit-exact: %.*s\n", step, STR_ARG(t->text));
         else say_message(s, "resumed at step %lld, bit-exact\n", step);
         break;
-    case CHECKPOINT_INTERVAL: say_message(s, "checkpoints %.*s\n", STR_ARG(t->text)); break;
+    case CHECKPOINT_INTERVAL:
+        if (!p->interval) say_message(s, "checkpoints %.*s\n", STR_ARG(t->text));
+        p->interval = true;
+        break;
     case CHECKPOINT_DAMAGED:
-        say_message(s, "warning: the checkpoint of step %lld is skipped: %.*s\n", step,
+        say_message(s, "warning: the checkpoint of step %lld was skipped: %.*s\n", step,
                     STR_ARG(t->text));
         break;
     case CHECKPOINT_FAILED:
-        say_message(s, "warning: no checkpoint of step %lld: %.*s\n", step, STR_ARG(t->text));
+        p->failed++;
+        if (!(p->failed & (p->failed - 1)))
+            say_message(s, "warning: the checkpoint of step %lld was not saved: %.*s\n", step,
+                        STR_ARG(t->text));
         break;
     case CHECKPOINT_NOT_UPLOADED:
         say_message(s, "warning: not uploaded to the object store: %.*s\n", STR_ARG(t->text));
@@ -234,7 +284,7 @@ static void on_checkpoint(void *context, const struct event_checkpoint *t)
 {
     struct progress *p = context;
     if (p->say->json) say_event(p, EVENT_checkpoint, t);
-    else checkpoint_words(p->say, t);
+    else checkpoint_words(p, t);
 }
 
 static void on_done(void *context, const struct event_done *r)
@@ -254,6 +304,7 @@ struct subscriber progress_subscriber(struct progress *p)
                                 .on_note       = on_note,
                                 .on_finding    = on_finding,
                                 .on_step       = on_step,
+                                .on_evaluating = on_evaluating,
                                 .on_eval       = on_eval,
                                 .on_rollback   = on_rollback,
                                 .on_checkpoint = on_checkpoint,

@@ -143,7 +143,7 @@ void report_show_run(struct say *s, const struct bills *all, const struct run_bi
         run_event(s, r, per_month, scratch);
         return;
     }
-    say_result(s, "%.*s  %.*s  begun %.*s, %lld %s, ended: %s\n", STR_ARG(r->row.name),
+    say_result(s, "%.*s  %.*s  started %.*s, %lld %s, ended: %s\n", STR_ARG(r->row.name),
                STR_ARG(r->row.id), STR_ARG(when_text(&scratch, r->row.begin_wall_ns)),
                (long long)r->segment_count, r->segment_count == 1 ? "segment" : "segments",
                state_text(r));

@@ -21,6 +21,8 @@ struct say say_open(struct os *os)
     s.bold = !dumb && !plain && isatty(STDOUT_FILENO);
     if (s.live && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
         s.columns = size.ws_col;
+    if (!dumb && isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0)
+        s.table_columns = size.ws_col;
     return s;
 }
 
@@ -49,6 +51,47 @@ void say_result(struct say *s, const char *format, ...)
     va_start(args, format);
     print(s->results, format, args);
     va_end(args);
+}
+
+static i32 width_of(const struct say_column *c) { return c->width < 0 ? -c->width : c->width; }
+
+/* Which columns are shown, as bits. */
+static u64 columns_shown(const struct say *s, const struct say_table *t)
+{
+    i64 gap = str_of(t->gap).len, all = str_of(t->indent).len - gap;
+    u64 shown = 0;
+    ASSERT(t->count <= 64);
+    for (i64 i = 0; i < t->count; i++) all += gap + width_of(&t->columns[i]);
+    for (i64 i = 0; i < t->count; i++) shown |= (u64)1 << i;
+    while (s->table_columns && all > s->table_columns) {
+        i64 last = -1;
+        for (i64 i = 0; i < t->count; i++)
+            if (shown >> i & 1 && t->columns[i].rank &&
+                (last < 0 || t->columns[i].rank > t->columns[last].rank))
+                last = i;
+        if (last < 0) break;
+        shown &= ~((u64)1 << last);
+        all -= gap + width_of(&t->columns[last]);
+    }
+    return shown;
+}
+
+void say_row(struct say *s, const struct say_table *t, const struct str *cells)
+{
+    char           room[LINE_BYTES];
+    struct arena   memory = { (u8 *)room, (u8 *)room + sizeof room, NULL };
+    struct textbuf b      = textbuf_new(&memory);
+    u64            shown  = columns_shown(s, t);
+    const char    *before = t->indent;
+    for (i64 i = 0; i < t->count; i++) {
+        struct str cell = cells ? cells[i] : str_of(t->columns[i].head);
+        if (!(shown >> i & 1)) continue;
+        textbuf_fmt(&b, "%s%*.*s", before, t->columns[i].width, (int)MIN(cell.len, 500), cell.data);
+        before = t->gap;
+    }
+    struct str line = textbuf_str(&b);
+    while (line.len && line.data[line.len - 1] == ' ') line.len--;
+    say_result(s, "%.*s\n", STR_ARG(line));
 }
 
 void say_heading(struct say *s, const char *text)

@@ -9,12 +9,13 @@
 
 struct say {
     FILE *results, *messages;
-    bool  json;      /* --json */
-    bool  live;      /* messages go to a terminal: a line may be redrawn */
-    bool  bold;      /* results go to one, and NO_COLOR is not set */
-    i32   columns;   /* of the terminal that shows messages */
-    int   failed;    /* errno of the first result that could not be written; 0: none */
-    bool  open_line; /* a live line stands and must be ended before anything else */
+    bool  json;          /* --json */
+    bool  live;          /* messages go to a terminal: a line may be redrawn */
+    bool  bold;          /* results go to one, and NO_COLOR is not set */
+    i32   columns;       /* of the terminal that shows messages */
+    i32   table_columns; /* of the terminal that shows results; 0: they go to a file or a pipe */
+    int   failed;        /* errno of the first result that could not be written; 0: none */
+    bool  open_line;     /* a live line stands and must be ended before anything else */
 };
 
 struct say say_open(struct os *os);
@@ -26,6 +27,20 @@ void say_message(struct say *s, const char *format, ...) __attribute__((format(p
 void say_live(struct say *s, struct str line); /* replaces the line that stands; not plain */
 void say_error(struct say *s, const struct err *err, struct arena scratch);
 enum status say_close(struct say *s, struct err *err); /* WORLD: stdout could not take it all */
+
+/* A table. Columns that do not fit the terminal are left out, those of the highest rank first; rank 0 stays. */
+struct say_column {
+    const char *head;
+    i32         width; /* below 0: to the left */
+    i32         rank;
+};
+struct say_table {
+    const struct say_column *columns;
+    i64                      count;
+    const char              *indent, *gap;
+};
+void say_row(struct say *s, const struct say_table *t,
+             const struct str *cells); /* NULL: the heads */
 
 /* A JSON object on one line: begin, fields, end. */
 struct textbuf event_begin(struct arena *perm, const char *event);

@@ -7,14 +7,14 @@ static void remote_words(struct say *s, const struct event_done *v, struct arena
 {
     if (!v->remote_puts) return;
     say_result(s, "%-12s", "object store");
-    if (v->remote_step >= 0) say_result(s, " step %lld is there", (long long)v->remote_step);
-    else say_result(s, " nothing is there");
+    if (v->remote_step >= 0) say_result(s, " has step %lld", (long long)v->remote_step);
+    else say_result(s, " has nothing");
     struct str sent = text_bytes(&scratch, (f64)v->remote_bytes);
     say_result(s, "; %.*s sent, %lld requests", STR_ARG(sent),
                (long long)(v->remote_puts + v->remote_gets));
     if (!isnan(v->requests_usd))
         say_result(s, " for %.*s", STR_ARG(text_dollars(&scratch, v->requests_usd)));
-    else say_result(s, ", whose price is not known");
+    else say_result(s, ", price unknown");
     say_result(s, "\n");
 }
 

@@ -170,7 +170,7 @@ static enum status add_merge_line(struct reader *r, struct str line, i64 rank)
     i64        blank = str_find(line, ' ');
     struct str left = str_sub(line, 0, blank), right = str_sub(line, blank + 1, line.len);
     if (blank < 0 || str_find(right, ' ') >= 0)
-        return refuse(r, "a merge is two tokens with a blank between, not ", line);
+        return refuse(r, "expected a merge of two tokens with a space between them, not ", line);
     return add_merge(r, left, right, rank);
 }
 

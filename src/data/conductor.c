@@ -164,7 +164,7 @@ enum status conductor_start(struct pipeline *p, struct err *err)
     enum status st = pipeline_apply(p, &p->tuner.now, err);
     if (st || (all_fixed(&limits) && !may_keep(p))) return st;
     pthread_mutex_lock(&p->lock);
-    st           = thread_start(&p->conductor, conductor_main, p, "the loader's conductor", err);
+    st = thread_start(&p->conductor, conductor_main, p, "the thread that tunes the loader", err);
     p->conducted = !st;
     p->alive += !st;
     pthread_mutex_unlock(&p->lock);

@@ -73,7 +73,7 @@ static enum status open_lines(struct dataset *d, const struct data_config *confi
                      (long long)config->file_count, DATA_FILES_MAX);
     if (!st && config->eval_path.len)
         st = err_set(err, STATUS_USAGE,
-                     "data.eval_path has no meaning for lines; set data.held_out");
+                     "data.kind=lines does not use data.eval_path; set data.held_out");
     for (i64 f = 0; f < config->file_count && !st; f++) {
         st = source_open(d->os, config->files[f], config, *perm, &state->source[f], err);
         struct str rest = state->source[f].bytes, line;

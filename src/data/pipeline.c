@@ -63,6 +63,9 @@ static void run_next_instead(struct pipeline *p, struct item *i, const struct la
     struct sample *s     = &i->sample;
     struct err     first = i->err;
     i->skipped           = 1;
+    if (i->status == STATUS_USAGE &&
+        !p->course.config.skip) /* not a disk that fails: the sample is bad */
+        err_set(&first, i->status, "%.400s; data.on_error=skip skips such samples", i->err.text);
     for (i64 k = 1; i->status && p->course.config.skip && !atomic_load(&p->stop); k++) {
         if (k == MIN(NEXT_TRIED_MAX, p->course.count)) {
             err_set(&first, i->status,

@@ -120,6 +120,42 @@ static enum status map_remote(struct os *os, struct str url, const struct data_c
     return st == STATUS_NO ? STATUS_USAGE : st;
 }
 
+/* Which package of Debian has the examples' data: DIR/NAME is in it; an empty NAME stands for all of DIR. */
+static const struct {
+    struct str dir, name, package;
+} debian[] = {
+    { STR_INIT("/usr/share/dict/"), STR_INIT("american-english"), STR_INIT("wamerican") },
+    { STR_INIT("/usr/share/dict/"), STR_INIT("british-english"), STR_INIT("wbritish") },
+    { STR_INIT("/usr/share/dict/"), STR_INIT("ngerman"), STR_INIT("wngerman") },
+    { STR_INIT("/usr/share/dict/"), STR_INIT("french"), STR_INIT("wfrench") },
+    { STR_INIT("/usr/share/dict/"), STR_INIT("italian"), STR_INIT("witalian") },
+    { STR_INIT("/usr/share/dict/"), STR_INIT("spanish"), STR_INIT("wspanish") },
+    { STR_INIT("/usr/share/datasets/fashion-mnist/"), STR_INIT(""),
+      STR_INIT("dataset-fashion-mnist") },
+};
+
+/* A local file in memory; one that is missing or a folder is an error with its remedy. */
+static enum status map_local(struct os *os, struct str path, struct str kind, struct str *bytes,
+                             struct err *err)
+{
+    struct os_stat there;
+    struct err     why = { 0 };
+    enum status    st  = os->map(os, path, bytes, &why);
+    if (st && !os->stat(os, path, &there, NULL) && there.is_dir)
+        return err_set(err, STATUS_USAGE, "%.*s is a folder; data.kind=%.*s reads files",
+                       STR_ARG(path), STR_ARG(kind));
+    for (i64 i = 0; why.cause == CAUSE_ABSENT && i < COUNT_OF(debian); i++) {
+        struct str dir = debian[i].dir, name = str_sub(path, dir.len, path.len);
+        if (!str_starts(path, dir) || (debian[i].name.len && !str_eq(name, debian[i].name)))
+            continue;
+        err_set(err, st, "%.400s; on Debian, install %.*s", why.text, STR_ARG(debian[i].package));
+        if (err) err->cause = CAUSE_ABSENT;
+        return st;
+    }
+    if (st && err) *err = why;
+    return st;
+}
+
 enum status source_open(struct os *os, struct str path, const struct data_config *config,
                         struct arena scratch, struct source *out, struct err *err)
 {
@@ -128,7 +164,7 @@ enum status source_open(struct os *os, struct str path, const struct data_config
     *out            = (struct source){ 0 };
     enum status st  = address_is_remote(path)
                           ? map_remote(os, path, config, scratch, &bytes, &pin, err)
-                          : os->map(os, path, &bytes, err);
+                          : map_local(os, path, config->kind, &bytes, err);
     if (st) return st;
     if (!str_ends(address_path(path), STR(".gz"))) {
         out->bytes = out->mapped = bytes;

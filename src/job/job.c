@@ -25,7 +25,7 @@ static enum status check_end(const struct train_config *t, struct err *err)
         !isnan(t->max_dollars))
         return STATUS_OK;
     return err_set(err, STATUS_USAGE,
-                   "when does the run end? Give train.epochs=5, train.steps=1000 or a target");
+                   "the run has no end: set train.epochs=5, train.steps=1000 or a train.target");
 }
 
 static enum status train_recorded(const struct job *j, const struct subscriber *show,

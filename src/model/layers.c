@@ -114,6 +114,17 @@ enum status layers_check(const struct model *m, struct err *err)
     return STATUS_OK;
 }
 
+/* What to end with, so that the last layer gives `units` numbers, at each position where `positions` is set. */
+static struct str ending(struct net *n, struct shape given, i64 units, bool positions)
+{
+    const char *words = "end with dense: %lld";
+    if (positions && given.rank < 2)
+        words = "leave out flatten and global_avgpool, and end with dense: %lld";
+    if (!positions && given.rank > 1)
+        words = "end with flatten (or global_avgpool) and dense: %lld";
+    return str_fmt(n->b->g->perm, words, (long long)units);
+}
+
 /* The last layer must give one number a class for each target, or one for a click. */
 static void net_loss(struct net *n, i32 x)
 {
@@ -127,17 +138,14 @@ static void net_loss(struct net *n, i32 x)
         if (shape_eq(want, s)) part_loss_classes(n->b, x);
         else
             net_fail(n, n->line,
-                     "the last layer gives %.*s, but the target has %lld classes%s; "
-                     "end with dense: %lld",
+                     "the last layer gives %.*s, but the target has %lld classes%s; %.*s",
                      STR_ARG(shape), (long long)y->range, want.rank > 1 ? " at every position" : "",
-                     (long long)y->range);
+                     STR_ARG(ending(n, s, y->range, want.rank > 1)));
     } else if (node >= 0 && n->b->g->nodes[node].op == OP_SIGMOID) {
         net_fail(n, n->line, "sigmoid is part of the loss here; leave it out at the end");
     } else if (y->type.shape.rank || shape_count(s) != 1) {
-        net_fail(n, n->line,
-                 "the last layer gives %.*s, but the target is one number; end with "
-                 "dense: 1",
-                 STR_ARG(shape));
+        net_fail(n, n->line, "the last layer gives %.*s, but the target is one number; %.*s",
+                 STR_ARG(shape), STR_ARG(ending(n, s, 1, false)));
     } else {
         part_loss_clicks(n->b, build_reshape(n->b->g, STR("score"), x, shape_1(n->b->batch)));
     }

@@ -10,8 +10,12 @@
 
 enum status ranker_check(const struct model *m, struct err *err)
 {
-    const struct model_config *c  = &m->config;
-    enum status                st = check_feed(m, STR("x"), DT_I32, 1, err);
+    const struct model_config *c = &m->config;
+    if (!feeds_find(&m->feeds, STR("x")) && feeds_find(&m->feeds, STR("dense")))
+        return err_set(err, STATUS_USAGE,
+                       "model.kind=ranker needs columns of categories: set data.categorical, or "
+                       "use model.kind=layers for numbers alone");
+    enum status st = check_feed(m, STR("x"), DT_I32, 1, err);
     if (!st) st = check_feed(m, STR("y"), DT_F32, 0, err);
     if (!st && feeds_find(&m->feeds, STR("dense")))
         st = check_feed(m, STR("dense"), DT_F32, 1, err);

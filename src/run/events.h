@@ -38,6 +38,11 @@ enum checkpoint_kind {
 
 enum { EVENT_METRICS_MAX = 4 };
 
+struct eval_progress {
+    i64 step;                 /* of the run */
+    i64 samples, samples_all; /* evaluated so far, and in all */
+};
+
 struct event_metric {
     struct str name; /* "accuracy", "auc", "best_auc" (of made-up data), "perplexity": in [0, 1] but
                         for the last */

@@ -19,7 +19,8 @@ struct lifetime {
     bool interrupted; /* false: it was still alive then */
 };
 
-extern const struct hazard hazard_prior; /* of a spot GPU that nobody has watched yet */
+extern const struct hazard hazard_prior;   /* of a spot GPU that nobody has watched yet */
+extern const struct hazard hazard_lasting; /* of a machine that no cloud takes away */
 
 struct hazard hazard_of_mean(f64 mean_s, f64 shape);
 f64           hazard_mean_s(struct hazard h);

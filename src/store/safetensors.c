@@ -225,6 +225,19 @@ void st_close(struct os *os, struct st_file *f)
     *f = (struct st_file){ 0 };
 }
 
+struct str st_type_text(struct arena *perm, const struct st_tensor *t)
+{
+    char       type[8];
+    struct str shape = type_text(perm, type_of(DT_F32, t->shape));
+    i64        len   = MIN(t->dtype.len, (i64)sizeof type);
+    for (i64 i = 0; i < len; i++) {
+        char c  = t->dtype.data[i];
+        type[i] = (char)(c >= 'A' && c <= 'Z' ? c + 'a' - 'A' : c);
+    }
+    return str_cat(perm, (struct str){ type, len },
+                   str_sub(shape, str_find(shape, '['), shape.len));
+}
+
 const struct st_tensor *st_find(const struct st_file *f, struct str name)
 {
     for (i64 i = 0; i < f->count; i++)

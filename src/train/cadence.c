@@ -40,7 +40,8 @@ f64 cadence_seconds(struct cadence i, const struct cadence_facts *f)
 {
     if (i.unit == EVERY_STEPS) return INFINITY;
     if (i.unit == EVERY_SECONDS) return i.value;
-    if (isnan(f->stall_s)) return first_s;
+    if (isnan(f->stall_s) || isnan(f->persist_s))
+        return MIN(first_s * exp2((f64)MIN(f->failed, 30)), most_s);
     struct save_costs c = { .stall_s        = f->stall_s,
                             .persist_s      = f->persist_s,
                             .interval_max_s = most_s };
@@ -51,8 +52,8 @@ struct str cadence_reason(struct arena *perm, const struct cadence_facts *f)
 {
     return str_fmt(
         perm,
-        "every %.3g s: one pauses the run for %.3g s and takes %.3g s to be safe, and machines "
-        "like this last %.3g h (this one is %.3g h old)",
+        "every %.3g s: a save pauses the run for %.3g s and is complete after %.3g s, and machines "
+        "like this last %.3g h on average (this one has been up for %.3g h)",
         cadence_seconds((struct cadence){ EVERY_AUTO, 0 }, f), f->stall_s, f->persist_s,
         hazard_mean_s(f->hazard) / 3600, f->age_s / 3600);
 }

@@ -20,10 +20,11 @@ struct cadence_facts {
     f64           stall_s; /* that a save takes from the run, slower steps included; NaN: unknown */
     f64           persist_s; /* from the snapshot until it is safe */
     f64           age_s;     /* of the machine, at the last save */
+    i64           failed;    /* saves that failed, while none has succeeded */
 };
 /* Seconds from the last save (or the first step) to the next. */
 f64 cadence_seconds(struct cadence i, const struct cadence_facts *f);
-/* Of auto, once the facts are known: "every 42 s: one takes 0.012 s from the run and …". */
+/* Of auto, once the facts are known: "every 42 s: a save pauses the run for 0.012 s …". */
 struct str cadence_reason(struct arena *perm, const struct cadence_facts *f);
 
 #endif

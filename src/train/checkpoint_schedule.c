@@ -25,13 +25,22 @@ static void tell_note(const struct saving *v, struct str text)
 
 /* --- the beginning --- */
 
+/* Whether the settings say that the machine may be taken away. */
+static bool is_spot(const struct settings *s)
+{
+    bool cloud = !str_eq(s->spot.cloud, STR("auto")) && !str_eq(s->spot.cloud, STR("none"));
+    return str_eq(s->run.market, STR("spot")) || s->spot.grace_s > 0 ||
+           (cloud && s->spot.cloud.len);
+}
+
 enum status saving_init(struct saving *v, const struct settings *settings, struct err *err)
 {
     const struct checkpoint_config *c = &settings->checkpoint;
-    f64 shape  = settings->hazard_shape > 0 ? settings->hazard_shape : hazard_prior.shape;
-    *v         = (struct saving){ .taken_step = -1, .facts = { hazard_prior, NAN, NAN, 0 } };
-    v->figures = (struct train_saving){
-        .resumed_step = -1, .step = -1, .remote_step = -1, .total_s = NAN, .persist_s = NAN
+    f64           shape  = settings->hazard_shape > 0 ? settings->hazard_shape : hazard_prior.shape;
+    struct hazard hazard = is_spot(settings) ? hazard_prior : hazard_lasting;
+    *v                   = (struct saving){ .taken_step = -1, .facts = { hazard, NAN, NAN, 0, 0 } };
+    v->figures           = (struct train_saving){
+                  .resumed_step = -1, .step = -1, .remote_step = -1, .total_s = NAN, .persist_s = NAN
     };
     if (c->mtti_hours > 0) v->facts.hazard = hazard_of_mean(c->mtti_hours * 3600, shape);
     return c->dir.len || c->to.len ? cadence_parse(c->every, &v->cadence, err) : STATUS_OK;
@@ -76,7 +85,8 @@ static void schedule(struct saving *v)
     bool by_steps      = v->cadence.unit == EVERY_STEPS;
     v->due_ns          = by_steps ? INT64_MAX : v->taken_ns + (i64)(wait_s * 1e9);
     v->due_step        = by_steps ? v->taken_step + (i64)v->cadence.value : INT64_MAX;
-    if (v->cadence.unit != EVERY_AUTO || isnan(v->facts.stall_s)) return;
+    if (v->cadence.unit != EVERY_AUTO || isnan(v->facts.stall_s) || isnan(v->facts.persist_s))
+        return;
     if (v->told_s > 0 && wait_s < v->told_s * told_again && wait_s > v->told_s / told_again) return;
     struct arena scratch = v->s->scratch;
     v->told_s            = wait_s;
@@ -85,8 +95,8 @@ static void schedule(struct saving *v)
                                                .text = cadence_reason(&scratch, &v->facts) });
 }
 
-/* Beside those that are kept, the next one is being written. */
-static void tell_room(struct saving *v)
+/* Beside those that are kept, the next one is being written. A disk without room for one is an error. */
+static enum status check_room(struct saving *v, struct err *err)
 {
     const struct checkpoint_config *c       = &v->s->settings->checkpoint;
     struct arena                    scratch = v->s->scratch;
@@ -95,14 +105,21 @@ static void tell_room(struct saving *v)
         if (!v->from->list.items[i].why.status)
             there += ckpt_bytes(&v->from->list.items[i].manifest);
     i64 fit = (room + there) / MAX(v->snapshot.bytes, 1);
-    if (room < 0 || fit > c->keep) return;
+    if (room < 0 || fit > c->keep) return STATUS_OK;
+    if (!fit)
+        return err_set(err, STATUS_WORLD,
+                       "checkpoint.dir=%.*s: a checkpoint takes %.3g MB, and its disk has %.3g MB "
+                       "free; free some space, or use another disk",
+                       STR_ARG(c->dir), (f64)v->snapshot.bytes / 1e6, (f64)room / 1e6);
     tell_note(v, str_fmt(&scratch,
                          "%.*s has space for %lld checkpoint%s of %.3g MB, and "
                          "checkpoint.keep=%lld needs space for "
                          "%lld: %s",
                          STR_ARG(c->dir), (long long)fit, fit == 1 ? "" : "s",
                          (f64)v->snapshot.bytes / 1e6, (long long)c->keep, (long long)c->keep + 1,
-                         fit < 2 ? "saving will fail" : "older ones will be deleted earlier"));
+                         fit < 2 ? "a second one cannot be saved"
+                                 : "older ones will be deleted earlier"));
+    return STATUS_OK;
 }
 
 /* Kernels chosen since for programs of other capacities belong to what a resumed run must repeat. */
@@ -129,16 +146,17 @@ enum status saving_start(struct saving *v, struct err *err)
                                           .saved   = remote_save_saved,
                                           .context = &v->from->remote };
     write_text(v);
-    enum status st = checkpoint_writer_open(&c, s->perm, &v->writer, err);
-    if (!st && !s->backend->table->behind)
+    enum status st = check_room(v, err);
+    if (!st) st = checkpoint_writer_open(&c, s->perm, &v->writer, err);
+    if (st) return st;
+    if (!s->backend->table->behind)
         checkpoint_writer_prepare(v->writer); /* else after the first step */
     v->guard->writer = v->writer;
-    tell_room(v);
-    v->taken_ns     = now_ns(v);
-    v->taken_step   = v->at->step;
-    v->age_begin_ns = v->taken_ns - machine_age_ns(s->os);
+    v->taken_ns      = now_ns(v);
+    v->taken_step    = v->at->step;
+    v->age_begin_ns  = v->taken_ns - machine_age_ns(s->os);
     schedule(v);
-    return st;
+    return STATUS_OK;
 }
 
 /* --- while steps are made --- */
@@ -206,15 +224,17 @@ void saving_settle(struct saving *v)
     f->blocked_s += e.blocked_s;
     if (done.err.status) {
         f->failed++;
+        v->facts.failed++;
         e.what = CHECKPOINT_FAILED;
         e.text = str_of(done.err.text);
         if (done.err.status == STATUS_INTERRUPTED) v->lost = done.err;
     } else {
         f->count++;
-        f->persist_s = done.persist_s;
-        v->busy_s    = done.busy_s;
-        f->step      = done.id.step;
-        f->bytes     = done.bytes;
+        v->facts.failed = 0;
+        f->persist_s    = done.persist_s;
+        v->busy_s       = done.busy_s;
+        f->step         = done.id.step;
+        f->bytes        = done.bytes;
     }
     saving_tell(v, &e);
     if (done.freed) tell_freed(v);

@@ -68,7 +68,8 @@ enum status config_add_file(struct config *c, struct arena *perm, struct str fil
     if (st) return st;
 
     c->file = c->settings.model.file = str_copy(perm, file);
-    if (!root || (root->kind == YAML_SCALAR && root->text.len == 0)) return STATUS_OK; /* empty */
+    c->empty                         = !root || (root->kind == YAML_SCALAR && root->text.len == 0);
+    if (c->empty) return STATUS_OK;
     if (root->kind != YAML_MAP)
         return err_set(err, STATUS_USAGE,
                        "%.*s:%d: expected the sections data:, model: and train:", STR_ARG(file),
@@ -174,6 +175,29 @@ enum status config_add_override(struct config *c, struct arena *perm, struct str
     return STATUS_OK;
 }
 
+/* A file without settings is a mistake, unless other sources have some; where the ledger is does not count. */
+static enum status check_empty(const struct config *c, struct err *err)
+{
+    for (i64 i = 0; i < OPTION_COUNT; i++) {
+        bool other = str_eq(option_section(&options[i]), STR("run"));
+        if (!c->empty || (c->origin[i].kind != ORIGIN_DEFAULT && !other)) return STATUS_OK;
+    }
+    return err_set(err, STATUS_USAGE,
+                   "%.*s is empty; expected the sections data:, model: and train: (frugal help "
+                   "run.yaml)",
+                   STR_ARG(c->file));
+}
+
+static enum status read_file(struct os *os, struct arena *perm, struct str file, struct str *text,
+                             struct err *err)
+{
+    struct os_stat there;
+    if (!os->stat(os, file, &there, NULL) && there.is_dir)
+        return err_set(err, STATUS_USAGE, "%.*s is a folder; expected a run file, like run.yaml",
+                       STR_ARG(file));
+    return os_read_all(os, file, perm, text, err);
+}
+
 enum status config_read(struct os *os, struct arena *perm, struct str command, struct str file,
                         const struct str *overrides, i64 override_count, struct config **out,
                         struct err *err)
@@ -181,11 +205,12 @@ enum status config_read(struct os *os, struct arena *perm, struct str command, s
     struct config *c = config_new(perm);
     struct str     text;
     c->command     = command;
-    enum status st = file.len ? os_read_all(os, file, perm, &text, err) : STATUS_OK;
+    enum status st = file.len ? read_file(os, perm, file, &text, err) : STATUS_OK;
     if (!st && file.len) st = config_add_file(c, perm, file, text, err);
     if (!st) st = config_add_environment(c, os, perm, err);
     for (i64 i = 0; i < override_count && !st; i++)
         st = config_add_override(c, perm, overrides[i], err);
+    if (!st) st = check_empty(c, err);
     if (!st) st = config_add_recipe(c, perm, err);
     if (!st) st = config_check_needs(c, os, *perm, err);
     if (!st) *out = c;

@@ -24,6 +24,7 @@ struct config {
     struct settings settings;
     struct origin   origin[OPTION_COUNT];
     struct str      file;    /* the run file's name */
+    bool            empty;   /* it has no settings */
     struct str      command; /* that reads it; empty: none */
 };
 

@@ -80,6 +80,16 @@ enum status target_check(const struct session *s, struct err *err)
                    STR_ARG(metric), STR_ARG(model_metric(s->model)));
 }
 
+/* Ten times a second, so that whoever watches sees that it moves; a short evaluation says nothing. */
+static void tell_progress(struct session *s, struct eval_progress at, i64 *told_ns)
+{
+    static const i64 every_ns = 100000000;
+    i64              now      = s->to ? clock_now(s->clock) : 0;
+    if (!s->to || now - *told_ns < every_ns) return;
+    *told_ns = now;
+    emit_evaluating(s->to, &(struct event_evaluating){ &at });
+}
+
 /* One loader for all evaluations: what it has learned of its work, and its first batches, are there. */
 static enum status open_eval_loader(struct session *s, struct err *err)
 {
@@ -93,15 +103,18 @@ static enum status open_eval_loader(struct session *s, struct err *err)
 
 enum status evaluate(struct session *s, struct train_eval *out, struct err *err)
 {
-    struct arena  scratch = s->scratch;
-    struct totals t       = { 0 };
-    if (session_has(s, STR("scores")))
-        t.scored = NEW(&scratch, struct scored, dataset_count(s->data, SPLIT_EVAL));
+    struct arena         scratch = s->scratch;
+    struct totals        t       = { 0 };
+    struct eval_progress at      = { out->step, 0, dataset_count(s->data, SPLIT_EVAL) };
+    i64                  told_ns = s->to ? clock_now(s->clock) : 0;
+    if (session_has(s, STR("scores"))) t.scored = NEW(&scratch, struct scored, at.samples_all);
     enum status st = open_eval_loader(s, err);
     for (bool ends = false; !st && !ends;) {
         struct batch *b = session_batch(s, s->eval_loader, out->step, &st, err);
         if (b) st = run_batch(s, &t, b, scratch, err);
         if (b) ends = b->ends_epoch;
+        if (b) at.samples += b->count;
+        tell_progress(s, at, &told_ns);
         if (!st) st = session_check_signal(s, out->step, err);
     }
     if (st) return st;

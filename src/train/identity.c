@@ -251,7 +251,7 @@ struct str identity_other_bits(const struct identity *id, const struct json *bef
         struct str key = str_fmt(perm, "file of %s", id->files[i].key);
         if (fingerprint_compare(identity_before(before, str_z(perm, key)), id->files[i].text))
             return str_fmt(
-                perm, "of the data of %s only names and sizes could be compared, not the content",
+                perm, "only names and sizes could be compared of the data of %s, not the content",
                 id->files[i].key);
     }
     return STR("");

@@ -26,9 +26,8 @@ static struct str check_fp16_without_scaling(const struct lint_facts *f, struct 
 static struct str check_fp16_where_bf16(const struct lint_facts *f, struct arena *perm)
 {
     if (f->precision != DT_F16 || f->low != DT_BF16) return fine;
-    return str_fmt(perm,
-                   "train.precision=fp16 where this machine has bf16, which keeps the range of "
-                   "fp32 and needs no scaled loss: train.precision=bf16");
+    return str_fmt(perm, "train.precision=fp16, but this machine has bf16, which has the range of "
+                         "fp32 and needs no loss scaling: train.precision=bf16");
 }
 
 static struct str check_recompute_not_needed(const struct lint_facts *f, struct arena *perm)
@@ -197,9 +196,9 @@ static struct str check_lr_unusual(const struct lint_facts *f, struct arena *per
         if (!str_eq(f->optimiser, str_of(rates[i].optimiser))) continue;
         if (v >= rates[i].low && v <= rates[i].high) continue;
         return str_fmt(perm,
-                       "%s of %g with %.*s is ten times %s than usual: %s=%g is a common value",
-                       rates[i].key, v, STR_ARG(f->optimiser),
-                       v < rates[i].low ? "lower" : "higher", rates[i].key, rates[i].common);
+                       "%s=%g is far %s the usual range of %.*s, %g to %g: %s=%g is a common value",
+                       rates[i].key, v, v < rates[i].low ? "below" : "above", STR_ARG(f->optimiser),
+                       10 * rates[i].low, rates[i].high / 10, rates[i].key, rates[i].common);
     }
     return fine;
 }

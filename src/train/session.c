@@ -290,10 +290,10 @@ enum status session_open_timed(struct session *s, struct clock *clock, struct os
     if (!st && settings->train.noise_scale) st = split_step(s, err);
     if (st) return st;
     st = compile_to_fit(s, err);
+    if (!st) st = norms_check(s, err);
     clock_enter(clock, PART_start);
     return st ? st : weights_check(s, err);
 }
-    if (!st) st = norms_check(s, err);
 
 enum status session_open(struct session *s, struct os *os, const struct settings *settings,
                          struct arena *perm, struct err *err)

@@ -243,11 +243,6 @@ void snapshot_copy(void *snapshot)
     b->table->copy(b, n->copies + n->early_count, n->copy_count - n->early_count);
 }
 
-static struct str shape_words(struct arena *perm, struct shape s)
-{
-    return type_text(perm, type_of(DT_F32, s));
-}
-
 static enum status part_fits(const struct ckpt_part *part, const struct st_file *file,
                              struct arena scratch, struct err *err)
 {
@@ -256,9 +251,9 @@ static enum status part_fits(const struct ckpt_part *part, const struct st_file 
         if (!theirs)
             return err_set(err, STATUS_USAGE, "it has no tensor %.*s", STR_ARG(ours->name));
         if (!shape_eq(ours->shape, theirs->shape) || !str_eq(ours->dtype, theirs->dtype))
-            return err_set(err, STATUS_USAGE, "its tensor %.*s is %.*s, the model's %.*s",
-                           STR_ARG(ours->name), STR_ARG(shape_words(&scratch, theirs->shape)),
-                           STR_ARG(shape_words(&scratch, ours->shape)));
+            return err_set(err, STATUS_USAGE, "its tensor %.*s is %.*s, but the model's is %.*s",
+                           STR_ARG(ours->name), STR_ARG(st_type_text(&scratch, theirs)),
+                           STR_ARG(st_type_text(&scratch, ours)));
     }
     if (file->count == part->count) return STATUS_OK;
     return err_set(err, STATUS_USAGE, "it has %lld tensors of %.*s, the run %lld",

@@ -66,6 +66,7 @@ static enum status prepare(struct loop *l, struct os *os, const struct settings 
     if (!st) st = session_open_timed(&l->s, l->clock, os, settings, perm, err);
     if (st) return st;
     l->s.orders       = l->with ? l->with->orders : NULL;
+    l->s.to           = l->with ? l->with->to : NULL;
     l->limits         = session_limits(&l->s);
     l->evaluates      = dataset_count(l->s.data, SPLIT_EVAL) > 0;
     l->ahead.feeds    = can_feed_ahead(&l->s);

@@ -36,11 +36,12 @@ struct session {
     struct str    optimiser_reason; /* of train.optimiser=auto or muon; else empty */
     f64           muon_share;       /* of a step's work, whether it was chosen or not */
     struct clock *clock;
-    struct train_orders *orders;        /* NULL: nobody gives any */
-    bool                 asked_to_save; /* by a signal or an order, and not done yet */
-    bool                 asked_to_exit; /* likewise, for good */
-    char                 exit_why[256]; /* "SIGTERM", or the order's words */
-    bool                 exit_ordered;
+    const struct subscriber *to;     /* who is shown the progress of evaluations; NULL: nobody */
+    struct train_orders     *orders; /* NULL: nobody gives any */
+    bool                     asked_to_save; /* by a signal or an order, and not done yet */
+    bool                     asked_to_exit; /* likewise, for good */
+    char                     exit_why[256]; /* "SIGTERM", or the order's words */
+    bool                     exit_ordered;
 };
 
 /* optimiser.c */

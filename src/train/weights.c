@@ -121,10 +121,10 @@ static enum status check_shape(struct str init, const struct persistent *t,
                                const struct st_tensor *from, struct arena scratch, struct err *err)
 {
     if (shape_eq(from->shape, t->type.shape)) return STATUS_OK;
-    struct str have = type_text(&scratch, type_of(t->type.dtype, from->shape));
+    struct str have = st_type_text(&scratch, from);
     struct str want = type_text(&scratch, t->type);
-    return err_set(err, STATUS_USAGE, "%.*s: tensor %.*s is %.*s, the model's %.*s", STR_ARG(init),
-                   STR_ARG(from->name), STR_ARG(have), STR_ARG(want));
+    return err_set(err, STATUS_USAGE, "%.*s: tensor %.*s is %.*s, but the model's is %.*s",
+                   STR_ARG(init), STR_ARG(from->name), STR_ARG(have), STR_ARG(want));
 }
 
 static enum status load_one(struct session *s, const struct persistent *t,

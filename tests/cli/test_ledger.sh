@@ -36,10 +36,10 @@ run 1 report --ledger "$folder/empty.db"
 has err 'no run is recorded yet in .*empty.db'
 run 0 runs
 [ "$(wc -l <out)" = 2 ] || fail "not a heading and a run"
-has out '^run +begun +name +ended +steps +time +dollars +a million +last +tags$'
+has out '^run +started +name +ended +steps +time +dollars +a million +last +tags$'
 has out ' run +end +480 .*accuracy .*team_a,odd, tag$'
 run 0 report
-has out '^run  [0-9a-f]{12}  begun 20[0-9-]+ [0-9:]+, 1 segment, ended: end$'
+has out '^run  [0-9a-f]{12}  started 20[0-9-]+ [0-9:]+, 1 segment, ended: end$'
 has out '^compute .* \$[0-9.]+ +[0-9.]+ %$'
 has out '^starting .* \$'
 has out '^total .* \$[0-9.]+$'

@@ -49,7 +49,7 @@ rules train.precision=fp16 | grep -q fp16_without_scaling && fail "fp16 with a s
 
 # Events.
 "$frugal" train gpt.yaml train.lr=0.5 --json >out 2>err
-grep -q '"event":"finding","rule":"lr_unusual","text":"train.lr of 0.5' out || fail "no event"
+grep -q '"event":"finding","rule":"lr_unusual","text":"train.lr=0.5 is far above' out || fail "no event"
 ! grep -q warning err || fail "an event and a warning"
 
 # doctor: 1 with a finding, 0 without, 2 for a rule that does not exist.

@@ -47,7 +47,15 @@ says 2 '^short: truncated' train run.yaml data.path=short
 says 3 '^cut.gz: .*ends too early' train run.yaml data.path=cut.gz
 says 3 '^damaged.gz: ' train run.yaml data.path=damaged.gz
 says 2 '400 images, fewer has 396 labels' train run.yaml data.labels=fewer
-says 3 'not a plain file' train run.yaml data.path=.
+says 2 '^\. is a folder; data.kind=idx reads files' train run.yaml data.path=.
+says 2 '^\. is a folder; expected a run file, like run.yaml' train .
+says 2 '^\. is a folder; expected a run file, like run.yaml' doctor .
+: >nothing.yaml
+says 2 '^nothing.yaml is empty; expected the sections data:, model: and train:' train nothing.yaml
+for list in american-english:wamerican ngerman:wngerman french:wfrench; do
+  [ -e "/usr/share/dict/${list%:*}" ] || says 3 "${list%:*}: No such file or directory; on Debian, install ${list#*:}\$" \
+    train gpt.yaml data.kind=lines data.path= "data.files=text,/usr/share/dict/${list%:*}"
+done
 mkdir -p flat none && cp images flat/a.jpg
 says 2 '^flat: no image has a class' train run.yaml data.kind=images data.labels= data.path=flat
 says 2 '^none holds no sample' train run.yaml data.kind=auto data.labels= data.path=none
@@ -95,7 +103,7 @@ says 2 'the run needs .* GiB' train gpt.yaml model.width=131072 model.heads=512 
 says 2 'expected a whole number' train run.yaml train.batch=1e30
 says 2 'train.precision is fp8; expected one of fp32.bf16.fp16.auto' train run.yaml train.precision=fp8
 says 2 '^model.dtype=f64 and a low train.precision' train run.yaml train.precision=bf16 model.dtype=f64
-says 2 'train.loss_scale_backoff was replaced by train.loss_scale: a step that is left out halves' train run.yaml train.loss_scale_backoff=1
+says 2 'train.loss_scale_backoff was replaced by train.loss_scale: a skipped step halves' train run.yaml train.loss_scale_backoff=1
 says 0 '^evaluated after step 12' train run.yaml train.epochs=1e18 train.steps=12
 says 0 . train run.yaml train.batch=1e12
 says 0 '^evaluated after step 1,' train run.yaml train.batch=576460752303423488 train.micro_batch=32
@@ -146,6 +154,16 @@ lever 2 'train.optimiser is lion; expected one of sgd' train run.yaml train.opti
 # The network on the command line has no line in the file.
 says 2 '^command line, model.layers:1: the last layer gives \[3\]' train run.yaml \
   'model.layers=[flatten, {dense: 3}]'
+says 2 'gives \[2,2,4\], but the target has 4 classes; end with flatten .or global_avgpool. and dense: 4' \
+  train run.yaml 'model.layers=[{dense: 4}]'
+printf 'y,a\n1,2\n0,3\n' >numbers.csv
+says 2 '^model.kind=ranker needs columns of categories: set data.categorical' train clicks.yaml data.kind=csv \
+  data.path=numbers.csv data.label=y data.numeric=a data.samples=0
+says 1 'likely mistake' doctor run.yaml train.lr=1e9
+grep -q 'train.lr=1e+09 is far above the usual range of adam, 1e-05 to 0.01: train.lr=0.001' err || fail "a rate of 1e9"
+export FRUGAL_CUDA=/nowhere/frugal_cuda.so
+says 3 'the CUDA module cannot be loaded: .*docs/install.md' train run.yaml train.device=cuda
+unset FRUGAL_CUDA
 
 # So is the environment.
 FRUGAL_TRAIN_BACTH=64 "$frugal" train run.yaml >out 2>err
@@ -168,9 +186,12 @@ head -c 100 weights >half
 says 3 'gone' train run.yaml train.init=gone
 says 3 'gone' doctor run.yaml train.init=gone
 says 2 '^half: ' train run.yaml train.init=half
-says 2 '^weights: tensor dense1.weight is f32\[8,4\], the model.s f32\[9,4\]' train run.yaml \
+says 2 '^weights: tensor dense1.weight is f32\[8,4\], but the model.s is f32\[9,4\]' train run.yaml \
   train.init=weights 'model.layers=[flatten, {dense: 9}, {dense: 4}]'
 deeper='model.layers=[flatten, {dense: 8}, {dense: 4}, {dense: 4}]'
+says 0 . train run.yaml train.out=wide model.dtype=f64
+says 2 '^wide: tensor dense1.weight is f64\[8,4\], but the model.s is f32\[9,4\]' train run.yaml train.init=wide \
+  'model.layers=[flatten, {dense: 9}, {dense: 4}]'
 says 2 "^weights lacks 2 of the model's tensors: dense3.*train.init_strict=false" train run.yaml train.init=weights "$deeper"
 says 0 . train run.yaml train.init=weights train.init_strict=false "$deeper"
 grep -q "weights lacks 2 of the model's tensors, which start at random; 0 of its own are ignored" err || fail "what train.init lacks is not told"
@@ -180,7 +201,7 @@ says 2 'weights has no tensor a' train run.yaml train.init=weights train.rename=
 
 # Where the weights go is tried before the first step.
 before() { [ ! -s out ] && ! grep -q '^step' err || fail "$1 was found out after the run"; }
-says 3 'cannot create no/such/w' train run.yaml train.out=no/such/w
+says 3 '^cannot create no/such/w: there is no folder no/such$' train run.yaml train.out=no/such/w
 before "a folder that is not there"
 says 2 'is a folder' train run.yaml train.out=.
 before "a folder as a file"
@@ -189,6 +210,10 @@ if mount -t tmpfs -o size=64k tmpfs small 2>/dev/null; then
   says 3 'small/w will take [0-9]+ bytes, and its disk has [0-9]+ free' train run.yaml \
     'model.layers=[flatten, {dense: 8000}, {dense: 4}]' train.out=small/w
   before "a small disk"
+  says 3 '^checkpoint.dir=small/kept: a checkpoint takes 0.871 MB, and its disk has .* MB free' train run.yaml \
+    'model.layers=[flatten, {dense: 8000}, {dense: 4}]' checkpoint.dir=small/kept
+  before "a small disk for checkpoints"
+  rm -rf small/kept
   # Filled while the run was on: the bill is printed, and the old file is still there.
   says 0 . train run.yaml train.out=small/w
   cp small/w old

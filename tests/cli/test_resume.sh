@@ -75,7 +75,7 @@ has err '^resumed at step 3000, not bit-exact: settings have changed$'
 newest=$(ls -d kept/step-000003010*)
 echo more >>"$newest/weights.safetensors"
 run 0 train run.yaml train.lr=0.002 train.steps=3010
-has err '^warning: the checkpoint of step 3010 is skipped: .*weights.safetensors'
+has err '^warning: the checkpoint of step 3010 was skipped: .*weights.safetensors'
 has err '^resumed at step 3000, '
 run 0 train run.yaml --fresh train.steps=60 --json
 has out '"event":"start",.*"checkpoint_bytes":[1-9]'

@@ -70,7 +70,7 @@ run 0 train run.yaml --json train.init=wide.safetensors train.epochs=1
 run 2 train
 has err 'which run file\?'
 run 2 train run.yaml train.epochs=0
-has err 'when does the run end\?'
+has err '^the run has no end: set train.epochs=5'
 run 2 train run.yaml train.batch=none
 has err '^command line: train.batch is none; expected a whole number'
 run 2 train run.yaml 'model.layers=[flatten, {dens: 4}]'

@@ -48,7 +48,7 @@ if [ "$(id -u)" != 0 ]; then
 fi
 # Missing and damaged are: the one before is taken, and what that costs is said; it stays.
 limited 0 train run.yaml
-has err '^warning: the checkpoint of step 60 is skipped: .*weights.safetensors is missing; 20 steps are repeated, from step 40 on'
+has err '^warning: the checkpoint of step 60 was skipped: .*weights.safetensors is missing; 20 steps are repeated, from step 40 on'
 limited 0 train run.yaml --fresh train.steps=20
 lacks err 'goes on'
 
@@ -71,7 +71,7 @@ limited 0 train run.yaml checkpoint.dir=way
 # A FIFO is no file of data or settings; what the shell opens is.
 mkfifo pipe
 limited 3 train run.yaml data.path=pipe checkpoint.dir=
-has err 'pipe: it is a FIFO, not a plain file'
+has err 'pipe: it is a FIFO, not a regular file'
 limited 3 train pipe
 limited 3 train run.yaml train.init=pipe checkpoint.dir=
 timeout 20 "$frugal" train /dev/stdin checkpoint.dir= train.steps=2 <run.yaml >out 2>err || fail "/dev/stdin"

@@ -16,7 +16,7 @@ says() {
   fi
 }
 
-says 2 err 'which command? `frugal help` lists them'
+says 0 out 'usage: frugal COMMAND'
 says 2 err 'did you mean doctor?' docter
 says 0 out 'usage: frugal COMMAND' --help
 says 0 out 'usage: frugal COMMAND' help
@@ -75,5 +75,21 @@ done
 if command -v bash >/dev/null; then
   bash -c '. ./frugal.bash; COMP_WORDS=(frugal do) COMP_CWORD=1; _frugal 2>/dev/null
     [ "${COMPREPLY[*]}" = doctor ]' || { echo "FAILED: bash completes nothing"; failed=1; }
+  # offers WORDS REPLIES: what Tab makes of the words, split at = as readline does.
+  offers() {
+    PATH=$PATH:$(dirname "$frugal") bash -c '. ./frugal.bash; COMP_WORDS=($1) COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _frugal 2>/dev/null
+      [ "${COMPREPLY[*]}" = "$2" ] || { echo "FAILED: Tab after \"$1\" offers \"${COMPREPLY[*]}\""; exit 1; }' - "$1" "$2" || failed=1
+  }
+  offers 'frugal train run.yaml train.precision = b' bf16
+  offers 'frugal train run.yaml train.precision=f' 'train.precision=fp32 train.precision=fp16'
+  offers 'frugal train run.yaml model.tied =' 'true false'
+  offers 'frugal train run.yaml train.batch = a' auto
+  offers 'frugal train run.yaml data.path = o' '' # a file: the shell's own
+  offers 'frugal prices --sort s' spot
+  offers 'frugal train --json train.optimiser = ad' 'adam adamw'
+  printf 'data: {kind: synthetic_clicks, samples: 100}\nmodel: {kind: ranker}\ntrain: {steps: 1}\nrun: {name: alpha}\n' >run.yaml
+  FRUGAL_RUN_LEDGER=$PWD/ledger.db "$frugal" train run.yaml >out 2>err
+  export FRUGAL_RUN_LEDGER="$PWD/ledger.db"
+  [ ! -s ledger.db ] || offers 'frugal report al' alpha # a build without SQLite has no ledger
 fi
 exit $failed

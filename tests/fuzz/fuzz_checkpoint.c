@@ -82,7 +82,7 @@ static void go_on(struct run_state *r, struct guard *g)
     ASSERT(r->elapsed_ns <= INT64_MAX / 2 && r->next_index >= 0 && r->next_epoch >= 0);
     if (r->next_index < SAMPLES)
         ASSERT(rng_permute(1, (u64)r->next_epoch, r->next_index, SAMPLES) < SAMPLES);
-    struct cadence_facts f      = { { 1, 1 }, s->eval_s, s->elapsed_s, (f64)r->elapsed_ns * 1e-9 };
+    struct cadence_facts f = { { 1, 1 }, s->eval_s, s->elapsed_s, (f64)r->elapsed_ns * 1e-9, 0 };
     f64                  wait_s = cadence_seconds((struct cadence){ EVERY_AUTO, 0 }, &f);
     ASSERT(wait_s > 0 || isnan(wait_s));
     ASSERT(strlen(g->copy_eval.metric_count ? g->copy_eval.metrics[0].name.data : "") < 32);

@@ -189,7 +189,7 @@ def check_process(s, folder):
     says(f"echo >>'{calls}'; cat '{printed}'", keys("token-stale"))
     call(s, "put", "runs/process", "x", rc=3, **env)
     assert os.path.getsize(calls) == 3 and b"ExpiredToken" in said[-1], said[-1]
-    for command, sentence in (("exit 7", b"it ended with 7"), ("echo no", b"not JSON"), ("echo {}", b"without AccessKeyId")):
+    for command, sentence in (("exit 7", b"it exited with 7"), ("echo no", b"not JSON"), ("echo {}", b"without AccessKeyId")):
         says(command)
         call(s, "put", "runs/process", "x", rc=3, S3_LIMIT_S="2", **env)
         assert b"credential_process" in said[-1] and sentence in said[-1], said[-1]

@@ -2,6 +2,7 @@
 #include "base/rng.h"
 #include "harness.h"
 #include "train/cadence.h"
+#include "train/checkpoint_schedule.h"
 
 enum { GRID = 4000, WAITS = 360 };
 
@@ -47,7 +48,7 @@ TEST(no_schedule_does_much_better)
         f64                  mean_s = 3600 * exp(rng_uniform(key, 0) * 2.5); /* 1 to 12 h */
         f64                  stall  = 0.5 * exp(rng_uniform(key, 1) * 3);    /* 0.5 to 10 s */
         f64                  from_s = 60 + 3000 * rng_uniform(key, 2);
-        struct cadence_facts c      = { hazard_of_mean(mean_s, 0.7), stall, 0, 0 };
+        struct cadence_facts c      = { hazard_of_mean(mean_s, 0.7), stall, 0, 0, 0 };
         f64                  grid_s = fmin(sqrt(2 * stall * mean_s) / 12, 30);
         f64                  end_s  = from_s + GRID * grid_s;
         f64                  ours   = done_s(c, from_s, end_s);
@@ -61,8 +62,14 @@ TEST(no_schedule_does_much_better)
 TEST(the_first_comes_early_and_none_too_late)
 {
     struct cadence       automatic = { EVERY_AUTO, 0 };
-    struct cadence_facts f         = { hazard_prior, NAN, NAN, 60 };
+    struct cadence_facts f         = { hazard_prior, NAN, NAN, 60, 0 };
     CHECK(cadence_seconds(automatic, &f) <= 10);
+    f.stall_s =
+        0.1; /* it failed: nobody knows how long it takes, and the next ones come later and later */
+    f.failed = 1;
+    CHECK_NEAR(cadence_seconds(automatic, &f), 10, 1e-6);
+    f.failed = 1000;
+    CHECK_NEAR(cadence_seconds(automatic, &f), 1800, 1e-6);
     f.persist_s = 0;
     f.stall_s   = 1e4;
     f.age_s     = 1e6;
@@ -75,13 +82,39 @@ TEST(the_first_comes_early_and_none_too_late)
     CHECK(isinf(cadence_seconds((struct cadence){ EVERY_STEPS, 7 }, &f)));
 }
 
+/* Only who says that the machine may be taken away gets the life of a spot machine. */
+TEST(a_machine_that_is_not_spot_is_not_assumed_to_die_in_hours)
+{
+    struct settings s = {
+        .checkpoint = { .dir = STR("kept"), .every = STR("auto"), .mtti_hours = NAN },
+        .spot       = { .cloud = STR("auto") }
+    };
+    struct saving v;
+    struct err    err;
+    CHECK_EQ(saving_init(&v, &s, &err), STATUS_OK);
+    CHECK_NEAR(hazard_mean_s(v.facts.hazard), 720 * 3600.0, 1);
+    s.run.market = STR("on-demand");
+    CHECK_EQ(saving_init(&v, &s, &err), STATUS_OK);
+    CHECK_NEAR(hazard_mean_s(v.facts.hazard), 720 * 3600.0, 1);
+    s.run.market = STR("spot");
+    CHECK_EQ(saving_init(&v, &s, &err), STATUS_OK);
+    CHECK_NEAR(hazard_mean_s(v.facts.hazard), hazard_mean_s(hazard_prior), 1);
+    s.run.market   = STR("none");
+    s.spot.grace_s = 30;
+    CHECK_EQ(saving_init(&v, &s, &err), STATUS_OK);
+    CHECK_NEAR(hazard_mean_s(v.facts.hazard), hazard_mean_s(hazard_prior), 1);
+    s.checkpoint.mtti_hours = 24;
+    CHECK_EQ(saving_init(&v, &s, &err), STATUS_OK);
+    CHECK_NEAR(hazard_mean_s(v.facts.hazard), 24 * 3600.0, 1);
+}
+
 TEST(the_reason_has_the_figures)
 {
-    struct cadence_facts f = { hazard_prior, 0.25, 1.5, 7200 };
+    struct cadence_facts f = { hazard_prior, 0.25, 1.5, 7200, 0 };
     struct str           s = cadence_reason(perm, &f);
     CHECK(strstr(s.data, "pauses the run for 0.25 s") != NULL);
-    CHECK(strstr(s.data, "1.5 s to be safe") != NULL);
-    CHECK(strstr(s.data, "last 3 h (this one is 2 h old)") != NULL);
+    CHECK(strstr(s.data, "complete after 1.5 s") != NULL);
+    CHECK(strstr(s.data, "last 3 h on average (this one has been up for 2 h)") != NULL);
 }
 
 TEST(every_is_read_in_steps_or_time)

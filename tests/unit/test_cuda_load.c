@@ -21,6 +21,23 @@ TEST(a_module_of_another_build_is_refused)
     }
 }
 
+TEST(a_module_that_does_not_load_is_an_error_with_a_remedy)
+{
+    struct backend *b   = NULL;
+    struct err      err = { 0 };
+    CHECK_EQ(setenv("FRUGAL_CUDA", "/nowhere/frugal_cuda.so", 1), 0);
+    CHECK_EQ(backend_cuda_open(perm, &b, &err), STATUS_WORLD);
+    CHECK(strstr(err.text, "the CUDA module cannot be loaded: /nowhere/frugal_cuda.so: "));
+    CHECK(strstr(err.text,
+                 "install that library of CUDA 13, or build the module again (docs/install.md)"));
+    CHECK_EQ(unsetenv("FRUGAL_CUDA"), 0); /* none beside this test in a build without CUDA */
+    if (backend_cuda_open(perm, &b, &err) && strstr(err.text, "not found"))
+        CHECK_STR(
+            err.text,
+            "frugal_cuda.so was not found: install nvcc and cuBLASLt, then build frugal again "
+            "(docs/install.md)");
+}
+
 static enum status stat_with_gpu(struct os *os, struct str path, struct os_stat *out,
                                  struct err *err)
 {

@@ -109,7 +109,6 @@ static void check_refused(struct arena *perm, const char *line, const char *sent
 
 TEST(a_wrong_command_line_is_said_with_the_remedy)
 {
-    check_refused(perm, "", "which command? `frugal help` lists them");
     check_refused(perm, "docter", "there is no command docter; did you mean doctor?");
     check_refused(perm, "xyzzyxyzzy", "there is no command xyzzyxyzzy; `frugal help` lists them");
     check_refused(perm, "version --man",

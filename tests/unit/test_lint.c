@@ -226,6 +226,9 @@ TEST(low_rates_and_those_of_sgd_and_muon_have_their_own_marks)
     struct finding    found[LINT_COUNT];
     f.lr = 9e-7;
     CHECK_EQ(lint(&f, found, perm), 1);
+    f.lr = 1e9;
+    CHECK_EQ(lint(&f, found, perm), 1);
+    CHECK(strstr(found[0].text.data, "train.lr=1e+09 is far above the usual range of "));
     f.optimiser = STR("sgd");
     f.lr        = 5;
     CHECK_EQ(lint(&f, found, perm), 0);

@@ -417,7 +417,13 @@ TEST(wrong_ends_are_named_with_their_line)
               "dense: 10");
     CHECK_STR(layers_refused(perm, "layers:\n- embedding: 8\n- flatten\n- dense: 100\n", words),
               "run.yaml:4: the last layer gives [100], but the target has 100 classes at every "
-              "position; end with dense: 100");
+              "position; leave out flatten and global_avgpool, and end with dense: 100");
+    CHECK_STR(layers_refused(perm, "layers:\n- dense: 10\n", f),
+              "run.yaml:2: the last layer gives [28,28,10], but the target has 10 classes; end "
+              "with flatten (or global_avgpool) and dense: 10");
+    CHECK_STR(layers_refused(perm, "layers:\n- conv: 1\n", images(1, 1, 13, 10)),
+              "run.yaml:2: the last layer gives [1,1,1], but the target has 10 classes; end with "
+              "flatten (or global_avgpool) and dense: 10");
     CHECK_STR(layers_refused(perm, "layers:\n- dense: 2\n", click),
               "run.yaml:2: the last layer gives [2], but the target is one number; end with "
               "dense: 1");
@@ -512,6 +518,9 @@ TEST(wrong_settings_are_named_by_their_key)
     CHECK_STR(refused(perm, settings("encoder"), words),
               "model.kind=encoder reads lens as i32, but this data gives none; use data of "
               "kind lines");
+    CHECK_STR(refused(perm, settings("ranker"), clicks(0, 0, 13)),
+              "model.kind=ranker needs columns of categories: set data.categorical, or use "
+              "model.kind=layers for numbers alone");
     CHECK_STR(refused(perm, layers(perm, str_of(classifier)), clicks(26, 99, 13)),
               "model.kind=layers reads one feed, but this data has x and dense; model.kind=ranker "
               "reads both");

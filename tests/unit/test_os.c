@@ -101,6 +101,11 @@ TEST(a_failure_names_the_file_and_the_reason)
     CHECK_STR(err.text, "cannot open /nowhere/at/all: No such file or directory");
     CHECK_EQ(f.fd, -1);
     CHECK_EQ(os->create(os, path, &f, NULL), STATUS_WORLD);
+    CHECK_EQ(os->create(os, path, &f, &err), STATUS_WORLD);
+    CHECK_STR(err.text, "cannot create /nowhere/at/all: there is no folder /nowhere/at");
+    CHECK_EQ(err.cause, CAUSE_ABSENT);
+    CHECK_EQ(os->create(os, os_part_name(perm, STR("nowhere/w.bin")), &f, &err), STATUS_WORLD);
+    CHECK_STR(err.text, "cannot create nowhere/w.bin: there is no folder nowhere");
     CHECK_EQ(os->stat(os, path, &stat, &err), STATUS_WORLD);
     CHECK_STR(err.text, "cannot find /nowhere/at/all: No such file or directory");
     CHECK_EQ(os->list(os, path, perm, &names, &count, &err), STATUS_WORLD);
@@ -114,13 +119,13 @@ TEST(a_failure_names_the_file_and_the_reason)
     CHECK_EQ(os->make_dir(os, STR("/dev/null"), &err), STATUS_WORLD);
     CHECK_EQ(os_read_all(os, path, perm, &bytes, &err), STATUS_WORLD);
     CHECK_EQ(os_read_all(os, STR("/tmp"), perm, &bytes, &err), STATUS_WORLD);
-    CHECK_STR(err.text, "cannot read /tmp: it is a folder");
+    CHECK_STR(err.text, "cannot read /tmp: it is a folder, not a file");
     memset(endless, 'x', sizeof endless);
     CHECK_EQ(os->open_read(os, (struct str){ endless, sizeof endless }, &f, &err), STATUS_USAGE);
     CHECK_EQ(os->open_read(os, STR("a\0b"), &f, &err), STATUS_USAGE);
     CHECK_EQ(os->open_read(os, STR(""), &f, &err), STATUS_USAGE);
     CHECK_EQ(os->create(os, STR("/dev/full"), &f, &err), STATUS_WORLD);
-    CHECK_STR(err.text, "cannot create /dev/full: it is a device, not a plain file");
+    CHECK_STR(err.text, "cannot create /dev/full: it is a device, not a regular file");
     f.fd = open("/dev/full", O_WRONLY);
     CHECK_EQ(os->write(os, f, STR("x"), &err), STATUS_WORLD);
     CHECK_STR(err.text, "cannot write to /dev/full: No space left on device");
@@ -162,14 +167,14 @@ TEST(only_plain_files_are_opened_and_none_is_waited_for)
     CHECK_EQ(mkfifo(fifo.data, 0666), 0);
     alarm(10);
     CHECK_EQ(os->open_read(os, fifo, &f, &err), STATUS_WORLD);
-    CHECK(strstr(err.text, "fifo: it is a FIFO, not a plain file"));
+    CHECK(strstr(err.text, "fifo: it is a FIFO, not a regular file"));
     CHECK_EQ(f.fd, -1);
     CHECK_EQ(os->create(os, fifo, &f, &err), STATUS_WORLD);
     CHECK_EQ(os->lock(os, fifo, &f, &err), STATUS_WORLD);
     CHECK_EQ(os->map(os, fifo, &bytes, &err), STATUS_WORLD);
     CHECK_EQ(os_read_all(os, fifo, perm, &bytes, &err), STATUS_WORLD);
     CHECK_EQ(os_read_all(os, STR("/dev/zero"), perm, &bytes, &err), STATUS_WORLD);
-    CHECK(strstr(err.text, "/dev/zero: it is a device, not a plain file"));
+    CHECK(strstr(err.text, "/dev/zero: it is a device, not a regular file"));
     CHECK_EQ(os->open_read(os, dir, &f, &err), STATUS_WORLD);
     CHECK_EQ(pipe(ends), 0); /* as a shell's <(COMMAND) */
     CHECK_EQ(write(ends[1], "a: 1\n", 5), 5);

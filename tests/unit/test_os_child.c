@@ -78,9 +78,9 @@ TEST(what_a_command_prints_is_read)
     CHECK_EQ(os_output_of("yes | head -c 100000", 10000000000, 7, perm, &out, &err), STATUS_OK);
     CHECK_EQ(out.len, 7);
     CHECK_EQ(os_output_of("exit 3", 10000000000, 100, perm, &out, &err), STATUS_WORLD);
-    CHECK(strstr(err.text, "it ended with 3"));
+    CHECK(strstr(err.text, "it exited with 3"));
     CHECK_EQ(os_output_of("kill -9 $$", 10000000000, 100, perm, &out, &err), STATUS_WORLD);
-    CHECK(strstr(err.text, "it ended with 137"));
+    CHECK(strstr(err.text, "it exited with 137"));
     CHECK_EQ(os_output_of("sleep 100 | cat", 50000000, 100, perm, &out, &err), STATUS_WORLD);
     CHECK(strstr(err.text, "it took more than 0.05 s"));
 }

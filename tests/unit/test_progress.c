@@ -58,25 +58,25 @@ static const struct event_step a_step = { .step          = 120,
 TEST(the_line_of_a_step)
 {
     struct event_step t = a_step;
-    CHECK_STR(progress_line(perm, &t), "step 120/1875  loss 0.4312  acc 84.1 %  31,200 samples/s  "
-                                       "ETA 0:12  $0.0001");
+    CHECK_STR(progress_line(perm, &t, 0), "step 120/1875  loss 0.4312  acc 84.1 %  ETA 0:12  "
+                                          "31,200 samples/s  $0.0001");
     t.steps         = 0;
     t.eta_s         = NAN;
     t.dollars       = NAN;
     t.tokens_per_s  = 1234567;
     t.metrics.count = 0;
-    CHECK_STR(progress_line(perm, &t), "step 120  loss 0.4312  1,234,567 tokens/s");
+    CHECK_STR(progress_line(perm, &t, 0), "step 120  loss 0.4312  1,234,567 tokens/s");
     t.loss_scale = 32768;
     t.skipped    = 1;
-    CHECK_STR(progress_line(perm, &t), "step 120  loss 0.4312  skipped 1  1,234,567 tokens/s");
+    CHECK_STR(progress_line(perm, &t, 0), "step 120  loss 0.4312  skipped 1  1,234,567 tokens/s");
     struct quantiles *q = NEW(perm, struct quantiles, 1);
     for (i64 i = 0; i < 4; i++) quantiles_add(q, 2000000);
     t.times       = q;
     t.input_share = 0.031;
     t.mfu         = 0.413;
     event_step_fill(&t);
-    CHECK_STR(progress_line(perm, &t), "step 120  loss 0.4312  skipped 1  1,234,567 tokens/s  "
-                                       "500 steps/s  p50/95/99 2/2/2 ms  wait 3 %  MFU 41 %");
+    CHECK_STR(progress_line(perm, &t, 0), "step 120  loss 0.4312  skipped 1  1,234,567 tokens/s  "
+                                          "500 steps/s  p50/95/99 2/2/2 ms  wait 3 %  MFU 41 %");
 }
 
 /* Ten minutes of steps of a millisecond: how many are shown? */
@@ -111,7 +111,6 @@ TEST(steps_are_shown_now_and_then)
 
 TEST(a_live_line_fits_the_terminal_and_is_cleared)
 {
-    i64 line = progress_line(perm, &a_step).len; /* a bar takes 13 columns more */
     for (i32 columns = 1; columns < 140; columns++) {
         struct shown s;
         struct str   out, err;
@@ -124,8 +123,49 @@ TEST(a_live_line_fits_the_terminal_and_is_cleared)
         CHECK(str_starts(err, STR("\r")));
         CHECK(str_ends(err, STR("\033[K\r\033[Kx\n")));
         CHECK(err.len - 1 - 3 - 6 <= MAX(columns - 1, 1));
-        CHECK_EQ(str_find(err, '[') == 1, columns > line + 13);
+        CHECK_EQ(str_find(err, '[') == 1, columns >= 40);
     }
+    CHECK_STR(progress_line(perm, &a_step, 60),
+              "[------] step 120/1875  loss 0.4312  acc 84.1 %  ETA 0:12");
+    CHECK_STR(progress_line(perm, &a_step, 80),
+              "[----------] step 120/1875  loss 0.4312  acc 84.1 %  ETA 0:12  31,200 samples/s");
+    CHECK_STR(progress_line(perm, &a_step, 30), "step 120/1875  loss 0.4312");
+}
+
+/* A bar over the held-out samples, so that the line moves while the steps do not. */
+TEST(an_evaluation_moves_the_bar)
+{
+    struct shown         s;
+    struct str           out, err;
+    struct eval_progress at = { 120, 5000, 10000 };
+    shown_open(&s, perm);
+    s.listener.on_evaluating(s.listener.context,
+                             &(struct event_evaluating){ &at }); /* no terminal */
+    s.say.live    = true;
+    s.say.columns = 80;
+    s.listener.on_evaluating(s.listener.context, &(struct event_evaluating){ &at });
+    shown_close(&s, perm, &out, &err);
+    CHECK_STR(err, "\r[#####-----] evaluating  step 120  5,000 of 10,000 samples\033[K");
+}
+
+static void checkpoint_event(struct shown *s, enum checkpoint_kind what, struct str text)
+{
+    s->listener.on_checkpoint(s->listener.context,
+                              &(struct event_checkpoint){ .what = what, .step = 7, .text = text });
+}
+
+TEST(the_schedule_of_checkpoints_is_said_once_and_failing_saves_now_and_then)
+{
+    struct shown s;
+    struct str   out, err;
+    shown_open(&s, perm);
+    for (i64 i = 0; i < 5; i++) checkpoint_event(&s, CHECKPOINT_INTERVAL, STR("every 4 s"));
+    for (i64 i = 0; i < 100; i++)
+        checkpoint_event(&s, CHECKPOINT_FAILED, STR("No space left on device"));
+    shown_close(&s, perm, &out, &err);
+    CHECK(str_starts(err, STR("checkpoints every 4 s\nwarning: the checkpoint of step 7 was not "
+                              "saved: No space left")));
+    CHECK_EQ(count_of(err, '\n'), 1 + 7); /* 1, 2, 4, …, 64 */
 }
 
 static struct event_done a_result(f64 dollars)

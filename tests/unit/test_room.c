@@ -66,8 +66,7 @@ TEST(too_little_room_for_keep_is_said_before_the_first_step)
     } cases[] = { { 4, "" }, /* three that are kept and the next */
                   { 3, "space for 3 checkpoints of " },
                   { 2, "needs space for 4: older ones will be deleted earlier" },
-                  { 1, "space for 1 checkpoint of " },
-                  { 0, "needs space for 4: saving will fail" } };
+                  { 1, "needs space for 4: a second one cannot be saved" } };
     for (i64 i = 0; i < COUNT_OF(cases); i++) {
         s.checkpoint.dir = folder_new(perm);
         struct watch w   = with_room(&s, cases[i].fit * one + one / 2, &same);
@@ -76,6 +75,18 @@ TEST(too_little_room_for_keep_is_said_before_the_first_step)
         CHECK(strstr(w.note, cases[i].says));
         if (w.note[0]) CHECK_EQ(w.steps_at_note, 0);
     }
+    struct train_result r;
+    struct err          err = { 0 };
+    s.checkpoint.dir        = folder_new(perm); /* no room for one: nothing is trained */
+    room_bytes              = one / 2;
+    struct watch      w     = { .steps_at_note = -1 };
+    struct subscriber l     = { .context = &w, .on_note = on_note, .on_step = on_step };
+    CHECK_EQ(train_run(os_real(), &s, &(struct train_with){ .to = &l }, &r, &err), STATUS_WORLD);
+    CHECK(strstr(err.text, ": a checkpoint takes "));
+    CHECK(strstr(err.text, " MB free; free some space, or use another disk"));
+    CHECK_EQ(w.steps, 0);
+    s.checkpoint.dir = folder_new(perm);
+    CHECK_STR(with_room(&s, 4 * one + one / 2, &same).note, "");
     s.train.steps = 4; /* what the folder has of this run makes room as it goes */
     CHECK_STR(with_room(&s, 3 * one + one / 2, &same).note, "");
 }

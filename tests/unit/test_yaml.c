@@ -118,13 +118,18 @@ TEST(what_lies_outside_is_refused_with_its_line)
         { "a: 1\nb: 2\na: 3", "t.yaml:3: the key a was already given in line 1" },
         { "x: {a: 1, \"a\": 2}", "t.yaml:1: the key a was already given in line 1" },
         { "a: 1\n  b: 2",
-          "t.yaml:2: indented deeper than what it belongs to (a value stays on one line)" },
+          "t.yaml:2: indented by 2 spaces, but the line above by 0: keys of one section "
+          "need the same indentation, and a value must end on its line" },
         { "a: one\n  two",
-          "t.yaml:2: indented deeper than what it belongs to (a value stays on one line)" },
-        { "a:\n    b: 1\n  c: 2",
-          "t.yaml:3: indented deeper than what it belongs to (a value stays on one line)" },
-        { "  a: 1\nb: 2", "t.yaml:2: indented less than what it belongs to" },
-        { "- a\nb: 1", "t.yaml:2: indented less than what it belongs to" },
+          "t.yaml:2: indented by 2 spaces, but the line above by 0: keys of one section "
+          "need the same indentation, and a value must end on its line" },
+        { "a:\n    b: 1\n\n # no\n  c: 2",
+          "t.yaml:5: indented by 2 spaces, but the line above by 4: keys of "
+          "one section need the same indentation" },
+        { "  a: 1\nb: 2",
+          "t.yaml:2: indented by 0 spaces, but the line above by 2: keys of one section "
+          "need the same indentation" },
+        { "- a\nb: 1", "t.yaml:2: expected a list item, '- …', as above" },
         { "a: 1\n- b", "t.yaml:2: a list item where a key should be" },
         { "a: 1\nb", "t.yaml:2: expected 'key: value'" },
         { "a: b: c", "t.yaml:1: a second key on the line; begin a new one or use {}" },

@@ -16,20 +16,21 @@ static struct str program_folder(char *buffer)
     return path;
 }
 
-static void *open_module(struct arena *scratch)
+/* The path of the module; empty: there is none. */
+static struct str find_module(struct arena *scratch)
 {
-    struct os *os    = os_real();
-    struct str given = os->env(os, "FRUGAL_CUDA");
-    char       buffer[PATH_BYTES];
-    if (given.len) return dlopen(str_z(scratch, given), RTLD_NOW | RTLD_LOCAL);
     static const char *const places[] = { "frugal_cuda.so", FRUGAL_MODULES "/frugal_cuda.so" };
-    struct str               folder   = program_folder(buffer);
+    struct os               *os       = os_real();
+    struct str               given    = os->env(os, "FRUGAL_CUDA");
+    char                     buffer[PATH_BYTES];
+    struct os_stat           there;
+    if (given.len) return given;
+    struct str folder = program_folder(buffer);
     for (i64 i = 0; i < COUNT_OF(places); i++) {
-        struct str path   = str_cat(scratch, folder, str_of(places[i]));
-        void      *module = dlopen(str_z(scratch, path), RTLD_NOW | RTLD_LOCAL);
-        if (module) return module;
+        struct str path = str_cat(scratch, folder, str_of(places[i]));
+        if (!os->stat(os, path, &there, NULL)) return path;
     }
-    return NULL;
+    return (struct str){ 0 };
 }
 
 /* Under WSL the GPU is behind Windows' own device, whoever made it. */
@@ -43,13 +44,18 @@ bool backend_cuda_likely(struct os *os)
 enum status backend_cuda_open(struct arena *perm, struct backend **out, struct err *err)
 {
     struct arena scratch = *perm;
-    void        *module  = open_module(&scratch);
+    struct str   path    = find_module(&scratch);
+    void        *module  = path.len ? dlopen(str_z(&scratch, path), RTLD_NOW | RTLD_LOCAL) : NULL;
     cuda_door   *door    = NULL;
-    if (!module) {
-        const char *why = dlerror();
-        return err_set(err, STATUS_WORLD, "the CUDA module does not load: %s",
-                       why ? why : "it was not found");
-    }
+    if (!path.len)
+        return err_set(err, STATUS_WORLD,
+                       "frugal_cuda.so was not found: install nvcc and cuBLASLt, then build frugal "
+                       "again (docs/install.md)");
+    if (!module)
+        return err_set(err, STATUS_WORLD,
+                       "the CUDA module cannot be loaded: %.300s; install that library of CUDA 13, "
+                       "or build the module again (docs/install.md)",
+                       dlerror());
     void *symbol = dlsym(module, CUDA_DOOR);
     memcpy(&door, &symbol, sizeof symbol); /* ISO C has no cast from data to functions */
     if (!door) return err_set(err, STATUS_WORLD, "the CUDA module has no %s", CUDA_DOOR);

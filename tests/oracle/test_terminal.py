@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""On a terminal, through a real pty: the line of a run fits 80 and 60 columns behind a bar, no item of it is cut, it moves during
+an evaluation; tables leave columns out instead of wrapping; frugal alone prints help."""
+import fcntl
+import os
+import pty
+import re
+import struct
+import sys
+import tempfile
+import termios
+
+TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+FRUGAL = os.environ.get("FRUGAL", os.path.join(TOP, "build", "frugal"))
+if not os.access(FRUGAL, os.X_OK):
+    print("no build/frugal yet")
+    sys.exit(77)
+
+ITEM = r"(loss \d+\.\d+|acc [\d.]+ %|ETA [\d:]+|[\d,.e+]+ samples/s|[\d,.e+]+ steps/s|p50/95/99 \S+ ms|wait \d+ %|MFU \d+ %)"
+STEP = re.compile(rf"\[[#-]+\] step \d+/\d+(  {ITEM})*")
+EVALUATING = re.compile(r"\[([#-]+)\] evaluating  step \d+  ([\d,]+) of ([\d,]+) samples")
+
+
+def on_terminal(columns, *arguments):
+    """What the terminal gets, and the exit code."""
+    pid, fd = pty.fork()
+    if pid == 0:
+        fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        os.environ.update(TERM="xterm", FRUGAL_RUN_LEDGER=os.path.abspath("ledger.db"))
+        os.execv(FRUGAL, [FRUGAL, *arguments])
+    out = b""
+    while True:
+        try:
+            part = os.read(fd, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not part:
+            break
+        out += part
+    os.close(fd)
+    return out.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def data():
+    """200,000 images of 2x2 pixels in four classes; nearly all of them are held out, and evaluated one by one."""
+    count = 200000
+    with open("images", "wb") as f:
+        f.write(struct.pack(">IIII", 0x803, count, 2, 2) + bytes.fromhex("ff00000000ff00000000ff00000000ff") * (count // 4))
+    with open("labels", "wb") as f:
+        f.write(struct.pack(">II", 0x801, count) + bytes([0, 1, 2, 3]) * (count // 4))
+    with open("run.yaml", "w") as f:
+        f.write("data: {kind: idx, path: images, labels: labels, held_out: 0.95}\n"
+                "model: {layers: [flatten, {dense: 64}, relu, {dense: 4}]}\n"
+                "train: {steps: 4000, batch: 4, eval_every: 4000, eval_batch: 1, log_every: 50, lr: 0.001}\n")
+
+
+def check_run(columns):
+    out, code = on_terminal(columns, "train", "run.yaml")
+    assert code == 0, out
+    drawn = [re.sub("\033\\[K.*", "", part, flags=re.S) for part in out.split("\r") if "\033[K" in part]
+    steps = [line for line in drawn if " step " in line and "evaluating" not in line and line.startswith("[")]
+    assert steps, f"no bar at {columns} columns: {drawn[:3]}"
+    for line in drawn:
+        assert len(line) < columns, f"{len(line)} characters in {columns} columns: {line}"
+        assert not line or STEP.fullmatch(line) or EVALUATING.fullmatch(line), f"cut, or unknown: {line}"
+    assert "loss" in steps[-1] and "acc" in steps[-1], steps[-1]
+    assert steps[0].count("#") < steps[-1].count("#"), "the bar does not move"
+    seen = [int(m.group(2).replace(",", "")) for m in map(EVALUATING.fullmatch, drawn) if m]
+    assert len(seen) >= 2 and seen == sorted(set(seen)), f"an evaluation does not move: {seen}"
+
+
+def check_tables(columns):
+    for arguments, first in ((("prices",), "machine"), (("show", "run.yaml"), "  op "), (("runs",), "run "), (("profile", "run.yaml", "--seconds", "0"), "  op ")):
+        out, code = on_terminal(columns, *arguments)
+        lines = re.sub("\033\\[[0-9]*[mK]", "", out).replace("\r", "").split("\n")
+        if "without SQLite" in out:
+            continue
+        heads = [i for i, line in enumerate(lines) if line.startswith(first) or (first == "machine" and first in line)]
+        assert code == 0 and heads, (arguments, out[:500])
+        for line in lines[heads[0]:]:
+            if not line.strip():
+                break
+            assert len(line) <= columns, f"frugal {arguments[0]}: {len(line)} characters in {columns} columns: {line}"
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        data()
+        for columns in (80, 60):
+            check_run(columns)
+            check_tables(columns)
+        out, code = on_terminal(80)
+        assert code == 0 and "usage: frugal COMMAND" in out, out
+        os.chdir(TOP)
+
+
+main()
