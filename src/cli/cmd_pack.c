@@ -3,12 +3,10 @@
 #include "data/image.h"
 #include "data/pack.h"
 #include "remote/address.h"
-#include "remote/files.h"
 
 enum status command_pack(struct cli *c, struct err *err);
 
-static const f64 live_every_s = 0.1, plain_every_s = 5.0, measure_s = 1.0;
-static const i64 cache_bytes = (i64)16 * 1000000000;
+static const f64 live_every_s = 0.1, plain_every_s = 5.0;
 
 struct packing {
     struct cli *cli;
@@ -64,17 +62,10 @@ static enum status read_request(const struct request *r, struct pack_config *out
     return st;
 }
 
-struct trade {
-    struct pack_result result;
-    struct pack_speed  before, after;
-    f64                seconds;
-};
-
-static void show_json(struct cli *c, const struct trade *t, struct str pattern,
-                      struct arena scratch)
+static void show_json(struct cli *c, const struct pack_trade *t, f64 seconds, struct arena scratch)
 {
     struct textbuf b = event_begin(&scratch, "packed");
-    event_str(&b, "path", pattern);
+    event_str(&b, "path", t->pattern);
     event_i64(&b, "samples", t->result.samples);
     event_i64(&b, "shards", t->result.shards);
     event_i64(&b, "shards_before", t->result.shards_before);
@@ -84,14 +75,14 @@ static void show_json(struct cli *c, const struct trade *t, struct str pattern,
     event_f64(&b, "samples_s_after", t->after.samples_s);
     event_f64(&b, "bytes_s_before", t->before.bytes_s);
     event_f64(&b, "bytes_s_after", t->after.bytes_s);
-    event_f64(&b, "elapsed_s", t->seconds);
+    event_f64(&b, "elapsed_s", seconds);
     event_end(&b, c->say);
 }
 
-static void show(struct cli *c, const struct trade *t, struct str pattern, struct arena scratch)
+static void show(struct cli *c, const struct pack_trade *t, struct arena scratch)
 {
     const struct pack_result *r = &t->result;
-    say_result(c->say, "%.*s: %.*s samples in %lld shards", STR_ARG(pattern),
+    say_result(c->say, "%.*s: %.*s samples in %lld shards", STR_ARG(t->pattern),
                STR_ARG(text_count(&scratch, (f64)r->samples)), (long long)r->shards);
     if (r->shards_before)
         say_result(c->say, ", %lld of them from an earlier run", (long long)r->shards_before);
@@ -110,47 +101,20 @@ static void show(struct cli *c, const struct trade *t, struct str pattern, struc
                STR_ARG(text_bytes(&scratch, t->after.bytes_s)));
 }
 
-/* Packs what was opened, then reads both. */
-static enum status trade(struct cli *c, const struct pack_config *config, const struct place *from,
-                         struct data_config *data, struct err *err)
-{
-    struct arena   scratch = *c->perm;
-    struct place  *to      = NULL;
-    struct trade   t       = { 0 };
-    struct packing p       = { .cli      = c,
-                               .begin_ns = clock_now(c->clock),
-                               .next_s   = c->say->live ? 0 : plain_every_s };
-    enum status    st      = pack(c->os, from, config, on_progress, &p, &t.result, err);
-    if (st) return st;
-    struct str pattern = t.result.shards == 1
-                             ? str_cat(&scratch, config->to, STR("-000000.tar"))
-                             : str_fmt(&scratch, "%.*s-{000000..%06lld}.tar", STR_ARG(config->to),
-                                       (long long)t.result.shards - 1);
-    st                 = place_open(c->os, data, pattern, &scratch, &to, err);
-    if (!st) st = pack_measure(c->os, from, measure_s, &t.before, err);
-    if (!st) st = pack_measure(c->os, to, measure_s, &t.after, err);
-    place_close(to);
-    t.seconds = 1e-9 * (f64)(clock_now(c->clock) - p.begin_ns);
-    if (!st && c->say->json) show_json(c, &t, pattern, scratch);
-    else if (!st) show(c, &t, pattern, scratch);
-    return st;
-}
-
 enum status command_pack(struct cli *c, struct err *err)
 {
-    struct pack_config config = { 0 };
-    struct data_config data   = { .cache_bytes = cache_bytes };
-    struct place      *from   = NULL;
-    enum status        st     = read_request(c->request, &config, err);
+    struct pack_config config  = { 0 };
+    struct arena       scratch = *c->perm;
+    struct pack_trade  t;
+    struct packing     p  = { .cli      = c,
+                              .begin_ns = clock_now(c->clock),
+                              .next_s   = c->say->live ? 0 : plain_every_s };
+    enum status        st = read_request(c->request, &config, err);
     if (st) return st;
-    struct str path = c->request->arguments[0];
-    if (address_is_remote(path))
-        data.remote = remote_files_open(c->os, NULL, &(struct s3_settings){ 0 }, c->perm);
-    st = place_open(c->os, &data, path, c->perm, &from, err);
-    char line[LOADER_LINE_MAX];
-    while (!st && place_says(from, line)) say_message(c->say, "note: %s\n", line);
-    if (!st) st = trade(c, &config, from, &data, err);
-    place_close(from);
-    remote_files_close(data.remote);
+    st = pack_trade(c->os, c->request->arguments[0], &config, on_progress, &p, &scratch, &t, err);
+    if (t.note.len) say_message(c->say, "note: %.*s\n", STR_ARG(t.note));
+    f64 seconds = 1e-9 * (f64)(clock_now(c->clock) - p.begin_ns);
+    if (!st && c->say->json) show_json(c, &t, seconds, scratch);
+    else if (!st) show(c, &t, scratch);
     return st;
 }

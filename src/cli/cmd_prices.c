@@ -269,65 +269,36 @@ static enum status show_one(struct cli *c, const struct catalogue *k, struct str
 
 /* ---- importing ---- */
 
-static enum status import_file(struct cli *c, const struct catalogue *k, struct import *how,
-                               struct str path, struct imported *found, struct err *err)
-{
-    struct os_stat stat;
-    struct str     text;
-    enum status    st = c->os->stat(c->os, path, &stat, err);
-    if (!st) st = c->os->map(c->os, path, &text, err);
-    if (st) return st;
-    how->as_of_day = (i32)(stat.mtime_ns / 1000000000 / 86400); /* when it was fetched */
-    st             = prices_import(k, how, path, text, c->perm, found, err);
-    c->os->unmap(c->os, text);
-    return st;
-}
-
 /* frugal prices import FORMAT FILE... */
 static enum status import_prices(struct cli *c, const struct catalogue *k, struct err *err)
 {
     const struct request *r = c->request;
     struct str            path =
         r->flags & FLAG_prices ? r->value[FLAG_INDEX_prices] : catalogue_user_path(c->os, c->perm);
-    struct str     text = STR(""), folder = path;
-    struct import  how = { .provider = r->value[FLAG_INDEX_on],
-                           .region   = r->value[FLAG_INDEX_region] };
-    struct os_stat there;
-    enum status    st    = STATUS_OK;
-    i64            count = 0, passed_over = 0;
+    struct import   how = { .provider = r->value[FLAG_INDEX_on],
+                            .region   = r->value[FLAG_INDEX_region] };
+    struct imported all;
     if (r->argument_count < 3)
         return err_set(err, STATUS_USAGE, "which list? Try: frugal prices import %.*s FILE",
                        STR_ARG(import_formats));
     if (!path.len)
         return err_set(err, STATUS_USAGE,
                        "where to write? Neither HOME nor --prices FILE is given");
-    how.format = r->arguments[1];
-    if (!c->os->stat(c->os, path, &there, NULL)) st = os_read_all(c->os, path, c->perm, &text, err);
-    for (i64 i = 2; i < r->argument_count && !st; i++) {
-        struct imported found = { 0 };
-        st                    = import_file(c, k, &how, r->arguments[i], &found, err);
-        if (!st)
-            st = prices_merge_text(c->perm, path, text, found.machines, found.count, &text, err);
-        count += found.count;
-        passed_over += found.passed_over;
-    }
-    if (!st && !count)
-        return err_set(err, STATUS_NO, "it has no machine in that region with known hardware");
-    while (folder.len && folder.data[folder.len - 1] != '/') folder.len--;
-    if (!st && folder.len) st = c->os->make_dir(c->os, folder, err);
-    if (!st) st = os_publish(c->os, path, text, *c->perm, err);
+    how.format     = r->arguments[1];
+    enum status st = prices_import_files(c->os, k, &how, r->arguments + 2, r->argument_count - 2,
+                                         path, c->perm, &all, err);
     if (st) return st;
     if (c->say->json) {
         struct textbuf b = event_begin(c->perm, "imported");
         event_str(&b, "file", path);
-        event_i64(&b, "machines", count);
-        event_i64(&b, "passed_over", passed_over);
+        event_i64(&b, "machines", all.count);
+        event_i64(&b, "passed_over", all.passed_over);
         event_end(&b, c->say);
     } else {
         say_result(
             c->say,
             "%lld machines written to %.*s; %lld skipped because their hardware is not known\n",
-            (long long)count, STR_ARG(path), (long long)passed_over);
+            (long long)all.count, STR_ARG(path), (long long)all.passed_over);
     }
     return STATUS_OK;
 }

@@ -2,11 +2,11 @@
 #include "base/pool.h"
 #include "cli/commands.h"
 #include "data/bpe_train.h"
-#include <string.h>
+#include "data/texts.h"
 
 enum status command_tokenize(struct cli *c, struct err *err);
 
-enum { BAR_COLUMNS = 20, TEXTS_MAX = 1 << 20, FOLDERS_DEEP_MAX = 32 };
+enum { BAR_COLUMNS = 20 };
 static const i64 train_bytes = (i64)64 << 30, encode_bytes = (i64)8 << 30; /* address space */
 static const f64 live_every_s = 0.1, plain_every_s = 5.0, json_every_s = 1.0;
 
@@ -108,34 +108,6 @@ static void show_result(struct cli *c, const struct tokenize_result *r, const st
                STR_ARG(out), STR_ARG(r->type), (long long)b->vocabulary);
 }
 
-struct texts {
-    struct str *paths;
-    i64         count;
-};
-
-/* A file as it is, of a folder all that lies below it, by name. */
-static enum status add_texts(struct cli *c, struct str path, i32 depth, struct arena *memory,
-                             struct texts *to, struct err *err)
-{
-    struct os_stat stat;
-    struct str    *names;
-    i64            count;
-    enum status    st = c->os->stat(c->os, path, &stat, err);
-    if (st) return st;
-    if (to->count == TEXTS_MAX || depth > FOLDERS_DEEP_MAX)
-        return err_set(err, STATUS_USAGE, "%.*s: more than %d files, or folders more than %d deep",
-                       STR_ARG(path), TEXTS_MAX, FOLDERS_DEEP_MAX);
-    if (!stat.is_dir) {
-        to->paths[to->count++] = path;
-        return STATUS_OK;
-    }
-    st = c->os->list(c->os, path, memory, &names, &count, err);
-    for (i64 i = 0; i < count && !st; i++)
-        st = add_texts(c, str_fmt(memory, "%.*s/%.*s", STR_ARG(path), STR_ARG(names[i])), depth + 1,
-                       memory, to, err);
-    return st;
-}
-
 static enum status pick_separator(struct cli *c, const struct bpe *b,
                                   struct tokenize_config *config, struct err *err)
 {
@@ -165,7 +137,6 @@ static enum status train(struct cli *c, const struct texts *texts, i32 threads,
     struct str              folder = r->value[FLAG_INDEX_tokenizer];
     struct str              named  = r->value[FLAG_INDEX_separator];
     struct bpe_learned      learned;
-    struct os_stat          stat;
     struct show             show   = { .cli = c, .begin_ns = clock_now(c->clock) };
     struct bpe_train_config config = {
         .paths      = texts->paths,
@@ -176,7 +147,7 @@ static enum status train(struct cli *c, const struct texts *texts, i32 threads,
     };
     struct arena scratch = *c->perm;
     if (str_eq(config.special, STR("none"))) config.special = STR("");
-    if (!c->os->stat(c->os, str_cat(&scratch, folder, STR("/tokenizer.json")), &stat, NULL))
+    if (bpe_is_in(c->os, folder, scratch))
         return err_set(err, STATUS_USAGE,
                        "%.*s holds a tokenizer already; --train needs another folder",
                        STR_ARG(folder));
@@ -239,9 +210,8 @@ enum status command_tokenize(struct cli *c, struct err *err)
     struct arena memory = arena_open(trains ? train_bytes : encode_bytes);
     if (!memory.begin)
         return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
-    struct texts texts = { NEW(&memory, struct str, TEXTS_MAX), 0 };
-    for (i64 i = 0; i < r->argument_count && !st; i++)
-        st = add_texts(c, r->arguments[i], 0, &memory, &texts, err);
+    struct texts texts;
+    st = texts_find(c->os, r->arguments, r->argument_count, &memory, &texts, err);
     os_signals_catch();
     if (!st && trains) st = train(c, &texts, (i32)threads, &memory, err);
     if (!st && encodes) st = tokenize(c, &texts, (i32)threads, &memory, err);

@@ -40,5 +40,6 @@ enum status bpe_learn(const struct bpe_count *words, i64 word_count,
 /* vocab.json, merges.txt and tokenizer.json in the folder, which is made where there is none. */
 enum status bpe_write(struct os *os, struct str folder, const struct bpe_learned *l,
                       struct str special, struct arena scratch, struct err *err);
+bool bpe_is_in(struct os *os, struct str folder, struct arena scratch); /* is there one already? */
 
 #endif

@@ -91,3 +91,9 @@ enum status bpe_write(struct os *os, struct str folder, const struct bpe_learned
                         files[i].text, scratch, err);
     return st;
 }
+
+bool bpe_is_in(struct os *os, struct str folder, struct arena scratch)
+{
+    struct os_stat there;
+    return !os->stat(os, str_cat(&scratch, folder, STR("/tokenizer.json")), &there, NULL);
+}

@@ -34,4 +34,16 @@ struct pack_speed {
 enum status pack_measure(struct os *os, const struct place *p, f64 seconds, struct pack_speed *out,
                          struct err *err);
 
+/* What a pack trades: bytes before and after, and the speed of reading both. */
+struct pack_trade {
+    struct str         note; /* what was left out of what is packed; empty: nothing */
+    struct pack_result result;
+    struct pack_speed  before, after;
+    struct str         pattern; /* of the shards: PREFIX-{000000..000009}.tar */
+};
+/* Packs all at `from` (a folder, shards, an address), then reads some of it and of the shards for a second each. */
+enum status pack_trade(struct os *os, struct str from, const struct pack_config *config,
+                       pack_progress *progress, void *context, struct arena *perm,
+                       struct pack_trade *out, struct err *err);
+
 #endif

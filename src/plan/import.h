@@ -35,4 +35,10 @@ enum status prices_merge_text(struct arena *perm, struct str path, struct str be
                               const struct machine *machines, i64 count, struct str *out,
                               struct err *err);
 
+/* Files of one format into the user's file at `path`, which is made, or renewed, whole or not at all. A list without a
+ * date is as old as its file. `all` counts; its machines are NULL. NO: none has a machine of that region. */
+enum status prices_import_files(struct os *os, const struct catalogue *c, struct import *how,
+                                const struct str *files, i64 file_count, struct str path,
+                                struct arena *perm, struct imported *all, struct err *err);
+
 #endif

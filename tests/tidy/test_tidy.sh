@@ -91,6 +91,13 @@ echo '    return bill_estimate_usd(u(s), t) / (f64)n;' | put src/cli/a.c; reject
 echo '    f64 d = bill_estimate_usd(p->usd_hour, s);' | put src/cli/a.c; accept "asking the bill"
 echo '    os->now_ns = fake; i64 t = now_ns(r);' | put src/run/a.c; accept "a name like it"
 
+echo '#include "backend/backend.h"' | put src/cli/a.c;          reject "a backend in cli" "belongs to a room below"
+echo '#include "remote/address.h"' | put src/cli/a.c;           accept "an address in cli"
+echo '    st = c->os->stat(c->os, path, &s, err);' | put src/cli/a.c; reject "a file in cli" "only parses and prints"
+echo '    st = os_child_start(&child, f, p, err);' | put src/cli/a.c; reject "a process in cli" "only parses and prints"
+echo '    st = os_read_all(c->os, path, perm, &t, err);' | put src/cli/a.c; accept "a whole file that the user names"
+echo '    st = os->stat(os, path, &s, err);' | put src/job/a.c; accept "a file in job"
+
 printf '\tint x;\n' | put src/ir/a.c;                        reject "a tab" "a tab"
 printf 'int x; \n' | put docs/a.md;                          reject "a blank at the end" "at the end"
 echo "see /ho""me/somebody" | put docs/a.md;                 reject "a machine's path" "somebody's machine"

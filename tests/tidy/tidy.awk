@@ -8,6 +8,8 @@
 #            no comment and no string
 #   clock    in the rooms upstairs only src/run/clock.c reads the monotonic clock, but for the deadlines listed below
 #   price    in these rooms only src/run/bill.c multiplies by a price, or divides it
+#   decide   src/cli parses and prints: it opens no backend and no object store, touches no file but whole ones that
+#            a user names, and starts no process; whoever decides, measures or keeps something is a room below
 #   blanks   no tabs, no blanks at the end of a line
 #   paths    no path of somebody's machine
 #
@@ -28,6 +30,9 @@ BEGIN {
     index_ = "(\\[[^]]*\\]|\\([^)]*\\))?"
     price  = rate index_ "\\)? *[*/]|[*/] *[A-Za-z0-9_>.-]*" rate "([^a-z_]|$)" \
              "|(^|[^a-z_])price\\[[^]]*\\] *[*/]|bill_[a-z_]*usd\\(.*\\) *[*/]"
+    decide = "os->(stat|open_read|create|read|write|make_dir|rename|remove|list|map|unmap|close)\\(" \
+             "|os_publish[ ]*\\(|os_child_[a-z]*[ ]*\\(|os_wait_any[ ]*\\(|" word "(fork|dlopen|sysconf)[ ]*\\("
+    drawn["src/cli/cmd_report.c"]    # the chart that --svg asks for is printed into a file
     # Files that read the clock for something else than where a run's time goes.
     timed["src/run/clock.c"]         # the clock
     timed["src/run/notice.c"]        # deadlines of notices, time limits of requests
@@ -94,6 +99,8 @@ function check_c(text,    code)
         breach("src/run/bill.c alone multiplies by a price, or divides it: ask it (run/bill.h)")
     if ((room in upstairs) && !(file in timed) && code ~ clock)
         breach("src/run/clock.c alone reads the monotonic clock: enter a part, or ask for a view (run/clock.h)")
+    if (room == "cli" && !(file in drawn) && code ~ decide)
+        breach("src/cli only parses and prints: files, processes and what is decided belong to a room below (job)")
     check_function(code)
 }
 
@@ -104,6 +111,8 @@ function check_include(text,    other)
     other = text; sub(/\/.*/, "", other)
     if (text !~ /\// || !(other in floor))
         breach("include \"" text "\" by its room: \"room/file.h\"")
+    else if (room == "cli" && other ~ /^(compile|backend|remote)$/ && text != "remote/address.h")
+        breach("src/cli only parses and prints; what needs \"" text "\" belongs to a room below (job)")
     else if (other != room && floor[other] >= floor[room])
         breach(room " (floor " floor[room] ") includes " other " (floor " floor[other] "); only lower floors may be")
 }
