@@ -84,7 +84,9 @@ static enum status answer(struct cli *c, struct question *q, struct arena scratc
                 scratch);
     tell_unpriced(c, q, v, scratch);
     if (r->count) plan_show(c, q, v, r);
+    i64 ours = plan_first_trained(q, r);
     for (i64 i = 0; i < MIN(r->count, RECORDED); i++) plan_record(c, q, &r->rows[i]);
+    if (ours >= RECORDED) plan_record(c, q, &r->rows[ours]);
     if (r->count && c->request->flags & FLAG_scale_model) return plan_scale(c, q, scratch, err);
     return r->count ? STATUS_OK : plan_none(c, q, r, err);
 }

@@ -57,6 +57,8 @@ struct str plan_parameters(struct arena *perm, f64 count); /* 8.03 G */
 void       plan_show(struct cli *c, const struct question *q, const struct plan_variants *v,
                      const struct plan_result *r);
 struct str plan_place(struct arena *perm, const struct plan_row *r); /* "2 x aws p5.48xlarge" */
+/* The cheapest row that frugal itself can carry out; -1: none, or another program's model. */
+i64 plan_first_trained(const struct question *q, const struct plan_result *p);
 /* plan_none.c: why there is no plan, and the nearest one. */
 enum status plan_none(struct cli *c, const struct question *q, const struct plan_result *r,
                       struct err *err);

@@ -210,6 +210,31 @@ static void show_spot(struct cli *c, const struct question *q, const struct plan
     say_result(c->say, "\n");
 }
 
+i64 plan_first_trained(const struct question *q, const struct plan_result *p)
+{
+    for (i64 i = 0; i < p->count && q->ours; i++)
+        if (!cannot(q, &p->rows[i])) return i;
+    return -1;
+}
+
+/* The command line of the cheapest row that frugal itself can carry out. */
+static void show_command(struct cli *c, const struct question *q, const struct plan_result *p)
+{
+    struct arena s = *c->perm;
+    struct str   words[PLAN_WORDS_MAX];
+    i64          first = plan_first_trained(q, p);
+    if (first < 0) return;
+    const struct plan_row *r     = &p->rows[first];
+    i64                    count = plan_words(r, &s, words);
+    if (first)
+        say_result(c->say, "  The first that frugal itself can train is %.*s %s, for %.*s:\n",
+                   STR_ARG(plan_place(&s, r)), price_name(r->price),
+                   STR_ARG(plan_dollars(&s, r->bill.total)));
+    say_result(c->say, "  frugal train %.*s", STR_ARG(q->run_file));
+    for (i64 i = 0; i < count; i++) say_result(c->say, " %.*s", STR_ARG(words[i]));
+    say_result(c->say, "\n");
+}
+
 static void show_reason(struct cli *c, const struct question *q, const struct plan_variants *v,
                         const struct plan_result *p)
 {
@@ -235,13 +260,7 @@ static void show_reason(struct cli *c, const struct question *q, const struct pl
                    STR_ARG(plan_dollars(&s, more)), STR_ARG(plan_time(&s, fabs(less))),
                    less > 0 ? "earlier" : "later");
     }
-    if (q->ours && !cannot(q, r)) {
-        struct str words[PLAN_WORDS_MAX];
-        i64        count = plan_words(r, &s, words);
-        say_result(c->say, "  frugal train %.*s", STR_ARG(q->run_file));
-        for (i64 i = 0; i < count; i++) say_result(c->say, " %.*s", STR_ARG(words[i]));
-        say_result(c->say, "\n");
-    }
+    show_command(c, q, p);
     if (r->gpus > 1)
         say_result(c->say, "  %s, which frugal does not support yet: %s.\n",
                    r->sharded ? "Sharded over its GPUs" : "A copy on each GPU",

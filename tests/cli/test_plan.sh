@@ -21,6 +21,11 @@ has out '^  boot_s +180 s '
 has out '^  `frugal help claims`: common figures'
 has out '^  of aws g4dn.xlarge: .*memory_usable_gib'
 lacks out 'this machine own rate'
+# A T4 is too old for frugal's kernels: marked, and the command is that of the first row that it can train.
+has out '^  1! .* aws g4dn.xlarge$'
+has out '^  The first that frugal itself can train is .*:$'
+has out '^  frugal train run.yaml .*run.machine='
+lacks out '^  frugal train .*run.machine=aws/g4dn'
 
 # With a price this machine takes part, and a free one cannot be beaten.
 run 0 plan run.yaml train.usd_hour=0
