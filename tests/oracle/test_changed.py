@@ -67,6 +67,7 @@ CASES = [
     ("idx", "train.memory_gib=4"), ("idx", "train.log_every=1"), ("idx", "checkpoint.every=3"), ("idx", "checkpoint.keep=1"),
     ("idx", "run.name=other"), ("idx", "train.compile=max-autotune"),
     ("idx", "other content: images"), ("idx", "other content: labels"), ("idx eval", "other content: images2"),
+    ("idx eval", "other content: labels2"), ("muon", "other content: text"), ("muon", "longer: text"),
     ("tokens", "other content: tokens.bin"), ("csv", "other content: table.csv"), ("lines", "data.files=[more,text]"),
     ("lines", "other content: more"), ("images", "renamed: pictures/0/0.png"), ("images", "longer: pictures/1/3.png"),
     ("images", "other content: pictures/2/7.png"), ("shards", "other content: packed-000000.tar"), ("shards", "data.path=./packed-000000.tar"),

@@ -135,7 +135,7 @@ def attention(p, name, x, m, causal, lens=None):
     if m.get("qk_norm"):
         q, k = [u * torch.rsqrt(u.pow(2).mean(-1, keepdim=True) + 1e-6) for u in (q, k)]
     if m.get("positions") == "rotary":
-        q, k = rope(q, 10000), rope(k, 10000)
+        q, k = (rope(u, m.get("rope_base", 10000)) for u in (q, k))
     k, v = k.repeat_interleave(H // G, 2), v.repeat_interleave(H // G, 2)
     w = torch.einsum("bthd,bshd->bhts", q, k) / math.sqrt(D)
     if causal:
@@ -150,15 +150,21 @@ def attention(p, name, x, m, causal, lens=None):
     return dense(p, f"{name}.proj", o)
 
 
+def gelu(x):
+    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)))
+
+
+ACTIVATIONS = {"gelu": gelu, "relu": F.relu, "relu2": lambda x: F.relu(x) ** 2, "silu": F.silu, "tanh": torch.tanh, "sigmoid": torch.sigmoid,
+               "none": lambda x: x}
+
+
 def mlp(p, name, x, m):
     h, kind = dense(p, f"{name}.up", x), m.get("activation", "gelu")
-    if kind == "gelu":
-        h = 0.5 * h * (1 + torch.tanh(math.sqrt(2 / math.pi) * (h + 0.044715 * h ** 3)))
-    elif kind == "relu2":
-        h = F.relu(h) ** 2
-    else:
+    if kind == "swiglu":
         a, b = h.chunk(2, -1)
         h = F.silu(a) * b
+    else:
+        h = ACTIVATIONS[kind](h)
     return dense(p, f"{name}.down", h)
 
 
@@ -176,7 +182,7 @@ def gpt_logits(p, ids, m):
 def gpt_loss(m):
     def loss(p, batch):
         ids, targets = batch
-        return F.cross_entropy(gpt_logits(p, ids, m).flatten(0, 1), targets.flatten())
+        return F.cross_entropy(gpt_logits(p, ids, m).flatten(0, 1), targets.flatten(), label_smoothing=m.get("smoothing", 0.0))
     return loss
 
 
@@ -249,7 +255,8 @@ def encoder_loss(m):
         for i in range(m["depth"]):
             x = norm(p, f"h.{i}.ln_1", x + attention(p, f"h.{i}.attn", x, m, False, lens), 1e-12)
             x = norm(p, f"h.{i}.ln_2", x + mlp(p, f"h.{i}.mlp", x, m), 1e-12)
-        return F.cross_entropy(dense(p, "classifier", torch.tanh(dense(p, "pooler", x[:, 0]))), targets)
+        z = dense(p, "classifier", torch.tanh(dense(p, "pooler", x[:, 0])))
+        return F.cross_entropy(z, targets, label_smoothing=m.get("smoothing", 0.0))
     return loss
 
 

@@ -115,8 +115,8 @@ f64 near_allowed(i32 op, const struct attrs *at, const struct type *in, i32 in_c
 
 /* --- muon --- */
 
-/* The parameter after the step, in f64 but for what is stored; the gradient and the momentum are moved at random, in the
- * root mean square by `by` of themselves. Its distance from `exact`, where that is not NULL. */
+/* The parameter after the step, in f64 but for what is stored; the gradient and the momentum are moved at random, in
+ * the root mean square by `by` of themselves. Its distance from `exact`, where that is not NULL. */
 static f64 muon_step(const struct attrs *at, const struct tensor *in, f64 by, u64 draw,
                      const f32 *exact, f32 *to, struct arena scratch)
 {

@@ -388,9 +388,9 @@ TEST(a_hundred_kills_leave_it_whole)
         kill(a, SIGKILL);
         kill(b, SIGKILL);
         CHECK_EQ(waitpid(a, &status, 0), a);
-        CHECK(WIFSIGNALED(status));
+        CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
         CHECK_EQ(waitpid(b, &status, 0), b);
-        CHECK(WIFSIGNALED(status));
+        CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
         check_whole(path, scratch);
     }
     struct ledger *l = open_at(path, perm);
