@@ -172,7 +172,10 @@ static enum status split_step(struct session *s, struct err *err)
                        (long long)s->config.batch);
     s->config.batch /= 2;
     s->config.accumulate = 2;
-    s->batch_reason      = STR("half a step, to measure the noise of gradients");
+    struct str half      = STR("half a step, to measure the noise of gradients");
+    s->batch_reason = s->batch_reason.len ? str_fmt(s->perm, "%.*s; of a step: %.*s", STR_ARG(half),
+                                                    STR_ARG(s->batch_reason))
+                                          : half;
     return STATUS_OK;
 }
 
@@ -290,10 +293,10 @@ enum status session_open_timed(struct session *s, struct clock *clock, struct os
     if (!st && settings->train.noise_scale) st = split_step(s, err);
     if (st) return st;
     st = compile_to_fit(s, err);
+    if (!st) st = norms_check(s, err);
     clock_enter(clock, PART_start);
     return st ? st : weights_check(s, err);
 }
-    if (!st) st = norms_check(s, err);
 
 enum status session_open(struct session *s, struct os *os, const struct settings *settings,
                          struct arena *perm, struct err *err)
