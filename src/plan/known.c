@@ -75,6 +75,8 @@ static f64 outer_parameters(const struct known *k)
     f64 sum  = rows * (f64)k->width + (k->traits & KNOWN_RMS ? 1.0 : 2.0) * (f64)k->width;
     if (!(k->traits & KNOWN_TIED)) sum += (f64)k->vocabulary * (f64)k->width;
     if (k->traits & KNOWN_POOLER) sum += (f64)k->width * (f64)(k->width + 1);
+    if (k->traits & KNOWN_MASKED)
+        sum += (f64)k->width * (f64)(k->width + 1) + 2 * (f64)k->width + (f64)k->vocabulary;
     return sum;
 }
 
@@ -91,8 +93,10 @@ struct known_flops known_flops_per_token(const struct known *k, i64 context)
 {
     bool decoder = k->kind == KNOWN_DECODER;
     f64  block   = attention_weights(k) + router_weights(k) + (f64)k->experts_used * mlp_weights(k);
-    f64  head    = decoder ? (f64)k->vocabulary * (f64)k->width : 0;
-    f64  scores  = 12 * (f64)k->depth * (f64)(k->heads * k->head_dim) * (f64)context;
+    bool masked  = k->traits & KNOWN_MASKED;
+    f64  head    = decoder || masked ? (f64)k->vocabulary * (f64)k->width : 0;
+    if (masked) head += (f64)k->width * (f64)k->width;
+    f64 scores = 12 * (f64)k->depth * (f64)(k->heads * k->head_dim) * (f64)context;
     return (struct known_flops){ 6 * ((f64)k->depth * block + head),
                                  decoder ? scores / 2 : scores };
 }
@@ -132,6 +136,7 @@ enum status known_model_new(const struct known *k, i64 context, struct arena *pe
               .dtype      = DT_F32,
     };
     struct feeds feeds = { 0 };
+    c.masked           = k->traits & KNOWN_MASKED;
     c.kv_heads         = divisor_at_most(c.heads, k->kv_heads);
     if (c.heads != k->heads)
         textbuf_fmt(&words, "; %lld heads of %lld instead of %lld", (long long)c.heads,
@@ -144,11 +149,13 @@ enum status known_model_new(const struct known *k, i64 context, struct arena *pe
     if (k->traits & KNOWN_BIASES && !c.bias) textbuf_fmt(&words, "; its biases are left out");
     if (k->traits & KNOWN_QK_NORM)
         textbuf_fmt(&words, "; a norm of queries and keys without weights");
-    if (!decoder) textbuf_fmt(&words, "; a classifier of two classes; no segments");
+    if (c.masked) textbuf_fmt(&words, "; no segments");
+    else if (!decoder) textbuf_fmt(&words, "; a classifier of two classes; no segments");
     *differs                  = str_sub(textbuf_str(&words), 2, words.len);
     feeds.feed[feeds.count++] = feed_of(STR("x"), 1, context, k->vocabulary);
-    if (decoder) feeds.feed[feeds.count++] = feed_of(STR("y"), 1, context, k->vocabulary);
-    if (!decoder) {
+    if (decoder || c.masked)
+        feeds.feed[feeds.count++] = feed_of(STR("y"), 1, context, k->vocabulary);
+    else {
         feeds.feed[feeds.count++] = feed_of(STR("lens"), 0, 0, 0);
         feeds.feed[feeds.count++] = feed_of(STR("y"), 0, 0, 2);
     }

@@ -19,7 +19,10 @@ enum known_trait {
     KNOWN_BIAS_MLP = 1 << 5,
     KNOWN_QK_NORM  = 1 << 6, /* with weights, head_dim of queries and of keys a block */
     KNOWN_POOLER   = 1 << 7, /* BERT's matrix behind the first position */
-    KNOWN_BIASES   = KNOWN_BIAS_QKV | KNOWN_BIAS_OUT | KNOWN_BIAS_MLP,
+    KNOWN_MASKED =
+        1
+        << 15, /* BERT's head at every position: a matrix, a norm, then the embedding and a bias */
+    KNOWN_BIASES = KNOWN_BIAS_QKV | KNOWN_BIAS_OUT | KNOWN_BIAS_MLP,
 };
 
 struct known {
