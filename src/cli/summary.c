@@ -37,6 +37,8 @@ static void saving_words(struct say *s, const struct event_done *v, struct arena
 static void noise_words(struct say *s, const struct event_done *r, struct arena scratch)
 {
     f64 scale = r->noise_scale, tokens = scale * r->tokens_per_s / r->samples_per_s;
+    if (r->noise_absent.len)
+        say_result(s, "%-12sscale not known: %.*s\n", "noise", STR_ARG(r->noise_absent));
     if (isnan(scale)) return;
     struct str unit = STR("");
     if (!isnan(tokens))

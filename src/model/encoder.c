@@ -4,6 +4,8 @@
  *   x = norm(wte[token] + wpe[position])
  *   depth times:  x = norm(x + attention(x));  x = norm(x + mlp(x))
  *   logits = classifier(tanh(pooler(x at position 0)))
+ *   or, where the target is a token at every position (as BERT was trained; no data of ours has it, plans do):
+ *   logits = norm(gelu(transform(x))) . wte^T + bias
  *
  * BERT puts a token [CLS] first. Data that has none loses little: position 0 knows by its
  * position that it is the one to be asked, and reads all the others. Positions at or after `lens`
@@ -16,9 +18,21 @@ static const f64 norm_eps = 1e-12; /* as BERT */
 enum status encoder_check(const struct model *m, struct err *err)
 {
     enum status st = block_check(m, err);
+    if (!st && m->config.masked) return check_feed(m, STR("y"), DT_I32, 1, err);
     if (!st) st = check_feed(m, STR("lens"), DT_I32, 0, err);
     if (!st) st = check_feed(m, STR("y"), DT_I32, 0, err);
     return st;
+}
+
+static i32 masked_head(struct builder *b, i32 x, const struct block *k)
+{
+    i64          width = b->m->config.width, words = feeds_find(&b->m->feeds, STR("y"))->range;
+    struct dense first = { width, true, block_init(1) };
+    x = build_unary(b->g, OP_GELU, STR("transform.act"), part_dense(b, STR("transform"), x, first));
+    x = block_norm(b, STR("transform.norm"), x, k);
+    i32 weight = part_weight(b, STR("wte"), shape_2(words, width), block_init(1));
+    i32 bias   = part_vector(b, STR("head"), "bias", words, 0);
+    return build_matmul(b->g, STR("head"), x, weight, bias, false, true);
 }
 
 static i32 encoder_head(struct builder *b, i32 x)
@@ -36,8 +50,9 @@ static i32 encoder_head(struct builder *b, i32 x)
 
 enum status encoder_build(struct builder *b, struct err *err)
 {
-    struct block k = { .causal = false, .out_scale = 1, .eps = norm_eps };
-    block_pack(b);
+    struct block k      = { .causal = false, .out_scale = 1, .eps = norm_eps };
+    bool         masked = b->m->config.masked;
+    if (!masked) block_pack(b);
     i32 x = block_norm(b, STR("ln_emb"), block_embed(b), &k);
     x     = part_dropout(b, STR("wte"), x, b->m->config.dropout);
 
@@ -52,6 +67,6 @@ enum status encoder_build(struct builder *b, struct err *err)
         x            = block_norm(b, part_name(b, h, "ln_2"), y, &k);
     }
     b->g->block = 0;
-    part_loss_classes(b, encoder_head(b, x));
+    part_loss_classes(b, masked ? masked_head(b, x, &k) : encoder_head(b, x));
     return graph_status(b->g, err);
 }

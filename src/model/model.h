@@ -24,8 +24,9 @@ struct model_config {
     i64          table_width; /* ranker: width of an embedding row */
     i64          mlp[8];      /* ranker: widths of the dense layers before the last */
     i64          mlp_count;
-    f64          smoothing;
-    enum dtype   dtype; /* of parameters and activations: f32 (f64 in tests) */
+    bool masked; /* encoder: the target is a token at every position; only plans have such data */
+    f64  smoothing;
+    enum dtype dtype; /* of parameters and activations: f32 (f64 in tests) */
 };
 
 struct model; /* config + feeds, checked */

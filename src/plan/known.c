@@ -106,6 +106,8 @@ static f64 outer_parameters(const struct known *k)
     f64 sum  = rows * (f64)k->width + (k->traits & KNOWN_RMS ? 1.0 : 2.0) * (f64)k->width;
     if (!(k->traits & KNOWN_TIED)) sum += (f64)k->vocabulary * (f64)k->width;
     if (k->traits & KNOWN_POOLER) sum += (f64)k->width * (f64)(k->width + 1);
+    if (k->traits & KNOWN_MASKED)
+        sum += (f64)k->width * (f64)(k->width + 1) + 2 * (f64)k->width + (f64)k->vocabulary;
     return sum;
 }
 
@@ -129,8 +131,10 @@ f64 known_attention_part(const struct known *k) { return attention_width(k) / (f
 struct known_flops known_flops_per_token(const struct known *k, i64 context)
 {
     bool decoder = k->kind == KNOWN_DECODER;
-    f64  head    = decoder ? (f64)k->vocabulary * (f64)k->width : 0;
+    bool masked  = k->traits & KNOWN_MASKED;
+    f64  head    = decoder || masked ? (f64)k->vocabulary * (f64)k->width : 0;
     f64  scores  = 12 * (f64)k->depth * attention_width(k) * (f64)context;
+    if (masked) head += (f64)k->width * (f64)k->width;
     return (struct known_flops){ 6 * (matrices_of(k, k->experts_used) + head),
                                  decoder ? scores / 2 : scores };
 }
@@ -175,7 +179,9 @@ static void what_differs(const struct known *k, const struct model_config *c, st
     if (k->traits & KNOWN_BIASES && !c->bias) textbuf_fmt(to, "; its biases are left out");
     if (k->traits & KNOWN_NORMS_4) textbuf_fmt(to, "; two norms per block instead of four");
     if (k->traits & KNOWN_QK_NORM) textbuf_fmt(to, "; a norm of queries and keys without weights");
-    if (k->kind == KNOWN_ENCODER) textbuf_fmt(to, "; a classifier of two classes; no segments");
+    if (c->masked) textbuf_fmt(to, "; no segments");
+    else if (k->kind == KNOWN_ENCODER)
+        textbuf_fmt(to, "; a classifier of two classes; no segments");
 }
 
 enum status known_model_new(const struct known *k, i64 depth, i64 context, struct arena *perm,
@@ -199,13 +205,15 @@ enum status known_model_new(const struct known *k, i64 depth, i64 context, struc
               .dtype      = DT_F32,
     };
     struct feeds feeds = { 0 };
+    c.masked           = k->traits & KNOWN_MASKED;
     c.kv_heads         = divisor_at_most(c.heads, k->kv_heads);
     c.hidden           = hidden_of(k, c.heads, c.kv_heads);
     what_differs(k, &c, &words);
     *differs                  = str_sub(textbuf_str(&words), 2, words.len);
     feeds.feed[feeds.count++] = feed_of(STR("x"), 1, context, k->vocabulary);
-    if (decoder) feeds.feed[feeds.count++] = feed_of(STR("y"), 1, context, k->vocabulary);
-    if (!decoder) {
+    if (decoder || c.masked)
+        feeds.feed[feeds.count++] = feed_of(STR("y"), 1, context, k->vocabulary);
+    else {
         feeds.feed[feeds.count++] = feed_of(STR("lens"), 0, 0, 0);
         feeds.feed[feeds.count++] = feed_of(STR("y"), 0, 0, 2);
     }

@@ -153,6 +153,16 @@ static i64 read_context(struct reader *r, const char *name)
     return learnt ? MIN(learnt, longest) : longest;
 }
 
+/* "BertForMaskedLM" predicts tokens at every position; what classifies, or is a BertModel alone, reads the first. */
+static u32 with_head(const struct reader *r, u32 traits)
+{
+    const struct json *list = json_get(r->root, STR("architectures"));
+    struct str name = list && list->kind == JSON_LIST && list->first ? list->first->text : STR("");
+    if (str_ends(name, STR("ForPreTraining"))) return traits | KNOWN_MASKED;
+    if (!str_ends(name, STR("ForMaskedLM"))) return traits;
+    return (traits | KNOWN_MASKED) & ~(u32)KNOWN_POOLER;
+}
+
 static void read_shape(struct reader *r, const struct type_row *t, struct known *k)
 {
     const struct names *n = t->names;
@@ -179,6 +189,7 @@ static void read_shape(struct reader *r, const struct type_row *t, struct known 
     if (t->kind == KNOWN_ENCODER) k->segments = field(r, "type_vocab_size", 2, COUNT_MAX);
     k->traits = t->traits & ~(u32)KNOWN_TIED;
     if (flag(r, "tie_word_embeddings", t->traits & KNOWN_TIED)) k->traits |= KNOWN_TIED;
+    if (t->kind == KNOWN_ENCODER) k->traits = with_head(r, k->traits);
     if (flag(r, "attention_bias", false)) k->traits |= KNOWN_BIAS_QKV | KNOWN_BIAS_OUT;
     if (flag(r, "mlp_bias", false)) k->traits |= KNOWN_BIAS_MLP;
 }

@@ -3,15 +3,23 @@
  * auto needs no trial run: the plan of memory grows by the same bytes with every sample, so two plans
  * give the line, the budget a point on it, and another plan the proof. train.micro_batch=auto is the
  * whole step, and only where that does not fit the largest part of it that does. train.batch=auto
- * halves from the largest batch that fits while a sample takes hardly longer by the machine's rates: a
- * batch beyond that costs memory, and learning, and gains nothing. */
+ * begins with the largest batch that fits and leaves the run a thousand steps, and halves it while a sample takes
+ * hardly longer by the machine's rates: a batch beyond that costs memory, and learning, and gains nothing.
+ *
+ * The thousand: a run learns by its steps, and far fewer of them with as much data lose accuracy, whatever the
+ * machine would gain (examples/images.yaml: 82 % after 705 steps, 64 % after 20; tests/cli/test_auto_batch.sh). How
+ * far a batch may really grow is the noise of its gradients, which only the run itself can measure:
+ * train.noise_scale. */
 #include "train/train_int.h"
 #include <math.h>
 
 static const f64 pays = 1.02; /* a sample may take so much longer in half the batch */
 enum {
-    SAMPLE    = 8,  /* batch of the first plan */
-    PLANS_MAX = 16, /* along the line */
+    SAMPLE      = 8,    /* batch of the first plan */
+    PLANS_MAX   = 16,   /* along the line */
+    STEPS_MIN   = 1000, /* that auto leaves a run */
+    EPOCHS      = 1,    /* of a run that does not say how many it has */
+    BATCH_LEAST = 16,   /* below it, few samples make few steps anyway */
     PARTS_MAX =
         1024, /* micro-batches of a step that nobody asked for: beyond it the batch is a mistake */
 };
@@ -24,8 +32,9 @@ struct plan {
 struct chooser {
     struct session       *s;
     struct compile_config config;
-    i64                   total; /* samples of a step that the batch must divide; 0: any */
-    i64                   most;  /* samples there are, or of a step */
+    i64                   total;   /* samples of a step that the batch must divide; 0: any */
+    i64                   most;    /* samples that a step may have */
+    i64                   samples; /* there are */
 };
 
 static enum status plan_for(struct chooser *c, i64 batch, struct plan *out, struct err *err)
@@ -67,6 +76,10 @@ static enum status largest(struct chooser *c, i64 *fits, struct err *err)
     i64         budget = c->s->target.memory_bytes, low = 0, high = c->most + 1;
     i64         at = MIN(SAMPLE, c->most);
     struct plan plan, twice;
+    if (!c->total && !plan_for(c, c->most, &plan, NULL) && plan.bytes <= budget) {
+        *fits = c->most;
+        return STATUS_OK;
+    }
     enum status st = plan_for(c, 2 * at, &twice, err);
     if (!st) st = plan_for(c, at, &plan, err);
     if (st) return st;
@@ -127,6 +140,33 @@ static void say_why(struct session *s, struct str why, const char *key)
                     STR_ARG(why), key, (long long)s->config.batch);
 }
 
+/* Samples of a step with which the run still has its thousand steps; a power of two. */
+static i64 batch_that_learns(const struct train_config *t, i64 train)
+{
+    f64 all   = (f64)train * (f64)(t->epochs ? t->epochs : EPOCHS);
+    i64 batch = BATCH_LEAST;
+    while (2 * (f64)batch * STEPS_MIN <= all) batch *= 2;
+    return MIN(batch, train);
+}
+
+/* Why auto took it: what fits, what learns, what pays. */
+static struct str batch_why(const struct chooser *c, i64 fits, i64 batch)
+{
+    struct session *s   = c->s;
+    struct str      why = STR("all samples");
+    if (fits < c->most)
+        why = str_fmt(s->perm, "the largest that fits %.3g GiB",
+                      (f64)s->target.memory_bytes / 0x1p30);
+    else if (c->most < c->samples)
+        why = str_fmt(s->perm, "the largest power of two that leaves the run %d steps", STEPS_MIN);
+    if (batch < fits)
+        why = str_fmt(s->perm, "%lld, %.*s, would gain less than %.0f %% a sample", (long long)fits,
+                      STR_ARG(why), 100 * (pays - 1));
+    if (s->settings->train.noise_scale) return why;
+    return str_fmt(s->perm, "%.*s; train.noise_scale=true measures what learning gains from it",
+                   STR_ARG(why));
+}
+
 /* train.batch=auto */
 static enum status choose_batch(struct chooser *c, struct err *err)
 {
@@ -138,14 +178,9 @@ static enum status choose_batch(struct chooser *c, struct err *err)
     batch             = most;
     if (!st && rated) st = smallest_that_pays(c, &batch, err);
     if (st) return st;
+    if (s->settings->train.noise_scale && batch > 1) batch -= batch % 2; /* it is halved */
     s->config.batch = batch;
-    struct str why =
-        str_fmt(s->perm, "the largest that fits %.3g GiB", (f64)s->target.memory_bytes / 0x1p30);
-    if (most == c->most) why = STR("all samples");
-    if (batch < most)
-        why = str_fmt(s->perm, "%lld, %.*s, would gain less than %.0f %% a sample", (long long)most,
-                      STR_ARG(why), 100 * (pays - 1));
-    say_why(s, why, "train.batch");
+    say_why(s, batch_why(c, most, batch), "train.batch");
     return STATUS_OK;
 }
 
@@ -182,7 +217,11 @@ enum status batch_resolve(struct session *s, struct err *err)
     s->config.batch                  = MIN(t->micro_batch ? t->micro_batch : t->batch, train);
     s->config.accumulate             = 1;
     if (!st && !t->batch)
-        return choose_batch(&(struct chooser){ .s = s, .config = s->config, .most = train }, err);
+        return choose_batch(&(struct chooser){ .s       = s,
+                                               .config  = s->config,
+                                               .most    = batch_that_learns(t, train),
+                                               .samples = train },
+                            err);
     if (!st && t->micro_batch) accumulate(s, t->batch, train);
     return st;
 }

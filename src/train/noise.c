@@ -22,6 +22,18 @@ f64 noise_scale(const struct noise *n)
     return known ? n->trace / n->square : NAN;
 }
 
+struct str noise_absent(const struct noise *n, struct arena *perm)
+{
+    if (!isnan(noise_scale(n))) return STR("");
+    if (n->steps < steps_min)
+        return str_fmt(perm, "%lld step%s measured, and it takes %lld", (long long)n->steps,
+                       n->steps == 1 ? " was" : "s were", (long long)steps_min);
+    return n->square > 0
+               ? STR("the two halves of a step have the same gradient: a smaller batch would do")
+               : STR("the gradient of a step is nothing but noise: a larger batch would learn "
+                     "more");
+}
+
 f64 noise_steps(f64 scale, i64 batch) { return 1 + scale / (f64)batch; }
 
 f64 noise_data(f64 scale, i64 batch) { return 1 + (f64)batch / scale; }

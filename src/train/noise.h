@@ -11,7 +11,7 @@
  * twice the least data. */
 #ifndef TRAIN_NOISE_H
 #define TRAIN_NOISE_H
-#include "base/types.h"
+#include "base/text.h"
 
 struct noise {         /* begins zeroed */
     f64 square, trace; /* running means of |G|^2 and tr(S), times the same weight */
@@ -22,6 +22,8 @@ struct noise {         /* begins zeroed */
  * What is not finite is passed over. */
 void noise_add(struct noise *n, f64 small_square, i64 small, f64 large_square, i64 large);
 f64  noise_scale(const struct noise *n); /* samples; NaN: too few steps yet, or no end of it */
+struct str noise_absent(const struct noise *n,
+                        struct arena       *perm); /* why it is NaN; empty: it is not */
 
 /* What a step of `batch` samples costs: times the fewest steps, times the least data. */
 f64 noise_steps(f64 scale, i64 batch);

@@ -172,7 +172,10 @@ static enum status split_step(struct session *s, struct err *err)
                        (long long)s->config.batch);
     s->config.batch /= 2;
     s->config.accumulate = 2;
-    s->batch_reason      = STR("half a step, to measure the noise of gradients");
+    struct str half      = STR("half a step, to measure the noise of gradients");
+    s->batch_reason = s->batch_reason.len ? str_fmt(s->perm, "%.*s; of a step: %.*s", STR_ARG(half),
+                                                    STR_ARG(s->batch_reason))
+                                          : half;
     return STATUS_OK;
 }
 

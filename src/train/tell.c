@@ -251,11 +251,12 @@ void tell_result(struct loop *l)
     r->loss         = l->at.eval_step >= 0 ? l->at.last_eval.loss : l->at.loss;
     r->metric_count = l->at.eval_step >= 0 ? l->at.last_eval.metric_count : 0;
     memcpy(r->metrics, l->at.last_eval.metrics, sizeof r->metrics);
-    r->scaling             = l->scaling;
-    r->target_set          = !isnan(l->s.settings->train.target);
-    r->target_reached      = l->at.last_eval.target_reached;
-    r->saving              = l->saving.figures;
-    r->noise_scale         = noise_scale(&l->at.noise);
+    r->scaling        = l->scaling;
+    r->target_set     = !isnan(l->s.settings->train.target);
+    r->target_reached = l->at.last_eval.target_reached;
+    r->saving         = l->saving.figures;
+    r->noise_scale    = noise_scale(&l->at.noise);
+    if (l->s.config.square) r->noise_absent = noise_absent(&l->at.noise, l->s.perm);
     r->step_samples        = session_step_samples(&l->s);
     r->arena_bytes_planned = l->s.set->arena_bytes;
     r->arena_bytes_used    = l->s.backend->table->used_bytes(l->s.backend);
@@ -367,7 +368,8 @@ void tell_done(const struct train_with *with, const struct train_result *r, stru
                             .out                 = r->out,
                             .step_samples        = r->step_samples,
                             .terms_ns            = terms_of(clock),
-                            .busy                = r->evidence.usage.mean };
+                            .busy                = r->evidence.usage.mean,
+                            .noise_absent        = r->noise_absent };
     if (r->evidence.usage.shape) e.usage = str_of(usage_name(r->evidence.usage.shape));
     add_saving(&e, &r->saving);
     if (r->stopped == STOP_SIGNAL) tell_interruption(with, r);

@@ -92,6 +92,7 @@ struct train_result {
     f64              saved_s, saved_dollars; /* of the planned run, by ending early; NaN: nothing */
     struct train_saving saving;
     f64                 noise_scale;  /* of gradients, in samples (train/noise.h); NaN: not known */
+    struct str          noise_absent; /* why it is not, though it was asked for; else empty */
     i64                 step_samples; /* of a whole step */
     f64                 dollars; /* of them, by the billing rule; NaN: the price is not known */
     i64                 arena_bytes_planned, arena_bytes_used, peak_rss_bytes;

@@ -26,6 +26,15 @@ run 2 train -- true
 run 2 run $keep program.read=regex 'program.step=step' -- true
 has err 'program.step is step: it has no \(group\) around the number'
 
+# The name in the ledger is the one that was given, else the command.
+run 0 run run.name=mine run.ledger=named/ledger.db -- true
+if ! grep -q 'not recorded' err; then
+  run 0 run run.ledger=named/ledger.db -- true
+  run 0 runs --ledger named/ledger.db
+  has out ' mine +end '
+  has out ' true +end '
+fi
+
 # Output is the program's alone; arguments behind -- are not ours.
 run 0 run -- sh -c 'echo "$1"; echo oops >&2' - --json
 [ "$(cat out)" = --json ] || fail "stdout is not the program's"

@@ -14,7 +14,8 @@ static struct settings clicks(i64 batch, i64 micro, f64 memory_gib)
     s.model.table_width = 8;
     s.model.mlp[0]      = 64;
     s.model.mlp_count   = 1;
-    s.train             = (struct train_config){ .batch       = batch,
+    s.train             = (struct train_config){ .epochs      = 1000, /* enough for any batch */
+                                                 .batch       = batch,
                                                  .micro_batch = micro,
                                                  .eval_batch  = 1 << 20,
                                                  .memory_gib  = memory_gib,
@@ -98,6 +99,22 @@ TEST(a_step_that_does_not_fit_is_computed_in_parts_that_do)
     s.train.batch = s.train.micro_batch = 10000; /* asked for: an error, not another size */
     c                                   = choose(&s, perm);
     CHECK_EQ(c.err.status, STATUS_USAGE);
+}
+
+/* What learns is the number of steps: a batch that leaves few is not taken, whatever the machine would gain. */
+TEST(auto_leaves_the_run_a_thousand_steps)
+{
+    struct settings s = clicks(0, 0, 2);
+    for (i64 epochs = 0; epochs <= 64; epochs = epochs ? 4 * epochs : 1) {
+        s.train.epochs    = epochs;
+        struct chosen c   = choose(&s, perm);
+        i64           all = SAMPLES * MAX(epochs, 1);
+        CHECK(c.batch >= 1 && (c.batch <= 16 || all / c.batch >= 1000));
+        CHECK((c.batch & (c.batch - 1)) == 0);
+        CHECK(strstr(str_z(perm, c.reason),
+                     "the largest power of two that leaves the run 1000 steps"));
+        CHECK(strstr(str_z(perm, c.reason), "train.noise_scale=true measures"));
+    }
 }
 
 TEST(auto_never_takes_more_than_there_is)

@@ -140,6 +140,20 @@ TEST(config_json_reads_as_the_same_shapes)
              "\"num_attention_heads\": 12, \"num_hidden_layers\": 12, \"type_vocab_size\": 2, "
              "\"max_position_embeddings\": 512, \"vocab_size\": 30522}");
     CHECK_EQ(known_parameters(&k), 109482240);
+    CHECK_EQ(known_flops_per_token(&k, 512).matrices, 6.0 * 12 * (4 * 768 * 768 + 2 * 768 * 3072));
+    f64 body = known_flops_per_token(&k, 512).matrices;
+    k        = read(perm, /* transformers' BertForMaskedLM has so many, without the pooler */
+                    "{\"architectures\": [\"BertForMaskedLM\"], \"model_type\": \"bert\", "
+                           "\"hidden_size\": 768, "
+                           "\"intermediate_size\": 3072, \"num_attention_heads\": 12, \"num_hidden_layers\": 12, "
+                           "\"type_vocab_size\": 2, \"max_position_embeddings\": 512, \"vocab_size\": 30522}");
+    CHECK_EQ(known_parameters(&k), 109514298);
+    CHECK_EQ(known_flops_per_token(&k, 512).matrices, body + 6.0 * 768 * (768 + 30522));
+    struct model *m; /* and so has ours, but for the two segments */
+    struct str    differs;
+    CHECK(!known_model_new(&k, k.depth, 512, perm, &m, &differs, NULL));
+    CHECK_EQ(built_parameters(m, perm), 109514298 - 2 * 768);
+    CHECK_STR(differs, "no segments");
     k = read(perm, "{\"model_type\": \"phi3\", \"hidden_size\": 3072, \"intermediate_size\": 8192, "
                    "\"num_attention_heads\": 32, \"num_hidden_layers\": 32, "
                    "\"num_key_value_heads\": 32, \"vocab_size\": 32064}");

@@ -57,6 +57,8 @@ TEST(the_ends_of_the_scale)
     }
     CHECK(noise_scale(&none) < 1e-7);
     CHECK(isnan(noise_scale(&all)));
+    CHECK_STR(noise_absent(&none, perm), "");
+    CHECK(str_starts(noise_absent(&all, perm), STR("the gradient of a step is nothing but noise")));
 }
 
 TEST(what_says_nothing_is_passed_over)
@@ -71,6 +73,7 @@ TEST(what_says_nothing_is_passed_over)
     CHECK(isnan(noise_scale(&n)));
     noise_add(&n, 2, 8, 1.5, 16);
     CHECK(isnan(noise_scale(&n))); /* one step is not enough */
+    CHECK_STR(noise_absent(&n, perm), "1 step was measured, and it takes 20");
 }
 
 TEST(at_the_scale_itself_both_are_doubled)
