@@ -6,7 +6,7 @@
 #   talk     only src/cli prints or exits
 #   columns  a line of C or CUDA has at most 120; clang-format (format.sh) keeps code within 100, but breaks
 #            no comment and no string
-#   clock    in the rooms upstairs only src/run/clock.c reads the monotonic clock, but for the deadlines listed below
+#   clock    in the rooms upstairs only src/run/clock.c reads the monotonic clock
 #   price    in these rooms only src/run/bill.c multiplies by a price, or divides it
 #   blanks   no tabs, no blanks at the end of a line
 #   paths    no path of somebody's machine
@@ -23,22 +23,11 @@ BEGIN {
     talk   = word "(printf|fprintf|vprintf|vfprintf|dprintf|puts|fputs|putchar|perror|exit|abort)[ ]*\\("
     split("train job run supervise cli", w, " ")
     for (i in w) upstairs[w[i]]
-    clock  = "(->|\\.)now_ns\\(|clock_gettime[ ]*\\(CLOCK_MONOTONIC"
+    clock  = "(->|\\.)now_ns([^A-Za-z0-9_]|$)|CLOCK_(MONOTONIC|BOOTTIME)|os_(clock|process_age)_ns"
     rate   = "(usd_h|usd_hour|_1000_usd|gb_usd|gb_month_usd|usd_gib_month)"
     index_ = "(\\[[^]]*\\]|\\([^)]*\\))?"
     price  = rate index_ "\\)? *[*/]|[*/] *[A-Za-z0-9_>.-]*" rate "([^a-z_]|$)" \
              "|(^|[^a-z_])price\\[[^]]*\\] *[*/]|bill_[a-z_]*usd\\(.*\\) *[*/]"
-    # Files that read the clock for something else than where a run's time goes.
-    timed["src/run/clock.c"]         # the clock
-    timed["src/run/notice.c"]        # deadlines of notices, time limits of requests
-    timed["src/run/figures.c"]       # when a file that failed is tried again
-    timed["src/run/figures_web.c"]   # time limits of connections
-    timed["src/run/lookout.c"]       # when the processor's counters are sampled, beside the run
-    timed["src/run/probe.c"]         # likewise: the time of a sample
-    timed["src/run/chrome.c"]        # what the clock's zero is in wall time
-    timed["src/train/checkpoint_writer.c"]       # how long a thread of its own takes to write
-    timed["src/train/remote_save.c"]   # how old the newest upload is
-    timed["src/supervise/carry.c"]   # how long a file has not changed
     paths  = "(^|[^A-Za-z0-9_./-])/(work|root|home|Users|var/tmp)(/|[^A-Za-z0-9_-]|$)"
 }
 
@@ -92,8 +81,8 @@ function check_c(text,    code)
         breach("only src/cli prints or exits; return a status, or say why with /* tidy: talk, REASON */")
     if ((room in upstairs) && file != "src/run/bill.c" && code ~ price)
         breach("src/run/bill.c alone multiplies by a price, or divides it: ask it (run/bill.h)")
-    if ((room in upstairs) && !(file in timed) && code ~ clock)
-        breach("src/run/clock.c alone reads the monotonic clock: enter a part, or ask for a view (run/clock.h)")
+    if ((room in upstairs) && file != "src/run/clock.c" && code ~ clock)
+        breach("src/run/clock.c alone reads the monotonic clock: enter a part, ask for a view, or take a deadline or a stopwatch (run/clock.h)")
     check_function(code)
 }
 
