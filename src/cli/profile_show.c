@@ -1,59 +1,49 @@
-/* profile_show.c - a profile as tables, or as events. Figures of tables are those of one step, the mean of
- * all profiled ones; events have the sums. */
+/* profile_show.c - the events of a profile as tables, or as lines of JSON. Figures of tables are those of one step, the
+ * mean of all profiled ones; events have the sums. */
 #include "cli/profile_show.h"
-#include "base/json.h"
 #include "run/chrome.h"
-#include "run/memory_use.h"
 #include <math.h>
 #include <unistd.h>
 
 enum {
-    RESERVE_GIB   = 4,
+    RESERVE_GIB   = 4, /* address space only */
     SPARK_COLUMNS = 60,
     HOLDERS_SHOWN = 6,
     ROWS_MAX      = 20, /* of the table of ops */
     WHAT_COLUMNS  = 60,
     WHAT_NARROW   = 20, /* on a terminal of fewer than WIDE columns */
     WIDE          = 140
-}; /* address space only */
+};
 
-static void show_parts(struct say *say, const struct profile *p, struct arena scratch)
+static enum part part_of(struct str name)
 {
-    struct step_split s   = profile_split(p);
-    f64               all = (f64)split_sum(&s), steps = (f64)profile_steps(p);
-    if (!say->json) {
+    i64 i = 0;
+    while (i < PART_LOOP_LAST && !str_eq(name, str_of(clock_part_name((enum part)i)))) i++;
+    return (enum part)i;
+}
+
+/* --- by part --- */
+
+static void on_part(void *context, const struct event_profile_part *e)
+{
+    struct profile_shown *shown = context;
+    struct say           *say   = shown->cli->say;
+    enum part             part  = part_of(e->part);
+    f64                   all = (f64)shown->ns, steps = (f64)shown->steps;
+    if (say->json) return;
+    if (part == 0) {
         say_result(say, "\n");
         say_heading(say, "A step by part");
         say_result(say, "  %-12s %10s %7s\n", "part", "ms", "share");
     }
-    for (i64 i = 0; i < PART_LOOP_COUNT; i++) {
-        if (say->json) {
-            struct textbuf b = event_begin(&scratch, "profile_part");
-            event_str(&b, "part", str_of(clock_part_name((enum part)i)));
-            event_i64(&b, "ns", s.ns[i]);
-            event_end(&b, say);
-        } else if (s.ns[i]) {
-            say_result(say, "  %-12s %10.4f %6.1f%%  %s\n", clock_part_name((enum part)i),
-                       1e-6 * (f64)s.ns[i] / steps, 100 * (f64)s.ns[i] / all,
-                       clock_part_help((enum part)i));
-        }
-    }
-    if (!say->json) say_result(say, "  %-12s %10.4f %6.1f%%\n", "all", 1e-6 * all / steps, 100.0);
+    if (e->ns)
+        say_result(say, "  %-12.*s %10.4f %6.1f%%  %s\n", STR_ARG(e->part),
+                   1e-6 * (f64)e->ns / steps, 100 * (f64)e->ns / all, clock_part_help(part));
+    if (part == PART_LOOP_LAST)
+        say_result(say, "  %-12s %10.4f %6.1f%%\n", "all", 1e-6 * all / steps, 100.0);
 }
 
-static void op_event(struct say *say, const struct op_row *r, struct arena scratch)
-{
-    struct textbuf b = event_begin(&scratch, "profile_op");
-    event_str(&b, "op", r->op);
-    event_str(&b, "shapes", r->what);
-    event_i64(&b, "calls", r->calls);
-    event_f64(&b, "seconds", r->seconds);
-    event_f64(&b, "flops", r->cost.flops);
-    event_f64(&b, "bytes", r->cost.bytes);
-    event_i64(&b, "memory_bytes", r->memory_bytes);
-    event_f64(&b, "roof", op_roof_share(r));
-    event_end(&b, say);
-}
+/* --- by op --- */
 
 static const struct say_column op_columns[] = {
     { "op", -18, 0 },   { "calls", 6, 1 }, { "ms", 9, 0 },
@@ -62,20 +52,22 @@ static const struct say_column op_columns[] = {
 };
 static const struct say_table ops_table = { op_columns, COUNT_OF(op_columns), "  ", " " };
 
-static void op_words(struct say *say, const struct op_row *r, f64 steps, f64 all_s,
+static void op_words(const struct profile_shown *shown, const struct event_profile_op *r,
                      struct arena scratch)
 {
-    struct str flops  = text_si(&scratch, r->cost.flops / steps),
-               moved  = text_bytes(&scratch, r->cost.bytes / steps);
-    struct str memory = text_bytes(&scratch, (f64)r->memory_bytes), roof = STR("-"), what = r->what;
+    struct say *say   = shown->cli->say;
+    f64         steps = (f64)shown->steps;
+    struct str flops  = text_si(&scratch, r->flops / steps),
+               moved  = text_bytes(&scratch, r->bytes / steps);
+    struct str memory = text_bytes(&scratch, (f64)r->memory_bytes), roof = STR("-"), what = r->shapes;
     bool       narrow = say->table_columns && say->table_columns < WIDE;
-    if (!isnan(op_roof_share(r))) roof = str_fmt(&scratch, "%.0f%%", 100 * op_roof_share(r));
+    if (!isnan(r->roof)) roof = str_fmt(&scratch, "%.0f%%", 100 * r->roof);
     int most = narrow ? WHAT_NARROW : WHAT_COLUMNS;
     if (what.len > most) what = str_fmt(&scratch, "%.*s...", most - 3, what.data);
     const struct str cells[] = { r->op,
                                  str_fmt(&scratch, "%.4g", (f64)r->calls / steps),
                                  str_fmt(&scratch, "%.4f", 1e3 * r->seconds / steps),
-                                 str_fmt(&scratch, "%.1f%%", 100 * r->seconds / all_s),
+                                 str_fmt(&scratch, "%.1f%%", 100 * r->seconds / shown->ops_s),
                                  flops,
                                  moved,
                                  memory,
@@ -84,97 +76,65 @@ static void op_words(struct say *say, const struct op_row *r, f64 steps, f64 all
     say_row(say, &ops_table, cells);
 }
 
-static void show_ops(const struct profile_shown *shown, const struct event_profile *e,
-                     struct arena scratch)
+static void on_op(void *context, const struct event_profile_op *e)
 {
-    struct say     *say   = shown->cli->say;
-    struct op_table t     = profile_table(e->profile, e->target, &scratch);
-    i64             limit = say->json ? t.count : MIN(t.count, ROWS_MAX);
-    f64             all_s = 0, steps = (f64)profile_steps(e->profile);
-    for (i64 i = 0; i < t.count; i++) all_s += t.rows[i].seconds;
-    if (!say->json) {
+    struct profile_shown *shown   = context;
+    struct say           *say     = shown->cli->say;
+    struct arena          scratch = shown->room;
+    if (say->json) return;
+    if (!shown->ops_seen) {
         say_result(say, "\n");
         say_heading(say, "A step by op and shape");
         say_row(say, &ops_table, NULL);
     }
-    for (i64 i = 0; i < limit; i++)
-        if (say->json) op_event(say, &t.rows[i], scratch);
-        else op_words(say, &t.rows[i], steps, all_s, scratch);
-    if (!say->json && limit < t.count)
-        say_result(say, "  and %lld more: --json has them all\n", (long long)(t.count - limit));
+    if (shown->ops_seen++ < ROWS_MAX) op_words(shown, e, scratch);
+    if (shown->ops_seen == shown->ops && shown->ops > ROWS_MAX)
+        say_result(say, "  and %lld more: --json has them all\n",
+                   (long long)(shown->ops - ROWS_MAX));
 }
 
-static void memory_event(struct say *say, const struct program *p, const struct memory_use *m,
-                         struct arena scratch)
-{
-    struct textbuf b = event_begin(&scratch, "profile_memory");
-    event_str(&b, "program", p->graph->name);
-    event_i64(&b, "persistent_bytes", m->persistent_bytes);
-    event_i64(&b, "peak_bytes", m->peak_bytes);
-    event_i64(&b, "peak_instruction", m->peak);
-    textbuf_fmt(&b, ",\"use_bytes\":[");
-    for (i32 i = 0; i < p->instr_count; i++)
-        textbuf_fmt(&b, "%s%lld", i ? "," : "", (long long)m->bytes[i]);
-    textbuf_fmt(&b, "],\"holders\":[");
-    for (i64 i = 0; i < m->holder_count; i++) {
-        textbuf_fmt(&b, "%s{\"name\":", i ? "," : "");
-        json_add_string(&b, m->holders[i].name);
-        textbuf_fmt(&b, ",\"bytes\":%lld}", (long long)m->holders[i].bytes);
-    }
-    textbuf_fmt(&b, "]");
-    event_end(&b, say);
-}
+/* --- memory --- */
 
 /* The most of each stretch of the program, as a part of the peak's temporaries. */
-static struct str spark(const struct program *p, const struct memory_use *m, struct arena *perm)
+static struct str spark(const struct event_profile_memory *m, struct arena *perm)
 {
     static const char levels[] = " .:-=+*#%@";
-    i64 columns = MIN(SPARK_COLUMNS, p->instr_count), range = m->peak_bytes - m->persistent_bytes;
-    struct textbuf b = textbuf_new(perm);
+    i64               count = m->use_bytes.count, columns = MIN(SPARK_COLUMNS, count);
+    i64               range = m->peak_bytes - m->persistent_bytes;
+    struct textbuf    b     = textbuf_new(perm);
     for (i64 c = 0; c < columns; c++) {
         i64 most = 0;
-        for (i64 i = c * p->instr_count / columns; i < (c + 1) * p->instr_count / columns; i++)
-            most = MAX(most, m->bytes[i] - m->persistent_bytes);
+        for (i64 i = c * count / columns; i < (c + 1) * count / columns; i++)
+            most = MAX(most, m->use_bytes.items[i] - m->persistent_bytes);
         textbuf_fmt(&b, "%c", levels[range ? most * 9 / range : 0]);
     }
     return textbuf_str(&b);
 }
 
-static void memory_words(struct say *say, const struct program *p, const struct memory_use *m,
-                         struct arena scratch)
+static void on_memory(void *context, const struct event_profile_memory *m)
 {
-    const struct node *at   = &p->graph->nodes[p->instrs[m->peak].node];
-    struct str         name = p->graph->name;
-    say_result(say, "  %.*s: %.*s at %.*s (%.*s), of which %.*s stay\n", STR_ARG(name),
-               STR_ARG(text_bytes(&scratch, (f64)m->peak_bytes)), STR_ARG(at->name),
-               STR_ARG(op_text(&scratch, at->op, &at->at)),
-               STR_ARG(text_bytes(&scratch, (f64)m->persistent_bytes)));
-    say_result(say, "    [%.*s]\n", STR_ARG(spark(p, m, &scratch)));
-    for (i64 i = 0; i < MIN(m->holder_count, HOLDERS_SHOWN); i++)
-        say_result(say, "    %9.*s  %.*s\n",
-                   STR_ARG(text_bytes(&scratch, (f64)m->holders[i].bytes)),
-                   STR_ARG(m->holders[i].name));
-    if (m->holder_count > HOLDERS_SHOWN)
-        say_result(say, "    and %lld smaller ones\n",
-                   (long long)(m->holder_count - HOLDERS_SHOWN));
-}
-
-static void show_memory(struct say *say, const struct program_set *set, struct arena scratch)
-{
-    static const enum program_id ids[] = { PROGRAM_TRAIN, PROGRAM_UPDATE };
-    if (!say->json) {
+    struct profile_shown *shown   = context;
+    struct say           *say     = shown->cli->say;
+    struct arena          scratch = shown->room;
+    if (say->json) return;
+    if (!shown->programs_seen++) {
         say_result(say, "\n");
         say_heading(say, "Memory over a step, by the plan");
     }
-    for (i64 i = 0; i < (i64)(sizeof ids / sizeof *ids); i++) {
-        struct arena          here = scratch, lent = arena_part(&here, (here.end - here.begin) / 2);
-        const struct program *p = set->programs[ids[i]];
-        if (!p || !p->instr_count) continue;
-        struct memory_use m = memory_use_of(set, p, &here, lent);
-        if (say->json) memory_event(say, p, &m, here);
-        else memory_words(say, p, &m, here);
-    }
+    say_result(say, "  %.*s: %.*s at %.*s (%.*s), of which %.*s stay\n", STR_ARG(m->program),
+               STR_ARG(text_bytes(&scratch, (f64)m->peak_bytes)), STR_ARG(m->peak_node),
+               STR_ARG(m->peak_op), STR_ARG(text_bytes(&scratch, (f64)m->persistent_bytes)));
+    say_result(say, "    [%.*s]\n", STR_ARG(spark(m, &scratch)));
+    for (i64 i = 0; i < MIN(m->holders.count, HOLDERS_SHOWN); i++)
+        say_result(say, "    %9.*s  %.*s\n",
+                   STR_ARG(text_bytes(&scratch, (f64)m->holders.items[i].bytes)),
+                   STR_ARG(m->holders.items[i].name));
+    if (m->holders.count > HOLDERS_SHOWN)
+        say_result(say, "    and %lld smaller ones\n",
+                   (long long)(m->holders.count - HOLDERS_SHOWN));
 }
+
+/* --- the whole --- */
 
 static void write_trace(struct profile_shown *shown, const struct event_profile *e,
                         struct arena scratch)
@@ -199,31 +159,43 @@ static void on_profile(void *context, const struct event_profile *e)
     struct profile_shown *shown = context;
     struct say           *say   = shown->cli->say;
     struct arena          room  = arena_open((i64)RESERVE_GIB << 30);
-    struct step_split     s     = profile_split(e->profile);
-    shown->steps                = profile_steps(e->profile);
-    if (!shown->steps)
+    shown->steps                = e->steps;
+    shown->ns                   = e->ns;
+    shown->ops                  = e->ops;
+    shown->ops_s                = e->ops_seconds;
+    shown->ops_seen = shown->programs_seen = 0;
+    if (!e->steps)
         say_message(say, "nothing was profiled: the run ended within the %lld skipped steps\n",
                     (long long)(shown->config->wait + shown->config->warmup));
-    if (!shown->steps || !room.begin) return;
-    if (say->json) {
-        struct arena   here = room;
-        struct textbuf b    = event_begin(&here, "profile");
-        event_i64(&b, "steps", shown->steps);
-        event_i64(&b, "ns", split_sum(&s));
-        event_end(&b, say);
-    } else {
-        say_result(say, "Profile of %lld steps: %.4g ms per step on %.*s\n",
-                   (long long)shown->steps, 1e-6 * (f64)split_sum(&s) / (f64)shown->steps,
-                   STR_ARG(e->target->name));
-    }
-    show_parts(say, e->profile, room);
-    show_ops(shown, e, room);
-    show_memory(say, profile_set(e->profile), room);
-    write_trace(shown, e, room);
+    else if (!say->json)
+        say_result(say, "Profile of %lld steps: %.4g ms per step on %.*s\n", (long long)e->steps,
+                   1e-6 * (f64)e->ns / (f64)e->steps, STR_ARG(e->device));
+    if (e->steps && room.begin) write_trace(shown, e, room);
+    if (room.begin) arena_close(&room);
+}
+
+/* As the stream has them; nothing where no step was profiled. */
+static void on_event(void *context, enum event_kind kind, const void *event)
+{
+    struct profile_shown *shown = context;
+    if (!shown->cli->say->json || kind < EVENT_profile || kind > EVENT_profile_memory) return;
+    if (kind == EVENT_profile && !((const struct event_profile *)event)->steps) return;
+    struct arena   room = arena_open((i64)RESERVE_GIB << 30);
+    struct textbuf b    = textbuf_new(&room);
+    if (!room.begin) return;
+    event_json(kind, event, &b);
+    say_line(shown->cli->say, &b);
     arena_close(&room);
 }
 
 struct subscriber profile_subscriber(struct profile_shown *p, const struct subscriber *next)
 {
-    return (struct subscriber){ .context = p, .next = next, .on_profile = on_profile };
+    p->room = arena_part(p->cli->perm, 1 << 16);
+    return (struct subscriber){ .context           = p,
+                                .next              = next,
+                                .on_event          = on_event,
+                                .on_profile        = on_profile,
+                                .on_profile_part   = on_part,
+                                .on_profile_op     = on_op,
+                                .on_profile_memory = on_memory };
 }

@@ -7,7 +7,11 @@
 struct profile_shown {
     struct cli                  *cli;
     const struct profile_config *config;
-    i64                          steps; /* that were profiled */
+    struct arena                 room;    /* for words */
+    i64                          steps;   /* that were profiled */
+    i64                          ns, ops; /* their wall clock; how many ops there are */
+    f64                          ops_s;   /* what these took */
+    i64                          ops_seen, programs_seen;
     struct err                   err; /* of the trace, which could not be written; else status 0 */
 };
 

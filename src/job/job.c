@@ -28,33 +28,42 @@ static enum status check_end(const struct train_config *t, struct err *err)
                    "the run has no end: set train.epochs=5, train.steps=1000 or a train.target");
 }
 
-static enum status train_recorded(const struct job *j, const struct subscriber *show,
+/* What is opened once the run is restored: prices and the ledger, what earlier starts spent, the cloud's notices. */
+static enum status open_record(struct record *r, struct notices *notices, struct err *err)
+{
+    const struct job *j  = r->job;
+    enum status       st = record_prepare(r, err);
+    record_resume(r, j->settings->checkpoint.dir, j->fresh);
+    return st ? st : notices_open(notices, j->os, &j->settings->spot, err);
+}
+
+static enum status train_recorded(const struct job *asked, const struct subscriber *show,
                                   struct train_result *result, struct err *err)
 {
-    struct settings    *s      = j->settings;
+    struct settings     settings = *asked->settings;
+    struct job          job = *asked, *j = &job;
     struct train_orders orders = TRAIN_ORDERS_NONE;
     struct record       record;
     struct notices      notices;
-    enum status         st = record_init(&record, j, err);
-    if (!st)
-        st = notices_open(&notices, j->os, &s->spot, bill_clock(record.config.bill), &orders, err);
-    if (st) return st;
-    orders.fresh  = j->fresh;
-    record.place  = s->checkpoint.dir;
-    record.orders = &orders;
-    record_resume(&record, train_checkpoint_dir(s), j->fresh);
+    struct restore     *restored = NULL;
+    j->settings  = &settings; /* what the checkpoint and the catalogue decide is set */
+    orders.fresh = j->fresh;
+    record_new(&record, j);
+    notices_init(&notices, bill_clock(record.config.bill), &orders);
+    record.place              = settings.checkpoint.dir;
+    record.orders             = &orders;
     struct logs       logs    = logs_init(j);
     struct subscriber logged  = logs_subscriber(&logs, show);
     struct subscriber kept    = record_log_subscriber(&record, &logged);
     struct subscriber rows    = record_subscriber(&record, &kept);
     struct subscriber noticed = notices_subscriber(&notices, &rows);
-    struct train_with with    = { .to           = &noticed,
-                                  .bill         = record.config.bill,
-                                  .run          = record.before.run,
-                                  .orders       = &orders,
-                                  .peak_flops_s = peak_flops_s };
+    struct train_with with    = {
+           .to = &noticed, .bill = record.config.bill, .orders = &orders, .peak_flops_s = peak_flops_s
+    };
     os_signals_catch();
-    st = train_run(j->os, s, &with, result, err);
+    enum status st = train_restore(j->os, &settings, &with, &restored, err);
+    if (!st) st = open_record(&record, &notices, err);
+    if (restored) st = train_restored(restored, st, result, err);
     logs_close(&logs);
     notices_close(&notices);
     record_close(&record, result->stopped);

@@ -1,7 +1,9 @@
 /* job.h - one run from its settings to its bill:
  *
- *     settings ─► price, ledger, what earlier starts spent ─► subscribers ─► train ─► the bill is closed
- *                 (record.h)                                   notices ─► ledger ─► event log ─► logs ─► who shows it
+ *     settings ─► restore ─► prices, what earlier starts spent, notices ─► train ─► the bill is closed
+ *                 (train.h)   (record.h, notices.h)
+ *
+ *     events of the run, from restore on: notices ─► ledger ─► event log ─► logs ─► who shows it
  *
  * Nothing here prints: whoever starts a job passes a subscriber that shows the run, and a function for lines that are
  * not the run's (what could not be recorded, where Prometheus finds its figures). */

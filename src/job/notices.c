@@ -42,11 +42,15 @@ static void on_done(void *context, const struct event_done *r)
     tell(context);
 }
 
-enum status notices_open(struct notices *h, struct os *os, const struct spot_config *c,
-                         struct clock *clock, struct train_orders *orders, struct err *err)
+void notices_init(struct notices *h, struct clock *clock, struct train_orders *orders)
 {
     *h = (struct notices){ .clock = clock, .orders = orders };
     pthread_mutex_init(&h->lock, NULL);
+}
+
+enum status notices_open(struct notices *h, struct os *os, const struct spot_config *c,
+                         struct err *err)
+{
     return notice_watch_open(os, c, on_notice, h, &h->watch, err);
 }
 

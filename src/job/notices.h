@@ -15,10 +15,11 @@ struct notices {
     i64                      count;
 };
 
+void        notices_init(struct notices *h, struct clock *clock, struct train_orders *orders);
 enum status notices_open(struct notices *h, struct os *os, const struct spot_config *c,
-                         struct clock *clock, struct train_orders *orders, struct err *err);
+                         struct err *err); /* from now on the cloud is asked */
 /* What was heard becomes notes for `next`, on the trainer's thread. */
 struct subscriber notices_subscriber(struct notices *h, const struct subscriber *next);
-void              notices_close(struct notices *h);
+void              notices_close(struct notices *h); /* one that was not opened too */
 
 #endif

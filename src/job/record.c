@@ -100,7 +100,7 @@ static void tell(struct record *r, const struct err *why)
     job_say(r->job, "warning: %s", why->text);
 }
 
-enum status record_init(struct record *r, const struct job *j, struct err *err)
+void record_new(struct record *r, const struct job *j)
 {
     struct run_config *run = &j->settings->run;
     *r                     = (struct record){ .job = j, .remote.usd_gib_month = NAN };
@@ -110,12 +110,23 @@ enum status record_init(struct record *r, const struct job *j, struct err *err)
     r->config.bill = j->bill ? j->bill : bill_new(j->perm, clock_of_process(j->perm, j->os));
     r->config.run  = run_of(j);
     if (r->config.path.len) r->config.log = event_log_new(j->perm, j->os);
+}
+
+enum status record_prepare(struct record *r, struct err *err)
+{
+    const struct job *j = r->job;
     learn_life(j->os, j->settings, r->config.path);
     price_stores(r, j->settings);
     open_shelf(r, j->settings);
     enum status st = job_price(j, &r->config.price, err);
     if (!st) bill_price(r->config.bill, &r->config.price);
     return st;
+}
+
+enum status record_init(struct record *r, const struct job *j, struct err *err)
+{
+    record_new(r, j);
+    return record_prepare(r, err);
 }
 
 struct str record_resume(struct record *r, struct str folder, bool fresh)

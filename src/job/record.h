@@ -36,9 +36,11 @@ struct record {
     i64          shelf_wait_ns; /* that the end of the run may take for them */
 };
 
-/* All that is known before the run: name, settings, tags, and the price (job_price). Its clock begins with the
- * process. The job must stay. */
-enum status record_init(struct record *r, const struct job *j, struct err *err);
+/* Name, settings and tags of the run; nothing is opened. Its clock begins with the process. The job must stay. */
+void record_new(struct record *r, const struct job *j);
+/* All else that is known before the run: prices (job_price), and what the ledger has of spot machines. */
+enum status record_prepare(struct record *r, struct err *err);
+enum status record_init(struct record *r, const struct job *j, struct err *err); /* both */
 /* For who goes on from checkpoints: reads what earlier starts in that folder have spent (`fresh`: they are
  * forgotten). Returns the run's id, empty where there is none yet. */
 struct str record_resume(struct record *r, struct str folder, bool fresh);

@@ -3,6 +3,7 @@
  * them. Microseconds with three digits: nanoseconds, exact. */
 #include "run/chrome.h"
 #include "base/json.h"
+#include "run/clock.h"
 #include "run/memory_use.h"
 
 enum { HOST_THREAD = 1, DEVICE = 0, STREAM = 7, FLUSH_BYTES = 1 << 16, EVENT_BYTES_MAX = 1 << 15 };
@@ -125,7 +126,7 @@ static void add_head(struct writer *w, const struct target *t)
                 "\"frugal\":{\"version\":\"" FRUGAL_VERSION
                 "\",\"events_dropped\":%lld},\"traceEvents\":[",
                 (long long)t->memory_bytes,
-                (long long)(w->os->wall_ns(w->os) - w->os->now_ns(w->os) + w->base_ns),
+                (long long)(w->os->wall_ns(w->os) - moment_now(w->os) + w->base_ns),
                 (long long)profile_spans_dropped(w->p));
     name_thread(w, w->pid, HOST_THREAD, "frugal", "training loop");
     name_thread(w, DEVICE, STREAM, w->gpu ? "GPU 0" : "processor", "kernels");

@@ -2,6 +2,7 @@
 #include "run/clock.h"
 #include <pthread.h>
 #include <string.h>
+#include <time.h>
 
 enum { COUNTS, REDONE }; /* of a nanosecond: for the first time, or again */
 
@@ -37,6 +38,26 @@ static const char *const terms[][2] = {
 #undef TERM
 };
 
+i64 moment_now(struct os *os) { return os->now_ns(os); }
+
+struct deadline deadline_in(struct os *os, i64 ns)
+{
+    return (struct deadline){ os, moment_now(os) + ns };
+}
+
+i64 deadline_left_ns(const struct deadline *d) { return MAX(d->at_ns - moment_now(d->os), 0); }
+
+struct stopwatch stopwatch_start(struct os *os) { return (struct stopwatch){ os, moment_now(os) }; }
+
+f64 stopwatch_s(const struct stopwatch *w) { return (f64)(moment_now(w->os) - w->begin_ns) * 1e-9; }
+
+i64 clock_boot_age_ns(void)
+{
+    struct timespec up;
+    clock_gettime(CLOCK_BOOTTIME, &up);
+    return (i64)up.tv_sec * 1000000000 + up.tv_nsec;
+}
+
 const char *clock_part_name(enum part p) { return parts[p].name; }
 const char *clock_part_help(enum part p) { return parts[p].help; }
 enum term   clock_part_term(enum part p) { return parts[p].term; }
@@ -63,7 +84,7 @@ static struct clock *begun(struct arena *perm, struct os *os, i64 age_ns)
     ASSERT(!pthread_mutex_init(&c->lock, NULL));
     c->os       = os;
     c->now      = PART_start;
-    c->since_ns = c->begin_ns = os->now_ns(os) - age_ns;
+    c->since_ns = c->begin_ns = moment_now(os) - age_ns;
     c->step                   = -1;
     return c;
 }
@@ -75,7 +96,7 @@ struct clock *clock_of_process(struct arena *perm, struct os *os)
     return begun(perm, os, os_process_age_ns());
 }
 
-i64 clock_now(const struct clock *c) { return c ? c->os->now_ns(c->os) : 0; }
+i64 clock_now(const struct clock *c) { return c ? moment_now(c->os) : 0; }
 
 i64 clock_age_ns(const struct clock *c) { return c ? clock_now(c) - c->begin_ns : 0; }
 

@@ -6,7 +6,8 @@
  *
  * Whoever does the work says what begins, with one call and one reading of the monotonic clock; everybody else
  * asks for a view: time by part (split), by term of the ledger, waiting, pace of the steps. The bill (bill.h) rests
- * on the same figures. No other file of the rooms train, job, run, supervise and cli keeps time.
+ * on the same figures. No other file of the rooms train, job, run, supervise and cli reads the monotonic clock: what
+ * is no part of a run's time (a time limit, the age of a file) is asked for below.
  *
  * Exact: the sum, always; each part as the host sees it. On a device that works asynchronously `launch` is the
  * host asking for work and `compute` the host waiting for results: forward, backward and update together, and
@@ -120,6 +121,26 @@ i64               clock_before_ns(struct clock *c); /* of it, from before the cl
 /* Views of the steps that ended, for the thread that enters. */
 const struct quantiles *clock_step_times(const struct clock *c);
 i64                     clock_waited_ns(struct clock *c); /* for data, the first batch included */
+
+/* What is on no bill, and may lie beside the run's own time: points of time, time limits and durations, all on the
+ * clock of os->now_ns, as what clock_enter returns. A lock waits by that of os_real(). */
+i64 moment_now(struct os *os);
+
+struct deadline {
+    struct os *os;
+    i64        at_ns;
+};
+struct deadline deadline_in(struct os *os, i64 ns);
+i64             deadline_left_ns(const struct deadline *d); /* 0: it has passed */
+
+struct stopwatch {
+    struct os *os;
+    i64        begin_ns;
+};
+struct stopwatch stopwatch_start(struct os *os);
+f64              stopwatch_s(const struct stopwatch *w); /* since then */
+
+i64 clock_boot_age_ns(void); /* since the machine started, time asleep included */
 
 const char *clock_part_name(enum part p);
 const char *clock_part_help(enum part p);

@@ -108,6 +108,23 @@ static bool is_crowded(struct event_log *l)
     return crowded;
 }
 
+/* The lists of a large program's memory fill more than a line may. */
+static bool is_long(enum event_kind kind, const void *event)
+{
+    if (kind != EVENT_profile_memory) return false;
+    const struct event_profile_memory *m     = event;
+    i64                                bytes = 21 * m->use_bytes.count;
+    for (i64 i = 0; i < m->holders.count; i++) bytes += 6 * m->holders.items[i].name.len + 48;
+    return bytes > LINE_BYTES / 4;
+}
+
+static void drop(struct event_log *l)
+{
+    pthread_mutex_lock(&l->lock);
+    l->dropped++;
+    pthread_mutex_unlock(&l->lock);
+}
+
 /* The step that an evaluation, a checkpoint or the end follows is written before it: rows of the ledger name it. */
 static void on_event(void *context, enum event_kind kind, const void *event)
 {
@@ -123,6 +140,10 @@ static void on_event(void *context, enum event_kind kind, const void *event)
     if (kind == EVENT_eval) {
         const struct event_eval *e = event;
         if (!is_due(&l->eval_s, e->elapsed_s) && !e->target_reached && is_crowded(l)) return;
+    }
+    if (is_long(kind, event)) {
+        drop(l);
+        return;
     }
     if (l->pending && kind != EVENT_note && kind != EVENT_finding) write_step(l);
     write_event(l, kind, event, l->os->wall_ns(l->os));

@@ -91,6 +91,25 @@ static void add_metrics(struct textbuf *b, const struct event_metrics *m)
     textbuf_fmt(b, "}");
 }
 
+static void add_list(struct textbuf *b, const struct event_list *l)
+{
+    textbuf_fmt(b, "[");
+    for (i64 i = 0; i < l->count; i++)
+        textbuf_fmt(b, "%s%lld", i ? "," : "", (long long)l->items[i]);
+    textbuf_fmt(b, "]");
+}
+
+static void add_holders(struct textbuf *b, const struct event_holders *h)
+{
+    textbuf_fmt(b, "[");
+    for (i64 i = 0; i < h->count; i++) {
+        textbuf_fmt(b, "%s{\"name\":", i ? "," : "");
+        json_add_string(b, h->items[i].name);
+        textbuf_fmt(b, ",\"bytes\":%lld}", (long long)h->items[i].bytes);
+    }
+    textbuf_fmt(b, "]");
+}
+
 static void add_count(struct textbuf *b, i64 value)
 {
     if (value < 0) textbuf_fmt(b, "null");
@@ -117,6 +136,8 @@ static void add_field(struct textbuf *b, const struct event_field *f, const void
         add_map(b, part_at, ((const struct step_split *)at)->ns, PART_LOOP_COUNT);
         break;
     case FIELD_TERMS: add_map(b, term_at, ((const struct event_terms *)at)->ns, TERM_COUNT); break;
+    case FIELD_LIST: add_list(b, at); break;
+    case FIELD_HOLDERS: add_holders(b, at); break;
     case FIELD_KIND_COUNT: break;
     }
 }
@@ -173,6 +194,32 @@ static bool read_metrics(const struct json *v, struct arena *perm, struct event_
     return true;
 }
 
+static bool read_list(const struct json *v, struct arena *perm, struct event_list *l)
+{
+    if (v->kind != JSON_LIST) return false;
+    i64 *items = NEW(perm, i64, MAX(v->count, 1)), count = 0;
+    for (const struct json *one = v->first; one; one = one->next)
+        if (!json_i64(one, &items[count++])) return false;
+    *l = (struct event_list){ items, count };
+    return true;
+}
+
+static bool read_holders(const struct json *v, struct arena *perm, struct event_holders *h)
+{
+    if (v->kind != JSON_LIST) return false;
+    struct event_holder *items = NEW(perm, struct event_holder, MAX(v->count, 1));
+    i64                  count = 0;
+    for (const struct json *one = v->first; one; one = one->next, count++) {
+        const struct json *name  = one->kind == JSON_MAP ? json_get(one, STR("name")) : NULL;
+        const struct json *bytes = name ? json_get(one, STR("bytes")) : NULL;
+        if (!bytes || name->kind != JSON_STRING || !json_i64(bytes, &items[count].bytes))
+            return false;
+        items[count].name = str_copy(perm, name->text);
+    }
+    *h = (struct event_holders){ items, count };
+    return true;
+}
+
 static bool read_word(const struct json *v, struct str (*name)(int), int count, int *out)
 {
     for (int i = 0; i < count && v->kind == JSON_STRING; i++)
@@ -215,6 +262,8 @@ static bool read_field(const struct event_field *f, const struct json *v, struct
     case FIELD_METRICS: return read_metrics(v, perm, at);
     case FIELD_SPLIT: return read_map(v, part_at, ((struct step_split *)at)->ns, PART_LOOP_COUNT);
     case FIELD_TERMS: return read_map(v, term_at, ((struct event_terms *)at)->ns, TERM_COUNT);
+    case FIELD_LIST: return read_list(v, perm, at);
+    case FIELD_HOLDERS: return read_holders(v, perm, at);
     case FIELD_KIND_COUNT: break;
     }
     return false;

@@ -58,6 +58,21 @@ struct event_terms {
     i64 ns[TERM_COUNT];
 };
 
+struct event_list { /* items live as long as the event */
+    const i64 *items;
+    i64        count;
+};
+
+struct event_holder {
+    struct str name;
+    i64        bytes;
+};
+
+struct event_holders {
+    const struct event_holder *items;
+    i64                        count;
+};
+
 typedef i64                  event_I64, event_COUNT, event_ANSWER;
 typedef f64                  event_F64;
 typedef bool                 event_BOOL;
@@ -67,6 +82,8 @@ typedef enum stop_reason     event_REASON;
 typedef struct event_metrics event_METRICS;
 typedef struct step_split    event_SPLIT;
 typedef struct event_terms   event_TERMS;
+typedef struct event_list    event_LIST;
+typedef struct event_holders event_HOLDERS;
 
 /* struct event_open, event_start, … */
 #define EVENT(name, when) struct event_##name {
@@ -148,6 +165,8 @@ enum event_field_kind {
     FIELD_METRICS,
     FIELD_SPLIT,
     FIELD_TERMS,
+    FIELD_LIST,
+    FIELD_HOLDERS,
     FIELD_KIND_COUNT
 };
 struct event_field {

@@ -1,5 +1,6 @@
 /* figures.c - the queue, and the thread that empties it into files. */
 #include "base/thread.h"
+#include "run/clock.h"
 #include "run/figures_int.h"
 
 enum {
@@ -22,7 +23,7 @@ struct figures_log {
     struct figures_web web;
     struct sink        sink[SINKS];
     bool               wanted[SINKS], failing[SINKS]; /* the writer's own */
-    i64                retry_at_ns[SINKS];
+    struct deadline    retry[SINKS];
     i64                last_step; /* that was written, or gone on from */
     pthread_t          thread;
     bool               writes; /* the thread runs */
@@ -63,8 +64,8 @@ static void fail(struct figures_log *l, i64 i, const struct err *why)
     struct sink *s = &l->sink[i];
     if (s->file.fd >= 0) l->os->close(l->os, &s->file, NULL);
     if (!l->failing[i]) warn(l, why);
-    l->failing[i]     = true;
-    l->retry_at_ns[i] = l->os->now_ns(l->os) + retry_ns;
+    l->failing[i] = true;
+    l->retry[i]   = deadline_in(l->os, retry_ns);
 }
 
 /* Opens it where that is due; false: there is nothing to write to. */
@@ -73,7 +74,7 @@ static bool is_ready(struct figures_log *l, i64 i, struct arena scratch)
     struct err why = { 0 };
     if (!l->wanted[i]) return false;
     if (l->sink[i].file.fd >= 0) return true;
-    if (l->failing[i] && l->os->now_ns(l->os) < l->retry_at_ns[i]) return false;
+    if (l->failing[i] && deadline_left_ns(&l->retry[i]) > 0) return false;
     enum status st = openers[i](&l->sink[i], l->last_step, scratch, &why);
     if (st) fail(l, i, &why);
     if (st == STATUS_USAGE) l->wanted[i] = false; /* it is somebody else's file */

@@ -1,6 +1,7 @@
 /* figures_web.c - Prometheus text (exposition format 0.0.4) on 127.0.0.1. One thread serves all readers, none of which
  * waits for another: each has a second to ask, and where too many dawdle the oldest goes. */
 #include "base/thread.h"
+#include "run/clock.h"
 #include "run/figures_int.h"
 #include <math.h>
 #include <string.h>
@@ -79,10 +80,10 @@ struct str figures_web_text(const struct figures_web *w, struct arena *perm)
 }
 
 struct reader {
-    struct file f;
-    i64         until_ns; /* that it has to ask */
-    i64         count;
-    char        question[QUESTION_BYTES_MAX];
+    struct file     f;
+    struct deadline until; /* that it has to ask */
+    i64             count;
+    char            question[QUESTION_BYTES_MAX];
 };
 
 struct readers {
@@ -144,7 +145,7 @@ static void greet(struct figures_web *w, struct readers *all)
     struct reader *r = all->of[all->count++];
     r->f             = f;
     r->count         = 0;
-    r->until_ns      = w->os->now_ns(w->os) + question_ns;
+    r->until         = deadline_in(w->os, question_ns);
 }
 
 /* What it has said so far; an empty line ends a question. */
@@ -164,12 +165,12 @@ static void listen_to(struct figures_web *w, struct readers *all, i64 i, struct 
 static void serve_once(struct figures_web *w, struct readers *all, struct arena scratch)
 {
     struct file streams[READERS_MAX + 1] = { w->listener };
-    i64 now = w->os->now_ns(w->os), first = all->count ? all->of[0]->until_ns - now : question_ns;
+    i64         left_ns = all->count ? deadline_left_ns(&all->of[0]->until) : question_ns;
     for (i64 i = 0; i < all->count; i++) streams[i + 1] = all->of[i]->f;
-    i64 ready = os_wait_any(streams, all->count + 1, MAX(first, 0));
+    i64 ready = os_wait_any(streams, all->count + 1, left_ns);
     if (ready == 0) greet(w, all);
     if (ready > 0) listen_to(w, all, ready - 1, scratch);
-    while (all->count && all->of[0]->until_ns <= w->os->now_ns(w->os)) drop(w, all, 0);
+    while (all->count && !deadline_left_ns(&all->of[0]->until)) drop(w, all, 0);
 }
 
 static void *serve(void *context)

@@ -2,6 +2,7 @@
 #include "run/lookout.h"
 #include "backend/cuda/nvml.h"
 #include "base/thread.h"
+#include "run/clock.h"
 #include "run/utilisation.h"
 #include <math.h>
 
@@ -92,7 +93,7 @@ static void look_at_machine(struct lookout *l, struct arena scratch)
 
 void lookout_look(struct lookout *l)
 {
-    i64 now_ns = l->c.os->now_ns(l->c.os);
+    i64 now_ns = moment_now(l->c.os);
     if (now_ns - l->last.at_ns >= probe_every_ns || !l->first.at_ns) look_at_machine(l, l->scratch);
     f64 busy = l->gpu_count ? gpus_busy(l) : cores_busy(l, now_ns);
     l->begun |= busy > begun_at;
@@ -111,9 +112,9 @@ static void *work(void *context)
     bool            stop = false, family = l->c.cpu_ns && !l->gpu_count;
     while (!stop) {
         lookout_look(l);
-        i64 until_ns = l->c.os->now_ns(l->c.os) + (family ? family_every_ns : look_every_ns);
+        struct deadline next = deadline_in(os_real(), family ? family_every_ns : look_every_ns);
         pthread_mutex_lock(&l->lock);
-        while (!l->stop && thread_wait_until(&l->changed, &l->lock, until_ns)) {}
+        while (!l->stop && thread_wait_until(&l->changed, &l->lock, next.at_ns)) {}
         stop = l->stop;
         pthread_mutex_unlock(&l->lock);
     }
@@ -143,7 +144,7 @@ enum status lookout_start(struct lookout *l, struct err *err)
 void lookout_mark(struct lookout *l, enum rhythm what)
 {
     if (!l) return;
-    i64 now_ns = l->c.os->now_ns(l->c.os);
+    i64 now_ns = moment_now(l->c.os);
     pthread_mutex_lock(&l->lock);
     utilisation_mark(l->utilisation, what, now_ns);
     pthread_mutex_unlock(&l->lock);

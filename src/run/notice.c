@@ -2,6 +2,7 @@
 #include "run/notice.h"
 #include "base/http.h"
 #include "base/thread.h"
+#include "run/clock.h"
 #include "run/notice_int.h"
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +26,7 @@ struct notice_watch { /* lives in `perm`; the last of its two owners closes that
     notice_fn          *tell;
     void               *context;
     char                token[512]; /* AWS */
-    i64                 token_until_ns;
+    struct deadline     token_until;
     char                etag[128]; /* GCP, of `preempted` */
     char                vm[256];   /* Azure: our own name; empty: not known */
     bool                vm_asked;
@@ -71,9 +72,9 @@ static enum status ask(struct notice_watch *w, struct str method, const char *pa
     return http_ask(w->os, &q, perm, a, err);
 }
 
-static struct notice_clock clock_now(struct os *os)
+static struct notice_clock both_clocks(struct os *os)
 {
-    return (struct notice_clock){ os->now_ns(os), os->wall_ns(os) };
+    return (struct notice_clock){ moment_now(os), os->wall_ns(os) };
 }
 
 /* What is neither an answer nor the absence of one (404). */
@@ -96,7 +97,7 @@ static enum status aws_token(struct notice_watch *w, struct arena scratch, struc
         str_find(token, '\n') >= 0)
         return err_set(err, STATUS_WORLD, "its token is unusable");
     snprintf(w->token, sizeof w->token, "%.*s", STR_ARG(token));
-    w->token_until_ns = w->os->now_ns(w->os) + TOKEN_TTL_S / 2 * second_ns;
+    w->token_until = deadline_in(w->os, TOKEN_TTL_S / 2 * second_ns);
     return STATUS_OK;
 }
 
@@ -107,7 +108,7 @@ static enum status aws_get(struct notice_watch *w, const char *path, struct aren
     char        header[600];
     enum status st = STATUS_OK;
     for (i64 attempt = 0; attempt < 2; attempt++) {
-        bool fresh = w->token[0] && w->os->now_ns(w->os) < w->token_until_ns;
+        bool fresh = w->token[0] && deadline_left_ns(&w->token_until) > 0;
         if (!fresh) st = aws_token(w, *perm, err);
         if (st) return st;
         snprintf(header, sizeof header, "X-aws-ec2-metadata-token: %s\r\n", w->token);
@@ -125,9 +126,9 @@ static enum status ask_aws(struct notice_watch *w, struct arena scratch, struct 
     struct http_answer a;
     enum status        st = aws_get(w, "/latest/meta-data/spot/instance-action", &scratch, &a, err);
     if (st) return st;
-    if (a.code == 200) notice_aws_action(a.body, clock_now(w->os), scratch, out);
+    if (a.code == 200) notice_aws_action(a.body, both_clocks(w->os), scratch, out);
     st = aws_get(w, "/latest/meta-data/events/recommendations/rebalance", &scratch, &a, err);
-    if (!st && a.code == 200) notice_aws_rebalance(a.body, clock_now(w->os), scratch, out);
+    if (!st && a.code == 200) notice_aws_rebalance(a.body, both_clocks(w->os), scratch, out);
     return st;
 }
 
@@ -158,7 +159,7 @@ static enum status gcp_preempted(struct notice_watch *w, struct arena scratch, s
     bool       word = etag.len < (i64)sizeof w->etag;
     for (i64 i = 0; i < etag.len; i++) word &= etag.data[i] > ' ' && etag.data[i] != '&';
     snprintf(w->etag, sizeof w->etag, "%.*s", word ? (int)etag.len : 0, etag.data);
-    if (a.code == 200) notice_gcp_preempted(a.body, clock_now(w->os), out);
+    if (a.code == 200) notice_gcp_preempted(a.body, both_clocks(w->os), out);
     return STATUS_OK;
 }
 
@@ -171,7 +172,7 @@ static enum status ask_gcp(struct notice_watch *w, struct arena scratch, struct 
     struct http_answer a;
     bool               first = !w->etag[0];
     enum status        st    = gcp_get(w, events, connect_ns, &scratch, &a, err);
-    if (!st && a.code == 200) notice_gcp_maintenance(a.body, clock_now(w->os), out);
+    if (!st && a.code == 200) notice_gcp_maintenance(a.body, both_clocks(w->os), out);
     if (!st && first) st = gcp_preempted(w, scratch, out, err);
     tell_all(w, out); /* before the wait */
     return st ? st : gcp_preempted(w, scratch, out, err);
@@ -193,7 +194,7 @@ static enum status ask_azure(struct notice_watch *w, struct arena scratch, struc
     enum status st = ask(w, STR("GET"), events, header, azure_first_ns, &scratch, &a, err);
     if (st) return st;
     if (a.code != 200) return unexpected(&a, events, err);
-    notice_azure_events(a.body, str_of(w->vm), clock_now(w->os), scratch, out);
+    notice_azure_events(a.body, str_of(w->vm), both_clocks(w->os), scratch, out);
     return STATUS_OK;
 }
 
@@ -224,24 +225,24 @@ static void tell_failure(struct notice_watch *w, const struct err *why)
 /* Asks once. How long to wait until the next time. */
 static i64 round_of(struct notice_watch *w)
 {
-    struct notices found   = { 0 };
-    struct err     err     = { 0 };
-    i64            poll_ns = w->poll_ns ? w->poll_ns : clouds[w->cloud].poll_s * second_ns;
-    i64            begin   = w->os->now_ns(w->os);
-    enum status    st      = clouds[w->cloud].ask(w, w->perm, &found, &err);
+    struct notices  found   = { 0 };
+    struct err      err     = { 0 };
+    i64             poll_ns = w->poll_ns ? w->poll_ns : clouds[w->cloud].poll_s * second_ns;
+    struct deadline next    = deadline_in(w->os, poll_ns);
+    enum status     st      = clouds[w->cloud].ask(w, w->perm, &found, &err);
     tell_all(w, &found);
     w->failures = st ? w->failures + 1 : 0;
     if (w->failures == FAILURES_TOLD) tell_failure(w, &err);
-    if (!st) return MAX(begin + poll_ns - w->os->now_ns(w->os), 0); /* long polls have waited */
+    if (!st) return deadline_left_ns(&next); /* long polls have waited */
     return MIN(poll_ns << MIN(w->failures, 10), MAX(backoff_max_ns, poll_ns));
 }
 
 /* True: it is closing. */
 static bool wait_ns(struct notice_watch *w, i64 ns)
 {
-    i64 until = os_real()->now_ns(os_real()) + ns; /* a lock waits by the real clock */
+    struct deadline until = deadline_in(os_real(), ns);
     pthread_mutex_lock(&w->lock);
-    while (!w->closing && thread_wait_until(&w->wake, &w->lock, until)) {}
+    while (!w->closing && thread_wait_until(&w->wake, &w->lock, until.at_ns)) {}
     bool closing = w->closing;
     pthread_mutex_unlock(&w->lock);
     return closing;

@@ -40,12 +40,12 @@ static struct str text_of(const struct json *map, struct str key)
 static i64 moment_ns(i64 unix_s, struct notice_clock now)
 {
     i64 now_s = now.wall_ns / second_ns, left = MIN(MAX(unix_s - now_s, 0), 366 * 86400);
-    return now.now_ns + left * second_ns;
+    return now.at_ns + left * second_ns;
 }
 
 static long long left_s(i64 moment, struct notice_clock now)
 {
-    return (moment - now.now_ns + second_ns / 2) / second_ns;
+    return (moment - now.at_ns + second_ns / 2) / second_ns;
 }
 
 /* --- AWS ---------------------------------------------------------------------------------------- */
@@ -54,7 +54,7 @@ void notice_aws_action(struct str body, struct notice_clock now, struct arena sc
                        struct notices *out)
 {
     struct json *root;
-    i64          unix_s, deadline = now.now_ns + AWS_NOTICE_S * second_ns;
+    i64          unix_s, deadline = now.at_ns + AWS_NOTICE_S * second_ns;
     json_parse(&scratch, body, &root, NULL);
     struct str action = text_of(root, STR("action")), time = text_of(root, STR("time"));
     if (!action.len) { /* something is there, and we cannot read it: a save costs little */
@@ -84,7 +84,7 @@ void notice_aws_rebalance(struct str body, struct notice_clock now, struct arena
 void notice_gcp_preempted(struct str body, struct notice_clock now, struct notices *out)
 {
     if (!str_eq(str_trim(body), STR("TRUE"))) return;
-    add(out, str_hash(STR("preempted")), NOTICE_END, now.now_ns + GCP_PREEMPT_S * second_ns,
+    add(out, str_hash(STR("preempted")), NOTICE_END, now.at_ns + GCP_PREEMPT_S * second_ns,
         "GCP preempts this machine: it stops in %d s", GCP_PREEMPT_S);
 }
 
@@ -92,7 +92,7 @@ void notice_gcp_maintenance(struct str body, struct notice_clock now, struct not
 {
     struct str event = str_trim(body);
     if (str_eq(event, STR("TERMINATE_ON_HOST_MAINTENANCE")))
-        add(out, str_hash(event), NOTICE_END, now.now_ns + GCP_MAINTENANCE_S * second_ns,
+        add(out, str_hash(event), NOTICE_END, now.at_ns + GCP_MAINTENANCE_S * second_ns,
             "GCP stops this machine for maintenance in %d s", GCP_MAINTENANCE_S);
     if (str_eq(event, STR("MIGRATE_ON_HOST_MAINTENANCE")))
         add(out, str_hash(event), NOTICE_LOG, 0,
@@ -122,7 +122,7 @@ static void azure_event(const struct json *e, struct notice_clock now, struct no
     struct str type = text_of(e, STR("EventType")), when = text_of(e, STR("NotBefore"));
     bool       preempt = str_eq(type, STR("Preempt")),
          started       = str_eq(text_of(e, STR("EventStatus")), STR("Started"));
-    i64 unix_s, deadline = now.now_ns + (preempt && !started ? AZURE_PREEMPT_S : 0) * second_ns;
+    i64 unix_s, deadline = now.at_ns + (preempt && !started ? AZURE_PREEMPT_S : 0) * second_ns;
     if (!type.len) return;
     if (!started && date_http(when, &unix_s)) deadline = moment_ns(unix_s, now);
     long long       left = left_s(deadline, now);

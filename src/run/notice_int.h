@@ -5,7 +5,7 @@
 #include "run/notice.h"
 
 struct notice_clock {
-    i64 now_ns, wall_ns; /* the same moment on both clocks */
+    i64 at_ns, wall_ns; /* the same moment on both clocks */
 };
 
 /* What one answer says. A notice that was told is not told again: `key` is what it is known by. */

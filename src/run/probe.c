@@ -1,6 +1,7 @@
 /* probe.c - /proc/stat, cpuinfo, meminfo, vmstat, pressure/memory and self/stat. Their formats: proc(5),
  * and Documentation/accounting/psi.rst of the kernel. */
 #include "run/probe.h"
+#include "run/clock.h"
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -103,7 +104,7 @@ i64 probe_own_ns(struct os *os, struct arena scratch)
 
 void probe_read(struct probe *p, struct os *os, struct arena scratch)
 {
-    *p                   = (struct probe){ .at_ns = os->now_ns(os) };
+    *p                   = (struct probe){ .at_ns = moment_now(os) };
     struct str memory    = proc(os, "/proc/meminfo", &scratch);
     struct str counts    = proc(os, "/proc/vmstat", &scratch);
     f64        swap      = value_of(counts, "pswpin") + value_of(counts, "pswpout");

@@ -3,7 +3,6 @@
 #include "run/recorder_int.h"
 #include <math.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -17,13 +16,6 @@ static struct str first_line(struct os *os, const char *path, struct arena *perm
     struct str text;
     if (os_read_all(os, str_of(path), perm, &text, NULL)) return STR("");
     return str_trim(text);
-}
-
-static i64 machine_age_ns(void)
-{
-    struct timespec up;
-    clock_gettime(CLOCK_BOOTTIME, &up); /* time asleep included */
-    return (i64)up.tv_sec * 1000000000 + up.tv_nsec;
 }
 
 struct segment_row recorder_segment_new(const struct recorder *r, const struct segment_row *known,
@@ -44,7 +36,7 @@ struct segment_row recorder_segment_new(const struct recorder *r, const struct s
     s.machine       = str_copy(perm, str_of(host));
     s.boot          = first_line(os, "/proc/sys/kernel/random/boot_id", perm);
     s.begin_wall_ns = os->wall_ns(os) - clock_age_ns(r->clock);
-    s.boot_wall_ns  = os->wall_ns(os) - machine_age_ns();
+    s.boot_wall_ns  = os->wall_ns(os) - clock_boot_age_ns();
     return s;
 }
 

@@ -70,6 +70,11 @@ static f64 kept_back_s(const struct stop *s)
     return s->config.save_s + (2 * eval_s(s) <= s->config.limit_s ? eval_s(s) : 0);
 }
 
+bool stop_save_fits(const struct stop *s, f64 save_s)
+{
+    return !(s->elapsed_s + kept_back_s(s) + 2 * save_s > s->config.limit_s);
+}
+
 /* --- steps ------------------------------------------------------------------------------------ */
 
 static enum stop_action diverged(struct stop *s, const char *how, i64 step)

@@ -97,6 +97,9 @@ enum stop_action stop_at_eval(struct stop *s, const struct stop_eval *e);
 enum stop_action stop_over(struct stop *s, f64 elapsed_s);
 /* Is there time for an evaluation within the cap? What follows the end of a budget must fit into it too. */
 bool stop_eval_fits(const struct stop *s, f64 elapsed_s);
+/* Would a save that begins now, and is expected to take so long, be done before the end? One that is still being
+ * written then delays the last one. It may take twice as long. */
+bool stop_save_fits(const struct stop *s, f64 save_s);
 /* STOP_END or STOP_SIGNAL, unless there was a reason before. */
 void stop_end(struct stop *s, enum stop_reason reason, i64 step);
 void stop_rolled_back(struct stop *s, i64 to_step);   /* what came after is forgotten */

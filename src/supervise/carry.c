@@ -3,6 +3,7 @@
 #include "base/family.h"
 #include "base/json.h"
 #include "base/thread.h"
+#include "run/clock.h"
 #include "store/checkpoint.h"
 #include "supervise/folder.h"
 #include <stdio.h>
@@ -208,7 +209,7 @@ static bool is_complete(struct carry *c, const struct folder_list *l, const stru
                         struct arena scratch)
 {
     i64  settle_ns = (i64)(c->config.program->settle_s * 1e9);
-    bool settled   = c->os->now_ns(c->os) - f->since_ns >= settle_ns;
+    bool settled   = moment_now(c->os) - f->since_ns >= settle_ns;
     if (!settled && !is_marker(c, f->path) && !is_marked(c, l, f, scratch)) return false;
     return !family_writes(folder_path(&scratch, c->folder, f->path));
 }
@@ -219,7 +220,7 @@ static void note_changes(struct carry *c, struct folder_list *now)
     for (i64 i = 0; i < now->count; i++) {
         struct folder_file       *f      = &now->files[i];
         const struct folder_file *before = folder_find(&c->seen, f->path);
-        f->since_ns = folder_same(f, before) ? before->since_ns : c->os->now_ns(c->os);
+        f->since_ns = folder_same(f, before) ? before->since_ns : moment_now(c->os);
     }
     c->seen = *now;
 }
@@ -363,7 +364,7 @@ static void note(struct carry *c, const struct folder_file *waits, enum status s
 {
     pthread_mutex_lock(&c->lock);
     struct carry_state *s = &c->state;
-    if (waits && !s->waits[0]) s->waits_ns = c->os->now_ns(c->os);
+    if (waits && !s->waits[0]) s->waits_ns = moment_now(c->os);
     snprintf(s->waits, sizeof s->waits, "%.*s", waits ? (int)MIN(waits->path.len, 255) : 0,
              waits ? waits->path.data : "");
     s->discarded += st == STATUS_NO;
@@ -552,9 +553,9 @@ enum status carry_restore(struct carry *c, struct arena *perm, struct str *said,
 
 static bool wait_or_pause(struct carry *c, i64 ns, i64 *step)
 {
-    i64 until = os_real()->now_ns(os_real()) + ns; /* a lock waits by the real clock */
+    struct deadline until = deadline_in(os_real(), ns);
     pthread_mutex_lock(&c->lock);
-    while (!c->pausing && thread_wait_until(&c->wake, &c->lock, until)) {}
+    while (!c->pausing && thread_wait_until(&c->wake, &c->lock, until.at_ns)) {}
     bool pausing = c->pausing;
     *step        = c->step;
     pthread_mutex_unlock(&c->lock);

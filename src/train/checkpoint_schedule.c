@@ -257,9 +257,12 @@ static f64 interval_s(const struct saving *v)
                : NAN;
 }
 
-static bool is_due(const struct saving *v)
+/* Close to a cap the last save stands for one that is due: of two in a row the cap has promised only one. */
+static bool is_due(struct saving *v)
 {
-    return v->s->asked_to_save || v->at->step >= v->due_step || now_ns(v) >= v->due_ns;
+    if (v->s->asked_to_save) return true;
+    if (v->at->step < v->due_step && now_ns(v) < v->due_ns) return false;
+    return stop_save_fits(&v->guard->stop, MAX(v->busy_s, saving_needs_s(v)));
 }
 
 /* Once: it is prepared before the first is saved. */

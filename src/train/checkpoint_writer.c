@@ -2,8 +2,8 @@
  * and the memory it points to belong to the thread while `busy`, and to the caller else. */
 #include "train/checkpoint_writer.h"
 #include "base/thread.h"
+#include "run/clock.h"
 #include <string.h>
-#include <time.h>
 
 enum { MEMORY_BYTES = 256 << 20 }; /* address space: headers and the manifest of one checkpoint */
 
@@ -12,7 +12,8 @@ struct checkpoint_writer {
     struct arena                    memory; /* the thread's own */
     struct ckpt_manifest            manifest;
     const struct ckpt_part         *parts;
-    i64                             part_count, begin_ns;
+    i64                             part_count;
+    struct stopwatch                since; /* it was begun */
 
     pthread_t       thread;
     pthread_mutex_t lock;
@@ -21,8 +22,6 @@ struct checkpoint_writer {
     atomic_bool     hurried; /* no reading back for pruning any more */
     struct saved    saved;
 };
-
-static i64 now_ns(const struct checkpoint_writer *s) { return s->config.os->now_ns(s->config.os); }
 
 static i64 bytes_of(const struct ckpt_part *parts, i64 count)
 {
@@ -76,7 +75,7 @@ static void save(struct checkpoint_writer *s)
     if (!st) out.err = (struct err){ 0 };
     out.err.status = st;
     out.id         = m.id;
-    out.persist_s  = (f64)(now_ns(s) - s->begin_ns) * 1e-9;
+    out.persist_s  = stopwatch_s(&s->since);
     if (!st) {
         out.bytes = ckpt_bytes(&m);
         if (s->config.saved) s->config.saved(s->config.context, s->config.store, &m);
@@ -85,7 +84,7 @@ static void save(struct checkpoint_writer *s)
         ckpt_prune_unless(s->config.store, s->config.keep, &s->hurried, scratch, NULL);
         change(s, &s->pruning, false);
     }
-    out.busy_s = (f64)(now_ns(s) - s->begin_ns) * 1e-9;
+    out.busy_s = stopwatch_s(&s->since);
     s->saved   = out;
 }
 
@@ -118,17 +117,13 @@ enum status checkpoint_writer_open(const struct checkpoint_writer_config *c, str
                                    struct checkpoint_writer **out, struct err *err)
 {
     struct checkpoint_writer *s = NEW(perm, struct checkpoint_writer, 1);
-    pthread_condattr_t        clock;
     *s        = (struct checkpoint_writer){ .config = *c, .busy = true, .told = true };
     s->memory = arena_open(MEMORY_BYTES);
     *out      = NULL;
     if (!s->memory.begin)
         return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
     pthread_mutex_init(&s->lock, NULL);
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->changed, &clock);
-    pthread_condattr_destroy(&clock);
+    thread_cond_init(&s->changed);
     enum status st = thread_start(&s->thread, thread_main, s, "the thread that saves", err);
     if (!st) *out = s;
     else arena_close(&s->memory);
@@ -167,16 +162,9 @@ bool checkpoint_writer_writes(struct checkpoint_writer *s)
 
 bool checkpoint_writer_wait(struct checkpoint_writer *s, i64 limit_ns)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += limit_ns / 1000000000;
-    until.tv_nsec += limit_ns % 1000000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
+    struct deadline until = deadline_in(os_real(), limit_ns);
     pthread_mutex_lock(&s->lock);
-    while (s->busy && !pthread_cond_timedwait(&s->changed, &s->lock, &until)) continue;
+    while (s->busy && thread_wait_until(&s->changed, &s->lock, until.at_ns)) continue;
     bool idle = !s->busy;
     pthread_mutex_unlock(&s->lock);
     return idle;
@@ -190,7 +178,7 @@ void checkpoint_writer_begin(struct checkpoint_writer *s, const struct ckpt_mani
     s->manifest   = *m;
     s->parts      = parts;
     s->part_count = count;
-    s->begin_ns   = now_ns(s);
+    s->since      = stopwatch_start(s->config.os);
     s->told       = false;
     s->copying    = true;
     s->busy       = true;

@@ -29,15 +29,17 @@ i64 saving_until_ns(struct saving *v, i64 deadline_ns)
 static f64 known_s(f64 seconds) { return isnan(seconds) ? 0 : seconds; }
 
 /* Of the first, which nobody has timed: what a cloud's usual block disk sustains (AWS gp3, data sheet: 125 MB/s), and a
- * link of a gigabit. */
-static const f64 first_bytes_s = 125e6;
+ * link of a gigabit; on a disk at least ten syncs (three shards, the manifest, their folders) of up to 10 ms each
+ * ("single-digit millisecond latency", likewise). */
+static const f64 first_bytes_s = 125e6, first_syncs_s = 0.1;
 
 f64 saving_needs_s(struct saving *v)
 {
     struct remote_save *e = v->writer ? &v->from->remote : NULL;
     f64 whole = v->writer ? (f64)MAX(v->snapshot.bytes, v->figures.bytes) / first_bytes_s : 0;
     if (!v->writer) return 0;
-    f64 disk_s = isnan(v->figures.persist_s) ? whole : v->blocked_s + v->figures.persist_s;
+    f64 disk_s =
+        isnan(v->figures.persist_s) ? whole + first_syncs_s : v->blocked_s + v->figures.persist_s;
     f64 sent_s = remote_save_needs_s(e, v->figures.bytes);
     return disk_s + (e->up && !(sent_s > 0) ? whole : sent_s);
 }

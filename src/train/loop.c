@@ -195,7 +195,8 @@ static enum status one_step(struct loop *l, struct batch *b, i64 begin_ns, struc
     l->at.next_epoch = last.epoch;
     l->at.next_index = last.index + last.count;
     loop_note_time(l);
-    if (isnan(l->result->first_step_ms)) l->result->first_step_ms = (f64)os_process_age_ns() / 1e6;
+    if (isnan(l->result->first_step_ms))
+        l->result->first_step_ms = (f64)clock_age_ns(l->clock) / 1e6;
     tell_step(l, lr);
     clock_enter(l->clock, PART_other);
     measure_peak(l);

@@ -1,6 +1,6 @@
 /* loop.h - a run while it trains, shared by the files of the loop; inside this room only.
  *
- *     train.c      opens everything, runs the loop, closes everything
+ *     train.c      restores, opens everything else, runs the loop, closes everything
  *     loop.c       step after step: evaluation when due, rollbacks, checkpoints, the end
  *     step.c       one optimiser step: micro-batches, losses, update
  *     feed.c       the batches of a step, and of the next one ahead of time
@@ -28,7 +28,7 @@ struct loop {
     struct event_metric      metric;
     struct train_scaling     scaling;
     struct guard             guard;
-    struct restore           restore;
+    struct restore          *restore;
     struct saving            saving;
     struct meter             meter;
     struct lookout          *lookout;

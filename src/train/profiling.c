@@ -1,6 +1,8 @@
 /* profiling.c - runs programs, and times those of the steps that settings.profile asks for. */
-#include "run/profile.h"
+#include "run/profile_events.h"
 #include "train/loop.h"
+
+enum { TABLES_GIB = 4 }; /* address space only */
 
 /* For the profile, which adds up what programs of several capacities take: they have the same instructions. */
 static const struct program_set *typical_set(struct session *s)
@@ -26,9 +28,12 @@ void profiling_tell(struct loop *l)
     struct session *s = &l->s;
     struct target   t = s->target;
     if (!l->profile || l->told_profile) return;
-    l->told_profile = true;
+    l->told_profile     = true;
+    struct arena memory = arena_open((i64)TABLES_GIB << 30);
+    if (!memory.begin) return;
     if (s->backend->table->rate) s->backend->table->rate(s->backend, &t);
-    emit_profile(l->with->to, &(struct event_profile){ l->profile, &t });
+    profile_emit(l->with->to, l->profile, &t, memory);
+    arena_close(&memory);
 }
 
 i64 profiling_step(struct loop *l)

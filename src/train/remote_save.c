@@ -33,7 +33,7 @@ enum status remote_save_open(struct remote_save *e, struct os *os, const struct 
                              const struct train_with *listener, struct ckpt_store *store,
                              struct arena *perm, i64 *attempt, struct err *err)
 {
-    *e = (struct remote_save){ .os = os, .listener = listener, .begin_ns = os->now_ns(os) };
+    *e = (struct remote_save){ .os = os, .listener = listener, .since = stopwatch_start(os) };
     if (!settings->checkpoint.to.len) return STATUS_OK;
     struct upload_settings u  = train_upload_settings(os, settings);
     enum status            st = uploader_start(os, &u, store, perm, &e->up, err);
@@ -83,7 +83,7 @@ f64 remote_save_age_s(struct remote_save *e)
 /* Once, until it is better: the newest, or the start while none is there, is too long ago. */
 static void tell_behind(struct remote_save *e, f64 interval_s)
 {
-    f64  age_s = remote_save_age_s(e), run_s = (f64)(e->os->now_ns(e->os) - e->begin_ns) * 1e-9;
+    f64  age_s = remote_save_age_s(e), run_s = stopwatch_s(&e->since);
     f64  late_s = isnan(age_s) ? run_s : age_s;
     bool late   = interval_s > 0 && late_s > MAX(behind * interval_s, behind_least_s);
     char text[160];

@@ -10,8 +10,8 @@ struct remote_save {
     struct os               *os;
     struct uploader         *up; /* NULL: none */
     const struct train_with *listener;
-    i64                      begin_ns;
-    struct ckpt_id           told; /* the newest that the user heard of */
+    struct stopwatch         since; /* this start */
+    struct ckpt_id           told;  /* the newest that the user heard of */
     bool                     told_failed, told_behind, told_note;
     i64                      keep;
     struct store_requests    at_told,

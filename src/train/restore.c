@@ -2,6 +2,7 @@
 #include "train/restore.h"
 #include "base/json.h"
 #include "base/rng.h"
+#include "run/tally.h"
 #include <math.h>
 #include <string.h>
 
@@ -26,24 +27,24 @@ static void tell(const struct restore *r, enum checkpoint_kind kind, i64 step, s
 /* What was chosen for the machine of then stays as it was. */
 static enum status keep_choices(struct restore *r, struct arena *perm, struct err *err)
 {
-    struct train_config *t     = &r->settings.train;
+    struct train_config *t     = &r->settings->train;
     i64                  batch = 0, block = 0;
-    t->init             = STR(""); /* its weights are in the checkpoint */
-    r->settings.choices = identity_before(r->before, "choices");
-    struct str said     = identity_before(r->before, "batch"),
-               blocks   = identity_before(r->before, "data.shuffle_block");
+    t->init              = STR(""); /* its weights are in the checkpoint */
+    r->settings->choices = identity_before(r->before, "choices");
+    struct str said      = identity_before(r->before, "batch"),
+               blocks    = identity_before(r->before, "data.shuffle_block");
     if ((said.len && (!str_i64(said, &batch) || batch < 0 || batch > BATCH_MAX)) ||
         (blocks.len && (!str_i64(blocks, &block) || block < 0)))
         return err_set(err, STATUS_WORLD, "%.*s says a batch of %.*s and a shuffle block of %.*s",
                        STR_ARG(r->loaded.ckpt->folder), STR_ARG(said), STR_ARG(blocks));
-    if (!r->settings.data.shuffle_block) r->settings.data.shuffle_block = block;
+    if (!r->settings->data.shuffle_block) r->settings->data.shuffle_block = block;
     bool halved = t->noise_scale && !t->micro_batch; /* session.c */
     if (!t->batch) t->batch = halved ? 2 * batch : batch;
     else if (!halved && !t->micro_batch && batch && t->batch % batch == 0) t->micro_batch = batch;
     if (str_eq(t->precision, STR("auto")))
         t->precision = str_copy(perm, identity_before(r->before, "train.precision"));
     if (str_eq(t->optimiser, STR("auto")))
-        r->settings.optimiser_chosen = identity_before(r->before, "train.optimiser");
+        r->settings->optimiser_chosen = identity_before(r->before, "train.optimiser");
     return STATUS_OK;
 }
 
@@ -102,7 +103,7 @@ static enum status another(const struct restore *r, struct err *err, struct str 
         err, STATUS_USAGE,
         "%.*s holds the checkpoints of another run: %.*s. Give this run its own checkpoint.dir, "
         "or start over with --fresh, which deletes them",
-        STR_ARG(r->settings.checkpoint.dir), STR_ARG(what));
+        STR_ARG(r->settings->checkpoint.dir), STR_ARG(what));
 }
 
 static void say_change(void *context, struct str text)
@@ -118,7 +119,7 @@ static enum status judge(struct restore *r, struct arena scratch, struct err *er
     struct guard g; /* is opened later */
     if (!r->found) return STATUS_OK;
     r->changes = (struct identity_changes){ .say = say_change, .context = r };
-    if (identity_compare_settings(r->before, r->os, &r->settings, &r->changes, scratch, &why))
+    if (identity_compare_settings(r->before, r->os, r->settings, &r->changes, scratch, &why))
         return another(r, err, str_of(why.text));
     return read_numbers(r, &r->at, &g, err);
 }
@@ -126,7 +127,7 @@ static enum status judge(struct restore *r, struct arena scratch, struct err *er
 /* The newest here, unless there is a newer one in the object store. */
 static enum status find_anywhere(struct restore *r, struct arena *perm, struct err *err)
 {
-    struct str     folder = r->settings.checkpoint.dir;
+    struct str     folder = r->settings->checkpoint.dir;
     struct ckpt_id have   = { 0 };
     struct err     why    = { 0 };
     bool           brought;
@@ -134,7 +135,7 @@ static enum status find_anywhere(struct restore *r, struct arena *perm, struct e
     if (st && st != STATUS_NO) return stays(err, st, folder, why.text);
     if (r->found) have = r->loaded.ckpt->id;
     enum status remote = remote_save_restore(&r->remote, have, perm, &brought, err);
-    if (remote == STATUS_WORLD) return stays(err, remote, r->settings.checkpoint.to, err->text);
+    if (remote == STATUS_WORLD) return stays(err, remote, r->settings->checkpoint.to, err->text);
     if (remote) return remote;
     if (brought) {
         forget(r);
@@ -151,26 +152,36 @@ struct str train_checkpoint_dir(const struct settings *settings)
     return c->to.len && !c->dir.len ? STR("checkpoints") : c->dir;
 }
 
-enum status restore(struct restore *r, struct os *os, const struct settings *settings,
-                    const struct train_with *with, struct arena *perm, struct err *err)
+static bool is_fresh(const struct restore *r) { return r->with->orders && r->with->orders->fresh; }
+
+/* As a start has it that ended before its first checkpoint (run/tally.h); else a new one. */
+static struct str name_run(struct restore *r)
 {
-    *r                          = (struct restore){ .os       = os,
-                                                    .with     = with,
-                                                    .settings = *settings,
-                                                    .at       = { .loss = NAN, .spent_usd = NAN, .eval_step = -1 } };
-    struct checkpoint_config *c = &r->settings.checkpoint;
-    c->dir                      = train_checkpoint_dir(settings);
-    if (!c->dir.len) return STATUS_OK;
-    enum status st = ckpt_store_open(os, c->dir, perm, &r->store, err);
+    struct str run = STR("");
+    if (!is_fresh(r)) run = tally_read(r->os, r->settings->checkpoint.dir, &r->perm).run;
+    if (run.len) return run;
+    return str_fmt(&r->perm, "%016llx", (unsigned long long)rng_mix((u64)r->os->wall_ns(r->os)));
+}
+
+enum status restore(struct restore *r, struct err *err)
+{
+    struct str *dir = &r->settings->checkpoint.dir;
+    r->at           = (struct run_state){ .loss = NAN, .spent_usd = NAN, .eval_step = -1 };
+    *dir            = train_checkpoint_dir(r->settings);
+    if (!dir->len) return STATUS_OK;
+    enum status st = ckpt_store_open(r->os, *dir, &r->perm, &r->store, err);
     if (st) return st;
     r->attempt = ckpt_attempt_last(r->store) + 1;
-    r->run     = with->run;
-    if (!r->run.len)
-        r->run = str_fmt(perm, "%016llx", (unsigned long long)rng_mix((u64)os->wall_ns(os)));
-    st = remote_save_open(&r->remote, os, &r->settings, with, r->store, perm, &r->attempt, err);
-    if (st) return st;
-    if (!with->orders || !with->orders->fresh) return find_anywhere(r, perm, err);
-    st = ckpt_clear(r->store, *perm, err);
+    r->run     = name_run(r);
+    st = remote_save_open(&r->remote, r->os, r->settings, r->with, r->store, &r->perm, &r->attempt,
+                          err);
+    return st || is_fresh(r) ? st : find_anywhere(r, &r->perm, err);
+}
+
+enum status restore_clear(struct restore *r, struct err *err)
+{
+    if (!r->store || !is_fresh(r)) return STATUS_OK;
+    enum status st = ckpt_clear(r->store, r->perm, err);
     return st ? st : remote_save_clear(&r->remote, err);
 }
 

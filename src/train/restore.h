@@ -1,8 +1,9 @@
 /* restore.h - resuming: the newest valid checkpoint of a run, and what was as it is; inside this room only.
  *
- *     restore           before anything else is opened: finds it, here or in the object store, refuses what is
- *                       another run by its settings, keeps what was chosen when the run began (batch, precision,
- *                       optimiser), and says where the run stands
+ *     restore           before anything else is opened: takes the folder, finds it, here or in the object store,
+ *                       refuses what is another run by its settings, keeps what was chosen when the run began
+ *                       (batch, precision, optimiser), and says where the run stands
+ *     restore_clear     the run starts over (--fresh): what is there is deleted
  *     restore_confirm   the run is compiled: the same data, model and tensors? Says "resumed", and whether the bits
  *                       are the same, or why not
  *     restore_tensors   memory is there: weights and optimiser state */
@@ -13,8 +14,10 @@
 
 struct restore {
     struct os               *os;
+    struct arena             perm; /* the run's; this lies in it */
     const struct train_with *with;
-    struct settings          settings; /* the run's, with what the checkpoint decided */
+    struct settings         *settings; /* the run's, with what the checkpoint decided */
+    struct bill             *bill;     /* the caller's, or the run's own */
     struct run_state         at;       /* where it stands: at its beginning, or at the checkpoint */
     struct ckpt_store       *store;    /* NULL: no checkpoints */
     struct ckpt_list         list;
@@ -30,10 +33,10 @@ struct restore {
     struct identity_changes  changes; /* of settings, since */
     bool                     ended;   /* the run is done: nobody resumes its checkpoints */
 };
-/* Takes the folder's lock. Of a run without checkpoints only settings and `at` are filled. USAGE: the folder is another
- * run's; WORLD: a checkpoint is there and cannot be read. Nothing is lost either way. */
-enum status restore(struct restore *r, struct os *os, const struct settings *settings,
-                    const struct train_with *with, struct arena *perm, struct err *err);
+/* Takes the folder's lock. `r` has os, perm, with and settings; of a run without checkpoints only `at` is filled.
+ * USAGE: the folder is another run's; WORLD: a checkpoint is there and cannot be read. Nothing is lost either way. */
+enum status restore(struct restore *r, struct err *err);
+enum status restore_clear(struct restore *r, struct err *err);
 enum status restore_confirm(struct restore *r, struct session *s, const struct snapshot *n,
                             struct guard *g, struct err *err);
 void restore_tensors(struct restore *r, struct snapshot *n, struct guard *g); /* of a new run too */

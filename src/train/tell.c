@@ -33,7 +33,7 @@ void tell_start(struct loop *l)
 {
     struct session    *s = &l->s;
     struct event_start e = { .version            = STR(FRUGAL_VERSION),
-                             .run                = l->restore.run,
+                             .run                = l->restore->run,
                              .from_step          = l->at.step,
                              .device             = s->target.name,
                              .gpus               = s->target.gpus,
@@ -134,7 +134,7 @@ static f64 input_share(const struct loop *l) { return (f64)l->at.waited_ns / (f6
 static void tell_progress(struct loop *l, f64 lr)
 {
     f64               rate  = (f64)l->at.samples / ((f64)l->at.steps_ns / 1e9);
-    f64               age_s = remote_save_age_s(&l->restore.remote);
+    f64               age_s = remote_save_age_s(&l->restore->remote);
     struct step_split split = clock_split(l->clock);
     struct event_step e     = { .step          = l->at.step,
                                 .steps         = l->limits.steps,

@@ -1,4 +1,5 @@
-/* train.c - a run from its settings to its result: opens everything, runs the loop (loop.c), closes everything. */
+/* train.c - a run from its settings to its result: restores (restore.c), opens everything else, runs the loop (loop.c),
+ * closes everything. */
 #include "remote/files.h"
 #include "train/loop.h"
 #include <math.h>
@@ -74,8 +75,8 @@ static enum status prepare(struct loop *l, struct os *os, const struct settings 
     l->replay.wanted  = MIN(settings->replay, REPLAY_MAX);
     st                = target_check(&l->s, err);
     if (!st) st = guard_open(&l->guard, &l->s, l->limits.steps, err);
-    if (!st) st = saving_plan(&l->saving, &l->restore, &l->s, &l->guard, &l->at, err);
-    if (!st) st = restore_confirm(&l->restore, &l->s, &l->saving.snapshot, &l->guard, err);
+    if (!st) st = saving_plan(&l->saving, l->restore, &l->s, &l->guard, &l->at, err);
+    if (!st) st = restore_confirm(l->restore, &l->s, &l->saving.snapshot, &l->guard, err);
     if (!st) st = open_loader(l, err);
     if (!st) st = keep_check(&l->s, err);
     if (!st) l->facts = facts_of(&l->s, &l->limits);
@@ -101,9 +102,10 @@ static struct store_requests data_requests(void *remote)
 /* The uploader's last requests are made while it closes. */
 static bool close_stores(struct loop *l)
 {
-    bill_counted(l->bill, &l->restore.remote);
-    restore_close(&l->restore);
-    bill_counted_all(l->bill, &l->restore.remote, remote_save_requests(&l->restore.remote));
+    struct remote_save *remote = &l->restore->remote;
+    bill_counted(l->bill, remote);
+    restore_close(l->restore);
+    bill_counted_all(l->bill, remote, remote_save_requests(remote));
     bill_counted(l->bill, l->s.remote);
     return session_close(&l->s);
 }
@@ -130,34 +132,55 @@ static void begin(struct loop *l)
     profiling_open(l);
 }
 
-enum status train_run(struct os *os, const struct settings *settings, const struct train_with *with,
-                      struct train_result *result, struct err *err)
+enum status train_restore(struct os *os, struct settings *settings, const struct train_with *with,
+                          struct restore **out, struct err *err)
 {
-    struct loop l = {
-        .with = with, .result = result, .useful = NAN, .peak_flops_s = NAN, .scaling.scale = NAN
-    };
-    *result           = (struct train_result){ .first_step_ms = NAN };
     struct arena perm = arena_open((i64)PERM_RESERVE_GIB << 30);
     if (!perm.begin)
         return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
-    l.bill         = bill_of(with, os, settings, &perm);
-    l.clock        = bill_clock(l.bill);
-    enum status st = saving_init(&l.saving, settings, err);
-    if (!st) st = restore(&l.restore, os, settings, with, &perm, err);
-    if (l.restore.remote.up)
-        bill_count(l.bill, STORE_CHECKPOINTS, remote_save_requests, &l.restore.remote);
-    l.at = l.restore.at;
-    if (!st && l.restore.store) emit_open(with->to, &(struct event_open){ l.restore.run });
-    if (!st) st = prepare(&l, os, &l.restore.settings, &perm, err);
-    if (l.s.remote) bill_count(l.bill, STORE_DATA, data_requests, l.s.remote);
-    if (!st) {
-        bill_earlier(l.bill, (struct spent){ l.at.elapsed_ns, l.at.spent_usd });
-        tell_start(&l);
-        tell_findings(&l);
-        st = session_start(&l.s, err);
-    }
-    if (!st) restore_tensors(&l.restore, &l.saving.snapshot, &l.guard);
-    if (!st) st = saving_start(&l.saving, err);
+    struct restore *r = NEW(&perm, struct restore, 1);
+    *r                = (struct restore){ .os = os, .with = with, .settings = settings };
+    r->bill           = bill_of(with, os, settings, &perm);
+    r->perm           = perm;
+    enum status st    = restore(r, err);
+    if (r->remote.up) bill_count(r->bill, STORE_CHECKPOINTS, remote_save_requests, &r->remote);
+    *out = r;
+    return st;
+}
+
+/* Opens all the rest, in the order in which mistakes are cheapest to find. */
+static enum status open_rest(struct loop *l, struct err *err)
+{
+    struct restore *r  = l->restore;
+    enum status     st = saving_init(&l->saving, r->settings, err);
+    if (!st) st = restore_clear(r, err);
+    l->at = r->at;
+    if (!st && r->store) emit_open(l->with->to, &(struct event_open){ r->run });
+    if (!st) st = prepare(l, r->os, r->settings, &r->perm, err);
+    if (l->s.remote) bill_count(l->bill, STORE_DATA, data_requests, l->s.remote);
+    if (st) return st;
+    bill_earlier(l->bill, (struct spent){ l->at.elapsed_ns, l->at.spent_usd });
+    tell_start(l);
+    tell_findings(l);
+    st = session_start(&l->s, err);
+    if (!st) restore_tensors(r, &l->saving.snapshot, &l->guard);
+    return st ? st : saving_start(&l->saving, err);
+}
+
+enum status train_restored(struct restore *r, enum status st, struct train_result *result,
+                           struct err *err)
+{
+    const struct train_with *with = r->with;
+    struct loop              l    = { .restore       = r,
+                                      .with          = with,
+                                      .bill          = r->bill,
+                                      .clock         = bill_clock(r->bill),
+                                      .result        = result,
+                                      .useful        = NAN,
+                                      .peak_flops_s  = NAN,
+                                      .scaling.scale = NAN };
+    *result                       = (struct train_result){ .first_step_ms = NAN };
+    if (!st) st = open_rest(&l, err);
     bool ended = false; /* well, diverged or by a signal: there is something to tell */
     if (!st) {
         begin(&l);
@@ -169,16 +192,27 @@ enum status train_run(struct os *os, const struct settings *settings, const stru
     }
     clock_enter(l.clock, PART_end);
     if (l.loader) loader_close(l.loader);
-    l.restore.ended = !st;
+    r->ended = !st;
     saving_close(&l.saving);
     bool closed = close_stores(&l);
     if (ended) end_bill(&l, result);
     result->seconds = bill_elapsed_s(l.bill);
     result->dollars = bill_spent(l.bill).usd;
-    if (ended) tell_verdict(with, settings, result, perm);
+    if (ended) tell_verdict(with, r->settings, result, r->perm);
     if (ended) tell_done(with, result, l.clock);
+    struct arena perm = r->perm; /* r lies in it */
     if (closed) arena_close(&perm);
     return st;
+}
+
+enum status train_run(struct os *os, const struct settings *settings, const struct train_with *with,
+                      struct train_result *result, struct err *err)
+{
+    struct settings own = *settings;
+    struct restore *r   = NULL;
+    enum status     st  = train_restore(os, &own, with, &r, err);
+    *result             = (struct train_result){ .first_step_ms = NAN };
+    return r ? train_restored(r, st, result, err) : st;
 }
 
 enum status train_compile(struct os *os, const struct settings *settings, struct arena *perm,
@@ -196,9 +230,10 @@ enum status train_compile(struct os *os, const struct settings *settings, struct
 enum status train_check(struct os *os, const struct settings *settings, struct arena *perm,
                         struct train_checked *out, struct err *err)
 {
-    struct loop l  = { .at.loss = NAN };
-    enum status st = prepare(&l, os, settings, perm, err);
-    *out           = (struct train_checked){ 0 };
+    struct restore none = { 0 };
+    struct loop    l    = { .at.loss = NAN, .restore = &none };
+    enum status    st   = prepare(&l, os, settings, perm, err);
+    *out                = (struct train_checked){ 0 };
     if (!st) {
         facts_measure(&l.s, l.loader, &l.facts);
         *out               = (struct train_checked){ .arena_bytes  = l.s.set->arena_bytes,

@@ -66,7 +66,7 @@ struct train_power {
 struct train_result {
     i64 steps, epochs; /* done */
     f64 seconds;       /* the whole run, all its starts: data, compile, steps, evaluation, saving */
-    f64 first_step_ms; /* from process start to the end of the first step */
+    f64 first_step_ms; /* from the start of the run to the end of the first step */
     struct train_startup startup;
     f64                  samples_per_s, tokens_per_s; /* over the time spent in steps */
     f64                  steps_per_s;                 /* of this process, as are the next three */
@@ -123,13 +123,21 @@ void train_order(struct train_orders *o, enum train_order what, i64 deadline_ns,
 struct train_with {
     const struct subscriber *to; /* of its events; NULL: nobody */
     struct bill         *bill; /* of the run, whose clock the trainer keeps; NULL: it has its own */
-    struct str           run;  /* its name where no checkpoint has one; empty: a new one */
     struct train_orders *orders; /* NULL: nobody gives any */
     /* What the device can do by a catalogue, for MFU; NULL, or NaN: what is measured. */
     f64 (*peak_flops_s)(struct str device, struct str precision);
 };
 
-/* STATUS_OK: the run came to its end, and `result` says whether the target was reached.
+/* Restores the run, before anything else of it is opened: its folder is taken, the newest valid checkpoint found, here
+ * or in the object store, and what that decided (batch, precision, optimiser) is set in `settings`. *out is NULL only
+ * where there is no memory; else it goes to train_restored, whatever is returned. `settings` and `with` must stay. */
+struct restore;
+enum status train_restore(struct os *os, struct settings *settings, const struct train_with *with,
+                          struct restore **out, struct err *err);
+/* Opens the rest, trains and closes everything; where st is not OK it only closes. As train_run. */
+enum status train_restored(struct restore *r, enum status st, struct train_result *result,
+                           struct err *err);
+/* Both. STATUS_OK: the run came to its end, and `result` says whether the target was reached.
  * STATUS_INTERRUPTED: stopped by a signal; STATUS_NO: diverged; `result` holds what was done. */
 enum status train_run(struct os *os, const struct settings *settings, const struct train_with *with,
                       struct train_result *result, struct err *err);

@@ -78,6 +78,13 @@ line 121 x | put src/ir/a.def;                               accept "a row of a 
 echo '    i64 t = os->now_ns(os);' | put src/run/clock.c;    accept "the clock in clock.c"
 echo '    i64 t = os->now_ns(os);' | put src/train/a.c;      reject "the clock elsewhere" "src/run/clock.c alone"
 echo '    clock_gettime(CLOCK_MONOTONIC, &t);' | put src/cli/a.c; reject "the clock by its name" "src/run/clock.c alone"
+echo '    i64 t = r->config.os->now_ns (r->config.os);' | put src/supervise/a.c; reject "the clock, spaced" "src/run/clock.c alone"
+echo '    i64 (*now)(struct os *) = os->now_ns;' | put src/job/a.c; reject "the clock by a pointer" "src/run/clock.c alone"
+echo '    clock_gettime(CLOCK_MONOTONIC_RAW, &t);' | put src/train/a.c; reject "the clock raw" "src/run/clock.c alone"
+echo '    i64 t = os_process_age_ns();' | put src/train/a.c;  reject "the age of the process" "src/run/clock.c alone"
+for room in train job run supervise cli; do
+  echo '    i64 t = os->now_ns(os);' | put src/$room/notice.c; reject "the clock in $room" "src/run/clock.c alone"
+done
 echo '    i64 t = os->now_ns(os);' | put src/data/a.c;       accept "the clock downstairs"
 echo '    f64 d = s / 3600 * t->usd_hour;' | put src/run/bill.c; accept "a price in bill.c"
 echo '    f64 d = s / 3600 * t->usd_hour;' | put src/cli/a.c; reject "a price elsewhere" "src/run/bill.c alone"
@@ -89,7 +96,7 @@ echo '    f64 h = usd / p->usd_hour;' | put src/cli/a.c;      reject "hours for 
 echo '    f64 d = price[0] * (work + rest);' | put src/run/a.c; reject "a list of prices" "src/run/bill.c alone"
 echo '    return bill_estimate_usd(u(s), t) / (f64)n;' | put src/cli/a.c; reject "a part of a sum" "src/run/bill.c alone"
 echo '    f64 d = bill_estimate_usd(p->usd_hour, s);' | put src/cli/a.c; accept "asking the bill"
-echo '    os->now_ns = fake; i64 t = now_ns(r);' | put src/run/a.c; accept "a name like it"
+echo '    i64 t = now_ns(r) + moment_now(os);' | put src/run/a.c; accept "a name like it"
 
 echo '#include "backend/backend.h"' | put src/cli/a.c;          reject "a backend in cli" "belongs to a room below"
 echo '#include "remote/address.h"' | put src/cli/a.c;           accept "an address in cli"

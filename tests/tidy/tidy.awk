@@ -6,7 +6,7 @@
 #   talk     only src/cli prints or exits
 #   columns  a line of C or CUDA has at most 120; clang-format (format.sh) keeps code within 100, but breaks
 #            no comment and no string
-#   clock    in the rooms upstairs only src/run/clock.c reads the monotonic clock, but for the deadlines listed below
+#   clock    in the rooms upstairs only src/run/clock.c reads the monotonic clock
 #   price    in these rooms only src/run/bill.c multiplies by a price, or divides it
 #   decide   src/cli parses and prints: it opens no backend and no object store, touches no file but whole ones that
 #            a user names, and starts no process; whoever decides, measures or keeps something is a room below
@@ -25,7 +25,7 @@ BEGIN {
     talk   = word "(printf|fprintf|vprintf|vfprintf|dprintf|puts|fputs|putchar|perror|exit|abort)[ ]*\\("
     split("train job run supervise cli", w, " ")
     for (i in w) upstairs[w[i]]
-    clock  = "(->|\\.)now_ns\\(|clock_gettime[ ]*\\(CLOCK_MONOTONIC"
+    clock  = "(->|\\.)now_ns([^A-Za-z0-9_]|$)|CLOCK_(MONOTONIC|BOOTTIME)|os_(clock|process_age)_ns"
     rate   = "(usd_h|usd_hour|_1000_usd|gb_usd|gb_month_usd|usd_gib_month)"
     index_ = "(\\[[^]]*\\]|\\([^)]*\\))?"
     price  = rate index_ "\\)? *[*/]|[*/] *[A-Za-z0-9_>.-]*" rate "([^a-z_]|$)" \
@@ -33,17 +33,6 @@ BEGIN {
     decide = "os->(stat|open_read|create|read|write|make_dir|rename|remove|list|map|unmap|close)\\(" \
              "|os_publish[ ]*\\(|os_child_[a-z]*[ ]*\\(|os_wait_any[ ]*\\(|" word "(fork|dlopen|sysconf)[ ]*\\("
     drawn["src/cli/cmd_report.c"]    # the chart that --svg asks for is printed into a file
-    # Files that read the clock for something else than where a run's time goes.
-    timed["src/run/clock.c"]         # the clock
-    timed["src/run/notice.c"]        # deadlines of notices, time limits of requests
-    timed["src/run/figures.c"]       # when a file that failed is tried again
-    timed["src/run/figures_web.c"]   # time limits of connections
-    timed["src/run/lookout.c"]       # when the processor's counters are sampled, beside the run
-    timed["src/run/probe.c"]         # likewise: the time of a sample
-    timed["src/run/chrome.c"]        # what the clock's zero is in wall time
-    timed["src/train/checkpoint_writer.c"]       # how long a thread of its own takes to write
-    timed["src/train/remote_save.c"]   # how old the newest upload is
-    timed["src/supervise/carry.c"]   # how long a file has not changed
     paths  = "(^|[^A-Za-z0-9_./-])/(work|root|home|Users|var/tmp)(/|[^A-Za-z0-9_-]|$)"
 }
 
@@ -97,8 +86,8 @@ function check_c(text,    code)
         breach("only src/cli prints or exits; return a status, or say why with /* tidy: talk, REASON */")
     if ((room in upstairs) && file != "src/run/bill.c" && code ~ price)
         breach("src/run/bill.c alone multiplies by a price, or divides it: ask it (run/bill.h)")
-    if ((room in upstairs) && !(file in timed) && code ~ clock)
-        breach("src/run/clock.c alone reads the monotonic clock: enter a part, or ask for a view (run/clock.h)")
+    if ((room in upstairs) && file != "src/run/clock.c" && code ~ clock)
+        breach("src/run/clock.c alone reads the monotonic clock: enter a part, ask for a view, or take a deadline or a stopwatch (run/clock.h)")
     if (room == "cli" && !(file in drawn) && code ~ decide)
         breach("src/cli only parses and prints: files, processes and what is decided belong to a room below (job)")
     check_function(code)

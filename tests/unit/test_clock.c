@@ -107,6 +107,25 @@ TEST(only_steps_that_end_are_timed)
     CHECK_EQ(clock_step_times(c)->sum_ns, 30);
 }
 
+TEST(a_deadline_passes_once_and_a_stopwatch_runs_on)
+{
+    struct os os       = *os_real();
+    os.now_ns          = fake_now;
+    now_ns             = 1000;
+    struct deadline  d = deadline_in(&os, 50);
+    struct stopwatch w = stopwatch_start(&os);
+    CHECK_EQ(d.at_ns, 1050);
+    CHECK_EQ(deadline_left_ns(&d), 50);
+    now_ns = 1049;
+    CHECK_EQ(deadline_left_ns(&d), 1);
+    now_ns = 1050;
+    CHECK_EQ(deadline_left_ns(&d), 0);
+    now_ns = 3000001000;
+    CHECK_EQ(deadline_left_ns(&d), 0);
+    CHECK_EQ(stopwatch_s(&w), 3);
+    CHECK_EQ(moment_now(&os), now_ns);
+}
+
 TEST(parts_have_names_and_terms)
 {
     CHECK_STR(clock_part_name(PART_input), "input");

@@ -84,7 +84,9 @@ TEST(events_lists_every_field_as_it_is)
                                          "word",
                                          "map of numbers",
                                          "map of integers",
-                                         "map of integers" };
+                                         "map of integers",
+                                         "list of integers",
+                                         "list of maps" };
     struct textbuf           b       = textbuf_new(perm);
     for (i64 k = 0; k < EVENT_COUNT; k++) {
         const struct event_row *row = &event_rows[k];

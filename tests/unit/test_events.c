@@ -47,6 +47,20 @@ static void fill_field(const struct event_field *f, void *at, struct arena *perm
     case FIELD_TERMS:
         for (i64 i = 0; i < TERM_COUNT; i++) ((struct event_terms *)at)->ns[i] = number + i;
         break;
+    case FIELD_LIST: {
+        i64 *items = NEW(perm, i64, 3), count = draw(4);
+        *(struct event_list *)at = (struct event_list){ items, count };
+        for (i64 i = 0; i < count; i++) items[i] = number - i;
+        break;
+    }
+    case FIELD_HOLDERS: {
+        struct event_holder *items  = NEW(perm, struct event_holder, 3);
+        i64                  count  = draw(4);
+        *(struct event_holders *)at = (struct event_holders){ items, count };
+        for (i64 i = 0; i < count; i++)
+            items[i] = (struct event_holder){ a_text(perm), number + i };
+        break;
+    }
     case FIELD_KIND_COUNT: break;
     }
 }
@@ -93,12 +107,18 @@ TEST(a_line_that_lacks_fields_is_read_and_nonsense_is_refused)
     CHECK(isnan(e.done.dollars));
     CHECK_EQ(e.done.target_reached, -1);
     CHECK_EQ(event_read(STR("{\"event\":\"of the future\"}"), perm, &kind, &e, NULL), STATUS_NO);
-    static const char *const bad[] = { "{\"event\":\"step\",\"step\":\"x\"}",
-                                       "{\"event\":\"step\",\"metrics\":7}",
-                                       "{\"event\":\"done\",\"stopped\":\"tired\"}",
-                                       "{\"step\":1}",
-                                       "[]",
-                                       "" };
+    static const char *const bad[] = {
+        "{\"event\":\"step\",\"step\":\"x\"}",
+        "{\"event\":\"step\",\"metrics\":7}",
+        "{\"event\":\"done\",\"stopped\":\"tired\"}",
+        "{\"event\":\"profile_memory\",\"use_bytes\":[1,\"x\"]}",
+        "{\"event\":\"profile_memory\",\"use_bytes\":7}",
+        "{\"event\":\"profile_memory\",\"holders\":[{\"name\":\"x\"}]}",
+        "{\"event\":\"profile_memory\",\"holders\":[3]}",
+        "{\"step\":1}",
+        "[]",
+        ""
+    };
     for (i64 i = 0; i < COUNT_OF(bad); i++)
         CHECK_EQ(event_read(str_of(bad[i]), perm, &kind, &e, NULL), STATUS_USAGE);
 }

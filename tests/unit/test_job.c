@@ -276,6 +276,95 @@ TEST(steps_that_are_done_again_are_one_row_each)
                  "5,,8,,,,,,,,,,,,,\n"));
 }
 
+/* What is opened, by name, in its order. */
+static struct {
+    char paths[64][256];
+    i64  count;
+} opened;
+
+static void note_opened(struct str path)
+{
+    if (opened.count == COUNT_OF(opened.paths)) return;
+    snprintf(opened.paths[opened.count++], sizeof opened.paths[0], "%.*s", STR_ARG(path));
+}
+
+static enum status noted_open(struct os *os, struct str path, struct file *f, struct err *err)
+{
+    (void)os;
+    note_opened(path);
+    return os_real()->open_read(os_real(), path, f, err);
+}
+
+static enum status noted_map(struct os *os, struct str path, struct str *bytes, struct err *err)
+{
+    (void)os;
+    note_opened(path);
+    return os_real()->map(os_real(), path, bytes, err);
+}
+
+static enum status noted_create(struct os *os, struct str path, struct file *f, struct err *err)
+{
+    (void)os;
+    note_opened(path);
+    return os_real()->create(os_real(), path, f, err);
+}
+
+static enum status noted_lock(struct os *os, struct str path, struct file *f, struct err *err)
+{
+    (void)os;
+    note_opened(path);
+    return os_real()->lock(os_real(), path, f, err);
+}
+
+static enum status noted_stat(struct os *os, struct str path, struct os_stat *to, struct err *err)
+{
+    (void)os;
+    note_opened(path);
+    return os_real()->stat(os_real(), path, to, err);
+}
+
+static void note_resumed(void *context, const struct event_open *e)
+{
+    (void)e;
+    *(i64 *)context = opened.count;
+}
+
+/* Ledger, catalogue, notices, data and model come after it: the first files of a start are those of its checkpoints,
+ * which are read whole before any other. A spot machine, so that the ledger is asked how long such machines last. */
+TEST(a_run_is_restored_before_anything_else_is_opened)
+{
+    struct str      folder = folder_new(perm);
+    struct settings s      = a_run(folder, perm);
+    struct os       os     = *os_real();
+    struct job      job    = {
+                .os = &os, .perm = perm, .settings = &s, .kind = STR("train"), .name = STR("small")
+    };
+    i64                 restored = 0, checkpoints = 0;
+    struct subscriber   hear = { .context = &restored, .on_open = note_resumed };
+    struct train_result r;
+    struct err          err = { 0 };
+    s.run.market            = STR("spot");
+    s.spot.cloud            = STR("none");
+    s.train.target          = NAN;
+    s.checkpoint.mtti_hours = NAN;
+    if (job_train(&job, NULL, &r, &err)) harness_fail(__FILE__, __LINE__, "%s", err.text);
+    s.train.steps += 10;
+    os.open_read = noted_open, os.map = noted_map, os.create = noted_create;
+    os.lock = noted_lock, os.stat = noted_stat;
+    if (job_train(&job, &hear, &r, &err)) harness_fail(__FILE__, __LINE__, "%s", err.text);
+    CHECK_EQ(r.saving.resumed_step, s.train.steps - 10);
+    while (checkpoints < opened.count &&
+           str_starts(str_of(opened.paths[checkpoints]), s.checkpoint.dir))
+        checkpoints++;
+    bool read = false, others = false; /* its tensors; and before the data, the ledger or a price */
+    for (i64 i = 0; i < checkpoints; i++)
+        read |= str_ends(str_of(opened.paths[i]), STR("weights.safetensors"));
+    for (i64 i = checkpoints; i < restored; i++)
+        others |= str_eq(str_of(opened.paths[i]), s.run.ledger);
+    if (!read) harness_fail(__FILE__, __LINE__, "%s is opened first", opened.paths[checkpoints]);
+    CHECK(others);
+}
+
 /* By a provider that bills a minute at least, over two starts: the last line, the ledger and the report are one sum. */
 TEST(what_is_printed_is_what_is_recorded)
 {

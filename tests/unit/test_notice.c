@@ -6,10 +6,10 @@
 #include "support/sim_os.h"
 #include <stdatomic.h>
 
-static const struct notice_clock noon = { .now_ns  = 5000000000,
+static const struct notice_clock noon = { .at_ns   = 5000000000,
                                           .wall_ns = (i64)1505722800 * 1000000000 }; /* 08:20:00 */
 
-static i64 left_s(const struct notice *n) { return (n->deadline_ns - noon.now_ns) / 1000000000; }
+static i64 left_s(const struct notice *n) { return (n->deadline_ns - noon.at_ns) / 1000000000; }
 
 /* --- answers ------------------------------------------------------------------------------------ */
 

@@ -39,7 +39,7 @@ TEST(what_is_late_is_told_once_and_what_comes_too)
     struct ckpt_store     *store;
     os.now_ns            = now_ns;
     os.wall_ns           = wall_ns;
-    struct remote_save e = { .os = &os, .listener = &listener, .begin_ns = os.now_ns(&os) };
+    struct remote_save e = { .os = &os, .listener = &listener, .since = stopwatch_start(&os) };
     CHECK_EQ(ckpt_store_open(&os, folder_new(perm), perm, &store, &err), STATUS_OK);
     CHECK_EQ(uploader_start(&os, &c, store, perm, &e.up, &err), STATUS_OK);
 
@@ -76,7 +76,7 @@ TEST(what_cannot_be_in_time_is_not_waited_for)
     struct train_with      listener = { 0 };
     struct upload_settings c = { .where = fake_s3_settings(), .web = &f->web, .wait_s = NAN };
     struct ckpt_store     *store;
-    struct remote_save     e = { .os = &os, .listener = &listener, .begin_ns = os.now_ns(&os) };
+    struct remote_save     e = { .os = &os, .listener = &listener, .since = stopwatch_start(&os) };
     CHECK_EQ(ckpt_store_open(&os, folder_new(perm), perm, &store, &err), STATUS_OK);
     CHECK_EQ(uploader_start(&os, &c, store, perm, &e.up, &err), STATUS_OK);
     CHECK_EQ(remote_save_needs_s(&e, 1 << 30), 0.0); /* nobody knows yet */

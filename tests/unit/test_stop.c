@@ -145,6 +145,23 @@ TEST(a_budget_leaves_room_for_the_last_save)
     CHECK_EQ(stop_step(&s, 6, 6, 1), STOP_NOW); /* 6 + 4 + 1 are too much */
 }
 
+/* Seven of ten are gone and two are kept back: a save of half a second, which may take twice that, is done by then. */
+TEST(a_save_that_would_delay_the_last_one_does_not_fit)
+{
+    struct stop_config c = endless();
+    struct stop        s;
+    c.max_seconds = 10;
+    stop_init(&s, &c);
+    s.config.save_s = 2;
+    CHECK_EQ(stop_step(&s, 1, 7, 1), STOP_GO_ON);
+    CHECK(stop_save_fits(&s, 0.5));
+    CHECK(!stop_save_fits(&s, 0.6));
+    c.max_seconds = NAN;
+    stop_init(&s, &c);
+    CHECK_EQ(stop_step(&s, 1, 7, 1), STOP_GO_ON);
+    CHECK(stop_save_fits(&s, 1e9));
+}
+
 /* None was made yet: it is kept back what one is expected to take, unless that is most of the cap. */
 TEST(an_evaluation_that_does_not_fit_is_left_out)
 {
