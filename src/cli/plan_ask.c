@@ -317,7 +317,6 @@ enum status plan_ask(struct cli *c, struct question *q, struct err *err)
     const struct request *r = c->request;
     struct str            what, text;
     struct known          read;
-    struct os_stat        there;
     q->usd_hour = NAN;
     q->ledger   = c->os->env(c->os, "FRUGAL_RUN_LEDGER");
     if (!r->argument_count)
@@ -333,6 +332,7 @@ enum status plan_ask(struct cli *c, struct question *q, struct err *err)
     bool                yaml = str_ends(what, STR(".yaml")) || str_ends(what, STR(".yml"));
     const struct known *k    = yaml ? NULL : known_find(what);
     if (k) return job_of_known(c, q, k, err);
-    if (!yaml && c->os->stat(c->os, what, &there, NULL)) return plan_unknown(c, what, err);
+    struct arena scratch = *c->perm;
+    if (!yaml && os_read_all(c->os, what, &scratch, &text, NULL)) return plan_unknown(c, what, err);
     return job_of_run(c, q, err);
 }

@@ -57,10 +57,11 @@ static void op_words(const struct profile_shown *shown, const struct event_profi
 {
     struct say *say   = shown->cli->say;
     f64         steps = (f64)shown->steps;
-    struct str flops  = text_si(&scratch, r->flops / steps),
+    struct str  flops = text_si(&scratch, r->flops / steps),
                moved  = text_bytes(&scratch, r->bytes / steps);
-    struct str memory = text_bytes(&scratch, (f64)r->memory_bytes), roof = STR("-"), what = r->shapes;
-    bool       narrow = say->table_columns && say->table_columns < WIDE;
+    struct str memory = text_bytes(&scratch, (f64)r->memory_bytes), roof = STR("-"),
+               what = r->shapes;
+    bool narrow     = say->table_columns && say->table_columns < WIDE;
     if (!isnan(r->roof)) roof = str_fmt(&scratch, "%.0f%%", 100 * r->roof);
     int most = narrow ? WHAT_NARROW : WHAT_COLUMNS;
     if (what.len > most) what = str_fmt(&scratch, "%.*s...", most - 3, what.data);

@@ -21,8 +21,9 @@ enum known_trait {
     KNOWN_POOLER      = 1 << 7, /* BERT's matrix behind the first position */
     KNOWN_NORMS_4     = 1 << 8, /* a norm behind attention and MLP, too: Gemma 2 and 3 */
     KNOWN_SHARED_GATE = 1 << 9, /* a row of weights that scales the shared experts: Qwen 2 */
-    KNOWN_MASKED      = 1 << 15, /* BERT's head at every position: a matrix, a norm, the embedding, a bias */
-    KNOWN_BIASES      = KNOWN_BIAS_QKV | KNOWN_BIAS_OUT | KNOWN_BIAS_MLP,
+    KNOWN_MASKED =
+        1 << 15, /* BERT's head at every position: a matrix, a norm, the embedding, a bias */
+    KNOWN_BIASES = KNOWN_BIAS_QKV | KNOWN_BIAS_OUT | KNOWN_BIAS_MLP,
 };
 
 struct known {
