@@ -100,10 +100,10 @@ TEST(something_is_kept_back_for_the_first_save)
     struct store_price price = { .put_1000_usd = 1000, .get_1000_usd = 0, .retrieve_gb_usd = NAN };
     struct saving      v     = { .from = &from, .figures.persist_s = NAN };
     v.snapshot.bytes         = 250000000;
-    CHECK_EQ(saving_needs_s(&v), 0.0);         /* nothing is saved */
-    v.writer = (struct checkpoint_writer *)&v; /* any will do */
+    CHECK_EQ(saving_needs_s(&v), 0.0);          /* nothing is saved */
+    v.writer = (struct checkpoint_writer *)&v;  /* any will do */
     CHECK_NEAR(saving_needs_s(&v), 2.1, 1e-12); /* 0.1 s for its syncs */
-    CHECK_EQ(saving_needs_usd(&v, bill), 0.0); /* nor sent */
+    CHECK_EQ(saving_needs_usd(&v, bill), 0.0);  /* nor sent */
 
     struct os              os;
     struct fake_s3        *f = fake_s3_new(perm, &os);
@@ -111,8 +111,8 @@ TEST(something_is_kept_back_for_the_first_save)
     struct ckpt_store     *store;
     CHECK_EQ(ckpt_store_open(&os, folder_new(perm), perm, &store, &err), STATUS_OK);
     CHECK_EQ(uploader_start(&os, &c, store, perm, &from.remote.up, &err), STATUS_OK);
-    CHECK_NEAR(saving_needs_s(&v), 4, 1e-12);  /* to the disk, and from there */
-    CHECK_EQ(saving_needs_usd(&v, bill), 0.0); /* nobody knows the price */
+    CHECK_NEAR(saving_needs_s(&v), 4.1, 1e-12); /* to the disk, and from there */
+    CHECK_EQ(saving_needs_usd(&v, bill), 0.0);  /* nobody knows the price */
     bill_store(bill, STORE_CHECKPOINTS, &price);
     CHECK(saving_needs_usd(&v, bill) >= 30); /* parts of 8 MiB at a dollar each */
     struct store_requests before = remote_save_requests(&from.remote);
