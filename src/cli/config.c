@@ -174,6 +174,28 @@ enum status config_add_override(struct config *c, struct arena *perm, struct str
     return STATUS_OK;
 }
 
+struct str config_run_name(const struct config *c)
+{
+    struct str path = c->file;
+    if (c->settings.run.name.len) return c->settings.run.name;
+    for (i64 i = path.len; i-- > 0;)
+        if (path.data[i] == '/') path = str_sub(path, i + 1, path.len), i = 0;
+    i64 dot = str_find(path, '.');
+    return dot > 0 ? str_sub(path, 0, dot) : path;
+}
+
+void config_resolve_out(struct config *c, struct arena *perm)
+{
+    static const char *const named[] = { "train", "evaluate", "predict", "generate", "export" };
+    struct str              *out     = &c->settings.train.out;
+    bool                     is_auto = str_eq(*out, STR("auto"));
+    if (str_eq(c->command, STR("show")) || (!is_auto && !str_eq(*out, STR("none")))) return;
+    *out = STR("");
+    for (i64 i = 0; is_auto && c->file.len && i < COUNT_OF(named); i++)
+        if (str_eq(c->command, str_of(named[i])))
+            *out = str_cat(perm, config_run_name(c), STR(".safetensors"));
+}
+
 enum status config_read(struct os *os, struct arena *perm, struct str command, struct str file,
                         const struct str *overrides, i64 override_count, struct config **out,
                         struct err *err)
@@ -188,6 +210,7 @@ enum status config_read(struct os *os, struct arena *perm, struct str command, s
         st = config_add_override(c, perm, overrides[i], err);
     if (!st) st = config_add_recipe(c, perm, err);
     if (!st) st = config_check_needs(c, os, *perm, err);
+    if (!st) config_resolve_out(c, perm);
     if (!st) *out = c;
     return st;
 }

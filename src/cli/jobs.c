@@ -7,19 +7,12 @@ struct str settings_changed(const struct config *config, struct arena *perm)
     struct textbuf b      = textbuf_new(perm);
     for (i64 i = 0; i < OPTION_COUNT; i++) {
         struct arena here = values;
-        if (config->origin[i].kind == ORIGIN_DEFAULT) continue;
+        bool out = str_eq(options[i].key, STR("train.out")) && config->settings.train.out.len;
+        if (config->origin[i].kind == ORIGIN_DEFAULT && !out) continue;
         textbuf_fmt(&b, "%.*s=%.*s\n", STR_ARG(options[i].key),
                     STR_ARG(option_shown_text(&options[i], &config->settings, &here)));
     }
     return textbuf_str(&b);
-}
-
-static struct str stem_of(struct str path)
-{
-    for (i64 i = path.len; i-- > 0;)
-        if (path.data[i] == '/') path = str_sub(path, i + 1, path.len), i = 0;
-    i64 dot = str_find(path, '.');
-    return dot > 0 ? str_sub(path, 0, dot) : path;
 }
 
 static void say_job(void *context, struct str line)
@@ -33,7 +26,7 @@ struct job job_of(struct cli *c, struct config *config, const char *kind)
                          .perm     = c->perm,
                          .settings = &config->settings,
                          .kind     = str_of(kind),
-                         .name     = stem_of(config->file),
+                         .name     = config_run_name(config),
                          .changed  = settings_changed(config, c->perm),
                          .fresh    = c->request->flags & FLAG_fresh,
                          .say      = say_job,

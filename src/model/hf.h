@@ -31,4 +31,11 @@ hf_prefix(const struct model_config *c); /* that names lack where only the body 
 /* A tensor that carries nothing of the model: a mask, a table of frequencies, the copy of a tied one. */
 bool hf_is_ignored(const struct model_config *c, struct str theirs);
 
+/* The other way (hf_write.c). The family that computes what a model of kind gpt does; USAGE: none does. */
+enum status hf_family_of(struct model_config *c, struct err *err);
+struct str  hf_type(const struct model_config *c); /* model_type */
+/* A config.json for weights of that type ("float32"): `before`, theirs, with another type; empty: by `c`. */
+enum status hf_config_write(const struct model_config *c, struct str before, struct str dtype,
+                            struct arena *perm, struct str *out, struct err *err);
+
 #endif

@@ -2,6 +2,7 @@
  * safetensors file, or both; docs/formats/weights.md. */
 #include "base/rng.h"
 #include "store/safetensors.h"
+#include "train/options.h"
 #include "train/train_int.h"
 #include <string.h>
 
@@ -348,6 +349,25 @@ static u8 *spread_rows(struct session *s, const struct persistent *rows, struct 
     return to;
 }
 
+/* What makes the model and its data, so that the file can be used without its run file: KEY=VALUE a line, where it is
+ * not the default. */
+static struct str settings_of_model(const struct session *s, struct arena *perm)
+{
+    struct arena     values   = arena_part(perm, 1 << 20);
+    struct settings *defaults = NEW(perm, struct settings, 1);
+    struct textbuf   b        = textbuf_new(perm);
+    for (i64 i = 0; s->model && i < OPTION_COUNT; i++) {
+        struct arena         here = values;
+        const struct option *o    = &options[i];
+        if (!str_starts(o->key, STR("data.")) && !str_starts(o->key, STR("model."))) continue;
+        option_set_text(o, defaults, o->initial, &here, NULL);
+        struct str value = option_shown_text(o, s->settings, &here);
+        if (!str_eq(value, option_shown_text(o, defaults, &here)))
+            textbuf_fmt(&b, "%.*s=%.*s\n", STR_ARG(o->key), STR_ARG(value));
+    }
+    return textbuf_str(&b);
+}
+
 enum status weights_save(struct session *s, enum weights_part part, struct str path,
                          struct err *err)
 {
@@ -369,5 +389,6 @@ enum status weights_save(struct session *s, enum weights_part part, struct str p
                                 shape,
                                 { (const char *)copy, type_bytes(type_of(t->type.dtype, shape)) } };
     }
-    return st_save(s->os, path, list, count, scratch, err);
+    struct str about = part == WEIGHTS_VALUES ? settings_of_model(s, &scratch) : STR("");
+    return st_save_about(s->os, path, list, count, about, scratch, err);
 }

@@ -145,6 +145,7 @@ FAMILIES = {
 
 
 def settings(folder, path, **train):
+    train.setdefault("out", "none")
     return {"data": {"kind": "tokens", "path": f"{folder}/tokens.bin", "context": CONTEXT, "held_out": 0},
             "model": {"kind": "hf", "path": path},
             "train": dict(steps=STEPS, batch=BATCH, shuffle=False, log_every=1, threads=1, optimiser="adamw", lr=LR,
@@ -188,14 +189,102 @@ def compare(ours, theirs):
     assert len(ours) == STEPS and far[0] <= FIRST and max(far) <= LATER, "losses differ"
 
 
+def command(*arguments):
+    done = subprocess.run([FRUGAL, *map(str, arguments)], capture_output=True, timeout=600)
+    assert done.returncode == 0, f"frugal {arguments}: exit {done.returncode}: {done.stderr.decode().strip()}"
+    return done.stdout
+
+
+def check_use(folder, logits):
+    """The likeliest tokens are PyTorch's; tokens are bytes here."""
+    x = [7, 3, 11]
+    wrote = command("generate", f"{folder}/model", bytes(x).decode(), "data.kind=text", "--temperature", 0, "--count", 6)
+    for _ in range(6):
+        x.append(int(logits(torch.tensor([x]))[0, -1].argmax()))
+    assert list(wrote) == x + [10], f"generated {list(wrote)}, PyTorch {x}"
+
+
+def held_out_loss(logits, ids, first):
+    windows = range(first, len(ids) - CONTEXT, CONTEXT)
+    x, y = [torch.stack([ids[i + k:i + k + CONTEXT] for i in windows]) for k in (0, 1)]
+    with torch.no_grad():
+        return F.cross_entropy(logits(x).flatten(0, 1), y.flatten()).item()
+
+
+def check_export(folder, ids, *arguments):
+    """What was trained, as a folder: transformers opens it, and gives the loss that frugal gives to both."""
+    command("export", f"{folder}/out.safetensors", f"{folder}/exported")
+    data = (f"data.path={folder}/tokens.bin", "data.kind=tokens", f"data.context={CONTEXT}", "data.held_out=0.5", "--json", *arguments)
+    ours = json.loads(command("evaluate", f"{folder}/exported", *data))
+    trained = json.loads(command("evaluate", f"{folder}/out.safetensors", *data))
+    assert ours["loss"] == trained["loss"], "the exported folder gives another loss than the weights"
+    kind = json.load(open(f"{folder}/exported/config.json"))["model_type"]
+    if kind != "qwen3":
+        theirs = T.AutoModelForCausalLM.from_pretrained(f"{folder}/exported").float().eval()
+        windows = (len(ids) - 1) // CONTEXT
+        loss = held_out_loss(lambda x: theirs(x).logits, ids, (windows - ours["samples"]) * CONTEXT)
+        far = abs(ours["loss"] - loss) / loss
+        print(f"  exported: loss {loss:.5f} within {far:.1e} (allowed {FIRST:.0e})", flush=True)
+        assert far <= FIRST, "the exported model has another loss in transformers"
+
+
+def check_identity(name, make):
+    """Imported, trained by nothing, and exported: the same bits, and in bf16 those of PyTorch's rounding."""
+    gen = torch.Generator().manual_seed(seed_of(f"identity {name}"))
+    with tempfile.TemporaryDirectory() as folder:
+        make(f"{folder}/model", gen)
+        write_tokens(folder, gen, json.load(open(f"{folder}/model/config.json"))["vocab_size"])
+        run = settings(folder, f"{folder}/model", out=f"{folder}/out.safetensors")
+        run["train"].update(steps=1, lr=1e-30, decay=0)  # too small a step to change a bit
+        frugal(folder, run)
+        before = load(f"{folder}/model/model.safetensors")
+        command("export", f"{folder}/out.safetensors", f"{folder}/again")
+        after = load(f"{folder}/again/model.safetensors")
+        assert set(before) == set(after), set(before) ^ set(after)
+        assert all(torch.equal(before[k], after[k]) for k in before), "other bits"
+        was, now = [json.load(open(f"{folder}/{f}/config.json")) for f in ("model", "again")]
+        assert {**was, "torch_dtype": "float32"} == {**now, "torch_dtype": "float32"} and now["torch_dtype"] == "float32"
+        command("export", f"{folder}/out.safetensors", f"{folder}/low", "--dtype", "bf16")
+        low = from_bf16(f"{folder}/low/model.safetensors")
+        assert all(torch.equal(low[k], before[k].bfloat16()) for k in before), "other bits in bf16"
+        assert json.load(open(f"{folder}/low/config.json"))["torch_dtype"] == "bfloat16"
+        print(f"  {len(after)} tensors are the same to the bit", flush=True)
+
+
+def from_bf16(path):
+    with open(path, "rb") as f:
+        size = struct.unpack("<Q", f.read(8))[0]
+        header, body = json.loads(f.read(size)), f.read()
+    out = {}
+    for name, t in header.items():
+        if name != "__metadata__":
+            a, b = t["data_offsets"]
+            wide = np.frombuffer(body[a:b], np.uint16).astype(np.uint32) << 16
+            out[name] = torch.from_numpy(wide.view(np.float32).reshape(t["shape"]).copy()).bfloat16()
+    return out
+
+
+def check_ours(name, **model):
+    """A gpt of ours that is built like one of theirs."""
+    gen = torch.Generator().manual_seed(seed_of(name))
+    with tempfile.TemporaryDirectory() as folder:
+        ids = write_tokens(folder, gen, 151)
+        run = settings(folder, "", out=f"{folder}/out.safetensors")
+        run["model"] = dict(kind="gpt", depth=2, width=24, heads=3, **model)
+        frugal(folder, run)
+        check_export(folder, ids)
+
+
 def check_family(name, make):
     gen = torch.Generator().manual_seed(seed_of(name))
     with tempfile.TemporaryDirectory() as folder:
         model, logits = make(f"{folder}/model", gen)
         vocabulary = json.load(open(f"{folder}/model/config.json"))["vocab_size"]
         ids = write_tokens(folder, gen, vocabulary)
-        events, _ = frugal(folder, settings(folder, f"{folder}/model"))
+        check_use(folder, logits)
+        events, _ = frugal(folder, settings(folder, f"{folder}/model", out=f"{folder}/out.safetensors"))
         compare([e["loss"] for e in events if e["event"] == "step"], torch_losses(model, logits, ids))
+        check_export(folder, ids)
 
 
 def check_files():
@@ -306,7 +395,13 @@ def check_refusals():
 def main():
     torch.set_num_threads(1)
     cases = {name: lambda name=name, make=make: check_family(name, make) for name, make in FAMILIES.items()}
-    cases |= {"files": check_files, "refusals": check_refusals}
+    cases |= {f"identity {name}": lambda name=name: check_identity(name, FAMILIES[name])
+              for name in ("gpt2", "llama biases", "tied", "qwen2", "qwen3")}
+    cases |= {"ours as gpt2": lambda: check_ours("ours as gpt2"),
+              "ours as gpt2, untied": lambda: check_ours("ours as gpt2, untied", tied=False, activation="relu", hidden=40),
+              "ours as llama": lambda: check_ours("ours as llama", norm="rms", positions="rotary", activation="swiglu", bias=False,
+                                                  kv_heads=1, tied=False, rope_base=500),
+              "files": check_files, "refusals": check_refusals}
     failed = 0
     for name, case in cases.items():
         if len(sys.argv) > 1 and name not in sys.argv[1:]:
