@@ -360,6 +360,8 @@ static struct str settings_of_model(const struct session *s, struct arena *perm)
         struct arena         here = values;
         const struct option *o    = &options[i];
         if (!str_starts(o->key, STR("data.")) && !str_starts(o->key, STR("model."))) continue;
+        if (str_starts(o->key, STR("data.cache")) || str_eq(o->key, STR("data.shuffle_block")))
+            continue; /* of a machine; and a resumed run has it from its first start */
         option_set_text(o, defaults, o->initial, &here, NULL);
         struct str value = option_shown_text(o, s->settings, &here);
         if (!str_eq(value, option_shown_text(o, defaults, &here)))
