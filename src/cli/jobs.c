@@ -11,14 +11,6 @@ enum status config_of_request(const struct request *r, struct os *os, struct are
                        r->argument_count - 1, out, err);
 }
 
-static struct str stem_of(struct str path)
-{
-    for (i64 i = path.len; i-- > 0;)
-        if (path.data[i] == '/') path = str_sub(path, i + 1, path.len), i = 0;
-    i64 dot = str_find(path, '.');
-    return dot > 0 ? str_sub(path, 0, dot) : path;
-}
-
 static void say_job(void *context, struct str line)
 {
     say_message(context, "%.*s\n", STR_ARG(line));
@@ -30,7 +22,7 @@ struct job job_of(struct cli *c, struct config *config, const char *kind)
                          .perm     = c->perm,
                          .settings = &config->settings,
                          .kind     = str_of(kind),
-                         .name     = stem_of(config->file),
+                         .name     = config_run_name(config),
                          .changed  = settings_changed(config, c->perm),
                          .fresh    = c->request->flags & FLAG_fresh,
                          .say      = say_job,

@@ -90,6 +90,14 @@ static void cost_words(const struct progress *p, const struct event_done *r, str
     else say_result(p->say, "%-12s%.*s at $%g an hour\n", "cost", STR_ARG(usd), p->usd_hour);
 }
 
+/* What to type next with the weights that were written. */
+static void next_words(struct say *s, const struct event_done *r, bool words)
+{
+    if (!r->out.len) return;
+    if (words) say_result(s, "%-12sfrugal generate %.*s \"TEXT\"\n", "next", STR_ARG(r->out));
+    else say_result(s, "%-12sfrugal predict %.*s\n", "next", STR_ARG(r->out));
+}
+
 void summary_show(struct progress *p, const struct event_done *r)
 {
     struct arena scratch = p->scratch;
@@ -141,6 +149,7 @@ void summary_show(struct progress *p, const struct event_done *r)
                    (long long)r->weights_step);
     else if (r->out.len) say_result(s, "%-12s%.*s\n", "weights", STR_ARG(r->out));
     cost_words(p, r, scratch);
+    next_words(s, r, words);
     if (!(r->saved_s > 0)) return;
     struct str clock = text_clock(&scratch, r->saved_s);
     struct str money = isnan(r->saved_dollars) ? STR("") : text_dollars(&scratch, r->saved_dollars);

@@ -23,6 +23,11 @@ static i64 kv_heads(const struct model *m)
     return m->config.kv_heads ? m->config.kv_heads : m->config.heads;
 }
 
+static i64 head_dim_of(const struct model_config *c)
+{
+    return c->head_dim ? c->head_dim : c->width / c->heads;
+}
+
 static bool is_word(struct str s, const char *word) { return str_eq(s, str_of(word)); }
 
 /* The usual 4 x width; a gated network has three matrices instead of two, so two thirds of that
@@ -36,13 +41,13 @@ static i64 hidden(const struct model_config *c)
 
 static enum status check_heads(const struct model_config *c, struct err *err)
 {
-    if (c->width % c->heads)
+    if (!c->head_dim && c->width % c->heads)
         return err_set(err, STATUS_USAGE, "model.heads=%lld does not divide model.width=%lld",
                        (long long)c->heads, (long long)c->width);
     if (c->kv_heads && c->heads % c->kv_heads)
         return err_set(err, STATUS_USAGE, "model.kv_heads=%lld does not divide model.heads=%lld",
                        (long long)c->kv_heads, (long long)c->heads);
-    i64  head_dim = c->width / c->heads;
+    i64  head_dim = head_dim_of(c);
     bool pairs    = c->qk_norm || is_word(c->positions, "rotary");
     if (pairs && head_dim % 2)
         return err_set(err, STATUS_USAGE,
@@ -50,6 +55,24 @@ static enum status check_heads(const struct model_config *c, struct err *err)
                        (long long)head_dim);
     if (is_word(c->positions, "rotary") && !(c->rope_base > 1))
         return err_set(err, STATUS_USAGE, "model.rope_base=%g must be above 1", c->rope_base);
+    return STATUS_OK;
+}
+
+/* A model that was trained before has so many tokens and positions, and no more. */
+static enum status check_data(const struct model *m, struct err *err)
+{
+    const struct model_config *c = &m->config;
+    const struct feed         *x = feeds_find(&m->feeds, STR("x"));
+    i64 length = x->type.shape.dim[0], most = c->places ? c->places : c->context;
+    if (c->vocabulary && x->range > c->vocabulary)
+        return err_set(err, STATUS_USAGE,
+                       "the data has tokens up to %lld, and the vocabulary of %.*s %lld; tokenize "
+                       "the text with the model's own tokenizer",
+                       (long long)x->range - 1, STR_ARG(c->path), (long long)c->vocabulary);
+    if (most && length > most)
+        return err_set(err, STATUS_USAGE,
+                       "data.context=%lld is more than the %lld positions of %.*s",
+                       (long long)length, (long long)most, STR_ARG(c->path));
     return STATUS_OK;
 }
 
@@ -65,7 +88,8 @@ enum status block_check(const struct model *m, struct err *err)
     if (!st) st = check_word("model.norm", c->norm, "layer rms", err);
     if (!st) st = check_word("model.positions", c->positions, "learned rotary", err);
     if (!st) st = check_word("model.activation", c->activation, "gelu relu2 swiglu relu silu", err);
-    return st ? st : check_heads(c, err);
+    if (!st) st = check_heads(c, err);
+    return st ? st : check_data(m, err);
 }
 
 static bool is_packed(const struct builder *b) { return b->rows.offsets >= 0; }
@@ -88,13 +112,16 @@ i32 block_embed(struct builder *b)
 {
     const struct feed *x     = feeds_find(&b->m->feeds, STR("x"));
     i64                width = b->m->config.width, context = x->type.shape.dim[0];
-    i32                wte = part_weight(b, STR("wte"), shape_2(x->range, width), block_init(1));
-    i32                ids = is_packed(b) ? b->rows.tokens : part_input(b, STR("x"));
-    i32                y   = build_embedding(b->g, STR("wte"), wte, ids);
+    i64                rows   = b->m->config.vocabulary ? b->m->config.vocabulary : x->range;
+    i64                places = b->m->config.places ? b->m->config.places : context;
+    i32                wte    = part_weight(b, STR("wte"), shape_2(rows, width), block_init(1));
+    i32                ids    = is_packed(b) ? b->rows.tokens : part_input(b, STR("x"));
+    i32                y      = build_embedding(b->g, STR("wte"), wte, ids);
     if (!is_word(b->m->config.positions, "learned")) return y;
-    i32 wpe = part_weight(b, STR("wpe"), shape_2(context, width), block_init(1));
+    i32 wpe = part_weight(b, STR("wpe"), shape_2(places, width), block_init(1));
     i32 at  = is_packed(b) ? b->rows.position : b->position;
     if (at >= 0) wpe = build_embedding(b->g, STR("wpe.rows"), wpe, at);
+    else if (places != context) wpe = build_slice(b->g, STR("wpe.first"), wpe, 0, 0, context);
     return build_binary(b->g, OP_ADD, STR("wpe"), y, wpe);
 }
 
@@ -124,16 +151,44 @@ static i32 block_heads(struct builder *b, struct str path, i32 x, i64 heads, i64
     return build_reshape(g, part_name(b, path, "rows"), x, was);
 }
 
+/* Queries and keys normalised by head, each with one weight for all heads (Qwen3). */
+static i32 normed_heads(struct builder *b, struct str path, i32 x, i64 heads, i64 kv, i64 head_dim,
+                        f64 eps)
+{
+    static const char *const leaf[] = { "q_norm", "k_norm", "v" };
+    struct graph            *g      = b->g;
+    i64                      of[] = { heads, kv, kv }, from = 0;
+    i32                      part[3];
+    if (g->err.status) return -1;
+    struct shape s    = graph_type(g, x).shape;
+    i32          axis = s.rank - 1;
+    for (i32 i = 0; i < 3; i++) {
+        struct str name  = part_name(b, path, leaf[i]);
+        i64        width = of[i] * head_dim, rows = shape_rows(s);
+        part[i] = build_slice(g, part_name(b, name, "slice"), x, axis, from, width);
+        from += width;
+        if (i == 2) continue;
+        s.dim[axis] = width;
+        part[i] =
+            build_reshape(g, part_name(b, name, "heads"), part[i], shape_2(rows * of[i], head_dim));
+        part[i] = part_rmsnorm(b, name, part[i], eps);
+        part[i] = build_reshape(g, part_name(b, name, "rows"), part[i], s);
+    }
+    return build_concat(g, part_name(b, path, "qkv.normed"), part, 3, axis);
+}
+
 i32 block_attention(struct builder *b, struct str path, i32 x, const struct block *k)
 {
     const struct model_config *c     = &b->m->config;
     struct graph              *g     = b->g;
-    i64                        heads = c->heads, kv = kv_heads(b->m), head_dim = c->width / heads;
-    struct dense               packed = { (heads + 2 * kv) * head_dim, c->bias, block_init(1) };
-    struct dense proj = { c->width, c->bias, block_init_or_zero(c->zero_init, k->out_scale) };
+    i64                        heads = c->heads, kv = kv_heads(b->m), head_dim = head_dim_of(c);
+    struct dense packed = { (heads + 2 * kv) * head_dim, c->bias || c->bias_qkv, block_init(1) };
+    struct dense proj   = { c->width, c->bias || c->bias_proj,
+                            block_init_or_zero(c->zero_init, k->out_scale) };
 
     x = part_dense(b, part_name(b, path, "qkv"), x, packed);
     part_packed(b, part_name(b, path, "qkv"), heads * head_dim, kv * head_dim, kv * head_dim);
+    if (c->qk_weights) x = normed_heads(b, path, x, heads, kv, head_dim, k->eps);
     x     = block_heads(b, path, x, heads + kv, head_dim);
     i64 w = c->window;
     x     = is_packed(b) ? build_attention_packed(g, path, x, &b->rows, heads, kv, k->causal, w, 0)
@@ -147,8 +202,9 @@ i32 block_mlp(struct builder *b, struct str path, i32 x, const struct block *k)
     const struct model_config *c    = &b->m->config;
     i32                        op   = OP_SWIGLU;
     bool                       gate = !part_activation_find(c->activation, &op);
-    struct dense               up   = { hidden(c) * (gate ? 2 : 1), c->bias, block_init(1) };
-    struct dense down = { c->width, c->bias, block_init_or_zero(c->zero_init, k->out_scale) };
+    bool                       bias = c->bias || c->bias_mlp;
+    struct dense               up   = { hidden(c) * (gate ? 2 : 1), bias, block_init(1) };
+    struct dense down = { c->width, bias, block_init_or_zero(c->zero_init, k->out_scale) };
 
     x = part_dense(b, part_name(b, path, "up"), x, up);
     if (gate) part_packed(b, part_name(b, path, "up"), hidden(c), hidden(c), 0);

@@ -19,7 +19,7 @@ enum status gpt_check(const struct model *m, struct err *err)
     if (!st) st = check_feed(m, STR("y"), DT_I32, 1, err);
     if (st) return st;
     i64 in = feeds_find(&m->feeds, STR("x"))->range, out = feeds_find(&m->feeds, STR("y"))->range;
-    if (m->config.tied && in != out)
+    if (m->config.tied && !m->config.vocabulary && in != out)
         st = err_set(err, STATUS_USAGE,
                      "model.tied=true needs one vocabulary, but x has %lld values and y %lld",
                      (long long)in, (long long)out);
@@ -31,23 +31,35 @@ enum status gpt_check(const struct model *m, struct err *err)
 
 static i32 gpt_head(struct builder *b, i32 x)
 {
-    const struct model_config *c    = &b->m->config;
-    struct shape               size = shape_2(feeds_find(&b->m->feeds, STR("y"))->range, c->width);
-    struct init                init = block_init_or_zero(false, 1);
-    i32 weight = part_weight(b, c->tied ? STR("wte") : STR("head"), size, init);
-    i32 logits = build_matmul(b->g, STR("head"), x, weight, -1, false, true);
+    const struct model_config *c = &b->m->config;
+    i64          rows   = c->vocabulary ? c->vocabulary : feeds_find(&b->m->feeds, STR("y"))->range;
+    struct shape size   = shape_2(rows, c->width);
+    struct init  init   = block_init_or_zero(false, 1);
+    i32          weight = part_weight(b, c->tied ? STR("wte") : STR("head"), size, init);
+    i32          logits = build_matmul(b->g, STR("head"), x, weight, -1, false, true);
     if (c->softcap > 0) logits = build_softcap(b->g, STR("head.softcap"), logits, c->softcap);
     return logits;
 }
 
+/* One position of each sequence: what follows it is asked for, and the head is not computed for the others. */
+static void gpt_next(struct builder *b, i32 x)
+{
+    if (b->g->err.status) return;
+    struct shape s = graph_type(b->g, x).shape;
+    x = build_reshape(b->g, STR("next.rows"), x, shape_2(s.dim[0] * s.dim[1], s.dim[2]));
+    x = build_embedding(b->g, STR("next.row"), x, part_input(b, STR("at")));
+    graph_output(b->g, gpt_head(b, x), STR("logits"));
+}
+
 enum status gpt_build(struct builder *b, struct err *err)
 {
-    i64          depth = b->m->config.depth;
-    struct block k     = { .causal    = true,
-                           .out_scale = 1 / sqrt(2.0 * (f64)depth), /* two additions a block */
-                           .eps       = norm_eps };
+    const struct model_config *c     = &b->m->config;
+    i64                        depth = c->depth;
+    struct block               k     = { .causal = true,
+                                         .out_scale = 1 / sqrt(2.0 * (f64)depth), /* two additions a block */
+                                         .eps       = c->eps > 0 ? c->eps : norm_eps };
     if (feeds_find(&b->m->feeds, STR("position"))) b->position = part_input(b, STR("position"));
-    i32 x = part_dropout(b, STR("wte"), block_embed(b), b->m->config.dropout);
+    i32 x = part_dropout(b, STR("wte"), block_embed(b), c->dropout);
 
     for (i64 i = 0; i < depth && !b->g->err.status; i++) {
         struct str h = str_fmt(b->g->perm, "h.%lld", (long long)i);
@@ -60,6 +72,8 @@ enum status gpt_build(struct builder *b, struct err *err)
         x            = build_binary(b->g, OP_ADD, part_name(b, h, "add_2"), x, y);
     }
     b->g->block = 0;
-    part_loss_classes(b, gpt_head(b, block_norm(b, STR("ln_f"), x, &k)));
+    x           = block_norm(b, STR("ln_f"), x, &k);
+    if (b->mode == MODE_EVAL && c->ask == ASK_NEXT) gpt_next(b, x);
+    else part_loss_classes(b, gpt_head(b, x));
     return graph_status(b->g, err);
 }

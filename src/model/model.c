@@ -106,6 +106,8 @@ enum status model_new(struct arena *perm, const struct model_config *config,
     return st;
 }
 
+const struct model_config *model_config_of(const struct model *m) { return &m->config; }
+
 static struct type target_type(const struct model *m)
 {
     return feeds_find(&m->feeds, STR("y"))->type;

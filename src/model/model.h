@@ -9,8 +9,15 @@
 #include "compile/compile.h"
 #include "ir/feed.h"
 
+struct hf_family;
+
+/* What the graph of evaluation ends in: the loss; that and the logits; the logits of one position a sequence, which the
+ * feed "at" names, and no loss. */
+enum model_ask { ASK_LOSS, ASK_LOGITS, ASK_NEXT };
+
 struct model_config {
-    struct str   kind;   /* layers | gpt | encoder | ranker */
+    struct str   kind;   /* layers | gpt | encoder | ranker | hf */
+    struct str   path;   /* kind hf: the folder of somebody else's model */
     struct yaml *layers; /* kind layers: the list from the run file */
     struct str   file;   /* name of the run file, for messages about its lines */
     i64          depth, width, heads, kv_heads, hidden; /* hidden 0: the block's usual multiple */
@@ -27,14 +34,25 @@ struct model_config {
     bool masked; /* encoder: the target is a token at every position; only plans have such data */
     f64  smoothing;
     enum dtype dtype; /* of parameters and activations: f32 (f64 in tests) */
+    /* What only other people's models say (hf.h); no options. 0, NULL: as ours are. */
+    const struct hf_family *family; /* kind hf, once its config.json was read */
+    i64  vocabulary;                /* rows of the embedding; 0: as many as the data has tokens */
+    i64  head_dim;                  /* 0: width / heads */
+    i64  places;  /* learned positions; 0: as many as a sequence of the data has */
+    i64  context; /* of a sequence: the longest */
+    f64  eps;     /* of norms; 0: the model's usual */
+    bool bias_qkv, bias_proj, bias_mlp; /* biases here, where `bias` does not put them everywhere */
+    bool qk_weights;                    /* queries and keys are normalised, with weights */
+    enum model_ask ask;                 /* no option either */
 };
 
 struct model; /* config + feeds, checked */
 
-enum status   model_new(struct arena *perm, const struct model_config *config,
-                        const struct feeds *feeds, struct model **out, struct err *err);
-graph_builder model_build;                       /* context: struct model * */
-i64           model_rows(const struct model *m); /* losses a sample: tokens of a sequence, else 1 */
-struct str    model_metric(const struct model *m); /* "accuracy" | "perplexity" | "auc" */
+enum status                model_new(struct arena *perm, const struct model_config *config,
+                                     const struct feeds *feeds, struct model **out, struct err *err);
+graph_builder              model_build; /* context: struct model * */
+const struct model_config *model_config_of(const struct model *m);
+i64        model_rows(const struct model *m);   /* losses a sample: tokens of a sequence, else 1 */
+struct str model_metric(const struct model *m); /* "accuracy" | "perplexity" | "auc" */
 
 #endif

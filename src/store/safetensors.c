@@ -115,10 +115,14 @@ static enum status parse_tensor(const struct reader *r, const struct json *v, st
     return st;
 }
 
-static enum status check_metadata(const struct reader *r, const struct json *map)
+static const struct str about_key = STR_INIT("frugal");
+
+static enum status read_metadata(const struct reader *r, const struct json *map, struct str *about)
 {
-    bool strings = map->kind == JSON_MAP;
+    const struct json *ours    = json_get(map, about_key);
+    bool               strings = map->kind == JSON_MAP;
     for (const struct json *v = map->first; v; v = v->next) strings &= v->kind == JSON_STRING;
+    if (strings && ours) *about = str_copy(r->perm, ours->text);
     if (strings) return STATUS_OK;
     return err_set(r->err, STATUS_USAGE, "%.*s: __metadata__ is not a map of strings",
                    STR_ARG(r->path));
@@ -160,7 +164,7 @@ static enum status parse_header(const struct reader *r, const struct json *root,
                        (long long)root->count);
     out->tensors = NEW(r->perm, struct st_tensor, root->count);
     for (const struct json *v = root->first; v && !st; v = v->next) {
-        if (str_eq(v->key, STR("__metadata__"))) st = check_metadata(r, v);
+        if (str_eq(v->key, STR("__metadata__"))) st = read_metadata(r, v, &out->about);
         else st = parse_tensor(r, v, &out->tensors[out->count++]);
     }
     return st ? st : check_cover(r, out);
@@ -284,12 +288,18 @@ static const struct st_tensor **sorted(const struct st_tensor *tensors, i64 coun
 
 /* Length and JSON, padded so that the tensors begin at a multiple of 8. transformers refuses a file
  * whose metadata does not say "pt". */
-static struct str header_of(const struct st_tensor *const *order, i64 count, struct arena *scratch)
+static struct str header_of(const struct st_tensor *const *order, i64 count, struct str about,
+                            struct arena *scratch)
 {
     struct textbuf b  = textbuf_new(scratch);
     i64            at = 0;
     textbuf_add(&b, (struct str){ "\0\0\0\0\0\0\0\0", 8 });
-    textbuf_add(&b, STR("{\"__metadata__\":{\"format\":\"pt\"}"));
+    textbuf_add(&b, STR("{\"__metadata__\":{\"format\":\"pt\""));
+    if (about.len) {
+        textbuf_fmt(&b, ",\"%.*s\":", STR_ARG(about_key));
+        json_add_string(&b, about);
+    }
+    textbuf_add(&b, STR("}"));
     for (i64 i = 0; i < count; i++) {
         const struct st_tensor *t = order[i];
         textbuf_add(&b, STR(","));
@@ -309,19 +319,25 @@ static struct str header_of(const struct st_tensor *const *order, i64 count, str
     return textbuf_str(&b);
 }
 
-struct str *st_pieces(const struct st_tensor *tensors, i64 count, struct arena *scratch)
+static struct str *pieces_about(const struct st_tensor *tensors, i64 count, struct str about,
+                                struct arena *scratch)
 {
     const struct st_tensor **order  = sorted(tensors, count, scratch);
     struct str              *pieces = NEW(scratch, struct str, 1 + count);
     for (i64 i = 0; i < count; i++) pieces[1 + i] = order[i]->bytes;
-    pieces[0] = header_of(order, count, scratch);
+    pieces[0] = header_of(order, count, about, scratch);
     return pieces;
+}
+
+struct str *st_pieces(const struct st_tensor *tensors, i64 count, struct arena *scratch)
+{
+    return pieces_about(tensors, count, STR(""), scratch);
 }
 
 i64 st_lay_out(struct st_tensor *tensors, i64 count, u8 *to, struct arena scratch)
 {
     const struct st_tensor **order  = sorted(tensors, count, &scratch);
-    struct str               header = header_of(order, count, &scratch);
+    struct str               header = header_of(order, count, STR(""), &scratch);
     i64                      at     = header.len;
     if (to) memcpy(to, header.data, (size_t)header.len);
     for (i64 i = 0; i < count; i++) {
@@ -332,9 +348,15 @@ i64 st_lay_out(struct st_tensor *tensors, i64 count, u8 *to, struct arena scratc
     return at;
 }
 
+enum status st_save_about(struct os *os, struct str path, const struct st_tensor *tensors,
+                          i64 count, struct str about, struct arena scratch, struct err *err)
+{
+    struct str *pieces = pieces_about(tensors, count, about, &scratch);
+    return os_publish_parts(os, path, pieces, 1 + count, scratch, err);
+}
+
 enum status st_save(struct os *os, struct str path, const struct st_tensor *tensors, i64 count,
                     struct arena scratch, struct err *err)
 {
-    struct str *pieces = st_pieces(tensors, count, &scratch);
-    return os_publish_parts(os, path, pieces, 1 + count, scratch, err);
+    return st_save_about(os, path, tensors, count, STR(""), scratch, err);
 }

@@ -16,6 +16,7 @@ struct st_file {
     struct st_tensor *tensors; /* in the order of their bytes */
     i64               count;
     struct str        mapped;
+    struct str        about; /* settings of the model, KEY=VALUE a line; empty: the file has none */
 };
 
 enum status st_open(struct os *os, struct str path, struct arena *perm, struct st_file *out,
@@ -26,9 +27,12 @@ struct str st_type_text(struct arena *perm, const struct st_tensor *t); /* "f64[
 /* Converts to f32, exactly from F32, F16 and BF16, to nearest from F64; false for other types. */
 bool st_to_f32(const struct st_tensor *t, f32 *to);
 /* Written under a temporary name, synced and renamed. Tensors are put in the order Python puts them
- * in, and the metadata is always {"format":"pt"}: the bytes depend on the tensors only. */
+ * in, and the metadata is {"format":"pt"}: the bytes depend on the tensors only. */
 enum status st_save(struct os *os, struct str path, const struct st_tensor *tensors, i64 count,
                     struct arena scratch, struct err *err);
+/* The same; the metadata also has the settings of the model, which st_open reads back. */
+enum status st_save_about(struct os *os, struct str path, const struct st_tensor *tensors,
+                          i64 count, struct str about, struct arena scratch, struct err *err);
 /* The file in one piece of memory: writes its header to `to`, points the tensors' bytes behind it, and
  * leaves it to the caller to fill them. to NULL: only says how many bytes the file has. */
 i64 st_lay_out(struct st_tensor *tensors, i64 count, u8 *to, struct arena scratch);

@@ -242,11 +242,10 @@ static void settings_of(struct frugal_run *run, const struct frugal_config *c)
     t->muon_lr             = or_usual(c->muon_lr, 0.02);
     if (c->init) t->init = str_copy(&run->perm, str_of(c->init));
     if (c->freeze) t->freeze = str_copy(&run->perm, str_of(c->freeze));
-    t->init_strict = true;
-    t->batch       = c->batch;
-    t->eval_batch  = c->eval_batch;
-    t->threads     = c->threads;
-    run->lr        = c->lr;
+    t->batch      = c->batch;
+    t->eval_batch = c->eval_batch;
+    t->threads    = c->threads;
+    run->lr       = c->lr;
 }
 
 struct frugal_run *frugal_start(const struct frugal_config *config, frugal_build_fn *build,

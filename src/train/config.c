@@ -198,6 +198,28 @@ static enum status read_file(struct os *os, struct arena *perm, struct str file,
     return os_read_all(os, file, perm, text, err);
 }
 
+struct str config_run_name(const struct config *c)
+{
+    struct str path = c->file;
+    if (c->settings.run.name.len) return c->settings.run.name;
+    for (i64 i = path.len; i-- > 0;)
+        if (path.data[i] == '/') path = str_sub(path, i + 1, path.len), i = 0;
+    i64 dot = str_find(path, '.');
+    return dot > 0 ? str_sub(path, 0, dot) : path;
+}
+
+void config_resolve_out(struct config *c, struct arena *perm)
+{
+    static const char *const named[] = { "train", "evaluate", "predict", "generate", "export" };
+    struct str              *out     = &c->settings.train.out;
+    bool                     is_auto = str_eq(*out, STR("auto"));
+    if (str_eq(c->command, STR("show")) || (!is_auto && !str_eq(*out, STR("none")))) return;
+    *out = STR("");
+    for (i64 i = 0; is_auto && c->file.len && i < COUNT_OF(named); i++)
+        if (str_eq(c->command, str_of(named[i])))
+            *out = str_cat(perm, config_run_name(c), STR(".safetensors"));
+}
+
 enum status config_read(struct os *os, struct arena *perm, struct str command, struct str file,
                         const struct str *overrides, i64 override_count, struct config **out,
                         struct err *err)
@@ -213,6 +235,7 @@ enum status config_read(struct os *os, struct arena *perm, struct str command, s
     if (!st) st = check_empty(c, err);
     if (!st) st = config_add_recipe(c, perm, err);
     if (!st) st = config_check_needs(c, os, *perm, err);
+    if (!st) config_resolve_out(c, perm);
     if (!st) *out = c;
     return st;
 }
@@ -240,7 +263,8 @@ struct str settings_changed(const struct config *config, struct arena *perm)
     struct textbuf b      = textbuf_new(perm);
     for (i64 i = 0; i < OPTION_COUNT; i++) {
         struct arena here = values;
-        if (config->origin[i].kind == ORIGIN_DEFAULT) continue;
+        bool out = str_eq(options[i].key, STR("train.out")) && config->settings.train.out.len;
+        if (config->origin[i].kind == ORIGIN_DEFAULT && !out) continue;
         textbuf_fmt(&b, "%.*s=%.*s\n", STR_ARG(options[i].key),
                     STR_ARG(option_shown_text(&options[i], &config->settings, &here)));
     }

@@ -44,6 +44,12 @@ enum status config_add_override(struct config *c, struct arena *perm, struct str
 /* Last: what train.recipe says of settings that are still at their default. */
 enum status config_add_recipe(struct config *c, struct arena *perm, struct err *err);
 
+/* train.out=auto becomes the name of the run's weights, where the command trains or uses one; else, and by none,
+ * empty. */
+void config_resolve_out(struct config *c, struct arena *perm);
+struct str
+config_run_name(const struct config *c); /* run.name, or the run file's without folder and ending */
+
 /* After that: a setting that was given and would be ignored is an error (the column `needs` of options.def). */
 enum status config_check_needs(const struct config *c, struct os *os, struct arena scratch,
                                struct err *err);

@@ -3,10 +3,13 @@
 #include <math.h>
 
 struct totals {
-    f64            loss, hits;
-    i64            rows;
-    struct scored *scored; /* NULL: no scores */
-    i64            scored_count;
+    f64                  loss, hits;
+    i64                  rows;
+    struct scored       *scored; /* NULL: no scores */
+    i64                  scored_count;
+    struct arena         scratch; /* behind `scored` */
+    struct eval_progress at;
+    i64                  told_ns;
 };
 
 static void add_scores(struct session *s, struct totals *t, const struct batch *b,
@@ -37,16 +40,33 @@ i64 session_targets(const struct session *s, const struct batch *b)
     return count;
 }
 
-static enum status run_batch(struct session *s, struct totals *t, const struct batch *b,
-                             struct arena scratch, struct err *err)
+static enum status run_batch(struct session *s, const struct batch *b, struct err *err)
 {
     enum program_id id = b->count == s->config.eval_batch ? PROGRAM_EVAL : PROGRAM_EVAL_LAST;
     struct program *p;
-    f64             loss, hits;
     enum status     st = session_program(s, id, session_rows(s, b), &p, err);
     if (st) return st;
     session_put_batch(s, id, b);
     s->backend->table->run(s->backend, p);
+    return STATUS_OK;
+}
+
+/* Ten times a second, so that whoever watches sees that it moves; a short evaluation says nothing. */
+static void tell_progress(struct session *s, struct eval_progress at, i64 *told_ns)
+{
+    static const i64 every_ns = 100000000;
+    i64              now      = s->to ? clock_now(s->clock) : 0;
+    if (!s->to || now - *told_ns < every_ns) return;
+    *told_ns = now;
+    emit_evaluating(s->to, &(struct event_evaluating){ &at });
+}
+
+static enum status add_batch(void *context, struct session *s, const struct batch *b,
+                             struct err *err)
+{
+    struct totals *t = context;
+    f64            loss, hits;
+    (void)err;
     session_get_numbers(s, STR("loss"), &loss, 1);
     t->loss += loss;
     t->rows += session_targets(s, b);
@@ -54,7 +74,9 @@ static enum status run_batch(struct session *s, struct totals *t, const struct b
         session_get_numbers(s, STR("hits"), &hits, 1);
         t->hits += hits;
     }
-    if (t->scored) add_scores(s, t, b, scratch);
+    if (t->scored) add_scores(s, t, b, t->scratch);
+    t->at.samples += b->count;
+    tell_progress(s, t->at, &t->told_ns);
     return STATUS_OK;
 }
 
@@ -80,16 +102,6 @@ enum status target_check(const struct session *s, struct err *err)
                    STR_ARG(metric), STR_ARG(model_metric(s->model)));
 }
 
-/* Ten times a second, so that whoever watches sees that it moves; a short evaluation says nothing. */
-static void tell_progress(struct session *s, struct eval_progress at, i64 *told_ns)
-{
-    static const i64 every_ns = 100000000;
-    i64              now      = s->to ? clock_now(s->clock) : 0;
-    if (!s->to || now - *told_ns < every_ns) return;
-    *told_ns = now;
-    emit_evaluating(s->to, &(struct event_evaluating){ &at });
-}
-
 /* One loader for all evaluations: what it has learned of its work, and its first batches, are there. */
 static enum status open_eval_loader(struct session *s, struct err *err)
 {
@@ -101,22 +113,30 @@ static enum status open_eval_loader(struct session *s, struct err *err)
     return s->eval_loader ? STATUS_OK : loader_open(s->perm, s->data, &c, &s->eval_loader, err);
 }
 
+enum status evaluate_batches(struct session *s, batch_taker *take, void *context, struct err *err)
+{
+    enum status st = open_eval_loader(s, err);
+    for (bool ends = false; !st && !ends;) {
+        struct batch *b = session_batch(s, s->eval_loader, s->eval_step, &st, err);
+        if (b) st = run_batch(s, b, err);
+        if (b && !st) st = take(context, s, b, err);
+        if (b) ends = b->ends_epoch;
+        if (!st) st = session_check_signal(s, s->eval_step, err);
+    }
+    return st;
+}
+
 enum status evaluate(struct session *s, struct train_eval *out, struct err *err)
 {
     struct arena         scratch = s->scratch;
     struct totals        t       = { 0 };
     struct eval_progress at      = { out->step, 0, dataset_count(s->data, SPLIT_EVAL) };
-    i64                  told_ns = s->to ? clock_now(s->clock) : 0;
     if (session_has(s, STR("scores"))) t.scored = NEW(&scratch, struct scored, at.samples_all);
-    enum status st = open_eval_loader(s, err);
-    for (bool ends = false; !st && !ends;) {
-        struct batch *b = session_batch(s, s->eval_loader, out->step, &st, err);
-        if (b) st = run_batch(s, &t, b, scratch, err);
-        if (b) ends = b->ends_epoch;
-        if (b) at.samples += b->count;
-        tell_progress(s, at, &told_ns);
-        if (!st) st = session_check_signal(s, out->step, err);
-    }
+    t.scratch      = scratch;
+    t.at           = at;
+    t.told_ns      = s->to ? clock_now(s->clock) : 0;
+    s->eval_step   = out->step;
+    enum status st = evaluate_batches(s, add_batch, &t, err);
     if (st) return st;
     out->samples = dataset_count(s->data, SPLIT_EVAL);
     out->loss    = t.loss / (f64)MAX(1, t.rows);

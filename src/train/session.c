@@ -261,6 +261,7 @@ static enum status compile_batches(struct session *s, struct err *err)
 {
     train_batches(&s->settings->train, dataset_count(s->data, SPLIT_TRAIN),
                   dataset_count(s->data, SPLIT_EVAL), &s->config);
+    if (s->settings->eval_only) s->config.batch = s->config.batch_last = s->config.accumulate = 0;
     return compile_here(s, model_build, s->model, err);
 }
 
@@ -285,7 +286,7 @@ enum status session_open_timed(struct session *s, struct clock *clock, struct os
     clock_enter(clock, PART_start_device);
     if (!st && !dataset_count(s->data, SPLIT_TRAIN))
         st = err_set(err, STATUS_USAGE, "the data set has no training samples");
-    if (!st) st = model_new(perm, &settings->model, dataset_feeds(s->data), &s->model, err);
+    if (!st) st = session_model(s, err);
     if (!st) s->config.row_share = row_share(s);
     if (!st) st = open_backend(s, err);
     clock_enter(clock, PART_start_compile);
@@ -311,7 +312,7 @@ enum status train_outline(struct os *os, const struct settings *settings, struct
     struct session             s;
     enum status                st = begin(&s, os, settings, perm, err);
     if (!st) st = open_data(&s, err);
-    if (!st) st = model_new(perm, &settings->model, dataset_feeds(s.data), &s.model, err);
+    if (!st) st = session_model(&s, err);
     if (!st) {
         s.config.batch      = MAX(t->batch, 1);
         s.config.accumulate = 1;

@@ -44,9 +44,8 @@ struct train_config {
     struct str freeze;
     struct str init, out;  /* safetensors; empty: none */
     struct str gradients;  /* safetensors: gradients of the last step; empty: none */
-    struct str rename[32]; /* "theirs=ours" */
+    struct str rename[32]; /* "theirs=ours"; "any": init need not hold all parameters and no more */
     i64        rename_count;
-    bool       init_strict;         /* init must hold all parameters and no more */
     struct str device;              /* auto | cpu | cuda */
     i64        threads;             /* 0: what the machine has */
     f64        usd_hour;            /* price of the machine; NaN: unknown, and said so */
@@ -101,6 +100,7 @@ struct settings {
     bool                     profile_only; /* the run ends with the last profiled step; no option */
     bool
         timed; /* its steps are compared: the machine's peak is not measured among them; no option */
+    bool eval_only; /* programs for evaluation and no others; no option */
     i64  replay; /* batches that come again and again, an experiment (train/replay.h); no option */
     bool keep_passes;   /* compile keeps each graph after each pass, to be shown; no option */
     struct str choices; /* of kernels, from the checkpoint that is resumed; no option */

@@ -24,6 +24,7 @@ struct session {
     struct arena           scratch; /* of whatever is going on */
     struct dataset        *data;
     struct loader         *eval_loader; /* NULL: nothing was evaluated yet */
+    i64                    eval_step;   /* after which step it is, for messages */
     struct model          *model;
     struct backend        *backend;
     struct target          target;
@@ -194,6 +195,16 @@ enum status weights_check(struct session *s, struct err *err);
 enum status weights_save_check(struct session *s, enum weights_part part, struct str path,
                                struct err *err);
 i64         weights_count(const struct session *s, bool trained_only);
+/* Numbers from `from` on, in the type of the tensor. */
+void weights_put(struct session *s, const struct persistent *t, i64 from, const f32 *values,
+                 i64 count, struct arena scratch);
+
+/* hf_weights.c */
+/* model.kind=hf: reads model.path/config.json. */
+enum status hf_settings(struct os *os, struct model_config *c, struct arena *perm, struct err *err);
+enum status session_model(struct session *s, struct err *err); /* by settings or model.path */
+enum hf_weights_do { HF_WEIGHTS_CHECK, HF_WEIGHTS_LOAD };
+enum status hf_weights(struct session *s, enum hf_weights_do what, struct err *err);
 
 /* schedule.c: pure. The warm-up in steps and the rate scaled to the batch. */
 enum warmup_unit { WARMUP_STEPS, WARMUP_PERCENT, WARMUP_EPOCHS, WARMUP_TOKENS };
@@ -215,6 +226,10 @@ enum status evaluate(struct session *s, struct train_eval *out,
                      struct err *err); /* out->step set */
 enum status norms_check(const struct session *s,
                         struct err *err); /* is there a batch that a batch norm cannot take? */
+/* Runs each held-out batch once; `take` sees it before the next. */
+typedef enum status batch_taker(void *context, struct session *s, const struct batch *b,
+                                struct err *err);
+enum status evaluate_batches(struct session *s, batch_taker *take, void *context, struct err *err);
 enum status target_check(const struct session *s, struct err *err); /* can it ever be met? */
 struct str  target_metric(const struct session *s); /* auto became the model's own */
 f64         eval_metric(struct str metric, const struct train_eval *e); /* NaN: it has none such */

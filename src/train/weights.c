@@ -2,6 +2,7 @@
  * safetensors file, or both; docs/formats/weights.md. */
 #include "base/rng.h"
 #include "store/safetensors.h"
+#include "train/options.h"
 #include "train/train_int.h"
 #include <string.h>
 
@@ -36,9 +37,8 @@ static f32 initial(const struct init *init, struct rng_key key, i64 element)
     return 0;
 }
 
-/* Numbers from `from` on, in the type of the tensor. */
-static void put_numbers(struct session *s, const struct persistent *t, i64 from, const f32 *values,
-                        i64 count, struct arena scratch)
+void weights_put(struct session *s, const struct persistent *t, i64 from, const f32 *values,
+                 i64 count, struct arena scratch)
 {
     const struct backend_table *be = s->backend->table;
     if (t->type.dtype == DT_F64) {
@@ -67,7 +67,7 @@ struct fill {
 
 static void put_made(struct fill *f)
 {
-    if (f->made_count) put_numbers(f->s, f->t, f->made_from, f->made, f->made_count, f->scratch);
+    if (f->made_count) weights_put(f->s, f->t, f->made_from, f->made, f->made_count, f->scratch);
     f->made_count = 0;
 }
 
@@ -117,6 +117,8 @@ static struct str their_name(const struct train_config *c, struct str ours)
     return ours;
 }
 
+static bool is_any(struct str pair) { return str_eq(str_trim(pair), STR("any")); }
+
 static enum status check_shape(struct str init, const struct persistent *t,
                                const struct st_tensor *from, struct arena scratch, struct err *err)
 {
@@ -141,7 +143,7 @@ static enum status load_one(struct session *s, const struct persistent *t,
                        "%.*s: tensor %.*s has type %.*s; F32, F16, BF16 or F64 "
                        "can be read",
                        STR_ARG(s->settings->train.init), STR_ARG(from->name), STR_ARG(from->dtype));
-    put_numbers(s, t, 0, values, count, scratch);
+    weights_put(s, t, 0, values, count, scratch);
     return STATUS_OK;
 }
 
@@ -160,6 +162,8 @@ static enum status check_names(struct session *s, const struct st_file *f, struc
     struct arena               half    = arena_part(&scratch, 1 << 20);
     struct textbuf             missing = textbuf_new(&half), extra = textbuf_new(&scratch);
     i64                        missing_count = 0, extra_count = 0;
+    bool                       any = false; /* file and model may differ */
+    for (i64 i = 0; i < c->rename_count; i++) any |= is_any(c->rename[i]);
     for (i32 i = 0; i < s->set->persistent_count; i++) {
         const struct persistent *t = &s->set->persistents[i];
         if (is_weight(t) && !st_find(f, their_name(c, t->name)))
@@ -172,15 +176,15 @@ static enum status check_names(struct session *s, const struct st_file *f, struc
                     str_eq(their_name(c, s->set->persistents[i].name), f->tensors[k].name);
         if (!known) list_name(&extra, &extra_count, f->tensors[k].name);
     }
-    if (missing_count && c->init_strict)
+    if (missing_count && !any)
         return err_set(err, STATUS_USAGE,
                        "%.*s lacks %lld of the model's tensors: %.*s; "
-                       "train.init_strict=false starts those at random",
+                       "train.rename=any starts those at random",
                        STR_ARG(c->init), (long long)missing_count, STR_ARG(textbuf_str(&missing)));
-    if (extra_count && c->init_strict)
+    if (extra_count && !any)
         return err_set(err, STATUS_USAGE,
                        "%.*s has %lld tensors the model lacks: %.*s; "
-                       "train.init_strict=false ignores them",
+                       "train.rename=any ignores them",
                        STR_ARG(c->init), (long long)extra_count, STR_ARG(textbuf_str(&extra)));
     if (missing_count || extra_count)
         s->note = str_fmt(
@@ -198,6 +202,7 @@ static enum status check_renames(struct session *s, const struct st_file *f, str
     const struct train_config *c = &s->settings->train;
     for (i64 i = 0; i < c->rename_count; i++) {
         struct str ours = c->rename[i], theirs;
+        if (is_any(ours)) continue;
         if (str_find(ours, '=') < 0 || !str_cut(&ours, '=', &theirs))
             return err_set(err, STATUS_USAGE, "train.rename: %.*s is not written theirs=ours",
                            STR_ARG(c->rename[i]));
@@ -230,11 +235,17 @@ static enum status init_open(struct session *s, struct arena *names, struct st_f
     return st;
 }
 
+static bool is_foreign(const struct session *s)
+{
+    return s->model && model_config_of(s->model)->family;
+}
+
 enum status weights_check(struct session *s, struct err *err)
 {
     struct st_file f;
     struct arena   before = s->scratch, names;
-    if (!s->settings->train.init.len) return STATUS_OK;
+    if (!s->settings->train.init.len)
+        return is_foreign(s) ? hf_weights(s, HF_WEIGHTS_CHECK, err) : STATUS_OK;
     names          = arena_part(&s->scratch, NAMES_BYTES);
     enum status st = init_open(s, &names, &f, err);
     if (!st) st_close(s->os, &f);
@@ -270,7 +281,8 @@ enum status weights_init(struct session *s, struct err *err)
         if (t->init.kind != INIT_ZERO) put_initial(s, t, pool, s->scratch);
     }
     pool_close(pool);
-    return s->settings->train.init.len ? load(s, err) : STATUS_OK;
+    if (s->settings->train.init.len) return load(s, err);
+    return is_foreign(s) ? hf_weights(s, HF_WEIGHTS_LOAD, err) : STATUS_OK;
 }
 
 static bool is_part(const struct persistent *t, enum weights_part part)
@@ -337,6 +349,27 @@ static u8 *spread_rows(struct session *s, const struct persistent *rows, struct 
     return to;
 }
 
+/* What makes the model and its data, so that the file can be used without its run file: KEY=VALUE a line, where it is
+ * not the default. */
+static struct str settings_of_model(const struct session *s, struct arena *perm)
+{
+    struct arena     values   = arena_part(perm, 1 << 20);
+    struct settings *defaults = NEW(perm, struct settings, 1);
+    struct textbuf   b        = textbuf_new(perm);
+    for (i64 i = 0; s->model && i < OPTION_COUNT; i++) {
+        struct arena         here = values;
+        const struct option *o    = &options[i];
+        if (!str_starts(o->key, STR("data.")) && !str_starts(o->key, STR("model."))) continue;
+        if (str_starts(o->key, STR("data.cache")) || str_eq(o->key, STR("data.shuffle_block")))
+            continue; /* of a machine; and a resumed run has it from its first start */
+        option_set_text(o, defaults, o->initial, &here, NULL);
+        struct str value = option_shown_text(o, s->settings, &here);
+        if (!str_eq(value, option_shown_text(o, defaults, &here)))
+            textbuf_fmt(&b, "%.*s=%.*s\n", STR_ARG(o->key), STR_ARG(value));
+    }
+    return textbuf_str(&b);
+}
+
 enum status weights_save(struct session *s, enum weights_part part, struct str path,
                          struct err *err)
 {
@@ -358,5 +391,6 @@ enum status weights_save(struct session *s, enum weights_part part, struct str p
                                 shape,
                                 { (const char *)copy, type_bytes(type_of(t->type.dtype, shape)) } };
     }
-    return st_save(s->os, path, list, count, scratch, err);
+    struct str about = part == WEIGHTS_VALUES ? settings_of_model(s, &scratch) : STR("");
+    return st_save_about(s->os, path, list, count, about, scratch, err);
 }

@@ -192,8 +192,8 @@ deeper='model.layers=[flatten, {dense: 8}, {dense: 4}, {dense: 4}]'
 says 0 . train run.yaml train.out=wide model.dtype=f64
 says 2 '^wide: tensor dense1.weight is f64\[8,4\], but the model.s is f32\[9,4\]' train run.yaml train.init=wide \
   'model.layers=[flatten, {dense: 9}, {dense: 4}]'
-says 2 "^weights lacks 2 of the model's tensors: dense3.*train.init_strict=false" train run.yaml train.init=weights "$deeper"
-says 0 . train run.yaml train.init=weights train.init_strict=false "$deeper"
+says 2 "^weights lacks 2 of the model's tensors: dense3.*train.rename=any" train run.yaml train.init=weights "$deeper"
+says 0 . train run.yaml train.init=weights train.rename=any "$deeper"
 grep -q "weights lacks 2 of the model's tensors, which start at random; 0 of its own are ignored" err || fail "what train.init lacks is not told"
 says 2 'ab is not written theirs=ours' train run.yaml train.init=weights train.rename=ab
 says 2 'the model has no tensor b' train run.yaml train.init=weights train.rename=dense1.weight=b

@@ -80,6 +80,7 @@ def run_events(folder, settings, steps, **train):
     settings = json.loads(json.dumps(settings))
     settings["train"].update(dict(steps=steps, shuffle=False, log_every=1, threads=2,
                                   init=f"{folder}/init.safetensors"), **train)
+    settings["train"].setdefault("out", "none")
     settings.setdefault("data", {})["held_out"] = settings["data"].get("held_out", 0)
     path = f"{folder}/run.yaml"
     with open(path, "w") as f:

@@ -511,7 +511,7 @@ TEST(wrong_settings_are_named_by_their_key)
     c.dropout = 1;
     CHECK_STR(refused(perm, c, words), "model.dropout=1 must be at least 0 and below 1");
     CHECK_STR(refused(perm, settings("gtp"), words),
-              "model.kind=gtp must be one of: layers gpt encoder ranker");
+              "model.kind=gtp must be one of: layers gpt encoder ranker hf");
     CHECK_STR(refused(perm, settings("gpt"), images(28, 28, 1, 10)),
               "model.kind=gpt reads x as i32[n], but this data gives u8[28,28,1]; use data of "
               "kind text or tokens");

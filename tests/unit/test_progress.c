@@ -233,6 +233,7 @@ TEST(the_summary)
                    "memory      4.1 MB planned, 4.1 MB used; the process took 38.0 MB at its peak\n"
                    "weights     w.safetensors\n"
                    "cost        $0.0003 at $0.096 an hour\n"
+                   "next        frugal predict w.safetensors\n"
                    "--\n"
                    "accuracy    97.6 %\n"
                    "loss        0.0812\n"
@@ -245,7 +246,8 @@ TEST(the_summary)
                    "time        12.34 s for 1875 steps; the first finished after 85 ms\n"
                    "memory      4.1 MB planned, 4.1 MB used; the process took 38.0 MB at its peak\n"
                    "weights     w.safetensors\n"
-                   "cost        price unknown; give the price of an hour: train.usd_hour=0.10\n");
+                   "cost        price unknown; give the price of an hour: train.usd_hour=0.10\n"
+                   "next        frugal predict w.safetensors\n");
 }
 
 TEST(the_summary_of_a_gpu)

@@ -57,10 +57,10 @@ template <int N, class T> struct alignas(N * sizeof(T) > 16 ? 16 : N * sizeof(T)
                 __nv_bfloat162 two = __floats2bfloat162_rn(from[i], from[i + 1]);
                 memcpy(v + i, &two, sizeof two);
             }
-            return;
-        }
+        } else {
 #pragma unroll
-        for (int i = 0; i < N; i++) v[i] = from_f32<T>(from[i]);
+            for (int i = 0; i < N; i++) v[i] = from_f32<T>(from[i]);
+        }
     }
     __device__ f32 operator[](int i) const
     {

@@ -1,0 +1,42 @@
+/* cmd_predict.c - frugal predict MODEL [KEY=VALUE...]: the class of each sample, and how likely it is. */
+#include "cli/model_named.h"
+#include "train/use.h"
+
+enum status command_predict(struct cli *c, struct err *err);
+
+/* "sample<TAB>class<TAB>probability"; of clicks the class is 0 or 1, and the probability that of a click. */
+static void show_answer(void *context, i64 sample, const f64 *probability, i64 count)
+{
+    struct cli  *c       = context;
+    struct arena scratch = *c->perm;
+    i64          best    = 0;
+    for (i64 i = 1; i < count; i++)
+        if (probability[i] > probability[best]) best = i;
+    i64 class = count == 1 ? probability[0] > 0.5 : best;
+    if (!c->say->json) {
+        say_result(c->say, "%lld\t%lld\t%.6g\n", (long long)sample, (long long)class,
+                   probability[best]);
+        return;
+    }
+    struct textbuf b = event_begin(&scratch, "prediction");
+    event_i64(&b, "sample", sample);
+    event_i64(&b, "class", class);
+    event_f64(&b, "probability", probability[best]);
+    event_end(&b, c->say);
+}
+
+enum status command_predict(struct cli *c, struct err *err)
+{
+    const struct request *r = c->request;
+    struct config        *config;
+    struct use           *use = NULL;
+    if (!r->argument_count)
+        return err_set(err, STATUS_USAGE, "which model? Try: frugal predict last");
+    enum status st =
+        model_named(c, r->arguments[0], r->arguments + 1, r->argument_count - 1, &config, err);
+    os_signals_catch();
+    if (!st) st = use_open(c->os, &config->settings, USE_PREDICT, &use, err);
+    if (!st) st = use_predict(use, show_answer, c, err);
+    use_close(use);
+    return st;
+}

@@ -1,0 +1,93 @@
+/* words.c - text to tokens and back. */
+#include "infer/words.h"
+#include "data/tokenize.h"
+
+enum {
+    VISITS_MAX = 1 << 14
+}; /* merges in one token: those of a broken file may go round in a circle */
+
+enum status words_open(struct words *w, struct os *os, struct str path, struct arena *perm,
+                       struct err *err)
+{
+    *w = (struct words){ 0 };
+    if (!path.len) return STATUS_OK;
+    enum status st = bpe_open(os, path, perm, &w->bpe, err);
+    if (st) return st;
+    i64 count = w->bpe->vocabulary;
+    w->left   = NEW(perm, u32, count);
+    w->right  = NEW(perm, u32, count);
+    for (i64 i = 0; i < count; i++) w->left[i] = w->right[i] = UINT32_MAX;
+    for (u64 i = 0; i <= w->bpe->merge_mask; i++) {
+        const struct bpe_merge *m = &w->bpe->merges[i];
+        if (m->pair == UINT64_MAX) continue;
+        w->left[m->id]  = (u32)(m->pair >> 32);
+        w->right[m->id] = (u32)m->pair;
+    }
+    return STATUS_OK;
+}
+
+enum status words_encode(const struct words *w, struct str text, i64 vocabulary, i32 *to,
+                         i64 *count, struct arena scratch, struct err *err)
+{
+    *count = text.len;
+    if (!w->bpe) {
+        for (i64 i = 0; i < text.len; i++) to[i] = (i32)(u8)text.data[i];
+    } else {
+        u32              *ids = NEW(&scratch, u32, tokens_max(text.len));
+        struct bpe_coder *c   = bpe_coder_new(&scratch, w->bpe);
+        enum status       st  = bpe_encode(c, text, true, ids, count, err);
+        if (st) return st;
+        for (i64 i = 0; i < *count; i++) to[i] = (i32)ids[i];
+    }
+    for (i64 i = 0; i < *count; i++)
+        if (to[i] >= vocabulary)
+            return err_set(err, STATUS_USAGE,
+                           "the text has the token %lld, and the model's vocabulary has %lld: is "
+                           "this its tokenizer?",
+                           (long long)to[i], (long long)vocabulary);
+    return STATUS_OK;
+}
+
+static void add_token(const struct words *w, u32 token, struct textbuf *b, i64 *visits)
+{
+    if (++*visits > VISITS_MAX) return;
+    if (w->left[token] != UINT32_MAX) {
+        add_token(w, w->left[token], b, visits);
+        add_token(w, w->right[token], b, visits);
+        return;
+    }
+    for (i32 i = 0; i < 256; i++) {
+        char byte = (char)i;
+        if (w->bpe->byte_id[i] == token) textbuf_add(b, (struct str){ &byte, 1 });
+    }
+}
+
+static const struct bpe_added *added(const struct words *w, i64 token)
+{
+    for (i64 i = 0; w->bpe && i < w->bpe->added_count; i++)
+        if (w->bpe->added[i].id == token) return &w->bpe->added[i];
+    return NULL;
+}
+
+struct str words_of(const struct words *w, i64 token, struct arena *perm)
+{
+    char                    byte = (char)token;
+    const struct bpe_added *a    = added(w, token);
+    if (!w->bpe) return token < 256 ? str_copy(perm, (struct str){ &byte, 1 }) : STR("");
+    if (a) return a->special ? STR("") : a->text;
+    if (token >= w->bpe->vocabulary) return STR("");
+    struct textbuf b      = textbuf_new(perm);
+    i64            visits = 0;
+    add_token(w, (u32)token, &b, &visits);
+    return textbuf_str(&b);
+}
+
+bool words_ends(const struct words *w, i64 token)
+{
+    static const char *const      ends[] = { "<|endoftext|>", "</s>", "<|im_end|>", "<|eot_id|>",
+                                             "<|end_of_text|>" };
+    const struct bpe_added *const a      = added(w, token);
+    for (i64 i = 0; a && i < COUNT_OF(ends); i++)
+        if (str_eq(a->text, str_of(ends[i]))) return true;
+    return false;
+}

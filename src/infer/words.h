@@ -1,0 +1,21 @@
+/* words.h - between text and a model's tokens: by the tokenizer in a folder, or bytes. */
+#ifndef INFER_WORDS_H
+#define INFER_WORDS_H
+#include "data/bpe.h"
+
+struct words {
+    struct bpe *bpe;   /* NULL: a token is a byte */
+    u32 *left, *right; /* of each token, the two it was merged from; UINT32_MAX: it was not */
+};
+
+/* path empty: bytes. */
+enum status words_open(struct words *w, struct os *os, struct str path, struct arena *perm,
+                       struct err *err);
+/* `to` has room for text.len + 1 tokens; none is at or above `vocabulary`. */
+enum status words_encode(const struct words *w, struct str text, i64 vocabulary, i32 *to,
+                         i64 *count, struct arena scratch, struct err *err);
+/* The bytes of a token, which may be a part of a character; empty: it stands for none. */
+struct str words_of(const struct words *w, i64 token, struct arena *perm);
+bool       words_ends(const struct words *w, i64 token); /* does it end a text? */
+
+#endif

@@ -1,0 +1,41 @@
+/* hf.h - other people's models: what transformers' save_pretrained says in config.json as a model of
+ * ours, and what its tensors are called.
+ *
+ *     config.json ─► hf_config_read ─► model_config (kind hf, and a family) ─► the graph of gpt.c
+ *                                          └─► hf_source: h.3.attn.qkv.weight is q_proj, k_proj and v_proj
+ *
+ * A family is a row of hf.def and a file of a page: the keys of its config.json, the names of its
+ * tensors. A key that is not in the family's list, or that asks for what our graph lacks, is refused by name. */
+#ifndef MODEL_HF_H
+#define MODEL_HF_H
+#include "model/model.h"
+
+struct hf_family;
+
+/* `c` has kind hf, and keeps what the config says nothing of (dropout, smoothing, dtype). `path`: for messages. */
+enum status hf_config_read(struct str path, struct str text, struct arena *perm,
+                           struct model_config *c, struct err *err);
+
+#define HF_PARTS_MAX 3
+struct hf_source {                 /* where a tensor of ours is in their files */
+    struct str name[HF_PARTS_MAX]; /* one below the other in ours */
+    i64        rows[HF_PARTS_MAX]; /* of ours */
+    i32        count;
+    bool       transposed;
+};
+/* `shape` is that of ours. False: they have no such tensor. */
+bool hf_source(const struct model_config *c, struct str ours, struct shape shape,
+               struct arena *perm, struct hf_source *out);
+struct str
+hf_prefix(const struct model_config *c); /* that names lack where only the body was saved */
+/* A tensor that carries nothing of the model: a mask, a table of frequencies, the copy of a tied one. */
+bool hf_is_ignored(const struct model_config *c, struct str theirs);
+
+/* The other way (hf_write.c). The family that computes what a model of kind gpt does; USAGE: none does. */
+enum status hf_family_of(struct model_config *c, struct err *err);
+struct str  hf_type(const struct model_config *c); /* model_type */
+/* A config.json for weights of that type ("float32"): `before`, theirs, with another type; empty: by `c`. */
+enum status hf_config_write(const struct model_config *c, struct str before, struct str dtype,
+                            struct arena *perm, struct str *out, struct err *err);
+
+#endif

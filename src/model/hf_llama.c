@@ -1,0 +1,152 @@
+/* hf_llama.c - Llama (Touvron et al. 2023) and those that are built like it: Mistral, Qwen2 with biases on
+ * queries, keys and values, Qwen3 with a norm of queries and keys. They differ in what config.json may say. */
+#include "model/hf_int.h"
+
+#define KEYS_OF_ALL                                                                                \
+    { "num_hidden_layers", HF_READ, NULL }, { "hidden_size", HF_READ, NULL },                      \
+        { "num_attention_heads", HF_READ, NULL }, { "num_key_value_heads", HF_READ, NULL },        \
+        { "head_dim", HF_READ, NULL }, { "intermediate_size", HF_READ, NULL },                     \
+        { "rms_norm_eps", HF_READ, NULL }, { "rope_theta", HF_READ, NULL },                        \
+        { "rope_scaling", HF_READ, NULL }, { "rope_parameters", HF_READ, NULL },                   \
+        { "max_position_embeddings", HF_READ, NULL }, { "hidden_act", HF_ONLY, "silu" },           \
+    {                                                                                              \
+        "attention_dropout", HF_IGNORED, NULL                                                      \
+    } /* model.dropout decides */
+#define KEYS_OF_WINDOWS                                                                            \
+    { "sliding_window", HF_READ, NULL }, { "use_sliding_window", HF_READ, NULL },                  \
+        { "max_window_layers", HF_IGNORED, NULL },                                                 \
+    {                                                                                              \
+        "layer_types", HF_READ, NULL                                                               \
+    }
+#define KEYS_END                                                                                   \
+    {                                                                                              \
+        NULL, HF_READ, NULL                                                                        \
+    }
+
+static const struct hf_key llama_keys[] = {
+    KEYS_OF_ALL, { "attention_bias", HF_READ, NULL }, { "mlp_bias", HF_READ, NULL }, KEYS_END
+};
+static const struct hf_key mistral_keys[] = { KEYS_OF_ALL, KEYS_OF_WINDOWS, KEYS_END };
+static const struct hf_key qwen2_keys[]   = { KEYS_OF_ALL, KEYS_OF_WINDOWS, KEYS_END };
+static const struct hf_key qwen3_keys[]   = {
+      KEYS_OF_ALL, KEYS_OF_WINDOWS, { "attention_bias", HF_READ, NULL }, KEYS_END
+};
+
+#define BLOCK "model.layers.%."
+static const struct hf_name names[] = {
+    { "wte.weight", HF_WHOLE, { "model.embed_tokens.weight" } },
+    { "h.%.ln_1.weight", HF_WHOLE, { BLOCK "input_layernorm.weight" } },
+    { "h.%.attn.qkv.weight",
+      HF_QKV,
+      { BLOCK "self_attn.q_proj.weight", BLOCK "self_attn.k_proj.weight",
+        BLOCK "self_attn.v_proj.weight" } },
+    { "h.%.attn.qkv.bias",
+      HF_QKV,
+      { BLOCK "self_attn.q_proj.bias", BLOCK "self_attn.k_proj.bias",
+        BLOCK "self_attn.v_proj.bias" } },
+    { "h.%.attn.q_norm.weight", HF_WHOLE, { BLOCK "self_attn.q_norm.weight" } },
+    { "h.%.attn.k_norm.weight", HF_WHOLE, { BLOCK "self_attn.k_norm.weight" } },
+    { "h.%.attn.proj.weight", HF_WHOLE, { BLOCK "self_attn.o_proj.weight" } },
+    { "h.%.attn.proj.bias", HF_WHOLE, { BLOCK "self_attn.o_proj.bias" } },
+    { "h.%.ln_2.weight", HF_WHOLE, { BLOCK "post_attention_layernorm.weight" } },
+    { "h.%.mlp.up.weight", HF_GATED, { BLOCK "mlp.gate_proj.weight", BLOCK "mlp.up_proj.weight" } },
+    { "h.%.mlp.up.bias", HF_GATED, { BLOCK "mlp.gate_proj.bias", BLOCK "mlp.up_proj.bias" } },
+    { "h.%.mlp.down.weight", HF_WHOLE, { BLOCK "mlp.down_proj.weight" } },
+    { "h.%.mlp.down.bias", HF_WHOLE, { BLOCK "mlp.down_proj.bias" } },
+    { "ln_f.weight", HF_WHOLE, { "model.norm.weight" } },
+    { "head.weight", HF_WHOLE, { "lm_head.weight" } },
+    { NULL, HF_WHOLE, { NULL } },
+};
+
+static const char *const ignored[] = { "*.rotary_emb.inv_freq", NULL };
+
+/* The base is a key of its own, or, in newer files, of rope_parameters; positions that are scaled are not
+ * supported. */
+static void read_rope(struct hf_reader *r, struct model_config *c)
+{
+    static const char *const maps[] = { "rope_scaling", "rope_parameters" };
+    c->rope_base                    = hf_number(r, "rope_theta", 10000);
+    for (i64 i = 0; i < COUNT_OF(maps); i++) {
+        struct hf_reader in  = hf_inside(r, maps[i]);
+        struct str       old = hf_word(&in, "type", "default");
+        if (!str_eq(hf_word(&in, "rope_type", "default"), STR("default")) ||
+            !str_eq(old, STR("default")))
+            hf_refuse(r, maps[i], "scales positions, which is not supported yet");
+        c->rope_base = hf_number(&in, "rope_theta", c->rope_base);
+        if (in.status) r->status = in.status;
+    }
+}
+
+static void read_all(struct hf_reader *r, struct model_config *c)
+{
+    c->depth      = hf_count(r, "num_hidden_layers", 0, MODEL_DEPTH_MAX);
+    c->width      = hf_count(r, "hidden_size", 0, MODEL_COUNT_MAX);
+    c->heads      = hf_count(r, "num_attention_heads", 0, c->width);
+    c->kv_heads   = hf_count(r, "num_key_value_heads", c->heads, c->heads);
+    c->head_dim   = hf_count(r, "head_dim", c->width / c->heads, MODEL_COUNT_MAX);
+    c->hidden     = hf_count(r, "intermediate_size", 0, MODEL_COUNT_MAX);
+    c->context    = hf_count(r, "max_position_embeddings", 2048, MODEL_COUNT_MAX);
+    c->eps        = hf_number(r, "rms_norm_eps", 1e-6);
+    c->tied       = hf_flag(r, "tie_word_embeddings", false);
+    c->bias       = false;
+    c->norm       = STR("rms");
+    c->positions  = STR("rotary");
+    c->activation = STR("swiglu");
+    read_rope(r, c);
+    if (c->heads % c->kv_heads)
+        hf_refuse(r, "num_key_value_heads", "does not divide \"num_attention_heads\"");
+    if (c->head_dim % 2) hf_refuse(r, "head_dim", "should be even");
+}
+
+static void read_llama(struct hf_reader *r, struct model_config *c)
+{
+    read_all(r, c);
+    c->bias_qkv = c->bias_proj = hf_flag(r, "attention_bias", false);
+    c->bias_mlp                = hf_flag(r, "mlp_bias", false);
+}
+
+/* A window that no sequence can fill is none. */
+static void read_window(struct hf_reader *r, struct model_config *c, bool used)
+{
+    const struct json *types = json_get(r->root, STR("layer_types"));
+    for (const struct json *v = types ? types->first : NULL; v; v = v->next)
+        if (!str_eq(v->text, STR("full_attention")) && !str_eq(v->text, STR("sliding_attention")))
+            hf_refuse(r, "layer_types", "has a kind of attention that is not supported");
+    const struct json *window = json_get(r->root, STR("sliding_window"));
+    if (!used || !window || window->kind == JSON_NULL) return;
+    c->window = hf_count(r, "sliding_window", 0, (i64)1 << 40);
+}
+
+static void read_mistral(struct hf_reader *r, struct model_config *c)
+{
+    read_all(r, c);
+    read_window(r, c, true);
+}
+
+static void read_qwen2(struct hf_reader *r, struct model_config *c)
+{
+    read_all(r, c);
+    read_window(r, c, hf_flag(r, "use_sliding_window", false));
+    c->bias_qkv = true;
+}
+
+static void read_qwen3(struct hf_reader *r, struct model_config *c)
+{
+    read_all(r, c);
+    c->head_dim = hf_count(r, "head_dim", 128, MODEL_COUNT_MAX);
+    read_window(r, c, hf_flag(r, "use_sliding_window", false));
+    c->bias_qkv = c->bias_proj = hf_flag(r, "attention_bias", false);
+    c->qk_weights              = true;
+}
+
+const struct hf_family hf_family_llama = {
+    "llama", llama_keys, names, "model.", ignored, read_llama
+};
+const struct hf_family hf_family_mistral = { "mistral", mistral_keys, names,
+                                             "model.",  ignored,      read_mistral };
+const struct hf_family hf_family_qwen2   = {
+      "qwen2", qwen2_keys, names, "model.", ignored, read_qwen2
+};
+const struct hf_family hf_family_qwen3 = {
+    "qwen3", qwen3_keys, names, "model.", ignored, read_qwen3
+};

@@ -1,0 +1,32 @@
+/* use.h - a trained model opened to be used: evaluated on held-out data, asked for classes, asked for the next token.
+ *
+ * The same data, graph, kernels and weights as in training, and no memory for gradients. The weights are those of
+ * train.init, or with model.kind=hf and without it those of the folder. */
+#ifndef TRAIN_USE_H
+#define TRAIN_USE_H
+#include "train/train.h"
+
+struct use;
+
+enum use_kind { USE_EVALUATE, USE_PREDICT };
+/* With the settings' data; the caller's settings need not live on. */
+enum status use_open(struct os *os, const struct settings *settings, enum use_kind kind,
+                     struct use **out, struct err *err);
+/* Without data: to continue sequences of up to `length` tokens; of a model of tokens. length 0: as long as it can. */
+enum status use_open_next(struct os *os, const struct settings *settings, i64 length,
+                          struct use **out, struct err *err);
+void        use_close(struct use *u); /* NULL: nothing. After a failure to open, too */
+
+/* Loss and metrics on the held-out samples: what training's last evaluation says. */
+enum status use_evaluate(struct use *u, struct train_eval *out, struct err *err);
+
+/* Each held-out sample in turn: the probability of each class, of clicks that of a click alone. */
+typedef void use_answer(void *context, i64 sample, const f64 *probability, i64 count);
+enum status  use_predict(struct use *u, use_answer *answer, void *context, struct err *err);
+
+i64  use_length(const struct use *u);     /* of a sequence, at most */
+i64  use_vocabulary(const struct use *u); /* tokens that may come next */
+void use_next(struct use *u, const i32 *tokens, i64 count,
+              f64 *logits); /* 1 <= count <= use_length */
+
+#endif

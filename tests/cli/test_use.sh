@@ -1,0 +1,111 @@
+#!/bin/sh
+# test_use.sh: what was trained is not lost, and can be used: evaluate, predict and generate, from a weights file, a run file
+# and a run by its name.
+. "$(dirname "$0")/common.sh"
+export FRUGAL_RUN_LEDGER="$folder/ledger"
+
+four_classes
+cat >shapes.yaml <<END
+data: {kind: idx, path: images, labels: labels}
+model: {layers: [flatten, {dense: {units: 8, activation: relu}}, {dense: 4}]}
+train: {epochs: 20, lr: 0.01}
+END
+
+# The weights are written without being asked for, under the run's name, and the last lines say what to type next.
+run 0 train shapes.yaml
+has out '^weights +shapes.safetensors$'
+has out '^next +frugal predict shapes.safetensors$'
+grep -E '^(accuracy|loss) ' out >trained
+[ -s shapes.safetensors ] || fail "no weights were written"
+
+# The same figures as training's own evaluation, from whatever names the model.
+for model in shapes.safetensors shapes.yaml shapes last; do
+  run 0 evaluate $model
+  grep -E '^(accuracy|loss) ' out | cmp -s - trained || fail "$model evaluates to something else"
+  has out '^samples +40$'
+done
+run 0 evaluate last --json
+has out '^\{"event":"evaluated","loss":[0-9.e-]+,"accuracy":1,"samples":40\}$'
+run 0 evaluate last data.eval_path=images data.eval_labels=labels
+has out '^samples +400$'
+
+# One line for each sample: the classes come in turn.
+run 0 predict last
+[ "$(cut -f 2 out | tr -d '\n')" = 0123012301230123012301230123012301230123 ] || fail "other classes"
+[ "$(cut -f 1 out | sed -n 40p)" = 39 ] || fail "not 40 samples"
+run 0 predict last --json
+has out '^\{"event":"prediction","sample":0,"class":0,"probability":0\.[0-9]+\}$'
+
+# Not where it is not wanted, and elsewhere by another name.
+rm -f ./*.safetensors
+run 0 train shapes.yaml train.out=none
+lacks out '^weights|^next'
+run 0 train shapes.yaml run.name=mine
+[ "$(echo ./*.safetensors)" = ./mine.safetensors ] || fail "weights under another name"
+run 0 tune shapes.yaml --seconds 1
+run 0 show shapes.yaml
+has out 'train.out +auto +default'
+[ "$(echo ./*.safetensors)" = ./mine.safetensors ] || fail "a command that does not train has written weights"
+run 2 evaluate shapes.yaml train.out=none
+has err 'no weights were written'
+
+# Ctrl-C does not lose them.
+"$frugal" train shapes.yaml train.epochs=100_000_000 run.name=stopped >out 2>err &
+pid=$!
+for i in $(seq 100); do grep -q 'step' err && break; sleep 0.1; done
+kill -INT $pid
+wait $pid
+[ $? = 4 ] || fail "Ctrl-C: not exit 4"
+[ -s stopped.safetensors ] || fail "Ctrl-C lost the weights"
+run 0 evaluate stopped
+
+# A model of text goes on with a text; the same seed gives the same, and the likeliest token is what top-k 1 draws.
+for i in $(seq 400); do printf 'abcdefgh '; done >letters.txt
+cat >letters.yaml <<END
+data: {path: letters.txt, context: 16}
+model: {kind: gpt, depth: 1, width: 32, heads: 2}
+train: {steps: 150, batch: 8, optimiser: adamw, lr: 0.01}
+END
+run 0 train letters.yaml
+has out '^next +frugal generate letters.safetensors "TEXT"$'
+run 0 generate last 'abc' --count 9 --temperature 0
+[ "$(cat out)" = 'abcdefgh abc' ] || fail "generated $(cat out)"
+run 0 generate letters.safetensors 'abc' --count 9 --top_k 1
+[ "$(cat out)" = 'abcdefgh abc' ] || fail "top_k 1 is not the likeliest"
+run 0 generate letters.yaml 'xyz' --count 8 --temperature 3 --seed 7
+mv out first
+run 0 generate letters.yaml 'xyz' --count 8 --temperature 3 --seed 7
+cmp -s out first || fail "the same seed gives another text"
+run 0 generate letters.yaml 'xyz' --count 8 --temperature 3 --seed 8
+! cmp -s out first || fail "another seed gives the same text"
+run 0 generate letters.yaml 'abc' --count 9 --temperature 0 --json
+has out '^\{"event":"generated","prompt":"abc","text":"defgh abc","tokens":9,"ended":"count"\}$'
+run 0 generate letters.yaml 'abc' --count 90 --temperature 0
+has err 'the model reads no more tokens'
+run 0 evaluate letters
+has out '^perplexity '
+
+# Mistakes.
+run 2 evaluate nothing
+has err 'nothing is neither a file, a folder nor a run'
+run 2 evaluate
+has err 'which model'
+run 2 generate last
+has err 'expected a model and a text'
+run 2 generate last ''
+has err 'the text is empty'
+run 2 generate last 'abcdefghabcdefghabcdefgh'
+has err 'the text has 24 tokens, and the model reads at most 16'
+run 2 generate mine 'abc'
+has err 'kind layers does not predict tokens'
+run 2 predict letters
+has err 'predicts tokens, not classes'
+run 2 generate last abc --temperature hot
+has err 'takes a number from 0'
+head -c 3 /dev/zero >bad.safetensors
+run 2 evaluate bad.safetensors
+has err 'too few for a safetensors file'
+rm letters.safetensors
+run 2 generate last abc
+has err 'which is not there; start frugal in the folder where it was trained'
+exit $failed

@@ -1,0 +1,126 @@
+/* test_infer.c - which token is drawn: the likeliest, the few that are allowed, in the shares they should have; and
+ * tokens as text again. */
+#include "base/rng.h"
+#include "harness.h"
+#include "infer/sample.h"
+#include "infer/words.h"
+#include "support/folder.h"
+#include <math.h>
+
+static const f64 logits[] = { 0, 2, 1, 2, -1 };
+enum { COUNT = COUNT_OF(logits), DRAWS = 20000 };
+
+static void draw(const struct sampling *s, i64 *seen, struct arena scratch)
+{
+    memset(seen, 0, COUNT * sizeof *seen);
+    for (i64 i = 0; i < DRAWS; i++) seen[sample_token(s, logits, COUNT, i % 7, i / 7, scratch)]++;
+}
+
+/* Each share within 6 standard deviations of a binomial: by chance one seed in 10^8 fails. */
+static void check_shares(const struct sampling *s, const f64 *weight, struct arena scratch)
+{
+    i64 seen[COUNT];
+    f64 sum = 0;
+    for (i64 i = 0; i < COUNT; i++) sum += weight[i];
+    draw(s, seen, scratch);
+    for (i64 i = 0; i < COUNT; i++) {
+        f64 p = weight[i] / sum;
+        CHECK_NEAR((f64)seen[i] / DRAWS, p, 6 * sqrt(p * (1 - p) / DRAWS));
+    }
+}
+
+TEST(temperature_0_takes_the_first_of_the_likeliest)
+{
+    u64             seed = test_seed();
+    struct sampling s    = { .top_p = 1, .seed = seed };
+    for (i64 i = 0; i < 100; i++) CHECK_EQ(sample_token(&s, logits, COUNT, 0, i, scratch), 1);
+    s.temperature = 1, s.top_k = 1;
+    for (i64 i = 0; i < 100; i++) CHECK_EQ(sample_token(&s, logits, COUNT, 0, i, scratch), 1);
+    s.top_k = 0, s.top_p = 0;
+    for (i64 i = 0; i < 100; i++) CHECK_EQ(sample_token(&s, logits, COUNT, 0, i, scratch), 1);
+}
+
+TEST(tokens_are_drawn_by_their_share)
+{
+    u64             seed = test_seed();
+    struct sampling s    = { 1, 0, 1, seed };
+    f64             all[COUNT], cool[COUNT];
+    for (i64 i = 0; i < COUNT; i++) all[i] = exp(logits[i]), cool[i] = exp(logits[i] / 2);
+    check_shares(&s, all, scratch);
+    s.temperature = 2;
+    check_shares(&s, cool, scratch);
+}
+
+TEST(top_k_and_top_p_leave_the_likeliest)
+{
+    u64             seed = test_seed();
+    struct sampling k = { 1, 3, 1, seed }, p = { 1, 0, 0.75, seed }, both = { 1, 2, 0.5, seed };
+    f64             three[COUNT] = { 0, exp(2), exp(1), exp(2), 0 };
+    f64             two[COUNT]   = { 0, 1, 0, 1, 0 };
+    check_shares(&k, three, scratch);
+    check_shares(&p, two, scratch);     /* their shares are 0.39, 0.39, 0.14, 0.05 and 0.02 */
+    f64 one[COUNT] = { 0, 1, 0, 0, 0 }; /* of the two that are left, the first has half */
+    check_shares(&both, one, scratch);
+}
+
+TEST(a_draw_depends_on_seed_and_place_alone)
+{
+    u64             seed = test_seed();
+    struct sampling s = { 3, 0, 1, seed }, other = { 3, 0, 1, seed + 1 };
+    i64             differ = 0;
+    for (i64 i = 0; i < 100; i++) {
+        i64 token = sample_token(&s, logits, COUNT, 2, i, scratch);
+        CHECK_EQ(sample_token(&s, logits, COUNT, 2, i, scratch), token);
+        differ += sample_token(&other, logits, COUNT, 2, i, scratch) != token;
+    }
+    CHECK(differ > 0);
+}
+
+TEST(text_becomes_tokens_and_text_again)
+{
+    struct words w;
+    struct err   err = { 0 };
+    i32          to[8];
+    i64          count;
+    CHECK(!words_open(&w, os_real(), STR(""), perm, &err));
+    CHECK(!words_encode(&w, STR("a\xc3\xa9"), 256, to, &count, scratch, &err));
+    CHECK_EQ(count, 3);
+    CHECK_EQ(to[2], 0xa9);
+    CHECK_STR(words_of(&w, 0xc3, perm), "\xc3");
+    CHECK_STR(words_of(&w, 300, perm), "");
+    CHECK(!words_ends(&w, 0));
+    CHECK_EQ(words_encode(&w, STR("a\xc3\xa9"), 128, to, &count, scratch, &err), STATUS_USAGE);
+    CHECK(strstr(err.text, "token 195") != NULL);
+}
+
+/* A vocabulary of the 256 bytes and two merges. */
+TEST(merged_tokens_are_the_bytes_they_were_merged_from)
+{
+    u32            code[256];
+    struct textbuf v = textbuf_new(perm);
+    bpe_byte_codes(code);
+    textbuf_add(&v, STR("{"));
+    for (i32 i = 0; i < 256; i++) {
+        char text[8];
+        i64  len   = str_utf8_put(text, code[i]);
+        bool quote = code[i] == '"' || code[i] == '\\';
+        textbuf_fmt(&v, "%s\"%s%.*s\":%d", i ? "," : "", quote ? "\\" : "", (int)len, text, i);
+    }
+    textbuf_add(&v, STR(",\"ab\":256,\"abc\":257}"));
+    struct str   dir = folder_new(perm);
+    struct words w;
+    struct err   err = { 0 };
+    i32          to[32];
+    i64          count;
+    CHECK(!os_publish(os_real(), str_cat(perm, dir, STR("/vocab.json")), textbuf_str(&v), scratch,
+                      &err));
+    CHECK(!os_publish(os_real(), str_cat(perm, dir, STR("/merges.txt")),
+                      STR("#version: 0.2\na b\nab c\n"), scratch, &err));
+    CHECK(!words_open(&w, os_real(), dir, perm, &err));
+    CHECK(!words_encode(&w, STR("abcab\n"), 258, to, &count, scratch, &err));
+    CHECK_EQ(count, 3);
+    CHECK_EQ(to[0], 257);
+    CHECK_STR(words_of(&w, 257, perm), "abc");
+    CHECK_STR(words_of(&w, to[1], perm), "ab");
+    CHECK_STR(words_of(&w, to[2], perm), "\n");
+}
