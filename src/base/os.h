@@ -123,6 +123,7 @@ enum status os_maps_verify(struct err *err);
 bool os_private(bool on);
 
 /* Whole files, built on the seam. A zero byte follows the bytes read. */
+bool        os_is_file(struct os *os, struct str path); /* or a link to one; not a folder */
 enum status os_read_all(struct os *, struct str path, struct arena *perm, struct str *bytes,
                         struct err *);
 /* The name under which a file is written before it takes its own; another for each process, so

@@ -35,6 +35,12 @@ static enum status read_open(struct os *os, struct file f, struct str path, i64 
     return STATUS_OK;
 }
 
+bool os_is_file(struct os *os, struct str path)
+{
+    struct os_stat s;
+    return !os->stat(os, path, &s, NULL) && !s.is_dir;
+}
+
 enum status os_read_all(struct os *os, struct str path, struct arena *perm, struct str *bytes,
                         struct err *err)
 {

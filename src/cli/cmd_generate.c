@@ -72,9 +72,8 @@ static enum status tokenizer_of(struct cli *c, const struct settings *s, struct 
     *path                            = c->request->value[FLAG_INDEX_tokenizer];
     if (path->len || str_eq(data_kind(c->os, &s->data), STR("text"))) return STATUS_OK;
     for (i64 i = 0; s->model.path.len && i < COUNT_OF(names); i++) {
-        struct os_stat stat;
-        struct str     file = str_fmt(c->perm, "%.*s/%s", STR_ARG(s->model.path), names[i]);
-        if (!c->os->stat(c->os, file, &stat, NULL)) return *path = s->model.path, STATUS_OK;
+        struct str file = str_fmt(c->perm, "%.*s/%s", STR_ARG(s->model.path), names[i]);
+        if (os_is_file(c->os, file)) return *path = s->model.path, STATUS_OK;
     }
     return err_set(
         err, STATUS_USAGE,

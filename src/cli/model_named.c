@@ -6,12 +6,6 @@
 
 enum { HEADER_GIB = 1, LEDGER_GIB = 16 }; /* address space */
 
-static bool is_file(struct cli *c, struct str path)
-{
-    struct os_stat s;
-    return !c->os->stat(c->os, path, &s, NULL) && !s.is_dir;
-}
-
 /* KEY=VALUE a line. */
 static enum status add_lines(struct config *config, struct arena *perm, struct str lines,
                              struct err *err)
@@ -92,7 +86,7 @@ static enum status of_run(struct cli *c, struct str name, struct config *config,
                     "%.*s is neither a file, a folder nor a run; see `frugal runs`", STR_ARG(name));
     if (!st) st = add_lines(config, c->perm, found->settings, err);
     if (!st) st = with_out(config, found->name, err);
-    if (!st && config->settings.train.init.len && !is_file(c, config->settings.train.init))
+    if (!st && config->settings.train.init.len && !os_is_file(c->os, config->settings.train.init))
         st = err_set(
             err, STATUS_USAGE,
             "run %.*s wrote its weights to %.*s, which is not there; start frugal in the folder "
@@ -109,11 +103,11 @@ enum status model_named(struct cli *c, struct str name, const struct str *overri
     bool           yaml = str_ends(name, STR(".yaml")) || str_ends(name, STR(".yml"));
     enum status    st   = STATUS_OK;
     config->command     = c->request->command->name;
-    if (is_file(c, folder_config)) st = of_folder(c, name, config, err);
-    else if (is_file(c, name) && yaml) {
+    if (os_is_file(c->os, folder_config)) st = of_folder(c, name, config, err);
+    else if (os_is_file(c->os, name) && yaml) {
         st = os_read_all(c->os, name, c->perm, &text, err);
         if (!st) st = config_add_file(config, c->perm, name, text, err);
-    } else if (is_file(c, name)) st = of_weights(c, name, config, err);
+    } else if (os_is_file(c->os, name)) st = of_weights(c, name, config, err);
     else st = of_run(c, name, config, err);
     if (!st) st = config_add_environment(config, c->os, c->perm, err);
     for (i64 i = 0; !st && i < override_count; i++)

@@ -526,9 +526,9 @@ LOSS_F64 = KINK_STEPS * 2.0**-24
 
 
 CASES = [
-    (Case("classifier", 50, {"model": {"kind": "layers", "layers": ["flatten", {"dense": {"units": 128, "activation": "relu"}}, {"dense": 10}]},
+    (Case("classifier", 50, {"model": {"kind": "layers", "dtype": "f64", "layers": ["flatten", {"dense": {"units": 128, "activation": "relu"}}, {"dense": 10}]},
                              "data": {}, "train": {"optimiser": "adam", "lr": 1e-3, "batch": 32}},
-          image_data(32, 200, (28, 28), 10), classifier_weights, classifier_loss, adam(1e-3)), 1e-4, 1e-5),
+          image_data(32, 200, (28, 28), 10), classifier_weights, classifier_loss, adam(1e-3)), 50 * 2.0**-24, GRADIENT_F64, 50 * 2.0**-24),
     (gpt_case("gpt2", GPT), 1e-4, 1e-5),
     (gpt_case("gpt-modern", MODERN), 1e-4, 1e-5),
     (gpt_case("gpt-relu2", RELU2), 1e-4, 1e-5),
