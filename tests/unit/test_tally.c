@@ -117,7 +117,7 @@ TEST(a_cap_counts_as_the_machine_is_billed)
     CHECK(isnan(bill_affordable_s(&price, 1)));
 }
 
-TEST(a_killed_start_is_known_to_a_tenth_of_a_second)
+TEST(a_killed_start_is_known_to_a_second)
 {
     struct str        folder = folder_new(perm);
     struct os        *os     = os_real();
@@ -133,7 +133,7 @@ TEST(a_killed_start_is_known_to_a_tenth_of_a_second)
         struct tally *t;
         if (tally_open(os, folder, STR("abc"), &before, bill_at(&mine, 3600), &mine, &t, NULL))
             _exit(1);
-        usleep(700000);
+        usleep(2000000);
         if (write(ready[1], "", 1) != 1) _exit(1);
         for (;;) pause();
     }
@@ -144,7 +144,8 @@ TEST(a_killed_start_is_known_to_a_tenth_of_a_second)
     struct tally_file f = tally_read(os, folder, perm);
     CHECK_STR(f.run, "abc");
     CHECK(f.spent.ns <= lived_ns &&
-          f.spent.ns >= lived_ns - 400000000); /* a tenth, and what a busy machine adds */
+          f.spent.ns >=
+              lived_ns - 1300000000); /* the second on a slow disk, and what a busy machine adds */
     CHECK_EQ(f.segment_ns, f.spent.ns);
     CHECK_NEAR(f.spent.usd, (f64)f.spent.ns * 1e-9, 1e-6);
     CHECK(!f.recorded);
