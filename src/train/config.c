@@ -175,12 +175,14 @@ enum status config_add_override(struct config *c, struct arena *perm, struct str
     return STATUS_OK;
 }
 
-/* A file without settings is a mistake, unless other sources have some; where the ledger is does not count. */
+/* A file without settings is a mistake, unless other sources have some of the run's own. */
 static enum status check_empty(const struct config *c, struct err *err)
 {
     for (i64 i = 0; i < OPTION_COUNT; i++) {
-        bool other = str_eq(option_section(&options[i]), STR("run"));
-        if (!c->empty || (c->origin[i].kind != ORIGIN_DEFAULT && !other)) return STATUS_OK;
+        struct str section = option_section(&options[i]);
+        bool       of_run  = str_eq(section, STR("data")) || str_eq(section, STR("model")) ||
+                      str_eq(section, STR("train"));
+        if (!c->empty || (c->origin[i].kind != ORIGIN_DEFAULT && of_run)) return STATUS_OK;
     }
     return err_set(err, STATUS_USAGE,
                    "%.*s is empty; expected the sections data:, model: and train: (frugal help "

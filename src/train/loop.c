@@ -96,6 +96,14 @@ static enum status evaluate_now(struct loop *l, enum stop_action *now, struct er
     return STATUS_OK;
 }
 
+/* What writing train.out takes at the end: on a slow disk, as it was never timed. */
+static f64 out_s(const struct loop *l)
+{
+    static const f64 bytes_s = 125e6;
+    if (!l->s.settings->train.out.len) return 0;
+    return (f64)weights_count(&l->s, false) * sizeof(f32) / bytes_s;
+}
+
 /* What caps allow, and what must be kept back of it. An evaluation does without the backward pass, two
  * thirds of a step's work; half of a step for as many samples leaves something for its loading. */
 static void update_budget(struct loop *l)
@@ -106,7 +114,7 @@ static void update_budget(struct loop *l)
     f64                        sample_s  = (f64)l->at.steps_ns * 1e-9 / (f64)MAX(l->at.samples, 1);
     c->limit_s                           = bill_limit_s(l->bill, t->max_seconds,
                                                         t->max_dollars - saving_needs_usd(&l->saving, l->bill));
-    c->save_s                            = saving_end_s(&l->saving);
+    c->save_s                            = saving_end_s(&l->saving) + out_s(l);
     c->eval_s = l->evaluates ? eval_part * sample_s * (f64)dataset_count(l->s.data, SPLIT_EVAL) : 0;
 }
 

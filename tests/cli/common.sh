@@ -27,3 +27,7 @@ four_classes() {
     for i in $(seq 100); do printf '\377\0\0\0\0\377\0\0\0\0\377\0\0\0\0\377'; done; } >images
   { printf '\0\0\010\001\0\0\001\220'; for i in $(seq 100); do printf '\0\001\002\003'; done; } >labels
 }
+
+# same_numbers A B: have two files of weights the same numbers? Their headers hold the settings of their runs, which may differ.
+numbers_of() { tail -c +$((9 + $(od -An -tu8 -N8 "$1"))) "$1" >"$1.numbers"; }
+same_numbers() { numbers_of "$1" && numbers_of "$2" && cmp -s "$1.numbers" "$2.numbers"; }

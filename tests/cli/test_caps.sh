@@ -122,8 +122,8 @@ wait $pid
 rm kept/spent.json
 real=0 wall=0 lives=0
 life 0 train run.yaml train.max_seconds=2 run.ledger=none --json
-# 2 s less what is kept back for the last evaluation and save
-python3 -c "exit(not (0 < $wall / 1e6 < 1.2 and 1.9 <= float('$(printed)') < 2.5))" || fail "a cap of 2 s took $wall microseconds after 1.5 s"
+# 2 s less what is kept back for the last evaluation and save: 0.1 s for the syncs of the first, and as much for a busy machine
+python3 -c "exit(not (0 < $wall / 1e6 < 1.2 and 1.8 <= float('$(printed)') < 2.5))" || fail "a cap of 2 s took $wall microseconds after 1.5 s"
 rm -rf kept
 
 # Killed before the first checkpoint, twice: one run, and nothing of it is free.

@@ -22,13 +22,13 @@ run 0 train run.yaml train.out=whole
 run 0 train run.yaml train.out=half train.steps=11 checkpoint.dir=kept checkpoint.every=11
 run 0 train run.yaml train.out=rest checkpoint.dir=kept checkpoint.every=11
 has err 'step 11'
-cmp -s whole rest || fail "a run that was resumed has other weights"
+same_numbers whole rest || fail "a run that was resumed has other weights"
 run 0 train run.yaml train.out=crossed data.documents=cross
-cmp -s whole crossed && fail "data.documents changed nothing"
+same_numbers whole crossed && fail "data.documents changed nothing"
 run 0 train run.yaml train.out=wide model.window=0
-cmp -s whole wide && fail "model.window changed nothing"
+same_numbers whole wide && fail "model.window changed nothing"
 run 0 train run.yaml train.out=same model.window=0 data.documents=0
-cmp -s wide same || fail "the separator's own number gave other weights"
+same_numbers wide same || fail "the separator's own number gave other weights"
 run 2 train run.yaml checkpoint.dir=kept checkpoint.every=11 train.steps=60 model.window=21
 has err 'model.window was 20 and is 21'
 

@@ -23,7 +23,7 @@ rm pictures/0/a.webp pictures/3/notes.txt
 # A folder of shards is all of them, and none may be missing.
 run 0 train run.yaml "data.path=$(ls shards/set-*.tar | sed -n '$s/shards.set-\(.*\).tar/shards\/set-{000000..\1}.tar/p')" train.out=named.safetensors
 run 0 train run.yaml data.path=shards data.cache=cache train.out=folder.safetensors
-cmp -s named.safetensors folder.safetensors || fail 'a folder of shards is not its shards'
+same_numbers named.safetensors folder.safetensors || fail 'a folder of shards is not its shards'
 run 0 train run.yaml data.kind=auto data.path=shards/
 cp shards/set-000000.tar shards/val-000000.tar
 run 2 train run.yaml data.path=shards
@@ -46,11 +46,11 @@ has out '"samples_skipped":2' # once an epoch
 shards="data.path=$(ls packed-*.tar | sed -n '$s/packed-\(.*\).tar/packed-{000000..\1}.tar/p')"
 run 0 train run.yaml "$shards" data.cache_bytes=200e3 train.steps=20 train.epochs=0 train.schedule=constant train.out=whole.safetensors
 run 0 train run.yaml "$shards" data.cache_bytes=100e3 train.steps=20 train.epochs=0 train.schedule=constant train.out=other.safetensors
-cmp -s whole.safetensors other.safetensors && fail 'another cache, and the same order: this test shows nothing'
+same_numbers whole.safetensors other.safetensors && fail 'another cache, and the same order: this test shows nothing'
 run 0 train run.yaml "$shards" data.cache_bytes=200e3 train.steps=9 train.epochs=0 train.schedule=constant checkpoint.dir=kept
 run 2 train run.yaml "$shards" data.shuffle_block=7 train.steps=20 train.epochs=0 train.schedule=constant checkpoint.dir=kept
 has err 'data.shuffle_block was [0-9]+ and is 7'
 run 0 train run.yaml "$shards" data.cache_bytes=100e3 train.steps=20 train.epochs=0 train.schedule=constant checkpoint.dir=kept \
   train.out=resumed.safetensors
-cmp -s whole.safetensors resumed.safetensors || fail 'with another cache the run went on in another order'
+same_numbers whole.safetensors resumed.safetensors || fail 'with another cache the run went on in another order'
 exit $failed

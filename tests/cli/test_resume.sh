@@ -16,10 +16,10 @@ lacks out 'checkpoints'
 run 0 train run.yaml train.out=saved
 has err 'more for a copy that checkpoints are written from'
 has out '^checkpoints +[0-9]+ saved.*; the newest of step 3000, .*; training paused for [0-9.e-]+ s'
-cmp -s whole saved || fail "saving changed the weights"
+same_numbers whole saved || fail "saving changed the weights"
 run 0 train run.yaml train.out=again
 has err '^resumed at step 3000, bit-exact$'
-cmp -s whole again || fail "a run that was over has other weights"
+same_numbers whole again || fail "a run that was over has other weights"
 
 # interrupt SIGNAL [SETTING...]: a long run gets the signal once it has a checkpoint.
 interrupt() {
@@ -62,7 +62,7 @@ for i in 1 2 3; do
   wait $pid 2>/dev/null
 done
 run 0 train run.yaml train.out=pieces
-cmp -s whole pieces || fail "a run that was killed has other weights"
+same_numbers whole pieces || fail "a run that was killed has other weights"
 
 # What no longer fits is refused, what may change is told, what is damaged is passed over.
 run 2 train run.yaml train.optimiser=sgd
