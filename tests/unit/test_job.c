@@ -9,6 +9,7 @@
 #include "support/folder.h"
 #include "support/small_run.h"
 #include <math.h>
+#include <stdatomic.h>
 
 static i64 replayed_wall_ns;
 
@@ -278,14 +279,17 @@ TEST(steps_that_are_done_again_are_one_row_each)
 
 /* What is opened, by name, in its order. */
 static struct {
-    char paths[64][256];
-    i64  count;
+    char        paths[64][256];
+    _Atomic i64 asked; /* by any thread; the first of them have a place */
 } opened;
+
+static i64 opened_count(void) { return MIN(atomic_load(&opened.asked), COUNT_OF(opened.paths)); }
 
 static void note_opened(struct str path)
 {
-    if (opened.count == COUNT_OF(opened.paths)) return;
-    snprintf(opened.paths[opened.count++], sizeof opened.paths[0], "%.*s", STR_ARG(path));
+    i64 at = atomic_fetch_add(&opened.asked, 1);
+    if (at < COUNT_OF(opened.paths))
+        snprintf(opened.paths[at], sizeof opened.paths[0], "%.*s", STR_ARG(path));
 }
 
 static enum status noted_open(struct os *os, struct str path, struct file *f, struct err *err)
@@ -326,7 +330,7 @@ static enum status noted_stat(struct os *os, struct str path, struct os_stat *to
 static void note_resumed(void *context, const struct event_open *e)
 {
     (void)e;
-    *(i64 *)context = opened.count;
+    *(i64 *)context = opened_count();
 }
 
 /* Ledger, catalogue, notices, data and model come after it: the first files of a start are those of its checkpoints,
@@ -353,7 +357,7 @@ TEST(a_run_is_restored_before_anything_else_is_opened)
     os.lock = noted_lock, os.stat = noted_stat;
     if (job_train(&job, &hear, &r, &err)) harness_fail(__FILE__, __LINE__, "%s", err.text);
     CHECK_EQ(r.saving.resumed_step, s.train.steps - 10);
-    while (checkpoints < opened.count &&
+    while (checkpoints < opened_count() &&
            str_starts(str_of(opened.paths[checkpoints]), s.checkpoint.dir))
         checkpoints++;
     bool read = false, others = false; /* its tensors; and before the data, the ledger or a price */
