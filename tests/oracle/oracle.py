@@ -146,7 +146,8 @@ def check(case, loss_tolerance, grad_tolerance, weight_tolerance=None, seed=None
     theirs, _, end = run_torch(case, start, batches, case.steps, dtype)
     _, grads, _ = run_torch(case, start, batches, 1, torch.float64)
     assert len(losses) == case.steps, f"{len(losses)} step events, not {case.steps}"
-    worst_loss = max(abs(a - b) / abs(b) for a, b in zip(losses, theirs))
+    # a loss near 0 is the difference of logits that are far larger, and only as exact as these
+    worst_loss = max(abs(a - b) / max(abs(b), 0.01) for a, b in zip(losses, theirs))
     assert set(grads) == set(ours_grads), f"names differ: {set(grads) ^ set(ours_grads)}"
     worst_name = max(grads, key=lambda k: relative(ours_grads[k], grads[k]))
     worst_grad = relative(ours_grads[worst_name], grads[worst_name])
