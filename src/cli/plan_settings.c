@@ -1,6 +1,7 @@
 /* plan_settings.c - settings and flags of a plan: which are obeyed, which contradict each other, and that what
  * would be ignored is refused. */
 #include "cli/plan.h"
+#include "train/train.h"
 #include <math.h>
 
 /* ---- settings that the search obeys ---- */
@@ -93,18 +94,8 @@ static enum status refuse_others(const struct config *config, struct str model, 
 
 static enum status optimiser_named(struct str name, enum optimiser_kind *out, struct err *err)
 {
-    static const struct {
-        const char         *name;
-        enum optimiser_kind kind;
-    } kinds[] = { { "sgd", OPTIMISER_SGD },
-                  { "adam", OPTIMISER_ADAM },
-                  { "adamw", OPTIMISER_ADAMW },
-                  { "muon", OPTIMISER_MUON } };
-    for (i64 i = 0; i < COUNT_OF(kinds); i++) {
-        if (!str_eq(name, str_of(kinds[i].name))) continue;
-        *out = kinds[i].kind;
-        return STATUS_OK;
-    }
+    *out = optimiser_of(name);
+    if (!str_eq(name, STR("auto"))) return STATUS_OK;
     return err_set(err, STATUS_USAGE,
                    "train.optimiser=%.*s is chosen in training; a plan of a known model needs sgd, "
                    "adam, adamw or muon",

@@ -156,6 +156,9 @@ struct train_compiled {
 enum status train_compile(struct os *os, const struct settings *settings, struct arena *perm,
                           struct train_compiled *out, struct err *err);
 
+/* What a word of train.optimiser means; auto: the one that is compiled until training has chosen. */
+enum optimiser_kind optimiser_of(struct str name);
+
 /* What a plan must know of a run: its data is opened and its model built, for no machine. */
 struct train_outline {
     struct compile_config config;      /* for model_build with `model` */

@@ -46,9 +46,8 @@ struct session {
 };
 
 /* optimiser.c */
-enum optimiser_kind optimiser_of(struct str name);
-enum tables_kind    tables_of(struct str word);
-struct str          optimiser_name(enum optimiser_kind kind);
+enum tables_kind tables_of(struct str word);
+struct str       optimiser_name(enum optimiser_kind kind);
 f64 muon_share(f64 update_flops, f64 batch_flops, i64 accumulate); /* of a step: pure */
 /* Once it is compiled: is what s->config says the optimiser to use? Else changes it there. */
 enum status optimiser_resolve(struct session *s, struct err *err);
