@@ -34,7 +34,7 @@ declare -A data=(
 # first_loss PROGRAM EXAMPLE: after one step; the run's own target is not awaited.
 first_loss() {
   "$1" train "$top/examples/$2.yaml" ${data[$2]} train.steps=2 train.eval_every=0 train.target=none \
-    train.log_every=1 --json 2>"$folder/err" | sed -nE 's/.*"event":"step","step":1,.*"loss":([0-9.e+-]+).*/\1/p'
+    train.out=none train.log_every=1 --json 2>"$folder/err" | sed -nE 's/.*"event":"step","step":1,.*"loss":([0-9.e+-]+).*/\1/p'
 }
 
 for file in "$top"/examples/*.yaml; do

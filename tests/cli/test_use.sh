@@ -36,7 +36,7 @@ run 0 predict last
 run 0 predict last --json
 has out '^\{"event":"prediction","sample":0,"class":0,"probability":0\.[0-9]+\}$'
 
-# Not where it is not wanted, and elsewhere by another name.
+# train.out=none writes no weights; a name given there is the name of the file.
 rm -f ./*.safetensors
 run 0 train shapes.yaml train.out=none
 lacks out '^weights|^next'

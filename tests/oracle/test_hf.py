@@ -249,7 +249,7 @@ def check_identity(name, make):
         low = from_bf16(f"{folder}/low/model.safetensors")
         assert all(torch.equal(low[k], before[k].bfloat16()) for k in before), "other bits in bf16"
         assert json.load(open(f"{folder}/low/config.json"))["torch_dtype"] == "bfloat16"
-        print(f"  {len(after)} tensors are the same to the bit", flush=True)
+        print(f"  {len(after)} tensors are bit-exact", flush=True)
 
 
 def from_bf16(path):

@@ -121,7 +121,7 @@ TEST(a_run_teaches_of_its_own_device_precision_and_rates)
 }
 
 /* A prediction for one device says nothing of a run that was made on another after all. */
-TEST(a_run_elsewhere_than_foretold_teaches_nothing)
+TEST(a_run_on_another_machine_than_predicted_teaches_nothing)
 {
     struct world          w = world_new(perm);
     struct prediction_row p = { .id = STR("seg000001"), .run = STR("run000001"), .step_s = 0.1 };

@@ -99,6 +99,7 @@ static const struct settings *settings_of(struct arena *perm, const char *file, 
     while (str_cut(&rest, ' ', &one))
         if (one.len && config_add_override(c, perm, one, &err))
             harness_fail(__FILE__, __LINE__, "%s", err.text);
+    config_resolve_out(c, perm); /* no weights */
     return &c->settings;
 }
 

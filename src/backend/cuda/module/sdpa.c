@@ -103,7 +103,7 @@ static struct places places(struct sketch *g, dnn_desc x)
     return p;
 }
 
-/* x where a f b, elsewhere -infinity. */
+/* x where a f b, otherwise -infinity. */
 static dnn_desc x_where(struct sketch *g, dnn_desc x, cudnnPointwiseMode_t f, dnn_desc a,
                         dnn_desc b)
 {
