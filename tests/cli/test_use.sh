@@ -36,7 +36,7 @@ run 0 predict last
 run 0 predict last --json
 has out '^\{"event":"prediction","sample":0,"class":0,"probability":0\.[0-9]+\}$'
 
-# train.out=none writes no weights; a name given there is the name of the file.
+# train.out=none writes no weights; otherwise they are named after the run.
 rm -f ./*.safetensors
 run 0 train shapes.yaml train.out=none
 lacks out '^weights|^next'
