@@ -48,7 +48,7 @@ def main(arguments):
                    stdout=subprocess.DEVNULL)
     command = ["build/bench_estimate", seconds]
     for run in RUNS.values():
-        command += run + ["--"]
+        command += [run[0], "train.precision=fp32", *run[1:], "--"]  # its own precision, where it names one, comes later
     done = subprocess.run(command, cwd=common.TOP, env=common.environment(), stdout=subprocess.PIPE, text=True)
     if done.returncode:
         raise common.Failed("bench_estimate failed")

@@ -135,7 +135,7 @@ def saved(s):
 
 
 LEVERS = (  # what it is called, settings, what it trades, its row of bench/levers.py; whether its loss is shown
-    ("precision", "`train.precision=bf16`, `fp16` or `auto`", "digits for memory and, where the processor has bf16 instructions, for time; the bench demands "
+    ("precision", "on where bf16 is faster (`auto`); off with `train.precision=fp32`", "digits for memory and, where the processor has bf16 instructions, for time; the bench demands "
      "fp32's loss within 1 % at each of 200 steps ([why](decisions/precision.md))", "precision bf16", False),
     ("fusion", "on; off with `train.fuse=none`", "nothing: it saves time, and the result is bit-exact", "fuse all", False),
     ("micro-batches", "`train.batch=16 train.micro_batch=4`; automatic where a batch does not fit", "a little time for memory; the result of the large batch "
@@ -203,10 +203,23 @@ def trust(s):
         ("cost of spot interruptions", f"{len(spot)} real spot traces ({link(spot[0])})", f"at most {worst(spot)}")])
 
 
+def records(s):
+    rows = [s.row("race", task=task) for task in sorted({r["task"] for r in common.kept("race")})]
+    what = {"shakespeare": "Tiny Shakespeare by characters, nanoGPT's 6 blocks of 384, one H200",
+            "shakespeare-cpu": "the same text, nanoGPT's 4 blocks of 128, two cores"}
+
+    def peer(r):
+        return f"{r['peer']['seconds']:.1f} s ({r['peer']['steps']:,} steps), {times(r['ratio'])}" if r["ratio"] else "-"
+    return table(("task", "target", "reached (mean of seeds)", "p", "cold", "warm", "dollars", "PyTorch, nanoGPT's recipe", "commit"), [
+        (what[r["task"]], f"{r['target']:.4f}", f"{r['loss']:.4f} ({r['seeds']} seeds, {r['steps']:,} steps)", f"{r['p']:.1g}",
+         f"{r['cold_s']:.2f} s", f"{r['seconds']:.2f} s", "-" if r["dollars"] is None else f"${r['dollars']:.4f}", peer(r), r["commit"].split()[0])
+        for r in rows])
+
+
 BLOCKS = {  # name: page, function
     "first": ("README.md", first), "cpu": ("docs/measured.md", cpu), "amx": ("docs/measured.md", amx), "gpu": ("docs/measured.md", gpu),
     "bill": ("docs/measured.md", saved), "levers": ("docs/levers.md", levers), "recipes": ("docs/levers.md", recipes),
-    "plan": ("docs/planning.md", plan), "trust": ("docs/planning.md", trust)}
+    "plan": ("docs/planning.md", plan), "trust": ("docs/planning.md", trust), "records": ("docs/records.md", records)}
 
 
 # ---- pages ----

@@ -213,7 +213,7 @@ static void bench(const struct bench_case *b, enum dtype t, const char *kernel, 
     for (i32 i = 0; i < op_result_count(b->op, &b->at); i++)
         out[i] = tensor_new(&scratch, out_types[i], 1);
 
-    struct call          c    = { b->op, &b->at, in, sig.in_count, out, NULL, 0, pool };
+    struct call          c    = { b->op, &b->at, in, sig.in_count, out, NULL, 0, pool, NULL };
     struct cost          cost = op_cost(&sig);
     struct str           name = op_text(&scratch, b->op, &b->at);
     const struct kernel *k, *chosen = kernel_choose(&c, false);

@@ -69,7 +69,7 @@ def arguments_of(example, lever, steps, plain):
     if lever in BARE:
         arguments = [f"bench/levers/{example}.yaml"]
     else:
-        arguments = [f"examples/{example}.yaml", f"train.warmup={WARMUP[example]}"]
+        arguments = [f"examples/{example}.yaml", "train.precision=fp32", f"train.warmup={WARMUP[example]}"]
     arguments += [*EXAMPLES[example], f"train.steps={steps}"]
     for setting in LEVERS[lever]:
         key, value = setting.split("=")

@@ -56,7 +56,7 @@ static f64 step_s(struct settings s, enum variant variant, i64 steps)
     struct train_result   result;
     struct err            err = { 0 };
     if (variant == SELDOM_READ) os.now_ns = now_seldom;
-    s.profile.wait = s.profile.warmup = 0;
+    s.profile.wait = 0;
     s.profile.active                  = variant == PROFILED ? steps : 0;
     check(train_run(&os, &s, &(struct train_with){ .to = &listen }, &result, &err), &err);
     return (w.to_s - w.from_s) / (f64)(w.last - w.first);

@@ -72,7 +72,7 @@ def main(arguments):
     middle = time.perf_counter()
     with open(os.path.join(FOLDER, "err"), "w") as err:
         process = subprocess.Popen(
-            [common.FRUGAL, "run", "program.folder=save", "checkpoint.dir=kept", "program.settle_s=0.2",
+            [common.FRUGAL, "run", "program.folder=save", "checkpoint.dir=kept", "program.complete=0.2",
              "program.read=json", "program.step=step", "program.loss=loss", "program.resume=[--resume]",
              "run.ledger=none", "spot.cloud=none",
              "--", python, "-u", PEER, "save/model.pt", steps],

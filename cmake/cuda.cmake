@@ -5,7 +5,7 @@
 # builds for every architecture in one go.
 
 set(FRUGAL_CUDA AUTO CACHE STRING "AUTO, ON or OFF")
-set(FRUGAL_CUDA_ARCHS "80;90a;100" CACHE STRING "GPU architectures to build for")
+set(FRUGAL_CUDA_ARCHS "80;90a;100" CACHE STRING "GPU architectures to build for; 80-virtual: code of sm_80 that the driver compiles for its GPU")
 find_program(NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
 if(FRUGAL_CUDA STREQUAL "OFF" OR FRUGAL_SANITIZE OR NOT TARGET frugal)
     return()
@@ -30,7 +30,11 @@ endif()
 
 set(gencode "")
 foreach(arch ${FRUGAL_CUDA_ARCHS})
-    list(APPEND gencode -gencode=arch=compute_${arch},code=sm_${arch})
+    if(arch MATCHES "^(.+)-virtual$")
+        list(APPEND gencode -gencode=arch=compute_${CMAKE_MATCH_1},code=compute_${CMAKE_MATCH_1})
+    else()
+        list(APPEND gencode -gencode=arch=compute_${arch},code=sm_${arch})
+    endif()
 endforeach()
 file(GLOB kernels CONFIGURE_DEPENDS src/backend/cuda/module/*.cu)
 set(sm90a "")
@@ -87,4 +91,14 @@ target_link_libraries(frugal_cuda_empty PRIVATE frugal_stdcxx)
 
 target_link_libraries(frugal_cuda PRIVATE frugal_flags ${CUBLASLT} ${CUDART} frugal_stdcxx m pthread rt
                                           ${CMAKE_DL_LIBS})
+set(FRUGAL_CUDA_RUNPATH "" CACHE STRING "where the installed module looks for cuBLAS and cuDNN before the system does")
+set_target_properties(frugal_cuda PROPERTIES INSTALL_RPATH "${FRUGAL_CUDA_RUNPATH}")
 install(TARGETS frugal_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/frugal)
+# Attention's kernels by themselves: their objects, because the module hides its symbols.
+add_executable(bench_attention EXCLUDE_FROM_ALL bench/gpu/attention.c ${module_sources} ${lower_sources} ${CMAKE_BINARY_DIR}/shared.c ${objects})
+target_include_directories(bench_attention SYSTEM PRIVATE ${CUDA_INCLUDE})
+if(CUDNN_INCLUDE)
+    target_include_directories(bench_attention SYSTEM PRIVATE ${CUDNN_INCLUDE})
+    target_compile_definitions(bench_attention PRIVATE FRUGAL_HAVE_CUDNN=1)
+endif()
+target_link_libraries(bench_attention PRIVATE frugal_flags ${CUBLASLT} ${CUDART} frugal_stdcxx m pthread rt ${CMAKE_DL_LIBS})

@@ -1,8 +1,11 @@
 # cmake --install: the program with its manual page and completions; the library, its header and
 # its pkg-config file.
 
-if(TARGET frugal)
+if(TARGET frugal AND NOT FRUGAL_STATIC) # a program for other systems, not a library for their compilers
     install(TARGETS frugal ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    if(TARGET frugal_shared)
+        install(TARGETS frugal_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    endif()
     install(FILES include/frugal.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} OPTIONAL)
     get_property(pc_libraries GLOBAL PROPERTY FRUGAL_LINKED)
     file(RELATIVE_PATH pc_to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)

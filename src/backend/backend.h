@@ -14,6 +14,7 @@
 typedef i64 ticket;
 
 struct backend;
+struct ranks; /* backend/ranks/ranks.h */
 
 /* How hard `prepare` looks for the fastest kernels. */
 enum effort { EFFORT_DEFAULT, EFFORT_MAX };
@@ -71,6 +72,8 @@ struct backend {
      * and what the program was to write is worth nothing. NULL: it never does. */
     bool (*leaves_off)(void *context);
     void *context;
+    struct ranks
+        *ranks; /* that its programs' collectives reach; NULL: it is alone. Set before `prepare` */
 };
 
 /* Kernels that may be used: ALL, or only the naive reference (the truth, for tests). */

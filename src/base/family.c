@@ -251,10 +251,14 @@ static i64 ticks_of(pid_t pid)
     return own[0] + own[1] + buried[0] + buried[1];
 }
 
+static i64 ns_of(i64 ticks) { return ticks * (1000000000 / MAX(sysconf(_SC_CLK_TCK), 1)); }
+
 i64 family_cpu_ns(void)
 {
     pid_t pids[MEMBERS_MAX];
     i64   count = members(pids), ticks = 0;
     for (i64 i = 0; i < count; i++) ticks += ticks_of(pids[i]);
-    return ticks * (1000000000 / MAX(sysconf(_SC_CLK_TCK), 1));
+    return ns_of(ticks);
 }
+
+i64 parent_cpu_ns(void) { return ns_of(ticks_of(getppid())); }

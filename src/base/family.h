@@ -40,5 +40,7 @@ bool family_writes(struct str path);
 
 /* Processor time of the whole family so far, the buried included. */
 i64 family_cpu_ns(void);
+/* And of the process that started us, with the children that it has buried. */
+i64 parent_cpu_ns(void);
 
 #endif

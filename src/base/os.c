@@ -37,10 +37,21 @@ static enum status caused_by(struct err *err, int reason)
     return STATUS_WORLD;
 }
 
+static bool is_kind(struct str path, mode_t kind)
+{
+    struct stat s;
+    char        z[PATH_MAX] = { 0 };
+    if (path.len >= PATH_MAX) return false;
+    memcpy(z, path.data, (size_t)path.len);
+    return !stat(z, &s) && (s.st_mode & S_IFMT) == kind;
+}
+
 static enum status failed(struct err *err, const char *what, struct str path)
 {
-    int reason = errno;
-    err_set(err, STATUS_WORLD, "cannot %s %.*s: %s", what, STR_ARG(path), strerror(reason));
+    int         reason = errno;
+    bool        file = reason == ENOTDIR && is_kind(path, S_IFREG); /* else a part of its path is */
+    const char *why  = file ? "it is a file, not a folder" : strerror(reason);
+    err_set(err, STATUS_WORLD, "cannot %s %.*s: %s", what, STR_ARG(path), why);
     return caused_by(err, reason);
 }
 
@@ -209,8 +220,12 @@ static enum status no_folder(struct err *err, struct str path)
         if (name.len && name.data[name.len - 1] == '.') name.len--;
     }
     if (dir.len > 1) dir.len--; /* without the last slash */
-    err_set(err, STATUS_WORLD, "cannot create %.*s: there is no folder %.*s", STR_ARG(name),
-            STR_ARG(dir));
+    if (is_kind(dir, S_IFDIR))  /* as /proc, which takes no files */
+        err_set(err, STATUS_WORLD, "cannot create %.*s: %.*s takes no new files", STR_ARG(name),
+                STR_ARG(dir));
+    else
+        err_set(err, STATUS_WORLD, "cannot create %.*s: there is no folder %.*s", STR_ARG(name),
+                STR_ARG(dir));
     return caused_by(err, ENOENT);
 }
 

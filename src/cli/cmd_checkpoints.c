@@ -287,7 +287,7 @@ enum status command_checkpoints(struct cli *c, struct err *err)
     }
     if (r->argument_count == 1) return run_list(c, r->arguments, 1, err);
     return err_set(err, STATUS_USAGE,
-                   "unknown verb %.*s; expected list, verify, show, prune "
-                   "or copy",
+                   "unknown verb %.*s; expected list, verify, show, prune or copy; restore and "
+                   "lifecycle need s3://BUCKET/PREFIX",
                    (int)MIN(r->arguments[0].len, 80), r->arguments[0].data);
 }

@@ -1,4 +1,5 @@
 /* cmd_doctor.c - frugal doctor: what this machine can do, and what is missing. */
+#include "base/digits.h"
 #include "base/json.h"
 #include "cli/commands.h"
 #include "cli/jobs.h"
@@ -142,9 +143,8 @@ static void print_run(struct cli *c, struct str file, const struct train_checked
     if (t->batch_reason.len)
         say_result(c->say, "  batch %lld: %.*s\n", (long long)t->batch, STR_ARG(t->batch_reason));
     if (!isnan(t->load_s))
-        say_result(c->say,
-                   "  a batch takes %.3g ms to load and %.3g ms to compute, as measured now\n",
-                   1e3 * t->load_s, 1e3 * t->compute_s);
+        say_result(c->say, "  a batch takes %s ms to load and %s ms to compute, as measured now\n",
+                   DIGITS(1e3 * t->load_s), DIGITS(1e3 * t->compute_s));
 }
 
 /* Reads the run file, opens its data, builds and compiles its model, and looks for mistakes. */

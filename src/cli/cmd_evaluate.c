@@ -1,5 +1,5 @@
 /* cmd_evaluate.c - frugal evaluate MODEL [KEY=VALUE...]: how good a trained model is on held-out data. */
-#include "cli/model_named.h"
+#include "cli/jobs.h"
 #include "train/use.h"
 
 enum status command_evaluate(struct cli *c, struct err *err);
@@ -30,8 +30,7 @@ enum status command_evaluate(struct cli *c, struct err *err)
     struct train_eval     eval;
     if (!r->argument_count)
         return err_set(err, STATUS_USAGE, "which model? Try: frugal evaluate last");
-    enum status st =
-        model_named(c, r->arguments[0], r->arguments + 1, r->argument_count - 1, &config, err);
+    enum status st = model_of_request(c, 1, &config, err);
     os_signals_catch();
     if (!st) st = use_open(c->os, &config->settings, USE_EVALUATE, &use, err);
     if (!st) st = use_evaluate(use, &eval, err);

@@ -1,5 +1,5 @@
 /* cmd_export.c - frugal export MODEL FOLDER: what was trained, as a folder for transformers. */
-#include "cli/model_named.h"
+#include "cli/jobs.h"
 #include "infer/export.h"
 
 enum status command_export(struct cli *c, struct err *err);
@@ -9,7 +9,7 @@ enum status command_export(struct cli *c, struct err *err)
     const struct request *r     = c->request;
     struct str            dtype = r->value[FLAG_INDEX_dtype], folder;
     struct config        *config;
-    bool                  low = str_eq(dtype, STR("bf16"));
+    bool                  low = str_eq(dtype, STR("bf16")), merges = r->flags & FLAG_merge;
     if (r->argument_count < 2)
         return err_set(err, STATUS_USAGE,
                        "expected a model and a folder: frugal export last FOLDER");
@@ -17,10 +17,10 @@ enum status command_export(struct cli *c, struct err *err)
     if (dtype.len && !low && !str_eq(dtype, STR("f32")))
         return err_set(err, STATUS_USAGE, "--dtype takes f32 or bf16, not %.*s",
                        (int)MIN(dtype.len, 40), dtype.data);
-    enum status st =
-        model_named(c, r->arguments[0], r->arguments + 2, r->argument_count - 2, &config, err);
+    enum status st = model_of_request(c, 2, &config, err);
     if (!st)
-        st = export_folder(c->os, &config->settings, folder, low ? EXPORT_BF16 : EXPORT_F32, err);
+        st = export_folder(c->os, &config->settings, folder, low ? EXPORT_BF16 : EXPORT_F32,
+                           merges ? EXPORT_MERGED : EXPORT_APART, err);
     if (st) return st;
     if (c->say->json) {
         struct arena   scratch = *c->perm;
@@ -30,8 +30,14 @@ enum status command_export(struct cli *c, struct err *err)
         event_end(&b, c->say);
         return STATUS_OK;
     }
-    say_result(c->say,
-               "%.*s  open it with transformers: AutoModelForCausalLM.from_pretrained(\"%.*s\")\n",
-               STR_ARG(folder), STR_ARG(folder));
+    bool adapters = os_is_file(c->os, str_cat(c->perm, folder, STR("/adapter_config.json")));
+    if (adapters && !merges)
+        say_result(c->say, "%.*s  open it with PEFT: PeftModel.from_pretrained(model, \"%.*s\")\n",
+                   STR_ARG(folder), STR_ARG(folder));
+    else
+        say_result(
+            c->say,
+            "%.*s  open it with transformers: AutoModelForCausalLM.from_pretrained(\"%.*s\")\n",
+            STR_ARG(folder), STR_ARG(folder));
     return STATUS_OK;
 }

@@ -1,5 +1,6 @@
 /* cmd_generate.c - frugal generate MODEL TEXT: what a trained model writes after a text. */
-#include "cli/model_named.h"
+#include "cli/jobs.h"
+#include "data/tokenize.h"
 #include "infer/generate.h"
 
 enum status command_generate(struct cli *c, struct err *err);
@@ -105,8 +106,9 @@ static void show_end(struct cli *c, const struct shown *s, struct str prompt, i6
 static enum status write_on(struct cli *c, struct generating *g, struct str prompt,
                             struct arena *memory, struct err *err)
 {
-    struct shown shown  = { .cli = c };
-    i32         *tokens = NEW(memory, i32, MAX(prompt.len + 1, use_length(g->use)));
+    struct shown shown = { .cli = c };
+    i32         *tokens =
+        NEW(memory, i32, MAX(tokens_max(prompt.len) + BPE_AROUND_MAX, use_length(g->use)));
     i64          count;
     struct arena text = arena_part(memory, 1 << 28);
     if (!prompt.len)
@@ -139,8 +141,7 @@ enum status command_generate(struct cli *c, struct err *err)
         return err_set(err, STATUS_USAGE,
                        "expected a model and a text: frugal generate MODEL \"Once upon a time\"");
     enum status st = read_flags(r, &g, err);
-    if (!st)
-        st = model_named(c, r->arguments[0], r->arguments + 2, r->argument_count - 2, &config, err);
+    if (!st) st = model_of_request(c, 2, &config, err);
     if (st) return st;
     struct arena memory = arena_open((i64)TEXT_GIB << 30);
     if (!memory.begin)

@@ -82,8 +82,9 @@ static void show_json(struct cli *c, const struct pack_trade *t, f64 seconds, st
 static void show(struct cli *c, const struct pack_trade *t, struct arena scratch)
 {
     const struct pack_result *r = &t->result;
-    say_result(c->say, "%.*s: %.*s samples in %lld shards", STR_ARG(t->pattern),
-               STR_ARG(text_count(&scratch, (f64)r->samples)), (long long)r->shards);
+    say_result(c->say, "%.*s: %.*s samples in %lld shard%s", STR_ARG(t->pattern),
+               STR_ARG(text_count(&scratch, (f64)r->samples)), (long long)r->shards,
+               r->shards == 1 ? "" : "s");
     if (r->shards_before)
         say_result(c->say, ", %lld of them from an earlier run", (long long)r->shards_before);
     say_result(c->say, "\n");

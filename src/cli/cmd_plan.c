@@ -1,32 +1,122 @@
-/* cmd_plan.c - frugal plan WHAT: what training it would cost, where, and how. */
-#include "cli/plan.h"
-#include "run/ledger.h"
+/* cmd_plan.c - frugal plan WHAT: what training it would cost, where, and how. job/plan_question.h answers. */
+#include "cli/plan_show.h"
 #include <math.h>
 
 enum status command_plan(struct cli *c, struct err *err);
 
-enum { SCRATCH_GIB = 64, RECORDED = 5 }; /* rows the ledger is told of */
+enum { SCRATCH_GIB = 64, CONTEXT_MAX = 1 << 24 };
 
-void note(struct question *q, struct str text) { plan_note(&q->notes, text); }
+/* ---- flags ---- */
 
-static enum status limits_of(const struct request *r, struct plan_limits *out, struct err *err)
+static bool has_setting(const struct request *r, const char *key)
 {
-    f64         runs;
-    enum status st = plan_number(r, FLAG_INDEX_deadline, 3600, &out->deadline_s, err);
-    if (!st) st = plan_number(r, FLAG_INDEX_budget, 1, &out->budget_usd, err);
-    if (!st) st = plan_number(r, FLAG_INDEX_runs, 1, &runs, err);
+    struct str prefix = str_of(key);
+    for (i64 i = 1; i < r->argument_count; i++)
+        if (str_starts(r->arguments[i], prefix) && r->arguments[i].len > prefix.len &&
+            r->arguments[i].data[prefix.len] == '=')
+            return true;
+    return false;
+}
+
+static enum status both(struct err *err, const char *a, const char *b)
+{
+    return err_set(err, STATUS_USAGE, "%s and %s contradict each other: give one of them", a, b);
+}
+
+static enum status check_flags(const struct request *r, struct err *err)
+{
+    static const struct {
+        u64         one, other;
+        const char *a, *b;
+    } pairs[] = { { FLAG_spot, FLAG_on_demand, "--spot", "--on-demand" },
+                  { FLAG_tokens, FLAG_target, "--tokens", "--target" } };
+    static const struct {
+        u64         flag;
+        const char *name, *key;
+    } settings[] = { { FLAG_batch, "--batch", "train.batch" },
+                     { FLAG_tokens, "--tokens", "train.steps" },
+                     { FLAG_target, "--target", "train.steps" },
+                     { FLAG_freeze, "--freeze", "train.freeze" },
+                     { FLAG_lora, "--lora", "train.lora.rank" } };
+    for (i64 i = 0; i < COUNT_OF(pairs); i++)
+        if (r->flags & pairs[i].one && r->flags & pairs[i].other)
+            return both(err, pairs[i].a, pairs[i].b);
+    for (i64 i = 0; i < COUNT_OF(settings); i++)
+        if (r->flags & settings[i].flag && has_setting(r, settings[i].key))
+            return both(err, settings[i].name, settings[i].key);
+    for (i64 alone = FLAG_INDEX_calibrate;; alone = FLAG_INDEX_models) {
+        u64 flag = (u64)1 << alone;
+        if (r->flags & flag && (r->argument_count || r->flags & ~(flag | FLAG_json)))
+            return err_set(err, STATUS_USAGE, "--%.*s stands alone: nothing else is used with it",
+                           STR_ARG(flags[alone].name));
+        if (alone == FLAG_INDEX_models) return STATUS_OK;
+    }
+}
+
+/* --flag N, a number above 0 times `scale`; NaN: it was not given. */
+static enum status number_of(const struct request *r, i32 flag, f64 scale, f64 *out,
+                             struct err *err)
+{
+    struct str text = r->value[flag];
+    *out            = NAN;
+    if (!(r->flags & (u64)1 << flag)) return STATUS_OK;
+    if (str_ends(text, STR("h"))) text.len--;
+    if (str_starts(text, STR("$"))) text = str_sub(text, 1, text.len);
+    if (str_f64(text, out) && *out > 0) {
+        *out *= scale;
+        return STATUS_OK;
+    }
+    return err_set(err, STATUS_USAGE, "--%.*s=%.*s is not a number above 0",
+                   STR_ARG(flags[flag].name), (int)MIN(r->value[flag].len, 40),
+                   r->value[flag].data);
+}
+
+/* A whole number, at most `most`; 0: it was not given. */
+static enum status whole_of(const struct request *r, i32 flag, i64 most, i64 *out, struct err *err)
+{
+    f64         value;
+    enum status st = number_of(r, flag, 1, &value, err);
+    *out           = 0;
+    if (st || isnan(value)) return st;
+    if (value != floor(value) || value > (f64)most)
+        return err_set(err, STATUS_USAGE, "--%.*s takes a whole number from 1 to %lld",
+                       STR_ARG(flags[flag].name), (long long)most);
+    *out = (i64)value;
+    return STATUS_OK;
+}
+
+static enum status read_request(const struct request *r, struct plan_request *out, struct err *err)
+{
+    f64 runs;
+    if (!r->argument_count)
+        return err_set(err, STATUS_USAGE,
+                       "what to plan? Give a run file, a config.json or the name of a model "
+                       "(`frugal plan --models`)");
+    *out           = (struct plan_request){ .command       = r->command->name,
+                                            .what          = r->arguments[0],
+                                            .settings      = r->arguments + 1,
+                                            .setting_count = r->argument_count - 1,
+                                            .cloud         = r->value[FLAG_INDEX_on],
+                                            .prices        = r->value[FLAG_INDEX_prices],
+                                            .machine       = r->value[FLAG_INDEX_machine],
+                                            .region        = r->value[FLAG_INDEX_region],
+                                            .freeze        = r->value[FLAG_INDEX_freeze],
+                                            .spot          = r->flags & FLAG_spot,
+                                            .on_demand     = r->flags & FLAG_on_demand };
+    enum status st = number_of(r, FLAG_INDEX_deadline, 3600, &out->deadline_s, err);
+    if (!st) st = number_of(r, FLAG_INDEX_budget, 1, &out->budget_usd, err);
+    if (!st) st = number_of(r, FLAG_INDEX_runs, 1, &runs, err);
     if (!st) out->runs = isnan(runs) ? 1 : MAX((i64)runs, 1);
+    if (!st) st = number_of(r, FLAG_INDEX_tokens, 1, &out->tokens, err);
+    if (!st) st = number_of(r, FLAG_INDEX_target, 1, &out->target, err);
+    if (!st) st = number_of(r, FLAG_INDEX_batch, 1, &out->batch_tokens, err);
+    if (!st) st = whole_of(r, FLAG_INDEX_context, CONTEXT_MAX, &out->context, err);
+    if (!st) st = whole_of(r, FLAG_INDEX_lora, 1024, &out->lora, err);
+    if (!st) st = whole_of(r, FLAG_INDEX_gpus, PLAN_GPUS_MAX, &out->gpus, err);
     return st;
 }
 
-static enum status devices_of(struct cli *c, struct question *q, struct err *err)
-{
-    struct plan_where where = { .cloud    = c->request->value[FLAG_INDEX_on],
-                                .prices   = c->request->value[FLAG_INDEX_prices],
-                                .here     = q->ours,
-                                .usd_hour = q->usd_hour };
-    return plan_devices_open(&q->devices, c->os, &where, &q->notes, c->perm, err);
-}
+/* ---- the command ---- */
 
 static enum status time_kernels(struct cli *c, struct arena scratch, struct err *err)
 {
@@ -39,82 +129,30 @@ static enum status time_kernels(struct cli *c, struct arena scratch, struct err 
     return st;
 }
 
-static void learn(struct cli *c, struct question *q)
+static enum status plan(struct cli *c, struct arena scratch, struct err *err)
 {
-    struct plan_learner of = { .ledger       = ledger_path(c->os, q->ledger, c->perm),
-                               .catalogue    = q->devices.catalogue,
-                               .devices      = q->devices.items,
-                               .device_count = q->devices.count,
-                               .limits       = &q->limits,
-                               .workload     = &q->workload,
-                               .loads        = q->ours,
-                               .settings     = q->settings };
-    plan_learn(c->os, &of, &q->notes, c->perm);
-}
-
-/* An hour of this machine has no price, so it cannot be ranked; how long it takes can be told. */
-static void tell_unpriced(struct cli *c, struct question *q, const struct plan_variants *v,
-                          struct arena scratch)
-{
-    struct plan_result *r = NEW(c->perm, struct plan_result, 1);
-    for (i64 i = q->devices.rented_count; i < q->devices.count && isnan(q->usd_hour); i++) {
-        struct device *d    = &q->devices.items[i];
-        d->usd_h[PRICE_OWN] = 0;
-        plan_search(&q->workload, v, d, 1, q->devices.catalogue, &q->limits, r, scratch);
-        d->usd_h[PRICE_OWN] = NAN;
-        if (!r->count) continue;
-        struct plan_row *row = &r->rows[0];
-        note(q,
-             str_fmt(c->perm,
-                     "%.*s: %.3g h in %s, not ranked: set train.usd_hour to the price of an hour",
-                     STR_ARG(d->name), row->hours, precision_text(row->precision)));
-        row->bill.total = NAN;
-        plan_record(c, q, row);
-    }
-}
-
-static enum status answer(struct cli *c, struct question *q, struct arena scratch, struct err *err)
-{
-    struct plan_variants *v  = NEW(c->perm, struct plan_variants, 1);
-    struct plan_result   *r  = NEW(c->perm, struct plan_result, 1);
-    enum status           st = plan_compile(c->perm, &q->workload, v, scratch, err);
+    struct plan_question *q = NEW(c->perm, struct plan_question, 1);
+    struct plan_request   request;
+    enum status           st = read_request(c->request, &request, err);
     if (st) return st;
-    i64 ranked = isnan(q->usd_hour) ? q->devices.rented_count : q->devices.count;
-    plan_search(&q->workload, v, q->devices.items, ranked, q->devices.catalogue, &q->limits, r,
-                scratch);
-    tell_unpriced(c, q, v, scratch);
-    if (r->count) plan_show(c, q, v, r);
-    i64 ours = plan_first_trained(q, r);
-    for (i64 i = 0; i < MIN(r->count, RECORDED); i++) plan_record(c, q, &r->rows[i]);
-    if (ours >= RECORDED) plan_record(c, q, &r->rows[ours]);
-    if (r->count && c->request->flags & FLAG_scale_model) return plan_scale(c, q, scratch, err);
-    return r->count ? STATUS_OK : plan_none(c, q, r, err);
-}
-
-static enum status plan(struct cli *c, struct question *q, struct arena scratch, struct err *err)
-{
-    enum status st = limits_of(c->request, &q->limits, err);
-    if (!st) st = plan_ask(c, q, err);
-    if (!st) st = devices_of(c, q, err);
-    if (!st) st = plan_where(c, q, err);
-    if (st) return st;
-    learn(c, q);
-    return answer(c, q, scratch, err);
+    st = plan_open(q, c->os, &request, c->perm, scratch, err);
+    if (q->unknown) plan_models_names(c);
+    if (!st && q->result->count) plan_show(c, q);
+    else if (!st) st = plan_none(c, q, err);
+    if (!st && c->request->flags & FLAG_scale_model) st = plan_scale(c, q, scratch, err);
+    plan_close(q);
+    return st;
 }
 
 enum status command_plan(struct cli *c, struct err *err)
 {
-    struct question *q       = NEW(c->perm, struct question, 1);
-    struct arena     scratch = arena_open((i64)SCRATCH_GIB << 30);
-    enum status      st      = STATUS_OK;
-    q->depth_part = q->width_part = 1;
+    struct arena scratch = arena_open((i64)SCRATCH_GIB << 30);
     if (!scratch.begin)
         return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
-    st = plan_flags(c->request, err);
+    enum status st = check_flags(c->request, err);
     if (!st && c->request->flags & FLAG_models) plan_models(c);
     else if (!st && c->request->flags & FLAG_calibrate) st = time_kernels(c, scratch, err);
-    else if (!st) st = plan(c, q, scratch, err);
-    plan_devices_close(&q->devices);
+    else if (!st) st = plan(c, scratch, err);
     arena_close(&scratch);
     return st;
 }

@@ -1,5 +1,5 @@
 /* cmd_predict.c - frugal predict MODEL [KEY=VALUE...]: the class of each sample, and how likely it is. */
-#include "cli/model_named.h"
+#include "cli/jobs.h"
 #include "train/use.h"
 
 enum status command_predict(struct cli *c, struct err *err);
@@ -32,8 +32,7 @@ enum status command_predict(struct cli *c, struct err *err)
     struct use           *use = NULL;
     if (!r->argument_count)
         return err_set(err, STATUS_USAGE, "which model? Try: frugal predict last");
-    enum status st =
-        model_named(c, r->arguments[0], r->arguments + 1, r->argument_count - 1, &config, err);
+    enum status st = model_of_request(c, 1, &config, err);
     os_signals_catch();
     if (!st) st = use_open(c->os, &config->settings, USE_PREDICT, &use, err);
     if (!st) st = use_predict(use, show_answer, c, err);

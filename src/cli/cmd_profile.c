@@ -53,7 +53,7 @@ static enum status look_at_steps(void *context, struct err *err)
     if (!st && shown.err.status) st = err_set(err, shown.err.status, "%s", shown.err.text);
     if (!st && !shown.steps)
         st = err_set(err, STATUS_USAGE,
-                     "the run ended before a step was profiled: lower wait and warmup");
+                     "the run ended before a step was profiled: lower profile.wait");
     struct err *first = st ? NULL : err; /* what was told goes out in any case */
     return say_close(c->say, first) && !st ? STATUS_WORLD : st;
 }

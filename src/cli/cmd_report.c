@@ -1,10 +1,13 @@
 /* cmd_report.c - frugal report [RUN...]: one run's bill, several runs from before to after, or all
  * of them by month or tag. */
 #include "cli/report_show.h"
+#include "page/page.h"
 #include <math.h>
 #include <string.h>
 
 enum status command_report(struct cli *c, struct err *err);
+
+enum { HTML_GIB = 2 };
 
 static void group_event(struct say *s, const char *by, const struct run_group *g,
                         struct arena scratch)
@@ -63,6 +66,22 @@ static enum status write_svg(struct cli *c, const struct comparison *with, struc
     return st;
 }
 
+static enum status write_html(struct cli *c, struct run_bill *const *runs, i64 count,
+                              struct err *err)
+{
+    struct str         path = c->request->value[FLAG_INDEX_html], html, ids[ARGUMENTS_MAX];
+    struct page_config from = { .ledger = bills_path(c) };
+    struct arena       here = arena_open((i64)HTML_GIB << 30);
+    if (!here.begin)
+        return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
+    for (i64 i = 0; i < count; i++) ids[i] = runs[i]->row.id;
+    enum status st = page_report(c->os, &from, ids, count, &here, &html, err);
+    if (!st) st = os_publish(c->os, path, html, *c->perm, err);
+    if (!st) say_message(c->say, "the page is in %.*s\n", STR_ARG(path));
+    arena_close(&here);
+    return st;
+}
+
 static enum status report_several(struct cli *c, const struct bills *b,
                                   struct run_bill *const *runs, i64 count, struct err *err)
 {
@@ -92,6 +111,7 @@ enum status command_report(struct cli *c, struct err *err)
     if (!st && r->flags & FLAG_by) st = report_by(c, &b, err);
     else if (!st && count == 1) report_show_run(c->say, &b, runs[0], b.memory);
     else if (!st) st = report_several(c, &b, runs, count, err);
+    if (!st && r->flags & FLAG_html) st = write_html(c, runs, count, err);
     bills_close(&b);
     return st;
 }

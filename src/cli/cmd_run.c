@@ -1,5 +1,6 @@
 /* cmd_run.c - frugal run [RUN.YAML] [KEY=VALUE...] -- COMMAND...: somebody else's program, watched over.
  * Standard output is the program's alone; what frugal says goes to stderr. */
+#include "base/digits.h"
 #include "cli/jobs.h"
 #include "job/supervised.h"
 #include "remote/address.h"
@@ -23,8 +24,8 @@ static void show_result(struct say *s, const struct supervise_result *r, f64 usd
     if (r->step >= 0 && isnan(r->steps_per_s)) /* one step has no pace */
         say_message(s, "frugal: step %lld\n", (long long)r->step);
     else if (r->step >= 0)
-        say_message(s, "frugal: step %lld, %.4g steps per second\n", (long long)r->step,
-                    r->steps_per_s);
+        say_message(s, "frugal: step %lld, %s steps per second\n", (long long)r->step,
+                    DIGITS(r->steps_per_s));
     if (!isnan(r->metric)) say_message(s, "frugal: metric %.6g\n", r->metric);
     if (usage_is_ill(r->seen.usage.shape))
         say_message(s, "frugal: %s: %.*s\n", r->seen.gpu ? "GPUs" : "cores",

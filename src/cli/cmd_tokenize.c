@@ -141,6 +141,7 @@ static enum status train(struct cli *c, const struct texts *texts, i32 threads,
     struct bpe_train_config config = {
         .paths      = texts->paths,
         .path_count = texts->count,
+        .folder     = folder,
         .special    = r->flags & FLAG_separator ? named : STR("<|endoftext|>"),
         .threads    = threads,
         .listener   = { &show, on_progress },

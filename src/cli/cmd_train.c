@@ -3,12 +3,13 @@
 #include "cli/jobs.h"
 #include "cli/profile_show.h"
 #include "cli/progress.h"
+#include "job/several.h"
 
 enum status command_train(struct cli *c, struct err *err);
 
 enum { EVENT_BYTES = 1 << 16 };
 
-/* --profile wait=1,warmup=1,active=3 is short for profile.wait=1 and so on, behind the other settings. */
+/* --profile wait=2,active=3 is short for profile.wait=1 and so on, behind the other settings. */
 static enum status with_profile(struct cli *c, struct request *r, struct err *err)
 {
     struct str rest = c->request->value[FLAG_INDEX_profile], one;
@@ -21,6 +22,20 @@ static enum status with_profile(struct cli *c, struct request *r, struct err *er
     return STATUS_OK;
 }
 
+/* A launcher may have started several of us: one speaks, from the beginning. */
+static enum status begin_ranks(struct cli *c, struct ranks **out, struct err *err)
+{
+    say_nothing(c->say, !several_speaks(c->os, NULL));
+    return several_open(c->os, c->perm, out, err);
+}
+
+static enum status end_ranks(struct cli *c, struct ranks *ranks, enum status st)
+{
+    if (ranks && several_speaks(c->os, ranks)) say_nothing(c->say, false);
+    several_close(ranks);
+    return st;
+}
+
 enum status command_train(struct cli *c, struct err *err)
 {
     struct config       *config;
@@ -30,11 +45,19 @@ enum status command_train(struct cli *c, struct err *err)
     struct subscriber    show     = progress_subscriber(&shown);
     struct subscriber    profiled = profile_subscriber(&profile, &show);
     struct request      *r        = NEW(c->perm, struct request, 1);
-    enum status          st       = with_profile(c, r, err);
-    if (!st) st = config_of_request(r, c->os, c->perm, &config, err);
+    struct ranks        *ranks;
+    enum status          st = begin_ranks(c, &ranks, err);
     if (st) return st;
+    st = with_profile(c, r, err);
+    if (!st) st = config_of_request(r, c->os, c->perm, &config, err);
+    st = several_agree(ranks, st, err);
+    if (st) return end_ranks(c, ranks, st);
     shown.every    = config->settings.train.log_every;
     profile.config = &config->settings.profile;
     struct job job = job_of(c, config, "train");
-    return job_train(&job, &profiled, &result, err);
+    job.ranks      = ranks;
+    several_limit(ranks, config->settings.train.join_s);
+    st = several_same(ranks, job.changed, err);
+    if (!st) st = job_train(&job, &profiled, &result, err);
+    return end_ranks(c, ranks, st);
 }

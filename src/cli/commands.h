@@ -17,7 +17,7 @@ __extension__ enum { /* wider than an int, which C11 does not have yet */
 #undef FLAG
 };
 
-_Static_assert(FLAG_COUNT <= 63, "a request's flags are bits of a u64");
+_Static_assert(FLAG_COUNT <= 64, "a request's flags are bits of a u64");
 
 struct flag {
     struct str name; /* without the dashes */

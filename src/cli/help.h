@@ -34,7 +34,7 @@ void completion_names(struct textbuf *b, enum completion what);
 
 /* A topic's text with what the tables add to it: the list of layers, of settings, … */
 struct str help_topic_text(struct arena *perm, const struct topic *t);
-void       claims_add(struct textbuf *b, struct arena scratch); /* claims.c */
+void       claims_add(struct textbuf *b, struct arena scratch); /* claims_show.c */
 /* Fills paragraphs to 80 columns behind `indent` blanks. */
 void help_fill(struct textbuf *b, struct str text, i32 indent);
 

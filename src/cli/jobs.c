@@ -1,5 +1,6 @@
 /* jobs.c - from a request and its settings to a job. */
 #include "cli/jobs.h"
+#include "infer/model_named.h"
 
 enum status config_of_request(const struct request *r, struct os *os, struct arena *perm,
                               struct config **out, struct err *err)
@@ -9,6 +10,13 @@ enum status config_of_request(const struct request *r, struct os *os, struct are
                        STR_ARG(r->command->name));
     return config_read(os, perm, r->command->name, r->arguments[0], r->arguments + 1,
                        r->argument_count - 1, out, err);
+}
+
+enum status model_of_request(struct cli *c, i64 settings_from, struct config **out, struct err *err)
+{
+    const struct request *r = c->request;
+    return model_named(c->os, c->perm, r->command->name, r->arguments[0],
+                       r->arguments + settings_from, r->argument_count - settings_from, out, err);
 }
 
 static void say_job(void *context, struct str line)

@@ -1,5 +1,5 @@
 /* plan_models.c - `frugal plan --models`: what it knows by name, and what to do about a name that it does not. */
-#include "cli/plan.h"
+#include "cli/plan_show.h"
 #include "plan/known.h"
 
 void plan_models(struct cli *c)
@@ -31,25 +31,11 @@ void plan_models(struct cli *c)
                    STR_ARG(known_types(&s)));
 }
 
-enum status plan_unknown(struct cli *c, struct str name, struct err *err)
+void plan_models_names(struct cli *c)
 {
-    const struct known *best  = NULL;
-    i64                 least = 4; /* slips of the finger */
-    struct arena        s     = *c->perm;
-    struct textbuf      b     = textbuf_new(&s);
-    for (i64 i = 0; i < known_count(); i++) {
-        const struct known *k = known_at(i);
-        i64 d = name.len < 64 ? str_distance(k->name, name, arena_part(&s, 1 << 14)) : least;
-        if (d < least) best = k;
-        least = MIN(least, d);
-    }
+    struct arena   s = *c->perm;
+    struct textbuf b = textbuf_new(&s);
     for (i64 i = 0; i < known_count(); i++)
         textbuf_fmt(&b, "%s%.*s", i ? ", " : "", STR_ARG(known_at(i)->name));
     say_message(c->say, "Known models: %.*s.\n", STR_ARG(textbuf_str(&b)));
-    return err_set(
-        err, STATUS_USAGE,
-        "%.*s is neither a known model nor a file%s%.*s%s; give a run file, a config.json "
-        "or one of the models above (`frugal plan --models`)",
-        (int)MIN(name.len, 60), name.data, best ? " (did you mean " : "",
-        best ? (int)best->name.len : 0, best ? best->name.data : "", best ? "?)" : "");
 }

@@ -1,11 +1,12 @@
 /* plan_none.c - no plan: how many ways were dropped and why, the nearest of them, and what it is short of. */
-#include "cli/plan.h"
+#include "cli/plan_show.h"
 #include <math.h>
 
-static struct str lack(struct arena *s, const struct question *q, const struct plan_result *p)
+static struct str lack(struct arena *s, const struct plan_question *q)
 {
-    const struct plan_row *n = &p->nearest;
-    struct str             where;
+    const struct plan_result *p = q->result;
+    const struct plan_row    *n = &p->nearest;
+    struct str                where;
     if (p->nearest_short == SHORT_NONE) return STR("");
     where = str_fmt(s, "; the nearest is %.*s%s%s, which ", STR_ARG(plan_place(s, n)),
                     p->nearest_short == SHORT_MEMORY ? "" : " ",
@@ -24,22 +25,32 @@ static struct str lack(struct arena *s, const struct question *q, const struct p
                    STR_ARG(plan_dollars(s, n->bill.total - q->limits.budget_usd)));
 }
 
-enum status plan_none(struct cli *c, const struct question *q, const struct plan_result *p,
-                      struct err *err)
+enum status plan_none(struct cli *c, const struct plan_question *q, struct err *err)
 {
-    struct arena s    = *c->perm;
-    struct str   near = lack(&s, q, p), more = { 0 };
-    bool         short_of_gpus = p->too_few && p->nearest_short != SHORT_MONEY;
+    const struct plan_result *p    = q->result;
+    struct arena              s    = *c->perm;
+    struct str                near = lack(&s, q), more = { 0 };
+    bool                      short_of_gpus = p->too_few && p->nearest_short != SHORT_MONEY;
     if (short_of_gpus)
         more = str_fmt(
             &s, ". A step of %lld samples is shared by at most %lld GPUs; a larger %s allows more",
             (long long)q->workload.batch_total, (long long)q->workload.batch_total,
             q->ours ? "train.batch" : "--batch");
-    return err_set(err, STATUS_NO,
-                   "no plan: %lld do not fit in memory, %lld miss the deadline, %lld exceed the "
-                   "budget, %lld on spot machines would never finish, %lld machines have no "
-                   "%sprice%.*s%.*s",
-                   (long long)p->too_large, (long long)p->too_late, (long long)p->too_dear,
-                   (long long)p->never, (long long)p->no_price,
-                   q->limits.given.markets ? "such " : "", STR_ARG(near), STR_ARG(more));
+    struct {
+        i64         count;
+        const char *what;
+    } why[]                = { { p->too_large, "do not fit in memory" },
+                               { p->too_late, "miss the deadline" },
+                               { p->too_dear, "exceed the budget" },
+                               { p->never, "on spot machines would never finish" },
+                               { p->no_price, q->limits.given.markets ? "machines have no such price"
+                                                                      : "machines have no price" } };
+    struct textbuf reasons = textbuf_new(&s);
+    for (i64 i = 0; i < COUNT_OF(why); i++)
+        if (why[i].count)
+            textbuf_fmt(&reasons, "%s%lld %s", reasons.len ? ", " : "", (long long)why[i].count,
+                        why[i].what);
+    struct str all = textbuf_str(&reasons);
+    return err_set(err, STATUS_NO, "no plan: %.*s%.*s%.*s", STR_ARG(all), STR_ARG(near),
+                   STR_ARG(more));
 }

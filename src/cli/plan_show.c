@@ -1,10 +1,8 @@
 /* plan_show.c - the ranked table, why the first is first, and what would change it. */
-#include "cli/plan.h"
+#include "cli/plan_show.h"
 #include <math.h>
 
 enum { SHOWN = 10, OPS_SHOWN = 5, SCRATCH_BYTES = 16 << 20 };
-
-static const f64 efficiency_good = 0.8; /* below it a remedy is named */
 
 /* "4 x aws p5.48xlarge", "2 of 8 GPUs of aws p5.48xlarge" */
 struct str plan_place(struct arena *perm, const struct plan_row *r)
@@ -16,19 +14,6 @@ struct str plan_place(struct arena *perm, const struct plan_row *r)
     if (r->machines > 1)
         return str_fmt(perm, "%lld x %.*s", (long long)r->machines, STR_ARG(r->device->name));
     return r->device->name;
-}
-
-/* Of its price; NaN: it is the user's own, or has no date. */
-static f64 price_age_days(struct cli *c, const struct plan_row *r)
-{
-    const struct machine *m = r->device->row;
-    if (!m || m->fact.as_of_day == DAY_UNKNOWN) return NAN;
-    return (f64)(day_today(c->os) - m->fact.as_of_day);
-}
-
-static bool is_old(struct cli *c, const struct plan_row *r)
-{
-    return r->device->row && !(price_age_days(c, r) <= PRICE_OLD_DAYS);
 }
 
 static struct str ms_text(struct arena *perm, f64 seconds)
@@ -44,36 +29,19 @@ static struct str cut_text(struct arena *perm, const struct plan_row *r)
                : str_fmt(perm, "%lld x %lld", (long long)r->micro, (long long)r->accumulate);
 }
 
-/* Architectures that our CUDA module is built for (cmake/cuda.cmake): 80 to 90, and 100. */
-static bool is_built_for(struct str gpu)
-{
-    static const char *const others[] = { "V100-16", "V100-32", "T4-16", "RTX5090-32" };
-    for (i64 i = 0; i < COUNT_OF(others); i++)
-        if (str_eq(gpu, str_of(others[i]))) return false;
-    return true;
-}
-
-/* Why frugal itself cannot carry it out; NULL: it can. */
-static const char *cannot(const struct question *q, const struct plan_row *r)
-{
-    if (r->gpus > 1) return r->sharded ? "state sharded over GPUs" : "several GPUs";
-    if (q->stand_in) return "such a model";
-    if (r->device->row && !is_built_for(r->device->row->gpu)) return "such GPUs";
-    return NULL;
-}
-
 /* What is paid: dollars are $/hour x billed hours + storage. */
-static void show_bill(struct cli *c, const struct question *q, i64 rank, const struct plan_row *r)
+static void show_bill(struct cli *c, const struct plan_question *q, i64 rank,
+                      const struct plan_row *r)
 {
     struct arena s       = *c->perm;
-    f64          usd_h   = bill_estimate_usd(r->device->usd_h[r->price], 3600 * (f64)r->machines);
     f64          storage = r->bill.storage + r->bill.requests;
     say_result(c->say, "%3lld%s %10.*s %10.*s %8.*s %7.*s %9.*s  %9s%s %.*s\n", (long long)rank,
-               cannot(q, r) ? "!" : " ", STR_ARG(plan_dollars(&s, r->bill.total)),
-               STR_ARG(plan_usd_hour(&s, usd_h)), STR_ARG(plan_billed(&s, r->billed_h)),
+               plan_cannot(q, r) ? "!" : " ", STR_ARG(plan_dollars(&s, r->bill.total)),
+               STR_ARG(plan_usd_hour(&s, plan_row_usd_hour(r))),
+               STR_ARG(plan_billed(&s, r->billed_h)),
                STR_ARG(storage > 0 ? plan_dollars(&s, storage) : STR("-")),
-               STR_ARG(plan_time(&s, r->hours)), price_name(r->price), is_old(c, r) ? "*" : " ",
-               STR_ARG(plan_place(&s, r)));
+               STR_ARG(plan_time(&s, r->hours)), price_name(r->price),
+               plan_price_is_old(q, r) ? "*" : " ", STR_ARG(plan_place(&s, r)));
 }
 
 static void show_how(struct cli *c, i64 rank, const struct plan_row *r)
@@ -90,16 +58,16 @@ static void show_how(struct cli *c, i64 rank, const struct plan_row *r)
 }
 
 /* The marks that the rows have, each explained once. */
-static void show_marks(struct cli *c, const struct question *q, const struct plan_result *p)
+static void show_marks(struct cli *c, const struct plan_question *q, const struct plan_result *p)
 {
     bool           old = false;
     struct arena   s   = *c->perm;
     struct textbuf b   = textbuf_new(&s);
     for (i64 i = 0; i < MIN(p->count, SHOWN); i++) {
-        const char *why = cannot(q, &p->rows[i]);
+        const char *why = plan_cannot(q, &p->rows[i]);
         bool new        = why != NULL;
-        old |= is_old(c, &p->rows[i]);
-        for (i64 j = 0; j < i && new; j++) new = cannot(q, &p->rows[j]) != why;
+        old |= plan_price_is_old(q, &p->rows[i]);
+        for (i64 j = 0; j < i && new; j++) new = plan_cannot(q, &p->rows[j]) != why;
         if (new) textbuf_fmt(&b, "%s%s", b.len ? ", " : "", why);
     }
     if (b.len)
@@ -112,7 +80,7 @@ static void show_marks(struct cli *c, const struct question *q, const struct pla
                    PRICE_OLD_DAYS);
 }
 
-static void show_tables(struct cli *c, const struct question *q, const struct plan_result *p)
+static void show_tables(struct cli *c, const struct plan_question *q, const struct plan_result *p)
 {
     i64 shown = MIN(p->count, SHOWN);
     say_result(c->say, "%4s %10s %10s %8s %7s %9s  %-10s %s\n", "", "dollars", "$/hour", "billed h",
@@ -126,7 +94,8 @@ static void show_tables(struct cli *c, const struct question *q, const struct pl
     for (i64 i = 0; i < shown; i++) show_how(c, i + 1, &p->rows[i]);
 }
 
-static void json_row(struct cli *c, const struct question *q, i64 rank, const struct plan_row *r)
+static void json_row(struct cli *c, const struct plan_question *q, i64 rank,
+                     const struct plan_row *r)
 {
     struct arena   s = *c->perm;
     struct textbuf b = event_begin(&s, "plan");
@@ -135,7 +104,7 @@ static void json_row(struct cli *c, const struct question *q, i64 rank, const st
     event_i64(&b, "machines", r->machines);
     event_str(&b, "market", str_of(price_name(r->price)));
     event_f64(&b, "usd_hour", r->device->usd_h[r->price]);
-    event_f64(&b, "price_age_days", price_age_days(c, r));
+    event_f64(&b, "price_age_days", plan_price_age_days(q, r));
     event_i64(&b, "gpus", r->device->row && r->device->row->gpus ? r->gpus : 0);
     event_i64(&b, "runs_side_by_side", r->side_by_side);
     event_str(&b, "precision", str_of(precision_text(r->precision)));
@@ -156,7 +125,7 @@ static void json_row(struct cli *c, const struct question *q, i64 rank, const st
     event_f64(&b, "work_s", r->work_s);
     event_f64(&b, "hours", r->hours);
     event_f64(&b, "billed_hours", r->billed_h);
-    event_bool(&b, "frugal_trains_it", !cannot(q, r));
+    event_bool(&b, "frugal_trains_it", !plan_cannot(q, r));
     event_f64(&b, "interruptions", r->outcome.interruptions);
     event_f64(&b, "save_every_s", r->outcome.interval_s);
     event_f64(&b, "in_time", r->in_time);
@@ -176,55 +145,39 @@ static void json_row(struct cli *c, const struct question *q, i64 rank, const st
 
 static void show_ops(struct cli *c, const struct plan_row *r)
 {
-    struct op_time    ops[OP_COUNT];
-    struct arena      s     = *c->perm;
-    struct step_shape shape = { .micro = r->micro, .accumulate = r->accumulate };
-    i64               count = estimate_ops(r->device, &r->variant->work, &shape, ops);
-    f64               all   = 0;
-    struct textbuf    b     = textbuf_new(&s);
-    for (i64 i = 0; i < count; i++) all += ops[i].seconds;
-    for (i64 i = 0; i < MIN(count, OPS_SHOWN); i++)
-        textbuf_fmt(&b, "%s%s %.0f %%", i ? ", " : "", op_info(ops[i].op)->name,
-                    100 * ops[i].seconds / all);
+    struct plan_op_part ops[OPS_SHOWN];
+    struct arena        s     = *c->perm;
+    i64                 count = plan_ops(r, ops, OPS_SHOWN);
+    struct textbuf      b     = textbuf_new(&s);
+    for (i64 i = 0; i < count; i++)
+        textbuf_fmt(&b, "%s%s %.0f %%", i ? ", " : "", ops[i].name, 100 * ops[i].part);
     say_result(c->say, "  A step of %.*s ms: %.*s.\n", STR_ARG(ms_text(&s, r->step.step_s)),
                STR_ARG(textbuf_str(&b)));
 }
 
-static void show_spot(struct cli *c, const struct question *q, const struct plan_variants *v,
-                      const struct plan_row *r)
+static void show_spot(struct cli *c, const struct plan_question *q, const struct plan_row *r)
 {
-    struct arena    s = *c->perm, scratch = arena_part(&s, SCRATCH_BYTES);
-    struct plan_row sure = *r;
-    f64 off    = bill_discount(r->device->usd_h[PRICE_SPOT], r->device->usd_h[PRICE_ON_DEMAND]);
-    sure.price = PRICE_ON_DEMAND;
-    if (isnan(off) ||
-        !plan_price(&q->workload, v, q->devices.catalogue, &q->limits, 1, &sure, scratch))
-        return;
-    f64        pays = risk_break_even(&r->outcome, &sure.outcome);
-    struct str from = pays > 0
-                          ? str_fmt(&s, "from %.1f %% off", 100 * pays)
+    struct arena     s = *c->perm, scratch = arena_part(&s, SCRATCH_BYTES);
+    struct plan_spot is;
+    if (!plan_spot(q, r, &is, scratch)) return;
+    struct str from = is.pays_from > 0
+                          ? str_fmt(&s, "from %.1f %% off", 100 * is.pays_from)
                           : STR("even without a discount (machines taken away early are free)");
-    say_result(c->say, "  Spot is %.0f %% off here and is cheaper %.*s.", 100 * off, STR_ARG(from));
+    say_result(c->say, "  Spot is %.0f %% off here and is cheaper %.*s.", 100 * is.discount,
+               STR_ARG(from));
     if (r->outcome.interval_s < r->work_s)
         say_result(c->say, " A save every %.0f s.", r->outcome.interval_s);
     say_result(c->say, "\n");
 }
 
-i64 plan_first_trained(const struct question *q, const struct plan_result *p)
-{
-    for (i64 i = 0; i < p->count && q->ours; i++)
-        if (!cannot(q, &p->rows[i])) return i;
-    return -1;
-}
-
 /* The command line of the cheapest row that frugal itself can carry out. */
-static void show_command(struct cli *c, const struct question *q, const struct plan_result *p)
+static void show_command(struct cli *c, const struct plan_question *q)
 {
     struct arena s = *c->perm;
     struct str   words[PLAN_WORDS_MAX];
-    i64          first = plan_first_trained(q, p);
+    i64          first = plan_first_trained(q);
     if (first < 0) return;
-    const struct plan_row *r     = &p->rows[first];
+    const struct plan_row *r     = &q->result->rows[first];
     i64                    count = plan_words(r, &s, words);
     if (first)
         say_result(c->say, "  The first that frugal itself can train is %.*s %s, for %.*s:\n",
@@ -235,11 +188,11 @@ static void show_command(struct cli *c, const struct question *q, const struct p
     say_result(c->say, "\n");
 }
 
-static void show_reason(struct cli *c, const struct question *q, const struct plan_variants *v,
-                        const struct plan_result *p)
+static void show_reason(struct cli *c, const struct plan_question *q)
 {
-    const struct plan_row *r = &p->rows[0];
-    struct arena           s = *c->perm;
+    const struct plan_result *p = q->result;
+    const struct plan_row    *r = &p->rows[0];
+    struct arena              s = *c->perm;
     say_result(c->say, "\n");
     say_heading(c->say, "Why the first");
     say_result(
@@ -250,7 +203,7 @@ static void show_reason(struct cli *c, const struct question *q, const struct pl
         STR_ARG(plan_dollars(&s, r->bill.starting)), STR_ARG(plan_dollars(&s, r->bill.lost)),
         STR_ARG(plan_dollars(&s, r->bill.storage)), STR_ARG(plan_dollars(&s, r->bill.requests)));
     show_ops(c, r);
-    if (r->price == PRICE_SPOT) show_spot(c, q, v, r);
+    if (r->price == PRICE_SPOT) show_spot(c, q, r);
     if (p->count > 1) {
         const struct plan_row *next = &p->rows[1];
         f64                    more = next->bill.total - r->bill.total;
@@ -260,7 +213,7 @@ static void show_reason(struct cli *c, const struct question *q, const struct pl
                    STR_ARG(plan_dollars(&s, more)), STR_ARG(plan_time(&s, fabs(less))),
                    less > 0 ? "earlier" : "later");
     }
-    show_command(c, q, p);
+    show_command(c, q);
     if (r->gpus > 1)
         say_result(c->say, "  %s, which frugal does not support yet: %s.\n",
                    r->sharded ? "Sharded over its GPUs" : "A copy on each GPU",
@@ -269,48 +222,36 @@ static void show_reason(struct cli *c, const struct question *q, const struct pl
 }
 
 /* Where links hold GPUs up: what would help, in dollars. */
-static void show_remedies(struct cli *c, const struct question *q, const struct plan_variants *v,
-                          const struct plan_row *r)
+static void show_remedies(struct cli *c, const struct plan_question *q, const struct plan_row *r)
 {
     struct arena         s = *c->perm, scratch = arena_part(&s, SCRATCH_BYTES);
-    struct plan_row      half = *r, fewer = *r, more = *r;
-    struct plan_workload longer = q->workload;
+    struct plan_remedies are = plan_remedies(q, r, scratch);
     say_result(c->say, "  %.*s: scaling efficiency on %lld GPUs: %.0f %%.",
                STR_ARG(plan_place(&s, r)), (long long)r->gpus, 100 * r->step.efficiency);
-    if (!r->sharded &&
-        plan_price(&q->workload, v, q->devices.catalogue, &q->limits, 0.5, &half, scratch))
+    if (!isnan(are.short_gradients_usd))
         say_result(c->say, " Gradients sent as bf16: %.*s.",
-                   STR_ARG(plan_dollars(&s, half.bill.total)));
-    longer.batch_total *= 4;
-    longer.steps = (longer.steps + 3) / 4;
-    if (plan_price(&longer, v, q->devices.catalogue, &q->limits, 1, &more, scratch))
+                   STR_ARG(plan_dollars(&s, are.short_gradients_usd)));
+    if (!isnan(are.larger_batch_usd))
         say_result(c->say, " A four times larger batch, a quarter of the steps: %.*s.",
-                   STR_ARG(plan_dollars(&s, more.bill.total)));
-    fewer.gpus /= 2;
-    fewer.machines = MAX(1, fewer.machines / 2);
-    if (plan_price(&q->workload, v, q->devices.catalogue, &q->limits, 1, &fewer, scratch))
+                   STR_ARG(plan_dollars(&s, are.larger_batch_usd)));
+    if (!isnan(are.fewer_usd))
         say_result(c->say, " Half the GPUs: %.*s in %.*s.",
-                   STR_ARG(plan_dollars(&s, fewer.bill.total)),
-                   STR_ARG(plan_time(&s, fewer.hours)));
+                   STR_ARG(plan_dollars(&s, are.fewer_usd)), STR_ARG(plan_time(&s, are.fewer_h)));
     say_result(c->say, "\n");
 }
 
-/* Under a deadline: spot where there is any, on-demand when behind. */
-static void show_mixed(struct cli *c, const struct question *q, const struct plan_row *r)
+static void show_mixed(struct cli *c, const struct plan_question *q, const struct plan_row *r)
 {
-    struct arena s = *c->perm, scratch = arena_part(&s, SCRATCH_BYTES);
-    f64          spot = r->device->usd_h[PRICE_SPOT], list = r->device->usd_h[PRICE_ON_DEMAND];
-    if (isnan(q->limits.deadline_s) || !(spot >= 0) || !(list >= 0) || q->limits.runs > 1) return;
-    struct risk_mixed m   = plan_mixed(r, &q->limits, scratch);
-    f64               usd = (f64)r->machines *
-              (bill_estimate_usd(spot, m.spot_s) + bill_estimate_usd(list, m.on_demand_s));
+    struct arena    s = *c->perm, scratch = arena_part(&s, SCRATCH_BYTES);
+    struct plan_mix mix;
+    if (!plan_mix(q, r, &mix, scratch)) return;
     say_result(c->say,
                "  %.*s, spot while available and on-demand when late: %.*s, in time in %.0f %% "
                "of runs.\n",
-               STR_ARG(plan_place(&s, r)), STR_ARG(plan_dollars(&s, usd)), 100 * m.in_time);
+               STR_ARG(plan_place(&s, r)), STR_ARG(plan_dollars(&s, mix.usd)), 100 * mix.in_time);
 }
 
-static void show_assumed(struct cli *c, const struct question *q, const struct plan_result *p)
+static void show_assumed(struct cli *c, const struct plan_question *q, const struct plan_result *p)
 {
     say_result(c->say, "\n");
     say_heading(c->say, "Assumed");
@@ -328,7 +269,7 @@ static void show_assumed(struct cli *c, const struct question *q, const struct p
                "  `frugal help claims`: common figures about cost, ours, and why they differ\n");
 }
 
-static void json_rest(struct cli *c, const struct question *q)
+static void json_rest(struct cli *c, const struct plan_question *q)
 {
     for (i64 i = 0; i < q->notes.count; i++) {
         struct arena   s = *c->perm;
@@ -348,9 +289,10 @@ static void json_rest(struct cli *c, const struct question *q)
 }
 
 /* "mixtral-8x7b: 46.7 G parameters, 12.9 G used by a token; 1,000 steps of 64 sequences" */
-static struct str title(struct arena *s, const struct question *q, const struct plan_variants *v)
+static struct str title(struct arena *s, const struct plan_question *q)
 {
-    struct str used = STR(""), of = STR("samples");
+    const struct plan_variants *v    = q->variants;
+    struct str                  used = STR(""), of = STR("samples");
     if (q->parameters_used > 0 && q->parameters_used < 0.99 * v->parameters)
         used =
             str_fmt(s, ", %.*s used by a token", STR_ARG(plan_parameters(s, q->parameters_used)));
@@ -364,22 +306,22 @@ static struct str title(struct arena *s, const struct question *q, const struct 
                    q->limits.runs > 1 ? ", several runs" : "");
 }
 
-void plan_show(struct cli *c, const struct question *q, const struct plan_variants *v,
-               const struct plan_result *p)
+void plan_show(struct cli *c, const struct plan_question *q)
 {
-    struct arena s = *c->perm;
+    const struct plan_result *p = q->result;
+    struct arena              s = *c->perm;
     if (c->say->json) {
         for (i64 i = 0; i < p->count; i++) json_row(c, q, i + 1, &p->rows[i]);
         json_rest(c, q);
         return;
     }
-    say_heading(c->say, str_z(&s, title(&s, q, v)));
+    say_heading(c->say, str_z(&s, title(&s, q)));
     show_tables(c, q, p);
-    show_reason(c, q, v, p);
+    show_reason(c, q);
     show_mixed(c, q, &p->rows[0]);
     for (i64 i = 0, told = 0; i < MIN(p->count, SHOWN) && told < 2; i++) {
-        if (p->rows[i].step.efficiency >= efficiency_good) continue;
-        show_remedies(c, q, v, &p->rows[i]);
+        if (!plan_is_held_up(&p->rows[i])) continue;
+        show_remedies(c, q, &p->rows[i]);
         told++;
     }
     show_assumed(c, q, p);

@@ -1,6 +1,6 @@
 /* plan_text.c - a plan's quantities as people read them: enough digits to compute with, thousands apart, long
  * times in days. */
-#include "cli/plan.h"
+#include "cli/plan_show.h"
 #include <math.h>
 
 static const f64 days_from_h = 48, whole_from_usd = 10000;

@@ -1,6 +1,7 @@
 /* profile_show.c - the events of a profile as tables, or as lines of JSON. Figures of tables are those of one step, the
  * mean of all profiled ones; events have the sums. */
 #include "cli/profile_show.h"
+#include "base/digits.h"
 #include "run/chrome.h"
 #include <math.h>
 #include <unistd.h>
@@ -167,10 +168,10 @@ static void on_profile(void *context, const struct event_profile *e)
     shown->ops_seen = shown->programs_seen = 0;
     if (!e->steps)
         say_message(say, "nothing was profiled: the run ended within the %lld skipped steps\n",
-                    (long long)(shown->config->wait + shown->config->warmup));
+                    (long long)shown->config->wait);
     else if (!say->json)
-        say_result(say, "Profile of %lld steps: %.4g ms per step on %.*s\n", (long long)e->steps,
-                   1e-6 * (f64)e->ns / (f64)e->steps, STR_ARG(e->device));
+        say_result(say, "Profile of %lld steps: %s ms per step on %.*s\n", (long long)e->steps,
+                   DIGITS(1e-6 * (f64)e->ns / (f64)e->steps), STR_ARG(e->device));
     if (e->steps && room.begin) write_trace(shown, e, room);
     if (room.begin) arena_close(&room);
 }

@@ -1,5 +1,6 @@
 /* progress.c - what a run looks like while it runs, and when it is done. */
 #include "cli/progress.h"
+#include "base/digits.h"
 #include "train/noise.h"
 #include <math.h>
 #include <stdarg.h>
@@ -49,8 +50,8 @@ static void add_speed(struct line *l, struct arena *parts, const struct event_st
 {
     if (!isnan(t->steps_per_s)) {
         add_item(l, "%.*s steps/s", STR_ARG(text_rate(parts, t->steps_per_s)));
-        add_item(l, "p50/95/99 %.3g/%.3g/%.3g ms", 1e3 * t->step_p50_s, 1e3 * t->step_p95_s,
-                 1e3 * t->step_p99_s);
+        add_item(l, "p50/95/99 %s/%s/%s ms", DIGITS(1e3 * t->step_p50_s),
+                 DIGITS(1e3 * t->step_p95_s), DIGITS(1e3 * t->step_p99_s));
         add_item(l, "wait %.0f %%", 100 * t->input_share);
     }
     if (!isnan(t->mfu)) add_item(l, "MFU %.0f %%", 100 * t->mfu);

@@ -44,6 +44,19 @@ static void print(FILE *to, const char *format, va_list args)
     fwrite(text.data, 1, (size_t)text.len, to);
 }
 
+void say_nothing(struct say *s, bool on)
+{
+    FILE *none = on && !s->loud[0] ? fopen("/dev/null", "w") : NULL;
+    if (none) {
+        s->loud[0] = s->results, s->loud[1] = s->messages;
+        s->results = s->messages = none;
+    }
+    if (on || !s->loud[0]) return;
+    fclose(s->results);
+    s->results = s->loud[0], s->messages = s->loud[1];
+    s->loud[0] = s->loud[1] = NULL;
+}
+
 void say_result(struct say *s, const char *format, ...)
 {
     va_list args;
@@ -187,21 +200,6 @@ void say_line(struct say *s, struct textbuf *b)
     if (fflush(s->results) && !s->failed) s->failed = errno;
 }
 
-struct str text_count(struct arena *perm, f64 value)
-{
-    char           digits[40];
-    struct textbuf b = textbuf_new(perm);
-    int            len;
-    if (!isfinite(value) || fabs(value) >= 1e15) return str_fmt(perm, "%g", value);
-    len = snprintf(digits, sizeof digits, "%.0f", fabs(value));
-    if (value < 0) textbuf_fmt(&b, "-");
-    for (int i = 0; i < len; i++) {
-        if (i && (len - i) % 3 == 0) textbuf_fmt(&b, ",");
-        textbuf_fmt(&b, "%c", digits[i]);
-    }
-    return textbuf_str(&b);
-}
-
 struct str text_si(struct arena *perm, f64 value)
 {
     static const char *const prefix[] = { "", "k", "M", "G", "T", "P", "E" };
@@ -217,21 +215,6 @@ struct str text_bytes(struct arena *perm, f64 bytes)
 {
     struct str number = text_si(perm, bytes);
     return str_cat(perm, number, STR("B"));
-}
-
-struct str text_clock(struct arena *perm, f64 seconds)
-{
-    if (!(seconds >= 0) || seconds > 1e9) return STR("-");
-    long long s = (long long)(seconds + 0.5);
-    if (s < 3600) return str_fmt(perm, "%lld:%02lld", s / 60, s % 60);
-    return str_fmt(perm, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
-}
-
-struct str text_dollars(struct arena *perm, f64 dollars)
-{
-    if (isnan(dollars)) return STR("price unknown");
-    if (dollars > 0 && dollars < 0.0001) return STR("under $0.0001");
-    return str_fmt(perm, dollars < 1 ? "$%.4f" : "$%.2f", dollars);
 }
 
 struct str text_metric(struct arena *perm, struct str name, f64 value)

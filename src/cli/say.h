@@ -4,7 +4,7 @@
 #define CLI_SAY_H
 #include "base/err.h"
 #include "base/os.h"
-#include "base/text.h"
+#include "base/quantity.h"
 #include <stdio.h>
 
 struct say {
@@ -16,9 +16,11 @@ struct say {
     i32   table_columns; /* of the terminal that shows results; 0: they go to a file or a pipe */
     int   failed;        /* errno of the first result that could not be written; 0: none */
     bool  open_line;     /* a live line stands and must be ended before anything else */
+    FILE *loud[2];       /* results and messages, while it says nothing; NULL: it speaks */
 };
 
 struct say say_open(struct os *os);
+void       say_nothing(struct say *s, bool on); /* of several ranks one speaks */
 
 void say_result(struct say *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void say_heading(struct say *s, const char *text); /* a result of its own line, bold */
@@ -51,12 +53,9 @@ void           event_str(struct textbuf *b, const char *key, struct str value);
 void           say_line(struct say *s, struct textbuf *b); /* an event that is whole, and at once */
 void           event_end(struct textbuf *b, struct say *s);
 
-/* Quantities as people read them. */
-struct str text_count(struct arena *perm, f64 value);                   /* 31,200 */
+/* Quantities as people read them; counts, times and dollars: base/quantity.h. */
 struct str text_bytes(struct arena *perm, f64 bytes);                   /* 4.1 MB */
 struct str text_si(struct arena *perm, f64 value);                      /* 1.2 G */
-struct str text_clock(struct arena *perm, f64 seconds);                 /* 0:12, 1:02:03 */
-struct str text_dollars(struct arena *perm, f64 dollars);               /* $0.0003 */
 struct str text_metric(struct arena *perm, struct str name, f64 value); /* 84.1 % for accuracy */
 
 #endif

@@ -1,4 +1,5 @@
 /* summary.c - what is printed when a run is done: quality, speed, where the time went, the bill. */
+#include "base/digits.h"
 #include "cli/progress.h"
 #include "train/noise.h"
 #include <math.h>
@@ -27,8 +28,9 @@ static void saving_words(struct say *s, const struct event_done *v, struct arena
     if (v->checkpoints)
         say_result(s, "; the newest of step %lld, %.*s", (long long)v->checkpoint_step,
                    STR_ARG(text_bytes(&scratch, (f64)v->checkpoint_bytes)));
-    say_result(s, "; training paused for %.3g s", v->checkpoint_blocked_s);
-    if (!isnan(v->checkpoint_total_s)) say_result(s, ", total cost %.3g s", v->checkpoint_total_s);
+    say_result(s, "; training paused for %s s", DIGITS(v->checkpoint_blocked_s));
+    if (!isnan(v->checkpoint_total_s))
+        say_result(s, ", total cost %s s", DIGITS(v->checkpoint_total_s));
     say_result(s, "\n");
     remote_words(s, v, scratch);
 }
@@ -44,11 +46,11 @@ static void noise_words(struct say *s, const struct event_done *r, struct arena 
     if (!isnan(tokens))
         unit = str_fmt(&scratch, " (%.*s tokens)", STR_ARG(text_count(&scratch, tokens)));
     say_result(s,
-               "%-12sscale %.*s samples%.*s: with %lld a step the run takes %.3g times the fewest "
-               "steps and %.3g times the least data; with about %lld, twice each\n",
+               "%-12sscale %.*s samples%.*s: with %lld a step the run takes %s times the fewest "
+               "steps and %s times the least data; with about %lld, twice each\n",
                "noise", STR_ARG(text_count(&scratch, scale)), STR_ARG(unit),
-               (long long)r->step_samples, noise_steps(scale, r->step_samples),
-               noise_data(scale, r->step_samples), (long long)noise_batch(scale));
+               (long long)r->step_samples, DIGITS(noise_steps(scale, r->step_samples)),
+               DIGITS(noise_data(scale, r->step_samples)), (long long)noise_batch(scale));
 }
 
 /* Power, and how busy the GPU was: what its driver and the catalogue tell. */
@@ -59,10 +61,28 @@ static void gpu_words(const struct progress *p, const struct event_done *r)
                    r->mfu_measured ? "the measured peak of a large matrix product here"
                                    : "the GPU's dense peak");
     if (!isnan(r->energy_wh))
-        say_result(p->say, "%-12s%.3g Wh, %.0f W on average\n", "energy", r->energy_wh, r->watts);
+        say_result(p->say, "%-12s%s Wh, %.0f W on average\n", "energy", DIGITS(r->energy_wh),
+                   r->watts);
     if (!isnan(r->sm_activity))
         say_result(p->say, "%-12smultiprocessors had work %.0f %% of the time\n", "activity",
                    100 * r->sm_activity);
+}
+
+/* A loop that is not ours may say little of its samples, and nothing of its work. */
+static void rate_words(struct say *s, const struct event_done *r, struct arena scratch)
+{
+    bool words = !isnan(r->tokens_per_s);
+    f64  rate  = words ? r->tokens_per_s : r->samples_per_s;
+    if (isnan(rate) && isnan(r->steps_per_s)) return;
+    say_result(s, "%-12s", "throughput");
+    if (rate > 0)
+        say_result(s, "%.*s %s/s%s", STR_ARG(text_count(&scratch, rate)),
+                   words ? "tokens" : "samples", isnan(r->steps_per_s) ? "" : ", ");
+    if (!isnan(r->steps_per_s))
+        say_result(s, "%.*s steps/s", STR_ARG(text_rate(&scratch, r->steps_per_s)));
+    if (!isnan(r->flops_per_s))
+        say_result(s, ", %.*sFLOP/s", STR_ARG(text_si(&scratch, r->flops_per_s)));
+    say_result(s, "\n");
 }
 
 /* Steps by percentile, and where their time and all between them went; what is less than half a
@@ -71,8 +91,9 @@ static void time_words(struct say *s, const struct event_done *r)
 {
     f64 all_ns = (f64)split_sum(&r->split_ns);
     if (isnan(r->step_p50_s)) return;
-    say_result(s, "%-12s%.3g ms p50, %.3g p95, %.3g p99; %.1f %% of it waiting for data\n", "step",
-               1e3 * r->step_p50_s, 1e3 * r->step_p95_s, 1e3 * r->step_p99_s, 100 * r->input_share);
+    say_result(s, "%-12s%s ms p50, %s p95, %s p99; %.1f %% of it waiting for data\n", "step",
+               DIGITS(1e3 * r->step_p50_s), DIGITS(1e3 * r->step_p95_s),
+               DIGITS(1e3 * r->step_p99_s), 100 * r->input_share);
     say_result(s, "%-12s", "spent");
     for (i64 i = 0, told = 0; i < PART_LOOP_COUNT; i++)
         if (200 * (f64)r->split_ns.ns[i] >= all_ns)
@@ -122,12 +143,7 @@ void summary_show(struct progress *p, const struct event_done *r)
     if (!isnan(r->loss_scale))
         say_result(s, "%-12s%g at the end; %lld steps overflowed and were skipped\n", "loss scale",
                    r->loss_scale, (long long)r->skipped);
-    say_result(s, "%-12s%.*s %s/s, ", "throughput",
-               STR_ARG(text_count(&scratch, words ? r->tokens_per_s : r->samples_per_s)),
-               words ? "tokens" : "samples");
-    if (!isnan(r->steps_per_s))
-        say_result(s, "%.*s steps/s, ", STR_ARG(text_rate(&scratch, r->steps_per_s)));
-    say_result(s, "%.*sFLOP/s\n", STR_ARG(text_si(&scratch, r->flops_per_s)));
+    rate_words(s, r, scratch);
     time_words(s, r);
     gpu_words(p, r);
     if (isnan(r->first_step_ms)) /* all of them were made before this start */
@@ -137,10 +153,11 @@ void summary_show(struct progress *p, const struct event_done *r)
                    r->seconds, (long long)r->steps, r->first_step_ms);
     saving_words(s, r, scratch);
     noise_words(s, r, scratch);
-    say_result(s, "%-12s%.*s planned, %.*s used; the process took %.*s at its peak\n", "memory",
-               STR_ARG(text_bytes(&scratch, (f64)r->arena_bytes_planned)),
-               STR_ARG(text_bytes(&scratch, (f64)r->arena_bytes_used)),
-               STR_ARG(text_bytes(&scratch, (f64)r->peak_rss_bytes)));
+    if (r->arena_bytes_planned)
+        say_result(s, "%-12s%.*s planned, %.*s used; the process took %.*s at its peak\n", "memory",
+                   STR_ARG(text_bytes(&scratch, (f64)r->arena_bytes_planned)),
+                   STR_ARG(text_bytes(&scratch, (f64)r->arena_bytes_used)),
+                   STR_ARG(text_bytes(&scratch, (f64)r->peak_rss_bytes)));
     if (r->device_bytes >= 0)
         say_result(s, "%-12s%.*s used according to the driver, libraries included\n", "GPU memory",
                    STR_ARG(text_bytes(&scratch, (f64)r->device_bytes)));

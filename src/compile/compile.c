@@ -101,7 +101,7 @@ enum status compile(struct arena *perm, const struct target *target,
     set->row_share = config->row_share;
     if (texts) texts->items = NEW(perm, struct pass_text, PROGRAM_COUNT * PASSES_MAX);
     enum status st = make_graphs(perm, m, graphs, texts, scratch, err);
-    if (!st) st = lay_out_persistents(perm, target, graphs, set, &m->plan, err);
+    if (!st) st = lay_out_persistents(perm, target, config, graphs, set, &m->plan, err);
     if (!st) st = finish_graphs(perm, m, graphs, texts, scratch, err);
     if (!st) st = lay_out_programs(perm, target, graphs, m->plan, scratch, err);
     *out = set;

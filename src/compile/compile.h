@@ -34,6 +34,10 @@ struct recompute_config {
     i64                 memory_bytes; /* AUTO: of the whole arena; 0: what the target has */
 };
 
+/* How the state of a run is dealt out to the ranks that train together. NONE: each has all of it; STATE: the
+ * optimiser's state is dealt out (shard.c). */
+enum shard_kind { SHARD_NONE, SHARD_STATE };
+
 struct scaling_config { /* of the loss, where precision is F16: torch.amp.GradScaler's */
     f64 initial, growth, backoff;
     i64 every; /* good steps until it grows */
@@ -42,25 +46,30 @@ struct scaling_config { /* of the loss, where precision is F16: torch.amp.GradSc
 bool fusion_find(struct str name, u32 *bits); /* adds the pattern of that name */
 
 struct compile_config {
-    enum optimiser_kind     optimiser;
-    enum tables_kind        tables;
-    f64                     eps, decay; /* decay applies to parameters marked so */
-    bool                    nesterov;
-    enum muon_scale         muon_scale;
-    f64                     clip;       /* largest gradient norm; 0: no clipping */
-    struct str              freeze;     /* glob over parameter names; empty: none */
-    enum dtype              precision;  /* of activations and products: F32, BF16 or F16 */
-    bool                    wide_sums;  /* a residual stream, and its gradient, stay f32 */
-    bool                    stochastic; /* parameters are rounded to it at random, while training */
-    enum fp8_kind           fp8; /* hidden layers' products on 8-bit operands, while training */
-    struct scaling_config   scaling;
+    enum optimiser_kind   optimiser;
+    enum tables_kind      tables;
+    f64                   eps, decay; /* decay applies to parameters marked so */
+    bool                  nesterov;
+    enum muon_scale       muon_scale;
+    f64                   clip;       /* largest gradient norm; 0: no clipping */
+    struct str            freeze;     /* glob over parameter names; empty: none */
+    enum dtype            precision;  /* of activations and products: F32, BF16 or F16 */
+    bool                  frozen_low; /* frozen matrices are kept in bf16 where precision is that */
+    bool                  wide_sums;  /* a residual stream, and its gradient, stay f32 */
+    bool                  stochastic; /* parameters are rounded to it at random, while training */
+    enum fp8_kind         fp8; /* hidden layers' products on 8-bit operands, while training */
+    struct scaling_config scaling;
     struct recompute_config recompute;
     u32                     fuse;       /* set of enum fusion */
     bool                    square;     /* a program for the squared norm of the gradients, too */
     i64                     accumulate; /* micro-batches of `batch` samples a step; 0 or 1: one */
-    i64                     batch, batch_last, eval_batch, eval_batch_last; /* 0: no such program */
-    bool                    keep_passes; /* set->passes is filled, for people to read */
-    f64 row_share; /* of the rows that a batch may have, the data's average; 0: all */
+    i64             batch, batch_last, eval_batch, eval_batch_last; /* 0: no such program. Of
+                                       several ranks: this one's part */
+    i32             rank, ranks; /* that train together; ranks 0 or 1: it is alone */
+    enum shard_kind shard;
+    i64             step_samples; /* of all ranks, a whole step; 0: batch and accumulate say it */
+    bool            keep_passes;  /* set->passes is filled, for people to read */
+    f64             row_share; /* of the rows that a batch may have, the data's average; 0: all */
 };
 
 /* Persistents made by compile: gradients "NAME.grad", optimiser state "adam.m", "adam.v" or

@@ -46,8 +46,9 @@ bool               pass_applies(const struct pass *p, const struct pass_input *i
 enum status run_passes(struct graph *g, enum pass_stage stage, const struct pass_input *in,
                        struct pass_list *texts, struct arena scratch, struct err *err);
 
-rule_fn rule_build, rule_freeze, rule_hidden, rule_tables, rule_differentiate, rule_remove_dead,
-    rule_precision, rule_fp8, rule_accumulate, rule_update, rule_square, rule_recompute, rule_fuse;
+rule_fn rule_shard, rule_build, rule_freeze, rule_hidden, rule_tables, rule_differentiate,
+    rule_remove_dead, rule_precision, rule_fp8, rule_accumulate, rule_update, rule_square,
+    rule_recompute, rule_fuse;
 
 /* Appends the gradients of every trained parameter with respect to output "loss". */
 enum status differentiate(struct graph *g, struct arena scratch, struct err *err);
@@ -85,6 +86,26 @@ void remove_dead(struct graph *g, struct arena scratch);
 enum status build_update(struct graph *g, const struct compile_config *c, const struct graph *train,
                          i64 align_bytes, struct err *err);
 
+/* What a group's size is rounded up to: each tensor to align_bytes; a group that is dealt out to ranks, so that it has
+ * `parts` equal parts of so aligned bytes. */
+struct room {
+    i64 align_bytes, parts;
+};
+
+/* Sums gradients over the ranks, at the head of that program: shard.c. */
+enum status shard_gradients(struct graph *g, const struct compile_config *c,
+                            const struct graph *train, i64 align_bytes, struct err *err);
+i32         gradients_of(struct graph *g, const struct graph *train,
+                         struct room room); /* the range "grads": all but those of tables' rows */
+/* Among how many ranks each group but the hidden one is dealt out; 1: it is not. */
+i32  shard_parts(const struct compile_config *c);
+i32  shard_gradient(const struct graph *g,
+                    struct str          range); /* this rank's part of its sum; -1: none */
+i32  shard_square(struct graph *g, const struct graph *train,
+                  struct room room); /* of all ranks' parts */
+void shard_gather(struct graph *g, const struct compile_config *c, const struct graph *train,
+                  struct room room); /* parameters, after their update */
+
 /* The program that gives output "grad_square" over all gradients there are. */
 enum status build_square(struct graph *g, const struct graph *train, i64 align_bytes,
                          struct err *err);
@@ -102,6 +123,9 @@ void mark_hidden(struct graph *g, struct arena scratch);
 /* Tables of which a step's rows alone are trained: tables.c. Before differentiation. */
 void             mark_tables(struct graph *g, const struct compile_config *c);
 enum tables_kind tables_optimiser(const struct compile_config *c); /* never AUTO */
+/* The gradient of such a table, in the update. */
+i32 table_rows(struct graph *g, const struct value *param);
+i32 table_index(struct graph *g, const struct value *param);
 /* In the update: `square` with the squares of their gradients; their own steps. */
 i32  table_square(struct graph *g, const struct graph *train, i32 square);
 void update_tables(struct graph *g, const struct compile_config *c, const struct graph *train,
@@ -112,16 +136,21 @@ void update_tables(struct graph *g, const struct compile_config *c, const struct
 enum group { GROUP_HIDDEN, GROUP_DECAY, GROUP_REST, GROUP_FROZEN, GROUP_TABLES, GROUP_COUNT };
 enum group group_of(const struct value *param);
 /* Elements of groups [from, to), padding counted. */
-i64 group_count(const struct graph *g, enum group from, enum group to, i64 align_bytes);
+i64 group_count(const struct graph *g, enum group from, enum group to, struct room room);
+/* Of the update: all of a group; `of`: params, grads. */
+i32 group_range(struct graph *g, enum value_kind kind, const char *of, const struct graph *train,
+                enum group which, struct room room);
 
 /* What the update reads and writes are ranges of parameters, gradients and state: over a group
- * ("params/decay", "adam.m/rest"), over all that is trained ("grads"), or a matrix of a parameter from
- * one of its rows on ("grads[384]/h.0.attn.qkv.weight"). */
+ * ("params/decay", "adam.m/rest"), over a rank's part of one ("params/decay#2"), over all that is trained ("grads"),
+ * over all matrices ("grads/hidden"), or a matrix of a parameter from one of its rows on
+ * ("grads[384]/h.0.attn.qkv.weight"). */
 struct range {
     struct str of;    /* params, grads or a state's name */
     enum group group; /* GROUP_FROZEN: all before it; GROUP_HIDDEN: a matrix */
-    struct str param; /* of a matrix */
+    struct str param; /* of a matrix; empty: all of them */
     i64        row;
+    i32        part; /* of a group that is dealt out: from 1; 0: all of it */
 };
 struct str   range_name(struct arena *perm, struct range r);
 struct range range_of(struct str name);
@@ -129,8 +158,8 @@ struct range range_of(struct str name);
 /* Offsets for everything: persistents of all graphs first, then each program's temporaries. What
  * is recomputed is decided between the two: it changes temporaries only. */
 enum status lay_out_persistents(struct arena *perm, const struct target *target,
-                                struct graph *const *graphs, struct program_set *set,
-                                struct plan **out, struct err *err);
+                                const struct compile_config *config, struct graph *const *graphs,
+                                struct program_set *set, struct plan **out, struct err *err);
 enum status lay_out_programs(struct arena *perm, const struct target *target,
                              struct graph *const *graphs, struct plan *p, struct arena scratch,
                              struct err *err);
@@ -148,6 +177,9 @@ enum status choose_dropped(const struct graph *g, const struct compile_config *c
                            struct arena scratch, struct err *err);
 /* Has them computed again where the backward half wants them. */
 void drop_values(struct graph *g, const bool *drop, struct arena scratch);
+/* Frozen matrices are unpacked again where the backward half wants them: kept, they would take the memory that packing
+ * them saved. */
+void drop_unpacked(const struct graph *g, bool *drop);
 /* Everything made inside one block of `every`, but for what the forward half reads outside. */
 void drop_blocks(const struct graph *g, i64 every, bool *drop);
 /* As little as the budget asks: recompute_auto.c. `drop` comes zeroed. */

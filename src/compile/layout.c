@@ -13,9 +13,10 @@ struct plan {
     const struct graph *update, *square; /* graphs that name ranges; NULL: there is none */
     i32                 persistents_max;
     i64                 align;
-    i64                 group_begin[GROUP_COUNT + 1]; /* of parameters */
-    i64                 grads;                        /* begin of the gradients */
-    i64                 end;
+    i64 parts; /* that groups but the hidden one are dealt out in; 1: they are whole */
+    i64 group_begin[GROUP_COUNT + 1]; /* of parameters */
+    i64 grads;                        /* begin of the gradients */
+    i64 end;
 };
 
 static i64 aligned(i64 bytes, i64 align) { return (bytes + align - 1) / align * align; }
@@ -72,6 +73,9 @@ static void place_params(struct plan *p)
             t->offset = p->end;
             p->end += aligned(type_bytes(t->type), p->align);
         }
+        if (which == GROUP_DECAY || which == GROUP_REST)
+            p->end = p->group_begin[which] +
+                     aligned(p->end - p->group_begin[which], p->align * p->parts);
     }
     p->group_begin[GROUP_COUNT] = p->end;
 }
@@ -88,6 +92,7 @@ static void place_grads(struct plan *p)
         t->offset = p->grads + param->offset;
         p->end    = MAX(p->end, t->offset + aligned(type_bytes(t->type), p->align));
     }
+    if (p->parts > 1 && p->update) p->end = MAX(p->end, p->grads + p->group_begin[GROUP_FROZEN]);
     for (i32 i = 0; i < p->set->persistent_count; i++) {
         struct persistent *t = &p->set->persistents[i];
         if (t->kind != VALUE_GRAD || !t->sparse_rows) continue;
@@ -124,7 +129,10 @@ static i64 range_offset(struct plan *p, struct str name)
 {
     struct range r    = range_of(name);
     i64          skip = r.group == GROUP_FROZEN ? 0 : p->group_begin[r.group];
-    if (r.group == GROUP_HIDDEN) {
+    if (r.part && r.of.len && !str_eq(r.of, STR("params")))
+        return plan_find(p, r.of)->offset + (skip - p->group_begin[GROUP_DECAY]) / p->parts;
+    if (r.part) return skip + (p->group_begin[r.group + 1] - skip) / p->parts * (r.part - 1);
+    if (r.group == GROUP_HIDDEN && r.param.len) {
         const struct persistent *t = plan_find(p, r.param);
         skip                       = t->offset + type_bytes(t->type) / t->type.shape.dim[0] * r.row;
     }
@@ -170,6 +178,7 @@ static enum status add_states(struct plan *p, struct err *err)
         if (known) continue;
         i64 item  = dtype_bytes(v->type.dtype);
         i64 count = (p->group_begin[state_end(r)] - p->group_begin[state_begin(r)]) / item;
+        if (r.part) count /= p->parts;
         ASSERT(p->set->persistent_count < p->persistents_max);
         p->set->persistents[p->set->persistent_count++] = (struct persistent){
             .name = name,
@@ -181,12 +190,13 @@ static enum status add_states(struct plan *p, struct err *err)
 }
 
 enum status lay_out_persistents(struct arena *perm, const struct target *target,
-                                struct graph *const *graphs, struct program_set *set,
-                                struct plan **out, struct err *err)
+                                const struct compile_config *config, struct graph *const *graphs,
+                                struct program_set *set, struct plan **out, struct err *err)
 {
     struct plan *p = *out = NEW(perm, struct plan, 1);
     p->set                = set;
     p->align              = target->align_bytes;
+    p->parts              = shard_parts(config);
     p->update             = graphs[PROGRAM_UPDATE];
     p->square             = graphs[PROGRAM_SQUARE];
     p->persistents_max    = 8;

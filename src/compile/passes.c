@@ -1,7 +1,7 @@
 /* passes.c - the list of passes: all that is done to a graph on its way to a program, in order.
  *
  * Each row says which programs it is for, when it applies, and what must hold afterwards (rules.c),
- * which is checked beside graph_verify in every build. Sharding will follow differentiation. */
+ * which is checked beside graph_verify in every build. */
 #include "compile/compile_int.h"
 
 enum {
@@ -38,7 +38,10 @@ static enum status pass_freeze(struct graph *g, const struct pass_input *in, str
         if (v->kind == VALUE_PARAM && str_glob(glob, v->name)) any = v->frozen = true;
     }
     if (any) return STATUS_OK;
-    return err_set(err, STATUS_USAGE, "train.freeze=%.*s matches no parameter", STR_ARG(glob));
+    return err_set(err, STATUS_USAGE,
+                   "train.freeze=%.*s matches no parameter; `frugal show RUN.YAML train.freeze= "
+                   "--text` lists them",
+                   STR_ARG(glob));
 }
 
 static bool has_muon(const struct pass_input *in)
@@ -102,6 +105,15 @@ static enum status pass_accumulate(struct graph *g, const struct pass_input *in,
     return add_gradients(g, err);
 }
 
+static bool has_ranks(const struct pass_input *in) { return in->config->ranks > 1; }
+
+static enum status pass_shard(struct graph *g, const struct pass_input *in, struct arena scratch,
+                              struct err *err)
+{
+    (void)scratch;
+    return shard_gradients(g, in->config, in->train, in->target->align_bytes, err);
+}
+
 static enum status pass_update(struct graph *g, const struct pass_input *in, struct arena scratch,
                                struct err *err)
 {
@@ -118,7 +130,7 @@ static enum status pass_square(struct graph *g, const struct pass_input *in, str
 
 static bool recomputes(const struct pass_input *in)
 {
-    return in->config->recompute.kind != RECOMPUTE_NONE;
+    return in->config->recompute.kind != RECOMPUTE_NONE || in->config->frozen_low;
 }
 
 static enum status pass_recompute(struct graph *g, const struct pass_input *in,
@@ -149,6 +161,7 @@ static const struct pass passes[] = {
     { "precision", BATCHES, STAGE_GRAPH, is_low, pass_precision, rule_precision },
     { "fp8", GRADIENTS, STAGE_GRAPH, has_fp8, pass_fp8, rule_fp8 },
     { "accumulate", LATER, STAGE_GRAPH, NULL, pass_accumulate, rule_accumulate },
+    { "shard", UPDATE, STAGE_GRAPH, has_ranks, pass_shard, rule_shard },
     { "update", UPDATE, STAGE_GRAPH, NULL, pass_update, rule_update },
     { "square", SQUARE, STAGE_GRAPH, NULL, pass_square, rule_square },
     { "recompute", GRADIENTS, STAGE_PLACED, recomputes, pass_recompute, rule_recompute },

@@ -3,10 +3,10 @@
  *     weight f32 ── cast ──┐
  *     x bf16 ──────────── matmul ── y bf16 ── …      y' bf16 ── matmul, wide ── weight.grad f32
  *
- * Parameters, their gradients, optimiser state and everything the host reads stay f32, and so do
- * losses and statistics, by the shape rules. Other results are stored as their operands are; the
- * low type enters where an op of class LOW asks for it, and where an activation is first made from
- * a parameter (an embedding). An operand stays as it is wherever the op's own shape rule takes it
+ * Frozen matrices are low themselves where the configuration says so. Other parameters, their gradients, optimiser
+ * state and everything the host reads stay f32, and so do losses and statistics, by the shape rules. Other results
+ * are stored as their operands are; the low type enters where an op of class LOW asks for it, and where an activation
+ * is first made from a parameter (an embedding). An operand stays as it is wherever the op's own shape rule takes it
  * beside the others: so biases and norms' weights are read as f32 without a word here.
  *
  * With `wide_sums` the stream of a residual network is f32 too: what an embedding gives, whatever is added to it,
@@ -175,6 +175,7 @@ static void lower(struct lowering *l, const struct node *was)
     n.in     = NEW(g->perm, i32, MAX(n.in_count, 1));
     g->block = n.block; /* of the casts */
     for (i32 k = 0; k < n.in_count; k++) n.in[k] = l->now[was->in[k]];
+    if (n.op == OP_UNPACK) n.at.dtype = l->low; /* products read it, and nobody else */
     agree(l, &n, was, out);
     graph_reserve(g);
     for (i32 k = 0; k < op->out_count; k++) {
@@ -187,6 +188,10 @@ static void lower(struct lowering *l, const struct node *was)
         if (keeps && dtype_of(l, n.out + k) != l->was[n.out + k].dtype) keep_wide(l, n.out + k);
     }
     bool born = op->dtype_class == CLASS_AS_IN && op->out_count && reads_param(l, &n);
+    if (born && l->stream && n.op == OP_EMBEDDING && dtype_of(l, n.out) == l->low) {
+        l->now[n.out]            = as_type(l, n.out, DT_F32); /* of a frozen table */
+        l->stream[l->now[n.out]] = true;
+    }
     if (!op->out_count || dtype_of(l, n.out) != DT_F32) return;
     if (l->stream && goes_on(l, &n) && (born || reads_stream(l, &n))) l->stream[n.out] = true;
     else if (born) l->now[n.out] = as_type(l, n.out, l->low);
@@ -229,6 +234,22 @@ static struct lowering lowering_new(struct graph *g, const struct compile_config
     return l;
 }
 
+/* Frozen matrices are kept as products read them: there is nothing to add small steps to. Not in f16, which cannot hold
+ * every number of a bf16 model. */
+static void narrow_frozen(struct graph *g, const struct compile_config *c, struct arena scratch)
+{
+    bool *packed = NEW(&scratch, bool, g->value_count + 1); /* belongs to a matrix in fewer bits */
+    if (c->precision != DT_BF16 || !c->frozen_low) return;
+    for (i32 i = 0; i < g->node_count; i++)
+        for (i32 k = 0; k < g->nodes[i].in_count; k++)
+            packed[g->nodes[i].in[k]] |= g->nodes[i].op == OP_UNPACK;
+    for (i32 v = 0; v < g->value_count; v++) {
+        struct value *p = &g->values[v];
+        if (p->kind == VALUE_PARAM && p->frozen && p->type.shape.rank > 1 && !packed[v])
+            p->type.dtype = DT_BF16;
+    }
+}
+
 enum status assign_precision(struct graph *g, const struct compile_config *c, struct arena scratch,
                              struct err *err)
 {
@@ -239,6 +260,7 @@ enum status assign_precision(struct graph *g, const struct compile_config *c, st
                            "model.dtype=f64 and a low train.precision contradict each other: "
                            "f64 is computed in f64 throughout");
     }
+    narrow_frozen(g, c, scratch);
     struct lowering l     = lowering_new(g, c, &scratch);
     i32             count = g->node_count, forward = g->forward_count;
     struct node    *nodes = NEW(&scratch, struct node, count + 1);

@@ -105,6 +105,12 @@ void drop_blocks(const struct graph *g, i64 every, bool *drop)
     }
 }
 
+void drop_unpacked(const struct graph *g, bool *drop)
+{
+    for (i32 i = 0; i < g->forward_count; i++)
+        if (g->nodes[i].op == OP_UNPACK) drop[g->nodes[i].out] = true;
+}
+
 enum status choose_dropped(const struct graph *g, const struct compile_config *config,
                            const struct target *target, struct plan *p, bool *drop,
                            struct arena scratch, struct err *err)
@@ -118,5 +124,6 @@ enum status choose_dropped(const struct graph *g, const struct compile_config *c
     case RECOMPUTE_AUTO:
         return recompute_auto(g, budget, config->fuse, target, p, drop, scratch, err);
     }
+    drop_unpacked(g, drop); /* of blocks that are kept */
     return STATUS_OK;
 }

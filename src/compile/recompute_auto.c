@@ -206,8 +206,9 @@ static i64 peak_of(const struct search *s, const bool *drop, struct arena scratc
 }
 
 /* Lays the program out with these values dropped; the best of all that fit is remembered. */
-static bool try_out(struct search *s, const bool *drop, struct arena scratch)
+static bool try_out(struct search *s, bool *drop, struct arena scratch)
 {
+    drop_unpacked(s->g, drop);
     i64 bytes      = peak_of(s, drop, scratch);
     f64 seconds    = seconds_again(s, drop, scratch);
     s->least_bytes = MIN(s->least_bytes, bytes);
@@ -273,6 +274,7 @@ enum status recompute_auto(const struct graph *g, i64 budget, u32 fusions,
     struct search s = { .g = g, .target = target, .plan = p, .budget = budget, .best = drop };
     s.fusions       = fusions;
     s.least_bytes   = INT64_MAX;
+    drop_unpacked(g, drop);
     if (!budget || peak_of(&s, drop, scratch) <= budget) return STATUS_OK;
     s.seconds = NEW(&scratch, f64, g->forward_count + 1);
     s.read    = NEW(&scratch, bool, g->value_count + 1);

@@ -128,14 +128,14 @@ enum status rule_remove_dead(const struct graph *g, const struct pass_input *in,
     return STATUS_OK;
 }
 
-/* What persists is not low, and products read low numbers. */
+/* What persists is not low, but for frozen matrices, and products read low numbers. */
 enum status rule_precision(const struct graph *g, const struct pass_input *in, struct arena scratch,
                            struct err *err)
 {
     enum dtype low = in->config->precision;
     for (i32 i = 0; i < g->value_count; i++) {
         const struct value *v = &g->values[i];
-        if (v->kind != VALUE_TEMP && v->type.dtype == low)
+        if (v->kind != VALUE_TEMP && v->type.dtype == low && !(v->frozen && in->config->frozen_low))
             return err_set(err, STATUS_WORLD, "%.*s persists in low precision", STR_ARG(v->name));
     }
     for (i32 i = 0; i < g->node_count; i++) {
@@ -203,7 +203,7 @@ struct written {
 
 /* A range of parameters that an optimiser writes; false: it is none. */
 static bool add_written(struct written *w, const struct graph *train, const struct value *v,
-                        i64 align)
+                        struct room room)
 {
     struct range r = range_of(v->name);
     if (v->sparse_rows) {
@@ -212,7 +212,8 @@ static bool add_written(struct written *w, const struct graph *train, const stru
     }
     if (r.group == GROUP_DECAY || r.group == GROUP_REST) {
         w->group[r.group]++;
-        return shape_count(v->type.shape) == group_count(train, r.group, r.group + 1, align);
+        i64 all = group_count(train, r.group, r.group + 1, room);
+        return shape_count(v->type.shape) == all / room.parts;
     }
     i32 p = r.group == GROUP_HIDDEN ? graph_find(train, r.param) : -1;
     if (p < 0 || !train->values[p].hidden || r.row != w->rows[p]) return false;
@@ -227,13 +228,15 @@ enum status rule_update(const struct graph *g, const struct pass_input *in, stru
     const struct graph *train = in->train;
     struct written      w     = { .rows = NEW(&scratch, i64, train->value_count + 1) };
     bool                steps = graph_find(train, STR("fp8.amax")) < 0;
+    struct room         room  = { in->target->align_bytes, shard_parts(in->config) };
     for (i32 i = 0; i < g->node_count; i++) {
         const struct node *n = &g->nodes[i];
         steps |= n->op == OP_FP8_ADVANCE;
         for (i32 k = 0; has_effect(n) && k < n->in_count; k++) {
             const struct value *v = &g->values[n->in[k]];
             if (v->kind != VALUE_PARAM || !op_writes(op_info(n->op), k)) continue;
-            if (!add_written(&w, train, v, in->target->align_bytes))
+            if (n->op == OP_ALL_GATHER) continue; /* what the other ranks have updated */
+            if (!add_written(&w, train, v, room))
                 return err_set(err, STATUS_WORLD, "%.*s is not a range to update",
                                STR_ARG(v->name));
         }
@@ -249,6 +252,30 @@ enum status rule_update(const struct graph *g, const struct pass_input *in, stru
 }
 
 /* It looks at gradients and changes nothing. */
+/* Every gradient is summed over all ranks, once. */
+enum status rule_shard(const struct graph *g, const struct pass_input *in, struct arena scratch,
+                       struct err *err)
+{
+    const struct graph *train = in->train;
+    struct room         room  = { in->target->align_bytes, shard_parts(in->config) };
+    i64                 all   = group_count(train, GROUP_HIDDEN, GROUP_FROZEN, room);
+    i64                 sums = 0, tables = 0;
+    (void)scratch;
+    for (i32 i = 0; i < g->node_count; i++) {
+        const struct node  *n = &g->nodes[i];
+        const struct value *v = &g->values[n->in[0]];
+        if (n->at.ranks != in->config->ranks)
+            return err_set(err, STATUS_WORLD, "%.*s is not over all ranks", STR_ARG(n->name));
+        if (n->op == OP_ROWS_REDUCE) tables++;
+        bool sum = n->op == OP_ALL_REDUCE || n->op == OP_REDUCE_SCATTER;
+        if (sum && v->kind == VALUE_GRAD) sums += shape_count(v->type.shape);
+    }
+    for (i32 i = 0; i < train->value_count; i++)
+        tables -= train->values[i].kind == VALUE_PARAM && train->values[i].sparse_rows > 0;
+    if (sums == all && !tables) return STATUS_OK;
+    return err_set(err, STATUS_WORLD, "not every gradient is summed over the ranks once");
+}
+
 enum status rule_square(const struct graph *g, const struct pass_input *in, struct arena scratch,
                         struct err *err)
 {

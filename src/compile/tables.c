@@ -32,7 +32,8 @@ static i64 step_rows(const struct graph *g, const struct node *n, const struct c
 {
     struct shape ids  = graph_type(g, n->in[1]).shape;
     i64          each = shape_count(ids) / MAX(ids.dim[0], 1); /* of a sample */
-    return MIN(rows, each * MAX(c->batch, c->batch_last) * MAX(c->accumulate, 1));
+    i64          all  = MAX(c->batch, c->batch_last) * MAX(c->accumulate, 1);
+    return MIN(rows, each * (c->step_samples ? c->step_samples : all));
 }
 
 void mark_tables(struct graph *g, const struct compile_config *c)
@@ -77,11 +78,17 @@ static i32 own(struct graph *g, enum value_kind kind, struct str name, struct ty
     return v;
 }
 
-static i32 own_rows(struct graph *g, const struct value *p)
+i32 table_rows(struct graph *g, const struct value *p)
 {
     struct type type = type_of(p->type.dtype == DT_F64 ? DT_F64 : DT_F32,
                                shape_2(p->sparse_rows, p->type.shape.dim[1]));
     return own(g, VALUE_GRAD, str_cat(g->perm, p->name, STR(".grad")), type, p->sparse_rows);
+}
+
+i32 table_index(struct graph *g, const struct value *p)
+{
+    return own(g, VALUE_GRAD, str_cat(g->perm, p->name, STR(".grad.index")),
+               type_of(DT_I32, shape_1(p->sparse_rows)), p->sparse_rows);
 }
 
 i32 table_square(struct graph *g, const struct graph *train, i32 square)
@@ -89,7 +96,7 @@ i32 table_square(struct graph *g, const struct graph *train, i32 square)
     for (i32 i = 0; i < train->value_count; i++) {
         const struct value *p = &train->values[i];
         if (p->kind != VALUE_PARAM || !p->sparse_rows) continue;
-        i32 rows = own_rows(g, p),
+        i32 rows = table_rows(g, p),
             more = graph_op(g, OP_SUMSQ, str_cat(g->perm, p->name, STR(".norm")), &rows, 1, NULL);
         square   = build_binary(g, OP_ADD, str_cat(g->perm, p->name, STR(".norm+")), square, more);
     }
@@ -102,17 +109,21 @@ static void update_table(struct graph *g, const struct compile_config *c, const 
     const struct row_optimiser *row  = &optimisers[tables_optimiser(c)];
     enum dtype                  wide = p->type.dtype == DT_F64 ? DT_F64 : DT_F32;
     struct type state = type_of(wide, row->by_row ? shape_1(p->type.shape.dim[0]) : p->type.shape);
-    i32         in[7], n = 0;
+    bool        low   = p->type.dtype == DT_BF16 || p->type.dtype == DT_F16;
+    i32         in[8], n = 0;
     in[n++] = own(g, VALUE_PARAM, p->name, p->type, p->sparse_rows);
-    in[n++] = own_rows(g, p);
-    in[n++] = own(g, VALUE_GRAD, str_cat(g->perm, p->name, STR(".grad.index")),
-                  type_of(DT_I32, shape_1(p->sparse_rows)), p->sparse_rows);
+    in[n++] = table_rows(g, p);
+    in[n++] = table_index(g, p);
     for (i32 i = 0; i < row->states; i++)
         in[n++] = own(g, VALUE_STATE, str_fmt(g->perm, "%.*s.%s", STR_ARG(p->name), row->state[i]),
                       state, p->sparse_rows);
     in[n++]         = hyper;
     in[n++]         = factor;
     struct attrs at = { .eps = op_info(row->op)->attrs & A_eps ? c->eps : 0 };
+    if (low) { /* a step is often smaller than half a unit in the last place */
+        in[n++] = graph_value(g, VALUE_SCALAR, STR("rng"), type_of(DT_I32, shape_1(4)));
+        at.key  = (i64)str_hash(p->name);
+    }
     graph_op(g, row->op, p->name, in, n, &at);
 }
 

@@ -26,23 +26,46 @@ enum group group_of(const struct value *param)
     return param->hidden ? GROUP_HIDDEN : param->decay ? GROUP_DECAY : GROUP_REST;
 }
 
-i64 group_count(const struct graph *g, enum group from, enum group to, i64 align_bytes)
+static i64 round_up(i64 bytes, i64 to) { return (bytes + to - 1) / to * to; }
+
+i64 group_count(const struct graph *g, enum group from, enum group to, struct room room)
 {
-    i64 bytes = 0, item = 1;
-    for (i32 i = 0; i < g->value_count; i++) {
-        const struct value *v = &g->values[i];
-        if (v->kind != VALUE_PARAM || group_of(v) < from || group_of(v) >= to) continue;
-        bytes += (type_bytes(v->type) + align_bytes - 1) / align_bytes * align_bytes;
-        item = dtype_bytes(v->type.dtype);
+    i64 all = 0, item = 1;
+    for (enum group which = from; which < to; which++) {
+        i64 bytes = 0;
+        for (i32 i = 0; i < g->value_count; i++) {
+            const struct value *v = &g->values[i];
+            if (v->kind != VALUE_PARAM || group_of(v) != which) continue;
+            bytes += round_up(type_bytes(v->type), room.align_bytes);
+            item = dtype_bytes(v->type.dtype);
+        }
+        bool dealt = which == GROUP_DECAY || which == GROUP_REST;
+        all += dealt ? round_up(bytes, room.align_bytes * room.parts) : bytes;
     }
-    return bytes / item;
+    return all / item;
 }
 
 struct str range_name(struct arena *perm, struct range r)
 {
-    static const char *const tail[] = { NULL, "/decay", "/rest", "" };
-    if (r.group != GROUP_HIDDEN) return str_fmt(perm, "%.*s%s", STR_ARG(r.of), tail[r.group]);
+    static const char *const tail[] = { "/hidden", "/decay", "/rest", "" };
+    if (r.part) return str_fmt(perm, "%.*s%s#%d", STR_ARG(r.of), tail[r.group], r.part - 1);
+    if (r.group != GROUP_HIDDEN || !r.param.len)
+        return str_fmt(perm, "%.*s%s", STR_ARG(r.of), tail[r.group]);
     return str_fmt(perm, "%.*s[%lld]/%.*s", STR_ARG(r.of), (long long)r.row, STR_ARG(r.param));
+}
+
+/* "decay", "rest#3" */
+static struct range part_of(struct str tail)
+{
+    struct range r    = { .group = GROUP_FROZEN };
+    struct str   head = tail;
+    i64          part;
+    i64          at = str_find(tail, '#');
+    if (at >= 0) head = str_sub(tail, 0, at);
+    if (str_eq(head, STR("decay"))) r.group = GROUP_DECAY;
+    if (str_eq(head, STR("rest"))) r.group = GROUP_REST;
+    if (at >= 0 && str_i64(str_sub(tail, at + 1, tail.len), &part)) r.part = (i32)part + 1;
+    return r;
 }
 
 struct range range_of(struct str name)
@@ -50,9 +73,9 @@ struct range range_of(struct str name)
     struct str   tail = name, head;
     struct range r    = { .group = GROUP_FROZEN };
     str_cut(&tail, '/', &head);
-    if (str_eq(tail, STR("decay"))) r.group = GROUP_DECAY;
-    if (str_eq(tail, STR("rest"))) r.group = GROUP_REST;
     if (str_find(head, '[') >= 0) r = (struct range){ .group = GROUP_HIDDEN, .param = tail };
+    else if (str_eq(tail, STR("hidden"))) r.group = GROUP_HIDDEN;
+    else r = part_of(tail);
     str_cut(&head, '[', &r.of);
     str_i64(str_sub(head, 0, head.len - 1), &r.row);
     return r;
@@ -65,14 +88,35 @@ static i32 range(struct graph *g, enum value_kind kind, struct range r, const ch
     return graph_value(g, kind, range_name(g->perm, r), type);
 }
 
+static enum dtype param_dtype(const struct graph *train)
+{
+    enum dtype dtype = DT_F32;
+    for (i32 i = 0; i < train->value_count; i++) {
+        const struct value *v = &train->values[i];
+        if (v->kind == VALUE_PARAM && !v->sparse_rows && !v->frozen) dtype = v->type.dtype;
+    }
+    return dtype;
+}
+
+i32 group_range(struct graph *g, enum value_kind kind, const char *of, const struct graph *train,
+                enum group which, struct room room)
+{
+    i64 count = group_count(train, which, which + 1, room);
+    return range(g, kind, (struct range){ .group = which }, of,
+                 type_of(param_dtype(train), shape_1(count)));
+}
+
+/* `count` elements: this rank's part where the group is dealt out. */
 static void update_group(struct graph *g, const struct compile_config *c, enum group which,
                          struct type type, i32 hyper, i32 factor)
 {
     const struct optimiser_row *row = &optimisers[c->optimiser];
     struct range                r   = { .of = STR("update"), .group = which, .param = STR("") };
     i32                         in[6], n = 0;
+    i32 sum = shard_gradient(g, which == GROUP_DECAY ? STR("grads/decay") : STR("grads/rest"));
+    if (shard_parts(c) > 1) r.part = c->rank + 1;
     in[n++] = range(g, VALUE_PARAM, r, "params", type);
-    in[n++] = range(g, VALUE_GRAD, r, "grads", type);
+    in[n++] = sum >= 0 ? sum : range(g, VALUE_GRAD, r, "grads", type);
     for (i32 i = 0; i < row->states; i++) in[n++] = range(g, VALUE_STATE, r, row->state[i], type);
     in[n++]         = hyper;
     in[n++]         = factor;
@@ -118,27 +162,24 @@ static void update_hidden(struct graph *g, const struct compile_config *c, const
     }
 }
 
-static enum dtype param_dtype(const struct graph *train)
+i32 gradients_of(struct graph *g, const struct graph *train, struct room room)
 {
-    enum dtype dtype = DT_F32;
-    for (i32 i = 0; i < train->value_count; i++) {
-        const struct value *v = &train->values[i];
-        if (v->kind == VALUE_PARAM && !v->sparse_rows) dtype = v->type.dtype;
-    }
-    return dtype;
+    i64 count = group_count(train, GROUP_HIDDEN, GROUP_FROZEN, room);
+    return range(g, VALUE_GRAD, (struct range){ .group = GROUP_FROZEN }, "grads",
+                 type_of(param_dtype(train), shape_1(count)));
 }
 
 /* The sum of squares of all gradients, padding counted: it is 0. */
-static i32 gradient_square(struct graph *g, const struct graph *train, struct type all)
+static i32 gradient_square(struct graph *g, const struct graph *train, struct room room)
 {
-    i32 grads = range(g, VALUE_GRAD, (struct range){ .group = GROUP_FROZEN }, "grads", all);
+    if (room.parts > 1) return table_square(g, train, shard_square(g, train, room));
+    i32 grads = gradients_of(g, train, room);
     return table_square(g, train, graph_op(g, OP_SUMSQ, STR("norm"), &grads, 1, NULL));
 }
 
 enum status build_square(struct graph *g, const struct graph *train, i64 align, struct err *err)
 {
-    i64 count  = group_count(train, GROUP_HIDDEN, GROUP_FROZEN, align);
-    i32 square = gradient_square(g, train, type_of(param_dtype(train), shape_1(count)));
+    i32 square = gradient_square(g, train, (struct room){ align, 1 });
     if (square >= 0) graph_output(g, square, STR("grad_square"));
     return graph_status(g, err);
 }
@@ -150,12 +191,12 @@ struct begin {
 };
 
 static struct begin begin_update(struct graph *g, const struct compile_config *c,
-                                 const struct graph *train, struct type all)
+                                 const struct graph *train, struct room room)
 {
     bool            scaled = c->precision == DT_F16;
     struct unscaled u      = { .step = -1 };
     i32             factor;
-    if (c->clip > 0 || scaled) u.sumsq = gradient_square(g, train, all);
+    if (c->clip > 0 || scaled) u.sumsq = gradient_square(g, train, room);
     if (scaled) u = unscale(g, c, u.sumsq);
     if (c->clip > 0) {
         factor =
@@ -166,7 +207,7 @@ static struct begin begin_update(struct graph *g, const struct compile_config *c
         factor = u.factor;
     } else {
         struct attrs one = { .dims = shape_1(1), .add = 1 };
-        one.dtype        = all.dtype == DT_F64 ? DT_F64 : DT_F32;
+        one.dtype        = param_dtype(train) == DT_F64 ? DT_F64 : DT_F32;
         factor           = graph_op(g, OP_FILL, STR("clip"), NULL, 0, &one);
     }
     return (struct begin){ factor, u.step };
@@ -181,10 +222,11 @@ static i32 hyper_of(struct graph *g, const char *name, i32 step)
 enum status build_update(struct graph *g, const struct compile_config *c, const struct graph *train,
                          i64 align, struct err *err)
 {
-    enum dtype dtype = param_dtype(train);
-    i64        total = group_count(train, GROUP_HIDDEN, GROUP_FROZEN, align);
+    enum dtype  dtype = param_dtype(train);
+    struct room room  = { align, shard_parts(c) };
+    i64         total = group_count(train, GROUP_HIDDEN, GROUP_FROZEN, room);
     if (!total) return err_set(err, STATUS_USAGE, "no parameter is left to train: all are frozen");
-    struct begin b     = begin_update(g, c, train, type_of(dtype, shape_1(total)));
+    struct begin b     = begin_update(g, c, train, room);
     i32          hyper = hyper_of(g, "hyper", b.step), muon = -1;
     for (i32 i = 0; i < train->value_count && !g->err.status; i++) {
         const struct value *p = &train->values[i];
@@ -193,9 +235,10 @@ enum status build_update(struct graph *g, const struct compile_config *c, const 
         update_hidden(g, c, p, muon, b.factor);
     }
     for (enum group which = GROUP_DECAY; which < GROUP_FROZEN && !g->err.status; which++) {
-        i64 count = group_count(train, which, which + 1, align);
+        i64 count = group_count(train, which, which + 1, room) / room.parts;
         if (count) update_group(g, c, which, type_of(dtype, shape_1(count)), hyper, b.factor);
     }
+    if (room.parts > 1) shard_gather(g, c, train, room);
     update_tables(g, c, train, hyper, b.factor);
     i32 amax = graph_find(train, STR("fp8.amax"));
     if (amax >= 0) {

@@ -6,6 +6,7 @@
  * take a day. Both take the pair of the lowest rank, the leftmost of equals, one at a time, as
  * Hugging Face's BPE does. */
 #include "data/bpe.h"
+#include "data/wordpiece.h"
 #include <string.h>
 
 enum {
@@ -60,10 +61,36 @@ static struct pair pair_of(const struct bpe *b, u32 left, u32 right)
     return m->pair == UINT64_MAX ? (struct pair){ rank_none, 0 } : (struct pair){ m->rank, m->id };
 }
 
-static i64 merge_short(const struct bpe *b, const u8 *word, i64 len, u32 *to)
+/* What a word is before anything is merged: its bytes' tokens, or its characters'. */
+static i64 symbols_of(const struct bpe *b, struct str word, u32 *to)
+{
+    i64 count = 0;
+    if (!b->chars) {
+        for (i64 i = 0; i < word.len; i++) to[i] = b->byte_id[(u8)word.data[i]];
+        return word.len;
+    }
+    bool waiting = false; /* unknown ones that may become one */
+    for (i64 at = 0, end; at < word.len; at = end) {
+        u32 id;
+        end        = str_utf8_end(word, at);
+        bool known = bpe_find_word(b, str_sub(word, at, end), &id),
+             bytes = b->byte_fallback && !known;
+        for (i64 i = at; bytes && i < end; i++) bytes = b->byte_id[(u8)word.data[i]] != UINT32_MAX;
+        if (bytes) {
+            for (i64 i = at; i < end; i++) to[count++] = b->byte_id[(u8)word.data[i]];
+            continue;
+        }
+        if (waiting && (known || !b->fuse_unknown)) to[count++] = (u32)b->unknown, waiting = false;
+        if (known) to[count++] = id;
+        else waiting = b->unknown >= 0;
+    }
+    if (waiting) to[count++] = (u32)b->unknown;
+    return count;
+}
+
+static i64 merge_short(const struct bpe *b, i64 len, u32 *to)
 {
     struct pair pair[WORD_SHORT]; /* of i and i + 1 */
-    for (i64 i = 0; i < len; i++) to[i] = b->byte_id[word[i]];
     for (i64 i = 0; i + 1 < len; i++) pair[i] = pair_of(b, to[i], to[i + 1]);
     for (;;) {
         i64 best = 0;
@@ -120,13 +147,13 @@ static void renew_pair(const struct bpe *b, struct symbol *symbols, u32 at, u32 
     if (s->pair.rank != rank_none) heap_push(h, (u64)s->pair.rank << 32 | at);
 }
 
-static i64 merge_long(const struct bpe *b, const u8 *word, i64 len, u32 *to, struct arena scratch)
+static i64 merge_long(const struct bpe *b, i64 len, u32 *to, struct arena scratch)
 {
     struct symbol *symbols = NEW(&scratch, struct symbol, len);
     struct heap    heap    = { NEW(&scratch, u64, 2 * len), 0 }; /* a merge takes one, puts two */
     u32            end     = (u32)len;
     for (u32 i = 0; i < end; i++)
-        symbols[i] = (struct symbol){ .id = b->byte_id[word[i]], .previous = i - 1, .next = i + 1 };
+        symbols[i] = (struct symbol){ .id = to[i], .previous = i - 1, .next = i + 1 };
     for (u32 i = 0; i < end; i++) renew_pair(b, symbols, i, end, &heap);
     while (heap.count) {
         u64            top = heap_pop(&heap);
@@ -146,7 +173,7 @@ static i64 merge_long(const struct bpe *b, const u8 *word, i64 len, u32 *to, str
     return count;
 }
 
-static bool find_whole(const struct bpe *b, struct str word, u32 *id)
+bool bpe_find_word(const struct bpe *b, struct str word, u32 *id)
 {
     for (u64 i = str_hash(word) & b->word_mask; b->words[i].bytes.data; i = (i + 1) & b->word_mask)
         if (str_eq(b->words[i].bytes, word)) return *id = b->words[i].id, true;
@@ -156,11 +183,10 @@ static bool find_whole(const struct bpe *b, struct str word, u32 *id)
 static enum status merge_word(const struct bpe *b, struct str word, u32 *to, i64 *count,
                               struct err *err)
 {
-    const u8 *bytes = (const u8 *)word.data;
-    *count          = 1;
-    if (b->whole_words && find_whole(b, word, to)) return STATUS_OK;
+    *count = 1;
+    if (b->whole_words && bpe_find_word(b, word, to)) return STATUS_OK;
     if (word.len <= WORD_SHORT) {
-        *count = merge_short(b, bytes, word.len, to);
+        *count = merge_short(b, symbols_of(b, word, to), to);
         return STATUS_OK;
     }
     if (word.len > word_bytes_max)
@@ -171,7 +197,7 @@ static enum status merge_word(const struct bpe *b, struct str word, u32 *to, i64
     if (!scratch.begin)
         return err_set(err, STATUS_WORLD, "no memory to merge a word of %lld bytes",
                        (long long)word.len);
-    *count = merge_long(b, bytes, word.len, to, scratch);
+    *count = merge_long(b, symbols_of(b, word, to), to, scratch);
     arena_close(&scratch);
     return STATUS_OK;
 }
@@ -231,7 +257,7 @@ static struct slot *find_slot(const struct bpe_coder *c, u64 key, struct str wor
 static void keep_word(struct bpe_coder *c, u64 key, struct str word, const u32 *tokens, i64 count)
 {
     i64 need = count + (word.len + 3) / 4;
-    if (word.len > WORD_KEPT_BYTES) return;
+    if (word.len > WORD_KEPT_BYTES || !count) return;
     if (c->slots_used == SLOTS_USED_MAX || c->store_used + need > STORE_COUNT) {
         memset(c->slots, 0, SLOT_COUNT * sizeof *c->slots);
         c->slots_used = c->store_used = 0;
@@ -264,13 +290,24 @@ static enum status encode_word(struct bpe_coder *c, struct str word, i64 room, u
 
 /* ---- a text ---- */
 
+static const struct str blank = STR_INIT("\xE2\x96\x81"); /* U+2581 */
+
+/* The end of a word that begins with U+2581, or of the whole piece. */
+static i64 blank_end(const struct bpe *b, struct str text, i64 at)
+{
+    if (!b->split_blanks) return text.len;
+    for (i64 i = at + 1; i < text.len; i++)
+        if (str_starts(str_sub(text, i, text.len), blank)) return i;
+    return text.len;
+}
+
 static enum status encode_words(struct bpe_coder *c, struct str text, u32 *to, i64 *count,
                                 struct err *err)
 {
     const struct bpe *b = c->bpe;
     for (i64 at = 0, end; at < text.len; at = end) {
         i64 more;
-        end = presplit_end(b->split, b->classes, text, at);
+        end = b->chars ? blank_end(b, text, at) : presplit_end(b->split, b->classes, text, at);
         enum status st =
             encode_word(c, str_sub(text, at, end), text.len - at, to + *count, &more, err);
         if (st) return st;
@@ -284,16 +321,44 @@ static enum status no_memory(struct str text, struct err *err)
     return err_set(err, STATUS_WORLD, "no memory for a text of %lld bytes", (long long)text.len);
 }
 
+/* Where a piece of text stands: behind other text, behind an added token, or at the very beginning. */
+enum place { PLACE_INSIDE, PLACE_BEHIND, PLACE_FIRST };
+
+/* Blanks as U+2581, and one before the piece where the tokenizer asks for that. */
+static struct str with_blanks(const struct bpe *b, struct str text, enum place place,
+                              struct arena *perm)
+{
+    bool has = str_starts(text, STR(" ")) || str_starts(text, blank);
+    bool add = text.len && place != PLACE_INSIDE &&
+               (b->prepend == PREPEND_EACH || (b->prepend == PREPEND_MISSING && !has) ||
+                (b->prepend == PREPEND_FIRST && !has && place == PLACE_FIRST));
+    char *to  = NEW(perm, char, 3 * (text.len + 1));
+    i64   len = 0;
+    if (add) memcpy(to, blank.data, 3), len = 3;
+    for (i64 i = 0; i < text.len; i++) {
+        if (text.data[i] == ' ') memcpy(to + len, blank.data, 3), len += 3;
+        else to[len++] = text.data[i];
+    }
+    return (struct str){ to, len };
+}
+
 /* A piece that begins a text, or stands behind an added token, gets a blank before it if the tokenizer asks
  * for that and it has none. */
-static enum status encode_piece(struct bpe_coder *c, struct str text, bool begins, u32 *to,
+static enum status encode_piece(struct bpe_coder *c, struct str text, enum place place, u32 *to,
                                 i64 *count, struct err *err)
 {
-    if (!begins || !c->bpe->prefix_blank || !text.len || text.data[0] == ' ')
+    const struct bpe *b = c->bpe;
+    if (b->wordpiece) {
+        wordpiece_encode(b, text, to, count);
+        return STATUS_OK;
+    }
+    bool blanks = b->blanks && !b->normal_blanks;
+    if (!blanks && (place == PLACE_INSIDE || !b->prefix_blank || !text.len || text.data[0] == ' '))
         return encode_words(c, text, to, count, err);
-    struct arena scratch = arena_open(text.len + 64);
+    struct arena scratch = arena_open(4 * text.len + 64);
     if (!scratch.begin) return no_memory(text, err);
-    enum status st = encode_words(c, str_cat(&scratch, STR(" "), text), to, count, err);
+    text = blanks ? with_blanks(b, text, place, &scratch) : str_cat(&scratch, STR(" "), text);
+    enum status st = encode_words(c, text, to, count, err);
     arena_close(&scratch);
     return st;
 }
@@ -323,36 +388,72 @@ static const struct bpe_added *next_added(const struct bpe *b, struct str text, 
     return found;
 }
 
-static enum status encode_normal(struct bpe_coder *c, struct str text, bool begins, u32 *to,
+static enum status encode_normal(struct bpe_coder *c, struct str text, enum place place, u32 *to,
                                  i64 *count, struct err *err);
+
+static bool is_space(const struct bpe *b, struct str text, i64 at, i64 end)
+{
+    const u8 *p    = (const u8 *)text.data + at;
+    i64       more = end - at - 1;
+    u32       code = more ? p[0] & (0x3Fu >> more) : p[0];
+    for (i64 i = 1; i <= more; i++) code = code << 6 | (p[i] & 0x3Fu);
+    return b->classes[code] == CHAR_SPACE;
+}
+
+static i64 without_blanks_before(const struct bpe *b, struct str text, i64 begin, i64 end)
+{
+    while (end > begin) {
+        i64 at = end - 1;
+        while (at > begin && ((u8)text.data[at] & 0xC0) == 0x80) at--;
+        if (!is_space(b, text, at, end)) break;
+        end = at;
+    }
+    return end;
+}
+
+static i64 without_blanks_behind(const struct bpe *b, struct str text, i64 at)
+{
+    for (i64 end; at < text.len; at = end) {
+        end = str_utf8_end(text, at);
+        if (!is_space(b, text, at, end)) break;
+    }
+    return at;
+}
 
 /* Added tokens that are not late cut the whole text; what lies between them is normalised, then cut
  * by the late ones. */
-static enum status encode_between(struct bpe_coder *c, struct str text, bool begins, bool late,
+static enum status encode_between(struct bpe_coder *c, struct str text, enum place place, bool late,
                                   u32 *to, i64 *count, struct err *err)
 {
-    for (i64 at = 0; at < text.len; begins = true) {
-        i64                     end   = at;
-        const struct bpe_added *added = next_added(c->bpe, text, &end, late);
-        struct str              piece = str_sub(text, at, end);
-        enum status             st    = late ? encode_piece(c, piece, begins, to, count, err)
-                                             : encode_normal(c, piece, begins, to, count, err);
+    for (i64 at = 0; at < text.len; place = PLACE_BEHIND) {
+        i64                     found = at;
+        const struct bpe_added *added = next_added(c->bpe, text, &found, late);
+        i64                     end   = found;
+        if (added && added->lstrip) end = without_blanks_before(c->bpe, text, at, end);
+        struct str  piece = str_sub(text, at, end);
+        enum status st    = late ? encode_piece(c, piece, place, to, count, err)
+                                 : encode_normal(c, piece, place, to, count, err);
         if (st) return st;
         if (added) to[(*count)++] = added->id;
-        at = end + (added ? added->text.len : 0);
+        at = found + (added ? added->text.len : 0);
+        if (added && added->rstrip) at = without_blanks_behind(c->bpe, text, at);
     }
     return STATUS_OK;
 }
 
-static enum status encode_normal(struct bpe_coder *c, struct str text, bool begins, u32 *to,
+static enum status encode_normal(struct bpe_coder *c, struct str text, enum place place, u32 *to,
                                  i64 *count, struct err *err)
 {
-    const struct nfc *nfc = c->bpe->nfc;
-    if (!nfc || nfc_is(nfc, text)) return encode_between(c, text, begins, true, to, count, err);
-    struct arena scratch = arena_open(40 * text.len + 64);
+    const struct bpe *b    = c->bpe;
+    bool              asis = !b->nfc || nfc_is(b->nfc, text);
+    if (asis && !b->wordpiece && !b->normal_blanks)
+        return encode_between(c, text, place, true, to, count, err);
+    struct arena scratch = arena_open(80 * text.len + 64);
     if (!scratch.begin) return no_memory(text, err);
-    enum status st =
-        encode_between(c, nfc_apply(nfc, text, &scratch), begins, true, to, count, err);
+    if (b->wordpiece) text = wordpiece_normal(b->wordpiece, text, &scratch);
+    else if (b->normal_blanks) text = with_blanks(b, text, place, &scratch);
+    else text = nfc_apply(b->nfc, text, &scratch);
+    enum status st = encode_between(c, text, place, true, to, count, err);
     arena_close(&scratch);
     return st;
 }
@@ -361,7 +462,7 @@ enum status bpe_encode(struct bpe_coder *c, struct str text, bool begins, u32 *t
                        struct err *err)
 {
     *count = 0;
-    return encode_between(c, text, begins, false, to, count, err);
+    return encode_between(c, text, begins ? PLACE_FIRST : PLACE_INSIDE, false, to, count, err);
 }
 
 bool bpe_find_added(const struct bpe *b, struct str text, u32 *id)
@@ -369,6 +470,26 @@ bool bpe_find_added(const struct bpe *b, struct str text, u32 *id)
     for (i64 i = 0; i < b->added_count; i++)
         if (str_eq(b->added[i].text, text)) return *id = b->added[i].id, true;
     return false;
+}
+
+static const char *const ends[] = { "<|endoftext|>", "</s>", "<|im_end|>", "<|eot_id|>",
+                                    "<|end_of_text|>" };
+
+bool bpe_is_end(const struct bpe *b, u32 id)
+{
+    for (i64 i = 0; i < COUNT_OF(ends); i++) {
+        u32 end;
+        if (bpe_find_added(b, str_of(ends[i]), &end) && end == id) return true;
+    }
+    return false;
+}
+
+i64 bpe_end_token(const struct bpe *b)
+{
+    u32 id;
+    for (i64 i = 0; i < COUNT_OF(ends); i++)
+        if (bpe_find_added(b, str_of(ends[i]), &id)) return id;
+    return -1;
 }
 
 void bpe_byte_codes(u32 code[256])

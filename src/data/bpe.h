@@ -1,4 +1,6 @@
-/* bpe.h - byte-level byte pair encoding: text to tokens, to the token as Hugging Face's tokenizers.
+/* bpe.h - text to tokens, to the token as Hugging Face's tokenizers: byte pair encoding over bytes (GPT-2, Llama 3,
+ * Qwen) or over characters as SentencePiece has it (Llama 2, Mistral: a blank is U+2581, what is not in the vocabulary
+ * becomes bytes), and BERT's word pieces (wordpiece.h).
  *
  * A vocabulary is opened once and shared; each thread encodes with a coder of its own, which keeps
  * the words it has seen. What a file asks for that is not known here is refused with a sentence,
@@ -16,6 +18,7 @@ struct bpe_added {
     u32        id;
     bool       late; /* looked for where those that are not late left something */
     bool       special;
+    bool       lstrip, rstrip; /* it takes the blanks before, behind it along */
 };
 
 struct bpe_merge {
@@ -28,7 +31,26 @@ struct bpe_word { /* a token's text as bytes, by a hash of it */
     u32        id;
 };
 
+/* Which pieces of text get a U+2581 before them: none; each; each that has none; what begins the text, likewise. */
+enum bpe_prepend { PREPEND_NEVER, PREPEND_EACH, PREPEND_MISSING, PREPEND_FIRST };
+enum { BPE_AROUND_MAX = 8 };
+
+struct wordpiece;
+
 struct bpe {
+    const struct wordpiece *wordpiece;     /* NULL: by merges */
+    bool                    chars;         /* merges of characters, not of bytes */
+    bool                    blanks;        /* of characters: a blank becomes U+2581 */
+    bool                    normal_blanks; /* already before late added tokens are sought */
+    enum bpe_prepend        prepend;
+    bool                    split_blanks; /* words begin at each U+2581; else a piece is one word */
+    bool byte_fallback; /* a character that is no token becomes its bytes' tokens, byte_id */
+    bool fuse_unknown;
+    i64  unknown; /* token of what has none; -1: it is left out */
+    u32  before[BPE_AROUND_MAX], after[BPE_AROUND_MAX]; /* a text, for a model */
+    i64  before_count, after_count;
+    i64  word_bytes_max;        /* the longest of `words` */
+    const struct str    *texts; /* of characters: each token's, by number */
     enum presplit        split;
     struct presplit_cuts cuts;
     const u8            *classes;
@@ -58,7 +80,12 @@ enum status       bpe_parse_tokenizer(struct str name, struct str json, struct a
 enum status       bpe_parse_vocabulary(struct str name, struct str vocab, struct str merges,
                                        struct arena *perm, struct bpe **out, struct err *err);
 struct bpe_merge *bpe_merge_slot(const struct bpe *b, u64 pair); /* the pair's, or an empty one */
+bool              bpe_find_word(const struct bpe *b, struct str text, u32 *id); /* in b->words */
 bool              bpe_find_added(const struct bpe *b, struct str text, u32 *id);
+
+/* Tokens that end a text, or an answer, by their usual names. */
+bool bpe_is_end(const struct bpe *b, u32 id);
+i64  bpe_end_token(const struct bpe *b); /* the first of them that there is; -1: none */
 
 struct bpe_coder; /* for one thread */
 

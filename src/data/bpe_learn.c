@@ -282,16 +282,22 @@ static enum status merge_all(struct learner *l, const struct bpe_train_config *c
     return STATUS_OK;
 }
 
+enum status bpe_train_check(const struct bpe_train_config *config, struct err *err)
+{
+    i64 tokens_min = 256 + (config->special.len > 0), tokens_max = (i64)1 << 24;
+    if (config->vocabulary >= tokens_min && config->vocabulary <= tokens_max) return STATUS_OK;
+    return err_set(err, STATUS_USAGE, "--train %lld: a vocabulary has %lld to %lld tokens",
+                   (long long)config->vocabulary, (long long)tokens_min, (long long)tokens_max);
+}
+
 enum status bpe_learn(const struct bpe_count *words, i64 word_count,
                       const struct bpe_train_config *config, struct arena *memory,
                       struct bpe_learned *out, struct err *err)
 {
     struct learner l = { .memory = memory, .out = out };
     u32            byte_id[256];
-    i64            tokens_min = 256 + (config->special.len > 0);
-    if (config->vocabulary < tokens_min || config->vocabulary > (i64)1 << 24)
-        return err_set(err, STATUS_USAGE, "a vocabulary of %lld tokens; it must be %lld to %lld",
-                       (long long)config->vocabulary, (long long)tokens_min, (long long)1 << 24);
+    enum status    st = bpe_train_check(config, err);
+    if (st) return st;
     *out = (struct bpe_learned){ .tokens = NEW(memory, struct str, config->vocabulary) };
     l.token_slot_count = 1024;
     while (l.token_slot_count < 4 * config->vocabulary) l.token_slot_count *= 2;
@@ -299,7 +305,7 @@ enum status bpe_learn(const struct bpe_count *words, i64 word_count,
     first_tokens(&l, config->special, byte_id);
     set_words(&l, words, word_count, byte_id);
     push_seen(&l);
-    enum status st = merge_all(&l, config, err);
+    st = merge_all(&l, config, err);
     if (l.full)
         st = err_set(err, STATUS_USAGE,
                      "too many different words for the memory; train on a sample");

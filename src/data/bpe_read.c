@@ -2,36 +2,17 @@
  *
  * In all of them a token is text in which every byte is a character (bpe_byte_codes). Only what is known
  * to mean what our scanners and merges do is accepted; fields that cannot change the tokens of a
- * text (decoder, post-processor, truncation, padding) are not looked at. */
+ * text (decoder, truncation, padding) are not looked at. */
 #include "base/hash.h"
-#include "base/json.h"
-#include "data/bpe.h"
+#include "data/bpe_int.h"
 #include <stdlib.h>
 #include <string.h>
 
 static const i64 file_bytes_max = (i64)256 << 20;
 static const i64 token_id_max   = (1 << 24) - 1;
-enum { ADDED_MAX = 8192, CODES = 0x180 };
+enum { ADDED_MAX = 8192 };
 
-struct token {
-    struct str text;
-    u32        id;
-};
-
-struct reader {
-    struct str    name; /* of the file, for messages */
-    struct arena *perm;
-    struct arena  scratch;
-    struct bpe   *bpe;
-    struct token *tokens; /* open addressing by text; text.data NULL: empty */
-    u64           token_mask;
-    i64           token_count;
-    u8            byte_of[CODES]; /* by code; only where is_byte */
-    bool          is_byte[CODES];
-    struct err   *err;
-};
-
-static enum status refuse(struct reader *r, const char *what, struct str detail)
+enum status reader_refuse(struct reader *r, const char *what, struct str detail)
 {
     return err_set(r->err, STATUS_USAGE, "%.*s: %s%.*s", STR_ARG(r->name), what,
                    (int)MIN(detail.len, 120), detail.data);
@@ -46,7 +27,7 @@ static struct token *token_slot(const struct reader *r, struct str text)
     return &r->tokens[i];
 }
 
-static bool token_find(const struct reader *r, struct str text, u32 *id)
+bool token_find(const struct reader *r, struct str text, u32 *id)
 {
     const struct token *t = token_slot(r, text);
     if (t->text.data) *id = t->id;
@@ -68,21 +49,23 @@ static enum status check_ids(struct reader *r)
     for (u64 i = 0; i <= r->token_mask; i++) {
         if (!r->tokens[i].text.data) continue;
         if (seen[r->tokens[i].id]++)
-            return refuse(r, "two tokens have the same number, one of them is ", r->tokens[i].text);
+            return reader_refuse(r, "two tokens have the same number; one of them is ",
+                                 r->tokens[i].text);
     }
     return STATUS_OK;
 }
 
-static enum status read_tokens(struct reader *r, const struct json *vocab)
+enum status read_tokens(struct reader *r, const struct json *vocab)
 {
     if (!vocab || vocab->kind != JSON_MAP)
-        return refuse(r, "not a map of tokens to numbers", STR(""));
+        return reader_refuse(r, "not a map of tokens to numbers", STR(""));
     r->token_mask = table_mask(vocab->count);
     r->tokens     = NEW(&r->scratch, struct token, (i64)r->token_mask + 1);
     for (const struct json *v = vocab->first; v; v = v->next) {
         i64 id;
         if (!json_i64(v, &id) || id < 0 || id > token_id_max)
-            return refuse(r, "not a whole number below 2^24 for the token ", v->key);
+            return reader_refuse(
+                r, "the number of this token is not a whole number below 2^24: ", v->key);
         struct str text      = v->key.len ? v->key : STR("");
         *token_slot(r, text) = (struct token){ text, (u32)id };
         r->bpe->vocabulary   = MAX(r->bpe->vocabulary, id + 1);
@@ -101,7 +84,7 @@ static enum status read_bytes(struct reader *r)
         r->is_byte[code[b]] = true;
         struct str s        = { text, str_utf8_put(text, code[b]) };
         if (!token_find(r, s, &r->bpe->byte_id[b]))
-            return refuse(r, "not a byte-level vocabulary, it lacks the token ", s);
+            return reader_refuse(r, "not a byte-level vocabulary: it lacks the token ", s);
     }
     return STATUS_OK;
 }
@@ -120,7 +103,7 @@ static bool token_bytes(const struct reader *r, struct str text, char *to, i64 *
     return true;
 }
 
-static void make_words(struct reader *r)
+void make_words(struct reader *r)
 {
     struct bpe *b = r->bpe;
     b->word_mask  = table_mask(r->token_count);
@@ -130,8 +113,10 @@ static void make_words(struct reader *r)
         if (!t.text.data) continue;
         char      *to   = NEW(r->perm, char, t.text.len + 1);
         struct str word = { to, 0 };
-        if (!token_bytes(r, t.text, to, &word.len)) continue;
-        u64 at = str_hash(word) & b->word_mask;
+        if (b->chars) memcpy(to, t.text.data, (size_t)(word.len = t.text.len));
+        else if (!token_bytes(r, t.text, to, &word.len)) continue;
+        b->word_bytes_max = MAX(b->word_bytes_max, word.len);
+        u64 at            = str_hash(word) & b->word_mask;
         while (b->words[at].bytes.data) at = (at + 1) & b->word_mask;
         b->words[at] = (struct bpe_word){ word, t.id };
     }
@@ -155,11 +140,11 @@ static enum status add_merge(struct reader *r, struct str left, struct str right
     struct str   both    = str_cat(&scratch, left, right);
     u32          l, m, id;
     if (!token_find(r, left, &l))
-        return refuse(r, "a merge of something that is not a token: ", left);
+        return reader_refuse(r, "a merge of something that is not a token: ", left);
     if (!token_find(r, right, &m))
-        return refuse(r, "a merge of something that is not a token: ", right);
+        return reader_refuse(r, "a merge of something that is not a token: ", right);
     if (!token_find(r, both, &id))
-        return refuse(r, "a merge into something that is not a token: ", both);
+        return reader_refuse(r, "a merge into something that is not a token: ", both);
     u64 pair                 = (u64)l << 32 | m;
     *bpe_merge_slot(b, pair) = (struct bpe_merge){ pair, (u32)rank, id };
     return STATUS_OK;
@@ -170,7 +155,8 @@ static enum status add_merge_line(struct reader *r, struct str line, i64 rank)
     i64        blank = str_find(line, ' ');
     struct str left = str_sub(line, 0, blank), right = str_sub(line, blank + 1, line.len);
     if (blank < 0 || str_find(right, ' ') >= 0)
-        return refuse(r, "expected a merge of two tokens with a space between them, not ", line);
+        return reader_refuse(r, "expected a merge of two tokens with a space between them, not ",
+                             line);
     return add_merge(r, left, right, rank);
 }
 
@@ -189,11 +175,12 @@ static enum status read_merge_lines(struct reader *r, struct str text)
     return st;
 }
 
-static enum status read_merge_list(struct reader *r, const struct json *list)
+enum status read_merge_list(struct reader *r, const struct json *list)
 {
     enum status st   = STATUS_OK;
     i64         rank = 0;
-    if (!list || list->kind != JSON_LIST) return refuse(r, "model.merges is not a list", STR(""));
+    if (!list || list->kind != JSON_LIST)
+        return reader_refuse(r, "model.merges is not a list", STR(""));
     merges_new(r, list->count);
     for (const struct json *v = list->first; v && !st; v = v->next, rank++) {
         const struct json *left = v->first, *right = left ? left->next : NULL;
@@ -201,7 +188,7 @@ static enum status read_merge_list(struct reader *r, const struct json *list)
         else if (v->kind == JSON_LIST && v->count == 2 && left->kind == JSON_STRING &&
                  right->kind == JSON_STRING)
             st = add_merge(r, left->text, right->text, rank);
-        else st = refuse(r, "a member of model.merges is not a pair of tokens", STR(""));
+        else st = reader_refuse(r, "a member of model.merges is not a pair of tokens", STR(""));
     }
     return st;
 }
@@ -218,8 +205,8 @@ static int by_first_byte_longest(const void *a, const void *b)
 
 static void finish_added(struct bpe *b)
 {
-    i16 at  = 0;
-    b->cuts = (struct presplit_cuts){ true, true };
+    i16 at = 0;
+    if (!b->chars) b->cuts = (struct presplit_cuts){ true, true };
     if (b->added_count)
         qsort(b->added, (size_t)b->added_count, sizeof *b->added, by_first_byte_longest);
     for (i32 byte = 0; byte <= 256; byte++) {
@@ -231,19 +218,21 @@ static void finish_added(struct bpe *b)
         b->added_byte = (u8)b->added[0].text.data[0];
     /* No cut may fall inside an added token, nor, where pieces get a blank before them, behind one. */
     for (i64 i = 0; i < b->added_count; i++) {
-        struct str text = b->added[i].text;
-        i64        line = str_find(text, '\n');
+        struct str text   = b->added[i].text;
+        i64        line   = str_find(text, '\n');
+        bool       strips = b->added[i].lstrip || b->added[i].rstrip;
         if (line >= 0 && (line + 1 < text.len || b->prefix_blank)) b->cuts.at_lines = false;
+        if (strips) b->cuts = (struct presplit_cuts){ false, false }; /* it takes blanks along */
         if (str_find(str_sub(text, 1, text.len), ' ') >= 0) b->cuts.at_blanks = false;
     }
 }
 
-static bool json_is(const struct json *v, struct str text)
+bool json_is(const struct json *v, struct str text)
 {
     return v && v->kind == JSON_BOOL && str_eq(v->text, text);
 }
 
-static bool is_null_or_empty(const struct json *v)
+bool is_null_or_empty(const struct json *v)
 {
     return !v || v->kind == JSON_NULL || (v->kind == JSON_STRING && !v->text.len);
 }
@@ -264,40 +253,42 @@ static enum status read_added(struct reader *r, const struct json *list)
     struct bpe *b = r->bpe;
     if (!list || list->kind == JSON_NULL) return STATUS_OK;
     if (list->kind != JSON_LIST || list->count > ADDED_MAX)
-        return refuse(r, "added_tokens is not a list of at most 8192", STR(""));
+        return reader_refuse(r, "added_tokens is not a list of at most 8192", STR(""));
     b->added = NEW(r->perm, struct bpe_added, list->count);
     for (const struct json *v = list->first; v; v = v->next) {
-        static const char *const flags[] = { "lstrip", "rstrip", "single_word" };
-        const struct json       *content = json_get(v, STR("content"));
-        i64                      id;
+        const struct json *content = json_get(v, STR("content"));
+        i64                id;
         if (!content || content->kind != JSON_STRING || !content->text.len ||
             !json_i64(json_get(v, STR("id")), &id))
-            return refuse(r, "an added token without content or id", STR(""));
+            return reader_refuse(r, "an added token has no content or no id", STR(""));
         struct str text = str_copy(r->perm, content->text);
-        for (i64 i = 0; i < COUNT_OF(flags); i++)
-            if (json_is(json_get(v, str_of(flags[i])), STR("true")))
-                return err_set(r->err, STATUS_USAGE,
-                               "%.*s: the added token %.*s has %s, which is not supported",
-                               STR_ARG(r->name), (int)MIN(text.len, 80), text.data, flags[i]);
+        if (json_is(json_get(v, STR("single_word")), STR("true")))
+            return reader_refuse(r, "single_word is not supported, which has the added token ",
+                                 text);
         for (i64 i = 0; i < b->added_count; i++)
             if (str_eq(b->added[i].text, text))
-                return refuse(r, "given twice, the added token ", text);
-        if (b->nfc && json_is(json_get(v, STR("normalized")), STR("true")) && !nfc_is(b->nfc, text))
-            return refuse(r, "not supported, because it is not in form NFC: the added token ",
-                          text);
+                return reader_refuse(r, "this added token is listed twice: ", text);
+        if (json_is(json_get(v, STR("normalized")), STR("true")) && changes_added(r, text))
+            return reader_refuse(
+                r, "an added token that normalising would change is not supported: ", text);
         if (id != (i64)added_id(r, text))
-            return refuse(r, "Hugging Face would give another number to the added token ", text);
+            return reader_refuse(r, "Hugging Face would give another number to the added token ",
+                                 text);
         b->vocabulary = MAX(b->vocabulary, id + 1);
         b->added[b->added_count++] =
-            (struct bpe_added){ text, (u32)id, json_is(json_get(v, STR("normalized")), STR("true")),
-                                json_is(json_get(v, STR("special")), STR("true")) };
+            (struct bpe_added){ text,
+                                (u32)id,
+                                json_is(json_get(v, STR("normalized")), STR("true")),
+                                json_is(json_get(v, STR("special")), STR("true")),
+                                json_is(json_get(v, STR("lstrip")), STR("true")),
+                                json_is(json_get(v, STR("rstrip")), STR("true")) };
     }
     return STATUS_OK;
 }
 
 /* ---- tokenizer.json ---- */
 
-static struct str type_name(const struct json *v)
+struct str type_name(const struct json *v)
 {
     const struct json *type = json_get(v, STR("type"));
     return type && type->kind == JSON_STRING ? type->text : STR("none");
@@ -307,12 +298,13 @@ static struct str type_name(const struct json *v)
 static enum status read_byte_level(struct reader *r, const struct json *v, bool splits)
 {
     if (!str_eq(type_name(v), STR("ByteLevel")))
-        return refuse(r, "only byte-level vocabularies are supported, not pre_tokenizer ",
-                      type_name(v));
+        return reader_refuse(r, "only byte-level vocabularies are supported, not pre_tokenizer ",
+                             type_name(v));
     bool prefix = !json_is(json_get(v, STR("add_prefix_space")), STR("false"));
     bool regex  = !json_is(json_get(v, STR("use_regex")), STR("false"));
     if (regex != splits || (prefix && !splits))
-        return refuse(r, "a ByteLevel pre_tokenizer with these settings is not supported", STR(""));
+        return reader_refuse(r, "a ByteLevel pre_tokenizer with these settings is not supported",
+                             STR(""));
     r->bpe->prefix_blank = prefix;
     return STATUS_OK;
 }
@@ -322,13 +314,16 @@ static enum status read_split(struct reader *r, const struct json *v)
     const struct json *regex    = json_get(json_get(v, STR("pattern")), STR("Regex"));
     const struct json *behavior = json_get(v, STR("behavior"));
     if (!str_eq(type_name(v), STR("Split")) || !regex || regex->kind != JSON_STRING)
-        return refuse(r, "only a Split by a regular expression may stand before ByteLevel, not ",
-                      type_name(v));
+        return reader_refuse(
+            r, "only a Split by a regular expression may stand before ByteLevel, not ",
+            type_name(v));
     if (!behavior || !str_eq(behavior->text, STR("Isolated")) ||
         json_is(json_get(v, STR("invert")), STR("true")))
-        return refuse(r, "a Split that is not Isolated, or inverted, is not supported", STR(""));
+        return reader_refuse(r, "only a Split with behavior Isolated and invert false is supported",
+                             STR(""));
     if (!presplit_find(regex->text, &r->bpe->split))
-        return refuse(r, "text cannot be split by the regular expression ", regex->text);
+        return reader_refuse(r,
+                             "this regular expression of a Split is not supported: ", regex->text);
     return STATUS_OK;
 }
 
@@ -337,8 +332,8 @@ static enum status read_pre_tokenizer(struct reader *r, const struct json *v)
     const struct json *parts = json_get(v, STR("pretokenizers"));
     if (!str_eq(type_name(v), STR("Sequence"))) return read_byte_level(r, v, true);
     if (!parts || parts->count != 2)
-        return refuse(r, "a pre_tokenizer of other than Split and ByteLevel is not supported",
-                      STR(""));
+        return reader_refuse(r, "only a pre_tokenizer of Split and ByteLevel is supported",
+                             STR(""));
     enum status st = read_split(r, parts->first);
     return st ? st : read_byte_level(r, parts->first->next, false);
 }
@@ -350,12 +345,14 @@ static enum status read_model(struct reader *r, const struct json *model)
     bool               unnamed =
         !json_get(model, STR("type")) && json_get(model, STR("merges")); /* GPT-2's own */
     if (!str_eq(type_name(model), STR("BPE")) && !unnamed)
-        return refuse(r, "only BPE is supported, not model ", type_name(model));
+        return reader_refuse(r, "only BPE is supported, not model ", type_name(model));
     if (!is_null_or_empty(dropout) && (!json_f64(dropout, &chance) || chance != 0))
-        return refuse(r, "model.dropout makes tokens random, which is not supported", STR(""));
+        return reader_refuse(r, "model.dropout makes tokens random, which is not supported",
+                             STR(""));
     if (!is_null_or_empty(json_get(model, STR("continuing_subword_prefix"))) ||
         !is_null_or_empty(json_get(model, STR("end_of_word_suffix"))))
-        return refuse(r, "a prefix or suffix of parts of words is not supported", STR(""));
+        return reader_refuse(
+            r, "continuing_subword_prefix and end_of_word_suffix are not supported", STR(""));
     r->bpe->whole_words = json_is(json_get(model, STR("ignore_merges")), STR("true"));
     enum status st      = read_tokens(r, json_get(model, STR("vocab")));
     if (!st) st = read_bytes(r);
@@ -367,8 +364,7 @@ static enum status read_model(struct reader *r, const struct json *model)
 static enum status read_normalizer(struct reader *r, const struct json *v)
 {
     if (!str_eq(type_name(v), STR("NFC")))
-        return refuse(
-            r, "text would have to be normalised in a way that is not supported: ", type_name(v));
+        return reader_refuse(r, "only the normalizer NFC is supported, not ", type_name(v));
     r->bpe->nfc = nfc_new(r->perm);
     return STATUS_OK;
 }
@@ -378,6 +374,7 @@ static struct reader reader_new(struct str name, i64 bytes, struct arena *perm, 
     struct reader r = { .name = name, .perm = perm, .err = err };
     r.bpe           = NEW(perm, struct bpe, 1);
     r.bpe->split    = PRESPLIT_GPT2;
+    r.bpe->unknown  = -1;
     r.bpe->classes  = char_classes(perm);
     r.scratch =
         arena_open(128 * bytes + 4 * token_id_max); /* address space: a value takes 88 bytes */
@@ -392,18 +389,28 @@ static enum status parse_json(struct reader *r, struct str text, struct json **r
     return st ? err_set(r->err, st, "%.*s: %s", STR_ARG(r->name), why.text) : STATUS_OK;
 }
 
+static enum status read_kind(struct reader *r, const struct json *root)
+{
+    const struct json *normalizer = json_get(root, STR("normalizer"));
+    enum status        st         = STATUS_OK;
+    if (str_eq(type_name(json_get(root, STR("model"))), STR("WordPiece")))
+        return read_wordpiece(r, root);
+    if (is_sentencepiece(root)) return read_sentencepiece(r, root);
+    if (normalizer && normalizer->kind != JSON_NULL) st = read_normalizer(r, normalizer);
+    if (!st) st = read_pre_tokenizer(r, json_get(root, STR("pre_tokenizer")));
+    return st ? st : read_model(r, json_get(root, STR("model")));
+}
+
 enum status bpe_parse_tokenizer(struct str name, struct str json, struct arena *perm,
                                 struct bpe **out, struct err *err)
 {
     struct reader r = reader_new(name, json.len, perm, err);
     struct json  *root;
     if (!r.scratch.begin) return STATUS_WORLD;
-    enum status        st         = parse_json(&r, json, &root);
-    const struct json *normalizer = st ? NULL : json_get(root, STR("normalizer"));
-    if (!st && normalizer && normalizer->kind != JSON_NULL) st = read_normalizer(&r, normalizer);
-    if (!st) st = read_pre_tokenizer(&r, json_get(root, STR("pre_tokenizer")));
-    if (!st) st = read_model(&r, json_get(root, STR("model")));
+    enum status st = parse_json(&r, json, &root);
+    if (!st) st = read_kind(&r, root);
     if (!st) st = read_added(&r, json_get(root, STR("added_tokens")));
+    if (!st) st = read_post_processor(&r, json_get(root, STR("post_processor")));
     if (!st) finish_added(r.bpe);
     if (!st) r.bpe->hash = sha256_hex(perm, json);
     arena_close(&r.scratch);
@@ -430,7 +437,7 @@ static void add_end_of_text(struct reader *r)
     u32 id;
     if (!token_find(r, STR("<|endoftext|>"), &id)) return;
     r->bpe->added       = NEW(r->perm, struct bpe_added, 1);
-    r->bpe->added[0]    = (struct bpe_added){ STR("<|endoftext|>"), id, false, true };
+    r->bpe->added[0]    = (struct bpe_added){ STR("<|endoftext|>"), id, false, true, false, false };
     r->bpe->added_count = 1;
 }
 

@@ -124,9 +124,10 @@ enum status bpe_train(struct os *os, const struct bpe_train_config *config, stru
     struct job                        j       = { .classes = char_classes(memory) };
     struct bpe_count                 *words   = NULL;
     i64                               count   = 0;
-    enum status                       st      = STATUS_OK;
+    enum status                       st      = bpe_train_check(config, err);
     struct pool                      *pool    = pool_open(memory, threads);
-    j.counters                                = NEW(memory, struct counter, threads);
+    if (!st && config->folder.len) st = os->make_dir(os, config->folder, err);
+    j.counters = NEW(memory, struct counter, threads);
     pieces_init(&j.pieces, os, config->paths, config->path_count, &cuts, j.classes, memory);
     for (i32 t = 0; t < threads && !st; t++) {
         j.counters[t].arena = arena_open(table_arena_bytes);

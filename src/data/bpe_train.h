@@ -22,11 +22,15 @@ struct bpe_learned {
 struct bpe_train_config {
     const struct str        *paths;
     i64                      path_count;
+    struct str               folder;     /* made before the text is read; empty: none */
     i64                      vocabulary; /* tokens at most: special ones, 256 bytes, merges */
     struct str               special;    /* the first token; empty: none */
     i32                      threads;
     struct tokenize_listener listener;
 };
+
+/* Is the size of the vocabulary possible? bpe_train asks it first. */
+enum status bpe_train_check(const struct bpe_train_config *config, struct err *err);
 
 /* Counts the words of the files and learns from them. `memory` is large: address space only. */
 enum status bpe_train(struct os *os, const struct bpe_train_config *config, struct arena *memory,

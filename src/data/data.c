@@ -5,8 +5,8 @@
 #include <math.h>
 
 static const struct format *const formats[] = {
-    &format_idx,   &format_tokens, &format_text,   &format_csv,
-    &format_jsonl, &format_lines,  &format_clicks, &format_images,
+    &format_idx,   &format_tokens, &format_text,   &format_csv,  &format_jsonl,
+    &format_lines, &format_clicks, &format_images, &format_chat,
 };
 
 /* auto: by its name, where .gz at the end does not count; a folder is one of images. */
@@ -62,8 +62,10 @@ enum status dataset_open(struct os *os, const struct data_config *config, struct
     *out                        = NULL;
     const struct format *format = format_find(kind);
     if (!format) return unknown_kind(kind, err);
+    if (config->text.len && (format == &format_csv || format == &format_jsonl))
+        format = &format_labelled_texts;
     if (!(config->held_out >= 0 && config->held_out < 1))
-        return err_set(err, STATUS_USAGE, "held_out is %g; it must be at least 0 and below 1",
+        return err_set(err, STATUS_USAGE, "data.held_out is %g; it must be at least 0 and below 1",
                        config->held_out);
 
     bool files = config->file_count || str_eq(kind, STR("lines")); /* which says so itself */
@@ -106,6 +108,17 @@ void dataset_fetch(const struct dataset *d, enum split s, const i64 *index, i64 
     ASSERT(s < SPLIT_COUNT);
     for (i64 i = 0; i < count; i++) ASSERT(index[i] >= 0 && index[i] < d->count[s]);
     d->format->fetch(d, s, index, count, to);
+}
+
+void dataset_fetch_epoch(const struct dataset *d, u64 seed, i64 epoch, const i64 *index, i64 count,
+                         void *const *to)
+{
+    if (!d->format->fetch_epoch) {
+        dataset_fetch(d, SPLIT_TRAIN, index, count, to);
+        return;
+    }
+    for (i64 i = 0; i < count; i++) ASSERT(index[i] >= 0 && index[i] < d->count[SPLIT_TRAIN]);
+    d->format->fetch_epoch(d, seed, epoch, index, count, to);
 }
 
 i64 dataset_block(const struct dataset *d) { return d->format->block ? d->format->block(d) : 0; }

@@ -14,7 +14,7 @@ struct remote_files;
 
 struct data_config {
     struct str
-        kind; /* auto | idx | tokens | text | csv | jsonl | lines | images | synthetic_clicks */
+        kind; /* auto | idx | tokens | text | csv | jsonl | lines | chat | images | synthetic_clicks */
     struct str path;                   /* idx: images; tokens, text, csv: the file */
     struct str labels;                 /* idx */
     struct str eval_path, eval_labels; /* held out; empty: `held_out` of the samples */
@@ -24,8 +24,13 @@ struct data_config {
     struct str token_type;             /* tokens: u16 | u32 */
     i64        vocabulary;             /* tokens: 0 = largest token + 1 */
     struct str documents;              /* tokens, text: cross | separate | the separator's number */
+    struct str windows;                /* tokens, text: random | fixed; empty: fixed */
     struct str files[DATA_FILES_MAX];  /* lines: one text file a class, a sample a line */
     i64        file_count;
+    struct str text;        /* csv, jsonl: the column of texts, of which label is the class */
+    struct str tokenizer;   /* text, chat: folder or file of a tokenizer */
+    struct str template[4]; /* chat: how messages are written (chat_form.h) */
+    i64        template_count;
     struct str label; /* csv: target column */
     struct str numeric[DATA_COLUMNS_MAX];
     i64        numeric_count;
@@ -61,9 +66,12 @@ i64                 dataset_count(const struct dataset *d, enum split s);
 /* Copies samples index[0..count) into one buffer a feed, batch axis first. Thread-safe. */
 void dataset_fetch(const struct dataset *d, enum split s, const i64 *index, i64 count,
                    void *const *to);
+/* Training samples as that epoch has them: another epoch may cut the same data at other places. */
+void dataset_fetch_epoch(const struct dataset *d, u64 seed, i64 epoch, const i64 *index, i64 count,
+                         void *const *to);
 
 /* What the files of a setting are known again by (fingerprint.c); the data set is open. */
-#define FINGERPRINTS_MAX 5
+#define FINGERPRINTS_MAX 6 /* five of data, and model.path */
 struct fingerprint {
     const char *key;  /* "data.path" */
     struct str  text; /* "47040016 bytes, 9f86d081884c7d65" */
@@ -74,6 +82,9 @@ enum fingerprint_match {
     FINGERPRINT_UNKNOWN /* names and sizes are the same, and the content was not compared */
 };
 enum fingerprint_match fingerprint_compare(struct str was, struct str now);
+/* Of local files that are no data set. */
+enum status fingerprint_files(struct os *os, const struct str *paths, i64 count, struct arena *perm,
+                              struct str *out, struct err *err);
 enum status dataset_fingerprints(const struct dataset *d, const struct data_config *config,
                                  struct arena *perm, struct fingerprint out[FINGERPRINTS_MAX],
                                  i64 *count, struct err *err);
@@ -109,17 +120,20 @@ struct loader_config {
     bool skip;    /* a sample that cannot be had gives its place to the next that can; else the
                              batch that it belongs to ends the loader */
     i64  batch;
-    i64  group;        /* samples of a step, which shall be of similar length; 0: as they come */
-    i64  epoch, index; /* where to start: sample `index` of `epoch` */
-    i64  epochs;       /* that will be asked for; 0: nobody knows */
-    i64  queue;        /* samples that may wait before a stage; 0: found while it runs */
-    i64  cpu;          /* cores that the stages may keep busy; 0: all */
+    i64  part,
+        parts; /* of several ranks each gets its part of every batch, equal to one sample; parts 0: all */
+    i64 group;        /* samples of a step, which shall be of similar length; 0: as they come */
+    i64 epoch, index; /* where to start: sample `index` of `epoch` */
+    i64 epochs;       /* that will be asked for; 0: nobody knows */
+    i64 queue;        /* samples that may wait before a stage; 0: found while it runs */
+    i64 cpu;          /* cores that the stages may keep busy; 0: all */
     struct loader_options options;
 };
 
 struct batch {
-    i64   epoch, index; /* of its first sample */
-    i64   count;        /* samples: `batch`, or fewer in the last of an epoch */
+    i64   epoch, index; /* of the first sample of all ranks' parts */
+    i64   all;          /* samples of all ranks: `batch`, or fewer in the last of an epoch */
+    i64   first, count; /* this rank's: from which of them on, and how many; one rank: all */
     bool  ends_epoch;
     void *data[FEEDS_MAX]; /* by feed */
 };

@@ -28,6 +28,9 @@ struct format {
     /* Samples that are mapped memory, straight into the batch; NULL: it has stages (stage.h). */
     void (*fetch)(const struct dataset *d, enum split s, const i64 *index, i64 count,
                   void *const *to);
+    /* The same of training samples, where an epoch's samples are not the next one's; NULL: fetch. */
+    void (*fetch_epoch)(const struct dataset *d, u64 seed, i64 epoch, const i64 *index, i64 count,
+                        void *const *to);
     enum status (*read)(const struct dataset *d, struct sample *s, struct err *err); /* may block */
     enum status (*decode)(const struct dataset *d, struct sample *s, struct err *err);
     enum status (*augment)(const struct dataset *d, struct sample *s, struct err *err);
@@ -46,7 +49,7 @@ struct format {
 };
 
 extern const struct format format_idx, format_tokens, format_text, format_csv, format_jsonl,
-    format_lines, format_clicks, format_images;
+    format_lines, format_clicks, format_images, format_chat, format_labelled_texts;
 
 /* The bytes of a file: mapped, and unpacked first where its name ends in .gz. */
 struct source {
@@ -71,6 +74,8 @@ enum status check_context(const struct data_config *config, struct err *err); /*
 /* Moves the last `held_out` of the training samples, at least one where that is not 0, to the held-out
  * ones; returns the number of the first moved. */
 i64 hold_out_last(struct dataset *d, const struct data_config *config);
+/* By a hash of the text: about that share of any set of texts, and always the same ones. */
+bool held_out_by_text(struct str text, f64 share);
 /* Whatever is predicted is right. Without samples: OK, others say so. */
 enum status refuse_one_class(struct str path, i64 count, struct err *err);
 

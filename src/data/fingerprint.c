@@ -151,6 +151,13 @@ static enum status files_text(const struct dataset *d, struct remote_files *remo
     return st;
 }
 
+enum status fingerprint_files(struct os *os, const struct str *paths, i64 count, struct arena *perm,
+                              struct str *out, struct err *err)
+{
+    struct dataset none = { .os = os };
+    return files_text(&none, NULL, paths, count, perm, out, err);
+}
+
 /* --- comparing --- */
 
 /* Cuts at the first `mark`, of which nothing stays; what follows it, or nothing. */

@@ -23,7 +23,7 @@ struct lines_state {
 };
 
 /* FNV's upper bits hardly move for short texts, so they are stirred. */
-static bool is_held_out(struct str text, f64 share)
+bool held_out_by_text(struct str text, f64 share)
 {
     return (f64)(rng_mix(str_hash(text)) >> 11) * 0x1p-53 < share;
 }
@@ -46,7 +46,7 @@ static void each_line(struct dataset *d, const struct data_config *config)
     for (i64 f = 0; f < config->file_count; f++) {
         struct str rest = state->source[f].bytes, line;
         while (next_line(&rest, &line)) {
-            enum split s = is_held_out(line, config->held_out) ? SPLIT_EVAL : SPLIT_TRAIN;
+            enum split s = held_out_by_text(line, config->held_out) ? SPLIT_EVAL : SPLIT_TRAIN;
             if (state->own.begin) state->line[s][d->count[s]] = (struct line){ line, (i32)f };
             d->count[s]++;
         }

@@ -37,6 +37,19 @@ i64 course_batch(const struct course *c, i64 index)
     return MAX(MIN(end - index, c->config.batch), 0);
 }
 
+/* Where the part begins: as even as samples allow. */
+static i64 course_part(const struct course *c, i64 all, i64 part)
+{
+    return c->config.parts > 1 ? all * part / c->config.parts : part * all;
+}
+
+/* Samples that one batch of this loader may have. */
+i64 course_most(const struct course *c)
+{
+    i64 parts = MAX(c->config.parts, 1);
+    return (c->config.batch + parts - 1) / parts;
+}
+
 i64 course_shuffled(const struct course *c, i64 epoch, i64 index)
 {
     const struct dataset *d    = c->dataset;
@@ -55,16 +68,20 @@ void course_describe(const struct course *c, i64 epoch, i64 index, struct batch 
 {
     b->epoch      = epoch;
     b->index      = index;
-    b->count      = course_batch(c, index);
-    b->ends_epoch = course_batch(c, index + b->count) == 0;
+    b->all        = course_batch(c, index);
+    b->first      = course_part(c, b->all, c->config.part);
+    b->count      = course_part(c, b->all, c->config.part + 1) - b->first;
+    b->ends_epoch = course_batch(c, index + b->all) == 0;
 }
 
 static void batch_make(struct loader *l, struct batch *b, i64 epoch, i64 index)
 {
     const struct course *c = &l->course;
     course_describe(c, epoch, index, b);
-    for (i64 i = 0; i < b->count; i++) l->sample[i] = course_number(c, epoch, index + i);
-    dataset_fetch(c->dataset, c->config.split, l->sample, b->count, b->data);
+    for (i64 i = 0; i < b->count; i++) l->sample[i] = course_number(c, epoch, index + b->first + i);
+    if (c->config.shuffle && c->config.split == SPLIT_TRAIN)
+        dataset_fetch_epoch(c->dataset, c->config.seed, epoch, l->sample, b->count, b->data);
+    else dataset_fetch(c->dataset, c->config.split, l->sample, b->count, b->data);
 }
 
 /* Are so few batches ready that a thread asleep should get up? */
@@ -96,7 +113,7 @@ static void *thread_main(void *context)
         }
         struct batch *b = &l->ring[made++ % l->slots];
         batch_make(l, b, epoch, index);
-        index += b->count;
+        index += b->all;
     }
     pthread_mutex_lock(&l->lock);
     l->ended = true;
@@ -108,7 +125,7 @@ static void *thread_main(void *context)
 static void ring_new(struct loader *l, struct arena *perm)
 {
     const struct feeds *feeds = dataset_feeds(l->course.dataset);
-    i64                 batch = l->course.config.batch, ahead = l->course.config.options.prefetch;
+    i64                 batch = course_most(&l->course), ahead = l->course.config.options.prefetch;
     i64                 bytes = 0; /* of a batch */
     for (i32 f = 0; f < feeds->count; f++) bytes += batch * type_bytes(feeds->feed[f].type);
     l->slots = ahead ? ahead + 1 : MIN(MAX(RING_BYTES / bytes, RING_MIN), RING_MAX);
@@ -148,7 +165,7 @@ static enum status check(const struct loader_config *c, i64 count, struct err *e
 
 static enum status mapped_open(struct loader *l, struct arena *perm, struct err *err)
 {
-    l->sample = NEW(perm, i64, l->course.config.batch);
+    l->sample = NEW(perm, i64, course_most(&l->course));
     ring_new(l, perm);
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->changed, NULL);

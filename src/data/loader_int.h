@@ -19,6 +19,7 @@ i64 course_shuffled(const struct course *c, i64 epoch, i64 index);
 /* group.c: one thread asks. */
 struct window *window_new(struct arena *perm, const struct course *c);
 i64            window_number(const struct course *c, i64 epoch, i64 index);
+i64            course_most(const struct course *c); /* samples of a batch, of this rank, at most */
 /* Sets all of b but its data. */
 void course_describe(const struct course *c, i64 epoch, i64 index, struct batch *b);
 

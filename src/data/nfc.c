@@ -71,21 +71,11 @@ struct nfc *nfc_new(struct arena *perm)
     return n;
 }
 
-static u32 code_at(struct str text, i64 at, i64 *end)
-{
-    const u8 *p    = (const u8 *)text.data + at;
-    i64       more = p[0] < 0x80 ? 0 : p[0] < 0xE0 ? 1 : p[0] < 0xF0 ? 2 : 3;
-    u32       code = more ? p[0] & (0x3Fu >> more) : p[0];
-    for (i64 i = 1; i <= more; i++) code = code << 6 | (p[i] & 0x3Fu);
-    *end = at + 1 + more;
-    return code;
-}
-
 bool nfc_is(const struct nfc *n, struct str text)
 {
     for (i64 at = 0; at < text.len;) {
         if ((u8)text.data[at] < 0x80) at++;
-        else if (n->joins[code_at(text, at, &at)]) return false;
+        else if (n->joins[utf8_code_at(text, at, &at)]) return false;
     }
     return true;
 }
@@ -163,7 +153,8 @@ static i64 normalise_part(const struct nfc *n, struct str part, char *to, struct
     u32 *codes = NEW(&scratch, u32, PARTS_MAX * part.len),
         *spare = NEW(&scratch, u32, PARTS_MAX * part.len);
     i64 count = 0, len = 0;
-    for (i64 at = 0; at < part.len;) count += take_apart(n, code_at(part, at, &at), codes + count);
+    for (i64 at = 0; at < part.len;)
+        count += take_apart(n, utf8_code_at(part, at, &at), codes + count);
     sort_marks(n, codes, count, spare);
     count = compose(n, codes, count);
     for (i64 i = 0; i < count; i++) len += str_utf8_put(to + len, codes[i]);
@@ -181,8 +172,8 @@ struct str nfc_apply(const struct nfc *n, struct str text, struct arena *perm)
     i64 len = 0;
     for (i64 at = 0, end; at < text.len; at = end) {
         i64  next;
-        bool joined = n->joins[code_at(text, at, &end)];
-        while (end < text.len && n->joins[code_at(text, end, &next)]) {
+        bool joined = n->joins[utf8_code_at(text, at, &end)];
+        while (end < text.len && n->joins[utf8_code_at(text, end, &next)]) {
             end    = next;
             joined = true;
         }
@@ -190,5 +181,19 @@ struct str nfc_apply(const struct nfc *n, struct str text, struct arena *perm)
         if (!joined) memcpy(to + len, part.data, (size_t)part.len);
         len += joined ? normalise_part(n, part, to + len, *perm) : part.len;
     }
+    return (struct str){ to, len };
+}
+
+struct str nfd_apply(const struct nfc *n, struct str text, struct arena *perm)
+{
+    char        *to      = NEW(perm, char, 3 * text.len);
+    struct arena scratch = *perm;
+    u32         *codes   = NEW(&scratch, u32, PARTS_MAX * text.len),
+        *spare           = NEW(&scratch, u32, PARTS_MAX * text.len);
+    i64 count = 0, len = 0;
+    for (i64 at = 0; at < text.len;)
+        count += take_apart(n, utf8_code_at(text, at, &at), codes + count);
+    sort_marks(n, codes, count, spare);
+    for (i64 i = 0; i < count; i++) len += str_utf8_put(to + len, codes[i]);
     return (struct str){ to, len };
 }

@@ -151,12 +151,13 @@ static bool batch_begin(struct pipeline *p)
     memcpy(s->batch.data, s->room->data, sizeof s->room->data);
     course_describe(&p->course, p->epoch, p->index, &s->batch);
     s->left      = s->batch.count;
-    s->ready     = false;
+    s->ready     = !s->left; /* of several ranks, one may have no part of a short batch */
     s->skipped   = 0;
     s->status    = STATUS_OK;
     s->err_place = INT64_MAX;
     p->issued    = 0;
-    p->index += s->batch.count;
+    p->index += s->batch.all;
+    if (s->ready) pthread_cond_signal(&p->made);
     return true;
 }
 
@@ -179,7 +180,8 @@ static i64 unissued(struct pipeline *p)
 static struct item *issue(struct pipeline *p)
 {
     const struct feeds *feeds = &p->course.dataset->feeds;
-    if (!unissued(p) && !batch_begin(p)) return NULL;
+    while (!unissued(p))
+        if (!batch_begin(p)) return NULL;
     struct item *i = item_new(p);
     if (!i) return NULL;
     struct batch *b = &slot_of(p, p->begun - 1)->batch;
@@ -191,7 +193,7 @@ static struct item *issue(struct pipeline *p)
     i->sample.split = p->course.config.split;
     i->sample.seed  = p->course.config.seed;
     i->sample.epoch = b->epoch;
-    i->sample.index = b->index + i->place;
+    i->sample.index = b->index + b->first + i->place;
     i->sample.whole = str_eq(p->course.config.options.keep, STR("on"));
     i->sample.stop  = &p->stop;
     for (i32 f = 0; f < feeds->count; f++)
@@ -278,7 +280,7 @@ static void collate(struct pipeline *p, struct slot *s)
     struct collation     c      = { .split = p->course.config.split,
                                     .seed  = p->course.config.seed,
                                     .epoch = s->batch.epoch,
-                                    .index = s->batch.index,
+                                    .index = s->batch.index + s->batch.first,
                                     .count = s->batch.count,
                                     .to    = s->batch.data };
     if (format->collate && !s->status) {
@@ -453,7 +455,7 @@ static struct pipeline *memory_new(const struct course *c, struct err *err)
     i64 slots = ahead + 1, reserve = 1 << 20, queue = c->config.queue;
     i64 items = STAGE_COUNT * (LOADER_WORKERS_MAX + MAX(queue, 2 * LOADER_WORKERS_MAX));
     for (i32 f = 0; f < feeds->count; f++)
-        reserve += slots * (c->config.batch * type_bytes(feeds->feed[f].type) + ALIGN);
+        reserve += slots * (course_most(c) * type_bytes(feeds->feed[f].type) + ALIGN);
     reserve += (i64)sizeof(struct pipeline) + slots * (i64)sizeof(struct slot) +
                slots * (i64)sizeof(struct room) + items * (i64)sizeof(struct item) +
                THREADS_MAX * (i64)sizeof(struct worker);
@@ -473,7 +475,7 @@ static struct pipeline *memory_new(const struct course *c, struct err *err)
     for (i64 s = 0; s < slots; s++)
         for (i32 f = 0; f < feeds->count; f++)
             p->rooms[s].data[f] =
-                arena_take(&arena, c->config.batch, type_bytes(feeds->feed[f].type), ALIGN);
+                arena_take(&arena, course_most(c), type_bytes(feeds->feed[f].type), ALIGN);
     p->arena = arena;
     return p;
 }

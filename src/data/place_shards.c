@@ -4,6 +4,7 @@
  * cache folder from an earlier run, or it is made now from the shard and kept. An index beside a shard
  * is believed when it speaks of as many bytes as the shard has and, on a disk, is not older; and each
  * read compares the member's header with it, so that a sample is the one that is meant or an error. */
+#include "base/digits.h"
 #include "base/hash.h"
 #include "base/thread.h"
 #include "data/data_int.h"
@@ -462,9 +463,8 @@ static bool says_shards(struct place *p, char line[LOADER_LINE_MAX])
     if (count)
         snprintf(line, LOADER_LINE_MAX,
                  "%lld of %lld shards have no index: they were read completely to make one, "
-                 "%.3g MB; frugal "
-                 "pack writes SHARD.idx",
-                 (long long)count, (long long)s->count, (f64)bytes * 1e-6);
+                 "%s MB; `frugal pack` writes SHARD.idx",
+                 (long long)count, (long long)s->count, DIGITS((f64)bytes * 1e-6));
     else if (s->cache && remote_cache_says(s->cache, &why))
         snprintf(line, LOADER_LINE_MAX, "samples are fetched each time they are read: %.180s",
                  why.text);

@@ -14,7 +14,17 @@
  *                                   y         b S - d e f      - is no target (-1): nothing before it predicts c
  *                                   position  0 1 2 0 1 2
  *
- * A window that begins inside a document counts its positions from there. */
+ * A window that begins inside a document counts its positions from there.
+ *
+ * With data.windows=random each epoch shifts all its training windows by the same random number of tokens, less than
+ * a window:
+ *
+ *     epoch 0   . . [x0 x1 x2][x0 x1 x2] .      shift 2
+ *     epoch 1   [x0 x1 x2][x0 x1 x2] . . .      shift 0
+ *
+ * so that a model does not learn the same few windows by heart, and every token is still a target once an epoch but for
+ * less than a window at each end. Held-out windows stay where they are. */
+#include "base/rng.h"
 #include "data/data_int.h"
 #include "data/tokenize_int.h"
 #include "remote/address.h"
@@ -28,7 +38,8 @@ struct tokens_state {
     struct source source[SPLIT_COUNT];
     const char   *begin[SPLIT_COUNT]; /* of sample 0 */
     i64           context;
-    i64           width; /* bytes of a token: 1, 2 or 4 */
+    i64           width;     /* bytes of a token: 1, 2 or 4 */
+    i64           shift_max; /* of training windows, in tokens */
     i64 separator; /* the last token of a document; -1: attention may cross from one to the next */
 };
 
@@ -112,10 +123,22 @@ static enum status find_separator(const struct data_config *config, i64 beside, 
     if (str_i64(config->documents, separator)) return STATUS_OK;
     *separator = beside;
     if (beside >= 0) return STATUS_OK;
-    return err_set(err, STATUS_USAGE,
-                   "data.documents=separate: nothing beside %.*s says which token ends a document; "
-                   "give its number instead, as in data.documents=50256",
-                   STR_ARG(config->path));
+    return err_set(
+        err, STATUS_USAGE,
+        "data.documents=separate: no file next to %.*s says which token ends a document; "
+        "give its number instead, as in data.documents=50256",
+        STR_ARG(config->path));
+}
+
+/* Room for any shift below a window costs one of them, unless it is the only one. `tokens`: those that training may
+ * use. */
+static void make_room(struct dataset *d, const struct data_config *config, i64 tokens)
+{
+    struct tokens_state *state   = d->state;
+    i64                  context = state->context, *count = &d->count[SPLIT_TRAIN];
+    if (!str_eq(config->windows, STR("random"))) return;
+    *count           = MAX((tokens - context) / context, 1);
+    state->shift_max = MIN(context - 1, tokens - 1 - *count * context);
 }
 
 static enum status open_windows(struct dataset *d, const struct data_config *config, i64 width,
@@ -132,12 +155,16 @@ static enum status open_windows(struct dataset *d, const struct data_config *con
     if (!st) st = check_vocabulary(config, width, vocabulary, err);
     if (!st && state->separator >= vocabulary)
         st = err_set(err, STATUS_USAGE,
-                     "data.documents=%lld: the tokens are below the vocabulary of %lld",
+                     "data.documents=%lld is not a token: the vocabulary has %lld",
                      (long long)state->separator, (long long)vocabulary);
     if (st) return st;
-    if (!config->eval_path.len)
-        state->begin[SPLIT_EVAL] =
-            state->begin[SPLIT_TRAIN] + hold_out_last(d, config) * state->context * width;
+    i64 tokens = state->source[SPLIT_TRAIN].bytes.len / width;
+    if (!config->eval_path.len) {
+        i64 first                = hold_out_last(d, config) * state->context;
+        state->begin[SPLIT_EVAL] = state->begin[SPLIT_TRAIN] + first * width;
+        if (d->count[SPLIT_EVAL]) tokens = first + 1;
+    }
+    make_room(d, config, tokens);
     limit_counts(d, config);
     dataset_add_feed(d, STR("x"), type_of(DT_I32, shape_1(config->context)), vocabulary);
     dataset_add_feed(d, STR("y"), type_of(DT_I32, shape_1(config->context)), vocabulary);
@@ -224,18 +251,33 @@ static void split_documents(const i32 *x, i32 *y, i32 *position, i64 context, i6
     }
 }
 
-static void fetch_windows(const struct dataset *d, enum split s, const i64 *index, i64 count,
-                          void *const *to)
+static void fetch_from(const struct dataset *d, const char *begin, const i64 *index, i64 count,
+                       void *const *to)
 {
     const struct tokens_state *state   = d->state;
     i64                        context = state->context;
     for (i64 i = 0; i < count; i++) {
         i32 *x = (i32 *)to[0] + i * context, *y = (i32 *)to[1] + i * context;
-        fetch_window(state->begin[s] + index[i] * context * state->width, state->width, context, x,
-                     y);
+        fetch_window(begin + index[i] * context * state->width, state->width, context, x, y);
         if (state->separator >= 0)
             split_documents(x, y, (i32 *)to[2] + i * context, context, state->separator);
     }
+}
+
+static void fetch_windows(const struct dataset *d, enum split s, const i64 *index, i64 count,
+                          void *const *to)
+{
+    const struct tokens_state *state = d->state;
+    fetch_from(d, state->begin[s], index, count, to);
+}
+
+static void fetch_shifted(const struct dataset *d, u64 seed, i64 epoch, const i64 *index, i64 count,
+                          void *const *to)
+{
+    const struct tokens_state *state = d->state;
+    struct rng_key key   = { .seed = seed, .name = str_hash(STR("windows")), .step = (u64)epoch };
+    i64            shift = (i64)(rng_uniform(key, 0) * (f64)(state->shift_max + 1));
+    fetch_from(d, state->begin[SPLIT_TRAIN] + shift * state->width, index, count, to);
 }
 
 static void close_tokens(struct dataset *d)
@@ -245,9 +287,13 @@ static void close_tokens(struct dataset *d)
     for (i32 s = 0; s < SPLIT_COUNT; s++) source_close(d->os, &state->source[s]);
 }
 
-const struct format format_tokens = {
-    .kind = { "tokens", 6 }, .open = open_tokens, .fetch = fetch_windows, .close = close_tokens
-};
-const struct format format_text = {
-    .kind = { "text", 4 }, .open = open_text, .fetch = fetch_windows, .close = close_tokens
-};
+const struct format format_tokens = { .kind        = { "tokens", 6 },
+                                      .open        = open_tokens,
+                                      .fetch       = fetch_windows,
+                                      .fetch_epoch = fetch_shifted,
+                                      .close       = close_tokens };
+const struct format format_text   = { .kind        = { "text", 4 },
+                                      .open        = open_text,
+                                      .fetch       = fetch_windows,
+                                      .fetch_epoch = fetch_shifted,
+                                      .close       = close_tokens };

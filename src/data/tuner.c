@@ -9,6 +9,7 @@
  * for a disk or a network, which any number can do. The least waiting seen of late counts, because
  * whatever disturbs only adds; an estimate that was too low is found out by threads that never rest. */
 #include "data/tuner.h"
+#include "base/digits.h"
 #include "base/text.h"
 #include <math.h>
 
@@ -278,8 +279,8 @@ static void judge(struct tuner *t, const struct tuner_seen *s, char line[LOADER_
     struct arena   lent = { (u8 *)line, (u8 *)line + LOADER_LINE_MAX, NULL };
     struct textbuf b    = textbuf_new(&lent);
     changes(t, &b);
-    textbuf_fmt(&b, ": wait %.0f %% → %.0f %%, %.3g → %.3g samples/s%s", 100 * t->wait_before,
-                100 * wait, t->rate_before, rate, harm ? "; taken back" : "");
+    textbuf_fmt(&b, ": wait %.0f %% → %.0f %%, %s → %s samples/s%s", 100 * t->wait_before,
+                100 * wait, DIGITS(t->rate_before), DIGITS(rate), harm ? "; reverted" : "");
     if (harm) t->now = t->before;
     if (harm || fewer || (gain < helps && wait > wait_enough)) hold(t, s);
     else t->state = TUNER_LOOKS;

@@ -1,8 +1,9 @@
 /* export.c - weights of ours under the names of others, split and transposed as they have them. */
 #include "infer/export.h"
 #include "base/half.h"
-#include "model/hf.h"
-#include "store/safetensors.h"
+#include "model/lora.h"
+#include "store/st_folder.h"
+#include "train/use.h"
 #include <string.h>
 
 enum { MEMORY_GIB = 256 };            /* address space: of transposed and rounded weights too */
@@ -13,11 +14,82 @@ struct exporting {
     struct model_config config;
     struct str          folder, from; /* from: their folder it came from; empty: a model of ours */
     enum export_dtype   dtype;
+    bool                merges;
+    struct model_config names;    /* of matrices that have adapters */
+    struct st_tensor   *adapters; /* under PEFT's names */
+    i64                 adapter_count;
     struct arena        memory;
     struct st_tensor   *list;
     i64                 count;
     struct err         *err;
 };
+
+/* --- adapters --- */
+
+static const f32 *values_of(struct exporting *e, const struct st_tensor *t);
+
+/* PEFT's tensors of one of ours: a part each. */
+static enum status add_adapter(struct exporting *e, const struct st_tensor *t)
+{
+    struct hf_source s;
+    const f32       *values = values_of(e, t);
+    if (!values || t->shape.rank != 2 || !lora_source(&e->names, t->name, t->shape, &e->memory, &s))
+        return err_set(e->err, STATUS_USAGE, "the tensor %.*s has no place among the adapters",
+                       STR_ARG(t->name));
+    i64 left = t->shape.dim[0], width = t->shape.dim[1];
+    for (i32 i = 0; i < s.count; i++, left -= s.rows[i - 1]) {
+        if (left < s.rows[i] || e->adapter_count == TENSORS_MAX) break;
+        e->adapters[e->adapter_count++] =
+            (struct st_tensor){ s.name[i],
+                                STR("F32"),
+                                shape_2(s.rows[i], width),
+                                { (const char *)values, s.rows[i] * width * (i64)sizeof *values } };
+        values += s.rows[i] * width;
+    }
+    if (!left) return STATUS_OK;
+    return err_set(e->err, STATUS_USAGE, "the tensor %.*s does not have the rows of its adapters",
+                   STR_ARG(t->name));
+}
+
+static const struct st_tensor *adapter_of(const struct exporting *e, struct str module, char which)
+{
+    struct arena scratch = e->memory;
+    struct str   name =
+        str_fmt(&scratch, "base_model.model.%.*slora_%c.weight", STR_ARG(module), which);
+    for (i64 i = 0; i < e->adapter_count; i++)
+        if (str_eq(e->adapters[i].name, name)) return &e->adapters[i];
+    return NULL;
+}
+
+/* W + scale B A, summed in f64 and rounded once; of a transposed W its transposed. */
+static const f32 *merged(struct exporting *e, struct str name, struct shape shape,
+                         const f32 *values)
+{
+    if (!e->merges || !str_ends(name, STR(".weight")) || shape.rank != 2) return values;
+    struct str              module = str_sub(name, 0, name.len - STR("weight").len);
+    const struct st_tensor *A = adapter_of(e, module, 'A'), *B = adapter_of(e, module, 'B');
+    if (!A && e->from.len) { /* only the body of the model was saved */
+        module = str_cat(&e->memory, hf_prefix(&e->names), module);
+        A = adapter_of(e, module, 'A'), B = adapter_of(e, module, 'B');
+    }
+    if (!A || !B) return values;
+    const f32 *a = (const f32 *)(const void *)A->bytes.data,
+              *b = (const f32 *)(const void *)B->bytes.data;
+    i64  rank = A->shape.dim[0], in = A->shape.dim[1], out = B->shape.dim[0];
+    bool turned = shape.dim[0] == in && hf_is_transposed(&e->names);
+    f32 *to     = NEW(&e->memory, f32, in * out);
+    f64 *row = NEW(&e->memory, f64, in), scale = lora_scale(&e->names.lora);
+    for (i64 o = 0; o < out; o++) {
+        memset(row, 0, (size_t)in * sizeof *row);
+        for (i64 r = 0; r < rank; r++)
+            for (i64 i = 0; i < in; i++) row[i] += (f64)b[o * rank + r] * (f64)a[r * in + i];
+        for (i64 i = 0; i < in; i++) {
+            i64 at = turned ? i * out + o : o * in + i;
+            to[at] = (f32)((f64)values[at] + scale * row[i]);
+        }
+    }
+    return to;
+}
 
 /* --- the weights --- */
 
@@ -42,8 +114,9 @@ static const f32 *transposed(struct exporting *e, const f32 *from, i64 rows, i64
 
 static void add(struct exporting *e, struct str name, struct shape shape, const f32 *values)
 {
-    i64         count = shape_count(shape);
-    bool        low   = e->dtype == EXPORT_BF16;
+    i64  count        = shape_count(shape);
+    bool low          = e->dtype == EXPORT_BF16;
+    values            = merged(e, name, shape, values);
     const void *bytes = low ? rounded(e, values, count) : values;
     ASSERT(e->count < TENSORS_MAX);
     e->list[e->count++] = (struct st_tensor){
@@ -63,6 +136,7 @@ static const f32 *values_of(struct exporting *e, const struct st_tensor *t)
 static enum status add_ours(struct exporting *e, const struct st_tensor *t)
 {
     struct hf_source s;
+    if (lora_is_adapter(t->name)) return STATUS_OK;
     if (!hf_source(&e->config, t->name, t->shape, &e->memory, &s))
         return err_set(e->err, STATUS_USAGE, "the tensor %.*s has no place in a model of type %.*s",
                        STR_ARG(t->name), STR_ARG(hf_type(&e->config)));
@@ -112,25 +186,88 @@ static i64 size_of(const struct st_file *f, const char *name, i32 axis)
 /* What a model of ours has from its data, or from its other settings, is seen in its weights. */
 static void look_at(struct exporting *e, const struct st_file *f)
 {
+    if (e->config.new_head) e->config.classes = size_of(f, "classifier.weight", 0);
     if (e->from.len) return;
     e->config.vocabulary = size_of(f, "wte.weight", 0);
     e->config.places     = size_of(f, "wpe.weight", 0);
     e->config.hidden     = size_of(f, "h.0.mlp.down.weight", 1);
 }
 
+/* Those of the folder that the adapters are of; they are in its names already. */
+static enum status add_base(struct exporting *e, struct st_folder *f)
+{
+    enum status st = st_folder_open(e->os, e->from, &e->memory, f, e->err);
+    for (i64 i = 0; !st && i < f->count; i++) {
+        const struct st_tensor *t      = &f->tensors[i];
+        const f32              *values = values_of(e, t);
+        if (hf_is_ignored(&e->config, t->name)) continue;
+        if (!values)
+            return err_set(e->err, STATUS_USAGE, "the tensor %.*s has type %.*s", STR_ARG(t->name),
+                           STR_ARG(t->dtype));
+        add(e, t->name, t->shape, values);
+    }
+    return st;
+}
+
+static enum status write_adapters(struct exporting *e)
+{
+    struct str  text = lora_config_write(&e->names, e->from, &e->memory);
+    struct str  path = str_cat(&e->memory, e->folder, STR("/adapter_config.json"));
+    enum status st   = os_publish(e->os, path, text, e->memory, e->err);
+    path             = str_cat(&e->memory, e->folder, STR("/adapter_model.safetensors"));
+    return st ? st : st_save(e->os, path, e->adapters, e->adapter_count, e->memory, e->err);
+}
+
+static enum status write_whole(struct exporting *e, const struct st_file *f)
+{
+    struct st_folder base = { 0 };
+    bool             ours = !e->from.len || !e->names.lora.rank; /* the file has all weights */
+    enum status      st   = write_config(e);
+    e->list               = NEW(&e->memory, struct st_tensor, TENSORS_MAX);
+    for (i64 i = 0; !st && ours && i < f->count; i++) st = add_ours(e, &f->tensors[i]);
+    if (!st && !ours) st = add_base(e, &base);
+    if (!st)
+        st = st_save(e->os, str_cat(&e->memory, e->folder, STR("/model.safetensors")), e->list,
+                     e->count, e->memory, e->err);
+    if (base.count) st_folder_close(e->os, &base);
+    return st;
+}
+
+/* Of a file of ours, or of a folder of PEFT's, which has their names already. */
+static enum status collect_adapters(struct exporting *e, const struct st_file *f, bool theirs)
+{
+    enum status st = STATUS_OK;
+    e->names       = lora_names(&e->config);
+    e->adapters    = NEW(&e->memory, struct st_tensor, TENSORS_MAX);
+    for (i64 i = 0; !st && i < f->count; i++) {
+        const struct st_tensor *t = &f->tensors[i];
+        if (!theirs && lora_is_adapter(t->name)) st = add_adapter(e, t);
+        if (!theirs) continue;
+        const f32 *values = values_of(e, t);
+        if (!values || e->adapter_count == TENSORS_MAX)
+            return err_set(e->err, STATUS_USAGE, "the tensor %.*s has type %.*s", STR_ARG(t->name),
+                           STR_ARG(t->dtype));
+        e->adapters[e->adapter_count++] =
+            (struct st_tensor){ t->name,
+                                STR("F32"),
+                                t->shape,
+                                { (const char *)values,
+                                  shape_count(t->shape) * (i64)sizeof *values } };
+    }
+    return st;
+}
+
 /* The config first: a folder with weights is whole. */
 static enum status write_both(struct exporting *e, struct str weights)
 {
     struct st_file f;
-    enum status    st = st_open(e->os, weights, &e->memory, &f, e->err);
+    bool           theirs = !os_is_file(e->os, weights);
+    if (theirs) weights = str_cat(&e->memory, weights, STR("/adapter_model.safetensors"));
+    enum status st = st_open(e->os, weights, &e->memory, &f, e->err);
     if (st) return st;
     look_at(e, &f);
-    st      = write_config(e);
-    e->list = NEW(&e->memory, struct st_tensor, TENSORS_MAX);
-    for (i64 i = 0; !st && i < f.count; i++) st = add_ours(e, &f.tensors[i]);
-    if (!st)
-        st = st_save(e->os, str_cat(&e->memory, e->folder, STR("/model.safetensors")), e->list,
-                     e->count, e->memory, e->err);
+    if (e->config.lora.rank) st = collect_adapters(e, &f, theirs);
+    if (!st) st = e->config.lora.rank && !e->merges ? write_adapters(e) : write_whole(e, &f);
     st_close(e->os, &f);
     return st;
 }
@@ -155,6 +292,7 @@ static enum status copy_tokenizer(struct exporting *e)
                                          "added_tokens.json",
                                          "vocab.json",
                                          "merges.txt",
+                                         "vocab.txt",
                                          "tokenizer.model",
                                          "generation_config.json",
                                          "chat_template.jinja" };
@@ -174,19 +312,26 @@ static enum status find_family(struct exporting *e)
 }
 
 enum status export_folder(struct os *os, const struct settings *settings, struct str folder,
-                          enum export_dtype dtype, struct err *err)
+                          enum export_dtype dtype, enum export_adapters adapters, struct err *err)
 {
     struct exporting e = { .os     = os,
-                           .config = settings->model,
                            .folder = folder,
-                           .from   = settings->model.path,
                            .dtype  = dtype,
                            .memory = arena_open((i64)MEMORY_GIB << 30),
                            .err    = err };
     if (!e.memory.begin)
         return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
-    enum status st = STATUS_OK;
-    if (!settings->train.init.len)
+    struct settings *own = NEW(&e.memory, struct settings, 1);
+    *own                 = *settings;
+    enum status st       = use_settings(os, own, &e.memory, err);
+    settings             = own;
+    e.config             = own->model;
+    e.config.lora        = own->train.lora;
+    e.from               = own->model.path;
+    e.merges             = adapters == EXPORT_MERGED && own->train.lora.rank;
+    if (!st && adapters == EXPORT_MERGED && !e.merges)
+        st = err_set(err, STATUS_USAGE, "--merge is for adapters, and this model has none");
+    if (!st && !settings->train.init.len)
         st = err_set(err, STATUS_USAGE, "%.*s is a folder already; export what was trained from it",
                      STR_ARG(e.from));
     e.config.context = settings->data.context;

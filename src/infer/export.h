@@ -5,10 +5,12 @@
 #include "train/settings.h"
 
 enum export_dtype { EXPORT_F32, EXPORT_BF16 };
+/* Adapters (train.lora) become a folder of PEFT's, or are added to the weights that they stand beside. */
+enum export_adapters { EXPORT_APART, EXPORT_MERGED };
 
-/* The weights are those of settings->train.init, a file that frugal wrote. Files that are there are replaced, the
- * weights last. */
+/* The weights are those of settings->train.init, a file that frugal wrote or a folder of adapters. Files that are there
+ * are replaced, the weights last. */
 enum status export_folder(struct os *os, const struct settings *settings, struct str folder,
-                          enum export_dtype dtype, struct err *err);
+                          enum export_dtype dtype, enum export_adapters adapters, struct err *err);
 
 #endif

@@ -13,6 +13,7 @@ enum status words_open(struct words *w, struct os *os, struct str path, struct a
     if (!path.len) return STATUS_OK;
     enum status st = bpe_open(os, path, perm, &w->bpe, err);
     if (st) return st;
+    if (w->bpe->chars) return STATUS_OK; /* it keeps its tokens' texts */
     i64 count = w->bpe->vocabulary;
     w->left   = NEW(perm, u32, count);
     w->right  = NEW(perm, u32, count);
@@ -33,11 +34,14 @@ enum status words_encode(const struct words *w, struct str text, i64 vocabulary,
     if (!w->bpe) {
         for (i64 i = 0; i < text.len; i++) to[i] = (i32)(u8)text.data[i];
     } else {
-        u32              *ids = NEW(&scratch, u32, tokens_max(text.len));
-        struct bpe_coder *c   = bpe_coder_new(&scratch, w->bpe);
-        enum status       st  = bpe_encode(c, text, true, ids, count, err);
+        u32              *ids    = NEW(&scratch, u32, tokens_max(text.len));
+        struct bpe_coder *c      = bpe_coder_new(&scratch, w->bpe);
+        i64               before = w->bpe->before_count;
+        enum status       st     = bpe_encode(c, text, true, ids, count, err);
         if (st) return st;
-        for (i64 i = 0; i < *count; i++) to[i] = (i32)ids[i];
+        for (i64 i = 0; i < before; i++) to[i] = (i32)w->bpe->before[i];
+        for (i64 i = 0; i < *count; i++) to[before + i] = (i32)ids[i];
+        *count += before;
     }
     for (i64 i = 0; i < *count; i++)
         if (to[i] >= vocabulary)
@@ -69,6 +73,24 @@ static const struct bpe_added *added(const struct words *w, i64 token)
     return NULL;
 }
 
+/* Of characters: U+2581 is a blank, and <0x0A> a byte. */
+static struct str text_of(const struct bpe *b, u32 token, struct arena *perm)
+{
+    struct str     rest = b->texts[token], blank = STR("\xE2\x96\x81");
+    struct textbuf out = textbuf_new(perm);
+    for (i32 i = 0; i < 256; i++) {
+        char byte = (char)i;
+        if (b->byte_id[i] == token && b->byte_fallback)
+            return str_copy(perm, (struct str){ &byte, 1 });
+    }
+    while (rest.len) {
+        bool is = str_starts(rest, blank);
+        textbuf_add(&out, is ? STR(" ") : str_sub(rest, 0, 1));
+        rest = str_sub(rest, is ? blank.len : 1, rest.len);
+    }
+    return textbuf_str(&out);
+}
+
 struct str words_of(const struct words *w, i64 token, struct arena *perm)
 {
     char                    byte = (char)token;
@@ -76,6 +98,7 @@ struct str words_of(const struct words *w, i64 token, struct arena *perm)
     if (!w->bpe) return token < 256 ? str_copy(perm, (struct str){ &byte, 1 }) : STR("");
     if (a) return a->special ? STR("") : a->text;
     if (token >= w->bpe->vocabulary) return STR("");
+    if (w->bpe->chars) return text_of(w->bpe, (u32)token, perm);
     struct textbuf b      = textbuf_new(perm);
     i64            visits = 0;
     add_token(w, (u32)token, &b, &visits);
@@ -84,10 +107,5 @@ struct str words_of(const struct words *w, i64 token, struct arena *perm)
 
 bool words_ends(const struct words *w, i64 token)
 {
-    static const char *const      ends[] = { "<|endoftext|>", "</s>", "<|im_end|>", "<|eot_id|>",
-                                             "<|end_of_text|>" };
-    const struct bpe_added *const a      = added(w, token);
-    for (i64 i = 0; a && i < COUNT_OF(ends); i++)
-        if (str_eq(a->text, str_of(ends[i]))) return true;
-    return false;
+    return w->bpe && token >= 0 && bpe_is_end(w->bpe, (u32)token);
 }

@@ -11,7 +11,8 @@ struct words {
 /* path empty: bytes. */
 enum status words_open(struct words *w, struct os *os, struct str path, struct arena *perm,
                        struct err *err);
-/* `to` has room for text.len + 1 tokens; none is at or above `vocabulary`. */
+/* With what the tokenizer puts before a text. `to` has room for tokens_max(text.len) and 8 more; none
+ * is at or above `vocabulary`. */
 enum status words_encode(const struct words *w, struct str text, i64 vocabulary, i32 *to,
                          i64 *count, struct arena scratch, struct err *err);
 /* The bytes of a token, which may be a part of a character; empty: it stands for none. */

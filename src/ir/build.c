@@ -146,9 +146,13 @@ i32 build_attention_packed(struct graph *g, struct str name, i32 qkv, const stru
     return op_with(g, OP_ATTENTION_PACKED, name, (i32[]){ qkv, rows->offsets }, 2, at);
 }
 
-i32 build_rope(struct graph *g, struct str name, i32 qkv, i32 at, i64 heads, i64 head_dim, f64 base)
+i32 build_rope(struct graph *g, struct str name, i32 qkv, i32 at, i64 heads, i64 head_dim, f64 base,
+               struct rope_scaling scaling)
 {
     struct attrs attrs = { .heads = heads, .head_dim = head_dim, .base = base };
+    attrs.stretch      = scaling.stretch;
+    attrs.low          = scaling.low;
+    attrs.high         = scaling.high;
     return op_with(g, OP_ROPE, name, (i32[]){ qkv, at }, at < 0 ? 1 : 2, attrs);
 }
 

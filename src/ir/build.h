@@ -3,6 +3,7 @@
 #ifndef IR_BUILD_H
 #define IR_BUILD_H
 #include "ir/graph.h"
+#include "ir/rope.h"
 
 i32 build_unary(struct graph *g, i32 op, struct str name, i32 x);
 i32 build_binary(struct graph *g, i32 op, struct str name, i32 a, i32 b);
@@ -28,8 +29,8 @@ i32 build_pool(struct graph *g, i32 op, struct str name, i32 x, i64 kernel, i64 
 i32 build_attention(struct graph *g, struct str name, i32 qkv, i32 given, i64 heads, i64 kv_heads,
                     bool causal, i64 window, f64 scale);
 /* at: positions i32[B,T]; -1: the index on axis 1. */
-i32 build_rope(struct graph *g, struct str name, i32 qkv, i32 at, i64 heads, i64 head_dim,
-               f64 base);
+i32 build_rope(struct graph *g, struct str name, i32 qkv, i32 at, i64 heads, i64 head_dim, f64 base,
+               struct rope_scaling scaling);
 i32 build_qknorm(struct graph *g, struct str name, i32 qkv, i64 heads, i64 head_dim, f64 eps);
 i32 build_softcap(struct graph *g, struct str name, i32 x, f64 cap);
 /* Sequences x i32[B,T] without their padding, by lens i32[B]; g->rows of them, or all there may be. */

@@ -1,5 +1,6 @@
 /* costs.c - the cost rules: floating-point operations, and bytes read and written once each.
  * A multiply-add counts two. Bounds of an ideal machine: caches and padding are the backend's. */
+#include "ir/collective.h"
 #include "ir/ir_int.h"
 #include "ir/muon.h"
 
@@ -182,4 +183,41 @@ i64 work_muon(const struct sig *s)
 {
     struct muon_sizes z = muon_sizes(s->in[0].shape);
     return 2 * (z.rows * z.columns + z.gram * z.gram) * dtype_bytes(DT_F64);
+}
+
+/* --- ranks: bytes that leave this one and that come, as of a ring (Patarasuk and Yuan 2009) --- */
+
+static f64 others(const struct sig *s) { return (f64)(s->at->ranks - 1) / (f64)s->at->ranks; }
+
+struct cost cost_gather(const struct sig *s)
+{
+    return (struct cost){ 0, 2 * others(s) * bytes_of(s->in[0]) };
+}
+
+/* A part of each other rank's is added up, and the sum goes to all. */
+struct cost cost_reduce(const struct sig *s)
+{
+    return (struct cost){ others(s) * count(s->in[0]), 4 * others(s) * bytes_of(s->in[0]) };
+}
+
+struct cost cost_rows_reduce(const struct sig *s)
+{
+    f64 more = (f64)(s->at->ranks - 1);
+    return (struct cost){ more * count(s->in[0]),
+                          2 * more * (bytes_of(s->in[0]) + bytes_of(s->in[1])) };
+}
+
+i64 work_ranks(const struct sig *s)
+{
+    i64 all = shape_count(s->in[0].shape), item = dtype_bytes(s->in[0].dtype);
+    i64 ranks = s->at->ranks;
+    if (ranks == 1) return 0;
+    if (s->op == OP_REDUCE_SCATTER) return 2 * ranks * item * ranks_scatter_chunk(all, item, ranks);
+    return ranks_work_bytes(all, item, ranks);
+}
+
+i64 work_rows_reduce(const struct sig *s)
+{
+    i64 index = (s->at->ranks * type_bytes(s->in[1]) + 7) / 8 * 8; /* rows of f64 lie behind it */
+    return s->at->ranks > 1 ? s->at->ranks * type_bytes(s->in[0]) + index : 0;
 }

@@ -92,6 +92,7 @@ GRAD_OF_MAP(grad_softmax, from_result, OP_SOFTMAX_GRAD)
 GRAD_OF_MAP(grad_exp, from_result, OP_MUL)
 GRAD_OF_MAP(grad_relu2, from_input, OP_RELU2_GRAD)
 GRAD_OF_MAP(grad_gelu, from_input, OP_GELU_GRAD)
+GRAD_OF_MAP(grad_gelu_erf, from_input, OP_GELU_ERF_GRAD)
 GRAD_OF_MAP(grad_silu, from_input, OP_SILU_GRAD)
 GRAD_OF_MAP(grad_swiglu, from_input, OP_SWIGLU_GRAD)
 GRAD_OF_MAP(grad_log, from_input, OP_DIV)
@@ -189,6 +190,7 @@ void grad_embedding(struct graph *g, const struct node *n, const i32 *dout, cons
 {
     struct attrs at = { .dims  = value_shape(g, n->in[0]),
                         .count = g->values[n->in[0]].sparse_rows };
+    at.wide         = at.count && dtype_bytes(g->values[n->in[0]].type.dtype) == 2;
     if (want[0] && at.count)
         din[0] = emit(g, n, OP_EMBEDDING_ROWS, (i32[]){ dout[0], n->in[1] }, 2, &at);
     else if (want[0]) din[0] = emit(g, n, OP_EMBEDDING_GRAD, (i32[]){ dout[0], n->in[1] }, 2, &at);

@@ -1,5 +1,6 @@
 /* shapes.c - the shape rules: from the types of an op's inputs to those of its results, or one
  * sentence that says which sizes do not fit. */
+#include "base/nf4.h"
 #include "ir/fp8.h"
 #include "ir/ir_int.h"
 
@@ -244,6 +245,27 @@ enum status shape_quantise(struct sig *s, struct err *err)
     return need_float(err, s->in[0]);
 }
 
+enum status shape_unpack(struct sig *s, struct err *err)
+{
+    struct shape codes = in_shape(s, 0);
+    bool         nf4   = s->at->format == 0;
+    struct type  last  = s->in[s->in_count - 1];
+    if (s->at->format < 0 || s->at->format > 1 || s->in_count != (nf4 ? 3 : 2))
+        return err_set(err, STATUS_USAGE, "format must be 0 (nf4, with sizes) or 1 (e4m3)");
+    if (s->in[0].dtype != DT_U8 || codes.rank != 2)
+        return fail_one(err, "needs codes of a matrix", s->in[0]);
+    if (nf4) codes.dim[1] *= 2;
+    s->out[0]  = type_of(s->at->dtype, codes);
+    i64  count = shape_count(codes);
+    bool fits  = nf4 ? count % NF4_GROUP == 0 &&
+                          type_eq(last, type_of(DT_F32, shape_2(count / NF4_GROUP, NF4_SCALES)))
+                     : type_eq(last, type_of(DT_F32, shape_1(codes.dim[0])));
+    if (!fits) return fail(err, "needs the scales of whole groups, or of rows", s->in[0], last);
+    if (nf4 && !type_eq(s->in[1], type_of(DT_U8, shape_1(count / NF4_BLOCK))))
+        return fail(err, "needs a size a block", s->in[0], s->in[1]);
+    return need_float(err, s->out[0]);
+}
+
 enum status shape_matmul_fp8(struct sig *s, struct err *err)
 {
     struct shape a = in_shape(s, 0), b = in_shape(s, 1), y = s->at->dims;
@@ -484,6 +506,9 @@ enum status shape_rope(struct sig *s, struct err *err)
 {
     struct shape x  = in_shape(s, 0);
     enum status  st = shape_heads(s, err);
+    if (!st &&
+        !(s->at->stretch >= 0 && s->at->low >= 0 && (s->at->high == 0 || s->at->high > s->at->low)))
+        st = fail_one(err, "needs a stretch of at least 0, and high above low or 0", s->in[0]);
     if (st || s->in_count == 1) return st;
     if (type_eq(s->in[1], type_of(DT_I32, shape_2(x.dim[0], x.dim[1])))) return STATUS_OK;
     return fail(err, "needs i32 positions [B,T]", s->in[0], s->in[1]);
@@ -581,6 +606,22 @@ enum status shape_accumulate(struct sig *s, struct err *err)
     return need_float(err, s->in[0]);
 }
 
+/* --- ranks --- */
+
+enum status shape_ranks(struct sig *s, struct err *err)
+{
+    if (s->at->ranks < 1) return fail_one(err, "needs a rank at least", s->in[0]);
+    return need_float(err, s->in[0]);
+}
+
+enum status shape_ranks_part(struct sig *s, struct err *err)
+{
+    i64 ranks = s->at->ranks, all = shape_count(in_shape(s, 0));
+    if (ranks < 1 || all % ranks) return fail_one(err, "the ranks must divide it", s->in[0]);
+    s->out[0] = type_of(s->in[0].dtype, shape_1(all / ranks));
+    return need_float(err, s->in[0]);
+}
+
 /* p, g, then `states` tensors like p, then hyper f32[4] and the factor. */
 static enum status optimiser(struct sig *s, i32 states, struct err *err)
 {
@@ -634,6 +675,12 @@ enum status shape_rows_join(struct sig *s, struct err *err)
     return st ? st : same_dtype(s, 0, 2, err);
 }
 
+enum status shape_rows_reduce(struct sig *s, struct err *err)
+{
+    if (s->at->ranks < 1) return fail_one(err, "needs a rank at least", s->in[0]);
+    return rows_and_index(s, 0, shape_last(in_shape(s, 0)), err);
+}
+
 /* A table, rows, index, then `states` tensors of shape `state`, hyper f32[4] and the factor. */
 static enum status row_optimiser(struct sig *s, i32 states, struct shape state, struct err *err)
 {
@@ -646,6 +693,10 @@ static enum status row_optimiser(struct sig *s, i32 states, struct shape state, 
             return fail(err, "the state does not fit the table", p, s->in[i]);
     if (!type_eq(s->in[3 + states], type_of(DT_F32, shape_1(4))))
         return fail_one(err, "the hyper tensor must be f32[4]", s->in[3 + states]);
+    if (s->in_count == 6 + states && !type_eq(s->in[5 + states], type_of(DT_I32, shape_1(4))))
+        return fail_one(err, "the rng tensor must be i32[4]", s->in[5 + states]);
+    if (s->in_count == 6 + states && p.dtype != DT_BF16 && p.dtype != DT_F16)
+        return fail_one(err, "only a table of 16 bits is rounded at random", p);
     return STATUS_OK;
 }
 

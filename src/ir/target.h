@@ -39,6 +39,7 @@ struct target {
     f64         bandwidth_bytes_s; /* 0 = unknown */
     bool        fp8;               /* has units for products of 8-bit floats */
     enum dtype  low;               /* in which products run faster than in f32; F32: in none */
+    bool        low_conv;          /* convolutions run faster in it, too */
     const char *low_by;            /* what makes them so, or what is missing for it */
     i32         threads;
     i32         gpus;        /* that it holds; 0: it is a processor */

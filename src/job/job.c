@@ -1,5 +1,6 @@
 /* job.c - a run of `frugal train`, from the top to the bottom. */
 #include "job/job.h"
+#include "backend/ranks/ranks.h"
 #include "job/logs.h"
 #include "job/notices.h"
 #include "job/peak.h"
@@ -26,6 +27,28 @@ static enum status check_end(const struct train_config *t, struct err *err)
         return STATUS_OK;
     return err_set(err, STATUS_USAGE,
                    "the run has no end: set train.epochs=5, train.steps=1000 or a train.target");
+}
+
+struct stop_config job_stop(const struct train_config *t)
+{
+    bool given = !str_eq(t->target_metric, STR("auto"));
+    return (struct stop_config){ .metric          = given ? t->target_metric : STR("loss"),
+                                 .target          = t->target,
+                                 .patience        = t->patience,
+                                 .min_improvement = t->min_improvement,
+                                 .max_seconds     = t->max_seconds,
+                                 .max_dollars     = t->max_dollars,
+                                 .usd_hour        = t->usd_hour,
+                                 .steps_max       = t->steps,
+                                 .forecast        = t->forecast };
+}
+
+enum status job_check_price(const struct settings *s, struct err *err)
+{
+    if (isnan(s->train.max_dollars) || !isnan(s->train.usd_hour)) return STATUS_OK;
+    return err_set(err, STATUS_USAGE,
+                   "train.max_dollars needs the price of an hour: train.usd_hour=0.10 "
+                   "or run.machine=aws/g5.xlarge");
 }
 
 /* What is opened once the run is restored: prices and the ledger, what earlier starts spent, the cloud's notices. */
@@ -57,9 +80,11 @@ static enum status train_recorded(const struct job *asked, const struct subscrib
     struct subscriber kept    = record_log_subscriber(&record, &logged);
     struct subscriber rows    = record_subscriber(&record, &kept);
     struct subscriber noticed = notices_subscriber(&notices, &rows);
-    struct train_with with    = {
-           .to = &noticed, .bill = record.config.bill, .orders = &orders, .peak_flops_s = peak_flops_s
-    };
+    struct train_with with    = { .to           = &noticed,
+                                  .bill         = record.config.bill,
+                                  .orders       = &orders,
+                                  .ranks        = j->ranks,
+                                  .peak_flops_s = peak_flops_s };
     os_signals_catch();
     enum status st = train_restore(j->os, &settings, &with, &restored, err);
     if (!st) st = open_record(&record, &notices, err);
@@ -68,6 +93,18 @@ static enum status train_recorded(const struct job *asked, const struct subscrib
     notices_close(&notices);
     record_close(&record, result->stopped);
     return st;
+}
+
+/* Every rank but the first: it computes, and neither writes nor records, nor decides what ends a run. */
+static enum status follow(const struct job *j, struct train_result *result, struct err *err)
+{
+    struct settings     s      = *j->settings;
+    struct train_orders orders = TRAIN_ORDERS_NONE;
+    struct train_with   with   = { .orders = &orders, .ranks = j->ranks };
+    s.checkpoint.dir = s.checkpoint.to = s.train.out = s.train.gradients = STR("");
+    s.train.max_dollars                                                  = NAN;
+    os_signals_catch();
+    return train_run(j->os, &s, &with, result, err);
 }
 
 enum status job_train(const struct job *j, const struct subscriber *show,
@@ -80,7 +117,8 @@ enum status job_train(const struct job *j, const struct subscriber *show,
     *result = (struct train_result){ 0 };
     if (!j->kind.len) return train_run(j->os, j->settings, &with, result, err);
     enum status st = check_end(t, err);
-    if (!st) st = train_recorded(j, show, result, err);
+    if (!st && j->ranks && j->ranks->rank) st = follow(j, result, err);
+    else if (!st) st = train_recorded(j, show, result, err);
     if (!st && result->target_set && !result->target_reached)
         st = err_set(err, STATUS_NO, "the target %g was not reached: %s", t->target, result->why);
     return st;

@@ -15,14 +15,15 @@ struct job {
     struct os       *os;
     struct arena    *perm;
     struct settings *settings; /* the machine's price is set where the catalogue knows it */
-    struct str
-        kind; /* train, tune, sweep or supervised: of the ledger's row. Empty: it is not recorded, no
-                                  cloud is listened to, and no logs are written */
+    /* train, tune, sweep, supervised or followed: of the ledger's row. Empty: it is not recorded, no cloud is listened
+     * to, and no logs are written */
+    struct str           kind;
     struct str           name;    /* where run.name says none */
     struct str           changed; /* settings that are not the default, KEY=VALUE a line */
     bool                 fresh;   /* begin anew: the checkpoints that are there are removed */
     struct bill         *bill;    /* NULL: its own, since the process began */
     struct train_orders *orders;  /* NULL: its own */
+    struct ranks        *ranks; /* that train it together; NULL: one. Rank 0 shows and records it */
     void (*say)(void      *context,
                 struct str line); /* a whole line, without its end; NULL: nobody listens */
     void *context;
@@ -33,6 +34,10 @@ __attribute__((format(printf, 2, 3))) void job_say(const struct job *j, const ch
 /* As train_run; NO also where the target was not reached. `show` hears the run's events last. */
 enum status job_train(const struct job *j, const struct subscriber *show,
                       struct train_result *result, struct err *err);
+
+/* For programs that are not ours: what ends them, from the settings; USAGE: a cap in dollars without a price. */
+struct stop_config job_stop(const struct train_config *t);
+enum status        job_check_price(const struct settings *s, struct err *err);
 
 /* machine_price.c: the row of the ledger for the machine's price: that of run.machine where train.usd_hour is not
  * given, which is then set. */

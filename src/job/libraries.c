@@ -1,6 +1,7 @@
 /* libraries.c - finding the optional libraries, for frugal doctor. */
 #include "job/libraries.h"
 #include "data/image.h"
+#include "run/ledger.h"
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,9 @@
 #endif
 #ifndef FRUGAL_PNG_SONAME
 #define FRUGAL_PNG_SONAME NULL
+#endif
+#ifndef FRUGAL_MICROHTTPD_SONAME
+#define FRUGAL_MICROHTTPD_SONAME NULL
 #endif
 
 const struct library libraries[] = {
@@ -40,6 +44,7 @@ struct str library_version(const struct library *l, struct arena *perm)
 {
     const char *(*version)(void);
     if (!l->soname) return STR("");
+    if (!l->symbol && !strcmp(l->name, "SQLite")) return str_of(ledger_library());
     if (!l->symbol)
         return str_of(image_library(strcmp(l->name, "libpng") ? IMAGE_JPEG : IMAGE_PNG));
     void *handle = dlopen(l->soname, RTLD_LAZY | RTLD_LOCAL);

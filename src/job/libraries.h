@@ -7,7 +7,7 @@ struct library {
     const char *name;
     const char *soname; /* NULL: its header was not there when frugal was built */
     const char
-        *symbol; /* of the function that tells its version; NULL: the decoder of images knows */
+        *symbol; /* of the function that tells its version; NULL: the room that uses it knows */
     const char *use, *without, *package;
 };
 

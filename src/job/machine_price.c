@@ -1,4 +1,5 @@
 /* machine_price.c - what an hour of the machine and a request to the object store cost, by settings and catalogue. */
+#include "backend/ranks/ranks.h"
 #include "job/checkpoint_cost.h"
 #include "job/job.h"
 #include <math.h>
@@ -49,7 +50,15 @@ static void say_which(const struct job *j, const struct machine *m)
             given, price_name(kind), STR_ARG(run->machine), listed);
 }
 
-enum status job_price(const struct job *j, struct price_row *out, struct err *err)
+/* Every machine is paid for. */
+static void of_all_machines(const struct job *j, struct price_row *out)
+{
+    if (!j->ranks) return;
+    out->usd_hour               = bill_all_usd_hour(out->usd_hour, j->ranks->machines);
+    j->settings->train.usd_hour = out->usd_hour;
+}
+
+static enum status price_of_one(const struct job *j, struct price_row *out, struct err *err)
 {
     struct run_config      *run   = &j->settings->run;
     struct train_config    *train = &j->settings->train;
@@ -78,6 +87,13 @@ enum status job_price(const struct job *j, struct price_row *out, struct err *er
         job_say(j, "the catalogue has no %s price of %.*s: give train.usd_hour", price_name(kind),
                 STR_ARG(run->machine));
     return STATUS_OK;
+}
+
+enum status job_price(const struct job *j, struct price_row *out, struct err *err)
+{
+    enum status st = price_of_one(j, out, err);
+    if (!st) of_all_machines(j, out);
+    return st;
 }
 
 /* What keeping and asking costs there. Within a cloud it is taken to lie in the machine's region, where reading is

@@ -9,33 +9,20 @@ static void on_note(void *context, const struct event_note *e)
     job_say(context, "frugal: %.*s", STR_ARG(e->text));
 }
 
-static struct stop_config stop_of(const struct train_config *t)
-{
-    bool given = !str_eq(t->target_metric, STR("auto"));
-    return (struct stop_config){ .metric          = given ? t->target_metric : STR("loss"),
-                                 .target          = t->target,
-                                 .patience        = t->patience,
-                                 .min_improvement = t->min_improvement,
-                                 .max_seconds     = t->max_seconds,
-                                 .max_dollars     = t->max_dollars,
-                                 .usd_hour        = t->usd_hour,
-                                 .steps_max       = t->steps,
-                                 .forecast        = t->forecast };
-}
-
 /* What is judged must be read, and what is carried must go somewhere. */
 static enum status check(const struct settings *s, struct err *err)
 {
     const struct program_config *p    = &s->program;
     const struct train_config   *t    = &s->train;
     bool                         read = !str_eq(p->read, STR("none"));
-    bool logs = s->log.csv.len || s->log.tensorboard.len || s->log.prometheus;
-    bool step = p->step.len || str_eq(p->read, STR("tensorboard"));
+    bool                    logs = s->log.csv.len || s->log.tensorboard.len || s->log.prometheus;
+    struct program_complete complete;
+    bool                    step = p->step.len || str_eq(p->read, STR("tensorboard"));
     if ((!isnan(t->target) || t->patience || t->forecast > 0) && (!read || !p->metric.len))
         return err_set(err, STATUS_USAGE,
                        "train.target, train.patience and train.forecast need a metric: "
                        "give program.read and program.metric");
-    struct stop_config stop = stop_of(t);
+    struct stop_config stop = job_stop(t);
     enum status        st   = target_in_range(stop.metric, stop.target, false, err);
     if (st) return st;
     if (logs && !(read && step))
@@ -43,17 +30,26 @@ static enum status check(const struct settings *s, struct err *err)
                        "log.csv, log.tensorboard and log.prometheus have a row for each step that "
                        "is read: give "
                        "program.read and program.step");
+    if (!s->run.machine.len) st = job_check_price(s, err);
+    if (st) return st;
     if (p->folder.len && !s->checkpoint.dir.len)
+        return err_set(
+            err, STATUS_USAGE,
+            "program.folder needs a place to copy its files to: checkpoint.dir=FOLDER, and "
+            "checkpoint.to=s3://BUCKET/PREFIX if the disk is lost with the machine");
+    if (!program_complete(p->complete, &complete))
         return err_set(err, STATUS_USAGE,
-                       "where to copy the files of program.folder? Give checkpoint.dir=FOLDER, and "
-                       "checkpoint.to=s3://BUCKET/PREFIX if the disk is lost with the machine");
+                       "program.complete is %.*s; expected seconds, like 5, or the ending of a "
+                       "marker, like .done",
+                       (int)MIN(p->complete.len, 40), p->complete.data);
     for (i64 i = 0; i < p->signal_count; i++)
         if (!signal_number(p->signal[i]))
             return err_set(err, STATUS_USAGE,
                            "program.signal: %.*s is not one of term, int, usr1, usr2, hup and quit",
                            (int)MIN(p->signal[i].len, 40), p->signal[i].data);
     if (!p->signal_count)
-        return err_set(err, STATUS_USAGE, "program.signal is empty; term is usual");
+        return err_set(err, STATUS_USAGE,
+                       "program.signal is empty; give a signal: program.signal=term");
     if (!p->folder.len && p->resume_count)
         return err_set(err, STATUS_USAGE,
                        "program.resume needs program.folder, where the program writes "
@@ -76,7 +72,7 @@ static enum status supervise(struct record *r, const struct job_program *p,
          .command   = p->command,
          .program   = &s->program,
          .spot      = &s->spot,
-         .stop      = stop_of(&s->train),
+         .stop      = job_stop(&s->train),
          .store     = r->place,
          .keep      = s->checkpoint.keep,
          .to        = s->checkpoint.to.len ? &to : NULL,
@@ -87,8 +83,13 @@ static enum status supervise(struct record *r, const struct job_program *p,
          .context   = p->context,
          .fresh     = job.fresh
     };
+    struct supervise *restored = NULL;
     os_signals_catch();
-    enum status st = supervise_run(job.os, &given, result, err);
+    enum status st = supervise_restore(job.os, &given, result, &restored, err);
+    if (!st) st = record_prepare(r, err); /* prices and the ledger, once the run is restored */
+    if (!st) st = job_check_price(s, err);
+    given.stop = job_stop(&s->train); /* the price is known */
+    if (restored) st = supervise_restored(restored, st, err);
     logs_close(&logs);
     r->deadline_ns = result->deadline_ns;
     record_close(r, result->stopped ? result->stopped : st ? STOP_NONE : STOP_END);
@@ -102,13 +103,11 @@ enum status job_supervise(const struct job *j, const struct job_program *p,
     struct record          record;
     *result        = (struct supervise_result){ 0 };
     enum status st = check(s, err);
-    if (!st) st = record_init(&record, j, err);
     if (st) return st;
-    if (!isnan(s->train.max_dollars) && isnan(s->train.usd_hour))
-        return err_set(err, STATUS_USAGE,
-                       "train.max_dollars needs the price of an hour: train.usd_hour=0.5");
+    record_new(&record, j);
     if (s->program.folder.len) record.place = s->checkpoint.dir;
-    record_resume(&record, record.place, j->fresh);
+    record_resume(&record, record.place,
+                  j->fresh); /* spent.json, which lies with the checkpoints */
     st = supervise(&record, p, result, err);
     if (!st && !isnan(s->train.target) && !result->target_reached)
         st = err_set(err, STATUS_NO, "the target %g was not reached", s->train.target);

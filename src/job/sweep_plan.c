@@ -196,6 +196,8 @@ enum status sweep_plan(struct sweep *s, struct arena *perm, struct err *err)
     enum status          st = plan_read(&p, s->config->settings.sweep.over, *perm, &why);
     if (!st) st = plan_trials(s, &p, perm, &why);
     if (!st) return STATUS_OK;
+    if (s->config->origin[over - options].kind == ORIGIN_DEFAULT)
+        return err_set(err, st, "sweep.over: %s", why.text);
     return err_set(err, st, "%.*s: sweep.over: %s",
                    STR_ARG(config_origin_text(s->config, over, perm)), why.text);
 }

@@ -32,7 +32,7 @@ static bool is_word(struct str s, const char *word) { return str_eq(s, str_of(wo
 
 /* The usual 4 x width; a gated network has three matrices instead of two, so two thirds of that
  * cost the same (Shazeer 2020). */
-static i64 hidden(const struct model_config *c)
+i64 block_hidden(const struct model_config *c)
 {
     if (c->hidden) return c->hidden;
     if (!is_word(c->activation, "swiglu")) return 4 * c->width;
@@ -63,7 +63,7 @@ static enum status check_data(const struct model *m, struct err *err)
 {
     const struct model_config *c = &m->config;
     const struct feed         *x = feeds_find(&m->feeds, STR("x"));
-    i64 length = x->type.shape.dim[0], most = c->places ? c->places : c->context;
+    i64 length = x->type.shape.dim[0], most = c->places ? c->places - c->first_place : c->context;
     if (c->vocabulary && x->range > c->vocabulary)
         return err_set(err, STATUS_USAGE,
                        "the data has tokens up to %lld, and the vocabulary of %.*s %lld; tokenize "
@@ -87,7 +87,9 @@ enum status block_check(const struct model *m, struct err *err)
     if (!st) st = check_count("model.hidden", c->hidden, 0, MODEL_COUNT_MAX, err);
     if (!st) st = check_word("model.norm", c->norm, "layer rms", err);
     if (!st) st = check_word("model.positions", c->positions, "learned rotary", err);
-    if (!st) st = check_word("model.activation", c->activation, "gelu relu2 swiglu relu silu", err);
+    if (!st)
+        st = check_word("model.activation", c->activation, "gelu gelu_erf relu2 swiglu relu silu",
+                        err);
     if (!st) st = check_heads(c, err);
     return st ? st : check_data(m, err);
 }
@@ -108,6 +110,24 @@ i32 block_first(struct builder *b, i32 x)
     return build_embedding(b->g, STR("first.row"), x, first);
 }
 
+/* The rows of the table of positions from the first that is used on. */
+static i32 places_used(struct builder *b, i32 wpe, i64 places)
+{
+    i64 first = b->m->config.first_place;
+    return first ? build_slice(b->g, STR("wpe.used"), wpe, 0, first, places - first) : wpe;
+}
+
+/* Of one text all tokens are of the first type. */
+static i32 add_type(struct builder *b, i32 x)
+{
+    i64 width = b->m->config.width, types = b->m->config.types;
+    if (!types) return x;
+    i32 wtt = part_weight(b, STR("wtt"), shape_2(types, width), block_init(1));
+    wtt     = build_slice(b->g, STR("wtt.first"), wtt, 0, 0, 1);
+    wtt     = build_reshape(b->g, STR("wtt.row"), wtt, shape_1(width));
+    return build_binary(b->g, OP_ADD, STR("wtt"), x, wtt);
+}
+
 i32 block_embed(struct builder *b)
 {
     const struct feed *x     = feeds_find(&b->m->feeds, STR("x"));
@@ -120,9 +140,11 @@ i32 block_embed(struct builder *b)
     if (!is_word(b->m->config.positions, "learned")) return y;
     i32 wpe = part_weight(b, STR("wpe"), shape_2(places, width), block_init(1));
     i32 at  = is_packed(b) ? b->rows.position : b->position;
+    wpe     = places_used(b, wpe, places);
+    places -= b->m->config.first_place;
     if (at >= 0) wpe = build_embedding(b->g, STR("wpe.rows"), wpe, at);
     else if (places != context) wpe = build_slice(b->g, STR("wpe.first"), wpe, 0, 0, context);
-    return build_binary(b->g, OP_ADD, STR("wpe"), y, wpe);
+    return add_type(b, build_binary(b->g, OP_ADD, STR("wpe"), y, wpe));
 }
 
 i32 block_norm(struct builder *b, struct str path, i32 x, const struct block *k)
@@ -147,7 +169,9 @@ static i32 block_heads(struct builder *b, struct str path, i32 x, i64 heads, i64
     }
     if (c->qk_norm)
         x = build_qknorm(g, part_name(b, path, "qknorm"), x, heads, head_dim, qk_norm_eps);
-    if (turn) x = build_rope(g, part_name(b, path, "rope"), x, at, heads, head_dim, c->rope_base);
+    if (turn)
+        x = build_rope(g, part_name(b, path, "rope"), x, at, heads, head_dim, c->rope_base,
+                       c->rope_scaling);
     return build_reshape(g, part_name(b, path, "rows"), x, was);
 }
 
@@ -203,11 +227,11 @@ i32 block_mlp(struct builder *b, struct str path, i32 x, const struct block *k)
     i32                        op   = OP_SWIGLU;
     bool                       gate = !part_activation_find(c->activation, &op);
     bool                       bias = c->bias || c->bias_mlp;
-    struct dense               up   = { hidden(c) * (gate ? 2 : 1), bias, block_init(1) };
+    struct dense               up   = { block_hidden(c) * (gate ? 2 : 1), bias, block_init(1) };
     struct dense down = { c->width, bias, block_init_or_zero(c->zero_init, k->out_scale) };
 
     x = part_dense(b, part_name(b, path, "up"), x, up);
-    if (gate) part_packed(b, part_name(b, path, "up"), hidden(c), hidden(c), 0);
+    if (gate) part_packed(b, part_name(b, path, "up"), block_hidden(c), block_hidden(c), 0);
     x = build_unary(b->g, op, part_name(b, path, "act"), x);
     x = part_dense(b, part_name(b, path, "down"), x, down);
     return part_dropout(b, path, x, c->dropout);

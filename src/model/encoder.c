@@ -21,6 +21,10 @@ enum status encoder_check(const struct model *m, struct err *err)
     if (!st && m->config.masked) return check_feed(m, STR("y"), DT_I32, 1, err);
     if (!st) st = check_feed(m, STR("lens"), DT_I32, 0, err);
     if (!st) st = check_feed(m, STR("y"), DT_I32, 0, err);
+    i64 classes = st ? 0 : feeds_find(&m->feeds, STR("y"))->range;
+    if (m->config.classes && classes > m->config.classes)
+        st = err_set(err, STATUS_USAGE, "the data has %lld classes, and %.*s was trained for %lld",
+                     (long long)classes, STR_ARG(m->config.path), (long long)m->config.classes);
     return st;
 }
 
@@ -37,21 +41,24 @@ static i32 masked_head(struct builder *b, i32 x, const struct block *k)
 
 static i32 encoder_head(struct builder *b, i32 x)
 {
-    i64          width   = b->m->config.width;
-    i64          classes = feeds_find(&b->m->feeds, STR("y"))->range;
-    struct dense pooler  = { width, true, block_init(1) };
+    const struct model_config *c = &b->m->config;
+    i64          classes = c->classes ? c->classes : feeds_find(&b->m->feeds, STR("y"))->range;
+    struct dense pooler  = { c->width, true, block_init(1) };
     struct dense last    = { classes, true, block_init(1) };
+    i32          act     = OP_TANH;
+    if (c->pooler.len) part_activation_find(c->pooler, &act);
 
     x = block_first(b, x);
-    x = build_unary(b->g, OP_TANH, STR("pooler.act"), part_dense(b, STR("pooler"), x, pooler));
-    x = part_dropout(b, STR("pooler"), x, b->m->config.dropout);
+    x = build_unary(b->g, act, STR("pooler.act"), part_dense(b, STR("pooler"), x, pooler));
+    x = part_dropout(b, STR("pooler"), x, c->dropout);
     return part_dense(b, STR("classifier"), x, last);
 }
 
 enum status encoder_build(struct builder *b, struct err *err)
 {
-    struct block k      = { .causal = false, .out_scale = 1, .eps = norm_eps };
-    bool         masked = b->m->config.masked;
+    struct block k = { .causal = false, .out_scale = 1, .eps = norm_eps };
+    if (b->m->config.eps > 0) k.eps = b->m->config.eps;
+    bool masked = b->m->config.masked;
     if (!masked) block_pack(b);
     i32 x = block_norm(b, STR("ln_emb"), block_embed(b), &k);
     x     = part_dropout(b, STR("wte"), x, b->m->config.dropout);

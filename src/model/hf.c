@@ -86,6 +86,20 @@ struct str hf_word(struct hf_reader *r, const char *key, const char *usual)
     return v && v->kind == JSON_STRING ? v->text : str_of(usual);
 }
 
+struct str hf_activation(struct hf_reader *r, const char *key, const char *usual)
+{
+    static const char *const names[][2] = { { "gelu", "gelu_erf" },
+                                            { "gelu_new", "gelu" },
+                                            { "gelu_pytorch_tanh", "gelu" },
+                                            { "relu", "relu" },
+                                            { "silu", "silu" } };
+    struct str               word       = hf_word(r, key, usual);
+    for (i64 i = 0; i < COUNT_OF(names); i++)
+        if (str_eq(word, str_of(names[i][0]))) return str_of(names[i][1]);
+    hf_refuse(r, key, "is supported as gelu, gelu_new, gelu_pytorch_tanh, relu and silu");
+    return STR("gelu");
+}
+
 struct hf_reader hf_inside(const struct hf_reader *r, const char *key)
 {
     static const struct json nothing = { .kind = JSON_MAP };
@@ -211,6 +225,21 @@ bool hf_source(const struct model_config *c, struct str ours, struct shape shape
     return false;
 }
 
+bool hf_is_transposed(const struct model_config *c)
+{
+    const struct hf_name *n = c->family->names;
+    while (n->ours && n->split != HF_TRANSPOSED) n++;
+    return n->ours != NULL;
+}
+
+bool hf_is_encoder(const struct model_config *c) { return c->family && c->family->classifier; }
+
+bool hf_may_lack(const struct model_config *c, struct str ours)
+{
+    return c->new_head &&
+           (str_starts(ours, STR("pooler.")) || str_starts(ours, STR("classifier.")));
+}
+
 struct str hf_prefix(const struct model_config *c) { return str_of(c->family->prefix); }
 
 bool hf_is_ignored(const struct model_config *c, struct str theirs)
@@ -227,7 +256,10 @@ enum status hf_check(const struct model *m, struct err *err)
 {
     if (!m->config.family)
         return err_set(err, STATUS_USAGE, "model.kind=hf needs model.path, the folder of a model");
-    return gpt_check(m, err);
+    return hf_is_encoder(&m->config) ? encoder_check(m, err) : gpt_check(m, err);
 }
 
-enum status hf_build(struct builder *b, struct err *err) { return gpt_build(b, err); }
+enum status hf_build(struct builder *b, struct err *err)
+{
+    return hf_is_encoder(&b->m->config) ? encoder_build(b, err) : gpt_build(b, err);
+}

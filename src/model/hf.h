@@ -26,8 +26,11 @@ struct hf_source {                 /* where a tensor of ours is in their files *
 /* `shape` is that of ours. False: they have no such tensor. */
 bool hf_source(const struct model_config *c, struct str ours, struct shape shape,
                struct arena *perm, struct hf_source *out);
+bool hf_is_transposed(const struct model_config *c); /* dense layers: theirs are [in, out] */
 struct str
-hf_prefix(const struct model_config *c); /* that names lack where only the body was saved */
+     hf_prefix(const struct model_config *c); /* that names lack where only the body was saved */
+bool hf_is_encoder(const struct model_config *c); /* a classifier of sequences: BERT and its kin */
+bool hf_may_lack(const struct model_config *c, struct str ours); /* part of a head that is new */
 /* A tensor that carries nothing of the model: a mask, a table of frequencies, the copy of a tied one. */
 bool hf_is_ignored(const struct model_config *c, struct str theirs);
 

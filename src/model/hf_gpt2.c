@@ -52,25 +52,22 @@ static const char *const ignored[] = { "*h.*.attn.bias", "*h.*.attn.masked_bias"
 
 static void read(struct hf_reader *r, struct model_config *c)
 {
-    struct str act = hf_word(r, "activation_function", "gelu_new");
-    c->depth       = hf_count(r, "n_layer", 12, MODEL_DEPTH_MAX);
-    c->width       = hf_count(r, "n_embd", 768, MODEL_COUNT_MAX);
-    c->heads       = hf_count(r, "n_head", 12, c->width);
-    c->kv_heads    = 0;
-    c->head_dim    = c->width / c->heads;
-    c->hidden      = hf_count(r, "n_inner", 4 * c->width, MODEL_COUNT_MAX);
-    c->places      = hf_count(r, "n_positions", 1024, MODEL_COUNT_MAX);
-    c->eps         = hf_number(r, "layer_norm_epsilon", 1e-5);
-    c->tied        = hf_flag(r, "tie_word_embeddings", true);
-    c->bias        = true;
-    c->norm        = STR("layer");
-    c->positions   = STR("learned");
-    c->activation  = act;
-    if (str_eq(act, STR("gelu_new")) || str_eq(act, STR("gelu_pytorch_tanh")))
-        c->activation = STR("gelu");
-    else if (!str_eq(act, STR("relu")) && !str_eq(act, STR("silu")))
-        hf_refuse(r, "activation_function", "is supported as gelu_new, relu and silu");
+    c->depth      = hf_count(r, "n_layer", 12, MODEL_DEPTH_MAX);
+    c->width      = hf_count(r, "n_embd", 768, MODEL_COUNT_MAX);
+    c->heads      = hf_count(r, "n_head", 12, c->width);
+    c->kv_heads   = 0;
+    c->head_dim   = c->width / c->heads;
+    c->hidden     = hf_count(r, "n_inner", 4 * c->width, MODEL_COUNT_MAX);
+    c->places     = hf_count(r, "n_positions", 1024, MODEL_COUNT_MAX);
+    c->eps        = hf_number(r, "layer_norm_epsilon", 1e-5);
+    c->tied       = hf_flag(r, "tie_word_embeddings", true);
+    c->bias       = true;
+    c->norm       = STR("layer");
+    c->positions  = STR("learned");
+    c->activation = hf_activation(r, "activation_function", "gelu_new");
     if (c->head_dim * c->heads != c->width) hf_refuse(r, "n_head", "does not divide \"n_embd\"");
 }
 
-const struct hf_family hf_family_gpt2 = { "gpt2", keys, names, "transformer.", ignored, read };
+const struct hf_family hf_family_gpt2 = {
+    "gpt2", keys, names, "transformer.", ignored, read, NULL
+};

@@ -38,6 +38,8 @@ bool       hf_flag(struct hf_reader *r, const char *key, bool usual);
 struct str hf_word(struct hf_reader *r, const char *key, const char *usual);
 /* The same in the map of that name, if there is one. */
 struct hf_reader hf_inside(const struct hf_reader *r, const char *key);
+/* An activation by our name. */
+struct str hf_activation(struct hf_reader *r, const char *key, const char *usual);
 /* One sentence: path: "key" … */
 void hf_refuse(struct hf_reader *r, const char *key, const char *why);
 
@@ -48,6 +50,7 @@ struct hf_family {
     const char           *prefix;
     const char *const    *ignored; /* globs over their tensors, up to NULL */
     void (*read)(struct hf_reader *r, struct model_config *c);
+    const char *classifier; /* of an encoder: its name in transformers; NULL: a decoder */
 };
 
 #define HF_FAMILY(name) extern const struct hf_family hf_family_##name;

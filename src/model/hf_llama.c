@@ -2,6 +2,8 @@
  * queries, keys and values, Qwen3 with a norm of queries and keys. They differ in what config.json may say. */
 #include "model/hf_int.h"
 
+static const f64 pi = 3.14159265358979323846;
+
 #define KEYS_OF_ALL                                                                                \
     { "num_hidden_layers", HF_READ, NULL }, { "hidden_size", HF_READ, NULL },                      \
         { "num_attention_heads", HF_READ, NULL }, { "num_key_value_heads", HF_READ, NULL },        \
@@ -60,18 +62,44 @@ static const struct hf_name names[] = {
 
 static const char *const ignored[] = { "*.rotary_emb.inv_freq", NULL };
 
-/* The base is a key of its own, or, in newer files, of rope_parameters; positions that are scaled are not
- * supported. */
+/* Llama 3 counts in turns within the context that the model was first trained on: those that make fewer than
+ * low_freq_factor there are slowed down, those that make more than high_freq_factor are not. */
+static void read_llama3(struct hf_reader *in, struct model_config *c)
+{
+    f64 length = (f64)hf_count(in, "original_max_position_embeddings", 0, MODEL_WINDOW_MAX);
+    f64 low = hf_number(in, "low_freq_factor", 1), high = hf_number(in, "high_freq_factor", 4);
+    if (!(high > low)) hf_refuse(in, "high_freq_factor", "should be above \"low_freq_factor\"");
+    c->rope_scaling.low  = low * 2 * pi / length;
+    c->rope_scaling.high = high * 2 * pi / length;
+}
+
+static void read_scaling(struct hf_reader *in, const char *map, struct model_config *c)
+{
+    struct str type = hf_word(in, "rope_type", "");
+    if (!type.len) type = hf_word(in, "type", "default");
+    if (in->status || str_eq(type, STR("default"))) return;
+    if (str_eq(type, STR("dynamic")))
+        return; /* the same up to max_position_embeddings, and no run goes beyond */
+    bool llama3 = str_eq(type, STR("llama3"));
+    if (!llama3 && !str_eq(type, STR("linear"))) {
+        in->status = err_set(in->err, STATUS_USAGE,
+                             "%.*s: \"%s\" of type %.*s is not supported; supported are default, "
+                             "linear, dynamic and llama3",
+                             STR_ARG(in->path), map, (int)MIN(type.len, 40), type.data);
+        return;
+    }
+    c->rope_scaling.stretch = hf_number(in, "factor", 0);
+    if (llama3) read_llama3(in, c);
+}
+
+/* The base is a key of its own, or, in newer files, of rope_parameters, which is also what scales positions. */
 static void read_rope(struct hf_reader *r, struct model_config *c)
 {
     static const char *const maps[] = { "rope_scaling", "rope_parameters" };
     c->rope_base                    = hf_number(r, "rope_theta", 10000);
     for (i64 i = 0; i < COUNT_OF(maps); i++) {
-        struct hf_reader in  = hf_inside(r, maps[i]);
-        struct str       old = hf_word(&in, "type", "default");
-        if (!str_eq(hf_word(&in, "rope_type", "default"), STR("default")) ||
-            !str_eq(old, STR("default")))
-            hf_refuse(r, maps[i], "scales positions, which is not supported yet");
+        struct hf_reader in = hf_inside(r, maps[i]);
+        read_scaling(&in, maps[i], c);
         c->rope_base = hf_number(&in, "rope_theta", c->rope_base);
         if (in.status) r->status = in.status;
     }
@@ -139,14 +167,11 @@ static void read_qwen3(struct hf_reader *r, struct model_config *c)
     c->qk_weights              = true;
 }
 
-const struct hf_family hf_family_llama = {
-    "llama", llama_keys, names, "model.", ignored, read_llama
-};
-const struct hf_family hf_family_mistral = { "mistral", mistral_keys, names,
-                                             "model.",  ignored,      read_mistral };
-const struct hf_family hf_family_qwen2   = {
-      "qwen2", qwen2_keys, names, "model.", ignored, read_qwen2
-};
-const struct hf_family hf_family_qwen3 = {
-    "qwen3", qwen3_keys, names, "model.", ignored, read_qwen3
-};
+const struct hf_family hf_family_llama   = { "llama", llama_keys, names, "model.",
+                                             ignored, read_llama, NULL };
+const struct hf_family hf_family_mistral = { "mistral", mistral_keys, names, "model.",
+                                             ignored,   read_mistral, NULL };
+const struct hf_family hf_family_qwen2   = { "qwen2", qwen2_keys, names, "model.",
+                                             ignored, read_qwen2, NULL };
+const struct hf_family hf_family_qwen3   = { "qwen3", qwen3_keys, names, "model.",
+                                             ignored, read_qwen3, NULL };

@@ -1,4 +1,5 @@
 /* hf_write.c - the other way: a model of ours as one of theirs, and its config.json. */
+#include "base/json_walk.h"
 #include "model/hf_int.h"
 
 struct str hf_type(const struct model_config *c) { return str_of(c->family->type); }
@@ -23,12 +24,12 @@ enum status hf_family_of(struct model_config *c, struct err *err)
         c->family = &hf_family_llama;
     else why = "this mixture of model.norm, positions, activation, bias and kv_heads";
     if (why)
-        return err_set(
-            err, STATUS_USAGE,
-            "%s has no counterpart in transformers: as GPT-2 a model has norm=layer, "
-            "positions=learned, bias=true and activation gelu, relu or silu; as Llama norm=rms, "
-            "positions=rotary and activation=swiglu",
-            why);
+        return err_set(err, STATUS_USAGE,
+                       "%s has no counterpart in transformers: as GPT-2 a model has norm=layer, "
+                       "positions=learned, bias=true and activation gelu, gelu_erf, relu or silu; "
+                       "as Llama norm=rms, "
+                       "positions=rotary and activation=swiglu",
+                       why);
     c->head_dim = c->width / c->heads;
     if (!c->kv_heads) c->kv_heads = c->heads;
     c->eps = 1e-5; /* as gpt.c */
@@ -39,7 +40,9 @@ static const char *flag(bool on) { return on ? "true" : "false"; }
 
 static struct str gpt2_text(const struct model_config *c, struct str dtype, struct arena *perm)
 {
-    bool gelu = is(c->activation, "gelu");
+    struct str act = is(c->activation, "gelu")       ? STR("gelu_new")
+                     : is(c->activation, "gelu_erf") ? STR("gelu")
+                                                     : c->activation;
     return str_fmt(perm,
                    "{\n  \"architectures\": [\"GPT2LMHeadModel\"],\n  \"model_type\": \"gpt2\",\n"
                    "  \"activation_function\": \"%.*s\",\n  \"layer_norm_epsilon\": %g,\n"
@@ -47,9 +50,9 @@ static struct str gpt2_text(const struct model_config *c, struct str dtype, stru
                    "  \"n_layer\": %lld,\n  \"n_positions\": %lld,\n"
                    "  \"tie_word_embeddings\": %s,\n  \"torch_dtype\": \"%.*s\",\n"
                    "  \"vocab_size\": %lld\n}\n",
-                   STR_ARG(gelu ? STR("gelu_new") : c->activation), c->eps, (long long)c->width,
-                   (long long)c->heads, (long long)c->hidden, (long long)c->depth,
-                   (long long)c->places, flag(c->tied), STR_ARG(dtype), (long long)c->vocabulary);
+                   STR_ARG(act), c->eps, (long long)c->width, (long long)c->heads,
+                   (long long)c->hidden, (long long)c->depth, (long long)c->places, flag(c->tied),
+                   STR_ARG(dtype), (long long)c->vocabulary);
 }
 
 static struct str llama_text(const struct model_config *c, struct str dtype, struct arena *perm)
@@ -69,25 +72,47 @@ static struct str llama_text(const struct model_config *c, struct str dtype, str
         c->rope_base, flag(c->tied), STR_ARG(dtype), (long long)c->vocabulary);
 }
 
-/* Their own text but for the type of the weights: each key of it stays as it is. */
+/* Their own text with another value of one key; each other key stays as it is. */
+static struct str with_key(struct str text, const char *key, struct str value, struct arena *perm)
+{
+    struct err why;
+    struct str old;
+    if (json_walk_find(text, str_of(key), &old, &why) == STATUS_OK) {
+        i64 at = old.data - text.data;
+        return str_fmt(perm, "%.*s%.*s%.*s", (int)at, text.data, STR_ARG(value),
+                       STR_ARG(str_sub(text, at + old.len, text.len)));
+    }
+    i64 at = str_find(text, '{') + 1;
+    return str_fmt(perm, "%.*s\n  \"%s\": %.*s,%.*s", (int)at, text.data, key, STR_ARG(value),
+                   STR_ARG(str_sub(text, at, text.len)));
+}
+
+/* A head that was not theirs. */
+static struct str with_head(struct str text, const struct model_config *c, struct arena *perm)
+{
+    struct textbuf id = textbuf_new(perm);
+    textbuf_fmt(&id, "{");
+    for (i64 i = 0; i < c->classes; i++)
+        textbuf_fmt(&id, "%s\"%lld\": \"LABEL_%lld\"", i ? ", " : "", (long long)i, (long long)i);
+    textbuf_fmt(&id, "}");
+    struct str     ids   = textbuf_str(&id);
+    struct textbuf label = textbuf_new(perm);
+    textbuf_fmt(&label, "{");
+    for (i64 i = 0; i < c->classes; i++)
+        textbuf_fmt(&label, "%s\"LABEL_%lld\": %lld", i ? ", " : "", (long long)i, (long long)i);
+    textbuf_fmt(&label, "}");
+    struct str labels = textbuf_str(&label);
+    text = with_key(text, "architectures", str_fmt(perm, "[\"%s\"]", c->family->classifier), perm);
+    text = with_key(text, "id2label", ids, perm);
+    return with_key(text, "label2id", labels, perm);
+}
+
 static struct str with_dtype(struct str text, const struct json *root, struct str dtype,
                              struct arena *perm)
 {
-    static const char *const keys[] = { "torch_dtype", "dtype" };
-    for (i64 i = 0; i < COUNT_OF(keys); i++) {
-        const struct json *v = json_get(root, str_of(keys[i]));
-        if (!v || v->kind != JSON_STRING) continue;
-        struct str tail  = str_sub(text, v->at, text.len);
-        i64        begin = v->at + str_find(tail, ':');
-        tail             = str_sub(text, begin, text.len);
-        begin += str_find(tail, '"') + 1;
-        tail = str_sub(text, begin, text.len);
-        return str_fmt(perm, "%.*s%.*s%.*s", (int)begin, text.data, STR_ARG(dtype),
-                       STR_ARG(str_sub(tail, str_find(tail, '"'), tail.len)));
-    }
-    i64 at = str_find(text, '{') + 1;
-    return str_fmt(perm, "%.*s\n  \"torch_dtype\": \"%.*s\",%.*s", (int)at, text.data,
-                   STR_ARG(dtype), STR_ARG(str_sub(text, at, text.len)));
+    bool newer = json_get(root, STR("dtype")) && !json_get(root, STR("torch_dtype"));
+    return with_key(text, newer ? "dtype" : "torch_dtype",
+                    str_fmt(perm, "\"%.*s\"", STR_ARG(dtype)), perm);
 }
 
 enum status hf_config_write(const struct model_config *c, struct str before, struct str dtype,
@@ -97,6 +122,7 @@ enum status hf_config_write(const struct model_config *c, struct str before, str
     if (before.len) {
         enum status st = json_parse(perm, before, &root, err);
         if (!st) *out = with_dtype(before, root, dtype, perm);
+        if (!st && c->new_head) *out = with_head(*out, c, perm);
         return st;
     }
     *out = c->family == &hf_family_gpt2 ? gpt2_text(c, dtype, perm) : llama_text(c, dtype, perm);

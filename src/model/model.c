@@ -1,5 +1,6 @@
 /* model.c - choosing a model by name, and checking it before anything is compiled: the settings
  * one by one, then the whole by building it once, for a single sample, in borrowed memory. */
+#include "model/lora.h"
 #include "model/model_int.h"
 
 static const struct model_kind kinds[] = {
@@ -83,9 +84,10 @@ enum status model_build(void *context, struct graph *g, i64 batch, enum graph_mo
                         struct err *err)
 {
     const struct model *m  = context;
-    struct builder      b  = { m, g, batch, mode, { .offsets = -1 }, -1 };
+    struct builder      b  = { m, g, batch, mode, { .offsets = -1 }, -1, 0 };
     enum status         st = m->kind->build(&b, err);
-    return st ? st : graph_status(g, err);
+    if (!st) st = graph_status(g, err);
+    return st ? st : lora_freeze(&b, err);
 }
 
 enum status model_new(struct arena *perm, const struct model_config *config,
@@ -97,6 +99,8 @@ enum status model_new(struct arena *perm, const struct model_config *config,
     enum status st  = find_kind(m, err);
     if (!st) st = check_common(m, err);
     if (!st) st = m->kind->check(m, err);
+    if (!st) st = lora_check(m, err);
+    if (!st && m->config.lora.rank) m->names = lora_names(&m->config);
     if (!st) {
         struct arena  trial = *perm; /* given back when we leave */
         struct graph *g     = graph_new(&trial, STR("trial"));

@@ -18,6 +18,7 @@ struct model {
     struct model_config      config;
     struct feeds             feeds;
     const struct model_kind *kind;
+    struct model_config      names; /* of matrices that have adapters: lora.h */
 };
 
 /* One building of a graph. Parts take values by id and give back ids; the graph's error is
@@ -29,12 +30,14 @@ struct builder {
     enum graph_mode     mode;
     struct packed rows; /* that x has now instead of [batch, T]; offsets -1: it is not packed */
     i32           position; /* i32[batch, T] in documents that attention does not leave; -1: it may see all before it */
+    u32           lora_used; /* names of train.lora.on that meant a matrix, a bit each */
 };
 
 /* The sizes that a setting or a layer's key may have: large enough for every model, and small
  * enough that the product of any two and a context stays far from 64 bits. */
 #define MODEL_COUNT_MAX ((i64)1 << 20)
 #define MODEL_DEPTH_MAX 1024
+#define LORA_RANK_MAX 1024
 #define MODEL_WINDOW_MAX ((i64)1 << 24)      /* the longest data.context */
 #define MODEL_PARAM_COUNT_MAX ((i64)1 << 40) /* numbers in one tensor of weights */
 
@@ -87,8 +90,17 @@ i32  block_embed(struct builder *b);        /* tokens x by wte, and their positi
 i32  block_norm(struct builder *b, struct str path, i32 x, const struct block *k);
 i32  block_attention(struct builder *b, struct str path, i32 x, const struct block *k);
 i32  block_mlp(struct builder *b, struct str path, i32 x, const struct block *k);
-struct init block_init(f64 scale); /* normal, 0.02 * scale: Radford et al. 2019 */
+i64  block_hidden(const struct model_config *c); /* width between the two matrices */
+struct init block_init(f64 scale);               /* normal, 0.02 * scale: Radford et al. 2019 */
 struct init block_init_or_zero(bool zero, f64 scale);
+
+/* ---- lora.c */
+/* The frozen matrix of a dense layer, unpacked from fewer bits; -1: it is kept as it is. */
+i32         part_frozen(struct builder *b, struct str path, struct shape s);
+i32         part_lora(struct builder *b, struct str path, i32 x,
+                      i32 y); /* y, the dense layer of x, and its adapters */
+enum status lora_check(const struct model *m, struct err *err);
+enum status lora_freeze(struct builder *b, struct err *err); /* once all is built */
 
 /* ---- one file each */
 #define MODEL(name, data, check, build)                                                            \

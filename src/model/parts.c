@@ -11,7 +11,7 @@ static const struct {
     const char *name;
     i32         op;
 } activations[] = {
-    { "relu", OP_RELU },   { "gelu", OP_GELU }, { "silu", OP_SILU },
+    { "relu", OP_RELU },   { "gelu", OP_GELU }, { "gelu_erf", OP_GELU_ERF }, { "silu", OP_SILU },
     { "relu2", OP_RELU2 }, { "tanh", OP_TANH }, { "sigmoid", OP_SIGMOID },
 };
 
@@ -93,9 +93,10 @@ i32 part_vector(struct builder *b, struct str path, const char *leaf, i64 count,
 i32 part_dense(struct builder *b, struct str path, i32 x, struct dense d)
 {
     i64 width  = shape_last(part_sample(b, x));
-    i32 weight = part_weight(b, path, shape_2(d.units, width), d.init);
-    i32 bias   = d.bias ? part_vector(b, path, "bias", d.units, 0) : -1;
-    return build_matmul(b->g, path, x, weight, bias, false, true);
+    i32 weight = part_frozen(b, path, shape_2(d.units, width));
+    if (weight < 0) weight = part_weight(b, path, shape_2(d.units, width), d.init);
+    i32 bias = d.bias ? part_vector(b, path, "bias", d.units, 0) : -1;
+    return part_lora(b, path, x, build_matmul(b->g, path, x, weight, bias, false, true));
 }
 
 void part_packed(struct builder *b, struct str path, i64 first, i64 second, i64 third)

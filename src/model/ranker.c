@@ -33,7 +33,10 @@ static i32 ranker_inputs(struct builder *b)
     i64                width = b->m->config.table_width;
     struct init        init  = { INIT_NORMAL, 1 / sqrt((f64)width) };
     i32                table = part_weight(b, STR("table"), shape_2(f->range, width), init);
-    i32                rows  = build_embedding(b->g, STR("table"), table, part_input(b, STR("x")));
+    bool               low   = b->m->config.table_dtype == DT_BF16;
+    if (table >= 0 && low) b->g->values[table].type.dtype = DT_BF16;
+    i32 rows = build_embedding(b->g, STR("table"), table, part_input(b, STR("x")));
+    if (low) rows = build_cast(b->g, STR("table.wide"), rows, b->m->config.dtype);
     if (table >= 0) b->g->values[table].decay = false; /* else rows never seen would fade */
     if (table >= 0) b->g->values[table].table = true;
     rows = build_reshape(b->g, STR("table.row"), rows,

@@ -107,7 +107,7 @@ const char *estimate_bound(const struct estimate *e)
     const char *what = "arithmetic";
     if (e->bytes_s > most) most = e->bytes_s, what = "memory bandwidth";
     if (e->begin_s > most) most = e->begin_s, what = "launches";
-    if (e->exposed_s > most) most = e->exposed_s, what = "gradients' way";
+    if (e->exposed_s > most) most = e->exposed_s, what = "gradient exchange";
     if (e->load_s > most) what = "data loading";
     return what;
 }

@@ -46,12 +46,14 @@ static bool sold_here(const struct offers *o, const struct json *sku)
 static void add_sku(struct offers *o, const struct json *sku)
 {
     struct part_usd_h *found = o->state;
-    struct str         spot = STR("Spot Preemptible "), what = json_text(sku, STR("description"));
-    struct str         usage   = json_text(json_get(sku, STR("category")), STR("usageType"));
-    bool               is_spot = str_eq(usage, STR("Preemptible"));
-    f64                usd     = sku_usd(sku);
+    struct str spot = STR("Spot "), preemptible = STR("Preemptible "); /* older: the second alone */
+    struct str what    = json_text(sku, STR("description"));
+    struct str usage   = json_text(json_get(sku, STR("category")), STR("usageType"));
+    bool       is_spot = str_eq(usage, STR("Preemptible"));
+    f64        usd     = sku_usd(sku);
     if ((!is_spot && !str_eq(usage, STR("OnDemand"))) || !(usd > 0) || !sold_here(o, sku)) return;
     if (str_starts(what, spot)) what = str_sub(what, spot.len, what.len);
+    if (str_starts(what, preemptible)) what = str_sub(what, preemptible.len, what.len);
     for (i64 i = 0; i < COUNT_OF(series) * RESOURCE_COUNT; i++) {
         struct str begin = series[i / RESOURCE_COUNT].part[i % RESOURCE_COUNT];
         if (!begin.len || !str_starts(what, begin)) continue;

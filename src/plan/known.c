@@ -49,6 +49,19 @@ const struct known *known_find(struct str name)
     return NULL;
 }
 
+const struct known *known_nearest(struct str name, struct arena scratch)
+{
+    const struct known *best  = NULL;
+    i64                 least = 4; /* slips of the finger */
+    for (i64 i = 0; i < known_count(); i++) {
+        i64 d = name.len < 64 ? str_distance(known[i].name, name, arena_part(&scratch, 1 << 14))
+                              : least;
+        if (d < least) best = &known[i];
+        least = MIN(least, d);
+    }
+    return best;
+}
+
 /* ---- counting ---- */
 
 static f64 attention_weights(const struct known *k)
@@ -184,8 +197,9 @@ static void what_differs(const struct known *k, const struct model_config *c, st
         textbuf_fmt(to, "; a classifier of two classes; no segments");
 }
 
-enum status known_model_new(const struct known *k, i64 depth, i64 context, struct arena *perm,
-                            struct model **out, struct str *differs, struct err *err)
+enum status known_model_new(const struct known *k, i64 depth, i64 context,
+                            const struct lora_config *lora, struct arena *perm, struct model **out,
+                            struct str *differs, struct err *err)
 {
     bool                decoder = k->kind == KNOWN_DECODER;
     i64                 heads   = MAX(k->width / k->head_dim, 1);
@@ -206,8 +220,9 @@ enum status known_model_new(const struct known *k, i64 depth, i64 context, struc
     };
     struct feeds feeds = { 0 };
     c.masked           = k->traits & KNOWN_MASKED;
-    c.kv_heads         = divisor_at_most(c.heads, k->kv_heads);
-    c.hidden           = hidden_of(k, c.heads, c.kv_heads);
+    if (lora) c.lora = *lora;
+    c.kv_heads = divisor_at_most(c.heads, k->kv_heads);
+    c.hidden   = hidden_of(k, c.heads, c.kv_heads);
     what_differs(k, &c, &words);
     *differs                  = str_sub(textbuf_str(&words), 2, words.len);
     feeds.feed[feeds.count++] = feed_of(STR("x"), 1, context, k->vocabulary);

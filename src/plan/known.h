@@ -53,6 +53,8 @@ i64                 known_count(void);
 const struct known *known_at(i64 index);
 /* NULL: none. Case, and - . _ for one another, do not count; nor does an owner in front. */
 const struct known *known_find(struct str name);
+/* The one that a name which is not known may mean; NULL: none is near. */
+const struct known *known_nearest(struct str name, struct arena scratch);
 /* A config.json of transformers; which model_types can be read is said in the error. */
 struct str  known_types(struct arena *perm); /* "gpt2, gpt_neox, …" */
 enum status known_read(struct str path, struct str text, struct arena *perm, struct known *out,
@@ -69,7 +71,8 @@ f64 known_attention_part(const struct known *k);
  * cannot say (experts, attention of another width, biases in some places only) is left out, or put into an
  * MLP of as many weights; `differs` says so in words, and is empty where nothing does: then frugal itself
  * can train it. */
-enum status known_model_new(const struct known *k, i64 depth, i64 context, struct arena *perm,
-                            struct model **out, struct str *differs, struct err *err);
+enum status known_model_new(const struct known *k, i64 depth, i64 context,
+                            const struct lora_config *lora, struct arena *perm, struct model **out,
+                            struct str *differs, struct err *err);
 
 #endif

@@ -1,6 +1,7 @@
 /* learn.c - what a plan takes from the user's ledger instead of what it would assume: how long spot
  * machines lived, how quick steps were, what starting, saving and loading took. Each is told. */
 #include "plan/learn.h"
+#include "base/digits.h"
 #include "base/pool.h"
 #include "plan/lessons.h"
 #include "run/report.h"
@@ -102,9 +103,8 @@ static void tell_device(struct learning *g, i64 at, const struct lessons *all)
     struct lesson start = lesson_start_s(all, d->model);
     if (start.runs)
         plan_note(g->notes,
-                  str_fmt(g->perm,
-                          "starting on %.*s takes %.3g s, from %lld runs, instead of warm_s",
-                          STR_ARG(d->model), start.value, (long long)start.runs));
+                  str_fmt(g->perm, "starting on %.*s takes %s s, from %lld runs, instead of warm_s",
+                          STR_ARG(d->model), DIGITS(start.value), (long long)start.runs));
     struct lesson stall = lesson_stall_bytes_s(all, d->model);
     if (stall.runs)
         plan_note(
@@ -127,14 +127,13 @@ static void learn_loading(struct learning *g, const struct lessons *all)
         plan_note(
             g->notes,
             str_fmt(g->perm,
-                    "loading: %.3g samples per second here, from %lld runs that waited for data",
-                    1 / load.value, (long long)load.runs));
+                    "loading: %s samples per second here, from %lld runs that waited for data",
+                    DIGITS(1 / load.value), (long long)load.runs));
     } else if (kept.runs) {
-        plan_note(
-            g->notes,
-            str_fmt(g->perm,
-                    "load_s 0: loading kept up with %.3g samples per second here, in %lld runs",
-                    1 / kept.value, (long long)kept.runs));
+        plan_note(g->notes,
+                  str_fmt(g->perm,
+                          "load_s 0: loading kept up with %s samples per second here, in %lld runs",
+                          DIGITS(1 / kept.value), (long long)kept.runs));
     } else {
         plan_note(g->notes,
                   STR("load_s 0: the loading speed of this data was not measured; `frugal doctor` "

@@ -107,6 +107,7 @@ struct saves {
     f64 work_s[SAVES_MAX + 1]; /* saved then; the first is nothing at age 0 */
     f64 ends_s[SAVES_MAX + 1]; /* age at which its stall was over: work goes on */
     f64 begun[SAVES_MAX + 1];  /* work done then, as work_s until saves are taken together */
+    f64 alive[SAVES_MAX + 1];  /* part of the machines that live at safe_s */
     f64 interval_s;            /* mean */
 };
 
@@ -148,6 +149,7 @@ static struct saves *saves_of(const struct risk_job *job, const struct survival 
         v->begun[v->count++] = work;
     }
     v->interval_s = all ? work / (f64)all : job->work_s;
+    for (i64 i = 0; i < v->count; i++) v->alive[i] = survival_at(s, v->safe_s[i]);
     return v;
 }
 
@@ -193,11 +195,12 @@ static struct sums sums_at(const struct risk_job *job, const struct survival *s,
 {
     f64         cell = job->work_s / GRID, w = cell * (f64)g;
     f64         end = done_age_s(v, w), self = 0;
-    struct sums sum = one_machine(job, s, end);
-    f64         q   = MIN(MAX(job->save.landing, 0), 0.95);
+    struct sums sum    = one_machine(job, s, end);
+    f64         at_end = survival_at(s, end);
+    f64         q      = MIN(MAX(job->save.landing, 0), 0.95);
     for (i64 j = 0; j < v->count && v->safe_s[j] < end; j++) {
-        f64 next = j + 1 < v->count ? MIN(v->safe_s[j + 1], end) : end;
-        f64 dies = survival_at(s, v->safe_s[j]) - survival_at(s, next);
+        f64 next = j + 1 < v->count && v->safe_s[j + 1] < end ? v->alive[j + 1] : at_end;
+        f64 dies = v->alive[j] - next;
         f64 more = q * v->interval_s / 2; /* saved at the notice, when it lands */
         f64 at = MAX(w - v->work_s[j] - more, 0) / cell, below = MIN(floor(at), (f64)(g - 1));
         f64 part = MIN(at - below, 1);

@@ -120,3 +120,9 @@ struct sizing law_best_served(const struct law *l, f64 loss, const struct servin
     }
     return size_of_share(l, loss, 0.5 * (low + high));
 }
+
+struct sizing law_best_with_use(const struct law *l, f64 flops, f64 tokens_served)
+{
+    struct serving s = { tokens_served, .train_usd_flop = 1, .serve_usd_flop = 1 };
+    return law_best_served(l, law_best(l, flops).loss, &s);
+}

@@ -46,6 +46,8 @@ struct serving {
     f64 train_usd_flop, serve_usd_flop;
 };
 struct sizing law_best_served(const struct law *l, f64 loss, const struct serving *s);
+/* To the loss that is the best for so many training FLOPs, with FLOPs at one price. */
+struct sizing law_best_with_use(const struct law *l, f64 flops, f64 tokens_served);
 
 /* ---- a law from runs ---- */
 

@@ -105,16 +105,18 @@ static i64 rounds_of(const struct plan_row *r, i64 runs)
 static struct hazard hazard_of(const struct plan_row *r, const struct plan_limits *l)
 {
     struct hazard prior = hazard_of_mean(3600 * assumed_spot_mean_h, hazard_prior.shape);
-    struct hazard spot  = r->device->spot.scale_s > 0 ? r->device->spot
-                          : l->spot.scale_s > 0       ? l->spot
-                                                      : prior;
+    struct hazard given = hazard_of_mean(3600 * l->given.spot_mean_h, hazard_prior.shape);
+    struct hazard spot  = l->given.spot_mean_h > 0      ? given
+                          : r->device->spot.scale_s > 0 ? r->device->spot
+                          : l->spot.scale_s > 0         ? l->spot
+                                                        : prior;
     f64           gpus  = (f64)(r->machines * r->device->units);
     if (r->price != PRICE_SPOT) return (struct hazard){ 1, 3600 * assumed_fault_h / gpus };
     if (r->machines == 1) return spot;
     return (struct hazard){ 1, hazard_mean_s(spot) / (f64)r->machines };
 }
 
-static struct risk_job risk_of(const struct plan_row *r)
+static struct risk_job risk_of(const struct plan_row *r, const struct plan_limits *l)
 {
     f64             saved = r->variant->work.saved_bytes, copy = r->device->copy_bytes_s;
     f64             rate = copy > 0 ? copy : r->device->target.bandwidth_bytes_s / 2;
@@ -122,9 +124,10 @@ static struct risk_job risk_of(const struct plan_row *r)
     f64             up    = net > 0 ? MIN(upload, net) : upload;
     f64             boot  = r->device->boot_s > 0 ? r->device->boot_s : assumed_boot_s;
     f64             warm  = r->device->warm_s > 0 ? r->device->warm_s : assumed_warm_s;
-    struct risk_job j     = { .work_s  = r->work_s,
-                              .start_s = (r->device->row ? boot : 0) + warm + saved / up,
-                              .wait_s  = r->price == PRICE_SPOT ? assumed_spot_wait_s : 0 };
+    struct risk_job j     = { .work_s     = r->work_s,
+                              .start_s    = (r->device->row ? boot : 0) + warm + saved / up,
+                              .wait_s     = r->price == PRICE_SPOT ? assumed_spot_wait_s : 0,
+                              .interval_s = l->given.save_every_s };
     f64             stall = saved / rate / (r->sharded ? (f64)r->gpus : 1);
     j.save                = (struct save_costs){ .stall_s        = MAX(stall, stall_least_s),
                                                  .persist_s      = saved / up,
@@ -175,23 +178,23 @@ static void price(struct plan_row *r, const struct catalogue *c, const struct pl
                   struct arena scratch)
 {
     struct survival s = survival_of_law(hazard_of(r, l));
-    struct risk_job j = risk_of(r);
+    struct risk_job j = risk_of(r, l);
     r->outcome        = risk_expect(&j, &s, scratch);
     bill(r, c, l->runs, (1 + r->outcome.interruptions) * survival_lived_s(&s, j.start_s));
     r->in_time = NAN;
 }
 
 /* Many spot machines, or a large state: one of them is gone before anything was saved. */
-static bool ends(const struct plan_row *r)
+static bool ends(const struct plan_row *r, const struct plan_limits *l)
 {
-    struct risk_job j = risk_of(r);
+    struct risk_job j = risk_of(r, l);
     return r->outcome.wall_s < never_times * (r->work_s + j.start_s + j.wait_s);
 }
 
 static void play(struct plan_row *r, const struct plan_limits *l, struct arena scratch)
 {
     struct survival s          = survival_of_law(hazard_of(r, l));
-    struct risk_job j          = risk_of(r);
+    struct risk_job j          = risk_of(r, l);
     f64             deadline_s = l->deadline_s / (f64)rounds_of(r, l->runs);
     i64 plays = PLAYS / (1 + (i64)r->outcome.interruptions / 20); /* longer ones vary less */
     if (l->deadline_s > 0)
@@ -207,7 +210,7 @@ bool plan_price(const struct plan_workload *job, const struct plan_variants *v,
                                   : best_cut(job, v, limits->given.micro, row);
     if (!fits) return false;
     price(row, c, limits, scratch);
-    return ends(row);
+    return ends(row, limits);
 }
 
 struct risk_mixed plan_mixed(const struct plan_row *row, const struct plan_limits *limits,
@@ -216,7 +219,7 @@ struct risk_mixed plan_mixed(const struct plan_row *row, const struct plan_limit
     struct plan_row r = *row;
     r.price           = PRICE_SPOT;
     struct survival s = survival_of_law(hazard_of(&r, limits));
-    struct risk_job j = risk_of(&r);
+    struct risk_job j = risk_of(&r, limits);
     return risk_play_mixed(&j, &s, limits->deadline_s, PLAYS_MIN, seed, scratch);
 }
 
@@ -436,7 +439,7 @@ static void note_late(struct candidates *k, const struct catalogue *c, struct ar
     if (!best) return;
     struct plan_row row = *best;
     price(&row, c, k->limits, scratch);
-    if (ends(&row)) note_beyond(k->out, &row, SHORT_TIME);
+    if (ends(&row, k->limits)) note_beyond(k->out, &row, SHORT_TIME);
 }
 
 void plan_search(const struct plan_workload *job, const struct plan_variants *v,
@@ -445,7 +448,7 @@ void plan_search(const struct plan_workload *job, const struct plan_variants *v,
 {
     struct candidates k = { .job = job, .v = v, .limits = limits, .out = out };
     k.ranked            = NEW(&scratch, struct ranked, CANDIDATES_MAX);
-    *out                = (struct plan_result){ 0 };
+    *out                = (struct plan_result){ .exact = out->exact };
     for (i64 i = 0; i < device_count; i++) add_device(&k, &devices[i]);
     qsort(k.ranked, (size_t)k.count, sizeof *k.ranked, by_least);
     struct plan_row *priced = NEW(&scratch, struct plan_row, PRICED_MAX);
@@ -462,7 +465,7 @@ void plan_search(const struct plan_workload *job, const struct plan_variants *v,
             continue;
         }
         price(&r, c, limits, scratch);
-        if (!ends(&r)) out->never++;
+        if (!ends(&r, limits)) out->never++;
         else if (allowed(&r, limits, out)) priced[count++] = r;
     }
     if (!count && out->too_late) note_late(&k, c, scratch);

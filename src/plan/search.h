@@ -20,6 +20,8 @@ struct plan_given {
     bool                has_precision, has_recompute;
     enum dtype          precision;
     enum recompute_kind recompute;
+    f64                 save_every_s; /* of work, between saves; 0: as the hazard asks for */
+    f64                 spot_mean_h;  /* that a spot machine lives; 0: as learned or assumed */
 };
 
 struct plan_limits {
@@ -78,6 +80,8 @@ struct plan_result {
     enum plan_short   nearest_short;
     struct plan_exact exact; /* compilations for the rows priced, each once */
 };
+
+/* `out` begins with zeros; a later search of the same variants in it compiles nothing twice. */
 
 void plan_search(const struct plan_workload *job, const struct plan_variants *v,
                  const struct device *devices, i64 device_count, const struct catalogue *c,

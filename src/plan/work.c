@@ -71,15 +71,28 @@ static struct work lines_of(struct arena *perm, const struct program *low, f64 a
     return w;
 }
 
-static void weigh(struct step_work *w, const struct program_set *set)
+/* Numbers of a parameter, also where it is kept in fewer bits (ir/ops.def, unpack). */
+static f64 numbers_of(const struct program_set *set, const struct persistent *p)
+{
+    char         text[512];
+    struct arena scratch = { .begin = (u8 *)text, .end = (u8 *)text + sizeof text };
+    bool         part    = p->frozen && (str_ends(p->name, STR(".weight.scales")) ||
+                              str_ends(p->name, STR(".weight.sizes")));
+    bool         nf4     = p->type.dtype == DT_U8 && p->name.len < (i64)sizeof text / 2 &&
+               program_set_find(set, str_cat(&scratch, p->name, STR(".sizes")));
+    return part ? 0 : (f64)shape_count(p->type.shape) * (nf4 ? 2 : 1);
+}
+
+/* Weights that adapters stand beside are in no checkpoint. */
+static void weigh(struct step_work *w, const struct program_set *set, bool adapters)
 {
     for (i32 i = 0; i < set->persistent_count; i++) {
         const struct persistent *p     = &set->persistents[i];
         f64                      bytes = (f64)type_bytes(p->type);
         bool saved = p->kind == VALUE_PARAM || p->kind == VALUE_STATE || p->kind == VALUE_BUFFER;
-        if (p->kind == VALUE_PARAM) w->parameters += (f64)shape_count(p->type.shape);
+        if (p->kind == VALUE_PARAM) w->parameters += numbers_of(set, p);
         if (p->kind == VALUE_GRAD) w->gradient_bytes += bytes;
-        if (saved) w->saved_bytes += bytes;
+        if (saved && !(adapters && p->frozen)) w->saved_bytes += bytes;
         if (saved || p->kind == VALUE_GRAD) w->state_bytes += bytes;
     }
 }
@@ -125,7 +138,7 @@ enum status step_work_of(struct arena *perm, const struct target *target,
     out->add    = lines_of(perm, p[PROGRAM_ADD], x, q[PROGRAM_ADD], y, scratch);
     out->update = lines_of(perm, p[PROGRAM_UPDATE], x, q[PROGRAM_UPDATE], y, scratch);
     draw(x, (f64)a->arena_bytes, y, (f64)b->arena_bytes, &out->memory_fixed, &out->memory_sample);
-    weigh(out, a);
+    weigh(out, a, c.frozen_low);
     return STATUS_OK;
 }
 

@@ -67,7 +67,8 @@ static enum status compile_variant(struct arena *perm, const struct plan_workloa
                                        job->depth[2]);
     }
     if (!st && job->parameters > 0)
-        step_work_stand_for(&v->work, job->parameters, job->attention_part, v->low);
+        step_work_stand_for(&v->work, job->parameters, job->attention_part,
+                            v->low && !job->config.frozen_low);
     return st;
 }
 

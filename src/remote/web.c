@@ -34,6 +34,14 @@ void web_close(struct web *w) { (void)w; }
 #undef curl_easy_setopt /* curl.h wraps it in a macro of the same name */
 #undef curl_easy_getinfo
 
+/* The library that is loaded may be newer than the header: numbers of curl.h since 7.80. */
+#if LIBCURL_VERSION_NUM < 0x075000
+#define CURL_PREREQFUNC_OK 0
+#define CURL_PREREQFUNC_ABORT 1
+#define CURLOPT_PREREQFUNCTION ((CURLoption)(CURLOPTTYPE_FUNCTIONPOINT + 312))
+#define CURLOPT_PREREQDATA ((CURLoption)(CURLOPTTYPE_OBJECTPOINT + 313))
+#endif
+
 enum { IDLE_MAX = 16 };                        /* connections kept for the next request */
 static const long stall_s                = 20; /* no byte for so long: the line is dead */
 static const i64  usual_connect_limit_ns = (i64)10 * 1000000000;

@@ -345,6 +345,8 @@ f64 bill_affordable_s(const struct price_row *price, f64 usd)
 
 f64 bill_estimate_usd(f64 usd_hour, f64 seconds) { return seconds / 3600 * usd_hour; }
 
+f64 bill_all_usd_hour(f64 usd_hour, i64 machines) { return usd_hour * (f64)machines; }
+
 f64 bill_part_usd_hour(f64 usd_hour, i64 parts) { return usd_hour / (f64)parts; }
 
 f64 bill_hours(f64 usd_hour, f64 usd) { return usd / usd_hour; }

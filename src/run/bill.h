@@ -108,6 +108,7 @@ f64 bill_affordable_s(const struct price_row *price, f64 usd);
 
 /* Seconds at a price, by no provider's rule: for estimates, and for time saved or wasted. NaN: one is not known. */
 f64 bill_estimate_usd(f64 usd_hour, f64 seconds);
+f64 bill_all_usd_hour(f64 usd_hour, i64 machines);  /* of so many that work together */
 f64 bill_part_usd_hour(f64 usd_hour, i64 parts);    /* of a machine that is shared by so many */
 f64 bill_hours(f64 usd_hour, f64 usd);              /* that so much pays for */
 f64 bill_discount(f64 usd_hour, f64 list_usd_hour); /* 0.7: 70 % less than the list */

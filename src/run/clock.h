@@ -52,6 +52,8 @@ enum term {
     X(backward, compute, "profiled steps: gradients")                                              \
     X(compute, compute, "forward and backward, where they are not separated")                      \
     X(update, compute, "clipping and the optimiser")                                               \
+    X(exchange, compute, "several ranks: what they send to one another, and nothing hides")        \
+    X(slowest, compute, "several ranks: waiting for the slowest")                                  \
     X(launch, compute, "asking the device for work")                                               \
     X(evaluation, evaluation, "on held-out samples")                                               \
     X(checkpoint, checkpoint, "steps wait for a save")                                             \

@@ -29,7 +29,7 @@ enum { LEDGER_VERSION = 6 };
 #define LEDGER_run(C)                                                                              \
     C(KEY, id, 1, "hexadecimal digits; every segment of the run has the same")                     \
     C(TEXT, name, 1, "run.name; else the run file's without folder and ending")                    \
-    C(TEXT, kind, 1, "train, sweep or supervised")                                                 \
+    C(TEXT, kind, 1, "train, tune, sweep, supervised or followed")                                 \
     C(TEXT, settings, 1, "settings that are not the default, one KEY=VALUE per line")              \
     C(TEXT, tags, 1, "run.tags between commas")                                                    \
     C(REAL, runs_per_month, 1, "run.runs_per_month")                                               \

@@ -131,9 +131,8 @@ struct figures_log *figures_open(struct os *os, struct arena *perm, const struct
         l->sink[i].path = str_copy(perm, p);
         l->wanted[i]    = p.len > 0;
     }
-    l->web =
-        (struct figures_web){ .run = str_copy(perm, c->run), .metric = metric, .listener = { -1 } };
-    if (c->log.prometheus && figures_web_open(&l->web, os, (i32)c->log.prometheus, &why))
+    l->web = (struct figures_web){ .run = str_copy(perm, c->run), .metric = metric };
+    if (c->log.prometheus && figures_web_open(&l->web, os, (i32)c->log.prometheus, perm, &why))
         warn(l, &why);
     if (!files) return l;
     if (thread_start(&l->thread, write_all, l, "the thread that writes figures", &why))
@@ -176,7 +175,10 @@ bool figures_warning(struct figures_log *l, struct err *err)
     return some;
 }
 
-i32 figures_port(const struct figures_log *l) { return l->web.listener.fd >= 0 ? l->web.port : 0; }
+i32 figures_port(const struct figures_log *l)
+{
+    return l->web.server ? serve_port(l->web.server) : 0;
+}
 
 void figures_close(struct figures_log *l)
 {

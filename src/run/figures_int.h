@@ -1,6 +1,7 @@
 /* figures_int.h - the two kinds of files and the server behind figures.h; inside this room only. */
 #ifndef RUN_FIGURES_INT_H
 #define RUN_FIGURES_INT_H
+#include "remote/serve.h"
 #include "run/figures.h"
 #include <pthread.h>
 
@@ -24,19 +25,17 @@ enum status tb_sink_open(struct sink *s, i64 step, struct arena scratch, struct 
 enum status tb_sink_put(struct sink *s, const struct figures *f, struct arena scratch,
                         struct err *err);
 
-/* figures_web.c: answers GET /metrics with the newest of each figure, from a thread of its own. */
+/* figures_web.c: answers GET /metrics with the newest of each figure, on the server's thread. */
 struct figures_web {
-    struct os      *os;
     struct str      run, metric;
-    struct file     listener; /* -1: none */
-    i32             port;
-    pthread_t       thread;
-    pthread_mutex_t lock; /* of what follows */
+    struct server  *server; /* NULL: none */
+    pthread_mutex_t lock;   /* of what follows */
     struct figures  now;
     bool            any; /* row was there */
-    bool            stop;
 };
-enum status figures_web_open(struct figures_web *w, struct os *os, i32 port, struct err *err);
+/* NO: this build has no libmicrohttpd. */
+enum status figures_web_open(struct figures_web *w, struct os *os, i32 port, struct arena *perm,
+                             struct err *err);
 void        figures_web_put(struct figures_web *w, const struct figures *f);
 void        figures_web_close(struct figures_web *w);
 struct str  figures_web_text(const struct figures_web *w,

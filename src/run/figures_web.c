@@ -1,14 +1,8 @@
-/* figures_web.c - Prometheus text (exposition format 0.0.4) on 127.0.0.1. One thread serves all readers, none of which
- * waits for another: each has a second to ask, and where too many dawdle the oldest goes. */
-#include "base/thread.h"
+/* figures_web.c - Prometheus text (exposition format 0.0.4) on 127.0.0.1, by the server that shows the page too. */
 #include "run/clock.h"
 #include "run/figures_int.h"
 #include <math.h>
 #include <string.h>
-
-enum { QUESTION_BYTES_MAX = 4096, ANSWER_BYTES = 1 << 16, READERS_MAX = 32 };
-static const i64        question_ns = (i64)1000000000, retry_ns = (i64)50000000;
-static const struct str loopback = STR_INIT("127.0.0.1");
 
 static const char *const metrics[][2] = {
 #define FIGURE(name, metric, help) { metric, help },
@@ -79,131 +73,32 @@ struct str figures_web_text(const struct figures_web *w, struct arena *perm)
     return textbuf_str(&b);
 }
 
-struct reader {
-    struct file     f;
-    struct deadline until; /* that it has to ask */
-    i64             count;
-    char            question[QUESTION_BYTES_MAX];
-};
-
-struct readers {
-    struct reader *of[READERS_MAX]; /* the oldest first; behind `count` those that are free */
-    i64            count;
-};
-
-static void answer(struct figures_web *w, const struct reader *r, struct arena scratch)
+static void answer(void *context, const struct serve_request *q, struct arena *perm,
+                   struct serve_answer *a)
 {
-    struct figures_web copy;
-    struct str         question = { r->question, r->count }, body = STR("see /metrics\n");
-    const char        *status = "404 Not Found";
-    if (!str_starts(question, STR("GET "))) {
-        status = "405 Method Not Allowed";
-    } else if (str_starts(question, STR("GET /metrics ")) || str_starts(question, STR("GET / "))) {
-        pthread_mutex_lock(&w->lock);
-        copy = (struct figures_web){
-            .run = w->run, .metric = w->metric, .now = w->now, .any = w->any
-        };
-        pthread_mutex_unlock(&w->lock);
-        status = "200 OK";
-        body   = figures_web_text(&copy, &scratch);
-    }
-    struct str head =
-        str_fmt(&scratch,
-                "HTTP/1.1 %s\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
-                "Content-Length: %lld\r\nConnection: close\r\n\r\n",
-                status, (long long)body.len);
-    struct str all = str_cat(&scratch, head,
-                             body); /* less than a socket holds: nobody has to read for it to go */
-    w->os->write(w->os, r->f, all, NULL);
-}
-
-static bool is_stopped(struct figures_web *w)
-{
+    struct figures_web *w = context, copy;
+    a->body               = STR("see /metrics\n");
+    if (!str_eq(q->path, STR("/metrics")) && !str_eq(q->path, STR("/"))) return;
     pthread_mutex_lock(&w->lock);
-    bool stop = w->stop;
+    copy = (struct figures_web){ .run = w->run, .metric = w->metric, .now = w->now, .any = w->any };
     pthread_mutex_unlock(&w->lock);
-    return stop;
+    a->code = 200;
+    a->type = "text/plain; version=0.0.4; charset=utf-8";
+    a->body = figures_web_text(&copy, perm);
 }
 
-static void drop(struct figures_web *w, struct readers *all, i64 i)
+enum status figures_web_open(struct figures_web *w, struct os *os, i32 port, struct arena *perm,
+                             struct err *err)
 {
-    struct reader *r = all->of[i];
-    w->os->close(w->os, &r->f, NULL);
-    all->count--;
-    memmove(all->of + i, all->of + i + 1, (size_t)(all->count - i) * sizeof *all->of);
-    all->of[all->count] = r;
-}
-
-static void greet(struct figures_web *w, struct readers *all)
-{
-    struct file f      = { -1 };
-    bool        failed = w->os->accept(w->os, w->listener, 0, &f, NULL);
-    if (all->count && (failed || all->count == READERS_MAX))
-        drop(w, all, 0); /* failed: too many files are open */
-    else if (failed) w->os->sleep_ns(w->os, retry_ns);
-    if (failed) return;
-    struct reader *r = all->of[all->count++];
-    r->f             = f;
-    r->count         = 0;
-    r->until         = deadline_in(w->os, question_ns);
-}
-
-/* What it has said so far; an empty line ends a question. */
-static void listen_to(struct figures_web *w, struct readers *all, i64 i, struct arena scratch)
-{
-    struct reader *r   = all->of[i];
-    i64            got = 0;
-    if (w->os->read(w->os, r->f, r->question + r->count, QUESTION_BYTES_MAX - r->count, -1, &got,
-                    NULL))
-        got = 0;
-    r->count += got;
-    bool whole = str_ends((struct str){ r->question, r->count }, STR("\r\n\r\n"));
-    if (whole) answer(w, r, scratch);
-    if (whole || !got || r->count == QUESTION_BYTES_MAX) drop(w, all, i);
-}
-
-static void serve_once(struct figures_web *w, struct readers *all, struct arena scratch)
-{
-    struct file streams[READERS_MAX + 1] = { w->listener };
-    i64         left_ns = all->count ? deadline_left_ns(&all->of[0]->until) : question_ns;
-    for (i64 i = 0; i < all->count; i++) streams[i + 1] = all->of[i]->f;
-    i64 ready = os_wait_any(streams, all->count + 1, left_ns);
-    if (ready == 0) greet(w, all);
-    if (ready > 0) listen_to(w, all, ready - 1, scratch);
-    while (all->count && !deadline_left_ns(&all->of[0]->until)) drop(w, all, 0);
-}
-
-static void *serve(void *context)
-{
-    struct figures_web *w = context;
-    struct arena   room   = arena_open(2 * ANSWER_BYTES + READERS_MAX * (i64)sizeof(struct reader));
-    struct readers all    = { 0 };
-    if (!room.begin) return NULL;
-    struct arena   scratch = room;
-    struct reader *readers = NEW(&scratch, struct reader, READERS_MAX);
-    for (i64 i = 0; i < READERS_MAX; i++) all.of[i] = &readers[i];
-    while (!is_stopped(w)) serve_once(w, &all, scratch);
-    while (all.count) drop(w, &all, 0);
-    arena_close(&room);
-    return NULL;
-}
-
-enum status figures_web_open(struct figures_web *w, struct os *os, i32 port, struct err *err)
-{
-    w->os          = os;
-    enum status st = os->listen(os, loopback, port, &w->listener, err);
-    if (st) return st;
-    w->port = os->port_of(os, w->listener);
+    const struct serve_config config = { .port = port, .handler = answer, .context = w };
     ASSERT(!pthread_mutex_init(&w->lock, NULL));
-    st = thread_start(&w->thread, serve, w, "the thread that answers Prometheus", err);
-    if (st) os->close(os, &w->listener, NULL);
-    return st;
+    return serve_open(os, &config, perm, &w->server, err);
 }
 
 /* What a row leaves out stays as it was known last. */
 void figures_web_put(struct figures_web *w, const struct figures *f)
 {
-    if (w->listener.fd < 0) return;
+    if (!w->server) return;
     pthread_mutex_lock(&w->lock);
     struct figures before = w->now;
     w->now                = *f;
@@ -214,16 +109,4 @@ void figures_web_put(struct figures_web *w, const struct figures *f)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* A connection of our own wakes the thread that waits for one. */
-void figures_web_close(struct figures_web *w)
-{
-    struct file f = { -1 };
-    if (w->listener.fd < 0) return;
-    pthread_mutex_lock(&w->lock);
-    w->stop = true;
-    pthread_mutex_unlock(&w->lock);
-    w->os->connect(w->os, loopback, w->port, question_ns, &f, NULL);
-    pthread_join(w->thread, NULL);
-    if (f.fd >= 0) w->os->close(w->os, &f, NULL);
-    w->os->close(w->os, &w->listener, NULL);
-}
+void figures_web_close(struct figures_web *w) { serve_close(w->server); }

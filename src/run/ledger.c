@@ -81,14 +81,19 @@ static const char *sql_type(const struct column *c)
     return column_is_text(c) ? "TEXT" : c->kind == COLUMN_REAL ? "REAL" : "INTEGER";
 }
 
+static void add_keys(struct textbuf *b, const struct table *t)
+{
+    for (i64 i = 0; i < t->column_count && column_is_key(&t->columns[i]); i++)
+        textbuf_fmt(b, "%s\"%s\"", i ? "," : "", t->columns[i].name);
+}
+
 static void add_create(struct textbuf *b, const struct table *t)
 {
     textbuf_fmt(b, "CREATE TABLE \"%s\"(", t->name);
     for (i64 i = 0; i < t->column_count; i++)
         textbuf_fmt(b, "\"%s\" %s,", t->columns[i].name, sql_type(&t->columns[i]));
     textbuf_fmt(b, "PRIMARY KEY(");
-    for (i64 i = 0; i < t->column_count && column_is_key(&t->columns[i]); i++)
-        textbuf_fmt(b, "%s\"%s\"", i ? "," : "", t->columns[i].name);
+    add_keys(b, t);
     textbuf_fmt(b, "));\n");
 }
 
@@ -166,6 +171,8 @@ static enum status open_file(struct ledger *l, struct os *os, struct err *err)
     return st ? st : upgrade(l, err);
 }
 
+const char *ledger_library(void) { return sqlite3_libversion(); }
+
 enum status ledger_open(struct os *os, struct str path, struct arena *perm, struct ledger **out,
                         struct err *err)
 {
@@ -192,6 +199,8 @@ void ledger_close(struct ledger *l)
     sqlite3_close(l->db);
     l->db = NULL;
 }
+
+i64 ledger_version(struct ledger *l) { return ask_i64(l, "PRAGMA data_version"); }
 
 enum status ledger_begin(struct ledger *l, struct err *err)
 {
@@ -221,7 +230,9 @@ static const char *sql_put(struct arena *perm, const struct table *t)
         textbuf_fmt(&b, "%s\"%s\"", i ? "," : "", t->columns[i].name);
     textbuf_fmt(&b, ")VALUES(");
     for (i64 i = 0; i < t->column_count; i++) textbuf_fmt(&b, i ? ",?" : "?");
-    textbuf_fmt(&b, ")ON CONFLICT DO UPDATE SET ");
+    textbuf_fmt(&b, ")ON CONFLICT("); /* which SQLite before 3.35 wants to be told */
+    add_keys(&b, t);
+    textbuf_fmt(&b, ")DO UPDATE SET ");
     for (i64 i = 0; i < t->column_count; i++)
         textbuf_fmt(&b, "%s\"%s\"=excluded.\"%s\"", i ? "," : "", t->columns[i].name,
                     t->columns[i].name);

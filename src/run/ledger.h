@@ -45,6 +45,8 @@ LEDGER_TABLES(LEDGER_ROW) /* struct run_row, segment_row, … */
 
 struct ledger;
 
+const char *ledger_library(void); /* SQLite's version; empty: this build has none */
+
 /* Where the ledger lies; empty: nowhere, by "none" or because there is no home. */
 struct str ledger_path(struct os *os, struct str asked, struct arena *perm);
 
@@ -69,6 +71,9 @@ enum status ledger_put(struct ledger *l, enum ledger_table table, const void *ro
  * is an array of struct TABLE_row. */
 enum status ledger_read(struct ledger *l, enum ledger_table table, const char *where, struct str is,
                         struct arena *perm, void *rows, i64 *count, struct err *err);
+
+/* A number that is another one after somebody else has written; this connection's own rows do not change it. */
+i64 ledger_version(struct ledger *l);
 
 /* A run's rows, or one segment's with its run and price, as JSON lines; and from such lines, of any
  * number of runs. Lines that a newer frugal wrote are read as far as they are known here. */

@@ -46,7 +46,7 @@ struct profile *profile_new(struct arena *perm, const struct profile_config *c,
 
 static bool is_active(const struct profile *p, i64 step)
 {
-    i64 n = step - p->first_step - p->config.wait - p->config.warmup;
+    i64 n = step - p->first_step - p->config.wait;
     return n >= 0 && n < p->config.active;
 }
 
@@ -57,7 +57,7 @@ bool profile_on(const struct profile *p, i64 step)
 
 bool profile_over(const struct profile *p, i64 step)
 {
-    return p && step - p->first_step >= p->config.wait + p->config.warmup + p->config.active;
+    return p && step - p->first_step >= p->config.wait + p->config.active;
 }
 
 /* What an event is lies in its value: kind, then program and instruction, part or step. */

@@ -1,7 +1,7 @@
 /* profile.h - some steps of a run looked at closely: the time of each instruction, of each part of the loop,
  * and the memory the plan gives to whom.
  *
- *     steps   | wait … | warmup … | active … |        as torch.profiler.schedule, once
+ *     steps   | wait … | active … |        as torch.profiler.schedule, once
  *                                  ^ what is kept
  *
  * The loop (train/step.c) runs the programs of these steps with backend->time instead of run, and reports.
@@ -14,9 +14,9 @@
 #include "run/op_table.h"
 
 struct profile_config {
-    i64        wait, warmup, active; /* steps; active 0: none are looked at */
-    struct str sort;                 /* op_sort_of */
-    struct str trace;                /* Chrome trace to write; empty: none */
+    i64        wait, active; /* steps; active 0: none are looked at */
+    struct str sort;         /* op_sort_of */
+    struct str trace;        /* Chrome trace to write; empty: none */
 };
 
 /* What an event of the trace is: name, and a number whose meaning follows from the kind. */

@@ -1,6 +1,7 @@
 /* verdict.c - the rules, in the order of verdict.def. Each says whether the evidence shows it, and then
  * how, what to set, and what that is worth. */
 #include "run/verdict.h"
+#include "base/digits.h"
 #include <math.h>
 
 static const f64 noise         = 0.02; /* of a measured time: less is none */
@@ -182,9 +183,9 @@ static bool check_checkpoint_too_often(const struct evidence *e, f64 at, struct 
     a->tried = str_fmt(perm, "checkpoint.every=%lld", (long long)MAX(2 * e->steps / e->saves, 1));
     a->text =
         str_fmt(perm,
-                "%.0f %% of the time goes into %lld checkpoints, one in %.3g s; the work at risk "
-                "justifies one in %.3g s",
-                100 * part, (long long)e->saves, every_s, best_s);
+                "%.0f %% of the time goes into %lld checkpoints, one in %s s; the work at risk "
+                "justifies one in %s s",
+                100 * part, (long long)e->saves, DIGITS(every_s), DIGITS(best_s));
     return true;
 }
 
@@ -252,8 +253,8 @@ static bool check_swapping(const struct evidence *e, f64 at, struct problem *a, 
         return false;
     a->gain = a->predicted = e->load.memory_stalled;
     a->fix = a->tried = smaller_batch(e, perm);
-    a->text = str_fmt(perm, "%.3g MiB/s go to swap and back: the run does not fit in memory",
-                      e->load.swap_bytes_s / 0x1p20);
+    a->text = str_fmt(perm, "%s MiB/s go to swap and back: the run does not fit in memory",
+                      DIGITS(e->load.swap_bytes_s / 0x1p20));
     return true;
 }
 
@@ -269,8 +270,8 @@ static bool check_too_many_workers(const struct evidence *e, f64 at, struct prob
     a->gain = a->predicted = MAX(part_of(e, PART_input), e->load.memory_stalled);
     a->fix = a->tried = e->workers_fixed ? str_fmt(perm, "loader.workers=%lld", (long long)fits)
                                          : str_fmt(perm, "loader.memory_gib=%.2g", room / 0x1p30);
-    a->text = str_fmt(perm, "%lld workers of %.3g MiB each, and %.0f %% of the memory is taken",
-                      (long long)e->workers, e->worker_bytes / 0x1p20,
+    a->text = str_fmt(perm, "%lld workers of %s MiB each, and %.0f %% of the memory is taken",
+                      (long long)e->workers, DIGITS(e->worker_bytes / 0x1p20),
                       100 * taken / e->load.memory_bytes);
     return true;
 }

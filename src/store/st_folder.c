@@ -145,15 +145,43 @@ static void collect(struct st_folder *f, struct arena *perm)
     f->tensors = all;
 }
 
+enum status st_folder_files(struct os *os, struct str folder, struct arena *perm,
+                            struct str **paths, i64 *count, struct err *err)
+{
+    struct str      path = inside(perm, folder, index_name), text;
+    struct st_index index;
+    *paths = NEW(perm, struct str, ST_SHARDS_MAX);
+    *count = 0;
+    if (is_there(os, folder, single_name, *perm)) {
+        (*paths)[(*count)++] = inside(perm, folder, single_name);
+        return STATUS_OK;
+    }
+    enum status st = os_read_all(os, path, perm, &text, err);
+    if (!st) st = st_index_parse(path, text, perm, &index, err);
+    for (i64 i = 0; !st && i < index.count && *count < ST_SHARDS_MAX; i++)
+        if (!i || !str_eq(index.entries[i].file, index.entries[i - 1].file))
+            (*paths)[(*count)++] = inside(perm, folder, index.entries[i].file);
+    return st;
+}
+
+enum status st_folder_open_file(struct os *os, struct str path, struct arena *perm,
+                                struct st_folder *out, struct err *err)
+{
+    *out           = (struct st_folder){ .files = NEW(perm, struct st_file, 1) };
+    enum status st = st_open(os, path, perm, out->files, err);
+    if (st) return st;
+    out->file_count = 1;
+    collect(out, perm);
+    return STATUS_OK;
+}
+
 enum status st_folder_open(struct os *os, struct str folder, struct arena *perm,
                            struct st_folder *out, struct err *err)
 {
     enum status st = STATUS_OK;
     *out           = (struct st_folder){ 0 };
     if (is_there(os, folder, single_name, *perm)) { /* first, as transformers has it */
-        out->files = NEW(perm, struct st_file, 1);
-        st         = st_open(os, inside(perm, folder, single_name), perm, out->files, err);
-        if (!st) out->file_count = 1;
+        return st_folder_open_file(os, inside(perm, folder, single_name), perm, out, err);
     } else if (is_there(os, folder, index_name, *perm)) {
         st = open_shards(os, folder, perm, out, err);
     } else {

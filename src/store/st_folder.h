@@ -27,8 +27,14 @@ enum status st_index_parse(struct str path, struct str text, struct arena *perm,
                            struct st_index *out, struct err *err);
 
 /* Every tensor of the index is in its file, and every tensor of the files is in the index. */
-enum status             st_folder_open(struct os *os, struct str folder, struct arena *perm,
-                                       struct st_folder *out, struct err *err);
+enum status st_folder_open(struct os *os, struct str folder, struct arena *perm,
+                           struct st_folder *out, struct err *err);
+/* The files that its weights are in. */
+enum status st_folder_files(struct os *os, struct str folder, struct arena *perm,
+                            struct str **paths, i64 *count, struct err *err);
+/* One file as if it were a folder's. */
+enum status             st_folder_open_file(struct os *os, struct str path, struct arena *perm,
+                                            struct st_folder *out, struct err *err);
 void                    st_folder_close(struct os *os, struct st_folder *f);
 const struct st_tensor *st_folder_find(const struct st_folder *f, struct str name);
 
@@ -52,6 +58,13 @@ typedef bool st_ignores(const void *context, struct str theirs);
 enum status  st_sources_check(const struct st_folder *f, struct str folder,
                               const struct st_source *sources, i64 count, st_ignores *ignores,
                               const void *context, struct arena scratch, struct err *err);
+/* As bytes, where every part is of that type already and none is transposed; false: nothing was done. */
+typedef void st_sink_bytes(void *context, i64 from, const void *bytes, i64 count);
+bool         st_source_copy(const struct st_folder *f, const struct st_source *s, struct str dtype,
+                            st_sink_bytes *sink, void *context);
+/* Elements [from, from + count) of ours, which is not transposed; from any thread. */
+void st_source_read(const struct st_folder *f, const struct st_source *s, i64 from, i64 count,
+                    f32 *to);
 /* Hands ours over in order, some at a time; it has been checked. */
 typedef void st_sink(void *context, i64 from, const f32 *values, i64 count);
 void         st_source_stream(const struct st_folder *f, const struct st_source *s, st_sink *sink,

@@ -129,3 +129,32 @@ void st_source_stream(const struct st_folder *f, const struct st_source *s, st_s
         at += shape_count(t->shape);
     }
 }
+
+bool st_source_copy(const struct st_folder *f, const struct st_source *s, struct str dtype,
+                    st_sink_bytes *sink, void *context)
+{
+    i64 at = 0;
+    for (i32 i = 0; i < s->count; i++)
+        if (s->transposed || !str_eq(st_folder_find(f, s->name[i])->dtype, dtype)) return false;
+    for (i32 i = 0; i < s->count; i++) {
+        struct str bytes = st_folder_find(f, s->name[i])->bytes;
+        sink(context, at, bytes.data, bytes.len);
+        at += bytes.len;
+    }
+    return true;
+}
+
+void st_source_read(const struct st_folder *f, const struct st_source *s, i64 from, i64 count,
+                    f32 *to)
+{
+    ASSERT(!s->transposed);
+    for (i32 i = 0; i < s->count && count; i++) {
+        const struct st_tensor *t    = st_folder_find(f, s->name[i]);
+        i64                     all  = shape_count(t->shape);
+        i64                     some = MAX(0, MIN(count, all - from));
+        if (some) read_stretch(t, from, some, to);
+        to += some;
+        count -= some;
+        from = MAX(0, from - all);
+    }
+}

@@ -4,6 +4,7 @@
  *                ▲           │
  *                └── again ◄─┘ failed, and nothing newer waits */
 #include "store/upload.h"
+#include "base/digits.h"
 #include "base/thread.h"
 #include <math.h>
 #include <stdio.h>
@@ -336,8 +337,9 @@ enum status uploader_wait_until(struct uploader *u, i64 until_ns, struct err *er
         if (!s.busy) return STATUS_OK;
         if (until_ns && u->os->now_ns(u->os) >= until_ns)
             return err_set(err, STATUS_NO,
-                           "the last checkpoint is not in the object store: %.3g MB were left%s%s",
-                           (f64)s.bytes_left / 1e6, s.failed.status ? "; " : "", s.failed.text);
+                           "the last checkpoint is not in the object store: %s MB were left%s%s",
+                           DIGITS((f64)s.bytes_left / 1e6), s.failed.status ? "; " : "",
+                           s.failed.text);
         u->os->sleep_ns(u->os, slice_ns);
     }
 }
@@ -377,18 +379,18 @@ enum status uploader_wait_end(struct uploader *u, i64                           
     if (st == STATUS_NO && now_ns + silent_ns < until) {
         s = uploader_state(u);
         snprintf(text, sizeof text,
-                 "waiting for the upload to %.*s, at most %.0f s (%s): %.3g MB are left%s%s",
+                 "waiting for the upload to %.*s, at most %.0f s (%s): %s MB are left%s%s",
                  STR_ARG(u->to), (f64)(until - now_ns) * 1e-9,
                  deadline_ns ? "then the machine is taken away" : "checkpoint.upload_wait_s",
-                 (f64)s.bytes_left / 1e6, s.failed.status ? "; " : "", s.failed.text);
+                 DIGITS((f64)s.bytes_left / 1e6), s.failed.status ? "; " : "", s.failed.text);
         if (say) say(context, text);
         st = uploader_wait_until(u, until, &why);
     }
     if (!st && dropped)
         st = err_set(
             &why, STATUS_NO,
-            "the last checkpoint is not in the object store: there was no time for its %.3g MB",
-            (f64)dropped / 1e6);
+            "the last checkpoint is not in the object store: there was no time for its %s MB",
+            DIGITS((f64)dropped / 1e6));
     if (st != STATUS_NO) return st ? err_set(err, st, "%s", why.text) : st;
     struct str folder = ckpt_store_folder(u->store);
     return err_set(

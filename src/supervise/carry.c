@@ -16,28 +16,29 @@ enum {
 };
 
 struct carry {
-    struct os          *os;
-    struct carry_config config;
-    struct str          folder; /* absolute where it is there already, as all of ours */
-    struct ckpt_store  *store;
-    struct uploader    *up;        /* NULL: no object store */
-    struct str          said;      /* when it was asked for newer ones, for the first restore */
-    struct ckpt_id      last;      /* of the newest that this start has taken; save 0: none */
-    struct arena        memory[3]; /* of the two lists that take turns, and of all else */
-    i64                 turn;
-    struct folder_list  seen; /* by the last look */
-    struct arena        kept_memory[2];
-    i64                 kept_turn;
-    struct folder_list  kept;    /* what the newest checkpoint holds */
-    char                run[64]; /* id in the ledger; empty: none */
-    bool                fresh;   /* nobody has used the store before us, nor have we */
-    atomic_bool         hurried; /* the run must end soon */
-    bool                thread_runs, pausing;
-    pthread_t           thread;
-    pthread_mutex_t     lock; /* of what follows, and of pausing */
-    pthread_cond_t      wake;
-    i64                 step;
-    struct carry_state  state;
+    struct os              *os;
+    struct carry_config     config;
+    struct program_complete complete; /* of its program */
+    struct str              folder;   /* absolute where it is there already, as all of ours */
+    struct ckpt_store      *store;
+    struct uploader        *up;        /* NULL: no object store */
+    struct str              said;      /* when it was asked for newer ones, for the first restore */
+    struct ckpt_id          last;      /* of the newest that this start has taken; save 0: none */
+    struct arena            memory[3]; /* of the two lists that take turns, and of all else */
+    i64                     turn;
+    struct folder_list      seen; /* by the last look */
+    struct arena            kept_memory[2];
+    i64                     kept_turn;
+    struct folder_list      kept;    /* what the newest checkpoint holds */
+    char                    run[64]; /* id in the ledger; empty: none */
+    bool                    fresh;   /* nobody has used the store before us, nor have we */
+    atomic_bool             hurried; /* the run must end soon */
+    bool                    thread_runs, pausing;
+    pthread_t               thread;
+    pthread_mutex_t         lock; /* of what follows, and of pausing */
+    pthread_cond_t          wake;
+    i64                     step;
+    struct carry_state      state;
 };
 
 /* --- opening ------------------------------------------------------------------------------------ */
@@ -121,6 +122,7 @@ enum status carry_open(struct os *os, const struct carry_config *config, struct 
     struct carry *c = NEW(perm, struct carry, 1);
     *out            = NULL;
     *c              = (struct carry){ .os = os, .config = *config };
+    program_complete(config->program->complete, &c->complete);
     struct os_stat lock;
     c->fresh =
         !config->fresh && os->stat(os, folder_path(perm, config->store, STR("lock")), &lock, NULL);
@@ -192,14 +194,14 @@ static void keep_list(struct carry *c, const struct folder_list *l)
 
 static bool is_marker(const struct carry *c, struct str path)
 {
-    return c->config.program->marker.len && str_ends(path, c->config.program->marker);
+    return c->complete.marker.len && str_ends(path, c->complete.marker);
 }
 
 /* Its marker is there, and was made after it. */
 static bool is_marked(const struct carry *c, const struct folder_list *l,
                       const struct folder_file *f, struct arena scratch)
 {
-    struct str                marker = c->config.program->marker;
+    struct str                marker = c->complete.marker;
     const struct folder_file *m =
         marker.len ? folder_find(l, str_cat(&scratch, f->path, marker)) : NULL;
     return m && m->mtime_ns >= f->mtime_ns;
@@ -208,7 +210,7 @@ static bool is_marked(const struct carry *c, const struct folder_list *l,
 static bool is_complete(struct carry *c, const struct folder_list *l, const struct folder_file *f,
                         struct arena scratch)
 {
-    i64  settle_ns = (i64)(c->config.program->settle_s * 1e9);
+    i64  settle_ns = (i64)(c->complete.settle_s * 1e9);
     bool settled   = moment_now(c->os) - f->since_ns >= settle_ns;
     if (!settled && !is_marker(c, f->path) && !is_marked(c, l, f, scratch)) return false;
     return !family_writes(folder_path(&scratch, c->folder, f->path));

@@ -21,43 +21,45 @@ static const f64 saving_part =
 
 enum asked { ASKED_NOTHING, ASKED_BY_POLICY, ASKED_BY_USER, ASKED_BY_SIGNAL, ASKED_BY_NOTICE };
 
-struct run {
+struct supervise {
     struct os                     *os;
     const struct supervise_config *c;
     struct supervise_result       *result;
     struct arena                   perm;
-    struct carry                  *carry; /* NULL: nothing is carried */
-    struct observer               *observer;
-    struct notice_watch           *watch;
-    struct lookout                *lookout;
-    struct stop                    stop;
-    struct family                  program;
-    struct bill                   *bill;     /* the caller's, or our own */
-    struct clock                  *clock;    /* of it */
-    i64                            start_ns; /* of this start */
-    i64             redo_ns;       /* that the deaths so far have cost, still to be done again */
-    i64             redo_until_ns; /* redoes: until then that is what it does */
-    bool            redoes;
-    i64             first_step, first_step_ns; /* seen of this start; -1: none */
-    i64             eval_step;
-    enum asked      asked;
-    char            reason[STOP_TEXT_MAX]; /* what asked, as a sentence */
-    i64             kill_ns;               /* asked: until then it may save */
-    i64             asked_ns;              /* the time it got */
-    i64             deadline_ns;           /* of a notice; 0: none */
-    i64             asked_count;           /* checkpoints carried by then */
-    i64             handlers;              /* processes that were asked and listen */
-    bool            killed;                /* by us */
-    i64             told_count;            /* checkpoints that were told */
-    bool            told_waits, told_alone, told_full;
-    struct ckpt_id  told_remote; /* the newest in the object store */
-    char            told_failed[512];
-    pthread_mutex_t lock; /* of the notices: the watcher's thread puts them here */
-    struct notice   notices[NOTICES_MAX];
-    i64             notice_count;
+    struct carry                  *carry;   /* NULL: nothing is carried */
+    bool                 restored, resumes; /* for the next start; there is a checkpoint */
+    struct observer     *observer;
+    struct notice_watch *watch;
+    struct lookout      *lookout;
+    struct str           run; /* its id */
+    struct stop          stop;
+    struct family        program;
+    struct bill         *bill;     /* the caller's, or our own */
+    struct clock        *clock;    /* of it */
+    i64                  start_ns; /* of this start */
+    i64                  redo_ns;  /* that the deaths so far have cost, still to be done again */
+    i64                  redo_until_ns; /* redoes: until then that is what it does */
+    bool                 redoes;
+    i64                  first_step, first_step_ns; /* seen of this start; -1: none */
+    i64                  eval_step;
+    enum asked           asked;
+    char                 reason[STOP_TEXT_MAX]; /* what asked, as a sentence */
+    i64                  kill_ns;               /* asked: until then it may save */
+    i64                  asked_ns;              /* the time it got */
+    i64                  deadline_ns;           /* of a notice; 0: none */
+    i64                  asked_count;           /* checkpoints carried by then */
+    i64                  handlers;              /* processes that were asked and listen */
+    bool                 killed;                /* by us */
+    i64                  told_count;            /* checkpoints that were told */
+    bool                 told_waits, told_alone, told_full;
+    struct ckpt_id       told_remote; /* the newest in the object store */
+    char                 told_failed[512];
+    pthread_mutex_t      lock; /* of the notices: the watcher's thread puts them here */
+    struct notice        notices[NOTICES_MAX];
+    i64                  notice_count;
 };
 
-__attribute__((format(printf, 2, 3))) static void say(struct run *r, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void say(struct supervise *r, const char *format, ...)
 {
     char    text[700];
     va_list args;
@@ -67,49 +69,53 @@ __attribute__((format(printf, 2, 3))) static void say(struct run *r, const char 
     emit_note(r->c->events, &(struct event_note){ str_of(text) });
 }
 
-static void say_lines(struct run *r, struct str lines)
+static void say_lines(struct supervise *r, struct str lines)
 {
     struct str line;
     while (str_cut(&lines, '\n', &line)) say(r, "%.*s", STR_ARG(line));
 }
 
-static i64 now_ns(struct run *r) { return clock_now(r->clock); }
+static i64 now_ns(struct supervise *r) { return clock_now(r->clock); }
 /* Of the whole run: earlier starts of ours count too. */
-static f64 elapsed_s(struct run *r) { return bill_elapsed_s(r->bill); }
+static f64 elapsed_s(struct supervise *r) { return bill_elapsed_s(r->bill); }
 
 /* --- the stream ---------------------------------------------------------------------------------- */
 
-static struct event_terms terms_of(const struct run *r)
+static struct event_terms terms_of(const struct supervise *r)
 {
     struct event_terms t;
     clock_terms(r->clock, t.ns);
     return t;
 }
 
-/* A start that goes on from checkpoints is one of the run that they are of; what the program is like inside nobody
- * knows. */
-static void tell_start(struct run *r)
+/* A start that goes on from checkpoints is one of the run that they are of. */
+static void name_run(struct supervise *r)
 {
-    const struct stop_config *s   = &r->c->stop;
-    struct str                run = r->carry ? carry_run(r->carry) : STR("");
-    struct event_start        e;
+    struct str run = r->carry ? carry_run(r->carry) : STR("");
     if (!run.len) run = r->c->run;
     if (!run.len) run = ledger_new_id(&r->perm);
-    run = str_copy(&r->perm, run);
-    if (r->carry) carry_set_run(r->carry, run);
+    r->run = str_copy(&r->perm, run);
+    if (r->carry) carry_set_run(r->carry, r->run);
+}
+
+/* What the program is like inside nobody knows. */
+static void tell_start(struct supervise *r)
+{
+    const struct stop_config *s = &r->c->stop;
+    struct event_start        e;
     event_clear(EVENT_start, &e);
     e.version    = STR(FRUGAL_VERSION);
     e.metric     = s->metric;
     e.steps      = s->steps_max;
     e.flops_step = 0;
     e.usd_hour   = s->usd_hour;
-    e.run        = run;
+    e.run        = r->run;
     e.from_step  = r->carry ? carry_state(r->carry).step : 0;
-    emit_open(r->c->events, &(struct event_open){ run });
+    emit_open(r->c->events, &(struct event_open){ r->run });
     emit_start(r->c->events, &e);
 }
 
-static void tell_step(struct run *r, i64 step)
+static void tell_step(struct supervise *r, i64 step)
 {
     struct spent      now = bill_spent(r->bill);
     struct event_step e;
@@ -124,7 +130,7 @@ static void tell_step(struct run *r, i64 step)
     emit_step(r->c->events, &e);
 }
 
-static void tell_eval(struct run *r, const struct stop_eval *t)
+static void tell_eval(struct supervise *r, const struct stop_eval *t)
 {
     struct event_eval e;
     event_clear(EVENT_eval, &e);
@@ -138,7 +144,7 @@ static void tell_eval(struct run *r, const struct stop_eval *t)
     emit_eval(r->c->events, &e);
 }
 
-static void tell_saved(struct run *r, const struct carry_state *s)
+static void tell_saved(struct supervise *r, const struct carry_state *s)
 {
     struct event_checkpoint e;
     event_clear(EVENT_checkpoint, &e);
@@ -148,7 +154,7 @@ static void tell_saved(struct run *r, const struct carry_state *s)
     emit_checkpoint(r->c->events, &e);
 }
 
-static void tell_uploaded(struct run *r, const struct upload_state *s)
+static void tell_uploaded(struct supervise *r, const struct upload_state *s)
 {
     struct carry_state      carried = carry_state(r->carry);
     struct event_checkpoint e;
@@ -162,9 +168,9 @@ static void tell_uploaded(struct run *r, const struct upload_state *s)
     emit_checkpoint(r->c->events, &e);
 }
 
-static i64 saved_step(struct run *r) { return r->carry ? carry_state(r->carry).step : 0; }
+static i64 saved_step(struct supervise *r) { return r->carry ? carry_state(r->carry).step : 0; }
 
-static void tell_interruption(struct run *r, const char *kind, f64 notice_s)
+static void tell_interruption(struct supervise *r, const char *kind, f64 notice_s)
 {
     emit_interruption(r->c->events, &(struct event_interruption){ .kind     = str_of(kind),
                                                                   .notice_s = notice_s,
@@ -172,7 +178,7 @@ static void tell_interruption(struct run *r, const char *kind, f64 notice_s)
                                                                   .saved_step = saved_step(r) });
 }
 
-static void tell_done(struct run *r, enum status st)
+static void tell_done(struct supervise *r, enum status st)
 {
     const struct supervise_result *result = r->result;
     struct upload_state remote = r->carry ? carry_upload(r->carry) : (struct upload_state){ 0 };
@@ -206,7 +212,7 @@ static void tell_done(struct run *r, enum status st)
 /* The program shall save and end, and is killed when the time is over. Where it handles no signal it is
  * not sent any, for it would die of it in the middle of whatever it does: it is ended as soon as its
  * next checkpoint is carried, or at once where nobody is willing to wait. */
-static void ask_to_end(struct run *r, enum asked by, i64 limit_ns, const char *reason)
+static void ask_to_end(struct supervise *r, enum asked by, i64 limit_ns, const char *reason)
 {
     const struct program_config *p      = r->c->program;
     i32                          signal = signal_number(p->signal[0]);
@@ -240,13 +246,13 @@ static void ask_to_end(struct run *r, enum asked by, i64 limit_ns, const char *r
 }
 
 /* It was asked, and its time is over or it has nothing more to wait for. */
-static bool must_go(struct run *r)
+static bool must_go(struct supervise *r)
 {
     if (!r->asked) return false;
     return now_ns(r) >= r->kill_ns || (!r->handlers && r->told_count > r->asked_count);
 }
 
-static void ask_to_save(struct run *r, const char *reason)
+static void ask_to_save(struct supervise *r, const char *reason)
 {
     const struct program_config *p      = r->c->program;
     i32                          signal = p->signal_count > 1 ? signal_number(p->signal[1]) : 0;
@@ -264,19 +270,19 @@ static void ask_to_save(struct run *r, const char *reason)
 
 static void on_notice(void *context, const struct notice *n)
 {
-    struct run *r = context;
+    struct supervise *r = context;
     pthread_mutex_lock(&r->lock);
     if (r->notice_count < NOTICES_MAX) r->notices[r->notice_count++] = *n;
     pthread_mutex_unlock(&r->lock);
 }
 
 /* Of several deadlines the earliest holds. */
-static void end_by(struct run *r, i64 deadline_ns)
+static void end_by(struct supervise *r, i64 deadline_ns)
 {
     if (!r->deadline_ns || deadline_ns < r->deadline_ns) r->deadline_ns = deadline_ns;
 }
 
-static void hear_notices(struct run *r)
+static void hear_notices(struct supervise *r)
 {
     struct notice taken[NOTICES_MAX];
     pthread_mutex_lock(&r->lock);
@@ -296,7 +302,7 @@ static void hear_notices(struct run *r)
 }
 
 /* Where spot.grace_s says when the process is killed, the program gets its part of that, and uploads the rest. */
-static void hear_end(struct run *r, enum os_signal s)
+static void hear_end(struct supervise *r, enum os_signal s)
 {
     i64 grace_ns  = (i64)(r->c->program->grace_s * 1e9),
         killed_ns = (i64)(r->c->spot->grace_s * 1e9);
@@ -309,7 +315,7 @@ static void hear_end(struct run *r, enum os_signal s)
                s == OS_SIGNAL_HUP ? "stopped by SIGHUP" : "stopped by SIGTERM");
 }
 
-static void hear_signals(struct run *r)
+static void hear_signals(struct supervise *r)
 {
     enum os_signal s;
     while ((s = r->os->signal_take(r->os)) != OS_SIGNAL_NONE) {
@@ -321,7 +327,7 @@ static void hear_signals(struct run *r)
 }
 
 /* What it does from here on counts, but for the time that a death has cost: so much is done again. */
-static void begin_work(struct run *r)
+static void begin_work(struct supervise *r)
 {
     r->redo_until_ns = clock_enter(r->clock, PART_compute) + r->redo_ns;
     clock_redo(r->clock, r->redo_ns > 0);
@@ -330,7 +336,7 @@ static void begin_work(struct run *r)
 
 static void on_observed(void *context, const struct observed *o)
 {
-    struct run              *r      = context;
+    struct supervise        *r      = context;
     struct supervise_result *result = r->result;
     if (o->step >= 0 && r->first_step < 0) {
         r->first_step    = o->step;
@@ -358,7 +364,7 @@ static void on_observed(void *context, const struct observed *o)
 }
 
 /* The rules of `frugal train`. Whether a loss is no number is the program's own affair. */
-static void judge(struct run *r)
+static void judge(struct supervise *r)
 {
     struct stop_config *c = &r->stop.config;
     if (r->asked) return;
@@ -368,7 +374,7 @@ static void judge(struct run *r)
         ask_to_end(r, ASKED_BY_POLICY, (i64)(r->c->program->grace_s * 1e9), r->stop.text);
 }
 
-static void hear_upload(struct run *r)
+static void hear_upload(struct supervise *r)
 {
     struct upload_state s = carry_upload(r->carry);
     bill_requested(r->bill, (struct store_requests){ s.sums.puts, s.sums.gets, s.sums.bytes_in });
@@ -393,7 +399,7 @@ static void hear_upload(struct run *r)
     }
 }
 
-static void hear_carry(struct run *r)
+static void hear_carry(struct supervise *r)
 {
     if (!r->carry) return;
     struct carry_state s = carry_state(r->carry);
@@ -424,7 +430,7 @@ static void hear_carry(struct run *r)
     }
 }
 
-static void hear_lookout(struct run *r)
+static void hear_lookout(struct supervise *r)
 {
     struct usage u;
     struct arena scratch = r->perm;
@@ -436,7 +442,7 @@ static void hear_lookout(struct run *r)
 /* --- one start ---------------------------------------------------------------------------------- */
 
 /* What it printed since the last time; waits a moment where there is nothing. False: it has closed. */
-static bool pass_output(struct run *r, i64 wait_ns)
+static bool pass_output(struct supervise *r, i64 wait_ns)
 {
     static char bytes[OUTPUT_BYTES];
     i64         got = 0;
@@ -456,7 +462,7 @@ static bool pass_output(struct run *r, i64 wait_ns)
     return true;
 }
 
-static void watch_over(struct run *r, struct family_end *end)
+static void watch_over(struct supervise *r, struct family_end *end)
 {
     i64 looked_ns = 0;
     while (!family_ended(&r->program, end)) {
@@ -488,7 +494,7 @@ static void watch_over(struct run *r, struct family_end *end)
 }
 
 /* {newest} stands for the newest file. */
-static const char *resume_argument(struct run *r, struct str word)
+static const char *resume_argument(struct supervise *r, struct str word)
 {
     static const char  sign[] = "{newest}";
     struct carry_state s      = carry_state(r->carry);
@@ -499,7 +505,7 @@ static const char *resume_argument(struct run *r, struct str word)
         .data;
 }
 
-static enum status start(struct run *r, bool goes_on, struct err *err)
+static enum status start(struct supervise *r, bool goes_on, struct err *err)
 {
     const char *argv[ARGUMENTS_MAX + COUNT_OF(r->c->program->resume) + 1];
     i64         count = 0;
@@ -523,7 +529,7 @@ static enum status start(struct run *r, bool goes_on, struct err *err)
 
 /* May what it wrote last be half? Not when it ended by itself: well, or because it was asked to, and
  * then many handlers end with the very signal that they were sent. */
-static bool is_trusted(const struct run *r, struct family_end end)
+static bool is_trusted(const struct supervise *r, struct family_end end)
 {
     if (r->killed) return false;
     if (!r->asked || !r->handlers) return end.code == 0;
@@ -531,7 +537,7 @@ static bool is_trusted(const struct run *r, struct family_end end)
 }
 
 /* From the newest checkpoint, or from the start, to the death all is lost. */
-static void count_lost(struct run *r, i64 death_ns, struct family_end end)
+static void count_lost(struct supervise *r, i64 death_ns, struct family_end end)
 {
     i64 from = r->start_ns;
     if (end.code == 0) return;
@@ -544,12 +550,23 @@ static void count_lost(struct run *r, i64 death_ns, struct family_end end)
     if (!r->asked) tell_interruption(r, end.signal ? "killed" : "failed", NAN);
 }
 
-static enum status run_once(struct run *r, struct family_end *end, struct err *err)
+/* The folder becomes what the newest checkpoint has. */
+static enum status restore(struct supervise *r, struct err *err)
 {
-    struct str  said    = STR("");
-    bool        goes_on = false;
-    enum status st = r->carry ? carry_restore(r->carry, &r->perm, &said, &goes_on, err) : STATUS_OK;
+    struct str  said = STR("");
+    enum status st   = STATUS_OK;
+    r->resumes       = false;
+    if (r->carry) st = carry_restore(r->carry, &r->perm, &said, &r->resumes, err);
     say_lines(r, said);
+    r->restored = !st;
+    return st;
+}
+
+static enum status run_once(struct supervise *r, struct family_end *end, struct err *err)
+{
+    enum status st      = r->restored ? STATUS_OK : restore(r, err);
+    bool        goes_on = r->resumes;
+    r->restored         = false; /* once it runs, the folder is its own again */
     if (!st) st = start(r, goes_on, err);
     if (st) return st;
     if (goes_on) say(r, "resuming from the checkpoint with %s", carry_state(r->carry).newest);
@@ -575,7 +592,7 @@ static void describe(struct family_end end, char *text, size_t bytes)
 }
 
 /* Until the next start, or until something asks to end. */
-static void back_off(struct run *r, i64 failures)
+static void back_off(struct supervise *r, i64 failures)
 {
     i64 wait = r->c->backoff_ns ? r->c->backoff_ns : backoff_first_ns;
     for (i64 i = 1; i < failures; i++) wait = MIN(2 * wait, backoff_max_ns);
@@ -590,7 +607,7 @@ static void back_off(struct run *r, i64 failures)
     r->result->waited_s += (f64)(clock_part_ns(r->clock, PART_idle) - before_ns) / 1e9;
 }
 
-static enum status interrupted(struct run *r, struct err *err)
+static enum status interrupted(struct supervise *r, struct err *err)
 {
     tell_interruption(r, r->asked == ASKED_BY_NOTICE ? "notice" : "signal", (f64)r->asked_ns / 1e9);
     if (!r->carry) return err_set(err, STATUS_INTERRUPTED, "%s", r->reason);
@@ -601,7 +618,7 @@ static enum status interrupted(struct run *r, struct err *err)
 static void on_waiting(void *context, const char *sentence) { say(context, "%s", sentence); }
 
 /* What was carried shall be in the object store too when we are gone. */
-static enum status wait_for_upload(struct run *r, enum status st, struct err *err)
+static enum status wait_for_upload(struct supervise *r, enum status st, struct err *err)
 {
     struct err why = { 0 };
     if (!r->carry) return st;
@@ -613,7 +630,7 @@ static enum status wait_for_upload(struct run *r, enum status st, struct err *er
     return st ? st : err_set(err, sent == STATUS_NO ? STATUS_WORLD : sent, "%s", why.text);
 }
 
-static enum status run_all(struct run *r, struct err *err)
+static enum status run_all(struct supervise *r, struct err *err)
 {
     struct supervise_result *result   = r->result;
     i64                      failures = 0;
@@ -646,7 +663,7 @@ static enum status run_all(struct run *r, struct err *err)
     }
 }
 
-static void finish(struct run *r)
+static void finish(struct supervise *r)
 {
     struct supervise_result *result = r->result;
     bill_stop(r->bill); /* what is printed, and what the ledger keeps, is this */
@@ -663,47 +680,77 @@ static void finish(struct run *r)
     result->discarded    = s.discarded;
 }
 
+/* To be seen unchanged, a file is looked at twice. */
+static struct carry_config carry_config_of(const struct supervise_config *c)
+{
+    struct program_complete complete;
+    program_complete(c->program->complete, &complete);
+    i64 settle_ns = (i64)(complete.settle_s * 1e9);
+    return (struct carry_config){ .program = c->program,
+                                  .store   = c->store,
+                                  .keep    = c->keep,
+                                  .look_ns = MAX(MIN(look_ns, settle_ns / 2), look_least_ns),
+                                  .to      = c->to,
+                                  .fresh   = c->fresh };
+}
+
+enum status supervise_restore(struct os *os, const struct supervise_config *c,
+                              struct supervise_result *result, struct supervise **out,
+                              struct err *err)
+{
+    struct arena perm = arena_open((i64)PERM_GIB << 30);
+    *out              = NULL;
+    *result =
+        (struct supervise_result){ .step = -1, .steps_per_s = NAN, .loss = NAN, .metric = NAN };
+    if (!perm.begin)
+        return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
+    struct supervise   *r       = NEW(&perm, struct supervise, 1);
+    struct carry_config carried = carry_config_of(c);
+    *r   = (struct supervise){ .os = os, .c = c, .result = result, .eval_step = -1, .perm = perm };
+    *out = r;
+    pthread_mutex_init(&r->lock, NULL);
+    r->bill = c->bill;
+    if (!r->bill) {
+        r->bill = bill_new(&r->perm, clock_new(&r->perm, os));
+        bill_price(r->bill, &(struct price_row){ .usd_hour = c->stop.usd_hour });
+    }
+    r->clock       = bill_clock(r->bill);
+    enum status st = observer_new(&r->perm, c->program, on_observed, r, &r->observer, err);
+    if (!st && c->store.len) st = carry_open(os, &carried, &r->perm, &r->carry, err);
+    if (!st) name_run(r);
+    return st ? st : restore(r, err);
+}
+
+enum status supervise_restored(struct supervise *r, enum status st, struct err *err)
+{
+    struct arena perm = r->perm; /* `r` lies in it */
+    stop_init(&r->stop, &r->c->stop);
+    if (!st) tell_start(r);
+    if (!st) st = notice_watch_open(r->os, r->c->spot, on_notice, r, &r->watch, err);
+    if (!st) {
+        struct lookout_config looks = { r->os, STR(""), true, family_cpu_ns,
+                                        pool_machine_threads() };
+        r->lookout                  = lookout_new(&r->perm, &looks);
+        lookout_start(r->lookout, NULL);
+        st              = run_all(r, err);
+        r->result->seen = lookout_end(r->lookout);
+        r->lookout      = NULL;
+        st              = wait_for_upload(r, st, err);
+    }
+    notice_watch_close(r->watch);
+    finish(r);
+    tell_done(r, st);
+    carry_close(r->carry, !st);
+    observer_release(r->observer);
+    pthread_mutex_destroy(&r->lock);
+    arena_close(&perm);
+    return st;
+}
+
 enum status supervise_run(struct os *os, const struct supervise_config *c,
                           struct supervise_result *result, struct err *err)
 {
-    struct run r = { .os = os, .c = c, .result = result, .eval_step = -1 };
-    i64        settle_ns =
-        (i64)(c->program->settle_s * 1e9); /* to be seen unchanged it is looked at twice */
-    struct carry_config carried = { c->program, c->store,
-                                    c->keep,    MAX(MIN(look_ns, settle_ns / 2), look_least_ns),
-                                    c->to,      c->fresh };
-    r.perm                      = arena_open((i64)PERM_GIB << 30);
-    *result =
-        (struct supervise_result){ .step = -1, .steps_per_s = NAN, .loss = NAN, .metric = NAN };
-    if (!r.perm.begin)
-        return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
-    pthread_mutex_init(&r.lock, NULL);
-    stop_init(&r.stop, &c->stop);
-    r.bill = c->bill;
-    if (!r.bill) {
-        r.bill = bill_new(&r.perm, clock_new(&r.perm, os));
-        bill_price(r.bill, &(struct price_row){ .usd_hour = c->stop.usd_hour });
-    }
-    r.clock        = bill_clock(r.bill);
-    enum status st = observer_new(&r.perm, c->program, on_observed, &r, &r.observer, err);
-    if (!st && c->store.len) st = carry_open(os, &carried, &r.perm, &r.carry, err);
-    if (!st) tell_start(&r);
-    if (!st) st = notice_watch_open(os, c->spot, on_notice, &r, &r.watch, err);
-    if (!st) {
-        struct lookout_config looks = { os, STR(""), true, family_cpu_ns, pool_machine_threads() };
-        r.lookout                   = lookout_new(&r.perm, &looks);
-        lookout_start(r.lookout, NULL);
-        st           = run_all(&r, err);
-        result->seen = lookout_end(r.lookout);
-        r.lookout    = NULL;
-        st           = wait_for_upload(&r, st, err);
-    }
-    notice_watch_close(r.watch);
-    finish(&r);
-    tell_done(&r, st);
-    carry_close(r.carry, !st);
-    observer_release(r.observer);
-    pthread_mutex_destroy(&r.lock);
-    arena_close(&r.perm);
-    return st;
+    struct supervise *r;
+    enum status       st = supervise_restore(os, c, result, &r, err);
+    return r ? supervise_restored(r, st, err) : st;
 }

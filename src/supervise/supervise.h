@@ -55,7 +55,15 @@ struct supervise_result {
     i64                 deadline_ns; /* of a notice, on the clock of now_ns; 0: none came */
 };
 
-/* OK: the program ended with 0, or was ended by target, patience or budget. NO: it failed too often.
+/* A run that is restored and has not begun: the program's folder is what the newest checkpoint has, here or in the
+ * object store. Nothing else was opened. *out NULL: there is no memory; else it is passed on, whatever the status. */
+struct supervise;
+enum status supervise_restore(struct os *os, const struct supervise_config *c,
+                              struct supervise_result *r, struct supervise **out, struct err *err);
+/* Runs it, unless `st` says that something has failed since, and closes it. `stop` and the bill's price may have been
+ * set meanwhile. */
+enum status supervise_restored(struct supervise *s, enum status st, struct err *err);
+/* Both. OK: the program ended with 0, or was ended by target, patience or budget. NO: it failed too often.
  * INTERRUPTED: a signal or a notice ended it, and the newest checkpoint is safe. */
 enum status supervise_run(struct os *os, const struct supervise_config *c,
                           struct supervise_result *r, struct err *err);

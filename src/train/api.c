@@ -171,21 +171,38 @@ static void tell(char *why, const struct err *err)
     if (why) snprintf(why, FRUGAL_TEXT_MAX, "%s", err->text);
 }
 
-int frugal_op_register(const struct frugal_op *op, char *why)
+/* The caller's struct, whose header may be older and lack the last fields, or newer: then what is not known here must
+ * be 0. */
+static enum status take(void *ours, size_t our_bytes, const void *given, size_t bytes,
+                        struct err *err)
 {
-    struct err     err = { 0 };
-    i32            id  = -1;
-    struct op_info row = { .name        = op->name,
-                           .in_min      = op->inputs,
-                           .in_max      = op->inputs,
-                           .out_count   = op->results,
-                           .attrs       = A_i0 | A_f0,
-                           .shape       = op->shape ? user_shape : NULL,
-                           .dtype_class = CLASS_FP32,
-                           .grad        = op->grad ? user_grad : NULL,
-                           .batch       = BATCH_ROWS,
-                           .run         = op->run ? user_run : NULL };
-    enum status    st  = op_register(&row, &id, &err);
+    const char *more = given;
+    for (size_t i = our_bytes; i < bytes; i++)
+        if (more[i])
+            return err_set(err, STATUS_USAGE,
+                           "the program was compiled for a newer libfrugal and uses what %s lacks",
+                           FRUGAL_VERSION);
+    memcpy(ours, given, MIN(bytes, our_bytes));
+    return STATUS_OK;
+}
+
+int frugal_op_register_sized(const struct frugal_op *given, size_t bytes, char *why)
+{
+    struct err       err = { 0 };
+    struct frugal_op own = { 0 }, *op = &own;
+    i32              id  = -1;
+    enum status      st  = take(op, sizeof *op, given, bytes, &err);
+    struct op_info   row = { .name        = op->name,
+                             .in_min      = op->inputs,
+                             .in_max      = op->inputs,
+                             .out_count   = op->results,
+                             .attrs       = A_i0 | A_f0,
+                             .shape       = op->shape ? user_shape : NULL,
+                             .dtype_class = CLASS_FP32,
+                             .grad        = op->grad ? user_grad : NULL,
+                             .batch       = BATCH_ROWS,
+                             .run         = op->run ? user_run : NULL };
+    if (!st) st = op_register(&row, &id, &err);
     if (!st) user_ops[id - OP_COUNT] = *op;
     tell(why, &err);
     return st ? -1 : 0;
@@ -248,13 +265,16 @@ static void settings_of(struct frugal_run *run, const struct frugal_config *c)
     run->lr       = c->lr;
 }
 
-struct frugal_run *frugal_start(const struct frugal_config *config, frugal_build_fn *build,
-                                void *context, char *why)
+struct frugal_run *frugal_start_sized(const struct frugal_config *given, size_t bytes,
+                                      frugal_build_fn *build, void *context, char *why)
 {
-    struct err   err  = { 0 };
-    struct arena perm = arena_open(API_RESERVE_BYTES);
-    if (!perm.begin) {
-        err_set(&err, STATUS_WORLD, "the system refuses to reserve address space");
+    struct err           err = { 0 };
+    struct frugal_config own = { 0 }, *config = &own;
+    enum status          st   = take(config, sizeof *config, given, bytes, &err);
+    struct arena         perm = st ? (struct arena){ 0 } : arena_open(API_RESERVE_BYTES);
+    if (!st && !perm.begin)
+        st = err_set(&err, STATUS_WORLD, "the system refuses to reserve address space");
+    if (st) {
         tell(why, &err);
         return NULL;
     }
@@ -263,7 +283,6 @@ struct frugal_run *frugal_start(const struct frugal_config *config, frugal_build
     run->build             = build;
     run->context           = context;
     settings_of(run, config);
-    enum status st = STATUS_OK;
     if (config->batch < 1 || config->eval_batch < 0 || config->threads < 0)
         st = err_set(&err, STATUS_USAGE,
                      "batch must be at least 1, eval_batch and threads at least 0");

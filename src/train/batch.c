@@ -209,6 +209,26 @@ static void accumulate(struct session *s, i64 batch, i64 train)
     s->config.accumulate = MIN(n, train / s->config.batch + 1);
 }
 
+/* train.batch is of all ranks, train.micro_batch of each. */
+static enum status resolve_together(struct session *s, i64 train, struct err *err)
+{
+    const struct train_config *t = &s->settings->train;
+    if (!t->batch)
+        return err_set(
+            err, STATUS_USAGE,
+            "train.batch=auto measures one rank, and this run has %d: set train.batch to "
+            "the samples of a step of all ranks",
+            s->ranks->count);
+    if (t->noise_scale)
+        return err_set(err, STATUS_USAGE, "train.noise_scale=true needs one rank, and there are %d",
+                       s->ranks->count);
+    i64 most     = MIN(t->micro_batch, INT64_MAX / s->ranks->count) * s->ranks->count;
+    s->batch_all = MIN(t->micro_batch ? divisor(t->batch, MIN(most, t->batch)) : t->batch, train);
+    s->config.batch = s->batch_all;
+    if (t->micro_batch) accumulate(s, t->batch, train);
+    return STATUS_OK;
+}
+
 enum status batch_resolve(struct session *s, struct err *err)
 {
     const struct train_config *t     = &s->settings->train;
@@ -216,6 +236,7 @@ enum status batch_resolve(struct session *s, struct err *err)
     enum status                st    = check(t, err);
     s->config.batch                  = MIN(t->micro_batch ? t->micro_batch : t->batch, train);
     s->config.accumulate             = 1;
+    if (!st && s->ranks) return resolve_together(s, train, err);
     if (!st && !t->batch)
         return choose_batch(&(struct chooser){ .s       = s,
                                                .config  = s->config,
@@ -231,7 +252,7 @@ enum status batch_shrink(struct session *s, struct err *err)
     const struct train_config *t     = &s->settings->train;
     i64                        train = dataset_count(s->data, SPLIT_TRAIN), micro = 0;
     struct chooser             c = { .s = s, .config = s->config, .total = t->batch };
-    if (!t->batch || t->micro_batch) return err_set(err, STATUS_NO, "as set");
+    if (!t->batch || t->micro_batch || s->ranks) return err_set(err, STATUS_NO, "as set");
     c.most              = MIN(t->noise_scale ? t->batch / 2 : t->batch, train);
     c.config.accumulate = 2; /* with the program that adds gradients */
     c.config.eval_batch = c.config.eval_batch_last = 0;

@@ -1,5 +1,6 @@
 /* cadence.c - checkpoint.every as it is written, and as it is meant at this moment. */
 #include "train/cadence.h"
+#include "base/digits.h"
 #include <math.h>
 
 /* Beyond it next to nothing is saved, and whoever looks expects something on the disk. */
@@ -52,8 +53,8 @@ struct str cadence_reason(struct arena *perm, const struct cadence_facts *f)
 {
     return str_fmt(
         perm,
-        "every %.3g s: a save pauses the run for %.3g s and is complete after %.3g s, and machines "
-        "like this last %.3g h on average (this one has been up for %.3g h)",
-        cadence_seconds((struct cadence){ EVERY_AUTO, 0 }, f), f->stall_s, f->persist_s,
-        hazard_mean_s(f->hazard) / 3600, f->age_s / 3600);
+        "every %s s: a save pauses the run for %s s and is complete after %s s, and machines "
+        "like this last %s h on average (this one has been up for %s h)",
+        DIGITS(cadence_seconds((struct cadence){ EVERY_AUTO, 0 }, f)), DIGITS(f->stall_s),
+        DIGITS(f->persist_s), DIGITS(hazard_mean_s(f->hazard) / 3600), DIGITS(f->age_s / 3600));
 }

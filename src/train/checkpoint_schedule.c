@@ -6,6 +6,7 @@
  * A save that is due while the one before is still being written waits for it, and the steps do not;
  * one that fails is told, and tried again when the next is due. */
 #include "train/checkpoint_schedule.h"
+#include "base/digits.h"
 #include <math.h>
 
 enum { FREE_STEPS_MIN = 3 };     /* steps without a save, before slower ones can be told */
@@ -108,17 +109,19 @@ static enum status check_room(struct saving *v, struct err *err)
     if (room < 0 || fit > c->keep) return STATUS_OK;
     if (!fit)
         return err_set(err, STATUS_WORLD,
-                       "checkpoint.dir=%.*s: a checkpoint takes %.3g MB, and its disk has %.3g MB "
+                       "checkpoint.dir=%.*s: a checkpoint takes %s MB, and its disk has %s MB "
                        "free; free some space, or use another disk",
-                       STR_ARG(c->dir), (f64)v->snapshot.bytes / 1e6, (f64)room / 1e6);
-    tell_note(v, str_fmt(&scratch,
-                         "%.*s has space for %lld checkpoint%s of %.3g MB, and "
-                         "checkpoint.keep=%lld needs space for "
-                         "%lld: %s",
-                         STR_ARG(c->dir), (long long)fit, fit == 1 ? "" : "s",
-                         (f64)v->snapshot.bytes / 1e6, (long long)c->keep, (long long)c->keep + 1,
-                         fit < 2 ? "a second one cannot be saved"
-                                 : "older ones will be deleted earlier"));
+                       STR_ARG(c->dir), DIGITS((f64)v->snapshot.bytes / 1e6),
+                       DIGITS((f64)room / 1e6));
+    tell_note(
+        v,
+        str_fmt(&scratch,
+                "%.*s has space for %lld checkpoint%s of %s MB, and "
+                "checkpoint.keep=%lld needs space for "
+                "%lld: %s",
+                STR_ARG(c->dir), (long long)fit, fit == 1 ? "" : "s",
+                DIGITS((f64)v->snapshot.bytes / 1e6), (long long)c->keep, (long long)c->keep + 1,
+                fit < 2 ? "a second one cannot be saved" : "older ones will be deleted earlier"));
     return STATUS_OK;
 }
 
@@ -166,7 +169,7 @@ void saving_take(struct saving *v)
     struct run_state *at    = v->at;
     i64               begin = now_ns(v);
     if (v->text_prepared != v->s->prepared) write_text(v);
-    snapshot_take(&v->snapshot, at);
+    if (snapshot_take(&v->snapshot, at)) return; /* a rank is gone, and so is the run */
     struct ckpt_manifest m = { .id    = { .step = at->step, .attempt = v->from->attempt },
                                .run   = v->from->run,
                                .state = v->text };

@@ -20,6 +20,35 @@ struct config *config_new(struct arena *perm)
     return c;
 }
 
+/* Is it the beginning of other settings' keys, as train.lora is of train.lora.rank? */
+static bool is_group(struct str key, struct arena scratch)
+{
+    struct str begin = str_cat(&scratch, key, STR("."));
+    for (i64 i = 0; i < OPTION_COUNT; i++)
+        if (str_starts(options[i].key, begin)) return true;
+    return false;
+}
+
+static enum status settings_add(struct config *c, struct arena *perm, struct str above,
+                                const struct yaml *map, struct err *err)
+{
+    struct err why;
+    for (const struct yaml *v = map->first; v; v = v->next) {
+        struct str           key = str_fmt(perm, "%.*s.%.*s", STR_ARG(above), STR_ARG(v->key));
+        const struct option *o   = option_find(key);
+        enum status          st;
+        if (!o && v->kind == YAML_MAP && is_group(key, *perm)) {
+            st = settings_add(c, perm, key, v, err);
+            if (st) return st;
+            continue;
+        }
+        st = o ? option_set(o, &c->settings, v, perm, &why) : option_unknown(key, *perm, &why);
+        if (st) return config_at(err, c->file, v->line, &why);
+        c->origin[o - options] = (struct origin){ ORIGIN_FILE, v->line };
+    }
+    return STATUS_OK;
+}
+
 static enum status section_add(struct config *c, struct arena *perm, const struct yaml *section,
                                struct err *err)
 {
@@ -30,15 +59,7 @@ static enum status section_add(struct config *c, struct arena *perm, const struc
                 STR_ARG(section->key));
         return config_at(err, c->file, section->line, &why);
     }
-    for (const struct yaml *v = section->first; v; v = v->next) {
-        struct str key         = str_fmt(perm, "%.*s.%.*s", STR_ARG(section->key), STR_ARG(v->key));
-        const struct option *o = option_find(key);
-        enum status          st =
-            o ? option_set(o, &c->settings, v, perm, &why) : option_unknown(key, *perm, &why);
-        if (st) return config_at(err, c->file, v->line, &why);
-        c->origin[o - options] = (struct origin){ ORIGIN_FILE, v->line };
-    }
-    return STATUS_OK;
+    return settings_add(c, perm, section->key, section, err);
 }
 
 static bool is_section(struct str name)
@@ -103,6 +124,16 @@ static struct str key_of_variable(struct str name, struct arena *perm)
     return is_section(str_sub(key, 0, str_find(key, '.'))) ? key : STR("");
 }
 
+/* Of a key with more dots than one, which the name does not show. */
+static bool is_variable(struct str name, struct arena scratch)
+{
+    for (i64 i = 0; i < OPTION_COUNT; i++) {
+        struct arena here = scratch;
+        if (str_eq(option_environment(&options[i], &here), name)) return true;
+    }
+    return false;
+}
+
 /* A variable that is meant for a section and names none of its keys. */
 static enum status unknown_variables(struct os *os, struct arena scratch, struct err *err)
 {
@@ -112,7 +143,7 @@ static enum status unknown_variables(struct os *os, struct arena scratch, struct
         struct arena here = scratch;
         if (!str_cut(&pair, '=', &name)) continue;
         struct str key = key_of_variable(name, &here);
-        if (!key.len || option_find(key)) continue;
+        if (!key.len || option_find(key) || is_variable(name, here)) continue;
         option_unknown(key, here, &why);
         return config_at(err, name, 0, &why);
     }
@@ -175,13 +206,12 @@ enum status config_add_override(struct config *c, struct arena *perm, struct str
     return STATUS_OK;
 }
 
-/* A file without settings is a mistake, unless other sources have some of the run's own. */
+/* A file without settings is a mistake, unless other sources say what to train on, or what. */
 static enum status check_empty(const struct config *c, struct err *err)
 {
     for (i64 i = 0; i < OPTION_COUNT; i++) {
         struct str section = option_section(&options[i]);
-        bool       of_run  = str_eq(section, STR("data")) || str_eq(section, STR("model")) ||
-                      str_eq(section, STR("train"));
+        bool       of_run  = str_eq(section, STR("data")) || str_eq(section, STR("model"));
         if (!c->empty || (c->origin[i].kind != ORIGIN_DEFAULT && of_run)) return STATUS_OK;
     }
     return err_set(err, STATUS_USAGE,

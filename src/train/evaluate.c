@@ -1,6 +1,7 @@
 /* evaluate.c - one pass over the held-out split: every sample once, each with its true weight. */
 #include "train/train_int.h"
 #include <math.h>
+#include <string.h>
 
 struct totals {
     f64                  loss, hits;
@@ -44,7 +45,8 @@ static enum status run_batch(struct session *s, const struct batch *b, struct er
 {
     enum program_id id = b->count == s->config.eval_batch ? PROGRAM_EVAL : PROGRAM_EVAL_LAST;
     struct program *p;
-    enum status     st = session_program(s, id, session_rows(s, b), &p, err);
+    if (!b->count) return STATUS_OK; /* another rank has it */
+    enum status st = session_program(s, id, session_rows(s, b), &p, err);
     if (st) return st;
     session_put_batch(s, id, b);
     s->backend->table->run(s->backend, p);
@@ -67,6 +69,7 @@ static enum status add_batch(void *context, struct session *s, const struct batc
     struct totals *t = context;
     f64            loss, hits;
     (void)err;
+    if (!b->count) return STATUS_OK;
     session_get_numbers(s, STR("loss"), &loss, 1);
     t->loss += loss;
     t->rows += session_targets(s, b);
@@ -106,7 +109,9 @@ enum status target_check(const struct session *s, struct err *err)
 static enum status open_eval_loader(struct session *s, struct err *err)
 {
     struct loader_config c = { .split   = SPLIT_EVAL,
-                               .batch   = s->config.eval_batch,
+                               .batch   = s->eval_all ? s->eval_all : s->config.eval_batch,
+                               .part    = s->config.rank,
+                               .parts   = s->config.ranks,
                                .forever = true,
                                .skip    = str_eq(s->settings->data.on_error, STR("skip")),
                                .options = s->settings->loader };
@@ -126,6 +131,30 @@ enum status evaluate_batches(struct session *s, batch_taker *take, void *context
     return st;
 }
 
+/* Every rank has seen its part of each batch. */
+static enum status join_totals(struct session *s, struct totals *t, struct err *err)
+{
+    struct ranks *r         = s->ranks;
+    f64           numbers[] = { t->loss, t->hits, (f64)t->rows };
+    i64           begin[RANKS_MAX + 1], counts[RANKS_MAX] = { 0 };
+    enum status   st = ranks_sum(r, numbers, COUNT_OF(numbers));
+    t->loss          = numbers[0];
+    t->hits          = numbers[1];
+    t->rows          = (i64)numbers[2];
+    if (!st && t->scored) {
+        counts[r->rank] = t->scored_count;
+        st              = ranks_gather(r, counts, r->count, sizeof *counts);
+        begin[0]        = 0;
+        for (i32 i = 0; i < r->count; i++)
+            begin[i + 1] = begin[i] + counts[i] * (i64)sizeof *t->scored;
+        memmove((u8 *)t->scored + begin[r->rank], t->scored,
+                (size_t)(begin[r->rank + 1] - begin[r->rank]));
+        if (!st) st = ranks_gather_parts(r, t->scored, begin);
+        t->scored_count = begin[r->count] / (i64)sizeof *t->scored;
+    }
+    return st ? err_set(err, st, "%s", r->failed.text) : st;
+}
+
 enum status evaluate(struct session *s, struct train_eval *out, struct err *err)
 {
     struct arena         scratch = s->scratch;
@@ -137,6 +166,8 @@ enum status evaluate(struct session *s, struct train_eval *out, struct err *err)
     t.told_ns      = s->to ? clock_now(s->clock) : 0;
     s->eval_step   = out->step;
     enum status st = evaluate_batches(s, add_batch, &t, err);
+    st             = ranks_agree(s->ranks, st, err);
+    if (!st && s->ranks) st = join_totals(s, &t, err);
     if (st) return st;
     out->samples = dataset_count(s->data, SPLIT_EVAL);
     out->loss    = t.loss / (f64)MAX(1, t.rows);

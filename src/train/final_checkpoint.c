@@ -1,5 +1,6 @@
 /* final_checkpoint.c - a run's last checkpoint: how much of a notice is left for it, whether it fits, and waiting until
  * it is on the disk and in the object store. */
+#include "base/digits.h"
 #include "train/checkpoint_schedule.h"
 #include <math.h>
 
@@ -110,9 +111,10 @@ static bool in_time(struct saving *v, i64 until_ns)
                .what = CHECKPOINT_FAILED,
                .step = v->at->step,
                .text = str_fmt(&scratch,
-                               "a save takes %.3g s and only %.3g s are left: the %lld steps since "
+                               "a save takes %s s and only %s s are left: the %lld steps since "
                                "the last one will be repeated",
-                               needed_s, left_s, (long long)(v->at->step - v->figures.step)) });
+                               DIGITS(needed_s), DIGITS(left_s),
+                               (long long)(v->at->step - v->figures.step)) });
     return false;
 }
 

@@ -62,11 +62,18 @@ static enum status check(const struct session *s, struct err *err)
                        "train.%s needs samples to evaluate on: set data.held_out=0.1 "
                        "or data.eval_path",
                        what);
+    if (s->ranks && s->config.shard && (c->keep_best || c->rollbacks) &&
+        train_checkpoint_dir(s->settings).len)
+        return err_set(err, STATUS_USAGE,
+                       "train.%s keeps a copy that checkpoints cannot hold with train.shard=state: "
+                       "train.shard=none",
+                       c->keep_best ? "keep_best" : "rollbacks");
     if (c->forecast > 0 && isnan(c->target))
         return err_set(err, STATUS_USAGE, "train.forecast needs a target: train.target=0.9");
     if (!isnan(c->max_dollars) && !(c->usd_hour > 0))
         return err_set(err, STATUS_USAGE,
-                       "train.max_dollars needs the price of an hour: train.usd_hour=0.10");
+                       "train.max_dollars needs the price of an hour: train.usd_hour=0.10 "
+                       "or run.machine=aws/g5.xlarge");
     return STATUS_OK;
 }
 

@@ -23,6 +23,7 @@ enum status session_model(struct session *s, struct err *err)
 {
     struct model_config c  = s->settings->model;
     enum status         st = STATUS_OK;
+    c.lora                 = s->settings->train.lora;
     if (str_eq(c.kind, STR("hf"))) st = hf_settings(s->os, &c, s->perm, err);
     return st ? st : model_new(s->perm, &c, dataset_feeds(s->data), &s->model, err);
 }
@@ -34,54 +35,109 @@ struct sources {
     i64                       count;
 };
 
-static struct sources sources_of(const struct session *s, const struct st_folder *f,
-                                 struct arena *perm)
+/* Of the matrix itself, where it is kept in fewer bits. */
+static struct shape packed_shape(const struct session *s, const struct persistent *t)
 {
-    const struct model_config *c    = model_config_of(s->model);
-    i64                        most = s->set->persistent_count;
-    struct sources             all  = { NEW(perm, struct st_source, most + 1),
-                                        NEW(perm, const struct persistent *, most + 1), 0 };
+    struct shape shape = t->type.shape;
+    if (t->type.dtype == DT_U8 && packed_part(s, t, ".sizes")) shape.dim[1] *= 2;
+    return shape;
+}
+
+/* The first BERTs call a norm's weight gamma and its bias beta. */
+static void older_name(const struct st_folder *f, struct st_source *s, struct str prefix,
+                       struct arena *perm)
+{
+    static const char *const now[] = { ".weight", ".bias" }, *const then[] = { ".gamma", ".beta" };
+    if (s->count != 1 || st_folder_find(f, s->name[0])) return;
+    for (i32 i = 0; i < COUNT_OF(now); i++) {
+        struct str name = s->name[0], end = str_of(now[i]);
+        if (!str_ends(name, end)) continue;
+        name = str_cat(perm, str_sub(name, 0, name.len - end.len), str_of(then[i]));
+        if (str_starts(name, prefix) && !st_folder_find(f, name))
+            name = str_sub(name, prefix.len, name.len);
+        if (st_folder_find(f, name)) s->name[0] = name;
+    }
+}
+
+static struct sources sources_of(const struct session *s, const struct model_config *c,
+                                 const struct st_folder *f, struct arena *perm)
+{
+    i64            most = s->set->persistent_count;
+    struct sources all  = { NEW(perm, struct st_source, most + 1),
+                            NEW(perm, const struct persistent *, most + 1), 0 };
     for (i32 i = 0; i < most; i++) {
         const struct persistent *t = &s->set->persistents[i];
         struct hf_source         h;
         if (t->kind != VALUE_PARAM || !hf_source(c, t->name, t->type.shape, perm, &h)) continue;
-        struct st_source *to  = &all.list[all.count];
-        all.ours[all.count++] = t;
-        *to = (struct st_source){ t->name, t->type.shape, { { 0 } }, { 0 }, h.count, h.transposed };
+        struct st_source *to    = &all.list[all.count];
+        struct shape      shape = packed_shape(s, t);
+        all.ours[all.count++]   = t;
+        *to = (struct st_source){ t->name, shape, { { 0 } }, { 0 }, h.count, h.transposed };
         for (i32 k = 0; k < h.count; k++) to->name[k] = h.name[k], to->rows[k] = h.rows[k];
         st_source_strip(f, to, hf_prefix(c));
+        older_name(f, to, hf_prefix(c), perm);
+        if (hf_may_lack(c, t->name) && !st_folder_find(f, to->name[0])) all.count--;
     }
     return all;
 }
 
 static bool ignores(const void *config, struct str theirs) { return hf_is_ignored(config, theirs); }
 
-struct destination {
-    struct session          *s;
-    const struct persistent *t;
-    struct arena             scratch;
-};
-
-static void put_stretch(void *context, i64 from, const f32 *values, i64 count)
+static void put_bytes(void *context, i64 from, const void *bytes, i64 count)
 {
-    const struct destination *to = context;
-    weights_put(to->s, to->t, from, values, count, to->scratch);
+    const struct weights_to *to = context;
+    struct backend          *b  = to->s->backend;
+    b->table->put(b, to->t->offset + from, bytes, count);
 }
 
-enum status hf_weights(struct session *s, enum hf_weights_do what, struct err *err)
+/* Numbers of the largest matrix that is kept in fewer bits; 0: none is. */
+static i64 largest_packed(const struct sources *all)
 {
-    const struct model_config *c       = model_config_of(s->model);
-    struct arena               scratch = s->scratch, names = arena_part(&scratch, NAMES_BYTES);
-    struct st_folder           f;
-    enum status                st = st_folder_open(s->os, c->path, &names, &f, err);
+    i64 most = 0;
+    for (i64 i = 0; i < all->count; i++)
+        if (all->ours[i]->type.dtype == DT_U8) most = MAX(most, shape_count(all->list[i].shape));
+    return most;
+}
+
+bool init_is_folder(const struct session *s)
+{
+    struct os_stat stat;
+    struct str     init = s->settings->train.init;
+    return init.len && !s->os->stat(s->os, init, &stat, NULL) && stat.is_dir;
+}
+
+enum status hf_weights(struct session *s, struct str folder, enum hf_weights_do what,
+                       struct err *err)
+{
+    struct model_config c       = *model_config_of(s->model);
+    struct arena        scratch = s->scratch, names = arena_part(&scratch, NAMES_BYTES);
+    struct st_folder    f;
+    enum status         st    = STATUS_OK;
+    bool                other = !str_eq(c.path, folder);
+    c.path                    = folder;
+    if (other) st = hf_settings(s->os, &c, &names, err); /* its names; sizes are the model's */
+    if (!st) st = st_folder_open(s->os, c.path, &names, &f, err);
     if (st) return st;
-    struct sources all = sources_of(s, &f, &names);
-    st = st_sources_check(&f, c->path, all.list, all.count, ignores, c, scratch, err);
-    struct destination to = { .s = s, .scratch = arena_part(&scratch, STRETCH_BYTES) };
+    struct sources all = sources_of(s, &c, &f, &names);
+    st = st_sources_check(&f, c.path, all.list, all.count, ignores, &c, scratch, err);
+    struct weights_to to     = { .s = s, .scratch = arena_part(&scratch, STRETCH_BYTES) };
+    struct packer    *packer = NULL;
+    i64               packed = st || what == HF_WEIGHTS_CHECK ? 0 : largest_packed(&all);
+    if (packed) packer = packed_open(s, packed, &scratch);
     for (i64 i = 0; !st && what == HF_WEIGHTS_LOAD && i < all.count; i++) {
         to.t = all.ours[i];
-        st_source_stream(&f, &all.list[i], put_stretch, &to, scratch);
+        if (to.t->type.dtype == DT_U8) {
+            packed_load(packer, &f, &all.list[i], to.t);
+            continue;
+        }
+        enum dtype dtype = to.t->type.dtype;
+        struct str same  = dtype == DT_BF16  ? STR("BF16")
+                           : dtype == DT_F32 ? STR("F32")
+                                             : STR("F64");
+        if (!st_source_copy(&f, &all.list[i], same, put_bytes, &to))
+            st_source_stream(&f, &all.list[i], weights_put_stretch, &to, scratch);
     }
+    if (packer) packed_close(packer);
     if (!st) st = os_maps_check(err);
     st_folder_close(s->os, &f);
     return st;

@@ -1,5 +1,6 @@
 /* identity.c - a run compared with the one that a checkpoint is of. */
 #include "train/identity.h"
+#include "store/st_folder.h"
 #include "train/options.h"
 #include <math.h>
 #include <string.h>
@@ -60,7 +61,15 @@ enum status identity_init(struct identity *i, struct session *s, struct err *err
     i->kernels           = kernels(s, s->perm, s->scratch);
     struct data_config c = s->settings->data;
     c.remote             = s->remote;
-    return dataset_fingerprints(s->data, &c, s->perm, i->files, &i->file_count, err);
+    enum status st = dataset_fingerprints(s->data, &c, s->perm, i->files, &i->file_count, err);
+    if (st || !s->settings->train.lora.rank || !str_eq(s->settings->model.kind, STR("hf")))
+        return st;
+    struct fingerprint *f     = &i->files[i->file_count++]; /* its weights are in no checkpoint */
+    struct str         *paths = NULL;
+    i64                 count = 0;
+    f->key                    = "model.path";
+    st = st_folder_files(s->os, model_config_of(s->model)->path, s->perm, &paths, &count, err);
+    return st ? st : fingerprint_files(s->os, paths, count, s->perm, &f->text, err);
 }
 
 /* Where nobody said it, what it came to; empty: it was said. */
@@ -109,6 +118,14 @@ static void counts(const struct session *s, struct count to[COUNT_ROWS])
     to[1] = (struct count){ "samples a step", session_step_samples(s) };
 }
 
+/* "1", "4", "4 with train.shard=state" */
+static struct str ranks_text(const struct session *s, struct arena *perm)
+{
+    bool whole = !s->ranks || s->config.shard == SHARD_NONE;
+    return str_fmt(perm, "%d%s", s->ranks ? s->ranks->count : 1,
+                   whole ? "" : " with train.shard=state");
+}
+
 struct str identity_text(const struct identity *id, struct session *s, struct arena *perm)
 {
     struct arena   parts = arena_part(perm, 1 << 22); /* so that the text grows in place */
@@ -119,7 +136,8 @@ struct str identity_text(const struct identity *id, struct session *s, struct ar
     add_text(&b, STR("build"), build);
     add_text(&b, STR("device"), s->target.name);
     add_text(&b, STR("threads"), str_fmt(&parts, "%d", s->target.threads));
-    add_text(&b, STR("batch"), str_fmt(&parts, "%lld", (long long)s->config.batch));
+    add_text(&b, STR("ranks"), ranks_text(s, &parts));
+    add_text(&b, STR("batch"), str_fmt(&parts, "%lld", (long long)session_batch_all(s)));
     add_text(&b, STR("kernels"), id->kernels);
     if (s->backend->table->choices)
         add_text(&b, STR("choices"), s->backend->table->choices(s->backend, &parts));
@@ -188,9 +206,9 @@ enum status identity_compare_settings(const struct json *before, struct os *os,
 static enum status compare_files(const struct identity *id, const struct json *before,
                                  struct arena scratch, struct err *err)
 {
-    static const char *const keys[FINGERPRINTS_MAX] = { "data.path", "data.labels",
+    static const char *const keys[FINGERPRINTS_MAX] = { "data.path",      "data.labels",
                                                         "data.eval_path", "data.eval_labels",
-                                                        "data.files" };
+                                                        "data.files",     "model.path" };
     bool                     any                    = false; /* of an older build there is none */
     for (i64 k = 0; k < FINGERPRINTS_MAX; k++)
         any |= json_get(before, str_fmt(&scratch, "file of %s", keys[k])) != NULL;
@@ -234,7 +252,7 @@ struct str identity_other_bits(const struct identity *id, const struct json *bef
 {
     struct str device = identity_before(before, "device"), batch = identity_before(before, "batch");
     struct str was = identity_before(before, "build"),
-               now = str_fmt(perm, "%lld", (long long)s->config.batch);
+               now = str_fmt(perm, "%lld", (long long)session_batch_all(s));
     if (!str_eq(device, s->target.name))
         return str_fmt(perm, "it was computed by %.*s", STR_ARG(device));
     if (!str_eq(was, build))
@@ -245,6 +263,10 @@ struct str identity_other_bits(const struct identity *id, const struct json *bef
     if (!str_eq(batch, now))
         return str_fmt(perm, "it was computed %.*s samples at a time, not %.*s", STR_ARG(batch),
                        STR_ARG(now));
+    struct str ranks = identity_before(before, "ranks"), here = ranks_text(s, perm);
+    if (!str_eq(ranks.len ? ranks : STR("1"), here))
+        return str_fmt(perm, "it was computed by other ranks: %.*s, not %.*s",
+                       STR_ARG(ranks.len ? ranks : STR("1")), STR_ARG(here));
     if (!str_eq(identity_before(before, "kernels"), id->kernels))
         return STR("it was computed by other kernels");
     for (i64 i = 0; i < id->file_count; i++) {

@@ -1,11 +1,16 @@
 /* limits.c - how many samples a step and an epoch have, and where the run ends. */
 #include "train/train_int.h"
 
+i64 session_batch_all(const struct session *s)
+{
+    return s->batch_all ? s->batch_all : s->config.batch;
+}
+
 i64 session_whole(const struct session *s)
 {
     i64 count = dataset_count(s->data, SPLIT_TRAIN);
     return s->settings->train.drop_last
-               ? MIN(session_step_samples(s), count - count % s->config.batch)
+               ? MIN(session_step_samples(s), count - count % session_batch_all(s))
                : 0;
 }
 
@@ -18,7 +23,7 @@ i64 session_epoch_samples(const struct session *s)
 
 i64 session_step_samples(const struct session *s)
 {
-    return s->config.batch * MAX(s->config.accumulate, 1);
+    return session_batch_all(s) * MAX(s->config.accumulate, 1);
 }
 
 struct limits session_limits(const struct session *s)

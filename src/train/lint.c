@@ -1,5 +1,6 @@
 /* lint.c - the rules, in the order of lint.def. Each returns its sentence, or an empty one. */
 #include "train/lint.h"
+#include "base/digits.h"
 #include <math.h>
 
 static const struct str fine = STR_INIT("");
@@ -69,9 +70,9 @@ static struct str check_loader_bound(const struct lint_facts *f, struct arena *p
     bool low = f->precision == DT_BF16 || f->precision == DT_F16;
     return str_fmt(
         perm,
-        "a batch takes %.3g ms to load and %.3g ms to compute: %suncompressed data on a faster "
+        "a batch takes %s ms to load and %s ms to compute: %suncompressed data on a faster "
         "disk or one more core would help",
-        1e3 * f->load_s, 1e3 * f->compute_s,
+        DIGITS(1e3 * f->load_s), DIGITS(1e3 * f->compute_s),
         low ? "train.precision gains nothing, " : "a faster step gains nothing, ");
 }
 

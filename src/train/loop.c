@@ -1,6 +1,8 @@
 /* loop.c - step after step, until the run ends: evaluation when due, rollbacks, checkpoints, and what signals, caps and
  * guard.c ask for. Nothing is allocated between two steps. */
 #include "train/loop.h"
+#include "base/digits.h"
+#include "train/dealt.h"
 #include <math.h>
 
 static const i64 peak_after_ns = (i64)5000000000;
@@ -32,7 +34,7 @@ static enum status drop_step(struct loop *l, struct err *err)
 {
     f64 lost_s = (f64)(clock_now(l->clock) - l->undo.begin_ns) * 1e-9;
     put_back(l);
-    tell_note(l, "step %lld is abandoned after %.3g s%s", (long long)l->at.step + 1, lost_s,
+    tell_note(l, "step %lld is abandoned after %s s%s", (long long)l->at.step + 1, DIGITS(lost_s),
               l->undo.starved ? ": its data does not arrive" : ", so that there is time to save");
     return session_check_signal(&l->s, l->at.step, err);
 }
@@ -46,8 +48,8 @@ static enum status input_failed(const struct loop *l, struct err *err)
 /* In the middle of a step: what it has changed is put back where that was copied, or else cannot be saved. */
 static enum status step_failed(struct loop *l, struct err *err)
 {
-    l->unread = l->undo.watched;
-    if (l->undo.watched) put_back(l);
+    l->unread = l->undo.watched && !l->broken;
+    if (l->unread) put_back(l);
     return input_failed(l, err);
 }
 
@@ -86,12 +88,15 @@ static enum status evaluate_now(struct loop *l, enum stop_action *now, struct er
     e.eval_s          = (f64)(clock_part_ns(l->clock, PART_evaluation) - before_ns) * 1e-9;
     e.elapsed_s       = (f64)done.ns * 1e-9;
     e.dollars         = done.usd;
-    *now              = guard_eval(&l->guard, &e, fall_to_come(l));
-    e.forecast        = l->guard.stop.forecast;
-    l->at.last_eval   = e;
-    l->at.eval_step   = l->at.step;
+    st                = together_eval(l, &e, err);
+    if (st) return st;
+    *now            = guard_eval(&l->guard, &e, fall_to_come(l));
+    e.forecast      = l->guard.stop.forecast;
+    l->at.last_eval = e;
+    l->at.eval_step = l->at.step;
     clock_enter(l->clock, PART_logging);
     tell_eval(l, &e);
+    if (overfit_eval(&l->overfit, e.step, e.loss)) tell_overfit(l, e.loss);
     clock_enter(l->clock, PART_other);
     return STATUS_OK;
 }
@@ -125,9 +130,10 @@ static bool last_eval_fits(struct loop *l)
     f64                left_s = s->config.limit_s - bill_elapsed_s(l->bill);
     if (s->reason != STOP_BUDGET || stop_eval_fits(s, bill_elapsed_s(l->bill))) return true;
     tell_note(l,
-              "the last evaluation is skipped: it takes about %.3g s, the last save %.3g s, and "
-              "the cap leaves %.3g s",
-              s->eval_s > 0 ? s->eval_s : s->config.eval_s, s->config.save_s, MAX(left_s, 0));
+              "the last evaluation is skipped: it takes about %s s, the last save %s s, and "
+              "the cap leaves %s s",
+              DIGITS(s->eval_s > 0 ? s->eval_s : s->config.eval_s), DIGITS(s->config.save_s),
+              DIGITS(MAX(left_s, 0)));
     return false;
 }
 
@@ -172,11 +178,14 @@ static enum status after_step(struct loop *l, enum stop_action now, struct err *
 
 static enum status save_if_due(struct loop *l, i64 step_ns, struct err *err)
 {
-    if (!l->saving.writer) return STATUS_OK;
+    bool follows = l->s.ranks && l->s.ranks->rank;
+    if (!l->saving.writer && !l->s.ranks) return STATUS_OK;
     clock_enter(l->clock, PART_checkpoint);
-    enum status st = saving_step(&l->saving, step_ns, err);
-    if (l->saving.taken_step == l->at.step) lookout_mark(l->lookout, RHYTHM_CHECKPOINT);
+    enum status st = follows ? dealt_follow(&l->s, err) : saving_step(&l->saving, step_ns, err);
+    if (!follows && l->saving.taken_step == l->at.step) lookout_mark(l->lookout, RHYTHM_CHECKPOINT);
+    if (!follows && dealt_say(&l->s, DEALT_GO_ON, err)) st = STATUS_WORLD;
     clock_enter(l->clock, PART_other);
+    if (st && l->s.ranks) together_fail(l, st, err);
     return st;
 }
 
@@ -198,10 +207,10 @@ static enum status one_step(struct loop *l, struct batch *b, i64 begin_ns, struc
     lookout_mark(l->lookout, RHYTHM_STEP);
     struct batch last = loop_step(l, b, lr);
     if (l->undo.left_off) return drop_step(l, err);
-    if (l->input && !last.count) return step_failed(l, err);
+    if (l->input && !last.all) return step_failed(l, err);
     i64 step_ns      = clock_step_end(l->clock);
     l->at.next_epoch = last.epoch;
-    l->at.next_index = last.index + last.count;
+    l->at.next_index = last.index + last.all;
     loop_note_time(l);
     if (isnan(l->result->first_step_ms))
         l->result->first_step_ms = (f64)clock_age_ns(l->clock) / 1e6;
@@ -209,9 +218,11 @@ static enum status one_step(struct loop *l, struct batch *b, i64 begin_ns, struc
     clock_enter(l->clock, PART_other);
     measure_peak(l);
     update_budget(l);
+    overfit_step(&l->overfit, l->at.loss);
     enum stop_action now = stop_step(stop, l->at.step, bill_elapsed_s(l->bill), l->at.loss);
     enum status      st  = scaling_check(l->scaling, l->at.step, err);
     l->at.eval_due       = eval_due(l, &last, now);
+    if (!st) st = together_decide(l, &now, err);
     if (!st) st = after_step(l, now, err);
     loop_note_time(l);
     if (!st && !stop->reason) st = session_check_signal(&l->s, l->at.step, err);
@@ -237,7 +248,9 @@ static enum status save_last(struct loop *l, enum status st, struct err *err)
     if (l->saving.writer) clock_enter(l->clock, PART_checkpoint);
     if (l->guard.stop.reason == STOP_DIVERGED || (st && st != STATUS_INTERRUPTED && !l->unread))
         return st;
+    if (l->s.ranks && l->s.ranks->rank) return dealt_follow(&l->s, err) ? STATUS_WORLD : st;
     enum status saved = saving_end(&l->saving, st, &why);
+    if (dealt_say(&l->s, DEALT_GO_ON, &why)) saved = STATUS_WORLD;
     if (l->unread && st && st != STATUS_INTERRUPTED)
         saved = STATUS_OK; /* the data is why the run ends */
     if (saved && err) *err = why;
@@ -249,7 +262,10 @@ enum status loop_run(struct loop *l, struct err *err)
     struct stop *stop = &l->guard.stop;
     enum status  st   = session_check_signal(&l->s, l->at.step, err); /* it may have come before */
     update_budget(l);
-    if (!st && !stop->reason) stop_over(stop, bill_elapsed_s(l->bill)); /* by earlier starts */
+    enum stop_action now = STOP_GO_ON;
+    if (!st && !stop->reason)
+        now = stop_over(stop, bill_elapsed_s(l->bill)); /* by earlier starts */
+    if (!st) st = together_decide(l, &now, err);
     if (!st && l->at.eval_due && !stop->reason) st = after_step(l, STOP_GO_ON, err);
     while (!st && !is_done(l)) {
         i64 begin_ns = profiling_step(l);
@@ -257,6 +273,8 @@ enum status loop_run(struct loop *l, struct err *err)
         struct batch *b = l->ahead.batch ? l->ahead.batch : feed_first(l);
         l->ahead.batch  = NULL;
         if (!b) {
+            i64 none = 0;
+            if (l->s.ranks && l->input) together_step(l, &none);
             l->unread = true;
             st        = input_failed(l, err);
             break;

@@ -9,6 +9,7 @@
 #ifndef TRAIN_LOOP_H
 #define TRAIN_LOOP_H
 #include "run/bill.h"
+#include "run/overfit.h"
 #include "train/checkpoint_schedule.h"
 #include "train/replay.h"
 #include "train/undo.h"
@@ -28,6 +29,7 @@ struct loop {
     struct event_metric      metric;
     struct train_scaling     scaling;
     struct guard             guard;
+    struct overfit           overfit;
     struct restore          *restore;
     struct saving            saving;
     struct meter             meter;
@@ -49,7 +51,9 @@ struct loop {
     bool        unread; /* the run ends for want of data: its last whole step is there to save */
     struct undo undo;
     bool        evaluates;
-    bool        kept; /* train.out was written */
+    bool
+        broken; /* of several ranks, one is gone in the middle of a step: nothing here is worth saving */
+    bool                 kept; /* train.out was written */
     struct train_result *result;
 };
 
@@ -73,12 +77,23 @@ struct batch *feed_next(struct loop *l); /* another of the same step; none where
 void          feed_ahead(struct loop        *l,
                          const struct batch *b); /* of the next step, if that is wise after `b` */
 
+/* together.c, of several ranks */
+/* Once a step, before the update: losses and targets are summed, and a rank that failed (l->input) or was asked to
+ * stop ends all. Returns l->input. */
+enum status together_step(struct loop *l, i64 *targets);
+/* This rank failed where the others do not look: they hear it in their next together_step. */
+void together_fail(struct loop *l, enum status st, const struct err *err);
+i32  together_slowest(struct loop *l); /* which waited least for the others; -1: there is one */
+enum status together_decide(struct loop *l, enum stop_action *now, struct err *err);
+enum status together_eval(struct loop *l, struct train_eval *e, struct err *err); /* its times */
+
 /* tell.c */
 __attribute__((format(printf, 2, 3))) void tell_note(struct loop *l, const char *format, ...);
 void                                       tell_start(struct loop *l);
 void tell_findings(struct loop *l);     /* that were not told yet */
 void tell_step(struct loop *l, f64 lr); /* and what has come up beside it */
 void tell_eval(struct loop *l, const struct train_eval *t);
+void tell_overfit(struct loop *l, f64 held_out_loss);
 void tell_result(struct loop *l); /* fills l->result */
 
 /* The run is closed, its clock has stopped. */

@@ -82,7 +82,7 @@ static bool is_runner(struct str command)
 {
     return str_eq(command, STR("train")) || str_eq(command, STR("profile")) ||
            str_eq(command, STR("sweep")) || str_eq(command, STR("tune")) ||
-           str_eq(command, STR("run"));
+           str_eq(command, STR("run")) || str_eq(command, STR("follow"));
 }
 
 /* False: the atom is a setting. */
@@ -130,10 +130,18 @@ static struct str why_not(const struct check *c, struct str group, struct arena 
     if (equals < 0) return str_cat(perm, STR("without "), group);
     struct str key = str_sub(group, 0, equals), words = str_sub(group, equals + 1, group.len), word;
     struct str value = value_of(c, option_find(key), perm);
-    struct str text =
-        str_fmt(perm, "with %.*s=%.*s; it needs %.*s=", STR_ARG(key), STR_ARG(value), STR_ARG(key));
+    struct str path = c->now->data.path, by = STR("");
+    struct os_stat s;
+    bool derived = str_eq(key, STR("data.kind")) && str_eq(c->now->data.kind, STR("auto"));
+    if (derived && path.len && !c->os->stat(c->os, path, &s, NULL) && s.is_dir)
+        by = str_fmt(perm, " (data.path=%.*s is a folder)", STR_ARG(path));
+    struct str text = str_fmt(perm, "with %.*s=%.*s%.*s; it needs %.*s=", STR_ARG(key),
+                              STR_ARG(value), STR_ARG(by), STR_ARG(key));
     while (str_cut(&words, '|', &word))
-        text = str_fmt(perm, "%.*s%.*s%s", STR_ARG(text), STR_ARG(word), words.len ? " or " : "");
+        text = str_fmt(perm, "%.*s%.*s%s", STR_ARG(text), STR_ARG(word),
+                       !words.len                 ? ""
+                       : str_find(words, '|') < 0 ? " or "
+                                                  : ", ");
     return text;
 }
 
@@ -148,8 +156,8 @@ static bool in_section(const struct option *o, const char *names)
     return false;
 }
 
-/* The supervisor of somebody else's program judges and prices a run; it computes none. */
-static bool is_used_by_run(const struct option *o)
+/* Somebody else's program is judged and priced; nothing is computed. */
+static bool is_used_for_others(const struct option *o)
 {
     static const char *const used[] = { "train.target",      "train.target_metric",
                                         "train.patience",    "train.min_improvement",
@@ -161,15 +169,23 @@ static bool is_used_by_run(const struct option *o)
     return !in_section(o, "data loader model train sweep profile");
 }
 
+/* A program that reports to us saves its checkpoints itself: the folder only holds what it spent. */
+static bool is_of_files(const struct option *o)
+{
+    return in_section(o, "checkpoint") && !str_eq(o->key, STR("checkpoint.dir"));
+}
+
 static enum status check_command(const struct check *c, const struct option *o, struct err *err)
 {
     struct str command = c->config->command;
-    bool       run     = str_eq(command, STR("run"));
-    if (!is_runner(command) || (run ? is_used_by_run(o) : !in_section(o, "program")))
-        return STATUS_OK;
+    bool       run = str_eq(command, STR("run")), follow = str_eq(command, STR("follow"));
+    bool       program = in_section(o, "program"), files = is_of_files(o);
+    bool       used = run || follow ? is_used_for_others(o) : !program;
+    if (follow) used &= !program && !files;
+    if (!is_runner(command) || used) return STATUS_OK;
     return err_set(err, STATUS_USAGE,
                    "%.*s does nothing under frugal %.*s: it is for frugal %s. Leave it out",
-                   STR_ARG(o->key), STR_ARG(command), run ? "train" : "run");
+                   STR_ARG(o->key), STR_ARG(command), program ? "run" : "train");
 }
 
 static enum status check_one(const struct check *c, const struct option *o, struct arena scratch,

@@ -43,14 +43,14 @@ bool session_must_exit(struct session *s, i64 *deadline_ns)
     struct train_orders *o = s->orders;
     take_signal(s);
     *deadline_ns = 0;
-    if (!o) return s->asked_to_exit;
+    if (!o) return s->ranks ? s->exit_agreed : s->asked_to_exit;
     pthread_mutex_lock(&o->lock);
     if (o->pending == ORDER_SAVE) s->asked_to_save = true;
     if (o->pending == ORDER_EXIT) ask_to_exit(s, true, o->why);
     o->pending   = ORDER_NONE;
     *deadline_ns = o->deadline_ns;
     pthread_mutex_unlock(&o->lock);
-    return s->asked_to_exit;
+    return s->ranks ? s->exit_agreed : s->asked_to_exit;
 }
 
 enum status session_check_signal(struct session *s, i64 steps, struct err *err)

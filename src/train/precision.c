@@ -15,6 +15,33 @@ struct str precision_name(enum dtype t)
     return STR("");
 }
 
+/* Of the FLOPs of products, convolutions and attention on the way forward: the part that is convolutions. */
+static f64 conv_part(struct model *m, struct arena scratch)
+{
+    struct graph *g   = graph_new(&scratch, STR("precision"));
+    f64           all = 0, conv = 0;
+    if (model_build(m, g, 1, MODE_TRAIN, NULL)) return 0;
+    for (i32 i = 0; i < g->node_count; i++) {
+        const struct node *n     = &g->nodes[i];
+        struct arena       a     = scratch;
+        struct sig         s     = graph_sig(g, n, &a);
+        f64                flops = op_cost(&s).flops;
+        if (op_info(n->op)->dtype_class != CLASS_LOW) continue;
+        all += flops;
+        if (n->op == OP_CONV2D) conv += flops;
+    }
+    return all > 0 ? conv / all : 0;
+}
+
+/* By the model and the kind of machine alone, never by a measurement: two starts of a run agree. */
+void precision_consider(struct target *t, struct model *m, struct arena scratch)
+{
+    if (t->low == DT_F32 || t->low_conv || conv_part(m, scratch) < 0.5) return;
+    t->low = DT_F32;
+    t->low_by =
+        "most of this model's work is convolutions, which bf16 does not speed up on this processor";
+}
+
 struct precision precision_choose(struct str asked, enum dtype model, const struct target *t,
                                   struct arena *perm)
 {
@@ -33,6 +60,18 @@ struct precision precision_choose(struct str asked, enum dtype model, const stru
                                      : str_fmt(perm, "as set, but slower here than %.*s: %.*s",
                                                STR_ARG(precision_name(t->low)), STR_ARG(by));
     return p;
+}
+
+void precision_resolve(struct session *s)
+{
+    const struct settings *c = s->settings;
+    if (s->model) precision_consider(&s->target, s->model, s->scratch);
+    s->precision = precision_choose(c->train.precision, c->model.dtype, &s->target, s->perm);
+    if (s->precision.dtype != DT_F64) s->config.precision = s->precision.dtype;
+    if (!c->precision_kept) return;
+    struct str why = s->precision.reason, set = STR("as set");
+    if (str_starts(why, set)) why = str_sub(why, set.len, why.len);
+    s->precision.reason = str_cat(s->perm, STR("as in the checkpoint"), why);
 }
 
 struct train_scaling scaling_now(struct session *s)

@@ -30,19 +30,23 @@ static enum status keep_choices(struct restore *r, struct arena *perm, struct er
     struct train_config *t     = &r->settings->train;
     i64                  batch = 0, block = 0;
     t->init              = STR(""); /* its weights are in the checkpoint */
+    r->settings->resumed = true;
     r->settings->choices = identity_before(r->before, "choices");
     struct str said      = identity_before(r->before, "batch"),
                blocks    = identity_before(r->before, "data.shuffle_block");
     if ((said.len && (!str_i64(said, &batch) || batch < 0 || batch > BATCH_MAX)) ||
         (blocks.len && (!str_i64(blocks, &block) || block < 0)))
         return err_set(err, STATUS_WORLD, "%.*s says a batch of %.*s and a shuffle block of %.*s",
-                       STR_ARG(r->loaded.ckpt->folder), STR_ARG(said), STR_ARG(blocks));
+                       STR_ARG(r->found ? r->loaded.ckpt->folder : STR("the checkpoint")),
+                       STR_ARG(said), STR_ARG(blocks));
     if (!r->settings->data.shuffle_block) r->settings->data.shuffle_block = block;
     bool halved = t->noise_scale && !t->micro_batch; /* session.c */
     if (!t->batch) t->batch = halved ? 2 * batch : batch;
     else if (!halved && !t->micro_batch && batch && t->batch % batch == 0) t->micro_batch = batch;
-    if (str_eq(t->precision, STR("auto")))
-        t->precision = str_copy(perm, identity_before(r->before, "train.precision"));
+    if (str_eq(t->precision, STR("auto"))) {
+        t->precision                = str_copy(perm, identity_before(r->before, "train.precision"));
+        r->settings->precision_kept = true;
+    }
     if (str_eq(t->optimiser, STR("auto")))
         r->settings->optimiser_chosen = identity_before(r->before, "train.optimiser");
     return STATUS_OK;
@@ -227,17 +231,73 @@ enum status restore_confirm(struct restore *r, struct session *s, const struct s
 }
 
 /* Tensors and the guard's copy; where none was kept until now, what is here is sound. */
-void restore_tensors(struct restore *r, struct snapshot *n, struct guard *g)
+enum status restore_tensors(struct restore *r, struct snapshot *n, struct guard *g, struct err *err)
 {
     struct guard was = *g; /* its numbers are those of the checkpoint already */
     if (r->found) snapshot_put_back(n, &r->loaded);
+    bool        found = r->found;
+    enum status st    = together_tensors(g->s, err);
+    if (!st) st = together_say(g->s, &found, sizeof found, err);
+    if (!st && found) st = snapshot_hand_out(n, g->s, err);
+    if (st) return st;
     guard_start(g, r->at.step);
     if (r->store) snapshot_add_kept(n);
-    if (r->found && snapshot_put_back_kept(n, &r->loaded)) {
+    bool kept = r->found && snapshot_put_back_kept(n, &r->loaded);
+    st        = together_say(g->s, &kept, sizeof kept, err);
+    if (!st && kept) st = together_say(g->s, g->copy, g->copy_bytes, err);
+    if (st) return st;
+    if (kept) {
         g->copy_step = was.copy_step;
         g->copy_eval = was.copy_eval;
     }
     if (r->found) r->bytes = ckpt_bytes(&r->loaded.ckpt->manifest);
     r->resumed = r->found;
     forget(r);
+    return STATUS_OK;
+}
+
+/* --- of several ranks --- */
+
+static enum status say(struct restore *r, void *data, i64 bytes, struct err *err)
+{
+    enum status st = ranks_spread(r->ranks, 0, data, bytes);
+    return st ? err_set(err, st, "%s", r->ranks->failed.text) : st;
+}
+
+/* The numbers of both as bytes that mean the same in every process. */
+static enum status share_state(struct restore *r, struct run_state *at, struct guard *g,
+                               struct err *err)
+{
+    struct arena   scratch = r->perm;
+    u8            *bytes   = NEW(&scratch, u8, state_bytes());
+    struct st_file file    = { .tensors = NEW(&scratch, struct st_tensor, state_count()),
+                               .count   = state_count() };
+    state_describe(file.tensors, bytes);
+    if (!r->ranks->rank) state_collect(at, g, bytes);
+    enum status st = say(r, bytes, state_bytes(), err);
+    return st || !r->ranks->rank ? st : state_put_back(at, g, &file, err);
+}
+
+enum status restore_share_choices(struct restore *r, struct err *err)
+{
+    struct guard none = { .lr_factor = 1 }; /* is opened later */
+    struct str   text = r->found ? r->loaded.ckpt->manifest.state : STR("");
+    i64          len  = text.len;
+    if (!r->ranks) return STATUS_OK;
+    stop_init(&none.stop, &(struct stop_config){ .target = NAN, .max_seconds = NAN });
+    enum status st = say(r, &len, sizeof len, err);
+    if (st || !len) return st;
+    char *copy = NEW(&r->perm, char, len);
+    if (!r->ranks->rank) memcpy(copy, text.data, (size_t)len);
+    st = say(r, copy, len, err);
+    if (!st) st = share_state(r, &r->at, &none, err);
+    if (st || !r->ranks->rank) return st;
+    st = json_parse(&r->perm, (struct str){ copy, len }, &r->before, err);
+    return st ? st : keep_choices(r, &r->perm, err);
+}
+
+enum status restore_share_numbers(struct restore *r, struct guard *g, struct err *err)
+{
+    struct run_state at = r->at;
+    return r->ranks ? share_state(r, &at, g, err) : STATUS_OK;
 }

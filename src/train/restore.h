@@ -26,6 +26,7 @@ struct restore {
     bool                     resumed; /* it was put back: its size */
     i64                      bytes;
     struct remote_save       remote;
+    struct ranks            *ranks;   /* that train together; NULL: one. Rank 0 alone has a store */
     i64                      attempt; /* this start's */
     struct str               run;     /* name of the run, for all its starts */
     struct json             *before;  /* what identity_text was then; NULL: not found */
@@ -39,8 +40,12 @@ enum status restore(struct restore *r, struct err *err);
 enum status restore_clear(struct restore *r, struct err *err);
 enum status restore_confirm(struct restore *r, struct session *s, const struct snapshot *n,
                             struct guard *g, struct err *err);
-void restore_tensors(struct restore *r, struct snapshot *n, struct guard *g); /* of a new run too */
-void restore_close(struct restore *r);                                        /* a zeroed one too */
-void checkpoint_tell(const struct train_with *to, const struct event_checkpoint *e);
+/* What rank 0 found goes to all: what the checkpoint decided, and once there is a guard the numbers of both. */
+enum status restore_share_choices(struct restore *r, struct err *err);
+enum status restore_share_numbers(struct restore *r, struct guard *g, struct err *err);
+enum status restore_tensors(struct restore *r, struct snapshot *n, struct guard *g,
+                            struct err *err); /* of a new run too */
+void        restore_close(struct restore *r); /* a zeroed one too */
+void        checkpoint_tell(const struct train_with *to, const struct event_checkpoint *e);
 
 #endif

@@ -1,6 +1,4 @@
 /* session.c - opening a run: data, model, backend, programs; then its memory. */
-#include "backend/cuda/cuda.h"
-#include "base/pool.h"
 #include "remote/files.h"
 #include "train/remote_save.h"
 #include "train/train_int.h"
@@ -38,6 +36,11 @@ static enum status fuse_of(const struct train_config *t, u32 *bits, struct err *
     return STATUS_OK;
 }
 
+static enum shard_kind shard_of(struct str word)
+{
+    return str_eq(word, STR("state")) ? SHARD_STATE : SHARD_NONE;
+}
+
 /* Of fp16's loss scale, as PyTorch's GradScaler has them. */
 static const f64 scale_growth = 2, scale_backoff = 0.5;
 static const i64 scale_every = 2000; /* good steps until it grows */
@@ -53,12 +56,14 @@ static struct compile_config config_of(const struct settings *settings)
                                     .nesterov   = t->nesterov,
                                     .clip       = t->clip,
                                     .freeze     = t->freeze,
+                                    .frozen_low = t->lora.rank > 0,
                                     .wide_sums  = t->wide_sums,
                                     .stochastic = t->stochastic_rounding,
                                     .scaling    = { t->loss_scale, scale_growth, scale_backoff,
                                                     scale_every },
                                     .recompute  = recompute_of(t),
-                                    .square     = t->noise_scale };
+                                    .square     = t->noise_scale,
+                                    .shard      = shard_of(t->shard) };
 }
 
 /* Remote data are read with the credentials of the environment. */
@@ -67,6 +72,8 @@ static enum status open_data(struct session *s, struct err *err)
     struct s3_settings  how    = train_upload_settings(s->os, s->settings).where;
     struct data_config *config = NEW(s->perm, struct data_config, 1);
     *config                    = s->settings->data;
+    if (str_eq(s->settings->train.shuffle, STR("false"))) config->windows = STR("fixed");
+    if (!config->tokenizer.len) config->tokenizer = s->settings->model.path;
     if (data_is_remote(config))
         config->remote = s->remote = remote_files_open(
             s->os, NULL, &(struct s3_settings){ .ask_aws = how.ask_aws, .ask_gcp = how.ask_gcp },
@@ -77,88 +84,17 @@ static enum status open_data(struct session *s, struct err *err)
 static enum status begin(struct session *s, struct os *os, const struct settings *settings,
                          struct arena *perm, struct err *err)
 {
-    *s = (struct session){
-        .os = os, .settings = settings, .perm = perm, .clock = clock_new(perm, os)
-    };
+    struct warmup warmup;
+    enum status   st      = adapters_resolve(os, &settings, perm, err);
+    *s                    = (struct session){ .os = os, .settings = settings, .perm = perm };
+    s->clock              = clock_new(perm, os);
     s->config             = config_of(settings);
     s->config.keep_passes = settings->keep_passes;
     s->scratch            = arena_open((i64)SCRATCH_RESERVE_GIB << 30);
-    struct warmup warmup;
-    if (!s->scratch.begin)
-        return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
-    enum status st = warmup_parse(settings->train.warmup, &warmup, err);
+    if (!st && !s->scratch.begin)
+        st = err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
+    if (!st) st = warmup_parse(settings->train.warmup, &warmup, err);
     return st ? st : fuse_of(&settings->train, &s->config.fuse, err);
-}
-
-/* train.device auto: the GPU if there is one that answers, else the processor. */
-static enum status open_device(struct session *s, struct err *err)
-{
-    struct str device  = s->settings->train.device;
-    i64        asked   = s->settings->train.threads;
-    i32        threads = asked ? (i32)asked : pool_machine_threads();
-    bool       f64s    = s->settings->model.dtype == DT_F64; /* the GPU has no kernels for these */
-    struct err why;
-    if (str_eq(device, STR("cuda"))) return backend_cuda_open(s->perm, &s->backend, err);
-    if (str_eq(device, STR("auto")) && !f64s && backend_cuda_likely(s->os)) {
-        if (!backend_cuda_open(s->perm, &s->backend, &why)) return STATUS_OK;
-        s->note =
-            str_fmt(s->perm,
-                    "this machine has a GPU and the run does not use it: %s. train.device=cpu "
-                    "if that is what you want",
-                    why.text);
-    }
-    return backend_cpu_open(s->perm, threads, BACKEND_FAST, &s->backend, err);
-}
-
-/* train.device=auto found no GPU: what was asked of one is reported, not ignored in silence. */
-static void note_unused(struct session *s)
-{
-    const struct train_config *c      = &s->settings->train;
-    bool                       order  = !c->deterministic;
-    bool                       effort = c->compile.len && !str_eq(c->compile, STR("default"));
-    if (!order && !effort) return;
-    s->note =
-        str_fmt(s->perm, "%.*s%s%s%s%.*s: no effect on the CPU, which this run is on",
-                STR_ARG(s->note), s->note.len ? "; " : "", order ? "train.deterministic=false" : "",
-                order && effort ? ", " : "",
-                STR_ARG(effort ? str_cat(s->perm, STR("train.compile="), c->compile) : STR("")));
-}
-
-/* What was kept of earlier runs is a help, and no more. */
-static void tune(struct session *s)
-{
-    bool                  most = str_eq(s->settings->train.compile, STR("max-autotune"));
-    struct backend_tuning how  = { .effort    = most ? EFFORT_MAX : EFFORT_DEFAULT,
-                                   .any_order = !s->settings->train.deterministic,
-                                   .choices   = s->settings->choices };
-    struct err            err  = { 0 };
-    if (!s->backend->table->tune) note_unused(s);
-    if (!s->backend->table->tune || !s->backend->table->tune(s->backend, &how, &err)) return;
-    s->note = str_copy(s->perm, str_of(err.text));
-}
-
-static enum status fp8_of(struct session *s, struct err *err)
-{
-    struct str asked = s->settings->train.fp8;
-    if (!asked.len || str_eq(asked, STR("off"))) return STATUS_OK;
-    s->config.fp8 = str_eq(asked, STR("on")) ? FP8_ON : FP8_AUTO;
-    if (s->precision.dtype == DT_BF16) return STATUS_OK;
-    return err_set(err, STATUS_USAGE, "train.fp8=%.*s needs train.precision=bf16, not %.*s",
-                   STR_ARG(asked), STR_ARG(precision_name(s->precision.dtype)));
-}
-
-static enum status open_backend(struct session *s, struct err *err)
-{
-    enum status st = open_device(s, err);
-    if (st) return st;
-    tune(s);
-    s->backend->table->describe(s->backend, &s->target);
-    f64 gib = s->settings->train.memory_gib;
-    if (gib > 0) s->target.memory_bytes = (i64)(gib * 0x1p30);
-    s->precision = precision_choose(s->settings->train.precision, s->settings->model.dtype,
-                                    &s->target, s->perm);
-    if (s->precision.dtype != DT_F64) s->config.precision = s->precision.dtype;
-    return fp8_of(s, err);
 }
 
 /* A part of each step to compare with the whole: a batch of several, or half of the only one. */
@@ -259,8 +195,11 @@ enum status session_program(struct session *s, enum program_id id, i64 rows, str
 
 static enum status compile_batches(struct session *s, struct err *err)
 {
+    if (s->ranks) s->config.batch = s->batch_all;
     train_batches(&s->settings->train, dataset_count(s->data, SPLIT_TRAIN),
                   dataset_count(s->data, SPLIT_EVAL), &s->config);
+    enum status st = together_batches(s, err);
+    if (st) return st;
     if (s->settings->eval_only) s->config.batch = s->config.batch_last = s->config.accumulate = 0;
     return compile_here(s, model_build, s->model, err);
 }
@@ -279,7 +218,9 @@ static enum status compile_to_fit(struct session *s, struct err *err)
 enum status session_open_timed(struct session *s, struct clock *clock, struct os *os,
                                const struct settings *settings, struct arena *perm, struct err *err)
 {
-    enum status st = begin(s, os, settings, perm, err);
+    struct ranks *ranks = s->ranks;
+    enum status   st    = begin(s, os, settings, perm, err);
+    s->ranks            = ranks;
     if (clock) s->clock = clock;
     clock_enter(clock, PART_start_data);
     if (!st) st = open_data(s, err);
@@ -288,13 +229,14 @@ enum status session_open_timed(struct session *s, struct clock *clock, struct os
         st = err_set(err, STATUS_USAGE, "the data set has no training samples");
     if (!st) st = session_model(s, err);
     if (!st) s->config.row_share = row_share(s);
-    if (!st) st = open_backend(s, err);
+    if (!st) st = session_backend(s, err);
     clock_enter(clock, PART_start_compile);
     if (!st) st = batch_resolve(s, err);
     if (!st && settings->train.noise_scale) st = split_step(s, err);
-    if (st) return st;
-    st = compile_to_fit(s, err);
+    if (!st) st = compile_to_fit(s, err);
     if (!st) st = norms_check(s, err);
+    st = ranks_agree(s->ranks, st, err);
+    if (!st) st = together_same(s, err);
     clock_enter(clock, PART_start);
     return st ? st : weights_check(s, err);
 }
@@ -302,6 +244,7 @@ enum status session_open_timed(struct session *s, struct clock *clock, struct os
 enum status session_open(struct session *s, struct os *os, const struct settings *settings,
                          struct arena *perm, struct err *err)
 {
+    s->ranks = NULL;
     return session_open_timed(s, NULL, os, settings, perm, err);
 }
 
@@ -336,7 +279,7 @@ enum status session_build(struct session *s, struct os *os, const struct setting
                           struct arena *perm, graph_builder *build, void *context, struct err *err)
 {
     enum status st = begin(s, os, settings, perm, err);
-    if (!st) st = open_backend(s, err);
+    if (!st) st = session_backend(s, err);
     if (st) return st;
     i64 batch = settings->train.batch, micro = settings->train.micro_batch;
     s->config.batch      = micro ? micro : batch;

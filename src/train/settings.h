@@ -42,8 +42,9 @@ struct train_config {
     i64        eval_every;  /* steps; 0: at the end of each epoch */
     i64        log_every;   /* steps between two told; 0: by the clock */
     struct str freeze;
-    struct str init, out;  /* safetensors; empty: none */
-    struct str gradients;  /* safetensors: gradients of the last step; empty: none */
+    struct lora_config lora;      /* adapters are trained, everything else is frozen */
+    struct str         init, out; /* safetensors; empty: none */
+    struct str         gradients; /* safetensors: gradients of the last step; empty: none */
     struct str rename[32]; /* "theirs=ours"; "any": init need not hold all parameters and no more */
     i64        rename_count;
     struct str device;              /* auto | cpu | cuda */
@@ -56,6 +57,8 @@ struct train_config {
     f64        loss_scale;          /* fp16: at the beginning */
     struct str fuse[8]; /* all | none | patterns of compile.h: done in one pass over memory */
     i64        fuse_count;
+    struct str shard;         /* of several ranks: none | state */
+    f64        join_s;        /* that they wait for one another */
     bool       deterministic; /* the same bits each time; false: GPUs may add as it comes */
     struct str compile; /* default | reduce-overhead | max-autotune: how hard kernels are chosen */
     struct str recompute;  /* none | all | auto | N: one block in so many */
@@ -103,8 +106,10 @@ struct settings {
     bool eval_only; /* programs for evaluation and no others; no option */
     i64  replay; /* batches that come again and again, an experiment (train/replay.h); no option */
     bool keep_passes;   /* compile keeps each graph after each pass, to be shown; no option */
+    bool resumed;       /* the weights come from a checkpoint; no option */
     struct str choices; /* of kernels, from the checkpoint that is resumed; no option */
     struct str optimiser_chosen; /* by train.optimiser=auto, from the same; no option */
+    bool       precision_kept;   /* train.precision=auto is what that says; no option */
     f64        hazard_shape; /* that the ledger has found for such machines (run/hazard.h); 0: as most; no option */
 };
 

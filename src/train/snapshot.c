@@ -13,6 +13,7 @@
  *     the writer        └─ copy ─┴─ hash, write, sync, name …
  *
  * What gradients change already (running statistics, fp8's scales) is small and taken first. */
+#include "train/dealt.h"
 #include "train/state.h"
 #include <string.h>
 
@@ -24,9 +25,9 @@ static i64 in_pages(i64 bytes)
     return (bytes + OS_DIRECT_ALIGN - 1) / OS_DIRECT_ALIGN * OS_DIRECT_ALIGN;
 }
 
-static bool is_state(const struct persistent *t)
+static bool is_state(const struct session *s, const struct persistent *t)
 {
-    return t->kind == VALUE_PARAM || t->kind == VALUE_BUFFER || t->kind == VALUE_STATE;
+    return weights_are_kept(s, t) || t->kind == VALUE_STATE;
 }
 
 static struct str dtype_text(enum dtype t)
@@ -84,8 +85,14 @@ static void add_pieces(struct snapshot *n, struct ckpt_part *part, const struct 
                        const u8 *bytes)
 {
     const struct program_set *set = n->s->set;
-    i64                       begin;
-    if (!is_range(n, t, &begin)) {
+    i64                       begin, whole = 0;
+    struct dealt              d;
+    bool                      dealt = dealt_is(n->s, t, &d);
+    if (dealt) {
+        begin = d.begin;
+        whole = n->dealt_bytes;
+        n->dealt_bytes += dealt_bytes(&d);
+    } else if (!is_range(n, t, &begin)) {
         add(n, part, t->name, t->type, bytes, t->offset);
         return;
     }
@@ -94,7 +101,8 @@ static void add_pieces(struct snapshot *n, struct ckpt_part *part, const struct 
         i64                      skip = p->offset - begin;
         if (!covers(t, p)) continue;
         struct str name = str_fmt(n->s->perm, "%.*s/%.*s", STR_ARG(t->name), STR_ARG(p->name));
-        add(n, part, name, p->type, bytes ? bytes + skip : NULL, t->offset + skip);
+        add(n, part, name, p->type, bytes ? bytes + skip : NULL,
+            dealt ? -1 - whole - skip : t->offset + skip);
     }
 }
 
@@ -117,7 +125,7 @@ static void name_all(struct snapshot *n)
     new_part(n, STR("run"), state_count());
     for (i32 i = 0; i < set->persistent_count; i++) {
         const struct persistent *t = &set->persistents[i];
-        if (!is_state(t)) continue;
+        if (!is_state(n->s, t)) continue;
         add_pieces(n, t->kind == VALUE_STATE ? state : weights, t, NULL);
     }
 }
@@ -167,6 +175,7 @@ static void plan_copies(struct snapshot *n)
             for (i64 i = 0; i < n->parts[p].count; i++) {
                 i64        offset = n->offsets[p][i];
                 struct str to     = n->parts[p].tensors[i].bytes;
+                if (offset < 0) continue; /* collected from the ranks */
                 if (gradients_change(n->s, offset, offset + to.len) != early) continue;
                 n->copies[n->copy_count++] =
                     (struct backend_copy){ offset, (u8 *)(uintptr_t)to.data, to.len };
@@ -179,7 +188,7 @@ void snapshot_add_kept(struct snapshot *n)
 {
     const struct program_set *set = n->s->set;
     const u8                 *at  = n->guard->copy;
-    if (!at) return;
+    if (!at || n->dealt) return; /* guard.c refuses it where it matters */
     struct ckpt_part *kept = new_part(n, STR("kept"), STATES_MAX * set->persistent_count);
     for (i32 i = 0; i < set->persistent_count; i++) {
         const struct persistent *t = &set->persistents[i];
@@ -198,9 +207,9 @@ enum status snapshot_open(struct snapshot *n, struct session *s, struct guard *g
     for (i64 p = 0; p < FITTED_PARTS; p++)
         n->bytes +=
             in_pages(st_lay_out(tensors_of(&n->parts[p]), n->parts[p].count, NULL, s->scratch));
-    enum status st =
-        session_fits_host(s, g->copy_bytes + n->bytes, "the copy that checkpoints are written from",
-                          "leave out checkpoint.dir", err);
+    enum status st = session_fits_host(s, g->copy_bytes + n->bytes + n->dealt_bytes,
+                                       "the copy that checkpoints are written from",
+                                       "leave out checkpoint.dir", err);
     if (st) return st;
     n->memory = pages_open(n->bytes);
     if (!n->memory)
@@ -208,6 +217,10 @@ enum status snapshot_open(struct snapshot *n, struct session *s, struct guard *g
                        (long long)n->bytes);
     lay_out(n, n->memory);
     plan_copies(n);
+    if (n->dealt_bytes) n->dealt = pages_open(n->dealt_bytes);
+    if (n->dealt_bytes && !n->dealt)
+        return err_set(err, STATUS_WORLD, "the system refused %lld bytes for checkpoints",
+                       (long long)n->dealt_bytes);
     return STATUS_OK;
 }
 
@@ -223,10 +236,45 @@ void snapshot_close(struct snapshot *n)
     if (!n->memory) return;
     n->s->backend->table->unpin(n->s->backend);
     pages_close(n->memory, n->bytes);
-    n->memory = NULL;
+    if (n->dealt) pages_close(n->dealt, n->dealt_bytes);
+    n->memory = n->dealt = NULL;
 }
 
-void snapshot_take(struct snapshot *n, const struct run_state *r)
+/* State that is dealt out comes from all ranks while the steps stand still; then each tensor to its place. */
+static enum status collect(struct snapshot *n)
+{
+    struct session *s = n->s;
+    struct dealt    d;
+    i64             at = 0;
+    enum status     st = dealt_say(s, DEALT_COLLECT, NULL);
+    for (i32 i = 0; !st && i < s->set->persistent_count; i++) {
+        if (!dealt_is(s, &s->set->persistents[i], &d)) continue;
+        st = dealt_collect(s, &d, n->dealt + at, NULL);
+        at += dealt_bytes(&d);
+    }
+    for (i64 p = 0; !st && p < FITTED_PARTS; p++)
+        for (i64 i = 0; i < n->parts[p].count; i++) {
+            struct str to = n->parts[p].tensors[i].bytes;
+            if (n->offsets[p][i] < 0)
+                memcpy((u8 *)(uintptr_t)to.data, n->dealt - 1 - n->offsets[p][i], (size_t)to.len);
+        }
+    return st;
+}
+
+enum status snapshot_hand_out(const struct snapshot *n, struct session *s, struct err *err)
+{
+    struct dealt d;
+    i64          at = 0;
+    enum status  st = STATUS_OK;
+    for (i32 i = 0; !st && i < s->set->persistent_count; i++) {
+        if (!dealt_is(s, &s->set->persistents[i], &d)) continue;
+        st = dealt_hand_out(s, &d, n->dealt ? n->dealt + at : NULL, err);
+        at += dealt_bytes(&d);
+    }
+    return st;
+}
+
+enum status snapshot_take(struct snapshot *n, const struct run_state *r)
 {
     struct backend *b    = n->s->backend;
     ticket          last = 0;
@@ -234,6 +282,7 @@ void snapshot_take(struct snapshot *n, const struct run_state *r)
         last = b->table->get(b, n->copies[i].offset, n->copies[i].to, n->copies[i].bytes);
     state_collect(r, n->guard, n->numbers);
     if (n->early_count) b->table->wait(b, last);
+    return n->dealt ? collect(n) : STATUS_OK;
 }
 
 void snapshot_copy(void *snapshot)
@@ -280,7 +329,9 @@ void snapshot_put_back(struct snapshot *n, const struct ckpt_loaded *from)
         const struct st_file *file = ckpt_shard(from, n->parts[p].name);
         for (i64 i = 0; i < n->parts[p].count; i++) {
             struct str bytes = st_find(file, n->parts[p].tensors[i].name)->bytes;
-            last             = b->table->put(b, n->offsets[p][i], bytes.data, bytes.len);
+            i64        to    = n->offsets[p][i];
+            if (to < 0) memcpy(n->dealt - 1 - to, bytes.data, (size_t)bytes.len);
+            else last = b->table->put(b, to, bytes.data, bytes.len);
         }
     }
     b->table->wait(b, last);

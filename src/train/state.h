@@ -32,7 +32,10 @@ struct snapshot {
     u8             *memory;
     struct ckpt_part
          parts[SNAPSHOT_PARTS];   /* weights, optimiser, run; kept where guard has a copy */
-    i64 *offsets[SNAPSHOT_PARTS]; /* in the arena, of each tensor of the first two */
+    i64 *offsets[SNAPSHOT_PARTS]; /* in the arena, of each tensor of the first two; of state that is
+                                     dealt out to ranks: -1 - its place in `dealt` */
+    u8  *dealt;                   /* such state, whole, one behind the other; NULL: there is none */
+    i64  dealt_bytes;
     i64  part_count;
     struct backend_copy *copies; /* of those; first the ones that the next gradients change */
     i64                  copy_count, early_count;
@@ -46,13 +49,16 @@ void        snapshot_add_kept(struct snapshot *n); /* once guard has started */
 void        snapshot_close(struct snapshot *n);    /* a zeroed one too */
 /* A snapshot: `take` what the next step begins to change, then, in another thread, `copy` the rest,
  * which only its update does. */
-void snapshot_take(struct snapshot *n, const struct run_state *r);
+enum status snapshot_take(struct snapshot        *n,
+                          const struct run_state *r); /* WORLD: a rank is gone */
 void snapshot_prepare(void *snapshot); /* its memory: takes its time, in another thread too */
 void snapshot_copy(void *snapshot);
 /* Has the checkpoint the tensors of this run, all of them and no others? USAGE, "it has no …". */
 enum status snapshot_fits(const struct snapshot *n, const struct ckpt_loaded *from,
                           struct err *err);
 void        snapshot_put_back(struct snapshot *n, const struct ckpt_loaded *from); /* it fits */
+/* Then, of all ranks: each gets its part of what is dealt out. n->s may be NULL: of a rank without a snapshot. */
+enum status snapshot_hand_out(const struct snapshot *n, struct session *s, struct err *err);
 bool        snapshot_put_back_kept(struct snapshot *n, const struct ckpt_loaded *from); /* false: it
                                                                             has none for this run */
 

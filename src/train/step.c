@@ -26,16 +26,35 @@ enum program_id loop_program_of(const struct session *s, const struct batch *b, 
     return full ? PROGRAM_TRAIN : PROGRAM_TRAIN_LAST;
 }
 
+/* Of several ranks this one has nothing of a short batch: its gradients are 0. */
+static void no_part(struct session *s, i64 step, i64 rows, i64 first_sample, f64 lr)
+{
+    struct backend *b = s->backend;
+    session_put_scalars(s, step, rows, first_sample, lr);
+    for (i32 i = 0; !first_sample && i < s->set->persistent_count; i++) {
+        const struct persistent *t = &s->set->persistents[i];
+        if (t->kind != VALUE_GRAD) continue;
+        b->table->put(b, t->offset, NULL, type_bytes(t->type));
+        if (t->type.dtype != DT_I32) continue;
+        i32 none = -1; /* of the rows of a table */
+        b->table->put(b, t->offset, &none, sizeof none);
+    }
+}
+
 void loop_micro_step(struct loop *l, const struct batch *b, i64 step, i64 first_sample, f64 lr)
 {
     struct session *s    = &l->s;
     enum program_id id   = loop_program_of(s, b, first_sample);
     i64             rows = step_samples(l, b->index - first_sample) * model_rows(s->model);
     struct program *p;
+    if (!b->count) {
+        no_part(s, step, rows, first_sample, lr);
+        return;
+    }
     l->input = session_program(s, id, session_rows(s, b), &p, &l->input_err);
     if (l->input) return;
     clock_enter(l->clock, PART_copy);
-    session_put_scalars(s, step, rows, first_sample, lr);
+    session_put_scalars(s, step, rows, first_sample + b->first, lr);
     if (!l->ahead.fed) session_put_batch(s, id, b);
     l->ahead.fed = false;
     profiling_run(l, id, p);
@@ -81,8 +100,28 @@ static void update(struct loop *l)
         saving_wait_copied(&l->saving);
         clock_enter(l->clock, PART_other);
     }
+    i64 before_ns = l->s.ranks ? l->s.ranks->busy_ns : 0;
     run_program(l, PROGRAM_UPDATE);
+    if (l->s.ranks)
+        clock_move(l->clock, PART_update, PART_exchange, l->s.ranks->busy_ns - before_ns);
     b->table->mark(b);
+}
+
+/* The step cannot be finished: of several ranks, the others wait to hear it. */
+static struct batch left(struct loop *l)
+{
+    i64 none = 0;
+    if (l->s.ranks && l->input) together_step(l, &none);
+    return (struct batch){ 0 };
+}
+
+/* A rank that went away while gradients were summed has left numbers that are worth nothing. */
+static bool is_broken(struct loop *l)
+{
+    const struct ranks *r = l->s.ranks;
+    l->broken             = r->failed.status != STATUS_OK;
+    if (l->broken) l->input_err = r->failed, l->input = r->failed.status;
+    return l->broken;
 }
 
 /* The epoch's end makes a smaller one. */
@@ -96,17 +135,17 @@ struct batch loop_step(struct loop *l, struct batch *b, f64 lr)
     l->at.loss = l->metric.value = 0;
     for (;;) {
         if (!l->ahead.begun) loop_micro_step(l, b, l->at.step, done, lr);
-        if (l->input) return (struct batch){ 0 };
+        if (l->input) return left(l);
         l->ahead.begun = false;
         if (l->undo.left_off) return (struct batch){ 0 };
-        ask_losses(l, &answers);
+        if (b->count) ask_losses(l, &answers);
         if (!done && s->config.square) part = gradient_square(l);
-        done += b->count;
+        done += b->all;
         targets += session_targets(s, b);
         if (done >= samples) break;
-        add_losses(l, &answers, rows);
+        if (b->count) add_losses(l, &answers, rows);
         b = undo_leaves(&l->undo) ? NULL : feed_next(l);
-        if (!b) return (struct batch){ 0 };
+        if (!b) return left(l);
     }
     if (undo_leaves(&l->undo)) return (struct batch){ 0 };
     if (s->config.square) {
@@ -114,10 +153,13 @@ struct batch loop_step(struct loop *l, struct batch *b, f64 lr)
         noise_add(&l->at.noise, part * times * times, first, gradient_square(l), samples);
     }
     if (l->undo.left_off) return (struct batch){ 0 };
+    if (s->ranks && b->count) add_losses(l, &answers, rows);
+    if (s->ranks && together_step(l, &targets)) return (struct batch){ 0 };
     update(l);
+    if (s->ranks && is_broken(l)) return (struct batch){ 0 };
     struct batch last = *b; /* the loader may take it back now */
     feed_ahead(l, b);
-    add_losses(l, &answers, rows);
+    if (!s->ranks) add_losses(l, &answers, rows);
     if (targets && targets < rows)
         l->at.loss *= (f64)rows / (f64)targets; /* the mean of what is predicted */
     l->scaling = scaling_now(s);

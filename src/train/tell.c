@@ -21,6 +21,21 @@ void tell_note(struct loop *l, const char *format, ...)
     emit_note(l->with->to, &(struct event_note){ str_of(text) });
 }
 
+void tell_overfit(struct loop *l, f64 held_out_loss)
+{
+    const struct overfit      *o      = &l->overfit;
+    const struct train_config *t      = &l->s.settings->train;
+    bool                       layers = str_eq(l->s.settings->model.kind, STR("layers"));
+    tell_note(l,
+              "overfitting: since step %lld the held-out loss has risen from %.4g to %.4g while "
+              "the training loss "
+              "fell from %.4g to %.4g. What helps: %s%smore data, %s",
+              (long long)o->best_step, o->best, held_out_loss, o->best_training, o->training,
+              t->keep_best ? "" : "train.keep_best=true (ends with the best weights), ",
+              t->patience ? "" : "train.patience=3 (stops soon after them), ",
+              layers ? "a dropout layer" : "model.dropout");
+}
+
 /* Its running statistics are the only buffers there are. */
 static bool has_batch_norm(const struct program_set *set)
 {
@@ -258,6 +273,8 @@ void tell_result(struct loop *l)
     r->noise_scale    = noise_scale(&l->at.noise);
     if (l->s.config.square) r->noise_absent = noise_absent(&l->at.noise, l->s.perm);
     r->step_samples        = session_step_samples(&l->s);
+    r->ranks               = l->s.ranks ? l->s.ranks->count : 1;
+    r->slowest_rank        = together_slowest(l);
     r->arena_bytes_planned = l->s.set->arena_bytes;
     r->arena_bytes_used    = l->s.backend->table->used_bytes(l->s.backend);
     r->device_bytes =
@@ -369,7 +386,9 @@ void tell_done(const struct train_with *with, const struct train_result *r, stru
                             .step_samples        = r->step_samples,
                             .terms_ns            = terms_of(clock),
                             .busy                = r->evidence.usage.mean,
-                            .noise_absent        = r->noise_absent };
+                            .noise_absent        = r->noise_absent,
+                            .ranks               = r->ranks,
+                            .slowest_rank        = r->slowest_rank };
     if (r->evidence.usage.shape) e.usage = str_of(usage_name(r->evidence.usage.shape));
     add_saving(&e, &r->saving);
     if (r->stopped == STOP_SIGNAL) tell_interruption(with, r);

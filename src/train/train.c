@@ -20,7 +20,9 @@ static enum status open_loader(struct loop *l, struct err *err)
                                           .whole   = session_whole(&l->s),
                                           .forever = true,
                                           .skip = str_eq(l->s.settings->data.on_error, STR("skip")),
-                                          .batch   = l->s.config.batch,
+                                          .batch   = session_batch_all(&l->s),
+                                          .part    = l->s.config.rank,
+                                          .parts   = l->s.config.ranks,
                                           .group   = grouped(&l->s),
                                           .epoch   = l->at.next_epoch,
                                           .index   = l->at.next_index,
@@ -64,6 +66,7 @@ static enum status prepare(struct loop *l, struct os *os, const struct settings 
                            struct arena *perm, struct err *err)
 {
     enum status st = lint_check_allowed(&settings->train, err);
+    l->s.ranks     = l->with ? l->with->ranks : NULL;
     if (!st) st = session_open_timed(&l->s, l->clock, os, settings, perm, err);
     if (st) return st;
     l->s.orders       = l->with ? l->with->orders : NULL;
@@ -142,7 +145,11 @@ enum status train_restore(struct os *os, struct settings *settings, const struct
     *r                = (struct restore){ .os = os, .with = with, .settings = settings };
     r->bill           = bill_of(with, os, settings, &perm);
     r->perm           = perm;
-    enum status st    = restore(r, err);
+    r->ranks          = with->ranks;
+    enum status st    = adapters_settings(os, settings, &r->perm, err);
+    if (!st) st = restore(r, err);
+    st = ranks_agree(r->ranks, st, err);
+    if (!st) st = restore_share_choices(r, err);
     if (r->remote.up) bill_count(r->bill, STORE_CHECKPOINTS, remote_save_requests, &r->remote);
     *out = r;
     return st;
@@ -156,15 +163,19 @@ static enum status open_rest(struct loop *l, struct err *err)
     if (!st) st = restore_clear(r, err);
     l->at = r->at;
     if (!st && r->store) emit_open(l->with->to, &(struct event_open){ r->run });
+    st = ranks_agree(r->ranks, st, err);
     if (!st) st = prepare(l, r->os, r->settings, &r->perm, err);
+    st = ranks_agree(r->ranks, st, err);
+    if (!st) st = restore_share_numbers(r, &l->guard, err);
     if (l->s.remote) bill_count(l->bill, STORE_DATA, data_requests, l->s.remote);
     if (st) return st;
     bill_earlier(l->bill, (struct spent){ l->at.elapsed_ns, l->at.spent_usd });
     tell_start(l);
     tell_findings(l);
-    st = session_start(&l->s, err);
-    if (!st) restore_tensors(r, &l->saving.snapshot, &l->guard);
-    return st ? st : saving_start(&l->saving, err);
+    st = ranks_agree(r->ranks, session_start(&l->s, err), err);
+    if (!st) st = restore_tensors(r, &l->saving.snapshot, &l->guard, err);
+    if (!st) st = saving_start(&l->saving, err);
+    return ranks_agree(r->ranks, st, err);
 }
 
 enum status train_restored(struct restore *r, enum status st, struct train_result *result,
@@ -180,6 +191,7 @@ enum status train_restored(struct restore *r, enum status st, struct train_resul
                                       .peak_flops_s  = NAN,
                                       .scaling.scale = NAN };
     *result                       = (struct train_result){ .first_step_ms = NAN };
+    st                            = ranks_agree(r->ranks, st, err);
     if (!st) st = open_rest(&l, err);
     bool ended = false; /* well, diverged or by a signal: there is something to tell */
     if (!st) {
@@ -187,7 +199,7 @@ enum status train_restored(struct restore *r, enum status st, struct train_resul
         st    = loop_run(&l, err);
         ended = !st || st == STATUS_INTERRUPTED || st == STATUS_NO;
         clock_enter(l.clock, PART_checkpoint);
-        st = keep(&l, st, err);
+        st = ranks_agree(r->ranks, keep(&l, st, err), err);
         tell_result(&l);
     }
     clock_enter(l.clock, PART_end);

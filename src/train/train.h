@@ -94,6 +94,7 @@ struct train_result {
     f64                 noise_scale;  /* of gradients, in samples (train/noise.h); NaN: not known */
     struct str          noise_absent; /* why it is not, though it was asked for; else empty */
     i64                 step_samples; /* of a whole step */
+    i32                 ranks, slowest_rank; /* that trained together; -1: there is no other */
     f64                 dollars; /* of them, by the billing rule; NaN: the price is not known */
     i64                 arena_bytes_planned, arena_bytes_used, peak_rss_bytes;
     i64                 device_bytes; /* by the GPU's driver, its context apart; -1: no GPU */
@@ -119,11 +120,14 @@ struct train_orders {
 /* Save, and go on or exit with STATUS_INTERRUPTED. Returns at once. */
 void train_order(struct train_orders *o, enum train_order what, i64 deadline_ns, const char *why);
 
+struct ranks;
+
 /* Who hears of the run, and what it is given. */
 struct train_with {
     const struct subscriber *to; /* of its events; NULL: nobody */
     struct bill         *bill; /* of the run, whose clock the trainer keeps; NULL: it has its own */
     struct train_orders *orders; /* NULL: nobody gives any */
+    struct ranks *ranks; /* that train this run together (backend/ranks/ranks.h); NULL: one */
     /* What the device can do by a catalogue, for MFU; NULL, or NaN: what is measured. */
     f64 (*peak_flops_s)(struct str device, struct str precision);
 };

@@ -2,6 +2,7 @@
 #ifndef TRAIN_TRAIN_INT_H
 #define TRAIN_TRAIN_INT_H
 #include "backend/backend.h"
+#include "backend/ranks/ranks.h"
 #include "run/lookout.h"
 #include "train/noise.h"
 #include "train/train.h"
@@ -13,7 +14,12 @@ struct precision {
 };
 struct precision precision_choose(struct str asked, enum dtype model, const struct target *t,
                                   struct arena *perm);
-struct str       precision_name(enum dtype t); /* the word of train.precision */
+/* The target's `low` becomes F32 where this model would not run faster in it. */
+void       precision_consider(struct target *t, struct model *m, struct arena scratch);
+struct str precision_name(enum dtype t); /* the word of train.precision */
+
+struct session;
+void precision_resolve(struct session *s); /* what its settings, its target and its model come to */
 
 /* Everything a run holds: opened in this order, closed in the opposite one. */
 struct session {
@@ -27,12 +33,14 @@ struct session {
     i64                    eval_step;   /* after which step it is, for messages */
     struct model          *model;
     struct backend        *backend;
-    struct target          target;
-    struct str             note; /* what the backend has to tell the user; empty: nothing */
-    struct precision       precision;
-    struct compile_config  config;
-    struct str             batch_reason; /* of train.batch=auto; empty: as given */
-    struct program_set    *set;
+    struct ranks          *ranks; /* that train together, the caller's; NULL: it is alone */
+    i64 batch_all, eval_all; /* samples computed at once by all ranks; config has this one's part */
+    struct target         target;
+    struct str            note; /* what the backend has to tell the user; empty: nothing */
+    struct precision      precision;
+    struct compile_config config;
+    struct str            batch_reason; /* of train.batch=auto; empty: as given */
+    struct program_set   *set;
     i64           prepared; /* programs, so far: of packed rows some are made while it runs */
     struct str    optimiser_reason; /* of train.optimiser=auto or muon; else empty */
     f64           muon_share;       /* of a step's work, whether it was chosen or not */
@@ -43,6 +51,7 @@ struct session {
     bool                     asked_to_exit; /* likewise, for good */
     char                     exit_why[256]; /* "SIGTERM", or the order's words */
     bool                     exit_ordered;
+    bool                     exit_agreed; /* of several ranks: all of them know */
 };
 
 /* optimiser.c */
@@ -51,6 +60,21 @@ struct str       optimiser_name(enum optimiser_kind kind);
 f64 muon_share(f64 update_flops, f64 batch_flops, i64 accumulate); /* of a step: pure */
 /* Once it is compiled: is what s->config says the optimiser to use? Else changes it there. */
 enum status optimiser_resolve(struct session *s, struct err *err);
+
+/* device.c: s->backend, s->target and what depends on them: precision and fp8. */
+enum status session_backend(struct session *s, struct err *err);
+
+/* together.c: what several ranks must agree on; all of it does nothing where there is one. */
+/* Samples of this rank's part of so many. */
+i64 together_part(const struct session *s, i64 samples);
+/* Batches of all ranks become this one's parts. USAGE: there are more ranks than samples. */
+enum status together_batches(struct session *s, struct err *err);
+/* A number, or text, of rank 0 becomes everybody's. */
+enum status together_say(struct session *s, void *data, i64 bytes, struct err *err);
+/* Weights, buffers and optimiser state of rank 0 become everybody's. */
+enum status together_tensors(struct session *s, struct err *err);
+/* Do all ranks have the same program, model and data? */
+enum status together_same(struct session *s, struct err *err);
 
 /* Data, model, backend and programs; the programs' memory is not allocated yet. */
 enum status session_open_timed(struct session *s, struct clock *clock, struct os *os,
@@ -79,6 +103,7 @@ struct limits
 i64 session_whole(const struct session
                       *s); /* samples that an epoch has a multiple of (train.drop_last); 0: any */
 i64 session_epoch_samples(const struct session *s); /* that are trained */
+i64 session_batch_all(const struct session *s);     /* samples computed at once, by all ranks */
 i64 session_step_samples(const struct session *s);  /* of a whole step */
 /* Is there memory in the host for `bytes` of copies, beside the arena where that lies there too? USAGE
  * with a sentence: "the run and WHAT need …: REMEDY". */
@@ -193,17 +218,52 @@ enum status weights_save(struct session *s, enum weights_part part, struct str p
 enum status weights_check(struct session *s, struct err *err);
 enum status weights_save_check(struct session *s, enum weights_part part, struct str path,
                                struct err *err);
+bool        weights_are_kept(const struct session    *s,
+                             const struct persistent *t); /* in files and checkpoints */
 i64         weights_count(const struct session *s, bool trained_only);
 /* Numbers from `from` on, in the type of the tensor. */
 void weights_put(struct session *s, const struct persistent *t, i64 from, const f32 *values,
                  i64 count, struct arena scratch);
+/* The same for a reader that hands over a stretch at a time: its context is a struct weights_to. */
+struct weights_to {
+    struct session          *s;
+    const struct persistent *t;
+    struct arena             scratch;
+};
+void weights_put_stretch(void *weights_to, i64 from, const f32 *values, i64 count);
 
 /* hf_weights.c */
 /* model.kind=hf: reads model.path/config.json. */
 enum status hf_settings(struct os *os, struct model_config *c, struct arena *perm, struct err *err);
 enum status session_model(struct session *s, struct err *err); /* by settings or model.path */
+bool        init_is_folder(const struct session *s);           /* train.init */
 enum hf_weights_do { HF_WEIGHTS_CHECK, HF_WEIGHTS_LOAD };
-enum status hf_weights(struct session *s, enum hf_weights_do what, struct err *err);
+enum status hf_weights(struct session *s, struct str folder, enum hf_weights_do what,
+                       struct err *err);
+
+/* packed_weights.c: frozen matrices in fewer bits */
+/* What lies beside its codes; NULL: it has none. */
+const struct persistent *packed_part(const struct session *s, const struct persistent *codes,
+                                     const char *leaf);
+struct st_folder;
+struct st_source;
+struct packer; /* threads and room for the largest; in scratch */
+struct packer *packed_open(struct session *s, i64 numbers_max, struct arena *scratch);
+/* From the folder, as numbers, to its bits: each of their matrices by itself. */
+void packed_load(struct packer *p, const struct st_folder *f, const struct st_source *from,
+                 const struct persistent *codes);
+void packed_close(struct packer *p);
+
+/* adapters.c */
+/* A folder of adapters, as model.path or train.init with model.kind=hf, becomes train.lora, train.init and the
+ * folder of the model that they are of. A second time nothing changes. */
+enum status adapters_settings(struct os *os, struct settings *s, struct arena *perm,
+                              struct err *err);
+/* The same to a copy, where there is one. */
+enum status adapters_resolve(struct os *os, const struct settings **s, struct arena *perm,
+                             struct err *err);
+bool        adapters_are_folder(const struct session *s); /* train.init is one */
+enum status adapters_weights(struct session *s, enum hf_weights_do what, struct err *err);
 
 /* schedule.c: pure. The warm-up in steps and the rate scaled to the batch. */
 enum warmup_unit { WARMUP_STEPS, WARMUP_PERCENT, WARMUP_EPOCHS, WARMUP_TOKENS };

@@ -1,5 +1,6 @@
 /* undo.c - the copy behind undo.h, and the judgement. */
 #include "train/undo.h"
+#include "base/digits.h"
 
 static const f64 long_step_s = 0.25; /* one that takes longer may be left */
 
@@ -85,8 +86,8 @@ struct str undo_warning(const struct undo *u, struct arena *perm)
     if (!(grace_s > 0) || !u->s->backend->table->behind || !(part_s + save_s > until_s))
         return STR("");
     return str_fmt(perm,
-                   "a micro-batch takes %.3g s and a save %.3g s, and spot.grace_s=%g: a SIGTERM "
+                   "a micro-batch takes %s s and a save %s s, and spot.grace_s=%g: a SIGTERM "
                    "in the middle of one loses "
                    "the work since the last checkpoint; a smaller train.micro_batch avoids that",
-                   part_s, save_s, grace_s);
+                   DIGITS(part_s), DIGITS(save_s), grace_s);
 }

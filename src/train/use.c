@@ -15,8 +15,15 @@ struct use {
     i64             length, vocabulary; /* of sequences to continue */
 };
 
+enum status use_settings(struct os *os, struct settings *settings, struct arena *perm,
+                         struct err *err)
+{
+    return adapters_settings(os, settings, perm, err);
+}
+
 /* Nothing of how it was trained matters; one batch holds what evaluation's does. */
-static enum status use_new(const struct settings *settings, struct use **out, struct err *err)
+static enum status use_new(struct os *os, const struct settings *settings, struct use **out,
+                           struct err *err)
 {
     struct arena         perm = arena_open((i64)PERM_RESERVE_GIB << 30);
     struct train_config *t;
@@ -33,7 +40,7 @@ static enum status use_new(const struct settings *settings, struct use **out, st
     t->noise_scale        = false;
     t->optimiser          = STR("adamw");
     *out                  = u;
-    return STATUS_OK;
+    return adapters_settings(os, &u->settings, &u->perm, err);
 }
 
 static enum status need_weights(const struct settings *s, struct err *err)
@@ -46,11 +53,11 @@ static enum status need_weights(const struct settings *s, struct err *err)
 enum status use_open(struct os *os, const struct settings *settings, enum use_kind kind,
                      struct use **out, struct err *err)
 {
-    enum status st = use_new(settings, out, err);
+    enum status st = use_new(os, settings, out, err);
     struct use *u  = *out;
     if (st) return st;
     u->settings.model.ask = kind == USE_PREDICT ? ASK_LOGITS : ASK_LOSS;
-    st                    = need_weights(settings, err);
+    st                    = need_weights(&u->settings, err);
     if (!st) st = session_open(&u->s, os, &u->settings, &u->perm, err);
     if (!st && !dataset_count(u->s.data, SPLIT_EVAL))
         st = err_set(
@@ -159,9 +166,13 @@ static enum status open_next(struct use *u, struct os *os, i64 length, struct ar
     feeds.feed[1]          = feed_of(STR("y"), 1, u->length, u->vocabulary);
     feeds.feed[2]          = feed_of(STR("at"), 0, 0, u->length);
     s->model.ask           = ASK_NEXT;
-    s->train.batch         = 0;
-    s->train.eval_batch    = 1;
-    enum status st         = model_new(perm, &s->model, &feeds, &m, err);
+    s->model.lora          = s->train.lora;
+    if (str_eq(s->train.precision,
+               STR("auto"))) /* casts of all weights would take longer than one row of products */
+        s->train.precision = STR("fp32");
+    s->train.batch      = 0;
+    s->train.eval_batch = 1;
+    enum status st      = model_new(perm, &s->model, &feeds, &m, err);
     if (!st) st = session_build(&u->s, os, s, perm, model_build, m, err);
     u->s.model = m;
     if (!st) st = weights_check(&u->s, err);
@@ -172,13 +183,16 @@ enum status use_open_next(struct os *os, const struct settings *settings, i64 le
                           struct use **out, struct err *err)
 {
     bool        theirs = str_eq(settings->model.kind, STR("hf"));
-    enum status st     = use_new(settings, out, err);
+    enum status st     = use_new(os, settings, out, err);
     struct use *u      = *out;
     if (!st) st = need_weights(settings, err);
     if (!st && !theirs && !str_eq(settings->model.kind, STR("gpt")))
         st = err_set(err, STATUS_USAGE, "a model of kind %.*s does not predict tokens",
                      STR_ARG(settings->model.kind));
     if (!st && theirs) st = hf_settings(os, &u->settings.model, &u->perm, err);
+    if (!st && hf_is_encoder(&u->settings.model))
+        st = err_set(err, STATUS_USAGE, "%.*s predicts classes, not tokens: use `frugal predict`",
+                     STR_ARG(settings->model.path));
     if (!st && !theirs) st = look_at_weights(os, &u->settings, u->perm, err);
     return st ? st : open_next(u, os, length, &u->perm, err);
 }

@@ -8,6 +8,10 @@
 
 struct use;
 
+/* A folder of adapters in the place of a model's becomes the model's folder, train.init and train.lora. */
+enum status use_settings(struct os *os, struct settings *settings, struct arena *perm,
+                         struct err *err);
+
 enum use_kind { USE_EVALUATE, USE_PREDICT };
 /* With the settings' data; the caller's settings need not live on. */
 enum status use_open(struct os *os, const struct settings *settings, enum use_kind kind,

@@ -1,10 +1,11 @@
 /* weights.c - where parameters come from and go to: random by (seed, name, element), a
  * safetensors file, or both; docs/formats/weights.md. */
+#include "base/half.h"
 #include "base/rng.h"
+#include "model/hf.h"
+#include "model/lora.h"
 #include "store/safetensors.h"
-#include "train/options.h"
 #include "train/train_int.h"
-#include <string.h>
 
 enum { CHUNK = 1 << 20 };         /* numbers made at a time */
 enum { FILL_BLOCK = 1 << 14 };    /* numbers that one thread makes at a time */
@@ -15,13 +16,37 @@ static bool is_weight(const struct persistent *t)
     return t->kind == VALUE_PARAM || t->kind == VALUE_BUFFER;
 }
 
+static bool is_foreign(const struct session *s)
+{
+    return s->model && model_config_of(s->model)->family;
+}
+
+/* The weights that adapters stand beside are in their folder, and are not written again. */
+static bool has_base(const struct session *s)
+{
+    return is_foreign(s) && s->settings->train.lora.rank > 0;
+}
+
+bool weights_are_kept(const struct session *s, const struct persistent *t)
+{
+    return is_weight(t) && !(has_base(s) && !lora_is_adapter(t->name));
+}
+
+/* Of a matrix in fewer bits: its numbers; what else belongs to it is none. */
+static i64 number_count(const struct session *s, const struct persistent *t)
+{
+    bool nf4    = t->type.dtype == DT_U8 && packed_part(s, t, ".sizes");
+    bool scales = t->frozen && (str_ends(t->name, STR(".weight.scales")) ||
+                                str_ends(t->name, STR(".weight.sizes")));
+    return scales ? 0 : shape_count(t->type.shape) * (nf4 ? 2 : 1);
+}
+
 i64 weights_count(const struct session *s, bool trained_only)
 {
     i64 count = 0;
     for (i32 i = 0; i < s->set->persistent_count; i++) {
         const struct persistent *t = &s->set->persistents[i];
-        if (t->kind == VALUE_PARAM && !(trained_only && t->frozen))
-            count += shape_count(t->type.shape);
+        if (t->kind == VALUE_PARAM && !(trained_only && t->frozen)) count += number_count(s, t);
     }
     return count;
 }
@@ -47,9 +72,21 @@ void weights_put(struct session *s, const struct persistent *t, i64 from, const 
         be->put(s->backend, t->offset + from * (i64)sizeof *wide, wide, count * (i64)sizeof *wide);
         return;
     }
+    if (t->type.dtype == DT_BF16) {
+        u16 *low = NEW(&scratch, u16, count);
+        for (i64 i = 0; i < count; i++) low[i] = bf16_from_f32(values[i]);
+        be->put(s->backend, t->offset + from * (i64)sizeof *low, low, count * (i64)sizeof *low);
+        return;
+    }
     ASSERT(t->type.dtype == DT_F32);
     be->put(s->backend, t->offset + from * (i64)sizeof *values, values,
             count * (i64)sizeof *values);
+}
+
+void weights_put_stretch(void *weights_to, i64 from, const f32 *values, i64 count)
+{
+    const struct weights_to *to = weights_to;
+    weights_put(to->s, to->t, from, values, count, to->scratch);
 }
 
 /* Numbers from `from` on, by many hands: each is a function of its address alone. The calling thread meanwhile puts
@@ -162,17 +199,20 @@ static enum status check_names(struct session *s, const struct st_file *f, struc
     struct arena               half    = arena_part(&scratch, 1 << 20);
     struct textbuf             missing = textbuf_new(&half), extra = textbuf_new(&scratch);
     i64                        missing_count = 0, extra_count = 0;
-    bool                       any = false; /* file and model may differ */
+    bool                       any     = false;       /* file and model may differ */
+    bool                       adapted = has_base(s); /* the file has adapters, or should */
+    for (i64 k = 0; k < f->count; k++) adapted |= lora_is_adapter(f->tensors[k].name);
     for (i64 i = 0; i < c->rename_count; i++) any |= is_any(c->rename[i]);
     for (i32 i = 0; i < s->set->persistent_count; i++) {
-        const struct persistent *t = &s->set->persistents[i];
-        if (is_weight(t) && !st_find(f, their_name(c, t->name)))
+        const struct persistent *t      = &s->set->persistents[i];
+        bool                     starts = c->lora.rank && lora_is_adapter(t->name) && !adapted;
+        if (weights_are_kept(s, t) && !starts && !st_find(f, their_name(c, t->name)))
             list_name(&missing, &missing_count, t->name);
     }
     for (i64 k = 0; k < f->count; k++) {
         bool known = false;
         for (i32 i = 0; i < s->set->persistent_count && !known; i++)
-            known = is_weight(&s->set->persistents[i]) &&
+            known = weights_are_kept(s, &s->set->persistents[i]) &&
                     str_eq(their_name(c, s->set->persistents[i].name), f->tensors[k].name);
         if (!known) list_name(&extra, &extra_count, f->tensors[k].name);
     }
@@ -227,27 +267,31 @@ static enum status init_open(struct session *s, struct arena *names, struct st_f
     st = check_renames(s, f, err);
     if (!st) st = check_names(s, f, s->scratch, err);
     for (i32 i = 0; !st && i < s->set->persistent_count; i++) {
-        const struct persistent *t    = &s->set->persistents[i];
-        const struct st_tensor  *from = is_weight(t) ? st_find(f, their_name(c, t->name)) : NULL;
+        const struct persistent *t = &s->set->persistents[i];
+        const struct st_tensor  *from =
+            weights_are_kept(s, t) ? st_find(f, their_name(c, t->name)) : NULL;
         if (from) st = check_shape(c->init, t, from, s->scratch, err);
     }
     if (st) st_close(s->os, f);
     return st;
 }
 
-static bool is_foreign(const struct session *s)
-{
-    return s->model && model_config_of(s->model)->family;
-}
-
 enum status weights_check(struct session *s, struct err *err)
 {
-    struct st_file f;
-    struct arena   before = s->scratch, names;
-    if (!s->settings->train.init.len)
-        return is_foreign(s) ? hf_weights(s, HF_WEIGHTS_CHECK, err) : STATUS_OK;
-    names          = arena_part(&s->scratch, NAMES_BYTES);
-    enum status st = init_open(s, &names, &f, err);
+    struct st_file             f;
+    struct arena               before = s->scratch, names;
+    const struct train_config *c      = &s->settings->train;
+    enum status                st     = STATUS_OK;
+    if (is_foreign(s) && (!c->init.len || c->lora.rank))
+        st = hf_weights(s, model_config_of(s->model)->path, HF_WEIGHTS_CHECK, err);
+    if (!st && c->lora.rank && !is_foreign(s) && !c->init.len && !s->settings->resumed)
+        st = err_set(err, STATUS_USAGE,
+                     "train.lora needs weights to begin with: give train.init, or model.kind=hf");
+    if (st || !c->init.len) return st;
+    if (adapters_are_folder(s)) return adapters_weights(s, HF_WEIGHTS_CHECK, err);
+    if (init_is_folder(s)) return hf_weights(s, c->init, HF_WEIGHTS_CHECK, err);
+    names = arena_part(&s->scratch, NAMES_BYTES);
+    st    = init_open(s, &names, &f, err);
     if (!st) st_close(s->os, &f);
     s->scratch = before;
     return st;
@@ -261,8 +305,9 @@ static enum status load(struct session *s, struct err *err)
     enum status                st    = init_open(s, &names, &f, err);
     if (st) return st;
     for (i32 i = 0; !st && i < s->set->persistent_count; i++) {
-        const struct persistent *t    = &s->set->persistents[i];
-        const struct st_tensor  *from = is_weight(t) ? st_find(&f, their_name(c, t->name)) : NULL;
+        const struct persistent *t = &s->set->persistents[i];
+        const struct st_tensor  *from =
+            weights_are_kept(s, t) ? st_find(&f, their_name(c, t->name)) : NULL;
         if (from) st = load_one(s, t, from, s->scratch, err);
     }
     st_close(s->os, &f);
@@ -271,6 +316,7 @@ static enum status load(struct session *s, struct err *err)
 
 enum status weights_init(struct session *s, struct err *err)
 {
+    struct str   init    = s->settings->train.init;
     i64          given   = s->settings->train.threads;
     i32          threads = given ? (i32)given : pool_machine_threads();
     struct pool *pool    = pool_open(s->perm, weights_count(s, false) < FILL_BLOCK ? 1 : threads);
@@ -278,119 +324,16 @@ enum status weights_init(struct session *s, struct err *err)
     s->backend->table->put(s->backend, 0, NULL, s->set->persistent_bytes);
     for (i32 i = 0; i < s->set->persistent_count; i++) {
         const struct persistent *t = &s->set->persistents[i];
-        if (t->init.kind != INIT_ZERO) put_initial(s, t, pool, s->scratch);
+        bool there = is_foreign(s) && t->kind == VALUE_PARAM && !lora_is_adapter(t->name) &&
+                     !hf_may_lack(model_config_of(s->model), t->name);
+        if (t->init.kind != INIT_ZERO && !there) put_initial(s, t, pool, s->scratch);
     }
     pool_close(pool);
-    if (s->settings->train.init.len) return load(s, err);
-    return is_foreign(s) ? hf_weights(s, HF_WEIGHTS_LOAD, err) : STATUS_OK;
-}
-
-static bool is_part(const struct persistent *t, enum weights_part part)
-{
-    return part == WEIGHTS_VALUES ? is_weight(t) : t->kind == VALUE_GRAD && t->type.dtype != DT_I32;
-}
-
-enum status weights_save_check(struct session *s, enum weights_part part, struct str path,
-                               struct err *err)
-{
-    struct arena   scratch = s->scratch;
-    struct str     name    = os_part_name(&scratch, path);
-    struct os_stat old;
-    struct file    f     = { -1 };
-    i64            bytes = 0, room = os_disk_free_bytes(path);
-    for (i32 i = 0; i < s->set->persistent_count; i++) {
-        const struct persistent *t = &s->set->persistents[i];
-        if (is_part(t, part)) bytes += type_bytes(t->type);
-    }
-    if (!s->os->stat(s->os, path, &old, NULL) && old.is_dir)
-        return err_set(err, STATUS_USAGE, "%.*s is a folder; name a file to write", STR_ARG(path));
-    os_part_sweep(s->os, path, scratch);
-    enum status st = s->os->create(s->os, name, &f, err);
-    if (st) return st;
-    st = s->os->close(s->os, &f, err);
-    s->os->remove(s->os, name, NULL);
-    if (!st && room >= 0 && room < bytes)
-        st = err_set(err, STATUS_WORLD, "%.*s will take %lld bytes, and its disk has %lld free",
-                     STR_ARG(path), (long long)bytes, (long long)room);
-    return st;
-}
-
-/* Gradients of fp16 lie there times the loss scale. */
-static void unscale(struct session *s, f32 *gradient, i64 count)
-{
-    f64 factor;
-    if (!session_has(s, STR("grad_unscale"))) return;
-    session_get_numbers(s, STR("grad_unscale"), &factor, 1);
-    for (i64 i = 0; i < count; i++) gradient[i] = (f32)((f64)gradient[i] * factor);
-}
-
-static u8 *get_bytes(struct session *s, const struct persistent *t, struct arena *perm)
-{
-    const struct backend_table *be = s->backend->table;
-    u8                         *to = NEW(perm, u8, type_bytes(t->type));
-    be->wait(s->backend, be->get(s->backend, t->offset, to, type_bytes(t->type)));
-    return to;
-}
-
-/* The gradient of a whole table from that of the rows which have one; its shape becomes the table's. */
-static u8 *spread_rows(struct session *s, const struct persistent *rows, struct str table,
-                       struct arena *perm, struct shape *shape)
-{
-    struct str               name  = str_cat(perm, rows->name, STR(".index"));
-    const struct persistent *names = program_set_find(s->set, name),
-                            *whole = program_set_find(s->set, table);
-    const i32 *index               = (const i32 *)(const void *)get_bytes(s, names, perm);
-    const u8  *from                = get_bytes(s, rows, perm);
-    i64        width               = type_bytes(rows->type) / rows->type.shape.dim[0];
-    u8        *to                  = NEW(perm, u8, whole->type.shape.dim[0] * width);
-    for (i64 i = 0; i < rows->type.shape.dim[0] && index[i] >= 0; i++)
-        memcpy(to + index[i] * width, from + i * width, (size_t)width);
-    *shape = whole->type.shape;
-    return to;
-}
-
-/* What makes the model and its data, so that the file can be used without its run file: KEY=VALUE a line, where it is
- * not the default. */
-static struct str settings_of_model(const struct session *s, struct arena *perm)
-{
-    struct arena     values   = arena_part(perm, 1 << 20);
-    struct settings *defaults = NEW(perm, struct settings, 1);
-    struct textbuf   b        = textbuf_new(perm);
-    for (i64 i = 0; s->model && i < OPTION_COUNT; i++) {
-        struct arena         here = values;
-        const struct option *o    = &options[i];
-        if (!str_starts(o->key, STR("data.")) && !str_starts(o->key, STR("model."))) continue;
-        if (str_starts(o->key, STR("data.cache")) || str_eq(o->key, STR("data.shuffle_block")))
-            continue; /* of a machine; and a resumed run has it from its first start */
-        option_set_text(o, defaults, o->initial, &here, NULL);
-        struct str value = option_shown_text(o, s->settings, &here);
-        if (!str_eq(value, option_shown_text(o, defaults, &here)))
-            textbuf_fmt(&b, "%.*s=%.*s\n", STR_ARG(o->key), STR_ARG(value));
-    }
-    return textbuf_str(&b);
-}
-
-enum status weights_save(struct session *s, enum weights_part part, struct str path,
-                         struct err *err)
-{
-    struct arena      scratch = s->scratch;
-    struct st_tensor *list    = NEW(&scratch, struct st_tensor, s->set->persistent_count + 1);
-    i64               count   = 0;
-    for (i32 i = 0; i < s->set->persistent_count; i++) {
-        const struct persistent *t    = &s->set->persistents[i];
-        struct str               name = t->name;
-        if (!is_part(t, part)) continue;
-        if (part == WEIGHTS_GRADIENTS) name.len -= STR(".grad").len;
-        struct shape shape = t->type.shape;
-        bool         rows  = part == WEIGHTS_GRADIENTS && t->sparse_rows;
-        u8 *copy = rows ? spread_rows(s, t, name, &scratch, &shape) : get_bytes(s, t, &scratch);
-        if (part == WEIGHTS_GRADIENTS) unscale(s, (f32 *)(void *)copy, shape_count(shape));
-        list[count++] =
-            (struct st_tensor){ name,
-                                t->type.dtype == DT_F64 ? STR("F64") : STR("F32"),
-                                shape,
-                                { (const char *)copy, type_bytes(type_of(t->type.dtype, shape)) } };
-    }
-    struct str about = part == WEIGHTS_VALUES ? settings_of_model(s, &scratch) : STR("");
-    return st_save_about(s->os, path, list, count, about, scratch, err);
+    enum status st = STATUS_OK;
+    if (is_foreign(s) && (!init.len || has_base(s)))
+        st = hf_weights(s, model_config_of(s->model)->path, HF_WEIGHTS_LOAD, err);
+    if (st || !init.len) return st;
+    if (!adapters_are_folder(s) && init_is_folder(s))
+        return hf_weights(s, init, HF_WEIGHTS_LOAD, err);
+    return adapters_are_folder(s) ? adapters_weights(s, HF_WEIGHTS_LOAD, err) : load(s, err);
 }

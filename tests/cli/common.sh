@@ -8,6 +8,7 @@ trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
 failed=0
 export FRUGAL_RUN_LEDGER=none # the user's own is none of our business
+export FRUGAL_TRAIN_PRECISION=fp32 # auto depends on the processor; test_train.sh and test_resume.sh test it
 fail() { echo "FAILED: $1"; head -n 5 out err; failed=1; }
 
 # run CODE ARGUMENT...: runs frugal, with stdout in `out` and stderr in `err`.

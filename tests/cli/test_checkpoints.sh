@@ -75,7 +75,7 @@ has out '^step-000000060.1.6 +f/step-000000060.1.6/manifest.json has version 7'
 
 run 2 checkpoints
 run 2 checkpoints burn f
-has err 'unknown verb burn'
+has err 'unknown verb burn; .*; restore and lifecycle need s3://'
 run 2 checkpoints copy f
 has err 'expected frugal checkpoints copy FROM TO'
 run 2 checkpoints prune f --keep 0

@@ -34,9 +34,9 @@ has err 'model.window was 20 and is 21'
 
 run 0 tokenize --tokenizer mine --out plain.bin --separator none texts
 run 2 train run.yaml data.path=plain.bin
-has err 'data.documents=separate: nothing beside plain.bin says which token ends a document; give its number instead'
+has err 'data.documents=separate: no file next to plain.bin says which token ends a document; give its number instead'
 run 2 train run.yaml data.documents=300
-has err 'data.documents=300: the tokens are below the vocabulary of [0-9]+'
+has err 'data.documents=300 is not a token: the vocabulary has [0-9]+'
 run 2 train run.yaml data.documents=some
 has err 'data.documents'
 i=0

@@ -18,6 +18,31 @@ idx "$folder/images" '\0\0\010\003\0\0\0\100\0\0\0\034\0\0\0\034' $((64 * 784))
 head -c 20000 <(yes 'the quick brown fox jumps over the lazy dog') >"$folder/text.txt"
 for k in 1 2 3 4 5; do seq -f "w%g$k" 1 300 >"$folder/words$k"; done
 
+# Two texts, and a small model of pretrain.yaml that knows the first: finetune.yaml begins with it.
+small="model.depth=2 model.width=64 model.heads=2 data.context=32 train.batch=4 train.warmup=0"
+head -c 20000 <(yes 'static i64 count; /* of rows */') >"$folder/source.txt"
+"$top/build/frugal" train "$top/examples/pretrain.yaml" $small data.path="$folder/source.txt" train.steps=60 train.eval_every=0 \
+  train.out="$folder/pretrained.safetensors" >"$folder/out" 2>"$folder/err" || fail "pretrain: $(tail -n 1 "$folder/err")"
+held_out() { # MODEL: its loss on the second text
+  "$top/build/frugal" evaluate "$folder/$1.safetensors" data.path="$folder/text.txt" --json 2>"$folder/err" |
+    sed -nE 's/.*"loss":([0-9.e+-]+).*/\1/p'
+}
+"$top/build/frugal" train "$top/examples/finetune.yaml" $small data.path="$folder/text.txt" train.steps=200 train.eval_every=0 \
+  train.init="$folder/pretrained.safetensors" train.out="$folder/finetuned.safetensors" >"$folder/out" 2>"$folder/err" ||
+  fail "finetune: $(tail -n 1 "$folder/err")"
+before=$(held_out pretrained) after=$(held_out finetuned)
+echo "finetune: held-out loss $before before, $after after"
+# The text is one sentence over and over: whoever learned anything of it is far below half of a stranger's loss.
+awk -v a="$before" -v b="$after" 'BEGIN { exit !(a > 0 && b > 0 && b < a / 2) }' || fail "finetune: the loss has not halved"
+"$top/build/frugal" generate "$folder/finetuned.safetensors" "the " --count 40 --temperature 0 >"$folder/out" 2>"$folder/err" ||
+  fail "finetune: $(tail -n 1 "$folder/err")"
+echo "finetune: $(head -c 60 "$folder/out")"
+{ echo text,label; for k in 1 2 3; do sed "s/\$/,kind$k/" "$folder/words$k"; done; } >"$folder/texts.csv"
+for i in $(seq 300); do
+  echo "{\"messages\": [{\"role\": \"user\", \"content\": \"$i + 1\"}, {\"role\": \"assistant\", \"content\": \"$((i + 1))\"}]}"
+done >"$folder/sums.jsonl"
+"$top/build/frugal" tokenize --train 280 --tokenizer "$folder/vocabulary" "$folder/text.txt" >/dev/null 2>&1 || fail "no vocabulary"
+
 "$top/build/idx_folder" "$folder/images" "$folder/labels" "$folder/pictures" || fail "no folder of pictures"
 
 idx_data="data.path=$folder/images data.labels=$folder/labels data.eval_path=$folder/images data.eval_labels=$folder/labels"
@@ -26,8 +51,12 @@ declare -A data=(
   [resnet]=$idx_data
   [images]="data.path=$folder/pictures train.batch=16"
   [gpt]="data.path=$folder/text.txt model.depth=2 train.batch=2"
+  [pretrain]="$small data.path=$folder/source.txt"
+  [finetune]="$small data.path=$folder/text.txt train.init=$folder/pretrained.safetensors"
   [gpt_modern]="data.path=$folder/text.txt model.depth=2 train.batch=32"
   [encoder]="data.files=[$folder/words1,$folder/words2,$folder/words3,$folder/words4,$folder/words5] model.depth=2"
+  [texts]="data.path=$folder/texts.csv data.tokenizer=$folder/vocabulary"
+  [chat]="data.path=$folder/sums.jsonl data.tokenizer=$folder/vocabulary"
   [ranker]="data.samples=4096 data.eval_samples=512 train.batch=256"
 )
 

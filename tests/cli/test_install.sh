@@ -22,9 +22,12 @@ pc=$(find "$prefix" -name frugal.pc)
 value() { sed -n "s|^$1: *||p" "$pc" | sed "s|\${libdir}|$libdir|g; s|\${includedir}|$includedir|g"; }
 path() { sed -n "s|^$1=||p" "$pc" | sed "s|\${pcfiledir}|$(dirname "$pc")|; s|\${prefix}|$at|"; }
 at=$(path prefix) libdir=$(path libdir) includedir=$(path includedir)
-printf '#include <frugal.h>\nint main(void) { return 0; }\n' >"$prefix/user.c"
-cc $(value Cflags) "$prefix/user.c" $(value Libs) -o "$prefix/user" && "$prefix/user" ||
+printf '#include <frugal.h>\nint main(void) { return !frugal_version()[0]; }\n' >"$prefix/user.c"
+cc $(value Cflags) "$prefix/user.c" $(value Libs) -o "$prefix/user" && LD_LIBRARY_PATH=$libdir "$prefix/user" ||
   fail "a program does not build with the flags of frugal.pc"
+cc $(value Cflags) "$prefix/user.c" -L"$libdir" -l:libfrugal.a $(value Libs.private) -o "$prefix/user" && "$prefix/user" ||
+  fail "a program does not build with the static library and Libs.private of frugal.pc"
+for link in libfrugal.so libfrugal.so.0; do [ -L "$libdir/$link" ] || fail "$link is missing"; done
 
 # The program looks for its modules where they are installed: it finds this one, which is none.
 mkdir -p "$libdir/frugal"

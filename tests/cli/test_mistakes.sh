@@ -41,7 +41,7 @@ head -c 40 images.gz >cut.gz
 { head -c 20 images.gz; printf XXXX; tail -c +25 images.gz; } >damaged.gz
 { printf '\0\0\010\001\0\0\001\214'; head -c 404 labels | tail -c 396; } >fewer
 says 2 '^data.path is empty' train run.yaml data.path=
-says 2 '^data.path is empty' train /dev/null train.epochs=1
+says 2 '^data.path is empty' train /dev/null train.epochs=1 model.kind=gpt
 says 2 '^empty: 0 bytes are too few for an IDX file' train run.yaml data.path=empty
 says 2 '^short: truncated' train run.yaml data.path=short
 says 3 '^cut.gz: .*ends too early' train run.yaml data.path=cut.gz
@@ -101,7 +101,7 @@ says 2 'expected a whole number from 1 to 1024' train gpt.yaml model.depth=1e9
 says 2 'more than 32768 operations' train gpt.yaml model.depth=1024
 says 2 'the run needs .* GiB' train gpt.yaml model.width=131072 model.heads=512 train.batch=1e12
 says 2 'expected a whole number' train run.yaml train.batch=1e30
-says 2 'train.precision is fp8; expected one of fp32.bf16.fp16.auto' train run.yaml train.precision=fp8
+says 2 'train.precision is fp8; expected one of auto.fp32.bf16.fp16' train run.yaml train.precision=fp8
 says 2 '^model.dtype=f64 and a low train.precision' train run.yaml train.precision=bf16 model.dtype=f64
 says 2 'train.loss_scale_backoff was replaced by train.loss_scale: a skipped step halves' train run.yaml train.loss_scale_backoff=1
 says 0 '^evaluated after step 12' train run.yaml train.epochs=1e18 train.steps=12
@@ -148,7 +148,7 @@ lever 2 'train.forecast does nothing without train.target' train run.yaml train.
 lever 2 'train.max_dollars needs the price of an hour' train run.yaml train.max_dollars=1
 lever 2 'train.max_seconds is 0; expected' train run.yaml train.max_seconds=0
 lever 2 'train.allow: there is no rule lr_unusal' train run.yaml train.allow=lr_unusal
-lever 2 'train.precision is fp4; expected one of fp32' train run.yaml train.precision=fp4
+lever 2 'train.precision is fp4; expected one of auto' train run.yaml train.precision=fp4
 lever 2 'train.optimiser is lion; expected one of sgd' train run.yaml train.optimiser=lion
 
 # The network on the command line has no line in the file.
@@ -207,7 +207,7 @@ says 2 'is a folder' train run.yaml train.out=.
 before "a folder as a file"
 mkdir small
 if mount -t tmpfs -o size=64k tmpfs small 2>/dev/null; then
-  says 3 'small/w will take [0-9]+ bytes, and its disk has [0-9]+ free' train run.yaml \
+  says 3 'small/w will take [0-9.,]+ MB, and its disk has [0-9.,]+ MB free' train run.yaml \
     'model.layers=[flatten, {dense: 8000}, {dense: 4}]' train.out=small/w
   before "a small disk"
   says 3 '^checkpoint.dir=small/kept: a checkpoint takes 0.871 MB, and its disk has .* MB free' train run.yaml \
@@ -287,4 +287,24 @@ kill -TERM $pid
 wait $pid
 [ $? = 4 ] && grep -q 'stopped by SIGTERM after step' err && grep -q '^accuracy' out && [ -s kept ] ||
   fail "SIGTERM in an evaluation"
+
+# A file where a folder is wanted, a folder that takes no files, a region that nobody has, a size that is known to be wrong
+# before any text is read; and of a plan that cannot be only the reasons that there are.
+: >file
+mkdir -p texts
+says 2 'data.context does nothing with data.kind=images .data.path=texts is a folder.; it needs data.kind=tokens' train run.yaml \
+  data.kind=auto data.labels= data.path=texts data.context=8
+says 3 'cannot list file: it is a file, not a folder' pack file --to shards
+says 3 'cannot open file: it is a file, not a folder' checkpoints list file
+says 3 'cannot create /proc/w: /proc takes no new files' train run.yaml train.out=/proc/w
+says 3 'cannot create absent/w: there is no folder absent' train run.yaml train.out=absent/w
+says 2 '^--region mars: the catalogue has no price there' plan gpt2 --tokens 1e9 --region mars
+says 1 '^no plan: [0-9]+ exceed the budget, [0-9]+ on spot machines would never finish; the nearest is' plan gpt2 --tokens 1e9 --budget 0.001 train.precision=default
+lacks err 'no plan:.* 0 '
+printf 'a text of a few words' >words.txt
+says 2 '^--train 10: a vocabulary has 257 to 16777216 tokens' tokenize --train 10 --tokenizer vocabulary --out words.bin words.txt
+lacks err 'counting words'
+says 3 'file is a file, not a folder' tokenize --train 300 --tokenizer file --out words.bin words.txt
+lacks err 'counting words'
+says 2 '^sweep.over: nothing varies; try: sweep.over=' sweep run.yaml
 exit $failed

@@ -36,7 +36,7 @@ run 0 train run.yaml train.out=half train.steps=17 checkpoint.dir=kept checkpoin
 run 0 train run.yaml train.out=rest checkpoint.dir=kept checkpoint.every=17
 has err 'step 17'
 same_numbers whole rest || fail "a run that was resumed has other weights"
-run 0 profile run.yaml profile.wait=1 profile.warmup=1 profile.active=3
+run 0 profile run.yaml profile.wait=2 profile.active=3
 has out 'attention_packed'
 
 run 0 train run.yaml train.shuffle=by_length train.out=grouped

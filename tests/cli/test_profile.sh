@@ -72,7 +72,7 @@ unset SEEDED
 frugal=${FRUGAL:-$top/build/frugal}
 
 # On the way of a run, which goes on to its end.
-run 0 train run.yaml --profile wait=1,warmup=1,active=2
+run 0 train run.yaml --profile wait=2,active=2
 has out '^Profile of 2 steps'
 has out '^accuracy'
 [ -s weights.safetensors ] || fail "the run did not end"

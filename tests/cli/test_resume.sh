@@ -84,17 +84,19 @@ has out '"event":"done".*"checkpoints":[12],"checkpoints_failed":0,.*"checkpoint
 [ "$(ls kept | grep -c '^step-00000[1-9]')" = 0 ] || fail "--fresh left old checkpoints"
 
 # What train.precision=auto chose is kept, also on a processor that would choose otherwise, and there the run says that it is not
-# bit-exact. FRUGAL_VECTORS takes instructions away, so it is tried from more to fewer, and back.
-own=$("$frugal" train run.yaml --fresh train.precision=auto train.schedule=constant train.steps=60 --json 2>err | sed -n 's/.*"event":"start".*"precision":"\([a-z0-9]*\)".*/\1/p')
-FRUGAL_VECTORS=none "$frugal" train run.yaml train.precision=auto train.schedule=constant train.steps=120 --json >out 2>err || fail "not resumed with fewer instructions"
-has out "\"event\":\"start\",.*\"precision\":\"$own\""
+# bit-exact. FRUGAL_VECTORS takes instructions away, so it is tried from more to fewer, and back. auto is the default.
+unset FRUGAL_TRAIN_PRECISION
+own=$("$frugal" train run.yaml --fresh train.schedule=constant train.steps=60 --json 2>err | sed -n 's/.*"event":"start".*"precision":"\([a-z0-9]*\)".*/\1/p')
+FRUGAL_VECTORS=none "$frugal" train run.yaml train.schedule=constant train.steps=120 --json >out 2>err || fail "not resumed with fewer instructions"
+has out "\"event\":\"start\",.*\"precision\":\"$own\",\"precision_reason\":\"as in the checkpoint"
 [ "$own" = fp32 ] || has out '"event":"checkpoint","what":"resumed","step":60,"text":"it was computed by other kernels"'
-FRUGAL_VECTORS=none "$frugal" train run.yaml --fresh train.precision=auto train.schedule=constant train.steps=60 --json >out 2>err || fail "not begun with few instructions"
+FRUGAL_VECTORS=none "$frugal" train run.yaml --fresh train.schedule=constant train.steps=60 --json >out 2>err || fail "not begun with few instructions"
 has out '"event":"start",.*"precision":"fp32"'
-run 0 train run.yaml train.precision=auto train.schedule=constant train.steps=120 --json
+run 0 train run.yaml train.schedule=constant train.steps=120 --json
 has out '"event":"start",.*"precision":"fp32"'
 run 2 train run.yaml train.precision=bf16 train.steps=130
 has err 'train.precision was fp32 and is bf16'
+export FRUGAL_TRAIN_PRECISION=fp32
 
 run 2 train run.yaml checkpoint.every=often
 has err 'checkpoint.every is often; expected auto, steps like 500, or a time like 10min'

@@ -4,13 +4,13 @@
 . "$(dirname "$0")/common.sh"
 here=$top/tests/cli
 export FRUGAL_SPOT_CLOUD=none
-keep="program.folder=save checkpoint.dir=kept program.settle_s=0.1"
+keep="program.folder=save checkpoint.dir=kept program.complete=0.1"
 
 # Usage.
 run 2 run
 has err 'which program\? Try: frugal run -- python3 train.py'
 run 2 run program.folder=save -- true
-has err 'where to copy the files of program.folder\? Give checkpoint.dir=FOLDER'
+has err 'program.folder needs a place to copy its files to: checkpoint.dir=FOLDER'
 run 2 run train.patience=3 -- true
 has err 'give program.read and program.metric'
 run 2 run log.csv=theirs.csv -- true
@@ -25,6 +25,11 @@ has err 'did you mean program.folder\?'
 run 2 train -- true
 run 2 run $keep program.read=regex 'program.step=step' -- true
 has err 'program.step is step: it has no \(group\) around the number'
+run 2 run $keep program.complete=soon -- true
+has err 'program.complete is soon; expected seconds, like 5, or the ending of a marker, like .done'
+run 2 run $keep program.complete=-1 -- true
+run 2 run $keep program.marker=.done -- true
+has err 'program.marker was replaced by program.complete'
 
 # The name in the ledger is the one that was given, else the command.
 run 0 run run.name=mine run.ledger=named/ledger.db -- true

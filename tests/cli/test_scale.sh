@@ -35,6 +35,12 @@ run 2 scale much
 has err '1e21'
 run 2 scale 1e20 --law moore
 run 2 scale 1e20 --mfu
+# Fine-tuning: 6 FLOPs a weight and token where all are trained, 4 with adapters.
+run 0 scale 1e20 --lora llama-3-8b
+has out '^all weights +8.0 G +2.1 G '
+has out '^adapters +8.0 G +3.1 G '
+run 2 scale 1e20 --lora llama-9
+has err 'no known model llama-9'
 run 0 scale 1e21 --served 1e13
 has out '^served'
 
@@ -55,5 +61,5 @@ run 3 scale 1e20 --fit missing.csv
 
 run 0 help claims
 has out '6 N D = 2.65 C'
-has out '\$1581'
+has out '\$1,581'
 exit $failed

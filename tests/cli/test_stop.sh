@@ -69,4 +69,17 @@ least=$(sed -n 's/.*"event":"eval".*"loss":\([^,]*\),.*/\1/p' out | sort -g | he
 run 0 train run.yaml train.init=best train.lr=1e-30 train.epochs=1 --json
 again=$(sed -n 's/.*"event":"done".*"loss":\([^,]*\),.*/\1/p' out)
 [ "$said" = "$again" ] || fail "the best weights gave $said and now give $again"
+
+# Random letters can only be learned by heart: the held-out loss rises, which is said once, with what helps.
+head -c 1200 /dev/urandom | base64 -w 0 >letters
+cat >letters.yaml <<END
+data: {kind: text, path: letters, context: 16, windows: fixed}
+model: {kind: gpt, depth: 2, width: 64, heads: 2}
+train: {batch: 32, steps: 200, eval_every: 20, lr: 0.003}
+END
+run 0 train letters.yaml
+has err 'overfitting: since step [0-9]+ the held-out loss has risen from [0-9.]+ to [0-9.]+ while the training loss fell from [0-9.]+ to [0-9.]+[.] What helps: train.keep_best=true [(]ends with the best weights[)], train.patience=3 .*, more data, model.dropout$'
+[ "$(grep -c overfitting err)" = 1 ] || fail 'overfitting is said more than once'
+run 0 train letters.yaml train.lr=1e-30
+lacks err overfitting
 exit $failed

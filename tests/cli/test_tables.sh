@@ -10,7 +10,7 @@ END
 planned() { run 0 train run.yaml train.steps=1 --json "$@" && sed -n 's/.*"event":"start".*"arena_bytes_planned":\([0-9]*\).*/\1/p' out; }
 loss() { sed -n 's/.*"event":"done".*"loss":\([0-9.e-]*\).*/\1/p' out; }
 
-for kind in sgd adagrad adam; do
+for kind in sgd adagrad adam "adam model.table_dtype=bf16"; do # the last one unquoted: two settings
   run 0 train run.yaml train.tables=$kind train.out=whole train.threads=1 --json
   whole=$(loss)
   run 0 train run.yaml train.tables=$kind train.out=other train.threads=2
@@ -36,6 +36,10 @@ for kind in sgd adagrad adam; do
 done
 
 dense=$(planned train.tables=dense)
+wide=$(planned train.tables=sgd data.buckets=200000) low=$(planned train.tables=sgd data.buckets=200000 model.table_dtype=bf16)
+[ -n "$low" ] && [ "$low" -lt $((wide * 6 / 10)) ] || fail "a table of bf16 is planned with $low bytes, one of f32 with $wide"
+run 2 train run.yaml model.table_dtype=bf16
+has err "model.table_dtype does nothing with train.tables=auto"
 rows=$(planned train.tables=sgd)
 [ -n "$rows" ] && [ "$rows" -lt $((dense / 2)) ] || fail "by rows the plan has $rows bytes, dense $dense"
 echo 'data: {kind: idx, path: images, labels: labels}' >other.yaml

@@ -67,6 +67,18 @@ run 0 train run.yaml --json train.init=wide.safetensors model.dtype=f64 train.lr
 run 0 train run.yaml --json train.init=wide.safetensors train.epochs=1
 
 # Mistakes: the user's, the world's.
+# Where nobody says a precision, one line says which is taken and why.
+few="train run.yaml train.epochs=1 train.device=cpu"
+env -u FRUGAL_TRAIN_PRECISION "$frugal" $few >out 2>err || fail "no run with the default precision"
+has err '^precision (bf16|fp32): this processor has '
+env -u FRUGAL_TRAIN_PRECISION FRUGAL_VECTORS=avx512 "$frugal" $few >out 2>err || fail "no run in fp32"
+has err '^precision fp32: this processor has no bf16 instructions$'
+run 0 $few
+lacks err '^precision '
+# What would be ignored where auto takes another type needs its type by name.
+run 2 $few train.precision=auto train.loss_scale=1024
+has err 'train.loss_scale .*train.precision=fp16'
+
 run 2 train
 has err 'which run file\?'
 run 2 train run.yaml train.epochs=0

@@ -1,6 +1,6 @@
-/* fuzz_hf.c - any bytes as a config.json or as an index of shards: refused with a sentence; or a model that is built or
- * refused; or a list of files that stay in their folder. */
-#include "model/hf.h"
+/* fuzz_hf.c - any bytes as a config.json, as an index of shards or as a config of adapters: refused with a sentence; or
+ * a model that is built or refused; or a list of files that stay in their folder; or settings of adapters. */
+#include "model/lora.h"
 #include "store/st_folder.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
@@ -24,6 +24,33 @@ static void build(struct model_config *c, struct arena *perm, struct err *err)
     if (c->depth <= 48 && model_new(perm, c, &feeds, &m, err)) ASSERT(err->text[0]);
 }
 
+/* What was read is written, and read again as the same. */
+static void adapters(struct str text, struct arena *perm)
+{
+    struct model_config names = { .path = STR("folder"), .dtype = DT_F32 };
+    struct lora_config  again;
+    struct str          base, other;
+    struct err          err = { 0 };
+    struct str          llama =
+        STR("{\"model_type\": \"llama\", \"vocab_size\": 9, \"num_hidden_layers\": 1, "
+            "\"hidden_size\": 8, \"num_attention_heads\": 2, \"intermediate_size\": 8}");
+    if (lora_config_read(STR("fuzz"), text, perm, &names.lora, &base, &err)) {
+        ASSERT(err.text[0]);
+        return;
+    }
+    struct lora_config first = names.lora;
+    ASSERT(first.rank >= 1 && first.dropout >= 0 && first.dropout < 1 && first.alpha > 0);
+    ASSERT(!hf_config_read(STR("llama"), llama, perm, &names, &err));
+    names.lora         = first;
+    bool       on      = first.on_count == 0;
+    struct str written = lora_config_write(&names, base, perm);
+    for (i64 i = 0; i < first.on_count; i++) on |= str_eq(first.on[i], STR("q_proj"));
+    if (!on) return; /* it may mean no matrix of a llama */
+    ASSERT(!lora_config_read(STR("written"), written, perm, &again, &other, &err));
+    ASSERT(again.rank == first.rank && again.alpha == first.alpha && again.on_count >= 1);
+    ASSERT(again.dropout == first.dropout && str_eq(base, other));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     static struct arena all;
@@ -35,6 +62,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     struct str          text = { (const char *)data, (i64)bytes };
     if (!hf_config_read(STR("fuzz"), text, &perm, &c, &err)) build(&c, &perm, &err);
     else ASSERT(err.text[0]);
+    perm = all;
+    adapters(text, &perm);
     perm = all;
     err  = (struct err){ 0 };
     if (st_index_parse(STR("fuzz"), text, &perm, &index, &err)) {

@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     }
     ASSERT(known_parameters(&k) > 0);
     ASSERT(isfinite(known_flops_per_token(&k, k.context).matrices));
-    if (k.depth <= 48 && known_model_new(&k, k.depth, k.context, &perm, &m, &differs, &err))
+    if (k.depth <= 48 && known_model_new(&k, k.depth, k.context, NULL, &perm, &m, &differs, &err))
         ASSERT(err.text[0]);
     return 0;
 }

@@ -63,8 +63,9 @@ static i32 results_of(const struct op_case *c) { return op_result_count(c->op, &
 /* Up to three maps that stay tame, with operands for them behind the op's own. */
 static void add_chain(struct bench *b, struct draw *d)
 {
-    static const i32 maps[] = { OP_ADD,  OP_SUB,       OP_MUL,  OP_RELU, OP_RELU_GRAD,
-                                OP_GELU, OP_GELU_GRAD, OP_SILU, OP_TANH, OP_SIGMOID };
+    static const i32 maps[] = { OP_ADD,           OP_SUB,  OP_MUL,       OP_RELU,
+                                OP_RELU_GRAD,     OP_GELU, OP_GELU_GRAD, OP_GELU_ERF,
+                                OP_GELU_ERF_GRAD, OP_SILU, OP_TANH,      OP_SIGMOID };
     struct op_case  *c      = &b->c;
     struct chain    *then   = &c->at.then;
     i64              count  = shape_count(c->out[0].shape);
@@ -150,7 +151,7 @@ static void compare_sum(struct bench *b, const struct program_set *set)
                            shape_count(x.shape) };
     struct tensor want = { arena_take(&b->scratch, MAX(1, type_bytes(y)), 1, 64), y,
                            shape_count(y.shape) };
-    struct call   call = { OP_SUM, &at, &in, 1, &want, NULL, 0, NULL };
+    struct call   call = { OP_SUM, &at, &in, 1, &want, NULL, 0, NULL, NULL };
     kernel_run(kernel_choose(&call, true), &call);
     f64 d     = near_distance(fetched(b, program_set_find(set, STR("sum")), y), want.data, y,
                               near_sum_terms(OP_SUM, 0, &in, want.count));
@@ -187,7 +188,7 @@ static void reference(struct bench *b, struct tensor *in, struct tensor *out)
     for (i32 i = 0; i < results_of(c); i++)
         out[i] = (struct tensor){ arena_take(&b->scratch, MAX(1, type_bytes(c->out[i])), 1, 64),
                                   c->out[i], shape_count(c->out[i].shape) };
-    struct call          call = { c->op, &c->at, in, c->in_count, out, NULL, 0, NULL };
+    struct call          call = { c->op, &c->at, in, c->in_count, out, NULL, 0, NULL, NULL };
     const struct kernel *k    = kernel_choose(&call, true);
     call.work_bytes           = ref_work(&call);
     call.work                 = arena_take(&b->scratch, MAX(1, call.work_bytes), 1, 64);

@@ -184,9 +184,11 @@ static bool trial_begin(struct check *c, struct trial *t)
 
 static void run_naively(struct check *c, struct trial *t)
 {
-    struct call call = { t->n->op, &t->n->at, t->in, own_inputs(t->n), t->out, NULL, 0, NULL };
-    call.work_bytes  = ref_work(&call);
-    call.work        = arena_take(&c->scratch, MAX(1, call.work_bytes), 1, 64);
+    struct call call = {
+        t->n->op, &t->n->at, t->in, own_inputs(t->n), t->out, NULL, 0, NULL, NULL
+    };
+    call.work_bytes = ref_work(&call);
+    call.work       = arena_take(&c->scratch, MAX(1, call.work_bytes), 1, 64);
     kernel_run(kernel_choose(&call, true), &call);
 }
 

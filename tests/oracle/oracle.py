@@ -16,6 +16,7 @@ import torch
 
 FRUGAL = os.environ.get("FRUGAL", "build/frugal")
 os.environ["FRUGAL_RUN_LEDGER"] = "none"  # what tests do is not the user's runs
+os.environ["FRUGAL_TRAIN_PRECISION"] = "fp32"  # what PyTorch computes in, too; auto depends on the processor
 DTYPES = {"F32": np.float32, "F64": np.float64, "I32": np.int32}
 
 

@@ -5,7 +5,7 @@ import struct
 import subprocess
 
 FRUGAL = os.path.abspath(os.environ.get("FRUGAL", "build/frugal"))
-ENV = dict(os.environ, FRUGAL_RUN_LEDGER="none")  # what tests do is not the user's runs
+ENV = dict(os.environ, FRUGAL_RUN_LEDGER="none", FRUGAL_TRAIN_PRECISION="fp32")  # not the user's runs; the same on every processor
 RUN = """
 data: {kind: idx, path: images, labels: labels}
 model:

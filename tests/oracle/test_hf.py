@@ -132,12 +132,18 @@ T = transformers
 FAMILIES = {
     "gpt2": of_transformers(T.GPT2LMHeadModel, T.GPT2Config(vocab_size=151, n_positions=40, n_embd=24, n_layer=2, n_head=3,
                                                            initializer_range=0.2, layer_norm_epsilon=1e-4)),
+    "gpt2 exact gelu": of_transformers(T.GPT2LMHeadModel, T.GPT2Config(vocab_size=151, n_positions=40, n_embd=24, n_layer=2, n_head=3, activation_function="gelu",
+                                                           initializer_range=0.2, layer_norm_epsilon=1e-4)),
     "gpt2 relu, narrow": of_transformers(T.GPT2LMHeadModel, T.GPT2Config(vocab_size=77, n_positions=CONTEXT, n_embd=15, n_layer=2,
                                          n_head=5, n_inner=22, activation_function="relu", initializer_range=0.2)),
     "llama": of_transformers(T.LlamaForCausalLM, T.LlamaConfig(**SMALL, rms_norm_eps=1e-4, rope_theta=500.0)),
     "llama biases": of_transformers(T.LlamaForCausalLM, T.LlamaConfig(**SMALL, attention_bias=True, mlp_bias=True)),
     "llama wide heads": of_transformers(T.LlamaForCausalLM, T.LlamaConfig(**SMALL, head_dim=10)),
     "tied": of_transformers(T.LlamaForCausalLM, T.LlamaConfig(**SMALL, tie_word_embeddings=True)),
+    "llama linear": of_transformers(T.LlamaForCausalLM, T.LlamaConfig(**SMALL, rope_scaling={"rope_type": "linear", "factor": 2.5})),
+    "llama dynamic": of_transformers(T.LlamaForCausalLM, T.LlamaConfig(**SMALL, rope_scaling={"rope_type": "dynamic", "factor": 3.0})),
+    "llama 3.1": of_transformers(T.LlamaForCausalLM, T.LlamaConfig(**SMALL, head_dim=10, rope_scaling={  # all three kinds of frequency
+        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 0.8, "high_freq_factor": 4.0, "original_max_position_embeddings": 36})),
     "mistral": of_transformers(T.MistralForCausalLM, T.MistralConfig(**SMALL, sliding_window=None)),
     "mistral window": of_transformers(T.MistralForCausalLM, T.MistralConfig(**SMALL, sliding_window=5)),
     "qwen2": of_transformers(T.Qwen2ForCausalLM, T.Qwen2Config(**SMALL)),
@@ -367,7 +373,7 @@ def check_refusals():
         refused(folder, broken(config={"model_type": "mamba"}), 'model_type "mamba" is not supported', "gpt2, llama")
         refused(folder, broken(config={"new_trick": 3}), 'the key "new_trick" is not supported in a model of type llama')
         refused(folder, broken(config={"hidden_act": "gelu"}), '"hidden_act" is supported only as silu')
-        refused(folder, broken(config={"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}), '"rope_scaling" scales positions')
+        refused(folder, broken(config={"rope_scaling": {"rope_type": "yarn", "factor": 8.0}}), '"rope_scaling" of type yarn is not supported')
         refused(folder, broken(config={"hidden_size": "wide"}), '"hidden_size" should be a whole number')
         refused(folder, broken(config={"quantization_config": {"bits": 4}}), '"quantization_config" is supported only as null')
         refused(folder, broken(lambda: weights(**{norm: None})), f"lacks the tensor {norm}")

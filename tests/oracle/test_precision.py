@@ -18,6 +18,7 @@ there for sums and for small numbers: sums over rows in the low type would lose 
 layers, would vanish in fp16 unless they were scaled."""
 import functools
 import math
+import os
 import statistics
 import sys
 import tempfile
@@ -30,6 +31,8 @@ from torch.utils._pytree import tree_map
 
 from oracle import Case, check_memory, load, relative, run_frugal, run_torch, save, seed_of
 from test_models import CASES, adam, dense, image_data, normal, pixels
+
+del os.environ["FRUGAL_TRAIN_PRECISION"]  # oracle.py's: each run here names its own
 
 BITS = {"bf16": 8, "fp16": 11}
 SIGMAS = 5

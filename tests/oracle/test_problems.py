@@ -28,6 +28,7 @@ loader: {workers: 1, prefetch: 8, keep: off}
 """
 WIDE = "model.layers=[flatten, {dense: 8000}, relu, {dense: 2}]"  # many weights, little work
 TINY = ["train.batch=1", WIDE]
+PRODUCTS = ["train.threads=1", "train.batch=64", "model.layers=[flatten, {dense: 1024}, relu, {dense: 1024}, relu, {dense: 1024}, relu, {dense: 2}]"]
 SAVES = ["checkpoint.dir=kept", "checkpoint.every=10", "--fresh"]
 EVALUATES = ["data.held_out=0.5", "train.eval_batch=1"]
 REMOTE = ["data.path=URL/small-000000.tar", "data.cache=remote"]
@@ -39,7 +40,7 @@ ROWS = [
     ("slow_network", "loader.workers=auto", ("remote_ms=150", REMOTE + ["data.cache_bytes=0"]), ("remote_ms=150", REMOTE)),  # kept on the disk
     ("slow_augmentation", "loader.workers=auto", ("", ["data.path=large", "train.max_seconds=24"]), ("", ["data.path=medium"])),
     ("tiny_batch", "train.batch=2 train.lr_batch=1", ("", TINY), ("", TINY + ["train.memory_gib=0.18"])),  # no room for two
-    ("fp32_where_bf16", "train.precision=bf16", ("isa=all clock=6", ["train.threads=1"]), ("isa=all", ["train.precision=bf16"])),
+    ("fp32_where_bf16", "train.precision=bf16", ("isa=all clock=6", PRODUCTS), ("isa=all", ["train.precision=bf16"])),
     ("checkpoint_too_often", "checkpoint.every=auto", ("copy_ms=2000", SAVES), ("copy_ms=2000", SAVES + ["checkpoint.mtti_hours=0.0005"])),
     ("evaluation_too_often", None, ("", EVALUATES + ["train.eval_every=1"]), ("", EVALUATES + ["train.eval_every=1000000"])),
     ("logging_every_step", "train.log_every=0", ("tell_ms=500", ["train.log_every=1"]), ("tell_ms=10", ["train.log_every=20"])),
@@ -87,7 +88,7 @@ class Ranges(http.server.BaseHTTPRequestHandler):
 
 def frugal(command, seeds, settings):
     """What the program says, event by event."""
-    env = {**os.environ, "FRUGAL_RUN_LEDGER": "none", "FRUGAL_VECTORS": "avx2", "SEEDED": "clock=12 " + seeds.replace("isa=all", "")}
+    env = {**os.environ, "FRUGAL_RUN_LEDGER": "none", "FRUGAL_TRAIN_PRECISION": "fp32", "FRUGAL_VECTORS": "avx2", "SEEDED": "clock=12 " + seeds.replace("isa=all", "")}
     if "isa=all" in seeds:
         del env["FRUGAL_VECTORS"]
     done = subprocess.run([SEEDED, *command, "--json", *[s.replace("URL", URL) for s in settings]], env=env, capture_output=True, timeout=300)

@@ -116,7 +116,7 @@ def check_supervised(s):
         os.mkdir(os.path.join(m.folder.name, "out"))
         with open(os.path.join(m.folder.name, "count.py"), "w") as f:
             f.write(COUNTER)
-        m.args = [FRUGAL, "run", "program.folder=out", "program.settle_s=0.05", "checkpoint.dir=kept", "spot.cloud=none",
+        m.args = [FRUGAL, "run", "program.folder=out", "program.complete=0.05", "checkpoint.dir=kept", "spot.cloud=none",
                   "run.ledger=none", "checkpoint.to=s3://bucket/runs/any", "--", sys.executable, "count.py"]
         return m
     a = machine().start("1000000")

@@ -23,7 +23,7 @@ class Machine:
                "no_proxy": "*", "FRUGAL_RUN_LEDGER": "ledger.db", "FRUGAL_SPOT_CLOUD": "none"}
         self.process = subprocess.Popen(
             [FRUGAL, "run", "program.folder=save", "checkpoint.dir=kept", "checkpoint.to=s3://bucket/run",
-             "program.settle_s=0.1", "program.read=regex", "program.step=step ([0-9]+)",
+             "program.complete=0.1", "program.read=regex", "program.step=step ([0-9]+)",
              "program.resume=[--resume]", "--", *PROGRAM],
             env=env, cwd=self.folder.name, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             start_new_session=True)

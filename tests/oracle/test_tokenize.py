@@ -133,6 +133,60 @@ def check_tokens(folder):
     compare(vocabulary, paths, out, expected)
 
 
+def draw_sentencepiece(text):
+    """Llama 2's and Mistral's kind: blanks are U+2581, characters that are no token become bytes, or unknown."""
+    blank, trained = "\u2581", Tokenizer(models.BPE())
+    trained.pre_tokenizer = pre_tokenizers.Metaspace(replacement=blank, prepend_scheme="always", split=RNG.random() < 0.7)
+    trained.train_from_iterator([text], trainers.BpeTrainer(vocab_size=RNG.choice([40, 300, 1000]), show_progress=False,
+                                                            limit_alphabet=RNG.choice([20, 1000]), initial_alphabet=[blank] if RNG.random() < 0.9 else []))
+    made = json.loads(trained.to_str())["model"]
+    fallback = RNG.random() < 0.8
+    names = ["<unk>", "<s>", "</s>"] + [f"<0x{i:02X}>" for i in range(256) if fallback] + sorted(made["vocab"], key=made["vocab"].get)
+    vocab = {}
+    for name in names:
+        vocab.setdefault(name, len(vocab))
+    t = Tokenizer(models.BPE(vocab, [tuple(m) if isinstance(m, list) else tuple(m.split(" ")) for m in made["merges"]], byte_fallback=fallback, fuse_unk=RNG.random() < 0.5,
+                             unk_token="<unk>" if RNG.random() < 0.8 else None))
+    kind = RNG.randrange(3)
+    if kind == 0:
+        t.normalizer = normalizers.Sequence([normalizers.Prepend(blank), normalizers.Replace(" ", blank)])
+    elif kind == 1:
+        t.normalizer = normalizers.Replace(" ", blank)
+    else:
+        t.pre_tokenizer = pre_tokenizers.Metaspace(replacement=blank, prepend_scheme=RNG.choice(["first", "always", "never"]),
+                                                   split=RNG.random() < 0.5)
+    t.add_special_tokens([AddedToken(a, normalized=False) for a in ("<unk>", "<s>", "</s>")])
+    t.add_tokens([AddedToken("<ab", normalized=False, lstrip=RNG.random() < 0.5, rstrip=RNG.random() < 0.5)])
+    return t
+
+
+def draw_wordpiece(text):
+    t = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=RNG.choice([5, 100])))
+    if RNG.random() < 0.9:
+        t.normalizer = normalizers.BertNormalizer(clean_text=RNG.random() < 0.7, handle_chinese_chars=RNG.random() < 0.7,
+                                                  strip_accents=RNG.choice([None, True, False]), lowercase=RNG.random() < 0.6)
+    t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    t.train_from_iterator([text], trainers.WordPieceTrainer(vocab_size=RNG.choice([60, 300, 2000]), show_progress=False,
+                                                            special_tokens=["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"]))
+    model = json.loads(t.to_str())["model"]
+    t.model = models.WordPiece(model["vocab"], unk_token="[UNK]", max_input_chars_per_word=RNG.choice([5, 100]))
+    t.add_special_tokens(["[UNK]", "[CLS]", "[SEP]", "[PAD]", AddedToken("[MASK]", lstrip=True, normalized=False)])
+    return t
+
+
+def check_kinds(folder):
+    """The other kinds of vocabularies, on texts of every kind of character."""
+    for draw in (draw_sentencepiece, draw_wordpiece):
+        text = draw_text(RNG.choice([300, 4000]))
+        t = draw(text)
+        vocabulary = os.path.join(folder, "tokenizer.json")
+        t.save(vocabulary)
+        lines = "\n".join(draw_text(300).strip() for _ in range(30))
+        data = [lines.encode() * 80 if RNG.random() < 0.2 else b"", spoil(draw_text(500).encode()), (text + "<s>" + text[:50] + " [MASK]x</s>").encode(), draw_text(9000).encode()]
+        expected = [i for d in data for i in t.encode(d.decode("utf-8", "replace"), add_special_tokens=False).ids]
+        compare(vocabulary, [put(folder, f"kind{i}", d) for i, d in enumerate(data)], os.path.join(folder, "out.bin"), expected)
+
+
 def compare(vocabulary, paths, out, expected, kind="H"):
     frugal("--tokenizer", vocabulary, "--out", out, *paths)
     ours = array.array(kind)
@@ -198,14 +252,16 @@ def check_refused(folder):
         assert words in said and not os.path.exists(out) and not os.path.exists(out + ".parts"), said
     refused(lambda t: setattr(t, "normalizer", normalizers.NFKC()), "NFKC")
     refused(lambda t: setattr(t, "normalizer", normalizers.Lowercase()), "Lowercase")
-    refused(lambda t: setattr(t, "pre_tokenizer", pre_tokenizers.Metaspace()), "Metaspace")
+    refused(lambda t: setattr(t, "pre_tokenizer", pre_tokenizers.Metaspace(replacement="_")), "Metaspace")
+    refused(lambda t: setattr(t, "pre_tokenizer", pre_tokenizers.Whitespace()), "Whitespace")
     refused(lambda t: setattr(t, "pre_tokenizer", pre_tokenizers.Split(Regex(REGEXES[0]), "removed")), "Split")
     refused(lambda t: setattr(t, "pre_tokenizer", pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(True), pre_tokenizers.ByteLevel(add_prefix_space=False)])), "Digits")
     refused(lambda t: setattr(t, "pre_tokenizer", pre_tokenizers.Sequence(
         [pre_tokenizers.Split(Regex(r"\p{Lu}+"), "isolated"), pre_tokenizers.ByteLevel(False, use_regex=False)])), r"\p{Lu}+")
-    refused(lambda t: t.add_tokens([AddedToken("<m>", lstrip=True)]), "lstrip")
+    refused(lambda t: t.add_tokens([AddedToken("<m>", single_word=True)]), "single_word")
     refused(lambda t: setattr(t, "model", models.WordPiece({"a": 0}, unk_token="a")), "WordPiece")
+    refused(lambda t: setattr(t, "model", models.Unigram([("a", 0.0)])), "Unigram")
     refused(lambda t: setattr(t, "model", models.BPE({"a": 0}, [])), "lacks the token")
 
 
@@ -220,6 +276,7 @@ def main():
             check_training(folder)
             for _ in range(3):
                 check_tokens(folder)
+            check_kinds(folder)
             check_two_files(folder)
             for name in os.listdir(folder):
                 if name != "made":

@@ -21,7 +21,7 @@ STEPS = 4
 
 def profiled(folder):
     """What `frugal profile` says: nanoseconds by part, and seconds of all ops."""
-    text = small.frugal(folder, "profile", "run.yaml", "wait=2", f"active={STEPS}", "trace=trace.json", "--json", "--seconds", "0")
+    text = small.frugal(folder, "profile", "run.yaml", "wait=3", f"active={STEPS}", "trace=trace.json", "--json", "--seconds", "0")
     events = [json.loads(line) for line in text.splitlines()]
     parts = {e["part"]: e["ns"] for e in events if e["event"] == "profile_part"}
     whole = next(e for e in events if e["event"] == "profile")
@@ -35,7 +35,7 @@ def main():
         parts, op_seconds = profiled(folder)
         analysis = TraceAnalysis(trace_files={0: os.path.join(folder, "trace.json")}, trace_dir=folder,
                                  include_last_profiler_step=True)
-    # wait=2, warmup=1: the first that counts is the fourth
+    # wait=3: the first that counts is the fourth
     assert list(analysis.get_profiler_steps()) == list(range(4, 4 + STEPS)), analysis.get_profiler_steps()
     frame = analysis.t.get_trace(0)
     kernels = frame[frame["stream"] >= 0]

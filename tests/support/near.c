@@ -134,7 +134,7 @@ static f64 muon_step(const struct attrs *at, const struct tensor *in, f64 by, u6
             ((f32 *)copy[i].data)[k] *= (f32)(1 + sqrt(3) * by * (2 * u - 1));
         }
     wide.dtype       = DT_F32;
-    struct call call = { OP_MUON, &wide, copy, 5, NULL, NULL, 0, NULL };
+    struct call call = { OP_MUON, &wide, copy, 5, NULL, NULL, 0, NULL, NULL };
     call.work_bytes  = ref_work(&call);
     call.work        = arena_take(&scratch, call.work_bytes, 1, 64);
     ref_run(&call);

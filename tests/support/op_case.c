@@ -2,6 +2,7 @@
 #include "support/op_case.h"
 #include "backend/cpu/ref/ref_int.h"
 #include "base/fp8.h"
+#include "base/nf4.h"
 #include "ir/fp8.h"
 #include <string.h>
 
@@ -318,6 +319,30 @@ static void add_codes(struct maker *m, struct shape s, enum fp8 format)
         data[k] = fp8_from_f32((f32)(draw_normal(&d) * 8), format);
 }
 
+static void add_bytes(struct maker *m, struct shape s)
+{
+    struct draw d    = stream(m);
+    u8         *data = add_input(m, DT_U8, s);
+    for (i64 k = 0; data && k < shape_count(s); k++) data[k] = (u8)draw_to(&d, 256);
+}
+
+static void case_unpack(struct maker *m)
+{
+    i64 groups = 1 + draw_to(m->draw, 3), K = (i64)1 << (5 + draw_to(m->draw, 6));
+    i64 N          = groups * NF4_GROUP / K;
+    m->c->at.dtype = m->dtype;
+    if (draw_coin(m->draw)) {
+        add_bytes(m, shape_2(N, K / 2));
+        add_bytes(m, shape_1(N * K / NF4_BLOCK));
+        add_uniform(m, DT_F32, shape_2(groups, NF4_SCALES), 0.01, 0.5);
+        return;
+    }
+    m->c->at.format = 1;
+    K               = size(m, 300);
+    add_codes(m, shape_2(N, K), FP8_E4M3);
+    add_uniform(m, DT_F32, shape_1(N), 0.001, 0.5);
+}
+
 static void case_matmul_fp8(struct maker *m)
 {
     i64 M = size_16(m, 256), N = size_16(m, 384), K = size_16(m, 384), format = draw_to(m->draw, 3);
@@ -481,7 +506,7 @@ static void case_attention(struct maker *m)
     i64  H = G * (1 + draw_to(m->draw, 3)), B = 1 + draw_to(m->draw, 2), T = size(m, 65);
     bool whole = draw_to(m->draw, 4) ==
                  0; /* blocks of rows and a size of head that fast kernels are made for */
-    if (whole) D = 64, T = 128 * (1 + draw_to(m->draw, 2));
+    if (whole) D = draw_coin(m->draw) ? 64 : 128, T = 128 * (1 + draw_to(m->draw, 2));
     if (whole && m->draw->large && draw_coin(m->draw))
         B = 6, H = 8, G = 4, T = 512; /* more blocks than processors */
     if (!whole && m->draw->large)     /* heads of real models */
@@ -555,6 +580,8 @@ static void case_rope(struct maker *m)
 {
     case_heads(m);
     struct shape x = m->c->in[0].shape;
+    if (draw_coin(m->draw)) m->c->at.stretch = 1 + (f64)draw_to(m->draw, 8);
+    if (draw_coin(m->draw)) m->c->at.low = 0.001, m->c->at.high = 0.1;
     if (draw_coin(m->draw))
         add_uniform(m, DT_I32, shape_2(x.dim[0], x.dim[1]), 0, (f64)(x.dim[0] * x.dim[1]));
 }
@@ -683,6 +710,20 @@ static void case_embedding_rows(struct maker *m)
     add_uniform(m, DT_I32, shape_1(ids), 0, (f64)rows);
 }
 
+/* Collectives of one rank: nothing happens. More are in test_ranks.c. */
+static void case_alone(struct maker *m)
+{
+    m->c->at.ranks = 1;
+    add(m, shape_1(size(m, 5000)));
+}
+
+static void case_rows_alone(struct maker *m)
+{
+    i64 table = 1 + draw_to(m->draw, 3000), count = 1 + draw_to(m->draw, MIN(table, 100));
+    m->c->at.ranks = 1;
+    add_rows(m, m->dtype, table, count, count, size(m, 65));
+}
+
 static void case_rows_join(struct maker *m)
 {
     i64 table = 1 + draw_to(m->draw, 3000), width = size(m, 65),
@@ -698,10 +739,11 @@ static void add_row_optimiser(struct maker *m, i32 states, bool by_row)
     i64              count = 1 + draw_to(m->draw, 200), table = count + draw_to(m->draw, 2000),
         width          = size(m, 129);
     enum dtype   t     = wide_dtype(m);
+    bool         low   = dtype_bytes(m->dtype) == 2 && draw_coin(m->draw); /* rounded at random */
     struct shape state = by_row ? shape_1(table) : shape_2(table, width);
-    m->c->at.eps       = 1e-8;
+    m->c->at.eps       = states ? 1e-8 : 0;
     m->c->terms        = (f64)width;
-    add_normal(m, t, shape_2(table, width), 1, 0);
+    add_normal(m, low ? m->dtype : t, shape_2(table, width), 1, 0);
     add_rows(m, t, table, count, count, width);
     if (states == 2) add_normal(m, t, state, 1, 0);
     if (states) add_uniform(m, t, state, 0, 2);
@@ -709,6 +751,9 @@ static void add_row_optimiser(struct maker *m, i32 states, bool by_row)
     void *data     = add_input(m, DT_F32, shape_1(4));
     if (data) memcpy(data, hyper, sizeof hyper);
     add_uniform(m, t, shape_1(1), 0.1, 1);
+    if (!low) return;
+    m->c->at.key = (i64)draw_to(m->draw, 1 << 30);
+    add_uniform(m, DT_I32, shape_1(4), 0, 1 << 30);
 }
 
 static void case_rows_sgd(struct maker *m) { add_row_optimiser(m, 0, false); }
@@ -776,7 +821,7 @@ void op_case_run(const struct op_case *c, void **results, struct arena *perm)
         results[i] = arena_take(perm, MAX(1, type_bytes(c->out[i])), 1, 64);
         out[i]     = (struct tensor){ results[i], c->out[i], shape_count(c->out[i].shape) };
     }
-    struct call call = { c->op, &c->at, in, c->in_count, out, NULL, 0, NULL };
+    struct call call = { c->op, &c->at, in, c->in_count, out, NULL, 0, NULL, NULL };
     call.work_bytes  = ref_work(&call);
     call.work        = arena_take(perm, MAX(1, call.work_bytes), 1, 64);
     ref_run(&call);

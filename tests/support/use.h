@@ -44,7 +44,7 @@ static inline void use_run(struct use *u, struct arena *perm)
     CHECK_EQ(op_info(u->op)->shape(&s, &err), STATUS_OK);
     for (i32 i = 0; i < op_info(u->op)->out_count; i++)
         u->out[i] = tensor_new(perm, out[i].dtype, out[i].shape, NULL);
-    struct call call = { u->op, &u->at, u->in, u->in_count, u->out, NULL, 0, NULL };
+    struct call call = { u->op, &u->at, u->in, u->in_count, u->out, NULL, 0, NULL, NULL };
     call.work_bytes  = ref_work(&call);
     call.work        = arena_take(perm, MAX(1, call.work_bytes), 1, 64);
     ref_run(&call);

@@ -102,11 +102,14 @@ echo '#include "backend/backend.h"' | put src/cli/a.c;          reject "a backen
 echo '#include "remote/address.h"' | put src/cli/a.c;           accept "an address in cli"
 echo '    st = c->os->stat(c->os, path, &s, err);' | put src/cli/a.c; reject "a file in cli" "only parses and prints"
 echo '    st = os_child_start(&child, f, p, err);' | put src/cli/a.c; reject "a process in cli" "only parses and prints"
+echo '    plan_search(&w, &v, d, 1, c, &l, r, s);' | put src/cli/a.c; reject "a search in cli" "only parses and prints"
+echo '    st = ledger_read(l, t, NULL, k, p, &r, &n, err);' | put src/cli/a.c; reject "rows in cli" "only parses and prints"
 echo '    st = os_read_all(c->os, path, perm, &t, err);' | put src/cli/a.c; accept "a whole file that the user names"
 echo '    st = os->stat(os, path, &s, err);' | put src/job/a.c; accept "a file in job"
 
 printf '\tint x;\n' | put src/ir/a.c;                        reject "a tab" "a tab"
 printf 'int x; \n' | put docs/a.md;                          reject "a blank at the end" "at the end"
+echo '<<<<<<< HEAD' | put docs/a.md;                          reject "a merge conflict" "not resolved"
 echo "see /ho""me/somebody" | put docs/a.md;                 reject "a machine's path" "somebody's machine"
 echo "see src/ho""me/x and a/wor""k" | put docs/a.md;        accept "a path inside the tree"
 

@@ -9,8 +9,9 @@
 #   clock    in the rooms upstairs only src/run/clock.c reads the monotonic clock
 #   price    in these rooms only src/run/bill.c multiplies by a price, or divides it
 #   decide   src/cli parses and prints: it opens no backend and no object store, touches no file but whole ones that
-#            a user names, and starts no process; whoever decides, measures or keeps something is a room below
-#   blanks   no tabs, no blanks at the end of a line
+#            a user names, starts no process, reads no rows of the ledger and searches no plan; whoever decides,
+#            measures or keeps something is a room below
+#   blanks   no tabs, no blanks at the end of a line, no unresolved merge conflict
 #   paths    no path of somebody's machine
 #
 # An exemption is a comment before the function or line (or on the line), with its reason:
@@ -18,12 +19,12 @@
 
 BEGIN {
     FILE_LINES_MAX = 900; SMALL_FILE_LINES_MAX = 400; FUNCTION_LINES_MAX = 70; COLUMNS_MAX = 120
-    split("base 0 ir 1 compile 2 backend 2 remote 2 model 3 data 3 store 3 run 3 train 4 plan 4 supervise 4 job 5 infer 5 cli 6", w, " ")
+    split("base 0 ir 1 compile 2 backend 2 remote 2 model 3 data 3 store 3 run 3 train 4 plan 4 supervise 4 job 5 infer 5 page 5 cli 6", w, " ")
     for (i = 1; i in w; i += 2) floor[w[i]] = w[i + 1]
     word   = "(^|[^A-Za-z0-9_.>])"
     memory = word "(malloc|calloc|realloc|aligned_alloc|posix_memalign|strdup|free)[ ]*\\("
     talk   = word "(printf|fprintf|vprintf|vfprintf|dprintf|puts|fputs|putchar|perror|exit|abort)[ ]*\\("
-    split("train job run supervise cli", w, " ")
+    split("train job run supervise page cli", w, " ")
     for (i in w) upstairs[w[i]]
     clock  = "(->|\\.)now_ns([^A-Za-z0-9_]|$)|CLOCK_(MONOTONIC|BOOTTIME)|os_(clock|process_age)_ns"
     rate   = "(usd_h|usd_hour|_1000_usd|gb_usd|gb_month_usd|usd_gib_month)"
@@ -31,6 +32,7 @@ BEGIN {
     price  = rate index_ "\\)? *[*/]|[*/] *[A-Za-z0-9_>.-]*" rate "([^a-z_]|$)" \
              "|(^|[^a-z_])price\\[[^]]*\\] *[*/]|bill_[a-z_]*usd\\(.*\\) *[*/]"
     decide = "os->(stat|open_read|create|read|write|make_dir|rename|remove|list|map|unmap|close)\\(" \
+             "|(plan_(search|compile|price|cut|learn|mixed|ask)|ledger_(read|put)|st_open|law_fit)[ ]*\\(" \
              "|os_publish[ ]*\\(|os_child_[a-z]*[ ]*\\(|os_wait_any[ ]*\\(|" word "(fork|dlopen|sysconf)[ ]*\\("
     drawn["src/cli/cmd_report.c"]    # the chart that --svg asks for is printed into a file
     paths  = "(^|[^A-Za-z0-9_./-])/(work|root|home|Users|var/tmp)(/|[^A-Za-z0-9_-]|$)"
@@ -67,6 +69,7 @@ function check_text(text)
         breach("the line has " columns(text) " columns, " COLUMNS_MAX " are allowed")
     if (text ~ /\t/) breach("a tab; indent with blanks")
     if (text ~ /[ \r]$/) breach("a blank at the end of the line")
+    if (text ~ /^(<<<<<<<|>>>>>>>) /) breach("a merge conflict that was not resolved")
     if (text ~ paths) breach("a path of somebody's machine")
 }
 

@@ -242,3 +242,29 @@ TEST(an_op_that_is_not_whole_is_refused)
     CHECK(!start(apply_own, why));
     CHECK_STR(why, "o (own): its shape rule gave result 0 no type");
 }
+
+/* Programs keep the size of their header's struct. */
+TEST(a_struct_of_an_older_header_lacks_its_last_fields_and_of_a_newer_one_they_must_be_zero)
+{
+    char     why[FRUGAL_TEXT_MAX];
+    builder *b = odd_names;
+    struct longer {
+        struct frugal_config config;
+        i64                  more[2];
+    } c = { .config = { .batch = 2, .optimiser = "adam", .lr = 0.1, .threads = 1, .freeze = "*" } };
+    size_t             older = offsetof(struct frugal_config, muon_lr);
+    struct frugal_run *run   = frugal_start_sized(&c.config, older, build, &b, why);
+    CHECK(run); /* freeze is beyond its end: with it nothing would be left to train */
+    frugal_stop(run);
+    CHECK(!frugal_start_sized(&c.config, sizeof c.config, build, &b, why));
+    c.config.freeze = NULL;
+    run             = frugal_start_sized(&c.config, sizeof c, build, &b, why);
+    CHECK(run);
+    frugal_stop(run);
+    c.more[1] = 1;
+    CHECK(!frugal_start_sized(&c.config, sizeof c, build, &b, why));
+    CHECK_STR(why, "the program was compiled for a newer libfrugal and uses what " FRUGAL_VERSION
+                   " lacks");
+    struct frugal_op op[2] = { { .name = "from the future" }, { .name = "x" } };
+    CHECK_EQ(frugal_op_register_sized(op, sizeof op, why), -1);
+}

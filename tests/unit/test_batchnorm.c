@@ -35,7 +35,7 @@ TEST(the_variance_survives_a_large_mean)
                             tensor_new(perm, per_channel, 0) };
     const struct kernel *k;
     for (i32 n = 0; (k = kernel_at(n)); n++) {
-        struct call c = { OP_BATCHNORM, &at, in, 5, out, NULL, 0, pool };
+        struct call c = { OP_BATCHNORM, &at, in, 5, out, NULL, 0, pool, NULL };
         if (k->op != c.op || k->isa > kernel_isa() || !k->takes(&c)) continue;
         c.work_bytes = k->work(&c);
         c.work       = arena_take(perm, c.work_bytes, 1, 64);

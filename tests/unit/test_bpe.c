@@ -156,24 +156,64 @@ TEST(tokenizer_json_says_how_words_and_pieces_are_made)
               "256 260 256 259 261");
 }
 
+/* Characters, a blank that is U+2581, bytes where a character is no token; a text that begins behind <s>. */
+TEST(sentencepiece_writes_blanks_and_falls_back_to_bytes)
+{
+#define SENTENCES                                                                                  \
+    "\"added_tokens\":[{\"id\":1,\"content\":\"<s>\",\"normalized\":false}],\"model\":{\"type\":"  \
+    "\"BPE\","                                                                                     \
+    "\"unk_token\":\"<unk>\",\"fuse_unk\":true,\"byte_fallback\":true,\"vocab\":{\"<unk>\":0,\"<"  \
+    "s>\":1,"                                                                                      \
+    "\"<0xC3>\":2,\"<0xA9>\":3,\"\xE2\x96\x81\":4,\"a\":5,\"\xE2\x96\x81"                          \
+    "a\":6},"                                                                                      \
+    "\"merges\":[[\"\xE2\x96\x81\",\"a\"]]}}"
+    static const char llama[] =
+        "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":"
+        "\"\xE2\x96\x81\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":"
+        "\"\xE2\x96\x81\"}]}," SENTENCES;
+    static const char mistral[] =
+        "{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\","
+        "\"prepend_scheme\":\"first\",\"split\":false}," SENTENCES;
+    CHECK_STR(encoded(perm, str_of(llama), STR("a a\xC3\xA9zz<s>a")), "6 6 2 3 0 1 6");
+    CHECK_STR(encoded(perm, str_of(llama), STR(" a")), "4 6");
+    CHECK_STR(encoded(perm, str_of(mistral), STR("a<s>a")), "6 1 5");
+    CHECK_STR(encoded(perm, str_of(mistral), STR(" a")), "6");
+}
+
+TEST(word_pieces_are_the_longest_and_know_no_accents)
+{
+    static const char bert[] =
+        "{\"normalizer\":{\"type\":\"BertNormalizer\"},\"pre_tokenizer\":{\"type\":"
+        "\"BertPreTokenizer\"},"
+        "\"added_tokens\":[{\"id\":1,\"content\":\"[M]\",\"lstrip\":true}],\"model\":{\"type\":"
+        "\"WordPiece\",\"unk_token\":\"[UNK]\",\"continuing_subword_prefix\":\"##\",\"vocab\":{\"["
+        "UNK]\":0,"
+        "\"[M]\":1,\"cafe\":2,\"##s\":3,\",\":4,\"ca\":5,\"##fes\":6,\"\xE6\x97\xA5\":7}}}";
+    CHECK_STR(encoded(perm, str_of(bert), STR("CAF\xC3\x89S,")), "2 3 4");
+    CHECK_STR(encoded(perm, str_of(bert), STR("cafex \xE6\x97\xA5\xE6\x97\xA5 [M]ca")),
+              "0 7 7 1 5");
+}
+
 TEST(what_is_not_supported_is_named)
 {
     static const struct {
         const char *head, *model, *says;
     } rows[] = {
         { BYTE_LEVEL ",\"normalizer\":{\"type\":\"Lowercase\"}", "",
-          "in a way that is not supported: Lowercase" },
+          "only the normalizer NFC is supported, not Lowercase" },
         { "\"pre_tokenizer\":{\"type\":\"Whitespace\"}", "", "not pre_tokenizer Whitespace" },
+        { BYTE_LEVEL ",\"post_processor\":{\"type\":\"New\"}", "",
+          "a post_processor of this type is not supported: New" },
         { "\"pre_tokenizer\":null", "", "not pre_tokenizer none" },
         { "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\","
           "\"pattern\":{\"Regex\":"
           "\"x+\"},\"behavior\":\"Isolated\"},{\"type\":\"ByteLevel\"}]}",
-          "", "by the regular expression x+" },
+          "", "is not supported: x+" },
         { BYTE_LEVEL, "\"type\":\"BPE\",\"dropout\":0.1,", "model.dropout" },
         { BYTE_LEVEL, "\"type\":\"Unigram\",", "only BPE is supported, not model Unigram" },
-        { BYTE_LEVEL, "\"end_of_word_suffix\":\"</w>\",", "a prefix or suffix" },
-        { BYTE_LEVEL ",\"added_tokens\":[{\"id\":259,\"content\":\"<m>\",\"lstrip\":true}]", "",
-          "<m> has lstrip" },
+        { BYTE_LEVEL, "\"end_of_word_suffix\":\"</w>\",", "end_of_word_suffix are not" },
+        { BYTE_LEVEL ",\"added_tokens\":[{\"id\":259,\"content\":\"<m>\",\"single_word\":true}]",
+          "", "single_word is not supported, which has the added token <m>" },
         { BYTE_LEVEL ",\"added_tokens\":[{\"id\":300,\"content\":\"<m>\"}]", "",
           "another number to the added token <m>" },
     };
@@ -241,6 +281,6 @@ TEST(a_vocabulary_has_room_for_every_byte)
     struct err              err    = { 0 };
     struct bpe_train_config config = { .vocabulary = 256, .special = STR("<s>") };
     CHECK_EQ(bpe_learn(NULL, 0, &config, perm, &l, &err), STATUS_USAGE);
-    CHECK(strstr(err.text, "it must be 257 to"));
+    CHECK(strstr(err.text, "a vocabulary has 257 to"));
     CHECK_STR(learn(perm, NULL, 0, 256).tokens[0], "!"); /* the first of the alphabet */
 }

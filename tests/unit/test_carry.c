@@ -22,7 +22,7 @@ static void world_init(struct world *w, struct arena *perm)
 {
     *w         = (struct world){ .sim = sim_os_new(perm) };
     w->program = (struct program_config){
-        .folder = STR("/out"), .files = { STR("*") }, .file_count = 1, .settle_s = 10
+        .folder = STR("/out"), .files = { STR("*") }, .file_count = 1, .complete = STR("10")
     };
     w->config = (struct carry_config){ &w->program, STR("/kept"), 2, 1, NULL, false };
     sim_os_put(w->sim, STR("/out/readme"), STR("")); /* so that the folder is there */
@@ -104,7 +104,7 @@ TEST(a_marker_says_so_at_once)
 {
     struct world w;
     world_init(&w, perm);
-    w.program.marker = STR(".done");
+    w.program.complete = STR(".done");
     world_open(&w, perm);
     put(&w, "/out/a.pt", "one");
     CHECK_EQ(look_after(&w, 0, CARRY_RUNNING), 0);

@@ -93,7 +93,8 @@ TEST(frozen_parameters_have_neither_gradient_nor_state)
           program_set_find(all, STR("adam.m"))->type.shape.dim[0]);
     c.freeze = STR("nobody.*");
     CHECK(!compiled(perm, scratch, &c, &err));
-    CHECK_STR(err.text, "train.freeze=nobody.* matches no parameter");
+    CHECK_STR(err.text, "train.freeze=nobody.* matches no parameter; "
+                        "`frugal show RUN.YAML train.freeze= --text` lists them");
     c.freeze = STR("*");
     CHECK(!compiled(perm, scratch, &c, &err));
     CHECK_STR(err.text, "no parameter is left to train: all are frozen");

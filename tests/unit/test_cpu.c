@@ -215,7 +215,7 @@ TEST(the_environment_leaves_only_the_reference)
     struct tensor        t    = { NULL, type_of(DT_F32, shape_2(64, 64)), 4096 };
     struct tensor        in[] = { t, t };
     struct attrs         at   = { 0 };
-    struct call          c    = { OP_MATMUL, &at, in, 2, &t, NULL, 0, NULL };
+    struct call          c    = { OP_MATMUL, &at, in, 2, &t, NULL, 0, NULL, NULL };
     setenv("FRUGAL_KERNELS", "ref", 1);
     k = kernel_choose(&c, false);
     unsetenv("FRUGAL_KERNELS");

@@ -32,10 +32,9 @@ TEST(a_module_that_does_not_load_is_an_error_with_a_remedy)
                  "install that library of CUDA 13, or build the module again (docs/install.md)"));
     CHECK_EQ(unsetenv("FRUGAL_CUDA"), 0); /* none beside this test in a build without CUDA */
     if (backend_cuda_open(perm, &b, &err) && strstr(err.text, "not found"))
-        CHECK_STR(
-            err.text,
-            "frugal_cuda.so was not found: install nvcc and cuBLASLt, then build frugal again "
-            "(docs/install.md)");
+        CHECK_STR(err.text, "frugal_cuda.so was not found: install frugal with CUDA, or nvcc and "
+                            "cuBLASLt and build it "
+                            "again (docs/install.md)");
 }
 
 static enum status stat_with_gpu(struct os *os, struct str path, struct os_stat *out,

@@ -157,7 +157,7 @@ TEST(what_gpus_lose_by_talking)
     CHECK(b.step_s > a.step_s);
     CHECK(estimate_step(&d, &w, DT_BF16, &half).step_s < b.step_s);
     CHECK(estimate_step(&d, &w, DT_BF16, &more).efficiency > b.efficiency);
-    CHECK_STR(estimate_bound(&b), "gradients' way");
+    CHECK_STR(estimate_bound(&b), "gradient exchange");
 }
 
 TEST(slow_loading_is_waited_for)

@@ -69,7 +69,7 @@ static void check_results(const struct test_case *c, const struct kernel *k)
 
 static void check_case(struct test_case *c, struct pool **pools, struct arena scratch)
 {
-    struct call          call = { c->op, &c->at, c->in, c->in_count, c->truth, NULL, 0, NULL };
+    struct call call = { c->op, &c->at, c->in, c->in_count, c->truth, NULL, 0, NULL, NULL };
     const struct kernel *k;
     i32                  tried = 0;
     ref_run(&call);
@@ -228,7 +228,7 @@ TEST(rounding_at_random_keeps_what_is_not_finite)
                                    tensor_new(perm, type_of(DT_I32, shape_1(4))) };
     struct tensor    a = tensor_new(perm, type_of(DT_BF16, in[0].type.shape)), b = a;
     struct attrs     at   = { .dtype = DT_BF16, .stochastic = 1, .key = 77 };
-    struct call      call = { OP_CAST, &at, in, 2, &a, NULL, 0, pool_open(perm, 2) };
+    struct call      call = { OP_CAST, &at, in, 2, &a, NULL, 0, pool_open(perm, 2), NULL };
     b.data                = tensor_new(perm, a.type).data;
     memcpy(in[0].data, numbers, sizeof numbers);
     const struct kernel *k;

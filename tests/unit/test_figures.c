@@ -236,6 +236,7 @@ static struct http_answer ask(struct arena *perm, i32 port, const char *method, 
     struct http_question q   = { .method     = str_of(method),
                                  .path       = str_of(where),
                                  .to         = { STR("127.0.0.1"), port },
+                                 .host       = str_fmt(perm, "127.0.0.1:%d", port),
                                  .connect_ns = (i64)20 * 1000000000,
                                  .answer_ns  = (i64)20 * 1000000000 };
     struct err           err = { 0 };
@@ -243,27 +244,32 @@ static struct http_answer ask(struct arena *perm, i32 port, const char *method, 
     return a;
 }
 
+static void serve_figures(struct figures_web *w, struct os *os, struct arena *perm)
+{
+    struct err  err = { 0 };
+    enum status st  = figures_web_open(w, os, 0, perm, &err);
+    if (st == STATUS_NO) SKIP("no libmicrohttpd");
+    CHECK_EQ(st, STATUS_OK);
+}
+
 TEST(prometheus_is_answered)
 {
-    struct figures_web *w   = NEW(perm, struct figures_web, 1);
-    struct err          err = { 0 };
-    struct figures      f   = row(3);
-    *w                      = (struct figures_web){ .run      = STR("a \"b\"\\\n"),
-                                                    .metric   = STR("accuracy"),
-                                                    .listener = { -1 } };
-    CHECK_EQ(figures_web_open(w, os_real(), 0, &err), STATUS_OK);
-    struct http_answer a = ask(perm, w->port, "GET", "/metrics");
+    struct figures_web *w = NEW(perm, struct figures_web, 1);
+    struct figures      f = row(3);
+    *w = (struct figures_web){ .run = STR("a \"b\"\\\n"), .metric = STR("accuracy") };
+    serve_figures(w, os_real(), perm);
+    struct http_answer a = ask(perm, serve_port(w->server), "GET", "/metrics");
     CHECK_EQ(a.code, 200);
     CHECK(strstr(a.body.data, "frugal_up{run=\"a \\\"b\\\"\\\\\\n\"} 1\n"));
     CHECK(!strstr(a.body.data, "frugal_step"));
     f.value[FIGURE_lr]     = INFINITY;
     f.split.ns[PART_input] = 1500000000;
     figures_web_put(w, &f);
-    a = ask(perm, w->port, "GET", "/metrics");
+    a = ask(perm, serve_port(w->server), "GET", "/metrics");
     CHECK(!strstr(a.body.data, "split_seconds")); /* a stream does not say where the time went */
     f.split_known = true;
     figures_web_put(w, &f);
-    a = ask(perm, w->port, "GET", "/metrics");
+    a = ask(perm, serve_port(w->server), "GET", "/metrics");
     CHECK_STR(http_header(&a, STR("Content-Type")), "text/plain; version=0.0.4; charset=utf-8");
     CHECK(strstr(a.body.data,
                  "# TYPE frugal_loss gauge\nfrugal_loss{run=\"a \\\"b\\\"\\\\\\n\"} 0.5\n"));
@@ -274,11 +280,11 @@ TEST(prometheus_is_answered)
     f                          = row(4);
     f.value[FIGURE_eval_value] = NAN;
     figures_web_put(w, &f);
-    a = ask(perm, w->port, "GET", "/");
+    a = ask(perm, serve_port(w->server), "GET", "/");
     CHECK(strstr(a.body.data, ",metric=\"accuracy\"} 0.75\n")); /* of the last evaluation */
     CHECK(strstr(a.body.data, "\"} 4\n"));
-    CHECK_EQ(ask(perm, w->port, "GET", "/other").code, 404);
-    CHECK_EQ(ask(perm, w->port, "POST", "/metrics").code, 405);
+    CHECK_EQ(ask(perm, serve_port(w->server), "GET", "/other").code, 404);
+    CHECK_EQ(ask(perm, serve_port(w->server), "POST", "/metrics").code, 405);
     figures_web_close(w);
 }
 
@@ -288,35 +294,37 @@ TEST(idle_readers_delay_nobody)
     struct figures_web *w  = NEW(perm, struct figures_web, 1);
     struct os          *os = os_real();
     struct file         idle[50];
-    *w = (struct figures_web){ .run = STR("x"), .metric = STR("loss"), .listener = { -1 } };
-    CHECK_EQ(figures_web_open(w, os, 0, NULL), STATUS_OK);
+    *w = (struct figures_web){ .run = STR("x"), .metric = STR("loss") };
+    serve_figures(w, os, perm);
     for (i64 i = 0; i < COUNT_OF(idle); i++)
-        CHECK_EQ(os->connect(os, STR("127.0.0.1"), w->port, (i64)1000000000, &idle[i], NULL),
+        CHECK_EQ(os->connect(os, STR("127.0.0.1"), serve_port(w->server), (i64)1000000000, &idle[i],
+                             NULL),
                  STATUS_OK);
     CHECK_EQ(os->write(os, idle[40], STR("GET /met"), NULL), STATUS_OK); /* half a question */
     i64 begin_ns = os->now_ns(os);
-    CHECK_EQ(ask(perm, w->port, "GET", "/metrics").code, 200);
-    CHECK(os->now_ns(os) - begin_ns < 900000000); /* less than the second that each of them has */
+    CHECK_EQ(ask(perm, serve_port(w->server), "GET", "/metrics").code, 200);
+    CHECK(os->now_ns(os) - begin_ns < 900000000); /* less than the seconds that each of them has */
     for (i64 i = 0; i < COUNT_OF(idle); i++) os->close(os, &idle[i], NULL);
     figures_web_close(w);
 }
 
-/* One who connects and says nothing is left after a second; rows are put and the server closed meanwhile. */
+/* One who connects and says nothing is left after some seconds; rows are put and the server closed meanwhile. */
 TEST(a_reader_that_dawdles_stops_nobody)
 {
     struct figures_web *w   = NEW(perm, struct figures_web, 1);
     struct err          err = { 0 };
     struct file         idle;
-    *w = (struct figures_web){ .run = STR("x"), .metric = STR("loss"), .listener = { -1 } };
-    CHECK_EQ(figures_web_open(w, os_real(), 0, &err), STATUS_OK);
-    CHECK_EQ(
-        os_real()->connect(os_real(), STR("127.0.0.1"), w->port, (i64)10 * 1000000000, &idle, &err),
-        STATUS_OK);
+    *w = (struct figures_web){ .run = STR("x"), .metric = STR("loss") };
+    serve_figures(w, os_real(), perm);
+    CHECK_EQ(os_real()->connect(os_real(), STR("127.0.0.1"), serve_port(w->server),
+                                (i64)10 * 1000000000, &idle, &err),
+             STATUS_OK);
     for (i64 step = 0; step < 1000; step++) {
         struct figures f = row(step);
         figures_web_put(w, &f);
     }
-    CHECK(strstr(ask(perm, w->port, "GET", "/metrics").body.data, "frugal_step{run=\"x\"} 999\n"));
+    CHECK(strstr(ask(perm, serve_port(w->server), "GET", "/metrics").body.data,
+                 "frugal_step{run=\"x\"} 999\n"));
     figures_web_close(w);
     os_real()->close(os_real(), &idle, NULL);
 }
@@ -326,9 +334,9 @@ TEST(a_port_that_is_taken_is_a_warning)
     struct figures_web   *w   = NEW(perm, struct figures_web, 1);
     struct err            err = { 0 };
     struct figures_config c   = { .run = STR("x"), .metric = STR("loss") };
-    *w                        = (struct figures_web){ .listener = { -1 } };
-    CHECK_EQ(figures_web_open(w, os_real(), 0, &err), STATUS_OK);
-    c.log.prometheus      = w->port;
+    *w                        = (struct figures_web){ 0 };
+    serve_figures(w, os_real(), perm);
+    c.log.prometheus      = serve_port(w->server);
     struct figures_log *l = figures_open(os_real(), perm, &c);
     CHECK(figures_warning(l, &err));
     CHECK(strstr(err.text, "cannot listen on 127.0.0.1"));

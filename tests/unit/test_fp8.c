@@ -57,7 +57,7 @@ static void quantise(f32 *x, i64 count, f32 *state, u8 *codes, f32 *factor)
                             { turned, type_of(DT_U8, shape_2(count, 1)), count },
                             { factor, type_of(DT_F32, shape_1(1)), 1 } };
     struct attrs  at    = { 0 };
-    ref_run(&(struct call){ OP_QUANTISE, &at, in, 2, out, NULL, 0, NULL });
+    ref_run(&(struct call){ OP_QUANTISE, &at, in, 2, out, NULL, 0, NULL, NULL });
     CHECK(!memcmp(codes, turned, (size_t)count));
 }
 
@@ -65,7 +65,7 @@ static void advance(f32 *state)
 {
     struct tensor in = { state, type_of(DT_F32, shape_2(1, FP8_STATE)), FP8_STATE };
     struct attrs  at = { 0 };
-    ref_run(&(struct call){ OP_FP8_ADVANCE, &at, &in, 1, NULL, NULL, 0, NULL });
+    ref_run(&(struct call){ OP_FP8_ADVANCE, &at, &in, 1, NULL, NULL, 0, NULL, NULL });
 }
 
 TEST(a_first_step_goes_by_its_own_maximum_and_later_ones_by_the_past)

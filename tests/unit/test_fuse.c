@@ -411,7 +411,7 @@ static struct call call_of(const struct chained_case *x, struct pool *pool, stru
         struct type t = i < op_info(x->c.op)->out_count ? x->c.out[i] : x->c.out[0];
         out[i] = (struct tensor){ copy_of(NULL, type_bytes(t), perm), t, shape_count(t.shape) };
     }
-    return (struct call){ x->c.op, &x->c.at, in, x->c.in_count, out, NULL, 0, pool };
+    return (struct call){ x->c.op, &x->c.at, in, x->c.in_count, out, NULL, 0, pool, NULL };
 }
 
 static void lend_work(struct call *c, const struct kernel *k, struct arena *perm)
@@ -446,7 +446,7 @@ static void run_apart(const struct call *c, const struct kernel *k, struct arena
     for (i32 i = 0; i < c->at->then.count; i++, so_far = c->out[0]) {
         i32           op = c->at->then.op[i], inputs = op_info(op)->in_min;
         struct tensor in[] = { so_far, inputs == 2 ? c->in[operand++] : so_far };
-        struct call   map  = { op, &alone, in, inputs, c->out, NULL, 0, c->pool };
+        struct call   map  = { op, &alone, in, inputs, c->out, NULL, 0, c->pool, NULL };
         map_beside(k, &map)->run(&map);
     }
 }
@@ -458,7 +458,7 @@ static bool kernel_takes(const struct kernel *k, const struct op_case *c)
         in[i] = (struct tensor){ NULL, c->in[i], shape_count(c->in[i].shape) };
     for (i32 i = 0; i < op_info(c->op)->out_count; i++)
         out[i] = (struct tensor){ NULL, c->out[i], shape_count(c->out[i].shape) };
-    return k->takes(&(struct call){ c->op, &c->at, in, c->in_count, out, NULL, 0, NULL });
+    return k->takes(&(struct call){ c->op, &c->at, in, c->in_count, out, NULL, 0, NULL, NULL });
 }
 
 static bool try_kernel(const struct kernel *k, enum dtype t, struct draw *d, struct pool *pool,

@@ -60,6 +60,25 @@ TEST(hf_reads_llama_and_its_kin)
     c = read_config(perm,
                     LLAMA ",\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":7}}");
     CHECK_EQ(c.rope_base, 7);
+    CHECK_EQ(c.rope_scaling.stretch, 0);
+    c = read_config(perm, LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2.5}}");
+    CHECK_EQ(c.rope_scaling.stretch, 2.5);
+    CHECK_EQ(c.rope_scaling.high, 0);
+    c = read_config(perm, LLAMA ",\"rope_scaling\":{\"rope_type\":\"dynamic\",\"factor\":2.5}}");
+    CHECK_EQ(c.rope_scaling.stretch, 0);
+}
+
+/* Llama 3.1's settings; frequencies of 2 and 8 turns in 8192 positions, and one between them. */
+TEST(hf_stretches_positions_as_llama3)
+{
+    struct model_config c = read_config(
+        perm,
+        LLAMA ",\"rope_scaling\":{\"factor\":8.0,\"high_freq_factor\":4.0,\"low_freq_factor\":"
+              "1.0,\"original_max_position_embeddings\":8192,\"rope_type\":\"llama3\"}}");
+    f64 turn = 2 * 3.14159265358979323846 / 8192;
+    CHECK_NEAR(rope_scaled(turn / 2, c.rope_scaling), turn / 16, 1e-12);
+    CHECK_NEAR(rope_scaled(turn * 8, c.rope_scaling), turn * 8, 1e-12);
+    CHECK_NEAR(rope_scaled(turn * 2, c.rope_scaling), turn * 2 * (1.0 / 3 + 2.0 / 3 / 8), 1e-12);
 }
 
 TEST(hf_names_are_found)
@@ -88,14 +107,22 @@ TEST(hf_configs_are_refused_by_name)
     HAS(refused(perm, "{\"model_type\":\"mamba\"}"), "\"mamba\" is not supported");
     HAS(refused(perm, LLAMA ",\"novel\":1}"), "the key \"novel\" is not supported");
     HAS(refused(perm, LLAMA ",\"hidden_act\":\"gelu\"}"), "only as silu");
-    HAS(refused(perm, LLAMA ",\"rope_scaling\":{\"type\":\"linear\"}}"), "scales positions");
+    HAS(refused(perm, LLAMA ",\"rope_scaling\":{\"type\":\"linear\"}}"),
+        "\"factor\" should be a number");
+    HAS(refused(perm, LLAMA ",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4}}"),
+        "\"rope_scaling\" of type yarn is not supported");
+    HAS(refused(perm, LLAMA ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":4}}"),
+        "\"original_max_position_embeddings\" should be a whole number");
+    HAS(refused(perm, LLAMA ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":4,"
+                            "\"original_max_position_embeddings\":8,\"high_freq_factor\":1}}"),
+        "should be above \"low_freq_factor\"");
     HAS(refused(perm, LLAMA ",\"num_key_value_heads\":4}"), "does not divide");
     HAS(refused(perm, LLAMA ",\"rms_norm_eps\":0}"), "a number above 0");
     HAS(refused(perm, LLAMA ",\"attention_bias\":1}"), "true or false");
     HAS(refused(perm, "{\"model_type\":\"gpt2\",\"vocab_size\":9,\"n_head\":7}"),
         "does not divide");
     HAS(refused(perm, "{\"model_type\":\"gpt2\",\"vocab_size\":9,"
-                      "\"activation_function\":\"gelu\"}"),
+                      "\"activation_function\":\"mish\"}"),
         "gelu_new");
 }
 

@@ -152,7 +152,7 @@ TEST(idx_refuses_with_numbers)
     CHECK(strstr(open_fails(perm, c).text, "holds no sample"));
     c          = good;
     c.held_out = 1;
-    CHECK(strstr(open_fails(perm, c).text, "held_out is 1"));
+    CHECK(strstr(open_fails(perm, c).text, "data.held_out is 1"));
     c      = good;
     c.kind = STR("pictures");
     CHECK(strstr(open_fails(perm, c).text, "the kinds are auto, idx, tokens"));

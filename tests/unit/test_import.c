@@ -94,6 +94,18 @@ TEST(gcp_skus_in_their_full_form)
     CHECK_NEAR(m->spot_usd_h, 4 * 0.00999 + 16 * 0.00117 + 0.224, 1e-9);
 }
 
+/* Samples of 2019 and 2020 have no "Spot" in these names. */
+TEST(gcp_skus_as_they_were_called_before_spot)
+{
+    struct str     text = excerpt(perm, "gcp_skus.json"), spot = STR("Spot Preemptible");
+    struct textbuf older = textbuf_new(perm);
+    for (i64 i = 0; i < text.len; i++)
+        if (str_starts(str_sub(text, i, text.len), spot)) i += STR("Spot").len; /* and the blank */
+        else textbuf_add(&older, str_sub(text, i, i + 1));
+    struct imported all = import(perm, "gcp", "x", STR(""), textbuf_str(&older));
+    CHECK_NEAR(named(&all, "g2-standard-4")->spot_usd_h, 4 * 0.00999 + 16 * 0.00117 + 0.224, 1e-9);
+}
+
 TEST(an_azure_page_in_its_full_form)
 {
     struct imported all     = import(perm, "azure", "x", STR(""), excerpt(perm, "azure_page.json"));

@@ -227,7 +227,7 @@ TEST(a_replayed_stream_of_a_supervised_program_gives_the_same_rows)
     s.program      = (struct program_config){ .folder       = str_cat(perm, folder, STR("/out")),
                                               .files        = { STR("*") },
                                               .file_count   = 1,
-                                              .settle_s     = 0.1,
+                                              .complete     = STR("0.1"),
                                               .signal       = { STR("term") },
                                               .signal_count = 1,
                                               .grace_s      = 10,
@@ -327,6 +327,14 @@ static enum status noted_stat(struct os *os, struct str path, struct os_stat *to
     return os_real()->stat(os_real(), path, to, err);
 }
 
+/* Whether a file of the checkpoints was read before the one at `at`. */
+static bool ours_before(i64 at, struct str dir)
+{
+    for (i64 i = 0; i < at; i++)
+        if (str_starts(str_of(opened.paths[i]), dir)) return true;
+    return false;
+}
+
 static void note_resumed(void *context, const struct event_open *e)
 {
     (void)e;
@@ -355,6 +363,7 @@ TEST(a_run_is_restored_before_anything_else_is_opened)
     s.train.steps += 10;
     os.open_read = noted_open, os.map = noted_map, os.create = noted_create;
     os.lock = noted_lock, os.stat = noted_stat;
+    atomic_store(&opened.asked, 0);
     if (job_train(&job, &hear, &r, &err)) harness_fail(__FILE__, __LINE__, "%s", err.text);
     CHECK_EQ(r.saving.resumed_step, s.train.steps - 10);
     while (checkpoints < opened_count() &&
@@ -367,6 +376,58 @@ TEST(a_run_is_restored_before_anything_else_is_opened)
         others |= str_eq(str_of(opened.paths[i]), s.run.ledger);
     if (!read) harness_fail(__FILE__, __LINE__, "%s is opened first", opened.paths[checkpoints]);
     CHECK(others);
+}
+
+/* Somebody else's program, too: its checkpoints are found and its folder is put back before ledger and catalogue. */
+TEST(a_supervised_run_is_restored_before_anything_else_is_opened)
+{
+    static const char program[] = "cd $TOP/out; n=$(cat state || echo 0); echo $((n+1)) >state";
+    const char       *command[] = { "/bin/sh", "-c", program, NULL };
+    struct str        folder    = os_absolute(perm, folder_new(perm));
+    struct settings   s         = a_run(folder, perm);
+    struct os         os        = *os_real();
+    struct job        job       = {
+                     .os = &os, .perm = perm, .settings = &s, .kind = STR("supervised"), .name = STR("theirs")
+    };
+    struct job_program      p = { .command = command, .on_output = ignore };
+    struct supervise_result r;
+    struct err              err  = { 0 };
+    struct str              text = { 0 }, out = str_cat(perm, folder, STR("/out"));
+    struct str              state = str_cat(perm, out, STR("/state"));
+    setenv("TOP", folder.data, 1);
+    s.run.market            = STR("spot"); /* the ledger says how long such machines last */
+    s.run.machine           = STR("aws/p4d.24xlarge");
+    s.spot.cloud            = STR("none");
+    s.train.target          = NAN;
+    s.train.usd_hour        = NAN;
+    s.train.steps           = 0;
+    s.checkpoint.mtti_hours = NAN;
+    s.log                   = (struct log_config){ 0 };
+    s.program               = (struct program_config){ .folder       = out,
+                                                       .files        = { STR("*") },
+                                                       .file_count   = 1,
+                                                       .complete     = STR("0.1"),
+                                                       .signal       = { STR("term") },
+                                                       .signal_count = 1,
+                                                       .grace_s      = 10,
+                                                       .read         = STR("none") };
+    if (job_supervise(&job, &p, &r, &err)) harness_fail(__FILE__, __LINE__, "%s", err.text);
+    CHECK_EQ(os_publish(os_real(), state, STR("9\n"), *perm, NULL), STATUS_OK); /* half, say */
+    os.open_read = noted_open, os.map = noted_map, os.create = noted_create;
+    os.lock = noted_lock, os.stat = noted_stat;
+    atomic_store(&opened.asked, 0);
+    if (job_supervise(&job, &p, &r, &err)) harness_fail(__FILE__, __LINE__, "%s", err.text);
+    CHECK_EQ(os_read_all(os_real(), state, perm, &text, NULL), STATUS_OK);
+    CHECK_STR(text, "2\n"); /* it went on from the checkpoint, not from what lay there */
+    i64  first    = 0;
+    bool restored = false;
+    for (; first < opened_count(); first++) {
+        struct str path = str_of(opened.paths[first]);
+        bool       ours = str_starts(path, s.checkpoint.dir);
+        if (!ours && !str_starts(path, out)) break;
+        restored |= !ours && str_ends(path, STR("state")) && ours_before(first, s.checkpoint.dir);
+    }
+    if (!restored) harness_fail(__FILE__, __LINE__, "%s is opened first", opened.paths[first]);
 }
 
 /* By a provider that bills a minute at least, over two starts: the last line, the ledger and the report are one sum. */

@@ -105,7 +105,7 @@ static struct outcome run(const struct subject *s, struct pool *pool, i32 shared
         o.type[o.count]   = c->in[i];
         o.data[o.count++] = in[i].data;
     }
-    struct call call = { c->op, &c->at, in, c->in_count, out, NULL, 0, pool };
+    struct call call = { c->op, &c->at, in, c->in_count, out, NULL, 0, pool, NULL };
     if (s->kernel->work) call.work_bytes = s->kernel->work(&call);
     if (call.work_bytes) call.work = guarded(s->perm, call.work_bytes);
     s->kernel->run(&call);
@@ -340,7 +340,7 @@ static bool takes(const struct kernel *k, const struct op_case *c, struct pool *
         in[i] = (struct tensor){ NULL, c->in[i], shape_count(c->in[i].shape) };
     for (i32 i = 0; i < op_info(c->op)->out_count; i++)
         out[i] = (struct tensor){ NULL, c->out[i], shape_count(c->out[i].shape) };
-    struct call call = { c->op, &c->at, in, c->in_count, out, NULL, 0, pool };
+    struct call call = { c->op, &c->at, in, c->in_count, out, NULL, 0, pool, NULL };
     return !k->takes || k->takes(&call);
 }
 

@@ -83,7 +83,7 @@ TEST(our_models_have_the_same_matrices_or_say_what_differs)
         struct model       *m;
         struct str          differs;
         struct err          err = { 0 };
-        if (known_model_new(k, k->depth, k->context, &arena, &m, &differs, &err))
+        if (known_model_new(k, k->depth, k->context, NULL, &arena, &m, &differs, &err))
             printf("\n  %s", err.text);
         CHECK_EQ(err.status, STATUS_OK);
         f64 ours = built_parameters(m, &arena), theirs = known_parameters(k);
@@ -151,7 +151,7 @@ TEST(config_json_reads_as_the_same_shapes)
     CHECK_EQ(known_flops_per_token(&k, 512).matrices, body + 6.0 * 768 * (768 + 30522));
     struct model *m; /* and so has ours, but for the two segments */
     struct str    differs;
-    CHECK(!known_model_new(&k, k.depth, 512, perm, &m, &differs, NULL));
+    CHECK(!known_model_new(&k, k.depth, 512, NULL, perm, &m, &differs, NULL));
     CHECK_EQ(built_parameters(m, perm), 109514298 - 2 * 768);
     CHECK_STR(differs, "no segments");
     k = read(perm, "{\"model_type\": \"phi3\", \"hidden_size\": 3072, \"intermediate_size\": 8192, "

@@ -23,7 +23,7 @@ static const struct kernel *chosen(const struct op_case *c, struct arena scratch
         in[i] = (struct tensor){ NULL, c->in[i], shape_count(c->in[i].shape) };
     for (i32 i = 0; i < op_info(c->op)->out_count; i++)
         out[i] = (struct tensor){ NULL, c->out[i], shape_count(c->out[i].shape) };
-    struct call          call = { c->op, &c->at, in, c->in_count, out, NULL, 0, NULL };
+    struct call          call = { c->op, &c->at, in, c->in_count, out, NULL, 0, NULL, NULL };
     const struct kernel *k    = kernel_choose(&call, false);
     if (k->isa > kernel_isa())
         harness_fail(__FILE__, __LINE__, "%s of %s needs %s, the level is %s", k->name,

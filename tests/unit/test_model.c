@@ -517,7 +517,7 @@ TEST(wrong_settings_are_named_by_their_key)
               "kind text or tokens");
     CHECK_STR(refused(perm, settings("encoder"), words),
               "model.kind=encoder reads lens as i32, but this data gives none; use data of "
-              "kind lines");
+              "kind lines, or csv or jsonl with data.text");
     CHECK_STR(refused(perm, settings("ranker"), clicks(0, 0, 13)),
               "model.kind=ranker needs columns of categories: set data.categorical, or use "
               "model.kind=layers for numbers alone");

@@ -74,7 +74,7 @@ static const f32 *steps(const struct json *c, const struct kernel *k, enum dtype
                             .scale    = scale_of(c, (f64)rows, (f64)columns),
                             .decay    = number(c, "decay"),
                             .dtype    = dtype };
-    struct call   call  = { OP_MUON, &at, in, 5, NULL, NULL, 0, pool };
+    struct call   call  = { OP_MUON, &at, in, 5, NULL, NULL, 0, pool, NULL };
     f32          *hyper = in[3].data, *factor = in[4].data;
     f64           rate;
     call.work_bytes = k->work(&call);
@@ -185,7 +185,7 @@ TEST(a_step_is_nearly_orthogonal)
     struct tensor in[] = { tensor_new(perm, s), tensor_new(perm, s), tensor_new(perm, s),
                            tensor_new(perm, shape_1(4)), tensor_new(perm, shape_1(1)) };
     struct attrs  at   = { .scale = 1 };
-    struct call   call = { OP_MUON, &at, in, 5, NULL, NULL, 0, NULL };
+    struct call   call = { OP_MUON, &at, in, 5, NULL, NULL, 0, NULL, NULL };
     f32          *p = in[0].data, *g = in[1].data, *hyper = in[3].data;
     for (i32 i = 0; i < ROWS; i++) g[i * COLUMNS + i] = (f32)pow(10, i); /* 1, 10, 100 */
     hyper[0] = hyper[3] = 1;                                             /* rate and step */

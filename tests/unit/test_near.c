@@ -110,7 +110,7 @@ static f32 *muon_run(const struct muon_case *c, enum dtype products, struct aren
         in[i].data = memcpy(NEW(perm, f32, in[i].count), c->in[i].data, (size_t)in[i].count * 4);
     }
     at.dtype         = products;
-    struct call call = { OP_MUON, &at, in, 5, NULL, NULL, 0, NULL };
+    struct call call = { OP_MUON, &at, in, 5, NULL, NULL, 0, NULL, NULL };
     call.work_bytes  = ref_work(&call);
     call.work        = arena_take(perm, call.work_bytes, 1, 64);
     ref_run(&call);

@@ -41,7 +41,8 @@ static enum status build(void *context, struct graph *g, i64 batch, enum graph_m
         y               = build_matmul(g, STR("w"), y, w, -1, false, false);
         i32 at          = build_reshape(g, STR("at"), r.position, shape_2(1, g->rows));
         y               = build_reshape(g, STR("one"), y, shape_3(1, g->rows, 3 * WIDTH));
-        y               = build_rope(g, STR("rope"), y, at, 2 * HEADS, WIDTH / HEADS, 100);
+        y               = build_rope(g, STR("rope"), y, at, 2 * HEADS, WIDTH / HEADS, 100,
+                                     (struct rope_scaling){ 0 });
         y               = build_reshape(g, STR("many"), y, shape_2(g->rows, 3 * WIDTH));
         y               = build_attention_packed(g, STR("attn"), y, &r, HEADS, HEADS, false, 0, 0);
         y = build_embedding(g, STR("first"), y, build_slice(g, STR("of"), r.offsets, 0, 0, batch));
@@ -49,7 +50,8 @@ static enum status build(void *context, struct graph *g, i64 batch, enum graph_m
         y = build_binary(g, OP_ADD, STR("wpe"), build_embedding(g, STR("wte"), wte, x), wpe);
         y = build_dropout(g, STR("drop"), y, 0.3);
         y = build_matmul(g, STR("w"), y, w, -1, false, false);
-        y = build_rope(g, STR("rope"), y, -1, 2 * HEADS, WIDTH / HEADS, 100);
+        y = build_rope(g, STR("rope"), y, -1, 2 * HEADS, WIDTH / HEADS, 100,
+                       (struct rope_scaling){ 0 });
         y = build_attention(g, STR("attn"), y, lens, HEADS, HEADS, false, 0, 0);
         y = build_slice(g, STR("first"), y, 1, 0, 1);
     }

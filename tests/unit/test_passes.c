@@ -51,6 +51,7 @@ static struct compile_config whole_config(void)
                                     .fuse       = FUSE_EPILOGUE,
                                     .square     = true,
                                     .accumulate = 2,
+                                    .ranks      = 4,
                                     .batch      = BATCH,
                                     .eval_batch = BATCH };
 }
@@ -66,14 +67,15 @@ struct bench {
 static void run_to(struct bench *b, const char *pass, struct arena *perm, struct arena scratch)
 {
     struct err err    = { 0 };
-    bool       update = !strcmp(pass, "update"), square = !strcmp(pass, "square");
-    b->config = whole_config();
-    b->target = (struct target){ .name = STR("test"), .align_bytes = 64 };
-    b->in     = (struct pass_input){ .config = &b->config,
-                                     .target = &b->target,
-                                     .id     = PROGRAM_ADD,
-                                     .build  = build_net,
-                                     .batch  = BATCH };
+    bool       update = !strcmp(pass, "update") || !strcmp(pass, "shard"),
+         square       = !strcmp(pass, "square");
+    b->config         = whole_config();
+    b->target         = (struct target){ .name = STR("test"), .align_bytes = 64 };
+    b->in             = (struct pass_input){ .config = &b->config,
+                                             .target = &b->target,
+                                             .id     = PROGRAM_ADD,
+                                             .build  = build_net,
+                                             .batch  = BATCH };
     if (update || square) {
         run_to(b, "accumulate", perm, scratch);
         b->in.train = b->g;
@@ -172,6 +174,16 @@ static void added_twice(struct graph *g)
     graph_op(g, OP_ACCUMULATE, STR("again"), n->in, 2, NULL);
 }
 static void not_added(struct graph *g) { of_op(g, OP_ACCUMULATE, true)->op = OP_ADD; }
+static void summed_twice(struct graph *g)
+{
+    const struct node *n = of_op(g, OP_ALL_REDUCE, false);
+    graph_op(g, OP_ALL_REDUCE, STR("again"), n->in, 1, &n->at);
+}
+static void rows_not_summed(struct graph *g)
+{
+    of_op(g, OP_ROWS_REDUCE, false)->op = OP_ALL_GATHER;
+}
+static void too_few_ranks(struct graph *g) { of_op(g, OP_ALL_REDUCE, false)->at.ranks = 2; }
 static void updated_twice(struct graph *g)
 {
     const struct node *n = of_op(g, OP_MUON, false);
@@ -235,6 +247,9 @@ static const struct {
     { "accumulate", added_twice, "is not added to once" },
     { "accumulate", not_added, "is not added to once" },
     { "accumulate", rows_added_twice, "is not added to once" },
+    { "shard", summed_twice, "not every gradient is summed over the ranks once" },
+    { "shard", rows_not_summed, "not every gradient is summed over the ranks once" },
+    { "shard", too_few_ranks, "grads.sum is not over all ranks" },
     { "update", updated_twice, "a.weight is not a range to update" },
     { "update", not_updated, "is not updated once" },
     { "update", table_not_updated, "table is not updated once" },

@@ -5,6 +5,7 @@
 #include "base/rng.h"
 #include "harness.h"
 #include "model/model.h"
+#include "train/config.h"
 #include "train/train_int.h"
 
 enum { BATCH = 3, CONTEXT = 8, VOCABULARY = 20 };
@@ -352,6 +353,21 @@ TEST(auto_takes_what_the_machine_is_fast_in_and_says_why)
     p = precision_choose(STR("auto"), DT_F64, &fast, perm);
     CHECK_EQ(p.dtype, DT_F64);
     CHECK_STR(p.reason, "model.dtype is f64");
+}
+
+TEST(auto_is_the_default_and_takes_bf16_only_for_models_that_gain_by_it)
+{
+    for (enum kind k = 0; k < KINDS; k++)
+        for (i32 conv = 0; conv < 2; conv++) {
+            struct target t = { .low = DT_BF16, .low_conv = conv, .low_by = "it has them" };
+            precision_consider(&t, model_of(perm, k, DT_F32), scratch);
+            bool slow = k == CONVOLUTIONS && !conv;
+            CHECK_EQ(t.low, slow ? DT_F32 : DT_BF16);
+            struct precision p = precision_choose(STR("auto"), DT_F32, &t, perm);
+            CHECK_EQ(p.dtype, t.low);
+            CHECK_EQ(memmem(p.reason.data, (size_t)p.reason.len, "convolutions", 12) != NULL, slow);
+        }
+    CHECK_STR(config_new(perm)->settings.train.precision, "auto");
 }
 
 TEST(what_was_asked_for_is_taken_and_said_to_be_slow_where_it_is)

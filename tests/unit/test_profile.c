@@ -93,7 +93,7 @@ static void look_at_time(struct seen *seen, const struct event_profile *e)
 TEST(the_parts_of_profiled_steps_sum_to_their_wall_clock)
 {
     struct seen seen = { .perm = perm, .look = look_at_time };
-    run(&seen, (struct profile_config){ .wait = 1, .warmup = 1, .active = 3 }, 1, false);
+    run(&seen, (struct profile_config){ .wait = 2, .active = 3 }, 1, false);
     CHECK_EQ(seen.told, 1);
     CHECK_EQ(seen.steps, 3);
     run(&seen, (struct profile_config){ .active = 2 }, 3, false);
@@ -103,8 +103,7 @@ TEST(the_parts_of_profiled_steps_sum_to_their_wall_clock)
 TEST(a_profile_alone_ends_with_its_last_step)
 {
     struct seen         seen = { .perm = perm };
-    struct train_result r =
-        run(&seen, (struct profile_config){ .wait = 2, .warmup = 1, .active = 4 }, 1, true);
+    struct train_result r = run(&seen, (struct profile_config){ .wait = 3, .active = 4 }, 1, true);
     CHECK_EQ(r.steps, 7);
     CHECK_EQ(seen.steps, 4);
 }

@@ -67,10 +67,15 @@ TEST(maps_have_their_closed_forms)
                 i32 op;
                 f64 y;
             } rows[] = {
-                { OP_RELU, x > 0 ? x : 0 }, { OP_RELU2, x > 0 ? x * x : 0 },
-                { OP_GELU, gelu },          { OP_SILU, x * sigmoid(x) },
-                { OP_TANH, tanh(x) },       { OP_SIGMOID, sigmoid(x) },
-                { OP_EXP, exp(x) },         { OP_SOFTCAP, 2 * tanh(x / 2) },
+                { OP_RELU, x > 0 ? x : 0 },
+                { OP_RELU2, x > 0 ? x * x : 0 },
+                { OP_GELU_ERF, 0.5 * x * (1 + erf(x * 0.7071067811865476)) },
+                { OP_GELU, gelu },
+                { OP_SILU, x * sigmoid(x) },
+                { OP_TANH, tanh(x) },
+                { OP_SIGMOID, sigmoid(x) },
+                { OP_EXP, exp(x) },
+                { OP_SOFTCAP, 2 * tanh(x / 2) },
                 { OP_SCALE, 3 * x - 1 },
             };
             for (i32 r = 0; r < COUNT_OF(rows); r++) {
@@ -87,7 +92,9 @@ TEST(maps_have_their_closed_forms)
 
 TEST(maps_let_a_nan_through)
 {
-    static const i32 ops[] = { OP_RELU, OP_RELU2, OP_GELU, OP_SILU, OP_TANH, OP_SIGMOID };
+    static const i32 ops[] = {
+        OP_RELU, OP_RELU2, OP_GELU, OP_GELU_ERF, OP_SILU, OP_TANH, OP_SIGMOID
+    };
     for (i32 i = 0; i < COUNT_OF(ops); i++) {
         struct use u = RUN(ops[i], NONE, tensor_new(perm, DT_BF16, shape_1(1), N(NAN)));
         CHECK(isnan(element_get(u.out[0].data, DT_BF16, 0)));
@@ -677,7 +684,9 @@ TEST(every_op_over_low_types_rounds_its_exact_results_once)
             void           *got[OP_OUT_MAX], *exact[OP_OUT_MAX];
             op_case_draw(c, op, round % 2 ? DT_F16 : DT_BF16, &draw, &room);
             if (c->at.stochastic) continue; /* rounds otherwise: below */
-            if (op == OP_QUANTISE || op == OP_MATMUL_FP8 || op == OP_FP8_ADVANCE)
+            if (op_info(op)->writes && op_info(op)->attrs & A_key && c->in[0].dtype == DT_BF16)
+                continue; /* a table rounded at random: test_rows.c */
+            if (op == OP_QUANTISE || op == OP_MATMUL_FP8 || op == OP_FP8_ADVANCE || op == OP_UNPACK)
                 continue;                                                 /* no f64 */
             if (op == OP_ADD_LAYERNORM || op == OP_ADD_RMSNORM) continue; /* of the sum as stored */
             case_exact(e, c, &room);
@@ -850,7 +859,7 @@ TEST(an_op_registered_at_run_time_runs_its_own_kernel)
     CHECK_EQ(op_register(&row, &op, &err), STATUS_OK);
     struct use u = RUN(op, NONE, tensor_new(perm, DT_F32, shape_1(2), N(1, -2)));
     expect(&u.out[0], N(3, -6));
-    struct call c = { op, &u.at, u.in, 1, u.out, NULL, 0, NULL };
+    struct call c = { op, &u.at, u.in, 1, u.out, NULL, 0, NULL, NULL };
     CHECK_STR(kernel_choose(&c, false)->name, "ref");
     CHECK_EQ(kernel_choose(&c, false)->work(&c), 0);
 }

@@ -1,5 +1,6 @@
 /* test_rows.c - rows of a table: gradients and optimisers, against numbers worked out by hand. */
 #include "support/use.h"
+#include <math.h>
 
 TEST(gradients_and_steps_of_the_rows_that_ids_name)
 {
@@ -38,4 +39,32 @@ TEST(gradients_and_steps_of_the_rows_that_ids_name)
     expect(&m, N(9, 9, 9, 9, 1.5, 2.5));
     expect(&v, N(9, 9, 9, 9, 2.25, 6.25));
     expect(&p, N(1, 1, 1, 1, 0.5, 0.5));
+}
+
+/* A step of a hundredth of a unit in the last place, which rounding to the nearest would lose each time: each number of
+ * the row moves by a whole unit with that chance. Bounds are five standard deviations. */
+TEST(a_low_table_moves_by_its_steps_on_average)
+{
+    enum { WIDTH = 1000, ROWS = 40 };
+    f64 hundredth = 0.01 * 0x1p-7, down = 0, sum = 0; /* below 2 a unit is 2^-7 in [1, 2) */
+    for (i32 step = 0; step < ROWS; step++) {
+        struct tensor p = tensor_new(perm, DT_BF16, shape_2(3, WIDTH), NULL),
+                      g = tensor_new(perm, DT_F32, shape_2(1, WIDTH), NULL),
+                      i = tensor_new(perm, DT_I32, shape_1(1), N(1)),
+                      h = tensor_new(perm, DT_F32, shape_1(4), N(1, 0, 0, 1)),
+                      f = tensor_new(perm, DT_F32, shape_1(1), N(1)),
+                      r = tensor_new(perm, DT_I32, shape_1(4), N(7, 0, step, 0));
+        for (i64 k = 0; k < 3 * WIDTH; k++) element_set(p.data, DT_BF16, k, 1.5);
+        for (i64 k = 0; k < WIDTH; k++) element_set(g.data, DT_F32, k, hundredth);
+        RUN(OP_ROWS_SGD, AT(.key = 99), p, g, i, h, f, r);
+        for (i64 k = 0; k < 3 * WIDTH; k++) {
+            f64 x = element_get(p.data, DT_BF16, k);
+            CHECK(x == 1.5 || (k / WIDTH == 1 && x == 1.5 - 0x1p-7));
+            down += x != 1.5;
+            sum += k / WIDTH == 1 ? 1.5 - x : 0;
+        }
+    }
+    f64 count = WIDTH * ROWS, spread = sqrt(count * 0.01 * 0.99);
+    CHECK(fabs(down - 0.01 * count) < 5 * spread);
+    CHECK(fabs(sum - hundredth * count) < 5 * spread * 0x1p-7);
 }

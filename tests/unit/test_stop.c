@@ -308,7 +308,7 @@ TEST(a_forecast_is_not_bent_by_one_bad_evaluation)
     CHECK_NEAR(forecast_curve(x, y, 20, 2000, 1).value, value, 0.02); /* least squares: 0.5 off */
 }
 
-TEST(too_few_points_foretell_nothing)
+TEST(too_few_points_predict_nothing)
 {
     f64 x[FORECAST_POINTS_MIN], y[FORECAST_POINTS_MIN];
     for (i64 i = 0; i < FORECAST_POINTS_MIN; i++) x[i] = y[i] = (f64)i + 1;

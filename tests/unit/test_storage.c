@@ -22,7 +22,7 @@ static const struct pair pairs[] = { { DT_BF16, bf16_to_f32, bf16_from_f32 },
 static bool cast(const struct kernel *k, struct tensor from, struct tensor to, struct pool *pool)
 {
     struct attrs at   = { .dtype = to.type.dtype };
-    struct call  call = { OP_CAST, &at, &from, 1, &to, NULL, 0, pool };
+    struct call  call = { OP_CAST, &at, &from, 1, &to, NULL, 0, pool, NULL };
     if (k->op != OP_CAST || k->isa > kernel_isa() || !k->takes(&call)) return false;
     k->run(&call);
     return true;
@@ -120,7 +120,7 @@ TEST(rounding_at_random_gives_the_bits_of_the_reference)
     for (i32 j = 0; j < COUNT_OF(pairs); j++) {
         struct attrs  at   = { .dtype = pairs[j].dtype, .stochastic = 1, .key = (i64)seed };
         struct tensor want = tensor_new(perm, at.dtype, WIDE_COUNT), got = want;
-        struct call   call = { OP_CAST, &at, in, 2, &want, NULL, 0, pool };
+        struct call   call = { OP_CAST, &at, in, 2, &want, NULL, 0, pool, NULL };
         fill_wide(in[0].data, &pairs[j], seed);
         ref_run(&call);
         got.data = tensor_new(perm, at.dtype, WIDE_COUNT).data;

@@ -71,7 +71,7 @@ static void stage_init(struct stage *s, struct arena *perm, const char *script)
     s->program = (struct program_config){ .folder     = str_fmt(perm, "%.*s/out", STR_ARG(s->top)),
                                           .files      = { STR("*") },
                                           .file_count = 1,
-                                          .settle_s   = 0.1,
+                                          .complete   = STR("0.1"),
                                           .signal     = { STR("term") },
                                           .signal_count = 1,
                                           .grace_s      = 10,
@@ -205,7 +205,7 @@ TEST(one_that_does_not_end_in_time_is_killed_and_what_it_wrote_last_is_not_belie
     s.cue              = "step 1";
     s.then             = OS_SIGNAL_INT;
     s.program.grace_s  = 0.2;
-    s.program.settle_s = 60;
+    s.program.complete = STR("60");
     CHECK_EQ(play(&s), STATUS_INTERRUPTED);
     CHECK(has(&s.said, "it did not exit in time and is killed"));
     CHECK_STR(look(&s, perm, "out/state"), "half\n");

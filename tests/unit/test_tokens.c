@@ -110,7 +110,7 @@ TEST(documents_have_positions_of_their_own_and_predict_nothing_behind_their_end)
     CHECK(strstr(open_fails(perm, c).text, "says which token ends a document"));
     c.documents = STR("10");
     CHECK(strstr(open_fails(perm, c).text,
-                 "data.documents=10: the tokens are below the vocabulary of 10"));
+                 "data.documents=10 is not a token: the vocabulary has 10"));
 }
 
 TEST(tokens_are_refused_with_numbers)
@@ -136,4 +136,64 @@ TEST(tokens_are_refused_with_numbers)
     c.token_type = STR("u16");
     c.context    = 0;
     CHECK(strstr(open_fails(perm, c).text, "data.context is 0"));
+}
+
+static i64 first_of(const struct dataset *d, u64 seed, i64 epoch, i64 count, i32 *seen)
+{
+    i32 x[4], y[4], first = 0;
+    for (i64 i = 0; i < count; i++) {
+        dataset_fetch_epoch(d, seed, epoch, &i, 1, (void *[]){ x, y });
+        if (!i) first = x[0];
+        for (i32 k = 0; k < 4; k++) {
+            CHECK_EQ(y[k], x[k] + 1); /* neighbours in the file */
+            seen[y[k]]++;
+        }
+    }
+    return first;
+}
+
+TEST(random_windows_see_each_token_once_and_another_cut_in_each_epoch)
+{
+    enum { TOKENS = 101, CONTEXT = 4 };
+    u16 t[TOKENS];
+    for (u16 i = 0; i < TOKENS; i++) t[i] = i;
+    struct data_config c = { .context = CONTEXT, .held_out = 0.5, .windows = STR("random") };
+    struct dataset    *d;
+    struct err         err;
+    i64                begins[CONTEXT] = { 0 };
+    u64                seed            = test_seed();
+    c.path = folder_put(perm, folder_new(perm), "a.bin", tokens_of(t, sizeof t));
+    CHECK(!dataset_open(os_real(), &c, perm, &d, &err));
+    i64 count = dataset_count(d, SPLIT_TRAIN), held_out = dataset_count(d, SPLIT_EVAL);
+    i64 first_held_out =
+        TOKENS - 1 - held_out * CONTEXT; /* a token that both may see: a target and an input */
+    CHECK_EQ(count, (TOKENS - 1) / CONTEXT - held_out - 1);
+    for (i64 epoch = 0; epoch < 400; epoch++) {
+        i32 seen[TOKENS] = { 0 };
+        i64 first        = first_of(d, seed, epoch, count, seen);
+        CHECK(first < CONTEXT);
+        begins[first]++;
+        for (i32 i = 0; i < TOKENS; i++)
+            CHECK_EQ(seen[i], i > first && i <= first + count * CONTEXT ? 1 : 0);
+        CHECK(first + count * CONTEXT <= first_held_out);
+        CHECK_EQ(first_of(d, seed, epoch, 1, seen), first); /* whoever asks, whenever */
+    }
+    /* Each cut has a chance of 1/4: 100 of 400 expected, deviation 8.7; 6 of them are a chance of 2e-9. */
+    for (i32 i = 0; i < CONTEXT; i++) CHECK(begins[i] > 48 && begins[i] < 152);
+    dataset_close(d);
+}
+
+TEST(random_windows_of_a_short_text_shift_by_what_is_left)
+{
+    u16                t[] = { 0, 1, 2, 3, 4, 5 };
+    struct data_config c   = { .context = 4, .windows = STR("random") };
+    struct dataset    *d;
+    struct err         err;
+    i32                seen[6] = { 0 };
+    c.path = folder_put(perm, folder_new(perm), "a.bin", tokens_of(t, sizeof t));
+    CHECK(!dataset_open(os_real(), &c, perm, &d, &err));
+    CHECK_EQ(dataset_count(d, SPLIT_TRAIN), 1);
+    for (i64 epoch = 0; epoch < 50; epoch++) CHECK(first_of(d, 1, epoch, 1, seen) <= 1);
+    CHECK(seen[1] && seen[5]);
+    dataset_close(d);
 }

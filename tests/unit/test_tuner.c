@@ -287,6 +287,6 @@ TEST(tuner_takes_back_what_harms)
         lines += sim_tune(&m, &t, 0.6, line);
     }
     CHECK(lines > 1);
-    CHECK(str_ends(str_of(line), STR("; taken back")));
+    CHECK(str_ends(str_of(line), STR("; reverted")));
     CHECK(t.now.workers[STAGE_DECODE] <= 4); /* of the eight that it was told of */
 }

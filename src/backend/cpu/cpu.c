@@ -58,7 +58,8 @@ static struct call call_of(const struct cpu *cpu, const struct graph *g, const s
     ASSERT(n->in_count <= OP_IN_MAX);
     for (i32 i = 0; i < n->in_count; i++) in[i] = tensor_of(cpu, g, p, n->in[i]);
     for (i32 i = 0; i < node_results(n); i++) out[i] = tensor_of(cpu, g, p, n->out + i);
-    return (struct call){ n->op, &n->at, in, node_inputs(n), out, NULL, 0, cpu->pool };
+    return (struct call){ n->op, &n->at, in,        node_inputs(n), out,
+                          NULL,  0,      cpu->pool, cpu->base.ranks };
 }
 
 static const struct kernel *choose(const struct cpu *cpu, const struct call *c)
@@ -98,9 +99,11 @@ static void describe_low(const struct cpu *cpu, struct target *t)
 {
     enum isa isa = cpu->choice == BACKEND_FAST ? kernel_isa() : ISA_ANY;
     t->low       = isa >= ISA_AVX512BF16 ? DT_BF16 : DT_F32;
-    t->low_by    = isa == ISA_AMX          ? "this processor has AMX, which multiplies bf16"
-                   : isa == ISA_AVX512BF16 ? "this processor has AVX512-BF16"
-                                           : "this processor has no instructions for low types";
+    t->low_conv =
+        isa == ISA_AMX; /* else no faster than Winograd's in f32: docs/decisions/precision.md */
+    t->low_by = isa == ISA_AMX          ? "this processor has AMX, which multiplies bf16"
+                : isa == ISA_AVX512BF16 ? "this processor has AVX512-BF16"
+                                        : "this processor has no bf16 instructions";
 }
 
 static void cpu_describe(struct backend *b, struct target *t)

@@ -13,6 +13,8 @@
 #include "base/pool.h"
 #include "ir/op.h"
 
+struct ranks; /* backend/ranks/ranks.h */
+
 struct call {
     i32                  op;
     const struct attrs  *at;
@@ -22,6 +24,7 @@ struct call {
     void                *work;
     i64                  work_bytes;
     struct pool         *pool;
+    struct ranks        *ranks; /* of collective ops; NULL: there is one */
 };
 
 /* Each has those before it too. AVX512BF16: two products of bf16 and their sum in each lane; AMX: the

@@ -85,7 +85,7 @@ static void run_rest(const struct call *c, bool reference_only)
     in[0]      = c->out[0];
     in[0].data = then_target(c);
     for (i32 i = 0; i < operands; i++) in[1 + i] = c->in[c->in_count + i];
-    struct call map = { op, &at, in, op_info(op)->in_min, c->out, NULL, 0, c->pool };
+    struct call map = { op, &at, in, op_info(op)->in_min, c->out, NULL, 0, c->pool, NULL };
     kernel_run(kernel_choose(&map, reference_only), &map);
 }
 

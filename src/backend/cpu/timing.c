@@ -89,7 +89,8 @@ static f64 measure(const struct call *given, const struct kernel *k, i64 enough_
 
 f64 timing_of(struct timings *t, const struct call *c, const struct kernel *k)
 {
-    if (c->op >= OP_COUNT) return 0;
+    if (c->op >= OP_COUNT || (op_info(c->op)->attrs & A_ranks))
+        return 0; /* others would have to come along */
     u64 key = key_of(c);
     for (i32 i = 0; i < t->count; i++) {
         if (t->key[i] == key) return t->seconds[i];
@@ -113,7 +114,7 @@ static f64 rate_of(i32 op, const struct attrs *at, struct type type, struct pool
 {
     struct tensor        t     = { NULL, type, shape_count(type.shape) };
     struct tensor        in[2] = { t, t }, out[OP_OUT_MAX] = { t };
-    struct call          c = { op, at, in, 2, out, NULL, 0, pool };
+    struct call          c = { op, at, in, 2, out, NULL, 0, pool, NULL };
     const struct kernel *k = kernel_choose(&c, false);
     if (k->op < 0) return 0; /* the reference: correct, and no measure of a machine */
     f64 seconds = measure(&c, k, rate_ns);

@@ -7,6 +7,7 @@
  * position by libm in f64, those between by turning the last one on. */
 #include "backend/cpu/fast/fast.h"
 #include "backend/cpu/fast/rows.h"
+#include "ir/rope.h"
 
 enum {
     HEADS_ITEMS = 16 * 1024, /* in a block */
@@ -14,15 +15,16 @@ enum {
 };
 
 struct heads {
-    const void *dy, *x;
-    void       *y;
-    f32        *rstd;
-    f32        *table; /* [turns][2][D/2]: cosines, sines */
-    const i32  *at;    /* position of each row; NULL: its index on axis 1 */
-    i64         turns; /* positions are below it */
-    i64         positions, T, all, heads, D, each;
-    f64         base, eps;
-    bool        inverse;
+    const void         *dy, *x;
+    void               *y;
+    f32                *rstd;
+    f32                *table; /* [turns][2][D/2]: cosines, sines */
+    const i32          *at;    /* position of each row; NULL: its index on axis 1 */
+    i64                 turns; /* positions are below it */
+    i64                 positions, T, all, heads, D, each;
+    f64                 base, eps;
+    struct rope_scaling scaling;
+    bool                inverse;
 };
 
 static struct heads heads_of(const struct call *c, const struct tensor *x)
@@ -34,6 +36,7 @@ static struct heads heads_of(const struct call *c, const struct tensor *x)
     h.heads        = c->at->heads;
     h.each         = fast_items(h.positions, h.all * h.D, HEADS_ITEMS);
     h.base         = c->at->base;
+    h.scaling      = (struct rope_scaling){ c->at->stretch, c->at->low, c->at->high };
     h.eps          = c->at->eps;
     h.inverse      = c->at->inverse != 0;
     return h;
@@ -60,7 +63,8 @@ static void table_block(void *context, i64 block, i32 worker)
     const struct heads *h    = context;
     i64                 half = h->D / 2, first = block * TURN, end = MIN(first + TURN, h->turns);
     for (i64 i = 0; i < half; i++) {
-        f64 step = pow(h->base, -2.0 * (f64)i / (f64)h->D), sign = h->inverse ? -1 : 1;
+        f64 step = rope_scaled(pow(h->base, -2.0 * (f64)i / (f64)h->D), h->scaling);
+        f64 sign = h->inverse ? -1 : 1;
         f64 co = cos((f64)first * step), si = sin((f64)first * step);
         f64 turn_co = cos(step), turn_si = sin(step);
         for (i64 t = first; t < end; t++) {

@@ -57,6 +57,35 @@ V_INLINE vf f_gelu(args m, vf x)
     return x / (v_set(1) + v_exp(-u2));
 }
 
+/* The exact gelu is x Phi(x), Phi(x) = 1 - Phi(-x). Phi(-|x|) exp(x^2/2) is t times a polynomial of
+ * t = 1 / (1 + 0.35 |x|) of degree 8, off by 3.2e-8 of its value at most: least squares on Chebyshev's points from
+ * 0 to 14.5, weighted anew until the largest error is least (Lawson 1961). What x^2 loses by rounding is put right by
+ * the factor 1 - rest. */
+V_INLINE vf normal_tail(vf x, vf *bell) /* Phi(-|x|); bell: exp(-x^2/2) */
+{
+    static const f32 c[] = { 0.144030881f, -0.255838925f, 0.159319607f, -0.0232122939f,
+                             0.105552478f, 0.119821294f,  0.139863515f, 0.139621307f };
+
+    vf a   = v_min(v_set(14.5f), v_abs(x));       /* exp is 0 beyond */
+    vf top = (vf)((vi)a & ~0xfff), low = a - top; /* 12 bits each: their products are exact */
+    vf h    = v_set(0.5f) * a * a;
+    vf rest = v_set(0.5f) * ((top * top - (h + h)) + v_set(2) * top * low + low * low);
+    vf e    = v_exp(-h);
+    vf t    = v_set(1) / v_fma(a, v_set(0.35f), v_set(1));
+    vf p    = v_set(-0.0291578777f);
+    for (int i = 0; i < 8; i++) p = v_fma(p, t, v_set(c[i]));
+    *bell = v_fma(-e, rest, e);
+    return p * t * *bell;
+}
+
+V_INLINE vf f_gelu_erf(args m, vf x)
+{
+    vf bell, tail = normal_tail(x, &bell);
+    vf y = x * v_select(x < v_zero(), tail, v_set(1) - tail);
+    return (void)m,
+           v_select(x == x, y, x); /* what is no number as it came: chains give the same bits */
+}
+
 /* ---- of two */
 
 V_INLINE vf f_add(args m, vf a, vf b) { return (void)m, a + b; }
@@ -84,6 +113,18 @@ V_INLINE vf f_gelu_grad(args m, vf dy, vf x)
     vf s  = v_sigmoid(v_set(gelu_2scale) * x * (xx + v_set(1)));
     vf du = v_set(gelu_2scale) * v_fma(xx, v_set(3), v_set(1));
     return dy * v_fma(x * du, s * (v_set(1) - s), s);
+}
+
+/* Phi(x) + x exp(-x^2/2) / sqrt(2 pi) */
+V_INLINE vf f_gelu_erf_grad(args m, vf dy, vf x)
+{
+    (void)m;
+    vf bell, tail = normal_tail(x, &bell);
+    vf most  = v_max(v_set(-14.5f), v_min(v_set(14.5f), x)); /* 0 times infinity is no number */
+    vf cdf   = v_select(x < v_zero(), tail, v_set(1) - tail);
+    vf slope = v_fma(most * bell, v_set(0.398942280f), cdf);
+    return dy *
+           v_select(x == x, slope, x); /* what is no number as it came: chains give the same bits */
 }
 
 V_INLINE vf silu_slope(vf x)
@@ -173,6 +214,8 @@ V_INLINE void run2(const struct map *m, i64 block, vf (*f)(args, vf, vf), const 
     MAP(RELU2_GRAD, f_relu2_grad, 2)                                                               \
     MAP(GELU, f_gelu, 1)                                                                           \
     MAP(GELU_GRAD, f_gelu_grad, 2)                                                                 \
+    MAP(GELU_ERF, f_gelu_erf, 1)                                                                   \
+    MAP(GELU_ERF_GRAD, f_gelu_erf_grad, 2)                                                         \
     MAP(SILU, f_silu, 1)                                                                           \
     MAP(SILU_GRAD, f_silu_grad, 2)                                                                 \
     MAP(TANH, f_tanh, 1)                                                                           \

@@ -18,7 +18,7 @@ static const struct kernel *make(struct made *m, const struct product *p)
     *m = (struct made){ .in  = { tensor_of(p, p->a, p->a_shape), tensor_of(p, p->b, p->b_shape) },
                         .out = tensor_of(p, p->c, c),
                         .at  = { .ta = p->ta, .tb = p->tb } };
-    m->call = (struct call){ OP_MATMUL, &m->at, m->in, 2, &m->out, NULL, 0, NULL };
+    m->call = (struct call){ OP_MATMUL, &m->at, m->in, 2, &m->out, NULL, 0, NULL, NULL };
     return kernel_choose(&m->call, false);
 }
 

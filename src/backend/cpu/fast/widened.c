@@ -78,7 +78,7 @@ static i64 work(const struct call *c)
 static void cast(const struct tensor *from, const struct tensor *to, struct pool *pool)
 {
     struct attrs at   = { .dtype = to->type.dtype };
-    struct call  call = { OP_CAST, &at, from, 1, to, NULL, 0, pool };
+    struct call  call = { OP_CAST, &at, from, 1, to, NULL, 0, pool, NULL };
     kernel_choose(&call, false)->run(&call);
 }
 

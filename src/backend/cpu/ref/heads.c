@@ -1,6 +1,7 @@
 /* heads.c - what is done to query and key heads before attention: rotary positions and norms.
  * x is [B, T, heads of D numbers]; only the first `heads` of them are changed. */
 #include "backend/cpu/ref/ref_int.h"
+#include "ir/rope.h"
 
 struct heads {
     i64 total, all, D; /* heads in the tensor; in one position; numbers in a head */
@@ -20,7 +21,8 @@ static void pass(const struct call *c, i64 at, i64 count)
 /* RoFormer, arXiv 2104.09864, in the layout of Llama: pairs lie half a head apart. */
 void ref_ROPE(const struct call *c)
 {
-    struct heads s = heads_of(c, &c->in[0]);
+    struct heads        s  = heads_of(c, &c->in[0]);
+    struct rope_scaling by = { c->at->stretch, c->at->low, c->at->high };
     for (i64 head = 0; head < s.total; head++) {
         i64 row = head / s.all, at = head * s.D;
         i64 t = c->in_count == 2 ? ref_index(&c->in[1], row) : row % ref_dim(&c->in[0], 1);
@@ -29,7 +31,7 @@ void ref_ROPE(const struct call *c)
             continue;
         }
         for (i64 i = 0; i < s.D / 2; i++) {
-            f64 angle = (f64)t * pow(c->at->base, -2.0 * (f64)i / (f64)s.D);
+            f64 angle = (f64)t * rope_scaled(pow(c->at->base, -2.0 * (f64)i / (f64)s.D), by);
             f64 co = cos(angle), si = c->at->inverse ? -sin(angle) : sin(angle);
             f64 a = ref_load(&c->in[0], at + i), b = ref_load(&c->in[0], at + i + s.D / 2);
             ref_store(&c->out[0], at + i, a * co - b * si);

@@ -47,6 +47,10 @@ static f64 gelu_slope(f64 x)
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * gelu_scale * (1 + 3 * gelu_cubic * x * x);
 }
 
+/* The exact one: x Phi(x), Phi the normal distribution. erfc, and not 1 + erf: it stays exact where it is small. */
+static f64 normal_cdf(f64 x) { return 0.5 * erfc(x * -0.70710678118654752440); }
+static f64 normal_pdf(f64 x) { return 0.39894228040143267794 * exp(-0.5 * x * x); }
+
 static f64 silu_slope(f64 x)
 {
     f64 s = ref_sigmoid(x);
@@ -55,6 +59,8 @@ static f64 silu_slope(f64 x)
 
 MAP(ref_GELU, 0.5 * x * (1 + gelu_tanh(x)))
 MAP2(ref_GELU_GRAD, dy, x, gelu_slope(x) * dy)
+MAP(ref_GELU_ERF, x *normal_cdf(x))
+MAP2(ref_GELU_ERF_GRAD, dy, x, (normal_cdf(x) + x * normal_pdf(x)) * dy)
 MAP(ref_SILU, x / (1 + exp(-x)))
 MAP2(ref_SILU_GRAD, dy, x, silu_slope(x) * dy)
 MAP(ref_TANH, tanh(x))
@@ -68,7 +74,7 @@ MAP(ref_SOFTCAP, tanh(x / c->at->cap) * c->at->cap)
 MAP2(ref_SOFTCAP_GRAD, dy, y, (1 - y / c->at->cap * (y / c->at->cap)) * dy)
 
 /* To floor(|x| / ulp + fraction) ulp, fraction in [0, 1) with 16 bits: all of a bf16's that are cut. */
-static f64 round_at_random(f64 x, enum dtype to, u32 word)
+f64 ref_round_at_random(f64 x, enum dtype to, u32 word)
 {
     int exponent, mantissa = to == DT_BF16 ? 8 : 11, least = to == DT_BF16 ? -133 : -24;
     if (!isfinite(x)) return x;
@@ -87,7 +93,7 @@ void ref_CAST(const struct call *c)
     }
     for (i64 i = 0; i < c->out[0].count; i++) {
         f64 x = ref_load(&c->in[0], i);
-        if (rng) x = round_at_random(x, c->at->dtype, rng_u32(key, (u64)i));
+        if (rng) x = ref_round_at_random(x, c->at->dtype, rng_u32(key, (u64)i));
         ref_store(&c->out[0], i, x);
     }
 }

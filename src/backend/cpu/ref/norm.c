@@ -76,8 +76,8 @@ void ref_RMSNORM(const struct call *c)
 static void add_norm(const struct call *c, void (*norm)(const struct call *), i32 results)
 {
     struct tensor in[3];
-    struct call   add  = { OP_ADD, c->at, c->in, 2, &c->out[results], NULL, 0, NULL };
-    struct call   rest = { c->op, c->at, in, c->in_count - 1, c->out, NULL, 0, NULL };
+    struct call   add  = { OP_ADD, c->at, c->in, 2, &c->out[results], NULL, 0, NULL, NULL };
+    struct call   rest = { c->op, c->at, in, c->in_count - 1, c->out, NULL, 0, NULL, NULL };
     ref_ADD(&add);
     in[0] = c->out[results];
     for (i32 i = 1; i < rest.in_count; i++) in[i] = c->in[i + 1];

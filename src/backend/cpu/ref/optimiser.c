@@ -1,5 +1,6 @@
 /* optimiser.c - the norm of the gradients, clipping by it, and the steps of torch.optim. */
 #include "backend/cpu/ref/ref_int.h"
+#include "base/rng.h"
 #include "ir/muon.h"
 
 void ref_SUMSQ(const struct call *c)
@@ -111,6 +112,19 @@ static bool next_row(const struct tensor *index, i64 rows, i64 *i, i64 *row)
     return *row >= 0;
 }
 
+/* Where rng follows the factor, a table of 16 bits is rounded at random: as cast does, by the number's place. */
+static void store_number(const struct call *c, i32 rng_at, i64 i, f64 x)
+{
+    if (c->in_count > rng_at) {
+        const i32     *rng = c->in[rng_at].data;
+        struct rng_key key = { .seed = (u64)(u32)rng[1] << 32 | (u32)rng[0],
+                               .name = (u64)c->at->key,
+                               .step = (u32)rng[2] };
+        x                  = ref_round_at_random(x, c->in[0].type.dtype, rng_u32(key, (u64)i));
+    }
+    ref_store(&c->in[0], i, x);
+}
+
 void ref_ROWS_SGD(const struct call *c)
 {
     const struct tensor *p     = &c->in[0];
@@ -119,7 +133,7 @@ void ref_ROWS_SGD(const struct call *c)
     for (i64 i = -1; h.step > 0 && next_row(&c->in[2], ref_dim(p, 0), &i, &row);) {
         for (i64 k = 0; k < width; k++) {
             f64 g = h.factor * ref_load(&c->in[1], i * width + k);
-            ref_store(p, row * width + k, ref_load(p, row * width + k) - h.lr * g);
+            store_number(c, 5, row * width + k, ref_load(p, row * width + k) - h.lr * g);
         }
     }
 }
@@ -138,8 +152,8 @@ void ref_ROWS_ADAGRAD(const struct call *c)
         ref_store(sums, row, sum);
         for (i64 k = 0; k < width; k++) {
             f64 g = h.factor * ref_load(&c->in[1], i * width + k);
-            ref_store(p, row * width + k,
-                      ref_load(p, row * width + k) - h.lr * g / (sqrt(sum) + c->at->eps));
+            store_number(c, 6, row * width + k,
+                         ref_load(p, row * width + k) - h.lr * g / (sqrt(sum) + c->at->eps));
         }
     }
 }
@@ -159,7 +173,7 @@ void ref_ROWS_ADAM(const struct call *c)
             f64 v1 = h.beta2 * ref_load(v, at) + (1 - h.beta2) * g * g;
             ref_store(m, at, m1);
             ref_store(v, at, v1);
-            ref_store(p, at, ref_load(p, at) - rate * m1 / (sqrt(v1) + c->at->eps));
+            store_number(c, 7, at, ref_load(p, at) - rate * m1 / (sqrt(v1) + c->at->eps));
         }
     }
 }

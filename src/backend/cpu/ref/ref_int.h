@@ -15,6 +15,9 @@
 #include "ir/ops.def"
 #undef OP
 
+/* x of type `to`, up or down by chance. */
+f64 ref_round_at_random(f64 x, enum dtype to, u32 word);
+
 static inline f64 ref_load(const struct tensor *t, i64 i)
 {
     switch (t->type.dtype) {

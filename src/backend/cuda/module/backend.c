@@ -233,7 +233,8 @@ static void cuda_describe(struct backend *b, struct target *t)
     t->flops_s[DT_BF16]  = t->flops_s[DT_F16] =
         cuda->flops_s * (cuda->gpu.capability >= 90 ? 16 : 8);
     t->low             = cuda->gpu.capability >= 80 ? DT_BF16 : DT_F16;
-    t->low_by          = "tensor cores";
+    t->low_conv        = true;
+    t->low_by          = "this GPU has tensor cores";
     t->align_bytes     = TARGET_GPU_ALIGN_BYTES;
     t->loss_part_bytes = TARGET_GPU_LOSS_PART_BYTES;
     t->work_bytes      = target_work_bytes;

@@ -1,6 +1,7 @@
 /* heads.cu - what is done to query and key heads before attention: rotary positions and norms. x is
  * [B, T, heads of D numbers]; only the first `heads` of them are changed. */
 #include "backend/cuda/module/device.cuh"
+#include "ir/rope.h"
 
 enum { WARPS = 8, THREADS = 32 * WARPS };
 
@@ -14,11 +15,21 @@ static struct heads heads_of(const struct gpu_call *c, const struct tensor *x)
     return { x->count / D, x->type.shape.dim[2] / D, c->at->heads, D, x->type.shape.dim[1] };
 }
 
+struct turn {
+    f64                 log_base;
+    struct rope_scaling scaling;
+};
+
+static struct turn turn_by(const struct attrs *at)
+{
+    return { log2(at->base), { at->stretch, at->low, at->high } };
+}
+
 /* The angle t base^(-2i/D) is taken in f64: t is large, and f32 would be off by the whole of its
  * rounding times t. */
-__device__ inline void turn_of(i64 t, i64 i, i64 D, f64 log_base, f32 *co, f32 *si)
+__device__ inline void turn_of(i64 t, i64 i, i64 D, struct turn by, f32 *co, f32 *si)
 {
-    f64 angle = (f64)t * exp2(-2.0 * (f64)i / (f64)D * log_base);
+    f64 angle = (f64)t * rope_scaled(exp2(-2.0 * (f64)i / (f64)D * by.log_base), by.scaling);
     angle -= floor(angle * 0.15915494309189535) * 6.283185307179586;
     sincosf((f32)angle, si, co);
 }
@@ -53,8 +64,8 @@ __device__ inline f32 lanes_sum(f32 x, i32 lanes)
 /* A block has one row of several sequences, whose angles are taken once; where rows have positions of
  * their own (`at`), of one sequence. */
 template <class T>
-__global__ void rope_runs(T *y, const T *x, const i32 *at, struct heads s, i64 batch, f64 log_base,
-                          f32 sign)
+__global__ void rope_runs(T *y, const T *x, const i32 *at, struct heads s, i64 batch,
+                          struct turn by, f32 sign)
 {
     __shared__ f32 cosines[TURN_MAX], sines[TURN_MAX];
     i64            half = s.D / 2, t = blockIdx.x;
@@ -62,7 +73,7 @@ __global__ void rope_runs(T *y, const T *x, const i32 *at, struct heads s, i64 b
     f32            co[RUN], si[RUN];
     i64            place = at ? at[blockIdx.y * s.T + t] : t;
     for (i64 i = threadIdx.x; i < half; i += blockDim.x) {
-        turn_of(place, i, s.D, log_base, &cosines[i], &sines[i]);
+        turn_of(place, i, s.D, by, &cosines[i], &sines[i]);
         sines[i] *= sign;
     }
     __syncthreads();
@@ -165,7 +176,7 @@ static void run_ROPE_runs(const struct gpu_call *c)
         typedef decltype(t) T;
         rope_runs<T><<<grid, (unsigned)threads, 0, c->gpu->stream>>>(
             data_of<T>(c->out[0]), data_of<T>(c->in[0]),
-            c->in_count == 2 ? data_of<i32>(c->in[1]) : NULL, s, batch, log2(c->at->base),
+            c->in_count == 2 ? data_of<i32>(c->in[1]) : NULL, s, batch, turn_by(c->at),
             c->at->inverse ? -1.f : 1.f);
     });
 }
@@ -209,7 +220,7 @@ static void run_QKNORM_GRAD_runs(const struct gpu_call *c)
 /* --- heads of any size: a warp a head --- */
 
 template <class T>
-__global__ void rope(T *y, const T *x, const i32 *at, struct heads s, f64 log_base, f32 sign)
+__global__ void rope(T *y, const T *x, const i32 *at, struct heads s, struct turn by, f32 sign)
 {
     i64 head = (i64)blockIdx.x * WARPS + threadIdx.x / 32;
     if (head >= s.total) return;
@@ -219,7 +230,7 @@ __global__ void rope(T *y, const T *x, const i32 *at, struct heads s, f64 log_ba
     bool turn = head % s.all < s.changed;
     for (i64 i = threadIdx.x % 32; i < half; i += 32) {
         f32 a = to_f32(x[i]), b = to_f32(x[i + half]), co = 1, si = 0;
-        if (turn) turn_of(t, i, s.D, log_base, &co, &si);
+        if (turn) turn_of(t, i, s.D, by, &co, &si);
         si *= sign;
         y[i]        = from_f32<T>(a * co - b * si);
         y[i + half] = from_f32<T>(b * co + a * si);
@@ -269,7 +280,7 @@ static void run_ROPE(const struct gpu_call *c)
         typedef decltype(t) T;
         rope<T><<<blocks_of(s), THREADS, 0, c->gpu->stream>>>(
             data_of<T>(c->out[0]), data_of<T>(c->in[0]),
-            c->in_count == 2 ? data_of<i32>(c->in[1]) : NULL, s, log2(c->at->base),
+            c->in_count == 2 ? data_of<i32>(c->in[1]) : NULL, s, turn_by(c->at),
             c->at->inverse ? -1.f : 1.f);
     });
 }

@@ -72,6 +72,35 @@ __device__ inline void copy_bytes(void *to, const void *from, u32 bytes, u64 *b)
         : "memory");
 }
 
+/* Adds numbers in shared memory to as many in device memory, or puts them there; in order for one thread's waits. */
+__device__ inline void add_numbers(f32 *to, const f32 *from, u32 bytes)
+{
+    asm volatile(
+        "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
+        "r"(shared_at(from)), "r"(bytes)
+        : "memory");
+}
+__device__ inline void put_numbers(f32 *to, const f32 *from, u32 bytes)
+{
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to),
+                 "r"(shared_at(from)), "r"(bytes)
+                 : "memory");
+}
+/* Until the thread's adds and puts have read what they store; until all can see it. */
+__device__ inline void wait_until_read()
+{
+    asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+__device__ inline void wait_until_stored()
+{
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+/* What was written to shared memory is there for products and copies. */
+__device__ inline void shared_ready()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 /* --- products --- */
 
 /* A warpgroup that only copies leaves registers to those that compute. */
@@ -130,6 +159,51 @@ __device__ inline void multiply(f32 (&d)[32], const u32 *a, u64 b, bool add)
     if constexpr (std::is_same<T, bf16>::value) HOPPER_MULTIPLY("bf16.bf16");
     else HOPPER_MULTIPLY("f16.f16");
 }
+#define HOPPER_MULTIPLY_TILES(type)                                                                \
+    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %34, 0;\n"                                  \
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32." type " " HOPPER_D                   \
+                 ", %32, %33, add, 1, 1, %35, %36;\n}"                                             \
+                 : HOPPER_32(d)                                                                    \
+                 : "l"(a), "l"(b), "r"((u32)add), "n"(A_DOWN), "n"(B_DOWN))
+
+/* The same with 16 columns of a, or 16 rows of it (A_DOWN), in shared memory too. */
+template <class T, int A_DOWN, int B_DOWN>
+__device__ inline void multiply_tiles(f32 (&d)[32], u64 a, u64 b, bool add)
+{
+    if constexpr (std::is_same<T, bf16>::value) HOPPER_MULTIPLY_TILES("bf16.bf16");
+    else HOPPER_MULTIPLY_TILES("f16.f16");
+}
+#define HOPPER_D2                                                                                  \
+    "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%" \
+    "25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%" \
+    "48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}"
+#define HOPPER_ADD_WIDE(type)                                                                      \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." type " " HOPPER_D2                 \
+                 ", {%64,%65,%66,%67}, %68, 1, 1, 1, 1;"                                           \
+                 : HOPPER_32(d[0]), HOPPER_32(d[1])                                                \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+#define HOPPER_ADD_WIDE_TILES(type)                                                                \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." type " " HOPPER_D2                 \
+                 ", %64, %65, 1, 1, 1, 0, 1;"                                                      \
+                 : HOPPER_32(d[0]), HOPPER_32(d[1])                                                \
+                 : "l"(a), "l"(b))
+
+/* Of two tiles side by side, the second behind the first. */
+__device__ inline u64 wide_words(const void *tiles)
+{
+    return tile_words(tiles) + ((u64)((TILE_BYTES >> 4) - 1) << 16);
+}
+/* d += 16 columns of a, in registers or in shared memory, times 16 rows of two tiles side by side. */
+template <class T> __device__ inline void add_wide(f32 (&d)[2][32], const u32 *a, u64 b)
+{
+    if constexpr (std::is_same<T, bf16>::value) HOPPER_ADD_WIDE("bf16.bf16");
+    else HOPPER_ADD_WIDE("f16.f16");
+}
+template <class T> __device__ inline void add_wide_tiles(f32 (&d)[2][32], u64 a, u64 b)
+{
+    if constexpr (std::is_same<T, bf16>::value) HOPPER_ADD_WIDE_TILES("bf16.bf16");
+    else HOPPER_ADD_WIDE_TILES("f16.f16");
+}
 /* d = a b^T */
 template <class T> __device__ inline void product(f32 (&d)[32], const u32 (&a)[16], u64 b)
 {
@@ -157,6 +231,19 @@ __device__ inline void hold_tile(u32 (&a)[16], const u8 *tile)
                      : "r"(at)
                      : "memory");
     }
+}
+
+/* The way back. */
+__device__ inline void stow_tile(u8 *tile, const u32 (&a)[16])
+{
+    i32 t = threadIdx.x % 128, row = t / 32 * 16 + t % 16, chunk = t % 32 / 16;
+    u32 at = shared_at(tile + row * 128 + (chunk ^ row % 8) * 16);
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        asm volatile(
+            "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%4], {%0,%1,%2,%3};" ::"r"(a[4 * k]),
+            "r"(a[4 * k + 1]), "r"(a[4 * k + 2]), "r"(a[4 * k + 3]), "r"(at ^ 32 * k)
+            : "memory");
 }
 
 /* Of a result each thread has 16 numbers of two rows: where its i-th lies. */

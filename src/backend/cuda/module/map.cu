@@ -76,6 +76,10 @@ __device__ inline f32 gelu_slope(f32 x)
     f32 t = gelu_tanh(x);
     return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * GELU_SCALE * (1 + 3 * GELU_CUBIC * x * x);
 }
+__device__ inline f32 gelu_erf_slope(f32 x)
+{
+    return normcdff(x) + x * 0.3989422804f * expf(-0.5f * x * x);
+}
 __device__ inline f32 sigmoid(f32 x) { return 1 / (1 + expf(-x)); }
 __device__ inline f32 silu_slope(f32 x)
 {
@@ -103,6 +107,8 @@ MAP1(RELU2, x < 0 ? 0 : x * x)
 MAP2(RELU2_GRAD, dy, x, x < 0 ? 0 : 2 * x * dy)
 MAP1(GELU, gelu(x))
 MAP2(GELU_GRAD, dy, x, gelu_slope(x) * dy)
+MAP1(GELU_ERF, x *normcdff(x))
+MAP2(GELU_ERF_GRAD, dy, x, gelu_erf_slope(x) * dy)
 MAP1(SILU, x / (1 + expf(-x)))
 MAP2(SILU_GRAD, dy, x, silu_slope(x) * dy)
 MAP1(TANH, tanhf(x))
@@ -172,7 +178,8 @@ __device__ inline void apply(const struct maps &m, i32 op, T *v, const T *w)
 #define AS_MAP1(name) case OP_##name: return each<N>(v, [&](int, f32 x) { return map_##name()(x); });
 #define AS_MAP2(name) case OP_##name: return each<N>(v, [&](int n, f32 x) { return map_##name()(x, to_f32(w[n])); });
     AS_MAP2(ADD) AS_MAP2(SUB) AS_MAP2(MUL) AS_MAP2(DIV) AS_MAP1(RELU) AS_MAP2(RELU_GRAD) AS_MAP1(RELU2)
-    AS_MAP2(RELU2_GRAD) AS_MAP1(GELU) AS_MAP2(GELU_GRAD) AS_MAP1(SILU) AS_MAP2(SILU_GRAD) AS_MAP1(TANH)
+    AS_MAP2(RELU2_GRAD) AS_MAP1(GELU) AS_MAP2(GELU_GRAD) AS_MAP1(GELU_ERF) AS_MAP2(GELU_ERF_GRAD)
+    AS_MAP1(SILU) AS_MAP2(SILU_GRAD) AS_MAP1(TANH)
     AS_MAP2(TANH_GRAD) AS_MAP1(SIGMOID) AS_MAP2(SIGMOID_GRAD) AS_MAP1(EXP) AS_MAP1(LOG) AS_MAP1(SQRT)
     case OP_SCALE: return each<N>(v, [&](int, f32 x) { return map_SCALE{ m.mul, m.add }(x); });
     case OP_SOFTCAP: return each<N>(v, [&](int, f32 x) { return map_SOFTCAP{ m.cap }(x); });
@@ -482,10 +489,12 @@ static void run_DROPOUT(const struct gpu_call *c)
 /* clang-format off */
 extern "C" const struct gpu_kernel gpu_kernels_map[] = {
     MAPS(ADD) MAPS(SUB) MAPS(MUL) MAPS(DIV) MAPS(SCALE) MAPS(RELU) MAPS(RELU_GRAD) MAPS(RELU2)
-    MAPS(RELU2_GRAD) MAPS(GELU) MAPS(GELU_GRAD) MAPS(SILU) MAPS(SILU_GRAD) MAPS(TANH) MAPS(TANH_GRAD)
+    MAPS(RELU2_GRAD) MAPS(GELU) MAPS(GELU_GRAD) MAPS(GELU_ERF) MAPS(GELU_ERF_GRAD)
+    MAPS(SILU) MAPS(SILU_GRAD) MAPS(TANH) MAPS(TANH_GRAD)
     MAPS(SIGMOID) MAPS(SIGMOID_GRAD) MAPS(EXP) MAPS(LOG) MAPS(SQRT) MAPS(SOFTCAP) MAPS(SOFTCAP_GRAD)
     ROW(ADD) ROW(SUB) ROW(MUL) ROW(DIV) ROW(SCALE) ROW(RELU) ROW(RELU_GRAD) ROW(RELU2)
-    ROW(RELU2_GRAD) ROW(GELU) ROW(GELU_GRAD) ROW(SILU) ROW(SILU_GRAD) ROW(TANH) ROW(TANH_GRAD)
+    ROW(RELU2_GRAD) ROW(GELU) ROW(GELU_GRAD) ROW(GELU_ERF) ROW(GELU_ERF_GRAD)
+    ROW(SILU) ROW(SILU_GRAD) ROW(TANH) ROW(TANH_GRAD)
     ROW(SIGMOID) ROW(SIGMOID_GRAD) ROW(EXP) ROW(LOG) ROW(SQRT) ROW(SOFTCAP) ROW(SOFTCAP_GRAD)
     { OP_SWIGLU, "cuda_packs", takes_swiglu, run_swiglu_packs, NULL, NULL, 0 },
     { OP_SWIGLU_GRAD, "cuda_packs", takes_swiglu_grad, run_swiglu_grad_packs, NULL, NULL, 0 },

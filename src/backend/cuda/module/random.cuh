@@ -1,7 +1,7 @@
 /* random.cuh - base/rng.h on the device: the same words for the same address. */
 #ifndef BACKEND_CUDA_MODULE_RANDOM_CUH
 #define BACKEND_CUDA_MODULE_RANDOM_CUH
-#include "base/types.h"
+#include "backend/cuda/module/device.cuh"
 
 __device__ inline u64 random_mix(u64 x) /* rng_mix */
 {
@@ -32,6 +32,27 @@ __device__ inline void random_block(u32 *word, const i32 *rng, u64 name, u64 sam
     word[0] = (u32)block, word[1] = (u32)(block >> 32), word[2] = (u32)sample,
     word[3] = (u32)rng[2];
     philox(word, key);
+}
+
+/* word in [0, 2^16) */
+__device__ inline bf16 round_at_random(bf16, f32 x, u32 word)
+{
+    u32 bits = __float_as_uint(x), sign = bits & 0x80000000u, size = bits ^ sign;
+    if (size >= 0x7F800000u) return from_f32<bf16>(x);
+    return from_f32<bf16>(__uint_as_float(((size + word) & ~0xFFFFu) | sign));
+}
+
+__device__ inline f16 round_at_random(f16, f32 x, u32 word)
+{
+    u32 bits = __float_as_uint(x), sign = bits & 0x80000000u, size = bits ^ sign;
+    if (size >= 0x7F800000u) return from_f32<f16>(x);
+    f32 cut = __uint_as_float((size + word / 8) & ~0x1FFFu);
+    if (__uint_as_float(size) <
+        0x1p-14f) { /* an ulp is 2^-24: n of them and a rest, which is exact */
+        f32 q = __uint_as_float(size) * 0x1p24f, n = truncf(q);
+        cut = (n + (q - n >= 1 - (f32)word * 0x1p-16f ? 1 : 0)) * 0x1p-24f;
+    }
+    return from_f32<f16>(copysignf(cut, x));
 }
 
 #endif

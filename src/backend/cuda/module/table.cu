@@ -3,6 +3,7 @@
  * Ids are sorted with their places (a stable sort, so the order of addition is fixed), and each row adds up its own
  * run: some lanes of a warp do, or the whole block where the run is long. */
 #include "backend/cuda/module/device.cuh"
+#include "backend/cuda/module/random.cuh"
 #include <cub/device/device_radix_sort.cuh>
 #include <cub/device/device_scan.cuh>
 
@@ -300,22 +301,45 @@ static void run_ROWS_JOIN(const struct gpu_call *c)
 /* --- optimisers of rows: a warp has one --- */
 
 struct sweep {
-    f32       *p, *state[2];
+    void      *p;
+    f32       *state[2];
     const f32 *rows, *hyper, *factor;
-    const i32 *index;
+    const i32 *index, *rng; /* rng: of a table that is rounded at random */
+    u64        name;
     i64        count, width;
     f32        eps;
 };
 
 enum { SWEEP_WARPS = THREADS / 32, SWEEP_BLOCKS = 8 }; /* the latter a processor */
 
+template <int N>
+__device__ inline void store_numbers(const struct sweep &, f32 *p, i64 at, const f32 (&x)[N])
+{
+    store_f32<N>(p + at, x);
+}
+/* The generator gives four words at a time, for the numbers at 4n to 4n + 3 of the table. */
+template <int N>
+__device__ inline void store_numbers(const struct sweep &s, bf16 *p, i64 at, const f32 (&x)[N])
+{
+    u32 word[4];
+    f32 y[N];
+    random_block(word, s.rng, s.name, 0, (u64)at / 4);
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        int n    = (int)(at % 4) + k;
+        u32 mine = n == 0 ? word[0] : n == 1 ? word[1] : n == 2 ? word[2] : word[3];
+        y[k]     = to_f32(round_at_random(bf16(), x[k], mine >> 16));
+    }
+    store_f32<N>(p + at, y);
+}
+
 /* N numbers of the row from `at` on; sum: of this row, adagrad's. */
-template <i32 OP, int N>
+template <i32 OP, int N, class T>
 __device__ inline void step_numbers(const struct sweep &s, i64 g_at, i64 at, f32 lr, f32 factor,
                                     f32 sum)
 {
     f32 p[N], g[N], m[N], v[N], beta1 = s.hyper[1], beta2 = s.hyper[2];
-    load_f32<N>(p, s.p + at);
+    load_f32<N>(p, (const T *)s.p + at);
     load_f32<N>(g, s.rows + g_at);
     if (OP == OP_ROWS_ADAM) load_f32<N>(m, s.state[0] + at), load_f32<N>(v, s.state[1] + at);
 #pragma unroll
@@ -329,7 +353,7 @@ __device__ inline void step_numbers(const struct sweep &s, i64 g_at, i64 at, f32
         if (OP == OP_ROWS_ADAGRAD) x /= sqrtf(sum) + s.eps;
         p[k] -= lr * x;
     }
-    store_f32<N>(s.p + at, p);
+    store_numbers(s, (T *)s.p, at, p);
     if (OP == OP_ROWS_ADAM) store_f32<N>(s.state[0] + at, m), store_f32<N>(s.state[1] + at, v);
 }
 
@@ -356,7 +380,8 @@ __device__ inline f32 add_squares(const struct sweep &s, i64 i, i64 row, i64 lan
     return sum;
 }
 
-template <i32 OP, int N> __global__ void __launch_bounds__(THREADS) step_rows(struct sweep s)
+template <i32 OP, int N, class T>
+__global__ void __launch_bounds__(THREADS) step_rows(struct sweep s)
 {
     i64 i = (i64)blockIdx.x * SWEEP_WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
     i64 step = (i64)gridDim.x * SWEEP_WARPS, next = i < s.count ? s.index[i] : -1;
@@ -367,22 +392,28 @@ template <i32 OP, int N> __global__ void __launch_bounds__(THREADS) step_rows(st
         next    = i + step < s.count ? s.index[i + step] : -1;
         if (OP == OP_ROWS_ADAGRAD) sum = add_squares(s, i, row, lane, factor);
         for (i64 k = lane * N; k < s.width; k += 32 * N)
-            step_numbers<OP, N>(s, i * s.width + k, row * s.width + k, lr, factor, sum);
+            step_numbers<OP, N, T>(s, i * s.width + k, row * s.width + k, lr, factor, sum);
     }
 }
 
+/* rng comes last, where a table of bf16 is rounded at random. */
+static bool is_low(const struct gpu_call *c) { return c->in[c->in_count - 1].type.dtype == DT_I32; }
+
 static bool takes_sweep(const struct gpu_call *c)
 {
-    for (i32 i = 0; i < c->in_count; i++)
+    i32 own = c->in_count - is_low(c);
+    for (i32 i = 1; i < own; i++)
         if (c->in[i].type.dtype != (i == 2 ? DT_I32 : DT_F32)) return false;
-    return true;
+    return c->in[0].type.dtype == (is_low(c) ? DT_BF16 : DT_F32);
 }
 
 template <i32 OP> static void run_sweep(const struct gpu_call *c)
 {
-    i32          states = c->in_count - 5;
+    i32          states = c->in_count - is_low(c) - 5;
     struct sweep s      = {};
-    s.p                 = data_of<f32>(c->in[0]);
+    s.p                 = c->in[0].data;
+    s.rng               = is_low(c) ? data_of<i32>(c->in[c->in_count - 1]) : NULL;
+    s.name              = (u64)c->at->key;
     s.rows              = data_of<f32>(c->in[1]);
     s.index             = data_of<i32>(c->in[2]);
     s.count             = c->in[2].count;
@@ -391,8 +422,11 @@ template <i32 OP> static void run_sweep(const struct gpu_call *c)
     s.factor            = data_of<f32>(c->in[4 + states]);
     s.eps               = (f32)c->at->eps;
     for (i32 i = 0; i < states; i++) s.state[i] = data_of<f32>(c->in[3 + i]);
-    auto f = s.width % 4 ? step_rows<OP, 1> : s.width < 128 ? step_rows<OP, 2> : step_rows<OP, 4>;
-    i64  blocks = MIN(div_up(s.count, SWEEP_WARPS), (i64)SWEEP_BLOCKS * c->gpu->processors);
+    auto f = s.width % 4     ? step_rows<OP, 1, f32>
+             : s.width < 128 ? step_rows<OP, 2, f32>
+                             : step_rows<OP, 4, f32>;
+    if (is_low(c)) f = s.width % 4 ? step_rows<OP, 1, bf16> : step_rows<OP, 4, bf16>;
+    i64 blocks = MIN(div_up(s.count, SWEEP_WARPS), (i64)SWEEP_BLOCKS * c->gpu->processors);
     if (s.count) f<<<(unsigned)blocks, THREADS, 0, c->gpu->stream>>>(s);
 }
 

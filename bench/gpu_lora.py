@@ -1,0 +1,113 @@
+"""Fine-tuning on one GPU, for `bench/run gpu lora`: models of real shapes with random weights, as a folder that ours reads, and
+PyTorch's side of the same.
+
+    gpu_lora.py make SHAPE FOLDER          config.json and model.safetensors in bf16 (16 GB for llama; a GPU draws them)
+    gpu_lora.py peer MODE BATCH CONTEXT    transformers + PEFT on random weights: MODE compile, ckpt (every block recomputed) or full (all
+                                           weights of qwen); one JSON object
+"""
+import json
+import math
+import os
+import statistics
+import struct
+import sys
+import time
+
+SHAPES = {
+    "llama": dict(model_type="llama", vocab_size=128256, hidden_size=4096, intermediate_size=14336, num_hidden_layers=32,
+                  num_attention_heads=32, num_key_value_heads=8, max_position_embeddings=131072, rope_theta=500000.0,
+                  rms_norm_eps=1e-5, tie_word_embeddings=False, hidden_act="silu"),
+    "qwen": dict(model_type="qwen2", vocab_size=151936, hidden_size=1536, intermediate_size=8960, num_hidden_layers=28,
+                 num_attention_heads=12, num_key_value_heads=2, max_position_embeddings=32768, rope_theta=1e6, rms_norm_eps=1e-6,
+                 tie_word_embeddings=True, hidden_act="silu"),
+}
+
+
+def tensors(s):
+    """Names and shapes, as transformers has them."""
+    width, hidden, words = s["hidden_size"], s["intermediate_size"], s["vocab_size"]
+    kv = s["num_key_value_heads"] * (width // s["num_attention_heads"])
+    yield "model.embed_tokens.weight", (words, width)
+    for i in range(s["num_hidden_layers"]):
+        at = f"model.layers.{i}."
+        for name, rows, columns in (("self_attn.q", width, width), ("self_attn.k", kv, width), ("self_attn.v", kv, width),
+                                    ("self_attn.o", width, width), ("mlp.gate", hidden, width), ("mlp.up", hidden, width),
+                                    ("mlp.down", width, hidden)):
+            yield f"{at}{name}_proj.weight", (rows, columns)
+            if s["model_type"] == "qwen2" and name[-1] in "qkv":
+                yield f"{at}{name}_proj.bias", (rows,)
+        yield at + "input_layernorm.weight", (width,)
+        yield at + "post_attention_layernorm.weight", (width,)
+    yield "model.norm.weight", (width,)
+    if not s["tie_word_embeddings"]:
+        yield "lm_head.weight", (words, width)
+
+
+def make(shape, folder):
+    import torch
+    s, header, at = SHAPES[shape], {}, 0
+    for name, size in tensors(s):
+        header[name] = {"dtype": "BF16", "shape": list(size), "data_offsets": [at, at + 2 * math.prod(size)]}
+        at += 2 * math.prod(size)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    os.makedirs(folder, exist_ok=True)
+    with open(f"{folder}/config.json", "w") as f:
+        json.dump(s, f)
+    torch.manual_seed(0)
+    room = torch.empty(s["vocab_size"] * s["hidden_size"], dtype=torch.bfloat16, pin_memory=True)
+    with open(f"{folder}/model.safetensors", "wb", buffering=0) as f:
+        f.write(struct.pack("<Q", len(text)) + text)
+        for name, size in tensors(s):
+            t = torch.ones(size, dtype=torch.bfloat16, device="cuda") if "norm" in name else \
+                torch.empty(size, dtype=torch.bfloat16, device="cuda").normal_(0, 0.02)
+            room[:t.numel()].copy_(t.flatten())
+            left = memoryview(room[:t.numel()].view(torch.uint8).numpy())
+            while len(left):
+                left = left[f.write(left):]
+
+
+def peer(mode, batch, context):
+    begun = time.time()
+    import torch
+    import transformers
+    s = {k: v for k, v in SHAPES["qwen" if mode == "full" else "llama"].items() if k != "model_type"}
+    kind = (transformers.Qwen2Config, transformers.Qwen2ForCausalLM) if mode == "full" else (transformers.LlamaConfig, transformers.LlamaForCausalLM)
+    torch.manual_seed(0)
+    torch.set_default_dtype(torch.bfloat16)
+    with torch.device("cuda"):
+        model = kind[1](kind[0](**s, attn_implementation="sdpa"))
+    torch.set_default_dtype(torch.float32)
+    if mode != "full":
+        import peft
+        model = peft.get_peft_model(model, peft.LoraConfig(r=16, lora_alpha=32, task_type="CAUSAL_LM", target_modules=[
+            "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]))
+    model.train()
+    model.config.use_cache = False
+    if mode == "ckpt":
+        model.enable_input_require_grads()
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    weights = [p for p in model.parameters() if p.requires_grad]
+    opt = torch.optim.AdamW(weights, 1e-4, fused=True)
+    step = model if mode == "ckpt" else torch.compile(model)
+    x = torch.randint(0, 128000, (batch, context), device="cuda")
+    times, five = [], None
+    for i in range(14):
+        torch.cuda.synchronize()
+        a = time.time()
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = step(input_ids=x, labels=x).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(weights, 1.0)
+        opt.step()
+        opt.zero_grad(set_to_none=True)
+        torch.cuda.synchronize()
+        times.append(time.time() - a)
+        five = time.time() - begun if i == 4 else five
+    print(json.dumps({"tokens_s": batch * context / statistics.median(times[5:]), "five_steps_s": five,
+                      "peak_gib": torch.cuda.max_memory_allocated() / 2**30}), flush=True)
+
+
+if __name__ == "__main__":
+    what, *rest = sys.argv[1:]
+    make(*rest) if what == "make" else peer(rest[0], *map(int, rest[1:]))

@@ -1,0 +1,195 @@
+/* ranks.c - sums over ranks from three ways to carry bytes. */
+#include "backend/ranks/ranks.h"
+#include "base/os.h"
+#include <stdio.h>
+#include <string.h>
+
+i64 ranks_begin(i64 count, i32 parts, i32 part)
+{
+    return count / parts * part + count % parts * part / parts;
+}
+
+static struct timed {
+    struct os *os;
+    i64        begin_ns;
+} begin_timed(void)
+{
+    struct os *os = os_real();
+    return (struct timed){ os, os->now_ns(os) };
+}
+
+/* Keeps the first failure: what comes after it means nothing. */
+static enum status done(struct ranks *r, struct timed t, enum status st, const struct err *err)
+{
+    r->busy_ns += t.os->now_ns(t.os) - t.begin_ns;
+    if (st && !r->failed.status) r->failed = *err;
+    if (st) r->failed.status = st;
+    return st;
+}
+
+static void cut(const struct ranks *r, i64 count, i64 item, i64 *begin)
+{
+    for (i32 i = 0; i <= r->count; i++) begin[i] = ranks_begin(count, r->count, i) * item;
+}
+
+static void add_f32(f32 *restrict to, const f32 *restrict x, i64 count)
+{
+    for (i64 i = 0; i < count; i++) to[i] += x[i];
+}
+
+static void add_f64(f64 *restrict to, const f64 *restrict x, i64 count)
+{
+    for (i64 i = 0; i < count; i++) to[i] += x[i];
+}
+
+static void take_largest(f32 *restrict to, const f32 *restrict x, i64 count)
+{
+    for (i64 i = 0; i < count; i++) to[i] = x[i] > to[i] || x[i] != x[i] ? x[i] : to[i];
+}
+
+/* `all` holds each rank's `count` numbers, one behind the other: joined in the order of the ranks. */
+static void join(const struct ranks *r, enum ranks_join how, enum dtype dtype, const u8 *all,
+                 i64 count, u8 *to)
+{
+    i64 bytes = count * dtype_bytes(dtype);
+    memcpy(to, all, (size_t)bytes);
+    for (i32 i = 1; i < r->count; i++) {
+        const void *x = all + i * bytes;
+        if (how == RANKS_LARGEST) take_largest((f32 *)(void *)to, x, count);
+        else if (dtype == DT_F64) add_f64((f64 *)(void *)to, x, count);
+        else add_f32((f32 *)(void *)to, x, count);
+    }
+}
+
+enum status ranks_reduce(struct ranks *r, enum ranks_join how, enum dtype dtype, void *data,
+                         i64 count, void *work)
+{
+    i64 item = dtype_bytes(dtype), most = RANKS_CHUNK_BYTES / item, begin[RANKS_MAX + 1];
+    ASSERT(dtype == DT_F32 || (dtype == DT_F64 && how == RANKS_SUM));
+    if (!r || r->count == 1) return STATUS_OK;
+    if (r->failed.status) return r->failed.status;
+    struct timed t  = begin_timed();
+    struct err   e  = { 0 };
+    enum status  st = STATUS_OK;
+    for (i64 at = 0; !st && at < count; at += most) {
+        u8 *chunk = (u8 *)data + at * item;
+        cut(r, MIN(most, count - at), item, begin);
+        i64 own = (begin[r->rank + 1] - begin[r->rank]) / item;
+        st      = r->table->exchange(r, chunk, begin, work, &e);
+        if (st) break;
+        join(r, how, dtype, work, own, chunk + begin[r->rank]);
+        st = r->table->gather(r, chunk, begin, &e);
+    }
+    return done(r, t, st, &e);
+}
+
+/* The parts are those of the whole, so chunks are cut inside each of them. */
+enum status ranks_reduce_scatter(struct ranks *r, enum dtype dtype, const void *data, i64 count,
+                                 void *to, void *work)
+{
+    i64 item = dtype_bytes(dtype), begin[RANKS_MAX + 1];
+    ASSERT((dtype == DT_F32 || dtype == DT_F64) && r && count % r->count == 0);
+    if (r->failed.status) return r->failed.status;
+    struct timed t    = begin_timed();
+    struct err   e    = { 0 };
+    i64          part = count / r->count, most = ranks_scatter_chunk(count, item, r->count);
+    enum status  st = STATUS_OK;
+    for (i64 at = 0; !st && at < part; at += most) {
+        i64 now = MIN(most, part - at);
+        /* part i of this chunk lies at i * part + at: gathered one behind the other first */
+        u8 *packed = (u8 *)work + (i64)r->count * now * item;
+        for (i32 i = 0; i < r->count; i++)
+            memcpy(packed + i * now * item, (const u8 *)data + (i * part + at) * item,
+                   (size_t)(now * item));
+        for (i32 i = 0; i <= r->count; i++) begin[i] = i * now * item;
+        st = r->table->exchange(r, packed, begin, work, &e);
+        if (!st) join(r, RANKS_SUM, dtype, work, now, (u8 *)to + at * item);
+    }
+    return done(r, t, st, &e);
+}
+
+enum status ranks_gather_parts(struct ranks *r, void *data, const i64 *begin)
+{
+    if (r->failed.status) return r->failed.status;
+    struct timed t = begin_timed();
+    struct err   e = { 0 };
+    return done(r, t, r->table->gather(r, data, begin, &e), &e);
+}
+
+enum status ranks_gather(struct ranks *r, void *data, i64 count, i64 item_bytes)
+{
+    i64 begin[RANKS_MAX + 1];
+    if (!r || r->count == 1) return STATUS_OK;
+    cut(r, count, item_bytes, begin);
+    return ranks_gather_parts(r, data, begin);
+}
+
+enum status ranks_spread(struct ranks *r, i32 root, void *data, i64 bytes)
+{
+    if (!r || r->count == 1) return STATUS_OK;
+    if (r->failed.status) return r->failed.status;
+    struct timed t  = begin_timed();
+    struct err   e  = { 0 };
+    enum status  st = STATUS_OK;
+    for (i64 at = 0; !st && at < bytes; at += RANKS_CHUNK_BYTES)
+        st = r->table->spread(r, root, (u8 *)data + at, MIN(bytes - at, RANKS_CHUNK_BYTES), &e);
+    return done(r, t, st, &e);
+}
+
+enum status ranks_sum(struct ranks *r, f64 *numbers, i32 count)
+{
+    enum { NUMBERS_MAX = 8 };
+    f64 all[RANKS_MAX * NUMBERS_MAX];
+    ASSERT(count <= NUMBERS_MAX);
+    if (!r || r->count == 1) return STATUS_OK;
+    memcpy(all + r->rank * count, numbers, (size_t)count * sizeof *all);
+    enum status st = ranks_gather(r, all, (i64)r->count * count, sizeof *all);
+    for (i32 k = 0; !st && k < count; k++) {
+        numbers[k] = 0;
+        for (i32 i = 0; i < r->count; i++) numbers[k] += all[i * count + k];
+    }
+    return st;
+}
+
+enum status ranks_agree(struct ranks *r, enum status st, struct err *err)
+{
+    i32        all[RANKS_MAX];
+    struct err said = { 0 };
+    if (!r || r->count == 1) return st;
+    if (r->failed.status) {
+        if (!st && err) *err = r->failed;
+        return st ? st : r->failed.status;
+    }
+    all[r->rank]    = (i32)st;
+    enum status bad = ranks_gather(r, all, r->count, sizeof *all);
+    i32         who = 0;
+    while (!bad && who < r->count && !all[who]) who++;
+    if (!bad && who == r->count) return STATUS_OK;
+    if (err) said = *err;
+    if (!bad) bad = ranks_spread(r, who, &said, sizeof said);
+    if (bad) {
+        if (err) *err = r->failed;
+        return bad;
+    }
+    if (who) {
+        i64 len = (i64)strnlen(said.text, sizeof said.text);
+        snprintf(said.text + len, sizeof said.text - (size_t)len, " (rank %d)", who);
+    }
+    if (err) *err = said;
+    return (enum status)all[who];
+}
+
+i32 ranks_differs(struct ranks *r, u64 hash)
+{
+    u64 all[RANKS_MAX];
+    all[r->rank] = hash;
+    if (ranks_gather(r, all, r->count, sizeof *all)) return 0;
+    i32 i = 1;
+    while (i < r->count && all[i] == all[0]) i++;
+    return i < r->count ? i : 0;
+}
+
+void ranks_close(struct ranks *r)
+{
+    if (r) r->table->close(r);
+}

@@ -1,0 +1,110 @@
+/* threads.c - all ranks meet, each says where its bytes lie, each copies what is for it, all meet again. */
+#include "backend/ranks/threads.h"
+#include <pthread.h>
+#include <string.h>
+
+struct rank_threads {
+    pthread_mutex_t lock;
+    pthread_cond_t  changed;
+    i32             count, arrived;
+    u64             round;
+    i32             left; /* the first rank that went away; -1: all are there */
+    const u8      **from; /* by rank, of the call at hand */
+    struct member  *members;
+};
+
+struct member {
+    struct ranks         base;
+    struct rank_threads *all;
+};
+
+static struct member *member_of(struct ranks *r) { return (struct member *)r; }
+
+/* Until all have come, or one never will. */
+static enum status meet(struct ranks *r, struct err *err)
+{
+    struct rank_threads *t = member_of(r)->all;
+    pthread_mutex_lock(&t->lock);
+    u64 round = t->round;
+    if (++t->arrived == t->count) {
+        t->arrived = 0;
+        t->round++;
+        pthread_cond_broadcast(&t->changed);
+    }
+    while (t->round == round && t->left < 0) pthread_cond_wait(&t->changed, &t->lock);
+    i32 left = t->round == round ? t->left : -1;
+    pthread_mutex_unlock(&t->lock);
+    return left < 0 ? STATUS_OK : err_set(err, STATUS_WORLD, "rank %d has ended", left);
+}
+
+static enum status show(struct ranks *r, const void *from, struct err *err)
+{
+    member_of(r)->all->from[r->rank] = from;
+    return meet(r, err);
+}
+
+static enum status exchange(struct ranks *r, const u8 *from, const i64 *begin, u8 *to,
+                            struct err *err)
+{
+    i64         first = begin[r->rank], bytes = begin[r->rank + 1] - first;
+    enum status st = show(r, from, err);
+    for (i32 i = 0; !st && i < r->count; i++)
+        memcpy(to + i * bytes, member_of(r)->all->from[i] + first, (size_t)bytes);
+    return st ? st : meet(r, err);
+}
+
+static enum status gather(struct ranks *r, u8 *data, const i64 *begin, struct err *err)
+{
+    enum status st = show(r, data, err);
+    for (i32 i = 0; !st && i < r->count; i++) {
+        const u8 *from = member_of(r)->all->from[i];
+        if (i != r->rank)
+            memcpy(data + begin[i], from + begin[i], (size_t)(begin[i + 1] - begin[i]));
+    }
+    return st ? st : meet(r, err);
+}
+
+static enum status spread(struct ranks *r, i32 root, void *data, i64 bytes, struct err *err)
+{
+    enum status st = show(r, data, err);
+    if (!st && r->rank != root) memcpy(data, member_of(r)->all->from[root], (size_t)bytes);
+    return st ? st : meet(r, err);
+}
+
+static void leave(struct ranks *r) { rank_threads_left(member_of(r)->all, r->rank); }
+
+static const struct ranks_table table = {
+    .name = "threads", .exchange = exchange, .gather = gather, .spread = spread, .close = leave
+};
+
+struct rank_threads *rank_threads_new(struct arena *perm, i32 count)
+{
+    struct rank_threads *t = NEW(perm, struct rank_threads, 1);
+    ASSERT(count >= 1 && count <= RANKS_MAX);
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->changed, NULL);
+    t->count   = count;
+    t->left    = -1;
+    t->from    = NEW(perm, const u8 *, count);
+    t->members = NEW(perm, struct member, count);
+    for (i32 i = 0; i < count; i++)
+        t->members[i] = (struct member){ { .table    = &table,
+                                           .rank     = i,
+                                           .count    = count,
+                                           .local    = i,
+                                           .locals   = count,
+                                           .machines = 1,
+                                           .speaks   = !i },
+                                         t };
+    return t;
+}
+
+struct ranks *rank_threads_rank(struct rank_threads *t, i32 rank) { return &t->members[rank].base; }
+
+void rank_threads_left(struct rank_threads *t, i32 rank)
+{
+    pthread_mutex_lock(&t->lock);
+    if (t->left < 0) t->left = rank;
+    pthread_cond_broadcast(&t->changed);
+    pthread_mutex_unlock(&t->lock);
+}

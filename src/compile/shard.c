@@ -1,0 +1,104 @@
+/* shard.c - what makes the updates of several ranks one.
+ *
+ *     none    all_reduce of all gradients; each rank then updates everything
+ *     state   (ZeRO-1, Rajbhandari et al. 2020) reduce_scatter of each group; a rank holds the optimiser's state of its
+ *             part of it and updates that; all_gather of the parameters
+ *
+ * The sum stands at the head of the update and not behind each gradient, so that a step of many micro-batches is
+ * summed once. Every rank has divided its loss by the rows of the whole step already: a sum is all that is left to do.
+ * Hidden matrices (of Muon) and tables of which a step's rows are trained stay whole on every rank. */
+#include "compile/compile_int.h"
+#include "ir/build.h"
+
+i32 shard_parts(const struct compile_config *c)
+{
+    return c->shard == SHARD_STATE && c->ranks > 1 ? c->ranks : 1;
+}
+
+static void reduce_tables(struct graph *g, const struct graph *train, const struct attrs *at)
+{
+    for (i32 i = 0; i < train->value_count && !g->err.status; i++) {
+        const struct value *p = &train->values[i];
+        if (p->kind != VALUE_PARAM || !p->sparse_rows) continue;
+        i32 in[] = { table_rows(g, p), table_index(g, p) };
+        graph_op(g, OP_ROWS_REDUCE, str_cat(g->perm, p->name, STR(".sum")), in, 2, at);
+    }
+}
+
+static void reduce_groups(struct graph *g, const struct graph *train, struct room room,
+                          const struct attrs *at)
+{
+    for (enum group which = GROUP_HIDDEN; which < GROUP_FROZEN && !g->err.status; which++) {
+        if (!group_count(train, which, which + 1, room)) continue;
+        i32 grads = group_range(g, VALUE_GRAD, "grads", train, which, room);
+        i32 op    = which == GROUP_HIDDEN ? OP_ALL_REDUCE : OP_REDUCE_SCATTER;
+        graph_op(g, op, str_cat(g->perm, g->values[grads].name, STR(".sum")), &grads, 1, at);
+    }
+}
+
+enum status shard_gradients(struct graph *g, const struct compile_config *c,
+                            const struct graph *train, i64 align, struct err *err)
+{
+    struct attrs at   = { .ranks = c->ranks };
+    struct room  room = { align, shard_parts(c) };
+    i32          amax = graph_find(train, STR("fp8.amax"));
+    if (room.parts > 1) reduce_groups(g, train, room, &at);
+    else {
+        i32 grads = gradients_of(g, train, room);
+        graph_op(g, OP_ALL_REDUCE, STR("grads.sum"), &grads, 1, &at);
+    }
+    reduce_tables(g, train, &at);
+    if (amax >= 0) { /* the scales of the next steps must be the same everywhere */
+        i32 state  = graph_value(g, VALUE_STATE, STR("fp8.amax"), train->values[amax].type);
+        at.largest = 1;
+        graph_op(g, OP_ALL_REDUCE, STR("fp8.amax.largest"), &state, 1, &at);
+    }
+    return graph_status(g, err);
+}
+
+i32 shard_gradient(const struct graph *g, struct str range)
+{
+    for (i32 i = 0; i < g->node_count; i++)
+        if (g->nodes[i].op == OP_REDUCE_SCATTER && str_eq(g->values[g->nodes[i].in[0]].name, range))
+            return g->nodes[i].out;
+    return -1;
+}
+
+/* Each rank has a number of its own: copies of it, one for each rank, are scattered, and what arrives is the sum. */
+static i32 sum_of_ranks(struct graph *g, i32 one, i32 ranks)
+{
+    i32 all = build_broadcast(g, STR("norm.each"), one, 0, shape_1(ranks));
+    if (all >= 0) all = build_reshape(g, STR("norm.flat"), all, shape_1(ranks));
+    return graph_op(g, OP_REDUCE_SCATTER, STR("norm.sum"), &all, 1,
+                    &(struct attrs){ .ranks = ranks });
+}
+
+i32 shard_square(struct graph *g, const struct graph *train, struct room room)
+{
+    i32 sum = -1, whole = -1;
+    for (enum group which = GROUP_HIDDEN; which < GROUP_FROZEN && !g->err.status; which++) {
+        if (!group_count(train, which, which + 1, room)) continue;
+        i32        grads = group_range(g, VALUE_GRAD, "grads", train, which, room);
+        struct str name  = g->values[grads].name;
+        i32        part  = which == GROUP_HIDDEN ? grads : shard_gradient(g, name);
+        i32       *to    = which == GROUP_HIDDEN ? &whole : &sum,
+            one = graph_op(g, OP_SUMSQ, str_cat(g->perm, name, STR(".norm")), &part, 1, NULL);
+        *to     = *to < 0 ? one
+                          : build_binary(g, OP_ADD, str_cat(g->perm, name, STR(".norm+")), *to, one);
+    }
+    if (sum >= 0) sum = sum_of_ranks(g, sum, (i32)room.parts);
+    if (sum < 0 || whole < 0) return sum < 0 ? whole : sum;
+    return build_binary(g, OP_ADD, STR("norm+"), sum, whole);
+}
+
+void shard_gather(struct graph *g, const struct compile_config *c, const struct graph *train,
+                  struct room room)
+{
+    struct attrs at = { .ranks = c->ranks };
+    for (enum group which = GROUP_DECAY; which < GROUP_FROZEN && !g->err.status; which++) {
+        if (!group_count(train, which, which + 1, room)) continue;
+        i32 params = group_range(g, VALUE_PARAM, "params", train, which, room);
+        graph_op(g, OP_ALL_GATHER, str_cat(g->perm, g->values[params].name, STR(".all")), &params,
+                 1, &at);
+    }
+}

@@ -1,0 +1,22 @@
+/* collective.h - how much of a tensor ranks exchange at a time, which is what a collective op needs as workspace. */
+#ifndef IR_COLLECTIVE_H
+#define IR_COLLECTIVE_H
+#include "base/types.h"
+
+enum { RANKS_MAX = 1024 };
+enum { RANKS_CHUNK_BYTES = 4 << 20 }; /* beyond it nothing is gained: docs/decisions/ranks.md */
+
+/* Of each rank this rank's part of a chunk, the largest that there is. */
+static inline i64 ranks_work_bytes(i64 count, i64 item_bytes, i64 ranks)
+{
+    i64 chunk = MIN(count, RANKS_CHUNK_BYTES / item_bytes);
+    return ranks > 1 ? (chunk + ranks - 1) / ranks * ranks * item_bytes : 0;
+}
+
+/* Of equal parts, cut into chunks inside of each: twice, for what is sent is put together first. */
+static inline i64 ranks_scatter_chunk(i64 count, i64 item_bytes, i64 ranks)
+{
+    return MIN(count / ranks, MAX(RANKS_CHUNK_BYTES / item_bytes / ranks, 1));
+}
+
+#endif

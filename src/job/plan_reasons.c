@@ -1,0 +1,114 @@
+/* plan_reasons.c - what the rows of a plan say besides their price: whether frugal can carry them out, how old the
+ * price is, and what would be cheaper still. */
+#include "job/plan_question.h"
+#include <math.h>
+
+static const f64 efficiency_good = 0.8; /* below it a remedy is named */
+
+/* Architectures that our CUDA module is built for (cmake/cuda.cmake): 80 to 90, and 100. */
+static bool is_built_for(struct str gpu)
+{
+    static const char *const others[] = { "V100-16", "V100-32", "T4-16", "RTX5090-32" };
+    for (i64 i = 0; i < COUNT_OF(others); i++)
+        if (str_eq(gpu, str_of(others[i]))) return false;
+    return true;
+}
+
+const char *plan_cannot(const struct plan_question *q, const struct plan_row *r)
+{
+    if (r->gpus > 1) return r->sharded ? "state sharded over GPUs" : "several GPUs";
+    if (q->stand_in) return "this model";
+    if (r->device->row && !is_built_for(r->device->row->gpu)) return "this kind of GPU";
+    return NULL;
+}
+
+i64 plan_first_trained(const struct plan_question *q)
+{
+    for (i64 i = 0; i < q->result->count && q->ours; i++)
+        if (!plan_cannot(q, &q->result->rows[i])) return i;
+    return -1;
+}
+
+/* NaN: it is the user's own, or has no date. */
+f64 plan_price_age_days(const struct plan_question *q, const struct plan_row *r)
+{
+    const struct machine *m = r->device->row;
+    if (!m || m->fact.as_of_day == DAY_UNKNOWN) return NAN;
+    return (f64)(day_today(q->os) - m->fact.as_of_day);
+}
+
+bool plan_price_is_old(const struct plan_question *q, const struct plan_row *r)
+{
+    return r->device->row && !(plan_price_age_days(q, r) <= PRICE_OLD_DAYS);
+}
+
+f64 plan_row_usd_hour(const struct plan_row *r)
+{
+    return bill_estimate_usd(r->device->usd_h[r->price], 3600 * (f64)r->machines);
+}
+
+bool plan_is_held_up(const struct plan_row *r) { return r->step.efficiency < efficiency_good; }
+
+/* False: it does not fit. */
+static bool price(const struct plan_question *q, const struct plan_workload *of, f64 gradient_part,
+                  struct plan_row *row, struct arena scratch)
+{
+    return plan_price(of, q->variants, q->devices.catalogue, &q->limits, gradient_part, row,
+                      scratch);
+}
+
+bool plan_spot(const struct plan_question *q, const struct plan_row *r, struct plan_spot *out,
+               struct arena scratch)
+{
+    struct plan_row sure = *r;
+    out->discount = bill_discount(r->device->usd_h[PRICE_SPOT], r->device->usd_h[PRICE_ON_DEMAND]);
+    sure.price    = PRICE_ON_DEMAND;
+    if (isnan(out->discount) || !price(q, &q->workload, 1, &sure, scratch)) return false;
+    out->pays_from = risk_break_even(&r->outcome, &sure.outcome);
+    return true;
+}
+
+struct plan_remedies plan_remedies(const struct plan_question *q, const struct plan_row *r,
+                                   struct arena scratch)
+{
+    struct plan_remedies out  = { NAN, NAN, NAN, NAN };
+    struct plan_row      half = *r, fewer = *r, more = *r;
+    struct plan_workload longer = q->workload;
+    if (!r->sharded && price(q, &q->workload, 0.5, &half, scratch))
+        out.short_gradients_usd = half.bill.total;
+    longer.batch_total *= 4;
+    longer.steps = (longer.steps + 3) / 4;
+    if (price(q, &longer, 1, &more, scratch)) out.larger_batch_usd = more.bill.total;
+    fewer.gpus /= 2;
+    fewer.machines = MAX(1, fewer.machines / 2);
+    if (price(q, &q->workload, 1, &fewer, scratch)) {
+        out.fewer_usd = fewer.bill.total;
+        out.fewer_h   = fewer.hours;
+    }
+    return out;
+}
+
+bool plan_mix(const struct plan_question *q, const struct plan_row *r, struct plan_mix *out,
+              struct arena scratch)
+{
+    f64 spot = r->device->usd_h[PRICE_SPOT], list = r->device->usd_h[PRICE_ON_DEMAND];
+    if (isnan(q->limits.deadline_s) || !(spot >= 0) || !(list >= 0) || q->limits.runs > 1)
+        return false;
+    struct risk_mixed m = plan_mixed(r, &q->limits, scratch);
+    out->usd            = (f64)r->machines *
+               (bill_estimate_usd(spot, m.spot_s) + bill_estimate_usd(list, m.on_demand_s));
+    out->in_time = m.in_time;
+    return true;
+}
+
+i64 plan_ops(const struct plan_row *r, struct plan_op_part *out, i64 most)
+{
+    struct op_time    ops[OP_COUNT];
+    struct step_shape shape = { .micro = r->micro, .accumulate = r->accumulate };
+    i64               count = estimate_ops(r->device, &r->variant->work, &shape, ops);
+    f64               all   = 0;
+    for (i64 i = 0; i < count; i++) all += ops[i].seconds;
+    for (i64 i = 0; i < MIN(count, most); i++)
+        out[i] = (struct plan_op_part){ op_info(ops[i].op)->name, ops[i].seconds / all };
+    return MIN(count, most);
+}

@@ -1,0 +1,67 @@
+/* plan_where.c - which of the catalogue's machines a plan may choose: --machine, --region, --gpus, --spot and
+ * --on-demand. What leaves nothing, or contradicts itself, is an error that says which. */
+#include "job/plan_question.h"
+
+/* us is all of us-east-1 and so on, and a row of us stands for each of them; some clouds have one price. */
+static bool is_in(const struct machine *m, struct str region)
+{
+    struct str a = m->region, b = region;
+    if (str_eq(a, b) || str_eq(a, STR("any"))) return true;
+    if (a.len > b.len) return str_starts(a, b) && a.data[b.len] == '-';
+    return str_starts(b, a) && b.len > a.len && b.data[a.len] == '-';
+}
+
+static enum status nothing_left(const struct plan_question *q, bool named, bool in_region,
+                                struct err *err)
+{
+    const struct plan_request *r       = q->request;
+    struct str                 machine = r->machine;
+    struct str                 near    = machine_nearest(q->devices.catalogue, machine, *q->perm);
+    if (machine.len && !named)
+        return err_set(err, STATUS_USAGE,
+                       "the catalogue has no machine %.*s%s%.*s%s; `frugal prices` lists all",
+                       (int)MIN(machine.len, 60), machine.data, near.len ? " (did you mean " : "",
+                       STR_ARG(near), near.len ? "?)" : "");
+    if (r->region.len && !in_region)
+        return err_set(err, STATUS_USAGE,
+                       "--region %.*s: the catalogue has no price there%s; `frugal prices import` "
+                       "adds regions",
+                       (int)MIN(r->region.len, 40), r->region.data,
+                       machine.len ? " of that machine" : "");
+    return err_set(err, STATUS_USAGE,
+                   "--gpus %lld: none of the chosen machines has as many GPUs, or a network for "
+                   "several of them",
+                   (long long)q->limits.given.gpus);
+}
+
+static bool has_gpus(const struct device *d, i64 gpus)
+{
+    return !gpus || (d->row->gpus && (gpus <= d->units || d->network.net_bytes_s > 0));
+}
+
+enum status plan_where(struct plan_question *q, struct err *err)
+{
+    const struct plan_request *r     = q->request;
+    bool                       named = false, in_region = false, known = !r->region.len;
+    i64                        kept = 0, gpus = q->limits.given.gpus;
+    if (!(r->machine.len || r->region.len || gpus || r->spot || r->on_demand)) return STATUS_OK;
+    if (gpus && q->workload.batch_total % gpus)
+        return err_set(err, STATUS_USAGE,
+                       "--gpus %lld does not divide the %lld samples of a step evenly",
+                       (long long)gpus, (long long)q->workload.batch_total);
+    for (i64 i = 0; i < q->devices.rented_count && !known;
+         i++) { /* a price of "any" is of no region */
+        const struct machine *m = q->devices.items[i].row;
+        known                   = is_in(m, r->region) && !str_eq(m->region, STR("any"));
+    }
+    for (i64 i = 0; i < q->devices.rented_count; i++) {
+        const struct device *d = &q->devices.items[i];
+        if (r->machine.len && !machine_is_named(d->row, r->machine)) continue;
+        named = true;
+        if (!known || (r->region.len && !is_in(d->row, r->region))) continue;
+        in_region = true;
+        if (has_gpus(d, gpus)) q->devices.items[kept++] = *d;
+    }
+    q->devices.count = q->devices.rented_count = kept;
+    return kept ? STATUS_OK : nothing_left(q, named, in_region, err);
+}

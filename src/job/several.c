@@ -1,0 +1,41 @@
+/* several.c - from a launcher's environment to ranks. */
+#include "job/several.h"
+#include "backend/ranks/mpi.h"
+#include "base/hash.h"
+
+static const i64 join_ns = (i64)600000000000; /* that ranks wait for one another */
+
+enum status several_open(struct os *os, struct arena *perm, struct ranks **out, struct err *err)
+{
+    *out = NULL;
+    if (mpi_ranks_announced(os) <= 1) return STATUS_OK;
+    return mpi_ranks_open(os, join_ns, perm, out, err);
+}
+
+void several_limit(struct ranks *r, f64 join_s)
+{
+    if (r) mpi_ranks_limit(r, (i64)(join_s * 1e9));
+}
+
+bool several_speaks(struct os *os, const struct ranks *r)
+{
+    if (r) return r->speaks;
+    return mpi_ranks_announced(os) <= 1 || mpi_rank_announced(os) == 0;
+}
+
+enum status several_agree(struct ranks *r, enum status st, struct err *err)
+{
+    return ranks_agree(r, st, err);
+}
+
+enum status several_same(struct ranks *r, struct str changed, struct err *err)
+{
+    i32 other = r ? ranks_differs(r, xxh64(changed)) : 0;
+    if (!other) return STATUS_OK;
+    return err_set(err, STATUS_USAGE,
+                   "rank %d has other settings than rank 0: all ranks need the same run file, "
+                   "arguments and FRUGAL_ variables",
+                   other);
+}
+
+void several_close(struct ranks *r) { ranks_close(r); }

@@ -1,0 +1,126 @@
+/* lora_config.c - adapter_config.json, as Hugging Face's PEFT writes and reads it. */
+#include "model/hf_int.h"
+#include "model/lora.h"
+#include <math.h>
+
+/* What changes nothing of the arithmetic: how the adapters were first filled, and where PEFT shall look for things.
+ * Every other key must be what it is where nobody asked for anything: null, false, or empty. */
+static const char *const ignored[] = {
+    "auto_mapping",      "base_model_class",  "fan_in_fan_out",
+    "inference_mode",    "init_lora_weights", "loftq_config",
+    "megatron_core",     "parent_library",    "peft_version",
+    "qalora_group_size", "revision",          "runtime_config",
+    "task_type",         "eva_config",        "corda_config",
+    "arrow_config",      "lora_ga_config",    NULL,
+};
+static const char *const known[] = { "peft_type",  "r",
+                                     "lora_alpha", "lora_dropout",
+                                     "bias",       "target_modules",
+                                     "use_rslora", "base_model_name_or_path",
+                                     NULL };
+
+static bool is_one_of(struct str key, const char *const *list)
+{
+    for (; *list; list++)
+        if (str_eq(key, str_of(*list))) return true;
+    return false;
+}
+
+static bool is_nothing(const struct json *v)
+{
+    bool list = v->kind == JSON_LIST || v->kind == JSON_MAP;
+    return v->kind == JSON_NULL || (v->kind == JSON_BOOL && str_eq(v->text, STR("false"))) ||
+           (list && !v->count);
+}
+
+static void read_targets(struct hf_reader *r, struct lora_config *l)
+{
+    const struct json *v = json_get(r->root, STR("target_modules"));
+    if (v && v->kind == JSON_STRING && str_eq(v->text, STR("all-linear"))) return;
+    if (!v || v->kind != JSON_LIST || !v->count || v->count > LORA_ON_MAX) {
+        hf_refuse(r, "target_modules", "should be a list of up to 16 names");
+        return;
+    }
+    for (v = v->first; v; v = v->next) {
+        if (v->kind != JSON_STRING || !v->text.len)
+            hf_refuse(r, "target_modules", "should be a list of names");
+        l->on[l->on_count++] = v->text;
+    }
+}
+
+enum status lora_config_read(struct str path, struct str text, struct arena *perm,
+                             struct lora_config *out, struct str *base, struct err *err)
+{
+    struct json     *root;
+    struct err       why = { 0 };
+    struct hf_reader r   = { .path = path, .err = err };
+    *out                 = (struct lora_config){ 0 };
+    if (json_parse(perm, text, &root, &why))
+        return err_set(err, STATUS_USAGE, "%.*s: %s", STR_ARG(path), why.text);
+    if (root->kind != JSON_MAP)
+        return err_set(err, STATUS_USAGE, "%.*s is not a map of settings", STR_ARG(path));
+    r.root = root;
+    if (!str_eq(hf_word(&r, "peft_type", ""), STR("LORA")))
+        hf_refuse(&r, "peft_type", "is supported only as LORA");
+    if (!str_eq(hf_word(&r, "bias", "none"), STR("none")))
+        hf_refuse(&r, "bias", "is supported only as none");
+    for (const struct json *v = root->first; v && !r.status; v = v->next)
+        if (!is_one_of(v->key, ignored) && !is_one_of(v->key, known) && !is_nothing(v))
+            return err_set(err, STATUS_USAGE, "%.*s: the key \"%.*s\" is not supported",
+                           STR_ARG(path), (int)MIN(v->key.len, 80), v->key.data);
+    out->rank               = hf_count(&r, "r", 8, LORA_RANK_MAX);
+    out->alpha              = hf_number(&r, "lora_alpha", 8);
+    out->dropout            = 0;
+    const struct json *drop = json_get(root, STR("lora_dropout"));
+    if (drop && !(json_f64(drop, &out->dropout) && out->dropout >= 0 && out->dropout < 1))
+        hf_refuse(&r, "lora_dropout", "should be at least 0 and below 1");
+    if (hf_flag(&r, "use_rslora", false)) out->alpha *= sqrt((f64)out->rank);
+    read_targets(&r, out);
+    *base = hf_word(&r, "base_model_name_or_path", "");
+    return r.status;
+}
+
+/* By name, each once: of every block the same. */
+static void add_targets(struct textbuf *b, const struct model_config *names, struct arena scratch)
+{
+    static const char *const ours[] = { "h.0.attn.qkv.weight", "h.0.attn.proj.weight",
+                                        "h.0.mlp.up.weight", "h.0.mlp.down.weight" };
+    bool                     any    = false;
+    for (i64 i = 0; i < COUNT_OF(ours); i++) {
+        struct hf_source m;
+        if (!hf_source(names, str_of(ours[i]), shape_2(2, 1), &scratch, &m)) continue;
+        u32 bits = lora_parts(names, &m, str_of(ours[i]), NULL);
+        for (i32 k = 0; k < m.count; k++) {
+            struct str module = str_sub(m.name[k], 0, m.name[k].len - STR(".weight").len), word;
+            if (!(bits >> k & 1)) continue;
+            for (i32 part = 0; str_cut(&module, '.', &word) && part < 2; part++)
+                continue;                 /* transformer.h., model.layers. */
+            str_cut(&module, '.', &word); /* the number of the block */
+            textbuf_add(b, any ? STR(", ") : STR(""));
+            json_add_string(b, module.len ? module : word);
+            any = true;
+        }
+    }
+}
+
+struct str lora_config_write(const struct model_config *names, struct str base, struct arena *perm)
+{
+    const struct lora_config *l       = &names->lora;
+    struct arena              scratch = arena_part(perm, 1 << 16);
+    struct textbuf            b       = textbuf_new(perm);
+    textbuf_fmt(&b, "{\n  \"base_model_name_or_path\": ");
+    if (base.len) json_add_string(&b, base);
+    else textbuf_add(&b, STR("null"));
+    textbuf_fmt(
+        &b, ",\n  \"bias\": \"none\",\n  \"fan_in_fan_out\": %s,\n  \"inference_mode\": true,\n",
+        names->family == &hf_family_gpt2 ? "true" : "false");
+    textbuf_fmt(&b, "  \"lora_alpha\": ");
+    json_add_f64(&b, isnan(l->alpha) ? (f64)l->rank : l->alpha);
+    textbuf_fmt(&b, ",\n  \"lora_dropout\": ");
+    json_add_f64(&b, l->dropout);
+    textbuf_fmt(&b, ",\n  \"peft_type\": \"LORA\",\n  \"r\": %lld,\n  \"target_modules\": [",
+                (long long)l->rank);
+    add_targets(&b, names, scratch);
+    textbuf_fmt(&b, "],\n  \"task_type\": \"CAUSAL_LM\"\n}\n");
+    return textbuf_str(&b);
+}

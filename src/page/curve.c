@@ -1,0 +1,49 @@
+/* curve.c - a run's curve as JSON. */
+#include "page/page_int.h"
+#include <math.h>
+
+void curve_point(struct textbuf *b, const struct point *p)
+{
+    out_open(b, NULL, '[');
+    out_i64(b, NULL, p->is_eval);
+    out_i64(b, NULL, p->segment);
+    for (i64 i = 0; i < POINT_VALUE_COUNT; i++) {
+        if (isnan(p->v[i])) textbuf_fmt(b, "null,");
+        else
+            textbuf_fmt(b, i <= POINT_wall_s ? "%.14g," : "%.6g,", p->v[i]); /* less than a pixel */
+    }
+    out_close(b, ']');
+}
+
+static void add_columns(struct textbuf *b)
+{
+    out_open(b, "columns", '[');
+    out_text(b, NULL, STR("eval"));
+    out_text(b, NULL, STR("start"));
+    for (i64 i = 0; i < POINT_VALUE_COUNT; i++) out_text(b, NULL, str_of(point_value_names[i]));
+    out_close(b, ']');
+}
+
+void curve_json(struct textbuf *b, const struct series *s, enum point_value x, i64 buckets,
+                struct str next, struct arena scratch)
+{
+    i64                 count, line_count, kept = 0;
+    const struct point *points  = series_points(s, &count);
+    const struct str   *lines   = series_lines(s, &line_count);
+    i64                *indices = NEW(&scratch, i64, count + 1);
+    if (count <= 4 * buckets)
+        for (; kept < count; kept++) indices[kept] = kept;
+    else kept = series_thin(points, count, x, buckets, indices);
+    out_open(b, NULL, '{');
+    out_text(b, "next", next);
+    out_i64(b, "points_all", count);
+    out_i64(b, "sample_tokens", series_sample_tokens(s));
+    add_columns(b);
+    out_open(b, "points", '[');
+    for (i64 i = 0; i < kept; i++) curve_point(b, &points[indices[i]]);
+    out_close(b, ']');
+    out_open(b, "lines", '[');
+    for (i64 i = 0; i < line_count; i++) textbuf_fmt(b, "%.*s,", STR_ARG(lines[i]));
+    out_close(b, ']');
+    out_close(b, '}');
+}

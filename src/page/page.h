@@ -1,0 +1,42 @@
+/* page.h - the page of `frugal watch`: runs as they happen, in dollars.
+ *
+ *     ledger ──► runs.c: the list, a run's bill ──┐
+ *     event logs ──► series.c: curves, messages ──┼─► page.c: /api/… as JSON, /api/live as server-sent events
+ *     src/page/web ──► assets: HTML, CSS, modules ┘        │ remote/serve.h: who may ask
+ *                                                          ▼ 127.0.0.1
+ *
+ * Nothing here writes: it reads the ledger and the event logs beside it, which runs in other processes go on writing.
+ * All of it happens on the server's one thread. What is answered: docs/formats/page.md. */
+#ifndef PAGE_PAGE_H
+#define PAGE_PAGE_H
+#include "base/os.h"
+
+struct page;
+
+/* What a lower room cannot answer: the playground. From NAME=VALUE words of anybody to JSON, on the server's thread. */
+struct page_play {
+    void *context;
+    struct str (*answer)(void *context, const struct str *words, i64 count, struct arena *perm);
+    struct str (*choices)(void *context, struct arena *perm);
+};
+
+struct page_config {
+    struct str       ledger; /* file */
+    struct str       events; /* folder of the event logs; empty: the one beside the ledger */
+    struct str       listen; /* address; empty: 127.0.0.1 */
+    i32              port;   /* 0: any that is free */
+    struct page_play play;   /* answer NULL: there is no playground */
+};
+
+enum status page_open(struct os *os, const struct page_config *config, struct arena *perm,
+                      struct page **out, struct err *err);
+/* Those runs as one HTML file that needs no server; texts in perm. */
+enum status page_report(struct os *os, const struct page_config *config, const struct str *ids,
+                        i64 count, struct arena *perm, struct str *html, struct err *err);
+struct str
+page_address(const struct page *p); /* http://127.0.0.1:PORT/, with the token where there is one */
+/* In the browser of the desktop; false: there is none. */
+bool page_show(const struct page *p);
+void page_close(struct page *p); /* NULL is none */
+
+#endif

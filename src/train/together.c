@@ -1,0 +1,254 @@
+/* together.c - what several ranks must agree on: their parts of a batch, the first weights, losses, errors, and when to
+ * evaluate and to stop. Rank 0 decides whatever depends on a clock, a price or a signal; the others follow. */
+#include "base/hash.h"
+#include "train/dealt.h"
+#include "train/loop.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static enum status checked(const struct session *s, enum status st, struct err *err)
+{
+    return st ? err_set(err, st, "%s", s->ranks->failed.text) : st;
+}
+
+/* --- parts --- */
+
+i64 together_part(const struct session *s, i64 samples)
+{
+    i64 count = s->ranks->count, rank = s->ranks->rank;
+    return samples * (rank + 1) / count - samples * rank / count; /* as the loader cuts them */
+}
+
+enum status together_batches(struct session *s, struct err *err)
+{
+    struct compile_config *c = &s->config;
+    if (!s->ranks) {
+        s->batch_all = c->batch;
+        s->eval_all  = c->eval_batch;
+        return STATUS_OK;
+    }
+    if (c->batch < s->ranks->count)
+        return err_set(err, STATUS_USAGE,
+                       "a batch of %lld samples has no part for each of %d ranks: a larger "
+                       "train.batch or fewer ranks",
+                       (long long)c->batch, s->ranks->count);
+    s->eval_all        = c->eval_batch;
+    c->rank            = s->ranks->rank;
+    c->ranks           = s->ranks->count;
+    c->step_samples    = session_step_samples(s);
+    c->batch           = together_part(s, c->batch);
+    c->batch_last      = together_part(s, c->batch_last);
+    c->eval_batch_last = together_part(s, c->eval_batch_last);
+    if (c->eval_batch) c->eval_batch = MAX(together_part(s, c->eval_batch), 1);
+    return STATUS_OK;
+}
+
+/* --- the same everywhere --- */
+
+enum status together_say(struct session *s, void *data, i64 bytes, struct err *err)
+{
+    return s->ranks ? checked(s, ranks_spread(s->ranks, 0, data, bytes), err) : STATUS_OK;
+}
+
+static bool is_state(const struct persistent *t)
+{
+    return t->kind == VALUE_PARAM || t->kind == VALUE_BUFFER || t->kind == VALUE_STATE;
+}
+
+enum status together_tensors(struct session *s, struct err *err)
+{
+    struct backend *b  = s->backend;
+    enum status     st = STATUS_OK;
+    for (i32 i = 0; s->ranks && !st && i < s->set->persistent_count; i++) {
+        const struct persistent *t       = &s->set->persistents[i];
+        struct arena             scratch = s->scratch;
+        struct dealt             d;
+        i64                      bytes = type_bytes(t->type);
+        if (!is_state(t) || dealt_is(s, t, &d)) continue; /* each has its own part */
+        u8 *copy = NEW(&scratch, u8, bytes);
+        b->table->wait(b, b->table->get(b, t->offset, copy, bytes));
+        st = together_say(s, copy, bytes, err);
+        if (!st && s->ranks->rank) b->table->put(b, t->offset, copy, bytes);
+    }
+    if (s->ranks) b->table->mark(b);
+    return st;
+}
+
+/* A hash for each thing that ranks may disagree on. */
+enum same { SAME_VERSION, SAME_DATA, SAME_MODEL, SAME_BATCH, SAME_COUNT };
+
+static void describe_here(const struct session *s, u64 *to)
+{
+    struct xxh64 model;
+    i64 data[]  = { dataset_count(s->data, SPLIT_TRAIN), dataset_count(s->data, SPLIT_EVAL) };
+    i64 batch[] = { s->batch_all, s->eval_all, s->config.accumulate, s->config.precision,
+                    s->config.optimiser };
+    xxh64_init(&model);
+    for (i32 i = 0; i < s->set->persistent_count; i++) {
+        const struct persistent *t = &s->set->persistents[i];
+        if (!is_state(t)) continue;
+        xxh64_add(&model, t->name);
+        xxh64_add(&model, (struct str){ (const char *)&t->offset, sizeof t->offset });
+    }
+    to[SAME_VERSION] = xxh64(STR(FRUGAL_VERSION));
+    to[SAME_DATA]    = xxh64((struct str){ (const char *)data, sizeof data });
+    to[SAME_MODEL]   = xxh64_end(&model);
+    to[SAME_BATCH]   = xxh64((struct str){ (const char *)batch, sizeof batch });
+}
+
+enum status together_same(struct session *s, struct err *err)
+{
+    static const char *const what[] = { "another version of frugal", "other data", "another model",
+                                        "another batch, precision or optimiser" };
+    u64                      own[SAME_COUNT];
+    if (!s->ranks) return STATUS_OK;
+    struct arena scratch = s->scratch;
+    u64         *all     = NEW(&scratch, u64, (i64)s->ranks->count * SAME_COUNT);
+    describe_here(s, own);
+    memcpy(all + (i64)s->ranks->rank * SAME_COUNT, own, sizeof own);
+    enum status st =
+        checked(s, ranks_gather(s->ranks, all, s->ranks->count, SAME_COUNT * sizeof *all), err);
+    for (i32 i = 1; !st && i < s->ranks->count; i++)
+        for (i32 k = 0; !st && k < SAME_COUNT; k++)
+            if (all[(i64)i * SAME_COUNT + k] != all[k])
+                st =
+                    err_set(err, STATUS_USAGE,
+                            "rank %d has %s than rank 0: all ranks need the same program, run file "
+                            "and data",
+                            i, what[k]);
+    return st;
+}
+
+/* --- a step --- */
+
+/* What each rank says before the update. */
+struct word {
+    f64 loss, metric;
+    i64 targets, left_ns; /* left: until it is killed; 0: nobody says */
+    i32 status, exits, saves;
+};
+
+static i64 left_ns(const struct session *s)
+{
+    i64 at_ns = 0;
+    if (!s->orders) return 0;
+    pthread_mutex_lock(&s->orders->lock);
+    at_ns = s->orders->deadline_ns;
+    pthread_mutex_unlock(&s->orders->lock);
+    return at_ns ? MAX(at_ns - clock_now(s->clock), 1) : 0;
+}
+
+/* One rank was asked to stop, so all stop. */
+static void agree_to_exit(struct session *s, i32 rank, i64 left)
+{
+    s->exit_agreed = true;
+    if (left && s->orders) train_order(s->orders, ORDER_NONE, clock_now(s->clock) + left, "");
+    if (s->asked_to_exit) return;
+    s->asked_to_exit = true;
+    snprintf(s->exit_why, sizeof s->exit_why, "a notice at rank %d", rank);
+}
+
+/* The first of them that failed says why. */
+static void take_failure(struct loop *l, const struct word *all)
+{
+    struct ranks *r   = l->s.ranks;
+    struct err    why = l->input_err;
+    i32           who = 0;
+    while (!all[who].status) who++;
+    l->input = (enum status)all[who].status;
+    if (ranks_spread(r, who, &why, sizeof why)) why = r->failed;
+    l->input_err = why;
+}
+
+enum status together_step(struct loop *l, i64 *targets)
+{
+    struct session *s = &l->s;
+    struct ranks   *r = s->ranks;
+    struct word     all[RANKS_MAX];
+    i64             deadline_ns, left = 0;
+    i32             exits = -1;
+    bool            bad   = false;
+    clock_enter(l->clock, PART_slowest);
+    session_must_exit(s, &deadline_ns);
+    all[r->rank]   = (struct word){ .loss    = l->at.loss,
+                                    .metric  = l->metric.value,
+                                    .targets = *targets,
+                                    .left_ns = left_ns(s),
+                                    .status  = (i32)l->input,
+                                    .exits   = s->asked_to_exit,
+                                    .saves   = s->asked_to_save };
+    enum status st = ranks_gather(r, all, r->count, sizeof *all);
+    clock_enter(l->clock, PART_other);
+    if (st) {
+        l->input_err    = r->failed;
+        return l->input = st;
+    }
+    l->at.loss = l->metric.value = 0;
+    *targets                     = 0;
+    for (i32 i = 0; i < r->count; i++) {
+        l->at.loss += all[i].loss;
+        l->metric.value += all[i].metric;
+        *targets += all[i].targets;
+        bad |= all[i].status != 0;
+        s->asked_to_save |= !r->rank && all[i].saves;
+        if (all[i].exits && exits < 0) exits = i;
+        if (all[i].left_ns && (!left || all[i].left_ns < left)) left = all[i].left_ns;
+    }
+    if (r->rank) s->asked_to_save = false; /* rank 0 saves */
+    if (bad) take_failure(l, all);
+    if (exits >= 0) agree_to_exit(s, exits, left);
+    return l->input;
+}
+
+void together_fail(struct loop *l, enum status st, const struct err *err)
+{
+    i64 none     = 0;
+    l->input     = st;
+    l->input_err = err ? *err : (struct err){ .status = st };
+    if (!l->s.ranks->failed.status) together_step(l, &none);
+}
+
+i32 together_slowest(struct loop *l)
+{
+    struct ranks *r = l->s.ranks;
+    i64           waited[RANKS_MAX];
+    i32           least = 0;
+    if (!r) return -1;
+    waited[r->rank] = clock_part_ns(l->clock, PART_slowest);
+    if (ranks_gather(r, waited, r->count, sizeof *waited)) return -1;
+    for (i32 i = 1; i < r->count; i++)
+        if (waited[i] < waited[least]) least = i;
+    return least;
+}
+
+/* --- decisions --- */
+
+struct decision {
+    i32         now, eval_due;
+    struct stop stop;
+};
+
+enum status together_decide(struct loop *l, enum stop_action *now, struct err *err)
+{
+    struct decision d = { .now = (i32)*now, .eval_due = l->at.eval_due, .stop = l->guard.stop };
+    struct str      metric = l->guard.stop.config.metric; /* points into this process */
+    if (!l->s.ranks) return STATUS_OK;
+    enum status st = together_say(&l->s, &d, sizeof d, err);
+    if (st) return st;
+    *now                        = (enum stop_action)d.now;
+    l->at.eval_due              = d.eval_due;
+    l->guard.stop               = d.stop;
+    l->guard.stop.config.metric = metric;
+    return STATUS_OK;
+}
+
+enum status together_eval(struct loop *l, struct train_eval *e, struct err *err)
+{
+    f64         times[] = { e->elapsed_s, e->eval_s, e->dollars };
+    enum status st      = together_say(&l->s, times, sizeof times, err);
+    e->elapsed_s        = times[0];
+    e->eval_s           = times[1];
+    e->dollars          = times[2];
+    return st;
+}

@@ -1,0 +1,121 @@
+/* weights_save.c - parameters and gradients as a safetensors file, with the settings of their model. */
+#include "base/digits.h"
+#include "store/safetensors.h"
+#include "train/options.h"
+#include "train/train_int.h"
+#include <string.h>
+
+static bool is_part(const struct session *s, const struct persistent *t, enum weights_part part)
+{
+    return part == WEIGHTS_VALUES ? weights_are_kept(s, t)
+                                  : t->kind == VALUE_GRAD && t->type.dtype != DT_I32;
+}
+
+enum status weights_save_check(struct session *s, enum weights_part part, struct str path,
+                               struct err *err)
+{
+    struct arena   scratch = s->scratch;
+    struct str     name    = os_part_name(&scratch, path);
+    struct os_stat old;
+    struct file    f     = { -1 };
+    i64            bytes = 0, room = os_disk_free_bytes(path);
+    for (i32 i = 0; i < s->set->persistent_count; i++) {
+        const struct persistent *t = &s->set->persistents[i];
+        if (is_part(s, t, part)) bytes += type_bytes(t->type);
+    }
+    if (!s->os->stat(s->os, path, &old, NULL) && old.is_dir)
+        return err_set(err, STATUS_USAGE, "%.*s is a folder; name a file to write", STR_ARG(path));
+    os_part_sweep(s->os, path, scratch);
+    enum status st = s->os->create(s->os, name, &f, err);
+    if (st) return st;
+    st = s->os->close(s->os, &f, err);
+    s->os->remove(s->os, name, NULL);
+    if (!st && room >= 0 && room < bytes)
+        st = err_set(err, STATUS_WORLD, "%.*s will take %s MB, and its disk has %s MB free",
+                     STR_ARG(path), DIGITS((f64)bytes / 1e6), DIGITS((f64)room / 1e6));
+    return st;
+}
+
+/* Gradients of fp16 lie there times the loss scale. */
+static void unscale(struct session *s, f32 *gradient, i64 count)
+{
+    f64 factor;
+    if (!session_has(s, STR("grad_unscale"))) return;
+    session_get_numbers(s, STR("grad_unscale"), &factor, 1);
+    for (i64 i = 0; i < count; i++) gradient[i] = (f32)((f64)gradient[i] * factor);
+}
+
+static u8 *get_bytes(struct session *s, const struct persistent *t, struct arena *perm)
+{
+    const struct backend_table *be = s->backend->table;
+    u8                         *to = NEW(perm, u8, type_bytes(t->type));
+    be->wait(s->backend, be->get(s->backend, t->offset, to, type_bytes(t->type)));
+    return to;
+}
+
+/* The gradient of a whole table from that of the rows which have one; its shape becomes the table's. */
+static u8 *spread_rows(struct session *s, const struct persistent *rows, struct str table,
+                       struct arena *perm, struct shape *shape)
+{
+    struct str               name  = str_cat(perm, rows->name, STR(".index"));
+    const struct persistent *names = program_set_find(s->set, name),
+                            *whole = program_set_find(s->set, table);
+    const i32 *index               = (const i32 *)(const void *)get_bytes(s, names, perm);
+    const u8  *from                = get_bytes(s, rows, perm);
+    i64        width               = type_bytes(rows->type) / rows->type.shape.dim[0];
+    u8        *to                  = NEW(perm, u8, whole->type.shape.dim[0] * width);
+    for (i64 i = 0; i < rows->type.shape.dim[0] && index[i] >= 0; i++)
+        memcpy(to + index[i] * width, from + i * width, (size_t)width);
+    *shape = whole->type.shape;
+    return to;
+}
+
+/* What makes the model and its data, so that the file can be used without its run file: KEY=VALUE a line, where it is
+ * not the default. */
+static struct str settings_of_model(const struct session *s, struct arena *perm)
+{
+    struct arena     values   = arena_part(perm, 1 << 20);
+    struct settings *defaults = NEW(perm, struct settings, 1);
+    struct textbuf   b        = textbuf_new(perm);
+    for (i64 i = 0; s->model && i < OPTION_COUNT; i++) {
+        struct arena         here = values;
+        const struct option *o    = &options[i];
+        if (!str_starts(o->key, STR("data.")) && !str_starts(o->key, STR("model.")) &&
+            !str_starts(o->key, STR("train.lora.")))
+            continue;
+        if (str_starts(o->key, STR("data.cache")) || str_eq(o->key, STR("data.shuffle_block")))
+            continue; /* of a machine; and a resumed run has it from its first start */
+        option_set_text(o, defaults, o->initial, &here, NULL);
+        struct str value = option_shown_text(o, s->settings, &here);
+        if (!str_eq(value, option_shown_text(o, defaults, &here)))
+            textbuf_fmt(&b, "%.*s=%.*s\n", STR_ARG(o->key), STR_ARG(value));
+    }
+    return textbuf_str(&b);
+}
+
+enum status weights_save(struct session *s, enum weights_part part, struct str path,
+                         struct err *err)
+{
+    struct arena      scratch = s->scratch;
+    struct st_tensor *list    = NEW(&scratch, struct st_tensor, s->set->persistent_count + 1);
+    i64               count   = 0;
+    for (i32 i = 0; i < s->set->persistent_count; i++) {
+        const struct persistent *t    = &s->set->persistents[i];
+        struct str               name = t->name;
+        if (!is_part(s, t, part)) continue;
+        if (part == WEIGHTS_GRADIENTS) name.len -= STR(".grad").len;
+        struct shape shape = t->type.shape;
+        bool         rows  = part == WEIGHTS_GRADIENTS && t->sparse_rows;
+        u8 *copy = rows ? spread_rows(s, t, name, &scratch, &shape) : get_bytes(s, t, &scratch);
+        if (part == WEIGHTS_GRADIENTS) unscale(s, (f32 *)(void *)copy, shape_count(shape));
+        list[count++] =
+            (struct st_tensor){ name,
+                                t->type.dtype == DT_F64    ? STR("F64")
+                                : t->type.dtype == DT_BF16 ? STR("BF16")
+                                                           : STR("F32"),
+                                shape,
+                                { (const char *)copy, type_bytes(type_of(t->type.dtype, shape)) } };
+    }
+    struct str about = part == WEIGHTS_VALUES ? settings_of_model(s, &scratch) : STR("");
+    return st_save_about(s->os, path, list, count, about, scratch, err);
+}

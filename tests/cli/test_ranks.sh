@@ -1,0 +1,87 @@
+#!/bin/bash
+# test_ranks.sh: several processes train together: started by the launchers of Open MPI and MPICH, against one process; resumed by any
+# other number of them; ended by the death of one, with one sentence and in seconds.
+. "$(dirname "$0")/common.sh"
+
+launchers=()
+command -v mpirun.openmpi >/dev/null &&
+  launchers+=("mpirun.openmpi --allow-run-as-root --oversubscribe --mca mpi_yield_when_idle 1 --mca oob_tcp_if_include lo --mca btl self,vader")
+command -v mpirun.mpich >/dev/null && launchers+=("mpirun.mpich")
+if [ ${#launchers[@]} = 0 ]; then
+  echo "skipped: neither Open MPI nor MPICH is installed"
+  exit 77
+fi
+
+awk 'BEGIN { srand(3); for (i = 0; i < 40000; i++) printf "%s", rand() < 0.1 ? "\n" : sprintf("%c", 97 + int(rand() * rand() * 20)) }' >text
+touch out err
+cat >run.yaml <<'YAML'
+data: {kind: text, path: text, context: 16, samples: 400, eval_samples: 50}
+model: {kind: gpt, depth: 1, width: 32, heads: 2, dropout: 0.1}
+train: {batch: 12, steps: 30, lr: 0.003, eval_every: 10, threads: 1, optimiser: adamw, clip: 1, device: cpu, log_every: 1}
+YAML
+
+# losses FILE: of steps and evaluations
+losses() { grep -E '"event":"(step|eval)"' "$1" | grep -o '"loss":[0-9.e+-]*'; }
+# near FILE FILE: equal but for the rounding of sums, by the bound of tests/unit/test_ranks.c
+near() {
+  paste <(losses "$1") <(losses "$2") | sed 's/"loss"://g' |
+    awk '{ d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > 4e-3) bad++ } END { exit !(NR == 33 && !bad) }' ||
+    fail "$2 is not near $1"
+}
+
+"$frugal" train run.yaml --json train.out=one.safetensors >one.json 2>one.err || fail "one rank: $(cat one.err)"
+for launcher in "${launchers[@]}"; do
+  name=${launcher%% *}
+  for n in 2 3; do
+    $launcher -n $n "$frugal" train run.yaml --json train.out=$name.$n.safetensors >$name.$n.json 2>$name.err ||
+      fail "$name -n $n: $(cat $name.err)"
+    near one.json $name.$n.json
+    [ "$(grep -c '"event":"done"' $name.$n.json)" = 1 ] || fail "$name: not one rank alone speaks"
+  done
+  same_numbers $name.3.safetensors ${launchers[0]%% *}.3.safetensors || fail "$name: other bits than ${launchers[0]}"
+done
+launcher=${launchers[0]}; name=${launcher%% *}
+$launcher -n 3 "$frugal" train run.yaml --json train.out=again.safetensors >again.json 2>/dev/null
+same_numbers again.safetensors $name.3.safetensors || fail "the same number of ranks gives other bits"
+
+# Resumed by any number of ranks; by the same number with the same bits.
+constant="train.schedule=constant"
+for shard in none state; do
+  $launcher -n 2 "$frugal" train run.yaml $constant train.shard=$shard train.out=whole.$shard.safetensors --json \
+    >constant.json 2>/dev/null || fail "whole, $shard"
+done
+for ranks in "2 2 none" "2 1 none" "1 2 none" "2 3 none" "2 2 state" "3 1 state" "1 3 state" "3 2 state"; do
+  set -- $ranks
+  shard=train.shard=$3
+  rm -rf kept
+  $launcher -n $1 "$frugal" train run.yaml $constant $shard checkpoint.dir=kept train.steps=20 >/dev/null 2>first.err ||
+    fail "$1 ranks: $(cat first.err)"
+  $launcher -n $2 "$frugal" train run.yaml $constant $shard checkpoint.dir=kept train.out=resumed.safetensors --json \
+    >resumed.json 2>second.err || fail "$1 ranks, then $2: $(cat second.err)"
+  [ "$(grep -c '"event":"step"' resumed.json)" = 10 ] || fail "$1 ranks, then $2: not resumed at step 20"
+  paste <(losses constant.json | tail -n 11) <(losses resumed.json) | sed 's/"loss"://g' |
+    awk '{ d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > 4e-3) bad++ } END { exit !(NR == 11 && !bad) }' ||
+    fail "$ranks: resumed with other losses"
+  if [ $1 = $2 ]; then same_numbers whole.$3.safetensors resumed.safetensors || fail "$ranks: resumed with other bits"; fi
+done
+
+# What is wrong at one rank is said once, and all end with the same code.
+$launcher -n 2 "$frugal" train run.yaml train.batch=1 >wrong.out 2>&1 && fail "a batch smaller than the ranks"
+[ "$(grep -c 'no part for each of 2 ranks' wrong.out)" = 1 ] || fail "batch 1: $(cat wrong.out)"
+
+# One that is killed ends all.
+$launcher -n 3 "$frugal" train run.yaml train.steps=1_000_000 train.eval_every=1_000_000 train.batch=13 \
+  >killed.out 2>&1 &
+launched=$!
+for i in $(seq 200); do grep -q '^step ' killed.out && break; sleep 0.1; done
+victim=
+for pid in /proc/[0-9]*; do # the rank 2 that runs in this folder
+  [ "$(readlink "$pid/cwd" 2>/dev/null)" = "$folder" ] || continue
+  tr '\0' '\n' <"$pid/environ" 2>/dev/null | grep -qE '^(OMPI_COMM_WORLD_RANK|PMI_RANK)=2$' && victim=${pid#/proc/}
+done
+[ -n "$victim" ] || { fail "no rank was found: $(cat killed.out)"; exit 1; }
+kill -9 "$victim"
+for i in $(seq 100); do kill -0 $launched 2>/dev/null || break; sleep 0.1; done
+kill -0 $launched 2>/dev/null && { kill -9 $launched; fail "the launcher still waits after 10 s"; }
+[ "$(grep -c 'has ended, so all 3 end' killed.out)" = 1 ] || fail "not one sentence: $(tail -n 12 killed.out)"
+exit $failed

@@ -1,0 +1,60 @@
+#!/bin/bash
+# test_ranks_kills.sh: one of four ranks is killed at a random moment, again and again, and a launcher starts them anew: the
+# final weights are those of a run that nobody disturbed, and no process is left. RANK_KILLS says how often (10; 100 in
+# ./check --long).
+. "$(dirname "$0")/common.sh"
+
+if command -v mpirun.openmpi >/dev/null; then
+  launcher="mpirun.openmpi --allow-run-as-root --oversubscribe --mca mpi_yield_when_idle 1 --mca oob_tcp_if_include lo --mca btl self,vader"
+elif command -v mpirun.mpich >/dev/null; then
+  launcher=mpirun.mpich
+else
+  echo "skipped: neither Open MPI nor MPICH is installed"
+  exit 77
+fi
+kills=${RANK_KILLS:-10}
+seed=${CHECK_SEED:-$(($(od -An -tu2 -N2 /dev/urandom)))}
+RANDOM=$seed
+echo "CHECK_SEED=$seed"
+touch out err
+
+awk 'BEGIN { srand(3); for (i = 0; i < 20000; i++) printf "%c", 97 + int(rand() * rand() * 20) }' >text
+cat >run.yaml <<YAML
+data: {kind: text, path: text, context: 8, samples: 200, held_out: 0}
+model: {kind: gpt, depth: 1, width: 16, heads: 2}
+train: {batch: 8, steps: $((kills * 300)), lr: 0.003, schedule: constant, threads: 1, optimiser: adamw, device: cpu, log_every: 1, shard: state, join_s: 30}
+YAML
+
+# ranks_here: the processes of ranks that run in this folder
+ranks_here() {
+  for pid in /proc/[0-9]*; do
+    [ "$(readlink "$pid/cwd" 2>/dev/null)" = "$folder" ] || continue
+    tr '\0' '\n' <"$pid/environ" 2>/dev/null | grep -qE '^(OMPI_COMM_WORLD_RANK|PMI_RANK)=[0-9]' && echo "${pid#/proc/}"
+  done
+}
+
+$launcher -n 4 "$frugal" train run.yaml train.out=whole.safetensors >/dev/null 2>whole.err || fail "undisturbed: $(cat whole.err)"
+done=0 killed=0
+for start in $(seq $((kills * 3))); do
+  $launcher -n 4 "$frugal" train run.yaml checkpoint.dir=kept checkpoint.every=25 train.out=end.safetensors --json >run.out 2>run.err &
+  launched=$!
+  if [ $killed -lt $kills ]; then
+    for i in $(seq 300); do # until it has made a few steps of its own
+      [ "$(grep -c '"event":"step"' run.out)" -gt $((RANDOM % 40)) ] && break
+      kill -0 $launched 2>/dev/null || break
+      sleep 0.05
+    done
+    pids=($(ranks_here))
+    [ ${#pids[@]} -gt 0 ] && kill -9 "${pids[$((RANDOM % ${#pids[@]}))]}" 2>/dev/null && killed=$((killed + 1))
+  fi
+  for i in $(seq 400); do kill -0 $launched 2>/dev/null || break; sleep 0.05; done
+  kill -0 $launched 2>/dev/null && { kill -9 $launched; fail "start $start hangs: $(tail -n 3 run.err)"; exit 1; }
+  wait $launched && { done=1; break; }
+  [ -z "$(ranks_here)" ] || sleep 1
+  [ -z "$(ranks_here)" ] || { fail "processes are left after start $start"; exit 1; }
+done
+[ $done = 1 ] || fail "it never ended: $(tail -n 3 run.err)"
+[ $killed -ge $((kills / 2)) ] || fail "only $killed of $kills kills"
+same_numbers whole.safetensors end.safetensors || fail "other weights after $killed kills"
+echo "$killed kills, $start starts"
+exit $failed

@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""`frugal watch` in a real browser: a live run appears and grows, axes switch, an interrupted run is told and goes on after
+its resume; no view has a breach of accessibility, and the console stays empty."""
+import os, sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from watch_page import Place, TOP, WAIT_S, browser, skip, wait_until
+
+try:
+    from axe_playwright_python.sync_playwright import Axe
+    from playwright.sync_api import sync_playwright, expect
+except ImportError:
+    skip("Python has no playwright or axe-playwright-python")
+if not os.path.exists("/usr/bin/chromium"):
+    skip("there is no chromium")
+
+PICTURES = os.path.join(TOP, "build", "log")  # looked at by people
+expect.set_options(timeout=1000 * WAIT_S)
+
+
+def accessible(page, what):
+    found = Axe().run(page).response["violations"]
+    assert not found, (what, [(v["id"], [n["html"][:120] for n in v["nodes"][:3]]) for v in found])
+
+
+def picture(page, name):
+    os.makedirs(PICTURES, exist_ok=True)
+    page.screenshot(path=os.path.join(PICTURES, "watch-%s.png" % name), full_page=True)
+
+
+def drawn(page):
+    """How much of a curve there is: the length of its path."""
+    return page.locator("section[aria-label=Curve] path[data-name=training]").first.evaluate("p => p.getAttribute('d').split('L').length")
+
+
+def check_live(place, page, address):
+    page.goto(address)
+    expect(page.get_by_text("No run is recorded yet")).to_be_visible()
+    accessible(page, "an empty list")
+    name = "run.name=<img src=x onerror=alert(1)>"
+    child = place.train("checkpoint.dir=kept", "checkpoint.every=1s", name)
+    row = page.locator("tr[data-run]")
+    expect(row).to_have_count(1)
+    expect(row.locator(".pill")).to_have_text("running")
+    expect(row.locator("a")).to_have_text("<img src=x onerror=alert(1)>")  # text, not HTML
+    before = row.inner_text()
+    wait_until(lambda: row.inner_text() != before, "the row changes")
+    accessible(page, "the list")
+    picture(page, "list")
+    row.locator("a").click()
+    expect(page.locator("h1")).to_have_text("<img src=x onerror=alert(1)>")
+    wait_until(lambda: page.locator("path[data-name=training]").count(), "a curve is drawn")
+    n = drawn(page)
+    wait_until(lambda: drawn(page) > n + 1, "the curve grows")
+    return child
+
+
+def check_axes(page):
+    card = page.locator("section[aria-label=Curve]")
+    for axis, label in (("Time", "time on the bill"), ("Steps", "steps"), ("Dollars", "dollars")):
+        card.get_by_text(axis, exact=True).click()
+        expect(card.locator("svg text", has_text=label).last).to_be_visible()
+    assert "x=dollars" in page.url, page.url
+    card.get_by_label("log").check()
+    assert "log=1" in page.url, page.url
+    page.reload()  # the state is in the address
+    expect(page.locator("section[aria-label=Curve]").get_by_label("log")).to_be_checked()
+    picture_of = page.locator("section[aria-label=Curve] svg")
+    expect(picture_of.locator("path.path").first).to_be_attached()
+    picture_of.focus()
+    page.keyboard.press("ArrowLeft")  # the values at a place, read aloud
+    expect(page.locator("#say")).to_contain_text("training")
+
+
+def check_interrupted(place, page, child):
+    place.end(child)
+    pill = page.locator(".title .pill")
+    expect(pill).to_have_text("interrupted")
+    again = place.train("checkpoint.dir=kept", "checkpoint.every=1s", "run.name=<img src=x onerror=alert(1)>")
+    expect(pill).to_have_text("running")
+    expect(page.locator("section[aria-label=Messages]")).to_contain_text("checkpoint resumed")
+    expect(page.locator("section[aria-label=Machines] tbody tr")).to_have_count(2)
+    n = drawn(page)
+    wait_until(lambda: drawn(page) > n, "the curve goes on after the resume")
+    expect(page.locator("section[aria-label=Curve] .mark-dot").first).to_be_attached()
+    accessible(page, "a run")
+    picture(page, "run")
+    place.end(again)
+
+
+def check_compare(place, page, address):
+    done = place.run("train", "run.yaml", "train.steps=400", "train.eval_every=100", "train.lr=0.002", "run.name=short")
+    assert done.returncode == 0, done.stderr
+    page.goto(address + "#/")
+    boxes = page.locator("tr[data-run] input[type=checkbox]")
+    expect(boxes).to_have_count(2)
+    boxes.nth(0).check()
+    boxes.nth(1).check()
+    page.get_by_role("link", name="Compare 2 runs").click()
+    expect(page.locator("h1")).to_have_text("Compare 2 runs")
+    expect(page.locator("section[aria-label=Curves] path.path")).to_have_count(2)
+    expect(page.locator("section[aria-label='From bill to bill'] rect").first).to_be_attached()
+    expect(page.locator("section[aria-label=Differences]")).to_contain_text("train.lr")
+    for button, begin in (("SVG", "<svg"), ("CSV", "series,")):
+        with page.expect_download() as download:
+            page.locator("section[aria-label=Curves]").get_by_role("button", name=button).click()
+        with open(download.value.path()) as f:
+            assert f.read().startswith(begin), button
+    accessible(page, "a comparison")
+    picture(page, "compare")
+
+
+def check_file(place, page):
+    """`frugal report --html`: the same in one file, without a server."""
+    done = place.run("report", "short", "--html", "short.html")
+    assert done.returncode == 0, done.stderr
+    page.goto("file://" + os.path.join(place.folder.name, "short.html"))
+    expect(page.locator("h1")).to_have_text("short")
+    expect(page.locator("section[aria-label=Curve] path.path").first).to_be_attached()
+    expect(page.locator("section[aria-label=Bill]")).to_contain_text("compute")
+    accessible(page, "a report's file")
+
+
+def check_playground(page, address):
+    page.goto(address + "#/play?what=gpt2&tokens=1e10")
+    bill = page.locator("section[aria-label='Cheapest way'] dd").first
+    expect(bill).to_contain_text("$")
+    before = bill.inner_text()
+    slider = page.get_by_label("Tokens", exact=True)
+    slider.focus()
+    turns = int(page.evaluate("document.body.dataset.playTurn"))
+    for _ in range(20):
+        page.keyboard.press("ArrowRight")
+    wait_until(lambda: int(page.evaluate("document.body.dataset.playTurn")) > turns and bill.inner_text() != before, "the bill moves with the lever")
+    assert "tokens=" in page.url and "tokens=1e10" not in page.url, page.url
+    page.get_by_text("on demand", exact=True).click()
+    expect(page.locator("section[aria-label='Cheapest way']")).to_contain_text("on-demand")
+    expect(page.locator("section[aria-label=\"Levers' worth\"] rect").first).to_be_attached()
+    expect(page.locator("section[aria-label=Deadline] path").first).to_be_attached()
+    times = []
+    for at in range(300, 340):  # moved by hand: one after the other
+        turn = int(page.evaluate("document.body.dataset.playTurn"))
+        slider.fill(str(at))
+        wait_until(lambda: int(page.evaluate("document.body.dataset.playTurn")) > turn, "an answer")
+        times.append(float(page.evaluate("document.body.dataset.playMs")))
+    times.sort()
+    print("a lever moved to the bill drawn: median %.0f ms, 95th percentile %.0f ms (on a machine that may be busy)" % (times[20], times[37]))
+    accessible(page, "the playground")
+    picture(page, "play")
+
+
+def main():
+    errors = []
+    with Place() as place, sync_playwright() as p:
+        _, address = place.watch()
+        with browser(p) as b:
+            page = b.new_page(viewport={"width": 1280, "height": 900})
+            page.on("console", lambda m: errors.append(m.text) if m.type in ("error", "warning") else None)
+            page.on("pageerror", lambda e: errors.append(str(e)))
+            child = check_live(place, page, address)
+            check_axes(page)
+            check_interrupted(place, page, child)
+            check_compare(place, page, address)
+            check_playground(page, address)
+            check_file(place, page)
+    assert not errors, errors
+
+
+main()
+print("ok")

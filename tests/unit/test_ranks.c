@@ -1,0 +1,311 @@
+/* test_ranks.c - several ranks against one: the same samples, dropout and first weights, losses within the rounding of
+ * the sums, and the same bits in every rank and every time. The ranks are threads here; tests/cli/test_ranks.sh has
+ * processes. */
+#include "backend/ranks/threads.h"
+#include "base/os.h"
+#include "base/rng.h"
+#include "harness.h"
+#include "support/folder.h"
+#include "train/config.h"
+#include "train/train.h"
+#include <math.h>
+#include <pthread.h>
+#include <unistd.h>
+
+enum { RANKS = 4, STEPS = 30, EVALS = 8 };
+
+/* --- collectives --- */
+
+struct peer {
+    struct ranks *r;
+    pthread_t     thread;
+    i64           count;
+    f32          *sum, *all;
+    u8           *work;
+    f32           part[4096];
+    f64           numbers[3];
+    enum status   st;
+    struct err    err;
+};
+
+static void *collect(void *context)
+{
+    struct peer *p    = context;
+    void        *work = p->work;
+    for (i64 i = 0; i < p->count; i++) p->sum[i] = p->all[i] = (f32)(i % 97 * (p->r->rank + 1));
+    ranks_reduce(p->r, RANKS_SUM, DT_F32, p->sum, p->count, work);
+    ranks_reduce_scatter(p->r, DT_F32, p->all, 4096 / p->r->count * p->r->count, p->part, work);
+    ranks_gather(p->r, p->all, p->count, sizeof *p->all);
+    for (i64 i = 0; i < 3; i++) p->numbers[i] = (f64)(p->r->rank + i);
+    ranks_sum(p->r, p->numbers, 3);
+    p->st = p->r->rank == 1 ? err_set(&p->err, STATUS_USAGE, "no such file") : STATUS_OK;
+    p->st = ranks_agree(p->r, p->st, &p->err);
+    return NULL;
+}
+
+TEST(collectives_join_what_all_ranks_have)
+{
+    i64 large = RANKS_CHUNK_BYTES / 4 + 4999; /* more than one chunk, and no multiple of anything */
+    for (i32 count = 2; count <= RANKS; count++) {
+        struct arena         room = *perm;
+        struct rank_threads *t    = rank_threads_new(&room, count);
+        struct peer         *p    = NEW(&room, struct peer, count);
+        for (i32 i = 0; i < count; i++) {
+            p[i] = (struct peer){ .r     = rank_threads_rank(t, i),
+                                  .count = large,
+                                  .sum   = NEW(&room, f32, large),
+                                  .all   = NEW(&room, f32, large),
+                                  .work  = NEW(&room, u8, 2 * RANKS_CHUNK_BYTES) };
+            CHECK(!pthread_create(&p[i].thread, NULL, collect, &p[i]));
+        }
+        for (i32 i = 0; i < count; i++) pthread_join(p[i].thread, NULL);
+        f32 ones = (f32)(count * (count + 1) / 2);
+        i64 part = 4096 / count;
+        for (i32 i = 0; i < count; i++) {
+            i64 bad = 0;
+            for (i64 k = 0; k < large; k++) {
+                i32 owner = 0;
+                while (k >= ranks_begin(large, count, owner + 1)) owner++;
+                bad += p[i].sum[k] != (f32)(k % 97) * ones;
+                bad += p[i].all[k] != (f32)(k % 97 * (owner + 1));
+            }
+            for (i64 k = 0; k < part; k++) bad += p[i].part[k] != (f32)((i * part + k) % 97) * ones;
+            CHECK_EQ(bad, 0);
+            CHECK_EQ(p[i].numbers[2], (f64)count * (count - 1) / 2 + 2 * count);
+            CHECK_EQ(p[i].st, STATUS_USAGE);
+            CHECK_STR(p[i].err.text, "no such file (rank 1)");
+        }
+    }
+}
+
+static void *wait_in_vain(void *context)
+{
+    struct peer *p = context;
+    f64          x = 1;
+    p->st          = ranks_sum(p->r, &x, 1);
+    return NULL;
+}
+
+TEST(a_rank_that_is_gone_ends_the_wait_of_the_others)
+{
+    struct rank_threads *t = rank_threads_new(perm, 2);
+    struct peer         *p = NEW(perm, struct peer, 1);
+    p->r                   = rank_threads_rank(t, 0);
+    CHECK(!pthread_create(&p->thread, NULL, wait_in_vain, p));
+    ranks_close(rank_threads_rank(t, 1));
+    pthread_join(p->thread, NULL);
+    CHECK_EQ(p->st, STATUS_WORLD);
+    CHECK_STR(p->r->failed.text, "rank 1 has ended");
+    CHECK_EQ(ranks_spread(p->r, 0, &p->count, 8), STATUS_WORLD); /* and at once from then on */
+}
+
+/* --- whole runs --- */
+
+struct run {
+    struct settings     settings;
+    struct ranks       *r;
+    pthread_t           thread;
+    f64                 loss[STEPS], eval[EVALS];
+    i64                 steps, evals;
+    struct train_result result;
+    enum status         st;
+    struct err          err;
+};
+
+static void on_step(void *context, const struct event_step *e)
+{
+    struct run *r               = context;
+    r->loss[r->steps++ % STEPS] = e->loss;
+}
+
+static void on_eval(void *context, const struct event_eval *e)
+{
+    struct run *r = context;
+    i64         i = r->evals++ % EVALS;
+    r->eval[i]    = e->loss;
+}
+
+static void *run_one(void *context)
+{
+    struct run       *r  = context;
+    struct subscriber to = { .context = r, .on_step = on_step, .on_eval = on_eval };
+    r->st = train_run(os_real(), &r->settings, &(struct train_with){ .to = &to, .ranks = r->r },
+                      &r->result, &r->err);
+    if (r->st && r->r) ranks_close(r->r);
+    return NULL;
+}
+
+static struct run *run_ranks(struct arena *perm, const struct settings *s, i32 count)
+{
+    struct rank_threads *t = rank_threads_new(perm, count);
+    struct run          *r = NEW(perm, struct run, count);
+    for (i32 i = 0; i < count; i++) {
+        r[i].settings = *s;
+        r[i].r        = count > 1 ? rank_threads_rank(t, i) : NULL;
+        CHECK(!pthread_create(&r[i].thread, NULL, run_one, &r[i]));
+    }
+    for (i32 i = 0; i < count; i++) pthread_join(r[i].thread, NULL);
+    for (i32 i = 0; i < count; i++)
+        if (r[i].st) harness_fail(__FILE__, __LINE__, "rank %d of %d: %s", i, count, r[i].err.text);
+    return r;
+}
+
+static const char *const common[] = { "train.steps=30",  "train.eval_every=10",  "train.threads=1",
+                                      "train.lr=0.01",   "data.eval_samples=13", "train.clip=1",
+                                      "train.device=cpu" };
+
+static const struct {
+    const char *name;
+    const char *set[12];
+} models[] = {
+    { "gpt",
+      { "data.kind=text", "data.path=text", "data.context=8", "data.samples=50", "model.kind=gpt",
+        "model.depth=1", "model.width=16", "model.heads=2", "model.dropout=0.2" } },
+    { "encoder",
+      { "data.kind=lines", "data.files=[text, other]", "data.context=12", "data.samples=50",
+        "model.kind=encoder", "model.depth=1", "model.width=16", "model.heads=2",
+        "model.dropout=0.2" } },
+    { "ranker",
+      { "data.kind=synthetic_clicks", "data.samples=60", "data.buckets=500", "model.kind=ranker",
+        "model.table_width=4", "model.mlp=[8]" } },
+    { "ranker, dense",
+      { "data.kind=synthetic_clicks", "data.samples=60", "data.buckets=20", "model.kind=ranker",
+        "model.table_width=4", "model.mlp=[8]", "train.tables=dense" } },
+};
+
+static const struct {
+    const char *name;
+    f64 bound; /* of losses, relative. f64: a thousand sums of 2^-53 over 30 steps that multiply them by
+                          less than 100. fp32: gradients that are nothing but rounding (the bias of a key) are of
+                          Adam's eps, so that each step moves such a weight by up to lr; low types: low_bound below */
+    const char *set[5];
+} ways[] = {
+    { "f64", 1e-11, { "model.dtype=f64", "train.batch=11" } },
+    { "f64 in micro-batches",
+      1e-11,
+      { "model.dtype=f64", "train.batch=12", "train.micro_batch=2" } },
+    { "fp32", 4e-3, { "train.batch=11", "train.precision=fp32" } },
+    { "bf16", 2e-2, { "train.batch=11", "train.precision=bf16" } },
+    { "fp16", 2e-2, { "train.batch=11", "train.precision=fp16" } },
+    { "f64, state dealt out", 1e-11, { "model.dtype=f64", "train.batch=11", "train.shard=state" } },
+    { "f64, state dealt out, micro-batches",
+      1e-11,
+      { "model.dtype=f64", "train.batch=12", "train.micro_batch=2", "train.shard=state",
+        "train.optimiser=sgd" } },
+    { "fp32, state dealt out",
+      4e-3,
+      { "train.batch=11", "train.precision=fp32", "train.shard=state" } },
+    { "fp16, state dealt out",
+      2e-2,
+      { "train.batch=11", "train.precision=fp16", "train.shard=state" } },
+};
+
+static struct settings settings_of(struct arena *perm, struct str folder, i64 model, i64 way)
+{
+    struct str     args[32];
+    i64            count = 0;
+    struct config *config;
+    struct err     err = { 0 };
+    for (i64 i = 0; i < COUNT_OF(common); i++) args[count++] = str_of(common[i]);
+    for (i64 i = 0; i < COUNT_OF(models[model].set) && models[model].set[i]; i++)
+        args[count++] = str_of(models[model].set[i]);
+    for (i64 i = 0; i < COUNT_OF(ways[way].set) && ways[way].set[i]; i++)
+        args[count++] = str_of(ways[way].set[i]);
+    if (config_read(os_real(), perm, STR("train"), STR(""), args, count, &config, &err))
+        harness_fail(__FILE__, __LINE__, "%s", err.text);
+    if (config->settings.data.path.len)
+        config->settings.data.path = str_cat(perm, folder, STR("/text"));
+    for (i64 i = 0; i < config->settings.data.file_count; i++)
+        config->settings.data.files[i] =
+            str_fmt(perm, "%.*s/%s", STR_ARG(folder), i ? "other" : "text");
+    return config->settings;
+}
+
+/* Of low types the loss before any update is compared within a few roundings of 2^-8, and the mean of all steps within
+ * five times that: Adam moves a weight by its rate whatever the size of its gradient, so that one whose sign is
+ * rounding takes the other way, and single losses part by a tenth within 30 steps. f64 shows the sums to be right. */
+static const f64 low_bound = 2e-2;
+
+static f64 mean_loss(const struct run *r)
+{
+    f64 sum = 0;
+    for (i64 i = 0; i < STEPS; i++) sum += r->loss[i];
+    return sum / STEPS;
+}
+
+static f64 apart(f64 a, f64 b) { return fabs(a - b) / MAX(fabs(a), 1e-3); }
+
+static void compare(const struct run *one, const struct run *some, i32 count, f64 bound,
+                    const char *what)
+{
+    f64  most  = 0;
+    bool exact = one->result.arena_bytes_planned == one->result.arena_bytes_used;
+    CHECK_EQ(one->steps, some->steps);
+    CHECK_EQ(one->evals, some->evals);
+    if (bound > low_bound / 2) { /* a low type */
+        most = MAX(apart(one->loss[0], some->loss[0]), apart(mean_loss(one), mean_loss(some)) / 5);
+    } else {
+        for (i64 i = 0; i < STEPS; i++) most = MAX(most, apart(one->loss[i], some->loss[i]));
+        for (i64 i = 0; i < one->evals; i++) most = MAX(most, apart(one->eval[i], some->eval[i]));
+    }
+    if (!(most <= bound))
+        harness_fail(__FILE__, __LINE__, "%s, %d ranks: losses are %.3g apart, more than %.3g",
+                     what, count, most, bound);
+    for (i32 r = 1; r < count; r++)
+        if (memcmp(some->loss, some[r].loss, sizeof some->loss))
+            harness_fail(__FILE__, __LINE__, "%s: ranks 0 and %d do not agree", what, r);
+    for (i32 r = 0; r < count; r++) { /* parts differ by one number, workspaces do not */
+        const struct train_result *t = &some[r].result;
+        if (exact && t->arena_bytes_planned - t->arena_bytes_used > count * (i64)sizeof(f64))
+            harness_fail(__FILE__, __LINE__, "%s, rank %d of %d: %lld bytes planned, %lld used",
+                         what, r, count, (long long)t->arena_bytes_planned,
+                         (long long)t->arena_bytes_used);
+    }
+}
+
+static struct str text_folder(struct arena *perm, u64 seed)
+{
+    char *path = NEW(perm, char, 64);
+    u8    text[2][3000];
+    snprintf(path, 64, "/tmp/frugal-test-XXXXXX");
+    CHECK(mkdtemp(path));
+    for (i64 f = 0; f < 2; f++)
+        for (i64 i = 0; i < 3000; i++) {
+            u32 x      = rng_u32((struct rng_key){ .seed = seed, .name = (u64)f }, (u64)i);
+            text[f][i] = (u8)(x % 9 == 0 ? '\n' : 'a' + x / 9 % (f ? 5 : 9));
+        }
+    folder_put(perm, str_of(path), "text", (struct str){ (char *)text[0], 3000 });
+    folder_put(perm, str_of(path), "other", (struct str){ (char *)text[1], 3000 });
+    return str_of(path);
+}
+
+/* Under a sanitizer, which slows a run by ten, one of each kind is enough: what it looks for is in all of them. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { WAYS_STEP = 3, COUNT_FIRST = 3, COUNT_LAST = 3 };
+#else
+enum { WAYS_STEP = 1, COUNT_FIRST = 2, COUNT_LAST = RANKS };
+#endif
+
+TEST(several_ranks_train_what_one_does)
+{
+    struct str folder = text_folder(perm, test_seed());
+    for (i64 m = 0; m < COUNT_OF(models); m++)
+        for (i64 w = m % WAYS_STEP; w < COUNT_OF(ways); w += WAYS_STEP) {
+            struct arena    room = *perm;
+            struct settings s    = settings_of(&room, folder, m, w);
+            char            what[128];
+            struct run     *one = run_ranks(&room, &s, 1);
+            snprintf(what, sizeof what, "%s, %s", models[m].name, ways[w].name);
+            CHECK(one->steps == STEPS && one->loss[0] > 0);
+            for (i32 count = COUNT_FIRST; count <= COUNT_LAST; count++) {
+                struct run *some = run_ranks(&room, &s, count);
+                compare(one, some, count, ways[w].bound, what);
+                if (count != 3 || WAYS_STEP > 1) continue;
+                struct run *again = run_ranks(&room, &s, count);
+                CHECK(!memcmp(some->loss, again->loss, sizeof some->loss));
+            }
+        }
+    unlink(str_z(perm, str_cat(perm, folder, STR("/text"))));
+    unlink(str_z(perm, str_cat(perm, folder, STR("/other"))));
+    rmdir(str_z(perm, folder));
+}
