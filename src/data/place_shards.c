@@ -330,13 +330,13 @@ static void ahead_shards(const struct place *p, i64 count, u64 seed, i64 epoch, 
         a->count = count;
         a->seed  = seed;
         a->epoch = epoch;
-        a->turn  = order_turn(p->order, count, seed, epoch, block * p->block);
         a->end   = 0;
     }
     if (a->epoch == epoch && end > a->end) { /* one that asks late moves nothing back */
-        i64 turn = order_turn(p->order, count, seed, epoch, block * p->block);
-        a->turn  = MAX(a->turn, turn); /* what the readers have behind them is of no use */
-        a->end   = end;
+        /* From this block's first shard: those that are there count as just read, or room for the next block would be
+         * made of them, since they were fetched before the last block's shards were read for the last time. */
+        a->turn = order_turn(p->order, count, seed, epoch, block * p->block);
+        a->end  = end;
         pthread_cond_broadcast(&a->moved);
     }
     pthread_mutex_unlock(&a->lock);

@@ -336,7 +336,9 @@ enum status remote_cache_fetch(struct remote_cache *c, struct str url,
 {
     struct item x;
     item_init(&x, c, url, version);
-    return is_there(c, &x) ? STATUS_OK : fetch(c, &x, stop, NULL, err);
+    if (!is_there(c, &x)) return fetch(c, &x, stop, NULL, err);
+    c->os->set_mtime(c->os, x.path, c->os->wall_ns(c->os));
+    return STATUS_OK;
 }
 
 /* --- reading --------------------------------------------------------------------------------------- */

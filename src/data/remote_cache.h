@@ -26,7 +26,7 @@ void                 remote_cache_release(struct remote_cache *c);
 enum status remote_cache_read(struct remote_cache *c, struct str url,
                               const struct remote_file *version, i64 from, i64 count, void *to,
                               const atomic_bool *stop, struct err *err);
-/* Makes it be there. NO: it cannot be kept; the sentence says why. */
+/* Makes it be there, as fresh as if it had just been read. NO: it cannot be kept; the sentence says why. */
 enum status remote_cache_fetch(struct remote_cache *c, struct str url,
                                const struct remote_file *version, const atomic_bool *stop,
                                struct err *err);

@@ -120,6 +120,20 @@ TEST(the_least_recently_read_goes_first_and_the_bound_holds)
     remote_cache_release(c);
 }
 
+TEST(a_file_that_is_asked_for_again_is_not_the_oldest)
+{
+    struct world        *w = world_new(perm);
+    struct remote_cache *c = remote_cache_new(&w->os, w->files->remote, w->folder, 2 * BYTES, perm);
+    CHECK(!remote_cache_fetch(c, w->url[0], &w->version[0], NULL, NULL)); /* ahead of its readers */
+    CHECK(read_right(w, c, 1, 0, 10));
+    CHECK(!remote_cache_fetch(c, w->url[0], &w->version[0], NULL, NULL));
+    CHECK(!remote_cache_fetch(c, w->url[2], &w->version[2], NULL, NULL));
+    i64 before = w->files->read_bytes;
+    CHECK(read_right(w, c, 0, 0, 10));
+    CHECK_EQ(w->files->read_bytes, before);
+    remote_cache_release(c);
+}
+
 TEST(what_is_mapped_is_not_removed_and_what_finds_no_room_is_read_directly)
 {
     struct world        *w = world_new(perm);
