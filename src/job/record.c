@@ -86,7 +86,6 @@ static void open_shelf(struct record *r, const struct settings *s)
     if (shelf_open(&r->shelf, r->job->os, &where, r->job->perm, &why))
         return; /* the run says why */
     r->config.store = &r->shelf.store;
-    r->shelf.events = r->config.log != NULL;
     bill_count(r->config.bill, STORE_ROWS, shelf_requests, &r->shelf);
     bill_expects(r->config.bill, STORE_ROWS,
                  (struct store_requests){ .puts = r->config.log ? 2 : 1 }); /* of the end */

@@ -57,7 +57,6 @@ static enum status put(void *context, struct str segment, struct str lines, stru
                        struct err *err)
 {
     struct shelf *s = context;
-    atomic_store(&s->promised, s3_sums(s->s3).puts + (s->events ? 2 : 1));
     return s3_put(s->s3, key_of(s, "ledger", segment, &scratch), lines, scratch, err);
 }
 
@@ -68,15 +67,21 @@ static enum status put_events(void *context, struct str segment, struct str line
     return s3_put(s->s3, key_of(s, "events", segment, &scratch), lines, scratch, err);
 }
 
+static void promise(void *context)
+{
+    struct shelf *s = context;
+    atomic_store(&s->promised, s3_sums(s->s3).puts + 1);
+}
+
 static void cancel(void *context) { s3_cancel(((struct shelf *)context)->s3); }
 
 enum status shelf_open(struct shelf *s, struct os *os, const struct s3_settings *settings,
                        struct arena *perm, struct err *err)
 {
     struct s3_settings with = *settings;
-    *s                      = (struct shelf){ .store = { s, fetch, put, put_events, cancel } };
-    with.limit_ns           = (i64)SHELF_CALL_S * 1000000000;
-    enum status st          = web_open(os, perm, &s->web, err);
+    *s             = (struct shelf){ .store = { s, fetch, put, put_events, cancel, promise } };
+    with.limit_ns  = (i64)SHELF_CALL_S * 1000000000;
+    enum status st = web_open(os, perm, &s->web, err);
     if (!st) st = s3_open(os, s->web, &with, perm, &s->s3, err);
     if (st) shelf_close(s);
     return st;

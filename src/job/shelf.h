@@ -18,10 +18,8 @@ enum {
 struct shelf {
     struct web           *web;
     struct s3            *s3;
-    struct recorder_store store;  /* for a recorder: fetch and put, of this prefix alone */
-    bool                  events; /* the event log follows each put */
-    atomic_llong
-        promised; /* puts, with those that follow what has begun: a bill that ends now has them */
+    struct recorder_store store; /* for a recorder: fetch and put, of this prefix alone */
+    atomic_llong promised; /* puts, with the one that follows now: a bill that ends now has it */
 };
 
 /* USAGE: no address of an object store. Sends nothing yet. */

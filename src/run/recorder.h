@@ -28,8 +28,10 @@ struct recorder_store {
     /* Likewise its event log; NULL: nowhere. */
     enum status (*put_events)(void *context, struct str segment, struct str lines,
                               struct arena scratch, struct err *err);
-    void (*cancel)(
-        void *context); /* from the run's thread: no question is worth waiting for any more */
+    /* From the run's thread: no question is worth waiting for any more. */
+    void (*cancel)(void *context);
+    /* One put follows now, unless the bill is over; NULL: nobody counts. */
+    void (*promise)(void *context);
 };
 
 /* Of the segment: id (empty: a new one), device, gpus, precision, batch, accumulate, flops_step, arena_bytes and

@@ -27,8 +27,18 @@ enum status recorder_fetch(struct recorder *r, struct err *err)
     return st;
 }
 
+/* The bill has the requests of the last ones, and of none besides that begins after its end. Promised first: a bill that
+ * ends after the question has counted this one. */
+static bool may_put(const struct recorder *r, bool last)
+{
+    const struct recorder_store *store = r->config.store;
+    if (last) return true;
+    if (store->promise) store->promise(store->context);
+    return !bill_is_over(r->config.bill);
+}
+
 /* The segment as the ledger has it now, to the store. */
-static enum status publish(struct recorder *r, struct err *err)
+static enum status publish(struct recorder *r, bool last, struct err *err)
 {
     const struct recorder_store *store   = r->config.store;
     struct arena                 scratch = r->spare;
@@ -36,6 +46,7 @@ static enum status publish(struct recorder *r, struct err *err)
     struct arena                 text = arena_part(&scratch, (i64)FETCH_GIB << 30);
     enum status st    = ledger_export(r->ledger, r->run.id, r->now.id, &text, &lines, err);
     i64         at_ns = now_ns(r);
+    if (!st && !may_put(r, last)) return STATUS_OK;
     if (!st) st = store->put(store->context, r->now.id, lines, scratch, err);
     if (st) return st;
     r->put_due   = false;
@@ -69,6 +80,7 @@ enum status recorder_send_log(struct recorder *r, bool last, struct err *err)
         return STATUS_OK;
     struct arena text = arena_part(&scratch, (r->log_memory.end - r->log_memory.begin) / 2);
     st                = event_log_text(r->config.log, &text, &lines, err);
+    if (!st && !may_put(r, last)) return STATUS_OK;
     if (!st) st = store->put_events(store->context, r->now.id, lines, scratch, err);
     if (st) back_off(r);
     if (st)
@@ -84,11 +96,10 @@ enum status recorder_sync_store(struct recorder *r, bool last, struct err *err)
 {
     i64 now = now_ns(r);
     if (!r->config.store || (now < r->store_after_ns && !last)) return STATUS_OK;
-    if (bill_is_over(r->config.bill) && !last)
-        return STATUS_OK; /* the bill has the last one's requests, no more */
+    if (bill_is_over(r->config.bill) && !last) return STATUS_OK;
     enum status st = recorder_fetch(r, err);
     r->put_due |= is_old(r, r->put_at_ns);
-    if (!st && r->put_due) st = publish(r, err);
+    if (!st && r->put_due) st = publish(r, last, err);
     if (st) back_off(r);
     return st;
 }

@@ -392,8 +392,8 @@ TEST(the_event_log_is_carried_with_the_rows)
 {
     struct str             folder = folder_new(perm), text;
     struct shelf           shelf  = { .room = arena_part(perm, 1 << 20) };
-    struct recorder_store  store  = { &shelf, shelf_fetch, shelf_put, shelf_put_events,
-                                      shelf_cancel };
+    struct recorder_store  store  = { &shelf,           shelf_fetch,  shelf_put,
+                                      shelf_put_events, shelf_cancel, NULL };
     struct recorder_config c      = config_at(str_cat(perm, folder, STR("/ledger.db")));
     struct checkpoint_row  saved  = { .step = 1, .place = STR("here"), .usd_gib_month = NAN };
     c.store                       = &store;
@@ -459,8 +459,8 @@ static struct carried *carried_open(struct arena *perm, struct str folder, const
     k->os.now_ns      = read_now;
     k->os.sleep_ns    = sleep_shortly;
     set_now_ns        = 1000000000;
-    k->store          = (struct recorder_store){ k, fetch_at, put_at, put_events_at, cancel_at };
-    k->config         = config_at(str_cat(perm, folder, str_of(ledger)));
+    k->store  = (struct recorder_store){ k, fetch_at, put_at, put_events_at, cancel_at, NULL };
+    k->config = config_at(str_cat(perm, folder, str_of(ledger)));
     k->config.beat_ns = beat_ns;
     k->config.store   = &k->store;
     k->config.bill    = bill_new(perm, clock_new(perm, &k->os));
@@ -546,7 +546,7 @@ TEST(a_ledger_that_fails_or_is_locked_does_not_stop_the_event_log)
 TEST(rows_that_would_come_too_late_are_given_up)
 {
     struct shelf           shelf = { .room = arena_part(perm, 1 << 20), .stuck = true };
-    struct recorder_store  store = { &shelf, shelf_fetch, shelf_put, NULL, shelf_cancel };
+    struct recorder_store  store = { &shelf, shelf_fetch, shelf_put, NULL, shelf_cancel, NULL };
     struct recorder_config c     = config_at(str_cat(perm, folder_new(perm), STR("/ledger.db")));
     struct err             err   = { 0 };
     i64                    count;
@@ -573,7 +573,7 @@ TEST(rows_that_would_come_too_late_are_given_up)
 TEST(with_the_disk_gone_the_store_still_knows_both_segments)
 {
     struct shelf           shelf = { .room = arena_part(perm, 1 << 20) };
-    struct recorder_store  store = { &shelf, shelf_fetch, shelf_put, NULL, shelf_cancel };
+    struct recorder_store  store = { &shelf, shelf_fetch, shelf_put, NULL, shelf_cancel, NULL };
     struct recorder_config c     = config_at(str_cat(perm, folder_new(perm), STR("/ledger.db")));
     i64                    count;
     c.store                     = &store;
@@ -607,7 +607,7 @@ TEST(with_the_disk_gone_the_store_still_knows_both_segments)
 TEST(a_store_that_is_away_is_a_warning_and_gets_its_rows_later)
 {
     struct shelf           shelf = { .room = arena_part(perm, 1 << 20), .away = true };
-    struct recorder_store  store = { &shelf, shelf_fetch, shelf_put, NULL, shelf_cancel };
+    struct recorder_store  store = { &shelf, shelf_fetch, shelf_put, NULL, shelf_cancel, NULL };
     struct recorder_config c     = config_at(str_cat(perm, folder_new(perm), STR("/ledger.db")));
     struct err             err   = { 0 };
     i64                    count;
