@@ -59,6 +59,16 @@ TEST(the_fit_finds_a_law_through_censored_lives)
     CHECK_NEAR(hazard_mean_s(h), hazard_mean_s(law), 0.4 * hazard_mean_s(law));
 }
 
+/* The mean of the lives and of the prior, as of 42 machines; a shape between theirs moves it little. */
+TEST(lives_of_one_length_outweigh_the_prior)
+{
+    struct lifetime lives[41] = { { 1159, false } };
+    for (i64 i = 1; i < 41; i++) lives[i] = (struct lifetime){ 600, true };
+    f64 mean = (40 * 600 + 2 * hazard_mean_s(hazard_prior)) / 42;
+    CHECK_NEAR(hazard_mean_s(hazard_fit(lives, 41)), mean, 0.1 * mean);
+    CHECK_NEAR(hazard_mean_s(hazard_fit(lives + 1, 40)), mean, 0.1 * mean);
+}
+
 TEST(few_lives_leave_the_prior)
 {
     struct lifetime quiet = { 100 * hour, false };
