@@ -1,6 +1,7 @@
 #!/bin/bash
 # test_caps.sh: train.max_dollars and train.max_seconds hold over all starts of a run, whatever kills them: what is
 # printed, what the ledger has and what the clock on the wall says agree. SEED=N repeats the times of the kills.
+# check: alone, it compares the wall clock with a cap
 . "$(dirname "$0")/common.sh"
 seed=${SEED:-$((RANDOM * 32768 + RANDOM))}
 echo "SEED=$seed"

@@ -1,6 +1,7 @@
 #!/bin/bash
 # test_grace.sh: SIGTERM, SIGHUP and the time they leave (spot.grace_s): a step that outlasts it is left unfinished and
 # the state before it saved, and nothing on the way out waits longer than that: not for a ledger that somebody holds.
+# check: alone, it measures how long a process takes to end
 . "$(dirname "$0")/common.sh"
 command -v python3 >/dev/null || exit 77
 { printf '\0\0\010\003\0\0\352\140\0\0\0\002\0\0\0\002'
