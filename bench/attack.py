@@ -17,7 +17,7 @@ import time
 
 import common
 
-SECONDS, QUICK_SECONDS = 300, 30
+SECONDS, QUICK_SECONDS = 300.0, 30.0
 HEAD = f"{'attack':<20}{'rounds':>7}{'kills':>7}{'lost':>6}{'late':>6}{'over cap':>10}{'wrong exit':>12}{'seconds':>9}"
 COLUMNS = ("rounds", "kills", "lost", "late", "over_cap", "wrong_exit", "seconds")
 
@@ -27,30 +27,11 @@ def line(r):
             f"{r['seconds']:>9.1f}{'  skipped: ' + r['skipped'] if r['skipped'] else ''}")
 
 
-def options(arguments):
-    """seconds, rounds (None: as many as fit), seed, rows."""
-    seconds, rounds, seed, rows = SECONDS, None, random.SystemRandom().randrange(1 << 32), []
-    for a in arguments:
-        if a == "--quick":
-            seconds = QUICK_SECONDS
-        elif a.startswith("--seconds="):
-            seconds = float(a[len("--seconds="):])
-        elif a.startswith("--rounds="):
-            rounds = int(a[len("--rounds="):])
-        elif a.startswith("--seed="):
-            seed = int(a[len("--seed="):])
-        elif a.startswith("-") and a != "--json":
-            sys.exit(__doc__)
-        elif a != "--json":
-            rows.append(a)
-    return seconds, rounds, seed, rows
-
-
 def rounds_of(attacks, names, seconds, rounds, seed):
     """One result a round. With --rounds there is no other limit."""
     done, end, deck, draw = 0, time.time() + seconds, [], random.Random(seed)
     with attacks.Lab() as lab:
-        while done < rounds if rounds is not None else time.time() < end:
+        while done < rounds if rounds else time.time() < end:
             if not deck:
                 deck = draw.sample(names, len(names))
             result = lab.attack(deck.pop(), random.Random(f"{seed}/{done}"))
@@ -61,7 +42,7 @@ def rounds_of(attacks, names, seconds, rounds, seed):
 
 
 def main(arguments):
-    seconds, rounds, seed, rows = options(arguments)
+    seconds, rounds, seed, rows = common.flags(arguments, __doc__, QUICK_SECONDS, rows=True, seconds=SECONDS, rounds=0)
     os.environ.setdefault("FRUGAL", common.FRUGAL)
     os.environ["CHECK_SEED"] = str(seed)  # of the data
     sys.path.insert(0, os.path.join(common.TOP, "tests", "oracle"))
@@ -69,7 +50,7 @@ def main(arguments):
     unknown = set(rows) - set(attacks.ATTACKS)
     if unknown:
         sys.exit(f"no attack {', '.join(sorted(unknown))}; there are {', '.join(attacks.ATTACKS)}")
-    how = f"--rounds={rounds}" if rounds is not None else f"--seconds={seconds:g}"
+    how = f"--rounds={rounds}" if rounds else f"--seconds={seconds:g}"
     about = common.machine(command=f"bench/run attack {how} --seed={seed} {' '.join(map(repr, rows))}".strip())
     record = common.Record("attack", HEAD, line, about, "--json" in arguments, "--quick" not in arguments)
     sums = {}

@@ -101,18 +101,7 @@ def run(number, cap, seed):
 
 
 def main(arguments):
-    kills, jobs, seed = KILLS, JOBS, random.SystemRandom().randrange(1 << 32)
-    for a in arguments:
-        if a == "--quick":
-            kills = QUICK_KILLS
-        elif a.startswith("--kills="):
-            kills = int(a[len("--kills="):])
-        elif a.startswith("--jobs="):
-            jobs = int(a[len("--jobs="):])
-        elif a.startswith("--seed="):
-            seed = int(a[len("--seed="):])
-        elif a != "--json":
-            sys.exit(__doc__)
+    kills, jobs, seed = common.flags(arguments, __doc__, QUICK_KILLS, kills=KILLS, jobs=JOBS)
     os.makedirs(common.DATA, exist_ok=True)
     common.make_text()
     shutil.rmtree(FOLDER, ignore_errors=True)

@@ -9,6 +9,7 @@ import glob
 import json
 import os
 import platform
+import random
 import re
 import statistics
 import subprocess
@@ -30,6 +31,23 @@ class Failed(Exception):
 
 def note(text):
     print(text, file=sys.stderr, flush=True)
+
+
+def flags(arguments, usage, quick, rows=False, **given):
+    """The values of --NAME=VALUE, each of its default's type; with --quick, `quick` in the first one's place. A fresh
+    --seed, and what is no flag, where a driver takes rows."""
+    given, words, first = {**given, "seed": random.SystemRandom().randrange(1 << 32)}, [], next(iter(given))
+    for a in arguments:
+        name, equals, value = a.removeprefix("--").partition("=")
+        if a == "--quick":
+            given[first] = quick
+        elif a.startswith("--") and equals and name in given:
+            given[name] = type(given[name])(value)
+        elif rows and not a.startswith("-"):
+            words.append(a)
+        elif a != "--json":
+            sys.exit(usage)
+    return (*given.values(), words) if rows else tuple(given.values())
 
 
 def two_cores():

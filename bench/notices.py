@@ -52,18 +52,7 @@ def give(run, cloud, phase, rate, seed):
 
 
 def main(arguments):
-    count, jobs, seed = COUNT, JOBS, random.SystemRandom().randrange(1 << 32)
-    for a in arguments:
-        if a == "--quick":
-            count = 14
-        elif a.startswith("--count="):
-            count = int(a[len("--count="):])
-        elif a.startswith("--jobs="):
-            jobs = int(a[len("--jobs="):])
-        elif a.startswith("--seed="):
-            seed = int(a[len("--seed="):])
-        elif a != "--json":
-            sys.exit(__doc__)
+    count, jobs, seed = common.flags(arguments, __doc__, 14, count=COUNT, jobs=JOBS)
     about = common.machine(command=f"bench/run notices --count={count} --jobs={jobs} --seed={seed}",
                            rates="bytes/s of a body: " + ", ".join(str(r or "as they come") for r in RATES) + f"; too slow: {TOO_SLOW}")
     record = common.Record("notices", HEAD, line, about, "--json" in arguments, "--quick" not in arguments)

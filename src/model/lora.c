@@ -99,7 +99,7 @@ static i32 zeros(struct builder *b, struct str path, i64 rows, i64 columns)
     return graph_op(b->g, OP_FILL, part_name(b, path, "zero"), NULL, 0, &at);
 }
 
-/* B of several parts as one matrix [rows of all, rank of all]: each part's own block, and zeros elsewhere. */
+/* B of several parts as one matrix [rows of all, rank of all]: each part's own block, and zeros around them. */
 static i32 spread(struct builder *b, struct str path, i32 B, const struct hf_source *m, u32 bits)
 {
     i64 rank = b->m->config.lora.rank, all = 0, from = 0, at = 0;

@@ -15,7 +15,7 @@ struct dealt {
 bool dealt_is(const struct session *s, const struct persistent *t, struct dealt *out);
 i64  dealt_bytes(const struct dealt *d); /* whole */
 
-/* All ranks call these in the same order; `whole` is rank 0's, NULL elsewhere. */
+/* All ranks call these in the same order; `whole` is rank 0's, NULL on the others. */
 enum status dealt_collect(struct session *s, const struct dealt *d, u8 *whole, struct err *err);
 enum status dealt_hand_out(struct session *s, const struct dealt *d, const u8 *whole,
                            struct err *err);
