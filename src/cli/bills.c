@@ -9,7 +9,7 @@ enum { MEMORY_GIB = 16 }; /* address space only */
 
 struct str bills_path(struct cli *c)
 {
-    struct str asked = c->request->value[FLAG_INDEX_ledger];
+    struct str asked = c->request->value[FLAG_ledger];
     if (!asked.len) asked = c->os->env(c->os, "FRUGAL_RUN_LEDGER");
     return ledger_path(c->os, asked, c->perm);
 }

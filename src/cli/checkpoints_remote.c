@@ -181,7 +181,7 @@ static enum status run_prune(struct cli *c, const struct str *a, i64 count, stru
     struct ckpt_remote *r;
     struct ckpt_list    before, after;
     i64                 keep = CHECKPOINTS_KEEP;
-    enum status         st   = checkpoints_number(c, FLAG_INDEX_keep, &keep, err);
+    enum status         st   = checkpoints_number(c, FLAG_keep, &keep, err);
     (void)count;
     if (!st) st = list_remote(c, a[0], &r, &before, err);
     if (st) return st;
@@ -202,7 +202,7 @@ static enum status run_restore(struct cli *c, const struct str *a, i64 count, st
     struct ckpt_list    list;
     struct ckpt        *k;
     i64                 days = DAYS_DEFAULT;
-    enum status         st   = checkpoints_number(c, FLAG_INDEX_days, &days, err);
+    enum status         st   = checkpoints_number(c, FLAG_days, &days, err);
     if (!st) st = list_remote(c, a[0], &r, &list, err);
     if (st) return st;
     st = checkpoints_find(&list, count > 1 ? a[1] : STR(""), a[0], &k, err);
@@ -224,8 +224,8 @@ static enum status run_lifecycle(struct cli *c, const struct str *a, i64 count, 
                                   .storage_class = STR("GLACIER_IR") };
     i64                 others;
     (void)count;
-    if (c->request->flags & FLAG_class) rules.storage_class = c->request->value[FLAG_INDEX_class];
-    enum status st = checkpoints_number(c, FLAG_INDEX_days, &rules.cold_days, err);
+    if (c->request->given[FLAG_class]) rules.storage_class = c->request->value[FLAG_class];
+    enum status st = checkpoints_number(c, FLAG_days, &rules.cold_days, err);
     if (!st) st = open_remote(c, a[0], &r, err);
     if (st) return st;
     st = ckpt_remote_lifecycle(r, &rules, *c->perm, &others, err);

@@ -98,9 +98,9 @@ static enum status run_verify(struct cli *c, const struct str *arguments, i64 co
 
 enum status checkpoints_rate(struct cli *c, f64 *rate, struct err *err)
 {
-    struct str text = c->request->value[FLAG_INDEX_rate];
+    struct str text = c->request->value[FLAG_rate];
     *rate           = 0;
-    if (!(c->request->flags & FLAG_rate)) return STATUS_OK;
+    if (!c->request->given[FLAG_rate]) return STATUS_OK;
     if (!str_f64(text, rate) || !(*rate > 0))
         return err_set(err, STATUS_USAGE, "--rate is %.*s; expected megabytes per second, like 500",
                        (int)MIN(text.len, 40), text.data);
@@ -112,7 +112,7 @@ void checkpoints_tell_restore(struct cli *c, const struct ckpt *k, f64 rate, con
 {
     struct arena scratch = *c->perm;
     i64          bytes   = ckpt_bytes(&k->manifest);
-    bool         given   = c->request->flags & FLAG_rate;
+    bool         given   = c->request->given[FLAG_rate];
     if (c->say->json) {
         struct textbuf b = event_begin(&scratch, "restore");
         event_str(&b, "name", ckpt_name(&scratch, k->id));
@@ -164,8 +164,7 @@ static enum status run_show(struct cli *c, const struct str *arguments, i64 coun
 enum status checkpoints_number(struct cli *c, i64 flag, i64 *value, struct err *err)
 {
     struct str text = c->request->value[flag];
-    if (!(c->request->flags & (u64)1 << flag) || (str_i64(text, value) && *value >= 1))
-        return STATUS_OK;
+    if (!c->request->given[flag] || (str_i64(text, value) && *value >= 1)) return STATUS_OK;
     return err_set(err, STATUS_USAGE, "--%.*s is %.*s; expected a whole number of at least 1",
                    STR_ARG(flags[flag].name), (int)MIN(text.len, 40), text.data);
 }
@@ -210,7 +209,7 @@ static enum status run_prune(struct cli *c, const struct str *arguments, i64 cou
     struct ckpt_list   before, after;
     struct ckpt_store *store;
     i64                keep   = CHECKPOINTS_KEEP;
-    enum status        listed = STATUS_OK, st = checkpoints_number(c, FLAG_INDEX_keep, &keep, err);
+    enum status        listed = STATUS_OK, st = checkpoints_number(c, FLAG_keep, &keep, err);
     (void)count;
     if (!st) st = checkpoint_folder_list(c->os, arguments[0], c->perm, &before, err);
     if (!st) st = ckpt_store_open(c->os, arguments[0], c->perm, &store, err);

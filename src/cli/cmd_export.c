@@ -7,9 +7,9 @@ enum status command_export(struct cli *c, struct err *err);
 enum status command_export(struct cli *c, struct err *err)
 {
     const struct request *r     = c->request;
-    struct str            dtype = r->value[FLAG_INDEX_dtype], folder;
+    struct str            dtype = r->value[FLAG_dtype], folder;
     struct config        *config;
-    bool                  low = str_eq(dtype, STR("bf16")), merges = r->flags & FLAG_merge;
+    bool                  low = str_eq(dtype, STR("bf16")), merges = r->given[FLAG_merge];
     if (r->argument_count < 2)
         return err_set(err, STATUS_USAGE,
                        "expected a model and a folder: frugal export last FOLDER");

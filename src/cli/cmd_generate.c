@@ -53,11 +53,11 @@ static enum status number_flag(const struct request *r, i64 flag, f64 least, f64
 static enum status read_flags(const struct request *r, struct generating *g, struct err *err)
 {
     f64         count, top_k, seed;
-    enum status st = number_flag(r, FLAG_INDEX_count, 1, 1e9, 100, &count, err);
-    if (!st) st = number_flag(r, FLAG_INDEX_temperature, 0, 1e3, 1, &g->sampling.temperature, err);
-    if (!st) st = number_flag(r, FLAG_INDEX_top_k, 0, 1e9, 0, &top_k, err);
-    if (!st) st = number_flag(r, FLAG_INDEX_top_p, 0, 1, 1, &g->sampling.top_p, err);
-    if (!st) st = number_flag(r, FLAG_INDEX_seed, 0, 0x1p53, 1, &seed, err);
+    enum status st = number_flag(r, FLAG_count, 1, 1e9, 100, &count, err);
+    if (!st) st = number_flag(r, FLAG_temperature, 0, 1e3, 1, &g->sampling.temperature, err);
+    if (!st) st = number_flag(r, FLAG_top_k, 0, 1e9, 0, &top_k, err);
+    if (!st) st = number_flag(r, FLAG_top_p, 0, 1, 1, &g->sampling.top_p, err);
+    if (!st) st = number_flag(r, FLAG_seed, 0, 0x1p53, 1, &seed, err);
     if (st) return st;
     g->tokens_max     = (i64)count;
     g->sampling.top_k = (i64)top_k;
@@ -70,7 +70,7 @@ static enum status tokenizer_of(struct cli *c, const struct settings *s, struct 
                                 struct err *err)
 {
     static const char *const names[] = { "tokenizer.json", "vocab.json" };
-    *path                            = c->request->value[FLAG_INDEX_tokenizer];
+    *path                            = c->request->value[FLAG_tokenizer];
     if (path->len || str_eq(data_kind(c->os, &s->data), STR("text"))) return STATUS_OK;
     for (i64 i = 0; s->model.path.len && i < COUNT_OF(names); i++) {
         struct str file = str_fmt(c->perm, "%.*s/%s", STR_ARG(s->model.path), names[i]);

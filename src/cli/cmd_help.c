@@ -34,10 +34,10 @@ enum status command_help(struct cli *c, struct err *err)
     struct str            text;
     if (r->argument_count > 1)
         return err_set(err, STATUS_USAGE, "frugal help takes one topic at a time");
-    if (r->flags & FLAG_man) {
+    if (r->given[FLAG_man]) {
         text = help_man(c->perm);
-    } else if (r->flags & FLAG_completions) {
-        struct str shell = r->value[FLAG_INDEX_completions];
+    } else if (r->given[FLAG_completions]) {
+        struct str shell = r->value[FLAG_completions];
         text             = help_completions(c->perm, shell);
         if (!text.len)
             return err_set(err, STATUS_USAGE, "no completions for %.*s; there are bash, zsh, fish",

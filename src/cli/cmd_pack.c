@@ -44,21 +44,21 @@ static enum status number(const struct request *r, i64 index, i64 usual, i64 lea
 
 static enum status read_request(const struct request *r, struct pack_config *out, struct err *err)
 {
-    out->to = r->value[FLAG_INDEX_to];
+    out->to = r->value[FLAG_to];
     if (r->argument_count != 1)
         return err_set(err, STATUS_USAGE, "which folder? Try: frugal pack FOLDER --to PREFIX");
     if (!out->to.len || address_is_remote(out->to))
         return err_set(err, STATUS_USAGE,
                        "where to write the shards? --to PREFIX makes PREFIX-000000.tar "
                        "on a local disk");
-    if (r->value[FLAG_INDEX_quality].len && !r->value[FLAG_INDEX_size].len)
+    if (r->value[FLAG_quality].len && !r->value[FLAG_size].len)
         return err_set(err, STATUS_USAGE,
                        "--quality needs --size, which writes JPEGs; without it files are not "
                        "changed");
     enum status st =
-        number(r, FLAG_INDEX_shard_bytes, 256000000, 1, (i64)1 << 40, &out->shard_bytes, err);
-    if (!st) st = number(r, FLAG_INDEX_size, 0, 1, IMAGE_SIDE_MAX, &out->size, err);
-    if (!st) st = number(r, FLAG_INDEX_quality, 90, 1, 100, &out->quality, err);
+        number(r, FLAG_shard_bytes, 256000000, 1, (i64)1 << 40, &out->shard_bytes, err);
+    if (!st) st = number(r, FLAG_size, 0, 1, IMAGE_SIDE_MAX, &out->size, err);
+    if (!st) st = number(r, FLAG_quality, 90, 1, 100, &out->quality, err);
     return st;
 }
 

@@ -26,12 +26,12 @@ static enum status both(struct err *err, const char *a, const char *b)
 static enum status check_flags(const struct request *r, struct err *err)
 {
     static const struct {
-        u64         one, other;
+        i32         one, other;
         const char *a, *b;
     } pairs[] = { { FLAG_spot, FLAG_on_demand, "--spot", "--on-demand" },
                   { FLAG_tokens, FLAG_target, "--tokens", "--target" } };
     static const struct {
-        u64         flag;
+        i32         flag;
         const char *name, *key;
     } settings[] = { { FLAG_batch, "--batch", "train.batch" },
                      { FLAG_tokens, "--tokens", "train.steps" },
@@ -39,17 +39,18 @@ static enum status check_flags(const struct request *r, struct err *err)
                      { FLAG_freeze, "--freeze", "train.freeze" },
                      { FLAG_lora, "--lora", "train.lora.rank" } };
     for (i64 i = 0; i < COUNT_OF(pairs); i++)
-        if (r->flags & pairs[i].one && r->flags & pairs[i].other)
+        if (r->given[pairs[i].one] && r->given[pairs[i].other])
             return both(err, pairs[i].a, pairs[i].b);
     for (i64 i = 0; i < COUNT_OF(settings); i++)
-        if (r->flags & settings[i].flag && has_setting(r, settings[i].key))
+        if (r->given[settings[i].flag] && has_setting(r, settings[i].key))
             return both(err, settings[i].name, settings[i].key);
-    for (i64 alone = FLAG_INDEX_calibrate;; alone = FLAG_INDEX_models) {
-        u64 flag = (u64)1 << alone;
-        if (r->flags & flag && (r->argument_count || r->flags & ~(flag | FLAG_json)))
+    for (i64 alone = FLAG_calibrate;; alone = FLAG_models) {
+        i64 others = r->argument_count;
+        for (i64 f = 0; f < FLAG_COUNT; f++) others += r->given[f] && f != alone && f != FLAG_json;
+        if (r->given[alone] && others)
             return err_set(err, STATUS_USAGE, "--%.*s stands alone: nothing else is used with it",
                            STR_ARG(flags[alone].name));
-        if (alone == FLAG_INDEX_models) return STATUS_OK;
+        if (alone == FLAG_models) return STATUS_OK;
     }
 }
 
@@ -59,7 +60,7 @@ static enum status number_of(const struct request *r, i32 flag, f64 scale, f64 *
 {
     struct str text = r->value[flag];
     *out            = NAN;
-    if (!(r->flags & (u64)1 << flag)) return STATUS_OK;
+    if (!r->given[flag]) return STATUS_OK;
     if (str_ends(text, STR("h"))) text.len--;
     if (str_starts(text, STR("$"))) text = str_sub(text, 1, text.len);
     if (str_f64(text, out) && *out > 0) {
@@ -96,23 +97,23 @@ static enum status read_request(const struct request *r, struct plan_request *ou
                                             .what          = r->arguments[0],
                                             .settings      = r->arguments + 1,
                                             .setting_count = r->argument_count - 1,
-                                            .cloud         = r->value[FLAG_INDEX_on],
-                                            .prices        = r->value[FLAG_INDEX_prices],
-                                            .machine       = r->value[FLAG_INDEX_machine],
-                                            .region        = r->value[FLAG_INDEX_region],
-                                            .freeze        = r->value[FLAG_INDEX_freeze],
-                                            .spot          = r->flags & FLAG_spot,
-                                            .on_demand     = r->flags & FLAG_on_demand };
-    enum status st = number_of(r, FLAG_INDEX_deadline, 3600, &out->deadline_s, err);
-    if (!st) st = number_of(r, FLAG_INDEX_budget, 1, &out->budget_usd, err);
-    if (!st) st = number_of(r, FLAG_INDEX_runs, 1, &runs, err);
+                                            .cloud         = r->value[FLAG_on],
+                                            .prices        = r->value[FLAG_prices],
+                                            .machine       = r->value[FLAG_machine],
+                                            .region        = r->value[FLAG_region],
+                                            .freeze        = r->value[FLAG_freeze],
+                                            .spot          = r->given[FLAG_spot],
+                                            .on_demand     = r->given[FLAG_on_demand] };
+    enum status st = number_of(r, FLAG_deadline, 3600, &out->deadline_s, err);
+    if (!st) st = number_of(r, FLAG_budget, 1, &out->budget_usd, err);
+    if (!st) st = number_of(r, FLAG_runs, 1, &runs, err);
     if (!st) out->runs = isnan(runs) ? 1 : MAX((i64)runs, 1);
-    if (!st) st = number_of(r, FLAG_INDEX_tokens, 1, &out->tokens, err);
-    if (!st) st = number_of(r, FLAG_INDEX_target, 1, &out->target, err);
-    if (!st) st = number_of(r, FLAG_INDEX_batch, 1, &out->batch_tokens, err);
-    if (!st) st = whole_of(r, FLAG_INDEX_context, CONTEXT_MAX, &out->context, err);
-    if (!st) st = whole_of(r, FLAG_INDEX_lora, 1024, &out->lora, err);
-    if (!st) st = whole_of(r, FLAG_INDEX_gpus, PLAN_GPUS_MAX, &out->gpus, err);
+    if (!st) st = number_of(r, FLAG_tokens, 1, &out->tokens, err);
+    if (!st) st = number_of(r, FLAG_target, 1, &out->target, err);
+    if (!st) st = number_of(r, FLAG_batch, 1, &out->batch_tokens, err);
+    if (!st) st = whole_of(r, FLAG_context, CONTEXT_MAX, &out->context, err);
+    if (!st) st = whole_of(r, FLAG_lora, 1024, &out->lora, err);
+    if (!st) st = whole_of(r, FLAG_gpus, PLAN_GPUS_MAX, &out->gpus, err);
     return st;
 }
 
@@ -139,7 +140,7 @@ static enum status plan(struct cli *c, struct arena scratch, struct err *err)
     if (q->unknown) plan_models_names(c);
     if (!st && q->result->count) plan_show(c, q);
     else if (!st) st = plan_none(c, q, err);
-    if (!st && c->request->flags & FLAG_scale_model) st = plan_scale(c, q, scratch, err);
+    if (!st && c->request->given[FLAG_scale_model]) st = plan_scale(c, q, scratch, err);
     plan_close(q);
     return st;
 }
@@ -150,8 +151,8 @@ enum status command_plan(struct cli *c, struct err *err)
     if (!scratch.begin)
         return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
     enum status st = check_flags(c->request, err);
-    if (!st && c->request->flags & FLAG_models) plan_models(c);
-    else if (!st && c->request->flags & FLAG_calibrate) st = time_kernels(c, scratch, err);
+    if (!st && c->request->given[FLAG_models]) plan_models(c);
+    else if (!st && c->request->given[FLAG_calibrate]) st = time_kernels(c, scratch, err);
     else if (!st) st = plan(c, scratch, err);
     arena_close(&scratch);
     return st;

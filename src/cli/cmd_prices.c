@@ -112,23 +112,23 @@ static int by_key(const void *a, const void *b)
 static enum status pick_order(struct cli *c, const struct order **out, struct err *err)
 {
     const struct request *r    = c->request;
-    struct str            name = r->value[FLAG_INDEX_sort];
-    *out                       = &orders[r->flags & FLAG_spot ? 1 : 0];
-    if (!(r->flags & FLAG_sort)) return STATUS_OK;
+    struct str            name = r->value[FLAG_sort];
+    *out                       = &orders[r->given[FLAG_spot] ? 1 : 0];
+    if (!r->given[FLAG_sort]) return STATUS_OK;
     for (i64 i = 0; i < COUNT_OF(orders); i++) {
         *out = &orders[i];
         if (str_eq(orders[i].name, name)) return STATUS_OK;
     }
     return err_set(err, STATUS_USAGE, "--sort takes one of %.*s, not %.*s",
-                   STR_ARG(flags[FLAG_INDEX_sort].argument), (int)MIN(name.len, 40), name.data);
+                   STR_ARG(flags[FLAG_sort].argument), (int)MIN(name.len, 40), name.data);
 }
 
 static bool is_picked(const struct request *r, const struct machine *m)
 {
-    struct str on = r->value[FLAG_INDEX_on], gpu = r->value[FLAG_INDEX_gpu];
-    if (r->flags & FLAG_on && !str_eq(m->provider, on)) return false;
-    if (r->flags & FLAG_spot && isnan(m->spot_usd_h)) return false;
-    return !(r->flags & FLAG_gpu) || str_glob(gpu, m->gpu) ||
+    struct str on = r->value[FLAG_on], gpu = r->value[FLAG_gpu];
+    if (r->given[FLAG_on] && !str_eq(m->provider, on)) return false;
+    if (r->given[FLAG_spot] && isnan(m->spot_usd_h)) return false;
+    return !r->given[FLAG_gpu] || str_glob(gpu, m->gpu) ||
            (str_starts(m->gpu, gpu) && str_starts(str_sub(m->gpu, gpu.len, m->gpu.len), STR("-")));
 }
 
@@ -274,9 +274,8 @@ static enum status import_prices(struct cli *c, const struct catalogue *k, struc
 {
     const struct request *r = c->request;
     struct str            path =
-        r->flags & FLAG_prices ? r->value[FLAG_INDEX_prices] : catalogue_user_path(c->os, c->perm);
-    struct import   how = { .provider = r->value[FLAG_INDEX_on],
-                            .region   = r->value[FLAG_INDEX_region] };
+        r->given[FLAG_prices] ? r->value[FLAG_prices] : catalogue_user_path(c->os, c->perm);
+    struct import   how = { .provider = r->value[FLAG_on], .region = r->value[FLAG_region] };
     struct imported all;
     if (r->argument_count < 3)
         return err_set(err, STATUS_USAGE, "which list? Try: frugal prices import %.*s FILE",
@@ -338,7 +337,7 @@ enum status command_prices(struct cli *c, struct err *err)
     struct catalogue     *k;
     /* What an import writes to need not be sound, nor there. */
     enum status st =
-        import ? STATUS_OK : catalogue_open(c->os, c->perm, r->value[FLAG_INDEX_prices], &k, err);
+        import ? STATUS_OK : catalogue_open(c->os, c->perm, r->value[FLAG_prices], &k, err);
     if (st) return st;
     if (import) return import_prices(c, catalogue_new(c->perm), err);
     if (r->argument_count > 1)

@@ -23,7 +23,7 @@ static struct str whole_key(struct arena *perm, struct str key_value)
 
 static enum status seconds_of(const struct request *r, f64 *out, struct err *err)
 {
-    struct str given = r->value[FLAG_INDEX_seconds];
+    struct str given = r->value[FLAG_seconds];
     if (str_f64(given, out) && *out >= 0 && *out <= 3600) return STATUS_OK;
     return err_set(err, STATUS_USAGE,
                    "--seconds is %.*s; expected a number like 6, or 0 for no verdict",
@@ -91,7 +91,7 @@ enum status command_profile(struct cli *c, struct err *err)
         r->arguments[i] = whole_key(c->perm, r->arguments[i]);
     enum status st      = config_of_request(r, c->os, c->perm, &config, err);
     f64         seconds = verdict_seconds;
-    if (!st && r->flags & FLAG_seconds) st = seconds_of(r, &seconds, err);
+    if (!st && r->given[FLAG_seconds]) st = seconds_of(r, &seconds, err);
     if (st) return st;
     struct config *asked = NEW(c->perm, struct config, 1); /* the run as it is, for its verdict */
     *asked               = *config;

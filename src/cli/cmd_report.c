@@ -24,7 +24,7 @@ static void group_event(struct say *s, const char *by, const struct run_group *g
 
 static enum status report_by(struct cli *c, const struct bills *b, struct err *err)
 {
-    struct str        by     = c->request->value[FLAG_INDEX_by];
+    struct str        by     = c->request->value[FLAG_by];
     bool              by_tag = str_eq(by, STR("tag"));
     struct arena      here   = b->memory;
     struct run_group *groups;
@@ -57,7 +57,7 @@ static enum status report_by(struct cli *c, const struct bills *b, struct err *e
 static enum status write_svg(struct cli *c, const struct comparison *with, struct arena memory,
                              struct err *err)
 {
-    struct str   path = c->request->value[FLAG_INDEX_svg], picture;
+    struct str   path = c->request->value[FLAG_svg], picture;
     struct arena text = arena_part(&memory, 1 << 20);
     if (!path.len) return STATUS_OK;
     picture        = picture_svg(with, &text, memory);
@@ -69,7 +69,7 @@ static enum status write_svg(struct cli *c, const struct comparison *with, struc
 static enum status write_html(struct cli *c, struct run_bill *const *runs, i64 count,
                               struct err *err)
 {
-    struct str         path = c->request->value[FLAG_INDEX_html], html, ids[ARGUMENTS_MAX];
+    struct str         path = c->request->value[FLAG_html], html, ids[ARGUMENTS_MAX];
     struct page_config from = { .ledger = bills_path(c) };
     struct arena       here = arena_open((i64)HTML_GIB << 30);
     if (!here.begin)
@@ -106,12 +106,12 @@ enum status command_report(struct cli *c, struct err *err)
     for (i64 i = 0; i < r->argument_count && !st; i++)
         st = report_find(b.items, b.count, r->arguments[i], &runs[count++], err);
     if (!st && !count) runs[count++] = &b.items[b.count - 1]; /* the newest */
-    if (!st && count == 1 && r->flags & FLAG_svg)
+    if (!st && count == 1 && r->given[FLAG_svg])
         st = err_set(err, STATUS_USAGE, "--svg compares runs: give two runs or more");
-    if (!st && r->flags & FLAG_by) st = report_by(c, &b, err);
+    if (!st && r->given[FLAG_by]) st = report_by(c, &b, err);
     else if (!st && count == 1) report_show_run(c->say, &b, runs[0], b.memory);
     else if (!st) st = report_several(c, &b, runs, count, err);
-    if (!st && r->flags & FLAG_html) st = write_html(c, runs, count, err);
+    if (!st && r->given[FLAG_html]) st = write_html(c, runs, count, err);
     bills_close(&b);
     return st;
 }

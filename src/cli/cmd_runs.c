@@ -148,8 +148,8 @@ static enum status export_run(struct cli *c, const struct bills *b, struct err *
 {
     struct run_bill *r;
     struct str       lines;
-    enum status st = report_find(b->items, b->count, c->request->value[FLAG_INDEX_export], &r, err);
-    struct arena to = b->memory;
+    enum status      st = report_find(b->items, b->count, c->request->value[FLAG_export], &r, err);
+    struct arena     to = b->memory;
     if (!st) st = ledger_export(b->ledger, r->row.id, STR(""), &to, &lines, err);
     if (!st) say_text(c->say, lines);
     return st;
@@ -163,8 +163,8 @@ enum status command_runs(struct cli *c, struct err *err)
     for (i64 i = 0; i < r->argument_count && !st; i++)
         st = merge(c, b.ledger, r->arguments[i], err);
     if (!st && r->argument_count) st = bills_read(&b, err);
-    if (!st && r->flags & FLAG_export) st = export_run(c, &b, err);
-    else if (!st && r->flags & FLAG_csv) show_csv(c->say, &b, b.memory);
+    if (!st && r->given[FLAG_export]) st = export_run(c, &b, err);
+    else if (!st && r->given[FLAG_csv]) show_csv(c->say, &b, b.memory);
     else if (!st && c->say->json)
         for (i64 i = 0; i < b.count; i++) run_event(c->say, &b.items[i], b.memory);
     else if (!st) show_table(c->say, &b, b.memory);

@@ -10,12 +10,12 @@ static enum status read_request(const struct request *r, struct budget_request *
                                 struct err *err)
 {
     *out = (struct budget_request){ .text    = r->arguments[0],
-                                    .machine = r->value[FLAG_INDEX_machine],
-                                    .prices  = r->value[FLAG_INDEX_prices],
+                                    .machine = r->value[FLAG_machine],
+                                    .prices  = r->value[FLAG_prices],
                                     .mfu     = NAN,
-                                    .spot    = r->flags & FLAG_spot };
-    if (r->flags & FLAG_mfu &&
-        (!str_f64(r->value[FLAG_INDEX_mfu], &out->mfu) || !(out->mfu > 0 && out->mfu <= 1)))
+                                    .spot    = r->given[FLAG_spot] };
+    if (r->given[FLAG_mfu] &&
+        (!str_f64(r->value[FLAG_mfu], &out->mfu) || !(out->mfu > 0 && out->mfu <= 1)))
         return err_set(err, STATUS_USAGE, "--mfu takes a number above 0, at most 1");
     return STATUS_OK;
 }
@@ -25,7 +25,7 @@ static void show_budget(struct cli *c, const struct budget *b)
     if (!b->machine || c->say->json) return;
     say_result(c->say, "%.4g h of %.*s %.*s at $%.2f are %.3g FLOPs at %.0f %% of its peak%s\n",
                b->hours, STR_ARG(b->machine->provider), STR_ARG(b->machine->name), b->usd_h,
-               b->flops, 100 * b->mfu, c->request->flags & FLAG_mfu ? "" : " (assumed; --mfu)");
+               b->flops, 100 * b->mfu, c->request->given[FLAG_mfu] ? "" : " (assumed; --mfu)");
 }
 
 static void show_sizing(struct cli *c, const struct law *l, const struct sizing *s)
@@ -52,7 +52,7 @@ static enum status show_served(struct cli *c, const struct law *l, f64 flops, st
 {
     struct law named = *l;
     f64        tokens;
-    if (!str_f64(c->request->value[FLAG_INDEX_served], &tokens) || tokens < 0)
+    if (!str_f64(c->request->value[FLAG_served], &tokens) || tokens < 0)
         return err_set(err, STATUS_USAGE, "--served takes a number of tokens, like 1e12");
     struct sizing at = law_best_with_use(l, flops, tokens);
     named.name       = STR("served");
@@ -67,7 +67,7 @@ static enum status show_finetune(struct cli *c, f64 flops, struct err *err)
         const char *name;
         f64         flops;
     } ways[]                 = { { "all weights", 6 }, { "adapters", 4 } };
-    struct str          name = c->request->value[FLAG_INDEX_lora];
+    struct str          name = c->request->value[FLAG_lora];
     const struct known *k    = known_find(name);
     if (!k)
         return err_set(err, STATUS_USAGE,
@@ -88,7 +88,7 @@ static enum status show_fit(struct cli *c, struct law *out, struct err *err)
 {
     struct fitted_law fit;
     i64               count;
-    enum status st = law_read(c->os, c->request->value[FLAG_INDEX_fit], c->perm, &fit, &count, err);
+    enum status       st = law_read(c->os, c->request->value[FLAG_fit], c->perm, &fit, &count, err);
     if (st) return st;
     const struct {
         const char *name;
@@ -123,11 +123,11 @@ enum status command_scale(struct cli *c, struct err *err)
         return err_set(err, STATUS_USAGE, "which budget? Write 1e21 (FLOPs), 100h or '$5000'");
     enum status st = read_request(r, &asked, err);
     if (!st) st = budget_read(c->os, &asked, c->perm, &budget, err);
-    if (!st && !(r->flags & FLAG_fit)) st = budget_check(&asked, &budget, err);
-    if (!st && r->flags & FLAG_law && !law_find(r->value[FLAG_INDEX_law], &chosen))
+    if (!st && !r->given[FLAG_fit]) st = budget_check(&asked, &budget, err);
+    if (!st && r->given[FLAG_law] && !law_find(r->value[FLAG_law], &chosen))
         st = err_set(err, STATUS_USAGE, "--law takes one of %.*s",
-                     STR_ARG(flags[FLAG_INDEX_law].argument));
-    if (!st && r->flags & FLAG_fit) st = show_fit(c, &chosen, err);
+                     STR_ARG(flags[FLAG_law].argument));
+    if (!st && r->given[FLAG_fit]) st = show_fit(c, &chosen, err);
     if (st) return st;
     show_budget(c, &budget);
     if (!c->say->json)
@@ -135,10 +135,10 @@ enum status command_scale(struct cli *c, struct err *err)
                    "tokens/N", "FLOPs", "loss");
     struct sizing best = law_best(&chosen, budget.flops);
     show_sizing(c, &chosen, &best);
-    if (r->flags & FLAG_lora) st = show_finetune(c, budget.flops, err);
-    if (st || r->flags & FLAG_lora) return st;
-    if (r->flags & FLAG_served) return show_served(c, &chosen, budget.flops, err);
-    for (i64 i = 0; i < law_count() && !(r->flags & (FLAG_law | FLAG_fit)); i++) {
+    if (r->given[FLAG_lora]) st = show_finetune(c, budget.flops, err);
+    if (st || r->given[FLAG_lora]) return st;
+    if (r->given[FLAG_served]) return show_served(c, &chosen, budget.flops, err);
+    for (i64 i = 0; i < law_count() && !r->given[FLAG_law] && !r->given[FLAG_fit]; i++) {
         struct law    other = law_at(i);
         struct sizing s     = law_best(&other, budget.flops);
         if (!str_eq(other.name, chosen.name)) show_sizing(c, &other, &s);

@@ -169,18 +169,18 @@ static void show_passes(struct cli *c, const struct program_set *set)
 static void show_programs(struct cli *c, const struct train_compiled *found)
 {
     const struct program_set *set = found->set;
-    if (!(c->request->flags & FLAG_text))
+    if (!c->request->given[FLAG_text])
         show_choice(c, "train.optimiser", found->optimiser, found->optimiser_reason);
     for (i64 i = 0; i < PROGRAM_COUNT; i++) {
         if (!set->programs[i]) continue;
-        if (c->request->flags & FLAG_text) {
+        if (c->request->given[FLAG_text]) {
             struct arena text = *c->perm, scratch = arena_part(&text, SCRATCH_BYTES);
             say_text(c->say, program_print(set->programs[i], &text, scratch));
         } else {
             show_program(c, set, (enum program_id)i);
         }
     }
-    if (!(c->request->flags & FLAG_text)) show_totals(c, set);
+    if (!c->request->given[FLAG_text]) show_totals(c, set);
 }
 
 enum status command_show(struct cli *c, struct err *err)
@@ -191,7 +191,7 @@ enum status command_show(struct cli *c, struct err *err)
     enum status           st    = config_of_request(c->request, c->os, c->perm, &config, err);
     if (!st && !run.begin)
         st = err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
-    bool passes = c->request->flags & FLAG_passes, text = c->request->flags & FLAG_text;
+    bool passes = c->request->given[FLAG_passes], text = c->request->given[FLAG_text];
     if (!st && !passes && !text) show_settings(c, config);
     if (!st) config->settings.keep_passes = passes;
     if (!st) st = train_compile(c->os, &config->settings, &run, &found, err);

@@ -68,7 +68,7 @@ static void show_result(struct cli *c, const struct tokenize_result *r, const st
                         f64 seconds)
 {
     struct arena scratch = *c->perm;
-    struct str   out     = c->request->value[FLAG_INDEX_out];
+    struct str   out     = c->request->value[FLAG_out];
     i64          tokens  = r->tokens - r->tokens_before;
     if (c->say->json) {
         struct textbuf e = event_begin(&scratch, "tokenized");
@@ -111,8 +111,8 @@ static void show_result(struct cli *c, const struct tokenize_result *r, const st
 static enum status pick_separator(struct cli *c, const struct bpe *b,
                                   struct tokenize_config *config, struct err *err)
 {
-    struct str name = c->request->value[FLAG_INDEX_separator];
-    bool       said = c->request->flags & FLAG_separator;
+    struct str name = c->request->value[FLAG_separator];
+    bool       said = c->request->given[FLAG_separator];
     if (said && str_eq(name, STR("none"))) return STATUS_OK;
     config->has_separator =
         bpe_find_added(b, said ? name : STR("<|endoftext|>"), &config->separator);
@@ -134,15 +134,15 @@ static enum status train(struct cli *c, const struct texts *texts, i32 threads,
                          struct arena *memory, struct err *err)
 {
     const struct request   *r      = c->request;
-    struct str              folder = r->value[FLAG_INDEX_tokenizer];
-    struct str              named  = r->value[FLAG_INDEX_separator];
+    struct str              folder = r->value[FLAG_tokenizer];
+    struct str              named  = r->value[FLAG_separator];
     struct bpe_learned      learned;
     struct show             show   = { .cli = c, .begin_ns = clock_now(c->clock) };
     struct bpe_train_config config = {
         .paths      = texts->paths,
         .path_count = texts->count,
         .folder     = folder,
-        .special    = r->flags & FLAG_separator ? named : STR("<|endoftext|>"),
+        .special    = r->given[FLAG_separator] ? named : STR("<|endoftext|>"),
         .threads    = threads,
         .listener   = { &show, on_progress },
     };
@@ -152,7 +152,7 @@ static enum status train(struct cli *c, const struct texts *texts, i32 threads,
         return err_set(err, STATUS_USAGE,
                        "%.*s holds a tokenizer already; --train needs another folder",
                        STR_ARG(folder));
-    enum status st = count_flag(r, FLAG_INDEX_train, 1 << 24, &config.vocabulary, err);
+    enum status st = count_flag(r, FLAG_train, 1 << 24, &config.vocabulary, err);
     if (!st) st = bpe_train(c->os, &config, memory, &learned, err);
     if (!st) st = bpe_write(c->os, folder, &learned, config.special, *memory, err);
     if (st) return st;
@@ -183,12 +183,12 @@ static enum status tokenize(struct cli *c, const struct texts *texts, i32 thread
     struct tokenize_config config = {
         .paths      = texts->paths,
         .path_count = texts->count,
-        .out        = r->value[FLAG_INDEX_out],
-        .append     = r->flags & FLAG_append,
+        .out        = r->value[FLAG_out],
+        .append     = r->given[FLAG_append],
         .threads    = threads,
         .listener   = { &show, on_progress },
     };
-    enum status st = bpe_open(c->os, r->value[FLAG_INDEX_tokenizer], memory, &b, err);
+    enum status st = bpe_open(c->os, r->value[FLAG_tokenizer], memory, &b, err);
     if (!st) st = pick_separator(c, b, &config, err);
     if (!st) st = tokenize_files(c->os, b, &config, &result, err);
     if (!st) show_result(c, &result, b, elapsed_s(&show));
@@ -199,14 +199,14 @@ enum status command_tokenize(struct cli *c, struct err *err)
 {
     const struct request *r       = c->request;
     i64                   threads = pool_machine_threads();
-    bool                  trains = r->flags & FLAG_train, encodes = r->value[FLAG_INDEX_out].len;
+    bool                  trains = r->given[FLAG_train], encodes = r->value[FLAG_out].len;
     enum status           st = STATUS_OK;
     if (!r->argument_count)
         return err_set(err, STATUS_USAGE, "no text given; see `frugal help tokenize`");
-    if (!r->value[FLAG_INDEX_tokenizer].len || !(trains || encodes))
+    if (!r->value[FLAG_tokenizer].len || !(trains || encodes))
         return err_set(err, STATUS_USAGE,
                        "expected --tokenizer, and --out or --train; see `frugal help tokenize`");
-    if (r->flags & FLAG_threads) st = count_flag(r, FLAG_INDEX_threads, 1024, &threads, err);
+    if (r->given[FLAG_threads]) st = count_flag(r, FLAG_threads, 1024, &threads, err);
     if (st) return st;
     struct arena memory = arena_open(trains ? train_bytes : encode_bytes);
     if (!memory.begin)

@@ -12,7 +12,7 @@ enum { EVENT_BYTES = 1 << 16 };
 /* --profile wait=2,active=3 is short for profile.wait=1 and so on, behind the other settings. */
 static enum status with_profile(struct cli *c, struct request *r, struct err *err)
 {
-    struct str rest = c->request->value[FLAG_INDEX_profile], one;
+    struct str rest = c->request->value[FLAG_profile], one;
     *r              = *c->request;
     while (r->argument_count && str_cut(&rest, ',', &one)) {
         if (r->argument_count == ARGUMENTS_MAX)

@@ -99,9 +99,9 @@ static void show_winner(const struct tuning *t)
 
 static enum status seconds_of(const struct request *r, f64 *out, struct err *err)
 {
-    struct str given = r->value[FLAG_INDEX_seconds];
+    struct str given = r->value[FLAG_seconds];
     *out             = seconds_default;
-    if (!(r->flags & FLAG_seconds)) return STATUS_OK;
+    if (!r->given[FLAG_seconds]) return STATUS_OK;
     if (str_f64(given, out) && *out > 0 && *out <= 86400) return STATUS_OK;
     return err_set(err, STATUS_USAGE, "--seconds is %.*s; expected a number above 0, like 60",
                    STR_ARG(given));

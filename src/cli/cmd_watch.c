@@ -19,9 +19,9 @@ struct watched {
 
 static enum status port_of(const struct request *r, i32 *port, struct err *err)
 {
-    struct str text = r->value[FLAG_INDEX_port];
+    struct str text = r->value[FLAG_port];
     i64        n    = 0;
-    if (r->flags & FLAG_port && (!str_i64(text, &n) || n < 1 || n > 65535))
+    if (r->given[FLAG_port] && (!str_i64(text, &n) || n < 1 || n > 65535))
         return err_set(err, STATUS_USAGE, "--port=%.*s is not a port from 1 to 65535",
                        (int)MIN(text.len, 40), text.data);
     *port = (i32)n;
@@ -90,19 +90,19 @@ enum status command_watch(struct cli *c, struct err *err)
 {
     const struct request *r      = c->request;
     struct watched        w      = { 0 };
-    struct page_config    config = { .listen = r->value[FLAG_INDEX_listen] };
+    struct page_config    config = { .listen = r->value[FLAG_listen] };
     enum status           st     = port_of(r, &config.port, err);
-    if (r->flags & FLAG_play) w.begin = STR("#/play?what=run");
+    if (r->given[FLAG_play]) w.begin = STR("#/play?what=run");
     if (!st) st = ledger_of(c, &w, &config.ledger, err);
     if (!st)
-        st = playground_open(&w.play, c->os, r->value[FLAG_INDEX_play], r->value[FLAG_INDEX_prices],
-                             c->perm, err);
+        st = playground_open(&w.play, c->os, r->value[FLAG_play], r->value[FLAG_prices], c->perm,
+                             err);
     config.play = (struct page_play){ w.play, play_answer, play_choices };
     if (!st) st = page_open(c->os, &config, c->perm, &w.page, err);
     if (!st) {
         say_result(c->say, "%.*s%.*s\n", STR_ARG(page_address(w.page)), STR_ARG(w.begin));
         fflush(c->say->results);
-        if (!(r->flags & FLAG_no_open)) page_show(w.page);
+        if (!r->given[FLAG_no_open]) page_show(w.page);
         os_signals_catch();
         while (c->os->signal_take(c->os) == OS_SIGNAL_NONE) c->os->sleep_ns(c->os, look_ns);
     }

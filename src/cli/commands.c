@@ -5,15 +5,18 @@
 #include "cli/commands.def"
 #undef COMMAND
 
+#define LIST(...)                                                                                  \
+    {                                                                                              \
+        __VA_ARGS__, FLAG_COUNT                                                                    \
+    }
 const struct command commands[COMMAND_COUNT] = {
 #define COMMAND(name, arguments, flags, help, more)                                                \
-    {                                                                                              \
-        STR_INIT(#name), STR_INIT(arguments), (flags),                                             \
-        STR_INIT(help),  STR_INIT(more),      command_##name                                       \
-    },
+    { STR_INIT(#name), STR_INIT(arguments), LIST flags,                                            \
+      STR_INIT(help),  STR_INIT(more),      command_##name },
 #include "cli/commands.def"
 #undef COMMAND
 };
+#undef LIST
 
 const struct flag flags[FLAG_COUNT] = {
 #define FLAG(name, argument, help) { STR_INIT(#name), STR_INIT(argument), STR_INIT(help) },
@@ -26,6 +29,13 @@ const struct command *command_find(struct str name)
     for (i64 i = 0; i < COMMAND_COUNT; i++)
         if (str_eq(commands[i].name, name)) return &commands[i];
     return NULL;
+}
+
+bool command_takes(const struct command *c, i64 flag)
+{
+    for (i64 i = 0; c->flags[i] != FLAG_COUNT; i++)
+        if (c->flags[i] == flag) return true;
+    return false;
 }
 
 static enum status unknown_command(struct str name, struct arena scratch, struct err *err)
@@ -75,13 +85,13 @@ static enum status flag_parse(char *const *argv, i64 count, i64 *i, struct reque
         name  = str_sub(name, 0, equals);
     }
     for (i64 f = 0; f < FLAG_COUNT; f++) {
-        if (!is_flag(flags[f].name, name) || !(r->command->flags & ((u64)1 << f))) continue;
+        if (!is_flag(flags[f].name, name) || !command_takes(r->command, f)) continue;
         bool takes = flags[f].argument.len > 0;
         if (takes && !value.data && *i + 1 < count) value = str_of(argv[++*i]);
         if (takes != (value.data != NULL))
             return err_set(err, STATUS_USAGE, "--%.*s takes %s%.*s", STR_ARG(name),
                            takes ? "one of " : "no value", STR_ARG(flags[f].argument));
-        r->flags |= (u64)1 << f;
+        r->given[f] = true;
         r->value[f] = value;
         return STATUS_OK;
     }

@@ -6,18 +6,12 @@
 #include "run/clock.h"
 
 enum {
-#define FLAG(name, argument, help) FLAG_INDEX_##name,
+#define FLAG(name, argument, help) FLAG_##name,
 #include "cli/commands.def"
 #undef FLAG
     FLAG_COUNT
 };
-__extension__ enum { /* wider than an int, which C11 does not have yet */
-#define FLAG(name, argument, help) FLAG_##name = (u64)1 << FLAG_INDEX_##name,
-#include "cli/commands.def"
-#undef FLAG
-};
-
-_Static_assert(FLAG_COUNT <= 64, "a request's flags are bits of a u64");
+enum { COMMAND_FLAGS_MAX = 32 }; /* that one command takes */
 
 struct flag {
     struct str name; /* without the dashes */
@@ -35,7 +29,7 @@ struct cli {
 
 struct command {
     struct str name, arguments;
-    u64        flags; /* those it takes */
+    i16        flags[COMMAND_FLAGS_MAX]; /* those it takes, ended by FLAG_COUNT */
     struct str help, more;
     enum status (*run)(struct cli *c, struct err *err);
 };
@@ -44,7 +38,7 @@ enum { ARGUMENTS_MAX = 256 };
 
 struct request {
     const struct command *command;
-    u64                   flags;
+    bool                  given[FLAG_COUNT];
     struct str            value[FLAG_COUNT]; /* of flags that take an argument */
     bool                  wants_help;        /* --help, -h */
     struct str            arguments[ARGUMENTS_MAX];
@@ -63,6 +57,7 @@ extern const struct command commands[COMMAND_COUNT];
 extern const struct flag    flags[FLAG_COUNT];
 
 const struct command *command_find(struct str name); /* NULL: none */
+bool                  command_takes(const struct command *c, i64 flag);
 /* argv without the program's name, ended by NULL. `frugal` alone asks for help with STATUS_USAGE. */
 enum status request_parse(char *const *argv, i64 count, struct request *out, struct arena scratch,
                           struct err *err);

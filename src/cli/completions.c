@@ -20,7 +20,7 @@ static void add_flags(struct textbuf *b, const struct command *c)
 {
     textbuf_fmt(b, "--help");
     for (i64 f = 0; f < FLAG_COUNT; f++)
-        if (c->flags & ((u64)1 << f)) textbuf_fmt(b, " --%.*s", STR_ARG(flags[f].name));
+        if (command_takes(c, f)) textbuf_fmt(b, " --%.*s", STR_ARG(flags[f].name));
 }
 
 static void add_keys(struct textbuf *b)
@@ -221,8 +221,7 @@ static void fish_names(struct textbuf *b, const struct command *c)
 {
     for (i64 i = 0; i < COUNT_OF(named); i++) {
         for (i64 f = 0; f < FLAG_COUNT; f++) {
-            if (!str_eq(flags[f].name, str_of(named[i].flag)) || !(c->flags & (u64)1 << f))
-                continue;
+            if (!str_eq(flags[f].name, str_of(named[i].flag)) || !command_takes(c, f)) continue;
             textbuf_fmt(b, "complete -c frugal -n '__fish_seen_subcommand_from %.*s' -l %s -x -a '",
                         STR_ARG(c->name), named[i].flag);
             completion_names(b, named[i].names);
@@ -259,8 +258,7 @@ static void fish(struct textbuf *b)
         add_quoted(b, c->help);
         textbuf_fmt(b, "\n");
         for (i64 f = 0; f < FLAG_COUNT; f++)
-            if (c->flags & ((u64)1 << f))
-                fish_row(b, c->name, "-l", flags[f].name, "", flags[f].help);
+            if (command_takes(c, f)) fish_row(b, c->name, "-l", flags[f].name, "", flags[f].help);
         fish_names(b, c);
         if (takes_runs(c))
             textbuf_fmt(b, "complete -c frugal -n '__fish_seen_subcommand_from %.*s' -a \"(%s)\"\n",

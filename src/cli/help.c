@@ -104,7 +104,7 @@ struct str help_command(struct arena *perm, const struct command *c)
     textbuf_fmt(&b, "usage: frugal %.*s", STR_ARG(synopsis(&parts, c)));
     i64 names = b.len;
     for (i64 f = 0; f < FLAG_COUNT; f++)
-        if (c->flags & ((u64)1 << f)) textbuf_fmt(&b, " [--%.*s]", STR_ARG(flags[f].name));
+        if (command_takes(c, f)) textbuf_fmt(&b, " [--%.*s]", STR_ARG(flags[f].name));
     if (b.len > COLUMNS) { /* they all follow below */
         b.len = names;
         textbuf_fmt(&b, " [FLAG...]");
@@ -117,7 +117,7 @@ struct str help_command(struct arena *perm, const struct command *c)
     }
     textbuf_fmt(&b, "\n");
     for (i64 f = 0; f < FLAG_COUNT; f++) {
-        if (!(c->flags & ((u64)1 << f))) continue;
+        if (!command_takes(c, f)) continue;
         struct str name =
             str_fmt(&parts, "--%.*s %.*s", STR_ARG(flags[f].name), STR_ARG(flags[f].argument));
         add_row(&b, name, flags[f].help, NAME_COLUMNS);

@@ -44,7 +44,7 @@ int main(int argc, char **argv)
     }
     cli.clock = clock_of_process(&perm, os);
     st        = request_parse(argv + 1, argc - 1, &request, perm, &err);
-    say.json  = request.flags & FLAG_json;
+    say.json  = request.given[FLAG_json];
     if (!st && request.wants_help) say_text(&say, help_command(&perm, request.command));
     else if (!st) st = command_run(&cli, &err);
 

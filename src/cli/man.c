@@ -68,7 +68,7 @@ static void add_commands(struct textbuf *b)
         struct str   name  = str_cat(&parts, STR("--"), flags[f].name);
         add_term(b, name, flags[f].argument);
         for (i64 i = 0, n = 0; i < COMMAND_COUNT; i++)
-            if (commands[i].flags & ((u64)1 << f))
+            if (command_takes(&commands[i], f))
                 textbuf_fmt(b, "%s%.*s", n++ ? ", " : "", STR_ARG(commands[i].name));
         textbuf_fmt(b, ": ");
         add_sentence(b, flags[f].help);

@@ -84,7 +84,7 @@ TEST(the_command_line_is_read)
     struct err     err = { 0 };
     CHECK_EQ(parse(perm, &r, &err, "doctor run.yaml train.batch=1 --json"), STATUS_OK);
     CHECK_STR(r.command->name, "doctor");
-    CHECK_EQ(r.flags, (u32)FLAG_json);
+    for (i64 f = 0; f < FLAG_COUNT; f++) CHECK_EQ(r.given[f], f == FLAG_json);
     CHECK_EQ(r.argument_count, 2);
     CHECK_STR(r.arguments[1], "train.batch=1");
     CHECK_EQ(parse(perm, &r, &err, "help --completions zsh"), STATUS_OK);
