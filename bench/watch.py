@@ -91,7 +91,7 @@ def make_log(place, run):
 class Server:
     def __init__(self, place):
         self.child = subprocess.Popen(["taskset", "-c", "0", FRUGAL, "watch", "--no-open"], cwd=place, env=env_of(place), stdout=subprocess.PIPE, text=True)
-        self.address = self.child.stdout.readline().strip()
+        self.address = self.child.stdout.readline().strip().split("?")[0]
         if not self.address:
             raise Failed("frugal watch does not start")
 

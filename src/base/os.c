@@ -582,6 +582,18 @@ static void on_signal(int number)
     atomic_fetch_or(&signals_pending, 1u << s);
 }
 
+void os_signal_add(enum os_signal s) { atomic_fetch_or(&signals_pending, 1u << s); }
+
+const char *os_signal_name(enum os_signal s)
+{
+    static const char *const names[OS_SIGNAL_COUNT] = {
+        [OS_SIGNAL_NONE] = "nobody",  [OS_SIGNAL_INT] = "Ctrl-C",
+        [OS_SIGNAL_TERM] = "SIGTERM", [OS_SIGNAL_HUP] = "SIGHUP",
+        [OS_SIGNAL_USR1] = "SIGUSR1", [OS_SIGNAL_WATCH] = "frugal watch",
+    };
+    return names[s];
+}
+
 void os_signals_catch(void)
 {
     static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1 };
@@ -602,7 +614,7 @@ static i64 real_signal_ns(struct os *os) { return (void)os, atomic_load(&asked_n
 static enum os_signal real_signal_take(struct os *os)
 {
     (void)os;
-    for (unsigned s = OS_SIGNAL_INT; s <= OS_SIGNAL_USR1; s++)
+    for (unsigned s = OS_SIGNAL_INT; s < OS_SIGNAL_COUNT; s++)
         if (atomic_fetch_and(&signals_pending, ~(1u << s)) & (1u << s)) return (enum os_signal)s;
     return OS_SIGNAL_NONE;
 }

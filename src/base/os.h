@@ -22,7 +22,16 @@ struct os_stat {
     bool is_link;    /* of an os_beneath only: otherwise links are followed */
 };
 
-enum os_signal { OS_SIGNAL_NONE, OS_SIGNAL_INT, OS_SIGNAL_TERM, OS_SIGNAL_HUP, OS_SIGNAL_USR1 };
+enum os_signal {
+    OS_SIGNAL_NONE,
+    OS_SIGNAL_INT,
+    OS_SIGNAL_TERM,
+    OS_SIGNAL_HUP,
+    OS_SIGNAL_USR1,
+    OS_SIGNAL_WATCH, /* no signal of the kernel's: somebody pressed "stop" (run/ask_stop.h) */
+    OS_SIGNAL_COUNT
+};
+const char *os_signal_name(enum os_signal s); /* "Ctrl-C", "SIGTERM": who stopped it */
 
 struct os {
     void *context;
@@ -92,6 +101,7 @@ void       os_signals_catch(void); /* INT, TERM, HUP (unless it is ignored: nohu
                                           for signal_take from now on;
                                           a second INT ends the process at once with status 4; a
                                           reader that goes away is an error of write, no signal */
+void       os_signal_add(enum os_signal s); /* as if it had been caught; from any thread */
 
 /* A second process of ours: a copy of this one that runs `work` and ends with what that returns. Both
  * ends may write messages of up to 4096 bytes to the stream and read them one by one; a read of 0

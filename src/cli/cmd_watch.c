@@ -97,12 +97,13 @@ enum status command_watch(struct cli *c, struct err *err)
     if (!st)
         st = playground_open(&w.play, c->os, r->value[FLAG_play], r->value[FLAG_prices], c->perm,
                              err);
-    config.play = (struct page_play){ w.play, play_answer, play_choices };
+    config.copied = w.mirror != NULL;
+    config.play   = (struct page_play){ w.play, play_answer, play_choices };
     if (!st) st = page_open(c->os, &config, c->perm, &w.page, err);
     if (!st) {
         say_result(c->say, "%.*s%.*s\n", STR_ARG(page_address(w.page)), STR_ARG(w.begin));
         fflush(c->say->results);
-        if (!r->given[FLAG_no_open]) page_show(w.page);
+        if (!r->given[FLAG_no_open]) page_show(w.page, w.begin);
         os_signals_catch();
         while (c->os->signal_take(c->os) == OS_SIGNAL_NONE) c->os->sleep_ns(c->os, look_ns);
     }

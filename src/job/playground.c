@@ -108,6 +108,7 @@ static void request_make(struct play *a)
                                                       .target       = NAN,
                                                       .batch_tokens = NAN,
                                                       .context   = run || isnan(l->context) ? 0 : (i64)l->context,
+                                                      .lora      = isnan(l->lora) ? 0 : (i64)l->lora,
                                                       .machine   = l->machine,
                                                       .region    = l->region,
                                                       .freeze    = l->freeze,
@@ -151,8 +152,9 @@ static enum status programs_of(struct play *a, struct err *err)
     const struct levers *l   = &a->levers;
     bool                 run = str_eq(l->what, STR("run"));
     struct kept         *k   = &a->p->kept[0];
-    struct str key = str_fmt(a->perm, "%.*s|%g|%g|%g|%.*s|%g", STR_ARG(l->what), l->context,
-                             l->depth, l->width, STR_ARG(l->freeze), run ? l->batch : 0);
+    struct str           key =
+        str_fmt(a->perm, "%.*s|%g|%g|%g|%lld|%.*s|%g", STR_ARG(l->what), l->context, l->depth,
+                l->width, (long long)a->request.lora, STR_ARG(l->freeze), run ? l->batch : 0);
     for (i64 i = 0; i < KEPT; i++) {
         if (a->p->kept[i].key.len && str_eq(a->p->kept[i].key, key)) {
             a->kept       = &a->p->kept[i];

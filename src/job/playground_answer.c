@@ -5,7 +5,7 @@
 #include "plan/known.h"
 #include <math.h>
 
-enum { ROWS_TOLD = 12, WORTHS_MAX = 6 };
+enum { ROWS_TOLD = 12, WORTHS_MAX = 7 };
 
 /* Steps until it stops early. */
 static struct plan_workload workload_of(const struct play *a, f64 part)
@@ -31,23 +31,40 @@ struct worth {
     f64         usd; /* of the cheapest way so far; NaN: there is none */
 };
 
-/* A plain run: on demand, in fp32, nothing recomputed, to its last step; on the machines that may be chosen. What is
- * then left to the search may be as it was, so that this never costs more; what is asked for may. */
+static f64 cheapest(const struct play *a)
+{
+    return a->q.result->count ? a->q.result->rows[0].bill.total : NAN;
+}
+
+/* Adapters have a program of their own: what all weights would cost comes from that of the whole model. */
+static f64 without_adapters(const struct play *a, const struct plan_limits *limits)
+{
+    struct play whole = *a;
+    whole.levers.lora = NAN;
+    if (play_ask(&whole, NULL)) return NAN;
+    search(&whole, limits, 1);
+    return cheapest(&whole);
+}
+
+/* A plain run: all weights, on demand, in fp32, nothing recomputed, to its last step; on the machines that may be
+ * chosen. What is then left to the search may be as it was, so that this never costs more; what is asked for may. */
 static i64 worths_of(struct play *a, struct worth out[WORTHS_MAX])
 {
     const struct plan_given *g = &a->q.limits.given;
     bool loose[] = { false, !g->has_precision, !g->has_recompute && !g->micro, !g->markets, true };
-    static const char *const names[] = { "plain: on demand, fp32", "precision", "recomputation",
-                                         "spot", "stopping early" };
-    struct plan_limits       l       = a->q.limits;
-    f64                      part    = 1;
-    i64                      n       = 0;
-    l.deadline_s                     = NAN;
+    static const char *const names[]  = { "plain: on demand, fp32", "precision", "recomputation",
+                                          "spot", "stopping early" };
+    bool                     adapters = a->request.lora > 0;
+    struct plan_limits       l        = a->q.limits;
+    f64                      part     = 1;
+    i64                      n        = 0;
+    l.deadline_s                      = NAN;
     l.given.has_precision = l.given.has_recompute = true;
     l.given.precision                             = DT_F32;
     l.given.recompute                             = RECOMPUTE_NONE;
     l.given.micro                                 = 0;
     if (!a->request.spot) l.given.markets = 1u << PRICE_ON_DEMAND;
+    if (adapters) out[n++] = (struct worth){ names[0], without_adapters(a, &l) };
     for (i64 i = 0; i < COUNT_OF(names); i++) {
         if (i == 1) l.given.has_precision = g->has_precision, l.given.precision = g->precision;
         if (i == 2)
@@ -57,9 +74,9 @@ static i64 worths_of(struct play *a, struct worth out[WORTHS_MAX])
         if (i == 4) part = stop_part(a);
         if ((i == 4 && part == 1) || (i == 3 && g->markets)) continue;
         search(a, &l, part);
-        f64 usd = a->q.result->count ? a->q.result->rows[0].bill.total : NAN;
+        f64 usd = cheapest(a);
         if (n && loose[i]) usd = fmin(usd, out[n - 1].usd);
-        out[n++] = (struct worth){ names[i], usd };
+        out[n++] = (struct worth){ i || !adapters ? names[i] : "LoRA", usd };
     }
     return n;
 }
@@ -176,6 +193,7 @@ static struct str command_of(const struct play *a, struct arena *perm)
     if (r->machine.len) textbuf_fmt(&b, " --machine %.*s", STR_ARG(r->machine));
     if (r->region.len) textbuf_fmt(&b, " --region %.*s", STR_ARG(r->region));
     if (a->levers.cloud.len) textbuf_fmt(&b, " --on %.*s", STR_ARG(a->levers.cloud));
+    if (r->lora) textbuf_fmt(&b, " --lora %lld", (long long)r->lora);
     if (r->freeze.len) textbuf_fmt(&b, " --freeze '%.*s'", STR_ARG(r->freeze));
     if (r->spot) textbuf_fmt(&b, " --spot");
     if (r->on_demand) textbuf_fmt(&b, " --on-demand");
@@ -189,6 +207,10 @@ static void add_words(struct play *a, struct textbuf *b, const struct plan_row *
     i64          count = plan_words(best, &here, words);
     out_open(b, "settings", '[');
     for (i64 i = 0; i < count; i++) out_text(b, NULL, words[i]);
+    if (a->request.lora)
+        out_text(b, NULL, str_fmt(&here, "train.lora.rank=%lld", (long long)a->request.lora));
+    if (a->request.freeze.len)
+        out_text(b, NULL, str_fmt(&here, "train.freeze=%.*s", STR_ARG(a->request.freeze)));
     out_close(b, ']');
 }
 

@@ -20,6 +20,7 @@ enum { KEPT = 8, SETTINGS_MAX = 8 };
     T(precision)                                                                                   \
     T(recompute)                                                                                   \
     N(micro, 1, 1e9)                                                                               \
+    N(lora, 1, 1024) /* rank of adapters */                                                        \
     T(freeze)                                                                                      \
     T(cloud)                                                                                       \
     T(machine)                                                                                     \

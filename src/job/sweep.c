@@ -114,10 +114,7 @@ static enum status listen_to_all(struct sweep *s, struct err *err)
     i64            ready = os_wait_any(streams, count, look_ns);
     enum os_signal got   = s->job->os->signal_take(s->job->os);
     if (got != OS_SIGNAL_NONE && got != OS_SIGNAL_USR1)
-        return err_set(err, STATUS_INTERRUPTED, "stopped by %s",
-                       got == OS_SIGNAL_INT   ? "Ctrl-C"
-                       : got == OS_SIGNAL_HUP ? "SIGHUP"
-                                              : "SIGTERM");
+        return err_set(err, STATUS_INTERRUPTED, "stopped by %s", os_signal_name(got));
     if (ready < 0) return STATUS_OK;
     if (!trial_read(of[ready], &n)) {
         n        = of[ready]->last;

@@ -2,6 +2,7 @@
 #include "base/hash.h"
 #include "page/assets.h"
 #include "page/page_int.h"
+#include "run/ask_stop.h"
 #include <math.h>
 #include <string.h>
 #include <sys/random.h>
@@ -17,8 +18,9 @@ enum {
     PLAY_WORDS_MAX = 64,
     TOKEN_BYTES    = 24
 };
-static const i64 look_ns = (i64)150000000; /* an event log is looked at at most so often */
-static const i64 ping_ns = (i64)10000000000, show_ns = (i64)5000000000;
+static const i64        look_ns   = (i64)150000000; /* an event log is looked at at most so often */
+static const struct str stop_path = STR_INIT("/api/stop");
+static const i64        ping_ns = (i64)10000000000, show_ns = (i64)5000000000;
 
 struct held {
     struct str      run; /* empty: free */
@@ -38,6 +40,7 @@ struct page {
     struct arena     scratch; /* of the server's thread */
     struct view     *views;
     struct server   *server;
+    bool             copied; /* runs of another machine, which do not hear us */
     struct page_play play;
 };
 
@@ -158,7 +161,34 @@ static void answer_run(struct page *p, const struct serve_request *q, struct are
     struct textbuf         b = textbuf_new(perm);
     if (!r) return;
     runs_detail(&b, r, p->runs.now_wall_ns);
-    answer_json(a, out_whole(&b));
+    struct str detail = out_whole(&b);
+    detail.len -= 1; /* its end */
+    answer_json(a, str_fmt(perm, "%.*s,\"stop\":\"%s\"}", STR_ARG(detail),
+                           p->copied    ? "elsewhere"
+                           : q->trusted ? "yes"
+                                        : "token"));
+}
+
+static void answer_plain(struct serve_answer *a, i32 code, struct str text)
+{
+    *a = (struct serve_answer){ .code = code, .type = "text/plain; charset=utf-8", .body = text };
+}
+
+/* The only thing that anybody can change: a run is asked to stop after its step. */
+static void answer_stop(struct page *p, const struct serve_request *q, struct arena *perm,
+                        struct serve_answer *a)
+{
+    struct err err = { 0 };
+    p->runs.next   = deadline_in(p->os, 0); /* as it is now: who has ended is not asked */
+    runs_refresh(&p->runs);
+    const struct run_bill *r = runs_find(&p->runs, serve_argument(q, "run"));
+    if (!r || !page_is_id(r->row.id) || !r->segment_count) return;
+    const struct segment_row *s = &r->segments[r->segment_count - 1];
+    if (p->copied) answer_plain(a, 409, STR("the run is on another machine\n"));
+    else if (r->state != RUN_RUNS) answer_plain(a, 409, STR("the run has ended\n"));
+    else if (!page_is_id(s->id) || ask_stop(p->os, p->events, r->row.id, s->id, p->scratch, &err))
+        answer_plain(a, 409, str_fmt(perm, "%s\n", err.text));
+    else answer_json(a, STR("{\"asked\":true}"));
 }
 
 /* ---- live ---- */
@@ -333,6 +363,9 @@ static void answer(void *context, const struct serve_request *q, struct arena *p
     struct page *p = context;
     if (str_eq(q->path, STR("/api/runs"))) answer_runs(p, perm, a);
     else if (str_eq(q->path, STR("/api/run"))) answer_run(p, q, perm, a);
+    else if (str_eq(q->path, stop_path) && q->writes) answer_stop(p, q, perm, a);
+    else if (str_eq(q->path, stop_path))
+        answer_plain(a, 405, STR("this needs POST and the token\n"));
     else if (str_eq(q->path, STR("/api/curve"))) answer_curve(p, q, perm, a);
     else if (str_eq(q->path, STR("/api/compare"))) answer_compare(p, q, perm, a);
     else if (str_eq(q->path, STR("/api/live"))) answer_live(p, q, a);
@@ -364,21 +397,23 @@ enum status page_open(struct os *os, const struct page_config *config, struct ar
                       struct page **out, struct err *err)
 {
     struct page *p     = NEW(perm, struct page, 1);
-    struct str   token = STR(""), host = config->listen.len ? config->listen : STR("127.0.0.1");
-    enum status  st = STATUS_OK;
-    *out            = NULL;
-    p->os           = os;
-    p->play         = config->play;
-    p->views        = NEW(perm, struct view, SERVE_STREAMS_MAX);
-    p->events       = page_events(config, perm);
-    p->scratch      = arena_open((i64)SCRATCH_MIB << 20);
+    struct str   token = new_token(perm),
+               host    = config->listen.len ? config->listen : STR("127.0.0.1");
+    enum status st     = STATUS_OK;
+    *out               = NULL;
+    p->os              = os;
+    p->play            = config->play;
+    p->copied          = config->copied;
+    p->views           = NEW(perm, struct view, SERVE_STREAMS_MAX);
+    p->events          = page_events(config, perm);
+    p->scratch         = arena_open((i64)SCRATCH_MIB << 20);
     if (!p->scratch.begin)
         return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
-    st = runs_open(&p->runs, os, config->ledger, perm, err);
-    if (config->listen.len) token = new_token(perm);
+    st                              = runs_open(&p->runs, os, config->ledger, perm, err);
     const struct serve_config serve = { .listen  = config->listen,
                                         .port    = config->port,
                                         .token   = token,
+                                        .writes  = stop_path,
                                         .handler = answer,
                                         .context = p };
     if (!st) st = serve_open(os, &serve, perm, &p->server, err);
@@ -386,20 +421,20 @@ enum status page_open(struct os *os, const struct page_config *config, struct ar
         page_close(p);
         return st;
     }
-    p->address = str_fmt(perm, "http://%.*s:%d/%s%.*s", STR_ARG(host), serve_port(p->server),
-                         token.len ? "?token=" : "", STR_ARG(token));
+    p->address = str_fmt(perm, "http://%.*s:%d/?token=%.*s", STR_ARG(host), serve_port(p->server),
+                         STR_ARG(token));
     *out       = p;
     return STATUS_OK;
 }
 
 struct str page_address(const struct page *p) { return p->address; }
 
-bool page_show(const struct page *p)
+bool page_show(const struct page *p, struct str at)
 {
     struct arena here = p->scratch;
     bool desktop = p->os->env(p->os, "DISPLAY").len || p->os->env(p->os, "WAYLAND_DISPLAY").len;
-    struct str nothing,
-        command = str_fmt(&here, "xdg-open '%.*s' >/dev/null 2>&1", STR_ARG(p->address));
+    struct str nothing, command = str_fmt(&here, "xdg-open '%.*s%.*s' >/dev/null 2>&1",
+                                          STR_ARG(p->address), STR_ARG(at));
     return desktop && !os_output_of(command.data, show_ns, 1, &here, &nothing, NULL);
 }
 

@@ -5,7 +5,8 @@
  *     src/page/web ──► assets: HTML, CSS, modules ┘        │ remote/serve.h: who may ask
  *                                                          ▼ 127.0.0.1
  *
- * Nothing here writes: it reads the ledger and the event logs beside it, which runs in other processes go on writing.
+ * It reads the ledger and the event logs beside it, which runs in other processes go on writing, and writes nothing
+ * but the order to stop after a step (run/ask_stop.h), for who brings the token.
  * All of it happens on the server's one thread. What is answered: docs/formats/page.md. */
 #ifndef PAGE_PAGE_H
 #define PAGE_PAGE_H
@@ -25,6 +26,7 @@ struct page_config {
     struct str       events; /* folder of the event logs; empty: the one beside the ledger */
     struct str       listen; /* address; empty: 127.0.0.1 */
     i32              port;   /* 0: any that is free */
+    bool             copied; /* the runs are another machine's: they cannot be stopped from here */
     struct page_play play;   /* answer NULL: there is no playground */
 };
 
@@ -33,10 +35,9 @@ enum status page_open(struct os *os, const struct page_config *config, struct ar
 /* Those runs as one HTML file that needs no server; texts in perm. */
 enum status page_report(struct os *os, const struct page_config *config, const struct str *ids,
                         i64 count, struct arena *perm, struct str *html, struct err *err);
-struct str
-page_address(const struct page *p); /* http://127.0.0.1:PORT/, with the token where there is one */
-/* In the browser of the desktop; false: there is none. */
-bool page_show(const struct page *p);
+struct str  page_address(const struct page *p); /* http://127.0.0.1:PORT/?token=TOKEN */
+/* In the browser of the desktop, at "#/run/ID"; false: there is none. */
+bool page_show(const struct page *p, struct str at);
 void page_close(struct page *p); /* NULL is none */
 
 #endif

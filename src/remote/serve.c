@@ -296,9 +296,10 @@ static bool same_secret(struct str a,
     return !other;
 }
 
-static bool has_cookie(struct server *s, struct MHD_Connection *c)
+static bool has_token(struct server *s, struct MHD_Connection *c)
 {
-    return same_secret(serve_cookie(header_of(c, "Cookie"), s->cookie), s->config.token);
+    return s->config.token.len &&
+           same_secret(serve_cookie(header_of(c, "Cookie"), s->cookie), s->config.token);
 }
 
 /* The address that was printed has the token; from here on the cookie does, so that it stands in no history and in no
@@ -326,17 +327,19 @@ static i32 answer(struct server *s, struct MHD_Connection *c, const char *url, c
     struct str           host = header_of(c, "Host"), token = serve_argument(&q, "token");
     bool                 site = str_eq(header_of(c, "Sec-Fetch-Site"), STR("cross-site"));
     bool reads = !strcmp(method, MHD_HTTP_METHOD_GET) || !strcmp(method, MHD_HTTP_METHOD_HEAD);
+    q.writes   = s->config.token.len && !strcmp(method, MHD_HTTP_METHOD_POST) &&
+               s->config.writes.len && str_eq(q.path, s->config.writes);
+    if (q.writes && str_eq(header_of(c, "Sec-Fetch-Site"), STR("same-site"))) site = true;
     if (!serve_host_is_ours(host, s->config.listen, serve_port(s)))
         return refuse(c, 403, "this Host is not served here\n");
     if (!serve_origin_is_ours(header_of(c, "Origin"), host) || (site && strcmp(url, "/")))
         return refuse(c, 403, "requests of other sites are refused\n");
-    if (!reads) return refuse(c, 405, "only GET is answered\n");
-    if (s->config.token.len && !has_cookie(s, c)) {
-        if (!token.data || !same_secret(token, s->config.token))
-            return refuse(c, 401,
-                          "open the address that `frugal watch` printed: it has the token\n");
-        if (!strcmp(url, "/")) return welcome(s, c);
-    }
+    if (!reads && !q.writes) return refuse(c, 405, "only GET is answered\n");
+    bool known = s->config.token.len && token.data && same_secret(token, s->config.token);
+    q.trusted  = known || has_token(s, c);
+    if (!q.trusted && (s->config.listen.len || q.writes))
+        return refuse(c, 401, "open the address that `frugal watch` printed: it has the token\n");
+    if (known && reads && !strcmp(url, "/")) return welcome(s, c);
     s->config.handler(s->config.context, &q, &here, &a);
     return a.stream.read ? send_stream(s, c, &a) : send_body(c, &a);
 }

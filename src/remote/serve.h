@@ -4,9 +4,10 @@
  * should be quick and needs no locks; streams (server-sent events) are asked again several times a second.
  *
  * What any handler may rely on: the request came to this machine's loopback address, or brought the token; its Host is
- * ours (no DNS rebinding) and so is its Origin (no request on behalf of another site); its method is GET or HEAD; its
- * head has at most SERVE_HEAD_BYTES. Who connects and does not ask within a few seconds is dropped, and where all
- * places are taken, the one that has waited longest.
+ * ours (no DNS rebinding) and so is its Origin (no request on behalf of another site); its method is GET or HEAD, or it
+ * brought the token and POSTs to the one path that may change something; its head has at most SERVE_HEAD_BYTES. Who
+ * connects and does not ask within a few seconds is dropped, and where all places are taken, the one that has waited
+ * longest.
  *
  * Built without libmicrohttpd, serve_open says so. */
 #ifndef REMOTE_SERVE_H
@@ -16,7 +17,9 @@
 enum { SERVE_HEAD_BYTES = 16 << 10, SERVE_CONNECTIONS_MAX = 256, SERVE_STREAMS_MAX = 128 };
 
 struct serve_request {
-    struct str path; /* "/api/runs"; percent codes are decoded */
+    struct str path;    /* "/api/runs"; percent codes are decoded */
+    bool       trusted; /* it brought the token */
+    bool       writes;  /* a POST, to the path that may be written to; it is trusted */
     void      *connection;
 };
 /* The value behind ?name=; data NULL: there is none. */
@@ -46,8 +49,10 @@ typedef void serve_handler(void *context, const struct serve_request *q, struct 
 struct serve_config {
     struct str listen; /* address; empty: 127.0.0.1. Any other needs a token */
     i32        port;   /* 0: any that is free */
-    struct str
-        token; /* that each request must bring, as ?token= first and then as a cookie; empty: none */
+    /* That each request must bring, as ?token= first and then as a cookie; for this machine (`listen` is empty) only
+     * one that writes. Empty: nobody needs one, and nobody may write. */
+    struct str     token;
+    struct str     writes; /* the one path that may be POSTed to; empty: none */
     serve_handler *handler;
     void          *context;
 };

@@ -7,6 +7,7 @@
  * A slot of the queue is the run's until it is counted in `made`, ours until counted in `taken`.
  * When the disk hangs and the queue is full, further rows are dropped; that is told. */
 #include "base/thread.h"
+#include "run/ask_stop.h"
 #include "run/recorder_int.h"
 #include <math.h>
 #include <stdatomic.h>
@@ -101,6 +102,16 @@ static bool holds_checkpoint(const struct recorder *r, i64 made)
     return false;
 }
 
+/* `frugal watch` in another process asks like Ctrl-C here would. */
+static void hear_stop(struct recorder *r)
+{
+    u8           bytes[8192];
+    struct arena scratch = { bytes, bytes + sizeof bytes, NULL };
+    if (!r->config.log || r->stop_asked) return;
+    r->stop_asked = ask_stop_taken(r->os, event_log_path(r->config.log), scratch);
+    if (r->stop_asked) os_signal_add(OS_SIGNAL_WATCH);
+}
+
 static void beat(struct recorder *r)
 {
     struct segment_row now;
@@ -158,6 +169,7 @@ static void *work(void *context)
     beat(r);
     while (!end) {
         end = wait_for_beat(r);
+        if (!end) hear_stop(r);
         beat(r);
     }
     if (r->ledger) ledger_close(r->ledger);

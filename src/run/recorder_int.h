@@ -40,8 +40,9 @@ struct recorder {
 
     atomic_bool give_up; /* a ledger that others hold is not waited for any more */
 
-    bool         run_known; /* ours: the rows of run and price are as they should be */
-    bool         fetched;   /* the store's rows are in the ledger */
+    bool         stop_asked; /* by another process: told once */
+    bool         run_known;  /* ours: the rows of run and price are as they should be */
+    bool         fetched;    /* the store's rows are in the ledger */
     bool         put_due; /* the store's copy of ours is older than the newest checkpoint, or old */
     i64          put_at_ns; /* when it was made */
     bool         log_due;   /* likewise its copy of the event log */

@@ -27,8 +27,8 @@ enum status recorder_fetch(struct recorder *r, struct err *err)
     return st;
 }
 
-/* The bill has the requests of the last ones, and of none besides that begins after its end. Promised first: a bill that
- * ends after the question has counted this one. */
+/* The bill has the requests of the last ones, and of no other that begins after its end. Promised first: a bill
+ * that ends after the question has counted this one. */
 static bool may_put(const struct recorder *r, bool last)
 {
     const struct recorder_store *store = r->config.store;

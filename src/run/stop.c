@@ -277,7 +277,7 @@ void stop_end(struct stop *s, enum stop_reason reason, i64 step)
     if (s->reason) return;
     if (reason == STOP_END) say(s, STOP_NOW, reason, "all %lld steps are done", (long long)step);
     else
-        say(s, STOP_NOW, reason, "a signal or a notice stopped it after step %lld",
+        say(s, STOP_NOW, reason, "a signal, a notice or a user stopped it after step %lld",
             (long long)step);
 }
 

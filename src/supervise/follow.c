@@ -92,6 +92,7 @@ static void hear_signals(struct follow *f)
     enum os_signal s;
     while ((s = f->os->signal_take(f->os)) != OS_SIGNAL_NONE) {
         if (s == OS_SIGNAL_INT) ask_to_end(f, ASKED_BY_SIGNAL, NAN, "stopped by Ctrl-C");
+        if (s == OS_SIGNAL_WATCH) ask_to_end(f, ASKED_BY_SIGNAL, NAN, "stopped by frugal watch");
         if (s == OS_SIGNAL_TERM) hear_end(f, "stopped by SIGTERM");
         if (s == OS_SIGNAL_HUP) hear_end(f, "stopped by SIGHUP");
         if (s == OS_SIGNAL_USR1) order(f, "save", STOP_NONE, "SIGUSR1 came", NAN);

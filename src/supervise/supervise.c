@@ -321,6 +321,7 @@ static void hear_signals(struct supervise *r)
     while ((s = r->os->signal_take(r->os)) != OS_SIGNAL_NONE) {
         i64 grace_ns = (i64)(r->c->program->grace_s * 1e9);
         if (s == OS_SIGNAL_INT) ask_to_end(r, ASKED_BY_USER, grace_ns, "stopped by Ctrl-C");
+        if (s == OS_SIGNAL_WATCH) ask_to_end(r, ASKED_BY_USER, grace_ns, "stopped by frugal watch");
         if (s == OS_SIGNAL_TERM || s == OS_SIGNAL_HUP) hear_end(r, s);
         if (s == OS_SIGNAL_USR1) ask_to_save(r, "SIGUSR1 came");
     }

@@ -24,17 +24,13 @@ static void note_grace(struct session *s)
 
 static void take_signal(struct session *s)
 {
-    static const char *const names[] = { [OS_SIGNAL_INT]  = "Ctrl-C",
-                                         [OS_SIGNAL_TERM] = "SIGTERM",
-                                         [OS_SIGNAL_HUP]  = "SIGHUP",
-                                         [OS_SIGNAL_USR1] = "SIGUSR1" };
-    enum os_signal           got     = s->os->signal_take(s->os);
+    enum os_signal got = s->os->signal_take(s->os);
     if (got == OS_SIGNAL_NONE) return;
     bool exits = got != OS_SIGNAL_USR1 || str_eq(s->settings->checkpoint.on_usr1, STR("exit"));
     s->asked_to_save |= !exits;
     if (!exits) return;
     if (got == OS_SIGNAL_TERM || got == OS_SIGNAL_HUP) note_grace(s);
-    ask_to_exit(s, false, names[got]);
+    ask_to_exit(s, false, os_signal_name(got));
 }
 
 /* An order to save stays noted until it is done; one to exit is as good as a signal. */

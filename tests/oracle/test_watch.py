@@ -85,7 +85,18 @@ def check_interrupted(place, page, child):
     expect(page.locator("section[aria-label=Curve] .mark-dot").first).to_be_attached()
     accessible(page, "a run")
     picture(page, "run")
-    place.end(again)
+    check_stop(page, again)
+
+
+def check_stop(page, child):
+    page.get_by_role("button", name="Stop after this step").click()
+    page.get_by_role("button", name="Keep running").click()
+    page.get_by_role("button", name="Stop after this step").click()
+    accessible(page, "a question")
+    page.get_by_role("button", name="Stop it").click()
+    expect(page.locator(".title .pill")).to_have_text("interrupted")
+    assert child.wait(timeout=WAIT_S) == 4, child.returncode
+    expect(page.get_by_role("button", name="Stop after this step")).to_have_count(0)
 
 
 def check_compare(place, page, address):

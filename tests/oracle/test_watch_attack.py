@@ -5,7 +5,7 @@ answered without the token."""
 import json, os, random, socket, sys, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from watch_page import Place, port_of, talk, wait_until
+from watch_page import Place, port_of, talk, token_of, wait_until
 
 
 def code_of(answer):
@@ -103,7 +103,7 @@ def check_slow(port):
 
 def check_token(place):
     child, address = place.watch("--listen", "127.0.0.1")
-    port, token = port_of(address), address.split("?token=")[1]
+    port, token = port_of(address), token_of(address)
     assert len(token) >= 32, address
     assert code_of(get(port)) == 401
     assert code_of(get(port, "/")) == 401

@@ -94,6 +94,10 @@ def port_of(address):
     return int(re.match(r"http://[^/:]+:(\d+)/", address).group(1))
 
 
+def token_of(address):
+    return re.search(r"[?&]token=(\w+)", address).group(1)
+
+
 def talk(port, data, wait=5):
     """Bytes to the server, and all that it answers."""
     with socket.create_connection(("127.0.0.1", port), timeout=wait) as s:

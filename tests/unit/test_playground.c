@@ -65,7 +65,8 @@ TEST(levers_sum_to_the_bill)
     static const char *const asked[] = { "what=gpt2 tokens=1e10",
                                          "what=gpt2 tokens=1e10 precision=fp32 stop=0.6",
                                          "what=gpt2 tokens=1e10 deadline=2 market=on-demand",
-                                         "what=gpt2 tokens=1e10 market=spot spot=1 save=600" };
+                                         "what=gpt2 tokens=1e10 market=spot spot=1 save=600",
+                                         "what=gpt2 tokens=1e10 lora=16 precision=bf16 stop=0.5" };
     struct playground       *p       = play_open(perm, "");
     for (i64 i = 0; i < COUNT_OF(asked); i++) {
         struct json *a   = answer_to(p, perm, asked[i]);
@@ -101,6 +102,21 @@ TEST(levers_have_an_effect)
                    ->first,
                "usd");
     CHECK(half < plain);
+    playground_close(p);
+}
+
+/* Fewer weights have gradients and moments: less memory and less work, and another program. */
+TEST(adapters_are_a_lever)
+{
+    struct playground *p     = play_open(perm, "");
+    struct json       *whole = answer_to(p, perm, "what=gpt2 tokens=1e9 machine=aws/g5.xlarge");
+    struct json *lora    = answer_to(p, perm, "what=gpt2 tokens=1e9 machine=aws/g5.xlarge lora=16");
+    const struct json *a = json_get(whole, STR("rows"))->first,
+                      *b = json_get(lora, STR("rows"))->first;
+    CHECK(number(b, "usd") < number(a, "usd"));
+    CHECK(number(lora, "parameters") > number(whole, "parameters"));
+    CHECK(str_ends(json_get(lora, STR("command"))->text, STR(" --lora 16")));
+    CHECK_STR(json_get(json_get(lora, STR("levers"))->first->next, STR("name"))->text, "LoRA");
     playground_close(p);
 }
 

@@ -14,6 +14,12 @@ export async function ask(path) {
   return answer.json();
 }
 
+// The one thing that can be changed from here; the cookie of the printed address has the token.
+export async function askToStop(id) {
+  const answer = await fetch("/api/stop?run=" + encodeURIComponent(id), { method: "POST", cache: "no-store" });
+  if (!answer.ok) throw new Error((await answer.text()).trim() || answer.statusText);
+}
+
 export const runs = new Map(); // id -> row of the list
 let generation = -1;
 export async function loadRuns() {

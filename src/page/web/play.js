@@ -14,6 +14,7 @@ const levers = [
   { key: "context", label: "Context", low: 128, high: 131072, text: (v) => count(v) + " tokens", base: 2, knownOnly: true },
   { key: "precision", label: "Precision", few: [["", "auto"], ["fp32", "fp32"], ["bf16", "bf16"], ["fp16", "fp16"]] },
   { key: "recompute", label: "Recompute", few: [["", "auto"], ["none", "none"], ["2", "every 2nd"], ["all", "all"]] },
+  { key: "lora", label: "LoRA", low: 1, high: 1024, text: (v) => "rank " + count(v), base: 2, free: "all weights are trained" },
   { key: "market", label: "Market", few: [["", "any"], ["on-demand", "on demand"], ["spot", "spot"]] },
   { key: "cloud", label: "Cloud", list: "clouds" },
   { key: "region", label: "Region", list: "regions" },
@@ -106,9 +107,9 @@ export async function showPlay(main) {
     }
     const value = chosen[l.key] ? Number(chosen[l.key]) : l.usual, free = value === undefined;
     const input = h("input", { id, type: "range", min: l.linear ? l.low : 0, max: l.linear ? l.high : slider, step: l.linear ? l.step : 1, value: free ? slider / 2 : toPlace(l, value), oninput: (e) => { const v = toValue(l, e.target.value); now.textContent = l.text(v); set(l.key, v === l.usual ? null : String(v)); } });
-    now.textContent = free ? "as it comes" : l.text(value);
+    now.textContent = free ? l.free || "auto" : l.text(value);
     return h("div", { class: "lever" }, h("label", { class: "name", for: id }, l.label), input, now,
-      h("button", { type: "button", class: "reset", "aria-label": "Reset " + l.label, onclick: () => { set(l.key, null); now.textContent = l.usual === undefined ? "as it comes" : l.text(l.usual); if (l.usual !== undefined) input.value = toPlace(l, l.usual); } }, "×"));
+      h("button", { type: "button", class: "reset", "aria-label": "Reset " + l.label, onclick: () => { set(l.key, null); now.textContent = l.usual === undefined ? l.free || "auto" : l.text(l.usual); if (l.usual !== undefined) input.value = toPlace(l, l.usual); } }, "×"));
   }
   const controls = h("div", { class: "levers" });
   const isRun = () => chosen.what === "run";

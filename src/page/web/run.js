@@ -1,7 +1,7 @@
 // run.js - one run: its curve, its speed, its bill, its machines, messages and settings.
 import { h, settle, put, pill, count, figure, dollars, dollarTick, span, percent, short, bytes, metricText, clockTime, dayTime, known, place, remember, copyButton, segments, download } from "./base.js";
 import { lineChart, smooth, svgText, csvText } from "./chart.js";
-import { ask, runs, loadRuns, Curve, axes, offline } from "./data.js";
+import { ask, askToStop, runs, loadRuns, Curve, axes, offline } from "./data.js";
 
 export const axisFormat = { dollars: dollarTick, seconds: span, step: short, work: short };
 export function axisLabel(x, tokens) { return { dollars: "dollars", seconds: "time on the bill", step: "steps", work: tokens ? "tokens" : "samples" }[x]; }
@@ -233,6 +233,26 @@ function settingsCard(view) {
     h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Settings of the run" }, h("table", { class: "settings" }, h("tbody", {}, rows.map(([k, v]) => h("tr", {}, h("td", {}, h("code", {}, k)), h("td", {}, h("code", {}, v)))))))), draw() {} };
 }
 
+// "Stop after this step": asked twice, since an hour of a machine may hang on it.
+function stopControl(view) {
+  const box = h("span", { class: "stop", "data-key": "stop" }), text = h("span", { class: "quiet", role: "status" });
+  const button = (label, kind, act) => h("button", { type: "button", class: kind, onclick: act }, label);
+  const ask1 = button("Stop after this step", null, () => { settle(box, [text, yes, no]); text.textContent = "It saves a checkpoint, if it keeps any, and ends. "; yes.focus(); });
+  const no = button("Keep running", null, () => { settle(box, [ask1, text]); text.textContent = ""; ask1.focus(); });
+  const yes = button("Stop it", "danger", async () => {
+    settle(box, [text]);
+    try { await askToStop(view.run.id); text.textContent = "asked to stop…"; } catch (e) { settle(box, [ask1, text]); text.textContent = e.message; }
+  });
+  const why = { token: "To stop runs, open the address that frugal watch printed.", elsewhere: "It runs on another machine: stop it there." };
+  settle(box, [ask1, text]);
+  return () => {
+    if (view.run.state !== "runs" || offline) { settle(box, [ask1, text]); text.textContent = ""; return null; }
+    ask1.disabled = view.detail.stop !== "yes";
+    ask1.title = why[view.detail.stop] || "";
+    return box;
+  };
+}
+
 export async function showRun(main, [id]) {
   if (!runs.size) await loadRuns();
   const view = { curve: new Curve(id), others: [], detail: await ask("/api/run?run=" + encodeURIComponent(id)) };
@@ -240,12 +260,13 @@ export async function showRun(main, [id]) {
   await view.curve.load(place().state.get("x") || "step");
   for (const other of (place().state.get("with") || "").split(",").filter(Boolean).slice(0, 6)) view.others.push(await new Curve(other).load("step"));
   const title = h("div", { class: "title" }), stats = h("dl", { class: "stats card" });
+  const stopper = stopControl(view);
   view.curves = [view.curve, ...view.others];
   view.refollow = () => dispatchEvent(new Event("refollow"));
   const cards = [curveCard, speedCard, moneyCard, machineCard, messagesCard, settingsCard].map((make) => make(view));
   const drawHead = () => {
     const r = view.run, start = view.curve.last("start");
-    settle(title, [h("h1", {}, r.name || r.id), pill(r.state), copyButton(r.state === "runs" || r.state === "end" || r.state === "target" ? "Copy command to repeat it" : "Copy command to resume it", () => commandOf(view.detail)),
+    settle(title, [h("h1", {}, r.name || r.id), pill(r.state), copyButton(r.state === "runs" || r.state === "end" || r.state === "target" ? "Copy command to repeat it" : "Copy command to resume it", () => commandOf(view.detail)), stopper(),
       h("div", { class: "sub" }, [r.id, r.kind, start ? short(start.parameters) + " parameters" : null, r.device, r.machine, start?.precision, r.tags].filter(Boolean).join(" · "))]);
     settle(stats, statsOf(r, view.curve));
   };
