@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """test_follow.py [CASE...]: training loops of others with frugal's callback. A plain loop, Hugging Face's Trainer and Lightning are
 each killed once by SIGTERM and resumed: one run in the ledger, two starts, one bill. A plain loop is also killed without warning,
-stopped by its caps, its forecast and a spot notice; and the module's other functions are what they say.
-LIGHTNING names a Python that has Lightning, which no environment of ours has; TRANSFORMERS one for Hugging Face's."""
+stopped by its caps, its forecast and a spot notice; its page and report have what those of our own runs have; and the module's other
+functions are what they say. Without a CASE: all but huggingface and lightning, which test_follow_huggingface.py and
+test_follow_lightning.py run. TRANSFORMERS and LIGHTNING name a Python that has these. Exit 77 if every case was skipped."""
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 
 TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 FRUGAL = os.path.abspath(os.environ.get("FRUGAL", os.path.join(TOP, "build", "frugal")))
@@ -99,9 +101,9 @@ def case_huggingface(stage):
 
 
 def case_lightning(stage):
-    python = os.environ.get("LIGHTNING")
-    if not python:
-        return "LIGHTNING names no Python that has it"
+    python = os.environ.get("LIGHTNING", sys.executable)
+    if subprocess.run([python, "-c", "import torch\ntry: import lightning.pytorch\nexcept ImportError: import pytorch_lightning"], capture_output=True).returncode:
+        return "Lightning is not installed; LIGHTNING=PYTHON names a Python that has it and PyTorch 2"
     killed_and_resumed(stage, "lit.py", 150, python)
 
 
@@ -123,19 +125,21 @@ def case_death(stage):
 def case_caps(stage):
     """A dollar is 1,000 seconds here. The cap counts both starts, so that the second has nothing left to spend."""
     for _ in range(2):
-        code, said = stage.loop("plain.py", 10000, 0.01, "train.max_dollars=0.0015")
+        code, said = stage.loop("plain.py", 10000, 0.01, "max_dollars=0.0015")
         check(code == 0 and "reason budget" in said, code, said)
         (run,) = stage.runs()
         check(run["ended"] == "budget", run)
     check(len(steps_of(said)) < 20, "the second start did", steps_of(said))
     stage.out += "2"
-    code, said = stage.loop("plain.py", 10000, 0.01, "train.max_seconds=1")
+    code, said = stage.loop("plain.py", 10000, 0.01, f"max_hours={1 / 3600}")
     check(code == 0 and "reason budget" in said, code, said)
+    run = stage.runs()[-1]
+    check(run["ended"] == "budget" and run["steps"] < 10000, run)
 
 
 def case_forecast(stage):
     """The accuracy ends at 0.8: a target of 0.95 is out of reach, and the run says so long before its end."""
-    code, said = stage.loop("plain.py", 2000, 0.0005, "train.target=0.95", "train.target_metric=accuracy", "train.forecast=0.9")
+    code, said = stage.loop("plain.py", 2000, 0.0005, "target=0.95", "metric=accuracy", "forecast=0.9")
     check("reason forecast" in said and last_step(said) < 1500, code, said[-500:])
     check(stage.runs()[0]["ended"] == "forecast", stage.runs())
 
@@ -154,6 +158,50 @@ def case_notice(stage):
     check(code == 4 and "saving and ending" in said, code, said[-500:])
     check(json.load(open(os.path.join(stage.out, "state.json")))["step"] == last_step(said), said[-300:])
     check(stage.runs()[0]["ended"] == "signal", stage.runs())
+
+
+def keys(value, depth=2):
+    """The names in a JSON value, and in what it holds."""
+    if isinstance(value, dict):
+        return {key: keys(one, depth - 1) if depth else None for key, one in value.items()}
+    return None
+
+
+def case_page(stage):
+    """A followed run and one of `frugal train` have the same fields on the page, the same parts of the bill, and both a report."""
+    code, said = stage.loop("plain.py", 200, 0.005)
+    check(code == 0, code, said)
+    ours = subprocess.run([FRUGAL, "train", os.path.join(TOP, "examples", "ranker.yaml"), "train.steps=40", "train.target=none", "train.usd_hour=3.6"],
+                          cwd=stage.folder, env=stage.env, capture_output=True, text=True)
+    check(ours.returncode == 0, ours.stderr)
+    rows = {run["kind"]: run for run in stage.runs()}
+    theirs, own = rows.pop("followed"), rows.popitem()[1]
+    server = subprocess.Popen([FRUGAL, "watch", "--no_open", "--ledger", stage.ledger], cwd=stage.folder, env=stage.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        first = server.stdout.readline()
+        if "libmicrohttpd" in first:
+            return first.strip()
+        address = re.search(r"http://[^/\s]+", first).group(0)
+
+        def ask(path):
+            with urllib.request.urlopen(address + path, timeout=60) as answer:
+                return json.load(answer)
+
+        listed = {row["id"]: row for row in ask("/api/runs")["runs"]}
+        check(keys(listed[theirs["run"]]) == keys(listed[own["run"]]), listed)
+        page, page_own = ask("/api/run?run=" + theirs["run"]), ask("/api/run?run=" + own["run"])
+        check(keys(page, 0) == keys(page_own, 0), page.keys(), page_own.keys())
+        curve = ask(f"/api/curve?run={theirs['run']}&x=dollars&points=100")
+        check(curve["columns"] == ask(f"/api/curve?run={own['run']}&x=dollars&points=100")["columns"] and len(curve["points"]) > 2, curve)
+    finally:
+        server.terminate()
+        server.wait()
+    for run in (theirs, own):
+        said = subprocess.run([FRUGAL, "report", run["run"], "--ledger", stage.ledger, "--html", "r.html"], cwd=stage.folder, env=stage.env, capture_output=True, text=True)
+        check(said.returncode == 0 and "compute" in said.stdout and "evaluation" in said.stdout, said)
+        with open(os.path.join(stage.folder, "r.html")) as file:
+            html = file.read()
+        check(all(f"/api/{what}{run['run']}" in html for what in ("run?run=", "curve?run=")), html[-2000:])
 
 
 def case_no_program(stage):
@@ -211,21 +259,22 @@ def torch_too(frugal):
             check(other[name].dtype == value.dtype and torch.equal(other[name], value), name)
 
 
-def main():
+def main(names):
     cases = {name[5:]: value for name, value in globals().items() if name.startswith("case_")}
-    failed = 0
-    for name in sys.argv[1:] or cases:
+    results = []
+    for name in names or [name for name in cases if name not in ("huggingface", "lightning")]:
         begin = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             try:
                 skipped = cases[name](Stage(folder))
+                results.append(77 if skipped else 0)
                 print(f"{name}: {'skipped, ' + skipped if skipped else 'ok'}, {time.monotonic() - begin:.1f} s", flush=True)
             except Exception as error:
-                failed = 1
+                results.append(1)
                 print(f"{name}: FAILED: {type(error).__name__}: {error}", flush=True)
             os.chdir(TOP)
-    return failed
+    return 1 if 1 in results else min(results)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
