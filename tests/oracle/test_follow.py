@@ -50,6 +50,11 @@ class Stage:
         said = subprocess.run([FRUGAL, "runs", "--json", "--ledger", self.ledger], capture_output=True, text=True, env=self.env)
         return [json.loads(line) for line in said.stdout.splitlines()]
 
+    def events(self, run):
+        """Of all its starts, from their event logs."""
+        folder = os.path.join(self.folder, "events", run)
+        return [json.loads(line) for name in os.listdir(folder) for line in open(os.path.join(folder, name))]
+
     def report(self):
         return subprocess.run([FRUGAL, "report", "--ledger", self.ledger], capture_output=True, text=True, env=self.env)
 
@@ -98,6 +103,8 @@ def case_huggingface(stage):
         return "transformers and accelerate are not installed"
     run = killed_and_resumed(stage, "hf.py", 60, python)
     check(run["value"] is not None, run)
+    done = [event for event in stage.events(run["run"]) if event["event"] == "done"]
+    check(len(done) == 2 and all(event["busy"] > 0 and event["samples_per_s"] > 0 for event in done), done)
 
 
 def case_lightning(stage):
