@@ -1,4 +1,4 @@
-/* cmd_top.c - frugal top [RUN]: runs and a curve in the terminal, drawn again each second; without a terminal, one screen. */
+/* cmd_top.c - frugal top [RUN]: runs and a curve in the terminal, drawn each second; without one, a single screen. */
 #include "cli/bills.h"
 #include "page/top.h"
 #include <stdio.h>

@@ -88,9 +88,9 @@ TEST(the_command_line_is_read)
     CHECK_EQ(r.argument_count, 2);
     CHECK_STR(r.arguments[1], "train.batch=1");
     CHECK_EQ(parse(perm, &r, &err, "help --completions zsh"), STATUS_OK);
-    CHECK_STR(r.value[FLAG_INDEX_completions], "zsh");
+    CHECK_STR(r.value[FLAG_completions], "zsh");
     CHECK_EQ(parse(perm, &r, &err, "help --completions=fish"), STATUS_OK);
-    CHECK_STR(r.value[FLAG_INDEX_completions], "fish");
+    CHECK_STR(r.value[FLAG_completions], "fish");
     CHECK_EQ(parse(perm, &r, &err, "--help"), STATUS_OK);
     CHECK_STR(r.command->name, "help");
     CHECK_EQ(parse(perm, &r, &err, "--version"), STATUS_OK);
