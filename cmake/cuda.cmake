@@ -45,20 +45,34 @@ set(nvcc_werror "")
 if(FRUGAL_WERROR)
     set(nvcc_werror -Werror all-warnings)
 endif()
+# Same source, same bits, in whatever folder it is built: names that nvcc makes up come from the file's name instead of its path, and
+# intermediate files have fixed names. Line numbers for profilers carry the folder's name, so that packages go without.
+option(FRUGAL_CUDA_LINES "Kernels know the lines of their source, for profilers" ON)
+set(nvcc_lines "")
+if(FRUGAL_CUDA_LINES)
+    set(nvcc_lines -lineinfo)
+endif()
+set(FRUGAL_CUDA_OBJECTS "" CACHE PATH "kernels that another build of the same source for the same GPUs has compiled: its folder cuda")
 set(objects "")
 foreach(file ${kernels})
     get_filename_component(name ${file} NAME_WE)
+    if(FRUGAL_CUDA_OBJECTS)
+        list(APPEND objects ${FRUGAL_CUDA_OBJECTS}/${name}.o)
+        continue()
+    endif()
     set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)
     set(depfile DEPFILE ${object}.d)
     if(CMAKE_VERSION VERSION_LESS 3.20) # which knows it for Ninja only
         set(depfile "")
     endif()
     add_custom_command(OUTPUT ${object} DEPENDS ${file} ${depfile} VERBATIM
-        COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cuda
-        COMMAND ${NVCC} -std=c++17 -O3 -lineinfo --threads 2 ${gencode} -I${CMAKE_SOURCE_DIR}/src
+        COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cuda/${name}
+        COMMAND ${NVCC} -std=c++17 -O3 ${nvcc_lines} --threads 2 ${gencode} -I${CMAKE_SOURCE_DIR}/src
                 -D_Noreturn= -D_Static_assert=static_assert ${sm90a} ${nvcc_werror}
-                -Xcompiler -fPIC,-Wall,-Wextra,-fvisibility=hidden
-                -MD -MF ${object}.d -c ${file} -o ${object})
+                -frandom-seed=${name} --keep --keep-dir ${CMAKE_BINARY_DIR}/cuda/${name}
+                -Xcompiler -fPIC,-Wall,-Wextra,-fvisibility=hidden,-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=
+                -MD -MF ${object}.d -c ${file} -o ${object}
+        COMMAND ${CMAKE_COMMAND} -E rm -rf ${CMAKE_BINARY_DIR}/cuda/${name})
     list(APPEND objects ${object})
 endforeach()
 

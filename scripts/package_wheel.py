@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """package_wheel.py --version V --stage FOLDER --out FOLDER [--tag TAG]: a wheel from what `cmake --install` put into FOLDER.
+package_wheel.py --cuda: what its extra [cuda] asks of PyPI.
 
 The program is in the wheel's scripts, so that `frugal` on PATH is the program itself and no Python starts with it. The
 CUDA module lies in the package, beside which PyPI's NVIDIA libraries are installed: its RUNPATH names them. Without --tag
@@ -87,6 +88,9 @@ def audited(path, tag):
 
 
 def main():
+    if sys.argv[1:] == ["--cuda"]:
+        print(*CUDA)
+        return 0
     parser = argparse.ArgumentParser()
     for name in ("version", "stage", "out"):
         parser.add_argument("--" + name, required=True)

@@ -16,6 +16,13 @@ done
 diff "$work/one/out/SHA256SUMS" "$work/two/out/SHA256SUMS" || fail "two packages of the same files differ"
 [ "$(wc -l <"$work/one/out/SHA256SUMS")" = 2 ] || fail "not two packages"
 
+# The checklist of a release: what was not done is missing, and header and symbols agree at any time.
+if WORK=$work/one scripts/package release >"$work/checklist"; then fail "a release without Debian packages is ready"; fi
+for line in 'ok       tests/abi/' 'ok       debian/libfrugal0.symbols' 'ok       scripts/package twice: tarball' 'ok       all as SHA256SUMS' \
+  'missing  scripts/package twice: Debian packages' 'missing  the same bits the second time' 'missing  scripts/package test'; do
+  grep -q "^$line" "$work/checklist" || fail "the checklist does not say: $line"
+done
+
 # trains NAME COMMAND...: in an empty home.
 trains() {
   mkdir -p "$work/home-$1" && cd "$work/home-$1" || exit 1
