@@ -1,16 +1,33 @@
 /* cmd_generate.c - frugal generate MODEL TEXT: what a trained model writes after a text. */
+#include "base/json.h"
 #include "cli/jobs.h"
 #include "data/tokenize.h"
 #include "infer/generate.h"
 
 enum status command_generate(struct cli *c, struct err *err);
 
-enum { TEXT_GIB = 4 }; /* address space for tokenizer, text and tokens */
+enum { TEXT_GIB = 64 }; /* address space for tokenizer, texts and tokens */
+enum {
+    AT_ONCE = 16
+}; /* texts: a product of so many rows takes little longer than one of one row */
 
+struct prompts { /* one a line, or the one of the command line */
+    struct str *texts;
+    i64         count;
+};
+
+/* Texts are continued several at a time and shown one after the other: the first that is not complete as it grows. */
 struct shown {
-    struct cli    *cli;
-    struct textbuf text;    /* all that was generated */
-    i64            printed; /* bytes of it */
+    struct cli              *cli;
+    const struct words      *words;
+    const struct prompts    *prompts;
+    const struct generation *all;
+    const i64               *begin;   /* tokens of each prompt */
+    bool                    *ended;   /* each text */
+    i64                      current; /* the text that is shown */
+    struct arena             memory, own;
+    struct textbuf           text;    /* what was generated of it */
+    i64                      printed; /* bytes of that */
 };
 
 /* What may be printed: whole characters, as a token may end inside one. */
@@ -31,13 +48,43 @@ static void print_to(struct shown *s, i64 end)
     fflush(s->cli->say->results);
 }
 
-static bool on_token(void *context, i64 token, struct str bytes)
+static void show_end(struct shown *s, enum generated how);
+
+/* The text that is shown from now on, with what there is of it. */
+static void show_begin(struct shown *s)
+{
+    const struct generation *g = &s->all[s->current];
+    s->own                     = s->memory;
+    s->text                    = textbuf_new(&s->own);
+    s->printed                 = 0;
+    if (!s->cli->say->json) say_text(s->cli->say, s->prompts->texts[s->current]);
+    for (i64 i = s->begin[s->current]; i < g->count; i++) {
+        struct arena scratch = *s->cli->perm;
+        textbuf_add(&s->text, words_of(s->words, g->tokens[i], &scratch));
+    }
+    print_to(s, whole_end(textbuf_str(&s->text), s->printed));
+}
+
+static bool on_token(void *context, i64 index, i64 token, struct str bytes)
 {
     struct shown *s = context;
     (void)token;
-    textbuf_add(&s->text, bytes);
-    print_to(s, whole_end(textbuf_str(&s->text), s->printed));
+    if (index == s->current) {
+        textbuf_add(&s->text, bytes);
+        print_to(s, whole_end(textbuf_str(&s->text), s->printed));
+    }
     return s->cli->os->signal_take(s->cli->os) == OS_SIGNAL_NONE;
+}
+
+static void on_end(void *context, i64 index, enum generated how)
+{
+    struct shown *s = context;
+    s->ended[index] = true;
+    while (s->current < s->prompts->count && s->ended[s->current]) {
+        print_to(s, s->text.len);
+        show_end(s, s->current == index ? how : s->all[s->current].how);
+        if (++s->current < s->prompts->count) show_begin(s);
+    }
 }
 
 static enum status number_flag(const struct request *r, i64 flag, f64 least, f64 most, f64 usual,
@@ -81,9 +128,9 @@ static enum status tokenizer_of(struct cli *c, const struct settings *s, struct 
         "which tokenizer? Give --tokenizer, the folder or file that the text was tokenized with");
 }
 
-static void show_end(struct cli *c, const struct shown *s, struct str prompt, i64 tokens,
-                     enum generated how)
+static void show_end(struct shown *s, enum generated how)
 {
+    struct cli    *c       = s->cli;
     struct arena   scratch = *c->perm;
     struct textbuf b;
     if (!c->say->json) {
@@ -93,9 +140,9 @@ static void show_end(struct cli *c, const struct shown *s, struct str prompt, i6
         return;
     }
     b = event_begin(&scratch, "generated");
-    event_str(&b, "prompt", prompt);
+    event_str(&b, "prompt", s->prompts->texts[s->current]);
     event_str(&b, "text", textbuf_str(&s->text));
-    event_i64(&b, "tokens", tokens);
+    event_i64(&b, "tokens", s->all[s->current].count - s->begin[s->current]);
     event_str(&b, "ended",
               how == GENERATED_END    ? STR("end")
               : how == GENERATED_FULL ? STR("full")
@@ -103,31 +150,125 @@ static void show_end(struct cli *c, const struct shown *s, struct str prompt, i6
     event_end(&b, c->say);
 }
 
-static enum status write_on(struct cli *c, struct generating *g, struct str prompt,
-                            struct arena *memory, struct err *err)
+static enum status encode(const struct generating *g, struct str prompt, struct generation *out,
+                          struct arena *memory, struct err *err)
 {
-    struct shown shown = { .cli = c };
-    i32         *tokens =
-        NEW(memory, i32, MAX(tokens_max(prompt.len) + BPE_AROUND_MAX, use_length(g->use)));
-    i64          count;
-    struct arena text = arena_part(memory, 1 << 28);
+    i64 most    = use_length(g->use);
+    out->tokens = NEW(memory, i32, MAX(tokens_max(prompt.len) + BPE_AROUND_MAX, most));
     if (!prompt.len)
         return err_set(err, STATUS_USAGE, "the text is empty: give at least one character");
-    enum status st =
-        words_encode(&g->words, prompt, use_vocabulary(g->use), tokens, &count, *memory, err);
-    if (!st && count > use_length(g->use))
+    enum status st = words_encode(&g->words, prompt, use_vocabulary(g->use), out->tokens,
+                                  &out->count, *memory, err);
+    if (!st && out->count > most)
         st =
             err_set(err, STATUS_USAGE, "the text has %lld tokens, and the model reads at most %lld",
-                    (long long)count, (long long)use_length(g->use));
+                    (long long)out->count, (long long)most);
+    return st;
+}
+
+static enum status write_on(struct cli *c, struct generating *g, const struct prompts *p,
+                            struct arena *memory, struct err *err)
+{
+    struct generation *all   = NEW(memory, struct generation, p->count);
+    i64               *begin = NEW(memory, i64, p->count);
+    enum status        st    = STATUS_OK;
+    for (i64 i = 0; !st && i < p->count; i++) {
+        st       = encode(g, p->texts[i], &all[i], memory, err);
+        begin[i] = all[i].count;
+    }
     if (st) return st;
-    i64 before  = count;
-    shown.text  = textbuf_new(&text);
-    g->on_token = on_token;
-    g->context  = &shown;
-    if (!c->say->json) say_text(c->say, prompt);
-    enum generated how = generate(g, tokens, &count, 0, *memory);
-    print_to(&shown, shown.text.len);
-    show_end(c, &shown, prompt, count - before, how);
+    struct shown shown = { .cli = c, .words = &g->words, .prompts = p, .all = all, .begin = begin };
+    shown.ended        = NEW(memory, bool, p->count);
+    shown.memory       = arena_part(memory, 1 << 28);
+    g->on_token        = on_token;
+    g->on_end          = on_end;
+    g->context         = &shown;
+    show_begin(&shown);
+    generate(g, all, p->count, *memory);
+    return STATUS_OK;
+}
+
+/* --- what is continued --- */
+
+/* A line of a .jsonl is an object with the text under "prompt". */
+static enum status prompt_of(struct str line, i64 number, struct str file, struct arena *memory,
+                             struct str *out, struct err *err)
+{
+    struct json *root, *prompt;
+    *out = line;
+    if (!str_ends(file, STR(".jsonl"))) return STATUS_OK;
+    enum status st = json_parse(memory, line, &root, err);
+    prompt         = st ? NULL : json_get(root, STR("prompt"));
+    if (prompt && prompt->kind == JSON_STRING) return *out = prompt->text, STATUS_OK;
+    return err_set(err, STATUS_USAGE, "%.*s:%lld: expected an object with a text \"prompt\"",
+                   STR_ARG(file), (long long)number);
+}
+
+static enum status read_prompts(struct cli *c, struct str file, struct prompts *p,
+                                struct arena *memory, struct err *err)
+{
+    struct str  text;
+    i64         lines = 1;
+    enum status st    = os_read_all(c->os, file, memory, &text, err);
+    for (i64 i = 0; !st && i < text.len; i++) lines += text.data[i] == '\n';
+    p->texts = NEW(memory, struct str, lines);
+    for (i64 number = 1; !st && text.len; number++) {
+        i64        end  = str_find(text, '\n');
+        struct str line = end < 0 ? text : str_sub(text, 0, end);
+        text            = end < 0 ? (struct str){ 0 } : str_sub(text, end + 1, text.len);
+        if (line.len && line.data[line.len - 1] == '\r') line.len--;
+        if (str_trim(line).len)
+            st = prompt_of(line, number, file, memory, &p->texts[p->count++], err);
+    }
+    if (!st && !p->count)
+        st = err_set(err, STATUS_USAGE, "%.*s has no prompts: one a line", STR_ARG(file));
+    return st;
+}
+
+/* FRUGAL_CACHE in the environment. */
+static enum status cache_of(struct os *os, enum use_cache *out, struct err *err)
+{
+    static const char *const words[] = { "auto", "on", "off" };
+    struct str               word    = os->env(os, "FRUGAL_CACHE");
+    *out                             = USE_CACHE_AUTO;
+    for (i64 i = 0; i < COUNT_OF(words); i++)
+        if (str_eq(word, str_of(words[i]))) return *out = (enum use_cache)i, STATUS_OK;
+    if (!word.len) return STATUS_OK;
+    return err_set(err, STATUS_USAGE, "FRUGAL_CACHE is auto, on or off, not %.*s",
+                   (int)MIN(word.len, 40), word.data);
+}
+
+/* As long as the longest text can get: no token is shorter than a byte. */
+static i64 longest(const struct prompts *p, i64 tokens)
+{
+    i64 most = 0;
+    for (i64 i = 0; i < p->count; i++) most = MAX(most, p->texts[i].len);
+    return most + BPE_AROUND_MAX + tokens;
+}
+
+static enum status open_and_write(struct cli *c, const struct config *config, struct generating *g,
+                                  const struct prompts *p, struct arena *memory, struct err *err)
+{
+    struct use_next_config how = { .length    = longest(p, g->tokens_max),
+                                   .sequences = MIN(p->count, AT_ONCE) };
+    struct str             tokenizer;
+    enum status            st = cache_of(c->os, &how.cache, err);
+    if (!st) st = use_open_next(c->os, &config->settings, &how, &g->use, err);
+    if (!st) st = tokenizer_of(c, &config->settings, &tokenizer, err);
+    if (!st) st = words_open(&g->words, c->os, tokenizer, memory, err);
+    return st ? st : write_on(c, g, p, memory, err);
+}
+
+/* TEXT, or the lines of @FILE. */
+static enum status prompts_of(struct cli *c, struct prompts *p, struct arena *memory,
+                              struct err *err)
+{
+    struct str text = c->request->arguments[1];
+    *p              = (struct prompts){ 0 };
+    if (text.len > 1 && text.data[0] == '@')
+        return read_prompts(c, str_sub(text, 1, text.len), p, memory, err);
+    p->texts             = NEW(memory, struct str, 1);
+    p->texts[p->count++] = text;
     return STATUS_OK;
 }
 
@@ -135,8 +276,8 @@ enum status command_generate(struct cli *c, struct err *err)
 {
     const struct request *r = c->request;
     struct generating     g = { 0 };
+    struct prompts        prompts;
     struct config        *config;
-    struct str            tokenizer;
     if (r->argument_count < 2)
         return err_set(err, STATUS_USAGE,
                        "expected a model and a text: frugal generate MODEL \"Once upon a time\"");
@@ -147,10 +288,8 @@ enum status command_generate(struct cli *c, struct err *err)
     if (!memory.begin)
         return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
     os_signals_catch();
-    st = use_open_next(c->os, &config->settings, r->arguments[1].len + g.tokens_max, &g.use, err);
-    if (!st) st = tokenizer_of(c, &config->settings, &tokenizer, err);
-    if (!st) st = words_open(&g.words, c->os, tokenizer, &memory, err);
-    if (!st) st = write_on(c, &g, r->arguments[1], &memory, err);
+    st = prompts_of(c, &prompts, &memory, err);
+    if (!st) st = open_and_write(c, config, &g, &prompts, &memory, err);
     use_close(g.use);
     arena_close(&memory);
     return st;

@@ -1,28 +1,35 @@
-/* generate.h - continues a sequence of tokens, one after the other. */
+/* generate.h - continues texts, token by token, as many at a time as the model was opened for. */
 #ifndef INFER_GENERATE_H
 #define INFER_GENERATE_H
 #include "infer/sample.h"
 #include "infer/words.h"
 #include "train/use.h"
 
+enum generated {
+    GENERATED_ENOUGH, /* tokens_max, or the caller's word */
+    GENERATED_END,    /* the text ended */
+    GENERATED_FULL    /* the model reads no more tokens */
+};
+
+struct generation {
+    i32           *tokens; /* the prompt's, at least one; room for use_length */
+    i64            count;  /* grows */
+    enum generated how;
+};
+
 struct generating {
     struct use     *use;
     struct words    words;
     struct sampling sampling;
-    i64             tokens_max; /* new ones */
-    /* After each token, with its bytes; false: it is enough. */
-    bool (*on_token)(void *context, i64 token, struct str bytes);
+    i64             tokens_max; /* new ones of each text */
+    /* After each token of text `index`, with its bytes; false: all of it is enough. */
+    bool (*on_token)(void *context, i64 index, i64 token, struct str bytes);
+    /* Text `index` is done. */
+    void (*on_end)(void *context, i64 index, enum generated how);
     void *context;
 };
 
-enum generated {
-    GENERATED_ENOUGH,
-    GENERATED_END,
-    GENERATED_FULL
-}; /* tokens_max; the text ended; no room */
-
-/* `tokens` has `count` >= 1 and room for use_length; *count grows. `sequence`: which prompt it is, for the draws. */
-enum generated generate(const struct generating *g, i32 *tokens, i64 *count, i64 sequence,
-                        struct arena scratch);
+/* What is drawn for a text depends on its index and the seed, not on those that are continued beside it. */
+void generate(const struct generating *g, struct generation *all, i64 count, struct arena scratch);
 
 #endif

@@ -146,6 +146,21 @@ i32 build_attention_packed(struct graph *g, struct str name, i32 qkv, const stru
     return op_with(g, OP_ATTENTION_PACKED, name, (i32[]){ qkv, rows->offsets }, 2, at);
 }
 
+i32 build_attention_cached(struct graph *g, struct str name, i32 qkv, const struct cached *rows,
+                           i64 heads, i64 kv_heads, i64 window)
+{
+    if (g->err.status) return -1;
+    i64         row = shape_last(graph_type(g, qkv).shape), head_dim = row / (heads + 2 * kv_heads);
+    struct type type = graph_type(g, qkv);
+    struct attrs at  = { .heads = heads, .kv_heads = kv_heads, .window = window };
+    struct str   of  = str_cat(g->perm, name, STR(".cache"));
+    at.scale         = 1 / sqrt((f64)head_dim);
+    type.shape       = shape_3(rows->sequences, rows->length, 2 * kv_heads * head_dim);
+    i32 cache        = graph_value(g, VALUE_CACHE, of, type);
+    i32 in[]         = { qkv, cache, rows->sequence, rows->place };
+    return op_with(g, OP_ATTENTION_CACHED, name, in, 4, at);
+}
+
 i32 build_rope(struct graph *g, struct str name, i32 qkv, i32 at, i64 heads, i64 head_dim, f64 base,
                struct rope_scaling scaling)
 {

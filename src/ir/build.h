@@ -42,6 +42,14 @@ struct packed {
 struct packed build_pack(struct graph *g, struct str name, i32 x, i32 lens);
 i32 build_attention_packed(struct graph *g, struct str name, i32 qkv, const struct packed *rows,
                            i64 heads, i64 kv_heads, bool causal, i64 window, f64 scale);
+/* Rows of sequences that are continued, with what came before them in a cache. */
+struct cached {
+    i32 sequence, place;   /* i32[rows]; -1: nothing is cached */
+    i64 sequences, length; /* that the cache holds, and of each the longest */
+};
+/* The cache is the graph's VALUE_CACHE NAME.cache. */
+i32 build_attention_cached(struct graph *g, struct str name, i32 qkv, const struct cached *rows,
+                           i64 heads, i64 kv_heads, i64 window);
 /* p == 0 returns x itself. The rng tensor is the graph's scalar "rng". */
 i32 build_dropout(struct graph *g, struct str name, i32 x, f64 p);
 i32 build_dropout_packed(struct graph *g, struct str name, i32 x, f64 p, const struct packed *rows);

@@ -157,6 +157,18 @@ struct cost cost_attention_packed_grad(const struct sig *s)
     return (struct cost){ packed_flops(s, s->in[4], s->in[1].shape, 5), traffic(s) };
 }
 
+/* As if every row saw half of what its sequence may have; that is also what it reads of the cache. */
+struct cost cost_attention_cached(const struct sig *s)
+{
+    struct shape qkv = s->in[0].shape, cache = s->in[1].shape;
+    f64          keys = (f64)cache.dim[1] / 2, window = (f64)s->at->window, rows = (f64)qkv.dim[0];
+    f64          d = (f64)qkv.dim[1] / ((f64)s->at->heads + 2 * (f64)s->at->kv_heads);
+    if (window > 0) keys = MIN(keys, window);
+    f64 read = rows * keys * (f64)cache.dim[2] * (f64)dtype_bytes(s->in[1].dtype);
+    f64 own  = (f64)type_bytes(s->in[0]) + (f64)type_bytes(s->out[0]);
+    return (struct cost){ 4 * (f64)s->at->heads * rows * keys * d, own + read };
+}
+
 /* max, exp, sum over the logits. */
 struct cost cost_xent(const struct sig *s)
 {

@@ -11,8 +11,8 @@
 
 static const char *const kind_names[] = {
     [VALUE_PARAM] = "param",   [VALUE_GRAD] = "grad",     [VALUE_STATE] = "state",
-    [VALUE_BUFFER] = "buffer", [VALUE_SCALAR] = "scalar", [VALUE_INPUT] = "input",
-    [VALUE_OUTPUT] = "output",
+    [VALUE_BUFFER] = "buffer", [VALUE_CACHE] = "cache",   [VALUE_SCALAR] = "scalar",
+    [VALUE_INPUT] = "input",   [VALUE_OUTPUT] = "output",
 };
 static const char *const init_names[] = {
     [INIT_ZERO]    = "zero",

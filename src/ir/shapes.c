@@ -486,6 +486,28 @@ enum status shape_attention_packed(struct sig *s, struct err *err)
     return STATUS_OK;
 }
 
+enum status shape_attention_cached(struct sig *s, struct err *err)
+{
+    struct shape x = in_shape(s, 0), cache = in_shape(s, 1);
+    i64          h = s->at->heads, g = s->at->kv_heads, rows = x.rank == 2 ? x.dim[0] : 0;
+    if (x.rank != 2 || h < 1 || h > x.dim[1] || g < 1 || h % g || x.dim[1] % (h + 2 * g))
+        return fail_one(err, "needs [R,(heads + 2 kv_heads) * head_dim], kv_heads dividing heads",
+                        s->in[0]);
+    i64 d = x.dim[1] / (h + 2 * g);
+    if (d > HEAD_DIM_MAX || s->at->window < 0)
+        return fail_one(err, "needs heads of at most 1024 numbers, and no window below 0",
+                        s->in[0]);
+    if (cache.rank != 3 || cache.dim[2] != 2 * g * d || s->in[1].dtype != wide(s->in[0].dtype))
+        return fail(err, "needs a cache [N,L,2 kv_heads * head_dim], f32 at least", s->in[0],
+                    s->in[1]);
+    for (i32 i = 2; i < 4; i++)
+        if (!type_eq(s->in[i], type_of(DT_I32, shape_1(rows))))
+            return fail(err, "needs an i32 sequence and an i32 place for each row", s->in[0],
+                        s->in[i]);
+    s->out[0] = type_of(s->in[0].dtype, shape_2(rows, h * d));
+    return need_float(err, s->in[0]);
+}
+
 enum status shape_attention_grad(struct sig *s, struct err *err)
 {
     if (same_dtype(s, 1, 2, err)) return STATUS_USAGE;

@@ -94,7 +94,23 @@ enum status block_check(const struct model *m, struct err *err)
     return st ? st : check_data(m, err);
 }
 
-static bool is_packed(const struct builder *b) { return b->rows.offsets >= 0; }
+static bool is_cached(const struct builder *b) { return b->cached.sequence >= 0; }
+/* x is rows with places of their own instead of [batch, T]. */
+static bool is_packed(const struct builder *b) { return b->rows.offsets >= 0 || is_cached(b); }
+static i32  places(const struct builder *b)
+{
+    return is_cached(b) ? b->cached.place : b->rows.position;
+}
+
+void block_continue(struct builder *b)
+{
+    struct type one     = type_of(DT_I32, shape_1(b->batch));
+    b->cached.sequences = b->m->config.cached;
+    b->cached.length    = feeds_find(&b->m->feeds, STR("x"))->type.shape.dim[0];
+    b->rows.tokens      = graph_value(b->g, VALUE_INPUT, STR("x"), one);
+    b->cached.place     = graph_value(b->g, VALUE_INPUT, STR("place"), one);
+    b->cached.sequence  = graph_value(b->g, VALUE_INPUT, STR("sequence"), one);
+}
 
 void block_pack(struct builder *b)
 {
@@ -132,18 +148,18 @@ i32 block_embed(struct builder *b)
 {
     const struct feed *x     = feeds_find(&b->m->feeds, STR("x"));
     i64                width = b->m->config.width, context = x->type.shape.dim[0];
-    i64                rows   = b->m->config.vocabulary ? b->m->config.vocabulary : x->range;
-    i64                places = b->m->config.places ? b->m->config.places : context;
-    i32                wte    = part_weight(b, STR("wte"), shape_2(rows, width), block_init(1));
-    i32                ids    = is_packed(b) ? b->rows.tokens : part_input(b, STR("x"));
-    i32                y      = build_embedding(b->g, STR("wte"), wte, ids);
+    i64                rows  = b->m->config.vocabulary ? b->m->config.vocabulary : x->range;
+    i64                table = b->m->config.places ? b->m->config.places : context;
+    i32                wte   = part_weight(b, STR("wte"), shape_2(rows, width), block_init(1));
+    i32                ids   = is_packed(b) ? b->rows.tokens : part_input(b, STR("x"));
+    i32                y     = build_embedding(b->g, STR("wte"), wte, ids);
     if (!is_word(b->m->config.positions, "learned")) return y;
-    i32 wpe = part_weight(b, STR("wpe"), shape_2(places, width), block_init(1));
-    i32 at  = is_packed(b) ? b->rows.position : b->position;
-    wpe     = places_used(b, wpe, places);
-    places -= b->m->config.first_place;
+    i32 wpe = part_weight(b, STR("wpe"), shape_2(table, width), block_init(1));
+    i32 at  = is_packed(b) ? places(b) : b->position;
+    wpe     = places_used(b, wpe, table);
+    table -= b->m->config.first_place;
     if (at >= 0) wpe = build_embedding(b->g, STR("wpe.rows"), wpe, at);
-    else if (places != context) wpe = build_slice(b->g, STR("wpe.first"), wpe, 0, 0, context);
+    else if (table != context) wpe = build_slice(b->g, STR("wpe.first"), wpe, 0, 0, context);
     return add_type(b, build_binary(b->g, OP_ADD, STR("wpe"), y, wpe));
 }
 
@@ -165,7 +181,7 @@ static i32 block_heads(struct builder *b, struct str path, i32 x, i64 heads, i64
     i32          at  = b->position;
     if (is_packed(b)) {
         x  = build_reshape(g, part_name(b, path, "one"), x, shape_3(1, was.dim[0], was.dim[1]));
-        at = build_reshape(g, part_name(b, path, "at"), b->rows.position, shape_2(1, was.dim[0]));
+        at = build_reshape(g, part_name(b, path, "at"), places(b), shape_2(1, was.dim[0]));
     }
     if (c->qk_norm)
         x = build_qknorm(g, part_name(b, path, "qknorm"), x, heads, head_dim, qk_norm_eps);
@@ -215,9 +231,11 @@ i32 block_attention(struct builder *b, struct str path, i32 x, const struct bloc
     if (c->qk_weights) x = normed_heads(b, path, x, heads, kv, head_dim, k->eps);
     x     = block_heads(b, path, x, heads + kv, head_dim);
     i64 w = c->window;
-    x     = is_packed(b) ? build_attention_packed(g, path, x, &b->rows, heads, kv, k->causal, w, 0)
-                         : build_attention(g, path, x, b->position, heads, kv, k->causal, w, 0);
-    x     = part_dense(b, part_name(b, path, "proj"), x, proj);
+    if (is_cached(b)) x = build_attention_cached(g, path, x, &b->cached, heads, kv, w);
+    else if (is_packed(b))
+        x = build_attention_packed(g, path, x, &b->rows, heads, kv, k->causal, w, 0);
+    else x = build_attention(g, path, x, b->position, heads, kv, k->causal, w, 0);
+    x = part_dense(b, part_name(b, path, "proj"), x, proj);
     return part_dropout(b, path, x, c->dropout);
 }
 

@@ -44,10 +44,14 @@ static i32 gpt_head(struct builder *b, i32 x)
 /* One position of each sequence: what follows it is asked for, and the head is not computed for the others. */
 static void gpt_next(struct builder *b, i32 x)
 {
+    i64 cached = b->m->config.cached;
     if (b->g->err.status) return;
-    struct shape s = graph_type(b->g, x).shape;
-    x = build_reshape(b->g, STR("next.rows"), x, shape_2(s.dim[0] * s.dim[1], s.dim[2]));
-    x = build_embedding(b->g, STR("next.row"), x, part_input(b, STR("at")));
+    struct shape s    = graph_type(b->g, x).shape;
+    struct shape rows = shape_2(shape_rows(s), shape_last(s));
+    i32 at = cached ? graph_value(b->g, VALUE_INPUT, STR("at"), type_of(DT_I32, shape_1(cached)))
+                    : part_input(b, STR("at"));
+    x      = build_reshape(b->g, STR("next.rows"), x, rows);
+    x      = build_embedding(b->g, STR("next.row"), x, at);
     graph_output(b->g, gpt_head(b, x), STR("logits"));
 }
 
@@ -59,6 +63,7 @@ enum status gpt_build(struct builder *b, struct err *err)
                                          .out_scale = 1 / sqrt(2.0 * (f64)depth), /* two additions a block */
                                          .eps       = c->eps > 0 ? c->eps : norm_eps };
     if (feeds_find(&b->m->feeds, STR("position"))) b->position = part_input(b, STR("position"));
+    if (b->mode == MODE_EVAL && c->ask == ASK_NEXT && c->cached) block_continue(b);
     i32 x = part_dropout(b, STR("wte"), block_embed(b), c->dropout);
 
     for (i64 i = 0; i < depth && !b->g->err.status; i++) {

@@ -84,7 +84,7 @@ enum status model_build(void *context, struct graph *g, i64 batch, enum graph_mo
                         struct err *err)
 {
     const struct model *m  = context;
-    struct builder      b  = { m, g, batch, mode, { .offsets = -1 }, -1, 0 };
+    struct builder      b  = { m, g, batch, mode, { .offsets = -1 }, { -1, -1, 0, 0 }, -1, 0 };
     enum status         st = m->kind->build(&b, err);
     if (!st) st = graph_status(g, err);
     return st ? st : lora_freeze(&b, err);

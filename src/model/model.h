@@ -13,7 +13,11 @@
 struct hf_family;
 
 /* What the graph of evaluation ends in: the loss; that and the logits; the logits of one position a sequence, which the
- * feed "at" names, and no loss. */
+ * feed "at" names, and no loss.
+ *
+ * ASK_NEXT with `cached` sequences: a sample is one new token of any of them, with inputs "x", "sequence" (below 0: none,
+ * it fills the batch up) and "place", all i32[batch]; "at" i32[cached] names the rows whose logits are wanted. What came
+ * before is in VALUE_CACHE, from earlier runs of the programs. */
 enum model_ask { ASK_LOSS, ASK_LOGITS, ASK_NEXT };
 
 /* Low-rank adapters beside frozen matrices: lora.h. */
@@ -59,12 +63,13 @@ struct model_config {
     bool bias_qkv, bias_proj, bias_mlp; /* biases here, where `bias` does not put them everywhere */
     bool qk_weights;                    /* queries and keys are normalised, with weights */
     i64  types; /* rows of the table of token types, of which the first is used; 0: no table */
-    i64  first_place;            /* row of wpe that the first position reads */
-    struct str         pooler;   /* activation of a classifier's head: tanh | relu; empty: tanh */
-    i64                classes;  /* 0: as many as the data has */
-    bool               new_head; /* the folder holds no classifier: it begins at random */
-    enum model_ask     ask;      /* no option either */
-    struct lora_config lora;     /* train.lora */
+    i64  first_place;        /* row of wpe that the first position reads */
+    struct str     pooler;   /* activation of a classifier's head: tanh | relu; empty: tanh */
+    i64            classes;  /* 0: as many as the data has */
+    bool           new_head; /* the folder holds no classifier: it begins at random */
+    enum model_ask ask;      /* no option either */
+    i64 cached; /* ASK_NEXT: sequences at once, whose keys and values stay in a cache; 0: none do */
+    struct lora_config lora; /* train.lora */
 };
 
 struct model; /* config + feeds, checked */

@@ -29,8 +29,10 @@ struct builder {
     i64                 batch;
     enum graph_mode     mode;
     struct packed rows; /* that x has now instead of [batch, T]; offsets -1: it is not packed */
-    i32           position; /* i32[batch, T] in documents that attention does not leave; -1: it may see all before it */
-    u32           lora_used; /* names of train.lora.on that meant a matrix, a bit each */
+    struct cached
+        cached; /* as rows, of one token each, instead of [batch, T]; sequence -1: not so */
+    i32 position; /* i32[batch, T] in documents that attention does not leave; -1: it may see all before it */
+    u32 lora_used; /* names of train.lora.on that meant a matrix, a bit each */
 };
 
 /* The sizes that a setting or a layer's key may have: large enough for every model, and small
@@ -85,6 +87,7 @@ struct block {
 
 enum status block_check(const struct model *m, struct err *err);
 void block_pack(struct builder *b); /* from here on x is the rows that are no padding, by lens */
+void block_continue(struct builder *b); /* from here on x is new tokens of sequences in a cache */
 i32  block_first(struct builder *b, i32 x); /* of each sequence; from here on nothing is packed */
 i32  block_embed(struct builder *b);        /* tokens x by wte, and their positions by wpe */
 i32  block_norm(struct builder *b, struct str path, i32 x, const struct block *k);

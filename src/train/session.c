@@ -275,11 +275,22 @@ enum status train_outline(struct os *os, const struct settings *settings, struct
     return st;
 }
 
+enum status session_device(struct session *s, struct os *os, const struct settings *settings,
+                           struct arena *perm, struct err *err)
+{
+    enum status st = begin(s, os, settings, perm, err);
+    return st ? st : session_backend(s, err);
+}
+
+enum status session_compile(struct session *s, graph_builder *build, void *context, struct err *err)
+{
+    return compile_here(s, build, context, err);
+}
+
 enum status session_build(struct session *s, struct os *os, const struct settings *settings,
                           struct arena *perm, graph_builder *build, void *context, struct err *err)
 {
-    enum status st = begin(s, os, settings, perm, err);
-    if (!st) st = session_backend(s, err);
+    enum status st = session_device(s, os, settings, perm, err);
     if (st) return st;
     i64 batch = settings->train.batch, micro = settings->train.micro_batch;
     s->config.batch      = micro ? micro : batch;

@@ -86,6 +86,11 @@ enum status session_open(struct session *s, struct os *os, const struct settings
 /* The same for a graph of the caller's own: no data set, no model. */
 enum status session_build(struct session *s, struct os *os, const struct settings *settings,
                           struct arena *perm, graph_builder *build, void *context, struct err *err);
+/* Its two halves, for whoever decides by the device what to build: s->config says for how many samples. */
+enum status session_device(struct session *s, struct os *os, const struct settings *settings,
+                           struct arena *perm, struct err *err);
+enum status session_compile(struct session *s, graph_builder *build, void *context,
+                            struct err *err);
 /* Allocates the arena, prepares kernels and sets the weights: from then on it can run. */
 enum status session_start(struct session *s, struct err *err);
 struct rates { /* the learning rate in steps and for this batch */

@@ -16,9 +16,17 @@ enum use_kind { USE_EVALUATE, USE_PREDICT };
 /* With the settings' data; the caller's settings need not live on. */
 enum status use_open(struct os *os, const struct settings *settings, enum use_kind kind,
                      struct use **out, struct err *err);
-/* Without data: to continue sequences of up to `length` tokens; of a model of tokens. length 0: as long as it can. */
-enum status use_open_next(struct os *os, const struct settings *settings, i64 length,
-                          struct use **out, struct err *err);
+/* Whether keys and values of what was read are kept for the tokens to come, or each token costs a pass over the whole
+ * sequence. AUTO: on the processor they are. */
+enum use_cache { USE_CACHE_AUTO, USE_CACHE_ON, USE_CACHE_OFF };
+/* Without data: to continue sequences of up to `length` tokens, several at a time; of a model of tokens. length 0: as
+ * long as it can. */
+struct use_next_config {
+    i64            length, sequences;
+    enum use_cache cache;
+};
+enum status use_open_next(struct os *os, const struct settings *settings,
+                          const struct use_next_config *config, struct use **out, struct err *err);
 void        use_close(struct use *u); /* NULL: nothing. After a failure to open, too */
 
 /* Loss and metrics on the held-out samples: what training's last evaluation says. */
@@ -28,9 +36,16 @@ enum status use_evaluate(struct use *u, struct train_eval *out, struct err *err)
 typedef void use_answer(void *context, i64 sample, const f64 *probability, i64 count);
 enum status  use_predict(struct use *u, use_answer *answer, void *context, struct err *err);
 
-i64  use_length(const struct use *u);     /* of a sequence, at most */
-i64  use_vocabulary(const struct use *u); /* tokens that may come next */
-void use_next(struct use *u, const i32 *tokens, i64 count,
-              f64 *logits); /* 1 <= count <= use_length */
+i64 use_length(const struct use *u);     /* of a sequence, at most */
+i64 use_vocabulary(const struct use *u); /* tokens that may come next */
+i64 use_sequences(const struct use *u);  /* at a time */
+
+struct use_text {
+    const i32 *tokens; /* those of earlier calls, and at least one more */
+    i64        count;  /* 1 to use_length; 0: this one is not asked */
+};
+/* The logits of the next token of each of use_sequences texts, [sequences][vocabulary]. */
+void use_next(struct use *u, const struct use_text *texts, f64 *logits);
+void use_forget(struct use *u, i64 index); /* the text there is another one from now on */
 
 #endif

@@ -552,6 +552,38 @@ static void case_attention_packed(struct maker *m)
     add_offsets(m, B, rows, m->c->at.count);
 }
 
+/* New rows of each sequence lie one after the other, some of padding among them; the longest fills the cache. */
+static void add_places(struct maker *m, i64 N, i64 L, i64 rows)
+{
+    struct draw d        = stream(m);
+    i32        *sequence = add_input(m, DT_I32, shape_1(rows));
+    i32        *place    = add_input(m, DT_I32, shape_1(rows));
+    i64         of = 0, at = draw_to(&d, L);
+    for (i64 r = 0; place && r < rows; r++, at++) {
+        while (of < N && (at >= L || draw_to(&d, 9) == 0)) at = ++of < N ? draw_to(&d, L) : 0;
+        bool none   = of >= N || draw_to(&d, 9) == 0;
+        sequence[r] = none ? -1 : (i32)of;
+        place[r]    = none ? 0 : (i32)at;
+    }
+}
+
+static void case_attention_cached(struct maker *m)
+{
+    static const i64 dims[] = { 1, 5, 8, 16, 24, 32, 48, 64, 80, 96, 128, 256 };
+    i64              D = dims[draw_to(m->draw, COUNT_OF(dims))], G = 1 + draw_to(m->draw, 2);
+    i64 H = G * (1 + draw_to(m->draw, 3)), N = 1 + draw_to(m->draw, 4), L = size(m, 300);
+    i64 rows          = 1 + draw_to(m->draw, 12);
+    m->c->at.heads    = H;
+    m->c->at.kv_heads = G;
+    m->c->at.window   = draw_coin(m->draw) ? 1 + draw_to(m->draw, L) : 0;
+    m->c->at.scale    = 1 / sqrt((f64)D);
+    f64 scale         = draw_coin(m->draw) ? 1 : 3; /* as attention's */
+    m->c->terms       = (f64)(L + D) * pow(scale, 4);
+    add_normal(m, m->dtype, shape_2(rows, (H + 2 * G) * D), scale, 0);
+    add_normal(m, wide_dtype(m), shape_3(N, L, 2 * G * D), scale, 0);
+    add_places(m, N, L, rows);
+}
+
 static void case_pack(struct maker *m)
 {
     i64 B = size(m, 33), T = size(m, 65);
@@ -583,7 +615,7 @@ static void case_rope(struct maker *m)
     if (draw_coin(m->draw)) m->c->at.stretch = 1 + (f64)draw_to(m->draw, 8);
     if (draw_coin(m->draw)) m->c->at.low = 0.001, m->c->at.high = 0.1;
     if (draw_coin(m->draw))
-        add_uniform(m, DT_I32, shape_2(x.dim[0], x.dim[1]), 0, (f64)(x.dim[0] * x.dim[1]));
+        add_uniform(m, DT_I32, shape_2(x.dim[0], x.dim[1]), 0, draw_coin(m->draw) ? 40 : 5000);
 }
 
 static void case_dropout(struct maker *m)

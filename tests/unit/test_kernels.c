@@ -184,7 +184,8 @@ static struct outcome absolute(const struct subject *s)
 static f64 allowed(const struct op_case *c, i64 count, i64 i, enum dtype t, f64 want, f64 size)
 {
     bool attention = c->op == OP_ATTENTION || c->op == OP_ATTENTION_GRAD ||
-                     c->op == OP_ATTENTION_PACKED || c->op == OP_ATTENTION_PACKED_GRAD;
+                     c->op == OP_ATTENTION_PACKED || c->op == OP_ATTENTION_PACKED_GRAD ||
+                     c->op == OP_ATTENTION_CACHED;
     f64 eps = t == DT_F64 ? 0x1p-52 : 0x1p-23, sums = 2 * sqrt(c->terms), rounding = 0;
     if (c->nearness == NEAR_EXACT || !dtype_is_float(t)) return 0;
     if (c->nearness == NEAR_MAP) rounding = 16 * map_size(c, count, i, want);

@@ -3,8 +3,9 @@
  * x is [B, T, heads of D numbers]; only the first `heads` of them are changed, the others pass
  * through. A block of work is a few positions.
  *
- * rope's table of cosines and sines is made anew by each call, in the workspace: every TURN-th
- * position by libm in f64, those between by turning the last one on. */
+ * rope's table of cosines and sines is made anew by each call, in the workspace, a row for each position
+ * on axis 1, or where positions are given for each row of x: every TURN-th position by libm in f64, those
+ * between by turning the one before. So a position has the same bits wherever it stands. */
 #include "backend/cpu/fast/fast.h"
 #include "backend/cpu/fast/rows.h"
 #include "ir/rope.h"
@@ -20,7 +21,7 @@ struct heads {
     f32                *rstd;
     f32                *table; /* [turns][2][D/2]: cosines, sines */
     const i32          *at;    /* position of each row; NULL: its index on axis 1 */
-    i64                 turns; /* positions are below it */
+    i64                 turns; /* rows of the table */
     i64                 positions, T, all, heads, D, each;
     f64                 base, eps;
     struct rope_scaling scaling;
@@ -57,22 +58,40 @@ V_INLINE void pass_through(const struct heads *h, const void *from, i64 position
 
 /* ---- rope */
 
+/* A pair's turn at a position, which is reached from the multiple of TURN before it. */
+struct turning {
+    f64 step, co, si, turn_co, turn_si;
+    i64 at;
+};
+
+static void turn_to(struct turning *w, i64 at)
+{
+    if (at == w->at) return;
+    if (at != w->at + 1 || at % TURN == 0) {
+        w->at = at / TURN * TURN;
+        w->co = cos((f64)w->at * w->step);
+        w->si = sin((f64)w->at * w->step);
+    }
+    for (; w->at < at; w->at++) {
+        f64 next = w->co * w->turn_co - w->si * w->turn_si;
+        w->si    = w->si * w->turn_co + w->co * w->turn_si;
+        w->co    = next;
+    }
+}
+
 static void table_block(void *context, i64 block, i32 worker)
 {
     (void)worker;
     const struct heads *h    = context;
     i64                 half = h->D / 2, first = block * TURN, end = MIN(first + TURN, h->turns);
     for (i64 i = 0; i < half; i++) {
-        f64 step = rope_scaled(pow(h->base, -2.0 * (f64)i / (f64)h->D), h->scaling);
-        f64 sign = h->inverse ? -1 : 1;
-        f64 co = cos((f64)first * step), si = sin((f64)first * step);
-        f64 turn_co = cos(step), turn_si = sin(step);
-        for (i64 t = first; t < end; t++) {
-            h->table[2 * t * half + i]       = (f32)co;
-            h->table[(2 * t + 1) * half + i] = (f32)(sign * si);
-            f64 next                         = co * turn_co - si * turn_si;
-            si                               = si * turn_co + co * turn_si;
-            co                               = next;
+        f64            step = rope_scaled(pow(h->base, -2.0 * (f64)i / (f64)h->D), h->scaling);
+        f64            sign = h->inverse ? -1 : 1;
+        struct turning w    = { step, 0, 0, cos(step), sin(step), -1 };
+        for (i64 r = first; r < end; r++) {
+            turn_to(&w, h->at ? h->at[r] : r);
+            h->table[2 * r * half + i]       = (f32)w.co;
+            h->table[(2 * r + 1) * half + i] = (f32)(sign * w.si);
         }
     }
 }
@@ -81,7 +100,7 @@ V_INLINE void rope_block(const struct heads *h, i64 block, const enum dtype t)
 {
     i64 p = block * h->each, end = MIN(p + h->each, h->positions), half = h->D / 2;
     for (; p < end; p++) {
-        i64        turn = h->at ? h->at[p] : p % h->T;
+        i64        turn = h->at ? p : p % h->T;
         const f32 *co = h->table + 2 * turn * half, *si = co + half;
         for (i64 head = 0; head < h->heads; head++) {
             const void *x = v_at(h->x, (p * h->all + head) * h->D, t);

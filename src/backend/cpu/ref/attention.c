@@ -168,6 +168,50 @@ void ref_ATTENTION_PACKED(const struct call *c)
             ref_store(&c->out[1], i, 0);
 }
 
+/* --- over a cache --- */
+
+/* Head g of the keys at a place; G further on are the values. */
+static i64 cached_at(const struct tensor *cache, i64 sequence, i64 place, i64 g, i64 D)
+{
+    return (sequence * ref_dim(cache, 1) + place) * ref_dim(cache, 2) + g * D;
+}
+
+static void attend_cached(const struct call *c, i64 r, i64 h, i64 D)
+{
+    const struct tensor *qkv = &c->in[0], *cache = &c->in[1];
+    i64                  H = c->at->heads, G = c->at->kv_heads, g = h * G / H;
+    i64                  sequence = ref_index(&c->in[2], r), place = ref_index(&c->in[3], r);
+    i64                  begin = c->at->window ? MAX(0, place - c->at->window + 1) : 0;
+    i64                  end = sequence < 0 ? begin : place + 1, q = r * ref_dim(qkv, 1) + h * D;
+    f64                  o[HEAD_DIM_MAX] = { 0 }, top = -INFINITY, sum = 0;
+    for (i64 s = begin; s < end; s++)
+        top = fmax(top, c->at->scale * dot(qkv, q, cache, cached_at(cache, sequence, s, g, D), D));
+    for (i64 s = begin; s < end; s++) {
+        i64 k = cached_at(cache, sequence, s, g, D);
+        f64 p = exp(c->at->scale * dot(qkv, q, cache, k, D) - top);
+        sum += p;
+        add_scaled(o, p, cache, k + G * D, D);
+    }
+    store_scaled(&c->out[0], (r * H + h) * D, end > begin ? 1 / sum : 0, o, D);
+}
+
+void ref_ATTENTION_CACHED(const struct call *c)
+{
+    const struct tensor *qkv = &c->in[0], *cache = &c->in[1];
+    i64                  H = c->at->heads, width = ref_dim(cache, 2), rows = ref_dim(qkv, 0);
+    i64                  D = ref_dim(qkv, 1) / (H + 2 * c->at->kv_heads);
+    ASSERT(D <= HEAD_DIM_MAX);
+    for (i64 r = 0; r < rows; r++) {
+        i64 sequence = ref_index(&c->in[2], r), place = ref_index(&c->in[3], r);
+        if (sequence < 0) continue;
+        ASSERT(sequence < ref_dim(cache, 0) && place >= 0 && place < ref_dim(cache, 1));
+        for (i64 i = 0, to = cached_at(cache, sequence, place, 0, D); i < width; i++)
+            ref_store(cache, to + i, ref_load(qkv, r * ref_dim(qkv, 1) + H * D + i));
+    }
+    for (i64 r = 0; r < rows; r++)
+        for (i64 h = 0; h < H; h++) attend_cached(c, r, h, D);
+}
+
 struct pair { /* of a query and a key: the probability, and the gradient of the score */
     f64 p, ds;
 };
