@@ -15,6 +15,8 @@ struct exporting {
     struct str          folder, from; /* from: their folder it came from; empty: a model of ours */
     enum export_dtype   dtype;
     bool                merges;
+    bool                gguf; /* one file for llama.cpp, `folder`, of matrices of `gguf_type` */
+    enum gguf_type      gguf_type;
     struct model_config names;    /* of matrices that have adapters */
     struct st_tensor   *adapters; /* under PEFT's names */
     i64                 adapter_count;
@@ -218,17 +220,25 @@ static enum status write_adapters(struct exporting *e)
     return st ? st : st_save(e->os, path, e->adapters, e->adapter_count, e->memory, e->err);
 }
 
+static enum status save(struct exporting *e)
+{
+    struct gguf_model m = { &e->config, hf_type(&e->config), e->from, e->folder };
+    if (e->gguf)
+        return gguf_save(e->os, e->folder, &m, e->list, e->count, e->gguf_type, &e->memory, e->err);
+    return st_save(e->os, str_cat(&e->memory, e->folder, STR("/model.safetensors")), e->list,
+                   e->count, e->memory, e->err);
+}
+
+/* f NULL: the weights are those of the folder alone. */
 static enum status write_whole(struct exporting *e, const struct st_file *f)
 {
     struct st_folder base = { 0 };
-    bool             ours = !e->from.len || !e->names.lora.rank; /* the file has all weights */
-    enum status      st   = write_config(e);
+    bool             ours = f && (!e->from.len || !e->names.lora.rank); /* it has all weights */
+    enum status      st   = e->gguf ? STATUS_OK : write_config(e);
     e->list               = NEW(&e->memory, struct st_tensor, TENSORS_MAX);
     for (i64 i = 0; !st && ours && i < f->count; i++) st = add_ours(e, &f->tensors[i]);
     if (!st && !ours) st = add_base(e, &base);
-    if (!st)
-        st = st_save(e->os, str_cat(&e->memory, e->folder, STR("/model.safetensors")), e->list,
-                     e->count, e->memory, e->err);
+    if (!st) st = save(e);
     if (base.count) st_folder_close(e->os, &base);
     return st;
 }
@@ -262,6 +272,7 @@ static enum status write_both(struct exporting *e, struct str weights)
 {
     struct st_file f;
     bool           theirs = !os_is_file(e->os, weights);
+    if (!weights.len) return write_whole(e, NULL);
     if (theirs) weights = str_cat(&e->memory, weights, STR("/adapter_model.safetensors"));
     enum status st = st_open(e->os, weights, &e->memory, &f, e->err);
     if (st) return st;
@@ -311,34 +322,52 @@ static enum status find_family(struct exporting *e)
     return st ? st : hf_config_read(path, text, &e->memory, &e->config, e->err);
 }
 
-enum status export_folder(struct os *os, const struct settings *settings, struct str folder,
-                          enum export_dtype dtype, enum export_adapters adapters, struct err *err)
+static enum status write_folder(struct exporting *e, struct str weights)
 {
-    struct exporting e = { .os     = os,
-                           .folder = folder,
-                           .dtype  = dtype,
-                           .memory = arena_open((i64)MEMORY_GIB << 30),
-                           .err    = err };
-    if (!e.memory.begin)
-        return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
+    enum status st = e->os->make_dir(e->os, e->folder, e->err);
+    if (!st && e->from.len) st = copy_tokenizer(e);
+    return st ? st : write_both(e, weights);
+}
+
+static enum status export(struct exporting e, const struct settings *settings,
+                          enum export_adapters adapters) {
+    e.memory = arena_open((i64)MEMORY_GIB << 30);
+    if (!e.memory.begin) return err_set(e.err, STATUS_WORLD,
+                                        "the system refuses to reserve address space");
     struct settings *own = NEW(&e.memory, struct settings, 1);
     *own                 = *settings;
-    enum status st       = use_settings(os, own, &e.memory, err);
-    settings             = own;
+    enum status st       = use_settings(e.os, own, &e.memory, e.err);
     e.config             = own->model;
     e.config.lora        = own->train.lora;
     e.from               = own->model.path;
-    e.merges             = adapters == EXPORT_MERGED && own->train.lora.rank;
+    e.merges             = (adapters == EXPORT_MERGED || e.gguf) && own->train.lora.rank;
     if (!st && adapters == EXPORT_MERGED && !e.merges)
-        st = err_set(err, STATUS_USAGE, "--merge is for adapters, and this model has none");
-    if (!st && !settings->train.init.len)
-        st = err_set(err, STATUS_USAGE, "%.*s is a folder already; export what was trained from it",
-                     STR_ARG(e.from));
-    e.config.context = settings->data.context;
-    if (!st) st = find_family(&e);
-    if (!st) st = os->make_dir(os, folder, err);
-    if (!st && e.from.len) st = copy_tokenizer(&e);
-    if (!st) st = write_both(&e, settings->train.init);
+        st = err_set(e.err, STATUS_USAGE, "--merge is for adapters, and this model has none");
+    if (!st && !own->train.init.len && !e.gguf)
+        st           = err_set(e.err, STATUS_USAGE,
+                               "%.*s is a folder already; export what was trained from it", STR_ARG(e.from));
+    e.config.context = own->data.context;
+    if (!st) st      = find_family(&e);
+    if (!st) st      = e.gguf ? write_both(&e, own->train.init) : write_folder(&e, own->train.init);
     arena_close(&e.memory);
     return st;
+}
+
+enum status export_folder(struct os *os, const struct settings *settings, struct str folder,
+                          enum export_dtype dtype, enum export_adapters adapters, struct err *err)
+{
+    return export((struct exporting){ .os = os, .folder = folder, .dtype = dtype, .err = err },
+                  settings, adapters);
+}
+
+enum status export_gguf(struct os *os, const struct settings *settings, struct str file,
+                        enum gguf_type type, struct err *err)
+{
+    return export((struct exporting){ .os        = os,
+                                      .folder    = file,
+                                      .dtype     = EXPORT_F32,
+                                      .gguf      = true,
+                                      .gguf_type = type,
+                                      .err       = err },
+                  settings, EXPORT_APART);
 }

@@ -2,6 +2,7 @@
  * the tokenizer where there is one. */
 #ifndef INFER_EXPORT_H
 #define INFER_EXPORT_H
+#include "infer/gguf.h"
 #include "train/settings.h"
 
 enum export_dtype { EXPORT_F32, EXPORT_BF16 };
@@ -12,5 +13,8 @@ enum export_adapters { EXPORT_APART, EXPORT_MERGED };
  * are replaced, the weights last. */
 enum status export_folder(struct os *os, const struct settings *settings, struct str folder,
                           enum export_dtype dtype, enum export_adapters adapters, struct err *err);
+/* The same as one file for llama.cpp, adapters merged; of a folder of somebody else's, too. */
+enum status export_gguf(struct os *os, const struct settings *settings, struct str file,
+                        enum gguf_type type, struct err *err);
 
 #endif
