@@ -6,14 +6,15 @@ forward and back, to 8 bits (bf16) or 11 (fp16) of any magnitude, and nothing el
 not vanish. It rounds at random, up or down, so that each simulation is another draw; such an error has twice the variance of one
 to the nearest, which leaves room for a run that has half as many roundings more, or others.
 
-- A tensor's gradient in the first step, by norm, may be as far from f64's as SIGMAS standard deviations above the mean of
-  GRADIENT_DRAWS simulations. Norms of many numbers hardly vary; those of a few do, and are allowed to.
+- A tensor's gradient in the first step, by norm, may be as far from f64's as one draw more could be, but for one in CHANCE: so
+  many of Student's standard deviations above the mean of GRADIENT_DRAWS simulations, since a deviation of eight draws is itself
+  uncertain. Norms of many numbers hardly vary; those of a few do, and are allowed to.
 - It must be at least as far, at the median tensor, as half of what rounding the weights alone does, to the nearest as we do: that
   error is ours as well, and of what comes on top only a part can point against it. Else less was rounded than was asked for.
 - A loss may be SIGMAS standard deviations away, measured over LOSS_DRAWS simulations of all steps up to it, and at least of the
   first POOLED: as roundings feed back, distances grow with the steps.
 
-SIGMAS = 5 is passed by chance in one of two million, and there are some 100 tensors and 240 losses. The network of 4,096 rows is
+SIGMAS = 5 is passed by chance in one of two million, as CHANCE says, and there are some 100 tensors and 240 losses. The network of 4,096 rows is
 there for sums and for small numbers: sums over rows in the low type would lose whole digits, and its gradients, 1e-7 in the first
 layers, would vanish in fp16 unless they were scaled."""
 import functools
@@ -24,6 +25,7 @@ import sys
 import tempfile
 
 import numpy as np
+import scipy.stats
 import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -35,7 +37,7 @@ from test_models import CASES, adam, dense, image_data, normal, pixels
 del os.environ["FRUGAL_TRAIN_PRECISION"]  # oracle.py's: each run here names its own
 
 BITS = {"bf16": 8, "fp16": 11}
-SIGMAS = 5
+SIGMAS, CHANCE = 5, 2e6
 GRADIENT_DRAWS, LOSS_DRAWS = 8, 2
 STEPS, POOLED = 20, 10
 DEEP, WIDE, ROWS = 5, 32, 4096
@@ -101,7 +103,8 @@ class Simulated:
         rounding = functools.partial(Rounding, bits, gen)
         runs = [run_torch(case, start, batches, STEPS if i < LOSS_DRAWS else 1, torch.float64, rounding) for i in range(GRADIENT_DRAWS)]
         far = {k: [relative(run[1][k], grads[k]) for run in runs] for k in grads}
-        self.gradient = {k: statistics.mean(v) + SIGMAS * statistics.stdev(v) for k, v in far.items()}
+        deviations = scipy.stats.t.isf(1 / CHANCE, GRADIENT_DRAWS - 1) * math.sqrt(1 + 1 / GRADIENT_DRAWS)
+        self.gradient = {k: statistics.mean(v) + deviations * statistics.stdev(v) for k, v in far.items()}
         rounded = {k: v if k in case.buffers else to_nearest(v, bits) for k, v in start.items()}
         weights = run_torch(case, rounded, batches, 1, torch.float64)[1]
         self.least = statistics.median(relative(weights[k], grads[k]) for k in grads) / 2
