@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """On a terminal, through a real pty: the line of a run fits 80 and 60 columns behind a bar, no item of it is cut, it moves during
 an evaluation; tables leave columns out instead of wrapping; frugal alone prints help."""
-import fcntl
 import os
-import pty
 import re
 import struct
 import sys
 import tempfile
-import termios
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from terminal import fork_on_terminal  # noqa: E402
 
 TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 FRUGAL = os.environ.get("FRUGAL", os.path.join(TOP, "build", "frugal"))
@@ -23,9 +23,8 @@ EVALUATING = re.compile(r"\[([#-]+)\] evaluating  step \d+  ([\d,]+) of ([\d,]+)
 
 def on_terminal(columns, *arguments):
     """What the terminal gets, and the exit code."""
-    pid, fd = pty.fork()
+    pid, fd = fork_on_terminal(24, columns)
     if pid == 0:
-        fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         os.environ.update(TERM="xterm", FRUGAL_RUN_LEDGER=os.path.abspath("ledger.db"))
         os.execv(FRUGAL, [FRUGAL, *arguments])
     out = b""

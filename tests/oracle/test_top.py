@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 """`frugal top` in terminals of several sizes, through a real pty: no line is wider than the terminal and no screen higher, a
 live run's curve is drawn again as it grows, and Ctrl-C ends it with 0; into a pipe it prints one screen."""
-import fcntl, os, pty, re, select, signal, struct, sys, termios, time
+import os, re, select, signal, sys, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from terminal import fork_on_terminal
 from watch_page import FRUGAL, Place, WAIT_S, skip
 
 
 def screens(place, columns, rows, enough):
     """What the terminal gets until `enough` says so; each screen begins at the top left."""
-    pid, fd = pty.fork()
+    pid, fd = fork_on_terminal(rows, columns)
     if pid == 0:
-        fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         os.chdir(place.folder.name)
         os.execve(FRUGAL, [FRUGAL, "top"], dict(place.env, TERM="xterm"))
     out, end = b"", time.time() + WAIT_S
