@@ -1,5 +1,5 @@
-/* generate.c - the loop: the next token's logits, a draw, and again. A place that a finished text leaves is taken by the
- * next one that waits. */
+/* generate.c - the loop: the next token's logits, a draw, and again. A place that a finished text leaves is taken by
+ * the next one that waits. */
 #include "infer/generate.h"
 
 struct place { /* of a text that is being continued */

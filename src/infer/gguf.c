@@ -1,7 +1,7 @@
 /* gguf.c - the file: keys, tensors by llama.cpp's names, their bytes.
  *
- * llama.cpp turns pairs of neighbours for the architecture llama, and pairs half a head apart for the others: the rows of
- * queries and keys of Llama and Mistral are put in that order. */
+ * llama.cpp turns pairs of neighbours for the architecture llama, and pairs half a head apart for the others: the rows
+ * of queries and keys of Llama and Mistral are put in that order. */
 #include "base/half.h"
 #include "infer/gguf_int.h"
 #include "model/hf.h"

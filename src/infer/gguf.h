@@ -13,8 +13,8 @@ struct gguf_model {
     struct str name;
 };
 
-/* The tensors are f32, under the names of transformers. Matrices become `type`; where their rows are not whole blocks of
- * Q8_0, f16; vectors and the table of positions stay f32. */
+/* The tensors are f32, under the names of transformers. Matrices become `type`; where their rows are not whole blocks
+ * of Q8_0, f16; vectors and the table of positions stay f32. */
 enum status gguf_save(struct os *os, struct str path, const struct gguf_model *model,
                       const struct st_tensor *tensors, i64 count, enum gguf_type type,
                       struct arena *memory, struct err *err);

@@ -1,8 +1,8 @@
 /* gguf_tokens.c - the tokenizer of a folder as keys of a .gguf: tokens by number, merges or scores, what each token is,
  * which begin and end a text, the chat template.
  *
- * llama.cpp splits text by expressions that it knows by name, and merges characters (SentencePiece) by the score of what
- * a merge makes: the rank of that merge, negative. */
+ * llama.cpp splits text by expressions that it knows by name, and merges characters (SentencePiece) by the score of
+ * what a merge makes: the rank of that merge, negative. */
 #include "base/json.h"
 #include "data/bpe.h"
 #include "infer/gguf_int.h"

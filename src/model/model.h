@@ -15,9 +15,9 @@ struct hf_family;
 /* What the graph of evaluation ends in: the loss; that and the logits; the logits of one position a sequence, which the
  * feed "at" names, and no loss.
  *
- * ASK_NEXT with `cached` sequences: a sample is one new token of any of them, with inputs "x", "sequence" (below 0: none,
- * it fills the batch up) and "place", all i32[batch]; "at" i32[cached] names the rows whose logits are wanted. What came
- * before is in VALUE_CACHE, from earlier runs of the programs. */
+ * ASK_NEXT with `cached` sequences: a sample is one new token of any of them, with inputs "x", "sequence" (below 0:
+ * none, it fills the batch up) and "place", all i32[batch]; "at" i32[cached] names the rows whose logits are wanted.
+ * What came before is in VALUE_CACHE, from earlier runs of the programs. */
 enum model_ask { ASK_LOSS, ASK_LOGITS, ASK_NEXT };
 
 /* Low-rank adapters beside frozen matrices: lora.h. */

@@ -133,6 +133,42 @@ enum status use_predict(struct use *u, use_answer *answer, void *context, struct
     return evaluate_batches(&u->s, predict_batch, &p, err);
 }
 
+static i32 target_feed(const struct session *s)
+{
+    const struct feeds *feeds = dataset_feeds(s->data);
+    for (i32 f = 0; f < feeds->count; f++)
+        if (str_eq(feeds->feed[f].name, STR("y"))) return f;
+    return -1;
+}
+
+static enum status confuse_batch(void *context, struct session *s, const struct batch *b,
+                                 struct err *err)
+{
+    struct use_confusion *k       = context;
+    struct arena          scratch = s->scratch;
+    f64                  *x       = NEW(&scratch, f64, b->count * k->classes);
+    const i32            *y       = b->data[target_feed(s)];
+    (void)err;
+    session_get_numbers(s, STR("logits"), x, b->count * k->classes);
+    for (i64 i = 0; i < b->count; i++) {
+        i64 best = 0;
+        for (i64 c = 1; c < k->classes; c++)
+            if (x[i * k->classes + c] > x[i * k->classes + best]) best = c;
+        if (y[i] >= 0 && y[i] < k->classes) k->counts[y[i] * k->classes + best]++;
+    }
+    return STATUS_OK;
+}
+
+enum status use_confuse(struct use *u, struct use_confusion *out, struct arena *perm,
+                        struct err *err)
+{
+    const struct persistent *t = program_set_find(u->s.set, STR("logits"));
+    ASSERT(t && model_rows(u->s.model) == 1);
+    out->classes = shape_last(t->type.shape);
+    out->counts  = NEW(perm, i64, out->classes * out->classes);
+    return evaluate_batches(&u->s, confuse_batch, out, err);
+}
+
 /* --- the next token --- */
 
 /* What a model of ours has learned is in its weights: the size of its vocabulary, and of its positions. */

@@ -16,6 +16,15 @@ enum use_kind { USE_EVALUATE, USE_PREDICT };
 /* With the settings' data; the caller's settings need not live on. */
 enum status use_open(struct os *os, const struct settings *settings, enum use_kind kind,
                      struct use **out, struct err *err);
+/* Of a model of classes, opened with USE_PREDICT: how many held-out samples of each class, a row, were taken for each,
+ * a column. */
+struct use_confusion {
+    i64  classes;
+    i64 *counts; /* [classes][classes] */
+};
+enum status use_confuse(struct use *u, struct use_confusion *out, struct arena *perm,
+                        struct err *err);
+
 /* Whether keys and values of what was read are kept for the tokens to come, or each token costs a pass over the whole
  * sequence. AUTO: on the processor they are. */
 enum use_cache { USE_CACHE_AUTO, USE_CACHE_ON, USE_CACHE_OFF };

@@ -25,7 +25,7 @@ for model in shapes.safetensors shapes.yaml shapes last; do
   has out '^samples +40$'
 done
 run 0 evaluate last --json
-has out '^\{"event":"evaluated","loss":[0-9.e-]+,"accuracy":1,"samples":40\}$'
+has out '^\{"event":"evaluated","loss":[0-9.e-]+,"accuracy":1,"samples":40,"confusion":\[\[10,0,0,0\],\[0,10,0,0\],\[0,0,10,0\],\[0,0,0,10\]\]\}$'
 run 0 evaluate last data.eval_path=images data.eval_labels=labels
 has out '^samples +400$'
 
@@ -82,6 +82,29 @@ run 0 generate letters.yaml 'abc' --count 9 --temperature 0 --json
 has out '^\{"event":"generated","prompt":"abc","text":"defgh abc","tokens":9,"ended":"count"\}$'
 run 0 generate letters.yaml 'abc' --count 90 --temperature 0
 has err 'the model reads no more tokens'
+# A cache of keys and values changes nothing but the time; lines of a file go on side by side, each as it does alone.
+export FRUGAL_CACHE=off
+run 0 generate letters.yaml 'xyz' --count 8 --temperature 3 --seed 7
+unset FRUGAL_CACHE
+cmp -s out first || fail "another text without a cache"
+printf 'abc\n\nfgh ab\nbcdefgh\n' >prompts.txt
+run 0 generate last @prompts.txt --count 5 --temperature 0
+printf 'abcdefgh\nfgh abcdefg\nbcdefgh abcd\n' | cmp -s - out || fail "of a file: $(cat out)"
+for i in $(seq 40); do printf '{"prompt": "%s"}\n' "$(printf 'abcdefgh abcdefg' | head -c $((i % 12 + 1)))"; done >prompts.jsonl
+run 0 generate last @prompts.jsonl --count 6 --temperature 2 --json
+mv out many
+export FRUGAL_CACHE=off
+run 0 generate last @prompts.jsonl --count 6 --temperature 2 --json
+unset FRUGAL_CACHE
+cmp -s out many || fail "other texts without a cache"
+[ "$(wc -l <many)" = 40 ] || fail "not one text a line"
+export FRUGAL_CACHE=maybe
+run 2 generate last abc
+unset FRUGAL_CACHE
+has err 'FRUGAL_CACHE is auto, on or off'
+echo '{"text": "abc"}' >prompts.jsonl
+run 2 generate last @prompts.jsonl
+has err 'prompts.jsonl:1: expected an object with a text "prompt"'
 run 0 evaluate letters
 has out '^perplexity '
 

@@ -534,20 +534,20 @@ static void add_offsets(struct maker *m, i64 B, i64 rows, i64 longest)
     }
 }
 
+static const i64 head_dims[] = { 1, 5, 8, 16, 24, 32, 48, 64, 80, 96, 128, 256 };
+
 static void case_attention_packed(struct maker *m)
 {
-    static const i64 dims[] = { 1, 5, 8, 16, 24, 32, 48, 64, 80, 96, 128, 256 };
-    i64              D = dims[draw_to(m->draw, COUNT_OF(dims))], G = 1 + draw_to(m->draw, 2);
+    i64 D = head_dims[draw_to(m->draw, COUNT_OF(head_dims))], G = 1 + draw_to(m->draw, 2);
     i64 H = G * (1 + draw_to(m->draw, 3)), B = 1 + draw_to(m->draw, 5), rows = size(m, 129);
-    if (m->draw->large) rows = 150 + draw_to(m->draw, 200), D = dims[7 + draw_to(m->draw, 5)];
-    m->c->at.heads    = H;
-    m->c->at.kv_heads = G;
-    m->c->at.causal   = draw_coin(m->draw);
-    m->c->at.window   = attention_window(m, rows);
-    m->c->at.scale    = 1 / sqrt((f64)D);
-    m->c->at.count    = 1 + draw_to(m->draw, rows);
-    f64 scale         = draw_coin(m->draw) ? 1 : 3; /* as attention's */
-    m->c->terms       = (f64)(m->c->at.count * (H / G) + D) * pow(scale, 4);
+    if (m->draw->large) rows = 150 + draw_to(m->draw, 200), D = head_dims[7 + draw_to(m->draw, 5)];
+    m->c->at.heads = H, m->c->at.kv_heads = G;
+    m->c->at.causal = draw_coin(m->draw);
+    m->c->at.window = attention_window(m, rows);
+    m->c->at.scale  = 1 / sqrt((f64)D);
+    m->c->at.count  = 1 + draw_to(m->draw, rows);
+    f64 scale       = draw_coin(m->draw) ? 1 : 3; /* as attention's */
+    m->c->terms     = (f64)(m->c->at.count * (H / G) + D) * pow(scale, 4);
     add_normal(m, m->dtype, shape_2(rows, (H + 2 * G) * D), scale, 0);
     add_offsets(m, B, rows, m->c->at.count);
 }
@@ -558,27 +558,21 @@ static void add_places(struct maker *m, i64 N, i64 L, i64 rows)
     struct draw d        = stream(m);
     i32        *sequence = add_input(m, DT_I32, shape_1(rows));
     i32        *place    = add_input(m, DT_I32, shape_1(rows));
-    i64         of = 0, at = draw_to(&d, L);
-    for (i64 r = 0; place && r < rows; r++, at++) {
+    for (i64 of = 0, at = draw_to(&d, L), r = 0; place && r < rows; r++, at++) {
         while (of < N && (at >= L || draw_to(&d, 9) == 0)) at = ++of < N ? draw_to(&d, L) : 0;
         bool none   = of >= N || draw_to(&d, 9) == 0;
-        sequence[r] = none ? -1 : (i32)of;
-        place[r]    = none ? 0 : (i32)at;
+        sequence[r] = none ? -1 : (i32)of, place[r] = none ? 0 : (i32)at;
     }
 }
 
 static void case_attention_cached(struct maker *m)
 {
-    static const i64 dims[] = { 1, 5, 8, 16, 24, 32, 48, 64, 80, 96, 128, 256 };
-    i64              D = dims[draw_to(m->draw, COUNT_OF(dims))], G = 1 + draw_to(m->draw, 2);
+    i64 D = head_dims[draw_to(m->draw, COUNT_OF(head_dims))], G = 1 + draw_to(m->draw, 2);
     i64 H = G * (1 + draw_to(m->draw, 3)), N = 1 + draw_to(m->draw, 4), L = size(m, 300);
-    i64 rows          = 1 + draw_to(m->draw, 12);
-    m->c->at.heads    = H;
-    m->c->at.kv_heads = G;
-    m->c->at.window   = draw_coin(m->draw) ? 1 + draw_to(m->draw, L) : 0;
-    m->c->at.scale    = 1 / sqrt((f64)D);
-    f64 scale         = draw_coin(m->draw) ? 1 : 3; /* as attention's */
-    m->c->terms       = (f64)(L + D) * pow(scale, 4);
+    i64 rows = 1 + draw_to(m->draw, 12), window = draw_coin(m->draw) ? 1 + draw_to(m->draw, L) : 0;
+    f64 scale      = draw_coin(m->draw) ? 1 : 3; /* as attention's */
+    m->c->at.heads = H, m->c->at.kv_heads = G, m->c->at.window = window;
+    m->c->at.scale = 1 / sqrt((f64)D), m->c->terms = (f64)(L + D) * pow(scale, 4);
     add_normal(m, m->dtype, shape_2(rows, (H + 2 * G) * D), scale, 0);
     add_normal(m, wide_dtype(m), shape_3(N, L, 2 * G * D), scale, 0);
     add_places(m, N, L, rows);

@@ -1,9 +1,9 @@
-/* test_cached.c - the next token by a cache of keys and values, and by a pass over the whole text: random models of every
- * kind of block, random texts of different lengths side by side, some of which end and make room for others.
+/* test_cached.c - the next token by a cache of keys and values, and by a pass over the whole text: random models of
+ * every kind of block, random texts of different lengths side by side, some of which end and make room for others.
  *
- * In f64 the two differ by rounding alone: 1e-11 of the largest logit is some 10^4 roundings (2^-53) of it, and a wrong
- * position, key or window is off by far more than 1e-3 of it. In f32 both are compared with f64: the cache adds the same
- * terms in another order, so it may be off as far as the whole pass is, with room for chance (4 times). */
+ * In f64 the two differ by rounding alone: 1e-11 of the largest logit is some 10^5 roundings (2^-53) of it, and a wrong
+ * position, key or window is off by far more than 1e-3 of it. In f32 both are compared with f64: the cache adds the
+ * same terms in another order, so it may be off as far as the whole pass is, with room for chance (4 times). */
 #include "base/rng.h"
 #include "harness.h"
 #include "store/safetensors.h"

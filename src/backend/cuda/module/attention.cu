@@ -154,7 +154,78 @@ static void run_ATTENTION_GRAD(const struct gpu_call *c)
     });
 }
 
+/* --- over a cache, which is f32: a warp a head of a new row --- */
+
+struct cached {
+    i64        rows, L, H, G, D, window;
+    f32        scale;
+    const i32 *sequence, *place;
+};
+
+__device__ inline i64 cached_at(const struct cached &a, i64 r, i64 place, i64 g)
+{
+    return ((a.sequence[r] * a.L + place) * 2 * a.G + g) * a.D;
+}
+
+template <class T> __global__ void keep_rows(f32 *cache, const T *qkv, struct cached a)
+{
+    i64 r = blockIdx.x, width = 2 * a.G * a.D;
+    if (a.sequence[r] < 0) return;
+    const T *from = qkv + (r * (a.H + 2 * a.G) + a.H) * a.D;
+    f32     *to   = cache + cached_at(a, r, a.place[r], 0);
+    for (i64 i = threadIdx.x; i < width; i += THREADS) to[i] = to_f32(from[i]);
+}
+
+template <int L, class T>
+__global__ void attend_cached(T *o, const T *qkv, const f32 *cache, struct cached a)
+{
+    i64 i = (i64)blockIdx.x * WARPS + threadIdx.x / 32;
+    if (i >= a.rows * a.H) return;
+    i64 h = i % a.H, r = i / a.H, g = h * a.G / a.H;
+    i64 end   = a.sequence[r] < 0 ? 0 : a.place[r] + 1,
+        begin = a.window ? max((i64)0, end - a.window) : 0;
+    f32 q[L], k[L], v[L], sum[L] = {}, top = -INFINITY, all = 0;
+    load_head<L>(q, qkv + (r * (a.H + 2 * a.G) + h) * a.D, a.D);
+    for (i64 s = begin; s < end; s++) {
+        const f32 *key = cache + cached_at(a, r, s, g);
+        load_head<L>(k, key, a.D);
+        load_head<L>(v, key + a.G * a.D, a.D);
+        f32 score = a.scale * dot<L>(q, k), next = fmaxf(top, score);
+        f32 old = expf(top - next), p = expf(score - next);
+        all = all * old + p;
+#pragma unroll
+        for (int n = 0; n < L; n++) sum[n] = sum[n] * old + p * v[n];
+        top = next;
+    }
+    store_head<L>(o + (r * a.H + h) * a.D, sum, end > begin ? 1 / all : 0, a.D);
+}
+
+static void run_ATTENTION_CACHED(const struct gpu_call *c)
+{
+    struct shape  x = c->in[0].type.shape;
+    struct cached a = {};
+    a.rows          = x.dim[0];
+    a.L             = c->in[1].type.shape.dim[1];
+    a.H             = c->at->heads;
+    a.G             = c->at->kv_heads;
+    a.D             = x.dim[1] / (a.H + 2 * a.G);
+    a.window        = c->at->window;
+    a.scale         = (f32)c->at->scale;
+    a.sequence      = data_of<i32>(c->in[2]);
+    a.place         = data_of<i32>(c->in[3]);
+    if (!c->out[0].count) return;
+    by_head(c->in[0].type.dtype, a.D, [&](auto l, auto t) {
+        typedef decltype(t) T;
+        keep_rows<T><<<(unsigned)a.rows, THREADS, 0, c->gpu->stream>>>(data_of<f32>(c->in[1]),
+                                                                       data_of<T>(c->in[0]), a);
+        attend_cached<decltype(l)::value, T>
+            <<<(unsigned)div_up(a.rows * a.H, WARPS), THREADS, 0, c->gpu->stream>>>(
+                data_of<T>(c->out[0]), data_of<T>(c->in[0]), data_of<f32>(c->in[1]), a);
+    });
+}
+
 extern "C" const struct gpu_kernel gpu_kernels_attention[] = {
+    { OP_ATTENTION_CACHED, "cuda", NULL, run_ATTENTION_CACHED, NULL, NULL, 0 },
     { OP_ATTENTION, "cuda", NULL, run_ATTENTION, NULL, NULL, 0 },
     { OP_ATTENTION_GRAD, "cuda", NULL, run_ATTENTION_GRAD, NULL, NULL, 0 },
     { OP_ATTENTION_PACKED, "cuda", NULL, run_ATTENTION, NULL, NULL, 0 },
