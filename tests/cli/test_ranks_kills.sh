@@ -33,6 +33,17 @@ ranks_here() {
   done
 }
 
+# ends_or_moves PID: it ends, and until then its output grows at least every 60 s: twice train.join_s, the longest wait for a rank.
+ends_or_moves() {
+  local lines=0 since=$SECONDS now
+  while kill -0 "$1" 2>/dev/null; do
+    now=$(wc -l <run.out)
+    [ "$now" = "$lines" ] || lines=$now since=$SECONDS
+    [ $((SECONDS - since)) -lt 60 ] || return 1
+    sleep 0.05
+  done
+}
+
 $launcher -n 4 "$frugal" train run.yaml train.out=whole.safetensors >/dev/null 2>whole.err || fail "undisturbed: $(cat whole.err)"
 done=0 killed=0
 for start in $(seq $((kills * 3))); do
@@ -47,8 +58,7 @@ for start in $(seq $((kills * 3))); do
     pids=($(ranks_here))
     [ ${#pids[@]} -gt 0 ] && kill -9 "${pids[$((RANDOM % ${#pids[@]}))]}" 2>/dev/null && killed=$((killed + 1))
   fi
-  for i in $(seq 400); do kill -0 $launched 2>/dev/null || break; sleep 0.05; done
-  kill -0 $launched 2>/dev/null && { kill -9 $launched; fail "start $start hangs: $(tail -n 3 run.err)"; exit 1; }
+  ends_or_moves $launched || { kill -9 $launched; fail "start $start hangs: $(tail -n 3 run.err)"; exit 1; }
   wait $launched && { done=1; break; }
   [ -z "$(ranks_here)" ] || sleep 1
   [ -z "$(ranks_here)" ] || { fail "processes are left after start $start"; exit 1; }

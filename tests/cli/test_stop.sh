@@ -75,7 +75,7 @@ head -c 1200 /dev/urandom | base64 -w 0 >letters
 cat >letters.yaml <<END
 data: {kind: text, path: letters, context: 16, windows: fixed}
 model: {kind: gpt, depth: 2, width: 64, heads: 2}
-train: {batch: 32, steps: 200, eval_every: 20, lr: 0.003}
+train: {batch: 32, steps: 300, eval_every: 20, lr: 0.01}
 END
 run 0 train letters.yaml
 has err 'overfitting: since step [0-9]+ the held-out loss has risen from [0-9.]+ to [0-9.]+ while the training loss fell from [0-9.]+ to [0-9.]+[.] What helps: train.keep_best=true [(]ends with the best weights[)], train.patience=3 .*, more data, model.dropout$'
