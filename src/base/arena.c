@@ -30,8 +30,10 @@ struct arena_head {
 
 enum { CHUNK_BYTES = 1 << 20, BITS = 64, FREED_MAX = 64 };
 
-static const i64 huge_page_bytes = 2 << 20;
-static const i64 head_bytes      = 64; /* keeps the first item on a cache line of its own */
+/* Where addresses have 32 bits (src/wasm), a reservation is about what one question to the planner needs. */
+static const i64 reserve_max_bytes = sizeof(void *) < 8 ? (i64)128 << 20 : INT64_MAX;
+static const i64 huge_page_bytes   = 2 << 20;
+static const i64 head_bytes        = 64; /* keeps the first item on a cache line of its own */
 
 static atomic_llong system_calls;
 
@@ -166,9 +168,10 @@ static bool is_limited(void)
 
 struct arena arena_open(i64 reserve_bytes)
 {
-    i64 bytes = reserve_bytes + head_bytes;
     ASSERT(reserve_bytes >= 0);
-    u8 *base = bytes > CHUNK_BYTES && is_limited() ? NULL : map_pages(bytes, MAP_NORESERVE);
+    reserve_bytes = MIN(reserve_bytes, reserve_max_bytes);
+    i64 bytes     = reserve_bytes + head_bytes;
+    u8 *base      = bytes > CHUNK_BYTES && is_limited() ? NULL : map_pages(bytes, MAP_NORESERVE);
     return base ? arena_over(base, bytes, bytes, base + head_bytes) : open_chunks(reserve_bytes);
 }
 

@@ -19,7 +19,7 @@
 
 BEGIN {
     FILE_LINES_MAX = 900; SMALL_FILE_LINES_MAX = 400; FUNCTION_LINES_MAX = 70; COLUMNS_MAX = 120
-    split("base 0 ir 1 compile 2 backend 2 remote 2 model 3 data 3 store 3 run 3 train 4 plan 4 supervise 4 job 5 infer 5 page 5 cli 6", w, " ")
+    split("base 0 ir 1 compile 2 backend 2 remote 2 model 3 data 3 store 3 run 3 train 4 plan 4 supervise 4 job 5 infer 5 page 5 cli 6 wasm 6", w, " ")
     for (i = 1; i in w; i += 2) floor[w[i]] = w[i + 1]
     word   = "(^|[^A-Za-z0-9_.>])"
     memory = word "(malloc|calloc|realloc|aligned_alloc|posix_memalign|strdup|free)[ ]*\\("
