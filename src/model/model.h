@@ -72,6 +72,9 @@ struct model_config {
     struct lora_config lora; /* train.lora */
 };
 
+/* A classifier with at most so many gives its logits with an evaluation: who looks sees what it takes for what. */
+enum { MODEL_CLASSES_SHOWN = 32 };
+
 struct model; /* config + feeds, checked */
 
 enum status                model_new(struct arena *perm, const struct model_config *config,

@@ -178,7 +178,9 @@ void part_loss_classes(struct builder *b, i32 logits)
     if (b->mode == MODE_TRAIN && feeds_find(&b->m->feeds, STR("y_other")))
         loss = mixed_loss(b, logits, loss, smoothing);
     output_sum(b, "loss", loss);
-    if (b->mode == MODE_EVAL && b->m->config.ask == ASK_LOGITS)
+    bool few =
+        model_rows(b->m) == 1 && shape_last(b->g->values[logits].type.shape) <= MODEL_CLASSES_SHOWN;
+    if (b->mode == MODE_EVAL && (few || b->m->config.ask == ASK_LOGITS))
         graph_output(b->g, logits, STR("logits"));
     if (model_rows(b->m) == 1)
         output_sum(b, "hits", build_binary(b->g, OP_HITS, STR("hits.rows"), logits, y));

@@ -24,6 +24,23 @@ static void add_columns(struct textbuf *b)
     out_close(b, ']');
 }
 
+static bool is_of_classes(struct str line)
+{
+    return str_starts(line, STR("{\"event\":\"classes\"")) ||
+           str_starts(line, STR("{\"event\":\"mistake\""));
+}
+
+/* Tables and pictures are large: of them the newest are shown. */
+static void add_lines(struct textbuf *b, const struct str *lines, i64 count)
+{
+    i64 newest = count;
+    while (newest > 0 && !str_starts(lines[newest - 1], STR("{\"event\":\"classes\""))) newest--;
+    out_open(b, "lines", '[');
+    for (i64 i = 0; i < count; i++)
+        if (i >= newest - 1 || !is_of_classes(lines[i])) textbuf_fmt(b, "%.*s,", STR_ARG(lines[i]));
+    out_close(b, ']');
+}
+
 void curve_json(struct textbuf *b, const struct series *s, enum point_value x, i64 buckets,
                 struct str next, struct arena scratch)
 {
@@ -42,8 +59,6 @@ void curve_json(struct textbuf *b, const struct series *s, enum point_value x, i
     out_open(b, "points", '[');
     for (i64 i = 0; i < kept; i++) curve_point(b, &points[indices[i]]);
     out_close(b, ']');
-    out_open(b, "lines", '[');
-    for (i64 i = 0; i < line_count; i++) textbuf_fmt(b, "%.*s,", STR_ARG(lines[i]));
-    out_close(b, ']');
+    add_lines(b, lines, line_count);
     out_close(b, '}');
 }

@@ -8,8 +8,9 @@
 
 enum { BUCKETS = 1500, TEXT_MIB = 256, SCRIPT_MIB = 8 };
 
-static const char *const modules[] = { "/base.js", "/chart.js",   "/data.js", "/runs.js",
-                                       "/run.js",  "/compare.js", "/play.js", "/app.js" };
+static const char *const modules[] = { "/base.js",    "/chart.js",   "/data.js",
+                                       "/runs.js",    "/learned.js", "/run.js",
+                                       "/compare.js", "/play.js",    "/app.js" };
 
 static struct str asset(const char *path)
 {

@@ -1,4 +1,5 @@
 /* evaluate.c - one pass over the held-out split: every sample once, each with its true weight. */
+#include "train/mistakes.h"
 #include "train/train_int.h"
 #include <math.h>
 #include <string.h>
@@ -78,6 +79,7 @@ static enum status add_batch(void *context, struct session *s, const struct batc
         t->hits += hits;
     }
     if (t->scored) add_scores(s, t, b, t->scratch);
+    if (s->mistakes) mistakes_add(s->mistakes, s, b, t->scratch);
     t->at.samples += b->count;
     tell_progress(s, t->at, &t->told_ns);
     return STATUS_OK;

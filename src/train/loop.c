@@ -3,6 +3,7 @@
 #include "train/loop.h"
 #include "base/digits.h"
 #include "train/dealt.h"
+#include "train/mistakes.h"
 #include <math.h>
 
 static const i64 peak_after_ns = (i64)5000000000;
@@ -77,6 +78,7 @@ static enum status evaluate_now(struct loop *l, enum stop_action *now, struct er
     lookout_mark(l->lookout, RHYTHM_EVALUATION);
     l->evaluations++;
     l->ahead.fed = false; /* its batches lie there */
+    mistakes_due(l->s.mistakes, bill_elapsed_s(l->bill), l->at.step == l->limits.steps);
     loop_listen(l, undo_leaves_evaluation);
     enum status st = evaluate(&l->s, &e, err);
     loop_listen(l, NULL);
@@ -96,6 +98,8 @@ static enum status evaluate_now(struct loop *l, enum stop_action *now, struct er
     l->at.eval_step = l->at.step;
     clock_enter(l->clock, PART_logging);
     tell_eval(l, &e);
+    if (l->s.mistakes && l->s.mistakes->due)
+        mistakes_tell(l->s.mistakes, l->with->to, e.step, l->s.scratch);
     if (overfit_eval(&l->overfit, e.step, e.loss)) tell_overfit(l, e.loss);
     clock_enter(l->clock, PART_other);
     return STATUS_OK;

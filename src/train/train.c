@@ -2,6 +2,7 @@
  * closes everything. */
 #include "remote/files.h"
 #include "train/loop.h"
+#include "train/mistakes.h"
 #include <math.h>
 
 enum { PERM_RESERVE_GIB = 64 }; /* address space only: pages are taken when touched */
@@ -71,6 +72,7 @@ static enum status prepare(struct loop *l, struct os *os, const struct settings 
     if (st) return st;
     l->s.orders       = l->with ? l->with->orders : NULL;
     l->s.to           = l->with ? l->with->to : NULL;
+    l->s.mistakes     = mistakes_new(&l->s);
     l->limits         = session_limits(&l->s);
     l->evaluates      = dataset_count(l->s.data, SPLIT_EVAL) > 0;
     l->ahead.feeds    = can_feed_ahead(&l->s);

@@ -31,6 +31,7 @@ struct session {
     struct dataset        *data;
     struct loader         *eval_loader; /* NULL: nothing was evaluated yet */
     i64                    eval_step;   /* after which step it is, for messages */
+    struct mistakes       *mistakes;    /* of a classifier; NULL: none are told */
     struct model          *model;
     struct backend        *backend;
     struct ranks          *ranks; /* that train together, the caller's; NULL: it is alone */

@@ -83,6 +83,9 @@ def check_interrupted(place, page, child):
     n = drawn(page)
     wait_until(lambda: drawn(page) > n, "the curve goes on after the resume")
     expect(page.locator("section[aria-label=Curve] .mark-dot").first).to_be_attached()
+    mistakes = page.locator("section[aria-label=Mistakes]")
+    expect(mistakes.locator("tbody tr")).to_have_count(4)  # classes
+    expect(mistakes.locator("canvas").first).to_be_visible()
     accessible(page, "a run")
     picture(page, "run")
     check_stop(page, again)
@@ -129,6 +132,7 @@ def check_file(place, page):
     expect(page.locator("h1")).to_have_text("short")
     expect(page.locator("section[aria-label=Curve] path.path").first).to_be_attached()
     expect(page.locator("section[aria-label=Bill]")).to_contain_text("compute")
+    expect(page.locator("section[aria-label=Mistakes] canvas").first).to_be_visible()
     accessible(page, "a report's file")
 
 

@@ -1,5 +1,6 @@
 // run.js - one run: its curve, its speed, its bill, its machines, messages and settings.
 import { h, settle, put, pill, count, figure, dollars, dollarTick, span, percent, short, bytes, metricText, clockTime, dayTime, known, place, remember, copyButton, segments, download } from "./base.js";
+import { learnedCard } from "./learned.js";
 import { lineChart, smooth, svgText, csvText } from "./chart.js";
 import { ask, askToStop, runs, loadRuns, Curve, axes, offline } from "./data.js";
 
@@ -146,7 +147,7 @@ function speedCard(view) {
       m.chart.update({ series: [{ name: m.name, color: 5, points }], yFormat: m.format, xFormat: axisFormat[view.x || "step"] });
     }
     const verdict = view.curve.last("verdict"), problems = view.curve.find("problem").slice(-6), start = view.curve.last("start"), done = view.curve.last("done");
-    settle(words, [verdict ? h("p", { class: "verdict" }, verdict.text + (verdict.usage_text ? ". " + verdict.usage_text : "")) : h("p", { class: "quiet" }, "The verdict comes with the end of the run: what limits it, and what would make it cheaper."),
+    settle(words, [verdict ? h("p", { class: "verdict" }, verdict.text + (verdict.usage_text ? ". " + verdict.usage_text : "")) : h("p", { class: "quiet" }, "The verdict comes at the end of the run: what limits it, and what would make it cheaper."),
       problems.length ? h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Problem"), h("th", { scope: "col" }, "Fix"), h("th", { scope: "col", class: "num" }, "Saves"))),
         h("tbody", {}, problems.map((p) => h("tr", {}, h("td", {}, p.text), h("td", {}, h("code", {}, p.fix)), h("td", { class: "num" }, known(p.dollars_run) ? dollars(p.dollars_run) + " a run" : percent(p.gain)))))) : null]);
     const s = view.detail?.segments?.at(-1);
@@ -201,7 +202,7 @@ function machineCard(view) {
     const checkpoints = view.curve.find("checkpoint"), newest = (what) => checkpoints.findLast((c) => c.what === what), saved = newest("saved"), uploaded = newest("uploaded"), interval = newest("interval"), notices = view.curve.find("interruption"), step = view.curve.points.findLast((p) => !p.eval);
     settle(body, [h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Starts of the run" }, h("table", {}, h("thead", {}, h("tr", {}, ["Start", "Machine", "Steps", "Time", "Ended"].map((t) => h("th", { scope: "col" }, t)))),
       h("tbody", {}, view.detail.segments.slice(-12).reverse().map((s) => h("tr", {}, h("td", {}, dayTime(s.begin_s)), h("td", {}, s.machine, h("div", { class: "quiet" }, (s.gpus ? s.gpus + " × " : "") + s.device)), h("td", {}, count(s.step_from) + " – " + count(s.step)), h("td", {}, span(s.seconds)), h("td", {}, s.ended || (view.run.state === "runs" ? "running" : "no end was recorded"))))))),
-      h("p", {}, interval ? interval.text : saved ? "" : "No checkpoints are kept."),
+      h("p", {}, interval ? "Checkpoints " + interval.text : saved ? "" : "No checkpoints are kept."),
       saved ? h("p", {}, "Newest checkpoint: step " + count(saved.step) + ", " + bytes(saved.bytes) + "; training paused " + figure(1000 * saved.blocked_s, 3) + " ms, on disk after " + span(saved.persist_s) + ".") : null,
       uploaded ? h("p", {}, "Newest in the object store: step " + count(uploaded.step) + (saved && saved.step > uploaded.step ? "; step " + count(saved.step) + " is being uploaded" : "") + (known(step?.remote_age_s) ? ", " + span(step.remote_age_s) + " old" : "") + ".") : null,
       h("p", { class: "quiet" }, notices.length ? notices.length + (notices.length === 1 ? " interruption; the last at step " : " interruptions; the last at step ") + count(notices.at(-1).step) + "." : "No interruption so far.")]);
@@ -263,7 +264,7 @@ export async function showRun(main, [id]) {
   const stopper = stopControl(view);
   view.curves = [view.curve, ...view.others];
   view.refollow = () => dispatchEvent(new Event("refollow"));
-  const cards = [curveCard, speedCard, moneyCard, machineCard, messagesCard, settingsCard].map((make) => make(view));
+  const cards = [curveCard, learnedCard, speedCard, moneyCard, machineCard, messagesCard, settingsCard].map((make) => make(view));
   const drawHead = () => {
     const r = view.run, start = view.curve.last("start");
     settle(title, [h("h1", {}, r.name || r.id), pill(r.state), copyButton(r.state === "runs" || r.state === "end" || r.state === "target" ? "Copy command to repeat it" : "Copy command to resume it", () => commandOf(view.detail)), stopper(),
