@@ -10,9 +10,9 @@ function settingsOf(detail) {
   return new Map(detail.settings.split("\n").filter(Boolean).map((line) => [line.slice(0, line.indexOf("=")), line.slice(line.indexOf("=") + 1)]));
 }
 function sideBySide(details) {
-  const figures = [["State", (d) => pill(d.state)], ["Bill", (d) => dollars(d.dollars)], ["Until the target", (d) => dollars(d.target_usd)], ["Per million", (d) => (known(d.usd_million) ? dollars(d.usd_million) + " " + d.unit : "–")],
+  const figures = [["State", (d) => pill(d.state)], ["Bill", (d) => dollars(d.dollars)], ["Until the target", (d) => dollars(d.target_usd)], ["Per million " + (details[0].unit || "samples"), (d) => (known(d.usd_million) ? dollars(d.usd_million) : "–")],
     ["Time", (d) => span(d.seconds)], ["Steps", (d) => count(d.steps)], ["Loss", (d) => figure(d.loss)], ["Metric", (d) => (known(d.value) ? d.metric + " " + metricText(d.metric, d.value) : "–")],
-    ["Useful", (d) => (known(d.useful_percent) ? figure(d.useful_percent, 3) + " %" : "–")], ["Machine", (d) => d.device], ["Starts", (d) => count(d.starts)], ["An hour", (d) => dollars(d.usd_hour)]];
+    ["Useful", (d) => (known(d.useful_percent) ? figure(d.useful_percent, 3) + " %" : "–")], ["Machine", (d) => d.device], ["Starts", (d) => count(d.starts)], ["Price per hour", (d) => dollars(d.usd_hour)]];
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Figures side by side" }, h("table", { class: "sides" },
     h("thead", {}, h("tr", {}, h("td"), details.map((d, i) => h("th", { scope: "col" }, h("span", { class: "swatch c" + (i % 8) }), h("a", { href: "#/run/" + d.id }, d.name || d.id), h("div", {}, d.id.slice(0, 8)))))),
     h("tbody", {}, figures.map(([name, of]) => h("tr", {}, h("th", { scope: "row" }, name), details.map((d) => h("td", {}, of(d))))))));

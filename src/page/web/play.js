@@ -8,12 +8,12 @@ const levers = [
   { key: "what", label: "Model", list: "models" },
   { key: "tokens", label: "Tokens", low: 1e7, high: 1e13, text: short, knownOnly: true },
   { key: "steps", label: "Steps", low: 10, high: 1e8, text: short, runOnly: true },
-  { key: "depth", label: "Depth", low: 0.25, high: 2, text: (v) => percent(v) + " of its own", linear: true, step: 0.05, usual: 1 },
-  { key: "width", label: "Width", low: 0.25, high: 2, text: (v) => percent(v) + " of its own", linear: true, step: 0.05, usual: 1 },
+  { key: "depth", label: "Depth", low: 0.25, high: 2, text: (v) => percent(v), linear: true, step: 0.05, usual: 1 },
+  { key: "width", label: "Width", low: 0.25, high: 2, text: (v) => percent(v), linear: true, step: 0.05, usual: 1 },
   { key: "batch", label: "Batch", low: 1, high: 65536, text: (v) => count(v) + " samples a step", base: 2 },
   { key: "context", label: "Context", low: 128, high: 131072, text: (v) => count(v) + " tokens", base: 2, knownOnly: true },
   { key: "precision", label: "Precision", few: [["", "auto"], ["fp32", "fp32"], ["bf16", "bf16"], ["fp16", "fp16"]] },
-  { key: "recompute", label: "Recompute", few: [["", "auto"], ["none", "none"], ["2", "every 2nd"], ["all", "all"]] },
+  { key: "recompute", label: "Recompute", few: [["", "auto"], ["none", "none"], ["2", "every 2"], ["all", "all"]] },
   { key: "lora", label: "LoRA", low: 1, high: 1024, text: (v) => "rank " + count(v), base: 2, free: "all weights are trained" },
   { key: "market", label: "Market", few: [["", "any"], ["on-demand", "on demand"], ["spot", "spot"]] },
   { key: "cloud", label: "Cloud", list: "clouds" },
@@ -21,9 +21,9 @@ const levers = [
   { key: "machine", label: "Machine", list: "machines" },
   { key: "gpus", label: "GPUs", low: 1, high: 1024, text: count, base: 2 },
   { key: "deadline", label: "Deadline", low: 0.1, high: 5000, text: (v) => span(3600 * v) },
-  { key: "spot", label: "Life of a spot machine", low: 0.2, high: 1000, text: (v) => span(3600 * v) },
-  { key: "save", label: "Between checkpoints", low: 10, high: 100000, text: span },
-  { key: "stop", label: "Stops early after", low: 0.05, high: 1, text: (v) => percent(v) + " of the run", linear: true, step: 0.05, usual: 1 },
+  { key: "spot", label: "Spot lifetime", low: 0.2, high: 1000, text: (v) => span(3600 * v) },
+  { key: "save", label: "Checkpoint every", low: 10, high: 100000, text: span },
+  { key: "stop", label: "Stop early after", low: 0.05, high: 1, text: (v) => percent(v) + " of the run", linear: true, step: 0.05, usual: 1 },
 ];
 const slider = 1000;
 function toValue(l, at) {
@@ -76,10 +76,10 @@ export async function showPlay(main) {
     settle(bill, best ? [stat("Dollars", dollars(best.usd), dollars(best.usd_hour) + " an hour"), stat("Time", span(3600 * best.hours), known(best.in_time) ? percent(best.in_time) + " in time" : null),
       stat("Machine", (best.machines > 1 ? best.machines + " × " : "") + best.machine, (best.gpus ? best.gpus + " × " + best.gpu + ", " : "") + best.market),
       h("div", { class: "stat" }, h("dt", {}, "Memory"), h("dd", {}, bytes(best.memory_bytes), h("small", {}, "of " + bytes(best.memory_bytes_usable)), h("div", { class: "bar" }, h("i", { style: { width: Math.min(100 * fill, 100).toFixed(1) + "%" } })))),
-      stat("Interruptions", figure(best.interruptions, 3), known(best.save_every_s) ? "a save every " + span(best.save_every_s) : null),
+      stat("Interruptions", best.interruptions < 0.01 ? "hardly any" : figure(best.interruptions, 3), known(best.save_every_s) ? "a checkpoint every " + span(best.save_every_s) : null),
       stat("Speed", known(best.mfu) ? percent(best.mfu) + " MFU" : figure(best.step_s * 1000, 3) + " ms a step", best.precision + ", recompute " + best.recompute)] : []);
-    settle(why, best ? [h("li", {}, dollars(best.usd) + " = " + dollars(best.usd_useful) + " of work + " + dollars(best.usd_starting) + " starting + " + dollars(best.usd_lost) + " lost to saves and interruptions + " + dollars(best.usd_storage + best.usd_requests) + " storage and requests."),
-      (answer.why || []).map((t) => h("li", {}, t)), best.cannot ? h("li", {}, "frugal itself cannot train this yet: " + best.cannot + ".") : null, h("li", {}, "It is limited by " + best.bound_by + ".")] : []);
+    settle(why, best ? [h("li", {}, dollars(best.usd) + " = " + dollars(best.usd_useful) + " for compute + " + dollars(best.usd_starting) + " for starting + " + dollars(best.usd_lost) + " lost to checkpoints and interruptions + " + dollars(best.usd_storage + best.usd_requests) + " for storage and requests."),
+      (answer.why || []).map((t) => h("li", {}, t)), best.cannot ? h("li", {}, "frugal itself cannot train this yet: " + best.cannot + ".") : null, h("li", {}, "Its speed is limited by " + best.bound_by + ".")] : []);
     settle(rows, answer.rows?.length ? [h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "The cheapest ways" }, h("table", { class: "ways" }, h("thead", {}, h("tr", {}, ["Machine", "Market", "Dollars", "Time", "Memory", "How"].map((t, i) => h("th", { scope: "col", class: i > 1 && i < 5 ? "num" : null }, t)))),
       h("tbody", {}, answer.rows.map((r) => h("tr", {}, h("td", {}, (r.machines > 1 ? r.machines + " × " : "") + r.machine), h("td", {}, r.market), h("td", { class: "num" }, dollars(r.usd)), h("td", { class: "num" }, span(3600 * r.hours)), h("td", { class: "num" }, bytes(r.memory_bytes)), h("td", { class: "quiet" }, (r.gpus ? r.gpus + " × " + r.gpu + ", " : "") + r.precision + ", " + r.micro + " × " + r.accumulate + (r.recompute !== "none" ? ", recompute " + r.recompute : "")))))))] : []);
     settle(notes, (answer.notes || []).map((t) => h("li", {}, t)));
