@@ -1,7 +1,7 @@
 /* ask_stop.h - one process asks a run in another to stop after its step: a file beside that start's event log.
  *
  *     …/events/RUN/SEGMENT.jsonl      written by the run
- *     …/events/RUN/SEGMENT.stop       made by `frugal watch`, found and removed by the run with its next heartbeat
+ *     …/events/RUN/SEGMENT.stop       made by `frugal watch`, found and removed by the run within a second
  *
  * No process id is involved, so a process that got the number of one that is gone is never reached; a start of the
  * run has a name of its own, so an order that came too late never stops the next one. The folder is private (0700):

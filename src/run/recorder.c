@@ -17,6 +17,7 @@ enum { QUEUE = 64, TEXTS_BYTES = 1 << 20 };
 enum { LEDGER_GIB = 4, LOG_GIB = 1 }; /* address space */
 
 static const i64 beat_factor = 100;
+static const i64 log_ns      = 400000000; /* who looks at the run sees an event within a second */
 static const i64 summary_ns  = 60000000000;
 
 /* Some runs evaluate a thousand times a second: summaries are this far apart, and a part of the
@@ -150,12 +151,31 @@ static void beat(struct recorder *r)
     pthread_mutex_unlock(&r->lock);
 }
 
-/* Until the next heartbeat is due, or the end; true: that. */
-static bool wait_for_beat(struct recorder *r)
+/* Until then, or the end, or a checkpoint; true: one of the two came. */
+static bool wait_until(struct recorder *r, i64 until_ns)
 {
-    i64 until_ns = now_ns(r) + r->now.beat_every_ns;
     pthread_mutex_lock(&r->lock);
     while (!r->stop && !r->wake && thread_wait_until(&r->changed, &r->lock, until_ns)) {}
+    bool came = r->stop || r->wake;
+    pthread_mutex_unlock(&r->lock);
+    return came;
+}
+
+/* Until the next heartbeat is due, or the end; true: that. Meanwhile the event log is written, which is one append to
+ * a file where a heartbeat is a transaction, and orders are heard. */
+static bool wait_for_beat(struct recorder *r)
+{
+    i64  begin_ns = now_ns(r), until_ns = begin_ns + r->now.beat_every_ns;
+    i64  part_ns = r->config.beat_ns ? r->config.beat_ns : log_ns;
+    bool came    = false;
+    for (i64 at_ns = begin_ns + part_ns; !came && at_ns < until_ns; at_ns += part_ns) {
+        came = wait_until(r, at_ns);
+        if (!came && r->config.log)
+            event_log_flush(r->config.log, NULL); /* tried again by the heartbeat */
+        if (!came) hear_stop(r);
+    }
+    if (!came) wait_until(r, until_ns);
+    pthread_mutex_lock(&r->lock);
     bool stop = r->stop;
     r->wake   = false;
     pthread_mutex_unlock(&r->lock);

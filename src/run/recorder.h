@@ -6,8 +6,9 @@
  * and when a checkpoint was saved. What cannot be written is kept and tried again at the next one; the
  * first failure is told once, by recorder_warning, and training goes on.
  *
- * With each heartbeat it also looks whether another process asks the run to stop (ask_stop.h), and passes that on as
- * a signal of this process.
+ * The event log is written more often, every 0.4 s, so that who follows the run sees its events within a second.
+ * Then and with each heartbeat it also looks whether another process asks the run to stop (ask_stop.h), and passes
+ * that on as a signal of this process.
  *
  * Earlier segments of the run that nobody ended are closed when the ledger is opened: the process that
  * wrote them is gone, and tally.h may know how long it lived. */
