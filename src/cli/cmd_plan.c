@@ -86,7 +86,7 @@ static enum status whole_of(const struct request *r, i32 flag, i64 most, i64 *ou
     return STATUS_OK;
 }
 
-static enum status read_request(const struct request *r, struct plan_request *out, struct err *err)
+enum status plan_request_read(const struct request *r, struct plan_request *out, struct err *err)
 {
     f64 runs;
     if (!r->argument_count)
@@ -134,7 +134,7 @@ static enum status plan(struct cli *c, struct arena scratch, struct err *err)
 {
     struct plan_question *q = NEW(c->perm, struct plan_question, 1);
     struct plan_request   request;
-    enum status           st = read_request(c->request, &request, err);
+    enum status           st = plan_request_read(c->request, &request, err);
     if (st) return st;
     st = plan_open(q, c->os, &request, c->perm, scratch, err);
     if (q->unknown) plan_models_names(c);

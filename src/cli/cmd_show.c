@@ -2,6 +2,7 @@
  * each instruction costs in FLOPs, bytes moved and memory. --passes: how the compiler came to them. */
 #include "cli/commands.h"
 #include "cli/jobs.h"
+#include "ir/collective.h"
 #include "train/train.h"
 
 enum status command_show(struct cli *c, struct err *err);
@@ -183,6 +184,17 @@ static void show_programs(struct cli *c, const struct train_compiled *found)
     if (!c->request->given[FLAG_text]) show_totals(c, set);
 }
 
+static enum status ranks_of(const struct request *r, struct settings *s, struct err *err)
+{
+    struct str text = r->value[FLAG_ranks];
+    i64        n;
+    if (!str_i64(text, &n) || n < 1 || n > RANKS_MAX)
+        return err_set(err, STATUS_USAGE, "--ranks=%.*s is not a number from 1 to %d",
+                       (int)MIN(text.len, 40), text.data, RANKS_MAX);
+    s->shown_ranks = (i32)n;
+    return STATUS_OK;
+}
+
 enum status command_show(struct cli *c, struct err *err)
 {
     struct config        *config;
@@ -194,6 +206,7 @@ enum status command_show(struct cli *c, struct err *err)
     bool passes = c->request->given[FLAG_passes], text = c->request->given[FLAG_text];
     if (!st && !passes && !text) show_settings(c, config);
     if (!st) config->settings.keep_passes = passes;
+    if (!st && c->request->given[FLAG_ranks]) st = ranks_of(c->request, &config->settings, err);
     if (!st) st = train_compile(c->os, &config->settings, &run, &found, err);
     if (!st && passes) show_passes(c, found.set);
     if (!st && (text || !passes)) show_programs(c, &found);

@@ -4,6 +4,9 @@
 #include "cli/commands.h"
 #include "job/plan_question.h"
 
+/* cmd_plan.c: what the command line asks of a plan. */
+enum status plan_request_read(const struct request *r, struct plan_request *out, struct err *err);
+
 /* plan_models.c */
 void plan_models(struct cli *c);
 void plan_models_names(struct cli *c); /* in a line, to stderr */

@@ -5,10 +5,26 @@
 
 static const i64 join_ns = (i64)600000000000; /* that ranks wait for one another */
 
+/* torchrun, and operators of Kubernetes that do as it does, start processes that know one address and their number. MPI
+ * cannot begin from that, and as many runs of one file would write over one another. */
+static enum status refuse_others(struct os *os, struct err *err)
+{
+    struct str size = os->env(os, "WORLD_SIZE");
+    i64        n;
+    if (!os->env(os, "RANK").len || !os->env(os, "MASTER_ADDR").len) return STATUS_OK;
+    if (!str_i64(size, &n) || n <= 1) return STATUS_OK;
+    return err_set(
+        err, STATUS_USAGE,
+        "WORLD_SIZE=%lld processes were started as torchrun does, and ranks of frugal meet by MPI: "
+        "start "
+        "them with mpirun, srun or `frugal launch --hosts`; on Kubernetes, with an MPIJob",
+        (long long)n);
+}
+
 enum status several_open(struct os *os, struct arena *perm, struct ranks **out, struct err *err)
 {
     *out = NULL;
-    if (mpi_ranks_announced(os) <= 1) return STATUS_OK;
+    if (mpi_ranks_announced(os) <= 1) return refuse_others(os, err);
     return mpi_ranks_open(os, join_ns, perm, out, err);
 }
 

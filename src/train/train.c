@@ -1,5 +1,6 @@
 /* train.c - a run from its settings to its result: restores (restore.c), opens everything else, runs the loop (loop.c),
  * closes everything. */
+#include "backend/ranks/alike.h"
 #include "remote/files.h"
 #include "train/loop.h"
 #include "train/mistakes.h"
@@ -233,7 +234,9 @@ enum status train_compile(struct os *os, const struct settings *settings, struct
                           struct train_compiled *out, struct err *err)
 {
     struct session s;
-    enum status    st     = session_open(&s, os, settings, perm, err);
+    i32            ranks  = MAX(settings->shown_ranks, 1);
+    s.ranks               = ranks > 1 ? ranks_alike(perm, ranks - 1, ranks) : NULL;
+    enum status st        = session_open_timed(&s, NULL, os, settings, perm, err);
     out->set              = s.set;
     out->optimiser        = optimiser_name(s.config.optimiser);
     out->optimiser_reason = s.optimiser_reason;

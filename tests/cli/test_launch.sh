@@ -1,0 +1,65 @@
+#!/bin/bash
+# test_launch.sh: `frugal launch` starts ranks on hosts over ssh, here one that runs its command on this machine, by Open MPI's and
+# MPICH's launchers; starts them again after one was lost.
+. "$(dirname "$0")/common.sh"
+launchers=()
+for l in mpirun.openmpi mpirun.mpich; do command -v $l >/dev/null && launchers+=("$(command -v $l)"); done
+if [ ${#launchers[@]} = 0 ]; then
+  echo "skipped: neither Open MPI nor MPICH is installed"
+  exit 77
+fi
+four_classes
+touch out err
+cat >run.yaml <<'YAML'
+data: {kind: idx, path: images, labels: labels}
+model: {layers: [flatten, {dense: {units: 16, activation: relu}}, {dense: 4}]}
+train: {batch: 8, steps: 4, lr: 0.1, threads: 1, device: cpu, schedule: constant}
+YAML
+# ssh [OPTION...] HOST COMMAND...: notes the host, and runs the command here
+cat >ssh <<SH
+#!/bin/bash
+while [[ \$1 == -* ]]; do shift; done
+echo "\$1" >>"$folder/hosts"
+shift
+exec /bin/sh -c "\$*"
+SH
+chmod +x ssh
+export FRUGAL_SSH=$folder/ssh OMPI_MCA_oob_tcp_if_include=lo OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=lo
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_orte_keep_fqdn_hostnames=1
+
+
+for l in "${launchers[@]}"; do
+  export FRUGAL_MPIRUN=$l
+  rm -f hosts
+  run 0 launch --hosts 127.0.0.2,127.0.0.3 run.yaml --json train.out=
+  [ "$(sort -u hosts 2>/dev/null | tr '\n' ' ')" = "127.0.0.2 127.0.0.3 " ] || fail "$l: hosts $(cat hosts 2>/dev/null)"
+  has out '"ranks":2'
+done
+run 2 launch run.yaml
+has err 'expected hosts'
+run 2 launch --hosts a:0 run.yaml
+has err 'HOST:N'
+FRUGAL_MPIRUN=$folder/none run 3 launch --hosts a run.yaml
+
+# Exit code 3 is started again, so often and no oftener; other codes are answers.
+cat >fake <<SH
+#!/bin/bash
+[ "\$1" = --version ] && exit 0
+echo "\$*" >>"$folder/starts"
+[ "\$(wc -l <"$folder/starts")" -gt 2 ] && exit 1
+exit 3
+SH
+chmod +x fake
+export FRUGAL_MPIRUN=$folder/fake
+run 3 launch --hosts a,b:3 --restarts 1 run.yaml train.batch=9
+[ "$(wc -l <starts)" = 2 ] || fail "started $(wc -l <starts) times, not 2"
+has starts '^-n 4 -hosts a,b:3 .* train run.yaml train.batch=9$'
+rm starts
+run 1 launch --hosts a --restarts 9 run.yaml
+[ "$(wc -l <starts)" = 3 ] || fail "started $(wc -l <starts) times, not 3"
+
+# Processes that torchrun has started are told how to meet.
+RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 run 2 train run.yaml
+has err 'WORLD_SIZE=2 .*frugal launch'
+RANK=0 WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 run 0 train run.yaml train.out=
+exit $failed

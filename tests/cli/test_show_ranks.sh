@@ -1,0 +1,55 @@
+#!/bin/bash
+# test_show_ranks.sh: memory of one rank of several by `frugal show --ranks`: of GPT-2 1558M within 2 % of ZeRO's formulas (Rajbhandari et
+# al. 2020: with Adam in fp32, a parameter takes 4 bytes, its gradient 4, its state 8, of which stage 1 leaves a rank one part), of a small
+# model just what a run of two ranks takes.
+. "$(dirname "$0")/common.sh"
+head -c 100000 /dev/zero >tokens
+cat >xl.yaml <<'YAML'
+data: {kind: tokens, path: tokens, vocabulary: 50257, context: 1024, samples: 64}
+model: {kind: gpt, depth: 48, width: 1600, heads: 25}
+train: {batch: 8, steps: 1, optimiser: adamw, device: cpu, memory_gib: 1024}
+YAML
+number() { grep '"event":"memory"' out | grep -o "\"$1\":[0-9]*" | grep -o '[0-9]*$'; }
+# near WHAT: parameters, gradients and state against their bytes by the formula
+near() {
+  awk -v is="$(($(number parameter_bytes) + $(number gradient_bytes) + $(number state_bytes)))" -v should="$1" \
+    'BEGIN { d = is / should - 1; exit !(d > -0.02 && d < 0.02) }' || fail "$2: $(grep '"event":"memory"' out), not $1 bytes"
+}
+parameters=1557611200 # of GPT-2 1558M, its vocabulary tied
+for ranks in 1 8; do
+  run 0 show xl.yaml --json --ranks $ranks
+  near $((16 * parameters)) "none, $ranks ranks"
+  run 0 show xl.yaml --json --ranks $ranks train.shard=state
+  near $((8 * parameters + 8 * parameters / ranks)) "state, $ranks ranks"
+done
+run 2 show xl.yaml --ranks 0
+has err 'from 1 to'
+run 2 show xl.yaml --ranks 9
+has err 'no part for each of 9 ranks'
+
+# A rank's programs, with what they send.
+head -c 4000 /dev/urandom | tr -c 'a-z\n' 'a' >text
+cat >small.yaml <<'YAML'
+data: {kind: text, path: text, context: 16, samples: 100, eval_samples: 20}
+model: {kind: gpt, depth: 1, width: 32, heads: 2}
+train: {batch: 12, steps: 2, threads: 1, optimiser: adamw, clip: 1, device: cpu}
+YAML
+run 0 show small.yaml --text --ranks 2 train.shard=state
+[ "$(grep -c 'reduce_scatter' out)" -ge 2 ] || fail "no sums in the update"
+has out 'all_gather'
+run 0 show small.yaml --text
+lacks out 'reduce_scatter|all_reduce|all_gather'
+
+launcher=
+command -v mpirun.mpich >/dev/null && launcher=mpirun.mpich
+command -v mpirun.openmpi >/dev/null &&
+  launcher="mpirun.openmpi --allow-run-as-root --oversubscribe --mca mpi_yield_when_idle 1 --mca oob_tcp_if_include lo --mca btl self,vader"
+for shard in none state; do
+  [ -n "$launcher" ] || break
+  run 0 show small.yaml --json --ranks 2 train.shard=$shard
+  planned=$(number arena_bytes)
+  $launcher -n 2 "$frugal" train small.yaml --json train.shard=$shard train.out= >ran.json 2>err || fail "two ranks"
+  used=$(grep '"event":"done"' ran.json | grep -o '"arena_bytes_used":[0-9]*' | grep -o '[0-9]*$')
+  [ "$planned" = "$used" ] || fail "$shard: show says $planned bytes, a run took $used"
+done
+exit $failed
