@@ -48,12 +48,13 @@ static struct st_tensor *tensors_of(const struct ckpt_part *part)
 
 /* --- tensors of files --- */
 
-/* Is it one range over the parameters that it belongs to? Muon's over the hidden matrices, the others
- * over the rest that is trained. Gives where the first of those begins. */
+/* Is it one range over the parameters that it belongs to? Muon's over the hidden matrices, the others over the rest
+ * that is trained; tables whose rows are updated one by one have state of their own. Gives where the first begins. */
 static bool covers(const struct persistent *state, const struct persistent *param)
 {
     bool muon = str_starts(state->name, STR("muon."));
-    return param->kind == VALUE_PARAM && !param->frozen && param->hidden == muon;
+    return param->kind == VALUE_PARAM && !param->frozen && !param->sparse_rows &&
+           param->hidden == muon;
 }
 
 static bool is_range(const struct snapshot *n, const struct persistent *state, i64 *begin)

@@ -65,6 +65,16 @@ for ranks in "2 2 none" "2 1 none" "1 2 none" "2 3 none" "2 2 state" "3 1 state"
   if [ $1 = $2 ]; then same_numbers whole.$3.safetensors resumed.safetensors || fail "$ranks: resumed with other bits"; fi
 done
 
+# A ranker whose table is updated row by row: only the other state is dealt out, and a checkpoint has each in its place.
+ranker="data.kind=synthetic_clicks data.samples=2000 data.buckets=50 model.kind=ranker model.mlp=16 train.tables=adagrad train.shard=state"
+cat >ranker.yaml <<'YAML'
+train: {batch: 64, lr: 0.01, eval_every: 1000, threads: 1, optimiser: adam, device: cpu, log_every: 1, schedule: constant}
+checkpoint: {dir: rows, every: 5}
+YAML
+$launcher -n 2 "$frugal" train ranker.yaml $ranker train.steps=10 >/dev/null 2>first.err || fail "a ranker by 2 ranks: $(cat first.err)"
+$launcher -n 1 "$frugal" train ranker.yaml $ranker train.steps=20 >/dev/null 2>second.err || fail "then by 1: $(cat second.err)"
+grep -q 'resumed at step 10' second.err || fail "a ranker does not resume: $(cat second.err)"
+
 # What is wrong at one rank is said once, and all end with the same code.
 $launcher -n 2 "$frugal" train run.yaml train.batch=1 >wrong.out 2>&1 && fail "a batch smaller than the ranks"
 [ "$(grep -c 'no part for each of 2 ranks' wrong.out)" = 1 ] || fail "batch 1: $(cat wrong.out)"
