@@ -179,7 +179,7 @@ void part_loss_classes(struct builder *b, i32 logits)
         loss = mixed_loss(b, logits, loss, smoothing);
     output_sum(b, "loss", loss);
     bool few =
-        model_rows(b->m) == 1 && shape_last(b->g->values[logits].type.shape) <= MODEL_CLASSES_SHOWN;
+        model_rows(b->m) == 1 && shape_last(graph_type(b->g, logits).shape) <= MODEL_CLASSES_SHOWN;
     if (b->mode == MODE_EVAL && (few || b->m->config.ask == ASK_LOGITS))
         graph_output(b->g, logits, STR("logits"));
     if (model_rows(b->m) == 1)

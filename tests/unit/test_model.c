@@ -129,7 +129,7 @@ static i64 op_uses(const struct graph *g, i32 op)
 
 static void write_value(struct textbuf *b, const struct value *v)
 {
-    static const char *const kinds[] = { "param",  "grad",  "state",  "buffer",
+    static const char *const kinds[] = { "param",  "grad",  "state",  "buffer", "cache",
                                          "scalar", "input", "output", "temp" };
     static const char *const inits[] = { "0", "const", "normal", "uniform" };
     char                     room[128];
