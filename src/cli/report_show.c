@@ -96,10 +96,11 @@ static void show_doubts(struct say *s, const struct run_bill *r)
             s, "a killed process ends at its last heartbeat: it may have run up to %.0f s longer\n",
             seconds(r->uncertain_ns));
     if (r->metered_ns && r->own_ns < r->metered_ns)
-        say_message(s,
-                    "other runs used the machine at the same time: by the GPUs they held, %.1f %% "
-                    "of its time is theirs\n",
-                    percent(r->metered_ns - r->own_ns, r->metered_ns));
+        say_message(
+            s,
+            "other runs used the machine at the same time: %.1f %% of its time is theirs, shared "
+            "by GPUs, or equally where there are none\n",
+            percent(r->metered_ns - r->own_ns, r->metered_ns));
     if (!r->storage_known)
         say_message(
             s,
