@@ -1,5 +1,6 @@
 #!/bin/sh
 # test_profile.sh: frugal profile, train --profile and log.* as a user types them.
+# check: alone, it times ops and steps
 . "$(dirname "$0")/common.sh"
 
 four_classes

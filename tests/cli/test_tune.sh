@@ -1,6 +1,7 @@
 #!/bin/sh
 # frugal tune: the table, the file with the winner, and that nothing else is touched. What wins is certain: the clock counts the
 # program's own processor time on one core (tests/fake/seeded.c), and the values that compete differ by a quarter or more.
+# check: alone, it measures
 . "$(dirname "$0")/common.sh"
 frugal=$top/build/frugal_seeded
 export SEEDED=own=1

@@ -7,6 +7,7 @@ a GPU that starves under somebody else's program is seen.
 The clock runs twelve times as fast, so that the ten seconds after which a run is judged are one. Seeds outweigh the rest of a step, near misses
 are far below the limits; but beside other programs steps take several times as long, and delays do not. So a wrong verdict counts only if others
 had little of the machine meanwhile; where they always have much, the row is left out by name and the test is skipped (77)."""
+# check: alone, a busy machine is not judged
 import http.server, json, math, os, random, struct, subprocess, sys, tempfile, threading, zlib
 
 from busy import Others
