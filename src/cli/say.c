@@ -119,9 +119,18 @@ void say_text(struct say *s, struct str text)
     fwrite(text.data, 1, (size_t)text.len, s->results);
 }
 
+/* Results are buffered and messages are not: where both go to one file, a message shall stand behind the results that
+ * were before it, and on a line of its own. */
+static void flush_results(struct say *s)
+{
+    errno = 0;
+    if (fflush(s->results) && !s->failed) s->failed = errno;
+}
+
 void say_message(struct say *s, const char *format, ...)
 {
     va_list args;
+    flush_results(s);
     end_line(s);
     va_start(args, format);
     print(s->messages, format, args);
@@ -131,6 +140,7 @@ void say_message(struct say *s, const char *format, ...)
 void say_live(struct say *s, struct str line)
 {
     ASSERT(s->live);
+    flush_results(s);
     int width = (int)MIN(line.len, MAX(s->columns - 1, 1)); /* the last column would wrap */
     fprintf(s->messages, "\r%.*s\033[K", width, line.data);
     fflush(s->messages);
@@ -150,8 +160,7 @@ void say_error(struct say *s, const struct err *err, struct arena scratch)
 enum status say_close(struct say *s, struct err *err)
 {
     end_line(s);
-    errno = 0;
-    if (fflush(s->results) && !s->failed) s->failed = errno;
+    flush_results(s);
     if (!s->failed && !ferror(s->results)) return STATUS_OK;
     return err_set(err, STATUS_WORLD, "stdout: %s",
                    s->failed ? strerror(s->failed) : "incomplete write");
@@ -197,7 +206,7 @@ void say_line(struct say *s, struct textbuf *b)
     textbuf_fmt(b, "\n");
     say_text(s, textbuf_str(b));
     /* Whoever reads us line by line should not wait for a full buffer. */
-    if (fflush(s->results) && !s->failed) s->failed = errno;
+    flush_results(s);
 }
 
 struct str text_si(struct arena *perm, f64 value)

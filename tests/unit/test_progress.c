@@ -3,6 +3,8 @@
 #include "cli/progress.h"
 #include "harness.h"
 #include "run/verdict_events.h"
+#include <fcntl.h>
+#include <unistd.h>
 
 struct shown {
     char             *out, *err;
@@ -205,6 +207,29 @@ static struct event_done a_result(f64 dollars)
         .peak_rss_bytes      = 38000000,
         .out                 = STR("w.safetensors")
     };
+}
+
+/* `frugal prices >file 2>&1`: results are buffered by the file, messages are not. */
+TEST(a_message_stands_behind_the_results_before_it)
+{
+    char       *text;
+    size_t      bytes;
+    static char buffer[1 << 12];
+    struct say  say = { .messages = open_memstream(&text, &bytes) };
+    int         ends[2];
+    CHECK_EQ(pipe(ends), 0);
+    say.results = fdopen(ends[1], "w");
+    setvbuf(say.results, buffer, _IOFBF, sizeof buffer);
+    CHECK_EQ(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
+    say_result(&say, "a row\n");
+    say_message(&say, "a message\n");
+    char got[16] = { 0 };
+    CHECK_EQ(read(ends[0], got, sizeof got), 6); /* it is there, and nothing was closed yet */
+    CHECK_STR(str_of(got), "a row\n");
+    fclose(say.results);
+    fclose(say.messages);
+    close(ends[0]);
+    free(text);
 }
 
 TEST(the_summary)
