@@ -19,6 +19,12 @@ static void remote_words(struct say *s, const struct event_done *v, struct arena
     say_result(s, "\n");
 }
 
+/* What is less than half a hundredth of the time is not. */
+static bool is_worth_a_word(const struct event_done *r, i64 ns)
+{
+    return 200 * (f64)ns >= (f64)split_sum(&r->split_ns);
+}
+
 static void saving_words(struct say *s, const struct event_done *v, struct arena scratch)
 {
     if (!v->checkpoints && !v->checkpoints_failed) return;
@@ -29,8 +35,14 @@ static void saving_words(struct say *s, const struct event_done *v, struct arena
         say_result(s, "; the newest of step %lld, %.*s", (long long)v->checkpoint_step,
                    STR_ARG(text_bytes(&scratch, (f64)v->checkpoint_bytes)));
     say_result(s, "; training paused for %s s", DIGITS(v->checkpoint_blocked_s));
-    if (!isnan(v->checkpoint_total_s))
-        say_result(s, ", total cost %s s", DIGITS(v->checkpoint_total_s));
+    if (v->checkpoint_total_s > v->checkpoint_blocked_s) /* neither of a NaN */
+        say_result(s, " (%s s with the steps that were slower while one was written)",
+                   DIGITS(v->checkpoint_total_s));
+    /* `spent` has both: steps that stood still, and the wait for the last checkpoint and the weights. */
+    i64 end_ns = v->split_ns.ns[PART_checkpoint] - llround(1e9 * v->checkpoint_blocked_s);
+    if (end_ns > 0 && is_worth_a_word(v, end_ns))
+        say_result(s, ", and %s s at the end until everything was on disk",
+                   DIGITS((f64)end_ns * 1e-9));
     say_result(s, "\n");
     remote_words(s, v, scratch);
 }
@@ -85,8 +97,7 @@ static void rate_words(struct say *s, const struct event_done *r, struct arena s
     say_result(s, "\n");
 }
 
-/* Steps by percentile, and where their time and all between them went; what is less than half a
- * hundredth is not worth a word. */
+/* Steps by percentile, and where their time and all between them went. */
 static void time_words(struct say *s, const struct event_done *r)
 {
     f64 all_ns = (f64)split_sum(&r->split_ns);
@@ -96,7 +107,7 @@ static void time_words(struct say *s, const struct event_done *r)
                DIGITS(1e3 * r->step_p99_s), 100 * r->input_share);
     say_result(s, "%-12s", "spent");
     for (i64 i = 0, told = 0; i < PART_LOOP_COUNT; i++)
-        if (200 * (f64)r->split_ns.ns[i] >= all_ns)
+        if (is_worth_a_word(r, r->split_ns.ns[i]))
             say_result(s, "%s%s %.1f %%", told++ ? ", " : "", clock_part_name((enum part)i),
                        100 * (f64)r->split_ns.ns[i] / all_ns);
     say_result(s, "\n");

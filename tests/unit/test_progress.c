@@ -1,4 +1,5 @@
 /* test_progress.c - what a run shows: the line of a step, how often, the events, the summary. */
+#include "base/digits.h"
 #include "base/json.h"
 #include "cli/progress.h"
 #include "harness.h"
@@ -344,6 +345,37 @@ TEST(the_start_tells_of_batch_norm_in_micro_batches)
               "1,500 parameters, 70 samples, batch 4 x 16, on cpu; 4.1 MB planned\n"
               "batch norm sees 16 samples at a time, not the 64 of a step: the result differs "
               "from train.batch=64 computed at once\n");
+}
+
+/* `spent` counts the wait for the last checkpoint and the weights too: the line of checkpoints says how much it is. */
+TEST(the_time_of_checkpoints_is_the_same_in_both_lines)
+{
+    struct shown      s;
+    struct str        out, err;
+    struct event_done r            = a_result(NAN);
+    i64               ns           = 40000000000;
+    r.split_ns                     = (struct step_split){ { 0 } };
+    r.split_ns.ns[PART_compute]    = ns / 10 * 9;
+    r.split_ns.ns[PART_checkpoint] = ns / 10;
+    r.checkpoints = 2, r.checkpoint_step = 1875, r.checkpoint_bytes = 1000;
+    r.checkpoint_blocked_s = (f64)ns * 1e-9 / 40;
+    r.checkpoint_total_s   = (f64)ns * 1e-9 / 20;
+    shown_open(&s, perm);
+    s.listener.on_done(s.listener.context, &r);
+    r.checkpoint_blocked_s = (f64)ns * 1e-9 / 10; /* all of it while steps were made */
+    r.checkpoint_total_s   = NAN;
+    s.listener.on_done(s.listener.context, &r);
+    shown_close(&s, perm, &out, &err);
+    CHECK(strstr(out.data, "compute 90.0 %, checkpoint 10.0 %\n"));
+    CHECK(strstr(
+        out.data,
+        str_z(perm, str_fmt(perm,
+                            "training paused for %s s (%s s with the steps that were slower while "
+                            "one was written), and %s s at the end until everything was on disk\n",
+                            DIGITS((f64)ns * 1e-9 / 40), DIGITS((f64)ns * 1e-9 / 20),
+                            DIGITS((f64)ns * 1e-9 * 3 / 40)))));
+    CHECK(strstr(out.data, str_z(perm, str_fmt(perm, "training paused for %s s\n",
+                                               DIGITS((f64)ns * 1e-9 / 10)))));
 }
 
 TEST(the_summary_of_a_run_that_stopped_early)
