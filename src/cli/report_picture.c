@@ -18,15 +18,18 @@ struct bar {
     bool       whole;
 };
 
-/* before, the levers, after; returns how many. */
+/* before, the levers, after; returns how many. Of the causes between two runs, those that are $0 as printed are left
+ * out. */
 static i64 bars_of(const struct comparison *c, struct bar bars[LEVERS_MAX + 2], i64 *most_nusd)
 {
-    i64 at = c->runs[0]->nusd, n = 0;
+    i64 at = c->runs[0]->nusd, n = 0, decimals = comparison_decimals(c);
     bars[n++]  = (struct bar){ STR("before"), 0, at, true };
     *most_nusd = at;
     for (i64 i = 0; i < c->lever_count; i++) {
-        bars[n++] = (struct bar){ c->levers[i].what, at, at + c->levers[i].nusd, false };
-        at += c->levers[i].nusd;
+        i64 to = at + c->levers[i].nusd;
+        if (c->run_count > 2 || money_units(to, decimals) != money_units(at, decimals))
+            bars[n++] = (struct bar){ c->levers[i].what, at, to, false };
+        at         = to;
         *most_nusd = MAX(*most_nusd, at);
     }
     bars[n++]  = (struct bar){ STR("after"), 0, at, true };

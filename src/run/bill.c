@@ -333,6 +333,11 @@ i64 bill_nusd(const struct price_row *price, i64 up_ns, bool taken)
     return llround((f64)bill_billed_ns(rule, up_ns, taken) / 3600e9 * price->usd_hour * 1e9);
 }
 
+i64 bill_used_nusd(const struct price_row *price, i64 up_ns)
+{
+    return bill_nusd(&(struct price_row){ .usd_hour = price->usd_hour }, up_ns, false);
+}
+
 f64 bill_affordable_s(const struct price_row *price, f64 usd)
 {
     f64 up_s = fmax(usd, 0) / price->usd_hour * 3600;

@@ -103,6 +103,9 @@ i64 bill_billed_ns(struct billing_rule rule, i64 up_ns, bool taken); /* 0 for on
 /* What a machine costs that was up so long; `taken`: its provider took it back. -1: price unknown. */
 i64 bill_nusd(const struct price_row *price, i64 up_ns, bool taken);
 
+/* The same by no provider's rule: the time that it was up, at its price. */
+i64 bill_used_nusd(const struct price_row *price, i64 up_ns);
+
 /* How long a machine may be up for so much; 0: not even its minimum. NaN: price or sum unknown. */
 f64 bill_affordable_s(const struct price_row *price, f64 usd);
 

@@ -142,6 +142,7 @@ static void add_dollars(struct run_bill *b, const struct rows *r, i64 segment, i
     b->since_nusd += stored_nusd(r, s, now_wall_ns, &b->storage_known) - stored;
     b->priced &= alone >= 0;
     if (alone < 0) return;
+    b->rule_nusd += alone - bill_used_nusd(price, s->metered_ns);
     i64 split[2] = { own_ns, s->metered_ns - own_ns }, mine[2];
     bill_split(alone, split, 2, mine, scratch);
     b->shared_nusd += mine[1];

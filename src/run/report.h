@@ -23,6 +23,8 @@ struct run_bill {
     i64 nusd, part_nusd[BILL_PARTS]; /* nano-dollars; the parts sum to the whole. What the run's own
                                                         last line said (bill.h): as if alone on its machines, with
                                                         storage while its starts lived */
+    i64 rule_nusd; /* of it, what the provider's billing minimum and rounding added to the time used; below 0:
+                                                        what its free time took off */
     i64 shared_nusd;    /* of it, what others that used the machine at the same time pay */
     i64 since_nusd;     /* beside it: storage while no start of the run lived, until now */
     bool storage_known; /* false: something is kept or asked for whose price is not known */
@@ -50,9 +52,9 @@ enum status report_lifetimes(struct ledger *l, struct str machine, i64 now_wall_
                              struct err *err);
 
 /* Why b costs another sum than a: from a's bill to b's by one change after the other,
- *     nusd = price x (work x pace + the rest)
- * so that the four sum to the difference. */
-enum cause { CAUSE_WORK, CAUSE_PACE, CAUSE_REST, CAUSE_PRICE, CAUSE_COUNT };
+ *     nusd = price x (work x pace + the rest) + the provider's billing minimum and rounding
+ * so that the five sum to the difference. */
+enum cause { CAUSE_WORK, CAUSE_PACE, CAUSE_REST, CAUSE_PRICE, CAUSE_RULE, CAUSE_COUNT };
 const char *cause_name(enum cause c, i64 nusd); /* "less work" or "more work", by its sign */
 /* False: one of them has no price. */
 bool report_causes(const struct run_bill *a, const struct run_bill *b, i64 nusd[CAUSE_COUNT]);

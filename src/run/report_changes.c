@@ -10,7 +10,9 @@ const char *cause_name(enum cause c, i64 nusd)
     static const char *const names[][2] = { { "less work", "more work" },
                                             { "faster steps", "slower steps" },
                                             { "less overhead", "more overhead" },
-                                            { "a cheaper hour", "a dearer hour" } };
+                                            { "a cheaper hour", "a dearer hour" },
+                                            { "less by billing minimum and rounding",
+                                              "more by billing minimum and rounding" } };
     return names[c][nusd > 0];
 }
 
@@ -26,13 +28,15 @@ bool report_causes(const struct run_bill *a, const struct run_bill *b, i64 nusd[
         pace[i] = (f64)of[i]->term_ns[TERM_compute] / work[i];
         rest[i] = (f64)of[i]->metered_ns - pace[i] * work[i];
     }
-    /* At a's rate, storage and requests in it: with b's work, then b's pace, then b's rest. */
-    i64 at[CAUSE_COUNT + 1] = {
-        a->nusd, bill_at_rate_nusd(a->nusd, a->metered_ns, work[1] * pace[0] + rest[0]),
-        bill_at_rate_nusd(a->nusd, a->metered_ns, work[1] * pace[1] + rest[0]),
-        bill_at_rate_nusd(a->nusd, a->metered_ns, work[1] * pace[1] + rest[1]), b->nusd
-    };
-    for (i64 i = 0; i < CAUSE_COUNT; i++) nusd[i] = at[i + 1] - at[i];
+    /* At the rate of what a used, storage and requests in it: with b's work, then b's pace, then b's rest. */
+    i64 used[2]         = { a->nusd - a->rule_nusd, b->nusd - b->rule_nusd };
+    i64 at[CAUSE_COUNT] = { used[0],
+                            bill_at_rate_nusd(used[0], a->metered_ns, work[1] * pace[0] + rest[0]),
+                            bill_at_rate_nusd(used[0], a->metered_ns, work[1] * pace[1] + rest[0]),
+                            bill_at_rate_nusd(used[0], a->metered_ns, work[1] * pace[1] + rest[1]),
+                            used[1] };
+    for (i64 i = 0; i < CAUSE_RULE; i++) nusd[i] = at[i + 1] - at[i];
+    nusd[CAUSE_RULE] = b->rule_nusd - a->rule_nusd;
     return true;
 }
 

@@ -1,4 +1,5 @@
 /* test_comparison.c - which run a word means, levers that sum to the difference of two bills, and groups of runs. */
+#include "cli/report_show.h"
 #include "harness.h"
 #include "run/comparison.h"
 #include <math.h>
@@ -50,6 +51,22 @@ TEST(levers_sum_to_the_difference)
     CHECK_EQ(comparison_make(&c, runs, 3, all, 3, mid_november_ns, perm, &err), STATUS_NO);
     CHECK_EQ(comparison_make(&c, runs, LEVERS_MAX + 1, all, 3, mid_november_ns, perm, &err),
              STATUS_USAGE);
+}
+
+/* A nano-dollar of a cent is $0 as printed, and no bar. */
+TEST(a_cause_of_nothing_is_not_drawn)
+{
+    struct run_bill   all[] = { bill("a", "first", "", 10000000), bill("b", "first", "", 5000001) };
+    struct run_bill  *runs[] = { &all[0], &all[1] };
+    struct comparison c      = { .runs = runs, .run_count = 2, .lever_count = 2 };
+    c.levers[0]              = (struct lever){ STR("less work"), -5000000 };
+    c.levers[1]              = (struct lever){ STR("a dearer hour"), 1 };
+    const char *text         = str_z(perm, picture_text(&c, 80, perm, scratch));
+    CHECK(strstr(text, "before "));
+    CHECK(strstr(text, "less work "));
+    CHECK(strstr(text, "after "));
+    CHECK(!strstr(text, "hour"));
+    CHECK(!strstr(str_z(perm, picture_svg(&c, perm, scratch)), "hour"));
 }
 
 TEST(groups_count_a_run_in_each_of_its_tags)

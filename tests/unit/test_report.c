@@ -368,6 +368,33 @@ TEST(each_cause_is_seen_alone)
     CHECK(!report_causes(&a, &b, causes));
 }
 
+/* Two runs at $1 an hour, the first billed for a minute that it did not use: its hour was no dearer. */
+TEST(a_billing_minimum_is_no_dearer_hour)
+{
+    struct world     w       = world_new(perm, 1);
+    struct price_row least   = { .id = STR("p"), .usd_hour = 1, .minimum_s = 60 };
+    struct price_row exact   = { .id = STR("q"), .usd_hour = 1 };
+    struct run_row   runs[2] = { run_row(&w, "least"), run_row(&w, "exact") };
+    i64              count, causes[CAUSE_COUNT], ns[TERM_COUNT] = { [TERM_compute] = 6 * s_ns };
+    put(&w, LEDGER_TABLE_price, &least);
+    put(&w, LEDGER_TABLE_price, &exact);
+    for (i64 i = 0; i < 2; i++) {
+        struct segment_row s = segment_row(&w, runs[i].id);
+        s.step = 10, s.samples = 320, s.price = i ? exact.id : least.id;
+        segment_set_terms(&s, ns);
+        put(&w, LEDGER_TABLE_run, &runs[i]);
+        put(&w, LEDGER_TABLE_segment, &s);
+    }
+    struct run_bill *b = read_all(&w, 100000 * s_ns, &count);
+    CHECK_EQ(count, 2);
+    CHECK_EQ(b[0].nusd, 16666667); /* a minute */
+    CHECK_EQ(b[1].nusd, 1666667);  /* six seconds */
+    CHECK(report_causes(&b[0], &b[1], causes));
+    for (i64 i = 0; i < CAUSE_COUNT; i++) CHECK_EQ(causes[i], i == CAUSE_RULE ? -15000000 : 0);
+    CHECK_STR(str_of(cause_name(CAUSE_RULE, -1)), "less by billing minimum and rounding");
+    ledger_close(w.l);
+}
+
 /* Cheaper is said only of runs that ended at least as good as the strictest target among them. */
 TEST(runs_are_compared_at_a_target_that_all_have_reached)
 {
