@@ -25,6 +25,7 @@ struct shown {
     const i64               *begin;   /* tokens of each prompt */
     bool                    *ended;   /* each text */
     i64                      current; /* the text that is shown */
+    i64                      context; /* tokens that the model reads at most */
     struct arena             memory, own;
     struct textbuf           text;    /* what was generated of it */
     i64                      printed; /* bytes of that */
@@ -136,7 +137,11 @@ static void show_end(struct shown *s, enum generated how)
     if (!c->say->json) {
         say_result(c->say, "\n");
         if (how == GENERATED_FULL)
-            say_message(c->say, "the text ends here: the model reads no more tokens\n");
+            say_message(
+                c->say,
+                "stopped after %lld new tokens: the model's context of %lld tokens is full\n",
+                (long long)(s->all[s->current].count - s->begin[s->current]),
+                (long long)s->context);
         return;
     }
     b = event_begin(&scratch, "generated");
@@ -179,6 +184,7 @@ static enum status write_on(struct cli *c, struct generating *g, const struct pr
     if (st) return st;
     struct shown shown = { .cli = c, .words = &g->words, .prompts = p, .all = all, .begin = begin };
     shown.ended        = NEW(memory, bool, p->count);
+    shown.context      = use_length(g->use);
     shown.memory       = arena_part(memory, 1 << 28);
     g->on_token        = on_token;
     g->on_end          = on_end;

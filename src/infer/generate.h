@@ -8,7 +8,7 @@
 enum generated {
     GENERATED_ENOUGH, /* tokens_max, or the caller's word */
     GENERATED_END,    /* the text ended */
-    GENERATED_FULL    /* the model reads no more tokens */
+    GENERATED_FULL    /* the model's context is full */
 };
 
 struct generation {

@@ -81,7 +81,7 @@ run 0 generate letters.yaml 'xyz' --count 8 --temperature 3 --seed 8
 run 0 generate letters.yaml 'abc' --count 9 --temperature 0 --json
 has out '^\{"event":"generated","prompt":"abc","text":"defgh abc","tokens":9,"ended":"count"\}$'
 run 0 generate letters.yaml 'abc' --count 90 --temperature 0
-has err 'the model reads no more tokens'
+has err "^stopped after 13 new tokens: the model's context of 16 tokens is full\$"
 # A cache of keys and values changes nothing but the time; lines of a file go on side by side, each as it does alone.
 export FRUGAL_CACHE=off
 run 0 generate letters.yaml 'xyz' --count 8 --temperature 3 --seed 7
