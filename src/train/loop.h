@@ -78,6 +78,10 @@ void          feed_ahead(struct loop        *l,
                          const struct batch *b); /* of the next step, if that is wise after `b` */
 
 /* together.c, of several ranks */
+/* meter.c: rates of this start's steps, as their percentiles are; of all starts where this one has made none. */
+f64 loop_samples_per_s(const struct loop *l); /* NaN: no step */
+f64 loop_input_share(const struct loop *l);   /* part of their time that they waited for data */
+
 /* Once a step, before the update: losses and targets are summed, and a rank that failed (l->input) or was asked to
  * stop ends all. Returns l->input. */
 enum status together_step(struct loop *l, i64 *targets);

@@ -1,6 +1,7 @@
-/* meter.c - energy and activity of the GPU between the first step and the last; what MFU is measured by. */
+/* meter.c - energy and activity of the GPU between the first step and the last; what MFU is measured by;
+ * how fast steps were. */
 #include "backend/cuda/nvml.h"
-#include "train/train_int.h"
+#include "train/loop.h"
 #include <math.h>
 
 static i64 loop_ns(struct session *s)
@@ -54,4 +55,20 @@ f64 peak_measured(struct session *s)
     s->backend->table->rate(s->backend, &t);
     f64 peak = t.flops_s[s->precision.dtype];
     return peak > 0 ? peak : NAN;
+}
+
+static f64 of_start(const struct loop *l, i64 all, i64 before)
+{
+    return (f64)(l->at.steps_ns == l->before.steps_ns ? all : all - before);
+}
+#define OF_START(l, figure) of_start((l), (l)->at.figure, (l)->before.figure)
+
+f64 loop_samples_per_s(const struct loop *l)
+{
+    return l->at.steps_ns ? OF_START(l, samples) / (OF_START(l, steps_ns) / 1e9) : NAN;
+}
+
+f64 loop_input_share(const struct loop *l)
+{
+    return OF_START(l, waited_ns) / OF_START(l, steps_ns);
 }

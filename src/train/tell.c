@@ -144,11 +144,9 @@ static f64 tokens_per_s(const struct loop *l, f64 samples_per_s)
     return rows > 1 ? samples_per_s * (f64)rows : NAN;
 }
 
-static f64 input_share(const struct loop *l) { return (f64)l->at.waited_ns / (f64)l->at.steps_ns; }
-
 static void tell_progress(struct loop *l, f64 lr)
 {
-    f64               rate  = (f64)l->at.samples / ((f64)l->at.steps_ns / 1e9);
+    f64               rate  = loop_samples_per_s(l);
     f64               age_s = remote_save_age_s(&l->restore->remote);
     struct step_split split = clock_split(l->clock);
     struct event_step e     = { .step          = l->at.step,
@@ -169,7 +167,7 @@ static void tell_progress(struct loop *l, f64 lr)
                                 .step_p50_s    = NAN,
                                 .step_p95_s    = NAN,
                                 .step_p99_s    = NAN,
-                                .input_share   = input_share(l),
+                                .input_share   = loop_input_share(l),
                                 .times         = clock_step_times(l->clock),
                                 .split         = &split,
                                 .busy          = lookout_busy(l->lookout),
@@ -223,9 +221,9 @@ void tell_step(struct loop *l, f64 lr)
 static void add_speed(struct loop *l, struct train_result *r)
 {
     const struct quantiles *times = clock_step_times(l->clock);
-    r->samples_per_s = l->at.steps_ns ? (f64)l->at.samples / ((f64)l->at.steps_ns / 1e9) : NAN;
-    r->tokens_per_s  = tokens_per_s(l, r->samples_per_s);
-    r->flops_per_s   = l->step_flops / (f64)session_step_samples(&l->s) * r->samples_per_s;
+    r->samples_per_s              = loop_samples_per_s(l);
+    r->tokens_per_s               = tokens_per_s(l, r->samples_per_s);
+    r->flops_per_s = l->step_flops / (f64)session_step_samples(&l->s) * r->samples_per_s;
     if (isnan(l->useful)) l->useful = useful_share(&l->s);
     r->model_flops_per_s = l->useful * r->flops_per_s;
     r->mfu               = r->model_flops_per_s / l->peak_flops_s;
@@ -234,7 +232,7 @@ static void add_speed(struct loop *l, struct train_result *r)
     r->step_p50_s        = quantiles_at(times, 0.5);
     r->step_p95_s        = quantiles_at(times, 0.95);
     r->step_p99_s        = quantiles_at(times, 0.99);
-    r->input_share       = input_share(l);
+    r->input_share       = loop_input_share(l);
     r->split             = clock_split(l->clock);
 }
 

@@ -643,6 +643,8 @@ TEST(what_may_change_is_told)
     CHECK(told(&w, "resumed: settings have changed"));
     CHECK_EQ(r.saving.resumed_step, 18);
     CHECK_EQ(r.steps, 20);
+    /* Both rates are of this start: a batch of 16 and the short one that ends the epoch. */
+    CHECK_NEAR(r.samples_per_s / r.steps_per_s, (16 + 12) / 2.0, 1e-6);
 }
 
 TEST(a_fresh_run_begins_anew)
