@@ -64,14 +64,15 @@ static void print_machine(struct cli *c, const struct machine_here *m)
     say_result(c->say, "  %-9s %.*s, %.*s free\n", "memory",
                STR_ARG(text_bytes(&scratch, (f64)m->memory_bytes)),
                STR_ARG(text_bytes(&scratch, (f64)m->memory_free_bytes)));
-    say_result(c->say, "  %-9s", "speed");
+    struct arena   line = arena_part(&scratch, 1 << 12);
+    struct textbuf b    = textbuf_new(&line);
     for (i32 t = 0; t < DT_COUNT; t++) {
         struct str rate = text_si(&scratch, m->flops_s[t]), name = dtype_name((enum dtype)t);
-        if (m->flops_s[t] > 0)
-            say_result(c->say, " %.*s %.*sFLOP/s,", STR_ARG(name), STR_ARG(rate));
+        if (m->flops_s[t] > 0) textbuf_fmt(&b, "%.*s %.*sFLOP/s, ", STR_ARG(name), STR_ARG(rate));
     }
-    say_result(c->say, " memory %.*s/s, as measured now\n",
-               STR_ARG(text_bytes(&scratch, m->bandwidth_bytes_s)));
+    textbuf_fmt(&b, "memory %.*s/s, as measured now",
+                STR_ARG(text_bytes(&scratch, m->bandwidth_bytes_s)));
+    say_labelled(c->say, "  speed", textbuf_str(&b));
     print_gpu(c, m);
 }
 

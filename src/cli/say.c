@@ -66,6 +66,29 @@ void say_result(struct say *s, const char *format, ...)
     va_end(args);
 }
 
+/* Where a line of so many columns ends: after a comma or semicolon, else a word, else anywhere. */
+static i64 break_at(struct str text, i64 room)
+{
+    for (i64 words = 0; words < 2; words++)
+        for (i64 end = room; end > 0; end--)
+            if (text.data[end] == ' ' &&
+                (words || text.data[end - 1] == ',' || text.data[end - 1] == ';'))
+                return end;
+    return room;
+}
+
+void say_labelled(struct say *s, const char *label, struct str text)
+{
+    enum { LABEL = 12, LEAST = 20 };
+    i64 room = s->table_columns ? MAX(s->table_columns - LABEL, LEAST) : text.len;
+    do {
+        i64 end = text.len > room ? break_at(text, room) : text.len;
+        say_result(s, "%-*s%.*s\n", LABEL, label, (int)end, text.data);
+        text  = str_sub(text, end + (end < text.len && text.data[end] == ' '), text.len);
+        label = "";
+    } while (text.len);
+}
+
 static i32 width_of(const struct say_column *c) { return c->width < 0 ? -c->width : c->width; }
 
 /* Which columns are shown, as bits. */

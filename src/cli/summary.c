@@ -28,22 +28,24 @@ static bool is_worth_a_word(const struct event_done *r, i64 ns)
 static void saving_words(struct say *s, const struct event_done *v, struct arena scratch)
 {
     if (!v->checkpoints && !v->checkpoints_failed) return;
-    say_result(s, "%-12s%lld saved", "checkpoints ", (long long)v->checkpoints);
-    if (v->checkpoints_failed) say_result(s, ", %lld failed", (long long)v->checkpoints_failed);
-    if (v->checkpoints_late) say_result(s, ", %lld late", (long long)v->checkpoints_late);
+    struct str     newest = text_bytes(&scratch, (f64)v->checkpoint_bytes);
+    struct textbuf b      = textbuf_new(&scratch);
+    textbuf_fmt(&b, "%lld saved", (long long)v->checkpoints);
+    if (v->checkpoints_failed) textbuf_fmt(&b, ", %lld failed", (long long)v->checkpoints_failed);
+    if (v->checkpoints_late) textbuf_fmt(&b, ", %lld late", (long long)v->checkpoints_late);
     if (v->checkpoints)
-        say_result(s, "; the newest of step %lld, %.*s", (long long)v->checkpoint_step,
-                   STR_ARG(text_bytes(&scratch, (f64)v->checkpoint_bytes)));
-    say_result(s, "; training paused for %s s", DIGITS(v->checkpoint_blocked_s));
+        textbuf_fmt(&b, "; the newest of step %lld, %.*s", (long long)v->checkpoint_step,
+                    STR_ARG(newest));
+    textbuf_fmt(&b, "; training paused for %s s", DIGITS(v->checkpoint_blocked_s));
     if (v->checkpoint_total_s > v->checkpoint_blocked_s) /* neither of a NaN */
-        say_result(s, " (%s s with the steps that were slower while one was written)",
-                   DIGITS(v->checkpoint_total_s));
+        textbuf_fmt(&b, " (%s s with the steps that were slower while one was written)",
+                    DIGITS(v->checkpoint_total_s));
     /* `spent` has both: steps that stood still, and the wait for the last checkpoint and the weights. */
     i64 end_ns = v->split_ns.ns[PART_checkpoint] - llround(1e9 * v->checkpoint_blocked_s);
     if (end_ns > 0 && is_worth_a_word(v, end_ns))
-        say_result(s, ", and %s s at the end until everything was on disk",
-                   DIGITS((f64)end_ns * 1e-9));
-    say_result(s, "\n");
+        textbuf_fmt(&b, ", and %s s at the end until everything was on disk",
+                    DIGITS((f64)end_ns * 1e-9));
+    say_labelled(s, "checkpoints", textbuf_str(&b));
     remote_words(s, v, scratch);
 }
 
@@ -98,19 +100,19 @@ static void rate_words(struct say *s, const struct event_done *r, struct arena s
 }
 
 /* Steps by percentile, and where their time and all between them went. */
-static void time_words(struct say *s, const struct event_done *r)
+static void time_words(struct say *s, const struct event_done *r, struct arena scratch)
 {
     f64 all_ns = (f64)split_sum(&r->split_ns);
     if (isnan(r->step_p50_s)) return;
     say_result(s, "%-12s%s ms p50, %s p95, %s p99; %.1f %% of it waiting for data\n", "step",
                DIGITS(1e3 * r->step_p50_s), DIGITS(1e3 * r->step_p95_s),
                DIGITS(1e3 * r->step_p99_s), 100 * r->input_share);
-    say_result(s, "%-12s", "spent");
-    for (i64 i = 0, told = 0; i < PART_LOOP_COUNT; i++)
+    struct textbuf b = textbuf_new(&scratch);
+    for (i64 i = 0; i < PART_LOOP_COUNT; i++)
         if (is_worth_a_word(r, r->split_ns.ns[i]))
-            say_result(s, "%s%s %.1f %%", told++ ? ", " : "", clock_part_name((enum part)i),
-                       100 * (f64)r->split_ns.ns[i] / all_ns);
-    say_result(s, "\n");
+            textbuf_fmt(&b, "%s%s %.1f %%", b.len ? ", " : "", clock_part_name((enum part)i),
+                        100 * (f64)r->split_ns.ns[i] / all_ns);
+    say_labelled(s, "spent", textbuf_str(&b));
 }
 
 static void cost_words(const struct progress *p, const struct event_done *r, struct arena scratch)
@@ -155,7 +157,7 @@ void summary_show(struct progress *p, const struct event_done *r)
         say_result(s, "%-12s%g at the end; %lld steps overflowed and were skipped\n", "loss scale",
                    r->loss_scale, (long long)r->skipped);
     rate_words(s, r, scratch);
-    time_words(s, r);
+    time_words(s, r, scratch);
     gpu_words(p, r);
     if (isnan(r->first_step_ms)) /* all of them were made before this start */
         say_result(s, "%-12s%.2f s for %lld steps\n", "time", r->seconds, (long long)r->steps);

@@ -233,6 +233,36 @@ TEST(a_message_stands_behind_the_results_before_it)
     free(text);
 }
 
+static struct str labelled(struct arena *perm, i32 columns, const char *text)
+{
+    struct shown s;
+    struct str   out, err;
+    shown_open(&s, perm);
+    s.say.table_columns = columns;
+    say_labelled(&s.say, "spent", str_of(text));
+    shown_close(&s, perm, &out, &err);
+    return out;
+}
+
+TEST(a_labelled_line_is_broken_at_the_width_of_the_terminal)
+{
+    const char *text = "compute 80.6 %, update 2.9 %, evaluation 3.7 %";
+    CHECK_STR(labelled(perm, 0, text),
+              "spent       compute 80.6 %, update 2.9 %, evaluation 3.7 %\n"); /* a file */
+    CHECK_STR(labelled(perm, 58, text),
+              "spent       compute 80.6 %, update 2.9 %, evaluation 3.7 %\n"); /* just fits */
+    CHECK_STR(labelled(perm, 57, text), "spent       compute 80.6 %, update 2.9 %,\n"
+                                        "            evaluation 3.7 %\n");
+    CHECK_STR(labelled(perm, 40, text), "spent       compute 80.6 %,\n"
+                                        "            update 2.9 %,\n"
+                                        "            evaluation 3.7 %\n");
+    CHECK_STR(labelled(perm, 32, "everything was on disk"), "spent       everything was on\n"
+                                                            "            disk\n");
+    CHECK_STR(labelled(perm, 32, "0123456789012345678901234 6"),
+              "spent       01234567890123456789\n"
+              "            01234 6\n");
+}
+
 TEST(the_summary)
 {
     struct shown      s;
