@@ -39,9 +39,12 @@ struct billing_rule billing_rule_of(const struct billing *b)
                                   whole_s(b->free_interrupted_s) };
 }
 
+/* Half of what an i64 holds as ns, 146 years: beyond it no provider's unit, minimum or gift shows. */
+static const f64 counted_s = 0x1p62 / 1e9;
+
 f64 billed_seconds(const struct billing *rule, f64 up_s, bool interrupted)
 {
-    if (isnan(up_s)) return NAN;
+    if (isnan(up_s) || up_s >= counted_s) return up_s;
     return (f64)bill_billed_ns(billing_rule_of(rule), llround(1e9 * up_s), interrupted) / 1e9;
 }
 

@@ -201,6 +201,13 @@ for asked in 'gpt2 --tokens 1e10' 'llama-3-8b --tokens 1e12 --on aws' 'gpt2-xl -
     END { exit rows < 5 }' out >sums || fail "$asked: $(cat sums)"
 done
 
+# Centuries of a slow machine are billed too: their work is the largest part of the bill.
+run 0 plan llama-3.1-405b --tokens 15e12 --json
+awk -F'"usd":|"usd_useful":|"billed_hours":' '/"event":"plan"/ { rows++; bad += !($2 + 0 > 0 && $4 + 0 > 0.5 * $3) }
+  END { exit bad || !rows }' out || fail 'a row has no work in its bill'
+run 1 plan llama-3.1-405b --tokens 15e12 --budget 10
+has err 'which costs [$][0-9]{3},[0-9]{3},[0-9]{3}, '
+
 # A price is marked once it is older than 90 days, counted from the day that is given.
 export FRUGAL_TODAY=2026-08-23
 run 0 plan gpt2 --tokens 1e9 --machine p5.48xlarge

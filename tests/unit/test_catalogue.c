@@ -224,6 +224,15 @@ TEST(bills_by_the_rules)
     CHECK_EQ(billed_seconds(gcp, 3599, true), 3599);
     CHECK_EQ(billed_seconds(lambda, 61, false), 120);
     CHECK_NEAR(billed_dollars(aws, 36, 100, false), 1, 1e-15);
+    /* Longer than an i64 holds as ns (292 years): still billed, and never less than a shorter time. */
+    f64 before = 0;
+    for (f64 years = 1; years < 1e12; years *= 1.5) {
+        f64 up_s = years * 365 * 86400, billed = billed_seconds(lambda, up_s, true);
+        CHECK(billed > before);
+        CHECK_NEAR(billed / up_s, 1, 60 / up_s + 1e-15);
+        before = billed;
+    }
+    CHECK(isinf(billed_seconds(aws, INFINITY, false)));
     CHECK(isnan(billed_seconds(aws, NAN, true)));
     struct price_row said = { .usd_hour = 36, .granularity_s = 1, .minimum_s = 60 };
     CHECK_EQ(llround(billed_dollars(aws, 36, 61.2, false) * 1e9),
