@@ -1,5 +1,6 @@
 /* plan_show.c - the ranked table, why the first is first, and what would change it. */
 #include "cli/plan_show.h"
+#include "job/sweep.h"
 #include <math.h>
 
 enum { SHOWN = 10, OPS_SHOWN = 5, SCRATCH_BYTES = 16 << 20 };
@@ -170,22 +171,48 @@ static void show_spot(struct cli *c, const struct plan_question *q, const struct
     say_result(c->say, "\n");
 }
 
+/* Whether a row's settings replace what the user gave. */
+static bool replaces(const struct str *words, i64 count, struct str given)
+{
+    struct str key = str_sub(given, 0, str_find(given, '=') + 1);
+    for (i64 i = 0; i < count; i++)
+        if (str_starts(words[i], key)) return true;
+    return false;
+}
+
+/* What the user gave, then what the row adds: as a shell reads it. */
+static struct str command_of(struct arena *s, const struct plan_question *q,
+                             const struct plan_row *r)
+{
+    const struct plan_request *ask = q->request;
+    struct str                 words[PLAN_WORDS_MAX + 2];
+    i64                        count = plan_words(r, s, words);
+    if (ask->freeze.len) words[count++] = str_cat(s, STR("train.freeze="), ask->freeze);
+    if (ask->lora) words[count++] = str_fmt(s, "train.lora.rank=%lld", (long long)ask->lora);
+    struct textbuf b = textbuf_new(s);
+    textbuf_fmt(&b, "frugal train ");
+    add_shell_word(&b, q->run_file);
+    for (i64 i = -ask->setting_count; i < count; i++) {
+        struct str word = i < 0 ? ask->settings[ask->setting_count + i] : words[i];
+        if (i < 0 && replaces(words, count, word)) continue;
+        textbuf_fmt(&b, " ");
+        add_shell_word(&b, word);
+    }
+    return textbuf_str(&b);
+}
+
 /* The command line of the cheapest row that frugal itself can carry out. */
 static void show_command(struct cli *c, const struct plan_question *q)
 {
-    struct arena s = *c->perm;
-    struct str   words[PLAN_WORDS_MAX];
+    struct arena s     = *c->perm;
     i64          first = plan_first_trained(q);
     if (first < 0) return;
-    const struct plan_row *r     = &q->result->rows[first];
-    i64                    count = plan_words(r, &s, words);
+    const struct plan_row *r = &q->result->rows[first];
     if (first)
         say_result(c->say, "  The first that frugal itself can train is %.*s %s, for %.*s:\n",
                    STR_ARG(plan_place(&s, r)), price_name(r->price),
                    STR_ARG(plan_dollars(&s, r->bill.total)));
-    say_result(c->say, "  frugal train %.*s", STR_ARG(q->run_file));
-    for (i64 i = 0; i < count; i++) say_result(c->say, " %.*s", STR_ARG(words[i]));
-    say_result(c->say, "\n");
+    say_result(c->say, "  %.*s\n", STR_ARG(command_of(&s, q, r)));
 }
 
 static void show_reason(struct cli *c, const struct plan_question *q)

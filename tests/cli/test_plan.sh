@@ -30,7 +30,17 @@ lacks out '^  frugal train .*run.machine=aws/g4dn'
 # With a price this machine takes part, and a free one cannot be beaten.
 run 0 plan run.yaml train.usd_hour=0
 has out '^  1 +.*own rate +this machine'
-has out '^  frugal train run.yaml train.precision=fp32 train.batch=16 train.micro_batch=16 train.recompute=none$'
+has out '^  frugal train run.yaml train.usd_hour=0 train.precision=fp32 train.batch=16 train.micro_batch=16 train.recompute=none$'
+
+# The command that it proposes runs as it is printed: with what the user gave, quoted, each key once.
+mkdir "it's here"
+cp images "it's here/"
+sed 's/path: images, //' run.yaml >bare.yaml
+run 0 plan bare.yaml "data.path=it's here/images" train.usd_hour=0 train.precision=fp32 train.steps=2 --freeze 'dense1.*'
+has out "^  frugal train bare.yaml .*train.steps=2 train.precision=fp32 .* 'train.freeze=dense1.[*]'\$"
+lacks out 'train.precision=.* train.precision='
+sed -n "s|^  frugal train |\"$frugal\" train |p" out >proposed.sh
+sh -c '. ./proposed.sh' >out 2>err || fail "the proposed command fails: $(cat proposed.sh err)"
 
 # Its memory is what the run itself plans, evaluation and kernels' workspaces included, to the byte.
 run 0 plan run.yaml train.usd_hour=0 --json
