@@ -25,6 +25,17 @@ static struct str lack(struct arena *s, const struct plan_question *q)
                    STR_ARG(plan_dollars(s, n->bill.total - q->limits.budget_usd)));
 }
 
+/* "machines have no spot price" */
+static struct str no_price(struct arena *s, const struct plan_question *q)
+{
+    bool one = q->result->no_price == 1;
+    u32  all = q->limits.given.markets;
+    i32  p   = 0;
+    while (p < PRICE_COUNT && all != 1u << p) p++;
+    return str_fmt(s, "machine%s no %s%sprice", one ? " has" : "s have",
+                   p < PRICE_COUNT ? price_name((enum price)p) : "", p < PRICE_COUNT ? " " : "");
+}
+
 enum status plan_none(struct cli *c, const struct plan_question *q, struct err *err)
 {
     const struct plan_result *p    = q->result;
@@ -43,8 +54,7 @@ enum status plan_none(struct cli *c, const struct plan_question *q, struct err *
                                { p->too_late, "miss the deadline" },
                                { p->too_dear, "exceed the budget" },
                                { p->never, "on spot machines would never finish" },
-                               { p->no_price, q->limits.given.markets ? "machines have no such price"
-                                                                      : "machines have no price" } };
+                               { p->no_price, str_z(&s, no_price(&s, q)) } };
     struct textbuf reasons = textbuf_new(&s);
     for (i64 i = 0; i < COUNT_OF(why); i++)
         if (why[i].count)

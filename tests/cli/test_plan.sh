@@ -161,6 +161,8 @@ run 0 plan gpt2 --tokens 1e9 --machine aws/p5.48xlarge --gpus 8 --spot --region 
 has out '"machine":"aws p5.48xlarge","machines":1,"market":"spot".*"gpus":8,'
 run 0 plan gpt2 --tokens 1e9 --on-demand --on aws --json
 lacks out '"market":"spot"'
+run 1 plan gpt2 --tokens 1e9 --spot --on vast
+has err 'no plan: [0-9]+ machines have no spot price'
 run 2 plan gpt2 --tokens 1e9 --machine p5.48xlarg
 has err 'no machine p5.48xlarg \(did you mean p5.48xlarge\?\)'
 run 2 plan gpt2 --tokens 1e9 --region eu-west-1 --on aws
