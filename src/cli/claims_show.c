@@ -1,6 +1,7 @@
 /* claims_show.c - `frugal help claims`: figures that circulate, ours (plan/claims.h), and why they differ. */
 #include "base/digits.h"
 #include "cli/help.h"
+#include "cli/plan_show.h"
 #include "plan/claims.h"
 
 static void say_claim(struct textbuf *b, const char *claim)
@@ -21,12 +22,13 @@ static void claim_sizes(struct textbuf *b, const struct claims *c)
                 c->law.line_k, c->law.line_a, s->parameters / 1e9, s->tokens / 1e9);
 }
 
-static void claim_a100_prices(struct textbuf *b, const struct claims *c)
+/* An eighth of a price in cents has three decimals: all are shown, so that readers can multiply. */
+static void claim_a100_prices(struct textbuf *b, const struct claims *c, struct arena scratch)
 {
     say_claim(b, "p4d.24xlarge spot: $9.83 per A100-hour");
     textbuf_fmt(b,
                 "That was the price of the instance with all of its eight GPUs: $1.23 for each, in "
-                "2023. Now it is $%.2f an hour, $%.2f for each, and it changes.",
+                "2023. Now it is $%.2f an hour, $%.3f for each, and it changes.",
                 c->p4d_spot_usd_h, c->a100_spot_usd_h);
     say_claim(b, "8 A100 on demand for 72 hours: $37,748");
     textbuf_fmt(b,
@@ -34,12 +36,14 @@ static void claim_a100_prices(struct textbuf *b, const struct claims *c)
                 "GPUs for that of one, and doubled it.",
                 c->p4d_usd_h, DIGITS(c->p4d_72h_usd));
     say_claim(b, "a single A100 on AWS at $3.21 an hour");
-    textbuf_fmt(b, "There is none: A100s are sold in groups of eight there, at $%.2f for each.",
+    textbuf_fmt(b, "There is none: A100s are sold in groups of eight there, at $%.3f for each.",
                 c->a100_usd_h);
     say_claim(b, "1e21 FLOPs cost $50,000 on A100s");
-    textbuf_fmt(b, "At 30 %% of %.0f TFLOP/s they take %s GPU-hours: $%s at $%.2f, $%s on spot.",
-                c->a100_tflops, DIGITS(c->a100_hours), DIGITS(c->a100_usd), c->a100_usd_h,
-                DIGITS(c->a100_spot_usd));
+    textbuf_fmt(b,
+                "At 30 %% of %.0f TFLOP/s they take %.*s GPU-hours: $%s at $%.3f, on spot $%s at "
+                "$%.3f.",
+                c->a100_tflops, STR_ARG(plan_billed(&scratch, c->a100_hours)), DIGITS(c->a100_usd),
+                c->a100_usd_h, DIGITS(c->a100_spot_usd), c->a100_spot_usd_h);
 }
 
 static void claim_spot(struct textbuf *b, const struct claims *c)
@@ -57,7 +61,7 @@ static void claim_recompute(struct textbuf *b, const struct claims *c)
     textbuf_fmt(
         b,
         "Two techniques. Recomputing everything costs %.0f %% more FLOPs (8 N a token instead "
-        "of 6 N) and leaves %.0f %% less activations, %.0f %% less where flash attention "
+        "of 6 N) and removes %.0f %% of the activations, %.0f %% where flash attention "
         "keeps no scores. The %.0f %% belong to recomputing attention's scores alone, which costs "
         "%.1f %% "
         "(GPT-3), and which flash attention does anyway.",
@@ -98,7 +102,7 @@ void claims_add(struct textbuf *b, struct arena scratch)
 {
     struct claims c = claims_compute(scratch);
     claim_sizes(b, &c);
-    claim_a100_prices(b, &c);
+    claim_a100_prices(b, &c, scratch);
     claim_spot(b, &c);
     claim_recompute(b, &c);
     claim_hardware(b, &c);

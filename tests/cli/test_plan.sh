@@ -213,6 +213,13 @@ for asked in 'gpt2 --tokens 1e10' 'llama-3-8b --tokens 1e12 --on aws' 'gpt2-xl -
     END { exit rows < 5 }' out >sums || fail "$asked: $(cat sums)"
 done
 
+# So do those of the claims.
+run 0 help claims
+tr '\n' ' ' <out | grep -oE '[0-9.,]+ GPU-hours: [$].* on spot [$][0-9,]+ at [$][0-9.]+[0-9]' >sums
+tr -d '$,:' <sums | awk 'function off(a, b) { return a > b ? a - b : b - a }
+  { ok = off($1 * $5, $3) < 0.5 + 0.05 * $5 && off($1 * $10, $8) < 0.5 + 0.05 * $10 } END { exit !ok }' ||
+  fail "help claims: not the products: $(cat sums)"
+
 # Centuries of a slow machine are billed too: their work is the largest part of the bill.
 run 0 plan llama-3.1-405b --tokens 15e12 --json
 awk -F'"usd":|"usd_useful":|"billed_hours":' '/"event":"plan"/ { rows++; bad += !($2 + 0 > 0 && $4 + 0 > 0.5 * $3) }
