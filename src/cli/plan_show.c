@@ -315,21 +315,27 @@ static void json_rest(struct cli *c, const struct plan_question *q)
     }
 }
 
+/* "1 step", "1,000 steps" */
+static struct str counted(struct arena *s, i64 count, const char *what)
+{
+    return str_fmt(s, "%.*s %s%s", STR_ARG(text_count(s, (f64)count)), what, count == 1 ? "" : "s");
+}
+
 /* "mixtral-8x7b: 46.7 G parameters, 12.9 G used by a token; 1,000 steps of 64 sequences" */
 static struct str title(struct arena *s, const struct plan_question *q)
 {
     const struct plan_variants *v    = q->variants;
-    struct str                  used = STR(""), of = STR("samples");
+    const struct plan_workload *w    = &q->workload;
+    struct str                  used = STR(""), of = counted(s, w->batch_total, "sample");
     if (q->parameters_used > 0 && q->parameters_used < 0.99 * v->parameters)
         used =
             str_fmt(s, ", %.*s used by a token", STR_ARG(plan_parameters(s, q->parameters_used)));
     if (!q->ours)
-        of =
-            str_fmt(s, "sequences of %.*s tokens", STR_ARG(text_count(s, (f64)q->workload.tokens)));
-    return str_fmt(s, "%.*s: %.*s parameters%.*s; %.*s steps of %.*s %.*s%s",
-                   STR_ARG(q->workload.name), STR_ARG(plan_parameters(s, v->parameters)),
-                   STR_ARG(used), STR_ARG(text_count(s, (f64)q->workload.steps)),
-                   STR_ARG(text_count(s, (f64)q->workload.batch_total)), STR_ARG(of),
+        of = str_fmt(s, "%.*s of %.*s", STR_ARG(counted(s, w->batch_total, "sequence")),
+                     STR_ARG(counted(s, w->tokens, "token")));
+    return str_fmt(s, "%.*s: %.*s parameters%.*s; %.*s of %.*s%s", STR_ARG(w->name),
+                   STR_ARG(plan_parameters(s, v->parameters)), STR_ARG(used),
+                   STR_ARG(counted(s, w->steps, "step")), STR_ARG(of),
                    q->limits.runs > 1 ? ", several runs" : "");
 }
 

@@ -48,6 +48,12 @@ told=$(sed -n '1s/.*"memory_bytes":\([0-9]*\),.*/\1/p' out)
 run 0 train run.yaml train.precision=fp32 train.steps=2 --json
 has out "\"arena_bytes_planned\":$told[,}]"
 
+# Of one thing: no plural.
+run 0 plan run.yaml train.steps=1 train.batch=1
+has out '^run.yaml: 76 parameters; 1 step of 1 sample$'
+run 0 plan gpt2 --tokens 1024 --batch 1024
+has out '^gpt2: 124.4 M parameters; 1 step of 1 sequence of 1,024 tokens$'
+
 # One cloud, limits.
 run 0 plan run.yaml --on gcp --json
 has out '"event":"plan","rank":1,"machine":"gcp '
