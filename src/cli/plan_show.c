@@ -1,9 +1,9 @@
-/* plan_show.c - the ranked table, why the first is first, and what would change it. */
+/* plan_show.c - the ranked rows, why the first is first, and what would change it. */
 #include "cli/plan_show.h"
 #include "job/sweep.h"
 #include <math.h>
 
-enum { SHOWN = 10, OPS_SHOWN = 5, SCRATCH_BYTES = 16 << 20 };
+enum { OPS_SHOWN = 5, SCRATCH_BYTES = 16 << 20 };
 
 /* "4 x aws p5.48xlarge", "2 of 8 GPUs of aws p5.48xlarge" */
 struct str plan_place(struct arena *perm, const struct plan_row *r)
@@ -15,84 +15,6 @@ struct str plan_place(struct arena *perm, const struct plan_row *r)
     if (r->machines > 1)
         return str_fmt(perm, "%lld x %.*s", (long long)r->machines, STR_ARG(r->device->name));
     return r->device->name;
-}
-
-static struct str ms_text(struct arena *perm, f64 seconds)
-{
-    return str_fmt(perm, seconds < 10 ? "%.4g" : "%.0f", seconds * 1e3);
-}
-
-static struct str cut_text(struct arena *perm, const struct plan_row *r)
-{
-    return r->gpus > 1
-               ? str_fmt(perm, "%lld x %lld x %lld", (long long)r->micro, (long long)r->accumulate,
-                         (long long)r->gpus)
-               : str_fmt(perm, "%lld x %lld", (long long)r->micro, (long long)r->accumulate);
-}
-
-/* What is paid: dollars are $/hour x billed hours + storage. */
-static void show_bill(struct cli *c, const struct plan_question *q, i64 rank,
-                      const struct plan_row *r)
-{
-    struct arena s       = *c->perm;
-    f64          storage = r->bill.storage + r->bill.requests;
-    say_result(c->say, "%3lld%s %10.*s %10.*s %8.*s %7.*s %9.*s  %9s%s %.*s\n", (long long)rank,
-               plan_cannot(q, r) ? "!" : " ", STR_ARG(plan_dollars(&s, r->bill.total)),
-               STR_ARG(plan_usd_hour(&s, plan_row_usd_hour(r))),
-               STR_ARG(plan_billed(&s, r->billed_h)),
-               STR_ARG(storage > 0 ? plan_dollars(&s, storage) : STR("-")),
-               STR_ARG(plan_time(&s, r->hours)), price_name(r->price),
-               plan_price_is_old(q, r) ? "*" : " ", STR_ARG(plan_place(&s, r)));
-}
-
-static void show_how(struct cli *c, i64 rank, const struct plan_row *r)
-{
-    struct arena s   = *c->perm;
-    struct str   mfu = isnan(r->step.mfu) ? STR("-") : str_fmt(&s, "%.0f %%", 100 * r->step.mfu);
-    struct str   odds =
-        isnan(r->in_time) ? STR("-") : str_fmt(&s, "%.0f %%", floor(100 * r->in_time));
-    say_result(c->say, "%3lld  %-4s  %-12.*s %7s%s %9.*s %9.*s %5.*s %6.1f %8.*s  %s\n",
-               (long long)rank, precision_text(r->precision), STR_ARG(cut_text(&s, r)),
-               recompute_text(r->variant), r->sharded ? "+" : " ",
-               STR_ARG(text_bytes(&s, r->memory_bytes)), STR_ARG(ms_text(&s, r->step.step_s)),
-               STR_ARG(mfu), r->outcome.interruptions, STR_ARG(odds), estimate_bound(&r->step));
-}
-
-/* The marks that the rows have, each explained once. */
-static void show_marks(struct cli *c, const struct plan_question *q, const struct plan_result *p)
-{
-    bool           old = false;
-    struct arena   s   = *c->perm;
-    struct textbuf b   = textbuf_new(&s);
-    for (i64 i = 0; i < MIN(p->count, SHOWN); i++) {
-        const char *why = plan_cannot(q, &p->rows[i]);
-        bool new        = why != NULL;
-        old |= plan_price_is_old(q, &p->rows[i]);
-        for (i64 j = 0; j < i && new; j++) new = plan_cannot(q, &p->rows[j]) != why;
-        if (new) textbuf_fmt(&b, "%s%s", b.len ? ", " : "", why);
-    }
-    if (b.len)
-        say_result(c->say, "  ! frugal itself cannot train this yet: %.*s\n",
-                   STR_ARG(textbuf_str(&b)));
-    if (old)
-        say_result(c->say,
-                   "  * a price older than %d days, or without a date: `frugal prices import` "
-                   "updates it\n",
-                   PRICE_OLD_DAYS);
-}
-
-static void show_tables(struct cli *c, const struct plan_question *q, const struct plan_result *p)
-{
-    i64 shown = MIN(p->count, SHOWN);
-    say_result(c->say, "%4s %10s %10s %8s %7s %9s  %-10s %s\n", "", "dollars", "$/hour", "billed h",
-               "storage", "time", "   market", "machine");
-    for (i64 i = 0; i < shown; i++) show_bill(c, q, i + 1, &p->rows[i]);
-    say_result(c->say, "  dollars = $/hour x billed hours + storage%s\n",
-               p->count > shown ? "; --json lists more rows" : "");
-    show_marks(c, q, p);
-    say_result(c->say, "\n%3s  %-4s  %-12s %8s %9s %9s %5s %6s %8s  %s\n", "", "", "batch",
-               "recompute", "memory", "step ms", "MFU", "taken", "in time", "bound by");
-    for (i64 i = 0; i < shown; i++) show_how(c, i + 1, &p->rows[i]);
 }
 
 static void json_row(struct cli *c, const struct plan_question *q, i64 rank,
@@ -152,7 +74,7 @@ static void show_ops(struct cli *c, const struct plan_row *r)
     struct textbuf      b     = textbuf_new(&s);
     for (i64 i = 0; i < count; i++)
         textbuf_fmt(&b, "%s%s %.0f %%", i ? ", " : "", ops[i].name, 100 * ops[i].part);
-    say_result(c->say, "  A step of %.*s ms: %.*s.\n", STR_ARG(ms_text(&s, r->step.step_s)),
+    say_result(c->say, "  A step of %.*s ms: %.*s.\n", STR_ARG(plan_ms(&s, r->step.step_s)),
                STR_ARG(textbuf_str(&b)));
 }
 
@@ -349,10 +271,10 @@ void plan_show(struct cli *c, const struct plan_question *q)
         return;
     }
     say_heading(c->say, str_z(&s, title(&s, q)));
-    show_tables(c, q, p);
+    plan_tables(c, q);
     show_reason(c, q);
     show_mixed(c, q, &p->rows[0]);
-    for (i64 i = 0, told = 0; i < MIN(p->count, SHOWN) && told < 2; i++) {
+    for (i64 i = 0, told = 0; i < MIN(p->count, PLAN_SHOWN) && told < 2; i++) {
         if (!plan_is_held_up(&p->rows[i])) continue;
         show_remedies(c, q, &p->rows[i]);
         told++;

@@ -17,10 +17,14 @@ struct str plan_usd_hour(struct arena *perm, f64 usd_h);   /* $0.8048 */
 struct str plan_billed(struct arena *perm, f64 hours);     /* 1,234.5 */
 struct str plan_time(struct arena *perm, f64 hours);       /* 12.3 min, 47.9 h, 12.4 days */
 struct str plan_parameters(struct arena *perm, f64 count); /* 8.03 G */
+struct str plan_ms(struct arena *perm, f64 seconds);       /* 12.34 */
 
 /* plan_show.c */
 void       plan_show(struct cli *c, const struct plan_question *q);
 struct str plan_place(struct arena *perm, const struct plan_row *r); /* "2 x aws p5.48xlarge" */
+/* plan_table.c: the best rows, in columns that fit the terminal. */
+enum { PLAN_SHOWN = 10 };
+void plan_tables(struct cli *c, const struct plan_question *q);
 /* plan_none.c: why there is no plan, and the nearest one. */
 enum status plan_none(struct cli *c, const struct plan_question *q, struct err *err);
 /* plan_scale.c: the best plan of narrower and shallower variants of the model. */

@@ -55,3 +55,8 @@ struct str plan_parameters(struct arena *perm, f64 count)
     }
     return str_fmt(perm, "%.*f%s", i == 0 ? 0 : count >= 9.995 ? 1 : 2, count, prefix[i]);
 }
+
+struct str plan_ms(struct arena *perm, f64 seconds)
+{
+    return str_fmt(perm, seconds < 10 ? "%.4g" : "%.0f", seconds * 1e3);
+}

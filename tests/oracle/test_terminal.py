@@ -20,6 +20,8 @@ ITEM = r"(loss \d+\.\d+|acc [\d.]+ %|ETA [\d:]+|[\d,.e+]+ samples/s|[\d,.e+]+ st
 STEP = re.compile(rf"\[[#-]+\] step \d+/\d+(  {ITEM})*")
 EVALUATING = re.compile(r"\[([#-]+)\] evaluating  step \d+  ([\d,]+) of ([\d,]+) samples")
 
+PLANS = (("run.yaml",), ("llama-3.1-405b", "--tokens", "15e12"), ("gpt2", "--tokens", "1e9", "--deadline", "24"))
+
 
 def on_terminal(columns, *arguments):
     """What the terminal gets, and the exit code."""
@@ -69,15 +71,16 @@ def check_run(columns):
 
 
 def check_tables(columns):
-    for arguments, first in ((("prices",), "machine"), (("show", "run.yaml"), "  op "), (("runs",), "run "), (("profile", "run.yaml", "--seconds", "0"), "  op ")):
+    for arguments, first in ((("prices",), "machine"), (("show", "run.yaml"), "  op "), (("runs",), "run "), (("profile", "run.yaml", "--seconds", "0"), "  op "),
+                             *((("plan", *asked), head) for asked in PLANS for head in ("machine", "step ms"))):
         out, code = on_terminal(columns, *arguments)
         lines = re.sub("\033\\[[0-9]*[mK]", "", out).replace("\r", "").split("\n")
         if "without SQLite" in out:
             continue
-        heads = [i for i, line in enumerate(lines) if line.startswith(first) or (first == "machine" and first in line)]
+        heads = [i for i, line in enumerate(lines) if line.startswith(first) or (first in ("machine", "step ms") and first in line)]
         assert code == 0 and heads, (arguments, out[:500])
         for line in lines[heads[0]:]:
-            if not line.strip():
+            if not line.strip() or line.startswith("  dollars ="):
                 break
             assert len(line) <= columns, f"frugal {arguments[0]}: {len(line)} characters in {columns} columns: {line}"
 
