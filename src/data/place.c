@@ -76,6 +76,16 @@ bool place_holds_shards(struct os *os, struct str path, struct arena scratch)
     return path.len && !shards_of_folder(os, &path, &scratch, NULL) && is_shards(path);
 }
 
+struct str place_of_prefix(struct os *os, struct str prefix, struct arena *perm)
+{
+    i64 slash = prefix.len;
+    while (slash > 0 && prefix.data[slash - 1] != '/') slash--;
+    struct str path = slash > 1 ? str_sub(prefix, 0, slash - 1) : slash ? STR("/") : STR(".");
+    if (shards_of_folder(os, &path, perm, NULL) || !is_shards(path)) return STR("");
+    if (!slash) path = str_sub(path, 2, path.len); /* "./" */
+    return str_starts(path, prefix) ? path : STR("");
+}
+
 enum status place_open(struct os *os, const struct data_config *config, struct str path,
                        struct arena *perm, struct place **out, struct err *err)
 {

@@ -145,6 +145,25 @@ static struct str why_not(const struct check *c, struct str group, struct arena 
     return text;
 }
 
+/* data.kind=auto takes a path that ends in nothing known for text. Where that is what is wrong, and nothing is there,
+ * nobody knows what it is: a folder of pictures, if anything. */
+static enum status check_path(const struct check *c, struct str group, struct arena scratch,
+                              struct err *err)
+{
+    const struct data_config *d = &c->now->data;
+    bool text = str_starts(group, STR("data.kind=")) && str_eq(data_kind(c->os, d), STR("text")) &&
+                str_eq(d->kind, STR("auto"));
+    struct os_stat s;
+    struct err     why = { 0 };
+    if (!text || !d->path.len || is_remote(d->path) || !c->os->stat(c->os, d->path, &s, &why) ||
+        why.cause != CAUSE_ABSENT)
+        return STATUS_OK;
+    struct str shards = place_of_prefix(c->os, d->path, &scratch);
+    return err_set(err, STATUS_WORLD, "cannot find %.*s: no such file or folder%s%.*s",
+                   STR_ARG(d->path), shards.len ? "; the shards that begin so are data.path=" : "",
+                   STR_ARG(shards));
+}
+
 /* --- sections that a command has no use for --- */
 
 static bool in_section(const struct option *o, const char *names)
@@ -198,6 +217,8 @@ static enum status check_one(const struct check *c, const struct option *o, stru
         while (!any && cut_word(&all, STR(" or "), &alternative))
             any = holds(c, alternative, scratch);
         if (any) continue;
+        enum status st = check_path(c, group, scratch, err);
+        if (st) return st;
         struct str back =
             o->kind == OPTION_TEXT ? o->initial : STR("default"); /* a text may be "default" */
         return err_set(err, STATUS_USAGE,
@@ -207,24 +228,33 @@ static enum status check_one(const struct check *c, const struct option *o, stru
     return STATUS_OK;
 }
 
+/* With the place where option i was given. */
+static enum status wrong_at(const struct config *config, i64 i, const struct err *why,
+                            struct arena scratch, struct err *err)
+{
+    struct str place = STR("command line");
+    if (config->origin[i].kind == ORIGIN_FILE) place = config->file;
+    if (config->origin[i].kind == ORIGIN_ENVIRONMENT)
+        place = option_environment(&options[i], &scratch);
+    return config_at(err, place, config->origin[i].line, why);
+}
+
 enum status config_check_needs(const struct config *config, struct os *os, struct arena scratch,
                                struct err *err)
 {
     struct check c = { os, config, &config->settings, &config_new(&scratch)->settings };
     for (i64 i = 0; i < OPTION_COUNT; i++) {
         struct err why;
-        struct str place =
-            config->origin[i].kind == ORIGIN_FILE ? config->file : STR("command line");
-        bool text        = options[i].kind == OPTION_TEXT; /* whose default takes it back */
-        bool environment = config->origin[i].kind == ORIGIN_ENVIRONMENT;
+        bool       text        = options[i].kind == OPTION_TEXT; /* whose default takes it back */
+        bool       environment = config->origin[i].kind == ORIGIN_ENVIRONMENT;
         if (!is_given(&c, &options[i]) || (text && is_default(&c, &options[i], scratch))) continue;
         if (environment &&
             (in_section(&options[i], "spot profile") || check_command(&c, &options[i], NULL)))
             continue;
         enum status st = check_command(&c, &options[i], &why);
         if (!st) st = check_one(&c, &options[i], scratch, &why);
-        if (st && environment) place = option_environment(&options[i], &scratch);
-        if (st) return config_at(err, place, config->origin[i].line, &why);
+        i64 wrong = st == STATUS_WORLD ? option_find(STR("data.path")) - options : i;
+        if (st) return wrong_at(config, wrong, &why, scratch, err);
     }
     return STATUS_OK;
 }

@@ -294,6 +294,20 @@ wait $pid
 mkdir -p texts
 says 2 'data.context does nothing with data.kind=images .data.path=texts is a folder.; it needs data.kind=tokens' train run.yaml \
   data.kind=auto data.labels= data.path=texts data.context=8
+# What is not there is no text, whatever settings of pictures say; after a prefix of shards comes their pattern.
+printf 'data:\n  path: typo\n  image_size: 8\nmodel: {layers: [flatten, {dense: 4}]}\n' >photos.yaml
+mkdir -p packed
+: >packed/a-000000.tar
+: >packed/a-000001.tar
+says 3 '^photos.yaml:2: cannot find typo: no such file or folder$' train photos.yaml
+says 3 '^command line: cannot find none/a: no such file or folder$' train photos.yaml data.path=none/a
+says 3 '^command line: cannot find packed/b: no such file or folder$' train photos.yaml data.path=packed/b
+says 3 '^command line: cannot find packed/a: no such file or folder; the shards that begin so are data.path=packed/a-\{000000\.\.000001\}\.tar$' \
+  train photos.yaml data.path=packed/a
+cd packed
+says 3 'the shards that begin so are data.path=a-\{000000\.\.000001\}\.tar$' train ../photos.yaml data.path=a
+cd ..
+says 2 'data.image_size does nothing with data.kind=text' train photos.yaml data.path=text
 says 3 'cannot list file: it is a file, not a folder' pack file --to shards
 says 3 'cannot open file: it is a file, not a folder' checkpoints list file
 says 3 'cannot create /proc/w: /proc takes no new files' train run.yaml train.out=/proc/w
