@@ -57,6 +57,24 @@ static enum status with_out(struct config *config, struct str name, struct err *
     return STATUS_OK;
 }
 
+static enum status not_found(struct os *os, struct str name, struct arena scratch, struct err *err)
+{
+    struct os_stat stat;
+    struct str     weights = str_cat(&scratch, name, STR("/weights.safetensors"));
+    if (os_is_file(os, weights))
+        return err_set(err, STATUS_USAGE,
+                       "%.*s is a checkpoint, which does not say which model it is of; give the "
+                       "run file instead, with train.out=%.*s",
+                       STR_ARG(name), STR_ARG(weights));
+    if (!os->stat(os, name, &stat, NULL) && stat.is_dir)
+        return err_set(err, STATUS_USAGE,
+                       "%.*s is a folder without config.json; give a Hugging Face folder, which "
+                       "has one, a safetensors file that frugal train wrote, or a run",
+                       STR_ARG(name));
+    return err_set(err, STATUS_USAGE,
+                   "%.*s is neither a file, a folder nor a run; see `frugal runs`", STR_ARG(name));
+}
+
 /* The newest run whose id begins so, or of that name; "last": the newest of all. */
 static enum status of_run(struct os *os, struct arena *perm, struct str name, struct config *config,
                           struct err *err)
@@ -81,10 +99,7 @@ static enum status of_run(struct os *os, struct arena *perm, struct str name, st
         if (is && str_eq(rows[i].kind, STR("train"))) found = &rows[i];
     }
     ledger_close(l);
-    if (!st && !found)
-        st =
-            err_set(err, STATUS_USAGE,
-                    "%.*s is neither a file, a folder nor a run; see `frugal runs`", STR_ARG(name));
+    if (!st && !found) st = not_found(os, name, *perm, err);
     if (!st) st = add_lines(config, perm, found->settings, err);
     if (!st) st = with_out(config, found->name, err);
     if (!st && config->settings.train.init.len && !os_is_file(os, config->settings.train.init))

@@ -106,6 +106,17 @@ bool init_is_folder(const struct session *s)
     return init.len && !s->os->stat(s->os, init, &stat, NULL) && stat.is_dir;
 }
 
+/* train.init, where it is a folder. */
+static enum status check_init(struct session *s, struct str folder, struct arena scratch,
+                              struct err *err)
+{
+    if (os_is_file(s->os, str_cat(&scratch, folder, STR("/config.json")))) return STATUS_OK;
+    return err_set(err, STATUS_USAGE,
+                   "train.init=%.*s is a folder without config.json; give a Hugging Face folder, "
+                   "which has one, or a safetensors file, like weights.safetensors of a checkpoint",
+                   STR_ARG(folder));
+}
+
 enum status hf_weights(struct session *s, struct str folder, enum hf_weights_do what,
                        struct err *err)
 {
@@ -115,7 +126,9 @@ enum status hf_weights(struct session *s, struct str folder, enum hf_weights_do 
     enum status         st    = STATUS_OK;
     bool                other = !str_eq(c.path, folder);
     c.path                    = folder;
-    if (other) st = hf_settings(s->os, &c, &names, err); /* its names; sizes are the model's */
+    if (other) st = check_init(s, folder, scratch, err);
+    if (!st && other)
+        st = hf_settings(s->os, &c, &names, err); /* its names; sizes are the model's */
     if (!st) st = st_folder_open(s->os, c.path, &names, &f, err);
     if (st) return st;
     struct sources all = sources_of(s, &c, &f, &names);

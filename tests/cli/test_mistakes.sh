@@ -308,6 +308,7 @@ cd packed
 says 3 'the shards that begin so are data.path=a-\{000000\.\.000001\}\.tar$' train ../photos.yaml data.path=a
 cd ..
 says 2 'data.image_size does nothing with data.kind=text' train photos.yaml data.path=text
+says 2 '^train.init=packed is a folder without config.json; give .* weights.safetensors of a checkpoint$' train run.yaml train.init=packed
 says 3 'cannot list file: it is a file, not a folder' pack file --to shards
 says 3 'cannot open file: it is a file, not a folder' checkpoints list file
 says 3 'cannot create /proc/w: /proc takes no new files' train run.yaml train.out=/proc/w

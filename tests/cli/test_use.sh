@@ -111,6 +111,12 @@ has out '^perplexity '
 # Mistakes.
 run 2 evaluate nothing
 has err 'nothing is neither a file, a folder nor a run'
+mkdir -p bare step
+run 2 evaluate bare
+has err '^bare is a folder without config.json; give a Hugging Face folder'
+: >step/weights.safetensors
+run 2 evaluate step
+has err '^step is a checkpoint, .* with train.out=step/weights.safetensors$'
 run 2 evaluate
 has err 'which model'
 run 2 generate last
