@@ -20,7 +20,10 @@ static enum status open_device(struct session *s, struct err *err)
     i32        threads = asked ? (i32)asked : own_threads(s);
     bool       f64s    = s->settings->model.dtype == DT_F64; /* the GPU has no kernels for these */
     struct err why;
-    if (str_eq(device, STR("cuda"))) return backend_cuda_open(s->perm, &s->backend, err);
+    if (str_eq(device, STR("cuda"))) {
+        enum status st = backend_cuda_open(s->perm, &s->backend, &why);
+        return st ? err_set(err, st, "%s. train.device=cpu runs without a GPU", why.text) : st;
+    }
     if (str_eq(device, STR("auto")) && !f64s && backend_cuda_likely(s->os)) {
         if (!backend_cuda_open(s->perm, &s->backend, &why)) return STATUS_OK;
         s->note =

@@ -294,6 +294,7 @@ wait $pid
 mkdir -p texts
 says 2 'data.context does nothing with data.kind=images .data.path=texts is a folder.; it needs data.kind=tokens' train run.yaml \
   data.kind=auto data.labels= data.path=texts data.context=8
+FRUGAL_CUDA=/nowhere.so says 3 'the CUDA module cannot be loaded: .*\. train.device=cpu runs without a GPU$' train run.yaml train.device=cuda
 # What is not there is no text, whatever settings of pictures say; after a prefix of shards comes their pattern.
 printf 'data:\n  path: typo\n  image_size: 8\nmodel: {layers: [flatten, {dense: 4}]}\n' >photos.yaml
 mkdir -p packed

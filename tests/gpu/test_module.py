@@ -38,6 +38,7 @@ def main(frugal, module, archs):
     env = {**os.environ, "FRUGAL_CUDA": module, "FRUGAL_RUN_LEDGER": "none"}
     done = subprocess.run([frugal, "train", "examples/ranker.yaml", "train.device=cuda", "train.steps=1"], env=env, capture_output=True, text=True)
     refused = done.returncode == 3 and "no GPU can be used: " in done.stderr
+    assert "insufficient" not in done.stderr, done.stderr  # the runtime's word for a machine without a driver
     assert done.returncode == 0 or refused, (done.returncode, done.stderr)
     print(f"{len(found)} files of kernels for {sorted(wanted)}; {'trains' if done.returncode == 0 else done.stderr.strip()}")
 

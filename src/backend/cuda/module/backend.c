@@ -703,14 +703,22 @@ static const struct backend_table cuda_table = {
     .close        = cuda_close,
 };
 
+/* Where there is no driver at all, the runtime speaks of its version. */
+static enum status no_gpu(cudaError_t e, struct err *err)
+{
+    const char *why = cudaGetErrorString(e);
+    if (e == cudaErrorInsufficientDriver)
+        why = "this machine has no NVIDIA driver, or one that is too old; install a newer one";
+    if (e == cudaErrorNoDevice || e == cudaSuccess) why = "the NVIDIA driver sees none";
+    return err_set(err, STATUS_WORLD, "no GPU can be used: %s", why);
+}
+
 static enum status open_device(struct cuda *cuda, struct arena *perm, struct err *err)
 {
     struct cudaDeviceProp p;
     int                   count = 0;
     cudaError_t           e     = cudaGetDeviceCount(&count);
-    if (e != cudaSuccess || !count)
-        return err_set(err, STATUS_WORLD, "no GPU can be used: %s",
-                       e != cudaSuccess ? cudaGetErrorString(e) : "the driver sees none");
+    if (e != cudaSuccess || !count) return no_gpu(e, err);
     size_t free_bytes = 0, all_bytes = 0;
     e = cudaGetDeviceProperties(&p, 0);
     if (e == cudaSuccess) e = cudaStreamCreateWithFlags(&cuda->gpu.stream, cudaStreamNonBlocking);
