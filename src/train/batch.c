@@ -140,10 +140,15 @@ static void say_why(struct session *s, struct str why, const char *key)
                     STR_ARG(why), key, (long long)s->config.batch);
 }
 
+static f64 samples_of_run(const struct train_config *t, i64 train)
+{
+    return (f64)train * (f64)(t->epochs ? t->epochs : EPOCHS);
+}
+
 /* Samples of a step with which the run still has its thousand steps; a power of two. */
 static i64 batch_that_learns(const struct train_config *t, i64 train)
 {
-    f64 all   = (f64)train * (f64)(t->epochs ? t->epochs : EPOCHS);
+    f64 all   = samples_of_run(t, train);
     i64 batch = BATCH_LEAST;
     while (2 * (f64)batch * STEPS_MIN <= all) batch *= 2;
     return MIN(batch, train);
@@ -152,13 +157,17 @@ static i64 batch_that_learns(const struct train_config *t, i64 train)
 /* Why auto took it: what fits, what learns, what pays. */
 static struct str batch_why(const struct chooser *c, i64 fits, i64 batch)
 {
-    struct session *s   = c->s;
-    struct str      why = STR("all samples");
+    struct session            *s   = c->s;
+    const struct train_config *t   = &s->settings->train;
+    struct str                 why = STR("all samples");
+    const char *what = !t->steps ? "the run" : t->epochs > 1 ? "train.epochs" : "an epoch";
     if (fits < c->most)
         why = str_fmt(s->perm, "the largest that fits %.3g GiB",
                       (f64)s->target.memory_bytes / 0x1p30);
+    else if (c->most < c->samples && samples_of_run(t, c->samples) < (f64)c->most * STEPS_MIN)
+        why = str_fmt(s->perm, "auto's choice where %s has fewer than %d steps", what, STEPS_MIN);
     else if (c->most < c->samples)
-        why = str_fmt(s->perm, "the largest power of two that leaves the run %d steps", STEPS_MIN);
+        why = str_fmt(s->perm, "the largest power of two that leaves %s %d steps", what, STEPS_MIN);
     if (batch < fits)
         why = str_fmt(s->perm, "%lld, %.*s, would gain less than %.0f %% a sample", (long long)fits,
                       STR_ARG(why), 100 * (pays - 1));

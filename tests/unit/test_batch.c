@@ -117,6 +117,25 @@ TEST(auto_leaves_the_run_a_thousand_steps)
     }
 }
 
+/* Few samples: 16 is where auto begins. With train.steps the batch does not decide how many steps the run has. */
+TEST(auto_claims_no_steps_that_the_run_does_not_make)
+{
+    static const struct {
+        i64         samples, steps, epochs;
+        const char *why;
+    } rows[] = { { 5000, 0, 0, "auto's choice where the run has fewer than 1000 steps" },
+                 { 5000, 40, 0, "auto's choice where an epoch has fewer than 1000 steps" },
+                 { SAMPLES, 40, 64,
+                   "the largest power of two that leaves train.epochs 1000 steps" } };
+    for (i64 i = 0; i < COUNT_OF(rows); i++) {
+        struct settings s = clicks(0, 0, 2);
+        s.data.samples    = rows[i].samples;
+        s.train.steps     = rows[i].steps;
+        s.train.epochs    = rows[i].epochs;
+        CHECK(strstr(str_z(perm, choose(&s, perm).reason), rows[i].why));
+    }
+}
+
 TEST(auto_never_takes_more_than_there_is)
 {
     struct settings s = clicks(0, 0, 2);
