@@ -31,6 +31,17 @@ static void draw(struct cli *c, struct str frame)
     fflush(c->say->results);
 }
 
+/* A mistyped name is not a reason to show another run. */
+static enum status check_run(struct cli *c, struct str run, struct err *err)
+{
+    struct run_bill *one;
+    struct bills     b;
+    enum status      st = bills_open(&b, c, err);
+    if (!st) st = report_find(b.items, b.count, run, &one, err);
+    bills_close(&b);
+    return st;
+}
+
 enum status command_top(struct cli *c, struct err *err)
 {
     struct page_config config = { .ledger = bills_path(c) };
@@ -40,7 +51,8 @@ enum status command_top(struct cli *c, struct err *err)
     if (!config.ledger.len)
         return err_set(err, STATUS_USAGE,
                        "there is no ledger: FRUGAL_RUN_LEDGER is none, or HOME is not set");
-    enum status st = top_open(&top, c->os, &config, c->perm, err);
+    enum status st = run.len ? check_run(c, run, err) : STATUS_OK;
+    if (!st) st = top_open(&top, c->os, &config, c->perm, err);
     if (st) return st;
     if (live) os_signals_catch();
     if (live) fprintf(c->say->results, "\033[?25l\033[2J");

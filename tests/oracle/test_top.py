@@ -47,6 +47,8 @@ def main():
         if "built without SQLite" in done.stderr:
             skip(done.stderr.strip())
         assert done.returncode == 0 and "0 runs" in done.stdout, done
+        done = place.run("top", "nosuch")
+        assert done.returncode == 2 and "no run is called nosuch" in done.stderr, done
         name = "run.name=a\u00e4\033[31mname"
         child = place.train(name)
         for columns, rows in ((80, 24), (40, 10), (132, 50), (250, 70)):
