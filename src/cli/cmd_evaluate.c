@@ -89,5 +89,6 @@ enum status command_evaluate(struct cli *c, struct err *err)
     use_close(use);
     if (!st) st = confuse(c, &config->settings, &eval, &confusion, err);
     if (!st) show(c, &eval, &confusion);
+    if (!st && eval_explains(&eval)) say_message(c->say, "%s\n", eval_explains(&eval));
     return st;
 }

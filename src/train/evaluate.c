@@ -191,6 +191,18 @@ f64 eval_metric(struct str metric, const struct train_eval *e)
     return NAN;
 }
 
+/* A score that is no number has a loss that is none. */
+const char *eval_explains(const struct train_eval *e)
+{
+    for (i64 i = 0; i < e->metric_count; i++)
+        if (str_eq(e->metrics[i].name, STR("auc")) && isnan(e->metrics[i].value) &&
+            isfinite(e->loss))
+            return "auc is nan: all held-out samples have the same label, and auc compares two; "
+                   "hold out "
+                   "samples of both (data.held_out, data.eval_path)";
+    return NULL;
+}
+
 bool target_met(struct str metric, f64 target, const struct train_eval *e)
 {
     f64 value = eval_metric(metric, e);

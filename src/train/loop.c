@@ -98,6 +98,7 @@ static enum status evaluate_now(struct loop *l, enum stop_action *now, struct er
     l->at.eval_step = l->at.step;
     clock_enter(l->clock, PART_logging);
     tell_eval(l, &e);
+    if (l->evaluations == 1 && eval_explains(&e)) tell_note(l, "%s", eval_explains(&e));
     if (l->s.mistakes && l->s.mistakes->due)
         mistakes_tell(l->s.mistakes, l->with->to, e.step, l->s.scratch);
     if (overfit_eval(&l->overfit, e.step, e.loss)) tell_overfit(l, e.loss);

@@ -35,6 +35,9 @@ struct train_eval {
     f64                 dollars;
 };
 
+/* Why a figure of it is none, as a sentence; NULL: there is nothing to explain. */
+const char *eval_explains(const struct train_eval *e);
+
 /* Of all checkpoints of this start of the run. */
 struct train_saving {
     i64 count, failed, late; /* written; not; that had to wait for the one before */

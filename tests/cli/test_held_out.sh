@@ -41,4 +41,14 @@ sizes data.path=images data.labels=labels data.kind=idx "$layers" model.smoothin
 sizes data.path=numbers.txt data.context=16 model.kind=gpt model.depth=1 model.width=16 model.heads=2 model.dropout=0.1
 sizes 'data.files=[numbers.txt, some.txt]' data.context=16 model.kind=encoder model.depth=1 model.width=16 model.heads=2
 sizes data.path=clicks.csv data.label=clicked 'data.numeric=[age]' 'data.categorical=[city]' data.buckets=50 model.kind=ranker data.held_out=0.3
+
+# Held-out samples of one label have no auc, which is said once; those of both have one.
+awk -F, 'NR == 1 || $3 == 1' clicks.csv >ones.csv
+click='data.path=clicks.csv data.label=clicked data.numeric=age data.categorical=city data.buckets=50 model.kind=ranker train.out=w'
+run 0 train run.yaml $click data.eval_path=ones.csv train.eval_every=1
+[ "$(grep -c 'auc is nan: all held-out samples have the same label' err)" = 1 ] || fail "not said once why auc is nan"
+run 0 evaluate w
+has err '^auc is nan: all held-out samples have the same label'
+run 0 train run.yaml $click data.held_out=0.3
+lacks err 'auc is nan'
 exit $failed
