@@ -439,9 +439,10 @@ static enum status fail_indent(struct parser *p)
     i64         here = column(p), above = indent_above(p);
     const char *more = here > above ? ", and a value must end on its line" : "";
     return err_set(p->err, STATUS_USAGE,
-                   "%.*s:%d: indented by %lld spaces, but the line above by %lld: keys of one "
+                   "%.*s:%d: indented by %lld space%s, but the line above by %lld: keys of one "
                    "section need the same indentation%s",
-                   STR_ARG(p->file), p->line, (long long)here, (long long)above, more);
+                   STR_ARG(p->file), p->line, (long long)here, here == 1 ? "" : "s",
+                   (long long)above, more);
 }
 
 /* A list, a map or one value that begins here; ends before the next line further left. */

@@ -151,11 +151,12 @@ void summary_show(struct progress *p, const struct event_done *r)
         say_result(s, "%-12s%s\n", "target", r->target_reached ? "reached" : "not reached");
     if (r->stopped != STOP_END) say_result(s, "%-12s%.*s\n", "stopped", STR_ARG(r->why));
     if (r->samples_skipped)
-        say_result(s, "%-12s%lld samples were unreadable and replaced\n", "skipped",
-                   (long long)r->samples_skipped);
+        say_result(s, "%-12s%lld sample%s unreadable and replaced\n", "skipped",
+                   (long long)r->samples_skipped, r->samples_skipped == 1 ? " was" : "s were");
     if (!isnan(r->loss_scale))
-        say_result(s, "%-12s%g at the end; %lld steps overflowed and were skipped\n", "loss scale",
-                   r->loss_scale, (long long)r->skipped);
+        say_result(s, "%-12s%g at the end; %lld step%s overflowed and %s skipped\n", "loss scale",
+                   r->loss_scale, (long long)r->skipped, r->skipped == 1 ? "" : "s",
+                   r->skipped == 1 ? "was" : "were");
     rate_words(s, r, scratch);
     time_words(s, r, scratch);
     gpu_words(p, r);

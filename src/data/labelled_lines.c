@@ -68,9 +68,9 @@ static enum status open_lines(struct dataset *d, const struct data_config *confi
     enum status         st               = check_context(config, err);
     state->context                       = config->context;
     if (!st && (config->file_count < 2 || config->file_count > DATA_FILES_MAX))
-        st = err_set(err, STATUS_USAGE,
-                     "data.files has %lld files; lines need 2 to %d, one per class",
-                     (long long)config->file_count, DATA_FILES_MAX);
+        st = err_set(
+            err, STATUS_USAGE, "data.files has %lld file%s; lines need 2 to %d, one per class",
+            (long long)config->file_count, config->file_count == 1 ? "" : "s", DATA_FILES_MAX);
     if (!st && config->eval_path.len)
         st = err_set(err, STATUS_USAGE,
                      "data.kind=lines does not use data.eval_path; set data.held_out");

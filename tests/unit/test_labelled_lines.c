@@ -110,7 +110,7 @@ TEST(lines_ask_for_what_they_need)
     good.files[0] = good.files[1] = folder_put(perm, dir, "a", STR("x\n"));
     c                             = good;
     c.file_count                  = 1;
-    CHECK(strstr(refused(perm, c), "data.files has 1 files; lines need 2 to 64"));
+    CHECK(strstr(refused(perm, c), "data.files has 1 file; lines need 2 to 64"));
     c         = good;
     c.context = 0;
     CHECK(strstr(refused(perm, c), "data.context is 0"));

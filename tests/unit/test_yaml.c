@@ -120,8 +120,8 @@ TEST(what_lies_outside_is_refused_with_its_line)
         { "a: 1\n  b: 2",
           "t.yaml:2: indented by 2 spaces, but the line above by 0: keys of one section "
           "need the same indentation, and a value must end on its line" },
-        { "a: one\n  two",
-          "t.yaml:2: indented by 2 spaces, but the line above by 0: keys of one section "
+        { "a: one\n two",
+          "t.yaml:2: indented by 1 space, but the line above by 0: keys of one section "
           "need the same indentation, and a value must end on its line" },
         { "a:\n    b: 1\n\n # no\n  c: 2",
           "t.yaml:5: indented by 2 spaces, but the line above by 4: keys of "
