@@ -57,7 +57,8 @@ static enum status with_out(struct config *config, struct str name, struct err *
     return STATUS_OK;
 }
 
-static enum status not_found(struct os *os, struct str name, struct arena scratch, struct err *err)
+static enum status not_found(struct os *os, struct str name, bool ledger, struct arena scratch,
+                             struct err *err)
 {
     struct os_stat stat;
     struct str     weights = str_cat(&scratch, name, STR("/weights.safetensors"));
@@ -70,6 +71,9 @@ static enum status not_found(struct os *os, struct str name, struct arena scratc
         return err_set(err, STATUS_USAGE,
                        "%.*s is a folder without config.json; give a Hugging Face folder, which "
                        "has one, a safetensors file that frugal train wrote, or a run",
+                       STR_ARG(name));
+    if (!ledger)
+        return err_set(err, STATUS_USAGE, "%.*s is no file, and there is no ledger of runs",
                        STR_ARG(name));
     return err_set(err, STATUS_USAGE,
                    "%.*s is neither a file, a folder nor a run; see `frugal runs`", STR_ARG(name));
@@ -87,9 +91,7 @@ static enum status of_run(struct os *os, struct arena *perm, struct str name, st
     struct str      path = ledger_path(os, here->settings.run.ledger, perm);
     struct arena   *read = NEW(perm, struct arena, 1);
     *read                = arena_open((i64)LEDGER_GIB << 30);
-    if (!st && !path.len)
-        st = err_set(err, STATUS_USAGE, "%.*s is no file, and there is no ledger of runs",
-                     STR_ARG(name));
+    if (!st && !path.len) st = not_found(os, name, false, *perm, err);
     if (!st) st = ledger_open(os, path, read, &l, err);
     if (st) return st;
     st = ledger_read(l, LEDGER_TABLE_run, NULL, STR(""), read, &rows, &count, err);
@@ -99,7 +101,7 @@ static enum status of_run(struct os *os, struct arena *perm, struct str name, st
         if (is && str_eq(rows[i].kind, STR("train"))) found = &rows[i];
     }
     ledger_close(l);
-    if (!st && !found) st = not_found(os, name, *perm, err);
+    if (!st && !found) st = not_found(os, name, true, *perm, err);
     if (!st) st = add_lines(config, perm, found->settings, err);
     if (!st) st = with_out(config, found->name, err);
     if (!st && config->settings.train.init.len && !os_is_file(os, config->settings.train.init))

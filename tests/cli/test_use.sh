@@ -117,6 +117,13 @@ has err '^bare is a folder without config.json; give a Hugging Face folder'
 : >step/weights.safetensors
 run 2 evaluate step
 has err '^step is a checkpoint, .* with train.out=step/weights.safetensors$'
+ledger=$FRUGAL_RUN_LEDGER
+FRUGAL_RUN_LEDGER=none
+run 2 evaluate bare
+has err '^bare is a folder without config.json'
+run 2 evaluate nothing
+has err '^nothing is no file, and there is no ledger of runs$'
+FRUGAL_RUN_LEDGER=$ledger
 run 2 evaluate
 has err 'which model'
 run 2 generate last
