@@ -1,6 +1,7 @@
 #!/bin/bash
 # test_demo.sh: what ./demo chooses: the data set or its own text, the GPU or the processor. The choices are
 # watched in a folder where everything that demo calls is made up; the text is then trained on for real.
+# check: alone, it may link the program that others run
 . "$(dirname "$0")/common.sh"
 
 mkdir -p bin scripts build src/base data examples

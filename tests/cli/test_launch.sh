@@ -15,11 +15,13 @@ data: {kind: idx, path: images, labels: labels}
 model: {layers: [flatten, {dense: {units: 16, activation: relu}}, {dense: 4}]}
 train: {batch: 8, steps: 4, lr: 0.1, threads: 1, device: cpu, schedule: constant}
 YAML
-# ssh [OPTION...] HOST COMMAND...: notes the host, and runs the command here
+# ssh [OPTION...] HOST COMMAND...: notes the host, and runs the command here; two hosts do not share a folder of temporary files
 cat >ssh <<SH
 #!/bin/bash
 while [[ \$1 == -* ]]; do shift; done
 echo "\$1" >>"$folder/hosts"
+export TMPDIR="$folder/tmp.\$1"
+mkdir -p "\$TMPDIR"
 shift
 exec /bin/sh -c "\$*"
 SH
