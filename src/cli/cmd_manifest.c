@@ -1,4 +1,4 @@
-/* cmd_manifest.c - frugal manifest RUN.YAML --for SCHEDULER: the file that runs the plan's chosen row elsewhere. */
+/* cmd_manifest.c - frugal manifest RUN.YAML --for SCHEDULER: the file that starts the plan's chosen row there. */
 #include "cli/plan_show.h"
 #include "ir/collective.h"
 #include "job/manifest.h"
@@ -19,7 +19,7 @@ static enum status kind_of(const struct request *r, enum manifest_kind *out, str
                    STR_ARG(flags[FLAG_for].argument), (int)MIN(name.len, 40), name.data);
 }
 
-/* A machine that is started again has an empty disk: what it resumes from must lie elsewhere. */
+/* A machine that is started again has an empty disk: what it resumes from must lie where another machine reads it. */
 static enum status check_store(const struct settings *s, enum manifest_kind kind, struct err *err)
 {
     if (kind == MANIFEST_SLURM && !s->checkpoint.dir.len && !s->checkpoint.to.len)
