@@ -18,9 +18,10 @@
 #include "compile/compile_int.h"
 #include "compile/mincut.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { RUNGS_MAX = 24 };
+enum { RUNGS_MAX = 24, KEPT_MAX = 64 };
 
 static const f64 ps_per_s  = 1e12; /* capacities are whole picoseconds */
 static const f64 price_top = 1e3;  /* highest price, in mean seconds of a byte of this program */
@@ -256,6 +257,76 @@ static bool climb(struct search *s, struct arena scratch)
     return true;
 }
 
+/* --- what the ladder leaves over --- */
+
+struct again {
+    i32 node;
+    f64 worth; /* seconds saved for each byte if what it makes is kept */
+};
+
+static int by_worth(const void *a, const void *b)
+{
+    const struct again *x = a, *y = b;
+    if (x->worth != y->worth) return x->worth < y->worth ? 1 : -1;
+    return y->node - x->node; /* the last first: its values live the shortest time */
+}
+
+static void set_dropped(const struct graph *g, i32 node, bool dropped, bool *drop)
+{
+    const struct node *n = &g->nodes[node];
+    for (i32 k = 0; k < node_results(n); k++)
+        drop[n->out + k] = dropped && g->values[n->out + k].kind == VALUE_TEMP;
+}
+
+/* All nodes that are dropped whole, the one worth most first. */
+static i32 find_again(const struct search *s, bool *drop, struct again *out, struct arena scratch)
+{
+    const struct graph *g     = s->g;
+    f64                 all   = seconds_again(s, drop, scratch);
+    i32                 count = 0;
+    for (i32 i = 0; i < g->forward_count; i++) {
+        const struct node *n     = &g->nodes[i];
+        f64                bytes = 0;
+        bool               whole = !op_is_view(n->op) && n->op != OP_UNPACK;
+        for (i32 k = 0; k < node_results(n); k++) {
+            whole &= drop[n->out + k];
+            bytes += kept_bytes(g, n->out + k);
+        }
+        if (!whole || bytes <= 0) continue;
+        set_dropped(g, i, false, drop);
+        f64 saved = all - seconds_again(s, drop, scratch);
+        set_dropped(g, i, true, drop);
+        if (saved > 0) out[count++] = (struct again){ i, saved / bytes };
+    }
+    qsort(out, (size_t)count, sizeof *out, by_worth);
+    return count;
+}
+
+/* From `drop` on, node by node, what saves most for its bytes is kept as long as it fits. */
+static void keep_more(struct search *s, bool *drop, struct arena scratch)
+{
+    struct again *again = NEW(&scratch, struct again, s->g->forward_count + 1);
+    i32           count = MIN(find_again(s, drop, again, scratch), KEPT_MAX);
+    for (i32 i = 0; i < count; i++) {
+        set_dropped(s->g, again[i].node, false, drop);
+        if (!try_out(s, drop, scratch)) set_dropped(s->g, again[i].node, true, drop);
+    }
+}
+
+/* Memory does not follow the ladder's bytes step by step: values are packed, and what is run again outside of
+ * blocks, or two blocks at once, holds more than it frees. So single values are kept beside the best choice so far,
+ * and beside the fixed policy that recomputes every block, which often takes the least of all. */
+static void improve(struct search *s, struct arena scratch)
+{
+    bool *drop = NEW(&scratch, bool, s->g->value_count + 1);
+    if (!s->found) return;
+    memcpy(drop, s->best, (size_t)s->g->value_count * sizeof *drop);
+    keep_more(s, drop, scratch);
+    memset(drop, 0, (size_t)s->g->value_count * sizeof *drop);
+    drop_blocks(s->g, 1, drop);
+    keep_more(s, drop, scratch);
+}
+
 /* A fixed policy that fits and takes less time wins: packing may favour it by a hair. */
 static void consider_fixed(struct search *s, i32 blocks, struct arena scratch)
 {
@@ -289,6 +360,7 @@ enum status recompute_auto(const struct graph *g, i64 budget, u32 fusions,
         if (climb(&s, scratch)) break;
     }
     consider_fixed(&s, parts, scratch);
+    improve(&s, scratch);
     if (s.found) return STATUS_OK;
     return err_set(err, STATUS_USAGE,
                    "the run needs at least %.3g GiB with everything recomputed, and "

@@ -124,12 +124,12 @@ static void fill_block(void *context, i64 block, i32 worker)
 static void put_initial(struct session *s, const struct persistent *t, struct pool *pool,
                         struct arena scratch)
 {
+    i64         all = shape_count(t->type.shape), most = MIN(CHUNK, all);
     struct fill f     = { .s   = s,
                           .t   = t,
                           .key = { .seed = s->settings->train.seed, .name = str_hash(t->name) },
-                          .to  = NEW(&scratch, f32, CHUNK) };
-    f32        *other = NEW(&scratch, f32, CHUNK);
-    i64         all   = shape_count(t->type.shape);
+                          .to  = NEW(&scratch, f32, most) };
+    f32        *other = NEW(&scratch, f32, most);
     f.scratch         = scratch;
     for (; f.from < all; f.from += CHUNK) {
         f.count = MIN(CHUNK, all - f.from);

@@ -248,6 +248,72 @@ TEST(a_deep_model_finds_less_than_any_fixed_policy_at_five_budgets)
     }
 }
 
+/* --- long sequences on a GPU, compiled and not run --- */
+
+enum { LONG = 32768, LONG_DEPTH = 16, LONG_WIDTH = 2048, LONG_HEADS = 16, LONG_WORDS = 50304 };
+
+static struct model *long_gpt(struct arena *perm)
+{
+    struct feed         x     = { STR("x"), type_of(DT_I32, shape_1(LONG)), LONG_WORDS };
+    struct feed         y     = { STR("y"), x.type, LONG_WORDS };
+    struct feeds        feeds = { .count = 2, .feed = { x, y } };
+    struct model_config c     = { .kind       = STR("gpt"),
+                                  .depth      = LONG_DEPTH,
+                                  .width      = LONG_WIDTH,
+                                  .heads      = LONG_HEADS,
+                                  .kv_heads   = 4,
+                                  .hidden     = 5632,
+                                  .norm       = STR("rms"),
+                                  .positions  = STR("rotary"),
+                                  .rope_base  = 1e4,
+                                  .activation = STR("swiglu") };
+    struct model       *m;
+    struct err          err = { 0 };
+    if (model_new(perm, &c, &feeds, &m, &err)) harness_fail(__FILE__, __LINE__, "%s", err.text);
+    return m;
+}
+
+static i64 attentions(struct recompute_config c, i64 *bytes, struct arena *perm,
+                      struct arena scratch)
+{
+    struct compile_config config = { .optimiser = OPTIMISER_ADAMW,
+                                     .batch     = 1,
+                                     .precision = DT_BF16,
+                                     .clip      = 1,
+                                     .fuse      = ~0u,
+                                     .recompute = c };
+    struct target         target = { .align_bytes       = TARGET_GPU_ALIGN_BYTES,
+                                     .loss_part_bytes   = TARGET_GPU_LOSS_PART_BYTES,
+                                     .threads           = 1,
+                                     .gpus              = 1,
+                                     .flops_s           = { [DT_F32] = 5e13, [DT_BF16] = 7e14 },
+                                     .bandwidth_bytes_s = 4e12 }; /* near an H200's */
+    struct program_set   *set;
+    struct err            err = { 0 };
+    i64                   sum = 0;
+    CHECK_EQ(compile(perm, &target, &config, model_build, long_gpt(perm), &set, scratch, &err),
+             STATUS_OK);
+    const struct program *p = set->programs[PROGRAM_TRAIN];
+    for (i32 i = 0; i < p->instr_count; i++)
+        sum += p->graph->nodes[p->instrs[i].node].op == OP_ATTENTION;
+    *bytes = p->bytes;
+    return sum;
+}
+
+/* Attention takes most of the time for few bytes: what is left of the budget beside the recomputation of every block
+ * keeps its results, C numbers of a token and one a head. Packing may lose one block's. */
+TEST(what_a_budget_leaves_over_keeps_attention)
+{
+    struct recompute_config all    = { RECOMPUTE_ALL, 0, 0 };
+    i64                     result = (i64)LONG * (2 * LONG_WIDTH + 4 * LONG_HEADS), least, bytes;
+    CHECK_EQ(attentions(all, &least, perm, scratch), 2 * LONG_DEPTH);
+    for (i64 kept = 3; kept < LONG_DEPTH; kept += 3) {
+        struct recompute_config more = { RECOMPUTE_AUTO, 0, least + kept * result };
+        CHECK(attentions(more, &bytes, perm, scratch) <= 2 * LONG_DEPTH - kept + 1);
+        CHECK(bytes <= more.memory_bytes);
+    }
+}
+
 /* In a very deep model the blocks' inputs alone are much: several blocks begin at one value. */
 TEST(less_memory_than_all_blocks_one_by_one_is_found_too)
 {
