@@ -120,11 +120,11 @@ def reap(process):
     return usage.ru_maxrss * 1024
 
 
-def train(file, *settings, fine=(0,)):
+def train(file, *settings, fine=(0,), program=FRUGAL):
     """`frugal train FILE SETTINGS`: its events, seconds from spawn to the done event, and the peak
     resident bytes. A setting or value that frugal does not know is a failure, as is an exit code that is not `fine`."""
     begin, events, seconds = time.perf_counter(), [], None
-    process = spawn([FRUGAL, "train", os.path.join(TOP, file), "--json", *settings])
+    process = spawn([program, "train", os.path.join(TOP, file), "--json", *settings])
     for line in process.stdout:
         events.append(json.loads(line))
         if events[-1]["event"] == "done":
@@ -212,10 +212,12 @@ def is_quiet(row):
 
 
 def newest(name, /, **wanted):
-    """The newest row whose fields match the regular expressions `wanted`; a disturbed one only where there is no other."""
+    """The newest row whose fields match the regular expressions `wanted`; a disturbed one, or one without the peer that others
+    have, only where there is no other."""
     rows = [r for r in kept(name) if all(re.fullmatch(w, str(r.get(key))) for key, w in wanted.items())]
     if not rows:
         raise Failed(f"bench/results has no row of {name} with {wanted}")
+    rows = [r for r in rows if r.get("torch", "") is not None] or rows
     return ([r for r in rows if is_quiet(r)] or rows)[-1]
 
 

@@ -112,6 +112,7 @@ def gpu(s):
     xl, xl_5, fp8 = row("gpt2-xl", "speed"), row("gpt2-xl", "fifth.*"), row("fp8", "1558M, train.fp8=on.*")
     res, cold, warm = row("resnet50", "speed"), row("resnet50", "fifth.*cold.*"), row("resnet50", "fifth.*warm.*")
     bert = max((row("bert", f"speed; torch {way}") for way in ("padded", "packed")), key=lambda r: r[1])
+    large, llama = row("bert-large", "speed; torch padded"), {T: row("llama", f"T {T},.* batch ., train.deterministic=false") for T in ("2,048", "8,192", "32,768")}
     mlp, text, about = row("mlp", "5 epochs"), row("text", "loss .*"), s.row("gpu", row="gpt2", what="speed")
     return table(("workload", "frugal", "PyTorch", "ratio"), [
         ("GPT-2 124M, batch 64", f"{gpt[0]:,.0f} tokens/s", f"{gpt[1]:,.0f} tokens/s", gpt[2]),
@@ -125,6 +126,9 @@ def gpu(s):
          f"{cold[2]}; {warm[2]}"),
         ("BERT-base, sequences of 20 to 127 tokens, batch 128 (PyTorch: the faster of padded and packed)", f"{bert[0]:,.0f} sequences/s",
          f"{bert[1]:,.0f} sequences/s", bert[2]),
+        ("BERT-large, sequences of 64 to 384 tokens, batch 32 (PyTorch: padded)", f"{large[0]:,.0f} sequences/s", f"{large[1]:,.0f} sequences/s", large[2]),
+        *((f"a decoder of Llama's kind, 0.9 G parameters, T {T}" + how, f"{llama[T][0]:,.0f} tokens/s", f"{llama[T][1]:,.0f} tokens/s", llama[T][2])
+          for T, how in (("2,048", ""), ("8,192", ""), ("32,768", "; PyTorch recomputes every block, frugal what does not fit in as much memory"))),
         ("784-128-10 classifier, 10,000 samples, 5 epochs", f"{mlp[0]:.3f} s", f"{mlp[1]:.2f} s (eager)", mlp[2]),
         ("a validation loss of 1.65 on real text, from process start, with `train.recipe: modern` ([text.yaml](../bench/gpu/text.yaml))",
          f"{text[0]:.1f} s", "", "")]) + f"\n{about['GPU'].split(',')[0]}, {about['date'][:10]} ({link(about)}, all rows and kernels).\n"
