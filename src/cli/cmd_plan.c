@@ -54,29 +54,25 @@ static enum status check_flags(const struct request *r, struct err *err)
     }
 }
 
-/* --flag N, a number above 0 times `scale`; NaN: it was not given. */
-static enum status number_of(const struct request *r, i32 flag, f64 scale, f64 *out,
-                             struct err *err)
+/* --flag N, a number above 0 and up to `most`; NaN: it was not given. */
+static enum status number_of(const struct request *r, i32 flag, f64 most, f64 *out, struct err *err)
 {
     struct str text = r->value[flag];
     *out            = NAN;
     if (!r->given[flag]) return STATUS_OK;
     if (str_ends(text, STR("h"))) text.len--;
     if (str_starts(text, STR("$"))) text = str_sub(text, 1, text.len);
-    if (str_f64(text, out) && *out > 0) {
-        *out *= scale;
-        return STATUS_OK;
-    }
-    return err_set(err, STATUS_USAGE, "--%.*s=%.*s is not a number above 0",
-                   STR_ARG(flags[flag].name), (int)MIN(r->value[flag].len, 40),
-                   r->value[flag].data);
+    if (str_f64(text, out) && *out > 0 && *out <= most) return STATUS_OK;
+    return err_set(err, STATUS_USAGE, "--%.*s=%.*s is not a number above 0 and up to %g",
+                   STR_ARG(flags[flag].name), (int)MIN(r->value[flag].len, 40), r->value[flag].data,
+                   most);
 }
 
 /* A whole number, at most `most`; 0: it was not given. */
 static enum status whole_of(const struct request *r, i32 flag, i64 most, i64 *out, struct err *err)
 {
     f64         value;
-    enum status st = number_of(r, flag, 1, &value, err);
+    enum status st = number_of(r, flag, HUGE_VAL, &value, err);
     *out           = 0;
     if (st || isnan(value)) return st;
     if (value != floor(value) || value > (f64)most)
@@ -88,7 +84,6 @@ static enum status whole_of(const struct request *r, i32 flag, i64 most, i64 *ou
 
 enum status plan_request_read(const struct request *r, struct plan_request *out, struct err *err)
 {
-    f64 runs;
     if (!r->argument_count)
         return err_set(err, STATUS_USAGE,
                        "what to plan? Give a run file, a config.json or the name of a model "
@@ -104,13 +99,14 @@ enum status plan_request_read(const struct request *r, struct plan_request *out,
                                             .freeze        = r->value[FLAG_freeze],
                                             .spot          = r->given[FLAG_spot],
                                             .on_demand     = r->given[FLAG_on_demand] };
-    enum status st = number_of(r, FLAG_deadline, 3600, &out->deadline_s, err);
-    if (!st) st = number_of(r, FLAG_budget, 1, &out->budget_usd, err);
-    if (!st) st = number_of(r, FLAG_runs, 1, &runs, err);
-    if (!st) out->runs = isnan(runs) ? 1 : MAX((i64)runs, 1);
-    if (!st) st = number_of(r, FLAG_tokens, 1, &out->tokens, err);
-    if (!st) st = number_of(r, FLAG_target, 1, &out->target, err);
-    if (!st) st = number_of(r, FLAG_batch, 1, &out->batch_tokens, err);
+    enum status st = number_of(r, FLAG_deadline, 1e9, &out->deadline_s, err);
+    out->deadline_s *= 3600;
+    if (!st) st = number_of(r, FLAG_budget, 1e15, &out->budget_usd, err);
+    if (!st) st = whole_of(r, FLAG_runs, 1000000000, &out->runs, err);
+    out->runs = MAX(out->runs, 1);
+    if (!st) st = number_of(r, FLAG_tokens, PLAN_TOKENS_MAX, &out->tokens, err);
+    if (!st) st = number_of(r, FLAG_target, 1e3, &out->target, err);
+    if (!st) st = number_of(r, FLAG_batch, 1e12, &out->batch_tokens, err);
     if (!st) st = whole_of(r, FLAG_context, CONTEXT_MAX, &out->context, err);
     if (!st) st = whole_of(r, FLAG_lora, 1024, &out->lora, err);
     if (!st) st = whole_of(r, FLAG_gpus, PLAN_GPUS_MAX, &out->gpus, err);

@@ -49,17 +49,17 @@ enum status plan_none(struct cli *c, const struct plan_question *q, struct err *
             q->ours ? "train.batch" : "--batch");
     struct {
         i64         count;
-        const char *what;
-    } why[]                = { { p->too_large, "do not fit in memory" },
-                               { p->too_late, "miss the deadline" },
-                               { p->too_dear, "exceed the budget" },
-                               { p->never, "on spot machines would never finish" },
-                               { p->no_price, str_z(&s, no_price(&s, q)) } };
+        const char *what, *one;
+    } why[]                = { { p->too_large, "do not fit in memory", "does not fit in memory" },
+                               { p->too_late, "miss the deadline", "misses the deadline" },
+                               { p->too_dear, "exceed the budget", "exceeds the budget" },
+                               { p->never, "on spot machines would never finish", NULL },
+                               { p->no_price, str_z(&s, no_price(&s, q)), NULL } };
     struct textbuf reasons = textbuf_new(&s);
     for (i64 i = 0; i < COUNT_OF(why); i++)
         if (why[i].count)
             textbuf_fmt(&reasons, "%s%lld %s", reasons.len ? ", " : "", (long long)why[i].count,
-                        why[i].what);
+                        why[i].count == 1 && why[i].one ? why[i].one : why[i].what);
     struct str all = textbuf_str(&reasons);
     return err_set(err, STATUS_NO, "no plan: %.*s%.*s%.*s", STR_ARG(all), STR_ARG(near),
                    STR_ARG(more));

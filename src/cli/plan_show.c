@@ -175,18 +175,19 @@ static void show_remedies(struct cli *c, const struct plan_question *q, const st
 {
     struct arena         s = *c->perm, scratch = arena_part(&s, SCRATCH_BYTES);
     struct plan_remedies are = plan_remedies(q, r, scratch);
-    say_result(c->say, "  %.*s: scaling efficiency on %lld GPUs: %.0f %%.",
-               STR_ARG(plan_place(&s, r)), (long long)r->gpus, 100 * r->step.efficiency);
+    struct textbuf       b   = textbuf_new(&s);
+    textbuf_fmt(&b, "  %.*s: scaling efficiency on %lld GPUs: %.0f %%.", STR_ARG(plan_place(&s, r)),
+                (long long)r->gpus, 100 * r->step.efficiency);
     if (!isnan(are.short_gradients_usd))
-        say_result(c->say, " Gradients sent as bf16: %.*s.",
-                   STR_ARG(plan_dollars(&s, are.short_gradients_usd)));
+        textbuf_fmt(&b, " Gradients sent as bf16: %.*s.",
+                    STR_ARG(plan_dollars(&s, are.short_gradients_usd)));
     if (!isnan(are.larger_batch_usd))
-        say_result(c->say, " A four times larger batch, a quarter of the steps: %.*s.",
-                   STR_ARG(plan_dollars(&s, are.larger_batch_usd)));
+        textbuf_fmt(&b, " A four times larger batch, a quarter of the steps: %.*s.",
+                    STR_ARG(plan_dollars(&s, are.larger_batch_usd)));
     if (!isnan(are.fewer_usd))
-        say_result(c->say, " Half the GPUs: %.*s in %.*s.",
-                   STR_ARG(plan_dollars(&s, are.fewer_usd)), STR_ARG(plan_time(&s, are.fewer_h)));
-    say_result(c->say, "\n");
+        textbuf_fmt(&b, " Half the GPUs: %.*s in %.*s.", STR_ARG(plan_dollars(&s, are.fewer_usd)),
+                    STR_ARG(plan_time(&s, are.fewer_h)));
+    say_result(c->say, "%.*s\n", STR_ARG(textbuf_str(&b)));
 }
 
 static void show_mixed(struct cli *c, const struct plan_question *q, const struct plan_row *r)

@@ -32,16 +32,53 @@ static void end_line(struct say *s)
     s->open_line = false;
 }
 
+static i64 blanks_of(struct str line)
+{
+    i64 n = 0;
+    while (n < line.len && line.data[n] == ' ') n++;
+    return n;
+}
+
+/* A command is copied, and stays in one piece. */
+static bool is_command(struct str line)
+{
+    struct str words = str_sub(line, blanks_of(line), line.len);
+    return str_starts(words, STR("frugal ")) || str_starts(words, STR("build/frugal "));
+}
+
+/* A line that is wider than the terminal is broken between words, and goes on below its first one. */
+static void put_line(FILE *to, struct str line, i64 columns)
+{
+    i64  indent = blanks_of(line), first = indent, room = columns;
+    bool whole = columns <= 2 * indent || is_command(line);
+    while (!whole && line.len > room) {
+        i64 end = room;
+        while (end > first && line.data[end] != ' ') end--;
+        if (end == first) break;
+        fprintf(to, "%.*s\n%*s", (int)end, line.data, (int)indent, "");
+        line  = str_sub(line, end + 1, line.len);
+        room  = columns - indent;
+        first = 0;
+    }
+    fwrite(line.data, 1, (size_t)line.len, to);
+}
+
 /* Names, tags and errors may be somebody else's words: nothing in them shall steer a terminal. A line that is too long
  * for that is cut. */
-static void print(FILE *to, const char *format, va_list args)
+static void print(FILE *to, i64 columns, const char *format, va_list args)
 {
     char         line[LINE_BYTES], room[4 * LINE_BYTES + 64]; /* \xNN */
     struct arena memory = { (u8 *)room, (u8 *)room + sizeof room, NULL };
     int          len    = vsnprintf(line, sizeof line, format, args);
     struct str   text =
         str_printable_lines(&memory, (struct str){ line, MIN(MAX(len, 0), LINE_BYTES - 1) });
-    fwrite(text.data, 1, (size_t)text.len, to);
+    while (text.len) {
+        i64 end = 0;
+        while (end < text.len && text.data[end] != '\n') end++;
+        put_line(to, str_sub(text, 0, end), columns);
+        if (end < text.len) fputc('\n', to);
+        text = str_sub(text, MIN(end + 1, text.len), text.len);
+    }
 }
 
 void say_nothing(struct say *s, bool on)
@@ -62,7 +99,7 @@ void say_result(struct say *s, const char *format, ...)
     va_list args;
     end_line(s);
     va_start(args, format);
-    print(s->results, format, args);
+    print(s->results, s->table_columns, format, args);
     va_end(args);
 }
 
@@ -156,7 +193,7 @@ void say_message(struct say *s, const char *format, ...)
     flush_results(s);
     end_line(s);
     va_start(args, format);
-    print(s->messages, format, args);
+    print(s->messages, s->live ? s->columns : 0, format, args);
     va_end(args);
 }
 

@@ -210,6 +210,11 @@ static enum status tokens_of(struct plan_question *q, const struct known *k, f64
                 "by the law of %.*s",
                 target, law.e + law.a / pow(n, law.alpha), STR_ARG(k->name), STR_ARG(law.name));
         *tokens = pow(law.b / rest, 1 / law.beta);
+        if (*tokens > PLAN_TOKENS_MAX)
+            return err_set(err, STATUS_NO,
+                           "--target=%g needs %.3g tokens by the law of %.*s, and %g are the most "
+                           "that is planned",
+                           target, *tokens, STR_ARG(law.name), PLAN_TOKENS_MAX);
         plan_note(
             &q->notes,
             str_fmt(q->perm,

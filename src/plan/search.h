@@ -11,6 +11,7 @@
 #include "plan/workload.h"
 
 enum { PLAN_ROWS_MAX = 64, PLAN_GPUS_MAX = 8192 };
+#define PLAN_TOKENS_MAX 1e18 /* steps and nanoseconds of so many still have numbers */
 
 /* What is not left to the search. */
 struct plan_given {

@@ -63,6 +63,12 @@ run 1 plan run.yaml --budget 0.0000001
 has err 'no plan: .* the budget.*; the nearest is .*, which costs .*\$[0-9.]+, .*\$[0-9.]+ too much$'
 run 2 plan run.yaml --deadline soon
 has err '--deadline=soon is not a number above 0'
+run 2 plan gpt2 --tokens 1e30
+has err '^--tokens=1e30 is not a number above 0 and up to 1e\+18$'
+run 0 plan gpt2 --tokens 1e18
+lacks out '-inf|nan |-[0-9.]+e'
+run 2 plan gpt2 --runs 1e30
+has err '^--runs takes a whole number from 1 to 1000000000$'
 run 1 plan run.yaml --on mars
 has err 'no machine of mars'
 run 0 plan gpt2 --tokens 1e9 --deadline 2

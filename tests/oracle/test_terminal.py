@@ -4,6 +4,7 @@ an evaluation; tables leave columns out instead of wrapping; frugal alone prints
 import os
 import re
 import struct
+import subprocess
 import sys
 import tempfile
 
@@ -85,6 +86,19 @@ def check_tables(columns):
             assert len(line) <= columns, f"frugal {arguments[0]}: {len(line)} characters in {columns} columns: {line}"
 
 
+def check_sentences(columns):
+    """Sentences are broken between words, and say what they say to a pipe; a command to be copied stays one line."""
+    for arguments in (("plan", "nosuch"), ("plan", "gpt2", "--tokens", "1e9"), ("scale", "5000"), ("train", "run.yaml", "train.lr=1e9", "train.steps=1", "train.out=none")):
+        out, _ = on_terminal(columns, *arguments)
+        lines = re.sub("\033\\[[0-9]*[mK]", "", out).replace("\r\n", "\n").split("\n")
+        prose = [line for line in lines if "\r" not in line and not line.lstrip().startswith("frugal ")]
+        for line in prose:
+            assert len(line) <= columns, f"frugal {arguments[0]}: {len(line)} characters in {columns} columns: {line}"
+    piped = subprocess.run([FRUGAL, "plan", "nosuch"], capture_output=True, text=True)
+    out, _ = on_terminal(columns, "plan", "nosuch")
+    assert out.split() == (piped.stdout + piped.stderr).split() and "\n" in out.strip(), out
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -92,6 +106,7 @@ def main():
         for columns in (80, 60):
             check_run(columns)
             check_tables(columns)
+        check_sentences(80)
         out, code = on_terminal(80)
         assert code == 0 and "usage: frugal COMMAND" in out, out
         os.chdir(TOP)
