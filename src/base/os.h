@@ -151,6 +151,14 @@ enum status os_publish(struct os *, struct str path, struct str bytes, struct ar
 /* The same for bytes that lie in pieces, one behind the other. */
 enum status os_publish_parts(struct os *, struct str path, const struct str *parts, i64 count,
                              struct arena scratch, struct err *);
+/* The same for pieces that are made one after the other; each is written before the next is asked for. */
+struct os_pieces {
+    struct str (*piece)(const void *context, i64 i);
+    const void *context;
+    i64         count;
+};
+enum status os_publish_from(struct os *, struct str path, const struct os_pieces *pieces,
+                            struct arena scratch, struct err *);
 i64         os_disk_free_bytes(struct str path); /* where this file would lie; -1: not known */
 bool        os_disk_is_remote(struct str path);  /* on a network file system, or one that may be */
 struct str  os_absolute(struct arena *perm, struct str path); /* without links; as given where there

@@ -91,15 +91,16 @@ void os_part_sweep(struct os *os, struct str path, struct arena scratch)
 }
 
 /* The name only moves once the bytes are on the disk, and we return only once the name is. */
-enum status os_publish_parts(struct os *os, struct str path, const struct str *parts, i64 count,
-                             struct arena scratch, struct err *err)
+enum status os_publish_from(struct os *os, struct str path, const struct os_pieces *pieces,
+                            struct arena scratch, struct err *err)
 {
     struct str  part = os_part_name(&scratch, path);
     struct file f    = { -1 };
     os_part_sweep(os, path, scratch);
     enum status st = os->create(os, part, &f, err);
 
-    for (i64 i = 0; i < count && !st; i++) st = os->write(os, f, parts[i], err);
+    for (i64 i = 0; i < pieces->count && !st; i++)
+        st = os->write(os, f, pieces->piece(pieces->context, i), err);
     if (!st) st = os->sync(os, f, err);
     if (!st) st = os->close(os, &f, err);
     if (!st) st = os->rename(os, part, path, err);
@@ -108,6 +109,15 @@ enum status os_publish_parts(struct os *os, struct str path, const struct str *p
     if (f.fd >= 0) os->close(os, &f, NULL);
     os->remove(os, part, NULL);
     return st;
+}
+
+static struct str part_at(const void *context, i64 i) { return ((const struct str *)context)[i]; }
+
+enum status os_publish_parts(struct os *os, struct str path, const struct str *parts, i64 count,
+                             struct arena scratch, struct err *err)
+{
+    struct os_pieces pieces = { part_at, parts, count };
+    return os_publish_from(os, path, &pieces, scratch, err);
 }
 
 enum status os_publish(struct os *os, struct str path, struct str bytes, struct arena scratch,

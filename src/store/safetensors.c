@@ -319,19 +319,13 @@ static struct str header_of(const struct st_tensor *const *order, i64 count, str
     return textbuf_str(&b);
 }
 
-static struct str *pieces_about(const struct st_tensor *tensors, i64 count, struct str about,
-                                struct arena *scratch)
+struct str *st_pieces(const struct st_tensor *tensors, i64 count, struct arena *scratch)
 {
     const struct st_tensor **order  = sorted(tensors, count, scratch);
     struct str              *pieces = NEW(scratch, struct str, 1 + count);
     for (i64 i = 0; i < count; i++) pieces[1 + i] = order[i]->bytes;
-    pieces[0] = header_of(order, count, about, scratch);
+    pieces[0] = header_of(order, count, STR(""), scratch);
     return pieces;
-}
-
-struct str *st_pieces(const struct st_tensor *tensors, i64 count, struct arena *scratch)
-{
-    return pieces_about(tensors, count, STR(""), scratch);
 }
 
 i64 st_lay_out(struct st_tensor *tensors, i64 count, u8 *to, struct arena scratch)
@@ -348,15 +342,30 @@ i64 st_lay_out(struct st_tensor *tensors, i64 count, u8 *to, struct arena scratc
     return at;
 }
 
-enum status st_save_about(struct os *os, struct str path, const struct st_tensor *tensors,
-                          i64 count, struct str about, struct arena scratch, struct err *err)
+struct making {
+    const struct st_made    *from;
+    const struct st_tensor **order;
+    struct str               header;
+};
+
+static struct str piece_at(const void *context, i64 i)
 {
-    struct str *pieces = pieces_about(tensors, count, about, &scratch);
-    return os_publish_parts(os, path, pieces, 1 + count, scratch, err);
+    const struct making *m = context;
+    return i ? m->from->bytes(m->from->context, m->order[i - 1] - m->from->tensors) : m->header;
+}
+
+enum status st_save_from(struct os *os, struct str path, const struct st_made *from,
+                         struct str about, struct arena scratch, struct err *err)
+{
+    struct making m = { .from = from, .order = sorted(from->tensors, from->count, &scratch) };
+    m.header        = header_of(m.order, from->count, about, &scratch);
+    struct os_pieces pieces = { piece_at, &m, 1 + from->count };
+    return os_publish_from(os, path, &pieces, scratch, err);
 }
 
 enum status st_save(struct os *os, struct str path, const struct st_tensor *tensors, i64 count,
                     struct arena scratch, struct err *err)
 {
-    return st_save_about(os, path, tensors, count, STR(""), scratch, err);
+    struct str *pieces = st_pieces(tensors, count, &scratch);
+    return os_publish_parts(os, path, pieces, 1 + count, scratch, err);
 }

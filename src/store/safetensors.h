@@ -30,9 +30,16 @@ bool st_to_f32(const struct st_tensor *t, f32 *to);
  * in, and the metadata is {"format":"pt"}: the bytes depend on the tensors only. */
 enum status st_save(struct os *os, struct str path, const struct st_tensor *tensors, i64 count,
                     struct arena scratch, struct err *err);
-/* The same; the metadata also has the settings of the model, which st_open reads back. */
-enum status st_save_about(struct os *os, struct str path, const struct st_tensor *tensors,
-                          i64 count, struct str about, struct arena scratch, struct err *err);
+/* The same for tensors whose bytes are made one after the other, as the file has them: of `tensors` only how many there
+ * are is read. The metadata also has the settings of the model, which st_open reads back. */
+struct st_made {
+    const struct st_tensor *tensors;
+    i64                     count;
+    struct str (*bytes)(const void *context, i64 tensor);
+    const void *context;
+};
+enum status st_save_from(struct os *os, struct str path, const struct st_made *from,
+                         struct str about, struct arena scratch, struct err *err);
 /* The file in one piece of memory: writes its header to `to`, points the tensors' bytes behind it, and
  * leaves it to the caller to fill them. to NULL: only says how many bytes the file has. */
 i64 st_lay_out(struct st_tensor *tensors, i64 count, u8 *to, struct arena scratch);

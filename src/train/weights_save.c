@@ -53,9 +53,9 @@ static u8 *get_bytes(struct session *s, const struct persistent *t, struct arena
     return to;
 }
 
-/* The gradient of a whole table from that of the rows which have one; its shape becomes the table's. */
+/* The gradient of a whole table from that of the rows which have one. */
 static u8 *spread_rows(struct session *s, const struct persistent *rows, struct str table,
-                       struct arena *perm, struct shape *shape)
+                       struct arena *perm)
 {
     struct str               name  = str_cat(perm, rows->name, STR(".index"));
     const struct persistent *names = program_set_find(s->set, name),
@@ -66,7 +66,6 @@ static u8 *spread_rows(struct session *s, const struct persistent *rows, struct 
     u8        *to                  = NEW(perm, u8, whole->type.shape.dim[0] * width);
     for (i64 i = 0; i < rows->type.shape.dim[0] && index[i] >= 0; i++)
         memcpy(to + index[i] * width, from + i * width, (size_t)width);
-    *shape = whole->type.shape;
     return to;
 }
 
@@ -93,29 +92,61 @@ static struct str settings_of_model(const struct session *s, struct arena *perm)
     return textbuf_str(&b);
 }
 
+/* A file whose tensors are fetched one by one: the weights of a GPU need not fit the host's memory. */
+struct fetching {
+    struct session           *s;
+    enum weights_part         part;
+    const struct persistent **from; /* by tensor */
+    struct st_tensor         *list;
+    struct arena              scratch; /* of the tensor at hand */
+};
+
+static struct str fetch(const void *context, i64 tensor)
+{
+    const struct fetching   *f       = context;
+    const struct persistent *t       = f->from[tensor];
+    const struct st_tensor  *to      = &f->list[tensor];
+    struct arena             scratch = f->scratch;
+    if (f->part == WEIGHTS_VALUES)
+        return (struct str){ (const char *)get_bytes(f->s, t, &scratch), to->bytes.len };
+    u8 *copy =
+        t->sparse_rows ? spread_rows(f->s, t, to->name, &scratch) : get_bytes(f->s, t, &scratch);
+    unscale(f->s, (f32 *)(void *)copy, shape_count(to->shape));
+    return (struct str){ (const char *)copy, to->bytes.len };
+}
+
+static struct st_tensor tensor_of(const struct session *s, const struct persistent *t,
+                                  enum weights_part part)
+{
+    struct str   name = t->name, dtype = STR("F32");
+    struct shape shape = t->type.shape;
+    if (part == WEIGHTS_GRADIENTS) name.len -= STR(".grad").len;
+    if (part == WEIGHTS_GRADIENTS && t->sparse_rows)
+        shape = program_set_find(s->set, name)->type.shape;
+    if (t->type.dtype == DT_F64) dtype = STR("F64");
+    if (t->type.dtype == DT_BF16) dtype = STR("BF16");
+    return (struct st_tensor){
+        name, dtype, shape, { NULL, type_bytes(type_of(t->type.dtype, shape)) }
+    };
+}
+
 enum status weights_save(struct session *s, enum weights_part part, struct str path,
                          struct err *err)
 {
-    struct arena      scratch = s->scratch;
-    struct st_tensor *list    = NEW(&scratch, struct st_tensor, s->set->persistent_count + 1);
-    i64               count   = 0;
+    struct arena    scratch = s->scratch;
+    i64             most = s->set->persistent_count + 1, count = 0;
+    struct fetching f = { .s    = s,
+                          .part = part,
+                          .from = NEW(&scratch, const struct persistent *, most),
+                          .list = NEW(&scratch, struct st_tensor, most) };
     for (i32 i = 0; i < s->set->persistent_count; i++) {
-        const struct persistent *t    = &s->set->persistents[i];
-        struct str               name = t->name;
+        const struct persistent *t = &s->set->persistents[i];
         if (!is_part(s, t, part)) continue;
-        if (part == WEIGHTS_GRADIENTS) name.len -= STR(".grad").len;
-        struct shape shape = t->type.shape;
-        bool         rows  = part == WEIGHTS_GRADIENTS && t->sparse_rows;
-        u8 *copy = rows ? spread_rows(s, t, name, &scratch, &shape) : get_bytes(s, t, &scratch);
-        if (part == WEIGHTS_GRADIENTS) unscale(s, (f32 *)(void *)copy, shape_count(shape));
-        list[count++] =
-            (struct st_tensor){ name,
-                                t->type.dtype == DT_F64    ? STR("F64")
-                                : t->type.dtype == DT_BF16 ? STR("BF16")
-                                                           : STR("F32"),
-                                shape,
-                                { (const char *)copy, type_bytes(type_of(t->type.dtype, shape)) } };
+        f.from[count]   = t;
+        f.list[count++] = tensor_of(s, t, part);
     }
-    struct str about = part == WEIGHTS_VALUES ? settings_of_model(s, &scratch) : STR("");
-    return st_save_about(s->os, path, list, count, about, scratch, err);
+    struct str     about  = part == WEIGHTS_VALUES ? settings_of_model(s, &scratch) : STR("");
+    struct st_made source = { f.list, count, fetch, &f };
+    f.scratch             = arena_part(&scratch, (scratch.end - scratch.begin) / 2);
+    return st_save_from(s->os, path, &source, about, scratch, err);
 }
