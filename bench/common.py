@@ -131,7 +131,7 @@ def train(file, *settings, fine=(0,), program=FRUGAL):
             seconds = time.perf_counter() - begin
     peak = reap(process)
     if process.returncode not in fine or seconds is None:
-        why = events[-1].get("text") if events else last_words()
+        why = (events and events[-1].get("text")) or last_words()
         raise Failed(f"frugal train {file} {' '.join(settings)} ended with {process.returncode}: {why}")
     return events, seconds, peak
 

@@ -1,5 +1,6 @@
 /* main.c - from argv to an exit code. What a command does is in its cmd_*.c. */
 #include "cli/commands.h"
+#include "cli/crash.h"
 #include "cli/help.h"
 #include "job/machine_here.h"
 #include <unistd.h>
@@ -30,6 +31,7 @@ int main(int argc, char **argv)
     static struct request request; /* 4 KiB that need not lie on the stack */
 
     arena_on_refusal(no_memory);
+    crash_report();
     struct os   *os   = os_real();
     struct say   say  = say_open(os);
     struct arena perm = arena_open(PERM_BYTES);
