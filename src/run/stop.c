@@ -24,6 +24,7 @@ bool stop_sound(const struct stop *s, f64 eval_loss)
  * the steps. Chosen on the recorded curves: docs/decisions/stopping.md. */
 enum { DOUBTS = 2 };
 static const f64 forecast_part = 0.25, fall_credit = 3;
+static const f64 warned_at = 0.95; /* confidence of the warning where none was asked for */
 
 struct str stop_reason_name(enum stop_reason r)
 {
@@ -235,18 +236,18 @@ static f64 horizon(const struct stop *s, i64 step, f64 elapsed_s)
 
 static enum stop_action judge_forecast(struct stop *s, const struct stop_eval *e)
 {
-    const struct stop_config *c   = &s->config;
-    f64                       end = horizon(s, e->step, e->elapsed_s);
-    s->forecast                   = (struct forecast){ NAN, NAN };
+    const struct stop_config *c    = &s->config;
+    f64                       end  = horizon(s, e->step, e->elapsed_s);
+    f64                       sure = c->forecast > 0 ? c->forecast : warned_at;
+    s->forecast                    = (struct forecast){ NAN, NAN };
     if (isnan(c->target) || isnan(end)) return STOP_GO_ON;
     s->forecast = forecast_curve(s->x, s->y, s->point_count, end * (1 + fall_credit * e->fall),
                                  falling(c->metric, c->target));
     s->forecast.value = unfalling(c->metric, s->forecast.value);
-    bool doubt        = c->forecast > 0 && (f64)e->step >= forecast_part * end &&
-                 s->forecast.reach < 1 - c->forecast;
-    s->doubts = doubt ? s->doubts + 1 : 0;
+    bool doubt        = (f64)e->step >= forecast_part * end && s->forecast.reach < 1 - sure;
+    s->doubts         = doubt ? s->doubts + 1 : 0;
     if (s->doubts < DOUBTS) return STOP_GO_ON;
-    return say(s, STOP_NOW, STOP_FORECAST,
+    return say(s, c->forecast > 0 ? STOP_NOW : STOP_GO_ON, STOP_FORECAST,
                "the forecast for step %.0f, %.*s %.4g, misses the target with %.0f %% confidence",
                end, STR_ARG(c->metric), s->forecast.value,
                MIN(100 * (1 - s->forecast.reach), 99)); /* a hundred draws cannot tell more */
@@ -270,6 +271,13 @@ enum stop_action stop_at_eval(struct stop *s, const struct stop_eval *e)
                    "%lld evaluations in a row were no better than %.*s %.4g after step %lld",
                    (long long)s->worse, STR_ARG(c->metric), s->best, (long long)s->best_step);
     return judge_forecast(s, e);
+}
+
+bool stop_warns(struct stop *s)
+{
+    bool now  = s->doubts >= DOUBTS && !s->reason && !s->warned;
+    s->warned = s->warned || now;
+    return now;
 }
 
 void stop_end(struct stop *s, enum stop_reason reason, i64 step)

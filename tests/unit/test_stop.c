@@ -316,8 +316,8 @@ TEST(too_few_points_predict_nothing)
     CHECK(!isnan(forecast_curve(x, y, FORECAST_POINTS_MIN, 100, 1).reach));
 }
 
-/* The step at which a run with this target stops by its forecast; 0: it does not. */
-static i64 forecast_stops(f64 target, f64 confidence, f64 fall)
+/* The step at which a run with this target stops by its forecast, or 0. *warned: at which that is said, or 0. */
+static i64 forecast_says(f64 target, f64 confidence, f64 fall, i64 *warned)
 {
     struct stop_config c = endless();
     struct stop        s;
@@ -325,6 +325,7 @@ static i64 forecast_stops(f64 target, f64 confidence, f64 fall)
     c.forecast  = confidence;
     c.steps_max = 2000;
     stop_init(&s, &c);
+    *warned = 0;
     for (i64 step = 50; step <= 2000; step += 50) {
         f64              value = 1.5 + 20 * pow((f64)step, -0.7);
         struct stop_eval e     = {
@@ -333,10 +334,20 @@ static i64 forecast_stops(f64 target, f64 confidence, f64 fall)
         if (stop_at_eval(&s, &e)) {
             CHECK_EQ(s.reason, STOP_FORECAST);
             CHECK(strstr(s.text, "the forecast for step 2000, loss 1.5"));
+            CHECK(!stop_warns(&s));
             return step;
         }
+        if (!stop_warns(&s)) continue;
+        CHECK(!*warned && strstr(s.text, "the forecast for step 2000, loss 1.5"));
+        *warned = step;
     }
     return 0;
+}
+
+static i64 forecast_stops(f64 target, f64 confidence, f64 fall)
+{
+    i64 warned;
+    return forecast_says(target, confidence, fall, &warned);
 }
 
 TEST(a_run_that_will_miss_its_target_ends_early_if_that_is_asked_for)
@@ -347,6 +358,14 @@ TEST(a_run_that_will_miss_its_target_ends_early_if_that_is_asked_for)
     CHECK_EQ(forecast_stops(1.55, 0.95, 1),
              0); /* the rate will fall: four times the steps, 1.537 */
     CHECK_EQ(forecast_stops(1.5, 0.95, 1), 550);
+}
+
+TEST(a_run_that_will_miss_its_target_says_so_once)
+{
+    i64 warned;
+    CHECK(!forecast_says(1.55, 0, 0, &warned) && warned == 550);
+    CHECK(!forecast_says(1.65, 0, 0, &warned) && !warned);
+    CHECK(!forecast_says(1.55, 0, 1, &warned) && !warned);
 }
 
 TEST(a_long_run_thins_its_points)
