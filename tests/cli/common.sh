@@ -4,7 +4,9 @@ top=$(cd "$(dirname "$0")/../.." && pwd)
 frugal=${FRUGAL:-$top/build/frugal}
 [ -x "$frugal" ] || { echo "no $frugal yet"; exit 77; }
 folder=$(mktemp -d) || exit 1
-trap 'rm -rf "$folder"' EXIT
+# A background command that is signalled before it is more than a fork of this shell has the trap too. So that it is not: who waits for a word
+# in `out` or `err` empties them before the command starts.
+trap '[ $BASHPID != $$ ] || { rm -rf "$folder"; }' EXIT
 cd "$folder" || exit 1
 failed=0
 export FRUGAL_RUN_LEDGER=none # the user's own is none of our business

@@ -26,6 +26,7 @@ life() {
   shift
   before=$(spent)
   begin=$(now)
+  : >out; : >err
   "$frugal" "$@" >out 2>err </dev/null &
   pid=$!
   if [ "$limit" -gt 0 ]; then
@@ -115,6 +116,7 @@ within 4
 rm -rf kept
 
 # Another machine, without a ledger: what the checkpoint knows counts.
+: >out; : >err
 "$frugal" train run.yaml run.ledger=none train.max_seconds=60 >out 2>err </dev/null &
 pid=$!
 python3 -c 'import time; time.sleep(1.5)'

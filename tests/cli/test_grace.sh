@@ -32,6 +32,7 @@ for parts in 'train.batch=60000' 'train.batch=63000 train.micro_batch=21000'; do
   grace=$step_s # at most 1.5 s of it, and two thirds, are for the end
   echo "a step takes $step_s s, the grace is $grace s"
   set -- train run.yaml $parts train.out=pieces checkpoint.dir=kept spot.grace_s=$grace
+  : >out; : >err
   "$frugal" "$@" checkpoint.every=1 --json >out 2>err </dev/null &
   pid=$!
   until_text out '"event":"step","step":1,'
@@ -47,6 +48,7 @@ done
 
 # SIGHUP is as SIGTERM; where it is ignored (nohup) it stays so.
 sed -i 's/steps: 3, batch: 20000/steps: 100000000, batch: 100/' run.yaml
+: >out; : >err
 "$frugal" train run.yaml >out 2>err </dev/null &
 pid=$!
 until_text err '^step '
@@ -54,6 +56,7 @@ sent=$(now)
 kill -HUP $pid
 ends_within 5 4
 has err 'stopped by SIGHUP after step'
+: >out; : >err
 (trap '' HUP; exec "$frugal" train run.yaml >out 2>err </dev/null) &
 pid=$!
 until_text err '^step '
@@ -65,6 +68,7 @@ kill -TERM $pid
 ends_within 5 4
 
 # A grace as short as one second is time enough for a save that takes less.
+: >out; : >err
 "$frugal" train run.yaml checkpoint.dir=kept1 checkpoint.every=50 spot.grace_s=1 train.log_every=1 --json >out 2>err </dev/null &
 pid=$!
 until_text out '"what":"saved"'
@@ -81,6 +85,7 @@ exit(done != saved)" || fail 'the last step is not saved'
 
 # A ledger that somebody holds.
 export FRUGAL_RUN_LEDGER=$folder/ledger.db
+: >out; : >err
 "$frugal" train run.yaml checkpoint.dir=kept2 spot.grace_s=3 >out 2>err </dev/null &
 pid=$!
 until_text err '^step '

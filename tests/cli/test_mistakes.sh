@@ -2,7 +2,7 @@
 # test_mistakes.sh: what a user or the world can get wrong: one sentence, the documented exit code,
 # and nothing lost. Also: signals in every phase of a run, and readers and disks that go away.
 . "$(dirname "$0")/common.sh"
-trap 'umount "$folder/small" 2>/dev/null; rm -rf "$folder"' EXIT
+trap '[ $BASHPID != $$ ] || { umount "$folder/small" 2>/dev/null; rm -rf "$folder"; }' EXIT
 
 # says CODE REGEX ARGUMENT...: exits with CODE, and the last line of stderr, the only one that is no
 # progress, has REGEX.
@@ -218,6 +218,7 @@ if mount -t tmpfs -o size=64k tmpfs small 2>/dev/null; then
   says 0 . train run.yaml train.out=small/w
   cp small/w old
   rm -f err
+  : >out; : >err
   "$frugal" train run.yaml train.epochs=100_000_000 train.out=small/w >out 2>err &
   pid=$!
   for i in $(seq 100); do grep -qs "^step 1" err && break; sleep 0.1; done
@@ -239,6 +240,7 @@ CUDA_VISIBLE_DEVICES= "$frugal" train run.yaml train.deterministic=false train.c
 grep -q "^note: train.deterministic=false, train.compile=max-autotune: no effect on the CPU" err || fail "settings of a GPU are ignored in silence"
 
 # Two runs with one output.
+: >out; : >err
 "$frugal" train run.yaml train.epochs=50 train.out=both >out 2>err &
 pid=$!
 "$frugal" train run.yaml train.epochs=50 train.out=both >out2 2>err2 || fail "the second of two runs"
@@ -259,6 +261,7 @@ fi
 # Signals. While it starts: no step, and older weights stay as they are.
 cp weights older
 while_starting() {
+  : >out; : >err
   FRUGAL_TRAIN_OUT=older "$frugal" train run.yaml train.epochs=1000 >out 2>err &
   pid=$!
   sleep "$1"

@@ -26,6 +26,7 @@ interrupt() {
   signal=$1
   shift
   rm -rf kept
+  : >out; : >err
   "$frugal" train run.yaml train.steps=10_000_000 train.epochs=0 "$@" >out 2>err </dev/null &
   pid=$!
   for i in $(seq 300); do ls kept/step-*/manifest.json >/dev/null 2>&1 && break; sleep 0.1; done
@@ -55,6 +56,7 @@ has err 'stopped by SIGUSR1 after step'
 # Killed, and gone on with: the same weights.
 rm -rf kept
 for i in 1 2 3; do
+  : >out; : >err
   "$frugal" train run.yaml train.out=pieces >out 2>err </dev/null &
   pid=$!
   sleep 0.1

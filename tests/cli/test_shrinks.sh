@@ -45,6 +45,7 @@ fi
 
 # What is made of a file is not finished with what stood in for its bytes.
 seq 3000000 >large.txt
+: >out; : >err
 "$frugal" tokenize large.txt --train 2000 --tokenizer other >out 2>err </dev/null &
 pid=$!
 sleep 0.3

@@ -90,6 +90,7 @@ has err '^results:1: '
 
 # Interrupted: the table so far, exit 4, and no process of ours is left.
 rm -f out err
+: >out; : >err
 "$frugal" sweep run.yaml train.epochs=1_000_000_000 sweep.at_once=2 sweep.halving=false train.eval_every=10_000 --json >out 2>err &
 pid=$!
 for i in $(seq 100); do grep -qs '"event":"sweep"' out && break; sleep 0.1; done
@@ -106,6 +107,7 @@ for child in $children; do ! kill -0 "$child" 2>/dev/null || fail "process $chil
 # Ctrl-C in a terminal reaches the trials as well; those that came to a rung are in the table.
 if command -v setsid >/dev/null; then
   rm -f out err
+  : >out; : >err
   setsid "$frugal" sweep run.yaml train.epochs=20_000 sweep.at_once=2 >out 2>err &
   pid=$!
   for i in $(seq 100); do grep -qs '^trial 2' err && break; sleep 0.1; done
@@ -124,6 +126,7 @@ lacks out ' out '
 
 # Killed without a word: trials, running and waiting, end too.
 rm -f out err
+: >out; : >err
 "$frugal" sweep run.yaml train.epochs=30_000 sweep.at_once=2 >out 2>err &
 pid=$!
 for i in $(seq 100); do grep -qs '^trial 3' err && break; sleep 0.1; done

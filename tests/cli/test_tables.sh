@@ -18,6 +18,7 @@ for kind in sgd adagrad adam "adam model.table_dtype=bf16"; do # the last one un
 
   # Killed after the checkpoint of step 20 at the earliest; a quick machine may have come to the end before that.
   rm -rf kept pieces
+  : >out; : >err
   "$frugal" train run.yaml train.tables=$kind train.out=pieces checkpoint.dir=kept checkpoint.every=20 >out 2>err </dev/null &
   victim=$!
   for i in $(seq 500); do

@@ -96,6 +96,7 @@ has err 'no/such/folder'
 
 # Interrupted: the step is finished, the weights are kept, and the bill is printed.
 rm -f out err
+: >out; : >err
 "$frugal" train run.yaml train.epochs=100_000_000 train.out=kept.safetensors >out 2>err &
 pid=$!
 for i in $(seq 100); do grep -qs "step 1" err && break; sleep 0.1; done

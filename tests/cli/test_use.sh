@@ -50,6 +50,7 @@ run 2 evaluate shapes.yaml train.out=none
 has err 'no weights were written'
 
 # Ctrl-C does not lose them.
+: >out; : >err
 "$frugal" train shapes.yaml train.epochs=100_000_000 run.name=stopped >out 2>err &
 pid=$!
 for i in $(seq 100); do grep -q 'step' err && break; sleep 0.1; done
