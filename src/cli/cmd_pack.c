@@ -20,7 +20,8 @@ static bool on_progress(void *context, i64 samples, i64 count)
     struct cli     *c     = p->cli;
     f64             now_s = 1e-9 * (f64)(clock_now(c->clock) - p->begin_ns);
     if (now_s >= p->next_s && !c->say->json) {
-        struct arena scratch = *c->perm;
+        u8           room[512]; /* c->perm holds what packs */
+        struct arena scratch = { room, room + sizeof room, NULL };
         struct str   line    = str_fmt(&scratch, "packed %.*s of %.*s samples",
                                        STR_ARG(text_count(&scratch, (f64)samples)),
                                        STR_ARG(text_count(&scratch, (f64)count)));

@@ -60,8 +60,9 @@ static enum status look_at_steps(void *context, struct err *err)
 
 static void on_try(void *context, const char *problem)
 {
-    struct cli  *c       = context;
-    struct arena scratch = *c->perm;
+    struct cli  *c = context;
+    u8           room[512]; /* c->perm holds what is tried out */
+    struct arena scratch = { room, room + sizeof room, NULL };
     if (c->say->live) say_live(c->say, str_fmt(&scratch, "trying out %s", problem));
 }
 

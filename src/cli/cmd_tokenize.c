@@ -43,9 +43,10 @@ static struct str progress_words(struct arena *perm, const struct tokenize_progr
 
 static bool on_progress(void *context, const struct tokenize_progress *p)
 {
-    struct show *s       = context;
-    struct cli  *c       = s->cli;
-    struct arena scratch = *c->perm;
+    struct show *s = context;
+    struct cli  *c = s->cli;
+    u8           room[4096]; /* c->perm is the caller's meanwhile */
+    struct arena scratch = { room, room + sizeof room, NULL };
     f64          now_s   = elapsed_s(s);
     if (now_s >= s->next_s && c->say->json) {
         struct textbuf b = event_begin(&scratch, "tokenizing");

@@ -6,7 +6,7 @@ frugal=${FRUGAL:-$top/build/frugal}
 folder=$(mktemp -d) || exit 1
 # A background command that is signalled before it is more than a fork of this shell has the trap too. So that it is not: who waits for a word
 # in `out` or `err` empties them before the command starts.
-trap '[ $BASHPID != $$ ] || { rm -rf "$folder"; }' EXIT
+trap '[ "${BASHPID:-$$}" != $$ ] || { rm -rf "$folder"; }' EXIT
 cd "$folder" || exit 1
 failed=0
 export FRUGAL_RUN_LEDGER=none # the user's own is none of our business

@@ -6,7 +6,7 @@ top=$(cd "$(dirname "$0")/../.." && pwd)
 [ -x "$top/build/frugal" ] || { echo "no build/frugal yet"; exit 77; }
 export FRUGAL_RUN_LEDGER=none # the user's own is none of our business
 folder=$(mktemp -d) || exit 1
-trap '[ $BASHPID != $$ ] || { rm -rf "$folder"; }' EXIT
+trap '[ "${BASHPID:-$$}" != $$ ] || { rm -rf "$folder"; }' EXIT
 failed=0
 fail() { echo "FAILED: $1"; failed=1; }
 

@@ -3,7 +3,7 @@
 # there, and a stranger's program builds against the header with the flags of frugal.pc alone.
 cd "$(dirname "$0")/../.." || exit 1
 prefix=$(mktemp -d) || exit 1
-trap '[ $BASHPID != $$ ] || { rm -rf "$prefix"; }' EXIT
+trap '[ "${BASHPID:-$$}" != $$ ] || { rm -rf "$prefix"; }' EXIT
 failed=0
 fail() { echo "FAILED: $1"; failed=1; }
 

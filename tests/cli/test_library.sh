@@ -4,7 +4,7 @@
 # struct frugal_config.
 cd "$(dirname "$0")/../.." || exit 1
 work=$(mktemp -d) || exit 1
-trap '[ $BASHPID != $$ ] || { rm -rf "$work"; }' EXIT
+trap '[ "${BASHPID:-$$}" != $$ ] || { rm -rf "$work"; }' EXIT
 failed=0
 fail() { echo "FAILED: $1"; failed=1; }
 

@@ -2,7 +2,7 @@
 # test_mistakes.sh: what a user or the world can get wrong: one sentence, the documented exit code,
 # and nothing lost. Also: signals in every phase of a run, and readers and disks that go away.
 . "$(dirname "$0")/common.sh"
-trap '[ $BASHPID != $$ ] || { umount "$folder/small" 2>/dev/null; rm -rf "$folder"; }' EXIT
+trap '[ "${BASHPID:-$$}" != $$ ] || { umount "$folder/small" 2>/dev/null; rm -rf "$folder"; }' EXIT
 
 # says CODE REGEX ARGUMENT...: exits with CODE, and the last line of stderr, the only one that is no
 # progress, has REGEX.

@@ -6,7 +6,7 @@ top=$PWD
 [ -e build/frugal ] && [ -e build/libfrugal.so ] || { echo "no program and shared library in build/"; exit 77; }
 command -v python3 >/dev/null || { echo "no python3"; exit 77; }
 work=$(mktemp -d) || exit 1
-trap '[ $BASHPID != $$ ] || { rm -rf "$work"; }' EXIT
+trap '[ "${BASHPID:-$$}" != $$ ] || { rm -rf "$work"; }' EXIT
 failed=0
 fail() { echo "FAILED: $1"; failed=1; }
 

@@ -99,6 +99,19 @@ def check_sentences(columns):
     assert out.split() == (piped.stdout + piped.stderr).split() and "\n" in out.strip(), out
 
 
+def check_progress():
+    """Commands that redraw a line while they work end as they do in a pipe."""
+    os.makedirs("photos/ant")
+    for i in range(40):
+        with open(f"photos/ant/{i}.jpg", "wb") as f:
+            f.write(os.urandom(2000 + i))
+    with open("words.txt", "w") as f:
+        f.write("the quick brown fox jumps over the lazy dog " * 5000)
+    for arguments, last in ((("pack", "photos", "--to", "shards/photos"), "40 samples in 1 shard"), (("tokenize", "words.txt", "--train", "300", "--tokenizer", "learned"), "tokens in")):
+        out, code = on_terminal(80, *arguments)
+        assert code == 0 and last.lower() in out.lower(), (arguments, code, out[-800:])
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -107,6 +120,7 @@ def main():
             check_run(columns)
             check_tables(columns)
         check_sentences(80)
+        check_progress()
         out, code = on_terminal(80)
         assert code == 0 and "usage: frugal COMMAND" in out, out
         os.chdir(TOP)
