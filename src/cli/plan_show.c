@@ -163,7 +163,10 @@ static void show_reason(struct cli *c, const struct plan_question *q)
                    less > 0 ? "earlier" : "later");
     }
     show_command(c, q);
-    if (r->gpus > 1)
+    if (r->gpus > 1 && !r->sharded && !plan_has_gpu(r))
+        say_result(c->say, "  A copy on each machine: `frugal launch --hosts A,B` or mpirun starts "
+                           "them (docs/several.md).\n");
+    else if (r->gpus > 1)
         say_result(c->say, "  %s, which frugal does not support yet: %s.\n",
                    r->sharded ? "Sharded over its GPUs" : "A copy on each GPU",
                    r->sharded ? "use FSDP or ZeRO-3"

@@ -17,7 +17,7 @@ const struct plan_row *manifest_row(const struct plan_question *q, enum manifest
 {
     for (i64 i = 0; i < q->result->count; i++) {
         const struct plan_row *r = &q->result->rows[i];
-        if (plan_cannot(q, r) || r->side_by_side > 1) continue;
+        if (plan_cannot(q, r) || r->machines > 1 || r->side_by_side > 1) continue;
         if (r->device->row || kind == MANIFEST_SLURM) return r;
     }
     return NULL;

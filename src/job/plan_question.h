@@ -73,6 +73,7 @@ void plan_record(const struct plan_question *q, const struct plan_row *r);
 
 /* Why frugal itself cannot carry a row out; NULL: it can. */
 const char *plan_cannot(const struct plan_question *q, const struct plan_row *r);
+bool        plan_has_gpu(const struct plan_row *r);
 /* The cheapest row that frugal itself can carry out; -1: none, or another program's model. */
 i64  plan_first_trained(const struct plan_question *q);
 f64  plan_price_age_days(const struct plan_question *q, const struct plan_row *r);

@@ -14,10 +14,17 @@ static bool is_built_for(struct str gpu)
     return true;
 }
 
+bool plan_has_gpu(const struct plan_row *r)
+{
+    return r->device->row ? r->device->row->gpu.len > 0 : r->device->target.gpus > 0;
+}
+
+/* Machines without a GPU train together as ranks of MPI. */
 const char *plan_cannot(const struct plan_question *q, const struct plan_row *r)
 {
-    if (r->gpus > 1) return r->sharded ? "state sharded over GPUs" : "several GPUs";
     if (q->stand_in) return "this model";
+    if (r->gpus > 1 && r->sharded) return "state sharded over GPUs";
+    if (r->gpus > 1 && plan_has_gpu(r)) return "several GPUs";
     if (r->device->row && !is_built_for(r->device->row->gpu)) return "this kind of GPU";
     return NULL;
 }
@@ -25,7 +32,7 @@ const char *plan_cannot(const struct plan_question *q, const struct plan_row *r)
 i64 plan_first_trained(const struct plan_question *q)
 {
     for (i64 i = 0; i < q->result->count && q->ours; i++)
-        if (!plan_cannot(q, &q->result->rows[i])) return i;
+        if (!plan_cannot(q, &q->result->rows[i]) && q->result->rows[i].machines == 1) return i;
     return -1;
 }
 

@@ -215,6 +215,12 @@ run 0 plan gpt2 --tokens 1e10 --json
 awk -F, '/"event":"plan"/ { many = ($0 !~ /"gpus":1,/); no = /"frugal_trains_it":false/
   old = ($0 ~ /aws g4dn|aws p3dn|RTX5090/); if ((many || old) != no) exit 1 }' out || fail 'a row has a wrong mark'
 
+run 0 plan gpt2 --tokens 1e8 --machine c7i.48xlarge --deadline 1 --json
+has out '"machine":"aws c7i.48xlarge","machines":[2-9].*"frugal_trains_it":true'
+run 0 plan gpt2 --tokens 1e8 --machine c7i.48xlarge --deadline 0.3
+lacks out 'frugal itself cannot train|does not support yet'
+has out 'A copy on each machine: `frugal launch --hosts A,B` or mpirun'
+
 # Dollars follow from the figures beside them: $/hour x billed hours + storage, each as exact as it is printed.
 for asked in 'gpt2 --tokens 1e10' 'llama-3-8b --tokens 1e12 --on aws' 'gpt2-xl --tokens 3.36e10 --runs 3'; do
   # shellcheck disable=SC2086
