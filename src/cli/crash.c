@@ -33,7 +33,8 @@ void crash_report(void)
     static u8        stack[STACK_BYTES]; /* the own one may be what is full */
     stack_t          other  = { .ss_sp = stack, .ss_size = sizeof stack };
     struct sigaction action = { .sa_sigaction = crashed,
-                                .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESETHAND | SA_NODEFER };
+                                .sa_flags =
+                                    (int)(SA_SIGINFO | SA_ONSTACK | SA_RESETHAND | SA_NODEFER) };
     sigemptyset(&action.sa_mask);
     if (sigaltstack(&other, NULL)) return;
     for (i64 i = 0; i < COUNT_OF(faults); i++) sigaction(faults[i], &action, NULL);

@@ -275,9 +275,9 @@ enum stop_action stop_at_eval(struct stop *s, const struct stop_eval *e)
 
 bool stop_warns(struct stop *s)
 {
-    bool now  = s->doubts >= DOUBTS && !s->reason && !s->warned;
-    s->warned = s->warned || now;
-    return now;
+    if (s->doubts != DOUBTS || s->reason) return false;
+    s->doubts++; /* the next one is not the first any more */
+    return true;
 }
 
 void stop_end(struct stop *s, enum stop_reason reason, i64 step)

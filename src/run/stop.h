@@ -76,7 +76,6 @@ struct stop {
     f64             eval_s;   /* the longest */
     struct forecast forecast; /* of the newest; value in the metric's unit */
     i64             doubts;   /* evaluations in a row whose forecast misses the target */
-    bool            warned;   /* of that */
     f64             x[FORECAST_POINTS_MAX], y[FORECAST_POINTS_MAX];
     i64             point_count, evals, stride; /* every stride-th evaluation is a point */
     /* steps */
@@ -94,8 +93,8 @@ struct stop {
 void             stop_init(struct stop *s, const struct stop_config *c);
 enum stop_action stop_step(struct stop *s, i64 step, f64 elapsed_s, f64 loss);
 enum stop_action stop_at_eval(struct stop *s, const struct stop_eval *e);
-/* After an evaluation: must it be said that the target will be missed? Once, where that does not stop the run; `text`
- * has the words. */
+/* After an evaluation: must it be said that the target will be missed? Once, where that does not stop the run, and
+ * again only if there was hope in between; `text` has the words. */
 bool stop_warns(struct stop *s);
 /* Before the first step of a start: STOP_NOW where earlier ones have used the cap up. */
 enum stop_action stop_over(struct stop *s, f64 elapsed_s);
