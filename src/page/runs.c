@@ -119,6 +119,8 @@ void runs_row(struct textbuf *b, const struct run_bill *r, i64 now_wall_ns)
     out_text(b, "name", r->row.name);
     out_text(b, "kind", r->row.kind);
     out_text(b, "state", runs_state(r));
+    out_text(b, "model", r->row.model);
+    out_f64(b, "parameters", r->row.parameters ? (f64)r->row.parameters : NAN);
     out_text(b, "device", s ? s->device : STR(""));
     out_text(b, "machine", s ? s->machine : STR(""));
     out_text(b, "tags", r->row.tags);

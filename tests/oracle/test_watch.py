@@ -43,6 +43,7 @@ def check_live(place, page, address):
     expect(row).to_have_count(1)
     expect(row.locator(".pill")).to_have_text("running")
     expect(row.locator("a")).to_have_text("<img src=x onerror=alert(1)>")  # text, not HTML
+    expect(row.locator("td[data-label=model]")).to_have_text("layers 580")  # 4 × 64 + 64 and 64 × 4 + 4 weights
     before = row.inner_text()
     wait_until(lambda: row.inner_text() != before, "the row changes")
     accessible(page, "the list")

@@ -268,7 +268,7 @@ export async function showRun(main, [id]) {
   const drawHead = () => {
     const r = view.run, start = view.curve.last("start");
     settle(title, [h("h1", {}, r.name || r.id), pill(r.state), copyButton(r.state === "runs" || r.state === "end" || r.state === "target" ? "Copy command to repeat it" : "Copy command to resume it", () => commandOf(view.detail)), stopper(),
-      h("div", { class: "sub" }, [r.id, r.kind, start ? short(start.parameters) + " parameters" : null, r.device, r.machine, start?.precision, r.tags].filter(Boolean).join(" · "))]);
+      h("div", { class: "sub" }, [r.id, r.kind, r.model, start ? short(start.parameters) + " parameters" : null, r.device, r.machine, start?.precision, r.tags].filter(Boolean).join(" · "))]);
     settle(stats, statsOf(r, view.curve));
   };
   settle(main, [title, stats, h("div", { class: "grid" }, cards.map((c) => c.element))]);
