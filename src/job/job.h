@@ -20,6 +20,7 @@ struct job {
     struct str           kind;
     struct str           name;    /* where run.name says none */
     struct str           changed; /* settings that are not the default, KEY=VALUE a line */
+    struct str           origins; /* where each of them came from, a line each */
     bool                 fresh;   /* begin anew: the checkpoints that are there are removed */
     struct bill         *bill;    /* NULL: its own, since the process began */
     struct train_orders *orders;  /* NULL: its own */

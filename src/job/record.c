@@ -25,6 +25,7 @@ static struct run_row run_of(const struct job *j)
     struct run_row           r = { .name           = c->name.len ? c->name : j->name,
                                    .kind           = j->kind,
                                    .settings       = j->changed,
+                                   .origins        = j->origins,
                                    .model          = model_of(j),
                                    .runs_per_month = c->runs_per_month,
                                    .target         = j->settings->train.target };

@@ -186,6 +186,7 @@ void runs_detail(struct textbuf *b, const struct run_bill *r, i64 now_wall_ns)
     out_text(b, "unit", r->row.unit);
     out_i64(b, "work", r->work);
     out_text(b, "settings", r->row.settings);
+    out_text(b, "origins", r->row.origins);
     out_open(b, "parts", '[');
     for (i64 i = 0; i < BILL_PARTS; i++) {
         out_open(b, NULL, '{');

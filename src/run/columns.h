@@ -15,7 +15,7 @@
 #define RUN_COLUMNS_H
 #include "run/clock.h"
 
-enum { LEDGER_VERSION = 7 };
+enum { LEDGER_VERSION = 8 };
 
 #define LEDGER_TABLES(T)                                                                           \
     T(run, 1, "what was asked for")                                                                \
@@ -39,7 +39,11 @@ enum { LEDGER_VERSION = 7 };
     C(INT, steps_planned, 1, "0: open")                                                            \
     C(AGE, begin_wall_ns, 1, "when the first segment began")                                       \
     C(TEXT, model, 7, "model.kind; of hf its folder's name; empty: another program's, or older")   \
-    C(INT, parameters, 7, "weights of the model; 0: not known")
+    C(INT, parameters, 7, "weights of the model; 0: not known")                                    \
+    C(TEXT, origins, 8,                                                                            \
+      "of each line of `settings`, in their order, where it came from: recipe NAME, FILE:LINE, "   \
+      "environment NAME, command line, or default for a value that follows from others; empty: "   \
+      "not recorded")
 
 #define LEDGER_segment(C)                                                                          \
     C(KEY, id, 1, "12 hexadecimal digits")                                                         \

@@ -103,6 +103,26 @@ def check_stop(page, child):
     expect(page.get_by_role("button", name="Stop after this step")).to_have_count(0)
 
 
+def check_settings(place, page, address):
+    """Each setting of a run with where it came from; a run of an older frugal, which recorded no origins and no model, opens too."""
+    page.goto(address + "#/")
+    page.locator("tr[data-run] a", has_text="short").click()
+    row = lambda key: page.locator("section[aria-label=Settings] tbody tr").filter(has=page.get_by_text(key, exact=True)).locator("td")
+    expect(row("train.lr")).to_have_text(["train.lr", "0.002", "command line"])
+    expect(row("train.usd_hour")).to_have_text(["train.usd_hour", "3600", "run.yaml:3"])
+    expect(row("run.ledger").last).to_have_text("environment FRUGAL_RUN_LEDGER")
+    expect(row("train.threads").last).to_have_text("run.yaml:3")
+    place.write("old.jsonl", b'{"row":"run","id":"0123456789ab","name":"old","kind":"train","settings":"model.kind=gpt\\ntrain.lr=0.5\\n","begin_wall_ns":1}\n')
+    done = place.run("runs", "old.jsonl")
+    assert done.returncode == 0, done.stderr
+    page.goto(address + "#/")
+    old = page.locator("tr[data-run='0123456789ab']")
+    expect(old.locator("td[data-label=model]")).to_have_text("–")
+    old.locator("a").click()
+    expect(page.locator("h1")).to_have_text("old")
+    expect(row("train.lr")).to_have_text(["train.lr", "0.5"])
+
+
 def check_compare(place, page, address):
     done = place.run("train", "run.yaml", "train.steps=400", "train.eval_every=100", "train.lr=0.002", "run.name=short")
     assert done.returncode == 0, done.stderr
@@ -177,6 +197,7 @@ def main():
             check_axes(page)
             check_interrupted(place, page, child)
             check_compare(place, page, address)
+            check_settings(place, page, address)
             check_playground(page, address)
             check_file(place, page)
     assert not errors, errors

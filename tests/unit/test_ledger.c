@@ -310,6 +310,7 @@ TEST(a_file_of_an_older_frugal_is_upgraded)
     CHECK_EQ(count, 1);
     CHECK_EQ(run->parameters, 0); /* of version 7 */
     CHECK_EQ(run->model.len, 0);
+    CHECK_EQ(run->origins.len, 0); /* of version 8 */
     s->energy_wh = 3;
     CHECK_EQ(ledger_put(l, LEDGER_TABLE_segment, s, NULL), STATUS_OK);
     CHECK_EQ(ledger_read(l, LEDGER_TABLE_segment, "run", STR("old"), perm, &s, &count, NULL),

@@ -229,9 +229,11 @@ function messagesCard(view) {
 }
 
 function settingsCard(view) {
-  const rows = view.detail.settings.split("\n").filter(Boolean).map((line) => [line.slice(0, line.indexOf("=")), line.slice(line.indexOf("=") + 1)]);
+  const linesOf = (text) => (text || "").split("\n").filter(Boolean), origins = linesOf(view.detail.origins), from = origins.length > 0; // older runs have none
+  const rows = linesOf(view.detail.settings).map((line, i) => [line.slice(0, line.indexOf("=")), line.slice(line.indexOf("=") + 1), origins[i]]);
   return { element: h("section", { class: "card", "aria-label": "Settings" }, h("div", { class: "head" }, h("h2", {}, "Settings"), h("span", { class: "quiet" }, "those that are not the default"), h("span", { class: "grow" }), copyButton("Copy as run.yaml", () => yamlOf(view.detail.settings))),
-    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Settings of the run" }, h("table", { class: "settings" }, h("tbody", {}, rows.map(([k, v]) => h("tr", {}, h("td", {}, h("code", {}, k)), h("td", {}, h("code", {}, v)))))))), draw() {} };
+    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Settings of the run" }, h("table", { class: "settings" }, h("thead", {}, h("tr", {}, ["Setting", "Value", from ? "Set by" : null].filter(Boolean).map((t) => h("th", { scope: "col" }, t)))),
+      h("tbody", {}, rows.map(([k, v, by]) => h("tr", {}, h("td", {}, h("code", {}, k)), h("td", {}, h("code", {}, v)), from ? h("td", { class: "quiet" }, by || "–") : null)))))), draw() {} };
 }
 
 // "Stop after this step": asked twice, since an hour of a machine may hang on it.
