@@ -112,6 +112,7 @@ def check_settings(place, page, address):
     expect(row("train.usd_hour")).to_have_text(["train.usd_hour", "3600", "run.yaml:3"])
     expect(row("run.ledger").last).to_have_text("environment FRUGAL_RUN_LEDGER")
     expect(row("train.threads").last).to_have_text("run.yaml:3")
+    expect(page.locator("section[aria-label=Levers]")).to_contain_text("By the plan of these settings on the cheapest machine of the catalogue")
     place.write("old.jsonl", b'{"row":"run","id":"0123456789ab","name":"old","kind":"train","settings":"model.kind=gpt\\ntrain.lr=0.5\\n","begin_wall_ns":1}\n')
     done = place.run("runs", "old.jsonl")
     assert done.returncode == 0, done.stderr
