@@ -1,6 +1,6 @@
 // run.js - one run: its curve, its speed, its bill, its machines, messages and settings.
 import { h, settle, put, pill, count, figure, dollars, dollarTick, span, percent, short, bytes, metricText, clockTime, dayTime, known, place, remember, copyButton, segments, download } from "./base.js";
-import { learnedCard } from "./learned.js";
+import { learnedCard, textCard } from "./learned.js";
 import { lineChart, waterfall, smooth, svgText, csvText } from "./chart.js";
 import { ask, askToStop, runs, loadRuns, Curve, axes, offline } from "./data.js";
 
@@ -285,7 +285,7 @@ export async function showRun(main, [id]) {
   const stopper = stopControl(view);
   view.curves = [view.curve, ...view.others];
   view.refollow = () => dispatchEvent(new Event("refollow"));
-  const cards = [curveCard, learnedCard, speedCard, moneyCard, leversCard, machineCard, messagesCard, settingsCard].map((make) => make(view));
+  const cards = [curveCard, learnedCard, textCard, speedCard, moneyCard, leversCard, machineCard, messagesCard, settingsCard].map((make) => make(view));
   const drawHead = () => {
     const r = view.run, start = view.curve.last("start");
     settle(title, [h("h1", {}, r.name || r.id), pill(r.state), copyButton(r.state === "runs" || r.state === "end" || r.state === "target" ? "Copy command to repeat it" : "Copy command to resume it", () => commandOf(view.detail)), stopper(),
