@@ -117,13 +117,8 @@ static enum status read_flags(const struct request *r, struct generating *g, str
 static enum status tokenizer_of(struct cli *c, const struct settings *s, struct str *path,
                                 struct err *err)
 {
-    static const char *const names[] = { "tokenizer.json", "vocab.json" };
-    *path                            = c->request->value[FLAG_tokenizer];
-    if (path->len || str_eq(data_kind(c->os, &s->data), STR("text"))) return STATUS_OK;
-    for (i64 i = 0; s->model.path.len && i < COUNT_OF(names); i++) {
-        struct str file = str_fmt(c->perm, "%.*s/%s", STR_ARG(s->model.path), names[i]);
-        if (os_is_file(c->os, file)) return *path = s->model.path, STATUS_OK;
-    }
+    *path = c->request->value[FLAG_tokenizer];
+    if (path->len || words_find(c->os, s, c->perm, path)) return STATUS_OK;
     return err_set(
         err, STATUS_USAGE,
         "which tokenizer? Give --tokenizer, the folder or file that the text was tokenized with");

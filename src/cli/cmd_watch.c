@@ -33,6 +33,12 @@ static struct str play_answer(void *context, const struct str *words, i64 count,
     return playground_answer(context, words, count, perm);
 }
 
+static struct str play_run(void *context, struct str settings, const struct str *words, i64 count,
+                           struct arena *perm)
+{
+    return playground_run(context, settings, words, count, perm);
+}
+
 static struct str play_choices(void *context, struct arena *perm)
 {
     return playground_choices(context, perm);
@@ -98,7 +104,7 @@ enum status command_watch(struct cli *c, struct err *err)
         st = playground_open(&w.play, c->os, r->value[FLAG_play], r->value[FLAG_prices], c->perm,
                              err);
     config.copied = w.mirror != NULL;
-    config.play   = (struct page_play){ w.play, play_answer, play_choices };
+    config.play   = (struct page_play){ w.play, play_answer, play_choices, play_run };
     if (!st) st = page_open(c->os, &config, c->perm, &w.page, err);
     if (!st) {
         say_result(c->say, "%.*s%.*s\n", STR_ARG(page_address(w.page)), STR_ARG(w.begin));

@@ -32,6 +32,7 @@ struct job job_of(struct cli *c, struct config *config, const char *kind)
                          .kind     = str_of(kind),
                          .name     = config_run_name(config),
                          .changed  = settings_changed(config, c->perm),
+                         .origins  = settings_origins(config, c->perm),
                          .fresh    = c->request->given[FLAG_fresh],
                          .say      = say_job,
                          .context  = c->say };

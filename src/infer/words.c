@@ -1,10 +1,23 @@
 /* words.c - text to tokens and back. */
 #include "infer/words.h"
+#include "data/data.h"
 #include "data/tokenize.h"
 
 enum {
     VISITS_MAX = 1 << 14
 }; /* merges in one token: those of a broken file may go round in a circle */
+
+bool words_find(struct os *os, const struct settings *s, struct arena *perm, struct str *path)
+{
+    static const char *const names[] = { "tokenizer.json", "vocab.json" };
+    *path                            = STR("");
+    if (str_eq(data_kind(os, &s->data), STR("text"))) return true;
+    for (i64 i = 0; s->model.path.len && i < COUNT_OF(names); i++) {
+        struct str file = str_fmt(perm, "%.*s/%s", STR_ARG(s->model.path), names[i]);
+        if (os_is_file(os, file)) return *path = s->model.path, true;
+    }
+    return false;
+}
 
 enum status words_open(struct words *w, struct os *os, struct str path, struct arena *perm,
                        struct err *err)

@@ -2,12 +2,16 @@
 #ifndef INFER_WORDS_H
 #define INFER_WORDS_H
 #include "data/bpe.h"
+#include "train/settings.h"
 
 struct words {
     struct bpe *bpe;   /* NULL: a token is a byte */
     u32 *left, *right; /* of each token, the two it was merged from; UINT32_MAX: it was not */
 };
 
+/* The tokenizer of a model trained with these settings: empty where its tokens are bytes, or its folder. False:
+ * only who made the tokens knows. */
+bool words_find(struct os *os, const struct settings *s, struct arena *perm, struct str *path);
 /* path empty: bytes. */
 enum status words_open(struct words *w, struct os *os, struct str path, struct arena *perm,
                        struct err *err);

@@ -89,6 +89,7 @@ static enum status train_recorded(const struct job *asked, const struct subscrib
     enum status st = train_restore(j->os, &settings, &with, &restored, err);
     if (!st) st = open_record(&record, &notices, err);
     if (restored) st = train_restored(restored, st, result, err);
+    if (!st && j->after) j->after(j, result, &noticed);
     logs_close(&logs);
     notices_close(&notices);
     record_close(&record, result->stopped);

@@ -20,6 +20,7 @@ struct job {
     struct str           kind;
     struct str           name;    /* where run.name says none */
     struct str           changed; /* settings that are not the default, KEY=VALUE a line */
+    struct str           origins; /* where each of them came from, a line each */
     bool                 fresh;   /* begin anew: the checkpoints that are there are removed */
     struct bill         *bill;    /* NULL: its own, since the process began */
     struct train_orders *orders;  /* NULL: its own */
@@ -27,6 +28,9 @@ struct job {
     void (*say)(void      *context,
                 struct str line); /* a whole line, without its end; NULL: nobody listens */
     void *context;
+    /* Once it has come to its end, with the weights written; what it emits is the run's. NULL: nothing more. */
+    void (*after)(const struct job *j, const struct train_result *result,
+                  const struct subscriber *to);
 };
 
 __attribute__((format(printf, 2, 3))) void job_say(const struct job *j, const char *format, ...);

@@ -315,7 +315,7 @@ static enum status unknown(struct plan_question *q, struct str name, struct err 
         best ? (int)best->name.len : 0, best ? best->name.data : "", best ? "?)" : "");
 }
 
-/* A run file, a config.json, or a name. */
+/* A run file, a config.json, or a name; empty: the settings alone are the run. */
 enum status plan_ask(struct plan_question *q, struct err *err)
 {
     struct str   what = q->request->what, text;
@@ -327,6 +327,7 @@ enum status plan_ask(struct plan_question *q, struct err *err)
         if (!st) st = known_read(what, text, q->perm, &read, err);
         return st ? st : job_of_known(q, &read, err);
     }
+    if (!what.len) return job_of_run(q, err);
     bool                yaml = str_ends(what, STR(".yaml")) || str_ends(what, STR(".yml"));
     const struct known *k    = yaml ? NULL : known_find(what);
     if (k) return job_of_known(q, k, err);

@@ -12,7 +12,7 @@
 /* What the user asked. NaN, 0 and empty: not given. */
 struct plan_request {
     struct str        command; /* that the settings are given to */
-    struct str        what;    /* a run file, a config.json or a model's name */
+    struct str        what; /* a run file, a config.json or a model's name; empty: settings alone */
     const struct str *settings;
     i64               setting_count; /* KEY=VALUE */
     f64               deadline_s, budget_usd;

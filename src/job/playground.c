@@ -94,12 +94,30 @@ static struct str whole(struct arena *perm, f64 v)
 
 static struct str chosen(struct str word) { return str_eq(word, STR("auto")) ? STR("") : word; }
 
+/* A run file or a run's settings, not a known model. */
+static bool is_run(const struct play *a)
+{
+    return a->given.len || str_eq(a->levers.what, STR("run"));
+}
+
+/* The run's own settings, before the levers' words: adapters only with theirs. */
+static void add_given(struct play *a)
+{
+    struct str rest = a->given, line;
+    bool       lora = !isnan(a->levers.lora);
+    while (str_cut(&rest, '\n', &line) && a->request.setting_count < OPTION_COUNT)
+        if (line.len && (lora || !str_starts(line, STR("train.lora."))))
+            a->settings[a->request.setting_count++] = line;
+}
+
 static void request_make(struct play *a)
 {
     const struct levers *l   = &a->levers;
-    bool                 run = str_eq(l->what, STR("run"));
+    bool                 run = is_run(a);
     a->request               = (struct plan_request){ .command      = STR("plan"),
-                                                      .what         = run ? a->p->run_file : l->what,
+                                                      .what         = a->given.len ? STR("")
+                                                                      : run        ? a->p->run_file
+                                                                                   : l->what,
                                                       .settings     = a->settings,
                                                       .deadline_s   = l->deadline * 3600,
                                                       .budget_usd   = NAN,
@@ -114,6 +132,7 @@ static void request_make(struct play *a)
                                                       .freeze    = l->freeze,
                                                       .spot      = str_eq(l->market, STR("spot")),
                                                       .on_demand = str_eq(l->market, STR("on-demand")) };
+    add_given(a);
     setting(a, "train.precision", chosen(l->precision));
     setting(a, "train.recompute", chosen(l->recompute));
     setting(a, "train.micro_batch", whole(a->perm, l->micro));
@@ -122,11 +141,20 @@ static void request_make(struct play *a)
     if (run) setting(a, "data.context", whole(a->perm, l->context));
 }
 
+static bool is_address(struct str value)
+{
+    i64 at = str_find(value, ':');
+    return at > 0 && str_starts(str_sub(value, at, value.len), STR("://"));
+}
+
 /* A name of ours or the run file that was given: nobody else's file is opened. */
 static enum status check_what(const struct play *a, struct err *err)
 {
-    struct str what = a->levers.what;
-    if (str_eq(what, STR("run")) && a->p->run_file.len) return STATUS_OK;
+    struct str what = a->levers.what, rest = a->given, line, key;
+    while (str_cut(&rest, '\n', &line)) /* nobody waits for a network here */
+        if (str_cut(&line, '=', &key) && str_starts(key, STR("data.")) && is_address(line))
+            return err_set(err, STATUS_NO, "its data are in an object store");
+    if (a->given.len || (str_eq(what, STR("run")) && a->p->run_file.len)) return STATUS_OK;
     if (known_find(what)) return STATUS_OK;
     return err_set(err, STATUS_USAGE, "there is no model %.*s", (int)MIN(what.len, 60), what.data);
 }
@@ -150,11 +178,11 @@ static enum status ask(struct play *a, struct arena *perm, struct err *err)
 static enum status programs_of(struct play *a, struct err *err)
 {
     const struct levers *l   = &a->levers;
-    bool                 run = str_eq(l->what, STR("run"));
+    bool                 run = is_run(a);
     struct kept         *k   = &a->p->kept[0];
-    struct str           key =
-        str_fmt(a->perm, "%.*s|%g|%g|%g|%lld|%.*s|%g", STR_ARG(l->what), l->context, l->depth,
-                l->width, (long long)a->request.lora, STR_ARG(l->freeze), run ? l->batch : 0);
+    struct str           key = str_fmt(a->perm, "%.*s|%g|%g|%g|%lld|%.*s|%g|%.*s", STR_ARG(l->what),
+                                       l->context, l->depth, l->width, (long long)a->request.lora,
+                                       STR_ARG(l->freeze), run ? l->batch : 0, STR_ARG(a->given));
     for (i64 i = 0; i < KEPT; i++) {
         if (a->p->kept[i].key.len && str_eq(a->p->kept[i].key, key)) {
             a->kept       = &a->p->kept[i];
@@ -171,7 +199,10 @@ static enum status programs_of(struct play *a, struct err *err)
     k->variants      = NEW(&k->memory, struct plan_variants, 1);
     k->result        = NEW(&k->memory, struct plan_result, 1);
     struct play with = *a; /* what the program points to stays with it */
-    enum status st   = ask(&with, &k->memory, err);
+    with.perm        = &k->memory;
+    with.given       = str_copy(&k->memory, a->given);
+    request_make(&with);
+    enum status st = ask(&with, &k->memory, err);
     if (!st) st = plan_compile(&k->memory, &with.q.workload, k->variants, a->p->scratch, err);
     if (st) return st;
     k->key      = str_copy(&k->memory, key);

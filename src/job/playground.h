@@ -16,6 +16,10 @@ enum status playground_open(struct playground **out, struct os *os, struct str r
 /* From KEY=VALUE words of anybody. The answer is JSON; where it is no plan, it has an `error`. */
 struct str playground_answer(struct playground *p, const struct str *words, i64 count,
                              struct arena *perm);
+/* The same of a run in the ledger: its settings, KEY=VALUE a line, in the place of a run file. Its data must be
+ * here. */
+struct str playground_run(struct playground *p, struct str settings, const struct str *words,
+                          i64 count, struct arena *perm);
 /* What can be chosen: models, machines, clouds, regions. JSON. */
 struct str playground_choices(struct playground *p, struct arena *perm);
 void       playground_close(struct playground *p); /* NULL is none */

@@ -265,15 +265,15 @@ static bool wants(const struct play *a, const char *part)
     return !a->levers.part.len || str_eq(a->levers.part, str_of(part));
 }
 
-struct str playground_answer(struct playground *p, const struct str *words, i64 count,
-                             struct arena *perm)
+static struct str answer(struct playground *p, struct str given, const struct str *words, i64 count,
+                         struct arena *perm)
 {
     enum { TEXTS_MIB = 16 };
     struct arena   texts = arena_part(perm, TEXTS_MIB << 20);
     struct play   *a     = NEW(&texts, struct play, 1);
     struct textbuf b     = textbuf_new(perm);
     struct err     err   = { 0 };
-    *a                   = (struct play){ .p = p, .perm = &texts };
+    *a                   = (struct play){ .p = p, .perm = &texts, .given = given };
     enum status st       = play_levers(&a->levers, words, count, &err);
     if (!st) st = play_ask(a, &err);
     out_open(&b, NULL, '{');
@@ -298,6 +298,18 @@ struct str playground_answer(struct playground *p, const struct str *words, i64 
     }
     out_close(&b, '}');
     return out_whole(&b);
+}
+
+struct str playground_answer(struct playground *p, const struct str *words, i64 count,
+                             struct arena *perm)
+{
+    return answer(p, STR(""), words, count, perm);
+}
+
+struct str playground_run(struct playground *p, struct str settings, const struct str *words,
+                          i64 count, struct arena *perm)
+{
+    return answer(p, settings, words, count, perm);
 }
 
 /* ---- choices ---- */

@@ -3,7 +3,7 @@
 #define JOB_PLAYGROUND_INT_H
 #include "job/playground.h"
 
-enum { KEPT = 8, SETTINGS_MAX = 8 };
+enum { KEPT = 8, SETTINGS_MAX = 8 + OPTION_COUNT };
 
 /* ---- the levers ---- */
 
@@ -30,7 +30,7 @@ enum { KEPT = 8, SETTINGS_MAX = 8 };
     N(deadline, 1e-3, 1e7)                                                                         \
     N(save, 1, 1e7)    /* seconds between saves */                                                 \
     N(spot, 0.01, 1e5) /* hours that a spot machine lives */                                       \
-    N(stop, 0.01, 1)   /* part of the run until it stops early */
+    N(stop, 1e-9, 1)   /* part of the run until it stops early */
 
 struct levers {
 #define TEXT(name) struct str name;
@@ -67,6 +67,7 @@ struct play {
     struct playground   *p;
     struct levers        levers;
     struct arena        *perm;
+    struct str           given; /* settings of a run in the ledger, KEY=VALUE a line; empty: none */
     struct str           settings[SETTINGS_MAX];
     struct plan_request  request;
     struct plan_question q;

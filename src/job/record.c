@@ -9,12 +9,24 @@
 
 /* ---- the run ---- */
 
+/* What the run trains, in a word; other programs' models are not known here. */
+static struct str model_of(const struct job *j)
+{
+    struct str name = j->settings->model.kind, path = j->settings->model.path, part;
+    if (str_eq(j->kind, STR("supervised")) || str_eq(j->kind, STR("followed"))) return STR("");
+    while (str_eq(j->settings->model.kind, STR("hf")) && str_cut(&path, '/', &part))
+        if (part.len) name = part; /* the last of its folder's path */
+    return name;
+}
+
 static struct run_row run_of(const struct job *j)
 {
     const struct run_config *c = &j->settings->run;
     struct run_row           r = { .name           = c->name.len ? c->name : j->name,
                                    .kind           = j->kind,
                                    .settings       = j->changed,
+                                   .origins        = j->origins,
+                                   .model          = model_of(j),
                                    .runs_per_month = c->runs_per_month,
                                    .target         = j->settings->train.target };
     struct textbuf           b = textbuf_new(j->perm);
@@ -240,6 +252,7 @@ static void on_start(void *context, const struct event_start *e)
     r->config.run.metric = str_copy(r->job->perm, e->metric);
     r->config.run.unit   = e->sample_tokens ? STR("tokens") : e->batch ? STR("samples") : STR("");
     r->config.run.steps_planned = e->steps;
+    r->config.run.parameters    = e->parameters;
     struct str id               = r->config.segment.id;
     r->config.segment           = (struct segment_row){ .id          = id,
                                                         .device      = e->device,

@@ -347,6 +347,21 @@ static void answer_play(struct page *p, const struct serve_request *q, struct ar
     answer_json(a, p->play.answer(p->play.context, words, count, perm));
 }
 
+static void answer_levers(struct page *p, const struct serve_request *q, struct arena *perm,
+                          struct serve_answer *a)
+{
+    struct str words[RUN_LEVERS_MAX];
+    runs_refresh(&p->runs);
+    const struct run_bill *r = runs_find(&p->runs, serve_argument(q, "run"));
+    if (!r || !p->play.run) return;
+    i64        count = runs_levers(r, perm, words);
+    struct str text  = STR("{\"error\":\"only runs of frugal train can be planned\"}");
+    if (p->copied) text = STR("{\"error\":\"its data are on another machine\"}");
+    else if (str_eq(r->row.kind, STR("train")))
+        text = p->play.run(p->play.context, r->row.settings, words, count, perm);
+    answer_json(a, text);
+}
+
 static void answer_asset(struct str path, struct serve_answer *a)
 {
     if (str_eq(path, STR("/"))) path = STR("/index.html");
@@ -370,6 +385,7 @@ static void answer(void *context, const struct serve_request *q, struct arena *p
     else if (str_eq(q->path, STR("/api/compare"))) answer_compare(p, q, perm, a);
     else if (str_eq(q->path, STR("/api/live"))) answer_live(p, q, a);
     else if (str_eq(q->path, STR("/api/play"))) answer_play(p, q, perm, a);
+    else if (str_eq(q->path, STR("/api/levers"))) answer_levers(p, q, perm, a);
     else if (str_eq(q->path, STR("/api/choices")) && p->play.choices)
         answer_json(a, p->play.choices(p->play.context, perm));
     else answer_asset(q->path, a);

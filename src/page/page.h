@@ -19,6 +19,9 @@ struct page_play {
     void *context;
     struct str (*answer)(void *context, const struct str *words, i64 count, struct arena *perm);
     struct str (*choices)(void *context, struct arena *perm);
+    /* Of a run of the ledger, from its settings (KEY=VALUE a line) and such words. */
+    struct str (*run)(void *context, struct str settings, const struct str *words, i64 count,
+                      struct arena *perm);
 };
 
 struct page_config {

@@ -36,6 +36,9 @@ struct outlook runs_outlook(const struct run_bill *b);
 void runs_row(struct textbuf *b, const struct run_bill *r, i64 now_wall_ns); /* of the list */
 /* The bridge between the bills of runs, "ID,ID,…". */
 void runs_compare(struct textbuf *b, const struct runs *r, struct str ids, struct arena scratch);
+/* levers.c: NAME=VALUE words for the playground, beside the run's settings. */
+enum { RUN_LEVERS_MAX = 8 };
+i64  runs_levers(const struct run_bill *r, struct arena *perm, struct str out[RUN_LEVERS_MAX]);
 void runs_detail(struct textbuf *b, const struct run_bill *r, i64 now_wall_ns);
 
 /* ---- curves ---- */

@@ -119,6 +119,8 @@ void runs_row(struct textbuf *b, const struct run_bill *r, i64 now_wall_ns)
     out_text(b, "name", r->row.name);
     out_text(b, "kind", r->row.kind);
     out_text(b, "state", runs_state(r));
+    out_text(b, "model", r->row.model);
+    out_f64(b, "parameters", r->row.parameters ? (f64)r->row.parameters : NAN);
     out_text(b, "device", s ? s->device : STR(""));
     out_text(b, "machine", s ? s->machine : STR(""));
     out_text(b, "tags", r->row.tags);
@@ -184,6 +186,7 @@ void runs_detail(struct textbuf *b, const struct run_bill *r, i64 now_wall_ns)
     out_text(b, "unit", r->row.unit);
     out_i64(b, "work", r->work);
     out_text(b, "settings", r->row.settings);
+    out_text(b, "origins", r->row.origins);
     out_open(b, "parts", '[');
     for (i64 i = 0; i < BILL_PARTS; i++) {
         out_open(b, NULL, '{');

@@ -15,7 +15,7 @@
 #define RUN_COLUMNS_H
 #include "run/clock.h"
 
-enum { LEDGER_VERSION = 6 };
+enum { LEDGER_VERSION = 8 };
 
 #define LEDGER_TABLES(T)                                                                           \
     T(run, 1, "what was asked for")                                                                \
@@ -37,7 +37,13 @@ enum { LEDGER_VERSION = 6 };
     C(REAL, target, 1, "train.target")                                                             \
     C(TEXT, unit, 1, "unit of its work: samples or tokens")                                        \
     C(INT, steps_planned, 1, "0: open")                                                            \
-    C(AGE, begin_wall_ns, 1, "when the first segment began")
+    C(AGE, begin_wall_ns, 1, "when the first segment began")                                       \
+    C(TEXT, model, 7, "model.kind; of hf its folder's name; empty: another program's, or older")   \
+    C(INT, parameters, 7, "weights of the model; 0: not known")                                    \
+    C(TEXT, origins, 8,                                                                            \
+      "of each line of `settings`, in their order, where it came from: recipe NAME, FILE:LINE, "   \
+      "environment NAME, command line, or default for a value that follows from others; empty: "   \
+      "not recorded")
 
 #define LEDGER_segment(C)                                                                          \
     C(KEY, id, 1, "12 hexadecimal digits")                                                         \

@@ -289,16 +289,34 @@ struct str config_origin_text(const struct config *c, const struct option *o, st
     return STR("");
 }
 
+/* train.out has a value of its own where the run's name decides it. */
+static bool is_changed(const struct config *c, i64 i)
+{
+    bool out = str_eq(options[i].key, STR("train.out")) && c->settings.train.out.len;
+    return c->origin[i].kind != ORIGIN_DEFAULT || out;
+}
+
 struct str settings_changed(const struct config *config, struct arena *perm)
 {
     struct arena   values = arena_part(perm, 1 << 20);
     struct textbuf b      = textbuf_new(perm);
     for (i64 i = 0; i < OPTION_COUNT; i++) {
         struct arena here = values;
-        bool out = str_eq(options[i].key, STR("train.out")) && config->settings.train.out.len;
-        if (config->origin[i].kind == ORIGIN_DEFAULT && !out) continue;
-        textbuf_fmt(&b, "%.*s=%.*s\n", STR_ARG(options[i].key),
-                    STR_ARG(option_shown_text(&options[i], &config->settings, &here)));
+        if (is_changed(config, i))
+            textbuf_fmt(&b, "%.*s=%.*s\n", STR_ARG(options[i].key),
+                        STR_ARG(option_shown_text(&options[i], &config->settings, &here)));
+    }
+    return textbuf_str(&b);
+}
+
+struct str settings_origins(const struct config *config, struct arena *perm)
+{
+    struct arena   texts = arena_part(perm, 1 << 16);
+    struct textbuf b     = textbuf_new(perm);
+    for (i64 i = 0; i < OPTION_COUNT; i++) {
+        struct arena here = texts;
+        if (is_changed(config, i))
+            textbuf_fmt(&b, "%.*s\n", STR_ARG(config_origin_text(config, &options[i], &here)));
     }
     return textbuf_str(&b);
 }

@@ -61,5 +61,7 @@ enum status config_at(struct err *err, struct str place, i32 line, const struct 
 struct str config_origin_text(const struct config *c, const struct option *o, struct arena *perm);
 /* Settings that are not the default, KEY=VALUE a line, as the ledger keeps them. */
 struct str settings_changed(const struct config *config, struct arena *perm);
+/* Of each of these lines, where it came from, as config_origin_text says it. */
+struct str settings_origins(const struct config *config, struct arena *perm);
 
 #endif

@@ -43,6 +43,7 @@ def check_live(place, page, address):
     expect(row).to_have_count(1)
     expect(row.locator(".pill")).to_have_text("running")
     expect(row.locator("a")).to_have_text("<img src=x onerror=alert(1)>")  # text, not HTML
+    expect(row.locator("td[data-label=model]")).to_have_text("layers 580")  # 4 × 64 + 64 and 64 × 4 + 4 weights
     before = row.inner_text()
     wait_until(lambda: row.inner_text() != before, "the row changes")
     accessible(page, "the list")
@@ -100,6 +101,27 @@ def check_stop(page, child):
     expect(page.locator(".title .pill")).to_have_text("interrupted")
     assert child.wait(timeout=WAIT_S) == 4, child.returncode
     expect(page.get_by_role("button", name="Stop after this step")).to_have_count(0)
+
+
+def check_settings(place, page, address):
+    """Each setting of a run with where it came from; a run of an older frugal, which recorded no origins and no model, opens too."""
+    page.goto(address + "#/")
+    page.locator("tr[data-run] a", has_text="short").click()
+    row = lambda key: page.locator("section[aria-label=Settings] tbody tr").filter(has=page.get_by_text(key, exact=True)).locator("td")
+    expect(row("train.lr")).to_have_text(["train.lr", "0.002", "command line"])
+    expect(row("train.usd_hour")).to_have_text(["train.usd_hour", "3600", "run.yaml:3"])
+    expect(row("run.ledger").last).to_have_text("environment FRUGAL_RUN_LEDGER")
+    expect(row("train.threads").last).to_have_text("run.yaml:3")
+    expect(page.locator("section[aria-label=Levers]")).to_contain_text("By the plan of these settings on the cheapest machine of the catalogue")
+    place.write("old.jsonl", b'{"row":"run","id":"0123456789ab","name":"old","kind":"train","settings":"model.kind=gpt\\ntrain.lr=0.5\\n","begin_wall_ns":1}\n')
+    done = place.run("runs", "old.jsonl")
+    assert done.returncode == 0, done.stderr
+    page.goto(address + "#/")
+    old = page.locator("tr[data-run='0123456789ab']")
+    expect(old.locator("td[data-label=model]")).to_have_text("–")
+    old.locator("a").click()
+    expect(page.locator("h1")).to_have_text("old")
+    expect(row("train.lr")).to_have_text(["train.lr", "0.5"])
 
 
 def check_compare(place, page, address):
@@ -176,6 +198,7 @@ def main():
             check_axes(page)
             check_interrupted(place, page, child)
             check_compare(place, page, address)
+            check_settings(place, page, address)
             check_playground(page, address)
             check_file(place, page)
     assert not errors, errors

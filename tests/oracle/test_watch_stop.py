@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """The only request to `frugal watch` that changes something: POST /api/stop asks a run in another process to stop after its
 step. It needs the token, and is refused for other sites, other names and other methods, for runs that have ended, and for
-nobody's; an order that came too late does not stop the next start. A supervised program stops likewise."""
-import glob, json, os, sys
+nobody's; an order that came too late does not stop the next start. A supervised program stops likewise, and so does a loop of
+another library that reports to `frugal follow`: it saves first, and its next start resumes there."""
+import glob, json, os, re, subprocess, sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from watch_page import Place, WAIT_S, port_of, talk, token_of, wait_until
+from watch_page import FRUGAL, Place, TOP, WAIT_S, port_of, talk, token_of, wait_until
 
 INTERRUPTED = 4  # the exit code of a run that was asked to stop
 
@@ -97,6 +98,43 @@ def check_supervised(place, port, token):
     print("a supervised program stopped")
 
 
+def follow_loop(place, steps, step_s):
+    """A loop of nobody's library with frugal.Follow: it prints its steps, and why it ended."""
+    env = dict(place.env, FRUGAL=FRUGAL, PYTHONPATH=os.path.join(TOP, "python"), PYTHONDONTWRITEBYTECODE="1")
+    words = [os.path.join(place.folder.name, "followed"), str(steps), str(step_s)]
+    child = subprocess.Popen([sys.executable, os.path.join(TOP, "tests", "callbacks", "plain.py"), *words], env=env,
+                             cwd=place.folder.name, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    place.children.append(child)
+    return child
+
+
+def steps_in(text):
+    return [int(step) for step in re.findall(r"^step (\d+)$", text, re.M)]
+
+
+def check_followed(place, port, token):
+    child = follow_loop(place, 100000, 0.05)
+    run = running(port, "plain")
+    path = "/api/stop?run=%s&token=%s" % (run, token)
+    code, text = request(port, path.split("&")[0], "POST")
+    assert code == 401 and child.poll() is None, (code, text)
+    wait_until(lambda: request(port, path, "POST")[0] == 200, "its event log is there")
+    said, _ = child.communicate(timeout=WAIT_S)
+    assert child.returncode == INTERRUPTED and "reason signal" in said, (child.returncode, said[-600:])
+    stopped = steps_in(said)[-1]
+    with open(os.path.join(place.folder.name, "followed", "state.json")) as f:
+        assert json.load(f)["step"] == stopped, "it saved after its last step"
+    row = lambda: json.loads(request(port, "/api/run?run=" + run)[1])
+    wait_until(lambda: row()["state"] != "runs", "the page reads the run's end")  # it reads the ledger every 0.4 s
+    assert row()["state"] == "signal" and row()["steps"] == stopped, row()
+    code, text = request(port, path, "POST")
+    assert code == 409 and "ended" in text, (code, text)
+    again = follow_loop(place, stopped + 3, 0)
+    said, _ = again.communicate(timeout=WAIT_S)
+    assert again.returncode == 0 and steps_in(said)[0] == stopped + 1, (again.returncode, said[-600:])
+    print("a loop that reports to frugal follow saved, stopped after step %d and resumed there" % stopped)
+
+
 def main():
     with Place() as place:
         child, address = place.watch()
@@ -104,6 +142,7 @@ def main():
         run = check_train(place, port, token)
         check_late(place, port, run)
         check_supervised(place, port, token)
+        check_followed(place, port, token)
         place.end(child)
 
 

@@ -66,6 +66,32 @@ TEST(later_sources_win_and_are_remembered)
     CHECK_STR(origin(perm, c, "train.lr"), "environment FRUGAL_TRAIN_LR");
     CHECK_STR(origin(perm, c, "train.seed"), "command line");
     CHECK_STR(origin(perm, c, "train.beta1"), "default");
+    CHECK_STR(settings_origins(c, perm), "run.yaml:2\nrun.yaml:5\ncommand line\n"
+                                         "environment FRUGAL_TRAIN_LR\ndefault\n");
+}
+
+/* The two lists of the ledger speak of the same settings in the same order. */
+TEST(every_setting_that_is_kept_has_its_origin)
+{
+    struct err     err = { 0 };
+    struct config *c   = config_new(perm);
+    CHECK_EQ(config_add_override(c, perm, STR("train.recipe=modern"), &err), STATUS_OK);
+    CHECK_EQ(config_add_override(c, perm, STR("model.kind=gpt"), &err), STATUS_OK);
+    CHECK_EQ(config_add_recipe(c, perm, &err), STATUS_OK);
+    c->settings.train.out = STR("named.safetensors"); /* as config_resolve_out does */
+    struct str values = settings_changed(c, perm), origins = settings_origins(c, perm), v, o;
+    i64        recipes = 0, named = 0;
+    while (str_cut(&values, '\n', &v)) {
+        struct str key;
+        CHECK(str_cut(&origins, '\n', &o));
+        CHECK(str_cut(&v, '=', &key));
+        CHECK_STR(o, config_origin_text(c, option_find(key), perm));
+        recipes += str_eq(o, STR("recipe modern"));
+        named += str_eq(key, STR("train.out")) && str_eq(o, STR("default"));
+    }
+    CHECK(!origins.len);
+    CHECK(recipes > 0);
+    CHECK_EQ(named, 1);
 }
 
 static void check_file(struct arena *perm, const char *text, const char *sentence)

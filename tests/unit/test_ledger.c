@@ -304,6 +304,13 @@ TEST(a_file_of_an_older_frugal_is_upgraded)
     CHECK_EQ(s->loss, 0.5);
     CHECK(isnan(s->energy_wh)); /* of version 2 */
     CHECK(isnan(s->value));     /* was NULL already */
+    struct run_row *run;
+    CHECK_EQ(ledger_read(l, LEDGER_TABLE_run, "id", STR("old"), perm, &run, &count, NULL),
+             STATUS_OK);
+    CHECK_EQ(count, 1);
+    CHECK_EQ(run->parameters, 0); /* of version 7 */
+    CHECK_EQ(run->model.len, 0);
+    CHECK_EQ(run->origins.len, 0); /* of version 8 */
     s->energy_wh = 3;
     CHECK_EQ(ledger_put(l, LEDGER_TABLE_segment, s, NULL), STATUS_OK);
     CHECK_EQ(ledger_read(l, LEDGER_TABLE_segment, "run", STR("old"), perm, &s, &count, NULL),

@@ -82,6 +82,7 @@ export function short(v) {
   for (const [size, unit] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]]) if (Math.abs(v) >= size) return figure(v / size, 3) + " " + unit;
   return figure(v, 3);
 }
+export function modelOf(r) { return [r.model, known(r.parameters) ? short(r.parameters) : ""].filter(Boolean).join(" "); } // "gpt 10.8 M"; empty: not known
 export function clockTime(s) { return new Date(s * 1000).toLocaleTimeString("en-GB"); }
 export function dayTime(s) {
   const d = new Date(s * 1000), two = (n) => String(n).padStart(2, "0");

@@ -21,6 +21,15 @@ function tableOf(e) {
     })));
 }
 
+export function textCard(view) {
+  const text = h("p", { class: "specimen" }), element = h("section", { class: "card wide", "aria-label": "Text", hidden: true }, h("div", { class: "head" }, h("h2", {}, "What it writes"), h("span", { class: "quiet" }, "the beginning was given")), text);
+  return { element, draw() {
+    const e = view.curve.last("sample");
+    element.hidden = !e;
+    if (e) settle(text, [h("b", {}, e.prompt), e.text]);
+  } };
+}
+
 export function learnedCard(view) {
   const table = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Table of classes" }), pictures = h("div", { class: "pictures" }), when = h("span", { class: "quiet" });
   const element = h("section", { class: "card wide", "aria-label": "Mistakes", hidden: true }, h("div", { class: "head" }, h("h2", {}, "What it takes for what"), when), table, pictures);

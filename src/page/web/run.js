@@ -1,7 +1,7 @@
 // run.js - one run: its curve, its speed, its bill, its machines, messages and settings.
 import { h, settle, put, pill, count, figure, dollars, dollarTick, span, percent, short, bytes, metricText, clockTime, dayTime, known, place, remember, copyButton, segments, download } from "./base.js";
-import { learnedCard } from "./learned.js";
-import { lineChart, smooth, svgText, csvText } from "./chart.js";
+import { learnedCard, textCard } from "./learned.js";
+import { lineChart, waterfall, smooth, svgText, csvText } from "./chart.js";
 import { ask, askToStop, runs, loadRuns, Curve, axes, offline } from "./data.js";
 
 export const axisFormat = { dollars: dollarTick, seconds: span, step: short, work: short };
@@ -195,6 +195,25 @@ function moneyCard(view) {
   return { element: h("section", { class: "card", "aria-label": "Bill" }, h("div", { class: "head" }, h("h2", {}, "Where the money went")), body, growth.element), draw: drawAll };
 }
 
+// ---- the levers that are on: planned by the playground from the run's settings, once for each state of the run ----
+function leversCard(view) {
+  const words = h("p", { class: "quiet" }), fall = waterfall("What each lever of this run is worth against a plain run", 200);
+  const element = h("section", { class: "card", "aria-label": "Levers" }, h("div", { class: "head" }, h("h2", {}, "Levers and what each is worth")), words, fall.element);
+  let asked = null;
+  const draw = async () => {
+    if (offline || asked === view.run.state) return;
+    asked = view.run.state;
+    let a;
+    try { a = await ask("/api/levers?run=" + encodeURIComponent(view.run.id)); } catch (e) { a = { error: e.message }; }
+    const on = (a.levers || []).filter((l, i) => i === 0 || l.usd !== 0), sum = on.reduce((s, l) => s + l.usd, 0), best = a.rows?.[0];
+    fall.element.hidden = on.length < 2;
+    if (on.length > 1) fall.update([...on.map((l) => ({ name: l.name, value: l.usd })), { name: "with these settings", value: sum }], dollars);
+    words.textContent = a.error ? "There is no plan of this run: " + a.error + "." : "By the plan of these settings on " + (/^run.machine=/m.test(view.detail.settings) ? "" : "the cheapest machine of the catalogue, ") + best.machine + (best.gpus ? ", " + best.gpus + (best.gpus === 1 ? " GPU" : " GPUs") : "") + (on.length > 1 ? "; a plain run is on demand, in fp32, and recomputes nothing." : ": no lever is on that changes the bill.");
+  };
+  element.hidden = Boolean(offline);
+  return { element, draw };
+}
+
 // ---- machines ----
 function machineCard(view) {
   const body = h("div");
@@ -229,9 +248,11 @@ function messagesCard(view) {
 }
 
 function settingsCard(view) {
-  const rows = view.detail.settings.split("\n").filter(Boolean).map((line) => [line.slice(0, line.indexOf("=")), line.slice(line.indexOf("=") + 1)]);
+  const linesOf = (text) => (text || "").split("\n").filter(Boolean), origins = linesOf(view.detail.origins), from = origins.length > 0; // older runs have none
+  const rows = linesOf(view.detail.settings).map((line, i) => [line.slice(0, line.indexOf("=")), line.slice(line.indexOf("=") + 1), origins[i]]);
   return { element: h("section", { class: "card", "aria-label": "Settings" }, h("div", { class: "head" }, h("h2", {}, "Settings"), h("span", { class: "quiet" }, "those that are not the default"), h("span", { class: "grow" }), copyButton("Copy as run.yaml", () => yamlOf(view.detail.settings))),
-    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Settings of the run" }, h("table", { class: "settings" }, h("tbody", {}, rows.map(([k, v]) => h("tr", {}, h("td", {}, h("code", {}, k)), h("td", {}, h("code", {}, v)))))))), draw() {} };
+    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Settings of the run" }, h("table", { class: "settings" }, h("thead", {}, h("tr", {}, ["Setting", "Value", from ? "Set by" : null].filter(Boolean).map((t) => h("th", { scope: "col" }, t)))),
+      h("tbody", {}, rows.map(([k, v, by]) => h("tr", {}, h("td", {}, h("code", {}, k)), h("td", {}, h("code", {}, v)), from ? h("td", { class: "quiet" }, by || "–") : null)))))), draw() {} };
 }
 
 // "Stop after this step": asked twice, since an hour of a machine may hang on it.
@@ -264,11 +285,11 @@ export async function showRun(main, [id]) {
   const stopper = stopControl(view);
   view.curves = [view.curve, ...view.others];
   view.refollow = () => dispatchEvent(new Event("refollow"));
-  const cards = [curveCard, learnedCard, speedCard, moneyCard, machineCard, messagesCard, settingsCard].map((make) => make(view));
+  const cards = [curveCard, learnedCard, textCard, speedCard, moneyCard, leversCard, machineCard, messagesCard, settingsCard].map((make) => make(view));
   const drawHead = () => {
     const r = view.run, start = view.curve.last("start");
     settle(title, [h("h1", {}, r.name || r.id), pill(r.state), copyButton(r.state === "runs" || r.state === "end" || r.state === "target" ? "Copy command to repeat it" : "Copy command to resume it", () => commandOf(view.detail)), stopper(),
-      h("div", { class: "sub" }, [r.id, r.kind, start ? short(start.parameters) + " parameters" : null, r.device, r.machine, start?.precision, r.tags].filter(Boolean).join(" · "))]);
+      h("div", { class: "sub" }, [r.id, r.kind, r.model, start ? short(start.parameters) + " parameters" : null, r.device, r.machine, start?.precision, r.tags].filter(Boolean).join(" · "))]);
     settle(stats, statsOf(r, view.curve));
   };
   settle(main, [title, stats, h("div", { class: "grid" }, cards.map((c) => c.element))]);

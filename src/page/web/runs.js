@@ -1,5 +1,5 @@
 // runs.js - the list of runs.
-import { h, settle, pill, stateText, count, figure, dollars, span, metricText, dayTime, known, place, remember, address } from "./base.js";
+import { h, settle, pill, stateText, count, figure, dollars, span, metricText, dayTime, known, modelOf, place, remember, address } from "./base.js";
 import { runs, loadRuns, follow } from "./data.js";
 
 const shownAtFirst = 200;
@@ -23,6 +23,7 @@ function row(r, redraw) {
     h("td", { class: "pick" }, box),
     h("td", { class: "name" }, h("a", { href: address(["run", r.id], new URLSearchParams()) }, r.name || r.id), h("small", {}, r.id.slice(0, 8) + " · " + dayTime(r.begin_s) + (r.tags ? " · " + r.tags : ""))),
     h("td", { class: "state" }, pill(r.state)),
+    h("td", { class: "more" + (modelOf(r) ? "" : " none"), "data-label": "model" }, modelOf(r) || "–"),
     h("td", { class: "more", "data-label": "on" }, r.device || "–", r.machine ? h("small", {}, r.machine) : null),
     h("td", { class: "num more", "data-label": "steps" }, progress(r)),
     h("td", { class: "num more", "data-label": "loss" }, figure(r.loss)),
@@ -37,7 +38,7 @@ export async function showRuns(main) {
   let words = state.get("q") || "", only = state.get("state") || "", most = shownAtFirst, queued = false;
   await loadRuns();
   const body = h("tbody"), more = h("p"), total = h("span", { class: "quiet" }), compare = h("a", { class: "button", href: "#/" }, "Compare");
-  const search = h("input", { type: "search", placeholder: "Name, tag, machine…", "aria-label": "Find runs", value: words, oninput: (e) => { words = e.target.value; remember({ q: words }); draw(); } });
+  const search = h("input", { type: "search", placeholder: "Name, model, machine…", "aria-label": "Find runs", value: words, oninput: (e) => { words = e.target.value; remember({ q: words }); draw(); } });
   const which = h("select", { "aria-label": "State", onchange: (e) => { only = e.target.value; remember({ state: only }); draw(); } },
     [["", "All states"], ["runs", "Running"], ["ended", "Ended"], ["interrupted", "Interrupted"]].map(([v, t]) => h("option", { value: v, selected: v === only }, t)));
 
@@ -45,7 +46,7 @@ export async function showRuns(main) {
     if (only === "runs" && r.state !== "runs") return false;
     const stopped = ["killed", "signal", "notice"].includes(r.state);
     if ((only === "interrupted" && !stopped) || (only === "ended" && (r.state === "runs" || stopped))) return false;
-    const text = (r.name + " " + r.id + " " + r.tags + " " + r.device + " " + r.machine + " " + stateText(r.state)).toLowerCase();
+    const text = (r.name + " " + r.id + " " + r.tags + " " + modelOf(r) + " " + r.device + " " + r.machine + " " + stateText(r.state)).toLowerCase();
     return words.toLowerCase().split(/\s+/).every((w) => text.includes(w));
   }
   function draw() {
@@ -62,10 +63,10 @@ export async function showRuns(main) {
     compare.textContent = "Compare " + ids.length + " runs";
     compare.className = "button primary";
   }
-  const head = ["", "Run", "State", "Machine", "Progress", "Loss", "Metric", "So far", "At the end", "Time left"];
+  const head = ["", "Run", "State", "Model", "Machine", "Progress", "Loss", "Metric", "So far", "At the end", "Time left"];
   settle(main, [h("div", { class: "title" }, h("h1", {}, "Runs"), total),
     h("section", { class: "card" }, h("div", { class: "head" }, search, which, h("span", { class: "grow" }), compare),
-      runs.size ? h("table", { class: "runs" }, h("thead", {}, h("tr", {}, head.map((t, i) => h("th", { scope: "col", class: i >= 4 ? "num" : null }, t || h("span", { class: "hidden" }, "Pick"))))), body)
+      runs.size ? h("table", { class: "runs" }, h("thead", {}, h("tr", {}, head.map((t, i) => h("th", { scope: "col", class: i >= 5 ? "num" : null }, t || h("span", { class: "hidden" }, "Pick"))))), body)
         : h("p", { class: "quiet" }, "No run is recorded yet: ", h("code", {}, "frugal train run.yaml"), " records each run, and it will appear here."),
       more)]);
   draw();
