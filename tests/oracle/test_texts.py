@@ -35,8 +35,9 @@ FIRST, LATER = 1e-5, 1e-4
 WORDS = ["red", "green", "blue", "Caf\u00e9", "na\u00efve", "\u65e5\u672c", "don't", "x-ray", "3.14", "\u0130stanbul", "Stra\u00dfe", "\U0001f642", "hm,", "(so)"]
 
 
-def run(*arguments, code=0):
-    done = subprocess.run([FRUGAL, *map(str, arguments)], capture_output=True, text=True, timeout=600)
+def run(*arguments, code=0, rows=None):
+    given = {"stdin": subprocess.DEVNULL} if rows is None else {"input": rows}
+    done = subprocess.run([FRUGAL, *map(str, arguments)], capture_output=True, text=True, timeout=600, **given)
     assert done.returncode == code, f"frugal {arguments}: exit {done.returncode}: {done.stderr.strip()}"
     return done.stdout if not code else done.stderr
 
@@ -209,6 +210,10 @@ def check_export(folder, f, rows, labels, kind):
     found = [json.loads(line) for line in run("predict", f"{folder}/exported", *data).splitlines()]
     likely = torch.cat([a for a, _ in logits]).softmax(-1).max(-1)
     assert all(abs(p["probability"] - q.item()) <= FIRST for p, q in zip(found, likely.values, strict=True)), "other probabilities"
+    texts = "".join(f"{text}\n" for text, _ in rows)  # without data: the folder knows its classes
+    again = [json.loads(line) for line in run("predict", f"{folder}/exported", f"data.context={CONTEXT}", "--json", rows=texts).splitlines()]
+    assert all(p["sample"] == i and abs(p["probability"] - q.item()) <= FIRST
+               for i, (p, q) in enumerate(zip(again, likely.values, strict=True))), "other probabilities of lines"
     print(f"  exported: loss {loss:.5f} within {far:.1e} (allowed {FIRST:.0e})", flush=True)
     assert far <= FIRST, "the exported model has another loss in transformers"
 
