@@ -17,22 +17,18 @@ import subprocess
 import sys
 import tempfile
 
-THEIRS = os.path.join(sys.prefix, "hf", "bin", "python")  # scripts/setup: transformers wants packages of its own
-if os.path.exists(THEIRS):
-    os.execv(THEIRS, [THEIRS, *sys.argv])
+from theirs import command, need, run_cases  # before torch
+
+need("tokenizers")
 
 import numpy as np
 import torch
 
-from oracle import FRUGAL, seed_of
+from oracle import seed_of
 from qwen3 import Qwen3
 
-try:
-    import transformers as T
-    import tokenizers as K
-except ImportError:
-    print("skipped: transformers is not installed (scripts/setup check)")
-    sys.exit(77)
+import transformers as T
+import tokenizers as K
 
 LLAMA = os.environ.get("LLAMA_PYTHON", sys.executable)
 HAS_LLAMA = subprocess.run([LLAMA, "-c", "import llama_cpp"], capture_output=True).returncode == 0
@@ -298,8 +294,7 @@ def check(name):
         tokenizer = make_tokenizer(kind, f"{folder}/model") if kind else None
         for dtype in ("f32", "f16", "q8_0"):
             path = f"{folder}/{dtype}.gguf"
-            done = subprocess.run([FRUGAL, "export", f"{folder}/model", path, "--dtype", dtype], capture_output=True, text=True)
-            assert done.returncode == 0, done.stderr
+            command("export", f"{folder}/model", path, "--dtype", dtype)
             keys, found = read_gguf(path)
             with torch.no_grad():
                 for n, p in model.named_parameters():
@@ -312,19 +307,9 @@ def check(name):
 
 
 def main():
-    torch.set_num_threads(1)
-    failed = 0
-    for name in MODELS:
-        if len(sys.argv) > 1 and name not in sys.argv[1:]:
-            continue
-        try:
-            check(name)
-        except AssertionError as e:
-            print(f"  FAILED {name}: {e}", flush=True)
-            failed += 1
     if not HAS_LLAMA:
         print("llama-cpp-python is not installed: what llama.cpp computes is not compared (LLAMA_PYTHON names a Python that has it)")
-    sys.exit(1 if failed else 0)
+    run_cases({name: lambda name=name: check(name) for name in MODELS})
 
 
 main()
