@@ -192,19 +192,20 @@ static enum status row_idx(struct rows *r, struct str line, void *const *to, str
     struct arena      scratch = r->scratch;
     struct image_info info;
     struct str        file;
-    struct err        why;
     struct image      image;
-    enum status       st = rows_picture(r, line, &scratch, &file, &info, &why);
-    if (!st && (info.height != dim[0] || info.width != dim[1] || (dim[2] != 1 && dim[2] != 3)))
-        st = err_set(&why, STATUS_USAGE,
-                     "%.*s has %lldx%lld pixels, and the model sees %lldx%lld with %lld channels",
-                     STR_ARG(line), (long long)info.height, (long long)info.width,
-                     (long long)dim[0], (long long)dim[1], (long long)dim[2]);
-    if (st) return rows_failed(r, st, &why, err);
+    struct err        why;
+    enum status       st = rows_picture(r, line, &scratch, &file, &info, err);
+    if (st) return st;
+    if (info.height != dim[0] || info.width != dim[1] || (dim[2] != 1 && dim[2] != 3)) {
+        err_set(&why, STATUS_USAGE,
+                "%.*s has %lldx%lld pixels, and the model sees %lldx%lld with %lld channels",
+                STR_ARG(line), (long long)info.height, (long long)info.width, (long long)dim[0],
+                (long long)dim[1], (long long)dim[2]);
+        return rows_failed(r, STATUS_USAGE, &why, err);
+    }
     struct image_want want = { { 0, 0, info.width, info.height }, 0, 0, dim[2] };
-    u8               *room = NEW(&scratch, u8, image_room(&info, file.len, &want));
-    st                     = image_decode(line, file, &info, &want, room, &image, &why);
-    if (st) return rows_failed(r, st, &why, err);
+    st                     = rows_pixels(r, line, file, &info, &want, &scratch, &image, err);
+    if (st) return st;
     for (i64 h = 0; h < dim[0]; h++)
         memcpy((u8 *)to[0] + h * dim[1] * dim[2], image.pixels + h * image.stride,
                (size_t)(dim[1] * dim[2]));

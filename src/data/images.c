@@ -340,16 +340,14 @@ static enum status row_image(struct rows *r, struct str line, void *const *to, s
     struct arena               scratch = r->scratch;
     struct image_info          info;
     struct str                 file;
-    struct err                 why;
     struct image               image;
-    enum status                st = rows_picture(r, line, &scratch, &file, &info, &why);
-    if (st) return rows_failed(r, st, &why, err);
+    enum status                st = rows_picture(r, line, &scratch, &file, &info, err);
+    if (st) return st;
     struct view       v    = view_still(a, info.width, info.height);
     struct image_want want = { v.part, 0, 0, a->channels };
-    u8               *room = NEW(&scratch, u8, image_room(&info, file.len, &want));
-    st                     = image_decode(line, file, &info, &want, room, &image, &why);
-    if (st) return rows_failed(r, st, &why, err);
-    room = NEW(&scratch, u8, view_room(a, &v, &image));
+    st                     = rows_pixels(r, line, file, &info, &want, &scratch, &image, err);
+    if (st) return st;
+    u8 *room = NEW(&scratch, u8, view_room(a, &v, &image));
     view_make(a, &v, &image, v.part, state->isa, room, to[0]);
     for (i32 f = 1; f < r->d->feeds.count; f++)
         memset(to[f], 0, (size_t)type_bytes(r->d->feeds.feed[f].type));

@@ -50,10 +50,22 @@ enum status rows_picture(const struct rows *r, struct str path, struct arena *me
 {
     struct os     *os = r->d->os;
     struct os_stat stat;
-    enum status    st = os->stat(os, path, &stat, err);
+    struct err     why;
+    enum status    st = os->stat(os, path, &stat, &why);
     if (!st && stat.bytes > picture_bytes_max)
-        st = err_set(err, STATUS_USAGE, "%.*s has %lld bytes, too many for a picture",
+        st = err_set(&why, STATUS_USAGE, "%.*s has %lld bytes, too many for a picture",
                      STR_ARG(path), (long long)stat.bytes);
-    if (!st) st = os_read_all(os, path, memory, file, err);
-    return st ? st : image_look(path, *file, info, err);
+    if (!st) st = os_read_all(os, path, memory, file, &why);
+    if (!st) st = image_look(path, *file, info, &why);
+    return st ? rows_failed(r, st, &why, err) : STATUS_OK;
+}
+
+enum status rows_pixels(const struct rows *r, struct str path, struct str file,
+                        const struct image_info *info, const struct image_want *want,
+                        struct arena *memory, struct image *out, struct err *err)
+{
+    struct err  why;
+    u8         *room = NEW(memory, u8, image_room(info, file.len, want));
+    enum status st   = image_decode(path, file, info, want, room, out, &why);
+    return st ? rows_failed(r, st, &why, err) : STATUS_OK;
 }

@@ -103,6 +103,10 @@ printf '\211\120\116\107\015\012\032\012\000\000\000\015\111\110\104\122\000\000
 printf 'two.png\none.png\ntwo.png\n' >rows
 given 0 predict shapes
 [ "$(cut -f 2 out | tr -d '\n')" = 212 ] || fail "classes of pictures: $(cut -f 2 out | tr '\n' ' ')"
+printf '\211\120\116\107\015\012\032\012\000\000\000\015\111\110\104\122\000\000\000\001\000\000\000\003\010\000\000\000\000\167\266\072\136\000\000\000\016\111\104\101\124\170\234\143\140\144\140\142\140\006\000\000\024\000\007\031\324\017\333\000\000\000\000\111\105\116\104\256\102\140\202' >tall.png
+echo tall.png | "$frugal" predict shapes >out 2>err
+[ $? = 2 ] || fail "a picture of another size: not exit 2"
+has err '^standard input:1: tall.png has 3x1 pixels, and the model sees 2x2 with 1 channels$'
 mkdir -p folder/first folder/second
 for i in $(seq 20); do cp one.png folder/first/$i.png; cp two.png folder/second/$i.png; done
 cat >photos.yaml <<END
