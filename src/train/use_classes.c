@@ -123,9 +123,11 @@ enum status use_rows(struct use *u, struct file in, use_answer *answer, void *co
         st = rows_open(s->data, &s->settings->data, STR("standard input"), &u->perm, &t.rows, err);
     if (!st) {
         t.lines = lines_of(s->os, in, ROW_BYTES_MAX, &u->perm);
-        for (i32 f = 0; f < feeds->count; f++)
+        for (i32 f = 0; f < feeds->count; f++) {
+            i64 bytes = s->config.eval_batch * type_bytes(feeds->feed[f].type);
             t.batch.data[f] =
-                NEW(&u->perm, u8, s->config.eval_batch * type_bytes(feeds->feed[f].type));
+                NEW(&u->perm, f64, bytes / (i64)sizeof(f64) + 1); /* aligned for any */
+        }
         st = read_rows(&t, err);
     }
     rows_close(t.rows);
