@@ -151,7 +151,7 @@ enum status os_publish(struct os *, struct str path, struct str bytes, struct ar
 /* The same for bytes that lie in pieces, one behind the other. */
 enum status os_publish_parts(struct os *, struct str path, const struct str *parts, i64 count,
                              struct arena scratch, struct err *);
-/* The same for pieces that are made one after the other; each is written before the next is asked for. */
+/* The same for pieces made one after the other, each once the last is written; len < 0: it failed and set *err. */
 struct os_pieces {
     struct str (*piece)(const void *context, i64 i);
     const void *context;

@@ -99,8 +99,10 @@ enum status os_publish_from(struct os *os, struct str path, const struct os_piec
     os_part_sweep(os, path, scratch);
     enum status st = os->create(os, part, &f, err);
 
-    for (i64 i = 0; i < pieces->count && !st; i++)
-        st = os->write(os, f, pieces->piece(pieces->context, i), err);
+    for (i64 i = 0; i < pieces->count && !st; i++) {
+        struct str bytes = pieces->piece(pieces->context, i);
+        st               = bytes.len < 0 ? STATUS_USAGE : os->write(os, f, bytes, err);
+    }
     if (!st) st = os->sync(os, f, err);
     if (!st) st = os->close(os, &f, err);
     if (!st) st = os->rename(os, part, path, err);

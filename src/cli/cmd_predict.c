@@ -1,4 +1,6 @@
-/* cmd_predict.c - frugal predict MODEL [KEY=VALUE...]: the class of each sample, and how likely it is. */
+/* cmd_predict.c - frugal predict MODEL [KEY=VALUE...]: the class of each sample, and how likely it is. Samples are the
+ * lines of standard input, or else the held-out ones. */
+#include "base/lines.h"
 #include "cli/jobs.h"
 #include "train/use.h"
 
@@ -25,17 +27,37 @@ static void show_answer(void *context, i64 sample, const f64 *probability, i64 c
     event_end(&b, c->say);
 }
 
+/* A terminal is nobody's file of rows, and data.eval_path names another. */
+static bool reads_rows(const struct request *r)
+{
+    bool named = false;
+    for (i64 i = 1; i < r->argument_count; i++)
+        named |= str_starts(r->arguments[i], STR("data.eval_path="));
+    return !named && lines_are_given();
+}
+
+/* Whoever waits at the other end of a pipe has each answer when it is known. */
+static void show_at_once(void *context, i64 sample, const f64 *probability, i64 count)
+{
+    struct cli *c = context;
+    show_answer(c, sample, probability, count);
+    fflush(c->say->results);
+}
+
 enum status command_predict(struct cli *c, struct err *err)
 {
     const struct request *r = c->request;
     struct config        *config;
-    struct use           *use = NULL;
+    struct use           *use  = NULL;
+    bool                  rows = reads_rows(r);
     if (!r->argument_count)
         return err_set(err, STATUS_USAGE, "which model? Try: frugal predict last");
     enum status st = model_of_request(c, 1, &config, err);
     os_signals_catch();
-    if (!st) st = use_open(c->os, &config->settings, USE_PREDICT, &use, err);
-    if (!st) st = use_predict(use, show_answer, c, err);
+    if (!st && rows) say_message(c->say, "rows        from standard input\n");
+    if (!st) st = use_open(c->os, &config->settings, rows ? USE_ROWS : USE_PREDICT, &use, err);
+    if (!st && rows) st = use_rows(use, (struct file){ 0 }, show_at_once, c, err);
+    if (!st && !rows) st = use_predict(use, show_answer, c, err);
     use_close(use);
     return st;
 }

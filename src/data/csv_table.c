@@ -13,7 +13,7 @@ struct column { /* what a field of the file is for */
     struct str name;
 };
 
-struct reader {
+struct csv_columns {
     struct csv                csv;
     const struct data_config *config;
     struct err               *err;
@@ -22,7 +22,7 @@ struct reader {
 };
 
 /* Gives the role to the one field of the header with that name. */
-static enum status find_column(struct reader *r, struct str name, enum role role, i64 slot)
+static enum status find_column(struct csv_columns *r, struct str name, enum role role, i64 slot)
 {
     struct column *found = NULL;
     for (i64 i = 0; i < r->field_count; i++) {
@@ -41,7 +41,7 @@ static enum status find_column(struct reader *r, struct str name, enum role role
                    STR_ARG(r->csv.path), STR_ARG(name));
 }
 
-static enum status parse_header(struct reader *r, struct arena *perm)
+static enum status parse_header(struct csv_columns *r, struct arena *perm)
 {
     const struct data_config *config = r->config;
     enum status               st     = STATUS_OK;
@@ -56,7 +56,7 @@ static enum status parse_header(struct reader *r, struct arena *perm)
         st = csv_field(&r->csv, &name, &last, r->err);
         if (!st) r->column[r->field_count++].name = csv_text(name, perm);
     }
-    if (!st) st = find_column(r, config->label, ROLE_LABEL, 0);
+    if (!st && config->label.len) st = find_column(r, config->label, ROLE_LABEL, 0);
     for (i64 i = 0; i < config->numeric_count && !st; i++)
         st = find_column(r, config->numeric[i], ROLE_NUMERIC, i);
     for (i64 i = 0; i < config->categorical_count && !st; i++)
@@ -65,7 +65,7 @@ static enum status parse_header(struct reader *r, struct arena *perm)
 }
 
 /* One line into row t->rows of the table. */
-static enum status parse_row(struct reader *r, struct table *t)
+static enum status parse_row(struct csv_columns *r, struct table *t)
 {
     i64         line = r->csv.line, count = 0;
     enum status st = STATUS_OK;
@@ -96,16 +96,37 @@ enum status csv_parse(struct str path, struct str text, const struct data_config
 {
     struct csv csv  = csv_of(path, text);
     i64        rows = limit_count(csv_lines_max(&csv), rows_max); /* no more than this */
-    i64 more = (i64)sizeof(struct reader) + text.len; /* room for a field without its quotes */
+    i64 more = (i64)sizeof(struct csv_columns) + text.len; /* room for a field without its quotes */
     enum status st = table_init(out, path, config, rows, more, err);
     if (st) return st;
-    struct reader *r = NEW(&out->own, struct reader, 1);
-    r->csv           = csv;
-    r->config        = config;
-    r->err           = err;
-    st               = parse_header(r, &out->own);
+    struct csv_columns *r = NEW(&out->own, struct csv_columns, 1);
+    r->csv                = csv;
+    r->config             = config;
+    r->err                = err;
+    st                    = parse_header(r, &out->own);
     while (!st && out->rows < rows && csv_more(&r->csv)) st = parse_row(r, out);
     return st;
+}
+
+enum status csv_header(struct str path, struct str line, i64 number,
+                       const struct data_config *config, struct arena *perm,
+                       struct csv_columns **out, struct err *err)
+{
+    struct csv_columns *r = NEW(perm, struct csv_columns, 1);
+    r->csv                = csv_of(path, str_copy(perm, line)); /* which names point into */
+    r->csv.line           = number;
+    r->config             = config;
+    r->err                = err;
+    *out                  = r;
+    return parse_header(r, perm);
+}
+
+enum status csv_row(struct csv_columns *c, struct str line, i64 number, struct table *t,
+                    struct err *err)
+{
+    c->csv = (struct csv){ .path = c->csv.path, .text = line, .line = number };
+    c->err = err;
+    return parse_row(c, t);
 }
 
 static enum status open_csv(struct dataset *d, const struct data_config *config, struct arena *perm,
@@ -115,5 +136,10 @@ static enum status open_csv(struct dataset *d, const struct data_config *config,
 }
 
 const struct format format_csv = {
-    .kind = { "csv", 3 }, .open = open_csv, .fetch = table_fetch, .close = table_close
+    .kind      = { "csv", 3 },
+    .open      = open_csv,
+    .fetch     = table_fetch,
+    .rows_open = table_rows_open,
+    .row       = table_row,
+    .close     = table_close,
 };

@@ -69,14 +69,14 @@ enum status dataset_open(struct os *os, const struct data_config *config, struct
                        config->held_out);
 
     bool files = config->file_count || str_eq(kind, STR("lines")); /* which says so itself */
-    if (!config->path.len && !files && !str_eq(kind, STR("synthetic_clicks")))
+    if (!config->path.len && !files && !config->rows_only && !str_eq(kind, STR("synthetic_clicks")))
         return err_set(err, STATUS_USAGE, "data.path is empty; give the file to train on");
 
     struct dataset *d = NEW(perm, struct dataset, 1);
     *d                = (struct dataset){ .format = format, .os = os };
     enum status st    = format->open(d, config, perm, err);
     if (os_maps_verify(NULL)) st = os_maps_check(err); /* whatever the zeros looked like */
-    if (!st && !d->count[SPLIT_TRAIN])
+    if (!st && !d->count[SPLIT_TRAIN] && !config->rows_only)
         st = err_set(err, STATUS_USAGE, "%.*s holds no sample to train on",
                      STR_ARG(config->path.len ? config->path : STR("the data")));
     if (st) {

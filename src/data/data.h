@@ -47,6 +47,8 @@ struct data_config {
                                           ~/.cache/frugal */
     i64        cache_bytes;      /* of remote files; at most so many */
     i64        shuffle_block;    /* shards: samples permuted together; 0: what the cache holds */
+    bool       rows_only;        /* samples come one by one (rows.h), no setting: files are opened
+                                          only for what the settings do not say */
     struct remote_files *remote; /* what reads remote files (remote/files.h), no setting; NULL:
                                           they cannot be read */
 };

@@ -19,6 +19,7 @@ struct dataset {
 };
 
 struct place;
+struct rows; /* rows_int.h */
 
 struct format {
     struct str kind;
@@ -42,6 +43,10 @@ struct format {
     /* See dataset_block and dataset_says; NULL: 0, and nothing. */
     i64 (*block)(const struct dataset *d);
     bool (*says)(struct dataset *d, char line[LOADER_LINE_MAX]);
+    /* One line from outside its files as a sample, into its place in the batch (rows.h): NO: the line holds none.
+     * NULL: its samples are not lines. rows_open, where there is one, sets rows->state. */
+    enum status (*rows_open)(struct rows *r, struct arena *perm, struct err *err);
+    enum status (*row)(struct rows *r, struct str line, void *const *to, struct err *err);
     const struct place *(*place)(const struct dataset *d,
                                  enum split            s); /* of its samples; NULL: mapped files */
     void (*close)(struct dataset *d);           /* state may be NULL or half filled */

@@ -5,6 +5,7 @@
  * 08 says "unsigned bytes". Images are [count, height, width] or [count, height, width, channels],
  * labels [count]. Feeds: "x" u8[H,W,C], "y" i32 in [0, largest label + 1). */
 #include "data/data_int.h"
+#include "data/rows_int.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -184,6 +185,34 @@ static void fetch_idx(const struct dataset *d, enum split s, const i64 *index, i
     }
 }
 
+/* The line is the path of a JPEG or PNG of the size of the images here. */
+static enum status row_idx(struct rows *r, struct str line, void *const *to, struct err *err)
+{
+    const i64        *dim     = r->d->feeds.feed[0].type.shape.dim; /* height, width, channels */
+    struct arena      scratch = r->scratch;
+    struct image_info info;
+    struct str        file;
+    struct image      image;
+    struct err        why;
+    enum status       st = rows_picture(r, line, &scratch, &file, &info, err);
+    if (st) return st;
+    if (info.height != dim[0] || info.width != dim[1] || (dim[2] != 1 && dim[2] != 3)) {
+        err_set(&why, STATUS_USAGE,
+                "%.*s has %lldx%lld pixels, and the model sees %lldx%lld with %lld channels",
+                STR_ARG(line), (long long)info.height, (long long)info.width, (long long)dim[0],
+                (long long)dim[1], (long long)dim[2]);
+        return rows_failed(r, STATUS_USAGE, &why, err);
+    }
+    struct image_want want = { { 0, 0, info.width, info.height }, 0, 0, dim[2] };
+    st                     = rows_pixels(r, line, file, &info, &want, &scratch, &image, err);
+    if (st) return st;
+    for (i64 h = 0; h < dim[0]; h++)
+        memcpy((u8 *)to[0] + h * dim[1] * dim[2], image.pixels + h * image.stride,
+               (size_t)(dim[1] * dim[2]));
+    *(i32 *)to[1] = 0;
+    return STATUS_OK;
+}
+
 static void close_idx(struct dataset *d)
 {
     struct idx_state *state = d->state;
@@ -193,5 +222,5 @@ static void close_idx(struct dataset *d)
 }
 
 const struct format format_idx = {
-    .kind = { "idx", 3 }, .open = open_idx, .fetch = fetch_idx, .close = close_idx
+    .kind = { "idx", 3 }, .open = open_idx, .fetch = fetch_idx, .row = row_idx, .close = close_idx
 };

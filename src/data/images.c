@@ -12,6 +12,7 @@
 #include "data/augment.h"
 #include "data/data_int.h"
 #include "data/place.h"
+#include "data/rows_int.h"
 #include <string.h>
 
 struct images_state {
@@ -331,6 +332,28 @@ static void collate_images(const struct dataset *d, const struct collation *c)
     }
 }
 
+/* The line is the path of a file; what the model sees of it is what evaluation would show it. */
+static enum status row_image(struct rows *r, struct str line, void *const *to, struct err *err)
+{
+    const struct images_state *state   = r->d->state;
+    const struct augment      *a       = &state->augment;
+    struct arena               scratch = r->scratch;
+    struct image_info          info;
+    struct str                 file;
+    struct image               image;
+    enum status                st = rows_picture(r, line, &scratch, &file, &info, err);
+    if (st) return st;
+    struct view       v    = view_still(a, info.width, info.height);
+    struct image_want want = { v.part, 0, 0, a->channels };
+    st                     = rows_pixels(r, line, file, &info, &want, &scratch, &image, err);
+    if (st) return st;
+    u8 *room = NEW(&scratch, u8, view_room(a, &v, &image));
+    view_make(a, &v, &image, v.part, state->isa, room, to[0]);
+    for (i32 f = 1; f < r->d->feeds.count; f++)
+        memset(to[f], 0, (size_t)type_bytes(r->d->feeds.feed[f].type));
+    return STATUS_OK;
+}
+
 static const struct place *place_images(const struct dataset *d, enum split s)
 {
     const struct images_state *state = d->state;
@@ -347,6 +370,7 @@ const struct format format_images = {
     .order   = order_images,
     .block   = block_images,
     .says    = says_images,
+    .row     = row_image,
     .place   = place_images,
     .close   = close_images,
 };

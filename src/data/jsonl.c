@@ -52,8 +52,8 @@ static enum status parse_row(struct reader *r, struct str text, struct table *t,
         return err_set(err, STATUS_USAGE, "%.*s:%lld: %s", STR_ARG(r->path), (long long)r->line,
                        why.text);
     struct table_where w = { r->path, r->line, c->label };
-    st                   = field_of(row, &w, &s, err);
-    if (!st) st = table_label(t, &w, as_number(s), err);
+    if (c->label.len) st = field_of(row, &w, &s, err);
+    if (!st && c->label.len) st = table_label(t, &w, as_number(s), err);
     for (i64 i = 0; i < c->numeric_count && !st; i++) {
         w.column = c->numeric[i];
         st       = field_of(row, &w, &s, err);
@@ -99,6 +99,13 @@ enum status jsonl_parse(struct str path, struct str text, const struct data_conf
     return st;
 }
 
+enum status jsonl_row(struct str path, struct str line, i64 number,
+                      const struct data_config *config, struct table *t, struct err *err)
+{
+    struct reader r = { .path = path, .line = number, .config = config, .memory = t->own };
+    return parse_row(&r, str_trim(line), t, err);
+}
+
 static enum status open_jsonl(struct dataset *d, const struct data_config *config,
                               struct arena *perm, struct err *err)
 {
@@ -106,5 +113,10 @@ static enum status open_jsonl(struct dataset *d, const struct data_config *confi
 }
 
 const struct format format_jsonl = {
-    .kind = { "jsonl", 5 }, .open = open_jsonl, .fetch = table_fetch, .close = table_close
+    .kind      = { "jsonl", 5 },
+    .open      = open_jsonl,
+    .fetch     = table_fetch,
+    .rows_open = table_rows_open,
+    .row       = table_row,
+    .close     = table_close,
 };

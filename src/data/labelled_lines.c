@@ -7,6 +7,7 @@
  * comes twice is never on both sides, and adding lines moves none of the others. */
 #include "base/rng.h"
 #include "data/data_int.h"
+#include "data/rows_int.h"
 
 static const i64 lines_max = 1 << 30;
 
@@ -61,6 +62,14 @@ static void thin(struct line *line, i64 *count, i64 max)
     *count = kept;
 }
 
+static void add_feeds(struct dataset *d, const struct data_config *config)
+{
+    struct type scalar = type_of(DT_I32, shape_of(0, NULL));
+    dataset_add_feed(d, STR("x"), type_of(DT_I32, shape_1(config->context)), 257);
+    dataset_add_feed(d, STR("lens"), scalar, config->context + 1);
+    dataset_add_feed(d, STR("y"), scalar, config->file_count);
+}
+
 static enum status open_lines(struct dataset *d, const struct data_config *config,
                               struct arena *perm, struct err *err)
 {
@@ -74,6 +83,8 @@ static enum status open_lines(struct dataset *d, const struct data_config *confi
     if (!st && config->eval_path.len)
         st = err_set(err, STATUS_USAGE,
                      "data.kind=lines does not use data.eval_path; set data.held_out");
+    if (!st) add_feeds(d, config);
+    if (!st && config->rows_only) return STATUS_OK;
     for (i64 f = 0; f < config->file_count && !st; f++) {
         st = source_open(d->os, config->files[f], config, *perm, &state->source[f], err);
         struct str rest = state->source[f].bytes, line;
@@ -94,12 +105,15 @@ static enum status open_lines(struct dataset *d, const struct data_config *confi
     each_line(d, config);
     thin(state->line[SPLIT_TRAIN], &d->count[SPLIT_TRAIN], config->samples);
     thin(state->line[SPLIT_EVAL], &d->count[SPLIT_EVAL], config->eval_samples);
-
-    struct type scalar = type_of(DT_I32, shape_of(0, NULL));
-    dataset_add_feed(d, STR("x"), type_of(DT_I32, shape_1(config->context)), 257);
-    dataset_add_feed(d, STR("lens"), scalar, config->context + 1);
-    dataset_add_feed(d, STR("y"), scalar, config->file_count);
     return STATUS_OK;
+}
+
+static i32 put_bytes(struct str text, i32 *x, i64 context)
+{
+    i64 len = MIN(text.len, context);
+    for (i64 k = 0; k < len; k++) x[k] = (u8)text.data[k] + 1;
+    for (i64 k = len; k < context; k++) x[k] = 0;
+    return (i32)len;
 }
 
 static void fetch_lines(const struct dataset *d, enum split s, const i64 *index, i64 count,
@@ -110,13 +124,18 @@ static void fetch_lines(const struct dataset *d, enum split s, const i64 *index,
     i32                      *lens = to[1], *y = to[2];
     for (i64 i = 0; i < count; i++) {
         const struct line *line = &state->line[s][index[i]];
-        i32               *x    = (i32 *)to[0] + i * context;
-        i64                len  = MIN(line->text.len, context);
-        for (i64 k = 0; k < len; k++) x[k] = (u8)line->text.data[k] + 1;
-        for (i64 k = len; k < context; k++) x[k] = 0;
-        lens[i] = (i32)len;
-        y[i]    = line->label;
+        lens[i]                 = put_bytes(line->text, (i32 *)to[0] + i * context, context);
+        y[i]                    = line->label;
     }
+}
+
+static enum status row_line(struct rows *r, struct str line, void *const *to, struct err *err)
+{
+    const struct lines_state *state = r->d->state;
+    (void)err;
+    *(i32 *)to[1] = put_bytes(line, to[0], state->context);
+    *(i32 *)to[2] = 0;
+    return STATUS_OK;
 }
 
 static i64 length_of_line(const struct dataset *d, enum split s, i64 number)
@@ -137,4 +156,5 @@ const struct format format_lines = { .kind   = { "lines", 5 },
                                      .open   = open_lines,
                                      .fetch  = fetch_lines,
                                      .length = length_of_line,
+                                     .row    = row_line,
                                      .close  = close_lines };

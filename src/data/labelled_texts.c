@@ -8,6 +8,7 @@
  * A row is held out by a hash of its text, as in labelled_lines.c: files of texts are often sorted by class. */
 #include "data/bpe.h"
 #include "data/data_int.h"
+#include "data/rows_int.h"
 #include "data/text_rows.h"
 #include "data/tokenize.h"
 #include <stdlib.h>
@@ -24,38 +25,47 @@ struct row {
 };
 
 struct texts_state {
-    struct arena own;
-    struct row  *row[SPLIT_COUNT];
-    u32         *tokens;
-    i64          token_count, context;
+    struct arena      own;
+    const struct bpe *bpe;
+    struct bpe_coder *coder; /* while it is opened, and of rows from outside the files */
+    struct row       *row[SPLIT_COUNT];
+    u32              *tokens;
+    i64               token_count, context;
 };
 
 struct reading {
     struct texts_state *state;
-    const struct bpe   *bpe;
-    struct bpe_coder   *coder;
     struct arena rows, tokens, names, scratch; /* rows and tokens grow, each in a part of its own */
     struct row  *row;
     i64          row_count, eval_from; /* rows of data.eval_path come last */
 };
 
-static enum status add_row(struct reading *r, struct str text, struct row *row, struct err *err)
+/* At most `context` tokens, in `memory`. */
+static enum status encode(const struct texts_state *state, struct str text, struct arena scratch,
+                          struct arena *memory, u32 **out, i32 *count, struct err *err)
 {
-    const struct bpe *b       = r->bpe;
-    struct arena      scratch = r->scratch;
-    i64               around = b->before_count + b->after_count, most = r->state->context - around;
+    const struct bpe *b      = state->bpe;
+    i64               around = b->before_count + b->after_count, most = state->context - around;
     u32              *ids = NEW(&scratch, u32, tokens_max(text.len));
     i64               bad = 0, got = 0;
-    enum status       st = tokenize_text(r->coder, text, true, ids, &got, &bad, err);
+    enum status       st = tokenize_text(state->coder, text, true, ids, &got, &bad, err);
     if (st) return st;
     got     = MIN(got, most);
-    u32 *to = NEW(&r->tokens, u32, got + around);
+    u32 *to = NEW(memory, u32, got + around);
     memcpy(to, b->before, (size_t)b->before_count * sizeof *to);
     memcpy(to + b->before_count, ids, (size_t)got * sizeof *to);
     memcpy(to + b->before_count + got, b->after, (size_t)b->after_count * sizeof *to);
-    row->begin = to - r->state->tokens;
-    row->count = (i32)(got + around);
+    *out   = to;
+    *count = (i32)(got + around);
     return STATUS_OK;
+}
+
+static enum status add_row(struct reading *r, struct str text, struct row *row, struct err *err)
+{
+    u32        *to;
+    enum status st = encode(r->state, text, r->scratch, &r->tokens, &to, &row->count, err);
+    if (!st) row->begin = to - r->state->tokens;
+    return st;
 }
 
 static enum status read_file(struct reading *r, struct dataset *d, const struct data_config *config,
@@ -164,8 +174,8 @@ static enum status open_reading(struct dataset *d, const struct data_config *con
     struct bpe *bpe;
     enum status st = bpe_open(d->os, config->tokenizer, &state->own, &bpe, err);
     if (st) return st;
-    r->bpe   = bpe;
-    r->coder = bpe_coder_new(&state->own, bpe);
+    state->bpe   = bpe;
+    state->coder = bpe_coder_new(&state->own, bpe);
     if (bpe->before_count + bpe->after_count >= config->context)
         return err_set(
             err, STATUS_USAGE, "data.context=%lld leaves no room beside %lld special tokens",
@@ -187,10 +197,12 @@ static enum status open_texts(struct dataset *d, const struct data_config *confi
     state->context                       = config->context;
     enum status st                       = check_context(config, err);
     if (!st) st = open_reading(d, config, &r, err);
-    if (!st) st = read_file(&r, d, config, config->path, err);
+    bool files = !config->rows_only || config->path.len; /* else the model knows its classes */
+    if (!st && files) st = read_file(&r, d, config, config->path, err);
     r.eval_from = r.row_count;
-    if (!st && config->eval_path.len) st = read_file(&r, d, config, config->eval_path, err);
-    if (!st) {
+    if (!st && files && config->eval_path.len)
+        st = read_file(&r, d, config, config->eval_path, err);
+    if (!st && files) {
         bool *held = NEW(&r.names, bool, r.row_count + 1);
         st         = number_classes(&r, config->path, held, &classes, err);
         for (i64 i = 0; !st && config->eval_path.len && i < r.eval_from; i++) held[i] = false;
@@ -200,9 +212,32 @@ static enum status open_texts(struct dataset *d, const struct data_config *confi
     if (r.scratch.begin) arena_close(&r.scratch);
     if (st) return st;
     struct type scalar = type_of(DT_I32, shape_of(0, NULL));
-    dataset_add_feed(d, STR("x"), type_of(DT_I32, shape_1(config->context)), r.bpe->vocabulary);
+    dataset_add_feed(d, STR("x"), type_of(DT_I32, shape_1(config->context)),
+                     state->bpe->vocabulary);
     dataset_add_feed(d, STR("lens"), scalar, config->context + 1);
-    dataset_add_feed(d, STR("y"), scalar, classes);
+    dataset_add_feed(d, STR("y"), scalar, files ? classes : 2);
+    return STATUS_OK;
+}
+
+static void put_tokens(const u32 *tokens, i64 count, i32 *x, i64 context)
+{
+    memset(x, 0, (size_t)context * sizeof *x);
+    for (i64 k = 0; k < count; k++) x[k] = (i32)tokens[k];
+}
+
+static enum status row_text(struct rows *r, struct str line, void *const *to, struct err *err)
+{
+    const struct texts_state *state   = r->d->state;
+    struct arena              scratch = r->scratch;
+    struct arena memory = arena_part(&scratch, (state->context + 16) * (i64)sizeof(u32));
+    u32         *tokens;
+    i32          count;
+    struct err   why;
+    enum status  st = encode(state, line, scratch, &memory, &tokens, &count, &why);
+    if (st) return rows_failed(r, st, &why, err);
+    put_tokens(tokens, count, to[0], state->context);
+    *(i32 *)to[1] = count;
+    *(i32 *)to[2] = 0;
     return STATUS_OK;
 }
 
@@ -213,9 +248,8 @@ static void fetch_texts(const struct dataset *d, enum split s, const i64 *index,
     i32                      *lens = to[1], *y = to[2];
     for (i64 i = 0; i < count; i++) {
         const struct row *row = &state->row[s][index[i]];
-        i32              *x   = (i32 *)to[0] + i * state->context;
-        memset(x, 0, (size_t)state->context * sizeof *x);
-        for (i64 k = 0; k < row->count; k++) x[k] = (i32)state->tokens[row->begin + k];
+        put_tokens(state->tokens + row->begin, row->count, (i32 *)to[0] + i * state->context,
+                   state->context);
         lens[i] = row->count;
         y[i]    = row->label;
     }
@@ -237,4 +271,5 @@ const struct format format_labelled_texts = { .kind   = { "texts", 5 },
                                               .open   = open_texts,
                                               .fetch  = fetch_texts,
                                               .length = length_of,
+                                              .row    = row_text,
                                               .close  = close_texts };

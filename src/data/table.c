@@ -8,6 +8,7 @@
  * A whole number below `buckets` is its own row, everything else is hashed to one; so ids that fit
  * never collide, and words need no dictionary. A missing number is 0, a missing category row 0. */
 #include "data/table.h"
+#include "data/rows_int.h"
 #include <math.h>
 #include <string.h>
 
@@ -150,6 +151,14 @@ static bool is_one_class(const struct table_state *state)
     return true;
 }
 
+static void add_feeds(struct dataset *d, const struct data_config *config)
+{
+    i64 n = config->numeric_count, k = config->categorical_count;
+    if (n) dataset_add_feed(d, STR("dense"), type_of(DT_F32, shape_1(n)), 0);
+    if (k) dataset_add_feed(d, STR("x"), type_of(DT_I32, shape_1(k)), k * config->buckets);
+    dataset_add_feed(d, STR("y"), type_of(DT_F32, shape_of(0, NULL)), 0);
+}
+
 enum status table_open(struct dataset *d, const struct data_config *config, table_parse *parse,
                        struct arena *perm, struct err *err)
 {
@@ -158,7 +167,10 @@ enum status table_open(struct dataset *d, const struct data_config *config, tabl
     enum status         st = check_config(config, err);
     state->numeric         = n;
     state->categorical     = k;
-    if (!st) st = open_split(d, config, SPLIT_TRAIN, parse, *perm, err);
+    if (st) return st;
+    add_feeds(d, config);
+    if (config->rows_only) return STATUS_OK; /* the settings say all there is to know */
+    st = open_split(d, config, SPLIT_TRAIN, parse, *perm, err);
     if (!st && config->eval_path.len) st = open_split(d, config, SPLIT_EVAL, parse, *perm, err);
     if (!st && is_one_class(state))
         st = refuse_one_class(config->path, d->count[SPLIT_TRAIN] + d->count[SPLIT_EVAL], err);
@@ -170,9 +182,6 @@ enum status table_open(struct dataset *d, const struct data_config *config, tabl
             (struct table_set){ all->dense + first * n, all->y + first, all->x + first * k };
     }
     limit_counts(d, config);
-    if (n) dataset_add_feed(d, STR("dense"), type_of(DT_F32, shape_1(n)), 0);
-    if (k) dataset_add_feed(d, STR("x"), type_of(DT_I32, shape_1(k)), k * config->buckets);
-    dataset_add_feed(d, STR("y"), type_of(DT_F32, shape_of(0, NULL)), 0);
     return STATUS_OK;
 }
 
@@ -191,6 +200,54 @@ void table_fetch(const struct dataset *d, enum split s, const i64 *index, i64 co
         if (k) memcpy(x + i * k, set->x + index[i] * k, (size_t)k * sizeof *x);
         y[i] = set->y[index[i]];
     }
+}
+
+/* ---- rows from outside the files ---- */
+
+struct table_rows {
+    struct table        table;   /* of one row */
+    struct data_config  config;  /* without a label: nobody knows it yet */
+    struct csv_columns *columns; /* of the header; NULL: rows are JSON objects, or none has come */
+    bool                began;
+};
+
+enum status table_rows_open(struct rows *r, struct arena *perm, struct err *err)
+{
+    struct table_rows *t = r->state = NEW(perm, struct table_rows, 1);
+    (void)err;
+    t->config       = *r->config;
+    t->config.label = STR("");
+    t->table        = (struct table){ .numeric     = t->config.numeric_count,
+                                      .categorical = t->config.categorical_count,
+                                      .buckets     = t->config.buckets };
+    t->table.dense  = NEW(perm, f32, t->table.numeric);
+    t->table.x      = NEW(perm, i32, t->table.categorical);
+    return STATUS_OK;
+}
+
+enum status table_row(struct rows *r, struct str line, void *const *to, struct err *err)
+{
+    struct table_rows *all = r->state;
+    struct table      *t   = &all->table;
+    i64                n = t->numeric, k = t->categorical;
+    enum status        st;
+    if (!all->began) {
+        all->began = true;
+        if (!str_starts(str_trim(line), STR("{"))) {
+            st = csv_header(r->path, line, r->line, &all->config, &r->perm, &all->columns, err);
+            return st ? st : STATUS_NO;
+        }
+    }
+    t->rows = 0;
+    t->own  = r->scratch;
+    if (n) memset(t->dense, 0, (size_t)n * sizeof *t->dense); /* as a missing one stays */
+    st = all->columns ? csv_row(all->columns, line, r->line, t, err)
+                      : jsonl_row(r->path, line, r->line, &all->config, t, err);
+    if (st) return st;
+    if (n) memcpy(*to++, t->dense, (size_t)n * sizeof *t->dense);
+    if (k) memcpy(*to++, t->x, (size_t)k * sizeof *t->x);
+    *(f32 *)*to = 0;
+    return STATUS_OK;
 }
 
 void table_close(struct dataset *d)

@@ -33,11 +33,23 @@ typedef enum status table_parse(struct str path, struct str text, const struct d
                                 i64 rows_max, struct table *out, struct err *err);
 table_parse         csv_parse, jsonl_parse;
 
+/* The same a line at a time, without labels; the line's number is for messages. t->own is a row's scratch. */
+struct csv_columns;
+enum status csv_header(struct str path, struct str line, i64 number,
+                       const struct data_config *config, struct arena *perm,
+                       struct csv_columns **out, struct err *err);
+enum status csv_row(struct csv_columns *c, struct str line, i64 number, struct table *t,
+                    struct err *err);
+enum status jsonl_row(struct str path, struct str line, i64 number,
+                      const struct data_config *config, struct table *t, struct err *err);
+
 /* The data set, for the formats. */
 enum status table_open(struct dataset *d, const struct data_config *config, table_parse *parse,
                        struct arena *perm, struct err *err);
 void        table_fetch(const struct dataset *d, enum split s, const i64 *index, i64 count,
                         void *const *to);
 void        table_close(struct dataset *d);
+enum status table_rows_open(struct rows *r, struct arena *perm, struct err *err);
+enum status table_row(struct rows *r, struct str line, void *const *to, struct err *err);
 
 #endif

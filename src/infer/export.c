@@ -1,4 +1,7 @@
-/* export.c - weights of ours under the names of others, split and transposed as they have them. */
+/* export.c - weights of ours under the names of others, split and transposed as they have them.
+ *
+ * What goes into the file is listed first, then made tensor by tensor from the mapped files while it is written: the
+ * memory that it takes is that of the largest tensor. */
 #include "infer/export.h"
 #include "base/half.h"
 #include "model/lora.h"
@@ -6,8 +9,15 @@
 #include "train/use.h"
 #include <string.h>
 
-enum { MEMORY_GIB = 256 };            /* address space: of transposed and rounded weights too */
+enum { MEMORY_GIB = 256 };            /* address space, half of it for the tensor at hand */
 enum { TENSORS_MAX = 3 * (1 << 16) }; /* theirs */
+
+/* Where the numbers of a tensor lie: in one that is mapped. */
+struct source {
+    const struct st_tensor *from;
+    i64                     skip;       /* so many others come first */
+    bool                    transposed; /* they lie as columns of the result */
+};
 
 struct exporting {
     struct os          *os;
@@ -20,8 +30,9 @@ struct exporting {
     struct model_config names;    /* of matrices that have adapters */
     struct st_tensor   *adapters; /* under PEFT's names */
     i64                 adapter_count;
-    struct arena        memory;
-    struct st_tensor   *list;
+    struct arena        memory, scratch;
+    struct st_tensor   *list; /* what the file will have; of the bytes only how many */
+    struct source      *sources;
     i64                 count;
     struct err         *err;
 };
@@ -53,10 +64,10 @@ static enum status add_adapter(struct exporting *e, const struct st_tensor *t)
                    STR_ARG(t->name));
 }
 
-static const struct st_tensor *adapter_of(const struct exporting *e, struct str module, char which)
+static const struct st_tensor *adapter_of(const struct exporting *e, struct str module, char which,
+                                          struct arena scratch)
 {
-    struct arena scratch = e->memory;
-    struct str   name =
+    struct str name =
         str_fmt(&scratch, "base_model.model.%.*slora_%c.weight", STR_ARG(module), which);
     for (i64 i = 0; i < e->adapter_count; i++)
         if (str_eq(e->adapters[i].name, name)) return &e->adapters[i];
@@ -64,23 +75,26 @@ static const struct st_tensor *adapter_of(const struct exporting *e, struct str 
 }
 
 /* W + scale B A, summed in f64 and rounded once; of a transposed W its transposed. */
-static const f32 *merged(struct exporting *e, struct str name, struct shape shape,
-                         const f32 *values)
+static const f32 *merged(const struct exporting *e, const struct st_tensor *t, const f32 *values,
+                         struct arena *memory)
 {
+    struct str   name  = t->name;
+    struct shape shape = t->shape;
     if (!e->merges || !str_ends(name, STR(".weight")) || shape.rank != 2) return values;
     struct str              module = str_sub(name, 0, name.len - STR("weight").len);
-    const struct st_tensor *A = adapter_of(e, module, 'A'), *B = adapter_of(e, module, 'B');
+    const struct st_tensor *A      = adapter_of(e, module, 'A', *memory),
+                           *B      = adapter_of(e, module, 'B', *memory);
     if (!A && e->from.len) { /* only the body of the model was saved */
-        module = str_cat(&e->memory, hf_prefix(&e->names), module);
-        A = adapter_of(e, module, 'A'), B = adapter_of(e, module, 'B');
+        module = str_cat(memory, hf_prefix(&e->names), module);
+        A = adapter_of(e, module, 'A', *memory), B = adapter_of(e, module, 'B', *memory);
     }
     if (!A || !B) return values;
     const f32 *a = (const f32 *)(const void *)A->bytes.data,
               *b = (const f32 *)(const void *)B->bytes.data;
     i64  rank = A->shape.dim[0], in = A->shape.dim[1], out = B->shape.dim[0];
     bool turned = shape.dim[0] == in && hf_is_transposed(&e->names);
-    f32 *to     = NEW(&e->memory, f32, in * out);
-    f64 *row = NEW(&e->memory, f64, in), scale = lora_scale(&e->names.lora);
+    f32 *to     = NEW(memory, f32, in * out);
+    f64 *row = NEW(memory, f64, in), scale = lora_scale(&e->names.lora);
     for (i64 o = 0; o < out; o++) {
         memset(row, 0, (size_t)in * sizeof *row);
         for (i64 r = 0; r < rank; r++)
@@ -95,17 +109,17 @@ static const f32 *merged(struct exporting *e, struct str name, struct shape shap
 
 /* --- the weights --- */
 
-static const void *rounded(struct exporting *e, const f32 *from, i64 count)
+static const void *rounded(const f32 *from, i64 count, struct arena *memory)
 {
-    u16 *to = NEW(&e->memory, u16, count);
+    u16 *to = NEW(memory, u16, count);
     for (i64 i = 0; i < count; i++) to[i] = bf16_from_f32(from[i]);
     return to;
 }
 
-static const f32 *transposed(struct exporting *e, const f32 *from, i64 rows, i64 columns)
+static const f32 *transposed(const f32 *from, i64 rows, i64 columns, struct arena *memory)
 {
     enum { TILE = 32 };
-    f32 *to = NEW(&e->memory, f32, rows * columns);
+    f32 *to = NEW(memory, f32, rows * columns);
     for (i64 r = 0; r < rows; r += TILE)
         for (i64 c = 0; c < columns; c += TILE)
             for (i64 i = r; i < MIN(r + TILE, rows); i++)
@@ -114,25 +128,51 @@ static const f32 *transposed(struct exporting *e, const f32 *from, i64 rows, i64
     return to;
 }
 
-static void add(struct exporting *e, struct str name, struct shape shape, const f32 *values)
+static void add(struct exporting *e, struct str name, struct shape shape, struct source from)
 {
-    i64  count        = shape_count(shape);
-    bool low          = e->dtype == EXPORT_BF16;
-    values            = merged(e, name, shape, values);
-    const void *bytes = low ? rounded(e, values, count) : values;
+    bool low = e->dtype == EXPORT_BF16;
     ASSERT(e->count < TENSORS_MAX);
-    e->list[e->count++] = (struct st_tensor){
-        name, low ? STR("BF16") : STR("F32"), shape, { bytes, count * (low ? 2 : 4) }
+    e->sources[e->count] = from;
+    e->list[e->count++]  = (struct st_tensor){
+         name, low ? STR("BF16") : STR("F32"), shape, { NULL, shape_count(shape) * (low ? 2 : 4) }
     };
 }
 
-/* As f32 and aligned, where the file has them otherwise. */
+/* As f32 and aligned, where the file has them otherwise; NULL: they are no such numbers. */
+static const f32 *numbers_of(const struct st_tensor *t, i64 skip, i64 count, struct arena *memory)
+{
+    i64              each = t->bytes.len / MAX(shape_count(t->shape), 1);
+    struct st_tensor part = { t->name, t->dtype, shape_1(count),
+                              str_sub(t->bytes, skip * each, (skip + count) * each) };
+    if (str_eq(t->dtype, STR("F32")) && (uintptr_t)part.bytes.data % sizeof(f32) == 0)
+        return (const f32 *)(const void *)part.bytes.data;
+    f32 *to = NEW(memory, f32, count);
+    return st_to_f32(&part, to) ? to : NULL;
+}
+
 static const f32 *values_of(struct exporting *e, const struct st_tensor *t)
 {
-    if (str_eq(t->dtype, STR("F32")) && (uintptr_t)t->bytes.data % sizeof(f32) == 0)
-        return (const f32 *)(const void *)t->bytes.data;
-    f32 *to = NEW(&e->memory, f32, shape_count(t->shape));
-    return st_to_f32(t, to) ? to : NULL;
+    return numbers_of(t, 0, shape_count(t->shape), &e->memory);
+}
+
+static bool has_numbers(const struct exporting *e, const struct st_tensor *t)
+{
+    struct arena scratch = e->memory;
+    return numbers_of(t, 0, 0, &scratch) != NULL;
+}
+
+static struct str make_bytes(const void *context, i64 tensor)
+{
+    const struct exporting *e       = context;
+    const struct st_tensor *t       = &e->list[tensor];
+    const struct source    *s       = &e->sources[tensor];
+    struct arena            scratch = e->scratch;
+    i64                     count   = shape_count(t->shape);
+    const f32              *values  = numbers_of(s->from, s->skip, count, &scratch);
+    if (s->transposed) values = transposed(values, t->shape.dim[1], t->shape.dim[0], &scratch);
+    values            = merged(e, t, values, &scratch);
+    const void *bytes = e->dtype == EXPORT_BF16 ? rounded(values, count, &scratch) : values;
+    return (struct str){ bytes, t->bytes.len };
 }
 
 static enum status add_ours(struct exporting *e, const struct st_tensor *t)
@@ -142,8 +182,7 @@ static enum status add_ours(struct exporting *e, const struct st_tensor *t)
     if (!hf_source(&e->config, t->name, t->shape, &e->memory, &s))
         return err_set(e->err, STATUS_USAGE, "the tensor %.*s has no place in a model of type %.*s",
                        STR_ARG(t->name), STR_ARG(hf_type(&e->config)));
-    const f32 *values = values_of(e, t);
-    if (!values)
+    if (!has_numbers(e, t))
         return err_set(e->err, STATUS_USAGE, "the tensor %.*s has type %.*s", STR_ARG(t->name),
                        STR_ARG(t->dtype));
     i64 rows = t->shape.dim[0], each = shape_count(t->shape) / MAX(rows, 1), sum = 0;
@@ -152,14 +191,13 @@ static enum status add_ours(struct exporting *e, const struct st_tensor *t)
         return err_set(e->err, STATUS_USAGE, "the tensor %.*s has %lld rows instead of %lld",
                        STR_ARG(t->name), (long long)rows, (long long)sum);
     if (s.transposed) {
-        add(e, s.name[0], shape_2(each, rows), transposed(e, values, rows, each));
+        add(e, s.name[0], shape_2(each, rows), (struct source){ t, 0, true });
         return STATUS_OK;
     }
-    for (i32 i = 0; i < s.count; i++) {
+    for (i64 i = 0, skip = 0; i < s.count; skip += s.rows[i++] * each) {
         struct shape shape = t->shape;
         shape.dim[0]       = s.rows[i];
-        add(e, s.name[i], shape, values);
-        values += s.rows[i] * each;
+        add(e, s.name[i], shape, (struct source){ t, skip, false });
     }
     return STATUS_OK;
 }
@@ -200,13 +238,12 @@ static enum status add_base(struct exporting *e, struct st_folder *f)
 {
     enum status st = st_folder_open(e->os, e->from, &e->memory, f, e->err);
     for (i64 i = 0; !st && i < f->count; i++) {
-        const struct st_tensor *t      = &f->tensors[i];
-        const f32              *values = values_of(e, t);
+        const struct st_tensor *t = &f->tensors[i];
         if (hf_is_ignored(&e->config, t->name)) continue;
-        if (!values)
+        if (!has_numbers(e, t))
             return err_set(e->err, STATUS_USAGE, "the tensor %.*s has type %.*s", STR_ARG(t->name),
                            STR_ARG(t->dtype));
-        add(e, t->name, t->shape, values);
+        add(e, t->name, t->shape, (struct source){ .from = t });
     }
     return st;
 }
@@ -222,11 +259,12 @@ static enum status write_adapters(struct exporting *e)
 
 static enum status save(struct exporting *e)
 {
-    struct gguf_model m = { &e->config, hf_type(&e->config), e->from, e->folder };
-    if (e->gguf)
-        return gguf_save(e->os, e->folder, &m, e->list, e->count, e->gguf_type, &e->memory, e->err);
-    return st_save(e->os, str_cat(&e->memory, e->folder, STR("/model.safetensors")), e->list,
-                   e->count, e->memory, e->err);
+    struct gguf_model m    = { &e->config, hf_type(&e->config), e->from, e->folder };
+    struct st_made    from = { e->list, e->count, make_bytes, e };
+    e->scratch             = arena_part(&e->memory, (e->memory.end - e->memory.begin) / 2);
+    if (e->gguf) return gguf_save(e->os, e->folder, &m, &from, e->gguf_type, &e->memory, e->err);
+    return st_save_from(e->os, str_cat(&e->memory, e->folder, STR("/model.safetensors")), &from,
+                        STR(""), e->memory, e->err);
 }
 
 /* f NULL: the weights are those of the folder alone. */
@@ -236,6 +274,7 @@ static enum status write_whole(struct exporting *e, const struct st_file *f)
     bool             ours = f && (!e->from.len || !e->names.lora.rank); /* it has all weights */
     enum status      st   = e->gguf ? STATUS_OK : write_config(e);
     e->list               = NEW(&e->memory, struct st_tensor, TENSORS_MAX);
+    e->sources            = NEW(&e->memory, struct source, TENSORS_MAX);
     for (i64 i = 0; !st && ours && i < f->count; i++) st = add_ours(e, &f->tensors[i]);
     if (!st && !ours) st = add_base(e, &base);
     if (!st) st = save(e);

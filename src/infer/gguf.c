@@ -247,59 +247,97 @@ void gguf_q8_0(const f32 *from, i64 count, u8 *to)
     }
 }
 
+struct entry { /* a tensor of the file */
+    struct str     name;
+    i64            from;  /* which of those given; -1: the frequencies */
+    struct shape   shape; /* of the given one */
+    enum gguf_type type;
+    i64            bytes;
+    bool           transposed;
+    i64            paired_heads; /* 0: rows stay where they are */
+};
+
 struct writing {
     const struct gguf_model *model;
+    const struct st_made    *from;
     struct arena            *memory;
     enum gguf_type           type;
     struct textbuf           infos;
-    struct str              *parts; /* of the file; the header is the first */
-    i64                      part_count, offset, tensor_count;
+    struct entry            *entries;
+    i64                      count, offset;
+    const f32               *frequencies;
+    struct str               header;
+    struct arena             scratch; /* of the tensor at hand */
     struct err              *err;
 };
 
 static const char zeros[ALIGN];
 
-/* In the file's type; false: a number is beyond f16. */
-static bool stored(struct writing *w, const f32 *x, i64 count, enum gguf_type type, struct str *out)
+static i64 bytes_of(i64 count, enum gguf_type type)
 {
-    *out = (struct str){ (const char *)x, count * (i64)sizeof *x };
-    if (type == GGUF_F32) return true;
-    if (type == GGUF_Q8_0) {
-        i64 bytes = count / GGUF_BLOCK * GGUF_BLOCK_BYTES;
-        u8 *to    = NEW(w->memory, u8, bytes);
-        gguf_q8_0(x, count, to);
-        *out = (struct str){ (const char *)to, bytes };
-        return true;
-    }
-    u16 *to = NEW(w->memory, u16, count);
-    for (i64 i = 0; i < count; i++) {
-        to[i] = f16_from_f32(x[i]);
-        if ((to[i] & 0x7FFF) == 0x7C00) return false;
-    }
-    *out = (struct str){ (const char *)to, count * (i64)sizeof *to };
-    return true;
+    if (type == GGUF_Q8_0) return count / GGUF_BLOCK * GGUF_BLOCK_BYTES;
+    return count * (type == GGUF_F32 ? 4 : 2);
 }
 
-static enum status add_tensor(struct writing *w, struct str name, struct shape s, const f32 *x)
+static i64 padding(i64 bytes) { return (ALIGN - bytes % ALIGN) % ALIGN; }
+
+/* In the file's type. */
+static struct str stored(const struct writing *w, const struct entry *t, const f32 *x,
+                         struct arena *memory)
 {
-    bool           whole = shape_last(s) % GGUF_BLOCK == 0;
-    enum gguf_type type  = w->type == GGUF_Q8_0 && !whole ? GGUF_F16 : w->type;
-    struct str     bytes;
-    if (s.rank == 1 || str_starts(name, STR("position_embd"))) type = GGUF_F32;
-    if (!stored(w, x, shape_count(s), type, &bytes))
-        return err_set(w->err, STATUS_USAGE, "%.*s has numbers beyond those of f16: --dtype f32",
-                       STR_ARG(name));
-    add_text(&w->infos, name);
+    i64 count = shape_count(t->shape);
+    if (t->type == GGUF_F32) return (struct str){ (const char *)x, t->bytes };
+    if (t->type == GGUF_Q8_0) {
+        u8 *to = NEW(memory, u8, t->bytes);
+        gguf_q8_0(x, count, to);
+        return (struct str){ (const char *)to, t->bytes };
+    }
+    u16 *to = NEW(memory, u16, count);
+    for (i64 i = 0; i < count; i++) {
+        to[i] = f16_from_f32(x[i]);
+        if ((to[i] & 0x7FFF) != 0x7C00) continue;
+        err_set(w->err, STATUS_USAGE, "%.*s has numbers beyond those of f16: --dtype f32",
+                STR_ARG(t->name));
+        return (struct str){ NULL, -1 };
+    }
+    return (struct str){ (const char *)to, t->bytes };
+}
+
+static void add_tensor(struct writing *w, struct entry t)
+{
+    struct shape s     = t.transposed ? shape_2(t.shape.dim[1], t.shape.dim[0]) : t.shape;
+    bool         whole = shape_last(s) % GGUF_BLOCK == 0;
+    t.type             = w->type == GGUF_Q8_0 && !whole ? GGUF_F16 : w->type;
+    if (s.rank == 1 || str_starts(t.name, STR("position_embd"))) t.type = GGUF_F32;
+    t.bytes = bytes_of(shape_count(s), t.type);
+    add_text(&w->infos, t.name);
     add_u32(&w->infos, (u32)s.rank);
     for (i32 i = s.rank - 1; i >= 0; i--) add_u64(&w->infos, (u64)s.dim[i]);
-    add_u32(&w->infos, type);
+    add_u32(&w->infos, t.type);
     add_u64(&w->infos, (u64)w->offset);
-    i64 pad                   = (ALIGN - bytes.len % ALIGN) % ALIGN;
-    w->parts[w->part_count++] = bytes;
-    w->parts[w->part_count++] = (struct str){ zeros, pad };
-    w->offset += bytes.len + pad;
-    w->tensor_count++;
-    return STATUS_OK;
+    w->offset += t.bytes + padding(t.bytes);
+    w->entries[w->count++] = t;
+}
+
+static struct str tensor_bytes(const struct writing *w, const struct entry *t)
+{
+    struct arena scratch = w->scratch;
+    const f32   *x       = w->frequencies;
+    i64          rows    = t->shape.dim[0];
+    if (t->from >= 0) x = (const f32 *)(const void *)w->from->bytes(w->from->context, t->from).data;
+    if (t->paired_heads)
+        x = paired(x, rows, shape_count(t->shape) / rows, t->paired_heads, &scratch);
+    if (t->transposed) x = transposed(x, rows, t->shape.dim[1], &scratch);
+    return stored(w, t, x, &scratch);
+}
+
+/* The header, then each tensor and zeros behind it. */
+static struct str piece_at(const void *context, i64 i)
+{
+    const struct writing *w = context;
+    if (!i) return w->header;
+    const struct entry *t = &w->entries[(i - 1) / 2];
+    return i % 2 ? tensor_bytes(w, t) : (struct str){ zeros, padding(t->bytes) };
 }
 
 /* The weight or the bias of it. */
@@ -309,12 +347,12 @@ static bool is_of(struct str name, const char *layer)
     return str_ends(str_sub(name, 0, name.len - leaf), str_of(layer));
 }
 
-static enum status add_theirs(struct writing *w, const struct st_tensor *t)
+static enum status add_theirs(struct writing *w, i64 from)
 {
     const struct model_config *c    = w->model->config;
-    const f32                 *x    = (const f32 *)(const void *)t->bytes.data;
-    struct shape               s    = t->shape;
+    const struct st_tensor    *t    = &w->from->tensors[from];
     struct str                 name = new_name(t->name, w->memory);
+    struct entry               e    = { .name = name, .from = from, .shape = t->shape };
     if (!name.len)
         return err_set(w->err, STATUS_USAGE, "llama.cpp has no tensor %.*s in a model of type %.*s",
                        STR_ARG(t->name), STR_ARG(w->model->type));
@@ -322,26 +360,27 @@ static enum status add_theirs(struct writing *w, const struct st_tensor *t)
     bool query = is_of(name, ".attn_q"), key = is_of(name, ".attn_k");
     i64  kv = c->kv_heads ? c->kv_heads : c->heads;
     if (is(architecture(w->model), "llama") && (query || key))
-        x = paired(x, s.dim[0], shape_count(s) / s.dim[0], query ? c->heads : kv, w->memory);
-    if (is(w->model->type, "gpt2") && s.rank == 2 && str_starts(name, STR("blk."))) {
-        x = transposed(x, s.dim[0], s.dim[1], w->memory);
-        s = shape_2(s.dim[1], s.dim[0]);
-    }
-    return add_tensor(w, name, s, x);
+        e.paired_heads = query ? c->heads : kv;
+    e.transposed =
+        is(w->model->type, "gpt2") && t->shape.rank == 2 && str_starts(name, STR("blk."));
+    add_tensor(w, e);
+    return STATUS_OK;
 }
 
 /* What each frequency is divided by. */
-static enum status add_frequencies(struct writing *w)
+static void add_frequencies(struct writing *w)
 {
     const struct model_config *c    = w->model->config;
     i64                        half = head_dim(c) / 2;
     f32                       *x    = NEW(w->memory, f32, half);
-    if (!(c->rope_scaling.high > 0)) return STATUS_OK;
+    if (!(c->rope_scaling.high > 0)) return;
     for (i64 i = 0; i < half; i++) {
         f64 f = pow(c->rope_base, -(f64)i / (f64)half);
         x[i]  = (f32)(f / rope_scaled(f, c->rope_scaling));
     }
-    return add_tensor(w, STR("rope_freqs.weight"), shape_1(half), x);
+    w->frequencies = x;
+    add_tensor(
+        w, (struct entry){ .name = STR("rope_freqs.weight"), .from = -1, .shape = shape_1(half) });
 }
 
 static i64 size_of(const struct st_tensor *tensors, i64 count, const char *name,
@@ -370,19 +409,19 @@ static struct str header(struct writing *w, const struct gguf_keys *k)
     struct textbuf b = textbuf_new(w->memory);
     textbuf_add(&b, STR("GGUF"));
     add_u32(&b, VERSION);
-    add_u64(&b, (u64)w->tensor_count);
+    add_u64(&b, (u64)w->count);
     add_u64(&b, (u64)k->count);
     textbuf_add(&b, textbuf_str(&k->bytes));
     textbuf_add(&b, textbuf_str(&w->infos));
-    add_bytes(&b, zeros, (ALIGN - b.len % ALIGN) % ALIGN);
+    add_bytes(&b, zeros, padding(b.len));
     return textbuf_str(&b);
 }
 
 enum status gguf_save(struct os *os, struct str path, const struct gguf_model *model,
-                      const struct st_tensor *tensors, i64 count, enum gguf_type type,
-                      struct arena *memory, struct err *err)
+                      const struct st_made *from, enum gguf_type type, struct arena *memory,
+                      struct err *err)
 {
-    struct writing w   = { .model = model, .memory = memory, .type = type, .part_count = 1 };
+    struct writing w   = { .model = model, .from = from, .memory = memory, .type = type };
     struct arena infos = arena_part(memory, (i64)1 << 30), keys = arena_part(memory, (i64)1 << 32);
     struct gguf_keys           k  = { textbuf_new(&keys), 0, architecture(model) };
     const struct model_config *c  = model->config;
@@ -390,13 +429,15 @@ enum status gguf_save(struct os *os, struct str path, const struct gguf_model *m
     if (st) return st;
     w.err      = err;
     w.infos    = textbuf_new(&infos);
-    w.parts    = NEW(memory, struct str, 2 * count + 4);
-    i64 hidden = size_of(tensors, count, "blk.0.ffn_up.weight", memory) / c->width;
-    i64 rows   = size_of(tensors, count, "token_embd.weight", memory) / c->width;
-    for (i64 i = 0; !st && i < count; i++) st = add_theirs(&w, &tensors[i]);
-    if (!st) st = add_frequencies(&w);
+    w.entries  = NEW(memory, struct entry, from->count + 1);
+    i64 hidden = size_of(from->tensors, from->count, "blk.0.ffn_up.weight", memory) / c->width;
+    i64 rows   = size_of(from->tensors, from->count, "token_embd.weight", memory) / c->width;
+    for (i64 i = 0; !st && i < from->count; i++) st = add_theirs(&w, i);
+    if (!st) add_frequencies(&w);
     if (!st) st = add_keys(&w, os, &k, rows, hidden);
     if (st) return st;
-    w.parts[0] = header(&w, &k);
-    return os_publish_parts(os, path, w.parts, w.part_count, *memory, err);
+    w.header                = header(&w, &k);
+    w.scratch               = arena_part(memory, (memory->end - memory->begin) / 2);
+    struct os_pieces pieces = { piece_at, &w, 1 + 2 * w.count };
+    return os_publish_from(os, path, &pieces, *memory, err);
 }

@@ -16,8 +16,8 @@ struct gguf_model {
 /* The tensors are f32, under the names of transformers. Matrices become `type`; where their rows are not whole blocks
  * of Q8_0, f16; vectors and the table of positions stay f32. */
 enum status gguf_save(struct os *os, struct str path, const struct gguf_model *model,
-                      const struct st_tensor *tensors, i64 count, enum gguf_type type,
-                      struct arena *memory, struct err *err);
+                      const struct st_made *from, enum gguf_type type, struct arena *memory,
+                      struct err *err);
 
 /* Numbers as blocks of 32: the scale in f16, then a byte each; count is whole blocks. */
 enum { GGUF_BLOCK = 32, GGUF_BLOCK_BYTES = 34 };

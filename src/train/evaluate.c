@@ -42,7 +42,7 @@ i64 session_targets(const struct session *s, const struct batch *b)
     return count;
 }
 
-static enum status run_batch(struct session *s, const struct batch *b, struct err *err)
+enum status evaluate_batch(struct session *s, const struct batch *b, struct err *err)
 {
     enum program_id id = b->count == s->config.eval_batch ? PROGRAM_EVAL : PROGRAM_EVAL_LAST;
     struct program *p;
@@ -125,7 +125,7 @@ enum status evaluate_batches(struct session *s, batch_taker *take, void *context
     enum status st = open_eval_loader(s, err);
     for (bool ends = false; !st && !ends;) {
         struct batch *b = session_batch(s, s->eval_loader, s->eval_step, &st, err);
-        if (b) st = run_batch(s, b, err);
+        if (b) st = evaluate_batch(s, b, err);
         if (b && !st) st = take(context, s, b, err);
         if (b) ends = b->ends_epoch;
         if (!st) st = session_check_signal(s, s->eval_step, err);

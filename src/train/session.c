@@ -196,8 +196,12 @@ enum status session_program(struct session *s, enum program_id id, i64 rows, str
 static enum status compile_batches(struct session *s, struct err *err)
 {
     if (s->ranks) s->config.batch = s->batch_all;
-    train_batches(&s->settings->train, dataset_count(s->data, SPLIT_TRAIN),
-                  dataset_count(s->data, SPLIT_EVAL), &s->config);
+    if (s->settings->data.rows_only) { /* one at a time while they are slow to come */
+        s->config.eval_batch      = s->settings->train.eval_batch;
+        s->config.eval_batch_last = s->config.eval_batch > 1;
+    } else
+        train_batches(&s->settings->train, dataset_count(s->data, SPLIT_TRAIN),
+                      dataset_count(s->data, SPLIT_EVAL), &s->config);
     enum status st = together_batches(s, err);
     if (st) return st;
     if (s->settings->eval_only) s->config.batch = s->config.batch_last = s->config.accumulate = 0;
@@ -210,7 +214,7 @@ static enum status compile_to_fit(struct session *s, struct err *err)
     struct compile_config asked = s->config;
     struct err            why   = { 0 };
     enum status           st    = compile_batches(s, err);
-    if (st != STATUS_USAGE || batch_shrink(s, &why)) return st;
+    if (st != STATUS_USAGE || s->settings->data.rows_only || batch_shrink(s, &why)) return st;
     s->config.optimiser = asked.optimiser; /* as auto begins */
     return compile_batches(s, err);
 }
@@ -225,7 +229,7 @@ enum status session_open_timed(struct session *s, struct clock *clock, struct os
     clock_enter(clock, PART_start_data);
     if (!st) st = open_data(s, err);
     clock_enter(clock, PART_start_device);
-    if (!st && !dataset_count(s->data, SPLIT_TRAIN))
+    if (!st && !dataset_count(s->data, SPLIT_TRAIN) && !settings->data.rows_only)
         st = err_set(err, STATUS_USAGE, "the data set has no training samples");
     if (!st) st = session_model(s, err);
     if (!st) s->config.row_share = row_share(s);

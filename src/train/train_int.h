@@ -291,6 +291,8 @@ enum status evaluate(struct session *s, struct train_eval *out,
                      struct err *err); /* out->step set */
 enum status norms_check(const struct session *s,
                         struct err *err); /* is there a batch that a batch norm cannot take? */
+/* Of s->config.eval_batch samples, or of eval_batch_last. */
+enum status evaluate_batch(struct session *s, const struct batch *b, struct err *err);
 /* Runs each held-out batch once; `take` sees it before the next. */
 typedef enum status batch_taker(void *context, struct session *s, const struct batch *b,
                                 struct err *err);

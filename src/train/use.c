@@ -2,22 +2,12 @@
 #include "train/use.h"
 #include "model/hf.h"
 #include "store/safetensors.h"
-#include "train/train_int.h"
+#include "train/use_int.h"
 #include <math.h>
 #include <string.h>
 
 enum { NAMES_BYTES = 256 << 20 }; /* address space for the header of the weights */
 enum { PERM_RESERVE_GIB = 64 };   /* likewise for all that is held */
-
-struct use {
-    struct arena    perm; /* that it lies in itself */
-    struct session  s;
-    struct settings settings;
-    i64             length, vocabulary; /* of sequences to continue */
-    i64             sequences;          /* at a time */
-    i64             rows; /* that are read at a time while a text is new; 0: there is no cache */
-    i64            *seen; /* of each sequence: tokens whose keys and values are in the cache */
-};
 
 /* Rows of new text that one program reads: enough that a product is bound by arithmetic rather than by reading the
  * weights (bench/results/generate.md). A text of up to ROWS_STEPPED more tokens is read one by one, which is faster. */
@@ -58,16 +48,37 @@ static enum status need_weights(const struct settings *s, struct err *err)
                    "this model has no weights: give train.init, a safetensors file");
 }
 
+/* Of a classifier of sequences that knows its classes, nothing of its data matters but how a text becomes tokens. */
+static enum status forget_data(struct os *os, struct settings *s, struct arena *perm,
+                               struct err *err)
+{
+    struct model_config c    = s->model;
+    struct data_config *data = &s->data;
+    enum status         st   = STATUS_OK;
+    data->rows_only          = true;
+    if (str_eq(c.kind, STR("hf"))) st = hf_settings(os, &c, perm, err);
+    if (!st && str_eq(c.kind, STR("hf")) && !hf_is_encoder(&c))
+        st = err_set(err, STATUS_USAGE, "%.*s predicts tokens, not classes: use `frugal generate`",
+                     STR_ARG(c.path));
+    if (st || !c.classes || !hf_is_encoder(&c)) return st;
+    data->kind = STR("csv");
+    data->path = data->eval_path = STR("");
+    if (!data->text.len) data->text = STR("text");
+    if (!data->label.len) data->label = STR("label");
+    return STATUS_OK;
+}
+
 enum status use_open(struct os *os, const struct settings *settings, enum use_kind kind,
                      struct use **out, struct err *err)
 {
     enum status st = use_new(os, settings, out, err);
     struct use *u  = *out;
     if (st) return st;
-    u->settings.model.ask = kind == USE_PREDICT ? ASK_LOGITS : ASK_LOSS;
+    u->settings.model.ask = kind == USE_EVALUATE ? ASK_LOSS : ASK_LOGITS;
     st                    = need_weights(&u->settings, err);
+    if (!st && kind == USE_ROWS) st = forget_data(os, &u->settings, &u->perm, err);
     if (!st) st = session_open(&u->s, os, &u->settings, &u->perm, err);
-    if (!st && !dataset_count(u->s.data, SPLIT_EVAL))
+    if (!st && kind != USE_ROWS && !dataset_count(u->s.data, SPLIT_EVAL))
         st = err_set(
             err, STATUS_USAGE,
             "there are no samples to evaluate: give data.eval_path, or data.held_out above 0");
@@ -86,87 +97,6 @@ enum status use_evaluate(struct use *u, struct train_eval *out, struct err *err)
 {
     *out = (struct train_eval){ 0 };
     return evaluate(&u->s, out, err);
-}
-
-/* --- classes --- */
-
-static void softmax(f64 *x, i64 count)
-{
-    f64 top = -INFINITY, sum = 0;
-    for (i64 i = 0; i < count; i++) top = MAX(top, x[i]);
-    for (i64 i = 0; i < count; i++) sum += x[i] = exp(x[i] - top);
-    for (i64 i = 0; i < count; i++) x[i] /= sum;
-}
-
-struct predicting {
-    use_answer *answer;
-    void       *context;
-    i64         sample, classes; /* classes 1: a click or none */
-    bool        clicks;
-};
-
-static enum status predict_batch(void *context, struct session *s, const struct batch *b,
-                                 struct err *err)
-{
-    struct predicting *p       = context;
-    struct arena       scratch = s->scratch;
-    f64               *x       = NEW(&scratch, f64, b->count * p->classes);
-    (void)err;
-    session_get_numbers(s, p->clicks ? STR("scores") : STR("logits"), x, b->count * p->classes);
-    for (i64 i = 0; i < b->count; i++) {
-        f64 *of = x + i * p->classes;
-        if (p->clicks) *of = 1 / (1 + exp(-*of));
-        else softmax(of, p->classes);
-        p->answer(p->context, p->sample++, of, p->classes);
-    }
-    return STATUS_OK;
-}
-
-enum status use_predict(struct use *u, use_answer *answer, void *context, struct err *err)
-{
-    struct predicting        p = { answer, context, 0, 1, session_has(&u->s, STR("scores")) };
-    const struct persistent *t = program_set_find(u->s.set, STR("logits"));
-    if (model_rows(u->s.model) > 1)
-        return err_set(err, STATUS_USAGE,
-                       "this model predicts tokens, not classes: use `frugal generate`");
-    if (!p.clicks) p.classes = shape_last(t->type.shape);
-    return evaluate_batches(&u->s, predict_batch, &p, err);
-}
-
-static i32 target_feed(const struct session *s)
-{
-    const struct feeds *feeds = dataset_feeds(s->data);
-    for (i32 f = 0; f < feeds->count; f++)
-        if (str_eq(feeds->feed[f].name, STR("y"))) return f;
-    return -1;
-}
-
-static enum status confuse_batch(void *context, struct session *s, const struct batch *b,
-                                 struct err *err)
-{
-    struct use_confusion *k       = context;
-    struct arena          scratch = s->scratch;
-    f64                  *x       = NEW(&scratch, f64, b->count * k->classes);
-    const i32            *y       = b->data[target_feed(s)];
-    (void)err;
-    session_get_numbers(s, STR("logits"), x, b->count * k->classes);
-    for (i64 i = 0; i < b->count; i++) {
-        i64 best = 0;
-        for (i64 c = 1; c < k->classes; c++)
-            if (x[i * k->classes + c] > x[i * k->classes + best]) best = c;
-        if (y[i] >= 0 && y[i] < k->classes) k->counts[y[i] * k->classes + best]++;
-    }
-    return STATUS_OK;
-}
-
-enum status use_confuse(struct use *u, struct use_confusion *out, struct arena *perm,
-                        struct err *err)
-{
-    const struct persistent *t = program_set_find(u->s.set, STR("logits"));
-    ASSERT(t && model_rows(u->s.model) == 1);
-    out->classes = shape_last(t->type.shape);
-    out->counts  = NEW(perm, i64, out->classes * out->classes);
-    return evaluate_batches(&u->s, confuse_batch, out, err);
 }
 
 /* --- the next token --- */

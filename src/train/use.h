@@ -12,8 +12,10 @@ struct use;
 enum status use_settings(struct os *os, struct settings *settings, struct arena *perm,
                          struct err *err);
 
-enum use_kind { USE_EVALUATE, USE_PREDICT };
-/* With the settings' data; the caller's settings need not live on. */
+enum use_kind { USE_EVALUATE, USE_PREDICT, USE_ROWS };
+/* With the settings' data; the caller's settings need not live on. USE_ROWS opens no files of data where the settings,
+ * or the model, say what a row becomes and how many classes there are: not those of images, nor of texts whose classes
+ * the folder of the model does not number. */
 enum status use_open(struct os *os, const struct settings *settings, enum use_kind kind,
                      struct use **out, struct err *err);
 /* Of a model of classes, opened with USE_PREDICT: how many held-out samples of each class, a row, were taken for each,
@@ -44,6 +46,10 @@ enum status use_evaluate(struct use *u, struct train_eval *out, struct err *err)
 /* Each held-out sample in turn: the probability of each class, of clicks that of a click alone. */
 typedef void use_answer(void *context, i64 sample, const f64 *probability, i64 count);
 enum status  use_predict(struct use *u, use_answer *answer, void *context, struct err *err);
+/* Opened with USE_ROWS: the same for each line of a stream (data/rows.h), when it has come, until the stream ends or a
+ * line is refused. Lines that are there together are answered together, up to train.eval_batch of them. */
+enum status use_rows(struct use *u, struct file in, use_answer *answer, void *context,
+                     struct err *err);
 
 i64 use_length(const struct use *u);     /* of a sequence, at most */
 i64 use_vocabulary(const struct use *u); /* tokens that may come next */

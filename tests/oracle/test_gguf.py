@@ -17,21 +17,18 @@ import subprocess
 import sys
 import tempfile
 
-THEIRS = os.path.join(sys.prefix, "hf", "bin", "python")  # scripts/setup: transformers wants packages of its own
-if os.path.exists(THEIRS):
-    os.execv(THEIRS, [THEIRS, *sys.argv])
+from theirs import command, need, run_cases  # before torch
+
+need("tokenizers")
 
 import numpy as np
 import torch
 
-from oracle import FRUGAL, seed_of
+from oracle import seed_of
+from qwen3 import Qwen3
 
-try:
-    import transformers as T
-    import tokenizers as K
-except ImportError:
-    print("skipped: transformers is not installed (scripts/setup check)")
-    sys.exit(77)
+import transformers as T
+import tokenizers as K
 
 LLAMA = os.environ.get("LLAMA_PYTHON", sys.executable)
 HAS_LLAMA = subprocess.run([LLAMA, "-c", "import llama_cpp"], capture_output=True).returncode == 0
@@ -48,6 +45,7 @@ MODELS = {  # class, config, architecture there, tokenizer
     "llama biases": (T.LlamaForCausalLM, T.LlamaConfig(**SMALL, attention_bias=True), "llama", None),
     "mistral": (T.MistralForCausalLM, T.MistralConfig(**SMALL, sliding_window=50), "llama", "spm"),
     "qwen2": (T.Qwen2ForCausalLM, T.Qwen2Config(**SMALL), "qwen2", "qwen2"),
+    "qwen3": (Qwen3, dict(head_dim=24, rope_theta=700.0, rms_norm_eps=1e-5), "qwen3", "qwen2"),
 }
 SPLITS = {"llama3": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
           "qwen2": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"}
@@ -100,7 +98,7 @@ def name_of(theirs):
     """transformers' name to llama.cpp's (gguf-py/gguf/tensor_mapping.py)."""
     table = {"embed_tokens": "token_embd", "norm": "output_norm", "lm_head": "output", "wte": "token_embd", "wpe": "position_embd",
              "ln_f": "output_norm", "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
-             "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "post_attention_layernorm": "ffn_norm",
+             "self_attn.v_proj": "attn_v", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "self_attn.o_proj": "attn_output", "post_attention_layernorm": "ffn_norm",
              "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "ln_1": "attn_norm",
              "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output", "ln_2": "ffn_norm", "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}
     parts = theirs.replace("model.", "", 1).replace("transformer.", "", 1).split(".")
@@ -187,6 +185,8 @@ def check_keys(keys, config, arch, tokenizer):
         eos = "</s>" if "</s>" in vocabulary else "<|endoftext|>"
         want |= {"tokenizer.ggml.eos_token_id": vocabulary[eos], "tokenizer.chat_template": "{{ messages }}"}
         assert keys["tokenizer.ggml.token_type"][vocabulary[eos]] == 3 and keys["tokenizer.ggml.token_type"][ROWS - 1] == 5
+    if arch == "qwen3":
+        want |= {f"{arch}.attention.key_length": config.head_dim, f"{arch}.attention.value_length": config.head_dim}
     for key, value in want.items():
         assert keys.get(key) == value, f"{key} is {keys.get(key)}, not {value}"
 
@@ -221,6 +221,8 @@ def lower(x, kind):
 
 def round_inputs(model, found):
     hooks = []
+    if isinstance(model, Qwen3):
+        model.read = lambda name, x: lower(x, found[name_of(name)][1])
     for name, module in model.named_modules():
         if not isinstance(module, (torch.nn.Linear, T.pytorch_utils.Conv1D)):
             continue
@@ -245,7 +247,8 @@ def check_llama(path, model, found, arch, dtype, tokenizer, gen):
     with torch.no_grad():
         for name, p in model.named_parameters():
             p.copy_(torch.tensor(back(name, found[name_of(name)][0])))
-        logits = model(torch.tensor([said["greedy"]])).logits[0].numpy()
+        out = model(torch.tensor([said["greedy"]]))
+        logits = getattr(out, "logits", out)[0].numpy()
     for hook in hooks:
         hook.remove()
     size, first = np.abs(logits).max(), len(prompt) - 1
@@ -267,48 +270,46 @@ def as_back(name, x, config, arch):
     return (x.T if arch == "gpt2" and ".c_" in name and x.ndim == 2 else x).copy()
 
 
+def build(make, config, folder, gen):
+    if make is Qwen3:
+        model = make(SMALL, config, gen)
+        model.save_pretrained(folder)
+        return model
+    model = make(config).float().eval()
+    with torch.no_grad():
+        for p in model.parameters():
+            if p.dim() == 1:
+                p.add_(torch.randn(p.shape, generator=gen) * 0.2)
+    model.save_pretrained(folder, safe_serialization=True)
+    return model
+
+
 def check(name):
     make, config, arch, kind = MODELS[name]
     gen = torch.Generator().manual_seed(seed_of(f"gguf {name}"))
     torch.manual_seed(int(torch.randint(1 << 30, (1,), generator=gen)))
     with tempfile.TemporaryDirectory() as folder:
-        model = make(config).float().eval()
-        with torch.no_grad():
-            for p in model.parameters():
-                if p.dim() == 1:
-                    p.add_(torch.randn(p.shape, generator=gen) * 0.2)
-        model.save_pretrained(f"{folder}/model", safe_serialization=True)
+        model = build(make, config, f"{folder}/model", gen)
         state = {n: p.detach().clone() for n, p in model.named_parameters()}
         tokenizer = make_tokenizer(kind, f"{folder}/model") if kind else None
         for dtype in ("f32", "f16", "q8_0"):
             path = f"{folder}/{dtype}.gguf"
-            done = subprocess.run([FRUGAL, "export", f"{folder}/model", path, "--dtype", dtype], capture_output=True, text=True)
-            assert done.returncode == 0, done.stderr
+            command("export", f"{folder}/model", path, "--dtype", dtype)
             keys, found = read_gguf(path)
             with torch.no_grad():
                 for n, p in model.named_parameters():
                     p.copy_(state[n])
             check_tensors(model, found, arch, dtype)
-            check_keys(keys, config, arch, tokenizer)
+            check_keys(keys, model.config, arch, tokenizer)
             print(f"  {dtype}: {len(found)} tensors and {len(keys)} keys, {os.path.getsize(path)} bytes", flush=True)
             if HAS_LLAMA:
                 check_llama(path, model, found, arch, dtype, tokenizer, gen)
 
 
 def main():
-    torch.set_num_threads(1)
-    failed = 0
-    for name in MODELS:
-        if len(sys.argv) > 1 and name not in sys.argv[1:]:
-            continue
-        try:
-            check(name)
-        except AssertionError as e:
-            print(f"  FAILED {name}: {e}", flush=True)
-            failed += 1
     if not HAS_LLAMA:
         print("llama-cpp-python is not installed: what llama.cpp computes is not compared (LLAMA_PYTHON names a Python that has it)")
-    sys.exit(1 if failed else 0)
+    run_cases({name: lambda name=name: check(name) for name in MODELS})
 
 
 main()

@@ -9,29 +9,21 @@ import json
 import os
 import shutil
 import struct
-import subprocess
-import sys
 import tempfile
 
-THEIRS = os.path.join(sys.prefix, "hf", "bin", "python")  # scripts/setup: transformers wants packages of its own
-if os.path.exists(THEIRS):
-    os.execv(THEIRS, [THEIRS, *sys.argv])
+from theirs import FIRST, LATER, STEPS, command, compare, need, run_cases  # before torch
 
-import numpy as np
+need("peft")
+
 import torch
 import torch.nn.functional as F
 
-from oracle import FRUGAL, load, seed_of
+from oracle import load, seed_of
 
-try:
-    import transformers as T
-    import peft
-except ImportError:
-    print("skipped: transformers or peft is not installed (scripts/setup check)")
-    sys.exit(77)
+import transformers as T
+import peft
 
-STEPS, BATCH, CONTEXT, LR, DECAY = 20, 3, 9, 3e-3, 0.1
-FIRST, LATER = 1e-5, 1e-4
+BATCH, CONTEXT, LR, DECAY = 3, 9, 3e-3, 0.1
 SMALL = dict(vocab_size=151, hidden_size=24, intermediate_size=44, num_hidden_layers=2, num_attention_heads=6,
              num_key_value_heads=2, max_position_embeddings=40, initializer_range=0.2)
 ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -44,12 +36,6 @@ FAMILIES = {
     "mistral": (T.MistralForCausalLM, T.MistralConfig(**SMALL, sliding_window=5), ALL),
     "qwen2": (T.Qwen2ForCausalLM, T.Qwen2Config(**SMALL), ALL),
 }
-
-
-def command(*arguments, code=0):
-    done = subprocess.run([FRUGAL, *map(str, arguments)], capture_output=True, text=True, errors="surrogateescape", timeout=600)
-    assert done.returncode == code, f"frugal {arguments}: exit {done.returncode}: {done.stderr.strip()}"
-    return done.stdout if code == 0 else done.stderr
 
 
 def settings(folder, lora, **train):
@@ -82,12 +68,6 @@ def torch_losses(model, ids):
         opt.step()
         losses.append(loss.item())
     return losses
-
-
-def compare(ours, theirs):
-    far = [abs(a - b) / abs(b) for a, b in zip(ours, theirs)]
-    print(f"  first loss {theirs[0]:.5f} within {far[0]:.1e} (allowed {FIRST:.0e}), {STEPS} within {max(far):.1e} (allowed {LATER:.0e})", flush=True)
-    assert len(ours) == STEPS and far[0] <= FIRST and max(far) <= LATER, "losses differ"
 
 
 def make(folder, model_class, config, gen, dtype=torch.float32):
@@ -351,19 +331,9 @@ def check_resume():
 
 
 def main():
-    torch.set_num_threads(1)
     cases = {name: lambda name=name: check_family(name) for name in FAMILIES}
     cases |= {"theirs": check_theirs, "bf16": check_bf16, "packed": check_packed, "ours": check_ours, "resume": check_resume}
-    failed = 0
-    for name, case in cases.items():
-        if len(sys.argv) > 1 and name not in sys.argv[1:]:
-            continue
-        try:
-            case()
-        except AssertionError as e:
-            print(f"  FAILED {name}: {e}", flush=True)
-            failed += 1
-    sys.exit(1 if failed else 0)
+    run_cases(cases)
 
 
 main()

@@ -478,6 +478,24 @@ TEST(a_published_file_is_old_or_new_after_any_power_cut)
     }
 }
 
+static struct str piece_or_none(const void *context, i64 i)
+{
+    const i64 *fails = context;
+    return i == *fails ? (struct str){ NULL, -1 } : STR("piece");
+}
+
+TEST(a_piece_that_cannot_be_made_leaves_the_old_file)
+{
+    for (i64 fails = 0; fails < 3; fails++) {
+        struct sim_os   *sim    = sim_os_new(perm);
+        struct os_pieces pieces = { piece_or_none, &fails, 3 };
+        sim_os_put(sim, STR("file"), STR("the old one"));
+        CHECK_EQ(os_publish_from(&sim->os, STR("file"), &pieces, scratch, &err), STATUS_USAGE);
+        CHECK_STR(sim_os_look(sim, STR("file")), "the old one");
+        CHECK(!sim_os_look(sim, os_part_name(perm, STR("file"))).data);
+    }
+}
+
 TEST(a_failed_publish_leaves_no_part_behind)
 {
     for (i64 fail = 2; fail <= 7; fail++) { /* the first only looks for what others left */
