@@ -161,8 +161,7 @@ static void show_machine(struct cli *c, const struct machine *m, i32 today)
     struct arena s = *c->perm;
     bool       old = m->fact.as_of_day == DAY_UNKNOWN || today - m->fact.as_of_day > PRICE_OLD_DAYS;
     struct str what = m->gpus ? str_fmt(&s, "%d x %.*s", m->gpus, STR_ARG(m->gpu)) : m->cpu;
-    struct str day =
-        m->fact.as_of_day == DAY_UNKNOWN ? STR("no date") : day_text(&s, m->fact.as_of_day);
+    struct str day  = day_or_none(&s, m->fact.as_of_day);
     const struct str cells[] = { m->provider,
                                  m->name,
                                  m->region,
@@ -187,6 +186,16 @@ static void json_machine(struct cli *c, const struct machine *m, i32 today)
     event_f64(&b, "spot_discount", spot_discount(m));
     event_f64(&b, "reserved_1y_pays_at", reserved_break_even(m, PRICE_RESERVED_1Y));
     event_f64(&b, "reserved_3y_pays_at", reserved_break_even(m, PRICE_RESERVED_3Y));
+    for (i32 p = 0; p < PRICE_COUNT; p++) {
+        static const char *const keys[][2] = {
+#define PRICE(id, field, text) { #field "_as_of", #field "_source" },
+            PRICES(PRICE)
+#undef PRICE
+        };
+        struct price_origin of = price_origin(m, (enum price)p);
+        if (of.as_of_day != DAY_UNKNOWN) event_str(&b, keys[p][0], day_text(&parts, of.as_of_day));
+        if (of.source.len) event_str(&b, keys[p][1], of.source);
+    }
     event_f64(&b, "age_days",
               m->fact.as_of_day == DAY_UNKNOWN ? NAN : (f64)(today - m->fact.as_of_day));
     event_end(&b, c->say);
@@ -225,6 +234,21 @@ static struct str dollars_or(struct arena *perm, f64 usd)
     return isnan(usd) ? STR("not known") : str_fmt(perm, "$%.2f", usd);
 }
 
+/* Date and source of each price: the columns above have those of the oldest. */
+static void show_origins(struct cli *c, const struct machine *m)
+{
+    i32 today = day_today(c->os);
+    for (i32 p = 0; p < PRICE_COUNT; p++) {
+        struct arena        s  = *c->perm;
+        struct price_origin of = price_origin(m, (enum price)p);
+        if (isnan(machine_usd_h(m, (enum price)p))) continue;
+        say_result(c->say, "  %s price: %.*s%s%s%.*s\n", price_name((enum price)p),
+                   STR_ARG(day_or_none(&s, of.as_of_day)),
+                   price_is_old(m, (enum price)p, today) ? " (old)" : "", of.source.len ? ", " : "",
+                   STR_ARG(of.source));
+    }
+}
+
 /* All of one machine, in every region, with what its reservations ask for, its GPU and the rule of
  * its bill. */
 static enum status show_one(struct cli *c, const struct catalogue *k, struct str name,
@@ -243,6 +267,7 @@ static enum status show_one(struct cli *c, const struct catalogue *k, struct str
         say_heading(c->say,
                     str_z(&s, str_fmt(&s, "%.*s %.*s", STR_ARG(m->provider), STR_ARG(name))));
         show_row(c, &table_machines, m);
+        show_origins(c, m);
         for (enum price p = PRICE_RESERVED_1Y; p <= PRICE_RESERVED_3Y; p++)
             if (!isnan(reserved_break_even(m, p)))
                 say_result(c->say, "  %s is cheaper if used more than %.*s of all hours\n",
@@ -292,12 +317,15 @@ static enum status import_prices(struct cli *c, const struct catalogue *k, struc
         event_str(&b, "file", path);
         event_i64(&b, "machines", all.count);
         event_i64(&b, "passed_over", all.passed_over);
+        event_i64(&b, "unpriced", all.unpriced);
         event_end(&b, c->say);
     } else {
         say_result(
             c->say,
-            "%lld machines written to %.*s; %lld skipped because their hardware is not known\n",
-            (long long)all.count, STR_ARG(path), (long long)all.passed_over);
+            "%lld machines written to %.*s; %lld skipped because their hardware is not known, %lld "
+            "because the list has no price of theirs\n",
+            (long long)all.count, STR_ARG(path), (long long)all.passed_over,
+            (long long)all.unpriced);
     }
     return STATUS_OK;
 }

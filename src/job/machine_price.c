@@ -81,8 +81,9 @@ static enum status price_of_one(const struct job *j, struct price_row *out, stru
     enum price kind = price_kind(run->market);
     out->market     = said ? run->market : STR("on-demand");
     out->usd_hour = train->usd_hour = machine_usd_h(m, kind);
+    struct price_origin of          = price_origin(m, kind);
     out->source = str_fmt(j->perm, "%.*s %s, %.*s %.*s", STR_ARG(run->machine), price_name(kind),
-                          STR_ARG(m->fact.source), STR_ARG(day_text(j->perm, m->fact.as_of_day)));
+                          STR_ARG(of.source), STR_ARG(day_or_none(j->perm, of.as_of_day)));
     if (isnan(out->usd_hour))
         job_say(j, "the catalogue has no %s price of %.*s: give train.usd_hour", price_name(kind),
                 STR_ARG(run->machine));

@@ -40,13 +40,13 @@ i64 plan_first_trained(const struct plan_question *q)
 f64 plan_price_age_days(const struct plan_question *q, const struct plan_row *r)
 {
     const struct machine *m = r->device->row;
-    if (!m || m->fact.as_of_day == DAY_UNKNOWN) return NAN;
-    return (f64)(day_today(q->os) - m->fact.as_of_day);
+    return m ? price_age_days(m, r->price, day_today(q->os)) : NAN;
 }
 
 bool plan_price_is_old(const struct plan_question *q, const struct plan_row *r)
 {
-    return r->device->row && !(plan_price_age_days(q, r) <= PRICE_OLD_DAYS);
+    const struct machine *m = r->device->row;
+    return m && price_is_old(m, r->price, day_today(q->os));
 }
 
 f64 plan_row_usd_hour(const struct plan_row *r)

@@ -66,6 +66,14 @@ static void *facts(const struct table *t, const char *text, struct arena *perm, 
     return rows;
 }
 
+/* The prices that `row` gives have its date and source. */
+static void date_prices(struct machine *m, const struct machine *row)
+{
+    const struct price_origin of = { row->fact.source, row->fact.as_of_day };
+    for (i32 p = 0; p < PRICE_COUNT; p++)
+        if (!isnan(machine_usd_h(row, (enum price)p))) m->origin[p] = of;
+}
+
 struct catalogue *catalogue_new(struct arena *perm)
 {
     struct catalogue *c = NEW(perm, struct catalogue, 1);
@@ -74,6 +82,7 @@ struct catalogue *catalogue_new(struct arena *perm)
     c->cpus             = facts(&table_cpus, fact_cpus, perm, &c->cpu_count);
     c->storage          = facts(&table_storage, fact_storage, perm, &c->storage_count);
     c->billing          = facts(&table_billing, fact_billing, perm, &c->billing_count);
+    for (i64 i = 0; i < c->machine_count; i++) date_prices(&c->machines[i], &c->machines[i]);
     for (i64 i = 0; i < c->gpu_count; i++) {
         struct gpu *g = &c->gpus[i];
         if (!isnan(g->memory_usable_gib)) continue;
@@ -111,6 +120,23 @@ static struct machine other_region(const struct catalogue *c, const struct machi
     table_overlay(&table_machines, &result, &unpriced);
     table_overlay(&table_machines, &result, m);
     return result;
+}
+
+/* The range of spot prices belongs to their median. The row as a whole is as old as its oldest price; one without a
+ * date is older than any. */
+static void lay_over(struct machine *to, const struct machine *from)
+{
+    if (!isnan(from->spot_usd_h)) to->spot_min_usd_h = to->spot_max_usd_h = NAN;
+    table_overlay(&table_machines, to, from);
+    date_prices(to, from);
+    const struct price_origin *oldest = NULL;
+    for (i32 p = 0; p < PRICE_COUNT; p++)
+        if (!isnan(machine_usd_h(to, (enum price)p)) &&
+            (!oldest || to->origin[p].as_of_day < oldest->as_of_day))
+            oldest = &to->origin[p];
+    if (!oldest) return;
+    to->fact.as_of_day = oldest->as_of_day;
+    to->fact.source    = oldest->source;
 }
 
 static enum status check_new(const struct catalogue *c, const struct machine *m, struct str path,
@@ -151,9 +177,8 @@ enum status catalogue_merge(struct catalogue *c, struct arena *perm, struct str 
         if (at == all) {
             keys[all] = key;
             to[all++] = other_region(c, &from[i]);
-        } else {
-            table_overlay(&table_machines, &to[at], &from[i]);
         }
+        lay_over(&to[at], &from[i]);
         if (to[at].gpus == COUNT_NOT_GIVEN && !to[at].gpu.len) to[at].gpus = 0;
         st = check_new(c, &to[at], path, err);
     }

@@ -67,6 +67,25 @@ struct fact {
 };
 enum { DAY_UNKNOWN = INT32_MIN };
 
+#define PRICES(PRICE)                                                                              \
+    PRICE(ON_DEMAND, on_demand, "on-demand")                                                       \
+    PRICE(SPOT, spot, "spot")                                                                      \
+    PRICE(RESERVED_1Y, reserved_1y, "reserved 1y")                                                 \
+    PRICE(RESERVED_3Y, reserved_3y, "reserved 3y")                                                 \
+    PRICE(OWN, own, "own rate")
+
+enum price {
+#define PRICE(id, field, text) PRICE_##id,
+    PRICES(PRICE)
+#undef PRICE
+        PRICE_COUNT
+};
+
+struct price_origin {
+    struct str source;
+    i32        as_of_day;
+};
+
 #define FIGURE(name) f64 name;
 struct machine { /* one row: a machine of a provider in a region */
     struct str provider, name, region;
@@ -74,7 +93,8 @@ struct machine { /* one row: a machine of a provider in a region */
     struct str cpu; /* name of a row of cpus; empty: not known */
     i32        gpus;
     MACHINE_FIGURES(FIGURE)
-    struct fact fact;
+    struct fact         fact;                /* date and source: of the oldest price */
+    struct price_origin origin[PRICE_COUNT]; /* of each price that is known */
 };
 struct gpu {
     struct str name; /* "A100-80" */
@@ -113,7 +133,8 @@ enum { CATALOGUE_MACHINES_MAX = 8192 };
 /* The compiled-in facts. */
 struct catalogue *catalogue_new(struct arena *perm);
 /* Lays a user's file over them: a row with the provider, name and region of a machine replaces the
- * figures it gives, any other adds a machine, whose GPU and CPU must be known. */
+ * figures it gives, any other adds a machine, whose GPU and CPU must be known. Date and source of a
+ * row are those of the prices that it gives; the others keep their own. */
 enum status catalogue_merge(struct catalogue *c, struct arena *perm, struct str path,
                             struct str text, struct err *err);
 /* catalogue_new with the user's file over it: `path` or, where that is empty, FRUGAL_PRICES or
@@ -139,22 +160,12 @@ const struct billing *catalogue_billing(const struct catalogue *c, struct str pr
 
 /* ---- prices ---- */
 
-#define PRICES(PRICE)                                                                              \
-    PRICE(ON_DEMAND, on_demand, "on-demand")                                                       \
-    PRICE(SPOT, spot, "spot")                                                                      \
-    PRICE(RESERVED_1Y, reserved_1y, "reserved 1y")                                                 \
-    PRICE(RESERVED_3Y, reserved_3y, "reserved 3y")                                                 \
-    PRICE(OWN, own, "own rate")
-
-enum price {
-#define PRICE(id, field, text) PRICE_##id,
-    PRICES(PRICE)
-#undef PRICE
-        PRICE_COUNT
-};
-
-const char *price_name(enum price p);
-f64         machine_usd_h(const struct machine *m, enum price p); /* NaN: not known */
+const char         *price_name(enum price p);
+f64                 machine_usd_h(const struct machine *m, enum price p); /* NaN: not known */
+bool                machine_has_price(const struct machine *m);           /* of any kind */
+struct price_origin price_origin(const struct machine *m, enum price p);  /* not known: no date */
+f64  price_age_days(const struct machine *m, enum price p, i32 today);    /* NaN: no date */
+bool price_is_old(const struct machine *m, enum price p, i32 today);      /* or has no date */
 /* The part of all hours that a reserved machine must be used to cost no more than paying by the
  * hour: its price by that on demand. NaN: not known; above 1: never. */
 f64 reserved_break_even(const struct machine *m, enum price reserved);
@@ -182,7 +193,8 @@ struct str gpu_assumed(struct arena *perm, const struct gpu *g);
 
 bool       day_parse(struct str text, i32 *day); /* 2026-08-22 */
 struct str day_text(struct arena *perm, i32 day);
-i32        day_today(struct os *os); /* FRUGAL_TODAY=2026-11-17 sets another day */
+struct str day_or_none(struct arena *perm, i32 day); /* DAY_UNKNOWN: "no date" */
+i32        day_today(struct os *os);                 /* FRUGAL_TODAY=2026-11-17 sets another day */
 enum {
     PRICE_OLD_DAYS = 90
 }; /* older figures are marked: spot prices moved by tens of per cent in

@@ -19,6 +19,11 @@ struct str day_text(struct arena *perm, i32 day)
     return str_sub(date_text(perm, (i64)day * DAY_S), 0, 10);
 }
 
+struct str day_or_none(struct arena *perm, i32 day)
+{
+    return day == DAY_UNKNOWN ? STR("no date") : day_text(perm, day);
+}
+
 i32 day_today(struct os *os)
 {
     i32 given;

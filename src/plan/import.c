@@ -221,7 +221,7 @@ enum status prices_import(const struct catalogue *c, const struct import *how, s
 
     enum status st    = formats[format].read(o, text);
     out->machines     = NEW(perm, struct machine, o->count);
-    out->count        = o->count;
+    out->count        = 0;
     out->passed_over  = o->unknown_count;
     struct str source = str_fmt(perm, "imported from %.*s", STR_ARG(how->format));
     for (i64 i = 0; i < o->count && !st; i++) {
@@ -229,9 +229,23 @@ enum status prices_import(const struct catalogue *c, const struct import *how, s
         spot_summary(&o->offers[i]);
         m->fact.source = source;
         if (!m->region.len) m->region = STR("any");
-        out->machines[i] = *m;
+        if (machine_has_price(m)) out->machines[out->count++] = *m;
     }
+    out->unpriced = o->count - out->count;
     return st;
+}
+
+/* Takes the figures from `old` that `new` replaces. False: it has none left. */
+static bool keep_others(struct machine *old, const struct machine *new)
+{
+    bool kept = false;
+    if (!isnan(new->spot_usd_h)) old->spot_min_usd_h = old->spot_max_usd_h = NAN;
+#define FIGURE(name)                                                                               \
+    if (!isnan(new->name)) old->name = NAN;                                                        \
+    kept |= !isnan(old->name);
+    MACHINE_FIGURES(FIGURE)
+#undef FIGURE
+    return kept;
 }
 
 enum status prices_merge_text(struct arena *perm, struct str path, struct str before,
@@ -247,10 +261,15 @@ enum status prices_merge_text(struct arena *perm, struct str path, struct str be
     rows = NEW(perm, struct machine, all + count);
     if (all) memcpy(rows, read, (size_t)all * sizeof *rows);
     for (i64 i = 0; i < count; i++) {
-        i64 at = 0;
-        while (at < all && !machine_same(&rows[at], &machines[i])) at++;
-        if (at == all) rows[all++] = machines[i];
-        else table_overlay(&table_machines, &rows[at], &machines[i]);
+        i64 kept = 0;
+        for (i64 at = 0; at < all; at++) {
+            if (machine_same(&rows[at], &machines[i]) && !keep_others(&rows[at], &machines[i]))
+                continue;
+            if (kept != at) rows[kept] = rows[at];
+            kept++;
+        }
+        rows[kept] = machines[i];
+        all        = kept + 1;
     }
     struct textbuf b = textbuf_new(perm);
     table_write_header(&table_machines, &b);

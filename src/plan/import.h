@@ -22,6 +22,7 @@ struct imported {
     struct machine *machines; /* only what the list says is known of them */
     i64             count;
     i64             passed_over; /* machines of that region whose GPU or CPU is not known */
+    i64             unpriced;    /* machines of that region for which the list has no price */
 };
 
 extern const struct str import_formats; /* for messages: "aws|gcp|azure|skypilot" */
@@ -30,7 +31,8 @@ extern const struct str import_formats; /* for messages: "aws|gcp|azure|skypilot
 enum status prices_import(const struct catalogue *c, const struct import *how, struct str path,
                           struct str text, struct arena *perm, struct imported *out,
                           struct err *err);
-/* All of them as the text of a user's file, laid over `before` (its text so far, or empty). */
+/* All of them as rows of a user's file behind those of `before` (its text so far, or empty). Of an earlier row of the
+ * same machine those figures stay, with its date and source, that the new row does not have; if none, it goes. */
 enum status prices_merge_text(struct arena *perm, struct str path, struct str before,
                               const struct machine *machines, i64 count, struct str *out,
                               struct err *err);

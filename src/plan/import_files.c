@@ -31,9 +31,11 @@ enum status prices_import_files(struct os *os, const struct catalogue *c, struct
         if (!st) st = prices_merge_text(perm, path, text, found.machines, found.count, &text, err);
         all->count += found.count;
         all->passed_over += found.passed_over;
+        all->unpriced += found.unpriced;
     }
     if (!st && !all->count)
-        return err_set(err, STATUS_NO, "it has no machine in that region with known hardware");
+        return err_set(err, STATUS_NO,
+                       "it has no price of a machine in that region with known hardware");
     while (folder.len && folder.data[folder.len - 1] != '/') folder.len--;
     if (!st && folder.len) st = os->make_dir(os, folder, err);
     return st ? st : os_publish(os, path, text, *perm, err);

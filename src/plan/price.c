@@ -24,6 +24,30 @@ f64 machine_usd_h(const struct machine *m, enum price p)
     return NAN;
 }
 
+bool machine_has_price(const struct machine *m)
+{
+    for (i32 p = 0; p < PRICE_COUNT; p++)
+        if (!isnan(machine_usd_h(m, (enum price)p))) return true;
+    return false;
+}
+
+struct price_origin price_origin(const struct machine *m, enum price p)
+{
+    if (!isnan(machine_usd_h(m, p))) return m->origin[p];
+    return (struct price_origin){ .as_of_day = DAY_UNKNOWN };
+}
+
+f64 price_age_days(const struct machine *m, enum price p, i32 today)
+{
+    i32 day = price_origin(m, p).as_of_day;
+    return day == DAY_UNKNOWN ? NAN : (f64)today - day;
+}
+
+bool price_is_old(const struct machine *m, enum price p, i32 today)
+{
+    return !(price_age_days(m, p, today) <= PRICE_OLD_DAYS);
+}
+
 f64 reserved_break_even(const struct machine *m, enum price reserved)
 {
     return machine_usd_h(m, reserved) / m->on_demand_usd_h;

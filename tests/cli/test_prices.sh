@@ -56,18 +56,39 @@ tail -c +2 "$lists/aws.json" >aws.json
 tail -c +2 "$lists/azure.json" >azure.json
 tail -c +2 "$lists/gcp.json" >gcp.json
 run 0 prices import skypilot aws/vms.csv gcp/vms.csv
-has out '^7 machines written to .*/.config/frugal/prices.csv; 1 skipped'
+has out '^6 machines written to .*/.config/frugal/prices.csv; 1 skipped'
 run 0 prices p4d.24xlarge
 has out 'spot_usd_h +14$'
+# AWS has no spot prices in its list: the spot price of before stays, as old as it was.
+FRUGAL_TODAY=2026-11-04
+export FRUGAL_TODAY
+touch -d 2026-01-02 aws/vms.csv
+run 0 prices import skypilot aws/vms.csv
 run 0 prices import aws aws.json
 run 0 prices p4d.24xlarge
 has out 'spot_usd_h +14$'
+has out '^  on-demand price: 2026-11-03, imported from aws$'
+has out '^  spot price: 2026-01-02 \(old\), imported from skypilot$'
+run 0 prices p4d.24xlarge --json
+has out '"as_of":"2026-01-02".*"on_demand_as_of":"2026-11-03".*"spot_as_of":"2026-01-02","spot_source":"imported from skypilot".*"age_days":306'
+run 0 plan gpt2 --tokens 1e9 --machine p4d.24xlarge --gpus 8
+has out ' spot\* aws p4d.24xlarge$'
+has out ' on-demand  aws p4d.24xlarge$'
+unset FRUGAL_TODAY
+run 0 prices p4d.24xlarge
 has out 'reserved 3y is cheaper if used more than 45 % of all hours'
 run 0 prices import azure azure.json --json
 has out '"event":"imported".*"machines":1,"passed_over":1'
 run 0 prices import gcp gcp.json --prices other.csv
 run 0 prices a2-highgpu-8g --prices other.csv
 has out 'on_demand_usd_h +29.38'
+# A list without a price of a machine says nothing about it.
+run 0 prices import gcp "$top/tests/unit/prices/gcp_skus.json" --prices skus.csv
+has out '^2 machines written .* 9 because the list has no price of theirs$'
+[ "$(grep -c . skus.csv)" = 3 ] || fail 'rows without a price are written'
+FRUGAL_TODAY=2027-06-01 "$frugal" prices a2-highgpu-1g --prices skus.csv >out 2>err
+has out '^  on-demand price: 2026-08-21 \(old\), '
+lacks out 'imported'
 run 1 prices import aws aws.json --region eu-west-1
 run 2 prices import
 has err 'aws.gcp.azure.skypilot'

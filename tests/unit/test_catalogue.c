@@ -106,7 +106,11 @@ TEST(a_users_row_replaces_what_it_gives_and_marks_what_it_assumes)
     CHECK_EQ(m->on_demand_usd_h, 21.96);
     CHECK_EQ(m->disk_gb, 7500);
     CHECK_STR(machine_assumed(perm, m), "disk_gb"); /* the network was, and is not any more */
-    CHECK_STR(day_text(perm, m->fact.as_of_day), "2026-11-01");
+    /* each price has its own date, the row that of the oldest */
+    CHECK_STR(day_text(perm, price_origin(m, PRICE_OWN).as_of_day), "2026-11-01");
+    CHECK_STR(day_text(perm, price_origin(m, PRICE_ON_DEMAND).as_of_day), "2026-08-22");
+    CHECK_STR(day_text(perm, m->fact.as_of_day), "2026-08-22");
+    CHECK_EQ(price_origin(m, PRICE_RESERVED_1Y).as_of_day, DAY_UNKNOWN);
     const struct machine *eu = &c->machines[c->machine_count - 1];
     CHECK_STR(eu->region, "eu-west-1");
     CHECK(isnan(eu->on_demand_usd_h)); /* the hardware is known there too, the price is not */
@@ -114,6 +118,31 @@ TEST(a_users_row_replaces_what_it_gives_and_marks_what_it_assumes)
     CHECK_EQ(eu->gpus, 8);
     CHECK_EQ(eu->ram_gib, 1152);
     CHECK_STR(machine_assumed(perm, eu), "net_gbit_s");
+}
+
+/* What renews one price, or none, makes no other price new. */
+TEST(a_price_is_as_old_as_the_row_that_gives_it)
+{
+    struct catalogue *c =
+        laid(perm, "provider,instance,region,on_demand_usd_h,spot_usd_h,as_of,source\n"
+                   "aws,p4d.24xlarge,us,,14,2026-09-09,a\n"
+                   "aws,p4d.24xlarge,us,20,,2026-11-15,b\n"
+                   "aws,g5.xlarge,us,,,2026-11-15,c\n");
+    const struct machine *m = catalogue_machine(c, STR("aws"), STR("p4d.24xlarge"));
+    i32                   today;
+    CHECK(day_parse(STR("2026-12-09"), &today)); /* 91 and 24 days later */
+    CHECK_EQ(m->on_demand_usd_h, 20);
+    CHECK_EQ(m->spot_usd_h, 14);
+    CHECK(isnan(m->spot_min_usd_h)); /* of another day's median */
+    CHECK_STR(price_origin(m, PRICE_SPOT).source, "a");
+    CHECK_STR(price_origin(m, PRICE_ON_DEMAND).source, "b");
+    CHECK_EQ(price_age_days(m, PRICE_SPOT, today), 91);
+    CHECK(price_is_old(m, PRICE_SPOT, today));
+    CHECK(!price_is_old(m, PRICE_ON_DEMAND, today));
+    CHECK_STR(m->fact.source, "a");
+    const struct machine *same = catalogue_machine(c, STR("aws"), STR("g5.xlarge"));
+    CHECK_STR(day_text(perm, same->fact.as_of_day), "2026-08-22");
+    CHECK(price_is_old(same, PRICE_ON_DEMAND, today));
 }
 
 TEST(a_users_row_adds_a_machine)

@@ -28,6 +28,13 @@ static struct imported import(struct arena *perm, const char *format, const char
     return out;
 }
 
+static bool is_there(const struct imported *all, const char *name)
+{
+    for (i64 i = 0; i < all->count; i++)
+        if (str_eq(all->machines[i].name, str_of(name))) return true;
+    return false;
+}
+
 static const struct machine *named(const struct imported *all, const char *name)
 {
     for (i64 i = 0; i < all->count; i++)
@@ -89,6 +96,8 @@ TEST(gcp_skus_in_their_full_form)
 {
     struct imported       all = import(perm, "gcp", "x", STR(""), excerpt(perm, "gcp_skus.json"));
     const struct machine *m   = named(&all, "g2-standard-4");
+    for (i64 i = 0; i < all.count; i++) CHECK(machine_has_price(&all.machines[i]));
+    CHECK(all.unpriced > 0); /* a2, a3, c3 … have no SKU here, so no row */
     /* 4 vCPUs, 16 GiB, one GPU; neither sole tenancy nor commitments */
     CHECK_NEAR(m->on_demand_usd_h, 4 * 0.024988 + 16 * 0.002927 + 0.56004, 1e-9);
     CHECK_NEAR(m->spot_usd_h, 4 * 0.00999 + 16 * 0.00117 + 0.224, 1e-9);
@@ -132,7 +141,7 @@ TEST(gcp_machines_are_the_sum_of_their_parts)
     /* 96 vCPUs, 680 GiB, 8 GPUs of us-central1; Tokyo's cheaper GPU and the commitment are not it */
     CHECK_NEAR(m->on_demand_usd_h, 96 * 0.031611 + 680 * 0.004237 + 8 * 2.933908, 1e-9);
     CHECK_NEAR(m->spot_usd_h, 96 * 0.0158 + 680 * 0.0021 + 8 * 1.5, 1e-9);
-    CHECK(isnan(named(&all, "c3-highcpu-22")->on_demand_usd_h)); /* its memory has no SKU here */
+    CHECK(!is_there(&all, "c3-highcpu-22")); /* its memory has no SKU here */
 }
 
 TEST(azure_items_give_spot_and_reservations_by_the_hour)
@@ -170,7 +179,7 @@ TEST(skypilot_adds_the_gpus_that_gcp_prices_apart)
         import(perm, "skypilot", "v8/gcp/vms.csv", STR(""), sample(perm, "skypilot_gcp.csv"));
     CHECK_NEAR(named(&all, "a2-highgpu-1g")->on_demand_usd_h, 0.73948 + 2.933908, 1e-12);
     CHECK_NEAR(named(&all, "a2-highgpu-1g")->spot_usd_h, 0.36975 + 1.75, 1e-12);
-    CHECK(isnan(named(&all, "a2-highgpu-8g")->on_demand_usd_h)); /* no price of eight GPUs */
+    CHECK(!is_there(&all, "a2-highgpu-8g")); /* no price of eight GPUs */
     CHECK_EQ(named(&all, "c3-highcpu-22")->on_demand_usd_h, 0.9356);
     CHECK_EQ(named(&all, "a2-highgpu-2g")->gpus, 2); /* new to the catalogue: by its name */
     CHECK_NEAR(named(&all, "a2-highgpu-2g")->on_demand_usd_h, 1.47895 + 5.867816, 1e-12);
@@ -192,6 +201,37 @@ TEST(imported_rows_join_a_users_file_and_keep_what_it_said)
     CHECK_EQ(m->on_demand_usd_h, 21.957642);
     CHECK_EQ(m->spot_usd_h, 16.44); /* the catalogue's: the list said nothing of spot */
     CHECK_NEAR(reserved_break_even(m, PRICE_RESERVED_1Y), 14.5 / 21.957642, 1e-15);
+    CHECK_STR(day_text(perm, price_origin(m, PRICE_ON_DEMAND).as_of_day), "2026-11-03");
+    CHECK_STR(price_origin(m, PRICE_ON_DEMAND).source, "imported from aws");
+    CHECK_STR(day_text(perm, price_origin(m, PRICE_SPOT).as_of_day), "2026-08-22");
+    CHECK_STR(str_sub(price_origin(m, PRICE_SPOT).source, 0, 8), "skypilot");
+    CHECK_EQ(price_origin(m, PRICE_OWN).as_of_day, DAY_UNKNOWN); /* as the user's file has it */
+}
+
+/* A second list takes its figures from the row of the first, which keeps the others with its date, or goes. */
+TEST(a_list_leaves_prices_that_it_does_not_have_as_old_as_they_were)
+{
+    struct imported sky =
+        import(perm, "skypilot", "v8/aws/vms.csv", STR(""), sample(perm, "skypilot_aws.csv"));
+    struct imported   aws = import(perm, "aws", "x", STR(""), sample(perm, "aws.json"));
+    struct str        one, two, three;
+    struct err        err;
+    struct catalogue *c = catalogue_new(perm);
+    CHECK_EQ(prices_merge_text(perm, STR("p"), STR(""), sky.machines, sky.count, &one, &err),
+             STATUS_OK);
+    CHECK_EQ(prices_merge_text(perm, STR("p"), one, aws.machines, aws.count, &two, &err),
+             STATUS_OK);
+    CHECK_EQ(prices_merge_text(perm, STR("p"), two, aws.machines, aws.count, &three, &err),
+             STATUS_OK);
+    CHECK_STR(three, str_z(perm, two)); /* again: nothing grows */
+    CHECK_EQ(catalogue_merge(c, perm, STR("p"), two, &err), STATUS_OK);
+    const struct machine *m = catalogue_machine(c, STR("aws"), STR("p4d.24xlarge"));
+    CHECK_EQ(m->spot_usd_h, 14);
+    CHECK_EQ(m->spot_min_usd_h, 12);
+    CHECK_EQ(price_origin(m, PRICE_SPOT).as_of_day, 20000);
+    CHECK_STR(price_origin(m, PRICE_SPOT).source, "imported from skypilot");
+    CHECK_STR(day_text(perm, price_origin(m, PRICE_ON_DEMAND).as_of_day), "2026-11-03");
+    CHECK_EQ(m->fact.as_of_day, 20000); /* of the whole: as old as its oldest price */
 }
 
 TEST(what_is_no_price_list_is_refused)
