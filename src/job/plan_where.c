@@ -11,17 +11,33 @@ static bool is_in(const struct machine *m, struct str region)
     return str_starts(b, a) && b.len > a.len && b.data[a.len] == '-';
 }
 
+/* A machine of another cloud than --on, one that cannot be priced, or none at all. */
+static enum status not_named(const struct plan_question *q, struct err *err)
+{
+    const struct catalogue *c     = q->devices.catalogue;
+    struct str              asked = q->request->machine, cloud = q->request->cloud;
+    const struct machine   *m = NULL;
+    for (i64 i = 0; i < c->machine_count && !(m && str_eq(m->provider, cloud)); i++)
+        if (machine_is_named(&c->machines[i], asked)) m = &c->machines[i];
+    if (m && cloud.len && !str_eq(m->provider, cloud))
+        return err_set(err, STATUS_USAGE, "%.*s has no machine %.*s: it is a machine of %.*s",
+                       STR_ARG(cloud), STR_ARG(m->name), STR_ARG(m->provider));
+    if (m)
+        return err_set(err, STATUS_USAGE, "%.*s %.*s cannot be priced: %s", STR_ARG(m->provider),
+                       STR_ARG(m->name), "its rates or memory are not known");
+    struct str near = machine_nearest(c, asked, *q->perm);
+    return err_set(err, STATUS_USAGE,
+                   "the catalogue has no machine %.*s%s%.*s%s; `frugal prices` lists all",
+                   (int)MIN(asked.len, 60), asked.data, near.len ? " (did you mean " : "",
+                   STR_ARG(near), near.len ? "?)" : "");
+}
+
 static enum status nothing_left(const struct plan_question *q, bool named, bool in_region,
                                 struct err *err)
 {
     const struct plan_request *r       = q->request;
     struct str                 machine = r->machine;
-    struct str                 near    = machine_nearest(q->devices.catalogue, machine, *q->perm);
-    if (machine.len && !named)
-        return err_set(err, STATUS_USAGE,
-                       "the catalogue has no machine %.*s%s%.*s%s; `frugal prices` lists all",
-                       (int)MIN(machine.len, 60), machine.data, near.len ? " (did you mean " : "",
-                       STR_ARG(near), near.len ? "?)" : "");
+    if (machine.len && !named) return not_named(q, err);
     if (r->region.len && !in_region)
         return err_set(err, STATUS_USAGE,
                        "--region %.*s: the catalogue has no price there%s; `frugal prices import` "

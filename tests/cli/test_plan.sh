@@ -178,6 +178,10 @@ run 1 plan gpt2 --tokens 1e9 --spot --on vast
 has err 'no plan: [0-9]+ machines have no spot price'
 run 2 plan gpt2 --tokens 1e9 --machine p5.48xlarg
 has err 'no machine p5.48xlarg \(did you mean p5.48xlarge\?\)'
+run 2 plan gpt2 --tokens 1e9 --machine p5.48xlarge --on gcp
+has err '^gcp has no machine p5.48xlarge: it is a machine of aws$'
+run 2 plan gpt2 --tokens 1e9 --machine aws/p5.48xlarge --on gcp
+has err '^gcp has no machine p5.48xlarge: it is a machine of aws$'
 run 2 plan gpt2 --tokens 1e9 --region eu-west-1 --on aws
 has err 'has no price there'
 run 2 plan gpt2 --tokens 1e9 --gpus 3
