@@ -1,82 +1,20 @@
 /* cmd_prices.c - frugal prices: the catalogue, looked at, filtered, and renewed from price lists. */
-#include "base/json.h"
-#include "cli/commands.h"
+#include "cli/prices_show.h"
 #include "plan/import.h"
-#include "plan/table.h"
 #include <math.h>
 #include <stdlib.h>
 
 enum status command_prices(struct cli *c, struct err *err);
 
-/* ---- any table ---- */
-
-static struct str cell_text(const struct table *t, const struct column *c, const void *row,
-                            struct arena *perm)
+/* A flag that would be ignored is an error. -1 ends the list. */
+static enum status refuse_flags(const struct request *r, const i32 *unused, const char *what,
+                                struct err *err)
 {
-    const void *at = (const u8 *)row + c->offset;
-    switch (c->kind) {
-    case COLUMN_TEXT: return *(const struct str *)at;
-    case COLUMN_COUNT: return str_fmt(perm, "%d", *(const i32 *)at);
-    case COLUMN_DAY:
-        return *(const i32 *)at == DAY_UNKNOWN ? STR("") : day_text(perm, *(const i32 *)at);
-    case COLUMN_FIGURE: break;
-    }
-    if (isnan(*(const f64 *)at)) return STR("");
-    return str_fmt(perm, "%s%.6g", table_is_assumed(t, row, c) ? "~" : "", *(const f64 *)at);
-}
-
-static void json_row(const struct table *t, const void *row, struct textbuf *b,
-                     struct arena scratch)
-{
-    for (i64 i = 0; i < t->column_count; i++) {
-        const struct column *c  = &t->columns[i];
-        const void          *at = (const u8 *)row + c->offset;
-        textbuf_fmt(b, ",\"%.*s\":", STR_ARG(c->name));
-        if (c->kind == COLUMN_FIGURE) json_add_f64(b, *(const f64 *)at);
-        else if (c->kind == COLUMN_COUNT) textbuf_fmt(b, "%d", *(const i32 *)at);
-        else json_add_string(b, cell_text(t, c, row, &scratch));
-    }
-    textbuf_fmt(b, ",\"assumed\":[");
-    for (i64 i = 0, shown = 0; i < t->column_count; i++) {
-        const struct column *c = &t->columns[i];
-        if (c->kind != COLUMN_FIGURE || !table_is_assumed(t, row, c)) continue;
-        textbuf_fmt(b, "%s\"%.*s\"", shown++ ? "," : "", STR_ARG(c->name));
-    }
-    textbuf_fmt(b, "]");
-}
-
-/* Every column of one row, a line each. */
-static void show_row(struct cli *c, const struct table *t, const void *row)
-{
-    for (i64 i = 0; i < t->column_count; i++) {
-        struct arena scratch = *c->perm;
-        struct str   text    = cell_text(t, &t->columns[i], row, &scratch);
-        say_result(c->say, "  %-28.*s %.*s\n", STR_ARG(t->columns[i].name),
-                   STR_ARG(text.len ? text : STR("not known")));
-    }
-}
-
-/* A whole table, as wide as its cells; of texts only the first columns, the source last. */
-static void show_table(struct cli *c, const struct table *t, const void *rows, i64 count)
-{
-    for (i64 r = -1; r < count; r++) {
-        const void *row = (const u8 *)rows + (size_t)MAX(r, 0) * t->row_bytes;
-        for (i64 i = 0; i < t->column_count; i++) {
-            struct arena scratch = *c->perm;
-            i64          width   = t->columns[i].name.len;
-            struct str   text    = t->columns[i].name;
-            for (i64 j = 0; j < count; j++) {
-                struct arena parts = scratch;
-                width              = MAX(width, cell_text(t, &t->columns[i],
-                                                          (const u8 *)rows + (size_t)j * t->row_bytes, &parts)
-                                                    .len);
-            }
-            if (r >= 0) text = cell_text(t, &t->columns[i], row, &scratch);
-            bool last = i == t->column_count - 1;
-            say_result(c->say, last ? "  %-*.*s\n" : "  %-*.*s", last ? 0 : (int)width,
-                       STR_ARG(text.len ? text : STR("-")));
-        }
-    }
+    for (; *unused >= 0; unused++)
+        if (r->given[*unused])
+            return err_set(err, STATUS_USAGE, "--%.*s is not used by `frugal prices %s`",
+                           STR_ARG(flags[*unused].name), what);
+    return STATUS_OK;
 }
 
 /* ---- machines ---- */
@@ -128,6 +66,7 @@ static bool is_picked(const struct request *r, const struct machine *m)
     struct str on = r->value[FLAG_on], gpu = r->value[FLAG_gpu];
     if (r->given[FLAG_on] && !str_eq(m->provider, on)) return false;
     if (r->given[FLAG_spot] && isnan(m->spot_usd_h)) return false;
+    if (r->given[FLAG_region] && !machine_is_in(m, r->value[FLAG_region])) return false;
     return !r->given[FLAG_gpu] || str_glob(gpu, m->gpu) ||
            (str_starts(m->gpu, gpu) && str_starts(str_sub(m->gpu, gpu.len, m->gpu.len), STR("-")));
 }
@@ -182,7 +121,7 @@ static void json_machine(struct cli *c, const struct machine *m, i32 today)
 {
     struct arena   scratch = *c->perm, parts = arena_part(&scratch, 1 << 16);
     struct textbuf b = event_begin(&scratch, "machine");
-    json_row(&table_machines, m, &b, parts);
+    prices_json_row(&table_machines, m, &b, parts);
     event_f64(&b, "spot_discount", spot_discount(m));
     event_f64(&b, "reserved_1y_pays_at", reserved_break_even(m, PRICE_RESERVED_1Y));
     event_f64(&b, "reserved_3y_pays_at", reserved_break_even(m, PRICE_RESERVED_3Y));
@@ -212,6 +151,8 @@ static enum status show_machines(struct cli *c, const struct catalogue *k, struc
     for (i64 i = 0; i < k->machine_count; i++)
         if (is_picked(c->request, &k->machines[i]))
             picks[count++] = (struct pick){ &k->machines[i], order->key(&k->machines[i]) };
+    if (!count && c->request->given[FLAG_region])
+        return region_refuse(k, c->request->value[FLAG_region], c->request->value[FLAG_on], err);
     if (!count)
         return err_set(err, STATUS_NO,
                        "the catalogue has no such machine; `frugal prices` lists all");
@@ -254,26 +195,29 @@ static void show_origins(struct cli *c, const struct machine *m)
 static enum status show_one(struct cli *c, const struct catalogue *k, struct str name,
                             struct err *err)
 {
-    i64 found = 0;
+    static const i32 unused[] = { FLAG_sort, -1 };
+    i64              found    = 0;
+    enum status      st       = refuse_flags(c->request, unused, "MACHINE", err);
+    if (st) return st;
     for (i64 i = 0; i < k->machine_count; i++) {
         const struct machine *m = &k->machines[i];
         struct arena          s = *c->perm;
-        if (!str_eq(m->name, name) || !is_picked(c->request, m)) continue;
+        if (!machine_is_named(m, name) || !is_picked(c->request, m)) continue;
         found++;
         if (c->say->json) {
             json_machine(c, m, day_today(c->os));
             continue;
         }
         say_heading(c->say,
-                    str_z(&s, str_fmt(&s, "%.*s %.*s", STR_ARG(m->provider), STR_ARG(name))));
-        show_row(c, &table_machines, m);
+                    str_z(&s, str_fmt(&s, "%.*s %.*s", STR_ARG(m->provider), STR_ARG(m->name))));
+        prices_show_row(c, &table_machines, m);
         show_origins(c, m);
         for (enum price p = PRICE_RESERVED_1Y; p <= PRICE_RESERVED_3Y; p++)
             if (!isnan(reserved_break_even(m, p)))
                 say_result(c->say, "  %s is cheaper if used more than %.*s of all hours\n",
                            price_name(p), STR_ARG(per_cent(&s, reserved_break_even(m, p))));
         say_heading(c->say, "How it is billed");
-        show_row(c, &table_billing, catalogue_billing(k, m->provider));
+        prices_show_row(c, &table_billing, catalogue_billing(k, m->provider));
         if (m->gpus) {
             say_heading(c->say, "Each of its GPUs");
             if (m->gpus > 1)
@@ -284,7 +228,7 @@ static enum status show_one(struct cli *c, const struct catalogue *k, struct str
                     STR_ARG(dollars_or(&s, bill_part_usd_hour(m->on_demand_usd_h, (i64)m->gpus))),
                     STR_ARG(dollars_or(&s, bill_part_usd_hour(m->spot_usd_h, (i64)m->gpus))),
                     m->gpus);
-            show_row(c, &table_gpus, catalogue_gpu(k, m->gpu));
+            prices_show_row(c, &table_gpus, catalogue_gpu(k, m->gpu));
         }
     }
     if (found) return STATUS_OK;
@@ -308,9 +252,12 @@ static enum status import_prices(struct cli *c, const struct catalogue *k, struc
     if (!path.len)
         return err_set(err, STATUS_USAGE,
                        "where to write? Neither HOME nor --prices FILE is given");
-    how.format     = r->arguments[1];
-    enum status st = prices_import_files(c->os, k, &how, r->arguments + 2, r->argument_count - 2,
-                                         path, c->perm, &all, err);
+    static const i32 unused[] = { FLAG_gpu, FLAG_spot, FLAG_sort, -1 };
+    enum status      st       = refuse_flags(r, unused, "import", err);
+    how.format                = r->arguments[1];
+    if (!st)
+        st = prices_import_files(c->os, k, &how, r->arguments + 2, r->argument_count - 2, path,
+                                 c->perm, &all, err);
     if (st) return st;
     if (c->say->json) {
         struct textbuf b = event_begin(c->perm, "imported");
@@ -332,8 +279,11 @@ static enum status import_prices(struct cli *c, const struct catalogue *k, struc
 
 /* ---- the command ---- */
 
-static bool show_other(struct cli *c, const struct catalogue *k, struct str what)
+/* STATUS_NO: there is no such table. */
+static enum status show_other(struct cli *c, const struct catalogue *k, struct str what,
+                              struct err *err)
 {
+    static const i32 unused[] = { FLAG_on, FLAG_gpu, FLAG_spot, FLAG_sort, FLAG_region, -1 };
     const struct {
         const char         *word, *event;
         const struct table *table;
@@ -345,16 +295,19 @@ static bool show_other(struct cli *c, const struct catalogue *k, struct str what
                    { "billing", "billing", &table_billing, k->billing, k->billing_count } };
     i64 i      = 0;
     while (i < COUNT_OF(others) && !str_eq(what, str_of(others[i].word))) i++;
-    if (i == COUNT_OF(others)) return false;
-    if (!c->say->json) show_table(c, others[i].table, others[i].rows, others[i].count);
+    if (i == COUNT_OF(others)) return STATUS_NO;
+    enum status st = refuse_flags(c->request, unused, others[i].word, err);
+    if (st) return st;
+    if (!c->say->json) prices_show_table(c, others[i].table, others[i].rows, others[i].count);
     for (i64 r = 0; r < others[i].count && c->say->json; r++) {
         struct arena   scratch = *c->perm, parts = arena_part(&scratch, 1 << 16);
         struct textbuf b = event_begin(&scratch, others[i].event);
-        json_row(others[i].table,
-                 (const u8 *)others[i].rows + (size_t)r * others[i].table->row_bytes, &b, parts);
+        prices_json_row(others[i].table,
+                        (const u8 *)others[i].rows + (size_t)r * others[i].table->row_bytes, &b,
+                        parts);
         event_end(&b, c->say);
     }
-    return true;
+    return STATUS_OK;
 }
 
 enum status command_prices(struct cli *c, struct err *err)
@@ -371,6 +324,9 @@ enum status command_prices(struct cli *c, struct err *err)
     if (r->argument_count > 1)
         return err_set(err, STATUS_USAGE,
                        "one machine or table at a time; see `frugal help prices`");
+    if (r->given[FLAG_region] && !region_is_known(k, r->value[FLAG_region]))
+        return region_refuse(k, r->value[FLAG_region], r->value[FLAG_on], err);
     if (!what.len) return show_machines(c, k, err);
-    return show_other(c, k, what) ? STATUS_OK : show_one(c, k, what, err);
+    st = show_other(c, k, what, err);
+    return st == STATUS_NO ? show_one(c, k, what, err) : st;
 }

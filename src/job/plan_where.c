@@ -2,15 +2,6 @@
  * --on-demand. What leaves nothing, or contradicts itself, is an error that says which. */
 #include "job/plan_question.h"
 
-/* us is all of us-east-1 and so on, and a row of us stands for each of them; some clouds have one price. */
-static bool is_in(const struct machine *m, struct str region)
-{
-    struct str a = m->region, b = region;
-    if (str_eq(a, b) || str_eq(a, STR("any"))) return true;
-    if (a.len > b.len) return str_starts(a, b) && a.data[b.len] == '-';
-    return str_starts(b, a) && b.len > a.len && b.data[a.len] == '-';
-}
-
 /* A machine of another cloud than --on, one that cannot be priced, or none at all. */
 static enum status not_named(const struct plan_question *q, struct err *err)
 {
@@ -32,18 +23,15 @@ static enum status not_named(const struct plan_question *q, struct err *err)
                    STR_ARG(near), near.len ? "?)" : "");
 }
 
-static enum status nothing_left(const struct plan_question *q, bool named, bool in_region,
-                                struct err *err)
+/* named: the first machine of the request's name, of any region */
+static enum status nothing_left(const struct plan_question *q, const struct machine *named,
+                                bool in_region, struct err *err)
 {
-    const struct plan_request *r       = q->request;
-    struct str                 machine = r->machine;
-    if (machine.len && !named) return not_named(q, err);
+    const struct plan_request *r = q->request;
+    if (r->machine.len && !named) return not_named(q, err);
     if (r->region.len && !in_region)
-        return err_set(err, STATUS_USAGE,
-                       "--region %.*s: the catalogue has no price there%s; `frugal prices import` "
-                       "adds regions",
-                       (int)MIN(r->region.len, 40), r->region.data,
-                       machine.len ? " of that machine" : "");
+        return region_refuse(q->devices.catalogue, r->region,
+                             r->machine.len ? named->provider : r->cloud, err);
     return err_set(err, STATUS_USAGE,
                    "--gpus %lld: none of the chosen machines has as many GPUs, or a network for "
                    "several of them",
@@ -57,8 +45,9 @@ static bool has_gpus(const struct device *d, i64 gpus)
 
 enum status plan_where(struct plan_question *q, struct err *err)
 {
-    const struct plan_request *r     = q->request;
-    bool                       named = false, in_region = false, known = !r->region.len;
+    const struct plan_request *r         = q->request;
+    const struct machine      *named     = NULL;
+    bool                       in_region = false, known = !r->region.len;
     i64                        kept = 0, gpus = q->limits.given.gpus;
     if (!(r->machine.len || r->region.len || gpus || r->spot || r->on_demand)) return STATUS_OK;
     if (gpus && q->workload.batch_total % gpus)
@@ -68,13 +57,13 @@ enum status plan_where(struct plan_question *q, struct err *err)
     for (i64 i = 0; i < q->devices.rented_count && !known;
          i++) { /* a price of "any" is of no region */
         const struct machine *m = q->devices.items[i].row;
-        known                   = is_in(m, r->region) && !str_eq(m->region, STR("any"));
+        known                   = machine_is_in(m, r->region) && !str_eq(m->region, STR("any"));
     }
     for (i64 i = 0; i < q->devices.rented_count; i++) {
         const struct device *d = &q->devices.items[i];
         if (r->machine.len && !machine_is_named(d->row, r->machine)) continue;
-        named = true;
-        if (!known || (r->region.len && !is_in(d->row, r->region))) continue;
+        if (!named) named = d->row;
+        if (!known || (r->region.len && !machine_is_in(d->row, r->region))) continue;
         in_region = true;
         if (has_gpus(d, gpus)) q->devices.items[kept++] = *d;
     }

@@ -29,11 +29,8 @@ const struct str import_formats = STR_INIT("aws|gcp|azure|skypilot");
 
 bool offers_wants(const struct offers *o, struct str region)
 {
-    struct str wanted = o->how.region, rest;
-    if (!wanted.len || str_eq(region, wanted)) return true;
-    rest = str_sub(region, wanted.len, region.len);
-    return str_starts(region, wanted) && str_starts(rest, STR("-")) &&
-           !str_starts(rest, STR("-gov")); /* not sold to everybody */
+    struct str wanted = o->how.region;
+    return !wanted.len || str_eq(region, wanted) || region_begins(region, wanted);
 }
 
 enum status offers_bad(const struct offers *o, const struct err *why)
@@ -216,7 +213,10 @@ enum status prices_import(const struct catalogue *c, const struct import *how, s
                        "%.*s: whose prices are these? Put it in a folder named after the cloud, or "
                        "give --on CLOUD",
                        STR_ARG(path));
+    o->how.region = region_name(how->region);
     if (!how->region.len) o->how.region = home_region(c, o->how.provider);
+    if (!region_is_of(o->how.provider, o->how.region))
+        return region_refuse(c, how->region, o->how.provider, err);
     if (str_eq(o->how.region, STR("any"))) o->how.region = STR("");
 
     enum status st    = formats[format].read(o, text);

@@ -182,6 +182,17 @@ run 2 plan gpt2 --tokens 1e9 --machine p5.48xlarge --on gcp
 has err '^gcp has no machine p5.48xlarge: it is a machine of aws$'
 run 2 plan gpt2 --tokens 1e9 --machine aws/p5.48xlarge --on gcp
 has err '^gcp has no machine p5.48xlarge: it is a machine of aws$'
+# A region is one of its cloud: us-central1 is Google's, although AWS's rows are of "us".
+run 2 plan gpt2 --tokens 1e9 --machine aws/p5.48xlarge --region us-central1
+has err '^--region us-central1: aws has no region of that name; it is one of gcp$'
+run 2 plan gpt2 --tokens 1e9 --on aws --region us-central1
+has err '^--region us-central1: aws has no region of that name; it is one of gcp$'
+run 0 plan gpt2 --tokens 1e9 --region us-central1 --json
+has out '"machine":"gcp '
+lacks out '"machine":"(aws|lambda) '
+run 0 plan gpt2 --tokens 1e9 --machine aws/p5.48xlarge --region us- --json
+has out '"machine":"aws p5.48xlarge"'
+run 2 plan gpt2 --tokens 1e9 --machine aws/p5.48xlarge --region u
 run 2 plan gpt2 --tokens 1e9 --region eu-west-1 --on aws
 has err 'has no price there'
 run 2 plan gpt2 --tokens 1e9 --gpus 3

@@ -18,6 +18,20 @@ run 0 prices --sort gpu --gpu 'H*'
 has out 'H200-141'
 lacks out 'A100'
 run 1 prices --on nowhere
+# A region filters; a flag that would be ignored is an error.
+run 0 prices --region us-central1
+has out '^gcp +a2-highgpu-1g'
+lacks out '^(aws|lambda|azure) '
+run 0 prices a2-highgpu-1g --region us
+run 0 prices aws/p4d.24xlarge --region us-east-1
+run 2 prices --region mars-1
+has err '^--region mars-1: the catalogue has no price there; '
+run 2 prices --on aws --region us-central1
+has err 'aws has no region of that name; it is one of gcp$'
+run 2 prices gpus --region us
+has err '^--region is not used by `frugal prices gpus`$'
+run 2 prices p4d.24xlarge --sort age
+has err '^--sort is not used by `frugal prices MACHINE`$'
 run 2 prices --sort beauty
 has err 'price.spot.gpu.age'
 run 0 prices p4d.24xlarge
@@ -90,6 +104,10 @@ FRUGAL_TODAY=2027-06-01 "$frugal" prices a2-highgpu-1g --prices skus.csv >out 2>
 has out '^  on-demand price: 2026-08-21 \(old\), '
 lacks out 'imported'
 run 1 prices import aws aws.json --region eu-west-1
+run 2 prices import aws aws.json --region us-central1
+has err 'aws has no region of that name'
+run 2 prices import aws aws.json --gpu H100
+has err '^--gpu is not used by `frugal prices import`$'
 run 2 prices import
 has err 'aws.gcp.azure.skypilot'
 run 2 prices import aws azure.json

@@ -157,6 +157,42 @@ TEST(a_users_row_adds_a_machine)
     CHECK_EQ(m->fact.as_of_day, DAY_UNKNOWN);
 }
 
+TEST(a_region_is_a_whole_name_or_its_beginning_up_to_a_dash)
+{
+    static const struct {
+        const char *provider, *row, *asked;
+        bool        in;
+    } cases[] = {
+        { "aws", "us", "us", true },
+        { "aws", "us", "us-", true },
+        { "aws", "us", "us-east-1", true },
+        { "aws", "us", "us-east", true },
+        { "aws", "us", "us-east1", false }, /* gcp's */
+        { "aws", "us", "us-central1", false },
+        { "aws", "us", "us-gov-west-1", false },
+        { "aws", "us", "u", false },
+        { "aws", "us", "usa", false },
+        { "aws", "us-east-1", "us-east", true },
+        { "aws", "us-east-1", "us-east-", true },
+        { "aws", "us-east-1", "us-e", false },
+        { "aws", "us-east-1", "us-east-10", false },
+        { "gcp", "us-central1", "us-central1", true },
+        { "gcp", "us-central1", "us", true },
+        { "gcp", "us", "us-east-1", false }, /* aws's */
+        { "azure", "eastus", "eastus", true },
+        { "azure", "eastus", "us", false },
+        { "mine", "us", "us-anything9", true },
+        { "runpod", "any", "us-east-1", true },
+    };
+    for (i64 i = 0; i < COUNT_OF(cases); i++) {
+        struct machine m = { .provider = str_of(cases[i].provider),
+                             .region   = str_of(cases[i].row) };
+        if (machine_is_in(&m, str_of(cases[i].asked)) == cases[i].in) continue;
+        printf("\n  %s %s: %s", cases[i].provider, cases[i].row, cases[i].asked);
+        CHECK(!"as the row says");
+    }
+}
+
 TEST(a_bad_file_is_refused_with_file_line_and_reason)
 {
     CHECK(strstr(refused(perm, ""), "p.csv: there is no header"));
