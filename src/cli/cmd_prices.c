@@ -71,9 +71,12 @@ static bool is_picked(const struct request *r, const struct machine *m)
            (str_starts(m->gpu, gpu) && str_starts(str_sub(m->gpu, gpu.len, m->gpu.len), STR("-")));
 }
 
-static struct str dollars(struct arena *perm, f64 usd)
+/* An old price has a mark where its digits end, which no terminal is too narrow for. */
+static struct str dollars(struct arena *perm, const struct machine *m, enum price p, i32 today)
 {
-    return isnan(usd) ? STR("-") : str_fmt(perm, "%.2f", usd);
+    f64 usd = machine_usd_h(m, p);
+    if (isnan(usd)) return STR("- ");
+    return str_fmt(perm, "%.2f%s", usd, price_is_old(m, p, today) ? "*" : " ");
 }
 
 static struct str amount(struct arena *perm, f64 value)
@@ -87,33 +90,31 @@ static struct str per_cent(struct arena *perm, f64 part)
 }
 
 static const struct say_column machine_columns[] = {
-    { "cloud", -7, 1 },   { "machine", -22, 0 }, { "region", -12, 4 },  { "with", -15, 0 },
-    { "vCPUs", 5, 5 },    { "RAM GiB", 8, 6 },   { "on demand", 9, 0 }, { "spot", 8, 0 },
-    { "off", 6, 3 },      { "1 year", 8, 8 },    { "3 years", 8, 9 },   { "own", 7, 7 },
-    { " as of", -15, 2 },
+    { "cloud", -7, 0 },  { "machine", -22, 0 }, { "region", -12, 4 },    { "with", -15, 1 },
+    { "vCPUs", 5, 5 },   { "RAM GiB", 8, 6 },   { "on demand ", 10, 0 }, { "spot ", 8, 0 },
+    { "off", 6, 3 },     { "1 year ", 8, 8 },   { "3 years ", 8, 9 },    { "own ", 7, 7 },
+    { "as of", -10, 2 },
 };
 static const struct say_table machine_table = { machine_columns, COUNT_OF(machine_columns), "",
                                                 " " };
 
 static void show_machine(struct cli *c, const struct machine *m, i32 today)
 {
-    struct arena s = *c->perm;
-    bool       old = m->fact.as_of_day == DAY_UNKNOWN || today - m->fact.as_of_day > PRICE_OLD_DAYS;
-    struct str what = m->gpus ? str_fmt(&s, "%d x %.*s", m->gpus, STR_ARG(m->gpu)) : m->cpu;
-    struct str day  = day_or_none(&s, m->fact.as_of_day);
+    struct arena     s    = *c->perm;
+    struct str       what = m->gpus ? str_fmt(&s, "%d x %.*s", m->gpus, STR_ARG(m->gpu)) : m->cpu;
     const struct str cells[] = { m->provider,
                                  m->name,
                                  m->region,
                                  what,
                                  amount(&s, m->vcpus),
                                  amount(&s, m->ram_gib),
-                                 dollars(&s, m->on_demand_usd_h),
-                                 dollars(&s, m->spot_usd_h),
+                                 dollars(&s, m, PRICE_ON_DEMAND, today),
+                                 dollars(&s, m, PRICE_SPOT, today),
                                  per_cent(&s, spot_discount(m)),
-                                 dollars(&s, m->reserved_1y_usd_h),
-                                 dollars(&s, m->reserved_3y_usd_h),
-                                 dollars(&s, m->own_usd_h),
-                                 str_fmt(&s, " %.*s%s", STR_ARG(day), old ? " old" : "") };
+                                 dollars(&s, m, PRICE_RESERVED_1Y, today),
+                                 dollars(&s, m, PRICE_RESERVED_3Y, today),
+                                 dollars(&s, m, PRICE_OWN, today),
+                                 day_or_none(&s, m->fact.as_of_day) };
     say_row(c->say, &machine_table, cells);
 }
 
@@ -162,11 +163,11 @@ static enum status show_machines(struct cli *c, const struct catalogue *k, struc
         if (c->say->json) json_machine(c, picks[i].machine, today);
         else show_machine(c, picks[i].machine, today);
     if (!c->say->json)
-        say_message(
-            c->say,
-            "\nDollars per hour; - is not known; old is more than %d days. `frugal prices MACHINE` "
-            "shows everything about one, and what was assumed.\n",
-            PRICE_OLD_DAYS);
+        say_message(c->say,
+                    "\nDollars per hour; - is not known; * is older than %d days, or has no date. "
+                    "`frugal prices "
+                    "MACHINE` shows everything about one, and what was assumed.\n",
+                    PRICE_OLD_DAYS);
     return STATUS_OK;
 }
 

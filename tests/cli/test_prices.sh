@@ -6,11 +6,19 @@ HOME=$folder
 export HOME
 lists=$top/tests/fuzz/corpus/prices
 
+# Prices that are older than 90 days have a mark, each its own.
+export FRUGAL_TODAY=2026-11-21
+run 0 prices
+has out '^aws +p4d.24xlarge +us +8 x A100-40 +96 +1152 +21.96[*] +16.44[*] +25 % .* +2026-08-22$'
+has err '[*] is older than 90 days'
+export FRUGAL_TODAY=2026-11-20
 run 0 prices
 has out '^cloud +machine'
+lacks out '^aws .*[*]'
 has out '^aws +p4d.24xlarge +us +8 x A100-40 +96 +1152 +21.96 +16.44 +25 % +- +- +- +2026-08-22'
 has err 'not known'
 [ "$(grep -c . out)" -gt 60 ] || fail 'prices lists too little'
+unset FRUGAL_TODAY
 run 0 prices --on gcp --gpu L4 --spot
 [ "$(tail -n +2 out | cut -d' ' -f1 | sort -u)" = gcp ] || fail '--on gcp lists others'
 lacks out 'A100'
@@ -56,7 +64,7 @@ run 0 prices p4d.24xlarge --prices own.csv
 has out 'own_usd_h +13.2'
 has out 'reserved 1y is cheaper if used more than 66 % of all hours'
 run 0 prices --prices own.csv --on aws
-has out '13.20  2020-01-01 old'
+has out '14.50[*] +- +13.20[*] +2020-01-01$'
 printf 'provider,instance,region,own_usd_h\naws,p4d.24xlarge,us,cheap\n' >own.csv
 run 2 prices --prices own.csv
 has err 'own.csv:2: "cheap" in column own_usd_h should be a number'

@@ -86,6 +86,19 @@ def check_tables(columns):
             assert len(line) <= columns, f"frugal {arguments[0]}: {len(line)} characters in {columns} columns: {line}"
 
 
+def check_prices(columns):
+    """However narrow: the cloud stays, so that no two rows are the same, and so do the marks of old prices."""
+    os.environ["FRUGAL_TODAY"] = "2030-01-01"
+    out, code = on_terminal(columns, "prices")
+    del os.environ["FRUGAL_TODAY"]
+    head, *rows = re.sub("\033\\[[0-9]*[mK]", "", out).replace("\r", "").split("\n\n")[0].split("\n")
+    assert head.startswith("cloud"), head
+    assert code == 0 and rows and len(set(rows)) == len(rows), out
+    for row in rows:
+        assert re.search(r"\d\.\d\d\*", row), f"in {columns} columns an old price has no mark: {row}"
+    assert "* is older than" in out, out
+
+
 def check_sentences(columns):
     """Sentences are broken between words, and say what they say to a pipe; a command to be copied stays one line."""
     for arguments in (("plan", "nosuch"), ("plan", "gpt2", "--tokens", "1e9"), ("scale", "5000"), ("train", "run.yaml", "train.lr=1e9", "train.steps=1", "train.out=none")):
@@ -119,6 +132,7 @@ def main():
         for columns in (80, 60):
             check_run(columns)
             check_tables(columns)
+            check_prices(columns)
         check_sentences(80)
         check_progress()
         out, code = on_terminal(80)
