@@ -15,12 +15,17 @@ static void add_name(struct textbuf *b, struct str name, i64 from)
 
 void completion_names(struct textbuf *b, enum completion what)
 {
-    struct catalogue *c    = catalogue_new(b->perm);
-    i64               from = b->len;
+    struct catalogue *c       = catalogue_new(b->perm);
+    struct arena      scratch = arena_part(b->perm, 1 << 16);
+    i64               from    = b->len;
     if (what == COMPLETE_MODELS)
         for (i64 i = 0; i < known_count(); i++) add_name(b, known_at(i)->name, from);
     for (i64 i = 0; i < c->machine_count && what == COMPLETE_MACHINES; i++)
         add_name(b, c->machines[i].name, from);
+    for (i64 i = 0; i < c->machine_count && what == COMPLETE_CLOUD_MACHINES; i++) {
+        const struct machine *m = &c->machines[i];
+        add_name(b, str_fmt(&scratch, "%.*s/%.*s", STR_ARG(m->provider), STR_ARG(m->name)), from);
+    }
     for (i64 i = 0; i < c->machine_count && what == COMPLETE_CLOUDS; i++)
         add_name(b, c->machines[i].provider, from);
     for (i64 i = 0; i < c->machine_count && what == COMPLETE_REGIONS; i++)

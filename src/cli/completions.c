@@ -53,7 +53,8 @@ static struct str flag_words(struct arena *perm, const struct flag *f)
     return words ? text : STR("");
 }
 
-/* One line for each setting, then for each flag, that has words: "PATTERN) BEFORE'WORDS' ;;". */
+/* One line for each setting, then for each flag, that has words: "PATTERN) BEFORE'WORDS' ;;". A machine's words are
+ * those of the catalogue. */
 static void add_values(struct textbuf *b, const char *indent, const char *before, const char *after)
 {
     char         room[4096];
@@ -68,20 +69,25 @@ static void add_values(struct textbuf *b, const char *indent, const char *before
             textbuf_fmt(b, "%s%s%.*s) %s%.*s%s ;;\n", indent, key ? "" : "--", STR_ARG(name),
                         before, STR_ARG(words), after);
     }
+    textbuf_fmt(b, "%srun.machine) %s", indent, before);
+    completion_names(b, COMPLETE_CLOUD_MACHINES);
+    textbuf_fmt(b, "%s ;;\n", after);
 }
 
-/* Ids and names of recorded runs, which `report` and `runs --export` take. */
+/* Ids and names of recorded runs. */
 static const char run_names[] =
     "frugal runs --csv 2>/dev/null | cut -d, -f1,2 | tail -n +2 | tr , '\\n'";
 
 static bool takes_runs(const struct command *c)
 {
-    return str_eq(c->name, STR("report")) || str_eq(c->name, STR("runs"));
+    bool file = str_starts(c->arguments, STR("[RUN.YAML"));
+    return (str_starts(c->arguments, STR("[RUN")) && !file) ||
+           str_starts(c->arguments, STR("MODEL")) || str_eq(c->name, STR("runs"));
 }
 
 static bool takes_keys(const struct command *c)
 {
-    return str_starts(c->arguments, STR("RUN.YAML"));
+    return str_glob(STR("*KEY=VALUE*"), c->arguments);
 }
 
 /* Flags whose value is a name. */
@@ -92,6 +98,15 @@ static const struct {
               { "on", COMPLETE_CLOUDS },
               { "region", COMPLETE_REGIONS },
               { "gpu", COMPLETE_GPUS } };
+
+/* --machine takes a name with its cloud too. */
+static void add_named(struct textbuf *b, i64 i)
+{
+    completion_names(b, named[i].names);
+    if (named[i].names != COMPLETE_MACHINES) return;
+    textbuf_fmt(b, " ");
+    completion_names(b, COMPLETE_CLOUD_MACHINES);
+}
 
 /* What a command's first argument may be, beside a file. */
 static void add_first(struct textbuf *b, const struct command *c)
@@ -105,6 +120,8 @@ static void add_first(struct textbuf *b, const struct command *c)
 static void bash(struct textbuf *b)
 {
     textbuf_fmt(b, "_frugal() {\n"
+                   "    case \" ${COMP_WORDS[*]:0:COMP_CWORD} \" in *' -- '*) return ;; esac # of "
+                   "another program\n"
                    "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} key= "
                    "before= words=\n"
                    "    case $cur in ?*=*) key=${cur%%%%=*} before=$key= cur=${cur#*=} ;; esac\n"
@@ -115,7 +132,7 @@ static void bash(struct textbuf *b)
     add_values(b, "    ", "words='", "'");
     for (i64 i = 0; i < COUNT_OF(named); i++) {
         textbuf_fmt(b, "    --%s) words='", named[i].flag);
-        completion_names(b, named[i].names);
+        add_named(b, i);
         textbuf_fmt(b, "' ;;\n");
     }
     textbuf_fmt(
@@ -173,7 +190,7 @@ static void zsh(struct textbuf *b)
     textbuf_fmt(b, "\n        return\n    fi\n    case $words[CURRENT-1] in\n");
     for (i64 i = 0; i < COUNT_OF(named); i++) {
         textbuf_fmt(b, "    --%s) compadd -- ", named[i].flag);
-        completion_names(b, named[i].names);
+        add_named(b, i);
         textbuf_fmt(b, "; return ;;\n");
     }
     textbuf_fmt(b, "    esac\n    case $words[2] in\n");
@@ -224,7 +241,7 @@ static void fish_names(struct textbuf *b, const struct command *c)
             if (!str_eq(flags[f].name, str_of(named[i].flag)) || !command_takes(c, f)) continue;
             textbuf_fmt(b, "complete -c frugal -n '__fish_seen_subcommand_from %.*s' -l %s -x -a '",
                         STR_ARG(c->name), named[i].flag);
-            completion_names(b, named[i].names);
+            add_named(b, i);
             textbuf_fmt(b, "'\n");
         }
     }

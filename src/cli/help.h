@@ -26,6 +26,7 @@ struct str help_completions(struct arena *perm, struct str shell); /* empty: no 
 enum completion {
     COMPLETE_MODELS,
     COMPLETE_MACHINES,
+    COMPLETE_CLOUD_MACHINES, /* aws/p5.48xlarge */
     COMPLETE_CLOUDS,
     COMPLETE_REGIONS,
     COMPLETE_GPUS

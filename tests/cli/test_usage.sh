@@ -87,9 +87,23 @@ if command -v bash >/dev/null; then
   offers 'frugal train run.yaml data.path = o' '' # a file: the shell's own
   offers 'frugal prices --sort s' spot
   offers 'frugal train --json train.optimiser = ad' 'adam adamw'
+  # Names of the catalogue, with their cloud and without, and of models.
+  offers 'frugal plan gpt2-x' gpt2-xl
+  offers 'frugal prices p4de' p4de.24xlarge
+  offers 'frugal plan gpt2 --machine p4de' p4de.24xlarge
+  offers 'frugal plan gpt2 --machine aws/p4d' 'aws/p4d.24xlarge aws/p4de.24xlarge'
+  offers 'frugal train run.yaml run.machine = gcp/a2-highgpu-1' gcp/a2-highgpu-1g
+  offers 'frugal train run.yaml run.machine=gcp/a2-highgpu-1' run.machine=gcp/a2-highgpu-1g
+  # Settings of every command that takes them, and none of the program that `run` starts.
+  offers 'frugal run run.yaml program.sig' program.signal=
+  offers 'frugal evaluate model.safetensors data.eval_p' data.eval_path=
+  offers 'frugal follow program.sig' program.signal=
+  offers 'frugal run run.yaml -- python program.sig' ''
   printf 'data: {kind: synthetic_clicks, samples: 100}\nmodel: {kind: ranker}\ntrain: {steps: 1}\nrun: {name: alpha}\n' >run.yaml
   FRUGAL_RUN_LEDGER=$PWD/ledger.db "$frugal" train run.yaml >out 2>err
   export FRUGAL_RUN_LEDGER="$PWD/ledger.db"
-  [ ! -s ledger.db ] || offers 'frugal report al' alpha # a build without SQLite has no ledger
+  for word in report watch top evaluate; do
+    [ ! -s ledger.db ] || offers "frugal $word al" alpha # a build without SQLite has no ledger
+  done
 fi
 exit $failed
