@@ -71,11 +71,11 @@ static enum status number_of(const struct request *r, i32 flag, f64 most, f64 *o
 /* A whole number, at most `most`; 0: it was not given. */
 static enum status whole_of(const struct request *r, i32 flag, i64 most, i64 *out, struct err *err)
 {
-    f64         value;
-    enum status st = number_of(r, flag, HUGE_VAL, &value, err);
-    *out           = 0;
-    if (st || isnan(value)) return st;
-    if (value != floor(value) || value > (f64)most)
+    f64 value;
+    *out = 0;
+    if (!r->given[flag]) return STATUS_OK;
+    if (!str_f64(r->value[flag], &value) || !(value >= 1 && value <= (f64)most) ||
+        value != floor(value))
         return err_set(err, STATUS_USAGE, "--%.*s takes a whole number from 1 to %lld",
                        STR_ARG(flags[flag].name), (long long)most);
     *out = (i64)value;

@@ -248,6 +248,14 @@ static enum status context_of(struct plan_question *q, struct known *k, struct e
         return err_set(err, STATUS_USAGE,
                        "--context %lld: %.*s has learned positions for %lld tokens only",
                        (long long)given, STR_ARG(k->name), (long long)k->positions);
+    if (given > k->context)
+        plan_note(
+            &q->notes,
+            str_fmt(q->perm,
+                    "--context %.*s is longer than the %.*s tokens that the model was trained "
+                    "with: it is priced, but the model may need training to use them",
+                    STR_ARG(text_count(q->perm, (f64)given)),
+                    STR_ARG(text_count(q->perm, (f64)k->context))));
     k->context = given;
     if (k->window >= k->context) k->window = 0;
     return STATUS_OK;

@@ -233,7 +233,7 @@ bool machine_is_named(const struct machine *m, struct str name)
 
 struct str machine_nearest(const struct catalogue *c, struct str name, struct arena scratch)
 {
-    i64        least = 4; /* slips of the finger */
+    i64        least = MIN(4, 1 + name.len / 2); /* slips of the finger */
     struct str best  = { 0 };
     for (i64 i = 0; i < c->machine_count && name.len < 64; i++) {
         i64 d = str_distance(c->machines[i].name, name, scratch);

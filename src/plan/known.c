@@ -52,7 +52,7 @@ const struct known *known_find(struct str name)
 const struct known *known_nearest(struct str name, struct arena scratch)
 {
     const struct known *best  = NULL;
-    i64                 least = 4; /* slips of the finger */
+    i64                 least = MIN(4, 1 + name.len / 2); /* slips of the finger */
     for (i64 i = 0; i < known_count(); i++) {
         i64 d = name.len < 64 ? str_distance(known[i].name, name, arena_part(&scratch, 1 << 14))
                               : least;

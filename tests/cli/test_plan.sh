@@ -69,6 +69,12 @@ run 0 plan gpt2 --tokens 1e18
 lacks out '-inf|nan |-[0-9.]+e'
 run 2 plan gpt2 --runs 1e30
 has err '^--runs takes a whole number from 1 to 1000000000$'
+for flag in --runs --gpus --context; do
+  run 2 plan gpt2 $flag 0
+  has err "^$flag takes a whole number from 1 to [0-9]+\$"
+  run 2 plan gpt2 $flag 1.5
+  has err "^$flag takes a whole number from 1 to [0-9]+\$"
+done
 run 1 plan run.yaml --on mars
 has err 'no machine of mars'
 run 0 plan gpt2 --tokens 1e9 --deadline 2
@@ -123,6 +129,10 @@ run 3 plan nothing.yaml
 run 2 plan llama-3.1-9b
 has err '^Known models: gpt2, .*deepseek-v3'
 has err 'llama-3.1-9b is neither a known model nor a file \(did you mean llama-3.1-8b\?\)'
+run 2 plan vit
+has err '^vit is neither a known model nor a file; '
+run 2 plan gtp2
+has err 'did you mean gpt2\?'
 run 0 plan --models
 has out '^mixtral-8x7b +46.7 G +12.9 G +32,768$'
 run 0 plan --models --json
@@ -154,6 +164,10 @@ run 0 plan llama-3-8b --batch 4096 --context 2048 --tokens 1e9
 has out ' steps of 2 sequences of 2,048 tokens$'
 run 2 plan llama-3-8b --batch 500000 --tokens 1e9
 has err 'not a whole number of sequences of 8192 tokens: take 499712 or 507904'
+run 0 plan llama-3.1-8b --context 200000 --tokens 1e9 --on lambda
+has out '--context 200,000 is longer than the 8,192 tokens that the model was trained with'
+run 0 plan llama-3.1-8b --context 8192 --tokens 1e9 --on lambda
+lacks out 'is longer than'
 run 2 plan gpt2 --context 2048 --tokens 1e9
 has err 'learned positions for 1024 tokens only'
 run 0 plan gpt2 train.batch=24 train.steps=1000 train.optimiser=sgd train.precision=fp32 --on lambda
