@@ -252,8 +252,8 @@ static enum status context_of(struct plan_question *q, struct known *k, struct e
         plan_note(
             &q->notes,
             str_fmt(q->perm,
-                    "--context %.*s is longer than the %.*s tokens that the model was trained "
-                    "with: it is priced, but the model may need training to use them",
+                    "--context %.*s is longer than the %.*s tokens that this model is planned "
+                    "with by default: it is priced; whether the model can use them is not checked",
                     STR_ARG(text_count(q->perm, (f64)given)),
                     STR_ARG(text_count(q->perm, (f64)k->context))));
     k->context = given;

@@ -165,7 +165,7 @@ has out ' steps of 2 sequences of 2,048 tokens$'
 run 2 plan llama-3-8b --batch 500000 --tokens 1e9
 has err 'not a whole number of sequences of 8192 tokens: take 499712 or 507904'
 run 0 plan llama-3.1-8b --context 200000 --tokens 1e9 --on lambda
-has out '--context 200,000 is longer than the 8,192 tokens that the model was trained with'
+has out '--context 200,000 is longer than the 8,192 tokens that this model is planned with by default'
 run 0 plan llama-3.1-8b --context 8192 --tokens 1e9 --on lambda
 lacks out 'is longer than'
 run 2 plan gpt2 --context 2048 --tokens 1e9
