@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """On a terminal, through a real pty: the line of a run fits 80 and 60 columns behind a bar, no item of it is cut, it moves during
-an evaluation; tables leave columns out instead of wrapping; frugal alone prints help."""
+an evaluation; tables leave columns out instead of wrapping; help is filled to the terminal; frugal alone prints help."""
+import json
 import os
 import re
 import struct
@@ -86,14 +87,28 @@ def check_tables(columns):
             assert len(line) <= columns, f"frugal {arguments[0]}: {len(line)} characters in {columns} columns: {line}"
 
 
+def reports():
+    """frugal report of a run, and of two of them; nothing where there is no ledger."""
+    listed = subprocess.run([FRUGAL, "runs", "--json"], capture_output=True, text=True, env={**os.environ, "FRUGAL_RUN_LEDGER": os.path.abspath("ledger.db")})
+    runs = [event["run"] for event in map(json.loads, listed.stdout.splitlines()) if event["event"] == "run"]
+    assert "without SQLite" in listed.stderr or len(runs) > 1, listed
+    return [("report", runs[0]), ("report", runs[0], runs[1])] if runs else []
+
+
+def check_fits(columns, *arguments):
+    """No line is wider than the terminal; what is copied, or redrawn, may be."""
+    out, _ = on_terminal(columns, *arguments)
+    lines = re.sub("\033\\[[0-9]*[mK]", "", out).replace("\r\n", "\n").split("\n")
+    for line in lines:
+        assert len(line) <= columns or "\r" in line or is_example(line), f"frugal {arguments}: {len(line)} characters in {columns} columns: {line}"
+    return lines
+
+
 def check_sentences(columns):
-    """Sentences are broken between words, and say what they say to a pipe; a command to be copied stays one line."""
-    for arguments in (("plan", "nosuch"), ("plan", "gpt2", "--tokens", "1e9"), ("scale", "5000"), ("train", "run.yaml", "train.lr=1e9", "train.steps=1", "train.out=none")):
-        out, _ = on_terminal(columns, *arguments)
-        lines = re.sub("\033\\[[0-9]*[mK]", "", out).replace("\r\n", "\n").split("\n")
-        prose = [line for line in lines if "\r" not in line and not line.lstrip().startswith("frugal ")]
-        for line in prose:
-            assert len(line) <= columns, f"frugal {arguments[0]}: {len(line)} characters in {columns} columns: {line}"
+    """Sentences and titles are broken between words, and say what they say to a pipe; a command to be copied stays one line."""
+    for arguments in (("plan", "nosuch"), ("plan", "gpt2", "--tokens", "1e9"), ("plan", "mixtral-8x7b"), ("plan", "gpt2", "--runs", "8"), ("scale", "5000"), ("doctor",),
+                      ("train", "run.yaml", "train.lr=1e9", "train.steps=1", "train.out=none"), *reports()):
+        check_fits(columns, *arguments)
     piped = subprocess.run([FRUGAL, "plan", "nosuch"], capture_output=True, text=True)
     out, _ = on_terminal(columns, "plan", "nosuch")
     assert out.split() == (piped.stdout + piped.stderr).split() and "\n" in out.strip(), out
@@ -112,6 +127,29 @@ def check_progress():
         assert code == 0 and last.lower() in out.lower(), (arguments, code, out[-800:])
 
 
+def is_example(line):
+    """A command, a line of a run file with a remark, an address: copied, so it stays one line."""
+    return re.match(" *((best|next) +)?frugal ", line) or "  # " in line or re.fullmatch(r" *\S+/\S+", line)
+
+
+def check_help(columns):
+    """Help says the same as to a pipe, in lines that fit the terminal."""
+    piped = subprocess.run([FRUGAL, "help"], capture_output=True, text=True, check=True).stdout
+    words = [line.split()[0] for line in piped.split("\n") if re.match("  [a-z]", line)]
+    listed = subprocess.run([FRUGAL, "help", "options"], capture_output=True, text=True, check=True).stdout
+    settings = re.findall(r"^  ([a-z_]+\.[a-z_0-9.]+)", listed, re.M)
+    assert {"train", "claims", "options"} <= set(words) and "train.lr" in settings, (words, settings)
+    for arguments in ((), ("plan", "--help"), *(("help", word) for word in words + settings[::4])):
+        piped = subprocess.run([FRUGAL, *(arguments or ("help",))], capture_output=True, text=True, check=True).stdout
+        out, code = on_terminal(columns, *arguments)
+        out = out.replace("\r\n", "\n")
+        assert code == 0 and out.replace("|", "| ").split() == piped.replace("|", "| ").split(), (arguments, out)
+        fits = max(map(len, piped.split("\n"))) <= columns
+        assert not fits or out == piped, (arguments, out)
+        for line in out.split("\n"):
+            assert len(line) <= columns or is_example(line), f"frugal {arguments}: {len(line)} characters in {columns} columns: {line}"
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -119,7 +157,9 @@ def main():
         for columns in (80, 60):
             check_run(columns)
             check_tables(columns)
-        check_sentences(80)
+            check_help(columns)
+        for columns in (80, 60):
+            check_sentences(columns)
         check_progress()
         out, code = on_terminal(80)
         assert code == 0 and "usage: frugal COMMAND" in out, out
