@@ -150,6 +150,21 @@ def check_help(columns):
             assert len(line) <= columns or is_example(line), f"frugal {arguments}: {len(line)} characters in {columns} columns: {line}"
 
 
+def check_wide_tables(columns):
+    """Tables with long texts: columns that do not fit are left out, or a row becomes a record."""
+    with open("sweep.yaml", "w") as f:
+        f.write("data: {kind: idx, path: images, labels: labels, held_out: 0.999}\n"
+                "model: {layers: [flatten, {dense: 4}]}\n"
+                "train: {steps: 2, batch: 4, usd_hour: 3600}\n"
+                "sweep: {over: [{train.lr: [0.001, 0.002]}, {train.optimiser: [adam]}]}\n")
+    for arguments, words in ((("prices", "gpus"), ("H100", "source")), (("prices", "cpus"), ("source",)), (("prices", "storage"), ("egress_internet_gb_usd",)),
+                             (("prices", "billing"), ("source",)), (("sweep", "sweep.yaml"), ("trial", "settings", "train.lr=0.002", "best")),
+                             (("tune", "sweep.yaml", "--seconds", "0.5"), ("lever", "speed", "1.00x"))):
+        text = "\n".join(check_fits(columns, *arguments))
+        for word in words:
+            assert word in text, (arguments, word, text)
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -160,6 +175,7 @@ def main():
             check_help(columns)
         for columns in (80, 60):
             check_sentences(columns)
+            check_wide_tables(columns)
         check_progress()
         out, code = on_terminal(80)
         assert code == 0 and "usage: frugal COMMAND" in out, out
