@@ -220,6 +220,12 @@ static u64 columns_shown(const struct say *s, const struct say_table *t)
     return shown;
 }
 
+bool say_fits(const struct say *s, const struct say_table *t)
+{
+    u64 shown = columns_shown(s, t);
+    return !(~shown << (64 - t->count));
+}
+
 void say_row(struct say *s, const struct say_table *t, const struct str *cells)
 {
     char           room[LINE_BYTES];

@@ -46,6 +46,7 @@ struct say_table {
     i64                      count;
     const char              *indent, *gap;
 };
+bool say_fits(const struct say *s, const struct say_table *t); /* with all of its columns */
 void say_row(struct say *s, const struct say_table *t,
              const struct str *cells); /* NULL: the heads */
 

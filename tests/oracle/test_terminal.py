@@ -165,6 +165,17 @@ def check_wide_tables(columns):
             assert word in text, (arguments, word, text)
 
 
+def check_formula():
+    """How the dollars come about is said where its columns are; 80 columns have room for them."""
+    for columns, asked in ((80, ("llama-3.1-405b", "--tokens", "1e13")), (80, ("mixtral-8x7b",)), (60, ("gpt2", "--tokens", "1e9")), (60, ("llama-3.1-405b", "--tokens", "1e13"))):
+        lines = check_fits(columns, "plan", *asked)
+        head = next(line for line in lines if line.endswith(" machine"))
+        whole = all(name in head for name in ("$/hour", "billed h", "storage"))
+        assert whole == any(line.startswith("  dollars = $/hour") for line in lines), (asked, lines)
+        assert whole or columns < 80, (asked, lines)
+        assert "$/hour" in head or asked[0] != "gpt2", (asked, lines)
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -176,6 +187,7 @@ def main():
         for columns in (80, 60):
             check_sentences(columns)
             check_wide_tables(columns)
+        check_formula()
         check_progress()
         out, code = on_terminal(80)
         assert code == 0 and "usage: frugal COMMAND" in out, out
