@@ -327,8 +327,9 @@ static enum status import_prices(struct cli *c, const struct catalogue *k, struc
     } else {
         say_result(
             c->say,
-            "%lld machines written to %.*s; %lld skipped because their hardware is not known\n",
-            (long long)all.count, STR_ARG(path), (long long)all.passed_over);
+            "%lld machine%s written to %.*s; %lld skipped because their hardware is not known\n",
+            (long long)all.count, all.count == 1 ? "" : "s", STR_ARG(path),
+            (long long)all.passed_over);
     }
     return STATUS_OK;
 }

@@ -219,9 +219,10 @@ static void show_end(struct sweep *s)
                    STR_ARG(text_dollars(&scratch, bill.usd)), bill.seconds, usd_hour(s));
     if (!(bill.saved_s > 0)) return;
     struct str money = isnan(bill.saved_usd) ? STR("") : text_dollars(&scratch, bill.saved_usd);
-    say_result(say, "%-12s%.*s%s%.*s that running every trial to the end would have cost\n",
-               "saved", STR_ARG(text_clock(&scratch, bill.saved_s)), money.len ? " and " : "",
-               STR_ARG(money));
+    struct str time  = bill.saved_s < 60 ? str_fmt(&scratch, "%.3g s", bill.saved_s)
+                                         : text_clock(&scratch, bill.saved_s);
+    say_result(say, "%-12s%.*s%s%.*s compared with running every trial to the end\n", "saved",
+               STR_ARG(time), money.len ? " and " : "", STR_ARG(money));
 }
 
 enum status command_sweep(struct cli *c, struct err *err)
