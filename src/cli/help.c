@@ -210,6 +210,17 @@ struct str help_topic_text(struct arena *perm, const struct topic *t)
     return textbuf_str(&b);
 }
 
+struct str help_flag(struct arena *perm, const struct command *c, i64 columns)
+{
+    struct arena   parts = arena_part(perm, 1 << 16);
+    struct textbuf b     = textbuf_new(perm);
+    textbuf_add(&b, help_command(&parts, c, columns));
+    for (i64 i = 0; i < topic_count; i++)
+        if (str_eq(topics[i].name, c->name))
+            textbuf_fmt(&b, "\n`frugal help %.*s` says more.\n", STR_ARG(c->name));
+    return textbuf_str(&b);
+}
+
 struct str help_word(struct arena *perm, struct str word, i64 columns)
 {
     struct arena          parts = arena_part(perm, 1 << 19);

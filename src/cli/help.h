@@ -20,6 +20,8 @@ extern const i64          topic_count;
 enum { HELP_COLUMNS = 80 };
 struct str help_overview(struct arena *perm, i64 columns);
 struct str help_command(struct arena *perm, const struct command *c, i64 columns);
+/* What --help prints: that, and where a topic of the same name is. */
+struct str help_flag(struct arena *perm, const struct command *c, i64 columns);
 /* Everything that goes by that name: command, setting, section, topic. Empty: nothing does. */
 struct str help_word(struct arena *perm, struct str word, i64 columns);
 struct str help_man(struct arena *perm);                           /* roff */

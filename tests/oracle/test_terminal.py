@@ -139,6 +139,7 @@ def check_help(columns):
     listed = subprocess.run([FRUGAL, "help", "options"], capture_output=True, text=True, check=True).stdout
     settings = re.findall(r"^  ([a-z_]+\.[a-z_0-9.]+)", listed, re.M)
     assert {"train", "claims", "options"} <= set(words) and "train.lr" in settings, (words, settings)
+    assert "`frugal help plan` says more." in on_terminal(columns, "plan", "--help")[0] and "says more" not in on_terminal(columns, "help", "plan")[0]
     for arguments in ((), ("plan", "--help"), *(("help", word) for word in words + settings[::4])):
         piped = subprocess.run([FRUGAL, *(arguments or ("help",))], capture_output=True, text=True, check=True).stdout
         out, code = on_terminal(columns, *arguments)
