@@ -20,12 +20,12 @@ static void print_libraries(struct cli *c)
         const struct library *l       = &libraries[i];
         struct arena          scratch = *c->perm;
         struct str            version = library_version(l, &scratch);
-        say_result(c->say, "  %-9s ", l->name);
-        if (version.len) say_result(c->say, "found, %.*s", STR_ARG(version));
-        else say_result(c->say, l->soname ? "missing" : "not in this build");
-        if (version.len) say_result(c->say, ", used for %s\n", l->use);
+        if (version.len)
+            say_result(c->say, "  %-9s found, %.*s, used for %s\n", l->name, STR_ARG(version),
+                       l->use);
         else
-            say_result(c->say, ": %s; install %s%s\n", l->without, l->package,
+            say_result(c->say, "  %-9s %s: %s; install %s%s\n", l->name,
+                       l->soname ? "missing" : "not in this build", l->without, l->package,
                        l->soname ? "" : " and build again");
     }
 }
@@ -40,14 +40,15 @@ static void print_gpu(struct cli *c, const struct machine_here *m)
                    STR_ARG(m->gpu_missing));
     else say_result(c->say, "  %-9s none: %.*s\n", "GPU", STR_ARG(m->gpu_missing));
     if (!g->name.len) return;
-    say_result(c->say, "  %-9s %.*s of %.*s free", "",
-               STR_ARG(text_bytes(&scratch, g->memory_free_bytes)),
-               STR_ARG(text_bytes(&scratch, g->memory_bytes)));
-    if (!isnan(g->power_w)) say_result(c->say, ", %.0f of %.0f W", g->power_w, g->power_limit_w);
-    if (!isnan(g->clock_mhz))
-        say_result(c->say, ", %.0f of %.0f MHz", g->clock_mhz, g->clock_mhz_max);
-    if (!isnan(g->celsius)) say_result(c->say, ", %.0f °C", g->celsius);
-    say_result(c->say, ", driver %.*s\n", STR_ARG(m->gpu_driver));
+    struct str left  = text_bytes(&scratch, g->memory_free_bytes),
+               all   = text_bytes(&scratch, g->memory_bytes);
+    struct textbuf b = textbuf_new(&scratch);
+    textbuf_fmt(&b, "  %-9s %.*s of %.*s free", "", STR_ARG(left), STR_ARG(all));
+    if (!isnan(g->power_w)) textbuf_fmt(&b, ", %.0f of %.0f W", g->power_w, g->power_limit_w);
+    if (!isnan(g->clock_mhz)) textbuf_fmt(&b, ", %.0f of %.0f MHz", g->clock_mhz, g->clock_mhz_max);
+    if (!isnan(g->celsius)) textbuf_fmt(&b, ", %.0f °C", g->celsius);
+    textbuf_fmt(&b, ", driver %.*s", STR_ARG(m->gpu_driver));
+    say_result(c->say, "%.*s\n", STR_ARG(textbuf_str(&b)));
 }
 
 static void print_machine(struct cli *c, const struct machine_here *m)
@@ -57,10 +58,9 @@ static void print_machine(struct cli *c, const struct machine_here *m)
     say_result(c->say, "  %-9s %.*s\n", "CPU", STR_ARG(m->cpu));
     say_result(c->say, "  %-9s %lld usable of %lld\n", "cores", (long long)m->cores_usable,
                (long long)m->cores);
-    say_result(c->say, "  %-9s %s", "vectors", m->vectors);
-    if (m->vectors_limited)
-        say_result(c->say, ", of which FRUGAL_VECTORS allows %s", m->vectors_used);
-    say_result(c->say, "\n");
+    say_result(c->say, "  %-9s %s%s%s\n", "vectors", m->vectors,
+               m->vectors_limited ? ", of which FRUGAL_VECTORS allows " : "",
+               m->vectors_limited ? m->vectors_used : "");
     say_result(c->say, "  %-9s %.*s, %.*s free\n", "memory",
                STR_ARG(text_bytes(&scratch, (f64)m->memory_bytes)),
                STR_ARG(text_bytes(&scratch, (f64)m->memory_free_bytes)));

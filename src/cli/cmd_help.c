@@ -30,7 +30,8 @@ static enum status unknown_topic(struct str word, struct arena scratch, struct e
 
 enum status command_help(struct cli *c, struct err *err)
 {
-    const struct request *r = c->request;
+    const struct request *r       = c->request;
+    i64                   columns = say_columns(c->say, HELP_COLUMNS);
     struct str            text;
     if (r->argument_count > 1)
         return err_set(err, STATUS_USAGE, "frugal help takes one topic at a time");
@@ -43,12 +44,13 @@ enum status command_help(struct cli *c, struct err *err)
             return err_set(err, STATUS_USAGE, "no completions for %.*s; there are bash, zsh, fish",
                            (int)MIN(shell.len, 80), shell.data);
     } else if (r->argument_count) {
-        text = help_word(c->perm, r->arguments[0]);
+        text = help_word(c->perm, r->arguments[0], columns);
         if (!text.len) return unknown_topic(r->arguments[0], *c->perm, err);
     } else {
-        text = help_overview(c->perm);
+        text = help_overview(c->perm, columns);
     }
-    say_text(c->say, text);
+    if (r->given[FLAG_man] || r->given[FLAG_completions]) say_text(c->say, text);
+    else say_wrapped(c->say, text);
     return STATUS_OK;
 }
 

@@ -268,12 +268,12 @@ static enum status import_prices(struct cli *c, const struct catalogue *k, struc
         event_i64(&b, "unpriced", all.unpriced);
         event_end(&b, c->say);
     } else {
-        say_result(
-            c->say,
-            "%lld machines written to %.*s; %lld skipped because their hardware is not known, %lld "
-            "because the list has no price of theirs\n",
-            (long long)all.count, STR_ARG(path), (long long)all.passed_over,
-            (long long)all.unpriced);
+        say_result(c->say,
+                   "%lld machine%s written to %.*s; %lld skipped because their hardware is not "
+                   "known, %lld "
+                   "because the list has no price of theirs\n",
+                   (long long)all.count, all.count == 1 ? "" : "s", STR_ARG(path),
+                   (long long)all.passed_over, (long long)all.unpriced);
     }
     return STATUS_OK;
 }

@@ -5,6 +5,8 @@
 
 enum status command_sweep(struct cli *c, struct err *err);
 
+enum { LOSS_AT = 2 }; /* its column, where there is one */
+
 static struct cli *cli_of(const struct sweep *s) { return s->context; }
 
 static f64 usd_hour(const struct sweep *s) { return s->config->settings.train.usd_hour; }
@@ -109,7 +111,7 @@ static bool by_loss(const struct sweep *s) { return str_eq(str_of(metric_of(s)),
 
 /* The row: " 3      85.3 %    0.4211   100 %    1.32 s  $0.0001  done  train.lr=0.003". Where the metric
  * is the loss, once is enough. */
-static void table_row(struct sweep *s, const struct trial *t)
+static void table_row(struct sweep *s, const struct say_table *table, const struct trial *t)
 {
     struct arena       scratch = s->scratch;
     const struct note *n       = &t->last;
@@ -119,10 +121,42 @@ static void table_row(struct sweep *s, const struct trial *t)
     struct str         money   = text_dollars(&scratch, sweep_trial_usd(s, n->seconds));
     if (isnan(usd_hour(s))) money = STR("-");
     if (blank) value = loss = STR("-");
-    say_result(cli_of(s)->say, "%5lld  %10.*s", (long long)t->number, STR_ARG(value));
-    if (!by_loss(s)) say_result(cli_of(s)->say, "  %8.*s", STR_ARG(loss));
-    say_result(cli_of(s)->say, "  %4.0f %%  %7.2f s  %13.*s  %-7s  %.*s\n", 100 * part_done(n),
-               n->seconds, STR_ARG(money), state_name(s, t), STR_ARG(t->words));
+    const struct str cells[] = { str_fmt(&scratch, "%lld", (long long)t->number),
+                                 value,
+                                 str_fmt(&scratch, "%.0f %%", 100 * part_done(n)),
+                                 str_fmt(&scratch, "%.2f s", n->seconds),
+                                 money,
+                                 str_of(state_name(s, t)),
+                                 t->words };
+    struct str       all[COUNT_OF(cells) + 1];
+    i64              count = 0;
+    for (i64 i = 0; i < COUNT_OF(cells); i++) {
+        if (i == LOSS_AT && !by_loss(s)) all[count++] = loss;
+        all[count++] = cells[i];
+    }
+    say_row(cli_of(s)->say, table, all);
+}
+
+static bool is_shown(const struct trial *t) { return t->last.metric[0] || note_failed(&t->last); }
+
+/* The rows, best first; the settings as wide as the widest, so that say_row knows what fits. */
+static void show_table(struct sweep *s, const i64 *order)
+{
+    const struct say_column all[] = {
+        { "trial", 5, 0 }, { metric_of(s), 10, 0 }, { "loss", 8, 4 }, { "of run", 6, 3 },
+        { "time", 9, 1 },  { "cost", 13, 2 },       { "", -7, 5 },    { "settings", -8, 0 },
+    };
+    struct say_column columns[COUNT_OF(all)];
+    struct say_table  table = { columns, 0, "", "  " };
+    for (i64 i = 0; i < COUNT_OF(all); i++)
+        if (i != LOSS_AT || !by_loss(s)) columns[table.count++] = all[i];
+    struct say_column *settings = &columns[table.count - 1];
+    for (i64 i = 0; i < s->count; i++)
+        if (is_shown(&s->trials[i]))
+            settings->width = MIN(settings->width, -(i32)s->trials[i].words.len);
+    say_row(cli_of(s)->say, &table, NULL);
+    for (i64 i = 0; i < s->count; i++)
+        if (is_shown(&s->trials[order[i]])) table_row(s, &table, &s->trials[order[i]]);
 }
 
 /* The command that trains the best again: the user's own words, then the trial's. */
@@ -171,11 +205,7 @@ static void show_end(struct sweep *s)
         end_event(s, best, bill);
         return;
     }
-    say_result(say, "%5s  %10s%s", "trial", metric_of(s), by_loss(s) ? "" : "      loss");
-    say_result(say, "  %6s  %9s  %13s  %-7s  %s\n", "of run", "time", "cost", "", "settings");
-    for (i64 i = 0; i < s->count; i++)
-        if (s->trials[order[i]].last.metric[0] || note_failed(&s->trials[order[i]].last))
-            table_row(s, &s->trials[order[i]]);
+    show_table(s, order);
     if (sweep_never_compared(s))
         say_message(say, "trials ended before they were compared; a smaller "
                          "train.eval_every would save money\n");
@@ -189,9 +219,10 @@ static void show_end(struct sweep *s)
                    STR_ARG(text_dollars(&scratch, bill.usd)), bill.seconds, usd_hour(s));
     if (!(bill.saved_s > 0)) return;
     struct str money = isnan(bill.saved_usd) ? STR("") : text_dollars(&scratch, bill.saved_usd);
-    say_result(say, "%-12s%.*s%s%.*s that running every trial to the end would have cost\n",
-               "saved", STR_ARG(text_clock(&scratch, bill.saved_s)), money.len ? " and " : "",
-               STR_ARG(money));
+    struct str time  = bill.saved_s < 60 ? str_fmt(&scratch, "%.3g s", bill.saved_s)
+                                         : text_clock(&scratch, bill.saved_s);
+    say_result(say, "%-12s%.*s%s%.*s compared with running every trial to the end\n", "saved",
+               STR_ARG(time), money.len ? " and " : "", STR_ARG(money));
 }
 
 enum status command_sweep(struct cli *c, struct err *err)

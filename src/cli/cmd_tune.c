@@ -5,7 +5,8 @@
 
 enum status command_tune(struct cli *c, struct err *err);
 
-static const f64 seconds_default = 60;
+static const f64  seconds_default = 60;
+static const char as_it_is[]      = "as it is";
 
 static struct cli *cli_of(const struct tuning *t) { return t->context; }
 
@@ -36,27 +37,59 @@ static void show_event(const struct tuning *t, const struct tune_lever *l,
     event_end(&b, cli_of(t)->say);
 }
 
+/* To a file 40 columns; on a terminal as many as the widest needs. */
+static i64 settings_width(const struct tuning *t)
+{
+    i64 width = str_of(as_it_is).len;
+    if (!cli_of(t)->say->table_columns) return 40;
+    for (i64 i = 0; i < t->lever_count; i++)
+        for (i64 k = 0; k < t->levers[i].count; k++)
+            width = MAX(width, t->levers[i].values[k].words.len);
+    return width;
+}
+
+/* A row of the table; NULL: its heads. */
+static void show_cells(const struct tuning *t, const struct str *cells)
+{
+    const struct say_column columns[] = {
+        { "lever", -12, 0 },
+        { "", -1, 0 },
+        { "settings", -(i32)settings_width(t), 0 },
+        { t->first.sample_tokens ? "tokens/s" : "samples/s", 12, 2 },
+        { "$/M", 10, 3 },
+        { "speed", 8, 0 },
+        { "noise", 7, 1 },
+        { "", -12, 4 },
+    };
+    const struct say_table table = { columns, COUNT_OF(columns), "", " " };
+    say_row(cli_of(t)->say, &table, cells);
+}
+
 static void show_value(const struct tuning *t, const struct tune_lever *l,
                        const struct tune_value *v)
 {
     struct arena scratch = *cli_of(t)->perm;
     f64 s = tune_seconds(v), before = tune_seconds(&l->values[0]), usd = tuning_usd_million(t, s);
-    struct str  words = v->words.len ? v->words : STR("as it is");
+    struct str  words = v->words.len ? v->words : str_of(as_it_is);
     const char *name = v == l->values ? l->name : "", *mark = v == &l->values[l->won] ? "*" : " ";
     if (cli_of(t)->say->json) {
         show_event(t, l, v);
         return;
     }
-    say_result(cli_of(t)->say, "%-12s %s %-40.*s ", name, mark, STR_ARG(words));
     if (v->why_not[0]) {
-        say_result(cli_of(t)->say, "cannot run: %s\n", v->why_not);
+        say_result(cli_of(t)->say, "%-12s %s %-*.*s cannot run: %s\n", name, mark,
+                   (int)settings_width(t), STR_ARG(words), v->why_not);
         return;
     }
-    struct str rate    = text_count(&scratch, tuning_units(t) / s),
-               dollars = text_dollars(&scratch, usd);
-    say_result(cli_of(t)->say, "%12.*s %10.*s %7.2fx %5.1f %%%s\n", STR_ARG(rate),
-               isnan(usd) ? 1 : (int)dollars.len, isnan(usd) ? "-" : dollars.data, before / s,
-               100 * tune_noise(v), v->behind ? "  much slower" : "");
+    const struct str cells[] = { str_of(name),
+                                 str_of(mark),
+                                 words,
+                                 text_count(&scratch, tuning_units(t) / s),
+                                 isnan(usd) ? STR("-") : text_dollars(&scratch, usd),
+                                 str_fmt(&scratch, "%.2fx", before / s),
+                                 str_fmt(&scratch, "%.1f %%", 100 * tune_noise(v)),
+                                 v->behind ? STR(" much slower") : STR("") };
+    show_cells(t, cells);
 }
 
 static void on_lever(const struct tuning *t, const struct tune_lever *l)
@@ -66,9 +99,7 @@ static void on_lever(const struct tuning *t, const struct tune_lever *l)
 
 static void on_levers(const struct tuning *t)
 {
-    if (!cli_of(t)->say->json)
-        say_result(cli_of(t)->say, "%-12s   %-40s %10s/s %8s/M %8s %7s\n", "lever", "settings",
-                   t->first.sample_tokens ? "tokens" : "samples", "$", "speed", "noise");
+    if (!cli_of(t)->say->json) show_cells(t, NULL);
 }
 
 static void show_winner(const struct tuning *t)

@@ -1,7 +1,7 @@
 /* help.c - help texts from the tables. */
 #include "cli/help.h"
 
-enum { COLUMNS = 80, NAME_COLUMNS = 30, CLAIMS_BYTES = 1 << 18 };
+enum { NAME_COLUMNS = 30, CLAIMS_BYTES = 1 << 18 };
 
 static const char lint_text[] =
     "Settings that work but are probably a mistake are reported on stderr before the first step, "
@@ -30,12 +30,12 @@ static void indent_by(struct textbuf *b, i64 columns)
 }
 
 /* Words from column `at` on; further lines begin behind `indent` blanks. */
-static void fill_line(struct textbuf *b, struct str line, i64 indent, i64 at)
+static void fill_line(struct textbuf *b, struct str line, i64 indent, i64 at, i64 columns)
 {
     struct str word;
     bool       first = true;
     while (str_cut(&line, ' ', &word)) {
-        if (!first && at + 1 + word.len > COLUMNS) {
+        if (!first && at + 1 + word.len > columns) {
             textbuf_fmt(b, "\n");
             indent_by(b, indent);
             at    = indent;
@@ -48,26 +48,27 @@ static void fill_line(struct textbuf *b, struct str line, i64 indent, i64 at)
     textbuf_fmt(b, "\n");
 }
 
-void help_fill(struct textbuf *b, struct str text, i32 indent)
+/* Fills paragraphs; lines that begin with a blank stay as they are. */
+static void fill(struct textbuf *b, struct str text, i64 columns)
 {
     struct str line;
     while (str_cut(&text, '\n', &line)) {
-        if (line.len) indent_by(b, indent);
         if (str_starts(line, STR(" "))) textbuf_fmt(b, "%.*s\n", STR_ARG(line));
-        else fill_line(b, line, indent, indent);
+        else fill_line(b, line, 0, 0, columns);
     }
 }
 
 /* "  name      help", the help on its own line where the name is too long. */
-static void add_row(struct textbuf *b, struct str name, struct str help, i32 columns)
+static void add_row(struct textbuf *b, struct str name, struct str help, i32 name_columns,
+                    i64 columns)
 {
-    i64 indent = columns + 2;
-    textbuf_fmt(b, "  %-*.*s", columns, STR_ARG(name));
-    if (name.len + 1 > columns) {
+    i64 room = MIN(name_columns, columns / 2), indent = room + 2;
+    textbuf_fmt(b, "  %-*.*s", (int)room, STR_ARG(name));
+    if (name.len + 1 > room) {
         textbuf_fmt(b, "\n");
         indent_by(b, indent);
     }
-    fill_line(b, help, indent, indent);
+    fill_line(b, help, indent, indent, columns);
 }
 
 static struct str synopsis(struct arena *perm, const struct command *c)
@@ -76,7 +77,7 @@ static struct str synopsis(struct arena *perm, const struct command *c)
                    STR_ARG(c->arguments));
 }
 
-struct str help_overview(struct arena *perm)
+struct str help_overview(struct arena *perm, i64 columns)
 {
     struct arena   parts = arena_part(perm, 1 << 16);
     struct textbuf b     = textbuf_new(perm);
@@ -85,19 +86,20 @@ struct str help_overview(struct arena *perm)
                 "usage: frugal COMMAND [ARGUMENT...]\n\ncommands:\n",
                 FRUGAL_VERSION);
     for (i64 i = 0; i < COMMAND_COUNT; i++)
-        add_row(&b, synopsis(&parts, &commands[i]), commands[i].help, NAME_COLUMNS);
+        add_row(&b, synopsis(&parts, &commands[i]), commands[i].help, NAME_COLUMNS, columns);
     textbuf_fmt(&b, "\ntopics:\n");
-    add_row(&b, STR("options"), STR("every setting of a run"), NAME_COLUMNS);
-    for (i64 i = 0; i < topic_count; i++) add_row(&b, topics[i].name, topics[i].help, NAME_COLUMNS);
+    add_row(&b, STR("options"), STR("every setting of a run"), NAME_COLUMNS, columns);
+    for (i64 i = 0; i < topic_count; i++)
+        add_row(&b, topics[i].name, topics[i].help, NAME_COLUMNS, columns);
     textbuf_fmt(&b, "\n");
-    help_fill(&b,
-              STR("`frugal help TOPIC` explains a command, a topic or a setting, like "
-                  "train.batch. `frugal COMMAND --help` works too."),
-              0);
+    fill(&b,
+         STR("`frugal help TOPIC` explains a command, a topic or a setting, like "
+             "train.batch. `frugal COMMAND --help` works too."),
+         columns);
     return textbuf_str(&b);
 }
 
-struct str help_command(struct arena *perm, const struct command *c)
+struct str help_command(struct arena *perm, const struct command *c, i64 columns)
 {
     struct arena   parts = arena_part(perm, 1 << 12);
     struct textbuf b     = textbuf_new(perm);
@@ -105,53 +107,53 @@ struct str help_command(struct arena *perm, const struct command *c)
     i64 names = b.len;
     for (i64 f = 0; f < FLAG_COUNT; f++)
         if (command_takes(c, f)) textbuf_fmt(&b, " [--%.*s]", STR_ARG(flags[f].name));
-    if (b.len > COLUMNS) { /* they all follow below */
+    if (b.len > HELP_COLUMNS) { /* they all follow below */
         b.len = names;
         textbuf_fmt(&b, " [FLAG...]");
     }
     textbuf_fmt(&b, "\n\n");
-    help_fill(&b, c->help, 0);
+    fill(&b, c->help, columns);
     if (c->more.len) {
         textbuf_fmt(&b, "\n");
-        help_fill(&b, c->more, 0);
+        fill(&b, c->more, columns);
     }
     textbuf_fmt(&b, "\n");
     for (i64 f = 0; f < FLAG_COUNT; f++) {
         if (!command_takes(c, f)) continue;
         struct str name =
             str_fmt(&parts, "--%.*s %.*s", STR_ARG(flags[f].name), STR_ARG(flags[f].argument));
-        add_row(&b, name, flags[f].help, NAME_COLUMNS);
+        add_row(&b, name, flags[f].help, NAME_COLUMNS, columns);
     }
-    add_row(&b, STR("--help, -h"), STR("print this"), NAME_COLUMNS);
+    add_row(&b, STR("--help, -h"), STR("print this"), NAME_COLUMNS, columns);
     return textbuf_str(&b);
 }
 
-static void add_option(struct textbuf *b, const struct option *o, struct arena parts)
+static void add_option(struct textbuf *b, const struct option *o, i64 columns, struct arena parts)
 {
     textbuf_fmt(b, "%.*s: ", STR_ARG(o->key));
-    fill_line(b, o->help, 0, o->key.len + 2);
+    fill_line(b, o->help, 0, o->key.len + 2, columns);
     textbuf_fmt(b, "\n");
     if (o->more.len) {
-        help_fill(b, o->more, 0);
+        fill(b, o->more, columns);
         textbuf_fmt(b, "\n");
     }
-    add_row(b, STR("expects"), option_expects(o, &parts), 13);
+    add_row(b, STR("expects"), option_expects(o, &parts), 13, columns);
     textbuf_fmt(b, "  default      %.*s\n", STR_ARG(o->initial.len ? o->initial : STR("empty")));
-    if (o->needs.len) add_row(b, STR("needs"), o->needs, 13);
+    if (o->needs.len) add_row(b, STR("needs"), o->needs, 13, columns);
     textbuf_fmt(b, "  on resume    %.*s\n", STR_ARG(option_resume_text(o)));
     textbuf_fmt(b, "  example      %.*s=%.*s\n", STR_ARG(o->key), STR_ARG(o->example));
     textbuf_fmt(b, "  environment  %.*s\n", STR_ARG(option_environment(o, &parts)));
 }
 
 /* The settings of one section, or all where it is empty; a line each. */
-static void add_section(struct textbuf *b, struct str section)
+static void add_section(struct textbuf *b, struct str section, i64 columns)
 {
     for (i64 i = 0; i < OPTION_COUNT; i++) {
         struct str of = option_section(&options[i]);
         if (section.len && !str_eq(of, section)) continue;
         bool first = i == 0 || !str_eq(of, option_section(&options[i - 1]));
         if (first) textbuf_fmt(b, "%s%.*s:\n", i && !section.len ? "\n" : "", STR_ARG(of));
-        add_row(b, options[i].key, options[i].help, NAME_COLUMNS - 6);
+        add_row(b, options[i].key, options[i].help, NAME_COLUMNS - 6, columns);
     }
 }
 
@@ -185,7 +187,7 @@ static void add_layers(struct textbuf *b)
         while (str_cut(&rest, ' ', &key)) {
             i64  equals = str_find(key, '=');
             bool marked = str_eq(alone, str_sub(key, 0, equals < 0 ? key.len : equals));
-            if (b->len + 2 + key.len - line_at > COLUMNS) {
+            if (b->len + 2 + key.len - line_at > HELP_COLUMNS) {
                 line_at = b->len + 1;
                 textbuf_fmt(b, "\n  %-14s", "");
             }
@@ -208,20 +210,31 @@ struct str help_topic_text(struct arena *perm, const struct topic *t)
     return textbuf_str(&b);
 }
 
-struct str help_word(struct arena *perm, struct str word)
+struct str help_flag(struct arena *perm, const struct command *c, i64 columns)
+{
+    struct arena   parts = arena_part(perm, 1 << 16);
+    struct textbuf b     = textbuf_new(perm);
+    textbuf_add(&b, help_command(&parts, c, columns));
+    for (i64 i = 0; i < topic_count; i++)
+        if (str_eq(topics[i].name, c->name))
+            textbuf_fmt(&b, "\n`frugal help %.*s` says more.\n", STR_ARG(c->name));
+    return textbuf_str(&b);
+}
+
+struct str help_word(struct arena *perm, struct str word, i64 columns)
 {
     struct arena          parts = arena_part(perm, 1 << 19);
     struct textbuf        b     = textbuf_new(perm);
     const struct command *c     = command_find(word);
     const struct option  *o     = option_find(word);
 
-    if (o) add_option(&b, o, parts);
-    if (c) textbuf_add(&b, help_command(&parts, c));
+    if (o) add_option(&b, o, columns, parts);
+    if (c) textbuf_add(&b, help_command(&parts, c, columns));
     for (i64 i = 0; i < topic_count; i++)
-        if (str_eq(topics[i].name, word)) help_fill(&b, help_topic_text(&parts, &topics[i]), 0);
+        if (str_eq(topics[i].name, word)) fill(&b, help_topic_text(&parts, &topics[i]), columns);
     if (is_section(word) || str_eq(word, STR("options"))) {
         if (b.len) textbuf_fmt(&b, "\n");
-        add_section(&b, is_section(word) ? word : STR(""));
+        add_section(&b, is_section(word) ? word : STR(""), columns);
     }
     return textbuf_str(&b);
 }

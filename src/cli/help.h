@@ -15,10 +15,15 @@ struct topic {
 extern const struct topic topics[];
 extern const i64          topic_count;
 
-struct str help_overview(struct arena *perm);
-struct str help_command(struct arena *perm, const struct command *c);
+/* Filled to so many columns: 80 in a file or a pipe, fewer where the terminal has fewer. Lines of lists, tables and
+ * commands may be wider; say_wrapped breaks them. */
+enum { HELP_COLUMNS = 80 };
+struct str help_overview(struct arena *perm, i64 columns);
+struct str help_command(struct arena *perm, const struct command *c, i64 columns);
+/* What --help prints: that, and where a topic of the same name is. */
+struct str help_flag(struct arena *perm, const struct command *c, i64 columns);
 /* Everything that goes by that name: command, setting, section, topic. Empty: nothing does. */
-struct str help_word(struct arena *perm, struct str word);
+struct str help_word(struct arena *perm, struct str word, i64 columns);
 struct str help_man(struct arena *perm);                           /* roff */
 struct str help_completions(struct arena *perm, struct str shell); /* empty: no such shell */
 
@@ -36,7 +41,5 @@ void completion_names(struct textbuf *b, enum completion what);
 /* A topic's text with what the tables add to it: the list of layers, of settings, … */
 struct str help_topic_text(struct arena *perm, const struct topic *t);
 void       claims_add(struct textbuf *b, struct arena scratch); /* claims_show.c */
-/* Fills paragraphs to 80 columns behind `indent` blanks. */
-void help_fill(struct textbuf *b, struct str text, i32 indent);
 
 #endif

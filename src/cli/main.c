@@ -47,7 +47,8 @@ int main(int argc, char **argv)
     cli.clock = clock_of_process(&perm, os);
     st        = request_parse(argv + 1, argc - 1, &request, perm, &err);
     say.json  = request.given[FLAG_json];
-    if (!st && request.wants_help) say_text(&say, help_command(&perm, request.command));
+    if (!st && request.wants_help)
+        say_wrapped(&say, help_flag(&perm, request.command, say_columns(&say, HELP_COLUMNS)));
     else if (!st) st = command_run(&cli, &err);
 
     if (os_maps_check(&lost) && st != STATUS_INTERRUPTED) st = lost.status, err = lost;

@@ -83,14 +83,15 @@ static void show_spot(struct cli *c, const struct plan_question *q, const struct
     struct arena     s = *c->perm, scratch = arena_part(&s, SCRATCH_BYTES);
     struct plan_spot is;
     if (!plan_spot(q, r, &is, scratch)) return;
-    struct str from = is.pays_from > 0
-                          ? str_fmt(&s, "from %.1f %% off", 100 * is.pays_from)
-                          : STR("even without a discount (machines taken away early are free)");
-    say_result(c->say, "  Spot is %.0f %% off here and is cheaper %.*s.", 100 * is.discount,
-               STR_ARG(from));
+    struct str     from = is.pays_from > 0
+                              ? str_fmt(&s, "from %.1f %% off", 100 * is.pays_from)
+                              : STR("even without a discount (machines taken away early are free)");
+    struct textbuf b    = textbuf_new(&s);
+    textbuf_fmt(&b, "  Spot is %.0f %% off here and is cheaper %.*s.", 100 * is.discount,
+                STR_ARG(from));
     if (r->outcome.interval_s < r->work_s)
-        say_result(c->say, " A save every %.0f s.", r->outcome.interval_s);
-    say_result(c->say, "\n");
+        textbuf_fmt(&b, " A save every %.0f s.", r->outcome.interval_s);
+    say_result(c->say, "%.*s\n", STR_ARG(textbuf_str(&b)));
 }
 
 /* Whether a row's settings replace what the user gave. */

@@ -10,6 +10,12 @@ static const struct say_column bill_columns[] = {
     { "storage", 7, 4 }, { "time", 9, 1 },     { "    market", -11, 0 }, { "machine", -7, 0 },
 };
 
+/* The same, where they do not fit. */
+static const struct say_column short_columns[COUNT_OF(bill_columns)] = {
+    { "", 1, 0 },        { "dollars", 7, 0 }, { "$/hour", 6, 2 },  { "billed h", 8, 3 },
+    { "storage", 7, 4 }, { "time", 4, 1 },    { "market", -6, 0 }, { "machine", -7, 0 },
+};
+
 enum { IN_TIME = 8 };
 static const struct say_column how_columns[] = {
     { "", 3, 0 },        { "", -5, 0 },          { " batch", -13, 0 }, { "recompute", 9, 4 },
@@ -18,11 +24,10 @@ static const struct say_column how_columns[] = {
 };
 
 /* Each column as wide as its widest cell, so that say_row knows what fits. */
-static void say_rows(struct say *s, const struct say_column *columns, i64 count,
-                     const struct str *cells, i64 rows)
+static struct say_table table_of(const struct say_column *columns, i64 count,
+                                 const struct str *cells, i64 rows,
+                                 struct say_column fitted[COLUMNS_MAX])
 {
-    struct say_column fitted[COLUMNS_MAX];
-    struct say_table  t = { fitted, count, "", " " };
     for (i64 i = 0; i < count; i++) {
         i32 most = 0;
         for (i64 r = 0; r < rows; r++) most = MAX(most, (i32)cells[r * count + i].len);
@@ -30,8 +35,13 @@ static void say_rows(struct say *s, const struct say_column *columns, i64 count,
         fitted[i].width =
             columns[i].width < 0 ? MIN(columns[i].width, -most) : MAX(columns[i].width, most);
     }
-    say_row(s, &t, NULL);
-    for (i64 r = 0; r < rows; r++) say_row(s, &t, cells + r * count);
+    return (struct say_table){ fitted, count, "", " " };
+}
+
+static void say_rows(struct say *s, const struct say_table *t, const struct str *cells, i64 rows)
+{
+    say_row(s, t, NULL);
+    for (i64 r = 0; r < rows; r++) say_row(s, t, cells + r * t->count);
 }
 
 static struct str cut_text(struct arena *perm, const struct plan_row *r)
@@ -55,6 +65,41 @@ static void bill_cells(struct arena *s, const struct plan_question *q, i64 rank,
     *out++      = plan_time(s, r->hours);
     *out++      = str_fmt(s, " %9s%s", price_name(r->price), plan_price_is_old(q, r) ? "*" : " ");
     *out++      = plan_place(s, r);
+}
+
+static void short_cells(struct arena *s, const struct plan_question *q, const struct plan_row *r,
+                        struct str *out)
+{
+    f64 storage = r->bill.storage + r->bill.requests, usd_h = plan_row_usd_hour(r);
+    out[1] = plan_dollars_short(s, r->bill.total);
+    out[2] = usd_h < 100 ? plan_usd_hour(s, usd_h) : plan_dollars_short(s, usd_h);
+    out[3] = plan_billed_short(s, r->billed_h);
+    out[4] = storage > 0 ? plan_dollars_short(s, storage) : STR("-");
+    out[5] = plan_time_short(s, r->hours);
+    out[6] = str_fmt(s, "%s%s", price_name(r->price), plan_price_is_old(q, r) ? "*" : "");
+}
+
+/* Where the columns do not fit the terminal they become narrower; if this is not enough some are left out, and with
+ * them how the dollars come about. */
+static void show_bill(struct cli *c, const struct plan_question *q, i64 shown)
+{
+    enum { COUNT = COUNT_OF(bill_columns) };
+    const struct plan_row *rows = q->result->rows;
+    const char            *more = q->result->count > shown ? "--json lists more rows" : "";
+    struct arena           s    = *c->perm;
+    struct str             cells[PLAN_SHOWN][COUNT];
+    struct say_column      fitted[COLUMNS_MAX];
+    for (i64 i = 0; i < shown; i++) bill_cells(&s, q, i + 1, &rows[i], cells[i]);
+    struct say_table t = table_of(bill_columns, COUNT, cells[0], shown, fitted);
+    if (!say_fits(c->say, &t)) {
+        for (i64 i = 0; i < shown; i++) short_cells(&s, q, &rows[i], cells[i]);
+        t = table_of(short_columns, COUNT, cells[0], shown, fitted);
+    }
+    say_rows(c->say, &t, cells[0], shown);
+    if (say_fits(c->say, &t))
+        say_result(c->say, "  dollars = $/hour x billed hours + storage%s%s\n", *more ? "; " : "",
+                   more);
+    else if (*more) say_result(c->say, "  %s\n", more);
 }
 
 static struct str percent(struct arena *s, f64 part)
@@ -103,18 +148,15 @@ void plan_tables(struct cli *c, const struct plan_question *q)
 {
     const struct plan_result *p = q->result;
     struct arena              s = *c->perm;
-    struct str                bill[PLAN_SHOWN][COUNT_OF(bill_columns)];
     struct str                how[PLAN_SHOWN][COUNT_OF(how_columns)];
-    struct say_column         columns[COUNT_OF(how_columns)];
+    struct say_column         columns[COUNT_OF(how_columns)], fitted[COLUMNS_MAX];
     i64                       shown = MIN(p->count, PLAN_SHOWN);
-    for (i64 i = 0; i < shown; i++) bill_cells(&s, q, i + 1, &p->rows[i], bill[i]);
     for (i64 i = 0; i < shown; i++) how_cells(&s, i + 1, &p->rows[i], how[i]);
-    say_rows(c->say, bill_columns, COUNT_OF(bill_columns), bill[0], shown);
-    say_result(c->say, "  dollars = $/hour x billed hours + storage%s\n",
-               p->count > shown ? "; --json lists more rows" : "");
+    show_bill(c, q, shown);
     show_marks(c, q, p);
     say_result(c->say, "\n");
     memcpy(columns, how_columns, sizeof columns);
     if (q->limits.deadline_s > 0) columns[IN_TIME].rank = 0; /* else a column of dashes */
-    say_rows(c->say, columns, COUNT_OF(columns), how[0], shown);
+    struct say_table t = table_of(columns, COUNT_OF(columns), how[0], shown, fitted);
+    say_rows(c->say, &t, how[0], shown);
 }

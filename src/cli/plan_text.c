@@ -3,7 +3,8 @@
 #include "cli/plan_show.h"
 #include <math.h>
 
-static const f64 days_from_h = 48, whole_from_usd = 10000;
+static const f64 days_from_h = 48, whole_from_usd = 10000, whole_short = 100, million = 1e6,
+                 billion = 1e9;
 
 /* 1,234.56: the whole part by thousands, then so many decimals. */
 static struct str apart(struct arena *perm, f64 value, int decimals)
@@ -24,6 +25,21 @@ struct str plan_dollars(struct arena *perm, f64 usd)
     return str_cat(perm, STR("$"), apart(perm, usd, usd >= whole_from_usd ? 0 : usd < 1 ? 4 : 2));
 }
 
+/* Four digits or a whole number: 1,235, 1.235M, 12.35M, 1.235B. */
+static struct str few_digits(struct arena *perm, f64 value)
+{
+    f64 unit = value < billion ? million : billion;
+    if (!(value >= million)) return apart(perm, value, 0);
+    int decimals = value < 10 * unit ? 3 : value < 100 * unit ? 2 : 1;
+    return str_fmt(perm, "%.*f%s", decimals, value / unit, value < billion ? "M" : "B");
+}
+
+struct str plan_dollars_short(struct arena *perm, f64 usd)
+{
+    if (isnan(usd) || usd < whole_short) return plan_dollars(perm, usd);
+    return str_cat(perm, STR("$"), few_digits(perm, usd));
+}
+
 /* As the catalogue has it: cents, or up to four decimals. */
 struct str plan_usd_hour(struct arena *perm, f64 usd_h)
 {
@@ -38,11 +54,22 @@ struct str plan_billed(struct arena *perm, f64 hours)
     return apart(perm, hours, hours < 10 ? 4 : hours < 1000 ? 2 : 1);
 }
 
+struct str plan_billed_short(struct arena *perm, f64 hours)
+{
+    return hours < whole_short ? plan_billed(perm, hours) : few_digits(perm, hours);
+}
+
 struct str plan_time(struct arena *perm, f64 hours)
 {
     if (hours < 1) return str_fmt(perm, "%.1f min", hours * 60);
     if (hours < days_from_h) return str_fmt(perm, "%.1f h", hours);
     return str_cat(perm, apart(perm, hours / 24, hours < 100 * 24 ? 1 : 0), STR(" days"));
+}
+
+struct str plan_time_short(struct arena *perm, f64 hours)
+{
+    struct str time = plan_time(perm, hours);
+    return str_ends(time, STR(" days")) ? str_sub(time, 0, time.len - 3) : time;
 }
 
 struct str plan_parameters(struct arena *perm, f64 count)

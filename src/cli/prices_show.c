@@ -3,6 +3,8 @@
 #include "base/json.h"
 #include <math.h>
 
+enum { TABLE_COLUMNS_MAX = 64 };
+
 static struct str cell_text(const struct table *t, const struct column *c, const void *row,
                             struct arena *perm)
 {
@@ -48,24 +50,54 @@ void prices_show_row(struct cli *c, const struct table *t, const void *row)
     }
 }
 
-void prices_show_table(struct cli *c, const struct table *t, const void *rows, i64 count)
+static const void *row_at(const struct table *t, const void *rows, i64 i)
+{
+    return (const u8 *)rows + (size_t)i * t->row_bytes;
+}
+
+/* How wide a column is, with its name and all of its cells. */
+static i64 column_width(const struct table *t, i64 i, const void *rows, i64 count,
+                        struct arena scratch)
+{
+    i64 width = t->columns[i].name.len;
+    for (i64 r = 0; r < count; r++) {
+        struct arena here = scratch;
+        width             = MAX(width, cell_text(t, &t->columns[i], row_at(t, rows, r), &here).len);
+    }
+    return width;
+}
+
+/* A whole table, as wide as its cells, the source last. */
+static void show_wide(struct cli *c, const struct table *t, const void *rows, i64 count,
+                      const i64 *widths)
 {
     for (i64 r = -1; r < count; r++) {
-        const void *row = (const u8 *)rows + (size_t)MAX(r, 0) * t->row_bytes;
+        struct arena   line = *c->perm, cells = arena_part(&line, 1 << 16);
+        struct textbuf b = textbuf_new(&line);
         for (i64 i = 0; i < t->column_count; i++) {
-            struct arena scratch = *c->perm;
-            i64          width   = t->columns[i].name.len;
-            struct str   text    = t->columns[i].name;
-            for (i64 j = 0; j < count; j++) {
-                struct arena parts = scratch;
-                width              = MAX(width, cell_text(t, &t->columns[i],
-                                                          (const u8 *)rows + (size_t)j * t->row_bytes, &parts)
-                                                    .len);
-            }
-            if (r >= 0) text = cell_text(t, &t->columns[i], row, &scratch);
-            bool last = i == t->column_count - 1;
-            say_result(c->say, last ? "  %-*.*s\n" : "  %-*.*s", last ? 0 : (int)width,
-                       STR_ARG(text.len ? text : STR("-")));
+            struct str text = t->columns[i].name;
+            bool       last = i == t->column_count - 1;
+            if (r >= 0) text = cell_text(t, &t->columns[i], row_at(t, rows, r), &cells);
+            textbuf_fmt(&b, "  %-*.*s", last ? 0 : (int)widths[i],
+                        STR_ARG(text.len ? text : STR("-")));
         }
+        say_result(c->say, "%.*s\n", STR_ARG(textbuf_str(&b)));
+    }
+}
+
+/* A terminal that is too narrow for the table gets one row below the other. */
+void prices_show_table(struct cli *c, const struct table *t, const void *rows, i64 count)
+{
+    i64 widths[TABLE_COLUMNS_MAX], all = 0;
+    ASSERT(t->column_count <= TABLE_COLUMNS_MAX);
+    for (i64 i = 0; i < t->column_count; i++)
+        all += 2 + (widths[i] = column_width(t, i, rows, count, *c->perm));
+    if (all <= say_columns(c->say, all)) {
+        show_wide(c, t, rows, count, widths);
+        return;
+    }
+    for (i64 r = 0; r < count; r++) {
+        if (r) say_result(c->say, "\n");
+        prices_show_row(c, t, row_at(t, rows, r));
     }
 }

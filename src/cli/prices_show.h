@@ -9,7 +9,7 @@ void prices_json_row(const struct table *t, const void *row, struct textbuf *b,
                      struct arena scratch);
 /* Every column of one row, a line each. */
 void prices_show_row(struct cli *c, const struct table *t, const void *row);
-/* A whole table, as wide as its cells; of texts only the first columns, the source last. */
+/* A whole table, the source last; a terminal that is too narrow for it gets one row below the other. */
 void prices_show_table(struct cli *c, const struct table *t, const void *rows, i64 count);
 
 #endif

@@ -97,10 +97,11 @@ static void start_words(struct progress *p, const struct event_start *t)
     struct str   batch   = str_fmt(&scratch, "%lld", (long long)t->batch);
     if (t->accumulate > 1)
         batch = str_fmt(&scratch, "%lld x %lld", (long long)t->accumulate, (long long)t->batch);
-    say_message(p->say, "%.*s parameters, %.*s samples, batch %.*s, on %.*s; %.*s planned\n",
+    say_message(p->say, "%.*s parameters, %.*s sample%s, batch %.*s, on %.*s; %.*s planned\n",
                 STR_ARG(text_count(&scratch, (f64)t->parameters)),
-                STR_ARG(text_count(&scratch, (f64)t->train_samples)), STR_ARG(batch),
-                STR_ARG(t->device), STR_ARG(text_bytes(&scratch, (f64)t->arena_bytes_planned)));
+                STR_ARG(text_count(&scratch, (f64)t->train_samples)),
+                t->train_samples == 1 ? "" : "s", STR_ARG(batch), STR_ARG(t->device),
+                STR_ARG(text_bytes(&scratch, (f64)t->arena_bytes_planned)));
     if (t->checkpoint_bytes)
         say_message(p->say, "%.*s more for a copy that checkpoints are written from\n",
                     STR_ARG(text_bytes(&scratch, (f64)t->checkpoint_bytes)));
@@ -121,9 +122,9 @@ static void start_words(struct progress *p, const struct event_start *t)
     if (t->batch_norm && t->accumulate > 1)
         say_message(
             p->say,
-            "batch norm sees %lld samples at a time, not the %lld of a step: the result differs "
+            "batch norm sees %lld sample%s at a time, not the %lld of a step: the result differs "
             "from train.batch=%lld computed at once\n",
-            (long long)t->batch, (long long)(t->batch * t->accumulate),
+            (long long)t->batch, t->batch == 1 ? "" : "s", (long long)(t->batch * t->accumulate),
             (long long)(t->batch * t->accumulate));
 }
 

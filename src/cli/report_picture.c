@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { LABEL_MAX = 44 };
+enum { LABEL_MAX = 44, AMOUNT_COLUMNS = 18, BAR_LEAST = 10 };
 
 struct bar {
     struct str label;
@@ -38,11 +38,11 @@ static i64 bars_of(const struct comparison *c, struct bar bars[LEVERS_MAX + 2], 
 }
 
 /* Long lists of settings end in an ellipsis, at the beginning of a character. */
-static struct str label_of(const struct bar *b, struct arena *perm)
+static struct str label_of(const struct bar *b, i64 most, struct arena *perm)
 {
-    if (b->label.len <= LABEL_MAX) return b->label;
+    if (b->label.len <= most) return b->label;
     i64 end = 0;
-    for (i64 next; (next = str_utf8_end(b->label, end)) > 0 && next <= LABEL_MAX - 3;) end = next;
+    for (i64 next; (next = str_utf8_end(b->label, end)) > 0 && next <= most - 3;) end = next;
     return str_fmt(perm, "%.*s...", (int)end, b->label.data);
 }
 
@@ -59,15 +59,16 @@ struct str picture_text(const struct comparison *c, i64 columns, struct arena *p
     struct bar     bars[LEVERS_MAX + 2];
     struct textbuf b = textbuf_new(perm);
     i64            most, n = bars_of(c, bars, &most), wide = 0, decimals = comparison_decimals(c);
-    for (i64 i = 0; i < n; i++) wide = MAX(wide, label_of(&bars[i], &scratch).len);
-    i64 room = MAX(MIN(columns, 100) - wide - 18, 10);
+    i64            label = MAX(MIN(columns - AMOUNT_COLUMNS - BAR_LEAST, LABEL_MAX), BAR_LEAST);
+    for (i64 i = 0; i < n; i++) wide = MAX(wide, label_of(&bars[i], label, &scratch).len);
+    i64 room = MAX(MIN(columns, 100) - wide - AMOUNT_COLUMNS, BAR_LEAST);
     for (i64 i = 0; i < n; i++) {
         struct arena here = scratch;
         i64          low  = MIN(bars[i].from_nusd, bars[i].to_nusd),
             high          = MAX(bars[i].from_nusd, bars[i].to_nusd);
         i64 from          = llround((f64)low / (f64)most * (f64)room),
             to            = llround((f64)high / (f64)most * (f64)room);
-        textbuf_fmt(&b, "%-*.*s  %13.*s  ", (int)wide, STR_ARG(label_of(&bars[i], &here)),
+        textbuf_fmt(&b, "%-*.*s  %13.*s  ", (int)wide, STR_ARG(label_of(&bars[i], label, &here)),
                     STR_ARG(amount_of(&bars[i], decimals, &here)));
         for (i64 k = 0; k < MAX(to, from + (high > low)); k++)
             textbuf_fmt(&b, k < from ? " " : "#");
@@ -119,7 +120,7 @@ struct str picture_svg(const struct comparison *c, struct arena *perm, struct ar
         bool saves        = bars[i].to_nusd < bars[i].from_nusd;
         f64  x            = LEFT + (f64)low / (f64)most * WIDE,
             w             = MAX((f64)(high - low) / (f64)most * WIDE, 1);
-        add_line(&b, 16, y + 17, "", label_of(&bars[i], &here));
+        add_line(&b, 16, y + 17, "", label_of(&bars[i], LABEL_MAX, &here));
         textbuf_fmt(&b, "<rect x=\"%.1f\" y=\"%lld\" width=\"%.1f\" height=\"%d\" fill=\"%s\"/>\n",
                     x, (long long)y, w, ROW - 10,
                     bars[i].whole ? "#4a6fa5"

@@ -228,18 +228,20 @@ static void comparison_event(struct say *s, const struct comparison *c, struct a
 static void show_causes(struct say *s, const struct run_bill *a, const struct run_bill *b,
                         i64 decimals, struct arena scratch)
 {
-    i64 causes[CAUSE_COUNT], at = a->nusd, shown = 0;
+    i64            causes[CAUSE_COUNT], at = a->nusd;
+    struct arena   parts = arena_part(&scratch, 1 << 12);
+    struct textbuf line  = textbuf_new(&parts);
     if (!report_causes(a, b, causes)) return;
     for (i64 i = 0; i < CAUSE_COUNT; i++) {
         struct arena here  = scratch;
         i64          units = money_units(at + causes[i], decimals) - money_units(at, decimals);
         at += causes[i];
         if (!units) continue;
-        say_result(s, "%s%s %.*s", shown++ ? ", " : "            ",
-                   cause_name((enum cause)i, causes[i]),
-                   STR_ARG(money_text(&here, units, decimals)));
+        textbuf_fmt(&line, "%s%s %.*s", line.len ? ", " : "            ",
+                    cause_name((enum cause)i, causes[i]),
+                    STR_ARG(money_text(&here, units, decimals)));
     }
-    if (shown) say_result(s, "\n");
+    if (line.len) say_result(s, "%.*s\n", STR_ARG(textbuf_str(&line)));
 }
 
 void report_show_comparison(struct say *s, const struct comparison *c, struct arena scratch)
@@ -264,7 +266,7 @@ void report_show_comparison(struct say *s, const struct comparison *c, struct ar
     }
     struct arena text = arena_part(&scratch, 1 << 16);
     say_result(s, "\n");
-    say_text(s, picture_text(c, s->columns, &text, scratch));
+    say_text(s, picture_text(c, s->table_columns ? s->table_columns : s->columns, &text, scratch));
     if (isnan(c->target))
         say_message(s, "the runs did not all reach one target, so the dollars do not say which is "
                        "cheaper: give all of "

@@ -46,21 +46,98 @@ static bool is_command(struct str line)
     return str_starts(words, STR("frugal ")) || str_starts(words, STR("build/frugal "));
 }
 
-/* A line that is wider than the terminal is broken between words, and goes on below its first one. */
+/* Where the first column behind `from` ends that two blanks or more set off; 0: there is none. */
+static i64 next_column(struct str line, i64 from)
+{
+    for (i64 i = from; i + 2 < line.len; i++)
+        if (line.data[i] == ' ' && line.data[i + 1] == ' ' && line.data[i + 2] != ' ') return i + 2;
+    return 0;
+}
+
+static i64 longest_word(struct str text)
+{
+    struct str word;
+    i64        most = 0;
+    while (str_cut(&text, ' ', &word)) most = MAX(most, word.len);
+    return most;
+}
+
+/* An example with a remark is copied too. */
+static bool has_remark(struct str line)
+{
+    i64 column = next_column(line, blanks_of(line));
+    while (column && !str_starts(str_sub(line, column, line.len), STR("# ")))
+        column = next_column(line, column);
+    return column > 0;
+}
+
+/* A part of a line, without the blanks at its end. */
+static void put_part(FILE *to, struct str part)
+{
+    while (part.len && part.data[part.len - 1] == ' ') part.len--;
+    fwrite(part.data, 1, (size_t)part.len, to);
+}
+
+/* Of a word that is too long for a line: behind one of its alternatives (a|b|c), else where it ends. */
+static i64 break_in_word(struct str words, i64 room)
+{
+    i64 end = room;
+    while (end > 0 && words.data[end - 1] != '|') end--;
+    if (end > 0) return end;
+    for (end = room; end < words.len && words.data[end] != ' ';) end++;
+    return end;
+}
+
+/* Words behind `at` columns that are printed already; further lines begin behind `hang` blanks. */
+static void put_words(FILE *to, struct str words, i64 at, i64 hang, i64 columns)
+{
+    while (words.len > columns - at) {
+        i64 end = columns - at;
+        while (end > 0 && words.data[end] != ' ') end--;
+        if (!end) end = break_in_word(words, columns - at);
+        if (end == words.len) break;
+        put_part(to, str_sub(words, 0, end));
+        fprintf(to, "\n%*s", (int)hang, "");
+        words = str_sub(words, end, words.len);
+        words = str_sub(words, blanks_of(words), words.len);
+        at    = hang;
+    }
+    put_part(to, words);
+}
+
+/* A line that is wider than the terminal is broken between words, and goes on below its first one, or below that of
+ * its last column where this leaves two fifths of the terminal. Where it does not, the column has a line of its own. */
 static void put_line(FILE *to, struct str line, i64 columns)
 {
-    i64  indent = blanks_of(line), first = indent, room = columns;
-    bool whole = columns <= 2 * indent || is_command(line);
-    while (!whole && line.len > room) {
-        i64 end = room;
-        while (end > first && line.data[end] != ' ') end--;
-        if (end == first) break;
-        fprintf(to, "%.*s\n%*s", (int)end, line.data, (int)indent, "");
-        line  = str_sub(line, end + 1, line.len);
-        room  = columns - indent;
-        first = 0;
+    i64 indent = blanks_of(line), hang = indent, column = next_column(line, indent);
+    i64 first = column;
+    for (; column && column <= 3 * columns / 5; column = next_column(line, column))
+        if (column + longest_word(str_sub(line, column, line.len)) <= columns) hang = column;
+    struct str words = str_sub(line, hang, line.len);
+    bool       lone  = hang == indent && first && first <= columns;
+    bool       whole = columns <= 2 * indent + 8 || (is_command(line) && hang == indent && !lone) ||
+                 (!indent && is_command(words)) || has_remark(line);
+    if (line.len <= columns || whole) {
+        fwrite(line.data, 1, (size_t)line.len, to);
+    } else if (lone) {
+        put_part(to, str_sub(line, 0, first));
+        fprintf(to, "\n%*s", (int)indent + 4, "");
+        put_words(to, str_sub(line, first, line.len), indent + 4, indent + 4, columns);
+    } else {
+        fwrite(line.data, 1, (size_t)hang, to);
+        put_words(to, words, hang, hang, columns);
     }
-    fwrite(line.data, 1, (size_t)line.len, to);
+}
+
+static void put_lines(FILE *to, struct str text, i64 columns)
+{
+    while (text.len) {
+        i64 end = 0;
+        while (end < text.len && text.data[end] != '\n') end++;
+        put_line(to, str_sub(text, 0, end), columns);
+        if (end < text.len) fputc('\n', to);
+        text = str_sub(text, MIN(end + 1, text.len), text.len);
+    }
 }
 
 /* Names, tags and errors may be somebody else's words: nothing in them shall steer a terminal. A line that is too long
@@ -72,13 +149,7 @@ static void print(FILE *to, i64 columns, const char *format, va_list args)
     int          len    = vsnprintf(line, sizeof line, format, args);
     struct str   text =
         str_printable_lines(&memory, (struct str){ line, MIN(MAX(len, 0), LINE_BYTES - 1) });
-    while (text.len) {
-        i64 end = 0;
-        while (end < text.len && text.data[end] != '\n') end++;
-        put_line(to, str_sub(text, 0, end), columns);
-        if (end < text.len) fputc('\n', to);
-        text = str_sub(text, MIN(end + 1, text.len), text.len);
-    }
+    put_lines(to, text, columns);
 }
 
 void say_nothing(struct say *s, bool on)
@@ -149,6 +220,12 @@ static u64 columns_shown(const struct say *s, const struct say_table *t)
     return shown;
 }
 
+bool say_fits(const struct say *s, const struct say_table *t)
+{
+    u64 shown = columns_shown(s, t);
+    return !(~shown << (64 - t->count));
+}
+
 void say_row(struct say *s, const struct say_table *t, const struct str *cells)
 {
     char           room[LINE_BYTES];
@@ -170,13 +247,26 @@ void say_row(struct say *s, const struct say_table *t, const struct str *cells)
 void say_heading(struct say *s, const char *text)
 {
     end_line(s);
-    fprintf(s->results, s->bold ? "\033[1m%s\033[0m\n" : "%s\n", text);
+    if (s->bold) fputs("\033[1m", s->results);
+    put_line(s->results, str_of(text), s->table_columns);
+    fputs(s->bold ? "\033[0m\n" : "\n", s->results);
 }
 
 void say_text(struct say *s, struct str text)
 {
     end_line(s);
     fwrite(text.data, 1, (size_t)text.len, s->results);
+}
+
+void say_wrapped(struct say *s, struct str text)
+{
+    end_line(s);
+    put_lines(s->results, text, s->table_columns);
+}
+
+i64 say_columns(const struct say *s, i64 most)
+{
+    return s->table_columns ? MIN(s->table_columns, most) : most;
 }
 
 /* Results are buffered and messages are not: where both go to one file, a message shall stand behind the results that

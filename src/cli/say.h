@@ -25,6 +25,9 @@ void       say_nothing(struct say *s, bool on); /* of several ranks one speaks *
 void say_result(struct say *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void say_heading(struct say *s, const char *text); /* a result of its own line, bold */
 void say_text(struct say *s, struct str text);     /* a result, as it is */
+/* Lines of text; those wider than the terminal are broken between words. */
+void say_wrapped(struct say *s, struct str text);
+i64  say_columns(const struct say *s, i64 most); /* of the terminal that shows results */
 /* A result behind a label of 12 columns; broken at spaces where it is wider than the terminal. */
 void say_labelled(struct say *s, const char *label, struct str text);
 void say_message(struct say *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -43,6 +46,7 @@ struct say_table {
     i64                      count;
     const char              *indent, *gap;
 };
+bool say_fits(const struct say *s, const struct say_table *t); /* with all of its columns */
 void say_row(struct say *s, const struct say_table *t,
              const struct str *cells); /* NULL: the heads */
 

@@ -61,7 +61,8 @@ static void noise_words(struct say *s, const struct event_done *r, struct arena 
         unit = str_fmt(&scratch, " (%.*s tokens)", STR_ARG(text_count(&scratch, tokens)));
     say_result(s,
                "%-12sscale %.*s samples%.*s: with %lld a step the run takes %s times the fewest "
-               "steps and %s times the least data; with about %lld, twice each\n",
+               "steps and %s times the least data; with about %lld a step it would take twice the "
+               "fewest steps and twice the least data\n",
                "noise", STR_ARG(text_count(&scratch, scale)), STR_ARG(unit),
                (long long)r->step_samples, DIGITS(noise_steps(scale, r->step_samples)),
                DIGITS(noise_data(scale, r->step_samples)), (long long)noise_batch(scale));

@@ -70,7 +70,8 @@ enum status dataset_open(struct os *os, const struct data_config *config, struct
 
     bool files = config->file_count || str_eq(kind, STR("lines")); /* which says so itself */
     if (!config->path.len && !files && !config->rows_only && !str_eq(kind, STR("synthetic_clicks")))
-        return err_set(err, STATUS_USAGE, "data.path is empty; give the file to train on");
+        return err_set(err, STATUS_USAGE,
+                       "data.path is empty; give the file, folder or URL to train on");
 
     struct dataset *d = NEW(perm, struct dataset, 1);
     *d                = (struct dataset){ .format = format, .os = os };

@@ -222,10 +222,10 @@ static struct str check_batch_larger_than_data(const struct lint_facts *f, struc
     i64 asked = train_of(f)->batch;
     if (asked <= f->train_samples) return fine;
     return str_fmt(perm,
-                   "a step has %lld samples, and there are only %lld: every step sees all of them. "
+                   "a step has %lld samples, and there %s only %lld: every step sees all the data. "
                    "train.batch=%lld makes an epoch ten steps",
-                   (long long)asked, (long long)f->train_samples,
-                   (long long)MAX(f->train_samples / 10, 1));
+                   (long long)asked, f->train_samples == 1 ? "is" : "are",
+                   (long long)f->train_samples, (long long)MAX(f->train_samples / 10, 1));
 }
 
 static struct str check_target_seen_late(const struct lint_facts *f, struct arena *perm)

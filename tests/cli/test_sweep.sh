@@ -22,7 +22,7 @@ has out '^ +4 +0\.[0-9]+ +100 % .* done +train.lr=0.01$'
 [ "$(grep -c ' 12 % .* out ' out)" = 4 ] || fail "not four are out after the first rung"
 has out '^best +frugal train run.yaml train.lr=0.01$'
 has out '^cost +\$[0-9.]+ for [0-9.]+ s at \$3600 an hour$'
-has out '^saved +[0-9:]+ and \$[0-9.]+ that running every trial'
+has out '^saved +([0-9:]+|[0-9.e-]+ s) and \$[0-9.]+ compared with running every trial'
 
 # The command that is printed gives what the trial had: pausing and going on changed nothing.
 value=$(sed -n 's/^ *4 *\([0-9.]*\) .*/\1/p' out)

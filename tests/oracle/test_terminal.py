@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """On a terminal, through a real pty: the line of a run fits 80 and 60 columns behind a bar, no item of it is cut, it moves during
-an evaluation; tables leave columns out instead of wrapping; frugal alone prints help."""
+an evaluation; tables leave columns out instead of wrapping; help is filled to the terminal; frugal alone prints help."""
+import json
 import os
 import re
 import struct
@@ -99,14 +100,28 @@ def check_prices(columns):
     assert "* is older than" in out, out
 
 
+def reports():
+    """frugal report of a run, and of two of them; nothing where there is no ledger."""
+    listed = subprocess.run([FRUGAL, "runs", "--json"], capture_output=True, text=True, env={**os.environ, "FRUGAL_RUN_LEDGER": os.path.abspath("ledger.db")})
+    runs = [event["run"] for event in map(json.loads, listed.stdout.splitlines()) if event["event"] == "run"]
+    assert "without SQLite" in listed.stderr or len(runs) > 1, listed
+    return [("report", runs[0]), ("report", runs[0], runs[1])] if runs else []
+
+
+def check_fits(columns, *arguments):
+    """No line is wider than the terminal; what is copied, or redrawn, may be."""
+    out, _ = on_terminal(columns, *arguments)
+    lines = re.sub("\033\\[[0-9]*[mK]", "", out).replace("\r\n", "\n").split("\n")
+    for line in lines:
+        assert len(line) <= columns or "\r" in line or is_example(line), f"frugal {arguments}: {len(line)} characters in {columns} columns: {line}"
+    return lines
+
+
 def check_sentences(columns):
-    """Sentences are broken between words, and say what they say to a pipe; a command to be copied stays one line."""
-    for arguments in (("plan", "nosuch"), ("plan", "gpt2", "--tokens", "1e9"), ("scale", "5000"), ("train", "run.yaml", "train.lr=1e9", "train.steps=1", "train.out=none")):
-        out, _ = on_terminal(columns, *arguments)
-        lines = re.sub("\033\\[[0-9]*[mK]", "", out).replace("\r\n", "\n").split("\n")
-        prose = [line for line in lines if "\r" not in line and not line.lstrip().startswith("frugal ")]
-        for line in prose:
-            assert len(line) <= columns, f"frugal {arguments[0]}: {len(line)} characters in {columns} columns: {line}"
+    """Sentences and titles are broken between words, and say what they say to a pipe; a command to be copied stays one line."""
+    for arguments in (("plan", "nosuch"), ("plan", "gpt2", "--tokens", "1e9"), ("plan", "mixtral-8x7b"), ("plan", "gpt2", "--runs", "8"), ("scale", "5000"), ("doctor",),
+                      ("train", "run.yaml", "train.lr=1e9", "train.steps=1", "train.out=none"), *reports()):
+        check_fits(columns, *arguments)
     piped = subprocess.run([FRUGAL, "plan", "nosuch"], capture_output=True, text=True)
     out, _ = on_terminal(columns, "plan", "nosuch")
     assert out.split() == (piped.stdout + piped.stderr).split() and "\n" in out.strip(), out
@@ -125,6 +140,56 @@ def check_progress():
         assert code == 0 and last.lower() in out.lower(), (arguments, code, out[-800:])
 
 
+def is_example(line):
+    """A command, a line of a run file with a remark, an address: copied, so it stays one line."""
+    return re.match(" *((best|next) +)?frugal ", line) or "  # " in line or re.fullmatch(r" *\S+/\S+", line)
+
+
+def check_help(columns):
+    """Help says the same as to a pipe, in lines that fit the terminal."""
+    piped = subprocess.run([FRUGAL, "help"], capture_output=True, text=True, check=True).stdout
+    words = [line.split()[0] for line in piped.split("\n") if re.match("  [a-z]", line)]
+    listed = subprocess.run([FRUGAL, "help", "options"], capture_output=True, text=True, check=True).stdout
+    settings = re.findall(r"^  ([a-z_]+\.[a-z_0-9.]+)", listed, re.M)
+    assert {"train", "claims", "options"} <= set(words) and "train.lr" in settings, (words, settings)
+    assert "`frugal help plan` says more." in on_terminal(columns, "plan", "--help")[0] and "says more" not in on_terminal(columns, "help", "plan")[0]
+    for arguments in ((), ("plan", "--help"), *(("help", word) for word in words + settings[::4])):
+        piped = subprocess.run([FRUGAL, *(arguments or ("help",))], capture_output=True, text=True, check=True).stdout
+        out, code = on_terminal(columns, *arguments)
+        out = out.replace("\r\n", "\n")
+        assert code == 0 and out.replace("|", "| ").split() == piped.replace("|", "| ").split(), (arguments, out)
+        fits = max(map(len, piped.split("\n"))) <= columns
+        assert not fits or out == piped, (arguments, out)
+        for line in out.split("\n"):
+            assert len(line) <= columns or is_example(line), f"frugal {arguments}: {len(line)} characters in {columns} columns: {line}"
+
+
+def check_wide_tables(columns):
+    """Tables with long texts: columns that do not fit are left out, or a row becomes a record."""
+    with open("sweep.yaml", "w") as f:
+        f.write("data: {kind: idx, path: images, labels: labels, held_out: 0.999}\n"
+                "model: {layers: [flatten, {dense: 4}]}\n"
+                "train: {steps: 2, batch: 4, usd_hour: 3600}\n"
+                "sweep: {over: [{train.lr: [0.001, 0.002]}, {train.optimiser: [adam]}]}\n")
+    for arguments, words in ((("prices", "gpus"), ("H100", "source")), (("prices", "cpus"), ("source",)), (("prices", "storage"), ("egress_internet_gb_usd",)),
+                             (("prices", "billing"), ("source",)), (("sweep", "sweep.yaml"), ("trial", "settings", "train.lr=0.002", "best")),
+                             (("tune", "sweep.yaml", "--seconds", "0.5"), ("lever", "speed", "1.00x"))):
+        text = "\n".join(check_fits(columns, *arguments))
+        for word in words:
+            assert word in text, (arguments, word, text)
+
+
+def check_formula():
+    """How the dollars come about is said where its columns are; 80 columns have room for them."""
+    for columns, asked in ((80, ("llama-3.1-405b", "--tokens", "1e13")), (80, ("mixtral-8x7b",)), (60, ("gpt2", "--tokens", "1e9")), (60, ("llama-3.1-405b", "--tokens", "1e13"))):
+        lines = check_fits(columns, "plan", *asked)
+        head = next(line for line in lines if line.endswith(" machine"))
+        whole = all(name in head for name in ("$/hour", "billed h", "storage"))
+        assert whole == any(line.startswith("  dollars = $/hour") for line in lines), (asked, lines)
+        assert whole or columns < 80, (asked, lines)
+        assert "$/hour" in head or asked[0] != "gpt2", (asked, lines)
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -133,7 +198,11 @@ def main():
             check_run(columns)
             check_tables(columns)
             check_prices(columns)
-        check_sentences(80)
+            check_help(columns)
+        for columns in (80, 60):
+            check_sentences(columns)
+            check_wide_tables(columns)
+        check_formula()
         check_progress()
         out, code = on_terminal(80)
         assert code == 0 and "usage: frugal COMMAND" in out, out

@@ -17,25 +17,27 @@ static void check_golden(struct arena *perm, const char *name, struct str now)
 
 TEST(golden_help)
 {
-    check_golden(perm, "overview", help_overview(perm));
-    check_golden(perm, "options", help_word(perm, STR("options")));
-    check_golden(perm, "train.optimiser", help_word(perm, STR("train.optimiser")));
+    check_golden(perm, "overview", help_overview(perm, HELP_COLUMNS));
+    check_golden(perm, "options", help_word(perm, STR("options"), HELP_COLUMNS));
+    check_golden(perm, "train.optimiser", help_word(perm, STR("train.optimiser"), HELP_COLUMNS));
     for (i64 i = 0; i < COMMAND_COUNT; i++)
         check_golden(perm, str_z(perm, str_cat(perm, STR("command_"), commands[i].name)),
-                     help_command(perm, &commands[i]));
+                     help_command(perm, &commands[i], HELP_COLUMNS));
     for (i64 i = 0; i < topic_count; i++)
         check_golden(perm, str_z(perm, str_cat(perm, STR("topic_"), topics[i].name)),
-                     help_word(perm, topics[i].name));
+                     help_word(perm, topics[i].name, HELP_COLUMNS));
 }
 
 TEST(help_fits_in_eighty_columns)
 {
     struct str line, texts[64];
     i64        count = 0;
-    texts[count++]   = help_overview(perm);
-    texts[count++]   = help_word(perm, STR("options"));
-    for (i64 i = 0; i < COMMAND_COUNT; i++) texts[count++] = help_command(perm, &commands[i]);
-    for (i64 i = 0; i < topic_count; i++) texts[count++] = help_word(perm, topics[i].name);
+    texts[count++]   = help_overview(perm, HELP_COLUMNS);
+    texts[count++]   = help_word(perm, STR("options"), HELP_COLUMNS);
+    for (i64 i = 0; i < COMMAND_COUNT; i++)
+        texts[count++] = help_command(perm, &commands[i], HELP_COLUMNS);
+    for (i64 i = 0; i < topic_count; i++)
+        texts[count++] = help_word(perm, topics[i].name, HELP_COLUMNS);
     for (i64 i = 0; i < count; i++)
         while (str_cut(&texts[i], '\n', &line)) {
             if (line.len > 80) printf("\n  %.*s", STR_ARG(line));
@@ -66,7 +68,7 @@ TEST(every_setting_is_in_the_manual_and_the_completions)
             CHECK(strstr(str_z(perm, help_completions(perm, str_of(shells[s]))), key));
     }
     CHECK_EQ(help_completions(perm, STR("csh")).len, 0);
-    CHECK_EQ(help_word(perm, STR("no such word")).len, 0);
+    CHECK_EQ(help_word(perm, STR("no such word"), HELP_COLUMNS).len, 0);
 }
 
 static enum status parse(struct arena *perm, struct request *r, struct err *err, const char *line)

@@ -346,14 +346,15 @@ TEST(the_summary_of_a_gpu)
                                    "activity    multiprocessors had work 88 % of the time\n"));
 }
 
-static struct str start_shown(struct arena *perm, i64 accumulate, bool batch_norm)
+static struct str start_of(struct arena *perm, i64 samples, i64 batch, i64 accumulate,
+                           bool batch_norm)
 {
     struct shown       s;
     struct str         out, err;
     struct event_start t = { .device              = STR("cpu"),
                              .parameters          = 1500,
-                             .train_samples       = 70,
-                             .batch               = 16,
+                             .train_samples       = samples,
+                             .batch               = batch,
                              .accumulate          = accumulate,
                              .batch_norm          = batch_norm,
                              .arena_bytes_planned = 4100000,
@@ -364,6 +365,19 @@ static struct str start_shown(struct arena *perm, i64 accumulate, bool batch_nor
     shown_close(&s, perm, &out, &err);
     CHECK_EQ(out.len, 0);
     return err;
+}
+
+static struct str start_shown(struct arena *perm, i64 accumulate, bool batch_norm)
+{
+    return start_of(perm, 70, 16, accumulate, batch_norm);
+}
+
+TEST(one_sample_is_not_called_samples)
+{
+    CHECK_STR(start_of(perm, 1, 1, 2, true),
+              "1,500 parameters, 1 sample, batch 2 x 1, on cpu; 4.1 MB planned\n"
+              "batch norm sees 1 sample at a time, not the 2 of a step: the result differs from "
+              "train.batch=2 computed at once\n");
 }
 
 TEST(the_noise_of_gradients_becomes_advice)
@@ -377,10 +391,10 @@ TEST(the_noise_of_gradients_becomes_advice)
     shown_open(&s, perm);
     s.listener.on_done(s.listener.context, &r);
     shown_close(&s, perm, &out, &err);
-    CHECK(strstr(
-        str_z(perm, out),
-        "\nnoise       scale 400 samples (51,200 tokens): with 100 a step the run takes 5 "
-        "times the fewest steps and 1.25 times the least data; with about 512, twice each\n"));
+    CHECK(strstr(str_z(perm, out),
+                 "\nnoise       scale 400 samples (51,200 tokens): with 100 a step the run takes 5 "
+                 "times the fewest steps and 1.25 times the least data; with about 512 a step it "
+                 "would take twice the fewest steps and twice the least data\n"));
 }
 
 TEST(the_start_tells_of_batch_norm_in_micro_batches)
