@@ -179,8 +179,9 @@ struct str comparison_title(const struct comparison *c, struct arena *perm)
     struct str             from     = money_text(perm, money_units(a->nusd, decimals), decimals),
                to                   = money_text(perm, money_units(b->nusd, decimals), decimals);
     if (isnan(c->target))
-        return str_fmt(perm, "%.*s for %.*s -> %.*s for %.*s: not the same target", STR_ARG(from),
-                       STR_ARG(quality_text(a, perm)), STR_ARG(to), STR_ARG(quality_text(b, perm)));
+        return str_fmt(perm, "%.*s for %.*s -> %.*s for %.*s: no target that both reached",
+                       STR_ARG(from), STR_ARG(quality_text(a, perm)), STR_ARG(to),
+                       STR_ARG(quality_text(b, perm)));
     return str_fmt(perm, "%.*s -> %.*s a run, %.1f %% %s to %.*s %.*s", STR_ARG(from), STR_ARG(to),
                    fabs(less), less < 0 ? "more" : "less", STR_ARG(a->row.metric),
                    STR_ARG(text_metric(perm, a->row.metric, c->target)));
@@ -269,8 +270,8 @@ void report_show_comparison(struct say *s, const struct comparison *c, struct ar
     say_text(s, picture_text(c, s->table_columns ? s->table_columns : s->columns, &text, scratch));
     if (isnan(c->target))
         say_message(s, "the runs did not all reach one target, so the dollars do not say which is "
-                       "cheaper: give all of "
-                       "them the same train.target\n");
+                       "cheaper: give all of them the same train.target, and enough steps to "
+                       "reach it\n");
     struct str rate = comparison_rate(c, &scratch);
     if (rate.len) say_result(s, "\n%.*s\n", STR_ARG(rate));
 }

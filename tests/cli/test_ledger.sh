@@ -88,7 +88,7 @@ has err 'no run is called nobody'
 # One that ends sooner and learns less is not called cheaper: quality stands beside the dollars, and no per cent.
 run 1 train run.yaml train.target=0.9 train.epochs=1 train.lr=1e-6 run.name=short
 run 0 report "$2" short
-has out '^\$[0-9.]+ for accuracy [0-9.]+ % -> \$[0-9.]+ for accuracy [0-9.]+ %: not the same target$'
+has out '^\$[0-9.]+ for accuracy [0-9.]+ % -> \$[0-9.]+ for accuracy [0-9.]+ %: no target that both reached$'
 has err 'did not all reach one target'
 lacks out '% less|% more'
 run 0 report "$2" short --json
