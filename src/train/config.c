@@ -223,9 +223,16 @@ static enum status check_empty(const struct config *c, struct err *err)
 static enum status read_file(struct os *os, struct arena *perm, struct str file, struct str *text,
                              struct err *err)
 {
-    struct os_stat there;
-    if (!os->stat(os, file, &there, NULL) && there.is_dir)
+    struct os_stat there = { 0 };
+    bool           none  = os->stat(os, file, &there, NULL) != STATUS_OK;
+    if (there.is_dir)
         return err_set(err, STATUS_USAGE, "%.*s is a folder; expected a run file, like run.yaml",
+                       STR_ARG(file));
+    if (none && str_find(file, '/') < 0 && !str_ends(file, STR(".yaml")) &&
+        !str_ends(file, STR(".yml")))
+        return err_set(err, STATUS_USAGE,
+                       "there is no file %.*s; expected a run file, like run.yaml. `frugal plan "
+                       "NAME` takes the names of known models",
                        STR_ARG(file));
     return os_read_all(os, file, perm, text, err);
 }

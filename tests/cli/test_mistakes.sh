@@ -303,6 +303,8 @@ printf 'data:\n  path: typo\n  image_size: 8\nmodel: {layers: [flatten, {dense: 
 mkdir -p packed
 : >packed/a-000000.tar
 : >packed/a-000001.tar
+says 2 '^there is no file llama-3.1-8b; expected a run file, like run.yaml. `frugal plan NAME` takes the names of known models$' train llama-3.1-8b
+says 3 '^cannot find none.yaml: No such file or directory$' train none.yaml
 says 3 '^photos.yaml:2: cannot find typo: no such file or folder$' train photos.yaml
 says 3 '^command line: cannot find none/a: no such file or folder$' train photos.yaml data.path=none/a
 says 3 '^command line: cannot find packed/b: no such file or folder$' train photos.yaml data.path=packed/b
