@@ -39,7 +39,7 @@ has err 'target probability 0 %'
 run 1 train run.yaml train.target_metric=loss train.target=1e-9 train.lr=1e-3
 lacks out '^stopped'
 run 1 train run.yaml train.target_metric=loss train.target=1e-9 train.lr=1e-3
-has err '^the forecast for step 480, loss [0-9.e-]+, misses the target with 9[0-9] % confidence[.] train.forecast=0.95 stops such a run$'
+has err '^note: the forecast for step 480, loss [0-9.e-]+, misses the target with 9[0-9] % confidence[.] train.forecast=0.95 stops such a run$'
 [ "$(grep -c 'misses the target' err)" = 1 ] || fail 'a forecast is said more than once'
 run 2 train run.yaml train.forecast=0.9
 has err 'train.forecast does nothing without train.target'
