@@ -256,7 +256,7 @@ def decoder_run(context, batch, recompute, *more):
 
 def row_llama(options):
     """Where every block of PyTorch's is recomputed, ours is timed so too, and with `auto` in the memory that PyTorch took. What PyTorch
-    does not repeat to the bit is judged where ours need not either; the default is to reach 0.9 of that."""
+    does not repeat bit-exact is judged where ours need not either; the default is to reach 0.9 of that."""
     random_tokens()
     no_cache()
     for name, context, batch, recompute, must in LLAMA:

@@ -15,11 +15,11 @@ static const int faults[] = { SIGSEGV, SIGFPE, SIGILL };
 
 static void crashed(int signal_number, siginfo_t *info, void *context)
 {
-    static const char text[] =
-        "frugal crashed, and that is a fault of it. What a checkpoint holds is safe. Please report "
-        "this, with the lines below:\n";
-    void *calls[CALLS_MAX];
-    char  what[80];
+    static const char text[] = "frugal crashed: this is a bug in frugal. Saved checkpoints are not "
+                               "affected. Please report "
+                               "it with the lines below:\n";
+    void             *calls[CALLS_MAX];
+    char              what[80];
     int len = snprintf(what, sizeof what, "signal %d, address %p\n", signal_number, info->si_addr);
     (void)context;
     if (write(STDERR_FILENO, text, sizeof text - 1) > 0 &&

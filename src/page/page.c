@@ -164,7 +164,7 @@ static void answer_run(struct page *p, const struct serve_request *q, struct are
     struct str detail = out_whole(&b);
     detail.len -= 1; /* its end */
     answer_json(a, str_fmt(perm, "%.*s,\"stop\":\"%s\"}", STR_ARG(detail),
-                           p->copied    ? "elsewhere"
+                           p->copied    ? "remote"
                            : q->trusted ? "yes"
                                         : "token"));
 }

@@ -16,7 +16,7 @@ for signal in SEGV FPE ILL; do
   wait $pid
   rc=$?
   [ $rc = $((128 + $(kill -l $signal))) ] || fail "SIG$signal ended it with $rc"
-  has err '^frugal crashed, and that is a fault of it'
+  has err '^frugal crashed: this is a bug in frugal[.]'
   has err "^signal $(kill -l $signal), address "
   [ "$(grep -c '\[0x[0-9a-f]*\]$' err)" -ge 3 ] || fail "no calls: $(cat err)"
 done

@@ -265,7 +265,7 @@ function stopControl(view) {
     settle(box, [text]);
     try { await askToStop(view.run.id); text.textContent = "asked to stop…"; } catch (e) { settle(box, [ask1, text]); text.textContent = e.message; }
   });
-  const why = { token: "To stop runs, open the address that frugal watch printed.", elsewhere: "It runs on another machine: stop it there." };
+  const why = { token: "To stop runs, open the address that frugal watch printed.", remote: "It runs on another machine: stop it there." };
   settle(box, [ask1, text]);
   return () => {
     if (view.run.state !== "runs" || offline) { settle(box, [ask1, text]); text.textContent = ""; return null; }
