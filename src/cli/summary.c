@@ -3,6 +3,7 @@
 #include "cli/progress.h"
 #include "train/noise.h"
 #include <math.h>
+#include <string.h>
 
 static void remote_words(struct say *s, const struct event_done *v, struct arena scratch)
 {
@@ -37,7 +38,8 @@ static void saving_words(struct say *s, const struct event_done *v, struct arena
         textbuf_fmt(&b, "; the newest of step %lld, %.*s", (long long)v->checkpoint_step,
                     STR_ARG(newest));
     textbuf_fmt(&b, "; training paused for %s s", DIGITS(v->checkpoint_blocked_s));
-    if (v->checkpoint_total_s > v->checkpoint_blocked_s) /* neither of a NaN */
+    bool differs = strcmp(DIGITS(v->checkpoint_total_s), DIGITS(v->checkpoint_blocked_s)) != 0;
+    if (v->checkpoint_total_s > v->checkpoint_blocked_s && differs) /* neither of a NaN */
         textbuf_fmt(&b, " (%s s with the steps that were slower while one was written)",
                     DIGITS(v->checkpoint_total_s));
     /* `spent` has both: steps that stood still, and the wait for the last checkpoint and the weights. */

@@ -15,7 +15,7 @@ run 0 train run.yaml train.out=whole checkpoint.dir=
 lacks out 'checkpoints'
 run 0 train run.yaml train.out=saved
 has err 'more for a copy that checkpoints are written from'
-has out '^checkpoints +[0-9]+ saved.*; the newest of step 3000, .*; training paused for [0-9.e-]+ s'
+has out '^checkpoints +[0-9]+ saved.*; the newest of step 3000, .*; training paused for (under )?[0-9.e-]+ s'
 same_numbers whole saved || fail "saving changed the weights"
 run 0 train run.yaml train.out=again
 has err '^resumed at step 3000, bit-exact$'
