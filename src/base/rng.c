@@ -112,23 +112,29 @@ __attribute__((always_inline)) static inline void turn_of(u32 word, f64 *cosine,
 }
 
 /* Blocks of four words, each the radius and the angle of two pairs. */
-enum { BLOCKS_AT_ONCE = 64, PAIRS_AT_ONCE = 2 * BLOCKS_AT_ONCE };
+enum {
+    BLOCKS_AT_ONCE = 64,
+    PAIRS_AT_ONCE  = 2 * BLOCKS_AT_ONCE,
+    WORDS_AT_ONCE  = 4 * BLOCKS_AT_ONCE
+};
+
+static void fill_words(struct rng_key key, u64 block, u32 *words)
+{
+    u64 k = rng_philox_key(key);
+    for (int i = 0; i < BLOCKS_AT_ONCE; i++) {
+        u64 at         = block + (u64)i;
+        u32 counter[4] = { (u32)at, (u32)(at >> 32), (u32)key.sample, (u32)key.step };
+        rng_philox(counter, (u32[2]){ (u32)k, (u32)(k >> 32) }, words + 4 * i);
+    }
+}
 
 static void fill_pairs(struct rng_key key, u64 block, f64 *out)
 {
-    u32 radii[PAIRS_AT_ONCE], angles[PAIRS_AT_ONCE];
+    u32 words[WORDS_AT_ONCE];
     f64 radius[PAIRS_AT_ONCE], cosine[PAIRS_AT_ONCE], sine[PAIRS_AT_ONCE];
-    u64 k = rng_philox_key(key);
-    for (int i = 0; i < BLOCKS_AT_ONCE; i++) {
-        u32 counter[4] = { (u32)(block + (u64)i), (u32)((block + (u64)i) >> 32), (u32)key.sample,
-                           (u32)key.step },
-            words[4];
-        rng_philox(counter, (u32[2]){ (u32)k, (u32)(k >> 32) }, words);
-        radii[2 * i] = words[0], angles[2 * i] = words[1];
-        radii[2 * i + 1] = words[2], angles[2 * i + 1] = words[3];
-    }
-    for (int i = 0; i < PAIRS_AT_ONCE; i++) radius[i] = radius_of(radii[i]);
-    for (int i = 0; i < PAIRS_AT_ONCE; i++) turn_of(angles[i], &cosine[i], &sine[i]);
+    fill_words(key, block, words);
+    for (int i = 0; i < PAIRS_AT_ONCE; i++) radius[i] = radius_of(words[2 * i]);
+    for (int i = 0; i < PAIRS_AT_ONCE; i++) turn_of(words[2 * i + 1], &cosine[i], &sine[i]);
     for (int i = 0; i < PAIRS_AT_ONCE; i++) {
         out[2 * i]     = radius[i] * cosine[i];
         out[2 * i + 1] = radius[i] * sine[i];
@@ -153,6 +159,17 @@ void rng_fill_normal(struct rng_key key, u64 first_element, i64 count, f64 scale
         fill_pairs(key, block, many);
         for (i64 i = MAX(0, -at); i < MIN(COUNT_OF(many), count - at); i++)
             out[at + i] = (f32)(scale * many[i]);
+    }
+}
+
+void rng_fill_around_zero(struct rng_key key, u64 first_element, i64 count, f64 scale, f32 *out)
+{
+    u32 words[WORDS_AT_ONCE];
+    i64 at = -(i64)(first_element % 4);
+    for (u64 block = first_element / 4; at < count; at += WORDS_AT_ONCE, block += BLOCKS_AT_ONCE) {
+        fill_words(key, block, words);
+        for (i64 i = MAX(0, -at); i < MIN(WORDS_AT_ONCE, count - at); i++)
+            out[at + i] = (f32)(scale * (2 * (words[i] * 0x1p-32) - 1));
     }
 }
 

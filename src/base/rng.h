@@ -36,6 +36,9 @@ f64  rng_normal(struct rng_key key, u64 element);  /* Box-Muller: elements 2i, 2
 /* (f32)(scale * rng_normal) of elements first .. first+count-1, many times as fast. */
 void rng_fill_normal(struct rng_key key, u64 first_element, i64 count, f64 scale, f32 *out);
 
+/* (f32)(scale * (2 * rng_uniform - 1)) of the same elements. */
+void rng_fill_around_zero(struct rng_key key, u64 first_element, i64 count, f64 scale, f32 *out);
+
 /* Elements first .. first+count-1: rng_uniform cut (not rounded) to f32's 24 bits, so in [0, 1). */
 void rng_fill_uniform(struct rng_key key, u64 first_element, i64 count, f32 *out);
 

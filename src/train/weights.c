@@ -51,15 +51,16 @@ i64 weights_count(const struct session *s, bool trained_only)
     return count;
 }
 
-static f32 initial(const struct init *init, struct rng_key key, i64 element)
+static void fill_initial(const struct init *init, struct rng_key key, i64 first, i64 count, f32 *to)
 {
     switch (init->kind) {
-    case INIT_ZERO: return 0;
-    case INIT_CONST: return (f32)init->scale;
-    case INIT_NORMAL: break; /* many at a time: fill_block */
-    case INIT_UNIFORM: return (f32)(init->scale * (2 * rng_uniform(key, (u64)element) - 1));
+    case INIT_NORMAL: rng_fill_normal(key, (u64)first, count, init->scale, to); return;
+    case INIT_UNIFORM: rng_fill_around_zero(key, (u64)first, count, init->scale, to); return;
+    case INIT_ZERO:
+    case INIT_CONST: break;
     }
-    return 0;
+    f32 value = init->kind == INIT_CONST ? (f32)init->scale : 0;
+    for (i64 i = 0; i < count; i++) to[i] = value;
 }
 
 void weights_put(struct session *s, const struct persistent *t, i64 from, const f32 *values,
@@ -110,15 +111,10 @@ static void put_made(struct fill *f)
 
 static void fill_block(void *context, i64 block, i32 worker)
 {
-    struct fill       *f    = context;
-    const struct init *init = &f->t->init;
-    i64                from = block * FILL_BLOCK, count = MIN(FILL_BLOCK, f->count - from);
-    f32               *to = f->to + from;
+    struct fill *f    = context;
+    i64          from = block * FILL_BLOCK, count = MIN(FILL_BLOCK, f->count - from);
     if (!worker) put_made(f);
-    if (init->kind == INIT_NORMAL)
-        rng_fill_normal(f->key, (u64)(f->from + from), count, init->scale, to);
-    else
-        for (i64 i = 0; i < count; i++) to[i] = initial(init, f->key, f->from + from + i);
+    fill_initial(&f->t->init, f->key, f->from + from, count, f->to + from);
 }
 
 static void put_initial(struct session *s, const struct persistent *t, struct pool *pool,

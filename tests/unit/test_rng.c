@@ -103,11 +103,11 @@ TEST(normal_is_what_the_c_library_gives)
 TEST(bulk_gives_the_numbers_of_single_calls)
 {
     struct rng_key key = { test_seed(), 1, 2, 3 };
-    f32           *out = NEW(perm, f32, 210);
+    f32           *out = NEW(perm, f32, 610);
     for (u64 first = 0; first < 9; first++) {
-        for (i64 count = 0; count < 200; count += 1 + count / 8) {
+        for (i64 count = 0; count < 600; count += 1 + count / 8) {
             u64 from = first + ((u64)1 << 34) - 4; /* across the upper half of the block number */
-            for (i64 i = 0; i < 210; i++) out[i] = -1;
+            for (i64 i = 0; i < 610; i++) out[i] = -1;
             rng_fill_uniform(key, from, count, out);
             for (i64 i = 0; i < count; i++)
                 CHECK_EQ((f64)out[i], floor(rng_uniform(key, from + (u64)i) * 0x1p24) * 0x1p-24);
@@ -115,6 +115,10 @@ TEST(bulk_gives_the_numbers_of_single_calls)
             rng_fill_normal(key, from, count, 0.02, out);
             for (i64 i = 0; i < count; i++)
                 CHECK_EQ(out[i], (f32)(0.02 * rng_normal(key, from + (u64)i)));
+            CHECK_EQ(out[count], -1.0f);
+            rng_fill_around_zero(key, from, count, 0.02, out);
+            for (i64 i = 0; i < count; i++)
+                CHECK_EQ(out[i], (f32)(0.02 * (2 * rng_uniform(key, from + (u64)i) - 1)));
             CHECK_EQ(out[count], -1.0f);
         }
     }
