@@ -55,20 +55,20 @@ static i64 warmup_steps(struct str text, struct pace pace)
     return (i64)MIN(w.count, 1e18);
 }
 
-struct rates schedule_resolve(const struct train_config *c, struct pace pace)
+struct learning_rates schedule_resolve(const struct train_config *c, struct pace pace)
 {
-    return (struct rates){ .schedule   = c->schedule,
-                           .lr         = c->lr * scale_for_batch(c, pace.step_samples),
-                           .lr_end     = c->lr_end,
-                           .decay_part = c->decay_part,
-                           .warmup     = warmup_steps(c->warmup, pace) };
+    return (struct learning_rates){ .schedule   = c->schedule,
+                                    .lr         = c->lr * scale_for_batch(c, pace.step_samples),
+                                    .lr_end     = c->lr_end,
+                                    .decay_part = c->decay_part,
+                                    .warmup     = warmup_steps(c->warmup, pace) };
 }
 
 static f64 half_cosine(f64 done) { return 0.5 * (1 - cos(acos(-1.0) * done)); } /* 0 to 1 */
 
 /* Up and down by half cosines, as torch.optim.lr_scheduler.OneCycleLR (Smith and Topin 2017), whose 1/25
  * and 30 % these are: the peak is step up, the last step has lr_end. */
-static f64 one_cycle(const struct rates *c, i64 step, i64 steps_max)
+static f64 one_cycle(const struct learning_rates *c, i64 step, i64 steps_max)
 {
     static const f64 begin = 1 / 25.0, climb = 0.3;
     f64              up = climb * (f64)steps_max - 1, last = (f64)steps_max - 1;
@@ -78,7 +78,7 @@ static f64 one_cycle(const struct rates *c, i64 step, i64 steps_max)
 }
 
 /* Where in [lr_end, 1] the rate stands once the warm-up is over: done in [0, 1]. */
-static f64 level(const struct rates *c, f64 done)
+static f64 level(const struct learning_rates *c, f64 done)
 {
     f64 drop = 0; /* of the way down */
     if (str_eq(c->schedule, STR("linear"))) drop = done;
@@ -89,7 +89,7 @@ static f64 level(const struct rates *c, f64 done)
     return 1 - (1 - c->lr_end) * drop;
 }
 
-f64 schedule_lr(const struct rates *c, i64 step, i64 steps_max)
+f64 schedule_lr(const struct learning_rates *c, i64 step, i64 steps_max)
 {
     if (str_eq(c->schedule, STR("one_cycle")))
         return c->lr * (steps_max ? one_cycle(c, step, steps_max) : 1);

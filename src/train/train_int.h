@@ -94,15 +94,15 @@ enum status session_compile(struct session *s, graph_builder *build, void *conte
                             struct err *err);
 /* Allocates the arena, prepares kernels and sets the weights: from then on it can run. */
 enum status session_start(struct session *s, struct err *err);
-struct rates { /* the learning rate in steps and for this batch */
+struct learning_rates { /* the learning rate in steps and for this batch */
     struct str schedule;
     f64        lr, lr_end, decay_part; /* of train_config */
     i64        warmup;                 /* steps */
 };
-struct limits {                 /* where the run ends */
-    i64          steps, epochs; /* 0: not limited by it */
-    i64          epoch_steps;
-    struct rates rates;
+struct limits {                          /* where the run ends */
+    i64                   steps, epochs; /* 0: not limited by it */
+    i64                   epoch_steps;
+    struct learning_rates rates;
 };
 struct limits
     session_limits(const struct session *s); /* whichever of epochs and steps comes first */
@@ -282,9 +282,9 @@ struct pace {
     i64 epoch_steps, step_samples, step_rows;
     i64 steps; /* of the whole run; 0: open-ended */
 };
-struct rates schedule_resolve(const struct train_config *c, struct pace pace);
+struct learning_rates schedule_resolve(const struct train_config *c, struct pace pace);
 /* step counts from 0; steps_max 0: open-ended (no decay). */
-f64 schedule_lr(const struct rates *c, i64 step, i64 steps_max);
+f64 schedule_lr(const struct learning_rates *c, i64 step, i64 steps_max);
 
 /* evaluate.c */
 enum status evaluate(struct session *s, struct train_eval *out,

@@ -78,13 +78,13 @@ static struct stop_config config_for(const struct curve *c)
 /* Evaluations until the policy ends the run; c->count: it does not. */
 static i64 replay(const struct curve *c, const struct stop_config *config, enum stop_reason *why)
 {
-    struct rates rate = { .lr         = 1,
-                          .schedule   = c->schedule,
-                          .decay_part = 0.2,
-                          .lr_end     = c->gpt ? 0.1 : 0,
-                          .warmup     = c->gpt ? 30 : 0 };
-    i64          end  = (i64)last_step(c);
-    struct stop  s;
+    struct learning_rates rate = { .lr         = 1,
+                                   .schedule   = c->schedule,
+                                   .decay_part = 0.2,
+                                   .lr_end     = c->gpt ? 0.1 : 0,
+                                   .warmup     = c->gpt ? 30 : 0 };
+    i64                   end  = (i64)last_step(c);
+    struct stop           s;
     stop_init(&s, config);
     *why = STOP_END;
     for (i64 i = 0; i < c->count; i++) {

@@ -4,9 +4,9 @@
 #include "harness.h"
 #include "train/train_int.h"
 
-static struct rates rate(const char *schedule, f64 lr_end, i64 warmup)
+static struct learning_rates rate(const char *schedule, f64 lr_end, i64 warmup)
 {
-    return (struct rates){
+    return (struct learning_rates){
         .lr = 0.5, .schedule = str_of(schedule), .lr_end = lr_end, .warmup = warmup
     };
 }
@@ -18,7 +18,7 @@ TEST(warm_up_climbs_in_equal_steps_to_the_full_rate)
 {
     const char *schedules[] = { "constant", "linear", "cosine" };
     for (i64 k = 0; k < COUNT_OF(schedules); k++) {
-        struct rates c = rate(schedules[k], 0.1, 4);
+        struct learning_rates c = rate(schedules[k], 0.1, 4);
         for (i64 step = 0; step < 4; step++)
             CHECK_NEAR(schedule_lr(&c, step, 20), 0.5 * (f64)(step + 1) / 4, rounding);
         CHECK_NEAR(schedule_lr(&c, 4, 20), 0.5, rounding);  /* and begins to fall from there */
@@ -28,20 +28,20 @@ TEST(warm_up_climbs_in_equal_steps_to_the_full_rate)
 
 TEST(a_constant_rate_stays)
 {
-    struct rates c = rate("constant", 0.1, 0);
+    struct learning_rates c = rate("constant", 0.1, 0);
     for (i64 step = 0; step < 12; step++) CHECK_EQ(schedule_lr(&c, step, 10), 0.5);
 }
 
 TEST(an_open_ended_run_does_not_decay)
 {
-    struct rates linear = rate("linear", 0, 2), cosine = rate("cosine", 0, 2);
+    struct learning_rates linear = rate("linear", 0, 2), cosine = rate("cosine", 0, 2);
     CHECK_EQ(schedule_lr(&linear, 1000000, 0), 0.5);
     CHECK_EQ(schedule_lr(&cosine, 1000000, 0), 0.5);
 }
 
 TEST(linear_and_cosine_end_at_their_fraction)
 {
-    struct rates linear = rate("linear", 0.1, 10), cosine = rate("cosine", 0.1, 10);
+    struct learning_rates linear = rate("linear", 0.1, 10), cosine = rate("cosine", 0.1, 10);
     CHECK_NEAR(schedule_lr(&linear, 60, 110), 0.5 * 0.55, rounding); /* half way */
     CHECK_NEAR(schedule_lr(&cosine, 60, 110), 0.5 * 0.55, rounding);
     CHECK_NEAR(schedule_lr(&linear, 35, 110), 0.5 * 0.775, rounding); /* a quarter */
@@ -138,8 +138,10 @@ TEST(no_target_an_unknown_metric_and_a_nan_are_never_met)
 
 TEST(wsd_stays_then_falls_and_step_drops)
 {
-    struct rates wsd  = { .lr = 0.5, .warmup = 10, .schedule = STR("wsd"), .decay_part = 0.25 };
-    struct rates step = { .lr = 0.5, .schedule = STR("step"), .warmup = 10 };
+    struct learning_rates wsd = {
+        .lr = 0.5, .warmup = 10, .schedule = STR("wsd"), .decay_part = 0.25
+    };
+    struct learning_rates step = { .lr = 0.5, .schedule = STR("step"), .warmup = 10 };
     CHECK_EQ(schedule_lr(&wsd, 10, 110), 0.5);
     CHECK_EQ(schedule_lr(&wsd, 84, 110), 0.5);
     CHECK_NEAR(schedule_lr(&wsd, 85, 110), 0.5, 1e-12);
@@ -157,30 +159,30 @@ TEST(wsd_stays_then_falls_and_step_drops)
 /* torch.optim.lr_scheduler.OneCycleLR(max_lr=0.5, total_steps=20, final_div_factor=0.25) */
 TEST(one_cycle_climbs_and_falls_as_in_torch)
 {
-    static const f64 want[] = { 0.02,
-                                0.06583592135,
-                                0.18583592135,
-                                0.33416407865,
-                                0.45416407865,
-                                0.5,
-                                0.494734861558,
-                                0.47920346226,
-                                0.454184611318,
-                                0.42093285839,
-                                0.381115585215,
-                                0.336729396131,
-                                0.29,
-                                0.243270603869,
-                                0.198884414785,
-                                0.15906714161,
-                                0.125815388682,
-                                0.10079653774,
-                                0.0852651384418,
-                                0.08 };
-    struct rates     c      = { .lr       = 0.5,
-                                .warmup   = 7, /* does not count */
-                                .schedule = STR("one_cycle"),
-                                .lr_end   = 0.16 };
+    static const f64      want[] = { 0.02,
+                                     0.06583592135,
+                                     0.18583592135,
+                                     0.33416407865,
+                                     0.45416407865,
+                                     0.5,
+                                     0.494734861558,
+                                     0.47920346226,
+                                     0.454184611318,
+                                     0.42093285839,
+                                     0.381115585215,
+                                     0.336729396131,
+                                     0.29,
+                                     0.243270603869,
+                                     0.198884414785,
+                                     0.15906714161,
+                                     0.125815388682,
+                                     0.10079653774,
+                                     0.0852651384418,
+                                     0.08 };
+    struct learning_rates c      = { .lr       = 0.5,
+                                     .warmup   = 7, /* does not count */
+                                     .schedule = STR("one_cycle"),
+                                     .lr_end   = 0.16 };
     for (i64 i = 0; i < COUNT_OF(want); i++) CHECK_NEAR(schedule_lr(&c, i, 20), want[i], 1e-11);
     CHECK_NEAR(schedule_lr(&c, 20, 20), 0.08, rounding);
     CHECK_EQ(schedule_lr(&c, 5, 0), 0.5); /* no end to fall to */
