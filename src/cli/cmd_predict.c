@@ -6,23 +6,33 @@
 
 enum status command_predict(struct cli *c, struct err *err);
 
-/* "sample<TAB>class<TAB>probability"; of clicks the class is 0 or 1, and the probability that of a click. */
+struct asked {
+    struct cli *c;
+    struct use *use;
+};
+
+/* "sample<TAB>class<TAB>probability", the class by name where it has one; of clicks it is 0 or 1, and the probability
+ * that of a click. */
 static void show_answer(void *context, i64 sample, const f64 *probability, i64 count)
 {
-    struct cli  *c       = context;
-    struct arena scratch = *c->perm;
-    i64          best    = 0;
+    struct asked *a       = context;
+    struct cli   *c       = a->c;
+    struct arena  scratch = *c->perm;
+    i64           best    = 0;
     for (i64 i = 1; i < count; i++)
         if (probability[i] > probability[best]) best = i;
-    i64 class = count == 1 ? probability[0] > 0.5 : best;
+    i64 class       = count == 1 ? probability[0] > 0.5 : best;
+    struct str name = count == 1 ? STR("") : use_class_name(a->use, class);
     if (!c->say->json) {
-        say_result(c->say, "%lld\t%lld\t%.6g\n", (long long)sample, (long long)class,
+        struct str shown = name.len ? name : str_fmt(&scratch, "%lld", (long long)class);
+        say_result(c->say, "%lld\t%.*s\t%.6g\n", (long long)sample, STR_ARG(shown),
                    probability[best]);
         return;
     }
     struct textbuf b = event_begin(&scratch, "prediction");
     event_i64(&b, "sample", sample);
     event_i64(&b, "class", class);
+    if (name.len) event_str(&b, "name", name);
     event_f64(&b, "probability", probability[best]);
     event_end(&b, c->say);
 }
@@ -39,9 +49,9 @@ static bool reads_rows(const struct request *r)
 /* Whoever waits at the other end of a pipe has each answer when it is known. */
 static void show_at_once(void *context, i64 sample, const f64 *probability, i64 count)
 {
-    struct cli *c = context;
-    show_answer(c, sample, probability, count);
-    fflush(c->say->results);
+    struct asked *a = context;
+    show_answer(a, sample, probability, count);
+    fflush(a->c->say->results);
 }
 
 enum status command_predict(struct cli *c, struct err *err)
@@ -56,8 +66,9 @@ enum status command_predict(struct cli *c, struct err *err)
     os_signals_catch();
     if (!st && rows) say_message(c->say, "rows        from standard input\n");
     if (!st) st = use_open(c->os, &config->settings, rows ? USE_ROWS : USE_PREDICT, &use, err);
-    if (!st && rows) st = use_rows(use, (struct file){ 0 }, show_at_once, c, err);
-    if (!st && !rows) st = use_predict(use, show_answer, c, err);
+    struct asked asked = { c, use };
+    if (!st && rows) st = use_rows(use, (struct file){ 0 }, show_at_once, &asked, err);
+    if (!st && !rows) st = use_predict(use, show_answer, &asked, err);
     use_close(use);
     return st;
 }

@@ -103,6 +103,12 @@ i64 dataset_count(const struct dataset *d, enum split s)
     return d->count[s];
 }
 
+i64 dataset_class_names(const struct dataset *d, const struct str **names)
+{
+    *names = d->class_names;
+    return d->class_count;
+}
+
 void dataset_fetch(const struct dataset *d, enum split s, const i64 *index, i64 count,
                    void *const *to)
 {

@@ -41,14 +41,17 @@ struct data_config {
     bool       image_colour; /* false: one channel */
     struct str augment[8];   /* crop, crop=0.25, center, pad=4, flip, flip=0.5, cutout=8, … */
     i64        augment_count;
-    struct str image_normalise;  /* none | imagenet | half */
-    struct str on_error;         /* stop | skip: a sample that cannot be had */
-    struct str cache;            /* folder for unpacked .gz and remote files; empty:
+    struct str image_normalise; /* none | imagenet | half */
+    struct str on_error;        /* stop | skip: a sample that cannot be had */
+    struct str cache;           /* folder for unpacked .gz and remote files; empty:
                                           ~/.cache/frugal */
-    i64        cache_bytes;      /* of remote files; at most so many */
-    i64        shuffle_block;    /* shards: samples permuted together; 0: what the cache holds */
-    bool       rows_only;        /* samples come one by one (rows.h), no setting: files are opened
+    i64        cache_bytes;     /* of remote files; at most so many */
+    i64        shuffle_block;   /* shards: samples permuted together; 0: what the cache holds */
+    bool       rows_only;       /* samples come one by one (rows.h), no setting: files are opened
                                           only for what the settings do not say */
+    /* What the weights say of the classes, no setting: rows then open no files. NULL: nothing. */
+    const struct str    *class_names;
+    i64                  class_count;
     struct remote_files *remote; /* what reads remote files (remote/files.h), no setting; NULL:
                                           they cannot be read */
 };
@@ -65,6 +68,8 @@ enum status dataset_open(struct os *os, const struct data_config *config, struct
 bool dataset_close(struct dataset *d); /* false: a thread does not let it go, see loader_close */
 const struct feeds *dataset_feeds(const struct dataset *d);
 i64                 dataset_count(const struct dataset *d, enum split s);
+/* How many names of classes there are, and the names in their order; 0: the data only number them. */
+i64 dataset_class_names(const struct dataset *d, const struct str **names);
 /* Copies samples index[0..count) into one buffer a feed, batch axis first. Thread-safe. */
 void dataset_fetch(const struct dataset *d, enum split s, const i64 *index, i64 count,
                    void *const *to);

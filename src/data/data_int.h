@@ -14,8 +14,10 @@ struct dataset {
     struct feeds         feeds;
     i64                  count[SPLIT_COUNT];
     void                *state; /* the format's own, in perm */
-    bool keepable;              /* decode looks at nothing of the epoch: its result may be kept */
-    bool held;                  /* by a thread that does not end: it can never be closed */
+    const struct str    *class_names;
+    i64                  class_count; /* of these names; 0: none */
+    bool keepable; /* decode looks at nothing of the epoch: its result may be kept */
+    bool held;     /* by a thread that does not end: it can never be closed */
 };
 
 struct place;

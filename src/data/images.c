@@ -95,6 +95,23 @@ static enum status open_place(struct dataset *d, const struct data_config *confi
     return STATUS_OK;
 }
 
+/* Once the classes are known: by files, or by the weights where rows are all that is asked for. */
+static void add_feeds(struct dataset *d)
+{
+    const struct images_state *state   = d->state;
+    const struct augment      *a       = &state->augment;
+    const struct place        *place   = state->place[SPLIT_TRAIN];
+    struct type                label   = type_of(DT_I32, shape_of(0, NULL));
+    i64                        classes = place ? place_classes(place) : d->class_count;
+    dataset_add_feed(d, STR("x"),
+                     type_of(a->is_normal ? DT_F32 : DT_U8, shape_3(a->size, a->size, a->channels)),
+                     0);
+    dataset_add_feed(d, STR("y"), label, classes);
+    if (a->mixup <= 0) return;
+    dataset_add_feed(d, STR("y_other"), label, classes);
+    dataset_add_feed(d, STR("y_share"), type_of(DT_F32, shape_of(0, NULL)), 0);
+}
+
 static enum status open_images(struct dataset *d, const struct data_config *config,
                                struct arena *perm, struct err *err)
 {
@@ -102,8 +119,13 @@ static enum status open_images(struct dataset *d, const struct data_config *conf
     state->isa                            = kernel_isa();
     state->view_name                      = str_hash(STR("data.view"));
     state->mix_name                       = str_hash(STR("data.mixup"));
+    bool        files                     = !config->rows_only || !config->class_count;
     enum status st                        = augment_from(config, &state->augment, err);
-    if (!st) st = open_place(d, config, SPLIT_TRAIN, perm, err);
+    d->class_names                        = config->class_names;
+    d->class_count                        = config->class_count;
+    if (!st && !files) add_feeds(d);
+    if (st || !files) return st;
+    st = open_place(d, config, SPLIT_TRAIN, perm, err);
     if (!st && config->eval_path.len) st = open_place(d, config, SPLIT_EVAL, perm, err);
     if (!st && place_is_one_class(state->place[SPLIT_TRAIN]))
         st = refuse_one_class(config->path, d->count[SPLIT_TRAIN], err);
@@ -115,19 +137,10 @@ static enum status open_images(struct dataset *d, const struct data_config *conf
     }
     thin(d, SPLIT_TRAIN, config->samples, perm);
     thin(d, SPLIT_EVAL, config->eval_samples, perm);
-
-    const struct augment *a = &state->augment;
-    d->keepable             = a->crop != CROP_RANDOM;
-    dataset_add_feed(d, STR("x"),
-                     type_of(a->is_normal ? DT_F32 : DT_U8, shape_3(a->size, a->size, a->channels)),
-                     0);
-    struct type label   = type_of(DT_I32, shape_of(0, NULL));
-    i64         classes = place_classes(state->place[SPLIT_TRAIN]);
-    dataset_add_feed(d, STR("y"), label, classes);
-    if (a->mixup > 0) {
-        dataset_add_feed(d, STR("y_other"), label, classes);
-        dataset_add_feed(d, STR("y_share"), type_of(DT_F32, shape_of(0, NULL)), 0);
-    }
+    d->keepable    = state->augment.crop != CROP_RANDOM;
+    d->class_names = place_class_names(state->place[SPLIT_TRAIN], perm);
+    d->class_count = d->class_names ? place_classes(state->place[SPLIT_TRAIN]) : 0;
+    add_feeds(d);
     return STATUS_OK;
 }
 

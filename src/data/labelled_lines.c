@@ -62,6 +62,28 @@ static void thin(struct line *line, i64 *count, i64 max)
     *count = kept;
 }
 
+/* Of a file: its name without folder and ending. */
+static struct str class_name(struct str path)
+{
+    i64 from = path.len, to = path.len;
+    while (from > 0 && path.data[from - 1] != '/') from--;
+    for (i64 i = from + 1; i < path.len; i++)
+        if (path.data[i] == '.') to = i;
+    return str_sub(path, from, to);
+}
+
+static void add_names(struct dataset *d, const struct data_config *config, struct arena *perm)
+{
+    struct str *names = NEW(perm, struct str, config->file_count);
+    for (i64 i = 0; i < config->file_count; i++) {
+        names[i] = class_name(config->files[i]);
+        for (i64 k = 0; k < i; k++)
+            if (str_eq(names[i], names[k])) return; /* they would mean two */
+    }
+    d->class_names = names;
+    d->class_count = config->file_count;
+}
+
 static void add_feeds(struct dataset *d, const struct data_config *config)
 {
     struct type scalar = type_of(DT_I32, shape_of(0, NULL));
@@ -84,6 +106,7 @@ static enum status open_lines(struct dataset *d, const struct data_config *confi
         st = err_set(err, STATUS_USAGE,
                      "data.kind=lines does not use data.eval_path; set data.held_out");
     if (!st) add_feeds(d, config);
+    if (!st) add_names(d, config, perm);
     if (!st && config->rows_only) return STATUS_OK;
     for (i64 f = 0; f < config->file_count && !st; f++) {
         st = source_open(d->os, config->files[f], config, *perm, &state->source[f], err);

@@ -38,6 +38,8 @@ struct reading {
     struct arena rows, tokens, names, scratch; /* rows and tokens grow, each in a part of its own */
     struct row  *row;
     i64          row_count, eval_from; /* rows of data.eval_path come last */
+    struct str  *class_names;          /* where labels are words, class_count of them */
+    i64          class_count;
 };
 
 /* At most `context` tokens, in `memory`. */
@@ -124,6 +126,11 @@ static enum status number_classes(struct reading *r, struct str path, bool *held
         if (!count || !str_eq(names[count - 1], names[i])) names[count++] = names[i];
     for (i64 i = 0; i < count; i++) numbers = numbers && as_class(names[i], &number);
     *classes = numbers ? 0 : count;
+    if (!numbers) {
+        r->class_names = NEW(&r->names, struct str, count);
+        r->class_count = count;
+        memcpy(r->class_names, names, (size_t)count * sizeof *names);
+    }
     if (count > class_max)
         return err_set(err, STATUS_USAGE,
                        "%.*s: more than %lld classes; is the label the right column?",
@@ -197,7 +204,8 @@ static enum status open_texts(struct dataset *d, const struct data_config *confi
     state->context                       = config->context;
     enum status st                       = check_context(config, err);
     if (!st) st = open_reading(d, config, &r, err);
-    bool files = !config->rows_only || config->path.len; /* else the model knows its classes */
+    /* Else the model knows its classes. */
+    bool files = !config->rows_only || (config->path.len && !config->class_count);
     if (!st && files) st = read_file(&r, d, config, config->path, err);
     r.eval_from = r.row_count;
     if (!st && files && config->eval_path.len)
@@ -215,7 +223,9 @@ static enum status open_texts(struct dataset *d, const struct data_config *confi
     dataset_add_feed(d, STR("x"), type_of(DT_I32, shape_1(config->context)),
                      state->bpe->vocabulary);
     dataset_add_feed(d, STR("lens"), scalar, config->context + 1);
-    dataset_add_feed(d, STR("y"), scalar, files ? classes : 2);
+    d->class_names = files ? r.class_names : config->class_names;
+    d->class_count = files ? r.class_count : config->class_count;
+    dataset_add_feed(d, STR("y"), scalar, files ? classes : MAX(d->class_count, 2));
     return STATUS_OK;
 }
 

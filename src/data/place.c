@@ -130,6 +130,11 @@ i64 place_class(const struct place *p, i64 n)
     return p->kind->class(p, n);
 }
 
+const struct str *place_class_names(const struct place *p, struct arena *perm)
+{
+    return p->kind->class_names ? p->kind->class_names(p, perm) : NULL;
+}
+
 struct str place_name(const struct place *p, i64 n, struct arena *perm)
 {
     ASSERT(n >= 0 && n < p->count);

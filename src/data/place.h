@@ -29,6 +29,8 @@ struct str place_of_prefix(struct os *os, struct str prefix, struct arena *perm)
 i64 place_count(const struct place *p);
 i64 place_classes(const struct place *p);      /* 0: nobody said any */
 i64 place_class(const struct place *p, i64 n); /* of sample n; -1: none */
+/* place_classes of them; NULL: classes are numbers only. */
+const struct str *place_class_names(const struct place *p, struct arena *perm);
 /* For sentences: "photos/cat/7.jpg", "photos-000003.tar: cat/7.jpg". */
 struct str place_name(const struct place *p, i64 n, struct arena *perm);
 /* The file of sample n, whole; the sentence of a failure names it. `stop`, which may be NULL: give up

@@ -6,9 +6,9 @@
 #include <stdio.h>
 
 struct class
-{ /* a subfolder, or the folder itself */
-    struct str  folder;
-    struct str *names; /* of its samples */
+{                             /* a subfolder, or the folder itself */
+    struct str  folder, name; /* the path, and the last of it */
+    struct str *names;        /* of its samples */
     i64         count;
 };
 
@@ -65,7 +65,7 @@ static enum status open_folder(struct place *p, const struct data_config *config
     for (i64 i = 0; i < count; i++) {
         struct str inner = str_fmt(&p->own, "%.*s/%.*s", STR_ARG(path), STR_ARG(names[i]));
         if (names[i].data[0] == '.' || is_sample(names[i]) || !is_folder(p->os, inner)) continue;
-        f->class[f->count++] = (struct class){ .folder = inner };
+        f->class[f->count++] = (struct class){ .folder = inner, .name = names[i] };
     }
     p->classes = f->count;
     for (i64 i = 0; i < count && f->count; i++) /* beside the classes it is in none of them */
@@ -154,7 +154,15 @@ static bool says_folder(struct place *p, char line[LOADER_LINE_MAX])
     return true;
 }
 
+static const struct str *class_names_folder(const struct place *p, struct arena *perm)
+{
+    const struct folder *f     = p->state;
+    struct str          *names = NEW(perm, struct str, p->classes);
+    for (i64 i = 0; i < p->classes; i++) names[i] = str_copy(perm, f->class[i].name);
+    return names;
+}
+
 const struct place_kind place_folder = {
-    open_folder, close_folder,       class_folder, name_folder,
-    read_folder, fingerprint_folder, NULL,         says_folder
+    open_folder,        close_folder, class_folder, name_folder,        read_folder,
+    fingerprint_folder, NULL,         says_folder,  class_names_folder,
 };

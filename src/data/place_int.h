@@ -34,6 +34,7 @@ struct place_kind {
     /* The loader has come to that index; NULL: that is of no interest. */
     void (*ahead)(const struct place *p, i64 count, u64 seed, i64 epoch, i64 index);
     bool (*says)(struct place *p, char line[LOADER_LINE_MAX]); /* NULL: it never does */
+    const struct str *(*class_names)(const struct place *p, struct arena *perm); /* NULL: none */
 };
 extern const struct place_kind place_folder, place_shards;
 

@@ -487,6 +487,6 @@ static void fingerprint_shards(const struct place *p, struct print *to)
 }
 
 const struct place_kind place_shards = {
-    open_shards, close_shards,       class_shards, name_shards,
-    read_shards, fingerprint_shards, ahead_shards, says_shards
+    open_shards,        close_shards, class_shards, name_shards, read_shards,
+    fingerprint_shards, ahead_shards, says_shards,  NULL,
 };

@@ -6,6 +6,8 @@
 
 enum { HEADER_GIB = 1, LEDGER_GIB = 16 }; /* address space */
 
+static const struct str class_line = STR_INIT("class ");
+
 /* KEY=VALUE a line. */
 static enum status add_lines(struct config *config, struct arena *perm, struct str lines,
                              struct err *err)
@@ -13,7 +15,8 @@ static enum status add_lines(struct config *config, struct arena *perm, struct s
     struct str  line;
     enum status st = STATUS_OK;
     while (!st && str_cut(&lines, '\n', &line))
-        if (str_find(line, '=') > 0) st = config_add_override(config, perm, line, err);
+        if (str_find(line, '=') > 0 && !str_starts(line, class_line))
+            st = config_add_override(config, perm, line, err);
     return st;
 }
 
@@ -44,6 +47,28 @@ static enum status of_weights(struct os *os, struct arena *perm, struct str path
     st_close(os, &f);
     arena_close(&names);
     return st;
+}
+
+/* What the weights say of the classes; nothing where they cannot be read, which whoever opens them will say. */
+static void add_classes(struct os *os, struct arena *perm, struct config *config)
+{
+    struct data_config *data  = &config->settings.data;
+    struct arena        names = arena_open((i64)HEADER_GIB << 30);
+    struct st_file      f;
+    struct str          line;
+    if (!names.begin) return;
+    if (!st_open(os, config->settings.train.init, &names, &f, NULL)) {
+        struct str rest = str_copy(perm, f.about), again = rest;
+        while (str_cut(&again, '\n', &line)) data->class_count += str_starts(line, class_line);
+        struct str *to    = NEW(perm, struct str, data->class_count);
+        data->class_names = to;
+        while (str_cut(&rest, '\n', &line))
+            if (str_eq(line, STR("data.kind=images")) && str_eq(data->kind, STR("auto")))
+                data->kind = STR("images");
+            else if (str_starts(line, class_line)) *to++ = str_sub(line, class_line.len, line.len);
+        st_close(os, &f);
+    }
+    arena_close(&names);
 }
 
 static enum status with_out(struct config *config, struct str name, struct err *err)
@@ -135,6 +160,7 @@ enum status model_named(struct os *os, struct arena *perm, struct str command, s
         st = config_add_override(config, perm, overrides[i], err);
     if (!st) config_resolve_out(config, perm);
     if (!st && yaml) st = with_out(config, name, err);
+    if (!st && config->settings.train.init.len) add_classes(os, perm, config);
     *out = config;
     return st;
 }

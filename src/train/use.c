@@ -93,6 +93,12 @@ void use_close(struct use *u)
     if (session_close(&u->s)) arena_close(&perm);
 }
 
+struct str use_class_name(const struct use *u, i64 class)
+{
+    const struct str *names;
+    return class < dataset_class_names(u->s.data, &names) ? names[class] : STR("");
+}
+
 enum status use_evaluate(struct use *u, struct train_eval *out, struct err *err)
 {
     *out = (struct train_eval){ 0 };

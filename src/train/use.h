@@ -14,8 +14,7 @@ enum status use_settings(struct os *os, struct settings *settings, struct arena 
 
 enum use_kind { USE_EVALUATE, USE_PREDICT, USE_ROWS };
 /* With the settings' data; the caller's settings need not live on. USE_ROWS opens no files of data where the settings,
- * or the model, say what a row becomes and how many classes there are: not those of images, nor of texts whose classes
- * the folder of the model does not number. */
+ * the model, or the names of classes in the weights say what a row becomes and how many classes there are. */
 enum status use_open(struct os *os, const struct settings *settings, enum use_kind kind,
                      struct use **out, struct err *err);
 /* Of a model of classes, opened with USE_PREDICT: how many held-out samples of each class, a row, were taken for each,
@@ -43,6 +42,7 @@ void        use_close(struct use *u); /* NULL: nothing. After a failure to open,
 /* Loss and metrics on the held-out samples: what training's last evaluation says. */
 enum status use_evaluate(struct use *u, struct train_eval *out, struct err *err);
 
+struct str use_class_name(const struct use *u, i64 class); /* empty: it has only its number */
 /* Each held-out sample in turn: the probability of each class, of clicks that of a click alone. */
 typedef void use_answer(void *context, i64 sample, const f64 *probability, i64 count);
 enum status  use_predict(struct use *u, use_answer *answer, void *context, struct err *err);

@@ -70,7 +70,7 @@ static u8 *spread_rows(struct session *s, const struct persistent *rows, struct 
 }
 
 /* What makes the model and its data, so that the file can be used without its run file: KEY=VALUE a line, where it is
- * not the default. */
+ * not the default; and the names of its classes, "class NAME" a line. */
 static struct str settings_of_model(const struct session *s, struct arena *perm)
 {
     struct arena     values   = arena_part(perm, 1 << 20);
@@ -89,6 +89,15 @@ static struct str settings_of_model(const struct session *s, struct arena *perm)
         if (!str_eq(value, option_shown_text(o, defaults, &here)))
             textbuf_fmt(&b, "%.*s=%.*s\n", STR_ARG(o->key), STR_ARG(value));
     }
+    const struct data_config *data = &s->settings->data;
+    if (s->model && str_eq(data->kind, STR("auto")) &&
+        str_eq(data_kind(s->os, data), STR("images")))
+        textbuf_fmt(&b, "data.kind=images\n"); /* a folder that is gone does not look like one */
+    const struct str *names;
+    i64               count = s->model && s->data ? dataset_class_names(s->data, &names) : 0;
+    for (i64 i = 0; i < count; i++)
+        if (str_find(names[i], '\n') >= 0) count = 0; /* a line each */
+    for (i64 i = 0; i < count; i++) textbuf_fmt(&b, "class %.*s\n", STR_ARG(names[i]));
     return textbuf_str(&b);
 }
 

@@ -221,6 +221,10 @@ def check_new_head():
             assert theirs.config.num_labels == 4, theirs.config.num_labels
             after = theirs.base_model.state_dict()
             assert all(torch.equal(after[k], v) for k, v in tensors.items() if k in after), "the body has other bits"
+            os.remove(f"{folder}/rows.csv")  # the weights know the names of their classes
+            texts = "".join(f"{text}\n" for text, _ in rows)
+            said = [json.loads(line) for line in command("predict", f"{folder}/out.safetensors", "--json", rows=texts).splitlines()]
+            assert len(said) == len(rows) and all(p["name"] == "abcd"[p["class"]] for p in said), said
             print(f"  {name}: a new head of 4 classes on {sum(k in after for k in tensors)} tensors", flush=True)
 
 
