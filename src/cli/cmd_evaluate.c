@@ -19,7 +19,7 @@ static void show_confusion(struct cli *c, const struct use_confusion *k)
         say_result(c->say, "  class %-4lld", (long long)y);
         for (i64 i = 0; i < k->classes; i++)
             say_result(c->say, "%*lld", wide, (long long)k->counts[y * k->classes + i]);
-        say_result(c->say, "\n");
+        say_result(c->say, k->names[y].len ? "  %.*s\n" : "%.*s\n", STR_ARG(k->names[y]));
     }
 }
 

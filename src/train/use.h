@@ -20,8 +20,9 @@ enum status use_open(struct os *os, const struct settings *settings, enum use_ki
 /* Of a model of classes, opened with USE_PREDICT: how many held-out samples of each class, a row, were taken for each,
  * a column. */
 struct use_confusion {
-    i64  classes;
-    i64 *counts; /* [classes][classes] */
+    i64         classes;
+    i64        *counts; /* [classes][classes] */
+    struct str *names;  /* of the classes; empty where one has only its number */
 };
 enum status use_confuse(struct use *u, struct use_confusion *out, struct arena *perm,
                         struct err *err);

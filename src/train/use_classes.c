@@ -169,5 +169,7 @@ enum status use_confuse(struct use *u, struct use_confusion *out, struct arena *
     ASSERT(t && model_rows(u->s.model) == 1);
     out->classes = shape_last(t->type.shape);
     out->counts  = NEW(perm, i64, out->classes * out->classes);
+    out->names   = NEW(perm, struct str, out->classes);
+    for (i64 i = 0; i < out->classes; i++) out->names[i] = str_copy(perm, use_class_name(u, i));
     return evaluate_batches(&u->s, confuse_batch, out, err);
 }

@@ -117,6 +117,8 @@ END
 run 0 train photos.yaml
 "$frugal" predict photos >out 2>err </dev/null
 [ "$(cut -f 2 out | sort | tr '\n' ' ')" = "first first first first second second second second " ] || fail "held-out photos: $(cut -f 2 out | tr '\n' ' ')"
+run 0 evaluate photos
+has out '^  class 1 +0 +4  second$'
 rm -r folder # the weights know the names of the classes
 for model in photos photos.safetensors; do
   given 0 predict $model
