@@ -25,6 +25,10 @@ enum { PERM_GIB = 16 };
         .head_dim = 128, .hidden = 4 * (w), .vocabulary = 50368, .positions = 8192, .experts = 1,  \
         .experts_used = 1, .traits = KNOWN_TIED                                                    \
     }
+#define TORCHTITAN(what_, source_, model, gpus_, micro_, accumulate_, recompute_, tokens)          \
+    .what = (what_), .source = (source_), .name = (model), .provider = "aws",                      \
+    .machine = "p5.48xlarge", .context = 8192, .gpus = (gpus_), .micro = (micro_),                 \
+    .accumulate = (accumulate_), .recompute = (recompute_), .tokens_s = (tokens), .hbm_tb_s = 2.4
 static const struct published {
     const char         *what, *source;
     const char         *name; /* a known model, or `shape` */
@@ -36,10 +40,10 @@ static const struct published {
     bool                eager;    /* op by op, nothing fused: PyTorch uncompiled */
     f64                 tokens_s; /* a GPU */
     i64                 tensor, pipeline;
-    f64                 bubble;   /* of the pipeline, part of the time */
+    f64                 bubble; /* of the pipeline, part of the time */
     bool                fp8;
     bool                torch, asynchronous; /* PyTorch's tensor parallelism */
-    f64                 hbm_tb_s; /* where it is not the data sheet's */
+    f64                 hbm_tb_s;            /* where it is not the data sheet's */
 } runs[] = {
     { .what       = "frugal GPT-2 124M, one H200 (the rates' own source)",
       .source     = "bench/results/gpu-kernels-2026-11-15.txt",
@@ -91,160 +95,40 @@ static const struct published {
       .micro      = 16,
       .accumulate = 8,
       .tokens_s   = 46800 },
-    { .what       = "torchtitan Llama 3.1 8B, 8 H100, FSDP, compiled",
-      .source     = "torchtitan, benchmarks/llama3_h100_202412, table 1",
-      .name       = "llama-3-8b",
-      .provider   = "aws",
-      .machine    = "p5.48xlarge",
-      .context    = 8192,
-      .gpus       = 8,
-      .micro      = 2,
-      .accumulate = 1,
-      .recompute  = RECOMPUTE_EVERY,
-      .sharded    = true,
-      .tokens_s   = 6667,
-      .hbm_tb_s   = 2.4 },
-    { .what       = "the same on 128 H100",
-      .source     = "the same, table 3",
-      .name       = "llama-3-8b",
-      .provider   = "aws",
-      .machine    = "p5.48xlarge",
-      .context    = 8192,
-      .gpus       = 128,
-      .micro      = 2,
-      .accumulate = 1,
-      .recompute  = RECOMPUTE_EVERY,
-      .sharded    = true,
-      .tokens_s   = 6514,
-      .hbm_tb_s   = 2.4 },
-    { .what       = "the same on 8 H100, 8 bits",
-      .source     = "the same, table 1",
-      .name       = "llama-3-8b",
-      .provider   = "aws",
-      .machine    = "p5.48xlarge",
-      .context    = 8192,
-      .gpus       = 8,
-      .micro      = 2,
-      .accumulate = 1,
-      .recompute  = RECOMPUTE_EVERY,
-      .sharded    = true,
-      .fp8        = true,
-      .tokens_s   = 8532,
-      .hbm_tb_s   = 2.4 },
-    { .what       = "the same on 128 H100, 8 bits",
-      .source     = "the same, table 3",
-      .name       = "llama-3-8b",
-      .provider   = "aws",
-      .machine    = "p5.48xlarge",
-      .context    = 8192,
-      .gpus       = 128,
-      .micro      = 2,
-      .accumulate = 1,
-      .recompute  = RECOMPUTE_EVERY,
-      .sharded    = true,
-      .fp8        = true,
-      .tokens_s   = 8380,
-      .hbm_tb_s   = 2.4 },
-    { .what       = "torchtitan Llama 3.1 70B, 256 H100, tensor 8, all recomputed",
-      .source     = "torchtitan, benchmarks/asyncTP_llama3_h100_2025-06",
-      .name       = "llama-3.1-70b",
-      .provider   = "aws",
-      .machine    = "p5.48xlarge",
-      .context    = 8192,
-      .gpus       = 256,
-      .micro      = 16,
-      .accumulate = 1,
-      .recompute  = RECOMPUTE_ALL,
-      .tensor     = 8,
-      .pipeline   = 1,
-      .torch      = true,
-      .tokens_s   = 597.3,
-      .hbm_tb_s   = 2.4 },
-    { .what       = "the same, asynchronous",
-      .source     = "the same",
-      .name       = "llama-3.1-70b",
-      .provider   = "aws",
-      .machine    = "p5.48xlarge",
-      .context    = 8192,
-      .gpus       = 256,
-      .micro      = 16,
-      .accumulate = 1,
-      .recompute  = RECOMPUTE_ALL,
-      .tensor     = 8,
-      .pipeline   = 1,
-      .torch      = true,
-      .asynchronous = true,
-      .tokens_s   = 652.4,
-      .hbm_tb_s   = 2.4 },
-    { .what       = "the same, 8 bits",
-      .source     = "the same",
-      .name       = "llama-3.1-70b",
-      .provider   = "aws",
-      .machine    = "p5.48xlarge",
-      .context    = 8192,
-      .gpus       = 256,
-      .micro      = 16,
-      .accumulate = 1,
-      .recompute  = RECOMPUTE_ALL,
-      .tensor     = 8,
-      .pipeline   = 1,
-      .torch      = true,
-      .fp8        = true,
-      .tokens_s   = 809.8,
-      .hbm_tb_s   = 2.4 },
-    { .what       = "the same, 8 bits, asynchronous",
-      .source     = "the same",
-      .name       = "llama-3.1-70b",
-      .provider   = "aws",
-      .machine    = "p5.48xlarge",
-      .context    = 8192,
-      .gpus       = 256,
-      .micro      = 16,
-      .accumulate = 1,
-      .recompute  = RECOMPUTE_ALL,
-      .tensor     = 8,
-      .pipeline   = 1,
-      .torch      = true,
-      .fp8        = true,
-      .asynchronous = true,
-      .tokens_s   = 942.4,
-      .hbm_tb_s   = 2.4 },
-    { .what       = "torchtitan Llama 3.1 405B, 512 H100, tensor 8, pipeline 8",
-      .source     = "torchtitan, benchmarks/llama3_h100_202412, table 5",
-      .name       = "llama-3.1-405b",
-      .provider   = "aws",
-      .machine    = "p5.48xlarge",
-      .context    = 8192,
-      .gpus       = 512,
-      .micro      = 4,
-      .accumulate = 8,
-      .recompute  = RECOMPUTE_ALL,
-      .tensor     = 8,
-      .pipeline   = 8,
-      .torch      = true,
-      .bubble     = 7.0 / 8,
-      .fp8        = true,
-      .asynchronous = true,
-      .tokens_s   = 100,
-      .hbm_tb_s   = 2.4 },
-    { .what       = "the same, interleaved",
-      .source     = "the same",
-      .name       = "llama-3.1-405b",
-      .provider   = "aws",
-      .machine    = "p5.48xlarge",
-      .context    = 8192,
-      .gpus       = 512,
-      .micro      = 4,
-      .accumulate = 8,
-      .recompute  = RECOMPUTE_ALL,
-      .tensor     = 8,
-      .pipeline   = 8,
-      .torch      = true,
-      .bubble     = 7.0 / (8 * 2),
-      .fp8        = true,
-      .asynchronous = true,
-      .tokens_s   = 128,
-      .hbm_tb_s   = 2.4 },
+    { TORCHTITAN("torchtitan Llama 3.1 8B, 8 H100, FSDP, compiled",
+                 "torchtitan, benchmarks/llama3_h100_202412, table 1", "llama-3-8b", 8, 2, 1,
+                 RECOMPUTE_EVERY, 6667),
+      .sharded = true },
+    { TORCHTITAN("the same on 128 H100", "the same, table 3", "llama-3-8b", 128, 2, 1,
+                 RECOMPUTE_EVERY, 6514),
+      .sharded = true },
+    { TORCHTITAN("the same on 8 H100, 8 bits", "the same, table 1", "llama-3-8b", 8, 2, 1,
+                 RECOMPUTE_EVERY, 8532),
+      .sharded = true, .fp8 = true },
+    { TORCHTITAN("the same on 128 H100, 8 bits", "the same, table 3", "llama-3-8b", 128, 2, 1,
+                 RECOMPUTE_EVERY, 8380),
+      .sharded = true, .fp8 = true },
+    { TORCHTITAN("torchtitan Llama 3.1 70B, 256 H100, tensor 8, all recomputed",
+                 "torchtitan, benchmarks/asyncTP_llama3_h100_2025-06", "llama-3.1-70b", 256, 16, 1,
+                 RECOMPUTE_ALL, 597.3),
+      .tensor = 8, .pipeline = 1, .torch = true },
+    { TORCHTITAN("the same, asynchronous", "the same", "llama-3.1-70b", 256, 16, 1, RECOMPUTE_ALL,
+                 652.4),
+      .tensor = 8, .pipeline = 1, .torch = true, .asynchronous = true },
+    { TORCHTITAN("the same, 8 bits", "the same", "llama-3.1-70b", 256, 16, 1, RECOMPUTE_ALL, 809.8),
+      .tensor = 8, .pipeline = 1, .torch = true, .fp8 = true },
+    { TORCHTITAN("the same, 8 bits, asynchronous", "the same", "llama-3.1-70b", 256, 16, 1,
+                 RECOMPUTE_ALL, 942.4),
+      .tensor = 8, .pipeline = 1, .torch = true, .fp8 = true, .asynchronous = true },
+    { TORCHTITAN("torchtitan Llama 3.1 405B, 512 H100, tensor 8, pipeline 8",
+                 "torchtitan, benchmarks/llama3_h100_202412, table 5", "llama-3.1-405b", 512, 4, 8,
+                 RECOMPUTE_ALL, 100),
+      .tensor = 8, .pipeline = 8, .torch = true, .bubble = 7.0 / 8, .fp8 = true,
+      .asynchronous = true },
+    { TORCHTITAN("the same, interleaved", "the same", "llama-3.1-405b", 512, 4, 8, RECOMPUTE_ALL,
+                 128),
+      .tensor = 8, .pipeline = 8, .torch = true, .bubble = 7.0 / (8 * 2), .fp8 = true,
+      .asynchronous = true },
     { .what       = "MPT 1B, 8 H100, FSDP",
       .source     = "llm-foundry, scripts/train/benchmarking",
       .shape      = MPT(24, 2048, 16),
@@ -368,19 +252,19 @@ static f64 saved_by_8_bits_s(const struct published *p, const struct known *k,
                              const struct plan_row *one)
 {
     struct op_time    ops[OP_COUNT];
-    struct step_shape shape = { .micro = p->micro, .accumulate = 1, .gpus = 1 };
-    i64               count = estimate_ops(one->device, &one->variant->work, &shape, ops);
+    struct step_shape shape      = { .micro = p->micro, .accumulate = 1, .gpus = 1 };
+    i64               count      = estimate_ops(one->device, &one->variant->work, &shape, ops);
     f64               products_s = 0;
     for (i64 i = 0; i < count; i++)
         if (ops[i].op == OP_MATMUL) products_s += ops[i].seconds;
     f64 width = (f64)k->width, hidden = (f64)k->hidden, kv = (f64)(k->kv_heads * k->head_dim);
-    f64 block = 2 * width * (width + kv) + 3 * width * hidden;
-    f64 again = p->recompute == RECOMPUTE_ALL ? 2 : 1; /* the forward pass, so many times */
+    f64 block  = 2 * width * (width + kv) + 3 * width * hidden;
+    f64 again  = p->recompute == RECOMPUTE_ALL ? 2 : 1; /* the forward pass, so many times */
     f64 passes = (again + 2) * (f64)k->depth * block, head = 3 * width * (f64)k->vocabulary;
-    f64 operands   = again * (3 * width + hidden) + 3 * width + 2 * kv + 2 * hidden;
-    f64 cast_bytes = 5 * operands * (f64)(k->depth * p->micro * p->context);
-    const struct rate *cast = &one->device->rates->of[OP_CAST][RATE_F32];
-    f64 cast_s = cast_bytes / (one->device->target.bandwidth_bytes_s * cast->bytes);
+    f64 operands              = again * (3 * width + hidden) + 3 * width + 2 * kv + 2 * hidden;
+    f64 cast_bytes            = 5 * operands * (f64)(k->depth * p->micro * p->context);
+    const struct rate *cast   = &one->device->rates->of[OP_CAST][RATE_F32];
+    f64                cast_s = cast_bytes / (one->device->target.bandwidth_bytes_s * cast->bytes);
     return products_s * passes / (passes + head) / 2 - cast_s;
 }
 
@@ -391,7 +275,7 @@ static f64 saved_by_8_bits_s(const struct published *p, const struct known *k,
 static f64 torch_all_reduce_s(f64 bytes, bool asynchronous)
 {
     f64 tokens = 12 * 8192, with = asynchronous ? 4809.4 : 4378, without = 6667;
-    f64 one_s  = tokens / 8 * (1 / with - 1 / without) / (4 * 32);
+    f64 one_s = tokens / 8 * (1 / with - 1 / without) / (4 * 32);
     return one_s * bytes / (2 * 4096 * tokens);
 }
 
