@@ -261,6 +261,13 @@ for asked in 'gpt2 --tokens 1e10' 'llama-3-8b --tokens 1e12 --on aws' 'gpt2-xl -
     END { exit rows < 5 }' out >sums || fail "$asked: $(cat sums)"
 done
 
+# The second table says of each row how --json trains it.
+run 0 plan gpt2-xl --tokens 3.36e10 --deadline 24 --json
+grep '"event":"plan"' out | head -n 10 | sed -nE 's/.*"rank":([0-9]+),.*"gpus":([0-9]+),.*"precision":"([a-z0-9]+)","recompute":"([a-z]+)".*"batch":([0-9]+),"accumulate":([0-9]+),.*"bound_by":"([a-z ]+)".*/\1 +\3 +\5 x \6( x \2)? +\4[+]? .* \7$/p' >rows
+run 0 plan gpt2-xl --tokens 3.36e10 --deadline 24
+[ "$(grep -c . rows)" = 10 ] || fail "--json lists $(grep -c . rows) of the 10 rows"
+while read -r row; do has out "^ +$row"; done <rows
+
 # So do those of the claims.
 run 0 help claims
 tr '\n' ' ' <out | grep -oE '[0-9.,]+ GPU-hours: [$].* on spot [$][0-9,]+ at [$][0-9.]+[0-9]' >sums
