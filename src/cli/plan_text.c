@@ -21,6 +21,7 @@ static struct str apart(struct arena *perm, f64 value, int decimals)
 struct str plan_dollars(struct arena *perm, f64 usd)
 {
     if (isnan(usd)) return STR("-");
+    if (usd == 0) return STR("$0");
     if (usd > 0 && usd < 0.0001) return STR("<$0.0001");
     return str_cat(perm, STR("$"), apart(perm, usd, usd >= whole_from_usd ? 0 : usd < 1 ? 4 : 2));
 }
