@@ -72,7 +72,7 @@ static void short_cells(struct arena *s, const struct plan_question *q, const st
 {
     f64 storage = r->bill.storage + r->bill.requests, usd_h = plan_row_usd_hour(r);
     out[1] = plan_dollars_short(s, r->bill.total);
-    out[2] = usd_h < 100 ? plan_usd_hour(s, usd_h) : plan_dollars_short(s, usd_h);
+    out[2] = plan_usd_hour_short(s, usd_h);
     out[3] = plan_billed_short(s, r->billed_h);
     out[4] = storage > 0 ? plan_dollars_short(s, storage) : STR("-");
     out[5] = plan_time_short(s, r->hours);

@@ -50,6 +50,13 @@ struct str plan_usd_hour(struct arena *perm, f64 usd_h)
     return str_cat(perm, STR("$"), apart(perm, usd_h, cents ? 2 : 4));
 }
 
+/* Four digits at least, so that they multiply to the dollars. */
+struct str plan_usd_hour_short(struct arena *perm, f64 usd_h)
+{
+    if (usd_h < whole_short) return plan_usd_hour(perm, usd_h);
+    return usd_h < 1000 ? str_fmt(perm, "$%.1f", usd_h) : plan_dollars_short(perm, usd_h);
+}
+
 struct str plan_billed(struct arena *perm, f64 hours)
 {
     return apart(perm, hours, hours < 10 ? 4 : hours < 1000 ? 2 : 1);
