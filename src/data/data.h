@@ -65,6 +65,7 @@ enum status dataset_open(struct os *os, const struct data_config *config, struct
 bool dataset_close(struct dataset *d); /* false: a thread does not let it go, see loader_close */
 const struct feeds *dataset_feeds(const struct dataset *d);
 i64                 dataset_count(const struct dataset *d, enum split s);
+bool dataset_is_binary(const struct dataset *d); /* a text with zero bytes, which no text has */
 /* Copies samples index[0..count) into one buffer a feed, batch axis first. Thread-safe. */
 void dataset_fetch(const struct dataset *d, enum split s, const i64 *index, i64 count,
                    void *const *to);

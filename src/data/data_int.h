@@ -15,6 +15,7 @@ struct dataset {
     i64                  count[SPLIT_COUNT];
     void                *state; /* the format's own, in perm */
     bool keepable;              /* decode looks at nothing of the epoch: its result may be kept */
+    bool binary;                /* a text that has zero bytes, which no text has */
     bool held;                  /* by a thread that does not end: it can never be closed */
 };
 
