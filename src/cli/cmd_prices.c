@@ -156,7 +156,8 @@ static enum status show_machines(struct cli *c, const struct catalogue *k, struc
         return region_refuse(k, c->request->value[FLAG_region], c->request->value[FLAG_on], err);
     if (!count)
         return err_set(err, STATUS_NO,
-                       "the catalogue has no such machine; `frugal prices` lists all");
+                       "the catalogue has no such machine; `frugal prices` lists all, and `frugal "
+                       "prices gpus` the names of GPUs");
     qsort(picks, (size_t)count, sizeof *picks, by_key);
     if (!c->say->json) say_row(c->say, &machine_table, NULL);
     for (i64 i = 0; i < count; i++)
@@ -233,8 +234,11 @@ static enum status show_one(struct cli *c, const struct catalogue *k, struct str
         }
     }
     if (found) return STATUS_OK;
-    return err_set(err, STATUS_NO, "the catalogue has no machine %.*s; `frugal prices` lists all",
-                   (int)MIN(name.len, 60), name.data);
+    struct str near = machine_nearest(k, name, *c->perm);
+    return err_set(err, STATUS_NO,
+                   "the catalogue has no machine %.*s%s%.*s%s; `frugal prices` lists all",
+                   (int)MIN(name.len, 60), name.data, near.len ? " (did you mean " : "",
+                   STR_ARG(near), near.len ? "?)" : "");
 }
 
 /* ---- importing ---- */
@@ -256,6 +260,7 @@ static enum status import_prices(struct cli *c, const struct catalogue *k, struc
     static const i32 unused[] = { FLAG_gpu, FLAG_spot, FLAG_sort, -1 };
     enum status      st       = refuse_flags(r, unused, "import", err);
     how.format                = r->arguments[1];
+    if (!st) st = import_check_format(how.format, err);
     if (!st)
         st = prices_import_files(c->os, k, &how, r->arguments + 2, r->argument_count - 2, path,
                                  c->perm, &all, err);
@@ -269,9 +274,8 @@ static enum status import_prices(struct cli *c, const struct catalogue *k, struc
         event_end(&b, c->say);
     } else {
         say_result(c->say,
-                   "%lld machine%s written to %.*s; %lld skipped because their hardware is not "
-                   "known, %lld "
-                   "because the list has no price of theirs\n",
+                   "%lld machine%s written to %.*s; skipped: %lld of unknown hardware, %lld "
+                   "without a price in the list\n",
                    (long long)all.count, all.count == 1 ? "" : "s", STR_ARG(path),
                    (long long)all.passed_over, (long long)all.unpriced);
     }
@@ -300,6 +304,9 @@ static enum status show_other(struct cli *c, const struct catalogue *k, struct s
     enum status st = refuse_flags(c->request, unused, others[i].word, err);
     if (st) return st;
     if (!c->say->json) prices_show_table(c, others[i].table, others[i].rows, others[i].count);
+    if (!c->say->json && others[i].table == &table_storage)
+        say_message(c->say, "\nDollars; - is not known; * is older than %d days, or has no date.\n",
+                    PRICE_OLD_DAYS);
     for (i64 r = 0; r < others[i].count && c->say->json; r++) {
         struct arena   scratch = *c->perm, parts = arena_part(&scratch, 1 << 16);
         struct textbuf b = event_begin(&scratch, others[i].event);

@@ -89,8 +89,11 @@ static enum status flag_parse(char *const *argv, i64 count, i64 *i, struct reque
         bool takes = flags[f].argument.len > 0;
         if (takes && !value.data && *i + 1 < count) value = str_of(argv[++*i]);
         if (takes != (value.data != NULL))
-            return err_set(err, STATUS_USAGE, "--%.*s takes %s%.*s", STR_ARG(name),
-                           takes ? "one of " : "no value", STR_ARG(flags[f].argument));
+            return err_set(err, STATUS_USAGE, "--%.*s %s%.*s", STR_ARG(name),
+                           !takes                                  ? "takes no value"
+                           : str_find(flags[f].argument, '|') >= 0 ? "takes one of "
+                                                                   : "needs a value: ",
+                           STR_ARG(flags[f].argument));
         r->given[f] = true;
         r->value[f] = value;
         return STATUS_OK;

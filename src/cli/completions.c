@@ -43,14 +43,15 @@ static struct str value_words(struct arena *perm, const struct option *o)
     return textbuf_str(&b);
 }
 
-/* Of a flag's argument: "a|b" has two, FILE has none. */
+/* Of a flag's argument: "a|b" has two, FILE has none, "TOKEN|none" has one. */
 static struct str flag_words(struct arena *perm, const struct flag *f)
 {
-    struct str text = str_copy(perm, f->argument);
-    for (i64 i = 0; i < text.len; i++)
-        if (text.data[i] == '|') ((char *)(uintptr_t)text.data)[i] = ' ';
-    bool words = str_find(f->argument, '|') >= 0 && !str_eq(f->name, STR("separator"));
-    return words ? text : STR("");
+    struct textbuf b    = textbuf_new(perm);
+    struct str     rest = f->argument, word;
+    while (str_find(f->argument, '|') >= 0 && str_cut(&rest, '|', &word))
+        if (word.data[0] < 'A' || word.data[0] > 'Z')
+            textbuf_fmt(&b, "%s%.*s", b.len ? " " : "", STR_ARG(word));
+    return textbuf_str(&b);
 }
 
 /* One line for each setting, then for each flag, that has words: "PATTERN) BEFORE'WORDS' ;;". A machine's words are
@@ -108,10 +109,18 @@ static void add_named(struct textbuf *b, i64 i)
     completion_names(b, COMPLETE_CLOUD_MACHINES);
 }
 
+static bool has_first(const struct command *c)
+{
+    return str_eq(c->name, STR("plan")) || str_eq(c->name, STR("prices")) ||
+           str_eq(c->name, STR("checkpoints"));
+}
+
 /* What a command's first argument may be, beside a file. */
 static void add_first(struct textbuf *b, const struct command *c)
 {
     if (str_eq(c->name, STR("plan"))) completion_names(b, COMPLETE_MODELS);
+    if (str_eq(c->name, STR("checkpoints")))
+        textbuf_fmt(b, "list verify show prune copy restore lifecycle");
     if (!str_eq(c->name, STR("prices"))) return;
     textbuf_fmt(b, "gpus cpus storage billing import ");
     completion_names(b, COMPLETE_MACHINES);
@@ -193,6 +202,7 @@ static void zsh(struct textbuf *b)
         add_named(b, i);
         textbuf_fmt(b, "; return ;;\n");
     }
+    textbuf_fmt(b, "    --export) compadd -- ${(f)\"$(%s)\"}; return ;;\n", run_names);
     textbuf_fmt(b, "    esac\n    case $words[2] in\n");
     for (i64 i = 0; i < COMMAND_COUNT; i++) {
         textbuf_fmt(b, "    %.*s)\n        compadd -- ", STR_ARG(commands[i].name));
@@ -205,7 +215,7 @@ static void zsh(struct textbuf *b)
             textbuf_fmt(b, "\n        compadd -- ");
             add_topics(b);
         }
-        if (str_eq(commands[i].name, STR("plan")) || str_eq(commands[i].name, STR("prices"))) {
+        if (has_first(&commands[i])) {
             textbuf_fmt(b, "\n        compadd -- ");
             add_first(b, &commands[i]);
         }
@@ -234,18 +244,31 @@ static void fish_row(struct textbuf *b, struct str command, const char *what, st
     textbuf_fmt(b, "\n");
 }
 
-static void fish_names(struct textbuf *b, const struct command *c)
+/* -l NAME with the words that its value may be; -r: a value that nobody knows. */
+static void fish_flag(struct textbuf *b, const struct command *c, const struct flag *f)
 {
-    for (i64 i = 0; i < COUNT_OF(named); i++) {
-        for (i64 f = 0; f < FLAG_COUNT; f++) {
-            if (!str_eq(flags[f].name, str_of(named[i].flag)) || !command_takes(c, f)) continue;
-            textbuf_fmt(b, "complete -c frugal -n '__fish_seen_subcommand_from %.*s' -l %s -x -a '",
-                        STR_ARG(c->name), named[i].flag);
-            add_named(b, i);
-            textbuf_fmt(b, "'\n");
-        }
-    }
-    if (!str_eq(c->name, STR("plan")) && !str_eq(c->name, STR("prices"))) return;
+    char         room[1024];
+    struct arena memory = { (u8 *)room, (u8 *)room + sizeof room, NULL };
+    struct str   words  = flag_words(&memory, f);
+    i64          i      = 0;
+    while (i < COUNT_OF(named) && !str_eq(f->name, str_of(named[i].flag))) i++;
+    textbuf_fmt(b, "complete -c frugal -n '__fish_seen_subcommand_from %.*s' -l %.*s",
+                STR_ARG(c->name), STR_ARG(f->name));
+    if (i < COUNT_OF(named)) {
+        textbuf_fmt(b, " -x -a '");
+        add_named(b, i);
+        textbuf_fmt(b, "'");
+    } else if (str_eq(f->name, STR("export"))) textbuf_fmt(b, " -x -a \"(%s)\"", run_names);
+    else if (words.len) textbuf_fmt(b, " -x -a '%.*s'", STR_ARG(words));
+    else if (f->argument.len) textbuf_fmt(b, " -r");
+    textbuf_fmt(b, " -d ");
+    add_quoted(b, f->help);
+    textbuf_fmt(b, "\n");
+}
+
+static void fish_first(struct textbuf *b, const struct command *c)
+{
+    if (!has_first(c)) return;
     textbuf_fmt(b, "complete -c frugal -n '__fish_seen_subcommand_from %.*s' -a '",
                 STR_ARG(c->name));
     add_first(b, c);
@@ -266,6 +289,19 @@ static void fish_option(struct textbuf *b, const struct command *c, const struct
     }
 }
 
+static void fish_machines(struct textbuf *b, const struct command *c)
+{
+    struct arena   scratch = arena_part(b->perm, 1 << 20);
+    struct textbuf names   = textbuf_new(&scratch);
+    struct str     rest, word;
+    completion_names(&names, COMPLETE_CLOUD_MACHINES);
+    rest = textbuf_str(&names);
+    textbuf_fmt(b, "complete -c frugal -n '__fish_seen_subcommand_from %.*s' -a '",
+                STR_ARG(c->name));
+    while (str_cut(&rest, ' ', &word))
+        textbuf_fmt(b, "run.machine=%.*s%s", STR_ARG(word), rest.len ? " " : "'\n");
+}
+
 static void fish(struct textbuf *b)
 {
     for (i64 i = 0; i < COMMAND_COUNT; i++) {
@@ -275,16 +311,20 @@ static void fish(struct textbuf *b)
         add_quoted(b, c->help);
         textbuf_fmt(b, "\n");
         for (i64 f = 0; f < FLAG_COUNT; f++)
-            if (command_takes(c, f)) fish_row(b, c->name, "-l", flags[f].name, "", flags[f].help);
-        fish_names(b, c);
+            if (command_takes(c, f)) fish_flag(b, c, &flags[f]);
+        fish_first(b, c);
         if (takes_runs(c))
             textbuf_fmt(b, "complete -c frugal -n '__fish_seen_subcommand_from %.*s' -a \"(%s)\"\n",
                         STR_ARG(c->name), run_names);
         bool helps = str_eq(c->name, STR("help"));
         for (i64 o = 0; o < OPTION_COUNT && (helps || takes_keys(c)); o++)
             fish_option(b, c, &options[o], helps);
+        if (takes_keys(c)) fish_machines(b, c);
         for (i64 t = 0; t < topic_count && helps; t++)
             fish_row(b, c->name, "-a", topics[t].name, "", topics[t].help);
+        for (i64 k = 0; k < COMMAND_COUNT && helps; k++)
+            fish_row(b, c->name, "-a", commands[k].name, "", commands[k].help);
+        if (helps) fish_row(b, c->name, "-a", STR("options"), "", STR("every setting of a run"));
     }
 }
 

@@ -139,7 +139,7 @@ static void add_option(struct textbuf *b, const struct option *o, i64 columns, s
     }
     add_row(b, STR("expects"), option_expects(o, &parts), 13, columns);
     textbuf_fmt(b, "  default      %.*s\n", STR_ARG(o->initial.len ? o->initial : STR("empty")));
-    if (o->needs.len) add_row(b, STR("needs"), o->needs, 13, columns);
+    if (o->needs.len) add_row(b, STR("needs"), option_needs_text(o, &parts), 13, columns);
     textbuf_fmt(b, "  on resume    %.*s\n", STR_ARG(option_resume_text(o)));
     textbuf_fmt(b, "  example      %.*s=%.*s\n", STR_ARG(o->key), STR_ARG(o->example));
     textbuf_fmt(b, "  environment  %.*s\n", STR_ARG(option_environment(o, &parts)));
@@ -230,8 +230,11 @@ struct str help_word(struct arena *perm, struct str word, i64 columns)
 
     if (o) add_option(&b, o, columns, parts);
     if (c) textbuf_add(&b, help_command(&parts, c, columns));
-    for (i64 i = 0; i < topic_count; i++)
-        if (str_eq(topics[i].name, word)) fill(&b, help_topic_text(&parts, &topics[i]), columns);
+    for (i64 i = 0; i < topic_count; i++) {
+        if (!str_eq(topics[i].name, word)) continue;
+        if (b.len) textbuf_fmt(&b, "\n");
+        fill(&b, help_topic_text(&parts, &topics[i]), columns);
+    }
     if (is_section(word) || str_eq(word, STR("options"))) {
         if (b.len) textbuf_fmt(&b, "\n");
         add_section(&b, is_section(word) ? word : STR(""), columns);

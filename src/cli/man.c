@@ -92,7 +92,7 @@ static void add_settings(struct textbuf *b, struct arena *parts)
         add_sentence(b, option_expects(o, &scratch));
         if (o->needs.len) {
             textbuf_fmt(b, "Needs ");
-            add_sentence(b, o->needs);
+            add_sentence(b, option_needs_text(o, &scratch));
         }
         if (o->more.len) {
             add_roff(b, o->more);

@@ -12,8 +12,8 @@ static struct str lack(struct arena *s, const struct plan_question *q)
                     p->nearest_short == SHORT_MEMORY ? "" : " ",
                     p->nearest_short == SHORT_MEMORY ? "" : price_name(n->price));
     if (p->nearest_short == SHORT_MEMORY)
-        return str_fmt(s, "%.*sneeds %.*s of memory per GPU and has %.*s", STR_ARG(where),
-                       STR_ARG(text_bytes(s, n->memory_bytes)),
+        return str_fmt(s, "%.*sneeds %.*s of memory%s and has %.*s", STR_ARG(where),
+                       STR_ARG(text_bytes(s, n->memory_bytes)), plan_has_gpu(n) ? " per GPU" : "",
                        STR_ARG(text_bytes(s, (f64)n->device->target.memory_bytes)));
     if (p->nearest_short == SHORT_TIME)
         return str_fmt(s, "%.*stakes %.*s, %.*s too long, for %.*s", STR_ARG(where),
@@ -36,23 +36,37 @@ static struct str no_price(struct arena *s, const struct plan_question *q)
                    p < PRICE_COUNT ? price_name((enum price)p) : "", p < PRICE_COUNT ? " " : "");
 }
 
+/* "candidates cannot use train.precision=bf16"; none and all can be had in every precision */
+static struct str unable(struct arena *s, const struct plan_question *q)
+{
+    const struct plan_given *g     = &q->limits.given;
+    bool                     every = g->has_recompute && g->recompute == RECOMPUTE_EVERY;
+    return str_fmt(s, "candidate%s cannot use%s%s%s", q->result->unable == 1 ? "" : "s",
+                   g->has_precision ? " train.precision=" : "",
+                   g->has_precision ? precision_text(g->precision) : "",
+                   every ? " train.recompute=2" : "");
+}
+
 enum status plan_none(struct cli *c, const struct plan_question *q, struct err *err)
 {
     const struct plan_result *p    = q->result;
     struct arena              s    = *c->perm;
     struct str                near = lack(&s, q), more = { 0 };
-    bool                      short_of_gpus = p->too_few && p->nearest_short != SHORT_MONEY;
-    if (short_of_gpus)
+    bool many = q->workload.batch_total > 1, short_of_gpus = p->too_few && p->nearest_short;
+    if (short_of_gpus && p->nearest_short != SHORT_MONEY)
         more = str_fmt(
-            &s, ". A step of %lld samples is shared by at most %lld GPUs; a larger %s allows more",
-            (long long)q->workload.batch_total, (long long)q->workload.batch_total,
-            q->ours ? "train.batch" : "--batch");
+            &s,
+            ". A step of %lld sample%s is shared by at most %lld GPU%s; a larger %s allows more",
+            (long long)q->workload.batch_total, many ? "s" : "", (long long)q->workload.batch_total,
+            many ? "s" : "", q->ours ? "train.batch" : "--batch");
     struct {
         i64         count;
         const char *what, *one;
-    } why[]                = { { p->too_large, "do not fit in memory", "does not fit in memory" },
-                               { p->too_late, "miss the deadline", "misses the deadline" },
-                               { p->too_dear, "exceed the budget", "exceeds the budget" },
+    } why[]                = { { p->unable, str_z(&s, unable(&s, q)), NULL },
+                               { p->too_large, "candidates do not fit in memory",
+                                 "candidate does not fit in memory" },
+                               { p->too_late, "candidates miss the deadline", "candidate misses the deadline" },
+                               { p->too_dear, "candidates exceed the budget", "candidate exceeds the budget" },
                                { p->never, "on spot machines would never finish", NULL },
                                { p->no_price, str_z(&s, no_price(&s, q)), NULL } };
     struct textbuf reasons = textbuf_new(&s);

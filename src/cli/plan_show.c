@@ -4,6 +4,7 @@
 #include <math.h>
 
 enum { OPS_SHOWN = 5, SCRATCH_BYTES = 16 << 20 };
+static const f64 minute_h = 1.0 / 60;
 
 /* "4 x aws p5.48xlarge", "2 of 8 GPUs of aws p5.48xlarge" */
 struct str plan_place(struct arena *perm, const struct plan_row *r)
@@ -158,10 +159,14 @@ static void show_reason(struct cli *c, const struct plan_question *q)
         const struct plan_row *next = &p->rows[1];
         f64                    more = next->bill.total - r->bill.total;
         f64                    less = r->hours - next->hours;
-        say_result(c->say, "  The next, %.*s %s, costs %.*s more and finishes %.*s %s.\n",
+        bool                   same = fabs(less) < minute_h / 20; /* of what is printed */
+        say_result(c->say, "  The next, %.*s %s, costs %.*s more and %s%.*s%s.\n",
                    STR_ARG(plan_place(&s, next)), price_name(next->price),
-                   STR_ARG(plan_dollars(&s, more)), STR_ARG(plan_time(&s, fabs(less))),
-                   less > 0 ? "earlier" : "later");
+                   STR_ARG(plan_dollars(&s, more)), same ? "takes as long" : "finishes ",
+                   STR_ARG(same ? STR("") : plan_time(&s, fabs(less))),
+                   same       ? ""
+                   : less > 0 ? " earlier"
+                              : " later");
     }
     show_command(c, q);
     if (r->gpus > 1 && !r->sharded && !plan_has_gpu(r))
@@ -178,10 +183,11 @@ static void show_reason(struct cli *c, const struct plan_question *q)
 static void show_remedies(struct cli *c, const struct plan_question *q, const struct plan_row *r)
 {
     struct arena         s = *c->perm, scratch = arena_part(&s, SCRATCH_BYTES);
-    struct plan_remedies are = plan_remedies(q, r, scratch);
-    struct textbuf       b   = textbuf_new(&s);
-    textbuf_fmt(&b, "  %.*s: scaling efficiency on %lld GPUs: %.0f %%.", STR_ARG(plan_place(&s, r)),
-                (long long)r->gpus, 100 * r->step.efficiency);
+    struct plan_remedies are   = plan_remedies(q, r, scratch);
+    struct textbuf       b     = textbuf_new(&s);
+    const char          *units = plan_has_gpu(r) ? "GPUs" : "machines";
+    textbuf_fmt(&b, "  %.*s: scaling efficiency on %lld %s: %.0f %%.", STR_ARG(plan_place(&s, r)),
+                (long long)r->gpus, units, 100 * r->step.efficiency);
     if (!isnan(are.short_gradients_usd))
         textbuf_fmt(&b, " Gradients sent as bf16: %.*s.",
                     STR_ARG(plan_dollars(&s, are.short_gradients_usd)));
@@ -189,8 +195,8 @@ static void show_remedies(struct cli *c, const struct plan_question *q, const st
         textbuf_fmt(&b, " A four times larger batch, a quarter of the steps: %.*s.",
                     STR_ARG(plan_dollars(&s, are.larger_batch_usd)));
     if (!isnan(are.fewer_usd))
-        textbuf_fmt(&b, " Half the GPUs: %.*s in %.*s.", STR_ARG(plan_dollars(&s, are.fewer_usd)),
-                    STR_ARG(plan_time(&s, are.fewer_h)));
+        textbuf_fmt(&b, " Half the %s: %.*s in %.*s.", units,
+                    STR_ARG(plan_dollars(&s, are.fewer_usd)), STR_ARG(plan_time(&s, are.fewer_h)));
     say_result(c->say, "%.*s\n", STR_ARG(textbuf_str(&b)));
 }
 
@@ -260,10 +266,11 @@ static struct str title(struct arena *s, const struct plan_question *q)
     if (!q->ours)
         of = str_fmt(s, "%.*s of %.*s", STR_ARG(counted(s, w->batch_total, "sequence")),
                      STR_ARG(counted(s, w->tokens, "token")));
-    return str_fmt(s, "%.*s: %.*s parameters%.*s; %.*s of %.*s%s", STR_ARG(w->name),
+    struct str runs = str_fmt(s, ", %.*s", STR_ARG(counted(s, q->limits.runs, "run")));
+    if (q->limits.runs == 1) runs = STR("");
+    return str_fmt(s, "%.*s: %.*s parameters%.*s; %.*s of %.*s%.*s", STR_ARG(w->name),
                    STR_ARG(plan_parameters(s, v->parameters)), STR_ARG(used),
-                   STR_ARG(counted(s, w->steps, "step")), STR_ARG(of),
-                   q->limits.runs > 1 ? ", several runs" : "");
+                   STR_ARG(counted(s, w->steps, "step")), STR_ARG(of), STR_ARG(runs));
 }
 
 void plan_show(struct cli *c, const struct plan_question *q)

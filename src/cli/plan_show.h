@@ -17,10 +17,11 @@ struct str plan_dollars_short(struct arena *perm, f64 usd);  /* $1,235, $12.35M 
 struct str plan_billed_short(struct arena *perm, f64 hours); /* 1,235 */
 struct str plan_time_short(struct arena *perm, f64 hours);   /* 12.5 d */
 struct str plan_usd_hour(struct arena *perm, f64 usd_h);     /* $0.8048 */
-struct str plan_billed(struct arena *perm, f64 hours);       /* 1,234.5 */
-struct str plan_time(struct arena *perm, f64 hours);         /* 12.3 min, 47.9 h, 12.4 days */
-struct str plan_parameters(struct arena *perm, f64 count);   /* 8.03 G */
-struct str plan_ms(struct arena *perm, f64 seconds);         /* 12.34 */
+struct str plan_usd_hour_short(struct arena *perm, f64 usd_h);
+struct str plan_billed(struct arena *perm, f64 hours);     /* 1,234.5 */
+struct str plan_time(struct arena *perm, f64 hours);       /* 12.3 min, 47.9 h, 12.4 days */
+struct str plan_parameters(struct arena *perm, f64 count); /* 8.03 G */
+struct str plan_ms(struct arena *perm, f64 seconds);       /* 12.34 */
 
 /* plan_show.c */
 void       plan_show(struct cli *c, const struct plan_question *q);

@@ -72,7 +72,7 @@ static void short_cells(struct arena *s, const struct plan_question *q, const st
 {
     f64 storage = r->bill.storage + r->bill.requests, usd_h = plan_row_usd_hour(r);
     out[1] = plan_dollars_short(s, r->bill.total);
-    out[2] = usd_h < 100 ? plan_usd_hour(s, usd_h) : plan_dollars_short(s, usd_h);
+    out[2] = plan_usd_hour_short(s, usd_h);
     out[3] = plan_billed_short(s, r->billed_h);
     out[4] = storage > 0 ? plan_dollars_short(s, storage) : STR("-");
     out[5] = plan_time_short(s, r->hours);
@@ -144,19 +144,23 @@ static void show_marks(struct cli *c, const struct plan_question *q, const struc
                    PRICE_OLD_DAYS);
 }
 
-void plan_tables(struct cli *c, const struct plan_question *q)
+static void show_how(struct cli *c, const struct plan_question *q, i64 shown)
 {
-    const struct plan_result *p = q->result;
-    struct arena              s = *c->perm;
-    struct str                how[PLAN_SHOWN][COUNT_OF(how_columns)];
-    struct say_column         columns[COUNT_OF(how_columns)], fitted[COLUMNS_MAX];
-    i64                       shown = MIN(p->count, PLAN_SHOWN);
-    for (i64 i = 0; i < shown; i++) how_cells(&s, i + 1, &p->rows[i], how[i]);
-    show_bill(c, q, shown);
-    show_marks(c, q, p);
-    say_result(c->say, "\n");
+    struct arena      s = *c->perm;
+    struct str        how[PLAN_SHOWN][COUNT_OF(how_columns)];
+    struct say_column columns[COUNT_OF(how_columns)], fitted[COLUMNS_MAX];
+    for (i64 i = 0; i < shown; i++) how_cells(&s, i + 1, &q->result->rows[i], how[i]);
     memcpy(columns, how_columns, sizeof columns);
     if (q->limits.deadline_s > 0) columns[IN_TIME].rank = 0; /* else a column of dashes */
     struct say_table t = table_of(columns, COUNT_OF(columns), how[0], shown, fitted);
     say_rows(c->say, &t, how[0], shown);
+}
+
+void plan_tables(struct cli *c, const struct plan_question *q)
+{
+    i64 shown = MIN(q->result->count, PLAN_SHOWN);
+    show_bill(c, q, shown);
+    show_marks(c, q, q->result);
+    say_result(c->say, "\n");
+    show_how(c, q, shown);
 }

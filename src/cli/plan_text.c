@@ -21,6 +21,7 @@ static struct str apart(struct arena *perm, f64 value, int decimals)
 struct str plan_dollars(struct arena *perm, f64 usd)
 {
     if (isnan(usd)) return STR("-");
+    if (usd == 0) return STR("$0");
     if (usd > 0 && usd < 0.0001) return STR("<$0.0001");
     return str_cat(perm, STR("$"), apart(perm, usd, usd >= whole_from_usd ? 0 : usd < 1 ? 4 : 2));
 }
@@ -47,6 +48,13 @@ struct str plan_usd_hour(struct arena *perm, f64 usd_h)
     bool         cents   = str_ends(str_fmt(&scratch, "%.4f", usd_h), STR("00"));
     if (usd_h > 0 && usd_h < 0.00005) return str_fmt(perm, "$%.2g", usd_h);
     return str_cat(perm, STR("$"), apart(perm, usd_h, cents ? 2 : 4));
+}
+
+/* Four digits at least, so that they multiply to the dollars. */
+struct str plan_usd_hour_short(struct arena *perm, f64 usd_h)
+{
+    if (usd_h < whole_short) return plan_usd_hour(perm, usd_h);
+    return usd_h < 1000 ? str_fmt(perm, "$%.1f", usd_h) : plan_dollars_short(perm, usd_h);
 }
 
 struct str plan_billed(struct arena *perm, f64 hours)

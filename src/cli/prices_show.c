@@ -40,11 +40,20 @@ void prices_json_row(const struct table *t, const void *row, struct textbuf *b,
     textbuf_fmt(b, "]");
 }
 
+/* As cell_text; the date of an old price of storage has a mark (machines have a line for each of theirs). */
+static struct str shown_text(const struct table *t, const struct column *c, const void *row,
+                             i32 today, struct arena *perm)
+{
+    i32        day  = c->kind == COLUMN_DAY ? *(const i32 *)((const u8 *)row + c->offset) : today;
+    struct str text = cell_text(t, c, row, perm);
+    return t == &table_storage && day_is_old(day, today) ? str_cat(perm, text, STR("*")) : text;
+}
+
 void prices_show_row(struct cli *c, const struct table *t, const void *row)
 {
     for (i64 i = 0; i < t->column_count; i++) {
         struct arena scratch = *c->perm;
-        struct str   text    = cell_text(t, &t->columns[i], row, &scratch);
+        struct str   text    = shown_text(t, &t->columns[i], row, day_today(c->os), &scratch);
         say_result(c->say, "  %-28.*s %.*s\n", STR_ARG(t->columns[i].name),
                    STR_ARG(text.len ? text : STR("not known")));
     }
@@ -56,13 +65,13 @@ static const void *row_at(const struct table *t, const void *rows, i64 i)
 }
 
 /* How wide a column is, with its name and all of its cells. */
-static i64 column_width(const struct table *t, i64 i, const void *rows, i64 count,
+static i64 column_width(const struct table *t, i64 i, const void *rows, i64 count, i32 today,
                         struct arena scratch)
 {
     i64 width = t->columns[i].name.len;
     for (i64 r = 0; r < count; r++) {
         struct arena here = scratch;
-        width             = MAX(width, cell_text(t, &t->columns[i], row_at(t, rows, r), &here).len);
+        width = MAX(width, shown_text(t, &t->columns[i], row_at(t, rows, r), today, &here).len);
     }
     return width;
 }
@@ -77,7 +86,8 @@ static void show_wide(struct cli *c, const struct table *t, const void *rows, i6
         for (i64 i = 0; i < t->column_count; i++) {
             struct str text = t->columns[i].name;
             bool       last = i == t->column_count - 1;
-            if (r >= 0) text = cell_text(t, &t->columns[i], row_at(t, rows, r), &cells);
+            if (r >= 0)
+                text = shown_text(t, &t->columns[i], row_at(t, rows, r), day_today(c->os), &cells);
             textbuf_fmt(&b, "  %-*.*s", last ? 0 : (int)widths[i],
                         STR_ARG(text.len ? text : STR("-")));
         }
@@ -91,7 +101,7 @@ void prices_show_table(struct cli *c, const struct table *t, const void *rows, i
     i64 widths[TABLE_COLUMNS_MAX], all = 0;
     ASSERT(t->column_count <= TABLE_COLUMNS_MAX);
     for (i64 i = 0; i < t->column_count; i++)
-        all += 2 + (widths[i] = column_width(t, i, rows, count, *c->perm));
+        all += 2 + (widths[i] = column_width(t, i, rows, count, day_today(c->os), *c->perm));
     if (all <= say_columns(c->say, all)) {
         show_wide(c, t, rows, count, widths);
         return;

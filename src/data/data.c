@@ -97,6 +97,8 @@ bool dataset_close(struct dataset *d)
 
 const struct feeds *dataset_feeds(const struct dataset *d) { return &d->feeds; }
 
+bool dataset_is_binary(const struct dataset *d) { return d->binary; }
+
 i64 dataset_count(const struct dataset *d, enum split s)
 {
     ASSERT(s < SPLIT_COUNT);

@@ -69,7 +69,8 @@ bool dataset_close(struct dataset *d); /* false: a thread does not let it go, se
 const struct feeds *dataset_feeds(const struct dataset *d);
 i64                 dataset_count(const struct dataset *d, enum split s);
 /* How many names of classes there are, and the names in their order; 0: the data only number them. */
-i64 dataset_class_names(const struct dataset *d, const struct str **names);
+i64  dataset_class_names(const struct dataset *d, const struct str **names);
+bool dataset_is_binary(const struct dataset *d); /* a text with zero bytes, which no text has */
 /* Copies samples index[0..count) into one buffer a feed, batch axis first. Thread-safe. */
 void dataset_fetch(const struct dataset *d, enum split s, const i64 *index, i64 count,
                    void *const *to);

@@ -17,6 +17,7 @@ struct dataset {
     const struct str    *class_names;
     i64                  class_count; /* of these names; 0: none */
     bool keepable; /* decode looks at nothing of the epoch: its result may be kept */
+    bool binary;   /* a text that has zero bytes, which no text has */
     bool held;     /* by a thread that does not end: it can never be closed */
 };
 

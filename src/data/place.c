@@ -76,7 +76,8 @@ bool place_holds_shards(struct os *os, struct str path, struct arena scratch)
     return path.len && !shards_of_folder(os, &path, &scratch, NULL) && is_shards(path);
 }
 
-struct str place_of_prefix(struct os *os, struct str prefix, struct arena *perm)
+/* The pattern of the shards that `frugal pack --to PREFIX` wrote; empty: there are none. */
+static struct str shards_of_prefix(struct os *os, struct str prefix, struct arena *perm)
 {
     i64 slash = prefix.len;
     while (slash > 0 && prefix.data[slash - 1] != '/') slash--;
@@ -84,6 +85,14 @@ struct str place_of_prefix(struct os *os, struct str prefix, struct arena *perm)
     if (shards_of_folder(os, &path, perm, NULL) || !is_shards(path)) return STR("");
     if (!slash) path = str_sub(path, 2, path.len); /* "./" */
     return str_starts(path, prefix) ? path : STR("");
+}
+
+enum status place_absent(struct os *os, struct str path, struct arena scratch, struct err *err)
+{
+    struct str shards = shards_of_prefix(os, path, &scratch);
+    return err_set(err, STATUS_WORLD, "cannot find %.*s: no such file or folder%s%.*s",
+                   STR_ARG(path), shards.len ? "; the shards with this prefix are data.path=" : "",
+                   STR_ARG(shards));
 }
 
 enum status place_open(struct os *os, const struct data_config *config, struct str path,

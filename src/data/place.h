@@ -22,9 +22,8 @@ enum status place_open(struct os *os, const struct data_config *config, struct s
 void        place_close(struct place *p); /* NULL: nothing to close */
 
 bool place_holds_shards(struct os *os, struct str path, struct arena scratch); /* such a folder */
-/* The pattern of the shards that lie beside each other and begin so, as `frugal pack --to PREFIX` wrote them; empty:
- * there are none. */
-struct str place_of_prefix(struct os *os, struct str prefix, struct arena *perm);
+/* Nothing is there: the sentence, with the shards if `frugal pack --to` wrote some with that prefix. */
+enum status place_absent(struct os *os, struct str path, struct arena scratch, struct err *err);
 
 i64 place_count(const struct place *p);
 i64 place_classes(const struct place *p);      /* 0: nobody said any */

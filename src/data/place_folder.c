@@ -58,9 +58,11 @@ static enum status open_folder(struct place *p, const struct data_config *config
     struct str    *names;
     i64            count;
     while (path.len > 1 && str_ends(path, STR("/"))) path.len--;
-    path           = str_copy(&p->own, path);
-    enum status st = p->os->list(p->os, path, &p->own, &names, &count, err);
-    if (st) return st;
+    path            = str_copy(&p->own, path);
+    struct err  why = { 0 };
+    enum status st  = p->os->list(p->os, path, &p->own, &names, &count, &why);
+    if (st && why.cause == CAUSE_ABSENT) return place_absent(p->os, path, p->own, err);
+    if (st) return err_set(err, st, "%s", why.text);
     f->class = NEW(&p->own, struct class, count + 1);
     for (i64 i = 0; i < count; i++) {
         struct str inner = str_fmt(&p->own, "%.*s/%.*s", STR_ARG(path), STR_ARG(names[i]));

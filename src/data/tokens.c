@@ -208,8 +208,8 @@ static enum status open_tokens(struct dataset *d, const struct data_config *conf
 }
 
 /* Of a file of tokens each byte would be taken for a letter. `frugal tokenize` leaves NAME.json beside it; one from
- * another program is called .bin and holds zero bytes, which no text has. */
-static enum status refuse_tokens(struct dataset *d, struct str path, struct str bytes,
+ * another program holds zero bytes, which no text has: refused if it is called .bin, or if nobody said data.kind=text. */
+static enum status refuse_tokens(struct dataset *d, struct str path, struct str bytes, bool chosen,
                                  struct arena scratch, struct err *err)
 {
     struct str        side_path = str_cat(&scratch, path, STR(".json"));
@@ -217,8 +217,14 @@ static enum status refuse_tokens(struct dataset *d, struct str path, struct str 
     bool              named = str_ends(address_path(path), STR(".bin"));
     bool              kept =
         !address_is_remote(path) && !token_side_read(d->os, side_path, &scratch, &side, NULL);
-    if (!kept && !(named && memchr(bytes.data, 0, (size_t)MIN(bytes.len, 1 << 16))))
-        return STATUS_OK;
+    bool zeros = memchr(bytes.data, 0, (size_t)MIN(bytes.len, 1 << 16));
+    d->binary |= zeros;
+    if (!kept && !(zeros && (named || !chosen))) return STATUS_OK;
+    if (!kept && !named)
+        return err_set(err, STATUS_USAGE,
+                       "%.*s holds zero bytes, which no text has: set data.kind=tokens if it holds "
+                       "tokens, or data.kind=text to train on its bytes",
+                       STR_ARG(path));
     return err_set(err, STATUS_USAGE,
                    "%.*s holds tokens%s%.*s, and data.kind=text reads bytes; set data.kind=tokens",
                    STR_ARG(path), kept ? " according to " : "",
@@ -228,11 +234,14 @@ static enum status refuse_tokens(struct dataset *d, struct str path, struct str 
 static enum status open_text(struct dataset *d, const struct data_config *config,
                              struct arena *perm, struct err *err)
 {
-    enum status                st    = open_windows(d, config, 1, 256, -1, perm, err);
-    const struct tokens_state *state = d->state;
-    if (!st) st = refuse_tokens(d, config->path, state->source[SPLIT_TRAIN].bytes, *perm, err);
+    enum status                st     = open_windows(d, config, 1, 256, -1, perm, err);
+    const struct tokens_state *state  = d->state;
+    bool                       chosen = str_eq(config->kind, STR("text"));
+    if (!st)
+        st = refuse_tokens(d, config->path, state->source[SPLIT_TRAIN].bytes, chosen, *perm, err);
     if (!st && config->eval_path.len)
-        st = refuse_tokens(d, config->eval_path, state->source[SPLIT_EVAL].bytes, *perm, err);
+        st = refuse_tokens(d, config->eval_path, state->source[SPLIT_EVAL].bytes, chosen, *perm,
+                           err);
     return st;
 }
 

@@ -63,13 +63,15 @@ static enum status refuse_flags(const struct plan_request *r, struct err *err)
         const char *name, *instead;
     } rows[] = { { !isnan(r->batch_tokens), "--batch", "train.batch" },
                  { !isnan(r->tokens), "--tokens", "train.steps or train.epochs" },
-                 { !isnan(r->target), "--target", "train.steps or train.epochs" },
                  { r->context, "--context", "data.context" } };
     for (i64 i = 0; i < COUNT_OF(rows); i++)
         if (rows[i].given)
-            return err_set(err, STATUS_USAGE, "%s is for known models; a run file says it with %s",
+            return err_set(err, STATUS_USAGE, "%s is for known models; for a run file, set %s",
                            rows[i].name, rows[i].instead);
-    return STATUS_OK;
+    if (isnan(r->target)) return STATUS_OK;
+    return err_set(err, STATUS_USAGE,
+                   "--target is for known models; a run file is priced for all of its train.steps "
+                   "or train.epochs");
 }
 
 static enum status read_run(struct plan_question *q, struct config **out, struct train_outline *o,
@@ -86,6 +88,15 @@ static enum status read_run(struct plan_question *q, struct config **out, struct
     if (!st) st = scale_settings(&(*out)->settings.model, q, err);
     if (!st) st = train_outline(q->os, &(*out)->settings, q->perm, o, err);
     return st;
+}
+
+/* Settings that change what a step costs, and that no row is compiled with. */
+static void note_unpriced(struct plan_question *q, const struct train_config *t)
+{
+    if (!str_eq(t->fp8, STR("off")))
+        plan_note(&q->notes, STR("train.fp8 is not priced: products in bf16, as without it"));
+    if (!str_eq(t->shard, STR("none")))
+        plan_note(&q->notes, STR("train.shard is not priced: every rank holds all state"));
 }
 
 static enum status job_of_run(struct plan_question *q, struct err *err)
@@ -119,6 +130,7 @@ static enum status job_of_run(struct plan_question *q, struct err *err)
                                      "train.batch=auto: assuming %lld samples per step; "
                                      "set train.batch to change it",
                                      (long long)batch_auto));
+    note_unpriced(q, &config->settings.train);
     if (config->settings.train.target == config->settings.train.target)
         plan_note(&q->notes,
                   STR("the target may be reached before the last step: the whole run is priced"));

@@ -76,11 +76,9 @@ static enum status refuse_others(const struct config *config, struct str model, 
         if (config->origin[o].kind != ORIGIN_COMMAND_LINE) continue;
         while (i < COUNT_OF(known_keys) && !str_eq(options[o].key, str_of(known_keys[i]))) i++;
         if (i == COUNT_OF(known_keys))
-            return err_set(
-                err, STATUS_USAGE,
-                "%.*s does not change what a plan of %.*s costs: leave it out, or plan a "
-                "run file",
-                STR_ARG(options[o].key), (int)MIN(model.len, 60), model.data);
+            return err_set(err, STATUS_USAGE,
+                           "a plan of %.*s does not use %.*s: leave it out, or plan a run file",
+                           (int)MIN(model.len, 60), model.data, STR_ARG(options[o].key));
     }
     return STATUS_OK;
 }
@@ -93,6 +91,14 @@ static enum status optimiser_named(struct str name, enum optimiser_kind *out, st
                    "train.optimiser=%.*s is chosen in training; a plan of a known model needs sgd, "
                    "adam, adamw or muon",
                    STR_ARG(name));
+}
+
+static enum status check_batch(const struct config *c, struct err *err)
+{
+    if (!was_given(c, "train.batch") || c->settings.train.batch) return STATUS_OK;
+    return err_set(err, STATUS_USAGE,
+                   "train.batch=auto is chosen in training; a plan of a known model needs a number "
+                   "of sequences per step, or --batch");
 }
 
 /* AdamW as such models are trained with it (GPT-3, Llama), but for what was given. */
@@ -110,6 +116,7 @@ enum status plan_known_settings(struct plan_question *q, struct known_settings *
     for (i64 i = 0; !st && i < r->setting_count; i++)
         st = config_add_override(config, q->perm, r->settings[i], err);
     if (!st) st = refuse_others(config, r->what, err);
+    if (!st) st = check_batch(config, err);
     *out = (struct known_settings){ .config = { .eps      = t->eps,
                                                 .decay    = t->decay,
                                                 .clip     = t->clip,

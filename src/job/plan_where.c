@@ -43,17 +43,38 @@ static bool has_gpus(const struct device *d, i64 gpus)
     return !gpus || (d->row->gpus && (gpus <= d->units || d->network.net_bytes_s > 0));
 }
 
+/* The samples of a step are shared by the GPUs, and each takes its part in whole micro-batches. */
+static enum status check_shares(const struct plan_question *q, struct err *err)
+{
+    const struct plan_given *g = &q->limits.given;
+    i64 all = q->workload.batch_total, gpus = MAX(g->gpus, 1), micro = g->micro;
+    if (all % gpus)
+        return err_set(err, STATUS_USAGE,
+                       "--gpus %lld does not divide the %lld samples of a step evenly",
+                       (long long)gpus, (long long)all);
+    if (!micro || all / gpus % micro == 0) return STATUS_OK;
+    return err_set(err, STATUS_USAGE,
+                   "train.micro_batch=%lld does not divide the %lld samples of a step%s evenly",
+                   (long long)micro, (long long)(all / gpus), gpus > 1 ? " on each GPU" : "");
+}
+
+/* GPUs are priced with bf16 where they have it; train.precision=fp16 asks for the other. */
+static void use_fp16(struct plan_question *q)
+{
+    const struct plan_given *g = &q->limits.given;
+    for (i64 i = 0; i < q->devices.count && g->has_precision && g->precision == DT_F16; i++)
+        if (q->devices.items[i].peak_flops_s[DT_F16] > 0) q->devices.items[i].target.low = DT_F16;
+}
+
 enum status plan_where(struct plan_question *q, struct err *err)
 {
     const struct plan_request *r         = q->request;
     const struct machine      *named     = NULL;
     bool                       in_region = false, known = !r->region.len;
     i64                        kept = 0, gpus = q->limits.given.gpus;
-    if (!(r->machine.len || r->region.len || gpus || r->spot || r->on_demand)) return STATUS_OK;
-    if (gpus && q->workload.batch_total % gpus)
-        return err_set(err, STATUS_USAGE,
-                       "--gpus %lld does not divide the %lld samples of a step evenly",
-                       (long long)gpus, (long long)q->workload.batch_total);
+    enum status                st = check_shares(q, err);
+    use_fp16(q);
+    if (st || !(r->machine.len || r->region.len || gpus || r->spot || r->on_demand)) return st;
     for (i64 i = 0; i < q->devices.rented_count && !known;
          i++) { /* a price of "any" is of no region */
         const struct machine *m = q->devices.items[i].row;

@@ -228,7 +228,9 @@ bool machine_is_named(const struct machine *m, struct str name)
 {
     struct str rest = name, cloud;
     if (str_eq(m->name, name)) return true;
-    return str_cut(&rest, '/', &cloud) && str_eq(m->provider, cloud) && str_eq(m->name, rest);
+    char between =
+        str_find(name, '/') >= 0 ? '/' : ' '; /* "aws p5.48xlarge" is how tables print it */
+    return str_cut(&rest, between, &cloud) && str_eq(m->provider, cloud) && str_eq(m->name, rest);
 }
 
 struct str machine_nearest(const struct catalogue *c, struct str name, struct arena scratch)

@@ -166,6 +166,7 @@ bool                machine_has_price(const struct machine *m);           /* of 
 struct price_origin price_origin(const struct machine *m, enum price p);  /* not known: no date */
 f64  price_age_days(const struct machine *m, enum price p, i32 today);    /* NaN: no date */
 bool price_is_old(const struct machine *m, enum price p, i32 today);      /* or has no date */
+bool day_is_old(i32 day, i32 today);                                      /* of any price */
 /* The part of all hours that a reserved machine must be used to cost no more than paying by the
  * hour: its price by that on demand. NaN: not known; above 1: never. */
 f64 reserved_break_even(const struct machine *m, enum price reserved);

@@ -192,15 +192,26 @@ static struct str home_region(const struct catalogue *c, struct str provider)
     return STR("");
 }
 
+static i64 format_of(struct str name)
+{
+    i64 i = 0;
+    while (i < COUNT_OF(formats) && !str_eq(formats[i].name, name)) i++;
+    return i;
+}
+
+enum status import_check_format(struct str name, struct err *err)
+{
+    if (format_of(name) < COUNT_OF(formats)) return STATUS_OK;
+    return err_set(err, STATUS_USAGE, "there is no price list \"%.*s\"; it is one of %.*s",
+                   (int)MIN(name.len, 40), name.data, STR_ARG(import_formats));
+}
+
 enum status prices_import(const struct catalogue *c, const struct import *how, struct str path,
                           struct str text, struct arena *perm, struct imported *out,
                           struct err *err)
 {
-    i64 format = 0;
-    while (format < COUNT_OF(formats) && !str_eq(formats[format].name, how->format)) format++;
-    if (format == COUNT_OF(formats))
-        return err_set(err, STATUS_USAGE, "there is no price list \"%.*s\"; it is one of %.*s",
-                       (int)MIN(how->format.len, 40), how->format.data, STR_ARG(import_formats));
+    i64 format = format_of(how->format);
+    if (import_check_format(how->format, err)) return STATUS_USAGE;
 
     struct offers *o = NEW(perm, struct offers, 1);
     *o = (struct offers){ .catalogue = c, .how = *how, .path = path, .perm = perm, .err = err };

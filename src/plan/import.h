@@ -27,6 +27,8 @@ struct imported {
 
 extern const struct str import_formats; /* for messages: "aws|gcp|azure|skypilot" */
 
+enum status import_check_format(struct str name, struct err *err); /* USAGE: not one of them */
+
 /* `text` may be a mapped file of any size; the result does not point into it. */
 enum status prices_import(const struct catalogue *c, const struct import *how, struct str path,
                           struct str text, struct arena *perm, struct imported *out,

@@ -43,6 +43,8 @@ f64 price_age_days(const struct machine *m, enum price p, i32 today)
     return day == DAY_UNKNOWN ? NAN : (f64)today - day;
 }
 
+bool day_is_old(i32 day, i32 today) { return day == DAY_UNKNOWN || today - day > PRICE_OLD_DAYS; }
+
 bool price_is_old(const struct machine *m, enum price p, i32 today)
 {
     return !(price_age_days(m, p, today) <= PRICE_OLD_DAYS);

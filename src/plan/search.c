@@ -302,8 +302,9 @@ static void add_way(struct candidates *k, const struct device *d, i64 machines, 
 {
     struct plan_row best    = { 0 };
     u32             markets = k->limits->given.markets;
+    i64             tried   = k->out->considered;
     if (!best_way(k, d, machines, gpus, &best)) {
-        k->out->too_large++;
+        *(k->out->considered > tried ? &k->out->too_large : &k->out->unable) += 1;
         return;
     }
     for (i32 p = 0; p < PRICE_COUNT && k->count < CANDIDATES_MAX; p++) {

@@ -74,6 +74,7 @@ struct plan_result {
     i64             considered; /* ways to cut a step that were priced */
     /* Why nothing or little is left: ways that were dropped because … */
     i64 too_large, too_late, too_dear, no_price;
+    i64 unable;  /* machines that lack the precision or recomputation that was given */
     i64 never;   /* spot machines are taken away before they get anywhere */
     i64 too_few; /* ways with more GPUs than a step has samples */
     /* Where nothing is left: the way that comes nearest, and what it is short of. */

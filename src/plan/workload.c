@@ -34,6 +34,7 @@ static struct compile_config config_of(const struct plan_workload *job,
     c.recompute             = v->recompute;
     c.precision             = v->low ? DT_BF16 : DT_F32;
     c.accumulate            = 2;
+    c.step_samples = job->batch_total; /* tables are sparse or dense for every micro-batch alike */
     return c;
 }
 

@@ -129,15 +129,15 @@ static enum status choose_largest(struct chooser *c, i64 *batch, struct err *err
     return st;
 }
 
-static void say_why(struct session *s, struct str why, const char *key)
+/* Added to the reason of a number that another start may not find again. */
+static void say_measured(struct session *s, const char *key)
 {
-    s->batch_reason = why;
     if (s->settings->train.deterministic)
         s->batch_reason =
             str_fmt(s->perm,
                     "%.*s; free memory and measured speed decide, so another start may "
                     "choose differently: %s=%lld repeats this run bit-exact",
-                    STR_ARG(why), key, (long long)s->config.batch);
+                    STR_ARG(s->batch_reason), key, (long long)s->config.batch);
 }
 
 static f64 samples_of_run(const struct train_config *t, i64 train)
@@ -183,13 +183,15 @@ static enum status choose_batch(struct chooser *c, struct err *err)
     i64             most = 0, batch;
     if (s->backend->table->rate) s->backend->table->rate(s->backend, &s->target);
     enum status st    = choose_largest(c, &most, err);
-    bool        rated = s->target.flops_s[DT_F32] > 0; /* else nobody knows what pays */
+    bool        rated = s->target.flops_s[DT_F32] > 0;          /* else nobody knows what pays */
+    bool        least = most == c->most && most <= BATCH_LEAST; /* the data alone decides */
     batch             = most;
-    if (!st && rated) st = smallest_that_pays(c, &batch, err);
+    if (!st && rated && !least) st = smallest_that_pays(c, &batch, err);
     if (st) return st;
     if (s->settings->train.noise_scale && batch > 1) batch -= batch % 2; /* it is halved */
     s->config.batch = batch;
-    say_why(s, batch_why(c, most, batch), "train.batch");
+    s->batch_reason = batch_why(c, most, batch);
+    if (!least) say_measured(s, "train.batch");
     return STATUS_OK;
 }
 
@@ -273,9 +275,8 @@ enum status batch_shrink(struct session *s, struct err *err)
     if (st) return st;
     s->config.batch = micro;
     accumulate(s, t->batch, train);
-    say_why(s,
-            str_fmt(s->perm, "the largest part of train.batch=%lld that fits %.3g GiB",
-                    (long long)t->batch, (f64)s->target.memory_bytes / 0x1p30),
-            "train.micro_batch");
+    s->batch_reason = str_fmt(s->perm, "the largest part of train.batch=%lld that fits %.3g GiB",
+                              (long long)t->batch, (f64)s->target.memory_bytes / 0x1p30);
+    say_measured(s, "train.micro_batch");
     return STATUS_OK;
 }

@@ -98,6 +98,7 @@ struct lint_facts facts_of(struct session *s, const struct limits *limits)
     struct lint_facts f = { .settings      = s->settings,
                             .train_samples = dataset_count(s->data, SPLIT_TRAIN),
                             .eval_samples  = dataset_count(s->data, SPLIT_EVAL),
+                            .binary        = dataset_is_binary(s->data),
                             .epoch_steps   = limits->epoch_steps,
                             .steps         = limits->steps,
                             .warmup        = limits->rates.warmup,

@@ -217,6 +217,13 @@ static struct str check_decay_in_adam(const struct lint_facts *f, struct arena *
 
 /* --- data and evaluation --- */
 
+static struct str check_text_is_binary(const struct lint_facts *f, struct arena *perm)
+{
+    if (!f->binary) return fine;
+    return str_copy(perm, STR("data.path has zero bytes, which no text has: if it holds tokens, "
+                              "data.kind=tokens reads them"));
+}
+
 static struct str check_batch_larger_than_data(const struct lint_facts *f, struct arena *perm)
 {
     i64 asked = train_of(f)->batch;

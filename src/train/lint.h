@@ -9,6 +9,7 @@
 struct lint_facts { /* settings, and what data, plan and machine make of them */
     const struct settings *settings;
     i64                    train_samples, eval_samples;
+    bool                   binary;             /* data.kind=text of a file that is none */
     i64                    epoch_steps, steps; /* steps 0: the run has no end of its own */
     i64                    warmup;             /* in steps */
     f64                    lr;                 /* after it followed the batch */

@@ -158,10 +158,7 @@ static enum status check_path(const struct check *c, struct str group, struct ar
     if (!text || !d->path.len || is_remote(d->path) || !c->os->stat(c->os, d->path, &s, &why) ||
         why.cause != CAUSE_ABSENT)
         return STATUS_OK;
-    struct str shards = place_of_prefix(c->os, d->path, &scratch);
-    return err_set(err, STATUS_WORLD, "cannot find %.*s: no such file or folder%s%.*s",
-                   STR_ARG(d->path), shards.len ? "; the shards that begin so are data.path=" : "",
-                   STR_ARG(shards));
+    return place_absent(c->os, d->path, scratch, err);
 }
 
 /* --- sections that a command has no use for --- */

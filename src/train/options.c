@@ -146,6 +146,12 @@ struct str option_environment(const struct option *o, struct arena *perm)
     return s;
 }
 
+struct str option_needs_text(const struct option *o, struct arena *perm)
+{
+    bool without = str_starts(o->needs, STR("!"));
+    return without ? str_cat(perm, STR("no "), str_sub(o->needs, 1, o->needs.len)) : o->needs;
+}
+
 struct str option_resume_text(const struct option *o)
 {
     static const struct str words[] = {

@@ -68,7 +68,8 @@ bool        option_is_number(const struct option *o);                       /* o
 struct str  option_environment(const struct option *o, struct arena *perm); /* FRUGAL_TRAIN_BATCH */
 struct str
 option_resume_text(const struct option *o); /* "must be equal": what a change means on resume */
-struct str option_expects(const struct option *o, struct arena *perm); /* "true or false" */
+struct str option_expects(const struct option *o, struct arena *perm);    /* "true or false" */
+struct str option_needs_text(const struct option *o, struct arena *perm); /* as people read it */
 bool       interval_parse(struct str text, struct interval *out);
 bool       interval_has(struct interval i, f64 value);
 

@@ -308,10 +308,13 @@ says 3 '^cannot find none.yaml: No such file or directory$' train none.yaml
 says 3 '^photos.yaml:2: cannot find typo: no such file or folder$' train photos.yaml
 says 3 '^command line: cannot find none/a: no such file or folder$' train photos.yaml data.path=none/a
 says 3 '^command line: cannot find packed/b: no such file or folder$' train photos.yaml data.path=packed/b
-says 3 '^command line: cannot find packed/a: no such file or folder; the shards that begin so are data.path=packed/a-\{000000\.\.000001\}\.tar$' \
+says 3 '^command line: cannot find packed/a: no such file or folder; the shards with this prefix are data.path=packed/a-\{000000\.\.000001\}\.tar$' \
   train photos.yaml data.path=packed/a
+says 3 '^cannot find packed/a: no such file or folder; the shards with this prefix are data.path=packed/a-\{000000\.\.000001\}\.tar$' \
+  train photos.yaml data.path=packed/a data.kind=images train.steps=1
+says 3 '^cannot find absent: no such file or folder$' pack absent --to shards
 cd packed
-says 3 'the shards that begin so are data.path=a-\{000000\.\.000001\}\.tar$' train ../photos.yaml data.path=a
+says 3 'the shards with this prefix are data.path=a-\{000000\.\.000001\}\.tar$' train ../photos.yaml data.path=a
 cd ..
 says 2 'data.image_size does nothing with data.kind=text' train photos.yaml data.path=text
 says 2 '^train.init=packed is a folder without config.json; give .* weights.safetensors of a checkpoint$' train run.yaml train.init=packed
@@ -320,7 +323,7 @@ says 3 'cannot open file: it is a file, not a folder' checkpoints list file
 says 3 'cannot create /proc/w: /proc takes no new files' train run.yaml train.out=/proc/w
 says 3 'cannot create absent/w: there is no folder absent' train run.yaml train.out=absent/w
 says 2 '^--region mars: the catalogue has no price there' plan gpt2 --tokens 1e9 --region mars
-says 1 '^no plan: [0-9]+ exceed the budget, [0-9]+ on spot machines would never finish; the nearest is' plan gpt2 --tokens 1e9 --budget 0.001 train.precision=default
+says 1 '^no plan: [0-9]+ candidates exceed the budget, [0-9]+ on spot machines would never finish; the nearest is' plan gpt2 --tokens 1e9 --budget 0.001 train.precision=default
 lacks err 'no plan:.* 0 '
 printf 'a text of a few words' >words.txt
 says 2 '^--train 10: a vocabulary has 257 to 16777216 tokens' tokenize --train 10 --tokenizer vocabulary --out words.bin words.txt

@@ -116,6 +116,7 @@ has out 'tokens for a loss of 3.2 by the law of'
 run 1 plan gpt2 --target 1
 has err '--target=1 is below'
 run 0 plan gpt2 --tokens 1e9 --runs 8
+has out ' tokens, 8 runs$'
 run 0 plan gpt2 --tokens 1e9 --scale_model
 has out '^Smaller models, the best plan of each$'
 has out '^ +50 % +50 % '
@@ -151,8 +152,10 @@ has out '^mixtral.json: 46.7 G parameters, 12.9 G used by a token; 19,074 steps 
 lacks out '^ *[0-9]+  +\$'
 has out 'frugal itself cannot train this yet: this model$'
 has out 'the 2 of 8 experts that a token uses are computed as one MLP, the memory is that of all'
+run 1 plan mixtral.json --tokens 1e10 --context 4096 --machine c7i.48xlarge train.batch=1
+has err 'the nearest is aws c7i.48xlarge, which needs [0-9.]+ [GT]B of memory and has [0-9]+ GB. A step of 1 sample is shared by at most 1 GPU; '
 run 1 plan mixtral.json --tokens 1e10 --context 4096 --gpus 1
-has err 'do not fit in memory.*; the nearest is .*, which needs [0-9]+ GB of memory per GPU and has [0-9]+ GB'
+has err '^no plan: [0-9]+ candidates do not fit in memory.*; the nearest is .*, which needs [0-9]+ GB of memory per GPU and has [0-9]+ GB'
 printf '{"model_type": "vit"}' >vit.json
 run 2 plan vit.json
 has err 'vision transformer'
@@ -174,7 +177,27 @@ run 0 plan gpt2 train.batch=24 train.steps=1000 train.optimiser=sgd train.precis
 has out '^gpt2: 124.4 M parameters; 1,000 steps of 24 sequences of 1,024 tokens$'
 lacks out 'bf16'
 run 2 plan gpt2 train.lr=0.1
-has err 'train.lr does not change what a plan of gpt2 costs'
+has err '^a plan of gpt2 does not use train.lr: leave it out'
+run 2 plan gpt2 train.batch=auto
+has err '^train.batch=auto is chosen in training; '
+run 2 plan gpt2 --tokens 1e9 --batch 1024.5
+has err '^--batch takes a whole number of tokens$'
+run 2 plan gpt2 --tokens 1e9 --context
+has err '^--context needs a value: TOKENS$'
+# A micro-batch that divides nothing, a precision that a machine lacks: no talk of memory.
+run 2 plan gpt2 --tokens 1e9 train.micro_batch=3
+has err '^train.micro_batch=3 does not divide the 512 samples of a step evenly$'
+run 2 plan run.yaml train.micro_batch=4 --gpus 8
+has err '^train.micro_batch=4 does not divide the 2 samples of a step on each GPU evenly$'
+run 1 plan gpt2 --tokens 1e9 train.precision=bf16 --machine g4dn.xlarge --gpus 1
+has err '^no plan: 1 candidate cannot use train.precision=bf16$'
+run 0 plan gpt2 --tokens 1e9 train.precision=fp16 --machine p5.48xlarge --gpus 1 --json
+has out '"precision":"fp16"'
+# What is set and not priced is said.
+for key in train.fp8=on train.shard=state; do
+  run 0 plan run.yaml $key train.precision=bf16
+  has out "^  ${key%=*} is not priced: "
+done
 run 2 plan gpt2 train.batch=8 --batch 8192
 has err 'batch and train.batch contradict each other'
 run 2 plan gpt2 --spot --on-demand
@@ -182,7 +205,12 @@ has err 'spot and --on-demand contradict each other'
 run 2 plan run.yaml --context 12
 has err 'context is for known models'
 run 2 plan run.yaml --batch 12
-has err 'a run file says it with train.batch'
+has err 'for a run file, set train.batch'
+run 2 plan run.yaml --target 0.9
+has err '^--target is for known models; a run file is priced for all of its train.steps or train.epochs$'
+# As the table prints it.
+run 0 plan run.yaml --machine 'aws p5.48xlarge' --json
+has out '"machine":"aws p5.48xlarge"'
 run 0 plan gpt2 --tokens 1e9 --machine aws/p5.48xlarge --gpus 8 --spot --region us-east-1 --json
 [ "$(grep -c '"event":"plan"' out)" = 1 ] || fail 'one machine, market and number of GPUs give other than one plan'
 has out '"machine":"aws p5.48xlarge","machines":1,"market":"spot".*"gpus":8,'
@@ -260,6 +288,18 @@ for asked in 'gpt2 --tokens 1e10' 'llama-3-8b --tokens 1e12 --on aws' 'gpt2-xl -
       if (off > half($1) + $2 * half($3) + $3 * half($2) + half($4) + 1e-9) { print "not the sum:", $0; exit 1 } }
     END { exit rows < 5 }' out >sums || fail "$asked: $(cat sums)"
 done
+
+# No step takes no time: a ranker's table, whose gradient is sparse or dense by the samples of the whole step.
+run 0 plan "$top/examples/ranker.yaml" --json
+awk -F'"mfu":' '/"event":"plan"/ { rows++; bad += !($2 + 0 > 0 && $2 + 0 <= 1) } END { exit bad || !rows }' out ||
+  fail 'a step of examples/ranker.yaml has an MFU that is not between 0 and 1'
+
+# The second table says of each row how --json trains it.
+run 0 plan gpt2-xl --tokens 3.36e10 --deadline 24 --json
+grep '"event":"plan"' out | head -n 10 | sed -nE 's/.*"rank":([0-9]+),.*"gpus":([0-9]+),.*"precision":"([a-z0-9]+)","recompute":"([a-z]+)".*"batch":([0-9]+),"accumulate":([0-9]+),.*"bound_by":"([a-z ]+)".*/\1 +\3 +\5 x \6( x \2)? +\4[+]? .* \7$/p' >rows
+run 0 plan gpt2-xl --tokens 3.36e10 --deadline 24
+[ "$(grep -c . rows)" = 10 ] || fail "--json lists $(grep -c . rows) of the 10 rows"
+while read -r row; do has out "^ +$row"; done <rows
 
 # So do those of the claims.
 run 0 help claims

@@ -49,10 +49,17 @@ has out 'free_interrupted_s +3600'
 has out 'an hour of one: \$[0-9.]+ on demand, \$[0-9.]+ spot; all 8 are sold together'
 has out 'memory_usable_gib +~37.2'
 run 1 prices p4d.24xlarges
+has err 'no machine p4d.24xlarges \(did you mean p4d.24xlarge\?\)'
 run 0 prices gpus --json
 has out '"event":"gpu","gpu":"H200-141"'
-run 0 prices storage
-has out 'deep_archive'
+FRUGAL_TODAY=2026-09-03 "$frugal" prices storage >out 2>err
+has out '^  aws +deep_archive .* 2024-07-01[*] '
+has out '^  aws +glacier_ir .* 2026-06-05  '
+has err '[*] is older than 90 days'
+FRUGAL_TODAY=2026-09-04 "$frugal" prices storage >out
+has out '^  aws +glacier_ir .* 2026-06-05[*] '
+run 0 prices storage --json
+lacks out '[*]'
 run 0 prices billing
 run 0 prices cpus
 run 0 prices p4d.24xlarge --json
@@ -78,7 +85,7 @@ tail -c +2 "$lists/aws.json" >aws.json
 tail -c +2 "$lists/azure.json" >azure.json
 tail -c +2 "$lists/gcp.json" >gcp.json
 run 0 prices import skypilot aws/vms.csv gcp/vms.csv
-has out '^6 machines written to .*/.config/frugal/prices.csv; 1 skipped'
+has out '^6 machines written to .*/.config/frugal/prices.csv; skipped: 1 of unknown hardware, '
 run 0 prices p4d.24xlarge
 has out 'spot_usd_h +14$'
 # AWS has no spot prices in its list: the spot price of before stays, as old as it was.
@@ -106,7 +113,7 @@ run 0 prices a2-highgpu-8g --prices other.csv
 has out 'on_demand_usd_h +29.38'
 # A list without a price of a machine says nothing about it.
 run 0 prices import gcp "$top/tests/unit/prices/gcp_skus.json" --prices skus.csv
-has out '^2 machines written .* 9 because the list has no price of theirs$'
+has out '^2 machines written .* 9 without a price in the list$'
 [ "$(grep -c . skus.csv)" = 3 ] || fail 'rows without a price are written'
 FRUGAL_TODAY=2027-06-01 "$frugal" prices a2-highgpu-1g --prices skus.csv >out 2>err
 has out '^  on-demand price: 2026-08-21 \(old\), '
@@ -116,6 +123,8 @@ run 2 prices import aws aws.json --region us-central1
 has err 'aws has no region of that name'
 run 2 prices import aws aws.json --gpu H100
 has err '^--gpu is not used by `frugal prices import`$'
+run 2 prices import nosuch missing.json
+has err '^there is no price list "nosuch"; it is one of aws.gcp.azure.skypilot$'
 run 2 prices import
 has err 'aws.gcp.azure.skypilot'
 run 2 prices import aws azure.json

@@ -28,6 +28,11 @@ has err '^text.bin holds tokens according to text.bin.json, and data.kind=text r
 cp text.bin theirs.bin # as another program leaves it, without a file beside it
 run 2 train "$top/examples/gpt.yaml" data.path=theirs.bin $small
 has err '^theirs.bin holds tokens, and data.kind=text reads bytes; set data.kind=tokens$'
+cp text.bin theirs # not even called so: refused where nobody chose text, else a warning
+run 2 train "$top/examples/gpt.yaml" data.path=theirs data.kind=auto $small
+has err '^theirs holds zero bytes, which no text has: set data.kind=tokens if it holds tokens, or data.kind=text to train on its bytes$'
+run 0 train "$top/examples/gpt.yaml" data.path=theirs $small
+has err '^warning: data.path has zero bytes, .* data.kind=tokens reads them .text_is_binary.$'
 run 0 tokenize --tokenizer mine --out advised.bin "$top_text"
 advice=$(sed -n 's/.*train on it with //p' out)
 run 0 train "$top/examples/gpt.yaml" $advice $small

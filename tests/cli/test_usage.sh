@@ -86,6 +86,8 @@ if command -v bash >/dev/null; then
   offers 'frugal train run.yaml train.batch = a' auto
   offers 'frugal train run.yaml data.path = o' '' # a file: the shell's own
   offers 'frugal prices --sort s' spot
+  offers 'frugal plan gpt2 --lora R' ''
+  offers 'frugal checkpoints ver' verify
   offers 'frugal train --json train.optimiser = ad' 'adam adamw'
   # Names of the catalogue, with their cloud and without, and of models.
   offers 'frugal plan gpt2-x' gpt2-xl

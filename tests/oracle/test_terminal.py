@@ -179,14 +179,31 @@ def check_wide_tables(columns):
             assert word in text, (arguments, word, text)
 
 
+def figure(cell):
+    """$1.234M, 5.6011, - as a number."""
+    scale = {"M": 1e6, "B": 1e9}.get(cell[-1], 1)
+    return 0 if cell == "-" else scale * float(re.sub("[$,MB<]", "", cell))
+
+
+def check_products(lines):
+    """Dollars follow from what is beside them; each factor has four digits or more, so it is off by at most 0.05 %."""
+    rows = [re.match(r" *\d+[! ] +(\S+) +(\S+) +(\S+) +(\S+) ", line) for line in lines]
+    rows = [[figure(cell) for cell in row.groups()] for row in rows if row and row.group(1).startswith("$")]
+    assert len(rows) >= 5, lines
+    for dollars, hour, billed, storage in rows:
+        assert abs(dollars - hour * billed - storage) <= 0.001 * dollars + 0.5 + 0.005 * storage, (dollars, hour, billed, storage)
+
+
 def check_formula():
     """How the dollars come about is said where its columns are; 80 columns have room for them."""
-    for columns, asked in ((80, ("llama-3.1-405b", "--tokens", "1e13")), (80, ("mixtral-8x7b",)), (60, ("gpt2", "--tokens", "1e9")), (60, ("llama-3.1-405b", "--tokens", "1e13"))):
+    for columns, asked in ((80, ("llama-3.1-405b", "--tokens", "1e13")), (80, ("mixtral-8x7b",)), (80, ("gpt2-xl", "--tokens", "3.36e10")), (60, ("gpt2", "--tokens", "1e9")), (60, ("llama-3.1-405b", "--tokens", "1e13"))):
         lines = check_fits(columns, "plan", *asked)
         head = next(line for line in lines if line.endswith(" machine"))
         whole = all(name in head for name in ("$/hour", "billed h", "storage"))
         assert whole == any(line.startswith("  dollars = $/hour") for line in lines), (asked, lines)
         assert whole or columns < 80, (asked, lines)
+        if whole:
+            check_products(lines)
         assert "$/hour" in head or asked[0] != "gpt2", (asked, lines)
 
 

@@ -54,7 +54,24 @@ TEST(completions_offer_machines_clouds_and_models)
         const char *all = str_z(perm, help_completions(perm, str_of(shells[s])));
         for (i64 w = 0; w < COUNT_OF(words); w++) CHECK(strstr(all, words[w]));
         CHECK(strstr(all, strcmp(shells[s], "fish") ? "--machine)" : "-l machine -x -a"));
+        CHECK(strstr(all,
+                     strcmp(shells[s], "fish") ? "--export)" : "-l export -x -a \"(frugal runs"));
+        CHECK(strstr(all, "verify show prune"));
+        CHECK(!strstr(all, "RANK MODEL")); /* stands for a value */
     }
+}
+
+TEST(fish_offers_values_of_settings_and_flags)
+{
+    const char *all = str_z(perm, help_completions(perm, STR("fish")));
+    CHECK(strstr(all, "from train' -a train.precision=bf16 "));
+    CHECK(strstr(all, "from train' -a 'run.machine="));
+    CHECK(strstr(all, " run.machine=aws/p5.48xlarge "));
+    CHECK(strstr(all, "from prices' -l sort -x -a 'price spot gpu age' -d "));
+    CHECK(strstr(all, "from plan' -l context -r -d "));
+    CHECK(strstr(all, "from plan' -l spot -d "));
+    CHECK(strstr(all, "from help' -a options -d "));
+    CHECK(strstr(all, "from help' -a plan -d "));
 }
 
 TEST(every_setting_is_in_the_manual_and_the_completions)
