@@ -67,8 +67,10 @@ def make_runs(place, count):
                 for key in ("id", "run", "segment"):
                     if row.get(key) and row["row"] != "price":
                         row[key] = "%06x%s" % (i, row[key][:6])
-                if row["row"] == "run":
+                if row["row"] == "run":  # settings of its own, as runs have
                     row["name"] = "run %d" % i
+                    row["settings"] += "\ntrain.seed=%d" % i
+                    row["origins"] += "\ncommand line"
                 f.write(json.dumps(row) + "\n")
     frugal(place, "runs", os.path.join(place, "rows.jsonl"))
     return json.loads(frugal(place, "runs", "--json").splitlines()[-1])["run"]

@@ -8,7 +8,7 @@
 
 enum status command_train(struct cli *c, struct err *err);
 
-enum { SPECIMEN_BYTES = 1 << 16, EVENT_BYTES = 1 << 16 };
+enum { EVENT_BYTES = 1 << 16 };
 
 /* --profile wait=2,active=3 is short for profile.wait=1 and so on, behind the other settings. */
 static enum status with_profile(struct cli *c, struct request *r, struct err *err)
@@ -37,18 +37,6 @@ static enum status end_ranks(struct cli *c, struct ranks *ranks, enum status st)
     return st;
 }
 
-/* A hundredth of the run at most: half of it to open the model, which took so long at its start too, half to write. */
-static void write_specimen(const struct job *j, const struct train_result *r,
-                           const struct subscriber *to)
-{
-    const f64    part    = 0.005;
-    struct arena scratch = arena_part(j->perm, SPECIMEN_BYTES);
-    f64 open_s = r->startup.device + r->startup.compile + r->startup.kernels + r->startup.weights;
-    if (!r->out.len || j->settings->train.lora.rank || open_s > part * r->seconds) return;
-    struct specimen s = specimen_write(j->os, j->settings, r->out, part * r->seconds, &scratch);
-    if (s.text.len) emit_sample(to, &(struct event_sample){ r->steps, s.prompt, s.text });
-}
-
 enum status command_train(struct cli *c, struct err *err)
 {
     struct config       *config;
@@ -69,7 +57,7 @@ enum status command_train(struct cli *c, struct err *err)
     profile.config = &config->settings.profile;
     struct job job = job_of(c, config, "train");
     job.ranks      = ranks;
-    job.after      = ranks ? NULL : write_specimen;
+    job.write      = specimen_write;
     several_limit(ranks, config->settings.train.join_s);
     st = several_same(ranks, job.changed, err);
     if (!st) st = job_train(&job, &profiled, &result, err);

@@ -3,10 +3,11 @@
 #include "data/tokenize.h"
 #include "infer/generate.h"
 
-enum { TOKENS_MOST = 200, TEXT_BYTES = 1 << 13, MEMORY_GIB = 4 };
+enum { TEXT_BYTES = 1 << 13, MEMORY_GIB = 4 };
 static const f64 temperature = 0.8; /* less than 1: the likely words, without falling into a loop */
 
 struct writing {
+    struct use     *use;
     struct textbuf  text;
     struct deadline until;
 };
@@ -17,7 +18,7 @@ static bool on_token(void *context, i64 index, i64 token, struct str bytes)
     (void)index, (void)token;
     if (w->text.len + bytes.len > TEXT_BYTES / 2) return false;
     textbuf_add(&w->text, bytes);
-    return deadline_left_ns(&w->until) > 0;
+    return deadline_left_ns(&w->until) > 0 && !use_must_stop(w->use);
 }
 
 /* A token may be a part of a character: what is none becomes a question mark. */
@@ -33,38 +34,40 @@ static struct str characters(struct str bytes, struct arena *perm)
     return textbuf_str(&b);
 }
 
-static struct str written(struct generating *g, struct os *os, struct str prompt, f64 seconds,
+static struct str written(struct generating *g, struct deadline until, struct str prompt,
                           struct arena *memory)
 {
     i64               most = MAX(tokens_max(prompt.len) + BPE_AROUND_MAX, use_length(g->use));
     struct generation one  = { .tokens = NEW(memory, i32, most) };
     struct arena      text = arena_part(memory, TEXT_BYTES);
-    struct writing    w    = { textbuf_new(&text), deadline_in(os, (i64)(seconds * 1e9)) };
+    struct writing    w    = { g->use, textbuf_new(&text), until };
     if (words_encode(&g->words, prompt, use_vocabulary(g->use), one.tokens, &one.count, *memory,
                      NULL))
         return STR("");
     g->sampling   = (struct sampling){ .temperature = temperature, .top_p = 1, .seed = 1 };
-    g->tokens_max = TOKENS_MOST;
+    g->tokens_max = TRAIN_TEXT_TOKENS;
     g->on_token   = on_token;
     g->context    = &w;
     if (one.count && one.count < use_length(g->use)) generate(g, &one, 1, *memory);
     return textbuf_str(&w.text);
 }
 
-struct specimen specimen_write(struct os *os, const struct settings *settings, struct str out,
-                               f64 seconds, struct arena *perm)
+struct train_text specimen_write(struct session *now, f64 seconds, struct arena *perm)
 {
-    struct specimen        none = { 0 }, made = { .prompt = STR("The ") };
-    struct settings        s      = *settings;
+    const struct settings *s     = use_run_settings(now);
+    struct os             *os    = use_run_os(now);
+    struct deadline        until = deadline_in(os, (i64)(seconds * 1e9));
+    struct train_text      none = { 0 }, made = { .prompt = STR("The ") };
     struct generating      g      = { 0 };
     struct arena           memory = arena_open((i64)MEMORY_GIB << 30);
     struct str             tokenizer;
-    struct use_next_config next = { .length = made.prompt.len + TOKENS_MOST, .sequences = 1 };
+    struct use_next_config next = { .length    = made.prompt.len + TRAIN_TEXT_TOKENS,
+                                    .sequences = 1,
+                                    .now       = now };
     if (!memory.begin) return none;
-    s.train.init = out;
-    if (words_find(os, &s, &memory, &tokenizer) && !use_open_next(os, &s, &next, &g.use, NULL) &&
+    if (words_find(os, s, &memory, &tokenizer) && !use_open_next(os, s, &next, &g.use, NULL) &&
         !words_open(&g.words, os, tokenizer, &memory, NULL))
-        made.text = characters(written(&g, os, made.prompt, seconds, &memory), perm);
+        made.text = characters(written(&g, until, made.prompt, &memory), perm);
     use_close(g.use);
     arena_close(&memory);
     return made.text.len ? made : none;

@@ -9,6 +9,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+static const f64 write_part = 0.01; /* of the time, for what a text model writes meanwhile */
+
 void job_say(const struct job *j, const char *format, ...)
 {
     char    text[1024];
@@ -84,12 +86,13 @@ static enum status train_recorded(const struct job *asked, const struct subscrib
                                   .bill         = record.config.bill,
                                   .orders       = &orders,
                                   .ranks        = j->ranks,
-                                  .peak_flops_s = peak_flops_s };
+                                  .peak_flops_s = peak_flops_s,
+                                  .write        = j->write,
+                                  .write_part   = write_part };
     os_signals_catch();
     enum status st = train_restore(j->os, &settings, &with, &restored, err);
     if (!st) st = open_record(&record, &notices, err);
     if (restored) st = train_restored(restored, st, result, err);
-    if (!st && j->after) j->after(j, result, &noticed);
     logs_close(&logs);
     notices_close(&notices);
     record_close(&record, result->stopped);

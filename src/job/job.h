@@ -27,10 +27,8 @@ struct job {
     struct ranks        *ranks; /* that train it together; NULL: one. Rank 0 shows and records it */
     void (*say)(void      *context,
                 struct str line); /* a whole line, without its end; NULL: nobody listens */
-    void *context;
-    /* Once it has come to its end, with the weights written; what it emits is the run's. NULL: nothing more. */
-    void (*after)(const struct job *j, const struct train_result *result,
-                  const struct subscriber *to);
+    void         *context;
+    train_writer *write; /* of what it writes by now (train.h); NULL: nobody wants to read it */
 };
 
 __attribute__((format(printf, 2, 3))) void job_say(const struct job *j, const char *format, ...);

@@ -8,15 +8,14 @@
 #include <sys/random.h>
 
 enum {
-    SERIES_MAX     = 24, /* runs whose curves are held */
-    VIEW_RUNS_MAX  = 8,  /* that one viewer follows */
-    BUCKETS_MAX    = 4000,
-    BUCKETS_USUAL  = 700,
-    SEND_POINTS    = 64, /* of a run at a time */
-    SEND_BYTES     = 1 << 17,
-    SCRATCH_MIB    = 256,
-    PLAY_WORDS_MAX = 64,
-    TOKEN_BYTES    = 24
+    SERIES_MAX    = 24, /* runs whose curves are held */
+    VIEW_RUNS_MAX = 8,  /* that one viewer follows */
+    BUCKETS_MAX   = 4000,
+    BUCKETS_USUAL = 700,
+    SEND_POINTS   = 64, /* of a run at a time */
+    SEND_BYTES    = 1 << 17,
+    SCRATCH_MIB   = 256,
+    TOKEN_BYTES   = 24
 };
 static const i64        look_ns   = (i64)150000000; /* an event log is looked at at most so often */
 static const struct str stop_path = STR_INIT("/api/stop");
@@ -32,16 +31,17 @@ struct held {
 };
 
 struct page {
-    struct os       *os;
-    struct str       events, address;
-    struct runs      runs;
-    struct held      held[SERIES_MAX];
-    i64              ticks;
-    struct arena     scratch; /* of the server's thread */
-    struct view     *views;
-    struct server   *server;
-    bool             copied; /* runs of another machine, which do not hear us */
-    struct page_play play;
+    struct os        *os;
+    struct str        events, address;
+    struct runs       runs;
+    struct held       held[SERIES_MAX];
+    i64               ticks;
+    struct arena      scratch; /* of the server's thread */
+    struct view      *views;
+    struct server    *server;
+    bool              copied; /* runs of another machine, which do not hear us */
+    struct page_play  play;
+    struct questions *questions;
 };
 
 /* ---- curves that are held ---- */
@@ -338,28 +338,14 @@ static void answer_live(struct page *p, const struct serve_request *q, struct se
     a->stream = (struct serve_stream){ v, view_read, view_close };
 }
 
-static void answer_play(struct page *p, const struct serve_request *q, struct arena *perm,
-                        struct serve_answer *a)
+static void answer_levers(struct page *p, const struct serve_request *q, struct serve_answer *a)
 {
-    struct str words[PLAY_WORDS_MAX];
-    if (!p->play.answer) return;
-    i64 count = serve_arguments(q, perm, words, PLAY_WORDS_MAX);
-    answer_json(a, p->play.answer(p->play.context, words, count, perm));
-}
-
-static void answer_levers(struct page *p, const struct serve_request *q, struct arena *perm,
-                          struct serve_answer *a)
-{
-    struct str words[RUN_LEVERS_MAX];
     runs_refresh(&p->runs);
     const struct run_bill *r = runs_find(&p->runs, serve_argument(q, "run"));
     if (!r || !p->play.run) return;
-    i64        count = runs_levers(r, perm, words);
-    struct str text  = STR("{\"error\":\"only runs of frugal train can be planned\"}");
-    if (p->copied) text = STR("{\"error\":\"its data are on another machine\"}");
-    else if (str_eq(r->row.kind, STR("train")))
-        text = p->play.run(p->play.context, r->row.settings, words, count, perm);
-    answer_json(a, text);
+    if (p->copied) answer_json(a, STR("{\"error\":\"its data are on another machine\"}"));
+    else if (str_eq(r->row.kind, STR("train"))) questions_run(p->questions, r, a);
+    else answer_json(a, STR("{\"error\":\"only runs of frugal train can be planned\"}"));
 }
 
 static void answer_asset(struct str path, struct serve_answer *a)
@@ -384,10 +370,11 @@ static void answer(void *context, const struct serve_request *q, struct arena *p
     else if (str_eq(q->path, STR("/api/curve"))) answer_curve(p, q, perm, a);
     else if (str_eq(q->path, STR("/api/compare"))) answer_compare(p, q, perm, a);
     else if (str_eq(q->path, STR("/api/live"))) answer_live(p, q, a);
-    else if (str_eq(q->path, STR("/api/play"))) answer_play(p, q, perm, a);
-    else if (str_eq(q->path, STR("/api/levers"))) answer_levers(p, q, perm, a);
+    else if (str_eq(q->path, STR("/api/levers"))) answer_levers(p, q, a);
+    else if (str_eq(q->path, STR("/api/play")) && p->play.answer)
+        questions_play(p->questions, q, a);
     else if (str_eq(q->path, STR("/api/choices")) && p->play.choices)
-        answer_json(a, p->play.choices(p->play.context, perm));
+        questions_choices(p->questions, a);
     else answer_asset(q->path, a);
 }
 
@@ -420,6 +407,7 @@ enum status page_open(struct os *os, const struct page_config *config, struct ar
     p->os              = os;
     p->play            = config->play;
     p->copied          = config->copied;
+    p->questions       = questions_new(perm, &p->play);
     p->views           = NEW(perm, struct view, SERVE_STREAMS_MAX);
     p->events          = page_events(config, perm);
     p->scratch         = arena_open((i64)SCRATCH_MIB << 20);

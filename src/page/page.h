@@ -7,14 +7,16 @@
  *
  * It reads the ledger and the event logs beside it, which runs in other processes go on writing, and writes nothing
  * but the order to stop after a step (run/ask_stop.h), for who brings the token.
- * All of it happens on the server's one thread. What is answered: docs/formats/page.md. */
+ * All of it happens on the server's thread, but for what the playground is asked (questions.c), which has the second.
+ * What is answered: docs/formats/page.md. */
 #ifndef PAGE_PAGE_H
 #define PAGE_PAGE_H
 #include "base/os.h"
 
 struct page;
 
-/* What a lower room cannot answer: the playground. From NAME=VALUE words of anybody to JSON, on the server's thread. */
+/* What a lower room cannot answer: the playground. From NAME=VALUE words of anybody to JSON, all on one thread that is
+ * not the server's. */
 struct page_play {
     void *context;
     struct str (*answer)(void *context, const struct str *words, i64 count, struct arena *perm);

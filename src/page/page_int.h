@@ -41,6 +41,14 @@ enum { RUN_LEVERS_MAX = 8 };
 i64  runs_levers(const struct run_bill *r, struct arena *perm, struct str out[RUN_LEVERS_MAX]);
 void runs_detail(struct textbuf *b, const struct run_bill *r, i64 now_wall_ns);
 
+/* ---- questions to the playground, which are answered on the server's second thread ---- */
+struct questions;
+struct questions *questions_new(struct arena *perm, const struct page_play *play);
+/* From the words of the request, or of a run with its settings; the answer is put off, or is a 503. */
+void questions_play(struct questions *all, const struct serve_request *q, struct serve_answer *a);
+void questions_choices(struct questions *all, struct serve_answer *a);
+void questions_run(struct questions *all, const struct run_bill *r, struct serve_answer *a);
+
 /* ---- curves ---- */
 void curve_point(struct textbuf *b, const struct point *p);
 /* Thinned over axis x; `next`: where /api/live goes on. */

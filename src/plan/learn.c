@@ -13,9 +13,12 @@ static const f64 pace_told = 0.01; /* less than this from 1 is not worth a line 
 struct learning {
     const struct plan_learner *of;
     struct plan_notes         *notes;
-    struct arena              *perm;
+    struct arena              *perm; /* of what is told */
+    struct arena               rows; /* of the ledger, until all is learned */
     i64                        now_wall_ns;
 };
+
+enum { ROWS_GIB = 8 }; /* address space */
 
 void plan_note(struct plan_notes *n, struct str text)
 {
@@ -34,9 +37,9 @@ static void name_rates(const struct plan_learner *p, struct arena *perm)
 static void learn_lives(struct learning *g, struct ledger *l)
 {
     struct lifetime *lives;
+    struct arena     here  = g->rows;
     i64              count = 0;
-    if (report_lifetimes(l, STR(""), g->now_wall_ns, g->perm, &lives, &count, NULL) || !count)
-        return;
+    if (report_lifetimes(l, STR(""), g->now_wall_ns, &here, &lives, &count, NULL) || !count) return;
     g->of->limits->spot = hazard_fit(lives, count);
     plan_note(
         g->notes,
@@ -51,13 +54,13 @@ static void learn_own_life(struct learning *g, struct device *d, struct ledger *
                            const struct lessons *all)
 {
     struct lifetime *lives;
+    struct arena     here  = g->rows;
     i64              count = 0;
     if (!d->row) return;
     struct str machine =
         str_fmt(g->perm, "%.*s/%.*s", STR_ARG(d->row->provider), STR_ARG(d->row->name));
     if (!lessons_ran_on(all, machine)) return;
-    if (report_lifetimes(l, machine, g->now_wall_ns, g->perm, &lives, &count, NULL) || !count)
-        return;
+    if (report_lifetimes(l, machine, g->now_wall_ns, &here, &lives, &count, NULL) || !count) return;
     d->spot = hazard_fit(lives, count);
     plan_note(
         g->notes,
@@ -145,15 +148,16 @@ static void learn_loading(struct learning *g, const struct lessons *all)
 void plan_learn(struct os *os, const struct plan_learner *p, struct plan_notes *notes,
                 struct arena *perm)
 {
-    struct learning g = { p, notes, perm, os->wall_ns(os) };
+    struct arena    rows = arena_open((i64)ROWS_GIB << 30);
+    struct learning g    = { p, notes, perm, rows, os->wall_ns(os) };
     struct ledger  *l;
     struct lessons *all = NULL;
     struct os_stat  there;
     name_rates(p, perm);
-    bool any = p->ledger.len && !os->stat(os, p->ledger, &there, NULL);
-    if (any && !ledger_open(os, p->ledger, perm, &l, NULL)) {
+    bool any = rows.begin && p->ledger.len && !os->stat(os, p->ledger, &there, NULL);
+    if (any && !ledger_open(os, p->ledger, &g.rows, &l, NULL)) {
         learn_lives(&g, l);
-        if (lessons_read(l, p->catalogue, perm, &all, NULL)) all = NULL;
+        if (lessons_read(l, p->catalogue, &g.rows, &all, NULL)) all = NULL;
         for (i64 i = 0; all && i < p->device_count; i++) learn_own_life(&g, &p->devices[i], l, all);
         ledger_close(l);
     }
@@ -162,4 +166,5 @@ void plan_learn(struct os *os, const struct plan_learner *p, struct plan_notes *
         tell_device(&g, i, all);
     }
     if (p->loads) learn_loading(&g, all);
+    if (rows.begin) arena_close(&rows);
 }

@@ -132,6 +132,14 @@ struct stream {
     bool                   used, sleeps; /* under the server's lock */
 };
 
+struct job { /* an answer that is made later; under the server's lock while nobody works on it */
+    enum { JOB_FREE, JOB_WAITS, JOB_WORKS, JOB_DONE } state;
+    struct MHD_Connection *connection; /* it sleeps until the job is done */
+    struct serve_answer    answer;
+    struct MHD_Response   *response; /* once it is done */
+    i64                    turn;
+};
+
 struct caller { /* a connection */
     int  fd;    /* -1: this place is free */
     i64  since_ns;
@@ -145,11 +153,14 @@ struct server {
     struct MHD_Daemon  *daemon; /* owns the listener */
     struct file         listener;
     i32                 port;
-    struct arena        answers;
-    pthread_t           thread;
+    struct arena        answers, answers_later; /* each of its thread */
+    pthread_t           thread, worker;
     pthread_mutex_t     lock;
     pthread_cond_t      changed;
-    bool                stop, ticks;
+    bool                stop, ticks, works;
+    pthread_cond_t      asked; /* a job waits */
+    i64                 turn;
+    struct job          jobs[SERVE_LATER_MAX];
     struct stream       streams[SERVE_STREAMS_MAX];
     struct caller       callers[SERVE_CONNECTIONS_MAX + 8];
 };
@@ -220,16 +231,19 @@ static i32 send_response(struct MHD_Connection *c, struct MHD_Response *r,
     return sent;
 }
 
-static i32 send_body(struct MHD_Connection *c, const struct serve_answer *a)
+static struct MHD_Response *response_of(const struct serve_answer *a)
 {
     static char empty[1];
     union {
         const char *from;
         void       *to;
     } body = { .from = a->body.len ? a->body.data : empty }; /* copied, whatever the type says */
-    return send_response(
-        c, lib.MHD_create_response_from_buffer((size_t)a->body.len, body.to, MHD_RESPMEM_MUST_COPY),
-        a);
+    return lib.MHD_create_response_from_buffer((size_t)a->body.len, body.to, MHD_RESPMEM_MUST_COPY);
+}
+
+static i32 send_body(struct MHD_Connection *c, const struct serve_answer *a)
+{
+    return send_response(c, response_of(a), a);
 }
 
 static i32 refuse(struct MHD_Connection *c, i32 code, const char *why)
@@ -286,6 +300,87 @@ static i32 send_stream(struct server *s, struct MHD_Connection *c, const struct 
     return send_response(c, r, a);
 }
 
+/* ---- answers that are made later ---- */
+
+static i32 send_later(struct server *s, struct MHD_Connection *c, const struct serve_answer *a,
+                      void **kept)
+{
+    struct job *j = NULL;
+    pthread_mutex_lock(&s->lock);
+    for (i64 i = 0; i < SERVE_LATER_MAX && !j; i++)
+        if (s->jobs[i].state == JOB_FREE) j = &s->jobs[i];
+    if (j && !s->stop) {
+        *j    = (struct job){ JOB_WAITS, c, *a, NULL, ++s->turn };
+        *kept = j;
+        lib.MHD_suspend_connection(c); /* on_request is called again once it is done */
+        pthread_cond_signal(&s->asked);
+    } else j = NULL;
+    pthread_mutex_unlock(&s->lock);
+    if (j) return MHD_YES;
+    a->later.close(a->later.context);
+    return refuse(c, 503, "too many questions at once\n");
+}
+
+static struct job *next_job(struct server *s) /* with the lock held; NULL: none waits */
+{
+    struct job *next = NULL;
+    for (i64 i = 0; i < SERVE_LATER_MAX; i++) {
+        struct job *j = &s->jobs[i];
+        if (j->state == JOB_WAITS && (!next || j->turn < next->turn)) next = j;
+    }
+    return next;
+}
+
+static void *work(void *context)
+{
+    struct server *s = context;
+    pthread_mutex_lock(&s->lock);
+    while (!s->stop) {
+        struct job *j = next_job(s);
+        if (!j) {
+            pthread_cond_wait(&s->asked, &s->lock);
+            continue;
+        }
+        j->state = JOB_WORKS;
+        pthread_mutex_unlock(&s->lock);
+        struct arena here = s->answers_later;
+        j->answer.body    = j->answer.later.work(j->answer.later.context, &here);
+        j->response       = response_of(&j->answer);
+        pthread_mutex_lock(&s->lock);
+        j->state = JOB_DONE;
+        lib.MHD_resume_connection(j->connection);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+static struct job *job_of(struct server *s, const void *kept)
+{
+    for (i64 i = 0; i < SERVE_LATER_MAX; i++)
+        if (kept == &s->jobs[i]) return &s->jobs[i];
+    return NULL;
+}
+
+/* Its connection is awake again: the job is done, or the server stops. */
+static i32 send_done(struct server *s, struct job *j)
+{
+    pthread_mutex_lock(&s->lock);
+    struct MHD_Response *r = j->response;
+    j->response            = NULL;
+    pthread_mutex_unlock(&s->lock);
+    return send_response(j->connection, r, &j->answer);
+}
+
+static void job_free(struct server *s, struct job *j)
+{
+    pthread_mutex_lock(&s->lock);
+    struct job was = *j;
+    *j             = (struct job){ 0 };
+    pthread_mutex_unlock(&s->lock);
+    if (was.response) lib.MHD_destroy_response(was.response);
+    was.answer.later.close(was.answer.later.context);
+}
+
 /* ---- who may ask ---- */
 
 static bool same_secret(struct str a,
@@ -317,7 +412,8 @@ static i32 welcome(struct server *s, struct MHD_Connection *c)
     return send_response(c, r, &a);
 }
 
-static i32 answer(struct server *s, struct MHD_Connection *c, const char *url, const char *method)
+static i32 answer(struct server *s, struct MHD_Connection *c, const char *url, const char *method,
+                  void **kept)
 {
     struct arena         here = s->answers;
     struct serve_request q    = { .path = str_of(url), .connection = c };
@@ -341,6 +437,7 @@ static i32 answer(struct server *s, struct MHD_Connection *c, const char *url, c
         return refuse(c, 401, "open the address that `frugal watch` printed: it has the token\n");
     if (known && reads && !strcmp(url, "/")) return welcome(s, c);
     s->config.handler(s->config.context, &q, &here, &a);
+    if (a.later.work) return send_later(s, c, &a, kept);
     return a.stream.read ? send_stream(s, c, &a) : send_body(c, &a);
 }
 
@@ -385,7 +482,9 @@ static void on_connection(void *context, struct MHD_Connection *c, void **kept,
 static void on_completed(void *context, struct MHD_Connection *c, void **kept,
                          enum MHD_RequestTerminationCode code)
 {
-    (void)kept, (void)code;
+    struct job *j = job_of(context, *kept);
+    (void)code;
+    if (j) job_free(context, j);
     note_asked(context, c, false); /* the connection may be kept for another request */
 }
 
@@ -400,8 +499,10 @@ static mhd_result on_request(void *context, struct MHD_Connection *c, const char
         return MHD_YES;
     }
     if (*upload_bytes) return MHD_NO; /* nobody has anything to send us */
+    struct job *j = job_of(context, *kept);
+    if (j) return send_done(context, j);
     note_asked(context, c, true);
-    return answer(context, c, url, method);
+    return answer(context, c, url, method, kept);
 }
 
 /* ---- the ticker ---- */
@@ -434,6 +535,18 @@ static void wake_streams(struct server *s)
         t->sleeps = false;
         lib.MHD_resume_connection(t->connection);
     }
+}
+
+/* Those that nobody works on any more. */
+static void wake_jobs(struct server *s)
+{
+    pthread_mutex_lock(&s->lock);
+    for (i64 i = 0; i < SERVE_LATER_MAX; i++)
+        if (s->jobs[i].state == JOB_WAITS) {
+            s->jobs[i].state = JOB_DONE;
+            lib.MHD_resume_connection(s->jobs[i].connection);
+        }
+    pthread_mutex_unlock(&s->lock);
 }
 
 static void *tick(void *context)
@@ -478,20 +591,24 @@ enum status serve_open(struct os *os, const struct serve_config *config, struct 
     if (lib.missing) return err_set(err, STATUS_NO, "cannot serve HTTP: %s", lib.missing);
     enum status st = os->listen(os, listen, config->port, &s->listener, err);
     if (st) return st;
-    s->os      = os;
-    s->port    = os->port_of(os, s->listener);
-    s->cookie  = str_fmt(perm, "frugal_%d", s->port);
-    s->config  = *config;
-    s->answers = arena_open((i64)ANSWER_GIB << 30);
-    if (!s->answers.begin)
+    s->os            = os;
+    s->port          = os->port_of(os, s->listener);
+    s->cookie        = str_fmt(perm, "frugal_%d", s->port);
+    s->config        = *config;
+    s->answers       = arena_open((i64)ANSWER_GIB << 30);
+    s->answers_later = arena_open((i64)ANSWER_GIB << 30);
+    if (!s->answers.begin || !s->answers_later.begin)
         return err_set(err, STATUS_WORLD, "the system refuses to reserve address space");
     for (i64 i = 0; i < COUNT_OF(s->callers); i++) s->callers[i].fd = -1;
     ASSERT(!pthread_mutex_init(&s->lock, NULL));
     thread_cond_init(&s->changed);
+    thread_cond_init(&s->asked);
     start_daemon(s);
     if (!s->daemon) st = err_set(err, STATUS_WORLD, "libmicrohttpd does not start");
     if (!st) st = thread_start(&s->thread, tick, s, "the server's clock", err);
     s->ticks = !st;
+    if (!st) st = thread_start(&s->worker, work, s, "the server's second thread", err);
+    s->works = !st;
     if (st) serve_close(s);
     else *out = s;
     return st;
@@ -506,10 +623,14 @@ void serve_close(struct server *s)
     s->stop = true;
     wake_streams(s); /* a daemon with sleepers cannot stop */
     pthread_cond_broadcast(&s->changed);
+    pthread_cond_broadcast(&s->asked);
     pthread_mutex_unlock(&s->lock);
     if (s->ticks) pthread_join(s->thread, NULL);
+    if (s->works) pthread_join(s->worker, NULL);
+    wake_jobs(s);
     if (s->daemon) lib.MHD_stop_daemon(s->daemon);
     else s->os->close(s->os, &s->listener, NULL);
     arena_close(&s->answers);
+    arena_close(&s->answers_later);
 }
 #endif

@@ -1,7 +1,8 @@
 /* serve.h - a small HTTP server for people and programs on this machine: libmicrohttpd behind a door.
  *
  * `frugal watch` serves its page with it, and log.prometheus its figures. One thread answers everybody, so a handler
- * should be quick and needs no locks; streams (server-sent events) are asked again several times a second.
+ * should be quick and needs no locks; streams (server-sent events) are asked again several times a second. What takes
+ * longer is put off to a second thread, a piece of work at a time (struct serve_later).
  *
  * What any handler may rely on: the request came to this machine's loopback address, or brought the token; its Host is
  * ours (no DNS rebinding) and so is its Origin (no request on behalf of another site); its method is GET or HEAD, or it
@@ -14,7 +15,12 @@
 #define REMOTE_SERVE_H
 #include "base/os.h"
 
-enum { SERVE_HEAD_BYTES = 16 << 10, SERVE_CONNECTIONS_MAX = 256, SERVE_STREAMS_MAX = 128 };
+enum {
+    SERVE_HEAD_BYTES      = 16 << 10,
+    SERVE_CONNECTIONS_MAX = 256,
+    SERVE_STREAMS_MAX     = 128,
+    SERVE_LATER_MAX       = 16
+};
 
 struct serve_request {
     struct str path;    /* "/api/runs"; percent codes are decoded */
@@ -34,12 +40,22 @@ struct serve_stream {
     void (*close)(void *context); /* the reader is gone, or the server stops */
 };
 
+/* A body that takes long to make: others are served meanwhile. */
+struct serve_later {
+    void *context;
+    /* On the second thread, a piece of work at a time; perm is emptied after each. */
+    struct str (*work)(void *context, struct arena *perm);
+    void (*close)(
+        void *context); /* on the server's thread: it was sent, or nobody waits for it any more */
+};
+
 struct serve_answer {
     i32                 code;      /* 200 */
     const char         *type;      /* "text/html; charset=utf-8" */
     struct str          body;      /* copied */
     const char         *header[2]; /* one more, name and value; NULL: none */
     struct serve_stream stream;    /* in the place of the body; read NULL: none */
+    struct serve_later  later;     /* likewise; work NULL: none */
 };
 
 /* Answers are put together in perm, which is emptied after each. */

@@ -268,11 +268,15 @@ enum status ledger_put(struct ledger *l, enum ledger_table table, const void *ro
     return st;
 }
 
-static void take(sqlite3_stmt *s, int at, const struct column *c, void *row, struct arena *perm)
+/* Machines, devices, versions and much else are the same from row to row: such texts are kept once. */
+static void take(sqlite3_stmt *s, int at, const struct column *c, void *row, void *row_before,
+                 struct arena *perm)
 {
     if (column_is_text(c)) {
         struct str text = { (const char *)sqlite3_column_text(s, at), sqlite3_column_bytes(s, at) };
-        *row_text(c, row) = text.data ? str_copy(perm, text) : STR("");
+        struct str last = row_before ? *row_text(c, row_before) : STR("");
+        if (!text.data) text = STR("");
+        *row_text(c, row) = str_eq(text, last) ? last : str_copy(perm, text);
     } else if (c->kind == COLUMN_REAL) {
         bool known        = sqlite3_column_type(s, at) != SQLITE_NULL;
         *row_real(c, row) = known ? sqlite3_column_double(s, at) : NAN;
@@ -313,9 +317,11 @@ enum status ledger_read(struct ledger *l, enum ledger_table table, const char *w
     u8 *at = arena_take(perm, MAX(room, 1), t->row_bytes, _Alignof(union ledger_any));
     memcpy(rows, &at, sizeof at); /* the caller's pointer has the type of its rows */
     s = select(l, t, false, where, is);
-    for (*count = 0; s && (code = sqlite3_step(s)) == SQLITE_ROW && *count < room; (*count)++)
+    for (*count = 0; s && (code = sqlite3_step(s)) == SQLITE_ROW && *count < room; (*count)++) {
+        u8 *row = at + *count * t->row_bytes, *before = *count ? row - t->row_bytes : NULL;
         for (i64 c = 0; c < t->column_count; c++)
-            take(s, (int)c, &t->columns[c], at + *count * t->row_bytes, perm);
+            take(s, (int)c, &t->columns[c], row, before, perm);
+    }
     bool ok = s && (code == SQLITE_DONE || *count == room); /* more may have come meanwhile */
     sqlite3_finalize(s);
     return ok ? STATUS_OK : failed(l, "read", err);

@@ -104,6 +104,7 @@ static enum status evaluate_now(struct loop *l, enum stop_action *now, struct er
     if (overfit_eval(&l->overfit, e.step, e.loss)) tell_overfit(l, e.loss);
     if (stop_warns(&l->guard.stop))
         tell_note(l, "%s. train.forecast=0.95 stops such a run", l->guard.stop.text);
+    samples_write(l, false);
     clock_enter(l->clock, PART_other);
     return STATUS_OK;
 }

@@ -5,6 +5,7 @@
  *     step.c       one optimiser step: micro-batches, losses, update
  *     feed.c       the batches of a step, and of the next one ahead of time
  *     tell.c       the events that it emits (run/events.h)
+ *     samples.c    now and then, what a text model writes
  *     profiling.c  the steps that are looked at closely */
 #ifndef TRAIN_LOOP_H
 #define TRAIN_LOOP_H
@@ -12,6 +13,7 @@
 #include "run/overfit.h"
 #include "train/checkpoint_schedule.h"
 #include "train/replay.h"
+#include "train/seldom.h"
 #include "train/undo.h"
 
 struct loop {
@@ -34,12 +36,18 @@ struct loop {
     struct saving            saving;
     struct meter             meter;
     struct lookout          *lookout;
-    i64                      evaluations;  /* of this process */
-    struct profile          *profile;      /* NULL: no step is looked at */
-    f64                      step_flops;   /* of a whole one, what is recomputed included */
-    f64                      useful;       /* useful_share; NaN: not known yet */
-    f64                      peak_flops_s; /* by a catalogue, or peak_measured, likewise */
-    bool                     peak_measured;
+    i64                      evaluations; /* of this process */
+    struct samples {
+        struct seldom when;
+        f64           spent_s; /* by this process */
+        f64           last_s;  /* by the last; 0: none yet */
+        i64           step;    /* after which the last was written */
+    } samples;
+    struct profile *profile;      /* NULL: no step is looked at */
+    f64             step_flops;   /* of a whole one, what is recomputed included */
+    f64             useful;       /* useful_share; NaN: not known yet */
+    f64             peak_flops_s; /* by a catalogue, or peak_measured, likewise */
+    bool            peak_measured;
     struct ahead {
         bool          feeds, computes; /* ahead_feeds, ahead_computes */
         struct batch *batch;           /* of the next step, if it was fetched already */
@@ -106,6 +114,9 @@ void tell_verdict(const struct train_with *with, const struct settings *s,
 bool tell_taken(const struct train_with   *with,
                 const struct train_result *r); /* ended by the machine's provider */
 void tell_done(const struct train_with *with, const struct train_result *r, struct clock *clock);
+
+/* samples.c: `last`: no other follows, so that the schedule does not matter. Its time is evaluation's. */
+void samples_write(struct loop *l, bool last);
 
 /* profiling.c */
 void profiling_open(struct loop *l);

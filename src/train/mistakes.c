@@ -1,15 +1,11 @@
 /* mistakes.c - what a classifier takes for what: a table of true and predicted classes, and the pictures that it was
- * most certain of and wrong, for whoever looks at the run. Made with an evaluation now and then, from the logits that
- * it computes anyway: the first four, then when the run is a quarter older than at the last, and at the last step. So
- * a run of a month writes some fifty, of at most some 40 kB each. */
+ * most certain of and wrong, for whoever looks at the run. Made with an evaluation now and then (seldom.h) and at the
+ * last step, from the logits that it computes anyway: at most some 40 kB each. */
 #include "train/mistakes.h"
 #include "train/train_int.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { FIRST = 4 };
-static const f64 gap_s = 10, gap_part = 0.25;
 
 struct mistakes *mistakes_new(struct session *s)
 {
@@ -37,11 +33,9 @@ struct mistakes *mistakes_new(struct session *s)
 bool mistakes_due(struct mistakes *m, f64 elapsed_s, bool last)
 {
     if (!m) return false;
-    m->due = last || m->made < FIRST || elapsed_s >= m->next_s;
+    m->due = seldom_due(&m->when, elapsed_s, last);
     if (!m->due) return false;
-    m->made++;
-    m->next_s = elapsed_s + MAX(gap_s, gap_part * elapsed_s);
-    m->count  = 0;
+    m->count = 0;
     memset(m->table, 0, (size_t)(m->classes * m->classes) * sizeof *m->table);
     return true;
 }

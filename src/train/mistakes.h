@@ -4,6 +4,7 @@
 #define TRAIN_MISTAKES_H
 #include "data/data.h"
 #include "run/events.h"
+#include "train/seldom.h"
 
 enum { MISTAKES_MAX = 8, MISTAKE_SIDE = 32, MISTAKE_BYTES = MISTAKE_SIDE * MISTAKE_SIDE * 3 };
 
@@ -18,9 +19,8 @@ struct mistakes {
     f64           *table;                   /* true class × predicted class */
     i64            from_w, from_h, stride;  /* of the data's pictures */
     i64            width, height, channels; /* of ours; channels 0: no pictures */
-    i64            made;
-    f64            next_s; /* no other before the run is so old */
-    bool           due;    /* the evaluation that runs now is one of those */
+    struct seldom  when;
+    bool           due; /* the evaluation that runs now is one of those */
     i64            count;
     struct mistake items[MISTAKES_MAX];
 };

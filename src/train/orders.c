@@ -52,6 +52,7 @@ bool session_must_exit(struct session *s, i64 *deadline_ns)
 enum status session_check_signal(struct session *s, i64 steps, struct err *err)
 {
     i64 deadline_ns;
+    if (s->of) s = s->of; /* there it stays noted */
     if (!session_must_exit(s, &deadline_ns)) return STATUS_OK;
     if (s->exit_ordered)
         return err_set(err, STATUS_INTERRUPTED, "stopped after step %lld: %s", (long long)steps,

@@ -203,6 +203,7 @@ enum status train_restored(struct restore *r, enum status st, struct train_resul
         ended = !st || st == STATUS_INTERRUPTED || st == STATUS_NO;
         clock_enter(l.clock, PART_checkpoint);
         st = ranks_agree(r->ranks, keep(&l, st, err), err);
+        if (!st) samples_write(&l, true);
         tell_result(&l);
     }
     clock_enter(l.clock, PART_end);

@@ -124,6 +124,15 @@ struct train_orders {
 void train_order(struct train_orders *o, enum train_order what, i64 deadline_ns, const char *why);
 
 struct ranks;
+struct session;
+
+/* What a text model writes: UTF-8, the text without the prompt; empty where there is none. */
+enum { TRAIN_TEXT_TOKENS = 200 }; /* at most */
+struct train_text {
+    struct str prompt, text;
+};
+/* With the weights that a run has now, in so many seconds at most; texts in perm. infer/specimen.h has one. */
+typedef struct train_text train_writer(struct session *now, f64 seconds, struct arena *perm);
 
 /* Who hears of the run, and what it is given. */
 struct train_with {
@@ -133,6 +142,9 @@ struct train_with {
     struct ranks *ranks; /* that train this run together (backend/ranks/ranks.h); NULL: one */
     /* What the device can do by a catalogue, for MFU; NULL, or NaN: what is measured. */
     f64 (*peak_flops_s)(struct str device, struct str precision);
+    /* Asked now and then, with an evaluation, for at most this part of the time; NULL: nobody wants to read it. */
+    train_writer *write;
+    f64           write_part;
 };
 
 /* Restores the run, before anything else of it is opened: its folder is taken, the newest valid checkpoint found, here

@@ -128,6 +128,28 @@ static enum status look_at_weights(struct os *os, struct settings *s, struct are
     return st;
 }
 
+/* The same of a run that goes on. */
+static enum status look_at_run(const struct session *now, struct settings *s, struct err *err)
+{
+    const struct persistent *wte = program_set_find(now->set, STR("wte.weight"));
+    const struct persistent *wpe = program_set_find(now->set, STR("wpe.weight"));
+    if (!wte || wte->type.shape.rank != 2)
+        return err_set(err, STATUS_USAGE, "the run's model has no tensor wte.weight");
+    s->model.vocabulary = wte->type.shape.dim[0];
+    s->model.places     = wpe && wpe->type.shape.rank == 2 ? wpe->type.shape.dim[0] : 0;
+    if (!s->model.places) s->model.context = s->data.context;
+    return STATUS_OK;
+}
+
+/* Beside a run there may be no room on its GPU. */
+static void on_the_processor(const struct session *now, struct train_config *t)
+{
+    if (!now->backend->table->behind) return;
+    t->device    = STR("cpu");
+    t->precision = STR("fp32");
+    t->fp8       = STR("");
+}
+
 static struct feed feed_of(struct str name, i32 rank, i64 count, i64 range)
 {
     return (struct feed){ name, { DT_I32, { .rank = rank, .dim = { count } } }, range };
@@ -155,9 +177,11 @@ static enum status open_next(struct use *u, struct os *os, const struct use_next
     struct model    *m    = NULL;
     i64              most = s->model.places ? s->model.places : s->model.context;
     full_precision(&s->train);
+    if (config->now) on_the_processor(config->now, &s->train);
     s->train.batch = 0;
     enum status st = session_device(&u->s, os, s, perm, err);
     if (st) return st;
+    u->s.of            = config->now;
     bool far           = u->s.backend->table->behind;
     bool cached        = config->cache == USE_CACHE_ON || (config->cache == USE_CACHE_AUTO && !far);
     u->length          = config->length ? MIN(config->length, most) : most;
@@ -174,7 +198,7 @@ static enum status open_next(struct use *u, struct os *os, const struct use_next
     st                          = model_new(perm, &s->model, &feeds, &m, err);
     if (!st) st = session_compile(&u->s, model_build, m, err);
     u->s.model = m;
-    if (!st) st = weights_check(&u->s, err);
+    if (!st && !config->now) st = weights_check(&u->s, err);
     return st ? st : session_start(&u->s, err);
 }
 
@@ -184,7 +208,7 @@ enum status use_open_next(struct os *os, const struct settings *settings,
     bool        theirs = str_eq(settings->model.kind, STR("hf"));
     enum status st     = use_new(os, settings, out, err);
     struct use *u      = *out;
-    if (!st) st = need_weights(settings, err);
+    if (!st && !config->now) st = need_weights(settings, err);
     if (!st && !theirs && !str_eq(settings->model.kind, STR("gpt")))
         st = err_set(err, STATUS_USAGE, "a model of kind %.*s does not predict tokens",
                      STR_ARG(settings->model.kind));
@@ -192,9 +216,16 @@ enum status use_open_next(struct os *os, const struct settings *settings,
     if (!st && hf_is_encoder(&u->settings.model))
         st = err_set(err, STATUS_USAGE, "%.*s predicts classes, not tokens: use `frugal predict`",
                      STR_ARG(settings->model.path));
-    if (!st && !theirs) st = look_at_weights(os, &u->settings, u->perm, err);
+    if (!st && !theirs)
+        st = config->now ? look_at_run(config->now, &u->settings, err)
+                         : look_at_weights(os, &u->settings, u->perm, err);
     return st ? st : open_next(u, os, config, &u->perm, err);
 }
+
+bool use_must_stop(struct use *u) { return session_check_signal(&u->s, 0, NULL) != STATUS_OK; }
+
+const struct settings *use_run_settings(const struct session *now) { return now->settings; }
+struct os             *use_run_os(const struct session *now) { return now->os; }
 
 i64  use_length(const struct use *u) { return u->length; }
 i64  use_vocabulary(const struct use *u) { return u->vocabulary; }

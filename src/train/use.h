@@ -35,6 +35,8 @@ enum use_cache { USE_CACHE_AUTO, USE_CACHE_ON, USE_CACHE_OFF };
 struct use_next_config {
     i64            length, sequences;
     enum use_cache cache;
+    struct session *
+        now; /* a run whose weights are taken as they are, on the processor; NULL: those of the settings */
 };
 enum status use_open_next(struct os *os, const struct settings *settings,
                           const struct use_next_config *config, struct use **out, struct err *err);
@@ -51,6 +53,11 @@ enum status  use_predict(struct use *u, use_answer *answer, void *context, struc
  * line is refused. Lines that are there together are answered together, up to train.eval_batch of them. */
 enum status use_rows(struct use *u, struct file in, use_answer *answer, void *context,
                      struct err *err);
+
+bool use_must_stop(struct use *u); /* the run whose weights it took, or we, were asked to stop */
+/* Of a run that goes on, for who opens another with its weights. */
+const struct settings *use_run_settings(const struct session *now);
+struct os             *use_run_os(const struct session *now);
 
 i64 use_length(const struct use *u);     /* of a sequence, at most */
 i64 use_vocabulary(const struct use *u); /* tokens that may come next */

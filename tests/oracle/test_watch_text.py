@@ -1,66 +1,118 @@
 #!/usr/bin/env python3
-"""What a text model writes at the end of its run: an event of its log where that takes less than a hundredth of the run, and
-none where the start says that it would take more; `frugal report --html` has it."""
-import glob, json, os, sys
+"""What a text model writes while it is trained: events of its log, each with an evaluation, in a small part of the time; they
+appear on the page of the run while it runs, can be leafed through there, and are in the file of `frugal report --html`."""
+import glob, json, os, signal, sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from watch_page import Place, WAIT_S, browser
+from watch_page import Place, WAIT_S, browser, wait_until
 
-PART = 0.005  # of the run, for opening the model again: src/cli/cmd_train.c
-RUN = b"""data: {kind: text, path: text.txt, context: 32}
+RUN = b"""data: {kind: text, path: text.txt, context: 64}
 model: {kind: gpt, depth: 1, width: 32, heads: 2}
-train: {lr: 0.003, batch: 8, threads: 1, precision: fp32, usd_hour: 1, steps: 100000000, max_seconds: 8, eval_every: 2000, out: text.safetensors}
+train: {lr: 0.003, batch: 8, threads: 1, precision: fp32, usd_hour: 1, steps: 100000000, max_seconds: 600, eval_every: 400}
 run: {name: letters}
 """
+LEAST = 3  # texts that are waited for
 
 
 def events(place):
-    [log] = glob.glob(os.path.join(place.folder.name, "state", "events", "*", "*.jsonl"))
-    with open(log) as f:
-        return [json.loads(line) for line in f]
+    logs = glob.glob(os.path.join(place.folder.name, "state", "events", "*", "*.jsonl"))
+    lines = [line for log in logs for line in open(log).read().split("\n")[:-1]]
+    return [json.loads(line) for line in lines]
 
 
-def check_page(path, sample):
-    """The card of the run's page, in a browser where there is one."""
+def samples(place):
+    return [e for e in events(place) if e["event"] == "sample"]
+
+
+def check_leaves(page, texts, expect):
+    """From the newest back to the first, and again to the newest; the address has the place."""
+    card = page.locator("section[aria-label=Text]")
+    text, earlier, later = card.locator("p.specimen"), card.get_by_label("Earlier text"), card.get_by_label("Later text")
+    expect(text).to_have_text(texts[-1]["prompt"] + texts[-1]["text"])
+    expect(later).to_be_disabled()
+    for e in reversed(texts[:-1]):
+        earlier.click()
+        expect(text).to_have_text(e["prompt"] + e["text"])
+        assert "text=%d" % e["step"] in page.url, page.url
+    expect(earlier).to_be_disabled()
+    for _ in texts[1:]:
+        later.click()
+    expect(text).to_have_text(texts[-1]["prompt"] + texts[-1]["text"])
+    assert "text=" not in page.url, page.url
+
+
+def check_live(place, page, expect):
+    """A text appears while it runs, and the next takes its place; who has leafed back stays there."""
+    server, address = place.watch()
+    page.goto(address)
+    child = place.train()
+    page.locator("tr[data-run] a").click()
+    card = page.locator("section[aria-label=Text]")
+    expect(card).to_be_visible()
+    expect(card.locator("p.specimen b")).to_have_text("The ")
+    shown = card.locator(".head").inner_text()
+    wait_until(lambda: card.locator(".head").inner_text() != shown, "another text takes its place")
+    card.get_by_label("Earlier text").click()
+    stays = card.locator("p.specimen").inner_text()
+    count = len(samples(place))
+    wait_until(lambda: len(samples(place)) > count, "a further text is written")
+    wait_until(lambda: "of %d" % len(samples(place)) in card.locator(".head").inner_text(), "the page knows of it")
+    assert card.locator("p.specimen").inner_text() == stays
+    page.goto("about:blank")  # before the server goes
+    place.end(server)
+    return child
+
+
+def check_log(place):
+    """Each with the evaluation of its step; in time, its own and the others' is a part of evaluation's."""
+    all_events, step = events(place), None
+    for e in all_events:
+        if e["event"] == "eval":
+            step = e["step"]
+        if e["event"] == "sample":
+            assert e["step"] == step and e["prompt"] == "The ", (e, step)
+    texts = samples(place)
+    assert [e["step"] for e in texts] == sorted({e["step"] for e in texts}), texts
+    assert all_events[-1]["event"] == "done", "it is written before the end"
+    return texts
+
+
+def look(place, done):
     try:
         from playwright.sync_api import sync_playwright, expect
     except ImportError:
-        return
-    if not os.path.exists("/usr/bin/chromium"):
-        return
+        sync_playwright = None
+    if not sync_playwright or not os.path.exists("/usr/bin/chromium"):
+        return done(place.train(), None, None)
+    expect.set_options(timeout=1000 * WAIT_S)
     with sync_playwright() as p, browser(p) as b:
-        page = b.new_page()
-        page.goto("file://" + path)
-        card = page.locator("section[aria-label=Text]")
-        expect(card).to_be_visible(timeout=1000 * WAIT_S)
-        assert card.locator("p.specimen").text_content() == sample["prompt"] + sample["text"], card.text_content()
+        page, wrong = b.new_page(), []
+        page.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda e: wrong.append(str(e)))
+        done(check_live(place, page, expect), page, expect)
+        assert not wrong, wrong
 
 
 def main():
     with Place() as place:
         place.write("text.txt", b"The cat sat on the mat. " * 2000)
-        place.write("text.yaml", RUN)
-        done = place.run("train", "text.yaml", "--json")
-        assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout.splitlines()[-1])["event"] == "done", "it is only in the event log"
-        all_events = events(place)
-        [end] = [e for e in all_events if e["event"] == "done"]
-        samples = [e for e in all_events if e["event"] == "sample"]
-        opening_s = sum(end["start_%s_s" % part] for part in ("device", "compile", "kernels", "weights"))
-        print("opening took %.3f s of %.1f s" % (opening_s, end["seconds"]))
-        expected = opening_s <= PART * end["seconds"]
-        assert len(samples) == expected, (expected, samples)
-        if not samples:
-            return
-        [sample] = samples
-        assert sample["prompt"] == "The " and "cat sat" in sample["text"] and sample["step"] == end["steps"], sample
-        made = place.run("report", "letters", "--html", "letters.html")
-        assert made.returncode == 0, made.stderr
-        path = os.path.join(place.folder.name, "letters.html")
-        with open(path) as f:
-            assert '"event":"sample"' in f.read()
-        check_page(path, sample)
-        print(sample["prompt"] + sample["text"][:60])
+        place.write("run.yaml", RUN)
+
+        def done(child, page, expect):
+            wait_until(lambda: len(samples(place)) >= LEAST, "texts are written")
+            place.end(child, signal.SIGTERM)
+            texts = check_log(place)
+            made = place.run("report", "letters", "--html", "letters.html")
+            assert made.returncode == 0, made.stderr
+            path = os.path.join(place.folder.name, "letters.html")
+            with open(path) as f:
+                assert f.read().count('"event":"sample"') == len(texts)
+            if page:
+                page.goto("file://" + path)
+                check_leaves(page, texts, expect)
+            print("%d texts, after steps %s; the last: %s" % (len(texts), ", ".join(str(e["step"]) for e in texts), texts[-1]["prompt"] + texts[-1]["text"]))
+
+        look(place, done)
 
 
 main()

@@ -155,3 +155,120 @@ TEST(a_server_stops_while_somebody_listens)
     CHECK_EQ(atomic_load(&t.closed), 1);
     os->close(os, &f, NULL);
 }
+
+/* ---- answers that take long ---- */
+
+struct slow {
+    atomic_llong begun, may_end, closed;
+};
+
+static struct str slow_work(void *context, struct arena *perm)
+{
+    struct slow *t = context;
+    i64          n = atomic_fetch_add(&t->begun, 1) + 1;
+    while (atomic_load(&t->may_end) < n) os_real()->sleep_ns(os_real(), 1000000);
+    return str_fmt(perm, "answer %lld", (long long)n);
+}
+
+static void slow_close(void *context) { atomic_fetch_add(&((struct slow *)context)->closed, 1); }
+
+static void handle_slow(void *context, const struct serve_request *q, struct arena *perm,
+                        struct serve_answer *a)
+{
+    (void)perm;
+    *a = (struct serve_answer){ .code = 200, .type = "text/plain", .body = STR("quick") };
+    if (str_eq(q->path, STR("/slow")))
+        a->later = (struct serve_later){ context, slow_work, slow_close };
+}
+
+static struct file ask_slow(const struct server *s, struct arena *perm)
+{
+    struct file f  = { -1 };
+    struct os  *os = os_real();
+    struct str  question =
+        str_fmt(perm, "GET /slow HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: close\r\n\r\n",
+                serve_port(s));
+    CHECK_EQ(os->connect(os, STR("127.0.0.1"), serve_port(s), (i64)60000000000, &f, NULL),
+             STATUS_OK);
+    CHECK_EQ(os->write(os, f, question, NULL), STATUS_OK);
+    return f;
+}
+
+/* All that comes until the connection ends. */
+static struct str heard(struct file f, struct arena *perm)
+{
+    struct os     *os   = os_real();
+    struct arena   text = arena_part(perm, 1 << 16);
+    struct textbuf b    = textbuf_new(&text);
+    char           bytes[1024];
+    i64            got = 0;
+    while (!os->read(os, f, bytes, sizeof bytes, -1, &got, NULL) && got > 0)
+        textbuf_add(&b, (struct str){ bytes, got });
+    os->close(os, &f, NULL);
+    return textbuf_str(&b);
+}
+
+TEST(others_are_served_while_an_answer_is_made)
+{
+    struct slow         t      = { 0 };
+    struct serve_config config = { .handler = handle_slow, .context = &t };
+    struct server      *s;
+    enum status         st = serve_open(os_real(), &config, perm, &s, NULL);
+    if (st == STATUS_NO) SKIP("no libmicrohttpd");
+    CHECK_EQ(st, STATUS_OK);
+    struct file first = ask_slow(s, perm);
+    while (!atomic_load(&t.begun)) os_real()->sleep_ns(os_real(), 1000000);
+    struct file second = ask_slow(s, perm);
+    for (i64 i = 0; i < 20; i++) CHECK_STR(ask(s, "/", perm).body, "quick");
+    CHECK_EQ(atomic_load(&t.begun), 1); /* one at a time */
+    atomic_store(&t.may_end, 2);
+    CHECK(str_ends(heard(first, perm), STR("answer 1")));
+    CHECK(str_ends(heard(second, perm), STR("answer 2")));
+    serve_close(s);
+    CHECK_EQ(atomic_load(&t.closed), 2);
+}
+
+/* More than there are places for are refused, and nobody waits for those whose caller is gone. */
+TEST(there_are_so_many_places)
+{
+    enum { MORE = 4 };
+    struct slow         t      = { 0 };
+    struct serve_config config = { .handler = handle_slow, .context = &t };
+    struct server      *s;
+    struct file         f[SERVE_LATER_MAX + MORE];
+    i64                 refused = 0, answered = 0;
+    enum status         st = serve_open(os_real(), &config, perm, &s, NULL);
+    if (st == STATUS_NO) SKIP("no libmicrohttpd");
+    CHECK_EQ(st, STATUS_OK);
+    for (i64 i = 0; i < COUNT_OF(f); i++) f[i] = ask_slow(s, perm);
+    while (atomic_load(&t.closed) < MORE) os_real()->sleep_ns(os_real(), 1000000);
+    atomic_store(&t.may_end, COUNT_OF(f));
+    for (i64 i = 0; i < COUNT_OF(f); i++) {
+        struct str text = heard(f[i], perm);
+        refused += str_starts(text, STR("HTTP/1.1 503"));
+        answered += str_starts(text, STR("HTTP/1.1 200"));
+    }
+    CHECK_EQ(refused, MORE);
+    CHECK_EQ(answered, SERVE_LATER_MAX);
+    serve_close(s);
+    CHECK_EQ(atomic_load(&t.closed), COUNT_OF(f));
+}
+
+TEST(a_server_stops_while_answers_are_made)
+{
+    struct slow         t      = { 0 };
+    struct serve_config config = { .handler = handle_slow, .context = &t };
+    struct server      *s;
+    struct file         f[3];
+    enum status         st = serve_open(os_real(), &config, perm, &s, NULL);
+    if (st == STATUS_NO) SKIP("no libmicrohttpd");
+    CHECK_EQ(st, STATUS_OK);
+    for (i64 i = 0; i < COUNT_OF(f); i++) f[i] = ask_slow(s, perm);
+    while (!atomic_load(&t.begun)) os_real()->sleep_ns(os_real(), 1000000);
+    atomic_store(&t.may_end, 1); /* others still wait, or have not even been read */
+    serve_close(s);
+    i64 begun = atomic_load(&t.begun);
+    CHECK(begun >= 1);
+    CHECK(atomic_load(&t.closed) >= begun);
+    for (i64 i = 0; i < COUNT_OF(f); i++) os_real()->close(os_real(), &f[i], NULL);
+}

@@ -1,5 +1,5 @@
-// learned.js - what a classifier has learned: which class it takes for which, and the pictures that it got wrong.
-import { h, settle, count, percent } from "./base.js";
+// learned.js - what a model has learned: which class it takes for which, the pictures that it got wrong; what it writes.
+import { h, settle, count, percent, place, remember } from "./base.js";
 
 // Bytes in base64, a byte a channel, onto a canvas that the style enlarges.
 function picture(m) {
@@ -21,13 +21,34 @@ function tableOf(e) {
     })));
 }
 
+// What a text model writes: the newest text, or the one that was leafed back to (text=STEP in the address).
 export function textCard(view) {
-  const text = h("p", { class: "specimen" }), element = h("section", { class: "card wide", "aria-label": "Text", hidden: true }, h("div", { class: "head" }, h("h2", {}, "What it writes"), h("span", { class: "quiet" }, "the beginning was given")), text);
-  return { element, draw() {
-    const e = view.curve.last("sample");
+  const text = h("p", { class: "specimen" }), when = h("span", { class: "quiet" });
+  const leaf = (by, label) => h("button", { type: "button", "aria-label": label, title: label, onclick: () => turn(by) }, by < 0 ? "‹" : "›");
+  const earlier = leaf(-1, "Earlier text"), later = leaf(1, "Later text");
+  const element = h("section", { class: "card wide", "aria-label": "Text", hidden: true }, h("div", { class: "head" }, h("h2", {}, "What it writes"), when, h("span", { class: "leaf" }, earlier, later)), text,
+    h("p", { class: "quiet" }, "The bold beginning was given; the rest is drawn at a temperature of 0.8."));
+  const all = () => view.curve.find("sample");
+  const shown = (list) => { // one that is gone, or none that was chosen: the newest
+    const step = place().state.get("text"), at = step ? list.findIndex((e) => String(e.step) === step) : -1;
+    return at < 0 ? list.length - 1 : at;
+  };
+  function turn(by) {
+    const list = all(), at = shown(list) + by;
+    if (at >= 0 && at < list.length) remember({ text: at === list.length - 1 ? null : list[at].step });
+    draw();
+  }
+  function draw() {
+    const list = all(), at = shown(list), e = list[at];
     element.hidden = !e;
-    if (e) settle(text, [h("b", {}, e.prompt), e.text]);
-  } };
+    if (!e) return;
+    when.textContent = "after step " + count(e.step) + (list.length > 1 ? ", " + (at + 1) + " of " + list.length : "");
+    earlier.hidden = later.hidden = list.length < 2;
+    earlier.disabled = at === 0;
+    later.disabled = at === list.length - 1;
+    settle(text, [h("b", {}, e.prompt), e.text]);
+  }
+  return { element, draw };
 }
 
 export function learnedCard(view) {
