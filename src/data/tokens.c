@@ -208,7 +208,7 @@ static enum status open_tokens(struct dataset *d, const struct data_config *conf
 }
 
 /* Of a file of tokens each byte would be taken for a letter. `frugal tokenize` leaves NAME.json beside it; one from
- * another program holds zero bytes, which no text has: refused if it is called .bin, or if nobody said data.kind=text. */
+ * another program holds zero bytes, which no text has: refused if it is called .bin, or without data.kind=text. */
 static enum status refuse_tokens(struct dataset *d, struct str path, struct str bytes, bool chosen,
                                  struct arena scratch, struct err *err)
 {
