@@ -142,8 +142,9 @@ function speedCard(view) {
   const draw = () => {
     for (const m of made) {
       const points = pointsOf(view.curve, view.x || "step", m.key, false);
-      m.element.hidden = !points.length;
-      m.now.textContent = points.length ? m.format(points.at(-1)[1]) : "";
+      const last = points.findLast((p) => known(p[1]));
+      m.element.hidden = !last;
+      m.now.textContent = last ? m.format(last[1]) : "";
       m.chart.update({ series: [{ name: m.name, color: 5, points }], yFormat: m.format, xFormat: axisFormat[view.x || "step"] });
     }
     const verdict = view.curve.last("verdict"), problems = view.curve.find("problem").slice(-6), start = view.curve.last("start"), done = view.curve.last("done");
