@@ -57,13 +57,13 @@ struct train_text specimen_write(struct session *now, f64 seconds, struct arena 
     const struct settings *s     = use_run_settings(now);
     struct os             *os    = use_run_os(now);
     struct deadline        until = deadline_in(os, (i64)(seconds * 1e9));
-    struct train_text      none = { 0 }, made = { .prompt = STR("The ") };
+    struct train_text      none = { 0 }, made = { .prompt = STR("The") };
     struct generating      g      = { 0 };
     struct arena           memory = arena_open((i64)MEMORY_GIB << 30);
     struct str             tokenizer;
-    struct use_next_config next = { .length    = made.prompt.len + TRAIN_TEXT_TOKENS,
-                                    .sequences = 1,
-                                    .now       = now };
+    i64                    most = made.prompt.len + BPE_AROUND_MAX + TRAIN_TEXT_TOKENS;
+    struct use_next_config next = { .length = most, .sequences = 1, .now = now };
+    if (s->data.context > 0) next.length = MIN(most, s->data.context); /* it was trained for */
     if (!memory.begin) return none;
     if (words_find(os, s, &memory, &tokenizer) && !use_open_next(os, s, &next, &g.use, NULL) &&
         !words_open(&g.words, os, tokenizer, &memory, NULL))

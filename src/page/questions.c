@@ -4,12 +4,14 @@
 
 enum { WORDS_MAX = 64, TEXT_BYTES = 1 << 19, SETTINGS_BYTES_MAX = 1 << 18 };
 
+enum question_kind { QUESTION_FREE, QUESTION_PLAY, QUESTION_CHOICES, QUESTION_RUN };
+
 struct question {
     const struct page_play *play;
-    enum { QUESTION_FREE, QUESTION_PLAY, QUESTION_CHOICES, QUESTION_RUN } kind;
-    struct arena all; /* the texts of one */
-    struct str   words[WORDS_MAX], settings;
-    i64          count;
+    enum question_kind      kind;
+    struct arena            all; /* the texts of one */
+    struct str              words[WORDS_MAX], settings;
+    i64                     count;
 };
 
 struct questions {
@@ -38,7 +40,8 @@ static struct str answer(void *context, struct arena *perm)
 static void forget(void *context) { ((struct question *)context)->kind = QUESTION_FREE; }
 
 /* NULL: all places are taken, and the answer says so. */
-static struct question *put_off(struct questions *all, i32 kind, struct serve_answer *a)
+static struct question *put_off(struct questions *all, enum question_kind kind,
+                                struct serve_answer *a)
 {
     struct question *q = NULL;
     for (i64 i = 0; i < SERVE_LATER_MAX && !q; i++)

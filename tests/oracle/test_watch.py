@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`frugal watch` in a real browser: a live run appears and grows, axes switch, an interrupted run is told and goes on after
 its resume; no view has a breach of accessibility, and the console stays empty."""
-import os, sys
+import os, signal, sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from watch_page import Place, TOP, WAIT_S, browser, skip, wait_until
@@ -73,14 +73,16 @@ def check_axes(page):
     expect(page.locator("#say")).to_contain_text("training")
 
 
-def check_interrupted(place, page, child):
-    place.end(child)
+def check_interrupted(place, page, run):
+    """It was killed, which the page can tell after half a minute of silence; it goes on where its checkpoint is."""
+    page.goto(run)
     pill = page.locator(".title .pill")
-    expect(pill).to_have_text("interrupted")
+    expect(pill).to_have_text("interrupted: killed")
     again = place.train("checkpoint.dir=kept", "checkpoint.every=1s", "run.name=<img src=x onerror=alert(1)>")
     expect(pill).to_have_text("running")
     expect(page.locator("section[aria-label=Messages]")).to_contain_text("checkpoint resumed")
     expect(page.locator("section[aria-label=Machines] tbody tr")).to_have_count(2)
+    expect(page.locator("section[aria-label=Machines]")).to_contain_text("One start was killed without notice.")
     n = drawn(page)
     wait_until(lambda: drawn(page) > n, "the curve goes on after the resume")
     expect(page.locator("section[aria-label=Curve] .mark-dot").first).to_be_attached()
@@ -186,6 +188,29 @@ def check_playground(page, address):
     picture(page, "play")
 
 
+def check_sizes(page, address, run):
+    """On a telephone and on a large screen nothing is wider than the window; in the dark all of it can be read."""
+    ids = page.evaluate("fetch('/api/runs').then((a) => a.json()).then((a) => a.runs.map((r) => r.id).slice(0, 2).join())")
+    for name, at in (("list", "#/"), ("run", "#/" + run.split("#/")[1]), ("compare", "#/compare?runs=" + ids), ("play", "#/play?what=gpt2&tokens=1e10")):
+        page.emulate_media(color_scheme="dark")
+        page.set_viewport_size({"width": 360, "height": 780})
+        page.goto("about:blank")
+        page.goto(address + at)
+        expect(page.locator("h1")).to_be_visible()
+        expect(page.locator("main .card").first).to_be_visible()
+        if name == "play":
+            expect(page.locator("section[aria-label=Deadline] path").first).to_be_attached()
+        wide = lambda: page.evaluate("document.documentElement.scrollWidth")
+        assert wide() == 360, (name, wide())
+        accessible(page, name + " in the dark")
+        picture(page, name + "-360-dark")
+        page.emulate_media(color_scheme="light")
+        page.set_viewport_size({"width": 3840, "height": 2160})
+        assert wide() == 3840, (name, wide())
+        picture(page, name + "-4k")
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+
 def main():
     errors = []
     with Place() as place, sync_playwright() as p:
@@ -196,10 +221,13 @@ def main():
             page.on("pageerror", lambda e: errors.append(str(e)))
             child = check_live(place, page, address)
             check_axes(page)
-            check_interrupted(place, page, child)
+            place.end(child, signal.SIGKILL)
+            run = page.url
             check_compare(place, page, address)
             check_settings(place, page, address)
             check_playground(page, address)
+            check_interrupted(place, page, run)
+            check_sizes(page, address, run)
             check_file(place, page)
     assert not errors, errors
 

@@ -49,7 +49,7 @@ def check_live(place, page, expect):
     page.locator("tr[data-run] a").click()
     card = page.locator("section[aria-label=Text]")
     expect(card).to_be_visible()
-    expect(card.locator("p.specimen b")).to_have_text("The ")
+    expect(card.locator("p.specimen b")).to_have_text("The")
     shown = card.locator(".head").inner_text()
     wait_until(lambda: card.locator(".head").inner_text() != shown, "another text takes its place")
     card.get_by_label("Earlier text").click()
@@ -70,7 +70,7 @@ def check_log(place):
         if e["event"] == "eval":
             step = e["step"]
         if e["event"] == "sample":
-            assert e["step"] == step and e["prompt"] == "The ", (e, step)
+            assert e["step"] == step and e["prompt"] == "The", (e, step)
     texts = samples(place)
     assert [e["step"] for e in texts] == sorted({e["step"] for e in texts}), texts
     assert all_events[-1]["event"] == "done", "it is written before the end"

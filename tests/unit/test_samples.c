@@ -99,8 +99,8 @@ static void check_file_writes(const struct settings *s, struct str want, struct 
 {
     struct text            t        = { .len = 0 };
     struct settings        from     = *s;
-    i32                    tokens[] = { 'T', 'h', 'e', ' ', [63] = 0 };
-    struct generation      one      = { tokens, 4, GENERATED_ENOUGH };
+    i32                    tokens[] = { 'T', 'h', 'e', [63] = 0 };
+    struct generation      one      = { tokens, 3, GENERATED_ENOUGH };
     struct use_next_config how      = { .sequences = 1 };
     struct generating      g        = { .tokens_max = TRAIN_TEXT_TOKENS,
                                         .sampling   = { .temperature = 0.8, .top_p = 1, .seed = 1 },

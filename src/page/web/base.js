@@ -64,6 +64,7 @@ export function dollars(v) {
 export function dollarTick(v) { return "$" + String(Number(v.toPrecision(6))); }
 export function span(s) {
   if (!known(s)) return "–";
+  if (s > 0 && s < 0.1) return figure(1000 * s, 2) + " ms";
   if (s < 60) return s < 10 ? s.toFixed(1) + " s" : Math.round(s) + " s";
   if (s < 3600) return Math.floor(s / 60) + " min " + String(Math.round(s % 60)).padStart(2, "0") + " s";
   if (s < 172800) return Math.floor(s / 3600) + " h " + String(Math.floor(s / 60) % 60).padStart(2, "0") + " min";
@@ -88,6 +89,7 @@ export function dayTime(s) {
   const d = new Date(s * 1000), two = (n) => String(n).padStart(2, "0");
   return d.getFullYear() + "-" + two(d.getMonth() + 1) + "-" + two(d.getDate()) + " " + two(d.getHours()) + ":" + two(d.getMinutes());
 }
+export function metricName(name) { return name === "loss" ? "held-out loss" : name || "metric"; } // a training loss stands beside it
 export function metricText(name, v) { return name === "accuracy" || name === "auc" ? percent(v, 4) : figure(v); }
 
 // What a state is called, and how it looks.

@@ -92,7 +92,8 @@ export function lineChart(label, height = 260) {
     for (const s of all) {
       if (s.kind === "dots" || s.points.length === 1) { for (const p of s.points) if (known(p[1])) nodes.push(svg("circle", { class: "c" + s.color, cx: X(p[0]).toFixed(1), cy: Y(p[1]).toFixed(1), r: 2.6 })); if (s.kind === "dots") continue; }
       let d = "", pen = "M";
-      for (const p of s.points) { if (!known(p[1])) { pen = "M"; continue; } d += pen + X(p[0]).toFixed(1) + " " + Y(p[1]).toFixed(1); pen = "L"; }
+      const at = (v) => (s.kind === "faint" ? Math.min(Math.max(Y(v), top), top + tallness) : Y(v)); // outliers do not leave the chart
+      for (const p of s.points) { if (!known(p[1])) { pen = "M"; continue; } d += pen + X(p[0]).toFixed(1) + " " + at(p[1]).toFixed(1); pen = "L"; }
       nodes.push(svg("path", { class: "path c" + s.color + (s.kind === "faint" ? " faint" : s.kind === "dash" ? " dash" : ""), d, "data-name": s.name }));
     }
     picture.setAttribute("viewBox", `0 0 ${width} ${tall}`);

@@ -1,5 +1,5 @@
 // run.js - one run: its curve, its speed, its bill, its machines, messages and settings.
-import { h, settle, put, pill, count, figure, dollars, dollarTick, span, percent, short, bytes, metricText, clockTime, dayTime, known, place, remember, copyButton, segments, download } from "./base.js";
+import { h, settle, put, pill, count, figure, dollars, dollarTick, span, percent, short, bytes, metricText, metricName, clockTime, dayTime, known, place, remember, copyButton, segments, download } from "./base.js";
 import { learnedCard, textCard } from "./learned.js";
 import { lineChart, waterfall, smooth, svgText, csvText } from "./chart.js";
 import { ask, askToStop, runs, loadRuns, Curve, axes, offline } from "./data.js";
@@ -79,7 +79,7 @@ function statsOf(r, curve) {
   return [
     stat("Steps", count(Math.max(r.steps, step?.step || 0)), r.steps_planned ? "of " + count(r.steps_planned) : null),
     stat("Loss", figure(r.state === "runs" ? step?.loss ?? r.loss : r.loss), r.state === "runs" && step ? "newest batch" : "held-out"),
-    known(r.value) ? stat(r.metric || "metric", metricText(r.metric, r.value), known(r.target) ? (r.reached ? "target reached" : "target " + metricText(r.metric, r.target)) : null) : null,
+    known(r.value) ? stat(metricName(r.metric), metricText(r.metric, r.value), known(r.target) ? (r.reached ? "target reached" : "target " + metricText(r.metric, r.target)) : null) : null,
     stat("So far", dollars(r.dollars), known(r.usd_hour) ? dollars(r.usd_hour) + " an hour" : "price not known"),
     r.state === "runs" ? stat("At the end", dollars(r.end_usd), upTo(r.end_usd, r.end_high_usd, dollars)) : known(r.predicted_usd) ? stat("Predicted", dollars(r.predicted_usd), span(r.predicted_s)) : null,
     r.state === "runs" ? stat("Time left", span(r.left_s), upTo(r.left_s, r.left_high_s, span)) : stat("Time", span(r.seconds), r.starts > 1 ? r.starts + " starts" : null),
@@ -142,14 +142,15 @@ function speedCard(view) {
   const draw = () => {
     for (const m of made) {
       const points = pointsOf(view.curve, view.x || "step", m.key, false);
-      m.element.hidden = !points.length;
-      m.now.textContent = points.length ? m.format(points.at(-1)[1]) : "";
+      const last = points.findLast((p) => known(p[1]));
+      m.element.hidden = !last;
+      m.now.textContent = last ? m.format(last[1]) : "";
       m.chart.update({ series: [{ name: m.name, color: 5, points }], yFormat: m.format, xFormat: axisFormat[view.x || "step"] });
     }
     const verdict = view.curve.last("verdict"), problems = view.curve.find("problem").slice(-6), start = view.curve.last("start"), done = view.curve.last("done");
-    settle(words, [verdict ? h("p", { class: "verdict" }, verdict.text + (verdict.usage_text ? ". " + verdict.usage_text : "")) : h("p", { class: "quiet" }, "The verdict comes at the end of the run: what limits it, and what would make it cheaper."),
-      problems.length ? h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Problem"), h("th", { scope: "col" }, "Fix"), h("th", { scope: "col", class: "num" }, "Saves"))),
-        h("tbody", {}, problems.map((p) => h("tr", {}, h("td", {}, p.text), h("td", {}, h("code", {}, p.fix)), h("td", { class: "num" }, known(p.dollars_run) ? dollars(p.dollars_run) + " a run" : percent(p.gain)))))) : null]);
+    settle(words, [verdict ? h("p", { class: "verdict" }, verdict.text + (verdict.usage_text ? ". " + verdict.usage_text : "")) : h("p", { class: "quiet" }, view.run.state === "runs" ? "The verdict comes at the end of the run: what limits it, and what would make it cheaper." : "It ended without a verdict on what limits it: it was too short, or was killed."),
+      problems.length ? h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Problems" }, h("table", { class: "problems" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Problem"), h("th", { scope: "col" }, "Fix"), h("th", { scope: "col", class: "num" }, "Saves"))),
+        h("tbody", {}, problems.map((p) => h("tr", {}, h("td", {}, p.text), h("td", {}, h("code", {}, p.fix)), h("td", { class: "num" }, known(p.dollars_run) ? dollars(p.dollars_run) + " a run" : percent(p.gain))))))) : null]);
     const s = view.detail?.segments?.at(-1);
     settle(memory, start ? ["Memory planned " + bytes(start.arena_bytes_planned) + (done ? ", used " + bytes(done.arena_bytes_used) : "") + (known(done?.device_bytes) ? ", on the GPU " + bytes(done.device_bytes) : "") + (s?.peak_rss_bytes ? "; the process at most " + bytes(s.peak_rss_bytes) : "")] : []);
   };
@@ -181,9 +182,9 @@ function moneyCard(view) {
     const d = view.detail, parts = d.parts.filter((p) => p.seconds > 0 || p.dollars > 0), sum = parts.reduce((a, p) => a + (known(d.dollars) ? p.dollars : p.seconds || 0), 0) || 1;
     const part = (p) => (known(d.dollars) ? p.dollars : p.seconds || 0) / sum;
     settle(body, [h("div", { class: "stack", "aria-hidden": "true" }, parts.map((p) => h("i", { class: "c" + (partColors[p.name] ?? 6), style: { width: (100 * part(p)).toFixed(3) + "%" } }))),
-      h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Part"), h("th", { scope: "col", class: "num" }, "Dollars"), h("th", { scope: "col", class: "num" }, "Time"), h("th", { scope: "col", class: "num" }, "Share"))),
+      h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Parts of the bill" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Part"), h("th", { scope: "col", class: "num" }, "Dollars"), h("th", { scope: "col", class: "num" }, "Time"), h("th", { scope: "col", class: "num" }, "Share"))),
         h("tbody", {}, parts.map((p) => h("tr", {}, h("td", {}, h("span", { class: "swatch c" + (partColors[p.name] ?? 6) }), p.name), h("td", { class: "num" }, dollars(p.dollars)), h("td", { class: "num" }, span(p.seconds)), h("td", { class: "num" }, percent(part(p))))),
-          h("tr", {}, h("td", {}, h("b", {}, "Bill")), h("td", { class: "num" }, h("b", {}, dollars(d.dollars))), h("td", { class: "num" }, span(d.seconds)), h("td", {})))),
+          h("tr", {}, h("td", {}, h("b", {}, "Bill")), h("td", { class: "num" }, h("b", {}, dollars(d.dollars))), h("td", { class: "num" }, span(d.seconds)), h("td", {}))))),
       h("p", { class: "quiet" }, [known(d.useful_percent) ? figure(d.useful_percent, 3) + " % of it made the model better" : null, known(d.usd_million) ? dollars(d.usd_million) + " per million " + d.unit : null, known(d.target_usd) ? dollars(d.target_usd) + " until the target" : null, d.stored_since_usd > 0 ? dollars(d.stored_since_usd) + " of storage since" : null, known(d.predicted_usd) ? "predicted " + dollars(d.predicted_usd) : null].filter(Boolean).join(" · "))]);
   };
   const drawAll = () => {
@@ -215,6 +216,11 @@ function leversCard(view) {
 }
 
 // ---- machines ----
+function interruptedText(notices, starts) {
+  const killed = starts.filter((s) => s.ended === "killed").length;
+  return [notices.length ? notices.length + (notices.length === 1 ? " interruption; the last at step " : " interruptions; the last at step ") + count(notices.at(-1).step) + "." : null,
+    killed ? (killed === 1 ? "One start was" : killed + " starts were") + " killed without notice." : null, notices.length || killed ? null : "No interruption so far."].filter(Boolean).join(" ");
+}
 function machineCard(view) {
   const body = h("div");
   const draw = () => {
@@ -224,7 +230,7 @@ function machineCard(view) {
       h("p", {}, interval ? "Checkpoints " + interval.text : saved ? "" : "No checkpoints are kept."),
       saved ? h("p", {}, "Newest checkpoint: step " + count(saved.step) + ", " + bytes(saved.bytes) + "; training paused " + figure(1000 * saved.blocked_s, 3) + " ms, on disk after " + span(saved.persist_s) + ".") : null,
       uploaded ? h("p", {}, "Newest in the object store: step " + count(uploaded.step) + (saved && saved.step > uploaded.step ? "; step " + count(saved.step) + " is being uploaded" : "") + (known(step?.remote_age_s) ? ", " + span(step.remote_age_s) + " old" : "") + ".") : null,
-      h("p", { class: "quiet" }, notices.length ? notices.length + (notices.length === 1 ? " interruption; the last at step " : " interruptions; the last at step ") + count(notices.at(-1).step) + "." : "No interruption so far.")]);
+      h("p", { class: "quiet" }, interruptedText(notices, view.detail.segments))]);
   };
   return { element: h("section", { class: "card", "aria-label": "Machines" }, h("div", { class: "head" }, h("h2", {}, "Machines and checkpoints")), body), draw };
 }

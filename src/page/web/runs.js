@@ -1,5 +1,5 @@
 // runs.js - the list of runs.
-import { h, settle, pill, stateText, count, figure, dollars, span, metricText, dayTime, known, modelOf, place, remember, address } from "./base.js";
+import { h, settle, pill, stateText, count, figure, dollars, span, metricText, metricName, dayTime, known, modelOf, place, remember, address } from "./base.js";
 import { runs, loadRuns, follow } from "./data.js";
 
 const shownAtFirst = 200;
@@ -27,7 +27,7 @@ function row(r, redraw) {
     h("td", { class: "more", "data-label": "on" }, r.device || "–", r.machine ? h("small", {}, r.machine) : null),
     h("td", { class: "num more", "data-label": "steps" }, progress(r)),
     h("td", { class: "num more", "data-label": "loss" }, figure(r.loss)),
-    h("td", { class: "num more", "data-label": r.metric || "metric" }, known(r.value) ? metricText(r.metric, r.value) : "–", r.metric && known(r.value) ? h("small", {}, r.metric + (known(r.target) ? ", target " + metricText(r.metric, r.target) : "")) : null),
+    h("td", { class: "num more", "data-label": metricName(r.metric) }, known(r.value) ? metricText(r.metric, r.value) : "–", r.metric && known(r.value) ? h("small", {}, metricName(r.metric) + (known(r.target) ? ", target " + metricText(r.metric, r.target) : "")) : null),
     h("td", { class: "num more", "data-label": "so far" }, dollars(r.dollars), h("small", {}, span(r.seconds))),
     h("td", { class: "num more" + (known(r.end_usd) ? "" : " none"), "data-label": "at the end" }, r.state === "runs" ? range(r.end_usd, r.end_high_usd, dollars) : "–"),
     h("td", { class: "num more" + (known(r.left_s) ? "" : " none"), "data-label": "left" }, r.state === "runs" ? range(r.left_s, r.left_high_s, span) : "–"));
