@@ -12,7 +12,7 @@ static enum status kind_of(const struct request *r, enum manifest_kind *out, str
 {
     struct str name = r->value[FLAG_for];
     if (!r->given[FLAG_for])
-        return err_set(err, STATUS_USAGE, "for whom? --for %.*s",
+        return err_set(err, STATUS_USAGE, "for which scheduler? Give --for %.*s",
                        STR_ARG(flags[FLAG_for].argument));
     if (manifest_find(name, out)) return STATUS_OK;
     return err_set(err, STATUS_USAGE, "--for takes %.*s, not %.*s",
@@ -25,12 +25,12 @@ static enum status check_store(const struct settings *s, enum manifest_kind kind
     if (kind == MANIFEST_SLURM && !s->checkpoint.dir.len && !s->checkpoint.to.len)
         return err_set(
             err, STATUS_USAGE,
-            "a job that is requeued would begin anew: set checkpoint.dir to a folder that "
+            "a job that is requeued would start over: set checkpoint.dir to a folder that "
             "all nodes see");
     if (kind != MANIFEST_SLURM && !s->checkpoint.to.len)
         return err_set(
             err, STATUS_USAGE,
-            "a new machine would begin anew: set checkpoint.to=s3://BUCKET/PREFIX (or gs://), "
+            "a new machine would start over: set checkpoint.to=s3://BUCKET/PREFIX (or gs://), "
             "where it finds the checkpoints");
     return STATUS_OK;
 }

@@ -163,11 +163,11 @@ void summary_show(struct progress *p, const struct event_done *r)
     rate_words(s, r, scratch);
     time_words(s, r, scratch);
     gpu_words(p, r);
-    if (isnan(r->first_step_ms)) /* all of them were made before this start */
-        say_result(s, "%-12s%.2f s for %lld steps\n", "time", r->seconds, (long long)r->steps);
-    else
-        say_result(s, "%-12s%.2f s for %lld steps; the first finished after %.0f ms\n", "time",
-                   r->seconds, (long long)r->steps, r->first_step_ms);
+    struct str first = STR(""); /* all of them were made before this start */
+    if (!isnan(r->first_step_ms))
+        first = str_fmt(&scratch, "; the first finished after %.0f ms", r->first_step_ms);
+    say_result(s, "%-12s%.2f s for %lld step%s%.*s\n", "time", r->seconds, (long long)r->steps,
+               r->steps == 1 ? "" : "s", STR_ARG(first));
     saving_words(s, r, scratch);
     noise_words(s, r, scratch);
     if (r->arena_bytes_planned)

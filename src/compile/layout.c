@@ -222,7 +222,7 @@ static enum status too_large(const struct program_set *set, const struct target 
 {
     bool evaluates =
         set->programs[PROGRAM_EVAL] && set->programs[PROGRAM_EVAL]->bytes == set->arena_bytes;
-    return err_set(err, STATUS_USAGE, "the run needs %.3g GiB, %.*s has %.3g GiB for it: %s fits",
+    return err_set(err, STATUS_USAGE, "the run needs %.3g GiB, %.*s has %.3g GiB for it: try %s",
                    (f64)set->arena_bytes / 0x1p30, STR_ARG(target->name),
                    (f64)target->memory_bytes / 0x1p30,
                    evaluates ? "a smaller train.eval_batch"

@@ -17,10 +17,18 @@ static enum status find_machine(const struct job *j, struct str asked,
     *catalogue = all;
     *out       = catalogue_machine(all, provider, name);
     if (*out) return STATUS_OK;
+    struct str near = machine_nearest(all, name.len ? name : provider, *j->perm);
+    i64        i    = 0;
+    while (i < all->machine_count && !str_eq(all->machines[i].name, near)) i++;
+    if (i == all->machine_count)
+        return err_set(err, STATUS_USAGE,
+                       "run.machine=%.*s is not in the catalogue; expected CLOUD/MACHINE as in "
+                       "`frugal prices`, like aws/g5.xlarge",
+                       STR_ARG(asked));
     return err_set(err, STATUS_USAGE,
-                   "run.machine=%.*s is not in the catalogue; expected PROVIDER/NAME of a row of "
-                   "`frugal prices`",
-                   STR_ARG(asked));
+                   "run.machine=%.*s is not in the catalogue; did you mean %.*s/%.*s? `frugal "
+                   "prices` lists all",
+                   STR_ARG(asked), STR_ARG(all->machines[i].provider), STR_ARG(near));
 }
 
 static enum price price_kind(struct str market)

@@ -22,12 +22,16 @@ enum status check_feed(const struct model *m, struct str name, enum dtype dtype,
     char               text[256];
     struct arena       scratch = { .begin = (u8 *)text, .end = (u8 *)text + sizeof text };
     if (f && f->type.dtype == dtype && f->type.shape.rank == rank) return STATUS_OK;
-    struct str given = f ? type_text(&scratch, f->type) : STR("none"), wanted = dtype_name(dtype);
+    struct str wanted = dtype_name(dtype);
+    if (!f)
+        return err_set(err, STATUS_USAGE,
+                       "model.kind=%s cannot use this data, which has no %.*s; use data of kind %s",
+                       m->kind->name, STR_ARG(name), m->kind->data);
     return err_set(err, STATUS_USAGE,
-                   "model.kind=%s reads %.*s as %.*s%s, but this data gives %.*s; use data of "
-                   "kind %s",
-                   m->kind->name, STR_ARG(name), STR_ARG(wanted), rank ? "[n]" : "", STR_ARG(given),
-                   m->kind->data);
+                   "model.kind=%s cannot use this data: %.*s is %.*s, not %.*s%s; use data of kind "
+                   "%s",
+                   m->kind->name, STR_ARG(name), STR_ARG(type_text(&scratch, f->type)),
+                   STR_ARG(wanted), rank ? "[n]" : "", m->kind->data);
 }
 
 enum status check_count(const char *key, i64 value, i64 least, i64 most, struct err *err)

@@ -12,6 +12,7 @@ enum status report_find(struct run_bill *bills, i64 count, struct str word, stru
     if (ids == 1) return STATUS_OK;
     for (i64 i = count; i-- > 0 && !ids;)
         if (str_eq(bills[i].row.name, word) && !ids++) *out = &bills[i];
+    if (!ids && count && str_eq(word, STR("last")) && ++ids) *out = &bills[count - 1];
     if (ids == 1) return STATUS_OK;
     if (ids)
         return err_set(err, STATUS_USAGE, "%.*s is the beginning of %lld runs; give more of it",

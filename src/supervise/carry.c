@@ -440,7 +440,10 @@ static enum status read_state(const struct ckpt *k, struct arena *perm, struct f
             f->bytes      = k->manifest.shards[out->count++].bytes;
         }
     if (!list || out->count != k->manifest.shard_count)
-        return err_set(err, STATUS_WORLD, "%.*s was not written by frugal run", STR_ARG(k->folder));
+        return err_set(err, STATUS_USAGE,
+                       "%.*s was not written by `frugal run`. Give the program its own "
+                       "checkpoint.dir, or start over with --fresh, which deletes what is there",
+                       STR_ARG(k->folder));
     return STATUS_OK;
 }
 

@@ -97,8 +97,8 @@ static enum status largest(struct chooser *c, i64 *fits, struct err *err)
     if (st || plan.bytes <= budget || low) return st;
     return err_set(
         err, STATUS_USAGE,
-        "even one sample at a time needs %.3g GiB, and %.3g GiB are allowed: %sa smaller "
-        "model or a shorter data.context fits",
+        "even one sample at a time needs %.3g GiB, and %.3g GiB are allowed: try %sa smaller "
+        "model or a shorter data.context",
         (f64)plan.bytes / 0x1p30, (f64)budget / 0x1p30,
         c->config.recompute.kind == RECOMPUTE_NONE ? "train.recompute=auto, " : "");
 }
@@ -266,8 +266,8 @@ enum status batch_shrink(struct session *s, struct err *err)
     if (!t->batch || t->micro_batch || s->ranks) return err_set(err, STATUS_NO, "as set");
     c.most              = MIN(t->noise_scale ? t->batch / 2 : t->batch, train);
     c.config.accumulate = 2; /* with the program that adds gradients */
-    c.config.eval_batch = c.config.eval_batch_last = 0;
-    enum status st                                 = choose_largest(&c, &micro, err);
+    c.config.batch_last = c.config.eval_batch = c.config.eval_batch_last = 0; /* of before */
+    enum status st = choose_largest(&c, &micro, err);
     if (!st && micro >= s->config.batch)
         st = err_set(err, STATUS_NO, "it is not the reason the run does not fit");
     if (!st && c.most / micro > PARTS_MAX)

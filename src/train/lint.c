@@ -228,11 +228,13 @@ static struct str check_batch_larger_than_data(const struct lint_facts *f, struc
 {
     i64 asked = train_of(f)->batch;
     if (asked <= f->train_samples) return fine;
+    i64 less = MAX(f->train_samples / 10, 1), steps = (f->train_samples + less - 1) / less;
     return str_fmt(perm,
                    "a step has %lld samples, and there %s only %lld: every step sees all the data. "
-                   "train.batch=%lld makes an epoch ten steps",
+                   "train.batch=%lld makes an epoch %lld step%s",
                    (long long)asked, f->train_samples == 1 ? "is" : "are",
-                   (long long)f->train_samples, (long long)MAX(f->train_samples / 10, 1));
+                   (long long)f->train_samples, (long long)less, (long long)steps,
+                   steps == 1 ? "" : "s");
 }
 
 static struct str check_target_seen_late(const struct lint_facts *f, struct arena *perm)

@@ -128,6 +128,16 @@ static enum status judge(struct restore *r, struct arena scratch, struct err *er
     return read_numbers(r, &r->at, &g, err);
 }
 
+/* Did `frugal run` write the newest of them? Its files are those of another program. */
+static bool is_of_program(const struct restore *r, struct arena scratch)
+{
+    const struct ckpt *newest = r->list.items;
+    struct json       *root;
+    return r->list.count && !newest->why.status &&
+           !json_parse(&scratch, newest->manifest.state, &root, NULL) &&
+           json_get(root, STR("carried"));
+}
+
 /* The newest here, unless there is a newer one in the object store. */
 static enum status find_anywhere(struct restore *r, struct arena *perm, struct err *err)
 {
@@ -136,6 +146,8 @@ static enum status find_anywhere(struct restore *r, struct arena *perm, struct e
     struct err     why    = { 0 };
     bool           brought;
     enum status    st = find(r, folder, perm, &why);
+    if (is_of_program(r, *perm))
+        return another(r, err, STR("`frugal run` copied the files of a program there"));
     if (st && st != STATUS_NO) return stays(err, st, folder, why.text);
     if (r->found) have = r->loaded.ckpt->id;
     enum status remote = remote_save_restore(&r->remote, have, perm, &brought, err);

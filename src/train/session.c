@@ -214,7 +214,10 @@ static enum status compile_to_fit(struct session *s, struct err *err)
     struct compile_config asked = s->config;
     struct err            why   = { 0 };
     enum status           st    = compile_batches(s, err);
-    if (st != STATUS_USAGE || s->settings->data.rows_only || batch_shrink(s, &why)) return st;
+    if (st != STATUS_USAGE || s->settings->data.rows_only) return st;
+    enum status shrinks = batch_shrink(s, &why);
+    if (shrinks == STATUS_USAGE && err) *err = why; /* not even one sample: says more */
+    if (shrinks) return st;
     s->config.optimiser = asked.optimiser; /* as auto begins */
     return compile_batches(s, err);
 }

@@ -39,6 +39,9 @@ run 0 runs
 has out '^run +started +name +ended +steps +time +dollars +a million +last +tags$'
 has out ' run +end +480 .*accuracy .*team_a,odd, tag$'
 run 0 report
+cp out newest
+run 0 report last
+cmp -s out newest || fail 'report last is not the newest run'
 has out '^run  [0-9a-f]{12}  started 20[0-9-]+ [0-9:]+, 1 segment, ended: end$'
 has out '^compute .* \$[0-9.]+ +[0-9.]+ %$'
 has out '^starting .* \$'

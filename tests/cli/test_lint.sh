@@ -40,6 +40,8 @@ warns evaluation_dominates train.eval_every=1
 head -c 4000 /dev/zero | cat - text >binary
 warns text_is_binary data.path=binary
 warns batch_larger_than_data train.batch=100000
+rules data.samples=5 train.batch=8 >/dev/null
+grep -q 'there are only 5: .* train.batch=1 makes an epoch 5 steps' err || fail "an epoch of 5 samples has other than 5 steps"
 warns "" train.batch=auto
 warns spot_without_checkpoints run.market=spot
 warns spot_checkpoints_on_it run.market=spot checkpoint.dir=kept

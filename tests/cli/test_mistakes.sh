@@ -99,7 +99,7 @@ says 2 '^x would be i32\[.*more than 64 TiB' train clicks.yaml data.samples=1e18
 says 2 'model.width=1000000000 must be between' train gpt.yaml model.width=1e9
 says 2 'expected a whole number from 1 to 1024' train gpt.yaml model.depth=1e9
 says 2 'more than 32768 operations' train gpt.yaml model.depth=1024
-says 2 'the run needs .* GiB' train gpt.yaml model.width=131072 model.heads=512 train.batch=1e12
+says 2 'even one sample at a time needs .* GiB' train gpt.yaml model.width=131072 model.heads=512 train.batch=1e12
 says 2 'expected a whole number' train run.yaml train.batch=1e30
 says 2 'train.precision is fp8; expected one of auto.fp32.bf16.fp16' train run.yaml train.precision=fp8
 says 2 '^model.dtype=f64 and a low train.precision' train run.yaml train.precision=bf16 model.dtype=f64
@@ -108,6 +108,9 @@ says 0 '^evaluated after step 12' train run.yaml train.epochs=1e18 train.steps=1
 says 0 . train run.yaml train.batch=1e12
 says 0 '^evaluated after step 1,' train run.yaml train.batch=576460752303423488 train.micro_batch=32
 says 0 . train run.yaml train.threads=100
+says 2 'run.machine=p5.48xlarge is not in the catalogue; did you mean aws/p5.48xlarge\?' train run.yaml run.machine=p5.48xlarge
+says 2 'run.machine=aws/p5.48xlarg is not in the catalogue; did you mean aws/p5.48xlarge\?' train run.yaml run.machine=aws/p5.48xlarg
+says 2 'run.machine=nothing is not in the catalogue; expected CLOUD/MACHINE' train run.yaml run.machine=nothing
 says 0 . train run.yaml data.samples=1
 says 2 'train.target needs samples' train run.yaml data.held_out=0 train.target=0.5
 says 1 'the loss is (not a number|infinite) after step' train run.yaml train.lr=1e30
@@ -116,10 +119,10 @@ says 1 'the loss is (not a number|infinite) after step' train run.yaml train.lr=
 unworked() { [ ! -s out ] && [ "$(wc -l <err)" = 1 ] || fail "$1: work before the sentence"; }
 lever() { says "$@"; shift 2; unworked "$*"; }
 lever 2 'train.memory_gib is 0; expected a number above 0 or none' train gpt.yaml train.memory_gib=0
-lever 2 'the run needs .* GiB.*fits' train gpt.yaml train.memory_gib=1e-5
-lever 2 'the run needs .* GiB.*: a smaller train.eval_batch fits' train gpt.yaml train.memory_gib=8e-4 \
+lever 2 '^even one sample at a time needs .* GiB, and 1e-05 GiB are allowed: try train.recompute=auto, a smaller model' train gpt.yaml train.memory_gib=1e-5
+lever 2 'the run needs .* GiB.*: try a smaller train.eval_batch$' train gpt.yaml train.memory_gib=8e-4 \
   data.held_out=0.5
-lever 2 'needs at least .* with everything recomputed' train gpt.yaml train.memory_gib=1e-5 \
+lever 2 '^even one sample at a time needs .* GiB, .*: try a smaller model' train gpt.yaml train.memory_gib=1e-5 \
   train.recompute=auto
 lever 2 'even one sample at a time needs .*train.recompute=auto' train gpt.yaml train.batch=auto \
   train.memory_gib=1e-5

@@ -31,6 +31,15 @@ run 2 run $keep program.complete=-1 -- true
 run 2 run $keep program.marker=.done -- true
 has err 'program.marker was replaced by program.complete'
 
+# A folder has checkpoints of frugal's own training, or files of a program: the other one is refused, with the remedy.
+printf 'data: {kind: synthetic_clicks, samples: 100}\nmodel: {kind: ranker}\ntrain: {steps: 1}\n' >clicks.yaml
+run 0 train clicks.yaml checkpoint.dir=theirs
+run 2 run program.folder=other checkpoint.dir=theirs -- true
+has err '^theirs/step-.* was not written by `frugal run`. Give the program its own checkpoint.dir, or start over with --fresh'
+run 0 run program.folder=other checkpoint.dir=copies -- sh -c 'mkdir -p other; echo 1 >other/model'
+run 2 train clicks.yaml checkpoint.dir=copies
+has err '^copies holds the checkpoints of another run: `frugal run` copied the files of a program there. Give this run its own checkpoint.dir'
+
 # The name in the ledger is the one that was given, else the command.
 run 0 run run.name=mine run.ledger=named/ledger.db -- true
 if ! grep -q 'not recorded' err; then

@@ -101,6 +101,22 @@ TEST(a_step_that_does_not_fit_is_computed_in_parts_that_do)
     CHECK_EQ(c.err.status, STATUS_USAGE);
 }
 
+/* The last step of an epoch, shorter than the others, is computed in parts too. */
+TEST(the_rest_of_an_epoch_does_not_keep_the_parts_large)
+{
+    struct settings one = clicks(8192, 1, NAN), all = clicks(8192, 0, NAN);
+    one.train.eval_batch = all.train.eval_batch = 1;
+    CHECK(SAMPLES % 8192 > 8192 / 8);
+    i64             least = choose(&one, perm).arena_bytes, most = choose(&all, perm).arena_bytes;
+    i64             budget = least + (most - least) / 8;
+    struct settings s      = clicks(8192, 0, (f64)budget / 0x1p30);
+    s.train.eval_batch     = 1;
+    struct chosen c        = choose(&s, perm);
+    CHECK(c.batch > 1 && c.batch <= 8192 / 4);
+    CHECK_EQ(c.batch * c.accumulate, 8192);
+    CHECK(c.arena_bytes <= budget);
+}
+
 /* What learns is the number of steps: a batch that leaves few is not taken, whatever the machine would gain. */
 TEST(auto_leaves_the_run_a_thousand_steps)
 {

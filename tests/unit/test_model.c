@@ -513,10 +513,10 @@ TEST(wrong_settings_are_named_by_their_key)
     CHECK_STR(refused(perm, settings("gtp"), words),
               "model.kind=gtp must be one of: layers gpt encoder ranker hf");
     CHECK_STR(refused(perm, settings("gpt"), images(28, 28, 1, 10)),
-              "model.kind=gpt reads x as i32[n], but this data gives u8[28,28,1]; use data of "
+              "model.kind=gpt cannot use this data: x is u8[28,28,1], not i32[n]; use data of "
               "kind text or tokens");
     CHECK_STR(refused(perm, settings("encoder"), words),
-              "model.kind=encoder reads lens as i32, but this data gives none; use data of "
+              "model.kind=encoder cannot use this data, which has no lens; use data of "
               "kind lines, or csv or jsonl with data.text");
     CHECK_STR(refused(perm, settings("ranker"), clicks(0, 0, 13)),
               "model.kind=ranker needs columns of categories: set data.categorical, or use "
