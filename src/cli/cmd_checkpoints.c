@@ -1,6 +1,7 @@
 /* cmd_checkpoints.c - frugal checkpoints: what lies in a folder of them, whether it is whole, what a
  * restore would take; deleting the old, copying one to another place. */
 #include "base/date.h"
+#include "base/json.h"
 #include "cli/checkpoints.h"
 
 enum status command_checkpoints(struct cli *c, struct err *err);
@@ -128,6 +129,20 @@ void checkpoints_tell_restore(struct cli *c, const struct ckpt *k, f64 rate, con
                STR_ARG(speed), given ? "as given" : measured);
 }
 
+/* A line for each text of it, as `frugal train` writes them; of another program as it is. */
+static void tell_state(struct cli *c, struct str state)
+{
+    struct arena scratch = *c->perm;
+    struct json *root;
+    bool texts = !json_parse(&scratch, state, &root, NULL) && root->kind == JSON_MAP && root->count;
+    for (const struct json *v = texts ? root->first : NULL; v; v = v->next)
+        texts &= v->kind == JSON_STRING;
+    for (const struct json *v = texts ? root->first : NULL; v; v = v->next)
+        say_result(c->say, "%-10s%.*s %.*s\n", v == root->first ? "state" : "", STR_ARG(v->key),
+                   STR_ARG(v->text.len ? v->text : STR("empty")));
+    if (!texts) say_result(c->say, "state     %.*s\n", STR_ARG(state));
+}
+
 void checkpoints_tell_inside(struct cli *c, const struct ckpt_manifest *m)
 {
     if (c->say->json) return;
@@ -138,7 +153,7 @@ void checkpoints_tell_inside(struct cli *c, const struct ckpt_manifest *m)
         struct str   bytes   = text_bytes(&scratch, (f64)m->shards[i].bytes);
         say_result(c->say, "shard     %-28.*s %9.*s\n", STR_ARG(m->shards[i].name), STR_ARG(bytes));
     }
-    say_result(c->say, "state     %.*s\n", STR_ARG(m->state));
+    tell_state(c, m->state);
 }
 
 static enum status run_show(struct cli *c, const struct str *arguments, i64 count, struct err *err)

@@ -23,6 +23,14 @@ has out '^restore .*measured just now'
 run 0 checkpoints show c 30 --rate 2 --json
 has out '"event":"restore","name":"step-000000030.1.3","bytes":[0-9]+,"bytes_per_s":2e.06,"measured":false,"seconds":0.002'
 
+# What a run left: a line for each setting, not one of thousands of characters.
+printf 'data: {kind: synthetic_clicks, samples: 100}\nmodel: {kind: ranker}\ntrain: {steps: 1}\n' >clicks.yaml
+run 0 train clicks.yaml checkpoint.dir=trained
+run 0 checkpoints show trained
+has out '^state +identity '
+has out '^ +data.kind synthetic_clicks$'
+has out '^ +train.steps 1$'
+
 # One byte of a shard, and half a manifest.
 printf x | dd of=c/step-000000050.1.5/weights.safetensors bs=1 seek=200 conv=notrunc 2>dd.err
 head -c 100 c/step-000000040.1.4/manifest.json >half && mv half c/step-000000040.1.4/manifest.json
