@@ -108,11 +108,14 @@ has err 'SIGTERM'
 has out '^cost'
 [ -s kept.safetensors ] || fail "interrupted, and the weights are lost"
 
-# A batch that the machine chose may be another next time: the run names the one that repeats it.
-run 0 train run.yaml train.batch=auto train.out=auto.safetensors
+# A batch that the machine chose may be another next time: the run names the one that repeats it. A short run always has 16.
+run 0 train run.yaml train.batch=auto train.out=none
+has err '^batch 16: '
+lacks err 'repeats this run'
+run 0 train run.yaml train.batch=auto train.epochs=200 train.out=auto.safetensors
 chosen=$(sed -n 's/.*train.batch=\([0-9]*\) repeats this run.*/\1/p' err)
 [ -n "$chosen" ] || fail "train.batch=auto does not say what repeats it"
-run 0 train run.yaml train.batch="$chosen" train.out=again.safetensors
+run 0 train run.yaml train.batch="$chosen" train.epochs=200 train.out=again.safetensors
 lacks err 'repeats this run'
 same_numbers auto.safetensors again.safetensors || fail "train.batch=$chosen does not repeat train.batch=auto"
 
