@@ -439,7 +439,11 @@ static enum status read_state(const struct ckpt *k, struct arena *perm, struct f
             f->is_private = json_get(v, STR("private")) != NULL;
             f->bytes      = k->manifest.shards[out->count++].bytes;
         }
-    if (!list || out->count != k->manifest.shard_count)
+    if (list && out->count != k->manifest.shard_count)
+        return err_set(err, STATUS_WORLD,
+                       "%.*s is damaged: its manifest names files that a checkpoint cannot have",
+                       STR_ARG(k->folder));
+    if (!list)
         return err_set(err, STATUS_USAGE,
                        "%.*s was not written by `frugal run`. Give the program its own "
                        "checkpoint.dir, or start over with --fresh, which deletes what is there",
