@@ -176,6 +176,33 @@ enum status rule_fp8(const struct graph *g, const struct pass_input *in, struct 
     return rule_remove_dead(g, in, scratch, err);
 }
 
+/* A dealt parameter is read to be gathered and for nothing else; its gradient is a part of the ranks' sum. */
+enum status rule_deal(const struct graph *g, const struct pass_input *in, struct arena scratch,
+                      struct err *err)
+{
+    for (i32 i = 0; i < g->node_count; i++)
+        for (i32 k = 0; k < g->nodes[i].in_count; k++) {
+            const struct node *n = &g->nodes[i];
+            if (!g->values[n->in[k]].dealt ||
+                (n->op == OP_GATHER_PARTS && n->at.ranks == in->config->ranks))
+                continue;
+            return err_set(err, STATUS_WORLD, "%.*s reads a part of %.*s", STR_ARG(n->name),
+                           STR_ARG(g->values[n->in[k]].name));
+        }
+    for (i32 i = 0; i < g->value_count; i++) {
+        const struct value *v    = &g->values[i];
+        struct arena        turn = scratch;
+        i32 d = v->dealt ? graph_find(g, str_cat(&turn, v->name, STR(".grad"))) : -1;
+        if (d < 0) continue;
+        i32 made = g->values[d].node;
+        if (made < 0 || g->nodes[made].op != OP_REDUCE_SCATTER ||
+            !type_eq(g->values[d].type, v->type))
+            return err_set(err, STATUS_WORLD, "the gradient of %.*s is not summed over the ranks",
+                           STR_ARG(v->name));
+    }
+    return rule_remove_dead(g, in, scratch, err);
+}
+
 /* No node makes a gradient; one adds to each. */
 enum status rule_accumulate(const struct graph *g, const struct pass_input *in,
                             struct arena scratch, struct err *err)
@@ -258,8 +285,9 @@ enum status rule_shard(const struct graph *g, const struct pass_input *in, struc
 {
     const struct graph *train = in->train;
     struct room         room  = { in->target->align_bytes, shard_parts(in->config) };
-    i64                 all   = group_count(train, GROUP_HIDDEN, GROUP_FROZEN, room);
-    i64                 sums = 0, tables = 0;
+    enum group end  = deals(in->config) ? GROUP_DECAY : GROUP_FROZEN; /* deal.c has the rest */
+    i64        all  = group_count(train, GROUP_HIDDEN, end, room);
+    i64        sums = 0, tables = 0;
     (void)scratch;
     for (i32 i = 0; i < g->node_count; i++) {
         const struct node  *n = &g->nodes[i];

@@ -20,6 +20,20 @@ i64 together_part(const struct session *s, i64 samples)
     return samples * (rank + 1) / count - samples * rank / count; /* as the loader cuts them */
 }
 
+/* What cannot be where ranks gather each other's weights. */
+static enum status check_dealt(const struct session *s, struct err *err)
+{
+    if (s->config.recompute.kind == RECOMPUTE_AUTO)
+        return err_set(err, STATUS_USAGE,
+                       "train.recompute=auto chooses for each rank by itself, and with "
+                       "train.shard=all they must run the same program: train.recompute=all");
+    if (s->config.fp8)
+        return err_set(err, STATUS_USAGE,
+                       "train.fp8 keeps whole weights between the passes, which train.shard=all "
+                       "does not have: train.shard=state, or train.fp8=off");
+    return STATUS_OK;
+}
+
 enum status together_batches(struct session *s, struct err *err)
 {
     struct compile_config *c = &s->config;
@@ -33,6 +47,9 @@ enum status together_batches(struct session *s, struct err *err)
                        "a batch of %lld samples has no part for each of %d ranks: a larger "
                        "train.batch or fewer ranks",
                        (long long)c->batch, s->ranks->count);
+    i64         batch_last = c->batch_last, eval_last = c->eval_batch_last;
+    enum status st = c->shard == SHARD_ALL ? check_dealt(s, err) : STATUS_OK;
+    if (st) return st;
     s->eval_all        = c->eval_batch;
     c->rank            = s->ranks->rank;
     c->ranks           = s->ranks->count;
@@ -41,7 +58,33 @@ enum status together_batches(struct session *s, struct err *err)
     c->batch_last      = together_part(s, c->batch_last);
     c->eval_batch_last = together_part(s, c->eval_batch_last);
     if (c->eval_batch) c->eval_batch = MAX(together_part(s, c->eval_batch), 1);
+    if (c->shard == SHARD_ALL) { /* nobody stands aside: the others gather its parts */
+        c->batch_last      = batch_last ? MAX(c->batch_last, 1) : 0;
+        c->eval_batch_last = eval_last ? MAX(c->eval_batch_last, 1) : 0;
+    }
     return STATUS_OK;
+}
+
+void together_note_whole(struct session *s)
+{
+    static const char *const why[] = {
+        "frozen", "in tables updated row by row (train.tables=dense shards them)",
+        "in matrices of muon (train.optimiser=adamw shards them)"
+    };
+    i64            count[COUNT_OF(why)] = { 0 }, all = weights_count(s, false);
+    struct textbuf b = textbuf_new(s->perm);
+    if (!session_deals(s)) return;
+    for (i32 i = 0; i < s->set->persistent_count; i++) {
+        const struct persistent *t = &s->set->persistents[i];
+        if (t->kind != VALUE_PARAM || t->dealt) continue;
+        count[t->frozen ? 0 : t->sparse_rows ? 1 : 2] += shape_count(t->type.shape);
+    }
+    for (i64 i = 0; i < COUNT_OF(why); i++)
+        if (count[i]) textbuf_fmt(&b, "%s%lld %s", b.len ? ", " : "", (long long)count[i], why[i]);
+    if (!b.len) return;
+    s->note = str_fmt(
+        s->perm, "%.*s%strain.shard=all keeps some of %lld weights whole on every rank: %.*s",
+        STR_ARG(s->note), s->note.len ? "; " : "", (long long)all, STR_ARG(textbuf_str(&b)));
 }
 
 /* --- the same everywhere --- */
@@ -65,7 +108,8 @@ enum status together_tensors(struct session *s, struct err *err)
         struct arena             scratch = s->scratch;
         struct dealt             d;
         i64                      bytes = type_bytes(t->type);
-        if (!is_state(t) || dealt_is(s, t, &d)) continue; /* each has its own part */
+        if (!is_state(t) || dealt_is(s, t, &d) || dealt_by_tensor(s, t))
+            continue; /* each has its own part */
         u8 *copy = NEW(&scratch, u8, bytes);
         b->table->wait(b, b->table->get(b, t->offset, copy, bytes));
         st = together_say(s, copy, bytes, err);
@@ -161,6 +205,31 @@ static void take_failure(struct loop *l, const struct word *all)
     l->input_err = why;
 }
 
+enum status together_ready(struct loop *l)
+{
+    struct ranks *r = l->s.ranks;
+    struct word   all[RANKS_MAX];
+    bool          bad = false;
+    clock_enter(l->clock, PART_slowest);
+    all[r->rank]   = (struct word){ .status = (i32)l->input };
+    enum status st = ranks_gather(r, all, r->count, sizeof *all);
+    clock_enter(l->clock, PART_other);
+    if (st) {
+        l->input_err    = r->failed;
+        return l->input = st;
+    }
+    for (i32 i = 0; i < r->count; i++) bad |= all[i].status != 0;
+    if (bad) take_failure(l, all);
+    return l->input;
+}
+
+void together_tell_failure(struct loop *l)
+{
+    i64 none = 0;
+    if (session_deals(&l->s)) together_ready(l);
+    else together_step(l, &none);
+}
+
 enum status together_step(struct loop *l, i64 *targets)
 {
     struct session *s = &l->s;
@@ -203,10 +272,9 @@ enum status together_step(struct loop *l, i64 *targets)
 
 void together_fail(struct loop *l, enum status st, const struct err *err)
 {
-    i64 none     = 0;
     l->input     = st;
     l->input_err = err ? *err : (struct err){ .status = st };
-    if (!l->s.ranks->failed.status) together_step(l, &none);
+    if (!l->s.ranks->failed.status) together_tell_failure(l);
 }
 
 i32 together_slowest(struct loop *l)

@@ -19,13 +19,13 @@ enum { RANKS = 4, STEPS = 30, EVALS = 8 };
 struct peer {
     struct ranks *r;
     pthread_t     thread;
-    i64           count;
-    f32          *sum, *all;
-    u8           *work;
-    f32           part[4096];
-    f64           numbers[3];
-    enum status   st;
-    struct err    err;
+    i64  count, few; /* few: as many as no number of ranks divides, or fewer than there are ranks */
+    f32 *sum, *all;
+    u8  *work;
+    f32  part[4096], whole[4096];
+    f64  numbers[3];
+    enum status st;
+    struct err  err;
 };
 
 static void *collect(void *context)
@@ -34,7 +34,8 @@ static void *collect(void *context)
     void        *work = p->work;
     for (i64 i = 0; i < p->count; i++) p->sum[i] = p->all[i] = (f32)(i % 97 * (p->r->rank + 1));
     ranks_reduce(p->r, RANKS_SUM, DT_F32, p->sum, p->count, work);
-    ranks_reduce_scatter(p->r, DT_F32, p->all, 4096 / p->r->count * p->r->count, p->part, work);
+    ranks_reduce_scatter(p->r, DT_F32, p->all, p->few, p->part, work);
+    ranks_gather_equal(p->r, p->part, p->whole, p->few, sizeof *p->part);
     ranks_gather(p->r, p->all, p->count, sizeof *p->all);
     for (i64 i = 0; i < 3; i++) p->numbers[i] = (f64)(p->r->rank + i);
     ranks_sum(p->r, p->numbers, 3);
@@ -46,13 +47,17 @@ static void *collect(void *context)
 TEST(collectives_join_what_all_ranks_have)
 {
     i64 large = RANKS_CHUNK_BYTES / 4 + 4999; /* more than one chunk, and no multiple of anything */
+    u64 seed  = test_seed();
     for (i32 count = 2; count <= RANKS; count++) {
+        u32                  draw = rng_u32((struct rng_key){ .seed = seed }, (u64)count);
+        i64                  few  = count == 3 ? 1 : 1 + draw % 4096;
         struct arena         room = *perm;
         struct rank_threads *t    = rank_threads_new(&room, count);
         struct peer         *p    = NEW(&room, struct peer, count);
         for (i32 i = 0; i < count; i++) {
             p[i] = (struct peer){ .r     = rank_threads_rank(t, i),
                                   .count = large,
+                                  .few   = few,
                                   .sum   = NEW(&room, f32, large),
                                   .all   = NEW(&room, f32, large),
                                   .work  = NEW(&room, u8, 2 * RANKS_CHUNK_BYTES) };
@@ -60,7 +65,7 @@ TEST(collectives_join_what_all_ranks_have)
         }
         for (i32 i = 0; i < count; i++) pthread_join(p[i].thread, NULL);
         f32 ones = (f32)(count * (count + 1) / 2);
-        i64 part = 4096 / count;
+        i64 part = ranks_part(few, count);
         for (i32 i = 0; i < count; i++) {
             i64 bad = 0;
             for (i64 k = 0; k < large; k++) {
@@ -69,7 +74,11 @@ TEST(collectives_join_what_all_ranks_have)
                 bad += p[i].sum[k] != (f32)(k % 97) * ones;
                 bad += p[i].all[k] != (f32)(k % 97 * (owner + 1));
             }
-            for (i64 k = 0; k < part; k++) bad += p[i].part[k] != (f32)((i * part + k) % 97) * ones;
+            for (i64 k = 0; k < part; k++) {
+                i64 at = i * part + k;
+                bad += p[i].part[k] != (at < few ? (f32)(at % 97) * ones : 0);
+            }
+            for (i64 k = 0; k < few; k++) bad += p[i].whole[k] != (f32)(k % 97) * ones;
             CHECK_EQ(bad, 0);
             CHECK_EQ(p[i].numbers[2], (f64)count * (count - 1) / 2 + 2 * count);
             CHECK_EQ(p[i].st, STATUS_USAGE);
@@ -198,6 +207,20 @@ static const struct {
     { "fp16, state dealt out",
       2e-2,
       { "train.batch=11", "train.precision=fp16", "train.shard=state" } },
+    { "f64, all dealt out", 1e-11, { "model.dtype=f64", "train.batch=11", "train.shard=all" } },
+    { "f64, all dealt out, micro-batches, recomputed",
+      1e-11,
+      { "model.dtype=f64", "train.batch=12", "train.micro_batch=2", "train.shard=all",
+        "train.recompute=all" } },
+    { "fp32, all dealt out",
+      4e-3,
+      { "train.batch=11", "train.precision=fp32", "train.shard=all" } },
+    { "bf16, all dealt out",
+      2e-2,
+      { "train.batch=11", "train.precision=bf16", "train.shard=all" } },
+    { "fp16, all dealt out",
+      2e-2,
+      { "train.batch=11", "train.precision=fp16", "train.shard=all" } },
 };
 
 static struct settings settings_of(struct arena *perm, struct str folder, i64 model, i64 way)
