@@ -120,46 +120,67 @@ enum status together_tensors(struct session *s, struct err *err)
 }
 
 /* A hash for each thing that ranks may disagree on. */
-enum same { SAME_VERSION, SAME_DATA, SAME_MODEL, SAME_BATCH, SAME_COUNT };
+enum same { SAME_DATA, SAME_MODEL, SAME_BATCH, SAME_COUNT };
 
-static void describe_here(const struct session *s, u64 *to)
+static void add_i64(struct xxh64 *h, i64 v)
 {
-    struct xxh64 model;
-    i64 data[]  = { dataset_count(s->data, SPLIT_TRAIN), dataset_count(s->data, SPLIT_EVAL) };
-    i64 batch[] = { s->batch_all, s->eval_all, s->config.accumulate, s->config.precision,
-                    s->config.optimiser };
+    xxh64_add(h, (struct str){ (const char *)&v, sizeof v });
+}
+
+/* How many samples, and what local files hold; remote ones have the same address. */
+static enum status describe_data(const struct session *s, struct xxh64 *to, struct err *err)
+{
+    struct arena       scratch = s->scratch;
+    struct data_config c       = s->settings->data;
+    struct fingerprint files[FINGERPRINTS_MAX];
+    i64                count = 0;
+    enum status        st    = STATUS_OK;
+    add_i64(to, dataset_count(s->data, SPLIT_TRAIN));
+    add_i64(to, dataset_count(s->data, SPLIT_EVAL));
+    if (!data_is_remote(&c)) st = dataset_fingerprints(s->data, &c, &scratch, files, &count, err);
+    for (i64 i = 0; !st && i < count; i++) xxh64_add(to, files[i].text);
+    return st;
+}
+
+static enum status describe_here(const struct session *s, u64 *to, struct err *err)
+{
+    struct xxh64 data, model;
+    i64          batch[] = { s->batch_all, s->eval_all, s->config.accumulate, s->config.precision,
+                             s->config.optimiser };
+    xxh64_init(&data);
     xxh64_init(&model);
     for (i32 i = 0; i < s->set->persistent_count; i++) {
         const struct persistent *t = &s->set->persistents[i];
         if (!is_state(t)) continue;
         xxh64_add(&model, t->name);
-        xxh64_add(&model, (struct str){ (const char *)&t->offset, sizeof t->offset });
+        add_i64(&model, t->offset);
     }
-    to[SAME_VERSION] = xxh64(STR(FRUGAL_VERSION));
-    to[SAME_DATA]    = xxh64((struct str){ (const char *)data, sizeof data });
-    to[SAME_MODEL]   = xxh64_end(&model);
-    to[SAME_BATCH]   = xxh64((struct str){ (const char *)batch, sizeof batch });
+    enum status st = describe_data(s, &data, err);
+    to[SAME_DATA]  = xxh64_end(&data);
+    to[SAME_MODEL] = xxh64_end(&model);
+    to[SAME_BATCH] = xxh64((struct str){ (const char *)batch, sizeof batch });
+    return st;
 }
 
 enum status together_same(struct session *s, struct err *err)
 {
-    static const char *const what[] = { "another version of frugal", "other data", "another model",
+    static const char *const what[] = { "other data", "another model",
                                         "another batch, precision or optimiser" };
     u64                      own[SAME_COUNT];
     if (!s->ranks) return STATUS_OK;
     struct arena scratch = s->scratch;
     u64         *all     = NEW(&scratch, u64, (i64)s->ranks->count * SAME_COUNT);
-    describe_here(s, own);
+    enum status  st      = ranks_agree(s->ranks, describe_here(s, own, err), err);
     memcpy(all + (i64)s->ranks->rank * SAME_COUNT, own, sizeof own);
-    enum status st =
-        checked(s, ranks_gather(s->ranks, all, s->ranks->count, SAME_COUNT * sizeof *all), err);
+    if (!st)
+        st =
+            checked(s, ranks_gather(s->ranks, all, s->ranks->count, SAME_COUNT * sizeof *all), err);
     for (i32 i = 1; !st && i < s->ranks->count; i++)
         for (i32 k = 0; !st && k < SAME_COUNT; k++)
             if (all[(i64)i * SAME_COUNT + k] != all[k])
                 st =
                     err_set(err, STATUS_USAGE,
-                            "rank %d has %s than rank 0: all ranks need the same program, run file "
-                            "and data",
+                            "rank %d has %s than rank 0: all ranks need the same run file and data",
                             i, what[k]);
     return st;
 }
