@@ -279,7 +279,7 @@ enum status rule_update(const struct graph *g, const struct pass_input *in, stru
 }
 
 /* It looks at gradients and changes nothing. */
-/* Every gradient is summed over all ranks, once. */
+/* Every gradient is summed over all ranks, once, and every buffer comes from rank 0. */
 enum status rule_shard(const struct graph *g, const struct pass_input *in, struct arena scratch,
                        struct err *err)
 {
@@ -287,7 +287,7 @@ enum status rule_shard(const struct graph *g, const struct pass_input *in, struc
     struct room         room  = { in->target->align_bytes, shard_parts(in->config) };
     enum group end  = deals(in->config) ? GROUP_DECAY : GROUP_FROZEN; /* deal.c has the rest */
     i64        all  = group_count(train, GROUP_HIDDEN, end, room);
-    i64        sums = 0, tables = 0;
+    i64        sums = 0, tables = 0, buffers = 0;
     (void)scratch;
     for (i32 i = 0; i < g->node_count; i++) {
         const struct node  *n = &g->nodes[i];
@@ -295,11 +295,15 @@ enum status rule_shard(const struct graph *g, const struct pass_input *in, struc
         if (n->at.ranks != in->config->ranks)
             return err_set(err, STATUS_WORLD, "%.*s is not over all ranks", STR_ARG(n->name));
         if (n->op == OP_ROWS_REDUCE) tables++;
+        buffers += n->op == OP_RANK_BROADCAST && v->kind == VALUE_BUFFER;
         bool sum = n->op == OP_ALL_REDUCE || n->op == OP_REDUCE_SCATTER;
         if (sum && v->kind == VALUE_GRAD) sums += shape_count(v->type.shape);
     }
-    for (i32 i = 0; i < train->value_count; i++)
+    for (i32 i = 0; i < train->value_count; i++) {
         tables -= train->values[i].kind == VALUE_PARAM && train->values[i].sparse_rows > 0;
+        buffers -= train->values[i].kind == VALUE_BUFFER;
+    }
+    if (buffers) return err_set(err, STATUS_WORLD, "not every buffer is shared by the ranks once");
     if (sums == all && !tables) return STATUS_OK;
     return err_set(err, STATUS_WORLD, "not every gradient is summed over the ranks once");
 }

@@ -245,7 +245,7 @@ enum status session_open_timed(struct session *s, struct clock *clock, struct os
     if (!st) st = norms_check(s, err);
     st = ranks_agree(s->ranks, st, err);
     if (!st) st = together_same(s, err);
-    if (!st) together_note_whole(s);
+    if (!st) together_notes(s);
     clock_enter(clock, PART_start);
     return st ? st : weights_check(s, err);
 }

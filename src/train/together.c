@@ -65,15 +65,15 @@ enum status together_batches(struct session *s, struct err *err)
     return STATUS_OK;
 }
 
-void together_note_whole(struct session *s)
+/* Which weights train.shard=all does not shard, and why; empty: there are none. */
+static struct str whole_text(const struct session *s, struct arena *perm)
 {
     static const char *const why[] = {
         "frozen", "in tables updated row by row (train.tables=dense shards them)",
         "in matrices of muon (train.optimiser=adamw shards them)"
     };
-    i64            count[COUNT_OF(why)] = { 0 }, all = weights_count(s, false);
-    struct textbuf b = textbuf_new(s->perm);
-    if (!session_deals(s)) return;
+    i64            count[COUNT_OF(why)] = { 0 };
+    struct textbuf b                    = textbuf_new(perm);
     for (i32 i = 0; i < s->set->persistent_count; i++) {
         const struct persistent *t = &s->set->persistents[i];
         if (t->kind != VALUE_PARAM || t->dealt) continue;
@@ -81,10 +81,30 @@ void together_note_whole(struct session *s)
     }
     for (i64 i = 0; i < COUNT_OF(why); i++)
         if (count[i]) textbuf_fmt(&b, "%s%lld %s", b.len ? ", " : "", (long long)count[i], why[i]);
-    if (!b.len) return;
-    s->note = str_fmt(
-        s->perm, "%.*s%strain.shard=all keeps some of %lld weights whole on every rank: %.*s",
-        STR_ARG(s->note), s->note.len ? "; " : "", (long long)all, STR_ARG(textbuf_str(&b)));
+    return textbuf_str(&b);
+}
+
+static void note(struct session *s, struct str text)
+{
+    s->note =
+        str_fmt(s->perm, "%.*s%s%.*s", STR_ARG(s->note), s->note.len ? "; " : "", STR_ARG(text));
+}
+
+void together_notes(struct session *s)
+{
+    struct str whole = session_deals(s) ? whole_text(s, s->perm) : STR("");
+    bool       norms = false;
+    for (i32 i = 0; i < s->set->persistent_count; i++)
+        norms |= s->set->persistents[i].kind == VALUE_BUFFER;
+    if (whole.len)
+        note(s, str_fmt(s->perm,
+                        "train.shard=all keeps some of %lld weights whole on every rank: %.*s",
+                        (long long)weights_count(s, false), STR_ARG(whole)));
+    if (s->ranks && norms)
+        note(s, str_fmt(s->perm,
+                        "batch norms use the statistics of each rank's part of a batch (%lld of "
+                        "%lld samples), and evaluation those of rank 0",
+                        (long long)s->config.batch, (long long)s->batch_all));
 }
 
 /* --- the same everywhere --- */

@@ -70,8 +70,8 @@ enum status session_backend(struct session *s, struct err *err);
 /* together.c: what several ranks must agree on; all of it does nothing where there is one. */
 /* Do the programs gather parameters from other ranks (train.shard=all)? Then all run the same ones. */
 bool session_deals(const struct session *s);
-/* train.shard=all: a note of the weights that it does not shard. */
-void together_note_whole(struct session *s);
+/* What several ranks do otherwise than one would expect: weights that are not sharded, batch norms. */
+void together_notes(struct session *s);
 /* Samples of this rank's part of so many. */
 i64 together_part(const struct session *s, i64 samples);
 /* Batches of all ranks become this one's parts. USAGE: there are more ranks than samples. */

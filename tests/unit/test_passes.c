@@ -190,6 +190,11 @@ static void rows_not_summed(struct graph *g)
 {
     of_op(g, OP_ROWS_REDUCE, false)->op = OP_ALL_GATHER;
 }
+static void buffer_not_shared(struct graph *g)
+{
+    i32 own = graph_value(g, VALUE_BUFFER, STR("stat"), type_of(DT_F32, shape_1(1)));
+    graph_op(g, OP_RANK_BROADCAST, STR("again"), &own, 1, &of_op(g, OP_ALL_REDUCE, false)->at);
+}
 static void too_few_ranks(struct graph *g) { of_op(g, OP_ALL_REDUCE, false)->at.ranks = 2; }
 static void updated_twice(struct graph *g)
 {
@@ -260,6 +265,7 @@ static const struct {
     { "accumulate", rows_added_twice, "is not added to once" },
     { "shard", summed_twice, "not every gradient is summed over the ranks once" },
     { "shard", rows_not_summed, "not every gradient is summed over the ranks once" },
+    { "shard", buffer_not_shared, "not every buffer is shared by the ranks once" },
     { "shard", too_few_ranks, "grads.sum is not over all ranks" },
     { "update", updated_twice, "a.weight is not a range to update" },
     { "update", not_updated, "is not updated once" },

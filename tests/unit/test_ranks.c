@@ -8,6 +8,7 @@
 #include "support/folder.h"
 #include "train/config.h"
 #include "train/train.h"
+#include "train/use.h"
 #include <math.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -150,7 +151,8 @@ static struct run *run_ranks(struct arena *perm, const struct settings *s, i32 c
     struct run          *r = NEW(perm, struct run, count);
     for (i32 i = 0; i < count; i++) {
         r[i].settings = *s;
-        r[i].r        = count > 1 ? rank_threads_rank(t, i) : NULL;
+        if (i) r[i].settings.train.out = STR(""); /* rank 0 writes: job.c */
+        r[i].r = count > 1 ? rank_threads_rank(t, i) : NULL;
         CHECK(!pthread_create(&r[i].thread, NULL, run_one, &r[i]));
     }
     for (i32 i = 0; i < count; i++) pthread_join(r[i].thread, NULL);
@@ -330,5 +332,83 @@ TEST(several_ranks_train_what_one_does)
         }
     unlink(str_z(perm, str_cat(perm, folder, STR("/text"))));
     unlink(str_z(perm, str_cat(perm, folder, STR("/other"))));
+    rmdir(str_z(perm, folder));
+}
+
+/* --- batch norms --- */
+
+/* 80 random images of 2x2 pixels in four classes. */
+static void put_images(struct arena *perm, struct str folder, u64 seed)
+{
+    enum { COUNT = 80, PIXELS = 4 };
+    u8 images[16 + COUNT * PIXELS] = { 0, 0, 8, 3, 0, 0, 0, COUNT, 0, 0, 0, 2, 0, 0, 0, 2 };
+    u8 labels[8 + COUNT]           = { 0, 0, 8, 1, 0, 0, 0, COUNT };
+    for (i64 i = 0; i < COUNT * PIXELS; i++)
+        images[16 + i] = (u8)rng_u32((struct rng_key){ .seed = seed }, (u64)i);
+    for (i64 i = 0; i < COUNT; i++)
+        labels[8 + i] = (u8)(rng_u32((struct rng_key){ .seed = seed, .name = 1 }, (u64)i) % 4);
+    folder_put(perm, folder, "images", (struct str){ (char *)images, sizeof images });
+    folder_put(perm, folder, "labels", (struct str){ (char *)labels, sizeof labels });
+}
+
+static struct settings norm_settings(struct arena *perm, struct str folder, const char *way)
+{
+    struct err     err = { 0 };
+    struct config *config;
+    struct str     args[] = { STR("train.steps=30"),
+                              STR("train.eval_every=10"),
+                              STR("train.threads=1"),
+                              STR("train.lr=0.01"),
+                              STR("train.batch=8"),
+                              STR("train.device=cpu"),
+                              STR("model.dtype=f64"),
+                              STR("data.kind=idx"),
+                              STR("data.held_out=0.2"),
+                              STR("model.layers=[flatten, {dense: 8}, batchnorm, relu, {dense: 4}]"),
+                              str_fmt(perm, "data.path=%.*s/images", STR_ARG(folder)),
+                              str_fmt(perm, "data.labels=%.*s/labels", STR_ARG(folder)),
+                              str_of(way) };
+    if (config_read(os_real(), perm, STR("train"), STR(""), args, COUNT_OF(args), &config, &err))
+        harness_fail(__FILE__, __LINE__, "%s", err.text);
+    return config->settings;
+}
+
+/* What one rank makes of the held-out samples with the weights and statistics that rank 0 has written. */
+static f64 evaluated(struct settings s, struct str weights)
+{
+    struct err        err  = { 0 };
+    struct train_eval eval = { 0 };
+    struct use       *u    = NULL;
+    s.train.init           = weights;
+    s.train.out            = STR("");
+    if (use_open(os_real(), &s, USE_EVALUATE, &u, &err) || use_evaluate(u, &eval, &err))
+        harness_fail(__FILE__, __LINE__, "%s", err.text);
+    use_close(u);
+    return eval.loss;
+}
+
+/* The statistics of a rank's part are those of a micro-batch of as many samples of one rank. Running ones are rank 0's,
+ * in all ranks: else their evaluation would not be that of the file. */
+TEST(batch_norms_of_ranks_see_what_those_of_micro_batches_see)
+{
+    u64        seed   = test_seed();
+    struct str folder = text_folder(perm, seed), out = str_cat(perm, folder, STR("/weights"));
+    put_images(perm, folder, seed);
+    for (i32 sharded = 0; sharded < 2; sharded++) {
+        struct settings one = norm_settings(perm, folder, "train.micro_batch=4");
+        struct settings some =
+            norm_settings(perm, folder, sharded ? "train.shard=state" : "train.shard=none");
+        some.train.out = out;
+        struct run *a = run_ranks(perm, &one, 1), *b = run_ranks(perm, &some, 2);
+        f64         most = 0;
+        for (i64 i = 0; i < STEPS; i++) most = MAX(most, apart(a->loss[i], b->loss[i]));
+        if (!(most <= 1e-11)) harness_fail(__FILE__, __LINE__, "losses are %.3g apart", most);
+        CHECK_EQ(b->evals, 3);
+        CHECK(apart(b->eval[2], evaluated(some, out)) <= 1e-11);
+    }
+    for (i64 i = 0; i < 5; i++) {
+        static const char *const names[] = { "/text", "/other", "/images", "/labels", "/weights" };
+        unlink(str_z(perm, str_cat(perm, folder, str_of(names[i]))));
+    }
     rmdir(str_z(perm, folder));
 }
