@@ -6,8 +6,9 @@
  * A parameter is gathered where the forward half first reads it, and again where the backward half does: that is what
  * recomputation does with a value that is not kept (recompute.c), and drop_gathered tells it so. A gradient is summed
  * as soon as it is there, in every micro-batch: whole gradients that wait for the last would take the memory which
- * this saves. To everybody after this pass a parameter is a smaller one, its gradient and optimiser's state with it;
- * all ranks have the same sizes, and what a part has behind the tensor's end is 0 and stays so.
+ * this saves. A parameter that is only read in low precision is cast first, and gathered in half the bytes. To
+ * everybody after this pass a parameter is a smaller one, its gradient and optimiser's state with it; all ranks have
+ * the same sizes, and what a part has behind the tensor's end is 0 and stays so.
  *
  * Hidden matrices (of Muon), frozen parameters and tables of which a step's rows are trained stay whole on every
  * rank. */
@@ -19,7 +20,8 @@ bool deals(const struct compile_config *c) { return c->shard == SHARD_ALL && c->
 
 struct dealer {
     struct graph *g;
-    i32 *whole; /* by value: a dealt parameter's gathered form, -1: not yet; -2: it is not dealt */
+    i32  *whole; /* by value: a dealt parameter's gathered form, -1: not yet; -2: it is not dealt */
+    bool *wide;  /* by value: a dealt parameter that is read otherwise than to be cast */
     struct attrs at;
 };
 
@@ -47,6 +49,26 @@ static i32 gathered(struct dealer *d, i32 value)
                      &value, 1, &at);
     }
     return d->whole[value];
+}
+
+static bool is_narrow(const struct dealer *d, const struct node *n)
+{
+    return n->op == OP_CAST && d->whole[n->in[0]] != -2 && !d->wide[n->in[0]];
+}
+
+/* In the place of a cast: of this rank's part, and then the gathering. */
+static struct node gathered_low(struct dealer *d, struct node n)
+{
+    struct graph *g     = d->g;
+    i32           param = n.in[0], *in = NEW(g->perm, i32, 1);
+    struct str    name = str_cat(g->perm, g->values[param].name, STR(".low"));
+    in[0]              = graph_op(g, OP_CAST, name, &param, 1, &n.at);
+    n.op               = OP_GATHER_PARTS;
+    n.name             = str_cat(g->perm, g->values[param].name, STR(".whole"));
+    n.in               = in;
+    n.at               = d->at;
+    n.at.dims          = g->values[param].whole;
+    return n;
 }
 
 /* The gradient that a node has just made: its sum's part takes its name. */
@@ -89,12 +111,16 @@ enum status deal_out(struct graph *g, const struct pass_input *input, struct are
     for (i32 i = 0; i < values; i++) d.whole[i] = is_dealt_param(&g->values[i], input) ? -1 : -2;
     for (i32 i = 0; i < values; i++)
         if (d.whole[i] == -1) shrink(g, i, ranks);
+    d.wide = NEW(&scratch, bool, values + 1);
+    for (i32 i = 0; i < nodes; i++)
+        for (i32 k = 0; k < from[i].in_count; k++) d.wide[from[i].in[k]] |= from[i].op != OP_CAST;
     g->node_count = 0;
     for (i32 i = 0; i < nodes && !g->err.status; i++) {
         struct node n  = from[i];
         i32        *in = NEW(g->perm, i32, MAX(n.in_count, 1));
         if (i == forward && forward) g->forward_count = g->node_count;
         g->block = n.block;
+        if (is_narrow(&d, &n)) n = gathered_low(&d, n);
         for (i32 k = 0; k < n.in_count; k++)
             in[k] = n.in[k] < values ? gathered(&d, n.in[k]) : n.in[k];
         n.in = in;
@@ -108,14 +134,15 @@ enum status deal_out(struct graph *g, const struct pass_input *input, struct are
     return graph_status(g, err);
 }
 
-/* What is gathered, and what is only a cast of it. */
+/* What is gathered, and what is only a cast, of a part or of the whole. */
 void drop_gathered(const struct graph *g, bool *drop)
 {
     for (i32 i = 0; i < g->forward_count; i++) {
         const struct node *n = &g->nodes[i];
         if (n->op == OP_GATHER_PARTS) drop[n->out] = true;
-        if (n->op == OP_CAST && drop[graph_viewed(g, n->in[0])] &&
-            g->nodes[g->values[graph_viewed(g, n->in[0])].node].op == OP_GATHER_PARTS)
+        if (n->op != OP_CAST) continue;
+        const struct value *x = &g->values[graph_viewed(g, n->in[0])];
+        if (x->dealt || (x->node >= 0 && g->nodes[x->node].op == OP_GATHER_PARTS))
             drop[n->out] = true;
     }
 }

@@ -176,18 +176,25 @@ enum status rule_fp8(const struct graph *g, const struct pass_input *in, struct 
     return rule_remove_dead(g, in, scratch, err);
 }
 
-/* A dealt parameter is read to be gathered and for nothing else; its gradient is a part of the ranks' sum. */
+/* Of a parameter, as it is or cast. */
+static bool is_part(const struct graph *g, i32 value)
+{
+    i32 node = g->values[value].node;
+    return g->values[value].dealt ||
+           (node >= 0 && g->nodes[node].op == OP_CAST && g->values[g->nodes[node].in[0]].dealt);
+}
+
+/* A part is read to be gathered and for nothing else; the gradient is a part of the ranks' sum. */
 enum status rule_deal(const struct graph *g, const struct pass_input *in, struct arena scratch,
                       struct err *err)
 {
     for (i32 i = 0; i < g->node_count; i++)
         for (i32 k = 0; k < g->nodes[i].in_count; k++) {
             const struct node *n = &g->nodes[i];
-            if (!g->values[n->in[k]].dealt ||
+            if (!is_part(g, n->in[k]) || (n->op == OP_CAST && g->values[n->in[k]].dealt) ||
                 (n->op == OP_GATHER_PARTS && n->at.ranks == in->config->ranks))
                 continue;
-            return err_set(err, STATUS_WORLD, "%.*s reads a part of %.*s", STR_ARG(n->name),
-                           STR_ARG(g->values[n->in[k]].name));
+            return err_set(err, STATUS_WORLD, "%.*s reads a part of a parameter", STR_ARG(n->name));
         }
     for (i32 i = 0; i < g->value_count; i++) {
         const struct value *v    = &g->values[i];
