@@ -74,10 +74,9 @@ static i64 own_first(const struct session *s, const struct persistent *t)
 static i64 own_numbers(const struct session *s, const struct persistent *t, i64 *from, i64 *count)
 {
     i64 part = shape_count(t->type.shape), first = own_first(s, t);
-    i64 begin = MAX(*from, first), end = MIN(*from + *count, first + part);
-    i64 skip = begin - *from;
-    *from    = begin - first;
-    *count   = MAX(end - begin, 0);
+    i64 begin = MAX(*from, first), end = MIN(*from + *count, first + part), skip = begin - *from;
+    *from  = begin - first;
+    *count = MAX(end - begin, 0);
     return skip;
 }
 
@@ -142,12 +141,11 @@ static void put_initial(struct session *s, const struct persistent *t, struct po
 {
     i64         first = own_first(s, t), part = shape_count(t->type.shape);
     i64         all   = MIN(shape_count(persistent_type(t).shape), first + part);
-    i64         most  = MIN(CHUNK, part);
     struct fill f     = { .s   = s,
                           .t   = t,
                           .key = { .seed = s->settings->train.seed, .name = str_hash(t->name) },
-                          .to  = NEW(&scratch, f32, most) };
-    f32        *other = NEW(&scratch, f32, most);
+                          .to  = NEW(&scratch, f32, MIN(CHUNK, part)) };
+    f32        *other = NEW(&scratch, f32, MIN(CHUNK, part));
     f.scratch         = scratch;
     f.from            = first;
     for (; f.from < all; f.from += CHUNK) {
@@ -189,11 +187,10 @@ static enum status check_shape(struct str init, const struct persistent *t,
 static enum status load_one(struct session *s, const struct persistent *t,
                             const struct st_tensor *from, struct arena scratch, struct err *err)
 {
-    i64  count  = shape_count(from->shape);
+    i64  count = shape_count(from->shape), first = 0;
     f32 *values = NEW(&scratch, f32, count);
     if (t->type.dtype == DT_F64 && str_eq(from->dtype, STR("F64"))) { /* nothing to round */
-        i64        first = 0;
-        const f64 *wide  = (const f64 *)(const void *)from->bytes.data;
+        const f64 *wide = (const void *)from->bytes.data;
         wide += own_numbers(s, t, &first, &count);
         s->backend->table->put(s->backend, t->offset, wide, count * (i64)sizeof *wide);
         return STATUS_OK;
