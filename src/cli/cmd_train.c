@@ -1,6 +1,7 @@
 /* cmd_train.c - frugal train RUN.YAML KEY=VALUE...: settings in, a trained model and its bill out. */
 #include "cli/commands.h"
 #include "cli/jobs.h"
+#include "cli/late.h"
 #include "cli/profile_show.h"
 #include "cli/progress.h"
 #include "infer/specimen.h"
@@ -23,11 +24,29 @@ static enum status with_profile(struct cli *c, struct request *r, struct err *er
     return STATUS_OK;
 }
 
-/* A launcher may have started several of us: one speaks, from the beginning. */
-static enum status begin_ranks(struct cli *c, struct ranks **out, struct err *err)
+static enum status meet_ranks(struct cli *c, f64 join_s, struct ranks **out, struct err *err)
 {
+    struct several us = several_announced(c->os);
+    if (us.count > 1) late_begin(join_s, us.rank, us.count);
+    enum status st = several_open(c->os, join_s, c->perm, out, err);
+    if (us.count > 1) late_end();
+    return st;
+}
+
+/* A launcher may have started several of us: one speaks, from the beginning, and what is wrong with the settings of one
+ * all hear of. */
+static enum status begin_ranks(struct cli *c, struct request *r, struct config **config,
+                               struct ranks **out, struct err *err)
+{
+    static const f64 join_s = 600; /* as options.def has it, where there are no settings */
+    struct err       why    = { 0 };
+    *out                    = NULL;
     say_nothing(c->say, !several_speaks(c->os, NULL));
-    return several_open(c->os, c->perm, out, err);
+    enum status st = with_profile(c, r, err);
+    if (!st) st = config_of_request(r, c->os, c->perm, config, err);
+    enum status met = meet_ranks(c, st ? join_s : (*config)->settings.train.join_s, out, &why);
+    if (met && !st && err) *err = why;
+    return several_agree(*out, st ? st : met, err); /* without the others: as it is */
 }
 
 static enum status end_ranks(struct cli *c, struct ranks *ranks, enum status st)
@@ -47,19 +66,14 @@ enum status command_train(struct cli *c, struct err *err)
     struct subscriber    profiled = profile_subscriber(&profile, &show);
     struct request      *r        = NEW(c->perm, struct request, 1);
     struct ranks        *ranks;
-    enum status          st = begin_ranks(c, &ranks, err);
-    if (st) return st;
-    st = with_profile(c, r, err);
-    if (!st) st = config_of_request(r, c->os, c->perm, &config, err);
-    st = several_agree(ranks, st, err);
+    enum status          st = begin_ranks(c, r, &config, &ranks, err);
     if (st) return end_ranks(c, ranks, st);
     shown.every    = config->settings.train.log_every;
     profile.config = &config->settings.profile;
     struct job job = job_of(c, config, "train");
     job.ranks      = ranks;
     job.write      = specimen_write;
-    several_limit(ranks, config->settings.train.join_s);
-    st = several_same(ranks, job.changed, err);
+    st             = several_same(ranks, job.changed, err);
     if (!st) st = job_train(&job, &profiled, &result, err);
     return end_ranks(c, ranks, st);
 }

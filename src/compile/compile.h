@@ -35,8 +35,8 @@ struct recompute_config {
 };
 
 /* How the state of a run is dealt out to the ranks that train together. NONE: each has all of it; STATE: the
- * optimiser's state is dealt out (shard.c). */
-enum shard_kind { SHARD_NONE, SHARD_STATE };
+ * optimiser's state is dealt out (shard.c); ALL: parameters and gradients too (deal.c). */
+enum shard_kind { SHARD_NONE, SHARD_STATE, SHARD_ALL };
 
 struct scaling_config { /* of the loss, where precision is F16: torch.amp.GradScaler's */
     f64 initial, growth, backoff;

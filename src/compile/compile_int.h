@@ -46,9 +46,9 @@ bool               pass_applies(const struct pass *p, const struct pass_input *i
 enum status run_passes(struct graph *g, enum pass_stage stage, const struct pass_input *in,
                        struct pass_list *texts, struct arena scratch, struct err *err);
 
-rule_fn rule_shard, rule_build, rule_freeze, rule_hidden, rule_tables, rule_differentiate,
-    rule_remove_dead, rule_precision, rule_fp8, rule_accumulate, rule_update, rule_square,
-    rule_recompute, rule_fuse;
+rule_fn rule_deal, rule_shard, rule_build, rule_freeze, rule_hidden, rule_tables,
+    rule_differentiate, rule_remove_dead, rule_precision, rule_fp8, rule_accumulate, rule_update,
+    rule_square, rule_recompute, rule_fuse;
 
 /* Appends the gradients of every trained parameter with respect to output "loss". */
 enum status differentiate(struct graph *g, struct arena scratch, struct err *err);
@@ -92,6 +92,13 @@ struct room {
     i64 align_bytes, parts;
 };
 
+/* Has each rank keep its part of every parameter and gradient: deal.c. */
+bool        deals(const struct compile_config *c);
+enum status deal_out(struct graph *g, const struct pass_input *input, struct arena scratch,
+                     struct err *err);
+bool        plan_deals(const struct plan *p, struct str param); /* layout.c */
+void        drop_gathered(const struct graph *g, bool *drop);   /* recomputation: gathered again */
+
 /* Sums gradients over the ranks, at the head of that program: shard.c. */
 enum status shard_gradients(struct graph *g, const struct compile_config *c,
                             const struct graph *train, i64 align_bytes, struct err *err);
@@ -101,7 +108,7 @@ i32         gradients_of(struct graph *g, const struct graph *train,
 i32  shard_parts(const struct compile_config *c);
 i32  shard_gradient(const struct graph *g,
                     struct str          range); /* this rank's part of its sum; -1: none */
-i32  shard_square(struct graph *g, const struct graph *train,
+i32  shard_square(struct graph *g, const struct compile_config *c, const struct graph *train,
                   struct room room); /* of all ranks' parts */
 void shard_gather(struct graph *g, const struct compile_config *c, const struct graph *train,
                   struct room room); /* parameters, after their update */

@@ -26,6 +26,12 @@ static struct persistent *plan_find(struct plan *p, struct str name)
     return (struct persistent *)(uintptr_t)program_set_find(p->set, name);
 }
 
+bool plan_deals(const struct plan *p, struct str param)
+{
+    const struct persistent *t = program_set_find(p->set, param);
+    return t && t->dealt;
+}
+
 /* The update sweeps over ranges of parameters, gradients and state, as does their norm; a model's
  * tensor may have any name, also one that looks like a range's. State without a '/' in its name is
  * no range of one, nor is what belongs to a table. */
@@ -46,8 +52,9 @@ static enum status collect(struct plan *p, const struct graph *g, struct err *er
         if (!known) {
             ASSERT(p->set->persistent_count < p->persistents_max);
             p->set->persistents[p->set->persistent_count++] =
-                (struct persistent){ v->name,  v->kind,   v->type,   v->init,       -1,
-                                     v->decay, v->frozen, v->hidden, v->sparse_rows };
+                (struct persistent){ v->name,  v->kind,   v->type,   v->init,        -1,
+                                     v->decay, v->frozen, v->hidden, v->sparse_rows, v->dealt,
+                                     v->whole };
             continue;
         }
         bool resizes = v->kind == VALUE_INPUT || v->kind == VALUE_OUTPUT;

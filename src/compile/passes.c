@@ -105,6 +105,14 @@ static enum status pass_accumulate(struct graph *g, const struct pass_input *in,
     return add_gradients(g, err);
 }
 
+static bool is_dealt(const struct pass_input *in) { return deals(in->config); }
+
+static enum status pass_deal(struct graph *g, const struct pass_input *in, struct arena scratch,
+                             struct err *err)
+{
+    return deal_out(g, in, scratch, err);
+}
+
 static bool has_ranks(const struct pass_input *in) { return in->config->ranks > 1; }
 
 static enum status pass_shard(struct graph *g, const struct pass_input *in, struct arena scratch,
@@ -130,7 +138,8 @@ static enum status pass_square(struct graph *g, const struct pass_input *in, str
 
 static bool recomputes(const struct pass_input *in)
 {
-    return in->config->recompute.kind != RECOMPUTE_NONE || in->config->frozen_low;
+    return in->config->recompute.kind != RECOMPUTE_NONE || in->config->frozen_low ||
+           deals(in->config);
 }
 
 static enum status pass_recompute(struct graph *g, const struct pass_input *in,
@@ -160,6 +169,7 @@ static const struct pass passes[] = {
     { "remove_dead", BATCHES, STAGE_GRAPH, NULL, pass_remove_dead, rule_remove_dead },
     { "precision", BATCHES, STAGE_GRAPH, is_low, pass_precision, rule_precision },
     { "fp8", GRADIENTS, STAGE_GRAPH, has_fp8, pass_fp8, rule_fp8 },
+    { "deal", BATCHES, STAGE_GRAPH, is_dealt, pass_deal, rule_deal },
     { "accumulate", LATER, STAGE_GRAPH, NULL, pass_accumulate, rule_accumulate },
     { "shard", UPDATE, STAGE_GRAPH, has_ranks, pass_shard, rule_shard },
     { "update", UPDATE, STAGE_GRAPH, NULL, pass_update, rule_update },

@@ -125,5 +125,6 @@ enum status choose_dropped(const struct graph *g, const struct compile_config *c
         return recompute_auto(g, budget, config->fuse, target, p, drop, scratch, err);
     }
     drop_unpacked(g, drop); /* of blocks that are kept */
+    if (deals(config)) drop_gathered(g, drop);
     return STATUS_OK;
 }

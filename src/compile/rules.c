@@ -176,6 +176,40 @@ enum status rule_fp8(const struct graph *g, const struct pass_input *in, struct 
     return rule_remove_dead(g, in, scratch, err);
 }
 
+/* Of a parameter, as it is or cast. */
+static bool is_part(const struct graph *g, i32 value)
+{
+    i32 node = g->values[value].node;
+    return g->values[value].dealt ||
+           (node >= 0 && g->nodes[node].op == OP_CAST && g->values[g->nodes[node].in[0]].dealt);
+}
+
+/* A part is read to be gathered and for nothing else; the gradient is a part of the ranks' sum. */
+enum status rule_deal(const struct graph *g, const struct pass_input *in, struct arena scratch,
+                      struct err *err)
+{
+    for (i32 i = 0; i < g->node_count; i++)
+        for (i32 k = 0; k < g->nodes[i].in_count; k++) {
+            const struct node *n = &g->nodes[i];
+            if (!is_part(g, n->in[k]) || (n->op == OP_CAST && g->values[n->in[k]].dealt) ||
+                (n->op == OP_GATHER_PARTS && n->at.ranks == in->config->ranks))
+                continue;
+            return err_set(err, STATUS_WORLD, "%.*s reads a part of a parameter", STR_ARG(n->name));
+        }
+    for (i32 i = 0; i < g->value_count; i++) {
+        const struct value *v    = &g->values[i];
+        struct arena        turn = scratch;
+        i32 d = v->dealt ? graph_find(g, str_cat(&turn, v->name, STR(".grad"))) : -1;
+        if (d < 0) continue;
+        i32 made = g->values[d].node;
+        if (made < 0 || g->nodes[made].op != OP_REDUCE_SCATTER ||
+            !type_eq(g->values[d].type, v->type))
+            return err_set(err, STATUS_WORLD, "the gradient of %.*s is not summed over the ranks",
+                           STR_ARG(v->name));
+    }
+    return rule_remove_dead(g, in, scratch, err);
+}
+
 /* No node makes a gradient; one adds to each. */
 enum status rule_accumulate(const struct graph *g, const struct pass_input *in,
                             struct arena scratch, struct err *err)
@@ -252,14 +286,15 @@ enum status rule_update(const struct graph *g, const struct pass_input *in, stru
 }
 
 /* It looks at gradients and changes nothing. */
-/* Every gradient is summed over all ranks, once. */
+/* Every gradient is summed over all ranks, once, and every buffer comes from rank 0. */
 enum status rule_shard(const struct graph *g, const struct pass_input *in, struct arena scratch,
                        struct err *err)
 {
     const struct graph *train = in->train;
     struct room         room  = { in->target->align_bytes, shard_parts(in->config) };
-    i64                 all   = group_count(train, GROUP_HIDDEN, GROUP_FROZEN, room);
-    i64                 sums = 0, tables = 0;
+    enum group end  = deals(in->config) ? GROUP_DECAY : GROUP_FROZEN; /* deal.c has the rest */
+    i64        all  = group_count(train, GROUP_HIDDEN, end, room);
+    i64        sums = 0, tables = 0, buffers = 0;
     (void)scratch;
     for (i32 i = 0; i < g->node_count; i++) {
         const struct node  *n = &g->nodes[i];
@@ -267,11 +302,15 @@ enum status rule_shard(const struct graph *g, const struct pass_input *in, struc
         if (n->at.ranks != in->config->ranks)
             return err_set(err, STATUS_WORLD, "%.*s is not over all ranks", STR_ARG(n->name));
         if (n->op == OP_ROWS_REDUCE) tables++;
+        buffers += n->op == OP_RANK_BROADCAST && v->kind == VALUE_BUFFER;
         bool sum = n->op == OP_ALL_REDUCE || n->op == OP_REDUCE_SCATTER;
         if (sum && v->kind == VALUE_GRAD) sums += shape_count(v->type.shape);
     }
-    for (i32 i = 0; i < train->value_count; i++)
+    for (i32 i = 0; i < train->value_count; i++) {
         tables -= train->values[i].kind == VALUE_PARAM && train->values[i].sparse_rows > 0;
+        buffers -= train->values[i].kind == VALUE_BUFFER;
+    }
+    if (buffers) return err_set(err, STATUS_WORLD, "not every buffer is shared by the ranks once");
     if (sums == all && !tables) return STATUS_OK;
     return err_set(err, STATUS_WORLD, "not every gradient is summed over the ranks once");
 }

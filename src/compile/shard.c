@@ -3,6 +3,7 @@
  *     none    all_reduce of all gradients; each rank then updates everything
  *     state   (ZeRO-1, Rajbhandari et al. 2020) reduce_scatter of each group; a rank holds the optimiser's state of its
  *             part of it and updates that; all_gather of the parameters
+ *     all     (ZeRO-3) a rank has its parts of the sums already (deal.c), and updates its parts of the parameters
  *
  * The sum stands at the head of the update and not behind each gradient, so that a step of many micro-batches is
  * summed once. Every rank has divided its loss by the rows of the whole step already: a sum is all that is left to do.
@@ -25,10 +26,21 @@ static void reduce_tables(struct graph *g, const struct graph *train, const stru
     }
 }
 
-static void reduce_groups(struct graph *g, const struct graph *train, struct room room,
-                          const struct attrs *at)
+/* Statistics of batch norms are of each rank's part; those of rank 0 go to all, as DDP's broadcast_buffers does. */
+static void share_buffers(struct graph *g, const struct graph *train, const struct attrs *at)
 {
-    for (enum group which = GROUP_HIDDEN; which < GROUP_FROZEN && !g->err.status; which++) {
+    for (i32 i = 0; i < train->value_count && !g->err.status; i++) {
+        const struct value *b = &train->values[i];
+        if (b->kind != VALUE_BUFFER) continue;
+        i32 own = graph_value(g, VALUE_BUFFER, b->name, b->type);
+        graph_op(g, OP_RANK_BROADCAST, str_cat(g->perm, b->name, STR(".shared")), &own, 1, at);
+    }
+}
+
+static void reduce_groups(struct graph *g, const struct graph *train, struct room room,
+                          const struct attrs *at, enum group end)
+{
+    for (enum group which = GROUP_HIDDEN; which < end && !g->err.status; which++) {
         if (!group_count(train, which, which + 1, room)) continue;
         i32 grads = group_range(g, VALUE_GRAD, "grads", train, which, room);
         i32 op    = which == GROUP_HIDDEN ? OP_ALL_REDUCE : OP_REDUCE_SCATTER;
@@ -42,12 +54,14 @@ enum status shard_gradients(struct graph *g, const struct compile_config *c,
     struct attrs at   = { .ranks = c->ranks };
     struct room  room = { align, shard_parts(c) };
     i32          amax = graph_find(train, STR("fp8.amax"));
-    if (room.parts > 1) reduce_groups(g, train, room, &at);
+    if (deals(c)) reduce_groups(g, train, room, &at, GROUP_DECAY);
+    else if (room.parts > 1) reduce_groups(g, train, room, &at, GROUP_FROZEN);
     else {
         i32 grads = gradients_of(g, train, room);
         graph_op(g, OP_ALL_REDUCE, STR("grads.sum"), &grads, 1, &at);
     }
     reduce_tables(g, train, &at);
+    share_buffers(g, train, &at);
     if (amax >= 0) { /* the scales of the next steps must be the same everywhere */
         i32 state  = graph_value(g, VALUE_STATE, STR("fp8.amax"), train->values[amax].type);
         at.largest = 1;
@@ -73,20 +87,22 @@ static i32 sum_of_ranks(struct graph *g, i32 one, i32 ranks)
                     &(struct attrs){ .ranks = ranks });
 }
 
-i32 shard_square(struct graph *g, const struct graph *train, struct room room)
+i32 shard_square(struct graph *g, const struct compile_config *c, const struct graph *train,
+                 struct room room)
 {
     i32 sum = -1, whole = -1;
     for (enum group which = GROUP_HIDDEN; which < GROUP_FROZEN && !g->err.status; which++) {
         if (!group_count(train, which, which + 1, room)) continue;
         i32        grads = group_range(g, VALUE_GRAD, "grads", train, which, room);
         struct str name  = g->values[grads].name;
-        i32        part  = which == GROUP_HIDDEN ? grads : shard_gradient(g, name);
+        bool       here  = which == GROUP_HIDDEN || deals(c);
+        i32        part  = here ? grads : shard_gradient(g, name);
         i32       *to    = which == GROUP_HIDDEN ? &whole : &sum,
             one = graph_op(g, OP_SUMSQ, str_cat(g->perm, name, STR(".norm")), &part, 1, NULL);
         *to     = *to < 0 ? one
                           : build_binary(g, OP_ADD, str_cat(g->perm, name, STR(".norm+")), *to, one);
     }
-    if (sum >= 0) sum = sum_of_ranks(g, sum, (i32)room.parts);
+    if (sum >= 0) sum = sum_of_ranks(g, sum, c->ranks);
     if (sum < 0 || whole < 0) return sum < 0 ? whole : sum;
     return build_binary(g, OP_ADD, STR("norm+"), sum, whole);
 }

@@ -170,16 +170,18 @@ i32 gradients_of(struct graph *g, const struct graph *train, struct room room)
 }
 
 /* The sum of squares of all gradients, padding counted: it is 0. */
-static i32 gradient_square(struct graph *g, const struct graph *train, struct room room)
+static i32 gradient_square(struct graph *g, const struct compile_config *c,
+                           const struct graph *train, struct room room)
 {
-    if (room.parts > 1) return table_square(g, train, shard_square(g, train, room));
+    if (c && (room.parts > 1 || deals(c)))
+        return table_square(g, train, shard_square(g, c, train, room));
     i32 grads = gradients_of(g, train, room);
     return table_square(g, train, graph_op(g, OP_SUMSQ, STR("norm"), &grads, 1, NULL));
 }
 
 enum status build_square(struct graph *g, const struct graph *train, i64 align, struct err *err)
 {
-    i32 square = gradient_square(g, train, (struct room){ align, 1 });
+    i32 square = gradient_square(g, NULL, train, (struct room){ align, 1 });
     if (square >= 0) graph_output(g, square, STR("grad_square"));
     return graph_status(g, err);
 }
@@ -196,7 +198,7 @@ static struct begin begin_update(struct graph *g, const struct compile_config *c
     bool            scaled = c->precision == DT_F16;
     struct unscaled u      = { .step = -1 };
     i32             factor;
-    if (c->clip > 0 || scaled) u.sumsq = gradient_square(g, train, room);
+    if (c->clip > 0 || scaled) u.sumsq = gradient_square(g, c, train, room);
     if (scaled) u = unscale(g, c, u.sumsq);
     if (c->clip > 0) {
         factor =

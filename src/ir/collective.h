@@ -6,6 +6,9 @@
 enum { RANKS_MAX = 1024 };
 enum { RANKS_CHUNK_BYTES = 4 << 20 }; /* beyond it nothing is gained: docs/decisions/ranks.md */
 
+/* Elements of each rank's part, where `count` are dealt out in equal ones; the last may hold fewer. */
+static inline i64 ranks_part(i64 count, i64 ranks) { return (count + ranks - 1) / ranks; }
+
 /* Of each rank this rank's part of a chunk, the largest that there is. */
 static inline i64 ranks_work_bytes(i64 count, i64 item_bytes, i64 ranks)
 {
@@ -16,7 +19,7 @@ static inline i64 ranks_work_bytes(i64 count, i64 item_bytes, i64 ranks)
 /* Of equal parts, cut into chunks inside of each: twice, for what is sent is put together first. */
 static inline i64 ranks_scatter_chunk(i64 count, i64 item_bytes, i64 ranks)
 {
-    return MIN(count / ranks, MAX(RANKS_CHUNK_BYTES / item_bytes / ranks, 1));
+    return MIN(ranks_part(count, ranks), MAX(RANKS_CHUNK_BYTES / item_bytes / ranks, 1));
 }
 
 #endif

@@ -206,6 +206,11 @@ struct cost cost_gather(const struct sig *s)
     return (struct cost){ 0, 2 * others(s) * bytes_of(s->in[0]) };
 }
 
+struct cost cost_gather_parts(const struct sig *s)
+{
+    return (struct cost){ 0, 2 * others(s) * bytes_of(s->out[0]) };
+}
+
 /* A part of each other rank's is added up, and the sum goes to all. */
 struct cost cost_reduce(const struct sig *s)
 {

@@ -45,6 +45,8 @@ struct value {
     bool            table;  /* PARAM: rows that ids pick, of which a step may need few */
     i64 sparse_rows; /* PARAM: a table of which a step reads at most so many rows, by one embedding: its
                                     gradient is of these alone. GRAD, STATE: they are such a table's. 0: not so */
+    bool         dealt; /* PARAM: this rank's part of a tensor of shape `whole` (compile/deal.c) */
+    struct shape whole;
     i64 part_rows[MATRIX_PARTS_MAX]; /* PARAM: rows of the matrices that lie one below the other in
                                         it (queries, keys, values); all 0: it is one */
 };

@@ -13,15 +13,15 @@ shape_rule shape_binary, shape_map, shape_same, shape_as_in1, shape_swiglu, shap
     shape_pack, shape_attention_packed, shape_attention_cached, shape_rope, shape_heads,
     shape_qknorm, shape_dropout, shape_xent, shape_xent_both, shape_bce, shape_loss_grad,
     shape_hits, shape_scalar, shape_clip, shape_unscale, shape_accumulate, shape_ranks,
-    shape_ranks_part, shape_rows_reduce, shape_sgd, shape_adam, shape_muon, shape_embedding_rows,
-    shape_rows_join, shape_rows_sgd, shape_rows_adagrad, shape_rows_adam;
+    shape_ranks_part, shape_gather_parts, shape_rows_reduce, shape_sgd, shape_adam, shape_muon,
+    shape_embedding_rows, shape_rows_join, shape_rows_sgd, shape_rows_adagrad, shape_rows_adam;
 
 /* costs.c */
-cost_rule cost_gather, cost_reduce, cost_rows_reduce, cost_map, cost_tanh, cost_free, cost_matmul,
-    cost_quantise, cost_matmul_fp8, cost_embedding, cost_norm, cost_add_norm, cost_conv2d,
-    cost_conv2d_grad_x, cost_conv2d_grad_w, cost_pool, cost_attention, cost_attention_grad,
-    cost_attention_packed, cost_attention_cached, cost_attention_packed_grad, cost_xent, cost_muon,
-    cost_rows;
+cost_rule cost_gather, cost_gather_parts, cost_reduce, cost_rows_reduce, cost_map, cost_tanh,
+    cost_free, cost_matmul, cost_quantise, cost_matmul_fp8, cost_embedding, cost_norm,
+    cost_add_norm, cost_conv2d, cost_conv2d_grad_x, cost_conv2d_grad_w, cost_pool, cost_attention,
+    cost_attention_grad, cost_attention_packed, cost_attention_cached, cost_attention_packed_grad,
+    cost_xent, cost_muon, cost_rows;
 work_rule work_none, work_muon, work_ranks, work_rows_reduce;
 
 /* grads.c; the table says NULL for grad_none */

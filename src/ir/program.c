@@ -1,6 +1,11 @@
 /* program.c - looking at programs: names, costs, and the check that the layout is sound. */
 #include "ir/program.h"
 
+struct type persistent_type(const struct persistent *t)
+{
+    return t->dealt ? type_of(t->type.dtype, t->whole) : t->type;
+}
+
 const struct persistent *program_set_find(const struct program_set *s, struct str name)
 {
     for (i32 i = 0; i < s->persistent_count; i++) {

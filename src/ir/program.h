@@ -17,7 +17,11 @@ struct persistent {
     i64             offset; /* in the arena */
     bool            decay, frozen, hidden;
     i64             sparse_rows;
+    bool            dealt; /* a rank's part of `whole` */
+    struct shape    whole;
 };
+/* As the model has it, whatever of it lies here. */
+struct type persistent_type(const struct persistent *t);
 
 #define KERNEL_JOINED "joined" /* an instruction's kernel: another's does its work on the way */
 

@@ -1,6 +1,7 @@
 /* shapes.c - the shape rules: from the types of an op's inputs to those of its results, or one
  * sentence that says which sizes do not fit. */
 #include "base/nf4.h"
+#include "ir/collective.h"
 #include "ir/fp8.h"
 #include "ir/ir_int.h"
 
@@ -639,8 +640,17 @@ enum status shape_ranks(struct sig *s, struct err *err)
 enum status shape_ranks_part(struct sig *s, struct err *err)
 {
     i64 ranks = s->at->ranks, all = shape_count(in_shape(s, 0));
-    if (ranks < 1 || all % ranks) return fail_one(err, "the ranks must divide it", s->in[0]);
-    s->out[0] = type_of(s->in[0].dtype, shape_1(all / ranks));
+    if (ranks < 1) return fail_one(err, "needs a rank at least", s->in[0]);
+    s->out[0] = type_of(s->in[0].dtype, shape_1(ranks_part(all, ranks)));
+    return need_float(err, s->in[0]);
+}
+
+enum status shape_gather_parts(struct sig *s, struct err *err)
+{
+    i64 ranks = s->at->ranks, part = shape_count(in_shape(s, 0));
+    s->out[0] = type_of(s->in[0].dtype, s->at->dims);
+    if (ranks < 1 || part != ranks_part(shape_count(s->at->dims), ranks))
+        return fail(err, "is not a rank's part", s->in[0], s->out[0]);
     return need_float(err, s->in[0]);
 }
 

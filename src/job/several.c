@@ -3,8 +3,6 @@
 #include "backend/ranks/mpi.h"
 #include "base/hash.h"
 
-static const i64 join_ns = (i64)600000000000; /* that ranks wait for one another */
-
 /* torchrun, and operators of Kubernetes that do as it does, start processes that know one address and their number. MPI
  * cannot begin from that, and as many runs of one file would write over one another. */
 static enum status refuse_others(struct os *os, struct err *err)
@@ -21,16 +19,17 @@ static enum status refuse_others(struct os *os, struct err *err)
         (long long)n);
 }
 
-enum status several_open(struct os *os, struct arena *perm, struct ranks **out, struct err *err)
+struct several several_announced(struct os *os)
+{
+    return (struct several){ mpi_rank_announced(os), mpi_ranks_announced(os) };
+}
+
+enum status several_open(struct os *os, f64 join_s, struct arena *perm, struct ranks **out,
+                         struct err *err)
 {
     *out = NULL;
     if (mpi_ranks_announced(os) <= 1) return refuse_others(os, err);
-    return mpi_ranks_open(os, join_ns, perm, out, err);
-}
-
-void several_limit(struct ranks *r, f64 join_s)
-{
-    if (r) mpi_ranks_limit(r, (i64)(join_s * 1e9));
+    return mpi_ranks_open(os, (i64)(join_s * 1e9), perm, out, err);
 }
 
 bool several_speaks(struct os *os, const struct ranks *r)
@@ -46,7 +45,13 @@ enum status several_agree(struct ranks *r, enum status st, struct err *err)
 
 enum status several_same(struct ranks *r, struct str changed, struct err *err)
 {
-    i32 other = r ? ranks_differs(r, xxh64(changed)) : 0;
+    i32 other = r ? ranks_differs(r, xxh64(STR(FRUGAL_VERSION))) : 0;
+    if (other)
+        return err_set(err, STATUS_USAGE,
+                       "rank %d has another version of frugal than rank 0, which has %s: install "
+                       "the same on all machines",
+                       other, FRUGAL_VERSION);
+    if (r) other = ranks_differs(r, xxh64(changed));
     if (!other) return STATUS_OK;
     return err_set(err, STATUS_USAGE,
                    "rank %d has other settings than rank 0: all ranks need the same run file, "

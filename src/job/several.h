@@ -5,12 +5,18 @@
 
 struct ranks;
 
-/* Meets the others; *out is NULL where this process is alone. */
-enum status several_open(struct os *os, struct arena *perm, struct ranks **out, struct err *err);
-void        several_limit(struct ranks *r, f64 join_s); /* of every wait from now on */
+/* As the launcher says; 0 of 1 where there is none. */
+struct several {
+    i32 rank, count;
+};
+struct several several_announced(struct os *os);
+/* Meets the others, and waits join_s at most, now and later; *out is NULL where this process is alone. */
+enum status several_open(struct os *os, f64 join_s, struct arena *perm, struct ranks **out,
+                         struct err *err);
 /* Is it for this process to print? r NULL: by what the launcher says of it. */
 bool several_speaks(struct os *os, const struct ranks *r);
-/* What is wrong at one of them is wrong for all, and so is a setting that differs (`changed`: KEY=VALUE a line). */
+/* What is wrong at one of them is wrong for all, and so is another version of frugal, and a setting that differs
+ * (`changed`: KEY=VALUE a line). */
 enum status several_agree(struct ranks *r, enum status st, struct err *err);
 enum status several_same(struct ranks *r, struct str changed, struct err *err);
 void        several_close(struct ranks *r); /* NULL too */

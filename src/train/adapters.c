@@ -100,11 +100,11 @@ enum status adapters_weights(struct session *s, enum hf_weights_do what, struct 
     for (i32 i = 0; i < most; i++) {
         const struct persistent *t = &s->set->persistents[i];
         struct hf_source         h;
-        if (t->kind != VALUE_PARAM || !lora_source(&names, t->name, t->type.shape, &room, &h))
-            continue;
+        struct shape             shape = persistent_type(t).shape;
+        if (t->kind != VALUE_PARAM || !lora_source(&names, t->name, shape, &room, &h)) continue;
         struct st_source *to = &list[count];
         ours[count++]        = t;
-        *to = (struct st_source){ t->name, t->type.shape, { { 0 } }, { 0 }, h.count, false };
+        *to = (struct st_source){ t->name, shape, { { 0 } }, { 0 }, h.count, false };
         for (i32 k = 0; k < h.count; k++) to->name[k] = h.name[k], to->rows[k] = h.rows[k];
     }
     st                   = st_sources_check(&f, folder, list, count, none, NULL, scratch, err);

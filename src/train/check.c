@@ -58,10 +58,10 @@ enum status norms_check(const struct session *s, struct err *err)
         for (i32 i = 0; p && i < p->graph->node_count; i++) {
             const struct node *n = &p->graph->nodes[i];
             if (n->op != OP_BATCHNORM) continue;
-            if (s->ranks)
+            if (session_deals(s))
                 return err_set(err, STATUS_USAGE,
-                               "%.*s needs the whole batch in one place: a model with a batch norm "
-                               "trains on one rank",
+                               "%.*s is a batch norm, and with train.shard=all a rank without a "
+                               "sample would change its statistics: train.shard=state",
                                STR_ARG(n->name));
             if (shape_rows(graph_type(p->graph, n->in[0]).shape) > 1) continue;
             bool last = ids[k] == PROGRAM_TRAIN_LAST || ids[k] == PROGRAM_ADD_LAST;

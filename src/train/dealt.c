@@ -1,4 +1,4 @@
-/* dealt.c - parts of optimiser state over the wire, some megabytes at a time. */
+/* dealt.c - parts of tensors and of optimiser state over the wire, some megabytes at a time. */
 #include "train/dealt.h"
 #include <string.h>
 
@@ -6,6 +6,14 @@ static i64 parts_of(const struct session *s)
 {
     return s->ranks && s->config.shard == SHARD_STATE ? s->ranks->count : 1;
 }
+
+bool session_deals(const struct session *s)
+{
+    return s->ranks && s->config.shard == SHARD_ALL && s->ranks->count > 1;
+}
+
+/* Does rank 0 need the others to save? */
+static bool has_parts(const struct session *s) { return parts_of(s) > 1 || session_deals(s); }
 
 i64 dealt_bytes(const struct dealt *d) { return d->bytes[0] + d->bytes[1]; }
 
@@ -37,11 +45,9 @@ bool dealt_is(const struct session *s, const struct persistent *t, struct dealt 
 
 /* --- over the wire --- */
 
-enum way { TO_RANK_0, FROM_RANK_0 };
-
 /* One rank's part of one group, which lies at `offset` of its arena and at `at` of the whole. */
-static enum status carry(struct session *s, enum way way, i32 rank, i64 offset, u8 *at, i64 bytes,
-                         struct err *err)
+static enum status carry(struct session *s, enum dealt_way way, i32 rank, i64 offset, u8 *at,
+                         i64 bytes, struct err *err)
 {
     struct backend *b       = s->backend;
     struct arena    scratch = s->scratch;
@@ -49,20 +55,20 @@ static enum status carry(struct session *s, enum way way, i32 rank, i64 offset, 
     enum status     st      = STATUS_OK;
     for (i64 done = 0; !st && done < bytes; done += RANKS_CHUNK_BYTES) {
         i64 now = MIN(bytes - done, RANKS_CHUNK_BYTES);
-        if (way == TO_RANK_0 && s->ranks->rank == rank)
+        if (way == DEALT_TO_RANK_0 && s->ranks->rank == rank)
             b->table->wait(b, b->table->get(b, offset + done, piece, now));
-        if (way == FROM_RANK_0 && at) memcpy(piece, at + done, (size_t)now);
-        st = ranks_spread(s->ranks, way == TO_RANK_0 ? rank : 0, piece, now);
+        if (way == DEALT_FROM_RANK_0 && at) memcpy(piece, at + done, (size_t)now);
+        st = ranks_spread(s->ranks, way == DEALT_TO_RANK_0 ? rank : 0, piece, now);
         if (st) return err_set(err, st, "%s", s->ranks->failed.text);
-        if (way == TO_RANK_0 && at) memcpy(at + done, piece, (size_t)now);
-        if (way == FROM_RANK_0 && s->ranks->rank == rank)
+        if (way == DEALT_TO_RANK_0 && at) memcpy(at + done, piece, (size_t)now);
+        if (way == DEALT_FROM_RANK_0 && s->ranks->rank == rank)
             b->table->wait(b, b->table->put(b, offset + done, piece, now));
     }
     return st;
 }
 
-static enum status carry_all(struct session *s, const struct dealt *d, enum way way, u8 *whole,
-                             struct err *err)
+static enum status carry_all(struct session *s, const struct dealt *d, enum dealt_way way,
+                             u8 *whole, struct err *err)
 {
     enum status st     = STATUS_OK;
     i64         offset = d->state->offset;
@@ -74,39 +80,134 @@ static enum status carry_all(struct session *s, const struct dealt *d, enum way 
         }
         offset += part;
     }
-    if (way == FROM_RANK_0) s->backend->table->mark(s->backend);
+    if (way == DEALT_FROM_RANK_0) s->backend->table->mark(s->backend);
+    return st;
+}
+
+/* --- tensor by tensor --- */
+
+const struct persistent *dealt_param(const struct session *s, const struct persistent *t)
+{
+    if (t->kind == VALUE_PARAM) return t->dealt ? t : NULL;
+    if (t->kind != VALUE_GRAD || t->sparse_rows) return NULL;
+    struct str               name = str_sub(t->name, 0, t->name.len - STR(".grad").len);
+    const struct persistent *p    = program_set_find(s->set, name);
+    return p && p->dealt ? p : NULL;
+}
+
+enum status dealt_tensor(struct session *s, enum dealt_way way, i64 offset,
+                         const struct persistent *param, u8 *whole, struct err *err)
+{
+    i64         all = type_bytes(persistent_type(param)), part = type_bytes(param->type);
+    enum status st = STATUS_OK;
+    for (i32 rank = 0; !st && rank < s->ranks->count && rank * part < all; rank++) {
+        u8 *at = whole ? whole + rank * part : NULL;
+        st     = carry(s, way, rank, offset, at, MIN(part, all - rank * part), err);
+    }
+    if (way == DEALT_FROM_RANK_0) s->backend->table->mark(s->backend);
+    return st;
+}
+
+/* Of a state over all parameters that are dealt out: where the first of these begins; -1: it is another. */
+static i64 state_begin(const struct session *s, const struct persistent *state)
+{
+    i64 begin = INT64_MAX, end = 0, align = s->target.align_bytes;
+    if (state->kind != VALUE_STATE || state->sparse_rows) return -1;
+    for (i32 i = 0; i < s->set->persistent_count; i++) {
+        const struct persistent *p = &s->set->persistents[i];
+        if (!p->dealt) continue;
+        begin = MIN(begin, p->offset);
+        end   = MAX(end, p->offset + type_bytes(p->type));
+    }
+    bool muon = str_starts(state->name, STR("muon."));
+    return !muon && end && type_bytes(state->type) == (end - begin + align - 1) / align * align
+               ? begin
+               : -1;
+}
+
+bool dealt_by_tensor(const struct session *s, const struct persistent *t)
+{
+    return session_deals(s) && (t->dealt || state_begin(s, t) >= 0);
+}
+
+enum status dealt_tensors(struct session *s, enum dealt_way way, dealt_place *at, void *context,
+                          struct err *err)
+{
+    const struct program_set *set = s->set;
+    enum status               st  = STATUS_OK;
+    for (i32 i = 0; !st && i < set->persistent_count; i++) {
+        const struct persistent *t     = &set->persistents[i];
+        i64                      begin = state_begin(s, t);
+        if (t->dealt)
+            st = dealt_tensor(s, way, t->offset, t, at ? at(context, NULL, t) : NULL, err);
+        for (i32 k = 0; begin >= 0 && !st && k < set->persistent_count; k++) {
+            const struct persistent *p = &set->persistents[k];
+            if (p->dealt)
+                st = dealt_tensor(s, way, t->offset + p->offset - begin, p,
+                                  at ? at(context, t, p) : NULL, err);
+        }
+    }
     return st;
 }
 
 enum status dealt_collect(struct session *s, const struct dealt *d, u8 *whole, struct err *err)
 {
-    return carry_all(s, d, TO_RANK_0, whole, err);
+    return carry_all(s, d, DEALT_TO_RANK_0, whole, err);
 }
 
 enum status dealt_hand_out(struct session *s, const struct dealt *d, const u8 *whole,
                            struct err *err)
 {
-    return carry_all(s, d, FROM_RANK_0, (u8 *)(uintptr_t)whole, err);
+    return carry_all(s, d, DEALT_FROM_RANK_0, (u8 *)(uintptr_t)whole, err);
 }
 
 /* --- when --- */
 
+struct order {
+    i32 word, tensor; /* which persistent */
+};
+
+static enum status say(struct session *s, struct order *o, struct err *err)
+{
+    return has_parts(s) ? together_say(s, o, sizeof *o, err) : STATUS_OK;
+}
+
 enum status dealt_say(struct session *s, enum dealt_word word, struct err *err)
 {
-    i32 said = (i32)word;
-    return parts_of(s) > 1 ? together_say(s, &said, sizeof said, err) : STATUS_OK;
+    return say(s, &(struct order){ .word = (i32)word }, err);
+}
+
+static enum status give(struct session *s, i32 tensor, u8 *whole, struct err *err)
+{
+    const struct persistent *t = &s->set->persistents[tensor];
+    return dealt_tensor(s, DEALT_TO_RANK_0, t->offset, dealt_param(s, t), whole, err);
+}
+
+enum status dealt_fetch(struct session *s, const struct persistent *t, u8 *whole, struct err *err)
+{
+    struct order o  = { DEALT_TENSOR, (i32)(t - s->set->persistents) };
+    enum status  st = say(s, &o, err);
+    return st ? st : give(s, o.tensor, whole, err);
+}
+
+static enum status give_all(struct session *s, struct err *err)
+{
+    struct dealt d;
+    enum status  st = STATUS_OK;
+    if (session_deals(s)) return dealt_tensors(s, DEALT_TO_RANK_0, NULL, NULL, err);
+    for (i32 i = 0; !st && i < s->set->persistent_count; i++)
+        if (dealt_is(s, &s->set->persistents[i], &d)) st = dealt_collect(s, &d, NULL, err);
+    return st;
 }
 
 enum status dealt_follow(struct session *s, struct err *err)
 {
-    struct dealt d;
-    i32          said = DEALT_COLLECT;
-    enum status  st   = STATUS_OK;
-    while (!st && parts_of(s) > 1) {
-        st = together_say(s, &said, sizeof said, err);
-        if (st || said == DEALT_GO_ON) break;
-        for (i32 i = 0; !st && i < s->set->persistent_count; i++)
-            if (dealt_is(s, &s->set->persistents[i], &d)) st = dealt_collect(s, &d, NULL, err);
+    struct order o  = { 0 };
+    enum status  st = STATUS_OK;
+    while (!st && has_parts(s)) {
+        st = say(s, &o, err);
+        if (st || o.word == DEALT_GO_ON) break;
+        st = o.word == DEALT_TENSOR ? give(s, o.tensor, NULL, err) : give_all(s, err);
     }
     return st;
 }

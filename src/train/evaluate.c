@@ -44,12 +44,15 @@ i64 session_targets(const struct session *s, const struct batch *b)
 
 enum status evaluate_batch(struct session *s, const struct batch *b, struct err *err)
 {
-    enum program_id id = b->count == s->config.eval_batch ? PROGRAM_EVAL : PROGRAM_EVAL_LAST;
+    bool            full = b->count == s->config.eval_batch || !s->set->programs[PROGRAM_EVAL_LAST];
+    enum program_id id   = full ? PROGRAM_EVAL : PROGRAM_EVAL_LAST;
     struct program *p;
-    if (!b->count) return STATUS_OK; /* another rank has it */
-    enum status st = session_program(s, id, session_rows(s, b), &p, err);
+    if (!b->count && !session_deals(s)) return STATUS_OK; /* another rank has it */
+    enum status st = session_program(s, id, MAX(session_rows(s, b), 1), &p, err);
+    if (session_deals(s)) st = ranks_agree(s->ranks, st, err); /* or some would gather in vain */
     if (st) return st;
-    session_put_batch(s, id, b);
+    if (b->count) session_put_batch(s, id, b);
+    else session_put_nothing(s, id);
     s->backend->table->run(s->backend, p);
     return STATUS_OK;
 }
@@ -123,9 +126,11 @@ static enum status open_eval_loader(struct session *s, struct err *err)
 enum status evaluate_batches(struct session *s, batch_taker *take, void *context, struct err *err)
 {
     enum status st = open_eval_loader(s, err);
+    if (session_deals(s)) st = ranks_agree(s->ranks, st, err);
     for (bool ends = false; !st && !ends;) {
         struct batch *b = session_batch(s, s->eval_loader, s->eval_step, &st, err);
-        if (b) st = evaluate_batch(s, b, err);
+        if (session_deals(s)) st = ranks_agree(s->ranks, st, err); /* all have theirs */
+        if (b && !st) st = evaluate_batch(s, b, err);
         if (b && !st) st = take(context, s, b, err);
         if (b) ends = b->ends_epoch;
         if (!st) st = session_check_signal(s, s->eval_step, err);

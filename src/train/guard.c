@@ -65,9 +65,9 @@ static enum status check(const struct session *s, struct err *err)
     if (s->ranks && s->config.shard && (c->keep_best || c->rollbacks) &&
         train_checkpoint_dir(s->settings).len)
         return err_set(err, STATUS_USAGE,
-                       "train.%s keeps a copy that checkpoints cannot hold with train.shard=state: "
+                       "train.%s keeps a copy that checkpoints cannot hold with train.shard=%.*s: "
                        "train.shard=none",
-                       c->keep_best ? "keep_best" : "rollbacks");
+                       c->keep_best ? "keep_best" : "rollbacks", STR_ARG(c->shard));
     if (c->forecast > 0 && isnan(c->target))
         return err_set(err, STATUS_USAGE, "train.forecast needs a target: train.target=0.9");
     if (!isnan(c->max_dollars) && !(c->usd_hour > 0))

@@ -38,7 +38,7 @@ struct sources {
 /* Of the matrix itself, where it is kept in fewer bits. */
 static struct shape packed_shape(const struct session *s, const struct persistent *t)
 {
-    struct shape shape = t->type.shape;
+    struct shape shape = persistent_type(t).shape;
     if (t->type.dtype == DT_U8 && packed_part(s, t, ".sizes")) shape.dim[1] *= 2;
     return shape;
 }
@@ -68,7 +68,8 @@ static struct sources sources_of(const struct session *s, const struct model_con
     for (i32 i = 0; i < most; i++) {
         const struct persistent *t = &s->set->persistents[i];
         struct hf_source         h;
-        if (t->kind != VALUE_PARAM || !hf_source(c, t->name, t->type.shape, perm, &h)) continue;
+        if (t->kind != VALUE_PARAM || !hf_source(c, t->name, persistent_type(t).shape, perm, &h))
+            continue;
         struct st_source *to    = &all.list[all.count];
         struct shape      shape = packed_shape(s, t);
         all.ours[all.count++]   = t;
@@ -147,7 +148,7 @@ enum status hf_weights(struct session *s, struct str folder, enum hf_weights_do 
         struct str same  = dtype == DT_BF16  ? STR("BF16")
                            : dtype == DT_F32 ? STR("F32")
                                              : STR("F64");
-        if (!st_source_copy(&f, &all.list[i], same, put_bytes, &to))
+        if (to.t->dealt || !st_source_copy(&f, &all.list[i], same, put_bytes, &to))
             st_source_stream(&f, &all.list[i], weights_put_stretch, &to, scratch);
     }
     if (packer) packed_close(packer);

@@ -121,9 +121,9 @@ static void counts(const struct session *s, struct count to[COUNT_ROWS])
 /* "1", "4", "4 with train.shard=state" */
 static struct str ranks_text(const struct session *s, struct arena *perm)
 {
-    bool whole = !s->ranks || s->config.shard == SHARD_NONE;
+    static const char *const how[] = { "", " with train.shard=state", " with train.shard=all" };
     return str_fmt(perm, "%d%s", s->ranks ? s->ranks->count : 1,
-                   whole ? "" : " with train.shard=state");
+                   s->ranks ? how[s->config.shard] : "");
 }
 
 struct str identity_text(const struct identity *id, struct session *s, struct arena *perm)

@@ -281,8 +281,7 @@ enum status loop_run(struct loop *l, struct err *err)
         struct batch *b = l->ahead.batch ? l->ahead.batch : feed_first(l);
         l->ahead.batch  = NULL;
         if (!b) {
-            i64 none = 0;
-            if (l->s.ranks && l->input) together_step(l, &none);
+            if (l->s.ranks && l->input) together_tell_failure(l);
             l->unread = true;
             st        = input_failed(l, err);
             break;

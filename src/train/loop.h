@@ -93,6 +93,10 @@ f64 loop_input_share(const struct loop *l);   /* part of their time that they wa
 /* Once a step, before the update: losses and targets are summed, and a rank that failed (l->input) or was asked to
  * stop ends all. Returns l->input. */
 enum status together_step(struct loop *l, i64 *targets);
+/* Before a program that gathers: not OK where any rank cannot run it. */
+enum status together_ready(struct loop *l);
+/* l->input, to those that are about to step. */
+void together_tell_failure(struct loop *l);
 /* This rank failed where the others do not look: they hear it in their next together_step. */
 void together_fail(struct loop *l, enum status st, const struct err *err);
 i32  together_slowest(struct loop *l); /* which waited least for the others; -1: there is one */

@@ -38,6 +38,7 @@ static enum status fuse_of(const struct train_config *t, u32 *bits, struct err *
 
 static enum shard_kind shard_of(struct str word)
 {
+    if (str_eq(word, STR("all"))) return SHARD_ALL;
     return str_eq(word, STR("state")) ? SHARD_STATE : SHARD_NONE;
 }
 
@@ -244,6 +245,7 @@ enum status session_open_timed(struct session *s, struct clock *clock, struct os
     if (!st) st = norms_check(s, err);
     st = ranks_agree(s->ranks, st, err);
     if (!st) st = together_same(s, err);
+    if (!st) together_notes(s);
     clock_enter(clock, PART_start);
     return st ? st : weights_check(s, err);
 }

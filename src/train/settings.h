@@ -57,7 +57,7 @@ struct train_config {
     f64        loss_scale;          /* fp16: at the beginning */
     struct str fuse[8]; /* all | none | patterns of compile.h: done in one pass over memory */
     i64        fuse_count;
-    struct str shard;         /* of several ranks: none | state */
+    struct str shard;         /* of several ranks: none | state | all */
     f64        join_s;        /* that they wait for one another */
     bool       deterministic; /* the same bits each time; false: GPUs may add as it comes */
     struct str compile; /* default | reduce-overhead | max-autotune: how hard kernels are chosen */

@@ -18,6 +18,8 @@
 #include <string.h>
 
 enum { FITTED_PARTS = 2 }; /* weights and optimiser: what the checkpoint must have just so */
+#define IN_PARTS                                                                                   \
+    INT64_MIN /* in place of an offset: ranks have parts of it, rank 0 gets them where the file has it */
 enum { STATES_MAX = 4 }; /* tensors that one parameter can be the reason of: itself and its state */
 
 static i64 in_pages(i64 bytes)
@@ -89,6 +91,11 @@ static void add_pieces(struct snapshot *n, struct ckpt_part *part, const struct 
     i64                       begin, whole = 0;
     struct dealt              d;
     bool                      dealt = dealt_is(n->s, t, &d);
+    bool                      apart = dealt_by_tensor(n->s, t); /* tensor by tensor */
+    if (t->dealt) {
+        add(n, part, t->name, persistent_type(t), bytes, IN_PARTS);
+        return;
+    }
     if (dealt) {
         begin = d.begin;
         whole = n->dealt_bytes;
@@ -102,8 +109,10 @@ static void add_pieces(struct snapshot *n, struct ckpt_part *part, const struct 
         i64                      skip = p->offset - begin;
         if (!covers(t, p)) continue;
         struct str name = str_fmt(n->s->perm, "%.*s/%.*s", STR_ARG(t->name), STR_ARG(p->name));
-        add(n, part, name, p->type, bytes ? bytes + skip : NULL,
-            dealt ? -1 - whole - skip : t->offset + skip);
+        add(n, part, name, persistent_type(p), bytes ? bytes + skip : NULL,
+            apart   ? IN_PARTS
+            : dealt ? -1 - whole - skip
+                    : t->offset + skip);
     }
 }
 
@@ -189,7 +198,7 @@ void snapshot_add_kept(struct snapshot *n)
 {
     const struct program_set *set = n->s->set;
     const u8                 *at  = n->guard->copy;
-    if (!at || n->dealt) return; /* guard.c refuses it where it matters */
+    if (!at || n->dealt || session_deals(n->s)) return; /* guard.c refuses it where it matters */
     struct ckpt_part *kept = new_part(n, STR("kept"), STATES_MAX * set->persistent_count);
     for (i32 i = 0; i < set->persistent_count; i++) {
         const struct persistent *t = &set->persistents[i];
@@ -241,6 +250,21 @@ void snapshot_close(struct snapshot *n)
     n->memory = n->dealt = NULL;
 }
 
+/* Where the file has a tensor of which ranks have parts. */
+static u8 *place_of(void *snapshot, const struct persistent *state, const struct persistent *param)
+{
+    struct snapshot  *n       = snapshot;
+    struct arena      scratch = n->s->scratch;
+    struct str        name    = param->name;
+    struct ckpt_part *part    = &n->parts[state ? 1 : 0];
+    if (state) name = str_fmt(&scratch, "%.*s/%.*s", STR_ARG(state->name), STR_ARG(param->name));
+    for (i64 i = 0; i < part->count; i++)
+        if (str_eq(part->tensors[i].name, name))
+            return (u8 *)(uintptr_t)part->tensors[i].bytes.data;
+    ASSERT(!"a tensor that the checkpoint has");
+    return NULL;
+}
+
 /* State that is dealt out comes from all ranks while the steps stand still; then each tensor to its place. */
 static enum status collect(struct snapshot *n)
 {
@@ -248,6 +272,7 @@ static enum status collect(struct snapshot *n)
     struct dealt    d;
     i64             at = 0;
     enum status     st = dealt_say(s, DEALT_COLLECT, NULL);
+    if (!st && session_deals(s)) return dealt_tensors(s, DEALT_TO_RANK_0, place_of, n, NULL);
     for (i32 i = 0; !st && i < s->set->persistent_count; i++) {
         if (!dealt_is(s, &s->set->persistents[i], &d)) continue;
         st = dealt_collect(s, &d, n->dealt + at, NULL);
@@ -256,7 +281,7 @@ static enum status collect(struct snapshot *n)
     for (i64 p = 0; !st && p < FITTED_PARTS; p++)
         for (i64 i = 0; i < n->parts[p].count; i++) {
             struct str to = n->parts[p].tensors[i].bytes;
-            if (n->offsets[p][i] < 0)
+            if (n->offsets[p][i] < 0 && n->offsets[p][i] != IN_PARTS)
                 memcpy((u8 *)(uintptr_t)to.data, n->dealt - 1 - n->offsets[p][i], (size_t)to.len);
         }
     return st;
@@ -267,6 +292,9 @@ enum status snapshot_hand_out(const struct snapshot *n, struct session *s, struc
     struct dealt d;
     i64          at = 0;
     enum status  st = STATUS_OK;
+    if (session_deals(s))
+        return dealt_tensors(s, DEALT_FROM_RANK_0, s->ranks->rank ? NULL : place_of,
+                             (void *)(uintptr_t)n, err);
     for (i32 i = 0; !st && i < s->set->persistent_count; i++) {
         if (!dealt_is(s, &s->set->persistents[i], &d)) continue;
         st = dealt_hand_out(s, &d, n->dealt ? n->dealt + at : NULL, err);
@@ -283,7 +311,7 @@ enum status snapshot_take(struct snapshot *n, const struct run_state *r)
         last = b->table->get(b, n->copies[i].offset, n->copies[i].to, n->copies[i].bytes);
     state_collect(r, n->guard, n->numbers);
     if (n->early_count) b->table->wait(b, last);
-    return n->dealt ? collect(n) : STATUS_OK;
+    return n->dealt || session_deals(n->s) ? collect(n) : STATUS_OK;
 }
 
 void snapshot_copy(void *snapshot)
@@ -331,7 +359,9 @@ void snapshot_put_back(struct snapshot *n, const struct ckpt_loaded *from)
         for (i64 i = 0; i < n->parts[p].count; i++) {
             struct str bytes = st_find(file, n->parts[p].tensors[i].name)->bytes;
             i64        to    = n->offsets[p][i];
-            if (to < 0) memcpy(n->dealt - 1 - to, bytes.data, (size_t)bytes.len);
+            u8        *here  = (u8 *)(uintptr_t)n->parts[p].tensors[i].bytes.data;
+            if (to == IN_PARTS) memcpy(here, bytes.data, (size_t)bytes.len);
+            else if (to < 0) memcpy(n->dealt - 1 - to, bytes.data, (size_t)bytes.len);
             else last = b->table->put(b, to, bytes.data, bytes.len);
         }
     }

@@ -47,17 +47,21 @@ void loop_micro_step(struct loop *l, const struct batch *b, i64 step, i64 first_
     enum program_id id   = loop_program_of(s, b, first_sample);
     i64             rows = step_samples(l, b->index - first_sample) * model_rows(s->model);
     struct program *p;
-    if (!b->count) {
+    if (!b->count && !session_deals(s)) {
         no_part(s, step, rows, first_sample, lr);
         return;
     }
-    l->input = session_program(s, id, session_rows(s, b), &p, &l->input_err);
+    l->input = session_program(s, id, MAX(session_rows(s, b), 1), &p, &l->input_err);
+    if (session_deals(s)) together_ready(l);
     if (l->input) return;
     clock_enter(l->clock, PART_copy);
     session_put_scalars(s, step, rows, first_sample + b->first, lr);
-    if (!l->ahead.fed) session_put_batch(s, id, b);
-    l->ahead.fed = false;
+    if (!b->count) session_put_nothing(s, id);
+    else if (!l->ahead.fed) session_put_batch(s, id, b);
+    l->ahead.fed  = false;
+    i64 before_ns = s->ranks ? s->ranks->busy_ns : 0;
     profiling_run(l, id, p);
+    if (s->ranks) clock_move(l->clock, PART_compute, PART_exchange, s->ranks->busy_ns - before_ns);
 }
 
 /* What the last program says of itself. */
@@ -110,8 +114,7 @@ static void update(struct loop *l)
 /* The step cannot be finished: of several ranks, the others wait to hear it. */
 static struct batch left(struct loop *l)
 {
-    i64 none = 0;
-    if (l->s.ranks && l->input) together_step(l, &none);
+    if (l->s.ranks && l->input) together_tell_failure(l);
     return (struct batch){ 0 };
 }
 
@@ -135,7 +138,7 @@ struct batch loop_step(struct loop *l, struct batch *b, f64 lr)
     l->at.loss = l->metric.value = 0;
     for (;;) {
         if (!l->ahead.begun) loop_micro_step(l, b, l->at.step, done, lr);
-        if (l->input) return left(l);
+        if (l->input) return session_deals(s) ? (struct batch){ 0 } : left(l);
         l->ahead.begun = false;
         if (l->undo.left_off) return (struct batch){ 0 };
         if (b->count) ask_losses(l, &answers);

@@ -27,6 +27,27 @@ void session_put_batch(struct session *s, enum program_id id, const struct batch
                         b->count * type_bytes(feeds->feed[f].type));
 }
 
+/* One number, in whichever type the tensor has. */
+static void put_number(struct session *s, struct str name, f64 value)
+{
+    const struct persistent *t      = program_set_find(s->set, name);
+    f32                      narrow = (f32)value;
+    if (t && t->type.dtype == DT_F64) session_put(s, name, &value, sizeof value);
+    else session_put(s, name, &narrow, sizeof narrow);
+}
+
+void session_put_nothing(struct session *s, enum program_id id)
+{
+    const struct feeds *feeds = dataset_feeds(s->data);
+    const struct graph *g     = s->set->programs[id]->graph;
+    for (i32 f = 0; f < feeds->count; f++) {
+        const struct persistent *t = program_set_find(s->set, feeds->feed[f].name);
+        if (t && graph_find(g, t->name) >= 0)
+            s->backend->table->put(s->backend, t->offset, NULL, type_bytes(t->type));
+    }
+    put_number(s, STR("loss_seed"), 0);
+}
+
 void session_get(struct session *s, struct str name, void *data, i64 bytes)
 {
     const struct persistent *t = program_set_find(s->set, name);
@@ -64,15 +85,6 @@ f64 session_answer(struct session *s, const struct asked *a)
     memcpy(&wide, a->bytes, sizeof wide);
     memcpy(&narrow, a->bytes, sizeof narrow);
     return a->dtype == DT_F64 ? wide : (f64)narrow;
-}
-
-/* One number, in whichever type the tensor has. */
-static void put_number(struct session *s, struct str name, f64 value)
-{
-    const struct persistent *t      = program_set_find(s->set, name);
-    f32                      narrow = (f32)value;
-    if (t && t->type.dtype == DT_F64) session_put(s, name, &value, sizeof value);
-    else session_put(s, name, &narrow, sizeof narrow);
 }
 
 static const f64 muon_momentum = 0.95; /* Jordan et al. 2024 */

@@ -20,6 +20,20 @@ i64 together_part(const struct session *s, i64 samples)
     return samples * (rank + 1) / count - samples * rank / count; /* as the loader cuts them */
 }
 
+/* What cannot be where ranks gather each other's weights. */
+static enum status check_dealt(const struct session *s, struct err *err)
+{
+    if (s->config.recompute.kind == RECOMPUTE_AUTO)
+        return err_set(err, STATUS_USAGE,
+                       "train.recompute=auto chooses for each rank by itself, and with "
+                       "train.shard=all they must run the same program: train.recompute=all");
+    if (s->config.fp8)
+        return err_set(err, STATUS_USAGE,
+                       "train.fp8 keeps whole weights between the passes, which train.shard=all "
+                       "does not have: train.shard=state, or train.fp8=off");
+    return STATUS_OK;
+}
+
 enum status together_batches(struct session *s, struct err *err)
 {
     struct compile_config *c = &s->config;
@@ -33,6 +47,9 @@ enum status together_batches(struct session *s, struct err *err)
                        "a batch of %lld samples has no part for each of %d ranks: a larger "
                        "train.batch or fewer ranks",
                        (long long)c->batch, s->ranks->count);
+    i64         batch_last = c->batch_last, eval_last = c->eval_batch_last;
+    enum status st = c->shard == SHARD_ALL ? check_dealt(s, err) : STATUS_OK;
+    if (st) return st;
     s->eval_all        = c->eval_batch;
     c->rank            = s->ranks->rank;
     c->ranks           = s->ranks->count;
@@ -41,7 +58,53 @@ enum status together_batches(struct session *s, struct err *err)
     c->batch_last      = together_part(s, c->batch_last);
     c->eval_batch_last = together_part(s, c->eval_batch_last);
     if (c->eval_batch) c->eval_batch = MAX(together_part(s, c->eval_batch), 1);
+    if (c->shard == SHARD_ALL) { /* nobody stands aside: the others gather its parts */
+        c->batch_last      = batch_last ? MAX(c->batch_last, 1) : 0;
+        c->eval_batch_last = eval_last ? MAX(c->eval_batch_last, 1) : 0;
+    }
     return STATUS_OK;
+}
+
+/* Which weights train.shard=all does not shard, and why; empty: there are none. */
+static struct str whole_text(const struct session *s, struct arena *perm)
+{
+    static const char *const why[] = {
+        "frozen", "in tables updated row by row (train.tables=dense shards them)",
+        "in matrices of muon (train.optimiser=adamw shards them)"
+    };
+    i64            count[COUNT_OF(why)] = { 0 };
+    struct textbuf b                    = textbuf_new(perm);
+    for (i32 i = 0; i < s->set->persistent_count; i++) {
+        const struct persistent *t = &s->set->persistents[i];
+        if (t->kind != VALUE_PARAM || t->dealt) continue;
+        count[t->frozen ? 0 : t->sparse_rows ? 1 : 2] += shape_count(t->type.shape);
+    }
+    for (i64 i = 0; i < COUNT_OF(why); i++)
+        if (count[i]) textbuf_fmt(&b, "%s%lld %s", b.len ? ", " : "", (long long)count[i], why[i]);
+    return textbuf_str(&b);
+}
+
+static void note(struct session *s, struct str text)
+{
+    s->note =
+        str_fmt(s->perm, "%.*s%s%.*s", STR_ARG(s->note), s->note.len ? "; " : "", STR_ARG(text));
+}
+
+void together_notes(struct session *s)
+{
+    struct str whole = session_deals(s) ? whole_text(s, s->perm) : STR("");
+    bool       norms = false;
+    for (i32 i = 0; i < s->set->persistent_count; i++)
+        norms |= s->set->persistents[i].kind == VALUE_BUFFER;
+    if (whole.len)
+        note(s, str_fmt(s->perm,
+                        "train.shard=all keeps some of %lld weights whole on every rank: %.*s",
+                        (long long)weights_count(s, false), STR_ARG(whole)));
+    if (s->ranks && norms)
+        note(s, str_fmt(s->perm,
+                        "batch norms use the statistics of each rank's part of a batch (%lld of "
+                        "%lld samples), and evaluation those of rank 0",
+                        (long long)s->config.batch, (long long)s->batch_all));
 }
 
 /* --- the same everywhere --- */
@@ -65,7 +128,8 @@ enum status together_tensors(struct session *s, struct err *err)
         struct arena             scratch = s->scratch;
         struct dealt             d;
         i64                      bytes = type_bytes(t->type);
-        if (!is_state(t) || dealt_is(s, t, &d)) continue; /* each has its own part */
+        if (!is_state(t) || dealt_is(s, t, &d) || dealt_by_tensor(s, t))
+            continue; /* each has its own part */
         u8 *copy = NEW(&scratch, u8, bytes);
         b->table->wait(b, b->table->get(b, t->offset, copy, bytes));
         st = together_say(s, copy, bytes, err);
@@ -76,46 +140,67 @@ enum status together_tensors(struct session *s, struct err *err)
 }
 
 /* A hash for each thing that ranks may disagree on. */
-enum same { SAME_VERSION, SAME_DATA, SAME_MODEL, SAME_BATCH, SAME_COUNT };
+enum same { SAME_DATA, SAME_MODEL, SAME_BATCH, SAME_COUNT };
 
-static void describe_here(const struct session *s, u64 *to)
+static void add_i64(struct xxh64 *h, i64 v)
 {
-    struct xxh64 model;
-    i64 data[]  = { dataset_count(s->data, SPLIT_TRAIN), dataset_count(s->data, SPLIT_EVAL) };
-    i64 batch[] = { s->batch_all, s->eval_all, s->config.accumulate, s->config.precision,
-                    s->config.optimiser };
+    xxh64_add(h, (struct str){ (const char *)&v, sizeof v });
+}
+
+/* How many samples, and what local files hold; remote ones have the same address. */
+static enum status describe_data(const struct session *s, struct xxh64 *to, struct err *err)
+{
+    struct arena       scratch = s->scratch;
+    struct data_config c       = s->settings->data;
+    struct fingerprint files[FINGERPRINTS_MAX];
+    i64                count = 0;
+    enum status        st    = STATUS_OK;
+    add_i64(to, dataset_count(s->data, SPLIT_TRAIN));
+    add_i64(to, dataset_count(s->data, SPLIT_EVAL));
+    if (!data_is_remote(&c)) st = dataset_fingerprints(s->data, &c, &scratch, files, &count, err);
+    for (i64 i = 0; !st && i < count; i++) xxh64_add(to, files[i].text);
+    return st;
+}
+
+static enum status describe_here(const struct session *s, u64 *to, struct err *err)
+{
+    struct xxh64 data, model;
+    i64          batch[] = { s->batch_all, s->eval_all, s->config.accumulate, s->config.precision,
+                             s->config.optimiser };
+    xxh64_init(&data);
     xxh64_init(&model);
     for (i32 i = 0; i < s->set->persistent_count; i++) {
         const struct persistent *t = &s->set->persistents[i];
         if (!is_state(t)) continue;
         xxh64_add(&model, t->name);
-        xxh64_add(&model, (struct str){ (const char *)&t->offset, sizeof t->offset });
+        add_i64(&model, t->offset);
     }
-    to[SAME_VERSION] = xxh64(STR(FRUGAL_VERSION));
-    to[SAME_DATA]    = xxh64((struct str){ (const char *)data, sizeof data });
-    to[SAME_MODEL]   = xxh64_end(&model);
-    to[SAME_BATCH]   = xxh64((struct str){ (const char *)batch, sizeof batch });
+    enum status st = describe_data(s, &data, err);
+    to[SAME_DATA]  = xxh64_end(&data);
+    to[SAME_MODEL] = xxh64_end(&model);
+    to[SAME_BATCH] = xxh64((struct str){ (const char *)batch, sizeof batch });
+    return st;
 }
 
 enum status together_same(struct session *s, struct err *err)
 {
-    static const char *const what[] = { "another version of frugal", "other data", "another model",
+    static const char *const what[] = { "other data", "another model",
                                         "another batch, precision or optimiser" };
     u64                      own[SAME_COUNT];
     if (!s->ranks) return STATUS_OK;
     struct arena scratch = s->scratch;
     u64         *all     = NEW(&scratch, u64, (i64)s->ranks->count * SAME_COUNT);
-    describe_here(s, own);
+    enum status  st      = ranks_agree(s->ranks, describe_here(s, own, err), err);
     memcpy(all + (i64)s->ranks->rank * SAME_COUNT, own, sizeof own);
-    enum status st =
-        checked(s, ranks_gather(s->ranks, all, s->ranks->count, SAME_COUNT * sizeof *all), err);
+    if (!st)
+        st =
+            checked(s, ranks_gather(s->ranks, all, s->ranks->count, SAME_COUNT * sizeof *all), err);
     for (i32 i = 1; !st && i < s->ranks->count; i++)
         for (i32 k = 0; !st && k < SAME_COUNT; k++)
             if (all[(i64)i * SAME_COUNT + k] != all[k])
                 st =
                     err_set(err, STATUS_USAGE,
-                            "rank %d has %s than rank 0: all ranks need the same program, run file "
-                            "and data",
+                            "rank %d has %s than rank 0: all ranks need the same run file and data",
                             i, what[k]);
     return st;
 }
@@ -161,6 +246,31 @@ static void take_failure(struct loop *l, const struct word *all)
     l->input_err = why;
 }
 
+enum status together_ready(struct loop *l)
+{
+    struct ranks *r = l->s.ranks;
+    struct word   all[RANKS_MAX];
+    bool          bad = false;
+    clock_enter(l->clock, PART_slowest);
+    all[r->rank]   = (struct word){ .status = (i32)l->input };
+    enum status st = ranks_gather(r, all, r->count, sizeof *all);
+    clock_enter(l->clock, PART_other);
+    if (st) {
+        l->input_err    = r->failed;
+        return l->input = st;
+    }
+    for (i32 i = 0; i < r->count; i++) bad |= all[i].status != 0;
+    if (bad) take_failure(l, all);
+    return l->input;
+}
+
+void together_tell_failure(struct loop *l)
+{
+    i64 none = 0;
+    if (session_deals(&l->s)) together_ready(l);
+    else together_step(l, &none);
+}
+
 enum status together_step(struct loop *l, i64 *targets)
 {
     struct session *s = &l->s;
@@ -203,10 +313,9 @@ enum status together_step(struct loop *l, i64 *targets)
 
 void together_fail(struct loop *l, enum status st, const struct err *err)
 {
-    i64 none     = 0;
     l->input     = st;
     l->input_err = err ? *err : (struct err){ .status = st };
-    if (!l->s.ranks->failed.status) together_step(l, &none);
+    if (!l->s.ranks->failed.status) together_tell_failure(l);
 }
 
 i32 together_slowest(struct loop *l)

@@ -2,6 +2,7 @@
  * closes everything. */
 #include "backend/ranks/alike.h"
 #include "remote/files.h"
+#include "train/dealt.h"
 #include "train/loop.h"
 #include "train/mistakes.h"
 #include <math.h>
@@ -46,11 +47,22 @@ static enum status keep(struct loop *l, enum status st, struct err *err)
     else if (st == STATUS_NO) l->at.eval_step = -1; /* what was judged then is lost */
     bool trained = l->at.step || (!st && l->guard.stop.reason != STOP_BUDGET);
     if (!best && (!trained || (st && st != STATUS_INTERRUPTED))) return st;
+    if (s->ranks && s->ranks->rank) return st; /* rank 0 writes */
     if (c->out.len) bad = weights_save(s, WEIGHTS_VALUES, c->out, &why);
     if (!bad && c->gradients.len) bad = weights_save(s, WEIGHTS_GRADIENTS, c->gradients, &why);
     if (bad && err) *err = why;
     l->kept = c->out.len && !bad;
     return bad ? bad : st;
+}
+
+/* Rank 0 writes, and asks the others for their parts. */
+static enum status keep_together(struct loop *l, enum status st, struct err *err)
+{
+    struct session *s       = &l->s;
+    enum status     kept    = keep(l, st, err), bad;
+    bool            follows = s->ranks && s->ranks->rank;
+    bad                     = follows ? dealt_follow(s, err) : dealt_say(s, DEALT_GO_ON, err);
+    return bad ? bad : kept;
 }
 
 /* Found out before the first step, not after the last. */
@@ -202,7 +214,7 @@ enum status train_restored(struct restore *r, enum status st, struct train_resul
         st    = loop_run(&l, err);
         ended = !st || st == STATUS_INTERRUPTED || st == STATUS_NO;
         clock_enter(l.clock, PART_checkpoint);
-        st = ranks_agree(r->ranks, keep(&l, st, err), err);
+        st = ranks_agree(r->ranks, keep_together(&l, st, err), err);
         if (!st) samples_write(&l, true);
         tell_result(&l);
     }

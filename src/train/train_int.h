@@ -68,6 +68,10 @@ enum status optimiser_resolve(struct session *s, struct err *err);
 enum status session_backend(struct session *s, struct err *err);
 
 /* together.c: what several ranks must agree on; all of it does nothing where there is one. */
+/* Do the programs gather parameters from other ranks (train.shard=all)? Then all run the same ones. */
+bool session_deals(const struct session *s);
+/* What several ranks do otherwise than one would expect: weights that are not sharded, batch norms. */
+void together_notes(struct session *s);
 /* Samples of this rank's part of so many. */
 i64 together_part(const struct session *s, i64 samples);
 /* Batches of all ranks become this one's parts. USAGE: there are more ranks than samples. */
@@ -135,6 +139,8 @@ enum status session_program(struct session *s, enum program_id id, i64 rows, str
 void session_put(struct session *s, struct str name, const void *data, i64 bytes);
 /* The feeds of a batch that this program reads. */
 void session_put_batch(struct session *s, enum program_id id, const struct batch *b);
+/* Of several ranks this one has no sample: valid ones that count for nothing. */
+void session_put_nothing(struct session *s, enum program_id id);
 void session_get(struct session *s, struct str name, void *data, i64 bytes);
 /* The first numbers of a tensor of f32 or, with model.dtype f64, of f64. */
 void session_get_numbers(struct session *s, struct str name, f64 *to, i64 count);

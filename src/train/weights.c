@@ -39,7 +39,7 @@ static i64 number_count(const struct session *s, const struct persistent *t)
     bool nf4    = t->type.dtype == DT_U8 && packed_part(s, t, ".sizes");
     bool scales = t->frozen && (str_ends(t->name, STR(".weight.scales")) ||
                                 str_ends(t->name, STR(".weight.sizes")));
-    return scales ? 0 : shape_count(t->type.shape) * (nf4 ? 2 : 1);
+    return scales ? 0 : shape_count(persistent_type(t).shape) * (nf4 ? 2 : 1);
 }
 
 i64 weights_count(const struct session *s, bool trained_only)
@@ -64,10 +64,28 @@ static void fill_initial(const struct init *init, struct rng_key key, i64 first,
     for (i64 i = 0; i < count; i++) to[i] = value;
 }
 
+/* The first number of a tensor that lies here: 0 but where ranks have parts of it. */
+static i64 own_first(const struct session *s, const struct persistent *t)
+{
+    return t->dealt ? shape_count(t->type.shape) * s->config.rank : 0;
+}
+
+/* Of numbers [*from, *from + *count) of a tensor those that lie here: how many to skip, and where they begin. */
+static i64 own_numbers(const struct session *s, const struct persistent *t, i64 *from, i64 *count)
+{
+    i64 part = shape_count(t->type.shape), first = own_first(s, t);
+    i64 begin = MAX(*from, first), end = MIN(*from + *count, first + part), skip = begin - *from;
+    *from  = begin - first;
+    *count = MAX(end - begin, 0);
+    return skip;
+}
+
 void weights_put(struct session *s, const struct persistent *t, i64 from, const f32 *values,
                  i64 count, struct arena scratch)
 {
     const struct backend_table *be = s->backend->table;
+    values += own_numbers(s, t, &from, &count);
+    if (!count) return;
     if (t->type.dtype == DT_F64) {
         f64 *wide = NEW(&scratch, f64, count);
         for (i64 i = 0; i < count; i++) wide[i] = (f64)values[i];
@@ -121,13 +139,15 @@ static void fill_block(void *context, i64 block, i32 worker)
 static void put_initial(struct session *s, const struct persistent *t, struct pool *pool,
                         struct arena scratch)
 {
-    i64         all = shape_count(t->type.shape), most = MIN(CHUNK, all);
+    i64         first = own_first(s, t), part = shape_count(t->type.shape);
+    i64         all   = MIN(shape_count(persistent_type(t).shape), first + part);
     struct fill f     = { .s   = s,
                           .t   = t,
                           .key = { .seed = s->settings->train.seed, .name = str_hash(t->name) },
-                          .to  = NEW(&scratch, f32, most) };
-    f32        *other = NEW(&scratch, f32, most);
+                          .to  = NEW(&scratch, f32, MIN(CHUNK, part)) };
+    f32        *other = NEW(&scratch, f32, MIN(CHUNK, part));
     f.scratch         = scratch;
+    f.from            = first;
     for (; f.from < all; f.from += CHUNK) {
         f.count = MIN(CHUNK, all - f.from);
         pool_run(pool, (f.count + FILL_BLOCK - 1) / FILL_BLOCK, fill_block, &f);
@@ -156,9 +176,10 @@ static bool is_any(struct str pair) { return str_eq(str_trim(pair), STR("any"));
 static enum status check_shape(struct str init, const struct persistent *t,
                                const struct st_tensor *from, struct arena scratch, struct err *err)
 {
-    if (shape_eq(from->shape, t->type.shape)) return STATUS_OK;
+    struct type ours = persistent_type(t);
+    if (shape_eq(from->shape, ours.shape)) return STATUS_OK;
     struct str have = st_type_text(&scratch, from);
-    struct str want = type_text(&scratch, t->type);
+    struct str want = type_text(&scratch, ours);
     return err_set(err, STATUS_USAGE, "%.*s: tensor %.*s is %.*s, but the model's is %.*s",
                    STR_ARG(init), STR_ARG(from->name), STR_ARG(have), STR_ARG(want));
 }
@@ -166,10 +187,12 @@ static enum status check_shape(struct str init, const struct persistent *t,
 static enum status load_one(struct session *s, const struct persistent *t,
                             const struct st_tensor *from, struct arena scratch, struct err *err)
 {
-    i64  count  = shape_count(from->shape);
+    i64  count = shape_count(from->shape), first = 0;
     f32 *values = NEW(&scratch, f32, count);
     if (t->type.dtype == DT_F64 && str_eq(from->dtype, STR("F64"))) { /* nothing to round */
-        s->backend->table->put(s->backend, t->offset, from->bytes.data, from->bytes.len);
+        const f64 *wide = (const void *)from->bytes.data;
+        wide += own_numbers(s, t, &first, &count);
+        s->backend->table->put(s->backend, t->offset, wide, count * (i64)sizeof *wide);
         return STATUS_OK;
     }
     if (!st_to_f32(from, values))

@@ -1,8 +1,8 @@
 /* weights_save.c - parameters and gradients as a safetensors file, with the settings of their model. */
 #include "base/digits.h"
 #include "store/safetensors.h"
+#include "train/dealt.h"
 #include "train/options.h"
-#include "train/train_int.h"
 #include <string.h>
 
 static bool is_part(const struct session *s, const struct persistent *t, enum weights_part part)
@@ -21,7 +21,7 @@ enum status weights_save_check(struct session *s, enum weights_part part, struct
     i64            bytes = 0, room = os_disk_free_bytes(path);
     for (i32 i = 0; i < s->set->persistent_count; i++) {
         const struct persistent *t = &s->set->persistents[i];
-        if (is_part(s, t, part)) bytes += type_bytes(t->type);
+        if (is_part(s, t, part)) bytes += type_bytes(persistent_type(t));
     }
     if (!s->os->stat(s->os, path, &old, NULL) && old.is_dir)
         return err_set(err, STATUS_USAGE, "%.*s is a folder; name a file to write", STR_ARG(path));
@@ -108,7 +108,21 @@ struct fetching {
     const struct persistent **from; /* by tensor */
     struct st_tensor         *list;
     struct arena              scratch; /* of the tensor at hand */
+    struct err               *err;
 };
+
+/* As the model has it: from all ranks, where they have parts of it. NULL: err says why not. */
+static u8 *get_whole(const struct fetching *f, const struct persistent *t, struct arena *perm)
+{
+    const struct persistent *param = dealt_param(f->s, t);
+    if (!param) return get_bytes(f->s, t, perm);
+    u8          *to     = NEW(perm, u8, type_bytes(persistent_type(param)));
+    struct arena before = f->s->scratch;
+    f->s->scratch       = *perm; /* the session's holds what is listed here */
+    enum status st      = dealt_fetch(f->s, t, to, f->err);
+    f->s->scratch       = before;
+    return st ? NULL : to;
+}
 
 static struct str fetch(const void *context, i64 tensor)
 {
@@ -116,19 +130,19 @@ static struct str fetch(const void *context, i64 tensor)
     const struct persistent *t       = f->from[tensor];
     const struct st_tensor  *to      = &f->list[tensor];
     struct arena             scratch = f->scratch;
-    if (f->part == WEIGHTS_VALUES)
-        return (struct str){ (const char *)get_bytes(f->s, t, &scratch), to->bytes.len };
-    u8 *copy =
-        t->sparse_rows ? spread_rows(f->s, t, to->name, &scratch) : get_bytes(f->s, t, &scratch);
-    unscale(f->s, (f32 *)(void *)copy, shape_count(to->shape));
+    bool                     rows    = f->part == WEIGHTS_GRADIENTS && t->sparse_rows;
+    u8 *copy = rows ? spread_rows(f->s, t, to->name, &scratch) : get_whole(f, t, &scratch);
+    if (!copy) return (struct str){ NULL, -1 };
+    if (f->part == WEIGHTS_GRADIENTS) unscale(f->s, (f32 *)(void *)copy, shape_count(to->shape));
     return (struct str){ (const char *)copy, to->bytes.len };
 }
 
 static struct st_tensor tensor_of(const struct session *s, const struct persistent *t,
                                   enum weights_part part)
 {
-    struct str   name = t->name, dtype = STR("F32");
-    struct shape shape = t->type.shape;
+    struct str               name = t->name, dtype = STR("F32");
+    const struct persistent *param = dealt_param(s, t);
+    struct shape             shape = param ? param->whole : t->type.shape;
     if (part == WEIGHTS_GRADIENTS) name.len -= STR(".grad").len;
     if (part == WEIGHTS_GRADIENTS && t->sparse_rows)
         shape = program_set_find(s->set, name)->type.shape;
@@ -145,6 +159,7 @@ enum status weights_save(struct session *s, enum weights_part part, struct str p
     struct arena    scratch = s->scratch;
     i64             most = s->set->persistent_count + 1, count = 0;
     struct fetching f = { .s    = s,
+                          .err  = err,
                           .part = part,
                           .from = NEW(&scratch, const struct persistent *, most),
                           .list = NEW(&scratch, struct st_tensor, most) };

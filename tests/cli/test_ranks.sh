@@ -22,10 +22,10 @@ YAML
 
 # losses FILE: of steps and evaluations
 losses() { grep -E '"event":"(step|eval)"' "$1" | grep -o '"loss":[0-9.e+-]*'; }
-# near FILE FILE: equal but for the rounding of sums, by the bound of tests/unit/test_ranks.c
+# near FILE FILE COUNT: as many losses, equal but for the rounding of sums, by the bound of tests/unit/test_ranks.c
 near() {
   paste <(losses "$1") <(losses "$2") | sed 's/"loss"://g' |
-    awk '{ d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > 4e-3) bad++ } END { exit !(NR == 33 && !bad) }' ||
+    awk -v count="$3" '{ d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > 4e-3) bad++ } END { exit !(NR == count && !bad) }' ||
     fail "$2 is not near $1"
 }
 
@@ -35,7 +35,7 @@ for launcher in "${launchers[@]}"; do
   for n in 2 3; do
     $launcher -n $n "$frugal" train run.yaml --json train.out=$name.$n.safetensors >$name.$n.json 2>$name.err ||
       fail "$name -n $n: $(cat $name.err)"
-    near one.json $name.$n.json
+    near one.json $name.$n.json 33
     [ "$(grep -c '"event":"done"' $name.$n.json)" = 1 ] || fail "$name: not one rank alone speaks"
   done
   same_numbers $name.3.safetensors ${launchers[0]%% *}.3.safetensors || fail "$name: other bits than ${launchers[0]}"
@@ -65,6 +65,25 @@ for ranks in "2 2 none" "2 1 none" "1 2 none" "2 3 none" "2 2 state" "3 1 state"
   if [ $1 = $2 ]; then same_numbers whole.$3.safetensors resumed.safetensors || fail "$ranks: resumed with other bits"; fi
 done
 
+# Everything sharded: losses of one rank, weights that rank 0 has collected, and checkpoints that any number of ranks and any sharding resume.
+# Few steps are enough: each of them gathers and sums every tensor.
+short="train.schedule=constant train.eval_every=3 train.steps=6"
+"$frugal" train run.yaml $short --json >short.one.json 2>/dev/null || fail "six steps"
+$launcher -n 2 "$frugal" train run.yaml $short train.shard=all train.out=whole.all.safetensors --json >short.json 2>short.err ||
+  fail "2 ranks, all: $(cat short.err)"
+near short.one.json short.json 8
+for ranks in "2 2 all all" "3 2 all state" "1 3 none all"; do
+  set -- $ranks
+  rm -rf kept
+  $launcher -n $1 "$frugal" train run.yaml $short train.steps=3 train.shard=$3 checkpoint.dir=kept >/dev/null 2>first.err ||
+    fail "$ranks: $(cat first.err)"
+  $launcher -n $2 "$frugal" train run.yaml $short train.shard=$4 checkpoint.dir=kept train.out=resumed.safetensors --json \
+    >resumed.json 2>second.err || fail "$ranks, resumed: $(cat second.err)"
+  tail -n 4 <(losses short.one.json) >expected
+  near <(sed 's/^/"event":"step",/' expected) resumed.json 4
+  if [ "$1 $3" = "$2 $4" ]; then same_numbers whole.all.safetensors resumed.safetensors || fail "$ranks: resumed with other bits"; fi
+done
+
 # A ranker whose table is updated row by row: only the other state is dealt out, and a checkpoint has each in its place.
 ranker="data.kind=synthetic_clicks data.samples=2000 data.buckets=50 model.kind=ranker model.mlp=16 train.tables=adagrad train.shard=state"
 cat >ranker.yaml <<'YAML'
@@ -78,6 +97,11 @@ grep -q 'resumed at step 10' second.err || fail "a ranker does not resume: $(cat
 # What is wrong at one rank is said once, and all end with the same code.
 $launcher -n 2 "$frugal" train run.yaml train.batch=1 >wrong.out 2>&1 && fail "a batch smaller than the ranks"
 [ "$(grep -c 'no part for each of 2 ranks' wrong.out)" = 1 ] || fail "batch 1: $(cat wrong.out)"
+
+$launcher -n 2 "$frugal" train run.yaml train.shard=all train.recompute=auto >wrong.out 2>&1 && fail "recompute=auto with shard=all"
+[ "$(grep -c 'they must run the same program: train.recompute=all' wrong.out)" = 1 ] || fail "recompute=auto: $(cat wrong.out)"
+$launcher -n 2 "$frugal" train ranker.yaml $ranker train.shard=all train.steps=1 checkpoint.dir= >wrong.out 2>&1 || fail "a ranker, all: $(cat wrong.out)"
+grep -q 'in tables updated row by row (train.tables=dense shards them)' wrong.out || fail "whole tables are not noted: $(cat wrong.out)"
 
 # One that is killed ends all.
 $launcher -n 3 "$frugal" train run.yaml train.steps=1_000_000 train.eval_every=1_000_000 train.batch=13 \

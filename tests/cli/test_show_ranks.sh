@@ -1,7 +1,7 @@
 #!/bin/bash
 # test_show_ranks.sh: memory of one rank of several by `frugal show --ranks`: of GPT-2 1558M within 2 % of ZeRO's formulas (Rajbhandari et
-# al. 2020: with Adam in fp32, a parameter takes 4 bytes, its gradient 4, its state 8, of which stage 1 leaves a rank one part), of a small
-# model just what a run of two ranks takes.
+# al. 2020: with Adam in fp32, a parameter takes 4 bytes, its gradient 4, its state 8; stage 1 leaves a rank one part of the state, stage 3
+# one part of all), of a small model just what a run of two ranks takes.
 . "$(dirname "$0")/common.sh"
 head -c 100000 /dev/zero >tokens
 cat >xl.yaml <<'YAML'
@@ -21,6 +21,8 @@ for ranks in 1 8; do
   near $((16 * parameters)) "none, $ranks ranks"
   run 0 show xl.yaml --json --ranks $ranks train.shard=state
   near $((8 * parameters + 8 * parameters / ranks)) "state, $ranks ranks"
+  run 0 show xl.yaml --json --ranks $ranks train.shard=all
+  near $((16 * parameters / ranks)) "all, $ranks ranks"
 done
 run 2 show xl.yaml --ranks 0
 has err 'from 1 to'
@@ -37,14 +39,16 @@ YAML
 run 0 show small.yaml --text --ranks 2 train.shard=state
 [ "$(grep -c 'reduce_scatter' out)" -ge 2 ] || fail "no sums in the update"
 has out 'all_gather'
+run 0 show small.yaml --text --ranks 2 train.shard=all
+has out 'gather_parts'
 run 0 show small.yaml --text
-lacks out 'reduce_scatter|all_reduce|all_gather'
+lacks out 'reduce_scatter|all_reduce|all_gather|gather_parts'
 
 launcher=
 command -v mpirun.mpich >/dev/null && launcher=mpirun.mpich
 command -v mpirun.openmpi >/dev/null &&
   launcher="mpirun.openmpi --allow-run-as-root --oversubscribe --mca mpi_yield_when_idle 1 --mca oob_tcp_if_include lo --mca btl self,vader"
-for shard in none state; do
+for shard in none state all; do
   [ -n "$launcher" ] || break
   run 0 show small.yaml --json --ranks 2 train.shard=$shard
   planned=$(number arena_bytes)

@@ -739,8 +739,8 @@ static void case_embedding_rows(struct maker *m)
 /* Collectives of one rank: nothing happens. More are in test_ranks.c. */
 static void case_alone(struct maker *m)
 {
-    m->c->at.ranks = 1;
-    add(m, shape_1(size(m, 5000)));
+    m->c->at = (struct attrs){ .ranks = 1, .dims = shape_1(size(m, 5000)) };
+    add(m, m->c->at.dims);
 }
 
 static void case_rows_alone(struct maker *m)

@@ -110,11 +110,20 @@ TEST(too_little_memory_is_a_sentence_before_the_run)
     CHECK(strstr(err.text, "a small machine") && strstr(err.text, "train.micro_batch=auto"));
 }
 
-TEST(text_read_back_prints_the_same_text)
+/* Rank 1 of 2, everything sharded: what they send is in the programs. */
+static struct compile_config sharded_config(void)
 {
-    struct err            err = { 0 };
-    struct compile_config c   = small_config();
-    struct program_set   *s   = compiled(perm, scratch, &c, &err);
+    struct compile_config c = small_config();
+    c.shard                 = SHARD_ALL;
+    c.rank                  = 1;
+    c.ranks                 = 2;
+    return c;
+}
+
+static void read_back(const struct compile_config *c, struct arena *perm, struct arena scratch)
+{
+    struct err          err = { 0 };
+    struct program_set *s   = compiled(perm, scratch, c, &err);
     for (i32 i = 0; i < PROGRAM_COUNT; i++) {
         struct program *again;
         if (!s->programs[i]) continue;
@@ -127,6 +136,13 @@ TEST(text_read_back_prints_the_same_text)
     }
 }
 
+TEST(text_read_back_prints_the_same_text)
+{
+    struct compile_config one = small_config(), some = sharded_config();
+    read_back(&one, perm, scratch);
+    read_back(&some, perm, scratch);
+}
+
 static struct str read_file(struct arena *perm, const char *path)
 {
     struct str text;
@@ -137,14 +153,13 @@ static struct str read_file(struct arena *perm, const char *path)
 }
 
 /* Whatever changes the compiled program shows as a diff of this file; UPDATE_GOLDEN=1 renews it. */
-TEST(programs_agree_with_the_golden_text)
+static void check_golden(const char *path, const struct compile_config *c, struct arena *perm,
+                         struct arena scratch)
 {
-    const char           *path = "tests/golden/small.program";
-    struct err            err  = { 0 };
-    struct compile_config c    = small_config();
-    struct program_set   *s    = compiled(perm, scratch, &c, &err);
-    struct arena          text = arena_part(perm, 1 << 20);
-    struct textbuf        b    = textbuf_new(&text);
+    struct err          err  = { 0 };
+    struct program_set *s    = compiled(perm, scratch, c, &err);
+    struct arena        text = arena_part(perm, 1 << 20);
+    struct textbuf      b    = textbuf_new(&text);
     for (i32 i = 0; i < PROGRAM_COUNT; i++) {
         if (s->programs[i]) textbuf_add(&b, program_print(s->programs[i], perm, scratch));
     }
@@ -154,6 +169,13 @@ TEST(programs_agree_with_the_golden_text)
         CHECK(f && fwrite(now.data, 1, (size_t)now.len, f) == (size_t)now.len && !fclose(f));
     }
     CHECK_STR(read_file(perm, path), now);
+}
+
+TEST(programs_agree_with_the_golden_text)
+{
+    struct compile_config one = small_config(), some = sharded_config();
+    check_golden("tests/golden/small.program", &one, perm, scratch);
+    check_golden("tests/golden/small_sharded.program", &some, perm, scratch);
 }
 
 /* The verifier is the second opinion: it must see a layout that is wrong. */

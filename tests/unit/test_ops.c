@@ -8,16 +8,37 @@ enum { OUT_BIT = 16 }; /* results begin here in `needs` */
 
 /* Without a gradient on purpose: they end the way back, or stand beside it. What is called NAME_grad
  * is itself one, and nothing here is differentiated twice. */
-static const i32 ends[] = { OP_FILL,           OP_BATCHNORM_EVAL, OP_HITS,
-                            OP_ACCUMULATE,     OP_ALL_REDUCE,     OP_REDUCE_SCATTER,
-                            OP_ALL_GATHER,     OP_RANK_BROADCAST, OP_ROWS_REDUCE,
-                            OP_SUMSQ,          OP_CLIP,           OP_SGD,
-                            OP_ADAM,           OP_ADAMW,          OP_MUON,
-                            OP_UNSCALE,        OP_ADD_LAYERNORM,  OP_ADD_RMSNORM,
-                            OP_XENT_BOTH,      OP_QUANTISE,       OP_MATMUL_FP8,
-                            OP_UNPACK,         OP_FP8_ADVANCE,    OP_PACK,
-                            OP_EMBEDDING_ROWS, OP_ROWS_JOIN,      OP_ROWS_SGD,
-                            OP_ROWS_ADAGRAD,   OP_ROWS_ADAM,      OP_ATTENTION_CACHED };
+static const i32 ends[] = { OP_FILL,
+                            OP_BATCHNORM_EVAL,
+                            OP_HITS,
+                            OP_ACCUMULATE,
+                            OP_ALL_REDUCE,
+                            OP_REDUCE_SCATTER,
+                            OP_ALL_GATHER,
+                            OP_GATHER_PARTS,
+                            OP_RANK_BROADCAST,
+                            OP_ROWS_REDUCE,
+                            OP_SUMSQ,
+                            OP_CLIP,
+                            OP_SGD,
+                            OP_ADAM,
+                            OP_ADAMW,
+                            OP_MUON,
+                            OP_UNSCALE,
+                            OP_ADD_LAYERNORM,
+                            OP_ADD_RMSNORM,
+                            OP_XENT_BOTH,
+                            OP_QUANTISE,
+                            OP_MATMUL_FP8,
+                            OP_UNPACK,
+                            OP_FP8_ADVANCE,
+                            OP_PACK,
+                            OP_EMBEDDING_ROWS,
+                            OP_ROWS_JOIN,
+                            OP_ROWS_SGD,
+                            OP_ROWS_ADAGRAD,
+                            OP_ROWS_ADAM,
+                            OP_ATTENTION_CACHED };
 
 static bool is_end(i32 op)
 {

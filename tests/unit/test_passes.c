@@ -70,12 +70,13 @@ static void run_to(struct bench *b, const char *pass, struct arena *perm, struct
     bool       update = !strcmp(pass, "update") || !strcmp(pass, "shard"),
          square       = !strcmp(pass, "square");
     b->config         = whole_config();
-    b->target         = (struct target){ .name = STR("test"), .align_bytes = 64 };
-    b->in             = (struct pass_input){ .config = &b->config,
-                                             .target = &b->target,
-                                             .id     = PROGRAM_ADD,
-                                             .build  = build_net,
-                                             .batch  = BATCH };
+    if (!strcmp(pass, "deal")) b->config.shard = SHARD_ALL;
+    b->target = (struct target){ .name = STR("test"), .align_bytes = 64 };
+    b->in     = (struct pass_input){ .config = &b->config,
+                                     .target = &b->target,
+                                     .id     = PROGRAM_ADD,
+                                     .build  = build_net,
+                                     .batch  = BATCH };
     if (update || square) {
         run_to(b, "accumulate", perm, scratch);
         b->in.train = b->g;
@@ -168,6 +169,12 @@ static void wrong_factor(struct graph *g)
     struct node *n = of_op(g, OP_MATMUL_FP8, false);
     n->in[2]       = n->in[3];
 }
+static void gathered_from_few(struct graph *g) { of_op(g, OP_GATHER_PARTS, false)->at.ranks = 2; }
+static void part_read(struct graph *g) { of_op(g, OP_GATHER_PARTS, true)->op = OP_SUMSQ; }
+static void part_not_summed(struct graph *g)
+{
+    of_op(g, OP_REDUCE_SCATTER, false)->op = OP_ALL_GATHER;
+}
 static void added_twice(struct graph *g)
 {
     struct node *n = of_op(g, OP_ACCUMULATE, false);
@@ -182,6 +189,11 @@ static void summed_twice(struct graph *g)
 static void rows_not_summed(struct graph *g)
 {
     of_op(g, OP_ROWS_REDUCE, false)->op = OP_ALL_GATHER;
+}
+static void buffer_not_shared(struct graph *g)
+{
+    i32 own = graph_value(g, VALUE_BUFFER, STR("stat"), type_of(DT_F32, shape_1(1)));
+    graph_op(g, OP_RANK_BROADCAST, STR("again"), &own, 1, &of_op(g, OP_ALL_REDUCE, false)->at);
 }
 static void too_few_ranks(struct graph *g) { of_op(g, OP_ALL_REDUCE, false)->at.ranks = 2; }
 static void updated_twice(struct graph *g)
@@ -244,11 +256,16 @@ static const struct {
     { "fp8", shared_row, "has no row of the state to itself" },
     { "fp8", wrong_format, "reads what no cast made" },
     { "fp8", wrong_factor, "reads what no cast made" },
+    { "deal", gathered_from_few, ".whole reads a part of a parameter" },
+    { "deal", part_read, "head.weight.whole reads a part of a parameter" },
+    { "deal", part_not_summed, "is not summed over the ranks" },
+    { "deal", dead_forward, "nothing reads what dead makes" },
     { "accumulate", added_twice, "is not added to once" },
     { "accumulate", not_added, "is not added to once" },
     { "accumulate", rows_added_twice, "is not added to once" },
     { "shard", summed_twice, "not every gradient is summed over the ranks once" },
     { "shard", rows_not_summed, "not every gradient is summed over the ranks once" },
+    { "shard", buffer_not_shared, "not every buffer is shared by the ranks once" },
     { "shard", too_few_ranks, "grads.sum is not over all ranks" },
     { "update", updated_twice, "a.weight is not a range to update" },
     { "update", not_updated, "is not updated once" },

@@ -8,6 +8,7 @@
 #include "support/folder.h"
 #include "train/config.h"
 #include "train/train.h"
+#include "train/use.h"
 #include <math.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -19,13 +20,13 @@ enum { RANKS = 4, STEPS = 30, EVALS = 8 };
 struct peer {
     struct ranks *r;
     pthread_t     thread;
-    i64           count;
-    f32          *sum, *all;
-    u8           *work;
-    f32           part[4096];
-    f64           numbers[3];
-    enum status   st;
-    struct err    err;
+    i64  count, few; /* few: as many as no number of ranks divides, or fewer than there are ranks */
+    f32 *sum, *all;
+    u8  *work;
+    f32  part[4096], whole[4096];
+    f64  numbers[3];
+    enum status st;
+    struct err  err;
 };
 
 static void *collect(void *context)
@@ -34,7 +35,8 @@ static void *collect(void *context)
     void        *work = p->work;
     for (i64 i = 0; i < p->count; i++) p->sum[i] = p->all[i] = (f32)(i % 97 * (p->r->rank + 1));
     ranks_reduce(p->r, RANKS_SUM, DT_F32, p->sum, p->count, work);
-    ranks_reduce_scatter(p->r, DT_F32, p->all, 4096 / p->r->count * p->r->count, p->part, work);
+    ranks_reduce_scatter(p->r, DT_F32, p->all, p->few, p->part, work);
+    ranks_gather_equal(p->r, p->part, p->whole, p->few, sizeof *p->part);
     ranks_gather(p->r, p->all, p->count, sizeof *p->all);
     for (i64 i = 0; i < 3; i++) p->numbers[i] = (f64)(p->r->rank + i);
     ranks_sum(p->r, p->numbers, 3);
@@ -46,13 +48,17 @@ static void *collect(void *context)
 TEST(collectives_join_what_all_ranks_have)
 {
     i64 large = RANKS_CHUNK_BYTES / 4 + 4999; /* more than one chunk, and no multiple of anything */
+    u64 seed  = test_seed();
     for (i32 count = 2; count <= RANKS; count++) {
+        u32                  draw = rng_u32((struct rng_key){ .seed = seed }, (u64)count);
+        i64                  few  = count == 3 ? 1 : 1 + draw % 4096;
         struct arena         room = *perm;
         struct rank_threads *t    = rank_threads_new(&room, count);
         struct peer         *p    = NEW(&room, struct peer, count);
         for (i32 i = 0; i < count; i++) {
             p[i] = (struct peer){ .r     = rank_threads_rank(t, i),
                                   .count = large,
+                                  .few   = few,
                                   .sum   = NEW(&room, f32, large),
                                   .all   = NEW(&room, f32, large),
                                   .work  = NEW(&room, u8, 2 * RANKS_CHUNK_BYTES) };
@@ -60,7 +66,7 @@ TEST(collectives_join_what_all_ranks_have)
         }
         for (i32 i = 0; i < count; i++) pthread_join(p[i].thread, NULL);
         f32 ones = (f32)(count * (count + 1) / 2);
-        i64 part = 4096 / count;
+        i64 part = ranks_part(few, count);
         for (i32 i = 0; i < count; i++) {
             i64 bad = 0;
             for (i64 k = 0; k < large; k++) {
@@ -69,7 +75,11 @@ TEST(collectives_join_what_all_ranks_have)
                 bad += p[i].sum[k] != (f32)(k % 97) * ones;
                 bad += p[i].all[k] != (f32)(k % 97 * (owner + 1));
             }
-            for (i64 k = 0; k < part; k++) bad += p[i].part[k] != (f32)((i * part + k) % 97) * ones;
+            for (i64 k = 0; k < part; k++) {
+                i64 at = i * part + k;
+                bad += p[i].part[k] != (at < few ? (f32)(at % 97) * ones : 0);
+            }
+            for (i64 k = 0; k < few; k++) bad += p[i].whole[k] != (f32)(k % 97) * ones;
             CHECK_EQ(bad, 0);
             CHECK_EQ(p[i].numbers[2], (f64)count * (count - 1) / 2 + 2 * count);
             CHECK_EQ(p[i].st, STATUS_USAGE);
@@ -141,7 +151,8 @@ static struct run *run_ranks(struct arena *perm, const struct settings *s, i32 c
     struct run          *r = NEW(perm, struct run, count);
     for (i32 i = 0; i < count; i++) {
         r[i].settings = *s;
-        r[i].r        = count > 1 ? rank_threads_rank(t, i) : NULL;
+        if (i) r[i].settings.train.out = STR(""); /* rank 0 writes: job.c */
+        r[i].r = count > 1 ? rank_threads_rank(t, i) : NULL;
         CHECK(!pthread_create(&r[i].thread, NULL, run_one, &r[i]));
     }
     for (i32 i = 0; i < count; i++) pthread_join(r[i].thread, NULL);
@@ -198,6 +209,20 @@ static const struct {
     { "fp16, state dealt out",
       2e-2,
       { "train.batch=11", "train.precision=fp16", "train.shard=state" } },
+    { "f64, all dealt out", 1e-11, { "model.dtype=f64", "train.batch=11", "train.shard=all" } },
+    { "f64, all dealt out, micro-batches, recomputed",
+      1e-11,
+      { "model.dtype=f64", "train.batch=12", "train.micro_batch=2", "train.shard=all",
+        "train.recompute=all" } },
+    { "fp32, all dealt out",
+      4e-3,
+      { "train.batch=11", "train.precision=fp32", "train.shard=all" } },
+    { "bf16, all dealt out",
+      2e-2,
+      { "train.batch=11", "train.precision=bf16", "train.shard=all" } },
+    { "fp16, all dealt out",
+      2e-2,
+      { "train.batch=11", "train.precision=fp16", "train.shard=all" } },
 };
 
 static struct settings settings_of(struct arena *perm, struct str folder, i64 model, i64 way)
@@ -307,5 +332,83 @@ TEST(several_ranks_train_what_one_does)
         }
     unlink(str_z(perm, str_cat(perm, folder, STR("/text"))));
     unlink(str_z(perm, str_cat(perm, folder, STR("/other"))));
+    rmdir(str_z(perm, folder));
+}
+
+/* --- batch norms --- */
+
+/* 80 random images of 2x2 pixels in four classes. */
+static void put_images(struct arena *perm, struct str folder, u64 seed)
+{
+    enum { COUNT = 80, PIXELS = 4 };
+    u8 images[16 + COUNT * PIXELS] = { 0, 0, 8, 3, 0, 0, 0, COUNT, 0, 0, 0, 2, 0, 0, 0, 2 };
+    u8 labels[8 + COUNT]           = { 0, 0, 8, 1, 0, 0, 0, COUNT };
+    for (i64 i = 0; i < COUNT * PIXELS; i++)
+        images[16 + i] = (u8)rng_u32((struct rng_key){ .seed = seed }, (u64)i);
+    for (i64 i = 0; i < COUNT; i++)
+        labels[8 + i] = (u8)(rng_u32((struct rng_key){ .seed = seed, .name = 1 }, (u64)i) % 4);
+    folder_put(perm, folder, "images", (struct str){ (char *)images, sizeof images });
+    folder_put(perm, folder, "labels", (struct str){ (char *)labels, sizeof labels });
+}
+
+static struct settings norm_settings(struct arena *perm, struct str folder, const char *way)
+{
+    struct err     err = { 0 };
+    struct config *config;
+    struct str     args[] = { STR("train.steps=30"),
+                              STR("train.eval_every=10"),
+                              STR("train.threads=1"),
+                              STR("train.lr=0.01"),
+                              STR("train.batch=8"),
+                              STR("train.device=cpu"),
+                              STR("model.dtype=f64"),
+                              STR("data.kind=idx"),
+                              STR("data.held_out=0.2"),
+                              STR("model.layers=[flatten, {dense: 8}, batchnorm, relu, {dense: 4}]"),
+                              str_fmt(perm, "data.path=%.*s/images", STR_ARG(folder)),
+                              str_fmt(perm, "data.labels=%.*s/labels", STR_ARG(folder)),
+                              str_of(way) };
+    if (config_read(os_real(), perm, STR("train"), STR(""), args, COUNT_OF(args), &config, &err))
+        harness_fail(__FILE__, __LINE__, "%s", err.text);
+    return config->settings;
+}
+
+/* What one rank makes of the held-out samples with the weights and statistics that rank 0 has written. */
+static f64 evaluated(struct settings s, struct str weights)
+{
+    struct err        err  = { 0 };
+    struct train_eval eval = { 0 };
+    struct use       *u    = NULL;
+    s.train.init           = weights;
+    s.train.out            = STR("");
+    if (use_open(os_real(), &s, USE_EVALUATE, &u, &err) || use_evaluate(u, &eval, &err))
+        harness_fail(__FILE__, __LINE__, "%s", err.text);
+    use_close(u);
+    return eval.loss;
+}
+
+/* The statistics of a rank's part are those of a micro-batch of as many samples of one rank. Running ones are rank 0's,
+ * in all ranks: else their evaluation would not be that of the file. */
+TEST(batch_norms_of_ranks_see_what_those_of_micro_batches_see)
+{
+    u64        seed   = test_seed();
+    struct str folder = text_folder(perm, seed), out = str_cat(perm, folder, STR("/weights"));
+    put_images(perm, folder, seed);
+    for (i32 sharded = 0; sharded < 2; sharded++) {
+        struct settings one = norm_settings(perm, folder, "train.micro_batch=4");
+        struct settings some =
+            norm_settings(perm, folder, sharded ? "train.shard=state" : "train.shard=none");
+        some.train.out = out;
+        struct run *a = run_ranks(perm, &one, 1), *b = run_ranks(perm, &some, 2);
+        f64         most = 0;
+        for (i64 i = 0; i < STEPS; i++) most = MAX(most, apart(a->loss[i], b->loss[i]));
+        if (!(most <= 1e-11)) harness_fail(__FILE__, __LINE__, "losses are %.3g apart", most);
+        CHECK_EQ(b->evals, 3);
+        CHECK(apart(b->eval[2], evaluated(some, out)) <= 1e-11);
+    }
+    for (i64 i = 0; i < 5; i++) {
+        static const char *const names[] = { "/text", "/other", "/images", "/labels", "/weights" };
+        unlink(str_z(perm, str_cat(perm, folder, str_of(names[i]))));
+    }
     rmdir(str_z(perm, folder));
 }

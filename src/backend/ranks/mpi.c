@@ -254,5 +254,3 @@ enum status mpi_ranks_open(struct os *os, i64 limit_ns, struct arena *perm, stru
     if (!st) *out = &m->base;
     return st;
 }
-
-void mpi_ranks_limit(struct ranks *r, i64 limit_ns) { mpi_of(r)->limit_ns = limit_ns; }

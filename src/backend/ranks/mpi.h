@@ -11,6 +11,5 @@ i32 mpi_rank_announced(struct os *os); /* which of them this is */
 /* Loads MPI and meets the others, within limit_ns, which bounds every later wait too. */
 enum status mpi_ranks_open(struct os *os, i64 limit_ns, struct arena *perm, struct ranks **out,
                            struct err *err);
-void        mpi_ranks_limit(struct ranks *r, i64 limit_ns); /* of waits from now on */
 
 #endif

@@ -88,19 +88,23 @@ enum status ranks_reduce_scatter(struct ranks *r, enum dtype dtype, const void *
                                  void *to, void *work)
 {
     i64 item = dtype_bytes(dtype), begin[RANKS_MAX + 1];
-    ASSERT((dtype == DT_F32 || dtype == DT_F64) && r && count % r->count == 0);
+    ASSERT((dtype == DT_F32 || dtype == DT_F64) && r);
     if (r->failed.status) return r->failed.status;
-    struct timed t    = begin_timed();
-    struct err   e    = { 0 };
-    i64          part = count / r->count, most = ranks_scatter_chunk(count, item, r->count);
-    enum status  st = STATUS_OK;
+    struct timed t = begin_timed();
+    struct err   e = { 0 };
+    i64 part = ranks_part(count, r->count), most = ranks_scatter_chunk(count, item, r->count);
+    enum status st = STATUS_OK;
     for (i64 at = 0; !st && at < part; at += most) {
         i64 now = MIN(most, part - at);
         /* part i of this chunk lies at i * part + at: gathered one behind the other first */
         u8 *packed = (u8 *)work + (i64)r->count * now * item;
-        for (i32 i = 0; i < r->count; i++)
-            memcpy(packed + i * now * item, (const u8 *)data + (i * part + at) * item,
-                   (size_t)(now * item));
+        memset(packed, 0, (size_t)((i64)r->count * now * item));
+        for (i32 i = 0; i < r->count; i++) {
+            i64 from = i * part + at, there = MIN(now, count - from);
+            if (there > 0)
+                memcpy(packed + i * now * item, (const u8 *)data + from * item,
+                       (size_t)(there * item));
+        }
         for (i32 i = 0; i <= r->count; i++) begin[i] = i * now * item;
         st = r->table->exchange(r, packed, begin, work, &e);
         if (!st) join(r, RANKS_SUM, dtype, work, now, (u8 *)to + at * item);
@@ -122,6 +126,18 @@ enum status ranks_gather(struct ranks *r, void *data, i64 count, i64 item_bytes)
     if (!r || r->count == 1) return STATUS_OK;
     cut(r, count, item_bytes, begin);
     return ranks_gather_parts(r, data, begin);
+}
+
+enum status ranks_gather_equal(struct ranks *r, const void *own, void *to, i64 count, i64 item)
+{
+    i64         begin[RANKS_MAX + 1], part = ranks_part(count, r->count);
+    enum status st = STATUS_OK;
+    for (i32 i = 0; i <= r->count; i++) begin[i] = MIN(i * part, count) * item;
+    memcpy((u8 *)to + begin[r->rank], own, (size_t)(begin[r->rank + 1] - begin[r->rank]));
+    if (count * item <= INT32_MAX) return ranks_gather_parts(r, to, begin);
+    for (i32 i = 0; !st && i < r->count; i++)
+        st = ranks_spread(r, i, (u8 *)to + begin[i], begin[i + 1] - begin[i]);
+    return st;
 }
 
 enum status ranks_spread(struct ranks *r, i32 root, void *data, i64 bytes)

@@ -46,11 +46,14 @@ enum ranks_join { RANKS_SUM, RANKS_LARGEST };
  * ranks_work_bytes; the scatter's is ops.def's. */
 enum status ranks_reduce(struct ranks *r, enum ranks_join how, enum dtype dtype, void *data,
                          i64 count, void *work);
-/* The same, of which this rank gets only its part (ranks_begin) into `to`. */
+/* The same, of which this rank gets only its part (ranks_part) into `to`; what of that lies behind the last is 0. */
 enum status ranks_reduce_scatter(struct ranks *r, enum dtype dtype, const void *data, i64 count,
                                  void *to, void *work);
 /* Each rank's part (ranks_begin) of `count` elements goes to all. */
 enum status ranks_gather(struct ranks *r, void *data, i64 count, i64 item_bytes);
+/* Each rank's part, as ranks_reduce_scatter cuts them, to all: `to` has `count` elements. */
+enum status ranks_gather_equal(struct ranks *r, const void *own, void *to, i64 count,
+                               i64 item_bytes);
 /* Parts of any size: begin[0..count] in bytes. */
 enum status ranks_gather_parts(struct ranks *r, void *data, const i64 *begin);
 enum status ranks_spread(struct ranks *r, i32 root, void *data, i64 bytes);

@@ -31,6 +31,13 @@ void ref_ALL_GATHER(const struct call *c)
     if (!is_alone(c)) ranks_gather(c->ranks, x->data, x->count, dtype_bytes(x->type.dtype));
 }
 
+void ref_GATHER_PARTS(const struct call *c)
+{
+    const struct tensor *x = &c->in[0], *y = &c->out[0];
+    if (is_alone(c)) memcpy(y->data, x->data, (size_t)type_bytes(y->type));
+    else ranks_gather_equal(c->ranks, x->data, y->data, y->count, dtype_bytes(y->type.dtype));
+}
+
 void ref_RANK_BROADCAST(const struct call *c)
 {
     const struct tensor *x = &c->in[0];
