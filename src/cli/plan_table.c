@@ -87,7 +87,7 @@ static void show_bill(struct cli *c, const struct plan_question *q, i64 shown)
     const struct plan_row *rows = q->result->rows;
     const char            *more = q->result->count > shown ? "--json lists more rows" : "";
     struct arena           s    = *c->perm;
-    struct str             cells[PLAN_SHOWN][COUNT];
+    struct str             cells[PLAN_SHOWN][COUNT] = { 0 };
     struct say_column      fitted[COLUMNS_MAX];
     for (i64 i = 0; i < shown; i++) bill_cells(&s, q, i + 1, &rows[i], cells[i]);
     struct say_table t = table_of(bill_columns, COUNT, cells[0], shown, fitted);
@@ -146,8 +146,8 @@ static void show_marks(struct cli *c, const struct plan_question *q, const struc
 
 static void show_how(struct cli *c, const struct plan_question *q, i64 shown)
 {
-    struct arena      s = *c->perm;
-    struct str        how[PLAN_SHOWN][COUNT_OF(how_columns)];
+    struct arena      s                                      = *c->perm;
+    struct str        how[PLAN_SHOWN][COUNT_OF(how_columns)] = { 0 };
     struct say_column columns[COUNT_OF(how_columns)], fitted[COLUMNS_MAX];
     for (i64 i = 0; i < shown; i++) how_cells(&s, i + 1, &q->result->rows[i], how[i]);
     memcpy(columns, how_columns, sizeof columns);
