@@ -147,7 +147,7 @@ TEST(older_checkpoints_make_room_on_a_full_disk)
     struct train_result whole, r;
     s.train.out       = STR("");
     s.train.epochs    = 0;
-    s.train.steps     = 200; /* so that there are a few saves on the slowest machine */
+    s.train.steps     = 2000; /* so that there are a few saves on the slowest machine */
     s.checkpoint.keep = 3;
     if (run(sim, &s, &w, &whole, &err)) harness_fail(__FILE__, __LINE__, "%s", err.text);
     CHECK_EQ(w.full, 0);
@@ -159,6 +159,6 @@ TEST(older_checkpoints_make_room_on_a_full_disk)
     CHECK_EQ(w.failed, 0);
     CHECK_EQ(w.full, 1);
     CHECK(r.saving.count > 2);
-    CHECK_EQ(r.saving.step, 200);
+    CHECK_EQ(r.saving.step, 2000);
     CHECK_EQ(memcmp(&r.loss, &whole.loss, sizeof r.loss), 0);
 }
