@@ -192,7 +192,7 @@ class Touched:
                 where += 1  # a digit becomes another
             other = self.before[:where] + bytes([self.before[where] ^ 1]) + self.before[where + 1:]
             with open(self.path, "wb") as f:
-                f.write(self.before + b"\0" if self.how == "longer" else other)
+                f.write(self.before + b"\n" if self.how == "longer" else other)
         return self
 
     def __exit__(self, *_):

@@ -188,9 +188,9 @@ TEST(no_time_no_text)
     train_run(os_real(), &s, &with, &result, NULL);
 }
 
-/* A clock whose every reading is a millisecond after the last. */
-static i64 fake_ns;
-static i64 slow_now(struct os *os)
+/* A clock whose every reading, by any thread, is a millisecond after the last. */
+static _Atomic i64 fake_ns;
+static i64         slow_now(struct os *os)
 {
     (void)os;
     return fake_ns += 1000000;
