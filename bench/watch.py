@@ -185,7 +185,7 @@ def playground(server, quick):
         browser = p.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.goto(server.address + "#/play?what=gpt2&tokens=1e10")
-        page.wait_for_function("document.body.dataset.playTurn", timeout=60000)
+        page.wait_for_function("() => document.body.dataset.playTurn", timeout=60000)
         same = moved(page, "Tokens", (300 + at for at in range(count)))
         again = moved(page, "Depth", (0.25 + 0.05 * (at % 36) for at in range(36)))
         browser.close()

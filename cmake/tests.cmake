@@ -116,9 +116,10 @@ if(amx IN_LIST cpu_kinds)
     endforeach()
 endif()
 
-# Arithmetic of one thread at a time, which the thread sanitizer makes thirty times slower: `./check --long`.
+# Work of one thread at a time, which the thread sanitizer makes thirty times slower: `./check --long`.
 if(FRUGAL_SANITIZE MATCHES thread)
-    foreach(name test_low_training test_fast_amx test_kernels_amx test_conv_amx test_fuse_amx)
+    foreach(name test_low_training test_recompute test_search test_help test_playground test_fast_amx test_kernels_amx
+            test_conv_amx test_fuse_amx)
         if(TEST ${name})
             set_tests_properties(${name} PROPERTIES LABELS slow)
         endif()
