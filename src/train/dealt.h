@@ -30,8 +30,8 @@ const struct persistent *dealt_param(const struct session *s, const struct persi
 enum dealt_way { DEALT_TO_RANK_0, DEALT_FROM_RANK_0 };
 enum status dealt_tensor(struct session *s, enum dealt_way way, i64 offset,
                          const struct persistent *param, u8 *whole, struct err *err);
-/* All of them that a checkpoint has, in the order that all ranks know; `at` says where rank 0 has one, and is NULL
- * elsewhere. state NULL: the parameter itself. */
+/* All of them that a checkpoint has, in the order that all ranks know; `at` says where rank 0 has one; on the
+ * other ranks it is NULL. state NULL: the parameter itself. */
 typedef u8 *dealt_place(void *context, const struct persistent *state,
                         const struct persistent *param);
 enum status dealt_tensors(struct session *s, enum dealt_way way, dealt_place *at, void *context,

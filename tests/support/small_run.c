@@ -1,4 +1,4 @@
-/* small_run.c - files of images and settings to train on them. */
+/* small_run.c - files of images or a text, and settings to train on them. */
 #include "support/small_run.h"
 #include "base/rng.h"
 #include "support/folder.h"
@@ -57,5 +57,39 @@ struct settings small_run(struct arena *perm, const char *folder, const char *la
                                      .precision     = STR("fp32"),
                                      .usd_hour      = NAN,
                                      .threads       = 2 };
+    return s;
+}
+
+/* A walk over few letters. */
+static struct str some_text(struct arena *perm, u64 seed)
+{
+    char *text = NEW(perm, char, 3000);
+    for (i64 i = 0; i < 3000; i++)
+        text[i] =
+            (char)('a' + (i * 7 + rng_u32((struct rng_key){ .seed = seed }, (u64)i) % 3) % 13);
+    return (struct str){ text, 3000 };
+}
+
+struct settings small_text_run(struct arena *perm, const char *folder, const char *positions,
+                               u64 text_seed)
+{
+    struct settings s = small_run(perm, folder, "- flatten\n- dense: 4\n");
+    s.data            = (struct data_config){ .kind = STR("text"), .context = 16, .held_out = 0.1 };
+    s.data.path       = folder_put(perm, str_of(folder), "text", some_text(perm, text_seed));
+    s.model           = (struct model_config){ .kind       = STR("gpt"),
+                                               .depth      = 2,
+                                               .width      = 16,
+                                               .heads      = 2,
+                                               .kv_heads   = 2,
+                                               .norm       = STR("rms"),
+                                               .positions  = str_of(positions),
+                                               .activation = STR("relu2"),
+                                               .qk_norm    = true,
+                                               .rope_base  = 10000,
+                                               .dropout    = 0.1 };
+    s.train.steps     = 25;
+    s.train.batch     = 12;
+    s.train.epochs    = 0;
+    s.train.eval_every = 7;
     return s;
 }

@@ -104,36 +104,10 @@ static const char *const network = "- conv: {filters: 8, activation: relu}\n"
                                    "- dense: {units: 16, activation: relu}\n"
                                    "- dense: 4\n";
 
-/* Bytes with something to learn in them: a walk over few letters. */
-static struct str some_text(struct arena *perm)
-{
-    char *text = NEW(perm, char, 3000);
-    for (i64 i = 0; i < 3000; i++)
-        text[i] = (char)('a' + (i * 7 + rng_u32((struct rng_key){ .seed = 4 }, (u64)i) % 3) % 13);
-    return (struct str){ text, 3000 };
-}
-
 static struct settings gpt_run(struct arena *perm, const char *folder)
 {
-    struct settings s = small_run(perm, folder, "- flatten\n- dense: 4\n");
-    s.data            = (struct data_config){ .kind = STR("text"), .context = 16, .held_out = 0.1 };
-    s.data.path       = folder_put(perm, str_of(folder), "text", some_text(perm));
-    s.model           = (struct model_config){ .kind       = STR("gpt"),
-                                               .depth      = 2,
-                                               .width      = 16,
-                                               .heads      = 2,
-                                               .kv_heads   = 2,
-                                               .norm       = STR("rms"),
-                                               .positions  = STR("rotary"),
-                                               .activation = STR("relu2"),
-                                               .qk_norm    = true,
-                                               .rope_base  = 10000,
-                                               .dropout    = 0.1 };
-    s.train.steps     = 25; /* of 168 samples, 12 a step: it ends in the second epoch */
-    s.train.batch     = 12;
+    struct settings s   = small_text_run(perm, folder, "rotary", 4);
     s.train.micro_batch = 4;
-    s.train.epochs      = 0;
-    s.train.eval_every  = 7;
     return s;
 }
 

@@ -1,6 +1,5 @@
 /* test_samples.c - what a text model writes while it is trained: the run computes the same with it and without, the
  * text is what its weights write, and neither the time nor a signal is taken from the run. */
-#include "base/rng.h"
 #include "harness.h"
 #include "infer/generate.h"
 #include "infer/specimen.h"
@@ -9,39 +8,11 @@
 #include "train/seldom.h"
 #include <math.h>
 
-/* Bytes with something to learn in them: a walk over few letters. */
-static struct str some_text(struct arena *perm, u64 seed)
-{
-    char *text = NEW(perm, char, 3000);
-    for (i64 i = 0; i < 3000; i++)
-        text[i] =
-            (char)('a' + (i * 7 + rng_u32((struct rng_key){ .seed = seed }, (u64)i) % 3) % 13);
-    return (struct str){ text, 3000 };
-}
-
 static struct settings gpt_run(struct arena *perm, const char *positions, u64 seed)
 {
     struct str      folder = folder_new(perm);
-    struct settings s      = small_run(perm, folder.data, "- flatten\n- dense: 4\n");
-    s.data                 = (struct data_config){ .kind = STR("text"), .context = 16 };
-    s.data.held_out        = 0.1;
-    s.data.path            = folder_put(perm, folder, "text", some_text(perm, seed));
-    s.model                = (struct model_config){ .kind       = STR("gpt"),
-                                                    .depth      = 2,
-                                                    .width      = 16,
-                                                    .heads      = 2,
-                                                    .kv_heads   = 2,
-                                                    .norm       = STR("rms"),
-                                                    .positions  = str_of(positions),
-                                                    .activation = STR("relu2"),
-                                                    .qk_norm    = true,
-                                                    .rope_base  = 10000,
-                                                    .dropout    = 0.1 };
+    struct settings s      = small_text_run(perm, folder.data, positions, seed);
     s.train.seed           = seed;
-    s.train.steps          = 25;
-    s.train.batch          = 12;
-    s.train.epochs         = 0;
-    s.train.eval_every     = 7;
     s.train.out            = str_cat(perm, folder, STR("/out.safetensors"));
     return s;
 }
