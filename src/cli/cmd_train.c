@@ -38,13 +38,14 @@ static enum status meet_ranks(struct cli *c, f64 join_s, struct ranks **out, str
 static enum status begin_ranks(struct cli *c, struct request *r, struct config **config,
                                struct ranks **out, struct err *err)
 {
-    static const f64 join_s = 600; /* as options.def has it, where there are no settings */
-    struct err       why    = { 0 };
-    *out                    = NULL;
+    struct err why = { 0 };
+    *out           = NULL;
     say_nothing(c->say, !several_speaks(c->os, NULL));
     enum status st = with_profile(c, r, err);
     if (!st) st = config_of_request(r, c->os, c->perm, config, err);
-    enum status met = meet_ranks(c, st ? join_s : (*config)->settings.train.join_s, out, &why);
+    const struct config *known =
+        st ? config_new(c->perm) : *config; /* without settings the defaults */
+    enum status met = meet_ranks(c, known->settings.train.join_s, out, &why);
     if (met && !st && err) *err = why;
     return several_agree(*out, st ? st : met, err); /* without the others: as it is */
 }
