@@ -76,10 +76,10 @@ static enum status show_verdict(struct cli *c, const struct config *config, f64 
     enum status st = experiments_run(e, c->os, config, seconds, c->perm, err);
     if (st) return st;
     if (!c->say->json) say_result(c->say, "\n");
-    struct verdict_shown shown = { c->say, arena_part(c->perm, 1 << 16) };
-    struct subscriber    show  = verdict_subscriber(&shown);
-    verdict_emit(&show, &e->whole.evidence, &e->verdict, e->usd_run,
-                 config->settings.run.runs_per_month, *c->perm);
+    struct verdict_shown  shown = { .say = c->say, .scratch = arena_part(c->perm, 1 << 16) };
+    struct subscriber     show  = verdict_subscriber(&shown);
+    struct verdict_of_run run   = { e->usd_run, config->settings.run.runs_per_month, false };
+    verdict_emit(&show, &e->whole.evidence, &e->verdict, run, *c->perm);
     return STATUS_OK;
 }
 

@@ -298,7 +298,7 @@ static void on_done(void *context, const struct event_done *r)
 
 struct subscriber progress_subscriber(struct progress *p)
 {
-    p->shown   = (struct verdict_shown){ p->say, p->scratch };
+    p->shown   = (struct verdict_shown){ .say = p->say, .scratch = p->scratch };
     p->verdict = verdict_subscriber(&p->shown);
     return (struct subscriber){ .context       = p,
                                 .next          = &p->verdict,

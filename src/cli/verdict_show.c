@@ -16,6 +16,8 @@ static void on_verdict(void *context, const struct event_verdict *e)
         show_event(s, EVENT_verdict, e);
         return;
     }
+    s->so_far = e->so_far;
+    if (s->so_far) return;
     say_result(s->say, "%-12s%.*s\n", "verdict", STR_ARG(e->text));
     if (e->usage_text.len) say_result(s->say, "%-12s%.*s\n", "usage", STR_ARG(e->usage_text));
 }
@@ -24,7 +26,7 @@ static void on_problem(void *context, const struct event_problem *e)
 {
     struct verdict_shown *s = context;
     if (s->say->json) show_event(s, EVENT_problem, e);
-    else say_result(s->say, "%-12s%.*s\n", "problem", STR_ARG(e->sentence));
+    else if (!s->so_far) say_result(s->say, "%-12s%.*s\n", "problem", STR_ARG(e->sentence));
 }
 
 struct subscriber verdict_subscriber(struct verdict_shown *s)

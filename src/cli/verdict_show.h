@@ -8,6 +8,7 @@
 struct verdict_shown {
     struct say  *say;
     struct arena scratch;
+    bool so_far; /* the verdict is not the last: in words it is not shown, nor are its problems */
 };
 
 struct subscriber verdict_subscriber(struct verdict_shown *s);

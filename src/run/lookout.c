@@ -26,14 +26,14 @@ struct lookout {
     i64                   gpu_count;
     i64                   cpu_ns, cpu_at_ns; /* at the look before; 0: none */
     bool                  begun;             /* it has worked */
-    struct probe          first, last;       /* last: clocks are the highest that were seen */
 
     pthread_t           thread;
     bool                running; /* the thread was started */
     pthread_mutex_t     lock;    /* of all below */
     pthread_cond_t      changed;
     bool                stop, told;
-    f64                 busy; /* at the newest look; NaN: not known */
+    struct probe        first, last; /* written by the thread; last: clocks are the highest seen */
+    f64                 busy;        /* at the newest look; NaN: not known */
     struct utilisation *utilisation;
 };
 
@@ -83,12 +83,14 @@ static f64 cores_busy(struct lookout *l, i64 now_ns)
 /* A core that idles for a moment lowers its clock: the highest counts. */
 static void look_at_machine(struct lookout *l, struct arena scratch)
 {
-    struct probe *before = NEW(&scratch, struct probe, 1);
-    *before              = l->last;
-    probe_read(&l->last, l->c.os, scratch);
-    for (i64 i = 0; i < l->last.core_count; i++)
-        l->last.cores[i].mhz = MAX(l->last.cores[i].mhz, before->cores[i].mhz);
-    if (!l->first.at_ns) l->first = l->last;
+    struct probe *now = NEW(&scratch, struct probe, 1);
+    probe_read(now, l->c.os, scratch);
+    for (i64 i = 0; i < now->core_count; i++)
+        now->cores[i].mhz = MAX(now->cores[i].mhz, l->last.cores[i].mhz);
+    pthread_mutex_lock(&l->lock);
+    l->last = *now;
+    if (!l->first.at_ns) l->first = *now;
+    pthread_mutex_unlock(&l->lock);
 }
 
 void lookout_look(struct lookout *l)
@@ -172,6 +174,19 @@ f64 lookout_busy(struct lookout *l)
 
 bool lookout_sees_gpus(const struct lookout *l) { return l->gpu_count > 0; }
 
+struct lookout_seen lookout_now(struct lookout *l, struct arena scratch)
+{
+    struct probe *first = NEW(&scratch, struct probe, 1), *last = NEW(&scratch, struct probe, 1);
+    struct lookout_seen seen = { .gpu = l->gpu_count > 0 };
+    pthread_mutex_lock(&l->lock);
+    *first     = l->first;
+    *last      = l->last;
+    seen.usage = utilisation_worst(l->utilisation);
+    pthread_mutex_unlock(&l->lock);
+    seen.load = probe_load(first, last, scratch);
+    return seen;
+}
+
 struct lookout_seen lookout_end(struct lookout *l)
 {
     struct lookout_seen seen = { .usage.lag_s = NAN };
@@ -184,9 +199,7 @@ struct lookout_seen lookout_end(struct lookout *l)
     l->running = false;
     lookout_look(l); /* so that the last moments count */
     look_at_machine(l, l->scratch);
-    seen.usage = utilisation_worst(l->utilisation);
-    seen.load  = probe_load(&l->first, &l->last, l->scratch);
-    seen.gpu   = l->gpu_count > 0;
+    seen = lookout_now(l, l->scratch);
     while (l->gpu_count) nvml_close(l->gpus[--l->gpu_count].nvml);
     return seen;
 }

@@ -32,6 +32,7 @@ void lookout_mark(struct lookout *l, enum rhythm what); /* begins now; l may be 
 bool lookout_news(struct lookout *l, struct usage *u);
 f64 lookout_busy(struct lookout *l); /* at the newest look, 0 to 1; NaN: not known, or a NULL one */
 bool                lookout_sees_gpus(const struct lookout *l);
+struct lookout_seen lookout_now(struct lookout *l, struct arena scratch); /* it goes on */
 struct lookout_seen lookout_end(struct lookout *l); /* of a NULL one: nothing was seen */
 
 #endif

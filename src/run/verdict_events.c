@@ -4,9 +4,9 @@
 
 static const f64 judged_after_s = 10; /* there is little to win in less */
 
-bool verdict_is_due(const struct evidence *e)
+bool verdict_is_due(const struct step_split *s)
 {
-    return (f64)split_sum(&e->split) * 1e-9 >= judged_after_s;
+    return (f64)split_sum(s) * 1e-9 >= judged_after_s;
 }
 
 /* "GPU: oscillating …"; empty where all is well. */
@@ -37,7 +37,7 @@ static void emit_one(const struct subscriber *to, const struct problem *a, struc
 }
 
 void verdict_emit(const struct subscriber *to, const struct evidence *e, const struct verdict *v,
-                  f64 usd_run, f64 runs_per_month, struct arena scratch)
+                  struct verdict_of_run run, struct arena scratch)
 {
     struct arena words = scratch;
     emit_verdict(to, &(struct event_verdict){ .bound      = str_of(bound_name(v->bound)),
@@ -46,8 +46,9 @@ void verdict_emit(const struct subscriber *to, const struct evidence *e, const s
                                               .busy       = e->usage.shape ? e->usage.mean : NAN,
                                               .problems   = v->count,
                                               .text       = verdict_text(v, &words),
-                                              .usage_text = usage_words(e, &words) });
+                                              .usage_text = usage_words(e, &words),
+                                              .so_far     = run.so_far });
     for (i64 i = 0; i < v->count; i++)
-        emit_one(to, &v->problem[i], problem_dollars(&v->problem[i], usd_run, runs_per_month),
+        emit_one(to, &v->problem[i], problem_dollars(&v->problem[i], run.usd, run.runs_per_month),
                  scratch);
 }

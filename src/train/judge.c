@@ -1,4 +1,4 @@
-/* judge.c - what is known of a run when it has ended, for run/verdict.h to judge. */
+/* judge.c - what is known of a run while it goes on and when it has ended, for run/verdict.h to judge. */
 #include "train/checkpoint_schedule.h"
 #include <math.h>
 
@@ -29,17 +29,25 @@ static struct cost step_cost(const struct session *s)
     return sum;
 }
 
-static void add_rates(struct session *s, struct evidence *e)
+/* The target with its rates; they are measured once. */
+static struct target rated(struct session *s, struct judged_rates *r)
+{
+    if (!r->known) r->target = s->target;
+    if (!r->known && s->backend->table->rate) s->backend->table->rate(s->backend, &r->target);
+    r->known = true;
+    return r->target;
+}
+
+static void add_rates(struct session *s, struct judged_rates *rates, struct evidence *e)
 {
     enum dtype now = s->precision.dtype, low = s->target.low;
     i64 ns = e->split.ns[PART_compute] + e->split.ns[PART_forward] + e->split.ns[PART_backward] +
              e->split.ns[PART_update];
-    struct target t = s->target;
     e->flops_part = e->bandwidth_part = e->low_speedup = NAN;
     if (split_sum(&e->split) < rated_after_ns || !ns) return;
-    if (s->backend->table->rate) s->backend->table->rate(s->backend, &t);
-    struct cost c     = step_cost(s);
-    f64         per_s = (f64)e->steps / ((f64)ns * 1e-9);
+    struct target t     = rated(s, rates);
+    struct cost   c     = step_cost(s);
+    f64           per_s = (f64)e->steps / ((f64)ns * 1e-9);
     if (t.flops_s[now] > 0) e->flops_part = c.flops * per_s / t.flops_s[now];
     if (t.bandwidth_bytes_s > 0) e->bandwidth_part = c.bytes * per_s / t.bandwidth_bytes_s;
     if (now == DT_F32 && low != DT_F32 && t.flops_s[now] > 0) {
@@ -78,27 +86,27 @@ static void add_loader(const struct session *s, const struct loader_stats *stats
     if (e->workers) e->worker_bytes = MAX(e->load.own_bytes - arena_bytes, 0) / (f64)e->workers;
 }
 
-struct evidence judge_end(struct session *s, struct lookout *l, const struct saving *v,
-                          const struct loader_stats *loaded, struct judged_counts counts)
+struct evidence judge_run(struct session *s, struct lookout_seen seen, struct judged_rates *rates,
+                          const struct saving *v, const struct loader_stats *loaded,
+                          struct judged_counts counts)
 {
-    struct lookout_seen        seen = lookout_end(l);
-    const struct train_config *t    = &s->settings->train;
-    struct evidence            e    = { .split      = clock_split(s->clock),
-                                        .steps      = counts.steps,
-                                        .batch      = s->config.batch,
-                                        .accumulate = MAX(s->config.accumulate, 1),
-                                        .batch_fits = batch_that_fits(s),
-                                        .saves      = v->figures.count,
-                                        .saving_s   = v->figures.total_s,
-                                        .hazard     = v->facts.hazard,
-                                        .eval_count = counts.evaluations,
-                                        .eval_every = t->eval_every ? t->eval_every : counts.epoch_steps,
-                                        .log_every = t->log_every,
-                                        .threads   = s->target.bus_id.len ? 0 : s->target.threads,
-                                        .load      = seen.load,
-                                        .usage     = seen.usage };
-    e.split.ns[PART_fill]           = 0; /* start-up, and no sign of slow data */
-    add_rates(s, &e);
+    const struct train_config *t = &s->settings->train;
+    struct evidence            e = { .split      = clock_split(s->clock),
+                                     .steps      = counts.steps,
+                                     .batch      = s->config.batch,
+                                     .accumulate = MAX(s->config.accumulate, 1),
+                                     .batch_fits = batch_that_fits(s),
+                                     .saves      = v->figures.count,
+                                     .saving_s   = v->figures.total_s,
+                                     .hazard     = v->facts.hazard,
+                                     .eval_count = counts.evaluations,
+                                     .eval_every = t->eval_every ? t->eval_every : counts.epoch_steps,
+                                     .log_every = t->log_every,
+                                     .threads   = s->target.bus_id.len ? 0 : s->target.threads,
+                                     .load      = seen.load,
+                                     .usage     = seen.usage };
+    e.split.ns[PART_fill]        = 0; /* start-up, and no sign of slow data */
+    add_rates(s, rates, &e);
     add_loader(s, loaded, &e);
     return e;
 }

@@ -225,6 +225,7 @@ static enum status one_step(struct loop *l, struct batch *b, i64 begin_ns, struc
     tell_step(l, lr);
     clock_enter(l->clock, PART_other);
     measure_peak(l);
+    tell_verdict_so_far(l);
     update_budget(l);
     overfit_step(&l->overfit, l->at.loss);
     enum stop_action now = stop_step(stop, l->at.step, bill_elapsed_s(l->bill), l->at.loss);

@@ -5,6 +5,7 @@
  *     step.c       one optimiser step: micro-batches, losses, update
  *     feed.c       the batches of a step, and of the next one ahead of time
  *     tell.c       the events that it emits (run/events.h)
+ *     tell_verdict.c  of these, what limits it
  *     samples.c    now and then, what a text model writes
  *     profiling.c  the steps that are looked at closely */
 #ifndef TRAIN_LOOP_H
@@ -36,6 +37,8 @@ struct loop {
     struct saving            saving;
     struct meter             meter;
     struct lookout          *lookout;
+    struct judged_rates      rates;
+    i64                      judge_at_ns; /* when the split has come to that; 0: no verdict yet */
     i64                      evaluations; /* of this process */
     struct samples {
         struct seldom when;
@@ -113,11 +116,16 @@ void tell_overfit(struct loop *l, f64 held_out_loss);
 void tell_result(struct loop *l); /* fills l->result */
 
 /* The run is closed, its clock has stopped. */
-void tell_verdict(const struct train_with *with, const struct settings *s,
-                  const struct train_result *r, struct arena scratch);
 bool tell_taken(const struct train_with   *with,
                 const struct train_result *r); /* ended by the machine's provider */
 void tell_done(const struct train_with *with, const struct train_result *r, struct clock *clock);
+
+/* tell_verdict.c */
+struct evidence tell_evidence(struct loop *l, struct lookout_seen seen);
+void            tell_verdict_so_far(struct loop *l); /* where it is due */
+/* The run is closed, its clock has stopped. */
+void tell_verdict(const struct train_with *with, const struct settings *s,
+                  const struct train_result *r, struct arena scratch);
 
 /* samples.c: `last`: no other follows, so that the schedule does not matter. Its time is evaluation's. */
 void samples_write(struct loop *l, bool last);

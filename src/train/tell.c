@@ -1,12 +1,10 @@
 /* tell.c - the events of a run: when it begins, after each step, and when it ends. */
-#include "run/verdict_events.h"
 #include "train/loop.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { VERDICT_BYTES = 1 << 16 };
 enum { ETA_STEPS = 5, LOADING_STEPS = 100 }; /* before them, start-up would be taken for the pace */
 
 static const f64 waits_much = 0.1; /* of a step, for its data */
@@ -251,16 +249,13 @@ void tell_result(struct loop *l)
     clock_enter(l->clock, PART_other);
     loop_note_time(l);
     add_speed(l, r);
-    r->steps                   = l->at.step;
-    r->startup                 = startup_of(&r->split);
-    r->epochs                  = l->at.epoch + 1;
-    r->power                   = meter_end(&l->meter, &l->s);
-    struct loader_stats loaded = loader_stats(l->loader);
-    r->samples_skipped         = loaded.skipped;
+    r->steps           = l->at.step;
+    r->startup         = startup_of(&r->split);
+    r->epochs          = l->at.epoch + 1;
+    r->power           = meter_end(&l->meter, &l->s);
+    r->samples_skipped = loader_stats(l->loader).skipped;
     if (l->s.eval_loader) r->samples_skipped += loader_stats(l->s.eval_loader).skipped;
-    r->evidence     = judge_end(&l->s, l->lookout, &l->saving, &loaded,
-                                (struct judged_counts){ l->at.step - l->before.step, l->evaluations,
-                                                        l->limits.epoch_steps });
+    r->evidence     = tell_evidence(l, lookout_end(l->lookout));
     r->loss         = l->at.eval_step >= 0 ? l->at.last_eval.loss : l->at.loss;
     r->metric_count = l->at.eval_step >= 0 ? l->at.last_eval.metric_count : 0;
     memcpy(r->metrics, l->at.last_eval.metrics, sizeof r->metrics);
@@ -324,15 +319,6 @@ static void tell_interruption(const struct train_with *with, const struct train_
                                     .notice_s   = given_s,
                                     .step       = r->steps,
                                     .saved_step = MAX(r->saving.step, 0) });
-}
-
-void tell_verdict(const struct train_with *with, const struct settings *s,
-                  const struct train_result *r, struct arena scratch)
-{
-    struct arena texts = arena_part(&scratch, VERDICT_BYTES);
-    if (!with->to || !verdict_is_due(&r->evidence)) return;
-    struct verdict v = verdict_of(&r->evidence, &texts);
-    verdict_emit(with->to, &r->evidence, &v, r->dollars, s->run.runs_per_month, scratch);
 }
 
 void tell_done(const struct train_with *with, const struct train_result *r, struct clock *clock)

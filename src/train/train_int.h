@@ -189,9 +189,15 @@ struct judged_counts {
     i64 epoch_steps;
 };
 struct saving;
+/* What the machine can do: measured when it is first wanted. */
+struct judged_rates {
+    bool          known;
+    struct target target;
+};
 struct lookout *judge_begin(struct session *s);
-struct evidence judge_end(struct session *s, struct lookout *l, const struct saving *v,
-                          const struct loader_stats *loaded, struct judged_counts counts);
+struct evidence judge_run(struct session *s, struct lookout_seen seen, struct judged_rates *rates,
+                          const struct saving *v, const struct loader_stats *loaded,
+                          struct judged_counts counts);
 
 /* check.c */
 f64 session_flops(const struct session *s, enum program_id id); /* 0: there is no such program */

@@ -89,6 +89,7 @@ def check_interrupted(place, page, run):
     mistakes = page.locator("section[aria-label=Mistakes]")
     expect(mistakes.locator("tbody tr")).to_have_count(4)  # classes
     expect(mistakes.locator("canvas").first).to_be_visible()
+    expect(page.locator("section[aria-label=Speed] .verdict")).to_contain_text("So far: ")  # after ten seconds of steps
     accessible(page, "a run")
     picture(page, "run")
     check_stop(page, again)

@@ -123,3 +123,60 @@ TEST(a_slow_disk_at_the_seam_is_named)
     CHECK_STR(v.problem[0].fix, "loader.workers=auto");
     CHECK(!has(&v, PROBLEM_slow_network) && !has(&v, PROBLEM_slow_augmentation));
 }
+
+/* By this clock a step takes six seconds, all of them in the subscriber. */
+static _Atomic i64 slow_ns;
+static i64         slow_now(struct os *os) { return (void)os, slow_ns; }
+static void        six_seconds(void *context, const struct event_step *p)
+{
+    (void)context, (void)p;
+    slow_ns += 6000000000;
+}
+
+struct heard {
+    i64 count, so_far;
+    f64 dollars[8]; /* of the whole run, by each verdict */
+};
+
+static void on_verdict(void *context, const struct event_verdict *v)
+{
+    struct heard *h = context;
+    ASSERT(h->count < COUNT_OF(h->dollars));
+    h->count++;
+    h->so_far += v->so_far;
+    CHECK(v->text.len > 0 && v->problems > 0);
+}
+
+static void on_problem(void *context, const struct event_problem *p)
+{
+    struct heard *h = context;
+    CHECK(h->count > 0);
+    if (str_eq(p->problem, STR("logging_every_step")))
+        h->dollars[h->count - 1] = p->dollars_run / p->gain;
+}
+
+TEST(a_run_is_judged_while_it_goes_on)
+{
+    struct settings     s = small_run(perm, folder_new(perm).data, layers);
+    struct heard        h = { 0 };
+    struct train_result r;
+    struct subscriber   l = {
+          .context = &h, .on_step = six_seconds, .on_verdict = on_verdict, .on_problem = on_problem
+    };
+    struct os os      = *os_real();
+    slow_ns           = 1;
+    os.now_ns         = slow_now;
+    s.train.steps     = 10;
+    s.train.epochs    = 0;
+    s.train.log_every = 1;
+    s.train.usd_hour  = 3600;
+    verdict_with(&os, &s, &l, &r, perm);
+    CHECK_EQ(h.so_far, 3); /* after 12, 24 and 48 seconds */
+    CHECK_EQ(h.count, 4);
+    for (i64 i = 0; i < h.count; i++) CHECK_NEAR(h.dollars[i], 60, 0.01);
+    h                   = (struct heard){ 0 };
+    s.train.max_seconds = 30; /* which ends it first */
+    verdict_with(&os, &s, &l, &r, perm);
+    CHECK_EQ(h.so_far, 2);
+    for (i64 i = 0; i < h.so_far; i++) CHECK_NEAR(h.dollars[i], 30, 0.01);
+}

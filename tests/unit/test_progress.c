@@ -575,15 +575,18 @@ TEST(a_verdict_is_in_the_stream)
     struct subscriber writes = { .context = &stream, .on_event = write_line };
     struct str        out[2], err, lines, line;
     struct shown      s;
-    CHECK(verdict_is_due(&e));
+
+    struct verdict_of_run run = { .usd = 3.5, .runs_per_month = 10 };
+    CHECK(verdict_is_due(&e.split));
     CHECK(v.count >= 1);
-    verdict_emit(&writes, &e, &v, 3.5, 10, *perm);
+    verdict_emit(&writes, &e, &v, run, *perm);
     lines = textbuf_str(&stream);
     CHECK(str_starts(lines, STR("{\"event\":\"verdict\",\"bound\":\"data\",\"part\":0.5,"
                                 "\"usage\":\"steady-low\",")));
     CHECK(strstr(str_z(perm, lines), "\n{\"event\":\"problem\",\"problem\":\""));
     shown_open(&s, perm);
-    verdict_emit(&s.listener, &e, &v, 3.5, 10, *perm);
+    verdict_emit(&s.listener, &e, &v, (struct verdict_of_run){ 3.5, 10, .so_far = true }, *perm);
+    verdict_emit(&s.listener, &e, &v, run, *perm); /* the one before it is not shown in words */
     shown_close(&s, perm, &out[0], &err);
     CHECK_STR(out[0], "verdict     data bound: it takes 50 % of the time\n"
                       "usage       cores: steady-low, 30 % busy; other programs took 1.0 cores\n"

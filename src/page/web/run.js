@@ -147,8 +147,8 @@ function speedCard(view) {
       m.now.textContent = last ? m.format(last[1]) : "";
       m.chart.update({ series: [{ name: m.name, color: 5, points }], yFormat: m.format, xFormat: axisFormat[view.x || "step"] });
     }
-    const verdict = view.curve.last("verdict"), problems = view.curve.find("problem").slice(-6), start = view.curve.last("start"), done = view.curve.last("done");
-    settle(words, [verdict ? h("p", { class: "verdict" }, verdict.text + (verdict.usage_text ? ". " + verdict.usage_text : "")) : h("p", { class: "quiet" }, view.run.state === "runs" ? "The verdict comes at the end of the run: what limits it, and what would make it cheaper." : "It ended without a verdict on what limits it: it was too short, or was killed."),
+    const verdict = view.curve.last("verdict"), problems = verdict?.problems ? view.curve.find("problem").slice(-verdict.problems) : [], start = view.curve.last("start"), done = view.curve.last("done");
+    settle(words, [verdict ? h("p", { class: "verdict" }, (verdict.so_far ? "So far: " : "") + verdict.text + (verdict.usage_text ? ". " + verdict.usage_text : "")) : h("p", { class: "quiet" }, view.run.state === "runs" ? "The verdict comes after ten seconds of steps: what limits the run, and what would make it cheaper." : "It ended without a verdict on what limits it: it was too short, or was killed."),
       problems.length ? h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Problems" }, h("table", { class: "problems" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Problem"), h("th", { scope: "col" }, "Fix"), h("th", { scope: "col", class: "num" }, "Saves"))),
         h("tbody", {}, problems.map((p) => h("tr", {}, h("td", {}, p.text), h("td", {}, h("code", {}, p.fix)), h("td", { class: "num" }, known(p.dollars_run) ? dollars(p.dollars_run) + " a run" : percent(p.gain))))))) : null]);
     const s = view.detail?.segments?.at(-1);
