@@ -4,9 +4,11 @@
 
 Protocol. The two examples, from the same seed and on the same batches, with two threads on two cores:
 plain (without fusing, which is otherwise on), with each lever alone, with levers together, and plain
-once more, which shows how far the machine drifted meanwhile. A row is one run of `frugal train`. Its
-step time is the median over its steps but the first, `spread` the distance of their 10th and 90th
-percentile over that median, `time` plain's step time over its own: above 1 is faster. `planned` is
+once more. A row is one run of `frugal train`. Its step time is the median over its steps but the first,
+`spread` the distance of their 10th and 90th percentile over that median. A machine's speed may change
+within minutes, so a short plain run stands before and after each row: `beside` is the mean of their two
+step times, `time` that over the row's own: above 1 is faster. Where the two differ by more than DRIFT_MAX
+the row is marked DRIFTED. `planned` is
 what compile says before anything is allocated, `used` the end of what was written, `process` the
 kernel's peak resident size. `loss` is over held-out samples after the last step, `of plain` its ratio
 to plain's. `busy` is the share of the cores in use while nothing of ours runs: above BUSY_MAX a row
@@ -32,6 +34,8 @@ EXAMPLES = {
 }
 STEPS = {"gpt": 200, "resnet": 60}
 STEPS_QUICK = {"gpt": 4, "resnet": 3}
+BESIDE = 5       # a plain run beside a row takes that part of its steps
+DRIFT_MAX = 0.1  # of the slower of the two; a row beyond it is not compared
 WARMUP = {"gpt": 50, "resnet": 20}  # the examples' own, and what suits so few steps
 
 # lever: its settings. A number that ends in x is so many times what plain has of it.
@@ -81,21 +85,34 @@ def arguments_of(example, lever, steps, plain):
     return arguments
 
 
-def measure(example, lever, steps, plain):
-    """One run as a row; `plain` is the row to compare with, None for itself."""
+def times_of(told):
+    """Milliseconds of each step but the first."""
+    return [1e3 * (b["elapsed_s"] - a["elapsed_s"]) for a, b in zip(told, told[1:])]
+
+
+def plain_ms(example, steps):
+    """A step of a short plain run."""
+    events, _, _ = train(*arguments_of(example, "plain", max(steps // BESIDE, 3), None))
+    return statistics.median(times_of([e for e in events if e["event"] == "step"]))
+
+
+def measure(example, lever, steps, plain, before_ms):
+    """One run as a row, and plain's step time after it; `plain` is the row to compare memory and loss with, None for itself."""
     busy = busy_share()
     events, _, peak = train(*arguments_of(example, lever, steps, plain))
+    after_ms = plain_ms(example, steps)
     start, done = events[0], events[-1]
     told = [e for e in events if e["event"] == "step"]
-    times = [1e3 * (b["elapsed_s"] - a["elapsed_s"]) for a, b in zip(told, told[1:])]
+    times = times_of(told)
     tenths, median = statistics.quantiles(times, n=10), statistics.median(times)
     row = {"example": example, "lever": lever, "steps": steps, "batch": start["batch"],
            "accumulate": start["accumulate"], "step_ms": median, "spread": (tenths[-1] - tenths[0]) / median,
+           "beside_ms": (before_ms + after_ms) / 2, "drift": abs(before_ms - after_ms) / max(before_ms, after_ms),
            "planned_mib": done["arena_bytes_planned"] / 2**20, "used_mib": done["arena_bytes_used"] / 2**20,
            "process_mib": peak / 2**20, "loss": done["loss"], "busy": busy, "losses": [e["loss"] for e in told]}
     base = plain or row
-    return dict(row, time_ratio=base["step_ms"] / row["step_ms"],
-                memory_ratio=row["planned_mib"] / base["planned_mib"], loss_ratio=row["loss"] / base["loss"])
+    return dict(row, time_ratio=row["beside_ms"] / row["step_ms"],
+                memory_ratio=row["planned_mib"] / base["planned_mib"], loss_ratio=row["loss"] / base["loss"]), after_ms
 
 
 # ---- verdicts: what must hold, told from the rows of an example ----
@@ -129,7 +146,7 @@ VERDICTS = {"gpt": [low_precision, same_result, planned_is_used], "resnet": [sam
 
 # ---- what is printed and kept ----
 
-HEAD = f"{'example':<8} {'lever':<22} {'ms/step':>8} {'spread':>6} {'time':>6}  {'planned':>7} {'used':>7} " \
+HEAD = f"{'example':<8} {'lever':<22} {'ms/step':>8} {'spread':>6} {'beside':>7} {'time':>6}  {'planned':>7} {'used':>7} " \
        f"{'process':>7} {'MiB':<3} {'memory':>6}  {'loss':>7} {'of plain':>8}  {'busy':>4}"
 
 
@@ -137,17 +154,20 @@ def table_line(r):
     if "verdict" in r:
         return f"{r['example']:<8} {'met   ' if r['met'] else 'MISSED'} {r['verdict']}"
     memory = " ".join(f"{r[k]:>7.1f}" for k in ("planned_mib", "used_mib", "process_mib"))
-    return f"{r['example']:<8} {r['lever']:<22} {r['step_ms']:>8.1f} {r['spread']:>6.0%} {r['time_ratio']:>5.2f}x  " \
+    return f"{r['example']:<8} {r['lever']:<22} {r['step_ms']:>8.1f} {r['spread']:>6.0%} {r['beside_ms']:>7.1f} " \
+           f"{r['time_ratio']:>5.2f}x  " \
            f"{memory} {'':<3} {r['memory_ratio']:>5.2f}x  {r['loss']:>7.4f} {r['loss_ratio']:>8.4f}  {r['busy']:>4.0%}" \
-           f"{'  DISTURBED' if r['busy'] > BUSY_MAX else ''}"
+           f"{'  DISTURBED' if r['busy'] > BUSY_MAX else ''}{'  DRIFTED' if r['drift'] > DRIFT_MAX else ''}"
 
 
 def measure_example(example, record, quick):
     """Its rows, then its verdicts. Returns how many rows failed, how many verdicts were missed."""
     steps, rows, failed, missed = (STEPS_QUICK if quick else STEPS)[example], {}, 0, 0
+    before_ms = None
     for lever in LEVERS:
         try:
-            rows[lever] = measure(example, lever, steps, rows.get("plain"))
+            before_ms = before_ms or plain_ms(example, steps)
+            rows[lever], before_ms = measure(example, lever, steps, rows.get("plain"), before_ms)
             record.add(rows[lever])
         except Failed as e:
             note(f"{example}, {lever}: {e}")
