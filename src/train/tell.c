@@ -255,6 +255,7 @@ void tell_result(struct loop *l)
     r->power           = meter_end(&l->meter, &l->s);
     r->samples_skipped = loader_stats(l->loader).skipped;
     if (l->s.eval_loader) r->samples_skipped += loader_stats(l->s.eval_loader).skipped;
+    if (l->s.settings->timed) judge_rate(&l->s, &l->rates, &l->guard.stop); /* others have ended */
     r->evidence     = tell_evidence(l, lookout_end(l->lookout));
     r->loss         = l->at.eval_step >= 0 ? l->at.last_eval.loss : l->at.loss;
     r->metric_count = l->at.eval_step >= 0 ? l->at.last_eval.metric_count : 0;
