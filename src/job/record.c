@@ -281,14 +281,20 @@ static void on_step(void *context, const struct event_step *e)
     if (recorder_warning(r->recorder, &why)) tell(r, &why);
 }
 
+/* Of run.metric; the loss where that is the metric. */
+static f64 value_of(const struct record *r, const struct event_metrics *m, f64 loss)
+{
+    for (i64 i = 0; i < m->count; i++)
+        if (str_eq(m->items[i].name, r->config.run.metric)) return m->items[i].value;
+    return loss;
+}
+
 static void on_eval(void *context, const struct event_eval *e)
 {
-    struct record *r     = context;
-    f64            value = e->loss;
-    for (i64 i = 0; i < e->metrics.count; i++)
-        if (str_eq(e->metrics.items[i].name, r->config.run.metric))
-            value = e->metrics.items[i].value;
-    if (r->recorder) recorder_eval(r->recorder, &e->terms_ns, e->loss, value, e->target_reached);
+    struct record *r = context;
+    if (r->recorder)
+        recorder_eval(r->recorder, &e->terms_ns, e->loss, value_of(r, &e->metrics, e->loss),
+                      e->target_reached);
 }
 
 static void on_checkpoint(void *context, const struct event_checkpoint *e)
@@ -339,6 +345,8 @@ static void on_done(void *context, const struct event_done *e)
     struct record *r = context;
     hear_deadline(r);
     if (r->recorder) recorder_done(r->recorder, e);
+    if (r->recorder && e->weights_step < e->steps) /* the result is that of the best evaluation */
+        recorder_result(r->recorder, e->loss, value_of(r, &e->metrics, e->loss));
 }
 
 struct subscriber record_subscriber(struct record *r, const struct subscriber *next)

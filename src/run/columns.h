@@ -77,7 +77,8 @@ enum { LEDGER_VERSION = 8 };
     C(INT, samples, 1, "trained by this segment")                                                  \
     C(INT, tokens, 1, "of them; 0 where samples are not sequences")                                \
     C(REAL, loss, 1, "the newest: of the last evaluation, else of the last step")                  \
-    C(REAL, value, 1, "of run.metric, at the last evaluation")                                     \
+    C(REAL, value, 1,                                                                              \
+      "of run.metric, at the last evaluation, or at the best if train.keep_best kept its weights") \
     C(INT, target_ns, 1, "metered when the target was reached; 0: it was not")                     \
     C(TEXT, precision, 1, "fp32, bf16, …")                                                         \
     C(INT, batch, 1, "samples at once")                                                            \

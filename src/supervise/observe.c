@@ -16,6 +16,7 @@ enum {
 };
 
 enum { VALUE_STEP, VALUE_LOSS, VALUE_METRIC, VALUE_COUNT };
+static const char *const keys[VALUE_COUNT] = { "step", "loss", "metric" };
 enum kind { KIND_REGEX, KIND_JSON, KIND_TENSORBOARD };
 
 struct event_file {
@@ -27,6 +28,7 @@ struct observer {
     enum kind         kind;
     struct str        name[VALUE_COUNT]; /* expression, key or tag; empty: not read */
     regex_t           regex[VALUE_COUNT];
+    bool              seen[VALUE_COUNT];
     observed_fn      *tell;
     void             *context;
     i64               step;
@@ -39,7 +41,7 @@ struct observer {
     i64               file_count;
 };
 
-static enum status compile(struct observer *o, i64 v, const char *key, struct err *err)
+static enum status compile(struct observer *o, i64 v, struct err *err)
 {
     char        text[128];
     const char *why = pattern_refused(o->name[v]);
@@ -51,7 +53,7 @@ static enum status compile(struct observer *o, i64 v, const char *key, struct er
         else regfree(&o->regex[v]);
         why = bad ? text : "it has no (group) around the number";
     }
-    enum status st = err_set(err, STATUS_USAGE, "program.%s is %.*s: %s", key,
+    enum status st = err_set(err, STATUS_USAGE, "program.%s is %.*s: %s", keys[v],
                              (int)MIN(o->name[v].len, 80), o->name[v].data, why);
     o->name[v]     = STR("");
     return st;
@@ -75,11 +77,7 @@ enum status observer_new(struct arena *perm, const struct program_config *c, obs
                                             .perm    = perm,
                                             .events  = c->events };
     o->scratch         = arena_part(perm, SCRATCH_BYTES);
-    if (o->kind == KIND_REGEX) {
-        st = compile(o, VALUE_STEP, "step", err);
-        if (!st) st = compile(o, VALUE_LOSS, "loss", err);
-        if (!st) st = compile(o, VALUE_METRIC, "metric", err);
-    }
+    for (i64 v = 0; !st && o->kind == KIND_REGEX && v < VALUE_COUNT; v++) st = compile(o, v, err);
     if (!st && o->kind == KIND_TENSORBOARD && !c->events.len)
         st = err_set(
             err, STATUS_USAGE,
@@ -98,13 +96,20 @@ bool observer_reads_lines(const struct observer *o) { return o && o->kind != KIN
 
 /* --- lines -------------------------------------------------------------------------------------- */
 
-static bool value_in_line(struct observer *o, i64 v, const struct json *object, f64 *out)
+static bool find_in_line(const struct observer *o, i64 v, const struct json *object, f64 *out)
 {
     regmatch_t m[2];
     if (!o->name[v].len) return false;
     if (o->kind == KIND_JSON) return json_f64(json_get(object, o->name[v]), out);
     if (regexec(&o->regex[v], o->line, 2, m, 0) || m[1].rm_so < 0) return false;
     return str_f64((struct str){ o->line + m[1].rm_so, m[1].rm_eo - m[1].rm_so }, out);
+}
+
+static bool value_in_line(struct observer *o, i64 v, const struct json *object, f64 *out)
+{
+    bool found = find_in_line(o, v, object, out);
+    o->seen[v] |= found;
+    return found;
 }
 
 static void end_line(struct observer *o)
@@ -134,6 +139,15 @@ void observer_add(struct observer *o, struct str bytes)
     }
 }
 
+const char *observer_missed(const struct observer *o, i64 *next)
+{
+    while (o && *next < VALUE_COUNT) {
+        i64 v = (*next)++;
+        if (o->name[v].len && !o->seen[v]) return keys[v];
+    }
+    return NULL;
+}
+
 /* --- event files -------------------------------------------------------------------------------- */
 
 static void tell_event(struct observer *o, const struct tb_event *e)
@@ -143,6 +157,8 @@ static void tell_event(struct observer *o, const struct tb_event *e)
         if (str_eq(e->scalars[i].tag, o->name[VALUE_LOSS])) seen.loss = e->scalars[i].value;
         if (str_eq(e->scalars[i].tag, o->name[VALUE_METRIC])) seen.metric = e->scalars[i].value;
     }
+    o->seen[VALUE_LOSS] |= !isnan(seen.loss);
+    o->seen[VALUE_METRIC] |= !isnan(seen.metric);
     if (isnan(seen.loss) && isnan(seen.metric)) return;
     o->step = seen.step = MAX(e->step, 0);
     o->tell(o->context, &seen);

@@ -22,5 +22,7 @@ void        observer_release(struct observer *o);               /* NULL too */
 bool        observer_reads_lines(const struct observer *o);     /* of standard output; NULL: no */
 void        observer_add(struct observer *o, struct str bytes); /* more of standard output */
 void        observer_look(struct observer *o, struct os *os);   /* is there more in event files? */
+/* The settings of which nothing was found, one a call ("loss" of program.loss); NULL: no more. *next begins at 0. */
+const char *observer_missed(const struct observer *o, i64 *next);
 
 #endif

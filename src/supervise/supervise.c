@@ -38,6 +38,7 @@ struct supervise {
     struct clock        *clock;    /* of it */
     i64                  start_ns; /* of this start */
     i64                  redo_ns;  /* that the deaths so far have cost, still to be done again */
+    i64                  lost_ns;  /* of them the newest, until a start follows */
     i64                  redo_until_ns; /* redoes: until then that is what it does */
     bool                 redoes;
     i64                  first_step, first_step_ns; /* seen of this start; -1: none */
@@ -235,11 +236,11 @@ static void ask_to_end(struct supervise *r, enum asked by, i64 limit_ns, const c
             (f64)limit_ns / 1e9);
     } else if (r->carry && by != ASKED_BY_USER) {
         say(r,
-            "%s: none of its processes handles %s; it is killed after its next checkpoint, in %.0f "
+            "%s; none of its processes handles %s: it is killed after its next checkpoint, in %.0f "
             "s at the latest",
             reason, signal_name(signal), (f64)limit_ns / 1e9);
     } else {
-        say(r, "%s: none of its processes handles %s, so it is killed", reason,
+        say(r, "%s; none of its processes handles %s, so it is killed", reason,
             signal_name(signal));
         r->kill_ns = now_ns(r);
     }
@@ -524,6 +525,8 @@ static enum status start(struct supervise *r, bool goes_on, struct err *err)
         observer_reads_lines(r->observer) ? FAMILY_OUTPUT_READ : FAMILY_OUTPUT_OURS, err);
     if (st) return st;
     r->result->starts++;
+    r->result->redone_s += (f64)r->lost_ns / 1e9;
+    r->lost_ns = 0;
     if (!r->observer) begin_work(r); /* its first step cannot be seen */
     return STATUS_OK;
 }
@@ -547,7 +550,7 @@ static void count_lost(struct supervise *r, i64 death_ns, struct family_end end)
     i64 undone = r->redoes ? MAX(r->redo_until_ns - death_ns, 0) : 0; /* of earlier deaths */
     r->redo_ns = lost + undone;
     r->redoes  = false;
-    r->result->redone_s += (f64)lost / 1e9;
+    r->lost_ns = lost;
     if (!r->asked) tell_interruption(r, end.signal ? "killed" : "failed", NAN);
 }
 
@@ -681,6 +684,16 @@ static void finish(struct supervise *r)
     result->discarded    = s.discarded;
 }
 
+/* A target that is never read would never end the run: who is to pay for it hears why. */
+static void tell_missed(struct supervise *r)
+{
+    i64         next = 0;
+    const char *key;
+    while (r->result->starts && (key = observer_missed(r->observer, &next)))
+        say(r, "program.%s found nothing in %s", key,
+            observer_reads_lines(r->observer) ? "what the program printed" : "the event files");
+}
+
 /* To be seen unchanged, a file is looked at twice. */
 static struct carry_config carry_config_of(const struct supervise_config *c)
 {
@@ -739,6 +752,7 @@ enum status supervise_restored(struct supervise *r, enum status st, struct err *
         st              = wait_for_upload(r, st, err);
     }
     notice_watch_close(r->watch);
+    if (st != STATUS_INTERRUPTED) tell_missed(r);
     finish(r);
     tell_done(r, st);
     carry_close(r->carry, !st);

@@ -42,14 +42,14 @@ struct supervise_result {
     i64 starts;
     i64 carried, discarded; /* checkpoints */
     f64 seconds,
-        dollars; /* of all starts of the run, waiting included; dollars NaN: no price known */
-    f64                 redone_s; /* from the newest carried checkpoint to each death */
-    f64                 waited_s; /* between a death and the next start */
-    i64                 step;     /* -1: none was seen */
-    f64                 steps_per_s, loss, metric; /* NaN: not seen */
-    struct lookout_seen seen;                      /* how busy GPUs, else cores, were */
-    struct family_end   end;                       /* of the last start */
-    enum stop_reason    stopped;                   /* STOP_NONE: it ended by itself */
+        dollars;  /* of all starts of the run, waiting included; dollars NaN: no price known */
+    f64 redone_s; /* from the newest carried checkpoint to each death that a start followed */
+    f64 waited_s; /* between a death and the next start */
+    i64 step;     /* -1: none was seen */
+    f64 steps_per_s, loss, metric; /* NaN: not seen */
+    struct lookout_seen seen;      /* how busy GPUs, else cores, were */
+    struct family_end   end;       /* of the last start */
+    enum stop_reason    stopped;   /* STOP_NONE: it ended by itself */
     char                why[STOP_TEXT_MAX];
     bool                target_reached;
     i64                 deadline_ns; /* of a notice, on the clock of now_ns; 0: none came */

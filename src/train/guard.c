@@ -117,19 +117,27 @@ void guard_start(struct guard *g, i64 step)
     copy_take(g, step);
 }
 
+/* The best evaluation is the best whatever its loss: that of an overfitted run may be far above the first while
+ * its metric still improves. Weights to go back to must be sound as well. */
+static bool worth_a_copy(const struct guard *g, f64 eval_loss)
+{
+    const struct train_config *t = &g->s->settings->train;
+    bool sound                   = t->keep_best && !t->rollbacks ? g->stop.reason != STOP_DIVERGED
+                                                                 : stop_sound(&g->stop, eval_loss);
+    return sound && (!t->keep_best || stop_improved(&g->stop));
+}
+
 enum stop_action guard_eval(struct guard *g, const struct train_eval *e, f64 fall)
 {
-    struct stop_eval at    = { .step           = e->step,
-                               .elapsed_s      = e->elapsed_s,
-                               .eval_s         = e->eval_s,
-                               .loss           = e->loss,
-                               .value          = eval_metric(g->stop.config.metric, e),
-                               .target_reached = e->target_reached,
-                               .fall           = fall };
-    enum stop_action now   = stop_at_eval(&g->stop, &at);
-    bool             sound = stop_sound(&g->stop, e->loss);
-    if (g->s->settings->train.keep_best) sound = sound && stop_improved(&g->stop);
-    if (g->copy && sound) {
+    struct stop_eval at  = { .step           = e->step,
+                             .elapsed_s      = e->elapsed_s,
+                             .eval_s         = e->eval_s,
+                             .loss           = e->loss,
+                             .value          = eval_metric(g->stop.config.metric, e),
+                             .target_reached = e->target_reached,
+                             .fall           = fall };
+    enum stop_action now = stop_at_eval(&g->stop, &at);
+    if (g->copy && worth_a_copy(g, e->loss)) {
         copy_take(g, e->step);
         g->copy_eval = *e;
     }

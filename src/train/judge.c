@@ -5,6 +5,9 @@
 /* Rates are measured for runs of which that is less than a hundredth. */
 static const i64 rated_after_ns = 5000000000;
 
+/* It takes a tenth of a second, and more where others use the cores too. */
+static const f64 rating_s = 0.5;
+
 struct lookout *judge_begin(struct session *s)
 {
     struct lookout_config c = { .os     = s->os,
@@ -29,29 +32,35 @@ static struct cost step_cost(const struct session *s)
     return sum;
 }
 
-/* The target with its rates; they are measured once. */
-static struct target rated(struct session *s, struct judged_rates *r)
+void judge_rate(struct session *s, struct judged_rates *r, const struct stop *stop)
 {
-    if (!r->known) r->target = s->target;
-    if (!r->known && s->backend->table->rate) s->backend->table->rate(s->backend, &r->target);
+    struct step_split split = clock_split(s->clock);
+    if (r->known || split_sum(&split) < rated_after_ns || !stop_save_fits(stop, rating_s)) return;
+    r->target = s->target;
+    if (s->backend->table->rate) s->backend->table->rate(s->backend, &r->target);
     r->known = true;
-    return r->target;
 }
 
-static void add_rates(struct session *s, struct judged_rates *rates, struct evidence *e)
+f64 peak_measured(const struct session *s, const struct judged_rates *r)
+{
+    f64 peak = r->known ? r->target.flops_s[s->precision.dtype] : 0;
+    return peak > 0 ? peak : NAN;
+}
+
+static void add_rates(struct session *s, const struct judged_rates *rates, struct evidence *e)
 {
     enum dtype now = s->precision.dtype, low = s->target.low;
     i64 ns = e->split.ns[PART_compute] + e->split.ns[PART_forward] + e->split.ns[PART_backward] +
              e->split.ns[PART_update];
     e->flops_part = e->bandwidth_part = e->low_speedup = NAN;
-    if (split_sum(&e->split) < rated_after_ns || !ns) return;
-    struct target t     = rated(s, rates);
-    struct cost   c     = step_cost(s);
-    f64           per_s = (f64)e->steps / ((f64)ns * 1e-9);
-    if (t.flops_s[now] > 0) e->flops_part = c.flops * per_s / t.flops_s[now];
-    if (t.bandwidth_bytes_s > 0) e->bandwidth_part = c.bytes * per_s / t.bandwidth_bytes_s;
-    if (now == DT_F32 && low != DT_F32 && t.flops_s[now] > 0) {
-        e->low_speedup = t.flops_s[low] / t.flops_s[now];
+    if (!rates->known || !ns) return;
+    const struct target *t     = &rates->target;
+    struct cost          c     = step_cost(s);
+    f64                  per_s = (f64)e->steps / ((f64)ns * 1e-9);
+    if (t->flops_s[now] > 0) e->flops_part = c.flops * per_s / t->flops_s[now];
+    if (t->bandwidth_bytes_s > 0) e->bandwidth_part = c.bytes * per_s / t->bandwidth_bytes_s;
+    if (now == DT_F32 && low != DT_F32 && t->flops_s[now] > 0) {
+        e->low_speedup = t->flops_s[low] / t->flops_s[now];
         e->low         = precision_name(low);
     }
 }
@@ -86,9 +95,9 @@ static void add_loader(const struct session *s, const struct loader_stats *stats
     if (e->workers) e->worker_bytes = MAX(e->load.own_bytes - arena_bytes, 0) / (f64)e->workers;
 }
 
-struct evidence judge_run(struct session *s, struct lookout_seen seen, struct judged_rates *rates,
-                          const struct saving *v, const struct loader_stats *loaded,
-                          struct judged_counts counts)
+struct evidence judge_run(struct session *s, struct lookout_seen seen,
+                          const struct judged_rates *rates, const struct saving *v,
+                          const struct loader_stats *loaded, struct judged_counts counts)
 {
     const struct train_config *t = &s->settings->train;
     struct evidence            e = { .split      = clock_split(s->clock),

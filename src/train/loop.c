@@ -203,7 +203,10 @@ static void measure_peak(struct loop *l)
     struct step_split split = clock_split(l->clock);
     if (!isnan(l->useful) || l->s.settings->timed || split_sum(&split) < peak_after_ns) return;
     l->useful = useful_share(&l->s);
-    if (isnan(l->peak_flops_s)) l->peak_measured = !isnan(l->peak_flops_s = peak_measured(&l->s));
+    if (!isnan(l->peak_flops_s)) return;
+    judge_rate(&l->s, &l->rates, &l->guard.stop);
+    l->peak_flops_s  = peak_measured(&l->s, &l->rates);
+    l->peak_measured = !isnan(l->peak_flops_s);
 }
 
 static enum status one_step(struct loop *l, struct batch *b, i64 begin_ns, struct err *err)
@@ -224,13 +227,13 @@ static enum status one_step(struct loop *l, struct batch *b, i64 begin_ns, struc
         l->result->first_step_ms = (f64)clock_age_ns(l->clock) / 1e6;
     tell_step(l, lr);
     clock_enter(l->clock, PART_other);
-    measure_peak(l);
-    tell_verdict_so_far(l);
     update_budget(l);
     overfit_step(&l->overfit, l->at.loss);
     enum stop_action now = stop_step(stop, l->at.step, bill_elapsed_s(l->bill), l->at.loss);
-    enum status      st  = scaling_check(l->scaling, l->at.step, err);
-    l->at.eval_due       = eval_due(l, &last, now);
+    if (!stop->reason) measure_peak(l); /* these two know what is left until a cap */
+    if (!stop->reason) tell_verdict_so_far(l);
+    enum status st = scaling_check(l->scaling, l->at.step, err);
+    l->at.eval_due = eval_due(l, &last, now);
     if (!st) st = together_decide(l, &now, err);
     if (!st) st = after_step(l, now, err);
     loop_note_time(l);

@@ -48,15 +48,6 @@ f64 useful_share(struct session *s)
            session_step_flops(s);
 }
 
-f64 peak_measured(struct session *s)
-{
-    struct target t = s->target;
-    if (!s->backend->table->rate) return NAN;
-    s->backend->table->rate(s->backend, &t);
-    f64 peak = t.flops_s[s->precision.dtype];
-    return peak > 0 ? peak : NAN;
-}
-
 static f64 of_start(const struct loop *l, i64 all, i64 before)
 {
     return (f64)(l->at.steps_ns == l->before.steps_ns ? all : all - before);

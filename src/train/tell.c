@@ -21,17 +21,20 @@ void tell_note(struct loop *l, const char *format, ...)
 
 void tell_overfit(struct loop *l, f64 held_out_loss)
 {
-    const struct overfit      *o      = &l->overfit;
-    const struct train_config *t      = &l->s.settings->train;
-    bool                       layers = str_eq(l->s.settings->model.kind, STR("layers"));
+    const struct overfit      *o     = &l->overfit;
+    const struct train_config *t     = &l->s.settings->train;
+    struct str                 model = l->s.settings->model.kind;
+    const char                *drops = str_eq(model, STR("layers"))   ? ", a dropout layer"
+                                       : str_eq(model, STR("ranker")) ? "" /* it has no dropout */
+                                                                      : ", model.dropout";
     tell_note(l,
               "overfitting: since step %lld the held-out loss has risen from %.4g to %.4g while "
               "the training loss "
-              "fell from %.4g to %.4g. What helps: %s%smore data, %s",
+              "fell from %.4g to %.4g. What helps: %s%smore data%s",
               (long long)o->best_step, o->best, held_out_loss, o->best_training, o->training,
               t->keep_best ? "" : "train.keep_best=true (ends with the best weights), ",
-              t->patience ? "" : "train.patience=3 (stops soon after them), ",
-              layers ? "a dropout layer" : "model.dropout");
+              t->patience ? "" : "train.patience=3 (stops soon after the best evaluation), ",
+              drops);
 }
 
 /* Its running statistics are the only buffers there are. */
@@ -255,6 +258,7 @@ void tell_result(struct loop *l)
     r->power           = meter_end(&l->meter, &l->s);
     r->samples_skipped = loader_stats(l->loader).skipped;
     if (l->s.eval_loader) r->samples_skipped += loader_stats(l->s.eval_loader).skipped;
+    if (l->s.settings->timed) judge_rate(&l->s, &l->rates, &l->guard.stop); /* others have ended */
     r->evidence     = tell_evidence(l, lookout_end(l->lookout));
     r->loss         = l->at.eval_step >= 0 ? l->at.last_eval.loss : l->at.loss;
     r->metric_count = l->at.eval_step >= 0 ? l->at.last_eval.metric_count : 0;

@@ -44,7 +44,8 @@ void tell_verdict_so_far(struct loop *l)
     split.ns[PART_fill]          = 0;
     i64 ns                       = split_sum(&split);
     if (!l->with->to || s->timed || ns < l->judge_at_ns || !verdict_is_due(&split)) return;
-    l->judge_at_ns          = ns + MIN(ns, judge_again_ns);
+    l->judge_at_ns = ns + MIN(ns, judge_again_ns);
+    judge_rate(&l->s, &l->rates, &l->guard.stop);
     struct evidence e       = tell_evidence(l, lookout_now(l->lookout, l->s.scratch));
     struct arena    scratch = l->s.scratch, texts = arena_part(&scratch, VERDICT_BYTES);
     struct verdict  v = verdict_of(&e, &texts);

@@ -4,6 +4,7 @@
 #include "backend/backend.h"
 #include "backend/ranks/ranks.h"
 #include "run/lookout.h"
+#include "run/stop.h"
 #include "train/noise.h"
 #include "train/train.h"
 
@@ -179,25 +180,25 @@ struct meter       meter_begin(struct session *s);
 struct train_power meter_end(struct meter *m, struct session *s);
 /* Part of a step's work that is not done for the second time: 1 without recomputing. */
 f64 useful_share(struct session *s);
-/* FLOPs a second that a large product reaches here, in the run's precision: some 50 ms. NaN: a device
- * that is not measured, the catalogue knows its peak. */
-f64 peak_measured(struct session *s);
-
 /* judge.c: what run/verdict.h wants to know. */
 struct judged_counts {
     i64 steps, evaluations; /* of this process */
     i64 epoch_steps;
 };
 struct saving;
-/* What the machine can do: measured when it is first wanted. */
+/* What the machine can do: not known before it is measured. */
 struct judged_rates {
     bool          known;
     struct target target;
 };
 struct lookout *judge_begin(struct session *s);
-struct evidence judge_run(struct session *s, struct lookout_seen seen, struct judged_rates *rates,
-                          const struct saving *v, const struct loader_stats *loaded,
-                          struct judged_counts counts);
+/* Measures the machine: once, in a run of five seconds or more, and where a cap leaves the time for it. */
+void            judge_rate(struct session *s, struct judged_rates *r, const struct stop *stop);
+struct evidence judge_run(struct session *s, struct lookout_seen seen,
+                          const struct judged_rates *rates, const struct saving *v,
+                          const struct loader_stats *loaded, struct judged_counts counts);
+/* FLOPs a second that a large product reaches here, in the run's precision. NaN: not measured. */
+f64 peak_measured(const struct session *s, const struct judged_rates *r);
 
 /* check.c */
 f64 session_flops(const struct session *s, enum program_id id); /* 0: there is no such program */

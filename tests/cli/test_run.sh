@@ -74,6 +74,12 @@ run 3 run -- /nowhere/train
 has err 'cannot start /nowhere/train: No such file or directory'
 run 1 run program.read=regex 'program.metric=m ([0-9]+)' train.target=3 -- echo m 4
 has err 'the target 3 was not reached'
+lacks err 'found nothing'
+run 1 run program.read=regex 'program.metric=metric ([0-9]+)' 'program.loss=l ([0-9]+)' train.target=3 -- echo m 4 l 5
+has err '^frugal: program.metric found nothing in what the program printed$'
+lacks err 'program.loss found'
+run 0 run program.read=json program.step=step program.loss=loss -- echo '{"step": 1}'
+has err '^frugal: program.loss found nothing in what the program printed$'
 
 # SIGTERM, as Slurm and Kubernetes send it: the worker, not the shell around it, saves; then exit 4,
 # and the same command goes on. TERM to frugal alone must do, for that is all it gets there.

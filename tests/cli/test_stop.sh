@@ -81,8 +81,24 @@ model: {kind: gpt, depth: 2, width: 64, heads: 2}
 train: {batch: 32, steps: 300, eval_every: 20, lr: 0.01}
 END
 run 0 train letters.yaml
-has err 'overfitting: since step [0-9]+ the held-out loss has risen from [0-9.]+ to [0-9.]+ while the training loss fell from [0-9.]+ to [0-9.]+[.] What helps: train.keep_best=true [(]ends with the best weights[)], train.patience=3 .*, more data, model.dropout$'
+has err 'overfitting: since step [0-9]+ the held-out loss has risen from [0-9.]+ to [0-9.]+ while the training loss fell from [0-9.]+ to [0-9.]+[.] What helps: train.keep_best=true [(]ends with the best weights[)], train.patience=3 [(]stops soon after the best evaluation[)], more data, model.dropout$'
 [ "$(grep -c overfitting err)" = 1 ] || fail 'overfitting is said more than once'
 run 0 train letters.yaml train.lr=1e-30
 lacks err overfitting
+# What helps is what this run can be given; and the ledger has the result of the weights that were kept.
+{
+    echo a,b,kind,label
+    awk 'BEGIN { srand(5); for (i = 0; i < 300; i++) print rand() "," rand() "," i % 3 "," (rand() > 0.5) }'
+} >noise.csv
+cat >noise.yaml <<END
+data: {path: noise.csv, label: label, numeric: [a, b], categorical: kind, buckets: 3, held_out: 0.5}
+model: {kind: ranker, mlp: [64, 64]}
+train: {batch: 32, steps: 2000, eval_every: 100, lr: 0.01, keep_best: true}
+END
+run 0 train noise.yaml run.ledger=ledger.db --json
+has out '"text":"overfitting: .* What helps: train.patience=3 [(]stops soon after the best evaluation[)], more data"'
+said=$(sed -n 's/.*"event":"done".*"auc":\([^,}]*\)[,}].*/\1/p' out)
+run 0 runs --json --ledger ledger.db
+kept=$(sed 's/.*"value":\([^,]*\),.*/\1/' out)
+[ "$said" = "$kept" ] || fail "the run said $said of its weights, the ledger says $kept"
 exit $failed

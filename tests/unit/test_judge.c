@@ -155,6 +155,36 @@ static void on_problem(void *context, const struct event_problem *p)
         h->dollars[h->count - 1] = p->dollars_run / p->gain;
 }
 
+/* The machine is measured by the real clock, so what it takes is not seen here; that it was done is. */
+static i64 ticking_now(struct os *os) { return (void)os, ++slow_ns; }
+
+TEST(the_machine_is_measured_once_there_is_time_and_never_after_a_cap)
+{
+    static const struct {
+        i64  steps;
+        f64  cap_s;
+        bool measured;
+    } runs[] = {
+        { 2, NAN, true }, /* after 6 seconds */
+        { 2, 12.5, true },
+        { 2, 6.5, false }, /* the cap would be passed */
+        { 1, 6.5, false },
+    };
+    struct os os = *os_real();
+    os.now_ns    = ticking_now;
+    for (i64 i = 0; i < COUNT_OF(runs); i++) {
+        struct settings     s = small_run(perm, folder_new(perm).data, layers);
+        struct subscriber   l = { .on_step = six_seconds };
+        struct train_result r;
+        slow_ns             = 1;
+        s.train.steps       = runs[i].steps;
+        s.train.epochs      = 0;
+        s.train.max_seconds = runs[i].cap_s;
+        verdict_with(&os, &s, &l, &r, perm);
+        CHECK_EQ(!isnan(r.evidence.flops_part), runs[i].measured);
+    }
+}
+
 TEST(a_run_is_judged_while_it_goes_on)
 {
     struct settings     s = small_run(perm, folder_new(perm).data, layers);

@@ -286,6 +286,19 @@ TEST(a_notice_makes_it_save_and_end_with_4)
     "sleep 0.15; done\n"                                                                           \
     "echo end; sleep 0.2"
 
+/* Killed for good: nobody repeats what came after the newest checkpoint. */
+TEST(what_a_target_ends_is_not_repeated)
+{
+    struct stage s;
+    stage_init(&s, perm, "while sleep 0.1; do echo step 1 metric 0.5; done");
+    s.config.stop.target = 0.55;
+    s.config.store       = STR("");
+    CHECK_EQ(play(&s), STATUS_OK);
+    CHECK_EQ(s.result.stopped, STOP_TARGET);
+    CHECK_EQ(s.result.starts, 1);
+    CHECK_EQ(s.result.redone_s, 0);
+}
+
 TEST(a_target_that_is_reached_ends_it)
 {
     struct stage s;

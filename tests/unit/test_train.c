@@ -413,6 +413,44 @@ TEST(the_best_weights_are_kept_and_are_worth_what_was_said)
     remove_run(&s, folder);
 }
 
+/* Overfitted, it is surer of its mistakes, which are fewer: the loss rises, the accuracy too. */
+TEST(the_best_evaluation_is_kept_whatever_its_loss)
+{
+    static const struct {
+        f64 loss, accuracy;
+        i64 kept; /* step of the copy then, without and with rollbacks */
+        i64 sound;
+    } evals[] = { { 1, 0.5, 1, 1 }, { 5, 0.4, 1, 1 }, { 5, 0.6, 3, 1 }, { 1.2, 0.7, 4, 4 } };
+    const char *folder = temp_folder(perm);
+    for (i64 rollbacks = 0; rollbacks < 2; rollbacks++) {
+        struct settings s = small_run(perm, folder, two_layers);
+        struct session  session;
+        struct guard    g;
+        struct err      err     = { 0 };
+        struct arena    arena   = arena_open((i64)1 << 30);
+        s.train.keep_best       = true;
+        s.train.target_metric   = STR("accuracy");
+        s.train.rollbacks       = rollbacks;
+        struct event_metric hit = { STR("accuracy"), 0 };
+        CHECK_EQ(session_open(&session, os_real(), &s, &arena, &err), STATUS_OK);
+        CHECK_EQ(guard_open(&g, &session, 10, &err), STATUS_OK);
+        CHECK_EQ(session_start(&session, &err), STATUS_OK);
+        guard_start(&g, 0);
+        for (i64 i = 0; i < COUNT_OF(evals); i++) {
+            hit.value           = evals[i].accuracy;
+            struct train_eval e = { .step = i + 1, .samples = 4, .loss = evals[i].loss };
+            e.metrics[0]        = hit;
+            e.metric_count      = 1;
+            CHECK_EQ(stop_step(&g.stop, i + 1, (f64)i, 1.4), STOP_GO_ON);
+            CHECK_EQ(guard_eval(&g, &e, 0), STOP_GO_ON);
+            CHECK_EQ(g.copy_step, rollbacks ? evals[i].sound : evals[i].kept);
+        }
+        session_close(&session);
+        arena_close(&arena);
+    }
+    rmdir(folder);
+}
+
 TEST(a_run_ends_by_patience_and_by_the_clock)
 {
     const char         *folder = temp_folder(perm);
