@@ -80,6 +80,7 @@ static enum status fill(struct cli *c, const struct plan_question *q, enum manif
     m->run_file      = r->arguments[0];
     m->install       = r->value[FLAG_install];
     m->image         = r->value[FLAG_image];
+    m->region        = r->value[FLAG_region];
     enum status st   = ranks_of(r, kind, &m->ranks, err);
     if (!st)
         st = config_read(c->os, c->perm, STR("train"), m->run_file, all, m->setting_count, &config,

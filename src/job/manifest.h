@@ -17,6 +17,7 @@ struct manifest {
     i64                    setting_count;
     struct str             install; /* a shell command; empty: of the wheel beside the run file */
     struct str             image;   /* empty: none */
+    struct str             region;  /* that was asked for; empty: none */
     i64                    ranks;   /* processes, of Slurm */
     const struct plan_row *row;
 };

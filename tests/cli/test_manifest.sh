@@ -19,6 +19,11 @@ has out '^  use_spot: true$'
 has out 'recover_on_exit_codes: \[3, 4\]'
 has out 'pip install'
 has out "^  frugal train 'my Run.yaml' checkpoint.to=s3://bucket/runs train.precision=[a-z0-9]+ train.batch=8 .*run.machine=aws/g5.xlarge run.market=spot$"
+lacks out 'region:' # the catalogue's `us` is none of AWS's regions
+run 0 manifest "my Run.yaml" $to --for skypilot $at --spot --region us-east-1
+has out '^  region: us-east-1$'
+run 0 manifest "my Run.yaml" $to --for skypilot --machine gcp/g2-standard-4 --region us
+has out '^  region: us-central1$'
 run 0 manifest "my Run.yaml" $to --for skypilot $at --on-demand --image reg/frugal:1
 has out '^  use_spot: false$'
 has out 'image_id: "docker:reg/frugal:1"'
