@@ -13,11 +13,13 @@ bool manifest_find(struct str name, enum manifest_kind *out)
     return false;
 }
 
-const struct plan_row *manifest_row(const struct plan_question *q, enum manifest_kind kind)
+const struct plan_row *manifest_row(const struct plan_question *q, enum manifest_kind kind,
+                                    i64 ranks)
 {
     for (i64 i = 0; i < q->result->count; i++) {
         const struct plan_row *r = &q->result->rows[i];
         if (plan_cannot(q, r) || r->machines > 1 || r->side_by_side > 1) continue;
+        if (ranks > 1 && plan_has_gpu(r)) continue; /* train/device.c refuses them there */
         if (r->device->row || kind == MANIFEST_SLURM) return r;
     }
     return NULL;

@@ -39,11 +39,18 @@ has out '^    model: .layers: '
 run 2 manifest "my Run.yaml" $to --for kubernetes $at
 has err 'needs an image'
 
-run 0 manifest "my Run.yaml" checkpoint.dir=kept --for slurm $at --ranks 3
+run 0 manifest "my Run.yaml" checkpoint.dir=kept --for slurm $at
+has out '^#SBATCH --ntasks=1$'
+has out '^#SBATCH --gpus-per-task=1$'
+run 2 manifest "my Run.yaml" checkpoint.dir=kept --for slurm $at --ranks 3
+has err 'not yet on GPUs'
+run 2 manifest "my Run.yaml" checkpoint.dir=kept --for slurm --ranks 9
+has err '^--ranks=9: train.batch=8 has no sample for each$'
+run 0 manifest "my Run.yaml" checkpoint.dir=kept --for slurm --ranks 3
+lacks out gpus
 bash -n out || fail "Slurm's script is no shell script"
 has out '^#SBATCH --ntasks=3$'
 has out '^#SBATCH --requeue$'
-has out '^#SBATCH --gpus-per-task=1$'
 has out '^srun .*frugal train '
 has out 'scontrol requeue'
 
