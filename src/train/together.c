@@ -372,7 +372,9 @@ enum status together_decide(struct loop *l, enum stop_action *now, struct err *e
     struct decision d = { .now = (i32)*now, .eval_due = l->at.eval_due, .stop = l->guard.stop };
     struct str      metric = l->guard.stop.config.metric; /* points into this process */
     if (!l->s.ranks) return STATUS_OK;
+    clock_enter(l->clock, PART_exchange);
     enum status st = together_say(&l->s, &d, sizeof d, err);
+    clock_enter(l->clock, PART_other);
     if (st) return st;
     *now                        = (enum stop_action)d.now;
     l->at.eval_due              = d.eval_due;

@@ -554,3 +554,56 @@ TEST(a_folder_that_is_taken_at_the_last_step_ends_all_ranks_alike)
     }
     remove_texts(perm, text);
 }
+
+/* --- where the time goes --- */
+
+enum { LATE_US = 20000, LATE_STEPS = 20 };
+
+struct late {
+    struct run        run;
+    struct step_split split;
+};
+
+static void come_late(void *context, const struct event_step *e)
+{
+    const struct late *l = context;
+    (void)e;
+    if (l->run.r->rank) usleep(LATE_US);
+}
+
+static void keep_split(void *context, const struct event_done *e)
+{
+    struct late *l = context;
+    l->split       = e->split_ns;
+}
+
+static void *run_late(void *context)
+{
+    struct late      *l  = context;
+    struct run       *r  = &l->run;
+    struct subscriber to = { .context = l, .on_step = come_late, .on_done = keep_split };
+    r->st = train_run(os_real(), &r->settings, &(struct train_with){ .to = &to, .ranks = r->r },
+                      &r->result, &r->err);
+    return NULL;
+}
+
+/* Rank 1 comes late to what rank 0 decides after each step. A tenth of that wait is enough: a busy machine may hold rank
+ * 0 up as well. */
+TEST(waiting_for_decisions_is_time_of_the_exchange)
+{
+    struct str           text  = text_folder(perm, test_seed());
+    const char          *set[] = { "train.batch=12", "train.steps=20", "train.eval_every=100" };
+    struct settings      s     = settings_with(perm, text, 0, set, COUNT_OF(set));
+    struct rank_threads *all   = rank_threads_new(perm, 2);
+    struct late         *l     = NEW(perm, struct late, 2);
+    for (i32 i = 0; i < 2; i++) {
+        l[i].run.settings = s;
+        l[i].run.r        = rank_threads_rank(all, i);
+        CHECK(!pthread_create(&l[i].run.thread, NULL, run_late, &l[i]));
+    }
+    for (i32 i = 0; i < 2; i++) pthread_join(l[i].run.thread, NULL);
+    CHECK_EQ(l[0].run.st, STATUS_OK);
+    CHECK(l[0].split.ns[PART_exchange] > (i64)LATE_STEPS * LATE_US * 1000 / 10);
+    CHECK(l[0].split.ns[PART_exchange] > l[0].split.ns[PART_other]);
+    remove_texts(perm, text);
+}
